@@ -1,0 +1,112 @@
+// frame_hook/trace/tensor_frontend.h — all that the tracer knows of torch. One implementation in frame_hook/aten; a fake one in
+// the torch-free tests.
+//
+// A real tensor that the trace meets becomes a graph input: a traced tensor, an exact torch.Tensor without data. C functions
+// called on traced tensors run for real under a record scope, and their ATen ops land in the recording.
+#pragma once
+
+#include <Python.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "guards/guard.h"
+#include "guards/py_ref.h"
+#include "runtime/base/result.h"
+
+namespace framejit::frame_hook {
+
+enum class TensorClass : uint8_t {
+  kNot,          // not a tensor
+  kPlain,        // exact Tensor, Parameter or Buffer that can be traced
+  kUnsupported,  // a tensor that breaks: subclass, grad needed, device, dtype, layout (the reason says which)
+};
+
+// A compiled recording: Python tensors in, Python tensors out.
+class CompiledCall {
+ public:
+  virtual ~CompiledCall() = default;
+  // inputs: borrowed, one per recording input; symbols, floats: as bound by the guards. outputs: new references.
+  // False with a Python error set: nothing was written and the segment must run plainly. Input writes happen last.
+  virtual bool run(PyObject* const* inputs, const int64_t* symbols, const double* floats, PyObject** outputs) = 0;
+  size_t output_count = 0;
+  size_t op_count = 0;      // ATen ops of the functional graph
+  size_t kernel_count = 0;  // distinct compiled kernels
+};
+
+struct CaptureBreak {  // why a recorded call cannot be in a graph
+  std::string reason;  // row name of break_reasons.def
+  std::string detail;
+};
+
+struct CompileRequest {
+  std::string backend = "framejit";  // name, or "" when `callable` is given
+  PyObject* callable = nullptr;      // borrowed: user's backend
+  std::string mode = "default";
+  PyObject* options = nullptr;       // borrowed dict or null
+};
+
+// One capture. Lives until its graph is compiled.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual graph::ShapeEnv& shapes() = 0;
+
+  // A real tensor (borrowed) becomes input number inputs()-1; dims in `dynamic` get symbols. New reference to the traced tensor.
+  // An empty `dynamic` means all constant. The facts to guard it by are made by facts_of with the same symbols.
+  virtual PyObject* add_input(PyObject* tensor, const std::string& source_text, const std::vector<bool>& dynamic) = 0;
+  virtual std::shared_ptr<const guards::TensorFacts> facts_of_input(size_t input) = 0;
+  virtual size_t input_count() const = 0;
+
+  virtual bool is_traced(PyObject* object) const = 0;
+  // Calls `callable` with arguments in vectorcall form; ops on the thread are recorded meanwhile. New reference, or null with a
+  // Python error set, or null without one when take_break() has the reason. Ops of a failed call are dropped.
+  virtual PyObject* call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* kwnames) = 0;
+  virtual PyObject* get_attribute(PyObject* traced, PyObject* name) = 0;  // C getters and methods of torch.Tensor
+  virtual std::optional<CaptureBreak> take_break() = 0;
+  virtual void set_line(const graph::Line& line) = 0;
+
+  // Symbolic integers that go in and out of recorded calls (torch.SymInt objects over our expressions).
+  virtual PyObject* wrap_size(const graph::SymExpr& size) = 0;
+  virtual std::optional<graph::SymExpr> unwrap_size(PyObject* object) = 0;
+  // A float argument that must not specialise: a 0-dim traced tensor carrying it is not eager's semantics, so floats are
+  // constants unless the frontend can bind them; index of the float input or -1.
+  virtual int add_float(double hint) = 0;
+
+  // Object identity of torch tensors that a graph captured as constants, printable form of what was captured so far.
+  virtual std::string text() const = 0;
+
+  // Ends the recording: outputs are traced tensors (borrowed) in order. Then compile() runs passes and backend.
+  virtual Result<void> finish(const std::vector<PyObject*>& outputs) = 0;
+  virtual Result<std::unique_ptr<CompiledCall>> compile(const CompileRequest& request) = 0;
+};
+
+class TensorFrontend {
+ public:
+  virtual ~TensorFrontend() = default;
+  virtual TensorClass classify(PyObject* object, std::string* reason) = 0;
+  virtual std::unique_ptr<Recording> begin() = 0;
+  virtual std::shared_ptr<const guards::ModeFacts> current_modes() = 0;
+  // Modes that traced code may change (grad mode, autocast, ...): opaque snapshots. While tracing they are changed for real;
+  // at the end the tracer restores the first snapshot, and the segment applies the last one when it differs.
+  virtual std::shared_ptr<void> save_modes() = 0;
+  virtual void restore_modes(const std::shared_ptr<void>& snapshot) = 0;
+  virtual bool same_modes(const std::shared_ptr<void>& a, const std::shared_ptr<void>& b) = 0;
+  // Two tensors whose memory overlaps although they are not the same object.
+  virtual bool may_overlap(PyObject* a, PyObject* b) = 0;
+  // The real Python type under which traced code sees torch.Tensor.
+  virtual PyTypeObject* tensor_type() = 0;
+  // Pure C functions of torch that read state or build constants and take no traced tensor (torch.device, torch.Size, finfo, ...).
+  virtual bool is_pure_without_tensors(PyObject* callable) = 0;
+  // Tells torch.compiler.is_compiling() inside the trace: the function objects that must answer True.
+  virtual bool answers_true_while_compiling(PyObject* callable) = 0;
+};
+
+// The frontend of this process, or null without torch. Set once at import.
+TensorFrontend* tensor_frontend();
+void set_tensor_frontend(TensorFrontend* frontend);
+
+}  // namespace framejit::frame_hook

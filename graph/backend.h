@@ -1,0 +1,44 @@
+// graph/backend.h — the seam between capture and code generation: a functional graph goes in, a call plan comes out.
+//
+// The driver is handed a Backend by name ("framejit", "interp", "eager"). A backend keeps nothing of the graph.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "graph/graph.h"
+#include "runtime/call_plan.h"
+
+namespace framejit::graph {
+
+struct BackendOptions {
+  std::string mode = "default";  // default, reduce-overhead, max-autotune, max-autotune-no-cudagraphs
+  int threads = 1;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string name() const = 0;
+  virtual Result<runtime::CallPlan> compile(const Graph& functional, const BackendOptions& options) = 0;
+};
+
+// Every node an extern call, nothing fused: graph/eager_backend.cpp. Takes the functional graph, or a recorded one as it is.
+std::unique_ptr<Backend> make_eager_backend();
+
+// Shared by all backends: fills size program slots for the SymExprs of one plan.
+class PlanSizes {
+ public:
+  explicit PlanSizes(runtime::CallPlan& plan) : plan_(plan) {}
+  runtime::Size size(const SymExpr& e);
+  std::vector<runtime::Size> sizes(const SymSizes& e);
+  runtime::Buffer buffer(const TensorMeta& meta);
+  runtime::PlanArg arg(const Arg& a, const std::vector<runtime::BufferId>& buffer_of_value);
+
+ private:
+  int32_t slot(const SymExpr& e);
+  runtime::CallPlan& plan_;
+  std::vector<std::pair<SymExpr, int32_t>> known_;
+};
+
+}  // namespace framejit::graph

@@ -1,0 +1,51 @@
+// graph/op_def.h — what is known of an ATen op, once per process.
+//
+// Ops are named as ATen names them without "aten::" ("add.Tensor", "relu", "sum.dim_IntList"); other namespaces keep theirs
+// ("mkldnn::_linear_pointwise"). A definition comes from a row of ours (graph/ops) or is declared at run time from the
+// dispatcher's schema; a declared op has no shape rule and no decomposition, and can only be an extern call.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace framejit::graph {
+
+struct Arg;
+struct TensorMeta;
+class ShapeEnv;
+class GraphBuilder;
+
+enum OpFlags : uint32_t {
+  kMutates = 1,         // writes at least one argument
+  kRandom = 2,          // advances a generator: never removed, reordered or merged
+  kDataDependent = 4,   // result or its size depends on the data
+  kView = 8,            // a result shares an argument's storage
+  kComposite = 16,      // decomposed by torch before it reaches a backend
+  kSideEffect = 32,     // must run even if unused (asserts)
+};
+
+// How one argument of a shape rule looks: tensors as metas, the rest as Arg.
+struct RuleArgs;
+// Fills one meta per result; false when the rule does not cover these arguments.
+using ShapeRule = bool (*)(const RuleArgs& args, ShapeEnv& env, std::vector<TensorMeta>& results);
+
+struct OpDef {
+  std::string name;
+  uint32_t flags = 0;
+  std::vector<std::string> arg_names;
+  std::vector<int8_t> write_args;    // indices of arguments that are written
+  std::vector<int8_t> result_alias;  // per result: index of the argument whose storage it shares, or -1
+  std::string functional;            // for a mutating op: name of its functional form, "" when none is known
+  bool drops_out_args = false;       // the functional form takes no out= arguments
+  ShapeRule shape_rule = nullptr;
+  bool has(OpFlags f) const { return (flags & f) != 0; }
+};
+
+// The process-wide table. Definitions are never removed or moved; find() and declare() are thread-safe.
+const OpDef* find_op(std::string_view name);
+const OpDef* declare_op(OpDef definition);  // keeps an existing one; adds what it lacks (schema facts) to it
+
+}  // namespace framejit::graph

@@ -1,0 +1,48 @@
+// graph/shape_env.h — the symbols of one capture: hints, ranges, and every fact that was used about them.
+//
+// A question about a symbolic size is answered from constants, from ranges and known facts, or from the hints; an answer from
+// hints is recorded as a fact to be guarded. Nothing is ever answered from a hint in silence.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/sym_expr.h"
+
+namespace framejit::graph {
+
+enum class Relation : uint8_t { kEq, kNe, kLt, kLe };
+
+struct SizeFact {  // holds: left <relation> right
+  SymExpr left, right;
+  Relation relation;
+  std::string why;  // user line or rule that asked
+};
+
+struct SymbolInfo {
+  int64_t hint;
+  int64_t low = 2, high = INT64_MAX;  // sizes 0 and 1 specialise, so a symbol is at least 2 unless it was asked for
+};
+
+class ShapeEnv {
+ public:
+  SymbolId add_symbol(int64_t hint, int64_t low = 2, int64_t high = INT64_MAX);
+  size_t symbol_count() const { return symbols_.size(); }
+  const SymbolInfo& symbol(SymbolId id) const { return symbols_[id]; }
+  int64_t hint(const SymExpr& e) const;  // value of e for the hints
+
+  // Known without asking the hints; nullopt when it is not.
+  std::optional<bool> known(const SymExpr& left, Relation relation, const SymExpr& right) const;
+  // The answer for the hints; when not known, the answer (or its negation) becomes a fact.
+  bool decide(const SymExpr& left, Relation relation, const SymExpr& right, const std::string& why);
+  // Makes e a constant: records e == hint. Returns it.
+  int64_t specialise(const SymExpr& e, const std::string& why);
+
+  const std::vector<SizeFact>& facts() const { return facts_; }
+
+ private:
+  std::vector<SymbolInfo> symbols_;
+  std::vector<SizeFact> facts_;
+};
+
+}  // namespace framejit::graph

@@ -1,0 +1,54 @@
+// guards/guard_program.h — what a compiled frame checks before it may run, and fetches while it checks.
+//
+// In: a GuardSet and the sources whose objects the segment wants (graph inputs, recipe operands). Out: a flat program that
+// fetches each path once into a register, cheapest check first. Hot path: run() allocates nothing, runs no Python code, leaves no
+// exception set, writes nothing but registers. The GIL must be held. Objects that guards name are held weakly where the
+// type allows; when one dies the program is dead() and never matches again.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "guards/frame_access.h"
+#include "guards/guard.h"
+#include "runtime/base/result.h"
+
+namespace framejit::guards {
+
+struct GuardFailure {
+  std::string text;         // "L['x'].size(0) == 4 but is 5"
+  std::string because;
+  const Guard* guard = nullptr;  // valid while the program lives
+  int mode = -1;            // index of the failed ModeFacts
+  int size_fact = -1;       // index of the failed SizeFact
+};
+
+class GuardProgram {
+ public:
+  static Result<std::unique_ptr<GuardProgram>> compile(GuardSet guards, const std::vector<SourceId>& wanted, PyCodeObject* code);
+  ~GuardProgram();
+
+  // True when everything holds. registers: register_count() borrowed objects, those of wanted sources valid on success;
+  // symbols, floats: values bound by tensor, int_range and float_value guards.
+  bool run(const FrameAccess& frame, PyObject** registers, int64_t* symbols, double* floats) const;
+  size_t register_count() const;
+  size_t register_of(SourceId wanted) const;
+  size_t symbol_count() const;
+  size_t float_count() const;
+  bool dead() const;
+
+  // Runs again, slowly, and says what fails; nothing when all holds.
+  std::optional<GuardFailure> explain(const FrameAccess& frame) const;
+  std::vector<std::string> texts() const;  // every guard with its user line, for the log
+  const GuardSet& guards() const;
+
+ private:
+  struct Body;
+  std::unique_ptr<Body> body_;
+  explicit GuardProgram(std::unique_ptr<Body> body);
+};
+
+}  // namespace framejit::guards

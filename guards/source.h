@@ -1,0 +1,45 @@
+// guards/source.h — access paths: how an object that the trace used is found again from the live frame. L['x'].w[0]
+//
+// Sources are hash-consed in one table per capture; a SourceId is an index. Texts read as users write them: an instance_dict
+// followed by dict_item of a str prints as base.name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "guards/py_ref.h"
+
+namespace framejit::guards {
+
+enum class SourceKind : uint8_t {
+#define SOURCE(name, text) name,
+#include "guards/source_kinds.def"
+#undef SOURCE
+};
+
+using SourceId = uint32_t;
+inline constexpr SourceId kNoSource = UINT32_MAX;
+
+struct Source {
+  SourceKind kind;
+  SourceId base = kNoSource;
+  int32_t index = 0;
+  PyRef key;
+};
+
+class SourceTable {
+ public:
+  // Equal kind, base, index and key (identity, or equality for exact str and int) give the same id.
+  SourceId add(SourceKind kind, SourceId base = kNoSource, int32_t index = 0, PyObject* key = nullptr);
+  const Source& operator[](SourceId id) const { return sources_[id]; }
+  size_t size() const { return sources_.size(); }
+  std::string text(SourceId id, PyCodeObject* code) const;
+
+ private:
+  std::vector<Source> sources_;
+  std::unordered_multimap<size_t, SourceId> index_;
+};
+
+}  // namespace framejit::guards

@@ -1,0 +1,19 @@
+// runtime/abi.h — the one C ABI of every compiled kernel.
+//
+// A kernel works on the half-open part [begin, end) of its parallel range. It touches nothing but its buffers, never allocates,
+// never throws. It returns 0, or 1 + the row of the failed run-time check (an index out of range).
+#pragma once
+
+#include <cstdint>
+
+extern "C" {
+
+union FjScalar {
+  int64_t i;
+  double f;
+};
+
+// buffers: base pointers (storage offset applied), inputs and outputs in the kernel's own order.
+// sizes: the symbolic extents and strides that the kernel asked for. scalars: run-time numbers.
+typedef int64_t (*FjKernelFn)(void* const* buffers, const int64_t* sizes, const FjScalar* scalars, int64_t begin, int64_t end);
+}

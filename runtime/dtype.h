@@ -1,0 +1,36 @@
+// runtime/dtype.h — element types. One row of dtypes.def is all that is known of one; a dtype without a row is kOther and is
+// carried through extern calls only.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace framejit {
+
+enum class DTypeKind : uint8_t { bool_kind, signed_kind, unsigned_kind, float_kind, complex_kind, other_kind };
+
+enum class DType : uint8_t {
+#define DTYPE(name, text, bytes, kind, c_type, torch) k##name,
+#include "runtime/dtypes.def"
+#undef DTYPE
+  kOther,
+};
+
+struct DTypeRow {
+  const char* text;
+  int bytes;
+  DTypeKind kind;
+  int torch_scalar_type;
+};
+
+const DTypeRow& row_of(DType dtype);  // kOther: text "other", 0 bytes
+std::optional<DType> find_dtype(std::string_view text);
+DType dtype_of_torch(int scalar_type);  // kOther when no row has it
+inline bool is_float(DType d) { return row_of(d).kind == DTypeKind::float_kind; }
+inline bool is_integral(DType d) { auto k = row_of(d).kind; return k == DTypeKind::signed_kind || k == DTypeKind::unsigned_kind; }
+
+// torch's promotion of two tensor dtypes of the same category rank (both "dimensioned" results).
+DType promote(DType a, DType b);
+
+}  // namespace framejit
