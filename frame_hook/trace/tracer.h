@@ -1,0 +1,183 @@
+// frame_hook/trace/tracer.h — executes a frame symbolically from one instruction on, inlining every Python call.
+//
+// In: the live frame (read only), its Code, what earlier recompiles learnt (TraceHints). Out: FrameTrace: the recording, guards,
+// effects, and the exit (a value returned, or the state of all frames before the instruction that broke).
+// Invariants: nothing outside of the trace is written while tracing (modes of torch are, and are restored); a second trace of
+// the same frame takes the same steps. On a break whose frame stack cannot be resumed in place, trace_frame starts over and stops
+// cleanly before the instruction that can.
+//
+// The members are implemented by family: tracer.cpp (loop, wrap, guards), handlers_*.cpp (one per opcode family),
+// inline_call.cpp (argument binding, frames, generators), attributes.cpp, calls.cpp, operators.cpp, containers.cpp,
+// iteration.cpp, builtins*.cpp (object protocol), torch_special.cpp.
+#pragma once
+
+#include <deque>
+#include <span>
+
+#include "frame_hook/trace/graph_break.h"
+#include "frame_hook/trace/symbolic_frame.h"
+#include "frame_hook/trace/tensor_frontend.h"
+#include "guards/frame_access.h"
+#include "guards/guard.h"
+
+namespace framejit::frame_hook {
+
+struct TraceHints {                       // kept per code object, grows with recompiles
+  std::vector<std::string> dynamic_sources;  // "L['n']" (an int), "L['x'].size(0)": symbols from now on
+  bool dynamic_all = false;               // compile(dynamic=True)
+  bool dynamic_never = false;             // compile(dynamic=False)
+};
+
+struct TraceOptions {
+  TraceHints hints;
+  int max_inline_depth = 200;
+  uint64_t max_steps = 2'000'000;
+};
+
+struct Arguments {                        // of a call: positional then keyword, names of the keywords
+  std::vector<Value*> positional;
+  std::vector<std::pair<PyObject*, Value*>> keywords;  // borrowed interned names
+};
+
+struct FrameExit {                        // one frame at the exit, outermost first
+  std::shared_ptr<SymbolicFrame> frame;   // state before instruction frame->position (innermost), or inside it (outer frames)
+};
+
+struct FrameTrace {
+  std::unique_ptr<Recording> recording;
+  guards::GuardSet guards;
+  std::deque<std::unique_ptr<Value>> values;
+  std::vector<Value*> effects;            // values whose `object` must be brought to the shadow's state, in order of first write
+  Value* returned = nullptr;              // set when the frame returned
+  std::vector<FrameExit> exit;            // set when it broke
+  BreakReason reason{};
+  std::string detail;
+  std::string where;                      // "model.py:31 Net.forward"
+  std::shared_ptr<void> modes_at_exit;    // null when unchanged
+  uint64_t steps = 0;
+  size_t python_calls_inlined = 0;
+};
+
+class Tracer {
+ public:
+  Tracer(TensorFrontend& frontend, const TraceOptions& options);
+
+  // Traces `frame` from instruction `start` (an index into code->instructions). Never leaves a Python error set.
+  // Throws InternalError only for our own bugs. Ctrl-C during tracing is left pending.
+  FrameTrace trace_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, size_t start);
+
+  // ---- making values
+  template <class T> T* make(ValueKind kind, PyTypeObject* type);
+  Value* null_value();
+  Value* constant_value(PyObject* object);                 // borrowed; no guard: a constant of the program
+  Value* constant_steal(PyObject* object);                 // new reference; null with an error set raises it symbolically
+  Value* none();
+  Value* boolean(bool b);
+  Value* integer(int64_t i);
+  Value* size_value(const graph::SymExpr& e);              // int constant or SymIntValue
+  Value* string(const char* text);
+  TupleValue* tuple(std::vector<Value*> items);
+  ListValue* list(std::vector<Value*> items);
+  DictValue* dict();
+  Value* wrap(PyObject* object, guards::SourceId source);  // a real object reached by `source` (borrowed)
+  Value* wrap_result(PyObject* object);                    // new reference: result of a recorded or pure call, tensors inside
+
+  // ---- using facts (adds guards)
+  PyTypeObject* type_of(Value* v);
+  bool is_constant(Value* v);                              // has a concrete immutable value, deeply (no guard yet)
+  PyObject* constant(Value* v);                            // borrowed object of an is_constant value; guards it deeply
+  void guard_identity(Value* v);
+  void guard_type_unchanged(PyTypeObject* type, guards::SourceId type_source);  // type_version
+  guards::SourceId type_source(Value* v);
+  bool truth(Value* v);                                    // inlines __bool__, __len__; a tensor breaks
+  std::optional<graph::SymExpr> as_size(Value* v);         // int or SymInt, without specialising
+  int64_t as_index(Value* v);                              // a concrete int (specialises a symbol)
+  bool same_object(Value* a, Value* b);                    // `is`
+  PyObject* traced_tensor(TensorValue* v);                 // borrowed; makes it an input on first use
+
+  // ---- object protocol (may inline Python code, raise symbolically, break)
+  Value* get_attribute(Value* v, PyObject* name);
+  Value* find_attribute(Value* v, PyObject* name);         // null when AttributeError
+  void set_attribute(Value* v, PyObject* name, Value* to);
+  void delete_attribute(Value* v, PyObject* name);
+  Value* lookup_special(Value* v, const char* name);       // type(v).name bound to v, or null
+  Value* call(Value* callable, const Arguments& args);
+  Value* call(Value* callable, std::initializer_list<Value*> positional);
+  Value* binary_operator(int op, Value* a, Value* b);      // NB_* of opcode.h, in-place ones too
+  Value* unary_operator(const char* special, Value* v);    // "__neg__", "__invert__", "__pos__"
+  Value* compare(int op, Value* a, Value* b);              // Py_LT ...
+  bool contains(Value* container, Value* item);
+  Value* get_item(Value* v, Value* key);
+  void set_item(Value* v, Value* key, Value* to);
+  void delete_item(Value* v, Value* key);
+  Value* iterate(Value* v);                                // iter(v)
+  Value* next_item(Value* iterator);                       // null at the end
+  std::vector<Value*> unpack(Value* iterable);             // list(v) as values
+  std::optional<int64_t> length(Value* v);
+  Value* format(Value* v, Value* spec);                    // format(v, spec); spec may be null
+  Value* to_string(Value* v);                              // str(v)
+  Value* to_repr(Value* v);
+
+  // ---- containers with shadows
+  void load(ListValue* v);
+  void load(DictValue* v);
+  void load(SetValue* v);
+  void load(FunctionValue* v);
+  Value* item(TupleValue* v, size_t i);
+  Value* item(ListValue* v, size_t i);
+  Value* dict_get(DictValue* v, Value* key);               // null when absent (guarded)
+  void dict_set(DictValue* v, Value* key, Value* to);
+  bool dict_delete(DictValue* v, Value* key);
+  void will_mutate(Value* v);                              // registers the effect of a real object
+
+  // ---- Python functions
+  Value* call_function(FunctionValue* function, const Arguments& args);
+  Value* resume_generator(GeneratorValue* generator, Value* sent, Value* thrown);  // null when finished
+  Value* run_frame(std::shared_ptr<SymbolicFrame> frame);  // to its return; a generator's yield returns too
+  SymbolicFrame& frame() { return *frames_.back(); }
+  std::span<const std::shared_ptr<SymbolicFrame>> frames() const { return frames_; }
+
+  // ---- exceptions of the traced program
+  [[noreturn]] void raise(Value* exception);
+  [[noreturn]] void raise_new(PyObject* type, const std::string& message);
+  [[noreturn]] void raise_pending();                       // a Python error set by a concrete call becomes symbolic
+  bool exception_matches(Value* exception, PyObject* type);
+
+  // ---- recorded and concrete calls
+  Value* call_recorded(PyObject* callable, const Arguments& args);  // with traced tensors inside args
+  Value* call_pure(PyObject* callable, const Arguments& args);      // concretely; every argument constant
+  PyRef materialise(Value* v);    // a real object for a recorded or pure call: constants, traced tensors, fresh containers of them
+  bool contains_tensor(Value* v);
+
+  TensorFrontend& frontend() { return frontend_; }
+  Recording& recording() { return *trace_.recording; }
+  guards::GuardSet& guards() { return trace_.guards; }
+  std::string here() const;                                // "file.py:12 function" of the innermost frame
+
+ private:
+  friend struct OpcodeHandlers;
+  TensorFrontend& frontend_;
+  TraceOptions options_;
+  FrameTrace trace_;
+  std::vector<std::shared_ptr<SymbolicFrame>> frames_;
+  std::unordered_map<PyObject*, Value*> by_object_;        // real mutable objects -> their one value
+  uint64_t step_ = 0, stop_at_step_ = UINT64_MAX;
+  BreakReason stop_reason_{};
+  std::string stop_detail_;
+  Value *null_ = nullptr, *none_ = nullptr, *true_ = nullptr, *false_ = nullptr;
+  guards::FrameAccess live_{};
+  void add_guard(guards::Guard guard);                     // fills `because` from here()
+};
+
+template <class T>
+T* Tracer::make(ValueKind kind, PyTypeObject* type) {
+  auto owned = std::make_unique<T>();
+  T* v = owned.get();
+  v->kind = kind;
+  v->type = type;
+  v->type_guarded = v->value_guarded = true;
+  trace_.values.push_back(std::move(owned));
+  return v;
+}
+
+}  // namespace framejit::frame_hook

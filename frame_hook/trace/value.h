@@ -1,0 +1,127 @@
+// frame_hook/trace/value.h — what the tracer computes with.
+//
+// Concrete first: a value carries the real object that it stands for, where one exists (`object`), and where it came from
+// (`source`). What the trace makes has neither until a recipe rebuilds it. Values are owned by their Trace and addressed by plain
+// pointers; equal pointers are equal identity: one real mutable object has one Value in a trace (Tracer::wrap).
+//
+// Laziness: a value with a source has no guard yet. Whoever uses its type asks Tracer::type_of, whoever uses its value asks
+// Tracer::constant: these add the guards. Real lists, dicts, tuples and instances are read item by item through their sources;
+// a write first loads a container fully (its length or keys guarded) and from then on works on the shadow.
+#pragma once
+
+#include <Python.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "graph/sym_expr.h"
+#include "guards/py_ref.h"
+#include "guards/source.h"
+
+namespace framejit::frame_hook {
+
+enum class ValueKind : uint8_t {
+#define VALUE(name, type) name,
+#include "frame_hook/trace/value_kinds.def"
+#undef VALUE
+};
+
+struct SymbolicFrame;
+
+struct Value {
+  ValueKind kind = ValueKind::null;
+  bool type_guarded = false;     // its type_is guard exists, or none is needed (no source)
+  bool value_guarded = false;    // its equals / is guard exists, or none is needed
+  bool mutated = false;          // differs from `object` now, or was written: replayed at the commit point
+  PyTypeObject* type = nullptr;  // exact type; read it through Tracer::type_of
+  PyRef object;                  // the real object, null for what the trace made
+  guards::SourceId source = guards::kNoSource;
+  virtual ~Value() = default;
+};
+
+struct TensorValue : Value {
+  PyRef traced;                  // the traced tensor; null until first used, for a real tensor
+  int input = -1;                // index of the recording input
+};
+
+struct SymIntValue : Value {     // type int
+  graph::SymExpr expr;
+};
+
+// Items of a real tuple or list are wrapped when they are first read; a null entry is "not read yet".
+struct TupleValue : Value {
+  std::vector<Value*> items;
+  bool length_guarded = false;
+};
+struct ListValue : Value {
+  std::vector<Value*> items;
+  bool loaded = false;           // items has the right length (guarded for a real list)
+};
+
+// Keys are values with a concrete, hashable key object (or identity-hashed instances). Insertion order kept.
+struct DictEntry {
+  Value* key;
+  Value* value;                  // null: not read yet (real dict) 
+};
+struct DictValue : Value {
+  std::vector<DictEntry> entries;            // when loaded; deleted entries are erased
+  bool loaded = false;                       // all keys known (keys guarded for a real dict)
+  std::unordered_map<PyObject*, Value*> read;  // items read one by one before loading, by real key object's interned identity
+  bool is_globals = false;                   // replayed key by key instead of as a whole
+};
+struct SetValue : Value {
+  std::vector<Value*> items;     // in insertion order, unique
+  bool loaded = false;
+};
+struct SliceValue : Value { Value *start, *stop, *step; };
+struct CellValue : Value {
+  Value* contents = nullptr;     // null: empty
+  bool loaded = false;
+};
+
+struct FunctionValue : Value {
+  PyCodeObject* code = nullptr;  // borrowed from `object` or `code_ref`
+  PyRef code_ref;
+  Value* globals = nullptr;      // DictValue
+  Value* name = nullptr; Value* qualname = nullptr;
+  Value* defaults = nullptr;     // TupleValue or null; loaded lazily for a real function
+  Value* kwdefaults = nullptr;   // DictValue or null
+  std::vector<Value*> closure;   // CellValues
+  bool loaded = false;           // code guarded; defaults, kwdefaults, closure read (real function)
+  std::vector<std::pair<PyRef, Value*>> attrs;  // written function attributes, __annotations__, ...
+};
+
+struct MethodValue : Value { Value* function; Value* self; };
+
+// attrs: attributes written or deleted (null) in the trace, then the object's own through its source.
+struct InstanceValue : Value {
+  std::vector<std::pair<PyRef, Value*>> attrs;
+  Value* payload = nullptr;      // what a subclass of dict, list, tuple, set, int, str, ... holds, as a Value of the builtin kind
+  bool in_construction = false;
+  Value* find_attr(PyObject* name, bool* known) const;
+};
+
+// next(): the next item or null at the end; may raise. state describes it for recipes (kind, operands, position).
+struct IteratorValue : Value {
+  enum class Over : uint8_t { sequence, reversed, range, zip, enumerate, map, filter, dict_view, callable, chain, islice, other } over;
+  std::vector<Value*> operands;
+  int64_t position = 0;
+  int64_t step = 1, stop = 0;    // range
+  bool exhausted = false;
+};
+struct GeneratorValue : Value {
+  FunctionValue* function = nullptr;
+  std::shared_ptr<SymbolicFrame> frame;
+  enum class State : uint8_t { created, suspended, running, finished } state = State::created;
+  Value* return_value = nullptr;
+};
+struct SuperValue : Value { Value* start_type; Value* self; Value* self_type; };
+struct ViewValue : Value { DictValue* dict; enum class What : uint8_t { keys, values, items } what; };
+
+template <class T> T* as(Value* v) { return static_cast<T*>(v); }
+
+}  // namespace framejit::frame_hook
