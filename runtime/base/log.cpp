@@ -1,0 +1,234 @@
+// runtime/base/log.cpp — sinks and the two spellings of an event.
+//
+// emit() serialises on one mutex; listeners run under it and must not emit. Text and JSON are both made from the fields of the
+// event; the row of log_events.def only says how they stand in the line.
+#include "runtime/base/log.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <mutex>
+
+namespace framejit::log {
+
+std::atomic<uint32_t> g_enabled{0};
+
+namespace {
+
+struct ChannelRow {
+  const char* name;
+  const char* description;
+};
+constexpr ChannelRow kChannels[] = {
+#define LOG_CHANNEL(name, description) {#name, description},
+#include "runtime/base/log_channels.def"
+#undef LOG_CHANNEL
+};
+constexpr uint32_t kAll = (1u << static_cast<int>(Channel::kCount)) - 1;
+
+struct EventRow {
+  const char* name;
+  Channel channel;
+  const char* text;
+};
+constexpr EventRow kEvents[] = {
+#define LOG_EVENT(name, channel, text) {#name, Channel::channel, text},
+#include "runtime/base/log_events.def"
+#undef LOG_EVENT
+};
+
+struct Sinks {
+  std::mutex mutex;
+  uint32_t wanted = 0;  // channels the user asked for; g_enabled adds the listeners' wish for all
+  bool json = false;
+  std::unique_ptr<std::ofstream> file;
+  std::string dump_dir;
+  uint32_t artefacts = 0;
+  std::vector<std::pair<uint64_t, Listener>> listeners;
+  uint64_t next_listener = 1;
+
+  void refresh() { g_enabled.store(listeners.empty() ? wanted : kAll, std::memory_order_relaxed); }
+};
+Sinks& sinks() {
+  static Sinks* s = new Sinks;  // never destroyed: threads may log during exit
+  return *s;
+}
+
+const EventRow* row_of(const Event& event) {
+  for (const EventRow& row : kEvents)
+    if (event.name == row.name) return &row;
+  return nullptr;
+}
+
+std::string known_channels() {
+  std::string names;
+  for (const ChannelRow& row : kChannels) names += (names.empty() ? "" : ", ") + std::string(row.name);
+  return names;
+}
+
+void append_json_string(std::string& out, std::string_view text) {
+  out += '"';
+  for (char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (byte < 0x20) {
+      char escape[8];
+      std::snprintf(escape, sizeof escape, "\\u%04x", byte);
+      out += escape;
+    } else {
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+std::string fill(std::string_view text, const Event& event) {
+  std::string line;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const size_t close = text[i] == '{' ? text.find('}', i) : std::string_view::npos;
+    if (close == std::string_view::npos) {
+      line += text[i];
+      continue;
+    }
+    const std::string_view field = text.substr(i + 1, close - i - 1);
+    for (const auto& [key, value] : event.fields)
+      if (key == field) line += value;
+    i = close;
+  }
+  return line;
+}
+
+// Writes the artefact to its numbered file; returns the path, "" when there is no dump folder or it cannot be written.
+std::string dump(Sinks& s, const Event& event) {
+  if (s.dump_dir.empty() || event.artefact.empty()) return "";
+  std::error_code failed;
+  const std::filesystem::path folder = std::filesystem::path(s.dump_dir) / (event.id.empty() ? "0" : event.id);
+  std::filesystem::create_directories(folder, failed);
+  char number[16];
+  std::snprintf(number, sizeof number, "%04u", s.artefacts++);
+  const std::filesystem::path path = folder / (std::string(number) + "_" + event.name + ".txt");
+  std::ofstream out(path);
+  out << event.artefact;
+  return out ? path.string() : "";
+}
+
+}  // namespace
+
+std::string to_text(const Event& event) {
+  std::string line = "[framejit " + event.id + (event.id.empty() ? "" : " ") + kChannels[static_cast<int>(event.channel)].name + "]";
+  if (!event.where.empty()) line += " " + event.where;
+  if (const EventRow* row = row_of(event)) return line + " " + fill(row->text, event);
+  line += " " + event.name;
+  for (const auto& [key, value] : event.fields) line += " " + key + "=" + value;
+  return line;
+}
+
+std::string to_json(const Event& event) {
+  std::string line = "{";
+  auto add = [&](std::string_view key, std::string_view value) {
+    if (line.size() > 1) line += ',';
+    append_json_string(line, key);
+    line += ':';
+    append_json_string(line, value);
+  };
+  add("id", event.id);
+  add("channel", kChannels[static_cast<int>(event.channel)].name);
+  add("event", event.name);
+  add("at", event.where);
+  for (const auto& [key, value] : event.fields) add(key, value);
+  if (!event.artefact.empty()) add("text", event.artefact);
+  return line + "}";
+}
+
+void emit(Event event) {
+  Sinks& s = sinks();
+  std::lock_guard lock(s.mutex);
+  for (const auto& [id, listener] : s.listeners) listener(event);
+  if (!((s.wanted >> static_cast<int>(event.channel)) & 1)) return;
+  std::string lines;
+  if (s.json) {
+    lines = to_json(event) + "\n";
+  } else {
+    lines = to_text(event);
+    const std::string path = dump(s, event);
+    if (!path.empty()) lines += ": " + path;
+    lines += '\n';
+    if (path.empty() && !event.artefact.empty()) {
+      lines += "| ";
+      for (size_t i = 0; i < event.artefact.size(); ++i) {
+        lines += event.artefact[i];
+        if (event.artefact[i] == '\n' && i + 1 < event.artefact.size()) lines += "| ";
+      }
+      if (lines.back() != '\n') lines += '\n';
+    }
+  }
+  if (s.file) {
+    *s.file << lines << std::flush;
+  } else {
+    std::fwrite(lines.data(), 1, lines.size(), stderr);
+  }
+}
+
+Result<void> configure(std::string_view logs, std::string_view out, std::string_view format, std::string_view dump_dir) {
+  uint32_t wanted = 0;
+  for (size_t at = 0; at < logs.size();) {
+    const size_t comma = std::min(logs.find(',', at), logs.size());
+    std::string_view name = logs.substr(at, comma - at);
+    at = comma + 1;
+    while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
+    while (!name.empty() && name.back() == ' ') name.remove_suffix(1);
+    if (name.empty()) continue;
+    if (name == "help") {
+      std::fputs("FRAMEJIT_LOGS takes a list of channels, all, or -channel:\n", stderr);
+      for (const ChannelRow& row : kChannels) std::fprintf(stderr, "  %-14s %s\n", row.name, row.description);
+      continue;
+    }
+    const bool remove = name.front() == '-';
+    if (remove) name.remove_prefix(1);
+    uint32_t bits = name == "all" ? kAll : 0;
+    for (size_t i = 0; i < std::size(kChannels); ++i)
+      if (name == kChannels[i].name) bits = 1u << i;
+    if (bits == 0)
+      return Error{"log_channel", "FRAMEJIT_LOGS: unknown channel '" + std::string(name) + "'; known: " + known_channels() + ", all, help"};
+    wanted = remove ? wanted & ~bits : wanted | bits;
+  }
+  if (!format.empty() && format != "text" && format != "json")
+    return Error{"log_format", "FRAMEJIT_LOGS_FORMAT: '" + std::string(format) + "' is not text or json"};
+  std::unique_ptr<std::ofstream> file;
+  if (!out.empty()) {
+    file = std::make_unique<std::ofstream>(std::string(out), std::ios::app);
+    if (!*file) return Error{"log_out", "FRAMEJIT_LOGS_OUT: cannot write '" + std::string(out) + "'"};
+  }
+  Sinks& s = sinks();
+  std::lock_guard lock(s.mutex);
+  s.wanted = wanted;
+  s.json = format == "json";
+  s.file = std::move(file);
+  s.dump_dir = dump_dir;
+  s.artefacts = 0;
+  s.refresh();
+  return {};
+}
+
+uint64_t add_listener(Listener listener) {
+  Sinks& s = sinks();
+  std::lock_guard lock(s.mutex);
+  s.listeners.emplace_back(s.next_listener, std::move(listener));
+  s.refresh();
+  return s.next_listener++;
+}
+
+void remove_listener(uint64_t id) {
+  Sinks& s = sinks();
+  std::lock_guard lock(s.mutex);
+  std::erase_if(s.listeners, [&](const auto& entry) { return entry.first == id; });
+  s.refresh();
+}
+
+}  // namespace framejit::log

@@ -1,0 +1,44 @@
+// runtime/base/text.h — the cursor under all text forms: tokens by need, errors with line and column.
+//
+// Blanks and comments (# to the end of the line) are skipped before every token.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/result.h"
+
+namespace framejit::text {
+
+class Cursor {
+ public:
+  explicit Cursor(std::string_view source) : source_(source) {}
+
+  bool at_end();
+  char peek();                            // next character after blanks, 0 at the end
+  bool peek_is(std::string_view token);   // words only match whole words
+  bool accept(std::string_view token);    // consumes it when it is next
+  Result<void> expect(std::string_view token);
+  std::string_view word();                // [A-Za-z_][A-Za-z0-9_]*, empty when none is next
+  std::string_view dotted_word();         // words joined by '.' or "::"
+  Result<int64_t> integer();              // optional sign
+  bool next_is_float();                   // a number with '.', 'e', or the words inf and nan, signed or not
+  Result<double> floating();
+  Result<std::string> quoted();           // "..." with \\ \" \n \xHH escapes
+
+  size_t position() const { return at_; }
+  void rewind(size_t position) { at_ = position; }
+  Error error(const std::string& message) const;  // "parse" at the current line and column
+
+ private:
+  void skip();
+  size_t number_end(bool* is_float) const;
+  std::string_view source_;
+  size_t at_ = 0;
+};
+
+std::string float_text(double value);          // shortest exact; always with '.', 'e', inf or nan
+std::string quoted_text(std::string_view s);   // what Cursor::quoted reads back
+
+}  // namespace framejit::text
