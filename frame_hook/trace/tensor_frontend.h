@@ -78,6 +78,7 @@ class Recording {
 
   // Object identity of torch tensors that a graph captured as constants, printable form of what was captured so far.
   virtual std::string text() const = 0;
+  virtual size_t op_count() const = 0;  // ops recorded so far
 
   // Ends the recording: outputs are traced tensors (borrowed) in order. Then compile() runs passes and backend.
   virtual Result<void> finish(const std::vector<PyObject*>& outputs) = 0;

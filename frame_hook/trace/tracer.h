@@ -48,6 +48,7 @@ struct FrameTrace {
   guards::GuardSet guards;
   std::deque<std::unique_ptr<Value>> values;
   std::vector<Value*> effects;            // values whose `object` must be brought to the shadow's state, in order of first write
+  std::vector<guards::SourceId> input_sources;  // of the recording's inputs, in order
   Value* returned = nullptr;              // set when the frame returned
   std::vector<FrameExit> exit;            // set when it broke
   BreakReason reason{};

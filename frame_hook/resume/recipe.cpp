@@ -1,0 +1,130 @@
+// frame_hook/resume/recipe.cpp — runs a recipe: slots are filled in step order with new references.
+#include "frame_hook/resume/recipe.h"
+
+namespace framejit::frame_hook {
+
+namespace {
+
+PyTypeObject* builtin_base(PyTypeObject* type) {
+  while (type->tp_flags & Py_TPFLAGS_HEAPTYPE) type = type->tp_base;
+  return type;
+}
+
+PyObject* item(const std::vector<PyRef>& slots, SlotId id) { return id == kUnbound ? nullptr : slots[id].get(); }
+
+PyObject* tuple_of(const std::vector<SlotId>& operands, const std::vector<PyRef>& slots, size_t from = 0) {
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(operands.size() - from));
+  if (!tuple) return nullptr;
+  for (size_t i = from; i < operands.size(); ++i) PyTuple_SET_ITEM(tuple, i - from, Py_NewRef(item(slots, operands[i])));
+  return tuple;
+}
+
+bool fill_set(PyObject* target, const std::vector<SlotId>& operands, const std::vector<PyRef>& slots, size_t from) {
+  for (size_t i = from; i < operands.size(); ++i)
+    if (PySet_Add(target, item(slots, operands[i])) < 0) return false;
+  return true;
+}
+
+// The mapping slot of the builtin class that lays the object out, so that OrderedDict keeps its order and no user code runs.
+bool assign_item(PyObject* target, PyObject* key, PyObject* value) {
+  if (PyDict_CheckExact(target)) return value ? PyDict_SetItem(target, key, value) == 0 : PyDict_DelItem(target, key) == 0;
+  return builtin_base(Py_TYPE(target))->tp_as_mapping->mp_ass_subscript(target, key, value) == 0;
+}
+
+PyObject* make_function(const RecipeStep& s, const std::vector<PyRef>& slots) {
+  PyObject* f = PyFunction_NewWithQualName(s.object.get(), item(slots, s.operands[0]), item(slots, s.operands[5]));
+  if (!f) return nullptr;
+  PyRef owned = PyRef::steal(f);
+  if (PyObject* closure = item(slots, s.operands[1]); closure && PyFunction_SetClosure(f, closure) < 0) return nullptr;
+  if (PyObject* defaults = item(slots, s.operands[2]); defaults && PyFunction_SetDefaults(f, defaults) < 0) return nullptr;
+  if (PyObject* kwdefaults = item(slots, s.operands[3]); kwdefaults && PyFunction_SetKwDefaults(f, kwdefaults) < 0) return nullptr;
+  if (PyObject* name = item(slots, s.operands[4]); name && PyObject_SetAttrString(f, "__name__", name) < 0) return nullptr;
+  return owned.release();
+}
+
+PyObject* make_instance(const RecipeStep& s, const std::vector<PyRef>& slots) {
+  auto* type = reinterpret_cast<PyTypeObject*>(s.object.get());
+  PyRef arguments = PyRef::steal(tuple_of(s.operands, slots));
+  if (!arguments) return nullptr;
+  return builtin_base(type)->tp_new(type, arguments.get(), nullptr);
+}
+
+PyObject* advance(PyObject* iterator, int64_t position) {
+  if (position == 0) return Py_NewRef(iterator);
+  PyRef done = PyRef::steal(PyObject_CallMethod(iterator, "__setstate__", "L", static_cast<long long>(position)));
+  return done ? Py_NewRef(iterator) : nullptr;
+}
+
+}  // namespace
+
+bool Recipe::run(const RecipeInputs& inputs, std::vector<PyRef>& slots) const {
+  slots.resize(slot_count_);
+  for (const RecipeStep& step : steps_)
+    if (!run_step(step, inputs, slots)) return false;
+  return true;
+}
+
+bool Recipe::run_step(const RecipeStep& s, const RecipeInputs& in, std::vector<PyRef>& slots) const {
+  auto at = [&](size_t i) { return item(slots, s.operands[i]); };
+  auto give = [&](PyObject* made) {
+    slots[s.result] = PyRef::steal(made);
+    return made != nullptr;
+  };
+  switch (s.op) {
+    case RecipeOp::fetch: slots[s.result] = PyRef::borrow(in.registers[s.number]); return true;
+    case RecipeOp::constant: slots[s.result] = s.object; return true;
+    case RecipeOp::output: slots[s.result] = PyRef::borrow(in.outputs[s.number]); return true;
+    case RecipeOp::size: return give(PyLong_FromLongLong(sizes_[s.number].eval({in.symbols, SIZE_MAX / 16})));
+    case RecipeOp::tuple: return give(tuple_of(s.operands, slots));
+    case RecipeOp::list: return give(PyList_New(0));
+    case RecipeOp::dict: return give(PyDict_New());
+    case RecipeOp::set: return give(PySet_New(nullptr)) && fill_set(slots[s.result].get(), s.operands, slots, 0);
+    case RecipeOp::frozenset: return give(PyFrozenSet_New(nullptr)) && fill_set(slots[s.result].get(), s.operands, slots, 0);
+    case RecipeOp::slice: return give(PySlice_New(at(0), at(1), at(2)));
+    case RecipeOp::cell: return give(PyCell_New(nullptr));
+    case RecipeOp::fill_list:
+      for (size_t i = 1; i < s.operands.size(); ++i)
+        if (PyList_Append(at(0), at(i)) < 0) return false;
+      return true;
+    case RecipeOp::fill_dict:
+      for (size_t i = 1; i + 1 < s.operands.size(); i += 2)
+        if (!assign_item(at(0), at(i), at(i + 1))) return false;
+      return true;
+    case RecipeOp::fill_cell:
+    case RecipeOp::assign_cell: return PyCell_Set(at(0), at(1)) == 0;
+    case RecipeOp::function: return give(make_function(s, slots));
+    case RecipeOp::method: return give(PyMethod_New(at(0), at(1)));
+    case RecipeOp::instance: return give(make_instance(s, slots));
+    case RecipeOp::set_attribute:
+      if (PyType_Check(at(0)) || PyModule_Check(at(0))) return PyObject_SetAttr(at(0), s.object.get(), at(1)) == 0;
+      return PyObject_GenericSetAttr(at(0), s.object.get(), at(1)) == 0;
+    case RecipeOp::call: {
+      PyRef arguments = PyRef::steal(tuple_of(s.operands, slots));
+      return arguments && give(PyObject_Call(s.object.get(), arguments.get(), nullptr));
+    }
+    case RecipeOp::call_slot: {
+      PyRef arguments = PyRef::steal(tuple_of(s.operands, slots, 1));
+      return arguments && give(PyObject_Call(at(0), arguments.get(), nullptr));
+    }
+    case RecipeOp::advance: return give(advance(at(0), s.number));
+    case RecipeOp::assign_list: {
+      PyRef items = PyRef::steal(PyList_New(0));
+      if (!items) return false;
+      for (size_t i = 1; i < s.operands.size(); ++i)
+        if (PyList_Append(items.get(), at(i)) < 0) return false;
+      return PyList_SetSlice(at(0), 0, PyList_GET_SIZE(at(0)), items.get()) == 0;
+    }
+    case RecipeOp::assign_dict_item: return assign_item(at(0), at(1), at(2));
+    case RecipeOp::delete_dict_item: return assign_item(at(0), at(1), nullptr);
+    case RecipeOp::clear_dict: {
+      PyRef method = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(builtin_base(Py_TYPE(at(0)))), "clear"));
+      PyRef done = method ? PyRef::steal(PyObject_CallOneArg(method.get(), at(0))) : PyRef();
+      return static_cast<bool>(done);
+    }
+    case RecipeOp::assign_set: return PySet_Clear(at(0)) == 0 && fill_set(at(0), s.operands, slots, 1);
+    case RecipeOp::restore_modes: frontend_->restore_modes(modes_); return true;
+  }
+  return false;
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,114 @@
+// frame_hook/resume/recipe.h — how the Python objects of a trace's exit are rebuilt after its graph has run.
+//
+// In: the values of a FrameTrace (returned value, frames at a break, mutated objects). Out: a flat program over slots: fetch a
+// guarded source, take a graph output, build a container, an instance, a function, an iterator; then the effects, in order of
+// first write; then what the exit needs. One Value is one slot, so identity inside containers is kept; containers and instances
+// are made empty first and filled afterwards, so cycles are legal. Running it executes no user code except where plain Python
+// would (a class's tp_alloc, dict key hashing of user keys).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "frame_hook/trace/tracer.h"
+
+namespace framejit::frame_hook {
+
+using SlotId = int32_t;
+inline constexpr SlotId kUnbound = -1;   // an unbound local, a NULL on the value stack
+
+enum class RecipeOp : uint8_t {
+  fetch,        // number: register of the guard program
+  constant,     // object
+  output,       // number: graph output
+  size,         // number: index into sizes
+  tuple, list, set, frozenset, dict, slice, cell,  // operands; dict: key, value, ...
+  fill_list, fill_dict, fill_cell,                 // operands[0] is filled with the rest
+  function,     // operands: globals, closure tuple or unbound, defaults, kwdefaults, name, qualname; object: code
+  method,       // operands: function, self
+  instance,     // object: type; number: constructor (InstanceBase); operands: payload items
+  set_attribute,// operands: instance, value (unbound: delete); object: name; generic, no user __setattr__
+  call,         // object: callable; operands: arguments. iterators, views, super, unstarted generators
+  call_slot,    // operands: callable, arguments...
+  advance,      // operands: iterator; number: __setstate__ position
+  assign_list, assign_dict_item, delete_dict_item, clear_dict, assign_set, assign_cell,  // effects on real objects
+  restore_modes,  // modes of the exit
+};
+
+struct RecipeStep {
+  RecipeOp op;
+  SlotId result = kUnbound;
+  int64_t number = 0;
+  PyRef object;
+  std::vector<SlotId> operands;
+};
+
+// What running a recipe needs from the segment.
+struct RecipeInputs {
+  PyObject* const* registers;
+  PyObject* const* outputs;   // graph outputs, borrowed
+  const int64_t* symbols;
+};
+
+class Recipe {
+ public:
+  // Fills slots (new references). False with a Python error set: slots made so far are released, effects may be partial only if
+  // the error came from an effect (out of memory).
+  bool run(const RecipeInputs& inputs, std::vector<PyRef>& slots) const;
+  size_t slot_count() const { return slot_count_; }
+  const std::vector<RecipeStep>& steps() const { return steps_; }
+
+ private:
+  friend class RecipeBuilder;
+  bool run_step(const RecipeStep& step, const RecipeInputs& inputs, std::vector<PyRef>& slots) const;
+  std::vector<RecipeStep> steps_;
+  std::vector<graph::SymExpr> sizes_;
+  std::shared_ptr<void> modes_;
+  TensorFrontend* frontend_ = nullptr;
+  size_t slot_count_ = 0;
+};
+
+class RecipeBuilder {
+ public:
+  RecipeBuilder(FrameTrace& trace, TensorFrontend& frontend) : trace_(trace), frontend_(frontend) {}
+
+  SlotId slot(Value* value);                 // what rebuilds `value`; kUnbound for null
+  void add_effects();                        // trace.effects and modes
+  const std::vector<PyObject*>& traced_outputs() const { return outputs_; }    // borrowed: to finish the recording
+  const std::vector<guards::SourceId>& wanted_sources() const { return wanted_; }
+  // After the guard program exists: source ids become registers.
+  Recipe finish(const std::function<size_t(guards::SourceId)>& register_of);
+
+ private:
+  SlotId step(RecipeOp op, std::vector<SlotId> operands = {}, int64_t number = 0, PyObject* object = nullptr);
+  SlotId fetch(guards::SourceId source);
+  SlotId constant(PyObject* object);
+  SlotId build(Value* value);
+  SlotId build_tensor(TensorValue* value);
+  SlotId build_tuple(TupleValue* value);
+  SlotId build_list(ListValue* value);
+  SlotId build_dict(DictValue* value);
+  SlotId build_function(FunctionValue* value);
+  SlotId build_instance(InstanceValue* value);
+  SlotId build_iterator(IteratorValue* value);
+  SlotId build_generator(GeneratorValue* value);
+  SlotId call(const char* builtin, std::vector<SlotId> operands);
+  void effect_of(Value* value);
+  void dict_effect(SlotId target, DictValue* value, PyObject* real);
+  void attribute_effects(SlotId target, InstanceValue* value);
+
+  FrameTrace& trace_;
+  TensorFrontend& frontend_;
+  Recipe recipe_;
+  std::unordered_map<Value*, SlotId> slots_;
+  std::vector<PyObject*> outputs_;
+  std::unordered_map<PyObject*, size_t> output_index_;
+  std::vector<guards::SourceId> wanted_;
+  std::unordered_map<guards::SourceId, SlotId> fetched_;
+  std::vector<Value*> pending_;              // made empty, to be filled
+  void fill_pending();
+};
+
+}  // namespace framejit::frame_hook

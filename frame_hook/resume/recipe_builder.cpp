@@ -1,0 +1,374 @@
+// frame_hook/resume/recipe_builder.cpp — values of a trace to steps of a recipe.
+//
+// Three rules keep identity and cycles right: a Value has one slot; what has a real object is fetched, never rebuilt; lists,
+// dicts, cells and instances are made empty when first met and filled once the value graph has been walked.
+#include "frame_hook/resume/recipe.h"
+#include "runtime/base/result.h"
+
+namespace framejit::frame_hook {
+
+namespace {
+
+// The builtin class that lays out instances of `type` and whose tp_new makes them.
+PyTypeObject* builtin_base(PyTypeObject* type) {
+  while (type->tp_flags & Py_TPFLAGS_HEAPTYPE) type = type->tp_base;
+  return type;
+}
+
+bool is_real(const Value* v) { return v->object && v->source != guards::kNoSource; }
+
+}  // namespace
+
+SlotId RecipeBuilder::step(RecipeOp op, std::vector<SlotId> operands, int64_t number, PyObject* object) {
+  RecipeStep s;
+  s.op = op;
+  s.operands = std::move(operands);
+  s.number = number;
+  s.object = PyRef::borrow(object);
+  s.result = static_cast<SlotId>(recipe_.slot_count_++);
+  recipe_.steps_.push_back(std::move(s));
+  return recipe_.steps_.back().result;
+}
+
+SlotId RecipeBuilder::fetch(guards::SourceId source) {
+  auto [it, fresh] = fetched_.try_emplace(source, kUnbound);
+  if (fresh) {
+    wanted_.push_back(source);
+    it->second = step(RecipeOp::fetch, {}, source);
+  }
+  return it->second;
+}
+
+SlotId RecipeBuilder::constant(PyObject* object) { return step(RecipeOp::constant, {}, 0, object); }
+
+SlotId RecipeBuilder::call(const char* builtin, std::vector<SlotId> operands) {
+  PyObject* callable = PyDict_GetItemString(PyEval_GetBuiltins(), builtin);
+  FJ_CHECK(callable, builtin);
+  return step(RecipeOp::call, std::move(operands), 0, callable);
+}
+
+SlotId RecipeBuilder::slot(Value* value) {
+  if (!value || value->kind == ValueKind::null) return kUnbound;
+  if (auto it = slots_.find(value); it != slots_.end()) return it->second;
+  if (is_real(value)) return slots_[value] = fetch(value->source);
+  const SlotId made = build(value);
+  slots_[value] = made;
+  return made;
+}
+
+SlotId RecipeBuilder::build(Value* value) {
+  switch (value->kind) {
+    case ValueKind::null: return kUnbound;
+    case ValueKind::tensor: return build_tensor(as<TensorValue>(value));
+    case ValueKind::sym_int: {
+      recipe_.sizes_.push_back(as<SymIntValue>(value)->expr);
+      return step(RecipeOp::size, {}, static_cast<int64_t>(recipe_.sizes_.size()) - 1);
+    }
+    default: break;
+  }
+  if (value->object) return constant(value->object.get());
+  switch (value->kind) {
+    case ValueKind::tuple: return build_tuple(as<TupleValue>(value));
+    case ValueKind::list: return build_list(as<ListValue>(value));
+    case ValueKind::dict: return build_dict(as<DictValue>(value));
+    case ValueKind::set: {
+      std::vector<SlotId> items;
+      for (Value* v : as<SetValue>(value)->items) items.push_back(slot(v));
+      return step(value->type == &PyFrozenSet_Type ? RecipeOp::frozenset : RecipeOp::set, std::move(items));
+    }
+    case ValueKind::slice: {
+      auto* s = as<SliceValue>(value);
+      const SlotId start = slot(s->start), stop = slot(s->stop), stride = slot(s->step);
+      return step(RecipeOp::slice, {start, stop, stride});
+    }
+    case ValueKind::cell: {
+      const SlotId made = step(RecipeOp::cell);
+      slots_[value] = made;
+      pending_.push_back(value);
+      return made;
+    }
+    case ValueKind::function: return build_function(as<FunctionValue>(value));
+    case ValueKind::method: {
+      const SlotId function = slot(as<MethodValue>(value)->function), self = slot(as<MethodValue>(value)->self);
+      return step(RecipeOp::method, {function, self});
+    }
+    case ValueKind::instance: return build_instance(as<InstanceValue>(value));
+    case ValueKind::iterator: return build_iterator(as<IteratorValue>(value));
+    case ValueKind::generator: return build_generator(as<GeneratorValue>(value));
+    case ValueKind::super: {
+      const SlotId type = slot(as<SuperValue>(value)->start_type), self = slot(as<SuperValue>(value)->self);
+      return step(RecipeOp::call, {type, self}, 0, reinterpret_cast<PyObject*>(&PySuper_Type));
+    }
+    case ValueKind::view: {
+      static const char* const names[] = {"keys", "values", "items"};
+      auto* view = as<ViewValue>(value);
+      const SlotId dict = slot(view->dict);
+      PyRef method = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyDict_Type), names[static_cast<int>(view->what)]));
+      return step(RecipeOp::call, {dict}, 0, method.get());
+    }
+    default: break;
+  }
+  graph_break(BreakReason::escaped_traced, std::string("an object of type ") + (value->type ? value->type->tp_name : "?"));
+}
+
+SlotId RecipeBuilder::build_tensor(TensorValue* value) {
+  if (value->object && !value->traced) return constant(value->object.get());
+  PyObject* traced = value->traced.get();
+  FJ_CHECK(traced, "a tensor value without a tensor");
+  auto [it, fresh] = output_index_.try_emplace(traced, outputs_.size());
+  if (fresh) outputs_.push_back(traced);
+  return step(RecipeOp::output, {}, static_cast<int64_t>(it->second));
+}
+
+SlotId RecipeBuilder::build_tuple(TupleValue* value) {
+  std::vector<SlotId> items;
+  for (Value* v : value->items) items.push_back(slot(v));
+  return step(RecipeOp::tuple, std::move(items));
+}
+
+SlotId RecipeBuilder::build_list(ListValue* value) {
+  const SlotId made = step(RecipeOp::list);
+  slots_[value] = made;
+  pending_.push_back(value);
+  return made;
+}
+
+SlotId RecipeBuilder::build_dict(DictValue* value) {
+  const SlotId made = step(RecipeOp::dict);
+  slots_[value] = made;
+  pending_.push_back(value);
+  return made;
+}
+
+SlotId RecipeBuilder::build_function(FunctionValue* value) {
+  SlotId closure = kUnbound;
+  if (!value->closure.empty()) {
+    std::vector<SlotId> cells;
+    for (Value* cell : value->closure) cells.push_back(slot(cell));
+    closure = step(RecipeOp::tuple, std::move(cells));
+  }
+  const SlotId globals = slot(value->globals), defaults = slot(value->defaults), kwdefaults = slot(value->kwdefaults);
+  const SlotId name = slot(value->name), qualname = slot(value->qualname);
+  const SlotId made = step(RecipeOp::function, {globals, closure, defaults, kwdefaults, name, qualname}, 0, reinterpret_cast<PyObject*>(value->code));
+  slots_[value] = made;
+  if (!value->attrs.empty()) pending_.push_back(value);
+  return made;
+}
+
+SlotId RecipeBuilder::build_instance(InstanceValue* value) {
+  std::vector<SlotId> arguments;
+  if (Value* payload = value->payload) {
+    PyTypeObject* base = builtin_base(value->type);
+    if (payload->kind == ValueKind::tuple && PyType_IsSubtype(base, &PyTuple_Type)) {
+      arguments.push_back(build_tuple(as<TupleValue>(payload)));
+    } else if (PyType_IsSubtype(base, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) {
+      if (payload->kind == ValueKind::tuple)
+        for (Value* v : as<TupleValue>(payload)->items) arguments.push_back(slot(v));
+    } else if (payload->kind == ValueKind::object || payload->kind == ValueKind::sym_int) {
+      arguments.push_back(slot(payload));
+    }
+  }
+  const SlotId made = step(RecipeOp::instance, std::move(arguments), 0, reinterpret_cast<PyObject*>(value->type));
+  slots_[value] = made;
+  pending_.push_back(value);
+  return made;
+}
+
+SlotId RecipeBuilder::build_iterator(IteratorValue* value) {
+  std::vector<SlotId> operands;
+  if (value->exhausted) return call("iter", {step(RecipeOp::tuple)});
+  using Over = IteratorValue::Over;
+  switch (value->over) {
+    case Over::sequence: {
+      const SlotId made = call("iter", {slot(value->operands[0])});
+      return step(RecipeOp::advance, {made}, value->position);
+    }
+    case Over::reversed: {
+      const SlotId made = call("reversed", {slot(value->operands[0])});
+      return step(RecipeOp::advance, {made}, value->position);
+    }
+    case Over::range: {
+      PyRef range = PyRef::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "LLL", (long long)value->position, (long long)value->stop, (long long)value->step));
+      return call("iter", {constant(range.get())});
+    }
+    case Over::enumerate: {
+      const SlotId inner = slot(value->operands[0]);
+      PyRef start = PyRef::steal(PyLong_FromLongLong(value->position));
+      return call("enumerate", {inner, constant(start.get())});
+    }
+    case Over::zip:
+    case Over::map:
+    case Over::filter:
+      for (Value* v : value->operands) operands.push_back(slot(v));
+      return call(value->over == Over::zip ? "zip" : value->over == Over::map ? "map" : "filter", std::move(operands));
+    default: graph_break(BreakReason::escaped_traced, std::string("a running ") + value->type->tp_name);
+  }
+}
+
+// Only a generator that has not started can be made again: its function is called with the bound arguments.
+SlotId RecipeBuilder::build_generator(GeneratorValue* value) {
+  if (value->state != GeneratorValue::State::created) graph_break(BreakReason::escaped_traced, "a generator that has started");
+  PyCodeObject* code = value->function->code;
+  const auto& locals = value->frame->locals;
+  if (code->co_kwonlyargcount || (code->co_flags & (CO_VARARGS | CO_VARKEYWORDS)))
+    graph_break(BreakReason::escaped_traced, "a generator with starred or keyword-only arguments");
+  std::vector<SlotId> operands{slot(value->function)};
+  for (int i = 0; i < code->co_argcount; ++i) operands.push_back(slot(locals[i]));
+  return step(RecipeOp::call_slot, std::move(operands));
+}
+
+void RecipeBuilder::fill_pending() {
+  for (size_t k = 0; k < pending_.size(); ++k) {  // filling may add more
+    Value* value = pending_[k];
+    const SlotId target = slots_.at(value);
+    std::vector<SlotId> operands{target};
+    switch (value->kind) {
+      case ValueKind::list:
+        for (Value* v : as<ListValue>(value)->items) operands.push_back(slot(v));
+        step(RecipeOp::fill_list, std::move(operands));
+        break;
+      case ValueKind::dict:
+        for (const DictEntry& e : as<DictValue>(value)->entries) {
+          operands.push_back(slot(e.key));
+          operands.push_back(slot(e.value));
+        }
+        step(RecipeOp::fill_dict, std::move(operands));
+        break;
+      case ValueKind::cell:
+        if (as<CellValue>(value)->contents) step(RecipeOp::fill_cell, {target, slot(as<CellValue>(value)->contents)});
+        break;
+      case ValueKind::function:
+        for (auto& [name, v] : as<FunctionValue>(value)->attrs) step(RecipeOp::set_attribute, {target, slot(v)}, 0, name.get());
+        break;
+      case ValueKind::instance: {
+        auto* instance = as<InstanceValue>(value);
+        Value* payload = instance->payload;
+        if (payload && payload->kind == ValueKind::list) {
+          for (Value* v : as<ListValue>(payload)->items) operands.push_back(slot(v));
+          step(RecipeOp::fill_list, std::move(operands));
+        } else if (payload && payload->kind == ValueKind::dict) {
+          for (const DictEntry& e : as<DictValue>(payload)->entries) {
+            operands.push_back(slot(e.key));
+            operands.push_back(slot(e.value));
+          }
+          step(RecipeOp::fill_dict, std::move(operands));
+        } else if (payload && payload->kind == ValueKind::set) {
+          for (Value* v : as<SetValue>(payload)->items) operands.push_back(slot(v));
+          step(RecipeOp::assign_set, std::move(operands));
+        }
+        attribute_effects(target, instance);
+        break;
+      }
+      default: break;
+    }
+  }
+  pending_.clear();
+}
+
+void RecipeBuilder::attribute_effects(SlotId target, InstanceValue* value) {
+  for (auto& [name, v] : value->attrs) {
+    const SlotId to = v ? slot(v) : kUnbound;
+    step(RecipeOp::set_attribute, {target, to}, 0, name.get());
+  }
+}
+
+// Writes only what the trace wrote: an entry that still is what was read from the same place is left alone. When the order of
+// keys changed, the dict is emptied and filled.
+void RecipeBuilder::dict_effect(SlotId target, DictValue* value, PyObject* real) {
+  const guards::SourceId dict_source = value->source;
+  if (!value->loaded && value->entries.empty()) return;
+  std::vector<PyObject*> kept;
+  PyObject *key, *item;
+  Py_ssize_t position = 0;
+  while (PyDict_Next(real, &position, &key, &item)) kept.push_back(key);
+  size_t at = 0;
+  bool in_order = true;
+  std::vector<PyObject*> gone;
+  auto final_has = [&](PyObject* k) {
+    for (const DictEntry& e : value->entries) if (e.key->object && e.key->object.get() == k) return true;
+    return false;
+  };
+  std::vector<PyObject*> remaining;
+  for (PyObject* k : kept) (final_has(k) ? remaining : gone).push_back(k);
+  for (const DictEntry& e : value->entries) {
+    PyObject* k = e.key->object.get();
+    if (at < remaining.size()) in_order = in_order && k == remaining[at];
+    ++at;
+  }
+  if (!in_order) {
+    std::vector<SlotId> operands{target};
+    for (const DictEntry& e : value->entries) {
+      operands.push_back(slot(e.key));
+      operands.push_back(e.value ? slot(e.value) : fetch(trace_.guards.sources.add(guards::SourceKind::dict_item, value->source, 0, e.key->object.get())));
+    }
+    step(RecipeOp::clear_dict, {target});
+    step(RecipeOp::fill_dict, std::move(operands));
+    return;
+  }
+  for (PyObject* k : gone) step(RecipeOp::delete_dict_item, {target, constant(k)});
+  for (const DictEntry& e : value->entries) {
+    if (!e.value) continue;
+    if (e.key->object && e.value->source != guards::kNoSource &&
+        e.value->source == trace_.guards.sources.add(guards::SourceKind::dict_item, dict_source, 0, e.key->object.get()))
+      continue;
+    const SlotId k = slot(e.key), v = slot(e.value);
+    step(RecipeOp::assign_dict_item, {target, k, v});
+  }
+}
+
+void RecipeBuilder::effect_of(Value* value) {
+  const SlotId target = slot(value);
+  switch (value->kind) {
+    case ValueKind::list: {
+      std::vector<SlotId> operands{target};
+      for (Value* v : as<ListValue>(value)->items) operands.push_back(slot(v));
+      step(RecipeOp::assign_list, std::move(operands));
+      break;
+    }
+    case ValueKind::dict: dict_effect(target, as<DictValue>(value), value->object.get()); break;
+    case ValueKind::set: {
+      std::vector<SlotId> operands{target};
+      for (Value* v : as<SetValue>(value)->items) operands.push_back(slot(v));
+      step(RecipeOp::assign_set, std::move(operands));
+      break;
+    }
+    case ValueKind::cell: {
+      auto* cell = as<CellValue>(value);
+      step(RecipeOp::assign_cell, {target, cell->contents ? slot(cell->contents) : kUnbound});
+      break;
+    }
+    case ValueKind::function:
+      for (auto& [name, v] : as<FunctionValue>(value)->attrs) step(RecipeOp::set_attribute, {target, v ? slot(v) : kUnbound}, 0, name.get());
+      break;
+    case ValueKind::instance: {
+      auto* instance = as<InstanceValue>(value);
+      if (instance->payload && instance->payload->mutated) {
+        if (instance->payload->kind == ValueKind::dict) dict_effect(target, as<DictValue>(instance->payload), value->object.get());
+        else graph_break(BreakReason::unsupported_value, std::string("a write to an object of type ") + value->type->tp_name);
+      }
+      attribute_effects(target, instance);
+      break;
+    }
+    default: graph_break(BreakReason::unsupported_value, std::string("a write to an object of type ") + (value->type ? value->type->tp_name : "?"));
+  }
+}
+
+void RecipeBuilder::add_effects() {
+  for (size_t i = 0; i < trace_.effects.size(); ++i)
+    if (trace_.effects[i]->object) effect_of(trace_.effects[i]);
+  fill_pending();
+  if (trace_.modes_at_exit) {
+    recipe_.modes_ = trace_.modes_at_exit;
+    step(RecipeOp::restore_modes);
+  }
+}
+
+Recipe RecipeBuilder::finish(const std::function<size_t(guards::SourceId)>& register_of) {
+  FJ_CHECK(pending_.empty(), "add_effects() comes last");
+  for (RecipeStep& s : recipe_.steps_)
+    if (s.op == RecipeOp::fetch) s.number = static_cast<int64_t>(register_of(static_cast<guards::SourceId>(s.number)));
+  recipe_.frontend_ = &frontend_;
+  return std::move(recipe_);
+}
+
+}  // namespace framejit::frame_hook

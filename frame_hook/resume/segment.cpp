@@ -1,0 +1,53 @@
+// frame_hook/resume/segment.cpp — the hit path: guards, graph, recipe.
+#include "frame_hook/resume/segment.h"
+
+#include <alloca.h>
+
+namespace framejit::frame_hook {
+
+namespace {
+
+// Graph outputs live exactly as long as the recipe runs.
+struct Outputs {
+  PyObject** objects;
+  size_t count;
+  ~Outputs() {
+    for (size_t i = 0; i < count; ++i) Py_XDECREF(objects[i]);
+  }
+};
+
+template <class T> T* stack_array(void* memory, size_t count) {
+  T* array = static_cast<T*>(memory);
+  for (size_t i = 0; i < count; ++i) array[i] = T{};
+  return array;
+}
+
+}  // namespace
+
+RunStatus Segment::run(const guards::FrameAccess& frame, SegmentRun& out) {
+  const size_t registers_needed = guards->register_count(), symbols_needed = guards->symbol_count(), floats_needed = guards->float_count();
+  auto* registers = stack_array<PyObject*>(alloca((registers_needed + 1) * sizeof(PyObject*)), registers_needed + 1);
+  auto* symbols = stack_array<int64_t>(alloca((symbols_needed + 1) * sizeof(int64_t)), symbols_needed + 1);
+  auto* floats = stack_array<double>(alloca((floats_needed + 1) * sizeof(double)), floats_needed + 1);
+  if (!guards->run(frame, registers, symbols, floats)) return RunStatus::missed;
+
+  const size_t output_count = call ? call->output_count : 0;
+  Outputs outputs{stack_array<PyObject*>(alloca((output_count + 1) * sizeof(PyObject*)), output_count + 1), output_count};
+  if (call) {
+    const size_t n = input_registers.size();
+    auto** inputs = static_cast<PyObject**>(alloca((n + 1) * sizeof(PyObject*)));
+    for (size_t i = 0; i < n; ++i) inputs[i] = registers[input_registers[i]];
+    if (!call->run(inputs, symbols, floats, outputs.objects)) {
+      PyErr_Clear();
+      return RunStatus::failed;
+    }
+  }
+  if (!recipe.run({registers, outputs.objects, symbols}, out.slots)) {
+    PyErr_Clear();
+    return RunStatus::failed;
+  }
+  ++hits;
+  return RunStatus::done;
+}
+
+}  // namespace framejit::frame_hook

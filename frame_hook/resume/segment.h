@@ -1,0 +1,75 @@
+// frame_hook/resume/segment.h — one compiled entry of a code object: from one instruction to a break or a return.
+//
+// A segment is immutable once installed but for its counters. run() fetches and checks (guards), runs the graph, rebuilds what the
+// exit needs, and only then applies effects. It touches no frame: the driver writes the exit state into the live frame.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "frame_hook/resume/recipe.h"
+#include "frame_hook/trace/tracer.h"
+#include "guards/guard_program.h"
+
+namespace framejit::frame_hook {
+
+// What compile() was called with; one object per distinct set of options, compared by address.
+struct CompileOptions {
+  bool fullgraph = false;
+  int dynamic = -1;               // -1 automatic, 0 never, 1 always
+  CompileRequest request;         // backend, mode, options (references kept below)
+  PyRef callable, backend_options;
+};
+
+enum class ExitKind : uint8_t { returned, broke };
+
+struct FramePlan {                // how one frame stands at the exit, outermost first
+  PyRef code;                     // PyCodeObject; a weak link is not needed: the segment belongs to it or to code it inlined
+  SlotId function = kUnbound;     // of an inlined frame
+  int index = 0;                  // code unit: innermost: the next instruction; outer frames: the calling instruction
+  int next_index = 0;             // outer frames: where execution goes on after the callee has returned
+  std::vector<SlotId> locals, stack;
+  OnReturn on_return = OnReturn::push;
+  SlotId pending_object = kUnbound;
+  bool writes_handled = false;    // the exception being handled differs from the one at entry
+  SlotId handled = kUnbound;
+};
+
+struct SegmentRun {               // results of one run, on the caller's C stack
+  std::vector<PyRef> slots;
+};
+
+enum class RunStatus : uint8_t { missed, done, failed };  // failed: nothing committed, no error left set
+
+class Segment {
+ public:
+  RunStatus run(const guards::FrameAccess& frame, SegmentRun& out);
+
+  std::unique_ptr<guards::GuardProgram> guards;
+  std::unique_ptr<CompiledCall> call;      // null: no tensor work
+  Recipe recipe;
+  std::vector<size_t> input_registers;
+  ExitKind exit = ExitKind::returned;
+  SlotId returned = kUnbound;
+  std::vector<FramePlan> frames;           // when it broke
+  BreakReason reason{};
+  std::string where;                       // of the break
+  std::shared_ptr<const CompileOptions> options;
+  uint64_t hits = 0;
+};
+
+struct CompileOutcome {
+  std::unique_ptr<Segment> segment;        // null: nothing worth an entry from here
+  // Without a segment: the frame goes on natively, up to this code unit (a break right here or before any tensor work), or to its end.
+  int plain_until = -1;
+  bool broke = false;
+  BreakReason reason{};
+  std::string detail, where, caret;
+};
+
+// Traces from the instruction at code unit `index` and compiles. Logs, counts. Throws InternalError for our bugs.
+CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, int index, const std::shared_ptr<const CompileOptions>& options,
+                               const TraceHints& hints);
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,137 @@
+"""The one entry of the end-to-end tests: run a function plainly and compiled, and compare everything a user can see.
+
+check(fn, *args) calls fn eagerly on one deep copy of the arguments and compiled (several times, so that hits are tested too) on
+others, then compares results (structure, classes, identity of returned inputs, strides, values within the contract's bound),
+written arguments and exceptions. Counts of graphs, breaks and recompiles are asserted when given.
+"""
+import copy
+import math
+
+import torch
+
+import framejit
+
+BACKENDS = ("eager", "framejit")
+
+
+def deep_copy(value):
+    """A copy that keeps strides and sharing between arguments."""
+    memo = {}
+
+    def tensor(t):
+        if id(t) not in memo:
+            if isinstance(t, torch.nn.Parameter):
+                memo[id(t)] = copy.deepcopy(t)
+            else:
+                c = torch.empty_strided(t.size(), t.stride(), dtype=t.dtype) if t.layout == torch.strided else t.clone()
+                c.copy_(t.detach())
+                c.requires_grad_(t.requires_grad)
+                memo[id(t)] = c
+        return memo[id(t)]
+
+    def walk(v):
+        if isinstance(v, torch.Tensor):
+            return tensor(v)
+        if type(v) in (list, tuple):
+            return type(v)(walk(e) for e in v)
+        if type(v) is dict:
+            return {k: walk(e) for k, e in v.items()}
+        if isinstance(v, torch.nn.Module) or not callable(v):
+            return copy.deepcopy(v, memo)
+        return v
+
+    return walk(value)
+
+
+def ulp(dtype):
+    return torch.finfo(dtype).eps
+
+
+def assert_close(got, eager, ref64, where):
+    """The contract's bound: |out - ref64| <= 2 |eager - ref64| + 2 ulp |ref64|, in max norm and in L2."""
+    if not eager.dtype.is_floating_point:
+        assert torch.equal(got, eager), f"{where}: values differ"
+        return
+    same_special = (torch.isnan(got) == torch.isnan(eager)) & (torch.isinf(got) == torch.isinf(eager))
+    assert bool(same_special.all()), f"{where}: positions of NaN or infinities differ"
+    finite = torch.isfinite(eager)
+    g, e = got[finite].double(), eager[finite].double()
+    r = ref64[finite].double() if ref64 is not None else e
+    slack = 2 * ulp(eager.dtype)
+    if ref64 is None:
+        slack *= 16
+    for norm in (lambda x: float(x.abs().max()) if x.numel() else 0.0, lambda x: float(x.norm())):
+        bound = 2 * norm(e - r) + slack * norm(r) + 1e-30
+        assert norm(g - r) <= bound, f"{where}: off by {norm(g - r):.3g}, allowed {bound:.3g}"
+
+
+def same(got, eager, ref64=None, where="result", strides=True):
+    assert type(got) is type(eager), f"{where}: class {type(got)} instead of {type(eager)}"
+    if isinstance(eager, torch.Tensor):
+        assert got.dtype == eager.dtype, f"{where}: {got.dtype} instead of {eager.dtype}"
+        assert got.shape == eager.shape, f"{where}: shape {tuple(got.shape)} instead of {tuple(eager.shape)}"
+        if strides and eager.numel() > 1 and eager.layout == torch.strided:
+            s = [(a, b) for n, a, b in zip(eager.shape, got.stride(), eager.stride()) if n > 1]
+            assert all(a == b for a, b in s), f"{where}: strides {got.stride()} instead of {eager.stride()}"
+            assert got.storage_offset() == eager.storage_offset(), f"{where}: storage offset"
+        assert got.requires_grad == eager.requires_grad, f"{where}: requires_grad"
+        assert got.is_inference() == eager.is_inference(), f"{where}: is_inference"
+        if eager.numel():
+            assert_close(got.detach(), eager.detach(), ref64, where)
+    elif isinstance(eager, (list, tuple)):
+        assert len(got) == len(eager), f"{where}: length {len(got)} instead of {len(eager)}"
+        for i, (a, b) in enumerate(zip(got, eager)):
+            same(a, b, None if ref64 is None else ref64[i], f"{where}[{i}]", strides)
+    elif isinstance(eager, dict):
+        assert list(got) == list(eager), f"{where}: keys {list(got)} instead of {list(eager)}"
+        for k in eager:
+            same(got[k], eager[k], None, f"{where}[{k!r}]", strides)
+    elif isinstance(eager, float):
+        assert got == eager or (math.isnan(got) and math.isnan(eager)), f"{where}: {got} instead of {eager}"
+        assert math.copysign(1, got) == math.copysign(1, eager), f"{where}: sign of zero"
+    elif isinstance(eager, torch.nn.Module) or callable(eager):
+        pass
+    elif hasattr(eager, "__dict__") and not isinstance(eager, type):
+        same(vars(got), vars(eager), None, f"vars({where})", strides)
+    else:
+        assert got == eager, f"{where}: {got!r} instead of {eager!r}"
+
+
+def outcome(fn, args, kwargs):
+    try:
+        return "returned", fn(*args, **kwargs)
+    except Exception as e:  # compared, not hidden
+        return "raised", e
+
+
+def check(fn, *args, breaks=None, compiles=None, backends=BACKENDS, calls=3, grad=False, seed=0, kwargs=None, strides=True, **options):
+    """Asserts that compiled `fn` is eager `fn`; returns the stats of the last backend."""
+    kwargs = kwargs or {}
+    stats = None
+    for backend in backends:
+        framejit.reset()
+        compiled = framejit.compile(fn, backend=backend, **options)
+        for call in range(calls):
+            plain_args, plain_kwargs = deep_copy(list(args)), deep_copy(kwargs)
+            our_args, our_kwargs = deep_copy(list(args)), deep_copy(kwargs)
+            with torch.set_grad_enabled(grad):
+                torch.manual_seed(seed)
+                want = outcome(fn, plain_args, plain_kwargs)
+                torch.manual_seed(seed)
+                got = outcome(compiled, our_args, our_kwargs)
+            where = f"backend {backend}, call {call}"
+            assert got[0] == want[0], f"{where}: {got} instead of {want}"
+            if want[0] == "raised":
+                assert type(got[1]) is type(want[1]) and str(got[1]) == str(want[1]), f"{where}: {got[1]!r} instead of {want[1]!r}"
+            else:
+                same(got[1], want[1], None, f"{where}: result", strides)
+                for i, (a, b) in enumerate(zip(our_args, plain_args)):
+                    assert (got[1] is a) == (want[1] is b), f"{where}: identity of argument {i}"
+            same(our_args, plain_args, None, f"{where}: arguments", strides)
+            same(our_kwargs, plain_kwargs, None, f"{where}: keyword arguments", strides)
+        stats = framejit.stats()
+        if breaks is not None:
+            assert stats["graph_breaks"] == breaks, f"{stats['graph_breaks']} breaks instead of {breaks}: {stats['break_reasons']}"
+        if compiles is not None:
+            assert stats["graphs"] == compiles, f"{stats['graphs']} graphs instead of {compiles}"
+    return stats
