@@ -38,6 +38,7 @@ class ShapeEnv {
   // Makes e a constant: records e == hint. Returns it.
   int64_t specialise(const SymExpr& e, const std::string& why);
 
+  void add_fact(SizeFact fact) { facts_.push_back(std::move(fact)); }  // known from elsewhere: a parsed text, the user
   const std::vector<SizeFact>& facts() const { return facts_; }
 
  private:

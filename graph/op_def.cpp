@@ -1,0 +1,81 @@
+// graph/op_def.cpp — the table of operators: rows of graph/ops/*.cpp first, what the dispatcher declares later.
+//
+// One mutex guards the map; definitions live in a deque and are never moved. What a row left open is added by the first
+// declare_op(), which happens before the op can stand in any recorded graph.
+#include "graph/op_def.h"
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "graph/ops/families.h"
+#include "graph/shape_rule.h"
+
+namespace framejit::graph {
+namespace {
+
+class OpTable {
+ public:
+  OpTable() {
+    for (const auto rows : op_families())
+      for (const OpRow& row : rows()) {
+        OpDef definition;
+        definition.name = row.name;
+        definition.shape_rule = row.rule;
+        definition.flags = row.flags;
+        definition.functional = row.functional;
+        insert(std::move(definition));
+      }
+  }
+
+  const OpDef* find(std::string_view name) {
+    std::shared_lock lock(mutex_);
+    const auto at = by_name_.find(name);
+    return at == by_name_.end() ? nullptr : at->second;
+  }
+
+  const OpDef* declare(OpDef definition) {
+    std::unique_lock lock(mutex_);
+    const auto at = by_name_.find(definition.name);
+    if (at == by_name_.end()) return insert(std::move(definition));
+    complete(*at->second, definition);
+    return at->second;
+  }
+
+ private:
+  OpDef* insert(OpDef definition) {
+    OpDef& stored = definitions_.emplace_back(std::move(definition));
+    by_name_.emplace(stored.name, &stored);
+    return &stored;
+  }
+
+  static void complete(OpDef& known, const OpDef& added) {
+    if ((known.flags | added.flags) != known.flags) known.flags |= added.flags;
+    if (known.arg_names.empty() && !added.arg_names.empty()) known.arg_names = added.arg_names;
+    if (known.write_args.empty() && !added.write_args.empty()) known.write_args = added.write_args;
+    if (known.result_alias.empty() && !added.result_alias.empty()) known.result_alias = added.result_alias;
+    if (known.functional.empty() && !added.functional.empty()) {
+      known.functional = added.functional;
+      known.drops_out_args = added.drops_out_args;
+    }
+    if (known.shape_rule == nullptr && added.shape_rule != nullptr) known.shape_rule = added.shape_rule;
+  }
+
+  std::shared_mutex mutex_;
+  std::deque<OpDef> definitions_;
+  std::unordered_map<std::string_view, OpDef*> by_name_;
+};
+
+OpTable& table() {
+  static OpTable* t = new OpTable;  // never destroyed: graphs hold pointers into it
+  return *t;
+}
+
+}  // namespace
+
+const OpDef* find_op(std::string_view name) { return table().find(name); }
+const OpDef* declare_op(OpDef definition) { return table().declare(std::move(definition)); }
+
+}  // namespace framejit::graph

@@ -1,0 +1,51 @@
+// graph/shape_rule.h — what a shape rule is given and what it may ask.
+//
+// A rule is called with the arguments in schema order (missing trailing ones count as their defaults: none) and one meta per
+// result to fill. It answers false when it does not cover the arguments; nothing is recorded in the ShapeEnv before the rule is
+// sure to cover them. A Python or wrapped number is a SymExpr, double or bool argument, so that tensor(i) is null for it: numbers
+// do not promote across categories, 0-dim tensors do not against tensors with dimensions.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "graph/graph.h"
+
+namespace framejit::graph {
+
+struct RuleArgs {
+  std::span<const Arg> args;
+  const std::vector<ValueInfo>* values = nullptr;
+  DType default_dtype = DType::kFloat32;
+
+  size_t count() const { return args.size(); }
+  bool given(size_t i) const;                            // present, not None, not an undefined tensor
+  const TensorMeta* tensor(size_t i) const;              // null: absent or a number
+  const TensorMeta& meta(ValueId v) const { return (*values)[index_of(v)].meta; }
+  bool tensors(size_t i, std::vector<const TensorMeta*>& out) const;  // a list; null entries for undefined ones
+  std::optional<SymExpr> size(size_t i) const;
+  std::optional<int64_t> integer(size_t i) const;        // a constant integer
+  int64_t integer_or(size_t i, int64_t otherwise) const;
+  bool sizes(size_t i, SymSizes& out) const;             // list of ints; a single int counts as a list of one
+  bool integers(size_t i, std::vector<int64_t>& out) const;  // constant ones only
+  bool flag(size_t i, bool otherwise = false) const;
+  std::optional<DType> dtype(size_t i) const;
+  std::optional<Device> device(size_t i) const;
+  // Category of a number argument: kBool, kInt64 or kFloat64; nullopt for tensors and absent ones.
+  std::optional<DType> number(size_t i) const;
+  int memory_format(size_t i) const;                     // c10 value, -1 when absent
+};
+
+// Runs the rule of `op` on these arguments; false when there is none or it does not cover them.
+bool infer_metas(const OpDef& op, std::span<const Arg> args, const std::vector<ValueInfo>& values, ShapeEnv& env,
+                 std::vector<TensorMeta>& results, DType default_dtype = DType::kFloat32);
+
+// A definition of ours: a row of graph/ops/<family>.cpp.
+struct OpRow {
+  const char* name;
+  ShapeRule rule;
+  uint32_t flags = 0;
+  const char* functional = "";  // for in-place forms
+};
+
+}  // namespace framejit::graph

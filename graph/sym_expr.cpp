@@ -1,0 +1,368 @@
+// graph/sym_expr.cpp — the canonical form behind SymExpr.
+//
+// An expression is a polynomial: a constant plus terms (coefficient, sorted atoms), in descending graded lexicographic order.
+// Atoms are symbols, floor divisions, modulos, minima and maxima. Every operation unpacks its operands into polynomials, works
+// there, and packs the result; packing is the only place where nodes are made, so equal polynomials have equal nodes.
+// Division first tries to be exact (graded order is a monomial order, so long division finds every exact quotient), then pulls
+// multiples of a constant divisor out; what is left becomes an atom.
+#include "graph/sym_expr.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "runtime/base/result.h"
+
+namespace framejit::graph {
+
+using Atoms = std::vector<SymExpr>;
+
+struct Term {
+  int64_t coefficient;
+  Atoms atoms;  // sorted; a power repeats its atom
+};
+
+struct Polynomial {
+  int64_t constant = 0;
+  std::vector<Term> terms;  // sorted, no zero coefficients, no equal atoms
+};
+
+namespace {
+
+uint64_t mix(uint64_t h, uint64_t value) { return (h ^ (value + 0x9e3779b97f4a7c15ULL + (h << 6) + (h >> 2))) * 0xff51afd7ed558ccdULL; }
+
+int compare(const SymExpr& a, const SymExpr& b);
+
+int compare(const Atoms& a, const Atoms& b) {
+  if (a.size() != b.size()) return a.size() > b.size() ? -1 : 1;  // higher degree first
+  for (size_t i = 0; i < a.size(); ++i)
+    if (const int c = compare(a[i], b[i])) return c;
+  return 0;
+}
+
+// A total order that knows no addresses: constants, then by kind, symbol, coefficient, operands.
+int compare(const SymExpr& a, const SymExpr& b) {
+  if (a.node() == b.node() && a.node() != nullptr) return 0;
+  if (a.is_constant() || b.is_constant()) {
+    if (a.is_constant() != b.is_constant()) return a.is_constant() ? 1 : -1;
+    return a.constant() == b.constant() ? 0 : a.constant() < b.constant() ? -1 : 1;
+  }
+  const SymExpr::Node &x = *a.node(), &y = *b.node();
+  if (x.op != y.op) return x.op < y.op ? -1 : 1;
+  if (x.symbol != y.symbol) return x.symbol < y.symbol ? -1 : 1;
+  if (const int c = compare(x.operands, y.operands)) return c;
+  return x.coefficient == y.coefficient ? 0 : x.coefficient < y.coefficient ? -1 : 1;
+}
+
+int64_t floor_div_int(int64_t a, int64_t b) {
+  FJ_CHECK(b != 0, "size expression divides by zero");
+  const int64_t q = a / b;
+  return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+int64_t mod_int(int64_t a, int64_t b) { return a - floor_div_int(a, b) * b; }
+
+// Two's complement wrap-around instead of undefined behaviour; sizes that overflow fail where memory is asked for.
+int64_t add_int(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); }
+int64_t mul_int(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); }
+
+void add_term(Polynomial& p, Term term) {
+  if (term.coefficient == 0) return;
+  if (term.atoms.empty()) {
+    p.constant = add_int(p.constant, term.coefficient);
+    return;
+  }
+  auto at = std::lower_bound(p.terms.begin(), p.terms.end(), term.atoms,
+                             [](const Term& t, const Atoms& atoms) { return compare(t.atoms, atoms) < 0; });
+  if (at == p.terms.end() || compare(at->atoms, term.atoms) != 0) {
+    p.terms.insert(at, std::move(term));
+    return;
+  }
+  at->coefficient = add_int(at->coefficient, term.coefficient);
+  if (at->coefficient == 0) p.terms.erase(at);
+}
+
+// a / b as atoms, when every atom of b is in a.
+bool divide_atoms(const Atoms& a, const Atoms& b, Atoms& quotient) {
+  quotient = a;
+  for (const SymExpr& atom : b) {
+    auto at = std::find_if(quotient.begin(), quotient.end(), [&](const SymExpr& x) { return compare(x, atom) == 0; });
+    if (at == quotient.end()) return false;
+    quotient.erase(at);
+  }
+  return true;
+}
+
+Term multiply(const Term& a, const Term& b) {
+  Term product{mul_int(a.coefficient, b.coefficient), a.atoms};
+  product.atoms.insert(product.atoms.end(), b.atoms.begin(), b.atoms.end());
+  std::sort(product.atoms.begin(), product.atoms.end(), [](const SymExpr& x, const SymExpr& y) { return compare(x, y) < 0; });
+  return product;
+}
+
+}  // namespace
+
+struct SymBuilder {
+  static SymExpr make(SymExpr::Node node) {
+    uint64_t h = mix(static_cast<uint64_t>(node.op), node.symbol);
+    h = mix(h, static_cast<uint64_t>(node.coefficient));
+    for (const SymExpr& operand : node.operands) h = mix(h, operand.hash());
+    node.hash = h;
+    SymExpr e;
+    e.node_ = std::make_shared<const SymExpr::Node>(std::move(node));
+    return e;
+  }
+
+  static SymExpr atom(SymOp op, const SymExpr& a, const SymExpr& b) { return make({op, 0, 0, {a, b}, 0}); }
+
+  static Term term_of(const SymExpr& e) {  // e is an atom or a product
+    const SymExpr::Node& n = *e.node();
+    if (n.op == SymOp::kProduct) return {n.coefficient, n.operands};
+    return {1, {e}};
+  }
+
+  static Polynomial unpack(const SymExpr& e) {
+    Polynomial p;
+    if (e.is_constant()) {
+      p.constant = e.constant();
+    } else if (e.node()->op == SymOp::kSum) {
+      p.constant = e.node()->coefficient;
+      for (const SymExpr& operand : e.node()->operands) p.terms.push_back(term_of(operand));
+    } else {
+      p.terms.push_back(term_of(e));
+    }
+    return p;
+  }
+
+  static SymExpr pack(const Term& t) {
+    if (t.coefficient == 1 && t.atoms.size() == 1) return t.atoms[0];
+    return make({SymOp::kProduct, 0, t.coefficient, t.atoms, 0});
+  }
+
+  static SymExpr pack(const Polynomial& p) {
+    if (p.terms.empty()) return p.constant;
+    if (p.terms.size() == 1 && p.constant == 0) return pack(p.terms[0]);
+    SymExpr::Node node{SymOp::kSum, 0, p.constant, {}, 0};
+    for (const Term& t : p.terms) node.operands.push_back(pack(t));
+    return make(std::move(node));
+  }
+
+  // The polynomial q with a == q * b, if there is one with integer coefficients.
+  static std::optional<Polynomial> divide_exactly(Polynomial a, const Polynomial& b) {
+    const Term lead = b.terms.empty() ? Term{b.constant, {}} : b.terms[0];
+    if (lead.coefficient == 0) return std::nullopt;
+    Polynomial quotient;
+    for (int guard = 0; guard < 64; ++guard) {
+      if (a.terms.empty() && a.constant == 0) return quotient;
+      const Term top = a.terms.empty() ? Term{a.constant, {}} : a.terms[0];
+      Term step{0, {}};
+      if (top.coefficient % lead.coefficient != 0 || !divide_atoms(top.atoms, lead.atoms, step.atoms)) return std::nullopt;
+      step.coefficient = top.coefficient / lead.coefficient;
+      add_term(quotient, step);
+      for (const Term& t : b.terms) {
+        Term product = multiply(t, step);
+        product.coefficient = -product.coefficient;
+        add_term(a, std::move(product));
+      }
+      if (b.constant != 0) add_term(a, {-mul_int(b.constant, step.coefficient), step.atoms});
+    }
+    return std::nullopt;
+  }
+
+  // a == divisor * multiple + rest, taking every term whose coefficient the divisor divides.
+  static void split_multiples(const Polynomial& a, int64_t divisor, Polynomial& multiple, Polynomial& rest) {
+    for (const Term& t : a.terms) {
+      const bool divides = t.coefficient % divisor == 0;
+      (divides ? multiple : rest).terms.push_back({divides ? t.coefficient / divisor : t.coefficient, t.atoms});
+    }
+    multiple.constant = floor_div_int(a.constant, divisor);
+    rest.constant = mod_int(a.constant, divisor);
+  }
+
+  static int64_t content_of_terms(const Polynomial& p) {
+    int64_t g = 0;
+    for (const Term& t : p.terms) g = std::gcd(g, t.coefficient);
+    return g;
+  }
+};
+
+SymExpr SymExpr::symbol(SymbolId id) { return SymBuilder::make({SymOp::kSymbol, id, 0, {}, 0}); }
+
+bool SymExpr::is_symbol(SymbolId* id) const {
+  if (!node_ || node_->op != SymOp::kSymbol) return false;
+  if (id != nullptr) *id = node_->symbol;
+  return true;
+}
+
+SymExpr operator+(const SymExpr& a, const SymExpr& b) {
+  if (a.is_constant() && b.is_constant()) return add_int(a.constant_, b.constant_);
+  Polynomial sum = SymBuilder::unpack(a);
+  const Polynomial other = SymBuilder::unpack(b);
+  sum.constant = add_int(sum.constant, other.constant);
+  for (const Term& t : other.terms) add_term(sum, t);
+  return SymBuilder::pack(sum);
+}
+
+SymExpr operator-(const SymExpr& a, const SymExpr& b) { return a + SymExpr(-1) * b; }
+
+SymExpr operator*(const SymExpr& a, const SymExpr& b) {
+  if (a.is_constant() && b.is_constant()) return mul_int(a.constant_, b.constant_);
+  if (a == SymExpr(1)) return b;
+  if (b == SymExpr(1)) return a;
+  const Polynomial x = SymBuilder::unpack(a), y = SymBuilder::unpack(b);
+  Polynomial product;
+  product.constant = mul_int(x.constant, y.constant);
+  for (const Term& s : x.terms) {
+    for (const Term& t : y.terms) add_term(product, multiply(s, t));
+    add_term(product, {mul_int(s.coefficient, y.constant), s.atoms});
+  }
+  for (const Term& t : y.terms) add_term(product, {mul_int(t.coefficient, x.constant), t.atoms});
+  return SymBuilder::pack(product);
+}
+
+SymExpr SymExpr::floor_div(const SymExpr& a, const SymExpr& b) {
+  if (a.is_constant() && b.is_constant()) return floor_div_int(a.constant_, b.constant_);
+  if (b == SymExpr(1)) return a;
+  const Polynomial x = SymBuilder::unpack(a), y = SymBuilder::unpack(b);
+  if (auto exact = SymBuilder::divide_exactly(x, y)) return SymBuilder::pack(*exact);
+  if (b.is_constant()) {
+    FJ_CHECK(b.constant_ != 0, "size expression divides by zero");
+    Polynomial multiple, rest;
+    SymBuilder::split_multiples(x, b.constant_, multiple, rest);
+    const SymExpr whole = SymBuilder::pack(multiple);
+    if (rest.terms.empty()) return whole;  // 0 <= rest < divisor (or > divisor when negative): its quotient is 0
+    const int64_t common = std::gcd(SymBuilder::content_of_terms(rest), b.constant_);
+    if (common == b.constant_ || common <= 1 || b.constant_ < 0)
+      return whole + SymBuilder::atom(SymOp::kFloorDiv, SymBuilder::pack(rest), b);
+    Polynomial reduced, none;  // (g*t + c) // (g*d) == (t + c // g) // d
+    SymBuilder::split_multiples(rest, common, reduced, none);
+    return whole + SymBuilder::atom(SymOp::kFloorDiv, SymBuilder::pack(reduced), b.constant_ / common);
+  }
+  return SymBuilder::atom(SymOp::kFloorDiv, a, b);
+}
+
+SymExpr SymExpr::mod(const SymExpr& a, const SymExpr& b) {
+  if (a.is_constant() && b.is_constant()) return mod_int(a.constant_, b.constant_);
+  if (b == SymExpr(1)) return 0;
+  const Polynomial x = SymBuilder::unpack(a), y = SymBuilder::unpack(b);
+  if (SymBuilder::divide_exactly(x, y)) return 0;
+  if (!b.is_constant()) return SymBuilder::atom(SymOp::kMod, a, b);
+  FJ_CHECK(b.constant_ != 0, "size expression divides by zero");
+  Polynomial multiple, rest;
+  SymBuilder::split_multiples(x, b.constant_, multiple, rest);
+  if (rest.terms.empty()) return rest.constant;
+  return SymBuilder::atom(SymOp::kMod, SymBuilder::pack(rest), b);
+}
+
+SymExpr SymExpr::min(const SymExpr& a, const SymExpr& b) {
+  const SymExpr difference = a - b;
+  if (difference.is_constant()) return difference.constant_ <= 0 ? a : b;
+  return compare(a, b) <= 0 ? SymBuilder::atom(SymOp::kMin, a, b) : SymBuilder::atom(SymOp::kMin, b, a);
+}
+
+SymExpr SymExpr::max(const SymExpr& a, const SymExpr& b) {
+  const SymExpr difference = a - b;
+  if (difference.is_constant()) return difference.constant_ >= 0 ? a : b;
+  return compare(a, b) <= 0 ? SymBuilder::atom(SymOp::kMax, a, b) : SymBuilder::atom(SymOp::kMax, b, a);
+}
+
+bool operator==(const SymExpr& a, const SymExpr& b) {
+  if (a.node_ == b.node_) return a.node_ != nullptr || a.constant_ == b.constant_;
+  if (!a.node_ || !b.node_ || a.node_->hash != b.node_->hash) return false;
+  return compare(a, b) == 0;
+}
+
+size_t SymExpr::hash() const { return node_ ? node_->hash : mix(0x51ed270b, static_cast<uint64_t>(constant_)); }
+
+int64_t SymExpr::eval(std::span<const int64_t> symbol_values) const {
+  if (!node_) return constant_;
+  const Node& n = *node_;
+  auto operand = [&](size_t i) { return n.operands[i].eval(symbol_values); };
+  int64_t value = n.coefficient;
+  switch (n.op) {
+    case SymOp::kSymbol:
+      FJ_CHECK(n.symbol < symbol_values.size(), "no value for symbol s" + std::to_string(n.symbol));
+      return symbol_values[n.symbol];
+    case SymOp::kSum:
+      for (size_t i = 0; i < n.operands.size(); ++i) value = add_int(value, operand(i));
+      return value;
+    case SymOp::kProduct:
+      for (size_t i = 0; i < n.operands.size(); ++i) value = mul_int(value, operand(i));
+      return value;
+    case SymOp::kFloorDiv: return floor_div_int(operand(0), operand(1));
+    case SymOp::kMod: return mod_int(operand(0), operand(1));
+    case SymOp::kMin: return std::min(operand(0), operand(1));
+    case SymOp::kMax: return std::max(operand(0), operand(1));
+  }
+  return 0;
+}
+
+void SymExpr::collect_symbols(std::vector<SymbolId>& out) const {
+  if (!node_) return;
+  if (node_->op == SymOp::kSymbol) {
+    auto at = std::lower_bound(out.begin(), out.end(), node_->symbol);
+    if (at == out.end() || *at != node_->symbol) out.insert(at, node_->symbol);
+  }
+  for (const SymExpr& operand : node_->operands) operand.collect_symbols(out);
+}
+
+SymExpr SymExpr::substitute(std::span<const SymExpr> by_symbol) const {
+  if (!node_) return *this;
+  const Node& n = *node_;
+  auto operand = [&](size_t i) { return n.operands[i].substitute(by_symbol); };
+  SymExpr value = n.coefficient;
+  switch (n.op) {
+    case SymOp::kSymbol: return n.symbol < by_symbol.size() ? by_symbol[n.symbol] : *this;
+    case SymOp::kSum:
+      for (size_t i = 0; i < n.operands.size(); ++i) value = value + operand(i);
+      return value;
+    case SymOp::kProduct:
+      for (size_t i = 0; i < n.operands.size(); ++i) value = value * operand(i);
+      return value;
+    case SymOp::kFloorDiv: return floor_div(operand(0), operand(1));
+    case SymOp::kMod: return mod(operand(0), operand(1));
+    case SymOp::kMin: return min(operand(0), operand(1));
+    case SymOp::kMax: return max(operand(0), operand(1));
+  }
+  return value;
+}
+
+namespace {
+
+// An operand of * // %: atoms bare unless they are divisions themselves.
+std::string factor_text(const SymExpr& e) {
+  if (e.is_constant()) return e.constant() < 0 ? "(" + e.text() + ")" : e.text();
+  const SymOp op = e.node()->op;
+  return op == SymOp::kSymbol || op == SymOp::kMin || op == SymOp::kMax ? e.text() : "(" + e.text() + ")";
+}
+
+std::string product_text(int64_t coefficient, const Atoms& atoms) {
+  std::string text = coefficient == 1 ? "" : coefficient == -1 ? "-" : std::to_string(coefficient) + "*";
+  for (size_t i = 0; i < atoms.size(); ++i) text += (i != 0 ? "*" : "") + factor_text(atoms[i]);
+  return text;
+}
+
+}  // namespace
+
+std::string SymExpr::text() const {
+  if (!node_) return std::to_string(constant_);
+  const Node& n = *node_;
+  switch (n.op) {
+    case SymOp::kSymbol: return "s" + std::to_string(n.symbol);
+    case SymOp::kProduct: return product_text(n.coefficient, n.operands);
+    case SymOp::kFloorDiv: return factor_text(n.operands[0]) + "//" + factor_text(n.operands[1]);
+    case SymOp::kMod: return factor_text(n.operands[0]) + " % " + factor_text(n.operands[1]);
+    case SymOp::kMin: return "min(" + n.operands[0].text() + ", " + n.operands[1].text() + ")";
+    case SymOp::kMax: return "max(" + n.operands[0].text() + ", " + n.operands[1].text() + ")";
+    case SymOp::kSum: break;
+  }
+  std::string text;
+  auto append = [&](const std::string& part) {
+    if (text.empty()) text = part;
+    else if (part[0] == '-') text += " - " + part.substr(1);
+    else text += " + " + part;
+  };
+  for (const SymExpr& operand : n.operands) append(operand.text());
+  if (n.coefficient != 0) append(std::to_string(n.coefficient));
+  return text;
+}
+
+}  // namespace framejit::graph
