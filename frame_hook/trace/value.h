@@ -65,13 +65,17 @@ struct ListValue : Value {
 // Keys are values with a concrete, hashable key object (or identity-hashed instances). Insertion order kept.
 struct DictEntry {
   Value* key;
-  Value* value;                  // null: not read yet (real dict) 
+  Value* value;                  // null: not read yet (real dict); of unloaded globals: deleted
+  Py_hash_t hash = -1;           // of the key, -1: not computed yet
 };
+struct InstanceValue;
+struct DictRead { PyRef key; Value* value; };  // value null: guarded to be absent
 struct DictValue : Value {
   std::vector<DictEntry> entries;            // when loaded; deleted entries are erased
   bool loaded = false;                       // all keys known (keys guarded for a real dict)
-  std::unordered_map<PyObject*, Value*> read;  // items read one by one before loading, by real key object's interned identity
-  bool is_globals = false;                   // replayed key by key instead of as a whole
+  std::unordered_multimap<Py_hash_t, DictRead> read;  // items read one by one before loading, by hash of the key
+  bool is_globals = false;                   // never loaded for a write: entries are the written keys alone, replayed key by key
+  InstanceValue* owner = nullptr;            // this is the __dict__ of a traced instance: its attributes, not `entries`, are the truth
 };
 struct SetValue : Value {
   std::vector<Value*> items;     // in insertion order, unique
@@ -99,7 +103,9 @@ struct MethodValue : Value { Value* function; Value* self; };
 
 // attrs: attributes written or deleted (null) in the trace, then the object's own through its source.
 struct InstanceValue : Value {
-  std::vector<std::pair<PyRef, Value*>> attrs;
+  std::vector<std::pair<PyRef, Value*>> attrs;  // names interned
+  std::unordered_map<PyObject*, std::pair<PyRef, Value*>> read;  // own attributes of `object` read so far; null: guarded to be absent
+  DictValue* dict = nullptr;     // the value of __dict__, once the trace asked for it (its `owner` is this)
   Value* payload = nullptr;      // what a subclass of dict, list, tuple, set, int, str, ... holds, as a Value of the builtin kind
   bool in_construction = false;
   Value* find_attr(PyObject* name, bool* known) const;
@@ -107,7 +113,8 @@ struct InstanceValue : Value {
 
 // next(): the next item or null at the end; may raise. state describes it for recipes (kind, operands, position).
 struct IteratorValue : Value {
-  enum class Over : uint8_t { sequence, reversed, range, zip, enumerate, map, filter, dict_view, callable, chain, islice, other } over;
+  enum class Over : uint8_t { sequence, reversed, range, zip, enumerate, map, filter, dict_view, callable, chain, islice, other,
+                              get_item, text, repeat, count, snapshot } over;
   std::vector<Value*> operands;
   int64_t position = 0;
   int64_t step = 1, stop = 0;    // range
