@@ -1,0 +1,30 @@
+// inductor/loop/index_expr.h — index arithmetic that knows the extents of the dimensions.
+//
+// SymExpr alone knows no ranges. Here a nest's dimension d lies in [0, extent), so (64*i + r) // 64 is i and r % 64 is r.
+#pragma once
+
+#include <functional>
+
+#include "inductor/loop/loop_program.h"
+
+namespace framejit::inductor {
+
+struct DimBounds {
+  NestSymbols symbols;
+  SymSizes extents;  // per dimension of the nest
+};
+DimBounds bounds_of(const Nest& nest, const NestSymbols& symbols);
+
+// An equal expression (within the bounds) with as few divisions and modulos as the rules find.
+SymExpr simplify(const SymExpr& e, const DimBounds& bounds);
+// e with every symbol replaced; `replace` answers with the symbol itself to keep it.
+SymExpr substitute(const SymExpr& e, const std::function<SymExpr(graph::SymbolId)>& replace);
+// Index into `from` (sizes) of the element that stands at `index` of `to`, both with the same number of elements, row-major.
+std::vector<SymExpr> reshape_index(const SymSizes& from, const SymSizes& to, const std::vector<SymExpr>& index, const DimBounds& bounds);
+// sum of index * stride, simplified.
+SymExpr linear_index(const std::vector<SymExpr>& index, const SymSizes& strides, const DimBounds& bounds);
+// The part of e that is a multiple of dimension d: e == coefficient * d + rest, rest free of d. False when d occurs otherwise.
+bool split_linear(const SymExpr& e, const SymExpr& dim, SymExpr& coefficient, SymExpr& rest);
+bool mentions(const SymExpr& e, graph::SymbolId id);
+
+}  // namespace framejit::inductor

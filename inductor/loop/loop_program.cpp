@@ -1,0 +1,146 @@
+// inductor/loop/loop_program.cpp — small questions about nests, and the verifier.
+#include "inductor/loop/loop_program.h"
+
+#include <cstring>
+
+namespace framejit::inductor {
+
+bool operator==(const LoopInst& a, const LoopInst& b) {
+  return a.op == b.op && a.scalar == b.scalar && a.reduce == b.reduce && a.dtype == b.dtype && a.wrap == b.wrap &&
+         a.operands == b.operands && a.buffer == b.buffer && a.index == b.index && a.constant.i == b.constant.i;
+}
+
+int LoopInst::operand_count() const {
+  switch (op) {
+    case LoopOp::kConstant:
+    case LoopOp::kIndex:
+    case LoopOp::kLoad: return 0;
+    case LoopOp::kStore:
+    case LoopOp::kCheck:
+    case LoopOp::kCast:
+    case LoopOp::kReduce: return 1;
+    case LoopOp::kScalar: return graph::row_of(scalar).arity;
+  }
+  return 0;
+}
+
+DType value_dtype(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16 ? DType::kFloat32 : dtype; }
+
+const char* name_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum: return "sum";
+    case ReduceOp::kProd: return "prod";
+    case ReduceOp::kMax: return "max";
+    case ReduceOp::kMin: return "min";
+    case ReduceOp::kAny: return "any";
+    case ReduceOp::kAll: return "all";
+    case ReduceOp::kArgmax: return "argmax";
+    case ReduceOp::kArgmin: return "argmin";
+  }
+  return "";
+}
+
+void collect_uses(const LoopInst& inst, const NestSymbols& symbols, std::vector<InstId>& out) {
+  for (int k = 0; k < inst.operand_count(); ++k) out.push_back(inst.operands[k]);
+  for (const SymExpr& e : inst.index) {
+    if (e.is_constant()) continue;
+    std::vector<graph::SymbolId> ids;
+    e.collect_symbols(ids);
+    for (graph::SymbolId id : ids)
+      if (symbols.is_value(id)) out.push_back(symbols.inst_of(id));
+  }
+}
+
+std::vector<bool> inner_insts(const Nest& nest, const NestSymbols& symbols) {
+  std::vector<bool> inner(nest.body.size(), false);
+  for (size_t i = 0; i < nest.body.size(); ++i) {
+    const LoopInst& inst = nest.body[i];
+    if (inst.op == LoopOp::kReduce) continue;  // its value belongs to the outer level
+    for (const SymExpr& e : inst.index) {
+      std::vector<graph::SymbolId> ids;
+      e.collect_symbols(ids);
+      for (graph::SymbolId id : ids)
+        if (symbols.is_dim(id) && symbols.dim_of(id) >= nest.ranges.size()) inner[i] = true;
+    }
+    std::vector<InstId> uses;
+    collect_uses(inst, symbols, uses);
+    for (InstId use : uses)
+      if (inner[use]) inner[i] = true;
+  }
+  return inner;
+}
+
+std::vector<bool> after_reduction(const Nest& nest, const NestSymbols& symbols) {
+  std::vector<bool> after(nest.body.size(), false);
+  for (size_t i = 0; i < nest.body.size(); ++i) {
+    after[i] = nest.body[i].op == LoopOp::kReduce;
+    std::vector<InstId> uses;
+    collect_uses(nest.body[i], symbols, uses);
+    for (InstId use : uses)
+      if (after[use]) after[i] = true;
+  }
+  return after;
+}
+
+namespace {
+
+Error bad(const Nest& nest, size_t inst, const std::string& what) {
+  return {"verify", "nest " + nest.name + ", %" + std::to_string(inst) + ": " + what};
+}
+
+Result<void> verify_scalar(const Nest& nest, size_t i) {
+  const LoopInst& inst = nest.body[i];
+  const auto dtype = [&](int k) { return nest.body[inst.operands[k]].dtype; };
+  const auto& row = graph::row_of(inst.scalar);
+  const int first = row.result == graph::ScalarResult::kSelect ? 1 : 0;
+  if (first == 1 && dtype(0) != DType::kBool) return bad(nest, i, "select needs a bool");
+  for (int k = first + 1; k < row.arity; ++k)
+    if (dtype(k) != dtype(first)) return bad(nest, i, "operands of different dtypes");
+  const DType expected = row.result == graph::ScalarResult::kBoolean ? DType::kBool : dtype(first);
+  if (inst.dtype != expected) return bad(nest, i, "wrong result dtype");
+  return {};
+}
+
+Result<void> verify_inst(const LoopProgram& program, const Nest& nest, size_t i, const std::vector<bool>& inner,
+                         const std::vector<bool>& after) {
+  const NestSymbols symbols(program.symbol_count);
+  const LoopInst& inst = nest.body[i];
+  std::vector<InstId> uses;
+  collect_uses(inst, symbols, uses);
+  for (InstId use : uses)
+    if (use >= i || nest.body[use].op == LoopOp::kStore) return bad(nest, i, "reads a value that is not defined before it");
+  if (inner[i] && after[i]) return bad(nest, i, "mixes reduced dimensions with the result of a reduction");
+  if (inst.op != LoopOp::kStore && inst.dtype != value_dtype(inst.dtype)) return bad(nest, i, "half precision is not a value dtype");
+  if (inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) {
+    if (inst.buffer >= program.buffers.size()) return bad(nest, i, "no such buffer");
+    const LoopBuffer& buffer = program.buffers[inst.buffer];
+    if (inst.index.size() != buffer.sizes.size()) return bad(nest, i, "one index per dimension of the buffer is needed");
+    const DType dtype = inst.op == LoopOp::kLoad ? inst.dtype : nest.body[inst.operands[0]].dtype;
+    if (dtype != value_dtype(buffer.dtype)) return bad(nest, i, "dtype differs from the buffer's");
+  }
+  if (inst.op == LoopOp::kReduce && !nest.is_reduction()) return bad(nest, i, "reduces over nothing");
+  if (inst.op == LoopOp::kScalar) FJ_TRY_VOID(verify_scalar(nest, i));
+  for (const SymExpr& e : inst.index) {
+    std::vector<graph::SymbolId> ids;
+    e.collect_symbols(ids);
+    for (graph::SymbolId id : ids)
+      if (symbols.is_dim(id) && symbols.dim_of(id) >= nest.dim_count()) return bad(nest, i, "no such dimension");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> verify(const LoopProgram& program) {
+  for (const auto& item : program.items) {
+    const Nest* nest = std::get_if<Nest>(&item);
+    if (nest == nullptr) continue;
+    if (nest->dim_count() > kMaxDims) return Error{"verify", "nest " + nest->name + " has too many dimensions"};
+    const NestSymbols symbols(program.symbol_count);
+    const auto inner = inner_insts(*nest, symbols), after = after_reduction(*nest, symbols);
+    for (size_t i = 0; i < nest->body.size(); ++i) FJ_TRY_VOID(verify_inst(program, *nest, i, inner, after));
+  }
+  return {};
+}
+
+}  // namespace framejit::inductor

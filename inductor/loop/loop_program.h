@@ -1,0 +1,109 @@
+// inductor/loop/loop_program.h — loop nests over buffers: what lowering writes, fusion rewrites, the interpreter defines.
+//
+// A program is a list of items in execution order: nests and extern calls. A nest runs its body for every point of `ranges` x
+// `reduced`; what depends on reduced dimensions runs in the inner loop, what depends on a reduction runs after it. Bodies are flat
+// SSA; an instruction is named by its position. Loads and stores name a buffer and one index expression per dimension of it.
+// Symbols in a nest's expressions: sizes first, then the nest's dimensions, then values (indirect indices): see NestSymbols.
+// Values are bool, integers, f32 or f64; half-precision buffers are converted by loads and stores.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "graph/scalar_op.h"
+#include "graph/sym_expr.h"
+#include "runtime/base/result.h"
+#include "runtime/dtype.h"
+
+namespace framejit::inductor {
+
+using graph::ScalarOp;
+using graph::SymExpr;
+using graph::SymSizes;
+
+using InstId = uint32_t;
+using LoopBufferId = uint32_t;
+inline constexpr InstId kNoInst = UINT32_MAX;
+inline constexpr uint32_t kMaxDims = 24;
+
+enum class LoopOp : uint8_t { kConstant, kIndex, kLoad, kStore, kCheck, kScalar, kCast, kReduce };
+enum class ReduceOp : uint8_t { kSum, kProd, kMax, kMin, kAny, kAll, kArgmax, kArgmin };
+
+struct LoopInst {
+  LoopOp op = LoopOp::kConstant;
+  ScalarOp scalar = ScalarOp::k_add;      // kScalar
+  ReduceOp reduce = ReduceOp::kSum;       // kReduce: over all reduced dimensions; kArgmax: the first one, NaN wins
+  DType dtype = DType::kFloat32;          // of the value; kStore: unused
+  bool wrap = false;                      // kCheck: negative indices count from the end
+  std::array<InstId, 3> operands{kNoInst, kNoInst, kNoInst};
+  LoopBufferId buffer = 0;                // kLoad, kStore
+  std::vector<SymExpr> index;             // kLoad, kStore: one per dimension; kIndex: the value; kCheck: the extent
+  graph::ScalarValue constant{};          // kConstant
+  friend bool operator==(const LoopInst& a, const LoopInst& b);
+  int operand_count() const;
+};
+
+struct Nest {
+  std::string name;
+  SymSizes ranges, reduced;
+  std::vector<LoopInst> body;
+  size_t dim_count() const { return ranges.size() + reduced.size(); }
+  const SymExpr& extent(size_t dim) const { return dim < ranges.size() ? ranges[dim] : reduced[dim - ranges.size()]; }
+  bool is_reduction() const { return !reduced.empty(); }
+};
+
+struct ExternCall {
+  uint32_t node = 0;  // index into the graph's nodes
+  std::string op;
+  std::vector<LoopBufferId> reads, writes;
+};
+
+enum class BufferRole : uint8_t { kInput, kConstant, kTemp };
+struct LoopBuffer {
+  std::string name;
+  BufferRole role = BufferRole::kTemp;
+  DType dtype = DType::kFloat32;
+  SymSizes sizes, strides;
+  uint32_t value = UINT32_MAX;  // the graph's value, if any
+  bool is_output = false;       // must exist after the last item
+};
+
+struct LoopProgram {
+  std::string name = "f";
+  uint32_t symbol_count = 0;
+  std::vector<LoopBuffer> buffers;
+  std::vector<std::variant<Nest, ExternCall>> items;
+};
+
+// How the symbols of a nest's expressions are numbered.
+struct NestSymbols {
+  uint32_t sizes;
+  explicit NestSymbols(uint32_t symbol_count) : sizes(symbol_count) {}
+  SymExpr dim(size_t d) const { return SymExpr::symbol(static_cast<uint32_t>(sizes + d)); }
+  SymExpr value(InstId inst) const { return SymExpr::symbol(sizes + kMaxDims + inst); }
+  bool is_dim(graph::SymbolId id) const { return id >= sizes && id < sizes + kMaxDims; }
+  bool is_value(graph::SymbolId id) const { return id >= sizes + kMaxDims; }
+  size_t dim_of(graph::SymbolId id) const { return id - sizes; }
+  InstId inst_of(graph::SymbolId id) const { return id - sizes - kMaxDims; }
+};
+
+// The dtype in which values of a buffer are computed: f32 for half precision, else the dtype itself.
+DType value_dtype(DType dtype);
+const char* name_of(ReduceOp op);
+// Which instructions run per point of the reduced dimensions (the others run once per point of `ranges`, after the loop, or
+// before it when no reduction feeds them).
+std::vector<bool> inner_insts(const Nest& nest, const NestSymbols& symbols);
+std::vector<bool> after_reduction(const Nest& nest, const NestSymbols& symbols);
+// Instructions that an instruction reads: operands and values in index expressions.
+void collect_uses(const LoopInst& inst, const NestSymbols& symbols, std::vector<InstId>& out);
+
+std::string print(const LoopProgram& program);
+std::string print(const LoopProgram& program, const Nest& nest);
+Result<LoopProgram> parse_loops(std::string_view text);
+Result<void> verify(const LoopProgram& program);
+
+}  // namespace framejit::inductor

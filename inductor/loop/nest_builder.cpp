@@ -1,0 +1,169 @@
+// inductor/loop/nest_builder.cpp — emission with merging and folding.
+#include "inductor/loop/nest_builder.h"
+
+#include <cmath>
+
+namespace framejit::inductor {
+
+NestBuilder::NestBuilder(uint32_t symbol_count, std::string name, SymSizes ranges, SymSizes reduced) : symbols_(symbol_count) {
+  nest_.name = std::move(name);
+  nest_.ranges = std::move(ranges);
+  nest_.reduced = std::move(reduced);
+}
+
+std::vector<SymExpr> NestBuilder::range_dims() const {
+  std::vector<SymExpr> dims;
+  for (size_t d = 0; d < nest_.ranges.size(); ++d) dims.push_back(dim(d));
+  return dims;
+}
+
+InstId NestBuilder::constant(double value, DType dtype) {
+  LoopInst inst;
+  inst.dtype = value_dtype(dtype);
+  graph::ScalarValue v;
+  v.f = value;
+  inst.constant = graph::convert(v, DType::kFloat64, inst.dtype);
+  return emit(std::move(inst));
+}
+
+InstId NestBuilder::integer(int64_t value, DType dtype) {
+  LoopInst inst;
+  inst.dtype = value_dtype(dtype);
+  graph::ScalarValue v;
+  v.i = value;
+  inst.constant = graph::convert(v, DType::kInt64, inst.dtype);
+  return emit(std::move(inst));
+}
+
+InstId NestBuilder::index(SymExpr value) {
+  if (auto c = value.as_constant()) return integer(*c, DType::kInt64);
+  LoopInst inst;
+  inst.op = LoopOp::kIndex;
+  inst.dtype = DType::kInt64;
+  inst.index = {std::move(value)};
+  return emit(std::move(inst));
+}
+
+InstId NestBuilder::load(LoopBufferId buffer, DType buffer_dtype, std::vector<SymExpr> index) {
+  LoopInst inst;
+  inst.op = LoopOp::kLoad;
+  inst.dtype = value_dtype(buffer_dtype);
+  inst.buffer = buffer;
+  inst.index = std::move(index);
+  return emit(std::move(inst));
+}
+
+void NestBuilder::store(LoopBufferId buffer, std::vector<SymExpr> index, InstId value) {
+  LoopInst inst;
+  inst.op = LoopOp::kStore;
+  inst.dtype = nest_.body[value].dtype;
+  inst.buffer = buffer;
+  inst.index = std::move(index);
+  inst.operands[0] = value;
+  nest_.body.push_back(std::move(inst));
+}
+
+SymExpr NestBuilder::checked_index(InstId value, SymExpr extent, bool wrap) {
+  LoopInst inst;
+  inst.op = LoopOp::kCheck;
+  inst.dtype = DType::kInt64;
+  inst.wrap = wrap;
+  inst.operands[0] = cast(value, DType::kInt64);
+  inst.index = {std::move(extent)};
+  return symbols_.value(emit(std::move(inst)));
+}
+
+InstId NestBuilder::scalar(ScalarOp op, std::initializer_list<InstId> operands) {
+  LoopInst inst;
+  inst.op = LoopOp::kScalar;
+  inst.scalar = op;
+  size_t k = 0;
+  for (InstId operand : operands) inst.operands[k++] = operand;
+  const auto& row = graph::row_of(op);
+  FJ_CHECK(static_cast<int>(k) == row.arity, row.name);
+  const DType operand_dtype = dtype(inst.operands[row.result == graph::ScalarResult::kSelect ? 1 : 0]);
+  inst.dtype = row.result == graph::ScalarResult::kBoolean ? DType::kBool : operand_dtype;
+  return emit(std::move(inst));
+}
+
+InstId NestBuilder::cast(InstId value, DType target) {
+  target = value_dtype(target);
+  if (dtype(value) == target) return value;
+  LoopInst inst;
+  inst.op = LoopOp::kCast;
+  inst.dtype = target;
+  inst.operands[0] = value;
+  return emit(std::move(inst));
+}
+
+InstId NestBuilder::reduce(ReduceOp op, InstId value) {
+  LoopInst inst;
+  inst.op = LoopOp::kReduce;
+  inst.reduce = op;
+  const bool is_position = op == ReduceOp::kArgmax || op == ReduceOp::kArgmin;
+  inst.dtype = is_position ? DType::kInt64 : dtype(value);
+  inst.operands[0] = value;
+  return emit(std::move(inst));
+}
+
+InstId NestBuilder::round_to(InstId value, DType target) {
+  if (target == DType::kBFloat16) return scalar(ScalarOp::k_round_bf16, {value});
+  if (target == DType::kFloat16) return scalar(ScalarOp::k_round_f16, {value});
+  return value;
+}
+
+// Constant operands are computed; x*1 and a select on a constant vanish. x+0 stays: it turns -0.0 into 0.0.
+bool NestBuilder::fold(LoopInst& inst, InstId& existing) const {
+  const auto operand = [&](int k) -> const LoopInst& { return nest_.body[inst.operands[k]]; };
+  const auto is_constant = [&](int k) { return operand(k).op == LoopOp::kConstant; };
+  if (inst.op == LoopOp::kCast && is_constant(0)) {
+    const graph::ScalarValue value = graph::convert(operand(0).constant, operand(0).dtype, inst.dtype);
+    const DType dtype = inst.dtype;
+    inst = LoopInst{};
+    inst.dtype = dtype;
+    inst.constant = value;
+    return false;
+  }
+  if (inst.op != LoopOp::kScalar) return false;
+  if (inst.scalar == ScalarOp::k_select && is_constant(0)) {
+    existing = inst.operands[operand(0).constant.i != 0 ? 1 : 2];
+    return true;
+  }
+  if (inst.scalar == ScalarOp::k_mul || inst.scalar == ScalarOp::k_div) {
+    const bool is_one = is_constant(1) && (is_float(inst.dtype) ? operand(1).constant.f == 1 : operand(1).constant.i == 1);
+    if (is_one) {
+      existing = inst.operands[0];
+      return true;
+    }
+  }
+  graph::ScalarValue values[3] = {};
+  const int count = inst.operand_count();
+  for (int k = 0; k < count; ++k) {
+    if (!is_constant(k)) return false;
+    values[k] = operand(k).constant;
+  }
+  const DType operand_dtype = operand(inst.scalar == ScalarOp::k_select ? 1 : 0).dtype;
+  const graph::ScalarValue value = graph::evaluate(inst.scalar, operand_dtype, {values, static_cast<size_t>(count)});
+  const DType dtype = inst.dtype;
+  inst = LoopInst{};
+  inst.dtype = dtype;
+  inst.constant = value;
+  return false;
+}
+
+InstId NestBuilder::emit(LoopInst inst) {
+  InstId existing = kNoInst;
+  if (fold(inst, existing)) return existing;
+  for (size_t i = 0; i < nest_.body.size(); ++i) {
+    if (!(nest_.body[i] == inst)) continue;
+    // A load may not be merged with an earlier one across a store to the same buffer.
+    bool overwritten = false;
+    for (size_t k = i; inst.op == LoopOp::kLoad && k < nest_.body.size(); ++k)
+      overwritten |= nest_.body[k].op == LoopOp::kStore && nest_.body[k].buffer == inst.buffer;
+    if (!overwritten) return static_cast<InstId>(i);
+  }
+  nest_.body.push_back(std::move(inst));
+  return static_cast<InstId>(nest_.body.size() - 1);
+}
+
+}  // namespace framejit::inductor

@@ -1,0 +1,41 @@
+// inductor/loop/nest_builder.h — makes nest bodies; merges equal instructions and folds constants as they are emitted.
+#pragma once
+
+#include <initializer_list>
+
+#include "inductor/loop/index_expr.h"
+
+namespace framejit::inductor {
+
+class NestBuilder {
+ public:
+  NestBuilder(uint32_t symbol_count, std::string name, SymSizes ranges, SymSizes reduced = {});
+
+  SymExpr dim(size_t d) const { return symbols_.dim(d); }
+  std::vector<SymExpr> range_dims() const;
+  const NestSymbols& symbols() const { return symbols_; }
+  DimBounds bounds() const { return bounds_of(nest_, symbols_); }
+  const Nest& peek() const { return nest_; }
+  DType dtype(InstId inst) const { return nest_.body[inst].dtype; }
+
+  InstId constant(double value, DType dtype);     // integers and bools convert exactly
+  InstId integer(int64_t value, DType dtype);
+  InstId index(SymExpr value);                     // int64
+  InstId load(LoopBufferId buffer, DType buffer_dtype, std::vector<SymExpr> index);
+  void store(LoopBufferId buffer, std::vector<SymExpr> index, InstId value);
+  SymExpr checked_index(InstId value, SymExpr extent, bool wrap);  // for use in load indices
+  InstId scalar(ScalarOp op, std::initializer_list<InstId> operands);
+  InstId cast(InstId value, DType dtype);
+  InstId reduce(ReduceOp op, InstId value);
+  InstId round_to(InstId value, DType dtype);      // f32 rounded to a half-precision dtype; others unchanged
+  // Copies an instruction whose operands and expressions already are this nest's.
+  InstId emit(LoopInst inst);
+  Nest finish() { return std::move(nest_); }
+
+ private:
+  bool fold(LoopInst& inst, InstId& existing) const;
+  NestSymbols symbols_;
+  Nest nest_;
+};
+
+}  // namespace framejit::inductor
