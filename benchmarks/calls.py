@@ -1,0 +1,75 @@
+"""What a call costs on a hit: one op, ten ops, many parameters, many ints. Eager, framejit and torch.compile in turn.
+
+    python benchmarks/calls.py [--no-torch-compile]
+"""
+import argparse
+import json
+
+import torch
+
+import framejit
+from pairs import measure, median, ratio
+
+
+class ManyParameters(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.items = torch.nn.ParameterList([torch.nn.Parameter(torch.randn(2), requires_grad=False) for _ in range(n)])
+
+    def forward(self, x):
+        for p in self.items:
+            x = x + p
+        return x
+
+
+def one_op(x):
+    return x + 1
+
+
+def ten_ops(x):
+    for _ in range(5):
+        x = torch.sin(x) * 2
+    return x
+
+
+class ManyInts:
+    def __init__(self, n):
+        self.values = list(range(n))
+
+    def __call__(self, x):
+        return x + sum(self.values)
+
+
+def cases():
+    x = torch.randn(8)
+    yield "one op", one_op, x
+    yield "ten ops", ten_ops, x
+    yield "100 parameters", ManyParameters(100), torch.randn(2)
+    yield "1000 ints", ManyInts(1000), x
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--no-torch-compile", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = []
+    with torch.no_grad():
+        for name, fn, x in cases():
+            ours = framejit.compile(fn) if not isinstance(fn, ManyInts) else framejit.compile(lambda x, f=fn: f(x))
+            candidates = {"eager": lambda: fn(x), "framejit": lambda: ours(x)}
+            if not options.no_torch_compile:
+                theirs = torch.compile(fn if isinstance(fn, torch.nn.Module) or not isinstance(fn, ManyInts) else (lambda x, f=fn: f(x)))
+                candidates["torch.compile"] = lambda: theirs(x)
+            for call in candidates.values():
+                call(), call(), call()
+            kept, dropped = measure(candidates)
+            row = {"case": name, "dropped": dropped, **{k: median(v) * 1e6 for k, v in kept.items()}}
+            row["eager/framejit"] = ratio(kept["eager"], kept["framejit"])
+            rows.append(row)
+            print("  ".join(f"{k} {v:.2f}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()), flush=True)
+    print(json.dumps(rows))
+
+
+if __name__ == "__main__":
+    main()

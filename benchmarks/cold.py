@@ -1,0 +1,66 @@
+"""First call to return, imports done, a new process for each figure: "new program" (caches of torch.compile emptied).
+
+    python benchmarks/cold.py [--model NAME ...] [--torch-compile]
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+CHILD = r"""
+import sys, time, json, torch
+name, compiler = sys.argv[1:3]
+torch.manual_seed(0)
+def small(x): return torch.relu(x * 2 + 1).sum(0)
+if name == "small":
+    fn, inputs = small, dict(x=torch.randn(16, 16))
+elif name == "demo":
+    import os
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    from framejit.demo import load_model, batch
+    fn, inputs = load_model(), batch()
+else:
+    from transformers import BertConfig, BertModel
+    fn = BertModel(BertConfig()).eval()
+    inputs = dict(input_ids=torch.randint(0, 1000, (1, 128)), attention_mask=torch.ones(1, 128, dtype=torch.long))
+with torch.no_grad():
+    fn(**inputs)
+    if compiler == "framejit":
+        import framejit
+        compiled = framejit.compile(fn)
+    else:
+        compiled = torch.compile(fn)
+    start = time.perf_counter()
+    compiled(**inputs)
+    first = time.perf_counter() - start
+out = {"case": name, "compiler": compiler, "first_call_s": first}
+if compiler == "framejit":
+    s = framejit.stats()
+    out.update({k: s[k] for k in ("graphs", "graph_breaks", "ops", "kernels", "compile_seconds", "trace_seconds", "traced_instructions") if k in s})
+print(json.dumps(out))
+"""
+
+
+def run(name, compiler):
+    with tempfile.TemporaryDirectory() as cache:
+        env = dict(os.environ, TORCHINDUCTOR_CACHE_DIR=cache, TORCHINDUCTOR_FX_GRAPH_CACHE="0")
+        out = subprocess.run([sys.executable, "-c", CHILD, name, compiler], env=env, capture_output=True, text=True)
+    if out.returncode:
+        return {"case": name, "compiler": compiler, "error": out.stderr.strip().splitlines()[-1:]}
+    return json.loads(out.stdout.strip().splitlines()[-1])
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", nargs="*", default=["small", "demo", "bert"])
+    parser.add_argument("--torch-compile", action="store_true")
+    options = parser.parse_args()
+    for name in options.model:
+        for compiler in ["framejit"] + (["torch.compile"] if options.torch_compile else []):
+            print(json.dumps(run(name, compiler)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+"""Lines of the contract, one class each: instances, lifetime, sizes, guard literals, modes, threads, aliasing."""
+import gc
+import threading
+import weakref
+
+import pytest
+import torch
+
+import framejit
+from check import check, same
+
+
+class Block(torch.nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.lin = torch.nn.Linear(width, width)
+
+    def forward(self, x):
+        return torch.relu(self.lin(x)) + x
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    framejit.reset()
+    with torch.no_grad():
+        yield
+
+
+class TestInstances:
+    def test_one_compile_serves_every_instance(self):
+        x = torch.randn(2, 8)
+        for _ in range(32):
+            block = Block().eval()
+            same(framejit.compile(block)(x), block(x))
+        assert framejit.stats()["graphs"] == 1
+        assert framejit.stats()["hits"] >= 31
+
+    def test_another_structure_recompiles(self):
+        x = torch.randn(2, 8)
+        a, b = Block().eval(), Block().eval()
+        b.lin = torch.nn.Sequential(b.lin, torch.nn.Tanh())
+        for block in (a, b, a, b):
+            same(framejit.compile(block)(x), block(x))
+        assert framejit.stats()["graphs"] == 2
+
+
+class TestLifetime:
+    def test_a_deleted_model_is_freed(self):
+        model = Block().eval()
+        framejit.compile(model)(torch.randn(2, 8))
+        alive = weakref.ref(model), weakref.ref(model.lin.weight)
+        del model
+        gc.collect()
+        assert [r() for r in alive] == [None, None]
+
+    def test_reset_between_and_inside_calls(self):
+        def f(x):
+            y = x + 1
+            framejit.reset()
+            return y * 2
+        compiled = framejit.compile(f)
+        for _ in range(3):
+            same(compiled(torch.ones(3)), torch.full((3,), 4.0))
+
+
+class TestSizes:
+    def test_second_size_is_dynamic(self):
+        def f(x):
+            return (x * x.shape[0]).sum(0) + x.size(1)
+        compiled = framejit.compile(f)
+        for n in (5, 7, 9, 11, 30):
+            x = torch.randn(n, 4)
+            same(compiled(x), f(x))
+        assert framejit.stats()["graphs"] == 2
+
+    def test_zero_and_one(self):
+        def f(x):
+            return x.sum(0) * x.shape[0] + 1
+        compiled = framejit.compile(f)
+        for n in (4, 6, 1, 0, 8, 1, 0):
+            x = torch.randn(n, 3)
+            same(compiled(x), f(x))
+
+    def test_int_argument_recompiles_once(self):
+        def f(x, n):
+            return x * n + n // 2
+        compiled = framejit.compile(f)
+        for n in (3, 4, 5, 6, 50, -3):
+            x = torch.randn(3)
+            same(compiled(x, n), f(x, n))
+        assert framejit.stats()["graphs"] <= 3
+
+    def test_never_dynamic(self):
+        compiled = framejit.compile(lambda x: x * 2, dynamic=False)
+        for n in (3, 4, 5):
+            compiled(torch.randn(n))
+        assert framejit.stats()["graphs"] == 3
+
+
+class TestGuardLiterals:
+    @pytest.mark.parametrize("values", [(0.0, -0.0), (True, 1), (1, 1.0), (float("nan"), 1.0), (2 ** 70, 2 ** 71), ("a", "b")])
+    def test_told_apart(self, values):
+        def f(x, k):
+            return x + 1, k, type(k).__name__, str(k)
+        compiled = framejit.compile(f)
+        x = torch.randn(3)
+        for k in values + values:
+            same(compiled(x, k), f(x, k))
+
+    def test_changed_global_method_and_attribute(self):
+        block, x = Block().eval(), torch.randn(2, 8)
+        compiled = framejit.compile(block)
+        same(compiled(x), block(x))
+        original = Block.forward
+        try:
+            Block.forward = lambda self, x: self.lin(x) - x
+            same(compiled(x), block(x))
+        finally:
+            Block.forward = original
+        same(compiled(x), block(x))
+        block.lin.bias = None
+        same(compiled(x), block(x))
+        handle = block.lin.register_forward_hook(lambda m, i, o: o * 3)
+        same(compiled(x), block(x))
+        handle.remove()
+        same(compiled(x), block(x))
+
+
+class TestModes:
+    def test_grad_mode_is_guarded(self):
+        def f(x):
+            return torch.is_grad_enabled(), x * 2
+        compiled = framejit.compile(f)
+        x = torch.randn(3)
+        for mode in (False, True, False, True):
+            with torch.set_grad_enabled(mode):
+                same(compiled(x), f(x))
+
+    def test_mode_changed_inside_is_restored(self):
+        def f(x):
+            with torch.enable_grad():
+                a = torch.is_grad_enabled()
+            return a, torch.is_grad_enabled(), x + 1
+        same(framejit.compile(f)(torch.ones(2)), f(torch.ones(2)))
+        assert not torch.is_grad_enabled()
+
+    def test_is_compiling_is_true_inside_only(self):
+        def f(x):
+            return x + 1, torch.compiler.is_compiling()
+        assert framejit.compile(f)(torch.ones(2))[1] is True
+        assert not torch.compiler.is_compiling()
+
+    def test_autocast(self):
+        lin = torch.nn.Linear(8, 8).eval()
+        def f(x):
+            with torch.autocast("cpu", torch.bfloat16):
+                return lin(x)
+        x = torch.randn(2, 8)
+        assert framejit.compile(f)(x).dtype == torch.bfloat16
+        same(framejit.compile(f)(x), f(x))
+
+    def test_requires_grad_runs_plainly_with_gradients(self):
+        with torch.enable_grad():
+            x = torch.randn(3, requires_grad=True)
+            framejit.compile(lambda x: (x * 2).sum())(x).backward()
+            assert torch.equal(x.grad, torch.full((3,), 2.0))
+
+
+class TestAliasing:
+    def test_overlapping_inputs_one_written(self):
+        def f(a, b):
+            a.add_(1)
+            return b * 2
+        base, plain = torch.zeros(6), torch.zeros(6)
+        compiled = framejit.compile(f)
+        same(compiled(base[:4], base[2:]), f(plain[:4], plain[2:]))
+        same(base, plain)
+
+    def test_the_same_tensor_twice(self):
+        def f(a, b):
+            a.mul_(2)
+            return a + b
+        compiled = framejit.compile(f)
+        for shared in (False, True, False):
+            a, p = torch.ones(3), torch.ones(3)
+            b, q = (a, p) if shared else (torch.ones(3), torch.ones(3))
+            same(compiled(a, b), f(p, q))
+
+    def test_version_counter_moves(self):
+        x = torch.ones(3)
+        before = x._version
+        framejit.compile(lambda x: x.add_(1))(x)
+        assert x._version > before
+
+
+class TestThreads:
+    def test_first_calls_at_once(self):
+        compiled = framejit.compile(lambda x: torch.sin(x) * 2)
+        x, results = torch.randn(100), []
+        def work():
+            with torch.no_grad():
+                results.append(compiled(x))
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        assert len(results) == 8
+        for r in results:
+            same(r, torch.sin(x) * 2)
+
+    def test_recursion_and_reentrancy(self):
+        @framejit.compile
+        def f(x, n):
+            return x if n == 0 else f(x + n, n - 1)
+        same(f(torch.zeros(2), 5), torch.full((2,), 15.0))
+
+
+class TestGenerators:
+    def test_decorated_generator_runs_plainly(self):
+        @framejit.compile
+        def f(x):
+            yield x + 1
+            yield x + 2
+        same(list(f(torch.zeros(2))), [torch.ones(2), torch.full((2,), 2.0)])
+
+
+class TestTracebacks:
+    def test_lines_are_plain_pythons(self):
+        def inner(x):
+            y = x + 1
+            raise ValueError("here")
+
+        def f(x):
+            a = x * 2
+            return inner(a)
+
+        def lines(call):
+            import traceback
+            try:
+                call(torch.ones(2))
+            except ValueError as e:
+                return [(s.name, s.lineno, s.line) for s in traceback.extract_tb(e.__traceback__) if s.name in ("inner", "f")]
+        assert lines(framejit.compile(f)) == lines(f)
