@@ -1,0 +1,117 @@
+// graph/eager_backend.cpp — backend "eager": every node an extern call, in order; nothing fused, nothing merged.
+//
+// In: a functional graph, or a recorded one with its views and writes.  Out: a plan that does what op-by-op execution does; each
+// intermediate is freed behind its last use. Views come out of the view ops themselves, so the output aliases hold by construction.
+#include <algorithm>
+
+#include "graph/backend.h"
+
+namespace framejit::graph {
+namespace {
+
+template <class Visit>
+void for_each_value(const Node& node, Visit visit) {
+  for (const Arg& arg : node.args) {
+    if (const ValueId* v = arg.get<ValueId>()) visit(*v);
+    if (const auto* list = arg.get<std::vector<ValueId>>())
+      for (ValueId v : *list) visit(v);
+  }
+}
+
+class EagerCompiler {
+ public:
+  explicit EagerCompiler(const Graph& graph) : graph_(graph), sizes_(plan_), buffer_of_(graph.values.size(), runtime::kNoBuffer) {}
+
+  runtime::CallPlan run() {
+    plan_.name = graph_.name;
+    plan_.input_count = static_cast<uint32_t>(graph_.inputs.size());
+    plan_.symbol_count = static_cast<uint32_t>(graph_.shapes.symbol_count());
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) add_buffer(graph_.inputs[i], runtime::Home::kInput, i);
+    for (size_t i = 0; i < graph_.constants.size(); ++i) add_buffer(graph_.constants[i], runtime::Home::kConstant, i);
+    find_last_uses();
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) add_node(i);
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) plan_.outputs.push_back(output(i));
+    for (const auto& [input, value] : graph_.updates) plan_.updates.emplace_back(input, buffer_of_[index_of(value)]);
+    return std::move(plan_);
+  }
+
+ private:
+  static constexpr size_t kNever = SIZE_MAX;
+
+  void add_buffer(ValueId v, runtime::Home home, size_t index) {
+    runtime::Buffer buffer = sizes_.buffer(graph_.meta(v));
+    buffer.home = home;
+    buffer.index = static_cast<uint32_t>(index);
+    buffer_of_[index_of(v)] = static_cast<runtime::BufferId>(plan_.buffers.size());
+    plan_.buffers.push_back(std::move(buffer));
+  }
+
+  void find_last_uses() {
+    last_use_.assign(graph_.values.size(), kNever);
+    used_.assign(graph_.values.size(), false);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      auto use = [&](ValueId v) {
+        if (v == kNoValue) return;
+        last_use_[index_of(v)] = i;
+        used_[index_of(v)] = true;
+      };
+      for_each_value(graph_.nodes[i], use);
+    }
+    auto keep = [&](ValueId v) {
+      if (v == kNoValue) return;
+      last_use_[index_of(v)] = kNever;
+      used_[index_of(v)] = true;
+    };
+    for (ValueId v : graph_.outputs) keep(v);
+    for (const auto& [input, value] : graph_.updates) keep(value);
+  }
+
+  void add_node(size_t index) {
+    const Node& node = graph_.nodes[index];
+    runtime::ExternStep step;
+    step.op = node.op->name;
+    step.line = node.line;
+    step.result_lists = node.result_lists;
+    for (const Arg& arg : node.args) step.args.push_back(sizes_.arg(arg, buffer_of_));
+    for (ValueId v : node.results) {
+      const bool wanted = v != kNoValue && used_[index_of(v)];
+      if (wanted && buffer_of_[index_of(v)] == runtime::kNoBuffer) add_buffer(v, runtime::Home::kTensor, 0);
+      step.results.push_back(wanted ? buffer_of_[index_of(v)] : runtime::kNoBuffer);
+    }
+    plan_.steps.emplace_back(std::move(step));
+    std::vector<ValueId> freed;
+    for_each_value(node, [&](ValueId v) {
+      if (v == kNoValue || last_use_[index_of(v)] != index || std::find(freed.begin(), freed.end(), v) != freed.end()) return;
+      freed.push_back(v);
+      const runtime::BufferId buffer = buffer_of_[index_of(v)];
+      if (plan_.buffers[buffer].home == runtime::Home::kTensor) plan_.steps.emplace_back(runtime::FreeStep{buffer});
+    });
+  }
+
+  runtime::Output output(size_t i) const {
+    const ValueId v = graph_.outputs[i];
+    if (graph_.output_aliases[i].kind == OutputKind::kInput) return {runtime::Output::kInput, graph_.output_aliases[i].of};
+    const auto input = std::find(graph_.inputs.begin(), graph_.inputs.end(), v);
+    if (input != graph_.inputs.end()) return {runtime::Output::kInput, static_cast<uint32_t>(input - graph_.inputs.begin())};
+    return {runtime::Output::kBuffer, v == kNoValue ? runtime::kNoBuffer : buffer_of_[index_of(v)]};
+  }
+
+  const Graph& graph_;
+  runtime::CallPlan plan_;
+  PlanSizes sizes_;
+  std::vector<runtime::BufferId> buffer_of_;
+  std::vector<size_t> last_use_;  // node after which a value is dead; kNever for what leaves the graph
+  std::vector<bool> used_;
+};
+
+class EagerBackend : public Backend {
+ public:
+  std::string name() const override { return "eager"; }
+  Result<runtime::CallPlan> compile(const Graph& functional, const BackendOptions&) override { return EagerCompiler(functional).run(); }
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_eager_backend() { return std::make_unique<EagerBackend>(); }
+
+}  // namespace framejit::graph

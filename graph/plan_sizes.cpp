@@ -1,0 +1,116 @@
+// graph/plan_sizes.cpp — size expressions of a graph become slots of a plan's size program; metas become buffers.
+#include "graph/backend.h"
+
+namespace framejit::graph {
+namespace {
+
+int8_t c10_device(DeviceType type) {  // values of c10::DeviceType
+  switch (type) {
+    case DeviceType::kCpu: return 0;
+    case DeviceType::kCuda: return 1;
+    case DeviceType::kMeta: return 14;
+    case DeviceType::kOther: return -1;
+  }
+  return -1;
+}
+
+runtime::SizeOpcode opcode_of(SymOp op) {
+  switch (op) {
+    case SymOp::kSymbol: return runtime::SizeOpcode::kSymbol;
+    case SymOp::kSum: return runtime::SizeOpcode::kAdd;
+    case SymOp::kProduct: return runtime::SizeOpcode::kMul;
+    case SymOp::kFloorDiv: return runtime::SizeOpcode::kFloorDiv;
+    case SymOp::kMod: return runtime::SizeOpcode::kMod;
+    case SymOp::kMin: return runtime::SizeOpcode::kMin;
+    case SymOp::kMax: return runtime::SizeOpcode::kMax;
+  }
+  return runtime::SizeOpcode::kConstant;
+}
+
+}  // namespace
+
+runtime::Size PlanSizes::size(const SymExpr& e) {
+  if (e.is_constant()) return {e.constant(), -1};
+  return {0, slot(e)};
+}
+
+std::vector<runtime::Size> PlanSizes::sizes(const SymSizes& e) {
+  std::vector<runtime::Size> result;
+  for (const SymExpr& item : e) result.push_back(size(item));
+  return result;
+}
+
+int32_t PlanSizes::slot(const SymExpr& e) {
+  for (const auto& [known, index] : known_)
+    if (known == e) return index;
+  auto push = [&](runtime::SizeOp op) {
+    plan_.size_program.push_back(op);
+    return static_cast<int32_t>(plan_.size_program.size() - 1);
+  };
+  int32_t result = -1;
+  SymbolId symbol = 0;
+  if (e.is_constant()) {
+    result = push({runtime::SizeOpcode::kConstant, e.constant()});
+  } else if (e.is_symbol(&symbol)) {
+    result = push({runtime::SizeOpcode::kSymbol, static_cast<int64_t>(symbol)});
+  } else {
+    const SymExpr::Node& n = *e.node();
+    const bool identity = (n.op == SymOp::kProduct && n.coefficient == 1) || (n.op == SymOp::kSum && n.coefficient == 0);
+    std::vector<int32_t> slots;
+    for (const SymExpr& operand : n.operands) slots.push_back(slot(operand));
+    if ((n.op == SymOp::kSum || n.op == SymOp::kProduct) && !identity) slots.push_back(slot(n.coefficient));
+    result = slots[0];
+    for (size_t i = 1; i < slots.size(); ++i) result = push({opcode_of(n.op), 0, result, slots[i]});
+  }
+  known_.emplace_back(e, result);
+  return result;
+}
+
+runtime::Buffer PlanSizes::buffer(const TensorMeta& meta) {
+  runtime::Buffer buffer;
+  buffer.dtype = meta.dtype;
+  buffer.torch_dtype = row_of(meta.dtype).torch_scalar_type;
+  buffer.device_type = c10_device(meta.device.type);
+  buffer.device_index = meta.device.index;
+  buffer.sizes = sizes(meta.sizes);
+  buffer.strides = sizes(meta.strides);
+  buffer.offset = size(meta.offset);
+  return buffer;
+}
+
+runtime::PlanArg PlanSizes::arg(const Arg& a, const std::vector<runtime::BufferId>& buffer_of_value) {
+  runtime::PlanArg result;
+  auto buffer_of = [&](ValueId v) { return v == kNoValue ? runtime::kNoBuffer : buffer_of_value[index_of(v)]; };
+  if (const auto* v = a.get<ValueId>()) {
+    if (*v != kNoValue) result.payload = buffer_of(*v);
+  } else if (const auto* values = a.get<std::vector<ValueId>>()) {
+    std::vector<runtime::BufferId> list;
+    for (ValueId item : *values) list.push_back(buffer_of(item));
+    result.payload = std::move(list);
+  } else if (const auto* e = a.get<SymExpr>()) {
+    result.payload = size(*e);
+  } else if (const auto* list = a.get<SymSizes>()) {
+    result.payload = sizes(*list);
+  } else if (const auto* dtype = a.get<DType>()) {
+    result.payload = runtime::TorchDType{row_of(*dtype).torch_scalar_type};
+  } else if (const auto* device = a.get<Device>()) {
+    result.payload = runtime::TorchDevice{c10_device(device->type), device->index};
+  } else if (const auto* e = a.get<TorchEnum>()) {
+    result.payload = runtime::TorchEnum{e->kind, e->value};
+  } else if (const auto* opaque = a.get<OpaqueSlot>()) {
+    result.payload = runtime::OpaqueSlot{opaque->index};
+  } else if (const auto* d = a.get<double>()) {
+    result.payload = *d;
+  } else if (const auto* doubles = a.get<std::vector<double>>()) {
+    result.payload = *doubles;
+  } else if (const auto* b = a.get<bool>()) {
+    result.payload = *b;
+  } else if (const auto* bools = a.get<std::vector<bool>>()) {
+    result.payload = *bools;
+  } else if (const auto* s = a.get<std::string>()) {
+    result.payload = *s;
+  }
+  return result;
+}
+
+}  // namespace framejit::graph
