@@ -1,0 +1,192 @@
+"""Differential fuzzer of frames: random Python functions over tensors, ints, lists and dicts, with loops, branches, closures,
+exceptions, with blocks and breaks at random places; compiled and plain runs must agree in result, written arguments and output.
+
+    python tests/fuzz/frames_fuzz.py [--seed N] [--count N] [--backend NAME]
+
+A failure prints the seed and the program, shrunk by dropping statements.
+"""
+import argparse
+import os
+import random
+import sys
+import textwrap
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+
+TENSOR_EXPRESSIONS = ["{t} + {u}", "{t} * {i}", "{t}.relu()", "torch.sin({t}) - {u}", "{t}.sum(0, keepdim=True) + {u}", "-{t}", "torch.where({t} > 0, {t}, {u})",
+                      "{t}.clone()", "h({t}, {i})", "g({t})", "{t}.view(-1).view({t}.shape)", "torch.stack([{t}, {u}]).amax(0)", "xs[{i} % len(xs)] + {t}", "d['k'] * 2 + {t}"]
+INT_EXPRESSIONS = ["{i} + {j}", "{i} * 2 - {j}", "len(xs) + {i}", "{i} % 5", "{t}.shape[0]", "max({i}, {j})", "abs({i} - {j})", "sum(range({i} % 4))", "int(bool({i})) + {j}"]
+BREAKS = ["log({i})", "n0 = int({t}.sum().item() > 1e9) + {i}", "log(len(xs))"]
+
+
+class Program:
+    """Statements as nested lists, so that shrinking can drop any of them."""
+
+    def __init__(self, seed):
+        self.rng = random.Random(seed)
+        self.depth = 0
+        self.body = self.block(self.rng.randint(4, 9))
+
+    def pick(self, pool):
+        names = dict(t=self.rng.choice(["x", "y", "t0", "t1"]), u=self.rng.choice(["x", "y", "t0", "t1"]),
+                     i=self.rng.choice(["n", "n0", "n1", str(self.rng.randint(0, 4))]), j=self.rng.choice(["n", "n0", "n1", str(self.rng.randint(0, 4))]))
+        return self.rng.choice(pool).format(**names)
+
+    def tensor(self):
+        return self.pick(TENSOR_EXPRESSIONS)
+
+    def integer(self):
+        return self.pick(INT_EXPRESSIONS)
+
+    def block(self, count):
+        return [self.statement() for _ in range(count)]
+
+    def statement(self):
+        choices = ["tensor"] * 6 + ["int"] * 3 + ["list", "dict", "attr", "inplace", "break"]
+        if self.depth < 3:
+            choices += ["if", "for", "while", "try", "with", "raise", "inner"]
+        kind = self.rng.choice(choices)
+        self.depth += 1
+        made = getattr(self, "make_" + kind)()
+        self.depth -= 1
+        return made
+
+    def make_tensor(self): return [f"{self.rng.choice(['t0', 't1'])} = {self.tensor()}"]
+    def make_int(self): return [f"{self.rng.choice(['n0', 'n1'])} = ({self.integer()}) % 7"]
+    def make_list(self): return [self.rng.choice(["xs.append({e})", "xs[0] = {e}", "xs.insert(1, {e})", "xs.extend([{e}])", "xs[-1:] = [{e}]"]).format(e=self.tensor())]
+    def make_dict(self): return [self.rng.choice(["d['k'] = {e}", "d[{i}] = {e}", "d.update(z={e})", "d.setdefault('s', {e})", "d.pop('z', None)"]).format(e=self.tensor(), i=self.integer())]
+    def make_attr(self): return [self.rng.choice(["o.value = {e}", "o.count += {i}", "o.step({e})"]).format(e=self.tensor(), i=self.integer())]
+    def make_inplace(self): return [self.rng.choice(["t0.add_({i})", "t0 = t0.clone(); t0.mul_(2)", "t1 = t0.clone(); t1[0] = {i}"]).format(i=self.integer())]
+    def make_break(self): return [self.pick(BREAKS)]
+    def make_if(self): return [f"if ({self.integer()}) % 2:", self.block(self.rng.randint(1, 3)), "else:", self.block(self.rng.randint(1, 2))]
+    def make_for(self):
+        head = self.rng.choice(["for n1 in range({i} % 4):", "for n1, t1 in enumerate(list(xs)[:2]):", "for n1 in [1, 2]:", "for k0, v0 in list(d.items())[:2]:"])
+        return [head.format(i=self.integer()), self.block(self.rng.randint(1, 3)) + [[self.rng.choice(["pass", "if n1 == 2: break", "if n1 == 1: continue"])]]]
+    def make_while(self): return ["w0 = 0", "while w0 < 2:", [["w0 += 1"]] + self.block(self.rng.randint(1, 2))]
+    def make_try(self):
+        return ["try:", self.block(self.rng.randint(1, 2)) + [[self.rng.choice(["pass", "raise ValueError(n0)", "xs[99]", "d['missing']"])]],
+                self.rng.choice(["except (ValueError, IndexError) as e0:", "except LookupError as e0:", "except Exception as e0:"]), [["log(type(e0).__name__)"] if self.rng.random() < 0.3 else ["n0 = 3"]] + self.block(1),
+                self.rng.choice(["finally:", "else:"]), self.block(1)]
+    def make_with(self): return [self.rng.choice(["with cm():", "with torch.no_grad():", "with cm() as c0:"]), self.block(self.rng.randint(1, 3))]
+    def make_raise(self): return [f"if ({self.integer()}) % 7 == 6:", [[f"raise RuntimeError('r%d' % n0)"]]]
+    def make_inner(self): return ["def g0(a, b=n0, *c, k=1):", [["nonlocal n1"], ["n1 = (n1 + b) % 5"], ["return a * k + b"]], self.rng.choice(["t0 = g0({t})", "t1 = g0({t}, 2, k=3)"]).format(t="x")]
+
+    def source(self):
+        lines = []
+        def emit(block, indent):
+            for statement in block:
+                for part in statement:
+                    if isinstance(part, list):
+                        emit(part, indent + 1) if part else lines.append("    " * (indent + 1) + "pass")
+                    else:
+                        lines.append("    " * indent + part)
+        emit(self.body, 1)
+        return PRELUDE + "def f(x, y, n, xs, d, o):\n    t0 = x; t1 = y; n0 = n; n1 = 1\n" + "\n".join(lines) + "\n    return t0, t1, n0, n1, xs, d, o.value, o.count\n"
+
+
+PRELUDE = textwrap.dedent("""
+    import torch
+    from contextlib import contextmanager
+    LOG = []
+    def log(v):
+        LOG.append(v)
+        print(end="")
+    class Obj:
+        def __init__(self): self.value = None; self.count = 0
+        def step(self, v):
+            self.count += 1
+            self.value = v if self.count % 2 else self.value
+    @contextmanager
+    def cm():
+        LOG.append("in")
+        try: yield 5
+        finally: LOG.append("out")
+    def g(t): return t * 2 if t.dim() else t
+    def h(t, k):
+        for _ in range(k % 3): t = t + k
+        return t
+""")
+
+
+def run(source, seed, backend, calls=3):
+    """None when compiled and plain agree, else what differs."""
+    import torch
+    import framejit
+    from check import deep_copy, same
+    def once(compiled):
+        scope = {"__name__": "fuzz"}
+        exec(compile(source, f"<fuzz {seed}>", "exec"), scope)
+        f = framejit.compile(scope["f"], backend=backend) if compiled else scope["f"]
+        results = []
+        for call in range(calls):
+            torch.manual_seed(seed)
+            x, y = torch.randn(3, 2), torch.randn(3, 2)
+            args = [x, y, call % 2 + 2, [x + 1, y], {"k": y}, scope["Obj"]()]
+            try:
+                with torch.no_grad():
+                    results.append(("returned", f(*args)))
+            except Exception as e:
+                results.append(("raised", type(e).__name__, str(e)))
+            results.append(vars(args[5]))
+            results.append(args[:5])
+        return results, scope["LOG"]
+    framejit.reset()
+    want, want_log = once(False)
+    got, got_log = once(True)
+    try:
+        same(got, want)
+        same(got_log, want_log, where="log")
+    except AssertionError as e:
+        return str(e)
+    return None
+
+
+def shrink(program, seed, backend):
+    """Drops statements while the failure stays."""
+    def blocks(block):
+        yield block
+        for statement in block:
+            for part in statement:
+                if isinstance(part, list):
+                    yield from blocks(part)
+    changed = True
+    while changed:
+        changed = False
+        for block in list(blocks(program.body)):
+            for i in range(len(block) - 1, -1, -1):
+                removed = block.pop(i)
+                try:
+                    fails = run(program.source(), seed, backend)
+                except SyntaxError:
+                    fails = None
+                if fails:
+                    changed = True
+                else:
+                    block.insert(i, removed)
+    return program.source()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--backend", default="eager")
+    parser.add_argument("--no-shrink", action="store_true")
+    options = parser.parse_args()
+    failures = 0
+    for seed in range(options.seed, options.seed + options.count):
+        program = Program(seed)
+        try:
+            compile(program.source(), "p", "exec")
+        except SyntaxError:
+            continue
+        why = run(program.source(), seed, options.backend)
+        if why:
+            failures += 1
+            print(f"seed {seed}: {why}\n" + (program.source() if options.no_shrink else shrink(program, seed, options.backend))[len(PRELUDE):], flush=True)
+    print(f"{options.count} programs, {failures} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
