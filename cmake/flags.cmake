@@ -1,0 +1,40 @@
+# Compiler settings of every target: C++20, -O2, sections that the linker can drop; ccache and mold where they are found.
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+find_program(FRAMEJIT_CCACHE ccache)
+if(FRAMEJIT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${FRAMEJIT_CCACHE}")
+endif()
+find_program(FRAMEJIT_MOLD mold)
+if(FRAMEJIT_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+# Settings shared by libraries, the extension and the tests.
+function(framejit_settings target)
+  target_include_directories(${target} PUBLIC "${CMAKE_SOURCE_DIR}")
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-missing-field-initializers -ffunction-sections -fdata-sections)
+  target_link_options(${target} PRIVATE -Wl,--gc-sections)
+endfunction()
+
+# Targets that are part of the package lie beside each other and find each other there.
+function(framejit_package_target target)
+  set_target_properties(${target} PROPERTIES
+    LIBRARY_OUTPUT_DIRECTORY "${FRAMEJIT_PACKAGE_DIR}"
+    BUILD_WITH_INSTALL_RPATH ON
+    INSTALL_RPATH "$ORIGIN")
+endfunction()
+
+function(framejit_library target kind)
+  add_library(${target} ${kind} ${ARGN})
+  framejit_settings(${target})
+  framejit_package_target(${target})
+endfunction()

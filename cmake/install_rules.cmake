@@ -1,0 +1,12 @@
+# What a wheel holds: the package folder, and the start-up file beside it.
+foreach(part framejit_core framejit_inductor framejit_hook _framejit)
+  if(TARGET ${part})
+    install(TARGETS ${part} LIBRARY DESTINATION framejit COMPONENT framejit)
+  endif()
+endforeach()
+if(FRAMEJIT_WITH_TORCH)
+  install(FILES ${python_files} "${CMAKE_BINARY_DIR}/generated/_built_for.py" DESTINATION framejit COMPONENT framejit)
+  if(startup_files)
+    install(FILES ${startup_files} DESTINATION . COMPONENT framejit)
+  endif()
+endif()
