@@ -22,9 +22,9 @@ SlotId handled_slot(RecipeBuilder& recipe, const SymbolicFrame& frame) {
 
 FramePlan plan_frame(RecipeBuilder& recipe, const SymbolicFrame& frame, bool innermost, bool outermost) {
   FramePlan plan;
-  const Instr& instr = frame.code->instructions[frame.position];
-  plan.code = PyRef::borrow(reinterpret_cast<PyObject*>(frame.code->object()));
-  plan.index = innermost ? instr.index : instr.call_index();
+  const Instruction& instr = frame.code->instructions[frame.position];
+  plan.code = PyRef::borrow(reinterpret_cast<PyObject*>(frame.code->code));
+  plan.index = innermost ? instr.index : instr.opcode_index;
   plan.next_index = instr.next_index;
   if (!outermost) plan.function = recipe.slot(frame.function);
   for (Value* v : frame.locals) plan.locals.push_back(recipe.slot(v));
@@ -110,7 +110,7 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
   const auto start = Clock::now();
   CompileOutcome outcome;
   Tracer tracer(*tensor_frontend(), trace_options(*options, hints));
-  FrameTrace trace = tracer.trace_frame(frame, code, code->position_of(index));
+  FrameTrace trace = tracer.trace_frame(frame, code, static_cast<size_t>(code->position_at(index)));
   stats().trace_seconds += seconds_since(start);
   stats().traced_instructions += trace.steps;
   stats().inlined_calls += trace.python_calls_inlined;

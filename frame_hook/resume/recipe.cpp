@@ -93,6 +93,7 @@ bool Recipe::run_step(const RecipeStep& s, const RecipeInputs& in, std::vector<P
     case RecipeOp::fill_cell:
     case RecipeOp::assign_cell: return PyCell_Set(at(0), at(1)) == 0;
     case RecipeOp::function: return give(make_function(s, slots));
+    case RecipeOp::instance_dict: return give(PyObject_GenericGetDict(at(0), nullptr));
     case RecipeOp::method: return give(PyMethod_New(at(0), at(1)));
     case RecipeOp::instance: return give(make_instance(s, slots));
     case RecipeOp::set_attribute:

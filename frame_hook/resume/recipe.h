@@ -28,6 +28,7 @@ enum class RecipeOp : uint8_t {
   fill_list, fill_dict, fill_cell,                 // operands[0] is filled with the rest
   function,     // operands: globals, closure tuple or unbound, defaults, kwdefaults, name, qualname; object: code
   method,       // operands: function, self
+  instance_dict,  // operands: instance
   instance,     // object: type; number: constructor (InstanceBase); operands: payload items
   set_attribute,// operands: instance, value (unbound: delete); object: name; generic, no user __setattr__
   call,         // object: callable; operands: arguments. iterators, views, super, unstarted generators

@@ -134,6 +134,7 @@ SlotId RecipeBuilder::build_list(ListValue* value) {
 }
 
 SlotId RecipeBuilder::build_dict(DictValue* value) {
+  if (value->owner) return step(RecipeOp::instance_dict, {slot(value->owner)});
   const SlotId made = step(RecipeOp::dict);
   slots_[value] = made;
   pending_.push_back(value);
@@ -276,6 +277,15 @@ void RecipeBuilder::attribute_effects(SlotId target, InstanceValue* value) {
 // keys changed, the dict is emptied and filled.
 void RecipeBuilder::dict_effect(SlotId target, DictValue* value, PyObject* real) {
   const guards::SourceId dict_source = value->source;
+  if (value->owner) return;  // written as attributes of its instance
+  if (value->is_globals && !value->loaded) {  // entries are the written keys alone
+    for (const DictEntry& e : value->entries) {
+      const SlotId k = slot(e.key);
+      if (e.value) step(RecipeOp::assign_dict_item, {target, k, slot(e.value)});
+      else step(RecipeOp::delete_dict_item, {target, k});
+    }
+    return;
+  }
   if (!value->loaded && value->entries.empty()) return;
   std::vector<PyObject*> kept;
   PyObject *key, *item;
