@@ -3,17 +3,12 @@
 // Three rules keep identity and cycles right: a Value has one slot; what has a real object is fetched, never rebuilt; lists,
 // dicts, cells and instances are made empty when first met and filled once the value graph has been walked.
 #include "frame_hook/resume/recipe.h"
+#include "frame_hook/trace/protocol.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
 
 namespace {
-
-// The builtin class that lays out instances of `type` and whose tp_new makes them.
-PyTypeObject* builtin_base(PyTypeObject* type) {
-  while (type->tp_flags & Py_TPFLAGS_HEAPTYPE) type = type->tp_base;
-  return type;
-}
 
 bool is_real(const Value* v) { return v->object && v->source != guards::kNoSource; }
 
@@ -366,6 +361,14 @@ void RecipeBuilder::effect_of(Value* value) {
 void RecipeBuilder::add_effects() {
   for (size_t i = 0; i < trace_.effects.size(); ++i)
     if (trace_.effects[i]->object) effect_of(trace_.effects[i]);
+  if (trace_.protocol) {
+    PyRef set = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyContextVar_Type), "set"));
+    for (auto& [variable, values] : trace_.protocol->context_values) {
+      if (values.empty()) continue;
+      const SlotId value = slot(values.back());
+      step(RecipeOp::call, {constant(variable), value}, 0, set.get());
+    }
+  }
   fill_pending();
   if (trace_.modes_at_exit) {
     recipe_.modes_ = trace_.modes_at_exit;
