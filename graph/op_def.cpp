@@ -19,13 +19,15 @@ namespace {
 class OpTable {
  public:
   OpTable() {
-    for (const auto rows : op_families())
-      for (const OpRow& row : rows()) {
+    for (const OpFamily family : kOpFamilies)
+      for (const OpRow& row : family()) {
         OpDef definition;
         definition.name = row.name;
         definition.shape_rule = row.rule;
         definition.flags = row.flags;
         definition.functional = row.functional;
+        if (definition.has(kMutates)) definition.write_args = {0};  // rows of ours write their first argument only
+        if (definition.has(kMutates) || definition.has(kView)) definition.result_alias = {0};
         insert(std::move(definition));
       }
   }

@@ -42,10 +42,10 @@ bool infer_metas(const OpDef& op, std::span<const Arg> args, const std::vector<V
 
 // A definition of ours: a row of graph/ops/<family>.cpp.
 struct OpRow {
-  const char* name;
+  std::string name;
   ShapeRule rule;
   uint32_t flags = 0;
-  const char* functional = "";  // for in-place forms
+  std::string functional = {};  // for in-place forms
 };
 
 }  // namespace framejit::graph

@@ -1,16 +1,21 @@
 // graph/ops/families.h — the op rows, one function per family file.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "graph/shape_rule.h"
 
 namespace framejit::graph {
 
-std::span<const OpRow> view_ops();
+std::vector<OpRow> pointwise_ops();
+std::vector<OpRow> reduction_ops();
+std::vector<OpRow> view_ops();
+std::vector<OpRow> matmul_ops();
+std::vector<OpRow> index_ops();
+std::vector<OpRow> nn_ops();
+std::vector<OpRow> factory_ops();
 
-using OpFamily = std::span<const OpRow> (*)();
-inline std::vector<OpFamily> op_families() { return {view_ops}; }
+using OpFamily = std::vector<OpRow> (*)();
+inline constexpr OpFamily kOpFamilies[] = {pointwise_ops, reduction_ops, view_ops, matmul_ops, index_ops, nn_ops, factory_ops};
 
 }  // namespace framejit::graph

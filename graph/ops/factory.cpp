@@ -1,0 +1,151 @@
+// graph/ops/factory.cpp — tensors made from sizes: dtype and device arguments follow the sizes in every schema here.
+#include <cmath>
+
+#include "graph/ops/families.h"
+#include "graph/ops/rule_kit.h"
+
+namespace framejit::graph {
+namespace {
+
+using Results = std::vector<TensorMeta>;
+
+// size list, then dtype, layout, device at `dtype`, dtype + 1, dtype + 2.
+template <size_t dtype>
+bool made(const RuleArgs& args, ShapeEnv&, Results& results) {
+  SymSizes sizes;
+  if (!args.sizes(0, sizes)) return false;
+  results.push_back(dense(args.dtype(dtype).value_or(args.default_dtype), args.device(dtype + 2).value_or(Device{}), std::move(sizes)));
+  return true;
+}
+
+bool empty(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  if (!made<1>(args, env, results)) return false;
+  if (args.memory_format(5) == kChannelsLastFormat) results[0].strides = channels_last_strides(results[0].sizes);
+  return true;
+}
+
+bool empty_strided(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  SymSizes strides;
+  if (!args.sizes(1, strides) || !made<2>(args, env, results) || strides.size() != results[0].ndim()) return false;
+  results[0].strides = std::move(strides);
+  return true;
+}
+
+DType dtype_of_number(const RuleArgs& args, size_t i) {
+  const auto number = args.number(i);
+  return !number || *number == DType::kFloat64 ? args.default_dtype : *number;
+}
+
+bool full(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  if (!args.number(1) || !made<2>(args, env, results)) return false;
+  results[0].dtype = args.dtype(2).value_or(dtype_of_number(args, 1));
+  return true;
+}
+
+bool scalar_tensor(const RuleArgs& args, ShapeEnv&, Results& results) {  // number, dtype, layout, device
+  results.push_back(dense(args.dtype(1).value_or(args.default_dtype), args.device(3).value_or(Device{}), {}));
+  return true;
+}
+
+// self, size, dtype, layout, device
+template <size_t dtype>
+bool made_new(const RuleArgs& args, ShapeEnv&, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  SymSizes sizes;
+  if (self == nullptr || !args.sizes(1, sizes)) return false;
+  results.push_back(dense(args.dtype(dtype).value_or(self->dtype), args.device(dtype + 2).value_or(self->device), std::move(sizes)));
+  return true;
+}
+
+bool new_empty_strided(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  SymSizes strides;
+  if (!args.sizes(2, strides) || !made_new<3>(args, env, results)) return false;
+  results[0].strides = std::move(strides);
+  return true;
+}
+
+// self, then dtype, layout, device, pin_memory, memory_format from `dtype` on.
+template <size_t dtype>
+bool made_like(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  if (self == nullptr) return false;
+  TensorMeta meta = in_format(*self, args.memory_format(dtype + 4), env);
+  meta.dtype = args.dtype(dtype).value_or(self->dtype);
+  meta.device = args.device(dtype + 2).value_or(self->device);
+  results.push_back(std::move(meta));
+  return true;
+}
+
+std::optional<double> as_double(const RuleArgs& args, size_t i) {
+  if (i >= args.count()) return std::nullopt;
+  if (const double* d = args.args[i].get<double>()) return *d;
+  if (const auto n = args.integer(i)) return static_cast<double>(*n);
+  return std::nullopt;
+}
+
+// start and end at the given places (absent start: 0), step 1 unless given, dtype behind them.
+bool range(const RuleArgs& args, ShapeEnv& env, int start_at, size_t end_at, int step_at, size_t dtype, Results& results) {
+  bool integral = true;
+  for (size_t i = 0; i < dtype; ++i) integral = integral && args.size(i).has_value();
+  SymExpr length;
+  if (integral) {
+    const SymExpr start = start_at < 0 ? SymExpr(0) : *args.size(static_cast<size_t>(start_at));
+    const SymExpr end = *args.size(end_at);
+    const SymExpr step = step_at < 0 ? SymExpr(1) : *args.size(static_cast<size_t>(step_at));
+    if (!step.is_constant() || step == SymExpr(0)) return false;
+    const int64_t s = step.constant();
+    length = SymExpr::floor_div(s > 0 ? end - start + (s - 1) : start - end + (-s - 1), s > 0 ? s : -s);
+    if (env.decide(length, Relation::kLt, 0, "arange is empty")) return false;
+  } else {
+    const auto start = start_at < 0 ? std::optional<double>(0) : as_double(args, static_cast<size_t>(start_at));
+    const auto end = as_double(args, end_at), step = step_at < 0 ? std::optional<double>(1) : as_double(args, static_cast<size_t>(step_at));
+    if (!start || !end || !step || *step == 0) return false;
+    length = static_cast<int64_t>(std::ceil((*end - *start) / *step));
+    if (length.constant() < 0) return false;
+  }
+  const DType inferred = integral ? DType::kInt64 : args.default_dtype;
+  results.push_back(dense(args.dtype(dtype).value_or(inferred), args.device(dtype + 2).value_or(Device{}), {length}));
+  return true;
+}
+
+bool eye(const RuleArgs& args, ShapeEnv&, Results& results, size_t dtype) {
+  const auto n = args.size(0), m = dtype == 2 ? args.size(1) : n;
+  if (!n || !m) return false;
+  results.push_back(dense(args.dtype(dtype).value_or(args.default_dtype), args.device(dtype + 2).value_or(Device{}), {*n, *m}));
+  return true;
+}
+
+bool randint(const RuleArgs& args, ShapeEnv&, Results& results, size_t size_at) {
+  SymSizes sizes;
+  if (!args.sizes(size_at, sizes)) return false;
+  results.push_back(dense(args.dtype(size_at + 1).value_or(DType::kInt64), args.device(size_at + 3).value_or(Device{}), std::move(sizes)));
+  return true;
+}
+
+}  // namespace
+
+std::vector<OpRow> factory_ops() {
+  std::vector<OpRow> rows;
+  add_rows(rows, made<1>, {"zeros", "ones"});
+  add_rows(rows, made<1>, {"rand", "randn"}, kRandom);
+  add_rows(rows, empty, {"empty.memory_format"});
+  add_rows(rows, empty_strided, {"empty_strided"});
+  add_rows(rows, full, {"full"});
+  add_rows(rows, scalar_tensor, {"scalar_tensor"});
+  add_rows(rows, made_new<2>, {"new_zeros", "new_ones", "new_empty"});
+  add_rows(rows, made_new<3>, {"new_full"});
+  add_rows(rows, new_empty_strided, {"new_empty_strided"});
+  add_rows(rows, made_like<1>, {"zeros_like", "ones_like", "empty_like"});
+  add_rows(rows, made_like<1>, {"rand_like", "randn_like"}, kRandom);
+  add_rows(rows, made_like<2>, {"full_like"});
+  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return range(a, e, -1, 0, -1, 1, r); }, {"arange"});
+  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return range(a, e, 0, 1, -1, 2, r); }, {"arange.start"});
+  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return range(a, e, 0, 1, 2, 3, r); }, {"arange.start_step"});
+  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return eye(a, e, r, 1); }, {"eye"});
+  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return eye(a, e, r, 2); }, {"eye.m"});
+  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return randint(a, e, r, 1); }, {"randint"}, kRandom);
+  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return randint(a, e, r, 2); }, {"randint.low"}, kRandom);
+  return rows;
+}
+
+}  // namespace framejit::graph

@@ -1,0 +1,198 @@
+// graph/ops/index.cpp — gathering, scattering, joining and repeating.
+#include <algorithm>
+
+#include "graph/ops/families.h"
+#include "graph/ops/rule_kit.h"
+
+namespace framejit::graph {
+namespace {
+
+using Results = std::vector<TensorMeta>;
+
+bool embedding(const RuleArgs& args, ShapeEnv&, Results& results) {
+  const TensorMeta *weight = args.tensor(0), *indices = args.tensor(1);
+  if (weight == nullptr || indices == nullptr || weight->ndim() != 2) return false;
+  SymSizes sizes = indices->sizes;
+  sizes.push_back(weight->sizes[1]);
+  results.push_back(dense_like(*weight, std::move(sizes)));
+  return true;
+}
+
+bool index_select(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, dim, index
+  const TensorMeta *self = args.tensor(0), *index = args.tensor(2);
+  const auto dim = args.integer(1);
+  if (self == nullptr || index == nullptr || !dim || index->ndim() > 1) return false;
+  const auto d = wrap_dim(*dim, self->ndim());
+  if (!d) return false;
+  SymSizes sizes = self->sizes;
+  if (!sizes.empty()) sizes[*d] = index->ndim() == 1 ? index->sizes[0] : SymExpr(1);
+  results.push_back(dense_like(*self, std::move(sizes)));
+  return true;
+}
+
+bool gather(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, dim, index, sparse_grad
+  const TensorMeta *self = args.tensor(0), *index = args.tensor(2);
+  if (self == nullptr || index == nullptr) return false;
+  results.push_back(dense_like(*self, index->sizes));
+  return true;
+}
+
+// index.Tensor(self, indices): integer indices only. Adjacent ones stay in their place, others move to the front; the strides
+// are those of TensorIterator over self (restrided with 0 for what is indexed) and the indices.
+bool index_tensor(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  std::vector<const TensorMeta*> indices;
+  if (self == nullptr || !args.tensors(1, indices) || indices.size() > self->ndim()) return false;
+  std::vector<const TensorMeta*> present;
+  std::vector<size_t> indexed, plain;
+  for (size_t i = 0; i < self->ndim(); ++i) {
+    const TensorMeta* index = i < indices.size() ? indices[i] : nullptr;
+    (index != nullptr ? indexed : plain).push_back(i);
+    if (index == nullptr) continue;
+    if (!is_integral(index->dtype) || index->dtype == DType::kUInt8) return false;
+    present.push_back(index);
+  }
+  if (present.empty()) return false;
+  const auto shape = broadcast(env, present);
+  if (!shape) return false;
+  const bool adjacent = indexed.back() - indexed.front() + 1 == indexed.size();
+  const size_t before = adjacent ? indexed.front() : 0;
+  SymSizes sizes, strides;
+  auto take = [&](size_t d) {
+    sizes.push_back(self->sizes[d]);
+    strides.push_back(self->strides[d]);
+  };
+  for (size_t i = 0; i < before; ++i) take(plain[i]);
+  sizes.insert(sizes.end(), shape->begin(), shape->end());
+  strides.resize(sizes.size(), SymExpr(0));
+  for (size_t i = before; i < plain.size(); ++i) take(plain[i]);
+  std::vector<SymSizes> operands{strides};
+  for (const TensorMeta* index : present) {
+    SymSizes& s = operands.emplace_back(sizes.size(), SymExpr(0));
+    const size_t first = before + shape->size() - index->ndim();
+    for (size_t i = 0; i < index->ndim(); ++i)
+      if (index->sizes[i] != SymExpr(1)) s[first + i] = index->strides[i];
+  }
+  TensorMeta meta = dense_like(*self, sizes);
+  meta.strides = permuted_strides(env, sizes, operands);
+  results.push_back(std::move(meta));
+  return true;
+}
+
+bool is_legacy_empty(const TensorMeta& t) { return t.ndim() == 1 && t.sizes[0] == SymExpr(0); }
+
+bool joined(const std::vector<TensorMeta>& parts, int64_t dim, const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta* first = nullptr;
+  std::vector<const TensorMeta*> all;
+  bool channels_last = true;
+  for (const TensorMeta& part : parts) {
+    all.push_back(&part);
+    if (is_legacy_empty(part)) continue;
+    if (first == nullptr) first = &part;
+    channels_last = channels_last && suggests_channels_last(part, env);
+  }
+  if (first == nullptr) first = &parts[0];
+  const auto d = wrap_dim(dim, first->ndim());
+  if (!d || first->ndim() == 0) return false;
+  SymSizes sizes = first->sizes;
+  sizes[*d] = 0;
+  for (const TensorMeta& part : parts) {
+    if (is_legacy_empty(part) && first->ndim() != 1) continue;
+    if (part.ndim() != first->ndim()) return false;
+    for (size_t i = 0; i < sizes.size(); ++i)
+      if (i != *d && !same_size(env, sizes[i], part.sizes[i])) return false;
+    sizes[*d] = sizes[*d] + part.sizes[*d];
+  }
+  TensorMeta meta = dense(result_type(all, {}, args.default_dtype), first->device, std::move(sizes));
+  if (channels_last && meta.ndim() == 4) meta.strides = channels_last_strides(meta.sizes);
+  results.push_back(std::move(meta));
+  return true;
+}
+
+bool cat(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  std::vector<const TensorMeta*> list;
+  if (!args.tensors(0, list) || list.empty()) return false;
+  std::vector<TensorMeta> parts;
+  for (const TensorMeta* t : list) {
+    if (t == nullptr) return false;
+    parts.push_back(*t);
+  }
+  return joined(parts, args.integer_or(1, 0), args, env, results);
+}
+
+bool stack(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  std::vector<const TensorMeta*> list;
+  if (!args.tensors(0, list) || list.empty() || list[0] == nullptr) return false;
+  const auto d = wrap_dim(args.integer_or(1, 0), list[0]->ndim() + 1);
+  if (!d) return false;
+  SymSizes sizes = list[0]->sizes;
+  for (const TensorMeta* t : list)
+    for (size_t i = 0; i < sizes.size(); ++i)
+      if (t == nullptr || t->ndim() != sizes.size() || !same_size(env, sizes[i], t->sizes[i])) return false;
+  sizes.insert(sizes.begin() + static_cast<std::ptrdiff_t>(*d), SymExpr(static_cast<int64_t>(list.size())));
+  results.push_back(dense(result_type(list, {}, args.default_dtype), list[0]->device, std::move(sizes)));
+  return true;
+}
+
+bool repeat(const RuleArgs& args, ShapeEnv&, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  SymSizes repeats;
+  if (self == nullptr || !args.sizes(1, repeats) || repeats.size() < self->ndim()) return false;
+  const size_t added = repeats.size() - self->ndim();
+  for (size_t i = 0; i < self->ndim(); ++i) repeats[added + i] = repeats[added + i] * self->sizes[i];
+  results.push_back(dense_like(*self, std::move(repeats)));
+  return true;
+}
+
+bool dense_self(const RuleArgs& args, ShapeEnv&, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  if (self == nullptr) return false;
+  results.push_back(dense_like(*self, self->sizes));
+  return true;
+}
+
+bool preserved_self(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  if (self == nullptr) return false;
+  results.push_back(preserved(*self, env));
+  return true;
+}
+
+bool constant_pad_nd(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, pad, value
+  const TensorMeta* self = args.tensor(0);
+  SymSizes pad;
+  if (self == nullptr || !args.sizes(1, pad) || pad.size() % 2 != 0 || pad.size() > 2 * self->ndim()) return false;
+  SymSizes sizes = self->sizes;
+  bool grows = false;
+  for (size_t i = 0; i < pad.size() / 2; ++i) {
+    SymExpr& size = sizes[sizes.size() - 1 - i];
+    size = size + pad[2 * i] + pad[2 * i + 1];
+    grows = grows || env.decide(0, Relation::kLt, pad[2 * i], "padding grows") || env.decide(0, Relation::kLt, pad[2 * i + 1], "padding grows");
+  }
+  if (!grows) return false;  // cropping only: a clone of a view
+  results.push_back(in_suggested_format(*self, std::move(sizes), env));
+  return true;
+}
+
+}  // namespace
+
+std::vector<OpRow> index_ops() {
+  std::vector<OpRow> rows;
+  add_rows(rows, embedding, {"embedding"});
+  add_rows(rows, index_select, {"index_select"});
+  add_rows(rows, gather, {"gather"});
+  add_rows(rows, index_tensor, {"index.Tensor", "_unsafe_index.Tensor"});
+  add_rows(rows, cat, {"cat"});
+  add_rows(rows, stack, {"stack"});
+  add_rows(rows, repeat, {"repeat"});
+  add_rows(rows, constant_pad_nd, {"constant_pad_nd"});
+  add_rows_in_place(rows, dense_self, {"tril", "triu"});
+  add_rows(rows, preserved_self, {"flip"});
+  add_rows(rows, dense_self, {"roll"});
+  // Functional scatters clone self (or allocate as it lies) and write.
+  add_rows_in_place(rows, preserved_self, {"index_put", "index_add", "index_copy", "index_fill.int_Scalar", "index_fill.int_Tensor", "masked_scatter"});
+  add_rows_in_place(rows, dense_self, {"scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce", "scatter_add", "scatter_reduce.two"});
+  return rows;
+}
+
+}  // namespace framejit::graph

@@ -1,0 +1,190 @@
+// graph/ops/nn.cpp — normalisation, softmax, convolution, pooling, resampling: memory formats as the CPU kernels answer.
+#include <algorithm>
+
+#include "graph/ops/families.h"
+#include "graph/ops/rule_kit.h"
+
+namespace framejit::graph {
+namespace {
+
+using Results = std::vector<TensorMeta>;
+
+// at::native::param_scalar_type: statistics are float32 when a half-precision input meets float32 parameters.
+DType statistics_dtype(const TensorMeta& input, const TensorMeta* weight) {
+  const bool half = input.dtype == DType::kBFloat16 || input.dtype == DType::kFloat16;
+  return half && weight != nullptr && weight->dtype == DType::kFloat32 ? DType::kFloat32 : input.dtype;
+}
+
+bool native_layer_norm(const RuleArgs& args, ShapeEnv&, Results& results) {  // input, normalized_shape, weight, bias, eps
+  const TensorMeta* input = args.tensor(0);
+  SymSizes normalized;
+  if (input == nullptr || !args.sizes(1, normalized) || normalized.size() > input->ndim()) return false;
+  SymSizes kept = input->sizes;
+  for (size_t i = kept.size() - normalized.size(); i < kept.size(); ++i) kept[i] = 1;
+  results.push_back(dense_like(*input, input->sizes));
+  results.push_back(dense(statistics_dtype(*input, args.tensor(2)), input->device, std::move(kept)));
+  results.push_back(results[1]);
+  return true;
+}
+
+bool native_group_norm(const RuleArgs& args, ShapeEnv& env, Results& results) {  // input, weight, bias, N, C, HxW, group, eps
+  const TensorMeta* input = args.tensor(0);
+  const auto batch = args.size(3), groups = args.size(6);
+  if (input == nullptr || !batch || !groups) return false;
+  results.push_back(in_suggested_format(*input, input->sizes, env));
+  results.push_back(dense(statistics_dtype(*input, args.tensor(1)), input->device, {*batch, *groups}));
+  results.push_back(results[1]);
+  return true;
+}
+
+// The CPU kernel returns empty statistics when it does not train.
+template <bool has_training, size_t extra_results>
+bool batch_norm(const RuleArgs& args, ShapeEnv& env, Results& results) {  // input, weight, bias, mean, var, training, momentum, eps
+  const TensorMeta* input = args.tensor(0);
+  if (input == nullptr || input->ndim() < 2) return false;
+  const bool training = has_training && args.flag(5);
+  results.push_back(in_suggested_format(*input, input->sizes, env));
+  const SymSizes channels{training ? input->sizes[1] : SymExpr(0)};
+  results.push_back(dense(statistics_dtype(*input, args.tensor(1)), input->device, channels));
+  results.push_back(results[1]);
+  for (size_t i = 0; i < extra_results; ++i) {  // updated running mean, then variance
+    const TensorMeta* running = args.tensor(3 + i);
+    if (running == nullptr) return false;
+    results.push_back(dense_like(*running, running->sizes));
+  }
+  return true;
+}
+
+bool softmax(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, dim, half_to_float
+  const TensorMeta* self = args.tensor(0);
+  if (self == nullptr) return false;
+  results.push_back(dense_like(*self, self->sizes));
+  if (args.flag(2)) results[0].dtype = DType::kFloat32;
+  return true;
+}
+
+bool softmax_backward(const RuleArgs& args, ShapeEnv&, Results& results) {  // grad_output, output, dim, input_dtype
+  const TensorMeta* grad = args.tensor(0);
+  if (grad == nullptr) return false;
+  results.push_back(dense(args.dtype(3).value_or(grad->dtype), grad->device, grad->sizes));
+  return true;
+}
+
+// One entry per spatial dimension; a single one counts for all.
+bool spatial(const RuleArgs& args, size_t i, size_t count, SymSizes otherwise, SymSizes& out) {
+  if (!args.given(i) || !args.sizes(i, out) || out.empty()) out = std::move(otherwise);
+  if (out.size() == 1) out.resize(count, out[0]);
+  return out.size() == count;
+}
+
+// A 1-d input is seen as 2-d with height 1, as at::native::view1d_as2d does, which settles its memory format too.
+bool prefers_channels_last(const TensorMeta& t, ShapeEnv& env) {
+  if (t.ndim() != 3) return suggests_channels_last(t, env);
+  TensorMeta wide = t;
+  wide.sizes.insert(wide.sizes.begin() + 2, SymExpr(1));
+  wide.strides.insert(wide.strides.begin() + 2, t.sizes[2] * t.strides[2]);
+  return suggests_channels_last(wide, env);
+}
+
+bool convolution(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  // input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
+  const TensorMeta *input = args.tensor(0), *weight = args.tensor(1);
+  if (input == nullptr || weight == nullptr || input->ndim() != weight->ndim() || input->ndim() < 3 || input->ndim() > 4) return false;
+  const size_t n = input->ndim() - 2;
+  SymSizes stride, padding, dilation, output_padding;
+  if (!spatial(args, 3, n, {1}, stride) || !spatial(args, 4, n, {0}, padding) || !spatial(args, 5, n, {1}, dilation) ||
+      !spatial(args, 7, n, {0}, output_padding))
+    return false;
+  const bool transposed = args.flag(6);
+  const SymExpr groups = args.size(8).value_or(1);
+  if (!same_size(env, input->sizes[1], transposed ? weight->sizes[0] : weight->sizes[1] * groups)) return false;
+  SymSizes sizes{input->sizes[0], transposed ? weight->sizes[1] * groups : weight->sizes[0]};
+  for (size_t i = 0; i < n; ++i) {
+    const SymExpr reach = dilation[i] * (weight->sizes[2 + i] - 1);
+    const SymExpr& size = input->sizes[2 + i];
+    if (transposed) sizes.push_back((size - 1) * stride[i] - padding[i] * 2 + reach + output_padding[i] + 1);
+    else sizes.push_back(SymExpr::floor_div(size + padding[i] * 2 - reach - 1, stride[i]) + 1);
+  }
+  TensorMeta meta = dense_like(*input, sizes);
+  const bool channels_last = input->dtype != DType::kFloat64 && (prefers_channels_last(*input, env) || prefers_channels_last(*weight, env));
+  if (channels_last && n == 2) meta.strides = channels_last_strides(sizes);
+  if (channels_last && n == 1) meta.strides = {sizes[1] * sizes[2], 1, sizes[1]};
+  results.push_back(std::move(meta));
+  return true;
+}
+
+SymExpr pooled(ShapeEnv& env, const SymExpr& size, const SymExpr& kernel, const SymExpr& stride, const SymExpr& padding,
+               const SymExpr& dilation, bool ceil_mode) {
+  const SymExpr span = size + padding * 2 - dilation * (kernel - 1) - 1 + (ceil_mode ? stride - 1 : SymExpr(0));
+  const SymExpr out = SymExpr::floor_div(span, stride) + 1;
+  // The last window must start inside the input or its left padding.
+  if (ceil_mode && env.decide(size + padding, Relation::kLe, (out - 1) * stride, "last pooling window")) return out - 1;
+  return out;
+}
+
+// self, kernel, stride (kernel), padding, then dilation and ceil_mode at the given places.
+bool pool2d(const RuleArgs& args, ShapeEnv& env, size_t dilation_at, size_t ceil_at, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  SymSizes kernel, stride, padding, dilation{1, 1};
+  if (self == nullptr || self->ndim() < 3 || self->ndim() > 4 || !spatial(args, 1, 2, {}, kernel)) return false;
+  if (!spatial(args, 2, 2, kernel, stride) || !spatial(args, 3, 2, {0}, padding)) return false;
+  if (dilation_at != 0 && !spatial(args, dilation_at, 2, {1}, dilation)) return false;
+  SymSizes sizes = self->sizes;
+  for (size_t i = 0; i < 2; ++i) {
+    SymExpr& size = sizes[self->ndim() - 2 + i];
+    size = pooled(env, size, kernel[i], stride[i], padding[i], dilation[i], args.flag(ceil_at));
+  }
+  results.push_back(in_suggested_format(*self, std::move(sizes), env));
+  return true;
+}
+
+bool max_pool2d_with_indices(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  if (!pool2d(args, env, 4, 5, results)) return false;
+  results.push_back(results[0]);
+  results[1].dtype = DType::kInt64;
+  return true;
+}
+
+bool avg_pool2d(const RuleArgs& args, ShapeEnv& env, Results& results) { return pool2d(args, env, 0, 4, results); }
+
+// self, output_size, ...: the last dimensions are replaced.
+bool resized(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  SymSizes target;
+  if (self == nullptr || !args.sizes(1, target) || target.size() >= self->ndim()) return false;
+  SymSizes sizes = self->sizes;
+  std::copy(target.begin(), target.end(), sizes.end() - static_cast<std::ptrdiff_t>(target.size()));
+  results.push_back(in_suggested_format(*self, std::move(sizes), env));
+  return true;
+}
+
+bool nll_loss_forward(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, target, weight, reduction, ignore_index
+  const TensorMeta *self = args.tensor(0), *target = args.tensor(1);
+  const auto reduction = args.integer(3);
+  if (self == nullptr || target == nullptr || !reduction) return false;
+  results.push_back(dense_like(*self, *reduction == 0 && self->ndim() == 2 ? target->sizes : SymSizes{}));
+  results.push_back(dense_like(*self, {}));
+  return true;
+}
+
+}  // namespace
+
+std::vector<OpRow> nn_ops() {
+  std::vector<OpRow> rows;
+  add_rows(rows, native_layer_norm, {"native_layer_norm"});
+  add_rows(rows, native_group_norm, {"native_group_norm"});
+  add_rows(rows, batch_norm<true, 0>, {"native_batch_norm"});
+  add_rows(rows, batch_norm<true, 2>, {"_native_batch_norm_legit_functional"});
+  add_rows(rows, batch_norm<false, 0>, {"_native_batch_norm_legit_no_training"});
+  add_rows(rows, softmax, {"_softmax", "_log_softmax"});
+  add_rows(rows, softmax_backward, {"_softmax_backward_data", "_log_softmax_backward_data"});
+  add_rows(rows, convolution, {"convolution"});
+  add_rows(rows, max_pool2d_with_indices, {"max_pool2d_with_indices"});
+  add_rows(rows, avg_pool2d, {"avg_pool2d"});
+  add_rows(rows, resized, {"_adaptive_avg_pool2d", "upsample_nearest1d", "upsample_nearest2d", "_upsample_nearest_exact1d",
+      "_upsample_nearest_exact2d", "upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "_upsample_bilinear2d_aa"});
+  add_rows(rows, nll_loss_forward, {"nll_loss_forward"});
+  return rows;
+}
+
+}  // namespace framejit::graph

@@ -1,0 +1,138 @@
+// graph/ops/pointwise.cpp — elementwise ops: TensorIterator's broadcasting, strides and promotion.
+#include "graph/ops/families.h"
+#include "graph/ops/rule_kit.h"
+
+namespace framejit::graph {
+namespace {
+
+using Results = std::vector<TensorMeta>;
+
+DType keep(DType d, DType) { return d; }
+DType floating(DType d, DType default_dtype) { return to_float(d, default_dtype); }
+DType boolean(DType, DType) { return DType::kBool; }
+
+template <DTypeOf dtype_of, size_t... operands>
+bool mapped(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  return elementwise(args, env, {operands...}, dtype_of, results.emplace_back());
+}
+
+// Numbers take part in the dtype but are no operands of the iterator: pow(tensor, number), clamp.
+template <size_t... numbers>
+bool unary_with_numbers(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  if (self == nullptr || !elementwise(args, env, {0}, keep, results.emplace_back())) return false;
+  std::vector<DType> dtypes;
+  for (const size_t i : {numbers...})
+    if (const auto number = args.number(i)) dtypes.push_back(*number);
+  results[0].dtype = result_type({self}, dtypes, args.default_dtype);
+  return true;
+}
+
+bool where(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  TensorMeta& result = results.emplace_back();
+  if (!elementwise(args, env, {0, 1, 2}, keep, result)) return false;
+  std::vector<const TensorMeta*> tensors;
+  std::vector<DType> numbers;
+  for (const size_t i : {1, 2}) {
+    if (const TensorMeta* t = args.tensor(i)) tensors.push_back(t);
+    else if (const auto number = args.number(i)) numbers.push_back(*number);
+  }
+  result.dtype = result_type(tensors, numbers, args.default_dtype);
+  return true;
+}
+
+// masked_fill clones the expanded self contiguously (aten/native/cpu/Indexing: expand_outplace, clone(Contiguous)).
+bool masked_fill(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta *self = args.tensor(0), *mask = args.tensor(1);
+  if (self == nullptr || mask == nullptr) return false;
+  auto sizes = broadcast(env, {mask, self});
+  if (!sizes) return false;
+  results.push_back(dense_like(*self, std::move(*sizes)));
+  return true;
+}
+
+bool div_mode(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  return args.given(2) ? mapped<keep, 0, 1>(args, env, results) : mapped<floating, 0, 1>(args, env, results);
+}
+
+// clone, _to_copy: what Tensor::clone and Tensor::to allocate.
+bool clone(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  if (self == nullptr) return false;
+  results.push_back(in_format(*self, args.memory_format(1), env));
+  return true;
+}
+
+bool to_copy(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, dtype, layout, device, pin_memory, non_blocking, format
+  const TensorMeta* self = args.tensor(0);
+  if (self == nullptr) return false;
+  const int format = args.memory_format(6);
+  TensorMeta meta;
+  if (format != -1 && format != kPreserveFormat) meta = in_format(*self, format, env);
+  else if (is_dense(*self, env)) meta = in_format(*self, kPreserveFormat, env);
+  else meta = in_suggested_format(*self, self->sizes, env);
+  meta.dtype = args.dtype(1).value_or(self->dtype);
+  meta.device = args.device(3).value_or(self->device);
+  results.push_back(std::move(meta));
+  return true;
+}
+
+// copy(self, src): self cloned, then written.
+bool copy(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  if (self == nullptr) return false;
+  results.push_back(preserved(*self, env));
+  return true;
+}
+
+// fill(self, value): empty_like(self).
+bool fill(const RuleArgs& args, ShapeEnv& env, Results& results) { return copy(args, env, results); }
+
+bool native_dropout(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  if (!copy(args, env, results)) return false;
+  results.push_back(results[0]);
+  results[1].dtype = DType::kBool;
+  return true;
+}
+
+}  // namespace
+
+std::vector<OpRow> pointwise_ops() {
+  std::vector<OpRow> rows;
+  add_rows_in_place(rows, mapped<keep, 0>, {"abs", "neg", "relu", "sign", "sgn", "floor", "ceil", "round", "round.decimals", "trunc", "frac",
+      "bitwise_not", "hardtanh", "leaky_relu", "elu", "celu", "threshold", "silu", "mish", "hardswish", "hardsigmoid", "nan_to_num", "gelu", "positive"});
+  add_rows(rows, mapped<keep, 0>, {"softplus", "hardshrink", "softshrink", "log_sigmoid", "relu6", "conj_physical"});
+  add_rows_in_place(rows, mapped<floating, 0>, {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan",
+      "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "sigmoid", "reciprocal", "lgamma", "digamma"});
+  add_rows_in_place(rows, mapped<keep, 0, 1>, {"add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar", "mul.Tensor", "mul.Scalar",
+      "remainder.Tensor", "remainder.Scalar", "fmod.Tensor", "fmod.Scalar", "floor_divide", "floor_divide.Scalar", "pow.Tensor_Tensor",
+      "bitwise_and.Tensor", "bitwise_and.Scalar", "bitwise_or.Tensor", "bitwise_or.Scalar", "bitwise_xor.Tensor", "bitwise_xor.Scalar",
+      "bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar", "bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar", "hypot"});
+  add_rows(rows, mapped<keep, 0, 1>, {"rsub.Tensor", "rsub.Scalar", "maximum", "minimum", "fmax", "fmin", "logaddexp", "pow.Scalar",
+      "__and__.Tensor", "__and__.Scalar", "__or__.Tensor", "__or__.Scalar", "__xor__.Tensor", "__xor__.Scalar", "remainder.Scalar_Tensor",
+      "threshold_backward", "gelu_backward", "silu_backward", "sigmoid_backward", "tanh_backward", "clamp_min.Tensor", "clamp_max.Tensor"});
+  add_rows_in_place(rows, mapped<floating, 0, 1>, {"div.Tensor", "div.Scalar", "atan2", "copysign.Tensor", "copysign.Scalar", "xlogy.Tensor"});
+  add_rows_in_place(rows, div_mode, {"div.Tensor_mode", "div.Scalar_mode"});
+  add_rows_in_place(rows, mapped<boolean, 0, 1>, {"eq.Tensor", "eq.Scalar", "ne.Tensor", "ne.Scalar", "lt.Tensor", "lt.Scalar", "le.Tensor",
+      "le.Scalar", "gt.Tensor", "gt.Scalar", "ge.Tensor", "ge.Scalar", "logical_and", "logical_or", "logical_xor"});
+  add_rows(rows, mapped<boolean, 0>, {"isnan", "isinf", "isfinite", "signbit", "isposinf", "isneginf"});
+  add_rows_in_place(rows, mapped<boolean, 0>, {"logical_not"});
+  add_rows_in_place(rows, mapped<keep, 0, 1, 2>, {"addcmul", "addcdiv", "lerp.Tensor", "clamp.Tensor"});
+  add_rows_in_place(rows, mapped<keep, 0, 1>, {"lerp.Scalar"});
+  add_rows_in_place(rows, unary_with_numbers<1>, {"pow.Tensor_Scalar", "clamp_min", "clamp_max"});
+  add_rows_in_place(rows, unary_with_numbers<1, 2>, {"clamp"});
+  add_rows(rows, where, {"where.self"});
+  add_rows_in_place(rows, masked_fill, {"masked_fill.Scalar", "masked_fill.Tensor"});
+  add_rows(rows, clone, {"clone"});
+  add_rows(rows, to_copy, {"_to_copy"});
+  add_rows_in_place(rows, copy, {"copy"});
+  add_rows_in_place(rows, fill, {"fill.Scalar", "fill.Tensor", "zero"});
+  add_rows(rows, copy, {"bernoulli", "bernoulli.p", "normal_functional", "uniform"}, kRandom);
+  rows.push_back({"bernoulli_.float", same_as_self, kMutates | kRandom, "bernoulli.p"});
+  rows.push_back({"normal_", same_as_self, kMutates | kRandom, "normal_functional"});
+  rows.push_back({"uniform_", same_as_self, kMutates | kRandom, "uniform"});
+  add_rows(rows, native_dropout, {"native_dropout"}, kRandom);
+  return rows;
+}
+
+}  // namespace framejit::graph

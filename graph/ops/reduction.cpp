@@ -1,0 +1,120 @@
+// graph/ops/reduction.cpp — reductions and scans. ATen allocates their results contiguously (resize_reduction).
+#include "graph/ops/families.h"
+#include "graph/ops/rule_kit.h"
+
+namespace framejit::graph {
+namespace {
+
+using Results = std::vector<TensorMeta>;
+using ReducedDType = DType (*)(DType);
+
+DType same(DType d) { return d; }
+DType widened(DType d) { return is_integral(d) || d == DType::kBool ? DType::kInt64 : d; }
+DType truth(DType d) { return d == DType::kUInt8 ? DType::kUInt8 : DType::kBool; }
+DType index(DType) { return DType::kInt64; }
+
+constexpr size_t kAbsent = 99;
+
+// One result over the dimensions of argument `dims`; argument `dtype` overrides.
+template <ReducedDType dtype_of, size_t dims, size_t keepdim, size_t dtype = kAbsent>
+bool reduce(const RuleArgs& args, ShapeEnv&, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  std::vector<bool> reduced;
+  if (self == nullptr || !reduced_dims(args, dims, self->ndim(), reduced)) return false;
+  TensorMeta meta = dense_like(*self, reduced_sizes(*self, reduced, args.flag(keepdim)));
+  meta.dtype = args.dtype(dtype).value_or(dtype_of(self->dtype));
+  results.push_back(std::move(meta));
+  return true;
+}
+
+template <ReducedDType dtype_of, size_t dtype = kAbsent>
+bool reduce_all(const RuleArgs& args, ShapeEnv&, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  if (self == nullptr) return false;
+  results.push_back(dense(args.dtype(dtype).value_or(dtype_of(self->dtype)), self->device, {}));
+  return true;
+}
+
+// argmax(self, dim?, keepdim): without dim the flattened tensor, whose kept dimensions are all 1.
+bool arg_reduce(const RuleArgs& args, ShapeEnv& env, Results& results) { return reduce<index, 1, 2>(args, env, results); }
+
+bool values_and_indices(const RuleArgs& args, ShapeEnv& env, Results& results) {  // max.dim, min.dim
+  if (!args.given(1) || !reduce<same, 1, 2>(args, env, results)) return false;
+  results.push_back(results[0]);
+  results[1].dtype = DType::kInt64;
+  return true;
+}
+
+bool var_mean(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, dim, correction, keepdim
+  if (!reduce<same, 1, 3>(args, env, results)) return false;
+  results.push_back(results[0]);
+  return true;
+}
+
+template <ReducedDType dtype_of>
+bool scan(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, dim, dtype
+  const TensorMeta* self = args.tensor(0);
+  if (self == nullptr) return false;
+  results.push_back(dense_like(*self, self->sizes));
+  results[0].dtype = args.dtype(2).value_or(dtype_of(self->dtype));
+  return true;
+}
+
+bool cumulative_extremum(const RuleArgs& args, ShapeEnv&, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  if (self == nullptr) return false;
+  results.assign(2, dense_like(*self, self->sizes));
+  results[1].dtype = DType::kInt64;
+  return true;
+}
+
+bool sort(const TensorMeta* self, ShapeEnv& env, Results& results) {
+  if (self == nullptr) return false;
+  TensorMeta meta = dense_like(*self, self->sizes);
+  meta.strides = is_dense(*self, env) ? self->strides : dense_strides(self->sizes, self->strides, env);
+  results = {meta, meta};
+  results[1].dtype = DType::kInt64;
+  return true;
+}
+
+bool topk(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, k, dim, largest, sorted
+  const TensorMeta* self = args.tensor(0);
+  const auto k = args.size(1);
+  if (self == nullptr || !k) return false;
+  const auto dim = wrap_dim(args.integer_or(2, -1), self->ndim());
+  if (!dim) return false;
+  SymSizes sizes = self->sizes;
+  if (!sizes.empty()) sizes[*dim] = *k;
+  results.assign(2, dense_like(*self, std::move(sizes)));
+  results[1].dtype = DType::kInt64;
+  return true;
+}
+
+}  // namespace
+
+std::vector<OpRow> reduction_ops() {
+  std::vector<OpRow> rows;
+  add_rows(rows, reduce<widened, 1, 2, 3>, {"sum.dim_IntList", "nansum"});
+  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return a.given(1) && reduce<widened, 1, 2, 3>(a, e, r); }, {"prod.dim_int"});
+  add_rows(rows, reduce_all<widened, 1>, {"sum", "prod"});
+  add_rows(rows, reduce<same, 1, 2, 3>, {"mean.dim"});
+  add_rows(rows, reduce_all<same, 1>, {"mean"});
+  add_rows(rows, reduce<same, 1, 2>, {"amax", "amin", "logsumexp"});
+  add_rows(rows, reduce_all<same>, {"max", "min", "median"});
+  add_rows(rows, reduce<truth, 1, 2>, {"any.dim", "all.dim", "any.dims", "all.dims"});
+  add_rows(rows, reduce_all<truth>, {"any", "all"});
+  add_rows(rows, reduce<same, 1, 3>, {"var.correction", "std.correction"});
+  add_rows(rows, var_mean, {"var_mean.correction", "std_mean.correction"});
+  add_rows(rows, reduce<same, 2, 3, 4>, {"linalg_vector_norm", "norm.ScalarOpt_dim_dtype"});
+  add_rows(rows, reduce<same, 2, 3>, {"norm.ScalarOpt_dim"});
+  add_rows(rows, arg_reduce, {"argmax", "argmin"});
+  add_rows(rows, values_and_indices, {"max.dim", "min.dim"});
+  add_rows(rows, scan<widened>, {"cumsum", "cumprod"});
+  add_rows(rows, scan<same>, {"logcumsumexp"});
+  add_rows(rows, cumulative_extremum, {"cummax", "cummin"});
+  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return sort(a.tensor(0), e, r); }, {"sort", "sort.stable"});
+  add_rows(rows, topk, {"topk"});
+  return rows;
+}
+
+}  // namespace framejit::graph
