@@ -1,0 +1,102 @@
+// inductor/lowering/index.cpp — loads at indices that are data: embedding, index_select, gather, index with integer tensors.
+//
+// Every such index is checked against the extent, as eager checks it; negative ones count from the end only where eager's do.
+#include <algorithm>
+
+#include "inductor/lowering/lower.h"
+
+namespace framejit::inductor {
+
+using graph::TensorMeta;
+using graph::ValueId;
+
+namespace {
+
+// embedding(weight, indices, ...): weight[indices[...], column]
+bool lower_embedding(LowerContext& ctx) {
+  const auto weight = ctx.tensor(0), indices = ctx.tensor(1);
+  if (!weight || !indices || ctx.meta(*weight).ndim() != 2 || !is_integral(ctx.meta(*indices).dtype)) return false;
+  NestBuilder b = ctx.result_nest();
+  std::vector<SymExpr> at = b.range_dims();
+  const SymExpr column = at.back();
+  at.pop_back();
+  const SymExpr row = b.checked_index(ctx.load(b, *indices, at), ctx.meta(*weight).sizes[0], false);
+  const InstId value = ctx.load(b, *weight, {row, column});
+  ctx.finish_result(std::move(b), value);
+  return true;
+}
+
+// index_select(self, dim, index)
+bool lower_index_select(LowerContext& ctx) {
+  const auto self = ctx.tensor(0), index = ctx.tensor(2);
+  const auto dim_argument = ctx.integer(1);
+  if (!self || !index || !dim_argument || ctx.meta(*self).ndim() == 0 || ctx.meta(*index).ndim() != 1) return false;
+  const size_t dim = static_cast<size_t>(wrap_dim(*dim_argument, ctx.meta(*self).ndim()));
+  NestBuilder b = ctx.result_nest();
+  std::vector<SymExpr> at = b.range_dims();
+  at[dim] = b.checked_index(ctx.load(b, *index, {at[dim]}), ctx.meta(*self).sizes[dim], false);
+  const InstId value = ctx.load(b, *self, std::move(at));
+  ctx.finish_result(std::move(b), value);
+  return true;
+}
+
+// gather(self, dim, index)
+bool lower_gather(LowerContext& ctx) {
+  const auto self = ctx.tensor(0), index = ctx.tensor(2);
+  const auto dim_argument = ctx.integer(1);
+  if (!self || !index || !dim_argument || ctx.meta(*self).ndim() == 0) return false;
+  if (ctx.meta(*index).ndim() != ctx.meta(*self).ndim()) return false;
+  const size_t dim = static_cast<size_t>(wrap_dim(*dim_argument, ctx.meta(*self).ndim()));
+  NestBuilder b = ctx.result_nest();
+  std::vector<SymExpr> at = b.range_dims();
+  at[dim] = b.checked_index(ctx.load(b, *index, at), ctx.meta(*self).sizes[dim], false);
+  const InstId value = ctx.load(b, *self, std::move(at));
+  ctx.finish_result(std::move(b), value);
+  return true;
+}
+
+// index.Tensor(self, indices): integer index tensors, broadcast together. They stand where the first of them stands when they
+// are next to each other, else in front.
+bool lower_index(LowerContext& ctx) {
+  const auto self = ctx.tensor(0);
+  const auto* list = ctx.arg(1) == nullptr ? nullptr : ctx.arg(1)->get<std::vector<ValueId>>();
+  if (!self || list == nullptr) return false;
+  const TensorMeta& m = ctx.meta(*self);
+  size_t first = list->size(), last = 0, count = 0, broadcast_ndim = 0;
+  for (size_t d = 0; d < list->size(); ++d) {
+    if ((*list)[d] == graph::kNoValue) continue;
+    if (!is_integral(ctx.meta((*list)[d]).dtype) || ctx.meta((*list)[d]).dtype == DType::kUInt8) return false;
+    first = std::min(first, d);
+    last = d;
+    ++count;
+    broadcast_ndim = std::max(broadcast_ndim, ctx.meta((*list)[d]).ndim());
+  }
+  if (count == 0) return false;
+  const size_t position = last - first + 1 == count ? first : 0;
+  NestBuilder b = ctx.result_nest();
+  const std::vector<SymExpr> dims = b.range_dims();
+  const std::vector<SymExpr> index_point(dims.begin() + static_cast<long>(position), dims.begin() + static_cast<long>(position + broadcast_ndim));
+  std::vector<SymExpr> at;
+  size_t next = 0;  // next dimension of the result that is not one of the index tensors'
+  for (size_t d = 0; d < m.ndim(); ++d) {
+    if (d < list->size() && (*list)[d] != graph::kNoValue) {
+      at.push_back(b.checked_index(ctx.load_broadcast(b, (*list)[d], index_point), m.sizes[d], true));
+      continue;
+    }
+    if (next == position) next += broadcast_ndim;
+    at.push_back(dims[next++]);
+  }
+  const InstId value = ctx.load(b, *self, std::move(at));
+  ctx.finish_result(std::move(b), value);
+  return true;
+}
+
+}  // namespace
+
+void register_index_lowerings() {
+  static constexpr std::pair<const char*, LowerFn> kTable[] = {{"embedding", lower_embedding}, {"index_select", lower_index_select},
+                                                               {"gather", lower_gather}, {"index.Tensor", lower_index}};
+  for (const auto& [op, function] : kTable) add_lowering(op, function);
+}
+
+}  // namespace framejit::inductor

@@ -1,0 +1,253 @@
+// inductor/lowering/lower.cpp — the driver of lowering and the questions that LOWER rows ask about arguments.
+#include "inductor/lowering/lower.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+namespace framejit::inductor {
+
+using graph::Arg;
+using graph::Graph;
+using graph::Node;
+using graph::TensorMeta;
+using graph::ValueId;
+
+namespace {
+
+std::map<std::string, LowerFn, std::less<>>& table() {
+  static std::map<std::string, LowerFn, std::less<>> rows;
+  return rows;
+}
+
+const std::map<std::string, LowerFn, std::less<>>& filled_table() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    register_pointwise_lowerings();
+    register_reduction_lowerings();
+    register_norm_lowerings();
+    register_index_lowerings();
+    register_copy_lowerings();
+    register_factory_lowerings();
+  });
+  return table();
+}
+
+}  // namespace
+
+void add_lowering(std::string_view op, LowerFn function) { table().emplace(std::string(op), function); }
+
+LowerFn find_lowering(std::string_view op) {
+  const auto& rows = filled_table();
+  const auto at = rows.find(op);
+  return at == rows.end() ? nullptr : at->second;
+}
+
+std::vector<std::string> lowered_ops() {
+  std::vector<std::string> names;
+  for (const auto& [name, function] : filled_table()) names.push_back(name);
+  return names;
+}
+
+int64_t wrap_dim(int64_t dim, size_t ndim) { return dim < 0 ? dim + static_cast<int64_t>(std::max<size_t>(ndim, 1)) : dim; }
+
+bool LowerContext::given(size_t i) const {
+  const Arg* a = arg(i);
+  if (a == nullptr || a->is_none()) return false;
+  const ValueId* v = a->get<ValueId>();
+  return v == nullptr || *v != graph::kNoValue;
+}
+
+std::optional<ValueId> LowerContext::tensor(size_t i) const {
+  const ValueId* v = given(i) ? arg(i)->get<ValueId>() : nullptr;
+  return v == nullptr ? std::nullopt : std::optional(*v);
+}
+
+std::optional<SymExpr> LowerContext::size(size_t i) const {
+  const SymExpr* e = given(i) ? arg(i)->get<SymExpr>() : nullptr;
+  return e == nullptr ? std::nullopt : std::optional(*e);
+}
+
+std::optional<int64_t> LowerContext::integer(size_t i) const {
+  const auto e = size(i);
+  return e ? e->as_constant() : std::nullopt;
+}
+
+std::optional<double> LowerContext::number(size_t i) const {
+  if (!given(i)) return std::nullopt;
+  if (const double* d = arg(i)->get<double>()) return *d;
+  if (const bool* b = arg(i)->get<bool>()) return *b ? 1.0 : 0.0;
+  if (const auto n = integer(i)) return static_cast<double>(*n);
+  return std::nullopt;
+}
+
+bool LowerContext::flag(size_t i, bool otherwise) const {
+  const bool* b = given(i) ? arg(i)->get<bool>() : nullptr;
+  return b == nullptr ? otherwise : *b;
+}
+
+std::optional<SymSizes> LowerContext::sizes(size_t i) const {
+  if (!given(i)) return std::nullopt;
+  if (const auto* list = arg(i)->get<std::vector<SymExpr>>()) return *list;
+  if (const auto* one = arg(i)->get<SymExpr>()) return SymSizes{*one};
+  return std::nullopt;
+}
+
+std::optional<std::vector<int64_t>> LowerContext::integers(size_t i) const {
+  const auto list = sizes(i);
+  if (!list) return std::nullopt;
+  std::vector<int64_t> out;
+  for (const SymExpr& e : *list) {
+    if (!e.is_constant()) return std::nullopt;
+    out.push_back(e.constant());
+  }
+  return out;
+}
+
+std::optional<std::string> LowerContext::text(size_t i) const {
+  const std::string* s = given(i) ? arg(i)->get<std::string>() : nullptr;
+  return s == nullptr ? std::nullopt : std::optional(*s);
+}
+
+NestBuilder LowerContext::nest(SymSizes ranges, SymSizes reduced) {
+  return NestBuilder(program_.symbol_count, "n" + std::to_string(next_nest_++), std::move(ranges), std::move(reduced));
+}
+
+LoopBufferId LowerContext::add_buffer(BufferRole role, ValueId v, const std::string& name) {
+  const TensorMeta& m = meta(v);
+  program_.buffers.push_back({name, role, m.dtype, m.sizes, m.strides, graph::index_of(v), false});
+  const auto id = static_cast<LoopBufferId>(program_.buffers.size() - 1);
+  forms_[graph::index_of(v)] = {ValueForm::kBuffer, id, {}, 0, 0};
+  return id;
+}
+
+LoopBufferId LowerContext::result_buffer(size_t k) {
+  const ValueId v = node_->results[k];
+  const ValueForm& form = forms_[graph::index_of(v)];
+  if (form.kind == ValueForm::kBuffer) return form.buffer;
+  return add_buffer(BufferRole::kTemp, v, "v" + std::to_string(graph::index_of(v)));
+}
+
+LoopBufferId LowerContext::temp(DType dtype, SymSizes sizes) {
+  SymSizes strides = graph::contiguous_strides(sizes);
+  program_.buffers.push_back({"t" + std::to_string(next_temp_++), BufferRole::kTemp, dtype, std::move(sizes), std::move(strides), UINT32_MAX, false});
+  return static_cast<LoopBufferId>(program_.buffers.size() - 1);
+}
+
+void LowerContext::finish(NestBuilder builder, LoopBufferId buffer, std::vector<SymExpr> index, InstId value) {
+  const InstId stored = builder.cast(value, program_.buffers[buffer].dtype);
+  builder.store(buffer, std::move(index), stored);
+  program_.items.push_back(builder.finish());
+}
+
+void LowerContext::finish_result(NestBuilder builder, InstId value, size_t k) {
+  std::vector<SymExpr> index = builder.range_dims();
+  finish(std::move(builder), result_buffer(k), std::move(index), value);
+}
+
+InstId LowerContext::load_temp(NestBuilder& builder, LoopBufferId b, std::vector<SymExpr> index) {
+  return builder.load(b, program_.buffers[b].dtype, std::move(index));
+}
+
+InstId LowerContext::load(NestBuilder& builder, ValueId v, std::vector<SymExpr> index) {
+  const DimBounds bounds = builder.bounds();
+  while (forms_[graph::index_of(v)].kind == ValueForm::kView) {
+    const ValueForm& form = forms_[graph::index_of(v)];
+    auto mapped = map_view(graph_, graph_.nodes[form.node], form.result, index, bounds);
+    FJ_CHECK(mapped.has_value(), "a view that is not an index map was lowered as one");
+    index = std::move(*mapped);
+    v = form.base;
+  }
+  const LoopBufferId buffer = forms_[graph::index_of(v)].buffer;
+  for (size_t k = 0; k < index.size(); ++k)
+    index[k] = program_.buffers[buffer].sizes[k] == SymExpr(1) ? SymExpr(0) : simplify(index[k], bounds);
+  return builder.load(buffer, program_.buffers[buffer].dtype, std::move(index));
+}
+
+InstId LowerContext::load_broadcast(NestBuilder& builder, ValueId v, const std::vector<SymExpr>& index) {
+  const SymSizes& sizes = meta(v).sizes;
+  std::vector<SymExpr> own(index.end() - static_cast<long>(sizes.size()), index.end());
+  for (size_t k = 0; k < sizes.size(); ++k)
+    if (sizes[k] == SymExpr(1)) own[k] = 0;
+  return load(builder, v, std::move(own));
+}
+
+LoopBufferId LowerContext::root_buffer(ValueId v) {
+  while (forms_[graph::index_of(v)].kind == ValueForm::kView) v = forms_[graph::index_of(v)].base;
+  return forms_[graph::index_of(v)].buffer;
+}
+
+void LowerContext::add_inputs() {
+  for (size_t i = 0; i < graph_.inputs.size(); ++i) add_buffer(BufferRole::kInput, graph_.inputs[i], "in" + std::to_string(i));
+  for (size_t i = 0; i < graph_.constants.size(); ++i) add_buffer(BufferRole::kConstant, graph_.constants[i], "c" + std::to_string(i));
+}
+
+// Only dense CPU tensors of dtypes with a scalar form are lowered.
+bool LowerContext::is_supported(const Node& node) const {
+  const auto fits = [&](ValueId v) {
+    if (v == graph::kNoValue) return true;
+    const TensorMeta& m = meta(v);
+    const DTypeKind kind = row_of(m.dtype).kind;
+    return m.device.type == graph::DeviceType::kCpu && kind != DTypeKind::complex_kind && kind != DTypeKind::other_kind && m.ndim() <= 8;
+  };
+  for (const Arg& a : node.args) {
+    if (const ValueId* v = a.get<ValueId>(); v != nullptr && !fits(*v)) return false;
+    if (const auto* list = a.get<std::vector<ValueId>>(); list != nullptr && !std::all_of(list->begin(), list->end(), fits)) return false;
+  }
+  return std::all_of(node.results.begin(), node.results.end(), fits);
+}
+
+void LowerContext::lower_extern(uint32_t index) {
+  const Node& node = graph_.nodes[index];
+  ExternCall call{index, node.op->name, {}, {}};
+  const auto read = [&](ValueId v) {
+    if (v != graph::kNoValue) call.reads.push_back(root_buffer(v));
+  };
+  for (const Arg& a : node.args) {
+    if (const ValueId* v = a.get<ValueId>()) read(*v);
+    if (const auto* list = a.get<std::vector<ValueId>>())
+      for (ValueId v : *list) read(v);
+  }
+  for (size_t k = 0; k < node.results.size(); ++k)
+    if (node.results[k] != graph::kNoValue) call.writes.push_back(result_buffer(k));
+  program_.items.push_back(std::move(call));
+}
+
+void LowerContext::lower_node(uint32_t index) {
+  node_ = &graph_.nodes[index];
+  if (is_mapped_view(node_->op->name)) {
+    const ValueId base = *node_->args[0].get<ValueId>();
+    std::vector<SymExpr> probe;
+    bool mapped = true;
+    for (uint32_t k = 0; k < node_->results.size() && mapped; ++k) {
+      probe.assign(meta(node_->results[k]).ndim(), SymExpr(0));
+      mapped = map_view(graph_, *node_, k, probe, {NestSymbols(program_.symbol_count), {}}).has_value();
+    }
+    if (mapped) {
+      for (uint32_t k = 0; k < node_->results.size(); ++k)
+        forms_[graph::index_of(node_->results[k])] = {ValueForm::kView, 0, base, index, k};
+      return;
+    }
+  }
+  const LowerFn row = is_supported(*node_) ? find_lowering(node_->op->name) : nullptr;
+  if (row != nullptr && row(*this)) return;
+  lower_extern(index);
+}
+
+LoweredGraph LowerContext::run() {
+  program_.name = graph_.name;
+  program_.symbol_count = static_cast<uint32_t>(graph_.shapes.symbol_count());
+  forms_.resize(graph_.values.size());
+  add_inputs();
+  for (uint32_t i = 0; i < graph_.nodes.size(); ++i) lower_node(i);
+  const auto keep = [&](ValueId v) {
+    if (v != graph::kNoValue) program_.buffers[root_buffer(v)].is_output = true;
+  };
+  for (ValueId v : graph_.outputs) keep(v);
+  for (const auto& [input, v] : graph_.updates) keep(v);
+  return {std::move(program_), std::move(forms_)};
+}
+
+LoweredGraph lower(const Graph& graph) { return LowerContext(graph).run(); }
+
+}  // namespace framejit::inductor

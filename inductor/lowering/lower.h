@@ -1,0 +1,106 @@
+// inductor/lowering/lower.h — a functional graph becomes a loop program: one nest per op, views as index maps, the rest extern.
+//
+// In: a functional graph.  Out: a LoopProgram whose buffers have the layouts that the graph's metas state, so that an output is
+// stored where eager would have put it. An op without a LOWER row, or whose row does not cover the arguments, is an extern call;
+// nothing is refused.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "graph/graph.h"
+#include "inductor/loop/nest_builder.h"
+
+namespace framejit::inductor {
+
+// How a graph value is reached: a buffer of its own, or a view of another value.
+struct ValueForm {
+  enum Kind : uint8_t { kAbsent, kBuffer, kView } kind = kAbsent;
+  LoopBufferId buffer = 0;
+  graph::ValueId base{};   // kView
+  uint32_t node = 0;       // kView: the view op
+  uint32_t result = 0;     // kView: which result of it
+};
+
+struct LoweredGraph {
+  LoopProgram program;
+  std::vector<ValueForm> forms;  // per graph value
+};
+
+LoweredGraph lower(const graph::Graph& graph);
+
+// What a LOWER row works with. The arguments are the node's, in schema order; trailing ones may be missing.
+class LowerContext {
+ public:
+  explicit LowerContext(const graph::Graph& graph) : graph_(graph) {}
+
+  const graph::Graph& graph() const { return graph_; }
+  const graph::TensorMeta& meta(graph::ValueId v) const { return graph_.meta(v); }
+  const graph::Node& node() const { return *node_; }
+  const graph::TensorMeta& result_meta(size_t k = 0) const { return meta(node_->results[k]); }
+
+  bool given(size_t i) const;
+  const graph::Arg* arg(size_t i) const { return i < node_->args.size() ? &node_->args[i] : nullptr; }
+  std::optional<graph::ValueId> tensor(size_t i) const;
+  std::optional<SymExpr> size(size_t i) const;
+  std::optional<int64_t> integer(size_t i) const;
+  std::optional<double> number(size_t i) const;       // int, float or bool constants
+  bool flag(size_t i, bool otherwise) const;
+  std::optional<SymSizes> sizes(size_t i) const;      // a list, or one int
+  std::optional<std::vector<int64_t>> integers(size_t i) const;
+  std::optional<std::string> text(size_t i) const;
+
+  // A nest over the sizes of a result; store with finish_nest.
+  NestBuilder nest(SymSizes ranges, SymSizes reduced = {});
+  NestBuilder result_nest(size_t k = 0) { return nest(result_meta(k).sizes); }
+  LoopBufferId result_buffer(size_t k = 0);
+  LoopBufferId temp(DType dtype, SymSizes sizes);
+  DType buffer_dtype(LoopBufferId b) const { return program_.buffers[b].dtype; }
+  // Stores `value`, cast to the buffer's dtype, at `index` and appends the nest.
+  void finish(NestBuilder builder, LoopBufferId buffer, std::vector<SymExpr> index, InstId value);
+  void finish(NestBuilder builder) { program_.items.push_back(builder.finish()); }
+  void finish_result(NestBuilder builder, InstId value, size_t k = 0);
+
+  // One element of a graph value; views on the way become index arithmetic.
+  InstId load(NestBuilder& builder, graph::ValueId v, std::vector<SymExpr> index);
+  // The same where the value is broadcast to a result of index.size() dimensions.
+  InstId load_broadcast(NestBuilder& builder, graph::ValueId v, const std::vector<SymExpr>& index);
+  InstId load_temp(NestBuilder& builder, LoopBufferId b, std::vector<SymExpr> index);
+  LoopBufferId root_buffer(graph::ValueId v);
+
+  LoweredGraph run();
+
+ private:
+  void add_inputs();
+  void lower_node(uint32_t index);
+  void lower_extern(uint32_t index);
+  bool is_supported(const graph::Node& node) const;
+  LoopBufferId add_buffer(BufferRole role, graph::ValueId v, const std::string& name);
+
+  const graph::Graph& graph_;
+  LoopProgram program_;
+  std::vector<ValueForm> forms_;
+  const graph::Node* node_ = nullptr;
+  uint32_t next_nest_ = 0, next_temp_ = 0;
+};
+
+// False: this row does not cover the arguments; nothing was added.
+using LowerFn = bool (*)(LowerContext&);
+void add_lowering(std::string_view op, LowerFn function);
+LowerFn find_lowering(std::string_view op);
+std::vector<std::string> lowered_ops();  // sorted
+
+void register_pointwise_lowerings();
+void register_reduction_lowerings();
+void register_norm_lowerings();
+void register_index_lowerings();
+void register_copy_lowerings();
+void register_factory_lowerings();
+
+// True for view ops that are index maps; fills the index into the base of the element at `index` of result `result`.
+bool is_mapped_view(std::string_view op);
+std::optional<std::vector<SymExpr>> map_view(const graph::Graph& graph, const graph::Node& node, uint32_t result,
+                                             const std::vector<SymExpr>& index, const DimBounds& bounds);
+int64_t wrap_dim(int64_t dim, size_t ndim);
+
+}  // namespace framejit::inductor

@@ -1,0 +1,247 @@
+// inductor/lowering/pointwise.cpp — elementwise ops: the rows of pointwise.def, and the few whose arguments choose the formula.
+//
+// Values are computed in the result's dtype (f32 for half precision), as eager's kernels compute in their op-math type.
+// Comparisons promote their operands as torch's TensorIterator does: dimensioned tensors first, then 0-dim ones, then numbers,
+// each only if of a higher category.
+#include <array>
+#include <cmath>
+
+#include "inductor/lowering/formula.h"
+#include "inductor/lowering/lower.h"
+
+namespace framejit::inductor {
+
+using graph::TensorMeta;
+using graph::ValueId;
+
+namespace {
+
+enum class Rule : uint8_t { kResult, kDiscrete, kCompare, kLogical, kDivisor };
+
+struct PointwiseRow {
+  std::string_view op, arguments;
+  Rule rule;
+  std::string_view formula;
+};
+
+constexpr PointwiseRow kRows[] = {
+#define POINTWISE(op, arguments, rule, formula) {op, arguments, Rule::rule, formula},
+#include "inductor/lowering/pointwise.def"
+#undef POINTWISE
+};
+
+const PointwiseRow* find_row(std::string_view op) {
+  for (const PointwiseRow& row : kRows)
+    if (row.op == op) return &row;
+  return nullptr;
+}
+
+struct Argument {
+  std::string_view name;
+  std::optional<double> otherwise;
+  bool must_be_absent = false;
+};
+
+std::vector<Argument> parse_arguments(std::string_view text) {
+  std::vector<Argument> arguments;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(' '), text.size());
+    std::string_view word = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    Argument a{word, std::nullopt, false};
+    if (const size_t equals = word.find('='); equals != std::string_view::npos) {
+      a.name = word.substr(0, equals);
+      a.otherwise = std::stod(std::string(word.substr(equals + 1)));
+    } else if (word.back() == '?') {
+      a.name.remove_suffix(1);
+      a.must_be_absent = true;
+    }
+    arguments.push_back(a);
+  }
+  return arguments;
+}
+
+int category(DType dtype) { return dtype == DType::kBool ? 0 : is_float(dtype) ? 2 : 1; }
+
+// dtype in which operands [0, count) of the current node are compared.
+DType operand_dtype(LowerContext& ctx, size_t count) {
+  std::optional<DType> dimensioned, scalar, number;
+  const auto join = [](std::optional<DType>& into, DType d) { into = into ? promote(*into, d) : d; };
+  for (size_t i = 0; i < count; ++i) {
+    if (const auto v = ctx.tensor(i)) {
+      join(ctx.meta(*v).ndim() > 0 ? dimensioned : scalar, ctx.meta(*v).dtype);
+    } else if (ctx.given(i)) {
+      const graph::Arg& a = *ctx.arg(i);
+      join(number, a.get<bool>() ? DType::kBool : a.get<double>() ? DType::kFloat32 : DType::kInt64);
+    }
+  }
+  DType result = dimensioned.value_or(scalar.value_or(number.value_or(DType::kFloat32)));
+  for (const auto& lower : {scalar, number})
+    if (lower && category(*lower) > category(result)) result = *lower;
+  return result;
+}
+
+// The value of argument i in `compute`; numbers become constants. `round` is the half dtype to round to, or kOther.
+InstId operand(LowerContext& ctx, NestBuilder& b, size_t i, const Argument& argument, DType compute, DType round) {
+  if (const auto v = ctx.tensor(i)) {
+    const DType own = ctx.meta(*v).dtype;
+    InstId value = ctx.load_broadcast(b, *v, b.range_dims());
+    if (round != DType::kOther) value = b.round_to(value, own);
+    value = b.cast(value, compute);
+    return round == DType::kOther || own == round ? value : b.round_to(value, round);
+  }
+  if (ctx.given(i) && ctx.arg(i)->get<SymExpr>() != nullptr) return b.cast(b.index(*ctx.size(i)), compute);
+  const double number = ctx.given(i) ? *ctx.number(i) : *argument.otherwise;
+  const InstId value = b.constant(number, compute);
+  return round == DType::kOther ? value : b.round_to(value, round);
+}
+
+bool divisor_is_safe(LowerContext& ctx) {
+  if (is_float(ctx.result_meta().dtype)) return true;
+  const auto number = ctx.number(1);
+  return number && *number != 0;
+}
+
+bool lower_formula(LowerContext& ctx, std::string_view argument_text, Rule rule, std::string_view formula) {
+  const std::vector<Argument> arguments = parse_arguments(argument_text);
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const bool readable = ctx.tensor(i) || ctx.size(i) || ctx.number(i);
+    if (arguments[i].must_be_absent ? ctx.given(i) : arguments[i].name != "_" && !readable && (ctx.given(i) || !arguments[i].otherwise)) return false;
+  }
+  if (rule == Rule::kDivisor && !divisor_is_safe(ctx)) return false;
+  DType compute = ctx.result_meta().dtype, round = DType::kOther;
+  if (rule == Rule::kCompare) compute = operand_dtype(ctx, arguments.size());
+  if (rule == Rule::kLogical) compute = DType::kBool;
+  const bool floats_only = formula.find("inf") != formula.npos || formula.find("copysign") != formula.npos || formula.find("pow(") != formula.npos;
+  if (floats_only && !is_float(compute)) return false;
+  if (rule != Rule::kResult && compute != value_dtype(compute)) round = compute;
+  compute = value_dtype(compute);
+  NestBuilder b = ctx.result_nest();
+  const InstId value = emit_formula(b, formula, compute, [&](std::string_view name) -> InstId {
+    for (size_t i = 0; i < arguments.size(); ++i)
+      if (arguments[i].name == name) return operand(ctx, b, i, arguments[i], compute, round);
+    throw_internal_error(__FILE__, __LINE__, "formula names an argument", std::string(formula));
+  });
+  ctx.finish_result(std::move(b), value);
+  return true;
+}
+
+bool lower_row(LowerContext& ctx) {
+  const PointwiseRow& row = *find_row(ctx.node().op->name);
+  return lower_formula(ctx, row.arguments, row.rule, row.formula);
+}
+
+// div(self, other, *, rounding_mode)
+bool lower_div_mode(LowerContext& ctx) {
+  const auto mode = ctx.text(2);
+  if (!mode) return lower_formula(ctx, "self other", Rule::kResult, "self / other");
+  return lower_formula(ctx, "self other", Rule::kDivisor, *mode == "floor" ? "floor_div(self, other)" : "trunc_div(self, other)");
+}
+
+bool lower_gelu(LowerContext& ctx) {
+  if (ctx.text(1).value_or("none") == "tanh")
+    return lower_formula(ctx, "self _", Rule::kResult,
+                         "0.5 * self * (1 + tanh(0.7978845608028654 * (self + 0.044715 * self * self * self)))");
+  return lower_formula(ctx, "self _", Rule::kResult, "0.5 * self * (1 + erf(self * 0.7071067811865476))");
+}
+
+bool lower_clamp(LowerContext& ctx) {
+  if (!ctx.given(1) && !ctx.given(2)) return false;
+  if (!ctx.given(2)) return lower_formula(ctx, "self low", Rule::kResult, "maximum(self, low)");
+  if (!ctx.given(1)) return lower_formula(ctx, "self _ high", Rule::kResult, "minimum(self, high)");
+  return lower_formula(ctx, "self low high", Rule::kResult, "minimum(maximum(self, low), high)");
+}
+
+// Small exponents as eager writes them; others through pow.
+bool lower_pow_scalar(LowerContext& ctx) {
+  const auto exponent = ctx.number(1);
+  if (!exponent) return false;
+  const bool floating = is_float(ctx.result_meta().dtype);
+  if (!floating && *exponent < 0) return false;
+  if (*exponent == 1) return lower_formula(ctx, "self _", Rule::kResult, "self");
+  if (*exponent == 2) return lower_formula(ctx, "self _", Rule::kResult, "self * self");
+  if (*exponent == 3) return lower_formula(ctx, "self _", Rule::kResult, "self * self * self");
+  if (floating && *exponent == 0.5) return lower_formula(ctx, "self _", Rule::kResult, "sqrt(self)");
+  if (floating && *exponent == -0.5) return lower_formula(ctx, "self _", Rule::kResult, "1 / sqrt(self)");
+  if (floating && *exponent == -1) return lower_formula(ctx, "self _", Rule::kResult, "1 / self");
+  if (floating && *exponent == -2) return lower_formula(ctx, "self _", Rule::kResult, "1 / (self * self)");
+  return lower_formula(ctx, "self exponent", Rule::kResult, "pow(self, exponent)");
+}
+
+InstId select_operand(LowerContext& ctx, NestBuilder& b, size_t i, DType compute) {
+  return operand(ctx, b, i, {"", std::nullopt, false}, compute, DType::kOther);
+}
+
+bool readable(LowerContext& ctx, size_t i) { return ctx.tensor(i) || ctx.size(i) || ctx.number(i); }
+
+// where(condition, self, other)
+bool lower_where(LowerContext& ctx) {
+  if (!ctx.tensor(0) || !readable(ctx, 1) || !readable(ctx, 2)) return false;
+  const DType compute = value_dtype(ctx.result_meta().dtype);
+  NestBuilder b = ctx.result_nest();
+  const InstId condition = b.cast(select_operand(ctx, b, 0, value_dtype(ctx.meta(*ctx.tensor(0)).dtype)), DType::kBool);
+  const InstId yes = select_operand(ctx, b, 1, compute), no = select_operand(ctx, b, 2, compute);
+  const InstId result = b.scalar(ScalarOp::k_select, {condition, yes, no});
+  ctx.finish_result(std::move(b), result);
+  return true;
+}
+
+// masked_fill(self, mask, value)
+bool lower_masked_fill(LowerContext& ctx) {
+  if (!ctx.tensor(0) || !ctx.tensor(1) || !readable(ctx, 2)) return false;
+  const DType dtype = ctx.result_meta().dtype, compute = value_dtype(dtype);
+  NestBuilder b = ctx.result_nest();
+  const InstId mask = select_operand(ctx, b, 1, DType::kBool);
+  const InstId value = b.round_to(select_operand(ctx, b, 2, compute), dtype), self = select_operand(ctx, b, 0, compute);
+  const InstId result = b.scalar(ScalarOp::k_select, {mask, value, self});
+  ctx.finish_result(std::move(b), result);
+  return true;
+}
+
+// _to_copy, clone: the value in the result's dtype. A cast to half precision that the user wrote is never elided.
+bool lower_to_copy(LowerContext& ctx) {
+  const auto self = ctx.tensor(0);
+  if (!self || ctx.meta(*self).ndim() != ctx.result_meta().ndim()) return false;
+  const DType target = ctx.result_meta().dtype, source = ctx.meta(*self).dtype;
+  NestBuilder b = ctx.result_nest();
+  InstId value = ctx.load_broadcast(b, *self, b.range_dims());
+  if (source != value_dtype(source) && !is_float(target)) value = b.round_to(value, source);
+  value = b.cast(value, target);
+  if (target != source) value = b.round_to(value, target);
+  ctx.finish_result(std::move(b), value);
+  return true;
+}
+
+// copy(self, src): self with src's values.
+bool lower_copy(LowerContext& ctx) {
+  const auto source = ctx.tensor(1);
+  if (!source) return false;
+  const DType target = ctx.result_meta().dtype;
+  NestBuilder b = ctx.result_nest();
+  const InstId value = b.cast(ctx.load_broadcast(b, *source, b.range_dims()), target);
+  const InstId rounded = b.round_to(value, target);
+  ctx.finish_result(std::move(b), rounded);
+  return true;
+}
+
+// gelu_backward(grad, self, approximate)
+bool lower_gelu_backward(LowerContext& ctx) {
+  if (ctx.text(2).value_or("none") != "none") return false;
+  return lower_formula(ctx, "grad self _", Rule::kResult,
+                       "grad * (0.5 * (1 + erf(self * 0.7071067811865476)) + self * exp(neg(self * self) * 0.5) * 0.3989422804014327)");
+}
+
+}  // namespace
+
+void register_pointwise_lowerings() {
+  for (const PointwiseRow& row : kRows) add_lowering(row.op, lower_row);
+  static constexpr std::pair<const char*, LowerFn> kOthers[] = {
+      {"div.Tensor_mode", lower_div_mode}, {"div.Scalar_mode", lower_div_mode}, {"gelu", lower_gelu}, {"gelu_backward", lower_gelu_backward},
+      {"clamp", lower_clamp}, {"clamp.Tensor", lower_clamp}, {"clip", lower_clamp}, {"pow.Tensor_Scalar", lower_pow_scalar},
+      {"where.self", lower_where}, {"where.ScalarSelf", lower_where}, {"where.ScalarOther", lower_where}, {"where.Scalar", lower_where},
+      {"masked_fill.Scalar", lower_masked_fill}, {"masked_fill.Tensor", lower_masked_fill}, {"_to_copy", lower_to_copy},
+      {"clone", lower_to_copy}, {"contiguous", lower_to_copy}, {"copy", lower_copy}, {"lift_fresh_copy", lower_to_copy}};
+  for (const auto& [op, function] : kOthers) add_lowering(op, function);
+}
+
+}  // namespace framejit::inductor
