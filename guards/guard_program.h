@@ -24,6 +24,9 @@ struct GuardFailure {
   const Guard* guard = nullptr;  // valid while the program lives
   int mode = -1;            // index of the failed ModeFacts
   int size_fact = -1;       // index of the failed SizeFact
+  std::vector<int> dims;    // of a failed tensor guard: the dimensions whose size differs, when nothing else does
+  std::string source;       // "L['x']": of the guard that failed
+  PyObject* object = nullptr;  // borrowed: what that source holds now, null when it is gone
 };
 
 class GuardProgram {
@@ -43,7 +46,7 @@ class GuardProgram {
   // Runs again, slowly, and says what fails; nothing when all holds.
   std::optional<GuardFailure> explain(const FrameAccess& frame) const;
   std::vector<std::string> texts() const;  // every guard with its user line, for the log
-  const GuardSet& guards() const;
+  const GuardSet& guards() const;          // objects that are held weakly appear as weak references
 
  private:
   struct Body;
