@@ -1,0 +1,22 @@
+// inductor/interp/interpreter.h — executes loop programs on plain memory: the definition of what a nest means.
+//
+// Slow and obvious on purpose. Every emitter is right when it agrees with this.
+#pragma once
+
+#include <functional>
+
+#include "inductor/loop/loop_program.h"
+
+namespace framejit::inductor {
+
+struct InterpreterMemory {
+  std::vector<void*> buffers;         // base pointer per LoopBuffer
+  std::vector<int64_t> symbols;       // values of the size symbols
+};
+
+// Runs one nest. Returns 0, or 1 + the position of the check instruction that failed.
+int64_t run_nest(const LoopProgram& program, const Nest& nest, const InterpreterMemory& memory);
+// Runs all items; extern calls go to `call`. A failed check is an Error.
+Result<void> run_program(const LoopProgram& program, const InterpreterMemory& memory, const std::function<void(const ExternCall&)>& call);
+
+}  // namespace framejit::inductor
