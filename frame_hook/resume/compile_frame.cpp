@@ -1,7 +1,7 @@
 // frame_hook/resume/compile_frame.cpp — from a live frame to a segment: trace, recipe, graph, guards.
 //
-// A trace without tensor work is not worth an entry when it ends in the same frame: plain execution is as good and needs no
-// guards. A trace that broke inside an inlined callee gets one even then, so that capture can go on inside the callee.
+// A trace without tensor work that breaks in its own frame becomes a plain segment: guards that select it, no graph, no recipe. One
+// that breaks inside an inlined callee is a segment like any other, so that capture can go on inside the callee.
 #include <chrono>
 
 #include "frame_hook/bytecode/code.h"
@@ -72,29 +72,49 @@ void plan_exit(FrameTrace& trace, RecipeBuilder& recipe, Segment& segment) {
   recipe.add_effects();
 }
 
+// The graph, if there is one. Null with a Python error set when a user's backend raised.
+bool compile_graph(FrameTrace& trace, const RecipeBuilder& recipe, Segment& segment) {
+  if (trace.recording->op_count() == 0 && recipe.traced_outputs().empty()) return true;
+  auto finished = trace.recording->finish(recipe.traced_outputs());
+  if (!finished.ok()) graph_break(BreakReason::recording_failed, finished.error().message);
+  auto compiled = trace.recording->compile(segment.options->request);
+  if (PyErr_Occurred()) return false;
+  if (!compiled.ok()) graph_break(BreakReason::recording_failed, compiled.error().message);
+  segment.call = compiled.take();
+  return true;
+}
+
+void compile_guards(FrameTrace& trace, std::vector<guards::SourceId> wanted, PyCodeObject* code, Segment& segment) {
+  trace.guards.size_facts = trace.recording->shapes().facts();
+  trace.guards.symbol_count = trace.recording->shapes().symbol_count();
+  auto program = guards::GuardProgram::compile(trace.guards, wanted, code);
+  if (!program.ok()) throw InternalError("guards: " + program.error().message);
+  segment.guards = program.take();
+}
+
 std::unique_ptr<Segment> build_segment(FrameTrace& trace, const guards::FrameAccess& frame, const std::shared_ptr<const CompileOptions>& options) {
   auto segment = std::make_unique<Segment>();
   segment->options = options;
   RecipeBuilder recipe(trace, *tensor_frontend());
   plan_exit(trace, recipe, *segment);
-
-  if (trace.recording->op_count() > 0 || !recipe.traced_outputs().empty()) {
-    auto finished = trace.recording->finish(recipe.traced_outputs());
-    if (!finished.ok()) graph_break(BreakReason::recording_failed, finished.error().message);
-    auto compiled = trace.recording->compile(options->request);
-    if (PyErr_Occurred()) return nullptr;  // a user's backend raised: its exception passes through
-    if (!compiled.ok()) graph_break(BreakReason::recording_failed, compiled.error().message);
-    segment->call = compiled.take();
-  }
+  if (!compile_graph(trace, recipe, *segment)) return nullptr;
   std::vector<guards::SourceId> wanted = recipe.wanted_sources();
-  wanted.insert(wanted.end(), trace.input_sources.begin(), trace.input_sources.end());
-  trace.guards.size_facts = trace.recording->shapes().facts();
-  trace.guards.symbol_count = trace.recording->shapes().symbol_count();
-  auto program = guards::GuardProgram::compile(std::move(trace.guards), wanted, frame.code);
-  if (!program.ok()) throw InternalError("guards: " + program.error().message);
-  segment->guards = program.take();
-  for (guards::SourceId source : trace.input_sources) segment->input_registers.push_back(segment->guards->register_of(source));
+  if (segment->call) wanted.insert(wanted.end(), trace.input_sources.begin(), trace.input_sources.end());
+  compile_guards(trace, wanted, frame.code, *segment);
+  if (segment->call)
+    for (guards::SourceId source : trace.input_sources) segment->input_registers.push_back(segment->guards->register_of(source));
   segment->recipe = recipe.finish([&](guards::SourceId source) { return segment->guards->register_of(source); });
+  return segment;
+}
+
+std::unique_ptr<Segment> plain_segment(FrameTrace& trace, int until, const guards::FrameAccess& frame, const std::shared_ptr<const CompileOptions>& options) {
+  auto segment = std::make_unique<Segment>();
+  segment->options = options;
+  segment->exit = ExitKind::plain;
+  segment->plain_until = until;
+  segment->reason = trace.reason;
+  segment->where = trace.where;
+  compile_guards(trace, {}, frame.code, *segment);
   return segment;
 }
 
@@ -120,22 +140,25 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
   outcome.where = trace.where;
 
   const bool tensor_work = trace.recording->op_count() > 0;
-  if (!tensor_work && (trace.returned || trace.exit.size() == 1)) {
-    if (!trace.returned) outcome.plain_until = code->instructions[trace.exit[0].frame->position].index;
+  if (!tensor_work && !trace.returned && trace.exit.size() == 1) {
+    outcome.segment = plain_segment(trace, code->instructions[trace.exit[0].frame->position].index, frame, options);
   } else {
     try {
       outcome.segment = build_segment(trace, frame, options);
-    } catch (const GraphBreak& b) {  // something at the exit cannot be rebuilt: this frame runs plainly
+    } catch (const GraphBreak& b) {  // something at the exit cannot be rebuilt: from here the frame runs plainly
       outcome.broke = true;
       outcome.reason = b.reason;
       outcome.detail = b.detail;
+      outcome.segment = plain_segment(trace, -1, frame, options);
     }
   }
   if (outcome.broke) log_break(outcome);
   if (outcome.segment) {
-    stats().graphs += tensor_work;
-    stats().ops += outcome.segment->call ? outcome.segment->call->op_count : 0;
-    stats().kernels += outcome.segment->call ? outcome.segment->call->kernel_count : 0;
+    if (const CompiledCall* call = outcome.segment->call.get()) {
+      stats().graphs += 1;
+      stats().ops += call->op_count;
+      stats().kernels += call->kernel_count;
+    }
     log_guards(*outcome.segment, outcome.where);
   }
   const double seconds = seconds_since(start);

@@ -19,10 +19,14 @@ struct CompileOptions {
   bool fullgraph = false;
   int dynamic = -1;               // -1 automatic, 0 never, 1 always
   CompileRequest request;         // backend, mode, options (references kept below)
-  PyRef callable, backend_options;
+  PyRef settings, backend_options;  // owners of what `request` borrows
 };
 
-enum class ExitKind : uint8_t { returned, broke };
+enum class ExitKind : uint8_t {
+  returned,  // the frame's result is a slot
+  broke,     // `frames` stand before a break
+  plain,     // no tensor work from here up to `plain_until`, or to the end (-1): the frame runs natively
+};
 
 struct FramePlan {                // how one frame stands at the exit, outermost first
   PyRef code;                     // PyCodeObject; a weak link is not needed: the segment belongs to it or to code it inlined
@@ -56,13 +60,12 @@ class Segment {
   BreakReason reason{};
   std::string where;                       // of the break
   std::shared_ptr<const CompileOptions> options;
+  int plain_until = -1;                    // code unit of the break, for ExitKind::plain
   uint64_t hits = 0;
 };
 
 struct CompileOutcome {
-  std::unique_ptr<Segment> segment;        // null: nothing worth an entry from here
-  // Without a segment: the frame goes on natively, up to this code unit (a break right here or before any tensor work), or to its end.
-  int plain_until = -1;
+  std::unique_ptr<Segment> segment;        // null with a Python error set: a user's backend raised
   bool broke = false;
   BreakReason reason{};
   std::string detail, where, caret;

@@ -1,0 +1,292 @@
+// frame_hook/resume/frame_driver.cpp — the loop of frame_driver.h.
+#include "frame_hook/resume/frame_driver.h"
+
+#include <unordered_map>
+
+#include "frame_hook/resume/stats.h"
+#include "runtime/base/config.h"
+#include "runtime/base/log.h"
+
+namespace framejit::frame_hook {
+
+namespace {
+
+bool g_compiling = false;                 // guarded by the GIL; a forked child starts with it false (see on_fork)
+PyObject* g_graph_break_error = nullptr;
+
+struct SegmentEntry final : EntryBase {
+  explicit SegmentEntry(std::unique_ptr<Segment> s) : segment(std::move(s)) {}
+  std::shared_ptr<Segment> segment;       // a running call keeps it through a reset
+};
+
+struct CodeNote final : EntryBase { TraceHints hints; };
+struct SiteNote final : EntryBase { bool full = false; };  // the entry limit was reached and logged
+
+using Options = std::shared_ptr<const CompileOptions>;
+
+TraceHints& hints_of(CodeState& state) {
+  if (!state.note) state.note = std::make_unique<CodeNote>();
+  return static_cast<CodeNote&>(*state.note).hints;
+}
+
+std::string place(const LiveFrame& frame) {
+  const char* name = PyUnicode_AsUTF8(frame.code()->co_qualname);
+  const char* file = PyUnicode_AsUTF8(frame.code()->co_filename);
+  return std::string(file ? file : "?") + ":" + std::to_string(frame.code()->co_firstlineno) + " " + (name ? name : "?");
+}
+
+// Steals the references that a slot table holds for one frame.
+struct FrameContents {
+  std::vector<PyObject*> locals, stack;
+  FrameContents(const FramePlan& plan, const SegmentRun& run) {
+    auto take = [&](SlotId slot) { return slot == kUnbound ? nullptr : Py_NewRef(run.slots[slot].get()); };
+    for (SlotId s : plan.locals) locals.push_back(take(s));
+    for (SlotId s : plan.stack) stack.push_back(take(s));
+  }
+};
+
+// What the drive loop does next.
+struct Next {
+  bool leave = false;
+  PyObject* result = nullptr;             // of a leaving function
+  static Next left(PyObject* r) { return {true, r}; }
+};
+
+class Drive final {
+ public:
+  Drive(LiveFrame& frame, Options options) : frame_(frame), options_(std::move(options)) {}
+
+  PyObject* run() {
+    for (;;) {
+      const Next next = round();
+      if (next.leave) return next.result;
+    }
+  }
+
+  // The frame is frame `level` of a segment's exit: it is brought to its state there, and what it was doing goes on.
+  Next resume(const std::shared_ptr<Segment>& segment, const std::shared_ptr<SegmentRun>& run, size_t level);
+
+ private:
+  Next round();
+  std::shared_ptr<Segment> compile(const guards::FrameAccess& access, int index, Next& next);
+  Next apply(const std::shared_ptr<Segment>& segment, const std::shared_ptr<SegmentRun>& run);
+  Next run_plain(const Segment& segment);
+  Next run_break();
+  Next after(const EvalResult& result);
+  Next plainly();
+  void explain_misses(const guards::FrameAccess& access, const Site& site);
+
+  LiveFrame& frame_;
+  Options options_;
+};
+
+// Resumes an inlined callee: the hook hands its fresh frame to on_frame with this context.
+class CalleeFiller final : public FrameFiller {
+ public:
+  CalleeFiller(std::shared_ptr<Segment> segment, std::shared_ptr<SegmentRun> run, size_t level, Options options)
+      : segment_(std::move(segment)), run_(std::move(run)), level_(level), options_(std::move(options)) {}
+  PyObject* fill(LiveFrame& frame) override {
+    if (!frame.enter()) return nullptr;
+    Drive drive(frame, options_);
+    const Next next = drive.resume(segment_, run_, level_);
+    return next.leave ? next.result : drive.run();
+  }
+
+ private:
+  std::shared_ptr<Segment> segment_;
+  std::shared_ptr<SegmentRun> run_;
+  size_t level_;
+  Options options_;
+};
+
+Next Drive::plainly() { return Next::left(frame_.is_entered() ? frame_.hand_over() : frame_.pass_through()); }
+
+Next Drive::after(const EvalResult& result) {
+  if (result.stop == EvalStop::reached) return {};
+  return Next::left(frame_.conclude(result));
+}
+
+Next Drive::run_break() { return after(frame_.run_one()); }
+
+Next Drive::run_plain(const Segment& segment) {
+  if (segment.plain_until < 0) return plainly();
+  if (!frame_.is_entered() && !frame_.enter()) return Next::left(nullptr);
+  if (frame_.next_index() != segment.plain_until) {
+    std::vector<uint8_t> stops(frame_.decoded()->unit_count, 0);
+    stops[segment.plain_until] = 1;
+    const EvalResult result = frame_.run({stops.data(), -1});
+    if (result.stop != EvalStop::reached) return Next::left(frame_.conclude(result));
+  }
+  return run_break();
+}
+
+Next Drive::apply(const std::shared_ptr<Segment>& segment, const std::shared_ptr<SegmentRun>& run) {
+  if (segment->exit == ExitKind::plain) return run_plain(*segment);
+  if (segment->exit == ExitKind::returned) return Next::left(frame_.return_value(run->slots[segment->returned].release()));
+  if (!frame_.is_entered() && !frame_.enter()) return Next::left(nullptr);
+  return resume(segment, run, 0);
+}
+
+Next Drive::resume(const std::shared_ptr<Segment>& segment, const std::shared_ptr<SegmentRun>& run, size_t level) {
+  const FramePlan& plan = segment->frames[level];
+  const bool innermost = level + 1 == segment->frames.size();
+  FrameContents contents(plan, *run);
+  frame_.replace(contents.locals, contents.stack, plan.index);
+  if (plan.writes_handled) frame_.set_handled(plan.handled == kUnbound ? nullptr : Py_NewRef(run->slots[plan.handled].get()));
+  if (innermost) return run_break();
+
+  frame_.set_current(plan.index);
+  CalleeFiller filler(segment, run, level + 1, options_);
+  PyObject* function = run->slots[segment->frames[level + 1].function].get();
+  PyObject* value = call_into(function, filler);
+  if (!value) return after(frame_.raise_and_run({nullptr, 0}));
+  if (plan.on_return == OnReturn::push_object) {
+    Py_SETREF(value, Py_NewRef(run->slots[plan.pending_object].get()));
+  }
+  frame_.push(value);
+  frame_.set_next(plan.next_index);
+  return {};
+}
+
+void Drive::explain_misses(const guards::FrameAccess& access, const Site& site) {
+  TraceHints& hints = hints_of(frame_.state());
+  for (const auto& entry : site.entries) {
+    const Segment& segment = *static_cast<SegmentEntry&>(*entry).segment;
+    if (segment.options != options_ || segment.guards->dead()) continue;
+    const auto failure = segment.guards->explain(access);
+    if (!failure) continue;
+    stats().recompiles += 1;
+    if (failure->guard) {
+      const guards::Guard& g = *failure->guard;
+      if (g.kind == guards::GuardKind::equals && g.object && PyLong_CheckExact(g.object.get())) hints.dynamic_sources.push_back(failure->source);
+      for (int dim : failure->dims) hints.dynamic_sources.push_back(failure->source + ".size(" + std::to_string(dim) + ")");
+    }
+    if (log::enabled(log::Channel::recompiles))
+      log::emit({log::Channel::recompiles, "", "Recompile", place(frame_),
+                 {{"count", std::to_string(site.entries.size()) + "/" + std::to_string(config().entries)}, {"guard", failure->text}}, ""});
+  }
+}
+
+std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int index, Next& next) {
+  Site& site = frame_.state().site(index);
+  if (site.entries.size() >= static_cast<size_t>(config().entries)) {
+    if (!site.note) {
+      site.note = std::make_unique<SiteNote>();
+      if (log::enabled(log::Channel::cache))
+        log::emit({log::Channel::cache, "", "Entry", place(frame_), {{"action", "limit"}, {"detail", "plain Python from now on: " + std::to_string(site.entries.size()) + " entries"}}, ""});
+    }
+    return nullptr;
+  }
+  explain_misses(access, site);
+  g_compiling = true;
+  struct Done { ~Done() { g_compiling = false; } } done;
+  CompileOutcome outcome;
+  try {
+    outcome = compile_segment(access, frame_.decoded(), index, options_, hints_of(frame_.state()));
+  } catch (const std::exception& e) {
+    stats().fallbacks += 1;
+    log::emit({log::Channel::graph_breaks, "", "Break", place(frame_), {{"reason", "internal_error"}, {"detail", e.what()}, {"hint", "please report it"}}, ""});
+    if (!config().strict) return nullptr;
+    PyErr_SetString(PyExc_SystemError, (std::string("framejit: ") + e.what()).c_str());
+  }
+  if (options_->fullgraph && outcome.broke && outcome.reason != BreakReason::exception_raised && !PyErr_Occurred())
+    PyErr_Format(g_graph_break_error ? g_graph_break_error : PyExc_RuntimeError, "%s: graph break with fullgraph=True: %s: %s\n%s\nhint: %s", outcome.where.c_str(),
+                 row_of(outcome.reason).name, outcome.detail.c_str(), outcome.caret.c_str(), row_of(outcome.reason).hint);
+  if (PyErr_Occurred()) {
+    if (!frame_.is_entered() && !frame_.enter()) next = Next::left(nullptr);
+    else next = Next::left(frame_.raise());
+    return nullptr;
+  }
+  if (!outcome.segment) return nullptr;
+  auto entry = std::make_unique<SegmentEntry>(std::move(outcome.segment));
+  auto segment = entry->segment;
+  site.entries.insert(site.entries.begin(), std::move(entry));
+  return segment;
+}
+
+Next Drive::round() {
+  const int index = frame_.next_index();
+  const guards::FrameAccess access = frame_.access();
+  auto run = std::make_shared<SegmentRun>();
+  if (Site* site = frame_.state().find_site(index)) {
+    for (auto& entry : site->entries) {
+      std::shared_ptr<Segment> segment = static_cast<SegmentEntry&>(*entry).segment;
+      if (segment->options != options_) continue;
+      const RunStatus status = segment->run(access, *run);
+      if (status == RunStatus::missed) continue;
+      if (status == RunStatus::failed) return plainly();
+      stats().hits += 1;
+      return apply(segment, run);
+    }
+  }
+  if (g_compiling || !tensor_frontend()) return plainly();
+  Next next;
+  const std::shared_ptr<Segment> segment = compile(access, index, next);
+  if (!segment) return next.leave ? next : plainly();
+  const RunStatus status = segment->run(access, *run);
+  FJ_CHECK(status != RunStatus::missed, "a new entry does not fit the frame it was made from");
+  if (status == RunStatus::failed) return plainly();
+  return apply(segment, run);
+}
+
+}  // namespace
+
+namespace {
+
+// The settings object of a compile() call (options.py: Options) as the stages want it. Kept for the life of the process: settings
+// are few, because equal ones are one object.
+Options options_of(PyObject* object) {
+  static std::unordered_map<PyObject*, Options>* known = new std::unordered_map<PyObject*, Options>;
+  static PyObject* last_object = nullptr;
+  static Options* last = new Options;
+  if (object == last_object && *last) return *last;
+  Options& found = (*known)[object];
+  if (!found) {
+    auto made = std::make_shared<CompileOptions>();
+    made->settings = PyRef::borrow(object);
+    if (object) {
+      auto attribute = [&](const char* name) { return PyRef::steal(PyObject_GetAttrString(object, name)); };
+      made->fullgraph = PyObject_IsTrue(attribute("fullgraph").get()) == 1;
+      const PyRef dynamic = attribute("dynamic"), backend = attribute("backend"), mode = attribute("mode");
+      made->dynamic = dynamic.get() == Py_None ? -1 : PyObject_IsTrue(dynamic.get());
+      if (PyUnicode_Check(backend.get())) {
+        made->request.backend = PyUnicode_AsUTF8(backend.get());
+      } else {
+        made->request.backend.clear();
+        made->request.callable = backend.get();  // kept alive by `settings`
+      }
+      made->request.mode = PyUnicode_AsUTF8(mode.get());
+      made->backend_options = attribute("options");
+      made->request.options = made->backend_options.get();
+    }
+    found = std::move(made);
+  }
+  last_object = object;
+  *last = found;
+  return found;
+}
+
+}  // namespace
+
+PyObject* FrameDriver::on_frame(LiveFrame& frame, PyObject* options) {
+  stats().frames += 1;
+  if (frame.is_observed() || frame.is_generator() || (frame.code()->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) || !frame.decoded())
+    return PyErr_Clear(), frame.pass_through();
+  return Drive(frame, options_of(options)).run();
+}
+
+void FrameDriver::reset() {
+  reset_code_states();
+  stats() = Stats{};
+}
+
+FrameDriver& frame_driver() {
+  static FrameDriver driver;
+  return driver;
+}
+
+void set_graph_break_error(PyObject* type) { Py_XSETREF(g_graph_break_error, Py_XNewRef(type)); }
+
+void forget_running_compile() { g_compiling = false; }
+
+}  // namespace framejit::frame_hook

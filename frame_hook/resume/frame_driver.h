@@ -1,0 +1,32 @@
+// frame_hook/resume/frame_driver.h — what happens to a frame that the hook took: look up, compile on a miss, run, resume.
+//
+// A frame goes round a loop: at the instruction it stands at, an entry that fits is run; a miss is explained and compiled; a break
+// is one instruction run natively on the live frame; then the loop goes on behind it. The frame leaves by a return, by an
+// exception, or handed over to the interpreter. Internal errors are caught here and nowhere else.
+// Nobody waits for a compile: a thread that finds one going on, or re-enters, runs plainly.
+#pragma once
+
+#include <memory>
+
+#include "frame_hook/hook/frame_hook.h"
+#include "frame_hook/resume/segment.h"
+
+namespace framejit::frame_hook {
+
+class FrameDriver final : public FrameHandler {
+ public:
+  PyObject* on_frame(LiveFrame& frame, PyObject* options) override;
+
+  // Drops every entry; running calls keep theirs.
+  static void reset();
+};
+
+FrameDriver& frame_driver();
+
+// Raised for fullgraph=True; set by the package at import (framejit.GraphBreakError), RuntimeError until then.
+void set_graph_break_error(PyObject* type);
+
+// In a forked child: the compile that another thread of the parent had begun is nobody's.
+void forget_running_compile();
+
+}  // namespace framejit::frame_hook
