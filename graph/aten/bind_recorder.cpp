@@ -1,0 +1,119 @@
+// graph/aten/bind_recorder.cpp — Recorder for Python tests: record a call, look at the graph, replay it, run the passes.
+#include "graph/aten/bind_recorder.h"
+
+#include <torch/csrc/utils/pybind.h>
+
+#include "graph/aten/recorder.h"
+#include "graph/aten/replay.h"
+#include "graph/passes/pipeline.h"
+
+namespace py = pybind11;
+
+namespace framejit::graph {
+namespace {
+
+const char* const kOrigins[] = {"rule", "in_place", "typed", "dispatcher_cpp", "dispatcher_python"};
+
+struct RecorderForTests {
+  std::shared_ptr<Recorder> recorder = Recorder::make();
+  Graph functional;
+
+  at::Tensor input(const at::Tensor& tensor, const std::string& source, const std::vector<bool>& dynamic) { return recorder->add_input(tensor, source, dynamic); }
+
+  py::object call(const py::object& callable, const py::args& args, const py::kwargs& kwargs) {
+    RecordScope scope(*recorder);
+    PyObject* result = PyObject_Call(callable.ptr(), args.ptr(), kwargs.ptr());
+    const bool broke = recorder->has_break();
+    if (result == nullptr || broke) scope.drop();
+    if (broke) {
+      const CaptureFailure failure = *recorder->take_break();
+      Py_XDECREF(result);
+      PyErr_Clear();
+      throw std::runtime_error("break " + failure.reason + ": " + failure.detail);
+    }
+    if (result == nullptr) throw py::error_already_set();
+    return py::reinterpret_steal<py::object>(result);
+  }
+
+  void finish(const std::vector<at::Tensor>& outputs) {
+    const auto done = recorder->finish(outputs);
+    if (!done.ok()) throw std::runtime_error(done.error().message);
+    const auto right = verify(recorder->graph());
+    if (!right.ok()) throw std::runtime_error(right.error().message);
+  }
+
+  void run_passes(bool decompose) {
+    auto result = run_pipeline(recorder->graph(), decompose);
+    if (!result.ok()) throw std::runtime_error(result.error().code + ": " + result.error().message);
+    functional = result.take();
+  }
+
+  py::tuple run(const std::vector<at::Tensor>& inputs, bool use_functional) {
+    const Graph& graph = use_functional ? functional : recorder->graph();
+    ReplayResult result;
+    {
+      py::gil_scoped_release released;
+      result = replay(graph, {inputs, recorder->constants(), recorder->opaques()});
+    }
+    return py::make_tuple(result.outputs, result.wrong_shapes, result.broken_facts);
+  }
+
+  py::dict counts() const {
+    py::dict result;
+    for (size_t i = 0; i < recorder->counts().calls.size(); ++i) result[kOrigins[i]] = recorder->counts().calls[i];
+    return result;
+  }
+
+  std::vector<std::string> facts() const {
+    std::vector<std::string> texts;
+    for (const SizeFact& f : recorder->shapes().facts()) texts.push_back(f.left.text() + " " + std::to_string(static_cast<int>(f.relation)) + " " + f.right.text());
+    return texts;
+  }
+
+  std::vector<std::string> ops(bool of_functional) const {
+    std::vector<std::string> names;
+    for (const Node& node : (of_functional ? functional : recorder->graph()).nodes) names.push_back(node.op->name);
+    return names;
+  }
+};
+
+std::string text_of_op(const std::string& name) {
+  const OpFacts* facts = find_facts(name);
+  if (facts == nullptr) return "";
+  const OpDef& def = *facts->def;
+  std::string text = def.name + " flags " + std::to_string(def.flags) + " writes";
+  for (int8_t i : def.write_args) text += " " + std::to_string(i);
+  text += " alias";
+  for (int8_t i : def.result_alias) text += " " + std::to_string(i);
+  return text + " functional '" + def.functional + "'" + (def.drops_out_args ? " drops_out_args" : "") + (facts->in_place ? " in_place" : "") +
+         (facts->decomposes ? " decomposes" : "") + (facts->typed_meta != nullptr ? " typed" : "") + (def.shape_rule != nullptr ? " rule" : "");
+}
+
+}  // namespace
+
+bool register_recorder_bindings(PyObject* module) {
+  try {
+    auto m = py::reinterpret_borrow<py::module_>(module);
+    py::class_<RecorderForTests>(m, "Recorder")
+        .def(py::init<>())
+        .def("input", &RecorderForTests::input, py::arg("tensor"), py::arg("source"), py::arg("dynamic") = std::vector<bool>())
+        .def("call", &RecorderForTests::call)
+        .def("finish", &RecorderForTests::finish)
+        .def("run_passes", &RecorderForTests::run_passes, py::arg("decompose") = true)
+        .def("run", &RecorderForTests::run, py::arg("inputs"), py::arg("functional") = false)
+        .def("counts", &RecorderForTests::counts)
+        .def("python_ops", [](const RecorderForTests& r) { return r.recorder->counts().python_ops; })
+        .def("facts", &RecorderForTests::facts)
+        .def("ops", &RecorderForTests::ops, py::arg("functional") = false)
+        .def("text", [](const RecorderForTests& r) { return print(r.recorder->graph()); })
+        .def("functional_text", [](const RecorderForTests& r) { return print(r.functional); })
+        .def("constants", [](const RecorderForTests& r) { return r.recorder->constants().size(); })
+        .def_static("op", &text_of_op);
+    return true;
+  } catch (const std::exception& e) {
+    PyErr_SetString(PyExc_ImportError, e.what());
+    return false;
+  }
+}
+
+}  // namespace framejit::graph

@@ -1,0 +1,314 @@
+// graph/aten/fallback.cpp — the boxed kernel on the Fake key: one op in, one node out.
+//
+// Order: who is concerned (traced arguments, or an open scope), composites that arrive below autograd are expanded, answers that depend
+// on data break unless the contents are known, arguments, shapes, results. Shape errors are torch's own: a rule that does not cover
+// its arguments leaves them to torch's shape functions, which raise what eager raises.
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "graph/aten/meta_call.h"
+#include "graph/aten/recorder.h"
+#include "graph/shape_rule.h"
+
+namespace framejit::graph {
+
+namespace {
+
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+using c10::IValue;
+
+bool is_number(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->is_wrapped_number(); }
+
+struct Concern {
+  TracedTensorImpl* traced = nullptr;
+  bool any_tensor = false, all_meta = true;
+};
+
+Concern concern_of(const OpFacts& facts, std::span<const IValue> args) {
+  Concern concern;
+  for (const IValue& arg : args)
+    each_tensor(arg, [&](const at::Tensor& tensor) {
+      concern.any_tensor = true;
+      concern.all_meta = concern.all_meta && tensor.is_meta();
+      if (concern.traced == nullptr) concern.traced = as_traced(tensor);
+    });
+  if (!concern.any_tensor && facts.device_arg >= 0) {
+    const IValue& device = args[static_cast<size_t>(facts.device_arg)];
+    concern.any_tensor = concern.all_meta = device.isDevice() && device.toDevice().is_meta();
+  }
+  return concern;
+}
+
+void fallback(const c10::OperatorHandle& op, DispatchKeySet, torch::jit::Stack* stack) {
+  const OpFacts& facts = facts_of(op);
+  const size_t count = facts.arg_classes.size();
+  const Concern concern = concern_of(facts, std::span(stack->data() + stack->size() - count, count));
+  Recorder* recorder = concern.traced != nullptr ? &concern.traced->recorder() : recorder_of_thread();
+  // Meta tensors of others are shape arithmetic (decompositions, functionalisation), not part of the program.
+  if (recorder == nullptr || (concern.traced == nullptr && concern.any_tensor && concern.all_meta)) {
+    c10::impl::ExcludeDispatchKeyGuard no_recording{DispatchKeySet(DispatchKey::Fake)};
+    op.callBoxed(*stack);
+    return;
+  }
+  if (facts.decomposes) {
+    op.callBoxedForDispatchKey(DispatchKey::CompositeImplicitAutograd, *stack);
+    return;
+  }
+  recorder->record(facts, stack);
+}
+
+constexpr std::array kTrustedInPlace = {"index_put_", "_index_put_impl_", "index_fill_", "put_"};  // kernels check their own operands
+
+bool broadcasts_to(const ShapeEnv& env, const TensorMeta& from, const TensorMeta& to) {
+  if (from.ndim() > to.ndim()) return false;
+  for (size_t i = 1; i <= from.ndim(); ++i) {
+    const SymExpr &a = from.sizes[from.ndim() - i], &b = to.sizes[to.ndim() - i];
+    if (!(a == b) && !(a == SymExpr(1)) && env.known(a, Relation::kEq, b) != true) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void register_recorder() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    // Never removed: the dispatcher's tables must not change under other threads.
+    auto* library = new torch::Library(torch::Library::IMPL, "_", DispatchKey::Fake, __FILE__, __LINE__);
+    library->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  });
+}
+
+void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
+  const size_t count = facts.arg_classes.size();
+  OpCall call(facts, std::span<const IValue>(stack->data() + stack->size() - count, count));
+  call.node.op = facts.def;
+  if (open_scopes_ == 0 || !live()) fail({"escaped_traced", "a traced tensor outside of its capture (" + call.def().name + ")"});
+  if (!answer_from_known_contents(call) && !answer_lift(call)) {
+    if (depends_on_data(call)) {
+      const bool value = std::all_of(facts.returns.begin(), facts.returns.end(), [](ReturnClass r) { return r == ReturnClass::kOther; });
+      fail({value ? "data_dependent_value" : "data_dependent_size", call.def().name});
+    }
+    find_device(call);
+    build_args(call);
+    refuse_writes_to_constants(call);
+    ShapeOrigin origin = ShapeOrigin::kRule;
+    if (keep_shape_in_place(call)) origin = ShapeOrigin::kInPlace;
+    else if (!shape_by_rule(call)) origin = shape_by_torch(call);
+    ++counts_.calls[static_cast<size_t>(origin)];
+    note_writes(call);
+    // An op without tensor results and without writes (a choice of kernel, a property) leaves no trace.
+    if (!call.node.results.empty() || call.def().has(kMutates) || call.def().has(kSideEffect)) builder_.add_node(std::move(call.node));
+  }
+  torch::jit::drop(*stack, count);
+  for (IValue& result : call.results) stack->push_back(std::move(result));
+}
+
+void Recorder::find_device(OpCall& call) const {
+  bool found = false, only_scalars = false;
+  const bool may_mix = call.def().name == "copy_" || call.def().name == "_to_copy";
+  for (const IValue& arg : call.args)
+    each_tensor(arg, [&](const at::Tensor& tensor) {
+      const bool scalar = tensor.dim() == 0 && tensor.is_cpu();  // yields to any device
+      if (!found || (only_scalars && !scalar)) {
+        call.device = tensor.device();
+        found = true;
+        only_scalars = scalar;
+      } else if (!scalar && !may_mix && tensor.device() != call.device) {
+        TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", call.device, " and ", tensor.device(), "!");
+      }
+    });
+  if (call.facts.device_arg < 0) return;
+  const IValue& device = call.args[static_cast<size_t>(call.facts.device_arg)];
+  if (device.isDevice()) call.device = device.toDevice();
+}
+
+bool Recorder::depends_on_data(const OpCall& call) const {
+  if (!call.facts.data_dependent) return false;
+  const std::string& name = call.def().name;
+  if (name == "repeat_interleave.Tensor") return call.args.size() < 2 || !call.args[1].isInt();
+  if (name != "index.Tensor" && name != "_unsafe_index.Tensor") return true;
+  bool masks = false;  // only these make the size depend on data
+  each_tensor(call.args[1], [&](const at::Tensor& index) { masks = masks || index.scalar_type() == at::kBool || index.scalar_type() == at::kByte; });
+  return masks;
+}
+
+bool Recorder::answer_from_known_contents(OpCall& call) {
+  if (call.def().name != "_local_scalar_dense") return false;
+  const auto contents = known_contents(value_of(call.args[0].toTensor()), 32);
+  if (!contents) return false;
+  c10::impl::ExcludeDispatchKeyGuard no_recording{DispatchKeySet(DispatchKey::Fake)};
+  call.results.emplace_back(contents->item());
+  return true;
+}
+
+// torch.tensor(...) builds a real tensor and lifts it: a constant that every run copies.
+bool Recorder::answer_lift(OpCall& call) {
+  if (call.def().name != "lift_fresh" && call.def().name != "lift") return false;
+  const at::Tensor& real = call.args[0].toTensor();
+  if (as_traced(real) != nullptr) return false;
+  TensorMeta meta = meta_of(real);
+  call.node.op = find_facts("clone")->def;
+  call.node.args = {Arg(add_constant(real, true)), Arg()};
+  meta.offset = 0;
+  at::Tensor result = fresh_result(std::move(meta));
+  call.node.results = {as_traced(result)->value};
+  builder_.add_node(std::move(call.node));
+  call.results.emplace_back(std::move(result));
+  return true;
+}
+
+Arg Recorder::tensor_arg(const OpCall& call, const at::Tensor& tensor) {
+  if (!tensor.defined()) return Arg();
+  if (!is_number(tensor) || as_traced(tensor) != nullptr) return Arg(value_of(tensor));
+  if (auto symbol = wrapped_symbol_of(tensor)) return Arg(*symbol);
+  c10::impl::ExcludeDispatchKeyGuard no_recording{DispatchKeySet(DispatchKey::Fake)};
+  auto number = number_of(tensor);
+  if (!number) fail({"unsupported_op", call.def().name + " with a complex number"});
+  return *number;
+}
+
+void Recorder::build_args(OpCall& call) {
+  call.node.args.reserve(call.args.size());
+  for (size_t i = 0; i < call.args.size(); ++i) {
+    const IValue& value = call.args[i];
+    if (value.isTensor()) {
+      call.node.args.push_back(tensor_arg(call, value.toTensor()));
+    } else if (value.isTensorList() || call.facts.arg_classes[i] == ArgClass::kOptionalTensorList) {
+      std::vector<ValueId> list;
+      if (value.isTensorList()) for (const at::Tensor& t : value.toTensorList()) list.push_back(value_of(t));
+      else if (!value.isNone()) for (const IValue& item : value.toListRef()) list.push_back(item.isTensor() ? value_of(item.toTensor()) : kNoValue);
+      call.node.args.push_back(std::move(list));
+    } else if (value.isSymInt()) {
+      call.node.args.push_back(expr_of(value.toSymInt()));
+    } else if (value.isSymIntList()) {
+      SymSizes list;
+      for (const c10::SymInt& e : value.toSymIntVector()) list.push_back(expr_of(e));
+      call.node.args.push_back(std::move(list));
+    } else if (value.isSymFloat()) {
+      call.node.args.push_back(value.toSymFloat().guard_float(__FILE__, __LINE__));
+    } else if (value.isSymBool()) {
+      call.node.args.push_back(value.toSymBool().guard_bool(__FILE__, __LINE__));
+    } else if (value.isGenerator()) {
+      const auto [at, inserted] = opaque_ids_.try_emplace(value.toGenerator().unsafeGetGeneratorImpl(), 0);
+      if (inserted) {
+        at->second = builder_.new_opaque();
+        opaques_.push_back(value);
+      }
+      call.node.args.push_back(OpaqueSlot{at->second});
+    } else {
+      auto arg = arg_of(value, call.facts.arg_classes[i]);
+      if (!arg) fail({"unsupported_op", call.def().name + " with " + value.tagKind() + " for '" + call.def().arg_names[i] + "'"});
+      call.node.args.push_back(std::move(*arg));
+    }
+  }
+}
+
+void Recorder::refuse_writes_to_constants(const OpCall& call) {
+  for (int8_t i : call.def().write_args)
+    each_tensor(call.args[static_cast<size_t>(i)], [&](const at::Tensor& tensor) {
+      if (as_traced(tensor) == nullptr) fail({"unsupported_op", call.def().name + " that writes to a tensor captured as a constant"});
+    });
+}
+
+void Recorder::note_writes(const OpCall& call) {
+  for (int8_t i : call.def().write_args)
+    each_tensor(call.args[static_cast<size_t>(i)], [&](const at::Tensor& tensor) { written_storages_.insert(storage_number(traced_storage_of(tensor))); });
+}
+
+bool Recorder::fits_in_place(const OpCall& call) const {
+  const ValueId* self = call.node.args[0].get<ValueId>();
+  if (self == nullptr || *self == kNoValue) return false;
+  const TensorMeta& meta = graph().meta(*self);
+  const std::string_view name = std::string_view(call.def().name).substr(0, call.def().name.find('.'));
+  for (size_t d = 0; d < meta.ndim(); ++d)
+    if (meta.strides[d] == SymExpr(0) && !(meta.sizes[d] == SymExpr(1))) return false;  // overlaps itself: torch's error
+  if (std::find(kTrustedInPlace.begin(), kTrustedInPlace.end(), name) != kTrustedInPlace.end()) return true;
+  for (size_t i = 1; i < call.node.args.size(); ++i) {
+    const Arg& arg = call.node.args[i];
+    if (arg.get<std::vector<ValueId>>() != nullptr) return false;
+    if (arg.get<double>() != nullptr && !is_float(meta.dtype) && name != "fill_") return false;
+    const ValueId* v = arg.get<ValueId>();
+    if (v == nullptr) continue;
+    if ((graph().meta(*v).dtype != meta.dtype && name != "copy_") || !broadcasts_to(builder_.peek().shapes, graph().meta(*v), meta)) return false;
+  }
+  return true;
+}
+
+// In place a tensor keeps its shape; only broadcasting and promotion must be right.
+bool Recorder::keep_shape_in_place(OpCall& call) {
+  if (!call.facts.in_place) return false;
+  if (!fits_in_place(call)) {
+    std::vector<TensorMeta> metas;
+    const ValueId* self = call.node.args[0].get<ValueId>();
+    if (self == nullptr || !infer_metas(call.def(), call.node.args, graph().values, shapes(), metas) || metas.size() != 1) return false;
+    if (metas[0].sizes != graph().meta(*self).sizes || metas[0].dtype != graph().meta(*self).dtype) return false;
+  }
+  call.node.results = {*call.node.args[0].get<ValueId>()};
+  call.results.push_back(call.args[0]);
+  return true;
+}
+
+bool Recorder::shape_by_rule(OpCall& call) {
+  std::vector<TensorMeta> metas;
+  const DType number = dtype_of(c10::get_default_dtype_as_scalartype());
+  if (!infer_metas(call.def(), call.node.args, graph().values, shapes(), metas, number)) return false;
+  const auto& returns = call.facts.returns;
+  const auto is_list = [](ReturnClass r) { return r == ReturnClass::kTensorList; };
+  if (std::any_of(returns.begin(), returns.end(), [](ReturnClass r) { return r == ReturnClass::kOther; })) return false;
+  const bool lists = std::any_of(returns.begin(), returns.end(), is_list);
+  if (lists ? returns.size() != 1 : metas.size() != returns.size()) return false;
+  if (!lists && call.def().name.starts_with("as_strided") && !within_storage(call, metas[0])) return false;
+  add_rule_results(call, metas);
+  return true;
+}
+
+// as_strided may reach beyond the storage, which is an error of the program that torch's shape function words.
+bool Recorder::within_storage(const OpCall& call, const TensorMeta& meta) {
+  SymExpr last = meta.offset;
+  for (size_t d = 0; d < meta.ndim(); ++d) last = last + (meta.sizes[d] - 1) * meta.strides[d];
+  const int64_t bytes = (shapes().hint(last) + 1) * row_of(meta.dtype).bytes;
+  return bytes <= static_cast<int64_t>(traced_storage_of(call.args[0].toTensor()).nbytes());
+}
+
+at::Tensor Recorder::result_of_rule(OpCall& call, size_t result, TensorMeta meta) {
+  const int alias = call.def().result_alias[result];
+  meta.device = device_of(call.device);
+  meta.requires_grad = false;
+  if (alias < 0) {
+    meta.offset = 0;
+    return fresh_result(std::move(meta));
+  }
+  const at::Tensor& base = call.args[static_cast<size_t>(alias)].toTensor();
+  if (!call.facts.returns_argument[result]) return view_result(std::move(meta), base);
+  TracedTensorImpl& written = *as_traced(base);
+  const TensorMeta& before = graph().meta(written.value);
+  if (before.sizes != meta.sizes || before.strides != meta.strides || !(before.offset == meta.offset)) change_shape(written, std::move(meta));
+  return base;
+}
+
+void Recorder::add_rule_results(OpCall& call, const std::vector<TensorMeta>& metas) {
+  if (call.facts.returns.size() == 1 && call.facts.returns[0] == ReturnClass::kTensorList) {
+    c10::List<at::Tensor> list;
+    for (const TensorMeta& meta : metas) {
+      at::Tensor item = result_of_rule(call, 0, meta);
+      call.node.results.push_back(as_traced(item)->value);
+      list.push_back(std::move(item));
+    }
+    call.node.result_lists = {static_cast<int16_t>(metas.size())};
+    call.results.emplace_back(std::move(list));
+    return;
+  }
+  for (size_t i = 0; i < metas.size(); ++i) {
+    at::Tensor item = result_of_rule(call, i, metas[i]);
+    call.node.results.push_back(as_traced(item)->value);
+    call.results.emplace_back(std::move(item));
+  }
+}
+
+}  // namespace framejit::graph

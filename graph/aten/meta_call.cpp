@@ -1,0 +1,185 @@
+// graph/aten/meta_call.cpp — meta twins in, traced tensors out.
+#include "graph/aten/meta_call.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+
+namespace framejit::graph {
+namespace {
+
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+using c10::IValue;
+
+struct ConcreteShape {
+  c10::SmallVector<int64_t, 5> sizes, strides;
+  int64_t offset;
+};
+
+ConcreteShape concrete_shape(const TensorMeta& meta, const ShapeEnv& env) {
+  ConcreteShape shape;
+  for (size_t d = 0; d < meta.ndim(); ++d) {
+    shape.sizes.push_back(env.hint(meta.sizes[d]));
+    shape.strides.push_back(env.hint(meta.strides[d]));
+  }
+  shape.offset = env.hint(meta.offset);
+  return shape;
+}
+
+void collect(const TensorMeta& meta, std::vector<SymbolId>& symbols) {
+  for (const SymExpr& e : meta.sizes) e.collect_symbols(symbols);
+  for (const SymExpr& e : meta.strides) e.collect_symbols(symbols);
+  meta.offset.collect_symbols(symbols);
+}
+
+}  // namespace
+
+// Torch's shape functions see numbers only: every symbol that could matter becomes a constant.
+void Recorder::specialise_symbols(const OpCall& call) {
+  std::vector<SymbolId> symbols;
+  for (const Arg& arg : call.node.args) {
+    if (const auto* v = arg.get<ValueId>(); v != nullptr && *v != kNoValue) collect(graph().meta(*v), symbols);
+    if (const auto* list = arg.get<std::vector<ValueId>>())
+      for (ValueId v : *list)
+        if (v != kNoValue) collect(graph().meta(v), symbols);
+    if (const auto* e = arg.get<SymExpr>()) e->collect_symbols(symbols);
+    if (const auto* list = arg.get<std::vector<SymExpr>>())
+      for (const SymExpr& e : *list) e.collect_symbols(symbols);
+  }
+  for (SymbolId id : symbols) shapes().specialise(SymExpr::symbol(id), why() + " (" + call.def().name + " has no symbolic shape rule)");
+}
+
+ShapeOrigin Recorder::shape_by_torch(OpCall& call) {
+  specialise_symbols(call);
+  return MetaCall(*this, call).run();
+}
+
+at::Tensor MetaCall::twin_of(const at::Tensor& tensor) {
+  if (!tensor.defined() || (tensor.unsafeGetTensorImpl()->is_wrapped_number() && as_traced(tensor) == nullptr)) return tensor;  // Python wants the number
+  for (const Twin& twin : twins_)
+    if (twin.argument.is_same(tensor)) return twin.meta;
+  const TracedTensorImpl* traced = as_traced(tensor);
+  const TensorMeta meta = traced != nullptr ? recorder_.graph().meta(traced->value) : meta_of(tensor);
+  const ConcreteShape shape = concrete_shape(meta, recorder_.shapes());
+  const c10::Storage& storage = recorder_.storages_.twin_of(recorder_.traced_storage_of(tensor));
+  twins_.push_back({tensor, make_meta_twin(storage, tensor.dtype(), shape.sizes, shape.strides, shape.offset)});
+  return twins_.back().meta;
+}
+
+IValue MetaCall::meta_argument(size_t index) {
+  const IValue& value = call_.args[index];
+  const Arg& arg = call_.node.args[index];
+  const ArgClass arg_class = call_.facts.arg_classes[index];
+  if (static_cast<int>(index) == call_.facts.device_arg) {
+    const bool follows_a_tensor = value.isNone() && std::any_of(call_.args.begin(), call_.args.end(), [](const IValue& v) { return v.isTensor(); });
+    return follows_a_tensor ? value : IValue(c10::Device(c10::kMeta));
+  }
+  if (value.isTensor()) return twin_of(value.toTensor());
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const at::Tensor& t : value.toTensorList()) list.push_back(twin_of(t));
+    return list;
+  }
+  if (arg_class == ArgClass::kOptionalTensorList && value.isList()) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const IValue& item : value.toListRef()) list.push_back(item.isTensor() && item.toTensor().defined() ? std::optional<at::Tensor>(twin_of(item.toTensor())) : std::nullopt);
+    return list;
+  }
+  if (value.isGenerator()) return IValue();
+  if (const auto* e = arg.get<SymExpr>()) return value.isSymInt() ? IValue(recorder_.shapes().hint(*e)) : value;
+  if (value.isSymIntList()) {
+    std::vector<int64_t> hints;
+    for (const SymExpr& e : *arg.get<std::vector<SymExpr>>()) hints.push_back(recorder_.shapes().hint(e));
+    return hints;
+  }
+  if (value.isSymFloat()) return *arg.get<double>();
+  if (value.isSymBool()) return *arg.get<bool>();
+  return value;
+}
+
+ShapeOrigin MetaCall::call_meta(torch::jit::Stack& stack) {
+  c10::impl::ExcludeDispatchKeyGuard below(DispatchKeySet({DispatchKey::Fake, DispatchKey::Functionalize, DispatchKey::Python}) |
+                                           c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+  if (call_.facts.typed_meta != nullptr) {
+    call_.facts.typed_meta->callBoxed(call_.facts.handle, DispatchKeySet(DispatchKey::Meta), &stack);
+    return ShapeOrigin::kTyped;
+  }
+  const MetaKernel kernel = call_.facts.meta_kernel();
+  if (kernel == MetaKernel::kNone) recorder_.fail({"unsupported_op", call_.def().name + ", which has no shape function"});
+  call_.facts.handle.redispatchBoxed(DispatchKeySet(DispatchKey::Meta), &stack);
+  if (kernel == MetaKernel::kCpp) return ShapeOrigin::kDispatcherCpp;
+  recorder_.counts_.python_ops.insert(call_.def().name);
+  return ShapeOrigin::kDispatcherPython;
+}
+
+void MetaCall::apply_shape_changes() {
+  for (const Twin& twin : twins_) {
+    TracedTensorImpl* traced = as_traced(twin.argument);
+    if (traced == nullptr) continue;
+    TensorMeta meta = recorder_.graph().meta(traced->value);
+    const TensorMeta after = meta_of(twin.meta);
+    const ConcreteShape before = concrete_shape(meta, recorder_.shapes());
+    if (c10::IntArrayRef(before.sizes) == twin.meta.sizes() && c10::IntArrayRef(before.strides) == twin.meta.strides() && before.offset == twin.meta.storage_offset())
+      continue;
+    if (traced->input >= 0) recorder_.fail({"unsupported_op", call_.def().name + " that changes the shape of an input"});
+    meta.sizes = after.sizes;
+    meta.strides = after.strides;
+    meta.offset = after.offset;
+    recorder_.change_shape(*traced, std::move(meta));
+  }
+}
+
+// Storage identity is believed for arguments; everything else is fresh, even if the shape function returned one tensor twice.
+at::Tensor MetaCall::result_of(const at::Tensor& meta) {
+  if (!meta.defined()) return meta;
+  for (const Twin& twin : twins_)
+    if (twin.meta.is_same(meta)) return twin.argument;
+  TensorMeta shape = meta_of(meta);
+  if (shape.dtype == DType::kOther) recorder_.fail({"unsupported_op", call_.def().name + " with a result of type " + std::string(meta.toString())});
+  shape.device = device_of(call_.device);
+  for (const Twin& twin : twins_)
+    if (meta.has_storage() && twin.meta.storage().unsafeGetStorageImpl() == meta.storage().unsafeGetStorageImpl())
+      return recorder_.view_result(std::move(shape), twin.argument);
+  return recorder_.fresh_result(std::move(shape));
+}
+
+void MetaCall::name_result(const at::Tensor& result) {
+  call_.node.results.push_back(recorder_.value_of(result));
+}
+
+void MetaCall::add_results(torch::jit::Stack& stack) {
+  for (IValue& value : stack) {
+    if (value.isTensor()) {
+      at::Tensor result = result_of(value.toTensor());
+      name_result(result);
+      call_.node.result_lists.push_back(-1);
+      call_.results.emplace_back(std::move(result));
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      const auto metas = value.toTensorVector();
+      for (const at::Tensor& meta : metas) {
+        at::Tensor result = result_of(meta);
+        name_result(result);
+        list.push_back(std::move(result));
+      }
+      call_.node.result_lists.push_back(static_cast<int16_t>(metas.size()));
+      call_.results.emplace_back(std::move(list));
+    } else {
+      call_.results.push_back(value);
+    }
+  }
+}
+
+ShapeOrigin MetaCall::run() {
+  torch::jit::Stack stack;
+  stack.reserve(call_.args.size());
+  for (size_t i = 0; i < call_.args.size(); ++i) stack.push_back(meta_argument(i));
+  const ShapeOrigin origin = call_meta(stack);
+  apply_shape_changes();
+  add_results(stack);
+  return origin;
+}
+
+}  // namespace framejit::graph

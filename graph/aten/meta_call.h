@@ -1,0 +1,44 @@
+// graph/aten/meta_call.h — one op's shapes from torch's own shape functions.
+//
+// Arguments are replaced by meta twins of concrete shape; what comes back is believed as to dtype, sizes, strides and whether it shares
+// an argument's storage. Written arguments whose twin has another shape afterwards change theirs.
+#pragma once
+
+#include "graph/aten/recorder.h"
+
+namespace framejit::graph {
+
+template <class F> void each_tensor(const c10::IValue& value, F&& visit) {
+  if (value.isTensor()) {
+    if (value.toTensor().defined()) visit(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& t : value.toTensorList())
+      if (t.defined()) visit(t);
+  } else if (value.isList()) {
+    for (const c10::IValue& item : value.toListRef())
+      if (item.isTensor() && item.toTensor().defined()) visit(item.toTensor());
+  }
+}
+
+class MetaCall {
+ public:
+  MetaCall(Recorder& recorder, OpCall& call) : recorder_(recorder), call_(call) {}
+  ShapeOrigin run();
+
+ private:
+  struct Twin { at::Tensor argument, meta; };
+
+  c10::IValue meta_argument(size_t index);
+  at::Tensor twin_of(const at::Tensor& tensor);
+  ShapeOrigin call_meta(torch::jit::Stack& stack);
+  void apply_shape_changes();
+  void add_results(torch::jit::Stack& stack);
+  at::Tensor result_of(const at::Tensor& meta);
+  void name_result(const at::Tensor& result);
+
+  Recorder& recorder_;
+  OpCall& call_;
+  std::vector<Twin> twins_;
+};
+
+}  // namespace framejit::graph

@@ -1,0 +1,42 @@
+// graph/aten/op_facts.h — what the dispatcher knows of an operator, read once from its schema, tags and kernels.
+//
+// facts_of() declares the operator in the graph's op table (flags, written arguments, aliases, functional form) and keeps what only
+// the recorder needs. Entries live for ever; looking one up takes no lock after the first time on a thread.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <string>
+#include <vector>
+
+#include "graph/aten/torch_values.h"
+
+namespace framejit::graph {
+
+enum class MetaKernel : uint8_t { kUnknown, kNone, kCpp, kPython };
+enum class ReturnClass : uint8_t { kTensor, kTensorList, kOther };
+
+struct OpFacts {
+  c10::OperatorHandle handle;
+  const OpDef* def = nullptr;
+  std::vector<ArgClass> arg_classes;
+  std::vector<ReturnClass> returns;
+  std::vector<bool> returns_argument;              // per return: it is the written argument itself, not a view of it
+  int device_arg = -1;
+  bool decomposes = false;                         // composite: arrives only below autograd; expanded by its own kernel
+  bool data_dependent = false;                     // tagged so; index ops only with masks
+  bool in_place = false;                           // writes argument 0, returns it, leaves its shape alone
+  const c10::KernelFunction* typed_meta = nullptr;
+  MetaKernel meta_kernel() const;                  // of the dispatcher; found out when first asked
+
+  explicit OpFacts(const c10::OperatorHandle& op) : handle(op) {}
+
+ private:
+  mutable MetaKernel meta_kernel_ = MetaKernel::kUnknown;
+};
+
+const OpFacts& facts_of(const c10::OperatorHandle& op);
+// By our name ("add.Tensor", "mkldnn::_linear_pointwise"); null when torch has no such operator.
+const OpFacts* find_facts(std::string_view name);
+
+}  // namespace framejit::graph

@@ -1,0 +1,245 @@
+// graph/aten/recorder.cpp — the recording itself: inputs, constants, values, scopes, what is known of tiny tensors.
+#include "graph/aten/recorder.h"
+
+#include <ATen/autocast_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace framejit::graph {
+namespace {
+
+thread_local Recorder* t_recorder = nullptr;  // of the innermost open scope
+WrappedSymbolFn g_wrapped_symbol_reader = nullptr;
+
+// Strides over symbolic sizes. A dense layout keeps its order of dimensions; any other stride stays a constant.
+SymSizes symbolic_strides(const SymSizes& sizes, c10::IntArrayRef hints, c10::IntArrayRef strides) {
+  std::vector<size_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  // Of equal strides the later dimension is the inner one, as in a contiguous tensor with a size of 1.
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return strides[a] != strides[b] ? strides[a] < strides[b] : a > b; });
+  SymSizes result(sizes.size());
+  SymExpr expected = 1;
+  int64_t expected_hint = 1;
+  for (size_t d : order) {
+    const bool dense = strides[d] == expected_hint;
+    result[d] = dense ? expected : SymExpr(strides[d]);
+    expected = result[d] * sizes[d];
+    expected_hint = strides[d] * hints[d];
+  }
+  return result;
+}
+
+// Kernels that run for real while a recording is open: nothing of ours, no autograd.
+struct PlainExecution {
+  c10::impl::ExcludeDispatchKeyGuard no_recording{c10::DispatchKeySet(c10::DispatchKey::Fake)};
+  at::AutoDispatchBelowADInplaceOrView below;
+};
+
+}  // namespace
+
+std::shared_ptr<Recorder> Recorder::make(std::string name) {
+  register_recorder();
+  return std::shared_ptr<Recorder>(new Recorder(std::move(name)));
+}
+
+Recorder::~Recorder() = default;
+
+void note_break_on_thread(CaptureFailure failure) {
+  if (t_recorder != nullptr) t_recorder->fail(std::move(failure));
+  throw CaptureBreakError(std::move(failure));
+}
+
+Recorder* recorder_of_thread() { return t_recorder; }
+
+void set_wrapped_symbol_reader(WrappedSymbolFn reader) { g_wrapped_symbol_reader = reader; }
+std::optional<SymExpr> wrapped_symbol_of(const at::Tensor& number) { return g_wrapped_symbol_reader ? g_wrapped_symbol_reader(number) : std::nullopt; }
+
+void Recorder::fail(CaptureFailure failure) {
+  if (!broken_) broken_ = failure;  // the first one is the cause
+  throw CaptureBreakError(std::move(failure));
+}
+
+std::optional<CaptureFailure> Recorder::take_break() {
+  std::optional<CaptureFailure> taken;
+  taken.swap(broken_);
+  return taken;
+}
+
+void Recorder::set_line(const Line& line) {
+  line_ = line;
+  builder_.set_line(builder_.intern_line(line));
+}
+
+std::string Recorder::why() const { return line_.file + ":" + std::to_string(line_.number) + " " + line_.function; }
+
+uint32_t Recorder::storage_number(const c10::Storage& traced) {
+  return storages_.number_of(traced, [this] { return builder_.new_storage(); });
+}
+
+const c10::Storage& Recorder::traced_storage_of(const at::Tensor& tensor) {
+  return as_traced(tensor) != nullptr ? tensor.storage() : storages_.stand_in(tensor.storage());
+}
+
+at::Tensor Recorder::add_input(const at::Tensor& real, const std::string& source, const std::vector<bool>& dynamic) {
+  TensorMeta meta = meta_of(real);
+  FJ_CHECK(meta.dtype != DType::kOther && as_traced(real) == nullptr, "a tensor that cannot be an input: " + source);
+  for (size_t d = 0; d < dynamic.size() && d < meta.ndim(); ++d)
+    if (dynamic[d] && real.size(static_cast<int64_t>(d)) > 1) meta.sizes[d] = SymExpr::symbol(shapes().add_symbol(real.size(static_cast<int64_t>(d))));
+  if (std::any_of(meta.sizes.begin(), meta.sizes.end(), [](const SymExpr& e) { return !e.is_constant(); }))
+    meta.strides = symbolic_strides(meta.sizes, real.sizes(), real.strides());
+  meta.requires_grad = real.requires_grad();
+
+  c10::InferenceMode as_the_real_one(real.is_inference());
+  const c10::Storage& storage = storages_.stand_in(real.storage());
+  auto impl = c10::make_intrusive<TracedTensorImpl>(shared_from_this(), storage, real.dtype(), real.device());
+  impl->set_shape(meta);
+  impl->input = static_cast<int32_t>(input_count());
+  impl->value = builder_.add_input(std::move(meta), storage_number(storage), source);
+  at::Tensor traced(std::move(impl));
+  if (real.requires_grad()) traced.set_requires_grad(true);
+  return traced;
+}
+
+ValueId Recorder::add_constant(const at::Tensor& real, bool fresh) {
+  const auto [at, inserted] = constant_ids_.try_emplace(real.unsafeGetTensorImpl(), kNoValue);
+  if (!inserted) return at->second;
+  if (dtype_of(real.scalar_type()) == DType::kOther || !real.has_storage() || real.layout() != c10::kStrided)
+    fail({"unsupported_tensor", "a captured tensor of type " + std::string(real.toString())});
+  at->second = builder_.add_constant(meta_of(real), storage_number(storages_.stand_in(real.storage())));
+  constants_.push_back(real);
+  constant_is_fresh_.push_back(fresh);
+  return at->second;
+}
+
+ValueId Recorder::value_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return kNoValue;
+  const TracedTensorImpl* traced = as_traced(tensor);
+  if (traced == nullptr) return add_constant(tensor, false);
+  if (&traced->recorder() != this || !live()) fail({"escaped_traced", "a tensor of another capture"});
+  return traced->value;
+}
+
+at::Tensor Recorder::new_traced(TensorMeta meta, c10::Storage storage, const at::Tensor* view_of) {
+  const auto dtype = c10::scalarTypeToTypeMeta(scalar_type_of(meta.dtype));
+  const c10::Device device = torch_device_of(meta.device);
+  auto impl = view_of != nullptr
+                  ? c10::make_intrusive<TracedTensorImpl>(shared_from_this(), std::move(storage), view_of->key_set(), dtype, device)
+                  : c10::make_intrusive<TracedTensorImpl>(shared_from_this(), std::move(storage), dtype, device);
+  impl->set_shape(meta);
+  impl->value = builder_.new_value(std::move(meta), storage_number(impl->storage()));
+  return at::Tensor(std::move(impl));
+}
+
+at::Tensor Recorder::fresh_result(TensorMeta meta) {
+  int64_t bytes = 0;
+  SymExpr last = meta.offset;
+  bool empty = false;
+  for (size_t d = 0; d < meta.ndim(); ++d) {
+    empty = empty || meta.sizes[d] == SymExpr(0);
+    last = last + (meta.sizes[d] - 1) * meta.strides[d];
+  }
+  if (!empty) bytes = (shapes().hint(last) + 1) * row_of(meta.dtype).bytes;
+  const c10::Device device = torch_device_of(meta.device);
+  return new_traced(std::move(meta), make_traced_storage(bytes, device), nullptr);
+}
+
+at::Tensor Recorder::view_result(TensorMeta meta, const at::Tensor& base) {
+  return new_traced(std::move(meta), traced_storage_of(base), &base);
+}
+
+// A written tensor with another shape afterwards is another value on the same storage.
+void Recorder::change_shape(TracedTensorImpl& traced, TensorMeta meta) {
+  shape_changes_.push_back({c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(&traced), traced.value});
+  traced.set_shape(meta);
+  traced.value = builder_.new_value(std::move(meta), storage_number(traced.storage()));
+}
+
+// The contents of a tiny tensor that depends on nothing but fresh constants and factories, computed when asked for.
+std::optional<at::Tensor> Recorder::known_contents(ValueId value, int budget) {
+  const Graph& g = graph();
+  const ValueInfo& info = g.values[index_of(value)];
+  const auto numel = info.meta.numel().as_constant();
+  if (!numel || *numel > 64 || written_storages_.count(info.storage) != 0 || budget == 0) return std::nullopt;
+  if (info.node < 0) {
+    const auto at = std::find(g.constants.begin(), g.constants.end(), value);
+    if (at == g.constants.end() || !constant_is_fresh_[static_cast<size_t>(at - g.constants.begin())]) return std::nullopt;
+    return constants_[static_cast<size_t>(at - g.constants.begin())];
+  }
+  const Node& node = g.nodes[static_cast<size_t>(info.node)];
+  if (node.op->has(kMutates) || node.op->has(kRandom) || node.op->has(kDataDependent) || node.results.size() != 1) return std::nullopt;
+  const OpFacts* facts = find_facts(node.op->name);
+  if (facts == nullptr) return std::nullopt;
+  std::vector<at::Tensor> values(g.values.size());
+  auto learn = [&](ValueId v) {
+    if (v == kNoValue) return true;
+    auto contents = known_contents(v, budget - 1);
+    if (contents) values[index_of(v)] = *contents;
+    return contents.has_value();
+  };
+  bool constant_sizes = true;
+  const SizeValue size_of = [&](const SymExpr& e) { constant_sizes = constant_sizes && e.is_constant(); return shapes().hint(e); };
+  torch::jit::Stack stack;
+  for (size_t i = 0; i < node.args.size(); ++i) {
+    if (const auto* v = node.args[i].get<ValueId>(); v != nullptr && !learn(*v)) return std::nullopt;
+    if (const auto* list = node.args[i].get<std::vector<ValueId>>(); list != nullptr && !std::all_of(list->begin(), list->end(), learn)) return std::nullopt;
+    stack.push_back(ivalue_of(node.args[i], facts->handle.schema().arguments()[i], values, opaques_, size_of));
+  }
+  if (!constant_sizes) return std::nullopt;
+  PlainExecution plain;
+  facts->handle.callBoxed(stack);
+  return stack.size() == 1 && stack[0].isTensor() ? std::optional<at::Tensor>(stack[0].toTensor()) : std::nullopt;
+}
+
+Result<Graph> Recorder::finish(const std::vector<at::Tensor>& outputs) {
+  std::vector<ValueId> values;
+  std::vector<OutputAlias> aliases;
+  for (const at::Tensor& output : outputs) {
+    const TracedTensorImpl* traced = as_traced(output);
+    if (traced == nullptr || &traced->recorder() != this) return Error{"recording_failed", "an output is not a tensor of this capture"};
+    if (output.requires_grad() && traced->input < 0) return Error{"unsupported_tensor", "a result needs a gradient"};
+    values.push_back(traced->value);
+    aliases.push_back(traced->input >= 0 ? OutputAlias{OutputKind::kInput, static_cast<uint32_t>(traced->input)} : OutputAlias{});
+  }
+  finished_ = builder_.finish(std::move(values), std::move(aliases));
+  return *finished_;
+}
+
+RecordScope::RecordScope(Recorder& recorder)
+    : recorder_(recorder),
+      outer_(t_recorder),
+      outer_fake_(c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Fake)),
+      outer_cache_(at::autocast::is_autocast_cache_enabled()),
+      mark_(recorder.builder_.mark()) {
+  FJ_CHECK(recorder.live(), "a finished recording is used again");
+  t_recorder = &recorder;
+  ++recorder.open_scopes_;
+  recorder.shape_changes_.clear();
+  c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Fake, true);
+  // Casts that autocast keeps would leak out of the trace, and kept ones would hide casts from it.
+  at::autocast::clear_cache();
+  at::autocast::set_autocast_cache_enabled(false);
+}
+
+RecordScope::~RecordScope() {
+  at::autocast::set_autocast_cache_enabled(outer_cache_);
+  c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Fake, outer_fake_);
+  recorder_.shape_changes_.clear();
+  --recorder_.open_scopes_;
+  t_recorder = outer_;
+}
+
+void RecordScope::drop() {
+  for (auto at = recorder_.shape_changes_.rbegin(); at != recorder_.shape_changes_.rend(); ++at) {
+    auto& traced = static_cast<TracedTensorImpl&>(*at->tensor);
+    traced.value = at->old_value;
+    traced.set_shape(recorder_.graph().meta(at->old_value));
+  }
+  recorder_.shape_changes_.clear();
+  recorder_.builder_.rollback(mark_);
+}
+
+}  // namespace framejit::graph

@@ -1,0 +1,148 @@
+// graph/aten/recorder.h — from ATen calls on traced tensors to a recorded graph.
+//
+// A boxed fallback on the dispatch key Fake sees every op below autograd that has a traced argument, and while a RecordScope is
+// open every op of the thread. An op's shapes come from, in this order: our shape rule (symbolic), torch's typed C++ shape
+// function, its dispatcher kernel in C++, the one in Python (counted); only the rule sees symbols, the others make them constants.
+// What cannot be captured throws CaptureBreakError and is kept for take_break(). A recorder is used by one thread at a time.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "graph/aten/capture_break.h"
+#include "graph/aten/op_facts.h"
+#include "graph/aten/sym_node.h"
+#include "graph/aten/traced_tensor.h"
+#include "graph/graph_builder.h"
+
+namespace framejit::graph {
+
+enum class ShapeOrigin : uint8_t { kRule, kInPlace, kTyped, kDispatcherCpp, kDispatcherPython, kCount };
+struct ShapeCounts {
+  std::array<uint64_t, static_cast<size_t>(ShapeOrigin::kCount)> calls{};
+  std::set<std::string> python_ops;  // ops that had to ask Python: each deserves a rule
+};
+
+// One op on its way into the graph.
+struct OpCall {
+  const OpFacts& facts;
+  std::span<const c10::IValue> args;
+  c10::Device device{c10::kCPU};        // of the results
+  Node node;
+  std::vector<c10::IValue> results;
+  OpCall(const OpFacts& op, std::span<const c10::IValue> arguments) : facts(op), args(arguments) {}
+  const OpDef& def() const { return *facts.def; }
+};
+
+class Recorder final : public SymOwner, public std::enable_shared_from_this<Recorder> {
+ public:
+  static std::shared_ptr<Recorder> make(std::string name = "f");
+  ~Recorder() override;
+
+  // A traced tensor that stands for `real`; dimensions in `dynamic` with a size above 1 get symbols.
+  at::Tensor add_input(const at::Tensor& real, const std::string& source, const std::vector<bool>& dynamic = {});
+  size_t input_count() const { return graph().inputs.size(); }
+  ValueId value_of(const at::Tensor& tensor);   // a real tensor becomes a constant
+  void set_line(const Line& line);
+  std::optional<CaptureFailure> take_break();
+  bool has_break() const { return broken_.has_value(); }
+  [[noreturn]] void fail(CaptureFailure failure);
+
+  // Ends the recording; traced tensors are of no use from here on. An output that is an input's own traced tensor is marked as kInput.
+  Result<Graph> finish(const std::vector<at::Tensor>& outputs);
+  const std::vector<at::Tensor>& constants() const { return constants_; }
+  const std::vector<c10::IValue>& opaques() const { return opaques_; }
+
+  const Graph& graph() const { return finished_ ? *finished_ : builder_.peek(); }
+  ShapeEnv& shapes() override { return finished_ ? finished_->shapes : builder_.shapes(); }
+  std::string why() const override;
+  const ShapeCounts& counts() const { return counts_; }
+
+  // For the fallback: replaces the arguments on the stack by the results.
+  void record(const OpFacts& facts, torch::jit::Stack* stack);
+  bool live() const { return !finished_; }
+
+ private:
+  friend class RecordScope;
+  explicit Recorder(std::string name) : builder_(std::move(name)) {}
+
+  void find_device(OpCall& call) const;
+  bool depends_on_data(const OpCall& call) const;
+  bool answer_from_known_contents(OpCall& call);
+  bool answer_lift(OpCall& call);
+  void build_args(OpCall& call);
+  Arg tensor_arg(const OpCall& call, const at::Tensor& tensor);
+  void refuse_writes_to_constants(const OpCall& call);
+
+  bool keep_shape_in_place(OpCall& call);
+  bool fits_in_place(const OpCall& call) const;
+  bool shape_by_rule(OpCall& call);
+  ShapeOrigin shape_by_torch(OpCall& call);
+  void specialise_symbols(const OpCall& call);
+  bool within_storage(const OpCall& call, const TensorMeta& meta);
+  void add_rule_results(OpCall& call, const std::vector<TensorMeta>& metas);
+  at::Tensor result_of_rule(OpCall& call, size_t result, TensorMeta meta);
+  void note_writes(const OpCall& call);
+
+  friend class MetaCall;
+  at::Tensor new_traced(TensorMeta meta, c10::Storage storage, const at::Tensor* view_of);
+  at::Tensor fresh_result(TensorMeta meta);
+  at::Tensor view_result(TensorMeta meta, const at::Tensor& base);
+  void change_shape(TracedTensorImpl& traced, TensorMeta meta);
+  const c10::Storage& traced_storage_of(const at::Tensor& tensor);
+  uint32_t storage_number(const c10::Storage& traced);
+  ValueId add_constant(const at::Tensor& real, bool fresh);
+  std::optional<at::Tensor> known_contents(ValueId value, int budget);
+
+  GraphBuilder builder_;
+  std::optional<Graph> finished_;
+  TracedStorages storages_;
+  std::vector<at::Tensor> constants_;
+  std::vector<bool> constant_is_fresh_;                        // contents belong to the graph alone
+  std::unordered_map<const void*, ValueId> constant_ids_;
+  std::unordered_map<const void*, uint32_t> opaque_ids_;
+  std::vector<c10::IValue> opaques_;
+  std::set<uint32_t> written_storages_;
+  std::optional<CaptureFailure> broken_;
+  ShapeCounts counts_;
+  Line line_;
+  int open_scopes_ = 0;
+  struct ShapeChange { c10::intrusive_ptr<c10::TensorImpl> tensor; ValueId old_value; };
+  std::vector<ShapeChange> shape_changes_;                     // of the open scope
+};
+
+// Open around one call of a torch function. Its ops are recorded; drop() forgets them.
+class RecordScope {
+ public:
+  explicit RecordScope(Recorder& recorder);
+  ~RecordScope();
+  RecordScope(const RecordScope&) = delete;
+  void drop();
+
+ private:
+  Recorder& recorder_;
+  Recorder* outer_;
+  bool outer_fake_, outer_cache_;
+  GraphBuilder::Mark mark_;
+};
+
+// Registers the fallback, once; throws when the key is taken.
+void register_recorder();
+Recorder* recorder_of_thread();  // of the innermost open scope, or null
+// Keeps the failure with the thread's recorder and throws.
+[[noreturn]] void note_break_on_thread(CaptureFailure failure);
+// The symbolic number behind a wrapped number tensor, set by the Python side (torch keeps it as a Python attribute).
+using WrappedSymbolFn = std::optional<SymExpr> (*)(const at::Tensor& wrapped_number);
+void set_wrapped_symbol_reader(WrappedSymbolFn reader);
+std::optional<SymExpr> wrapped_symbol_of(const at::Tensor& wrapped_number);
+
+}  // namespace framejit::graph

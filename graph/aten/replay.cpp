@@ -1,0 +1,111 @@
+// graph/aten/replay.cpp — op-by-op execution of graphs.
+#include "graph/aten/replay.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/stack.h>
+
+#include <sstream>
+
+#include "graph/aten/op_facts.h"
+
+namespace framejit::graph {
+namespace {
+
+bool holds(const SizeFact& fact, const std::vector<int64_t>& symbols) {
+  const int64_t a = fact.left.eval(symbols), b = fact.right.eval(symbols);
+  switch (fact.relation) {
+    case Relation::kEq: return a == b;
+    case Relation::kNe: return a != b;
+    case Relation::kLt: return a < b;
+    case Relation::kLe: return a <= b;
+  }
+  return false;
+}
+
+class Replayer {
+ public:
+  Replayer(const Graph& graph, const ReplayInputs& in) : graph_(graph), in_(in), values_(graph.values.size()), symbols_(bind_symbols(graph, in.inputs)) {}
+
+  ReplayResult run() {
+    for (const SizeFact& fact : graph_.shapes.facts())
+      if (!holds(fact, symbols_)) result_.broken_facts.push_back(fact.left.text() + " against " + fact.right.text() + " (" + fact.why + ")");
+    if (!result_.broken_facts.empty()) return std::move(result_);
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) values_[index_of(graph_.inputs[i])] = in_.inputs[i];
+    for (size_t i = 0; i < graph_.constants.size(); ++i) values_[index_of(graph_.constants[i])] = in_.constants[i];
+    for (const Node& node : graph_.nodes) run_node(node);
+    for (ValueId v : graph_.outputs) result_.outputs.push_back(values_[index_of(v)]);
+    for (const auto& [input, value] : graph_.updates) in_.inputs[input].copy_(values_[index_of(value)]);
+    return std::move(result_);
+  }
+
+ private:
+  void run_node(const Node& node) {
+    const OpFacts* facts = find_facts(node.op->name);
+    FJ_CHECK(facts != nullptr, "no operator " + node.op->name);
+    const auto& arguments = facts->handle.schema().arguments();
+    torch::jit::Stack stack;
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      if (i < node.args.size()) stack.push_back(ivalue_of(node.args[i], arguments[i], values_, in_.opaques, [this](const SymExpr& e) { return e.eval(symbols_); }));
+      else stack.push_back(arguments[i].default_value().value_or(c10::IValue()));
+    }
+    facts->handle.callBoxed(stack);
+    size_t next = 0;
+    for (const c10::IValue& value : stack) {
+      if (value.isTensor()) take(node, next++, value.toTensor());
+      if (value.isTensorList())
+        for (const at::Tensor& t : value.toTensorVector()) take(node, next++, t);
+    }
+    if (next != node.results.size() && !node.results.empty()) result_.wrong_shapes.push_back(node.op->name + ": " + std::to_string(next) + " results, recorded " + std::to_string(node.results.size()));
+  }
+
+  void take(const Node& node, size_t index, const at::Tensor& tensor) {
+    if (index >= node.results.size() || node.results[index] == kNoValue) return;
+    const ValueId v = node.results[index];
+    values_[index_of(v)] = tensor;
+    compare(node, v, tensor);
+  }
+
+  void compare(const Node& node, ValueId v, const at::Tensor& tensor) {
+    const TensorMeta& meta = graph_.meta(v);
+    if (!tensor.defined()) {
+      result_.wrong_shapes.push_back(node.op->name + ": undefined, recorded " + text_of(meta));
+      return;
+    }
+    bool same = dtype_of(tensor.scalar_type()) == meta.dtype && static_cast<size_t>(tensor.dim()) == meta.ndim();
+    for (size_t d = 0; same && d < meta.ndim(); ++d) {
+      const auto i = static_cast<int64_t>(d);
+      same = meta.sizes[d].eval(symbols_) == tensor.size(i) && (tensor.size(i) <= 1 || tensor.numel() == 0 || meta.strides[d].eval(symbols_) == tensor.stride(i));
+    }
+    if (same) return;
+    std::ostringstream text;
+    text << "%" << index_of(v) << " = " << node.op->name << ": recorded " << text_of(meta) << " real " << tensor.scalar_type() << tensor.sizes() << " strides " << tensor.strides();
+    result_.wrong_shapes.push_back(text.str());
+  }
+
+  const Graph& graph_;
+  const ReplayInputs& in_;
+  std::vector<at::Tensor> values_;
+  std::vector<int64_t> symbols_;
+  ReplayResult result_;
+};
+
+}  // namespace
+
+std::vector<int64_t> bind_symbols(const Graph& graph, const std::vector<at::Tensor>& inputs) {
+  std::vector<int64_t> symbols;
+  for (SymbolId id = 0; id < graph.shapes.symbol_count(); ++id) symbols.push_back(graph.shapes.symbol(id).hint);
+  for (size_t i = 0; i < graph.inputs.size() && i < inputs.size(); ++i) {
+    const TensorMeta& meta = graph.meta(graph.inputs[i]);
+    SymbolId id = 0;
+    for (size_t d = 0; d < meta.ndim() && d < static_cast<size_t>(inputs[i].dim()); ++d)
+      if (meta.sizes[d].is_symbol(&id)) symbols[id] = inputs[i].size(static_cast<int64_t>(d));
+  }
+  return symbols;
+}
+
+ReplayResult replay(const Graph& graph, const ReplayInputs& in) {
+  at::AutoDispatchBelowADInplaceOrView below;
+  return Replayer(graph, in).run();
+}
+
+}  // namespace framejit::graph

@@ -1,0 +1,31 @@
+// graph/aten/replay.h — runs a graph op by op through the dispatcher, and compares every result with its recorded shape.
+//
+// The reference of what a recording means: tests execute it next to eager. Works on both dialects.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace framejit::graph {
+
+struct ReplayInputs {
+  const std::vector<at::Tensor>& inputs;
+  const std::vector<at::Tensor>& constants;
+  const std::vector<c10::IValue>& opaques;
+};
+
+struct ReplayResult {
+  std::vector<at::Tensor> outputs;
+  std::vector<std::string> wrong_shapes;   // "%4 = mm: sizes [2, 3] real [3, 2]"
+  std::vector<std::string> broken_facts;   // size facts that these inputs do not satisfy: the recording is not theirs
+};
+
+// The value of every symbol, read off the input sizes; a symbol that no input size is alone keeps its hint.
+std::vector<int64_t> bind_symbols(const Graph& graph, const std::vector<at::Tensor>& inputs);
+ReplayResult replay(const Graph& graph, const ReplayInputs& in);
+
+}  // namespace framejit::graph

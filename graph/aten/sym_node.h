@@ -1,0 +1,35 @@
+// graph/aten/sym_node.h — SymExpr as c10::SymInt: what ATen's C++ code and Python see of a symbolic size.
+//
+// Integers are expressions; comparisons are relations that are decided by the ShapeEnv (proven, or guarded) when C++ asks for
+// their truth. Floats and whatever has no expression make the size a constant, with a fact. Nothing is answered in silence.
+#pragma once
+
+#include <c10/core/SymInt.h>
+#include <c10/core/SymNodeImpl.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graph/shape_env.h"
+
+namespace framejit::graph {
+
+// Who owns the symbols of a node and is told of what was decided. Nodes keep it alive: Python may hold a SymInt for long.
+class SymOwner {
+ public:
+  virtual ~SymOwner() = default;
+  virtual ShapeEnv& shapes() = 0;
+  virtual std::string why() const = 0;  // the user's line, for facts
+};
+
+c10::SymInt sym_int_of(const SymExpr& e, const std::shared_ptr<SymOwner>& owner);
+// Throws CaptureBreakError for a node that is not ours.
+SymExpr expr_of(const c10::SymInt& value);
+std::vector<c10::SymInt> sym_ints_of(const SymSizes& sizes, const std::shared_ptr<SymOwner>& owner);
+
+// Answers of the ShapeEnv about layouts; every one is proven or guarded.
+bool decide_contiguous(ShapeEnv& env, const SymSizes& sizes, const SymSizes& strides, const std::vector<size_t>& order, const std::string& why);
+bool decide_dense(ShapeEnv& env, const SymSizes& sizes, const SymSizes& strides, const std::string& why);
+
+}  // namespace framejit::graph
