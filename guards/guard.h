@@ -62,6 +62,7 @@ class GuardSet {
   void rollback(size_t mark);
 
  private:
+  friend class GuardCompiler;                // makes references to mortal objects weak
   std::vector<Guard> guards_;
   std::unordered_multimap<size_t, size_t> index_;
 };

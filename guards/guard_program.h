@@ -48,8 +48,9 @@ class GuardProgram {
   std::vector<std::string> texts() const;  // every guard with its user line, for the log
   const GuardSet& guards() const;          // objects that are held weakly appear as weak references
 
+  struct Body;  // guards/guard_body.h
+
  private:
-  struct Body;
   std::unique_ptr<Body> body_;
   explicit GuardProgram(std::unique_ptr<Body> body);
 };

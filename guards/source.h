@@ -38,6 +38,7 @@ class SourceTable {
   std::string text(SourceId id, PyCodeObject* code) const;
 
  private:
+  friend class GuardCompiler;  // makes references to mortal objects weak
   std::vector<Source> sources_;
   std::unordered_multimap<size_t, SourceId> index_;
 };

@@ -1,0 +1,169 @@
+// guards/checks.cpp — the checks and fetches that are more than a load or two.
+#include "guards/checks.h"
+
+#include <structmember.h>
+
+#include <cstring>
+
+#include "guards/py_ref.h"
+
+namespace framejit::guards {
+namespace {
+
+bool same_tuple(PyObject* a, PyObject* b) {
+  const Py_ssize_t n = PyTuple_GET_SIZE(a);
+  if (PyTuple_GET_SIZE(b) != n) return false;
+  for (Py_ssize_t i = 0; i < n; ++i)
+    if (!same_value(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i))) return false;
+  return true;
+}
+
+// Live entries of a set's table; a removed one keeps a dummy key with hash -1 (Objects/setobject.c).
+template <class Visit>
+bool all_entries(PyObject* set, Visit visit) {
+  auto* object = reinterpret_cast<PySetObject*>(set);
+  for (const setentry* entry = object->table; entry <= object->table + object->mask; ++entry)
+    if (entry->key && entry->hash != -1 && !visit(*entry)) return false;
+  return true;
+}
+
+bool set_has(PyObject* set, const setentry& wanted) {
+  return !all_entries(set, [&](const setentry& entry) { return entry.hash != wanted.hash || !same_value(entry.key, wanted.key); });
+}
+
+bool same_set(PyObject* a, PyObject* b) {
+  return PySet_GET_SIZE(a) == PySet_GET_SIZE(b) && all_entries(a, [&](const setentry& entry) { return set_has(b, entry); });
+}
+
+bool same_bytes(PyObject* a, PyObject* b) {
+  return PyBytes_GET_SIZE(a) == PyBytes_GET_SIZE(b) && std::memcmp(PyBytes_AS_STRING(a), PyBytes_AS_STRING(b), PyBytes_GET_SIZE(a)) == 0;
+}
+
+// Exact strs compare equal when length, width and characters are the same: CPython stores each str in its narrowest width.
+bool same_str(PyObject* a, PyObject* b) {
+  const Py_ssize_t n = PyUnicode_GET_LENGTH(a);
+  return PyUnicode_GET_LENGTH(b) == n && PyUnicode_KIND(a) == PyUnicode_KIND(b) &&
+         std::memcmp(PyUnicode_DATA(a), PyUnicode_DATA(b), n * PyUnicode_KIND(a)) == 0;
+}
+
+bool same_int(PyObject* a, PyObject* b) {
+  int a_overflow = 0, b_overflow = 0;
+  const long long x = PyLong_AsLongLongAndOverflow(a, &a_overflow), y = PyLong_AsLongLongAndOverflow(b, &b_overflow);
+  if (!a_overflow && !b_overflow) return x == y;
+  return a_overflow == b_overflow && PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+}
+
+PyRef& fresh_attribute() {  // never destroyed: a thread may end after the interpreter
+  static thread_local PyRef* kept = new PyRef;
+  return *kept;
+}
+
+}  // namespace
+
+bool same_value(PyObject* a, PyObject* b) {
+  if (a == b) return true;
+  PyTypeObject* type = Py_TYPE(a);
+  if (type != Py_TYPE(b)) return false;
+  if (type == &PyLong_Type) return same_int(a, b);
+  if (type == &PyUnicode_Type) return same_str(a, b);
+  if (type == &PyFloat_Type) {
+    const double x = PyFloat_AS_DOUBLE(a), y = PyFloat_AS_DOUBLE(b);
+    return std::memcmp(&x, &y, sizeof x) == 0;
+  }
+  if (type == &PyTuple_Type) return same_tuple(a, b);
+  if (type == &PyBytes_Type) return same_bytes(a, b);
+  if (type == &PyComplex_Type) {
+    const Py_complex x = reinterpret_cast<PyComplexObject*>(a)->cval, y = reinterpret_cast<PyComplexObject*>(b)->cval;
+    return std::memcmp(&x, &y, sizeof x) == 0;
+  }
+  if (type == &PyFrozenSet_Type) return same_set(a, b);
+  if (type == &PySlice_Type) {
+    auto *x = reinterpret_cast<PySliceObject*>(a), *y = reinterpret_cast<PySliceObject*>(b);
+    return same_value(x->start, y->start) && same_value(x->stop, y->stop) && same_value(x->step, y->step);
+  }
+  return false;
+}
+
+Py_ssize_t builtin_length(PyObject* object) {
+  if (PyTuple_Check(object)) return PyTuple_GET_SIZE(object);
+  if (PyList_Check(object)) return PyList_GET_SIZE(object);
+  if (PyDict_Check(object)) return PyDict_GET_SIZE(object);
+  if (PyUnicode_Check(object)) return PyUnicode_GET_LENGTH(object);
+  if (PyAnySet_Check(object)) return PySet_GET_SIZE(object);
+  if (PyBytes_Check(object)) return PyBytes_GET_SIZE(object);
+  return -1;
+}
+
+bool has_keys_in_order(PyObject* dict, PyObject* keys) {
+  const Py_ssize_t n = PyTuple_GET_SIZE(keys);
+  if (PyDict_GET_SIZE(dict) != n) return false;
+  Py_ssize_t position = 0, i = 0;
+  PyObject *key, *value;
+  while (PyDict_Next(dict, &position, &key, &value)) {
+    if (i >= n || !same_value(key, PyTuple_GET_ITEM(keys, i))) return false;
+    ++i;
+  }
+  return i == n;
+}
+
+unsigned type_version_of(PyTypeObject* type) {
+  static PyObject* const name = PyUnicode_InternFromString("__framejit_version__");
+  _PyType_Lookup(type, name);  // a lookup gives the type a tag, if it has none and CPython has one to give
+#if PY_VERSION_HEX < 0x030D0000
+  if (!(type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG)) return 0;
+#endif
+  return type->tp_version_tag;
+}
+
+PyObject* make_instance_dict(PyObject* object) {
+  if (Py_TYPE(object)->tp_dictoffset == 0) {
+#if PY_VERSION_HEX >= 0x030C0000
+    if (!(Py_TYPE(object)->tp_flags & Py_TPFLAGS_MANAGED_DICT)) return nullptr;
+#else
+    return nullptr;
+#endif
+  }
+  PyObject* dict = PyObject_GenericGetDict(object, nullptr);
+  if (!dict) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  Py_DECREF(dict);  // the object keeps it
+  return dict;
+}
+
+PyObject* fetch_member(const RunState&, PyObject* base, const Step& step) {
+  PyObject* descriptor = _PyType_Lookup(Py_TYPE(base), step.object);
+  if (!descriptor || Py_TYPE(descriptor) != &PyMemberDescr_Type) return nullptr;
+  const PyMemberDef* member = reinterpret_cast<PyMemberDescrObject*>(descriptor)->d_member;
+  if (member->type != T_OBJECT && member->type != T_OBJECT_EX) return nullptr;
+  PyObject* value = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(base) + member->offset);
+  return value || member->type == T_OBJECT_EX ? value : Py_None;
+}
+
+PyObject* fetch_attribute(const RunState&, PyObject* base, const Step& step) {
+  PyTypeObject* type = Py_TYPE(base);
+  PyObject* descriptor = _PyType_Lookup(type, step.object);
+  if (!descriptor) return nullptr;
+  PyTypeObject* kind = Py_TYPE(descriptor);
+  if (kind != &PyGetSetDescr_Type && kind != &PyMemberDescr_Type) return nullptr;  // anything else may run Python code
+  PyObject* value = kind->tp_descr_get(descriptor, base, reinterpret_cast<PyObject*>(type));
+  if (!value) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  if (Py_REFCNT(value) == 1) fresh_attribute() = PyRef::steal(value);
+  else Py_DECREF(value);
+  return value;
+}
+
+PyObject* fetch_context_value(const RunState&, PyObject* base, const Step&) {
+  if (!PyContextVar_CheckExact(base)) return nullptr;
+  PyObject* value = nullptr;
+  if (PyContextVar_Get(base, nullptr, &value) < 0) PyErr_Clear();
+  if (!value) return nullptr;
+  Py_DECREF(value);  // the context, or the variable as its default, keeps it
+  return value;
+}
+
+}  // namespace framejit::guards

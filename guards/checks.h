@@ -1,0 +1,60 @@
+// guards/checks.h — the check functions, one per row of guard_kinds.def. No Python code runs, no exception is left set.
+#pragma once
+
+#include "guards/fetch.h"
+#include "guards/step.h"
+
+namespace framejit::guards {
+
+// Same exact type and value: bits of floats, True and 1 told apart, tuples and frozensets element by element. Other types: identity.
+bool same_value(PyObject* a, PyObject* b);
+// len() of a builtin container or str or bytes, subclasses' builtin part included; -1 for others.
+Py_ssize_t builtin_length(PyObject* object);
+bool has_keys_in_order(PyObject* dict, PyObject* keys);
+// The version tag of a type, given one when it has none; 0 when CPython has no more to give.
+unsigned type_version_of(PyTypeObject* type);
+
+inline bool check_is(const RunState&, PyObject* object, const Step& step) { return object == step.object; }
+inline bool check_type_is(const RunState&, PyObject* object, const Step& step) {
+  return reinterpret_cast<PyObject*>(Py_TYPE(object)) == step.object;
+}
+inline bool check_type_version(const RunState&, PyObject* object, const Step& step) {
+  if (!PyType_Check(object)) return false;
+  auto* type = reinterpret_cast<PyTypeObject*>(object);
+#if PY_VERSION_HEX < 0x030D0000
+  if (!(type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG)) return type_version_of(type) == static_cast<unsigned>(step.number);
+#endif
+  return type->tp_version_tag == static_cast<unsigned>(step.number);
+}
+inline bool check_same(const RunState& run, PyObject* object, const Step& step) { return object == run.registers[step.target]; }
+inline bool check_distinct(const RunState& run, PyObject* object, const Step& step) { return object != run.registers[step.target]; }
+inline bool check_length(const RunState&, PyObject* object, const Step& step) { return builtin_length(object) == step.number; }
+inline bool check_equals(const RunState&, PyObject* object, const Step& step) {
+  return object == step.object || same_value(object, step.object);
+}
+inline bool check_function_code(const RunState&, PyObject* object, const Step& step) {
+  return PyFunction_Check(object) && PyFunction_GET_CODE(object) == step.object;
+}
+inline bool check_dict_has(const RunState&, PyObject* object, const Step& step) {
+  return PyDict_Check(object) && find_in_dict(object, step.object, step.hash);
+}
+inline bool check_dict_lacks(const RunState&, PyObject* object, const Step& step) {
+  return PyDict_Check(object) && !find_in_dict(object, step.object, step.hash);
+}
+inline bool check_dict_keys(const RunState&, PyObject* object, const Step& step) {
+  return PyDict_Check(object) && has_keys_in_order(object, step.object);
+}
+inline bool check_tensor(const RunState& run, PyObject* object, const Step& step) { return step.facts->matches(object, run.symbols); }
+inline bool check_int_range(const RunState& run, PyObject* object, const Step& step) {
+  if (!PyLong_CheckExact(object)) return false;
+  int overflow = 0;
+  run.symbols[step.number] = PyLong_AsLongLongAndOverflow(object, &overflow);
+  return overflow == 0;
+}
+inline bool check_float_value(const RunState& run, PyObject* object, const Step& step) {
+  if (!PyFloat_CheckExact(object)) return false;
+  run.floats[step.number] = PyFloat_AS_DOUBLE(object);
+  return true;
+}
+
+}  // namespace framejit::guards

@@ -1,0 +1,96 @@
+// guards/describe.cpp — objects as short text, without asking their own __repr__.
+#include "guards/describe.h"
+
+#include "guards/py_ref.h"
+#include "guards/weak_objects.h"
+
+namespace framejit::guards {
+namespace {
+
+constexpr size_t kLongest = 80;
+
+std::string shortened(std::string text) {
+  if (text.size() <= kLongest) return text;
+  text.resize(kLongest - 3);
+  while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0xC0) == 0x80) text.pop_back();
+  return text + "...";
+}
+
+bool is_literal(PyTypeObject* t) {
+  return t == &PyLong_Type || t == &PyFloat_Type || t == &PyUnicode_Type || t == &PyBytes_Type || t == &PyBool_Type || t == &PyComplex_Type ||
+         t == Py_TYPE(Py_None) || t == Py_TYPE(Py_Ellipsis) || t == &PyRange_Type;
+}
+
+// An int of thousands of digits is refused by repr (its limit, an exception) or slow.
+std::string literal(PyObject* object) {
+  if (PyLong_CheckExact(object)) {
+    int overflow = 0;
+    const long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
+    if (!overflow) return std::to_string(value);
+    return "<int of " + std::to_string(_PyLong_NumBits(object)) + " bits>";
+  }
+  PyRef text = PyRef::steal(PyObject_Repr(object));
+  if (!text) {
+    PyErr_Clear();
+    return "<" + type_name(Py_TYPE(object)) + " object>";
+  }
+  return text_of_str(text.get());
+}
+
+std::string sequence(PyObject* object) {
+  const bool tuple = PyTuple_Check(object);
+  const Py_ssize_t n = PySequence_Fast_GET_SIZE(object);
+  std::string text(1, tuple ? '(' : '[');
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    if (i) text += ", ";
+    if (text.size() > kLongest) break;
+    text += describe(PySequence_Fast_GET_ITEM(object, i));
+  }
+  if (tuple && n == 1) text += ",";
+  return text + (tuple ? ")" : "]");
+}
+
+}  // namespace
+
+std::string text_of_str(PyObject* str) {
+  Py_ssize_t size = 0;
+  const char* data = PyUnicode_AsUTF8AndSize(str, &size);
+  if (data) return std::string(data, size);
+  PyErr_Clear();  // lone surrogates
+  return "<str>";
+}
+
+std::string type_name(PyTypeObject* type) {
+  if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return type->tp_name;
+  const std::string name = text_of_str(reinterpret_cast<PyHeapTypeObject*>(type)->ht_qualname);
+  PyObject* key = PyUnicode_InternFromString("__module__");
+  PyObject* module = type->tp_dict && key ? PyDict_GetItemWithError(type->tp_dict, key) : nullptr;
+  Py_XDECREF(key);
+  PyErr_Clear();
+  if (!module || !PyUnicode_CheckExact(module)) return name;
+  const std::string prefix = text_of_str(module);
+  return prefix == "builtins" || prefix == "__main__" ? name : prefix + "." + name;
+}
+
+std::string describe(PyObject* object) {
+  if (!object) return "nothing";
+  if (PyWeakref_CheckRefExact(object)) {
+    PyObject* alive = weak_target(object);
+    return alive ? describe(alive) : "<dead object>";
+  }
+  PyTypeObject* type = Py_TYPE(object);
+  if (is_literal(type)) return shortened(literal(object));
+  if (PyType_Check(object)) return type_name(reinterpret_cast<PyTypeObject*>(object));
+  if (type == &PyTuple_Type || type == &PyList_Type) return shortened(sequence(object));
+  if (PyModule_Check(object)) {
+    const char* name = PyModule_GetName(object);
+    PyErr_Clear();
+    return name ? name : "<module>";
+  }
+  if (PyFunction_Check(object)) return text_of_str(reinterpret_cast<PyFunctionObject*>(object)->func_qualname);
+  if (PyCode_Check(object)) return "<code " + text_of_str(reinterpret_cast<PyCodeObject*>(object)->co_qualname) + ">";
+  if (PyCFunction_Check(object)) return reinterpret_cast<PyCFunctionObject*>(object)->m_ml->ml_name;
+  return "<" + type_name(type) + " object>";
+}
+
+}  // namespace framejit::guards

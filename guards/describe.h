@@ -1,0 +1,16 @@
+// guards/describe.h — objects as short text for logs. Runs no Python code, shows no address, leaves no exception set.
+#pragma once
+
+#include <Python.h>
+
+#include <string>
+
+namespace framejit::guards {
+
+// Literals as Python writes them, types, modules and functions by name, the rest as "<T object>". A weak reference shows what it
+// refers to. At most about 80 characters.
+std::string describe(PyObject* object);
+std::string type_name(PyTypeObject* type);
+std::string text_of_str(PyObject* str);  // an exact str without quotes
+
+}  // namespace framejit::guards

@@ -1,0 +1,64 @@
+// guards/guard_body.h — what is inside a GuardProgram, shared by the files that compile, run and explain it.
+#pragma once
+
+#include <vector>
+
+#include "guards/guard_program.h"
+#include "guards/size_checks.h"
+#include "guards/step.h"
+#include "guards/weak_objects.h"
+
+namespace framejit::guards {
+
+struct GuardProgram::Body {
+  GuardSet set;
+  std::vector<Step> steps;
+  mutable std::vector<DictRecord> records;
+  std::vector<uint32_t> register_of_source;
+  uint32_t register_count = 0;
+  SizeChecks sizes;
+  WeakObjects weak;
+  PyRef code;  // of the frame, as weak keeps it: for the names of locals
+
+  // Index of the first step that fails, or -1. Modes and sizes are not looked at.
+  int first_failing_step(const RunState& run) const;
+  PyCodeObject* live_code() const;
+};
+
+// Texts of guards: guards/guard_text.cpp.
+std::string text_of(const Guard& guard, const SourceTable& sources, PyCodeObject* code);
+// `object`: what the source of the guard holds now.
+std::string text_of_failure(const Guard& guard, PyObject* object, const SourceTable& sources, PyCodeObject* code);
+
+// Fills a body: guards/guard_compiler.cpp.
+class GuardCompiler {
+ public:
+  explicit GuardCompiler(GuardProgram::Body& body) : body_(body), set_(body.set) {}
+  Result<void> run(const std::vector<SourceId>& wanted);
+
+ private:
+  struct Node {                          // of the tree of needed sources
+    bool needed = false, in_block = false;
+    std::vector<SourceId> children;
+    std::vector<uint32_t> guards;        // indices, cheapest first
+  };
+
+  void need(SourceId source);
+  void add_guards();
+  Result<void> emit_source(SourceId source);
+  Result<void> emit_fetch(SourceId source);
+  Result<void> emit_guard(uint32_t index);
+  Result<void> emit_block(SourceId dict);
+  bool has_block(const Node& node) const;
+  bool is_pinned(const Guard& guard) const;
+  bool is_absence(const Guard& guard) const { return guard.kind == GuardKind::is && !guard.object; }
+  Result<Py_hash_t> hash_of(PyObject* key) const;
+  void weaken();
+
+  GuardProgram::Body& body_;
+  GuardSet& set_;
+  std::vector<Node> nodes_;
+  std::vector<uint32_t> relations_;      // same, distinct: emitted when both registers are filled
+};
+
+}  // namespace framejit::guards

@@ -1,0 +1,184 @@
+// guards/guard_compiler.cpp — from a set of guards to the flat program.
+//
+// The needed sources form a forest over frame and constants. It is walked level by level, so that what differs most between
+// calls (types and tensors of the locals) comes first and a path is fetched once. All lookups in one dict make a block. What a
+// dict's version pins down, the identity of an item and with it the value of an immutable one, is checked inside the block.
+#include <algorithm>
+#include <deque>
+
+#include "guards/checks.h"
+#include "guards/describe.h"
+#include "guards/guard_body.h"
+
+namespace framejit::guards {
+namespace {
+
+StepCode fetch_code(SourceKind kind) { return static_cast<StepCode>(kind); }
+StepCode check_code(GuardKind kind) { return static_cast<StepCode>(static_cast<int>(StepCode::check_is) + static_cast<int>(kind)); }
+
+bool is_dict_guard(GuardKind kind) { return kind == GuardKind::dict_has || kind == GuardKind::dict_lacks || kind == GuardKind::dict_keys; }
+bool is_relation(GuardKind kind) { return kind == GuardKind::same || kind == GuardKind::distinct; }
+bool is_key_lookup(GuardKind kind) { return kind == GuardKind::dict_has || kind == GuardKind::dict_lacks; }
+bool is_heap_type(PyObject* object) {
+  return object && PyType_Check(object) && (reinterpret_cast<PyTypeObject*>(object)->tp_flags & Py_TPFLAGS_HEAPTYPE);
+}
+
+}  // namespace
+
+Result<void> GuardCompiler::run(const std::vector<SourceId>& wanted) {
+  nodes_.resize(set_.sources.size());
+  body_.register_of_source.assign(set_.sources.size(), kNoRegister);
+  for (SourceId source : wanted) need(source);
+  add_guards();
+  std::deque<SourceId> queue;
+  for (SourceId id = 0; id < nodes_.size(); ++id)
+    if (nodes_[id].needed && set_.sources[id].base == kNoSource) queue.push_back(id);
+  while (!queue.empty()) {
+    const SourceId id = queue.front();
+    queue.pop_front();
+    FJ_TRY_VOID(emit_source(id));
+    queue.insert(queue.end(), nodes_[id].children.begin(), nodes_[id].children.end());
+  }
+  for (uint32_t index : relations_) FJ_TRY_VOID(emit_guard(index));
+  body_.sizes = SizeChecks(set_.size_facts);
+  weaken();
+  return {};
+}
+
+void GuardCompiler::need(SourceId source) {
+  if (source == kNoSource || nodes_[source].needed) return;
+  nodes_[source].needed = true;
+  const SourceId base = set_.sources[source].base;
+  if (base == kNoSource) return;
+  need(base);
+  nodes_[base].children.push_back(source);
+}
+
+void GuardCompiler::add_guards() {
+  for (uint32_t i = 0; i < set_.guards_.size(); ++i) {
+    const Guard& guard = set_.guards_[i];
+    need(guard.source);
+    need(guard.other);
+    if (is_relation(guard.kind)) relations_.push_back(i);
+    else nodes_[guard.source].guards.push_back(i);
+  }
+  for (Node& node : nodes_)
+    std::stable_sort(node.guards.begin(), node.guards.end(), [&](uint32_t a, uint32_t b) { return set_.guards_[a].kind < set_.guards_[b].kind; });
+}
+
+bool GuardCompiler::has_block(const Node& node) const {
+  for (SourceId child : node.children)
+    if (set_.sources[child].kind == SourceKind::dict_item) return true;
+  for (uint32_t guard : node.guards)
+    if (is_dict_guard(set_.guards_[guard].kind)) return true;
+  return false;
+}
+
+// Of a dict's item: holds as long as the item is the same object. An exact type is pinned only where __class__ cannot be assigned.
+bool GuardCompiler::is_pinned(const Guard& guard) const {
+  if (guard.kind == GuardKind::is || guard.kind == GuardKind::equals) return true;
+  return guard.kind == GuardKind::type_is && !is_heap_type(guard.object.get()) && guard.object.get() != reinterpret_cast<PyObject*>(&PyModule_Type);
+}
+
+Result<void> GuardCompiler::emit_source(SourceId source) {
+  Node& node = nodes_[source];
+  const bool block = has_block(node);
+  if (!node.in_block) FJ_TRY_VOID(emit_fetch(source));
+  for (uint32_t index : node.guards) {
+    const Guard& guard = set_.guards_[index];
+    if (node.in_block && is_pinned(guard)) continue;
+    if (block && (is_dict_guard(guard.kind) || guard.kind == GuardKind::length)) continue;
+    FJ_TRY_VOID(emit_guard(index));
+  }
+  if (block) FJ_TRY_VOID(emit_block(source));
+  return {};
+}
+
+Result<void> GuardCompiler::emit_block(SourceId dict) {
+  Node& node = nodes_[dict];
+  const size_t head = body_.steps.size();
+  const uint32_t first = body_.register_count;
+  Step step(StepCode::dict_block);
+  step.base = body_.register_of_source[dict];
+  step.target = static_cast<uint32_t>(body_.records.size());
+  step.origin = dict;
+  body_.steps.push_back(step);
+  for (uint32_t index : node.guards) {
+    const GuardKind kind = set_.guards_[index].kind;
+    if (is_dict_guard(kind) || kind == GuardKind::length) FJ_TRY_VOID(emit_guard(index));
+  }
+  for (SourceId child : node.children) {
+    if (set_.sources[child].kind != SourceKind::dict_item) continue;
+    FJ_TRY_VOID(emit_fetch(child));
+    nodes_[child].in_block = true;
+    for (uint32_t index : nodes_[child].guards) {
+      if (is_pinned(set_.guards_[index])) FJ_TRY_VOID(emit_guard(index));
+    }
+  }
+  body_.steps[head].number = static_cast<int64_t>(body_.steps.size() - head);
+  body_.records.emplace_back(first, body_.register_count - first);
+  return {};
+}
+
+Result<Py_hash_t> GuardCompiler::hash_of(PyObject* key) const {
+  const Py_hash_t hash = PyObject_Hash(key);
+  if (hash != -1) return hash;
+  PyErr_Clear();
+  return Error{"guard", "a dict key that cannot be hashed: " + describe(key)};
+}
+
+Result<void> GuardCompiler::emit_fetch(SourceId id) {
+  const Source& source = set_.sources[id];
+  Step step(fetch_code(source.kind));
+  step.base = source.base == kNoSource ? kNoRegister : body_.register_of_source[source.base];
+  step.target = body_.register_of_source[id] = body_.register_count++;
+  step.origin = id;
+  step.object = source.key.get();
+  step.number = source.index;
+  if (source.kind == SourceKind::dict_item) {
+    FJ_TRY(step.hash, hash_of(source.key.get()));
+  }
+  if (step.object && source.kind == SourceKind::member && Py_TYPE(step.object) == &PyMemberDescr_Type) step.object = PyDescr_NAME(step.object);
+  const Node& node = nodes_[id];
+  for (uint32_t index : node.guards) step.may_be_absent |= is_absence(set_.guards_[index]);
+  if (step.may_be_absent && (node.guards.size() > 1 || !node.children.empty())) return Error{"guard", "guards on what is absent"};
+  body_.steps.push_back(step);
+  return {};
+}
+
+Result<void> GuardCompiler::emit_guard(uint32_t index) {
+  Guard& guard = set_.guards_[index];
+  Step step(check_code(guard.kind));
+  step.base = body_.register_of_source[guard.source];
+  step.origin = index;
+  step.number = guard.number;
+  step.object = guard.object.get();
+  if (is_relation(guard.kind)) step.target = body_.register_of_source[guard.other];
+  if (guard.kind == GuardKind::tensor) step.facts = guard.facts.get();
+  if (is_key_lookup(guard.kind)) {
+    FJ_TRY(step.hash, hash_of(step.object));
+  }
+  if (guard.kind == GuardKind::type_version && guard.number == 0) {
+    if (!guard.object || !PyType_Check(guard.object.get())) return Error{"guard", "type_version without a type"};
+    step.number = guard.number = type_version_of(reinterpret_cast<PyTypeObject*>(guard.object.get()));
+    if (step.number == 0) return Error{"guard", "CPython has no version tag left for " + describe(guard.object.get())};
+  }
+  const bool binds_symbol = guard.kind == GuardKind::int_range, binds_float = guard.kind == GuardKind::float_value;
+  if (binds_symbol) set_.symbol_count = std::max<size_t>(set_.symbol_count, guard.number + 1);
+  if (binds_float) set_.float_count = std::max<size_t>(set_.float_count, guard.number + 1);
+  body_.steps.push_back(step);
+  return {};
+}
+
+// Steps keep plain pointers; this decides what keeps their objects alive.
+void GuardCompiler::weaken() {
+  for (Guard& guard : set_.guards_) {
+    const bool identity = guard.kind == GuardKind::is || guard.kind == GuardKind::type_is || guard.kind == GuardKind::type_version ||
+                          guard.kind == GuardKind::function_code;
+    if (identity || is_heap_type(guard.object.get())) guard.object = body_.weak.hold(guard.object);
+  }
+  for (Source& source : set_.sources.sources_)
+    if (is_heap_type(source.key.get())) source.key = body_.weak.hold(source.key);
+}
+
+}  // namespace framejit::guards

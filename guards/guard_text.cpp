@@ -1,0 +1,135 @@
+// guards/guard_text.cpp — guards as text, and why one does not hold: from its row and a second fetch.
+#include "guards/checks.h"
+#include "guards/describe.h"
+#include "guards/guard_body.h"
+
+namespace framejit::guards {
+namespace {
+
+constexpr const char* kTexts[] = {
+#define GUARD(name, text) text,
+#include "guards/guard_kinds.def"
+#undef GUARD
+};
+
+std::string keys_text(PyObject* dict) {
+  std::string text = "(";
+  Py_ssize_t position = 0;
+  PyObject *key, *value;
+  while (PyDict_Check(dict) && PyDict_Next(dict, &position, &key, &value)) {
+    if (text.size() > 80) return text + ", ...)";
+    if (text.size() > 1) text += ", ";
+    text += describe(key);
+  }
+  return text + ")";
+}
+
+// What is there instead, after " but "; one line per kind.
+std::string actual(const Guard& guard, PyObject* object) {
+  switch (guard.kind) {
+    case GuardKind::is:
+    case GuardKind::equals:
+      if (guard.object && describe(object) == describe(guard.object.get())) return "is another " + type_name(Py_TYPE(object));
+      return "is " + describe(object);
+    case GuardKind::type_is: return "is " + type_name(Py_TYPE(object));
+    case GuardKind::type_version: return "was changed";
+    case GuardKind::same: return "is another object";
+    case GuardKind::distinct: return "is the same object";
+    case GuardKind::length: return "is " + std::to_string(builtin_length(object));
+    case GuardKind::function_code: return "is " + describe(PyFunction_Check(object) ? PyFunction_GET_CODE(object) : object);
+    case GuardKind::dict_has: return "it is not there";
+    case GuardKind::dict_lacks: return "it is there";
+    case GuardKind::dict_keys: return "is " + keys_text(object);
+    case GuardKind::tensor: return "";
+    case GuardKind::int_range:
+    case GuardKind::float_value: return "is " + describe(object);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string text_of(const Guard& guard, const SourceTable& sources, PyCodeObject* code) {
+  std::string out;
+  for (const char* p = kTexts[static_cast<size_t>(guard.kind)]; *p;) {
+    const std::string_view rest(p);
+    auto field = [&](std::string_view name, auto&& value) {
+      if (rest.substr(0, name.size()) != name) return false;
+      out += value();
+      p += name.size();
+      return true;
+    };
+    if (field("{source}", [&] { return sources.text(guard.source, code); })) continue;
+    if (field("{object}", [&] { return guard.facts ? guard.facts->text() : describe(guard.object.get()); })) continue;
+    if (field("{number}", [&] { return std::to_string(guard.number); })) continue;
+    if (field("{other}", [&] { return sources.text(guard.other, code); })) continue;
+    out += *p++;
+  }
+  return out;
+}
+
+std::string text_of_failure(const Guard& guard, PyObject* object, const SourceTable& sources, PyCodeObject* code) {
+  if (guard.kind == GuardKind::tensor) return sources.text(guard.source, code) + "." + guard.facts->mismatch(object);
+  return text_of(guard, sources, code) + " but " + actual(guard, object);
+}
+
+PyCodeObject* GuardProgram::Body::live_code() const {
+  PyObject* object = code.get();
+  if (object && PyWeakref_CheckRefExact(object)) object = weak_target(object);
+  return reinterpret_cast<PyCodeObject*>(object);
+}
+
+std::vector<std::string> GuardProgram::texts() const {
+  std::vector<std::string> texts;
+  PyCodeObject* code = body_->live_code();
+  for (const Guard& guard : body_->set.guards()) {
+    std::string text = text_of(guard, body_->set.sources, code);
+    if (!guard.because.empty()) text += "  # " + guard.because;
+    texts.push_back(std::move(text));
+  }
+  for (const graph::SizeFact& fact : body_->set.size_facts) texts.push_back(text_of(fact) + (fact.why.empty() ? "" : "  # " + fact.why));
+  return texts;
+}
+
+std::optional<GuardFailure> GuardProgram::explain(const FrameAccess& frame) const {
+  const Body& body = *body_;
+  GuardFailure failure;
+  if (body.weak.dead()) {
+    failure.text = "an object that the guards name is gone";
+    return failure;
+  }
+  std::vector<PyObject*> registers(body.register_count + 1);
+  std::vector<int64_t> symbols(body.set.symbol_count + 1);
+  std::vector<double> floats(body.set.float_count + 1);
+  const int failed = body.first_failing_step({frame, registers.data(), symbols.data(), floats.data()});
+  PyCodeObject* code = body.live_code();
+  if (failed >= 0) {
+    const Step& step = body.steps[failed];
+    const bool is_check = step.code >= StepCode::check_is && step.code != StepCode::dict_block;
+    if (is_check) {
+      failure.guard = &body.set.guards()[step.origin];
+      failure.object = registers[step.base];
+      failure.source = body.set.sources.text(failure.guard->source, code);
+      failure.text = text_of_failure(*failure.guard, failure.object, body.set.sources, code);
+      failure.because = failure.guard->because;
+    } else {
+      failure.source = body.set.sources.text(step.origin, code);
+      failure.text = failure.source + (step.code == StepCode::dict_block ? " is not a dict" : " is gone");
+    }
+    return failure;
+  }
+  for (size_t i = 0; i < body.set.modes.size(); ++i) {
+    if (body.set.modes[i]->matches()) continue;
+    failure.mode = static_cast<int>(i);
+    failure.text = body.set.modes[i]->mismatch();
+    return failure;
+  }
+  failure.size_fact = body.sizes.first_failure(symbols.data());
+  if (failure.size_fact < 0) return std::nullopt;
+  const graph::SizeFact& fact = body.set.size_facts[failure.size_fact];
+  failure.text = text_of(fact) + " but " + std::to_string(fact.left.eval(symbols)) + " and " + std::to_string(fact.right.eval(symbols));
+  failure.because = fact.why;
+  return failure;
+}
+
+}  // namespace framejit::guards

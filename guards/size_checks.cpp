@@ -1,0 +1,112 @@
+// guards/size_checks.cpp — flattening and running of size facts.
+#include "guards/size_checks.h"
+
+#include <algorithm>
+
+namespace framejit::guards {
+namespace {
+
+using graph::Relation;
+using graph::SymOp;
+
+int64_t floor_div(int64_t a, int64_t b) {
+  if (b == 0) return 0;
+  if (b == -1) return static_cast<int64_t>(0 - static_cast<uint64_t>(a));
+  return a / b - ((a % b != 0) && ((a < 0) != (b < 0)) ? 1 : 0);
+}
+int64_t floor_mod(int64_t a, int64_t b) {
+  if (b == 0 || b == -1) return 0;
+  const int64_t r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+int64_t wrap_add(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); }
+int64_t wrap_multiply(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); }
+
+bool holds(int64_t left, Relation relation, int64_t right) {
+  switch (relation) {
+    case Relation::kEq: return left == right;
+    case Relation::kNe: return left != right;
+    case Relation::kLt: return left < right;
+    case Relation::kLe: return left <= right;
+  }
+  return false;
+}
+
+const char* text_of(Relation relation) {
+  switch (relation) {
+    case Relation::kEq: return " == ";
+    case Relation::kNe: return " != ";
+    case Relation::kLt: return " < ";
+    case Relation::kLe: return " <= ";
+  }
+  return "";
+}
+
+}  // namespace
+
+SizeChecks::SizeChecks(const std::vector<graph::SizeFact>& facts) {
+  for (const graph::SizeFact& fact : facts) {
+    const uint32_t left = emit(fact.left), right = emit(fact.right);
+    facts_.push_back({fact.relation, left, right, static_cast<uint32_t>(instrs_.size())});
+  }
+  values_.resize(instrs_.size());
+}
+
+uint32_t SizeChecks::push(Instr instr) {
+  for (uint32_t i = 0; i < instrs_.size(); ++i) {
+    const Instr& known = instrs_[i];
+    if (known.op == instr.op && known.left == instr.left && known.right == instr.right && known.constant == instr.constant) return i;
+  }
+  instrs_.push_back(instr);
+  return static_cast<uint32_t>(instrs_.size() - 1);
+}
+
+uint32_t SizeChecks::emit(const graph::SymExpr& e) {
+  if (e.is_constant()) return push({Op::constant, 0, 0, e.constant()});
+  const graph::SymExpr::Node& node = *e.node();
+  auto fold = [&](Op op, uint32_t start) {
+    uint32_t value = start;
+    for (const graph::SymExpr& operand : node.operands) value = push({op, value, emit(operand)});
+    return value;
+  };
+  auto pair = [&](Op op) {
+    const uint32_t left = emit(node.operands[0]);
+    return push({op, left, emit(node.operands[1])});
+  };
+  switch (node.op) {
+    case SymOp::kSymbol: return push({Op::symbol, 0, 0, node.symbol});
+    case SymOp::kSum: return fold(Op::add, push({Op::constant, 0, 0, node.coefficient}));
+    case SymOp::kProduct: return fold(Op::multiply, push({Op::constant, 0, 0, node.coefficient}));
+    case SymOp::kFloorDiv: return pair(Op::floor_div);
+    case SymOp::kMod: return pair(Op::mod);
+    case SymOp::kMin: return pair(Op::min);
+    case SymOp::kMax: return pair(Op::max);
+  }
+  return 0;
+}
+
+int SizeChecks::first_failure(const int64_t* symbols) const {
+  int64_t* v = values_.data();
+  size_t at = 0;
+  for (size_t fact = 0; fact < facts_.size(); ++fact) {
+    for (; at < facts_[fact].end; ++at) {
+      const Instr& i = instrs_[at];
+      switch (i.op) {
+        case Op::constant: v[at] = i.constant; break;
+        case Op::symbol: v[at] = symbols[i.constant]; break;
+        case Op::add: v[at] = wrap_add(v[i.left], v[i.right]); break;
+        case Op::multiply: v[at] = wrap_multiply(v[i.left], v[i.right]); break;
+        case Op::floor_div: v[at] = floor_div(v[i.left], v[i.right]); break;
+        case Op::mod: v[at] = floor_mod(v[i.left], v[i.right]); break;
+        case Op::min: v[at] = std::min(v[i.left], v[i.right]); break;
+        case Op::max: v[at] = std::max(v[i.left], v[i.right]); break;
+      }
+    }
+    if (!holds(v[facts_[fact].left], facts_[fact].relation, v[facts_[fact].right])) return static_cast<int>(fact);
+  }
+  return -1;
+}
+
+std::string text_of(const graph::SizeFact& fact) { return fact.left.text() + text_of(fact.relation) + fact.right.text(); }
+
+}  // namespace framejit::guards

@@ -1,0 +1,40 @@
+// guards/size_checks.h — facts about sizes, flattened into one straight program over int64 that allocates nothing when it runs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/shape_env.h"
+
+namespace framejit::guards {
+
+class SizeChecks {
+ public:
+  SizeChecks() = default;
+  explicit SizeChecks(const std::vector<graph::SizeFact>& facts);
+  // Index of the first fact that does not hold, or -1.
+  int first_failure(const int64_t* symbols) const;
+  bool empty() const { return facts_.empty(); }
+
+ private:
+  enum class Op : uint8_t { constant, symbol, add, multiply, floor_div, mod, min, max };
+  struct Instr {
+    Op op;
+    uint32_t left = 0, right = 0;
+    int64_t constant = 0;
+  };
+  struct Compare {
+    graph::Relation relation;
+    uint32_t left, right, end;  // values, and the number of instructions they need
+  };
+  uint32_t emit(const graph::SymExpr& e);
+  uint32_t push(Instr instr);
+
+  std::vector<Instr> instrs_;
+  std::vector<Compare> facts_;
+  mutable std::vector<int64_t> values_;
+};
+
+std::string text_of(const graph::SizeFact& fact);
+
+}  // namespace framejit::guards

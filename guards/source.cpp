@@ -1,0 +1,84 @@
+// guards/source.cpp — hash-consing of access paths, and their text.
+#include "guards/source.h"
+
+#include "guards/describe.h"
+
+namespace framejit::guards {
+namespace {
+
+constexpr const char* kTexts[] = {
+#define SOURCE(name, text) text,
+#include "guards/source_kinds.def"
+#undef SOURCE
+};
+
+bool is_value_key(PyObject* key) { return PyUnicode_CheckExact(key) || PyLong_CheckExact(key); }
+
+size_t hash_of(SourceKind kind, SourceId base, int32_t index, PyObject* key) {
+  size_t h = static_cast<size_t>(kind) + 0x9E3779B97F4A7C15ull * (base + 1);
+  h = (h ^ static_cast<uint32_t>(index)) * 0xBF58476D1CE4E5B9ull;
+  if (!key) return h;
+  const size_t k = is_value_key(key) ? static_cast<size_t>(PyObject_Hash(key)) : reinterpret_cast<size_t>(key) >> 4;
+  return (h ^ k) * 0x94D049BB133111EBull;
+}
+
+bool same_key(PyObject* a, PyObject* b) {
+  if (a == b) return true;
+  if (!a || !b || Py_TYPE(a) != Py_TYPE(b) || !is_value_key(a)) return false;
+  if (PyUnicode_CheckExact(a)) return PyUnicode_Compare(a, b) == 0;
+  return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+}
+
+std::string key_name(PyObject* key) {
+  if (key && PyUnicode_CheckExact(key)) return text_of_str(key);
+  if (key && (Py_TYPE(key) == &PyMemberDescr_Type || Py_TYPE(key) == &PyGetSetDescr_Type)) return text_of_str(PyDescr_NAME(key));
+  return describe(key);
+}
+
+std::string local_name(PyCodeObject* code, int32_t index) {
+  if (!code || index < 0 || index >= PyTuple_GET_SIZE(code->co_localsplusnames)) return std::to_string(index);
+  return describe(PyTuple_GET_ITEM(code->co_localsplusnames, index));
+}
+
+bool is_identifier(PyObject* key) { return key && PyUnicode_CheckExact(key) && PyUnicode_IsIdentifier(key); }
+
+}  // namespace
+
+SourceId SourceTable::add(SourceKind kind, SourceId base, int32_t index, PyObject* key) {
+  const size_t hash = hash_of(kind, base, index, key);
+  auto [first, last] = index_.equal_range(hash);
+  for (auto it = first; it != last; ++it) {
+    const Source& known = sources_[it->second];
+    if (known.kind == kind && known.base == base && known.index == index && same_key(known.key.get(), key)) return it->second;
+  }
+  const SourceId id = static_cast<SourceId>(sources_.size());
+  sources_.push_back({kind, base, index, PyRef::borrow(key)});
+  index_.emplace(hash, id);
+  return id;
+}
+
+std::string SourceTable::text(SourceId id, PyCodeObject* code) const {
+  if (id == kNoSource) return "";
+  const Source& source = sources_[id];
+  if (source.kind == SourceKind::dict_item && sources_[source.base].kind == SourceKind::instance_dict && is_identifier(source.key.get()))
+    return text(sources_[source.base].base, code) + "." + text_of_str(source.key.get());
+  std::string out;
+  for (const char* p = kTexts[static_cast<size_t>(source.kind)]; *p;) {
+    const std::string_view rest(p);
+    auto field = [&](std::string_view name, auto&& value) {
+      if (rest.substr(0, name.size()) != name) return false;
+      const bool bare = !out.empty() && out.back() == '.';
+      out += value(bare);
+      p += name.size();
+      return true;
+    };
+    if (field("{base}", [&](bool) { return text(source.base, code); })) continue;
+    if (field("{key}", [&](bool bare) { return bare ? key_name(source.key.get()) : describe(source.key.get()); })) continue;
+    if (field("{index}", [&](bool) { return std::to_string(source.index); })) continue;
+    if (field("{name}", [&](bool) { return local_name(code, source.index); })) continue;
+    out += *p++;
+  }
+  return out;
+}
+
+}  // namespace framejit::guards

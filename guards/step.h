@@ -1,0 +1,93 @@
+// guards/step.h — one instruction of a guard program: a fetch into a register, a check of one, or the head of a dict block.
+//
+// A dict block is the set of lookups in one dict. Its head knows the registers that the lookups fill; when the dict's version is
+// one that passed before, the registers are filled from the record and the lookups are skipped.
+#pragma once
+
+#include <Python.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "guards/frame_access.h"
+#include "guards/guard.h"
+
+namespace framejit::guards {
+
+enum class StepCode : uint8_t {
+#define SOURCE(name, text) fetch_##name,
+#include "guards/source_kinds.def"
+#undef SOURCE
+#define GUARD(name, text) check_##name,
+#include "guards/guard_kinds.def"
+#undef GUARD
+  dict_block,
+};
+
+inline constexpr uint32_t kNoRegister = UINT32_MAX;
+
+struct Step {
+  explicit Step(StepCode step_code) : code(step_code) {}
+  StepCode code;
+  bool may_be_absent = false;  // a fetch whose guard is that there is nothing
+  uint32_t base = kNoRegister; // fetch: register of the base; check: the checked one; block: the dict
+  uint32_t target = 0;         // fetch: register; check: register of the other source; block: index of its DictRecord
+  uint32_t origin = 0;         // fetch: SourceId; check: index of the guard
+  union {
+    PyObject* object = nullptr;  // kept alive, or watched for its death, by the program
+    const TensorFacts* facts;
+  };
+  int64_t number = 0;          // index, offset, length, tag, symbol; block: steps to skip
+  Py_hash_t hash = 0;          // of `object` as a dict key
+};
+
+struct RunState {
+  const FrameAccess& frame;
+  PyObject** registers;
+  int64_t* symbols;
+  double* floats;
+};
+
+// What passed before, by dict version. Direct mapped; grows while versions collide, so that an entry that serves 32 instances of
+// a class keeps one record for each.
+class DictRecord {
+ public:
+  DictRecord(uint32_t first_register, uint32_t registers) : first_(first_register), count_(registers) {}
+  // True when `version` passed before; fills the registers.
+  bool recall(uint64_t version, PyObject** registers) const {
+    const size_t way = way_of(version);
+    if (versions_[way] != version || version == 0) return false;
+    const PyObject* const* values = values_.data() + way * count_;
+    for (uint32_t i = 0; i < count_; ++i) registers[first_ + i] = const_cast<PyObject*>(values[i]);
+    return true;
+  }
+  void remember(uint64_t version, PyObject* const* registers);
+
+ private:
+  static constexpr uint32_t kMostWays = 128, kMostValues = 4096;
+  bool can_grow() const { return (1u << log_ways_) < kMostWays && (count_ << log_ways_) < kMostValues; }
+  size_t way_of(uint64_t version) const { return log_ways_ == 0 ? 0 : (version * 0x9E3779B97F4A7C15ull) >> (64 - log_ways_); }
+  uint32_t first_, count_;
+  uint32_t log_ways_ = 0;
+  std::vector<uint64_t> versions_ = {0};
+  std::vector<PyObject*> values_ = std::vector<PyObject*>(count_);  // borrowed from the dict as long as its version stands
+};
+
+// A number that no other state of any dict has, or 0 when this dict cannot tell.
+inline uint64_t dict_version(PyObject* object) {
+#if PY_VERSION_HEX >= 0x030E0000
+  return 0;
+#else
+  auto* dict = reinterpret_cast<PyDictObject*>(object);
+#if PY_VERSION_HEX >= 0x030D0000
+  // CPython 3.13: attributes stored in inline values (Objects/dictobject.c, store_instance_attr) leave the version alone.
+  if (dict->ma_values) return 0;
+#endif
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  return dict->ma_version_tag;
+#pragma GCC diagnostic pop
+#endif
+}
+
+}  // namespace framejit::guards

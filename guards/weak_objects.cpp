@@ -1,0 +1,53 @@
+// guards/weak_objects.cpp — weak references with one callback that marks the whole set dead.
+#include "guards/weak_objects.h"
+
+namespace framejit::guards {
+namespace {
+
+bool is_mortal_with_weak_references(PyObject* object) {
+  if (PyType_Check(object)) return reinterpret_cast<PyTypeObject*>(object)->tp_flags & Py_TPFLAGS_HEAPTYPE;
+  return Py_TYPE(object)->tp_weaklistoffset > 0;
+}
+
+}  // namespace
+
+PyObject* weak_target(PyObject* reference) {
+#if PY_VERSION_HEX >= 0x030D0000
+  PyObject* target = nullptr;
+  if (PyWeakref_GetRef(reference, &target) <= 0) return nullptr;
+  Py_DECREF(target);  // somebody else keeps it: the GIL is held and no code runs before the caller looks at it
+  return target;
+#else
+  PyObject* target = PyWeakref_GET_OBJECT(reference);
+  return target == Py_None ? nullptr : target;
+#endif
+}
+
+PyMethodDef WeakObjects::on_death_definition = {"on_death", WeakObjects::on_death, METH_O, nullptr};
+
+PyObject* WeakObjects::on_death(PyObject* self, PyObject*) {
+  auto* dead = static_cast<bool*>(PyCapsule_GetPointer(self, nullptr));
+  if (!dead) return nullptr;
+  *dead = true;
+  Py_RETURN_NONE;
+}
+
+PyRef WeakObjects::hold(const PyRef& object) {
+  if (!object || !is_mortal_with_weak_references(object.get())) return object;
+  auto [it, fresh] = references_.try_emplace(object.get());
+  if (!fresh) return it->second;
+  if (!callback_) {
+    PyRef capsule = PyRef::steal(PyCapsule_New(&dead_, nullptr, nullptr));
+    if (capsule) callback_ = PyRef::steal(PyCFunction_New(&on_death_definition, capsule.get()));
+  }
+  PyRef reference = callback_ ? PyRef::steal(PyWeakref_NewRef(object.get(), callback_.get())) : PyRef();
+  if (!reference) {  // the type refuses after all: hold it strongly
+    PyErr_Clear();
+    references_.erase(it);
+    return object;
+  }
+  it->second = reference;
+  return reference;
+}
+
+}  // namespace framejit::guards

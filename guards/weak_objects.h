@@ -1,0 +1,35 @@
+// guards/weak_objects.h — objects that guards name without keeping them alive.
+//
+// hold() replaces a strong reference by a weak one where the type allows; when one of the objects dies, dead() turns true for
+// good, so that its reused address is never compared. The GIL must be held.
+#pragma once
+
+#include <unordered_map>
+
+#include "guards/py_ref.h"
+
+namespace framejit::guards {
+
+class WeakObjects {
+ public:
+  WeakObjects() = default;
+  WeakObjects(const WeakObjects&) = delete;
+  WeakObjects& operator=(const WeakObjects&) = delete;
+
+  // Types made by the user, functions, code and instances are held weakly; builtin types and what cannot be referred to weakly
+  // stay as they are. Returns what to keep in place of `object`.
+  PyRef hold(const PyRef& object);
+  bool dead() const { return dead_; }
+
+ private:
+  static PyObject* on_death(PyObject* self, PyObject* reference);
+  static PyMethodDef on_death_definition;
+
+  bool dead_ = false;
+  PyRef callback_;
+  std::unordered_map<PyObject*, PyRef> references_;  // dies before dead_: no callback comes later
+};
+
+PyObject* weak_target(PyObject* reference);  // borrowed, or null when it is dead
+
+}  // namespace framejit::guards
