@@ -1,0 +1,36 @@
+"""framejit: a bytecode-tracing just-in-time compiler for PyTorch.
+
+    import torch, framejit
+
+    @framejit.compile
+    def f(x):
+        return torch.relu(x * 2 + 1)
+
+The work is done by the C++ extension framejit._framejit; this package holds the public names, their checks and their documentation.
+"""
+import torch  # noqa: F401  first: the extension resolves torch's libraries from the process
+
+from framejit._version_check import require_matching_build
+
+require_matching_build()
+
+from framejit import _framejit  # noqa: E402
+from framejit.api import (  # noqa: E402
+    GraphBreakError,
+    compile,
+    disable,
+    is_compiling,
+    list_backends,
+    mark_dynamic,
+    reset,
+    stats,
+)
+from framejit.explain import Explanation, explain  # noqa: E402
+
+__version__ = "0.1.0"
+__all__ = [
+    "Explanation", "GraphBreakError", "compile", "disable", "explain", "is_compiling", "list_backends", "mark_dynamic", "reset",
+    "stats",
+]
+
+_framejit.configure()

@@ -1,0 +1,47 @@
+"""What the Python package needs from the C++ extension."""
+from typing import Any, Callable, Mapping
+
+from framejit.options import Options
+
+def configure() -> None:
+    """Reads every FRAMEJIT_* variable. A value that does not fit raises ValueError with what is accepted."""
+
+def channels() -> list[tuple[str, str]]:
+    """Name and description of every log channel."""
+
+class ArmedCall:
+    """Calls a Python function with its frame compiled. It has a __dict__, binds as a method, and takes no argument tuple."""
+    function: Callable[..., Any]
+    options: Options
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+def arm(function: Callable[..., Any], options: Options) -> ArmedCall:
+    """TypeError unless `function` is a Python function or a bound method of one."""
+
+def set_graph_break_error(kind: type[Exception]) -> None:
+    """The exception that a graph break raises under fullgraph=True."""
+
+def set_thread_enabled(enabled: bool) -> bool:
+    """Whether armed calls of this thread compile; returns what held before. Plain execution otherwise."""
+
+def enable_global() -> None:
+    """Installs the standing hook of FRAMEJIT=1, with the filters of the environment."""
+
+def backends() -> list[str]:
+    """Names that Options.backend may have."""
+
+def option_names() -> list[str]:
+    """Names that Options.options may have."""
+
+def stats() -> dict[str, Any]:
+    """Totals since import or reset."""
+
+def reset() -> None:
+    """Drops every compiled entry and zeroes the totals. Running calls finish on what they hold."""
+
+def add_listener(listener: Callable[[Mapping[str, Any]], None]) -> int:
+    """Calls `listener` with each event: id, channel, event, at, text, json, artefact, fields (a dict)."""
+
+def remove_listener(token: int) -> None: ...
+def emit_break(reason: str, detail: str, at: str) -> None:
+    """Logs and counts a break that is known before any frame runs. `reason` is a row of break_reasons.def."""

@@ -1,0 +1,22 @@
+"""Refuses, in one sentence, a build that was made for another Python or another torch."""
+import importlib.util
+import sys
+
+import torch
+
+
+def require_matching_build() -> None:
+    """Raises ImportError when the extension is missing or does not fit the running Python and torch."""
+    rebuild = f"make build PYTHON={sys.executable}"
+    try:
+        from framejit import _built_for
+    except ImportError:
+        raise ImportError(f"framejit's extension is not built; run: {rebuild}") from None
+    running_torch = torch.__version__.split("+")[0]
+    running = f"Python {sys.version_info[0]}.{sys.version_info[1]} with torch {running_torch}"
+    built = f"Python {_built_for.python[0]}.{_built_for.python[1]} with torch {_built_for.torch}"
+    same_torch = running_torch.split(".")[:2] == _built_for.torch.split(".")[:2]
+    if sys.version_info[:2] != _built_for.python or not same_torch:
+        raise ImportError(f"framejit was built for {built}, this is {running}; rebuild it with: {rebuild}")
+    if importlib.util.find_spec("framejit._framejit") is None:
+        raise ImportError(f"framejit's extension is not built; run: {rebuild}")

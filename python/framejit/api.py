@@ -1,0 +1,172 @@
+"""The public functions: compile, disable, is_compiling, reset, list_backends, mark_dynamic, stats."""
+from __future__ import annotations
+
+import copyreg
+import functools
+import inspect
+import types
+from typing import Any, Callable, Optional, TypeVar, overload
+
+import torch
+
+from framejit import _framejit
+from framejit.compiled_module import call_of, compile_module, original_of, wrap_module
+from framejit.options import Backend, Options, make_options
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Where mark_dynamic leaves its wish: an attribute of the tensor, a frozenset of (dim, min, max), read when the tensor is traced.
+DYNAMIC_ATTRIBUTE = "_framejit_dynamic"
+# The mark of a function that traced code must not enter: the reason, a str.
+DISABLED_ATTRIBUTE = "_framejit_disabled"
+
+
+@overload
+def compile(model: F, *, fullgraph: bool = ..., dynamic: Optional[bool] = ..., backend: Backend = ..., mode: Optional[str] = ...,
+            options: Optional[dict[str, Any]] = ..., disable: bool = ...) -> F: ...
+@overload
+def compile(model: None = ..., *, fullgraph: bool = ..., dynamic: Optional[bool] = ..., backend: Backend = ..., mode: Optional[str] = ...,
+            options: Optional[dict[str, Any]] = ..., disable: bool = ...) -> Callable[[F], F]: ...
+
+
+def compile(model=None, *, fullgraph=False, dynamic=None, backend="framejit", mode=None, options=None, disable=False):
+    """Compiles a function, a method or an nn.Module; with no model, a decorator.
+
+    fullgraph  a graph break is an error that says where, why and what to do.
+    dynamic    None: a size that changed becomes a symbol; True: every size at once; False: never.
+    backend    "framejit", "eager" (the graph replayed op by op), another name of list_backends(), or a callable that is given the
+               graph and example inputs and returns a callable.
+    mode       one of torch's modes. options: a dict of backend options; not with a mode.
+    disable    True returns the model as it is.
+
+    The result of a function is called, bound, inspected and pickled like the function. The result of a module is a module of a
+    generated subclass that shares the original's attributes; the original itself is left as it was.
+    """
+    checked = make_options(fullgraph, dynamic, backend, mode, options)
+    if model is None:
+        return lambda target: _compile(target, checked, disable)
+    return _compile(model, checked, disable)
+
+
+def _compile(model: Any, options: Options, disabled: bool) -> Any:
+    if disabled or is_disabled(model):
+        return model
+    if isinstance(model, torch.nn.Module):
+        return compile_module(original_of(model), options)
+    if isinstance(model, type) or not callable(model):
+        raise TypeError(f"framejit.compile takes a function, a method or an nn.Module, not {model!r}")
+    if isinstance(model, types.MethodType):
+        return types.MethodType(_compile(model.__func__, options, False), model.__self__)
+    if isinstance(model, _framejit.ArmedCall):
+        return _compile(model.__wrapped__, options, False)
+    if isinstance(model, types.FunctionType):
+        return compile_function(model, options)
+    call = getattr(type(model), "__call__", None)
+    if isinstance(call, types.FunctionType):
+        return types.MethodType(compile_function(call, options), model)
+    return compile_function(_python_caller(model), options)
+
+
+
+class GraphBreakError(RuntimeError):
+    """A graph break under fullgraph=True: file, line, the expression, the cause and what to do."""
+
+
+_framejit.set_graph_break_error(GraphBreakError)
+# Pickle and deepcopy know a compiled function by its qualified name, as they know a function.
+copyreg.pickle(_framejit.ArmedCall, lambda compiled: compiled.__qualname__)
+
+
+def compile_function(function: types.FunctionType, options: Options) -> Callable[..., Any]:
+    """An armed callable that looks like `function`. Generators and coroutines run plainly, with a logged reason."""
+    flags = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+    if function.__code__.co_flags & flags:
+        code = function.__code__
+        at = f"{code.co_filename}:{code.co_firstlineno} {function.__qualname__}"
+        if options.fullgraph:
+            raise GraphBreakError(f"{at}: {function.__qualname__} is a generator or coroutine and cannot be one graph; "
+                                  "compile the function that consumes it")
+        _framejit.emit_break("generator_frame", function.__qualname__, at)
+        return function
+    compiled = _framejit.arm(function, options)
+    functools.update_wrapper(compiled, function)
+    return compiled
+
+
+def _python_caller(target: Callable[..., Any]) -> types.FunctionType:
+    """A Python function that calls a C callable or a partial: what is compiled is the frame of this function. Each has a code
+    object of its own, because entries are kept per code object."""
+    def call(*args, **kwargs):
+        return target(*args, **kwargs)
+    call.__code__ = call.__code__.replace(co_name=getattr(target, "__name__", "call"))
+    for name in functools.WRAPPER_ASSIGNMENTS:
+        value = getattr(target, name, None)
+        if isinstance(value, str):
+            setattr(call, name, value)
+    call.__wrapped__ = target
+    return call
+
+
+def is_disabled(target: Any) -> bool:
+    """Whether `target` came from disable()."""
+    call = call_of(target) if isinstance(target, torch.nn.Module) else target
+    return getattr(call, DISABLED_ATTRIBUTE, None) is not None
+
+
+def disable(function: Any = None, recursive: bool = True, *, reason: Optional[str] = None) -> Any:
+    """Keeps a function out of compiled code: traced callers break before it, and it runs plainly.
+
+    recursive  True: nothing that it calls is compiled either; False: compiled functions that it calls still are.
+    """
+    if function is None:
+        return functools.partial(disable, recursive=recursive, reason=reason)
+    if isinstance(function, torch.nn.Module):
+        original = original_of(function)
+        call = disable(type(original).__call__, recursive, reason=reason)
+        return wrap_module(original, call, functools.partial(disable, recursive=recursive, reason=reason))
+    if not callable(function) or isinstance(function, type):
+        raise TypeError(f"framejit.disable takes a function, a method or an nn.Module, not {function!r}")
+    if isinstance(function, _framejit.ArmedCall):
+        function = function.__wrapped__
+
+    def disabled(*args, **kwargs):
+        before = _framejit.set_thread_enabled(False) if recursive else None
+        try:
+            return function(*args, **kwargs)
+        finally:
+            if before is not None:
+                _framejit.set_thread_enabled(before)
+    functools.update_wrapper(disabled, function)
+    setattr(disabled, DISABLED_ATTRIBUTE, reason or "framejit.disable")
+    return disabled
+
+
+def is_compiling() -> bool:
+    """True in code that is being traced, False where Python runs it."""
+    return torch.compiler.is_compiling()
+
+
+def reset() -> None:
+    """Forgets everything compiled and sets the totals of stats() to zero. Compiled callables stay valid and compile anew."""
+    _framejit.reset()
+
+
+def list_backends() -> list[str]:
+    """The names that compile(backend=...) takes."""
+    return sorted(_framejit.backends())
+
+
+def stats() -> dict[str, Any]:
+    """Totals since import or reset: graphs, graph_breaks, recompiles, fallbacks, ops, kernels, compile_seconds, break_reasons, ..."""
+    return _framejit.stats()
+
+
+def mark_dynamic(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...], *, min: Optional[int] = None,
+                 max: Optional[int] = None) -> None:
+    """Makes a size of `tensor` a symbol the first time that the tensor is traced, so that other sizes need no second compile."""
+    dims = [dim] if isinstance(dim, int) else list(dim)
+    for d in dims:
+        if not -tensor.dim() <= d < tensor.dim():
+            raise IndexError(f"dim {d} is out of range for a tensor with {tensor.dim()} dims")
+    marked = getattr(tensor, DYNAMIC_ATTRIBUTE, frozenset())
+    setattr(tensor, DYNAMIC_ATTRIBUTE, marked | {(d % tensor.dim(), min, max) for d in dims})

@@ -1,0 +1,79 @@
+"""A compiled nn.Module: an object of a generated subclass that shares the original's __dict__.
+
+Everything that lives in the __dict__ (parameters, hooks, training flag, attributes) is the original's own, so state_dict(), train(),
+to() and hooks act on both. Only the call differs: it goes to the original through another callable, so that traced code sees
+the object and the class that plain code sees, and all instances of a class share their compiled entries.
+"""
+from __future__ import annotations
+
+import copy
+from typing import Any, Callable
+
+import torch
+
+from framejit import _framejit
+from framejit.options import Options
+
+
+class WrappedModule:
+    """Mixed in before the original's class. Its own state lies in slots, because the __dict__ is shared."""
+    __slots__ = ()
+
+    def __call__(self, *args, **kwargs):
+        return self._framejit_call(self._framejit_original, *args, **kwargs)
+
+    def __deepcopy__(self, memo):
+        copied = self._framejit_wrap(copy.deepcopy(self._framejit_original, memo))
+        memo[id(self)] = copied
+        return copied
+
+    def __copy__(self):
+        return self._framejit_wrap(copy.copy(self._framejit_original))
+
+    def __reduce_ex__(self, protocol):
+        return self._framejit_original.__reduce_ex__(protocol)
+
+
+SLOTS = (
+    "_framejit_original",  # the module that was wrapped; kept alive
+    "_framejit_call",      # called with the original first
+    "_framejit_wrap",      # makes the same wrapping of a copy
+)
+
+
+def original_of(module: torch.nn.Module) -> torch.nn.Module:
+    """The module that was wrapped, or `module` itself."""
+    return module._framejit_original if isinstance(module, WrappedModule) else module
+
+
+def call_of(module: torch.nn.Module) -> Callable[..., Any]:
+    """What calling the module runs."""
+    return module._framejit_call if isinstance(module, WrappedModule) else type(module).__call__
+
+
+def _subclass_of(original: type) -> type:
+    """The generated subclass of a module class: same name and module, so that printed models look alike.
+
+    The class's own list of subclasses is the registry: it is weak, and the user's class is not written to.
+    """
+    bases = (WrappedModule, original)
+    for known in original.__subclasses__():
+        if known.__bases__ == bases:
+            return known
+    body = {name: getattr(original, name) for name in ("__module__", "__qualname__", "__doc__")}
+    return type(original)(original.__name__, bases, {"__slots__": SLOTS, **body})
+
+
+def wrap_module(original: torch.nn.Module, call: Callable[..., Any], wrap: Callable[[torch.nn.Module], torch.nn.Module]) -> torch.nn.Module:
+    """A module that shares `original`'s attributes and, when called, runs call(original, ...)."""
+    wrapped = object.__new__(_subclass_of(type(original)))
+    object.__setattr__(wrapped, "__dict__", original.__dict__)
+    for slot, value in zip(SLOTS, (original, call, wrap)):
+        object.__setattr__(wrapped, slot, value)
+    return wrapped
+
+
+def compile_module(original: torch.nn.Module, options: Options) -> torch.nn.Module:
+    """A module that shares `original`'s attributes and runs compiled when it is called."""
+    call = _framejit.arm(type(original).__call__, options)
+    return wrap_module(original, call, lambda copied: compile_module(copied, options))

@@ -1,0 +1,93 @@
+"""explain(fn)(*args): runs once under a listener and reports what the compiler did."""
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Callable, Mapping
+
+from framejit import _framejit, api
+
+
+@dataclass(frozen=True)
+class Event:
+    """One log event: a row of the log tables with its fields."""
+    id: str
+    channel: str
+    event: str
+    at: str
+    text: str
+    artefact: str
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What one call did. Prints as a report; the events are there for programs."""
+    result: Any
+    events: tuple[Event, ...]
+    stats: Mapping[str, Any]
+
+    def of(self, event: str) -> list[Event]:
+        """The events of one kind: "Break", "Graph", "Guard", "Recompile", ..."""
+        return [e for e in self.events if e.event == event]
+
+    @property
+    def breaks(self) -> list[Event]:
+        return self.of("Break")
+
+    @property
+    def graphs(self) -> list[Event]:
+        return self.of("Graph")
+
+    @property
+    def guards(self) -> list[Event]:
+        return self.of("Guard")
+
+    @property
+    def recompiles(self) -> list[Event]:
+        return self.of("Recompile")
+
+    def __str__(self) -> str:
+        totals = self.stats
+        lines = [f"graphs {totals.get('graphs', 0)}, breaks {totals.get('graph_breaks', 0)}, recompiles {totals.get('recompiles', 0)}, "
+                 f"ops {totals.get('ops', 0)}, kernels {totals.get('kernels', 0)}, compiled in {totals.get('compile_seconds', 0.0):.3f} s"]
+        for number, event in enumerate(self.breaks, 1):
+            lines += ["", f"break {number} at {event.at}", f"  {event.fields.get('reason', '')}: {event.fields.get('detail', '')}"]
+            lines += [f"  | {line}" for line in event.artefact.splitlines()]
+            if event.fields.get("hint"):
+                lines.append(f"  what to do: {event.fields['hint']}")
+        for event in self.graphs:
+            lines += ["", f"graph at {event.at}"] + [f"  | {line}" for line in event.artefact.splitlines()]
+        if self.guards:
+            lines += ["", f"guards ({len(self.guards)})"]
+            counted = Counter(e.fields.get("guard", e.text) for e in self.guards)
+            lines += [f"  {guard}" + (f"  ({n} times)" if n > 1 else "") for guard, n in counted.items()]
+        for event in self.recompiles:
+            lines += ["", f"recompile at {event.at}: {event.fields.get('guard', '')}"]
+        return "\n".join(lines)
+
+
+def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """What was added to each number; other values as they stand after."""
+    def number(value: Any) -> bool:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return {k: v - before.get(k, 0) if number(v) else v for k, v in after.items()}
+
+
+def explain(model: Any, **options: Any) -> Callable[..., Explanation]:
+    """Returns a function that calls `model` compiled, once, with the arguments that it is given, and returns an Explanation.
+
+    Keyword options are those of compile().
+    """
+    def run(*args: Any, **kwargs: Any) -> Explanation:
+        compiled = api.compile(model, **options)
+        raw: list[Mapping[str, Any]] = []
+        before = _framejit.stats()
+        token = _framejit.add_listener(raw.append)
+        try:
+            result = compiled(*args, **kwargs)
+        finally:
+            _framejit.remove_listener(token)
+        events = tuple(Event(**{k: r[k] for k in Event.__dataclass_fields__}) for r in raw)
+        return Explanation(result, events, _difference(before, _framejit.stats()))
+    return run

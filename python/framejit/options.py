@@ -1,0 +1,70 @@
+"""The settings of one framejit.compile call, checked and interned: equal settings are one object."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Optional, Sequence, Union
+
+from framejit import _framejit
+
+Backend = Union[str, Callable[..., Any]]
+
+# Torch's four modes. What they change is the backend's business; each is a legal name everywhere.
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+@dataclass(frozen=True, eq=False)
+class Options:
+    """Read by the extension. Callables armed with one Options object share their compiled entries."""
+    fullgraph: bool
+    dynamic: Optional[bool]
+    backend: Backend
+    mode: str
+    options: dict[str, Any]
+
+
+_interned: dict[tuple[Any, ...], Options] = {}
+
+
+def _known(what: str, name: object, names: Sequence[str]) -> ValueError:
+    listed = ", ".join(repr(n) for n in names) if names else "none"
+    return ValueError(f"unknown {what} {name!r}; known: {listed}")
+
+
+def _check_flag(name: str, value: object, none_allowed: bool) -> None:
+    if not (isinstance(value, bool) or (none_allowed and value is None)):
+        raise TypeError(f"{name} must be True{', False or None' if none_allowed else ' or False'}, not {value!r}")
+
+
+def _check(fullgraph: object, dynamic: object, backend: object, mode: object, options: Optional[dict[str, Any]]) -> None:
+    _check_flag("fullgraph", fullgraph, none_allowed=False)
+    _check_flag("dynamic", dynamic, none_allowed=True)
+    if isinstance(backend, str):
+        if backend not in _framejit.backends():
+            raise _known("backend", backend, _framejit.backends())
+    elif not callable(backend):
+        raise TypeError(f"backend must be a name or a callable, not {backend!r}")
+    if mode is not None and mode not in MODES:
+        raise _known("mode", mode, MODES)
+    if mode is not None and options:
+        raise ValueError("mode and options cannot be given together")
+    for name in options or {}:
+        if name not in _framejit.option_names():
+            raise _known("option", name, _framejit.option_names())
+
+
+def make_options(fullgraph: bool, dynamic: Optional[bool], backend: Backend, mode: Optional[str],
+                 options: Optional[dict[str, Any]]) -> Options:
+    """Checks every setting. An unknown backend, mode or option is an error that lists the known ones."""
+    _check(fullgraph, dynamic, backend, mode, options)
+    settings = (fullgraph, dynamic, backend, mode or "default", dict(options or {}))
+    key = (*settings[:4], tuple(sorted(settings[4].items(), key=lambda item: item[0])))
+    if not callable(backend):  # interning a callable would keep the user's object alive
+        try:
+            if key in _interned:
+                return _interned[key]
+        except TypeError:  # an unhashable option value: settings of their own
+            key = None
+    made = Options(*settings)
+    if key is not None and not callable(backend):
+        _interned[key] = made
+    return made

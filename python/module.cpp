@@ -1,0 +1,144 @@
+// python/module.cpp — the extension framejit._framejit: wires the stages and binds what the package needs (_framejit.pyi).
+//
+// In: calls of python/framejit/*.py. Out: armed callables, totals, log events. Plain C API; errors are Python exceptions that say
+// what is accepted.
+#include <Python.h>
+
+#include <pthread.h>
+
+#include <memory>
+
+#include "frame_hook/aten/tensor_frontend.h"
+#include "frame_hook/hook/frame_hook.h"
+#include "frame_hook/resume/frame_driver.h"
+#include "frame_hook/resume/stats.h"
+#include "graph/aten/bind_recorder.h"
+#include "python/events.h"
+#include "python/global_mode.h"
+#include "runtime/base/config.h"
+#include "runtime/base/log.h"
+
+extern char** environ;
+
+namespace framejit::python {
+
+namespace {
+
+PyObject* raise_value_error(const Error& error) {
+  PyErr_SetString(PyExc_ValueError, error.message.c_str());
+  return nullptr;
+}
+
+PyObject* configure(PyObject*, PyObject*) {
+  auto config = read_config(environ);
+  if (!config.ok()) return raise_value_error(config.error());
+  const Config& c = config.value();
+  auto logs = log::configure(c.logs, c.logs_out, c.logs_format, c.dump_dir);
+  if (!logs.ok()) return raise_value_error(logs.error());
+  if (auto hook = frame_hook::initialise_hook(); !hook.ok()) {
+    PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "framejit runs nothing compiled: %s", hook.error().message.c_str());
+    if (PyErr_Occurred()) return nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* arm(PyObject*, PyObject* args) {
+  PyObject *function, *options;
+  if (!PyArg_ParseTuple(args, "OO:arm", &function, &options)) return nullptr;
+  return frame_hook::make_armed_call(function, options);
+}
+
+PyObject* set_thread_enabled(PyObject*, PyObject* flag) {
+  const int on = PyObject_IsTrue(flag);
+  return on < 0 ? nullptr : PyBool_FromLong(frame_hook::set_thread_enabled(on == 1));
+}
+
+PyObject* list_of(std::initializer_list<const char*> names) {
+  PyRef list = PyRef::steal(PyList_New(0));
+  for (const char* name : names) {
+    PyRef text = PyRef::steal(PyUnicode_FromString(name));
+    if (!text || PyList_Append(list.get(), text.get()) < 0) return nullptr;
+  }
+  return list.release();
+}
+
+PyObject* backends(PyObject*, PyObject*) { return list_of({"eager", "framejit"}); }
+PyObject* option_names(PyObject*, PyObject*) { return list_of({}); }
+
+bool put(PyObject* dict, const char* key, PyObject* value) {
+  PyRef owned = PyRef::steal(value);
+  return owned && PyDict_SetItemString(dict, key, owned.get()) == 0;
+}
+
+PyObject* stats(PyObject*, PyObject*) {
+  const frame_hook::Stats& s = frame_hook::stats();
+  PyRef d = PyRef::steal(PyDict_New()), reasons = PyRef::steal(PyDict_New());
+  if (!d || !reasons) return nullptr;
+  bool ok = true;
+  const std::pair<const char*, uint64_t> counts[] = {
+      {"graphs", s.graphs}, {"graph_breaks", s.graph_breaks}, {"recompiles", s.recompiles}, {"fallbacks", s.fallbacks}, {"ops", s.ops}, {"kernels", s.kernels},
+      {"hits", s.hits}, {"frames", s.frames}, {"traced_instructions", s.traced_instructions}, {"inlined_calls", s.inlined_calls}};
+  for (auto& [name, count] : counts) ok = ok && put(d.get(), name, PyLong_FromUnsignedLongLong(count));
+  ok = ok && put(d.get(), "compile_seconds", PyFloat_FromDouble(s.compile_seconds)) && put(d.get(), "trace_seconds", PyFloat_FromDouble(s.trace_seconds));
+  for (auto& [reason, count] : s.break_reasons) ok = ok && put(reasons.get(), reason.c_str(), PyLong_FromUnsignedLongLong(count));
+  ok = ok && put(d.get(), "break_reasons", reasons.release());
+  return ok ? d.release() : nullptr;
+}
+
+PyObject* reset(PyObject*, PyObject*) {
+  frame_hook::FrameDriver::reset();
+  Py_RETURN_NONE;
+}
+
+PyObject* emit_break(PyObject*, PyObject* args) {
+  const char *reason, *detail, *at;
+  if (!PyArg_ParseTuple(args, "sss:emit_break", &reason, &detail, &at)) return nullptr;
+  frame_hook::BreakReason row;
+  if (!frame_hook::find_break_reason(reason, &row)) return PyErr_Format(PyExc_ValueError, "no break reason %s", reason);
+  frame_hook::count_break(row, detail, at, "");
+  Py_RETURN_NONE;
+}
+
+PyObject* enable_global(PyObject*, PyObject*) {
+  if (!enable_global_mode()) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyMethodDef methods[] = {
+    {"configure", configure, METH_NOARGS, nullptr},
+    {"channels", channels, METH_NOARGS, nullptr},
+    {"arm", arm, METH_VARARGS, nullptr},
+    {"set_thread_enabled", set_thread_enabled, METH_O, nullptr},
+    {"enable_global", enable_global, METH_NOARGS, nullptr},
+    {"backends", backends, METH_NOARGS, nullptr},
+    {"option_names", option_names, METH_NOARGS, nullptr},
+    {"stats", stats, METH_NOARGS, nullptr},
+    {"reset", reset, METH_NOARGS, nullptr},
+    {"add_listener", add_listener, METH_O, nullptr},
+    {"remove_listener", remove_listener, METH_O, nullptr},
+    {"emit_break", emit_break, METH_VARARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_framejit", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
+
+bool initialise(PyObject* module) {
+  frame_hook::install_tensor_frontend();
+  frame_hook::set_frame_handler(&frame_hook::frame_driver());
+  pthread_atfork(nullptr, nullptr, frame_hook::forget_running_compile);
+  PyRef error = PyRef::steal(PyErr_NewExceptionWithDoc("framejit.GraphBreakError", "A graph break in code compiled with fullgraph=True.", PyExc_RuntimeError, nullptr));
+  if (!error || PyModule_AddObjectRef(module, "GraphBreakError", error.get()) < 0) return false;
+  frame_hook::set_graph_break_error(error.get());
+  return graph::register_recorder_bindings(module);
+}
+
+}  // namespace
+
+}  // namespace framejit::python
+
+PyMODINIT_FUNC PyInit__framejit() {
+  using namespace framejit;
+  PyRef module = PyRef::steal(PyModule_Create(&python::definition));
+  if (!module || !python::initialise(module.get())) return nullptr;
+  return module.release();
+}

@@ -1,0 +1,35 @@
+"""FRAMEJIT=1 python anything.py: turns global mode on as soon as the program has imported torch, and imports nothing before that.
+
+Run at interpreter start by framejit_startup.pth, only when the variable FRAMEJIT is set.
+"""
+import os
+import sys
+
+
+class _AfterTorch:
+    """A finder that lets the others find torch, and runs `enable` behind its execution."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        import importlib.util
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module):
+                execute(module)
+                enable()
+            spec.loader.exec_module = exec_module
+        return spec
+
+
+def enable():
+    import framejit
+    framejit._framejit.enable_global()
+
+
+def start():
+    if os.environ["FRAMEJIT"] not in ("", "0"):
+        sys.meta_path.insert(0, _AfterTorch())
