@@ -1,0 +1,137 @@
+// frame_hook/hook/code_state.cpp — the co_extra record and the list of all of them.
+#include "frame_hook/hook/code_state.h"
+
+#include <algorithm>
+
+#include "frame_hook/hook/pyver.h"
+#include "guards/py_ref.h"
+
+namespace framejit::frame_hook {
+namespace {
+
+Py_ssize_t extra_index = -1;
+CodeState* all_states = nullptr;
+size_t state_count = 0;
+
+// Never destroyed: code objects die during interpreter exit, after static destructors of this library may have run.
+std::vector<std::unique_ptr<EntryBase>>& retired_entries() {
+  static auto* entries = new std::vector<std::unique_ptr<EntryBase>>;
+  return *entries;
+}
+
+void free_state(void* state) { delete static_cast<CodeState*>(state); }
+
+}  // namespace
+
+void retire_entry(std::unique_ptr<EntryBase> entry) {
+  if (!entry) return;
+  if (EntryUse::count_ == 0) return;  // freed here
+  retired_entries().push_back(std::move(entry));
+  EntryUse::has_retired_ = true;
+}
+
+void EntryUse::free_retired() {
+  has_retired_ = false;
+  auto entries = std::move(retired_entries());  // destructors may run Python code, which may retire more
+  retired_entries().clear();
+  entries.clear();
+}
+
+CodeState::CodeState(PyCodeObject* code) : code_(code), next_(all_states) {
+  if (next_) next_->previous_ = this;
+  all_states = this;
+  state_count++;
+}
+
+CodeState::~CodeState() {
+  (previous_ ? previous_->next_ : all_states) = next_;
+  if (next_) next_->previous_ = previous_;
+  state_count--;
+  clear();
+}
+
+CodeState* CodeState::find(PyCodeObject* code) {
+  return static_cast<CodeState*>(pyver::extra_get(code, extra_index));
+}
+
+CodeState* CodeState::of(PyCodeObject* code) {
+  if (CodeState* state = find(code)) return state;
+  auto* state = new CodeState(code);
+  if (pyver::extra_set(code, extra_index, state) == 0) return state;
+  delete state;
+  return nullptr;
+}
+
+const std::shared_ptr<const Code>& CodeState::decoded() {
+  if (!decoded_) decoded_ = Code::decode(code_);
+  return decoded_;
+}
+
+Site* CodeState::find_site(int unit) const {
+  return static_cast<size_t>(unit) < sites_.size() ? sites_[unit].get() : nullptr;
+}
+
+Site& CodeState::site(int unit) {
+  if (sites_.empty()) {
+    const auto units = static_cast<size_t>(Py_SIZE(code_));
+    sites_.resize(units);
+    site_units_.assign(units, 0);
+  }
+  if (!sites_[unit]) {
+    sites_[unit] = std::make_unique<Site>();
+    site_units_[unit] = 1;
+  }
+  return *sites_[unit];
+}
+
+void CodeState::retire(std::unique_ptr<EntryBase> entry) { retire_entry(std::move(entry)); }
+
+void CodeState::clear() {
+  // A running evaluator may hold site_units(): the bytes stay in place, cleared.
+  auto sites = std::move(sites_);
+  sites_.clear();
+  sites_.resize(sites.size());
+  std::fill(site_units_.begin(), site_units_.end(), uint8_t{0});
+  for (auto& site : sites) {
+    if (!site) continue;
+    for (auto& entry : site->entries) retire_entry(std::move(entry));
+    retire_entry(std::move(site->note));
+  }
+  retire_entry(std::move(note));
+}
+
+void for_each_code_state(const std::function<void(CodeState&)>& visit) {
+  for (CodeState* state = all_states; state;) {
+    CodeState* next = state->next();
+    visit(*state);
+    state = next;
+  }
+}
+
+void reset_code_states() {
+  // Dropping entries may free code objects, and with them states: hold all codes meanwhile.
+  std::vector<PyRef> codes;
+  for_each_code_state([&](CodeState& state) { codes.push_back(PyRef::borrow(reinterpret_cast<PyObject*>(state.code()))); });
+  for (const PyRef& code : codes)
+    if (CodeState* state = CodeState::find(reinterpret_cast<PyCodeObject*>(code.get()))) state->clear();
+}
+
+size_t code_state_count() { return state_count; }
+
+bool initialise_code_states() {
+  if (extra_index >= 0) return true;
+  const Py_ssize_t index = pyver::extra_request(free_state);
+  if (index < 0) return false;
+  PyCodeObject* probe = PyCode_NewEmpty("<framejit>", "probe", 1);
+  if (!probe) return false;
+  extra_index = index;
+  CodeState* state = CodeState::of(probe);
+  void* by_api = nullptr;
+  const bool agrees = state && pyver::extra_get_by_api(probe, index, &by_api) == 0 && by_api == state && CodeState::find(probe) == state;
+  Py_DECREF(probe);
+  if (!agrees || state_count != 0) extra_index = -1;
+  PyErr_Clear();
+  return extra_index >= 0;
+}
+
+}  // namespace framejit::frame_hook

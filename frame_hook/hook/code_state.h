@@ -1,0 +1,84 @@
+// frame_hook/hook/code_state.h — what framejit keeps per code object: its decoded form, and the driver's entries per instruction.
+//
+// A CodeState lives in the code object's co_extra slot and dies with it; entries therefore never prolong the life of their code.
+// The driver owns what it derives from EntryBase. reset() drops all entries of all codes; entries that a running call may still
+// use are kept until no LiveFrame exists (retired), so reset() during a call is safe. The GIL guards everything here.
+#pragma once
+
+#include <Python.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "frame_hook/bytecode/code.h"
+
+namespace framejit::frame_hook {
+
+class EntryBase {
+ public:
+  virtual ~EntryBase() = default;
+};
+
+// What the driver keeps for frames that arrive at one instruction.
+struct Site {
+  std::vector<std::unique_ptr<EntryBase>> entries;  // in lookup order; the driver may reorder and add
+  std::unique_ptr<EntryBase> note;                  // the driver's own counters and decisions for this instruction
+};
+
+class CodeState {
+ public:
+  // The state of a code object, made on first use; null with a Python error set when out of memory.
+  static CodeState* of(PyCodeObject* code);
+  static CodeState* find(PyCodeObject* code);       // null when there is none; no error
+
+  PyCodeObject* code() const { return code_; }
+  CodeState* next() const { return next_; }
+  const std::shared_ptr<const Code>& decoded();     // decoded on first use; null with a Python error set
+  bool skip = false;                                // the standing hook passes such frames through
+  std::unique_ptr<EntryBase> note;                  // the driver's record of the code object as a whole
+
+  Site* find_site(int unit) const;                  // null: nothing known there
+  Site& site(int unit);
+  // A byte per code unit, nonzero where a site exists; null while there is none. For EvalLimits.
+  const uint8_t* site_units() const { return site_units_.empty() ? nullptr : site_units_.data(); }
+  void retire(std::unique_ptr<EntryBase> entry);    // frees it as soon as no LiveFrame exists
+  void clear();                                     // drops sites and notes
+
+  CodeState(const CodeState&) = delete;
+  CodeState& operator=(const CodeState&) = delete;
+  ~CodeState();
+
+ private:
+  explicit CodeState(PyCodeObject* code);
+  PyCodeObject* code_;                              // borrowed: it owns us
+  std::shared_ptr<const Code> decoded_;
+  std::vector<std::unique_ptr<Site>> sites_;        // by code unit, empty until the first site
+  std::vector<uint8_t> site_units_;
+  CodeState *previous_ = nullptr, *next_ = nullptr; // of all live states
+};
+
+void for_each_code_state(const std::function<void(CodeState&)>& visit);  // visit must not free code objects
+void reset_code_states();                           // clear() on each
+size_t code_state_count();
+
+// While one exists, retired entries stay alive.
+class EntryUse {
+ public:
+  EntryUse() { ++count_; }
+  ~EntryUse() { if (--count_ == 0 && has_retired_) free_retired(); }
+  EntryUse(const EntryUse&) = delete;
+  EntryUse& operator=(const EntryUse&) = delete;
+
+ private:
+  friend class CodeState;
+  friend void retire_entry(std::unique_ptr<EntryBase> entry);
+  static void free_retired();
+  static inline long count_ = 0;
+  static inline bool has_retired_ = false;
+};
+
+// Claims the co_extra slot and checks that it reads back; false: refuse to work. Called by the hook's initialise().
+bool initialise_code_states();
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,128 @@
+// frame_hook/hook/self_test.cpp — see self_test.h. Uses its own one-shot hook, since nothing else may be armed before it passes.
+#include "frame_hook/hook/self_test.h"
+
+#include "frame_hook/bytecode/opcode_rows.h"
+#include "frame_hook/hook/evaluator.h"
+#include "frame_hook/hook/live_frame.h"
+#include "frame_hook/hook/pyver.h"
+#include "guards/py_ref.h"
+
+namespace framejit::frame_hook {
+namespace {
+
+constexpr const char* kProbe = R"(
+def probe(a, b, *rest, key=3):
+    total = [a]
+    for n in range(b):
+        try:
+            total.append(n // (n - 1))
+        except ZeroDivisionError as error:
+            total.append(str(error))
+    return total, rest, key, len(total)
+)";
+
+struct Probe {
+  PyObject* function = nullptr;
+  PyObject* arguments[4] = {};
+  int stop_at = -1;        // hand over after that many instructions; negative: run to the end
+  bool was_seen = false, ended_natively = false;
+  std::string mismatch;
+};
+Probe* probe = nullptr;    // GIL; only during run_self_test
+EvalFunction found_in_slot = nullptr;
+
+std::string compare_fresh_frame(Frame* frame) {
+  auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(probe->function));
+  if (pyver::function(frame) != probe->function) return "the function of a frame";
+  if (pyver::code(frame) != code) return "the code of a frame";
+  if (pyver::globals(frame) != PyFunction_GET_GLOBALS(probe->function)) return "the globals of a frame";
+  if (!PyDict_Check(pyver::builtins(frame))) return "the builtins of a frame";
+  if (pyver::next_index(frame) != 0) return "the instruction of a frame";
+  if (pyver::is_generator_frame(frame)) return "the owner of a frame";
+  if (pyver::stack_top(frame) != pyver::stack_base(frame)) return "the stack top of a frame";
+  PyObject** locals = pyver::locals(frame);
+  if (locals[0] != probe->arguments[0] || locals[1] != probe->arguments[1]) return "the locals of a frame";
+  return "";
+}
+
+PyObject* probe_hook(PyThreadState* thread, Frame* frame, int throwing) {
+  pyver::hook_slot(thread) = found_in_slot;
+  probe->was_seen = true;
+  probe->mismatch = throwing ? "throwing" : compare_fresh_frame(frame);
+  CodeState* state = probe->mismatch.empty() ? CodeState::of(pyver::code(frame)) : nullptr;
+  if (!state) return pyver::interpret(thread, frame, throwing);
+  LiveFrame live(thread, frame, *state, nullptr);
+  if (!live.enter()) return nullptr;
+  const EvalResult result = live.run({nullptr, probe->stop_at});
+  if (result.stop == EvalStop::reached) {
+    if (!pyver::is_incomplete(frame) && !pyver::agrees_with_api(frame)) probe->mismatch = "the public readers of a frame";
+    PyFrameObject* top = PyThreadState_GetFrame(thread);
+    PyCodeObject* shown = top ? PyFrame_GetCode(top) : nullptr;
+    if (!pyver::is_incomplete(frame) && shown != pyver::code(frame)) probe->mismatch = "the current frame of a thread";
+    Py_XDECREF(shown);
+    Py_XDECREF(top);
+  }
+  probe->ended_natively = result.stop == EvalStop::returned;
+  return live.conclude(result);
+}
+
+PyRef call_probe(bool hooked) {
+  PyThreadState* thread = PyThreadState_Get();
+  EvalFunction& slot = pyver::hook_slot(thread);
+  found_in_slot = slot;
+  if (hooked) slot = probe_hook;
+  PyRef result = PyRef::steal(PyObject_Vectorcall(probe->function, probe->arguments, 4, nullptr));
+  if (slot == probe_hook) slot = found_in_slot;
+  return result;
+}
+
+// Reading the slot through its address and through the API must agree before anything is stored there directly.
+bool slot_agrees() {
+  PyThreadState* thread = PyThreadState_Get();
+  const EvalFunction now = _PyInterpreterState_GetEvalFrameFunc(thread->interp);
+  const EvalFunction read = pyver::hook_slot(thread);
+  if (read != now && !(read == nullptr && now == _PyEval_EvalFrameDefault)) return false;
+  _PyInterpreterState_SetEvalFrameFunc(thread->interp, probe_hook);
+  const bool agrees = pyver::hook_slot(thread) == probe_hook;
+  _PyInterpreterState_SetEvalFrameFunc(thread->interp, now);
+  return agrees;
+}
+
+std::string compare_runs() {
+  PyRef plain = call_probe(false);
+  if (!plain) return "the probe does not run";
+  for (probe->stop_at = -1; probe->stop_at < 400; probe->stop_at++) {
+    PyRef result = call_probe(true);
+    if (!probe->was_seen) return "the hook is not called";
+    if (!probe->mismatch.empty()) return probe->mismatch;
+    if (!result) return "a native run raises";
+    if (PyObject_RichCompareBool(result.get(), plain.get(), Py_EQ) != 1) return "a native run gives another result";
+    if (probe->stop_at == -1 && !probe->ended_natively) return "a native run does not reach the end";
+    if (probe->stop_at >= 0 && probe->ended_natively) return "";
+  }
+  return "the probe does not end";
+}
+
+}  // namespace
+
+std::string run_self_test() {
+  if ((Py_Version >> 16) != (PY_VERSION_HEX >> 16)) return "built for Python " PY_VERSION;
+  if (PyThreadState_Get()->interp != PyInterpreterState_Main()) return "not the main interpreter";
+  if (!slot_agrees()) return "the place of the evaluator in the interpreter state";
+  PyRef names = PyRef::steal(PyDict_New());
+  if (!names || PyDict_SetItemString(names.get(), "__builtins__", PyEval_GetBuiltins()) < 0) return "out of memory";
+  PyRef done = PyRef::steal(PyRun_String(kProbe, Py_file_input, names.get(), names.get()));
+  Probe here;
+  here.function = PyDict_GetItemString(names.get(), "probe");
+  if (!here.function) return "the probe does not compile";
+  PyRef numbers[] = {PyRef::steal(PyLong_FromLong(1000)), PyRef::steal(PyLong_FromLong(3)), PyRef::steal(PyLong_FromLong(2000)),
+                     PyRef::steal(PyLong_FromLong(3000))};
+  for (int i = 0; i < 4; i++) here.arguments[i] = numbers[i].get();
+  probe = &here;
+  std::string mismatch = compare_runs();
+  probe = nullptr;
+  PyErr_Clear();
+  return mismatch;
+}
+
+}  // namespace framejit::frame_hook
