@@ -11,10 +11,10 @@
 #include "frame_hook/aten/tensor_frontend.h"
 #include "frame_hook/hook/frame_hook.h"
 #include "frame_hook/resume/frame_driver.h"
+#include "frame_hook/resume/global_mode.h"
 #include "frame_hook/resume/stats.h"
 #include "graph/aten/bind_recorder.h"
 #include "python/events.h"
-#include "python/global_mode.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
 
@@ -99,8 +99,25 @@ PyObject* emit_break(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+// The folder of a module, with a slash; "" when it has none.
+std::string folder_of(const char* module_name) {
+  PyRef module = PyRef::steal(PyImport_ImportModule(module_name));
+  PyRef file = module ? PyRef::steal(PyObject_GetAttrString(module.get(), "__file__")) : PyRef();
+  const char* text = file ? PyUnicode_AsUTF8(file.get()) : nullptr;
+  if (!text) return PyErr_Clear(), "";
+  const std::string path = text;
+  return path.substr(0, path.rfind('/') + 1);
+}
+
 PyObject* enable_global(PyObject*, PyObject*) {
-  if (!enable_global_mode()) return nullptr;
+  frame_hook::GlobalModeSettings settings;
+  settings.min_calls = config().min_calls;
+  settings.filter = config().filter;
+  settings.skip = config().skip;
+  settings.library_folders = {folder_of("os"), folder_of("torch"), folder_of("framejit"), "<frozen "};
+  settings.module_folder = folder_of("torch.nn.modules");
+  auto enabled = frame_hook::enable_global_mode(std::move(settings));
+  if (!enabled.ok()) return raise_value_error(enabled.error());
   Py_RETURN_NONE;
 }
 

@@ -36,14 +36,6 @@ FramePlan plan_frame(RecipeBuilder& recipe, const SymbolicFrame& frame, bool inn
   return plan;
 }
 
-void log_break(const CompileOutcome& outcome) {
-  stats().graph_breaks += 1;
-  stats().break_reasons[row_of(outcome.reason).name] += 1;
-  if (!log::enabled(log::Channel::graph_breaks)) return;
-  log::emit({log::Channel::graph_breaks, "", "Break", outcome.where,
-             {{"reason", row_of(outcome.reason).name}, {"detail", outcome.detail}, {"hint", row_of(outcome.reason).hint}}, outcome.caret});
-}
-
 void log_guards(const Segment& segment, const std::string& where) {
   if (!log::enabled(log::Channel::guards)) return;
   for (const std::string& text : segment.guards->texts()) log::emit({log::Channel::guards, "", "Guard", where, {{"guard", text}}, ""});
@@ -125,6 +117,13 @@ Stats& stats() {
   return totals;
 }
 
+void count_break(BreakReason reason, const std::string& detail, const std::string& where, const std::string& caret) {
+  stats().graph_breaks += 1;
+  stats().break_reasons[row_of(reason).name] += 1;
+  if (log::enabled(log::Channel::graph_breaks))
+    log::emit({log::Channel::graph_breaks, "", "Break", where, {{"reason", row_of(reason).name}, {"detail", detail}, {"hint", row_of(reason).hint}}, caret});
+}
+
 CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, int index, const std::shared_ptr<const CompileOptions>& options,
                                const TraceHints& hints) {
   const auto start = Clock::now();
@@ -152,7 +151,7 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
       outcome.segment = plain_segment(trace, -1, frame, options);
     }
   }
-  if (outcome.broke) log_break(outcome);
+  if (outcome.broke) count_break(outcome.reason, outcome.detail, outcome.where, outcome.caret);
   if (outcome.segment) {
     if (const CompiledCall* call = outcome.segment->call.get()) {
       stats().graphs += 1;

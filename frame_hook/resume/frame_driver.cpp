@@ -13,6 +13,7 @@ namespace {
 
 bool g_compiling = false;                 // guarded by the GIL; a forked child starts with it false (see on_fork)
 PyObject* g_graph_break_error = nullptr;
+thread_local bool t_enabled = true;
 
 struct SegmentEntry final : EntryBase {
   explicit SegmentEntry(std::unique_ptr<Segment> s) : segment(std::move(s)) {}
@@ -270,7 +271,7 @@ Options options_of(PyObject* object) {
 
 PyObject* FrameDriver::on_frame(LiveFrame& frame, PyObject* options) {
   stats().frames += 1;
-  if (frame.is_observed() || frame.is_generator() || (frame.code()->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) || !frame.decoded())
+  if (!t_enabled || frame.is_observed() || frame.is_generator() || (frame.code()->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) || !frame.decoded())
     return PyErr_Clear(), frame.pass_through();
   return Drive(frame, options_of(options)).run();
 }
@@ -286,6 +287,8 @@ FrameDriver& frame_driver() {
 }
 
 void set_graph_break_error(PyObject* type) { Py_XSETREF(g_graph_break_error, Py_XNewRef(type)); }
+
+bool set_thread_enabled(bool enabled) { return std::exchange(t_enabled, enabled); }
 
 void forget_running_compile() { g_compiling = false; }
 

@@ -26,6 +26,9 @@ FrameDriver& frame_driver();
 // Raised for fullgraph=True; set by the package at import (framejit.GraphBreakError), RuntimeError until then.
 void set_graph_break_error(PyObject* type);
 
+// Whether frames of this thread are compiled and run compiled; returns what held before.
+bool set_thread_enabled(bool enabled);
+
 // In a forked child: the compile that another thread of the parent had begun is nobody's.
 void forget_running_compile();
 

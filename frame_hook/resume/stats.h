@@ -5,6 +5,8 @@
 #include <map>
 #include <string>
 
+#include "frame_hook/trace/graph_break.h"
+
 namespace framejit::frame_hook {
 
 struct Stats {
@@ -15,5 +17,8 @@ struct Stats {
 };
 
 Stats& stats();
+
+// Counts a break and logs it. caret: source lines with carets, or "".
+void count_break(BreakReason reason, const std::string& detail, const std::string& where, const std::string& caret);
 
 }  // namespace framejit::frame_hook

@@ -1,0 +1,25 @@
+// frame_hook/resume/global_mode.h — FRAMEJIT=1: the standing hook's choice of what to compile.
+//
+// Compiled are functions that have a tensor among their arguments, directly or one container deep, after min_calls calls; that is
+// also how module calls are met, at their forward. Never: the standard library, framejit, torch's own Python but the forwards of
+// its modules, generators, and what the FRAMEJIT_FILTER and FRAMEJIT_SKIP expressions on module:qualname leave out.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/base/result.h"
+
+namespace framejit::frame_hook {
+
+struct GlobalModeSettings {
+  int64_t min_calls = 2;
+  std::string filter, skip;                   // ECMAScript regular expressions; "": none
+  std::vector<std::string> library_folders;   // files below these are never compiled
+  std::string module_folder;                  // forwards below this one are (torch/nn/modules)
+};
+
+// An error when an expression does not parse or the hook is not usable.
+Result<void> enable_global_mode(GlobalModeSettings settings);
+
+}  // namespace framejit::frame_hook
