@@ -15,11 +15,11 @@ class ArmedCall:
     options: Options
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
-def arm(function: Callable[..., Any], options: Options) -> ArmedCall:
+def arm(function: Callable[..., Any], options: Options | None) -> ArmedCall:
     """TypeError unless `function` is a Python function or a bound method of one."""
 
-def set_graph_break_error(kind: type[Exception]) -> None:
-    """The exception that a graph break raises under fullgraph=True."""
+class GraphBreakError(RuntimeError):
+    """A graph break under fullgraph=True: file, line, the expression, the cause and what to do."""
 
 def set_thread_enabled(enabled: bool) -> bool:
     """Whether armed calls of this thread compile; returns what held before. Plain execution otherwise."""

@@ -57,7 +57,7 @@ def _compile(model: Any, options: Options, disabled: bool) -> Any:
         raise TypeError(f"framejit.compile takes a function, a method or an nn.Module, not {model!r}")
     if isinstance(model, types.MethodType):
         return types.MethodType(_compile(model.__func__, options, False), model.__self__)
-    if isinstance(model, _framejit.ArmedCall):
+    if isinstance(model, ArmedCall):
         return _compile(model.__wrapped__, options, False)
     if isinstance(model, types.FunctionType):
         return compile_function(model, options)
@@ -66,15 +66,12 @@ def _compile(model: Any, options: Options, disabled: bool) -> Any:
         return types.MethodType(compile_function(call, options), model)
     return compile_function(_python_caller(model), options)
 
+GraphBreakError = _framejit.GraphBreakError
 
-
-class GraphBreakError(RuntimeError):
-    """A graph break under fullgraph=True: file, line, the expression, the cause and what to do."""
-
-
-_framejit.set_graph_break_error(GraphBreakError)
+# The extension's type of compiled callables.
+ArmedCall = type(_framejit.arm(lambda: None, None))
 # Pickle and deepcopy know a compiled function by its qualified name, as they know a function.
-copyreg.pickle(_framejit.ArmedCall, lambda compiled: compiled.__qualname__)
+copyreg.pickle(ArmedCall, lambda compiled: compiled.__qualname__)
 
 
 def compile_function(function: types.FunctionType, options: Options) -> Callable[..., Any]:
@@ -126,7 +123,7 @@ def disable(function: Any = None, recursive: bool = True, *, reason: Optional[st
         return wrap_module(original, call, functools.partial(disable, recursive=recursive, reason=reason))
     if not callable(function) or isinstance(function, type):
         raise TypeError(f"framejit.disable takes a function, a method or an nn.Module, not {function!r}")
-    if isinstance(function, _framejit.ArmedCall):
+    if isinstance(function, ArmedCall):
         function = function.__wrapped__
 
     def disabled(*args, **kwargs):
