@@ -1,0 +1,83 @@
+// guards/aten/mode_facts.cpp — torch's modes as one record of words, read anew at each call and compared.
+//
+// The thread's dispatch keys tell autocast per device, inference mode, functorch, Python dispatcher and dispatch modes. What
+// keys do not tell is read one by one. Precision flags are read through float32Precision, which never warns or throws.
+#include <ATen/Context.h>
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/SavedTensorHooks.h>
+#include <c10/core/AutogradState.h>
+#include <c10/core/DefaultDtype.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <cstring>
+
+#include "guards/aten/tensor_facts.h"
+
+// ATen/autocast_mode.h pulls in all of ATen; these three are all that is needed of it.
+namespace at::autocast {
+TORCH_API at::ScalarType get_autocast_dtype(at::DeviceType device_type);
+TORCH_API bool is_autocast_cache_enabled();
+}  // namespace at::autocast
+
+namespace framejit::guards {
+namespace {
+
+enum Flag : size_t {
+#define FLAG(name, text, expression) name,
+#include "guards/aten/mode_flags.def"
+#undef FLAG
+  kFlagCount,
+};
+
+struct Modes {
+  uint64_t included, excluded;  // the thread's dispatch keys
+  int8_t flags[kFlagCount];
+
+  static Modes now() {
+    Modes modes;
+    std::memset(&modes, 0, sizeof modes);  // padding too: records are compared as bytes
+    modes.included = c10::impl::raw_local_dispatch_key_set.included_;
+    modes.excluded = c10::impl::raw_local_dispatch_key_set.excluded_;
+    const at::Context& context = at::globalContext();
+    const c10::AutogradState& autograd = c10::AutogradState::get_tls_state();
+#define FLAG(name, text, expression) modes.flags[name] = static_cast<int8_t>(expression);
+#include "guards/aten/mode_flags.def"
+#undef FLAG
+    return modes;
+  }
+};
+
+constexpr const char* kFlagTexts[] = {
+#define FLAG(name, text, expression) text,
+#include "guards/aten/mode_flags.def"
+#undef FLAG
+};
+
+class ThreadModes : public ModeFacts {
+ public:
+  bool matches() const override {
+    const Modes modes = Modes::now();
+    return std::memcmp(&modes, &seen_, sizeof modes) == 0;
+  }
+  std::string mismatch() const override {
+    const Modes modes = Modes::now();
+    for (size_t i = 0; i < kFlagCount; ++i)
+      if (modes.flags[i] != seen_.flags[i])
+        return std::string(kFlagTexts[i]) + " == " + std::to_string(seen_.flags[i]) + " but is " + std::to_string(modes.flags[i]);
+    if (modes.included == seen_.included && modes.excluded == seen_.excluded) return "";
+    return "dispatch keys of the thread == " + keys(seen_) + " but are " + keys(modes);
+  }
+
+ private:
+  static std::string keys(const Modes& modes) {
+    const c10::impl::PODLocalDispatchKeySet raw{modes.included, modes.excluded};
+    return c10::toString(raw.included()) + " without " + c10::toString(raw.excluded());
+  }
+  Modes seen_ = Modes::now();
+};
+
+}  // namespace
+
+std::shared_ptr<const ModeFacts> current_mode_facts() { return std::make_shared<ThreadModes>(); }
+
+}  // namespace framejit::guards

@@ -1,0 +1,162 @@
+// guards/aten/tensor_facts.cpp — the tensor guard: loads and compares, nothing virtual, nothing allocated.
+#include "guards/aten/tensor_facts.h"
+
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <algorithm>
+
+#include "guards/describe.h"
+
+namespace framejit::guards {
+namespace {
+
+constexpr int64_t kLeastSymbol = 2;  // sizes 0 and 1 specialise
+
+const c10::TensorImpl* impl_of(PyObject* tensor) { return THPVariable_Unpack(tensor).unsafeGetTensorImpl(); }
+
+struct GradFacts {
+  bool requires_grad = false, is_leaf = true, has_tangent = false;
+  friend bool operator==(const GradFacts&, const GradFacts&) = default;
+};
+
+GradFacts grad_facts(const c10::TensorImpl& impl) {
+  const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(impl.autograd_meta());
+  if (!meta) return {};
+  const bool has_fn = meta->grad_fn_ != nullptr;
+  return {meta->requires_grad_ || has_fn, !has_fn, meta->fw_grad_ && !meta->fw_grad_->empty()};
+}
+
+// One size or stride: a constant, a symbol that it binds, or an expression of symbols bound before.
+struct Extent {
+  enum Kind : uint8_t { constant, binds, expression } kind = constant;
+  int64_t value = 0;  // constant, or the symbol
+  graph::SymExpr expr;
+};
+
+class TensorImplFacts : public TensorFacts {
+ public:
+  TensorImplFacts(PyObject* tensor, const graph::TensorMeta& meta) : meta_(meta), type_(Py_TYPE(tensor)) {
+    const c10::TensorImpl& impl = *impl_of(tensor);
+    keys_ = impl.key_set();
+    dtype_ = impl.dtype();
+    device_ = impl.device();
+    grad_ = grad_facts(impl);
+    for (const graph::SymExpr& e : meta.sizes) extents_.push_back(size_extent(e));
+    for (const graph::SymExpr& e : meta.strides) extents_.push_back(extent_of(e));
+    std::vector<graph::SymbolId> symbols;
+    for (const Extent& e : extents_) e.expr.collect_symbols(symbols);
+    for (graph::SymbolId symbol : symbols) symbol_limit_ = std::max<size_t>(symbol_limit_, symbol + 1);
+  }
+
+  bool matches(PyObject* tensor, int64_t* symbols) const override {
+    if (Py_TYPE(tensor) != type_) return false;
+    const c10::TensorImpl& impl = *impl_of(tensor);
+    if (impl.key_set() != keys_ || impl.dtype() != dtype_ || impl.device() != device_ || !(grad_facts(impl) == grad_)) return false;
+    const c10::IntArrayRef sizes = impl.sizes(), strides = impl.strides();
+    const size_t n = sizes.size();
+    if (2 * n != extents_.size()) return false;
+    const Extent* extent = extents_.data();
+    for (size_t i = 0; i < n; ++i, ++extent)
+      if (!fits(*extent, sizes[i], symbols)) return false;
+    for (size_t i = 0; i < n; ++i, ++extent)
+      if (!fits(*extent, strides[i], symbols)) return false;
+    return true;
+  }
+
+  std::string mismatch(PyObject* tensor) const override;
+  std::string text() const override;
+  std::vector<int> differing_dims(PyObject* tensor) const override;
+
+ private:
+  Extent extent_of(const graph::SymExpr& e) const {
+    if (e.is_constant()) return {Extent::constant, e.constant(), {}};
+    return {Extent::expression, 0, e};
+  }
+  Extent size_extent(const graph::SymExpr& e) {
+    graph::SymbolId symbol = 0;
+    if (!e.is_symbol(&symbol) || std::find(bound_.begin(), bound_.end(), symbol) != bound_.end()) return extent_of(e);
+    bound_.push_back(symbol);
+    return {Extent::binds, static_cast<int64_t>(symbol), e};
+  }
+  bool fits(const Extent& extent, int64_t actual, int64_t* symbols) const {
+    if (extent.kind == Extent::constant) return actual == extent.value;
+    if (extent.kind == Extent::expression) return actual == extent.expr.eval({symbols, symbol_limit_});
+    symbols[extent.value] = actual;
+    return actual >= kLeastSymbol;
+  }
+  // Differences other than of sizes and strides; empty when there are none.
+  std::string attribute_mismatch(PyObject* tensor) const;
+
+  graph::TensorMeta meta_;
+  PyTypeObject* type_;  // Tensor, Parameter: they live as long as torch
+  c10::DispatchKeySet keys_;
+  caffe2::TypeMeta dtype_;
+  c10::Device device_{c10::kCPU};
+  GradFacts grad_;
+  std::vector<Extent> extents_;  // sizes, then strides
+  std::vector<graph::SymbolId> bound_;
+  size_t symbol_limit_ = 0;
+};
+
+std::string differs(const std::string& what, const std::string& expected, const std::string& actual) { return what + " == " + expected + " but is " + actual; }
+std::string flag(bool b) { return b ? "True" : "False"; }
+std::string dtype_name(caffe2::TypeMeta dtype) { return c10::toString(c10::typeMetaToScalarType(dtype)); }
+bool is_inference(c10::DispatchKeySet keys) { return !keys.has_any(c10::inplace_or_view_ks) && !keys.has_any(c10::autograd_dispatch_keyset); }
+
+std::string TensorImplFacts::attribute_mismatch(PyObject* tensor) const {
+  if (Py_TYPE(tensor) != type_) return differs("__class__", type_name(type_), type_name(Py_TYPE(tensor)));
+  const c10::TensorImpl& impl = *impl_of(tensor);
+  if (impl.dtype() != dtype_) return differs("dtype", dtype_name(dtype_), dtype_name(impl.dtype()));
+  if (impl.device() != device_) return differs("device", device_.str(), impl.device().str());
+  const c10::DispatchKeySet keys = impl.key_set();
+  if (is_inference(keys) != is_inference(keys_)) return differs("is_inference()", flag(is_inference(keys_)), flag(is_inference(keys)));
+  for (auto [key, name] : {std::pair(c10::DispatchKey::Conjugate, "is_conj()"), std::pair(c10::DispatchKey::Negative, "is_neg()")})
+    if (keys.has(key) != keys_.has(key)) return differs(name, flag(keys_.has(key)), flag(keys.has(key)));
+  if (keys != keys_) return differs("dispatch keys", c10::toString(keys_), c10::toString(keys));
+  const GradFacts grad = grad_facts(impl);
+  if (grad.requires_grad != grad_.requires_grad) return differs("requires_grad", flag(grad_.requires_grad), flag(grad.requires_grad));
+  if (grad.is_leaf != grad_.is_leaf) return differs("is_leaf", flag(grad_.is_leaf), flag(grad.is_leaf));
+  if (grad.has_tangent != grad_.has_tangent) return differs("forward-mode tangent", flag(grad_.has_tangent), flag(grad.has_tangent));
+  if (2 * static_cast<size_t>(impl.dim()) != extents_.size()) return differs("dim()", std::to_string(extents_.size() / 2), std::to_string(impl.dim()));
+  return "";
+}
+
+std::string TensorImplFacts::mismatch(PyObject* tensor) const {
+  if (std::string text = attribute_mismatch(tensor); !text.empty()) return text;
+  const c10::TensorImpl& impl = *impl_of(tensor);
+  std::vector<int64_t> symbols(symbol_limit_ + 1);
+  const size_t n = extents_.size() / 2;
+  for (size_t i = 0; i < 2 * n; ++i) {
+    const int64_t actual = i < n ? impl.sizes()[i] : impl.strides()[i - n];
+    const Extent& e = extents_[i];
+    if (fits(e, actual, symbols.data())) continue;
+    const std::string what = i < n ? "size(" + std::to_string(i) + ")" : "stride(" + std::to_string(i - n) + ")";
+    if (e.kind == Extent::binds) return what + " >= " + std::to_string(kLeastSymbol) + " but is " + std::to_string(actual);
+    return differs(what, e.kind == Extent::constant ? std::to_string(e.value) : e.expr.text(), std::to_string(actual));
+  }
+  return "";
+}
+
+std::string TensorImplFacts::text() const {
+  std::string text = type_name(type_) + " " + graph::text_of(meta_) + " " + device_.str();
+  if (grad_.requires_grad) text += grad_.is_leaf ? " requires_grad" : " requires_grad non-leaf";
+  if (is_inference(keys_)) text += " inference";
+  return text;
+}
+
+std::vector<int> TensorImplFacts::differing_dims(PyObject* tensor) const {
+  if (!attribute_mismatch(tensor).empty()) return {};
+  const c10::IntArrayRef sizes = impl_of(tensor)->sizes();
+  std::vector<int> dims;
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (extents_[i].kind == Extent::constant && extents_[i].value != sizes[i]) dims.push_back(static_cast<int>(i));
+  return dims;
+}
+
+}  // namespace
+
+std::shared_ptr<const TensorFacts> make_tensor_facts(PyObject* tensor, const graph::TensorMeta& meta) {
+  return std::make_shared<TensorImplFacts>(tensor, meta);
+}
+
+}  // namespace framejit::guards
