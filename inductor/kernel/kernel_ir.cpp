@@ -1,0 +1,250 @@
+// inductor/kernel/kernel_ir.cpp — from a group of nests to a kernel: scratch, addresses, loop shapes, lanes, grain.
+#include "inductor/kernel/kernel_ir.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "inductor/kernel/loop_shape.h"
+
+namespace framejit::inductor {
+namespace {
+
+constexpr int64_t kMaxScratchElements = 16384, kMaxScratchBytes = 128 * 1024;
+
+bool is_address(const LoopInst& inst) { return inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore; }
+
+class KernelMaker {
+ public:
+  KernelMaker(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private, const SizeHints& hints)
+      : program_(program), group_(group), is_private_(is_private), hints_(hints), symbols_(program.symbol_count) {}
+
+  Kernel run() {
+    kernel_.symbol_count = program_.symbol_count;
+    find_buffers();
+    const bool single = group_.nests.size() == 1;
+    for (const Nest& nest : group_.nests) {
+      // Divided dimensions are split while indices still have their parts; linear addresses would hide them.
+      Nest split = split_divided_dims(nest, program_.symbol_count, single ? 0 : group_.outer);
+      Nest flat = merge_dims(drop_unit_dims(linear(split), program_.symbol_count, single ? 0 : group_.outer), program_.symbol_count,
+                             single ? 0 : group_.outer);
+      kernel_.nests.push_back({std::move(flat), {}, SIZE_MAX});
+    }
+    if (single) {
+      shape_single(kernel_.nests[0]);
+    } else {
+      const auto& leader = kernel_.nests[0].nest.ranges;
+      kernel_.outer.assign(leader.begin(), leader.begin() + static_cast<long>(group_.outer));
+      for (KernelNest& n : kernel_.nests) shape_inner(n);
+    }
+    if (!kernel_.is_flat)
+      for (const SymExpr& e : kernel_.outer) kernel_.extent = kernel_.extent * e;
+    choose_grain();
+    collect_symbols();
+    return std::move(kernel_);
+  }
+
+ private:
+  struct Access {
+    const LoopInst* inst;
+    const Nest* nest;
+  };
+
+  // Arguments in order of first use, then the scratch buffers.
+  void find_buffers() {
+    std::map<LoopBufferId, std::vector<Access>> accesses;
+    std::vector<LoopBufferId> order;
+    std::set<LoopBufferId> written;
+    for (const Nest& nest : group_.nests)
+      for (const LoopInst& inst : nest.body) {
+        if (!is_address(inst)) continue;
+        if (accesses.find(inst.buffer) == accesses.end()) order.push_back(inst.buffer);
+        accesses[inst.buffer].push_back({&inst, &nest});
+        if (inst.op == LoopOp::kStore) written.insert(inst.buffer);
+      }
+    std::vector<KernelBuffer> locals;
+    int64_t scratch = 0;
+    for (LoopBufferId id : order) {
+      KernelBuffer b{id, program_.buffers[id].dtype, written.count(id) != 0, false, 0};
+      if (is_private_[id] && make_local(b, accesses[id], scratch)) {
+        locals.push_back(b);
+      } else {
+        strides_[id] = program_.buffers[id].strides;
+        kernel_.buffers.push_back(b);
+      }
+    }
+    kernel_.buffers.insert(kernel_.buffers.end(), locals.begin(), locals.end());
+    for (size_t k = 0; k < kernel_.buffers.size(); ++k) number_[kernel_.buffers[k].source] = static_cast<LoopBufferId>(k);
+  }
+
+  // Scratch holds what one outer point needs: components of the index that are outer dimensions everywhere drop out.
+  bool make_local(KernelBuffer& b, const std::vector<Access>& accesses, int64_t& scratch) {
+    const LoopBuffer& buffer = program_.buffers[b.source];
+    SymSizes strides(buffer.sizes.size(), SymExpr(0));
+    int64_t elements = 1;
+    for (size_t k = buffer.sizes.size(); k-- > 0;) {
+      bool is_outer = false;
+      for (size_t d = 0; d < group_.outer && !is_outer; ++d)
+        is_outer = std::all_of(accesses.begin(), accesses.end(), [&](const Access& a) { return a.inst->index[k] == symbols_.dim(d); });
+      if (is_outer) continue;
+      if (!buffer.sizes[k].is_constant()) return false;
+      strides[k] = elements;
+      elements *= std::max<int64_t>(buffer.sizes[k].constant(), 1);
+      if (elements > kMaxScratchElements) return false;
+    }
+    const int64_t bytes = elements * row_of(buffer.dtype).bytes;
+    if (scratch + bytes > kMaxScratchBytes) return false;
+    scratch += bytes;
+    b.is_local = true;
+    b.local_elements = elements;
+    b.dtype = value_dtype(buffer.dtype);  // nobody else sees it: no rounding on the way
+    strides_[b.source] = std::move(strides);
+    return true;
+  }
+
+  Nest linear(const Nest& nest) const {
+    Nest out = nest;
+    const DimBounds bounds = bounds_of(nest, symbols_);
+    for (LoopInst& inst : out.body) {
+      if (!is_address(inst)) continue;
+      inst.index = {linear_index(inst.index, strides_.at(inst.buffer), bounds)};
+      inst.buffer = number_.at(inst.buffer);
+    }
+    return out;
+  }
+
+  std::vector<int64_t> extents(const Nest& nest) const {
+    std::vector<int64_t> out;
+    for (size_t d = 0; d < nest.dim_count(); ++d) out.push_back(nest.extent(d).eval(hints_.symbols));
+    return out;
+  }
+
+  // One nest: every kept dimension but the lanes' is outer.
+  void shape_single(KernelNest& n) {
+    const size_t range_count = n.nest.ranges.size();
+    std::vector<size_t> candidates;
+    for (size_t d = 0; d < n.nest.dim_count(); ++d) candidates.push_back(d);
+    size_t lanes = choose_vector_dim(n.nest, program_.symbol_count, candidates, extents(n.nest));
+    if (lanes < range_count && lanes + 1 != range_count) {
+      move_range_last(n.nest, lanes);
+      lanes = range_count - 1;
+    }
+    n.vector_dim = lanes;
+    const bool range_lanes = lanes < range_count;
+    const size_t outer = range_lanes ? range_count - 1 : range_count;
+    SymSizes outer_sizes(n.nest.ranges.begin(), n.nest.ranges.begin() + static_cast<long>(outer));
+    kernel_.is_flat = range_lanes && hints_.numel(outer_sizes) < 8;
+    if (kernel_.is_flat) {
+      kernel_.extent = n.nest.extent(lanes);
+      for (size_t d = 0; d < outer; ++d) n.order.push_back(d);
+    } else {
+      kernel_.outer = std::move(outer_sizes);
+    }
+    if (range_lanes) n.order.push_back(lanes);
+    append_reduced(n);
+  }
+
+  void append_reduced(KernelNest& n) const {
+    for (size_t d = n.nest.ranges.size(); d < n.nest.dim_count(); ++d)
+      if (d != n.vector_dim) n.order.push_back(d);
+    if (n.vector_dim >= n.nest.ranges.size() && n.vector_dim != SIZE_MAX) n.order.push_back(n.vector_dim);
+  }
+
+  void move_range_last(Nest& nest, size_t dim) const {
+    SymSizes ranges;
+    std::vector<SymExpr> dims;
+    size_t next = 0;
+    for (size_t d = 0; d < nest.ranges.size(); ++d) {
+      dims.push_back(d == dim ? symbols_.dim(nest.ranges.size() - 1) : symbols_.dim(next));
+      if (d == dim) continue;
+      ranges.push_back(nest.ranges[d]);
+      ++next;
+    }
+    ranges.push_back(nest.ranges[dim]);
+    for (size_t d = nest.ranges.size(); d < nest.dim_count(); ++d) dims.push_back(symbols_.dim(d));
+    nest = with_dims(nest, program_.symbol_count, std::move(ranges), nest.reduced, std::move(dims));
+  }
+
+  // A nest of several: its own dimensions behind the outer ones.
+  void shape_inner(KernelNest& n) {
+    std::vector<size_t> candidates;
+    for (size_t d = group_.outer; d < n.nest.dim_count(); ++d) candidates.push_back(d);
+    n.vector_dim = choose_vector_dim(n.nest, program_.symbol_count, candidates, extents(n.nest));
+    for (size_t d = group_.outer; d < n.nest.ranges.size(); ++d)
+      if (d != n.vector_dim) n.order.push_back(d);
+    if (n.vector_dim < n.nest.ranges.size()) n.order.push_back(n.vector_dim);
+    append_reduced(n);
+  }
+
+  // About 16K simple operations keep a thread busy long enough to be worth waking.
+  void choose_grain() {
+    constexpr int64_t kWorthwhile = 32768;
+    int64_t work = 0;
+    for (const KernelNest& n : kernel_.nests) {
+      int64_t points = 1;
+      for (size_t d = kernel_.is_flat ? 0 : kernel_.outer.size(); d < n.nest.dim_count(); ++d)
+        if (!kernel_.is_flat || d != n.vector_dim) points *= std::max<int64_t>(n.nest.extent(d).eval(hints_.symbols), 1);
+      work += points * (1 + static_cast<int64_t>(n.nest.body.size()) / 8);
+    }
+    const int64_t extent = kernel_.extent.eval(hints_.symbols);
+    kernel_.grain = std::max<int64_t>(kWorthwhile / std::max<int64_t>(work, 1), 1);
+    if (kernel_.is_flat) kernel_.grain = (kernel_.grain + 63) / 64 * 64;
+    if (kernel_.extent.is_constant() && extent <= kernel_.grain) kernel_.grain = 0;
+  }
+
+  void collect_symbols() {
+    std::set<graph::SymbolId> used;
+    const auto add = [&](const SymExpr& e) {
+      std::vector<graph::SymbolId> ids;
+      e.collect_symbols(ids);
+      for (graph::SymbolId id : ids)
+        if (id < program_.symbol_count) used.insert(id);
+    };
+    for (const KernelNest& n : kernel_.nests) {
+      for (size_t d = 0; d < n.nest.dim_count(); ++d) add(n.nest.extent(d));
+      for (const LoopInst& inst : n.nest.body)
+        for (const SymExpr& e : inst.index) add(e);
+    }
+    kernel_.symbols.assign(used.begin(), used.end());
+  }
+
+  const LoopProgram& program_;
+  const Group& group_;
+  const std::vector<bool>& is_private_;
+  const SizeHints& hints_;
+  NestSymbols symbols_;
+  Kernel kernel_;
+  std::map<LoopBufferId, SymSizes> strides_;
+  std::map<LoopBufferId, LoopBufferId> number_;
+};
+
+}  // namespace
+
+Kernel make_kernel(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private, const SizeHints& hints) {
+  return KernelMaker(program, group, is_private, hints).run();
+}
+
+std::string print(const Kernel& kernel) {
+  LoopProgram frame;
+  frame.symbol_count = kernel.symbol_count;
+  std::string out = "kernel (";
+  for (size_t k = 0; k < kernel.buffers.size(); ++k) {
+    const KernelBuffer& b = kernel.buffers[k];
+    frame.buffers.push_back({"b" + std::to_string(k), BufferRole::kTemp, b.dtype, {SymExpr(1)}, {SymExpr(1)}, UINT32_MAX, false});
+    out += (k ? ", " : "") + std::string(b.is_local ? "local " : b.is_written ? "out " : "in ") + frame.buffers.back().name + ": " + row_of(b.dtype).text;
+    if (b.is_local) out += "[" + std::to_string(b.local_elements) + "]";
+  }
+  out += ") symbols";
+  for (graph::SymbolId s : kernel.symbols) out += " s" + std::to_string(s);
+  out += kernel.is_flat ? " flat {\n" : " outer " + std::to_string(kernel.outer.size()) + " {\n";
+  for (const KernelNest& n : kernel.nests) {
+    Nest unnamed = n.nest;
+    unnamed.name = "n";
+    out += print(frame, unnamed) + "    loops";
+    for (size_t d : n.order) out += " " + std::to_string(d) + (d == n.vector_dim ? "v" : "");
+    out += "\n";
+  }
+  return out + "}\n";
+}
+
+}  // namespace framejit::inductor

@@ -1,0 +1,43 @@
+// inductor/kernel/kernel_ir.h — one kernel: nests with linear addresses, their loop order, and which dimension the lanes take.
+//
+// In: a group of the schedule.  Out: what an emitter needs and nothing else. Buffers are numbered as the kernel's arguments, then
+// the local ones (scratch that lives for one outer point). Loads and stores carry one index, in elements. Dimensions
+// [0, outer_count) of every nest are the outer point: the parallel range is their linear index. In a flat kernel (one nest,
+// outer_count 0) the parallel range is the vector dimension itself. Equal text means equal machine code: the text is the cache key.
+#pragma once
+
+#include "inductor/schedule/schedule.h"
+
+namespace framejit::inductor {
+
+struct KernelBuffer {
+  LoopBufferId source = 0;
+  DType dtype = DType::kFloat32;
+  bool is_written = false;
+  bool is_local = false;
+  int64_t local_elements = 0;
+};
+
+struct KernelNest {
+  Nest nest;
+  std::vector<size_t> order;  // dimensions that this nest loops over, outermost first; reduced ones last
+  size_t vector_dim = SIZE_MAX;
+};
+
+struct Kernel {
+  std::string name;
+  uint32_t symbol_count = 0;
+  std::vector<KernelBuffer> buffers;
+  std::vector<graph::SymbolId> symbols;  // those used: sizes argument k is symbols[k]
+  SymSizes outer;
+  bool is_flat = false;
+  std::vector<KernelNest> nests;
+  SymExpr extent = 1;    // of the parallel range
+  int64_t grain = 0;     // least part of it that is worth a thread; 0: one thread runs all
+};
+
+// `is_private[b]`: only this group touches buffer b and it need not outlive it.
+Kernel make_kernel(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private, const SizeHints& hints);
+std::string print(const Kernel& kernel);
+
+}  // namespace framejit::inductor

@@ -1,0 +1,18 @@
+// inductor/kernel/loop_shape.h — fewer and longer loops: dimensions of a nest split, dropped, merged, permuted.
+#pragma once
+
+#include "inductor/loop/nest_builder.h"
+
+namespace framejit::inductor {
+
+// The nest with other dimensions; `dims[d]` is the old dimension d in terms of the new ones.
+Nest with_dims(const Nest& nest, uint32_t symbol_count, SymSizes ranges, SymSizes reduced, std::vector<SymExpr> dims);
+
+// Dimensions below `fixed` are left alone by all of these.
+Nest split_divided_dims(Nest nest, uint32_t symbol_count, size_t fixed);  // i // c and i % c become dimensions of their own
+Nest drop_unit_dims(Nest nest, uint32_t symbol_count, size_t fixed);
+Nest merge_dims(Nest nest, uint32_t symbol_count, size_t fixed);          // of linear nests: neighbours that step as one
+// The dimension among `candidates` along which most accesses of a linear nest are contiguous or constant; SIZE_MAX if there is none.
+size_t choose_vector_dim(const Nest& nest, uint32_t symbol_count, const std::vector<size_t>& candidates, const std::vector<int64_t>& extents);
+
+}  // namespace framejit::inductor

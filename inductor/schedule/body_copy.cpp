@@ -1,0 +1,43 @@
+// inductor/schedule/body_copy.cpp — translation of instructions between nests.
+#include "inductor/schedule/body_copy.h"
+
+namespace framejit::inductor {
+
+LoopInst BodyCopy::translate(const LoopInst& inst) const {
+  const NestSymbols& symbols = to_.symbols();
+  const DimBounds bounds = to_.bounds();
+  LoopInst copy = inst;
+  for (int k = 0; k < inst.operand_count(); ++k) copy.operands[k] = map_[inst.operands[k]];
+  for (SymExpr& e : copy.index) {
+    if (e.is_constant()) continue;
+    e = simplify(substitute(e,
+                            [&](graph::SymbolId id) -> SymExpr {
+                              if (symbols.is_value(id)) return symbols.value(map_[symbols.inst_of(id)]);
+                              if (symbols.is_dim(id)) return dims_[symbols.dim_of(id)];
+                              return SymExpr::symbol(id);
+                            }),
+                 bounds);
+  }
+  return copy;
+}
+
+void BodyCopy::run() {
+  map_.assign(from_.body.size(), kNoInst);
+  for (size_t i = 0; i < from_.body.size(); ++i) {
+    const LoopInst inst = translate(from_.body[i]);
+    if (inst.op == LoopOp::kStore) {
+      if (with_stores) to_.store(inst.buffer, inst.index, inst.operands[0]);
+      continue;
+    }
+    if (inst.op == LoopOp::kLoad && replace_load) {
+      if (const auto value = replace_load(inst)) {
+        map_[i] = *value;
+        continue;
+      }
+    }
+    // An index that became a constant is one; so that folding sees it.
+    map_[i] = inst.op == LoopOp::kIndex ? to_.index(inst.index[0]) : to_.emit(inst);
+  }
+}
+
+}  // namespace framejit::inductor

@@ -1,0 +1,32 @@
+// inductor/schedule/body_copy.h — copies a nest's body into another nest, its dimensions replaced by expressions.
+#pragma once
+
+#include <functional>
+
+#include "inductor/loop/nest_builder.h"
+
+namespace framejit::inductor {
+
+class BodyCopy {
+ public:
+  // `dims`: for each dimension of `from`, its value in the target nest.
+  BodyCopy(NestBuilder& to, const Nest& from, std::vector<SymExpr> dims) : to_(to), from_(from), dims_(std::move(dims)) {}
+
+  // Answers with the value that stands for a load (its index already in terms of the target), or nothing to keep the load.
+  std::function<std::optional<InstId>(const LoopInst& load)> replace_load;
+  bool with_stores = true;
+
+  // Copies everything; map()[i] is instruction i in the target (kNoInst for stores).
+  void run();
+  const std::vector<InstId>& map() const { return map_; }
+  // The copied value that instruction i of the source stores, and where.
+  LoopInst translate(const LoopInst& inst) const;
+
+ private:
+  NestBuilder& to_;
+  const Nest& from_;
+  std::vector<SymExpr> dims_;
+  std::vector<InstId> map_;
+};
+
+}  // namespace framejit::inductor

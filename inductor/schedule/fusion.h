@@ -1,0 +1,27 @@
+// inductor/schedule/fusion.h — loop programs rewritten so that less goes through memory. Every pass keeps what the program computes.
+#pragma once
+
+#include "inductor/loop/nest_builder.h"
+
+namespace framejit::inductor {
+
+// Largest values of sizes that decide profitability; symbolic sizes count as their hints.
+struct SizeHints {
+  std::vector<int64_t> symbols;
+  int64_t numel(const SymSizes& sizes) const;
+};
+
+// Pointwise producers are computed where they are read.
+LoopProgram inline_producers(LoopProgram program, const SizeHints& hints);
+// Nests over the same points become one nest: producer and consumer, or siblings that read the same data.
+LoopProgram merge_nests(LoopProgram program);
+// Stores that nobody reads go, and what only fed them; empty nests go. Bounds checks stay.
+LoopProgram prune(LoopProgram program);
+
+struct ItemAccess {
+  std::vector<LoopBufferId> reads, writes;  // sorted
+};
+ItemAccess access_of(const std::variant<Nest, ExternCall>& item);
+bool conflicts(const ItemAccess& a, const ItemAccess& b);
+
+}  // namespace framejit::inductor
