@@ -66,6 +66,7 @@ def _compile(model: Any, options: Options, disabled: bool) -> Any:
         return types.MethodType(compile_function(call, options), model)
     return compile_function(_python_caller(model), options)
 
+
 GraphBreakError = _framejit.GraphBreakError
 
 # The extension's type of compiled callables.

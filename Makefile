@@ -1,0 +1,73 @@
+# framejit: what a contributor types. 'make help' lists it; 'make demo' and 'make test' need nothing before them.
+#
+#   PYTHON=python3.11   the interpreter to build for; a version (3.12) also finds pyenv's
+#   JOBS=2              compile jobs
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3.11
+JOBS ?= 2
+TOOLS := tools
+PY := $(shell $(TOOLS)/find_python $(PYTHON))
+VERSION := $(shell $(PY) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+VENV := .venv$(if $(filter 3.11,$(VERSION)),,-$(VERSION))
+RUN := $(VENV)/bin/python
+BUILD := build/$(VERSION)
+STAMP := $(BUILD)/.setup
+SEED ?= 0
+
+.DEFAULT_GOAL := help
+.PHONY: setup build demo test test-cpp test-python bench sweep fuzz lint format golden-update wheel clean help
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## the virtual environment, and Debian and Python packages by name
+
+$(STAMP): requirements.txt $(TOOLS)/setup $(TOOLS)/find_python
+	@$(TOOLS)/setup "$(PYTHON)" "$(PY)" "$(VENV)"
+	@mkdir -p $(BUILD) && touch $@
+
+$(BUILD)/build.ninja: $(STAMP)
+	@$(TOOLS)/quietly "configure" cmake -G Ninja -S . -B $(BUILD) -DPython_EXECUTABLE=$(CURDIR)/$(RUN)
+
+build: $(BUILD)/build.ninja  ## compile; afterwards 'import framejit' works in the virtual environment
+	@$(TOOLS)/quietly "build" nice ninja -C $(BUILD) -j $(JOBS)
+	@$(TOOLS)/link_package "$(RUN)" "$(CURDIR)/$(BUILD)/package"
+
+FILE ?= benchmarks/data/sentences.txt
+demo: build  ## sentence similarities of a text file, plain and compiled: FILE=..., '-' for standard input; COMPARE=1 adds torch.compile
+	@HF_HUB_OFFLINE=1 $(RUN) -m framejit.demo $(if $(COMPARE),--compare) "$(FILE)"
+
+test: lint test-cpp test-python  ## everything: lint, C++ unit and golden tests, pytest
+
+test-cpp: build
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=error
+
+test-python: build
+	@FRAMEJIT_STRICT=1 HF_HUB_OFFLINE=1 $(RUN) -m pytest -q tests
+
+bench: build  ## calls, cold starts, beside eager and torch.compile
+	@for file in calls cold; do $(RUN) benchmarks/$$file.py $(if $(filter cold,$$file),--torch-compile); done
+
+sweep: build  ## every op of torch's op_db, compiled and compared
+	@HF_HUB_OFFLINE=1 $(RUN) tests/e2e/op_sweep.py
+
+fuzz: build  ## the fuzzers, long: SEED=0 MINUTES=10
+	@$(RUN) tests/fuzz/frames_fuzz.py --seed $(SEED) --minutes $(or $(MINUTES),10)
+
+lint: $(STAMP)  ## layering, limits, names, paths in the documentation
+	@for check in layering limits names docs_paths; do $(RUN) tests/lint/$$check.py; done
+
+format: $(STAMP)  ## clang-format over the C++ files that git knows
+	@git ls-files '*.cpp' '*.h' | xargs clang-format-22 -i
+
+golden-update: build  ## rewrite the expected parts of the golden tests
+	@FRAMEJIT_UPDATE_GOLDEN=1 $(BUILD)/tests/golden_test --gtest_brief=1
+
+wheel: $(STAMP)  ## a wheel in dist/
+	@$(TOOLS)/quietly "wheel" $(RUN) -m pip wheel --no-deps --no-build-isolation -w dist .
+
+clean:  ## remove build/ and dist/ (the virtual environment stays)
+	@rm -rf build dist

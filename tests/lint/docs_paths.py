@@ -1,0 +1,43 @@
+"""Paths that README.md and docs/ name exist: `folder/file.ext`, `folder/{a,b}.*`, `folder/`; and every make target they name."""
+import re
+from pathlib import Path
+
+from project import ROOT, files, read, report
+
+CODE = re.compile(r"`([^`\n]+)`")
+PATH = re.compile(r"^[\w.*{},-]+(?:/[\w.*{},-]+)*/?$")
+SUFFIXES = (".py", ".pyi", ".h", ".cpp", ".def", ".md", ".txt", ".toml", ".cmake", ".hip", ".*")
+MAKE = re.compile(r"\bmake ([a-z][a-z-]+)")
+
+
+def expand(text: str) -> list[str]:
+    match = re.search(r"\{([^}]*)\}", text)
+    if not match:
+        return [text]
+    return [whole for part in match.group(1).split(",") for whole in expand(text[:match.start()] + part + text[match.end():])]
+
+
+def is_path(text: str, top: set[str]) -> bool:
+    if not PATH.match(text) or text.startswith("."):
+        return False
+    return text.endswith(SUFFIXES) and "/" in text or ("/" in text and text.split("/")[0] in top)
+
+
+def missing(text: str, folder: Path) -> bool:
+    return not any(next(base.glob(text.rstrip("/")), None) for base in (ROOT, folder))
+
+
+def check(page: Path, text: str) -> list[str]:
+    top = {p.name for p in ROOT.iterdir() if p.is_dir()}
+    targets = set(re.findall(r"^([a-z-]+):", read(Path("Makefile")), re.M))
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        for code in CODE.findall(line):
+            paths = expand(code) if is_path(code, top) else []
+            found += [f"{page}:{number}: {path} does not exist" for path in paths if missing(path, ROOT / page.parent)]
+            found += [f"{page}:{number}: make {target} is no target" for target in MAKE.findall(code) if target not in targets]
+    return found
+
+
+if __name__ == "__main__":
+    report("docs_paths", [finding for page in files(".md") for finding in check(page, read(page))])

@@ -1,0 +1,73 @@
+"""Every #include follows the order of the folders in docs/architecture.md, and outside headers appear where they may."""
+import re
+
+from project import files, read, report
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.M)
+
+# Who may include whom: a folder, and the folders that it may name beside itself. The longest matching folder decides.
+LAYERS = {
+    "runtime": [],
+    "runtime/aten": ["runtime"],
+    "graph": ["runtime"],
+    "graph/aten": ["runtime", "runtime/aten", "graph"],
+    "guards": ["runtime", "graph"],
+    "guards/aten": ["runtime", "graph", "graph/aten", "guards"],
+    "frame_hook/bytecode": ["runtime", "guards"],
+    "frame_hook/hook": ["runtime", "graph", "guards", "frame_hook/bytecode"],
+    "frame_hook/trace": ["runtime", "graph", "guards", "frame_hook/bytecode"],
+    "frame_hook/resume": ["runtime", "graph", "guards", "frame_hook/bytecode", "frame_hook/hook", "frame_hook/trace"],
+    "frame_hook/aten": ["runtime", "runtime/aten", "graph", "graph/aten", "guards", "guards/aten", "frame_hook/bytecode", "frame_hook/trace"],
+    "inductor": ["runtime", "graph", "inductor/loop", "inductor/lowering", "inductor/schedule", "inductor/kernel", "inductor/interp",
+                 "inductor/cpu", "inductor/gpu"],
+    "inductor/loop": ["runtime", "graph"],
+    "inductor/lowering": ["runtime", "graph", "inductor/loop"],
+    "inductor/schedule": ["runtime", "graph", "inductor/loop", "inductor/lowering"],
+    "inductor/kernel": ["runtime", "graph", "inductor/loop", "inductor/schedule"],
+    "inductor/interp": ["runtime", "graph", "inductor/loop", "inductor/schedule", "inductor/kernel"],
+    "inductor/cpu": ["runtime", "graph", "inductor/loop", "inductor/schedule", "inductor/kernel"],
+    "inductor/gpu": ["runtime", "graph", "inductor/loop", "inductor/schedule", "inductor/kernel"],
+}
+FREE = ("python/", "tests/", "benchmarks/")  # the top: may include everything
+
+# Outside headers: pattern, where they may appear, why.
+OUTSIDE = [
+    (re.compile(r"^(ATen|c10|torch)/"), re.compile(r"/aten/|^python/|^tests/unit/\w+_aten/"), "torch headers belong in aten/ folders and python/"),
+    (re.compile(r"^(Python\.h|structmember\.h|frameobject\.h)$"), re.compile(r"^(guards|frame_hook|python|tests)/|/aten/"),
+     "Python.h belongs in guards/, frame_hook/, python/ and aten/"),
+    (re.compile(r"^(internal/)?pycore_"), re.compile(r"^frame_hook/hook/pyver_\w+\.h$"), "CPython's internals belong in frame_hook/hook/pyver_*.h"),
+    (re.compile(r"^llvm(-c)?/"), re.compile(r"^inductor/cpu/\w+\.(cpp|h)$|^tests/unit/inductor/"), "LLVM belongs in inductor/cpu/"),
+]
+
+
+def layer_of(path: str) -> str | None:
+    parts = path.split("/")[:-1]
+    for length in range(len(parts), 0, -1):
+        folder = "/".join(parts[:length])
+        if folder in LAYERS:
+            return folder
+    return None
+
+
+def check(path: str, text: str) -> list[str]:
+    found = []
+    for match in INCLUDE.finditer(text):
+        kind, target = match.groups()
+        where = f"{path}:{text.count(chr(10), 0, match.start()) + 1}"
+        for pattern, allowed, why in OUTSIDE:
+            if pattern.match(target) and not allowed.search(path):
+                found.append(f"{where}: <{target}>: {why}")
+        if kind == '"' and not path.startswith(FREE):
+            mine, theirs = layer_of(path), layer_of(target)
+            if mine is None:
+                found.append(f"{where}: the folder has no layer; add it to tests/lint/layering.py")
+            elif theirs is None:
+                if not any(pattern.match(target) for pattern, _, _ in OUTSIDE):
+                    found.append(f'{where}: "{target}" is not named from the root')
+            elif theirs != mine and theirs not in LAYERS[mine]:
+                found.append(f"{where}: {mine} must not include {theirs} ({target})")
+    return found
+
+
+if __name__ == "__main__":
+    report("layering", [finding for p in files(".h", ".cpp", ".def") for finding in check(str(p), read(p))])

@@ -1,0 +1,61 @@
+"""At most 600 lines a file and 60 lines a function, in C++ and in Python."""
+import ast
+import re
+
+from project import files, read, report
+
+FILE_LINES = 600
+FUNCTION_LINES = 60
+
+# Comments, strings and character literals are blanked; line breaks stay, so that positions keep their line.
+NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|^[ \t]*#(?:\\\n|[^\n])*', re.S | re.M)
+SCOPE = re.compile(r'^\s*(?:(?:inline|export)\s+)*(?:namespace|extern)\b|\b(?:class|struct|union|enum)\b[^()]*$')
+NAME = re.compile(r"([\w:~]+|operator\W+)\s*\(")
+
+
+def blank(text: str) -> str:
+    return NOISE.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
+
+
+def cpp_functions(text: str) -> list[tuple[str, int, int]]:
+    """(name, first line, lines) of every function body that opens at namespace or class scope."""
+    text = blank(text)
+    found, scopes, head, line, function = [], [], 0, 1, None
+    for position, char in enumerate(text):
+        if char == "\n":
+            line += 1
+        elif char == ";":
+            head = position + 1
+        elif char == "{":
+            before = text[head:position]
+            is_scope = bool(SCOPE.search(before))
+            if function is None and not is_scope and "(" in before and "=" not in before.split("(")[0]:
+                name = NAME.search(before)
+                first = line - before.lstrip().count("\n")
+                function = (name.group(1).strip() if name else "?", first, len(scopes))
+            scopes.append(is_scope)
+            head = position + 1
+        elif char == "}":
+            if scopes:
+                scopes.pop()
+            if function is not None and len(scopes) == function[2]:
+                found.append((function[0], function[1], line - function[1] + 1))
+                function = None
+            head = position + 1
+    return found
+
+
+def python_functions(text: str) -> list[tuple[str, int, int]]:
+    return [(node.name, node.lineno, node.end_lineno - node.lineno + 1) for node in ast.walk(ast.parse(text))
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+
+
+def check(path: str, text: str) -> list[str]:
+    lines = text.count("\n")
+    found = [f"{path}: {lines} lines, at most {FILE_LINES}"] if lines > FILE_LINES else []
+    functions = python_functions(text) if path.endswith(".py") else cpp_functions(text)
+    return found + [f"{path}:{first}: {name} has {count} lines, at most {FUNCTION_LINES}" for name, first, count in functions if count > FUNCTION_LINES]
+
+
+if __name__ == "__main__":
+    report("limits", [finding for p in files(".h", ".cpp", ".py") for finding in check(str(p), read(p))])

@@ -1,0 +1,30 @@
+"""Names that must not appear: the compiler that framejit replaces, paths of one machine, registry hosts, notes to self."""
+import re
+
+from project import files, read, report
+
+# torch's own compiler: allowed where it is compared with, in the optional bridges, and in the lists of names that user programs call
+# and the tracer recognises without importing them.
+FOREIGN = re.compile(r"(?:import|from)\s+torch\.(?:_dynamo|_inductor|_functorch|fx|jit)\b|torch\.(?:_dynamo|_inductor|_functorch|fx|jit)\.|torch\.compile\("
+                     r"|\"torch\._(?:dynamo|inductor|functorch)")
+FOREIGN_ALLOWED = re.compile(r"^(?:benchmarks|tests|docs)/|^README\.md$|^python/framejit/(?:bridges|demo)"
+                             r"|^frame_hook/aten/torch_callables\.cpp$|^frame_hook/trace/torch_special\.(?:def|cpp)$")
+EVERYWHERE = [
+    (re.compile(r"/(?:work|root|home)/|\bshared/(?:facts|design|prototypes|hooks)\b"), "a path of one machine"),
+    (re.compile(r"py[p]i\.org|pythonho[s]ted|deb\.debi[a]n\.org"), "a registry host"),
+    (re.compile(r"\b(?:TO[D]O|FIX[M]E|X[X]X|HA[C]K)\b"), "a note to self"),
+]
+SUFFIXES = (".cpp", ".h", ".def", ".py", ".pyi", ".hip", ".txt", ".md", ".cmake", ".toml", "")
+
+
+def check(path: str, text: str) -> list[str]:
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if FOREIGN.search(line) and not FOREIGN_ALLOWED.search(path):
+            found.append(f"{path}:{number}: leans on torch's compiler: {line.strip()[:100]}")
+        found += [f"{path}:{number}: {why}: {line.strip()[:100]}" for pattern, why in EVERYWHERE if pattern.search(line)]
+    return found
+
+
+if __name__ == "__main__":
+    report("names", [finding for p in files(*SUFFIXES) if p.name != "names.py" for finding in check(str(p), read(p))])

@@ -1,0 +1,70 @@
+"""Each lint check finds what it is there for, and lets the allowed neighbour pass."""
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import docs_paths  # noqa: E402
+import layering  # noqa: E402
+import limits  # noqa: E402
+import names  # noqa: E402
+
+
+@pytest.mark.parametrize("path, line, finds", [
+    ("graph/graph.cpp", '#include "runtime/abi.h"', False),
+    ("runtime/call_plan.cpp", '#include "graph/graph.h"', True),
+    ("inductor/loop/builder.cpp", '#include "frame_hook/trace/value.h"', True),
+    ("frame_hook/trace/tracer.cpp", '#include "frame_hook/hook/frame_hook.h"', True),
+    ("frame_hook/resume/segment.cpp", '#include "frame_hook/hook/frame_hook.h"', False),
+    ("graph/graph.cpp", "#include <Python.h>", True),
+    ("guards/source.cpp", "#include <Python.h>", False),
+    ("guards/source.cpp", "#include <ATen/core/Tensor.h>", True),
+    ("guards/aten/tensor_facts.cpp", "#include <ATen/core/Tensor.h>", False),
+    ("inductor/schedule/fusion.cpp", "#include <llvm/IR/Module.h>", True),
+    ("frame_hook/hook/evaluator.cpp", "#include <internal/pycore_frame.h>", True),
+    ("graph/graph.cpp", '#include "graph.h"', True),
+])
+def test_layering(path, line, finds):
+    assert bool(layering.check(path, line)) is finds
+
+
+def body(lines):
+    return "namespace a {\nclass B {\n  int f(int x) const {\n" + "    x += '{';  // {\n" * lines + "    return x;\n  }\n};\n}\n"
+
+
+def test_limits_cpp():
+    assert limits.check("a.cpp", body(57)) == []
+    assert limits.check("a.cpp", body(58)) == ["a.cpp:3: f has 61 lines, at most 60"]
+    assert limits.check("a.cpp", "\n" * 601) == ["a.cpp: 601 lines, at most 600"]
+    table = "const int rows[] = {\n" + "1,\n" * 100 + "};\nenum class E : int {\n" + "x,\n" * 100 + "};\n"
+    assert limits.check("a.cpp", table) == []
+
+
+def test_limits_python():
+    assert limits.check("a.py", "def f():\n" + "    pass\n" * 59) == []
+    assert limits.check("a.py", "def f():\n" + "    pass\n" * 60) == ["a.py:1: f has 61 lines, at most 60"]
+
+
+@pytest.mark.parametrize("path, line, finds", [
+    ("python/framejit/api.py", "from torch._dynamo import config", True),
+    ("tests/e2e/test_x.py", "torch.compile(f)", False),
+    ("graph/graph.cpp", "// TO" + "DO later", True),
+    ("README.md", "see /ro" + "ot/x", True),
+    ("README.md", "see docs/x", False),
+])
+def test_names(path, line, finds):
+    assert bool(names.check(path, line)) is finds
+
+
+@pytest.mark.parametrize("line, finds", [
+    ("see `graph/graph.h`", False),
+    ("see `graph/{graph,no_such}.h`", True),
+    ("see `graph/no_such_folder/`", True),
+    ("run `make demo`", False),
+    ("run `make coffee`", True),
+    ("the class `torch.Tensor` and `a/b`", False),
+])
+def test_docs_paths(line, finds):
+    assert bool(docs_paths.check(Path("README.md"), line)) is finds
