@@ -4,6 +4,7 @@
 // SymbolicRaise (the frame loop, which looks up the handler in the exception table) and InternalError (the driver).
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace framejit::frame_hook {

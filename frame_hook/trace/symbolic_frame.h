@@ -16,6 +16,12 @@ enum class OnReturn : uint8_t {
   not_resumable,  // the instruction does more after the callee: break at the outer instruction as a whole
 };
 
+// Values of what a code object names, made once per trace.
+struct CodeCache {
+  std::vector<Value*> constants, names, globals;  // by co_consts, co_names; globals: looked up by co_names, in one globals dict
+  Value* globals_dict = nullptr;
+};
+
 struct SymbolicFrame {
   std::shared_ptr<const Code> code;
   FunctionValue* function = nullptr;
@@ -29,6 +35,12 @@ struct SymbolicFrame {
   Value* pending_object = nullptr;
   GeneratorValue* generator = nullptr;    // set when this is a generator's frame
   uint64_t step_at_instruction = 0;       // tracer step count when `position` started
+  CodeCache* cache = nullptr;
+  Value* result = nullptr;                // what the frame left with: returned, or yielded when `yielded`
+  bool yielded = false;
+  Value* thrown = nullptr;                // raised when the frame goes on: generator.throw()
+  int reraised_unit = -1;                 // f_lasti that RERAISE restored, for the handler that is entered next
+  bool calls_directly = false;            // the instruction is a call, and what its callable returns is its result
 
   Value* pop() { Value* v = stack.back(); stack.pop_back(); return v; }
   void push(Value* v) { stack.push_back(v); }

@@ -13,6 +13,7 @@
 
 #include <deque>
 #include <span>
+#include <unordered_set>
 
 #include "frame_hook/trace/graph_break.h"
 #include "frame_hook/trace/symbolic_frame.h"
@@ -57,6 +58,7 @@ struct FrameTrace {
   std::shared_ptr<void> modes_at_exit;    // null when unchanged
   uint64_t steps = 0;
   size_t python_calls_inlined = 0;
+  std::shared_ptr<struct ProtocolState> protocol;  // side tables of the object protocol (context variables written, ...)
 };
 
 class Tracer {
@@ -134,7 +136,9 @@ class Tracer {
   // ---- Python functions
   Value* call_function(FunctionValue* function, const Arguments& args);
   Value* resume_generator(GeneratorValue* generator, Value* sent, Value* thrown);  // null when finished
+  void close_generator(GeneratorValue* generator);
   Value* run_frame(std::shared_ptr<SymbolicFrame> frame);  // to its return; a generator's yield returns too
+  Value* cell_contents(CellValue* cell);                   // null when empty
   SymbolicFrame& frame() { return *frames_.back(); }
   std::span<const std::shared_ptr<SymbolicFrame>> frames() const { return frames_; }
 
@@ -143,6 +147,7 @@ class Tracer {
   [[noreturn]] void raise_new(PyObject* type, const std::string& message);
   [[noreturn]] void raise_pending();                       // a Python error set by a concrete call becomes symbolic
   bool exception_matches(Value* exception, PyObject* type);
+  InstanceValue* new_exception(PyObject* type, std::vector<Value*> args);
 
   // ---- recorded and concrete calls
   Value* call_recorded(PyObject* callable, const Arguments& args);  // with traced tensors inside args
@@ -153,6 +158,7 @@ class Tracer {
   TensorFrontend& frontend() { return frontend_; }
   Recording& recording() { return *trace_.recording; }
   guards::GuardSet& guards() { return trace_.guards; }
+  ProtocolState& protocol();                               // made on first use, one per trace
   std::string here() const;                                // "file.py:12 function" of the innermost frame
 
  private:
@@ -168,6 +174,64 @@ class Tracer {
   Value *null_ = nullptr, *none_ = nullptr, *true_ = nullptr, *false_ = nullptr;
   guards::FrameAccess live_{};
   void add_guard(guards::Guard guard);                     // fills `because` from here()
+  void add_guard(guards::GuardKind kind, guards::SourceId source, PyObject* object = nullptr, int64_t number = 0);
+
+  // Values
+  std::vector<Value*> by_source_;                          // source -> the value that was wrapped there
+  std::unordered_map<PyObject*, Value*> by_traced_;        // traced tensors -> their value
+  std::unordered_set<PyTypeObject*> unchanged_types_;      // type_version guard exists
+  Value* wrap_fresh(PyObject* object, guards::SourceId source);
+  Value* wrap_int(PyObject* object, guards::SourceId source);
+  Value* wrap_instance(PyObject* object, guards::SourceId source);
+  Value* wrap_container(PyObject* object, guards::SourceId source);
+  Value* wrap_callable(PyObject* object, guards::SourceId source);
+  Value* wrap_result_container(PyObject* object);
+  Value* object_value(PyObject* object, guards::SourceId source);
+  bool is_dynamic(guards::SourceId source, const std::string& suffix);
+  std::vector<bool> dynamic_dims(guards::SourceId source);
+  bool is_constant_object(PyObject* object);
+  bool holds_tensor(PyObject* object, int depth);
+  void guard_value(Value* v);
+  PyRef materialise_items(Value* v, const std::vector<Value*>& items);
+  bool instance_truth(Value* v);
+  std::vector<Value*> items_of(Value* v);                  // of a tuple, list or set
+
+  // Where a trace stops
+  struct StopTracing {};                                   // thrown at an instruction boundary, the exit is set
+  struct RaisePoint { uint64_t step; std::string where; };
+  std::unordered_map<Value*, RaisePoint> raised_at_;       // exceptions -> the instruction to stop at, if nobody catches
+  std::unordered_map<GeneratorValue*, uint64_t> generator_made_at_;
+  std::optional<uint64_t> break_step_;                     // set by the innermost frame that a GraphBreak passes
+  std::string stop_where_;
+  uint64_t next_check_ = 0;                                // step at which check_step() looks
+  PyCodeObject* root_code_ = nullptr;
+  void reset(const guards::FrameAccess& frame);
+  bool attempt(const guards::FrameAccess& frame, const std::shared_ptr<const Code>& code, size_t start);  // false: start over
+  bool run_root(std::shared_ptr<SymbolicFrame> root);
+  void stop_before(uint64_t step, BreakReason reason, std::string detail, std::string where);
+  bool accept_exit();                                      // false: it cannot be rebuilt, the next attempt stops earlier
+  std::optional<uint64_t> step_of_obstacle();              // ... before what is in its way
+  std::shared_ptr<SymbolicFrame> root_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, size_t start);
+  uint64_t resumable_step() const;                         // of the innermost instruction that tracing can stop before
+  bool resumable_here() const;
+  [[noreturn]] void stop_here();
+  void check_step();                                       // stop step, limits, signals
+  void set_user_line();
+
+  // Frames and exceptions
+  std::unordered_map<PyCodeObject*, std::shared_ptr<const Code>> codes_;
+  std::unordered_map<PyCodeObject*, CodeCache> code_caches_;
+  std::shared_ptr<const Code> decoded(PyCodeObject* code);
+  std::shared_ptr<SymbolicFrame> new_frame(FunctionValue* function);
+  void prepare_frame(SymbolicFrame& frame, std::shared_ptr<const Code> code);
+  void bind_arguments(FunctionValue* function, const Arguments& args, SymbolicFrame& frame);
+  void run_instructions(SymbolicFrame& frame);
+  void enter_handler(SymbolicFrame& frame, Value* exception);  // raises on when there is none
+  Value* handled_exception(bool* known) const;             // what is being handled; null: nothing. known: false when it was so at entry
+  std::pair<PyCodeObject*, int> last_line_{nullptr, 0};
+  std::unordered_map<PyCodeObject*, bool> torch_codes_;
+  bool is_torch_code(PyCodeObject* code);
+  [[noreturn]] void break_of_recording(const std::string& what);  // a recorded call or attribute gave nothing
 };
 
 template <class T>

@@ -1,0 +1,177 @@
+// frame_hook/trace/exceptions.cpp — exceptions of the traced program: made, raised, matched, handled.
+//
+// They are instance values whose payload is the tuple of arguments; __context__, __cause__ and the like are attributes. None leaves
+// the traced frame: when nobody catches one, tracing stops before the instruction that raised it, and plain Python raises it again.
+#include "frame_hook/trace/opcode_handlers.h"
+#include "runtime/base/result.h"
+
+namespace framejit::frame_hook {
+
+namespace {
+
+PyTypeObject* base_exception() { return reinterpret_cast<PyTypeObject*>(PyExc_BaseException); }
+
+void write_attribute(InstanceValue* v, const char* name, Value* to) {
+  PyRef key = PyRef::steal(PyUnicode_InternFromString(name));
+  for (auto& [known, value] : v->attrs) {
+    if (known.get() != key.get()) continue;
+    value = to;
+    return;
+  }
+  v->attrs.emplace_back(std::move(key), to);
+}
+
+}  // namespace
+
+InstanceValue* Tracer::new_exception(PyObject* type, std::vector<Value*> args) {
+  auto* v = make<InstanceValue>(ValueKind::instance, reinterpret_cast<PyTypeObject*>(type));
+  v->payload = tuple(std::move(args));
+  return v;
+}
+
+// The exception being handled becomes the context, as in _PyErr_SetObject.
+void Tracer::raise(Value* exception) {
+  FJ_CHECK(exception->kind == ValueKind::instance, "an exception that is no instance");
+  if (exception->object) graph_break(BreakReason::exception_raised, exception->type->tp_name);
+  bool known = true;
+  Value* context = handled_exception(&known);
+  if (context && context != exception) write_attribute(as<InstanceValue>(exception), "__context__", context);
+  throw SymbolicRaise{exception};
+}
+
+void Tracer::raise_new(PyObject* type, const std::string& message) { raise(new_exception(type, {string(message.c_str())})); }
+
+void Tracer::raise_pending() {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  FJ_CHECK(type, "a call failed without a Python error");
+  PyErr_NormalizeException(&type, &value, &traceback);
+  PyRef owned_type = PyRef::steal(type), owned_value = PyRef::steal(value), owned_traceback = PyRef::steal(traceback);
+  if (PyErr_GivenExceptionMatches(type, PyExc_KeyboardInterrupt)) {  // never swallowed: it is raised again outside
+    PyErr_SetInterrupt();
+    graph_break(BreakReason::interrupted, "KeyboardInterrupt");
+  }
+  PyRef args = PyRef::steal(PyObject_GetAttrString(value, "args"));
+  if (!args || !PyTuple_CheckExact(args.get())) {
+    PyErr_Clear();
+    raise(new_exception(type, {}));
+  }
+  Value* items = wrap_result(args.release());
+  auto* exception = make<InstanceValue>(ValueKind::instance, Py_TYPE(value));
+  exception->payload = items;
+  raise(exception);
+}
+
+bool Tracer::exception_matches(Value* exception, PyObject* type) {
+  return PyErr_GivenExceptionMatches(reinterpret_cast<PyObject*>(type_of(exception)), type) != 0;
+}
+
+Value* Tracer::handled_exception(bool* known) const {
+  *known = true;
+  for (auto frame = frames_.rbegin(); frame != frames_.rend(); ++frame) {
+    if ((*frame)->handled.empty()) continue;
+    if (Value* v = (*frame)->handled.back()) return v;
+    if (!(*frame)->generator) return nullptr;
+  }
+  *known = false;
+  return nullptr;
+}
+
+void Tracer::enter_handler(SymbolicFrame& f, Value* exception) {
+  const Instruction& i = f.code->instructions[f.position];
+  const int unit = std::exchange(f.reraised_unit, -1);
+  const ExceptionRange* range = f.code->find_handler(i.opcode_index);
+  if (!range) throw SymbolicRaise{exception};
+  f.stack.resize(static_cast<size_t>(range->depth));
+  if (range->push_lasti) f.push(integer(unit >= 0 ? unit : i.opcode_index));
+  f.push(exception);
+  f.position = static_cast<size_t>(range->target_position);
+}
+
+// ---- handlers
+
+// exception -- previous exception
+Flow OpcodeHandlers::push_exc_info(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  Value* exception = f.pop();
+  bool known = true;
+  Value* previous = f.handled.empty() && f.generator ? nullptr : t.handled_exception(&known);
+  f.push(previous ? previous : t.none());
+  f.push(exception);
+  f.handled.push_back(exception);
+  return Flow::next;
+}
+
+// previous --. A handler that was entered before the trace began leaves with what the live stack kept.
+Flow OpcodeHandlers::pop_except(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  Value* previous = f.pop();
+  if (!f.handled.empty()) {
+    f.handled.pop_back();
+    return Flow::next;
+  }
+  const bool nothing = previous->kind == ValueKind::null || t.same_object(previous, t.none());
+  f.handled.push_back(nothing ? nullptr : previous);
+  return Flow::next;
+}
+
+// exception type -- exception bool
+Flow OpcodeHandlers::check_exc_match(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  Value* type = f.pop();
+  auto is_class = [](PyObject* o) { return PyType_Check(o) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(o), base_exception()); };
+  PyObject* object = t.is_constant(type) ? t.constant(type) : nullptr;
+  bool legal = object && (is_class(object) || PyTuple_CheckExact(object));
+  if (legal && PyTuple_CheckExact(object))
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(object); ++k) legal = legal && is_class(PyTuple_GET_ITEM(object, k));
+  if (!legal) t.raise_new(PyExc_TypeError, "catching classes that do not inherit from BaseException is not allowed");
+  f.push(t.boolean(t.exception_matches(f.top(), object)));
+  return Flow::next;
+}
+
+// exception --
+Flow OpcodeHandlers::reraise(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* exception = f.pop();
+  if (i.arg > 0) f.reraised_unit = static_cast<int>(t.as_index(f.top(static_cast<size_t>(i.arg) - 1)));
+  if (exception->object) graph_break(BreakReason::exception_raised, exception->type->tp_name);
+  throw SymbolicRaise{exception};
+}
+
+// An instance: classes are called.
+Value* OpcodeHandlers::as_exception(Tracer& t, Value* v, const char* error) {
+  if (v->kind == ValueKind::object && PyType_Check(v->object.get()) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(v->object.get()), base_exception()))
+    v = t.call(v, {});
+  if (v->kind != ValueKind::instance || !PyType_IsSubtype(t.type_of(v), base_exception())) t.raise_new(PyExc_TypeError, error);
+  return v;
+}
+
+// [exception] [cause] --
+Flow OpcodeHandlers::raise_varargs(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  if (i.arg == 0) {
+    bool known = true;
+    Value* exception = t.handled_exception(&known);
+    if (!known) graph_break(BreakReason::unsupported_value, "the exception that was being handled when tracing began");
+    if (!exception) t.raise_new(PyExc_RuntimeError, "No active exception to reraise");
+    if (exception->object) graph_break(BreakReason::exception_raised, exception->type->tp_name);
+    throw SymbolicRaise{exception};
+  }
+  Value* cause = i.arg == 2 ? f.pop() : nullptr;
+  Value* exception = as_exception(t, f.pop(), "exceptions must derive from BaseException");
+  if (cause) {
+    const bool none = t.same_object(cause, t.none());
+    if (!none) cause = as_exception(t, cause, "exception causes must derive from BaseException");
+    write_attribute(as<InstanceValue>(exception), "__cause__", cause);
+    write_attribute(as<InstanceValue>(exception), "__suppress_context__", t.boolean(true));
+  }
+  t.raise(exception);
+}
+
+// exception -- exception: what a generator body may not let out (3.12+; before, resume_generator does it)
+Flow OpcodeHandlers::stopiteration_error(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  if (!t.exception_matches(f.top(), PyExc_StopIteration)) return Flow::next;
+  InstanceValue* error = t.new_exception(PyExc_RuntimeError, {t.string("generator raised StopIteration")});
+  write_attribute(error, "__cause__", f.top());
+  write_attribute(error, "__context__", f.top());
+  write_attribute(error, "__suppress_context__", t.boolean(true));
+  f.top() = error;
+  return Flow::next;
+}
+
+}  // namespace framejit::frame_hook

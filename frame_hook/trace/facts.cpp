@@ -1,0 +1,316 @@
+// frame_hook/trace/facts.cpp — what a trace relies on: asking for a fact of a value adds the guard that keeps it true.
+//
+// Each fact is guarded once per value. Answers never run Python code: what a type answers in Python is inlined.
+#include "frame_hook/trace/object_kinds.h"
+#include "frame_hook/trace/tracer.h"
+#include "runtime/base/result.h"
+
+namespace framejit::frame_hook {
+
+using guards::GuardKind;
+using guards::kNoSource;
+using guards::SourceId;
+using guards::SourceKind;
+
+void Tracer::add_guard(guards::Guard guard) {
+  guard.because = here();
+  trace_.guards.add(std::move(guard));
+}
+
+void Tracer::add_guard(GuardKind kind, SourceId source, PyObject* object, int64_t number) {
+  guards::Guard guard;
+  guard.kind = kind;
+  guard.source = source;
+  guard.object = PyRef::borrow(object);
+  guard.number = number;
+  add_guard(std::move(guard));
+}
+
+PyTypeObject* Tracer::type_of(Value* v) {
+  if (!v->type_guarded) {
+    v->type_guarded = true;
+    if (!v->value_guarded) add_guard(GuardKind::type_is, v->source, reinterpret_cast<PyObject*>(v->type));
+  }
+  return v->type;
+}
+
+SourceId Tracer::type_source(Value* v) {
+  guards::SourceTable& sources = trace_.guards.sources;
+  if (v->source != kNoSource) return sources.add(SourceKind::type_of, v->source);
+  return sources.add(SourceKind::constant, kNoSource, 0, reinterpret_cast<PyObject*>(v->type));
+}
+
+// Static types never change. `source` reaches the type itself.
+void Tracer::guard_type_unchanged(PyTypeObject* type, SourceId source) {
+  if ((type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) || !unchanged_types_.insert(type).second) return;
+  static PyObject* const name = PyUnicode_InternFromString("__class__");
+  _PyType_Lookup(type, name);  // gives the type a version tag
+  if (type->tp_version_tag == 0) graph_break(BreakReason::unsupported_value, std::string("a class without a version tag: ") + type->tp_name);
+  add_guard(GuardKind::type_version, source, reinterpret_cast<PyObject*>(type), type->tp_version_tag);
+}
+
+void Tracer::guard_identity(Value* v) {
+  if (v->value_guarded) return;
+  v->value_guarded = true;
+  if (v->source != kNoSource) add_guard(GuardKind::is, v->source, v->object.get());
+}
+
+// ---- constants
+
+bool Tracer::is_constant_object(PyObject* object) {
+  if (is_exact_scalar(Py_TYPE(object)) || has_identity_constant(object)) return true;
+  if (PyTuple_CheckExact(object)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
+      if (!is_constant_object(PyTuple_GET_ITEM(object, i))) return false;
+    return true;
+  }
+  if (!PyFrozenSet_CheckExact(object)) return false;
+  Py_ssize_t position = 0;
+  PyObject* item;
+  Py_hash_t hash;
+  while (_PySet_NextEntry(object, &position, &item, &hash))
+    if (!is_constant_object(item)) return false;
+  return true;
+}
+
+bool Tracer::is_constant(Value* v) {
+  switch (v->kind) {
+    case ValueKind::object: return is_constant_object(v->object.get());
+    case ValueKind::tuple: {
+      auto* t = as<TupleValue>(v);
+      for (size_t i = 0; i < t->items.size(); ++i)
+        if (t->items[i] ? !is_constant(t->items[i]) : !is_constant_object(PyTuple_GET_ITEM(t->object.get(), i))) return false;
+      return true;
+    }
+    case ValueKind::set: {
+      if (v->type != &PyFrozenSet_Type) return false;
+      if (v->object) return is_constant_object(v->object.get());
+      for (Value* item : as<SetValue>(v)->items)
+        if (!is_constant(item)) return false;
+      return true;
+    }
+    case ValueKind::slice: {
+      auto* s = as<SliceValue>(v);
+      return is_constant(s->start) && is_constant(s->stop) && is_constant(s->step);
+    }
+    case ValueKind::instance: return v->object && is_enum_member(v->object.get());
+    case ValueKind::null: case ValueKind::tensor: case ValueKind::sym_int: case ValueKind::list: case ValueKind::dict: case ValueKind::cell:
+    case ValueKind::function: case ValueKind::method: case ValueKind::iterator: case ValueKind::generator: case ValueKind::super:
+    case ValueKind::view: return false;
+  }
+  return false;
+}
+
+namespace {
+
+bool holds_only_scalars(PyObject* object) {  // what an `equals` guard can compare
+  if (is_exact_scalar(Py_TYPE(object))) return true;
+  if (PyTuple_CheckExact(object)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
+      if (!holds_only_scalars(PyTuple_GET_ITEM(object, i))) return false;
+    return true;
+  }
+  if (!PyFrozenSet_CheckExact(object)) return false;
+  Py_ssize_t position = 0;
+  PyObject* item;
+  Py_hash_t hash;
+  while (_PySet_NextEntry(object, &position, &item, &hash))
+    if (!holds_only_scalars(item)) return false;
+  return true;
+}
+
+}  // namespace
+
+// The guard of a value with an object: by value where the type is compared by value, else by identity.
+void Tracer::guard_value(Value* v) {
+  if (v->value_guarded) return;
+  v->value_guarded = v->type_guarded = true;
+  if (v->source == kNoSource) return;
+  const bool by_value = holds_only_scalars(v->object.get()) && !is_singleton(v->object.get());
+  add_guard(by_value ? GuardKind::equals : GuardKind::is, v->source, v->object.get());
+}
+
+PyObject* Tracer::constant(Value* v) {
+  if (v->value_guarded && v->object) return v->object.get();
+  switch (v->kind) {
+    case ValueKind::object:
+    case ValueKind::instance: guard_value(v); break;
+    case ValueKind::tuple:
+      if (v->object && holds_only_scalars(v->object.get())) {
+        guard_value(v);
+      } else {
+        PyRef made = materialise_items(v, items_of(v));
+        if (!v->object) v->object = made;
+        v->value_guarded = true;
+      }
+      break;
+    case ValueKind::set:
+      if (v->object) {
+        guard_value(v);
+      } else {
+        PyRef items = materialise_items(v, as<SetValue>(v)->items);
+        v->object = PyRef::steal(PyFrozenSet_New(items.get()));
+      }
+      break;
+    case ValueKind::slice: {
+      auto* s = as<SliceValue>(v);
+      PyObject *start = constant(s->start), *stop = constant(s->stop), *step = constant(s->step);
+      if (!v->object) v->object = PyRef::steal(PySlice_New(start, stop, step));
+      v->value_guarded = true;
+      break;
+    }
+    case ValueKind::sym_int: {
+      const int64_t value = recording().shapes().specialise(as<SymIntValue>(v)->expr, here());
+      if (!v->object) v->object = PyRef::steal(PyLong_FromLongLong(value));
+      as<SymIntValue>(v)->expr = graph::SymExpr(value);
+      break;
+    }
+    case ValueKind::null: case ValueKind::tensor: case ValueKind::list: case ValueKind::dict: case ValueKind::cell: case ValueKind::function:
+    case ValueKind::method: case ValueKind::iterator: case ValueKind::generator: case ValueKind::super: case ValueKind::view:
+      FJ_CHECK(false, "constant() of a value that is not one");
+  }
+  if (!v->object) raise_pending();
+  return v->object.get();
+}
+
+// ---- truth, sizes, identity
+
+namespace {
+
+bool same_truth_slots(PyTypeObject* a, PyTypeObject* b) {
+  auto bool_slot = [](PyTypeObject* t) { return t->tp_as_number ? t->tp_as_number->nb_bool : nullptr; };
+  auto length_slot = [](PyTypeObject* t) { return t->tp_as_mapping ? t->tp_as_mapping->mp_length : nullptr; };
+  return bool_slot(a) == bool_slot(b) && length_slot(a) == length_slot(b);
+}
+
+}  // namespace
+
+// Types without nb_bool and lengths are true; the slots of a class written in Python are seen by lookup_special.
+bool Tracer::instance_truth(Value* v) {
+  PyTypeObject* type = type_of(v);
+  if (Value* payload = v->kind == ValueKind::instance ? as<InstanceValue>(v)->payload : nullptr; payload && same_truth_slots(type, payload->type)) {
+    guard_type_unchanged(type, type_source(v));
+    return truth(payload);
+  }
+  if (v->kind == ValueKind::instance && (type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+    if (Value* method = lookup_special(v, "__bool__")) {
+      Value* result = call(method, {});
+      if (type_of(result) != &PyBool_Type) raise_new(PyExc_TypeError, std::string("__bool__ should return bool, returned ") + result->type->tp_name);
+      return constant(result) == Py_True;
+    }
+  }
+  const bool sized = (type->tp_as_mapping && type->tp_as_mapping->mp_length) || (type->tp_as_sequence && type->tp_as_sequence->sq_length);
+  if (sized) {
+    if (auto n = length(v)) return *n != 0;
+    graph_break(BreakReason::unsupported_value, std::string("the truth of an object of type ") + type->tp_name);
+  }
+  if (type->tp_as_number && type->tp_as_number->nb_bool && !(type->tp_flags & Py_TPFLAGS_HEAPTYPE))
+    graph_break(BreakReason::unsupported_value, std::string("the truth of an object of type ") + type->tp_name);
+  guard_type_unchanged(type, type_source(v));
+  return true;
+}
+
+bool Tracer::truth(Value* v) {
+  switch (v->kind) {
+    case ValueKind::object: {
+      PyObject* object = v->object.get();
+      if (is_exact_scalar(Py_TYPE(object))) return PyObject_IsTrue(constant(v)) == 1;
+      if (PyRange_Check(object)) return PyObject_IsTrue(constant(v)) == 1;
+      if (PyType_Check(object) && Py_TYPE(object) != &PyType_Type) {
+        PyTypeObject* meta = Py_TYPE(object);
+        if ((meta->tp_as_number && meta->tp_as_number->nb_bool) || (meta->tp_as_mapping && meta->tp_as_mapping->mp_length)) {
+          if (is_enum_class(object)) return type_of(v), true;
+          graph_break(BreakReason::unsupported_value, std::string("the truth of class ") + reinterpret_cast<PyTypeObject*>(object)->tp_name);
+        }
+      }
+      return instance_truth(v);
+    }
+    case ValueKind::tensor: graph_break(BreakReason::data_dependent_jump, "a tensor");
+    case ValueKind::sym_int: return recording().shapes().decide(as<SymIntValue>(v)->expr, graph::Relation::kNe, 0, here());
+    case ValueKind::tuple: case ValueKind::list: case ValueKind::dict: case ValueKind::set: case ValueKind::view: {
+      auto n = length(v);
+      FJ_CHECK(n, "a container without a length");
+      return *n != 0;
+    }
+    case ValueKind::instance: return instance_truth(v);
+    case ValueKind::null: FJ_CHECK(false, "truth of NULL");
+    case ValueKind::slice: case ValueKind::cell: case ValueKind::function: case ValueKind::method: case ValueKind::iterator:
+    case ValueKind::generator: case ValueKind::super: type_of(v); return true;
+  }
+  return true;
+}
+
+std::optional<graph::SymExpr> Tracer::as_size(Value* v) {
+  if (v->kind == ValueKind::sym_int) return as<SymIntValue>(v)->expr;
+  if (v->kind == ValueKind::instance && as<InstanceValue>(v)->payload) return type_of(v), as_size(as<InstanceValue>(v)->payload);
+  if (v->kind != ValueKind::object || !PyLong_Check(v->object.get())) return std::nullopt;
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(constant(v), &overflow);
+  return overflow ? std::nullopt : std::optional<graph::SymExpr>(graph::SymExpr(value));
+}
+
+int64_t Tracer::as_index(Value* v) {
+  auto size = as_size(v);
+  if (!size) {
+    Value* method = v->kind == ValueKind::instance ? lookup_special(v, "__index__") : nullptr;
+    if (method) size = as_size(call(method, {}));
+  }
+  if (!size) {
+    if (v->kind == ValueKind::tensor) graph_break(BreakReason::data_dependent_value, "an index taken from a tensor");
+    raise_new(PyExc_TypeError, std::string("'") + type_of(v)->tp_name + "' object cannot be interpreted as an integer");
+  }
+  if (auto constant = size->as_constant()) return *constant;
+  return recording().shapes().specialise(*size, here());
+}
+
+bool Tracer::same_object(Value* a, Value* b) {
+  if (a == b) return true;
+  if (a->object && b->object && a->object.get() == b->object.get()) {
+    if (a->kind == ValueKind::sym_int || b->kind == ValueKind::sym_int) return constant(a) == constant(b);
+    guard_identity(a);
+    guard_identity(b);
+    return true;
+  }
+  if (!a->object || !b->object) {  // one was made in the trace, or is an int of a symbol
+    if (a->kind == ValueKind::sym_int && b->kind == ValueKind::sym_int) graph_break(BreakReason::unsupported_value, "the identity of a symbolic size");
+    if (b->kind == ValueKind::object && is_singleton(b->object.get())) guard_identity(b);
+    if (a->kind == ValueKind::object && is_singleton(a->object.get())) guard_identity(a);
+    if (a->object && a->source != kNoSource) type_of(a);
+    if (b->object && b->source != kNoSource) type_of(b);
+    return false;
+  }
+  // Two real objects: their types tell them apart, or they are told apart as such.
+  if (a->type != b->type && type_of(a) != type_of(b)) return false;
+  guards::SourceTable& sources = trace_.guards.sources;
+  auto source_of = [&](Value* v) { return v->source != kNoSource ? v->source : sources.add(SourceKind::constant, kNoSource, 0, v->object.get()); };
+  if (a->value_guarded && b->value_guarded) return false;
+  guards::Guard guard;
+  guard.kind = GuardKind::distinct;
+  guard.source = a->source != kNoSource ? a->source : source_of(b);
+  guard.other = a->source != kNoSource ? source_of(b) : source_of(a);
+  add_guard(std::move(guard));
+  return false;
+}
+
+PyObject* Tracer::traced_tensor(TensorValue* v) {
+  if (v->traced) return v->traced.get();
+  std::string reason;
+  if (frontend_.classify(v->object.get(), &reason) != TensorClass::kPlain) graph_break(BreakReason::unsupported_tensor, reason);
+  if (v->source == kNoSource) graph_break(BreakReason::unsupported_tensor, "a tensor that is a constant of the program");
+  PyObject* traced = recording().add_input(v->object.get(), trace_.guards.sources.text(v->source, live_.code), dynamic_dims(v->source));
+  if (!traced) break_of_recording("an input tensor");
+  v->traced = PyRef::steal(traced);
+  v->input = static_cast<int>(recording().input_count()) - 1;
+  v->type_guarded = v->value_guarded = true;
+  by_traced_[traced] = v;
+  trace_.input_sources.push_back(v->source);
+  guards::Guard guard;
+  guard.kind = GuardKind::tensor;
+  guard.source = v->source;
+  guard.object = PyRef::borrow(reinterpret_cast<PyObject*>(v->type));
+  guard.facts = recording().facts_of_input(v->input);
+  add_guard(std::move(guard));
+  return traced;
+}
+
+}  // namespace framejit::frame_hook

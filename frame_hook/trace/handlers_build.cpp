@@ -1,0 +1,229 @@
+// frame_hook/trace/handlers_build.cpp — building containers and strings, and taking iterables apart.
+#include "frame_hook/trace/opcode_handlers.h"
+#include "runtime/base/result.h"
+
+namespace framejit::frame_hook {
+
+namespace {
+
+std::vector<Value*> pop_many(SymbolicFrame& f, size_t n) {
+  std::vector<Value*> items(f.stack.end() - static_cast<long>(n), f.stack.end());
+  f.stack.resize(f.stack.size() - n);
+  return items;
+}
+
+Value* method_of(Tracer& t, Value* v, const char* name) {
+  PyRef key = PyRef::steal(PyUnicode_InternFromString(name));
+  return t.get_attribute(v, key.get());
+}
+
+void append(Tracer& t, Value* target, Value* item) {
+  FJ_CHECK(target->kind == ValueKind::list, "an item appended to no list");
+  auto* list = as<ListValue>(target);
+  t.load(list);
+  t.will_mutate(list);
+  list->items.push_back(item);
+}
+
+// Where a container under construction is, once the operands are popped.
+Value* target_of(SymbolicFrame& f, const Instruction& i) { return f.top(static_cast<size_t>(i.arg) - 1); }
+
+}  // namespace
+
+Flow OpcodeHandlers::build_slice(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  auto* slice = t.make<SliceValue>(ValueKind::slice, &PySlice_Type);
+  slice->step = i.arg == 3 ? f.pop() : t.none();
+  slice->stop = f.pop();
+  slice->start = f.pop();
+  f.push(slice);
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::build_tuple(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  TupleValue* made = t.tuple(pop_many(f, static_cast<size_t>(i.arg)));
+  f.push(made);
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::build_list(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  ListValue* made = t.list(pop_many(f, static_cast<size_t>(i.arg)));
+  f.push(made);
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::build_set(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  const std::vector<Value*> items = pop_many(f, static_cast<size_t>(i.arg));
+  auto* set = t.make<SetValue>(ValueKind::set, &PySet_Type);
+  set->loaded = true;
+  for (Value* item : items) t.call(method_of(t, set, "add"), {item});
+  f.push(set);
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::build_map(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  const std::vector<Value*> items = pop_many(f, 2 * static_cast<size_t>(i.arg));
+  DictValue* dict = t.dict();
+  for (size_t k = 0; k < items.size(); k += 2) t.dict_set(dict, items[k], items[k + 1]);
+  f.push(dict);
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::build_const_key_map(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* keys = f.pop();
+  const std::vector<Value*> values = pop_many(f, static_cast<size_t>(i.arg));
+  DictValue* dict = t.dict();
+  for (size_t k = 0; k < values.size(); ++k) t.dict_set(dict, t.item(as<TupleValue>(keys), k), values[k]);
+  f.push(dict);
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::build_string(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  const std::vector<Value*> parts = pop_many(f, static_cast<size_t>(i.arg));
+  PyRef list = PyRef::steal(PyList_New(0));
+  for (Value* part : parts) {
+    if (!t.is_constant(part)) graph_break(BreakReason::unsupported_value, "a string that is not a constant");
+    if (PyList_Append(list.get(), t.constant(part)) < 0) t.raise_pending();
+  }
+  PyRef empty = PyRef::steal(PyUnicode_FromString(""));
+  f.push(t.constant_steal(PyUnicode_Join(empty.get(), list.get())));
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::list_append(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* item = f.pop();
+  append(t, target_of(f, i), item);
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::set_add(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* item = f.pop();
+  t.call(method_of(t, target_of(f, i), "add"), {item});
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::map_add(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* value = f.pop();
+  Value* key = f.pop();
+  t.dict_set(as<DictValue>(target_of(f, i)), key, value);
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::list_extend(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  const std::vector<Value*> items = t.unpack(f.pop());
+  for (Value* item : items) append(t, target_of(f, i), item);
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::set_update(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  const std::vector<Value*> items = t.unpack(f.pop());
+  Value* add = method_of(t, target_of(f, i), "add");
+  for (Value* item : items) t.call(add, {item});
+  return Flow::next;
+}
+
+// Dicts, and subclasses without keys() of their own, are read directly as PyDict_Merge does.
+void OpcodeHandlers::merge_into(Tracer& t, DictValue* target, Value* mapping, bool unique) {
+  auto put = [&](Value* key, Value* value) {
+    if (unique && t.dict_get(target, key)) {
+      const char* name = t.is_constant(key) && PyUnicode_Check(t.constant(key)) ? PyUnicode_AsUTF8(t.constant(key)) : "?";
+      t.raise_new(PyExc_TypeError, std::string("got multiple values for keyword argument '") + name + "'");
+    }
+    t.dict_set(target, key, value);
+  };
+  DictValue* direct = nullptr;
+  PyTypeObject* type = t.type_of(mapping);
+  if (mapping->kind == ValueKind::dict) direct = as<DictValue>(mapping);
+  else if (mapping->kind == ValueKind::instance && PyType_IsSubtype(type, &PyDict_Type) && type->tp_iter == PyDict_Type.tp_iter)
+    direct = as<DictValue>(as<InstanceValue>(mapping)->payload);
+  if (direct) {
+    t.load(direct);
+    for (size_t k = 0; k < direct->entries.size(); ++k) put(direct->entries[k].key, t.dict_get(direct, direct->entries[k].key));
+    return;
+  }
+  PyRef name = PyRef::steal(PyUnicode_InternFromString("keys"));
+  Value* keys = t.find_attribute(mapping, name.get());
+  if (!keys) t.raise_new(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not a mapping");
+  for (Value* key : t.unpack(t.call(keys, {}))) put(key, t.get_item(mapping, key));
+}
+
+Flow OpcodeHandlers::dict_update(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* mapping = f.pop();
+  merge_into(t, as<DictValue>(target_of(f, i)), mapping, false);
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::dict_merge(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* mapping = f.pop();
+  merge_into(t, as<DictValue>(target_of(f, i)), mapping, true);
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::list_to_tuple(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  f.top() = t.tuple(t.unpack(f.top()));
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::unpack_sequence(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* iterable = f.pop();
+  const size_t wanted = static_cast<size_t>(i.arg);
+  auto too_many = [&] { t.raise_new(PyExc_ValueError, "too many values to unpack (expected " + std::to_string(wanted) + ")"); };
+  std::vector<Value*> items;
+  if (iterable->kind == ValueKind::tuple || iterable->kind == ValueKind::list) {
+    items = t.unpack(iterable);
+    if (items.size() > wanted) too_many();
+  } else {
+    Value* iterator = t.iterate(iterable);
+    while (items.size() < wanted) {
+      Value* item = t.next_item(iterator);
+      if (!item) break;
+      items.push_back(item);
+    }
+    if (items.size() == wanted && t.next_item(iterator)) too_many();
+  }
+  if (items.size() < wanted)
+    t.raise_new(PyExc_ValueError, "not enough values to unpack (expected " + std::to_string(wanted) + ", got " + std::to_string(items.size()) + ")");
+  f.stack.insert(f.stack.end(), items.rbegin(), items.rend());
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::unpack_ex(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  const std::vector<Value*> items = t.unpack(f.pop());
+  const size_t before = static_cast<size_t>(i.arg), after = static_cast<size_t>(i.extra);
+  if (items.size() < before + after)
+    t.raise_new(PyExc_ValueError, "not enough values to unpack (expected at least " + std::to_string(before + after) + ", got " + std::to_string(items.size()) + ")");
+  const auto middle = items.begin() + static_cast<long>(before), tail = items.end() - static_cast<long>(after);
+  f.stack.insert(f.stack.end(), items.rbegin(), std::make_reverse_iterator(tail));
+  f.push(t.list(std::vector<Value*>(middle, tail)));
+  f.stack.insert(f.stack.end(), std::make_reverse_iterator(middle), items.rend());
+  return Flow::next;
+}
+
+namespace {
+
+Value* converted(Tracer& t, Value* v, int conversion) {
+  switch (conversion) {
+    case 1: return t.to_string(v);
+    case 2: return t.to_repr(v);
+    default: return v;
+  }
+}
+
+}  // namespace
+
+Flow OpcodeHandlers::format_value(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* spec = i.has(Instruction::kHasSpec) ? f.pop() : nullptr;
+  Value* v = f.pop();
+  if (i.arg == 3) graph_break(BreakReason::unsupported_value, "an f-string with !a");
+  v = converted(t, v, i.arg);
+  f.push(v->type == &PyUnicode_Type && !spec ? v : t.format(v, spec));
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::convert_value(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* v = f.pop();
+  if (i.arg == 3) graph_break(BreakReason::unsupported_value, "an f-string with !a");
+  f.push(converted(t, v, i.arg));
+  return Flow::next;
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,330 @@
+// frame_hook/trace/make_values.cpp — values for the objects that a trace meets, and for those that it makes.
+//
+// wrap() looks at the exact type of a real object, without adding a guard: what is there is only relied on once somebody asks
+// (facts.cpp). One real object of a kind with identity has one Value; reaching it by a second source adds a `same` guard. Scalars
+// have one Value per source, since their guards are per source.
+#include "frame_hook/trace/object_kinds.h"
+#include "frame_hook/trace/tracer.h"
+#include "runtime/base/result.h"
+
+namespace framejit::frame_hook {
+
+using guards::GuardKind;
+using guards::kNoSource;
+using guards::SourceId;
+using guards::SourceKind;
+
+// ---- what the trace makes
+
+Value* Tracer::null_value() {
+  if (!null_) null_ = make<Value>(ValueKind::null, nullptr);
+  return null_;
+}
+
+Value* Tracer::none() { return none_ ? none_ : none_ = object_value(Py_None, kNoSource); }
+
+Value* Tracer::boolean(bool b) {
+  Value*& cached = b ? true_ : false_;
+  return cached ? cached : cached = object_value(b ? Py_True : Py_False, kNoSource);
+}
+
+Value* Tracer::integer(int64_t i) { return constant_steal(PyLong_FromLongLong(i)); }
+
+Value* Tracer::string(const char* text) { return constant_steal(PyUnicode_FromString(text)); }
+
+Value* Tracer::size_value(const graph::SymExpr& e) {
+  if (auto constant = e.as_constant()) return integer(*constant);
+  auto* v = make<SymIntValue>(ValueKind::sym_int, &PyLong_Type);
+  v->expr = e;
+  return v;
+}
+
+TupleValue* Tracer::tuple(std::vector<Value*> items) {
+  auto* v = make<TupleValue>(ValueKind::tuple, &PyTuple_Type);
+  v->items = std::move(items);
+  v->length_guarded = true;
+  return v;
+}
+
+ListValue* Tracer::list(std::vector<Value*> items) {
+  auto* v = make<ListValue>(ValueKind::list, &PyList_Type);
+  v->items = std::move(items);
+  v->loaded = true;
+  return v;
+}
+
+DictValue* Tracer::dict() {
+  auto* v = make<DictValue>(ValueKind::dict, &PyDict_Type);
+  v->loaded = true;
+  return v;
+}
+
+Value* Tracer::object_value(PyObject* object, SourceId source) {
+  auto* v = make<Value>(ValueKind::object, Py_TYPE(object));
+  v->object = PyRef::borrow(object);
+  v->source = source;
+  v->type_guarded = v->value_guarded = source == kNoSource;
+  return v;
+}
+
+Value* Tracer::constant_value(PyObject* object) {
+  if (object == Py_None) return none();
+  if (PyBool_Check(object)) return boolean(object == Py_True);
+  if (PyTuple_CheckExact(object)) {
+    std::vector<Value*> items;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i) items.push_back(constant_value(PyTuple_GET_ITEM(object, i)));
+    TupleValue* v = tuple(std::move(items));
+    if (is_constant(v)) v->object = PyRef::borrow(object);
+    return v;
+  }
+  if (PyFrozenSet_CheckExact(object)) {
+    auto* v = make<SetValue>(ValueKind::set, &PyFrozenSet_Type);
+    v->loaded = true;
+    v->object = PyRef::borrow(object);
+    Py_ssize_t position = 0;
+    PyObject* item;
+    Py_hash_t hash;
+    while (_PySet_NextEntry(object, &position, &item, &hash)) v->items.push_back(constant_value(item));
+    return v;
+  }
+  if (is_exact_scalar(Py_TYPE(object)) || has_identity_constant(object)) return object_value(object, kNoSource);
+  return wrap(object, trace_.guards.sources.add(SourceKind::constant, kNoSource, 0, object));
+}
+
+Value* Tracer::constant_steal(PyObject* object) {
+  if (!object) raise_pending();
+  PyRef owned = PyRef::steal(object);
+  return constant_value(object);
+}
+
+// ---- what is real
+
+Value* Tracer::wrap(PyObject* object, SourceId source) {
+  FJ_CHECK(object && source != kNoSource, "a real object is wrapped without an object or a source");
+  if (source < by_source_.size()) {
+    if (Value* known = by_source_[source]) return known;
+  } else {
+    by_source_.resize(std::max<size_t>(source + 1, by_source_.size() * 2), nullptr);
+  }
+  if (is_exact_scalar(Py_TYPE(object)) || PyTuple_CheckExact(object)) return by_source_[source] = wrap_fresh(object, source);
+  auto [it, fresh] = by_object_.try_emplace(object, nullptr);
+  if (!fresh) {
+    if (it->second->source != kNoSource) {
+      guards::Guard guard;
+      guard.kind = GuardKind::same;
+      guard.source = source;
+      guard.other = it->second->source;
+      add_guard(std::move(guard));
+    }
+    return by_source_[source] = it->second;
+  }
+  Value* v = wrap_fresh(object, source);
+  by_object_[object] = v;
+  return by_source_[source] = v;
+}
+
+Value* Tracer::wrap_fresh(PyObject* object, SourceId source) {
+  PyTypeObject* type = Py_TYPE(object);
+  Value* v = nullptr;
+  if (type == &PyLong_Type) v = wrap_int(object, source);
+  else if (is_exact_scalar(type)) v = object_value(object, source);
+  else if ((v = wrap_container(object, source))) {}
+  else if ((v = wrap_callable(object, source))) {}
+  else if (is_plain_object(object)) v = object_value(object, source);
+  else if (std::string reason; frontend_.classify(object, &reason) != TensorClass::kNot) v = make<TensorValue>(ValueKind::tensor, type);
+  else if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) || type->tp_dictoffset != 0 || is_builtin_subclass(type)) v = wrap_instance(object, source);
+  else v = object_value(object, source);
+  v->object = PyRef::borrow(object);
+  v->source = source;
+  const bool guarded = v->kind == ValueKind::sym_int || (v->kind == ValueKind::instance && as<InstanceValue>(v)->payload && as<InstanceValue>(v)->payload->kind == ValueKind::object);
+  v->type_guarded = v->value_guarded = guarded;
+  return v;
+}
+
+// Sizes 0 and 1 stay constants: too much code asks for them.
+Value* Tracer::wrap_int(PyObject* object, SourceId source) {
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
+  if (overflow || value == 0 || value == 1 || !is_dynamic(source, "")) return object_value(object, source);
+  auto* v = make<SymIntValue>(ValueKind::sym_int, &PyLong_Type);
+  const graph::SymbolId symbol = recording().shapes().add_symbol(value, INT64_MIN, INT64_MAX);
+  v->expr = graph::SymExpr::symbol(symbol);
+  add_guard(GuardKind::int_range, source, nullptr, symbol);
+  return v;
+}
+
+Value* Tracer::wrap_container(PyObject* object, SourceId source) {
+  PyTypeObject* type = Py_TYPE(object);
+  if (type == &PyTuple_Type) {
+    auto* v = make<TupleValue>(ValueKind::tuple, type);
+    v->items.resize(PyTuple_GET_SIZE(object), nullptr);
+    return v;
+  }
+  if (type == &PyList_Type) return make<ListValue>(ValueKind::list, type);
+  if (type == &PyDict_Type) return make<DictValue>(ValueKind::dict, type);
+  if (type == &PySet_Type || type == &PyFrozenSet_Type) return make<SetValue>(ValueKind::set, type);
+  if (type == &PySlice_Type) {
+    auto* v = make<SliceValue>(ValueKind::slice, type);
+    auto* slice = reinterpret_cast<PySliceObject*>(object);
+    auto member = [&](const char* name, PyObject* part) {
+      PyRef key = PyRef::steal(PyUnicode_InternFromString(name));
+      return wrap(part, trace_.guards.sources.add(SourceKind::attribute, source, 0, key.get()));
+    };
+    v->start = member("start", slice->start);
+    v->stop = member("stop", slice->stop);
+    v->step = member("step", slice->step);
+    return v;
+  }
+  if (type == &PyCell_Type) return make<CellValue>(ValueKind::cell, type);
+  return nullptr;
+}
+
+Value* Tracer::wrap_callable(PyObject* object, SourceId source) {
+  PyTypeObject* type = Py_TYPE(object);
+  guards::SourceTable& sources = trace_.guards.sources;
+  if (type == &PyFunction_Type) {
+    auto* v = make<FunctionValue>(ValueKind::function, type);
+    v->code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(object));
+    return v;
+  }
+  if (type == &PyMethod_Type) {
+    auto* v = make<MethodValue>(ValueKind::method, type);
+    v->function = wrap(PyMethod_GET_FUNCTION(object), sources.add(SourceKind::method_function, source));
+    v->self = wrap(PyMethod_GET_SELF(object), sources.add(SourceKind::method_self, source));
+    return v;
+  }
+  return nullptr;
+}
+
+// An instance of a subclass of a builtin container keeps the container's part as its payload, reached through the same source.
+// That of an int, str, ... subclass is a copy of exact type, good under the identity of the instance.
+Value* Tracer::wrap_instance(PyObject* object, SourceId source) {
+  auto* v = make<InstanceValue>(ValueKind::instance, Py_TYPE(object));
+  Value* payload = nullptr;
+  if (PyTuple_Check(object)) {
+    auto* items = make<TupleValue>(ValueKind::tuple, &PyTuple_Type);
+    items->items.resize(PyTuple_GET_SIZE(object), nullptr);
+    payload = items;
+  } else if (PyList_Check(object)) {
+    payload = make<ListValue>(ValueKind::list, &PyList_Type);
+  } else if (PyDict_Check(object)) {
+    payload = make<DictValue>(ValueKind::dict, &PyDict_Type);
+  } else if (PyAnySet_Check(object)) {
+    payload = make<SetValue>(ValueKind::set, PyFrozenSet_Check(object) ? &PyFrozenSet_Type : &PySet_Type);
+  } else if (PyRef copy = exact_copy_of_scalar(object)) {
+    v->payload = object_value(copy.get(), kNoSource);
+    add_guard(GuardKind::is, source, object);
+    return v;
+  }
+  if (payload) {
+    payload->object = PyRef::borrow(object);
+    payload->source = source;
+  }
+  v->payload = payload;
+  return v;
+}
+
+// ---- what a recorded or a concrete call gives
+
+Value* Tracer::wrap_result(PyObject* object) {
+  PyRef owned = PyRef::steal(object);
+  PyTypeObject* type = Py_TYPE(object);
+  if (is_exact_scalar(type)) return constant_value(object);
+  if (auto known = by_traced_.find(object); known != by_traced_.end()) return known->second;
+  if (recording().is_traced(object)) {
+    auto* v = make<TensorValue>(ValueKind::tensor, type);
+    v->traced = owned;
+    by_traced_[object] = v;
+    return v;
+  }
+  if (Value* v = wrap_result_container(object)) return v;
+  if (auto size = recording().unwrap_size(object)) return size_value(*size);
+  if (auto known = by_object_.find(object); known != by_object_.end()) return known->second;
+  std::string reason;
+  if (frontend_.classify(object, &reason) != TensorClass::kNot) graph_break(BreakReason::unsupported_tensor, "a tensor that a C function made outside of the recording");
+  if (PyLong_Check(object) || PyFloat_Check(object)) {
+    PyRef copy = exact_copy_of_scalar(object);
+    if (copy && !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return constant_value(copy.get());
+  }
+  return constant_value(object);
+}
+
+Value* Tracer::wrap_result_container(PyObject* object) {
+  auto items_in = [&](PyObject* sequence) {
+    std::vector<Value*> items;
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(sequence);
+    for (Py_ssize_t i = 0; i < n; ++i) items.push_back(wrap_result(Py_NewRef(PySequence_Fast_GET_ITEM(sequence, i))));
+    return items;
+  };
+  if (PyTuple_CheckExact(object)) return tuple(items_in(object));
+  if (PyList_CheckExact(object)) return list(items_in(object));
+  if (PyDict_CheckExact(object)) {
+    DictValue* v = dict();
+    PyObject *key, *item;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(object, &position, &key, &item)) v->entries.push_back({wrap_result(Py_NewRef(key)), wrap_result(Py_NewRef(item))});
+    return v;
+  }
+  if (PySet_CheckExact(object) || PyFrozenSet_CheckExact(object)) {
+    auto* v = make<SetValue>(ValueKind::set, Py_TYPE(object));
+    v->loaded = true;
+    Py_ssize_t position = 0;
+    PyObject* item;
+    Py_hash_t hash;
+    while (_PySet_NextEntry(object, &position, &item, &hash)) v->items.push_back(wrap_result(Py_NewRef(item)));
+    return v;
+  }
+  if (PySlice_Check(object)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(object);
+    auto* v = make<SliceValue>(ValueKind::slice, &PySlice_Type);
+    v->start = wrap_result(Py_NewRef(slice->start));
+    v->stop = wrap_result(Py_NewRef(slice->stop));
+    v->step = wrap_result(Py_NewRef(slice->step));
+    return v;
+  }
+  if (PyTuple_Check(object)) {  // torch.Size, named results
+    auto* v = make<InstanceValue>(ValueKind::instance, Py_TYPE(object));
+    v->payload = tuple(items_in(object));
+    return v;
+  }
+  return nullptr;
+}
+
+// ---- sizes that changed between calls
+
+// The source may be asked for by text, so texts are only made when there is something to compare them with.
+bool Tracer::is_dynamic(SourceId source, const std::string& suffix) {
+  const TraceHints& hints = options_.hints;
+  if (hints.dynamic_never) return false;
+  if (hints.dynamic_all) {
+    SourceId s = source;
+    const guards::SourceTable& sources = trace_.guards.sources;
+    while (s != kNoSource && (sources[s].kind == SourceKind::tuple_item || sources[s].kind == SourceKind::list_item || sources[s].kind == SourceKind::dict_item))
+      s = sources[s].base;
+    return s != kNoSource && sources[s].kind == SourceKind::local;
+  }
+  if (hints.dynamic_sources.empty()) return false;
+  const std::string text = trace_.guards.sources.text(source, live_.code) + suffix;
+  for (const std::string& dynamic : hints.dynamic_sources)
+    if (dynamic == text) return true;
+  return false;
+}
+
+// Per dimension; what is beyond the end is constant. The frontend leaves sizes 0 and 1 constant.
+std::vector<bool> Tracer::dynamic_dims(SourceId source) {
+  const TraceHints& hints = options_.hints;
+  std::vector<bool> dims;
+  if (hints.dynamic_never) return dims;
+  if (hints.dynamic_all && is_dynamic(source, "")) return std::vector<bool>(64, true);
+  if (hints.dynamic_sources.empty()) return dims;
+  const std::string prefix = trace_.guards.sources.text(source, live_.code) + ".size(";
+  for (const std::string& dynamic : hints.dynamic_sources) {
+    if (dynamic.compare(0, prefix.size(), prefix) != 0) continue;
+    const size_t dim = std::strtoul(dynamic.c_str() + prefix.size(), nullptr, 10);
+    if (dim >= dims.size()) dims.resize(dim + 1, false);
+    dims[dim] = true;
+  }
+  return dims;
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,106 @@
+// frame_hook/trace/object_kinds.cpp — classification of real objects by exact type; answers per type are remembered.
+#include "frame_hook/trace/object_kinds.h"
+
+#include <cstring>
+#include <string>
+#include <unordered_map>
+
+namespace framejit::frame_hook {
+
+namespace {
+
+PyObject* loaded_module(const char* name) {  // borrowed; null when it was never imported
+  PyObject* modules = PyImport_GetModuleDict();
+  return modules ? PyDict_GetItemString(modules, name) : nullptr;
+}
+
+// Classes of C extensions whose instances are immutable and, for all practical purposes, unique.
+bool is_identity_class(PyTypeObject* type) {
+  static const char* const names[] = {"torch.dtype", "torch.layout", "torch.memory_format", "torch.device", "torch.qscheme", "torch.finfo", "torch.iinfo",
+                                      "types.GenericAlias", "types.UnionType", "builtin_function_or_method", "_abc._abc_data"};
+  for (const char* name : names)
+    if (std::strcmp(type->tp_name, name) == 0) return true;
+  return type == &PyCFunction_Type || type == &PyCMethod_Type || type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type ||
+         type == &PyGetSetDescr_Type || type == &PyMemberDescr_Type || type == &PyClassMethodDescr_Type || type == &PyCode_Type ||
+         type == &PyProperty_Type || type == &PyStaticMethod_Type || type == &PyClassMethod_Type || type == &PyRange_Type;
+}
+
+}  // namespace
+
+bool is_singleton(PyObject* object) {
+  return object == Py_None || object == Py_True || object == Py_False || object == Py_Ellipsis || object == Py_NotImplemented;
+}
+
+bool is_exact_scalar(PyTypeObject* type) {
+  return type == &PyLong_Type || type == &PyUnicode_Type || type == Py_TYPE(Py_None) || type == &PyBool_Type || type == &PyFloat_Type ||
+         type == &PyBytes_Type || type == &PyComplex_Type || type == &PyEllipsis_Type || type == Py_TYPE(Py_NotImplemented);
+}
+
+bool is_enum_class(PyObject* object) {
+  PyTypeObject* meta = Py_TYPE(object);
+  if (meta == &PyType_Type || !PyType_Check(object)) return false;
+  PyObject* module = loaded_module("enum");
+  PyObject* enum_type = module ? PyDict_GetItemString(PyModule_GetDict(module), "EnumMeta") : nullptr;
+  return enum_type && PyType_Check(enum_type) && PyType_IsSubtype(meta, reinterpret_cast<PyTypeObject*>(enum_type));
+}
+
+bool is_enum_member(PyObject* object) { return is_enum_class(reinterpret_cast<PyObject*>(Py_TYPE(object))); }
+
+bool has_identity_constant(PyObject* object) {
+  if (PyType_Check(object) || PyModule_Check(object)) return true;
+  // Type objects of C extensions are never freed, so their addresses are good keys.
+  static auto* known = new std::unordered_map<PyTypeObject*, bool>;
+  PyTypeObject* type = Py_TYPE(object);
+  if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) return is_identity_class(type) || is_enum_member(object);
+  auto [it, fresh] = known->try_emplace(type, false);
+  if (fresh) it->second = is_identity_class(type);
+  return it->second;
+}
+
+bool is_plain_object(PyObject* object) { return has_identity_constant(object) && !is_enum_member(object); }
+
+bool is_builtin_subclass(PyTypeObject* type) {
+  const unsigned long containers = Py_TPFLAGS_TUPLE_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_DICT_SUBCLASS | Py_TPFLAGS_LONG_SUBCLASS |
+                                   Py_TPFLAGS_UNICODE_SUBCLASS | Py_TPFLAGS_BYTES_SUBCLASS;
+  if (type->tp_flags & containers)
+    return type != &PyTuple_Type && type != &PyList_Type && type != &PyDict_Type && type != &PyLong_Type && type != &PyUnicode_Type && type != &PyBytes_Type;
+  return (PyType_IsSubtype(type, &PySet_Type) && type != &PySet_Type) || (PyType_IsSubtype(type, &PyFrozenSet_Type) && type != &PyFrozenSet_Type) ||
+         (PyType_IsSubtype(type, &PyFloat_Type) && type != &PyFloat_Type);
+}
+
+PyRef exact_copy_of_scalar(PyObject* object) {
+  PyObject* copy = nullptr;
+  if (PyLong_Check(object)) {
+    PyRef zero = PyRef::steal(PyLong_FromLong(0));
+    copy = PyLong_Type.tp_as_number->nb_add(object, zero.get());
+  } else if (PyFloat_Check(object)) {
+    copy = PyFloat_FromDouble(PyFloat_AS_DOUBLE(object));
+  } else if (PyUnicode_Check(object)) {
+    copy = PyUnicode_FromObject(object);
+  } else if (PyBytes_Check(object)) {
+    copy = PyBytes_FromStringAndSize(PyBytes_AS_STRING(object), PyBytes_GET_SIZE(object));
+  }
+  if (!copy) PyErr_Clear();
+  return PyRef::steal(copy);
+}
+
+PyTypeObject* layout_base(PyTypeObject* type) {
+  while (type->tp_flags & Py_TPFLAGS_HEAPTYPE) type = type->tp_base;
+  return type;
+}
+
+bool is_torch_file(PyObject* filename) {
+  static std::string* folder = new std::string;
+  if (folder->empty()) {
+    PyObject* torch = loaded_module("torch");
+    PyObject* file = torch ? PyDict_GetItemString(PyModule_GetDict(torch), "__file__") : nullptr;
+    const char* path = file && PyUnicode_Check(file) ? PyUnicode_AsUTF8(file) : nullptr;
+    if (!path) return false;
+    *folder = std::string(path).substr(0, std::string(path).rfind('/') + 1);
+  }
+  const char* text = PyUnicode_AsUTF8(filename);
+  if (!text) PyErr_Clear();
+  return text && std::strncmp(text, folder->c_str(), folder->size()) == 0;
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,29 @@
+// frame_hook/trace/object_kinds.h — questions about real objects that are answered from their exact type, without Python code.
+#pragma once
+
+#include <Python.h>
+
+#include "guards/py_ref.h"
+
+namespace framejit::frame_hook {
+
+// int, float, complex, str, bytes, bool, None, Ellipsis, NotImplemented: immutable, compared by value.
+bool is_exact_scalar(PyTypeObject* type);
+// None, True, False, Ellipsis, NotImplemented.
+bool is_singleton(PyObject* object);
+// Objects that stand for themselves: types, modules, C functions and descriptors, code objects, dtypes, devices, enum members, ...
+bool has_identity_constant(PyObject* object);
+bool is_enum_member(PyObject* object);
+bool is_enum_class(PyObject* object);
+// An object that has no attributes worth shadowing although its type keeps a dict: types, modules, C functions, descriptors.
+bool is_plain_object(PyObject* object);
+// A subclass, not the class itself, of tuple, list, dict, set, frozenset, int, str, float or bytes.
+bool is_builtin_subclass(PyTypeObject* type);
+// The value of an instance of a subclass of int, float, str or bytes, as an object of the exact class; null for others.
+PyRef exact_copy_of_scalar(PyObject* object);
+// The builtin class, not made by a class statement, that lays out instances of `type`.
+PyTypeObject* layout_base(PyTypeObject* type);
+// Whether the file is part of the torch package itself.
+bool is_torch_file(PyObject* filename);
+
+}  // namespace framejit::frame_hook

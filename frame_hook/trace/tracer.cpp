@@ -1,0 +1,373 @@
+// frame_hook/trace/tracer.cpp — attempts at tracing a frame, and the loop that executes instructions.
+//
+// A graph break is found in the middle of an instruction, when values have been written and ops recorded. The state before the
+// instruction is had by tracing again from the start with stop_at_step_ set: tracing is deterministic, so step n is the same
+// instruction. The stop is moved outwards (and the trace made again) when the frames at the exit could not be rebuilt: a callee
+// that cannot be resumed in place, a generator half-way, an exception being handled (its traceback exists only natively).
+#include "frame_hook/trace/tracer.h"
+
+#include <algorithm>
+
+#include "frame_hook/trace/object_kinds.h"
+#include "frame_hook/trace/opcode_handlers.h"
+#include "runtime/base/result.h"
+
+namespace framejit::frame_hook {
+
+using guards::SourceKind;
+
+namespace {
+
+constexpr uint64_t kPollInterval = 1024;
+
+std::string file_name(PyCodeObject* code) {
+  const char* path = PyUnicode_AsUTF8(code->co_filename);
+  if (!path) return PyErr_Clear(), "?";
+  const std::string text = path;
+  return text.substr(text.rfind('/') + 1);
+}
+
+std::string text_of_position(const SymbolicFrame& frame) {
+  PyCodeObject* code = frame.code->code;
+  const char* name = PyUnicode_AsUTF8(code->co_qualname);
+  return file_name(code) + ":" + std::to_string(frame.code->instructions[frame.position].line) + " " + (name ? name : "?");
+}
+
+// Ctrl-C only: CPython offers no other look at pending signals that leaves them pending.
+bool interrupt_is_pending() {
+  if (!PyOS_InterruptOccurred()) return false;
+  PyErr_SetInterrupt();
+  return true;
+}
+
+}  // namespace
+
+Tracer::Tracer(TensorFrontend& frontend, const TraceOptions& options) : frontend_(frontend), options_(options) {}
+
+std::string Tracer::here() const { return frames_.empty() ? std::string() : text_of_position(*frames_.back()); }
+
+bool Tracer::is_torch_code(PyCodeObject* code) {
+  auto [it, fresh] = torch_codes_.try_emplace(code, false);
+  if (fresh) it->second = is_torch_file(code->co_filename);
+  return it->second;
+}
+
+// The innermost line outside of torch's own files: what the user wrote.
+void Tracer::set_user_line() {
+  const SymbolicFrame* user = frames_.front().get();
+  for (auto f = frames_.rbegin(); f != frames_.rend(); ++f) {
+    if (is_torch_code((*f)->code->code)) continue;
+    user = f->get();
+    break;
+  }
+  PyCodeObject* code = user->code->code;
+  const int number = user->code->instructions[user->position].line;
+  if (last_line_ == std::pair(code, number)) return;
+  last_line_ = {code, number};
+  const char* name = PyUnicode_AsUTF8(code->co_qualname);
+  recording().set_line({file_name(code), number, name ? name : "?"});
+}
+
+// ---- attempts
+
+FrameTrace Tracer::trace_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, size_t start) {
+  stop_at_step_ = UINT64_MAX;
+  if (code->is_generator_like()) stop_before(1, BreakReason::generator_frame, PyUnicode_AsUTF8(code->code->co_qualname), "");
+  int attempts = 0;
+  while (!attempt(frame, code, start)) FJ_CHECK(++attempts < 100, "a trace that never ends in an exit");
+  return std::move(trace_);
+}
+
+void Tracer::reset(const guards::FrameAccess& frame) {
+  frames_.clear();
+  trace_.exit.clear();
+  trace_.values.clear();  // before the recording that made their tensors
+  trace_ = FrameTrace{};
+  trace_.recording = frontend_.begin();
+  if (auto modes = frontend_.current_modes()) trace_.guards.modes.push_back(std::move(modes));
+  by_object_.clear();
+  by_source_.clear();
+  by_traced_.clear();
+  unchanged_types_.clear();
+  code_caches_.clear();
+  raised_at_.clear();
+  generator_made_at_.clear();
+  break_step_.reset();
+  null_ = none_ = true_ = false_ = nullptr;
+  last_line_ = {nullptr, 0};
+  live_ = frame;
+  step_ = 0;
+  next_check_ = std::min(stop_at_step_, kPollInterval);
+}
+
+void Tracer::stop_before(uint64_t step, BreakReason reason, std::string detail, std::string where) {
+  FJ_CHECK(step < stop_at_step_, "a second trace of a frame took other steps");
+  stop_at_step_ = step;
+  stop_reason_ = reason;
+  stop_detail_ = std::move(detail);
+  stop_where_ = std::move(where);
+}
+
+bool Tracer::attempt(const guards::FrameAccess& frame, const std::shared_ptr<const Code>& code, size_t start) {
+  const std::shared_ptr<void> modes = frontend_.save_modes();
+  bool done = false;
+  try {
+    reset(frame);
+    done = run_root(root_frame(frame, code, start));
+  } catch (...) {
+    frontend_.restore_modes(modes);
+    PyErr_Clear();
+    throw;
+  }
+  if (const auto now = frontend_.save_modes(); !frontend_.same_modes(modes, now)) {
+    frontend_.restore_modes(modes);
+    trace_.modes_at_exit = now;
+  }
+  FJ_CHECK(!PyErr_Occurred(), "a Python error is left set by the tracer");
+  return done;
+}
+
+bool Tracer::run_root(std::shared_ptr<SymbolicFrame> root) {
+  try {
+    trace_.where = text_of_position(*root);
+    trace_.returned = run_frame(std::move(root));
+  } catch (const StopTracing&) {
+    trace_.reason = stop_reason_;
+    trace_.detail = stop_detail_;
+    if (!stop_where_.empty()) trace_.where = stop_where_;
+  } catch (const GraphBreak& b) {
+    stop_before(break_step_.value_or(1), b.reason, b.detail, stop_where_);
+    return false;
+  } catch (const SymbolicRaise& raised) {
+    const RaisePoint& point = raised_at_.at(raised.exception);
+    stop_before(point.step, BreakReason::exception_raised, raised.exception->type->tp_name, point.where);
+    return false;
+  }
+  trace_.steps = step_;
+  return accept_exit();
+}
+
+std::shared_ptr<SymbolicFrame> Tracer::root_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, size_t start) {
+  auto root = std::make_shared<SymbolicFrame>();
+  guards::SourceTable& sources = trace_.guards.sources;
+  root_code_ = code->code;
+  codes_[root_code_] = code;
+  prepare_frame(*root, std::move(code));
+  root->position = start;
+  if (frame.function && PyFunction_Check(frame.function)) root->function = as<FunctionValue>(wrap(frame.function, sources.add(SourceKind::frame_function)));
+  auto dictionary = [&](PyObject* object, SourceKind kind) {
+    Value* v = wrap(object, sources.add(kind));
+    FJ_CHECK(v->kind == ValueKind::dict, "globals of another type than dict");
+    as<DictValue>(v)->is_globals = true;
+    v->type_guarded = true;
+    return v;
+  };
+  root->globals = dictionary(frame.globals, SourceKind::globals);
+  root->builtins = dictionary(frame.builtins, SourceKind::builtins);
+  for (size_t slot = 0; slot < root->locals.size(); ++slot)
+    if (PyObject* object = frame.locals[slot]) root->locals[slot] = wrap(object, sources.add(SourceKind::local, guards::kNoSource, static_cast<int32_t>(slot)));
+  for (int k = 0; k < frame.stack_size; ++k) {
+    PyObject* object = frame.stack[k];
+    root->push(object ? wrap(object, sources.add(SourceKind::stack, guards::kNoSource, k)) : null_value());
+  }
+  return root;
+}
+
+// ---- where a trace may stop
+
+bool Tracer::resumable_here() const { return resumable_step() == frames_.back()->step_at_instruction; }
+
+uint64_t Tracer::resumable_step() const {
+  uint64_t step = 1;
+  for (const auto& frame : frames_) {
+    if (frame->generator) break;
+    step = frame->step_at_instruction;
+    if (frame->on_return == OnReturn::not_resumable) break;
+  }
+  return step;
+}
+
+void Tracer::stop_here() {
+  for (const auto& frame : frames_) trace_.exit.push_back({frame});
+  throw StopTracing{};
+}
+
+void Tracer::check_step() {
+  if (step_ == stop_at_step_) stop_here();
+  next_check_ = std::min(stop_at_step_, step_ + kPollInterval);
+  BreakReason reason{};
+  std::string detail;
+  if (step_ >= options_.max_steps) {
+    reason = BreakReason::trace_too_long;
+    detail = std::to_string(options_.max_steps);
+  } else if (interrupt_is_pending()) {
+    reason = BreakReason::interrupted;
+    detail = "a signal";
+  } else {
+    return;
+  }
+  if (!resumable_here()) {  // soon
+    next_check_ = step_ + 1;
+    return;
+  }
+  stop_reason_ = reason;
+  stop_detail_ = detail;
+  stop_where_ = here();
+  stop_here();
+}
+
+namespace {
+
+// Values that an exit would have to rebuild, each once.
+class Reachable {
+ public:
+  explicit Reachable(std::function<void(Value*)> visit) : visit_(std::move(visit)) {}
+  void walk(Value* root) {
+    add(root);
+    while (!pending_.empty()) {
+      Value* v = pending_.back();
+      pending_.pop_back();
+      visit_(v);
+      add_parts(v);
+    }
+  }
+
+ private:
+  void add(Value* v) {
+    if (v && v->kind != ValueKind::null && v->kind != ValueKind::object && seen_.insert(v).second) pending_.push_back(v);
+  }
+  void add(const std::vector<Value*>& values) {
+    for (Value* v : values) add(v);
+  }
+  void add_parts(Value* v) {
+    switch (v->kind) {
+      case ValueKind::tuple: add(as<TupleValue>(v)->items); break;
+      case ValueKind::list: add(as<ListValue>(v)->items); break;
+      case ValueKind::set: add(as<SetValue>(v)->items); break;
+      case ValueKind::dict:
+        for (const DictEntry& e : as<DictValue>(v)->entries) add(e.value);
+        break;
+      case ValueKind::cell: add(as<CellValue>(v)->contents); break;
+      case ValueKind::function:
+        add(as<FunctionValue>(v)->closure);
+        add(as<FunctionValue>(v)->defaults);
+        break;
+      case ValueKind::method:
+        add(as<MethodValue>(v)->function);
+        add(as<MethodValue>(v)->self);
+        break;
+      case ValueKind::instance:
+        add(as<InstanceValue>(v)->payload);
+        for (const auto& [name, attribute] : as<InstanceValue>(v)->attrs) add(attribute);
+        break;
+      case ValueKind::iterator: add(as<IteratorValue>(v)->operands); break;
+      case ValueKind::view: add(as<ViewValue>(v)->dict); break;
+      case ValueKind::super: add(as<SuperValue>(v)->self); break;
+      case ValueKind::generator:
+        if (as<GeneratorValue>(v)->state == GeneratorValue::State::created) add(as<GeneratorValue>(v)->frame->locals);
+        break;
+      case ValueKind::null: case ValueKind::object: case ValueKind::tensor: case ValueKind::sym_int: case ValueKind::slice: break;
+    }
+  }
+
+  std::function<void(Value*)> visit_;
+  std::unordered_set<Value*> seen_;
+  std::vector<Value*> pending_;
+};
+
+// A generator that is dropped half-way runs what its frame protects, at a time that the trace does not know.
+bool runs_code_when_dropped(const GeneratorValue* generator) {
+  if (generator->state != GeneratorValue::State::suspended) return false;
+  const Code& code = *generator->frame->code;
+  const ExceptionRange* range = code.find_handler(code.instructions[generator->frame->position - 1].opcode_index);
+  return range && code.instructions[range->target_position].op != Op::stopiteration_error;
+}
+
+}  // namespace
+
+std::optional<uint64_t> Tracer::step_of_obstacle() {
+  std::optional<uint64_t> earliest;
+  auto before = [&](uint64_t step) { earliest = std::min(earliest.value_or(UINT64_MAX), step); };
+  auto visit = [&](Value* v) {
+    if (v->kind == ValueKind::generator && as<GeneratorValue>(v)->state != GeneratorValue::State::created) before(generator_made_at_.at(as<GeneratorValue>(v)));
+  };
+  Reachable reachable(visit);
+  if (trace_.returned) reachable.walk(trace_.returned);
+  for (Value* v : trace_.effects) reachable.walk(v);
+  for (const FrameExit& exit : trace_.exit) {
+    SymbolicFrame& frame = *exit.frame;
+    for (Value* v : frame.stack) reachable.walk(v);
+    for (size_t slot = 0; slot < frame.locals.size(); ++slot) {
+      Value* v = frame.locals[slot];
+      if (v && v->kind == ValueKind::generator && !frame.code->is_live(static_cast<int>(frame.position), static_cast<int>(slot))) frame.locals[slot] = nullptr;
+      else reachable.walk(v);
+    }
+    for (Value* v : frame.handled)
+      if (auto raised = v ? raised_at_.find(v) : raised_at_.end(); raised != raised_at_.end()) before(raised->second.step);
+  }
+  for (const auto& [generator, step] : generator_made_at_)
+    if (runs_code_when_dropped(generator)) before(step);
+  return earliest;
+}
+
+bool Tracer::accept_exit() {
+  const auto step = step_of_obstacle();
+  if (!step) return true;
+  if (trace_.returned) {
+    stop_before(*step, BreakReason::escaped_traced, "a generator that has started", "");
+  } else {
+    stop_before(*step, trace_.reason, trace_.detail, trace_.where);
+  }
+  return false;
+}
+
+// ---- the loop
+
+Value* Tracer::run_frame(std::shared_ptr<SymbolicFrame> frame) {
+  SymbolicFrame& f = *frame;
+  if (frames_.size() > static_cast<size_t>(options_.max_inline_depth))
+    graph_break(BreakReason::recursion_limit, PyUnicode_AsUTF8(f.code->code->co_qualname));
+  frames_.push_back(std::move(frame));
+  struct Leave {
+    std::vector<std::shared_ptr<SymbolicFrame>>& frames;
+    ~Leave() { frames.pop_back(); }
+  } leave{frames_};
+  for (;;) {
+    Value* raised = nullptr;
+    try {
+      run_instructions(f);
+      return f.result;
+    } catch (const SymbolicRaise& r) {
+      raised = r.exception;
+      if (!raised_at_.contains(raised)) raised_at_.emplace(raised, RaisePoint{resumable_step(), here()});
+    } catch (const GraphBreak&) {
+      if (!break_step_) {
+        break_step_ = resumable_step();
+        stop_where_ = here();
+      }
+      throw;
+    }
+    enter_handler(f, raised);
+  }
+}
+
+void Tracer::run_instructions(SymbolicFrame& f) {
+  f.yielded = false;
+  if (f.thrown) throw SymbolicRaise{std::exchange(f.thrown, nullptr)};
+  const Instruction* instructions = f.code->instructions.data();
+  for (;;) {
+    const Instruction& i = instructions[f.position];
+    if (!i.has(Instruction::kSecondHalf)) {
+      f.step_at_instruction = ++step_;
+      f.on_return = OnReturn::not_resumable;
+      if (step_ >= next_check_) [[unlikely]] check_step();
+    }
+    const OpcodeHandler handler = handler_of(i.op);
+    if (!handler) graph_break(BreakReason::unsupported_opcode, i.op == Op::unknown ? std::string(raw_name_of(i.raw)) : name_of(i.op));
+    const Flow flow = handler(*this, f, i);
+    if (flow == Flow::next) ++f.position;
+    else if (flow == Flow::leave) return;
+  }
+}
+
+}  // namespace framejit::frame_hook
