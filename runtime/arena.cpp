@@ -1,0 +1,84 @@
+// runtime/arena.cpp — best fit over a short sorted list of idle blocks.
+#include "runtime/arena.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+namespace framejit::runtime {
+namespace {
+
+constexpr int64_t kAlignment = 64, kPage = 4096, kHuge = int64_t{2} << 20;
+
+// Sizes are rounded up by at most a quarter, so that a slightly larger batch finds the block of the last one.
+int64_t rounded(int64_t bytes) {
+  int64_t step = kPage;
+  while (step * 8 < bytes) step *= 2;
+  return (bytes + step - 1) / step * step;
+}
+
+ArenaPool::Block make_block(int64_t bytes) {
+  const int64_t size = rounded(bytes);
+  const bool huge = size >= 2 * kHuge;
+  void* data = nullptr;
+  if (posix_memalign(&data, huge ? kHuge : kAlignment, static_cast<size_t>(size)) != 0) throw std::bad_alloc();
+  if (huge) madvise(data, static_cast<size_t>(size), MADV_HUGEPAGE);
+  return {data, size};
+}
+
+}  // namespace
+
+ArenaPool& ArenaPool::cpu() {
+  static ArenaPool* const pool = new ArenaPool;  // outlives every thread that may still run a plan
+  return *pool;
+}
+
+ArenaPool::Block ArenaPool::take(int64_t bytes) {
+  if (bytes <= 0) return {};
+  {
+    const std::lock_guard lock(mutex_);
+    auto fit = std::lower_bound(idle_.begin(), idle_.end(), bytes, [](const Block& block, int64_t wanted) { return block.bytes < wanted; });
+    if (fit != idle_.end()) {
+      const Block block = *fit;
+      idle_.erase(fit);
+      return block;
+    }
+  }
+  return make_block(bytes);
+}
+
+void ArenaPool::give(Block block) noexcept {
+  if (!block.data) return;
+  Block surplus;
+  {
+    const std::lock_guard lock(mutex_);
+    if (idle_.capacity() < kMostIdle + 1) idle_.reserve(kMostIdle + 1);
+    auto place = std::lower_bound(idle_.begin(), idle_.end(), block.bytes, [](const Block& known, int64_t wanted) { return known.bytes < wanted; });
+    idle_.insert(place, block);
+    if (idle_.size() > kMostIdle) {
+      surplus = idle_.front();
+      idle_.erase(idle_.begin());
+    }
+  }
+  std::free(surplus.data);
+}
+
+void ArenaPool::trim() noexcept {
+  std::vector<Block> blocks;
+  {
+    const std::lock_guard lock(mutex_);
+    blocks.swap(idle_);
+  }
+  for (const Block& block : blocks) std::free(block.data);
+}
+
+int64_t ArenaPool::idle_bytes() const {
+  const std::lock_guard lock(mutex_);
+  int64_t total = 0;
+  for (const Block& block : idle_) total += block.bytes;
+  return total;
+}
+
+}  // namespace framejit::runtime

@@ -1,0 +1,39 @@
+// runtime/arena.h — scratch memory of running plans: blocks that calls borrow and give back, shared by all plans of the process.
+//
+// A call takes one block for its whole run. Blocks are 64-byte aligned, never initialised, and kept for later calls up to a limit;
+// trim() returns what lies idle to the system. Thread-safe; a block belongs to one call at a time.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+namespace framejit::runtime {
+
+class ArenaPool {
+ public:
+  struct Block {
+    void* data = nullptr;
+    int64_t bytes = 0;
+  };
+
+  static ArenaPool& cpu();
+
+  // At least `bytes` bytes; throws std::bad_alloc.
+  Block take(int64_t bytes);
+  void give(Block block) noexcept;
+  void trim() noexcept;
+  int64_t idle_bytes() const;
+
+  ArenaPool() = default;
+  ~ArenaPool() { trim(); }
+  ArenaPool(const ArenaPool&) = delete;
+  ArenaPool& operator=(const ArenaPool&) = delete;
+
+ private:
+  static constexpr size_t kMostIdle = 8;  // blocks; the smallest goes first
+  mutable std::mutex mutex_;
+  std::vector<Block> idle_;  // smallest first
+};
+
+}  // namespace framejit::runtime

@@ -1,0 +1,98 @@
+// runtime/call_plan.cpp — the loop that runs a plan.
+//
+// It allocates nothing of its own but the size array's growth: operands of a kernel lie on the C stack.
+#include "runtime/call_plan.h"
+
+#include <alloca.h>
+
+#include <algorithm>
+#include <atomic>
+
+namespace framejit::runtime {
+namespace {
+
+int64_t floor_div(int64_t a, int64_t b) {
+  if (b == 0) return 0;
+  return a / b - ((a % b != 0) && ((a < 0) != (b < 0)) ? 1 : 0);
+}
+int64_t floor_mod(int64_t a, int64_t b) { return b == 0 ? 0 : a - floor_div(a, b) * b; }
+
+int64_t evaluate(const SizeOp& op, const int64_t* symbols, const std::vector<int64_t>& sizes) {
+  switch (op.opcode) {
+    case SizeOpcode::kSymbol: return symbols[op.constant];
+    case SizeOpcode::kConstant: return op.constant;
+    case SizeOpcode::kAdd: return sizes[op.left] + sizes[op.right];
+    case SizeOpcode::kMul: return sizes[op.left] * sizes[op.right];
+    case SizeOpcode::kFloorDiv: return floor_div(sizes[op.left], sizes[op.right]);
+    case SizeOpcode::kMod: return floor_mod(sizes[op.left], sizes[op.right]);
+    case SizeOpcode::kMin: return std::min(sizes[op.left], sizes[op.right]);
+    case SizeOpcode::kMax: return std::max(sizes[op.left], sizes[op.right]);
+  }
+  return 0;
+}
+
+struct KernelCall {
+  FjKernelFn function;
+  void* const* buffers;
+  const int64_t* sizes;
+  const FjScalar* scalars;
+  std::atomic<int64_t> status{0};
+};
+
+void run_part(void* state, int64_t begin, int64_t end) {
+  auto& call = *static_cast<KernelCall*>(state);
+  const int64_t status = call.function(call.buffers, call.sizes, call.scalars, begin, end);
+  if (status != 0) [[unlikely]] call.status.store(status, std::memory_order_relaxed);
+}
+
+Result<void> run_kernel(const KernelStep& step, PlanHost& host) {
+  const size_t buffer_count = step.buffers.size(), size_count = step.sizes.size();
+  auto** buffers = static_cast<void**>(alloca((buffer_count + 1) * sizeof(void*)));
+  auto* sizes = static_cast<int64_t*>(alloca((size_count + 1) * sizeof(int64_t)));
+  for (size_t i = 0; i < buffer_count; ++i) buffers[i] = host.data(step.buffers[i]);
+  for (size_t i = 0; i < size_count; ++i) sizes[i] = host.size(step.sizes[i]);
+  const int64_t extent = host.size(step.extent);
+  int64_t status = 0;
+  if (step.grain <= 0 || extent <= step.grain) {
+    status = step.function(buffers, sizes, step.scalars.data(), 0, extent);
+  } else {
+    KernelCall call{step.function, buffers, sizes, step.scalars.data()};
+    host.parallel_for(0, extent, step.grain, run_part, &call);
+    status = call.status.load(std::memory_order_relaxed);
+  }
+  if (status == 0) [[likely]] return {};
+  return Error{"kernel_check", "check " + std::to_string(status - 1) + " of kernel " + step.name + " failed"};
+}
+
+Result<void> run_check(const CheckStep& step, const PlanHost& host) {
+  const int64_t left = host.size(step.left), right = host.size(step.right);
+  if (left == right) return {};
+  return Error{"size_check", step.message + ": " + std::to_string(left) + " != " + std::to_string(right)};
+}
+
+}  // namespace
+
+Result<void> run_steps(const CallPlan& plan, const int64_t* symbols, PlanHost& host) {
+  host.sizes.resize(plan.size_program.size());
+  for (size_t i = 0; i < plan.size_program.size(); ++i) host.sizes[i] = evaluate(plan.size_program[i], symbols, host.sizes);
+  if (const int64_t bytes = host.size(plan.arena_bytes); bytes > 0) host.arena(bytes);
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& step = plan.steps[i];
+    if (const auto* kernel = std::get_if<KernelStep>(&step)) {
+      FJ_TRY_VOID(run_kernel(*kernel, host));
+    } else if (const auto* call = std::get_if<ExternStep>(&step)) {
+      host.call(*call, i);
+    } else if (const auto* allocate = std::get_if<AllocateStep>(&step)) {
+      host.allocate(allocate->buffer);
+    } else if (const auto* free = std::get_if<FreeStep>(&step)) {
+      host.release(free->buffer);
+    } else if (const auto* view = std::get_if<ViewStep>(&step)) {
+      host.view(view->base, view->result);
+    } else if (const auto* check = std::get_if<CheckStep>(&step)) {
+      FJ_TRY_VOID(run_check(*check, host));
+    }
+  }
+  return {};
+}
+
+}  // namespace framejit::runtime

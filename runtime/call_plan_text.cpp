@@ -1,0 +1,115 @@
+// runtime/call_plan_text.cpp — a plan as text, for the log channel `steps` and for tests. Buffers are b0, b1; size slots z0, z1.
+#include "runtime/base/text.h"
+#include "runtime/call_plan.h"
+
+namespace framejit::runtime {
+namespace {
+
+template <class T, class F> std::string joined(const std::vector<T>& items, F text) {
+  std::string out;
+  for (size_t i = 0; i < items.size(); ++i) out += (i ? ", " : "") + text(items[i]);
+  return out;
+}
+template <class T, class F> std::string list(const std::vector<T>& items, F text) { return "[" + joined(items, text) + "]"; }
+
+std::string text_of(const Size& size) { return size.slot < 0 ? std::to_string(size.constant) : "z" + std::to_string(size.slot); }
+std::string buffer_name(BufferId buffer) { return buffer == kNoBuffer ? "none" : "b" + std::to_string(buffer); }
+std::string flag(bool b) { return b ? "true" : "false"; }
+
+bool is_row_major(const Buffer& buffer) {
+  int64_t expected = 1;
+  for (size_t i = buffer.sizes.size(); i-- > 0;) {
+    if (buffer.sizes[i].slot >= 0) return false;
+    if (buffer.strides[i].slot >= 0 || (buffer.strides[i].constant != expected && buffer.sizes[i].constant != 1)) return false;
+    expected *= buffer.sizes[i].constant;
+  }
+  return true;
+}
+
+std::string text_of(const Buffer& buffer) {
+  std::string out;
+  switch (buffer.home) {
+    case Home::kInput: out = "input " + std::to_string(buffer.index); break;
+    case Home::kConstant: out = "constant " + std::to_string(buffer.index); break;
+    case Home::kArena: out = "arena " + text_of(buffer.offset); break;
+    case Home::kTensor: out = "tensor"; break;
+  }
+  const std::string dtype = buffer.dtype == DType::kOther ? "dtype" + std::to_string(buffer.torch_dtype) : row_of(buffer.dtype).text;
+  out += " " + dtype + "[" + joined(buffer.sizes, [](const Size& s) { return text_of(s); });
+  if (!is_row_major(buffer)) out += "; " + joined(buffer.strides, [](const Size& s) { return text_of(s); });
+  out += "]";
+  if (buffer.home != Home::kArena && (buffer.offset.slot >= 0 || buffer.offset.constant != 0)) out += " + " + text_of(buffer.offset);
+  if (buffer.device_type != 0) out += " device " + std::to_string(buffer.device_type) + ":" + std::to_string(buffer.device_index);
+  return out;
+}
+
+std::string text_of(const SizeOp& op) {
+  const std::string left = "z" + std::to_string(op.left), right = "z" + std::to_string(op.right);
+  switch (op.opcode) {
+    case SizeOpcode::kSymbol: return "s" + std::to_string(op.constant);
+    case SizeOpcode::kConstant: return std::to_string(op.constant);
+    case SizeOpcode::kAdd: return left + " + " + right;
+    case SizeOpcode::kMul: return left + "*" + right;
+    case SizeOpcode::kFloorDiv: return left + " // " + right;
+    case SizeOpcode::kMod: return left + " % " + right;
+    case SizeOpcode::kMin: return "min(" + left + ", " + right + ")";
+    case SizeOpcode::kMax: return "max(" + left + ", " + right + ")";
+  }
+  return "";
+}
+
+struct ArgText {
+  std::string operator()(const None&) const { return "none"; }
+  std::string operator()(BufferId b) const { return buffer_name(b); }
+  std::string operator()(const std::vector<BufferId>& v) const { return list(v, buffer_name); }
+  std::string operator()(const Size& s) const { return text_of(s); }
+  std::string operator()(const std::vector<Size>& v) const { return list(v, [](const Size& s) { return text_of(s); }); }
+  std::string operator()(double d) const { return text::float_text(d); }
+  std::string operator()(const std::vector<double>& v) const { return list(v, [](double d) { return text::float_text(d); }); }
+  std::string operator()(bool b) const { return flag(b); }
+  std::string operator()(const std::vector<bool>& v) const {
+    std::string out = "[";
+    for (size_t i = 0; i < v.size(); ++i) out += (i ? ", " : "") + flag(v[i]);
+    return out + "]";
+  }
+  std::string operator()(const std::string& s) const { return text::quoted_text(s); }
+  std::string operator()(const TorchDType& t) const {
+    const DType dtype = dtype_of_torch(t.scalar_type);
+    return dtype == DType::kOther ? "@dtype" + std::to_string(t.scalar_type) : std::string("@") + row_of(dtype).text;
+  }
+  std::string operator()(const TorchDevice& d) const { return "@device" + std::to_string(d.type) + ":" + std::to_string(d.index); }
+  std::string operator()(const TorchEnum& e) const { return std::string("@") + e.kind + std::to_string(e.value); }
+  std::string operator()(const OpaqueSlot& o) const { return "@o" + std::to_string(o.index); }
+};
+
+struct StepText {
+  std::string operator()(const KernelStep& s) const {
+    std::string out = "kernel " + s.name + "(" + joined(s.buffers, buffer_name) + ")";
+    if (!s.sizes.empty()) out += " sizes " + list(s.sizes, [](const Size& z) { return text_of(z); });
+    out += " extent " + text_of(s.extent);
+    if (s.grain > 0) out += " grain " + std::to_string(s.grain);
+    return out;
+  }
+  std::string operator()(const ExternStep& s) const {
+    return joined(s.results, buffer_name) + " = " + s.op + "(" + joined(s.args, [](const PlanArg& a) { return std::visit(ArgText{}, a.payload); }) + ")";
+  }
+  std::string operator()(const AllocateStep& s) const { return "allocate " + buffer_name(s.buffer); }
+  std::string operator()(const ViewStep& s) const { return buffer_name(s.result) + " = view " + buffer_name(s.base); }
+  std::string operator()(const FreeStep& s) const { return "free " + buffer_name(s.buffer); }
+  std::string operator()(const CheckStep& s) const { return "check " + text_of(s.left) + " == " + text_of(s.right) + " or " + text::quoted_text(s.message); }
+};
+
+}  // namespace
+
+std::string print(const CallPlan& plan) {
+  std::string out = "plan @" + plan.name + " inputs " + std::to_string(plan.input_count) + " symbols " + std::to_string(plan.symbol_count) + " {\n";
+  for (size_t i = 0; i < plan.size_program.size(); ++i) out += "  z" + std::to_string(i) + " = " + text_of(plan.size_program[i]) + "\n";
+  if (plan.arena_bytes.slot >= 0 || plan.arena_bytes.constant > 0) out += "  arena " + text_of(plan.arena_bytes) + " bytes\n";
+  for (size_t i = 0; i < plan.buffers.size(); ++i) out += "  b" + std::to_string(i) + ": " + text_of(plan.buffers[i]) + "\n";
+  for (const Step& step : plan.steps) out += "  " + std::visit(StepText{}, step) + "\n";
+  for (const auto& [input, buffer] : plan.updates) out += "  update input " + std::to_string(input) + " from " + buffer_name(buffer) + "\n";
+  const auto output = [](const Output& o) { return o.kind == Output::kInput ? "input " + std::to_string(o.index) : buffer_name(o.index); };
+  return out + "  return " + joined(plan.outputs, output) + "\n}\n";
+}
+
+}  // namespace framejit::runtime
