@@ -26,15 +26,19 @@ Flow Evaluator::call(const Instruction& i) {
   return finish_call(operand_count, PyObject_Vectorcall(callable, arguments, count, names));
 }
 
-// Arguments that are no tuple and keywords that are no dict have error texts of the interpreter's own.
+// Arguments that are not iterable and keywords that are no dict have error texts of the interpreter's own.
 Flow Evaluator::call_function_ex(const Instruction& i) {
   const bool has_kwargs = i.has(Instruction::kHasKwargs);
   PyObject* kwargs = has_kwargs ? peek(1) : nullptr;
-  PyObject* arguments = peek(1 + has_kwargs);
-  if (!PyTuple_CheckExact(arguments) || (kwargs && !PyDict_CheckExact(kwargs))) return Flow::leave;
+  PyObject* given = peek(1 + has_kwargs);
+  if (kwargs && !PyDict_CheckExact(kwargs)) return Flow::leave;
+  if (!PyTuple_CheckExact(given) && !Py_TYPE(given)->tp_iter && !PySequence_Check(given)) return Flow::leave;
   const int operand_count = 3 + has_kwargs;
   PyObject* callable = peek(operand_count) ? peek(operand_count) : peek(operand_count - 1);
-  return finish_call(operand_count, PyObject_Call(callable, arguments, kwargs));
+  PyRef arguments = PyTuple_CheckExact(given) ? PyRef::borrow(given) : PyRef::steal(PySequence_Tuple(given));
+  PyObject* result = arguments ? PyObject_Call(callable, arguments.get(), kwargs) : nullptr;
+  arguments = PyRef();
+  return finish_call(operand_count, result);
 }
 
 Flow Evaluator::make_function(const Instruction& i) {
