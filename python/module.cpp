@@ -15,6 +15,7 @@
 #include "frame_hook/resume/stats.h"
 #include "graph/aten/bind_recorder.h"
 #include "python/events.h"
+#include "inductor/compile.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
 
@@ -53,16 +54,16 @@ PyObject* set_thread_enabled(PyObject*, PyObject* flag) {
   return on < 0 ? nullptr : PyBool_FromLong(frame_hook::set_thread_enabled(on == 1));
 }
 
-PyObject* list_of(std::initializer_list<const char*> names) {
+PyObject* list_of(const std::vector<std::string>& names) {
   PyRef list = PyRef::steal(PyList_New(0));
-  for (const char* name : names) {
-    PyRef text = PyRef::steal(PyUnicode_FromString(name));
+  for (const std::string& name : names) {
+    PyRef text = PyRef::steal(PyUnicode_FromString(name.c_str()));
     if (!text || PyList_Append(list.get(), text.get()) < 0) return nullptr;
   }
   return list.release();
 }
 
-PyObject* backends(PyObject*, PyObject*) { return list_of({"eager", "framejit"}); }
+PyObject* backends(PyObject*, PyObject*) { return list_of(frame_hook::backend_names()); }
 PyObject* option_names(PyObject*, PyObject*) { return list_of({}); }
 
 bool put(PyObject* dict, const char* key, PyObject* value) {
@@ -140,7 +141,9 @@ PyMethodDef methods[] = {
 PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_framejit", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
 
 bool initialise(PyObject* module) {
-  frame_hook::install_tensor_frontend();
+  if (!frame_hook::install_torch_frontend()) return false;
+  frame_hook::register_backend("eager", graph::make_eager_backend);
+  frame_hook::register_backend("framejit", inductor::make_inductor_backend);
   frame_hook::set_frame_handler(&frame_hook::frame_driver());
   pthread_atfork(nullptr, nullptr, frame_hook::forget_running_compile);
   PyRef error = PyRef::steal(PyErr_NewExceptionWithDoc("framejit.GraphBreakError", "A graph break in code compiled with fullgraph=True.", PyExc_RuntimeError, nullptr));

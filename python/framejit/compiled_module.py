@@ -7,6 +7,7 @@ the object and the class that plain code sees, and all instances of a class shar
 from __future__ import annotations
 
 import copy
+import types
 from typing import Any, Callable
 
 import torch
@@ -61,7 +62,22 @@ def _subclass_of(original: type) -> type:
         if known.__bases__ == bases:
             return known
     body = {name: getattr(original, name) for name in ("__module__", "__qualname__", "__doc__")}
-    return type(original)(original.__name__, bases, {"__slots__": SLOTS, **body})
+    return type(original)(original.__name__, bases, {"__slots__": SLOTS, "_framejit_armed": {}, **body})
+
+
+def _armed_call(kind: type, options: Options) -> Callable[..., Any]:
+    """An armed copy of the class's __call__, one per class and settings. The code object is a copy, because entries are kept per
+    code object and nn.Module's own is shared by every model of the process."""
+    armed = _subclass_of(kind)._framejit_armed
+    if options not in armed:
+        call = kind.__call__
+        if isinstance(call, types.FunctionType):
+            copied = types.FunctionType(call.__code__.replace(), call.__globals__, call.__name__, call.__defaults__, call.__closure__)
+            copied.__kwdefaults__ = call.__kwdefaults__
+            copied.__qualname__ = call.__qualname__
+            call = copied
+        armed[options] = _framejit.arm(call, options)
+    return armed[options]
 
 
 def wrap_module(original: torch.nn.Module, call: Callable[..., Any], wrap: Callable[[torch.nn.Module], torch.nn.Module]) -> torch.nn.Module:
@@ -75,5 +91,5 @@ def wrap_module(original: torch.nn.Module, call: Callable[..., Any], wrap: Calla
 
 def compile_module(original: torch.nn.Module, options: Options) -> torch.nn.Module:
     """A module that shares `original`'s attributes and runs compiled when it is called."""
-    call = _framejit.arm(type(original).__call__, options)
+    call = _armed_call(type(original), options)
     return wrap_module(original, call, lambda copied: compile_module(copied, options))
