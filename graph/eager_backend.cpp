@@ -3,6 +3,7 @@
 // In: a functional graph, or a recorded one with its views and writes.  Out: a plan that does what op-by-op execution does; each
 // intermediate is freed behind its last use. Views come out of the view ops themselves, so the output aliases hold by construction.
 #include <algorithm>
+#include <utility>
 
 #include "graph/backend.h"
 
@@ -88,12 +89,21 @@ class EagerCompiler {
     });
   }
 
-  runtime::Output output(size_t i) const {
+  // An output that is a view, but whose view op was an identity, becomes a tensor object of its own over the same memory.
+  runtime::Output output(size_t i) {
     const ValueId v = graph_.outputs[i];
-    if (graph_.output_aliases[i].kind == OutputKind::kInput) return {runtime::Output::kInput, graph_.output_aliases[i].of};
+    const OutputAlias alias = graph_.output_aliases[i];
+    if (v == kNoValue) return {runtime::Output::kBuffer, runtime::kNoBuffer};
+    if (alias.kind == OutputKind::kInput) return {runtime::Output::kInput, alias.of};
     const auto input = std::find(graph_.inputs.begin(), graph_.inputs.end(), v);
-    if (input != graph_.inputs.end()) return {runtime::Output::kInput, static_cast<uint32_t>(input - graph_.inputs.begin())};
-    return {runtime::Output::kBuffer, v == kNoValue ? runtime::kNoBuffer : buffer_of_[index_of(v)]};
+    const bool is_input = input != graph_.inputs.end();
+    if (is_input && alias.kind == OutputKind::kFresh) return {runtime::Output::kInput, static_cast<uint32_t>(input - graph_.inputs.begin())};
+    const runtime::BufferId buffer = buffer_of_[index_of(v)];
+    if (!is_input && !(alias.kind == OutputKind::kViewOfOutput && graph_.outputs[alias.of] == v)) return {runtime::Output::kBuffer, buffer};
+    add_buffer(v, runtime::Home::kTensor, 0);
+    const runtime::BufferId view = std::exchange(buffer_of_[index_of(v)], buffer);
+    plan_.steps.emplace_back(runtime::ViewStep{buffer, view});
+    return {runtime::Output::kBuffer, view};
   }
 
   const Graph& graph_;

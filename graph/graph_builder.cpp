@@ -30,9 +30,9 @@ struct ArgHash {
   }
 };
 
-uint64_t hash_of(const Node& node) {
-  uint64_t h = std::hash<const void*>()(node.op);
-  for (const Arg& arg : node.args) h = mix(h, std::visit(ArgHash{}, arg.payload));
+uint64_t hash_of(const OpDef& op, const std::vector<Arg>& args) {
+  uint64_t h = std::hash<const void*>()(&op);
+  for (const Arg& arg : args) h = mix(h, std::visit(ArgHash{}, arg.payload));
   return h;
 }
 
@@ -100,9 +100,19 @@ size_t GraphBuilder::add_node(Node node) {
     });
     if (info.node < 0 && !is_argument) info.node = index;
   }
-  if (merge_ && is_pure(*node.op)) seen_.emplace(hash_of(node), static_cast<size_t>(index));
+  if (merge_ && is_pure(*node.op)) seen_.emplace(hash_of(*node.op, node.args), static_cast<size_t>(index));
   graph_.nodes.push_back(std::move(node));
   return static_cast<size_t>(index);
+}
+
+const std::vector<ValueId>* GraphBuilder::find_equal(const OpDef& op, const std::vector<Arg>& args) const {
+  if (!merge_ || !is_pure(op)) return nullptr;
+  const auto [begin, end] = seen_.equal_range(hash_of(op, args));
+  for (auto it = begin; it != end; ++it) {
+    const Node& known = graph_.nodes[it->second];
+    if (known.op == &op && same_args(known.args, args)) return &known.results;
+  }
+  return nullptr;
 }
 
 std::vector<ValueId> GraphBuilder::emit_many(std::string_view op, std::vector<Arg> args, std::vector<TensorMeta> metas) {
@@ -110,13 +120,7 @@ std::vector<ValueId> GraphBuilder::emit_many(std::string_view op, std::vector<Ar
   node.op = find_op(op);
   FJ_CHECK(node.op != nullptr, "unknown op " + std::string(op));
   node.args = std::move(args);
-  if (merge_ && is_pure(*node.op)) {
-    const auto [begin, end] = seen_.equal_range(hash_of(node));
-    for (auto it = begin; it != end; ++it) {
-      const Node& known = graph_.nodes[it->second];
-      if (known.op == node.op && same_args(known.args, node.args)) return known.results;
-    }
-  }
+  if (const std::vector<ValueId>* known = find_equal(*node.op, node.args)) return *known;
   if (metas.empty()) {
     const bool covered = infer_metas(*node.op, node.args, graph_.values, graph_.shapes, metas);
     FJ_CHECK(covered, "no shape rule covers " + node.op->name);

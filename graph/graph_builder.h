@@ -34,6 +34,9 @@ class GraphBuilder {
   // The same for several results.
   std::vector<ValueId> emit_many(std::string_view op, std::vector<Arg> args, std::vector<TensorMeta> metas);
 
+  // The results of an equal pure node emitted before, when merging is on; null otherwise.
+  const std::vector<ValueId>* find_equal(const OpDef& op, const std::vector<Arg>& args) const;
+
   struct Mark { size_t nodes, values, facts; };
   Mark mark() const;
   void rollback(const Mark& mark);

@@ -1,0 +1,138 @@
+// graph/passes/canonicalize.cpp — no-ops go, chains of views become one, equal pure nodes become one.
+//
+// In: a functional graph.  Out: the same values with fewer nodes. A row gets the mapped arguments and answers the value that
+// stands for the node, or nothing. Copies are removed because values of a functional graph are immutable; where a copy made an
+// output fresh, Rebuild::finish() brings it back. A change of dtype is never removed: it rounds.
+#include <unordered_map>
+
+#include "graph/ops/rule_kit.h"
+#include "graph/passes/passes.h"
+#include "graph/passes/rebuild.h"
+#include "graph/shape_rule.h"
+
+namespace framejit::graph {
+namespace {
+
+struct Context {
+  Rebuild& r;
+  const Node& node;  // of the old graph
+  std::vector<Arg> args;
+
+  GraphBuilder& out() const { return r.out(); }
+  ValueId value(size_t i) const { return args[i].get<ValueId>() != nullptr ? *args[i].get<ValueId>() : kNoValue; }
+  const TensorMeta& meta(ValueId v) const { return r.out().meta(v); }
+  const TensorMeta& recorded() const { return r.from().meta(node.results[0]); }
+  RuleArgs rule() const { return {args, &r.out().peek().values}; }
+  // The node that made a value, if its op has this name.
+  const Node* producer(ValueId v, std::string_view op) const {
+    const int32_t index = out().peek().values[index_of(v)].node;
+    if (index < 0) return nullptr;
+    const Node& made = out().peek().nodes[static_cast<size_t>(index)];
+    return made.op->name == op ? &made : nullptr;
+  }
+};
+using Simplify = ValueId (*)(Context& c);
+
+ValueId identity(Context& c) { return c.value(0); }
+
+ValueId if_same_layout(Context& c) {
+  const ValueId self = c.value(0);
+  return self != kNoValue && same_layout(c.meta(self), c.recorded()) ? self : kNoValue;
+}
+
+// A copy of a captured constant stays: the constant itself must not leave the graph.
+ValueId copy(Context& c) {
+  const ValueId same = if_same_layout(c);
+  if (same == kNoValue) return kNoValue;
+  const ValueId memory = memory_of(c.out().peek(), same);
+  for (ValueId constant : c.out().peek().constants)
+    if (constant == memory) return kNoValue;
+  return same;
+}
+
+ValueId view(Context& c) {
+  if (const ValueId same = if_same_layout(c); same != kNoValue) return same;
+  const Node* inner = c.producer(c.value(0), "view");
+  if (inner == nullptr) return kNoValue;
+  const std::vector<Arg> args{inner->args[0], c.recorded().sizes};
+  std::vector<TensorMeta> metas;
+  if (!infer_metas(*c.node.op, args, c.out().peek().values, c.out().shapes(), metas)) return kNoValue;
+  if (!same_layout(metas[0], c.recorded())) return kNoValue;
+  const ValueId base = *inner->args[0].get<ValueId>();
+  if (same_layout(c.meta(base), metas[0])) return base;
+  return c.out().emit("view", args, metas[0]);
+}
+
+std::vector<int64_t> order_of(const Arg& arg) {
+  std::vector<int64_t> order;
+  const auto* list = arg.get<SymSizes>();
+  for (const SymExpr& e : *list) order.push_back(e.constant() < 0 ? e.constant() + static_cast<int64_t>(list->size()) : e.constant());
+  return order;
+}
+
+ValueId permute(Context& c) {
+  std::vector<int64_t> order = order_of(c.args[1]);
+  ValueId base = c.value(0);
+  if (const Node* inner = c.producer(base, "permute")) {
+    const std::vector<int64_t> first = order_of(inner->args[1]);
+    for (int64_t& dim : order) dim = first[static_cast<size_t>(dim)];
+    base = *inner->args[0].get<ValueId>();
+  }
+  bool sorted = true;
+  SymSizes spelled;
+  for (size_t i = 0; i < order.size(); ++i) {
+    sorted = sorted && order[i] == static_cast<int64_t>(i);
+    spelled.emplace_back(order[i]);
+  }
+  return sorted ? base : c.out().emit("permute", {base, spelled});
+}
+
+// One dimension of one size: the slice that takes everything.
+ValueId slice(Context& c) {
+  const auto step = c.rule().integer(4);
+  return (!step || *step == 1) ? if_same_layout(c) : kNoValue;
+}
+
+ValueId cat(Context& c) {
+  const auto* list = c.args[0].get<std::vector<ValueId>>();
+  return list != nullptr && list->size() == 1 && same_layout(c.meta((*list)[0]), c.recorded()) ? (*list)[0] : kNoValue;
+}
+
+// x * 1 and x / 1 are x; x + 0 is not, for -0.0.
+ValueId times_one(Context& c) {
+  const Arg& number = c.args[1];
+  const bool is_one = (number.get<SymExpr>() != nullptr && *number.get<SymExpr>() == SymExpr(1)) ||
+                      (number.get<double>() != nullptr && *number.get<double>() == 1.0);
+  return is_one ? if_same_layout(c) : kNoValue;
+}
+
+const std::unordered_map<std::string_view, Simplify>& rows() {
+  static const std::unordered_map<std::string_view, Simplify> table = {
+      {"alias", identity},   {"detach", identity},    {"lift_fresh", identity}, {"view", view},
+      {"_unsafe_view", view}, {"permute", permute},   {"expand", if_same_layout}, {"clone", copy},
+      {"_to_copy", copy},    {"slice.Tensor", slice}, {"cat", cat},             {"mul.Tensor", times_one},
+      {"mul.Scalar", times_one}, {"div.Tensor", times_one}, {"div.Scalar", times_one}};
+  return table;
+}
+
+}  // namespace
+
+Result<Graph> canonicalize(const Graph& graph) {
+  Rebuild r(graph, true);
+  for (const Node& node : graph.nodes) {
+    if (node.op->has(kMutates)) return Error{"canonicalize", "needs a functional graph, but " + node.op->name + " writes"};
+    r.begin(node);
+    const auto row = rows().find(node.op->name);
+    if (row != rows().end() && node.results.size() == 1 && node.results[0] != kNoValue) {
+      Context context{r, node, r.map_args(node)};
+      if (const ValueId simpler = row->second(context); simpler != kNoValue) {
+        r.set(node.results[0], simpler);
+        continue;
+      }
+    }
+    r.copy_node(node);
+  }
+  return r.finish();
+}
+
+}  // namespace framejit::graph

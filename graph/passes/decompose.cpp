@@ -1,0 +1,58 @@
+// graph/passes/decompose.cpp — driver: looks each op up in the table and replaces it, or copies it.
+//
+// The table is made of the families decompose_{norm,pointwise,shape}.cpp. What a library does better has no row: products,
+// convolution, attention, sort, embedding.
+#include "graph/passes/decompose.h"
+
+#include "graph/passes/passes.h"
+
+namespace framejit::graph {
+
+bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
+
+ValueId Decomposing::wide(ValueId v) { return is_half(meta(v).dtype) ? converted(out, v, DType::kFloat32) : v; }
+
+SymExpr reduced_count(const TensorMeta& meta, const std::vector<bool>& reduced) {
+  SymExpr count = 1;
+  for (size_t i = 0; i < meta.ndim(); ++i)
+    if (reduced[i]) count = count * meta.sizes[i];
+  return count;
+}
+
+Result<Graph> decompose(const Graph& graph) {
+  static const Decompositions table = [] {
+    Decompositions t;
+    add_norm_decompositions(t);
+    add_pointwise_decompositions(t);
+    add_shape_decompositions(t);
+    return t;
+  }();
+  Rebuild r(graph, false);
+  for (const Node& node : graph.nodes) {
+    if (node.op->has(kMutates)) return Error{"decompose", "needs a functional graph, but " + node.op->name + " writes"};
+    const auto row = table.find(node.op->name);
+    if (row == table.end()) {
+      r.copy_node(node);
+      continue;
+    }
+    std::vector<TensorMeta> metas;
+    for (ValueId v : node.results) metas.push_back(v == kNoValue ? TensorMeta{} : graph.meta(v));
+    Decomposing d{r.out(), node, r.map_args(node), std::move(metas), {}};
+    r.begin(node);
+    if (!row->second(d)) {
+      r.copy_node(node);
+      continue;
+    }
+    FJ_CHECK(d.results.size() == node.results.size(), "decomposition of " + node.op->name + " has another number of results");
+    for (size_t i = 0; i < d.results.size(); ++i) {
+      if (node.results[i] == kNoValue) continue;
+      const TensorMeta& made = r.out().meta(d.results[i]);
+      FJ_CHECK(made.dtype == d.metas[i].dtype && made.sizes == d.metas[i].sizes,
+               "decomposition of " + node.op->name + " gives " + text_of(made) + " instead of " + text_of(d.metas[i]));
+      r.set(node.results[i], d.results[i]);
+    }
+  }
+  return r.finish();
+}
+
+}  // namespace framejit::graph

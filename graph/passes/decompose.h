@@ -1,0 +1,51 @@
+// graph/passes/decompose.h — one decomposition: an op's arguments in, values of simpler ops out.
+//
+// A decomposition returns false to leave the node as it is; it must then have emitted nothing. It fills one result per result of
+// the node, with its dtype and sizes; strides may differ (outputs are brought back, consumers are inferred anew). Half-precision
+// inputs are computed in float32 and rounded once at the end, as the kernels do.
+#pragma once
+
+#include <unordered_map>
+
+#include "graph/passes/rebuild.h"
+#include "graph/shape_rule.h"
+
+namespace framejit::graph {
+
+struct Decomposing {
+  GraphBuilder& out;
+  const Node& node;           // of the old graph
+  std::vector<Arg> args;      // in the new graph
+  const std::vector<TensorMeta> metas;  // of the node's results
+  std::vector<ValueId> results;
+
+  RuleArgs rule() const { return {args, &out.peek().values}; }
+  bool has(size_t i) const { return rule().given(i); }
+  ValueId value(size_t i) const { return *args[i].get<ValueId>(); }
+  const TensorMeta& meta(ValueId v) const { return out.meta(v); }
+  ValueId emit(std::string_view op, std::vector<Arg> arguments) { return out.emit(op, std::move(arguments)); }
+
+  ValueId wide(ValueId v);                             // float32 for half precision, else itself
+  ValueId add(Arg a, Arg b) { return emit("add.Tensor", {std::move(a), std::move(b), SymExpr(1)}); }
+  ValueId sub(Arg a, Arg b) { return emit("sub.Tensor", {std::move(a), std::move(b), SymExpr(1)}); }
+  ValueId mul(Arg a, Arg b) { return emit("mul.Tensor", {std::move(a), std::move(b)}); }
+  ValueId div(Arg a, Arg b) { return emit("div.Tensor", {std::move(a), std::move(b)}); }
+  ValueId sum(ValueId v, const SymSizes& dims, bool keepdim) { return emit("sum.dim_IntList", {v, dims, keepdim, Arg{}}); }
+  ValueId full(const SymSizes& sizes, Arg number, DType dtype, Device device) {
+    return emit("full", {sizes, std::move(number), dtype, Arg{}, device, Arg{}});
+  }
+  ValueId narrow(ValueId v, size_t result) { return converted(out, v, metas[result].dtype); }  // the recorded dtype
+};
+
+using Decomposition = bool (*)(Decomposing& d);
+using Decompositions = std::unordered_map<std::string_view, Decomposition>;
+
+void add_norm_decompositions(Decompositions& table);
+void add_pointwise_decompositions(Decompositions& table);
+void add_shape_decompositions(Decompositions& table);
+
+bool is_half(DType dtype);
+// Number of elements that a reduction over `dims` joins; dims are sorted out by reduced_dims of the shape rules.
+SymExpr reduced_count(const TensorMeta& meta, const std::vector<bool>& reduced);
+
+}  // namespace framejit::graph

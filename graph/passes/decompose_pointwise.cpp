@@ -1,0 +1,125 @@
+// graph/passes/decompose_pointwise.cpp — elementwise composites and filled tensors.
+#include "graph/passes/decompose.h"
+
+namespace framejit::graph {
+namespace {
+
+bool is_number(const Arg& arg, int64_t value) {
+  const SymExpr* n = arg.get<SymExpr>();
+  const double* f = arg.get<double>();
+  return (n != nullptr && *n == SymExpr(value)) || (f != nullptr && *f == static_cast<double>(value));
+}
+
+bool silu(Decomposing& d) {
+  const ValueId x = d.wide(d.value(0));
+  d.results = {d.narrow(d.mul(x, d.emit("sigmoid", {x})), 0)};
+  return true;
+}
+
+// other - alpha * self: the sum of the negated product is the same to the last bit.
+bool rsub(Decomposing& d) {  // self, other, alpha
+  const Arg alpha = d.args.size() > 2 ? d.args[2] : Arg(SymExpr(1));
+  ValueId x = d.value(0);
+  if (!is_number(alpha, 1)) x = d.mul(x, alpha);
+  d.results = {d.add(d.emit("neg", {x}), d.args[1])};
+  return true;
+}
+
+template <bool division>
+bool addc(Decomposing& d) {  // self, tensor1, tensor2, value
+  auto wide = [&](size_t i) { return d.args[i].get<ValueId>() != nullptr ? Arg(d.wide(d.value(i))) : d.args[i]; };
+  const Arg a = wide(1), b = wide(2);
+  const Arg value = d.args.size() > 3 ? d.args[3] : Arg(SymExpr(1));
+  ValueId product = division ? d.div(a, b) : d.mul(a, b);
+  if (!is_number(value, 1)) product = d.mul(product, value);
+  d.results = {d.narrow(d.add(wide(0), product), 0)};
+  return true;
+}
+
+bool lerp_scalar(Decomposing& d) {  // self, end, weight
+  const double* weight = d.args[2].get<double>();
+  if (weight == nullptr || !is_float(d.metas[0].dtype)) return false;
+  const ValueId from = d.wide(d.value(0)), to = d.wide(d.value(1));
+  const ValueId distance = d.sub(to, from);
+  // The kernel starts from the nearer end.
+  const ValueId result = *weight < 0.5 ? d.add(from, d.mul(distance, *weight)) : d.sub(to, d.mul(distance, 1.0 - *weight));
+  d.results = {d.narrow(result, 0)};
+  return true;
+}
+
+bool masked_fill(Decomposing& d) {  // self, mask, value
+  const std::vector<Arg> args{d.args[1], d.args[2], d.args[0]};
+  std::vector<TensorMeta> metas;
+  if (!infer_metas(*find_op("where.self"), args, d.out.peek().values, d.out.shapes(), metas)) return false;
+  if (metas[0].dtype != d.metas[0].dtype) return false;
+  d.results = {d.out.emit("where.self", args, metas[0])};
+  return true;
+}
+
+bool filled(Decomposing& d, const Arg& number) {
+  d.results = {d.full(d.metas[0].sizes, number, d.metas[0].dtype, d.metas[0].device)};
+  return true;
+}
+template <int64_t number>
+bool filled_with(Decomposing& d) { return filled(d, SymExpr(number)); }
+template <size_t at>
+bool filled_by_argument(Decomposing& d) { return d.rule().number(at).has_value() && filled(d, d.args[at]); }
+
+bool fill_tensor(Decomposing& d) {  // self, value
+  const ValueId value = converted(d.out, d.value(1), d.metas[0].dtype);
+  d.results = {d.emit("expand", {value, d.metas[0].sizes, false})};
+  return true;
+}
+
+// Dropout that does not train: the input, and a mask of ones.
+bool dropout(Decomposing& d) {  // input, p, train
+  const bool* train = d.args.size() > 2 ? d.args[2].get<bool>() : nullptr;
+  if (train == nullptr || *train) return false;
+  d.results = {d.value(0), d.full(d.metas[1].sizes, true, d.metas[1].dtype, d.metas[1].device)};
+  return true;
+}
+
+// arange, arange.start -> arange.start_step
+template <bool has_start>
+bool arange(Decomposing& d) {
+  const size_t end = has_start ? 1 : 0;
+  const bool floating = d.args[end].get<double>() != nullptr || (has_start && d.args[0].get<double>() != nullptr);
+  auto number = [&](int64_t n) { return floating ? Arg(static_cast<double>(n)) : Arg(SymExpr(n)); };
+  auto as_kind = [&](const Arg& a) {
+    const SymExpr* n = a.get<SymExpr>();
+    return floating && n != nullptr && n->is_constant() ? Arg(static_cast<double>(n->constant())) : a;
+  };
+  d.results = {d.emit("arange.start_step", {has_start ? as_kind(d.args[0]) : number(0), as_kind(d.args[end]), number(1), d.metas[0].dtype, Arg{},
+                                            d.metas[0].device, Arg{}})};
+  return true;
+}
+
+}  // namespace
+
+void add_pointwise_decompositions(Decompositions& table) {
+  table.insert({{"silu", silu},
+                {"rsub.Scalar", rsub},
+                {"rsub.Tensor", rsub},
+                {"addcmul", addc<false>},
+                {"addcdiv", addc<true>},
+                {"lerp.Scalar", lerp_scalar},
+                {"masked_fill.Scalar", masked_fill},
+                {"masked_fill.Tensor", masked_fill},
+                {"zeros", filled_with<0>},
+                {"ones", filled_with<1>},
+                {"new_zeros", filled_with<0>},
+                {"new_ones", filled_with<1>},
+                {"zeros_like", filled_with<0>},
+                {"ones_like", filled_with<1>},
+                {"zero", filled_with<0>},
+                {"full_like", filled_by_argument<1>},
+                {"new_full", filled_by_argument<2>},
+                {"fill.Scalar", filled_by_argument<1>},
+                {"scalar_tensor", filled_by_argument<0>},
+                {"fill.Tensor", fill_tensor},
+                {"native_dropout", dropout},
+                {"arange", arange<false>},
+                {"arange.start", arange<true>}});
+}
+
+}  // namespace framejit::graph

@@ -1,0 +1,341 @@
+// graph/passes/functionalize.cpp — in-place ops and aliasing views become pure ops; writes to inputs become updates.
+//
+// In: a recorded graph, where values with the same storage alias.  Out: a graph without writes, whose `updates` say what each
+// written input holds in the end and whose outputs say what they alias.
+// Every storage has a root value that holds its whole content. A view is not computed where it was recorded, but replayed from the
+// root's current value when it is read (so that dead views cost nothing); a version per storage tells whether an earlier replay is
+// still good. A write becomes the op's functional form, and the inverse of each view on the way carries the new content up to the
+// root. Replayed views keep the recorded metas where the root looks as recorded; else shape rules make them anew.
+// Outputs are replayed last: from the input itself when they are views of an input (its update is visible through them), else from
+// the root, so that outputs of one storage alias each other.
+#include <algorithm>
+#include <unordered_map>
+
+#include "graph/passes/passes.h"
+#include "graph/passes/rebuild.h"
+#include "graph/passes/view_inverse.h"
+#include "graph/shape_rule.h"
+
+namespace framejit::graph {
+namespace {
+
+struct Storage {
+  ValueId root = kNoValue;     // recorded value that spans the storage
+  ValueId content = kNoValue;  // its present value in the new graph
+  int version = 0;
+  int writes = 0;
+  int input = -1;
+  bool is_constant = false, is_shared_by_inputs = false;
+};
+
+struct View {
+  ValueId parent = kNoValue;
+  const Node* node = nullptr;
+  const OpDef* op = nullptr;  // functional form of an in-place change of sizes
+  size_t result = 0;
+  int version = -1;           // of the storage when the value was made
+  int replay = -1;            // number of the output replay that made it
+};
+
+class Functionalizer {
+ public:
+  explicit Functionalizer(const Graph& graph) : g_(graph), r_(graph, false), out_(r_.out()) {}
+
+  Result<Graph> run() {
+    for (size_t i = 0; i < g_.inputs.size(); ++i) add_boundary(g_.inputs[i], static_cast<int>(i));
+    for (ValueId v : g_.constants) add_boundary(v, -1);
+    for (const Node& node : g_.nodes) {
+      r_.begin(node);
+      FJ_TRY_VOID(node.op->has(kMutates) && !changes_sizes(node) ? write_node(node) : plain_node(node));
+    }
+    return finish();
+  }
+
+ private:
+  Storage& storage_of(ValueId v) { return storages_[g_.values[index_of(v)].storage]; }
+
+  void add_boundary(ValueId v, int input) {
+    Storage& s = storage_of(v);
+    if (s.root != kNoValue) {
+      s.is_shared_by_inputs = true;
+      return;
+    }
+    s.root = v;
+    s.content = r_.get(v);
+    s.input = input;
+    s.is_constant = input < 0;
+  }
+
+  // t_, squeeze_, ...: a new value on the old storage and no write.
+  static bool changes_sizes(const Node& node) {
+    const ValueId* self = node.args.empty() ? nullptr : node.args[0].get<ValueId>();
+    return node.op->has(kView) && node.results.size() == 1 && self != nullptr && node.results[0] != *self;
+  }
+
+  // ------------------------------------------------------------ reading
+
+  Result<ValueId> get(ValueId v) {
+    if (v == kNoValue) return v;
+    const auto found = views_.find(v);
+    Storage& s = storage_of(v);
+    if (found == views_.end()) return s.root == v ? s.content : r_.get(v);
+    View& view = found->second;
+    if (view.version == s.version && (view.replay == replay_ || s.writes == 0)) return r_.get(v);
+    FJ_TRY(const ValueId parent, get(view.parent));
+    replay(v, view, parent);
+    return r_.get(v);
+  }
+
+  void replay(ValueId v, View& view, ValueId parent) {
+    const int version = storage_of(v).version;
+    if (is_identity_view(*view.op)) {
+      r_.set(v, parent);
+      view.version = version;
+      view.replay = replay_;
+      return;
+    }
+    std::vector<Arg> args = r_.map_args(*view.node);
+    args[0] = parent;
+    Node like = *view.node;
+    like.op = view.op;
+    const bool absolute = view.op->name == "as_strided" || view.op->name == "_reshape_alias";
+    if (absolute) args[0] = with_layout(out_, parent, g_.meta(view.parent));
+    if (view.op->name == "view") {
+      TensorMeta meta = g_.meta(v);
+      if (!same_layout(out_.meta(parent), g_.meta(view.parent))) {
+        args[0] = parent;
+        remember(v, view, reshaped(out_, parent, meta.sizes), version);
+        return;
+      }
+    }
+    const std::vector<ValueId> made = r_.emit_like(like, view.op, std::move(args));
+    for (size_t i = 0; i < made.size(); ++i) {
+      const auto sibling = views_.find(like.results[i]);
+      if (sibling != views_.end()) remember(like.results[i], sibling->second, made[i], version);
+    }
+  }
+
+  void remember(ValueId v, View& view, ValueId made, int version) {
+    r_.set(v, made);
+    view.version = version;
+    view.replay = replay_;
+  }
+
+  Result<std::vector<Arg>> read_args(const Node& node, bool drop_written) {
+    std::vector<Arg> args;
+    for (size_t i = 0; i < node.args.size(); ++i) {
+      const auto& written = node.op->write_args;
+      if (drop_written && std::find(written.begin(), written.end(), static_cast<int8_t>(i)) != written.end()) continue;
+      Arg arg = node.args[i];
+      if (auto* v = std::get_if<ValueId>(&arg.payload)) {
+        FJ_TRY(*v, get(*v));
+      }
+      if (auto* list = std::get_if<std::vector<ValueId>>(&arg.payload))
+        for (ValueId& v : *list) {
+          FJ_TRY(v, get(v));
+        }
+      args.push_back(std::move(arg));
+    }
+    return args;
+  }
+
+  // ------------------------------------------------------------ nodes that write nothing
+
+  ValueId parent_of(const Node& node, ValueId result) const {
+    const uint32_t storage = g_.values[index_of(result)].storage;
+    for (const Arg& arg : node.args) {
+      const ValueId* v = arg.get<ValueId>();
+      if (v != nullptr && *v != result && g_.values[index_of(*v)].storage == storage) return *v;
+    }
+    return kNoValue;
+  }
+
+  Result<void> plain_node(const Node& node) {
+    bool is_view = false;
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      if (node.results[i] == kNoValue) continue;
+      const ValueId parent = parent_of(node, node.results[i]);
+      if (parent == kNoValue || views_.contains(node.results[i])) continue;
+      const OpDef* op = node.op;
+      if (op->has(kMutates)) op = find_op(op->functional);
+      if (op == nullptr) return Error{"functionalize", "no functional form of " + node.op->name};
+      views_[node.results[i]] = View{parent, &node, op, i};
+      is_view = true;
+    }
+    if (is_view) return {};
+    if (trains_batch_norm(node)) return batch_norm(node);
+    FJ_TRY(std::vector<Arg> args, read_args(node, false));
+    const std::vector<ValueId> made = r_.emit_like(node, node.op, std::move(args));
+    for (size_t i = 0; i < made.size(); ++i) {
+      const ValueId old = node.results[i];
+      if (old == kNoValue) continue;
+      const bool returns_argument = std::any_of(node.args.begin(), node.args.end(), [&](const Arg& a) { return a.get<ValueId>() != nullptr && *a.get<ValueId>() == old; });
+      if (!returns_argument) new_root(old, made[i]);
+    }
+    return {};
+  }
+
+  void new_root(ValueId old, ValueId made) {
+    r_.set(old, made);
+    Storage& s = storage_of(old);
+    s.root = old;
+    s.content = made;
+    ++s.version;
+  }
+
+  // native_batch_norm writes the running statistics although its schema does not say so.
+  bool trains_batch_norm(const Node& node) const {
+    if (node.op->name != "native_batch_norm" || node.args.size() < 6) return false;
+    const bool* training = node.args[5].get<bool>();
+    return training != nullptr && *training && node.args[3].get<ValueId>() != nullptr && node.args[4].get<ValueId>() != nullptr;
+  }
+
+  Result<void> batch_norm(const Node& node) {
+    const ValueId mean = *node.args[3].get<ValueId>(), variance = *node.args[4].get<ValueId>();
+    FJ_TRY(std::vector<Arg> args, read_args(node, false));
+    Node like = node;
+    like.results.push_back(mean);
+    like.results.push_back(variance);
+    const std::vector<ValueId> made = r_.emit_like(like, find_op("_native_batch_norm_legit_functional"), std::move(args));
+    for (size_t i = 0; i < 3; ++i)
+      if (node.results[i] != kNoValue) new_root(node.results[i], made[i]);
+    FJ_TRY_VOID(write(mean, made[3]));
+    return write(variance, made[4]);
+  }
+
+  // ------------------------------------------------------------ nodes that write
+
+  Result<void> write_node(const Node& node) {
+    if (node.op->name == "copy_") return copy_node(node);
+    const OpDef* functional = node.op->functional.empty() ? nullptr : find_op(node.op->functional);
+    if (functional == nullptr) return Error{"functionalize", "no functional form of " + node.op->name};
+    const bool drops = node.op->drops_out_args;
+    FJ_TRY(std::vector<Arg> args, read_args(node, drops));
+    Node like = node;  // results of the functional form: the written tensors in order
+    like.results.clear();
+    like.result_lists.clear();
+    for (const int8_t w : node.op->write_args) {
+      const Arg& arg = node.args[static_cast<size_t>(w)];
+      if (const ValueId* v = arg.get<ValueId>()) {
+        like.results.push_back(*v);
+        like.result_lists.push_back(-1);
+      } else if (const auto* list = arg.get<std::vector<ValueId>>()) {
+        like.results.insert(like.results.end(), list->begin(), list->end());
+        like.result_lists.push_back(static_cast<int16_t>(list->size()));
+      }
+    }
+    const std::vector<ValueId> made = r_.emit_like(like, functional, std::move(args));
+    for (size_t i = 0; i < made.size(); ++i) {
+      if (like.results[i] == kNoValue) continue;
+      const ValueId resized = resized_result(node, like.results[i]);
+      if (resized != kNoValue) new_root(resized, made[i]);
+      else FJ_TRY_VOID(write(like.results[i], converted(out_, made[i], g_.meta(like.results[i]).dtype)));
+    }
+    return {};
+  }
+
+  // out= with a resize: the result is a new value that replaces the root of its storage.
+  ValueId resized_result(const Node& node, ValueId written) const {
+    for (ValueId v : node.results)
+      if (v != kNoValue && v != written && g_.values[index_of(v)].storage == g_.values[index_of(written)].storage) return v;
+    return kNoValue;
+  }
+
+  // copy_(self, src): the new content is src in self's dtype and sizes; its strides are settled where they matter.
+  Result<void> copy_node(const Node& node) {
+    const ValueId self = *node.args[0].get<ValueId>();
+    FJ_TRY(ValueId source, get(*node.args[1].get<ValueId>()));
+    const TensorMeta& meta = g_.meta(self);
+    if (out_.meta(source).device != meta.device) {
+      source = out_.emit("_to_copy", {source, meta.dtype, Arg{}, meta.device, Arg{}, false, Arg{}});
+    }
+    source = converted(out_, source, meta.dtype);
+    if (out_.meta(source).sizes != meta.sizes) source = out_.emit("expand", {source, meta.sizes, false});
+    return write(self, source);
+  }
+
+  Result<void> write(ValueId v, ValueId content) {
+    const ValueId leaf = v, leaf_content = content;
+    for (auto view = views_.find(v); view != views_.end(); view = views_.find(v)) {
+      const View made = view->second;
+      FJ_TRY(const ValueId base, get(made.parent));
+      FJ_TRY(content, inverse_of_view(out_, *made.node, made.result, base, content));
+      v = made.parent;
+    }
+    Storage& s = storage_of(v);
+    if (s.is_constant) return Error{"functionalize", "a captured constant is written"};
+    if (s.is_shared_by_inputs) return Error{"functionalize", "inputs that share memory are written"};
+    if (s.root != v) return Error{"functionalize", "a value that is not known to be a view is written"};
+    s.content = content;
+    ++s.version;
+    ++s.writes;
+    if (const auto view = views_.find(leaf); view != views_.end()) remember(leaf, view->second, leaf_content, s.version);
+    return {};
+  }
+
+  // ------------------------------------------------------------ what leaves the graph
+
+  Result<Graph> finish() {
+    std::vector<std::pair<uint32_t, ValueId>> updates;
+    for (const auto& [input, value] : g_.updates) {
+      FJ_TRY(const ValueId content, get(value));
+      updates.emplace_back(input, content);
+    }
+    for (size_t i = 0; i < g_.inputs.size(); ++i) {
+      Storage& s = storage_of(g_.inputs[i]);
+      if (s.writes == 0 || s.root != g_.inputs[i]) continue;
+      updates.emplace_back(static_cast<uint32_t>(i), s.content);
+      // From here on the input stands for itself: an output that views it sees the update.
+      s.content = r_.get(g_.inputs[i]);
+    }
+    ++replay_;
+    std::vector<ValueId> outputs;
+    std::vector<OutputAlias> aliases;
+    std::unordered_map<uint32_t, uint32_t> first_output;
+    for (size_t i = 0; i < g_.outputs.size(); ++i) {
+      const ValueId old = g_.outputs[i];
+      if (old != kNoValue) settle_layout(storage_of(old));
+      FJ_TRY(const ValueId value, get(old));
+      outputs.push_back(value);
+      aliases.push_back(alias_of(i, old, first_output));
+      if (old != kNoValue && aliases[i].kind == OutputKind::kFresh) outputs[i] = with_layout(out_, value, g_.meta(old));
+    }
+    return r_.finish(std::move(outputs), std::move(aliases), std::move(updates));
+  }
+
+  // Outputs look as recorded: a root that lies otherwise by now is brought back, and its views are made from that.
+  void settle_layout(Storage& s) {
+    if (s.input >= 0 || s.is_constant || s.root == kNoValue) return;
+    const ValueId settled = with_layout(out_, s.content, g_.meta(s.root));
+    if (settled == s.content) return;
+    s.content = settled;
+    ++s.version;
+    ++s.writes;
+  }
+
+  OutputAlias alias_of(size_t output, ValueId old, std::unordered_map<uint32_t, uint32_t>& first_output) {
+    if (old == kNoValue || g_.output_aliases[output].kind != OutputKind::kFresh) return g_.output_aliases[output];
+    const Storage& s = storage_of(old);
+    if (s.input >= 0 && s.root == g_.inputs[static_cast<size_t>(s.input)]) {
+      const bool is_input = old == s.root;
+      return {is_input ? OutputKind::kInput : OutputKind::kViewOfInput, static_cast<uint32_t>(s.input)};
+    }
+    const auto input = std::find(g_.inputs.begin(), g_.inputs.end(), old);
+    if (input != g_.inputs.end()) return {OutputKind::kInput, static_cast<uint32_t>(input - g_.inputs.begin())};
+    const auto [first, is_new] = first_output.emplace(g_.values[index_of(old)].storage, static_cast<uint32_t>(output));
+    return is_new ? OutputAlias{} : OutputAlias{OutputKind::kViewOfOutput, first->second};
+  }
+
+  const Graph& g_;
+  Rebuild r_;
+  GraphBuilder& out_;
+  std::unordered_map<uint32_t, Storage> storages_;
+  std::unordered_map<ValueId, View> views_;
+  int replay_ = 0;
+};
+
+}  // namespace
+
+Result<Graph> functionalize(const Graph& recorded) { return Functionalizer(recorded).run(); }
+
+}  // namespace framejit::graph

@@ -1,0 +1,12 @@
+// graph/passes/passes.h — one function per row of passes.def; each file says what it needs and what it leaves.
+#pragma once
+
+#include "graph/graph.h"
+
+namespace framejit::graph {
+
+#define GRAPH_PASS(name, doc) Result<Graph> name(const Graph& graph);
+#include "graph/passes/passes.def"
+#undef GRAPH_PASS
+
+}  // namespace framejit::graph

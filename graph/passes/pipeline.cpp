@@ -1,0 +1,55 @@
+// graph/passes/pipeline.cpp — runs the rows of passes.def, with timing, dumps and verification.
+#include "graph/passes/pipeline.h"
+
+#include <chrono>
+
+#include "graph/passes/passes.h"
+#include "runtime/base/config.h"
+#include "runtime/base/log.h"
+
+namespace framejit::graph {
+namespace {
+
+void report(const char* pass, const Graph& graph, std::chrono::steady_clock::time_point start) {
+  if (log::enabled(log::Channel::timing)) {
+    const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - start;
+    log::emit({log::Channel::timing, "", "Stage", graph.name, {{"stage", pass}, {"milliseconds", std::to_string(spent.count())}}, ""});
+  }
+  if (log::enabled(log::Channel::aten_graph))
+    log::emit({log::Channel::aten_graph, "", "AtenGraph", graph.name,
+               {{"graph", graph.name}, {"stage", pass}, {"ops", std::to_string(graph.nodes.size())}}, print(graph)});
+}
+
+}  // namespace
+
+const std::vector<PassRow>& passes() {
+  static const std::vector<PassRow> rows = {
+#define GRAPH_PASS(name, doc) {#name, name},
+#include "graph/passes/passes.def"
+#undef GRAPH_PASS
+  };
+  return rows;
+}
+
+const PassRow* find_pass(std::string_view name) {
+  for (const PassRow& row : passes())
+    if (name == row.name) return &row;
+  return nullptr;
+}
+
+Result<Graph> run_pipeline(const Graph& recorded, bool decompose) {
+  Graph graph = recorded;
+  for (const PassRow& row : passes()) {
+    if (!decompose && row.run == &framejit::graph::decompose) continue;
+    const auto start = std::chrono::steady_clock::now();
+    FJ_TRY(graph, row.run(graph));
+    if (config().strict) {
+      const Result<void> valid = verify(graph);
+      FJ_CHECK(valid.ok(), std::string(row.name) + ": " + valid.error().message);
+    }
+    report(row.name, graph, start);
+  }
+  return graph;
+}
+
+}  // namespace framejit::graph

@@ -1,0 +1,158 @@
+// graph/passes/rebuild.cpp — see rebuild.h.
+#include "graph/passes/rebuild.h"
+
+#include <algorithm>
+#include <set>
+
+#include "graph/shape_rule.h"
+
+namespace framejit::graph {
+namespace {
+
+constexpr TorchEnum kContiguous{'m', 0};
+
+template <class Visit>
+void for_each_value(const Arg& arg, Visit visit) {
+  if (const ValueId* v = arg.get<ValueId>()) visit(*v);
+  if (const auto* list = arg.get<std::vector<ValueId>>())
+    for (ValueId v : *list) visit(v);
+}
+
+}  // namespace
+
+Rebuild::Rebuild(const Graph& from, bool merge) : from_(from), out_(from.name, merge), map_(from.values.size(), kNoValue) {
+  out_.shapes() = from.shapes;
+  for (const Line& line : from.lines) lines_.push_back(out_.intern_line(line));
+  for (uint32_t i = 0; i < from.opaque_count; ++i) out_.new_opaque();
+  for (size_t i = 0; i < from.inputs.size(); ++i)
+    set(from.inputs[i], out_.add_input(from.meta(from.inputs[i]), out_.new_storage(), from.input_names[i]));
+  for (ValueId v : from.constants) set(v, out_.add_constant(from.meta(v), out_.new_storage()));
+}
+
+Arg Rebuild::map(const Arg& arg) const {
+  if (const ValueId* v = arg.get<ValueId>()) return get(*v);
+  if (const auto* list = arg.get<std::vector<ValueId>>()) {
+    std::vector<ValueId> mapped;
+    for (ValueId v : *list) mapped.push_back(get(v));
+    return mapped;
+  }
+  return arg;
+}
+
+std::vector<Arg> Rebuild::map_args(const Node& node) const {
+  std::vector<Arg> args;
+  for (const Arg& arg : node.args) args.push_back(map(arg));
+  return args;
+}
+
+void Rebuild::begin(const Node& node) { out_.set_line(node.line < lines_.size() ? lines_[node.line] : 0); }
+
+std::vector<ValueId> Rebuild::emit_like(const Node& like, const OpDef* op, std::vector<Arg> args) {
+  if (const std::vector<ValueId>* known = out_.find_equal(*op, args)) return *known;
+  // Old and new tensors pair up in order: the arguments are those of `like`, or fewer when a functional form drops some.
+  std::vector<ValueId> before;
+  for (const Arg& arg : like.args) for_each_value(arg, [&](ValueId v) { before.push_back(v); });
+  bool unchanged = op == like.op && args.size() == like.args.size();
+  size_t at = 0;
+  for (const Arg& arg : args)
+    for_each_value(arg, [&](ValueId v) {
+      const ValueId old = at < before.size() ? before[at++] : kNoValue;
+      unchanged = unchanged && (v == kNoValue) == (old == kNoValue) && (v == kNoValue || same_layout(out_.meta(v), from_.meta(old)));
+    });
+  std::vector<TensorMeta> metas;
+  const bool inferred = !unchanged && infer_metas(*op, args, out_.peek().values, out_.shapes(), metas) && metas.size() == like.results.size();
+  if (!inferred) {
+    at = 0;
+    if (!unchanged && op == like.op)
+      for (Arg& arg : args) {
+        auto restore = [&](ValueId& v) {
+          const ValueId old = before[at++];
+          if (v != kNoValue && old != kNoValue) v = with_layout(out_, v, from_.meta(old));
+        };
+        if (auto* v = std::get_if<ValueId>(&arg.payload)) restore(*v);
+        if (auto* list = std::get_if<std::vector<ValueId>>(&arg.payload)) std::for_each(list->begin(), list->end(), restore);
+      }
+    metas.clear();
+    for (ValueId v : like.results) metas.push_back(v == kNoValue ? TensorMeta{} : from_.meta(v));
+  }
+  Node node;
+  node.op = op;
+  node.args = std::move(args);
+  node.result_lists = like.result_lists;
+  for (size_t i = 0; i < like.results.size(); ++i)
+    node.results.push_back(like.results[i] == kNoValue ? kNoValue : out_.new_value(std::move(metas[i]), out_.new_storage()));
+  std::vector<ValueId> results = node.results;
+  out_.add_node(std::move(node));
+  return results;
+}
+
+void Rebuild::copy_node(const Node& node) {
+  begin(node);
+  const std::vector<ValueId> results = emit_like(node, node.op, map_args(node));
+  for (size_t i = 0; i < results.size(); ++i)
+    if (node.results[i] != kNoValue) set(node.results[i], results[i]);
+}
+
+Graph Rebuild::finish() {
+  std::vector<ValueId> outputs;
+  for (size_t i = 0; i < from_.outputs.size(); ++i) {
+    const ValueId old = from_.outputs[i];
+    outputs.push_back(get(old));
+    // Strides of a fresh output are part of what the graph promises.
+    if (old != kNoValue && from_.output_aliases[i].kind == OutputKind::kFresh) outputs[i] = with_layout(out_, outputs[i], from_.meta(old));
+  }
+  std::vector<std::pair<uint32_t, ValueId>> updates;
+  for (const auto& [input, value] : from_.updates) updates.emplace_back(input, get(value));
+  return finish(std::move(outputs), from_.output_aliases, std::move(updates));
+}
+
+Graph Rebuild::finish(std::vector<ValueId> outputs, std::vector<OutputAlias> aliases, std::vector<std::pair<uint32_t, ValueId>> updates) {
+  std::set<ValueId> taken;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i] == kNoValue || aliases[i].kind != OutputKind::kFresh) continue;
+    const ValueId memory = memory_of(out_.peek(), outputs[i]);
+    const auto& inputs = out_.peek().inputs;
+    const bool is_input = std::find(inputs.begin(), inputs.end(), memory) != inputs.end();
+    if (is_input || !taken.insert(memory).second) outputs[i] = out_.emit("clone", {outputs[i], Arg{}});
+  }
+  return out_.finish(std::move(outputs), std::move(aliases), std::move(updates));
+}
+
+bool same_layout(const TensorMeta& a, const TensorMeta& b) {
+  return a.dtype == b.dtype && a.device == b.device && a.sizes == b.sizes && a.strides == b.strides;
+}
+
+ValueId contiguous_clone(GraphBuilder& out, ValueId value) { return out.emit("clone", {value, kContiguous}); }
+
+ValueId with_layout(GraphBuilder& out, ValueId value, const TensorMeta& layout) {
+  if (same_layout(out.meta(value), layout)) return value;
+  if (layout.is_contiguous()) return contiguous_clone(out, value);
+  const ValueId empty = out.emit("empty_strided", {layout.sizes, layout.strides, layout.dtype, Arg{}, layout.device, Arg{}});
+  return out.emit("copy", {empty, value, false});
+}
+
+ValueId reshaped(GraphBuilder& out, ValueId value, const SymSizes& sizes) {
+  if (out.meta(value).sizes == sizes) return value;
+  const OpDef* view = find_op("view");
+  std::vector<TensorMeta> metas;
+  const std::vector<Arg> args{value, sizes};
+  if (!infer_metas(*view, args, out.peek().values, out.shapes(), metas)) return out.emit("view", {contiguous_clone(out, value), sizes});
+  return out.emit("view", args, metas[0]);
+}
+
+ValueId converted(GraphBuilder& out, ValueId value, DType dtype) {
+  if (out.meta(value).dtype == dtype) return value;
+  return out.emit("_to_copy", {value, dtype, Arg{}, Arg{}, Arg{}, false, Arg{}});
+}
+
+ValueId memory_of(const Graph& graph, ValueId value) {
+  while (true) {
+    const int32_t producer = graph.values[index_of(value)].node;
+    if (producer < 0) return value;
+    const Node& node = graph.nodes[static_cast<size_t>(producer)];
+    if (!node.op->has(kView) || node.args.empty() || node.args[0].get<ValueId>() == nullptr) return value;
+    value = *node.args[0].get<ValueId>();
+  }
+}
+
+}  // namespace framejit::graph
