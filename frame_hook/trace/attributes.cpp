@@ -1,0 +1,252 @@
+// frame_hook/trace/attributes.cpp — attribute reads: CPython's lookup along the MRO, descriptors, the instance dict, __getattr__.
+//
+// Guards: a type whose attributes were looked up is guarded unchanged once (type_version); an instance dict by key: the item that
+// was read, or that the name is absent. What was found along a type needs no guard of its own. C getters run only where they are
+// known to be pure: on constants, and the rows of pure_getter().
+#include "frame_hook/trace/protocol.h"
+
+namespace framejit::frame_hook {
+
+using guards::GuardKind;
+using guards::SourceKind;
+
+namespace {
+
+// The dict of a real object, made if the object keeps its attributes inline; nothing when its type has none.
+PyRef real_instance_dict(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  const bool has = type->tp_dictoffset != 0
+#ifdef Py_TPFLAGS_MANAGED_DICT
+                   || (type->tp_flags & Py_TPFLAGS_MANAGED_DICT)
+#endif
+      ;
+  if (!has) return PyRef();
+  PyRef dict = PyRef::steal(PyObject_GenericGetDict(object, nullptr));
+  if (!dict) PyErr_Clear();
+  if (dict && !PyDict_Check(dict.get())) return PyRef();
+  return dict;
+}
+
+Value* bind_property(Tracer& t, const Found& d, Value* self) {
+  PyRef fget = PyRef::steal(PyObject_GetAttr(d.object, interned("fget")));
+  if (!fget || fget.get() == Py_None) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  Value* getter = t.wrap(fget.get(), t.guards().sources.add(SourceKind::member, d.source, 0, interned("fget")));
+  return t.call(getter, {self});
+}
+
+// staticmethod, classmethod: what they wrap.
+Value* wrapped_function(Tracer& t, const Found& d) {
+  PyRef inner = PyRef::steal(PyObject_GetAttr(d.object, interned("__func__")));
+  if (!inner) t.raise_pending();
+  return t.wrap(inner.get(), t.guards().sources.add(SourceKind::member, d.source, 0, interned("__func__")));
+}
+
+Value* bind_member(Tracer& t, const Found& d, Value* self) {
+  PyObject* name = reinterpret_cast<PyDescrObject*>(d.object)->d_name;
+  if (self->kind == ValueKind::instance) {
+    bool known;
+    Value* written = as<InstanceValue>(self)->find_attr(name, &known);
+    if (known) return written;
+  }
+  if (!self->object) return nullptr;
+  PyRef value = PyRef::steal(Py_TYPE(d.object)->tp_descr_get(d.object, self->object.get(), reinterpret_cast<PyObject*>(self->type)));
+  if (!value) {
+    PyErr_Clear();
+    graph_break(BreakReason::unknown_attribute, std::string(text_of(name)) + " (an empty slot)");
+  }
+  if (t.is_constant(self)) return t.wrap_result(value.release());
+  return t.wrap(value.get(), t.guards().sources.add(SourceKind::member, source_of(t, self), 0, name));
+}
+
+Value* exception_attribute(Tracer& t, InstanceValue* self, PyObject* name) {
+  bool known;
+  if (Value* written = self->find_attr(name, &known); known) return written ? written : t.none();
+  const std::string_view text = text_of(name);
+  if (text == "args" && self->payload && self->payload->kind == ValueKind::tuple) return self->payload;
+  if (!self->object && text != "args") return text == "__suppress_context__" ? t.boolean(false) : t.none();
+  return nullptr;
+}
+
+// C getters of real, mutable objects that neither run Python code nor make a new object on each read.
+bool pure_getter(PyTypeObject* owner) {
+  return owner == &PyFunction_Type || owner == &PyProperty_Type || owner == &PyMethod_Type || owner == reinterpret_cast<PyTypeObject*>(PyExc_BaseException);
+}
+
+Value* bind_getset(Tracer& t, const Found& d, Value* self, PyTypeObject* type, Value* type_value) {
+  PyObject* name = reinterpret_cast<PyDescrObject*>(d.object)->d_name;
+  const std::string_view text = text_of(name);
+  if (text == "__class__") return type_value ? type_value : t.constant_value(reinterpret_cast<PyObject*>(type));
+  if (text == "__dict__" && self->kind == ValueKind::instance) return instance_dict(t, as<InstanceValue>(self));
+  if (self->kind == ValueKind::instance && PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
+    if (Value* v = exception_attribute(t, as<InstanceValue>(self), name)) return v;
+  Value* payload = payload_of(self);
+  if (payload->kind == ValueKind::sym_int) {
+    if (text == "real" || text == "numerator") return payload;
+    if (text == "imag") return t.integer(0);
+    if (text == "denominator") return t.integer(1);
+  }
+  if (payload->kind == ValueKind::object && t.is_constant(payload)) {
+    PyObject* real = t.constant(payload);
+    return t.constant_steal(Py_TYPE(d.object)->tp_descr_get(d.object, real, reinterpret_cast<PyObject*>(Py_TYPE(real))));
+  }
+  PyTypeObject* owner = reinterpret_cast<PyDescrObject*>(d.object)->d_type;
+  if (self->object && pure_getter(owner)) {
+    PyRef value = PyRef::steal(Py_TYPE(d.object)->tp_descr_get(d.object, self->object.get(), reinterpret_cast<PyObject*>(type)));
+    if (!value) t.raise_pending();
+    return t.wrap(value.get(), t.guards().sources.add(SourceKind::attribute, source_of(t, self), 0, name));
+  }
+  graph_break(BreakReason::unknown_attribute, std::string(type->tp_name) + "." + text_of(name));
+}
+
+}  // namespace
+
+Found look_up(Tracer& t, PyTypeObject* type, guards::SourceId type_source, PyObject* name) {
+  if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.guard_type_unchanged(type, type_source);
+  Found found;
+  found.object = _PyType_Lookup(type, name);
+  if (found.object) found.source = t.guards().sources.add(SourceKind::type_lookup, type_source, 0, name);
+  return found;
+}
+
+Found look_up(Tracer& t, Value* v, PyObject* name) {
+  PyTypeObject* type = t.type_of(v);
+  return look_up(t, type, t.type_source(v), name);
+}
+
+Value* found_value(Tracer& t, const Found& found) {
+  Value* v = t.wrap(found.object, found.source);
+  PyTypeObject* type = Py_TYPE(found.object);
+  if (v->kind == ValueKind::object && type != &PyUnicode_Type) {
+    // Identity holds while the type is unchanged.
+    v->type_guarded = true;
+    v->value_guarded = true;
+  }
+  return v;
+}
+
+Value* bind(Tracer& t, const Found& d, Value* self, PyTypeObject* type, Value* type_value) {
+  PyTypeObject* kind = Py_TYPE(d.object);
+  auto owner = [&] { return type_value ? type_value : t.constant_value(reinterpret_cast<PyObject*>(type)); };
+  if (kind == &PyFunction_Type || kind == &PyInstanceMethod_Type) return self ? make_method(t, found_value(t, d), self) : found_value(t, d);
+  if (kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type) return self ? make_method(t, found_value(t, d), self) : found_value(t, d);
+  if (kind == &PyStaticMethod_Type) return wrapped_function(t, d);
+  if (kind == &PyClassMethod_Type) return make_method(t, wrapped_function(t, d), owner());
+  if (kind == &PyClassMethodDescr_Type) return make_method(t, found_value(t, d), owner());
+  if (kind == &PyMemberDescr_Type) return self ? bind_member(t, d, self) : found_value(t, d);
+  if (kind == &PyGetSetDescr_Type) return self ? bind_getset(t, d, self, type, type_value) : found_value(t, d);
+  if (PyObject* get = _PyType_Lookup(kind, interned("__get__"))) {
+    if (PyFunction_Check(get)) {
+      Value* descriptor = t.wrap(d.object, d.source);
+      Value* getter = t.lookup_special(descriptor, "__get__");
+      return t.call(getter, {self ? self : t.none(), owner()});
+    }
+    if (kind->tp_descr_get == PyProperty_Type.tp_descr_get) return self ? bind_property(t, d, self) : found_value(t, d);
+    if (!self) return found_value(t, d);
+    // C descriptors that bind as functions do: functools.lru_cache wrappers.
+    if (kind->tp_call && std::string_view(kind->tp_name) == "functools._lru_cache_wrapper") return make_method(t, found_value(t, d), self);
+    graph_break(BreakReason::unknown_attribute, std::string(type->tp_name) + " descriptor of type " + kind->tp_name);
+  }
+  return t.wrap(d.object, d.source);
+}
+
+bool has_own_dict(Tracer& t, Value* v) {
+  PyTypeObject* type = t.type_of(v);
+#ifdef Py_TPFLAGS_MANAGED_DICT
+  if (type->tp_flags & Py_TPFLAGS_MANAGED_DICT) return true;
+#endif
+  return type->tp_dictoffset != 0;
+}
+
+Value* own_attribute(Tracer& t, Value* v, PyObject* name) {
+  InstanceValue* instance = v->kind == ValueKind::instance ? as<InstanceValue>(v) : nullptr;
+  if (instance) {
+    bool known;
+    Value* written = instance->find_attr(name, &known);
+    if (known) return written;
+    if (auto it = instance->read.find(name); it != instance->read.end()) return it->second.second;
+  }
+  if (!v->object || !has_own_dict(t, v)) return nullptr;
+  PyRef dict = real_instance_dict(v->object.get());
+  if (!dict) return nullptr;
+  auto& sources = t.guards().sources;
+  const guards::SourceId where = sources.add(SourceKind::instance_dict, source_of(t, v));
+  PyObject* item = PyDict_GetItemWithError(dict.get(), name);
+  if (!item) PyErr_Clear();
+  note(t, item ? GuardKind::dict_has : GuardKind::dict_lacks, where, name);
+  Value* value = item ? t.wrap(item, sources.add(SourceKind::dict_item, where, 0, name)) : nullptr;
+  if (instance) instance->read.emplace(name, std::pair(PyRef::borrow(name), value));
+  return value;
+}
+
+std::vector<PyObject*> own_names(Tracer& t, InstanceValue* v) {
+  std::vector<PyObject*> names;
+  auto state = [&](PyObject* name, bool* known) { return v->find_attr(name, known); };
+  if (v->object) {
+    PyRef dict = real_instance_dict(v->object.get());
+    if (dict) {
+      PyRef keys = PyRef::steal(PyTuple_New(PyDict_GET_SIZE(dict.get())));
+      PyObject *key, *item;
+      for (Py_ssize_t position = 0, i = 0; PyDict_Next(dict.get(), &position, &key, &item); ++i) {
+        PyTuple_SET_ITEM(keys.get(), i, Py_NewRef(key));
+        if (!PyUnicode_CheckExact(key)) graph_break(BreakReason::unsupported_value, "an instance dict with keys that are no str");
+        PyRef name = PyRef::borrow(key);
+        PyObject* raw = name.release();
+        PyUnicode_InternInPlace(&raw);
+        bool known;
+        if (Value* written = state(raw, &known); !known || written) names.push_back(raw);
+        Py_DECREF(raw);  // the dict, or the intern table, keeps it
+      }
+      note(t, GuardKind::dict_keys, t.guards().sources.add(SourceKind::instance_dict, source_of(t, v)), keys.get());
+    }
+  }
+  for (const auto& [name, value] : v->attrs) {
+    if (!value) continue;
+    PyObject* descriptor = _PyType_Lookup(v->type, name.get());
+    if (descriptor && Py_TYPE(descriptor)->tp_descr_set) continue;  // a slot
+    bool listed = false;
+    for (PyObject* n : names) listed = listed || n == name.get();
+    if (!listed) names.push_back(name.get());
+  }
+  return names;
+}
+
+DictValue* instance_dict(Tracer& t, InstanceValue* v) {
+  if (v->dict) return v->dict;
+  auto* dict = t.make<DictValue>(ValueKind::dict, &PyDict_Type);
+  dict->owner = v;
+  if (v->object) {
+    PyRef real = real_instance_dict(v->object.get());
+    if (!real) t.raise_new(PyExc_AttributeError, "object has no attribute '__dict__'");
+    dict->object = std::move(real);
+    dict->source = t.guards().sources.add(SourceKind::instance_dict, source_of(t, v));
+  }
+  return v->dict = dict;
+}
+
+Value* generic_attribute(Tracer& t, Value* v, PyObject* name) {
+  const Found d = look_up(t, v, name);
+  if (d.object && Py_TYPE(d.object)->tp_descr_set) return bind(t, d, v, v->type, nullptr);
+  if (v->kind == ValueKind::instance || (v->object && v->source != guards::kNoSource))
+    if (Value* own = own_attribute(t, v, name)) return own;
+  return d.object ? bind(t, d, v, v->type, nullptr) : nullptr;
+}
+
+Value* python_special(Tracer& t, Value* v, const char* name) {
+  if (v->kind != ValueKind::instance && v->kind != ValueKind::object) return nullptr;
+  if (v->kind == ValueKind::object && !(t.type_of(v)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return nullptr;
+  const Found d = look_up(t, v, interned(name));
+  if (!d.object || d.object == Py_None) return nullptr;
+  PyTypeObject* kind = Py_TYPE(d.object);
+  if (kind == &PyWrapperDescr_Type || kind == &PyMethodDescr_Type || kind == &PyClassMethodDescr_Type) return nullptr;
+  return bind(t, d, v, v->type, nullptr);
+}
+
+Value* Tracer::lookup_special(Value* v, const char* name) {
+  const Found d = look_up(*this, v, interned(name));
+  return d.object ? bind(*this, d, v, v->type, nullptr) : nullptr;
+}
+
+}  // namespace framejit::frame_hook

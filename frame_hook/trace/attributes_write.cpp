@@ -1,0 +1,137 @@
+// frame_hook/trace/attributes_write.cpp — attribute writes and deletes: __setattr__ overrides, data descriptors, instance dicts.
+// Nothing real is touched: writes land in the value's shadow and are replayed at the exit.
+#include "frame_hook/trace/protocol.h"
+
+namespace framejit::frame_hook {
+
+namespace {
+
+void set_property(Tracer& t, const Found& d, Value* self, Value* to) {
+  PyObject* which = interned(to ? "fset" : "fdel");
+  PyRef function = PyRef::steal(PyObject_GetAttr(d.object, which));
+  if (!function || function.get() == Py_None) {
+    PyErr_Clear();
+    t.raise_new(PyExc_AttributeError, std::string("property of '") + self->type->tp_name + "' object has no " + (to ? "setter" : "deleter"));
+  }
+  Value* setter = t.wrap(function.get(), t.guards().sources.add(guards::SourceKind::member, d.source, 0, which));
+  to ? t.call(setter, {self, to}) : t.call(setter, {self});
+}
+
+void write_overlay(Tracer& t, InstanceValue* v, PyObject* name, Value* to) {
+  t.will_mutate(v);
+  for (auto& [n, value] : v->attrs)
+    if (n.get() == name) {
+      value = to;
+      return;
+    }
+  v->attrs.emplace_back(PyRef::borrow(name), to);
+}
+
+bool is_exception_slot(PyTypeObject* type, std::string_view name) {
+  return PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) &&
+         (name == "__cause__" || name == "__context__" || name == "__traceback__" || name == "__suppress_context__" || name == "args");
+}
+
+// A data descriptor of the type takes the write.
+void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name, Value* to) {
+  PyTypeObject* kind = Py_TYPE(d.object);
+  if (kind->tp_descr_set == PyProperty_Type.tp_descr_set) return set_property(t, d, v, to);
+  if (PyObject* set = _PyType_Lookup(kind, interned(to ? "__set__" : "__delete__")); set && PyFunction_Check(set)) {
+    Value* descriptor = t.wrap(d.object, d.source);
+    Value* setter = t.lookup_special(descriptor, to ? "__set__" : "__delete__");
+    to ? t.call(setter, {v, to}) : t.call(setter, {v});
+    return;
+  }
+  const bool member = kind == &PyMemberDescr_Type;
+  if (v->kind == ValueKind::instance && (member || is_exception_slot(v->type, text_of(name)))) {
+    if (std::string_view(text_of(name)) == "args" && to) {
+      as<InstanceValue>(v)->payload = t.tuple(t.unpack(to));
+      if (v->object) graph_break(BreakReason::unsupported_value, "a write to args of an exception");
+      return;
+    }
+    return write_overlay(t, as<InstanceValue>(v), name, to);
+  }
+  graph_break(BreakReason::unsupported_value, std::string("a write to ") + v->type->tp_name + "." + text_of(name));
+}
+
+void set_function_attribute(Tracer& t, FunctionValue* f, PyObject* name, Value* to) {
+  const std::string_view text = text_of(name);
+  if (text == "__code__" || text == "__defaults__" || text == "__kwdefaults__" || text == "__globals__" || text == "__closure__")
+    graph_break(BreakReason::unsupported_value, "a write to function." + std::string(text));
+  t.will_mutate(f);
+  if (!f->object && text == "__name__" && to) f->name = to;
+  if (!f->object && text == "__qualname__" && to) f->qualname = to;
+  if (!f->object && (text == "__name__" || text == "__qualname__")) return;
+  for (auto& [n, value] : f->attrs)
+    if (n.get() == name) {
+      value = to;
+      return;
+    }
+  f->attrs.emplace_back(PyRef::borrow(name), to);
+}
+
+void write(Tracer& t, Value* v, PyObject* name, Value* to) {
+  PyObject* own = Py_NewRef(name);
+  if (PyUnicode_CheckExact(own) && !PyUnicode_CHECK_INTERNED(own)) PyUnicode_InternInPlace(&own);
+  PyRef key = PyRef::steal(own);
+  t.type_of(v);
+  if (v->kind == ValueKind::instance || v->kind == ValueKind::object) {
+    const char* hook_name = to ? "__setattr__" : "__delattr__";
+    if (v->type->tp_setattro != PyObject_GenericSetAttr) {
+      const Found hook = look_up(t, v, interned(hook_name));
+      if (hook.object && PyFunction_Check(hook.object)) {
+        Value* method = bind(t, hook, v, v->type, nullptr);
+        to ? t.call(method, {t.constant_value(key.get()), to}) : t.call(method, {t.constant_value(key.get())});
+        return;
+      }
+    }
+  }
+  generic_set_attribute(t, v, key.get(), to);
+}
+
+}  // namespace
+
+void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
+  if (v->kind != ValueKind::instance)
+    graph_break(BreakReason::unsupported_value, std::string("a write to attribute ") + text_of(name) + " of " + describe(v));
+  if (!to && !own_attribute(t, v, name)) t.raise_new(PyExc_AttributeError, text_of(name));
+  auto* instance = as<InstanceValue>(v);
+  if (!instance->object || to == nullptr) {
+    // Deleted and written again goes to the end, as in a dict.
+    for (auto it = instance->attrs.begin(); it != instance->attrs.end(); ++it)
+      if (it->first.get() == name && (!it->second || !to)) {
+        instance->attrs.erase(it);
+        break;
+      }
+    if (!to && !instance->object) return;
+  }
+  write_overlay(t, instance, name, to);
+}
+
+void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
+  t.type_of(v);
+  if (v->kind == ValueKind::function) return set_function_attribute(t, as<FunctionValue>(v), name, to);
+  if (v->kind == ValueKind::cell && std::string_view(text_of(name)) == "cell_contents") {
+    t.will_mutate(v);
+    as<CellValue>(v)->contents = to;
+    as<CellValue>(v)->loaded = true;
+    return;
+  }
+  if (real_type(v)) graph_break(BreakReason::outside_effect, std::string("a write to a class attribute of ") + describe(v));
+  if (v->object && PyModule_Check(v->object.get())) {
+    DictValue* dict = module_dict(t, v);
+    if (to) t.dict_set(dict, t.constant_value(name), to);
+    else if (!t.dict_delete(dict, t.constant_value(name))) t.raise_new(PyExc_AttributeError, text_of(name));
+    return;
+  }
+  if (v->kind == ValueKind::tensor) graph_break(BreakReason::unsupported_value, std::string("a write to Tensor.") + text_of(name));
+  const Found d = look_up(t, v, name);
+  if (d.object && Py_TYPE(d.object)->tp_descr_set) return set_through_descriptor(t, d, v, name, to);
+  if (!has_own_dict(t, v)) t.raise_new(PyExc_AttributeError, std::string("'") + v->type->tp_name + "' object has no attribute '" + text_of(name) + "'");
+  set_own_attribute(t, v, name, to);
+}
+
+void Tracer::set_attribute(Value* v, PyObject* name, Value* to) { write(*this, v, name, to); }
+void Tracer::delete_attribute(Value* v, PyObject* name) { write(*this, v, name, nullptr); }
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,24 @@
+// frame_hook/trace/builtins.h — the handlers that rows of builtins.def and torch_special.def name.
+#pragma once
+
+#include "frame_hook/trace/protocol.h"
+
+namespace framejit::frame_hook {
+
+namespace rows {
+#define ROW(module, path, handler) Value* handler(Tracer& t, const Arguments& args);
+#define CONCRETE(module, path)
+#include "frame_hook/trace/builtins.def"
+#include "frame_hook/trace/torch_special.def"
+#undef CONCRETE
+#undef ROW
+}  // namespace rows
+
+// A slot wrapper of a builtin class, by its name ("__getitem__"), on the shadow that self holds. Null: not one that is known.
+Value* call_slot(Tracer& t, PyTypeObject* owner, std::string_view name, const Arguments& args);
+
+bool is_instance(Tracer& t, Value* v, Value* cls);
+bool is_subclass(Tracer& t, Value* cls, Value* of);
+std::vector<Value*> sorted_values(Tracer& t, std::vector<Value*> items, Value* key, Value* reverse);
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,320 @@
+// frame_hook/trace/builtins_iteration.cpp — iter, zip, map, sorted, any, itertools: lazy ones make iterators of the trace.
+#include "frame_hook/trace/builtins.h"
+
+namespace framejit::frame_hook {
+
+using Over = IteratorValue::Over;
+
+namespace {
+
+PyTypeObject* itertools_type(const char* name) {
+  static PyObject* const module = PyImport_ImportModule("itertools");
+  PyRef type = PyRef::steal(PyObject_GetAttrString(module, name));
+  return reinterpret_cast<PyTypeObject*>(type.get());  // the module keeps it
+}
+
+std::vector<Value*> iterators_of(Tracer& t, const std::vector<Value*>& iterables, size_t from = 0) {
+  std::vector<Value*> iterators;
+  for (size_t i = from; i < iterables.size(); ++i) iterators.push_back(t.iterate(iterables[i]));
+  return iterators;
+}
+
+bool is_none(Value* v) { return !v || (v->kind == ValueKind::object && v->object && v->object.get() == Py_None); }
+
+Value* eager(Tracer& t, const char* type, std::vector<Value*> items) {
+  return make_iterator(t, Over::snapshot, itertools_type(type), {t.tuple(std::move(items))});
+}
+
+}  // namespace
+
+std::vector<Value*> sorted_values(Tracer& t, std::vector<Value*> items, Value* key, Value* reverse) {
+  std::vector<std::pair<Value*, Value*>> keyed;
+  for (Value* v : items) keyed.emplace_back(is_none(key) ? v : t.call(key, {v}), v);
+  const bool backwards = reverse && t.truth(reverse);
+  // Insertion by binary search: stable, and as many comparisons as a sort needs when each may inline Python code.
+  std::vector<std::pair<Value*, Value*>> result;
+  for (auto& entry : keyed) {
+    size_t low = 0, high = result.size();
+    while (low < high) {
+      const size_t middle = (low + high) / 2;
+      const bool before = backwards ? t.truth(t.compare(Py_LT, result[middle].first, entry.first)) : t.truth(t.compare(Py_LT, entry.first, result[middle].first));
+      if (before) high = middle;
+      else low = middle + 1;
+    }
+    result.insert(result.begin() + low, entry);
+  }
+  items.clear();
+  for (auto& [k, v] : result) items.push_back(v);
+  return items;
+}
+
+namespace rows {
+
+Value* builtin_iter(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "iter", 1, 2);
+  if (args.positional.size() == 1) return t.iterate(args.positional[0]);
+  return make_iterator(t, Over::callable, &PyCallIter_Type, args.positional);
+}
+
+Value* builtin_next(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "next", 1, 2);
+  if (Value* next = t.next_item(args.positional[0])) return next;
+  if (args.positional.size() == 2) return args.positional[1];
+  Value* v = args.positional[0];
+  if (v->kind == ValueKind::generator && as<GeneratorValue>(v)->return_value && !is_none(as<GeneratorValue>(v)->return_value))
+    raise_with(t, PyExc_StopIteration, {as<GeneratorValue>(v)->return_value});
+  raise_with(t, PyExc_StopIteration, {});
+}
+
+Value* builtin_zip(Tracer& t, const Arguments& args) {
+  Value* strict = nullptr;
+  for (const auto& [name, v] : args.keywords)
+    if (std::string_view(text_of(name)) == "strict") strict = v;
+  IteratorValue* it = make_iterator(t, Over::zip, &PyZip_Type, iterators_of(t, args.positional));
+  it->stop = strict && t.truth(strict) ? 1 : 0;
+  return it;
+}
+
+Value* builtin_enumerate(Tracer& t, const Arguments& args) {
+  std::vector<Value*> a = parse(t, args, "enumerate", {"iterable", "start"}, 1);
+  IteratorValue* it = make_iterator(t, Over::enumerate, &PyEnum_Type, {t.iterate(a[0])});
+  it->position = a[1] ? t.as_index(a[1]) : 0;
+  return it;
+}
+
+Value* builtin_map(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "map", 2, SIZE_MAX);
+  std::vector<Value*> operands = iterators_of(t, args.positional, 1);
+  operands.insert(operands.begin(), args.positional[0]);
+  return make_iterator(t, Over::map, &PyMap_Type, std::move(operands));
+}
+
+Value* builtin_filter(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "filter", 2, 2);
+  return make_iterator(t, Over::filter, &PyFilter_Type, {args.positional[0], t.iterate(args.positional[1])});
+}
+
+Value* builtin_reversed(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "reversed", 1, 1);
+  Value* v = args.positional[0];
+  if (Value* method = v->kind == ValueKind::tensor ? t.lookup_special(v, "__reversed__") : python_special(t, v, "__reversed__")) return t.call(method, {});
+  Value* inner = contents_of(t, v);
+  if (inner->kind == ValueKind::list || inner->kind == ValueKind::tuple) {
+    IteratorValue* it = make_iterator(t, Over::reversed, &PyReversed_Type, {inner});
+    it->position = *raw_length(t, inner) - 1;
+    return it;
+  }
+  if (inner->kind == ValueKind::dict || inner->kind == ValueKind::view) {
+    IteratorValue* it = as<IteratorValue>(raw_iterate(t, inner));
+    it->step = -1;
+    it->type = &PyDictRevIterKey_Type;
+    return it;
+  }
+  if (inner->kind == ValueKind::object && is_plain(t, inner)) {
+    std::vector<Value*> items = t.unpack(inner);
+    std::reverse(items.begin(), items.end());
+    return make_iterator(t, Over::snapshot, &PyReversed_Type, {t.tuple(std::move(items))});
+  }
+  auto n = t.length(v);
+  if (!n) t.raise_new(PyExc_TypeError, std::string("'") + t.type_of(v)->tp_name + "' object is not reversible");
+  std::vector<Value*> items;
+  for (int64_t i = *n; i-- > 0;) items.push_back(t.get_item(v, t.integer(i)));
+  return make_iterator(t, Over::snapshot, &PyReversed_Type, {t.tuple(std::move(items))});
+}
+
+Value* builtin_range(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "range", 1, 3);
+  Arguments plain;
+  for (Value* v : args.positional) plain.positional.push_back(t.integer(t.as_index(v)));
+  return run_plain(t, reinterpret_cast<PyObject*>(&PyRange_Type), plain);
+}
+
+Value* builtin_slice(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "slice", 1, 3);
+  auto* s = t.make<SliceValue>(ValueKind::slice, &PySlice_Type);
+  const auto& a = args.positional;
+  s->start = a.size() == 1 ? t.none() : a[0];
+  s->stop = a.size() == 1 ? a[0] : a[1];
+  s->step = a.size() == 3 ? a[2] : t.none();
+  return s;
+}
+
+Value* builtin_all(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "all", 1, 1);
+  Value* iterator = t.iterate(args.positional[0]);
+  while (Value* next = t.next_item(iterator))
+    if (!t.truth(next)) return t.boolean(false);
+  return t.boolean(true);
+}
+
+Value* builtin_any(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "any", 1, 1);
+  Value* iterator = t.iterate(args.positional[0]);
+  while (Value* next = t.next_item(iterator))
+    if (t.truth(next)) return t.boolean(true);
+  return t.boolean(false);
+}
+
+Value* builtin_sorted(Tracer& t, const Arguments& args) {
+  std::vector<Value*> a = parse(t, args, "sorted", {"iterable", "$key", "$reverse"}, 1);
+  return t.list(sorted_values(t, t.unpack(a[0]), a[1], a[2]));
+}
+
+// ---- itertools
+
+Value* itertools_chain(Tracer& t, const Arguments& args) {
+  return make_iterator(t, Over::chain, itertools_type("chain"), {t.iterate(t.tuple(args.positional))});
+}
+
+Value* itertools_chain_from(Tracer& t, const Arguments& args) {
+  return make_iterator(t, Over::chain, itertools_type("chain"), {t.iterate(args.positional.back())});
+}
+
+Value* itertools_islice(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "islice", 2, 4);
+  const auto& a = args.positional;
+  Value* first = a.size() == 2 ? nullptr : a[1];
+  Value* last = a.size() == 2 ? a[1] : a[2];
+  IteratorValue* it = make_iterator(t, Over::islice, itertools_type("islice"), {t.iterate(a[0])});
+  it->position = is_none(first) ? 0 : t.as_index(first);
+  it->stop = is_none(last) ? -1 : t.as_index(last);
+  it->step = a.size() == 4 && !is_none(a[3]) ? t.as_index(a[3]) : 1;
+  return it;
+}
+
+Value* itertools_repeat(Tracer& t, const Arguments& args) {
+  std::vector<Value*> a = parse(t, args, "repeat", {"object", "times"}, 1);
+  IteratorValue* it = make_iterator(t, Over::repeat, itertools_type("repeat"), {a[0]});
+  it->stop = a[1] ? std::max<int64_t>(0, t.as_index(a[1])) : -1;
+  return it;
+}
+
+Value* itertools_count(Tracer& t, const Arguments& args) {
+  std::vector<Value*> a = parse(t, args, "count", {"start", "step"}, 0);
+  return make_iterator(t, Over::count, itertools_type("count"), {a[0] ? a[0] : t.integer(0), a[1] ? a[1] : t.integer(1)});
+}
+
+Value* itertools_product(Tracer& t, const Arguments& args) {
+  int64_t repeat = 1;
+  for (const auto& [name, v] : args.keywords) repeat = t.as_index(v);
+  std::vector<std::vector<Value*>> pools, rows{{}};
+  for (Value* v : args.positional) pools.push_back(t.unpack(v));
+  const size_t once = pools.size();
+  for (int64_t k = 1; k < repeat; ++k)
+    for (size_t i = 0; i < once; ++i) pools.push_back(pools[i]);
+  if (repeat == 0) pools.clear();
+  for (const auto& pool : pools) {
+    std::vector<std::vector<Value*>> longer;
+    for (const auto& row : rows)
+      for (Value* v : pool) {
+        longer.push_back(row);
+        longer.back().push_back(v);
+      }
+    rows = std::move(longer);
+  }
+  std::vector<Value*> items;
+  for (auto& row : rows) items.push_back(t.tuple(std::move(row)));
+  return eager(t, "product", std::move(items));
+}
+
+Value* itertools_zip_longest(Tracer& t, const Arguments& args) {
+  Value* fill = t.none();
+  for (const auto& [name, v] : args.keywords) fill = v;
+  std::vector<std::vector<Value*>> columns;
+  size_t longest = 0;
+  for (Value* v : args.positional) {
+    columns.push_back(t.unpack(v));
+    longest = std::max(longest, columns.back().size());
+  }
+  std::vector<Value*> items;
+  for (size_t i = 0; i < longest; ++i) {
+    std::vector<Value*> row;
+    for (const auto& column : columns) row.push_back(i < column.size() ? column[i] : fill);
+    items.push_back(t.tuple(std::move(row)));
+  }
+  return eager(t, "zip_longest", std::move(items));
+}
+
+Value* itertools_accumulate(Tracer& t, const Arguments& args) {
+  std::vector<Value*> a = parse(t, args, "accumulate", {"iterable", "func", "$initial"}, 1);
+  std::vector<Value*> items;
+  Value* total = is_none(a[2]) ? nullptr : a[2];
+  if (total) items.push_back(total);
+  for (Value* v : t.unpack(a[0])) {
+    total = !total ? v : is_none(a[1]) ? t.binary_operator(0, total, v) : t.call(a[1], {total, v});
+    items.push_back(total);
+  }
+  return eager(t, "accumulate", std::move(items));
+}
+
+Value* itertools_starmap(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "starmap", 2, 2);
+  std::vector<Value*> items;
+  for (Value* v : t.unpack(args.positional[1])) items.push_back(t.call(args.positional[0], Arguments{t.unpack(v), {}}));
+  return eager(t, "starmap", std::move(items));
+}
+
+Value* itertools_takewhile(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "takewhile", 2, 2);
+  std::vector<Value*> items;
+  Value* iterator = t.iterate(args.positional[1]);
+  while (Value* v = t.next_item(iterator)) {
+    if (!t.truth(t.call(args.positional[0], {v}))) break;
+    items.push_back(v);
+  }
+  return eager(t, "takewhile", std::move(items));
+}
+
+Value* itertools_dropwhile(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "dropwhile", 2, 2);
+  std::vector<Value*> items;
+  for (Value* v : t.unpack(args.positional[1]))
+    if (!items.empty() || !t.truth(t.call(args.positional[0], {v}))) items.push_back(v);
+  return eager(t, "dropwhile", std::move(items));
+}
+
+Value* itertools_filterfalse(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "filterfalse", 2, 2);
+  IteratorValue* it = make_iterator(t, Over::filter, itertools_type("filterfalse"), {args.positional[0], t.iterate(args.positional[1])});
+  it->step = -1;
+  return it;
+}
+
+Value* itertools_combinations(Tracer& t, const Arguments& args) {
+  std::vector<Value*> a = parse(t, args, "combinations", {"iterable", "r"}, 2);
+  std::vector<Value*> pool = t.unpack(a[0]), items;
+  const int64_t r = t.as_index(a[1]), n = static_cast<int64_t>(pool.size());
+  std::vector<int64_t> at(static_cast<size_t>(std::max<int64_t>(r, 0)));
+  for (int64_t i = 0; i < r; ++i) at[i] = i;
+  while (r <= n) {
+    std::vector<Value*> row;
+    for (int64_t i : at) row.push_back(pool[i]);
+    items.push_back(t.tuple(std::move(row)));
+    int64_t k = r - 1;
+    while (k >= 0 && at[k] == n - r + k) --k;
+    if (k < 0) break;
+    ++at[k];
+    for (int64_t j = k + 1; j < r; ++j) at[j] = at[j - 1] + 1;
+  }
+  return eager(t, "combinations", std::move(items));
+}
+
+Value* itertools_pairwise(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "pairwise", 1, 1);
+  std::vector<Value*> all = t.unpack(args.positional[0]), items;
+  for (size_t i = 1; i < all.size(); ++i) items.push_back(t.tuple({all[i - 1], all[i]}));
+  return eager(t, "pairwise", std::move(items));
+}
+
+Value* functools_reduce(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "reduce", 2, 3);
+  Value* iterator = t.iterate(args.positional[1]);
+  Value* total = args.positional.size() == 3 ? args.positional[2] : t.next_item(iterator);
+  if (!total) t.raise_new(PyExc_TypeError, "reduce() of empty iterable with no initial value");
+  while (Value* v = t.next_item(iterator)) total = t.call(args.positional[0], {total, v});
+  return total;
+}
+
+}  // namespace rows
+
+}  // namespace framejit::frame_hook

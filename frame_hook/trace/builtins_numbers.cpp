@@ -1,0 +1,158 @@
+// frame_hook/trace/builtins_numbers.cpp — numbers: int(), abs(), min(), sum(), math: concretely on constants, sizes symbolically where
+// the result is a size, tensors through their own methods.
+#include "frame_hook/trace/builtins.h"
+
+namespace framejit::frame_hook::rows {
+
+namespace {
+
+PyObject* builtin(const char* name) { return PyDict_GetItemString(PyEval_GetBuiltins(), name); }
+
+PyObject* math_function(const char* name) {
+  static PyObject* const module = PyImport_ImportModule("math");
+  PyRef found = PyRef::steal(PyObject_GetAttrString(module, name));
+  return found.get();  // the module keeps it
+}
+
+Arguments concrete(Tracer& t, const Arguments& args) {
+  Arguments plain = args;
+  for (Value*& v : plain.positional) v = specialised(t, payload_of(v));
+  for (auto& [name, v] : plain.keywords) v = specialised(t, payload_of(v));
+  return plain;
+}
+
+[[noreturn]] void reads_tensor(const char* what) { graph_break(BreakReason::data_dependent_value, std::string(what) + " of a tensor"); }
+
+// The special method, where Python code implements it; null otherwise.
+Value* through_special(Tracer& t, const Arguments& args, const char* special) {
+  if (args.positional.empty() || args.positional[0]->kind == ValueKind::tensor) return nullptr;
+  Value* method = python_special(t, args.positional[0], special);
+  return method ? t.call(method, Arguments{{args.positional.begin() + 1, args.positional.end()}, args.keywords}) : nullptr;
+}
+
+Value* number_constructor(Tracer& t, PyTypeObject* type, const Arguments& args, const char* special) {
+  if (!args.positional.empty() && args.positional[0]->kind == ValueKind::tensor) reads_tensor(type->tp_name);
+  if (Value* result = through_special(t, args, special)) return result;
+  return run_plain(t, reinterpret_cast<PyObject*>(type), concrete(t, args));
+}
+
+// min() and max(): the first smallest or largest by `op`.
+Value* extreme(Tracer& t, const Arguments& args, int op, const char* name) {
+  Value *key = nullptr, *fallback = nullptr;
+  for (const auto& [n, v] : args.keywords) {
+    if (std::string_view(text_of(n)) == "key") key = v;
+    else if (std::string_view(text_of(n)) == "default") fallback = v;
+  }
+  if (args.positional.empty()) t.raise_new(PyExc_TypeError, std::string(name) + " expected at least 1 argument, got 0");
+  std::vector<Value*> items = args.positional.size() == 1 ? t.unpack(args.positional[0]) : args.positional;
+  if (items.empty()) {
+    if (fallback) return fallback;
+    t.raise_new(PyExc_ValueError, std::string(name) + "() arg is an empty sequence");
+  }
+  const bool keyed = key && !(key->kind == ValueKind::object && key->object && key->object.get() == Py_None);
+  Value* best = items[0];
+  Value* best_key = keyed ? t.call(key, {best}) : best;
+  for (size_t i = 1; i < items.size(); ++i) {
+    Value* item_key = keyed ? t.call(key, {items[i]}) : items[i];
+    if (!t.truth(t.compare(op, item_key, best_key))) continue;
+    best = items[i];
+    best_key = item_key;
+  }
+  return best;
+}
+
+Value* rounded(Tracer& t, const Arguments& args, const char* name, const char* special) {
+  only_positional(t, args, name, 1, 1);
+  if (args.positional[0]->kind == ValueKind::tensor) return t.call(t.lookup_special(args.positional[0], special), {});
+  if (payload_of(args.positional[0])->kind == ValueKind::sym_int) return payload_of(args.positional[0]);
+  if (Value* result = through_special(t, args, special)) return result;
+  return run_plain(t, math_function(name), concrete(t, args));
+}
+
+}  // namespace
+
+Value* builtin_int(Tracer& t, const Arguments& args) {
+  if (args.positional.size() == 1 && args.keywords.empty() && payload_of(args.positional[0])->kind == ValueKind::sym_int) return payload_of(args.positional[0]);
+  if (!args.positional.empty() && args.positional[0]->kind == ValueKind::instance)
+    if (Value* method = python_special(t, args.positional[0], "__index__"))
+      if (!python_special(t, args.positional[0], "__int__")) return t.call(method, {});
+  return number_constructor(t, &PyLong_Type, args, "__int__");
+}
+
+Value* builtin_float(Tracer& t, const Arguments& args) { return number_constructor(t, &PyFloat_Type, args, "__float__"); }
+
+Value* builtin_bool(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "bool", 0, 1);
+  return t.boolean(!args.positional.empty() && t.truth(args.positional[0]));
+}
+
+Value* builtin_abs(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "abs", 1, 1);
+  Value* v = args.positional[0];
+  if (v->kind == ValueKind::tensor) return t.call(t.lookup_special(v, "__abs__"), {});
+  if (Value* result = through_special(t, args, "__abs__")) return result;
+  if (payload_of(v)->kind == ValueKind::sym_int && !t.truth(t.compare(Py_LT, payload_of(v), t.integer(0)))) return payload_of(v);
+  return run_plain(t, builtin("abs"), concrete(t, args));
+}
+
+Value* builtin_round(Tracer& t, const Arguments& args) {
+  if (!args.positional.empty() && args.positional[0]->kind == ValueKind::tensor) {
+    Value* method = t.lookup_special(args.positional[0], "__round__");
+    if (!method) t.raise_new(PyExc_TypeError, "type Tensor doesn't define __round__ method");
+    return t.call(method, Arguments{{args.positional.begin() + 1, args.positional.end()}, {}});
+  }
+  if (Value* result = through_special(t, args, "__round__")) return result;
+  return run_plain(t, builtin("round"), concrete(t, args));
+}
+
+Value* builtin_divmod(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "divmod", 2, 2);
+  Value* quotient = t.binary_operator(2, args.positional[0], args.positional[1]);
+  return t.tuple({quotient, t.binary_operator(6, args.positional[0], args.positional[1])});
+}
+
+Value* builtin_pow(Tracer& t, const Arguments& args) {
+  std::vector<Value*> a = parse(t, args, "pow", {"base", "exp", "mod"}, 2);
+  if (!a[2]) return t.binary_operator(8, a[0], a[1]);
+  return run_plain(t, builtin("pow"), concrete(t, args));
+}
+
+Value* builtin_min(Tracer& t, const Arguments& args) { return extreme(t, args, Py_LT, "min"); }
+Value* builtin_max(Tracer& t, const Arguments& args) { return extreme(t, args, Py_GT, "max"); }
+
+Value* builtin_sum(Tracer& t, const Arguments& args) {
+  std::vector<Value*> a = parse(t, args, "sum", {"iterable", "start"}, 1);
+  Value* total = a[1] ? a[1] : t.integer(0);
+  if (payload_of(total)->object && PyUnicode_Check(payload_of(total)->object.get())) t.raise_new(PyExc_TypeError, "sum() can't sum strings [use ''.join(seq) instead]");
+  std::vector<Value*> items = t.unpack(a[0]);
+  bool floats = !items.empty();  // CPython 3.12 adds floats with compensation: let it do that itself
+  for (Value* v : items) floats = floats && is_plain(t, v);
+  if (floats && is_plain(t, total)) {
+    Value* plain = t.tuple(std::move(items));
+    return t.call_pure(builtin("sum"), Arguments{{plain, total}, {}});
+  }
+  for (Value* v : items) total = t.binary_operator(0, total, v);
+  return total;
+}
+
+Value* operator_index(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "index", 1, 1);
+  Value* v = args.positional[0];
+  if (v->kind == ValueKind::tensor) reads_tensor("operator.index()");
+  if (payload_of(v)->kind == ValueKind::sym_int) return payload_of(v);
+  if (Value* result = through_special(t, args, "__index__")) return result;
+  return run_plain(t, operator_function("index"), concrete(t, args));
+}
+
+Value* math_prod(Tracer& t, const Arguments& args) {
+  std::vector<Value*> a = parse(t, args, "prod", {"iterable", "$start"}, 1);
+  Value* product = a[1] ? a[1] : t.integer(1);
+  for (Value* v : t.unpack(a[0])) product = t.binary_operator(5, product, v);
+  return product;
+}
+
+Value* math_trunc(Tracer& t, const Arguments& args) { return rounded(t, args, "trunc", "__trunc__"); }
+Value* math_floor(Tracer& t, const Arguments& args) { return rounded(t, args, "floor", "__floor__"); }
+Value* math_ceil(Tracer& t, const Arguments& args) { return rounded(t, args, "ceil", "__ceil__"); }
+
+}  // namespace framejit::frame_hook::rows

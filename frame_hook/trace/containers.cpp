@@ -1,0 +1,206 @@
+// frame_hook/trace/containers.cpp — shadows of lists, tuples, sets and functions: reading real ones through sources, loading them.
+//
+// A real list, tuple or set is guarded by its length (a set by its value) when it is first looked into; its items are wrapped one
+// by one. A write registers the container as an effect once; from then on the shadow alone is the truth.
+#include "frame_hook/trace/protocol.h"
+
+namespace framejit::frame_hook {
+
+using guards::GuardKind;
+using guards::SourceKind;
+
+void Tracer::will_mutate(Value* v) {
+  type_of(v);
+  if (v->mutated) return;
+  v->mutated = true;
+  if (v->object) trace_.effects.push_back(v);
+}
+
+void Tracer::load(ListValue* v) {
+  if (v->loaded) return;
+  type_of(v);
+  v->loaded = true;
+  const Py_ssize_t n = PyList_GET_SIZE(v->object.get());
+  note(*this, GuardKind::length, v->source, nullptr, n);
+  v->items.assign(n, nullptr);
+}
+
+Value* Tracer::item(ListValue* v, size_t i) {
+  load(v);
+  Value*& slot = v->items[i];
+  if (!slot) slot = wrap(PyList_GET_ITEM(v->object.get(), i), trace_.guards.sources.add(SourceKind::list_item, v->source, static_cast<int32_t>(i)));
+  return slot;
+}
+
+Value* Tracer::item(TupleValue* v, size_t i) {
+  if (!v->length_guarded) {
+    type_of(v);
+    v->length_guarded = true;
+    if (!v->value_guarded) note(*this, GuardKind::length, v->source, nullptr, static_cast<int64_t>(v->items.size()));
+  }
+  Value*& slot = v->items[i];
+  if (slot) return slot;
+  PyObject* real = PyTuple_GET_ITEM(v->object.get(), i);
+  if (v->source == guards::kNoSource) return slot = constant_value(real);
+  return slot = wrap(real, trace_.guards.sources.add(SourceKind::tuple_item, v->source, static_cast<int32_t>(i)));
+}
+
+void Tracer::load(SetValue* v) {
+  if (v->loaded || !v->object) return;
+  type_of(v);
+  v->loaded = true;
+  PyObject* item;
+  Py_ssize_t position = 0;
+  Py_hash_t hash;
+  while (_PySet_NextEntry(v->object.get(), &position, &item, &hash)) {
+    if (!is_plain(item) && !PyType_Check(item)) graph_break(BreakReason::unsupported_value, "a set that holds an object of type " + std::string(Py_TYPE(item)->tp_name));
+    v->items.push_back(constant_value(item));
+  }
+  if (v->value_guarded || v->source == guards::kNoSource) return;
+  PyRef copy = PyRef::steal(v->type == &PyFrozenSet_Type ? PyFrozenSet_New(v->object.get()) : PySet_New(v->object.get()));
+  note(*this, GuardKind::equals, v->source, copy.get());
+}
+
+void Tracer::load(FunctionValue* v) {
+  if (v->loaded) return;
+  v->loaded = true;
+  type_of(v);
+  auto* f = reinterpret_cast<PyFunctionObject*>(v->object.get());
+  auto& sources = trace_.guards.sources;
+  const guards::SourceId where = source_of(*this, v);
+  v->code = reinterpret_cast<PyCodeObject*>(f->func_code);
+  note(*this, GuardKind::function_code, where, f->func_code);
+  v->globals = wrap(f->func_globals, sources.add(SourceKind::function_globals, where));
+  as<DictValue>(v->globals)->is_globals = true;
+  const guards::SourceId defaults = sources.add(SourceKind::function_defaults, where);
+  if (f->func_defaults) v->defaults = wrap(f->func_defaults, defaults);
+  else if (v->code->co_argcount) note(*this, GuardKind::is, defaults, Py_None);
+  const guards::SourceId kwdefaults = sources.add(SourceKind::function_kwdefaults, where);
+  if (f->func_kwdefaults) v->kwdefaults = wrap(f->func_kwdefaults, kwdefaults);
+  else if (v->code->co_kwonlyargcount) note(*this, GuardKind::is, kwdefaults, Py_None);
+  if (!f->func_closure) return;
+  const guards::SourceId closure = sources.add(SourceKind::function_closure, where);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(f->func_closure); ++i)
+    v->closure.push_back(wrap(PyTuple_GET_ITEM(f->func_closure, i), sources.add(SourceKind::tuple_item, closure, static_cast<int32_t>(i))));
+}
+
+std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length) {
+  Py_ssize_t start = 0, stop = PY_SSIZE_T_MAX, step = 1;
+  auto part = [&](Value* v, Py_ssize_t* to) {
+    if (v->kind == ValueKind::object && v->object.get() == Py_None) {
+      t.constant(v);
+      return false;
+    }
+    *to = t.as_index(v);
+    return true;
+  };
+  if (key->kind == ValueKind::slice) {
+    auto* s = as<SliceValue>(key);
+    t.type_of(key);
+    if (part(s->step, &step) && step == 0) t.raise_new(PyExc_ValueError, "slice step cannot be zero");
+    if (!part(s->start, &start)) start = step < 0 ? PY_SSIZE_T_MAX : 0;
+    if (!part(s->stop, &stop)) stop = step < 0 ? PY_SSIZE_T_MIN : PY_SSIZE_T_MAX;
+  } else if (key->kind == ValueKind::object && key->object && PySlice_Check(key->object.get())) {
+    if (PySlice_Unpack(t.constant(key), &start, &stop, &step) < 0) t.raise_pending();
+  } else {
+    return std::nullopt;
+  }
+  const Py_ssize_t count = PySlice_AdjustIndices(length, &start, &stop, step);
+  return SliceBounds{start, stop, step, count};
+}
+
+Value* like(Tracer& t, Value* model, std::vector<Value*> items) {
+  if (list_of(model)) return t.list(std::move(items));
+  TupleValue* made = t.tuple(std::move(items));
+  // torch.Size makes torch.Size; other subclasses of tuple make plain tuples.
+  if (model->kind == ValueKind::instance && !(model->type->tp_flags & Py_TPFLAGS_HEAPTYPE) && std::string_view(model->type->tp_name) == "torch.Size") {
+    InstanceValue* size = make_instance(t, model->type);
+    size->payload = made;
+    return size;
+  }
+  return made;
+}
+
+SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items) {
+  auto* set = t.make<SetValue>(ValueKind::set, type);
+  set->loaded = true;
+  for (Value* item : items) {
+    key_hash(t, item);
+    if (find_in_set(t, set, item) < 0) set->items.push_back(item);
+  }
+  return set;
+}
+
+int find_in_set(Tracer& t, SetValue* set, Value* item) {
+  t.load(set);
+  key_hash(t, item);
+  for (size_t i = 0; i < set->items.size(); ++i)
+    if (keys_equal(t, set->items[i], item)) return static_cast<int>(i);
+  return -1;
+}
+
+bool set_add(Tracer& t, SetValue* set, Value* item) {
+  if (find_in_set(t, set, item) >= 0) return false;
+  t.will_mutate(set);
+  set->items.push_back(item);
+  return true;
+}
+
+void list_extend(Tracer& t, ListValue* list, Value* iterable) {
+  std::vector<Value*> more = t.unpack(iterable);
+  t.load(list);
+  for (size_t i = 0; i < list->items.size(); ++i) t.item(list, i);
+  t.will_mutate(list);
+  list->items.insert(list->items.end(), more.begin(), more.end());
+}
+
+std::optional<int64_t> raw_length(Tracer& t, Value* v) {
+  v = contents_of(t, v);
+  switch (v->kind) {
+    case ValueKind::list: t.load(as<ListValue>(v)); return as<ListValue>(v)->items.size();
+    case ValueKind::tuple:
+      if (auto* tuple = as<TupleValue>(v); !tuple->length_guarded) {
+        t.type_of(v);
+        tuple->length_guarded = true;
+        if (!v->value_guarded) note(t, GuardKind::length, v->source, nullptr, static_cast<int64_t>(tuple->items.size()));
+      }
+      return as<TupleValue>(v)->items.size();
+    case ValueKind::dict: {
+      auto* dict = as<DictValue>(v);
+      if (!dict->owner && !dict->loaded && dict->object && !dict->mutated && dict->entries.empty()) {
+        const Py_ssize_t n = PyDict_GET_SIZE(dict->object.get());
+        t.type_of(v);
+        note(t, GuardKind::length, dict->source, nullptr, n);
+        return n;
+      }
+      t.load(dict);
+      return dict->entries.size();
+    }
+    case ValueKind::view: return raw_length(t, as<ViewValue>(v)->dict);
+    case ValueKind::set: t.load(as<SetValue>(v)); return as<SetValue>(v)->items.size();
+    case ValueKind::object: {
+      if (!v->object || !t.is_constant(v)) return std::nullopt;
+      PyTypeObject* type = Py_TYPE(v->object.get());
+      if (type != &PyUnicode_Type && type != &PyBytes_Type && type != &PyRange_Type) return std::nullopt;
+      const Py_ssize_t n = PyObject_Size(t.constant(v));
+      if (n < 0) t.raise_pending();
+      return n;
+    }
+    default: return std::nullopt;
+  }
+}
+
+std::optional<int64_t> Tracer::length(Value* v) {
+  if (v->kind == ValueKind::tensor || v->kind == ValueKind::instance || v->kind == ValueKind::object) {
+    Value* method = v->kind == ValueKind::tensor ? lookup_special(v, "__len__") : python_special(*this, v, "__len__");
+    if (method) {
+      Unresumable guard(*this);
+      const int64_t n = as_index(call(method, {}));
+      if (n < 0) raise_new(PyExc_ValueError, "__len__() should return >= 0");
+      return n;
+    }
+  }
+  return raw_length(*this, v);
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,307 @@
+// frame_hook/trace/containers_dict.cpp — shadows of dicts: keys, lookups in real dicts by key, writes.
+//
+// A real dict is read key by key (dict_has and the item's source, or dict_lacks) until its keys as a whole are needed: iteration,
+// length after a write, a write. Keys are compared as CPython does, but a hash or equality written in Python is inlined or breaks.
+// The __dict__ of a traced instance (owner set) has no entries of its own: the instance's attributes are the truth.
+#include "frame_hook/trace/protocol.h"
+
+namespace framejit::frame_hook {
+
+using guards::GuardKind;
+using guards::SourceKind;
+
+namespace {
+
+bool defined_in_python(PyTypeObject* type, const char* special) {
+  PyObject* found = _PyType_Lookup(type, interned(special));
+  return found && PyFunction_Check(found);
+}
+
+Py_hash_t pointer_hash(const void* p) { return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(p) >> 4); }
+
+Py_hash_t c_hash(Tracer& t, PyObject* object) {
+  const Py_hash_t h = PyObject_Hash(object);
+  if (h == -1 && PyErr_Occurred()) t.raise_pending();
+  return h;
+}
+
+Py_hash_t instance_hash(Tracer& t, Value* key) {
+  if (is_identity_key(key)) return pointer_hash(key->object ? static_cast<void*>(key->object.get()) : key);
+  Value* payload = payload_of(key);
+  if (payload != key && !defined_in_python(key->type, "__hash__") && !defined_in_python(key->type, "__eq__")) return key_hash(t, payload);
+  Value* method = python_special(t, key, "__hash__");
+  if (!method) graph_break(BreakReason::unsupported_value, std::string("an object of type ") + key->type->tp_name + " as a key");
+  Unresumable guard(t);
+  Value* hash = t.call(method, {});
+  PyRef number = PyRef::borrow(t.constant(specialised(t, hash)));
+  return c_hash(t, number.get());
+}
+
+[[noreturn]] void raise_unhashable(Tracer& t, Value* key) {
+  t.raise_new(PyExc_TypeError, std::string("unhashable type: '") + t.type_of(key)->tp_name + "'");
+}
+
+}  // namespace
+
+bool is_identity_key(Value* key) {
+  switch (key->kind) {
+    case ValueKind::tensor: case ValueKind::function: case ValueKind::iterator: case ValueKind::generator: case ValueKind::cell: case ValueKind::super:
+      return true;
+    case ValueKind::object:
+      return key->object && !is_plain(key->object.get()) && Py_TYPE(key->object.get())->tp_richcompare == PyBaseObject_Type.tp_richcompare;
+    case ValueKind::instance: {
+      if (key->type->tp_richcompare == PyBaseObject_Type.tp_richcompare) return true;
+      PyObject* eq = _PyType_Lookup(key->type, interned("__eq__"));
+      PyObject* plain = _PyType_Lookup(&PyBaseObject_Type, interned("__eq__"));
+      if (eq == plain) return true;
+      // A member of an enumeration that is also a str or int: hashed by its name, so only the member itself is found.
+      return key->object && defined_in_python(key->type, "__hash__") && _PyType_Lookup(key->type, interned("_member_map_"));
+    }
+    default: return false;
+  }
+}
+
+Py_hash_t key_hash(Tracer& t, Value* key) {
+  switch (key->kind) {
+    case ValueKind::object: {
+      PyTypeObject* type = Py_TYPE(key->object.get());
+      if (!t.is_constant(key)) {
+        if (!is_identity_key(key)) graph_break(BreakReason::unsupported_value, std::string("an object of type ") + type->tp_name + " as a key");
+        t.guard_identity(key);
+        return pointer_hash(key->object.get());
+      }
+      PyObject* object = t.constant(key);
+      if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) && defined_in_python(type, "__hash__")) return pointer_hash(object);
+      return c_hash(t, object);
+    }
+    case ValueKind::sym_int: return c_hash(t, t.constant(key));
+    case ValueKind::tuple: {
+      uint64_t h = 0x345678;
+      auto* tuple = as<TupleValue>(key);
+      raw_length(t, key);
+      for (size_t i = 0; i < tuple->items.size(); ++i) h = (h ^ static_cast<uint64_t>(key_hash(t, t.item(tuple, i)))) * 1000003;
+      return static_cast<Py_hash_t>(h);
+    }
+    case ValueKind::set:
+      if (t.type_of(key) != &PyFrozenSet_Type) raise_unhashable(t, key);
+      return t.is_constant(key) ? c_hash(t, t.constant(key)) : 1;
+    case ValueKind::instance:
+      t.type_of(key);
+      if (key->object && is_identity_key(key)) t.guard_identity(key);
+      return instance_hash(t, key);
+    case ValueKind::list: case ValueKind::dict: case ValueKind::slice: raise_unhashable(t, key);
+    case ValueKind::null: case ValueKind::view: case ValueKind::method:
+      graph_break(BreakReason::unsupported_value, std::string("an object of type ") + key->type->tp_name + " as a key");
+    case ValueKind::tensor: case ValueKind::function: case ValueKind::iterator: case ValueKind::generator: case ValueKind::cell: case ValueKind::super:
+      if (key->object && key->kind != ValueKind::tensor) t.guard_identity(key);
+      return pointer_hash(key->object ? static_cast<void*>(key->object.get()) : key);
+  }
+  return 0;
+}
+
+bool keys_equal(Tracer& t, Value* a, Value* b) {
+  if (a == b) return true;
+  if (a->kind == ValueKind::object && b->kind == ValueKind::object && a->object.get() == b->object.get()) return true;
+  if (is_identity_key(a) || is_identity_key(b)) return a->object && a->object.get() == b->object.get();
+  if (a->kind == ValueKind::object && b->kind == ValueKind::object && is_plain(a->object.get()) && is_plain(b->object.get())) {
+    const int equal = PyObject_RichCompareBool(t.constant(a), t.constant(b), Py_EQ);
+    if (equal < 0) t.raise_pending();
+    return equal == 1;
+  }
+  return values_equal(t, a, b);
+}
+
+namespace {
+
+Py_hash_t hash_of(Tracer& t, DictEntry& e) { return e.hash != -1 ? e.hash : e.hash = key_hash(t, e.key); }
+
+DictEntry* find_entry(Tracer& t, DictValue* v, Value* key, Py_hash_t hash) {
+  for (DictEntry& e : v->entries)
+    if (e.key == key || (hash_of(t, e) == hash && keys_equal(t, e.key, key))) return &e;
+  return nullptr;
+}
+
+// The real item at a key, borrowed, without Python code: by the C hash, or by identity where the hash is Python's.
+PyObject* real_item(Tracer& t, DictValue* v, Value* key, PyObject** real_key) {
+  PyObject* dict = v->object.get();
+  PyObject* k = key->object ? key->object.get() : nullptr;
+  if (!k && (key->kind == ValueKind::tuple || key->kind == ValueKind::sym_int || key->kind == ValueKind::set) && (key->kind == ValueKind::sym_int || t.is_constant(key)))
+    k = t.constant(key);
+  if (!k) {
+    if (is_identity_key(key)) return nullptr;  // made in the trace: not in a real dict
+    graph_break(BreakReason::unsupported_value, std::string("a lookup of an object of type ") + key->type->tp_name + " in a dict");
+  }
+  *real_key = k;
+  const bool by_identity = is_identity_key(key) && defined_in_python(Py_TYPE(k), "__hash__");
+  if (!by_identity) {
+    Value* payload = payload_of(key);
+    if (payload != key && payload->kind == ValueKind::object && payload->object && !is_identity_key(key)) *real_key = k = payload->object.get();
+    if (!is_plain(k) && key->kind == ValueKind::tuple && !t.is_constant(key)) graph_break(BreakReason::unsupported_value, "a tuple of objects as a key");
+    PyObject* item = PyDict_GetItemWithError(dict, k);
+    if (!item) PyErr_Clear();
+    return item;
+  }
+  PyObject *other, *item;
+  for (Py_ssize_t position = 0; PyDict_Next(dict, &position, &other, &item);)
+    if (other == k) return item;
+  return nullptr;
+}
+
+Value* read_real(Tracer& t, DictValue* v, Value* key, Py_hash_t hash) {
+  auto range = v->read.equal_range(hash);
+  PyObject* wanted = key->object.get();
+  for (auto it = range.first; it != range.second; ++it) {
+    PyObject* have = it->second.key.get();
+    if (have == wanted || (wanted && is_plain(have) && is_plain(wanted) && PyObject_RichCompareBool(have, wanted, Py_EQ) == 1)) return it->second.value;
+  }
+  PyObject* real_key = nullptr;
+  PyObject* item = real_item(t, v, key, &real_key);
+  t.type_of(v);
+  if (!real_key) return nullptr;
+  note(t, item ? GuardKind::dict_has : GuardKind::dict_lacks, v->source, real_key);
+  Value* value = item ? t.wrap(item, t.guards().sources.add(SourceKind::dict_item, v->source, 0, real_key)) : nullptr;
+  v->read.emplace(hash, DictRead{PyRef::borrow(real_key), value});
+  return value;
+}
+
+PyObject* attribute_name(Value* key) {
+  key = payload_of(key);
+  if (key->kind != ValueKind::object || !key->object || !PyUnicode_CheckExact(key->object.get())) return nullptr;
+  return interned(text_of(key->object.get()));
+}
+
+Value* entry_value(Tracer& t, DictValue* v, DictEntry& e) {
+  if (e.value || !v->object || !v->loaded) return e.value;
+  PyObject* real_key = e.key->object.get();
+  const Py_hash_t hash = hash_of(t, e);
+  auto range = v->read.equal_range(hash);
+  for (auto it = range.first; it != range.second; ++it)
+    if (it->second.key.get() == real_key) return e.value = it->second.value;
+  PyObject* unused;
+  PyObject* item = real_item(t, v, e.key, &unused);
+  return e.value = t.wrap(item, t.guards().sources.add(SourceKind::dict_item, v->source, 0, real_key));
+}
+
+void load_owner(Tracer& t, DictValue* v) {
+  v->entries.clear();
+  for (PyObject* name : own_names(t, v->owner)) v->entries.push_back({t.constant_value(name), own_attribute(t, v->owner, name)});
+  v->loaded = true;
+}
+
+// OrderedDict keeps an order of its own, which move_to_end changes; the shadow has the dict's.
+void check_order(PyObject* dict) {
+  if (!PyODict_Check(dict)) return;
+  PyRef keys = PyRef::steal(PyODict_Type.tp_iter(dict));
+  PyObject *key, *item;
+  for (Py_ssize_t position = 0; keys && PyDict_Next(dict, &position, &key, &item);) {
+    PyRef next = PyRef::steal(PyIter_Next(keys.get()));
+    if (next.get() != key) graph_break(BreakReason::unsupported_value, "an OrderedDict whose order was changed");
+  }
+  PyErr_Clear();
+}
+
+}  // namespace
+
+void Tracer::load(DictValue* v) {
+  if (v->owner) return load_owner(*this, v);
+  if (v->loaded) return;
+  std::vector<DictEntry> written = std::move(v->entries);
+  v->entries.clear();
+  v->loaded = true;
+  if (!v->object) return;
+  type_of(v);
+  PyObject* dict = v->object.get();
+  check_order(dict);
+  PyRef keys = PyRef::steal(PyTuple_New(PyDict_GET_SIZE(dict)));
+  PyObject *key, *value;
+  Py_ssize_t position = 0;
+  for (Py_ssize_t i = 0; PyDict_Next(dict, &position, &key, &value); ++i) {
+    PyTuple_SET_ITEM(keys.get(), i, Py_NewRef(key));
+    Value* k = is_plain(key) ? constant_value(key) : wrap(key, trace_.guards.sources.add(SourceKind::constant, guards::kNoSource, 0, key));
+    if (!k->object) k->object = PyRef::borrow(key);
+    v->entries.push_back({k, nullptr});
+  }
+  note(*this, GuardKind::dict_keys, v->source, keys.get());
+  for (DictEntry& e : v->entries) entry_value(*this, v, e);
+  for (DictEntry& e : written) {
+    if (e.value) dict_set(v, e.key, e.value);
+    else dict_delete(v, e.key);
+  }
+}
+
+Value* Tracer::dict_get(DictValue* v, Value* key) {
+  if (v->owner) {
+    if (PyObject* name = attribute_name(key)) return constant(payload_of(key)), own_attribute(*this, v->owner, name);
+    key_hash(*this, key);
+    return nullptr;
+  }
+  const Py_hash_t hash = key_hash(*this, key);
+  if (v->loaded || !v->object) {
+    DictEntry* e = find_entry(*this, v, key, hash);
+    return e ? entry_value(*this, v, *e) : nullptr;
+  }
+  if (!v->entries.empty())
+    if (DictEntry* e = find_entry(*this, v, key, hash)) return e->value;
+  return read_real(*this, v, key, hash);
+}
+
+void Tracer::dict_set(DictValue* v, Value* key, Value* to) {
+  if (v->owner) {
+    PyObject* name = attribute_name(key);
+    if (!name) graph_break(BreakReason::unsupported_value, "an instance dict with keys that are no str");
+    constant(payload_of(key));
+    return set_own_attribute(*this, v->owner, name, to);
+  }
+  const Py_hash_t hash = key_hash(*this, key);
+  if (!v->is_globals) load(v);
+  will_mutate(v);
+  if (DictEntry* e = find_entry(*this, v, key, hash)) e->value = to;
+  else v->entries.push_back({key, to, hash});
+}
+
+bool Tracer::dict_delete(DictValue* v, Value* key) {
+  if (v->owner) {
+    PyObject* name = attribute_name(key);
+    if (!name || !own_attribute(*this, v->owner, name)) return false;
+    set_own_attribute(*this, v->owner, name, nullptr);
+    return true;
+  }
+  const Py_hash_t hash = key_hash(*this, key);
+  if (v->is_globals && !v->loaded) {
+    if (!dict_get(v, key)) return false;
+    will_mutate(v);
+    if (DictEntry* e = find_entry(*this, v, key, hash)) e->value = nullptr;
+    else v->entries.push_back({key, nullptr, hash});
+    return true;
+  }
+  load(v);
+  DictEntry* e = find_entry(*this, v, key, hash);
+  if (!e) return false;
+  will_mutate(v);
+  v->entries.erase(v->entries.begin() + (e - v->entries.data()));
+  return true;
+}
+
+void dict_update(Tracer& t, DictValue* dict, Value* other) {
+  t.type_of(other);
+  DictValue* from = dict_of(other);
+  if (!from && other->kind == ValueKind::instance && other->type == &PyDictProxy_Type) from = dict_of(payload_of(other));
+  if (from) {
+    t.load(from);
+    const std::vector<DictEntry> entries = from->entries;  // dict.update(d, d) and __dict__ aliases
+    for (const DictEntry& e : entries) t.dict_set(dict, e.key, e.value);
+    return;
+  }
+  if (Value* keys = t.find_attribute(other, interned("keys"))) {
+    Unresumable guard(t);
+    for (Value* key : t.unpack(t.call(keys, {}))) t.dict_set(dict, key, t.get_item(other, key));
+    return;
+  }
+  for (Value* pair : t.unpack(other)) {
+    std::vector<Value*> both = t.unpack(pair);
+    if (both.size() != 2) t.raise_new(PyExc_ValueError, "dictionary update sequence element has a length that is not 2");
+    t.dict_set(dict, both[0], both[1]);
+  }
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,210 @@
+// frame_hook/trace/containers_items.cpp — v[key], v[key] = x, del v[key], x in v: dispatch, and what the builtin types do.
+#include "frame_hook/trace/protocol.h"
+
+namespace framejit::frame_hook {
+
+namespace {
+
+size_t checked_index(Tracer& t, Value* key, int64_t length, const char* what) {
+  const PyTypeObject* type = t.type_of(key);
+  const bool index = key->kind == ValueKind::sym_int || (type->tp_as_number && type->tp_as_number->nb_index);
+  if (!index) t.raise_new(PyExc_TypeError, std::string(what) + " indices must be integers or slices, not " + type->tp_name);
+  int64_t i = t.as_index(key);
+  if (i < 0) i += length;
+  if (i < 0 || i >= length) t.raise_new(PyExc_IndexError, std::string(what) + " index out of range");
+  return static_cast<size_t>(i);
+}
+
+Value* list_item(Tracer& t, Value* whole, ListValue* list, Value* key) {
+  t.load(list);
+  const int64_t n = static_cast<int64_t>(list->items.size());
+  if (auto slice = slice_bounds(t, key, n)) {
+    std::vector<Value*> items;
+    for (int64_t k = 0, i = slice->start; k < slice->count; ++k, i += slice->step) items.push_back(t.item(list, i));
+    return like(t, whole, std::move(items));
+  }
+  return t.item(list, checked_index(t, key, n, "list"));
+}
+
+Value* tuple_item(Tracer& t, Value* whole, TupleValue* tuple, Value* key) {
+  const int64_t n = *raw_length(t, tuple);
+  if (auto slice = slice_bounds(t, key, n)) {
+    std::vector<Value*> items;
+    for (int64_t k = 0, i = slice->start; k < slice->count; ++k, i += slice->step) items.push_back(t.item(tuple, i));
+    return like(t, whole, std::move(items));
+  }
+  return t.item(tuple, checked_index(t, key, n, "tuple"));
+}
+
+Value* dict_item(Tracer& t, Value* whole, DictValue* dict, Value* key) {
+  if (Value* found = t.dict_get(dict, key)) return found;
+  if (whole != dict && whole->kind == ValueKind::instance)
+    if (Value* missing = t.lookup_special(whole, "__missing__")) return t.call(missing, {key});
+  raise_with(t, PyExc_KeyError, {key});
+}
+
+Value* class_item(Tracer& t, Value* v, Value* key) {
+  PyTypeObject* type = known_type(t, v);
+  const Found meta = look_up(t, Py_TYPE(type), t.type_source(v), interned("__getitem__"));
+  if (meta.object) return t.call(bind(t, meta, v, Py_TYPE(type), nullptr), {key});
+  if (type == &PyType_Type || !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+    if (!t.is_constant(key)) graph_break(BreakReason::unsupported_value, std::string(type->tp_name) + "[...] of a value made in the trace");
+    return t.constant_steal(PyObject_GetItem(t.constant(v), t.constant(key)));
+  }
+  const Found getter = look_up(t, type, source_of(t, v), interned("__class_getitem__"));
+  if (!getter.object) t.raise_new(PyExc_TypeError, std::string("type '") + type->tp_name + "' is not subscriptable");
+  return t.call(bind(t, getter, nullptr, type, v), {key});
+}
+
+void assign_list_slice(Tracer& t, ListValue* list, const SliceBounds& s, Value* to) {
+  std::vector<Value*> items = to ? t.unpack(to) : std::vector<Value*>();
+  for (size_t i = 0; i < list->items.size(); ++i) t.item(list, i);
+  t.will_mutate(list);
+  auto begin = list->items.begin();
+  if (s.step == 1) {
+    const int64_t stop = std::max(s.start, s.stop);
+    list->items.erase(begin + s.start, begin + stop);
+    list->items.insert(list->items.begin() + s.start, items.begin(), items.end());
+    return;
+  }
+  if (to) {
+    if (static_cast<int64_t>(items.size()) != s.count)
+      t.raise_new(PyExc_ValueError, "attempt to assign sequence of size " + std::to_string(items.size()) + " to extended slice of size " + std::to_string(s.count));
+    for (int64_t k = 0; k < s.count; ++k) list->items[s.start + k * s.step] = items[k];
+    return;
+  }
+  std::vector<Value*> kept;
+  std::vector<bool> gone(list->items.size(), false);
+  for (int64_t k = 0; k < s.count; ++k) gone[s.start + k * s.step] = true;
+  for (size_t i = 0; i < gone.size(); ++i)
+    if (!gone[i]) kept.push_back(list->items[i]);
+  list->items = std::move(kept);
+}
+
+// to null: delete.
+void write_list_item(Tracer& t, ListValue* list, Value* key, Value* to) {
+  t.load(list);
+  const int64_t n = static_cast<int64_t>(list->items.size());
+  if (auto slice = slice_bounds(t, key, n)) return assign_list_slice(t, list, *slice, to);
+  const size_t i = checked_index(t, key, n, "list assignment");
+  for (size_t k = 0; k < list->items.size(); ++k) t.item(list, k);
+  t.will_mutate(list);
+  if (to) list->items[i] = to;
+  else list->items.erase(list->items.begin() + i);
+}
+
+}  // namespace
+
+Value* raw_get_item(Tracer& t, Value* v, Value* key) {
+  t.type_of(v);
+  Value* inner = contents_of(t, v);
+  if (inner->kind == ValueKind::list) return list_item(t, v, as<ListValue>(inner), key);
+  if (inner->kind == ValueKind::tuple) return tuple_item(t, v, as<TupleValue>(inner), key);
+  if (inner->kind == ValueKind::dict) return dict_item(t, v->kind == ValueKind::instance && v->type == &PyDictProxy_Type ? inner : v, as<DictValue>(inner), key);
+  if (inner->kind == ValueKind::object && inner->object) {
+    if (real_type(inner)) return class_item(t, inner, key);
+    key = specialised(t, key);
+    if (key->kind == ValueKind::slice) {
+      auto* s = as<SliceValue>(key);
+      auto* plain = t.make<SliceValue>(ValueKind::slice, &PySlice_Type);
+      plain->start = specialised(t, s->start);
+      plain->stop = specialised(t, s->stop);
+      plain->step = specialised(t, s->step);
+      key = plain;
+    }
+    if (t.is_constant(inner) && is_plain(inner->object.get())) return run_plain(t, operator_function("getitem"), Arguments{{inner, payload_of(key)}, {}});
+  }
+  t.raise_new(PyExc_TypeError, std::string("'") + v->type->tp_name + "' object is not subscriptable");
+}
+
+void raw_set_item(Tracer& t, Value* v, Value* key, Value* to) {
+  t.type_of(v);
+  Value* inner = payload_of(v);
+  if (inner->kind == ValueKind::list) return write_list_item(t, as<ListValue>(inner), key, to);
+  if (inner->kind == ValueKind::dict) return t.dict_set(as<DictValue>(inner), key, to);
+  t.raise_new(PyExc_TypeError, std::string("'") + v->type->tp_name + "' object does not support item assignment");
+}
+
+void raw_delete_item(Tracer& t, Value* v, Value* key) {
+  t.type_of(v);
+  Value* inner = payload_of(v);
+  if (inner->kind == ValueKind::list) return write_list_item(t, as<ListValue>(inner), key, nullptr);
+  if (inner->kind == ValueKind::dict) {
+    if (!t.dict_delete(as<DictValue>(inner), key)) raise_with(t, PyExc_KeyError, {key});
+    return;
+  }
+  t.raise_new(PyExc_TypeError, std::string("'") + v->type->tp_name + "' object doesn't support item deletion");
+}
+
+Value* Tracer::get_item(Value* v, Value* key) {
+  if (v->kind == ValueKind::tensor) return call_recorded(operator_function("getitem"), Arguments{{v, key}, {}});
+  if (!real_type(v))
+    if (Value* method = python_special(*this, v, "__getitem__")) return call(method, {key});
+  return raw_get_item(*this, v, key);
+}
+
+void Tracer::set_item(Value* v, Value* key, Value* to) {
+  if (v->kind == ValueKind::tensor) {
+    call_recorded(operator_function("setitem"), Arguments{{v, key, to}, {}});
+    return;
+  }
+  if (Value* method = python_special(*this, v, "__setitem__")) {
+    call(method, {key, to});
+    return;
+  }
+  raw_set_item(*this, v, key, to);
+}
+
+void Tracer::delete_item(Value* v, Value* key) {
+  if (Value* method = python_special(*this, v, "__delitem__")) {
+    call(method, {key});
+    return;
+  }
+  raw_delete_item(*this, v, key);
+}
+
+bool raw_contains(Tracer& t, Value* v, Value* item) {
+  t.type_of(v);
+  Value* inner = contents_of(t, v);
+  switch (inner->kind) {
+    case ValueKind::dict: return t.dict_get(as<DictValue>(inner), item) != nullptr;
+    case ValueKind::set: return find_in_set(t, as<SetValue>(inner), item) >= 0;
+    case ValueKind::view: {
+      auto* view = as<ViewValue>(inner);
+      if (view->what == ViewValue::What::keys) return t.dict_get(view->dict, item) != nullptr;
+      break;
+    }
+    case ValueKind::object: {
+      if (!inner->object || !is_plain(inner->object.get())) break;
+      item = payload_of(specialised(t, item));
+      if (is_plain(t, item)) return t.constant(run_plain(t, operator_function("contains"), Arguments{{inner, item}, {}})) == Py_True;
+      if (PyUnicode_CheckExact(inner->object.get())) t.raise_new(PyExc_TypeError, "'in <string>' requires string as left operand");
+      break;
+    }
+    default: break;
+  }
+  Unresumable guard(t);
+  Value* iterator = raw_iterate(t, inner);
+  while (Value* next = t.next_item(iterator))
+    if (values_equal(t, next, item)) return true;
+  return false;
+}
+
+bool Tracer::contains(Value* container, Value* item) {
+  Unresumable guard(*this);
+  if (container->kind == ValueKind::tensor) return truth(call(lookup_special(container, "__contains__"), {item}));
+  if (Value* method = python_special(*this, container, "__contains__")) return truth(call(method, {item}));
+  if (PyObject* type = real_type(container)) {
+    const Found meta = look_up(*this, Py_TYPE(type), type_source(container), interned("__contains__"));
+    if (meta.object) return truth(call(bind(*this, meta, container, Py_TYPE(type), nullptr), {item}));
+  }
+  if (python_special(*this, container, "__iter__")) {
+    Value* iterator = iterate(container);
+    while (Value* next = next_item(iterator))
+      if (values_equal(*this, next, item)) return true;
+    return false;
+  }
+  return raw_contains(*this, container, item);
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,310 @@
+// frame_hook/trace/iteration.cpp — iter() and next(): iterators made in the trace are values with a position; generators are
+// resumed; an iterator that was made outside breaks, since advancing it is an effect that cannot be replayed.
+#include "frame_hook/trace/protocol.h"
+
+namespace framejit::frame_hook {
+
+using Over = IteratorValue::Over;
+
+namespace {
+
+PyTypeObject* type_of_iterator(PyObject* iterable) {  // of a sample builtin object: the C iterator's type
+  PyRef iterator = PyRef::steal(PyObject_GetIter(iterable));
+  return Py_TYPE(iterator.get());
+}
+
+PyTypeObject* list_iterator_type() {
+  static PyTypeObject* const type = type_of_iterator(PyRef::steal(PyList_New(0)).get());
+  return type;
+}
+
+PyTypeObject* set_iterator_type() {
+  static PyTypeObject* const type = type_of_iterator(PyRef::steal(PySet_New(nullptr)).get());
+  return type;
+}
+
+Value* next_in_view(Tracer& t, IteratorValue* it) {
+  auto* view = as<ViewValue>(it->operands[0]);
+  t.load(view->dict);
+  if (it->stop != static_cast<int64_t>(view->dict->entries.size())) {
+    it->stop = -1;
+    t.raise_new(PyExc_RuntimeError, "dictionary changed size during iteration");
+  }
+  const int64_t at = it->step < 0 ? it->stop - 1 - it->position : it->position;
+  if (at < 0 || at >= it->stop) return nullptr;
+  ++it->position;
+  const DictEntry& e = view->dict->entries[at];
+  if (view->what == ViewValue::What::keys) return e.key;
+  if (view->what == ViewValue::What::values) return e.value;
+  return t.tuple({e.key, e.value});
+}
+
+Value* next_in_sequence(Tracer& t, IteratorValue* it) {
+  Value* sequence = payload_of(it->operands[0]);
+  const int64_t n = *raw_length(t, sequence);
+  if (it->position >= n) return nullptr;
+  const size_t i = static_cast<size_t>(it->position++);
+  return sequence->kind == ValueKind::list ? t.item(as<ListValue>(sequence), i) : t.item(as<TupleValue>(sequence), i);
+}
+
+Value* next_reversed(Tracer& t, IteratorValue* it) {
+  Value* sequence = payload_of(it->operands[0]);
+  const int64_t n = *raw_length(t, sequence);
+  if (it->position < 0 || it->position >= n) return nullptr;
+  const size_t i = static_cast<size_t>(it->position--);
+  return sequence->kind == ValueKind::list ? t.item(as<ListValue>(sequence), i) : t.item(as<TupleValue>(sequence), i);
+}
+
+Value* next_range(Tracer& t, IteratorValue* it) {
+  if (it->step > 0 ? it->position >= it->stop : it->position <= it->stop) return nullptr;
+  const int64_t i = it->position;
+  it->position += it->step;
+  return t.integer(i);
+}
+
+// stop == 1: strict.
+Value* next_zip(Tracer& t, IteratorValue* it) {
+  if (it->operands.empty()) return nullptr;
+  std::vector<Value*> items;
+  for (size_t i = 0; i < it->operands.size(); ++i) {
+    Value* next = t.next_item(it->operands[i]);
+    if (!next) {
+      if (it->stop != 1) return nullptr;
+      if (i > 0) t.raise_new(PyExc_ValueError, "zip() argument " + std::to_string(i + 1) + " is shorter than argument" + (i == 1 ? " 1" : "s 1-" + std::to_string(i)));
+      for (size_t k = 1; k < it->operands.size(); ++k)
+        if (t.next_item(it->operands[k]))
+          t.raise_new(PyExc_ValueError, "zip() argument " + std::to_string(k + 1) + " is longer than argument" + (k == 1 ? " 1" : "s 1-" + std::to_string(k)));
+      return nullptr;
+    }
+    items.push_back(next);
+  }
+  return t.tuple(std::move(items));
+}
+
+Value* next_map(Tracer& t, IteratorValue* it) {
+  Arguments args;
+  for (size_t i = 1; i < it->operands.size(); ++i) {
+    Value* next = t.next_item(it->operands[i]);
+    if (!next) return nullptr;
+    args.positional.push_back(next);
+  }
+  return t.call(it->operands[0], args);
+}
+
+Value* next_filter(Tracer& t, IteratorValue* it) {
+  Value* function = it->operands[0];
+  const bool plain_truth = function->kind == ValueKind::object && function->object.get() == Py_None;
+  while (Value* next = t.next_item(it->operands[1]))
+    if ((t.truth(plain_truth ? next : t.call(function, {next}))) != (it->step < 0)) return next;  // step -1: filterfalse
+  return nullptr;
+}
+
+// operands[0]: iterator of iterables; operands[1]: the running one, when present.
+Value* next_chain(Tracer& t, IteratorValue* it) {
+  for (;;) {
+    if (it->operands.size() == 1) {
+      Value* iterable = t.next_item(it->operands[0]);
+      if (!iterable) return nullptr;
+      it->operands.push_back(t.iterate(iterable));
+    }
+    if (Value* next = t.next_item(it->operands[1])) return next;
+    it->operands.pop_back();
+  }
+}
+
+// position: items to drop before the next one is given; stop: how many positions are left, -1 for no end.
+Value* next_islice(Tracer& t, IteratorValue* it) {
+  for (; it->position > 0; --it->position) {
+    if (it->stop == 0 || !t.next_item(it->operands[0])) return nullptr;
+    if (it->stop > 0) --it->stop;
+  }
+  if (it->stop == 0) return nullptr;
+  Value* next = t.next_item(it->operands[0]);
+  if (it->stop > 0) --it->stop;
+  it->position = it->step - 1;
+  return next;
+}
+
+Value* next_get_item(Tracer& t, IteratorValue* it) {
+  try {
+    Value* item = t.get_item(it->operands[0], t.integer(it->position));
+    ++it->position;
+    return item;
+  } catch (const SymbolicRaise& raised) {
+    if (t.exception_matches(raised.exception, PyExc_IndexError) || t.exception_matches(raised.exception, PyExc_StopIteration)) return nullptr;
+    throw;
+  }
+}
+
+Value* advance(Tracer& t, IteratorValue* it) {
+  switch (it->over) {
+    case Over::sequence: return next_in_sequence(t, it);
+    case Over::reversed: return next_reversed(t, it);
+    case Over::range: return next_range(t, it);
+    case Over::zip: return next_zip(t, it);
+    case Over::enumerate: {
+      Value* next = t.next_item(it->operands[0]);
+      return next ? t.tuple({t.integer(it->position++), next}) : nullptr;
+    }
+    case Over::map: return next_map(t, it);
+    case Over::filter: return next_filter(t, it);
+    case Over::dict_view: return next_in_view(t, it);
+    case Over::callable: {
+      Value* next = t.call(it->operands[0], {});
+      return values_equal(t, next, it->operands[1]) ? nullptr : next;
+    }
+    case Over::chain: return next_chain(t, it);
+    case Over::islice: return next_islice(t, it);
+    case Over::get_item: return next_get_item(t, it);
+    case Over::text:
+    case Over::snapshot:
+    case Over::other: return next_in_sequence(t, it);
+    case Over::repeat:
+      if (it->stop == 0) return nullptr;
+      if (it->stop > 0) --it->stop;
+      return it->operands[0];
+    case Over::count: {
+      Value* next = it->operands[0];
+      it->operands[0] = t.binary_operator(0, next, it->operands[1]);
+      return next;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+IteratorValue* make_iterator(Tracer& t, Over over, PyTypeObject* type, std::vector<Value*> operands) {
+  auto* it = t.make<IteratorValue>(ValueKind::iterator, type);
+  it->over = over;
+  it->operands = std::move(operands);
+  return it;
+}
+
+Value* make_view(Tracer& t, DictValue* dict, ViewValue::What what) {
+  static PyTypeObject* const types[] = {&PyDictKeys_Type, &PyDictValues_Type, &PyDictItems_Type};
+  auto* view = t.make<ViewValue>(ValueKind::view, types[static_cast<int>(what)]);
+  view->dict = dict;
+  view->what = what;
+  return view;
+}
+
+Value* raw_iterate(Tracer& t, Value* v) {
+  t.type_of(v);
+  Value* inner = contents_of(t, v);
+  switch (inner->kind) {
+    case ValueKind::list:
+    case ValueKind::tuple: raw_length(t, inner); return make_iterator(t, Over::sequence, list_iterator_type(), {inner});
+    case ValueKind::dict: inner = make_view(t, as<DictValue>(inner), ViewValue::What::keys); [[fallthrough]];
+    case ValueKind::view: {
+      auto* view = as<ViewValue>(inner);
+      t.load(view->dict);
+      IteratorValue* it = make_iterator(t, Over::dict_view, &PyDictIterKey_Type, {view});
+      it->stop = static_cast<int64_t>(view->dict->entries.size());
+      return it;
+    }
+    case ValueKind::set:
+      t.load(as<SetValue>(inner));
+      return make_iterator(t, Over::snapshot, set_iterator_type(), {t.tuple(as<SetValue>(inner)->items)});
+    case ValueKind::iterator:
+    case ValueKind::generator: return inner;
+    case ValueKind::object: {
+      if (!inner->object) break;
+      PyObject* object = inner->object.get();
+      if (PyRange_Check(object)) {
+        PyObject* range = t.constant(inner);
+        auto part = [&](const char* name) {
+          PyRef value = PyRef::steal(PyObject_GetAttrString(range, name));
+          return static_cast<int64_t>(PyLong_AsLongLong(value.get()));
+        };
+        IteratorValue* it = make_iterator(t, Over::range, &PyRangeIter_Type, {});
+        it->position = part("start");
+        it->stop = part("stop");
+        it->step = part("step");
+        if (PyErr_Occurred()) {
+          PyErr_Clear();
+          graph_break(BreakReason::unsupported_value, "a range beyond 64 bits");
+        }
+        return it;
+      }
+      if (PyUnicode_CheckExact(object) || PyBytes_CheckExact(object)) {
+        PyRef items = PyRef::steal(PySequence_Tuple(t.constant(inner)));
+        return make_iterator(t, Over::text, list_iterator_type(), {t.constant_value(items.get())});
+      }
+      if (real_type(inner)) {
+        PyTypeObject* meta = Py_TYPE(object);
+        const Found iter = look_up(t, meta, t.type_source(inner), interned("__iter__"));
+        if (iter.object) return t.call(bind(t, iter, inner, meta, nullptr), {});
+        break;
+      }
+      if (Py_TYPE(object)->tp_iternext) graph_break(BreakReason::real_iterator, Py_TYPE(object)->tp_name);
+      break;
+    }
+    default: break;
+  }
+  if (inner->type && inner->type->tp_iter && inner->kind != ValueKind::function)
+    graph_break(BreakReason::unsupported_value, std::string("iteration over an object of type ") + inner->type->tp_name);
+  t.raise_new(PyExc_TypeError, std::string("'") + v->type->tp_name + "' object is not iterable");
+}
+
+Value* Tracer::iterate(Value* v) {
+  if (v->kind == ValueKind::tensor) return call(lookup_special(v, "__iter__"), {});
+  if (v->kind == ValueKind::instance) {
+    if (Value* method = python_special(*this, v, "__iter__")) return call(method, {});
+    if (!v->type->tp_iter)
+      if (python_special(*this, v, "__getitem__")) return make_iterator(*this, Over::get_item, &PySeqIter_Type, {v});
+  }
+  return raw_iterate(*this, v);
+}
+
+Value* Tracer::next_item(Value* iterator) {
+  if (iterator->kind == ValueKind::iterator) {
+    auto* it = as<IteratorValue>(iterator);
+    if (it->exhausted) return nullptr;
+    Unresumable guard(*this);
+    Value* next = advance(*this, it);
+    it->exhausted = next == nullptr;
+    return next;
+  }
+  if (iterator->kind == ValueKind::generator) {
+    auto* generator = as<GeneratorValue>(iterator);
+    if (generator->state == GeneratorValue::State::finished) return nullptr;
+    return resume_generator(generator, none(), nullptr);
+  }
+  Value* method = python_special(*this, iterator, "__next__");
+  if (!method) {
+    if (iterator->object && Py_TYPE(iterator->object.get())->tp_iternext) graph_break(BreakReason::real_iterator, Py_TYPE(iterator->object.get())->tp_name);
+    raise_new(PyExc_TypeError, std::string("'") + type_of(iterator)->tp_name + "' object is not an iterator");
+  }
+  Unresumable guard(*this);
+  try {
+    return call(method, {});
+  } catch (const SymbolicRaise& raised) {
+    if (!exception_matches(raised.exception, PyExc_StopIteration)) throw;
+    return nullptr;
+  }
+}
+
+std::vector<Value*> Tracer::unpack(Value* v) {
+  std::vector<Value*> items;
+  Value* inner = v->kind == ValueKind::instance && python_special(*this, v, "__iter__") ? v : payload_of(v);
+  type_of(v);
+  if (inner->kind == ValueKind::tuple) {
+    auto* tuple = as<TupleValue>(inner);
+    raw_length(*this, inner);
+    for (size_t i = 0; i < tuple->items.size(); ++i) items.push_back(item(tuple, i));
+    return items;
+  }
+  if (inner->kind == ValueKind::list) {
+    auto* list = as<ListValue>(inner);
+    load(list);
+    for (size_t i = 0; i < list->items.size(); ++i) items.push_back(item(list, i));
+    return items;
+  }
+  Unresumable guard(*this);
+  Value* iterator = iterate(v);
+  while (Value* next = next_item(iterator)) items.push_back(next);
+  return items;
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,246 @@
+// frame_hook/trace/operators.cpp — binary and unary operators.
+//
+// Order: tensors (recorded through the functions of module operator, whose C code follows torch's own slots), symbolic sizes,
+// plain constants (concretely), builtin containers on shadows, then CPython's protocol of special methods.
+#include "frame_hook/trace/protocol.h"
+
+namespace framejit::frame_hook {
+
+namespace {
+
+struct BinaryRow {
+  const char *special, *reflected, *in_place, *function, *in_place_function, *symbol;
+};
+
+// By NB_* number of opcode.h.
+constexpr BinaryRow kBinary[] = {
+    {"__add__", "__radd__", "__iadd__", "add", "iadd", "+"},
+    {"__and__", "__rand__", "__iand__", "and_", "iand", "&"},
+    {"__floordiv__", "__rfloordiv__", "__ifloordiv__", "floordiv", "ifloordiv", "//"},
+    {"__lshift__", "__rlshift__", "__ilshift__", "lshift", "ilshift", "<<"},
+    {"__matmul__", "__rmatmul__", "__imatmul__", "matmul", "imatmul", "@"},
+    {"__mul__", "__rmul__", "__imul__", "mul", "imul", "*"},
+    {"__mod__", "__rmod__", "__imod__", "mod", "imod", "%"},
+    {"__or__", "__ror__", "__ior__", "or_", "ior", "|"},
+    {"__pow__", "__rpow__", "__ipow__", "pow", "ipow", "** or pow()"},
+    {"__rshift__", "__rrshift__", "__irshift__", "rshift", "irshift", ">>"},
+    {"__sub__", "__rsub__", "__isub__", "sub", "isub", "-"},
+    {"__truediv__", "__rtruediv__", "__itruediv__", "truediv", "itruediv", "/"},
+    {"__xor__", "__rxor__", "__ixor__", "xor", "ixor", "^"},
+};
+constexpr int kAdd = 0, kAnd = 1, kFloorDivide = 2, kMultiply = 5, kRemainder = 6, kOr = 7, kSubtract = 10, kXor = 12, kInPlace = 13;
+
+bool is_int(Value* v) { return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && v->object && PyLong_Check(v->object.get())); }
+
+// Arithmetic of sizes; null: this operator specialises.
+Value* size_operator(Tracer& t, int op, Value* a, Value* b) {
+  auto left = t.as_size(a), right = t.as_size(b);
+  if (!left || !right) return nullptr;
+  if (op == kAdd) return t.size_value(*left + *right);
+  if (op == kSubtract) return t.size_value(*left - *right);
+  if (op == kMultiply) return t.size_value(*left * *right);
+  if (op != kFloorDivide && op != kRemainder) return nullptr;
+  if (t.recording().shapes().decide(*right, graph::Relation::kEq, 0, t.here()))
+    t.raise_new(PyExc_ZeroDivisionError, op == kRemainder ? "integer modulo by zero" : "integer division or modulo by zero");
+  return t.size_value(op == kRemainder ? graph::SymExpr::mod(*left, *right) : graph::SymExpr::floor_div(*left, *right));
+}
+
+bool is_sequence(Value* v) { return list_of(v) || tuple_of(v); }
+
+Value* concatenate(Tracer& t, Value* a, Value* b, bool in_place) {
+  const bool lists = list_of(a) != nullptr;
+  if (in_place && lists) {
+    list_extend(t, list_of(a), b);
+    return a;
+  }
+  if (lists != (list_of(b) != nullptr) || !is_sequence(b)) return nullptr;
+  std::vector<Value*> items = t.unpack(payload_of(a)), more = t.unpack(payload_of(b));
+  items.insert(items.end(), more.begin(), more.end());
+  return like(t, a, std::move(items));
+}
+
+Value* repeat(Tracer& t, Value* sequence, Value* times, bool in_place) {
+  const int64_t n = t.as_index(times);
+  std::vector<Value*> once = t.unpack(payload_of(sequence)), items;
+  for (int64_t i = 0; i < n; ++i) items.insert(items.end(), once.begin(), once.end());
+  if (in_place && list_of(sequence)) {
+    t.will_mutate(list_of(sequence));
+    list_of(sequence)->items = std::move(items);
+    return sequence;
+  }
+  return like(t, sequence, std::move(items));
+}
+
+Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
+  SetValue *left = set_of(a), *right = set_of(b);
+  std::vector<Value*> others;
+  if (right) {
+    t.load(right);
+    others = right->items;
+  } else if (ViewValue* view = payload_as<ViewValue>(b, ValueKind::view)) {
+    others = t.unpack(view);
+  } else {
+    return nullptr;
+  }
+  SetValue* other = make_set(t, &PySet_Type, others);
+  std::vector<Value*> mine;
+  if (left) {
+    t.load(left);
+    mine = left->items;
+  } else {
+    mine = t.unpack(payload_of(a));
+  }
+  std::vector<Value*> result;
+  for (Value* item : mine) {
+    const bool in_other = find_in_set(t, other, item) >= 0;
+    if (op == kOr || (op == kAnd && in_other) || ((op == kSubtract || op == kXor) && !in_other)) result.push_back(item);
+  }
+  SetValue* me = make_set(t, &PySet_Type, mine);
+  if (op == kOr || op == kXor)
+    for (Value* item : others)
+      if (find_in_set(t, me, item) < 0) result.push_back(item);
+  if (in_place && left && left->type == &PySet_Type) {
+    t.will_mutate(left);
+    left->items = std::move(result);
+    return a;
+  }
+  return make_set(t, left ? left->type : &PySet_Type, result);
+}
+
+Value* merge_dicts(Tracer& t, Value* a, Value* b, bool in_place) {
+  DictValue* left = dict_of(a);
+  if (in_place) {
+    dict_update(t, left, b);
+    return a;
+  }
+  if (!dict_of(b)) return nullptr;
+  DictValue* merged = t.dict();
+  dict_update(t, merged, a);
+  dict_update(t, merged, b);
+  if (a->kind != ValueKind::instance) return merged;
+  InstanceValue* same_class = make_instance(t, a->type);
+  same_class->payload = merged;
+  return same_class;
+}
+
+// What builtin containers do; null: NotImplemented.
+Value* container_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
+  t.type_of(a);
+  t.type_of(b);
+  if (op == kAdd && is_sequence(a)) return concatenate(t, a, b, in_place);
+  if (op == kMultiply && is_sequence(a) && is_int(payload_of(b))) return repeat(t, a, b, in_place);
+  if (op == kMultiply && is_sequence(b) && is_int(payload_of(a))) return repeat(t, b, a, false);
+  const bool set_like = set_of(a) || payload_as<ViewValue>(a, ValueKind::view);
+  if (set_like && (op == kOr || op == kAnd || op == kSubtract || op == kXor)) return set_operator(t, op, a, b, in_place);
+  if (op == kOr && dict_of(a)) return merge_dicts(t, a, b, in_place);
+  return nullptr;
+}
+
+// "..." % values, where a value needs its __str__ or __repr__ inlined first.
+Value* format_percent(Tracer& t, Value* format, Value* values) {
+  std::vector<Value*> parts = tuple_of(values) ? t.unpack(values) : std::vector<Value*>{values};
+  const std::string text = plain_text(t, format, "format");
+  size_t next = 0;
+  for (size_t i = 0; i + 1 < text.size() && next < parts.size(); ++i) {
+    if (text[i] != '%') continue;
+    size_t k = i + 1;
+    while (k < text.size() && std::string_view("0123456789.-+ #").find(text[k]) != std::string_view::npos) ++k;
+    if (k >= text.size() || text[k] == '(' || text[k] == '*') graph_break(BreakReason::unsupported_value, "a format with named or starred fields");
+    if (text[k] != '%') {
+      Value*& part = parts[next++];
+      if (text[k] == 's') part = t.to_string(part);
+      else if (text[k] == 'r') part = t.string(repr_text(t, part).c_str());
+      else part = specialised(t, payload_of(part));
+    }
+    i = k;
+  }
+  return run_plain(t, operator_function("mod"), Arguments{{format, t.tuple(std::move(parts))}, {}});
+}
+
+bool is_not_implemented(Value* v) { return v->kind == ValueKind::object && v->object && v->object.get() == Py_NotImplemented; }
+
+bool has_own_special(PyTypeObject* sub, PyTypeObject* base, const char* name) {
+  return _PyType_Lookup(sub, interned(name)) != _PyType_Lookup(base, interned(name));
+}
+
+Value* type_special(Tracer& t, Value* v, const char* name) {
+  if (PyObject* type = real_type(v)) {
+    const Found meta = look_up(t, Py_TYPE(type), t.type_source(v), interned(name));
+    if (meta.object && PyFunction_Check(meta.object)) return bind(t, meta, v, Py_TYPE(type), nullptr);
+    return nullptr;
+  }
+  return python_special(t, v, name);
+}
+
+// a.__op__(b), b.__rop__(a), with the subclass first. Null: nobody implements it in Python.
+Value* special_operator(Tracer& t, const BinaryRow& row, Value* a, Value* b, bool in_place) {
+  PyTypeObject *left = t.type_of(a), *right = t.type_of(b);
+  auto attempt = [&](Value* self, const char* name, Value* other) -> Value* {
+    Value* method = type_special(t, self, name);
+    if (!method) return nullptr;
+    Value* result = t.call(method, {other});
+    return is_not_implemented(result) ? nullptr : result;
+  };
+  Unresumable guard(t);
+  if (in_place)
+    if (Value* result = attempt(a, row.in_place, b)) return result;
+  const bool right_first = left != right && PyType_IsSubtype(right, left) && has_own_special(right, left, row.reflected);
+  if (right_first)
+    if (Value* result = attempt(b, row.reflected, a)) return result;
+  if (Value* result = attempt(a, row.special, b)) return result;
+  if (!right_first && left != right)
+    if (Value* result = attempt(b, row.reflected, a)) return result;
+  return nullptr;
+}
+
+bool may_have_specials(Value* v) { return v->kind == ValueKind::instance || v->kind == ValueKind::object; }
+
+}  // namespace
+
+Value* Tracer::binary_operator(int op, Value* a, Value* b) {
+  const bool in_place = op >= kInPlace;
+  const int base = in_place ? op - kInPlace : op;
+  const BinaryRow& row = kBinary[base];
+  PyObject* function = operator_function(in_place ? row.in_place_function : row.function);
+  if (a->kind == ValueKind::tensor || b->kind == ValueKind::tensor) {
+    Value* other = a->kind == ValueKind::tensor ? b : a;
+    if (other->kind == ValueKind::instance)
+      if (Value* result = special_operator(*this, row, a, b, in_place)) return result;
+    return call_recorded(function, Arguments{{a, b}, {}});
+  }
+  Value *left = payload_of(a), *right = payload_of(b);
+  const bool python = (a->kind == ValueKind::instance || b->kind == ValueKind::instance || real_type(a) || real_type(b));
+  if (python)
+    if (Value* result = special_operator(*this, row, a, b, in_place)) return result;
+  if ((left->kind == ValueKind::sym_int && is_int(right)) || (right->kind == ValueKind::sym_int && is_int(left)))
+    if (Value* result = size_operator(*this, base, left, right)) return result;
+  if (left->kind == ValueKind::object && left->object && PyUnicode_CheckExact(left->object.get()) && base == kRemainder && !is_plain(*this, right))
+    return format_percent(*this, left, b);
+  if (is_sequence(a) || is_sequence(b) || set_of(a) || dict_of(a) || a->kind == ValueKind::view)
+    if (Value* result = container_operator(*this, base, a, b, in_place)) return result;
+  left = specialised(*this, left);
+  right = specialised(*this, right);
+  const bool concrete = (is_plain(*this, left) || is_constant(left)) && (is_plain(*this, right) || is_constant(right));
+  if (concrete) return call_pure(function, Arguments{{left, right}, {}});
+  if (may_have_specials(a) && !python && !is_constant(a))
+    graph_break(BreakReason::unsupported_value, std::string("operator ") + row.symbol + " on " + describe(a));
+  raise_new(PyExc_TypeError, std::string("unsupported operand type(s) for ") + row.symbol + (in_place ? "=" : "") + ": '" + type_of(a)->tp_name + "' and '" +
+                                 type_of(b)->tp_name + "'");
+}
+
+Value* Tracer::unary_operator(const char* special, Value* v) {
+  const std::string_view name = special;
+  const char* function_name = name == "__neg__" ? "neg" : name == "__pos__" ? "pos" : "invert";
+  if (v->kind == ValueKind::tensor) return call_recorded(operator_function(function_name), Arguments{{v}, {}});
+  if (Value* method = python_special(*this, v, special)) return call(method, {});
+  Value* inner = payload_of(v);
+  if (inner->kind == ValueKind::sym_int) {
+    if (name == "__pos__") return inner;
+    const graph::SymExpr& e = as<SymIntValue>(inner)->expr;
+    return size_value(name == "__neg__" ? graph::SymExpr(0) - e : graph::SymExpr(-1) - e);
+  }
+  if (is_plain(*this, inner)) return call_pure(operator_function(function_name), Arguments{{inner}, {}});
+  raise_new(PyExc_TypeError, std::string("bad operand type for unary operator: '") + type_of(v)->tp_name + "'");
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,133 @@
+// frame_hook/trace/protocol.h — what the files of the object protocol (attributes, calls, operators, containers, builtins) share.
+//
+// Layers: the members of Tracer dispatch as CPython does (Python overrides are inlined); the raw_* functions below are what the
+// builtin types themselves do, on shadows, and never look at overrides. Rows of builtins.def and torch_special.def lead from the
+// identity of a C function, descriptor or type to a CFunction.
+#pragma once
+
+#include <initializer_list>
+#include <string_view>
+
+#include "frame_hook/trace/tracer.h"
+
+namespace framejit::frame_hook {
+
+struct ProtocolState {
+  std::unordered_map<PyObject*, std::vector<Value*>> context_values;  // ContextVar -> values set in the trace, innermost last
+};
+
+PyObject* interned(std::string_view text);     // borrowed, immortal
+PyObject* operator_function(const char* name); // of module operator, borrowed; `name` is a literal
+const char* text_of(PyObject* str);            // UTF-8 of an exact str; "?" when it has none
+std::string describe(Value* v);                // "a list", "function f": for break details
+
+// While a callee inlined under this guard runs, the frame's instruction cannot be resumed behind the callee.
+class Unresumable {
+ public:
+  explicit Unresumable(Tracer& t) : frame_(t.frames().empty() ? nullptr : t.frames().back()) {
+    if (frame_) saved_ = std::exchange(frame_->on_return, OnReturn::not_resumable);
+  }
+  ~Unresumable() { if (frame_) frame_->on_return = saved_; }
+  Unresumable(const Unresumable&) = delete;
+  Unresumable& operator=(const Unresumable&) = delete;
+
+ private:
+  std::shared_ptr<SymbolicFrame> frame_;
+  OnReturn saved_ = OnReturn::not_resumable;
+};
+
+// ---- facts
+guards::SourceId source_of(Tracer& t, Value* v);             // its source, or the constant source of its object
+void note(Tracer& t, guards::GuardKind kind, guards::SourceId source, PyObject* object = nullptr, int64_t number = 0);
+Value* payload_of(Value* v);                                 // what a subclass of a builtin holds, else v
+Value* contents_of(Tracer& t, Value* v);                     // payload_of, and through a real mappingproxy
+template <class T> T* payload_as(Value* v, ValueKind kind) {
+  Value* p = payload_of(v);
+  return p->kind == kind ? static_cast<T*>(p) : nullptr;
+}
+inline DictValue* dict_of(Value* v) { return payload_as<DictValue>(v, ValueKind::dict); }
+inline ListValue* list_of(Value* v) { return payload_as<ListValue>(v, ValueKind::list); }
+inline TupleValue* tuple_of(Value* v) { return payload_as<TupleValue>(v, ValueKind::tuple); }
+inline SetValue* set_of(Value* v) { return payload_as<SetValue>(v, ValueKind::set); }
+// Exact builtin immutables, deeply: their methods run no Python code.
+bool is_plain(PyObject* object);
+bool is_plain(Tracer& t, Value* v);                          // sym_ints are not plain
+bool all_plain(Tracer& t, const Arguments& args);
+Value* specialised(Tracer& t, Value* v);                     // a sym_int becomes its constant; others are themselves
+PyObject* real_type(Value* v);                               // the type object that v stands for, or null (not guarded)
+PyTypeObject* known_type(Tracer& t, Value* v);               // the same, guarded
+std::string plain_text(Tracer& t, Value* v, const char* what);  // of a str; TypeError otherwise
+PyTypeObject* builtin_base(PyTypeObject* type);              // the C class that lays out its instances
+
+// ---- attributes
+struct Found {                                               // an object found along a type's MRO
+  PyObject* object = nullptr;                                // borrowed
+  guards::SourceId source = guards::kNoSource;
+};
+Found look_up(Tracer& t, PyTypeObject* type, guards::SourceId type_source, PyObject* name);
+Found look_up(Tracer& t, Value* v, PyObject* name);          // along type(v); the type is guarded unchanged
+Value* found_value(Tracer& t, const Found& found);           // the object itself; identity of C descriptors is known
+Value* bind(Tracer& t, const Found& found, Value* self, PyTypeObject* type, Value* type_value);  // descriptor __get__
+Value* attribute_or_null(Tracer& t, Value* v, PyObject* name);   // null: AttributeError; SymbolicRaise from Python code passes
+Value* generic_attribute(Tracer& t, Value* v, PyObject* name);   // object.__getattribute__
+Value* type_attribute(Tracer& t, Value* type, PyObject* name);   // type.__getattribute__
+Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name);
+Value* own_attribute(Tracer& t, Value* v, PyObject* name);       // the instance dict alone
+void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to);  // to null: delete
+std::vector<PyObject*> own_names(Tracer& t, InstanceValue* v);   // keys of the instance dict in order; a real one is guarded
+bool has_own_dict(Tracer& t, Value* v);
+DictValue* instance_dict(Tracer& t, InstanceValue* v);           // the value of __dict__
+DictValue* module_dict(Tracer& t, Value* module);
+void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to);  // object.__setattr__; to null: __delattr__
+Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name);
+// type(v).name bound to v when Python code (or anything but the builtin's own C slot) implements it; null otherwise.
+Value* python_special(Tracer& t, Value* v, const char* name);
+MethodValue* make_method(Tracer& t, Value* function, Value* self);
+void load_method(Tracer& t, MethodValue* m);
+InstanceValue* make_instance(Tracer& t, PyTypeObject* type);
+Value* mapping_proxy(Tracer& t, Value* mapping);
+
+// ---- calls
+using CFunction = Value* (*)(Tracer& t, const Arguments& args);
+CFunction find_c_function(PyObject* callable);               // builtins.def, torch_special.def
+bool runs_concretely(PyObject* callable);                    // has a CONCRETE row
+Value* call_type(Tracer& t, Value* type, const Arguments& args);
+Value* standard_construct(Tracer& t, Value* type_value, PyTypeObject* type, const Arguments& args);  // type.__call__
+Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args);     // C __new__ of the class that lays it out
+Value* call_exception(Tracer& t, PyObject* type, std::initializer_list<Value*> args);
+[[noreturn]] void raise_with(Tracer& t, PyObject* type, std::initializer_list<Value*> args);
+bool is_torch_c_function(PyObject* callable);
+std::string name_of_callable(PyObject* callable);
+// Binds C function arguments: names in order, '$' before the first keyword-only one; missing optional ones are null.
+std::vector<Value*> parse(Tracer& t, const Arguments& args, const char* function, std::initializer_list<const char*> names, size_t required);
+void only_positional(Tracer& t, const Arguments& args, const char* function, size_t least, size_t most);
+Value* run_plain(Tracer& t, PyObject* callable, const Arguments& args);       // concretely on plain arguments, or break
+
+// torch_special.cpp: a Python function that must not be inlined as it is; null: inline it.
+Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments& args);
+
+// ---- what builtin containers do
+Value* raw_get_item(Tracer& t, Value* v, Value* key);
+void raw_set_item(Tracer& t, Value* v, Value* key, Value* to);
+void raw_delete_item(Tracer& t, Value* v, Value* key);
+bool raw_contains(Tracer& t, Value* v, Value* item);
+std::optional<int64_t> raw_length(Tracer& t, Value* v);
+Value* raw_iterate(Tracer& t, Value* v);
+std::optional<bool> raw_equal(Tracer& t, Value* a, Value* b);   // ==, nothing: NotImplemented
+void list_extend(Tracer& t, ListValue* list, Value* iterable);
+void dict_update(Tracer& t, DictValue* dict, Value* other);
+SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items);
+bool set_add(Tracer& t, SetValue* set, Value* item);            // false: was there
+int find_in_set(Tracer& t, SetValue* set, Value* item);         // position or -1
+bool values_equal(Tracer& t, Value* a, Value* b);               // identity, then ==
+Py_hash_t key_hash(Tracer& t, Value* key);                      // breaks on keys whose hash runs Python code
+bool keys_equal(Tracer& t, Value* a, Value* b);
+bool is_identity_key(Value* key);                               // hashed and compared by identity
+Value* make_view(Tracer& t, DictValue* dict, ViewValue::What what);
+IteratorValue* make_iterator(Tracer& t, IteratorValue::Over over, PyTypeObject* type, std::vector<Value*> operands);
+Value* like(Tracer& t, Value* model, std::vector<Value*> items);  // tuple or list of the model's kind (torch.Size stays one)
+struct SliceBounds { int64_t start, stop, step, count; };
+std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length);  // nothing: key is no slice
+std::string repr_text(Tracer& t, Value* v);
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,198 @@
+// frame_hook/trace/strings.cpp — str(), repr(), format(), join: concretely on plain values, through inlined special methods otherwise.
+// A text that would hold an address, or a tensor's data, breaks.
+#include <cstring>
+
+#include "frame_hook/trace/builtins.h"
+
+namespace framejit::frame_hook {
+
+namespace {
+
+std::string text_of_result(Tracer& t, Value* v, const char* special) {
+  Value* text = payload_of(v);
+  if (text->kind != ValueKind::object || !text->object || !PyUnicode_CheckExact(text->object.get()))
+    t.raise_new(PyExc_TypeError, std::string(special) + " returned non-string (type " + t.type_of(v)->tp_name + ")");
+  return text_of(t.constant(text));
+}
+
+std::string joined(Tracer& t, const std::vector<Value*>& items) {
+  std::string text;
+  for (Value* v : items) text += (text.empty() ? "" : ", ") + repr_text(t, v);
+  return text;
+}
+
+std::string concrete_repr(Tracer& t, Value* v) {
+  PyRef text = PyRef::steal(PyObject_Repr(t.constant(v)));
+  if (!text) t.raise_pending();
+  return text_of(text.get());
+}
+
+std::string dict_repr(Tracer& t, DictValue* dict) {
+  t.load(dict);
+  std::string text = "{";
+  const std::vector<DictEntry> entries = dict->entries;
+  for (const DictEntry& e : entries) text += (text.size() == 1 ? "" : ", ") + repr_text(t, e.key) + ": " + repr_text(t, e.value);
+  return text + "}";
+}
+
+[[noreturn]] void no_text(Value* v) {
+  if (v->kind == ValueKind::tensor) graph_break(BreakReason::data_dependent_value, "the text of a tensor");
+  graph_break(BreakReason::unsupported_value, "the text of " + describe(v));
+}
+
+bool is_exception(Value* v) {
+  return v->kind == ValueKind::instance && PyType_IsSubtype(v->type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
+}
+
+std::vector<Value*> exception_arguments(Tracer& t, Value* v) { return t.unpack(t.get_attribute(v, interned("args"))); }
+
+const char* bare_name(PyTypeObject* type) {
+  const char* dot = strrchr(type->tp_name, '.');
+  return dot ? dot + 1 : type->tp_name;
+}
+
+std::string instance_repr(Tracer& t, Value* v) {
+  if (is_exception(v)) {
+    std::vector<Value*> args = exception_arguments(t, v);
+    return std::string(bare_name(v->type)) + "(" + joined(t, args) + ")";
+  }
+  Value* payload = payload_of(v);
+  PyTypeObject* base = builtin_base(v->type);
+  if (std::string_view(base->tp_name) == "torch.Size" && payload->kind == ValueKind::tuple) return "torch.Size([" + joined(t, t.unpack(payload)) + "])";
+  if (payload != v && base == payload->type) return repr_text(t, payload);
+  no_text(v);
+}
+
+}  // namespace
+
+std::string repr_text(Tracer& t, Value* v) {
+  t.type_of(v);
+  switch (v->kind) {
+    case ValueKind::sym_int: return std::to_string(t.as_index(v));
+    case ValueKind::tuple: {
+      std::vector<Value*> items = t.unpack(v);
+      return "(" + joined(t, items) + (items.size() == 1 ? ",)" : ")");
+    }
+    case ValueKind::list: return "[" + joined(t, t.unpack(v)) + "]";
+    case ValueKind::dict: return dict_repr(t, as<DictValue>(v));
+    case ValueKind::set: {
+      if (t.is_constant(v)) return concrete_repr(t, v);
+      t.load(as<SetValue>(v));
+      const std::vector<Value*>& items = as<SetValue>(v)->items;
+      if (items.size() > 1) no_text(v);  // the order is that of hashes
+      const std::string inner = items.empty() ? "" : "{" + repr_text(t, items[0]) + "}";
+      if (v->type == &PyFrozenSet_Type) return "frozenset(" + inner + ")";
+      return items.empty() ? "set()" : inner;
+    }
+    case ValueKind::slice: {
+      auto* s = as<SliceValue>(v);
+      return "slice(" + joined(t, {s->start, s->stop, s->step}) + ")";
+    }
+    case ValueKind::object:
+      if (PyObject* type = real_type(v)) {
+        const Found repr = look_up(t, Py_TYPE(type), t.type_source(v), interned("__repr__"));
+        if (repr.object && PyFunction_Check(repr.object)) return text_of_result(t, t.call(bind(t, repr, v, Py_TYPE(type), nullptr), {}), "__repr__");
+        return concrete_repr(t, v);
+      }
+      if (is_plain(v->object.get())) return concrete_repr(t, v);
+      if (t.is_constant(v) && !PyCFunction_Check(v->object.get()) && !PyModule_Check(v->object.get()) && !PyCode_Check(v->object.get())) return concrete_repr(t, v);
+      no_text(v);
+    case ValueKind::instance: {
+      if (Value* method = python_special(t, v, "__repr__")) {
+        Unresumable guard(t);
+        return text_of_result(t, t.call(method, {}), "__repr__");
+      }
+      return instance_repr(t, v);
+    }
+    case ValueKind::view: {
+      static const char* const names[] = {"dict_keys([", "dict_values([", "dict_items(["};
+      return names[static_cast<int>(as<ViewValue>(v)->what)] + joined(t, t.unpack(v)) + "])";
+    }
+    case ValueKind::null: case ValueKind::tensor: case ValueKind::cell: case ValueKind::function: case ValueKind::method:
+    case ValueKind::iterator: case ValueKind::generator: case ValueKind::super: break;
+  }
+  no_text(v);
+}
+
+Value* Tracer::to_repr(Value* v) { return string(repr_text(*this, v).c_str()); }
+
+Value* Tracer::to_string(Value* v) {
+  type_of(v);
+  if (v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get())) return v;
+  if (Value* method = real_type(v) ? nullptr : python_special(*this, v, "__str__")) {
+    Unresumable guard(*this);
+    Value* text = call(method, {});
+    text_of_result(*this, text, "__str__");
+    return text;
+  }
+  if (is_exception(v)) {
+    std::vector<Value*> args = exception_arguments(*this, v);
+    if (args.empty()) return string("");
+    const bool key_error = PyType_IsSubtype(v->type, reinterpret_cast<PyTypeObject*>(PyExc_KeyError));
+    if (args.size() == 1) return key_error ? to_repr(args[0]) : to_string(args[0]);
+    return to_repr(tuple(args));
+  }
+  Value* payload = payload_of(v);
+  if (payload != v && payload->kind == ValueKind::object && payload->object && PyUnicode_CheckExact(payload->object.get())) return payload;
+  return to_repr(v);
+}
+
+Value* Tracer::format(Value* v, Value* spec) {
+  type_of(v);
+  const bool no_spec = !spec || (spec->kind == ValueKind::object && spec->object && PyUnicode_Check(spec->object.get()) && PyUnicode_GET_LENGTH(constant(spec)) == 0);
+  if (no_spec && v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get())) return v;
+  if (v->kind == ValueKind::tensor) no_text(v);
+  if (Value* method = real_type(v) ? nullptr : python_special(*this, v, "__format__")) {
+    Unresumable guard(*this);
+    return call(method, {spec ? spec : string("")});
+  }
+  if (no_spec) return to_string(v);
+  Value* plain = specialised(*this, payload_of(v));
+  static PyObject* const function = PyDict_GetItemString(PyEval_GetBuiltins(), "format");
+  if (is_plain(*this, plain) && is_plain(*this, spec)) return call_pure(function, Arguments{{plain, spec}, {}});
+  if (v->kind == ValueKind::list || v->kind == ValueKind::tuple || v->kind == ValueKind::dict || v->kind == ValueKind::set || v->kind == ValueKind::instance)
+    raise_new(PyExc_TypeError, std::string("unsupported format string passed to ") + v->type->tp_name + ".__format__");
+  no_text(v);
+}
+
+namespace rows {
+
+Value* str_join(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "join", 2, 2);
+  static PyObject* const method = _PyType_Lookup(&PyUnicode_Type, interned("join"));
+  std::vector<Value*> parts = t.unpack(args.positional[1]);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    Value*& part = parts[i];
+    Value* text = payload_of(part);
+    if (text->kind != ValueKind::object || !text->object || !PyUnicode_CheckExact(text->object.get()))
+      t.raise_new(PyExc_TypeError, "sequence item " + std::to_string(i) + ": expected str instance, " + t.type_of(part)->tp_name + " found");
+    part = text;
+  }
+  return t.call_pure(method, Arguments{{payload_of(args.positional[0]), t.tuple(std::move(parts))}, {}});
+}
+
+// Values that are not plain are turned into their texts first, which is the same for fields without conversion, spec or attribute.
+Value* str_format(Tracer& t, const Arguments& args) {
+  static PyObject* const method = _PyType_Lookup(&PyUnicode_Type, interned("format"));
+  Arguments plain = args;
+  plain.positional[0] = payload_of(args.positional[0]);
+  const std::string text = plain_text(t, plain.positional[0], "format string");
+  const bool simple = text.find_first_of(":!.[") == std::string::npos;
+  auto convert = [&](Value*& v) {
+    v = specialised(t, v);
+    if (is_plain(t, v)) return;
+    bool alone = simple;
+    for (size_t at = text.find('{'); !alone && at != std::string::npos; at = text.find('{', at + 1)) {
+      const std::string field = text.substr(at, text.find('}', at) - at);
+      if (field.find_first_of(":!.[") != std::string::npos) graph_break(BreakReason::unsupported_value, "str.format() of " + describe(v));
+    }
+    v = t.format(v, nullptr);
+  };
+  for (size_t i = 1; i < plain.positional.size(); ++i) convert(plain.positional[i]);
+  for (auto& [name, v] : plain.keywords) convert(v);
+  return t.call_pure(method, plain);
+}
+
+}  // namespace rows
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,18 @@
+// frame_hook/trace/torch_special.h — what the tracer must know about single torch functions beyond calling them. The handlers of
+// torch_special.def are declared in builtins.h; this is the part that is found by a function's own marks, not by identity.
+#pragma once
+
+#include "frame_hook/trace/protocol.h"
+
+namespace framejit::frame_hook {
+
+enum class SpecialFunction : uint8_t {
+  none,
+  graph_break,   // torch._dynamo.graph_break, framejit.graph_break
+  disabled,      // the user disabled compilation of it
+  unwrap,        // torch's own disable wrapper around one of its functions: traced through
+  compiling,     // answers True inside a trace
+};
+SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* function);
+
+}  // namespace framejit::frame_hook

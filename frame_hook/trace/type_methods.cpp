@@ -1,0 +1,297 @@
+// frame_hook/trace/type_methods.cpp — constructors and methods of list, tuple, set and frozenset on shadows.
+#include "frame_hook/trace/builtins.h"
+
+namespace framejit::frame_hook::rows {
+
+namespace {
+
+template <class T>
+T* self_as(Tracer& t, const Arguments& args, ValueKind kind, const char* method) {
+  if (args.positional.empty()) t.raise_new(PyExc_TypeError, std::string("unbound method ") + method + "() needs an argument");
+  t.type_of(args.positional[0]);
+  T* self = payload_as<T>(args.positional[0], kind);
+  if (!self) graph_break(BreakReason::unsupported_value, std::string(method) + "() of " + describe(args.positional[0]));
+  return self;
+}
+
+ListValue* self_list(Tracer& t, const Arguments& args, const char* method) {
+  auto* list = self_as<ListValue>(t, args, ValueKind::list, method);
+  t.load(list);
+  return list;
+}
+
+// A list about to be written: all items are known to the shadow.
+ListValue* written_list(Tracer& t, const Arguments& args, const char* method) {
+  ListValue* list = self_list(t, args, method);
+  for (size_t i = 0; i < list->items.size(); ++i) t.item(list, i);
+  t.will_mutate(list);
+  return list;
+}
+
+SetValue* self_set(Tracer& t, const Arguments& args, const char* method) {
+  auto* set = self_as<SetValue>(t, args, ValueKind::set, method);
+  t.load(set);
+  return set;
+}
+
+std::vector<Value*> others_of(Tracer& t, const Arguments& args) {
+  std::vector<Value*> items;
+  for (size_t i = 1; i < args.positional.size(); ++i)
+    for (Value* v : t.unpack(args.positional[i])) items.push_back(v);
+  return items;
+}
+
+}  // namespace
+
+// ---- constructors
+
+Value* builtin_list(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "list", 0, 1);
+  return t.list(args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
+}
+
+Value* builtin_tuple(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "tuple", 0, 1);
+  if (!args.positional.empty() && args.positional[0]->kind == ValueKind::tuple) return args.positional[0];
+  return t.tuple(args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
+}
+
+Value* builtin_set(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "set", 0, 1);
+  return make_set(t, &PySet_Type, args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
+}
+
+Value* builtin_frozenset(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "frozenset", 0, 1);
+  if (!args.positional.empty() && args.positional[0]->kind == ValueKind::set && t.type_of(args.positional[0]) == &PyFrozenSet_Type) return args.positional[0];
+  return make_set(t, &PyFrozenSet_Type, args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
+}
+
+// ---- list
+
+Value* list_append(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "list.append", 2, 2);
+  written_list(t, args, "append")->items.push_back(args.positional[1]);
+  return t.none();
+}
+
+Value* list_extend_row(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "list.extend", 2, 2);
+  list_extend(t, self_list(t, args, "extend"), args.positional[1]);
+  return t.none();
+}
+
+Value* list_insert(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "insert", 3, 3);
+  int64_t i = t.as_index(args.positional[1]);
+  ListValue* list = written_list(t, args, "insert");
+  const int64_t n = static_cast<int64_t>(list->items.size());
+  if (i < 0) i = std::max<int64_t>(0, i + n);
+  list->items.insert(list->items.begin() + std::min(i, n), args.positional[2]);
+  return t.none();
+}
+
+Value* list_pop(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "pop", 1, 2);
+  ListValue* list = self_list(t, args, "pop");
+  if (list->items.empty()) t.raise_new(PyExc_IndexError, "pop from empty list");
+  const int64_t n = static_cast<int64_t>(list->items.size());
+  int64_t i = args.positional.size() == 2 ? t.as_index(args.positional[1]) : n - 1;
+  if (i < 0) i += n;
+  if (i < 0 || i >= n) t.raise_new(PyExc_IndexError, "pop index out of range");
+  written_list(t, args, "pop");
+  Value* item = list->items[i];
+  list->items.erase(list->items.begin() + i);
+  return item;
+}
+
+Value* list_remove(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "remove", 2, 2);
+  ListValue* list = self_list(t, args, "remove");
+  for (size_t i = 0; i < list->items.size(); ++i) {
+    if (!values_equal(t, t.item(list, i), args.positional[1])) continue;
+    written_list(t, args, "remove");
+    list->items.erase(list->items.begin() + i);
+    return t.none();
+  }
+  t.raise_new(PyExc_ValueError, "list.remove(x): x not in list");
+}
+
+Value* list_clear(Tracer& t, const Arguments& args) {
+  written_list(t, args, "clear")->items.clear();
+  return t.none();
+}
+
+Value* list_reverse(Tracer& t, const Arguments& args) {
+  ListValue* list = written_list(t, args, "reverse");
+  std::reverse(list->items.begin(), list->items.end());
+  return t.none();
+}
+
+Value* list_sort(Tracer& t, const Arguments& args) {
+  std::vector<Value*> a = parse(t, args, "sort", {"self", "$key", "$reverse"}, 1);
+  ListValue* list = written_list(t, args, "sort");
+  list->items = sorted_values(t, list->items, a[1], a[2]);
+  return t.none();
+}
+
+Value* list_copy(Tracer& t, const Arguments& args) { return t.list(t.unpack(self_list(t, args, "copy"))); }
+
+Value* sequence_index(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "index", 2, 4);
+  t.type_of(args.positional[0]);
+  std::vector<Value*> items = t.unpack(payload_of(args.positional[0]));
+  const int64_t n = static_cast<int64_t>(items.size());
+  auto bound = [&](size_t i, int64_t otherwise) {
+    if (args.positional.size() <= i) return otherwise;
+    const int64_t at = t.as_index(args.positional[i]);
+    return at < 0 ? std::max<int64_t>(0, at + n) : std::min(at, n);
+  };
+  for (int64_t i = bound(2, 0), end = bound(3, n); i < end; ++i)
+    if (values_equal(t, items[i], args.positional[1])) return t.integer(i);
+  if (tuple_of(args.positional[0])) t.raise_new(PyExc_ValueError, "tuple.index(x): x not in tuple");
+  t.raise_new(PyExc_ValueError, repr_text(t, args.positional[1]) + " is not in list");
+}
+
+Value* sequence_count(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "count", 2, 2);
+  t.type_of(args.positional[0]);
+  int64_t count = 0;
+  for (Value* v : t.unpack(payload_of(args.positional[0]))) count += values_equal(t, v, args.positional[1]);
+  return t.integer(count);
+}
+
+// ---- set, frozenset
+
+Value* set_add_row(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "set.add", 2, 2);
+  set_add(t, self_set(t, args, "add"), args.positional[1]);
+  return t.none();
+}
+
+namespace {
+
+bool take_out(Tracer& t, SetValue* set, Value* item) {
+  const int at = find_in_set(t, set, item);
+  if (at < 0) return false;
+  t.will_mutate(set);
+  set->items.erase(set->items.begin() + at);
+  return true;
+}
+
+// The items of self that are (not) among the others, in self's order.
+std::vector<Value*> filtered(Tracer& t, SetValue* self, const Arguments& args, bool keep_common) {
+  std::vector<Value*> kept = self->items;
+  for (size_t i = 1; i < args.positional.size(); ++i) {
+    SetValue* other = make_set(t, &PySet_Type, t.unpack(args.positional[i]));
+    std::vector<Value*> next;
+    for (Value* v : kept)
+      if ((find_in_set(t, other, v) >= 0) == keep_common) next.push_back(v);
+    kept = std::move(next);
+  }
+  return kept;
+}
+
+}  // namespace
+
+Value* set_discard(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "discard", 2, 2);
+  take_out(t, self_set(t, args, "discard"), args.positional[1]);
+  return t.none();
+}
+
+Value* set_remove(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "remove", 2, 2);
+  if (!take_out(t, self_set(t, args, "remove"), args.positional[1])) raise_with(t, PyExc_KeyError, {args.positional[1]});
+  return t.none();
+}
+
+// Which item a set gives up depends on hashes; only a set of one has no choice.
+Value* set_pop(Tracer& t, const Arguments& args) {
+  SetValue* set = self_set(t, args, "pop");
+  if (set->items.empty()) t.raise_new(PyExc_KeyError, "pop from an empty set");
+  if (set->items.size() > 1) graph_break(BreakReason::unsupported_value, "set.pop() of several items");
+  Value* item = set->items[0];
+  t.will_mutate(set);
+  set->items.clear();
+  return item;
+}
+
+Value* set_clear(Tracer& t, const Arguments& args) {
+  SetValue* set = self_set(t, args, "clear");
+  t.will_mutate(set);
+  set->items.clear();
+  return t.none();
+}
+
+Value* set_update(Tracer& t, const Arguments& args) {
+  SetValue* set = self_set(t, args, "update");
+  for (Value* v : others_of(t, args)) set_add(t, set, v);
+  return t.none();
+}
+
+Value* set_difference_update(Tracer& t, const Arguments& args) {
+  SetValue* set = self_set(t, args, "difference_update");
+  std::vector<Value*> kept = filtered(t, set, args, false);
+  t.will_mutate(set);
+  set->items = std::move(kept);
+  return t.none();
+}
+
+Value* set_intersection_update(Tracer& t, const Arguments& args) {
+  SetValue* set = self_set(t, args, "intersection_update");
+  std::vector<Value*> kept = filtered(t, set, args, true);
+  t.will_mutate(set);
+  set->items = std::move(kept);
+  return t.none();
+}
+
+Value* set_copy(Tracer& t, const Arguments& args) { return make_set(t, &PySet_Type, self_set(t, args, "copy")->items); }
+
+Value* set_union(Tracer& t, const Arguments& args) {
+  SetValue* self = self_set(t, args, "union");
+  std::vector<Value*> items = self->items, more = others_of(t, args);
+  items.insert(items.end(), more.begin(), more.end());
+  return make_set(t, self->type, items);
+}
+
+Value* set_intersection(Tracer& t, const Arguments& args) {
+  SetValue* self = self_set(t, args, "intersection");
+  return make_set(t, self->type, filtered(t, self, args, true));
+}
+
+Value* set_difference(Tracer& t, const Arguments& args) {
+  SetValue* self = self_set(t, args, "difference");
+  return make_set(t, self->type, filtered(t, self, args, false));
+}
+
+Value* set_symmetric_difference(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "symmetric_difference", 2, 2);
+  SetValue* self = self_set(t, args, "symmetric_difference");
+  std::vector<Value*> items = filtered(t, self, args, false);
+  SetValue* other = make_set(t, &PySet_Type, t.unpack(args.positional[1]));
+  for (Value* v : other->items)
+    if (find_in_set(t, self, v) < 0) items.push_back(v);
+  return make_set(t, self->type, items);
+}
+
+Value* set_issubset(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "issubset", 2, 2);
+  SetValue* self = self_set(t, args, "issubset");
+  return t.boolean(filtered(t, self, args, true).size() == self->items.size());
+}
+
+Value* set_issuperset(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "issuperset", 2, 2);
+  SetValue* self = self_set(t, args, "issuperset");
+  for (Value* v : t.unpack(args.positional[1]))
+    if (find_in_set(t, self, v) < 0) return t.boolean(false);
+  return t.boolean(true);
+}
+
+Value* set_isdisjoint(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "isdisjoint", 2, 2);
+  return t.boolean(filtered(t, self_set(t, args, "isdisjoint"), args, true).empty());
+}
+
+}  // namespace framejit::frame_hook::rows

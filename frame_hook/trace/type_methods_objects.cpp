@@ -1,0 +1,149 @@
+// frame_hook/trace/type_methods_objects.cpp — methods of object, type, exceptions and generators; copy protocol.
+#include "frame_hook/trace/builtins.h"
+
+namespace framejit::frame_hook::rows {
+
+namespace {
+
+GeneratorValue* self_generator(Tracer& t, const Arguments& args, const char* method) {
+  if (args.positional.empty() || args.positional[0]->kind != ValueKind::generator)
+    graph_break(BreakReason::real_iterator, args.positional.empty() ? method : describe(args.positional[0]));
+  (void)t;
+  return as<GeneratorValue>(args.positional[0]);
+}
+
+[[noreturn]] void stop_iteration(Tracer& t, GeneratorValue* generator) {
+  Value* value = generator->return_value;
+  if (value && !(value->kind == ValueKind::object && value->object && value->object.get() == Py_None)) raise_with(t, PyExc_StopIteration, {value});
+  raise_with(t, PyExc_StopIteration, {});
+}
+
+PyObject* copyreg_function(const char* name) {
+  static PyObject* const module = PyImport_ImportModule("copyreg");
+  PyRef found = PyRef::steal(PyObject_GetAttrString(module, name));
+  return found.get();  // the module keeps it
+}
+
+// State of an instance without slots of its own: its dict, or None when there is nothing in it.
+Value* default_state(Tracer& t, Value* self) {
+  if (self->kind != ValueKind::instance || !has_own_dict(t, self)) return t.none();
+  auto* instance = as<InstanceValue>(self);
+  PyObject* slots = _PyType_Lookup(self->type, interned("__slots__"));
+  if (slots && !(PyTuple_Check(slots) && PyTuple_GET_SIZE(slots) == 0) && !(PyList_Check(slots) && PyList_GET_SIZE(slots) == 0))
+    graph_break(BreakReason::unsupported_value, std::string("a copy of an object with slots: ") + self->type->tp_name);
+  return own_names(t, instance).empty() ? t.none() : static_cast<Value*>(instance_dict(t, instance));
+}
+
+Value* new_arguments(Tracer& t, Value* self) {
+  if (Value* method = python_special(t, self, "__getnewargs_ex__")) {
+    (void)method;
+    graph_break(BreakReason::unsupported_value, "a copy through __getnewargs_ex__");
+  }
+  if (Value* method = python_special(t, self, "__getnewargs__")) return t.call(method, {});
+  Value* payload = payload_of(self);
+  if (payload == self || list_of(self) || dict_of(self) || set_of(self)) return t.tuple({});
+  return t.tuple({payload});
+}
+
+}  // namespace
+
+Value* object_reduce_ex(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "__reduce_ex__", 2, 2);
+  Value* self = args.positional[0];
+  if (Value* method = python_special(t, self, "__reduce__")) return t.call(method, {});
+  if (self->kind != ValueKind::instance || t.as_index(args.positional[1]) < 2 || set_of(self) ||
+      (builtin_base(t.type_of(self)) != &PyBaseObject_Type && payload_of(self) == self))
+    graph_break(BreakReason::unsupported_value, "a copy of " + describe(self));
+  Value* get_state = python_special(t, self, "__getstate__");
+  Value* state = get_state ? t.call(get_state, {}) : default_state(t, self);
+  std::vector<Value*> made = t.unpack(new_arguments(t, self));
+  made.insert(made.begin(), t.constant_value(reinterpret_cast<PyObject*>(self->type)));
+  Value* items = list_of(self) ? t.iterate(list_of(self)) : t.none();
+  Value* pairs = dict_of(self) ? t.iterate(make_view(t, dict_of(self), ViewValue::What::items)) : t.none();
+  return t.tuple({t.constant_value(copyreg_function("__newobj__")), t.tuple(std::move(made)), state, items, pairs});
+}
+
+Value* object_reduce(Tracer&, const Arguments& args) { graph_break(BreakReason::unsupported_value, "__reduce__ of " + describe(args.positional[0])); }
+
+Value* object_getstate(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "__getstate__", 1, 1);
+  return default_state(t, args.positional[0]);
+}
+
+Value* object_format(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "__format__", 2, 2);
+  if (!plain_text(t, args.positional[1], "format spec").empty())
+    t.raise_new(PyExc_TypeError, std::string("unsupported format string passed to ") + t.type_of(args.positional[0])->tp_name + ".__format__");
+  return t.to_string(args.positional[0]);
+}
+
+Value* type_instancecheck(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "__instancecheck__", 2, 2);
+  PyTypeObject* cls = known_type(t, args.positional[0]);
+  return t.boolean(cls && PyType_IsSubtype(t.type_of(args.positional[1]), cls));
+}
+
+Value* type_subclasscheck(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "__subclasscheck__", 2, 2);
+  PyTypeObject *cls = known_type(t, args.positional[0]), *sub = known_type(t, args.positional[1]);
+  return t.boolean(cls && sub && PyType_IsSubtype(sub, cls));
+}
+
+Value* type_mro(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "mro", 1, 1);
+  return t.list(t.unpack(t.get_attribute(args.positional[0], interned("__mro__"))));
+}
+
+Value* exception_add_note(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "add_note", 2, 2);
+  Value* notes = t.find_attribute(args.positional[0], interned("__notes__"));
+  if (!notes) {
+    notes = t.list({});
+    t.set_attribute(args.positional[0], interned("__notes__"), notes);
+  }
+  list_extend(t, list_of(notes), t.tuple({args.positional[1]}));
+  return t.none();
+}
+
+Value* generator_send(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "send", 2, 2);
+  GeneratorValue* generator = self_generator(t, args, "send");
+  if (generator->state == GeneratorValue::State::finished) raise_with(t, PyExc_StopIteration, {});
+  Value* next = t.resume_generator(generator, args.positional[1], nullptr);
+  if (next) return next;
+  stop_iteration(t, generator);
+}
+
+Value* generator_throw(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "throw", 2, 4);
+  GeneratorValue* generator = self_generator(t, args, "throw");
+  Value* exception = args.positional[1];
+  if (real_type(exception)) {
+    Value* value = args.positional.size() > 2 ? args.positional[2] : nullptr;
+    const bool given = value && !(value->kind == ValueKind::object && value->object && value->object.get() == Py_None);
+    exception = given && value->kind == ValueKind::instance ? value : given ? t.call(exception, {value}) : t.call(exception, {});
+  }
+  if (generator->state == GeneratorValue::State::finished) t.raise(exception);
+  Value* next = t.resume_generator(generator, nullptr, exception);
+  if (next) return next;
+  stop_iteration(t, generator);
+}
+
+Value* generator_close(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "close", 1, 1);
+  GeneratorValue* generator = self_generator(t, args, "close");
+  if (generator->state != GeneratorValue::State::suspended) {
+    generator->state = GeneratorValue::State::finished;
+    return t.none();
+  }
+  Value* yielded = nullptr;
+  try {
+    yielded = t.resume_generator(generator, nullptr, call_exception(t, PyExc_GeneratorExit, {}));
+  } catch (const SymbolicRaise& raised) {
+    if (!t.exception_matches(raised.exception, PyExc_GeneratorExit) && !t.exception_matches(raised.exception, PyExc_StopIteration)) throw;
+  }
+  if (yielded) t.raise_new(PyExc_RuntimeError, "generator ignored GeneratorExit");
+  return t.none();
+}
+
+}  // namespace framejit::frame_hook::rows

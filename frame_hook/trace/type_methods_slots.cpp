@@ -1,0 +1,202 @@
+// frame_hook/trace/type_methods_slots.cpp — slot wrappers of builtin classes, called as methods: super().__setattr__(...),
+// dict.__getitem__(self, key), function.__get__(...). They act on the shadow and never look at overrides.
+#include "frame_hook/trace/builtins.h"
+
+namespace framejit::frame_hook {
+
+namespace {
+
+using Slot = Value* (*)(Tracer& t, PyTypeObject* owner, const Arguments& args);
+
+PyObject* name_argument(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "attribute access", 2, 3);
+  Value* name = payload_of(args.positional[1]);
+  if (name->kind != ValueKind::object || !PyUnicode_CheckExact(name->object.get())) t.raise_new(PyExc_TypeError, "attribute name must be string");
+  return interned(text_of(t.constant(name)));
+}
+
+Value* not_implemented(Tracer& t) { return t.constant_value(Py_NotImplemented); }
+
+Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
+  Value* self = args.positional[0];
+  Arguments rest{{args.positional.begin() + 1, args.positional.end()}, args.keywords};
+  if (PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) {
+    if (self->kind == ValueKind::instance) as<InstanceValue>(self)->payload = t.tuple(rest.positional);
+    for (const auto& [name, v] : rest.keywords) t.set_attribute(self, name, v);
+    return t.none();
+  }
+  if (std::string_view(owner->tp_name) == "collections.defaultdict") {
+    if (!rest.positional.empty()) {
+      as<InstanceValue>(self)->attrs.emplace_back(PyRef::borrow(interned("default_factory")), rest.positional[0]);
+      rest.positional.erase(rest.positional.begin());
+    }
+  }
+  if (DictValue* dict = dict_of(self)) {
+    if (!rest.positional.empty()) dict_update(t, dict, rest.positional[0]);
+    for (const auto& [name, v] : rest.keywords) t.dict_set(dict, t.constant_value(name), v);
+  } else if (ListValue* list = list_of(self)) {
+    t.load(list);
+    t.will_mutate(list);
+    list->items = rest.positional.empty() ? std::vector<Value*>() : t.unpack(rest.positional[0]);
+  } else if (SetValue* set = set_of(self); set && set->type == &PySet_Type) {
+    t.load(set);
+    t.will_mutate(set);
+    set->items = rest.positional.empty() ? std::vector<Value*>() : make_set(t, &PySet_Type, t.unpack(rest.positional[0]))->items;
+  }
+  return t.none();
+}
+
+Value* slot_getattribute(Tracer& t, PyTypeObject* owner, const Arguments& args) {
+  PyObject* name = name_argument(t, args);
+  Value* self = args.positional[0];
+  Value* found = owner == &PyType_Type ? type_attribute(t, self, name) : owner == &PyBaseObject_Type ? generic_attribute(t, self, name) : attribute_or_null(t, self, name);
+  if (found) return found;
+  t.raise_new(PyExc_AttributeError, std::string("'") + self->type->tp_name + "' object has no attribute '" + text_of(name) + "'");
+}
+
+Value* slot_setattr(Tracer& t, PyTypeObject*, const Arguments& args) {
+  PyObject* name = name_argument(t, args);
+  if (args.positional.size() != 3) t.raise_new(PyExc_TypeError, "expected 2 arguments");
+  generic_set_attribute(t, args.positional[0], name, args.positional[2]);
+  return t.none();
+}
+
+Value* slot_delattr(Tracer& t, PyTypeObject*, const Arguments& args) {
+  generic_set_attribute(t, args.positional[0], name_argument(t, args), nullptr);
+  return t.none();
+}
+
+Value* slot_getitem(Tracer& t, PyTypeObject*, const Arguments& args) {
+  only_positional(t, args, "__getitem__", 2, 2);
+  return raw_get_item(t, args.positional[0], args.positional[1]);
+}
+
+Value* slot_setitem(Tracer& t, PyTypeObject*, const Arguments& args) {
+  only_positional(t, args, "__setitem__", 3, 3);
+  raw_set_item(t, args.positional[0], args.positional[1], args.positional[2]);
+  return t.none();
+}
+
+Value* slot_delitem(Tracer& t, PyTypeObject*, const Arguments& args) {
+  only_positional(t, args, "__delitem__", 2, 2);
+  raw_delete_item(t, args.positional[0], args.positional[1]);
+  return t.none();
+}
+
+Value* slot_len(Tracer& t, PyTypeObject*, const Arguments& args) {
+  only_positional(t, args, "__len__", 1, 1);
+  auto n = raw_length(t, args.positional[0]);
+  return n ? t.integer(*n) : nullptr;
+}
+
+Value* slot_iter(Tracer& t, PyTypeObject*, const Arguments& args) {
+  only_positional(t, args, "__iter__", 1, 1);
+  return raw_iterate(t, args.positional[0]);
+}
+
+Value* slot_next(Tracer& t, PyTypeObject*, const Arguments& args) { return rows::builtin_next(t, Arguments{{args.positional[0]}, {}}); }
+
+Value* slot_reversed(Tracer& t, PyTypeObject*, const Arguments& args) { return rows::builtin_reversed(t, Arguments{{payload_of(args.positional[0])}, {}}); }
+
+Value* slot_contains(Tracer& t, PyTypeObject*, const Arguments& args) {
+  only_positional(t, args, "__contains__", 2, 2);
+  return t.boolean(raw_contains(t, args.positional[0], args.positional[1]));
+}
+
+Value* slot_eq(Tracer& t, PyTypeObject* owner, const Arguments& args) {
+  only_positional(t, args, "__eq__", 2, 2);
+  Value *a = args.positional[0], *b = args.positional[1];
+  if (owner == &PyBaseObject_Type) return t.same_object(a, b) ? t.boolean(true) : not_implemented(t);
+  auto equal = raw_equal(t, a, b);
+  return equal ? t.boolean(*equal) : not_implemented(t);
+}
+
+Value* slot_ne(Tracer& t, PyTypeObject* owner, const Arguments& args) {
+  only_positional(t, args, "__ne__", 2, 2);
+  Value *a = args.positional[0], *b = args.positional[1];
+  if (owner == &PyBaseObject_Type) return t.boolean(!values_equal(t, a, b));
+  auto equal = raw_equal(t, a, b);
+  return equal ? t.boolean(!*equal) : not_implemented(t);
+}
+
+Value* slot_hash(Tracer& t, PyTypeObject* owner, const Arguments& args) {
+  Value* self = owner == &PyBaseObject_Type ? args.positional[0] : specialised(t, payload_of(args.positional[0]));
+  if (owner == &PyBaseObject_Type || !t.is_constant(self)) graph_break(BreakReason::unsupported_value, "the hash of " + describe(self));
+  const Py_hash_t h = PyObject_Hash(t.constant(self));
+  if (h == -1 && PyErr_Occurred()) t.raise_pending();
+  return t.integer(h);
+}
+
+Value* slot_str(Tracer& t, PyTypeObject* owner, const Arguments& args) {
+  Value* self = args.positional[0];
+  if (owner == &PyBaseObject_Type) return t.to_repr(self);
+  if (PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) return t.to_string(self);
+  return t.to_string(payload_of(self));
+}
+
+Value* slot_repr(Tracer& t, PyTypeObject* owner, const Arguments& args) {
+  Value* self = args.positional[0];
+  if (owner == &PyBaseObject_Type) graph_break(BreakReason::unsupported_value, "the address in the repr of " + describe(self));
+  return t.to_repr(PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) ? self : payload_of(self));
+}
+
+Value* slot_call(Tracer& t, PyTypeObject* owner, const Arguments& args) {
+  Value* self = args.positional[0];
+  Arguments rest{{args.positional.begin() + 1, args.positional.end()}, args.keywords};
+  if (owner == &PyType_Type) return standard_construct(t, self, known_type(t, self), rest);
+  return t.call(self, rest);
+}
+
+Value* slot_get(Tracer& t, PyTypeObject* owner, const Arguments& args) {
+  only_positional(t, args, "__get__", 2, 3);
+  Value *self = args.positional[0], *object = args.positional[1];
+  const bool unbound = object->kind == ValueKind::object && object->object && object->object.get() == Py_None;
+  if (owner == &PyFunction_Type) return unbound ? self : make_method(t, self, object);
+  if (!self->object) return nullptr;
+  t.guard_identity(self);
+  return bind(t, Found{self->object.get(), source_of(t, self)}, unbound ? nullptr : object, unbound ? nullptr : t.type_of(object),
+              args.positional.size() == 3 ? args.positional[2] : nullptr);
+}
+
+const std::unordered_map<std::string_view, Slot>& slots() {
+  static const auto* const table = new std::unordered_map<std::string_view, Slot>{
+      {"__init__", slot_init},         {"__getattribute__", slot_getattribute}, {"__setattr__", slot_setattr}, {"__delattr__", slot_delattr},
+      {"__getitem__", slot_getitem},   {"__setitem__", slot_setitem},           {"__delitem__", slot_delitem}, {"__len__", slot_len},
+      {"__iter__", slot_iter},         {"__next__", slot_next},                 {"__reversed__", slot_reversed}, {"__contains__", slot_contains},
+      {"__eq__", slot_eq},             {"__ne__", slot_ne},                     {"__hash__", slot_hash},       {"__str__", slot_str},
+      {"__repr__", slot_repr},         {"__call__", slot_call},                 {"__get__", slot_get}};
+  return *table;
+}
+
+// Binary operators and comparisons on what the instances hold.
+Value* operator_slot(Tracer& t, std::string_view name, const Arguments& args) {
+  static constexpr std::string_view kOperators[] = {"add", "and", "floordiv", "lshift", "matmul", "mul", "mod", "or", "pow", "rshift", "sub", "truediv", "xor"};
+  static constexpr std::string_view kComparisons[] = {"__lt__", "__le__", "", "", "__gt__", "__ge__"};
+  if (args.positional.size() != 2 || name.size() < 6) return nullptr;
+  Value *a = payload_of(args.positional[0]), *b = payload_of(args.positional[1]);
+  for (int op : {Py_LT, Py_LE, Py_GT, Py_GE})
+    if (name == kComparisons[op]) return t.compare(op, a, b);
+  std::string_view bare = name.substr(2, name.size() - 4);
+  for (int op = 0; op < 13; ++op) {
+    if (bare == kOperators[op]) return t.binary_operator(op, a, b);
+    if (bare.size() == kOperators[op].size() + 1 && bare.substr(1) == kOperators[op]) {
+      if (bare[0] == 'r') return t.binary_operator(op, b, a);
+      if (bare[0] == 'i') {
+        Value* result = t.binary_operator(op + 13, a, b);
+        return result == a ? args.positional[0] : result;
+      }
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Value* call_slot(Tracer& t, PyTypeObject* owner, std::string_view name, const Arguments& args) {
+  if (args.positional.empty() || name.substr(0, 2) != "__" || args.positional[0]->kind == ValueKind::tensor) return nullptr;
+  t.type_of(args.positional[0]);
+  if (auto it = slots().find(name); it != slots().end()) return it->second(t, owner, args);
+  return operator_slot(t, name, args);
+}
+
+}  // namespace framejit::frame_hook

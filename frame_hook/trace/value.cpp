@@ -1,0 +1,202 @@
+// frame_hook/trace/value.cpp — small facts about traced values that all of the object protocol uses. None of them runs Python code.
+#include "frame_hook/trace/value.h"
+
+#include "frame_hook/trace/protocol.h"
+
+namespace framejit::frame_hook {
+
+Value* InstanceValue::find_attr(PyObject* name, bool* known) const {
+  for (const auto& [n, v] : attrs)
+    if (n.get() == name) {
+      *known = true;
+      return v;
+    }
+  *known = false;
+  return nullptr;
+}
+
+PyObject* interned(std::string_view text) {
+  static std::unordered_map<std::string, PyObject*> table;
+  static std::string key;  // keeps its capacity: no allocation on a hit. The GIL is held.
+  key.assign(text);
+  auto it = table.find(key);
+  if (it == table.end()) it = table.emplace(key, PyUnicode_InternFromString(key.c_str())).first;
+  return it->second;
+}
+
+PyObject* operator_function(const char* name) {
+  static PyObject* const module = PyImport_ImportModule("operator");
+  static auto* known = new std::unordered_map<std::string_view, PyObject*>;
+  auto it = known->find(name);
+  if (it == known->end()) it = known->emplace(name, PyObject_GetAttrString(module, name)).first;
+  return it->second;
+}
+
+const char* text_of(PyObject* str) {
+  const char* text = PyUnicode_Check(str) ? PyUnicode_AsUTF8(str) : nullptr;
+  if (!text) PyErr_Clear();
+  return text ? text : "?";
+}
+
+std::string describe(Value* v) {
+  if (!v) return "nothing";
+  if (v->object && PyType_Check(v->object.get())) return std::string("class ") + reinterpret_cast<PyTypeObject*>(v->object.get())->tp_name;
+  if (v->kind == ValueKind::function) {
+    PyCodeObject* code = as<FunctionValue>(v)->code;
+    return std::string("function ") + (code ? text_of(code->co_qualname) : "?");
+  }
+  return std::string("an object of type ") + (v->type ? v->type->tp_name : "?");
+}
+
+guards::SourceId source_of(Tracer& t, Value* v) {
+  if (v->source != guards::kNoSource || !v->object) return v->source;
+  return t.guards().sources.add(guards::SourceKind::constant, guards::kNoSource, 0, v->object.get());
+}
+
+void note(Tracer& t, guards::GuardKind kind, guards::SourceId source, PyObject* object, int64_t number) {
+  if (source == guards::kNoSource) return;
+  guards::Guard guard;
+  guard.kind = kind;
+  guard.source = source;
+  guard.object = PyRef::borrow(object);
+  guard.number = number;
+  guard.because = t.here();
+  t.guards().add(std::move(guard));
+}
+
+Value* payload_of(Value* v) {
+  while (v->kind == ValueKind::instance && as<InstanceValue>(v)->payload) v = as<InstanceValue>(v)->payload;
+  return v;
+}
+
+namespace {
+
+int keep_first(PyObject* object, void* first) {
+  auto** to = static_cast<PyObject**>(first);
+  if (!*to) *to = object;
+  return 0;
+}
+
+}  // namespace
+
+// What a real mappingproxy shows never changes, and the garbage collector's view of it names it.
+Value* contents_of(Tracer& t, Value* v) {
+  v = payload_of(v);
+  if (v->kind != ValueKind::object || !v->object || Py_TYPE(v->object.get()) != &PyDictProxy_Type) return v;
+  PyObject* mapping = nullptr;
+  PyDictProxy_Type.tp_traverse(v->object.get(), keep_first, &mapping);
+  if (!mapping) return v;
+  t.guard_identity(v);
+  return payload_of(t.wrap(mapping, t.guards().sources.add(guards::SourceKind::constant, guards::kNoSource, 0, mapping)));
+}
+
+bool is_plain(PyObject* o) {
+  PyTypeObject* type = Py_TYPE(o);
+  if (type == &PyUnicode_Type || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type || type == &PyBytes_Type ||
+      type == &PyComplex_Type || type == &PyRange_Type || o == Py_None || o == Py_Ellipsis || o == Py_NotImplemented)
+    return true;
+  if (type == &PyTuple_Type) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i)
+      if (!is_plain(PyTuple_GET_ITEM(o, i))) return false;
+    return true;
+  }
+  if (type == &PySlice_Type) {
+    auto* s = reinterpret_cast<PySliceObject*>(o);
+    return is_plain(s->start) && is_plain(s->stop) && is_plain(s->step);
+  }
+  if (type == &PyFrozenSet_Type) {
+    PyObject* item;
+    Py_ssize_t position = 0;
+    Py_hash_t hash;
+    while (_PySet_NextEntry(o, &position, &item, &hash))
+      if (!is_plain(item)) return false;
+    return true;
+  }
+  return false;
+}
+
+bool is_plain(Tracer& t, Value* v) {
+  switch (v->kind) {
+    case ValueKind::object: return v->object && is_plain(v->object.get());
+    case ValueKind::tuple: {
+      auto* tuple = as<TupleValue>(v);
+      if (v->object && is_plain(v->object.get())) return true;
+      for (size_t i = 0; i < tuple->items.size(); ++i)
+        if (!is_plain(t, t.item(tuple, i))) return false;
+      return true;
+    }
+    case ValueKind::slice: {
+      auto* s = as<SliceValue>(v);
+      return is_plain(t, s->start) && is_plain(t, s->stop) && is_plain(t, s->step);
+    }
+    case ValueKind::set: {
+      if (v->object) return v->type == &PyFrozenSet_Type && is_plain(v->object.get());
+      if (v->type != &PyFrozenSet_Type) return false;
+      for (Value* item : as<SetValue>(v)->items)
+        if (!is_plain(t, item)) return false;
+      return true;
+    }
+    default: return false;
+  }
+}
+
+bool all_plain(Tracer& t, const Arguments& args) {
+  for (Value* v : args.positional)
+    if (!is_plain(t, v)) return false;
+  for (const auto& [name, v] : args.keywords)
+    if (!is_plain(t, v)) return false;
+  return true;
+}
+
+Value* specialised(Tracer& t, Value* v) { return v->kind == ValueKind::sym_int ? t.integer(t.as_index(v)) : v; }
+
+PyObject* real_type(Value* v) { return v->object && PyType_Check(v->object.get()) ? v->object.get() : nullptr; }
+
+PyTypeObject* known_type(Tracer& t, Value* v) {
+  PyObject* type = real_type(v);
+  if (!type) return nullptr;
+  t.guard_identity(v);
+  return reinterpret_cast<PyTypeObject*>(type);
+}
+
+std::string plain_text(Tracer& t, Value* v, const char* what) {
+  v = payload_of(v);
+  if (v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get())) return text_of(t.constant(v));
+  t.raise_new(PyExc_TypeError, std::string(what) + " must be string");
+}
+
+PyTypeObject* builtin_base(PyTypeObject* type) {
+  while (type->tp_flags & Py_TPFLAGS_HEAPTYPE) type = type->tp_base;
+  return type;
+}
+
+ProtocolState& Tracer::protocol() {
+  if (!trace_.protocol) trace_.protocol = std::make_shared<ProtocolState>();
+  return *trace_.protocol;
+}
+
+MethodValue* make_method(Tracer& t, Value* function, Value* self) {
+  const bool python = function->kind != ValueKind::object || !function->object || PyInstanceMethod_Check(function->object.get());
+  auto* m = t.make<MethodValue>(ValueKind::method, python ? &PyMethod_Type : &PyCFunction_Type);
+  m->function = function;
+  m->self = self;
+  return m;
+}
+
+void load_method(Tracer& t, MethodValue* m) {
+  if (m->function) return;
+  t.type_of(m);
+  auto& sources = t.guards().sources;
+  m->function = t.wrap(PyMethod_GET_FUNCTION(m->object.get()), sources.add(guards::SourceKind::method_function, m->source));
+  m->self = t.wrap(PyMethod_GET_SELF(m->object.get()), sources.add(guards::SourceKind::method_self, m->source));
+}
+
+InstanceValue* make_instance(Tracer& t, PyTypeObject* type) { return t.make<InstanceValue>(ValueKind::instance, type); }
+
+Value* mapping_proxy(Tracer& t, Value* mapping) {
+  InstanceValue* v = make_instance(t, &PyDictProxy_Type);
+  v->payload = mapping;
+  return v;
+}
+
+}  // namespace framejit::frame_hook
