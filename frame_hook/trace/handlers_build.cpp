@@ -21,6 +21,8 @@ void append(Tracer& t, Value* target, Value* item) {
   FJ_CHECK(target->kind == ValueKind::list, "an item appended to no list");
   auto* list = as<ListValue>(target);
   t.load(list);
+  if (list->object && !list->mutated)
+    for (size_t k = 0; k < list->items.size(); ++k) t.item(list, k);
   t.will_mutate(list);
   list->items.push_back(item);
 }
