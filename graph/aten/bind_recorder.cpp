@@ -53,7 +53,7 @@ struct RecorderForTests {
     ReplayResult result;
     {
       py::gil_scoped_release released;
-      result = replay(graph, {inputs, recorder->constants(), recorder->opaques()});
+      result = replay(graph, {inputs, recorder->constants(), recorder->opaques()}, bind_symbols(recorder->graph(), inputs), true);
     }
     return py::make_tuple(result.outputs, result.wrong_shapes, result.broken_facts);
   }

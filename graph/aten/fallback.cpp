@@ -97,6 +97,7 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
     find_device(call);
     build_args(call);
     refuse_writes_to_constants(call);
+    refuse_absolute_offsets(call);
     ShapeOrigin origin = ShapeOrigin::kRule;
     if (keep_shape_in_place(call)) origin = ShapeOrigin::kInPlace;
     else if (!shape_by_rule(call)) origin = shape_by_torch(call);
@@ -214,6 +215,14 @@ void Recorder::refuse_writes_to_constants(const OpCall& call) {
     each_tensor(call.args[static_cast<size_t>(i)], [&](const at::Tensor& tensor) {
       if (as_traced(tensor) == nullptr) fail({"unsupported_op", call.def().name + " that writes to a tensor captured as a constant"});
     });
+}
+
+// Guards do not fix an input's storage offset, so an absolute one means nothing there.
+void Recorder::refuse_absolute_offsets(const OpCall& call) {
+  if (!call.def().name.starts_with("as_strided") || call.node.args.size() < 4 || call.node.args[3].is_none()) return;
+  const ValueId* self = call.node.args[0].get<ValueId>();
+  for (ValueId input : graph().inputs)
+    if (graph().values[index_of(input)].storage == graph().values[index_of(*self)].storage) fail({"unsupported_op", call.def().name + " with a storage offset on an input"});
 }
 
 void Recorder::note_writes(const OpCall& call) {

@@ -26,6 +26,7 @@ struct ReplayResult {
 
 // The value of every symbol, read off the input sizes; a symbol that no input size is alone keeps its hint.
 std::vector<int64_t> bind_symbols(const Graph& graph, const std::vector<at::Tensor>& inputs);
-ReplayResult replay(const Graph& graph, const ReplayInputs& in);
+// symbols: one value each. Shapes are compared on request; with facts broken nothing runs.
+ReplayResult replay(const Graph& graph, const ReplayInputs& in, const std::vector<int64_t>& symbols, bool compare);
 
 }  // namespace framejit::graph

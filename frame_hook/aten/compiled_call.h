@@ -1,0 +1,24 @@
+// frame_hook/aten/compiled_call.h — from a finished recording to something that runs on Python tensors.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <memory>
+#include <vector>
+
+#include "frame_hook/trace/tensor_frontend.h"
+#include "graph/graph.h"
+
+namespace framejit::frame_hook {
+
+struct RecordedGraph {
+  const graph::Graph& graph;
+  const std::vector<at::Tensor>& constants;
+  const std::vector<c10::IValue>& opaques;
+};
+
+// Passes, backend, plan. With a user's backend that raises, the Python error is set and an Error returned.
+Result<std::unique_ptr<CompiledCall>> compile_graph(const RecordedGraph& recorded, const CompileRequest& request);
+
+}  // namespace framejit::frame_hook

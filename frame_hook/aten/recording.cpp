@@ -1,0 +1,199 @@
+// frame_hook/aten/recording.cpp — calls under the recorder, and what may come out of them.
+#include "frame_hook/aten/recording.h"
+
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/csrc/utils/python_symnode.h>
+
+#include <algorithm>
+#include <set>
+
+#include "frame_hook/aten/compiled_call.h"
+#include "frame_hook/aten/torch_callables.h"
+#include "frame_hook/aten/torch_modes.h"
+#include "guards/aten/tensor_facts.h"
+#include "guards/py_ref.h"
+
+namespace framejit::frame_hook {
+namespace {
+
+bool is_tensor(PyObject* object) { return PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(THPVariableClass)); }
+
+// x.new_tensor(data): torch builds it for a device kind that traced tensors do not have; torch.tensor is the same on x's dtype and device.
+bool is_new_tensor(PyObject* callable, PyObject** self, PyObject* const* args, size_t positional) {
+  if (PyCFunction_Check(callable) && PyCFunction_GET_SELF(callable) != nullptr) {
+    *self = PyCFunction_GET_SELF(callable);
+    return is_tensor(*self) && std::string_view(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name) == "new_tensor";
+  }
+  if (Py_TYPE(callable) != &PyMethodDescr_Type || positional == 0 || !is_tensor(args[0])) return false;
+  *self = args[0];
+  return std::string_view(reinterpret_cast<PyMethodDescrObject*>(callable)->d_method->ml_name) == "new_tensor";
+}
+
+PyObject* call_new_tensor(PyObject* self, PyObject* callable, PyObject* const* args, size_t positional, PyObject* kwnames) {
+  const size_t skip = PyCFunction_Check(callable) ? 0 : 1;
+  PyRef keywords = PyRef::steal(PyDict_New()), values = PyRef::steal(PyTuple_New(static_cast<Py_ssize_t>(positional - skip)));
+  for (const char* name : {"dtype", "device"}) {
+    PyRef value = PyRef::steal(PyObject_GetAttrString(self, name));
+    if (!value || PyDict_SetItemString(keywords.get(), name, value.get()) < 0) return nullptr;
+  }
+  for (size_t i = skip; i < positional; ++i) PyTuple_SET_ITEM(values.get(), static_cast<Py_ssize_t>(i - skip), Py_NewRef(args[i]));
+  const Py_ssize_t named = kwnames != nullptr ? PyTuple_GET_SIZE(kwnames) : 0;
+  for (Py_ssize_t i = 0; i < named; ++i) {
+    PyObject* value = args[positional + static_cast<size_t>(i)];
+    if (value != Py_None && PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(kwnames, i), value) < 0) return nullptr;
+  }
+  return PyObject_Call(TorchCallables::get().tensor_function(), values.get(), keywords.get());
+}
+
+std::string class_of_error(PyObject* type, PyObject* value) {
+  PyRef text = PyRef::steal(value != nullptr ? PyObject_Str(value) : nullptr);
+  const char* words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  std::string result = reinterpret_cast<PyTypeObject*>(type)->tp_name;
+  if (words != nullptr) result += std::string(": ") + words;
+  PyErr_Clear();
+  return result.substr(0, 200);
+}
+
+// Errors that come from the traced tensor's nature and not from the program.
+bool is_our_limit(const std::string& text) {
+  for (const char* part : {"symbolic", "SymInt", "SymNode", "NYI", "DispatchKey Fake", "dispatch_on_subclass", "torch.fx", "sym_node"})
+    if (text.find(part) != std::string::npos) return true;
+  return false;
+}
+
+}  // namespace
+
+PyObject* TorchRecording::add_input(PyObject* tensor, const std::string& source_text, const std::vector<bool>& dynamic) {
+  HANDLE_TH_ERRORS
+  const at::Tensor real = THPVariable_Unpack(tensor);
+  at::Tensor traced = recorder_->add_input(real, source_text, dynamic);
+  inputs_.push_back(real);
+  return THPVariable_Wrap(traced);
+  END_HANDLE_TH_ERRORS
+}
+
+std::shared_ptr<const guards::TensorFacts> TorchRecording::facts_of_input(size_t input) {
+  const graph::Graph& g = recorder_->graph();
+  PyRef real = PyRef::steal(THPVariable_Wrap(inputs_[input]));
+  return guards::make_tensor_facts(real.get(), g.meta(g.inputs[input]));
+}
+
+bool TorchRecording::is_traced(PyObject* object) const {
+  if (!is_tensor(object)) return false;
+  const graph::TracedTensorImpl* traced = graph::as_traced(THPVariable_Unpack(object));
+  return traced != nullptr && &traced->recorder() == recorder_.get();
+}
+
+PyObject* TorchRecording::refuse(const char* reason, std::string detail) {
+  if (!break_) break_ = CaptureBreak{reason, std::move(detail)};
+  PyErr_Clear();
+  return nullptr;
+}
+
+// A tensor that comes out must be a traced one, or one that went in; none may need a gradient that an input did not.
+bool TorchRecording::accept_result(PyObject* result, PyObject* const* args, size_t count, int depth) {
+  if (is_tensor(result)) {
+    const at::Tensor& tensor = THPVariable_Unpack(result);
+    const graph::TracedTensorImpl* traced = graph::as_traced(tensor);
+    if (traced == nullptr) return std::find(args, args + count, result) != args + count || (refuse("unsupported_op", "a function that returns a tensor made outside of the trace"), false);
+    const bool as_given = traced->input >= 0 && inputs_[static_cast<size_t>(traced->input)].requires_grad();
+    return !tensor.requires_grad() || as_given || (refuse("unsupported_tensor", "a result that needs a gradient"), false);
+  }
+  if (depth > 2 || (!PyTuple_Check(result) && !PyList_CheckExact(result))) return true;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(result); ++i)
+    if (!accept_result(PySequence_Fast_GET_ITEM(result, i), args, count, depth + 1)) return false;
+  return true;
+}
+
+template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* const* args, size_t count) {
+  if (const auto mode = unsupported_mode()) return refuse("modes_unsupported", *mode);
+  graph::RecordScope scope(*recorder_);
+  PyRef result = PyRef::steal(run());
+  if (auto failure = recorder_->take_break()) {  // whatever Python made of it on the way
+    scope.drop();
+    return refuse(failure->reason.c_str(), failure->detail);
+  }
+  if (!result) {
+    scope.drop();
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    const std::string text = class_of_error(type, value);
+    PyErr_Restore(type, value, trace);
+    return is_our_limit(text) ? refuse("unsupported_op", text) : nullptr;
+  }
+  if (!accept_result(result.get(), args, count, 0)) {
+    scope.drop();
+    return nullptr;
+  }
+  return result.release();
+}
+
+PyObject* TorchRecording::call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* kwnames) {
+  const size_t count = positional + (kwnames != nullptr ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
+  PyObject* self = nullptr;
+  if (is_new_tensor(callable, &self, args, positional)) return recorded([&] { return call_new_tensor(self, callable, args, positional, kwnames); }, args, count);
+  return recorded([&] { return PyObject_Vectorcall(callable, args, positional, kwnames); }, args, count);
+}
+
+PyObject* TorchRecording::get_attribute(PyObject* traced, PyObject* name) {
+  return recorded([&] { return PyObject_GetAttr(traced, name); }, &traced, 1);
+}
+
+std::optional<CaptureBreak> TorchRecording::take_break() {
+  std::optional<CaptureBreak> taken;
+  taken.swap(break_);
+  return taken;
+}
+
+PyObject* TorchRecording::wrap_size(const graph::SymExpr& size) {
+  HANDLE_TH_ERRORS
+  return py::cast(graph::sym_int_of(size, recorder_)).release().ptr();
+  END_HANDLE_TH_ERRORS
+}
+
+std::optional<graph::SymExpr> TorchRecording::unwrap_size(PyObject* object) {
+  if (PyLong_CheckExact(object)) {
+    int overflow = 0;
+    const int64_t value = PyLong_AsLongLongAndOverflow(object, &overflow);
+    return overflow == 0 ? std::optional<graph::SymExpr>(value) : std::nullopt;
+  }
+  if (!torch::is_symint(py::handle(object))) return std::nullopt;
+  try {
+    return graph::expr_of(py::cast<c10::SymInt>(py::handle(object)));
+  } catch (const std::exception&) {
+    PyErr_Clear();
+    return std::nullopt;
+  }
+}
+
+// Two inputs on one storage of which one is written: the order of reads and writes would matter.
+Result<void> TorchRecording::check_overlap() const {
+  const graph::Graph& g = recorder_->graph();
+  std::set<uint32_t> seen, shared;
+  for (graph::ValueId v : g.inputs)
+    if (!seen.insert(g.values[graph::index_of(v)].storage).second) shared.insert(g.values[graph::index_of(v)].storage);
+  if (shared.empty()) return {};
+  for (const graph::Node& node : g.nodes)
+    for (int8_t i : node.op->write_args) {
+      const auto* v = node.args[static_cast<size_t>(i)].get<graph::ValueId>();
+      if (v != nullptr && shared.count(g.values[graph::index_of(*v)].storage) != 0) return Error{"overlapping_inputs", node.op->name + " writes to memory of two inputs"};
+    }
+  return {};
+}
+
+Result<void> TorchRecording::finish(const std::vector<PyObject*>& outputs) {
+  std::vector<at::Tensor> tensors;
+  for (PyObject* output : outputs) tensors.push_back(THPVariable_Unpack(output));
+  auto graph = recorder_->finish(tensors);
+  if (!graph.ok()) return graph.error();
+  return check_overlap();
+}
+
+Result<std::unique_ptr<CompiledCall>> TorchRecording::compile(const CompileRequest& request) {
+  return compile_graph({recorder_->graph(), recorder_->constants(), recorder_->opaques()}, request);
+}
+
+}  // namespace framejit::frame_hook

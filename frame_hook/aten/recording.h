@@ -1,0 +1,47 @@
+// frame_hook/aten/recording.h — one capture: torch functions called for real on traced tensors, their ops recorded.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "frame_hook/trace/tensor_frontend.h"
+#include "graph/aten/recorder.h"
+
+namespace framejit::frame_hook {
+
+class TorchRecording final : public Recording {
+ public:
+  TorchRecording() : recorder_(graph::Recorder::make()) {}
+
+  graph::ShapeEnv& shapes() override { return recorder_->shapes(); }
+  PyObject* add_input(PyObject* tensor, const std::string& source_text, const std::vector<bool>& dynamic) override;
+  std::shared_ptr<const guards::TensorFacts> facts_of_input(size_t input) override;
+  size_t input_count() const override { return inputs_.size(); }
+  bool is_traced(PyObject* object) const override;
+  PyObject* call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* kwnames) override;
+  PyObject* get_attribute(PyObject* traced, PyObject* name) override;
+  std::optional<CaptureBreak> take_break() override;
+  void set_line(const graph::Line& line) override { recorder_->set_line(line); }
+  PyObject* wrap_size(const graph::SymExpr& size) override;
+  std::optional<graph::SymExpr> unwrap_size(PyObject* object) override;
+  int add_float(double) override { return -1; }  // floats are constants
+  std::string text() const override { return graph::print(recorder_->graph()); }
+  size_t op_count() const override { return recorder_->graph().nodes.size(); }
+  Result<void> finish(const std::vector<PyObject*>& outputs) override;
+  Result<std::unique_ptr<CompiledCall>> compile(const CompileRequest& request) override;
+
+ private:
+  template <class F> PyObject* recorded(F&& run, PyObject* const* args, size_t count);
+  bool accept_result(PyObject* result, PyObject* const* args, size_t count, int depth);
+  PyObject* refuse(const char* reason, std::string detail);
+  Result<void> check_overlap() const;
+
+  std::shared_ptr<graph::Recorder> recorder_;
+  std::vector<at::Tensor> inputs_;  // the real ones
+  std::optional<CaptureBreak> break_;
+};
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,134 @@
+// frame_hook/aten/tensor_frontend.cpp — what the tracer asks about real tensors and torch's modes; the table of backends.
+#include "frame_hook/aten/tensor_frontend.h"
+
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/csrc/utils/python_symnode.h>
+
+#include <map>
+#include <mutex>
+
+#include "frame_hook/aten/recording.h"
+#include "frame_hook/aten/torch_callables.h"
+#include "frame_hook/aten/torch_modes.h"
+#include "graph/aten/torch_values.h"
+#include "guards/aten/tensor_facts.h"
+
+namespace framejit::frame_hook {
+namespace {
+
+PyTypeObject* torch_tensor_type() { return reinterpret_cast<PyTypeObject*>(THPVariableClass); }
+
+// Why a tensor of an exact class cannot be traced; empty when it can.
+std::string obstacle(const at::Tensor& tensor) {
+  using c10::DispatchKey;
+  static const c10::DispatchKeySet ordinary = c10::DispatchKeySet({DispatchKey::CPU, DispatchKey::ADInplaceOrView}) |
+                                              c10::getAutogradRelatedKeySetFromBackend(c10::BackendComponent::CPUBit) |
+                                              c10::getAutocastRelatedKeySetFromBackend(c10::BackendComponent::CPUBit);
+  if (!tensor.defined()) return "an undefined tensor";
+  if (!tensor.is_cpu()) return "device " + tensor.device().str();
+  if (tensor.layout() != c10::kStrided) return "a tensor that is not strided";
+  const DType dtype = graph::dtype_of(tensor.scalar_type());
+  if (dtype == DType::kOther || row_of(dtype).kind == DTypeKind::complex_kind) return std::string("dtype ") + c10::toString(tensor.scalar_type());
+  if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return "a tensor with symbolic sizes";
+  if (!(tensor.key_set() - ordinary).empty()) return "dispatch keys " + c10::toString(tensor.key_set() - ordinary);
+  if (tensor.requires_grad() && c10::GradMode::is_enabled()) return "a gradient is needed";
+  return "";
+}
+
+// The bytes that a tensor may touch; empty for one without elements.
+std::pair<const char*, const char*> extent(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return {nullptr, nullptr};
+  int64_t last = 0;
+  for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+  const auto* begin = static_cast<const char*>(tensor.const_data_ptr());
+  return {begin, begin + (last + 1) * static_cast<int64_t>(tensor.element_size())};
+}
+
+// torch keeps the symbol of a wrapped symbolic number as an attribute of the tensor's Python object.
+std::optional<graph::SymExpr> wrapped_symbol(const at::Tensor& number) {
+  if (number.scalar_type() != c10::kLong || number.const_data_ptr<int64_t>()[0] != 7777777) return std::nullopt;
+  py::gil_scoped_acquire gil;
+  PyRef object = PyRef::steal(THPVariable_Wrap(number));
+  PyRef symbol = PyRef::steal(PyObject_GetAttrString(object.get(), "_wrapped_number"));
+  PyErr_Clear();
+  if (!symbol || !torch::is_symint(py::handle(symbol.get()))) return std::nullopt;
+  return graph::expr_of(py::cast<c10::SymInt>(py::handle(symbol.get())));
+}
+
+class TorchFrontend final : public TensorFrontend {
+ public:
+  TensorClass classify(PyObject* object, std::string* reason) override {
+    PyTypeObject* const type = Py_TYPE(object);
+    if (!PyType_IsSubtype(type, torch_tensor_type())) return TensorClass::kNot;
+    std::string why;
+    if (type != torch_tensor_type() && reinterpret_cast<PyObject*>(type) != TorchCallables::get().parameter_type()) why = std::string("subclass ") + type->tp_name;
+    else if (graph::as_traced(THPVariable_Unpack(object)) == nullptr) why = obstacle(THPVariable_Unpack(object));
+    if (why.empty()) return TensorClass::kPlain;
+    if (reason != nullptr) *reason = std::move(why);
+    return TensorClass::kUnsupported;
+  }
+  std::unique_ptr<Recording> begin() override { return std::make_unique<TorchRecording>(); }
+  std::shared_ptr<const guards::ModeFacts> current_modes() override { return guards::current_mode_facts(); }
+  std::shared_ptr<void> save_modes() override { return std::make_shared<TorchModes>(TorchModes::current()); }
+  void restore_modes(const std::shared_ptr<void>& snapshot) override { static_cast<const TorchModes*>(snapshot.get())->apply(); }
+  bool same_modes(const std::shared_ptr<void>& a, const std::shared_ptr<void>& b) override {
+    return *static_cast<const TorchModes*>(a.get()) == *static_cast<const TorchModes*>(b.get());
+  }
+  bool may_overlap(PyObject* a, PyObject* b) override {
+    const auto x = extent(THPVariable_Unpack(a)), y = extent(THPVariable_Unpack(b));
+    return x.first < y.second && y.first < x.second;
+  }
+  PyTypeObject* tensor_type() override { return torch_tensor_type(); }
+  bool is_pure_without_tensors(PyObject* callable) override { return TorchCallables::get().is_pure_without_tensors(callable); }
+  bool answers_true_while_compiling(PyObject* callable) override { return TorchCallables::get().answers_true_while_compiling(callable); }
+};
+
+struct BackendTable {
+  std::mutex mutex;
+  std::map<std::string, BackendFactory> factories{{"eager", &graph::make_eager_backend}};
+};
+BackendTable& backend_table() {
+  static auto* const table = new BackendTable;
+  return *table;
+}
+
+}  // namespace
+
+bool install_tensor_frontend() {
+  if (THPVariableClass == nullptr) {
+    PyErr_SetString(PyExc_ImportError, "framejit: import torch first");
+    return false;
+  }
+  static TorchFrontend frontend;
+  try {
+    graph::register_recorder();
+  } catch (const std::exception& e) {
+    PyErr_Format(PyExc_ImportError, "framejit: torch's dispatch key for recording is taken: %s", e.what());
+    return false;
+  }
+  graph::set_wrapped_symbol_reader(&wrapped_symbol);
+  set_tensor_frontend(&frontend);
+  return true;
+}
+
+void register_backend(const std::string& name, BackendFactory factory) {
+  std::lock_guard lock(backend_table().mutex);
+  backend_table().factories[name] = std::move(factory);
+}
+
+std::unique_ptr<graph::Backend> make_backend(const std::string& name) {
+  std::lock_guard lock(backend_table().mutex);
+  const auto at = backend_table().factories.find(name);
+  return at == backend_table().factories.end() ? nullptr : at->second();
+}
+
+std::vector<std::string> backend_names() {
+  std::lock_guard lock(backend_table().mutex);
+  std::vector<std::string> names;
+  for (const auto& [name, factory] : backend_table().factories) names.push_back(name);
+  return names;
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,83 @@
+// frame_hook/aten/torch_callables.cpp — the names behind torch_callables.h. A name that this torch lacks is skipped.
+#include "frame_hook/aten/torch_callables.h"
+
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "guards/py_ref.h"
+
+namespace framejit::frame_hook {
+namespace {
+
+// Types whose instances are constants, and functions of torch and torch._C that only read state.
+constexpr const char* kPure[] = {
+    "torch.Size", "torch.device", "torch.dtype", "torch.finfo", "torch.iinfo", "torch.layout", "torch.memory_format",
+    "torch.get_default_dtype", "torch.is_grad_enabled", "torch.is_inference_mode_enabled", "torch.is_autocast_enabled", "torch.is_autocast_cpu_enabled",
+    "torch.is_autocast_cache_enabled", "torch.get_autocast_dtype", "torch.get_autocast_cpu_dtype", "torch.get_autocast_gpu_dtype", "torch.promote_types",
+    "torch.can_cast", "torch.get_num_threads", "torch.get_num_interop_threads", "torch.is_vulkan_available",
+    "torch._C._get_tracing_state", "torch._C._is_tracing", "torch._C._is_torch_function_enabled", "torch._C._is_torch_function_all_disabled",
+    "torch._C._is_torch_function_mode_enabled", "torch._C._len_torch_function_stack", "torch._C._len_torch_dispatch_stack",
+    "torch._C._has_torch_function", "torch._C._has_torch_function_unary", "torch._C._has_torch_function_variadic",
+    "torch._C._get_cudnn_enabled", "torch._C._get_cudnn_benchmark", "torch._C._get_cudnn_deterministic", "torch._C._get_cudnn_allow_tf32",
+    "torch._C._get_mkldnn_enabled", "torch._C._get_mkldnn_deterministic", "torch._C._get_nnpack_enabled", "torch._C._get_flash_sdp_enabled",
+    "torch._C._get_mem_efficient_sdp_enabled", "torch._C._get_math_sdp_enabled", "torch._C._get_cudnn_sdp_enabled", "torch._C._get_overrideable_sdp_enabled",
+    "torch._C._get_deterministic_algorithms", "torch._C._get_deterministic_algorithms_warn_only", "torch._C._get_deterministic_fill_uninitialized_memory",
+    "torch._C._get_cublas_allow_tf32", "torch._C._get_float32_matmul_precision", "torch._C._get_fp32_precision_getter", "torch._C._get_qengine",
+    "torch._C._get_default_device", "torch._C._is_any_autocast_enabled", "torch._C._autocast_supported_devices", "torch._C._get_accelerator",
+    "torch._C._get_privateuse1_backend_name", "torch._C._get_autograd_fallback_mode", "torch._C._is_fwd_grad_enabled", "torch._C._is_multithreading_enabled",
+    "torch._C._is_view_replay_enabled", "torch._C._log_api_usage_once", "torch._C._cuda_isCurrentStreamCapturing", "torch._C._functorch.peek_interpreter_stack",
+    "torch._C._functorch.maybe_current_level", "torch._C._has_mkldnn", "torch._C._has_mkl",
+};
+
+// Python functions that say whether a compiler is at work. Modules that are not loaded are not loaded for this.
+constexpr const char* kCompiling[] = {
+    "torch.compiler.is_compiling", "torch.compiler.is_dynamo_compiling", "torch._dynamo.is_compiling", "torch._dynamo.external_utils.is_compiling",
+    "torch._utils.is_compiling", "torch.compiler._is_compiling",
+};
+
+// The object behind a dotted path of loaded modules and attributes: new reference or null, no error set.
+PyRef find_path(std::string_view path) {
+  PyObject* const modules = PyImport_GetModuleDict();
+  for (size_t end = path.rfind('.'); end != std::string_view::npos && end > 0; end = path.rfind('.', end - 1)) {
+    PyObject* module = PyDict_GetItemString(modules, std::string(path.substr(0, end)).c_str());
+    if (module == nullptr) continue;
+    PyRef object = PyRef::borrow(module);
+    for (size_t at = end; object && at != std::string_view::npos;) {
+      const size_t next = path.find('.', at + 1);
+      object = PyRef::steal(PyObject_GetAttrString(object.get(), std::string(path.substr(at + 1, next == std::string_view::npos ? next : next - at - 1)).c_str()));
+      at = next;
+    }
+    PyErr_Clear();
+    return object;
+  }
+  return {};
+}
+
+}  // namespace
+
+// The objects are kept for ever: torch is never unloaded, and a freed address must not come to mean another function.
+TorchCallables::TorchCallables() {
+  for (const char* path : kPure)
+    if (PyRef object = find_path(path)) pure_.insert(object.release());
+  for (const char* path : kCompiling)
+    if (PyRef object = find_path(path)) compiling_.insert(object.release());
+  tensor_ = find_path("torch.tensor").release();
+  parameter_ = find_path("torch.nn.parameter.Parameter").release();
+}
+
+const TorchCallables& TorchCallables::get() {
+  static const auto* const callables = new TorchCallables;
+  return *callables;
+}
+
+bool TorchCallables::answers_true_while_compiling(PyObject* callable) const {
+  if (compiling_.count(callable) != 0) return true;
+  // torch._dynamo may be loaded after us; its function is known by its module.
+  if (!PyFunction_Check(callable)) return false;
+  PyObject* module = PyFunction_GetModule(callable);
+  if (module == nullptr || !PyUnicode_Check(module) || PyUnicode_CompareWithASCIIString(module, "torch._dynamo.external_utils") != 0) return false;
+  return PyUnicode_CompareWithASCIIString(reinterpret_cast<PyFunctionObject*>(callable)->func_name, "is_compiling") == 0;
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,61 @@
+// frame_hook/aten/torch_modes.cpp — reading and writing torch's thread-local modes.
+#include "frame_hook/aten/torch_modes.h"
+
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/autocast_mode.h>
+#include <c10/core/DefaultDtype.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+
+namespace framejit::frame_hook {
+namespace {
+
+constexpr std::array kDevices = {c10::DeviceType::CPU, c10::DeviceType::CUDA};
+
+int autocast_nesting() {
+  at::autocast::increment_nesting();
+  return at::autocast::decrement_nesting();
+}
+
+bool same_flags(const c10::AutogradState& a, const c10::AutogradState& b) {
+  return a.get_grad_mode() == b.get_grad_mode() && a.get_inference_mode() == b.get_inference_mode() && a.get_fw_grad_mode() == b.get_fw_grad_mode() &&
+         a.get_multithreading_enabled() == b.get_multithreading_enabled() && a.get_view_replay_enabled() == b.get_view_replay_enabled();
+}
+
+}  // namespace
+
+TorchModes TorchModes::current() {
+  TorchModes modes;
+  for (size_t i = 0; i < kDevices.size(); ++i) modes.autocast_dtypes_[i] = at::autocast::get_autocast_dtype(kDevices[i]);
+  modes.autocast_cache_ = at::autocast::is_autocast_cache_enabled();
+  modes.autocast_nesting_ = autocast_nesting();
+  modes.default_dtype_ = c10::get_default_dtype_as_scalartype();
+  return modes;
+}
+
+void TorchModes::apply() const {
+  c10::AutogradState::set_tls_state(autograd_);
+  c10::impl::_force_tls_local_dispatch_key_set(keys_);
+  for (size_t i = 0; i < kDevices.size(); ++i)
+    if (at::autocast::get_autocast_dtype(kDevices[i]) != autocast_dtypes_[i]) at::autocast::set_autocast_dtype(kDevices[i], autocast_dtypes_[i]);
+  at::autocast::set_autocast_cache_enabled(autocast_cache_);
+  for (int n = autocast_nesting(); n < autocast_nesting_; ++n) at::autocast::increment_nesting();
+  for (int n = autocast_nesting(); n > autocast_nesting_; --n) at::autocast::decrement_nesting();
+  if (c10::get_default_dtype_as_scalartype() != default_dtype_) c10::set_default_dtype(c10::scalarTypeToTypeMeta(default_dtype_));
+}
+
+bool TorchModes::operator==(const TorchModes& other) const {
+  return same_flags(autograd_, other.autograd_) && keys_.included_ == other.keys_.included_ && keys_.excluded_ == other.keys_.excluded_ &&
+         autocast_dtypes_ == other.autocast_dtypes_ && autocast_cache_ == other.autocast_cache_ && autocast_nesting_ == other.autocast_nesting_ &&
+         default_dtype_ == other.default_dtype_;
+}
+
+std::optional<std::string> unsupported_mode() {
+  if (at::impl::torch_function_mode_enabled()) return "a torch-function mode";
+  if (c10::impl::TorchDispatchModeTLS::any_modes_set()) return "a torch-dispatch mode";
+  const c10::DispatchKeySet included = c10::impl::tls_local_dispatch_key_set().included_;
+  if (included.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode)) return "a functorch transform";
+  if (included.has(c10::DispatchKey::Functionalize)) return "functionalisation";
+  return std::nullopt;
+}
+
+}  // namespace framejit::frame_hook
