@@ -120,17 +120,33 @@ bool cat(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return joined(parts, args.integer_or(1, 0), args, env, results);
 }
 
+// As at::stack: joined along the dimension and that one unfolded, or joined along a new last dimension.
 bool stack(const RuleArgs& args, ShapeEnv& env, Results& results) {
   std::vector<const TensorMeta*> list;
   if (!args.tensors(0, list) || list.empty() || list[0] == nullptr) return false;
-  const auto d = wrap_dim(args.integer_or(1, 0), list[0]->ndim() + 1);
+  const size_t ndim = list[0]->ndim();
+  const auto d = wrap_dim(args.integer_or(1, 0), ndim + 1);
   if (!d) return false;
-  SymSizes sizes = list[0]->sizes;
-  for (const TensorMeta* t : list)
-    for (size_t i = 0; i < sizes.size(); ++i)
-      if (t == nullptr || t->ndim() != sizes.size() || !same_size(env, sizes[i], t->sizes[i])) return false;
-  sizes.insert(sizes.begin() + static_cast<std::ptrdiff_t>(*d), SymExpr(static_cast<int64_t>(list.size())));
-  results.push_back(dense(result_type(list, {}, args.default_dtype), list[0]->device, std::move(sizes)));
+  std::vector<TensorMeta> parts;
+  for (const TensorMeta* t : list) {
+    if (t == nullptr || t->ndim() != ndim) return false;
+    TensorMeta& part = parts.emplace_back(*t);
+    if (*d < ndim && !same_size(env, t->sizes[*d], list[0]->sizes[*d])) return false;
+    if (*d < ndim) continue;
+    part.sizes.emplace_back(1);
+    part.strides.emplace_back(1);
+  }
+  if (!joined(parts, static_cast<int64_t>(*d), args, env, results)) return false;
+  if (*d == ndim) {
+    results[0].strides = contiguous_strides(results[0].sizes);
+    return true;
+  }
+  TensorMeta& meta = results[0];
+  const auto at = static_cast<std::ptrdiff_t>(*d);
+  const SymExpr size = list[0]->sizes[*d];
+  meta.strides.insert(meta.strides.begin() + at, size * meta.strides[*d]);
+  meta.sizes.insert(meta.sizes.begin() + at, SymExpr(static_cast<int64_t>(list.size())));
+  meta.sizes[*d + 1] = size;
   return true;
 }
 

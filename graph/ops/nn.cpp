@@ -77,7 +77,7 @@ bool spatial(const RuleArgs& args, size_t i, size_t count, SymSizes otherwise, S
   return out.size() == count;
 }
 
-// A 1-d input is seen as 2-d with height 1, as at::native::view1d_as2d does, which settles its memory format too.
+// A 1-d operand is seen as 2-d with height 1, as at::native::view1d_as2d does, which settles its memory format too.
 bool prefers_channels_last(const TensorMeta& t, ShapeEnv& env) {
   if (t.ndim() != 3) return suggests_channels_last(t, env);
   TensorMeta wide = t;
@@ -106,7 +106,8 @@ bool convolution(const RuleArgs& args, ShapeEnv& env, Results& results) {
     else sizes.push_back(SymExpr::floor_div(size + padding[i] * 2 - reach - 1, stride[i]) + 1);
   }
   TensorMeta meta = dense_like(*input, sizes);
-  const bool channels_last = input->dtype != DType::kFloat64 && (prefers_channels_last(*input, env) || prefers_channels_last(*weight, env));
+  // conv1d makes its input contiguous first, but not its weight.
+  const bool channels_last = (n == 2 && prefers_channels_last(*input, env)) || prefers_channels_last(*weight, env);
   if (channels_last && n == 2) meta.strides = channels_last_strides(sizes);
   if (channels_last && n == 1) meta.strides = {sizes[1] * sizes[2], 1, sizes[1]};
   results.push_back(std::move(meta));
