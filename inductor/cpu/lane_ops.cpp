@@ -1,0 +1,324 @@
+// inductor/cpu/lane_ops.cpp — one LLVM instruction or a few per operation; the same code for scalars and vectors.
+#include "inductor/cpu/lane_ops.h"
+
+#include <cmath>
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include "inductor/cpu/vector_math.h"
+
+namespace framejit::inductor {
+
+using llvm::Type;
+using llvm::Value;
+
+namespace {
+
+Type* with_lanes(Type* scalar, unsigned lanes) { return lanes == 0 ? scalar : llvm::FixedVectorType::get(scalar, lanes); }
+bool is_signed(DType d) { return row_of(d).kind == DTypeKind::signed_kind; }
+unsigned bits_of(DType d) { return d == DType::kBool ? 1 : static_cast<unsigned>(8 * row_of(d).bytes); }
+
+}  // namespace
+
+unsigned LaneOps::lanes_of(Value* value) {
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(value->getType());
+  return vector == nullptr ? 0 : vector->getNumElements();
+}
+
+Type* LaneOps::value_type(DType dtype, unsigned lanes) const {
+  if (dtype == DType::kFloat32) return with_lanes(b_.getFloatTy(), lanes);
+  if (dtype == DType::kFloat64) return with_lanes(b_.getDoubleTy(), lanes);
+  return with_lanes(b_.getIntNTy(bits_of(dtype)), lanes);
+}
+
+Type* LaneOps::memory_type(DType dtype, unsigned lanes) const {
+  if (dtype == DType::kFloat16) return with_lanes(b_.getHalfTy(), lanes);
+  if (dtype == DType::kBFloat16) return with_lanes(b_.getInt16Ty(), lanes);
+  if (dtype == DType::kBool) return with_lanes(b_.getInt8Ty(), lanes);
+  return value_type(dtype, lanes);
+}
+
+Value* LaneOps::splat(Value* value, unsigned lanes) {
+  if (lanes == 0 || lanes_of(value) != 0) return value;
+  return b_.CreateVectorSplat(lanes, value);
+}
+
+Value* LaneOps::constant(DType dtype, graph::ScalarValue value) {
+  if (is_float(dtype)) return llvm::ConstantFP::get(value_type(dtype, 0), value.f);
+  return llvm::ConstantInt::get(llvm::cast<llvm::IntegerType>(value_type(dtype, 0)), static_cast<uint64_t>(value.i) & (~uint64_t{0} >> (64 - bits_of(dtype))));
+}
+
+Value* LaneOps::iota(unsigned lanes) {
+  std::vector<llvm::Constant*> values;
+  for (unsigned k = 0; k < lanes; ++k) values.push_back(b_.getInt64(k));
+  return llvm::ConstantVector::get(values);
+}
+
+Value* LaneOps::to_bf16(Value* value) {
+  const unsigned lanes = lanes_of(value);
+  Type* wide = with_lanes(b_.getInt32Ty(), lanes);
+  const auto c = [&](int64_t v) { return llvm::ConstantInt::get(wide, static_cast<uint64_t>(v)); };
+  Value* bits = b_.CreateBitCast(value, wide);
+  Value* odd = b_.CreateAnd(b_.CreateLShr(bits, c(16)), c(1));
+  Value* rounded = b_.CreateLShr(b_.CreateAdd(b_.CreateAdd(bits, c(0x7FFF)), odd), c(16));
+  rounded = b_.CreateSelect(b_.CreateFCmpUNO(value, value), c(0x7FC0), rounded);
+  return b_.CreateTrunc(rounded, with_lanes(b_.getInt16Ty(), lanes));
+}
+
+Value* LaneOps::to_value(DType dtype, Value* memory) {
+  const unsigned lanes = lanes_of(memory);
+  if (dtype == DType::kBool) return b_.CreateICmpNE(memory, llvm::Constant::getNullValue(memory->getType()));
+  if (dtype == DType::kFloat16) return b_.CreateFPExt(memory, with_lanes(b_.getFloatTy(), lanes));
+  if (dtype != DType::kBFloat16) return memory;
+  Type* wide = with_lanes(b_.getInt32Ty(), lanes);
+  Value* bits = b_.CreateShl(b_.CreateZExt(memory, wide), llvm::ConstantInt::get(wide, 16));
+  return b_.CreateBitCast(bits, with_lanes(b_.getFloatTy(), lanes));
+}
+
+Value* LaneOps::to_memory(DType dtype, Value* value) {
+  if (dtype == DType::kBool) return b_.CreateZExt(value, memory_type(dtype, lanes_of(value)));
+  if (dtype == DType::kFloat16) return b_.CreateFPTrunc(value, memory_type(dtype, lanes_of(value)));
+  if (dtype == DType::kBFloat16) return to_bf16(value);
+  return value;
+}
+
+Value* LaneOps::load(DType dtype, Value* address, unsigned lanes, Value* mask, bool is_invariant) {
+  const llvm::Align align(static_cast<uint64_t>(row_of(dtype).bytes));
+  Type* type = memory_type(dtype, lanes);
+  llvm::Instruction* load = nullptr;
+  if (mask == nullptr || lanes == 0) {
+    load = b_.CreateAlignedLoad(type, address, align);
+  } else {
+    load = b_.CreateMaskedLoad(type, address, align, mask, llvm::Constant::getNullValue(type));
+  }
+  if (is_invariant) load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b_.getContext(), {}));
+  return to_value(dtype, load);
+}
+
+void LaneOps::store(DType dtype, Value* address, Value* value, Value* mask) {
+  const llvm::Align align(static_cast<uint64_t>(row_of(dtype).bytes));
+  Value* memory = to_memory(dtype, value);
+  if (mask == nullptr || lanes_of(value) == 0) {
+    b_.CreateAlignedStore(memory, address, align);
+  } else {
+    b_.CreateMaskedStore(memory, address, align, mask);
+  }
+}
+
+Value* LaneOps::gather(DType dtype, Value* base, Value* offsets, Value* mask) {
+  const unsigned lanes = lanes_of(offsets);
+  Type* type = memory_type(dtype, lanes);
+  Value* addresses = b_.CreateGEP(memory_type(dtype, 0), base, offsets);
+  const llvm::Align align(static_cast<uint64_t>(row_of(dtype).bytes));
+  return to_value(dtype, b_.CreateMaskedGather(type, addresses, align, mask, llvm::Constant::getNullValue(type)));
+}
+
+void LaneOps::scatter(DType dtype, Value* base, Value* offsets, Value* value, Value* mask) {
+  Value* addresses = b_.CreateGEP(memory_type(dtype, 0), base, offsets);
+  b_.CreateMaskedScatter(to_memory(dtype, value), addresses, llvm::Align(static_cast<uint64_t>(row_of(dtype).bytes)), mask);
+}
+
+Value* LaneOps::cast(Value* v, DType from, DType to) {
+  if (from == to) return v;
+  const unsigned lanes = lanes_of(v);
+  Type* type = value_type(to, lanes);
+  Value* zero = llvm::Constant::getNullValue(v->getType());
+  if (to == DType::kBool) return is_float(from) ? b_.CreateFCmpUNE(v, zero) : b_.CreateICmpNE(v, zero);
+  if (is_float(from) && is_float(to)) return to == DType::kFloat64 ? b_.CreateFPExt(v, type) : b_.CreateFPTrunc(v, type);
+  if (is_float(to)) return is_signed(from) ? b_.CreateSIToFP(v, type) : b_.CreateUIToFP(v, type);
+  if (is_float(from)) {  // small integers through a wider one, so that what does not fit wraps as in C++
+    const DType wide = to == DType::kInt64 ? DType::kInt64 : DType::kInt32;
+    return b_.CreateTrunc(b_.CreateFPToSI(v, value_type(wide, lanes)), type);
+  }
+  if (bits_of(to) <= bits_of(from)) return b_.CreateTrunc(v, type);
+  return is_signed(from) ? b_.CreateSExt(v, type) : b_.CreateZExt(v, type);
+}
+
+// NaN of either operand wins.
+Value* LaneOps::larger(Value* a, Value* b, bool max) {
+  Value* better = max ? b_.CreateFCmpOGT(a, b) : b_.CreateFCmpOLT(a, b);
+  Value* picked = b_.CreateSelect(better, a, b);
+  if (auto* c = llvm::dyn_cast<llvm::Constant>(b); c != nullptr) {
+    llvm::Constant* one = c->getType()->isVectorTy() ? c->getSplatValue() : c;
+    auto* number = llvm::dyn_cast_or_null<llvm::ConstantFP>(one);
+    // Against a number only a can be NaN: one comparison, false for NaN, keeps it.
+    if (number != nullptr && !number->isNaN()) return b_.CreateSelect(max ? b_.CreateFCmpOLE(a, b) : b_.CreateFCmpOGE(a, b), b, a);
+  }
+  return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, picked);
+}
+
+Value* LaneOps::scalar_op(ScalarOp op, DType dtype, std::span<Value* const> v) {
+  if (op == ScalarOp::k_select) return b_.CreateSelect(v[0], v[1], v[2]);
+  return is_float(dtype) ? float_op(op, dtype, v) : int_op(op, dtype, v);
+}
+
+Value* LaneOps::float_op(ScalarOp op, DType, std::span<Value* const> v) {
+  Type* type = v[0]->getType();
+  const auto c = [&](double x) { return llvm::ConstantFP::get(type, x); };
+  const auto unary = [&](llvm::Intrinsic::ID id) { return b_.CreateUnaryIntrinsic(id, v[0]); };
+  switch (op) {
+    case ScalarOp::k_add: return b_.CreateFAdd(v[0], v[1]);
+    case ScalarOp::k_sub: return b_.CreateFSub(v[0], v[1]);
+    case ScalarOp::k_mul: return b_.CreateFMul(v[0], v[1]);
+    case ScalarOp::k_div: return b_.CreateFDiv(v[0], v[1]);
+    case ScalarOp::k_trunc_div: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, b_.CreateFDiv(v[0], v[1]));
+    case ScalarOp::k_neg: return b_.CreateFNeg(v[0]);
+    case ScalarOp::k_abs: return unary(llvm::Intrinsic::fabs);
+    case ScalarOp::k_sqrt: return unary(llvm::Intrinsic::sqrt);
+    case ScalarOp::k_floor: return unary(llvm::Intrinsic::floor);
+    case ScalarOp::k_ceil: return unary(llvm::Intrinsic::ceil);
+    case ScalarOp::k_trunc: return unary(llvm::Intrinsic::trunc);
+    case ScalarOp::k_round: return unary(llvm::Intrinsic::nearbyint);
+    case ScalarOp::k_copysign: return b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, v[0], v[1]);
+    case ScalarOp::k_minimum: return larger(v[0], v[1], false);
+    case ScalarOp::k_maximum: return larger(v[0], v[1], true);
+    case ScalarOp::k_eq: return b_.CreateFCmpOEQ(v[0], v[1]);
+    case ScalarOp::k_ne: return b_.CreateFCmpUNE(v[0], v[1]);
+    case ScalarOp::k_lt: return b_.CreateFCmpOLT(v[0], v[1]);
+    case ScalarOp::k_le: return b_.CreateFCmpOLE(v[0], v[1]);
+    case ScalarOp::k_gt: return b_.CreateFCmpOGT(v[0], v[1]);
+    case ScalarOp::k_ge: return b_.CreateFCmpOGE(v[0], v[1]);
+    case ScalarOp::k_round_bf16: return to_value(DType::kBFloat16, to_bf16(v[0]));
+    case ScalarOp::k_round_f16: return to_value(DType::kFloat16, to_memory(DType::kFloat16, v[0]));
+    case ScalarOp::k_sign: {
+      Value* positive = b_.CreateSelect(b_.CreateFCmpOGT(v[0], c(0)), c(1), b_.CreateFMul(v[0], c(0)));
+      Value* sign = b_.CreateSelect(b_.CreateFCmpOLT(v[0], c(0)), c(-1), positive);
+      return b_.CreateSelect(b_.CreateFCmpOEQ(v[0], c(0)), c(0), sign);
+    }
+    case ScalarOp::k_fmod:
+    case ScalarOp::k_rem:
+    case ScalarOp::k_floor_div: break;
+    // clang-format off
+    default: return emit_math(b_, module_, op, v[0], v.size() > 1 ? v[1] : nullptr);
+    // clang-format on
+  }
+  Value* r = emit_math(b_, module_, ScalarOp::k_fmod, v[0], v[1]);
+  if (op == ScalarOp::k_fmod) return r;
+  Value* differs = b_.CreateAnd(b_.CreateFCmpUNE(r, c(0)), b_.CreateXor(b_.CreateFCmpOLT(r, c(0)), b_.CreateFCmpOLT(v[1], c(0))));
+  if (op == ScalarOp::k_rem) return b_.CreateSelect(differs, b_.CreateFAdd(r, v[1]), r);
+  Value* q = b_.CreateFDiv(b_.CreateFSub(v[0], r), v[1]);
+  q = b_.CreateSelect(differs, b_.CreateFSub(q, c(1)), q);
+  Value* floor = b_.CreateUnaryIntrinsic(llvm::Intrinsic::floor, q);
+  floor = b_.CreateSelect(b_.CreateFCmpOGT(b_.CreateFSub(q, floor), c(0.5)), b_.CreateFAdd(floor, c(1)), floor);
+  Value* plain = b_.CreateFDiv(v[0], v[1]);
+  floor = b_.CreateSelect(b_.CreateFCmpOEQ(q, c(0)), b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, c(0), plain), floor);
+  return b_.CreateSelect(b_.CreateFCmpOEQ(v[1], c(0)), plain, floor);
+}
+
+Value* LaneOps::int_op(ScalarOp op, DType dtype, std::span<Value* const> v) {
+  Type* type = v[0]->getType();
+  const bool is_signed_type = is_signed(dtype);
+  const auto c = [&](int64_t x) { return llvm::ConstantInt::getSigned(type, x); };
+  const auto compare = [&](llvm::CmpInst::Predicate s, llvm::CmpInst::Predicate u) { return b_.CreateICmp(is_signed_type ? s : u, v[0], v[1]); };
+  using P = llvm::CmpInst;
+  switch (op) {
+    case ScalarOp::k_add: return b_.CreateAdd(v[0], v[1]);
+    case ScalarOp::k_sub: return b_.CreateSub(v[0], v[1]);
+    case ScalarOp::k_mul: return b_.CreateMul(v[0], v[1]);
+    case ScalarOp::k_neg: return b_.CreateNeg(v[0]);
+    case ScalarOp::k_abs: return is_signed_type ? b_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, v[0], b_.getFalse()) : v[0];
+    case ScalarOp::k_sign: {
+      Value* nonzero = b_.CreateZExt(b_.CreateICmpNE(v[0], c(0)), type);
+      return is_signed_type ? b_.CreateSelect(b_.CreateICmpSLT(v[0], c(0)), c(-1), nonzero) : nonzero;
+    }
+    case ScalarOp::k_minimum: return b_.CreateSelect(compare(P::ICMP_SLT, P::ICMP_ULT), v[0], v[1]);
+    case ScalarOp::k_maximum: return b_.CreateSelect(compare(P::ICMP_SGT, P::ICMP_UGT), v[0], v[1]);
+    case ScalarOp::k_floor:
+    case ScalarOp::k_ceil:
+    case ScalarOp::k_trunc:
+    case ScalarOp::k_round: return v[0];
+    case ScalarOp::k_bit_and: return b_.CreateAnd(v[0], v[1]);
+    case ScalarOp::k_bit_or: return b_.CreateOr(v[0], v[1]);
+    case ScalarOp::k_bit_xor: return b_.CreateXor(v[0], v[1]);
+    case ScalarOp::k_bit_not: return b_.CreateNot(v[0]);
+    case ScalarOp::k_eq: return b_.CreateICmpEQ(v[0], v[1]);
+    case ScalarOp::k_ne: return b_.CreateICmpNE(v[0], v[1]);
+    case ScalarOp::k_lt: return compare(P::ICMP_SLT, P::ICMP_ULT);
+    case ScalarOp::k_le: return compare(P::ICMP_SLE, P::ICMP_ULE);
+    case ScalarOp::k_gt: return compare(P::ICMP_SGT, P::ICMP_UGT);
+    case ScalarOp::k_ge: return compare(P::ICMP_SGE, P::ICMP_UGE);
+    case ScalarOp::k_shl:
+    case ScalarOp::k_shr: {
+      Value* width = c(bits_of(dtype));
+      Value* outside = b_.CreateICmpUGE(v[1], width);
+      if (op == ScalarOp::k_shl) return b_.CreateSelect(outside, c(0), b_.CreateShl(v[0], b_.CreateSelect(outside, c(0), v[1])));
+      Value* by = b_.CreateSelect(outside, c(bits_of(dtype) - 1), v[1]);
+      return is_signed_type ? b_.CreateAShr(v[0], by) : b_.CreateLShr(v[0], by);
+    }
+    case ScalarOp::k_trunc_div:
+    case ScalarOp::k_floor_div:
+    case ScalarOp::k_fmod:
+    case ScalarOp::k_rem: break;
+    // clang-format off
+    default: FJ_CHECK(false, std::string("no integer form of ") + graph::row_of(op).name);
+    // clang-format on
+  }
+  if (!is_signed_type) return op == ScalarOp::k_trunc_div || op == ScalarOp::k_floor_div ? b_.CreateUDiv(v[0], v[1]) : b_.CreateURem(v[0], v[1]);
+  // The smallest integer over -1 would trap: divide by 1 there and negate.
+  Value* minus_one = b_.CreateICmpEQ(v[1], c(-1));
+  Value* divisor = b_.CreateSelect(minus_one, c(1), v[1]);
+  Value* q = b_.CreateSDiv(v[0], divisor);
+  Value* r = b_.CreateSub(v[0], b_.CreateMul(q, divisor));
+  q = b_.CreateSelect(minus_one, b_.CreateNeg(v[0]), q);
+  if (op == ScalarOp::k_trunc_div) return q;
+  if (op == ScalarOp::k_fmod) return r;
+  Value* differs = b_.CreateAnd(b_.CreateICmpNE(r, c(0)), b_.CreateICmpSLT(b_.CreateXor(r, v[1]), c(0)));
+  if (op == ScalarOp::k_rem) return b_.CreateSelect(differs, b_.CreateAdd(r, v[1]), r);
+  return b_.CreateSelect(differs, b_.CreateSub(q, c(1)), q);
+}
+
+Value* LaneOps::neutral(ReduceOp op, DType dtype, unsigned lanes) {
+  graph::ScalarValue v{};
+  const bool floating = is_float(dtype);
+  const auto set = [&](double f, int64_t i) {
+    if (floating) {
+      v.f = f;
+    } else {
+      v.i = i;
+    }
+  };
+  const unsigned bits = floating ? 64 : bits_of(dtype);
+  const int64_t largest = is_signed(dtype) ? static_cast<int64_t>(~uint64_t{0} >> (65 - bits)) : static_cast<int64_t>(~uint64_t{0} >> (64 - bits));
+  const int64_t smallest = is_signed(dtype) ? -largest - 1 : 0;
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAny: set(0, 0); break;
+    case ReduceOp::kProd:
+    case ReduceOp::kAll: set(1, 1); break;
+    case ReduceOp::kMax:
+    case ReduceOp::kArgmax: set(-INFINITY, smallest); break;
+    case ReduceOp::kMin:
+    case ReduceOp::kArgmin: set(INFINITY, largest); break;
+  }
+  return splat(constant(dtype, v), lanes);
+}
+
+Value* LaneOps::combine(ReduceOp op, DType dtype, Value* a, Value* b) {
+  Value* v[2] = {a, b};
+  switch (op) {
+    case ReduceOp::kSum: return scalar_op(ScalarOp::k_add, dtype, v);
+    case ReduceOp::kProd: return scalar_op(ScalarOp::k_mul, dtype, v);
+    case ReduceOp::kMax:
+    case ReduceOp::kArgmax: return scalar_op(ScalarOp::k_maximum, dtype, v);
+    case ReduceOp::kMin:
+    case ReduceOp::kArgmin: return scalar_op(ScalarOp::k_minimum, dtype, v);
+    case ReduceOp::kAny: return b_.CreateOr(a, b);
+    case ReduceOp::kAll: return b_.CreateAnd(a, b);
+  }
+  return a;
+}
+
+Value* LaneOps::halve(ReduceOp op, DType dtype, Value* value, unsigned lanes) {
+  for (unsigned n = lanes_of(value); n > std::max(lanes, 1u); n /= 2) {
+    std::vector<int> low, high;
+    for (unsigned k = 0; k < n / 2; ++k) {
+      low.push_back(static_cast<int>(k));
+      high.push_back(static_cast<int>(k + n / 2));
+    }
+    value = combine(op, dtype, b_.CreateShuffleVector(value, low), b_.CreateShuffleVector(value, high));
+  }
+  return lanes == 0 && lanes_of(value) != 0 ? b_.CreateExtractElement(value, uint64_t{0}) : value;
+}
+
+}  // namespace framejit::inductor

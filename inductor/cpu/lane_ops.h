@@ -1,0 +1,56 @@
+// inductor/cpu/lane_ops.h — scalar algebra, conversions and memory accesses as LLVM instructions, on scalars and vectors alike.
+//
+// A value's LLVM type says how many lanes it has; bool is i1. Operands of one operation have the same number of lanes.
+#pragma once
+
+#include <span>
+
+#include "inductor/loop/loop_program.h"
+
+namespace llvm {
+class IRBuilderBase;
+class Module;
+class Type;
+class Value;
+}  // namespace llvm
+
+namespace framejit::inductor {
+
+class LaneOps {
+ public:
+  LaneOps(llvm::IRBuilderBase& builder, llvm::Module& module) : b_(builder), module_(module) {}
+
+  llvm::Type* value_type(DType dtype, unsigned lanes) const;   // lanes 0: scalar
+  llvm::Type* memory_type(DType dtype, unsigned lanes) const;  // bool is a byte, bf16 is i16
+  static unsigned lanes_of(llvm::Value* value);                // 0: scalar
+  llvm::Value* splat(llvm::Value* value, unsigned lanes);      // unchanged if it has lanes or lanes is 0
+  llvm::Value* constant(DType dtype, graph::ScalarValue value);
+  llvm::Value* iota(unsigned lanes);                           // i64 0, 1, 2, ...
+
+  llvm::Value* scalar_op(ScalarOp op, DType dtype, std::span<llvm::Value* const> operands);
+  llvm::Value* cast(llvm::Value* value, DType from, DType to);
+
+  // Contiguous lanes at an address; mask null: all. Masked-off lanes read as zero.
+  llvm::Value* load(DType dtype, llvm::Value* address, unsigned lanes, llvm::Value* mask, bool is_invariant);
+  void store(DType dtype, llvm::Value* address, llvm::Value* value, llvm::Value* mask);
+  llvm::Value* gather(DType dtype, llvm::Value* base, llvm::Value* offsets, llvm::Value* mask);
+  void scatter(DType dtype, llvm::Value* base, llvm::Value* offsets, llvm::Value* value, llvm::Value* mask);
+
+  // Reductions: the neutral element, one step, and all lanes into one (a fixed tree).
+  llvm::Value* neutral(ReduceOp op, DType dtype, unsigned lanes);
+  llvm::Value* combine(ReduceOp op, DType dtype, llvm::Value* a, llvm::Value* b);
+  llvm::Value* halve(ReduceOp op, DType dtype, llvm::Value* value, unsigned lanes);  // down to `lanes`; 0: a scalar
+
+ private:
+  llvm::Value* to_value(DType dtype, llvm::Value* memory);
+  llvm::Value* to_memory(DType dtype, llvm::Value* value);
+  llvm::Value* float_op(ScalarOp op, DType dtype, std::span<llvm::Value* const> v);
+  llvm::Value* int_op(ScalarOp op, DType dtype, std::span<llvm::Value* const> v);
+  llvm::Value* to_bf16(llvm::Value* value);
+  llvm::Value* larger(llvm::Value* a, llvm::Value* b, bool max);
+
+  llvm::IRBuilderBase& b_;
+  llvm::Module& module_;
+};
+
+}  // namespace framejit::inductor

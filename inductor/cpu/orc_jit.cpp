@@ -1,0 +1,180 @@
+// inductor/cpu/orc_jit.cpp — LLVM ORC behind CpuJit: features of this CPU, code generation without IR passes, code lifetime.
+//
+// CPU names are chosen by features, never by LLVM's guess from the model number (it takes a Sapphire Rapids for a Rocket Lake).
+// A kernel's code lives as long as a plan holds it: the cache is of weak references. The module is verified before code
+// generation, so that a defect of the emitter is an Error and not a crash inside LLVM.
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <unordered_map>
+
+#include <llvm/ExecutionEngine/Orc/AbsoluteSymbols.h>
+#include <llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h>
+#include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/Module.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/TargetParser/Host.h>
+
+#include "inductor/cpu/emitter.h"
+#include "inductor/cpu/jit.h"
+#include "inductor/cpu/vector_math.h"
+
+namespace framejit::inductor {
+namespace {
+
+bool host_has(const char* feature) {
+  static const auto features = llvm::sys::getHostCPUFeatures();
+  const auto at = features.find(feature);
+  return at != features.end() && at->second;
+}
+
+VectorLevel host_level() {
+  if (host_has("avx512f") && host_has("avx512bw") && host_has("avx512dq") && host_has("avx512vl")) return VectorLevel::kAvx512;
+  if (host_has("avx2") && host_has("fma") && host_has("f16c")) return VectorLevel::kAvx2;
+  return VectorLevel::k128;
+}
+
+Error llvm_error(llvm::Error error) { return {"llvm", llvm::toString(std::move(error))}; }
+
+Result<llvm::orc::JITTargetMachineBuilder> make_target(VectorLevel level, bool is_host) {
+  auto host = llvm::orc::JITTargetMachineBuilder::detectHost();
+  if (!host) return llvm_error(host.takeError());
+  llvm::orc::JITTargetMachineBuilder target = std::move(*host);
+  target.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
+  if (!target.getTargetTriple().isX86()) return target;
+  if (is_host && level == VectorLevel::kAvx512) {
+    target.setCPU(host_has("amx-bf16") ? "sapphirerapids" : "icelake-server");
+    return target;  // with the host's own feature list, so that the name promises nothing that is absent
+  }
+  llvm::orc::JITTargetMachineBuilder plain(target.getTargetTriple());
+  plain.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
+  plain.setCPU(level == VectorLevel::kAvx512 ? "x86-64-v4" : level == VectorLevel::kAvx2 ? "x86-64-v3" : "x86-64-v2");
+  return plain;
+}
+
+EmitOptions options_of(VectorLevel level) {
+  if (level == VectorLevel::kAvx512) return {16, 512};
+  if (level == VectorLevel::kAvx2) return {8, 256};
+  return {4, 128};
+}
+
+struct Session {
+  std::unique_ptr<llvm::orc::LLJIT> jit;
+};
+
+// Frees the machine code with the last plan that uses it. Holds the session: code may outlive the backend.
+struct CodeHolder {
+  std::shared_ptr<Session> session;
+  llvm::orc::ResourceTrackerSP tracker;
+  FjKernelFn function = nullptr;
+  ~CodeHolder() {
+    if (tracker) llvm::consumeError(tracker->remove());
+  }
+};
+
+class OrcJit : public CpuJit {
+ public:
+  OrcJit(std::shared_ptr<Session> session, VectorLevel level) : session_(std::move(session)), options_(options_of(level)) {}
+
+  Result<CompiledKernel> compile(const Kernel& kernel) override {
+    const std::string key = print(kernel);
+    {
+      const std::lock_guard lock(mutex_);
+      if (auto known = cache_[key].lock()) {
+        ++statistics_.reused;
+        return CompiledKernel{known->function, known};
+      }
+    }
+    const auto start = std::chrono::steady_clock::now();
+    FJ_TRY(std::shared_ptr<CodeHolder> code, build(kernel));
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const std::lock_guard lock(mutex_);
+    cache_[key] = code;
+    ++statistics_.kernels;
+    statistics_.seconds += seconds;
+    return CompiledKernel{code->function, code};
+  }
+
+  Result<std::string> llvm_text(const Kernel& kernel) override {
+    llvm::LLVMContext context;
+    FJ_TRY(auto module, emit(kernel, "kernel", context));
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    module->print(stream, nullptr);
+    return text;
+  }
+
+  CpuJitStatistics statistics() const override {
+    const std::lock_guard lock(mutex_);
+    return statistics_;
+  }
+  int lanes() const override { return static_cast<int>(options_.lanes); }
+
+ private:
+  Result<std::unique_ptr<llvm::Module>> emit(const Kernel& kernel, const std::string& name, llvm::LLVMContext& context) const {
+    auto module = std::make_unique<llvm::Module>(name, context);
+    module->setDataLayout(session_->jit->getDataLayout());
+    module->setTargetTriple(session_->jit->getTargetTriple());
+    emit_kernel(*module, kernel, name, options_);
+    std::string problem;
+    llvm::raw_string_ostream stream(problem);
+    if (llvm::verifyModule(*module, &stream)) return Error{"llvm", "emitted code does not verify: " + problem + "\n" + print(kernel)};
+    return module;
+  }
+
+  Result<std::shared_ptr<CodeHolder>> build(const Kernel& kernel) {
+    const std::string name = "fj_kernel_" + std::to_string(next_name_.fetch_add(1));
+    auto context = std::make_unique<llvm::LLVMContext>();
+    FJ_TRY(auto module, emit(kernel, name, *context));
+    auto code = std::make_shared<CodeHolder>();
+    code->session = session_;
+    code->tracker = session_->jit->getMainJITDylib().createResourceTracker();
+    llvm::orc::ThreadSafeModule safe(std::move(module), llvm::orc::ThreadSafeContext(std::move(context)));
+    if (auto error = session_->jit->addIRModule(code->tracker, std::move(safe))) return llvm_error(std::move(error));
+    auto address = session_->jit->lookup(name);
+    if (!address) return llvm_error(address.takeError());
+    code->function = address->toPtr<FjKernelFn>();
+    return code;
+  }
+
+  std::shared_ptr<Session> session_;
+  EmitOptions options_;
+  mutable std::mutex mutex_;
+  std::unordered_map<std::string, std::weak_ptr<CodeHolder>> cache_;
+  CpuJitStatistics statistics_;
+  std::atomic<uint64_t> next_name_{0};
+};
+
+llvm::Error define_math(llvm::orc::LLJIT& jit) {
+  llvm::orc::SymbolMap symbols;
+  for (const MathSymbol* s = math_symbols(); s->address != nullptr; ++s)
+    symbols[jit.mangleAndIntern(s->name)] = {llvm::orc::ExecutorAddr::fromPtr(s->address), llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
+  return jit.getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(symbols)));
+}
+
+}  // namespace
+
+bool is_available(VectorLevel level) { return level == VectorLevel::kHost || level == VectorLevel::k128 || static_cast<int>(level) >= static_cast<int>(host_level()); }
+
+Result<std::unique_ptr<CpuJit>> CpuJit::create(VectorLevel level) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+  });
+  if (!is_available(level)) return Error{"unavailable", "this CPU does not have the vector registers asked for"};
+  const bool is_host = level == VectorLevel::kHost;
+  if (is_host) level = host_level();
+  FJ_TRY(auto target, make_target(level, is_host));
+  auto jit = llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(target)).create();
+  if (!jit) return llvm_error(jit.takeError());
+  auto session = std::make_shared<Session>();
+  session->jit = std::move(*jit);
+  if (auto error = define_math(*session->jit)) return llvm_error(std::move(error));
+  return std::unique_ptr<CpuJit>(std::make_unique<OrcJit>(std::move(session), level));
+}
+
+}  // namespace framejit::inductor
