@@ -1,0 +1,53 @@
+// runtime/aten/extern_call.h — one extern step, resolved once: the operator, its constant arguments, and what is filled in per call.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <vector>
+
+#include "runtime/call_plan.h"
+
+namespace framejit::runtime {
+
+// Tensors and sizes of the running call.
+class Operands {
+ public:
+  virtual ~Operands() = default;
+  virtual const at::Tensor& tensor(BufferId buffer) = 0;
+  virtual void store(BufferId buffer, at::Tensor tensor) = 0;
+  virtual int64_t value(const Size& size) const = 0;
+};
+
+class ExternCall {
+ public:
+  // Throws InternalError when the operator does not exist or an argument does not fit its schema.
+  ExternCall(const ExternStep& step, const std::vector<c10::IValue>& opaque);
+
+  // Runs on the caller's dispatch state and stores the results that are wanted. `stack` is scratch.
+  void run(Operands& operands, std::vector<c10::IValue>& stack) const;
+
+  bool mutates() const { return mutates_; }
+  bool returns_view() const { return returns_view_; }
+  // Buffers of the arguments that a result may share its storage with.
+  const std::vector<BufferId>& viewed() const { return viewed_; }
+
+ private:
+  struct Filled {  // an argument that is made anew in each call
+    enum Kind : uint8_t { tensor, tensors, optional_tensors, integer, number, integers, scalars } kind;
+    uint32_t arg;
+    std::vector<BufferId> buffers;
+    std::vector<Size> sizes;
+  };
+  void add_argument(const PlanArg& arg, const c10::Argument& formal, const std::vector<c10::IValue>& opaque);
+  c10::IValue make(const Filled& filled, Operands& operands) const;
+  void note_aliases(const c10::FunctionSchema& schema, const ExternStep& step);
+
+  c10::OperatorHandle op_;
+  std::vector<c10::IValue> constants_;  // one per argument; None where `filled_` has it
+  std::vector<Filled> filled_;
+  std::vector<BufferId> results_;
+  bool mutates_ = false, returns_view_ = false;
+  std::vector<BufferId> viewed_;
+};
+
+}  // namespace framejit::runtime

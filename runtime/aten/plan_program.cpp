@@ -1,0 +1,76 @@
+// runtime/aten/plan_program.cpp — the once-per-plan part of running it.
+#include "runtime/aten/plan_program.h"
+
+#include <algorithm>
+
+namespace framejit::runtime {
+namespace {
+
+bool is_constant(const std::vector<Size>& sizes) {
+  return std::all_of(sizes.begin(), sizes.end(), [](const Size& s) { return s.slot < 0; });
+}
+std::vector<int64_t> constants_of(const std::vector<Size>& sizes) {
+  std::vector<int64_t> values;
+  for (const Size& s : sizes) values.push_back(s.constant);
+  return values;
+}
+
+}  // namespace
+
+PlanProgram::PlanProgram(std::shared_ptr<const CallPlan> the_plan, std::vector<at::Tensor> the_constants, const std::vector<c10::IValue>& opaque)
+    : plan(std::move(the_plan)), constants(std::move(the_constants)) {
+  for (const Buffer& b : plan->buffers) {
+    const c10::Device device(static_cast<c10::DeviceType>(b.device_type), b.device_type == 0 ? c10::DeviceIndex(-1) : c10::DeviceIndex(b.device_index));
+    const bool constant = is_constant(b.sizes) && is_constant(b.strides);
+    shapes.push_back({constant, constants_of(b.sizes), constants_of(b.strides), static_cast<c10::ScalarType>(b.torch_dtype), device});
+    if (b.home == Home::kArena) arena_device = device;
+    if (b.home == Home::kConstant) FJ_CHECK(b.index < constants.size(), "constant " + std::to_string(b.index) + " of plan " + plan->name);
+  }
+  for (const Step& step : plan->steps) {
+    calls.emplace_back();
+    if (const auto* call = std::get_if<ExternStep>(&step)) calls.back().emplace(*call, opaque);
+  }
+  find_tracked_steps();
+  find_updates_to_copy();
+}
+
+// Backwards from the outputs, through views to what they are views of.
+void PlanProgram::find_tracked_steps() {
+  leaves.assign(plan->buffers.size(), false);
+  for (const Output& o : plan->outputs)
+    if (o.kind == Output::kBuffer && o.index != kNoBuffer) leaves[o.index] = true;
+  tracked.assign(plan->steps.size(), false);
+  for (size_t i = plan->steps.size(); i-- > 0;) {
+    if (const auto* view = std::get_if<ViewStep>(&plan->steps[i])) {
+      if (leaves[view->result]) leaves[view->base] = true;
+      continue;
+    }
+    const auto* step = std::get_if<ExternStep>(&plan->steps[i]);
+    if (!step) continue;
+    const bool view_leaves = calls[i]->returns_view() &&
+                             std::any_of(step->results.begin(), step->results.end(), [&](BufferId b) { return b != kNoBuffer && leaves[b]; });
+    tracked[i] = calls[i]->mutates() || view_leaves;
+    if (!view_leaves) continue;
+    for (BufferId b : calls[i]->viewed())
+      if (b != kNoBuffer) leaves[b] = true;
+  }
+}
+
+void PlanProgram::find_updates_to_copy() {
+  std::vector<int64_t> root(plan->buffers.size(), -1);  // the input whose memory a buffer may show
+  for (size_t b = 0; b < root.size(); ++b)
+    if (plan->buffers[b].home == Home::kInput) root[b] = plan->buffers[b].index;
+  for (size_t i = 0; i < plan->steps.size(); ++i) {
+    if (const auto* view = std::get_if<ViewStep>(&plan->steps[i])) root[view->result] = root[view->base];
+    if (!calls[i]) continue;
+    for (BufferId viewed : calls[i]->viewed())
+      for (BufferId result : std::get<ExternStep>(plan->steps[i]).results)
+        if (viewed != kNoBuffer && result != kNoBuffer && root[viewed] >= 0) root[result] = root[viewed];
+  }
+  for (const auto& [input, buffer] : plan->updates) {
+    const int64_t from = root[buffer];
+    copy_before_update.push_back(std::any_of(plan->updates.begin(), plan->updates.end(), [&](const auto& other) { return other.first == from; }));
+  }
+}
+
+}  // namespace framejit::runtime

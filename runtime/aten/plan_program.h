@@ -1,0 +1,39 @@
+// runtime/aten/plan_program.h — what is the same in all calls of a plan: resolved operators, shapes, which steps torch must see.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "runtime/aten/extern_call.h"
+#include "runtime/call_plan.h"
+
+namespace framejit::runtime {
+
+struct PlanProgram {
+  struct Shape {                                 // of a buffer
+    bool constant = false;
+    std::vector<int64_t> sizes, strides;         // when constant
+    c10::ScalarType dtype;
+    c10::Device device;
+  };
+
+  PlanProgram(std::shared_ptr<const CallPlan> plan, std::vector<at::Tensor> constants, const std::vector<c10::IValue>& opaque);
+
+  std::shared_ptr<const CallPlan> plan;
+  std::vector<at::Tensor> constants;
+  std::vector<Shape> shapes;
+  std::vector<std::optional<ExternCall>> calls;  // per step
+  std::vector<bool> leaves;                      // per buffer: returned, or viewed by what is returned
+  std::vector<bool> tracked;                     // per step: an extern call that writes, or whose view is returned
+  std::vector<bool> copy_before_update;          // per update: its value may show an input that is written
+  c10::Device arena_device{c10::kCPU};
+
+ private:
+  void find_tracked_steps();
+  void find_updates_to_copy();
+};
+
+}  // namespace framejit::runtime

@@ -1,0 +1,222 @@
+// runtime/aten/plan_runner.cpp — what run_steps() asks of tensors, answered with ATen.
+#include "runtime/aten/plan_runner.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/as_strided_ops.h>
+#include <ATen/ops/clone_ops.h>
+#include <ATen/ops/copy_ops.h>
+#include <ATen/ops/empty_strided_ops.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <utility>
+
+#include "runtime/arena.h"
+#include "runtime/aten/extern_call.h"
+#include "runtime/aten/parallel.h"
+#include "runtime/aten/plan_program.h"
+
+namespace framejit::runtime {
+namespace {
+
+const c10::DispatchKeySet kBelowAutograd = c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
+
+// Views and writes inside are seen by autograd's bookkeeping.
+class Tracked {
+ public:
+  explicit Tracked(bool wanted) : wanted_(wanted) {
+    if (wanted_) c10::impl::tls_set_dispatch_key_excluded(c10::DispatchKey::ADInplaceOrView, false);
+  }
+  ~Tracked() {
+    if (wanted_) c10::impl::tls_set_dispatch_key_excluded(c10::DispatchKey::ADInplaceOrView, true);
+  }
+
+ private:
+  bool wanted_;
+};
+
+}  // namespace
+
+// One running call. Reused by later calls of the thread, so that its vectors keep their capacity.
+class PlanRunner::Call final : public PlanHost, public Operands {
+ public:
+  class Lease;
+
+  Result<void> run(const PlanProgram& program, const at::Tensor* inputs, const int64_t* symbols, at::Tensor* outputs) {
+    program_ = &program;
+    inputs_ = inputs;
+    const CallPlan& plan = *program.plan;
+    tensors_.resize(plan.buffers.size());
+    const c10::impl::ExcludeDispatchKeyGuard below_autograd(kBelowAutograd);
+    FJ_TRY_VOID(run_steps(plan, symbols, *this));
+    write_inputs(plan);
+    for (size_t i = 0; i < plan.outputs.size(); ++i) {
+      const Output& o = plan.outputs[i];
+      if (o.kind == Output::kInput) outputs[i] = inputs[o.index];
+      else outputs[i] = o.index == kNoBuffer ? at::Tensor() : Call::tensor(o.index);
+    }
+    return {};
+  }
+
+  void clear() noexcept {
+    tensors_.clear();
+    stack_.clear();
+    arena_tensor_.clear();
+    ArenaPool::cpu().give(std::exchange(block_, {}));
+    arena_data_ = nullptr;
+  }
+
+  const at::Tensor& tensor(BufferId buffer) override {
+    const Buffer& b = program_->plan->buffers[buffer];
+    switch (b.home) {
+      case Home::kInput: return inputs_[b.index];
+      case Home::kConstant: return program_->constants[b.index];
+      case Home::kArena:
+        if (!tensors_[buffer].defined()) tensors_[buffer] = arena_tensor(buffer);
+        return tensors_[buffer];
+      case Home::kTensor: break;
+    }
+    FJ_CHECK(tensors_[buffer].defined(), "buffer " + std::to_string(buffer) + " of plan " + program_->plan->name + " is empty");
+    return tensors_[buffer];
+  }
+  void store(BufferId buffer, at::Tensor tensor) override { tensors_[buffer] = std::move(tensor); }
+  int64_t value(const Size& s) const override { return size(s); }
+
+  void* data(BufferId buffer) override {
+    const Buffer& b = program_->plan->buffers[buffer];
+    if (b.home == Home::kArena) return static_cast<char*>(arena_data_) + size(b.offset);
+    return const_cast<void*>(Call::tensor(buffer).const_data_ptr());
+  }
+
+  void allocate(BufferId buffer) override {
+    const PlanProgram::Shape& shape = program_->shapes[buffer];
+    const auto [sizes, strides] = shape_of(buffer);
+    if (shape.device.is_cpu()) {
+      tensors_[buffer] = at::Tensor(at::detail::empty_strided_cpu(sizes, strides, shape.dtype));
+    } else {
+      tensors_[buffer] = at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(sizes), c10::fromIntArrayRefSlow(strides), shape.dtype, c10::kStrided, shape.device, false);
+    }
+  }
+
+  void view(BufferId base, BufferId result) override {
+    const Buffer &from = program_->plan->buffers[base], &to = program_->plan->buffers[result];
+    const at::Tensor& source = Call::tensor(base);
+    const auto [sizes, strides] = shape_of(result);
+    FJ_CHECK(from.torch_dtype == to.torch_dtype, "a view step of plan " + program_->plan->name + " changes the dtype");
+    // Relative to where the base really begins: an input may be a slice.
+    const int64_t offset = source.storage_offset() + size(to.offset) - (from.home == Home::kArena ? 0 : size(from.offset));
+    if (program_->leaves[result]) {
+      const Tracked tracked(true);
+      tensors_[result] = at::_ops::as_strided::call(source, c10::fromIntArrayRefSlow(sizes), c10::fromIntArrayRefSlow(strides), offset);
+      return;
+    }
+    at::Tensor alias = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(source.storage()), source.key_set(), source.dtype());
+    alias.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
+    tensors_[result] = std::move(alias);
+  }
+
+  void call(const ExternStep&, size_t step_index) override {
+    const Tracked tracked(program_->tracked[step_index]);
+    program_->calls[step_index]->run(*this, stack_);
+  }
+
+  void release(BufferId buffer) override { tensors_[buffer].reset(); }
+
+  void* arena(int64_t bytes) override {
+    if (program_->arena_device.is_cpu()) {
+      block_ = ArenaPool::cpu().take(bytes);
+      arena_data_ = block_.data;
+    } else {
+      arena_tensor_ = c10::GetAllocator(program_->arena_device.type())->allocate(static_cast<size_t>(bytes));
+      arena_data_ = arena_tensor_.get();
+    }
+    return arena_data_;
+  }
+
+  void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(void*, int64_t, int64_t), void* state) override {
+    runtime::parallel_for(begin, end, grain, body, state);
+  }
+
+ private:
+  std::pair<c10::IntArrayRef, c10::IntArrayRef> shape_of(BufferId buffer) {
+    const PlanProgram::Shape& shape = program_->shapes[buffer];
+    if (shape.constant) return {shape.sizes, shape.strides};
+    const Buffer& b = program_->plan->buffers[buffer];
+    shape_.clear();
+    for (const Size& s : b.sizes) shape_.push_back(size(s));
+    for (const Size& s : b.strides) shape_.push_back(size(s));
+    return {c10::IntArrayRef(shape_.data(), b.sizes.size()), c10::IntArrayRef(shape_.data() + b.sizes.size(), b.strides.size())};
+  }
+
+  // A tensor over arena memory, for an extern call; it must not outlive the call.
+  at::Tensor arena_tensor(BufferId buffer);
+  void write_inputs(const CallPlan& plan);
+
+  const PlanProgram* program_ = nullptr;
+  const at::Tensor* inputs_ = nullptr;
+  std::vector<at::Tensor> tensors_;  // of kTensor buffers
+  std::vector<c10::IValue> stack_;
+  std::vector<int64_t> shape_;
+  ArenaPool::Block block_;
+  c10::DataPtr arena_tensor_;
+  void* arena_data_ = nullptr;
+};
+
+at::Tensor PlanRunner::Call::arena_tensor(BufferId buffer) {
+  const auto [sizes, strides] = shape_of(buffer);
+  const PlanProgram::Shape& shape = program_->shapes[buffer];
+  return at::from_blob(data(buffer), sizes, strides, at::TensorOptions().dtype(shape.dtype).device(program_->arena_device));
+}
+
+// Values that show an input which is written are copied before the first write.
+void PlanRunner::Call::write_inputs(const CallPlan& plan) {
+  if (plan.updates.empty()) return;
+  const auto value_of = [&](BufferId buffer) { return Call::tensor(buffer); };
+  c10::SmallVector<at::Tensor, 4> values;
+  for (size_t i = 0; i < plan.updates.size(); ++i) {
+    values.push_back(value_of(plan.updates[i].second));
+    if (program_->copy_before_update[i]) values.back() = at::_ops::clone::call(values.back(), std::nullopt);
+  }
+  const Tracked tracked(true);
+  for (size_t i = 0; i < plan.updates.size(); ++i) {
+    at::Tensor target = inputs_[plan.updates[i].first];
+    at::_ops::copy_::call(target, values[i], false);
+  }
+}
+
+// Takes a Call from the thread's pool; nested runs (an operator that calls Python) get another one.
+class PlanRunner::Call::Lease {
+ public:
+  Lease() {
+    if (pool().empty()) pool().push_back(std::make_unique<Call>());
+    call_ = std::move(pool().back());
+    pool().pop_back();
+  }
+  ~Lease() {
+    call_->clear();
+    pool().push_back(std::move(call_));
+  }
+  Call& operator*() { return *call_; }
+
+ private:
+  static std::vector<std::unique_ptr<Call>>& pool() {
+    static thread_local std::vector<std::unique_ptr<Call>> idle;
+    return idle;
+  }
+  std::unique_ptr<Call> call_;
+};
+
+PlanRunner::PlanRunner(std::shared_ptr<const CallPlan> plan, std::vector<at::Tensor> constants, std::vector<c10::IValue> opaque)
+    : program_(std::make_unique<PlanProgram>(std::move(plan), std::move(constants), opaque)) {}
+PlanRunner::~PlanRunner() = default;
+PlanRunner::PlanRunner(PlanRunner&&) noexcept = default;
+
+const CallPlan& PlanRunner::plan() const { return *program_->plan; }
+
+Result<void> PlanRunner::run(const at::Tensor* inputs, const int64_t* symbols, at::Tensor* outputs) const {
+  Call::Lease call;
+  return (*call).run(*program_, inputs, symbols, outputs);
+}
+
+}  // namespace framejit::runtime

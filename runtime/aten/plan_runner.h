@@ -1,0 +1,38 @@
+// runtime/aten/plan_runner.h — a call plan over torch tensors.
+//
+// Extern calls go through the dispatcher below autograd and autocast, under the modes of the thread (the guards saw to it that
+// they are those of the capture). Steps that write, and views that leave the plan, run where torch keeps version counters and
+// view bookkeeping, so that the caller sees eager's `_version`, `_base` and `_is_view()`. Writes to inputs come last.
+// A runner is immutable: any number of threads may run it, with or without the GIL. State of a call lies in a per-thread pool.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <memory>
+#include <vector>
+
+#include "runtime/call_plan.h"
+
+namespace framejit::runtime {
+
+struct PlanProgram;
+
+class PlanRunner {
+ public:
+  // constants, opaque: by the plan's constant and opaque slots. Throws InternalError for an operator that does not exist.
+  PlanRunner(std::shared_ptr<const CallPlan> plan, std::vector<at::Tensor> constants, std::vector<c10::IValue> opaque = {});
+  ~PlanRunner();
+  PlanRunner(PlanRunner&&) noexcept;
+
+  // outputs: plan().outputs.size() tensors, overwritten. A failed check is an Error, what an operator throws passes through; in
+  // both cases no input was written.
+  Result<void> run(const at::Tensor* inputs, const int64_t* symbols, at::Tensor* outputs) const;
+  const CallPlan& plan() const;
+
+ private:
+  class Call;
+  std::unique_ptr<PlanProgram> program_;
+};
+
+}  // namespace framejit::runtime
