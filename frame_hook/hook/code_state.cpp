@@ -92,11 +92,7 @@ void CodeState::clear() {
   sites_.clear();
   sites_.resize(sites.size());
   std::fill(site_units_.begin(), site_units_.end(), uint8_t{0});
-  for (auto& site : sites) {
-    if (!site) continue;
-    for (auto& entry : site->entries) retire_entry(std::move(entry));
-    retire_entry(std::move(site->note));
-  }
+  for (auto& site : sites) retire_entry(std::move(site));
   retire_entry(std::move(note));
 }
 

@@ -1,8 +1,8 @@
 // frame_hook/hook/code_state.h — what framejit keeps per code object: its decoded form, and the driver's entries per instruction.
 //
 // A CodeState lives in the code object's co_extra slot and dies with it; entries therefore never prolong the life of their code.
-// The driver owns what it derives from EntryBase. reset() drops all entries of all codes; entries that a running call may still
-// use are kept until no LiveFrame exists (retired), so reset() during a call is safe. The GIL guards everything here.
+// The driver owns what it derives from EntryBase. reset() drops all sites of all codes; sites and entries that a running call may
+// still use are kept until no LiveFrame exists (retired), so reset() during a call is safe. The GIL guards everything here.
 #pragma once
 
 #include <Python.h>
@@ -21,7 +21,7 @@ class EntryBase {
 };
 
 // What the driver keeps for frames that arrive at one instruction.
-struct Site {
+struct Site : EntryBase {
   std::vector<std::unique_ptr<EntryBase>> entries;  // in lookup order; the driver may reorder and add
   std::unique_ptr<EntryBase> note;                  // the driver's own counters and decisions for this instruction
 };

@@ -4,6 +4,7 @@
 // makes armed calls with it. Importing it honours FRAMEJIT_STRESS.
 #include <Python.h>
 
+#include <utility>
 #include <vector>
 
 #include "frame_hook/bytecode/opcode_rows.h"
@@ -172,6 +173,24 @@ PyObject* py_call_into(PyObject*, PyObject* arguments) {
   return call_into(function, filler);
 }
 
+// A second hook that comes and goes as torch._dynamo's does: it saves what is there, chains to it, and writes it back.
+_PyFrameEvalFunction below_other = nullptr;
+long other_frames = 0;
+PyObject* other_hook(PyThreadState* thread, _PyInterpreterFrame* frame, int throwing) {
+  other_frames++;
+  return below_other(thread, frame, throwing);
+}
+PyObject* py_other(PyObject*, PyObject* on) {
+  PyInterpreterState* interpreter = PyInterpreterState_Get();
+  if (PyObject_IsTrue(on)) {
+    below_other = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+    _PyInterpreterState_SetEvalFrameFunc(interpreter, other_hook);
+  } else {
+    _PyInterpreterState_SetEvalFrameFunc(interpreter, below_other);
+  }
+  return PyLong_FromLong(std::exchange(other_frames, 0));
+}
+
 PyObject* py_stress(PyObject*, PyObject* arguments) {
   unsigned long long seed;
   int longest = 40;
@@ -249,6 +268,7 @@ PyMethodDef methods[] = {{"mark", with_keywords(py_mark), METH_VARARGS | METH_KE
                          {"armed", py_armed, METH_VARARGS, nullptr},
                          {"last_options", py_last_options, METH_NOARGS, nullptr},
                          {"call_into", py_call_into, METH_VARARGS, nullptr},
+                         {"other", py_other, METH_O, nullptr},
                          {"stress", py_stress, METH_VARARGS, nullptr},
                          {"stats", py_stats, METH_NOARGS, nullptr},
                          {"reset", py_reset, METH_NOARGS, nullptr},
