@@ -303,10 +303,13 @@ bool unfold(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, dimen
   return true;
 }
 
-// x_scatter(self, src, ...): a clone of self with a part overwritten.
+// x_scatter(self, src, ...): at::clone_preserve_strides keeps strides and offset unless elements of self share memory.
 bool scattered(const RuleArgs& args, ShapeEnv& env, Results& results) {
-  if (args.tensor(0) == nullptr) return false;
-  results.push_back(preserved(*args.tensor(0), env));
+  const TensorMeta* self = args.tensor(0);
+  if (self == nullptr) return false;
+  bool repeats = false;
+  for (size_t i = 0; i < self->ndim(); ++i) repeats = repeats || (self->strides[i] == SymExpr(0) && self->sizes[i] != SymExpr(1));
+  results.push_back(repeats ? preserved(*self, env) : *self);
   return true;
 }
 
