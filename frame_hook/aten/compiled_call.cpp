@@ -1,12 +1,15 @@
 // frame_hook/aten/compiled_call.cpp — passes, backend, and the call that wraps their product for Python.
 #include "frame_hook/aten/compiled_call.h"
 
+#include <ATen/Parallel.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <set>
+
 #include "frame_hook/aten/tensor_frontend.h"
-#include "graph/aten/replay.h"
 #include "graph/passes/pipeline.h"
+#include "runtime/aten/plan_runner.h"
 #include "runtime/base/log.h"
 
 namespace framejit::frame_hook {
@@ -17,55 +20,63 @@ void log_graph(const graph::Graph& graph, const char* stage) {
   log::emit({log::Channel::aten_graph, "", "AtenGraph", "", {{"graph", graph.name}, {"stage", stage}, {"ops", std::to_string(graph.nodes.size())}}, graph::print(graph)});
 }
 
-// A view made by autograd's own kernels, so that `_base`, version counter and in-place rules are eager's.
-at::Tensor tracked_view(const at::Tensor& base, const at::Tensor& view) {
-  if (base.scalar_type() != view.scalar_type() || base.storage().unsafeGetStorageImpl() != view.storage().unsafeGetStorageImpl()) return view;
-  return base.as_strided(view.sizes(), view.strides(), view.storage_offset());
+size_t count_kernels(const runtime::CallPlan& plan) {
+  std::set<FjKernelFn> kernels;
+  for (const runtime::Step& step : plan.steps)
+    if (const auto* kernel = std::get_if<runtime::KernelStep>(&step)) kernels.insert(kernel->function);
+  return kernels.size();
 }
 
-// Runs the functional graph through the dispatcher.
-class ReplayedCall final : public CompiledCall {
+// Runs a plan. Views that leave it, writes to inputs and returned inputs are the runner's and the plan's business.
+class PlannedCall final : public CompiledCall {
  public:
-  ReplayedCall(graph::Graph graph, const RecordedGraph& recorded) : graph_(std::move(graph)), constants_(recorded.constants), opaques_(recorded.opaques) {
-    output_count = graph_.outputs.size();
-    op_count = graph_.nodes.size();
+  PlannedCall(runtime::CallPlan plan, const RecordedGraph& recorded, size_t ops)
+      : runner_(std::make_shared<const runtime::CallPlan>(std::move(plan)), recorded.constants, recorded.opaques) {
+    output_count = runner_.plan().outputs.size();
+    op_count = ops;
+    kernel_count = count_kernels(runner_.plan());
   }
 
   bool run(PyObject* const* inputs, const int64_t* symbols, const double*, PyObject** outputs) override {
     HANDLE_TH_ERRORS
-    std::vector<at::Tensor> tensors, results;
-    for (size_t i = 0; i < graph_.inputs.size(); ++i) tensors.push_back(THPVariable_Unpack(inputs[i]));
-    const std::vector<int64_t> values(symbols, symbols + graph_.shapes.symbol_count());
-    {
-      pybind11::gil_scoped_release released;
-      results = graph::replay(graph_, {tensors, constants_, opaques_}, values, false).outputs;
-    }
-    for (size_t i = 0; i < results.size(); ++i) outputs[i] = output(i, inputs, tensors, results);
+    const runtime::CallPlan& plan = runner_.plan();
+    c10::SmallVector<at::Tensor, 32> tensors;
+    for (uint32_t i = 0; i < plan.input_count; ++i) tensors.push_back(THPVariable_Unpack(inputs[i]));
+    c10::SmallVector<at::Tensor, 8> results(output_count);
+    if (!run_plan(tensors.data(), symbols, results.data())) return false;
+    for (size_t i = 0; i < output_count; ++i)
+      outputs[i] = plan.outputs[i].kind == runtime::Output::kInput ? Py_NewRef(inputs[plan.outputs[i].index]) : THPVariable_Wrap(results[i]);
     return true;
     END_HANDLE_TH_ERRORS_RET(false)
   }
 
  private:
-  PyObject* output(size_t i, PyObject* const* inputs, const std::vector<at::Tensor>& tensors, std::vector<at::Tensor>& results) const {
-    const graph::OutputAlias& alias = graph_.output_aliases[i];
-    if (alias.kind == graph::OutputKind::kInput) return Py_NewRef(inputs[alias.of]);
-    if (alias.kind == graph::OutputKind::kViewOfInput) results[i] = tracked_view(tensors[alias.of], results[i]);
-    if (alias.kind == graph::OutputKind::kViewOfOutput) results[i] = tracked_view(results[alias.of], results[i]);
-    return THPVariable_Wrap(results[i]);
+  bool run_plan(const at::Tensor* inputs, const int64_t* symbols, at::Tensor* results) {
+    Result<void> done;
+    {
+      pybind11::gil_scoped_release released;
+      done = runner_.run(inputs, symbols, results);
+    }
+    if (!done.ok()) PyErr_SetString(PyExc_RuntimeError, done.error().message.c_str());
+    return done.ok();
   }
 
-  graph::Graph graph_;
-  std::vector<at::Tensor> constants_;
-  std::vector<c10::IValue> opaques_;
+  runtime::PlanRunner runner_;
 };
 
 }  // namespace
 
+// Passes make the graph functional; "eager" and user's backends get it as recorded otherwise, ours decomposed.
 Result<std::unique_ptr<CompiledCall>> compile_graph(const RecordedGraph& recorded, const CompileRequest& request) {
   log_graph(recorded.graph, "recording");
-  const bool decompose = request.callable == nullptr && request.backend != "eager";
-  FJ_TRY(graph::Graph functional, graph::run_pipeline(recorded.graph, decompose));
-  return std::unique_ptr<CompiledCall>(std::make_unique<ReplayedCall>(std::move(functional), recorded));
+  const std::unique_ptr<graph::Backend> backend = make_backend(request.backend);
+  if (!backend) return Error{"unknown_backend", "no backend is named '" + request.backend + "'"};
+  FJ_TRY(graph::Graph functional, graph::run_pipeline(recorded.graph, backend->name() != "eager"));
+  graph::BackendOptions options;
+  options.mode = request.mode;
+  options.threads = at::get_num_threads();
+  FJ_TRY(runtime::CallPlan plan, backend->compile(functional, options));
+  return std::unique_ptr<CompiledCall>(std::make_unique<PlannedCall>(std::move(plan), recorded, functional.nodes.size()));
 }
 
 }  // namespace framejit::frame_hook

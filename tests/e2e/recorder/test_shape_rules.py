@@ -1,0 +1,309 @@
+"""Every own shape rule against the executed op: dtype, sizes and strides, with constant sizes and with symbols at other sizes.
+
+A case is a call and its tensors. It is recorded with constant sizes and replayed; then with every dimension above 1 a symbol and
+replayed at sizes that differ from the recorded ones (where the recorded facts allow it).
+"""
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from recording import Recorder, Recording, clone_like, flat_tensors
+
+aten = torch.ops.aten
+DTYPES = [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool]
+LAYOUTS = ["contiguous", "transposed", "channels_last", "sliced", "expanded", "empty", "one", "scalar", "permuted_one"]
+
+
+def make(shape, dtype=torch.float32, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    if dtype == torch.bool:
+        return torch.randint(0, 2, shape, generator=g).bool()
+    if not dtype.is_floating_point:
+        return torch.randint(1, 5, shape, generator=g).to(dtype)
+    return torch.rand(shape, generator=g).to(dtype) + 0.5
+
+
+def layout(kind, dtype):
+    """A tensor of up to four dimensions in the named layout."""
+    if kind == "contiguous":
+        return make((2, 3, 4, 5), dtype)
+    if kind == "transposed":
+        return make((3, 5, 4), dtype).transpose(1, 2)
+    if kind == "channels_last":
+        return make((2, 3, 4, 5), dtype).to(memory_format=torch.channels_last)
+    if kind == "sliced":
+        return make((4, 6, 5), dtype)[1:3, ::2]
+    if kind == "expanded":
+        return make((3, 1, 4), dtype).expand(3, 5, 4)
+    if kind == "empty":
+        return make((3, 0, 4), dtype)
+    if kind == "one":
+        return make((1, 4, 1), dtype)
+    if kind == "permuted_one":
+        return make((4, 1, 3), dtype).permute(2, 1, 0)
+    return make((), dtype)
+
+
+def outcome(fn, args):
+    try:
+        return flat_tensors(fn(*args)), None
+    except Exception as e:  # both sides must fail alike
+        return None, e
+
+
+def check_call(fn, args, name, symbolic=True):
+    """True when the rule was used."""
+    want, error = outcome(fn, [clone_like(t) for t in args])
+    try:
+        recording = Recording(fn, args)
+    except Exception as e:
+        if error is None and "data_dependent" not in str(e) and "break unsupported_op" not in str(e):
+            raise AssertionError(f"{name}: recording failed with {e!r}") from e
+        return False
+    if error is not None:  # kernels may refuse what shape functions accept: the replay refuses too
+        with pytest.raises(Exception):
+            recording.replay([clone_like(t) for t in args])
+        return False
+    got, wrong, broken = recording.replay([clone_like(t) for t in args])
+    assert not wrong and not broken, f"{name} {[(tuple(t.shape), t.stride(), t.dtype) for t in args]}: {wrong}"
+    assert len(got) == len(want)
+    used = recording.recorder.counts()["rule"] > 0
+    if used and symbolic:
+        check_symbolic(fn, args, name)
+    return used
+
+
+def grown(t, by):
+    """t with every dimension above 1 larger, in the same order of dimensions; None where the layout cannot be carried over."""
+    order = sorted(range(t.dim()), key=lambda d: (-t.stride(d), d))
+    shape = [s if s <= 1 else s + by * 2 for s in t.shape]
+    inverse = [order.index(d) for d in range(t.dim())]
+    big = make([shape[d] for d in order], t.dtype).permute(inverse)
+    dense = 1
+    for d in reversed(order):
+        if t.size(d) > 1 and t.stride(d) != dense:
+            return None
+        dense *= t.size(d)
+    return big
+
+
+def check_symbolic(fn, args, name):
+    dynamic = [[s > 1 for s in t.shape] for t in args]
+    if not any(any(d) for d in dynamic):
+        return
+    try:
+        recording = Recording(fn, args, dynamic)
+    except Exception as e:
+        text = str(e)
+        if "symbolic" in text or "SymInt" in text or "NYI" in text or "break" in text or "dispatch_on_subclass" in text:
+            return  # torch's C++ code in front of the op does not take symbols: a break, never a wrong graph
+        raise AssertionError(f"{name}: symbolic recording failed with {e!r}") from e
+    for by in (0, 1):
+        others = [grown(t, by) if by else clone_like(t) for t in args]
+        if any(t is None for t in others):
+            return
+        try:
+            _, wrong, broken = recording.replay([clone_like(t) for t in others])
+        except (RuntimeError, IndexError):
+            return  # these sizes are an error of the program
+        if broken:
+            assert by, f"{name}: facts do not hold where they were made: {broken}"
+            return
+        assert not wrong, f"{name} with symbols, {[tuple(t.shape) for t in others]}: {wrong}\n{recording.recorder.text()}"
+
+
+UNARY = ["relu", "gelu", "silu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "abs", "neg", "sin", "cos", "erf", "floor", "ceil", "round", "sign",
+         "reciprocal", "logical_not", "bitwise_not", "isnan", "isinf", "isfinite", "square", "log1p", "expm1", "trunc", "frac", "hardswish", "hardsigmoid",
+         "hardtanh", "leaky_relu", "elu", "softplus", "mish", "log_sigmoid", "clone", "detach", "alias", "zeros_like", "ones_like", "empty_like", "positive",
+         "exp2", "log2", "log10", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erfc", "sgn", "relu6", "selu", "celu"]
+BINARY = ["add", "sub", "mul", "div", "pow", "maximum", "minimum", "fmod", "remainder", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or",
+          "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "atan2", "rsub", "floor_divide", "true_divide", "fmax", "fmin", "hypot", "copysign"]
+REDUCTIONS = ["sum", "mean", "amax", "amin", "any", "all", "prod", "argmax", "argmin", "var", "std", "logsumexp", "norm", "max", "min", "cumsum", "cumprod",
+              "softmax", "log_softmax", "median", "sort", "argsort", "nansum", "count_nonzero", "cummax", "aminmax", "var_mean", "std_mean"]
+
+
+def function(name):
+    return getattr(torch, name, None) or getattr(F, name, None) or getattr(aten, name)
+
+
+def test_no_gradients():
+    torch.set_grad_enabled(True)
+
+
+@pytest.fixture(autouse=True)
+def no_grad():
+    with torch.no_grad():
+        yield
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_unary(name):
+    fn = function(name)
+    used = [check_call(lambda x: fn(x), [layout(kind, dtype)], name) for kind in LAYOUTS for dtype in DTYPES]
+    assert any(used), f"no rule was used for {name}"
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_binary(name):
+    fn = function(name)
+    used = []
+    for a, b in itertools.product(DTYPES, DTYPES):
+        for shape_a, shape_b in [((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 1, 4), (3, 1)), ((), (2, 3)), ((2, 3), ()), ((), ())]:
+            used.append(check_call(lambda x, y: fn(x, y), [make(shape_a, a), make(shape_b, b, 1)], name, symbolic=a == b == torch.float32))
+    for kind_a, kind_b in itertools.product(LAYOUTS, LAYOUTS):
+        x, y = layout(kind_a, torch.float32), layout(kind_b, torch.float32)
+        used.append(check_call(lambda x, y: fn(x, y), [x, y], name))
+        used.append(check_call(lambda x, y: fn(x, y), [x, x.clone()], name))
+    for dtype in DTYPES:
+        for number in [2, 2.5, True]:
+            for kind in LAYOUTS:
+                used.append(check_call(lambda x: fn(x, number), [layout(kind, dtype)], f"{name} with {number}"))
+    assert any(used), f"no rule was used for {name}"
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reductions(name):
+    fn = function(name)
+    used = []
+    for dtype in [torch.float32, torch.bfloat16, torch.int64, torch.bool]:
+        for kind in LAYOUTS:
+            x = layout(kind, dtype)
+            used.append(check_call(lambda x: fn(x), [x], name))
+            for dim in range(-1, x.dim()):
+                used.append(check_call(lambda x: fn(x, dim), [x], f"{name} dim {dim}"))
+                used.append(check_call(lambda x: fn(x, dim, keepdim=True), [x], f"{name} dim {dim} keepdim"))
+            if x.dim() > 1:
+                used.append(check_call(lambda x: fn(x, (0, 1)), [x], f"{name} dims"))
+                used.append(check_call(lambda x: fn(x, (0, -1), keepdim=True), [x], f"{name} dims keepdim"))
+            used.append(check_call(lambda x: fn(x, -1, dtype=torch.float32), [x], f"{name} dtype"))
+    assert any(used), f"no rule was used for {name}"
+
+
+VIEWS = {
+    "view": lambda x: x.view(-1), "view2": lambda x: x.view(x.size(0), -1), "reshape": lambda x: x.reshape(-1, x.size(-1)), "t": lambda x: x.flatten(1).t(),
+    "transpose": lambda x: x.transpose(0, -1), "permute": lambda x: x.permute(*reversed(range(x.dim()))), "expand": lambda x: x.unsqueeze(0).expand(3, *x.shape),
+    "expand_m1": lambda x: x.unsqueeze(1).expand(-1, 2, *([-1] * (x.dim() - 1))), "select": lambda x: x.select(0, 1), "select_neg": lambda x: x[-1],
+    "slice": lambda x: x[1:], "slice_step": lambda x: x[::2, 1:], "slice_neg": lambda x: x[:-1], "slice_over": lambda x: x[:100], "narrow": lambda x: x.narrow(0, 0, 1),
+    "unsqueeze": lambda x: x.unsqueeze(-1), "unsqueeze0": lambda x: x.unsqueeze(0), "squeeze": lambda x: x.squeeze(), "squeeze_dim": lambda x: x.squeeze(0),
+    "flatten": lambda x: x.flatten(0, 1), "unflatten": lambda x: x.unflatten(0, (1, x.size(0))), "split": lambda x: x.split(2, -1), "chunk": lambda x: x.chunk(2, 0),
+    "unbind": lambda x: x.unbind(0), "split_sizes": lambda x: x.split([1, x.size(-1) - 1], -1), "diagonal": lambda x: x.diagonal(), "unfold": lambda x: x.unfold(-1, 2, 1),
+    "movedim": lambda x: x.movedim(0, -1), "as_strided": lambda x: (x + 0).as_strided((2, 2), (1, 2)), "view_as": lambda x: x.view_as(x), "contiguous": lambda x: x.contiguous(),
+    "detach": lambda x: x.detach(), "swapaxes": lambda x: x.swapaxes(0, 1), "tile": lambda x: x.tile(2), "repeat": lambda x: x.repeat(2, *([1] * x.dim())),
+    "roll": lambda x: x.roll(1, 0), "flip": lambda x: x.flip(0), "tril": lambda x: x.tril(), "triu": lambda x: x.triu(1), "mT": lambda x: x.mT,
+    "pad": lambda x: F.pad(x, (1, 1)), "pad2": lambda x: F.pad(x, (1, 2, 0, 1), value=1), "stack": lambda x: torch.stack([x, x], 1), "cat": lambda x: torch.cat([x, x], -1),
+    "cat0": lambda x: torch.cat([x, x[:1]]), "to_f64": lambda x: x.to(torch.float64), "to_same": lambda x: x.to(x.dtype, copy=True), "float": lambda x: x.float(),
+    "to_cl": lambda x: x.contiguous(memory_format=torch.channels_last), "clone_cf": lambda x: x.clone(memory_format=torch.contiguous_format), "masked_fill": lambda x: x.masked_fill(x > 1, 0),
+    "where": lambda x: torch.where(x > 1, x, x + 1), "where_scalar": lambda x: torch.where(x > 1, x, 0.0), "clamp": lambda x: x.clamp(0, 1), "clamp_min": lambda x: x.clamp(min=1),
+    "new_zeros": lambda x: x.new_zeros(3, x.size(0)), "new_full": lambda x: x.new_full((2,), 1.5), "new_ones": lambda x: x.new_ones(x.shape), "full_like": lambda x: torch.full_like(x, 2),
+    "zeros": lambda x: torch.zeros(x.shape), "ones": lambda x: torch.ones(2, 3, dtype=torch.int64) + x.size(0), "arange": lambda x: torch.arange(x.size(0)) + x.size(-1),
+    "arange3": lambda x: torch.arange(1, 9, 2) * x.size(0), "arange_float": lambda x: torch.arange(0, 1, 0.25), "full": lambda x: torch.full((2, 2), True), "empty": lambda x: torch.empty(2, 3).zero_(),
+    "cumsum": lambda x: x.cumsum(-1), "lerp": lambda x: torch.lerp(x.float(), x.float() + 1, 0.5), "addcmul": lambda x: torch.addcmul(x, x, x, value=2), "scalar_tensor": lambda x: torch.scalar_tensor(2.0) + x,
+    "topk": lambda x: x.topk(1), "one": lambda x: x.sum() + 1, "index_int": lambda x: x[:, None], "index_ellipsis": lambda x: x[..., 0], "repeat_interleave": lambda x: x.repeat_interleave(2, 0),
+    "linspace": lambda x: torch.linspace(0, 1, 5) * x.size(0), "eye": lambda x: torch.eye(3) + x.size(0), "logical": lambda x: (x > 1) & (x < 2), "bmm": lambda x: x.float().flatten(1).unsqueeze(0) @ x.float().flatten(1).unsqueeze(0).mT,
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_shapes(name):
+    fn = VIEWS[name]
+    for dtype in [torch.float32, torch.int64, torch.bfloat16]:
+        for kind in LAYOUTS:
+            check_call(fn, [layout(kind, dtype)], name)
+
+
+INPLACE = {
+    "add_": lambda x, y: x.add_(y), "mul_": lambda x, y: x.mul_(y), "div_": lambda x, y: x.div_(y), "copy_": lambda x, y: x.copy_(y), "relu_": lambda x, y: x.relu_(),
+    "zero_": lambda x, y: x.zero_(), "fill_": lambda x, y: x.fill_(2), "masked_fill_": lambda x, y: x.masked_fill_(y > 1, 0), "clamp_": lambda x, y: x.clamp_(0, 1),
+    "setitem": lambda x, y: x.__setitem__(0, 1), "setitem_slice": lambda x, y: x.__setitem__((slice(None), 0), 2), "iadd": lambda x, y: x.__iadd__(1), "sub_": lambda x, y: x.sub_(y, alpha=2),
+    "t_": lambda x, y: (x + 1).flatten(1).t_(), "squeeze_": lambda x, y: (x + 0).squeeze_(), "unsqueeze_": lambda x, y: (x + 0).unsqueeze_(0), "index_put_": lambda x, y: x.index_put_((torch.tensor([0]),), torch.tensor(1, dtype=x.dtype)),
+    "out": lambda x, y: torch.add(x, y, out=torch.empty(0, dtype=x.dtype)), "exp_": lambda x, y: x.exp_(), "sigmoid_": lambda x, y: x.sigmoid_(), "eq_": lambda x, y: x.eq_(y), "lerp_": lambda x, y: x.lerp_(y, 0.3),
+}
+
+
+@pytest.mark.parametrize("name", INPLACE)
+def test_in_place(name):
+    fn = INPLACE[name]
+    for a, b in itertools.product([torch.float32, torch.int64, torch.bfloat16], repeat=2):
+        for shape_a, shape_b in [((3, 4), (3, 4)), ((3, 4), (4,)), ((2, 1, 4), (1,)), ((3, 4), ()), ((3,), (2, 3)), ((2, 3, 2, 2), (2, 3, 2, 2))]:
+            check_call(fn, [make(shape_a, a), make(shape_b, b, 1)], name)
+    check_call(fn, [make((1, 4)).expand(3, 4), make((3, 4))], name)
+
+
+def conv(dims, **options):
+    return lambda x, w, b: getattr(F, f"conv{dims}d")(x, w, b, **options)
+
+
+def test_convolution():
+    for options in [{}, {"stride": 2}, {"padding": 1}, {"dilation": 2, "padding": 2}, {"groups": 2, "padding": (1, 0)}, {"padding": "same"}]:
+        w = make((6, 4 // options.get("groups", 1), 3, 3))
+        for x in [make((2, 4, 8, 9)), make((2, 4, 8, 9)).to(memory_format=torch.channels_last), make((1, 4, 8, 9))]:
+            for weight in [w, w.to(memory_format=torch.channels_last)]:
+                assert check_call(conv(2, **options), [x, weight, make((6,))], f"conv2d {options}")
+    assert check_call(conv(1), [make((2, 4, 9)), make((6, 4, 3)), make((6,))], "conv1d")
+    assert check_call(conv(1, stride=2, padding=1), [make((2, 4, 9)), make((6, 4, 3)), make((6,))], "conv1d")
+    check_call(conv(3), [make((1, 2, 5, 5, 5)), make((3, 2, 3, 3, 3)), make((3,))], "conv3d")
+    check_call(lambda x, w, b: F.conv_transpose2d(x, w, b, stride=2), [make((2, 4, 5, 5)), make((4, 3, 3, 3)), make((3,))], "conv_transpose2d")
+    check_call(conv(2), [make((4, 8, 9)), make((6, 4, 3, 3)), make((6,))], "conv2d without batch")
+
+
+def test_norms_and_pools():
+    x, xl = make((2, 4, 6, 6)), make((2, 4, 6, 6)).to(memory_format=torch.channels_last)
+    c = make((4,))
+    for t in (x, xl, x.bfloat16()):
+        p = c.to(t.dtype)
+        check_call(lambda t, m, v, w, b: F.batch_norm(t, m, v, w, b), [t, p, p, p, p], "batch_norm eval")
+        check_call(lambda t, m, v, w, b: F.batch_norm(t, m, v, w, b, training=True), [t, p, p, p, p], "batch_norm train")
+        check_call(lambda t, w, b: F.group_norm(t, 2, w, b), [t, p, p], "group_norm")
+        check_call(lambda t: F.layer_norm(t, t.shape[-2:]), [t], "layer_norm of two")
+        check_call(lambda t: F.max_pool2d(t, 3, 2, 1), [t], "max_pool2d")
+        check_call(lambda t: F.avg_pool2d(t, 2), [t], "avg_pool2d")
+        check_call(lambda t: F.adaptive_avg_pool2d(t, 1), [t], "adaptive_avg_pool2d 1")
+        check_call(lambda t: F.adaptive_avg_pool2d(t, (2, 3)), [t], "adaptive_avg_pool2d")
+        check_call(lambda t: F.interpolate(t, scale_factor=2), [t], "nearest")
+        check_call(lambda t: F.interpolate(t, size=(9, 9), mode="bilinear"), [t], "bilinear")
+        check_call(lambda t: F.interpolate(t, size=(9, 9), mode="bicubic"), [t], "bicubic")
+    for dtype in [torch.float32, torch.bfloat16]:
+        h = make((2, 5, 8), dtype)
+        assert check_call(lambda h, w, b: F.layer_norm(h, (8,), w, b), [h, make((8,), dtype), make((8,), dtype)], "layer_norm")
+        check_call(lambda h, w: F.rms_norm(h, (8,), w), [h, make((8,), dtype)], "rms_norm")
+        check_call(lambda h: F.layer_norm(h.transpose(1, 2), (5,)), [h], "layer_norm of a transposed")
+    check_call(lambda h, w, b: F.layer_norm(h, (8,), w, b), [make((2, 5, 8), torch.bfloat16), make((8,)), make((8,))], "layer_norm mixed")
+
+
+def test_matmul_family():
+    for dtype in [torch.float32, torch.bfloat16, torch.int64]:
+        m = lambda *s: make(s, dtype)
+        cases = {"mm": (lambda a, b: a @ b, m(3, 4), m(4, 5)), "bmm": (lambda a, b: a @ b, m(2, 3, 4), m(2, 4, 5)), "bmm broadcast": (lambda a, b: a @ b, m(2, 1, 3, 4), m(5, 4, 6)),
+                 "mv": (lambda a, b: a @ b, m(3, 4), m(4)), "dot": (lambda a, b: a @ b, m(4), m(4)), "3x2": (lambda a, b: a @ b, m(2, 3, 4), m(4, 5)), "transposed": (lambda a, b: a @ b.t(), m(3, 4), m(5, 4)),
+                 "addmm": (lambda a, b: torch.addmm(a.new_ones(5), a, b, beta=2), m(3, 4), m(4, 5)), "baddbmm": (lambda a, b: torch.baddbmm(a.new_ones(2, 3, 5), a, b), m(2, 3, 4), m(2, 4, 5)),
+                 "linear": (lambda a, b: F.linear(a, b), m(2, 3, 4), m(5, 4)), "linear2": (lambda a, b: F.linear(a, b, b.new_ones(5)), m(3, 4), m(5, 4)), "outer": (lambda a, b: torch.outer(a, b), m(3), m(4)),
+                 "einsum": (lambda a, b: torch.einsum("bij,bjk->bik", a, b), m(2, 3, 4), m(2, 4, 5)), "wrong": (lambda a, b: a @ b, m(3, 4), m(3, 4)),
+                 "empty": (lambda a, b: a @ b, m(0, 4), m(4, 5)), "bmm transposed": (lambda a, b: a.transpose(1, 2) @ b, m(2, 4, 3), m(2, 4, 5))}
+        for name, (fn, a, b) in cases.items():
+            check_call(fn, [a, b], name)
+
+
+def test_index_family():
+    x, i = make((5, 6)), torch.tensor([[0, 2], [1, 4]])
+    cases = {"embedding": (lambda x, i: F.embedding(i, x), x, i), "index_select": (lambda x, i: x.index_select(1, i), x, i[0]), "gather": (lambda x, i: x.gather(0, i), x, i), "index": (lambda x, i: x[i], x, i),
+             "index2": (lambda x, i: x[i, i], x, i), "index_none": (lambda x, i: x[:, i], x, i), "index_3d": (lambda x, i: x[:, i[0], :], make((2, 5, 3)), i), "index_apart": (lambda x, i: x[i[0], :, i[1]], make((5, 2, 6)), i),
+             "scatter": (lambda x, i: x.scatter(0, i, 1.0), x, i), "scatter_src": (lambda x, i: x.scatter(0, i, x), x, i), "scatter_add": (lambda x, i: x.scatter_add(0, i, x), x, i), "take_along": (lambda x, i: x.take_along_dim(i, 0), x, i),
+             "index_put": (lambda x, i: x.index_put((i,), x[0]), x, i), "index_add": (lambda x, i: x.index_add(0, i, x[:2]), x, i[0]), "index_fill": (lambda x, i: x.index_fill(0, i, 2.0), x, i[0]), "take": (lambda x, i: x.take(i), x, i),
+             "index_transposed": (lambda x, i: x.t()[i], x, i), "scatter_reduce": (lambda x, i: x.scatter_reduce(0, i, x, "sum"), x, i), "index_copy": (lambda x, i: x.index_copy(0, i, x[:2]), x, i[0]),
+             "searchsorted": (lambda x, i: torch.searchsorted(x, x), x, i), "mask": (lambda x, i: x[x > 1], x, i), "nll": (lambda x, i: F.cross_entropy(x, torch.zeros(5, dtype=torch.long)), x, i)}
+    for name, (fn, a, b) in cases.items():
+        check_call(fn, [a, b], name)
+
+
+def test_attention():
+    for dtype in [torch.float32, torch.bfloat16]:
+        q, k = make((2, 4, 5, 8), dtype), make((2, 4, 7, 8), dtype)
+        mask = make((2, 1, 5, 7), dtype)
+        check_call(lambda q, k: F.scaled_dot_product_attention(q, k, k), [q, k], "sdpa")
+        check_call(lambda q, k: F.scaled_dot_product_attention(q, q, q, is_causal=True), [q, k], "sdpa causal")
+        check_call(lambda q, k, m: F.scaled_dot_product_attention(q, k, k, m), [q, k, mask], "sdpa mask")
+        check_call(lambda q, k, m: F.scaled_dot_product_attention(q, k, k, m > 1), [q, k, mask], "sdpa bool mask")
+        check_call(lambda q, k: F.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), k.transpose(1, 2)), [make((2, 5, 4, 8), dtype), make((2, 7, 4, 8), dtype)], "sdpa of a layout")
+        check_call(lambda q, k: F.scaled_dot_product_attention(q, k[:, :2], k[:, :2], enable_gqa=True), [q, k], "sdpa gqa")
