@@ -1,0 +1,141 @@
+// tests/unit/guards/source_kinds_test.cpp — each kind of source is fetched, and found wanting when it is gone.
+#include "guard_fixture.h"
+
+namespace framejit::guards {
+namespace {
+
+class SourceTest : public GuardTest {
+ protected:
+  // Fetches the source as a wanted register.
+  PyObject* fetch(SourceId source) {
+    text_ = set_.sources.text(source, code_);
+    compile({source});
+    found_ = program_->run(frame(), registers_.data(), symbols_.data(), floats_.data());
+    EXPECT_EQ(PyErr_Occurred(), nullptr);
+    PyObject* object = found_ ? registers_[program_->register_of(source)] : nullptr;
+    set_ = GuardSet();
+    return object;
+  }
+  std::string text_;
+  bool found_ = false;
+};
+
+TEST_F(SourceTest, OfTheFrame) {
+  set(0, "[1]");
+  EXPECT_EQ(fetch(local()), locals_[0]);
+  EXPECT_EQ(text_, "L['a']");
+  EXPECT_EQ(fetch(from(SourceKind::stack, kNoSource, 0)), locals_[0]);
+  EXPECT_EQ(fetch(from(SourceKind::stack, kNoSource, 1)), nullptr);
+  EXPECT_EQ(fetch(from(SourceKind::globals, kNoSource)), globals_.get());
+  EXPECT_EQ(fetch(from(SourceKind::builtins, kNoSource)), PyEval_GetBuiltins());
+  EXPECT_EQ(fetch(from(SourceKind::frame_function, kNoSource)), function_.get());
+  EXPECT_EQ(fetch(from(SourceKind::sys_modules, kNoSource)), PyImport_GetModuleDict());
+  EXPECT_EQ(fetch(local(1)), nullptr);  // unbound
+}
+
+TEST_F(SourceTest, Items) {
+  set(0, "{'k': [10, (20, 30)], 3: 'three'}");
+  const SourceId list = keyed(SourceKind::dict_item, local(), str("k"));
+  const SourceId tuple = from(SourceKind::list_item, list, 1);
+  const SourceId last = from(SourceKind::tuple_item, tuple, 1);
+  EXPECT_EQ(PyLong_AsLong(fetch(last)), 30);
+  EXPECT_EQ(text_, "L['a']['k'][1][1]");
+  EXPECT_EQ(fetch(from(SourceKind::list_item, keyed(SourceKind::dict_item, local(), str("k")), 2)), nullptr);
+  EXPECT_EQ(fetch(keyed(SourceKind::dict_item, local(), str("gone"))), nullptr);
+  EXPECT_EQ(fetch(from(SourceKind::list_item, local(), 0)), nullptr);
+  EXPECT_NE(fetch(keyed(SourceKind::dict_item, local(), get("1 + 2"))), nullptr);
+  EXPECT_EQ(text_, "L['a'][3]");
+}
+
+TEST_F(SourceTest, Attributes) {
+  run("import types\nclass S:\n  __slots__ = ('w', 'v')\nclass A:\n  def f(self): pass\n  @property\n  def p(self): return 1\nx = A()\nx.y = 5\ns = S()\ns.w = 6\nm = x.f");
+  set(0, "x");
+  set(1, "s");
+  set(2, "m");
+  const SourceId dict = from(SourceKind::instance_dict, local());
+  EXPECT_EQ(PyLong_AsLong(fetch(keyed(SourceKind::dict_item, dict, str("y")))), 5);
+  EXPECT_EQ(text_, "L['a'].y");
+  EXPECT_EQ(PyLong_AsLong(fetch(keyed(SourceKind::member, local(1), str("w")))), 6);
+  EXPECT_EQ(text_, "L['b'].w");
+  EXPECT_EQ(fetch(keyed(SourceKind::member, local(1), str("v"))), nullptr);
+  EXPECT_EQ(fetch(keyed(SourceKind::member, local(0), str("w"))), nullptr);
+  EXPECT_EQ(fetch(from(SourceKind::type_of, local())), get("A").get());
+  const SourceId type = from(SourceKind::type_of, local());
+  EXPECT_EQ(fetch(keyed(SourceKind::type_lookup, type, str("f"))), get("A.__dict__['f']").get());
+  EXPECT_EQ(text_, "type(L['a']).f");
+  const SourceId property = keyed(SourceKind::type_lookup, from(SourceKind::type_of, local()), str("p"));
+  EXPECT_EQ(fetch(keyed(SourceKind::member, property, str("fget"))), get("A.p.fget").get());
+  EXPECT_EQ(fetch(from(SourceKind::method_self, local(2))), get("x").get());
+  EXPECT_EQ(fetch(from(SourceKind::method_function, local(2))), get("A.f").get());
+  // C getters only: a property would run Python code.
+  EXPECT_NE(fetch(keyed(SourceKind::attribute, from(SourceKind::type_of, local()), str("__name__"))), nullptr);
+  EXPECT_EQ(fetch(keyed(SourceKind::attribute, local(), str("p"))), nullptr);
+}
+
+TEST_F(SourceTest, FreshAttributeLivesUntilTheNextOne) {
+  set(0, "slice(1, 2, 3)");
+  run("class A: pass\nA.__qualname__ = 'Long' * 3");
+  set(1, "A");
+  PyObject* name = fetch(keyed(SourceKind::attribute, local(1), str("__module__")));
+  ASSERT_NE(name, nullptr);
+  EXPECT_TRUE(PyUnicode_Check(name));
+  EXPECT_EQ(PyLong_AsLong(fetch(keyed(SourceKind::attribute, local(), str("stop")))), 2);
+}
+
+TEST_F(SourceTest, InstanceDictOfSlotsIsNothing) {
+  set(0, "3");
+  EXPECT_EQ(fetch(from(SourceKind::instance_dict, local())), nullptr);
+  run("class A: pass\nx = A()");
+  set(0, "x");
+  EXPECT_NE(fetch(from(SourceKind::instance_dict, local())), nullptr);
+}
+
+TEST_F(SourceTest, Functions) {
+  run("def outer():\n  n = 7\n  def f(a, b=2, *, k=3): return n\n  return f\nf = outer()\ng = lambda: 0");
+  set(0, "f");
+  set(1, "g");
+  EXPECT_EQ(fetch(from(SourceKind::function_code, local())), get("f.__code__").get());
+  EXPECT_EQ(fetch(from(SourceKind::function_defaults, local())), get("f.__defaults__").get());
+  EXPECT_EQ(fetch(from(SourceKind::function_kwdefaults, local())), get("f.__kwdefaults__").get());
+  EXPECT_EQ(fetch(from(SourceKind::function_globals, local())), globals_.get());
+  EXPECT_EQ(fetch(from(SourceKind::function_defaults, local(1))), Py_None);
+  const SourceId cell = from(SourceKind::tuple_item, from(SourceKind::function_closure, local()), 0);
+  EXPECT_EQ(PyLong_AsLong(fetch(from(SourceKind::cell_contents, cell))), 7);
+  EXPECT_EQ(text_, "L['a'].__closure__[0].cell_contents");
+}
+
+TEST_F(SourceTest, ContextVariables) {
+  run("import contextvars\nv = contextvars.ContextVar('v')\nd = contextvars.ContextVar('d', default='x')");
+  set(0, "v");
+  set(1, "d");
+  EXPECT_EQ(fetch(from(SourceKind::context_value, local())), nullptr);
+  EXPECT_EQ(fetch(from(SourceKind::context_value, local(1))), get("d.get()").get());
+  add(GuardKind::is, from(SourceKind::context_value, local()));  // nothing is set
+  compile();
+  EXPECT_TRUE(holds());
+  run("token = v.set([1])");
+  EXPECT_FALSE(holds());
+  EXPECT_EQ(why(), "L['a'].get() is nothing but is [1]");
+  set_ = GuardSet();
+  EXPECT_EQ(fetch(from(SourceKind::context_value, local())), get("v.get()").get());
+}
+
+TEST_F(SourceTest, ModuleAttributesReadAsUsersWriteThem) {
+  run("import math");
+  const SourceId globals = from(SourceKind::globals, kNoSource);
+  const SourceId module = keyed(SourceKind::dict_item, globals, str("math"));
+  const SourceId pi = keyed(SourceKind::dict_item, from(SourceKind::instance_dict, module), str("pi"));
+  EXPECT_EQ(set_.sources.text(pi, code_), "G['math'].pi");
+  EXPECT_EQ(fetch(pi), get("math.pi").get());
+}
+
+TEST_F(SourceTest, EqualSourcesAreOne) {
+  const PyRef key = get("'some key of a dict'"), equal = get("'some key' + ' of a dict'");
+  EXPECT_EQ(keyed(SourceKind::dict_item, local(), key), keyed(SourceKind::dict_item, local(), equal));
+  EXPECT_NE(keyed(SourceKind::dict_item, local(), get("1")), keyed(SourceKind::dict_item, local(), get("True")));
+  EXPECT_NE(local(0), local(1));
+  EXPECT_EQ(set_.sources.text(keyed(SourceKind::constant, kNoSource, get("int")), code_), "const(int)");
+}
+
+}  // namespace
+}  // namespace framejit::guards
