@@ -1,0 +1,205 @@
+// tests/unit/runtime/call_plan_test.cpp — the plan loop over plain memory: sizes, arena, checks, order, text.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "runtime/arena.h"
+#include "runtime/call_plan.h"
+
+namespace framejit::runtime {
+namespace {
+
+// Buffers are vectors of float; what happens is written down.
+class FakeHost : public PlanHost {
+ public:
+  explicit FakeHost(const CallPlan& plan) : plan_(plan) {}
+  void* data(BufferId b) override {
+    if (plan_.buffers[b].home == Home::kArena) return arena_.data() + size(plan_.buffers[b].offset);
+    return tensors[b].data();
+  }
+  void allocate(BufferId b) override {
+    log += "allocate " + std::to_string(b) + "\n";
+    int64_t n = 1;
+    for (const Size& s : plan_.buffers[b].sizes) n *= size(s);
+    tensors[b].assign(n, 0);
+  }
+  void view(BufferId base, BufferId result) override { log += "view " + std::to_string(base) + " " + std::to_string(result) + "\n"; }
+  void call(const ExternStep& step, size_t index) override { log += "call " + step.op + " " + std::to_string(index) + "\n"; }
+  void release(BufferId b) override { log += "free " + std::to_string(b) + "\n"; }
+  void* arena(int64_t bytes) override {
+    log += "arena " + std::to_string(bytes) + "\n";
+    arena_.assign(bytes, 0);
+    return arena_.data();
+  }
+  void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(void*, int64_t, int64_t), void* state) override {
+    for (int64_t i = begin; i < end; i += grain) body(state, i, std::min(end, i + grain));
+  }
+  std::map<BufferId, std::vector<float>> tensors;
+  std::string log;
+
+ private:
+  const CallPlan& plan_;
+  std::vector<char> arena_;
+};
+
+// out[i] = in[i] * scale + sizes[0]; 3 when a value is negative.
+int64_t scale_kernel(void* const* buffers, const int64_t* sizes, const FjScalar* scalars, int64_t begin, int64_t end) {
+  const float* in = static_cast<const float*>(buffers[0]);
+  float* out = static_cast<float*>(buffers[1]);
+  for (int64_t i = begin; i < end; ++i) {
+    if (in[i] < 0) return 3;
+    out[i] = in[i] * static_cast<float>(scalars[0].f) + static_cast<float>(sizes[0]);
+  }
+  return 0;
+}
+
+Buffer buffer(Home home, uint32_t index, Size n) {
+  Buffer b;
+  b.home = home;
+  b.index = index;
+  b.sizes = {n};
+  b.strides = {{1}};
+  return b;
+}
+
+KernelStep kernel(BufferId in, BufferId out, double scale, Size extent) {
+  KernelStep k;
+  k.function = scale_kernel;
+  k.name = "k0";
+  k.buffers = {in, out};
+  k.sizes = {extent};
+  k.scalars = {FjScalar{.f = scale}};
+  k.extent = extent;
+  k.grain = 2;
+  return k;
+}
+
+// z0 = s0, z1 = 4, z2 = z0 * z1: in -> arena -> out
+CallPlan two_kernels() {
+  CallPlan plan;
+  plan.name = "f";
+  plan.input_count = plan.symbol_count = 1;
+  plan.size_program = {{SizeOpcode::kSymbol, 0}, {SizeOpcode::kConstant, 4}, {SizeOpcode::kMul, 0, 0, 1}};
+  plan.arena_bytes = {0, 2};
+  const Size n{0, 0};
+  plan.buffers = {buffer(Home::kInput, 0, n), buffer(Home::kArena, 0, n), buffer(Home::kTensor, 0, n)};
+  plan.steps = {kernel(0, 1, 2.0, n), AllocateStep{2}, kernel(1, 2, 10.0, n)};
+  plan.outputs = {{Output::kBuffer, 2}};
+  return plan;
+}
+
+TEST(CallPlan, KernelsRunInOrderOverTheArena) {
+  const CallPlan plan = two_kernels();
+  FakeHost host(plan);
+  for (int64_t n : {5, 1, 2, 64}) {
+    host.tensors[0].assign(n, 1.0f);
+    const auto result = run_steps(plan, &n, host);
+    ASSERT_TRUE(result.ok());
+    EXPECT_EQ(host.tensors[2], std::vector<float>(n, (2.0f + n) * 10 + n));
+  }
+  EXPECT_EQ(host.log.substr(0, 20), "arena 20\nallocate 2\n");
+}
+
+TEST(CallPlan, FailedKernelCheckStopsThePlan) {
+  const CallPlan plan = two_kernels();
+  FakeHost host(plan);
+  const int64_t n = 7;
+  host.tensors[0] = {1, 1, 1, 1, 1, -1, 1};
+  const auto result = run_steps(plan, &n, host);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code, "kernel_check");
+  EXPECT_EQ(result.error().message, "check 2 of kernel k0 failed");
+  EXPECT_EQ(host.log, "arena 28\n");
+}
+
+TEST(CallPlan, SizeChecksAndOtherStepsGoToTheHost) {
+  CallPlan plan;
+  plan.size_program = {{SizeOpcode::kSymbol, 0}};
+  plan.buffers = {buffer(Home::kInput, 0, {0, 0}), buffer(Home::kTensor, 0, {0, 0})};
+  ExternStep call;
+  call.op = "relu";
+  plan.steps = {CheckStep{{0, 0}, {3}, "rows"}, call, ViewStep{0, 1}, FreeStep{1}};
+  FakeHost host(plan);
+  int64_t n = 3;
+  EXPECT_TRUE(run_steps(plan, &n, host).ok());
+  EXPECT_EQ(host.log, "call relu 1\nview 0 1\nfree 1\n");
+  n = 4;
+  const auto result = run_steps(plan, &n, host);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().message, "rows: 4 != 3");
+}
+
+TEST(CallPlan, SizeProgramIsPythons) {
+  CallPlan plan;
+  plan.size_program = {{SizeOpcode::kSymbol, 0},       {SizeOpcode::kConstant, 3},     {SizeOpcode::kFloorDiv, 0, 0, 1}, {SizeOpcode::kMod, 0, 0, 1},
+                       {SizeOpcode::kMin, 0, 0, 1},    {SizeOpcode::kMax, 0, 0, 1},    {SizeOpcode::kAdd, 0, 0, 1}};
+  FakeHost host(plan);
+  const int64_t symbol = -7;
+  ASSERT_TRUE(run_steps(plan, &symbol, host).ok());
+  EXPECT_EQ(host.sizes, (std::vector<int64_t>{-7, 3, -3, 2, -7, 3, -4}));
+}
+
+TEST(CallPlan, Text) {
+  CallPlan plan = two_kernels();
+  ExternStep call;
+  call.op = "sum.dim_IntList";
+  call.args = {{BufferId{2}}, {std::vector<Size>{{1}, {0, 0}}}, {true}, {None{}}, {TorchDType{6}}, {std::string("a\"b")}, {2.0}, {OpaqueSlot{1}}, {TorchEnum{'l', 0}},
+               {std::vector<BufferId>{0, kNoBuffer}}};
+  call.results = {kNoBuffer};
+  plan.steps.push_back(call);
+  plan.steps.push_back(CheckStep{{0, 0}, {3}, "rows"});
+  plan.steps.push_back(FreeStep{1});
+  plan.updates = {{0, 2}};
+  plan.buffers[0].offset = {8};
+  EXPECT_EQ(print(plan), R"(plan @f inputs 1 symbols 1 {
+  z0 = s0
+  z1 = 4
+  z2 = z0*z1
+  arena z2 bytes
+  b0: input 0 f32[z0; 1] + 8
+  b1: arena 0 f32[z0; 1]
+  b2: tensor f32[z0; 1]
+  kernel k0(b0, b1) sizes [z0] extent z0 grain 2
+  allocate b2
+  kernel k0(b1, b2) sizes [z0] extent z0 grain 2
+  none = sum.dim_IntList(b2, [1, z0], true, none, @f32, "a\"b", 2.0, @o1, @l0, [b0, none])
+  check z0 == 3 or "rows"
+  free b1
+  update input 0 from b2
+  return b2
+}
+)");
+}
+
+TEST(Arena, BlocksAreReusedAndAligned) {
+  ArenaPool pool;
+  ArenaPool::Block a = pool.take(1000), b = pool.take(1000);
+  EXPECT_NE(a.data, b.data);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(a.data) % 64, 0u);
+  EXPECT_GE(a.bytes, 1000);
+  void* const first = a.data;
+  pool.give(a);
+  EXPECT_GE(pool.idle_bytes(), 1000);
+  EXPECT_EQ(pool.take(900).data, first);
+  EXPECT_EQ(pool.idle_bytes(), 0);
+  pool.give(b);
+  pool.give({first, a.bytes});
+  const ArenaPool::Block large = pool.take(int64_t{9} << 20);
+  EXPECT_NE(large.data, nullptr);
+  pool.give(large);
+  pool.trim();
+  EXPECT_EQ(pool.idle_bytes(), 0);
+  EXPECT_EQ(pool.take(0).data, nullptr);
+}
+
+TEST(Arena, KeepsAFewLargestBlocks) {
+  ArenaPool pool;
+  std::vector<ArenaPool::Block> blocks;
+  for (int i = 1; i <= 20; ++i) blocks.push_back(pool.take(i * 100000));
+  for (const auto& block : blocks) pool.give(block);
+  EXPECT_LT(pool.idle_bytes(), 8 * 2600000);
+  EXPECT_GE(pool.idle_bytes(), 2000000 + 1900000);
+}
+
+}  // namespace
+}  // namespace framejit::runtime
