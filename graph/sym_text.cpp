@@ -1,4 +1,6 @@
 // graph/sym_text.cpp — recursive descent over the grammar of size expressions, with Python's precedence.
+//
+// The modulo sign is followed by a blank: "%2" right behind an expression is the value that begins the next line.
 #include "graph/sym_text.h"
 
 #include <charconv>
@@ -44,7 +46,7 @@ Result<SymExpr> parse_unary(text::Cursor& cursor) {
 Result<SymExpr> parse_product(text::Cursor& cursor) {
   FJ_TRY(SymExpr value, parse_unary(cursor));
   while (true) {
-    const char op = cursor.accept("//") ? '/' : cursor.accept("*") ? '*' : cursor.accept("%") ? '%' : '\0';
+    const char op = cursor.accept("//") ? '/' : cursor.accept("*") ? '*' : cursor.accept("% ") ? '%' : '\0';
     if (op == '\0') return value;
     FJ_TRY(const SymExpr right, parse_unary(cursor));
     if (op != '*' && right == SymExpr(0)) return cursor.error("division by zero");

@@ -40,16 +40,6 @@ ValueId if_same_layout(Context& c) {
   return self != kNoValue && same_layout(c.meta(self), c.recorded()) ? self : kNoValue;
 }
 
-// A copy of a captured constant stays: the constant itself must not leave the graph.
-ValueId copy(Context& c) {
-  const ValueId same = if_same_layout(c);
-  if (same == kNoValue) return kNoValue;
-  const ValueId memory = memory_of(c.out().peek(), same);
-  for (ValueId constant : c.out().peek().constants)
-    if (constant == memory) return kNoValue;
-  return same;
-}
-
 ValueId view(Context& c) {
   if (const ValueId same = if_same_layout(c); same != kNoValue) return same;
   const Node* inner = c.producer(c.value(0), "view");
@@ -109,8 +99,8 @@ ValueId times_one(Context& c) {
 const std::unordered_map<std::string_view, Simplify>& rows() {
   static const std::unordered_map<std::string_view, Simplify> table = {
       {"alias", identity},   {"detach", identity},    {"lift_fresh", identity}, {"view", view},
-      {"_unsafe_view", view}, {"permute", permute},   {"expand", if_same_layout}, {"clone", copy},
-      {"_to_copy", copy},    {"slice.Tensor", slice}, {"cat", cat},             {"mul.Tensor", times_one},
+      {"_unsafe_view", view}, {"permute", permute},   {"expand", if_same_layout}, {"clone", if_same_layout},
+      {"_to_copy", if_same_layout},    {"slice.Tensor", slice}, {"cat", cat},             {"mul.Tensor", times_one},
       {"mul.Scalar", times_one}, {"div.Tensor", times_one}, {"div.Scalar", times_one}};
   return table;
 }

@@ -25,7 +25,7 @@ struct Storage {
   int version = 0;
   int writes = 0;
   int input = -1;
-  bool is_constant = false, is_shared_by_inputs = false;
+  bool is_constant = false, is_lifted = false, is_shared_by_inputs = false;
 };
 
 struct View {
@@ -160,6 +160,7 @@ class Functionalizer {
       if (op->has(kMutates)) op = find_op(op->functional);
       if (op == nullptr) return Error{"functionalize", "no functional form of " + node.op->name};
       views_[node.results[i]] = View{parent, &node, op, i};
+      if (op->name == "lift_fresh") storage_of(parent).is_lifted = true;
       is_view = true;
     }
     if (is_view) return {};
@@ -263,7 +264,8 @@ class Functionalizer {
       v = made.parent;
     }
     Storage& s = storage_of(v);
-    if (s.is_constant) return Error{"functionalize", "a captured constant is written"};
+    // A lifted constant is a tensor that the program makes on each call (torch.tensor): its writes die with the call.
+    if (s.is_constant && !s.is_lifted) return Error{"functionalize", "a captured constant is written"};
     if (s.is_shared_by_inputs) return Error{"functionalize", "inputs that share memory are written"};
     if (s.root != v) return Error{"functionalize", "a value that is not known to be a view is written"};
     s.content = content;

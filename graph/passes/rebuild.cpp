@@ -112,8 +112,10 @@ Graph Rebuild::finish(std::vector<ValueId> outputs, std::vector<OutputAlias> ali
     if (outputs[i] == kNoValue || aliases[i].kind != OutputKind::kFresh) continue;
     const ValueId memory = memory_of(out_.peek(), outputs[i]);
     const auto& inputs = out_.peek().inputs;
-    const bool is_input = std::find(inputs.begin(), inputs.end(), memory) != inputs.end();
-    if (is_input || !taken.insert(memory).second) outputs[i] = out_.emit("clone", {outputs[i], Arg{}});
+    const auto& constants = out_.peek().constants;
+    const bool is_boundary = std::find(inputs.begin(), inputs.end(), memory) != inputs.end() ||
+                             std::find(constants.begin(), constants.end(), memory) != constants.end();
+    if (is_boundary || !taken.insert(memory).second) outputs[i] = out_.emit("clone", {outputs[i], Arg{}});
   }
   return out_.finish(std::move(outputs), std::move(aliases), std::move(updates));
 }

@@ -14,6 +14,8 @@ namespace framejit::text {
 class Cursor {
  public:
   explicit Cursor(std::string_view source) : source_(source) {}
+  explicit Cursor(const char* source) : source_(source) {}
+  explicit Cursor(std::string&&) = delete;  // the source must outlive the cursor
 
   bool at_end();
   char peek();                            // next character after blanks, 0 at the end

@@ -1,0 +1,164 @@
+// Results, knobs, log events, the text cursor and the dtype table.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <random>
+
+#include "runtime/base/config.h"
+#include "runtime/base/log.h"
+#include "runtime/base/text.h"
+#include "runtime/dtype.h"
+
+namespace framejit {
+namespace {
+
+Result<int> half(int n) {
+  if (n % 2 != 0) return Error{"odd", std::to_string(n) + " is odd"};
+  return n / 2;
+}
+Result<int> quarter(int n) {
+  FJ_TRY(const int h, half(n));
+  FJ_TRY(const int q, half(h));
+  return q;
+}
+
+TEST(Result, TryPassesValuesAndErrors) {
+  EXPECT_EQ(quarter(12).value(), 3);
+  EXPECT_EQ(quarter(6).error().code, "odd");
+}
+
+TEST(Result, CheckNamesPlaceConditionAndDetail) {
+  try {
+    FJ_CHECK(1 > 2, "numbers");
+    FAIL();
+  } catch (const InternalError& error) {
+    const std::string what = error.what();
+    EXPECT_NE(what.find("tests/unit/base/base_test.cpp:"), std::string::npos) << what;
+    EXPECT_EQ(what.find("at tests/"), what.find("at ")) << what;
+    EXPECT_NE(what.find("1 > 2 (numbers)"), std::string::npos) << what;
+  }
+}
+
+TEST(Config, EveryRowTakesItsDefaultAndRefusesNonsense) {
+  const char* environment[] = {"PATH=/bin", "FRAMEJIT=1", "FRAMEJIT_MIN_CALLS=7", "FRAMEJIT_LOGS_FORMAT=json", nullptr};
+  const Result<Config> config = read_config(environment);
+  ASSERT_TRUE(config.ok());
+  EXPECT_TRUE(config.value().enabled);
+  EXPECT_EQ(config.value().min_calls, 7);
+  EXPECT_EQ(config.value().logs_format, "json");
+  EXPECT_EQ(config.value().entries, 8);
+  for (const KnobRow& row : knobs()) {
+    Config c;
+    const bool accepts_text = std::string(row.type) == "text" && std::string(row.choices).empty();
+    const Result<void> result = set_knob(c, row.environment, "nonsense");
+    EXPECT_EQ(result.ok(), accepts_text) << row.environment;
+    if (!result.ok()) {
+      EXPECT_NE(result.error().message.find(row.environment), std::string::npos);
+    }
+  }
+}
+
+TEST(Config, UnknownNameListsTheKnownOnes) {
+  const char* environment[] = {"FRAMEJIT_LOG=all", nullptr};
+  const Result<Config> config = read_config(environment);
+  ASSERT_FALSE(config.ok());
+  EXPECT_NE(config.error().message.find("FRAMEJIT_LOGS"), std::string::npos);
+}
+
+log::Event break_event() {
+  return {log::Channel::graph_breaks, "3.1", "Break", "model.py:31 f", {{"reason", "data_dependent_jump"}, {"detail", "bool() of \"x\""}}, ""};
+}
+
+TEST(Log, TextAndJsonComeFromTheSameRow) {
+  EXPECT_EQ(log::to_text(break_event()), "[framejit 3.1 graph_breaks] model.py:31 f break data_dependent_jump: bool() of \"x\"");
+  EXPECT_EQ(log::to_json(break_event()),
+            "{\"id\":\"3.1\",\"channel\":\"graph_breaks\",\"event\":\"Break\",\"at\":\"model.py:31 f\","
+            "\"reason\":\"data_dependent_jump\",\"detail\":\"bool() of \\\"x\\\"\"}");
+}
+
+TEST(Log, ChannelsAddUpAndUnknownOnesAreListed) {
+  ASSERT_TRUE(log::configure("all, -timing", "", "", "").ok());
+  EXPECT_TRUE(log::enabled(log::Channel::guards));
+  EXPECT_FALSE(log::enabled(log::Channel::timing));
+  const Result<void> bad = log::configure("gaurds", "", "", "");
+  ASSERT_FALSE(bad.ok());
+  EXPECT_NE(bad.error().message.find("guards"), std::string::npos);
+  EXPECT_FALSE(log::configure("", "", "yaml", "").ok());
+  ASSERT_TRUE(log::configure("", "", "", "").ok());
+  EXPECT_FALSE(log::enabled(log::Channel::guards));
+}
+
+TEST(Log, ListenersGetEverythingAndTheFileOnlyWhatWasAsked) {
+  const auto folder = std::filesystem::path(testing::TempDir()) / "framejit_log_test";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const std::string file = (folder / "log").string();
+  ASSERT_TRUE(log::configure("graph", file, "text", (folder / "dump").string()).ok());
+  std::vector<std::string> heard;
+  const uint64_t id = log::add_listener([&](const log::Event& e) { heard.push_back(e.name); });
+  EXPECT_TRUE(log::enabled(log::Channel::cache));
+  log::emit(break_event());
+  log::emit({log::Channel::graph, "1.0", "Graph", "a.py:1 f", {{"graph", "f"}, {"calls", "2"}}, "graph text\n"});
+  log::remove_listener(id);
+  log::emit(break_event());
+  EXPECT_EQ(heard, (std::vector<std::string>{"Break", "Graph"}));
+  ASSERT_TRUE(log::configure("", "", "", "").ok());
+  std::ifstream in(file);
+  std::string line, rest;
+  std::getline(in, line);
+  EXPECT_EQ(line.substr(0, line.rfind(": ")), "[framejit 1.0 graph] a.py:1 f graph f with 2 calls");
+  EXPECT_FALSE(std::getline(in, rest));
+  std::ifstream dumped(line.substr(line.rfind(": ") + 2));
+  std::getline(dumped, rest);
+  EXPECT_EQ(rest, "graph text");
+}
+
+TEST(Text, NumbersRoundTrip) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 2000; ++i) {
+    const uint64_t bits = random();
+    double value;
+    std::memcpy(&value, &bits, sizeof value);
+    if (std::isnan(value)) continue;
+    const std::string spelled = text::float_text(value);
+    text::Cursor cursor(spelled);
+    ASSERT_TRUE(cursor.next_is_float()) << spelled;
+    EXPECT_EQ(cursor.floating().value(), value);
+    EXPECT_TRUE(cursor.at_end());
+  }
+  EXPECT_EQ(text::float_text(-0.0), "-0.0");
+  EXPECT_EQ(text::float_text(1), "1.0");
+  EXPECT_EQ(text::float_text(-INFINITY), "-inf");
+}
+
+TEST(Text, StringsRoundTripAndErrorsNameTheirPlace) {
+  const std::string nasty = "a\"b\\c\nd\x01 # %";
+  const std::string spelled = text::quoted_text(nasty);
+  text::Cursor cursor(spelled);
+  EXPECT_EQ(cursor.quoted().value(), nasty);
+  text::Cursor bad("one # comment\n  two");
+  EXPECT_EQ(bad.word(), "one");
+  EXPECT_NE(bad.integer().error().message.find("line 2, column 3"), std::string::npos);
+}
+
+TEST(DType, RowsAndPromotion) {
+  EXPECT_EQ(find_dtype("bf16"), DType::kBFloat16);
+  EXPECT_EQ(find_dtype("f8"), std::nullopt);
+  EXPECT_EQ(dtype_of_torch(6), DType::kFloat32);
+  EXPECT_EQ(dtype_of_torch(99), DType::kOther);
+  EXPECT_EQ(promote(DType::kFloat16, DType::kBFloat16), DType::kFloat32);
+  EXPECT_EQ(promote(DType::kUInt8, DType::kInt8), DType::kInt16);
+  EXPECT_EQ(promote(DType::kUInt8, DType::kInt64), DType::kInt64);
+  EXPECT_EQ(promote(DType::kInt64, DType::kFloat16), DType::kFloat16);
+  EXPECT_EQ(promote(DType::kFloat64, DType::kComplex64), DType::kComplex128);
+  for (int a = 0; a < static_cast<int>(DType::kOther); ++a)
+    for (int b = 0; b < static_cast<int>(DType::kOther); ++b)
+      EXPECT_EQ(promote(static_cast<DType>(a), static_cast<DType>(b)), promote(static_cast<DType>(b), static_cast<DType>(a)));
+}
+
+}  // namespace
+}  // namespace framejit
