@@ -170,7 +170,7 @@ class Parser {
     FJ_TRY(call.reads, buffer_list());
     FJ_TRY_VOID(cursor_.expect("->"));
     FJ_TRY(call.writes, buffer_list());
-    program_.items.push_back(std::move(call));
+    program_.items.emplace_back(std::in_place_type<ExternCall>, std::move(call));
     return {};
   }
 
@@ -232,7 +232,7 @@ class Parser {
     FJ_TRY_VOID(cursor_.expect(")"));
     FJ_TRY_VOID(cursor_.expect("{"));
     while (!cursor_.accept("}")) FJ_TRY_VOID(inst(nest));
-    program_.items.push_back(std::move(nest));
+    program_.items.emplace_back(std::in_place_type<Nest>, std::move(nest));
     return {};
   }
 

@@ -1,0 +1,279 @@
+// inductor/assemble.cpp — buffers get homes, views get steps, everything gets freed behind its last use.
+//
+// A view of a tensor exists as a tensor only where an extern call or an output wants it (kernels read through index maps). It is
+// made when first wanted and, like its base, freed behind the last step that uses either.
+#include "inductor/assemble.h"
+
+#include <algorithm>
+
+#include "inductor/schedule/memory_plan.h"
+#include "runtime/base/log.h"
+
+namespace framejit::inductor {
+
+using graph::Graph;
+using graph::Node;
+using graph::TensorMeta;
+using graph::ValueId;
+using runtime::BufferId;
+
+namespace {
+
+class Assembler {
+ public:
+  Assembler(const Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule, const SizeHints& hints, CpuJit& jit)
+      : graph_(graph), forms_(forms), schedule_(schedule), program_(schedule.program), hints_(hints), jit_(jit), sizes_(plan_) {}
+
+  Result<runtime::CallPlan> run() {
+    plan_.name = graph_.name;
+    plan_.input_count = static_cast<uint32_t>(graph_.inputs.size());
+    plan_.symbol_count = static_cast<uint32_t>(graph_.shapes.symbol_count());
+    find_uses();
+    make_kernels();
+    plan_buffers();
+    for (size_t s = 0; s < schedule_.steps.size(); ++s) FJ_TRY_VOID(add_step(s));
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) plan_.outputs.push_back(output(i));
+    for (const auto& [input, v] : graph_.updates) plan_.updates.emplace_back(input, buffer_of_value(v));
+    add_frees();
+    return std::move(plan_);
+  }
+
+ private:
+  struct Use {
+    size_t first = SIZE_MAX, last = 0;  // steps
+    bool by_extern = false;
+    bool any() const { return first != SIZE_MAX; }
+  };
+
+  void find_uses() {
+    uses_.assign(program_.buffers.size(), {});
+    for (size_t s = 0; s < schedule_.steps.size(); ++s) {
+      const auto touch = [&](LoopBufferId b, bool by_extern) {
+        uses_[b].first = std::min(uses_[b].first, s);
+        uses_[b].last = s;
+        uses_[b].by_extern |= by_extern;
+      };
+      if (const auto* call = std::get_if<ExternCall>(&schedule_.steps[s])) {
+        for (LoopBufferId b : call->reads) touch(b, true);
+        for (LoopBufferId b : call->writes) touch(b, true);
+        continue;
+      }
+      for (const Nest& nest : std::get<Group>(schedule_.steps[s]).nests)
+        for (const LoopInst& inst : nest.body)
+          if (inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) touch(inst.buffer, false);
+    }
+  }
+
+  void make_kernels() {
+    std::vector<bool> is_private(program_.buffers.size());
+    for (size_t b = 0; b < is_private.size(); ++b) {
+      const LoopBuffer& buffer = program_.buffers[b];
+      is_private[b] = buffer.role == BufferRole::kTemp && !buffer.is_output && !uses_[b].by_extern && uses_[b].first == uses_[b].last;
+    }
+    kernels_.resize(schedule_.steps.size());
+    in_memory_.assign(program_.buffers.size(), false);
+    for (size_t s = 0; s < schedule_.steps.size(); ++s) {
+      const auto* group = std::get_if<Group>(&schedule_.steps[s]);
+      if (group == nullptr) continue;
+      kernels_[s] = make_kernel(program_, *group, is_private, hints_);
+      for (const KernelBuffer& b : kernels_[s].buffers)
+        if (!b.is_local) in_memory_[b.source] = true;
+    }
+  }
+
+  static TensorMeta meta_of(const LoopBuffer& b) {
+    TensorMeta meta;
+    meta.dtype = b.dtype;
+    meta.sizes = b.sizes;
+    meta.strides = b.strides;
+    return meta;
+  }
+
+  // Bytes from the first to the last element.
+  static SymExpr bytes_of(const LoopBuffer& b) {
+    SymExpr span = 1;
+    for (size_t k = 0; k < b.sizes.size(); ++k) {
+      if (b.sizes[k] == SymExpr(0)) return 0;
+      span = span + (b.sizes[k] - SymExpr(1)) * b.strides[k];
+    }
+    return span * SymExpr(row_of(b.dtype).bytes);
+  }
+
+  BufferId add_buffer(const TensorMeta& meta, runtime::Home home, uint32_t index) {
+    runtime::Buffer buffer = sizes_.buffer(meta);
+    buffer.home = home;
+    buffer.index = index;
+    plan_.buffers.push_back(std::move(buffer));
+    return static_cast<BufferId>(plan_.buffers.size() - 1);
+  }
+
+  void plan_buffers() {
+    buffer_of_.assign(program_.buffers.size(), runtime::kNoBuffer);
+    value_buffer_.assign(graph_.values.size(), runtime::kNoBuffer);
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) plan_graph_buffer(graph_.inputs[i], runtime::Home::kInput, i);
+    for (size_t i = 0; i < graph_.constants.size(); ++i) plan_graph_buffer(graph_.constants[i], runtime::Home::kConstant, i);
+    std::vector<ArenaRequest> requests;
+    std::vector<LoopBufferId> owners;
+    for (size_t b = 0; b < program_.buffers.size(); ++b) {
+      const LoopBuffer& buffer = program_.buffers[b];
+      const bool exists = buffer.role == BufferRole::kTemp && (uses_[b].by_extern || buffer.is_output || in_memory_[b]);
+      if (!exists) continue;
+      if (buffer.is_output || uses_[b].by_extern) {
+        const TensorMeta meta = buffer.value == UINT32_MAX ? meta_of(buffer) : graph_.values[buffer.value].meta;
+        buffer_of_[b] = add_buffer(meta, runtime::Home::kTensor, 0);
+        if (buffer.value != UINT32_MAX) value_buffer_[buffer.value] = buffer_of_[b];
+        continue;
+      }
+      buffer_of_[b] = add_buffer(meta_of(buffer), runtime::Home::kArena, 0);
+      requests.push_back({bytes_of(buffer), uses_[b].first, uses_[b].last});
+      owners.push_back(static_cast<LoopBufferId>(b));
+    }
+    const ArenaPlan arena = plan_arena(requests);
+    for (size_t k = 0; k < owners.size(); ++k) plan_.buffers[buffer_of_[owners[k]]].offset = sizes_.size(arena.offsets[k]);
+    plan_.arena_bytes = sizes_.size(arena.total);
+    allocated_.assign(program_.buffers.size(), false);
+  }
+
+  void plan_graph_buffer(ValueId v, runtime::Home home, size_t index) {
+    const BufferId id = add_buffer(graph_.meta(v), home, static_cast<uint32_t>(index));
+    buffer_of_[forms_[graph::index_of(v)].buffer] = id;
+    value_buffer_[graph::index_of(v)] = id;
+  }
+
+  void note_use(BufferId id) {
+    if (last_use_.size() < plan_.buffers.size()) last_use_.resize(plan_.buffers.size(), SIZE_MAX);
+    last_use_[id] = plan_.steps.size();
+  }
+
+  // The tensor of a value: its own, or a view made of its root's.
+  BufferId buffer_of_value(ValueId v) {
+    if (v == graph::kNoValue) return runtime::kNoBuffer;
+    BufferId& known = value_buffer_[graph::index_of(v)];
+    if (known != runtime::kNoBuffer) return known;
+    ValueId root = v;
+    while (forms_[graph::index_of(root)].kind == ValueForm::kView) root = forms_[graph::index_of(root)].base;
+    const BufferId base = buffer_of_[forms_[graph::index_of(root)].buffer];
+    FJ_CHECK(base != runtime::kNoBuffer, "a view of a value that has no tensor");
+    known = add_buffer(graph_.meta(v), runtime::Home::kTensor, 0);
+    note_use(base);
+    note_use(known);
+    plan_.steps.emplace_back(runtime::ViewStep{base, known});
+    return known;
+  }
+
+  Result<void> add_step(size_t s) {
+    if (const auto* call = std::get_if<ExternCall>(&schedule_.steps[s])) {
+      add_extern(*call);
+      return {};
+    }
+    return add_kernel(kernels_[s]);
+  }
+
+  template <class Visit>
+  static void for_each_value(const Node& node, Visit visit) {
+    for (const graph::Arg& a : node.args) {
+      if (const ValueId* v = a.get<ValueId>()) visit(*v);
+      if (const auto* list = a.get<std::vector<ValueId>>())
+        for (ValueId v : *list) visit(v);
+    }
+  }
+
+  void add_extern(const ExternCall& call) {
+    const Node& node = graph_.nodes[call.node];
+    for_each_value(node, [&](ValueId v) { buffer_of_value(v); });
+    runtime::ExternStep step;
+    step.op = node.op->name;
+    step.line = node.line;
+    step.result_lists = node.result_lists;
+    for (const graph::Arg& a : node.args) step.args.push_back(sizes_.arg(a, value_buffer_));
+    for (ValueId v : node.results) {
+      step.results.push_back(v == graph::kNoValue ? runtime::kNoBuffer : value_buffer_[graph::index_of(v)]);
+      if (v != graph::kNoValue) note_use(step.results.back());
+    }
+    for_each_value(node, [&](ValueId v) {
+      if (v != graph::kNoValue) note_use(value_buffer_[graph::index_of(v)]);
+    });
+    plan_.steps.emplace_back(std::move(step));
+  }
+
+  Result<void> add_kernel(const Kernel& kernel) {
+    FJ_TRY(CompiledKernel compiled, jit_.compile(kernel));
+    runtime::KernelStep step;
+    step.function = compiled.function;
+    step.code = std::move(compiled.code);
+    step.name = "k" + std::to_string(next_kernel_++);
+    for (const KernelBuffer& b : kernel.buffers) {
+      if (b.is_local) continue;
+      const BufferId id = buffer_of_[b.source];
+      if (b.is_written && plan_.buffers[id].home == runtime::Home::kTensor && !allocated_[b.source]) {
+        allocated_[b.source] = true;
+        note_use(id);
+        plan_.steps.emplace_back(runtime::AllocateStep{id});
+      }
+      step.buffers.push_back(id);
+    }
+    for (graph::SymbolId symbol : kernel.symbols) step.sizes.push_back(sizes_.size(SymExpr::symbol(symbol)));
+    step.extent = sizes_.size(kernel.extent);
+    step.grain = kernel.grain;
+    for (BufferId id : step.buffers) note_use(id);
+    plan_.steps.emplace_back(std::move(step));
+    return {};
+  }
+
+  runtime::Output output(size_t i) {
+    const ValueId v = graph_.outputs[i];
+    const bool is_input = i < graph_.output_aliases.size() && graph_.output_aliases[i].kind == graph::OutputKind::kInput;
+    if (is_input) return {runtime::Output::kInput, graph_.output_aliases[i].of};
+    const auto input = std::find(graph_.inputs.begin(), graph_.inputs.end(), v);
+    if (input != graph_.inputs.end()) return {runtime::Output::kInput, static_cast<uint32_t>(input - graph_.inputs.begin())};
+    return {runtime::Output::kBuffer, buffer_of_value(v)};
+  }
+
+  // Tensors that do not leave the plan go behind their last use; a base stays as long as its views.
+  void add_frees() {
+    last_use_.resize(plan_.buffers.size(), SIZE_MAX);
+    std::vector<bool> leaves(plan_.buffers.size(), false);
+    for (const runtime::Output& o : plan_.outputs)
+      if (o.kind == runtime::Output::kBuffer && o.index != runtime::kNoBuffer) leaves[o.index] = true;
+    for (const auto& [input, buffer] : plan_.updates) leaves[buffer] = true;
+    for (size_t s = plan_.steps.size(); s-- > 0;) {
+      const auto* view = std::get_if<runtime::ViewStep>(&plan_.steps[s]);
+      if (view == nullptr) continue;
+      leaves[view->base] = leaves[view->base] || leaves[view->result];
+      last_use_[view->base] = std::max(last_use_[view->base], last_use_[view->result]);
+    }
+    std::vector<std::vector<BufferId>> freed(plan_.steps.size());
+    for (BufferId b = 0; b < plan_.buffers.size(); ++b)
+      if (plan_.buffers[b].home == runtime::Home::kTensor && !leaves[b] && last_use_[b] != SIZE_MAX) freed[last_use_[b]].push_back(b);
+    std::vector<runtime::Step> steps;
+    for (size_t s = 0; s < plan_.steps.size(); ++s) {
+      steps.push_back(std::move(plan_.steps[s]));
+      for (BufferId b : freed[s]) steps.emplace_back(runtime::FreeStep{b});
+    }
+    plan_.steps = std::move(steps);
+  }
+
+  const Graph& graph_;
+  const std::vector<ValueForm>& forms_;
+  const Schedule& schedule_;
+  const LoopProgram& program_;
+  const SizeHints& hints_;
+  CpuJit& jit_;
+  runtime::CallPlan plan_;
+  graph::PlanSizes sizes_;
+  std::vector<Use> uses_;
+  std::vector<Kernel> kernels_;              // per step
+  std::vector<bool> in_memory_, allocated_;  // per loop buffer
+  std::vector<BufferId> buffer_of_;          // per loop buffer
+  std::vector<BufferId> value_buffer_;       // per graph value
+  std::vector<size_t> last_use_;             // per plan buffer: step
+  uint32_t next_kernel_ = 0;
+};
+
+}  // namespace
+
+Result<runtime::CallPlan> assemble(const Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule, const SizeHints& hints, CpuJit& jit) {
+  return Assembler(graph, forms, schedule, hints, jit).run();
+}
+
+}  // namespace framejit::inductor

@@ -1,0 +1,15 @@
+// inductor/assemble.h — a schedule and its machine code become a call plan.
+//
+// Buffers that only kernels touch live in the arena; what an extern call reads or writes, and every output, is a tensor.
+#pragma once
+
+#include "graph/backend.h"
+#include "inductor/cpu/jit.h"
+#include "inductor/lowering/lower.h"
+
+namespace framejit::inductor {
+
+Result<runtime::CallPlan> assemble(const graph::Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule,
+                                   const SizeHints& hints, CpuJit& jit);
+
+}  // namespace framejit::inductor

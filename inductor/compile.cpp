@@ -1,0 +1,98 @@
+// inductor/compile.cpp — lower, schedule, assemble; timed and logged.
+#include "inductor/compile.h"
+
+#include <chrono>
+#include <mutex>
+
+#include "inductor/assemble.h"
+#include "runtime/base/log.h"
+
+namespace framejit::inductor {
+namespace {
+
+std::mutex g_statistics_mutex;
+InductorStatistics g_statistics;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+using Fields = std::vector<std::pair<std::string, std::string>>;
+
+void log_stage(const std::string& graph, const char* stage, double seconds) {
+  if (log::enabled(log::Channel::timing))
+    log::emit({log::Channel::timing, "", "Stage", graph, {{"stage", stage}, {"milliseconds", std::to_string(seconds * 1000)}}, ""});
+}
+
+void log_loops(const LoopProgram& program) {
+  log::emit({log::Channel::loops, "", "Loops", program.name,
+             Fields{{"graph", program.name}, {"nests", std::to_string(program.items.size())}}, print(program)});
+}
+
+void log_schedule(const Schedule& schedule) {
+  log::emit({log::Channel::schedule, "", "Schedule", schedule.program.name,
+             Fields{{"graph", schedule.program.name}, {"detail", std::to_string(schedule.steps.size()) + " steps"}}, print(schedule)});
+}
+
+class InductorBackend : public graph::Backend {
+ public:
+  explicit InductorBackend(InductorOptions options) : options_(options) {}
+  std::string name() const override { return "framejit"; }
+
+  Result<runtime::CallPlan> compile(const graph::Graph& functional, const graph::BackendOptions&) override {
+    FJ_TRY(CpuJit * jit, shared_jit());
+    const double start = now();
+    LoweredGraph lowered = lower(functional);
+    if (log::enabled(log::Channel::loops)) log_loops(lowered.program);
+    const double lowered_at = now();
+    SizeHints hints;
+    for (size_t s = 0; s < functional.shapes.symbol_count(); ++s) hints.symbols.push_back(functional.shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
+    const Schedule schedule = options_.fuse ? make_schedule(std::move(lowered.program), hints) : make_plain_schedule(std::move(lowered.program));
+    if (log::enabled(log::Channel::schedule)) log_schedule(schedule);
+    const double scheduled_at = now();
+    const CpuJitStatistics before = jit->statistics();
+    FJ_TRY(runtime::CallPlan plan, assemble(functional, lowered.forms, schedule, hints, *jit));
+    log_stage(functional.name, "lower", lowered_at - start);
+    log_stage(functional.name, "schedule", scheduled_at - lowered_at);
+    log_stage(functional.name, "assemble", now() - scheduled_at);
+    count(plan, before, jit->statistics(), lowered_at - start, scheduled_at - lowered_at, now() - scheduled_at);
+    return plan;
+  }
+
+ private:
+  // One JIT per backend, made when first needed: half a millisecond.
+  Result<CpuJit*> shared_jit() {
+    const std::lock_guard lock(mutex_);
+    if (!jit_) {
+      FJ_TRY(jit_, CpuJit::create(static_cast<VectorLevel>(options_.vector_level)));
+    }
+    return jit_.get();
+  }
+
+  static void count(const runtime::CallPlan& plan, const CpuJitStatistics& before, const CpuJitStatistics& after, double lowering, double scheduling, double code) {
+    const std::lock_guard lock(g_statistics_mutex);
+    ++g_statistics.graphs;
+    g_statistics.kernels += after.kernels - before.kernels;
+    g_statistics.kernels_reused += after.reused - before.reused;
+    for (const runtime::Step& step : plan.steps) {
+      g_statistics.kernel_steps += std::holds_alternative<runtime::KernelStep>(step);
+      g_statistics.extern_steps += std::holds_alternative<runtime::ExternStep>(step);
+    }
+    g_statistics.lower_seconds += lowering;
+    g_statistics.schedule_seconds += scheduling;
+    g_statistics.code_seconds += code;
+  }
+
+  InductorOptions options_;
+  std::mutex mutex_;
+  std::unique_ptr<CpuJit> jit_;
+};
+
+}  // namespace
+
+std::unique_ptr<graph::Backend> make_inductor_backend(InductorOptions options) { return std::make_unique<InductorBackend>(options); }
+
+InductorStatistics inductor_statistics() {
+  const std::lock_guard lock(g_statistics_mutex);
+  return g_statistics;
+}
+
+}  // namespace framejit::inductor

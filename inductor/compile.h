@@ -1,0 +1,27 @@
+// inductor/compile.h — the backend "framejit": a functional graph becomes a call plan of fused kernels and extern calls.
+//
+// An op without a lowering is an extern call; a kernel that code generation refuses is an Error of the whole compile, upon which
+// the driver runs the segment eagerly. The backend may be used from several threads; identical kernels are compiled once.
+#pragma once
+
+#include <memory>
+
+#include "graph/backend.h"
+
+namespace framejit::inductor {
+
+struct InductorOptions {
+  bool fuse = true;                       // false: one kernel per op, as the yardstick and for tests
+  int vector_level = 0;                   // as VectorLevel; 0: this CPU's
+};
+
+std::unique_ptr<graph::Backend> make_inductor_backend(InductorOptions options = {});
+
+// Statistics of all inductor backends of this process.
+struct InductorStatistics {
+  int64_t graphs = 0, kernels = 0, kernels_reused = 0, kernel_steps = 0, extern_steps = 0;
+  double lower_seconds = 0, schedule_seconds = 0, code_seconds = 0;
+};
+InductorStatistics inductor_statistics();
+
+}  // namespace framejit::inductor

@@ -1,0 +1,44 @@
+// Graphs through the whole inductor, for every vector level, against the interpreter.
+#include <gtest/gtest.h>
+
+#include "tests/unit/inductor/plan_runner.h"
+
+namespace framejit::inductor::testing {
+namespace {
+
+TEST(Backend, PointwiseChainIsOneKernel) {
+  check_graph(R"(graph @f(%x : f32[37, 19], %y : f32[19]) {
+    %0 = add.Tensor %x, %y, 1 : f32[37, 19]
+    %1 = mul.Tensor %0, 2.5 : f32[37, 19]
+    %2 = relu %1 : f32[37, 19]
+    %3 = exp %2 : f32[37, 19]
+    return %3
+  })", {.tolerance = 2e-6, .kernels = 1});
+}
+
+TEST(Backend, SoftmaxIsOneKernel) {
+  check_graph(R"(graph @f(%x : f32[9, 70]) {
+    %0 = _softmax %x, -1, false : f32[9, 70]
+    return %0
+  })", {.kernels = 1});
+}
+
+TEST(Backend, LayerNormIsOneKernel) {
+  check_graph(R"(graph @f(%x : f32[2, 11, 100], %w : f32[100], %b : f32[100]) {
+    %0, %1, %2 = native_layer_norm %x, [100], %w, %b, 1e-05 : f32[2, 11, 100], f32[2, 11, 1], f32[2, 11, 1]
+    return %0
+  })", {.tolerance = 5e-6, .kernels = 1});
+}
+
+TEST(Backend, LibraryCallsBetweenKernels) {
+  check_graph(R"(graph @f(%x : f32[6, 8], %w : f32[8, 12], %b : f32[12]) {
+    %0 = mul.Tensor %x, 2.0 : f32[6, 8]
+    %1 = mm %0, %w : f32[6, 12]
+    %2 = add.Tensor %1, %b, 1 : f32[6, 12]
+    %3 = gelu %2, "none" : f32[6, 12]
+    return %3
+  })", {.tolerance = 5e-6, .kernels = 2});
+}
+
+}  // namespace
+}  // namespace framejit::inductor::testing

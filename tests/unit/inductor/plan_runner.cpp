@@ -1,0 +1,288 @@
+// tests/unit/inductor/plan_runner.cpp — memory, views and extern ops for tests.
+#include "tests/unit/inductor/plan_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "graph/scalar_op.h"
+#include "inductor/cpu/jit.h"
+#include "inductor/interp/interpreter.h"
+#include "inductor/lowering/lower.h"
+
+namespace framejit::inductor::testing {
+
+using graph::Graph;
+using graph::TensorMeta;
+using graph::ValueId;
+
+namespace {
+
+struct View {
+  char* data = nullptr;
+  DType dtype = DType::kFloat32;
+  std::vector<int64_t> sizes, strides;
+};
+
+std::vector<int64_t> eval(const graph::SymSizes& e, const std::vector<int64_t>& symbols) {
+  std::vector<int64_t> out;
+  for (const auto& x : e) out.push_back(x.eval(symbols));
+  return out;
+}
+
+int64_t span_bytes(DType dtype, const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
+  int64_t span = 1;
+  for (size_t k = 0; k < sizes.size(); ++k) {
+    if (sizes[k] == 0) return 0;
+    span += (sizes[k] - 1) * strides[k];
+  }
+  return span * row_of(dtype).bytes;
+}
+
+template <class Visit>
+void for_each_index(const std::vector<int64_t>& sizes, Visit visit) {
+  std::vector<int64_t> at(sizes.size(), 0);
+  for (int64_t s : sizes)
+    if (s == 0) return;
+  for (;;) {
+    visit(at);
+    size_t d = sizes.size();
+    while (d > 0 && ++at[d - 1] == sizes[d - 1]) at[--d] = 0;
+    if (d == 0) return;
+  }
+}
+
+char* element(const View& v, const std::vector<int64_t>& at) {
+  int64_t offset = 0;
+  for (size_t k = 0; k < at.size(); ++k) offset += at[k] * v.strides[k];
+  return v.data + offset * row_of(v.dtype).bytes;
+}
+
+double get(const View& v, const std::vector<int64_t>& at) {
+  const auto value = graph::load_element(v.dtype, element(v, at));
+  return is_float(v.dtype) ? value.f : static_cast<double>(value.i);
+}
+void set(const View& v, const std::vector<int64_t>& at, double x) {
+  graph::ScalarValue value;
+  value.f = x;
+  if (!is_float(v.dtype)) value.i = static_cast<int64_t>(x);
+  graph::store_element(v.dtype, element(v, at), value);
+}
+
+std::vector<double> read_all(const View& v) {
+  std::vector<double> out;
+  for_each_index(v.sizes, [&](const std::vector<int64_t>& at) { out.push_back(get(v, at)); });
+  return out;
+}
+
+// mm(a, b), bmm(a, b), addmm(c, a, b), clone-like "sort"-free copies: op(a).
+void emulate(const std::string& op, const std::vector<View>& in, const View& out) {
+  const size_t first = op == "addmm" ? 1 : 0;
+  if (op != "mm" && op != "bmm" && op != "addmm") {
+    ASSERT_EQ(op, "opaque_copy") << "the test host does not know this op";
+    for_each_index(out.sizes, [&](const std::vector<int64_t>& at) { set(out, at, get(in[0], at)); });
+    return;
+  }
+  const View &a = in[first], &b = in[first + 1];
+  for_each_index(out.sizes, [&](const std::vector<int64_t>& at) {
+    std::vector<int64_t> left = at, right = at;
+    double sum = first == 1 ? get(in[0], in[0].sizes.size() == 1 ? std::vector<int64_t>{at[1]} : at) : 0;
+    for (int64_t k = 0; k < a.sizes.back(); ++k) {
+      left.back() = right[right.size() - 2] = k;
+      sum += get(a, left) * get(b, right);
+    }
+    set(out, at, sum);
+  });
+}
+
+class Host : public runtime::PlanHost {
+ public:
+  Host(const runtime::CallPlan& plan, const std::vector<Data>& inputs, int threads) : plan_(plan), inputs_(inputs), threads_(threads), storage_(plan.buffers.size()), data_(plan.buffers.size()) {}
+
+  void* data(runtime::BufferId b) override {
+    const runtime::Buffer& buffer = plan_.buffers[b];
+    if (buffer.home == runtime::Home::kInput) return const_cast<char*>(inputs_[buffer.index].bytes.data());
+    if (buffer.home == runtime::Home::kArena) return arena_.get() + size(buffer.offset);
+    EXPECT_NE(data_[b], nullptr) << "buffer " << b << " is used before it exists or after it was freed";
+    return data_[b];
+  }
+  void allocate(runtime::BufferId b) override {
+    const View v = view(b, nullptr);
+    storage_[b] = block(span_bytes(v.dtype, v.sizes, v.strides));
+    data_[b] = storage_[b].get();
+  }
+  void view(runtime::BufferId base, runtime::BufferId result) {
+    const int64_t shift = size(plan_.buffers[result].offset) - size(plan_.buffers[base].offset);
+    storage_[result] = storage_[base];
+    data_[result] = static_cast<char*>(data(base)) + shift * row_of(plan_.buffers[base].dtype).bytes;
+  }
+  void call(const runtime::ExternStep& step, size_t) override {
+    std::vector<View> in;
+    for (const runtime::PlanArg& a : step.args)
+      if (const auto* b = std::get_if<runtime::BufferId>(&a.payload)) in.push_back(view(*b, static_cast<char*>(data(*b))));
+    allocate(step.results[0]);
+    emulate(step.op, in, view(step.results[0], data_[step.results[0]]));
+  }
+  void release(runtime::BufferId b) override {
+    storage_[b].reset();
+    data_[b] = nullptr;
+  }
+  void* arena(int64_t bytes) override {
+    arena_ = block(bytes);
+    return arena_.get();
+  }
+  // Chunks in reverse order on one thread: results must not depend on who runs what when.
+  void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(void*, int64_t, int64_t), void* state) override {
+    const int64_t chunk = std::max(grain, (end - begin + threads_ - 1) / threads_);
+    std::vector<std::pair<int64_t, int64_t>> parts;
+    for (int64_t at = begin; at < end; at += std::max<int64_t>(chunk, 1)) parts.emplace_back(at, std::min(end, at + std::max<int64_t>(chunk, 1)));
+    for (size_t k = parts.size(); k-- > 0;) body(state, parts[k].first, parts[k].second);
+  }
+
+  View view(runtime::BufferId b, char* data) const {
+    View v{data, plan_.buffers[b].dtype, {}, {}};
+    for (const auto& s : plan_.buffers[b].sizes) v.sizes.push_back(size(s));
+    for (const auto& s : plan_.buffers[b].strides) v.strides.push_back(size(s));
+    return v;
+  }
+
+ private:
+  static std::shared_ptr<char[]> block(int64_t bytes) {
+    std::shared_ptr<char[]> memory(static_cast<char*>(std::aligned_alloc(64, static_cast<size_t>(bytes / 64 + 1) * 64)), [](char* p) { std::free(p); });
+    std::memset(memory.get(), 0xCB, static_cast<size_t>(bytes));  // what is read before it is written shows
+    return memory;
+  }
+  const runtime::CallPlan& plan_;
+  const std::vector<Data>& inputs_;
+  int threads_;
+  std::vector<std::shared_ptr<char[]>> storage_;
+  std::vector<char*> data_;
+  std::shared_ptr<char[]> arena_;
+};
+
+}  // namespace
+
+std::vector<Data> random_inputs(const Graph& graph, const std::vector<int64_t>& symbols, uint32_t seed, int64_t int_limit) {
+  std::mt19937 random(seed);
+  std::vector<Data> inputs;
+  for (ValueId v : graph.inputs) {
+    const TensorMeta& m = graph.meta(v);
+    const int64_t bytes = span_bytes(m.dtype, eval(m.sizes, symbols), eval(m.strides, symbols));
+    Data data{std::vector<char>(static_cast<size_t>(bytes) + 64)};
+    for (int64_t at = 0; at < bytes; at += row_of(m.dtype).bytes) {
+      graph::ScalarValue value;
+      if (is_float(m.dtype)) {
+        value.f = std::normal_distribution<double>(0, 1)(random);
+      } else {
+        value.i = static_cast<int64_t>(random() % static_cast<uint64_t>(m.dtype == DType::kBool ? 2 : int_limit));
+      }
+      graph::store_element(m.dtype, data.bytes.data() + at, value);
+    }
+    inputs.push_back(std::move(data));
+  }
+  return inputs;
+}
+
+Result<Outputs> run_interpreted(const Graph& graph, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols) {
+  LoweredGraph lowered = lower(graph);
+  if (auto verified = verify(lowered.program); !verified) return verified.error();
+  std::vector<Data> storage(lowered.program.buffers.size());
+  InterpreterMemory memory{{}, symbols};
+  std::vector<View> views;
+  for (size_t b = 0; b < lowered.program.buffers.size(); ++b) {
+    const LoopBuffer& buffer = lowered.program.buffers[b];
+    View v{nullptr, buffer.dtype, eval(buffer.sizes, symbols), eval(buffer.strides, symbols)};
+    storage[b].bytes.resize(static_cast<size_t>(span_bytes(v.dtype, v.sizes, v.strides)) + 64);
+    v.data = storage[b].bytes.data();
+    views.push_back(v);
+    memory.buffers.push_back(v.data);
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) storage[lowered.forms[graph::index_of(graph.inputs[i])].buffer].bytes = inputs[i].bytes;
+  for (size_t b = 0; b < storage.size(); ++b) memory.buffers[b] = views[b].data = storage[b].bytes.data();
+  const auto view_of = [&](ValueId v) {
+    ValueId root = v;
+    while (lowered.forms[graph::index_of(root)].kind == ValueForm::kView) root = lowered.forms[graph::index_of(root)].base;
+    View base = views[lowered.forms[graph::index_of(root)].buffer];
+    const TensorMeta& m = graph.meta(v);
+    base.data += (m.offset.eval(symbols) - graph.meta(root).offset.eval(symbols)) * row_of(base.dtype).bytes;
+    base.sizes = eval(m.sizes, symbols);
+    base.strides = eval(m.strides, symbols);
+    return base;
+  };
+  const auto ran = run_program(lowered.program, memory, [&](const ExternCall& call) {
+    const graph::Node& node = graph.nodes[call.node];
+    std::vector<View> in;
+    for (const graph::Arg& a : node.args)
+      if (const ValueId* v = a.get<ValueId>()) in.push_back(view_of(*v));
+    emulate(node.op->name, in, view_of(node.results[0]));
+  });
+  if (!ran) return ran.error();
+  Outputs out;
+  for (ValueId v : graph.outputs) out.values.push_back(read_all(view_of(v)));
+  return out;
+}
+
+Result<Outputs> run_compiled(const Graph& graph, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols, InductorOptions options,
+                             int threads, runtime::CallPlan* plan_out) {
+  auto backend = make_inductor_backend(options);
+  FJ_TRY(runtime::CallPlan plan, backend->compile(graph, {}));
+  Host host(plan, inputs, threads);
+  FJ_TRY_VOID(runtime::run_steps(plan, symbols.data(), host));
+  Outputs out;
+  for (const runtime::Output& o : plan.outputs) {
+    EXPECT_EQ(o.kind, runtime::Output::kBuffer);
+    out.values.push_back(read_all(host.view(o.index, static_cast<char*>(host.data(o.index)))));
+  }
+  if (plan_out != nullptr) *plan_out = std::move(plan);
+  return out;
+}
+
+namespace {
+
+void compare(const Outputs& got, const Outputs& expected, double tolerance, const std::string& what) {
+  ASSERT_EQ(got.values.size(), expected.values.size());
+  for (size_t o = 0; o < got.values.size(); ++o) {
+    ASSERT_EQ(got.values[o].size(), expected.values[o].size()) << what;
+    double largest = 1;
+    for (double x : expected.values[o])
+      if (std::isfinite(x)) largest = std::max(largest, std::fabs(x));
+    for (size_t k = 0; k < got.values[o].size(); ++k) {
+      const double a = got.values[o][k], b = expected.values[o][k];
+      if (std::isnan(a) && std::isnan(b)) continue;
+      if (a == b) continue;
+      ASSERT_LE(std::fabs(a - b), tolerance * largest) << what << ": output " << o << " element " << k << " is " << a << ", expected " << b;
+    }
+  }
+}
+
+}  // namespace
+
+void check_graph(const std::string& text, CheckOptions options) {
+  auto graph = graph::parse_graph(text);
+  ASSERT_TRUE(graph.ok()) << graph.error().message << "\n" << text;
+  std::vector<int64_t> symbols = options.symbols;
+  for (size_t s = symbols.size(); s < graph.value().shapes.symbol_count(); ++s)
+    symbols.push_back(graph.value().shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
+  const auto inputs = random_inputs(graph.value(), symbols, options.seed, options.int_limit);
+  const auto expected = run_interpreted(graph.value(), inputs, symbols);
+  ASSERT_TRUE(expected.ok()) << expected.error().message << "\n" << text;
+  for (const VectorLevel level : {VectorLevel::kHost, VectorLevel::kAvx512, VectorLevel::kAvx2, VectorLevel::k128}) {
+    if (!is_available(level)) continue;
+    for (const bool fuse : {true, false}) {
+      const std::string what = "level " + std::to_string(static_cast<int>(level)) + (fuse ? " fused" : " unfused") + "\n" + text;
+      runtime::CallPlan plan;
+      const auto got = run_compiled(graph.value(), inputs, symbols, {fuse, static_cast<int>(level)}, fuse ? 3 : 1, &plan);
+      ASSERT_TRUE(got.ok()) << got.error().message << "\n" << what;
+      compare(got.value(), expected.value(), options.tolerance, what);
+      int kernels = 0;
+      for (const auto& step : plan.steps) kernels += std::holds_alternative<runtime::KernelStep>(step);
+      if (fuse && options.kernels >= 0) {
+        EXPECT_EQ(kernels, options.kernels) << what;
+      }
+    }
+  }
+}
+
+}  // namespace framejit::inductor::testing

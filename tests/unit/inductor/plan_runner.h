@@ -1,0 +1,41 @@
+// tests/unit/inductor/plan_runner.h — runs graphs in plain C++: through the interpreter as reference, and through compiled plans.
+//
+// A handful of extern ops (mm, bmm, addmm, as_strided copies) is emulated, enough to put library calls between kernels.
+#pragma once
+
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "inductor/compile.h"
+
+namespace framejit::inductor::testing {
+
+struct Data {  // a dense block that a meta's strides index
+  std::vector<char> bytes;
+};
+
+struct Outputs {
+  std::vector<std::vector<double>> values;  // in row-major order of the output's sizes
+};
+
+// Values by kind of dtype: floats around zero, integers in [0, int_limit), bools.
+std::vector<Data> random_inputs(const graph::Graph& graph, const std::vector<int64_t>& symbols, uint32_t seed, int64_t int_limit);
+
+Result<Outputs> run_interpreted(const graph::Graph& graph, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols);
+Result<Outputs> run_compiled(const graph::Graph& graph, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols,
+                             InductorOptions options, int threads = 1, runtime::CallPlan* plan = nullptr);
+
+struct CheckOptions {
+  double tolerance = 2e-6;       // relative to the largest magnitude of the output, or to 1
+  int64_t int_limit = 4;
+  std::vector<int64_t> symbols;  // empty: the hints
+  uint32_t seed = 1;
+  int kernels = -1;              // expected kernel steps when fused; -1: any
+};
+// Parses, runs on the interpreter, compiles for every vector level fused and unfused, compares. Reports through gtest.
+void check_graph(const std::string& text, CheckOptions options = {});
+
+}  // namespace framejit::inductor::testing
