@@ -27,6 +27,18 @@ void append(Tracer& t, Value* target, Value* item) {
   list->items.push_back(item);
 }
 
+// "module.name()", as _PyObject_FunctionStr has it.
+std::string text_of_callable(Tracer& t, Value* callable) {
+  auto attribute = [&](const char* name) -> const char* {
+    PyRef key = PyRef::steal(PyUnicode_InternFromString(name));
+    Value* v = t.find_attribute(callable, key.get());
+    return v && t.is_constant(v) && PyUnicode_Check(t.constant(v)) ? PyUnicode_AsUTF8(t.constant(v)) : nullptr;
+  };
+  const char *name = attribute("__qualname__"), *module = attribute("__module__");
+  if (!name) graph_break(BreakReason::unsupported_value, "keyword arguments given twice");
+  return (module && std::string_view(module) != "builtins" ? std::string(module) + "." : std::string()) + name + "()";
+}
+
 // Where a container under construction is, once the operands are popped.
 Value* target_of(SymbolicFrame& f, const Instruction& i) { return f.top(static_cast<size_t>(i.arg) - 1); }
 
@@ -123,12 +135,13 @@ Flow OpcodeHandlers::set_update(Tracer& t, SymbolicFrame& f, const Instruction& 
   return Flow::next;
 }
 
-// Dicts, and subclasses without keys() of their own, are read directly as PyDict_Merge does.
-void OpcodeHandlers::merge_into(Tracer& t, DictValue* target, Value* mapping, bool unique) {
+// Dicts, and subclasses without keys() of their own, are read directly as PyDict_Merge does. `callable` is set when the mapping is
+// of a call's keyword arguments, which must not repeat.
+void OpcodeHandlers::merge_into(Tracer& t, DictValue* target, Value* mapping, Value* callable) {
   auto put = [&](Value* key, Value* value) {
-    if (unique && t.dict_get(target, key)) {
+    if (callable && t.dict_get(target, key)) {
       const char* name = t.is_constant(key) && PyUnicode_Check(t.constant(key)) ? PyUnicode_AsUTF8(t.constant(key)) : "?";
-      t.raise_new(PyExc_TypeError, std::string("got multiple values for keyword argument '") + name + "'");
+      t.raise_new(PyExc_TypeError, text_of_callable(t, callable) + " got multiple values for keyword argument '" + name + "'");
     }
     t.dict_set(target, key, value);
   };
@@ -144,19 +157,23 @@ void OpcodeHandlers::merge_into(Tracer& t, DictValue* target, Value* mapping, bo
   }
   PyRef name = PyRef::steal(PyUnicode_InternFromString("keys"));
   Value* keys = t.find_attribute(mapping, name.get());
+  if (!keys && callable) t.raise_new(PyExc_TypeError, text_of_callable(t, callable) + " argument after ** must be a mapping, not " + type->tp_name);
   if (!keys) t.raise_new(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not a mapping");
   for (Value* key : t.unpack(t.call(keys, {}))) put(key, t.get_item(mapping, key));
 }
 
 Flow OpcodeHandlers::dict_update(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* mapping = f.pop();
-  merge_into(t, as<DictValue>(target_of(f, i)), mapping, false);
+  merge_into(t, as<DictValue>(target_of(f, i)), mapping, nullptr);
   return Flow::next;
 }
 
+// Below the dictionary: the positional arguments, then the callable and a NULL in either order.
 Flow OpcodeHandlers::dict_merge(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* mapping = f.pop();
-  merge_into(t, as<DictValue>(target_of(f, i)), mapping, true);
+  const size_t arg = static_cast<size_t>(i.arg);
+  Value* callable = f.top(arg + 1)->kind == ValueKind::null ? f.top(arg + 2) : f.top(arg + 1);
+  merge_into(t, as<DictValue>(target_of(f, i)), mapping, callable);
   return Flow::next;
 }
 

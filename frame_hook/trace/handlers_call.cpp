@@ -66,7 +66,7 @@ Flow OpcodeHandlers::call_function_ex(Tracer& t, SymbolicFrame& f, const Instruc
   std::vector<PyRef> names;
   if (keywords) {
     DictValue* dict = keywords->kind == ValueKind::dict ? as<DictValue>(keywords) : t.dict();
-    if (dict != keywords) merge_into(t, dict, keywords, true);
+    if (dict != keywords) merge_into(t, dict, keywords, callable);
     t.load(dict);
     for (size_t k = 0; k < dict->entries.size(); ++k) {
       Value* key = dict->entries[k].key;

@@ -23,7 +23,7 @@ struct OpcodeHandlers {
   static Value* raise_unbound(Tracer& t, SymbolicFrame& f, int slot);
   static Value* raise_name_error(Tracer& t, PyObject* name);
   static Value* call_value(Tracer& t, SymbolicFrame& f, Value* callable, const Arguments& args);
-  static void merge_into(Tracer& t, DictValue* target, Value* mapping, bool unique);
+  static void merge_into(Tracer& t, DictValue* target, Value* mapping, Value* callable);
   static Value* as_exception(Tracer& t, Value* v, const char* error);
   static Flow jump_to(SymbolicFrame& f, const Instruction& i) {
     f.position = static_cast<size_t>(i.target_position);

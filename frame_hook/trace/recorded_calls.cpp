@@ -3,7 +3,7 @@
 // materialise() makes the Python object that such a call gets: constants (guarded deeply), traced tensors, torch's symbolic ints,
 // and fresh containers of them. Nothing of the user's program is passed that the callee could write to.
 #include "frame_hook/trace/object_kinds.h"
-#include "frame_hook/trace/tracer.h"
+#include "frame_hook/trace/protocol.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -31,13 +31,6 @@ CallArguments materialise_arguments(Tracer& tracer, const Arguments& from) {
   }
   for (const PyRef& r : to.owned) to.args.push_back(r.get());
   return to;
-}
-
-std::string name_of_callable(PyObject* callable) {
-  PyRef name = PyRef::steal(PyCFunction_Check(callable) || PyType_Check(callable) ? PyObject_GetAttrString(callable, "__name__") : nullptr);
-  const char* text = name && PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : nullptr;
-  PyErr_Clear();
-  return text ? text : Py_TYPE(callable)->tp_name;
 }
 
 }  // namespace
@@ -178,7 +171,7 @@ Value* Tracer::call_recorded(PyObject* callable, const Arguments& args) {
   set_user_line();
   PyObject* result = recording().call(callable, made.args.data(), made.positional, made.names.get());
   if (result) return wrap_result(result);
-  break_of_recording(name_of_callable(callable));
+  break_of_recording(PyErr_Occurred() ? "" : name_of_callable(callable));
 }
 
 void Tracer::break_of_recording(const std::string& what) {

@@ -310,9 +310,34 @@ std::optional<uint64_t> Tracer::step_of_obstacle() {
   return earliest;
 }
 
+// What was written and what was read of the same type are other objects: they were in the trace, and must be when it is used.
+void Tracer::guard_effects_apart() {
+  auto was_read = [](const Value* v) {
+    if (v->kind == ValueKind::list) return static_cast<const ListValue*>(v)->loaded;
+    if (v->kind == ValueKind::set) return static_cast<const SetValue*>(v)->loaded;
+    if (v->kind == ValueKind::dict) return static_cast<const DictValue*>(v)->loaded || !static_cast<const DictValue*>(v)->read.empty();
+    if (v->kind == ValueKind::cell) return static_cast<const CellValue*>(v)->loaded;
+    return v->type_guarded;
+  };
+  auto is_namespace = [](const Value* v) { return v->kind == ValueKind::dict && static_cast<const DictValue*>(v)->is_globals; };
+  for (size_t k = 0; k < trace_.effects.size(); ++k) {
+    Value* written = trace_.effects[k];
+    if (written->source == guards::kNoSource || is_namespace(written)) continue;
+    for (const auto& [object, other] : by_object_) {
+      if (!other || other == written || other->type != written->type || other->source == guards::kNoSource || is_namespace(other) || !was_read(other)) continue;
+      if (other->mutated && other < written) continue;  // once per pair
+      guards::Guard guard;
+      guard.kind = guards::GuardKind::distinct;
+      guard.source = std::min(written->source, other->source);
+      guard.other = std::max(written->source, other->source);
+      trace_.guards.add(std::move(guard));
+    }
+  }
+}
+
 bool Tracer::accept_exit() {
   const auto step = step_of_obstacle();
-  if (!step) return true;
+  if (!step) return guard_effects_apart(), true;
   if (trace_.returned) {
     stop_before(*step, BreakReason::escaped_traced, "a generator that has started", "");
   } else {

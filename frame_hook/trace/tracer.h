@@ -210,6 +210,7 @@ class Tracer {
   bool run_root(std::shared_ptr<SymbolicFrame> root);
   void stop_before(uint64_t step, BreakReason reason, std::string detail, std::string where);
   bool accept_exit();                                      // false: it cannot be rebuilt, the next attempt stops earlier
+  void guard_effects_apart();
   std::optional<uint64_t> step_of_obstacle();              // ... before what is in its way
   std::shared_ptr<SymbolicFrame> root_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, size_t start);
   uint64_t resumable_step() const;                         // of the innermost instruction that tracing can stop before
