@@ -281,7 +281,7 @@ std::optional<SymSizes> view_strides(ShapeEnv& env, const TensorMeta& meta, cons
       strides[left] = new_numel * chunk;
       new_numel = new_numel * sizes[left];
     }
-    if (new_numel != old_numel && env.known(new_numel, Relation::kEq, old_numel) != true) return std::nullopt;
+    if (new_numel != old_numel && !env.decide(new_numel, Relation::kEq, old_numel, "view keeps its chunks")) return std::nullopt;
     if (d == 0) break;
     chunk = meta.strides[d - 1];
     old_numel = 1;
