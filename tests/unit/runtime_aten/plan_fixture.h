@@ -1,0 +1,87 @@
+// tests/unit/runtime_aten/plan_fixture.h — call plans written by hand, in a few words.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/aten/plan_runner.h"
+
+namespace framejit::runtime {
+
+inline std::vector<Size> sizes_of(at::IntArrayRef values) {
+  std::vector<Size> sizes;
+  for (int64_t v : values) sizes.push_back({v});
+  return sizes;
+}
+
+class PlanBuilder {
+ public:
+  PlanBuilder() { plan_->name = "f"; }
+
+  BufferId input(const at::Tensor& like) {
+    BufferId b = buffer(like);
+    plan_->buffers[b].home = Home::kInput;
+    plan_->buffers[b].index = plan_->input_count++;
+    return b;
+  }
+  BufferId constant(const at::Tensor& like, uint32_t index) {
+    BufferId b = buffer(like);
+    plan_->buffers[b].home = Home::kConstant;
+    plan_->buffers[b].index = index;
+    return b;
+  }
+  BufferId buffer(const at::Tensor& like) {
+    Buffer b;
+    b.dtype = dtype_of_torch(static_cast<int>(like.scalar_type()));
+    b.torch_dtype = static_cast<int32_t>(like.scalar_type());
+    b.device_type = static_cast<int8_t>(like.device().type());
+    b.sizes = sizes_of(like.sizes());
+    b.strides = sizes_of(like.strides());
+    b.offset = {like.storage_offset()};
+    plan_->buffers.push_back(b);
+    return static_cast<BufferId>(plan_->buffers.size() - 1);
+  }
+  BufferId result() {  // of an extern call: it has the shape that the operator gives it
+    plan_->buffers.emplace_back();
+    return static_cast<BufferId>(plan_->buffers.size() - 1);
+  }
+  BufferId call(const std::string& op, std::vector<PlanArg> args) {
+    const BufferId b = result();
+    call(op, std::move(args), {b});
+    return b;
+  }
+  void call(const std::string& op, std::vector<PlanArg> args, std::vector<BufferId> results) {
+    ExternStep step;
+    step.op = op;
+    step.args = std::move(args);
+    step.results = std::move(results);
+    plan_->steps.emplace_back(std::move(step));
+  }
+  template <class Step> void step(Step s) { plan_->steps.emplace_back(std::move(s)); }
+  void returns(std::vector<BufferId> buffers) {
+    for (BufferId b : buffers) plan_->outputs.push_back({Output::kBuffer, b});
+  }
+  CallPlan& plan() { return *plan_; }
+  PlanRunner runner(std::vector<at::Tensor> constants = {}, std::vector<c10::IValue> opaque = {}) { return PlanRunner(plan_, std::move(constants), std::move(opaque)); }
+
+ private:
+  std::shared_ptr<CallPlan> plan_ = std::make_shared<CallPlan>();
+};
+
+inline PlanArg arg(BufferId b) { return {b}; }
+inline PlanArg integer(int64_t v) { return {Size{v}}; }
+inline PlanArg integers(std::vector<int64_t> v) { return {sizes_of(v)}; }
+inline PlanArg none() { return {None{}}; }
+
+inline std::vector<at::Tensor> run(const PlanRunner& runner, std::vector<at::Tensor> inputs, std::vector<int64_t> symbols = {}) {
+  std::vector<at::Tensor> outputs(runner.plan().outputs.size());
+  const auto result = runner.run(inputs.data(), symbols.data(), outputs.data());
+  EXPECT_TRUE(result.ok()) << (result.ok() ? "" : result.error().message);
+  return outputs;
+}
+
+}  // namespace framejit::runtime

@@ -1,0 +1,321 @@
+// tests/unit/runtime_aten/plan_runner_test.cpp — plans over torch tensors against eager ops; what they cost above the work itself.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/clamp.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/index.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/native_layer_norm.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/split.h>
+#include <ATen/ops/sum.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "plan_fixture.h"
+
+namespace framejit::runtime {
+namespace {
+
+// out[i] = in[i] + 1
+int64_t add_one(void* const* buffers, const int64_t*, const FjScalar*, int64_t begin, int64_t end) {
+  const float* in = static_cast<const float*>(buffers[0]);
+  float* out = static_cast<float*>(buffers[1]);
+  for (int64_t i = begin; i < end; ++i) out[i] = in[i] + 1;
+  return 0;
+}
+int64_t failing(void* const*, const int64_t*, const FjScalar*, int64_t, int64_t) { return 1; }
+
+KernelStep kernel(BufferId in, BufferId out, Size extent, int64_t grain = 0) {
+  KernelStep k;
+  k.function = add_one;
+  k.name = "add_one";
+  k.buffers = {in, out};
+  k.extent = extent;
+  k.grain = grain;
+  return k;
+}
+
+PlanBuilder one_kernel(const at::Tensor& x, int64_t grain = 0) {
+  PlanBuilder b;
+  const BufferId in = b.input(x), out = b.buffer(x);
+  b.step(AllocateStep{out});
+  b.step(kernel(in, out, {x.numel()}, grain));
+  b.returns({out});
+  return b;
+}
+
+TEST(PlanRunner, KernelWritesAFreshTensor) {
+  const at::Tensor x = at::randn({3, 5});
+  const auto out = run(one_kernel(x).runner(), {x});
+  EXPECT_TRUE(at::equal(out[0], x + 1));
+  EXPECT_EQ(out[0].strides(), x.strides());
+  EXPECT_EQ(out[0]._version(), 0);
+  EXPECT_FALSE(out[0].is_view());
+}
+
+TEST(PlanRunner, ParallelKernelCoversTheRange) {
+  const at::Tensor x = at::randn({1000003});
+  EXPECT_TRUE(at::equal(run(one_kernel(x, 1000).runner(), {x})[0], x + 1));
+}
+
+TEST(PlanRunner, SliceOfAnInputStartsAtItsOwnElement) {
+  const at::Tensor all = at::randn({6, 4});
+  const PlanRunner runner = one_kernel(all.slice(0, 0, 2)).runner();
+  for (int64_t i = 0; i < 5; ++i) EXPECT_TRUE(at::equal(run(runner, {all.slice(0, i, i + 2)})[0], all.slice(0, i, i + 2) + 1));
+}
+
+TEST(PlanRunner, ArenaAndSymbolicSizes) {
+  PlanBuilder b;
+  const at::Tensor like = at::ones({4});
+  b.plan().symbol_count = 1;
+  b.plan().size_program = {{SizeOpcode::kSymbol, 0}, {SizeOpcode::kConstant, 4}, {SizeOpcode::kMul, 0, 0, 1}};
+  b.plan().arena_bytes = {0, 2};
+  const Size n{0, 0};
+  const BufferId in = b.input(like), scratch = b.buffer(like), out = b.buffer(like);
+  b.plan().buffers[scratch].home = Home::kArena;
+  for (BufferId buffer : {in, scratch, out}) b.plan().buffers[buffer].sizes = {n};
+  b.step(kernel(in, scratch, n));
+  b.step(AllocateStep{out});
+  b.step(kernel(scratch, out, n));
+  const BufferId sum = b.call("sum", {arg(scratch), none()});
+  b.returns({out, sum});
+  const PlanRunner runner = b.runner();
+  for (int64_t size : {7, 3, 100}) {
+    const at::Tensor x = at::randn({size});
+    const auto outputs = run(runner, {x}, {size});
+    EXPECT_TRUE(at::equal(outputs[0], x + 1 + 1));
+    EXPECT_TRUE(at::equal(outputs[1], at::sum(x + 1)));
+  }
+}
+
+TEST(PlanRunner, ExternArgumentsOfEveryKind) {
+  const at::Tensor x = at::randn({4, 6}), y = at::randn({4, 6}), w = at::ones({6}), i = at::full({3}, 2, at::kLong);
+  PlanBuilder b;
+  const BufferId bx = b.input(x), by = b.input(y), bw = b.input(w), bi = b.input(i);
+  b.plan().symbol_count = 1;
+  b.plan().size_program = {{SizeOpcode::kSymbol, 0}};
+  const BufferId add = b.call("add.Tensor", {arg(bx), arg(by), integer(2)});
+  const BufferId half = b.call("mul.Tensor", {arg(add), arg(by)});
+  const BufferId scalar = b.call("add.Scalar", {arg(half), {0.5}, integer(1)});
+  const BufferId clamped = b.call("clamp", {arg(scalar), none(), {1.5}});
+  const BufferId cat = b.call("cat", {{std::vector<BufferId>{bx, clamped}}, integer(1)});
+  const BufferId index = b.call("index.Tensor", {arg(cat), {std::vector<BufferId>{kNoBuffer, bi}}});
+  const BufferId cast = b.call("_to_copy", {arg(index), {TorchDType{7}}});
+  const BufferId norm = b.result(), mean = b.result();
+  b.call("native_layer_norm", {arg(bx), integers({6}), arg(bw), none(), {1e-5}}, {norm, mean, kNoBuffer});
+  const BufferId left = b.result(), right = b.result();
+  b.call("split.Tensor", {arg(bx), integer(3), integer(1)}, {left, right});
+  std::get<ExternStep>(b.plan().steps.back()).result_lists = {2};
+  const BufferId view = b.call("view", {arg(bx), {std::vector<Size>{{0, 0}, {3}}}});
+  const BufferId total = b.call("sum.dim_IntList", {arg(bx), integers({}), {true}, none()});
+  const BufferId gelu = b.call("gelu", {arg(bx), {std::string("tanh")}});
+  const BufferId dropped = b.call("bernoulli.p", {arg(bx), integer(1), {OpaqueSlot{0}}});
+  b.returns({cast, norm, mean, left, right, view, total, gelu, dropped});
+  const auto out = run(b.runner({}, {c10::IValue()}), {x, y, w, i}, {8});
+
+  const at::Tensor want = at::cat(std::vector<at::Tensor>{x, at::clamp((x + 2 * y) * y + 0.5, std::nullopt, 1.5)}, 1);
+  EXPECT_TRUE(at::equal(out[0], at::index(want, {std::nullopt, i}).to(at::kDouble)));
+  const auto [n, m, r] = at::native_layer_norm(x, {6}, w, std::nullopt, 1e-5);
+  EXPECT_TRUE(at::equal(out[1], n) && at::equal(out[2], m));
+  EXPECT_TRUE(at::equal(out[3], x.slice(1, 0, 3)) && at::equal(out[4], x.slice(1, 3, 6)));
+  EXPECT_TRUE(at::equal(out[5], x.view({8, 3})));
+  EXPECT_TRUE(at::equal(out[6], at::sum(x, {0, 1}, true)));
+  EXPECT_EQ(out[7].sizes(), x.sizes());
+  EXPECT_TRUE(at::equal(out[8], at::ones({4, 6})));
+}
+
+TEST(PlanRunner, UnknownOperatorIsRefused) {
+  PlanBuilder b;
+  b.call("no_such_op", {});
+  EXPECT_THROW(b.runner(), InternalError);
+  PlanBuilder c;
+  c.call("mm", {arg(c.input(at::ones({2, 2})))});
+  EXPECT_THROW(c.runner(), InternalError);
+}
+
+TEST(PlanRunner, ReturnedViewsAreViewsToTorch) {
+  const at::Tensor all = at::randn({5, 4, 6});
+  const at::Tensor x = all.select(0, 2);
+  PlanBuilder b;
+  const BufferId in = b.input(x);
+  const BufferId transposed = b.call("transpose.int", {arg(in), integer(0), integer(1)});
+  const BufferId chained = b.call("slice.Tensor", {arg(transposed), integer(0), integer(1), integer(4), integer(1)});
+  const BufferId strided = b.buffer(x.slice(1, 2, 4));
+  b.step(ViewStep{in, strided});
+  b.returns({chained, strided});
+  b.plan().outputs.push_back({Output::kInput, 0});
+  const auto out = run(b.runner(), {x});
+  EXPECT_TRUE(at::equal(out[0], x.t().slice(0, 1, 4)));
+  EXPECT_TRUE(at::equal(out[1], x.slice(1, 2, 4)));
+  for (int i : {0, 1}) {
+    EXPECT_TRUE(out[i].is_view());
+    EXPECT_TRUE(out[i]._base().is_same(all));
+    EXPECT_TRUE(out[i].storage().is_alias_of(all.storage()));
+  }
+  EXPECT_TRUE(out[2].is_same(x));
+  const int64_t version = all._version();
+  out[1].add_(1);
+  EXPECT_EQ(all._version(), version + 1);
+  // Taken at another place of the same tensor, the view moves along.
+  const at::Tensor other = all.select(0, 4);
+  EXPECT_TRUE(at::equal(run(b.runner(), {other})[1], other.slice(1, 2, 4)));
+}
+
+TEST(PlanRunner, ViewOfAFreshResultHasItAsBase) {
+  const at::Tensor x = at::randn({4, 6});
+  PlanBuilder b;
+  const BufferId in = b.input(x), fresh = b.buffer(x);
+  b.step(AllocateStep{fresh});
+  b.step(kernel(in, fresh, {24}));
+  const BufferId row = b.call("select.int", {arg(fresh), integer(0), integer(1)});
+  const BufferId inner = b.buffer(x.slice(0, 1, 3));
+  b.step(ViewStep{fresh, inner});
+  const BufferId used = b.call("neg", {arg(inner)});
+  b.returns({fresh, row, used});
+  const auto out = run(b.runner(), {x});
+  EXPECT_TRUE(out[1]._base().is_same(out[0]));
+  EXPECT_TRUE(at::equal(out[2], -(x + 1).slice(0, 1, 3)));
+  EXPECT_FALSE(out[2].is_view());
+}
+
+TEST(PlanRunner, WritesComeLastAndBumpVersions) {
+  at::Tensor x = at::zeros({3}), y = at::ones({3});
+  const int64_t x_version = x._version(), y_version = y._version();
+  PlanBuilder b;
+  const BufferId bx = b.input(x), by = b.input(y);
+  const BufferId sum = b.call("add.Tensor", {arg(bx), arg(by), integer(1)});
+  b.returns({sum});
+  b.plan().updates = {{0, by}, {1, bx}};  // a swap
+  const PlanRunner runner = b.runner();
+  EXPECT_TRUE(at::equal(run(runner, {x, y})[0], at::ones({3})));
+  EXPECT_TRUE(at::equal(x, at::ones({3})) && at::equal(y, at::zeros({3})));
+  EXPECT_EQ(x._version(), x_version + 1);
+  EXPECT_EQ(y._version(), y_version + 1);
+}
+
+TEST(PlanRunner, UpdateByAViewOfTheInputItself) {
+  at::Tensor x = at::randn({4, 4});
+  const at::Tensor want = x.t().clone();
+  PlanBuilder b;
+  const BufferId bx = b.input(x);
+  b.plan().updates = {{0, b.call("t", {arg(bx)})}};
+  run(b.runner(), {x});
+  EXPECT_TRUE(at::equal(x, want));
+}
+
+TEST(PlanRunner, InPlaceOperatorBumpsTheVersion) {
+  at::Tensor x = at::zeros({3});
+  const int64_t version = x._version();
+  PlanBuilder b;
+  b.returns({b.call("add_.Scalar", {arg(b.input(x)), integer(2), integer(1)})});
+  const auto out = run(b.runner(), {x});
+  EXPECT_TRUE(out[0].is_same(x));
+  EXPECT_EQ(x._version(), version + 1);
+  EXPECT_TRUE(at::equal(x, at::full({3}, 2.0)));
+}
+
+TEST(PlanRunner, FailureWritesNothingAndTheNextRunWorks) {
+  at::Tensor x = at::zeros({3}), y = at::ones({3});
+  const int64_t version = x._version();
+  PlanBuilder b;
+  const BufferId bx = b.input(x), by = b.input(y);
+  b.plan().updates = {{0, b.call("add.Tensor", {arg(bx), arg(by), integer(1)})}};
+  const PlanRunner runner = b.runner();
+  const at::Tensor wrong = at::ones({2});
+  const at::Tensor inputs[] = {x, wrong};
+  EXPECT_THROW((void)runner.run(inputs, nullptr, nullptr), c10::Error);
+  EXPECT_EQ(x._version(), version);
+  run(runner, {x, y});
+  EXPECT_TRUE(at::equal(x, at::ones({3})));
+
+  PlanBuilder check = one_kernel(x);
+  std::get<KernelStep>(check.plan().steps[1]).function = failing;
+  check.plan().updates = {{0, 1}};
+  at::Tensor out;
+  EXPECT_EQ(check.runner().run(&x, nullptr, &out).error().code, "kernel_check");
+  EXPECT_EQ(x._version(), version + 1);
+}
+
+TEST(PlanRunner, ModesOfTheThreadDecideWhatOutputsAre) {
+  const at::Tensor x = at::randn({3}), leaf = at::randn({3}).requires_grad_();
+  const PlanRunner runner = one_kernel(x).runner();
+  PlanBuilder b;
+  b.returns({b.call("relu", {arg(b.input(x))})});
+  const PlanRunner relu = b.runner();
+  EXPECT_FALSE(run(relu, {leaf})[0].requires_grad());
+  EXPECT_FALSE(run(runner, {x})[0].is_inference());
+  {
+    const c10::InferenceMode mode;
+    EXPECT_TRUE(run(runner, {x})[0].is_inference());
+    EXPECT_TRUE(run(relu, {x})[0].is_inference());
+  }
+  {  // the recorded ops have their casts already
+    PlanBuilder m;
+    const at::Tensor a = at::randn({2, 2});
+    m.returns({m.call("mm", {arg(m.input(a)), arg(m.input(a))})});
+    const c10::impl::IncludeDispatchKeyGuard autocast(c10::DispatchKey::AutocastCPU);
+    EXPECT_EQ(run(m.runner(), {a, a})[0].scalar_type(), at::kFloat);
+  }
+}
+
+TEST(PlanRunner, ThreadsShareARunner) {
+  const at::Tensor x = at::randn({512});
+  PlanBuilder b;
+  const BufferId in = b.input(x), mid = b.buffer(x);
+  b.step(AllocateStep{mid});
+  b.step(kernel(in, mid, {512}));
+  b.returns({b.call("add.Tensor", {arg(mid), arg(in), integer(1)})});
+  const PlanRunner runner = b.runner();
+  const at::Tensor want = x + 1 + x;
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 500; ++i) {
+        at::Tensor out;
+        if (!runner.run(&x, nullptr, &out).ok() || !at::equal(out, want)) ++wrong;
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+template <class F> double nanoseconds(F f) {
+  double best = 1e30;
+  for (int round = 0; round < 30; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < 1000; ++i) f();
+    best = std::min(best, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / 1000);
+  }
+  return best;
+}
+
+TEST(PlanRunner, Cost) {
+  const at::Tensor x = at::randn({8}), y = at::randn({8});
+  const PlanRunner runner = one_kernel(x).runner();
+  at::Tensor out;
+  std::printf("one-kernel plan: %.0f ns\n", nanoseconds([&] { (void)runner.run(&x, nullptr, &out); }));
+  PlanBuilder b;
+  b.returns({b.call("add.Tensor", {arg(b.input(x)), arg(b.input(y)), integer(1)})});
+  const PlanRunner add = b.runner();
+  const at::Tensor inputs[] = {x, y};
+  std::printf("extern add: %.0f ns, at::add: %.0f ns\n", nanoseconds([&] { (void)add.run(inputs, nullptr, &out); }), nanoseconds([&] { out = at::add(x, y); }));
+  PlanBuilder v;
+  const BufferId in = v.input(x), view = v.buffer(x.slice(0, 1, 5));
+  v.step(ViewStep{in, view});
+  v.returns({view});
+  const PlanRunner viewer = v.runner();
+  std::printf("returned view: %.0f ns, slice: %.0f ns\n", nanoseconds([&] { (void)viewer.run(&x, nullptr, &out); }), nanoseconds([&] { out = x.slice(0, 1, 5); }));
+}
+
+}  // namespace
+}  // namespace framejit::runtime
