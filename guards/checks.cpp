@@ -76,7 +76,7 @@ bool same_value(PyObject* a, PyObject* b) {
     const Py_complex x = reinterpret_cast<PyComplexObject*>(a)->cval, y = reinterpret_cast<PyComplexObject*>(b)->cval;
     return std::memcmp(&x, &y, sizeof x) == 0;
   }
-  if (type == &PyFrozenSet_Type) return same_set(a, b);
+  if (type == &PyFrozenSet_Type || type == &PySet_Type) return same_set(a, b);
   if (type == &PySlice_Type) {
     auto *x = reinterpret_cast<PySliceObject*>(a), *y = reinterpret_cast<PySliceObject*>(b);
     return same_value(x->start, y->start) && same_value(x->stop, y->stop) && same_value(x->step, y->step);

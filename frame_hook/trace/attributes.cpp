@@ -5,6 +5,8 @@
 // known to be pure: on constants, and the rows of pure_getter().
 #include "frame_hook/trace/protocol.h"
 
+#include <structmember.h>
+
 namespace framejit::frame_hook {
 
 using guards::GuardKind;
@@ -44,13 +46,43 @@ Value* wrapped_function(Tracer& t, const Found& d) {
   return t.wrap(inner.get(), t.guards().sources.add(SourceKind::member, d.source, 0, interned("__func__")));
 }
 
+// Members of an exception made in the trace that its constructor fills: StopIteration.value from its argument, the rest None.
+Value* exception_member(Tracer& t, Value* self, std::string_view name) {
+  if (name == "__suppress_context__") return t.boolean(false);
+  if (PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_OSError)) || PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_UnicodeError)))
+    graph_break(BreakReason::unknown_attribute, std::string(self->type->tp_name) + "." + std::string(name));
+  TupleValue* args = tuple_of(self);
+  if ((name == "value" || name == "code" || name == "msg") && args && !args->items.empty()) return t.item(args, 0);
+  return t.none();
+}
+
+// A field of a named tuple: namedtuple's C descriptor, or the member of a struct sequence (torch.return_types). Null: neither.
+Value* tuple_field(Tracer& t, const Found& d, Value* self) {
+  TupleValue* items = tuple_of(self);
+  if (!items || self == items) return nullptr;
+  int64_t index = -1;
+  if (Py_TYPE(d.object) == &PyMemberDescr_Type) {
+    const Py_ssize_t first = offsetof(PyTupleObject, ob_item);
+    const Py_ssize_t offset = reinterpret_cast<PyMemberDescrObject*>(d.object)->d_member->offset;
+    if (offset >= first) index = (offset - first) / static_cast<Py_ssize_t>(sizeof(PyObject*));
+  } else {
+    PyRef state = PyRef::steal(PyObject_CallMethod(d.object, "__reduce__", nullptr));
+    if (state && PyTuple_Check(state.get())) index = PyLong_AsLongLong(PyTuple_GET_ITEM(PyTuple_GET_ITEM(state.get(), 1), 0));
+    PyErr_Clear();
+  }
+  t.type_of(self);
+  return index >= 0 && index < static_cast<int64_t>(items->items.size()) ? t.item(items, static_cast<size_t>(index)) : nullptr;
+}
+
 Value* bind_member(Tracer& t, const Found& d, Value* self) {
   PyObject* name = reinterpret_cast<PyDescrObject*>(d.object)->d_name;
+  if (Value* field = tuple_field(t, d, self)) return field;
   if (self->kind == ValueKind::instance) {
     bool known;
     Value* written = as<InstanceValue>(self)->find_attr(name, &known);
     if (known) return written;
   }
+  if (!self->object && PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) return exception_member(t, self, text_of(name));
   if (!self->object) return nullptr;
   PyRef value = PyRef::steal(Py_TYPE(d.object)->tp_descr_get(d.object, self->object.get(), reinterpret_cast<PyObject*>(self->type)));
   if (!value) {
@@ -137,6 +169,8 @@ Value* bind(Tracer& t, const Found& d, Value* self, PyTypeObject* type, Value* t
   if (kind == &PyClassMethodDescr_Type) return make_method(t, found_value(t, d), owner());
   if (kind == &PyMemberDescr_Type) return self ? bind_member(t, d, self) : found_value(t, d);
   if (kind == &PyGetSetDescr_Type) return self ? bind_getset(t, d, self, type, type_value) : found_value(t, d);
+  if (std::string_view(kind->tp_name) == "_collections._tuplegetter" && self)
+    if (Value* field = tuple_field(t, d, self)) return field;
   if (PyObject* get = _PyType_Lookup(kind, interned("__get__"))) {
     if (PyFunction_Check(get)) {
       Value* descriptor = t.wrap(d.object, d.source);

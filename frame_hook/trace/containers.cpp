@@ -48,6 +48,7 @@ Value* Tracer::item(TupleValue* v, size_t i) {
 void Tracer::load(SetValue* v) {
   if (v->loaded || !v->object) return;
   type_of(v);
+  if (!PyAnySet_CheckExact(v->object.get())) graph_break(BreakReason::unsupported_value, std::string("the items of a ") + Py_TYPE(v->object.get())->tp_name);
   v->loaded = true;
   PyObject* item;
   Py_ssize_t position = 0;

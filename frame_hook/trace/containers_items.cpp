@@ -198,7 +198,7 @@ bool Tracer::contains(Value* container, Value* item) {
     const Found meta = look_up(*this, Py_TYPE(type), type_source(container), interned("__contains__"));
     if (meta.object) return truth(call(bind(*this, meta, container, Py_TYPE(type), nullptr), {item}));
   }
-  if (python_special(*this, container, "__iter__")) {
+  if (container->kind == ValueKind::instance && (payload_of(container) == container || python_special(*this, container, "__iter__"))) {
     Value* iterator = iterate(container);
     while (Value* next = next_item(iterator))
       if (values_equal(*this, next, item)) return true;

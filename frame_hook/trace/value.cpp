@@ -165,8 +165,13 @@ std::string plain_text(Tracer& t, Value* v, const char* what) {
   t.raise_new(PyExc_TypeError, std::string(what) + " must be string");
 }
 
+// Classes made by class statements share one deallocator; C extensions make heap types too.
 PyTypeObject* builtin_base(PyTypeObject* type) {
-  while (type->tp_flags & Py_TPFLAGS_HEAPTYPE) type = type->tp_base;
+  static const destructor made_by_class_statement = [] {
+    PyRef sample = PyRef::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}", "sample"));
+    return reinterpret_cast<PyTypeObject*>(sample.get())->tp_dealloc;
+  }();
+  while (type->tp_dealloc == made_by_class_statement) type = type->tp_base;
   return type;
 }
 
