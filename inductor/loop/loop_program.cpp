@@ -119,6 +119,7 @@ Result<void> verify_inst(const LoopProgram& program, const Nest& nest, size_t i,
     if (dtype != value_dtype(buffer.dtype)) return bad(nest, i, "dtype differs from the buffer's");
   }
   if (inst.op == LoopOp::kReduce && !nest.is_reduction()) return bad(nest, i, "reduces over nothing");
+  if (inst.op == LoopOp::kReduce && after[inst.operands[0]]) return bad(nest, i, "reduces the result of a reduction");
   if (inst.op == LoopOp::kScalar) FJ_TRY_VOID(verify_scalar(nest, i));
   for (const SymExpr& e : inst.index) {
     std::vector<graph::SymbolId> ids;

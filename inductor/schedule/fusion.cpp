@@ -297,7 +297,8 @@ class Merger {
     tail.run();
     Nest merged = b.finish();
     const auto inner = inner_insts(merged, symbols_), after = after_reduction(merged, symbols_);
-    for (size_t i = 0; i < merged.body.size(); ++i) legal &= !(inner[i] && after[i]);
+    for (size_t i = 0; i < merged.body.size(); ++i)
+      legal &= !(inner[i] && after[i]) && !(merged.body[i].op == LoopOp::kReduce && after[merged.body[i].operands[0]]);
     return legal ? std::optional(std::move(merged)) : std::nullopt;
   }
 

@@ -260,6 +260,15 @@ void compare(const Outputs& got, const Outputs& expected, double tolerance, cons
 }  // namespace
 
 void check_graph(const std::string& text, CheckOptions options) {
+  static const bool declared = [] {  // ops that torch's schemas would declare
+    for (const std::string& name : lowered_ops()) {
+      graph::OpDef op;
+      op.name = name;
+      graph::declare_op(std::move(op));
+    }
+    return true;
+  }();
+  ASSERT_TRUE(declared);
   auto graph = graph::parse_graph(text);
   ASSERT_TRUE(graph.ok()) << graph.error().message << "\n" << text;
   std::vector<int64_t> symbols = options.symbols;
