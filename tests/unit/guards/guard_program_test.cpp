@@ -94,6 +94,20 @@ TEST_F(DictVersions, AlwaysChangingDict) {
   }
 }
 
+// A set is equal by its elements, so an unchanged dict says nothing of it.
+TEST_F(GuardTest, SetInADictIsComparedEachTime) {
+  run("d = {'s': {1, 'a'}}");
+  set(0, "d");
+  add(GuardKind::equals, keyed(SourceKind::dict_item, local(), str("s")), "{'a', 1}");
+  compile();
+  EXPECT_TRUE(holds());
+  EXPECT_TRUE(holds());
+  run("d['s'].add(2)");
+  EXPECT_FALSE(holds());
+  run("d['s'].remove(2)");
+  EXPECT_TRUE(holds());
+}
+
 TEST_F(GuardTest, NamedObjectsAreHeldWeakly) {
   run("import gc, weakref\nclass Gone: pass\nx = Gone()\nw = weakref.ref(Gone)");
   set(0, "x");
