@@ -64,6 +64,13 @@ void fallback(const c10::OperatorHandle& op, DispatchKeySet, torch::jit::Stack* 
 
 constexpr std::array kTrustedInPlace = {"index_put_", "_index_put_impl_", "index_fill_", "put_"};  // kernels check their own operands
 
+// Writing to such a tensor is an error that torch words.
+bool overlaps_itself(const TensorMeta& meta) {
+  for (size_t d = 0; d < meta.ndim(); ++d)
+    if (meta.strides[d] == SymExpr(0) && !(meta.sizes[d] == SymExpr(1))) return true;
+  return false;
+}
+
 bool broadcasts_to(const ShapeEnv& env, const TensorMeta& from, const TensorMeta& to) {
   if (from.ndim() > to.ndim()) return false;
   for (size_t i = 1; i <= from.ndim(); ++i) {
@@ -100,7 +107,7 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
     refuse_absolute_offsets(call);
     ShapeOrigin origin = ShapeOrigin::kRule;
     if (keep_shape_in_place(call)) origin = ShapeOrigin::kInPlace;
-    else if (!shape_by_rule(call)) origin = shape_by_torch(call);
+    else if (facts.in_place || !shape_by_rule(call)) origin = shape_by_torch(call);
     ++counts_.calls[static_cast<size_t>(origin)];
     note_writes(call);
     // An op without tensor results and without writes (a choice of kernel, a property) leaves no trace.
@@ -235,13 +242,13 @@ bool Recorder::fits_in_place(const OpCall& call) const {
   if (self == nullptr || *self == kNoValue) return false;
   const TensorMeta& meta = graph().meta(*self);
   const std::string_view name = std::string_view(call.def().name).substr(0, call.def().name.find('.'));
-  for (size_t d = 0; d < meta.ndim(); ++d)
-    if (meta.strides[d] == SymExpr(0) && !(meta.sizes[d] == SymExpr(1))) return false;  // overlaps itself: torch's error
+  if (overlaps_itself(meta)) return false;
   if (std::find(kTrustedInPlace.begin(), kTrustedInPlace.end(), name) != kTrustedInPlace.end()) return true;
   for (size_t i = 1; i < call.node.args.size(); ++i) {
     const Arg& arg = call.node.args[i];
     if (arg.get<std::vector<ValueId>>() != nullptr) return false;
     if (arg.get<double>() != nullptr && !is_float(meta.dtype) && name != "fill_") return false;
+    if (arg.get<SymExpr>() != nullptr && meta.dtype == DType::kBool && name != "fill_") return false;
     const ValueId* v = arg.get<ValueId>();
     if (v == nullptr) continue;
     if ((graph().meta(*v).dtype != meta.dtype && name != "copy_") || !broadcasts_to(builder_.peek().shapes, graph().meta(*v), meta)) return false;
@@ -249,14 +256,17 @@ bool Recorder::fits_in_place(const OpCall& call) const {
   return true;
 }
 
-// In place a tensor keeps its shape; only broadcasting and promotion must be right.
+// In place a tensor keeps its shape; only broadcasting and promotion must be right, which the functional form's rule tells.
 bool Recorder::keep_shape_in_place(OpCall& call) {
   if (!call.facts.in_place) return false;
   if (!fits_in_place(call)) {
     std::vector<TensorMeta> metas;
     const ValueId* self = call.node.args[0].get<ValueId>();
-    if (self == nullptr || !infer_metas(call.def(), call.node.args, graph().values, shapes(), metas) || metas.size() != 1) return false;
-    if (metas[0].sizes != graph().meta(*self).sizes || metas[0].dtype != graph().meta(*self).dtype) return false;
+    const OpDef* functional = find_op(call.def().functional);
+    if (self == nullptr || functional == nullptr || overlaps_itself(graph().meta(*self))) return false;
+    if (!infer_metas(*functional, call.node.args, graph().values, shapes(), metas) || metas.size() != 1) return false;
+    const DType from = metas[0].dtype, to = graph().meta(*self).dtype;
+    if (metas[0].sizes != graph().meta(*self).sizes || !c10::canCast(scalar_type_of(from), scalar_type_of(to))) return false;
   }
   call.node.results = {*call.node.args[0].get<ValueId>()};
   call.results.push_back(call.args[0]);

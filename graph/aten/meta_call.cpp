@@ -1,6 +1,7 @@
 // graph/aten/meta_call.cpp — meta twins in, traced tensors out.
 #include "graph/aten/meta_call.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -114,6 +115,44 @@ ShapeOrigin MetaCall::call_meta(torch::jit::Stack& stack) {
   return ShapeOrigin::kDispatcherPython;
 }
 
+// Replaces fresh results by real ones; what cannot be run on zeros is believed.
+void MetaCall::correct_by_execution(torch::jit::Stack& metas) const {
+  constexpr int64_t kMostElements = 1 << 20;
+  int64_t elements = 0;
+  for (const Twin& twin : twins_) elements += twin.meta.numel();
+  if (call_.def().has(kMutates) || call_.def().has(kRandom) || call_.def().has(kView) || !call_.device.is_cpu() || elements > kMostElements) return;
+  PlainExecution plain;
+  const auto real = [&](const at::Tensor& tensor) {
+    for (const Twin& twin : twins_)
+      if (twin.argument.is_same(tensor)) return at::Tensor(at::detail::empty_strided_cpu(twin.meta.sizes(), twin.meta.strides(), twin.meta.scalar_type())).zero_();
+    return tensor;
+  };
+  torch::jit::Stack stack;
+  try {
+    const auto& schema = call_.facts.handle.schema().arguments();
+    for (size_t i = 0; i < call_.args.size(); ++i) {
+      if (call_.args[i].isTensor()) {
+        stack.push_back(real(call_.args[i].toTensor()));
+      } else if (call_.args[i].isTensorList()) {
+        c10::List<at::Tensor> list;
+        for (const at::Tensor& t : call_.args[i].toTensorList()) list.push_back(real(t));
+        stack.push_back(std::move(list));
+      } else if (call_.facts.arg_classes[i] == ArgClass::kOptionalTensorList && call_.args[i].isList()) {
+        c10::List<std::optional<at::Tensor>> list;
+        for (const IValue& item : call_.args[i].toListRef()) list.push_back(item.isTensor() && item.toTensor().defined() ? std::optional<at::Tensor>(real(item.toTensor())) : std::nullopt);
+        stack.push_back(std::move(list));
+      } else {
+        stack.push_back(ivalue_of(call_.node.args[i], schema[i], {}, recorder_.opaques_, [this](const SymExpr& e) { return recorder_.shapes().hint(e); }));
+      }
+    }
+    call_.facts.handle.callBoxed(stack);
+  } catch (const std::exception&) {
+    return;
+  }
+  for (size_t i = 0; i < metas.size() && i < stack.size(); ++i)
+    if (metas[i].isTensor() || metas[i].isTensorList()) metas[i] = std::move(stack[i]);
+}
+
 void MetaCall::apply_shape_changes() {
   for (const Twin& twin : twins_) {
     TracedTensorImpl* traced = as_traced(twin.argument);
@@ -177,6 +216,7 @@ ShapeOrigin MetaCall::run() {
   stack.reserve(call_.args.size());
   for (size_t i = 0; i < call_.args.size(); ++i) stack.push_back(meta_argument(i));
   const ShapeOrigin origin = call_meta(stack);
+  if (origin != ShapeOrigin::kTyped) correct_by_execution(stack);
   apply_shape_changes();
   add_results(stack);
   return origin;

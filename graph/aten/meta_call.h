@@ -1,7 +1,8 @@
 // graph/aten/meta_call.h — one op's shapes from torch's own shape functions.
 //
 // Arguments are replaced by meta twins of concrete shape; what comes back is believed as to dtype, sizes, strides and whether it shares
-// an argument's storage. Written arguments whose twin has another shape afterwards change theirs.
+// an argument's storage. Written arguments whose twin has another shape afterwards change theirs. Hand-written shape functions
+// (the dispatcher's, C++ or Python) disagree with the CPU kernels here and there, so the op is also run once, on zeros, if it is small.
 #pragma once
 
 #include "graph/aten/recorder.h"
@@ -31,6 +32,7 @@ class MetaCall {
   c10::IValue meta_argument(size_t index);
   at::Tensor twin_of(const at::Tensor& tensor);
   ShapeOrigin call_meta(torch::jit::Stack& stack);
+  void correct_by_execution(torch::jit::Stack& metas) const;
   void apply_shape_changes();
   void add_results(torch::jit::Stack& stack);
   at::Tensor result_of(const at::Tensor& meta);

@@ -33,12 +33,6 @@ SymSizes symbolic_strides(const SymSizes& sizes, c10::IntArrayRef hints, c10::In
   return result;
 }
 
-// Kernels that run for real while a recording is open: nothing of ours, no autograd.
-struct PlainExecution {
-  c10::impl::ExcludeDispatchKeyGuard no_recording{c10::DispatchKeySet(c10::DispatchKey::Fake)};
-  at::AutoDispatchBelowADInplaceOrView below;
-};
-
 }  // namespace
 
 std::shared_ptr<Recorder> Recorder::make(std::string name) {

@@ -7,7 +7,9 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/stack.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <array>
 #include <memory>
@@ -134,6 +136,12 @@ class RecordScope {
   Recorder* outer_;
   bool outer_fake_, outer_cache_;
   GraphBuilder::Mark mark_;
+};
+
+// Kernels that run for real while a recording is open: nothing of ours, no autograd.
+struct PlainExecution {
+  c10::impl::ExcludeDispatchKeyGuard no_recording{c10::DispatchKeySet(c10::DispatchKey::Fake)};
+  at::AutoDispatchBelowADInplaceOrView below;
 };
 
 // Registers the fallback, once; throws when the key is taken.
