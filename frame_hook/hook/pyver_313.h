@@ -77,8 +77,13 @@ inline void suspend_generator(PyThreadState* thread, Frame* frame, int yield_ind
 
 inline bool is_observed(PyThreadState* thread, PyCodeObject* code) {
   if (thread->c_tracefunc || thread->c_profilefunc) return true;
-  for (uint8_t tools : thread->interp->monitors.tools)
-    if (tools) return true;
+  const uint8_t* tools = thread->interp->monitors.tools;  // a byte per event, 15 or 16: two words that overlap
+  constexpr size_t event_count = sizeof(thread->interp->monitors.tools);
+  static_assert(event_count >= 8 && event_count <= 16);
+  uint64_t first, last;
+  memcpy(&first, tools, 8);
+  memcpy(&last, tools + event_count - 8, 8);
+  if (first | last) return true;
   if (!code->_co_monitoring) return false;
   for (int event = 0; event < _PY_MONITORING_LOCAL_EVENTS; event++)
     if (code->_co_monitoring->local_monitors.tools[event]) return true;

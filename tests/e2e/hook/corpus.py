@@ -522,7 +522,7 @@ def f_finalizers():
     (Shape("e"), Shape("f"))[0]
     xs = 1
     Shape("g").size
-    str(Shape("h"))
+    "{0.size}{1.size}{2.size}".format(Shape("h"), Shape("j"), Shape("k"))
     for x in [Shape("i")]:
         pass
     x = None

@@ -257,7 +257,7 @@ def test_stack_holds_after_gc(hook):
 
 
 def test_signals_are_delivered(hook):
-    hits = []
+    hits, finished = [], []
     old = signal.signal(signal.SIGALRM, lambda *args: hits.append(1))
 
     def spin():
@@ -269,8 +269,9 @@ def test_signals_are_delivered(hook):
 
     def spin_without_calls():
         n = 0
-        while n < 2 ** 62:
+        while n < 10**8:
             n += 1
+        finished.append(n)
 
     class Out(Exception):
         pass
@@ -287,6 +288,7 @@ def test_signals_are_delivered(hook):
         signal.setitimer(signal.ITIMER_REAL, 0.05)
         with pytest.raises(Out):
             spin_without_calls()
+        assert finished == []
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
@@ -414,6 +416,21 @@ def test_generator_exception_state(hook):
     except ValueError:
         assert next(gen) is KeyError
         assert sys.exc_info()[0] is ValueError
+
+
+def test_generator_that_has_handled_shows_the_outer_exception(hook):
+    def g():
+        try:
+            raise KeyError
+        except KeyError:
+            pass
+        yield sys.exc_info()[0]
+
+    hook.mark(g, hook.RUN)
+    try:
+        raise ValueError
+    except ValueError:
+        assert next(g()) is ValueError
 
 
 def test_threads(hook):

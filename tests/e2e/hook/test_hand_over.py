@@ -30,7 +30,7 @@ def outcome(function):
         while at is not None:
             entry = at.__traceback__
             while entry:
-                trail.append((entry.tb_frame.f_code.co_name, entry.tb_lineno, entry.tb_lasti))
+                trail.append((entry.tb_frame.f_code.co_name, entry.tb_lineno, entry.tb_lasti, entry.tb_frame.f_lineno))
                 entry = entry.tb_next
             trail.append((type(at).__name__, str(at)))
             at = at.__cause__ or at.__context__
