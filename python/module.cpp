@@ -141,9 +141,9 @@ PyMethodDef methods[] = {
 PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_framejit", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
 
 bool initialise(PyObject* module) {
-  if (!frame_hook::install_torch_frontend()) return false;
+  if (!frame_hook::install_tensor_frontend()) return false;
   frame_hook::register_backend("eager", graph::make_eager_backend);
-  frame_hook::register_backend("framejit", inductor::make_inductor_backend);
+  frame_hook::register_backend("framejit", [] { return inductor::make_inductor_backend(); });
   frame_hook::set_frame_handler(&frame_hook::frame_driver());
   pthread_atfork(nullptr, nullptr, frame_hook::forget_running_compile);
   PyRef error = PyRef::steal(PyErr_NewExceptionWithDoc("framejit.GraphBreakError", "A graph break in code compiled with fullgraph=True.", PyExc_RuntimeError, nullptr));
