@@ -50,10 +50,8 @@ void Tracer::load(SetValue* v) {
   type_of(v);
   if (!PyAnySet_CheckExact(v->object.get())) graph_break(BreakReason::unsupported_value, std::string("the items of a ") + Py_TYPE(v->object.get())->tp_name);
   v->loaded = true;
-  PyObject* item;
-  Py_ssize_t position = 0;
-  Py_hash_t hash;
-  while (_PySet_NextEntry(v->object.get(), &position, &item, &hash)) {
+  for (const PyRef& owned : set_items(v->object.get())) {
+    PyObject* item = owned.get();
     if (!is_plain(item) && !PyType_Check(item)) graph_break(BreakReason::unsupported_value, "a set that holds an object of type " + std::string(Py_TYPE(item)->tp_name));
     v->items.push_back(constant_value(item));
   }

@@ -49,6 +49,7 @@ inline DictValue* dict_of(Value* v) { return payload_as<DictValue>(v, ValueKind:
 inline ListValue* list_of(Value* v) { return payload_as<ListValue>(v, ValueKind::list); }
 inline TupleValue* tuple_of(Value* v) { return payload_as<TupleValue>(v, ValueKind::tuple); }
 inline SetValue* set_of(Value* v) { return payload_as<SetValue>(v, ValueKind::set); }
+std::vector<PyRef> set_items(PyObject* set);                 // of an exact set or frozenset, in iteration order
 // Exact builtin immutables, deeply: their methods run no Python code.
 bool is_plain(PyObject* object);
 bool is_plain(Tracer& t, Value* v);                          // sym_ints are not plain

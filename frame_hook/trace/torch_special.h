@@ -8,7 +8,7 @@ namespace framejit::frame_hook {
 
 enum class SpecialFunction : uint8_t {
   none,
-  graph_break,   // torch._dynamo.graph_break, framejit.graph_break
+  graph_break,   // a call that asks for one
   disabled,      // the user disabled compilation of it
   unwrap,        // torch's own disable wrapper around one of its functions: traced through
   compiling,     // answers True inside a trace

@@ -90,6 +90,14 @@ Value* contents_of(Tracer& t, Value* v) {
   return payload_of(t.wrap(mapping, t.guards().sources.add(guards::SourceKind::constant, guards::kNoSource, 0, mapping)));
 }
 
+std::vector<PyRef> set_items(PyObject* set) {
+  std::vector<PyRef> items;
+  PyRef iterator = PyRef::steal(PySet_Type.tp_iter(set));
+  while (PyObject* item = iterator ? PyIter_Next(iterator.get()) : nullptr) items.push_back(PyRef::steal(item));
+  PyErr_Clear();
+  return items;
+}
+
 bool is_plain(PyObject* o) {
   PyTypeObject* type = Py_TYPE(o);
   if (type == &PyUnicode_Type || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type || type == &PyBytes_Type ||
@@ -105,11 +113,8 @@ bool is_plain(PyObject* o) {
     return is_plain(s->start) && is_plain(s->stop) && is_plain(s->step);
   }
   if (type == &PyFrozenSet_Type) {
-    PyObject* item;
-    Py_ssize_t position = 0;
-    Py_hash_t hash;
-    while (_PySet_NextEntry(o, &position, &item, &hash))
-      if (!is_plain(item)) return false;
+    for (const PyRef& item : set_items(o))
+      if (!is_plain(item.get())) return false;
     return true;
   }
   return false;
