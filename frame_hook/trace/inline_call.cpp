@@ -166,8 +166,19 @@ std::shared_ptr<SymbolicFrame> Tracer::new_frame(FunctionValue* function) {
   prepare_frame(*frame, decoded(function->code));
   frame->function = function;
   frame->globals = function->globals;
-  frame->builtins = frames_.front()->builtins;
+  frame->builtins = builtins_of(function);
   return frame;
+}
+
+// Those of the traced frame, but for functions made with a `__builtins__` dictionary of their own (namedtuple's __new__).
+Value* Tracer::builtins_of(FunctionValue* function) {
+  PyObject* own = function->object ? reinterpret_cast<PyFunctionObject*>(function->object.get())->func_builtins : nullptr;
+  if (!own) return frames_.back()->builtins;
+  if (own == live_.builtins) return frames_.front()->builtins;
+  Value* named = dict_get(as<DictValue>(function->globals), string("__builtins__"));
+  if (!named || named->kind != ValueKind::dict || !named->object || named->object.get() != own)
+    graph_break(BreakReason::unsupported_value, "a function whose builtins are not those of its globals");
+  return named;
 }
 
 void Tracer::bind_arguments(FunctionValue* function, const Arguments& args, SymbolicFrame& frame) {
@@ -182,8 +193,6 @@ void Tracer::bind_arguments(FunctionValue* function, const Arguments& args, Symb
 
 Value* Tracer::call_function(FunctionValue* function, const Arguments& args) {
   load(function);
-  if (function->object && reinterpret_cast<PyFunctionObject*>(function->object.get())->func_builtins != live_.builtins)
-    graph_break(BreakReason::unsupported_value, "a function with builtins of its own");
   std::shared_ptr<SymbolicFrame> frame = new_frame(function);
   bind_arguments(function, args, *frame);
   const int flags = function->code->co_flags;

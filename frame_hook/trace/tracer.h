@@ -224,6 +224,7 @@ class Tracer {
   std::unordered_map<PyCodeObject*, CodeCache> code_caches_;
   std::shared_ptr<const Code> decoded(PyCodeObject* code);
   std::shared_ptr<SymbolicFrame> new_frame(FunctionValue* function);
+  Value* builtins_of(FunctionValue* function);
   void prepare_frame(SymbolicFrame& frame, std::shared_ptr<const Code> code);
   void bind_arguments(FunctionValue* function, const Arguments& args, SymbolicFrame& frame);
   void run_instructions(SymbolicFrame& frame);

@@ -117,6 +117,10 @@ inline std::string text_of(Value* v) {
     case ValueKind::dict: {
       if (v->object && !v->mutated) break;
       std::string out;
+      if (InstanceValue* owner = as<DictValue>(v)->owner) {
+        for (const auto& [name, attribute] : owner->attrs)
+          if (attribute) out += (out.empty() ? "" : ", ") + text_of(name.get()) + ": " + text_of(attribute);
+      }
       for (const DictEntry& e : as<DictValue>(v)->entries) out += (out.empty() ? "" : ", ") + text_of(e.key) + ": " + text_of(e.value);
       return "{" + out + "}";
     }

@@ -69,6 +69,11 @@ TEST(TraceCall, MethodsClassesAndClosures) {
   expect_whole("def deco(g):\n  def inner(*args, **kwargs):\n    return g(*args, **kwargs) * 2\n  return inner\n@deco\ndef h(x, k=1):\n  return x + k\ndef f(x):\n  return h(x, k=3)", kX);
 }
 
+TEST(TraceCall, BuiltinsOfTheFunction) {
+  const std::string own = "space = {'__builtins__': {'len': lambda v: 'own'}}\ng = eval('lambda v: (len(v), [len(i) for i in [v]])', space)\n";
+  expect_whole(own + "def f():\n  return g([]), len([])");
+}
+
 TEST(TraceCall, FunctionMadeInTheTrace) { expect_whole("def f(x):\n  def g(a, b=x, *, c: int = 2):\n    return a, b, c\n  return g(1), g(1, 2, c=3), g.__name__", kX); }
 
 TEST(TraceControl, LoopsAndJumps) {
