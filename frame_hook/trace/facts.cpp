@@ -65,10 +65,7 @@ bool Tracer::is_constant_object(PyObject* object) {
     return true;
   }
   if (!PyFrozenSet_CheckExact(object)) return false;
-  Py_ssize_t position = 0;
-  PyObject* item;
-  Py_hash_t hash;
-  while (_PySet_NextEntry(object, &position, &item, &hash))
+  for (PyObject* item : items_of_set(object))
     if (!is_constant_object(item)) return false;
   return true;
 }
@@ -111,10 +108,7 @@ bool holds_only_scalars(PyObject* object) {  // what an `equals` guard can compa
     return true;
   }
   if (!PyFrozenSet_CheckExact(object)) return false;
-  Py_ssize_t position = 0;
-  PyObject* item;
-  Py_hash_t hash;
-  while (_PySet_NextEntry(object, &position, &item, &hash))
+  for (PyObject* item : items_of_set(object))
     if (!holds_only_scalars(item)) return false;
   return true;
 }

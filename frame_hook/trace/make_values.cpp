@@ -81,10 +81,7 @@ Value* Tracer::constant_value(PyObject* object) {
     auto* v = make<SetValue>(ValueKind::set, &PyFrozenSet_Type);
     v->loaded = true;
     v->object = PyRef::borrow(object);
-    Py_ssize_t position = 0;
-    PyObject* item;
-    Py_hash_t hash;
-    while (_PySet_NextEntry(object, &position, &item, &hash)) v->items.push_back(constant_value(item));
+    for (PyObject* item : items_of_set(object)) v->items.push_back(constant_value(item));
     return v;
   }
   if (is_exact_scalar(Py_TYPE(object)) || has_identity_constant(object)) return object_value(object, kNoSource);
@@ -268,10 +265,7 @@ Value* Tracer::wrap_result_container(PyObject* object) {
   if (PySet_CheckExact(object) || PyFrozenSet_CheckExact(object)) {
     auto* v = make<SetValue>(ValueKind::set, Py_TYPE(object));
     v->loaded = true;
-    Py_ssize_t position = 0;
-    PyObject* item;
-    Py_hash_t hash;
-    while (_PySet_NextEntry(object, &position, &item, &hash)) v->items.push_back(wrap_result(Py_NewRef(item)));
+    for (PyObject* item : items_of_set(object)) v->items.push_back(wrap_result(Py_NewRef(item)));
     return v;
   }
   if (PySlice_Check(object)) {

@@ -84,6 +84,13 @@ PyRef exact_copy_of_scalar(PyObject* object) {
   return PyRef::steal(copy);
 }
 
+std::vector<PyObject*> items_of_set(PyObject* set) {
+  std::vector<PyObject*> items;
+  PyRef iterator = PyRef::steal(PyObject_GetIter(set));
+  while (PyRef item = PyRef::steal(PyIter_Next(iterator.get()))) items.push_back(item.get());
+  return items;
+}
+
 PyTypeObject* layout_base(PyTypeObject* type) {
   while (type->tp_flags & Py_TPFLAGS_HEAPTYPE) type = type->tp_base;
   return type;

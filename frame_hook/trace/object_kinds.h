@@ -3,6 +3,8 @@
 
 #include <Python.h>
 
+#include <vector>
+
 #include "guards/py_ref.h"
 
 namespace framejit::frame_hook {
@@ -21,6 +23,8 @@ bool is_plain_object(PyObject* object);
 bool is_builtin_subclass(PyTypeObject* type);
 // The value of an instance of a subclass of int, float, str or bytes, as an object of the exact class; null for others.
 PyRef exact_copy_of_scalar(PyObject* object);
+// Items of an exact set or frozenset in its order, borrowed from it.
+std::vector<PyObject*> items_of_set(PyObject* set);
 // The builtin class, not made by a class statement, that lays out instances of `type`.
 PyTypeObject* layout_base(PyTypeObject* type);
 // Whether the file is part of the torch package itself.
