@@ -102,6 +102,7 @@ class NestEmitter {
       weight += inst.scalar >= ScalarOp::k_exp && inst.scalar <= ScalarOp::k_hypot && inst.scalar != ScalarOp::k_sqrt ? 12 : 1;
     }
     unroll_ = narrow || weight > 20 ? 1 : weight > 6 ? 2 : 4;
+    is_masked_only_ = weight > 12 && width_ == 16;
     if (!has_vector()) return;
     const auto extent = nest_.extent(n_.vector_dim).as_constant();
     while (extent && unroll_ > 1 && *extent < static_cast<int64_t>(width_ * unroll_)) unroll_ /= 2;
@@ -196,7 +197,8 @@ class NestEmitter {
     const auto constant = kernel_.is_flat ? std::nullopt : nest_.extent(d).as_constant();
     const unsigned wide = width_ * unroll_;
     Value* middle = from;
-    if (!constant || *constant >= wide) {
+    const bool has_main = constant ? *constant >= wide : !is_masked_only_;
+    if (has_main && !(is_masked_only_ && *constant % wide != 0)) {
       Value* count = b_.CreateSub(to, from);
       middle = b_.CreateAdd(from, b_.CreateAnd(count, b_.getInt64(~static_cast<uint64_t>(wide - 1))));
       if (constant) middle = b_.getInt64(static_cast<uint64_t>(*constant / wide * wide));
@@ -467,6 +469,7 @@ class NestEmitter {
   NestSymbols symbols_;
   const unsigned width_;
   unsigned unroll_ = 1;
+  bool is_masked_only_ = false;  // masks cost nothing beside the body: one loop, half the code
   size_t range_levels_ = 0;
   std::vector<size_t> level_;
   std::vector<bool> after_;

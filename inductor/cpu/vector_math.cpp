@@ -141,7 +141,10 @@ class Math {
     return b_.CreateSelect(b_.CreateFCmpOLT(t, c(0.9375)), small, large);
   }
 
-  Value* sigmoid(Value* exp_of_minus_x) { return b_.CreateFDiv(c(1), b_.CreateFAdd(c(1), exp_of_minus_x)); }
+  // t = exp(-|x|) never overflows, so that tiny results keep their digits.
+  Value* sigmoid(Value* x, Value* t) {
+    return b_.CreateFDiv(b_.CreateSelect(b_.CreateFCmpOLT(x, c(0)), t, c(1)), b_.CreateFAdd(c(1), t));
+  }
 
  private:
   llvm::IRBuilderBase& b_;
@@ -193,8 +196,8 @@ Value* emit_math(llvm::IRBuilderBase& b, llvm::Module& module, ScalarOp op, Valu
   const bool is_float32 = x->getType()->getScalarType()->isFloatTy();
   Math m(b, x);
   if (op == ScalarOp::k_sigmoid) {
-    Value* minus = b.CreateFNeg(x);
-    return m.sigmoid(is_float32 ? m.exp32(minus) : emit_math(b, module, ScalarOp::k_exp, minus, nullptr));
+    Value* minus = b.CreateFNeg(m.abs(x));
+    return m.sigmoid(x, is_float32 ? m.exp32(minus) : emit_math(b, module, ScalarOp::k_exp, minus, nullptr));
   }
   if (is_float32) {
     if (op == ScalarOp::k_exp) return m.exp32(x);

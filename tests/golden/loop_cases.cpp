@@ -1,0 +1,58 @@
+// tests/golden/loop_cases.cpp — folders loops and schedule: cases that start from a graph's text.
+//
+// Stages: "lower" prints the loop program (and checks its round trip and verifier); "schedule" prints the fused groups; "kernels"
+// prints the kernel IR of every group.
+#include <gtest/gtest.h>
+
+#include "graph/graph.h"
+#include "inductor/kernel/kernel_ir.h"
+#include "inductor/lowering/lower.h"
+#include "tests/golden/golden.h"
+
+namespace framejit::inductor {
+namespace {
+
+SizeHints hints_of(const graph::Graph& graph) {
+  SizeHints hints;
+  for (size_t s = 0; s < graph.shapes.symbol_count(); ++s) hints.symbols.push_back(graph.shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
+  return hints;
+}
+
+Result<std::string> lowered_text(const LoopProgram& program) {
+  FJ_TRY_VOID(verify(program));
+  const std::string text = print(program);
+  FJ_TRY(const LoopProgram again, parse_loops(text));
+  EXPECT_EQ(print(again), text) << "printing and parsing differ";
+  return text;
+}
+
+std::string kernels_text(const Schedule& schedule, const SizeHints& hints) {
+  std::string text;
+  const std::vector<bool> is_private(schedule.program.buffers.size(), false);
+  for (const auto& step : schedule.steps)
+    if (const Group* group = std::get_if<Group>(&step)) text += print(make_kernel(schedule.program, *group, is_private, hints));
+  return text;
+}
+
+Result<std::string> run(const golden::Case& c) {
+  FJ_TRY(const graph::Graph graph, graph::parse_graph(c.in));
+  LoweredGraph lowered = lower(graph);
+  const SizeHints hints = hints_of(graph);
+  std::string text;
+  for (const std::string& stage : c.stages) {
+    if (stage == "lower") {
+      FJ_TRY(text, lowered_text(lowered.program));
+      continue;
+    }
+    const Schedule schedule = make_schedule(lowered.program, hints);
+    if (stage != "schedule" && stage != "kernels") return Error{"golden", "unknown stage " + stage};
+    text = stage == "schedule" ? print(schedule) : kernels_text(schedule, hints);
+  }
+  return text;
+}
+
+const golden::Folder kLoops("loops", run);
+const golden::Folder kSchedule("schedule", run);
+
+}  // namespace
+}  // namespace framejit::inductor
