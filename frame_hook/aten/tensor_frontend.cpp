@@ -32,7 +32,8 @@ std::string obstacle(const at::Tensor& tensor) {
   const DType dtype = graph::dtype_of(tensor.scalar_type());
   if (dtype == DType::kOther || row_of(dtype).kind == DTypeKind::complex_kind) return std::string("dtype ") + c10::toString(tensor.scalar_type());
   if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return "a tensor with symbolic sizes";
-  if (!(tensor.key_set() - ordinary).empty()) return "dispatch keys " + c10::toString(tensor.key_set() - ordinary);
+  // Compared by union: a difference of key sets keeps the backend's bit.
+  if ((tensor.key_set() | ordinary) != ordinary) return "dispatch keys " + c10::toString(tensor.key_set() - ordinary);
   if (tensor.requires_grad() && c10::GradMode::is_enabled()) return "a gradient is needed";
   return "";
 }
