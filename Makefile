@@ -54,8 +54,8 @@ bench: build  ## calls, cold starts, beside eager and torch.compile
 sweep: build  ## every op of torch's op_db, compiled and compared
 	@HF_HUB_OFFLINE=1 $(RUN) tests/e2e/op_sweep.py
 
-fuzz: build  ## the fuzzers, long: SEED=0 MINUTES=10
-	@$(RUN) tests/fuzz/frames_fuzz.py --seed $(SEED) --minutes $(or $(MINUTES),10)
+fuzz: build  ## the fuzzers, long: SEED=0 COUNT=20000
+	@$(RUN) tests/fuzz/frames_fuzz.py --seed $(SEED) --count $(or $(COUNT),20000)
 
 lint: $(STAMP)  ## layering, limits, names, paths in the documentation
 	@for check in layering limits names docs_paths; do $(RUN) tests/lint/$$check.py; done

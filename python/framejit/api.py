@@ -17,8 +17,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # Where mark_dynamic leaves its wish: an attribute of the tensor, a frozenset of (dim, min, max), read when the tensor is traced.
 DYNAMIC_ATTRIBUTE = "_framejit_dynamic"
-# The mark of a function that traced code must not enter: the reason, a str.
-DISABLED_ATTRIBUTE = "_framejit_disabled"
+# The mark of a function that traced code must not enter (frame_hook/trace/torch_special.cpp reads it): the reason, a str.
+DISABLED_ATTRIBUTE = "_framejit_disable"
 
 
 @overload

@@ -7,6 +7,7 @@ the object and the class that plain code sees, and all instances of a class shar
 from __future__ import annotations
 
 import copy
+import operator
 import types
 from typing import Any, Callable
 
@@ -32,7 +33,8 @@ class WrappedModule:
         return self._framejit_wrap(copy.copy(self._framejit_original))
 
     def __reduce_ex__(self, protocol):
-        return self._framejit_original.__reduce_ex__(protocol)
+        # The pickle holds the original and needs no framejit to be read.
+        return operator.getitem, ([self._framejit_original], 0)
 
 
 SLOTS = (

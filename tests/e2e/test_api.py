@@ -1,0 +1,187 @@
+"""What framejit.compile returns: looks like what it was given, and its settings are checked."""
+import copy
+import inspect
+import pickle
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import framejit
+
+
+@framejit.compile
+def decorated(x, *, scale=2):
+    """Scales."""
+    return x * scale
+
+
+@framejit.compile(backend="eager")
+def decorated_with_arguments(x):
+    return x + 1
+
+
+class Holder:
+    def __init__(self, offset):
+        self.offset = offset
+
+    @framejit.compile
+    def method(self, x):
+        return x + self.offset
+
+    def __call__(self, x):
+        return x - self.offset
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.lin(x).relu()
+
+
+@pytest.fixture
+def net():
+    return Net().eval()
+
+
+def test_function_keeps_its_looks():
+    assert decorated.__name__ == "decorated" and decorated.__doc__ == "Scales." and decorated.__module__ == __name__
+    assert inspect.signature(decorated) == inspect.signature(decorated.__wrapped__)
+    assert torch.equal(decorated(torch.ones(2), scale=3), torch.full((2,), 3.0))
+    assert torch.equal(decorated_with_arguments(torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_function_pickles_by_name():
+    assert pickle.loads(pickle.dumps(decorated)) is decorated
+    assert copy.deepcopy(decorated) is decorated
+
+
+def test_methods_and_callables():
+    x = torch.ones(2)
+    assert torch.equal(Holder(3).method(x), x + 3)
+    assert torch.equal(framejit.compile(Holder(3).__call__)(x), x - 3)
+    assert torch.equal(framejit.compile(Holder(3))(x), x - 3)
+    assert torch.equal(framejit.compile(torch.sin)(x), x.sin())
+    assert framejit.compile(decorated).__wrapped__ is decorated.__wrapped__
+
+
+def test_module_shares_the_original(net):
+    compiled, x = framejit.compile(net), torch.randn(2, 4)
+    assert isinstance(compiled, Net) and compiled is not net and repr(compiled) == repr(net)
+    with torch.no_grad():
+        assert torch.equal(compiled(x), net(x))
+    assert list(compiled.state_dict()) == list(net.state_dict())
+    assert compiled.train() is compiled and net.training
+    compiled.eval().to(torch.float64)
+    assert net.lin.weight.dtype == torch.float64 and not net.training
+    compiled.extra = 5
+    assert net.extra == 5
+    seen = []
+    compiled.register_forward_hook(lambda module, inputs, output: seen.append(module))
+    compiled(x.double())
+    assert seen == [net]
+
+
+def test_module_copies_and_pickles(net):
+    compiled, x = framejit.compile(net), torch.randn(2, 4)
+    copied = copy.deepcopy(compiled)
+    assert type(copied) is type(compiled) and copied.lin.weight is not net.lin.weight
+    loaded = pickle.loads(pickle.dumps(compiled))
+    assert type(loaded) is Net
+    with torch.no_grad():
+        assert torch.equal(copied(x), net(x)) and torch.equal(loaded(x), net(x))
+
+
+@pytest.mark.parametrize("settings, error, listed", [
+    ({"backend": "nope"}, ValueError, "'framejit'"),
+    ({"mode": "fast"}, ValueError, "'max-autotune'"),
+    ({"options": {"nope": 1}}, ValueError, "known"),
+    ({"backend": 3}, TypeError, "callable"),
+    ({"fullgraph": "yes"}, TypeError, "True"),
+    ({"mode": "default", "options": {"a": 1}}, ValueError, "together"),
+])
+def test_wrong_settings_say_what_is_known(settings, error, listed):
+    with pytest.raises(error, match=listed):
+        framejit.compile(decorated, **settings)
+
+
+@pytest.mark.parametrize("mode", [None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"])
+def test_modes_of_torch_are_accepted(mode):
+    assert torch.equal(framejit.compile(lambda x: x + 1, mode=mode)(torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_what_cannot_be_compiled():
+    for thing in (3, Net):
+        with pytest.raises(TypeError, match="a function, a method or an nn.Module"):
+            framejit.compile(thing)
+    plain = lambda x: x  # noqa: E731
+    assert framejit.compile(plain, disable=True) is plain
+
+
+def test_disable(net):
+    calls = []
+
+    @framejit.disable(reason="counts")
+    def plain(x):
+        calls.append(framejit.is_compiling())
+        return x + 1
+    x = torch.ones(2)
+    assert torch.equal(framejit.compile(lambda x: plain(x) * 2)(x), (x + 1) * 2)
+    assert calls == [False] and framejit.compile(plain) is plain
+    wrapped = framejit.disable(net)
+    assert isinstance(wrapped, Net) and framejit.compile(wrapped) is wrapped
+    assert torch.equal(wrapped(torch.ones(1, 4)), net(torch.ones(1, 4)))
+
+
+def test_fullgraph_names_place_cause_and_remedy():
+    def breaks(x):
+        print("effect")
+        return x + 1
+    with torch.no_grad(), pytest.raises(framejit.GraphBreakError, match=r"test_api.py:\d+ .*breaks.*outside_effect.*print"):
+        framejit.compile(breaks, fullgraph=True)(torch.ones(2))
+    with pytest.raises(framejit.GraphBreakError, match="generator"):
+        framejit.compile(lambda x: (yield x), fullgraph=True)
+
+
+def test_explain_reports_events():
+    def breaks(x):
+        x = x + 1
+        print("effect")
+        return x * 2
+    framejit.reset()
+    with torch.no_grad():
+        explanation = framejit.explain(breaks)(torch.ones(2))
+    assert torch.equal(explanation.result, torch.full((2,), 4.0))
+    assert [e.fields["reason"] for e in explanation.breaks] == ["outside_effect"]
+    assert explanation.stats["graphs"] == 2 and explanation.guards
+    assert "what to do:" in str(explanation)
+
+
+def test_mark_dynamic_checks_its_dim():
+    with pytest.raises(IndexError):
+        framejit.mark_dynamic(torch.ones(2, 3), 2)
+
+
+def run(code, **environment):
+    import os
+    env = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEJIT")} | environment
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("environment, message", [
+    ({"FRAMEJIT_LOGS": "nonsense"}, "graph_breaks"),
+    ({"FRAMEJIT_MIN_CALLS": "many"}, "FRAMEJIT_MIN_CALLS"),
+    ({"FRAMEJIT_LOGS_FORMAT": "xml"}, "json"),
+])
+def test_bad_environment_is_an_error_at_import(environment, message):
+    done = run("import framejit", **environment)
+    assert done.returncode and message in done.stderr
+
+
+def test_start_up_file_does_nothing_unless_asked():
+    assert run("import sys; assert 'torch' not in sys.modules and '_framejit_startup' not in sys.modules").returncode == 0
+    assert run("import sys; assert 'torch' not in sys.modules", FRAMEJIT="1").returncode == 0
