@@ -106,13 +106,10 @@ bool has_keys_in_order(PyObject* dict, PyObject* keys) {
   return i == n;
 }
 
-unsigned type_version_of(PyTypeObject* type) {
+uint64_t type_version_of(PyTypeObject* type) {
   static PyObject* const name = PyUnicode_InternFromString("__framejit_version__");
   _PyType_Lookup(type, name);  // a lookup gives the type a tag, if it has none and CPython has one to give
-#if PY_VERSION_HEX < 0x030D0000
-  if (!(type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG)) return 0;
-#endif
-  return type->tp_version_tag;
+  return type_version(reinterpret_cast<PyObject*>(type));
 }
 
 PyObject* make_instance_dict(PyObject* object) {

@@ -12,7 +12,7 @@ bool same_value(PyObject* a, PyObject* b);
 Py_ssize_t builtin_length(PyObject* object);
 bool has_keys_in_order(PyObject* dict, PyObject* keys);
 // The version tag of a type, given one when it has none; 0 when CPython has no more to give.
-unsigned type_version_of(PyTypeObject* type);
+uint64_t type_version_of(PyTypeObject* type);
 
 inline bool check_is(const RunState&, PyObject* object, const Step& step) { return object == step.object; }
 inline bool check_type_is(const RunState&, PyObject* object, const Step& step) {
@@ -20,11 +20,9 @@ inline bool check_type_is(const RunState&, PyObject* object, const Step& step) {
 }
 inline bool check_type_version(const RunState&, PyObject* object, const Step& step) {
   if (!PyType_Check(object)) return false;
-  auto* type = reinterpret_cast<PyTypeObject*>(object);
-#if PY_VERSION_HEX < 0x030D0000
-  if (!(type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG)) return type_version_of(type) == static_cast<unsigned>(step.number);
-#endif
-  return type->tp_version_tag == static_cast<unsigned>(step.number);
+  uint64_t version = type_version(object);
+  if (version == 0) [[unlikely]] version = type_version_of(reinterpret_cast<PyTypeObject*>(object));
+  return version == static_cast<uint64_t>(step.number);
 }
 inline bool check_same(const RunState& run, PyObject* object, const Step& step) { return object == run.registers[step.target]; }
 inline bool check_distinct(const RunState& run, PyObject* object, const Step& step) { return object != run.registers[step.target]; }

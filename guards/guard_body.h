@@ -1,6 +1,7 @@
 // guards/guard_body.h — what is inside a GuardProgram, shared by the files that compile, run and explain it.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "guards/guard_program.h"
@@ -13,7 +14,7 @@ namespace framejit::guards {
 struct GuardProgram::Body {
   GuardSet set;
   std::vector<Step> steps;
-  mutable std::vector<DictRecord> records;
+  mutable std::vector<BlockRecord> records;
   std::vector<uint32_t> register_of_source;
   uint32_t register_count = 0;
   SizeChecks sizes;
@@ -43,13 +44,14 @@ class GuardCompiler {
     std::vector<uint32_t> guards;        // indices, cheapest first
   };
 
+  std::vector<SourceId> merge_types();
   void need(SourceId source);
   void add_guards();
   Result<void> emit_source(SourceId source);
   Result<void> emit_fetch(SourceId source);
   Result<void> emit_guard(uint32_t index);
-  Result<void> emit_block(SourceId dict);
-  bool has_block(const Node& node) const;
+  Result<void> emit_block(SourceId source, StepCode block);
+  std::optional<StepCode> block_of(const Node& node) const;
   bool is_pinned(const Guard& guard) const;
   bool is_absence(const Guard& guard) const { return guard.kind == GuardKind::is && !guard.object; }
   Result<Py_hash_t> hash_of(PyObject* key) const;

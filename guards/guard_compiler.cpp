@@ -1,8 +1,9 @@
 // guards/guard_compiler.cpp — from a set of guards to the flat program.
 //
 // The needed sources form a forest over frame and constants. It is walked level by level, so that what differs most between
-// calls (types and tensors of the locals) comes first and a path is fetched once. All lookups in one dict make a block. What a
-// dict's version pins down, the identity of an item and with it the value of an immutable one, is checked inside the block.
+// calls (types and tensors of the locals) comes first and a path is fetched once. All lookups in one dict, or along one type's
+// MRO, make a block. What the version of the dict or type pins down, the identity of an item and with it the value of an
+// immutable one, is checked inside the block. A type that is known exactly is one source, however many instances lead to it.
 #include <algorithm>
 #include <deque>
 
@@ -17,6 +18,7 @@ StepCode fetch_code(SourceKind kind) { return static_cast<StepCode>(kind); }
 StepCode check_code(GuardKind kind) { return static_cast<StepCode>(static_cast<int>(StepCode::check_is) + static_cast<int>(kind)); }
 
 bool is_dict_guard(GuardKind kind) { return kind == GuardKind::dict_has || kind == GuardKind::dict_lacks || kind == GuardKind::dict_keys; }
+bool is_block_guard(GuardKind kind) { return is_dict_guard(kind) || kind == GuardKind::length; }
 bool is_relation(GuardKind kind) { return kind == GuardKind::same || kind == GuardKind::distinct; }
 bool is_key_lookup(GuardKind kind) { return kind == GuardKind::dict_has || kind == GuardKind::dict_lacks; }
 bool is_heap_type(PyObject* object) {
@@ -26,9 +28,10 @@ bool is_heap_type(PyObject* object) {
 }  // namespace
 
 Result<void> GuardCompiler::run(const std::vector<SourceId>& wanted) {
+  const std::vector<SourceId> merged = merge_types();
   nodes_.resize(set_.sources.size());
   body_.register_of_source.assign(set_.sources.size(), kNoRegister);
-  for (SourceId source : wanted) need(source);
+  for (SourceId source : wanted) need(merged[source]);
   add_guards();
   std::deque<SourceId> queue;
   for (SourceId id = 0; id < nodes_.size(); ++id)
@@ -40,9 +43,38 @@ Result<void> GuardCompiler::run(const std::vector<SourceId>& wanted) {
     queue.insert(queue.end(), nodes_[id].children.begin(), nodes_[id].children.end());
   }
   for (uint32_t index : relations_) FJ_TRY_VOID(emit_guard(index));
+  for (SourceId id = 0; id < merged.size(); ++id) body_.register_of_source[id] = body_.register_of_source[merged[id]];
   body_.sizes = SizeChecks(set_.size_facts);
   weaken();
   return {};
+}
+
+// type(x), where a guard fixes the exact type of x, becomes the type itself, and what is reached through it follows: 32 blocks of
+// one class share the guards of their class. Returns what each source became.
+std::vector<SourceId> GuardCompiler::merge_types() {
+  SourceTable& sources = set_.sources;
+  std::vector<PyRef> exact(sources.size());
+  for (const Guard& guard : set_.guards_)
+    if (guard.kind == GuardKind::type_is) exact[guard.source] = guard.object;
+  std::vector<SourceId> merged(sources.size());
+  for (SourceId id = 0; id < merged.size(); ++id) {
+    const Source source = sources[id];
+    if (source.kind == SourceKind::type_of && exact[source.base]) {
+      merged[id] = sources.add(SourceKind::constant, kNoSource, 0, exact[source.base].get());
+    } else {
+      const SourceId base = source.base == kNoSource ? kNoSource : merged[source.base];
+      merged[id] = base == source.base ? id : sources.add(source.kind, base, source.index, source.key.get());
+    }
+  }
+  std::vector<Guard> guards = std::move(set_.guards_);
+  set_.guards_.clear();
+  set_.index_.clear();
+  for (Guard& guard : guards) {
+    if (guard.source != kNoSource) guard.source = merged[guard.source];
+    if (guard.other != kNoSource) guard.other = merged[guard.other];
+    if (guard.kind != GuardKind::same || guard.source != guard.other) set_.add(std::move(guard));
+  }
+  return merged;
 }
 
 void GuardCompiler::need(SourceId source) {
@@ -66,15 +98,17 @@ void GuardCompiler::add_guards() {
     std::stable_sort(node.guards.begin(), node.guards.end(), [&](uint32_t a, uint32_t b) { return set_.guards_[a].kind < set_.guards_[b].kind; });
 }
 
-bool GuardCompiler::has_block(const Node& node) const {
-  for (SourceId child : node.children)
-    if (set_.sources[child].kind == SourceKind::dict_item) return true;
+std::optional<StepCode> GuardCompiler::block_of(const Node& node) const {
+  for (SourceId child : node.children) {
+    if (set_.sources[child].kind == SourceKind::dict_item) return StepCode::dict_block;
+    if (set_.sources[child].kind == SourceKind::type_lookup) return StepCode::type_block;
+  }
   for (uint32_t guard : node.guards)
-    if (is_dict_guard(set_.guards_[guard].kind)) return true;
-  return false;
+    if (is_dict_guard(set_.guards_[guard].kind)) return StepCode::dict_block;
+  return std::nullopt;
 }
 
-// Of a dict's item: holds as long as the item is the same object. An exact type is pinned only where __class__ cannot be assigned.
+// Of what is in a block: holds as long as the item is the same object. An exact type is pinned only where __class__ cannot be assigned.
 bool GuardCompiler::is_pinned(const Guard& guard) const {
   if (guard.kind == GuardKind::is) return true;
   if (guard.kind == GuardKind::equals) return !PySet_CheckExact(guard.object.get());
@@ -83,33 +117,33 @@ bool GuardCompiler::is_pinned(const Guard& guard) const {
 
 Result<void> GuardCompiler::emit_source(SourceId source) {
   Node& node = nodes_[source];
-  const bool block = has_block(node);
+  const std::optional<StepCode> block = block_of(node);
   if (!node.in_block) FJ_TRY_VOID(emit_fetch(source));
   for (uint32_t index : node.guards) {
     const Guard& guard = set_.guards_[index];
     if (node.in_block && is_pinned(guard)) continue;
-    if (block && (is_dict_guard(guard.kind) || guard.kind == GuardKind::length)) continue;
+    if (block == StepCode::dict_block && is_block_guard(guard.kind)) continue;
     FJ_TRY_VOID(emit_guard(index));
   }
-  if (block) FJ_TRY_VOID(emit_block(source));
+  if (block) FJ_TRY_VOID(emit_block(source, *block));
   return {};
 }
 
-Result<void> GuardCompiler::emit_block(SourceId dict) {
-  Node& node = nodes_[dict];
+Result<void> GuardCompiler::emit_block(SourceId source, StepCode block) {
+  Node& node = nodes_[source];
   const size_t head = body_.steps.size();
   const uint32_t first = body_.register_count;
-  Step step(StepCode::dict_block);
-  step.base = body_.register_of_source[dict];
+  Step step(block);
+  step.base = body_.register_of_source[source];
   step.target = static_cast<uint32_t>(body_.records.size());
-  step.origin = dict;
+  step.origin = source;
   body_.steps.push_back(step);
   for (uint32_t index : node.guards) {
-    const GuardKind kind = set_.guards_[index].kind;
-    if (is_dict_guard(kind) || kind == GuardKind::length) FJ_TRY_VOID(emit_guard(index));
+    if (block == StepCode::dict_block && is_block_guard(set_.guards_[index].kind)) FJ_TRY_VOID(emit_guard(index));
   }
   for (SourceId child : node.children) {
-    if (set_.sources[child].kind != SourceKind::dict_item) continue;
+    const SourceKind kind = set_.sources[child].kind;
+    if (kind != SourceKind::dict_item && kind != SourceKind::type_lookup) continue;
     FJ_TRY_VOID(emit_fetch(child));
     nodes_[child].in_block = true;
     for (uint32_t index : nodes_[child].guards) {

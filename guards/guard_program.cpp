@@ -9,7 +9,7 @@
 
 namespace framejit::guards {
 
-void DictRecord::remember(uint64_t version, PyObject* const* registers) {
+void BlockRecord::remember(uint64_t version, PyObject* const* registers) {
   if (version == 0) return;
   // A version already in this way belongs to another dict as likely as to this one in an older state: give both room.
   while (versions_[way_of(version)] != 0 && can_grow()) {
@@ -35,7 +35,7 @@ int GuardProgram::Body::first_failing_step(const RunState& run) const {
   const Step* const begin = steps.data();
   const Step* const end = begin + steps.size();
   const Step* block_end = end;  // steps up to here belong to the open block
-  DictRecord* open = nullptr;
+  BlockRecord* open = nullptr;
   uint64_t open_version = 0;
   for (const Step* step = begin; step != end; ++step) {
     if (open && step == block_end) {
@@ -57,9 +57,11 @@ int GuardProgram::Body::first_failing_step(const RunState& run) const {
 #include "guards/guard_kinds.def"
 #undef GUARD
       case StepCode::dict_block:
-        holds = PyDict_Check(base);
+      case StepCode::type_block: {
+        const bool dict = step->code == StepCode::dict_block;
+        holds = dict ? PyDict_Check(base) : PyType_Check(base);
         if (!holds) break;
-        open_version = dict_version(base);
+        open_version = dict ? dict_version(base) : type_version(base);
         if (records[step->target].recall(open_version, registers)) {
           step += step->number - 1;
         } else {
@@ -67,6 +69,7 @@ int GuardProgram::Body::first_failing_step(const RunState& run) const {
           block_end = step + step->number;
         }
         break;
+      }
     }
     if (!holds) return static_cast<int>(step - begin);
   }

@@ -105,7 +105,7 @@ std::optional<GuardFailure> GuardProgram::explain(const FrameAccess& frame) cons
   PyCodeObject* code = body.live_code();
   if (failed >= 0) {
     const Step& step = body.steps[failed];
-    const bool is_check = step.code >= StepCode::check_is && step.code != StepCode::dict_block;
+    const bool is_check = step.code >= StepCode::check_is && step.code < StepCode::dict_block;
     if (is_check) {
       failure.guard = &body.set.guards()[step.origin];
       failure.object = registers[step.base];
@@ -114,7 +114,7 @@ std::optional<GuardFailure> GuardProgram::explain(const FrameAccess& frame) cons
       failure.because = failure.guard->because;
     } else {
       failure.source = body.set.sources.text(step.origin, code);
-      failure.text = failure.source + (step.code == StepCode::dict_block ? " is not a dict" : " is gone");
+      failure.text = failure.source + (step.code == StepCode::dict_block ? " is not a dict" : step.code == StepCode::type_block ? " is not a type" : " is gone");
     }
     return failure;
   }

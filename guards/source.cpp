@@ -2,6 +2,7 @@
 #include "guards/source.h"
 
 #include "guards/describe.h"
+#include "guards/weak_objects.h"
 
 namespace framejit::guards {
 namespace {
@@ -42,6 +43,11 @@ std::string local_name(PyCodeObject* code, int32_t index) {
 
 bool is_identifier(PyObject* key) { return key && PyUnicode_CheckExact(key) && PyUnicode_IsIdentifier(key); }
 
+bool is_type(PyObject* key) {
+  if (key && PyWeakref_CheckRefExact(key)) key = weak_target(key);
+  return key && PyType_Check(key);
+}
+
 }  // namespace
 
 SourceId SourceTable::add(SourceKind kind, SourceId base, int32_t index, PyObject* key) {
@@ -62,6 +68,7 @@ std::string SourceTable::text(SourceId id, PyCodeObject* code) const {
   const Source& source = sources_[id];
   if (source.kind == SourceKind::dict_item && sources_[source.base].kind == SourceKind::instance_dict && is_identifier(source.key.get()))
     return text(sources_[source.base].base, code) + "." + text_of_str(source.key.get());
+  if (source.kind == SourceKind::constant && is_type(source.key.get())) return describe(source.key.get());
   std::string out;
   for (const char* p = kTexts[static_cast<size_t>(source.kind)]; *p;) {
     const std::string_view rest(p);

@@ -1,7 +1,8 @@
 // guards/step.h — one instruction of a guard program: a fetch into a register, a check of one, or the head of a dict block.
 //
-// A dict block is the set of lookups in one dict. Its head knows the registers that the lookups fill; when the dict's version is
-// one that passed before, the registers are filled from the record and the lookups are skipped.
+// A block is the set of lookups in one dict, or along the MRO of one type. Its head knows the registers that the lookups fill;
+// when the version of the dict or type is one that passed before, the registers are filled from the record and the lookups are
+// skipped. Versions of dicts are unique among all states of all dicts, those of types among types.
 #pragma once
 
 #include <Python.h>
@@ -22,6 +23,7 @@ enum class StepCode : uint8_t {
 #include "guards/guard_kinds.def"
 #undef GUARD
   dict_block,
+  type_block,
 };
 
 inline constexpr uint32_t kNoRegister = UINT32_MAX;
@@ -30,8 +32,8 @@ struct Step {
   explicit Step(StepCode step_code) : code(step_code) {}
   StepCode code;
   bool may_be_absent = false;  // a fetch whose guard is that there is nothing
-  uint32_t base = kNoRegister; // fetch: register of the base; check: the checked one; block: the dict
-  uint32_t target = 0;         // fetch: register; check: register of the other source; block: index of its DictRecord
+  uint32_t base = kNoRegister; // fetch: register of the base; check: the checked one; block: the dict or type
+  uint32_t target = 0;         // fetch: register; check: register of the other source; block: index of its BlockRecord
   uint32_t origin = 0;         // fetch: SourceId; check: index of the guard
   union {
     PyObject* object = nullptr;  // kept alive, or watched for its death, by the program
@@ -48,11 +50,11 @@ struct RunState {
   double* floats;
 };
 
-// What passed before, by dict version. Direct mapped; grows while versions collide, so that an entry that serves 32 instances of
+// What passed before, by version. Direct mapped; grows while versions collide, so that an entry that serves 32 instances of
 // a class keeps one record for each.
-class DictRecord {
+class BlockRecord {
  public:
-  DictRecord(uint32_t first_register, uint32_t registers) : first_(first_register), count_(registers) {}
+  BlockRecord(uint32_t first_register, uint32_t registers) : first_(first_register), count_(registers) {}
   // True when `version` passed before; fills the registers.
   bool recall(uint64_t version, PyObject** registers) const {
     const size_t way = way_of(version);
@@ -70,7 +72,7 @@ class DictRecord {
   uint32_t first_, count_;
   uint32_t log_ways_ = 0;
   std::vector<uint64_t> versions_ = {0};
-  std::vector<PyObject*> values_ = std::vector<PyObject*>(count_);  // borrowed from the dict as long as its version stands
+  std::vector<PyObject*> values_ = std::vector<PyObject*>(count_);  // borrowed from the dict or type as long as its version stands
 };
 
 // A number that no other state of any dict has, or 0 when this dict cannot tell.
@@ -88,6 +90,15 @@ inline uint64_t dict_version(PyObject* object) {
   return dict->ma_version_tag;
 #pragma GCC diagnostic pop
 #endif
+}
+
+// 0 for a type without a tag: it was modified since its last lookup.
+inline uint64_t type_version(PyObject* object) {
+  auto* type = reinterpret_cast<PyTypeObject*>(object);
+#if PY_VERSION_HEX < 0x030D0000
+  if (!(type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG)) return 0;
+#endif
+  return type->tp_version_tag;
 }
 
 }  // namespace framejit::guards

@@ -94,6 +94,57 @@ TEST_F(DictVersions, AlwaysChangingDict) {
   }
 }
 
+// Guards on the class of many instances are checked once, and still per instance where the class is not known exactly.
+TEST_F(GuardTest, InstancesOfAClassShareItsGuards) {
+  run("class B: pass\nclass A(B):\n  limit = 5\n  def f(self): pass\nx, y = A(), A()");
+  set(0, "x");
+  set(1, "y");
+  SourceId last = kNoSource;
+  for (int i : {0, 1}) {
+    add(GuardKind::type_is, local(i), "A");
+    const SourceId type = from(SourceKind::type_of, local(i));
+    add(GuardKind::type_version, type, "A");
+    add(GuardKind::function_code, keyed(SourceKind::type_lookup, type, str("f")), "A.f.__code__");
+    last = keyed(SourceKind::type_lookup, type, str("limit"));
+    add(GuardKind::equals, last, "5");
+  }
+  Guard same = guard(GuardKind::same, from(SourceKind::type_of, local(0)));
+  same.other = from(SourceKind::type_of, local(1));
+  set_.add(same);
+  compile({last});
+  EXPECT_EQ(program_->texts(), (std::vector<std::string>{"type(L['a']) is A", "A unchanged", "A.f.__code__ is <code A.f>", "A.limit == 5", "type(L['b']) is A"}));
+  EXPECT_TRUE(holds()) << why();
+  EXPECT_EQ(PyLong_AsLong(registers_[program_->register_of(last)]), 5);
+  EXPECT_TRUE(holds());
+  EXPECT_EQ(PyLong_AsLong(registers_[program_->register_of(last)]), 5);
+  run("code = A.f.__code__\nA.f.__code__ = (lambda self: 1).__code__");
+  EXPECT_FALSE(holds());
+  run("A.f.__code__ = code");
+  EXPECT_TRUE(holds());
+  set(1, "B()");
+  EXPECT_EQ(why(), "type(L['b']) is A but is B");
+}
+
+// Without a guard on the class as a whole, each lookup is guarded by itself; the class may change elsewhere.
+TEST_F(GuardTest, ClassAttributesFollowTheClass) {
+  run("class B: pass\nclass A(B):\n  limit = 5\nx = A()");
+  set(0, "x");
+  add(GuardKind::equals, keyed(SourceKind::type_lookup, from(SourceKind::type_of, local()), str("limit")), "5");
+  compile();
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_TRUE(holds());
+    run("A.limit = 6");
+    EXPECT_EQ(why(), "type(L['a']).limit == 5 but is 6");
+    run("del A.limit");
+    EXPECT_EQ(why(), "type(L['a']).limit is gone");
+    run("B.limit = 5");
+    EXPECT_TRUE(holds());
+    run("A.__bases__ = (type('C', (), {'limit': 7}),)");
+    EXPECT_FALSE(holds());
+    run("A.__bases__ = (B,); A.other = 3; A.limit = 5; del B.limit");
+  }
+}
+
 // A set is equal by its elements, so an unchanged dict says nothing of it.
 TEST_F(GuardTest, SetInADictIsComparedEachTime) {
   run("d = {'s': {1, 'a'}}");

@@ -134,7 +134,8 @@ TEST_F(SourceTest, EqualSourcesAreOne) {
   EXPECT_EQ(keyed(SourceKind::dict_item, local(), key), keyed(SourceKind::dict_item, local(), equal));
   EXPECT_NE(keyed(SourceKind::dict_item, local(), get("1")), keyed(SourceKind::dict_item, local(), get("True")));
   EXPECT_NE(local(0), local(1));
-  EXPECT_EQ(set_.sources.text(keyed(SourceKind::constant, kNoSource, get("int")), code_), "const(int)");
+  EXPECT_EQ(set_.sources.text(keyed(SourceKind::constant, kNoSource, get("int")), code_), "int");
+  EXPECT_EQ(set_.sources.text(keyed(SourceKind::constant, kNoSource, get("len")), code_), "const(len)");
 }
 
 }  // namespace
