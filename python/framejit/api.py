@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copyreg
+import dataclasses
 import functools
 import inspect
 import types
@@ -46,6 +47,12 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="framejit", mo
     if model is None:
         return lambda target: _compile(target, checked, disable)
     return _compile(model, checked, disable)
+
+
+def compile_afresh(model: Any, *, fullgraph: bool = False, dynamic: Optional[bool] = None, backend: Backend = "framejit",
+                   mode: Optional[str] = None, options: Optional[dict[str, Any]] = None) -> Any:
+    """compile() with settings that are an object of their own: no entry that exists is shared."""
+    return _compile(model, dataclasses.replace(make_options(fullgraph, dynamic, backend, mode, options)), False)
 
 
 def _compile(model: Any, options: Options, disabled: bool) -> Any:

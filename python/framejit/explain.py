@@ -75,12 +75,12 @@ def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
 
 
 def explain(model: Any, **options: Any) -> Callable[..., Explanation]:
-    """Returns a function that calls `model` compiled, once, with the arguments that it is given, and returns an Explanation.
+    """Returns a function that compiles `model` anew, calls it once with the arguments that it is given, and returns an Explanation.
 
-    Keyword options are those of compile().
+    Keyword options are those of compile(). What was compiled before is neither used nor dropped.
     """
     def run(*args: Any, **kwargs: Any) -> Explanation:
-        compiled = api.compile(model, **options)
+        compiled = api.compile_afresh(model, **options)
         raw: list[Mapping[str, Any]] = []
         before = _framejit.stats()
         token = _framejit.add_listener(raw.append)

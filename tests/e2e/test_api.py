@@ -152,8 +152,8 @@ def test_explain_reports_events():
         x = x + 1
         print("effect")
         return x * 2
-    framejit.reset()
     with torch.no_grad():
+        framejit.compile(breaks)(torch.ones(2))  # explain() compiles anew nevertheless
         explanation = framejit.explain(breaks)(torch.ones(2))
     assert torch.equal(explanation.result, torch.full((2,), 4.0))
     assert [e.fields["reason"] for e in explanation.breaks] == ["outside_effect"]
