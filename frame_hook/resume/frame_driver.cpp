@@ -215,7 +215,7 @@ Next Drive::round() {
       if (segment->options != options_) continue;
       const RunStatus status = segment->run(access, *run);
       if (status == RunStatus::missed) continue;
-      if (status == RunStatus::failed) return plainly();
+      if (status == RunStatus::failed) return stats().fallbacks += 1, plainly();
       stats().hits += 1;
       return apply(segment, run);
     }
@@ -226,7 +226,7 @@ Next Drive::round() {
   if (!segment) return next.leave ? next : plainly();
   const RunStatus status = segment->run(access, *run);
   FJ_CHECK(status != RunStatus::missed, "a new entry does not fit the frame it was made from");
-  if (status == RunStatus::failed) return plainly();
+  if (status == RunStatus::failed) return stats().fallbacks += 1, plainly();
   return apply(segment, run);
 }
 

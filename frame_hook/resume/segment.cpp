@@ -3,9 +3,26 @@
 
 #include <alloca.h>
 
+#include "runtime/base/log.h"
+
 namespace framejit::frame_hook {
 
 namespace {
+
+// Nothing was committed: plain Python runs the frame again and raises what there is to raise.
+RunStatus failed() {
+  if (!log::enabled(log::Channel::cache)) return PyErr_Clear(), RunStatus::failed;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyRef text = PyRef::steal(value ? PyObject_Str(value) : nullptr);
+  const char* words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  log::emit({log::Channel::cache, "", "Entry", "", {{"action", "failed"}, {"detail", words ? words : "no error set"}}, ""});
+  PyErr_Clear();
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+  return RunStatus::failed;
+}
 
 // Graph outputs live exactly as long as the recipe runs.
 struct Outputs {
@@ -37,15 +54,9 @@ RunStatus Segment::run(const guards::FrameAccess& frame, SegmentRun& out) {
     const size_t n = input_registers.size();
     auto** inputs = static_cast<PyObject**>(alloca((n + 1) * sizeof(PyObject*)));
     for (size_t i = 0; i < n; ++i) inputs[i] = registers[input_registers[i]];
-    if (!call->run(inputs, symbols, floats, outputs.objects)) {
-      PyErr_Clear();
-      return RunStatus::failed;
-    }
+    if (!call->run(inputs, symbols, floats, outputs.objects)) return failed();
   }
-  if (!recipe.run({registers, outputs.objects, symbols}, out.slots)) {
-    PyErr_Clear();
-    return RunStatus::failed;
-  }
+  if (!recipe.run({registers, outputs.objects, symbols}, out.slots)) return failed();
   ++hits;
   return RunStatus::done;
 }

@@ -1,6 +1,8 @@
 // runtime/aten/extern_call.cpp — from plan arguments to boxed values, by the types of the operator's schema.
 #include "runtime/aten/extern_call.h"
 
+#include <ATen/ScalarOps.h>
+
 namespace framejit::runtime {
 namespace {
 
@@ -59,18 +61,30 @@ bool all_constant(const std::vector<Size>& sizes) {
   return true;
 }
 
+bool wants_tensor(const c10::TypePtr& type) { return type->kind() == TypeKind::TensorType; }
+
+// A Python number in a tensor's place: a 0-dim tensor that does not take part in promotion as tensors do.
+c10::IValue wrapped_number(const at::Scalar& number) {
+  at::Tensor tensor = c10::scalar_to_tensor(number);
+  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return c10::IValue(std::move(tensor));
+}
+
 struct ConstantValue {  // what needs no tensor and no run-time size
   const c10::TypePtr& type;
   const std::vector<c10::IValue>& opaque;
   c10::IValue operator()(const None&) const { return {}; }
-  c10::IValue operator()(const Size& s) const { return integer_value(s.constant, type); }
+  c10::IValue operator()(const Size& s) const { return wants_tensor(type) ? wrapped_number(s.constant) : integer_value(s.constant, type); }
   c10::IValue operator()(const std::vector<Size>& v) const { return integer_list(constants_of(v), type); }
-  c10::IValue operator()(double d) const { return type->kind() == TypeKind::ListType ? c10::IValue(std::vector<double>{d}) : c10::IValue(d); }
+  c10::IValue operator()(double d) const {
+    if (wants_tensor(type)) return wrapped_number(d);
+    return type->kind() == TypeKind::ListType ? c10::IValue(std::vector<double>{d}) : c10::IValue(d);
+  }
   c10::IValue operator()(const std::vector<double>& v) const {
     if (element_of(type) && wants_number(without_optional(element_of(type)))) return c10::IValue(std::vector<at::Scalar>(v.begin(), v.end()));
     return c10::IValue(v);
   }
-  c10::IValue operator()(bool b) const { return c10::IValue(b); }
+  c10::IValue operator()(bool b) const { return wants_tensor(type) ? wrapped_number(b) : c10::IValue(b); }
   c10::IValue operator()(const std::vector<bool>& v) const {
     c10::List<bool> flags;
     for (bool b : v) flags.push_back(b);
@@ -117,7 +131,7 @@ void ExternCall::add_argument(const PlanArg& arg, const c10::Argument& formal, c
     const bool optional = element_of(type) && is_optional(element_of(type));
     filled_.push_back({optional ? Filled::optional_tensors : Filled::tensors, index, *buffers, {}});
   } else if (size && size->slot >= 0) {
-    const auto kind = type->kind() == TypeKind::ListType ? Filled::integers : wants_float(type) ? Filled::number : Filled::integer;
+    const auto kind = wants_tensor(type) ? Filled::wrapped : type->kind() == TypeKind::ListType ? Filled::integers : wants_float(type) ? Filled::number : Filled::integer;
     filled_.push_back({kind, index, {}, {*size}});
   } else if (sizes && (!all_constant(*sizes) || sizes->empty())) {
     const bool numbers = element_of(type) && wants_number(without_optional(element_of(type)));
@@ -158,6 +172,7 @@ c10::IValue ExternCall::make(const Filled& filled, Operands& operands) const {
       for (BufferId b : filled.buffers) list.push_back(b == kNoBuffer ? std::optional<at::Tensor>() : std::optional<at::Tensor>(operands.tensor(b)));
       return c10::IValue(std::move(list));
     }
+    case Filled::wrapped: return wrapped_number(operands.value(filled.sizes[0]));
     case Filled::integer: return c10::IValue(operands.value(filled.sizes[0]));
     case Filled::number: return c10::IValue(static_cast<double>(operands.value(filled.sizes[0])));
     case Filled::integers: return integer_list(integers(), op_.schema().arguments()[filled.arg].real_type());

@@ -33,7 +33,7 @@ class ExternCall {
 
  private:
   struct Filled {  // an argument that is made anew in each call
-    enum Kind : uint8_t { tensor, tensors, optional_tensors, integer, number, integers, scalars } kind;
+    enum Kind : uint8_t { tensor, tensors, optional_tensors, integer, number, wrapped, integers, scalars } kind;
     uint32_t arg;
     std::vector<BufferId> buffers;
     std::vector<Size> sizes;

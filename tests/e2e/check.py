@@ -130,6 +130,7 @@ def check(fn, *args, breaks=None, compiles=None, backends=BACKENDS, calls=3, gra
             same(our_args, plain_args, None, f"{where}: arguments", strides)
             same(our_kwargs, plain_kwargs, None, f"{where}: keyword arguments", strides)
         stats = framejit.stats()
+        assert want[0] == "raised" or not stats["fallbacks"], "compiled code failed and plain Python ran"
         if breaks is not None:
             assert stats["graph_breaks"] == breaks, f"{stats['graph_breaks']} breaks instead of {breaks}: {stats['break_reasons']}"
         if compiles is not None:
