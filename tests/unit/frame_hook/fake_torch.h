@@ -146,6 +146,11 @@ inline PyObject* function_size_of_data(PyObject*, PyObject* x) {  // an op that 
   return nullptr;
 }
 
+inline PyObject* function_interrupt(PyObject*, PyObject* x) {  // Ctrl-C arrives while this op runs
+  PyErr_SetInterrupt();
+  return run("interrupt", {x});
+}
+
 inline PyObject* import_module() {
   static PyMethodDef methods[] = {{"relu", relu, METH_NOARGS, nullptr}, {"size", size, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};
   static PyGetSetDef getters[] = {{"shape", get_shape, nullptr, nullptr, nullptr}, {nullptr, nullptr, nullptr, nullptr, nullptr}};
@@ -160,7 +165,8 @@ inline PyObject* import_module() {
   static PyType_Slot size_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc_sym_int)}, {0, nullptr}};
   static PyType_Spec size_spec = {"torch.SymInt", sizeof(SymInt), 0, Py_TPFLAGS_DEFAULT, size_slots};
   static PyMethodDef functions[] = {{"tensor", tensor, METH_VARARGS, nullptr}, {"relu", function_relu, METH_O, nullptr}, {"cat", function_cat, METH_O, nullptr},
-                                    {"fail", function_fail, METH_O, nullptr}, {"nonzero", function_size_of_data, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};
+                                    {"fail", function_fail, METH_O, nullptr}, {"nonzero", function_size_of_data, METH_O, nullptr},
+                                    {"interrupt", function_interrupt, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};
   static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "torch", nullptr, -1, functions, nullptr, nullptr, nullptr, nullptr};
   PyObject* module = PyModule_Create(&definition);
   tensor_type() = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
