@@ -182,9 +182,8 @@ Value* LaneOps::float_op(ScalarOp op, DType, std::span<Value* const> v) {
     case ScalarOp::k_round_bf16: return to_value(DType::kBFloat16, to_bf16(v[0]));
     case ScalarOp::k_round_f16: return to_value(DType::kFloat16, to_memory(DType::kFloat16, v[0]));
     case ScalarOp::k_sign: {
-      Value* positive = b_.CreateSelect(b_.CreateFCmpOGT(v[0], c(0)), c(1), b_.CreateFMul(v[0], c(0)));
-      Value* sign = b_.CreateSelect(b_.CreateFCmpOLT(v[0], c(0)), c(-1), positive);
-      return b_.CreateSelect(b_.CreateFCmpOEQ(v[0], c(0)), c(0), sign);
+      Value* positive = b_.CreateSelect(b_.CreateFCmpOGT(v[0], c(0)), c(1), c(0));
+      return b_.CreateSelect(b_.CreateFCmpOLT(v[0], c(0)), c(-1), positive);
     }
     case ScalarOp::k_fmod:
     case ScalarOp::k_rem:

@@ -82,7 +82,7 @@ DType operand_dtype(LowerContext& ctx, size_t count) {
 }
 
 // The value of argument i in `compute`; numbers become constants. `round` is the half dtype to round to, or kOther.
-InstId operand(LowerContext& ctx, NestBuilder& b, size_t i, const Argument& argument, DType compute, DType round) {
+InstId operand(LowerContext& ctx, NestBuilder& b, size_t i, const Argument& argument, DType compute, DType round, bool round_numbers = true) {
   if (const auto v = ctx.tensor(i)) {
     const DType own = ctx.meta(*v).dtype;
     InstId value = ctx.load_broadcast(b, *v, b.range_dims());
@@ -93,7 +93,7 @@ InstId operand(LowerContext& ctx, NestBuilder& b, size_t i, const Argument& argu
   if (ctx.given(i) && ctx.arg(i)->get<SymExpr>() != nullptr) return b.cast(b.index(*ctx.size(i)), compute);
   const double number = ctx.given(i) ? *ctx.number(i) : *argument.otherwise;
   const InstId value = b.constant(number, compute);
-  return round == DType::kOther ? value : b.round_to(value, round);
+  return round == DType::kOther || !round_numbers ? value : b.round_to(value, round);
 }
 
 bool divisor_is_safe(LowerContext& ctx) {
@@ -103,6 +103,7 @@ bool divisor_is_safe(LowerContext& ctx) {
 }
 
 bool lower_formula(LowerContext& ctx, std::string_view argument_text, Rule rule, std::string_view formula) {
+  if (ctx.node().results.size() != 1) return false;
   const std::vector<Argument> arguments = parse_arguments(argument_text);
   for (size_t i = 0; i < arguments.size(); ++i) {
     const bool readable = ctx.tensor(i) || ctx.size(i) || ctx.number(i);
@@ -112,6 +113,8 @@ bool lower_formula(LowerContext& ctx, std::string_view argument_text, Rule rule,
   DType compute = ctx.result_meta().dtype, round = DType::kOther;
   if (rule == Rule::kCompare) compute = operand_dtype(ctx, arguments.size());
   if (rule == Rule::kLogical) compute = DType::kBool;
+  if (rule == Rule::kCompare && !is_float(compute) && formula.find("inf") != formula.npos)
+    formula = formula.find('<') != formula.npos ? "self == self" : "self != self";  // integers are finite
   const bool floats_only = formula.find("inf") != formula.npos || formula.find("copysign") != formula.npos || formula.find("pow(") != formula.npos;
   if (floats_only && !is_float(compute)) return false;
   if (rule != Rule::kResult && compute != value_dtype(compute)) round = compute;
@@ -119,7 +122,7 @@ bool lower_formula(LowerContext& ctx, std::string_view argument_text, Rule rule,
   NestBuilder b = ctx.result_nest();
   const InstId value = emit_formula(b, formula, compute, [&](std::string_view name) -> InstId {
     for (size_t i = 0; i < arguments.size(); ++i)
-      if (arguments[i].name == name) return operand(ctx, b, i, arguments[i], compute, round);
+      if (arguments[i].name == name) return operand(ctx, b, i, arguments[i], compute, round, formula.find("_div(") == formula.npos);
     throw_internal_error(__FILE__, __LINE__, "formula names an argument", std::string(formula));
   });
   ctx.finish_result(std::move(b), value);
@@ -135,6 +138,8 @@ bool lower_row(LowerContext& ctx) {
 bool lower_div_mode(LowerContext& ctx) {
   const auto mode = ctx.text(2);
   if (!mode) return lower_formula(ctx, "self other", Rule::kResult, "self / other");
+  const DType dtype = ctx.result_meta().dtype;
+  if (*mode == "trunc" && dtype != value_dtype(dtype) && ctx.tensor(1)) return false;  // eager rounds the quotient before it truncates
   return lower_formula(ctx, "self other", Rule::kDivisor, *mode == "floor" ? "floor_div(self, other)" : "trunc_div(self, other)");
 }
 

@@ -13,7 +13,7 @@ std::string replace_all(std::string text, const std::string& what, const std::st
 
 TEST(Ops, UnaryFloat) {
   for (const char* op : {"exp", "tanh", "sigmoid", "erf", "abs", "neg", "relu", "silu", "sin", "cos", "floor", "ceil", "round", "trunc", "sign",
-                         "expm1", "exp2", "reciprocal", "square", "hardswish", "mish", "atan", "log_sigmoid_forward"}) {
+                         "expm1", "exp2", "reciprocal", "square", "hardswish", "mish", "atan"}) {
     for (const char* dtype : {"f32", "f64", "bf16", "f16"}) {
       const std::string t = dtype;
       const double tolerance = t == "f32" ? 3e-6 : t == "f64" ? 1e-14 : t == "bf16" ? 8e-3 : 1e-3;

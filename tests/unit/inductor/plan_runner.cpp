@@ -277,9 +277,10 @@ void check_graph(const std::string& text, CheckOptions options) {
   const auto inputs = random_inputs(graph.value(), symbols, options.seed, options.int_limit);
   const auto expected = run_interpreted(graph.value(), inputs, symbols);
   ASSERT_TRUE(expected.ok()) << expected.error().message << "\n" << text;
-  for (const VectorLevel level : {VectorLevel::kHost, VectorLevel::kAvx512, VectorLevel::kAvx2, VectorLevel::k128}) {
+  for (const VectorLevel level : {VectorLevel::kHost, VectorLevel::kAvx2, VectorLevel::k128}) {  // kAvx512 is the host's where there is any
     if (!is_available(level)) continue;
     for (const bool fuse : {true, false}) {
+      if (!fuse && level != VectorLevel::kHost) continue;
       const std::string what = "level " + std::to_string(static_cast<int>(level)) + (fuse ? " fused" : " unfused") + "\n" + text;
       runtime::CallPlan plan;
       const auto got = run_compiled(graph.value(), inputs, symbols, {fuse, static_cast<int>(level)}, fuse ? 3 : 1, &plan);

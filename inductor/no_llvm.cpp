@@ -1,0 +1,16 @@
+// inductor/no_llvm.cpp — a build without LLVM: the backend answers with an Error, upon which segments run eagerly.
+#if !FRAMEJIT_WITH_LLVM
+
+#include "inductor/cpu/jit.h"
+
+namespace framejit::inductor {
+
+bool is_available(VectorLevel) { return false; }
+
+Result<std::unique_ptr<CpuJit>> CpuJit::create(VectorLevel) {
+  return Error{"no_llvm", "this build has no CPU emitter; configure with -DFRAMEJIT_WITH_LLVM=ON"};
+}
+
+}  // namespace framejit::inductor
+
+#endif
