@@ -8,6 +8,7 @@
 #include <set>
 
 #include "frame_hook/aten/tensor_frontend.h"
+#include "frame_hook/aten/user_backend.h"
 #include "graph/passes/pipeline.h"
 #include "runtime/aten/plan_runner.h"
 #include "runtime/base/log.h"
@@ -69,14 +70,19 @@ class PlannedCall final : public CompiledCall {
 // Passes make the graph functional; "eager" and user's backends get it as recorded otherwise, ours decomposed.
 Result<std::unique_ptr<CompiledCall>> compile_graph(const RecordedGraph& recorded, const CompileRequest& request) {
   log_graph(recorded.graph, "recording");
-  const std::unique_ptr<graph::Backend> backend = make_backend(request.backend);
-  if (!backend) return Error{"unknown_backend", "no backend is named '" + request.backend + "'"};
-  FJ_TRY(graph::Graph functional, graph::run_pipeline(recorded.graph, backend->name() != "eager"));
+  const std::string name = request.callable != nullptr ? "eager" : request.backend;
+  const std::unique_ptr<graph::Backend> backend = make_backend(name);
+  if (!backend) return Error{"unknown_backend", "no backend is named '" + name + "'"};
+  FJ_TRY(graph::Graph functional, graph::run_pipeline(recorded.graph, name != "eager"));
   graph::BackendOptions options;
   options.mode = request.mode;
   options.threads = at::get_num_threads();
   FJ_TRY(runtime::CallPlan plan, backend->compile(functional, options));
-  return std::unique_ptr<CompiledCall>(std::make_unique<PlannedCall>(std::move(plan), recorded, functional.nodes.size()));
+  std::unique_ptr<CompiledCall> call = std::make_unique<PlannedCall>(std::move(plan), recorded, functional.nodes.size());
+  if (request.callable == nullptr) return call;
+  call = make_user_call(request.callable, std::move(functional), std::move(call), recorded.example_inputs);
+  if (!call) return Error{"backend_raised", "the backend raised"};
+  return call;
 }
 
 }  // namespace framejit::frame_hook

@@ -16,6 +16,7 @@ struct RecordedGraph {
   const graph::Graph& graph;
   const std::vector<at::Tensor>& constants;
   const std::vector<c10::IValue>& opaques;
+  const std::vector<at::Tensor>& example_inputs;
 };
 
 // Passes, backend, plan. With a user's backend that raises, the Python error is set and an Error returned.

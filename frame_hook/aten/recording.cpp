@@ -122,6 +122,7 @@ template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* const* 
     PyErr_NormalizeException(&type, &value, &trace);
     const std::string text = class_of_error(type, value);
     PyErr_Restore(type, value, trace);
+    if (text.find("unallocated storage") != std::string::npos) return refuse("data_dependent_value", "a function that reads a tensor's memory");
     return is_our_limit(text) ? refuse("unsupported_op", text) : nullptr;
   }
   if (!accept_result(result.get(), args, count, 0)) {
@@ -193,7 +194,7 @@ Result<void> TorchRecording::finish(const std::vector<PyObject*>& outputs) {
 }
 
 Result<std::unique_ptr<CompiledCall>> TorchRecording::compile(const CompileRequest& request) {
-  return compile_graph({recorder_->graph(), recorder_->constants(), recorder_->opaques()}, request);
+  return compile_graph({recorder_->graph(), recorder_->constants(), recorder_->opaques(), inputs_}, request);
 }
 
 }  // namespace framejit::frame_hook

@@ -1,0 +1,100 @@
+// frame_hook/aten/user_backend.cpp — the graph as a Python object, and calls of what a user's backend made of it.
+#include "frame_hook/aten/user_backend.h"
+
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "graph/aten/replay.h"
+
+namespace framejit::frame_hook {
+namespace {
+
+struct GraphObject {
+  graph::Graph graph;
+  std::unique_ptr<CompiledCall> runner;
+
+  std::string text() const { return graph::print(graph); }
+  std::vector<std::string> ops() const {
+    std::vector<std::string> names;
+    for (const graph::Node& node : graph.nodes) names.push_back(node.op->name);
+    return names;
+  }
+  py::tuple call(const py::args& inputs) const {
+    if (inputs.size() != graph.inputs.size()) throw py::type_error("the graph takes " + std::to_string(graph.inputs.size()) + " tensors");
+    std::vector<at::Tensor> tensors;
+    for (py::handle input : inputs) tensors.push_back(input.cast<at::Tensor>());
+    const std::vector<int64_t> symbols = graph::bind_symbols(graph, tensors);
+    std::vector<PyObject*> outputs(runner->output_count, nullptr);
+    if (!runner->run(&PyTuple_GET_ITEM(inputs.ptr(), 0), symbols.data(), nullptr, outputs.data())) throw py::error_already_set();
+    py::tuple result(outputs.size());
+    for (size_t i = 0; i < outputs.size(); ++i) result[i] = py::reinterpret_steal<py::object>(outputs[i]);
+    return result;
+  }
+};
+
+py::object wrap_graph(graph::Graph graph, std::unique_ptr<CompiledCall> runner) {
+  static const bool registered = [] {
+    py::class_<GraphObject, std::shared_ptr<GraphObject>>(py::handle(), "Graph", py::module_local())
+        .def("__str__", &GraphObject::text)
+        .def("__repr__", &GraphObject::text)
+        .def("__call__", &GraphObject::call)
+        .def_property_readonly("ops", &GraphObject::ops)
+        .def_property_readonly("input_names", [](const GraphObject& g) { return g.graph.input_names; });
+    return true;
+  }();
+  (void)registered;
+  return py::cast(std::make_shared<GraphObject>(GraphObject{std::move(graph), std::move(runner)}));
+}
+
+class UserCall final : public CompiledCall {
+ public:
+  UserCall(PyRef callable, std::vector<graph::OutputAlias> aliases, size_t inputs, size_t ops)
+      : callable_(std::move(callable)), aliases_(std::move(aliases)), inputs_(inputs) {
+    output_count = aliases_.size();
+    op_count = ops;
+  }
+
+  bool run(PyObject* const* inputs, const int64_t*, const double*, PyObject** outputs) override {
+    PyRef result = PyRef::steal(PyObject_Vectorcall(callable_.get(), inputs, inputs_, nullptr));
+    if (!result) return false;
+    PyRef items = PyRef::steal(PySequence_Fast(result.get(), "a backend's function must return a sequence of tensors"));
+    if (!items) return false;
+    if (static_cast<size_t>(PySequence_Fast_GET_SIZE(items.get())) != output_count) {
+      PyErr_Format(PyExc_ValueError, "a backend's function returned %zd values instead of %zu", PySequence_Fast_GET_SIZE(items.get()), output_count);
+      return false;
+    }
+    for (size_t i = 0; i < output_count; ++i) {
+      const bool is_input = aliases_[i].kind == graph::OutputKind::kInput;
+      outputs[i] = Py_NewRef(is_input ? inputs[aliases_[i].of] : PySequence_Fast_GET_ITEM(items.get(), static_cast<Py_ssize_t>(i)));
+    }
+    return true;
+  }
+
+ private:
+  PyRef callable_;
+  std::vector<graph::OutputAlias> aliases_;
+  size_t inputs_;
+};
+
+}  // namespace
+
+std::unique_ptr<CompiledCall> make_user_call(PyObject* backend, graph::Graph functional, std::unique_ptr<CompiledCall> runner,
+                                             const std::vector<at::Tensor>& example_inputs) {
+  const std::vector<graph::OutputAlias> aliases = functional.output_aliases;
+  const size_t ops = functional.nodes.size();
+  py::object graph = wrap_graph(std::move(functional), std::move(runner));
+  PyRef examples = PyRef::steal(PyList_New(0));
+  for (const at::Tensor& t : example_inputs) {
+    PyRef object = PyRef::steal(THPVariable_Wrap(t));
+    if (!object || PyList_Append(examples.get(), object.get()) < 0) return nullptr;
+  }
+  PyRef callable = PyRef::steal(PyObject_CallFunctionObjArgs(backend, graph.ptr(), examples.get(), nullptr));
+  if (!callable) return nullptr;
+  if (!PyCallable_Check(callable.get())) {
+    PyErr_Format(PyExc_TypeError, "a backend must return a callable, not %.100s", Py_TYPE(callable.get())->tp_name);
+    return nullptr;
+  }
+  return std::make_unique<UserCall>(std::move(callable), aliases, example_inputs.size(), ops);
+}
+
+}  // namespace framejit::frame_hook

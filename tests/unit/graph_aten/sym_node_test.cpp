@@ -1,0 +1,74 @@
+// SymInts over our expressions: arithmetic stays symbolic, questions are proven or become facts.
+#include "graph/aten/sym_node.h"
+
+#include <gtest/gtest.h>
+
+namespace framejit::graph {
+namespace {
+
+struct Owner final : SymOwner {
+  ShapeEnv env;
+  ShapeEnv& shapes() override { return env; }
+  std::string why() const override { return "test"; }
+};
+
+struct SymNodeTest : testing::Test {
+  std::shared_ptr<Owner> owner = std::make_shared<Owner>();
+  SymExpr s0 = SymExpr::symbol(owner->env.add_symbol(6)), s1 = SymExpr::symbol(owner->env.add_symbol(8));
+  c10::SymInt a = sym_int_of(s0, owner), b = sym_int_of(s1, owner);
+  size_t facts() const { return owner->env.facts().size(); }
+};
+
+TEST_F(SymNodeTest, ArithmeticKeepsTheExpression) {
+  EXPECT_EQ(expr_of(a * 3 + b - 1).text(), (s0 * 3 + s1 - 1).text());
+  EXPECT_EQ(expr_of((a * 4) / 4), s0);
+  EXPECT_EQ(facts(), 0u);
+}
+
+TEST_F(SymNodeTest, ConstantsArePlain) {
+  EXPECT_FALSE(sym_int_of(SymExpr(5), owner).is_symbolic());
+  EXPECT_EQ(expr_of(c10::SymInt(7)), SymExpr(7));
+}
+
+TEST_F(SymNodeTest, ProvenAnswersAskNothing) {
+  EXPECT_TRUE(a.sym_eq(a).guard_bool(__FILE__, __LINE__));
+  EXPECT_FALSE(a.sym_eq(c10::SymInt(0)).guard_bool(__FILE__, __LINE__));
+  EXPECT_FALSE(a.sym_eq(c10::SymInt(1)).guard_bool(__FILE__, __LINE__));
+  EXPECT_TRUE((a * b).sym_gt(a).guard_bool(__FILE__, __LINE__));
+  EXPECT_EQ(facts(), 0u);
+}
+
+TEST_F(SymNodeTest, AnswersFromHintsBecomeFacts) {
+  EXPECT_FALSE(a.sym_eq(b).guard_bool(__FILE__, __LINE__));
+  ASSERT_EQ(facts(), 1u);
+  EXPECT_EQ(owner->env.facts()[0].relation, Relation::kNe);
+  EXPECT_FALSE(a.sym_eq(b).guard_bool(__FILE__, __LINE__));
+  EXPECT_EQ(facts(), 1u);
+}
+
+TEST_F(SymNodeTest, UndecidedOrFalseIsNotGuarded) {
+  EXPECT_FALSE(TORCH_GUARD_OR_FALSE(a.sym_eq(b)));
+  EXPECT_EQ(facts(), 0u);
+}
+
+TEST_F(SymNodeTest, AnIntegerAskedForSpecialises) {
+  EXPECT_EQ(a.guard_int(__FILE__, __LINE__), 6);
+  ASSERT_EQ(facts(), 1u);
+  EXPECT_EQ(owner->env.facts()[0].right, SymExpr(6));
+}
+
+TEST_F(SymNodeTest, CombinationsShortCut) {
+  const auto never = a.sym_eq(c10::SymInt(0));
+  EXPECT_FALSE(never.sym_and(a.sym_eq(b)).guard_bool(__FILE__, __LINE__));
+  EXPECT_TRUE(never.sym_not().sym_or(a.sym_eq(b)).guard_bool(__FILE__, __LINE__));
+  EXPECT_EQ(facts(), 0u);
+}
+
+TEST_F(SymNodeTest, ContiguityIsProven) {
+  EXPECT_TRUE(decide_contiguous(owner->env, {s0, s1, 4}, {s1 * 4, 4, 1}, {2, 1, 0}, "test"));
+  EXPECT_EQ(facts(), 0u);
+  EXPECT_FALSE(decide_contiguous(owner->env, {s0, s1}, {1, s0}, {1, 0}, "test"));
+}
+
+}  // namespace
+}  // namespace framejit::graph
