@@ -223,10 +223,7 @@ Value* LaneOps::int_op(ScalarOp op, DType dtype, std::span<Value* const> v) {
     }
     case ScalarOp::k_minimum: return b_.CreateSelect(compare(P::ICMP_SLT, P::ICMP_ULT), v[0], v[1]);
     case ScalarOp::k_maximum: return b_.CreateSelect(compare(P::ICMP_SGT, P::ICMP_UGT), v[0], v[1]);
-    case ScalarOp::k_floor:
-    case ScalarOp::k_ceil:
-    case ScalarOp::k_trunc:
-    case ScalarOp::k_round: return v[0];
+    case ScalarOp::k_floor: case ScalarOp::k_ceil: case ScalarOp::k_trunc: case ScalarOp::k_round: return v[0];
     case ScalarOp::k_bit_and: return b_.CreateAnd(v[0], v[1]);
     case ScalarOp::k_bit_or: return b_.CreateOr(v[0], v[1]);
     case ScalarOp::k_bit_xor: return b_.CreateXor(v[0], v[1]);
