@@ -25,6 +25,11 @@ bool fill_set(PyObject* target, const std::vector<SlotId>& operands, const std::
   return true;
 }
 
+bool assign_list(PyObject* target, const std::vector<SlotId>& operands, const std::vector<PyRef>& slots) {
+  PyRef items = PyRef::steal(tuple_of(operands, slots, 1));
+  return items && PyList_SetSlice(target, 0, PyList_GET_SIZE(target), items.get()) == 0;
+}
+
 // The mapping slot of the builtin class that lays the object out, so that OrderedDict keeps its order and no user code runs.
 bool assign_item(PyObject* target, PyObject* key, PyObject* value) {
   if (PyDict_CheckExact(target)) return value ? PyDict_SetItem(target, key, value) == 0 : PyDict_DelItem(target, key) == 0;
@@ -108,13 +113,7 @@ bool Recipe::run_step(const RecipeStep& s, const RecipeInputs& in, std::vector<P
       return arguments && give(PyObject_Call(at(0), arguments.get(), nullptr));
     }
     case RecipeOp::advance: return give(advance(at(0), s.number));
-    case RecipeOp::assign_list: {
-      PyRef items = PyRef::steal(PyList_New(0));
-      if (!items) return false;
-      for (size_t i = 1; i < s.operands.size(); ++i)
-        if (PyList_Append(items.get(), at(i)) < 0) return false;
-      return PyList_SetSlice(at(0), 0, PyList_GET_SIZE(at(0)), items.get()) == 0;
-    }
+    case RecipeOp::assign_list: return assign_list(at(0), s.operands, slots);
     case RecipeOp::assign_dict_item: return assign_item(at(0), at(1), at(2));
     case RecipeOp::delete_dict_item: return assign_item(at(0), at(1), nullptr);
     case RecipeOp::clear_dict: {

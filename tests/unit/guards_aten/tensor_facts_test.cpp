@@ -3,9 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdio>
-#include <functional>
 
 #include "guards/guard_program.h"
 #include "guards/py_ref.h"
@@ -164,86 +161,6 @@ TEST_F(TensorFactsTest, Modes) {
   expect("torch.backends.mkldnn.enabled = False", "torch.backends.mkldnn.enabled = True", "mkldnn enabled == 1 but is 0");
   expect("torch.set_float32_matmul_precision('medium')", "torch.set_float32_matmul_precision('highest')", "fp32 precision of mkldnn matmul == ");
   expect("torch._C._set_sdp_use_flash(False)", "torch._C._set_sdp_use_flash(True)", "flash attention enabled == 1 but is 0");
-}
-
-double nanoseconds_per_run(const GuardProgram& program, const FrameAccess& frame) {
-  std::vector<PyObject*> registers(program.register_count() + 1);
-  std::vector<int64_t> symbols(program.symbol_count() + 1);
-  std::vector<double> floats(1);
-  double best = 1e30;
-  for (int round = 0; round < 20; ++round) {
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < 200; ++i) EXPECT_TRUE(program.run(frame, registers.data(), symbols.data(), floats.data()));
-    best = std::min(best, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / 200);
-  }
-  return best;
-}
-
-// A module tree as a trace guards it: dicts of each module, parameters by dict item, types of modules.
-TEST_F(TensorFactsTest, CostOfAModelsGuards) {
-  run("model = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4), torch.nn.Linear(4, 4)) for _ in range(80)])\n"
-      "def probe(self, x): pass\nx = torch.ones(2, 4)");
-  const PyRef model = get("model"), x = get("x"), probe = get("probe");
-  PyObject* locals[2] = {model.get(), x.get()};
-  FrameAccess frame;
-  frame.code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(probe.get()));
-  frame.locals = locals;
-  frame.globals = globals_.get();
-
-  GuardSet set;
-  size_t parameters = 0;
-  const auto add = [&](GuardKind kind, SourceId source, PyObject* object) {
-    Guard g;
-    g.kind = kind;
-    g.source = source;
-    g.object = PyRef::borrow(object);
-    set.add(std::move(g));
-  };
-  const auto tensor = [&](SourceId source, const PyRef& value) {
-    Guard g;
-    g.kind = GuardKind::tensor;
-    g.source = source;
-    g.facts = make_tensor_facts(value.get(), meta_of(value));
-    set.add(std::move(g));
-  };
-  const auto item = [&](SourceId dict, const char* key) {
-    return set.sources.add(SourceKind::dict_item, dict, 0, PyRef::steal(PyUnicode_InternFromString(key)).get());
-  };
-  std::function<void(SourceId, const PyRef&)> walk = [&](SourceId source, const PyRef& module) {
-    add(GuardKind::type_is, source, reinterpret_cast<PyObject*>(Py_TYPE(module.get())));
-    const SourceId dict = set.sources.add(SourceKind::instance_dict, source);
-    const PyRef forward = PyRef::steal(PyUnicode_InternFromString("forward"));
-    add(GuardKind::dict_lacks, dict, forward.get());
-    for (const char* name : {"_parameters", "_modules"}) {
-      const PyRef children = PyRef::steal(PyObject_GetAttrString(module.get(), name));
-      const SourceId children_source = item(dict, name);
-      PyObject *key, *value;
-      Py_ssize_t position = 0;
-      while (PyDict_Next(children.get(), &position, &key, &value)) {
-        const SourceId child = set.sources.add(SourceKind::dict_item, children_source, 0, key);
-        if (std::string(name) == "_modules") walk(child, PyRef::borrow(value));
-        else tensor(child, PyRef::borrow(value)), ++parameters;
-      }
-    }
-  };
-  const SourceId x_source = set.sources.add(SourceKind::local, kNoSource, 1);
-  tensor(x_source, x);
-  walk(set.sources.add(SourceKind::local, kNoSource, 0), model);
-  set.modes.push_back(current_mode_facts());
-  auto program = GuardProgram::compile(std::move(set), {}, frame.code);
-  ASSERT_TRUE(program.ok());
-  std::printf("%zu guards, %zu parameters: %.0f ns\n", program.value()->guards().guards().size(), parameters, nanoseconds_per_run(*program.value(), frame));
-
-  GuardSet small;
-  Guard g;
-  g.kind = GuardKind::tensor;
-  g.source = small.sources.add(SourceKind::local, kNoSource, 1);
-  g.facts = make_tensor_facts(x.get(), meta_of(x));
-  small.add(g);
-  auto tensor_only = GuardProgram::compile(small, {}, frame.code);
-  small.modes.push_back(current_mode_facts());
-  auto with_modes = GuardProgram::compile(small, {}, frame.code);
-  std::printf("one tensor: %.1f ns, with modes: %.1f ns\n", nanoseconds_per_run(*tensor_only.value(), frame), nanoseconds_per_run(*with_modes.value(), frame));
 }
 
 }  // namespace
