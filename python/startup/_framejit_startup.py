@@ -31,5 +31,7 @@ def enable():
 
 
 def start():
-    if os.environ["FRAMEJIT"] not in ("", "0"):
+    # Python reads the start-up files of a virtual environment twice.
+    waiting = any(isinstance(finder, _AfterTorch) for finder in sys.meta_path)
+    if os.environ["FRAMEJIT"] not in ("", "0") and not waiting and "torch" not in sys.modules:
         sys.meta_path.insert(0, _AfterTorch())

@@ -185,3 +185,19 @@ def test_bad_environment_is_an_error_at_import(environment, message):
 def test_start_up_file_does_nothing_unless_asked():
     assert run("import sys; assert 'torch' not in sys.modules and '_framejit_startup' not in sys.modules").returncode == 0
     assert run("import sys; assert 'torch' not in sys.modules", FRAMEJIT="1").returncode == 0
+
+
+def test_global_mode_compiles_an_untouched_program():
+    program = """
+import torch
+def f(x):
+    return torch.relu(x * 2 + 1)
+with torch.no_grad():
+    for _ in range(5):
+        assert torch.equal(f(torch.ones(3)), torch.full((3,), 3.0))
+import sys
+print(sys.modules["framejit"].stats()["graphs"])
+"""
+    done = run(program, FRAMEJIT="1")
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == 1
