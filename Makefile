@@ -67,7 +67,7 @@ golden-update: build  ## rewrite the expected parts of the golden tests
 	@FRAMEJIT_UPDATE_GOLDEN=1 $(BUILD)/tests/golden_test --gtest_brief=1
 
 wheel: $(STAMP)  ## a wheel in dist/
-	@$(TOOLS)/quietly "wheel" $(RUN) -m pip wheel --no-deps --no-build-isolation -w dist .
+	@$(TOOLS)/quietly "wheel" env CXX="$${CXX:-c++}" $(RUN) -m pip wheel --no-deps --no-build-isolation -w dist .
 
 clean:  ## remove build/ and dist/ (the virtual environment stays)
 	@rm -rf build dist
