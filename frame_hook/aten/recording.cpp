@@ -99,7 +99,9 @@ bool TorchRecording::accept_result(PyObject* result, PyObject* const* args, size
     const graph::TracedTensorImpl* traced = graph::as_traced(tensor);
     if (traced == nullptr) return std::find(args, args + count, result) != args + count || (refuse("unsupported_op", "a function that returns a tensor made outside of the trace"), false);
     const bool as_given = traced->input >= 0 && inputs_[static_cast<size_t>(traced->input)].requires_grad();
-    return !tensor.requires_grad() || as_given || (refuse("unsupported_tensor", "a result that needs a gradient"), false);
+    // Without grad mode a view of a parameter still says so, without a history.
+    const bool as_view = !at::GradMode::is_enabled() && tensor.is_view();
+    return !tensor.requires_grad() || as_given || as_view || (refuse("unsupported_tensor", "a result that needs a gradient"), false);
   }
   if (depth > 2 || (!PyTuple_Check(result) && !PyList_CheckExact(result))) return true;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(result); ++i)

@@ -201,16 +201,22 @@ SlotId RecipeBuilder::build_iterator(IteratorValue* value) {
   }
 }
 
-// Only a generator that has not started can be made again: its function is called with the bound arguments.
+// Only a generator that has not started, or has ended, can be made again: its function is called with the bound arguments, or the
+// generator closed before it starts.
 SlotId RecipeBuilder::build_generator(GeneratorValue* value) {
-  if (value->state != GeneratorValue::State::created) graph_break(BreakReason::escaped_traced, "a generator that has started");
+  const bool ended = value->state == GeneratorValue::State::finished;
+  if (!ended && value->state != GeneratorValue::State::created) graph_break(BreakReason::escaped_traced, "a generator that has started");
   PyCodeObject* code = value->function->code;
   const auto& locals = value->frame->locals;
   if (code->co_kwonlyargcount || (code->co_flags & (CO_VARARGS | CO_VARKEYWORDS)))
     graph_break(BreakReason::escaped_traced, "a generator with starred or keyword-only arguments");
   std::vector<SlotId> operands{slot(value->function)};
-  for (int i = 0; i < code->co_argcount; ++i) operands.push_back(slot(locals[i]));
-  return step(RecipeOp::call_slot, std::move(operands));
+  for (int i = 0; i < code->co_argcount; ++i) operands.push_back(ended ? constant(Py_None) : slot(locals[i]));
+  const SlotId made = step(RecipeOp::call_slot, std::move(operands));
+  if (!ended) return made;
+  PyRef close = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyGen_Type), "close"));
+  step(RecipeOp::call, {made}, 0, close.get());
+  return made;
 }
 
 void RecipeBuilder::fill_pending() {

@@ -292,6 +292,7 @@ Value* attribute_or_null(Tracer& t, Value* v, PyObject* name) {
       if (v->object && PyModule_Check(v->object.get()) && t.type_of(v)->tp_getattro == PyModule_Type.tp_getattro) return module_attribute(t, v, name);
       return hooked_attribute(t, v, name);
     case ValueKind::sym_int:
+    case ValueKind::identity:
     case ValueKind::tuple:
     case ValueKind::list:
     case ValueKind::dict:

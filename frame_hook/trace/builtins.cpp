@@ -194,10 +194,7 @@ Value* builtin_callable(Tracer& t, const Arguments& args) {
 
 Value* builtin_id(Tracer& t, const Arguments& args) {
   only_positional(t, args, "id", 1, 1);
-  Value* v = args.positional[0];
-  if (!v->object || v->kind == ValueKind::tensor) graph_break(BreakReason::unsupported_value, "id() of " + describe(v));
-  t.guard_identity(v);
-  return t.constant_steal(PyLong_FromVoidPtr(v->object.get()));
+  return t.identity_of(args.positional[0]);
 }
 
 Value* builtin_hash(Tracer& t, const Arguments& args) {

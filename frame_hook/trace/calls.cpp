@@ -294,7 +294,7 @@ Value* Tracer::call(Value* callable, const Arguments& args) {
     case ValueKind::object: return call_object(*this, callable, args);
     case ValueKind::null: case ValueKind::tensor: case ValueKind::sym_int: case ValueKind::tuple: case ValueKind::list: case ValueKind::dict:
     case ValueKind::set: case ValueKind::slice: case ValueKind::cell: case ValueKind::iterator: case ValueKind::generator: case ValueKind::super:
-    case ValueKind::view: break;
+    case ValueKind::view: case ValueKind::identity: break;
   }
   raise_new(PyExc_TypeError, std::string("'") + type_of(callable)->tp_name + "' object is not callable");
 }

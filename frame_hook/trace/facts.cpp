@@ -2,6 +2,7 @@
 //
 // Each fact is guarded once per value. Answers never run Python code: what a type answers in Python is inlined.
 #include "frame_hook/trace/object_kinds.h"
+#include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/tracer.h"
 #include "runtime/base/result.h"
 
@@ -93,7 +94,7 @@ bool Tracer::is_constant(Value* v) {
     case ValueKind::instance: return v->object && is_enum_member(v->object.get());
     case ValueKind::null: case ValueKind::tensor: case ValueKind::sym_int: case ValueKind::list: case ValueKind::dict: case ValueKind::cell:
     case ValueKind::function: case ValueKind::method: case ValueKind::iterator: case ValueKind::generator: case ValueKind::super:
-    case ValueKind::view: return false;
+    case ValueKind::view: case ValueKind::identity: return false;
   }
   return false;
 }
@@ -160,7 +161,7 @@ PyObject* Tracer::constant(Value* v) {
       break;
     }
     case ValueKind::null: case ValueKind::tensor: case ValueKind::list: case ValueKind::dict: case ValueKind::cell: case ValueKind::function:
-    case ValueKind::method: case ValueKind::iterator: case ValueKind::generator: case ValueKind::super: case ValueKind::view:
+    case ValueKind::method: case ValueKind::iterator: case ValueKind::generator: case ValueKind::super: case ValueKind::view: case ValueKind::identity:
       FJ_CHECK(false, "constant() of a value that is not one");
   }
   if (!v->object) raise_pending();
@@ -227,6 +228,7 @@ bool Tracer::truth(Value* v) {
       return *n != 0;
     }
     case ValueKind::instance: return instance_truth(v);
+    case ValueKind::identity: return true;
     case ValueKind::null: FJ_CHECK(false, "truth of NULL");
     case ValueKind::slice: case ValueKind::cell: case ValueKind::function: case ValueKind::method: case ValueKind::iterator:
     case ValueKind::generator: case ValueKind::super: type_of(v); return true;
@@ -236,6 +238,7 @@ bool Tracer::truth(Value* v) {
 
 std::optional<graph::SymExpr> Tracer::as_size(Value* v) {
   if (v->kind == ValueKind::sym_int) return as<SymIntValue>(v)->expr;
+  if (v->kind == ValueKind::identity) specialised(*this, v);
   if (v->kind == ValueKind::instance && as<InstanceValue>(v)->payload) return type_of(v), as_size(as<InstanceValue>(v)->payload);
   if (v->kind != ValueKind::object || !PyLong_Check(v->object.get())) return std::nullopt;
   int overflow = 0;
@@ -259,6 +262,7 @@ int64_t Tracer::as_index(Value* v) {
 
 bool Tracer::same_object(Value* a, Value* b) {
   if (a == b) return true;
+  if (a->kind == ValueKind::identity && b->kind == ValueKind::identity) specialised(*this, a);
   if (a->object && b->object && a->object.get() == b->object.get()) {
     if (a->kind == ValueKind::sym_int || b->kind == ValueKind::sym_int) return constant(a) == constant(b);
     guard_identity(a);
@@ -284,6 +288,13 @@ bool Tracer::same_object(Value* a, Value* b) {
   guard.other = a->source != kNoSource ? source_of(b) : source_of(a);
   add_guard(std::move(guard));
   return false;
+}
+
+Value* Tracer::identity_of(Value* v) {
+  auto* identity = make<IdentityValue>(ValueKind::identity, &PyLong_Type);
+  identity->of = v;
+  identity->made_at = resumable_step();
+  return identity;
 }
 
 PyObject* Tracer::traced_tensor(TensorValue* v) {

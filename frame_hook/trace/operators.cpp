@@ -239,6 +239,7 @@ Value* Tracer::unary_operator(const char* special, Value* v) {
     const graph::SymExpr& e = as<SymIntValue>(inner)->expr;
     return size_value(name == "__neg__" ? graph::SymExpr(0) - e : graph::SymExpr(-1) - e);
   }
+  inner = specialised(*this, inner);
   if (is_plain(*this, inner)) return call_pure(operator_function(function_name), Arguments{{inner}, {}});
   raise_new(PyExc_TypeError, std::string("bad operand type for unary operator: '") + type_of(v)->tp_name + "'");
 }

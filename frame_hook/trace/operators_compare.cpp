@@ -98,6 +98,10 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
     load_method(t, y);
     return t.boolean(answer(op, t.same_object(x->self, y->self) && t.same_object(x->function, y->function)));
   }
+  if (left->kind == ValueKind::identity || right->kind == ValueKind::identity) {
+    if (left->kind == right->kind && equality) return t.boolean(answer(op, t.same_object(as<IdentityValue>(left)->of, as<IdentityValue>(right)->of)));
+    if (left->kind == right->kind || is_int(left) || is_int(right)) specialised(t, left->kind == ValueKind::identity ? left : right);
+  }
   if ((left->kind == ValueKind::sym_int && is_int(right)) || (right->kind == ValueKind::sym_int && is_int(left))) {
     auto x = t.as_size(left), y = t.as_size(right);
     if (x && y) return t.boolean(decide(t, op, *x, *y));

@@ -113,7 +113,7 @@ PyRef Tracer::materialise(Value* v) {
       break;
     }
     case ValueKind::null: case ValueKind::cell: case ValueKind::function: case ValueKind::method: case ValueKind::iterator:
-    case ValueKind::generator: case ValueKind::super: case ValueKind::view: break;
+    case ValueKind::generator: case ValueKind::super: case ValueKind::view: case ValueKind::identity: break;
   }
   graph_break(BreakReason::unsupported_value, std::string("an object of type ") + (v->type ? v->type->tp_name : "NULL") + " passed to a C function");
 }
@@ -161,7 +161,8 @@ bool Tracer::contains_tensor(Value* v) {
     }
     case ValueKind::instance: return contains_tensor(as<InstanceValue>(v)->payload);
     case ValueKind::null: case ValueKind::object: case ValueKind::sym_int: case ValueKind::cell: case ValueKind::function:
-    case ValueKind::method: case ValueKind::iterator: case ValueKind::generator: case ValueKind::super: case ValueKind::view: return false;
+    case ValueKind::method: case ValueKind::iterator: case ValueKind::generator: case ValueKind::super: case ValueKind::view:
+    case ValueKind::identity: return false;
   }
   return false;
 }

@@ -68,7 +68,8 @@ std::string instance_repr(Tracer& t, Value* v) {
 std::string repr_text(Tracer& t, Value* v) {
   t.type_of(v);
   switch (v->kind) {
-    case ValueKind::sym_int: return std::to_string(t.as_index(v));
+    case ValueKind::sym_int:
+    case ValueKind::identity: return std::to_string(t.as_index(v));
     case ValueKind::tuple: {
       std::vector<Value*> items = t.unpack(v);
       return "(" + joined(t, items) + (items.size() == 1 ? ",)" : ")");

@@ -10,6 +10,7 @@
 
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/opcode_handlers.h"
+#include "frame_hook/trace/protocol.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -245,7 +246,10 @@ class Reachable {
       case ValueKind::list: add(as<ListValue>(v)->items); break;
       case ValueKind::set: add(as<SetValue>(v)->items); break;
       case ValueKind::dict:
-        for (const DictEntry& e : as<DictValue>(v)->entries) add(e.value);
+        for (const DictEntry& e : as<DictValue>(v)->entries) {
+          add(e.key);
+          add(e.value);
+        }
         break;
       case ValueKind::cell: add(as<CellValue>(v)->contents); break;
       case ValueKind::function:
@@ -266,7 +270,8 @@ class Reachable {
       case ValueKind::generator:
         if (as<GeneratorValue>(v)->state == GeneratorValue::State::created) add(as<GeneratorValue>(v)->frame->locals);
         break;
-      case ValueKind::null: case ValueKind::object: case ValueKind::tensor: case ValueKind::sym_int: case ValueKind::slice: break;
+      case ValueKind::null: case ValueKind::object: case ValueKind::tensor: case ValueKind::sym_int: case ValueKind::slice:
+      case ValueKind::identity: break;
     }
   }
 
@@ -275,21 +280,56 @@ class Reachable {
   std::vector<Value*> pending_;
 };
 
-// A generator that is dropped half-way runs what its frame protects, at a time that the trace does not know.
-bool runs_code_when_dropped(const GeneratorValue* generator) {
+// The clause at `position` ("except Name:") lets GeneratorExit pass: where it goes on, -1 when it may not.
+int32_t behind_clause(Tracer& t, const SymbolicFrame& f, int32_t position) {
+  const Instruction* i = f.code->instructions.data() + position;
+  if (i[0].op != Op::load_global || i[1].op != Op::check_exc_match || i[2].op != Op::pop_jump_if_false) return -1;
+  auto* globals = as<DictValue>(f.globals);
+  auto* builtins = as<DictValue>(f.builtins);
+  Value* name = t.constant_value(i[0].object);
+  Value* type = t.dict_get(globals, name);
+  if (!type) type = t.dict_get(builtins, name);
+  PyObject* caught = type ? real_type(type) : nullptr;
+  if (!caught || PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(PyExc_GeneratorExit), reinterpret_cast<PyTypeObject*>(caught))) return -1;
+  t.guard_identity(type);
+  return i[2].target_position;
+}
+
+// A generator that is dropped half-way runs what its frame protects, at a time that the trace does not know. Clauses that let
+// GeneratorExit pass are nothing that runs.
+bool runs_code_when_dropped(Tracer& t, const GeneratorValue* generator) {
   if (generator->state != GeneratorValue::State::suspended) return false;
-  const Code& code = *generator->frame->code;
-  const ExceptionRange* range = code.find_handler(code.instructions[generator->frame->position - 1].opcode_index);
-  return range && code.instructions[range->target_position].op != Op::stopiteration_error;
+  const SymbolicFrame& f = *generator->frame;
+  const Instruction* instructions = f.code->instructions.data();
+  int32_t raising = static_cast<int32_t>(f.position) - 1;
+  for (int handlers = 0; handlers < 100; ++handlers) {
+    const ExceptionRange* range = f.code->find_handler(instructions[raising].opcode_index);
+    if (!range) return false;
+    int32_t at = range->target_position;
+    if (instructions[at].op == Op::stopiteration_error) return false;
+    if (instructions[at].op == Op::push_exc_info) ++at;
+    while (instructions[at].op == Op::load_global)
+      if ((at = behind_clause(t, f, at)) < 0) return true;
+    while (instructions[at].op == Op::copy || instructions[at].op == Op::pop_except) ++at;
+    if (instructions[at].op != Op::reraise) return true;
+    raising = at;
+  }
+  return true;
 }
 
 }  // namespace
 
-std::optional<uint64_t> Tracer::step_of_obstacle() {
-  std::optional<uint64_t> earliest;
-  auto before = [&](uint64_t step) { earliest = std::min(earliest.value_or(UINT64_MAX), step); };
+std::optional<Tracer::Obstacle> Tracer::find_obstacle() {
+  std::optional<Obstacle> earliest;
+  auto before = [&](uint64_t step, std::string what) {
+    if (!earliest || step < earliest->step) earliest = {step, std::move(what)};
+  };
+  auto before_generator = [&](const GeneratorValue* v) { before(generator_made_at_.at(v), std::string("the running generator ") + PyUnicode_AsUTF8(v->function->code->co_qualname)); };
   auto visit = [&](Value* v) {
-    if (v->kind == ValueKind::generator && as<GeneratorValue>(v)->state != GeneratorValue::State::created) before(generator_made_at_.at(as<GeneratorValue>(v)));
+    if (v->kind == ValueKind::identity) before(as<IdentityValue>(v)->made_at, "id()");
+    if (v->kind != ValueKind::generator) return;
+    const auto* generator = as<GeneratorValue>(v);
+    if (generator->state == GeneratorValue::State::suspended || generator->state == GeneratorValue::State::running) before_generator(generator);
   };
   Reachable reachable(visit);
   if (trace_.returned) reachable.walk(trace_.returned);
@@ -299,14 +339,14 @@ std::optional<uint64_t> Tracer::step_of_obstacle() {
     for (Value* v : frame.stack) reachable.walk(v);
     for (size_t slot = 0; slot < frame.locals.size(); ++slot) {
       Value* v = frame.locals[slot];
-      if (v && v->kind == ValueKind::generator && !frame.code->is_live(static_cast<int>(frame.position), static_cast<int>(slot))) frame.locals[slot] = nullptr;
+      if (v && (v->kind == ValueKind::generator || v->kind == ValueKind::identity) && !frame.code->is_live(static_cast<int>(frame.position), static_cast<int>(slot))) frame.locals[slot] = nullptr;
       else reachable.walk(v);
     }
     for (Value* v : frame.handled)
-      if (auto raised = v ? raised_at_.find(v) : raised_at_.end(); raised != raised_at_.end()) before(raised->second.step);
+      if (auto raised = v ? raised_at_.find(v) : raised_at_.end(); raised != raised_at_.end()) before(raised->second.step, "an exception that is being handled");
   }
   for (const auto& [generator, step] : generator_made_at_)
-    if (runs_code_when_dropped(generator)) before(step);
+    if (runs_code_when_dropped(*this, generator)) before_generator(generator);
   return earliest;
 }
 
@@ -336,12 +376,12 @@ void Tracer::guard_effects_apart() {
 }
 
 bool Tracer::accept_exit() {
-  const auto step = step_of_obstacle();
-  if (!step) return guard_effects_apart(), true;
+  const auto obstacle = find_obstacle();
+  if (!obstacle) return guard_effects_apart(), true;
   if (trace_.returned) {
-    stop_before(*step, BreakReason::escaped_traced, "a generator that has started", "");
+    stop_before(obstacle->step, BreakReason::escaped_traced, obstacle->what, "");
   } else {
-    stop_before(*step, trace_.reason, trace_.detail, trace_.where);
+    stop_before(obstacle->step, trace_.reason, trace_.detail, trace_.where);
   }
   return false;
 }

@@ -97,6 +97,7 @@ class Tracer {
   int64_t as_index(Value* v);                              // a concrete int (specialises a symbol)
   bool same_object(Value* a, Value* b);                    // `is`
   PyObject* traced_tensor(TensorValue* v);                 // borrowed; makes it an input on first use
+  Value* identity_of(Value* v);                            // id(v)
 
   // ---- object protocol (may inline Python code, raise symbolically, break)
   Value* get_attribute(Value* v, PyObject* name);
@@ -200,7 +201,7 @@ class Tracer {
   struct StopTracing {};                                   // thrown at an instruction boundary, the exit is set
   struct RaisePoint { uint64_t step; std::string where; };
   std::unordered_map<Value*, RaisePoint> raised_at_;       // exceptions -> the instruction to stop at, if nobody catches
-  std::unordered_map<GeneratorValue*, uint64_t> generator_made_at_;
+  std::unordered_map<const GeneratorValue*, uint64_t> generator_made_at_;
   std::optional<uint64_t> break_step_;                     // set by the innermost frame that a GraphBreak passes
   std::string stop_where_;
   uint64_t next_check_ = 0;                                // step at which check_step() looks
@@ -211,7 +212,8 @@ class Tracer {
   void stop_before(uint64_t step, BreakReason reason, std::string detail, std::string where);
   bool accept_exit();                                      // false: it cannot be rebuilt, the next attempt stops earlier
   void guard_effects_apart();
-  std::optional<uint64_t> step_of_obstacle();              // ... before what is in its way
+  struct Obstacle { uint64_t step; std::string what; };
+  std::optional<Obstacle> find_obstacle();                 // what cannot be rebuilt at the exit, and the step to stop before
   std::shared_ptr<SymbolicFrame> root_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, size_t start);
   uint64_t resumable_step() const;                         // of the innermost instruction that tracing can stop before
   bool resumable_here() const;

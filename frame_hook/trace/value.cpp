@@ -153,7 +153,10 @@ bool all_plain(Tracer& t, const Arguments& args) {
   return true;
 }
 
-Value* specialised(Tracer& t, Value* v) { return v->kind == ValueKind::sym_int ? t.integer(t.as_index(v)) : v; }
+Value* specialised(Tracer& t, Value* v) {
+  if (v->kind == ValueKind::identity) graph_break(BreakReason::escaped_traced, "id(), used as a number,");
+  return v->kind == ValueKind::sym_int ? t.integer(t.as_index(v)) : v;
+}
 
 PyObject* real_type(Value* v) { return v->object && PyType_Check(v->object.get()) ? v->object.get() : nullptr; }
 

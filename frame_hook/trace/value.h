@@ -126,6 +126,10 @@ struct GeneratorValue : Value {
   enum class State : uint8_t { created, suspended, running, finished } state = State::created;
   Value* return_value = nullptr;
 };
+struct IdentityValue : Value {   // type int; equal when `of` are the same object
+  Value* of = nullptr;
+  uint64_t made_at = 0;          // the step to stop before when it would leave the trace
+};
 struct SuperValue : Value { Value* start_type; Value* self; Value* self_type; };
 struct ViewValue : Value { DictValue* dict; enum class What : uint8_t { keys, values, items } what; };
 

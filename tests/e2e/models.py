@@ -79,6 +79,7 @@ def whisper(attn):
 
 
 ATTENTION = ("sdpa", "eager")
+NO_ATTENTION = {"resnet", "convnext"}
 MODELS = {f.__name__: f for f in (bert, roberta, distilbert, gpt2, llama, t5, vit, resnet, convnext, whisper)}
 
 
