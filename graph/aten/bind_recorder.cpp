@@ -3,6 +3,7 @@
 
 #include <torch/csrc/utils/pybind.h>
 
+#include "graph/aten/joint.h"
 #include "graph/aten/recorder.h"
 #include "graph/aten/replay.h"
 #include "graph/passes/pipeline.h"
@@ -16,6 +17,7 @@ const char* const kOrigins[] = {"rule", "in_place", "typed", "dispatcher_cpp", "
 
 struct RecorderForTests {
   std::shared_ptr<Recorder> recorder = Recorder::make();
+  JointRecording joint{recorder};
   Graph functional;
 
   at::Tensor input(const at::Tensor& tensor, const std::string& source, const std::vector<bool>& dynamic) { return recorder->add_input(tensor, source, dynamic); }
@@ -33,6 +35,30 @@ struct RecorderForTests {
     }
     if (result == nullptr) throw py::error_already_set();
     return py::reinterpret_steal<py::object>(result);
+  }
+
+  at::Tensor joint_input(const at::Tensor& tensor, const std::string& source, const std::vector<bool>& dynamic) { return joint.add_input(tensor, source, dynamic); }
+
+  py::object joint_call(const py::object& callable, const py::args& args, const py::kwargs& kwargs) {
+    ForwardScope views_by_op;
+    return call(callable, args, kwargs);
+  }
+
+  // (nodes of the forward, output index per tangent, gradient's output index per input)
+  py::tuple joint_finish(const std::vector<at::Tensor>& outputs) {
+    JointGraph done;
+    try {
+      py::gil_scoped_release released;
+      auto result = joint.finish(outputs);
+      if (!result.ok()) throw std::runtime_error(result.error().message);
+      done = result.take();
+      const auto right = verify(done.graph);
+      if (!right.ok()) throw std::runtime_error(right.error().message);
+    } catch (const std::exception&) {
+      if (const auto failure = recorder->take_break()) throw std::runtime_error("break " + failure->reason + ": " + failure->detail);
+      throw;
+    }
+    return py::make_tuple(done.forward_nodes, done.tangents, done.gradient_output);
   }
 
   void finish(const std::vector<at::Tensor>& outputs) {
@@ -99,6 +125,9 @@ bool register_recorder_bindings(PyObject* module) {
         .def("input", &RecorderForTests::input, py::arg("tensor"), py::arg("source"), py::arg("dynamic") = std::vector<bool>())
         .def("call", &RecorderForTests::call)
         .def("finish", &RecorderForTests::finish)
+        .def("joint_input", &RecorderForTests::joint_input, py::arg("tensor"), py::arg("source"), py::arg("dynamic") = std::vector<bool>())
+        .def("joint_call", &RecorderForTests::joint_call)
+        .def("joint_finish", &RecorderForTests::joint_finish)
         .def("run_passes", &RecorderForTests::run_passes, py::arg("decompose") = true)
         .def("run", &RecorderForTests::run, py::arg("inputs"), py::arg("functional") = false)
         .def("counts", &RecorderForTests::counts)

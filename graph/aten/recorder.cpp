@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "runtime/base/log.h"
+
 namespace framejit::graph {
 namespace {
 
@@ -31,6 +33,16 @@ SymSizes symbolic_strides(const SymSizes& sizes, c10::IntArrayRef hints, c10::In
     expected_hint = strides[d] * hints[d];
   }
   return result;
+}
+
+// What the storage of a tensor of its own has at least, for the hints.
+int64_t bytes_of(const TensorMeta& meta, const ShapeEnv& env) {
+  SymExpr last = meta.offset;
+  for (size_t d = 0; d < meta.ndim(); ++d) {
+    if (meta.sizes[d] == SymExpr(0)) return 0;
+    last = last + (meta.sizes[d] - 1) * meta.strides[d];
+  }
+  return (env.hint(last) + 1) * row_of(meta.dtype).bytes;
 }
 
 }  // namespace
@@ -98,6 +110,17 @@ at::Tensor Recorder::add_input(const at::Tensor& real, const std::string& source
   return traced;
 }
 
+at::Tensor Recorder::add_input(TensorMeta meta, const std::string& source) {
+  FJ_CHECK(meta.dtype != DType::kOther, "a tensor that cannot be an input: " + source);
+  const c10::Device device = torch_device_of(meta.device);
+  auto impl = c10::make_intrusive<TracedTensorImpl>(shared_from_this(), make_traced_storage(bytes_of(meta, shapes()), device),
+                                                    c10::scalarTypeToTypeMeta(scalar_type_of(meta.dtype)), device);
+  impl->set_shape(meta);
+  impl->input = static_cast<int32_t>(input_count());
+  impl->value = builder_.add_input(std::move(meta), storage_number(impl->storage()), source);
+  return at::Tensor(std::move(impl));
+}
+
 ValueId Recorder::add_constant(const at::Tensor& real, bool fresh) {
   const auto [at, inserted] = constant_ids_.try_emplace(real.unsafeGetTensorImpl(), kNoValue);
   if (!inserted) return at->second;
@@ -129,14 +152,7 @@ at::Tensor Recorder::new_traced(TensorMeta meta, c10::Storage storage, const at:
 }
 
 at::Tensor Recorder::fresh_result(TensorMeta meta) {
-  int64_t bytes = 0;
-  SymExpr last = meta.offset;
-  bool empty = false;
-  for (size_t d = 0; d < meta.ndim(); ++d) {
-    empty = empty || meta.sizes[d] == SymExpr(0);
-    last = last + (meta.sizes[d] - 1) * meta.strides[d];
-  }
-  if (!empty) bytes = (shapes().hint(last) + 1) * row_of(meta.dtype).bytes;
+  const int64_t bytes = bytes_of(meta, shapes());
   const c10::Device device = torch_device_of(meta.device);
   return new_traced(std::move(meta), make_traced_storage(bytes, device), nullptr);
 }
@@ -188,6 +204,14 @@ std::optional<at::Tensor> Recorder::known_contents(ValueId value, int budget) {
   return stack.size() == 1 && stack[0].isTensor() ? std::optional<at::Tensor>(stack[0].toTensor()) : std::nullopt;
 }
 
+void Recorder::log_python_shapes() const {
+  const uint64_t calls = counts_.calls[static_cast<size_t>(ShapeOrigin::kDispatcherPython)];
+  if (calls == 0 || !log::enabled(log::Channel::timing)) return;
+  std::string ops;
+  for (const std::string& op : counts_.python_ops) ops += (ops.empty() ? "" : " ") + op;
+  log::emit({log::Channel::timing, "", "PythonShapes", why(), {{"calls", std::to_string(calls)}, {"ops", ops}}, ""});
+}
+
 Result<Graph> Recorder::finish(const std::vector<at::Tensor>& outputs) {
   std::vector<ValueId> values;
   std::vector<OutputAlias> aliases;
@@ -198,6 +222,7 @@ Result<Graph> Recorder::finish(const std::vector<at::Tensor>& outputs) {
     values.push_back(traced->value);
     aliases.push_back(traced->input >= 0 ? OutputAlias{OutputKind::kInput, static_cast<uint32_t>(traced->input)} : OutputAlias{});
   }
+  log_python_shapes();
   finished_ = builder_.finish(std::move(values), std::move(aliases));
   return *finished_;
 }

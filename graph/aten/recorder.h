@@ -52,6 +52,8 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
 
   // A traced tensor that stands for `real`; dimensions in `dynamic` with a size above 1 get symbols.
   at::Tensor add_input(const at::Tensor& real, const std::string& source, const std::vector<bool>& dynamic = {});
+  // The same for what exists at run time only.
+  at::Tensor add_input(TensorMeta meta, const std::string& source);
   size_t input_count() const { return graph().inputs.size(); }
   ValueId value_of(const at::Tensor& tensor);   // a real tensor becomes a constant
   void set_line(const Line& line);
@@ -97,6 +99,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   void note_writes(const OpCall& call);
 
   friend class MetaCall;
+  void log_python_shapes() const;
   at::Tensor new_traced(TensorMeta meta, c10::Storage storage, const at::Tensor* view_of);
   at::Tensor fresh_result(TensorMeta meta);
   at::Tensor view_result(TensorMeta meta, const at::Tensor& base);

@@ -1,0 +1,113 @@
+// graph/aten/joint.cpp — hidden leaves, tangents, one run of the autograd engine over traced tensors.
+#include "graph/aten/joint.h"
+
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+
+#include "graph/shape_rule.h"
+
+namespace framejit::graph {
+namespace {
+
+// What stands between a hidden leaf and the input that the program sees: the identity.
+struct InputNode final : torch::autograd::Node {
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override { return std::move(gradients); }
+  std::string name() const override { return "FramejitInput"; }
+};
+
+// The same value as a tensor without autograd history.
+at::Tensor copy_of_value(const at::Tensor& tensor) {
+  const TracedTensorImpl* traced = as_traced(tensor);
+  at::Tensor copy(traced->shallow_copy_and_detach(c10::VariableVersion(0), true));
+  as_traced(copy)->input = traced->input;
+  return copy;
+}
+
+at::Tensor non_leaf(const at::Tensor& leaf) {
+  at::Tensor result = copy_of_value(leaf);
+  auto node = c10::make_intrusive<InputNode>();
+  node->set_next_edges(torch::autograd::collect_next_edges(leaf));
+  torch::autograd::set_history(result, node);
+  return result;
+}
+
+// Whether autograd runs on this thread alone is of no matter to eager, but the recorder is used by one thread at a time.
+class OnThisThread {
+ public:
+  OnThisThread() : outer_(c10::AutogradState::get_tls_state()) { c10::AutogradState::get_tls_state().set_multithreading_enabled(false); }
+  ~OnThisThread() { c10::AutogradState::set_tls_state(outer_); }
+  OnThisThread(const OnThisThread&) = delete;
+
+ private:
+  c10::AutogradState outer_;
+};
+
+}  // namespace
+
+at::Tensor JointRecording::add_input(const at::Tensor& real, const std::string& source, const std::vector<bool>& dynamic) {
+  at::Tensor traced = recorder_->add_input(real, source, dynamic);
+  leaves_.push_back(real.requires_grad() ? traced : at::Tensor());
+  return real.requires_grad() && !real.is_leaf() ? non_leaf(traced) : traced;
+}
+
+at::Tensor JointRecording::add_tangent(const at::Tensor& output, size_t index) {
+  const OpDef* empty_like = find_op("empty_like");
+  std::vector<TensorMeta> metas;
+  FJ_CHECK(empty_like != nullptr, "no row for empty_like");
+  const std::vector<Arg> args{Arg(recorder_->value_of(output))};
+  FJ_CHECK(infer_metas(*empty_like, args, recorder_->graph().values, recorder_->shapes(), metas), "empty_like refuses an output");
+  return recorder_->add_input(std::move(metas[0]), "tangent of output " + std::to_string(index));
+}
+
+std::vector<at::Tensor> JointRecording::run_backward(const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& tangents) const {
+  std::vector<at::Tensor> wanted;
+  for (const at::Tensor& leaf : leaves_)
+    if (leaf.defined()) wanted.push_back(leaf);
+  std::vector<at::Tensor> found(wanted.size());
+  if (!roots.empty() && !wanted.empty()) {
+    RecordScope scope(*recorder_);
+    ForwardScope views_by_op;  // a backward may write to views of what it made
+    OnThisThread alone;
+    recorder_->set_line({});
+    try {
+      found = torch::autograd::grad(roots, wanted, tangents, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
+    } catch (...) {
+      scope.drop();
+      throw;
+    }
+  }
+  std::vector<at::Tensor> gradients(leaves_.size());
+  for (size_t i = 0, next = 0; i < leaves_.size(); ++i)
+    if (leaves_[i].defined()) gradients[i] = found[next++];
+  return gradients;
+}
+
+Result<JointGraph> JointRecording::finish(const std::vector<at::Tensor>& outputs) {
+  for (const at::Tensor& constant : recorder_->constants())
+    if (constant.requires_grad()) return Error{"unsupported_tensor", "a captured tensor needs a gradient but is no input"};
+  JointGraph joint;
+  joint.forward_inputs = recorder_->input_count();
+  joint.forward_outputs = outputs.size();
+  joint.forward_nodes = recorder_->graph().nodes.size();
+  std::vector<at::Tensor> roots, tangents, results;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (as_traced(outputs[i]) == nullptr) return Error{"recording_failed", "an output is not a tensor of this capture"};
+    if (outputs[i].requires_grad()) {
+      roots.push_back(outputs[i]);
+      tangents.push_back(add_tangent(outputs[i], i));
+      joint.tangents.push_back(static_cast<uint32_t>(i));
+    }
+    results.push_back(copy_of_value(outputs[i]));
+  }
+  for (const at::Tensor& gradient : run_backward(roots, tangents)) {
+    joint.gradient_output.push_back(gradient.defined() ? static_cast<int32_t>(results.size()) : -1);
+    if (gradient.defined()) results.push_back(gradient);
+  }
+  auto graph = recorder_->finish(results);
+  if (!graph.ok()) return graph.error();
+  joint.graph = graph.take();
+  return joint;
+}
+
+}  // namespace framejit::graph
