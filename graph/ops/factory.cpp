@@ -11,9 +11,9 @@ using Results = std::vector<TensorMeta>;
 
 // size list, then dtype, layout, device at `dtype`, dtype + 1, dtype + 2.
 template <size_t dtype>
-bool made(const RuleArgs& args, ShapeEnv&, Results& results) {
+bool made(const RuleArgs& args, ShapeEnv& env, Results& results) {
   SymSizes sizes;
-  if (!args.sizes(0, sizes)) return false;
+  if (!args.sizes(0, sizes) || any_negative(env, sizes)) return false;
   results.push_back(dense(args.dtype(dtype).value_or(args.default_dtype), args.device(dtype + 2).value_or(Device{}), std::move(sizes)));
   return true;
 }
@@ -49,10 +49,10 @@ bool scalar_tensor(const RuleArgs& args, ShapeEnv&, Results& results) {  // numb
 
 // self, size, dtype, layout, device
 template <size_t dtype>
-bool made_new(const RuleArgs& args, ShapeEnv&, Results& results) {
+bool made_new(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
   SymSizes sizes;
-  if (self == nullptr || !args.sizes(1, sizes)) return false;
+  if (self == nullptr || !args.sizes(1, sizes) || any_negative(env, sizes)) return false;
   results.push_back(dense(args.dtype(dtype).value_or(self->dtype), args.device(dtype + 2).value_or(self->device), std::move(sizes)));
   return true;
 }
@@ -108,16 +108,16 @@ bool range(const RuleArgs& args, ShapeEnv& env, int start_at, size_t end_at, int
   return true;
 }
 
-bool eye(const RuleArgs& args, ShapeEnv&, Results& results, size_t dtype) {
+bool eye(const RuleArgs& args, ShapeEnv& env, Results& results, size_t dtype) {
   const auto n = args.size(0), m = dtype == 2 ? args.size(1) : n;
-  if (!n || !m) return false;
+  if (!n || !m || any_negative(env, {*n, *m})) return false;
   results.push_back(dense(args.dtype(dtype).value_or(args.default_dtype), args.device(dtype + 2).value_or(Device{}), {*n, *m}));
   return true;
 }
 
-bool randint(const RuleArgs& args, ShapeEnv&, Results& results, size_t size_at) {
+bool randint(const RuleArgs& args, ShapeEnv& env, Results& results, size_t size_at) {
   SymSizes sizes;
-  if (!args.sizes(size_at, sizes)) return false;
+  if (!args.sizes(size_at, sizes) || any_negative(env, sizes)) return false;
   results.push_back(dense(args.dtype(size_at + 1).value_or(DType::kInt64), args.device(size_at + 3).value_or(Device{}), std::move(sizes)));
   return true;
 }

@@ -14,8 +14,9 @@ std::vector<OpRow> matmul_ops();
 std::vector<OpRow> index_ops();
 std::vector<OpRow> nn_ops();
 std::vector<OpRow> factory_ops();
+std::vector<OpRow> backward_ops();
 
 using OpFamily = std::vector<OpRow> (*)();
-inline constexpr OpFamily kOpFamilies[] = {pointwise_ops, reduction_ops, view_ops, matmul_ops, index_ops, nn_ops, factory_ops};
+inline constexpr OpFamily kOpFamilies[] = {pointwise_ops, reduction_ops, view_ops, matmul_ops, index_ops, nn_ops, factory_ops, backward_ops};
 
 }  // namespace framejit::graph

@@ -9,9 +9,11 @@ namespace {
 
 using Results = std::vector<TensorMeta>;
 
+bool is_index(const TensorMeta* t) { return t != nullptr && (t->dtype == DType::kInt64 || t->dtype == DType::kInt32); }
+
 bool embedding(const RuleArgs& args, ShapeEnv&, Results& results) {
   const TensorMeta *weight = args.tensor(0), *indices = args.tensor(1);
-  if (weight == nullptr || indices == nullptr || weight->ndim() != 2) return false;
+  if (weight == nullptr || !is_index(indices) || weight->ndim() != 2) return false;
   SymSizes sizes = indices->sizes;
   sizes.push_back(weight->sizes[1]);
   results.push_back(dense_like(*weight, std::move(sizes)));
@@ -21,7 +23,7 @@ bool embedding(const RuleArgs& args, ShapeEnv&, Results& results) {
 bool index_select(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, dim, index
   const TensorMeta *self = args.tensor(0), *index = args.tensor(2);
   const auto dim = args.integer(1);
-  if (self == nullptr || index == nullptr || !dim || index->ndim() > 1) return false;
+  if (self == nullptr || !is_index(index) || !dim || index->ndim() > 1) return false;
   const auto d = wrap_dim(*dim, self->ndim());
   if (!d) return false;
   SymSizes sizes = self->sizes;
@@ -30,9 +32,14 @@ bool index_select(const RuleArgs& args, ShapeEnv&, Results& results) {  // self,
   return true;
 }
 
-bool gather(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, dim, index, sparse_grad
+bool gather(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, dim, index, sparse_grad
   const TensorMeta *self = args.tensor(0), *index = args.tensor(2);
-  if (self == nullptr || index == nullptr) return false;
+  const auto dim = args.integer(1);
+  if (self == nullptr || !is_index(index) || !dim || self->ndim() != index->ndim()) return false;
+  const auto d = wrap_dim(*dim, self->ndim());
+  if (!d) return false;
+  for (size_t i = 0; i < self->ndim(); ++i)
+    if (i != *d && index->sizes[i] != self->sizes[i] && !env.decide(index->sizes[i], Relation::kLe, self->sizes[i], "gather stays inside")) return false;
   results.push_back(dense_like(*self, index->sizes));
   return true;
 }
@@ -150,10 +157,10 @@ bool stack(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
-bool repeat(const RuleArgs& args, ShapeEnv&, Results& results) {
+bool repeat(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
   SymSizes repeats;
-  if (self == nullptr || !args.sizes(1, repeats) || repeats.size() < self->ndim()) return false;
+  if (self == nullptr || !args.sizes(1, repeats) || repeats.size() < self->ndim() || any_negative(env, repeats)) return false;
   const size_t added = repeats.size() - self->ndim();
   for (size_t i = 0; i < self->ndim(); ++i) repeats[added + i] = repeats[added + i] * self->sizes[i];
   results.push_back(dense_like(*self, std::move(repeats)));
@@ -164,6 +171,48 @@ bool dense_self(const RuleArgs& args, ShapeEnv&, Results& results) {
   const TensorMeta* self = args.tensor(0);
   if (self == nullptr) return false;
   results.push_back(dense_like(*self, self->sizes));
+  return true;
+}
+
+bool triangle(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  return args.tensor(0) != nullptr && args.tensor(0)->ndim() >= 2 && dense_self(args, env, results);
+}
+
+bool flip(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, dims
+  const TensorMeta* self = args.tensor(0);
+  std::vector<int64_t> dims;
+  if (self == nullptr || !args.integers(1, dims)) return false;
+  std::vector<bool> seen(std::max<size_t>(self->ndim(), 1), false);
+  for (const int64_t dim : dims) {
+    const auto d = wrap_dim(dim, self->ndim());
+    if (!d || seen[*d]) return false;
+    seen[*d] = true;
+  }
+  results.push_back(preserved(*self, env));
+  return true;
+}
+
+// at::roll joins two narrowed parts for every dimension, so the layout is that of cat: channels_last only when both parts are.
+bool roll(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, shifts, dims
+  const TensorMeta* self = args.tensor(0);
+  std::vector<int64_t> dims;
+  SymSizes shifts;
+  if (self == nullptr || !args.sizes(1, shifts)) return false;
+  if (args.given(2) && !args.integers(2, dims)) return false;
+  if (self->numel() == SymExpr(0)) results.push_back(preserved(*self, env));
+  else results.push_back(dense_like(*self, self->sizes));
+  if (dims.empty()) return shifts.size() == 1;
+  if (dims.size() != shifts.size()) return false;
+  bool channels_last = suggests_channels_last(*self, env);
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const auto d = wrap_dim(dims[i], self->ndim());
+    if (!d || self->ndim() == 0) return false;
+    if (!channels_last) continue;
+    const auto size = self->sizes[*d].as_constant(), shift = shifts[i].as_constant();
+    if (!size || !shift) return false;
+    channels_last = *size != 0 && *shift % *size != 0;  // one part is empty otherwise
+  }
+  if (channels_last) results[0].strides = channels_last_strides(self->sizes);
   return true;
 }
 
@@ -202,9 +251,9 @@ std::vector<OpRow> index_ops() {
   add_rows(rows, stack, {"stack"});
   add_rows(rows, repeat, {"repeat"});
   add_rows(rows, constant_pad_nd, {"constant_pad_nd"});
-  add_rows_in_place(rows, dense_self, {"tril", "triu"});
-  add_rows(rows, preserved_self, {"flip"});
-  add_rows(rows, dense_self, {"roll"});
+  add_rows_in_place(rows, triangle, {"tril", "triu"});
+  add_rows(rows, flip, {"flip"});
+  add_rows(rows, roll, {"roll"});
   // Functional scatters clone self (or allocate as it lies) and write.
   add_rows_in_place(rows, preserved_self, {"index_put", "index_add", "index_copy", "index_fill.int_Scalar", "index_fill.int_Tensor", "masked_scatter"});
   add_rows_in_place(rows, dense_self, {"scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce", "scatter_add", "scatter_reduce.two"});

@@ -1,5 +1,6 @@
 // graph/ops/nn.cpp — normalisation, softmax, convolution, pooling, resampling: memory formats as the CPU kernels answer.
 #include <algorithm>
+#include <utility>
 
 #include "graph/ops/families.h"
 #include "graph/ops/rule_kit.h"
@@ -15,12 +16,16 @@ DType statistics_dtype(const TensorMeta& input, const TensorMeta* weight) {
   return half && weight != nullptr && weight->dtype == DType::kFloat32 ? DType::kFloat32 : input.dtype;
 }
 
-bool native_layer_norm(const RuleArgs& args, ShapeEnv&, Results& results) {  // input, normalized_shape, weight, bias, eps
+bool native_layer_norm(const RuleArgs& args, ShapeEnv& env, Results& results) {  // input, normalized_shape, weight, bias, eps
   const TensorMeta* input = args.tensor(0);
   SymSizes normalized;
-  if (input == nullptr || !args.sizes(1, normalized) || normalized.size() > input->ndim()) return false;
+  if (input == nullptr || !args.sizes(1, normalized) || normalized.empty() || normalized.size() > input->ndim()) return false;
   SymSizes kept = input->sizes;
-  for (size_t i = kept.size() - normalized.size(); i < kept.size(); ++i) kept[i] = 1;
+  const size_t first = kept.size() - normalized.size();
+  for (size_t i = first; i < kept.size(); ++i)
+    if (!same_size(env, std::exchange(kept[i], SymExpr(1)), normalized[i - first])) return false;
+  for (const size_t i : {2, 3})
+    if (const TensorMeta* parameter = args.tensor(i); parameter != nullptr && parameter->sizes != normalized) return false;
   results.push_back(dense_like(*input, input->sizes));
   results.push_back(dense(statistics_dtype(*input, args.tensor(2)), input->device, std::move(kept)));
   results.push_back(results[1]);
@@ -57,7 +62,8 @@ bool batch_norm(const RuleArgs& args, ShapeEnv& env, Results& results) {  // inp
 
 bool softmax(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, dim, half_to_float
   const TensorMeta* self = args.tensor(0);
-  if (self == nullptr) return false;
+  const auto dim = args.integer(1);
+  if (self == nullptr || !dim || !wrap_dim(*dim, self->ndim())) return false;
   results.push_back(dense_like(*self, self->sizes));
   if (args.flag(2)) results[0].dtype = DType::kFloat32;
   return true;
@@ -123,6 +129,16 @@ SymExpr pooled(ShapeEnv& env, const SymExpr& size, const SymExpr& kernel, const 
   return out;
 }
 
+// A window with steps that are positive and with padding of at most half of it.
+bool is_pool_window(ShapeEnv& env, const SymSizes& kernel, const SymSizes& stride, const SymSizes& padding, const SymSizes& dilation) {
+  const auto positive = [&](const SymExpr& e) { return env.decide(0, Relation::kLt, e, "pooling window"); };
+  for (size_t i = 0; i < kernel.size(); ++i) {
+    if (!positive(kernel[i]) || !positive(stride[i]) || !positive(dilation[i]) || any_negative(env, {padding[i]})) return false;
+    if (!env.decide(padding[i] * 2, Relation::kLe, kernel[i], "pooling padding")) return false;
+  }
+  return true;
+}
+
 // self, kernel, stride (kernel), padding, then dilation and ceil_mode at the given places.
 bool pool2d(const RuleArgs& args, ShapeEnv& env, size_t dilation_at, size_t ceil_at, Results& results) {
   const TensorMeta* self = args.tensor(0);
@@ -130,10 +146,12 @@ bool pool2d(const RuleArgs& args, ShapeEnv& env, size_t dilation_at, size_t ceil
   if (self == nullptr || self->ndim() < 3 || self->ndim() > 4 || !spatial(args, 1, 2, {}, kernel)) return false;
   if (!spatial(args, 2, 2, kernel, stride) || !spatial(args, 3, 2, {0}, padding)) return false;
   if (dilation_at != 0 && !spatial(args, dilation_at, 2, {1}, dilation)) return false;
+  if (!is_pool_window(env, kernel, stride, padding, dilation)) return false;
   SymSizes sizes = self->sizes;
   for (size_t i = 0; i < 2; ++i) {
     SymExpr& size = sizes[self->ndim() - 2 + i];
     size = pooled(env, size, kernel[i], stride[i], padding[i], dilation[i], args.flag(ceil_at));
+    if (env.decide(size, Relation::kLe, 0, "pooling leaves something")) return false;
   }
   results.push_back(in_suggested_format(*self, std::move(sizes), env));
   return true;

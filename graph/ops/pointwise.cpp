@@ -17,6 +17,11 @@ bool mapped(const RuleArgs& args, ShapeEnv& env, Results& results) {
 }
 
 // Numbers take part in the dtype but are no operands of the iterator: pow(tensor, number), clamp.
+bool is_negative_integer(const RuleArgs& args, size_t i) {
+  const auto n = args.integer(i);
+  return n && *n < 0;
+}
+
 template <size_t... numbers>
 bool unary_with_numbers(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
@@ -28,7 +33,22 @@ bool unary_with_numbers(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
+// Integers to negative integer powers, bitwise ops on floating-point numbers, bounds that are not there: errors that torch words.
+bool power_of_tensor(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  return unary_with_numbers<1>(args, env, results) && !(is_negative_integer(args, 1) && !is_float(results[0].dtype));
+}
+
+template <size_t... operands>
+bool bitwise(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  return mapped<keep, operands...>(args, env, results) && (is_integral(results[0].dtype) || results[0].dtype == DType::kBool);
+}
+
+template <ShapeRule rule>
+bool bounded(const RuleArgs& args, ShapeEnv& env, Results& results) { return (args.given(1) || args.given(2)) && rule(args, env, results); }
+
 bool where(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta* condition = args.tensor(0);
+  if (condition == nullptr || condition->dtype != DType::kBool) return false;
   TensorMeta& result = results.emplace_back();
   if (!elementwise(args, env, {0, 1, 2}, keep, result)) return false;
   std::vector<const TensorMeta*> tensors;
@@ -44,7 +64,8 @@ bool where(const RuleArgs& args, ShapeEnv& env, Results& results) {
 // masked_fill clones the expanded self contiguously (aten/native/cpu/Indexing: expand_outplace, clone(Contiguous)).
 bool masked_fill(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta *self = args.tensor(0), *mask = args.tensor(1);
-  if (self == nullptr || mask == nullptr) return false;
+  if (self == nullptr || mask == nullptr || mask->dtype != DType::kBool) return false;
+  if (args.tensor(2) != nullptr && args.tensor(2)->ndim() != 0) return false;
   auto sizes = broadcast(env, {mask, self});
   if (!sizes) return false;
   results.push_back(dense_like(*self, std::move(*sizes)));
@@ -85,6 +106,13 @@ bool copy(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
+bool log_sigmoid_forward(const RuleArgs& args, ShapeEnv&, Results& results) {  // the result and a buffer for the backward, of a CPU
+  const TensorMeta* self = args.tensor(0);
+  if (self == nullptr || self->device != Device{} || !is_float(self->dtype)) return false;
+  results.assign(2, dense_like(*self, self->sizes));
+  return true;
+}
+
 // fill(self, value): empty_like(self).
 bool fill(const RuleArgs& args, ShapeEnv& env, Results& results) { return copy(args, env, results); }
 
@@ -100,16 +128,19 @@ bool native_dropout(const RuleArgs& args, ShapeEnv& env, Results& results) {
 std::vector<OpRow> pointwise_ops() {
   std::vector<OpRow> rows;
   add_rows_in_place(rows, mapped<keep, 0>, {"abs", "neg", "relu", "sign", "sgn", "floor", "ceil", "round", "round.decimals", "trunc", "frac",
-      "bitwise_not", "hardtanh", "leaky_relu", "elu", "celu", "threshold", "silu", "mish", "hardswish", "hardsigmoid", "nan_to_num", "gelu", "positive"});
+      "hardtanh", "leaky_relu", "elu", "celu", "threshold", "silu", "mish", "hardswish", "hardsigmoid", "nan_to_num", "gelu", "positive"});
   add_rows(rows, mapped<keep, 0>, {"softplus", "hardshrink", "softshrink", "log_sigmoid", "relu6", "conj_physical"});
   add_rows_in_place(rows, mapped<floating, 0>, {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan",
       "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "sigmoid", "reciprocal", "lgamma", "digamma"});
   add_rows_in_place(rows, mapped<keep, 0, 1>, {"add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar", "mul.Tensor", "mul.Scalar",
-      "remainder.Tensor", "remainder.Scalar", "fmod.Tensor", "fmod.Scalar", "floor_divide", "floor_divide.Scalar", "pow.Tensor_Tensor",
-      "bitwise_and.Tensor", "bitwise_and.Scalar", "bitwise_or.Tensor", "bitwise_or.Scalar", "bitwise_xor.Tensor", "bitwise_xor.Scalar",
-      "bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar", "bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar", "hypot"});
-  add_rows(rows, mapped<keep, 0, 1>, {"rsub.Tensor", "rsub.Scalar", "maximum", "minimum", "fmax", "fmin", "logaddexp", "pow.Scalar",
-      "__and__.Tensor", "__and__.Scalar", "__or__.Tensor", "__or__.Scalar", "__xor__.Tensor", "__xor__.Scalar", "remainder.Scalar_Tensor",
+      "remainder.Tensor", "remainder.Scalar", "fmod.Tensor", "fmod.Scalar", "floor_divide", "floor_divide.Scalar", "pow.Tensor_Tensor", "hypot"});
+  add_rows_in_place(rows, bitwise<0>, {"bitwise_not"});
+  add_rows_in_place(rows, bitwise<0, 1>, {"bitwise_and.Tensor", "bitwise_and.Scalar", "bitwise_or.Tensor", "bitwise_or.Scalar", "bitwise_xor.Tensor", "bitwise_xor.Scalar",
+      "bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar", "bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar"});
+  add_rows(rows, bitwise<0, 1>, {"__and__.Tensor", "__and__.Scalar", "__or__.Tensor", "__or__.Scalar", "__xor__.Tensor", "__xor__.Scalar"});
+  add_rows(rows, mapped<keep, 1, 0>, {"rsub.Tensor", "rsub.Scalar"});  // sub(other, self)
+  add_rows(rows, log_sigmoid_forward, {"log_sigmoid_forward"});
+  add_rows(rows, mapped<keep, 0, 1>, {"maximum", "minimum", "fmax", "fmin", "logaddexp", "pow.Scalar", "remainder.Scalar_Tensor",
       "threshold_backward", "gelu_backward", "silu_backward", "sigmoid_backward", "tanh_backward", "clamp_min.Tensor", "clamp_max.Tensor"});
   add_rows_in_place(rows, mapped<floating, 0, 1>, {"div.Tensor", "div.Scalar", "atan2", "copysign.Tensor", "copysign.Scalar", "xlogy.Tensor"});
   add_rows_in_place(rows, div_mode, {"div.Tensor_mode", "div.Scalar_mode"});
@@ -117,10 +148,12 @@ std::vector<OpRow> pointwise_ops() {
       "le.Scalar", "gt.Tensor", "gt.Scalar", "ge.Tensor", "ge.Scalar", "logical_and", "logical_or", "logical_xor"});
   add_rows(rows, mapped<boolean, 0>, {"isnan", "isinf", "isfinite", "signbit", "isposinf", "isneginf"});
   add_rows_in_place(rows, mapped<boolean, 0>, {"logical_not"});
-  add_rows_in_place(rows, mapped<keep, 0, 1, 2>, {"addcmul", "addcdiv", "lerp.Tensor", "clamp.Tensor"});
+  add_rows_in_place(rows, mapped<keep, 0, 1, 2>, {"addcmul", "addcdiv", "lerp.Tensor"});
+  add_rows_in_place(rows, bounded<mapped<keep, 0, 1, 2>>, {"clamp.Tensor"});
   add_rows_in_place(rows, mapped<keep, 0, 1>, {"lerp.Scalar"});
-  add_rows_in_place(rows, unary_with_numbers<1>, {"pow.Tensor_Scalar", "clamp_min", "clamp_max"});
-  add_rows_in_place(rows, unary_with_numbers<1, 2>, {"clamp"});
+  add_rows_in_place(rows, unary_with_numbers<1>, {"clamp_min", "clamp_max"});
+  add_rows_in_place(rows, power_of_tensor, {"pow.Tensor_Scalar"});
+  add_rows_in_place(rows, bounded<unary_with_numbers<1, 2>>, {"clamp"});
   add_rows(rows, where, {"where.self"});
   add_rows_in_place(rows, masked_fill, {"masked_fill.Scalar", "masked_fill.Tensor"});
   add_rows(rows, clone, {"clone"});

@@ -15,6 +15,17 @@ DType index(DType) { return DType::kInt64; }
 
 constexpr size_t kAbsent = 99;
 
+// An extremum of nothing, or a mean of integers, is an error that torch words.
+bool reduces_nothing(const TensorMeta& self, const std::vector<bool>& reduced) {
+  for (size_t i = 0; i < self.ndim(); ++i)
+    if (reduced[i] && self.sizes[i] == SymExpr(0)) return true;
+  return false;
+}
+bool has_fraction(const RuleArgs& args, size_t dtype) {
+  const TensorMeta* self = args.tensor(0);
+  return self != nullptr && is_float(args.dtype(dtype).value_or(self->dtype));
+}
+
 // One result over the dimensions of argument `dims`; argument `dtype` overrides.
 template <ReducedDType dtype_of, size_t dims, size_t keepdim, size_t dtype = kAbsent>
 bool reduce(const RuleArgs& args, ShapeEnv&, Results& results) {
@@ -35,18 +46,45 @@ bool reduce_all(const RuleArgs& args, ShapeEnv&, Results& results) {
   return true;
 }
 
-// argmax(self, dim?, keepdim): without dim the flattened tensor, whose kept dimensions are all 1.
-bool arg_reduce(const RuleArgs& args, ShapeEnv& env, Results& results) { return reduce<index, 1, 2>(args, env, results); }
+// self, dims, keepdim. Without dims all of them; kept ones are 1.
+template <ReducedDType dtype_of>
+bool extremum(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  std::vector<bool> reduced;
+  if (self == nullptr || !reduced_dims(args, 1, self->ndim(), reduced) || reduces_nothing(*self, reduced)) return false;
+  return reduce<dtype_of, 1, 2>(args, env, results);
+}
+
+bool extremum_of_all(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  return self != nullptr && !reduces_nothing(*self, std::vector<bool>(self->ndim(), true)) && reduce_all<same>(args, env, results);
+}
+
+bool aminmax(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  if (!extremum<same>(args, env, results)) return false;
+  results.push_back(results[0]);
+  return true;
+}
 
 bool values_and_indices(const RuleArgs& args, ShapeEnv& env, Results& results) {  // max.dim, min.dim
-  if (!args.given(1) || !reduce<same, 1, 2>(args, env, results)) return false;
+  if (!args.given(1) || !extremum<same>(args, env, results)) return false;
   results.push_back(results[0]);
   results[1].dtype = DType::kInt64;
   return true;
 }
 
+bool logsumexp(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  if (!reduce<same, 1, 2>(args, env, results)) return false;
+  results[0].dtype = to_float(results[0].dtype, args.default_dtype);
+  return true;
+}
+
+// A reduction of floating-point numbers only.
+template <ShapeRule rule, size_t dtype = kAbsent>
+bool of_fractions(const RuleArgs& args, ShapeEnv& env, Results& results) { return has_fraction(args, dtype) && rule(args, env, results); }
+
 bool var_mean(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, dim, correction, keepdim
-  if (!reduce<same, 1, 3>(args, env, results)) return false;
+  if (!has_fraction(args, kAbsent) || !reduce<same, 1, 3>(args, env, results)) return false;
   results.push_back(results[0]);
   return true;
 }
@@ -54,7 +92,8 @@ bool var_mean(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self,
 template <ReducedDType dtype_of>
 bool scan(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, dim, dtype
   const TensorMeta* self = args.tensor(0);
-  if (self == nullptr) return false;
+  const auto dim = args.integer(1);
+  if (self == nullptr || !dim || !wrap_dim(*dim, self->ndim())) return false;
   results.push_back(dense_like(*self, self->sizes));
   results[0].dtype = args.dtype(2).value_or(dtype_of(self->dtype));
   return true;
@@ -62,7 +101,8 @@ bool scan(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, dim, dt
 
 bool cumulative_extremum(const RuleArgs& args, ShapeEnv&, Results& results) {
   const TensorMeta* self = args.tensor(0);
-  if (self == nullptr) return false;
+  const auto dim = args.integer(1);
+  if (self == nullptr || !dim || !wrap_dim(*dim, self->ndim())) return false;
   results.assign(2, dense_like(*self, self->sizes));
   results[1].dtype = DType::kInt64;
   return true;
@@ -77,13 +117,14 @@ bool sort(const TensorMeta* self, ShapeEnv& env, Results& results) {
   return true;
 }
 
-bool topk(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, k, dim, largest, sorted
+bool topk(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, k, dim, largest, sorted
   const TensorMeta* self = args.tensor(0);
   const auto k = args.size(1);
   if (self == nullptr || !k) return false;
   const auto dim = wrap_dim(args.integer_or(2, -1), self->ndim());
-  if (!dim) return false;
+  if (!dim || any_negative(env, {*k})) return false;
   SymSizes sizes = self->sizes;
+  if (!env.decide(*k, Relation::kLe, sizes.empty() ? SymExpr(1) : sizes[*dim], "topk has enough elements")) return false;
   if (!sizes.empty()) sizes[*dim] = *k;
   results.assign(2, dense_like(*self, std::move(sizes)));
   results[1].dtype = DType::kInt64;
@@ -97,17 +138,20 @@ std::vector<OpRow> reduction_ops() {
   add_rows(rows, reduce<widened, 1, 2, 3>, {"sum.dim_IntList", "nansum"});
   add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return a.given(1) && reduce<widened, 1, 2, 3>(a, e, r); }, {"prod.dim_int"});
   add_rows(rows, reduce_all<widened, 1>, {"sum", "prod"});
-  add_rows(rows, reduce<same, 1, 2, 3>, {"mean.dim"});
-  add_rows(rows, reduce_all<same, 1>, {"mean"});
-  add_rows(rows, reduce<same, 1, 2>, {"amax", "amin", "logsumexp"});
-  add_rows(rows, reduce_all<same>, {"max", "min", "median"});
+  add_rows(rows, of_fractions<reduce<same, 1, 2, 3>, 3>, {"mean.dim"});
+  add_rows(rows, of_fractions<reduce_all<same, 1>, 1>, {"mean"});
+  add_rows(rows, extremum<same>, {"amax", "amin"});
+  add_rows(rows, logsumexp, {"logsumexp"});
+  add_rows(rows, aminmax, {"aminmax"});
+  add_rows(rows, extremum_of_all, {"max", "min", "median"});
+  add_rows(rows, reduce<index, 1, kAbsent>, {"count_nonzero.dim_IntList", "count_nonzero"});
   add_rows(rows, reduce<truth, 1, 2>, {"any.dim", "all.dim", "any.dims", "all.dims"});
   add_rows(rows, reduce_all<truth>, {"any", "all"});
-  add_rows(rows, reduce<same, 1, 3>, {"var.correction", "std.correction"});
+  add_rows(rows, of_fractions<reduce<same, 1, 3>>, {"var.correction", "std.correction"});
   add_rows(rows, var_mean, {"var_mean.correction", "std_mean.correction"});
   add_rows(rows, reduce<same, 2, 3, 4>, {"linalg_vector_norm", "norm.ScalarOpt_dim_dtype"});
   add_rows(rows, reduce<same, 2, 3>, {"norm.ScalarOpt_dim"});
-  add_rows(rows, arg_reduce, {"argmax", "argmin"});
+  add_rows(rows, extremum<index>, {"argmax", "argmin"});
   add_rows(rows, values_and_indices, {"max.dim", "min.dim"});
   add_rows(rows, scan<widened>, {"cumsum", "cumprod"});
   add_rows(rows, scan<same>, {"logcumsumexp"});

@@ -12,6 +12,10 @@ bool same_size(ShapeEnv& env, const SymExpr& a, const SymExpr& b) {
   return a == b || env.decide(a, Relation::kEq, b, "sizes are equal");
 }
 
+bool any_negative(ShapeEnv& env, const SymSizes& sizes) {
+  return std::any_of(sizes.begin(), sizes.end(), [&](const SymExpr& e) { return env.decide(e, Relation::kLt, 0, "size is not negative"); });
+}
+
 std::optional<size_t> wrap_dim(int64_t dim, size_t ndim) {
   const auto n = static_cast<int64_t>(std::max<size_t>(ndim, 1));
   if (dim < -n || dim >= n) return std::nullopt;
@@ -299,6 +303,7 @@ bool infer_size(ShapeEnv& env, SymSizes& sizes, const SymExpr& numel) {
       if (hole != sizes.size()) return false;
       hole = i;
     } else {
+      if (sizes[i].is_constant() && sizes[i].constant() < 0) return false;
       known = known * sizes[i];
     }
   }

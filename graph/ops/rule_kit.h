@@ -18,6 +18,7 @@ inline constexpr int kContiguousFormat = 0, kPreserveFormat = 1, kChannelsLastFo
 // Comparisons with a recorded reason.
 bool is_one(ShapeEnv& env, const SymExpr& e);
 bool same_size(ShapeEnv& env, const SymExpr& a, const SymExpr& b);
+bool any_negative(ShapeEnv& env, const SymSizes& sizes);
 
 // A dimension counted from the end becomes one from the front; nullopt when out of range. 0-dim tensors have a dimension 0.
 std::optional<size_t> wrap_dim(int64_t dim, size_t ndim);

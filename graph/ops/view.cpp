@@ -227,18 +227,21 @@ bool parts(const TensorMeta& self, size_t dim, const SymSizes& lengths, Results&
   return true;
 }
 
-bool split_with_sizes(const RuleArgs& args, ShapeEnv&, Results& results) {
+bool split_with_sizes(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
   SymSizes lengths;
   if (self == nullptr || self->ndim() == 0 || !args.sizes(1, lengths)) return false;
   const auto dim = wrap_dim(args.integer_or(2, 0), self->ndim());
-  return dim && parts(*self, *dim, lengths, results);
+  SymExpr total = 0;
+  for (const SymExpr& length : lengths) total = total + length;
+  if (!dim || any_negative(env, lengths) || !same_size(env, total, self->sizes[*dim])) return false;
+  return parts(*self, *dim, lengths, results);
 }
 
 bool split(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
   const auto length = args.size(1);
-  if (self == nullptr || self->ndim() == 0 || !length || *length == SymExpr(0)) return false;
+  if (self == nullptr || self->ndim() == 0 || !length || env.decide(*length, Relation::kLe, 0, "length of a split")) return false;
   const auto dim = wrap_dim(args.integer_or(2, 0), self->ndim());
   if (!dim) return false;
   // The number of parts is part of the graph's structure: it must be a constant.
@@ -288,12 +291,20 @@ bool diagonal(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self,
   return true;
 }
 
-bool unfold(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, dimension, size, step
+// The unsafe forms hide from autograd that the parts are views.
+template <ShapeRule rule>
+bool unsafe_parts(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  if (!rule(args, env, results)) return false;
+  for (TensorMeta& part : results) part.offset = 0;
+  return true;
+}
+
+bool unfold(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, dimension, size, step
   const TensorMeta* self = args.tensor(0);
   const auto dim = args.integer(1), size = args.integer(2), step = args.integer(3);
-  if (self == nullptr || self->ndim() == 0 || !dim || !size || !step || *step <= 0) return false;
+  if (self == nullptr || self->ndim() == 0 || !dim || !size || !step || *step <= 0 || *size < 0) return false;
   const auto d = wrap_dim(*dim, self->ndim());
-  if (!d) return false;
+  if (!d || env.decide(self->sizes[*d], Relation::kLt, *size, "window fits")) return false;
   TensorMeta meta = *self;
   meta.sizes[*d] = SymExpr::floor_div(self->sizes[*d] - *size, *step) + 1;
   meta.strides[*d] = self->strides[*d] * SymExpr(*step);
@@ -334,6 +345,8 @@ std::vector<OpRow> view_ops() {
   add_rows(rows, select, {"select.int"}, kView);
   add_rows(rows, split, {"split.Tensor"}, kView);
   add_rows(rows, split_with_sizes, {"split_with_sizes"}, kView);
+  add_rows(rows, unsafe_parts<split>, {"unsafe_split.Tensor"});
+  add_rows(rows, unsafe_parts<split_with_sizes>, {"unsafe_split_with_sizes"});
   add_rows(rows, unbind, {"unbind.int"}, kView);
   add_rows(rows, diagonal, {"diagonal"}, kView);
   add_rows(rows, unfold, {"unfold"}, kView);
