@@ -64,13 +64,17 @@ def _subclass_of(original: type) -> type:
         if known.__bases__ == bases:
             return known
     body = {name: getattr(original, name) for name in ("__module__", "__qualname__", "__doc__")}
-    return type(original)(original.__name__, bases, {"__slots__": SLOTS, "_framejit_armed": {}, **body})
+    return type(original)(original.__name__, bases, {"__slots__": SLOTS, **body})
+
+
+# The armed calls of a class live as long as the class, not as long as some compiled module of it.
+_armed_calls: "weakref.WeakKeyDictionary[type, dict[Options, Callable[..., Any]]]" = weakref.WeakKeyDictionary()
 
 
 def _armed_call(kind: type, options: Options) -> Callable[..., Any]:
     """An armed copy of the class's __call__, one per class and settings. The code object is a copy, because entries are kept per
     code object and nn.Module's own is shared by every model of the process."""
-    armed = _subclass_of(kind)._framejit_armed
+    armed = _armed_calls.setdefault(kind, {})
     if options not in armed:
         call = kind.__call__
         if isinstance(call, types.FunctionType):

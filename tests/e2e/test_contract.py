@@ -32,6 +32,7 @@ class TestInstances:
         for _ in range(32):
             block = Block().eval()
             same(framejit.compile(block)(x), block(x))
+            gc.collect()
         assert framejit.stats()["graphs"] == 1
         assert framejit.stats()["hits"] >= 31
 
