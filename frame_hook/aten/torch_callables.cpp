@@ -32,9 +32,15 @@ constexpr const char* kPure[] = {
 
 // Python functions that say whether a compiler is at work. Modules that are not loaded are not loaded for this.
 constexpr const char* kCompiling[] = {
-    "torch.compiler.is_compiling", "torch.compiler.is_dynamo_compiling", "torch._dynamo.is_compiling", "torch._dynamo.external_utils.is_compiling",
+    "torch.compiler.is_compiling", "torch.compiler.is_dynamo_compiling",
     "torch._utils.is_compiling", "torch.compiler._is_compiling",
 };
+
+// An attribute of a module is read from its dict: torch's module-level __getattr__ imports what it is asked for.
+PyRef attribute_of(PyObject* object, const std::string& name) {
+  if (PyModule_Check(object)) return PyRef::borrow(PyDict_GetItemString(PyModule_GetDict(object), name.c_str()));
+  return PyRef::steal(PyObject_GetAttrString(object, name.c_str()));
+}
 
 // The object behind a dotted path of loaded modules and attributes: new reference or null, no error set.
 PyRef find_path(std::string_view path) {
@@ -45,7 +51,7 @@ PyRef find_path(std::string_view path) {
     PyRef object = PyRef::borrow(module);
     for (size_t at = end; object && at != std::string_view::npos;) {
       const size_t next = path.find('.', at + 1);
-      object = PyRef::steal(PyObject_GetAttrString(object.get(), std::string(path.substr(at + 1, next == std::string_view::npos ? next : next - at - 1)).c_str()));
+      object = attribute_of(object.get(), std::string(path.substr(at + 1, next == std::string_view::npos ? next : next - at - 1)));
       at = next;
     }
     PyErr_Clear();

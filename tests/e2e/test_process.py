@@ -1,0 +1,64 @@
+"""What the first compile does to the process: no module of torch's own compiler is imported, no child is started, no file written."""
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+PROGRAM = """
+import json, os, sys, torch
+import framejit
+before = set(sys.modules)
+opened, started = [], []
+def audit(event, args):
+    if event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+"):
+        opened.append(str(args[0]))
+    if event in ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec", "os.system"):
+        started.append(event)
+sys.addaudithook(audit)
+net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU(), torch.nn.LayerNorm(8)).eval()
+@framejit.compile
+def f(x):
+    y = net(x)
+    print("break", end="")
+    return torch.softmax(y, -1)
+with torch.no_grad():
+    for n in (2, 3, 4):
+        f(torch.randn(n, 8))
+names = sorted(n for n in set(sys.modules) - before if n.startswith(("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx")))
+print()
+print(json.dumps({"names": names, "opened": opened, "started": started, "graphs": framejit.stats()["graphs"], "fallbacks": framejit.stats()["fallbacks"]}))
+"""
+
+
+def run(program, **environment):
+    out = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, env=dict(os.environ, **environment))
+    assert out.returncode == 0, out.stderr
+    return out.stdout.splitlines()
+
+
+def test_compiling_imports_starts_and_writes_nothing():
+    seen = json.loads(run(PROGRAM)[-1])
+    assert seen["graphs"] >= 2 and seen["fallbacks"] == 0
+    assert seen["names"] == []
+    assert seen["opened"] == [] and seen["started"] == []
+
+
+GLOBAL_MODE = """
+import torch
+def f(x, y):
+    return torch.relu(x @ y) + 1
+m = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU(), torch.nn.Linear(8, 4)).eval()
+with torch.no_grad():
+    for i in range(5):
+        f(torch.ones(4, 4), torch.ones(4, 4)), m(torch.ones(2, 8))
+import sys
+print(sys.modules["framejit"].stats()["graphs"] if "framejit" in sys.modules else "not imported")
+"""
+
+
+def test_global_mode_compiles_without_touching_the_program():
+    start = "import sys; sys.path[:0] = %r.split(':'); import _framejit_startup; _framejit_startup.start()\n"
+    path = os.path.join(os.path.dirname(__file__), "..", "..", "python", "startup")
+    assert int(run(start % path + GLOBAL_MODE, FRAMEJIT="1")[-1]) >= 2
+    assert run(start % path + GLOBAL_MODE, FRAMEJIT="0")[-1] == "not imported"
