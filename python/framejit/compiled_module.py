@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import operator
 import types
+import weakref
 from typing import Any, Callable
 
 import torch
