@@ -21,9 +21,11 @@ struct GuardProgram::Body {
   WeakObjects weak;
   PyRef code;  // of the frame, as weak keeps it: for the names of locals
 
-  // Index of the first step that fails, or -1. Modes and sizes are not looked at.
-  int first_failing_step(const RunState& run) const;
+  // Index of the first step from `start` on that fails, or -1. Modes and sizes are not looked at.
+  int first_failing_step(const RunState& run, size_t start = 0) const;
   PyCodeObject* live_code() const;
+  // Every number that differs, from step `failed` on (GuardFailure::changed).
+  std::vector<std::string> all_changed(const RunState& run, int failed) const;
 };
 
 // Texts of guards: guards/guard_text.cpp.

@@ -30,14 +30,14 @@ void BlockRecord::remember(uint64_t version, PyObject* const* registers) {
   std::copy_n(registers + first_, count_, values_.begin() + way * count_);
 }
 
-int GuardProgram::Body::first_failing_step(const RunState& run) const {
+int GuardProgram::Body::first_failing_step(const RunState& run, size_t start) const {
   PyObject** const registers = run.registers;
   const Step* const begin = steps.data();
   const Step* const end = begin + steps.size();
   const Step* block_end = end;  // steps up to here belong to the open block
   BlockRecord* open = nullptr;
   uint64_t open_version = 0;
-  for (const Step* step = begin; step != end; ++step) {
+  for (const Step* step = begin + start; step != end; ++step) {
     if (open && step == block_end) {
       open->remember(open_version, registers);
       open = nullptr;

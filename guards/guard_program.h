@@ -24,7 +24,7 @@ struct GuardFailure {
   const Guard* guard = nullptr;  // valid while the program lives
   int mode = -1;            // index of the failed ModeFacts
   int size_fact = -1;       // index of the failed SizeFact
-  std::vector<int> dims;    // of a failed tensor guard: the dimensions whose size differs, when nothing else does
+  std::vector<std::string> changed;  // "L['n']", "L['x'].size(0)": every int, float and size that differs, as far as guards can be checked
   std::string source;       // "L['x']": of the guard that failed
   PyObject* object = nullptr;  // borrowed: what that source holds now, null when it is gone
 };

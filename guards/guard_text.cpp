@@ -91,6 +91,36 @@ std::vector<std::string> GuardProgram::texts() const {
   return texts;
 }
 
+namespace {
+
+// What of a failed guard's value could be a symbol: the int or float itself, or sizes of the tensor. Nothing in the guards after it
+// relies on such a value, so they can still be checked.
+std::vector<std::string> changed_numbers(const Guard& guard, PyObject* now, const std::string& source) {
+  std::vector<std::string> changed;
+  if (guard.kind == GuardKind::tensor)
+    for (int dim : guard.facts->differing_dims(now)) changed.push_back(source + ".size(" + std::to_string(dim) + ")");
+  if (guard.kind == GuardKind::equals && Py_TYPE(guard.object.get()) == Py_TYPE(now) && (PyLong_CheckExact(now) || PyFloat_CheckExact(now))) changed.push_back(source);
+  return changed;
+}
+
+bool is_check(const Step& step) { return step.code >= StepCode::check_is && step.code < StepCode::dict_block; }
+
+}  // namespace
+
+// Goes on behind the step that failed as long as only numbers changed.
+std::vector<std::string> GuardProgram::Body::all_changed(const RunState& run, int failed) const {
+  std::vector<std::string> all;
+  PyCodeObject* names = live_code();
+  while (failed >= 0 && is_check(steps[failed])) {
+    const Guard& guard = set.guards()[steps[failed].origin];
+    const std::vector<std::string> changed = changed_numbers(guard, run.registers[steps[failed].base], set.sources.text(guard.source, names));
+    if (changed.empty()) break;
+    all.insert(all.end(), changed.begin(), changed.end());
+    failed = first_failing_step(run, failed + 1);
+  }
+  return all;
+}
+
 std::optional<GuardFailure> GuardProgram::explain(const FrameAccess& frame) const {
   const Body& body = *body_;
   GuardFailure failure;
@@ -101,17 +131,18 @@ std::optional<GuardFailure> GuardProgram::explain(const FrameAccess& frame) cons
   std::vector<PyObject*> registers(body.register_count + 1);
   std::vector<int64_t> symbols(body.set.symbol_count + 1);
   std::vector<double> floats(body.set.float_count + 1);
-  const int failed = body.first_failing_step({frame, registers.data(), symbols.data(), floats.data()});
+  const RunState run{frame, registers.data(), symbols.data(), floats.data()};
+  const int failed = body.first_failing_step(run);
   PyCodeObject* code = body.live_code();
   if (failed >= 0) {
     const Step& step = body.steps[failed];
-    const bool is_check = step.code >= StepCode::check_is && step.code < StepCode::dict_block;
-    if (is_check) {
+    if (is_check(step)) {
       failure.guard = &body.set.guards()[step.origin];
       failure.object = registers[step.base];
       failure.source = body.set.sources.text(failure.guard->source, code);
       failure.text = text_of_failure(*failure.guard, failure.object, body.set.sources, code);
       failure.because = failure.guard->because;
+      failure.changed = body.all_changed(run, failed);
     } else {
       failure.source = body.set.sources.text(step.origin, code);
       failure.text = failure.source + (step.code == StepCode::dict_block ? " is not a dict" : step.code == StepCode::type_block ? " is not a type" : " is gone");

@@ -42,7 +42,7 @@ class PlannedCall final : public CompiledCall {
     HANDLE_TH_ERRORS
     const runtime::CallPlan& plan = runner_.plan();
     c10::SmallVector<at::Tensor, 32> tensors;
-    for (uint32_t i = 0; i < plan.input_count; ++i) tensors.push_back(THPVariable_Unpack(inputs[i]));
+    for (uint32_t i = 0; i < plan.input_count; ++i) tensors.push_back(input_tensor(inputs[i]));
     c10::SmallVector<at::Tensor, 8> results(output_count);
     if (!run_plan(tensors.data(), symbols, results.data())) return false;
     for (size_t i = 0; i < output_count; ++i)
@@ -66,6 +66,10 @@ class PlannedCall final : public CompiledCall {
 };
 
 }  // namespace
+
+at::Tensor input_tensor(PyObject* input) {
+  return PyFloat_CheckExact(input) ? at::scalar_tensor(PyFloat_AS_DOUBLE(input), at::kDouble) : at::Tensor(THPVariable_Unpack(input));
+}
 
 // Passes make the graph functional; "eager" and user's backends get it as recorded otherwise, ours decomposed.
 Result<std::unique_ptr<CompiledCall>> compile_graph(const RecordedGraph& recorded, const CompileRequest& request) {

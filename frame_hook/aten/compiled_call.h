@@ -12,6 +12,9 @@
 
 namespace framejit::frame_hook {
 
+// What a call hands over as an input: a tensor, or the float that Recording::add_float stands for.
+at::Tensor input_tensor(PyObject* input);
+
 struct RecordedGraph {
   const graph::Graph& graph;
   const std::vector<at::Tensor>& constants;

@@ -74,6 +74,20 @@ PyObject* TorchRecording::add_input(PyObject* tensor, const std::string& source_
   END_HANDLE_TH_ERRORS
 }
 
+// A 0-dim double promotes like a Python float beside a floating tensor that has dimensions, and only there.
+PyObject* TorchRecording::add_float(double hint, const std::string& source_text, PyObject* beside) {
+  HANDLE_TH_ERRORS
+  const at::Tensor& tensor = THPVariable_Unpack(beside);
+  if (!at::isFloatingType(tensor.scalar_type()) || tensor.dim() == 0) return nullptr;
+  at::Tensor& traced = floats_[source_text];
+  if (!traced.defined()) {
+    inputs_.push_back(at::scalar_tensor(hint, at::kDouble));
+    traced = recorder_->add_input(inputs_.back(), source_text);
+  }
+  return THPVariable_Wrap(traced);
+  END_HANDLE_TH_ERRORS
+}
+
 std::shared_ptr<const guards::TensorFacts> TorchRecording::facts_of_input(size_t input) {
   const graph::Graph& g = recorder_->graph();
   PyRef real = PyRef::steal(THPVariable_Wrap(inputs_[input]));

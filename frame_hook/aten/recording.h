@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,7 +28,7 @@ class TorchRecording final : public Recording {
   void set_line(const graph::Line& line) override { recorder_->set_line(line); }
   PyObject* wrap_size(const graph::SymExpr& size) override;
   std::optional<graph::SymExpr> unwrap_size(PyObject* object) override;
-  int add_float(double) override { return -1; }  // floats are constants
+  PyObject* add_float(double hint, const std::string& source_text, PyObject* beside) override;
   std::string text() const override { return graph::print(recorder_->graph()); }
   size_t op_count() const override { return recorder_->graph().nodes.size(); }
   Result<void> finish(const std::vector<PyObject*>& outputs) override;
@@ -41,6 +42,7 @@ class TorchRecording final : public Recording {
 
   std::shared_ptr<graph::Recorder> recorder_;
   std::vector<at::Tensor> inputs_;  // the real ones
+  std::map<std::string, at::Tensor> floats_;  // source -> its traced tensor
   std::optional<CaptureBreak> break_;
 };
 

@@ -55,7 +55,11 @@ class UserCall final : public CompiledCall {
   }
 
   bool run(PyObject* const* inputs, const int64_t*, const double*, PyObject** outputs) override {
-    PyRef result = PyRef::steal(PyObject_Vectorcall(callable_.get(), inputs, inputs_, nullptr));
+    std::vector<PyRef> tensors;  // keeps those that stand for floats
+    std::vector<PyObject*> args(inputs, inputs + inputs_);
+    for (PyObject*& arg : args)
+      if (PyFloat_CheckExact(arg)) arg = tensors.emplace_back(PyRef::steal(THPVariable_Wrap(input_tensor(arg)))).get();
+    PyRef result = PyRef::steal(PyObject_Vectorcall(callable_.get(), args.data(), inputs_, nullptr));
     if (!result) return false;
     PyRef items = PyRef::steal(PySequence_Fast(result.get(), "a backend's function must return a sequence of tensors"));
     if (!items) return false;

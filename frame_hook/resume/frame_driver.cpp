@@ -1,6 +1,7 @@
 // frame_hook/resume/frame_driver.cpp — the loop of frame_driver.h.
 #include "frame_hook/resume/frame_driver.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "frame_hook/resume/stats.h"
@@ -35,6 +36,8 @@ std::string place(const LiveFrame& frame) {
   const char* file = PyUnicode_AsUTF8(frame.code()->co_filename);
   return std::string(file ? file : "?") + ":" + std::to_string(frame.code()->co_firstlineno) + " " + (name ? name : "?");
 }
+
+std::string entry_count(const Site& site) { return std::to_string(site.entries.size()) + "/" + std::to_string(config().entries); }
 
 // Steals the references that a slot table holds for one frame.
 struct FrameContents {
@@ -76,6 +79,8 @@ class Drive final {
   Next after(const EvalResult& result);
   Next plainly();
   void explain_misses(const guards::FrameAccess& access, const Site& site);
+  void log_miss(const Site& site, const std::string& guard) const;
+  void log_limit(const guards::FrameAccess& access, Site& site);
 
   LiveFrame& frame_;
   Options options_;
@@ -149,33 +154,44 @@ Next Drive::resume(const std::shared_ptr<Segment>& segment, const std::shared_pt
   return {};
 }
 
+// Why no entry fits: counted once, logged per entry. Numbers that differ from those of an entry are symbols from now on.
 void Drive::explain_misses(const guards::FrameAccess& access, const Site& site) {
-  TraceHints& hints = hints_of(frame_.state());
+  std::vector<std::string>& dynamic = hints_of(frame_.state()).dynamic_sources;
+  bool missed = false;
   for (const auto& entry : site.entries) {
     const Segment& segment = *static_cast<SegmentEntry&>(*entry).segment;
     if (segment.options != options_ || segment.guards->dead()) continue;
     const auto failure = segment.guards->explain(access);
     if (!failure) continue;
-    stats().recompiles += 1;
-    if (failure->guard) {
-      const guards::Guard& g = *failure->guard;
-      if (g.kind == guards::GuardKind::equals && g.object && PyLong_CheckExact(g.object.get())) hints.dynamic_sources.push_back(failure->source);
-      for (int dim : failure->dims) hints.dynamic_sources.push_back(failure->source + ".size(" + std::to_string(dim) + ")");
-    }
-    if (log::enabled(log::Channel::recompiles))
-      log::emit({log::Channel::recompiles, "", "Recompile", place(frame_),
-                 {{"count", std::to_string(site.entries.size()) + "/" + std::to_string(config().entries)}, {"guard", failure->text}}, ""});
+    missed = true;
+    for (const std::string& source : failure->changed)
+      if (std::find(dynamic.begin(), dynamic.end(), source) == dynamic.end()) dynamic.push_back(source);
+    log_miss(site, failure->text);
   }
+  if (missed) stats().recompiles += 1;
+}
+
+void Drive::log_miss(const Site& site, const std::string& guard) const {
+  if (!log::enabled(log::Channel::recompiles)) return;
+  log::emit({log::Channel::recompiles, "", "Recompile", place(frame_), {{"count", entry_count(site)}, {"guard", guard}}, ""});
+}
+
+// Says once that no further entries are made here, and which guard of the newest entry fails now.
+void Drive::log_limit(const guards::FrameAccess& access, Site& site) {
+  if (site.note) return;
+  site.note = std::make_unique<SiteNote>();
+  const std::string detail = "plain Python from now on: " + std::to_string(site.entries.size()) + " entries";
+  if (log::enabled(log::Channel::cache)) log::emit({log::Channel::cache, "", "Entry", place(frame_), {{"action", "limit"}, {"detail", detail}}, ""});
+  if (!log::enabled(log::Channel::recompiles)) return;
+  const auto failure = static_cast<SegmentEntry&>(*site.entries.front()).segment->guards->explain(access);
+  log::emit({log::Channel::recompiles, "", "Limit", place(frame_), {{"count", entry_count(site)}, {"guard", failure ? failure->text : "other settings"}}, ""});
 }
 
 std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int index, Next& next) {
   Site& site = frame_.state().site(index);
+  std::erase_if(site.entries, [](const auto& entry) { return static_cast<SegmentEntry&>(*entry).segment->guards->dead(); });
   if (site.entries.size() >= static_cast<size_t>(config().entries)) {
-    if (!site.note) {
-      site.note = std::make_unique<SiteNote>();
-      if (log::enabled(log::Channel::cache))
-        log::emit({log::Channel::cache, "", "Entry", place(frame_), {{"action", "limit"}, {"detail", "plain Python from now on: " + std::to_string(site.entries.size()) + " entries"}}, ""});
-    }
+    log_limit(access, site);
     return nullptr;
   }
   explain_misses(access, site);

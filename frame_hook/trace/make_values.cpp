@@ -14,6 +14,43 @@ using guards::kNoSource;
 using guards::SourceId;
 using guards::SourceKind;
 
+namespace {
+
+bool is_listed(const TraceHints& hints, const std::string& text) {
+  return std::find(hints.dynamic_sources.begin(), hints.dynamic_sources.end(), text) != hints.dynamic_sources.end();
+}
+
+void add_dim(std::vector<bool>& dims, size_t dim) {
+  if (dim >= dims.size()) dims.resize(dim + 1, false);
+  dims[dim] = true;
+}
+
+// What framejit.mark_dynamic left on a tensor: a frozenset of (dim, min, max). The class of a traced tensor has no Python lookup.
+PyRef marks_of(PyObject* tensor) {
+  static PyObject* const name = PyUnicode_InternFromString("_framejit_dynamic");
+  PyObject* marks = nullptr;
+#if PY_VERSION_HEX >= 0x030D0000
+  PyObject_GetOptionalAttr(tensor, name, &marks);
+#else
+  _PyObject_LookupAttr(tensor, name, &marks);
+#endif
+  PyErr_Clear();
+  PyRef owned = PyRef::steal(marks);
+  return owned && PyFrozenSet_CheckExact(owned.get()) ? owned : PyRef();
+}
+
+void add_marked_dims(PyObject* tensor, std::vector<bool>& dims) {
+  const PyRef marks = marks_of(tensor);
+  if (!marks) return;
+  for (PyObject* mark : items_of_set(marks.get())) {
+    const size_t dim = PyTuple_CheckExact(mark) && PyTuple_GET_SIZE(mark) == 3 ? PyLong_AsSize_t(PyTuple_GET_ITEM(mark, 0)) : SIZE_MAX;
+    if (dim < 64) add_dim(dims, dim);
+  }
+  PyErr_Clear();
+}
+
+}  // namespace
+
 // ---- what the trace makes
 
 Value* Tracer::null_value() {
@@ -138,11 +175,12 @@ Value* Tracer::wrap_fresh(PyObject* object, SourceId source) {
   return v;
 }
 
-// Sizes 0 and 1 stay constants: too much code asks for them.
+// 0 and 1 stay constants, since too much code asks for them, until the int has changed once: a loop index starts with them.
 Value* Tracer::wrap_int(PyObject* object, SourceId source) {
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
-  if (overflow || value == 0 || value == 1 || !is_dynamic(source, "")) return object_value(object, source);
+  if (overflow || !is_dynamic(source, "")) return object_value(object, source);
+  if ((value == 0 || value == 1) && !is_listed(options_.hints, trace_.guards.sources.text(source, live_.code))) return object_value(object, source);
   auto* v = make<SymIntValue>(ValueKind::sym_int, &PyLong_Type);
   const graph::SymbolId symbol = recording().shapes().add_symbol(value, INT64_MIN, INT64_MAX);
   v->expr = graph::SymExpr::symbol(symbol);
@@ -298,10 +336,7 @@ bool Tracer::is_dynamic(SourceId source, const std::string& suffix) {
     return s != kNoSource && sources[s].kind == SourceKind::local;
   }
   if (hints.dynamic_sources.empty()) return false;
-  const std::string text = trace_.guards.sources.text(source, live_.code) + suffix;
-  for (const std::string& dynamic : hints.dynamic_sources)
-    if (dynamic == text) return true;
-  return false;
+  return is_listed(hints, trace_.guards.sources.text(source, live_.code) + suffix);
 }
 
 // Per dimension; what is beyond the end is constant. The frontend leaves sizes 0 and 1 constant.
@@ -310,15 +345,27 @@ std::vector<bool> Tracer::dynamic_dims(SourceId source) {
   std::vector<bool> dims;
   if (hints.dynamic_never) return dims;
   if (hints.dynamic_all && is_dynamic(source, "")) return std::vector<bool>(64, true);
+  add_marked_dims(by_source_[source]->object.get(), dims);
   if (hints.dynamic_sources.empty()) return dims;
   const std::string prefix = trace_.guards.sources.text(source, live_.code) + ".size(";
   for (const std::string& dynamic : hints.dynamic_sources) {
     if (dynamic.compare(0, prefix.size(), prefix) != 0) continue;
-    const size_t dim = std::strtoul(dynamic.c_str() + prefix.size(), nullptr, 10);
-    if (dim >= dims.size()) dims.resize(dim + 1, false);
-    dims[dim] = true;
+    add_dim(dims, std::strtoul(dynamic.c_str() + prefix.size(), nullptr, 10));
   }
   return dims;
+}
+
+// A float that differs between calls, as operand beside a tensor: an input of the graph. Its only guard is its type.
+Value* Tracer::float_input(Value* number, Value* tensor) {
+  if (number->kind != ValueKind::object || number->value_guarded || number->type != &PyFloat_Type || !is_dynamic(number->source, "")) return nullptr;
+  PyObject* beside = traced_tensor(as<TensorValue>(tensor));
+  const size_t inputs = recording().input_count();
+  PyRef traced = PyRef::steal(recording().add_float(PyFloat_AS_DOUBLE(number->object.get()), trace_.guards.sources.text(number->source, live_.code), beside));
+  if (!traced && PyErr_Occurred()) break_of_recording("a float input");
+  if (!traced) return nullptr;
+  if (recording().input_count() > inputs) trace_.input_sources.push_back(number->source);
+  type_of(number);
+  return wrap_result(traced.release());
 }
 
 }  // namespace framejit::frame_hook

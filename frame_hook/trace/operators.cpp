@@ -28,7 +28,7 @@ constexpr BinaryRow kBinary[] = {
     {"__truediv__", "__rtruediv__", "__itruediv__", "truediv", "itruediv", "/"},
     {"__xor__", "__rxor__", "__ixor__", "xor", "ixor", "^"},
 };
-constexpr int kAdd = 0, kAnd = 1, kFloorDivide = 2, kMultiply = 5, kRemainder = 6, kOr = 7, kSubtract = 10, kXor = 12, kInPlace = 13;
+constexpr int kAdd = 0, kAnd = 1, kFloorDivide = 2, kMultiply = 5, kRemainder = 6, kOr = 7, kSubtract = 10, kTrueDivide = 11, kXor = 12, kInPlace = 13;
 
 bool is_int(Value* v) { return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && v->object && PyLong_Check(v->object.get())); }
 
@@ -206,6 +206,11 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
     Value* other = a->kind == ValueKind::tensor ? b : a;
     if (other->kind == ValueKind::instance)
       if (Value* result = special_operator(*this, row, a, b, in_place)) return result;
+    const bool promotes_alike = base == kAdd || base == kSubtract || base == kMultiply || (base == kTrueDivide && other == b);
+    if (Value* input = promotes_alike ? float_input(other, other == b ? a : b) : nullptr) {
+      if (other == a) return call_recorded(operator_function(row.function), Arguments{{input, b}, {}});
+      b = input;
+    }
     return call_recorded(function, Arguments{{a, b}, {}});
   }
   Value *left = payload_of(a), *right = payload_of(b);

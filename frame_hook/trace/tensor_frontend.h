@@ -29,7 +29,7 @@ enum class TensorClass : uint8_t {
 class CompiledCall {
  public:
   virtual ~CompiledCall() = default;
-  // inputs: borrowed, one per recording input; symbols, floats: as bound by the guards. outputs: new references.
+  // inputs: borrowed, one per recording input, a float where add_float made it; symbols, floats: as bound by the guards. outputs: new references.
   // False with a Python error set: nothing was written and the segment must run plainly. Input writes happen last.
   virtual bool run(PyObject* const* inputs, const int64_t* symbols, const double* floats, PyObject** outputs) = 0;
   size_t output_count = 0;
@@ -72,9 +72,9 @@ class Recording {
   // Symbolic integers that go in and out of recorded calls (torch.SymInt objects over our expressions).
   virtual PyObject* wrap_size(const graph::SymExpr& size) = 0;
   virtual std::optional<graph::SymExpr> unwrap_size(PyObject* object) = 0;
-  // A float argument that must not specialise: a 0-dim traced tensor carrying it is not eager's semantics, so floats are
-  // constants unless the frontend can bind them; index of the float input or -1.
-  virtual int add_float(double hint) = 0;
+  // A float that must not specialise, as operand beside a traced tensor: a 0-dim traced tensor, an input whose object at a call is
+  // the float itself. New reference; null without an error where that would not be eager's semantics. One input per source.
+  virtual PyObject* add_float(double hint, const std::string& source_text, PyObject* beside) = 0;
 
   // Object identity of torch tensors that a graph captured as constants, printable form of what was captured so far.
   virtual std::string text() const = 0;

@@ -190,6 +190,7 @@ class Tracer {
   Value* object_value(PyObject* object, guards::SourceId source);
   bool is_dynamic(guards::SourceId source, const std::string& suffix);
   std::vector<bool> dynamic_dims(guards::SourceId source);
+  Value* float_input(Value* number, Value* tensor);        // null: the float is a constant
   bool is_constant_object(PyObject* object);
   bool holds_tensor(PyObject* object, int depth);
   void guard_value(Value* v);

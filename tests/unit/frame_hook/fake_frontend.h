@@ -60,7 +60,7 @@ class FakeRecording : public Recording {
     if (Py_TYPE(o) != sym_int_type()) return std::nullopt;
     return *reinterpret_cast<SymInt*>(o)->size;
   }
-  int add_float(double) override { return -1; }
+  PyObject* add_float(double, const std::string&, PyObject*) override { return nullptr; }
   std::string text() const override { return ""; }
   size_t op_count() const override { return ops.size(); }
   Result<void> finish(const std::vector<PyObject*>&) override { return {}; }

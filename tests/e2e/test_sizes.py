@@ -1,0 +1,224 @@
+"""Sizes, ints and floats that differ from call to call: how often they compile, and that every answer is eager's."""
+import gc
+import random
+
+import pytest
+import torch
+
+import framejit
+from check import BACKENDS, same
+from framejit import _framejit, demo
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    framejit.reset()
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    return request.param
+
+
+def runs(fn, calls, backend, **options):
+    """Compares every call with eager; the number of graphs that were compiled."""
+    compiled = framejit.compile(fn, backend=backend, **options)
+    for args in calls:
+        same(compiled(*args), fn(*args))
+    assert framejit.stats()["fallbacks"] == 0
+    return framejit.stats()["graphs"]
+
+
+def pairs(count, seed):
+    """Distinct (batch, length) pairs, none of them square, so that no two sizes are equal by chance."""
+    rng, found = random.Random(seed), []
+    while len(found) < count:
+        pair = rng.randint(2, 9), rng.randint(10, 40)
+        if all(pair[0] != p[0] and pair[1] != p[1] for p in found[:1]) and pair not in found:
+            found.append(pair)
+    return found
+
+
+class TestTensorSizes:
+    @staticmethod
+    def scaled(x):
+        return (x * x.shape[0]).sum(0) + x.size(1)
+
+    def test_automatic_makes_a_symbol_of_what_changed(self, backend):
+        assert runs(self.scaled, [(torch.randn(n, 4),) for n in (5, 7, 9, 11, 30)], backend) == 2
+
+    def test_always_compiles_once(self, backend):
+        assert runs(self.scaled, [(torch.randn(n, 4 + n),) for n in (5, 7, 9, 11, 30)], backend, dynamic=True) == 1
+
+    def test_never_compiles_for_each(self, backend):
+        assert runs(self.scaled, [(torch.randn(n, 4),) for n in (5, 7, 9)], backend, dynamic=False) == 3
+
+    def test_marked_compiles_once(self, backend):
+        calls = [(torch.randn(n, 4),) for n in (5, 7, 9, 11)]
+        framejit.mark_dynamic(calls[0][0], 0)
+        assert runs(self.scaled, calls, backend) == 1
+
+    def test_a_mark_does_not_move_never(self, backend):
+        calls = [(torch.randn(n, 4),) for n in (5, 7)]
+        framejit.mark_dynamic(calls[0][0], 0)
+        assert runs(self.scaled, calls, backend, dynamic=False) == 2
+
+    def test_zero_and_one(self, backend):
+        def f(x):
+            return x.sum(0) * x.shape[0] + 1, x + x[:1], x.squeeze(0), x.expand(-1, 3) * 2
+        assert runs(f, [(torch.randn(n, 3),) for n in (4, 6, 1, 8, 1, 5)], backend) == 3
+
+    def test_empty(self, backend):
+        def f(x):
+            return x.sum(0) * x.shape[0] + 1, torch.cat([x, x]), x.reshape(-1)
+        assert runs(f, [(torch.randn(n, 3),) for n in (4, 0, 6, 0, 1, 9)], backend) <= 4
+
+    def test_two_tensors_that_change_together(self, backend):
+        def f(x, y):
+            return x + y, (x @ y.T).relu()
+        assert runs(f, [(torch.randn(n, 4), torch.randn(n, 4)) for n in (3, 5, 7, 9, 11)], backend) == 2
+
+    def test_strides_follow_sizes(self, backend):
+        def f(x):
+            return torch.relu(x.t() * 2), x.contiguous() + 1
+        assert runs(f, [(torch.randn(n, m).t(),) for n, m in ((5, 7), (9, 6), (4, 11), (12, 3))], backend) == 2
+
+    def test_a_question_about_a_size_is_guarded(self, backend):
+        def f(x):
+            return x * 2 if x.shape[0] > 8 else x - 1
+        assert runs(f, [(torch.randn(n),) for n in (4, 5, 20, 6, 30, 8, 9)], backend) == 3
+
+    def test_sizes_leave_the_graph(self, backend):
+        def f(x):
+            n = x.shape[0]
+            return x + 1, n, [n * 2, n // 2], {"shape": tuple(x.shape), "numel": x.numel()}, x.shape
+        assert runs(f, [(torch.randn(n, 2),) for n in (3, 4, 5, 9)], backend) == 2
+
+    def test_views_and_slices(self, backend):
+        def f(x):
+            b, t, c = x.shape
+            heads = x.view(b, t, 2, c // 2).transpose(1, 2)
+            return heads.reshape(b * 2, t, -1), x[:, 1:] - x[:, :-1], x[:, -1], torch.cat([x, x[:, :1]], 1), x.chunk(2, -1)[1]
+        assert runs(f, [(torch.randn(b, t, 8),) for b, t in ((3, 5), (4, 7), (6, 11), (5, 9))], backend) == 2
+
+    def test_factories(self, backend):
+        def f(x):
+            n = x.shape[0]
+            mask = torch.ones(n, n, dtype=torch.bool).tril()
+            scores = (x @ x.T).masked_fill(~mask, float("-inf")).softmax(-1)
+            return scores, torch.arange(n), torch.zeros(n, 2) + 1, torch.full((n,), 2.5), x.new_zeros(n + 1)
+        assert runs(f, [(torch.randn(n, 4),) for n in (5, 7, 9, 12)], backend) == 2
+
+    def test_reductions_and_norms(self, backend):
+        norm = torch.nn.LayerNorm(6)
+        def f(x):
+            return norm(x), x.mean(1), x.var(0), x.softmax(0), x.amax(-1), x.cumsum(0), x.argmax(1)
+        assert runs(f, [(torch.randn(a, b, 6),) for a, b in ((3, 4), (5, 7), (8, 9), (4, 13))], backend) == 2
+
+
+class TestModels:
+    def mlp(self):
+        torch.manual_seed(0)
+        return torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.LayerNorm(32), torch.nn.Linear(32, 8)).eval()
+
+    @pytest.mark.parametrize("marked", (False, True))
+    def test_mlp(self, backend, marked):
+        calls = [(torch.randn(b, t, 16),) for b, t in pairs(20, 3)]
+        if marked:
+            framejit.mark_dynamic(calls[0][0], [0, 1])
+        assert runs(self.mlp(), calls, backend) == (1 if marked else 2)
+
+    @pytest.mark.parametrize("marked", (False, True))
+    def test_sentence_model(self, backend, marked):
+        model = demo.load_model()
+        compiled = framejit.compile(model, backend=backend)
+        for i, (b, t) in enumerate(pairs(20, 4)):
+            ids, mask = torch.randint(5, 3000, (b, t)), torch.ones(b, t, dtype=torch.int64)
+            mask[0, t // 2:] = 0
+            if marked and i == 0:
+                framejit.mark_dynamic(ids, [0, 1])
+                framejit.mark_dynamic(mask, [0, 1])
+            got, want = compiled(input_ids=ids, attention_mask=mask), model(input_ids=ids, attention_mask=mask)
+            torch.testing.assert_close(got.last_hidden_state, want.last_hidden_state, rtol=1e-4, atol=1e-4)
+        stats = framejit.stats()
+        assert (stats["graphs"], stats["graph_breaks"], stats["fallbacks"]) == (1 if marked else 2, 0, 0)
+
+
+class TestNumbers:
+    def test_int_argument(self, backend):
+        def f(x, n):
+            return x * n + n // 2, n + 1
+        assert runs(f, [(torch.randn(3), n) for n in (3, 4, 5, 6, 50, -3, 0, 1)], backend) <= 2
+
+    def test_loop_index(self, backend):
+        def f(x, i):
+            return x * i + 1, i * 2
+        assert runs(f, [(torch.randn(3), i) for i in range(10)], backend) == 2
+
+    def test_int_attribute(self, backend):
+        class Counter(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.step = 0
+
+            def forward(self, x):
+                self.step += 1
+                return x * self.step
+        ours, plain, x = Counter(), Counter(), torch.randn(3)
+        compiled = framejit.compile(ours, backend=backend)
+        for _ in range(10):
+            same(compiled(x), plain(x))
+        assert (ours.step, framejit.stats()["graphs"]) == (plain.step, 2)
+
+    @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.float64, torch.int64))
+    def test_float_argument(self, backend, dtype):
+        def f(x, k):
+            return x * k + 1, k - x, x / k, (x - k).sum()
+        calls = [((torch.randn(3, 5) * 4).to(dtype), k) for k in (0.5, 1.5, 2.25, -3.0, 1e-3, 7.0)]
+        assert runs(f, calls, backend) <= (2 if dtype.is_floating_point else 6)
+
+    def test_float_that_python_asks_about(self, backend):
+        def f(x, k):
+            return x * k if k > 1 else x + k
+        runs(f, [(torch.randn(3), k) for k in (0.5, 1.5, 2.25, 0.25, float("nan"), -0.0)], backend)
+
+
+class TestLogs:
+    @pytest.fixture
+    def events(self):
+        """The events of the test, as dicts."""
+        seen = []
+        token = _framejit.add_listener(seen.append)
+        yield seen
+        _framejit.remove_listener(token)
+
+    def test_recompile_names_guard_and_both_values(self, events):
+        compiled = framejit.compile(lambda x: x * 2, backend="eager")
+        for n in (3, 4):
+            compiled(torch.randn(n))
+        fields = [e["fields"] for e in events if e["event"] == "Recompile"]
+        assert [f["guard"] for f in fields] == ["L['x'].size(0) == 3 but is 4"]
+        assert fields[0]["count"] == "1/8"
+        assert framejit.stats()["recompiles"] == 1
+
+    def test_limit_is_said_once(self, events):
+        compiled = framejit.compile(lambda x, s: x * len(s), backend="eager")
+        for i in range(12):
+            same(compiled(torch.ones(3), "a" * i), torch.ones(3) * i)
+        assert framejit.stats()["graphs"] == 8
+        limits = [e for e in events if e["event"] == "Limit"]
+        assert len(limits) == 1 and limits[0]["channel"] == "recompiles"
+        assert "warning: 8/8 entries" in limits[0]["text"] and "L['s']" in limits[0]["fields"]["guard"]
+
+    def test_dead_entries_make_room(self):
+        def scaled(model, x):
+            return model(x)
+        compiled, x = framejit.compile(scaled, backend="eager"), torch.ones(3)
+        for i in range(20):
+            model = type(f"Model{i}", (torch.nn.Module,), {"forward": lambda self, x: x + 1})()
+            same(compiled(model, x), x + 1)
+            del model
+            gc.collect()
+        assert framejit.stats()["graphs"] == 20
