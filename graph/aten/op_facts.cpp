@@ -101,10 +101,12 @@ bool is_functional_twin(const FunctionSchema& candidate, const FunctionSchema& s
 }
 
 // Overloads of a functional form are named as the mutating one's, or by other words; the arguments decide.
-std::vector<std::string> overload_candidates(const std::string& overload) {
+std::vector<std::string> overload_candidates(const std::string& name, const std::string& overload) {
   std::vector<std::string> names{overload, "", "Tensor", "default", "p", "functional"};
   for (const char* suffix : {"_out", ".out", "out"})
     if (overload.ends_with(suffix)) names.push_back(overload.substr(0, overload.size() - std::string_view(suffix).size()));
+  for (const c10::OperatorName& other : c10::Dispatcher::singleton().getAllOpNames())
+    if (other.name == name) names.push_back(other.overload_name);
   return names;
 }
 
@@ -113,7 +115,7 @@ void find_functional(const FunctionSchema& schema, OpDef& def) {
   std::string base = schema.name();
   if (!out_style && base.ends_with("_")) base.pop_back();
   for (const std::string& name : {base, base + "_functional"})
-    for (const std::string& overload : overload_candidates(schema.overload_name())) {
+    for (const std::string& overload : overload_candidates(name, schema.overload_name())) {
       const auto twin = c10::Dispatcher::singleton().findSchema({name, overload});
       if (!twin || !is_functional_twin(twin->schema(), schema, out_style)) continue;
       def.functional = name_of(twin->schema());

@@ -212,9 +212,8 @@ class Functionalizer {
     if (functional == nullptr) return Error{"functionalize", "no functional form of " + node.op->name};
     const bool drops = node.op->drops_out_args;
     FJ_TRY(std::vector<Arg> args, read_args(node, drops));
-    Node like = node;  // results of the functional form: the written tensors in order
-    like.results.clear();
-    like.result_lists.clear();
+    Node like = node;
+    const size_t fresh = keep_fresh_results(like);
     for (const int8_t w : node.op->write_args) {
       const Arg& arg = node.args[static_cast<size_t>(w)];
       if (const ValueId* v = arg.get<ValueId>()) {
@@ -228,11 +227,30 @@ class Functionalizer {
     const std::vector<ValueId> made = r_.emit_like(like, functional, std::move(args));
     for (size_t i = 0; i < made.size(); ++i) {
       if (like.results[i] == kNoValue) continue;
-      const ValueId resized = resized_result(node, like.results[i]);
+      const ValueId resized = i < fresh ? like.results[i] : resized_result(node, like.results[i]);
       if (resized != kNoValue) new_root(resized, made[i]);
       else FJ_TRY_VOID(write(like.results[i], converted(out_, made[i], g_.meta(like.results[i]).dtype)));
     }
     return {};
+  }
+
+  // A functional form returns the op's own results first, then the written tensors in order. Leaves the former and counts them.
+  static size_t keep_fresh_results(Node& node) {
+    std::vector<ValueId> results;
+    std::vector<int16_t> lists;
+    size_t at = 0;
+    for (size_t r = 0; r < node.op->result_alias.size() && at < node.results.size(); ++r) {
+      const int16_t length = r < node.result_lists.size() ? node.result_lists[r] : int16_t{-1};
+      const size_t count = length < 0 ? 1 : static_cast<size_t>(length);
+      if (node.op->result_alias[r] < 0) {
+        for (size_t i = at; i < at + count; ++i) results.push_back(node.results[i]);
+        lists.push_back(length);
+      }
+      at += count;
+    }
+    node.results = std::move(results);
+    node.result_lists = std::move(lists);
+    return node.results.size();
   }
 
   // out= with a resize: the result is a new value that replaces the root of its storage.

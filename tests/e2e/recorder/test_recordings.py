@@ -69,6 +69,18 @@ def random_program(x):
     return F.dropout(x, 0.5) + torch.rand(3, 4) + torch.randn_like(x) + torch.bernoulli(x.clamp(0, 1))
 
 
+def own_results_beside_writes(x):
+    mean, variance = torch.zeros(4), torch.ones(4)
+    y, _, _ = torch._native_batch_norm_legit(x, None, None, mean, variance, True, 0.1, 1e-5)
+    return y, mean, variance, F.rrelu(x - 0.5, training=True)
+
+
+def reduced_into_out(x):
+    y = torch.empty(3)
+    torch.sum(x > 0.5, -1, out=y)
+    return y
+
+
 def out_variant(x):
     y = torch.empty(3, 4)
     torch.add(x, 1, out=y)
@@ -76,7 +88,7 @@ def out_variant(x):
 
 
 PROGRAMS = {"in_place_view": in_place_view, "chain": chain, "returned_input": returned_input, "shape_changes": shape_changes, "counters": counters, "known_scalar": known_scalar,
-            "multi_views": multi_views, "random": random_program, "out": out_variant, "masks": lambda x: torch.where(x > 0.5, x, torch.tensor(0.0)),
+            "multi_views": multi_views, "random": random_program, "out": out_variant, "reduced_out": reduced_into_out, "masks": lambda x: torch.where(x > 0.5, x, torch.tensor(0.0)),
             "fill_diagonal": lambda x: (x + 0).fill_diagonal_(2.0), "index_put": lambda x: x.index_put_((torch.tensor([0, 2]),), torch.tensor(1.0)), "scatter": lambda x: x.scatter_(1, torch.zeros(3, 1, dtype=torch.long), 9.0),
             "cat_views": lambda x: torch.cat([x[:, :2], x[:, 2:] * 2], 1), "expand_add": lambda x: x + x[0].expand(3, 4), "einsum": lambda x: torch.einsum("ij,kj->ik", x, x),
             "normalise": lambda x: (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + 1e-5).sqrt(), "argsort": lambda x: x.gather(1, x.argsort(1)), "cumsum": lambda x: x.cumsum(0).flip(0),
@@ -87,6 +99,10 @@ PROGRAMS = {"in_place_view": in_place_view, "chain": chain, "returned_input": re
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name):
     check_recording(PROGRAMS[name], rand(3, 4))
+
+
+def test_own_results_beside_writes():
+    check_recording(own_results_beside_writes, rand(3, 4), python_ops={"_native_batch_norm_legit", "rrelu_with_noise"})
 
 
 class Block(nn.Module):
@@ -196,7 +212,8 @@ def test_modes_follow_the_program():
 @pytest.mark.parametrize("fn, reason", [
     (lambda x: x.sum().item(), "data_dependent_value"), (lambda x: bool(x.sum() > 0), "data_dependent_value"), (lambda x: x.nonzero(), "data_dependent_size"),
     (lambda x: x[x > 0], "data_dependent_size"), (lambda x: x.numpy(), "data_dependent_value"), (lambda x: repr(x), "data_dependent"),
-    (lambda x: x.to(torch.complex64), ""), (lambda x: CONSTANT.add_(x), "unsupported_op"), (lambda x: torch.unique(x), "data_dependent_size"), (lambda x: x.data_ptr(), "data_dependent_value")])
+    (lambda x: x.to(torch.complex64), ""), (lambda x: CONSTANT.add_(x), "unsupported_op"), (lambda x: torch.unique(x), "data_dependent_size"), (lambda x: x.data_ptr(), "data_dependent_value"),
+    (lambda x: torch.geqrf(x), "unsupported_op")])
 def test_breaks(fn, reason):
     recorder = Recorder()
     x = recorder.input(rand(3, 4), "L['x']")
