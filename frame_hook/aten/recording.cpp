@@ -138,7 +138,7 @@ template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* const* 
     PyErr_NormalizeException(&type, &value, &trace);
     const std::string text = class_of_error(type, value);
     PyErr_Restore(type, value, trace);
-    if (text.find("unallocated storage") != std::string::npos) return refuse("data_dependent_value", "a function that reads a tensor's memory");
+    if (text.find("unallocated storage") != std::string::npos || text.find("data is not allocated yet") != std::string::npos) return refuse("data_dependent_value", "a function that reads a tensor's memory");
     return is_our_limit(text) ? refuse("unsupported_op", text) : nullptr;
   }
   if (!accept_result(result.get(), args, count, 0)) {
