@@ -1,0 +1,27 @@
+"""Shapes that only a Python function of torch knows are counted and logged; no real model needs one."""
+import pytest
+import torch
+
+import framejit
+
+import models
+
+
+def python_shapes(fn, *args, **kwargs):
+    with torch.no_grad():
+        explanation = framejit.explain(fn, backend="eager")(*args, **kwargs)
+    assert explanation.of("AtenGraph") and explanation.stats["ops"] > 0, "nothing was captured"
+    return [e.fields for e in explanation.of("PythonShapes")]
+
+
+def test_a_python_shape_is_logged():
+    x = torch.rand(3, 4)
+    logged = python_shapes(lambda x: torch.nn.functional.pixel_shuffle(x.view(1, 4, 3, 1), 2) + torch.special.ndtri(x).sum() + torch.cdist(x, x).sum(), x)
+    assert len(logged) == 1 and int(logged[0]["calls"]) >= 1 and "_cdist_forward" in logged[0]["ops"].split()
+
+
+@pytest.mark.parametrize("name", models.MODELS)
+def test_models_need_none(name):
+    pytest.importorskip("transformers")
+    model, inputs = models.make(name)
+    assert python_shapes(model, **inputs) == []
