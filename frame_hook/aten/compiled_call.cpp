@@ -16,6 +16,8 @@
 namespace framejit::frame_hook {
 namespace {
 
+constexpr int64_t kManyElements = 1 << 15;
+
 void log_graph(const graph::Graph& graph, const char* stage) {
   if (!log::enabled(log::Channel::aten_graph)) return;
   log::emit({log::Channel::aten_graph, "", "AtenGraph", "", {{"graph", graph.name}, {"stage", stage}, {"ops", std::to_string(graph.nodes.size())}}, graph::print(graph)});
@@ -28,6 +30,37 @@ size_t count_kernels(const runtime::CallPlan& plan) {
   return kernels.size();
 }
 
+int64_t constant_elements(const runtime::Buffer& buffer) {
+  int64_t elements = 1;
+  for (const runtime::Size& size : buffer.sizes) {
+    if (size.slot >= 0) return kManyElements;
+    elements *= size.constant;
+  }
+  return elements;
+}
+
+// Little work, all of it ours: done before another thread could have taken over.
+bool is_short(const runtime::CallPlan& plan) {
+  for (const runtime::Step& step : plan.steps)
+    if (std::holds_alternative<runtime::ExternStep>(step)) return false;
+  int64_t elements = 0;
+  for (const runtime::Buffer& buffer : plan.buffers)
+    if ((elements += constant_elements(buffer)) >= kManyElements) return false;
+  return true;
+}
+
+class GilReleased final {
+ public:
+  explicit GilReleased(bool wanted) : thread_(wanted ? PyEval_SaveThread() : nullptr) {}
+  ~GilReleased() {
+    if (thread_ != nullptr) PyEval_RestoreThread(thread_);
+  }
+  GilReleased(const GilReleased&) = delete;
+
+ private:
+  PyThreadState* thread_;
+};
+
 // Runs a plan. Views that leave it, writes to inputs and returned inputs are the runner's and the plan's business.
 class PlannedCall final : public CompiledCall {
  public:
@@ -36,6 +69,7 @@ class PlannedCall final : public CompiledCall {
     output_count = runner_.plan().outputs.size();
     op_count = ops;
     kernel_count = count_kernels(runner_.plan());
+    is_short_ = is_short(runner_.plan());
   }
 
   bool run(PyObject* const* inputs, const int64_t* symbols, const double*, PyObject** outputs) override {
@@ -55,7 +89,7 @@ class PlannedCall final : public CompiledCall {
   bool run_plan(const at::Tensor* inputs, const int64_t* symbols, at::Tensor* results) {
     Result<void> done;
     {
-      pybind11::gil_scoped_release released;
+      const GilReleased released(!is_short_);
       done = runner_.run(inputs, symbols, results);
     }
     if (!done.ok()) PyErr_SetString(PyExc_RuntimeError, done.error().message.c_str());
@@ -63,6 +97,7 @@ class PlannedCall final : public CompiledCall {
   }
 
   runtime::PlanRunner runner_;
+  bool is_short_ = false;
 };
 
 }  // namespace
@@ -75,7 +110,7 @@ at::Tensor input_tensor(PyObject* input) {
 Result<std::unique_ptr<CompiledCall>> compile_graph(const RecordedGraph& recorded, const CompileRequest& request) {
   log_graph(recorded.graph, "recording");
   const std::string name = request.callable != nullptr ? "eager" : request.backend;
-  const std::unique_ptr<graph::Backend> backend = make_backend(name);
+  graph::Backend* const backend = find_backend(name);
   if (!backend) return Error{"unknown_backend", "no backend is named '" + name + "'"};
   FJ_TRY(graph::Graph functional, graph::run_pipeline(recorded.graph, name != "eager"));
   graph::BackendOptions options;

@@ -63,7 +63,22 @@ bool is_our_limit(const std::string& text) {
   return false;
 }
 
+// The bytes that a tensor may touch; empty for one without elements.
+std::pair<const char*, const char*> extent(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return {nullptr, nullptr};
+  int64_t last = 0;
+  for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+  const auto* begin = static_cast<const char*>(tensor.const_data_ptr());
+  return {begin, begin + (last + 1) * static_cast<int64_t>(tensor.element_size())};
+}
+
 }  // namespace
+
+bool may_share_memory(const at::Tensor& a, const at::Tensor& b) {
+  if (a.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() == b.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()) return true;
+  const auto x = extent(a), y = extent(b);
+  return x.first < y.second && y.first < x.second;
+}
 
 PyObject* TorchRecording::add_input(PyObject* tensor, const std::string& source_text, const std::vector<bool>& dynamic) {
   HANDLE_TH_ERRORS
@@ -186,18 +201,23 @@ std::optional<graph::SymExpr> TorchRecording::unwrap_size(PyObject* object) {
   }
 }
 
-// Two inputs on one storage of which one is written: the order of reads and writes would matter.
-Result<void> TorchRecording::check_overlap() const {
+std::vector<size_t> TorchRecording::written_inputs() const {
   const graph::Graph& g = recorder_->graph();
-  std::set<uint32_t> seen, shared;
-  for (graph::ValueId v : g.inputs)
-    if (!seen.insert(g.values[graph::index_of(v)].storage).second) shared.insert(g.values[graph::index_of(v)].storage);
-  if (shared.empty()) return {};
+  std::set<uint32_t> written;
   for (const graph::Node& node : g.nodes)
-    for (int8_t i : node.op->write_args) {
-      const auto* v = node.args[static_cast<size_t>(i)].get<graph::ValueId>();
-      if (v != nullptr && shared.count(g.values[graph::index_of(*v)].storage) != 0) return Error{"overlapping_inputs", node.op->name + " writes to memory of two inputs"};
-    }
+    for (int8_t i : node.op->write_args)
+      if (const auto* v = node.args[static_cast<size_t>(i)].get<graph::ValueId>()) written.insert(g.values[graph::index_of(*v)].storage);
+  std::vector<size_t> result;
+  for (size_t i = 0; i < g.inputs.size(); ++i)
+    if (written.count(g.values[graph::index_of(g.inputs[i])].storage) != 0) result.push_back(i);
+  return result;
+}
+
+// Two inputs with memory in common of which one is written: the order of reads and writes would matter.
+Result<void> TorchRecording::check_overlap() const {
+  for (size_t w : written_inputs())
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      if (i != w && may_share_memory(inputs_[w], inputs_[i])) return Error{"overlapping_inputs", std::to_string(w) + " and " + std::to_string(i)};
   return {};
 }
 

@@ -13,6 +13,9 @@
 
 namespace framejit::frame_hook {
 
+// Whether two tensors have memory in common, or might after a resize: one storage, or storages over the same bytes.
+bool may_share_memory(const at::Tensor& a, const at::Tensor& b);
+
 class TorchRecording final : public Recording {
  public:
   TorchRecording() : recorder_(graph::Recorder::make()) {}
@@ -21,6 +24,7 @@ class TorchRecording final : public Recording {
   PyObject* add_input(PyObject* tensor, const std::string& source_text, const std::vector<bool>& dynamic) override;
   std::shared_ptr<const guards::TensorFacts> facts_of_input(size_t input) override;
   size_t input_count() const override { return inputs_.size(); }
+  std::vector<size_t> written_inputs() const override;
   bool is_traced(PyObject* object) const override;
   PyObject* call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* kwnames) override;
   PyObject* get_attribute(PyObject* traced, PyObject* name) override;

@@ -38,15 +38,6 @@ std::string obstacle(const at::Tensor& tensor) {
   return "";
 }
 
-// The bytes that a tensor may touch; empty for one without elements.
-std::pair<const char*, const char*> extent(const at::Tensor& tensor) {
-  if (tensor.numel() == 0) return {nullptr, nullptr};
-  int64_t last = 0;
-  for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
-  const auto* begin = static_cast<const char*>(tensor.const_data_ptr());
-  return {begin, begin + (last + 1) * static_cast<int64_t>(tensor.element_size())};
-}
-
 // torch keeps the symbol of a wrapped symbolic number as an attribute of the tensor's Python object.
 std::optional<graph::SymExpr> wrapped_symbol(const at::Tensor& number) {
   if (number.scalar_type() != c10::kLong || number.const_data_ptr<int64_t>()[0] != 7777777) return std::nullopt;
@@ -77,9 +68,11 @@ class TorchFrontend final : public TensorFrontend {
   bool same_modes(const std::shared_ptr<void>& a, const std::shared_ptr<void>& b) override {
     return *static_cast<const TorchModes*>(a.get()) == *static_cast<const TorchModes*>(b.get());
   }
-  bool may_overlap(PyObject* a, PyObject* b) override {
-    const auto x = extent(THPVariable_Unpack(a)), y = extent(THPVariable_Unpack(b));
-    return x.first < y.second && y.first < x.second;
+  bool may_overlap(PyObject* const* tensors, size_t written, size_t count) override {
+    for (size_t w = 0; w < written; ++w)
+      for (size_t i = w + 1; i < count; ++i)
+        if (may_share_memory(THPVariable_Unpack(tensors[w]), THPVariable_Unpack(tensors[i]))) return true;
+    return false;
   }
   PyTypeObject* tensor_type() override { return torch_tensor_type(); }
   bool is_pure_without_tensors(PyObject* callable) override { return TorchCallables::get().is_pure_without_tensors(callable); }
@@ -89,6 +82,7 @@ class TorchFrontend final : public TensorFrontend {
 struct BackendTable {
   std::mutex mutex;
   std::map<std::string, BackendFactory> factories{{"eager", &graph::make_eager_backend}};
+  std::map<std::string, std::unique_ptr<graph::Backend>> made;
 };
 BackendTable& backend_table() {
   static auto* const table = new BackendTable;
@@ -117,12 +111,16 @@ bool install_tensor_frontend() {
 void register_backend(const std::string& name, BackendFactory factory) {
   std::lock_guard lock(backend_table().mutex);
   backend_table().factories[name] = std::move(factory);
+  backend_table().made.erase(name);
 }
 
-std::unique_ptr<graph::Backend> make_backend(const std::string& name) {
+graph::Backend* find_backend(const std::string& name) {
   std::lock_guard lock(backend_table().mutex);
   const auto at = backend_table().factories.find(name);
-  return at == backend_table().factories.end() ? nullptr : at->second();
+  if (at == backend_table().factories.end()) return nullptr;
+  std::unique_ptr<graph::Backend>& backend = backend_table().made[name];
+  if (!backend) backend = at->second();
+  return backend.get();
 }
 
 std::vector<std::string> backend_names() {

@@ -19,7 +19,8 @@ bool install_tensor_frontend();
 
 using BackendFactory = std::function<std::unique_ptr<graph::Backend>()>;
 void register_backend(const std::string& name, BackendFactory factory);
-std::unique_ptr<graph::Backend> make_backend(const std::string& name);  // null: no such name
+// The backend of that name: one for the process, so that it compiles identical kernels once; null: no such name.
+graph::Backend* find_backend(const std::string& name);
 std::vector<std::string> backend_names();
 
 }  // namespace framejit::frame_hook

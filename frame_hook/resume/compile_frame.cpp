@@ -2,6 +2,7 @@
 //
 // A trace without tensor work that breaks in its own frame becomes a plain segment: guards that select it, no graph, no recipe. One
 // that breaks inside an inlined callee is a segment like any other, so that capture can go on inside the callee.
+#include <algorithm>
 #include <chrono>
 
 #include "frame_hook/bytecode/code.h"
@@ -49,6 +50,33 @@ TraceOptions trace_options(const CompileOptions& options, const TraceHints& hint
   return result;
 }
 
+std::string source_line(PyObject* file, int line) {  // "" when there is none
+  PyRef linecache = PyRef::steal(PyImport_ImportModule("linecache"));
+  PyRef text = PyRef::steal(linecache ? PyObject_CallMethod(linecache.get(), "getline", "Oi", file, line) : nullptr);
+  const char* utf8 = text && PyUnicode_Check(text.get()) ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  PyErr_Clear();
+  std::string result = utf8 ? utf8 : "";
+  while (!result.empty() && (result.back() == '\n' || result.back() == '\r')) result.pop_back();
+  return result;
+}
+
+// The source line of a break, and ^^^ below the expression; "" when the file cannot be read.
+std::string caret_text(const BreakPlace& place) {
+  const SourceSpan& span = place.span;
+  if (!place.file || span.line <= 0) return "";
+  const std::string line = source_line(place.file.get(), span.line);
+  const size_t indent = line.find_first_not_of(" \t");
+  if (indent == std::string::npos) return "";
+  std::string result = "    " + line.substr(indent);
+  const size_t from = static_cast<size_t>(std::max(span.column, 0));
+  const size_t to = std::min(span.end_line == span.line && span.end_column >= 0 ? static_cast<size_t>(span.end_column) : line.size(), line.size());
+  if (span.column < 0 || from < indent || from >= to) return result;
+  auto width = [&](size_t begin, size_t end) {  // in characters
+    return std::count_if(line.begin() + static_cast<long>(begin), line.begin() + static_cast<long>(end), [](char c) { return (c & 0xC0) != 0x80; });
+  };
+  return result + "\n    " + std::string(static_cast<size_t>(width(indent, from)), ' ') + std::string(static_cast<size_t>(width(from, to)), '^');
+}
+
 // Exit, effects and outputs of the trace, in recipe order: what the exit needs first, then the writes.
 void plan_exit(FrameTrace& trace, RecipeBuilder& recipe, Segment& segment) {
   if (trace.returned) {
@@ -68,7 +96,11 @@ void plan_exit(FrameTrace& trace, RecipeBuilder& recipe, Segment& segment) {
 bool compile_graph(FrameTrace& trace, const RecipeBuilder& recipe, Segment& segment) {
   if (trace.recording->op_count() == 0 && recipe.traced_outputs().empty()) return true;
   auto finished = trace.recording->finish(recipe.traced_outputs());
-  if (!finished.ok()) graph_break(BreakReason::recording_failed, finished.error().message);
+  if (!finished.ok()) {
+    BreakReason reason = BreakReason::recording_failed;
+    find_break_reason(finished.error().code, &reason);
+    graph_break(reason, finished.error().message);
+  }
   auto compiled = trace.recording->compile(segment.options->request);
   if (PyErr_Occurred()) return false;
   if (!compiled.ok()) graph_break(BreakReason::recording_failed, compiled.error().message);
@@ -84,6 +116,18 @@ void compile_guards(FrameTrace& trace, std::vector<guards::SourceId> wanted, PyC
   segment.guards = program.take();
 }
 
+// A graph that writes an input holds for inputs that overlap it as those of the trace did.
+std::vector<guards::SourceId> plan_memory(const FrameTrace& trace, Segment& segment) {
+  std::vector<guards::SourceId> sources;
+  const std::vector<size_t> written = trace.recording->written_inputs();
+  if (written.empty() || trace.input_sources.size() < 2) return sources;
+  segment.written_count = written.size();
+  for (size_t i : written) sources.push_back(trace.input_sources[i]);
+  for (const guards::Guard& guard : trace.guards.guards())  // of the other inputs those that are tensors
+    if (guard.kind == guards::GuardKind::tensor && std::find(sources.begin(), sources.end(), guard.source) == sources.end()) sources.push_back(guard.source);
+  return sources;
+}
+
 std::unique_ptr<Segment> build_segment(FrameTrace& trace, const guards::FrameAccess& frame, const std::shared_ptr<const CompileOptions>& options) {
   auto segment = std::make_unique<Segment>();
   segment->options = options;
@@ -92,21 +136,27 @@ std::unique_ptr<Segment> build_segment(FrameTrace& trace, const guards::FrameAcc
   if (!compile_graph(trace, recipe, *segment)) return nullptr;
   std::vector<guards::SourceId> wanted = recipe.wanted_sources();
   if (segment->call) wanted.insert(wanted.end(), trace.input_sources.begin(), trace.input_sources.end());
+  const std::vector<guards::SourceId> memory = segment->call ? plan_memory(trace, *segment) : std::vector<guards::SourceId>();
   compile_guards(trace, wanted, frame.code, *segment);
   if (segment->call)
     for (guards::SourceId source : trace.input_sources) segment->input_registers.push_back(segment->guards->register_of(source));
+  for (guards::SourceId source : memory) segment->memory_registers.push_back(segment->guards->register_of(source));
   segment->recipe = recipe.finish([&](guards::SourceId source) { return segment->guards->register_of(source); });
   return segment;
 }
 
-std::unique_ptr<Segment> plain_segment(FrameTrace& trace, int until, const guards::FrameAccess& frame, const std::shared_ptr<const CompileOptions>& options) {
+// `until`: where the frame that runs natively meets the instruction that cannot be traced; -1: nowhere.
+std::unique_ptr<Segment> plain_segment(FrameTrace& trace, BreakReason reason, int until, const guards::FrameAccess& frame, const std::shared_ptr<const CompileOptions>& options) {
   auto segment = std::make_unique<Segment>();
   segment->options = options;
   segment->exit = ExitKind::plain;
   segment->plain_until = until;
-  segment->reason = trace.reason;
+  segment->reason = reason;
   segment->where = trace.where;
-  compile_guards(trace, {}, frame.code, *segment);
+  segment->overlapping = reason == BreakReason::overlapping_inputs;
+  const std::vector<guards::SourceId> memory = segment->overlapping ? plan_memory(trace, *segment) : std::vector<guards::SourceId>();
+  compile_guards(trace, memory, frame.code, *segment);
+  for (guards::SourceId source : memory) segment->memory_registers.push_back(segment->guards->register_of(source));
   return segment;
 }
 
@@ -138,19 +188,22 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
   outcome.detail = trace.detail;
   outcome.where = trace.where;
 
+  const Instruction* stopped_at = trace.returned ? nullptr : &code->instructions[trace.exit[0].frame->position];
+  if (stopped_at) outcome.at = stopped_at->opcode_index;
   const bool tensor_work = trace.recording->op_count() > 0;
-  if (!tensor_work && !trace.returned && trace.exit.size() == 1) {
-    outcome.segment = plain_segment(trace, code->instructions[trace.exit[0].frame->position].index, frame, options);
+  if (!tensor_work && stopped_at && trace.exit.size() == 1) {
+    outcome.segment = plain_segment(trace, trace.reason, stopped_at->index, frame, options);
   } else {
     try {
       outcome.segment = build_segment(trace, frame, options);
-    } catch (const GraphBreak& b) {  // something at the exit cannot be rebuilt: from here the frame runs plainly
+    } catch (const GraphBreak& b) {  // something at the exit cannot be rebuilt: the frame runs plainly up to the break
       outcome.broke = true;
       outcome.reason = b.reason;
       outcome.detail = b.detail;
-      outcome.segment = plain_segment(trace, -1, frame, options);
+      outcome.segment = plain_segment(trace, b.reason, stopped_at ? stopped_at->index : -1, frame, options);
     }
   }
+  if (outcome.broke && (options->fullgraph || log::enabled(log::Channel::graph_breaks))) outcome.caret = caret_text(trace.place);
   if (outcome.broke) count_break(outcome.reason, outcome.detail, outcome.where, outcome.caret);
   if (outcome.segment) {
     if (const CompiledCall* call = outcome.segment->call.get()) {

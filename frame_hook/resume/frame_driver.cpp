@@ -58,7 +58,7 @@ struct Next {
 
 class Drive final {
  public:
-  Drive(LiveFrame& frame, Options options) : frame_(frame), options_(std::move(options)) {}
+  Drive(LiveFrame& frame, const Options& options) : frame_(frame), options_(options) {}
 
   PyObject* run() {
     for (;;) {
@@ -68,29 +68,41 @@ class Drive final {
   }
 
   // The frame is frame `level` of a segment's exit: it is brought to its state there, and what it was doing goes on.
-  Next resume(const std::shared_ptr<Segment>& segment, const std::shared_ptr<SegmentRun>& run, size_t level);
+  Next resume(const Segment& segment, SegmentRun& run, size_t level);
 
  private:
   Next round();
   std::shared_ptr<Segment> compile(const guards::FrameAccess& access, int index, Next& next);
-  Next apply(const std::shared_ptr<Segment>& segment, const std::shared_ptr<SegmentRun>& run);
+  Next apply(const Segment& segment, SegmentRun& run);
   Next run_plain(const Segment& segment);
   Next run_break();
   Next after(const EvalResult& result);
   Next plainly();
+  Next leave_with_error(int at);
   void explain_misses(const guards::FrameAccess& access, const Site& site);
   void log_miss(const Site& site, const std::string& guard) const;
   void log_limit(const guards::FrameAccess& access, Site& site);
 
   LiveFrame& frame_;
-  Options options_;
+  const Options& options_;                // kept for the life of the process
 };
 
-// Resumes an inlined callee: the hook hands its fresh frame to on_frame with this context.
+// A compile is running. The garbage collector waits for its end: a trace makes many objects and no garbage.
+struct Compiling {
+  const bool collects = PyGC_Disable() != 0;
+  Compiling() { g_compiling = true; }
+  ~Compiling() {
+    g_compiling = false;
+    if (collects) PyGC_Enable();
+  }
+  Compiling(const Compiling&) = delete;
+};
+
+// Resumes an inlined callee: the hook hands its fresh frame to on_frame with this context. Segment and run are those of the round
+// that resumes, further up this C stack.
 class CalleeFiller final : public FrameFiller {
  public:
-  CalleeFiller(std::shared_ptr<Segment> segment, std::shared_ptr<SegmentRun> run, size_t level, Options options)
-      : segment_(std::move(segment)), run_(std::move(run)), level_(level), options_(std::move(options)) {}
+  CalleeFiller(const Segment& segment, SegmentRun& run, size_t level, const Options& options) : segment_(segment), run_(run), level_(level), options_(options) {}
   PyObject* fill(LiveFrame& frame) override {
     if (!frame.enter()) return nullptr;
     Drive drive(frame, options_);
@@ -99,10 +111,10 @@ class CalleeFiller final : public FrameFiller {
   }
 
  private:
-  std::shared_ptr<Segment> segment_;
-  std::shared_ptr<SegmentRun> run_;
+  const Segment& segment_;
+  SegmentRun& run_;
   size_t level_;
-  Options options_;
+  const Options& options_;
 };
 
 Next Drive::plainly() { return Next::left(frame_.is_entered() ? frame_.hand_over() : frame_.pass_through()); }
@@ -126,30 +138,37 @@ Next Drive::run_plain(const Segment& segment) {
   return run_break();
 }
 
-Next Drive::apply(const std::shared_ptr<Segment>& segment, const std::shared_ptr<SegmentRun>& run) {
-  if (segment->exit == ExitKind::plain) return run_plain(*segment);
-  if (segment->exit == ExitKind::returned) return Next::left(frame_.return_value(run->slots[segment->returned].release()));
+Next Drive::apply(const Segment& segment, SegmentRun& run) {
+  if (segment.exit == ExitKind::plain) return run_plain(segment);
+  if (segment.exit == ExitKind::returned) return Next::left(frame_.return_value(run.slots[segment.returned].release()));
   if (!frame_.is_entered() && !frame_.enter()) return Next::left(nullptr);
   return resume(segment, run, 0);
 }
 
-Next Drive::resume(const std::shared_ptr<Segment>& segment, const std::shared_ptr<SegmentRun>& run, size_t level) {
-  const FramePlan& plan = segment->frames[level];
-  const bool innermost = level + 1 == segment->frames.size();
-  FrameContents contents(plan, *run);
+Next Drive::resume(const Segment& segment, SegmentRun& run, size_t level) {
+  const FramePlan& plan = segment.frames[level];
+  const bool innermost = level + 1 == segment.frames.size();
+  FrameContents contents(plan, run);
   frame_.replace(contents.locals, contents.stack, plan.index);
-  if (plan.writes_handled) frame_.set_handled(plan.handled == kUnbound ? nullptr : Py_NewRef(run->slots[plan.handled].get()));
-  if (innermost) return run_break();
-
+  if (plan.writes_handled) frame_.set_handled(plan.handled == kUnbound ? nullptr : Py_NewRef(run.slots[plan.handled].get()));
+  if (innermost) {
+    run.slots.clear();  // the frames hold what they need: nothing lives longer than in plain Python
+    const Code& code = *frame_.decoded();
+    if (frame_.poll()) return run_break();
+    frame_.set_current(code.instructions[code.position_at(plan.index)].opcode_index);
+    return after(frame_.raise_and_run({nullptr, 0}));
+  }
   frame_.set_current(plan.index);
   CalleeFiller filler(segment, run, level + 1, options_);
-  PyObject* function = run->slots[segment->frames[level + 1].function].get();
-  PyObject* value = call_into(function, filler);
-  if (!value) return after(frame_.raise_and_run({nullptr, 0}));
-  if (plan.on_return == OnReturn::push_object) {
-    Py_SETREF(value, Py_NewRef(run->slots[plan.pending_object].get()));
+  const bool makes_object = plan.on_return == OnReturn::push_object;
+  const PyRef function = run.slots[segment.frames[level + 1].function], object = makes_object ? run.slots[plan.pending_object] : PyRef();
+  PyRef value = PyRef::steal(call_into(function.get(), filler));
+  if (value && makes_object) {
+    if (value.get() != Py_None) PyErr_Format(PyExc_TypeError, "__init__() should return None, not '%.200s'", Py_TYPE(value.get())->tp_name);
+    value = value.get() == Py_None ? object : PyRef();
   }
-  frame_.push(value);
+  if (!value) return after(frame_.raise_and_run({nullptr, 0}));
+  frame_.push(value.release());
   frame_.set_next(plan.next_index);
   return {};
 }
@@ -187,6 +206,22 @@ void Drive::log_limit(const guards::FrameAccess& access, Site& site) {
   log::emit({log::Channel::recompiles, "", "Limit", place(frame_), {{"count", entry_count(site)}, {"guard", failure ? failure->text : "other settings"}}, ""});
 }
 
+// The error that is set leaves the frame, whatever the frame handles: it is about the compile. at: f_lasti of its traceback entry.
+Next Drive::leave_with_error(int at) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  if (!frame_.is_entered() && !frame_.enter()) {
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    return Next::left(nullptr);
+  }
+  PyErr_Restore(type, value, traceback);
+  if (at >= 0) frame_.set_current(at);
+  if (PyRef frame = PyRef::steal(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(frame_.thread())))) PyTraceBack_Here(reinterpret_cast<PyFrameObject*>(frame.get()));
+  return Next::left(frame_.raise());
+}
+
 std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int index, Next& next) {
   Site& site = frame_.state().site(index);
   std::erase_if(site.entries, [](const auto& entry) { return static_cast<SegmentEntry&>(*entry).segment->guards->dead(); });
@@ -195,8 +230,7 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
     return nullptr;
   }
   explain_misses(access, site);
-  g_compiling = true;
-  struct Done { ~Done() { g_compiling = false; } } done;
+  const Compiling compiling;
   CompileOutcome outcome;
   try {
     outcome = compile_segment(access, frame_.decoded(), index, options_, hints_of(frame_.state()));
@@ -210,11 +244,11 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
     PyErr_Format(g_graph_break_error ? g_graph_break_error : PyExc_RuntimeError, "%s: graph break with fullgraph=True: %s: %s\n%s\nhint: %s", outcome.where.c_str(),
                  row_of(outcome.reason).name, outcome.detail.c_str(), outcome.caret.c_str(), row_of(outcome.reason).hint);
   if (PyErr_Occurred()) {
-    if (!frame_.is_entered() && !frame_.enter()) next = Next::left(nullptr);
-    else next = Next::left(frame_.raise());
+    next = leave_with_error(outcome.at);
     return nullptr;
   }
   if (!outcome.segment) return nullptr;
+  if (outcome.reason == BreakReason::interrupted) return std::move(outcome.segment);  // not where the next call should stop
   auto entry = std::make_unique<SegmentEntry>(std::move(outcome.segment));
   auto segment = entry->segment;
   site.entries.insert(site.entries.begin(), std::move(entry));
@@ -224,26 +258,26 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
 Next Drive::round() {
   const int index = frame_.next_index();
   const guards::FrameAccess access = frame_.access();
-  auto run = std::make_shared<SegmentRun>();
+  SegmentRun run;
   if (Site* site = frame_.state().find_site(index)) {
     for (auto& entry : site->entries) {
-      std::shared_ptr<Segment> segment = static_cast<SegmentEntry&>(*entry).segment;
+      const std::shared_ptr<Segment> segment = static_cast<SegmentEntry&>(*entry).segment;
       if (segment->options != options_) continue;
-      const RunStatus status = segment->run(access, *run);
+      const RunStatus status = segment->run(access, run);
       if (status == RunStatus::missed) continue;
       if (status == RunStatus::failed) return stats().fallbacks += 1, plainly();
       stats().hits += 1;
-      return apply(segment, run);
+      return apply(*segment, run);
     }
   }
   if (g_compiling || !tensor_frontend()) return plainly();
   Next next;
   const std::shared_ptr<Segment> segment = compile(access, index, next);
   if (!segment) return next.leave ? next : plainly();
-  const RunStatus status = segment->run(access, *run);
-  FJ_CHECK(status != RunStatus::missed, "a new entry does not fit the frame it was made from");
-  if (status == RunStatus::failed) return stats().fallbacks += 1, plainly();
-  return apply(segment, run);
+  const RunStatus status = segment->run(access, run);
+  // A new entry misses when another thread changed what is guarded while backends compiled without the GIL.
+  if (status != RunStatus::done) return stats().fallbacks += 1, plainly();
+  return apply(*segment, run);
 }
 
 }  // namespace
@@ -252,11 +286,11 @@ namespace {
 
 // The settings object of a compile() call (options.py: Options) as the stages want it. Kept for the life of the process: settings
 // are few, because equal ones are one object.
-Options options_of(PyObject* object) {
+const Options& options_of(PyObject* object) {
   static std::unordered_map<PyObject*, Options>* known = new std::unordered_map<PyObject*, Options>;
   static PyObject* last_object = nullptr;
-  static Options* last = new Options;
-  if (object == last_object && *last) return *last;
+  static const Options* last = nullptr;
+  if (last && object == last_object) return *last;
   Options& found = (*known)[object];
   if (!found) {
     auto made = std::make_shared<CompileOptions>();
@@ -279,7 +313,7 @@ Options options_of(PyObject* object) {
     found = std::move(made);
   }
   last_object = object;
-  *last = found;
+  last = &found;
   return found;
 }
 

@@ -51,13 +51,24 @@ PyObject* make_instance(const RecipeStep& s, const std::vector<PyRef>& slots) {
   auto* type = reinterpret_cast<PyTypeObject*>(s.object.get());
   PyRef arguments = PyRef::steal(tuple_of(s.operands, slots));
   if (!arguments) return nullptr;
-  return builtin_base(type)->tp_new(type, arguments.get(), nullptr);
+  PyTypeObject* base = builtin_base(type);
+  PyRef made = PyRef::steal(base->tp_new(type, arguments.get(), nullptr));
+  // The rest of an exception's state is made by its C initialiser: StopIteration.value, OSError.errno.
+  if (made && PyExceptionInstance_Check(made.get()) && type->tp_init == base->tp_init && base->tp_init(made.get(), arguments.get(), nullptr) < 0) return nullptr;
+  return made.release();
 }
 
 PyObject* advance(PyObject* iterator, int64_t position) {
-  if (position == 0) return Py_NewRef(iterator);
+  const bool reversed = Py_IS_TYPE(iterator, &PyReversed_Type) || Py_IS_TYPE(iterator, &PyListRevIter_Type);
+  if (position == 0 && !reversed) return Py_NewRef(iterator);
   PyRef done = PyRef::steal(PyObject_CallMethod(iterator, "__setstate__", "L", static_cast<long long>(position)));
   return done ? Py_NewRef(iterator) : nullptr;
+}
+
+bool consume(PyObject* iterator, int64_t count) {
+  for (; count > 0; --count)
+    if (!PyRef::steal(PyIter_Next(iterator))) break;
+  return !PyErr_Occurred();
 }
 
 }  // namespace
@@ -113,6 +124,7 @@ bool Recipe::run_step(const RecipeStep& s, const RecipeInputs& in, std::vector<P
       return arguments && give(PyObject_Call(at(0), arguments.get(), nullptr));
     }
     case RecipeOp::advance: return give(advance(at(0), s.number));
+    case RecipeOp::consume: return consume(at(0), s.number) && give(Py_NewRef(at(0)));
     case RecipeOp::assign_list: return assign_list(at(0), s.operands, slots);
     case RecipeOp::assign_dict_item: return assign_item(at(0), at(1), at(2));
     case RecipeOp::delete_dict_item: return assign_item(at(0), at(1), nullptr);

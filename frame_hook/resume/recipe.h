@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "frame_hook/trace/tracer.h"
@@ -34,6 +35,7 @@ enum class RecipeOp : uint8_t {
   call,         // object: callable; operands: arguments. iterators, views, super, unstarted generators
   call_slot,    // operands: callable, arguments...
   advance,      // operands: iterator; number: __setstate__ position
+  consume,      // operands: iterator of a dict; number: items to drop
   assign_list, assign_dict_item, delete_dict_item, clear_dict, assign_set, assign_cell,  // effects on real objects
   restore_modes,  // modes of the exit
 };
@@ -93,6 +95,7 @@ class RecipeBuilder {
   SlotId build_dict(DictValue* value);
   SlotId build_function(FunctionValue* value);
   SlotId build_instance(InstanceValue* value);
+  SlotId build_partial(InstanceValue* value);
   SlotId build_iterator(IteratorValue* value);
   SlotId build_generator(GeneratorValue* value);
   SlotId call(const char* builtin, std::vector<SlotId> operands);
@@ -108,8 +111,15 @@ class RecipeBuilder {
   std::unordered_map<PyObject*, size_t> output_index_;
   std::vector<guards::SourceId> wanted_;
   std::unordered_map<guards::SourceId, SlotId> fetched_;
-  std::vector<Value*> pending_;              // made empty, to be filled
+  SlotId settled(Value* container);
+  void fill(Value* value);
+  void fill_items(SlotId target, Value* container);
+  void fill_instance(SlotId target, InstanceValue* value);
+  void fill_partial(SlotId target, InstanceValue* value);
   void fill_pending();
+  std::vector<Value*> pending_;              // made empty, to be filled
+  std::unordered_set<Value*> filled_;        // filled, or written as effects
+  std::unordered_set<Value*> in_progress_;   // iterators whose containers are being settled
 };
 
 }  // namespace framejit::frame_hook

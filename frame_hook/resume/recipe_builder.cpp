@@ -1,7 +1,8 @@
 // frame_hook/resume/recipe_builder.cpp — values of a trace to steps of a recipe.
 //
 // Three rules keep identity and cycles right: a Value has one slot; what has a real object is fetched, never rebuilt; lists,
-// dicts, cells and instances are made empty when first met and filled once the value graph has been walked.
+// dicts, cells and instances are made empty when first met and filled once the value graph has been walked, or when an iterator
+// is made over one: it goes by what the container holds at that moment.
 #include "frame_hook/resume/recipe.h"
 #include "frame_hook/trace/protocol.h"
 #include "runtime/base/result.h"
@@ -151,18 +152,62 @@ SlotId RecipeBuilder::build_function(FunctionValue* value) {
   return made;
 }
 
+namespace {
+
+bool is_exception(PyTypeObject* type) { return PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)); }
+
+// C classes whose tp_new, given the payload, makes an object that filling and attributes complete.
+bool is_rebuildable(PyTypeObject* base, const Value* payload) {
+  const std::string_view name = base->tp_name;
+  if (base == &PyBaseObject_Type || is_exception(base) || name == "types.SimpleNamespace" || name == "functools.partial") return true;
+  if (!payload) return false;
+  if (base == &PyDictProxy_Type || base == &PyList_Type || base == &PySet_Type || base == &PyFrozenSet_Type) return true;
+  if (base == &PyDict_Type || name == "collections.OrderedDict" || name == "collections.defaultdict") return true;
+  if (PyType_IsSubtype(base, &PyTuple_Type)) return payload->kind == ValueKind::tuple;
+  return (payload->kind == ValueKind::object || payload->kind == ValueKind::sym_int) && payload->type == base;
+}
+
+Value* attribute_of(InstanceValue* value, const char* name) {
+  bool known = false;
+  Value* v = value->find_attr(interned(name), &known);
+  FJ_CHECK(v, name);
+  return v;
+}
+
+}  // namespace
+
+// Its state is given afterwards by __setstate__, so that it may hold itself.
+SlotId RecipeBuilder::build_partial(InstanceValue* value) {
+  const SlotId nothing = constant(reinterpret_cast<PyObject*>(&PyBaseObject_Type));
+  const SlotId made = step(RecipeOp::instance, {nothing}, 0, reinterpret_cast<PyObject*>(value->type));
+  slots_[value] = made;
+  pending_.push_back(value);
+  return made;
+}
+
+void RecipeBuilder::fill_partial(SlotId target, InstanceValue* value) {
+  const SlotId function = slot(attribute_of(value, "func")), arguments = slot(attribute_of(value, "args")), keywords = slot(attribute_of(value, "keywords"));
+  const SlotId state = step(RecipeOp::tuple, {function, arguments, keywords, constant(Py_None)});
+  PyRef set_state = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(builtin_base(value->type)), "__setstate__"));
+  step(RecipeOp::call, {target, state}, 0, set_state.get());
+  for (auto& [name, v] : value->attrs)
+    if (const std::string_view text = text_of(name.get()); text != "func" && text != "args" && text != "keywords")
+      step(RecipeOp::set_attribute, {target, v ? slot(v) : kUnbound}, 0, name.get());
+}
+
 SlotId RecipeBuilder::build_instance(InstanceValue* value) {
+  PyTypeObject* base = builtin_base(value->type);
+  Value* payload = value->payload;
+  if (!is_rebuildable(base, payload)) graph_break(BreakReason::escaped_traced, std::string("an object of type ") + value->type->tp_name);
+  if (base == &PyDictProxy_Type) return step(RecipeOp::call, {slot(payload)}, 0, reinterpret_cast<PyObject*>(base));
+  if (std::string_view(base->tp_name) == "functools.partial") return build_partial(value);
   std::vector<SlotId> arguments;
-  if (Value* payload = value->payload) {
-    PyTypeObject* base = builtin_base(value->type);
-    if (payload->kind == ValueKind::tuple && PyType_IsSubtype(base, &PyTuple_Type)) {
-      arguments.push_back(build_tuple(as<TupleValue>(payload)));
-    } else if (PyType_IsSubtype(base, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) {
-      if (payload->kind == ValueKind::tuple)
-        for (Value* v : as<TupleValue>(payload)->items) arguments.push_back(slot(v));
-    } else if (payload->kind == ValueKind::object || payload->kind == ValueKind::sym_int) {
-      arguments.push_back(slot(payload));
-    }
+  if (payload && payload->kind == ValueKind::tuple && PyType_IsSubtype(base, &PyTuple_Type)) {
+    arguments.push_back(build_tuple(as<TupleValue>(payload)));
+  } else if (payload && payload->kind == ValueKind::tuple && is_exception(base)) {
+    for (Value* v : as<TupleValue>(payload)->items) arguments.push_back(slot(v));
+  } else if (payload && (base == &PyFrozenSet_Type || payload->kind == ValueKind::object || payload->kind == ValueKind::sym_int)) {
+    arguments.push_back(slot(payload));
   }
   const SlotId made = step(RecipeOp::instance, std::move(arguments), 0, reinterpret_cast<PyObject*>(value->type));
   slots_[value] = made;
@@ -173,15 +218,25 @@ SlotId RecipeBuilder::build_instance(InstanceValue* value) {
 SlotId RecipeBuilder::build_iterator(IteratorValue* value) {
   std::vector<SlotId> operands;
   if (value->exhausted) return call("iter", {step(RecipeOp::tuple)});
+  if (!in_progress_.insert(value).second) graph_break(BreakReason::escaped_traced, "an iterator that is part of what it iterates over");
   using Over = IteratorValue::Over;
   switch (value->over) {
-    case Over::sequence: {
-      const SlotId made = call("iter", {slot(value->operands[0])});
+    case Over::sequence:
+    case Over::text:
+    case Over::snapshot: {
+      if (value->over != Over::sequence && value->position == 0 && value->type == &PyReversed_Type) break;
+      const SlotId made = call("iter", {settled(value->operands[0])});
       return step(RecipeOp::advance, {made}, value->position);
     }
     case Over::reversed: {
-      const SlotId made = call("reversed", {slot(value->operands[0])});
+      const SlotId made = call("reversed", {settled(value->operands[0])});
       return step(RecipeOp::advance, {made}, value->position);
+    }
+    case Over::dict_view: {
+      auto* view = as<ViewValue>(value->operands[0]);
+      settled(view->dict);
+      const SlotId made = call(value->step < 0 ? "reversed" : "iter", {slot(view)});
+      return step(RecipeOp::consume, {made}, value->position);
     }
     case Over::range: {
       PyRef range = PyRef::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "LLL", (long long)value->position, (long long)value->stop, (long long)value->step));
@@ -195,10 +250,20 @@ SlotId RecipeBuilder::build_iterator(IteratorValue* value) {
     case Over::zip:
     case Over::map:
     case Over::filter:
+      if ((value->over == Over::zip && value->stop == 1) || (value->over == Over::filter && value->step < 0)) break;  // strict, filterfalse
       for (Value* v : value->operands) operands.push_back(slot(v));
       return call(value->over == Over::zip ? "zip" : value->over == Over::map ? "map" : "filter", std::move(operands));
-    default: graph_break(BreakReason::escaped_traced, std::string("a running ") + value->type->tp_name);
+    default: break;
   }
+  graph_break(BreakReason::escaped_traced, std::string("a running ") + value->type->tp_name);
+}
+
+// The slot of a container that stands as it will be after the exit.
+SlotId RecipeBuilder::settled(Value* container) {
+  const SlotId target = slot(container);
+  if (!is_real(container)) fill(container);
+  else if (container->mutated) effect_of(container);
+  return target;
 }
 
 // Only a generator that has not started, or has ended, can be made again: its function is called with the bound arguments, or the
@@ -219,51 +284,50 @@ SlotId RecipeBuilder::build_generator(GeneratorValue* value) {
   return made;
 }
 
-void RecipeBuilder::fill_pending() {
-  for (size_t k = 0; k < pending_.size(); ++k) {  // filling may add more
-    Value* value = pending_[k];
-    const SlotId target = slots_.at(value);
-    std::vector<SlotId> operands{target};
-    switch (value->kind) {
-      case ValueKind::list:
-        for (Value* v : as<ListValue>(value)->items) operands.push_back(slot(v));
-        step(RecipeOp::fill_list, std::move(operands));
-        break;
-      case ValueKind::dict:
-        for (const DictEntry& e : as<DictValue>(value)->entries) {
-          operands.push_back(slot(e.key));
-          operands.push_back(slot(e.value));
-        }
-        step(RecipeOp::fill_dict, std::move(operands));
-        break;
-      case ValueKind::cell:
-        if (as<CellValue>(value)->contents) step(RecipeOp::fill_cell, {target, slot(as<CellValue>(value)->contents)});
-        break;
-      case ValueKind::function:
-        for (auto& [name, v] : as<FunctionValue>(value)->attrs) step(RecipeOp::set_attribute, {target, slot(v)}, 0, name.get());
-        break;
-      case ValueKind::instance: {
-        auto* instance = as<InstanceValue>(value);
-        Value* payload = instance->payload;
-        if (payload && payload->kind == ValueKind::list) {
-          for (Value* v : as<ListValue>(payload)->items) operands.push_back(slot(v));
-          step(RecipeOp::fill_list, std::move(operands));
-        } else if (payload && payload->kind == ValueKind::dict) {
-          for (const DictEntry& e : as<DictValue>(payload)->entries) {
-            operands.push_back(slot(e.key));
-            operands.push_back(slot(e.value));
-          }
-          step(RecipeOp::fill_dict, std::move(operands));
-        } else if (payload && payload->kind == ValueKind::set) {
-          for (Value* v : as<SetValue>(payload)->items) operands.push_back(slot(v));
-          step(RecipeOp::assign_set, std::move(operands));
-        }
-        attribute_effects(target, instance);
-        break;
-      }
-      default: break;
+void RecipeBuilder::fill_items(SlotId target, Value* container) {
+  std::vector<SlotId> operands{target};
+  if (container->kind == ValueKind::list) {
+    for (Value* v : as<ListValue>(container)->items) operands.push_back(slot(v));
+    step(RecipeOp::fill_list, std::move(operands));
+  } else if (container->kind == ValueKind::dict) {
+    for (const DictEntry& e : as<DictValue>(container)->entries) {
+      operands.push_back(slot(e.key));
+      operands.push_back(slot(e.value));
     }
+    step(RecipeOp::fill_dict, std::move(operands));
+  } else if (container->kind == ValueKind::set && container->type == &PySet_Type) {
+    for (Value* v : as<SetValue>(container)->items) operands.push_back(slot(v));
+    step(RecipeOp::assign_set, std::move(operands));
   }
+}
+
+void RecipeBuilder::fill_instance(SlotId target, InstanceValue* value) {
+  if (std::string_view(builtin_base(value->type)->tp_name) == "functools.partial") return fill_partial(target, value);
+  if (value->payload) fill_items(target, value->payload);
+  attribute_effects(target, value);
+}
+
+void RecipeBuilder::fill(Value* value) {
+  if (!filled_.insert(value).second) return;
+  const SlotId target = slots_.at(value);
+  switch (value->kind) {
+    case ValueKind::list:
+    case ValueKind::dict:
+      if (value->kind == ValueKind::list || !as<DictValue>(value)->owner) fill_items(target, value);
+      break;
+    case ValueKind::cell:
+      if (as<CellValue>(value)->contents) step(RecipeOp::fill_cell, {target, slot(as<CellValue>(value)->contents)});
+      break;
+    case ValueKind::function:
+      for (auto& [name, v] : as<FunctionValue>(value)->attrs) step(RecipeOp::set_attribute, {target, slot(v)}, 0, name.get());
+      break;
+    case ValueKind::instance: fill_instance(target, as<InstanceValue>(value)); break;
+    default: break;
+  }
+}
+
+void RecipeBuilder::fill_pending() {
+  for (size_t k = 0; k < pending_.size(); ++k) fill(pending_[k]);  // filling may add more
   pending_.clear();
 }
 
@@ -328,6 +392,7 @@ void RecipeBuilder::dict_effect(SlotId target, DictValue* value, PyObject* real)
 }
 
 void RecipeBuilder::effect_of(Value* value) {
+  if (!filled_.insert(value).second) return;
   const SlotId target = slot(value);
   switch (value->kind) {
     case ValueKind::list: {
@@ -353,10 +418,7 @@ void RecipeBuilder::effect_of(Value* value) {
       break;
     case ValueKind::instance: {
       auto* instance = as<InstanceValue>(value);
-      if (instance->payload && instance->payload->mutated) {
-        if (instance->payload->kind == ValueKind::dict) dict_effect(target, as<DictValue>(instance->payload), value->object.get());
-        else graph_break(BreakReason::unsupported_value, std::string("a write to an object of type ") + value->type->tp_name);
-      }
+      if (instance->payload && instance->payload->mutated) effect_of(instance->payload);
       attribute_effects(target, instance);
       break;
     }

@@ -47,6 +47,11 @@ RunStatus Segment::run(const guards::FrameAccess& frame, SegmentRun& out) {
   auto* symbols = stack_array<int64_t>(alloca((symbols_needed + 1) * sizeof(int64_t)), symbols_needed + 1);
   auto* floats = stack_array<double>(alloca((floats_needed + 1) * sizeof(double)), floats_needed + 1);
   if (!guards->run(frame, registers, symbols, floats)) return RunStatus::missed;
+  if (written_count > 0) {
+    auto** tensors = static_cast<PyObject**>(alloca(memory_registers.size() * sizeof(PyObject*)));
+    for (size_t i = 0; i < memory_registers.size(); ++i) tensors[i] = registers[memory_registers[i]];
+    if (tensor_frontend()->may_overlap(tensors, written_count, memory_registers.size()) != overlapping) return RunStatus::missed;
+  }
 
   const size_t output_count = call ? call->output_count : 0;
   Outputs outputs{stack_array<PyObject*>(alloca((output_count + 1) * sizeof(PyObject*)), output_count + 1), output_count};

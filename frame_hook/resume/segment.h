@@ -54,6 +54,9 @@ class Segment {
   std::unique_ptr<CompiledCall> call;      // null: no tensor work
   Recipe recipe;
   std::vector<size_t> input_registers;
+  std::vector<size_t> memory_registers;    // when the graph writes inputs: the written ones, then the others
+  size_t written_count = 0;
+  bool overlapping = false;                // fits only when the memory of a written input overlaps another's; else only when not
   ExitKind exit = ExitKind::returned;
   SlotId returned = kUnbound;
   std::vector<FramePlan> frames;           // when it broke
@@ -69,6 +72,7 @@ struct CompileOutcome {
   bool broke = false;
   BreakReason reason{};
   std::string detail, where, caret;
+  int at = -1;                             // code unit (f_lasti) of the break in the traced frame; -1: none
 };
 
 // Traces from the instruction at code unit `index` and compiles. Logs, counts. Throws InternalError for our bugs.

@@ -38,7 +38,9 @@ PyObject* resolve(const RowName& row) {
     const size_t dot = path.find('.');
     const std::string name = path.substr(0, dot);
     path = dot == std::string::npos ? "" : path.substr(dot + 1);
-    if (PyType_Check(at.get())) at = PyRef::borrow(_PyType_Lookup(reinterpret_cast<PyTypeObject*>(at.get()), interned(name)));
+    // A module's dict, not getattr: torch's module-level __getattr__ imports what it is asked for.
+    if (PyModule_Check(at.get())) at = PyRef::borrow(PyDict_GetItemString(PyModule_GetDict(at.get()), name.c_str()));
+    else if (PyType_Check(at.get())) at = PyRef::borrow(_PyType_Lookup(reinterpret_cast<PyTypeObject*>(at.get()), interned(name)));
     else at = PyRef::steal(PyObject_GetAttrString(at.get(), name.c_str()));
   }
   PyErr_Clear();

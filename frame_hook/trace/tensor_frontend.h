@@ -79,6 +79,7 @@ class Recording {
   // Object identity of torch tensors that a graph captured as constants, printable form of what was captured so far.
   virtual std::string text() const = 0;
   virtual size_t op_count() const = 0;  // ops recorded so far
+  virtual std::vector<size_t> written_inputs() const { return {}; }  // inputs whose memory a recorded op writes
 
   // Ends the recording: outputs are traced tensors (borrowed) in order. Then compile() runs passes and backend.
   virtual Result<void> finish(const std::vector<PyObject*>& outputs) = 0;
@@ -96,8 +97,8 @@ class TensorFrontend {
   virtual std::shared_ptr<void> save_modes() = 0;
   virtual void restore_modes(const std::shared_ptr<void>& snapshot) = 0;
   virtual bool same_modes(const std::shared_ptr<void>& a, const std::shared_ptr<void>& b) = 0;
-  // Two tensors whose memory overlaps although they are not the same object.
-  virtual bool may_overlap(PyObject* a, PyObject* b) = 0;
+  // Whether the memory of one of the first `written` tensors may overlap another's.
+  virtual bool may_overlap(PyObject* const* tensors, size_t written, size_t count) = 0;
   // The real Python type under which traced code sees torch.Tensor.
   virtual PyTypeObject* tensor_type() = 0;
   // Pure C functions of torch that read state or build constants and take no traced tensor (torch.device, torch.Size, finfo, ...).

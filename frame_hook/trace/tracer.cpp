@@ -53,6 +53,13 @@ bool Tracer::is_torch_code(PyCodeObject* code) {
   return it->second;
 }
 
+void Tracer::stop_place_here() {
+  stop_where_ = here();
+  if (frames_.empty()) return;
+  const SymbolicFrame& f = *frames_.back();
+  stop_place_ = {PyRef::borrow(f.code->code->co_filename), f.code->span(f.code->instructions[f.position])};
+}
+
 // The innermost line outside of torch's own files: what the user wrote.
 void Tracer::set_user_line() {
   const SymbolicFrame* user = frames_.front().get();
@@ -136,6 +143,7 @@ bool Tracer::run_root(std::shared_ptr<SymbolicFrame> root) {
     trace_.reason = stop_reason_;
     trace_.detail = stop_detail_;
     if (!stop_where_.empty()) trace_.where = stop_where_;
+    trace_.place = stop_place_;
   } catch (const GraphBreak& b) {
     stop_before(break_step_.value_or(1), b.reason, b.detail, stop_where_);
     return false;
@@ -213,7 +221,7 @@ void Tracer::check_step() {
   }
   stop_reason_ = reason;
   stop_detail_ = detail;
-  stop_where_ = here();
+  stop_place_here();
   stop_here();
 }
 
@@ -408,7 +416,7 @@ Value* Tracer::run_frame(std::shared_ptr<SymbolicFrame> frame) {
     } catch (const GraphBreak&) {
       if (!break_step_) {
         break_step_ = resumable_step();
-        stop_where_ = here();
+        stop_place_here();
       }
       throw;
     }

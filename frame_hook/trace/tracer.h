@@ -44,6 +44,11 @@ struct FrameExit {                        // one frame at the exit, outermost fi
   std::shared_ptr<SymbolicFrame> frame;   // state before instruction frame->position (innermost), or inside it (outer frames)
 };
 
+struct BreakPlace {
+  PyRef file;                             // co_filename; null: unknown
+  SourceSpan span;
+};
+
 struct FrameTrace {
   std::unique_ptr<Recording> recording;
   guards::GuardSet guards;
@@ -55,6 +60,7 @@ struct FrameTrace {
   BreakReason reason{};
   std::string detail;
   std::string where;                      // "model.py:31 Net.forward"
+  BreakPlace place;                       // the same for a caret; of a break
   std::shared_ptr<void> modes_at_exit;    // null when unchanged
   uint64_t steps = 0;
   size_t python_calls_inlined = 0;
@@ -205,6 +211,8 @@ class Tracer {
   std::unordered_map<const GeneratorValue*, uint64_t> generator_made_at_;
   std::optional<uint64_t> break_step_;                     // set by the innermost frame that a GraphBreak passes
   std::string stop_where_;
+  BreakPlace stop_place_;
+  void stop_place_here();                                  // sets stop_where_ and stop_place_
   uint64_t next_check_ = 0;                                // step at which check_step() looks
   PyCodeObject* root_code_ = nullptr;
   void reset(const guards::FrameAccess& frame);

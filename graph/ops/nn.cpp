@@ -16,6 +16,10 @@ DType statistics_dtype(const TensorMeta& input, const TensorMeta* weight) {
   return half && weight != nullptr && weight->dtype == DType::kFloat32 ? DType::kFloat32 : input.dtype;
 }
 
+bool same_sizes(ShapeEnv& env, const SymSizes& a, const SymSizes& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](const SymExpr& x, const SymExpr& y) { return same_size(env, x, y); });
+}
+
 bool native_layer_norm(const RuleArgs& args, ShapeEnv& env, Results& results) {  // input, normalized_shape, weight, bias, eps
   const TensorMeta* input = args.tensor(0);
   SymSizes normalized;
@@ -25,7 +29,7 @@ bool native_layer_norm(const RuleArgs& args, ShapeEnv& env, Results& results) { 
   for (size_t i = first; i < kept.size(); ++i)
     if (!same_size(env, std::exchange(kept[i], SymExpr(1)), normalized[i - first])) return false;
   for (const size_t i : {2, 3})
-    if (const TensorMeta* parameter = args.tensor(i); parameter != nullptr && parameter->sizes != normalized) return false;
+    if (const TensorMeta* parameter = args.tensor(i); parameter != nullptr && !same_sizes(env, parameter->sizes, normalized)) return false;
   results.push_back(dense_like(*input, input->sizes));
   results.push_back(dense(statistics_dtype(*input, args.tensor(2)), input->device, std::move(kept)));
   results.push_back(results[1]);

@@ -19,6 +19,16 @@ SymExpr reduced_count(const TensorMeta& meta, const std::vector<bool>& reduced) 
   return count;
 }
 
+namespace {
+
+bool same_sizes(const ShapeEnv& env, const SymSizes& a, const SymSizes& b) {
+  for (size_t i = 0; i < a.size() && i < b.size(); ++i)
+    if (!(a[i] == b[i]) && env.known(a[i], Relation::kEq, b[i]) != true) return false;
+  return a.size() == b.size();
+}
+
+}  // namespace
+
 Result<Graph> decompose(const Graph& graph) {
   static const Decompositions table = [] {
     Decompositions t;
@@ -47,7 +57,7 @@ Result<Graph> decompose(const Graph& graph) {
     for (size_t i = 0; i < d.results.size(); ++i) {
       if (node.results[i] == kNoValue) continue;
       const TensorMeta& made = r.out().meta(d.results[i]);
-      FJ_CHECK(made.dtype == d.metas[i].dtype && made.sizes == d.metas[i].sizes,
+      FJ_CHECK(made.dtype == d.metas[i].dtype && same_sizes(graph.shapes, made.sizes, d.metas[i].sizes),
                "decomposition of " + node.op->name + " gives " + text_of(made) + " instead of " + text_of(d.metas[i]));
       r.set(node.results[i], d.results[i]);
     }
