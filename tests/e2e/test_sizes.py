@@ -32,10 +32,10 @@ def runs(fn, calls, backend, **options):
 
 
 def pairs(count, seed):
-    """Distinct (batch, length) pairs, none of them square, so that no two sizes are equal by chance."""
+    """Distinct (batch, length) pairs; no later one shares a size with the first, none is square: no two sizes are equal by chance."""
     rng, found = random.Random(seed), []
     while len(found) < count:
-        pair = rng.randint(2, 9), rng.randint(10, 40)
+        pair = rng.randint(2, 6), rng.randint(8, 24)
         if all(pair[0] != p[0] and pair[1] != p[1] for p in found[:1]) and pair not in found:
             found.append(pair)
     return found
