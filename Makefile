@@ -48,8 +48,8 @@ test-cpp: build
 test-python: build
 	@FRAMEJIT_STRICT=1 HF_HUB_OFFLINE=1 $(RUN) -m pytest -q tests
 
-bench: build  ## calls, cold starts, beside eager and torch.compile
-	@for file in calls cold; do $(RUN) benchmarks/$$file.py $(if $(filter cold,$$file),--torch-compile); done
+bench: build  ## calls, capture, cold starts, beside eager and torch.compile
+	@for file in calls capture cold; do $(RUN) benchmarks/$$file.py $(if $(filter cold,$$file),--torch-compile); done
 
 sweep: build  ## every op of torch's op_db, compiled and compared
 	@HF_HUB_OFFLINE=1 $(RUN) tests/e2e/op_sweep.py
