@@ -106,9 +106,10 @@ bool lower_any(LowerContext& ctx) { return reduce_as(ctx, kNoArgument, ReduceOp:
 bool lower_all_dim(LowerContext& ctx) { return reduce_as(ctx, 1, ReduceOp::kAll, DType::kBool, false, true); }
 bool lower_all(LowerContext& ctx) { return reduce_as(ctx, kNoArgument, ReduceOp::kAll, DType::kBool, false, true); }
 
+// Not of bools: torch has no such kernel, and its error is the user's.
 bool lower_position(LowerContext& ctx, ReduceOp op) {
   const auto self = ctx.tensor(0);
-  return self && reduce_as(ctx, 1, op, ctx.meta(*self).dtype, true, false);
+  return self && ctx.meta(*self).dtype != DType::kBool && reduce_as(ctx, 1, op, ctx.meta(*self).dtype, true, false);
 }
 bool lower_argmax(LowerContext& ctx) { return lower_position(ctx, ReduceOp::kArgmax); }
 bool lower_argmin(LowerContext& ctx) { return lower_position(ctx, ReduceOp::kArgmin); }

@@ -118,6 +118,10 @@ def test_shape_error_is_eagers():
     check(lambda x, y: x @ y, torch.randn(3, 4), torch.randn(3, 4))
 
 
+def test_an_op_that_torch_refuses_is_refused():
+    check(lambda x: x.argmax(), torch.tensor([True, False, True]))
+
+
 def test_print_breaks_and_resumes(capsys):
     def f(x):
         a = x + 1
