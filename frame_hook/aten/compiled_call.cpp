@@ -23,6 +23,11 @@ void log_graph(const graph::Graph& graph, const char* stage) {
   log::emit({log::Channel::aten_graph, "", "AtenGraph", "", {{"graph", graph.name}, {"stage", stage}, {"ops", std::to_string(graph.nodes.size())}}, graph::print(graph)});
 }
 
+void log_plan(const runtime::CallPlan& plan) {
+  if (!log::enabled(log::Channel::steps)) return;
+  log::emit({log::Channel::steps, "", "Steps", "", {{"plan", plan.name}, {"steps", std::to_string(plan.steps.size())}}, runtime::print(plan)});
+}
+
 size_t count_kernels(const runtime::CallPlan& plan) {
   std::set<FjKernelFn> kernels;
   for (const runtime::Step& step : plan.steps)
@@ -117,6 +122,7 @@ Result<std::unique_ptr<CompiledCall>> compile_graph(const RecordedGraph& recorde
   options.mode = request.mode;
   options.threads = at::get_num_threads();
   FJ_TRY(runtime::CallPlan plan, backend->compile(functional, options));
+  log_plan(plan);
   std::unique_ptr<CompiledCall> call = std::make_unique<PlannedCall>(std::move(plan), recorded, functional.nodes.size());
   if (request.callable == nullptr) return call;
   call = make_user_call(request.callable, std::move(functional), std::move(call), recorded.example_inputs);

@@ -42,6 +42,11 @@ void log_guards(const Segment& segment, const std::string& where) {
   for (const std::string& text : segment.guards->texts()) log::emit({log::Channel::guards, "", "Guard", where, {{"guard", text}}, ""});
 }
 
+void log_bytecode(const Code& code) {
+  if (log::enabled(log::Channel::bytecode))
+    log::emit({log::Channel::bytecode, "", "Bytecode", PyUnicode_AsUTF8(code.code->co_qualname), {{"instructions", std::to_string(code.instructions.size())}}, to_text(code)});
+}
+
 TraceOptions trace_options(const CompileOptions& options, const TraceHints& hints) {
   TraceOptions result;
   result.hints = hints;
@@ -178,6 +183,7 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
                                const TraceHints& hints) {
   const auto start = Clock::now();
   CompileOutcome outcome;
+  log_bytecode(*code);
   Tracer tracer(*tensor_frontend(), trace_options(*options, hints));
   FrameTrace trace = tracer.trace_frame(frame, code, static_cast<size_t>(code->position_at(index)));
   stats().trace_seconds += seconds_since(start);
