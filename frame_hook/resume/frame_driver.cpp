@@ -12,7 +12,7 @@ namespace framejit::frame_hook {
 
 namespace {
 
-bool g_compiling = false;                 // guarded by the GIL; a forked child starts with it false (see on_fork)
+bool g_compiling = false;                 // guarded by the GIL; a forked child starts with it false (forget_running_compile)
 PyObject* g_graph_break_error = nullptr;
 thread_local bool t_enabled = true;
 
@@ -22,7 +22,7 @@ struct SegmentEntry final : EntryBase {
 };
 
 struct CodeNote final : EntryBase { TraceHints hints; };
-struct SiteNote final : EntryBase { bool full = false; };  // the entry limit was reached and logged
+struct SiteNote final : EntryBase {};     // its presence: the entry limit was reached and logged
 
 using Options = std::shared_ptr<const CompileOptions>;
 
@@ -279,10 +279,6 @@ Next Drive::round() {
   if (status != RunStatus::done) return stats().fallbacks += 1, plainly();
   return apply(*segment, run);
 }
-
-}  // namespace
-
-namespace {
 
 // The settings object of a compile() call (options.py: Options) as the stages want it. Kept for the life of the process: settings
 // are few, because equal ones are one object.

@@ -51,8 +51,7 @@ class GlobalDriver final : public FrameHandler {
   PyObject* on_frame(LiveFrame& frame, PyObject*) override {
     CodeState& state = frame.state();
     if (!frame.is_fresh() || !tensor_frontend()) return frame.pass_through();
-    const bool compiled_before = state.find_site(0) != nullptr;
-    if (!compiled_before) {
+    if (!state.find_site(0)) {  // not compiled before
       if (!is_candidate(frame)) {
         state.skip = true;
         return frame.pass_through();

@@ -1,14 +1,11 @@
 // frame_hook/resume/recipe.cpp — runs a recipe: slots are filled in step order with new references.
 #include "frame_hook/resume/recipe.h"
 
+#include "frame_hook/trace/protocol.h"
+
 namespace framejit::frame_hook {
 
 namespace {
-
-PyTypeObject* builtin_base(PyTypeObject* type) {
-  while (type->tp_flags & Py_TPFLAGS_HEAPTYPE) type = type->tp_base;
-  return type;
-}
 
 PyObject* item(const std::vector<PyRef>& slots, SlotId id) { return id == kUnbound ? nullptr : slots[id].get(); }
 

@@ -30,7 +30,7 @@ enum class RecipeOp : uint8_t {
   function,     // operands: globals, closure tuple or unbound, defaults, kwdefaults, name, qualname; object: code
   method,       // operands: function, self
   instance_dict,  // operands: instance
-  instance,     // object: type; number: constructor (InstanceBase); operands: payload items
+  instance,     // object: type; operands: arguments of its C class's tp_new
   set_attribute,// operands: instance, value (unbound: delete); object: name; generic, no user __setattr__
   call,         // object: callable; operands: arguments. iterators, views, super, unstarted generators
   call_slot,    // operands: callable, arguments...
