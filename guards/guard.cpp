@@ -17,23 +17,21 @@ bool equal(const Guard& a, const Guard& b) {
 
 }  // namespace
 
-void GuardSet::add(Guard guard) {
+Guard* GuardSet::add(Guard guard) {
   const size_t hash = hash_of(guard);
-  auto [first, last] = index_.equal_range(hash);
-  for (auto it = first; it != last; ++it)
-    if (equal(guards_[it->second], guard)) return;
-  index_.emplace(hash, guards_.size());
-  guards_.push_back(std::move(guard));
+  if (index_.find(hash, [&](uint32_t at) { return equal(guards_[at], guard); }) != HashIndex::kNone) return nullptr;
+  index_.insert(hash, static_cast<uint32_t>(guards_.size()));
+  return &guards_.emplace_back(std::move(guard));
 }
 
-void GuardSet::rollback(size_t mark) {
-  while (guards_.size() > mark) {
-    const size_t last = guards_.size() - 1;
-    auto [it, end] = index_.equal_range(hash_of(guards_.back()));
-    while (it != end && it->second != last) ++it;
-    if (it != end) index_.erase(it);
-    guards_.pop_back();
-  }
+LineId GuardSet::add_line(std::string text) {
+  lines_.push_back(std::move(text));
+  return static_cast<LineId>(lines_.size() - 1);
+}
+
+const std::string& GuardSet::line(LineId id) const {
+  static const std::string none;
+  return id == kNoLine ? none : lines_[id];
 }
 
 }  // namespace framejit::guards

@@ -7,6 +7,7 @@
 
 #include "graph/shape_env.h"
 #include "guards/source.h"
+#include "runtime/base/hash_index.h"
 
 namespace framejit::guards {
 
@@ -37,6 +38,9 @@ class ModeFacts {
   virtual std::string mismatch() const = 0;
 };
 
+using LineId = uint32_t;                     // of GuardSet::line
+inline constexpr LineId kNoLine = UINT32_MAX;
+
 struct Guard {
   GuardKind kind;
   SourceId source = kNoSource;
@@ -44,27 +48,27 @@ struct Guard {
   int64_t number = 0;                        // length; int_range, float_value: symbol index; type_version: tag
   SourceId other = kNoSource;                // same, distinct
   std::shared_ptr<const TensorFacts> facts;  // tensor
-  std::string because;                       // user line that caused it: "model.py:31 Net.forward"
+  LineId line = kNoLine;                     // the user line that caused it
 };
 
 class GuardSet {
  public:
   SourceTable sources;
-  void add(Guard guard);                     // merges equal ones
+  Guard* add(Guard guard);                   // the new guard, good until the next add; null when an equal one is there
   const std::vector<Guard>& guards() const { return guards_; }
   std::vector<graph::SizeFact> size_facts;   // over symbols that tensor, int_range guards bind
   std::vector<std::shared_ptr<const ModeFacts>> modes;
   size_t symbol_count = 0;
   size_t float_count = 0;
 
-  // Speculation: drop what was added since.
-  size_t mark() const { return guards_.size(); }
-  void rollback(size_t mark);
+  LineId add_line(std::string text);         // "model.py:31 Net.forward"
+  const std::string& line(LineId id) const;  // "" for kNoLine
 
  private:
   friend class GuardCompiler;                // makes references to mortal objects weak
   std::vector<Guard> guards_;
-  std::unordered_multimap<size_t, size_t> index_;
+  HashIndex index_;
+  std::vector<std::string> lines_;
 };
 
 }  // namespace framejit::guards

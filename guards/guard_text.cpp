@@ -84,7 +84,7 @@ std::vector<std::string> GuardProgram::texts() const {
   PyCodeObject* code = body_->live_code();
   for (const Guard& guard : body_->set.guards()) {
     std::string text = text_of(guard, body_->set.sources, code);
-    if (!guard.because.empty()) text += "  # " + guard.because;
+    if (guard.line != kNoLine) text += "  # " + body_->set.line(guard.line);
     texts.push_back(std::move(text));
   }
   for (const graph::SizeFact& fact : body_->set.size_facts) texts.push_back(text_of(fact) + (fact.why.empty() ? "" : "  # " + fact.why));
@@ -141,7 +141,7 @@ std::optional<GuardFailure> GuardProgram::explain(const FrameAccess& frame) cons
       failure.object = registers[step.base];
       failure.source = body.set.sources.text(failure.guard->source, code);
       failure.text = text_of_failure(*failure.guard, failure.object, body.set.sources, code);
-      failure.because = failure.guard->because;
+      failure.because = body.set.line(failure.guard->line);
       failure.changed = body.all_changed(run, failed);
     } else {
       failure.source = body.set.sources.text(step.origin, code);

@@ -52,14 +52,14 @@ bool is_type(PyObject* key) {
 
 SourceId SourceTable::add(SourceKind kind, SourceId base, int32_t index, PyObject* key) {
   const size_t hash = hash_of(kind, base, index, key);
-  auto [first, last] = index_.equal_range(hash);
-  for (auto it = first; it != last; ++it) {
-    const Source& known = sources_[it->second];
-    if (known.kind == kind && known.base == base && known.index == index && same_key(known.key.get(), key)) return it->second;
-  }
+  const SourceId found = index_.find(hash, [&](SourceId id) {
+    const Source& known = sources_[id];
+    return known.kind == kind && known.base == base && known.index == index && same_key(known.key.get(), key);
+  });
+  if (found != HashIndex::kNone) return found;
   const SourceId id = static_cast<SourceId>(sources_.size());
   sources_.push_back({kind, base, index, PyRef::borrow(key)});
-  index_.emplace(hash, id);
+  index_.insert(hash, id);
   return id;
 }
 

@@ -6,10 +6,10 @@
 
 #include <cstdint>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "guards/py_ref.h"
+#include "runtime/base/hash_index.h"
 
 namespace framejit::guards {
 
@@ -40,7 +40,7 @@ class SourceTable {
  private:
   friend class GuardCompiler;  // makes references to mortal objects weak
   std::vector<Source> sources_;
-  std::unordered_multimap<size_t, SourceId> index_;
+  HashIndex index_;
 };
 
 }  // namespace framejit::guards

@@ -2,9 +2,11 @@
 #include "frame_hook/aten/compiled_call.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <deque>
 #include <set>
 
 #include "frame_hook/aten/tensor_frontend.h"
@@ -80,8 +82,10 @@ class PlannedCall final : public CompiledCall {
   bool run(PyObject* const* inputs, const int64_t* symbols, const double*, PyObject** outputs) override {
     HANDLE_TH_ERRORS
     const runtime::CallPlan& plan = runner_.plan();
-    c10::SmallVector<at::Tensor, 32> tensors;
-    for (uint32_t i = 0; i < plan.input_count; ++i) tensors.push_back(input_tensor(inputs[i]));
+    c10::SmallVector<const at::Tensor*, 64> tensors(plan.input_count);
+    std::deque<at::Tensor> floats;  // tensors that stand for Python floats
+    for (uint32_t i = 0; i < plan.input_count; ++i)
+      tensors[i] = PyFloat_CheckExact(inputs[i]) ? &floats.emplace_back(input_tensor(inputs[i])) : &THPVariable_Unpack(inputs[i]);
     c10::SmallVector<at::Tensor, 8> results(output_count);
     if (!run_plan(tensors.data(), symbols, results.data())) return false;
     for (size_t i = 0; i < output_count; ++i)
@@ -91,7 +95,7 @@ class PlannedCall final : public CompiledCall {
   }
 
  private:
-  bool run_plan(const at::Tensor* inputs, const int64_t* symbols, at::Tensor* results) {
+  bool run_plan(const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* results) {
     Result<void> done;
     {
       const GilReleased released(!is_short_);

@@ -1,6 +1,7 @@
 // frame_hook/aten/recording.cpp — calls under the recorder, and what may come out of them.
 #include "frame_hook/aten/recording.h"
 
+#include <ATen/ops/scalar_tensor.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>

@@ -116,7 +116,7 @@ bool compile_graph(FrameTrace& trace, const RecipeBuilder& recipe, Segment& segm
 void compile_guards(FrameTrace& trace, std::vector<guards::SourceId> wanted, PyCodeObject* code, Segment& segment) {
   trace.guards.size_facts = trace.recording->shapes().facts();
   trace.guards.symbol_count = trace.recording->shapes().symbol_count();
-  auto program = guards::GuardProgram::compile(trace.guards, wanted, code);
+  auto program = guards::GuardProgram::compile(std::move(trace.guards), wanted, code);
   if (!program.ok()) throw InternalError("guards: " + program.error().message);
   segment.guards = program.take();
 }
@@ -133,6 +133,14 @@ std::vector<guards::SourceId> plan_memory(const FrameTrace& trace, Segment& segm
   return sources;
 }
 
+std::vector<size_t> registers_of(const std::vector<guards::SourceId>& sources, const guards::GuardProgram& guards) {
+  std::vector<size_t> registers;
+  for (guards::SourceId source : sources) registers.push_back(guards.register_of(source));
+  std::sort(registers.begin(), registers.end());
+  registers.erase(std::unique(registers.begin(), registers.end()), registers.end());
+  return registers;
+}
+
 std::unique_ptr<Segment> build_segment(FrameTrace& trace, const guards::FrameAccess& frame, const std::shared_ptr<const CompileOptions>& options) {
   auto segment = std::make_unique<Segment>();
   segment->options = options;
@@ -146,6 +154,7 @@ std::unique_ptr<Segment> build_segment(FrameTrace& trace, const guards::FrameAcc
   if (segment->call)
     for (guards::SourceId source : trace.input_sources) segment->input_registers.push_back(segment->guards->register_of(source));
   for (guards::SourceId source : memory) segment->memory_registers.push_back(segment->guards->register_of(source));
+  if (segment->call) segment->kept_registers = registers_of(wanted, *segment->guards);
   segment->recipe = recipe.finish([&](guards::SourceId source) { return segment->guards->register_of(source); });
   return segment;
 }

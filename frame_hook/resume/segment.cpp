@@ -24,6 +24,22 @@ RunStatus failed() {
   return RunStatus::failed;
 }
 
+// Registers borrow; another thread may drop what they name while the graph runs without the GIL.
+class Kept {
+ public:
+  Kept(PyObject* const* registers, const std::vector<size_t>& which) : registers_(registers), which_(which) {
+    for (size_t i : which_) Py_XINCREF(registers_[i]);
+  }
+  ~Kept() {
+    for (size_t i : which_) Py_XDECREF(registers_[i]);
+  }
+  Kept(const Kept&) = delete;
+
+ private:
+  PyObject* const* registers_;
+  const std::vector<size_t>& which_;
+};
+
 // Graph outputs live exactly as long as the recipe runs.
 struct Outputs {
   PyObject** objects;
@@ -53,6 +69,7 @@ RunStatus Segment::run(const guards::FrameAccess& frame, SegmentRun& out) {
     if (tensor_frontend()->may_overlap(tensors, written_count, memory_registers.size()) != overlapping) return RunStatus::missed;
   }
 
+  const Kept kept(registers, kept_registers);
   const size_t output_count = call ? call->output_count : 0;
   Outputs outputs{stack_array<PyObject*>(alloca((output_count + 1) * sizeof(PyObject*)), output_count + 1), output_count};
   if (call) {

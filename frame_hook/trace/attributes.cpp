@@ -200,7 +200,7 @@ Value* own_attribute(Tracer& t, Value* v, PyObject* name) {
     bool known;
     Value* written = instance->find_attr(name, &known);
     if (known) return written;
-    if (auto it = instance->read.find(name); it != instance->read.end()) return it->second.second;
+    if (auto* read = instance->read.find(name)) return read->second;
   }
   if (!v->object || !has_own_dict(t, v)) return nullptr;
   PyRef dict = real_instance_dict(v->object.get());
@@ -211,7 +211,7 @@ Value* own_attribute(Tracer& t, Value* v, PyObject* name) {
   if (!item) PyErr_Clear();
   note(t, item ? GuardKind::dict_has : GuardKind::dict_lacks, where, name);
   Value* value = item ? t.wrap(item, sources.add(SourceKind::dict_item, where, 0, name)) : nullptr;
-  if (instance) instance->read.emplace(name, std::pair(PyRef::borrow(name), value));
+  if (instance) instance->read.try_emplace(name, {PyRef::borrow(name), value});
   return value;
 }
 

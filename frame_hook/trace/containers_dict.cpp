@@ -160,19 +160,16 @@ PyObject* real_item(Tracer& t, DictValue* v, Value* key, PyObject** real_key) {
 }
 
 Value* read_real(Tracer& t, DictValue* v, Value* key, Py_hash_t hash) {
-  auto range = v->read.equal_range(hash);
   PyObject* wanted = key->object.get();
-  for (auto it = range.first; it != range.second; ++it) {
-    PyObject* have = it->second.key.get();
-    if (have == wanted || (wanted && is_plain(have) && is_plain(wanted) && PyObject_RichCompareBool(have, wanted, Py_EQ) == 1)) return it->second.value;
-  }
+  auto same = [&](PyObject* have) { return have == wanted || (wanted && is_plain(have) && is_plain(wanted) && PyObject_RichCompareBool(have, wanted, Py_EQ) == 1); };
+  if (Value** read = v->read.find(hash, same)) return *read;
   PyObject* real_key = nullptr;
   PyObject* item = real_item(t, v, key, &real_key);
   t.type_of(v);
   if (!real_key) return nullptr;
   note(t, item ? GuardKind::dict_has : GuardKind::dict_lacks, v->source, real_key);
   Value* value = item ? t.wrap(item, t.guards().sources.add(SourceKind::dict_item, v->source, 0, real_key)) : nullptr;
-  v->read.emplace(hash, DictRead{PyRef::borrow(real_key), value});
+  v->read.add(hash, real_key, value);
   return value;
 }
 
@@ -186,9 +183,7 @@ Value* entry_value(Tracer& t, DictValue* v, DictEntry& e) {
   if (e.value || !v->object || !v->loaded) return e.value;
   PyObject* real_key = e.key->object.get();
   const Py_hash_t hash = hash_of(t, e);
-  auto range = v->read.equal_range(hash);
-  for (auto it = range.first; it != range.second; ++it)
-    if (it->second.key.get() == real_key) return e.value = it->second.value;
+  if (Value** read = v->read.find(hash, [&](PyObject* key) { return key == real_key; })) return e.value = *read;
   PyObject* unused;
   PyObject* item = real_item(t, v, e.key, &unused);
   return e.value = t.wrap(item, t.guards().sources.add(SourceKind::dict_item, v->source, 0, real_key));

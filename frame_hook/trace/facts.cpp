@@ -14,8 +14,7 @@ using guards::SourceId;
 using guards::SourceKind;
 
 void Tracer::add_guard(guards::Guard guard) {
-  guard.because = here();
-  trace_.guards.add(std::move(guard));
+  if (guards::Guard* fresh = trace_.guards.add(std::move(guard))) fresh->line = user_line();
 }
 
 void Tracer::add_guard(GuardKind kind, SourceId source, PyObject* object, int64_t number) {
@@ -43,7 +42,7 @@ SourceId Tracer::type_source(Value* v) {
 
 // Static types never change. `source` reaches the type itself.
 void Tracer::guard_type_unchanged(PyTypeObject* type, SourceId source) {
-  if ((type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) || !unchanged_types_.insert(type).second) return;
+  if ((type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) || !unchanged_types_.try_emplace(type, true).second) return;
   static PyObject* const name = PyUnicode_InternFromString("__class__");
   _PyType_Lookup(type, name);  // gives the type a version tag
   if (type->tp_version_tag == 0) graph_break(BreakReason::unsupported_value, std::string("a class without a version tag: ") + type->tp_name);

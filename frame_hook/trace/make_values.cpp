@@ -141,16 +141,15 @@ Value* Tracer::wrap(PyObject* object, SourceId source) {
     by_source_.resize(std::max<size_t>(source + 1, by_source_.size() * 2), nullptr);
   }
   if (is_exact_scalar(Py_TYPE(object)) || PyTuple_CheckExact(object)) return by_source_[source] = wrap_fresh(object, source);
-  auto [it, fresh] = by_object_.try_emplace(object, nullptr);
-  if (!fresh) {
-    if (it->second->source != kNoSource) {
+  if (Value** known = by_object_.find(object)) {
+    if ((*known)->source != kNoSource) {
       guards::Guard guard;
       guard.kind = GuardKind::same;
       guard.source = source;
-      guard.other = it->second->source;
+      guard.other = (*known)->source;
       add_guard(std::move(guard));
     }
-    return by_source_[source] = it->second;
+    return by_source_[source] = *known;
   }
   Value* v = wrap_fresh(object, source);
   by_object_[object] = v;
@@ -265,7 +264,7 @@ Value* Tracer::wrap_result(PyObject* object) {
   PyRef owned = PyRef::steal(object);
   PyTypeObject* type = Py_TYPE(object);
   if (is_exact_scalar(type)) return constant_value(object);
-  if (auto known = by_traced_.find(object); known != by_traced_.end()) return known->second;
+  if (Value** known = by_traced_.find(object)) return *known;
   if (recording().is_traced(object)) {
     auto* v = make<TensorValue>(ValueKind::tensor, type);
     v->traced = owned;
@@ -274,7 +273,7 @@ Value* Tracer::wrap_result(PyObject* object) {
   }
   if (Value* v = wrap_result_container(object)) return v;
   if (auto size = recording().unwrap_size(object)) return size_value(*size);
-  if (auto known = by_object_.find(object); known != by_object_.end()) return known->second;
+  if (Value** known = by_object_.find(object)) return *known;
   std::string reason;
   if (frontend_.classify(object, &reason) != TensorClass::kNot) graph_break(BreakReason::unsupported_tensor, "a tensor that a C function made outside of the recording");
   if (PyLong_Check(object) || PyFloat_Check(object)) {

@@ -7,6 +7,7 @@
 #include "frame_hook/trace/tracer.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/opcode_handlers.h"
@@ -48,9 +49,9 @@ Tracer::Tracer(TensorFrontend& frontend, const TraceOptions& options) : frontend
 std::string Tracer::here() const { return frames_.empty() ? std::string() : text_of_position(*frames_.back()); }
 
 bool Tracer::is_torch_code(PyCodeObject* code) {
-  auto [it, fresh] = torch_codes_.try_emplace(code, false);
-  if (fresh) it->second = is_torch_file(code->co_filename);
-  return it->second;
+  auto [known, fresh] = torch_codes_.try_emplace(code, false);
+  if (fresh) *known = is_torch_file(code->co_filename);
+  return *known;
 }
 
 void Tracer::stop_place_here() {
@@ -60,16 +61,27 @@ void Tracer::stop_place_here() {
   stop_place_ = {PyRef::borrow(f.code->code->co_filename), f.code->span(f.code->instructions[f.position])};
 }
 
-// The innermost line outside of torch's own files: what the user wrote.
-void Tracer::set_user_line() {
-  const SymbolicFrame* user = frames_.front().get();
-  for (auto f = frames_.rbegin(); f != frames_.rend(); ++f) {
-    if (is_torch_code((*f)->code->code)) continue;
-    user = f->get();
-    break;
+const SymbolicFrame& Tracer::user_frame() {
+  for (auto f = frames_.rbegin(); f != frames_.rend(); ++f)
+    if (!is_torch_code((*f)->code->code)) return **f;
+  return *frames_.front();
+}
+
+guards::LineId Tracer::user_line() {
+  if (frames_.empty()) return guards::kNoLine;
+  const SymbolicFrame& user = user_frame();
+  const std::pair<PyCodeObject*, int> line(user.code->code, user.code->instructions[user.position].line);
+  if (guard_line_id_ == guards::kNoLine || guard_line_ != line) {
+    guard_line_ = line;
+    guard_line_id_ = trace_.guards.add_line(text_of_position(user));
   }
-  PyCodeObject* code = user->code->code;
-  const int number = user->code->instructions[user->position].line;
+  return guard_line_id_;
+}
+
+void Tracer::set_user_line() {
+  const SymbolicFrame& user = user_frame();
+  PyCodeObject* code = user.code->code;
+  const int number = user.code->instructions[user.position].line;
   if (last_line_ == std::pair(code, number)) return;
   last_line_ = {code, number};
   const char* name = PyUnicode_AsUTF8(code->co_qualname);
@@ -103,6 +115,7 @@ void Tracer::reset(const guards::FrameAccess& frame) {
   break_step_.reset();
   null_ = none_ = true_ = false_ = nullptr;
   last_line_ = {nullptr, 0};
+  guard_line_id_ = guards::kNoLine;
   live_ = frame;
   step_ = 0;
   next_check_ = std::min(stop_at_step_, kPollInterval);

@@ -13,7 +13,6 @@
 
 #include <deque>
 #include <span>
-#include <unordered_set>
 
 #include "frame_hook/trace/graph_break.h"
 #include "frame_hook/trace/symbolic_frame.h"
@@ -52,7 +51,7 @@ struct BreakPlace {
 struct FrameTrace {
   std::unique_ptr<Recording> recording;
   guards::GuardSet guards;
-  std::deque<std::unique_ptr<Value>> values;
+  ValueArena values;
   std::vector<Value*> effects;            // values whose `object` must be brought to the shadow's state, in order of first write
   std::vector<guards::SourceId> input_sources;  // of the recording's inputs, in order
   Value* returned = nullptr;              // set when the frame returned
@@ -96,6 +95,7 @@ class Tracer {
   bool is_constant(Value* v);                              // has a concrete immutable value, deeply (no guard yet)
   PyObject* constant(Value* v);                            // borrowed object of an is_constant value; guards it deeply
   void guard_identity(Value* v);
+  void add_guard(guards::GuardKind kind, guards::SourceId source, PyObject* object = nullptr, int64_t number = 0);
   void guard_type_unchanged(PyTypeObject* type, guards::SourceId type_source);  // type_version
   guards::SourceId type_source(Value* v);
   bool truth(Value* v);                                    // inlines __bool__, __len__; a tensor breaks
@@ -174,19 +174,18 @@ class Tracer {
   TraceOptions options_;
   FrameTrace trace_;
   std::vector<std::shared_ptr<SymbolicFrame>> frames_;
-  std::unordered_map<PyObject*, Value*> by_object_;        // real mutable objects -> their one value
+  PointerMap<PyObject, Value*> by_object_;                 // real mutable objects -> their one value
   uint64_t step_ = 0, stop_at_step_ = UINT64_MAX;
   BreakReason stop_reason_{};
   std::string stop_detail_;
   Value *null_ = nullptr, *none_ = nullptr, *true_ = nullptr, *false_ = nullptr;
   guards::FrameAccess live_{};
-  void add_guard(guards::Guard guard);                     // fills `because` from here()
-  void add_guard(guards::GuardKind kind, guards::SourceId source, PyObject* object = nullptr, int64_t number = 0);
+  void add_guard(guards::Guard guard);                     // with the user's line
 
   // Values
   std::vector<Value*> by_source_;                          // source -> the value that was wrapped there
-  std::unordered_map<PyObject*, Value*> by_traced_;        // traced tensors -> their value
-  std::unordered_set<PyTypeObject*> unchanged_types_;      // type_version guard exists
+  PointerMap<PyObject, Value*> by_traced_;                 // traced tensors -> their value
+  PointerMap<PyTypeObject, bool> unchanged_types_;         // type_version guard exists
   Value* wrap_fresh(PyObject* object, guards::SourceId source);
   Value* wrap_int(PyObject* object, guards::SourceId source);
   Value* wrap_instance(PyObject* object, guards::SourceId source);
@@ -228,7 +227,11 @@ class Tracer {
   bool resumable_here() const;
   [[noreturn]] void stop_here();
   void check_step();                                       // stop step, limits, signals
+  const SymbolicFrame& user_frame();                       // the innermost frame outside of torch's own files
   void set_user_line();
+  guards::LineId user_line();                              // of user_frame(), for guards
+  std::pair<PyCodeObject*, int> guard_line_{nullptr, 0};
+  guards::LineId guard_line_id_ = guards::kNoLine;
 
   // Frames and exceptions
   std::unordered_map<PyCodeObject*, std::shared_ptr<const Code>> codes_;
@@ -242,19 +245,17 @@ class Tracer {
   void enter_handler(SymbolicFrame& frame, Value* exception);  // raises on when there is none
   Value* handled_exception(bool* known) const;             // what is being handled; null: nothing. known: false when it was so at entry
   std::pair<PyCodeObject*, int> last_line_{nullptr, 0};
-  std::unordered_map<PyCodeObject*, bool> torch_codes_;
+  PointerMap<PyCodeObject, bool> torch_codes_;
   bool is_torch_code(PyCodeObject* code);
   [[noreturn]] void break_of_recording(const std::string& what);  // a recorded call or attribute gave nothing
 };
 
 template <class T>
 T* Tracer::make(ValueKind kind, PyTypeObject* type) {
-  auto owned = std::make_unique<T>();
-  T* v = owned.get();
+  T* v = trace_.values.make<T>();
   v->kind = kind;
   v->type = type;
   v->type_guarded = v->value_guarded = true;
-  trace_.values.push_back(std::move(owned));
   return v;
 }
 

@@ -5,6 +5,27 @@
 
 namespace framejit::frame_hook {
 
+ValueArena& ValueArena::operator=(ValueArena&& other) {
+  clear();
+  chunks_ = std::move(other.chunks_);
+  values_ = std::move(other.values_);
+  return *this;
+}
+
+void ValueArena::clear() {
+  for (Value* v : values_) v->~Value();
+  values_.clear();
+  chunks_.clear();
+}
+
+void* ValueArena::allocate(size_t size) {
+  constexpr size_t kAlign = alignof(std::max_align_t);
+  size = (size + kAlign - 1) / kAlign * kAlign;
+  if (chunks_.empty() || chunks_.back().used + size > kChunk) chunks_.push_back({std::make_unique_for_overwrite<std::byte[]>(kChunk), 0});
+  Chunk& chunk = chunks_.back();
+  return chunk.data.get() + std::exchange(chunk.used, chunk.used + size);
+}
+
 Value* InstanceValue::find_attr(PyObject* name, bool* known) const {
   for (const auto& [n, v] : attrs)
     if (n.get() == name) {
@@ -55,13 +76,7 @@ guards::SourceId source_of(Tracer& t, Value* v) {
 
 void note(Tracer& t, guards::GuardKind kind, guards::SourceId source, PyObject* object, int64_t number) {
   if (source == guards::kNoSource) return;
-  guards::Guard guard;
-  guard.kind = kind;
-  guard.source = source;
-  guard.object = PyRef::borrow(object);
-  guard.number = number;
-  guard.because = t.here();
-  t.guards().add(std::move(guard));
+  t.add_guard(kind, source, object, number);
 }
 
 Value* payload_of(Value* v) {

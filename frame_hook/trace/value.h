@@ -11,16 +11,17 @@
 
 #include <Python.h>
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "graph/sym_expr.h"
 #include "guards/py_ref.h"
 #include "guards/source.h"
+#include "runtime/base/pointer_map.h"
 
 namespace framejit::frame_hook {
 
@@ -69,11 +70,28 @@ struct DictEntry {
   Py_hash_t hash = -1;           // of the key, -1: not computed yet
 };
 struct InstanceValue;
-struct DictRead { PyRef key; Value* value; };  // value null: guarded to be absent
+// Items of a real dict that were read one by one, by hash of the key; a null value: guarded to be absent.
+class DictReads {
+ public:
+  template <class Same>  // same(key): is it this one? Null: not read yet.
+  Value** find(Py_hash_t hash, Same&& same) {
+    const uint32_t at = index_.find(static_cast<size_t>(hash), [&](uint32_t i) { return same(items_[i].first.get()); });
+    return at == HashIndex::kNone ? nullptr : &items_[at].second;
+  }
+  void add(Py_hash_t hash, PyObject* key, Value* value) {
+    index_.insert(static_cast<size_t>(hash), static_cast<uint32_t>(items_.size()));
+    items_.emplace_back(PyRef::borrow(key), value);
+  }
+  bool empty() const { return items_.empty(); }
+
+ private:
+  std::vector<std::pair<PyRef, Value*>> items_;
+  HashIndex index_;
+};
 struct DictValue : Value {
   std::vector<DictEntry> entries;            // when loaded; deleted entries are erased
   bool loaded = false;                       // all keys known (keys guarded for a real dict)
-  std::unordered_multimap<Py_hash_t, DictRead> read;  // items read one by one before loading, by hash of the key
+  DictReads read;                            // items read one by one before loading
   bool is_globals = false;                   // never loaded for a write: entries are the written keys alone, replayed key by key
   InstanceValue* owner = nullptr;            // this is the __dict__ of a traced instance: its attributes, not `entries`, are the truth
 };
@@ -104,7 +122,7 @@ struct MethodValue : Value { Value* function; Value* self; };
 // attrs: attributes written or deleted (null) in the trace, then the object's own through its source.
 struct InstanceValue : Value {
   std::vector<std::pair<PyRef, Value*>> attrs;  // names interned
-  std::unordered_map<PyObject*, std::pair<PyRef, Value*>> read;  // own attributes of `object` read so far; null: guarded to be absent
+  PointerMap<PyObject, std::pair<PyRef, Value*>> read;  // own attributes of `object` read so far, names interned; null: guarded to be absent
   DictValue* dict = nullptr;     // the value of __dict__, once the trace asked for it (its `owner` is this)
   Value* payload = nullptr;      // what a subclass of dict, list, tuple, set, int, str, ... holds, as a Value of the builtin kind
   bool in_construction = false;
@@ -134,5 +152,29 @@ struct SuperValue : Value { Value* start_type; Value* self; Value* self_type; };
 struct ViewValue : Value { DictValue* dict; enum class What : uint8_t { keys, values, items } what; };
 
 template <class T> T* as(Value* v) { return static_cast<T*>(v); }
+
+// Owns the values of a trace: made in chunks, destroyed together in order of making.
+class ValueArena {
+ public:
+  ValueArena() = default;
+  ValueArena(ValueArena&&) = default;
+  ValueArena& operator=(ValueArena&& other);
+  ~ValueArena() { clear(); }
+  template <class T>
+  T* make() {
+    T* v = new (allocate(sizeof(T))) T();
+    values_.push_back(v);
+    return v;
+  }
+  void clear();
+
+ private:
+  static constexpr size_t kChunk = 32 * 1024;
+  struct Chunk { std::unique_ptr<std::byte[]> data; size_t used; };
+  void* allocate(size_t size);
+
+  std::vector<Chunk> chunks_;
+  std::vector<Value*> values_;
+};
 
 }  // namespace framejit::frame_hook

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
+#include "graph/aten/torch_version.h"
 #include "graph/shape_rule.h"
 
 namespace framejit::graph {
@@ -26,7 +27,7 @@ at::Tensor copy_of_value(const at::Tensor& tensor) {
 
 at::Tensor non_leaf(const at::Tensor& leaf) {
   at::Tensor result = copy_of_value(leaf);
-  auto node = c10::make_intrusive<InputNode>();
+  auto node = make_autograd_node<InputNode>();
   node->set_next_edges(torch::autograd::collect_next_edges(leaf));
   torch::autograd::set_history(result, node);
   return result;

@@ -43,7 +43,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
  public:
   class Lease;
 
-  Result<void> run(const PlanProgram& program, const at::Tensor* inputs, const int64_t* symbols, at::Tensor* outputs) {
+  Result<void> run(const PlanProgram& program, const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs) {
     program_ = &program;
     inputs_ = inputs;
     const CallPlan& plan = *program.plan;
@@ -53,7 +53,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     write_inputs(plan);
     for (size_t i = 0; i < plan.outputs.size(); ++i) {
       const Output& o = plan.outputs[i];
-      if (o.kind == Output::kInput) outputs[i] = inputs[o.index];
+      if (o.kind == Output::kInput) outputs[i] = *inputs[o.index];
       else outputs[i] = o.index == kNoBuffer ? at::Tensor() : Call::tensor(o.index);
     }
     return {};
@@ -70,7 +70,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
   const at::Tensor& tensor(BufferId buffer) override {
     const Buffer& b = program_->plan->buffers[buffer];
     switch (b.home) {
-      case Home::kInput: return inputs_[b.index];
+      case Home::kInput: return *inputs_[b.index];
       case Home::kConstant: return program_->constants[b.index];
       case Home::kArena:
         if (!tensors_[buffer].defined()) tensors_[buffer] = arena_tensor(buffer);
@@ -154,7 +154,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
   void write_inputs(const CallPlan& plan);
 
   const PlanProgram* program_ = nullptr;
-  const at::Tensor* inputs_ = nullptr;
+  const at::Tensor* const* inputs_ = nullptr;
   std::vector<at::Tensor> tensors_;  // of kTensor buffers
   std::vector<c10::IValue> stack_;
   std::vector<int64_t> shape_;
@@ -180,7 +180,7 @@ void PlanRunner::Call::write_inputs(const CallPlan& plan) {
   }
   const Tracked tracked(true);
   for (size_t i = 0; i < plan.updates.size(); ++i) {
-    at::Tensor target = inputs_[plan.updates[i].first];
+    at::Tensor target = *inputs_[plan.updates[i].first];
     at::_ops::copy_::call(target, values[i], false);
   }
 }
@@ -214,7 +214,7 @@ PlanRunner::PlanRunner(PlanRunner&&) noexcept = default;
 
 const CallPlan& PlanRunner::plan() const { return *program_->plan; }
 
-Result<void> PlanRunner::run(const at::Tensor* inputs, const int64_t* symbols, at::Tensor* outputs) const {
+Result<void> PlanRunner::run(const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs) const {
   Call::Lease call;
   return (*call).run(*program_, inputs, symbols, outputs);
 }

@@ -25,9 +25,10 @@ class PlanRunner {
   ~PlanRunner();
   PlanRunner(PlanRunner&&) noexcept;
 
+  // inputs: pointers to plan().input_count tensors, which the caller keeps alive.
   // outputs: plan().outputs.size() tensors, overwritten. A failed check is an Error, what an operator throws passes through; in
   // both cases no input was written.
-  Result<void> run(const at::Tensor* inputs, const int64_t* symbols, at::Tensor* outputs) const;
+  Result<void> run(const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs) const;
   const CallPlan& plan() const;
 
  private:

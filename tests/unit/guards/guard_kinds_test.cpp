@@ -161,7 +161,7 @@ TEST_F(GuardTest, TensorFactsBindAndExplain) {
   set(0, "8");
   Guard g = guard(GuardKind::tensor, local());
   g.facts = std::make_shared<Even>();
-  g.because = "model.py:31 Net.forward";
+  g.line = set_.add_line("model.py:31 Net.forward");
   set_.symbol_count = 1;
   set_.add(g);
   compile();

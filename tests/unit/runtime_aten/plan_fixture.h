@@ -77,9 +77,11 @@ inline PlanArg integer(int64_t v) { return {Size{v}}; }
 inline PlanArg integers(std::vector<int64_t> v) { return {sizes_of(v)}; }
 inline PlanArg none() { return {None{}}; }
 
-inline std::vector<at::Tensor> run(const PlanRunner& runner, std::vector<at::Tensor> inputs, std::vector<int64_t> symbols = {}) {
+inline std::vector<at::Tensor> run(const PlanRunner& runner, const std::vector<at::Tensor>& inputs, std::vector<int64_t> symbols = {}) {
   std::vector<at::Tensor> outputs(runner.plan().outputs.size());
-  const auto result = runner.run(inputs.data(), symbols.data(), outputs.data());
+  std::vector<const at::Tensor*> pointers;
+  for (const at::Tensor& input : inputs) pointers.push_back(&input);
+  const auto result = runner.run(pointers.data(), symbols.data(), outputs.data());
   EXPECT_TRUE(result.ok()) << (result.ok() ? "" : result.error().message);
   return outputs;
 }

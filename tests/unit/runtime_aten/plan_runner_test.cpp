@@ -128,7 +128,7 @@ TEST(PlanRunner, ExternArgumentsOfEveryKind) {
   EXPECT_TRUE(at::equal(out[1], n) && at::equal(out[2], m));
   EXPECT_TRUE(at::equal(out[3], x.slice(1, 0, 3)) && at::equal(out[4], x.slice(1, 3, 6)));
   EXPECT_TRUE(at::equal(out[5], x.view({8, 3})));
-  EXPECT_TRUE(at::equal(out[6], at::sum(x, {0, 1}, true)));
+  EXPECT_TRUE(at::equal(out[6], at::sum(x, at::IntArrayRef({0, 1}), true)));
   EXPECT_EQ(out[7].sizes(), x.sizes());
   EXPECT_TRUE(at::equal(out[8], at::ones({4, 6})));
 }
@@ -231,7 +231,7 @@ TEST(PlanRunner, FailureWritesNothingAndTheNextRunWorks) {
   b.plan().updates = {{0, b.call("add.Tensor", {arg(bx), arg(by), integer(1)})}};
   const PlanRunner runner = b.runner();
   const at::Tensor wrong = at::ones({2});
-  const at::Tensor inputs[] = {x, wrong};
+  const at::Tensor* const inputs[] = {&x, &wrong};
   EXPECT_THROW((void)runner.run(inputs, nullptr, nullptr), c10::Error);
   EXPECT_EQ(x._version(), version);
   run(runner, {x, y});
@@ -241,7 +241,7 @@ TEST(PlanRunner, FailureWritesNothingAndTheNextRunWorks) {
   std::get<KernelStep>(check.plan().steps[1]).function = failing;
   check.plan().updates = {{0, 1}};
   at::Tensor out;
-  EXPECT_EQ(check.runner().run(&x, nullptr, &out).error().code, "kernel_check");
+  EXPECT_EQ(check.runner().run(inputs, nullptr, &out).error().code, "kernel_check");
   EXPECT_EQ(x._version(), version + 1);
 }
 
@@ -282,7 +282,8 @@ TEST(PlanRunner, ThreadsShareARunner) {
     threads.emplace_back([&] {
       for (int i = 0; i < 500; ++i) {
         at::Tensor out;
-        if (!runner.run(&x, nullptr, &out).ok() || !at::equal(out, want)) ++wrong;
+        const at::Tensor* const input = &x;
+        if (!runner.run(&input, nullptr, &out).ok() || !at::equal(out, want)) ++wrong;
       }
     });
   for (auto& thread : threads) thread.join();
@@ -301,20 +302,20 @@ template <class F> double nanoseconds(F f) {
 
 TEST(PlanRunner, Cost) {
   const at::Tensor x = at::randn({8}), y = at::randn({8});
+  const at::Tensor* const inputs[] = {&x, &y};
   const PlanRunner runner = one_kernel(x).runner();
   at::Tensor out;
-  std::printf("one-kernel plan: %.0f ns\n", nanoseconds([&] { (void)runner.run(&x, nullptr, &out); }));
+  std::printf("one-kernel plan: %.0f ns\n", nanoseconds([&] { (void)runner.run(inputs, nullptr, &out); }));
   PlanBuilder b;
   b.returns({b.call("add.Tensor", {arg(b.input(x)), arg(b.input(y)), integer(1)})});
   const PlanRunner add = b.runner();
-  const at::Tensor inputs[] = {x, y};
   std::printf("extern add: %.0f ns, at::add: %.0f ns\n", nanoseconds([&] { (void)add.run(inputs, nullptr, &out); }), nanoseconds([&] { out = at::add(x, y); }));
   PlanBuilder v;
   const BufferId in = v.input(x), view = v.buffer(x.slice(0, 1, 5));
   v.step(ViewStep{in, view});
   v.returns({view});
   const PlanRunner viewer = v.runner();
-  std::printf("returned view: %.0f ns, slice: %.0f ns\n", nanoseconds([&] { (void)viewer.run(&x, nullptr, &out); }), nanoseconds([&] { out = x.slice(0, 1, 5); }));
+  std::printf("returned view: %.0f ns, slice: %.0f ns\n", nanoseconds([&] { (void)viewer.run(inputs, nullptr, &out); }), nanoseconds([&] { out = x.slice(0, 1, 5); }));
 }
 
 }  // namespace

@@ -1,0 +1,38 @@
+// graph/aten/torch_version.h — where torch 2.11 and 2.13 differ: the one place that asks for the version.
+#pragma once
+
+#include <c10/core/StorageImpl.h>
+#if __has_include(<torch/headeronly/version.h>)
+#include <torch/headeronly/version.h>
+#else
+#include <torch/version.h>
+#endif
+
+#include <memory>
+
+#define FRAMEJIT_TORCH (TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR)
+
+namespace framejit::graph {
+
+// Has `note` called when something asks for the memory of `storage` to write to it. Before 2.13 the reader gets an error instead,
+// which ends a segment like any other exception.
+inline void note_data_read(c10::StorageImpl& storage, void (*note)(c10::StorageImpl*)) {
+#if FRAMEJIT_TORCH >= 213
+  storage.set_materializer(note);
+#else
+  (void)note;
+  storage.set_throw_on_mutable_data_ptr();
+#endif
+}
+
+// An autograd node, held as torch holds them.
+template <class Node>
+auto make_autograd_node() {
+#if FRAMEJIT_TORCH >= 213
+  return c10::make_intrusive<Node>();
+#else
+  return std::make_shared<Node>();
+#endif
+}
+
+}  // namespace framejit::graph

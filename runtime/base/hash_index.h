@@ -1,0 +1,59 @@
+// runtime/base/hash_index.h — an open-addressing table from hashes to ids. What an id stands for lives elsewhere and is compared by
+// the caller, so that one allocation serves the table however many entries it has.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace framejit {
+
+class HashIndex {
+ public:
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  // The first id under `hash` that same(id) accepts, or kNone.
+  template <class Same>
+  uint32_t find(size_t hash, Same&& same) const {
+    if (slots_.empty()) return kNone;
+    const uint32_t tag = tag_of(hash);
+    for (size_t at = tag & mask();; at = (at + 1) & mask()) {
+      const Slot& slot = slots_[at];
+      if (slot.id == kNone) return kNone;
+      if (slot.tag == tag && same(slot.id)) return slot.id;
+    }
+  }
+
+  void insert(size_t hash, uint32_t id) {
+    if (count_ * 2 >= slots_.size()) grow();
+    place({tag_of(hash), id});
+    ++count_;
+  }
+
+  void clear() {
+    slots_.clear();
+    count_ = 0;
+  }
+
+ private:
+  struct Slot { uint32_t tag = 0, id = kNone; };
+
+  static uint32_t tag_of(size_t hash) { return static_cast<uint32_t>((hash * 0x9E3779B97F4A7C15ull) >> 32); }
+  size_t mask() const { return slots_.size() - 1; }
+  void place(Slot slot) {
+    size_t at = slot.tag & mask();
+    while (slots_[at].id != kNone) at = (at + 1) & mask();
+    slots_[at] = slot;
+  }
+  void grow() {
+    std::vector<Slot> old(slots_.empty() ? 16 : slots_.size() * 2);
+    old.swap(slots_);
+    for (const Slot& slot : old)
+      if (slot.id != kNone) place(slot);
+  }
+
+  std::vector<Slot> slots_;
+  size_t count_ = 0;
+};
+
+}  // namespace framejit
