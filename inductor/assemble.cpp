@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
+#include "inductor/output_code.h"
 #include "inductor/schedule/memory_plan.h"
-#include "runtime/base/log.h"
 
 namespace framejit::inductor {
 
@@ -21,8 +21,8 @@ namespace {
 
 class Assembler {
  public:
-  Assembler(const Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule, const SizeHints& hints, CpuJit& jit)
-      : graph_(graph), forms_(forms), schedule_(schedule), program_(schedule.program), hints_(hints), jit_(jit), sizes_(plan_) {}
+  Assembler(const Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule, const SizeHints& hints, KernelTarget& target)
+      : graph_(graph), forms_(forms), schedule_(schedule), program_(schedule.program), hints_(hints), target_(target), device_(kernel_device(graph)), sizes_(plan_) {}
 
   Result<runtime::CallPlan> run() {
     plan_.name = graph_.name;
@@ -65,24 +65,21 @@ class Assembler {
   }
 
   void make_kernels() {
-    std::vector<bool> is_private(program_.buffers.size());
-    for (size_t b = 0; b < is_private.size(); ++b) {
-      const LoopBuffer& buffer = program_.buffers[b];
-      is_private[b] = buffer.role == BufferRole::kTemp && !buffer.is_output && !uses_[b].by_extern && uses_[b].first == uses_[b].last;
-    }
+    const std::vector<bool> is_private = private_buffers(schedule_);
     kernels_.resize(schedule_.steps.size());
     in_memory_.assign(program_.buffers.size(), false);
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       const auto* group = std::get_if<Group>(&schedule_.steps[s]);
       if (group == nullptr) continue;
-      kernels_[s] = make_kernel(program_, *group, is_private, hints_);
+      kernels_[s] = make_kernel(program_, *group, is_private, hints_, target_.scratch_bytes());
       for (const KernelBuffer& b : kernels_[s].buffers)
         if (!b.is_local) in_memory_[b.source] = true;
     }
   }
 
-  static TensorMeta meta_of(const LoopBuffer& b) {
+  TensorMeta meta_of(const LoopBuffer& b) const {
     TensorMeta meta;
+    meta.device = device_;
     meta.dtype = b.dtype;
     meta.sizes = b.sizes;
     meta.strides = b.strides;
@@ -197,11 +194,13 @@ class Assembler {
   }
 
   Result<void> add_kernel(const Kernel& kernel) {
-    FJ_TRY(CompiledKernel compiled, jit_.compile(kernel));
+    FJ_TRY(CompiledKernel compiled, target_.compile(kernel));
     runtime::KernelStep step;
     step.function = compiled.function;
     step.code = std::move(compiled.code);
+    step.scalars = std::move(compiled.scalars);
     step.name = "k" + std::to_string(next_kernel_++);
+    log_kernel(graph_, step.name, kernel, target_);
     for (const KernelBuffer& b : kernel.buffers) {
       if (b.is_local) continue;
       const BufferId id = buffer_of_[b.source];
@@ -213,8 +212,8 @@ class Assembler {
       step.buffers.push_back(id);
     }
     for (graph::SymbolId symbol : kernel.symbols) step.sizes.push_back(sizes_.size(SymExpr::symbol(symbol)));
-    step.extent = sizes_.size(kernel.extent);
-    step.grain = kernel.grain;
+    step.extent = sizes_.size(compiled.extent);
+    step.grain = compiled.grain;
     for (BufferId id : step.buffers) note_use(id);
     plan_.steps.emplace_back(std::move(step));
     return {};
@@ -258,7 +257,8 @@ class Assembler {
   const Schedule& schedule_;
   const LoopProgram& program_;
   const SizeHints& hints_;
-  CpuJit& jit_;
+  KernelTarget& target_;
+  graph::Device device_;
   runtime::CallPlan plan_;
   graph::PlanSizes sizes_;
   std::vector<Use> uses_;
@@ -272,8 +272,8 @@ class Assembler {
 
 }  // namespace
 
-Result<runtime::CallPlan> assemble(const Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule, const SizeHints& hints, CpuJit& jit) {
-  return Assembler(graph, forms, schedule, hints, jit).run();
+Result<runtime::CallPlan> assemble(const Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule, const SizeHints& hints, KernelTarget& target) {
+  return Assembler(graph, forms, schedule, hints, target).run();
 }
 
 }  // namespace framejit::inductor

@@ -4,12 +4,12 @@
 #pragma once
 
 #include "graph/backend.h"
-#include "inductor/cpu/jit.h"
+#include "inductor/kernel/target.h"
 #include "inductor/lowering/lower.h"
 
 namespace framejit::inductor {
 
 Result<runtime::CallPlan> assemble(const graph::Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule,
-                                   const SizeHints& hints, CpuJit& jit);
+                                   const SizeHints& hints, KernelTarget& target);
 
 }  // namespace framejit::inductor

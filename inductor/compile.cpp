@@ -1,10 +1,15 @@
 // inductor/compile.cpp — lower, schedule, assemble; timed and logged.
 #include "inductor/compile.h"
 
+#include <algorithm>
 #include <chrono>
+#include <map>
 #include <mutex>
 
 #include "inductor/assemble.h"
+#include "inductor/cpu/jit.h"
+#include "inductor/gpu/gpu_target.h"
+#include "inductor/interp/interp_target.h"
 #include "runtime/base/log.h"
 
 namespace framejit::inductor {
@@ -30,44 +35,55 @@ void log_loops(const LoopProgram& program) {
 void log_schedule(const Schedule& schedule) {
   log::emit({log::Channel::schedule, "", "Schedule", schedule.program.name,
              Fields{{"graph", schedule.program.name}, {"detail", std::to_string(schedule.steps.size()) + " steps"}}, print(schedule)});
+  log::emit({log::Channel::schedule, "", "Refused", schedule.program.name,
+             Fields{{"graph", schedule.program.name}, {"pairs", std::to_string(schedule.refused.size())}}, print_refused(schedule)});
 }
 
 class InductorBackend : public graph::Backend {
  public:
   explicit InductorBackend(InductorOptions options) : options_(options) {}
-  std::string name() const override { return "framejit"; }
+  std::string name() const override { return options_.target == Target::kInterp ? "interp" : "framejit"; }
 
   Result<runtime::CallPlan> compile(const graph::Graph& functional, const graph::BackendOptions&) override {
-    FJ_TRY(CpuJit * jit, shared_jit());
+    FJ_TRY(KernelTarget * target, shared_target(kernel_device(functional)));
     const double start = now();
     LoweredGraph lowered = lower(functional);
     if (log::enabled(log::Channel::loops)) log_loops(lowered.program);
     const double lowered_at = now();
     SizeHints hints;
     for (size_t s = 0; s < functional.shapes.symbol_count(); ++s) hints.symbols.push_back(functional.shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
-    const Schedule schedule = options_.fuse ? make_schedule(std::move(lowered.program), hints) : make_plain_schedule(std::move(lowered.program));
+    const Schedule schedule = options_.fuse ? make_schedule(std::move(lowered.program), hints, log::enabled(log::Channel::schedule)) : make_plain_schedule(std::move(lowered.program));
     if (log::enabled(log::Channel::schedule)) log_schedule(schedule);
     const double scheduled_at = now();
-    const CpuJitStatistics before = jit->statistics();
-    FJ_TRY(runtime::CallPlan plan, assemble(functional, lowered.forms, schedule, hints, *jit));
+    const TargetStatistics before = target->statistics();
+    FJ_TRY(runtime::CallPlan plan, assemble(functional, lowered.forms, schedule, hints, *target));
     log_stage(functional.name, "lower", lowered_at - start);
     log_stage(functional.name, "schedule", scheduled_at - lowered_at);
     log_stage(functional.name, "assemble", now() - scheduled_at);
-    count(plan, before, jit->statistics(), lowered_at - start, scheduled_at - lowered_at, now() - scheduled_at);
+    count(plan, before, target->statistics(), lowered_at - start, scheduled_at - lowered_at, now() - scheduled_at);
     return plan;
   }
 
  private:
-  // One JIT per backend, made when first needed: half a millisecond.
-  Result<CpuJit*> shared_jit() {
+  // One target per device, made when first needed: LLVM's takes half a millisecond.
+  Result<KernelTarget*> shared_target(graph::Device device) {
     const std::lock_guard lock(mutex_);
-    if (!jit_) {
-      FJ_TRY(jit_, CpuJit::create(static_cast<VectorLevel>(options_.vector_level)));
+    const bool is_cpu = device.type == graph::DeviceType::kCpu;
+    std::unique_ptr<KernelTarget>& target = targets_[is_cpu ? -1 : device.index];
+    if (target) return target.get();
+    if (is_cpu && options_.target == Target::kInterp) {
+      target = make_interp_target();
+    } else if (is_cpu) {
+      FJ_TRY(target, CpuJit::create(static_cast<VectorLevel>(options_.vector_level)));
+    } else if (device.type == graph::DeviceType::kCuda && options_.target == Target::kMachine) {
+      FJ_TRY(target, make_gpu_target(std::max<int>(device.index, 0)));
+    } else {
+      return Error{"no_target", "no kernels for this device"};
     }
-    return jit_.get();
+    return target.get();
   }
 
-  static void count(const runtime::CallPlan& plan, const CpuJitStatistics& before, const CpuJitStatistics& after, double lowering, double scheduling, double code) {
+  static void count(const runtime::CallPlan& plan, const TargetStatistics& before, const TargetStatistics& after, double lowering, double scheduling, double code) {
     const std::lock_guard lock(g_statistics_mutex);
     ++g_statistics.graphs;
     g_statistics.kernels += after.kernels - before.kernels;
@@ -83,7 +99,7 @@ class InductorBackend : public graph::Backend {
 
   InductorOptions options_;
   std::mutex mutex_;
-  std::unique_ptr<CpuJit> jit_;
+  std::map<int, std::unique_ptr<KernelTarget>> targets_;  // by device index; the CPU is -1
 };
 
 }  // namespace

@@ -10,11 +10,15 @@
 
 namespace framejit::inductor {
 
+enum class Target : uint8_t { kMachine, kInterp };  // machine code of the tensors' device; the interpreter
+
 struct InductorOptions {
   bool fuse = true;                       // false: one kernel per op, as the yardstick and for tests
   int vector_level = 0;                   // as VectorLevel; 0: this CPU's
+  Target target = Target::kMachine;
 };
 
+// Named "framejit", or "interp" where the interpreter runs the kernels.
 std::unique_ptr<graph::Backend> make_inductor_backend(InductorOptions options = {});
 
 // Statistics of all inductor backends of this process.

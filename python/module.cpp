@@ -144,6 +144,7 @@ bool initialise(PyObject* module) {
   if (!frame_hook::install_tensor_frontend()) return false;
   frame_hook::register_backend("eager", graph::make_eager_backend);
   frame_hook::register_backend("framejit", [] { return inductor::make_inductor_backend(); });
+  frame_hook::register_backend("interp", [] { return inductor::make_inductor_backend({.fuse = false, .target = inductor::Target::kInterp}); });
   frame_hook::set_frame_handler(&frame_hook::frame_driver());
   pthread_atfork(nullptr, nullptr, frame_hook::forget_running_compile);
   PyRef error = PyRef::steal(PyErr_NewExceptionWithDoc("framejit.GraphBreakError", "A graph break in code compiled with fullgraph=True.", PyExc_RuntimeError, nullptr));

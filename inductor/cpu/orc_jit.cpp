@@ -12,10 +12,12 @@
 #include <llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
 #include <llvm/TargetParser/Host.h>
 
 #include "inductor/cpu/emitter.h"
@@ -62,6 +64,7 @@ EmitOptions options_of(VectorLevel level) {
 }
 
 struct Session {
+  llvm::orc::JITTargetMachineBuilder target;
   std::unique_ptr<llvm::orc::LLJIT> jit;
 };
 
@@ -85,7 +88,7 @@ class OrcJit : public CpuJit {
       const std::lock_guard lock(mutex_);
       if (auto known = cache_[key].lock()) {
         ++statistics_.reused;
-        return CompiledKernel{known->function, known};
+        return CompiledKernel{known->function, known, {}, kernel.extent, kernel.grain};
       }
     }
     const auto start = std::chrono::steady_clock::now();
@@ -95,19 +98,24 @@ class OrcJit : public CpuJit {
     cache_[key] = code;
     ++statistics_.kernels;
     statistics_.seconds += seconds;
-    return CompiledKernel{code->function, code};
+    return CompiledKernel{code->function, code, {}, kernel.extent, kernel.grain};
   }
 
-  Result<std::string> llvm_text(const Kernel& kernel) override {
+  // LLVM IR as it goes into code generation.
+  Result<std::vector<KernelText>> texts(const Kernel& kernel, bool with_assembly) override {
     llvm::LLVMContext context;
     FJ_TRY(auto module, emit(kernel, "kernel", context));
-    std::string text;
-    llvm::raw_string_ostream stream(text);
+    std::vector<KernelText> texts{{"llvm", ";", ""}};
+    llvm::raw_string_ostream stream(texts[0].text);
     module->print(stream, nullptr);
-    return text;
+    if (with_assembly) {
+      FJ_TRY(std::string assembly, assembly_of(*module));
+      texts.push_back({"assembly", "#", std::move(assembly)});
+    }
+    return texts;
   }
 
-  CpuJitStatistics statistics() const override {
+  TargetStatistics statistics() const override {
     const std::lock_guard lock(mutex_);
     return statistics_;
   }
@@ -123,6 +131,19 @@ class OrcJit : public CpuJit {
     llvm::raw_string_ostream stream(problem);
     if (llvm::verifyModule(*module, &stream)) return Error{"llvm", "emitted code does not verify: " + problem + "\n" + print(kernel)};
     return module;
+  }
+
+  Result<std::string> assembly_of(llvm::Module& module) const {
+    llvm::orc::JITTargetMachineBuilder builder = session_->target;
+    auto machine = builder.createTargetMachine();
+    if (!machine) return llvm_error(machine.takeError());
+    llvm::SmallVector<char, 0> text;
+    llvm::raw_svector_ostream stream(text);
+    llvm::legacy::PassManager passes;
+    if ((*machine)->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile))
+      return Error{"llvm", "this target has no assembly printer"};
+    passes.run(module);
+    return std::string(text.begin(), text.end());
   }
 
   Result<std::shared_ptr<CodeHolder>> build(const Kernel& kernel) {
@@ -144,7 +165,7 @@ class OrcJit : public CpuJit {
   EmitOptions options_;
   mutable std::mutex mutex_;
   std::unordered_map<std::string, std::weak_ptr<CodeHolder>> cache_;
-  CpuJitStatistics statistics_;
+  TargetStatistics statistics_;
   std::atomic<uint64_t> next_name_{0};
 };
 
@@ -169,10 +190,9 @@ Result<std::unique_ptr<CpuJit>> CpuJit::create(VectorLevel level) {
   const bool is_host = level == VectorLevel::kHost;
   if (is_host) level = host_level();
   FJ_TRY(auto target, make_target(level, is_host));
-  auto jit = llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(target)).create();
+  auto jit = llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(target).create();
   if (!jit) return llvm_error(jit.takeError());
-  auto session = std::make_shared<Session>();
-  session->jit = std::move(*jit);
+  auto session = std::make_shared<Session>(Session{std::move(target), std::move(*jit)});
   if (auto error = define_math(*session->jit)) return llvm_error(std::move(error));
   return std::unique_ptr<CpuJit>(std::make_unique<OrcJit>(std::move(session), level));
 }

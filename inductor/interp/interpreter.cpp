@@ -1,6 +1,7 @@
 // inductor/interp/interpreter.cpp — one point at a time, one instruction at a time.
 #include "inductor/interp/interpreter.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -31,7 +32,10 @@ class NestRun {
     }
   }
 
-  int64_t run() { return loop(0, nest_.ranges.size(), [&] { return point(); }); }
+  int64_t run(std::span<const int64_t> fixed) {
+    std::copy(fixed.begin(), fixed.end(), env_.begin() + symbols_.sizes);
+    return loop(fixed.size(), nest_.ranges.size(), [&] { return point(); });
+  }
 
  private:
   template <class Body>
@@ -174,8 +178,8 @@ class NestRun {
 
 }  // namespace
 
-int64_t run_nest(const LoopProgram& program, const Nest& nest, const InterpreterMemory& memory) {
-  return NestRun(program, nest, memory).run();
+int64_t run_nest(const LoopProgram& program, const Nest& nest, const InterpreterMemory& memory, std::span<const int64_t> point) {
+  return NestRun(program, nest, memory).run(point);
 }
 
 Result<void> run_program(const LoopProgram& program, const InterpreterMemory& memory, const std::function<void(const ExternCall&)>& call) {

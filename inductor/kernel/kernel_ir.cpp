@@ -10,14 +10,14 @@
 namespace framejit::inductor {
 namespace {
 
-constexpr int64_t kMaxScratchElements = 16384, kMaxScratchBytes = 128 * 1024;
+constexpr int64_t kMaxScratchElements = 16384;
 
 bool is_address(const LoopInst& inst) { return inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore; }
 
 class KernelMaker {
  public:
-  KernelMaker(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private, const SizeHints& hints)
-      : program_(program), group_(group), is_private_(is_private), hints_(hints), symbols_(program.symbol_count) {}
+  KernelMaker(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private, const SizeHints& hints, int64_t scratch_bytes)
+      : program_(program), group_(group), is_private_(is_private), hints_(hints), scratch_bytes_(scratch_bytes), symbols_(program.symbol_count) {}
 
   Kernel run() {
     kernel_.symbol_count = program_.symbol_count;
@@ -92,8 +92,8 @@ class KernelMaker {
       elements *= std::max<int64_t>(buffer.sizes[k].constant(), 1);
       if (elements > kMaxScratchElements) return false;
     }
-    const int64_t bytes = elements * row_of(buffer.dtype).bytes;
-    if (scratch + bytes > kMaxScratchBytes) return false;
+    const int64_t bytes = elements * row_of(value_dtype(buffer.dtype)).bytes;
+    if (scratch + bytes > scratch_bytes_) return false;
     scratch += bytes;
     b.is_local = true;
     b.local_elements = elements;
@@ -212,6 +212,7 @@ class KernelMaker {
   const Group& group_;
   const std::vector<bool>& is_private_;
   const SizeHints& hints_;
+  const int64_t scratch_bytes_;
   NestSymbols symbols_;
   Kernel kernel_;
   std::map<LoopBufferId, SymSizes> strides_;
@@ -220,8 +221,8 @@ class KernelMaker {
 
 }  // namespace
 
-Kernel make_kernel(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private, const SizeHints& hints) {
-  return KernelMaker(program, group, is_private, hints).run();
+Kernel make_kernel(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private, const SizeHints& hints, int64_t scratch_bytes) {
+  return KernelMaker(program, group, is_private, hints, scratch_bytes).run();
 }
 
 std::string print(const Kernel& kernel) {

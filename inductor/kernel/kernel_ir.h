@@ -36,8 +36,9 @@ struct Kernel {
   int64_t grain = 0;     // least part of it that is worth a thread; 0: one thread runs all
 };
 
-// `is_private[b]`: only this group touches buffer b and it need not outlive it.
-Kernel make_kernel(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private, const SizeHints& hints);
+// `is_private[b]`: only this group touches buffer b and it need not outlive it; scratch if it fits into `scratch_bytes`.
+Kernel make_kernel(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private, const SizeHints& hints,
+                   int64_t scratch_bytes = 128 * 1024);
 std::string print(const Kernel& kernel);
 
 }  // namespace framejit::inductor

@@ -51,6 +51,7 @@ struct Nest {
   std::string name;
   SymSizes ranges, reduced;
   std::vector<LoopInst> body;
+  std::vector<uint32_t> origins;  // nodes of the graph that it computes, sorted; no part of its text
   size_t dim_count() const { return ranges.size() + reduced.size(); }
   const SymExpr& extent(size_t dim) const { return dim < ranges.size() ? ranges[dim] : reduced[dim - ranges.size()]; }
   bool is_reduction() const { return !reduced.empty(); }

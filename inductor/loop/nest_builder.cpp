@@ -1,7 +1,9 @@
 // inductor/loop/nest_builder.cpp — emission with merging and folding.
 #include "inductor/loop/nest_builder.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 namespace framejit::inductor {
 
@@ -9,6 +11,12 @@ NestBuilder::NestBuilder(uint32_t symbol_count, std::string name, SymSizes range
   nest_.name = std::move(name);
   nest_.ranges = std::move(ranges);
   nest_.reduced = std::move(reduced);
+}
+
+void NestBuilder::add_origins(const std::vector<uint32_t>& nodes) {
+  std::vector<uint32_t> all;
+  std::set_union(nest_.origins.begin(), nest_.origins.end(), nodes.begin(), nodes.end(), std::back_inserter(all));
+  nest_.origins = std::move(all);
 }
 
 std::vector<SymExpr> NestBuilder::range_dims() const {

@@ -30,6 +30,7 @@ class NestBuilder {
   InstId round_to(InstId value, DType dtype);      // f32 rounded to a half-precision dtype; others unchanged
   // Copies an instruction whose operands and expressions already are this nest's.
   InstId emit(LoopInst inst);
+  void add_origins(const std::vector<uint32_t>& nodes);
   Nest finish() { return std::move(nest_); }
 
  private:

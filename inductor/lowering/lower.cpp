@@ -110,7 +110,9 @@ std::optional<std::string> LowerContext::text(size_t i) const {
 }
 
 NestBuilder LowerContext::nest(SymSizes ranges, SymSizes reduced) {
-  return NestBuilder(program_.symbol_count, "n" + std::to_string(next_nest_++), std::move(ranges), std::move(reduced));
+  NestBuilder builder(program_.symbol_count, "n" + std::to_string(next_nest_++), std::move(ranges), std::move(reduced));
+  builder.add_origins({static_cast<uint32_t>(node_ - graph_.nodes.data())});
+  return builder;
 }
 
 LoopBufferId LowerContext::add_buffer(BufferRole role, ValueId v, const std::string& name) {
@@ -182,13 +184,13 @@ void LowerContext::add_inputs() {
   for (size_t i = 0; i < graph_.constants.size(); ++i) add_buffer(BufferRole::kConstant, graph_.constants[i], "c" + std::to_string(i));
 }
 
-// Only dense CPU tensors of dtypes with a scalar form are lowered.
+// Only dense tensors on the kernels' device, of dtypes with a scalar form, are lowered.
 bool LowerContext::is_supported(const Node& node) const {
   const auto fits = [&](ValueId v) {
     if (v == graph::kNoValue) return true;
     const TensorMeta& m = meta(v);
     const DTypeKind kind = row_of(m.dtype).kind;
-    return m.device.type == graph::DeviceType::kCpu && kind != DTypeKind::complex_kind && kind != DTypeKind::other_kind && m.ndim() <= 8;
+    return m.device == device_ && kind != DTypeKind::complex_kind && kind != DTypeKind::other_kind && m.ndim() <= 8;
   };
   for (const Arg& a : node.args) {
     if (const ValueId* v = a.get<ValueId>(); v != nullptr && !fits(*v)) return false;
@@ -213,6 +215,24 @@ void LowerContext::lower_extern(uint32_t index) {
   program_.items.push_back(std::move(call));
 }
 
+// A GPU cannot end a call in the middle of a kernel: what checks indices is left to the library there.
+bool LowerContext::try_row(LowerFn row) {
+  const size_t items = program_.items.size(), buffers = program_.buffers.size();
+  if (!row(*this)) return false;
+  if (device_.type == graph::DeviceType::kCpu) return true;
+  const auto checks = [](const LoopInst& inst) { return inst.op == LoopOp::kCheck; };
+  const bool has_checks = std::any_of(program_.items.begin() + static_cast<long>(items), program_.items.end(), [&](const auto& item) {
+    const Nest* nest = std::get_if<Nest>(&item);
+    return nest != nullptr && std::any_of(nest->body.begin(), nest->body.end(), checks);
+  });
+  if (!has_checks) return true;
+  program_.items.resize(items);
+  program_.buffers.resize(buffers);
+  for (ValueId v : node_->results)
+    if (v != graph::kNoValue) forms_[graph::index_of(v)] = {};
+  return false;
+}
+
 void LowerContext::lower_node(uint32_t index) {
   node_ = &graph_.nodes[index];
   if (is_mapped_view(node_->op->name)) {
@@ -230,7 +250,7 @@ void LowerContext::lower_node(uint32_t index) {
     }
   }
   const LowerFn row = is_supported(*node_) ? find_lowering(node_->op->name) : nullptr;
-  if (row != nullptr && row(*this)) return;
+  if (row != nullptr && try_row(row)) return;
   lower_extern(index);
 }
 
@@ -246,6 +266,12 @@ LoweredGraph LowerContext::run() {
   for (ValueId v : graph_.outputs) keep(v);
   for (const auto& [input, v] : graph_.updates) keep(v);
   return {std::move(program_), std::move(forms_)};
+}
+
+graph::Device kernel_device(const Graph& graph) {
+  for (const graph::ValueInfo& value : graph.values)
+    if (value.meta.device.type != graph::DeviceType::kCpu) return value.meta.device;
+  return {};
 }
 
 LoweredGraph lower(const Graph& graph) { return LowerContext(graph).run(); }

@@ -28,11 +28,17 @@ struct LoweredGraph {
 };
 
 LoweredGraph lower(const graph::Graph& graph);
+// The one device that kernels of the graph run on: that of its first tensor which is not on the CPU. Ops elsewhere are extern calls.
+graph::Device kernel_device(const graph::Graph& graph);
+
+class LowerContext;
+// False: this row does not cover the arguments; nothing was added.
+using LowerFn = bool (*)(LowerContext&);
 
 // What a LOWER row works with. The arguments are the node's, in schema order; trailing ones may be missing.
 class LowerContext {
  public:
-  explicit LowerContext(const graph::Graph& graph) : graph_(graph) {}
+  explicit LowerContext(const graph::Graph& graph) : graph_(graph), device_(kernel_device(graph)) {}
 
   const graph::Graph& graph() const { return graph_; }
   const graph::TensorMeta& meta(graph::ValueId v) const { return graph_.meta(v); }
@@ -74,18 +80,18 @@ class LowerContext {
   void add_inputs();
   void lower_node(uint32_t index);
   void lower_extern(uint32_t index);
+  bool try_row(LowerFn row);
   bool is_supported(const graph::Node& node) const;
   LoopBufferId add_buffer(BufferRole role, graph::ValueId v, const std::string& name);
 
   const graph::Graph& graph_;
+  const graph::Device device_;
   LoopProgram program_;
   std::vector<ValueForm> forms_;
   const graph::Node* node_ = nullptr;
   uint32_t next_nest_ = 0, next_temp_ = 0;
 };
 
-// False: this row does not cover the arguments; nothing was added.
-using LowerFn = bool (*)(LowerContext&);
 void add_lowering(std::string_view op, LowerFn function);
 LowerFn find_lowering(std::string_view op);
 std::vector<std::string> lowered_ops();  // sorted

@@ -23,6 +23,7 @@ LoopInst BodyCopy::translate(const LoopInst& inst) const {
 
 void BodyCopy::run() {
   map_.assign(from_.body.size(), kNoInst);
+  to_.add_origins(from_.origins);
   for (size_t i = 0; i < from_.body.size(); ++i) {
     const LoopInst inst = translate(from_.body[i]);
     if (inst.op == LoopOp::kStore) {

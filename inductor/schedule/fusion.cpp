@@ -161,25 +161,25 @@ Nest substitute_producer(const LoopProgram& program, const Nest& producer, InstI
   return b.finish();
 }
 
-bool should_inline(const LoopProgram& program, const Nest& producer, const BufferUse& use, LoopBufferId buffer, const SizeHints& hints) {
+// Why the producer is not computed where it is read; nothing when it should be.
+std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& producer, const BufferUse& use, LoopBufferId buffer, const SizeHints& hints) {
   const Cost cost = cost_of(producer);
   size_t loads = 0;
   bool enlarges = false;
   for (size_t reader : use.readers) {
     const Nest& consumer = std::get<Nest>(program.items[reader]);
-    if (consumer.body.size() + producer.body.size() > kMaxBody) return false;
+    if (consumer.body.size() + producer.body.size() > kMaxBody) return Refusal::too_large;
     loads += count_loads(consumer, buffer);
     SymSizes all = consumer.ranges;
     all.insert(all.end(), consumer.reduced.begin(), consumer.reduced.end());
     enlarges |= hints.numel(all) > 2 * hints.numel(producer.ranges);
   }
-  if (cost.heavy) return loads == 1 && !enlarges;
-  if (loads == 1) return true;
-  return cost.instructions <= 6 && cost.loads <= 2;
+  const bool pays = loads == 1 ? !cost.heavy || !enlarges : !cost.heavy && cost.instructions <= 6 && cost.loads <= 2;
+  return pays ? std::nullopt : std::optional(Refusal::recomputed);
 }
 
 // After a pass that rewrote item i, the items before it are as they were: one sweep from the front sees all producers.
-bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& uses, const SizeHints& hints) {
+bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& uses, const SizeHints& hints, RefusalNotes* notes) {
   const Nest* producer = std::get_if<Nest>(&program.items[i]);
   if (producer == nullptr) return false;
   InstId store = kNoInst;
@@ -188,7 +188,10 @@ bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& u
   const LoopBufferId buffer = producer->body[store].buffer;
   const BufferUse& use = uses[buffer];
   if (program.buffers[buffer].is_output || use.read_by_extern || use.writers.size() != 1 || use.readers.empty()) return false;
-  if (!should_inline(program, *producer, use, buffer, hints)) return false;
+  if (const auto refusal = inline_refusal(program, *producer, use, buffer, hints)) {
+    for (size_t reader : use.readers) note(notes, producer->name, std::get<Nest>(program.items[reader]).name, *refusal);
+    return false;
+  }
   for (size_t reader : use.readers) {
     Nest fused = substitute_producer(program, *producer, store, positions, std::get<Nest>(program.items[reader]));
     program.items[reader] = std::move(fused);
@@ -198,10 +201,10 @@ bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& u
 
 }  // namespace
 
-LoopProgram inline_producers(LoopProgram program, const SizeHints& hints) {
+LoopProgram inline_producers(LoopProgram program, const SizeHints& hints, RefusalNotes* notes) {
   std::vector<BufferUse> uses = uses_of(program);
   for (size_t i = 0; i < program.items.size(); ++i) {
-    if (!inline_item(program, i, uses, hints)) continue;
+    if (!inline_item(program, i, uses, hints, notes)) continue;
     program.items[i] = Nest{};
     uses = uses_of(program);
   }
@@ -224,7 +227,7 @@ Nest without_dead_code(const LoopProgram& program, const Nest& nest, const std::
     for (InstId use : uses) live[use] = true;
   }
   if (std::find(live.begin(), live.end(), false) == live.end()) return nest;
-  Nest out{nest.name, nest.ranges, nest.reduced, {}};
+  Nest out{nest.name, nest.ranges, nest.reduced, {}, nest.origins};
   std::vector<InstId> map(nest.body.size(), kNoInst);
   for (size_t i = 0; i < nest.body.size(); ++i) {
     if (!live[i]) continue;
@@ -273,9 +276,20 @@ class Merger {
   Merger(const LoopProgram& program, const Nest& first, const Nest& second)
       : program_(program), first_(first), second_(second), symbols_(program.symbol_count) {}
 
+  // Whether merging could save anything.
+  bool shares_data() const {
+    for (const LoopInst& a : first_.body) {
+      if (a.op != LoopOp::kLoad && a.op != LoopOp::kStore) continue;
+      for (const LoopInst& c : second_.body)
+        if (c.op == LoopOp::kLoad && c.buffer == a.buffer && !a.index.empty()) return true;
+    }
+    return false;
+  }
+
+  // Nothing: see refusal().
   std::optional<Nest> merge() {
-    if (first_.body.size() + second_.body.size() > kMaxBody) return std::nullopt;
-    if (!shares_data() || !find_dims()) return std::nullopt;
+    if (first_.body.size() + second_.body.size() > kMaxBody) return refuse(Refusal::too_large);
+    if (!find_dims()) return refuse(Refusal::other_points);
     const bool by_reduction = first_.is_reduction();
     NestBuilder b(program_.symbol_count, second_.name, second_.ranges, by_reduction ? first_.reduced : second_.reduced);
     BodyCopy head(b, first_, dims_);
@@ -283,13 +297,13 @@ class Merger {
     std::vector<SymExpr> own;
     for (size_t d = 0; d < second_.dim_count(); ++d) own.push_back(b.dim(d));
     BodyCopy tail(b, second_, own);
-    bool legal = true;
+    bool same_element = true, one_pass = true;
     tail.replace_load = [&](const LoopInst& load) -> std::optional<InstId> {
       std::optional<InstId> value;
       for (const LoopInst& inst : first_.body) {
         if (inst.op != LoopOp::kStore || inst.buffer != load.buffer) continue;
         const LoopInst store = head.translate(inst);
-        legal &= store.index == load.index;
+        same_element &= store.index == load.index;
         value = store.operands[0];
       }
       return value;
@@ -298,18 +312,17 @@ class Merger {
     Nest merged = b.finish();
     const auto inner = inner_insts(merged, symbols_), after = after_reduction(merged, symbols_);
     for (size_t i = 0; i < merged.body.size(); ++i)
-      legal &= !(inner[i] && after[i]) && !(merged.body[i].op == LoopOp::kReduce && after[merged.body[i].operands[0]]);
-    return legal ? std::optional(std::move(merged)) : std::nullopt;
+      one_pass &= !(inner[i] && after[i]) && !(merged.body[i].op == LoopOp::kReduce && after[merged.body[i].operands[0]]);
+    if (!same_element) return refuse(Refusal::other_element);
+    if (!one_pass) return refuse(Refusal::two_passes);
+    return merged;
   }
+  Refusal refusal() const { return refusal_; }
 
  private:
-  bool shares_data() const {
-    for (const LoopInst& a : first_.body) {
-      if (a.op != LoopOp::kLoad && a.op != LoopOp::kStore) continue;
-      for (const LoopInst& c : second_.body)
-        if (c.op == LoopOp::kLoad && c.buffer == a.buffer && !a.index.empty()) return true;
-    }
-    return false;
+  std::nullopt_t refuse(Refusal reason) {
+    refusal_ = reason;
+    return std::nullopt;
   }
 
   bool find_dims() {
@@ -368,11 +381,12 @@ class Merger {
   const Nest& second_;
   NestSymbols symbols_;
   std::vector<SymExpr> dims_;
+  Refusal refusal_ = Refusal::other_points;
 };
 
 // Merges item i into the latest earlier item that takes it. True when it did; the merged nest stands at the earlier or the later
 // place, whichever is legal.
-bool merge_item(LoopProgram& program, size_t i, std::vector<ItemAccess>& access) {
+bool merge_item(LoopProgram& program, size_t i, std::vector<ItemAccess>& access, RefusalNotes* notes) {
   const Nest* second = std::get_if<Nest>(&program.items[i]);
   if (second == nullptr || second->body.empty()) return false;
   constexpr size_t kWindow = 48;
@@ -382,8 +396,16 @@ bool merge_item(LoopProgram& program, size_t i, std::vector<ItemAccess>& access)
     if (first != nullptr && !first->body.empty()) {
       bool first_may_sink = true;
       for (size_t k = j + 1; k < i && first_may_sink; ++k) first_may_sink = !conflicts(access[j], access[k]);
-      if (second_may_rise || first_may_sink) {
-        if (auto merged = Merger(program, *first, *second).merge()) {
+      Merger merger(program, *first, *second);
+      if (!merger.shares_data()) {
+        // nothing to win
+      } else if (!second_may_rise && !first_may_sink) {
+        note(notes, first->name, second->name, Refusal::order);
+      } else {
+        auto merged = merger.merge();
+        if (!merged) {
+          note(notes, first->name, second->name, merger.refusal());
+        } else {
           program.items[second_may_rise ? j : i] = std::move(*merged);
           program.items[second_may_rise ? i : j] = Nest{};
           access[i] = access_of(program.items[i]);
@@ -400,12 +422,12 @@ bool merge_item(LoopProgram& program, size_t i, std::vector<ItemAccess>& access)
 
 }  // namespace
 
-LoopProgram merge_nests(LoopProgram program) {
+LoopProgram merge_nests(LoopProgram program, RefusalNotes* notes) {
   std::vector<ItemAccess> access;
   for (const Item& item : program.items) access.push_back(access_of(item));
   for (bool changed = true; changed;) {
     changed = false;
-    for (size_t i = 1; i < program.items.size(); ++i) changed |= merge_item(program, i, access);
+    for (size_t i = 1; i < program.items.size(); ++i) changed |= merge_item(program, i, access, notes);
   }
   return prune(std::move(program));
 }

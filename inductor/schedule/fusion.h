@@ -2,6 +2,7 @@
 #pragma once
 
 #include "inductor/loop/nest_builder.h"
+#include "inductor/schedule/refusals.h"
 
 namespace framejit::inductor {
 
@@ -12,9 +13,9 @@ struct SizeHints {
 };
 
 // Pointwise producers are computed where they are read.
-LoopProgram inline_producers(LoopProgram program, const SizeHints& hints);
+LoopProgram inline_producers(LoopProgram program, const SizeHints& hints, RefusalNotes* notes = nullptr);
 // Nests over the same points become one nest: producer and consumer, or siblings that read the same data.
-LoopProgram merge_nests(LoopProgram program);
+LoopProgram merge_nests(LoopProgram program, RefusalNotes* notes = nullptr);
 // Stores that nobody reads go, and what only fed them; empty nests go. Bounds checks stay.
 LoopProgram prune(LoopProgram program);
 

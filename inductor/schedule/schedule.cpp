@@ -6,6 +6,7 @@
 #include "inductor/schedule/schedule.h"
 
 #include <algorithm>
+#include <map>
 
 namespace framejit::inductor {
 namespace {
@@ -26,7 +27,7 @@ ItemAccess access_of_group(const Group& group) {
 
 class Grouper {
  public:
-  Grouper(LoopProgram program, const SizeHints& hints) : hints_(hints), symbols_(program.symbol_count) {
+  Grouper(LoopProgram program, const SizeHints& hints, RefusalNotes* notes) : hints_(hints), symbols_(program.symbol_count), notes_(notes) {
     schedule_.program = std::move(program);
   }
 
@@ -50,16 +51,20 @@ class Grouper {
  private:
   bool join(Nest& nest) {
     const ItemAccess own = access_of(nest);
-    for (size_t s = schedule_.steps.size(); s-- > 0;) {
-      if (Group* group = std::get_if<Group>(&schedule_.steps[s]); group != nullptr && shares(own, access_[s])) {
-        if (const auto outer = common_outer(*group, nest)) {
+    bool may_rise = true;
+    for (size_t s = schedule_.steps.size(); s-- > 0 && (may_rise || notes_ != nullptr);) {
+      Group* group = std::get_if<Group>(&schedule_.steps[s]);
+      if (group != nullptr && shares(own, access_[s])) {
+        if (!may_rise) {
+          note(notes_, group->nests.back().name, nest.name, Refusal::order);
+        } else if (const auto outer = common_outer(*group, nest)) {
           group->outer = *outer;
           group->nests.push_back(std::move(nest));
           access_[s] = access_of_group(*group);
           return true;
         }
       }
-      if (conflicts(own, access_[s])) return false;  // may not run before that step
+      may_rise = may_rise && !conflicts(own, access_[s]);  // it may not run before that step
     }
     return false;
   }
@@ -81,11 +86,15 @@ class Grouper {
     while (outer < group.outer && outer < nest.ranges.size() && leader.ranges[outer] == nest.ranges[outer]) ++outer;
     for (; outer > 0; --outer)
       if (agrees(group, nest, outer)) break;
-    if (group.nests.size() >= 12) return std::nullopt;
+    const auto refuse = [&](Refusal reason) {
+      note(notes_, group.nests.back().name, nest.name, reason);
+      return std::nullopt;
+    };
+    if (group.nests.size() >= 12) return refuse(Refusal::group_full);
     SymSizes shared(leader.ranges.begin(), leader.ranges.begin() + static_cast<long>(outer));
     const bool is_small = work(nest) <= 4096 && std::all_of(group.nests.begin(), group.nests.end(), [&](const Nest& n) { return work(n) <= 4096; });
-    if (outer == 0 && !is_small) return std::nullopt;
-    if (hints_.numel(shared) < 8 && !is_small) return std::nullopt;  // too few points for the threads
+    if (outer == 0 && !is_small) return refuse(Refusal::no_common_outer);
+    if (hints_.numel(shared) < 8 && !is_small) return refuse(Refusal::few_points);
     return outer;
   }
 
@@ -125,15 +134,64 @@ class Grouper {
   NestSymbols symbols_;
   Schedule schedule_;
   std::vector<ItemAccess> access_;
+  RefusalNotes* notes_;
 };
+
+// A pair whose nests found together after all, or of which one is gone into another, is no refusal.
+RefusalNotes apart(const Schedule& schedule, const RefusalNotes& notes) {
+  std::map<std::string, size_t> step_of;
+  for (size_t s = 0; s < schedule.steps.size(); ++s)
+    if (const auto* group = std::get_if<Group>(&schedule.steps[s]))
+      for (const Nest& nest : group->nests) step_of[nest.name] = s;
+  RefusalNotes kept;
+  for (const RefusedPair& pair : notes) {
+    const auto first = step_of.find(pair.first), second = step_of.find(pair.second);
+    if (first != step_of.end() && second != step_of.end() && first->second != second->second) kept.push_back(pair);
+  }
+  return kept;
+}
 
 }  // namespace
 
-Schedule make_schedule(LoopProgram program, const SizeHints& hints) {
+Schedule make_schedule(LoopProgram program, const SizeHints& hints, bool with_refusals) {
+  RefusalNotes notes;
+  RefusalNotes* const wanted = with_refusals ? &notes : nullptr;
   program = prune(std::move(program));
-  program = inline_producers(std::move(program), hints);
-  program = merge_nests(std::move(program));
-  return Grouper(std::move(program), hints).run();
+  program = inline_producers(std::move(program), hints, wanted);
+  program = merge_nests(std::move(program), wanted);
+  Schedule schedule = Grouper(std::move(program), hints, wanted).run();
+  schedule.refused = apart(schedule, notes);
+  return schedule;
+}
+
+std::vector<bool> private_buffers(const Schedule& schedule) {
+  const size_t count = schedule.program.buffers.size();
+  std::vector<size_t> users(count, 0);
+  for (const auto& step : schedule.steps) {
+    std::vector<bool> touched(count, false);
+    if (const auto* call = std::get_if<ExternCall>(&step)) {
+      for (LoopBufferId b : call->reads) touched[b] = true;
+      for (LoopBufferId b : call->writes) touched[b] = true;
+    } else {
+      for (const Nest& nest : std::get<Group>(step).nests)
+        for (const LoopInst& inst : nest.body)
+          if (inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) touched[inst.buffer] = true;
+    }
+    for (size_t b = 0; b < count; ++b) users[b] += touched[b];
+  }
+  std::vector<bool> is_private(count);
+  for (size_t b = 0; b < count; ++b) {
+    const LoopBuffer& buffer = schedule.program.buffers[b];
+    is_private[b] = buffer.role == BufferRole::kTemp && !buffer.is_output && users[b] == 1;
+  }
+  return is_private;
+}
+
+std::string print_refused(const Schedule& schedule) {
+  std::string out;
+  for (const RefusedPair& pair : schedule.refused)
+    out += pair.first + ", " + pair.second + ": " + name_of(pair.reason) + ": " + text_of(pair.reason) + "\n";
+  return out;
 }
 
 Schedule make_plain_schedule(LoopProgram program) {

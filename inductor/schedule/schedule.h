@@ -16,13 +16,19 @@ struct Group {
 struct Schedule {
   LoopProgram program;                               // buffers; its items are empty
   std::vector<std::variant<Group, ExternCall>> steps;
+  RefusalNotes refused;                              // pairs that ended in different steps, when asked for
 };
 
 // Runs all fusion passes on a lowered program, then forms groups.
-Schedule make_schedule(LoopProgram program, const SizeHints& hints);
+Schedule make_schedule(LoopProgram program, const SizeHints& hints, bool with_refusals = false);
 // Every nest its own group, nothing fused: for tests and as the yardstick of fusion.
 Schedule make_plain_schedule(LoopProgram program);
 
+// Temps that one step alone touches: they need not outlive it.
+std::vector<bool> private_buffers(const Schedule& schedule);
+
 std::string print(const Schedule& schedule);
+// One line per refused pair: "n3, n7: two_passes: the second needs ...".
+std::string print_refused(const Schedule& schedule);
 
 }  // namespace framejit::inductor

@@ -29,6 +29,7 @@ PlanProgram::PlanProgram(std::shared_ptr<const CallPlan> the_plan, std::vector<a
   for (const Step& step : plan->steps) {
     calls.emplace_back();
     if (const auto* call = std::get_if<ExternStep>(&step)) calls.back().emplace(*call, opaque);
+    if (const auto* kernel = std::get_if<KernelStep>(&step); kernel != nullptr && !kernel->buffers.empty()) kernel_device = shapes[kernel->buffers[0]].device;
   }
   find_tracked_steps();
   find_updates_to_copy();

@@ -30,6 +30,7 @@ struct PlanProgram {
   std::vector<bool> tracked;                     // per step: an extern call that writes, or whose view is returned
   std::vector<bool> copy_before_update;          // per update: its value may show an input that is written
   c10::Device arena_device{c10::kCPU};
+  c10::Device kernel_device{c10::kCPU};          // one for all kernels of a plan
 
  private:
   void find_tracked_steps();

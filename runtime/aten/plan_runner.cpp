@@ -8,14 +8,17 @@
 #include <ATen/ops/empty_strided_ops.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/Allocator.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <utility>
 
 #include "runtime/arena.h"
 #include "runtime/aten/extern_call.h"
+#include "runtime/aten/gpu_stream.h"
 #include "runtime/aten/parallel.h"
 #include "runtime/aten/plan_program.h"
+#include "runtime/gpu_driver.h"
 
 namespace framejit::runtime {
 namespace {
@@ -36,6 +39,19 @@ class Tracked {
   bool wanted_;
 };
 
+// Kernels of a GPU run on the stream that torch's own would run on.
+class OnDevice {
+ public:
+  explicit OnDevice(c10::Device device) {
+    if (device.is_cpu()) return;
+    guard_.reset_device(device);
+    set_gpu_stream(current_stream_handle(device));
+  }
+
+ private:
+  c10::OptionalDeviceGuard guard_;
+};
+
 }  // namespace
 
 // One running call. Reused by later calls of the thread, so that its vectors keep their capacity.
@@ -49,6 +65,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     const CallPlan& plan = *program.plan;
     tensors_.resize(plan.buffers.size());
     const c10::impl::ExcludeDispatchKeyGuard below_autograd(kBelowAutograd);
+    const OnDevice on_device(program.kernel_device);
     FJ_TRY_VOID(run_steps(plan, symbols, *this));
     write_inputs(plan);
     for (size_t i = 0; i < plan.outputs.size(); ++i) {

@@ -1,10 +1,11 @@
-// tests/golden/loop_cases.cpp — folders loops and schedule: cases that start from a graph's text.
+// tests/golden/loop_cases.cpp — folders loops, schedule and hip: cases that start from a graph's text.
 //
 // Stages: "lower" prints the loop program (and checks its round trip and verifier); "schedule" prints the fused groups; "kernels"
-// prints the kernel IR of every group.
+// prints the kernel IR of every group; "refused" the pairs that stayed apart; "hip" every kernel as HIP source.
 #include <gtest/gtest.h>
 
 #include "graph/graph.h"
+#include "inductor/gpu/hip_emitter.h"
 #include "inductor/kernel/kernel_ir.h"
 #include "inductor/lowering/lower.h"
 #include "tests/golden/golden.h"
@@ -34,6 +35,18 @@ std::string kernels_text(const Schedule& schedule, const SizeHints& hints) {
   return text;
 }
 
+Result<std::string> hip_text(const Schedule& schedule, const SizeHints& hints) {
+  std::string text;
+  const std::vector<bool> is_private = private_buffers(schedule);
+  for (const auto& step : schedule.steps) {
+    const Group* group = std::get_if<Group>(&step);
+    if (group == nullptr) continue;
+    FJ_TRY(const HipProgram program, emit_hip(make_kernel(schedule.program, *group, is_private, hints, kGpuScratchBytes)));
+    text += "// ceil(" + program.extent.text() + " / " + std::to_string(program.per_block) + ") blocks of " + std::to_string(program.threads) + "\n" + program.text;
+  }
+  return text;
+}
+
 Result<std::string> run(const golden::Case& c) {
   FJ_TRY(const graph::Graph graph, graph::parse_graph(c.in));
   LoweredGraph lowered = lower(graph);
@@ -44,15 +57,20 @@ Result<std::string> run(const golden::Case& c) {
       FJ_TRY(text, lowered_text(lowered.program));
       continue;
     }
-    const Schedule schedule = make_schedule(lowered.program, hints);
-    if (stage != "schedule" && stage != "kernels") return Error{"golden", "unknown stage " + stage};
-    text = stage == "schedule" ? print(schedule) : kernels_text(schedule, hints);
+    const Schedule schedule = make_schedule(lowered.program, hints, true);
+    if (stage == "hip") {
+      FJ_TRY(text, hip_text(schedule, hints));
+      continue;
+    }
+    if (stage != "schedule" && stage != "kernels" && stage != "refused") return Error{"golden", "unknown stage " + stage};
+    text = stage == "schedule" ? print(schedule) : stage == "refused" ? print_refused(schedule) : kernels_text(schedule, hints);
   }
   return text;
 }
 
 const golden::Folder kLoops("loops", run);
 const golden::Folder kSchedule("schedule", run);
+const golden::Folder kHip("hip", run);
 
 }  // namespace
 }  // namespace framejit::inductor

@@ -10,6 +10,7 @@
 
 #include "graph/graph.h"
 #include "inductor/compile.h"
+#include "inductor/kernel/target.h"
 
 namespace framejit::inductor::testing {
 
@@ -37,5 +38,9 @@ struct CheckOptions {
 };
 // Parses, runs on the interpreter, compiles for every vector level fused and unfused, compares. Reports through gtest.
 void check_graph(const std::string& text, CheckOptions options = {});
+// The same, fused, for one target.
+void check_graph_with(KernelTarget& target, const std::string& text, CheckOptions options = {});
+// The kernels of a graph when everything is fused.
+std::vector<Kernel> kernels_of(const std::string& text, int64_t scratch_bytes);
 
 }  // namespace framejit::inductor::testing

@@ -1,0 +1,114 @@
+// inductor/gpu/gpu_target.cpp — compile, load, launch.
+#include "inductor/gpu/gpu_target.h"
+
+#include <alloca.h>
+
+#include <chrono>
+#include <mutex>
+#include <unordered_map>
+
+#include "inductor/gpu/hip_emitter.h"
+#include "runtime/gpu_driver.h"
+
+namespace framejit::inductor {
+
+using runtime::GpuCompiler;
+using runtime::GpuDriver;
+
+namespace {
+
+struct LoadedKernel {
+  const GpuDriver* driver = nullptr;
+  GpuDriver::Function function;
+  int64_t per_block = 1, threads = 256;
+  size_t buffers = 0, sizes = 0;
+};
+
+// The kernel ABI on a GPU: the pointers are the device's, the range is all of it; 1 when the driver refuses the launch.
+int64_t launch(void* const* buffers, const int64_t* sizes, const FjScalar* scalars, int64_t, int64_t end) {
+  const auto& k = *reinterpret_cast<const LoadedKernel*>(scalars[0].i);
+  if (end <= 0) return 0;
+  auto** arguments = static_cast<void**>(alloca((k.buffers + k.sizes + 1) * sizeof(void*)));
+  size_t count = 0;
+  for (size_t i = 0; i < k.buffers; ++i) arguments[count++] = const_cast<void**>(&buffers[i]);
+  for (size_t i = 0; i < k.sizes; ++i) arguments[count++] = const_cast<int64_t*>(&sizes[i]);
+  arguments[count++] = &end;
+  const auto blocks = static_cast<uint32_t>((end + k.per_block - 1) / k.per_block);
+  return k.driver->launch(k.function.handle, blocks, static_cast<uint32_t>(k.threads), runtime::gpu_stream(), arguments) == 0 ? 0 : 1;
+}
+
+class GpuTarget : public KernelTarget {
+ public:
+  GpuTarget(const GpuDriver* driver, const GpuCompiler* compiler, std::string architecture, int device)
+      : driver_(driver), compiler_(compiler), architecture_(std::move(architecture)), device_(device) {}
+
+  Result<CompiledKernel> compile(const Kernel& kernel) override {
+    FJ_TRY(const HipProgram program, emit_hip(kernel));
+    FJ_TRY(std::shared_ptr<LoadedKernel> loaded, find_or_build(print(kernel), kernel, program));
+    FjScalar self;
+    self.i = reinterpret_cast<int64_t>(loaded.get());
+    return CompiledKernel{launch, std::move(loaded), {self}, program.extent, 0};
+  }
+
+  Result<std::vector<KernelText>> texts(const Kernel& kernel, bool) override {
+    FJ_TRY(const HipProgram program, emit_hip(kernel));
+    return std::vector<KernelText>{{"hip", "//", program.text}};
+  }
+
+  TargetStatistics statistics() const override {
+    const std::lock_guard lock(mutex_);
+    return statistics_;
+  }
+  int64_t scratch_bytes() const override { return kGpuScratchBytes; }
+
+ private:
+  Result<std::shared_ptr<LoadedKernel>> find_or_build(const std::string& key, const Kernel& kernel, const HipProgram& program) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (auto known = cache_[key].lock()) {
+        ++statistics_.reused;
+        return known;
+      }
+    }
+    const auto start = std::chrono::steady_clock::now();
+    FJ_TRY(const std::string code, compiler_->compile(std::string(hip_prelude()) + program.text, architecture_));
+    auto loaded = std::make_shared<LoadedKernel>();
+    FJ_TRY(loaded->function, driver_->load(code, "kernel", device_));
+    loaded->driver = driver_;
+    loaded->per_block = program.per_block;
+    loaded->threads = program.threads;
+    loaded->sizes = kernel.symbols.size();
+    for (const KernelBuffer& b : kernel.buffers) loaded->buffers += !b.is_local;
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const std::lock_guard lock(mutex_);
+    cache_[key] = loaded;
+    ++statistics_.kernels;
+    statistics_.seconds += seconds;
+    return loaded;
+  }
+
+  const GpuDriver* driver_;
+  const GpuCompiler* compiler_;
+  std::string architecture_;
+  int device_;
+  mutable std::mutex mutex_;
+  std::unordered_map<std::string, std::weak_ptr<LoadedKernel>> cache_;
+  TargetStatistics statistics_;
+};
+
+}  // namespace
+
+Result<void> find_gpu() {
+  FJ_TRY(const GpuDriver* driver, GpuDriver::find());
+  FJ_TRY([[maybe_unused]] const GpuCompiler* compiler, GpuCompiler::find(driver->vendor()));
+  return {};
+}
+
+Result<std::unique_ptr<KernelTarget>> make_gpu_target(int device) {
+  FJ_TRY(const GpuDriver* driver, GpuDriver::find());
+  FJ_TRY(const GpuCompiler* compiler, GpuCompiler::find(driver->vendor()));
+  FJ_TRY(std::string architecture, driver->architecture(device));
+  return std::unique_ptr<KernelTarget>(std::make_unique<GpuTarget>(driver, compiler, std::move(architecture), device));
+}
+
+}  // namespace framejit::inductor

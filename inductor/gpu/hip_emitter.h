@@ -1,0 +1,26 @@
+// inductor/gpu/hip_emitter.h — a kernel as HIP source that hiprtc and NVRTC both take.
+//
+// In: kernel IR.  Out: text without headers, to stand behind the prelude, and how to launch it. What the GPU form of a kernel
+// cannot say (a bounds check that must stop the call) is an Error.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "inductor/kernel/kernel_ir.h"
+
+namespace framejit::inductor {
+
+struct HipProgram {
+  std::string text;         // one function, "kernel": buffers, sizes, extent
+  SymExpr extent = 1;       // its last argument
+  int64_t per_block = 1;    // ceil(extent / per_block) blocks
+  int64_t threads = 256;    // of a block
+};
+
+Result<HipProgram> emit_hip(const Kernel& kernel);
+std::string_view hip_prelude();
+// Shared memory that a kernel's scratch may take.
+inline constexpr int64_t kGpuScratchBytes = 32 * 1024;
+
+}  // namespace framejit::inductor

@@ -1,0 +1,181 @@
+R"hip(
+// What stands in front of every generated kernel. No header: compiles with hiprtc and with NVRTC, whose differences all are here.
+typedef signed char i8;
+typedef unsigned char u8;
+typedef short i16;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+#define DEV static __device__ __forceinline__
+#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads) kernel
+
+#if defined(__HIP_PLATFORM_AMD__) || defined(__AMDGCN__) || defined(__HIPCC_RTC__)
+#ifndef WAVE
+#define WAVE 64  // 32 on gfx10 and later, by option
+#endif
+DEV u32 shuffle_word(u32 v, int mask) {
+  const int lane = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u));
+  return (u32)__builtin_amdgcn_ds_bpermute((lane ^ mask) << 2, (int)v);
+}
+DEV float f32_of_f16(u16 bits) { _Float16 h; __builtin_memcpy(&h, &bits, 2); return (float)h; }
+DEV u16 f16_of(float f) { const _Float16 h = (_Float16)f; u16 bits; __builtin_memcpy(&bits, &h, 2); return bits; }
+#else
+#define WAVE 32
+DEV u32 shuffle_word(u32 v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
+DEV float f32_of_f16(u16 bits) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(bits)); return f; }
+DEV u16 f16_of(float f) { u16 bits; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(f)); return bits; }
+#endif
+
+template <class To, class From> DEV To bits_as(From from) {
+  static_assert(sizeof(To) == sizeof(From), "a cast of bits keeps the size");
+  union { From from; To to; } u;
+  u.from = from;
+  return u.to;
+}
+DEV float as_f32(u32 bits) { return bits_as<float>(bits); }
+DEV double as_f64(u64 bits) { return bits_as<double>(bits); }
+
+// Elements in memory; loads and stores convert between them and values.
+struct f16m { u16 bits; };
+struct bf16m { u16 bits; };
+struct boolm { u8 byte; };
+DEV u16 bf16_of(float f) {  // to nearest even, NaN kept
+  const u32 u = bits_as<u32>(f);
+  return (u & 0x7fffffffu) > 0x7f800000u ? (u16)0x7fc0 : (u16)((u + 0x7fffu + ((u >> 16) & 1)) >> 16);
+}
+template <class T> DEV T value_of(T v) { return v; }
+DEV float value_of(f16m v) { return f32_of_f16(v.bits); }
+DEV float value_of(bf16m v) { return as_f32((u32)v.bits << 16); }
+DEV bool value_of(boolm v) { return v.byte != 0; }
+template <class T> DEV void put(T* to, T v) { *to = v; }
+DEV void put(f16m* to, float v) { to->bits = f16_of(v); }
+DEV void put(bf16m* to, float v) { to->bits = bf16_of(v); }
+DEV void put(boolm* to, bool v) { to->byte = v; }
+
+// Index arithmetic: Python's division.
+template <class T> DEV T idx_div(T a, T b) { const T q = a / b; return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q; }
+template <class T> DEV T idx_mod(T a, T b) { const T r = a % b; return r != 0 && (r < 0) != (b < 0) ? r + b : r; }
+template <class T> DEV T idx_min(T a, T b) { return a < b ? a : b; }
+template <class T> DEV T idx_max(T a, T b) { return a > b ? a : b; }
+
+// Integers wrap around: arithmetic on the unsigned type of 64 bits, cut off by the conversion back.
+template <class T> DEV T fj_add(T a, T b) { return (T)((u64)a + (u64)b); }
+template <class T> DEV T fj_sub(T a, T b) { return (T)((u64)a - (u64)b); }
+template <class T> DEV T fj_mul(T a, T b) { return (T)((u64)a * (u64)b); }
+template <class T> DEV T fj_neg(T a) { return (T)(0 - (u64)a); }
+template <class T> DEV T fj_abs(T a) { return a < 0 ? fj_neg(a) : a; }
+template <class T> DEV T fj_sign(T a) { return (T)((a > 0) - (a < 0)); }
+template <class T> DEV T fj_minimum(T a, T b) { return a < b ? a : b; }
+template <class T> DEV T fj_maximum(T a, T b) { return a > b ? a : b; }
+template <class T> DEV bool minus_one(T a) { return a < 0 && a + 1 == 0; }
+template <class T> DEV T fj_trunc_div(T a, T b) { return minus_one(b) ? fj_neg(a) : (T)(a / b); }
+template <class T> DEV T fj_fmod(T a, T b) { return minus_one(b) ? (T)0 : (T)(a % b); }
+template <class T> DEV T fj_floor_div(T a, T b) { const T r = fj_fmod(a, b), q = fj_trunc_div(a, b); return r != 0 && (r < 0) != (b < 0) ? fj_sub(q, (T)1) : q; }
+template <class T> DEV T fj_rem(T a, T b) { const T r = fj_fmod(a, b); return r != 0 && (r < 0) != (b < 0) ? (T)(r + b) : r; }
+template <class T> DEV T fj_floor(T a) { return a; }
+template <class T> DEV T fj_ceil(T a) { return a; }
+template <class T> DEV T fj_trunc(T a) { return a; }
+template <class T> DEV T fj_round(T a) { return a; }
+template <class T> DEV T fj_bit_and(T a, T b) { return a & b; }
+template <class T> DEV T fj_bit_or(T a, T b) { return a | b; }
+template <class T> DEV T fj_bit_xor(T a, T b) { return a ^ b; }
+template <class T> DEV T fj_bit_not(T a) { return ~a; }
+DEV bool fj_bit_not(bool a) { return !a; }
+template <class T> DEV T fj_shl(T a, T b) { return b < 0 || b >= (T)(8 * sizeof(T)) ? (T)0 : (T)((u64)a << b); }
+template <class T> DEV T fj_shr(T a, T b) { return (T)(a >> (b < 0 || b >= (T)(8 * sizeof(T)) ? (T)(8 * sizeof(T) - 1) : b)); }
+
+// Floats. Both compilers know C's functions of float and double.
+#define BOTH_1(name, f32, f64) DEV float fj_##name(float a) { return f32; } DEV double fj_##name(double a) { return f64; }
+#define BOTH_2(name, f32, f64) DEV float fj_##name(float a, float b) { return f32; } DEV double fj_##name(double a, double b) { return f64; }
+#define CALL_1(name, function) BOTH_1(name, function##f(a), function(a))
+#define CALL_2(name, function) BOTH_2(name, function##f(a, b), function(a, b))
+BOTH_2(add, a + b, a + b)
+BOTH_2(sub, a - b, a - b)
+BOTH_2(mul, a * b, a * b)
+BOTH_2(div, a / b, a / b)
+BOTH_1(neg, -a, -a)
+CALL_1(abs, fabs)
+BOTH_1(sign, (float)((a > 0) - (a < 0)), (double)((a > 0) - (a < 0)))
+BOTH_2(minimum, a != a || a < b ? a : b, a != a || a < b ? a : b)  // NaN of either operand wins
+BOTH_2(maximum, a != a || a > b ? a : b, a != a || a > b ? a : b)
+CALL_1(floor, floor) CALL_1(ceil, ceil) CALL_1(trunc, trunc) CALL_1(round, rint)
+BOTH_2(trunc_div, truncf(a / b), trunc(a / b))
+CALL_2(fmod, fmod) CALL_2(pow, pow) CALL_2(atan2, atan2) CALL_2(hypot, hypot) CALL_2(copysign, copysign)
+CALL_1(sqrt, sqrt) CALL_1(exp, exp) CALL_1(exp2, exp2) CALL_1(expm1, expm1) CALL_1(log, log) CALL_1(log2, log2) CALL_1(log10, log10)
+CALL_1(log1p, log1p) CALL_1(sin, sin) CALL_1(cos, cos) CALL_1(tan, tan) CALL_1(asin, asin) CALL_1(acos, acos) CALL_1(atan, atan)
+CALL_1(sinh, sinh) CALL_1(cosh, cosh) CALL_1(asinh, asinh) CALL_1(acosh, acosh) CALL_1(atanh, atanh) CALL_1(tanh, tanh)
+CALL_1(erf, erf) CALL_1(erfc, erfc)
+BOTH_1(sigmoid, 1.0f / (1.0f + expf(-a)), 1.0 / (1.0 + exp(-a)))
+DEV float fj_round_bf16(float a) { return as_f32((u32)bf16_of(a) << 16); }
+DEV float fj_round_f16(float a) { return f32_of_f16(f16_of(a)); }
+template <class T> DEV T float_rem(T a, T b) { const T r = fj_fmod(a, b); return r != 0 && (r < 0) != (b < 0) ? r + b : r; }
+template <class T> DEV T float_floor_div(T a, T b) {
+  if (b == 0) return a / b;
+  const T r = fj_fmod(a, b);
+  T q = (a - r) / b;
+  if (r != 0 && (r < 0) != (b < 0)) q -= 1;
+  if (q == 0) return fj_copysign((T)0, a / b);
+  const T down = fj_floor(q);
+  return q - down > (T)0.5 ? down + 1 : down;
+}
+BOTH_2(rem, float_rem(a, b), float_rem(a, b))
+BOTH_2(floor_div, float_floor_div(a, b), float_floor_div(a, b))
+
+template <class To, class From> DEV To fj_cast(From v) { return (To)v; }
+template <> __device__ __forceinline__ bool fj_cast<bool, float>(float v) { return v != 0; }
+template <> __device__ __forceinline__ bool fj_cast<bool, double>(double v) { return v != 0; }
+
+// Reductions: every thread brings its part, every thread gets the whole. The order never depends on the run.
+struct Sum { template <class T> DEV T of(T a, T b) { return fj_add(a, b); } };
+struct Prod { template <class T> DEV T of(T a, T b) { return fj_mul(a, b); } };
+struct Max { template <class T> DEV T of(T a, T b) { return fj_maximum(a, b); } };
+struct Min { template <class T> DEV T of(T a, T b) { return fj_minimum(a, b); } };
+struct Any { DEV bool of(bool a, bool b) { return a || b; } };
+struct All { DEV bool of(bool a, bool b) { return a && b; } };
+// Of equal values the first, NaN before all others; at < 0: nothing yet.
+template <class T> struct Best { T value; i64 at; };
+template <bool kMax, class T> DEV bool is_better(T a, T b) { return (a != a && b == b) || (b == b && (kMax ? a > b : a < b)); }
+template <bool kMax, class T> DEV Best<T> best_of(Best<T> a, Best<T> b) {
+  if (a.at < 0 || b.at < 0) return a.at < 0 ? b : a;
+  if (is_better<kMax>(a.value, b.value)) return a;
+  if (is_better<kMax>(b.value, a.value)) return b;
+  return a.at < b.at ? a : b;
+}
+struct Argmax { template <class T> DEV Best<T> of(Best<T> a, Best<T> b) { return best_of<true>(a, b); } };
+struct Argmin { template <class T> DEV Best<T> of(Best<T> a, Best<T> b) { return best_of<false>(a, b); } };
+
+template <class T> DEV T shuffle(T v, int mask) {
+  union { T value; u32 words[(sizeof(T) + 3) / 4]; } u;
+  u.words[(sizeof(T) + 3) / 4 - 1] = 0;
+  u.value = v;
+  for (u32& word : u.words) word = shuffle_word(word, mask);
+  return u.value;
+}
+template <class Op, class T> DEV T wave_reduce(T v) {
+#pragma unroll
+  for (int mask = WAVE / 2; mask > 0; mask >>= 1) v = Op::of(v, shuffle(v, mask));
+  return v;
+}
+template <class Op, class T> DEV T block_reduce(T v, u64* scratch) {
+  T* const parts = (T*)scratch;
+  v = wave_reduce<Op>(v);
+  if (blockDim.x <= WAVE) return v;
+  __syncthreads();  // whoever read the last result is done
+  if (threadIdx.x % WAVE == 0) parts[threadIdx.x / WAVE] = v;
+  __syncthreads();
+  v = parts[0];
+  for (u32 w = 1; w < blockDim.x / WAVE; ++w) v = Op::of(v, parts[w]);
+  return v;
+}
+// `lanes` columns side by side, several threads for each; the result is with the first of them.
+template <class Op, class T> DEV T column_reduce(T v, u64* scratch, u32 lanes) {
+  T* const parts = (T*)scratch;
+  __syncthreads();
+  parts[threadIdx.x] = v;
+  __syncthreads();
+  if (threadIdx.x < lanes)
+    for (u32 k = threadIdx.x + lanes; k < blockDim.x; k += lanes) v = Op::of(v, parts[k]);
+  return v;
+}
+)hip"

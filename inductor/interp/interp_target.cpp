@@ -1,0 +1,70 @@
+// inductor/interp/interp_target.cpp — a kernel as the programs that the interpreter runs, point after point.
+//
+// The kernel itself is a scalar of the call: the ABI has no other place for state.
+#include "inductor/interp/interp_target.h"
+
+#include <atomic>
+
+#include "inductor/interp/interpreter.h"
+
+namespace framejit::inductor {
+namespace {
+
+struct InterpretedKernel {
+  explicit InterpretedKernel(Kernel k) : kernel(std::move(k)) {
+    program.symbol_count = kernel.symbol_count;
+    for (const KernelBuffer& b : kernel.buffers) program.buffers.push_back({"b", BufferRole::kTemp, b.dtype, {SymExpr(1)}, {SymExpr(1)}, UINT32_MAX, false});
+  }
+
+  Kernel kernel;
+  LoopProgram program;  // buffers only
+};
+
+int64_t run_points(const InterpretedKernel& k, const InterpreterMemory& memory, int64_t begin, int64_t end) {
+  std::vector<int64_t> extents, point(k.kernel.outer.size());
+  for (const SymExpr& e : k.kernel.outer) extents.push_back(e.eval(memory.symbols));
+  for (int64_t at = begin; at < end; ++at) {
+    int64_t left = at;
+    for (size_t d = point.size(); d-- > 0; left /= extents[d]) point[d] = left % extents[d];
+    for (const KernelNest& n : k.kernel.nests)
+      if (const int64_t failed = run_nest(k.program, n.nest, memory, point)) return failed;
+  }
+  return 0;
+}
+
+int64_t run_interpreted(void* const* buffers, const int64_t* sizes, const FjScalar* scalars, int64_t begin, int64_t end) {
+  const auto& k = *reinterpret_cast<const InterpretedKernel*>(scalars[0].i);
+  InterpreterMemory memory;
+  memory.symbols.assign(k.kernel.symbol_count, 0);
+  for (size_t s = 0; s < k.kernel.symbols.size(); ++s) memory.symbols[k.kernel.symbols[s]] = sizes[s];
+  std::vector<std::vector<char>> scratch;
+  for (size_t b = 0; b < k.kernel.buffers.size(); ++b) {
+    const KernelBuffer& buffer = k.kernel.buffers[b];
+    if (buffer.is_local) scratch.emplace_back(static_cast<size_t>(buffer.local_elements * row_of(buffer.dtype).bytes));
+    memory.buffers.push_back(buffer.is_local ? scratch.back().data() : buffers[b]);
+  }
+  if (k.kernel.is_flat) return run_nest(k.program, k.kernel.nests[0].nest, memory);
+  return run_points(k, memory, begin, end);
+}
+
+class InterpTarget : public KernelTarget {
+ public:
+  Result<CompiledKernel> compile(const Kernel& kernel) override {
+    ++kernels_;
+    auto code = std::make_shared<InterpretedKernel>(kernel);
+    FjScalar self;
+    self.i = reinterpret_cast<int64_t>(code.get());
+    return CompiledKernel{run_interpreted, std::move(code), {self}, kernel.extent, 0};
+  }
+  Result<std::vector<KernelText>> texts(const Kernel&, bool) override { return std::vector<KernelText>{}; }
+  TargetStatistics statistics() const override { return {kernels_.load(), 0, 0}; }
+
+ private:
+  std::atomic<int64_t> kernels_{0};
+};
+
+}  // namespace
+
+std::unique_ptr<KernelTarget> make_interp_target() { return std::make_unique<InterpTarget>(); }
+
+}  // namespace framejit::inductor

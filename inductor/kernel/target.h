@@ -1,0 +1,46 @@
+// inductor/kernel/target.h — what turns kernel IR into something that runs: the seam between assembling a plan and the emitters.
+//
+// In: kernels.  Out: functions of the one kernel ABI and what keeps their code alive. Identical kernels (equal text) are compiled
+// once. What a target cannot compile is an Error. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "inductor/kernel/kernel_ir.h"
+#include "runtime/abi.h"
+
+namespace framejit::inductor {
+
+struct CompiledKernel {
+  FjKernelFn function = nullptr;
+  std::shared_ptr<void> code;
+  std::vector<FjScalar> scalars = {};  // passed to every call
+  SymExpr extent = 1;                  // of the range that the function is called for
+  int64_t grain = 0;                   // least part of it for one thread; 0: called once, for all of it
+};
+
+struct TargetStatistics {
+  int64_t kernels = 0, reused = 0;
+  double seconds = 0;  // emission and code generation, without reused kernels
+};
+
+// A kernel in one of the target's languages, for people.
+struct KernelText {
+  std::string form;     // "llvm", "assembly", "hip"
+  std::string comment;  // how a comment begins there
+  std::string text;
+};
+
+class KernelTarget {
+ public:
+  virtual ~KernelTarget() = default;
+  virtual Result<CompiledKernel> compile(const Kernel& kernel) = 0;
+  virtual Result<std::vector<KernelText>> texts(const Kernel& kernel, bool with_assembly) = 0;
+  virtual TargetStatistics statistics() const = 0;
+  // Most memory for what lives during one outer point of a kernel.
+  virtual int64_t scratch_bytes() const { return 128 * 1024; }
+};
+
+}  // namespace framejit::inductor

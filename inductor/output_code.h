@@ -1,0 +1,16 @@
+// inductor/output_code.h — FRAMEJIT_LOGS=output_code: a kernel as people read it, and what of the program it came from.
+#pragma once
+
+#include "graph/graph.h"
+#include "inductor/kernel/target.h"
+
+namespace framejit::inductor {
+
+// The kernel's IR and every text that the target has of it (assembly only with FRAMEJIT_ASSEMBLY=1), each under the ATen ops and
+// the user lines that it computes. Nothing when the channel is off.
+void log_kernel(const graph::Graph& graph, const std::string& name, const Kernel& kernel, KernelTarget& target);
+
+// "native_layer_norm  model.py:12 forward", one line per op, `comment` in front.
+std::string origins_text(const graph::Graph& graph, const Kernel& kernel, const std::string& comment);
+
+}  // namespace framejit::inductor

@@ -1,0 +1,29 @@
+// inductor/schedule/refusals.cpp — the table of reasons.
+#include "inductor/schedule/refusals.h"
+
+#include <algorithm>
+
+namespace framejit::inductor {
+namespace {
+
+struct Row {
+  const char *name, *text;
+};
+constexpr Row kRows[] = {
+#define REFUSAL(name, text) {#name, text},
+#include "inductor/schedule/refusals.def"
+#undef REFUSAL
+};
+
+}  // namespace
+
+const char* name_of(Refusal refusal) { return kRows[static_cast<size_t>(refusal)].name; }
+const char* text_of(Refusal refusal) { return kRows[static_cast<size_t>(refusal)].text; }
+
+void note(RefusalNotes* notes, const std::string& first, const std::string& second, Refusal reason) {
+  if (notes == nullptr) return;
+  RefusedPair pair{first, second, reason};
+  if (std::find(notes->begin(), notes->end(), pair) == notes->end()) notes->push_back(std::move(pair));
+}
+
+}  // namespace framejit::inductor

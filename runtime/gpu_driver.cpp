@@ -1,0 +1,244 @@
+// runtime/gpu_driver.cpp — libraries found, entry points bound from gpu_driver.def.
+//
+// torch's wheels carry NVRTC outside the loader's search path. It is looked for beside the CUDA libraries that the process has
+// loaded, and its companion library, which it opens by bare name, is opened before it.
+#include "runtime/gpu_driver.h"
+
+#include <dlfcn.h>
+#include <glob.h>
+#include <link.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "runtime/base/config.h"
+
+namespace framejit::runtime {
+
+struct GpuCompiler::Entries {
+#define RTC_ENTRY(field, signature, cuda_name, hip_name) \
+  using field##_type = signature;                        \
+  field##_type* field = nullptr;
+#define DRIVER_ENTRY(field, signature, cuda_name, hip_name)
+#include "runtime/gpu_driver.def"
+#undef RTC_ENTRY
+#undef DRIVER_ENTRY
+};
+
+struct GpuDriver::Entries {
+#define RTC_ENTRY(field, signature, cuda_name, hip_name)
+#define DRIVER_ENTRY(field, signature, cuda_name, hip_name) \
+  using field##_type = signature;                           \
+  field##_type* field = nullptr;
+#include "runtime/gpu_driver.def"
+#undef RTC_ENTRY
+#undef DRIVER_ENTRY
+};
+
+namespace {
+
+template <class Function>
+Result<void> bind(void* library, Function*& field, const char* name) {
+  field = reinterpret_cast<Function*>(dlsym(library, name));
+  if (field == nullptr) return Error{"gpu", std::string("the GPU library has no ") + name};
+  return {};
+}
+
+Result<void> bind_all(void* library, bool cuda, GpuCompiler::Entries& e) {
+#define RTC_ENTRY(field, signature, cuda_name, hip_name) FJ_TRY_VOID(bind(library, e.field, cuda ? cuda_name : hip_name));
+#define DRIVER_ENTRY(field, signature, cuda_name, hip_name)
+#include "runtime/gpu_driver.def"
+#undef RTC_ENTRY
+#undef DRIVER_ENTRY
+  return {};
+}
+
+Result<void> bind_all(void* library, bool cuda, GpuDriver::Entries& e) {
+#define RTC_ENTRY(field, signature, cuda_name, hip_name)
+#define DRIVER_ENTRY(field, signature, cuda_name, hip_name) FJ_TRY_VOID(bind(library, e.field, cuda ? cuda_name : hip_name));
+#include "runtime/gpu_driver.def"
+#undef RTC_ENTRY
+#undef DRIVER_ENTRY
+  return {};
+}
+
+std::vector<std::string> matches(const std::string& pattern) {
+  glob_t found{};
+  std::vector<std::string> paths;
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  globfree(&found);
+  return paths;
+}
+
+int note_cuda_folder(dl_phdr_info* info, size_t, void* folders) {
+  const std::string path = info->dlpi_name == nullptr ? "" : info->dlpi_name;
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return 0;
+  const std::string name = path.substr(slash + 1);
+  if (name.starts_with("libcudart") || name.starts_with("libc10_cuda") || name.starts_with("libtorch_cuda"))
+    static_cast<std::set<std::string>*>(folders)->insert(path.substr(0, slash));
+  return 0;
+}
+
+// Files that may be NVRTC, the likeliest first.
+std::vector<std::string> nvrtc_paths() {
+  std::set<std::string> folders;
+  dl_iterate_phdr(note_cuda_folder, &folders);
+  std::vector<std::string> paths;
+  for (const std::string& folder : folders)
+    for (const char* beside : {"", "/../../cuda_nvrtc/lib", "/../../nvidia/*/lib"})
+      for (std::string& path : matches(folder + beside + "/libnvrtc.so.1[0-9]")) paths.push_back(std::move(path));
+  for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}) paths.emplace_back(name);
+  return paths;
+}
+
+void* open_compiler(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash != std::string::npos)
+    for (const std::string& companion : matches(path.substr(0, slash) + "/libnvrtc-builtins.so.[0-9]*")) dlopen(companion.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
+void* open_compiler(GpuVendor vendor) {
+  if (!config().gpu_compiler.empty()) return open_compiler(config().gpu_compiler);
+  const std::vector<std::string> paths =
+      vendor == GpuVendor::kNvidia ? nvrtc_paths() : std::vector<std::string>{"libhiprtc.so", "libhiprtc.so.6", "libamdhip64.so", "libamdhip64.so.5"};
+  for (const std::string& path : paths)
+    if (void* library = open_compiler(path)) return library;
+  return nullptr;
+}
+
+std::vector<std::string> options_for(GpuVendor vendor, const std::string& architecture) {
+  if (vendor == GpuVendor::kNvidia) return {"--gpu-architecture=" + architecture, "--std=c++17", "-default-device", "--fmad=false", "-w"};
+  std::vector<std::string> options{"--offload-arch=" + architecture, "-O3", "-std=c++17", "-ffp-contract=off", "-w"};
+  if (architecture.starts_with("gfx1")) options.emplace_back("-DWAVE=32");
+  return options;
+}
+
+std::string log_of(const GpuCompiler::Entries& e, void* program) {
+  size_t size = 0;
+  if (e.log_size(program, &size) != 0) return "";
+  std::string text(size, '\0');
+  if (size == 0 || e.log(program, text.data()) != 0) return "";
+  text.resize(std::strlen(text.c_str()));
+  return text;
+}
+
+}  // namespace
+
+GpuCompiler::GpuCompiler(GpuVendor vendor, std::unique_ptr<Entries> entries) : vendor_(vendor), entries_(std::move(entries)) {}
+
+Result<const GpuCompiler*> GpuCompiler::find(GpuVendor vendor) {
+  const auto make = [](GpuVendor v) -> Result<const GpuCompiler*> {
+    void* library = open_compiler(v);
+    if (library == nullptr) return Error{"gpu", v == GpuVendor::kNvidia ? "NVRTC was not found" : "hiprtc was not found"};
+    auto entries = std::make_unique<Entries>();
+    FJ_TRY_VOID(bind_all(library, v == GpuVendor::kNvidia, *entries));
+    return static_cast<const GpuCompiler*>(new GpuCompiler(v, std::move(entries)));
+  };
+  static const Result<const GpuCompiler*> nvidia = make(GpuVendor::kNvidia), amd = make(GpuVendor::kAmd);
+  return vendor == GpuVendor::kNvidia ? nvidia : amd;
+}
+
+Result<std::string> GpuCompiler::compile(const std::string& source, const std::string& architecture) const {
+  const std::vector<std::string> options = options_for(vendor_, architecture);
+  std::vector<const char*> arguments;
+  for (const std::string& option : options) arguments.push_back(option.c_str());
+  void* program = nullptr;
+  if (entries_->create(&program, source.c_str(), "framejit.hip", 0, nullptr, nullptr) != 0) return Error{"gpu", "the GPU compiler made no program"};
+  Result<std::string> result = Error{"gpu", ""};
+  size_t size = 0;
+  if (const int code = entries_->compile(program, static_cast<int>(arguments.size()), arguments.data()); code != 0) {
+    result = Error{"gpu", "GPU code does not compile (" + std::to_string(code) + "): " + log_of(*entries_, program)};
+  } else if (entries_->code_size(program, &size) == 0 && size > 0) {
+    std::string image(size, '\0');
+    if (entries_->code(program, image.data()) == 0) result = std::move(image);
+  }
+  entries_->destroy(&program);
+  return result;
+}
+
+namespace {
+
+// This thread in the device's own context: code belongs to it.
+struct InContext {
+  InContext(const GpuDriver::Entries& e, int device) : entries(e) {
+    int handle = 0;
+    void* context = nullptr;
+    ok = e.get_context(&before) == 0 && e.device(&handle, device) == 0 && e.retain_context(&context, handle) == 0 && e.set_context(context) == 0;
+  }
+  ~InContext() {
+    if (before != nullptr) entries.set_context(before);
+  }
+  const GpuDriver::Entries& entries;
+  void* before = nullptr;
+  bool ok = false;
+};
+
+}  // namespace
+
+GpuDriver::GpuDriver(GpuVendor vendor, void* library, std::unique_ptr<Entries> entries)
+    : vendor_(vendor), library_(library), entries_(std::move(entries)) {}
+
+Result<const GpuDriver*> GpuDriver::find() {
+  const auto make = []() -> Result<const GpuDriver*> {
+    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    const GpuVendor vendor = library != nullptr ? GpuVendor::kNvidia : GpuVendor::kAmd;
+    for (const char* name : {"libamdhip64.so", "libamdhip64.so.6", "libamdhip64.so.5"})
+      if (library == nullptr) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return Error{"gpu", "there is no GPU driver"};
+    auto entries = std::make_unique<Entries>();
+    FJ_TRY_VOID(bind_all(library, vendor == GpuVendor::kNvidia, *entries));
+    if (const int code = entries->init(0); code != 0) return Error{"gpu", "the GPU driver does not start: " + std::to_string(code)};
+    return static_cast<const GpuDriver*>(new GpuDriver(vendor, library, std::move(entries)));
+  };
+  static const Result<const GpuDriver*> found = make();
+  return found;
+}
+
+Result<std::string> GpuDriver::architecture(int device) const {
+  if (vendor_ == GpuVendor::kNvidia) {
+    using Attribute = int(int* value, int attribute, int device);
+    Attribute* attribute = nullptr;
+    FJ_TRY_VOID(bind(library_, attribute, "cuDeviceGetAttribute"));
+    int handle = 0, major = 0, minor = 0;  // 75, 76: compute capability
+    if (entries_->device(&handle, device) != 0 || attribute(&major, 75, handle) != 0 || attribute(&minor, 76, handle) != 0)
+      return Error{"gpu", "the GPU does not tell its architecture"};
+    return "sm_" + std::to_string(major) + std::to_string(minor);
+  }
+  // The unversioned entry fills the structure of HIP 5 in all later versions; the name stands at a fixed place in it.
+  constexpr size_t kNameOffset = 396, kSize = 4096;
+  using Properties = int(void* properties, int device);
+  Properties* properties = nullptr;
+  FJ_TRY_VOID(bind(library_, properties, "hipGetDeviceProperties"));
+  std::vector<char> block(kSize, 0);
+  if (properties(block.data(), device) != 0) return Error{"gpu", "the GPU does not tell its architecture"};
+  const std::string name(block.data() + kNameOffset);
+  if (!name.starts_with("gfx")) return Error{"gpu", "the GPU's architecture is unknown"};
+  return name;
+}
+
+Result<GpuDriver::Function> GpuDriver::load(const std::string& code, const char* kernel, int device) const {
+  const InContext in_context(*entries_, device);
+  if (!in_context.ok) return Error{"gpu", "the GPU has no context"};
+  void* module = nullptr;
+  if (const int failed = entries_->load(&module, code.data()); failed != 0) return Error{"gpu", "the driver refuses the code: " + std::to_string(failed)};
+  const Entries* const entries = entries_.get();
+  Function result;
+  result.module = std::shared_ptr<void>(module, [entries](void* m) { entries->unload(m); });
+  if (const int failed = entries_->function(&result.handle, module, kernel); failed != 0) return Error{"gpu", "the code has no kernel: " + std::to_string(failed)};
+  return result;
+}
+
+int GpuDriver::launch(void* function, uint32_t blocks, uint32_t threads, void* stream, void** arguments) const {
+  return entries_->launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, nullptr);
+}
+
+namespace {
+thread_local void* t_stream = nullptr;
+}
+void set_gpu_stream(void* stream) { t_stream = stream; }
+void* gpu_stream() { return t_stream; }
+
+}  // namespace framejit::runtime

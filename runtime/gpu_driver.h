@@ -1,0 +1,59 @@
+// runtime/gpu_driver.h — the GPU's run-time compiler and driver, NVIDIA's or AMD's, behind one face.
+//
+// Both are opened with dlopen when first asked for; a machine without them gets an Error. Objects live as long as the process.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/result.h"
+
+namespace framejit::runtime {
+
+enum class GpuVendor : uint8_t { kNvidia, kAmd };
+
+// NVRTC or hiprtc: needs no GPU. Thread-safe.
+class GpuCompiler {
+ public:
+  static Result<const GpuCompiler*> find(GpuVendor vendor);
+  // Code object of a program for an architecture ("sm_90", "gfx90a"). A program that does not compile is an Error with the log.
+  Result<std::string> compile(const std::string& source, const std::string& architecture) const;
+  struct Entries;
+
+ private:
+  GpuCompiler(GpuVendor vendor, std::unique_ptr<Entries> entries);
+  GpuVendor vendor_;
+  std::unique_ptr<Entries> entries_;
+};
+
+// The driver of the GPU that torch uses in this process.
+class GpuDriver {
+ public:
+  static Result<const GpuDriver*> find();
+  GpuVendor vendor() const { return vendor_; }
+  Result<std::string> architecture(int device) const;
+
+  struct Function {
+    void* handle = nullptr;
+    std::shared_ptr<void> module;  // unloaded with the last copy
+  };
+  // Loads a code object on a device and finds one kernel of it.
+  Result<Function> load(const std::string& code, const char* kernel, int device) const;
+  // Enqueues blocks x threads on a stream of the current device; 0, or the driver's error.
+  int launch(void* function, uint32_t blocks, uint32_t threads, void* stream, void** arguments) const;
+  struct Entries;
+
+ private:
+  GpuDriver(GpuVendor vendor, void* library, std::unique_ptr<Entries> entries);
+  GpuVendor vendor_;
+  void* library_;
+  std::unique_ptr<Entries> entries_;
+};
+
+// The stream that kernels of this thread are launched on; null: the default stream. Set by whoever runs a plan.
+void set_gpu_stream(void* stream);
+void* gpu_stream();
+
+}  // namespace framejit::runtime

@@ -1,0 +1,248 @@
+// The GPU form of kernels: executed on the CPU by emulated blocks and waves, and compiled for real GPUs where a compiler is found.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "inductor/gpu/hip_emitter.h"
+#include "inductor/kernel/target.h"
+#include "runtime/gpu_driver.h"
+#include "tests/unit/inductor/plan_runner.h"
+
+namespace framejit::inductor::testing {
+namespace {
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+struct HostKernel {
+  void (*launch)(void* const*, const int64_t*, int64_t, int64_t, int64_t) = nullptr;
+  int64_t per_block = 1, threads = 1;
+};
+
+int64_t run_host_kernel(void* const* buffers, const int64_t* sizes, const FjScalar* scalars, int64_t, int64_t end) {
+  const auto& k = *reinterpret_cast<const HostKernel*>(scalars[0].i);
+  k.launch(buffers, sizes, end, (end + k.per_block - 1) / k.per_block, k.threads);
+  return 0;
+}
+
+// Kernels compiled by the C++ compiler behind host_gpu.h.
+class HostGpuTarget : public KernelTarget {
+ public:
+  explicit HostGpuTarget(int wave) : wave_(wave), folder_(std::filesystem::temp_directory_path() / ("framejit-host-gpu-" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(folder_);
+  }
+  ~HostGpuTarget() override { std::filesystem::remove_all(folder_); }
+
+  Result<CompiledKernel> compile(const Kernel& kernel) override {
+    FJ_TRY(const HipProgram program, emit_hip(kernel));
+    const std::string stem = (folder_ / ("k" + std::to_string(count_++))).string();
+    std::ofstream(stem + ".cpp") << read_file(FRAMEJIT_SOURCE_DIR "/tests/unit/inductor/host_gpu.h") << hip_prelude() << program.text << launcher(kernel);
+    const std::string command = "c++ -std=c++20 -O1 -w -ffp-contract=off -shared -fPIC -DWAVE=" + std::to_string(wave_) + " -o " + stem + ".so " + stem + ".cpp";
+    if (std::system(command.c_str()) != 0) return Error{"host_gpu", "the kernel does not compile:\n" + program.text};
+    void* library = dlopen((stem + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return Error{"host_gpu", dlerror()};
+    auto code = std::make_shared<HostKernel>();
+    code->launch = reinterpret_cast<decltype(code->launch)>(dlsym(library, "launch"));
+    code->per_block = program.per_block;
+    code->threads = program.threads;
+    FjScalar self;
+    self.i = reinterpret_cast<int64_t>(code.get());
+    return CompiledKernel{run_host_kernel, std::move(code), {self}, program.extent, 0};
+  }
+  Result<std::vector<KernelText>> texts(const Kernel&, bool) override { return std::vector<KernelText>{}; }
+  TargetStatistics statistics() const override { return {}; }
+  int64_t scratch_bytes() const override { return kGpuScratchBytes; }
+
+ private:
+  // Runs the blocks one by one; arguments stand in variables, since a fiber's function takes none.
+  static std::string launcher(const Kernel& kernel) {
+    std::string arguments;
+    size_t k = 0;
+    for (; k < kernel.buffers.size() && !kernel.buffers[k].is_local; ++k) arguments += "any{g_buffers[" + std::to_string(k) + "]}, ";
+    for (k = 0; k < kernel.symbols.size(); ++k) arguments += "g_sizes[" + std::to_string(k) + "], ";
+    return "struct any { void* p; template <class T> operator T*() const { return (T*)p; } };\n"
+           "static void* const* g_buffers;\nstatic const long* g_sizes;\nstatic long g_extent;\n"
+           "extern \"C\" void launch(void* const* buffers, const long* sizes, long extent, long blocks, long threads) {\n"
+           "  g_buffers = buffers;\n  g_sizes = sizes;\n  g_extent = extent;\n  blockDim.x = threads;\n"
+           "  host_gpu::body = [] { kernel(" + arguments + "g_extent); };\n"
+           "  for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) host_gpu::run_block();\n}\n";
+  }
+
+  int wave_;
+  std::filesystem::path folder_;
+  int count_ = 0;
+};
+
+struct HostCase {
+  const char* name;
+  const char* graph;
+  double tolerance;
+};
+const HostCase kCases[] = {
+    {"points_broadcast", R"(graph @f(%x : bf16[5, 300], %b : bf16[300]) {
+      %0 = add.Tensor %x, %b, 1 : bf16[5, 300]
+      %1 = gelu %0, "tanh" : bf16[5, 300]
+      return %1
+    })", 1e-2},
+    {"points_half", R"(graph @f(%x : f16[700]) {
+      %0 = mul.Tensor %x, 3.0 : f16[700]
+      %1 = sigmoid %0 : f16[700]
+      return %1
+    })", 2e-3},
+    {"softmax", R"(graph @f(%x : f32[7, 333]) {
+      %0 = mul.Tensor %x, 0.125 : f32[7, 333]
+      %1 = _softmax %0, -1, false : f32[7, 333]
+      return %1
+    })", 1e-6},
+    {"layer_norm", R"(graph @f(%x : f32[9, 130], %y : f32[9, 130], %w : f32[130], %b : f32[130]) {
+      %0 = add.Tensor %x, %y, 1 : f32[9, 130]
+      %1, %2, %3 = native_layer_norm %0, [130], %w, %b, 1e-05 : f32[9, 130], f32[9, 1], f32[9, 1]
+      return %0, %1
+    })", 5e-6},
+    {"columns", R"(graph @f(%x : f32[600, 45]) {
+      %0 = sum.dim_IntList %x, [0], false, none : f32[45]
+      %1 = exp %0 : f32[45]
+      return %0
+    })", 1e-5},
+    {"few_rows_of_columns", R"(graph @f(%x : f32[3, 90]) {
+      %0 = amax %x, [0], false : f32[90]
+      return %0
+    })", 0},
+    {"argmax_rows_and_columns", R"(graph @f(%x : i64[20, 200]) {
+      %0 = argmax %x, 1, false : i64[20]
+      %1 = argmin %x, 0, false : i64[200]
+      return %0, %1
+    })", 0},
+    {"whole_sum", R"(graph @f(%x : f32[33, 41]) {
+      %0 = sum %x, none : f32[]
+      %1 = mul.Tensor %x, %0 : f32[33, 41]
+      return %1
+    })", 1e-5},
+    {"integers", R"(graph @f(%x : i64[77], %y : u8[77], %z : i32[77]) {
+      %0 = remainder.Scalar %x, 3 : i64[77]
+      %1 = eq.Scalar %0, 0 : bool[77]
+      %2 = bitwise_and.Tensor %y, %y : u8[77]
+      %3 = where.self %1, %y, %2 : u8[77]
+      %4 = mul.Tensor %z, 1000003 : i32[77]
+      %5 = any %1 : bool[]
+      return %1, %3, %4, %5
+    })", 0},
+    {"symbolic_rows", R"(graph @f(%x : f32[s0, s1]) where s0 = 4, s1 = 100 {
+      %0 = amax %x, [1], true : f32[s0, 1]
+      %1 = sub.Tensor %x, %0, 1 : f32[s0, s1]
+      return %1
+    })", 0},
+    {"permuted", R"(graph @f(%x : f32[3, 4, 5, 6; 120, 6, 24, 1]) {
+      %0 = permute %x, [0, 2, 1, 3] : f32[3, 5, 4, 6]
+      %1 = relu %0 : f32[3, 5, 4, 6]
+      return %1
+    })", 0},
+    {"doubles", R"(graph @f(%x : f64[6, 50]) {
+      %0 = _log_softmax %x, 1, false : f64[6, 50]
+      return %0
+    })", 1e-13},
+};
+
+TEST(Gpu, EmulatedKernelsAgreeWithTheInterpreter) {
+  if (std::system("c++ --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "no C++ compiler to emulate a GPU with";
+  for (const int wave : {32, 64}) {
+    HostGpuTarget target(wave);
+    for (const HostCase& c : kCases) {
+      SCOPED_TRACE(std::string(c.name) + ", wave " + std::to_string(wave));
+      check_graph_with(target, c.graph, {.tolerance = c.tolerance, .int_limit = 100});
+    }
+  }
+}
+
+// Every scalar op on every dtype that it has, as one kernel each of floats and of integers.
+Kernel all_scalar_ops(DType dtype) {
+  Kernel kernel;
+  kernel.buffers = {{0, dtype, false, false, 0}, {1, dtype, true, false, 0}, {2, DType::kBool, true, false, 0}};
+  NestBuilder b(0, "n", {SymExpr(64)});
+  const InstId x = b.load(0, dtype, {b.dim(0)});
+  const bool floating = is_float(dtype);
+  for (int k = 0; k <= static_cast<int>(ScalarOp::k_select); ++k) {
+    const auto op = static_cast<ScalarOp>(k);
+    const bool is_bits = op >= ScalarOp::k_bit_and && op <= ScalarOp::k_shr;
+    const bool is_function = op == ScalarOp::k_div || (op >= ScalarOp::k_sqrt && op <= ScalarOp::k_copysign) || op == ScalarOp::k_round_bf16 || op == ScalarOp::k_round_f16;
+    if (floating ? is_bits : is_function) continue;
+    if ((op == ScalarOp::k_round_bf16 || op == ScalarOp::k_round_f16) && dtype != DType::kFloat32) continue;
+    const auto& row = graph::row_of(op);
+    InstId value = x;
+    if (row.result == graph::ScalarResult::kSelect) value = b.scalar(op, {b.scalar(ScalarOp::k_lt, {x, x}), x, x});
+    else value = row.arity == 1 ? b.scalar(op, {x}) : b.scalar(op, {x, x});
+    b.store(row.result == graph::ScalarResult::kBoolean ? 2 : 1, {b.dim(0)}, value);
+  }
+  kernel.nests.push_back({b.finish(), {0}, 0});
+  kernel.is_flat = true;
+  return kernel;
+}
+
+// All programs in one text, each in a namespace and with an entry of its own name: a compiler's start costs more than a kernel.
+std::string everything() {
+  std::string text(hip_prelude());
+  int number = 0;
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kInt64, DType::kInt32, DType::kInt16, DType::kInt8, DType::kUInt8}) {
+    const auto program = emit_hip(all_scalar_ops(dtype));
+    EXPECT_TRUE(program.ok());
+    const std::string name = "k" + std::to_string(number++);
+    text += "#undef KERNEL\n#define KERNEL(threads) extern \"C\" __global__ void __launch_bounds__(threads) " + name + "\nnamespace n" + name + " {\n" +
+            program.value().text + "}\n";
+  }
+  for (const HostCase& c : kCases)
+    for (const Kernel& kernel : kernels_of(c.graph, kGpuScratchBytes)) {
+      const auto program = emit_hip(kernel);
+      EXPECT_TRUE(program.ok());
+      const std::string name = "k" + std::to_string(number++);
+      text += "#undef KERNEL\n#define KERNEL(threads) extern \"C\" __global__ void __launch_bounds__(threads) " + name + "\nnamespace n" + name + " {\n" +
+              program.value().text + "}\n";
+    }
+  return text;
+}
+
+void expect_compiles(runtime::GpuVendor vendor, std::initializer_list<const char*> architectures) {
+  const auto compiler = runtime::GpuCompiler::find(vendor);
+  if (!compiler) GTEST_SKIP() << compiler.error().message;
+  const std::string source = everything();
+  for (const char* architecture : architectures) {
+    const auto code = compiler.value()->compile(source, architecture);
+    EXPECT_TRUE(code.ok()) << architecture << ": " << code.error().message.substr(0, 4000);
+    if (code.ok()) {
+      EXPECT_NE(code.value().find("\x7f" "ELF"), std::string::npos);
+    }
+  }
+}
+
+TEST(Gpu, KernelsCompileForAmd) { expect_compiles(runtime::GpuVendor::kAmd, {"gfx90a", "gfx1030"}); }
+TEST(Gpu, KernelsCompileForNvidia) { expect_compiles(runtime::GpuVendor::kNvidia, {"sm_90"}); }
+
+TEST(Gpu, AKernelThatDoesNotCompileIsAnErrorWithTheLog) {
+  const auto compiler = runtime::GpuCompiler::find(runtime::GpuVendor::kAmd);
+  if (!compiler) GTEST_SKIP() << compiler.error().message;
+  const auto code = compiler.value()->compile("this is no program", "gfx90a");
+  ASSERT_FALSE(code.ok());
+  EXPECT_NE(code.error().message.find("error"), std::string::npos) << code.error().message;
+}
+
+TEST(Gpu, ACheckedIndexHasNoGpuForm) {
+  Kernel kernel = all_scalar_ops(DType::kInt64);
+  LoopInst check;
+  check.op = LoopOp::kCheck;
+  check.dtype = DType::kInt64;
+  check.operands[0] = 0;
+  check.index = {SymExpr(64)};
+  kernel.nests[0].nest.body.push_back(check);
+  EXPECT_FALSE(emit_hip(kernel).ok());
+}
+
+}  // namespace
+}  // namespace framejit::inductor::testing
