@@ -18,7 +18,7 @@ STAMP := $(BUILD)/.setup
 SEED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: setup build demo test test-cpp test-python bench sweep fuzz lint format golden-update wheel clean help
+.PHONY: setup build demo test test-cpp test-python test-gpu bench sweep fuzz lint format golden-update wheel clean help
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,14 @@ test-python: build
 	@for part in tests/e2e/hook tests/e2e/recorder tests/e2e/test_models.py "tests --ignore=tests/e2e/hook --ignore=tests/e2e/recorder --ignore=tests/e2e/test_models.py"; do \
 	  FRAMEJIT_STRICT=1 HF_HUB_OFFLINE=1 $(RUN) -m pytest -q $$part; \
 	done
+
+# GPU_PYTHON: the interpreter that has a CUDA or ROCm torch; nothing is installed for it.
+GPU_PYTHON ?= python3
+test-gpu:  ## on a machine with a GPU: kernels of CUDA tensors against eager, and their times; GPU_PYTHON=python3
+	@$(TOOLS)/quietly "configure" cmake -G Ninja -S . -B build/gpu -DPython_EXECUTABLE="$$(command -v $(GPU_PYTHON))" -DFRAMEJIT_WITH_LLVM=OFF -DFRAMEJIT_WITH_TESTS=OFF
+	@$(TOOLS)/quietly "build" ninja -C build/gpu
+	@mkdir -p benchmarks/results
+	@PYTHONPATH=build/gpu/package FRAMEJIT_STRICT=1 $(GPU_PYTHON) tests/gpu/test_gpu.py | tee benchmarks/results/gpu.txt
 
 bench: build  ## calls, capture, cold starts, beside eager and torch.compile
 	@for file in calls capture cold; do $(RUN) benchmarks/$$file.py $(if $(filter cold,$$file),--torch-compile); done

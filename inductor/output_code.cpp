@@ -13,13 +13,15 @@ std::string origins_text(const graph::Graph& graph, const Kernel& kernel, const 
   std::set<uint32_t> nodes;
   for (const KernelNest& n : kernel.nests) nodes.insert(n.nest.origins.begin(), n.nest.origins.end());
   std::string text;
-  for (uint32_t node : nodes) {
-    const graph::Line& line = graph.lines[graph.nodes[node].line];
-    text += comment + " " + graph.nodes[node].op->name;
-    if (!line.file.empty()) text += "  " + line.file + ":" + std::to_string(line.number) + " " + line.function;
-    text += "\n";
+  graph::LineId last = UINT32_MAX;
+  for (uint32_t n : nodes) {
+    const graph::Node& node = graph.nodes[n];
+    const graph::Line& line = graph.lines[node.line];
+    if (node.line != last) text += (text.empty() ? "" : "\n") + comment + " " + (line.file.empty() ? "?" : line.file + ":" + std::to_string(line.number) + " " + line.function) + ":";
+    last = node.line;
+    text += " " + node.op->name;
   }
-  return text;
+  return text + "\n";
 }
 
 namespace {

@@ -10,7 +10,7 @@ namespace framejit::inductor {
 // the user lines that it computes. Nothing when the channel is off.
 void log_kernel(const graph::Graph& graph, const std::string& name, const Kernel& kernel, KernelTarget& target);
 
-// "native_layer_norm  model.py:12 forward", one line per op, `comment` in front.
+// "model.py:12 forward: sub.Tensor mul.Tensor", one line for each of the user's, `comment` in front.
 std::string origins_text(const graph::Graph& graph, const Kernel& kernel, const std::string& comment);
 
 }  // namespace framejit::inductor

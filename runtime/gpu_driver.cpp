@@ -235,6 +235,12 @@ int GpuDriver::launch(void* function, uint32_t blocks, uint32_t threads, void* s
   return entries_->launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, nullptr);
 }
 
+Result<void> find_gpu() {
+  FJ_TRY(const GpuDriver* driver, GpuDriver::find());
+  FJ_TRY([[maybe_unused]] const GpuCompiler* compiler, GpuCompiler::find(driver->vendor()));
+  return {};
+}
+
 namespace {
 thread_local void* t_stream = nullptr;
 }

@@ -52,6 +52,9 @@ class GpuDriver {
   std::unique_ptr<Entries> entries_;
 };
 
+// Whether there are a driver and its compiler; an Error says what is missing.
+Result<void> find_gpu();
+
 // The stream that kernels of this thread are launched on; null: the default stream. Set by whoever runs a plan.
 void set_gpu_stream(void* stream);
 void* gpu_stream();

@@ -14,20 +14,30 @@
 #include "frame_hook/aten/torch_modes.h"
 #include "graph/aten/torch_values.h"
 #include "guards/aten/tensor_facts.h"
+#include "runtime/gpu_driver.h"
 
 namespace framejit::frame_hook {
 namespace {
 
 PyTypeObject* torch_tensor_type() { return reinterpret_cast<PyTypeObject*>(THPVariableClass); }
 
+c10::DispatchKeySet ordinary_keys(c10::DispatchKey dense, c10::BackendComponent backend) {
+  return c10::DispatchKeySet({dense, c10::DispatchKey::ADInplaceOrView}) | c10::getAutogradRelatedKeySetFromBackend(backend) |
+         c10::getAutocastRelatedKeySetFromBackend(backend);
+}
+
 // Why a tensor of an exact class cannot be traced; empty when it can.
 std::string obstacle(const at::Tensor& tensor) {
-  using c10::DispatchKey;
-  static const c10::DispatchKeySet ordinary = c10::DispatchKeySet({DispatchKey::CPU, DispatchKey::ADInplaceOrView}) |
-                                              c10::getAutogradRelatedKeySetFromBackend(c10::BackendComponent::CPUBit) |
-                                              c10::getAutocastRelatedKeySetFromBackend(c10::BackendComponent::CPUBit);
+  using c10::BackendComponent;
+  static const c10::DispatchKeySet on_cpu = ordinary_keys(c10::DispatchKey::CPU, BackendComponent::CPUBit);
+  static const c10::DispatchKeySet on_cuda = ordinary_keys(c10::DispatchKey::CUDA, BackendComponent::CUDABit);
   if (!tensor.defined()) return "an undefined tensor";
-  if (!tensor.is_cpu()) return "device " + tensor.device().str();
+  if (!tensor.is_cpu() && !tensor.is_cuda()) return "device " + tensor.device().str();
+  if (tensor.is_cuda()) {
+    static const Result<void> gpu = runtime::find_gpu();
+    if (!gpu) return "device " + tensor.device().str() + ": " + gpu.error().message;
+  }
+  const c10::DispatchKeySet ordinary = tensor.is_cuda() ? on_cuda : on_cpu;
   if (tensor.layout() != c10::kStrided) return "a tensor that is not strided";
   const DType dtype = graph::dtype_of(tensor.scalar_type());
   if (dtype == DType::kOther || row_of(dtype).kind == DTypeKind::complex_kind) return std::string("dtype ") + c10::toString(tensor.scalar_type());

@@ -98,12 +98,6 @@ class GpuTarget : public KernelTarget {
 
 }  // namespace
 
-Result<void> find_gpu() {
-  FJ_TRY(const GpuDriver* driver, GpuDriver::find());
-  FJ_TRY([[maybe_unused]] const GpuCompiler* compiler, GpuCompiler::find(driver->vendor()));
-  return {};
-}
-
 Result<std::unique_ptr<KernelTarget>> make_gpu_target(int device) {
   FJ_TRY(const GpuDriver* driver, GpuDriver::find());
   FJ_TRY(const GpuCompiler* compiler, GpuCompiler::find(driver->vendor()));

@@ -9,7 +9,5 @@ namespace framejit::inductor {
 
 // An Error says what is missing: driver, compiler, device.
 Result<std::unique_ptr<KernelTarget>> make_gpu_target(int device);
-// Whether make_gpu_target() has what it needs; an Error says why not.
-Result<void> find_gpu();
 
 }  // namespace framejit::inductor

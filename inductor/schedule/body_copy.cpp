@@ -25,6 +25,11 @@ void BodyCopy::run() {
   map_.assign(from_.body.size(), kNoInst);
   to_.add_origins(from_.origins);
   for (size_t i = 0; i < from_.body.size(); ++i) {
+    if (leave_out && leave_out(static_cast<InstId>(i))) continue;
+    if (from_.body[i].op == LoopOp::kReduce && replace_reduction) {
+      map_[i] = replace_reduction(static_cast<InstId>(i));
+      continue;
+    }
     const LoopInst inst = translate(from_.body[i]);
     if (inst.op == LoopOp::kStore) {
       if (with_stores) to_.store(inst.buffer, inst.index, inst.operands[0]);

@@ -15,6 +15,10 @@ class BodyCopy {
   // Answers with the value that stands for a load (its index already in terms of the target), or nothing to keep the load.
   std::function<std::optional<InstId>(const LoopInst& load)> replace_load;
   bool with_stores = true;
+  // Instructions that are not copied; nothing that is copied may use them.
+  std::function<bool(InstId)> leave_out;
+  // The value that stands for a reduction.
+  std::function<InstId(InstId)> replace_reduction;
 
   // Copies everything; map()[i] is instruction i in the target (kNoInst for stores).
   void run();

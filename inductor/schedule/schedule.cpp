@@ -159,6 +159,7 @@ Schedule make_schedule(LoopProgram program, const SizeHints& hints, bool with_re
   program = prune(std::move(program));
   program = inline_producers(std::move(program), hints, wanted);
   program = merge_nests(std::move(program), wanted);
+  program = prune(split_reductions(std::move(program), hints));
   Schedule schedule = Grouper(std::move(program), hints, wanted).run();
   schedule.refused = apart(schedule, notes);
   return schedule;

@@ -15,7 +15,6 @@
 
 #include "runtime/arena.h"
 #include "runtime/aten/extern_call.h"
-#include "runtime/aten/gpu_stream.h"
 #include "runtime/aten/parallel.h"
 #include "runtime/aten/plan_program.h"
 #include "runtime/gpu_driver.h"
@@ -45,7 +44,7 @@ class OnDevice {
   explicit OnDevice(c10::Device device) {
     if (device.is_cpu()) return;
     guard_.reset_device(device);
-    set_gpu_stream(current_stream_handle(device));
+    set_gpu_stream(c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle());
   }
 
  private:

@@ -1,0 +1,125 @@
+"""Pointwise and row kernels: eager, framejit and (with --torch-compile) torch.compile in turn, and the share of the copy limit.
+
+    python benchmarks/kernels.py [--torch-compile] [--only softmax,rope] [--sizes 128x768,4096x4096] [--dtypes f32,bf16] [--threads 1,2]
+
+A row's share is the time that copying the bytes it must read and write takes on this machine (a float32 copy of the same bytes,
+timed beside it), over its own time: 1.00 is the limit of what goes through memory, more means that the data came from a cache.
+"""
+import argparse
+import json
+import math
+
+import torch
+import torch.nn.functional as F
+
+import framejit
+from pairs import measure, median, ratio
+
+SIZES = {"128x768": (128, 768), "8x128x3072": (8, 128, 3072), "4096x4096": (4096, 4096), "127x769": (127, 769)}
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
+
+
+def rms_norm(x, w):
+    return (x.float() * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype) * w
+
+
+def rope(x, cos, sin):
+    half = x.shape[-1] // 2
+    rotated = torch.cat((-x[..., half:2 * half], x[..., :half], x[..., 2 * half:]), -1)
+    return x * cos + rotated * sin
+
+
+def masked_softmax(x, mask):
+    return torch.softmax(x.masked_fill(mask, -math.inf), -1)
+
+
+def batch_norm_relu_add(x, y, mean, var, w, b):
+    return torch.relu(F.batch_norm(x, mean, var, w, b, False)) + y
+
+
+def cases(size, dtype):
+    """(name, function, arguments, tensors read, tensors written), counted in tensors of the full size."""
+    def full():
+        return torch.randn(size).to(dtype)
+    cols = size[-1]
+    w, b = torch.randn(cols).to(dtype), torch.randn(cols).to(dtype)
+    x, y = full(), full()
+    yield "bias+gelu erf", lambda x, b: F.gelu(x + b), (x, b), 1, 1
+    yield "bias+gelu tanh", lambda x, b: F.gelu(x + b, approximate="tanh"), (x, b), 1, 1
+    yield "layer_norm", lambda x, w, b: F.layer_norm(x, (cols,), w, b), (x, w, b), 1, 1
+    yield "rms_norm", rms_norm, (x, w), 1, 1
+    yield "softmax", lambda x: torch.softmax(x, -1), (x,), 1, 1
+    rows = x.numel() // cols
+    target = torch.randint(0, cols, (rows,))
+    yield "log_softmax+nll", lambda x, t: F.cross_entropy(x.reshape(-1, cols), t), (x, target), 1, 0
+    yield "residual+norm", lambda x, y, w, b: F.layer_norm(x + y, (cols,), w, b), (x, y, w, b), 2, 1
+    yield "rope", rope, (x, torch.randn(size[-2:]).to(dtype), torch.randn(size[-2:]).to(dtype)), 1 + 2 * size[-2] * cols / x.numel(), 1
+    yield "masked softmax", masked_softmax, (x, torch.rand(size[-2:]) > 0.8), 1, 1
+    channels = size[0] if len(size) == 2 else size[1]
+    planes = x.reshape(1, channels, -1) if len(size) == 2 else x
+    stats = [torch.rand(channels) + 0.5 for _ in range(4)]
+    yield "bn+relu+add", batch_norm_relu_add, (planes, torch.randn_like(planes), *stats), 2, 1
+    yield "column sum", lambda x: x.reshape(-1, cols).sum(0), (x,), 1, 0
+    yield "argmax", lambda x: x.argmax(-1), (x,), 1, 0
+    yield "full sum", lambda x: x.sum(), (x,), 1, 0
+    yield "transposed add", lambda x, y: x.transpose(-1, -2) + y, (x, full().transpose(-1, -2).contiguous()), 2, 1
+    yield "broadcast mul", lambda x, c: torch.relu(x * c), (x, torch.randn(*size[:-1], 1).to(dtype)), 1, 1
+
+
+def copy_of(elements, dtype):
+    """Copies half of that many elements: reads and writes them in all."""
+    n = max(int(elements) // 2, 1)
+    source, target = torch.randn(n).to(dtype), torch.empty(n, dtype=dtype)
+    return lambda: target.copy_(source)
+
+
+def run(name, fn, args, moved, dtype, options):
+    ours = framejit.compile(fn)
+    candidates = {"eager": lambda: fn(*args), "framejit": lambda: ours(*args), "copy": copy_of(moved * args[0].numel(), dtype)}
+    if options.torch_compile:
+        torch.compiler.reset()
+        theirs = torch.compile(fn, dynamic=False)
+        candidates["torch.compile"] = lambda: theirs(*args)
+    for call in candidates.values():
+        call(), call(), call()
+    kept, dropped = measure(candidates, rounds=options.rounds, target=options.target)
+    row = {k: median(v) * 1e6 for k, v in kept.items()}
+    row["over eager"] = ratio(kept["eager"], kept["framejit"])
+    if options.torch_compile:
+        row["over torch.compile"] = ratio(kept["torch.compile"], kept["framejit"])
+    row["share"] = ratio(kept["copy"], kept["framejit"])
+    return row, dropped
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--torch-compile", action="store_true")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--sizes", default=",".join(SIZES))
+    parser.add_argument("--dtypes", default=",".join(DTYPES))
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--target", type=float, default=0.01)
+    options = parser.parse_args()
+    rows = []
+    with torch.no_grad():
+        for threads in map(int, options.threads.split(",")):
+            torch.set_num_threads(threads)
+            for size in options.sizes.split(","):
+                for dtype in options.dtypes.split(","):
+                    for name, fn, args, read, written in cases(SIZES[size], DTYPES[dtype]):
+                        if options.only and name not in options.only.split(","):
+                            continue
+                        framejit.reset()
+                        row, dropped = run(name, fn, args, read + written, DTYPES[dtype], options)
+                        rows.append({"case": name, "size": size, "dtype": dtype, "threads": threads, "dropped": dropped, **row})
+                        print(f"{name:16} {size:11} {dtype:5} {threads}t  " + "  ".join(f"{k} {v:.2f}" for k, v in row.items()), flush=True)
+    for key in ("over eager", "over torch.compile", "share"):
+        values = [r[key] for r in rows if key in r]
+        if values:
+            print(f"{key}: geomean {math.exp(sum(map(math.log, values)) / len(values)):.2f}, least {min(values):.2f}")
+    print(json.dumps(rows))
+
+
+if __name__ == "__main__":
+    main()

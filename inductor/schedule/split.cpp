@@ -1,0 +1,153 @@
+// inductor/schedule/split.cpp — one long reduction becomes two short ones.
+//
+// A reduced dimension of extent n is cut into `parts` pieces: the first nest keeps the piece as a dimension and stores a partial
+// result for each, the second reduces the partial results and does what came after the reduction. It pays where the kept
+// dimensions alone do not occupy the threads, and for columns, where a piece is as many rows as the caches and the TLB can walk
+// side by side. Positions (argmax) are not split.
+#include <algorithm>
+
+#include "graph/tensor_meta.h"
+#include "inductor/schedule/body_copy.h"
+#include "inductor/schedule/fusion.h"
+
+namespace framejit::inductor {
+namespace {
+
+constexpr int64_t kFewResults = 8, kLongReduction = 65536, kColumnElements = 262144, kMostParts = 64, kRowsOfAPiece = 64;
+
+bool is_position(const LoopInst& inst) { return inst.op == LoopOp::kReduce && (inst.reduce == ReduceOp::kArgmax || inst.reduce == ReduceOp::kArgmin); }
+
+bool mentions_reduced(const Nest& nest, const SymExpr& e, const NestSymbols& symbols) {
+  for (size_t d = nest.ranges.size(); d < nest.dim_count(); ++d)
+    if (mentions(e, static_cast<graph::SymbolId>(symbols.sizes + d))) return true;
+  return false;
+}
+
+// Every large operand lies with a kept dimension innermost.
+bool is_over_columns(const Nest& nest, const NestSymbols& symbols) {
+  bool found = false;
+  for (const LoopInst& inst : nest.body) {
+    if (inst.op != LoopOp::kLoad || inst.index.empty()) continue;
+    const bool reads_all = std::any_of(inst.index.begin(), inst.index.end(), [&](const SymExpr& e) { return mentions_reduced(nest, e, symbols); });
+    if (!reads_all) continue;
+    if (mentions_reduced(nest, inst.index.back(), symbols)) return false;
+    found = true;
+  }
+  return found;
+}
+
+struct Cut {
+  size_t dim = 0;  // of the nest
+  int64_t parts = 0;
+};
+
+// The largest number of parts up to `most` that divides n; 0 when there is none worth the second nest.
+int64_t parts_of(int64_t n, int64_t most) {
+  for (int64_t parts = std::min(n, most); parts >= 4; --parts)
+    if (n % parts == 0) return parts;
+  return 0;
+}
+
+std::optional<Cut> find_cut(const LoopProgram& program, const Nest& nest, const SizeHints& hints) {
+  if (!nest.is_reduction() || nest.dim_count() + 1 > kMaxDims || std::any_of(nest.body.begin(), nest.body.end(), is_position)) return std::nullopt;
+  const int64_t results = hints.numel(nest.ranges), length = hints.numel(nest.reduced);
+  const bool is_lonely = results <= kFewResults && length >= kLongReduction;
+  const bool is_columns = results > kFewResults && results * length >= kColumnElements && length >= 4 * kRowsOfAPiece &&
+                          is_over_columns(nest, NestSymbols(program.symbol_count));
+  if (!is_lonely && !is_columns) return std::nullopt;
+  for (size_t d = nest.ranges.size(); d < nest.dim_count(); ++d) {
+    const auto extent = nest.extent(d).as_constant();
+    if (!extent) continue;
+    const int64_t most = is_lonely ? kMostParts : std::min(kMostParts, *extent / kRowsOfAPiece);
+    if (const int64_t parts = parts_of(*extent, most)) return Cut{d, parts};
+  }
+  return std::nullopt;
+}
+
+class Splitter {
+ public:
+  Splitter(LoopProgram& program, const Nest& nest, Cut cut) : program_(program), nest_(nest), cut_(cut), symbols_(program.symbol_count) {
+    inner_ = inner_insts(nest, symbols_);
+    after_ = after_reduction(nest, symbols_);
+    partial_.assign(nest.body.size(), 0);
+    for (size_t i = 0; i < nest.body.size(); ++i)
+      if (nest.body[i].op == LoopOp::kReduce) partial_[i] = add_buffer(nest.body[i].dtype);
+  }
+
+  // Stores of every reduced point stay here; those of results go to the second.
+  Nest first() const {
+    const size_t kept = nest_.ranges.size();
+    SymSizes ranges = with_parts(nest_.ranges), reduced = nest_.reduced;
+    const SymExpr piece = SymExpr::floor_div(nest_.extent(cut_.dim), cut_.parts);
+    reduced[cut_.dim - kept] = piece;
+    NestBuilder b(program_.symbol_count, nest_.name + "_parts", std::move(ranges), std::move(reduced));
+    std::vector<SymExpr> dims;
+    for (size_t d = 0; d < nest_.dim_count(); ++d) {
+      dims.push_back(b.dim(d + 1));
+      if (d == cut_.dim) dims.back() = b.dim(0) * piece + dims.back();
+    }
+    BodyCopy copy(b, nest_, std::move(dims));
+    copy.leave_out = [&](InstId i) {
+      const LoopInst& inst = nest_.body[i];
+      return (after_[i] && inst.op != LoopOp::kReduce) || (inst.op == LoopOp::kStore && !inner_[i]);
+    };
+    copy.run();
+    for (size_t i = 0; i < nest_.body.size(); ++i)
+      if (nest_.body[i].op == LoopOp::kReduce) b.store(partial_[i], b.range_dims(), copy.map()[i]);
+    return b.finish();
+  }
+
+  Nest second() const {
+    NestBuilder b(program_.symbol_count, nest_.name, nest_.ranges, {SymExpr(cut_.parts)});
+    std::vector<SymExpr> dims = b.range_dims();
+    dims.resize(nest_.dim_count(), SymExpr(0));  // never used: inner instructions are left out
+    std::vector<SymExpr> at = b.range_dims();
+    at.insert(at.begin(), b.dim(nest_.ranges.size()));
+    BodyCopy copy(b, nest_, std::move(dims));
+    copy.leave_out = [&](InstId i) { return inner_[i]; };
+    copy.replace_reduction = [&](InstId i) { return b.reduce(nest_.body[i].reduce, b.load(partial_[i], nest_.body[i].dtype, at)); };
+    copy.run();
+    return b.finish();
+  }
+
+ private:
+  // The parts come first: neighbouring results lie side by side, and no group takes both nests for the sake of their kept points.
+  SymSizes with_parts(SymSizes sizes) const {
+    sizes.insert(sizes.begin(), SymExpr(cut_.parts));
+    return sizes;
+  }
+
+  LoopBufferId add_buffer(DType dtype) const {
+    SymSizes sizes = with_parts(nest_.ranges), strides = graph::contiguous_strides(sizes);
+    program_.buffers.push_back({"p" + std::to_string(program_.buffers.size()), BufferRole::kTemp, dtype, std::move(sizes), std::move(strides), UINT32_MAX, false});
+    return static_cast<LoopBufferId>(program_.buffers.size() - 1);
+  }
+
+  LoopProgram& program_;
+  const Nest& nest_;
+  const Cut cut_;
+  NestSymbols symbols_;
+  std::vector<bool> inner_, after_;
+  std::vector<LoopBufferId> partial_;
+};
+
+}  // namespace
+
+LoopProgram split_reductions(LoopProgram program, const SizeHints& hints) {
+  std::vector<std::variant<Nest, ExternCall>> items = std::move(program.items);
+  program.items.clear();
+  for (auto& item : items) {
+    const Nest* nest = std::get_if<Nest>(&item);
+    const auto cut = nest == nullptr ? std::nullopt : find_cut(program, *nest, hints);
+    if (!cut) {
+      program.items.push_back(std::move(item));
+      continue;
+    }
+    const Splitter splitter(program, *nest, *cut);
+    program.items.emplace_back(splitter.first());
+    program.items.emplace_back(splitter.second());
+  }
+  return program;
+}
+
+}  // namespace framejit::inductor

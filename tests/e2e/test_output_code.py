@@ -1,0 +1,90 @@
+"""FRAMEJIT_LOGS=output_code and schedule: what is printed of kernels; the backend that interprets them."""
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import framejit
+
+PROGRAM = """
+import torch
+import framejit
+
+@framejit.compile{options}
+def f(x, w, b):
+    y = torch.nn.functional.layer_norm(x, (96,), w, b)
+    y = torch.tanh(y @ y.mT)
+    return torch.softmax(y, -1)
+
+with torch.no_grad():
+    f(torch.randn(64, 96), torch.ones(96), torch.zeros(96))
+"""
+
+
+def log_of(tmp_path, channels, options="", **environment):
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM.format(options=options))
+    out = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, env=dict(os.environ, FRAMEJIT_LOGS=channels, **environment))
+    assert out.returncode == 0, out.stderr
+    return out.stderr
+
+
+def sections(log):
+    """(first line, body) of each event."""
+    parts = re.split(r"^(?=\[framejit )", log, flags=re.M)
+    return [(p.splitlines()[0], p) for p in parts if p.strip()]
+
+
+def test_each_kernel_has_its_ir_and_machine_independent_code_with_ops_and_lines(tmp_path):
+    events = sections(log_of(tmp_path, "output_code"))
+    forms = [(m.group(1), m.group(2)) for line, _ in events for m in [re.search(r"kernel (k\d+) as (\w+), \d+ lines", line)] if m]
+    kernels = sorted({k for k, _ in forms})
+    assert len(kernels) == 2
+    assert {f for _, f in forms} == {"kernel_ir", "llvm"}
+    assert sorted(forms) == sorted((k, f) for k in kernels for f in ("kernel_ir", "llvm"))
+    first = dict(((k, f), body) for (k, f), (_, body) in zip(forms, events))
+    norm, softmax = first[kernels[0], "kernel_ir"], first[kernels[1], "kernel_ir"]
+    assert re.search(r"\| # program\.py:7 f: .*rsqrt", norm)
+    assert re.search(r"\| # program\.py:8 f: tanh\n\| # program\.py:9 f: .*exp", softmax)
+    assert "program.py:8" not in norm and "program.py:7" not in softmax
+    assert re.search(r"\| ; program\.py:7 f: .*rsqrt", first[kernels[0], "llvm"])
+    assert "define i64 @" in first[kernels[0], "llvm"]
+
+
+def test_assembly_on_request(tmp_path):
+    log = log_of(tmp_path, "output_code", FRAMEJIT_ASSEMBLY="1")
+    assembly = [body for line, body in sections(log) if "as assembly" in line]
+    assert len(assembly) == 2 and all(re.search(r"\bret", body) and "| # program.py:" in body for body in assembly)
+
+
+def test_refused_pairs_are_named_with_a_reason(tmp_path):
+    log = log_of(tmp_path, "schedule")
+    assert re.search(r"schedule \S+: \d+ pairs of nests with common data not fused", log)
+
+
+def test_dump_folder_gets_a_file_for_each_form(tmp_path):
+    log_of(tmp_path, "output_code", FRAMEJIT_DUMP_DIR=str(tmp_path / "dump"))
+    texts = [p.read_text() for p in sorted((tmp_path / "dump").rglob("*.txt"))]
+    assert len(texts) == 4 and any("define i64 @" in t for t in texts)
+
+
+def test_interp_is_a_backend():
+    assert "interp" in framejit.list_backends()
+
+    def f(x):
+        return torch.softmax(x * 2, -1).sum(0)
+
+    x = torch.randn(5, 7)
+    with torch.no_grad():
+        torch.testing.assert_close(framejit.compile(f, backend="interp")(x), f(x))
+        before = framejit.stats()["graphs"]
+        assert before > 0
+
+
+@pytest.mark.parametrize("backend", ["interp"])
+def test_interp_prints_no_machine_code(tmp_path, backend):
+    log = log_of(tmp_path, "output_code", options=f"(backend={backend!r})")
+    assert "as kernel_ir" in log and "as llvm" not in log
