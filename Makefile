@@ -10,15 +10,19 @@ PYTHON ?= python3.11
 JOBS ?= 2
 TOOLS := tools
 PY := $(shell $(TOOLS)/find_python $(PYTHON))
-VERSION := $(shell $(PY) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+VERSION := $(if $(PY),$(shell $(PY) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null))
 VENV := .venv$(if $(filter 3.11,$(VERSION)),,-$(VERSION))
 RUN := $(VENV)/bin/python
 BUILD := build/$(VERSION)
 STAMP := $(BUILD)/.setup
 SEED ?= 0
+# ccache keeps its files in the build folder where there is no home to write to.
+ifeq ($(shell mkdir -p "$${CCACHE_DIR:-$${XDG_CACHE_HOME:-$$HOME/.cache}}/ccache" 2>/dev/null && echo yes),)
+export CCACHE_DIR := $(CURDIR)/build/ccache
+endif
 
 .DEFAULT_GOAL := help
-.PHONY: setup build demo test test-cpp test-python test-gpu bench sweep fuzz lint format golden-update wheel clean help
+.PHONY: setup build demo test test-cpp test-python test-without-torch test-gpu bench sweep fuzz lint format golden-update wheel clean help
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,7 +44,7 @@ FILE ?= benchmarks/data/sentences.txt
 demo: build  ## sentence similarities of a text file, plain and compiled: FILE=..., '-' for standard input; COMPARE=1 adds torch.compile
 	@HF_HUB_OFFLINE=1 $(RUN) -m framejit.demo $(if $(COMPARE),--compare) "$(FILE)"
 
-test: lint test-cpp test-python  ## everything: lint, C++ unit and golden tests, pytest
+test: lint test-cpp test-python test-without-torch  ## everything: lint, C++ unit and golden tests, pytest, the other CPythons
 
 test-cpp: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=error
@@ -48,7 +52,7 @@ test-cpp: build
 # A process for each part: the hook's tests put handlers of their own into the process.
 test-python: build
 	@for part in tests/e2e/hook tests/e2e/recorder tests/e2e/test_models.py "tests --ignore=tests/e2e/hook --ignore=tests/e2e/recorder --ignore=tests/e2e/test_models.py"; do \
-	  FRAMEJIT_STRICT=1 HF_HUB_OFFLINE=1 $(RUN) -m pytest -q $$part; \
+	  FRAMEJIT_STRICT=1 HF_HUB_OFFLINE=1 FRAMEJIT_HOOKTEST_DIR=$(CURDIR)/$(BUILD)/package/framejit $(RUN) -m pytest -q $$part; \
 	done
 
 # GPU_PYTHON: the interpreter that has a CUDA or ROCm torch; nothing is installed for it.
@@ -59,8 +63,11 @@ test-gpu:  ## on a machine with a GPU: kernels of CUDA tensors against eager, an
 	@mkdir -p benchmarks/results
 	@PYTHONPATH=build/gpu/package FRAMEJIT_STRICT=1 $(GPU_PYTHON) tests/gpu/test_gpu.py | tee benchmarks/results/gpu.txt
 
-bench: build  ## calls, capture, cold starts, beside eager and torch.compile
-	@for file in calls capture cold; do $(RUN) benchmarks/$$file.py $(if $(filter cold,$$file),--torch-compile); done
+test-without-torch: $(STAMP)  ## hook, evaluator, decoder, tracer and guards on the other CPythons that are found
+	@for version in $(filter-out $(VERSION),3.11 3.12 3.13); do $(TOOLS)/test_without_torch $$version $(JOBS); done
+
+bench: build  ## calls, guards, breaks, capture, cold starts, beside eager and torch.compile; kept in benchmarks/results/. NAME=calls runs one
+	@HF_HUB_OFFLINE=1 $(RUN) benchmarks/run.py $(NAME)
 
 SWEEP ?= benchmarks/results/op_sweep.txt
 SWEEP_DTYPES ?= float32 bfloat16 float16 float64 int64 int32 uint8 bool
@@ -85,8 +92,9 @@ format: $(STAMP)  ## clang-format over the C++ files that git knows
 golden-update: build  ## rewrite the expected parts of the golden tests
 	@FRAMEJIT_UPDATE_GOLDEN=1 $(BUILD)/tests/golden_test --gtest_brief=1
 
-wheel: $(STAMP)  ## a wheel in dist/
+wheel: $(STAMP)  ## a wheel in dist/, tried in a virtual environment of its own
 	@$(TOOLS)/quietly "wheel" env CXX="$${CXX:-c++}" $(RUN) -m pip wheel --no-deps --no-build-isolation -w dist .
+	@$(TOOLS)/check_wheel $(RUN) dist
 
 clean:  ## remove build/ and dist/ (the virtual environment stays)
 	@rm -rf build dist

@@ -13,7 +13,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "graph/graph.h"
+#include "graph/graph_names.h"
 #include "graph/sym_text.h"
 
 namespace framejit::graph {
@@ -45,10 +45,13 @@ const char* relation_text(Relation r) {
 
 class Printer {
  public:
-  Printer(const Graph& graph, bool decorated) : graph_(graph), decorated_(decorated), names_(graph.values.size()) {}
+  Printer(const Graph& graph, bool decorated) : graph_(graph), decorated_(decorated), names_(graph.values.size()) {
+    name_boundary();
+    name_results();
+  }
+  std::vector<std::string> take_names() { return std::move(names_); }
 
   std::string run() {
-    name_boundary();
     header();
     for (ValueId v : graph_.constants) out_ += "  constant " + name(v) + " : " + typed(v) + "\n";
     for (const Node& node : graph_.nodes) print_node(node);
@@ -71,6 +74,13 @@ class Printer {
       names_[index_of(graph_.inputs[i])] = unique(wish);
     }
     for (size_t i = 0; i < graph_.constants.size(); ++i) names_[index_of(graph_.constants[i])] = unique("constant" + std::to_string(i));
+  }
+
+  void name_results() {
+    uint32_t next = 0;
+    for (const Node& node : graph_.nodes)
+      for (ValueId v : node.results)
+        if (v != kNoValue && names_[index_of(v)].empty()) names_[index_of(v)] = std::to_string(next++);
   }
 
   void header() {
@@ -105,8 +115,6 @@ class Printer {
   }
 
   void print_node(const Node& node) {
-    for (ValueId v : node.results)
-      if (v != kNoValue && names_[index_of(v)].empty()) names_[index_of(v)] = std::to_string(next_++);
     std::string line = "  ", types;
     size_t at = 0;
     auto result = [&] {
@@ -185,7 +193,6 @@ class Printer {
   bool decorated_;  // names and lines
   std::vector<std::string> names_;
   std::unordered_map<uint32_t, ValueId> storages_;
-  uint32_t next_ = 0;
   std::string out_;
 };
 
@@ -558,6 +565,7 @@ class Parser {
 }  // namespace
 
 std::string print(const Graph& graph) { return Printer(graph, true).run(); }
+std::vector<std::string> value_names(const Graph& graph) { return Printer(graph, true).take_names(); }
 
 Result<Graph> parse_graph(std::string_view text) { return Parser(text).run(); }
 

@@ -1,4 +1,6 @@
 // guards/guard_text.cpp — guards as text, and why one does not hold: from its row and a second fetch.
+#include <cctype>
+
 #include "guards/checks.h"
 #include "guards/describe.h"
 #include "guards/guard_body.h"
@@ -73,6 +75,46 @@ std::string text_of_failure(const Guard& guard, PyObject* object, const SourceTa
   return text_of(guard, sources, code) + " but " + actual(guard, object);
 }
 
+namespace {
+
+// Whether `symbol` ("s0") is a word of `text`.
+bool names_symbol(const std::string& text, const std::string& symbol) {
+  auto is_word = [&](size_t i) { return i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) || text[i] == '_'); };
+  for (size_t at = text.find(symbol); at != std::string::npos; at = text.find(symbol, at + 1))
+    if ((at == 0 || !is_word(at - 1)) && !is_word(at + symbol.size())) return true;
+  return false;
+}
+
+// Where the guards bind a symbol: an int, or a size in the text of a tensor's facts ("torch.Tensor f32[s0, 4; ...] cpu").
+std::string source_of_symbol(const GuardSet& set, size_t id, const std::string& symbol, PyCodeObject* code) {
+  for (const Guard& guard : set.guards()) {
+    if (guard.kind == GuardKind::int_range && guard.number == static_cast<int64_t>(id)) return set.sources.text(guard.source, code);
+    if (guard.kind != GuardKind::tensor) continue;
+    const std::string text = guard.facts->text();
+    const size_t end = text.find_first_of(";]");
+    size_t at = text.find('[');
+    for (int dim = 0; at != std::string::npos && at < end; ++dim) {
+      const size_t next = text.find_first_of(",;]", at + 1), begin = text[at + 1] == ' ' ? at + 2 : at + 1;
+      if (next != std::string::npos && text.substr(begin, next - begin) == symbol) return set.sources.text(guard.source, code) + ".size(" + std::to_string(dim) + ")";
+      at = next;
+    }
+  }
+  return "";
+}
+
+// " where s0 = L['x'].size(0)": where the symbols of a size fact come from.
+std::string symbols_text(const std::string& fact, const GuardSet& set, PyCodeObject* code) {
+  std::string text;
+  for (size_t id = 0; id < set.symbol_count; ++id) {
+    const std::string symbol = graph::SymExpr::symbol(static_cast<graph::SymbolId>(id)).text();
+    const std::string source = names_symbol(fact, symbol) ? source_of_symbol(set, id, symbol, code) : "";
+    if (!source.empty()) text += (text.empty() ? " where " : ", ") + symbol + " = " + source;
+  }
+  return text;
+}
+
+}  // namespace
+
 PyCodeObject* GuardProgram::Body::live_code() const {
   PyObject* object = code.get();
   if (object && PyWeakref_CheckRefExact(object)) object = weak_target(object);
@@ -87,7 +129,9 @@ std::vector<std::string> GuardProgram::texts() const {
     if (guard.line != kNoLine) text += "  # " + body_->set.line(guard.line);
     texts.push_back(std::move(text));
   }
-  for (const graph::SizeFact& fact : body_->set.size_facts) texts.push_back(text_of(fact) + (fact.why.empty() ? "" : "  # " + fact.why));
+  for (const graph::SizeFact& fact : body_->set.size_facts)
+    texts.push_back(text_of(fact) + symbols_text(text_of(fact), body_->set, code) + (fact.why.empty() ? "" : "  # " + fact.why));
+  if (!body_->set.modes.empty()) texts.push_back("modes of torch (grad, autocast, default dtype and device, ...) as they were");
   return texts;
 }
 
@@ -158,7 +202,7 @@ std::optional<GuardFailure> GuardProgram::explain(const FrameAccess& frame) cons
   failure.size_fact = body.sizes.first_failure(symbols.data());
   if (failure.size_fact < 0) return std::nullopt;
   const graph::SizeFact& fact = body.set.size_facts[failure.size_fact];
-  failure.text = text_of(fact) + " but " + std::to_string(fact.left.eval(symbols)) + " and " + std::to_string(fact.right.eval(symbols));
+  failure.text = text_of(fact) + " but " + std::to_string(fact.left.eval(symbols)) + " and " + std::to_string(fact.right.eval(symbols)) + symbols_text(text_of(fact), body.set, code);
   failure.because = fact.why;
   return failure;
 }

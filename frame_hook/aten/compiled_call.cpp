@@ -20,14 +20,26 @@ namespace {
 
 constexpr int64_t kManyElements = 1 << 15;
 
-void log_graph(const graph::Graph& graph, const char* stage) {
-  if (!log::enabled(log::Channel::aten_graph)) return;
-  log::emit({log::Channel::aten_graph, "", "AtenGraph", "", {{"graph", graph.name}, {"stage", stage}, {"ops", std::to_string(graph.nodes.size())}}, graph::print(graph)});
+// The user line of the first op: where the graph begins.
+std::string place_of(const graph::Graph& graph) {
+  if (graph.nodes.empty() || graph.nodes[0].line == 0) return "";
+  const graph::Line& line = graph.lines[graph.nodes[0].line];
+  return line.file + ":" + std::to_string(line.number) + " " + line.function;
 }
 
-void log_plan(const runtime::CallPlan& plan) {
+void log_calls(const CapturedCalls& calls, const graph::Graph& graph) {
+  if (!log::enabled(log::Channel::graph)) return;
+  log::emit({log::Channel::graph, "", "Graph", place_of(graph), {{"graph", graph.name}, {"calls", std::to_string(calls.size())}}, calls.text(graph)});
+}
+
+void log_graph(const graph::Graph& graph, const char* stage) {
+  if (!log::enabled(log::Channel::aten_graph)) return;
+  log::emit({log::Channel::aten_graph, "", "AtenGraph", place_of(graph), {{"graph", graph.name}, {"stage", stage}, {"ops", std::to_string(graph.nodes.size())}}, graph::print(graph)});
+}
+
+void log_plan(const runtime::CallPlan& plan, const std::string& where) {
   if (!log::enabled(log::Channel::steps)) return;
-  log::emit({log::Channel::steps, "", "Steps", "", {{"plan", plan.name}, {"steps", std::to_string(plan.steps.size())}}, runtime::print(plan)});
+  log::emit({log::Channel::steps, "", "Steps", where, {{"plan", plan.name}, {"steps", std::to_string(plan.steps.size())}}, runtime::print(plan)});
 }
 
 size_t count_kernels(const runtime::CallPlan& plan) {
@@ -117,6 +129,7 @@ at::Tensor input_tensor(PyObject* input) {
 
 // Passes make the graph functional; "eager" and user's backends get it as recorded otherwise, ours decomposed.
 Result<std::unique_ptr<CompiledCall>> compile_graph(const RecordedGraph& recorded, const CompileRequest& request) {
+  log_calls(recorded.calls, recorded.graph);
   log_graph(recorded.graph, "recording");
   const std::string name = request.callable != nullptr ? "eager" : request.backend;
   graph::Backend* const backend = find_backend(name);
@@ -126,7 +139,7 @@ Result<std::unique_ptr<CompiledCall>> compile_graph(const RecordedGraph& recorde
   options.mode = request.mode;
   options.threads = at::get_num_threads();
   FJ_TRY(runtime::CallPlan plan, backend->compile(functional, options));
-  log_plan(plan);
+  log_plan(plan, place_of(recorded.graph));
   std::unique_ptr<CompiledCall> call = std::make_unique<PlannedCall>(std::move(plan), recorded, functional.nodes.size());
   if (request.callable == nullptr) return call;
   call = make_user_call(request.callable, std::move(functional), std::move(call), recorded.example_inputs);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "frame_hook/aten/captured_calls.h"
 #include "frame_hook/trace/tensor_frontend.h"
 #include "graph/graph.h"
 
@@ -20,6 +21,7 @@ struct RecordedGraph {
   const std::vector<at::Tensor>& constants;
   const std::vector<c10::IValue>& opaques;
   const std::vector<at::Tensor>& example_inputs;
+  const CapturedCalls& calls;
 };
 
 // Passes, backend, plan. With a user's backend that raises, the Python error is set and an Error returned.

@@ -165,14 +165,19 @@ template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* const* 
 }
 
 PyObject* TorchRecording::call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* kwnames) {
-  const size_t count = positional + (kwnames != nullptr ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
+  const size_t count = positional + (kwnames != nullptr ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0), first_node = op_count();
   PyObject* self = nullptr;
-  if (is_new_tensor(callable, &self, args, positional)) return recorded([&] { return call_new_tensor(self, callable, args, positional, kwnames); }, args, count);
-  return recorded([&] { return PyObject_Vectorcall(callable, args, positional, kwnames); }, args, count);
+  const bool is_new = is_new_tensor(callable, &self, args, positional);
+  PyObject* result = recorded([&] { return is_new ? call_new_tensor(self, callable, args, positional, kwnames) : PyObject_Vectorcall(callable, args, positional, kwnames); }, args, count);
+  if (result != nullptr) calls_.add_call(recorder_->graph(), first_node, callable, args, positional, kwnames, result);
+  return result;
 }
 
 PyObject* TorchRecording::get_attribute(PyObject* traced, PyObject* name) {
-  return recorded([&] { return PyObject_GetAttr(traced, name); }, &traced, 1);
+  const size_t first_node = op_count();
+  PyObject* result = recorded([&] { return PyObject_GetAttr(traced, name); }, &traced, 1);
+  if (result != nullptr) calls_.add_attribute(recorder_->graph(), first_node, traced, name, result);
+  return result;
 }
 
 std::optional<CaptureBreak> TorchRecording::take_break() {
@@ -231,7 +236,7 @@ Result<void> TorchRecording::finish(const std::vector<PyObject*>& outputs) {
 }
 
 Result<std::unique_ptr<CompiledCall>> TorchRecording::compile(const CompileRequest& request) {
-  return compile_graph({recorder_->graph(), recorder_->constants(), recorder_->opaques(), inputs_}, request);
+  return compile_graph({recorder_->graph(), recorder_->constants(), recorder_->opaques(), inputs_, calls_}, request);
 }
 
 }  // namespace framejit::frame_hook

@@ -96,6 +96,15 @@ void CodeState::clear() {
   retire_entry(std::move(note));
 }
 
+void CodeState::take_entries(const std::function<bool(const EntryBase&)>& which, std::vector<std::unique_ptr<EntryBase>>& taken) {
+  for (const auto& site : sites_) {
+    if (!site) continue;
+    for (auto& entry : site->entries)
+      if (which(*entry)) taken.push_back(std::move(entry));
+    std::erase(site->entries, nullptr);
+  }
+}
+
 void for_each_code_state(const std::function<void(CodeState&)>& visit) {
   for (CodeState* state = all_states; state;) {
     CodeState* next = state->next();
@@ -110,6 +119,12 @@ void reset_code_states() {
   for_each_code_state([&](CodeState& state) { codes.push_back(PyRef::borrow(reinterpret_cast<PyObject*>(state.code()))); });
   for (const PyRef& code : codes)
     if (CodeState* state = CodeState::find(reinterpret_cast<PyCodeObject*>(code.get()))) state->clear();
+}
+
+void drop_entries(const std::function<bool(const EntryBase&)>& which) {
+  std::vector<std::unique_ptr<EntryBase>> taken;
+  for_each_code_state([&](CodeState& state) { state.take_entries(which, taken); });
+  for (auto& entry : taken) retire_entry(std::move(entry));
 }
 
 size_t code_state_count() { return state_count; }

@@ -44,6 +44,8 @@ class CodeState {
   const uint8_t* site_units() const { return site_units_.empty() ? nullptr : site_units_.data(); }
   void retire(std::unique_ptr<EntryBase> entry);    // frees it as soon as no LiveFrame exists
   void clear();                                     // drops sites and notes
+  // Moves the entries that `which` names out of all sites; freeing them may run Python code.
+  void take_entries(const std::function<bool(const EntryBase&)>& which, std::vector<std::unique_ptr<EntryBase>>& taken);
 
   CodeState(const CodeState&) = delete;
   CodeState& operator=(const CodeState&) = delete;
@@ -60,6 +62,7 @@ class CodeState {
 
 void for_each_code_state(const std::function<void(CodeState&)>& visit);  // visit must not free code objects
 void reset_code_states();                           // clear() on each
+void drop_entries(const std::function<bool(const EntryBase&)>& which);  // of all codes
 size_t code_state_count();
 
 // While one exists, retired entries stay alive.

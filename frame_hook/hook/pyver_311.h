@@ -1,48 +1,28 @@
-// frame_hook/hook/pyver_311.h — CPython 3.11. The caller of the hook clears and pops frames; prev_instr is the unit before the next.
+// frame_hook/hook/pyver_311.h — CPython 3.11. The caller of the hook clears and pops frames.
 #pragma once
 
-#include "frame_hook/hook/pyver_common.h"
+#include "frame_hook/hook/pyver_until_312.h"
 
 namespace framejit::frame_hook::pyver {
 
-inline PyCodeObject* code(Frame* frame) { return frame->f_code; }
 inline PyObject* function(Frame* frame) { return reinterpret_cast<PyObject*>(frame->f_func); }
-inline _Py_CODEUNIT* first_unit(Frame* frame) { return _PyCode_CODE(frame->f_code); }
-inline PyObject** stack_base(Frame* frame) { return frame->localsplus + frame->f_code->co_nlocalsplus; }
-inline int next_index(Frame* frame) { return static_cast<int>(frame->prev_instr + 1 - first_unit(frame)); }
-inline void set_next(Frame* frame, int index) { frame->prev_instr = first_unit(frame) + index - 1; }
-inline int current_index(Frame* frame) { return static_cast<int>(frame->prev_instr - first_unit(frame)); }
-inline void set_current(Frame* frame, int index) { frame->prev_instr = first_unit(frame) + index; }
 
-class Link {
- public:
-  Link(PyThreadState* thread, Frame* frame) : thread_(thread), frame_(frame) {}
-  Link(const Link&) = delete;
-  Link& operator=(const Link&) = delete;
-  ~Link() { leave(); }
-  bool is_on() const { return on_; }
-  void enter() {
-    _PyCFrame* up = thread_->cframe;
-    own_ = *up;  // use_tracing goes in with it, and out again below
-    own_.previous = up;
-    own_.current_frame = frame_;
-    frame_->previous = up->current_frame;
-    frame_->is_entry = true;
-    thread_->cframe = &own_;
-    on_ = true;
+// The thread's current frame sits in a C structure of each running interpreter; native code brings one too.
+struct FrameStack {
+  _PyCFrame own{};
+  void push(PyThreadState* thread, Frame* frame) {
+    _PyCFrame* up = thread->cframe;
+    own = *up;  // use_tracing goes in with it, and out again below
+    own.previous = up;
+    own.current_frame = frame;
+    frame->previous = up->current_frame;
+    frame->is_entry = true;
+    thread->cframe = &own;
   }
-  void leave() {
-    if (!on_) return;
-    thread_->cframe = own_.previous;
-    thread_->cframe->use_tracing = own_.use_tracing;
-    on_ = false;
+  void pop(PyThreadState* thread, Frame*) {
+    thread->cframe = own.previous;
+    thread->cframe->use_tracing = own.use_tracing;
   }
-
- private:
-  PyThreadState* thread_;
-  Frame* frame_;
-  _PyCFrame own_{};
-  bool on_ = false;
 };
 
 inline bool enter_recursion(PyThreadState*) { return Py_EnterRecursiveCall("") == 0; }
@@ -58,15 +38,6 @@ inline void suspend_generator(PyThreadState*, Frame* frame, int yield_index, int
 }
 
 inline bool is_observed(PyThreadState* thread, PyCodeObject*) { return thread->cframe->use_tracing != 0; }
-inline bool breaker_is_set(PyThreadState* thread) {
-  return *reinterpret_cast<volatile int*>(&thread->interp->ceval.eval_breaker) != 0;
-}
-// Nothing exported does all pending work: the RESUME of a trivial Python function does.
-inline bool poll(PyThreadState*, PyObject* trivial_function) {
-  PyObject* none = PyObject_CallNoArgs(trivial_function);
-  Py_XDECREF(none);
-  return none != nullptr;
-}
 
 inline PyObject* take_exception() {
   PyObject *type, *value, *traceback;
@@ -80,7 +51,6 @@ inline PyObject* take_exception() {
 inline void give_exception(PyObject* exception) {
   PyErr_Restore(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(exception))), exception, PyException_GetTraceback(exception));
 }
-inline PyObject* none_as_handled(PyObject* previous) { return previous; }
 
 inline Py_ssize_t extra_request(freefunc free) { return _PyEval_RequestCodeExtraIndex(free); }
 inline int extra_set(PyCodeObject* code, Py_ssize_t index, void* value) {

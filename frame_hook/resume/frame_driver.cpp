@@ -2,7 +2,7 @@
 #include "frame_hook/resume/frame_driver.h"
 
 #include <algorithm>
-#include <unordered_map>
+#include <utility>
 
 #include "frame_hook/resume/stats.h"
 #include "runtime/base/config.h"
@@ -13,6 +13,7 @@ namespace framejit::frame_hook {
 namespace {
 
 bool g_compiling = false;                 // guarded by the GIL; a forked child starts with it false (forget_running_compile)
+bool g_collector_waits = false;           // the running compile has disabled the garbage collector
 PyObject* g_graph_break_error = nullptr;
 thread_local bool t_enabled = true;
 
@@ -84,18 +85,21 @@ class Drive final {
   void log_limit(const guards::FrameAccess& access, Site& site);
 
   LiveFrame& frame_;
-  const Options& options_;                // kept for the life of the process
+  const Options& options_;                // the settings object lives while the call runs
 };
 
 // A compile is running. The garbage collector waits for its end: a trace makes many objects and no garbage.
 struct Compiling {
-  const bool collects = PyGC_Disable() != 0;
-  Compiling() { g_compiling = true; }
-  ~Compiling() {
-    g_compiling = false;
-    if (collects) PyGC_Enable();
+  Compiling() {
+    g_compiling = true;
+    g_collector_waits = PyGC_Disable() != 0;
   }
+  ~Compiling() { end(); }
   Compiling(const Compiling&) = delete;
+  static void end() {
+    g_compiling = false;
+    if (std::exchange(g_collector_waits, false)) PyGC_Enable();
+  }
 };
 
 // Resumes an inlined callee: the hook hands its fresh frame to on_frame with this context. Segment and run are those of the round
@@ -177,10 +181,11 @@ Next Drive::resume(const Segment& segment, SegmentRun& run, size_t level) {
 void Drive::explain_misses(const guards::FrameAccess& access, const Site& site) {
   std::vector<std::string>& dynamic = hints_of(frame_.state()).dynamic_sources;
   bool missed = false;
-  for (const auto& entry : site.entries) {
-    const Segment& segment = *static_cast<SegmentEntry&>(*entry).segment;
-    if (segment.options != options_ || segment.guards->dead()) continue;
-    const auto failure = segment.guards->explain(access);
+  std::vector<std::shared_ptr<Segment>> segments;  // a log listener is Python code and may drop entries
+  for (const auto& entry : site.entries) segments.push_back(static_cast<SegmentEntry&>(*entry).segment);
+  for (const auto& segment : segments) {
+    if (segment->options != options_ || segment->guards->dead()) continue;
+    const auto failure = segment->guards->explain(access);
     if (!failure) continue;
     missed = true;
     for (const std::string& source : failure->changed)
@@ -201,7 +206,7 @@ void Drive::log_limit(const guards::FrameAccess& access, Site& site) {
   site.note = std::make_unique<SiteNote>();
   const std::string detail = "plain Python from now on: " + std::to_string(site.entries.size()) + " entries";
   if (log::enabled(log::Channel::cache)) log::emit({log::Channel::cache, "", "Entry", place(frame_), {{"action", "limit"}, {"detail", detail}}, ""});
-  if (!log::enabled(log::Channel::recompiles)) return;
+  if (!log::enabled(log::Channel::recompiles) || site.entries.empty()) return;
   const auto failure = static_cast<SegmentEntry&>(*site.entries.front()).segment->guards->explain(access);
   log::emit({log::Channel::recompiles, "", "Limit", place(frame_), {{"count", entry_count(site)}, {"guard", failure ? failure->text : "other settings"}}, ""});
 }
@@ -280,37 +285,51 @@ Next Drive::round() {
   return apply(*segment, run);
 }
 
-// The settings object of a compile() call (options.py: Options) as the stages want it. Kept for the life of the process: settings
-// are few, because equal ones are one object.
-const Options& options_of(PyObject* object) {
-  static std::unordered_map<PyObject*, Options>* known = new std::unordered_map<PyObject*, Options>;
-  static PyObject* last_object = nullptr;
-  static const Options* last = nullptr;
-  if (last && object == last_object) return *last;
-  Options& found = (*known)[object];
-  if (!found) {
-    auto made = std::make_shared<CompileOptions>();
-    made->settings = PyRef::borrow(object);
-    if (object) {
-      auto attribute = [&](const char* name) { return PyRef::steal(PyObject_GetAttrString(object, name)); };
-      made->fullgraph = PyObject_IsTrue(attribute("fullgraph").get()) == 1;
-      const PyRef dynamic = attribute("dynamic"), backend = attribute("backend"), mode = attribute("mode");
-      made->dynamic = dynamic.get() == Py_None ? -1 : PyObject_IsTrue(dynamic.get());
-      if (PyUnicode_Check(backend.get())) {
-        made->request.backend = PyUnicode_AsUTF8(backend.get());
-      } else {
-        made->request.backend.clear();
-        made->request.callable = backend.get();  // kept alive by `settings`
-      }
-      made->request.mode = PyUnicode_AsUTF8(mode.get());
-      made->backend_options = attribute("options");
-      made->request.options = made->backend_options.get();
-    }
-    found = std::move(made);
+constexpr const char* kOptionsName = "framejit.CompileOptions";
+PyObject* g_last_settings = nullptr;      // borrowed: its options are dropped with it
+const Options* g_last_options = nullptr;
+
+std::shared_ptr<CompileOptions> read_settings(PyObject* settings) {
+  auto made = std::make_shared<CompileOptions>();
+  auto attribute = [&](const char* name) { return PyRef::steal(PyObject_GetAttrString(settings, name)); };
+  const PyRef fullgraph = attribute("fullgraph"), dynamic = attribute("dynamic"), backend = attribute("backend"), mode = attribute("mode"), options = attribute("options");
+  if (!fullgraph || !dynamic || !backend || !mode || !options || !PyUnicode_Check(mode.get())) return nullptr;
+  made->fullgraph = PyObject_IsTrue(fullgraph.get()) == 1;
+  made->dynamic = dynamic.get() == Py_None ? -1 : PyObject_IsTrue(dynamic.get());
+  made->request.backend = PyUnicode_Check(backend.get()) ? PyUnicode_AsUTF8(backend.get()) : "";
+  made->request.callable = PyUnicode_Check(backend.get()) ? nullptr : backend.get();
+  made->request.mode = PyUnicode_AsUTF8(mode.get());
+  made->request.options = options.get();
+  return made;
+}
+
+// The settings object is gone, so nobody can call what was compiled with it.
+void drop_options(PyObject* capsule) {
+  auto* options = static_cast<Options*>(PyCapsule_GetPointer(capsule, kOptionsName));
+  if (g_last_options == options) g_last_options = nullptr;
+  drop_entries([&](const EntryBase& entry) { return static_cast<const SegmentEntry&>(entry).segment->options == *options; });
+  delete options;
+}
+
+// The settings object of a compile() call (options.py: Options) as the stages want it; null with a Python error set. It is kept in
+// the object's own dict and dies with it: what a user gave as backend lives no longer than the callables compiled with it.
+const Options* options_of(PyObject* settings) {
+  static const Options* const defaults = new Options(std::make_shared<CompileOptions>());
+  if (!settings || settings == Py_None) return defaults;
+  if (g_last_options && settings == g_last_settings) return g_last_options;
+  static PyObject* const name = PyUnicode_InternFromString("_compile_options");
+  PyRef capsule = PyRef::steal(PyObject_GenericGetAttr(settings, name));
+  if (!capsule) {
+    PyErr_Clear();
+    auto made = read_settings(settings);
+    if (!made) return nullptr;
+    auto* options = new Options(std::move(made));
+    capsule = PyRef::steal(PyCapsule_New(options, kOptionsName, drop_options));
+    if (!capsule) return delete options, nullptr;
+    if (PyObject_GenericSetAttr(settings, name, capsule.get()) < 0) return nullptr;
   }
-  last_object = object;
-  last = &found;
-  return found;
+  g_last_settings = settings;
+  return g_last_options = static_cast<const Options*>(PyCapsule_GetPointer(capsule.get(), kOptionsName));
 }
 
 }  // namespace
@@ -319,7 +338,9 @@ PyObject* FrameDriver::on_frame(LiveFrame& frame, PyObject* options) {
   stats().frames += 1;
   if (!t_enabled || frame.is_observed() || frame.is_generator() || (frame.code()->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) || !frame.decoded())
     return PyErr_Clear(), frame.pass_through();
-  return Drive(frame, options_of(options)).run();
+  const Options* known = options_of(options);
+  if (!known) return frame.is_entered() || frame.enter() ? frame.raise() : nullptr;
+  return Drive(frame, *known).run();
 }
 
 void FrameDriver::reset() {
@@ -336,6 +357,9 @@ void set_graph_break_error(PyObject* type) { Py_XSETREF(g_graph_break_error, Py_
 
 bool set_thread_enabled(bool enabled) { return std::exchange(t_enabled, enabled); }
 
-void forget_running_compile() { g_compiling = false; }
+void forget_running_compile() {
+  g_compiling = false;
+  if (PyGILState_Check()) Compiling::end();
+}
 
 }  // namespace framejit::frame_hook

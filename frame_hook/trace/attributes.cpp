@@ -169,7 +169,7 @@ Value* bind(Tracer& t, const Found& d, Value* self, PyTypeObject* type, Value* t
   if (kind == &PyClassMethodDescr_Type) return make_method(t, found_value(t, d), owner());
   if (kind == &PyMemberDescr_Type) return self ? bind_member(t, d, self) : found_value(t, d);
   if (kind == &PyGetSetDescr_Type) return self ? bind_getset(t, d, self, type, type_value) : found_value(t, d);
-  if (std::string_view(kind->tp_name) == "_collections._tuplegetter" && self)
+  if (std::string_view(kind->tp_name).ends_with("collections._tuplegetter") && self)  // "_collections." until 3.11
     if (Value* field = tuple_field(t, d, self)) return field;
   if (PyObject* get = _PyType_Lookup(kind, interned("__get__"))) {
     if (PyFunction_Check(get)) {

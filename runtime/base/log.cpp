@@ -4,6 +4,8 @@
 // event; the row of log_events.def only says how they stand in the line.
 #include "runtime/base/log.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -68,10 +70,28 @@ std::string known_channels() {
   return names;
 }
 
+// Bytes of the well-formed UTF-8 sequence at `at`; 0 where there is none.
+size_t utf8_length(std::string_view text, size_t at) {
+  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned first = byte(at), second = byte(at + 1);
+  const size_t length = first < 0x80 ? 1 : first >= 0xC2 && first < 0xE0 ? 2 : first >= 0xE0 && first < 0xF0 ? 3 : first >= 0xF0 && first < 0xF5 ? 4 : 0;
+  for (size_t i = 1; i < length; ++i)
+    if ((byte(at + i) & 0xC0) != 0x80) return 0;
+  const bool is_overlong_or_beyond = (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) || (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F);
+  return is_overlong_or_beyond ? 0 : length;
+}
+
 void append_json_string(std::string& out, std::string_view text) {
   out += '"';
-  for (char c : text) {
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
     const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x80) {
+      const size_t length = utf8_length(text, at);
+      out += length == 0 ? "\xEF\xBF\xBD" : text.substr(at, length);  // what is no UTF-8 becomes U+FFFD
+      at += length == 0 ? 0 : length - 1;
+      continue;
+    }
     if (c == '"' || c == '\\') {
       out += '\\';
       out += c;
@@ -175,7 +195,10 @@ void emit(Event event) {
   }
 }
 
-Result<void> configure(std::string_view logs, std::string_view out, std::string_view format, std::string_view dump_dir) {
+namespace {
+
+// The channels of a list; "help" prints them.
+Result<uint32_t> wanted_channels(std::string_view logs) {
   uint32_t wanted = 0;
   for (size_t at = 0; at < logs.size();) {
     const size_t comma = std::min(logs.find(',', at), logs.size());
@@ -198,12 +221,24 @@ Result<void> configure(std::string_view logs, std::string_view out, std::string_
       return Error{"log_channel", "FRAMEJIT_LOGS: unknown channel '" + std::string(name) + "'; known: " + known_channels() + ", all, help"};
     wanted = remove ? wanted & ~bits : wanted | bits;
   }
+  return wanted;
+}
+
+}  // namespace
+
+Result<void> configure(std::string_view logs, std::string_view out, std::string_view format, std::string_view dump_dir) {
+  FJ_TRY(const uint32_t wanted, wanted_channels(logs));
   if (!format.empty() && format != "text" && format != "json")
     return Error{"log_format", "FRAMEJIT_LOGS_FORMAT: '" + std::string(format) + "' is not text or json"};
   std::unique_ptr<std::ofstream> file;
   if (!out.empty()) {
     file = std::make_unique<std::ofstream>(std::string(out), std::ios::app);
     if (!*file) return Error{"log_out", "FRAMEJIT_LOGS_OUT: cannot write '" + std::string(out) + "'"};
+  }
+  if (!dump_dir.empty()) {
+    std::error_code failed;
+    std::filesystem::create_directories(dump_dir, failed);
+    if (failed || access(std::string(dump_dir).c_str(), W_OK) != 0) return Error{"dump_dir", "FRAMEJIT_DUMP_DIR: cannot write '" + std::string(dump_dir) + "'"};
   }
   Sinks& s = sinks();
   std::lock_guard lock(s.mutex);

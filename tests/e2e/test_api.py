@@ -1,9 +1,11 @@
 """What framejit.compile returns: looks like what it was given, and its settings are checked."""
 import copy
+import gc
 import inspect
 import pickle
 import subprocess
 import sys
+import weakref
 
 import pytest
 import torch
@@ -135,6 +137,33 @@ def test_disable(net):
     wrapped = framejit.disable(net)
     assert isinstance(wrapped, Net) and framejit.compile(wrapped) is wrapped
     assert torch.equal(wrapped(torch.ones(1, 4)), net(torch.ones(1, 4)))
+
+
+def test_a_users_backend_lives_as_long_as_what_it_compiled():
+    class Backend:
+        def __call__(self, graph, examples):
+            made = lambda *inputs: graph(*inputs)  # noqa: E731
+            alive.append(weakref.ref(made))
+            return made
+    alive, x = [], torch.ones(2)
+
+    def f(x):
+        return x + 1
+    backend = Backend()
+    alive.append(weakref.ref(backend))
+    with torch.no_grad():
+        compiled = framejit.compile(f, backend=backend)
+        assert torch.equal(compiled(x), x + 1) and len(alive) == 2
+        del backend
+        gc.collect()
+        assert alive[0]() is not None and torch.equal(compiled(x), x + 1) and len(alive) == 2
+        del compiled
+        gc.collect()
+        assert [ref() for ref in alive] == [None, None]
+        before = framejit.stats()["graphs"]
+        for _ in range(20):  # more than there is room for: the entries of those gone make room
+            assert torch.equal(framejit.compile(f, backend=lambda graph, examples: graph)(x), x + 1)
+        assert framejit.stats()["graphs"] == before + 20
 
 
 def test_fullgraph_names_place_cause_and_remedy():

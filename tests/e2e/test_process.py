@@ -62,3 +62,37 @@ def test_global_mode_compiles_without_touching_the_program():
     path = os.path.join(os.path.dirname(__file__), "..", "..", "python", "startup")
     assert int(run(start % path + GLOBAL_MODE, FRAMEJIT="1")[-1]) >= 2
     assert run(start % path + GLOBAL_MODE, FRAMEJIT="0")[-1] == "not imported"
+
+
+FORK = """
+import gc, os, sys, threading, torch, framejit
+inside, go = threading.Event(), threading.Event()
+def backend(graph, examples):
+    inside.set()
+    assert go.wait(60)
+    return graph
+slow = framejit.compile(lambda x: x * 2, backend=backend)
+def run():
+    with torch.no_grad():
+        slow(torch.ones(2))
+thread = threading.Thread(target=run)
+thread.start()
+assert inside.wait(60)
+waits = not gc.isenabled()  # the collector waits while another thread compiles
+sys.stdout.flush()
+child = os.fork()
+if child == 0:
+    quick = framejit.compile(lambda x: x * 3)
+    with torch.no_grad():
+        right = torch.equal(quick(torch.ones(2)), torch.full((2,), 3.0))
+    print("child", gc.isenabled(), right, framejit.stats()["graphs"], framejit.stats()["fallbacks"], flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+go.set()
+thread.join()
+print("parent", waits, gc.isenabled(), framejit.stats()["graphs"])
+"""
+
+
+def test_a_child_forked_during_a_compile_collects_and_compiles():
+    assert run(FORK) == ["child True True 1 0", "parent True True 1"]

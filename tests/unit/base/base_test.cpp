@@ -80,6 +80,18 @@ TEST(Log, TextAndJsonComeFromTheSameRow) {
             "\"reason\":\"data_dependent_jump\",\"detail\":\"bool() of \\\"x\\\"\"}");
 }
 
+TEST(Log, WhatIsNoUtf8IsReplacedInJson) {
+  log::Event event = break_event();
+  const std::pair<const char*, const char*> cases[] = {
+      {"\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80", "\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80"},  // well-formed: kept
+      {"a\xff!", "a\xef\xbf\xbd!"}, {"\xe4\xb8", "\xef\xbf\xbd\xef\xbf\xbd"}, {"\xc0\xaf", "\xef\xbf\xbd\xef\xbf\xbd"},
+      {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}};  // a surrogate
+  for (const auto& [raw, spelled] : cases) {
+    event.fields = {{"detail", raw}};
+    EXPECT_NE(log::to_json(event).find("\"detail\":\"" + std::string(spelled) + "\"}"), std::string::npos) << spelled;
+  }
+}
+
 TEST(Log, ChannelsAddUpAndUnknownOnesAreListed) {
   ASSERT_TRUE(log::configure("all, -timing", "", "", "").ok());
   EXPECT_TRUE(log::enabled(log::Channel::guards));
@@ -88,6 +100,7 @@ TEST(Log, ChannelsAddUpAndUnknownOnesAreListed) {
   ASSERT_FALSE(bad.ok());
   EXPECT_NE(bad.error().message.find("guards"), std::string::npos);
   EXPECT_FALSE(log::configure("", "", "yaml", "").ok());
+  EXPECT_NE(log::configure("", "", "", "/proc/none/dump").error().message.find("/proc/none/dump"), std::string::npos);
   ASSERT_TRUE(log::configure("", "", "", "").ok());
   EXPECT_FALSE(log::enabled(log::Channel::guards));
 }

@@ -129,11 +129,11 @@ TEST_F(GuardTest, SizeFactsOverBoundSymbols) {
   compile();
   EXPECT_TRUE(holds()) << why();
   set(1, "12");
-  EXPECT_EQ(why(), "s1 < s0 but 12 and 10");
+  EXPECT_EQ(why(), "s1 < s0 but 12 and 10 where s0 = L['a'], s1 = L['b']");
   EXPECT_EQ(program_->explain(frame())->because, "model.py:3 f");
   EXPECT_EQ(program_->explain(frame())->size_fact, 0);
   set(1, "3");
-  EXPECT_EQ(why(), "s0 % s1 == 2 but 1 and 2");
+  EXPECT_EQ(why(), "s0 % s1 == 2 but 1 and 2 where s0 = L['a'], s1 = L['b']");
 }
 
 TEST_F(GuardTest, ModesFail) {
@@ -163,11 +163,12 @@ TEST_F(GuardTest, TensorFactsBindAndExplain) {
   g.facts = std::make_shared<Even>();
   g.line = set_.add_line("model.py:31 Net.forward");
   set_.symbol_count = 1;
+  set_.size_facts = {{graph::SymExpr::symbol(0), 100, graph::Relation::kLt, "model.py:32 Net.forward"}};
   set_.add(g);
   compile();
   EXPECT_TRUE(holds());
   EXPECT_EQ(symbols_[0], 8);
-  EXPECT_EQ(program_->texts(), (std::vector<std::string>{"L['a'] matches f32[s0]  # model.py:31 Net.forward"}));
+  EXPECT_EQ(program_->texts(), (std::vector<std::string>{"L['a'] matches f32[s0]  # model.py:31 Net.forward", "s0 < 100 where s0 = L['a'].size(0)  # model.py:32 Net.forward"}));
   set(0, "5");
   const auto failure = program_->explain(frame());
   ASSERT_TRUE(failure);

@@ -1,0 +1,231 @@
+"""What users read: every channel's events through FRAMEJIT_LOGS, as text and as JSON, and the settings that choose them."""
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import framejit
+
+PROGRAM = """
+import torch, framejit
+lin = torch.nn.Linear(4, 4).eval()
+
+@framejit.compile
+def f(x, k):
+    y = torch.nn.functional.linear(x, lin.weight, lin.bias)
+    y = y.relu() - y.mean(0, keepdim=True)
+    print("a break")
+    return y[:, 1:].reshape(-1) * k
+
+with torch.no_grad():
+    for n, k in (2, 3), (3, 3), (4, 2.5):
+        f(torch.ones(n, 4), k)
+"""
+
+
+def run(program=PROGRAM, tmp_path=None, **environment):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEJIT")} | {"FRAMEJIT_STRICT": "1"} | environment
+    command = [sys.executable, "-c", program]
+    if tmp_path is not None:
+        path = tmp_path / "program.py"
+        path.write_text(program)
+        command = [sys.executable, str(path)]
+    return subprocess.run(command, env=env, capture_output=True, text=True)
+
+
+def captured(fn, *args):
+    with torch.no_grad():
+        explanation = framejit.explain(fn)(*args)
+    assert explanation.graphs and not explanation.stats["fallbacks"]
+    return explanation
+
+
+def names_of_calls(explanation):
+    return [re.search(r"(?:= |^)([\w.%]+)\(", line).group(1) for event in explanation.graphs for line in event.artefact.splitlines()
+            if re.search(r"^(?!input |return).*\(", line)]
+
+
+def test_captured_graph_names_calls_lines_and_aten_nodes():
+    weight, bias = torch.randn(3, 4), torch.randn(3)
+
+    def f(x):
+        y = torch.nn.functional.linear(x, weight, bias)
+        y = torch.relu(y)
+        return (y - 1).view(-1)
+    explanation = captured(f, torch.randn(2, 4))
+    [graph] = explanation.graphs
+    first = f.__code__.co_firstlineno
+    lines = graph.artefact.splitlines()
+    assert graph.fields["calls"] == "4" and graph.at == f"test_logs.py:{first + 1} {f.__qualname__}"
+    assert lines[0].startswith("input %") and " = L['x'] : f32[2, 4]" in lines[0]
+    calls = [line for line in lines if "   # " in line]
+    wanted = [("torch.nn.functional.linear", 1), ("torch.relu", 2), ("operator.sub", 3), ("Tensor.view", 3)]
+    assert len(calls) == 4 and lines[-1].startswith("return %")
+    aten = [e.artefact for e in explanation.of("AtenGraph") if e.fields["stage"] == "recording"][0]
+    for line, (name, offset) in zip(calls, wanted):
+        made, at, nodes = re.match(r"(%\w+) = .*   # (.*)   aten: (.*)", line).groups()
+        assert f" = {name}(" in line and at == f"test_logs.py:{first + offset} {f.__qualname__}"
+        for node in nodes.split(", %")[0].split(", "):  # op and the values it makes, spelled as in the ATen graph
+            op, value = node.split(" ")
+            assert re.search(rf"{re.escape(value)} = {re.escape(op)} .*# test_logs.py:{first + offset}$", aten, re.M), (node, aten)
+        assert nodes.rsplit("%", 1)[1] == made[1:]
+    assert "\ngraph at " in str(explanation) and "torch.nn.functional.linear(" in str(explanation)
+
+
+def test_names_of_captured_calls():
+    def f(x):
+        x = torch.linalg.vector_norm(x, 2.0, 1, True) + x
+        x = torch.special.expit(x.T).contiguous()
+        x += 1
+        a, b = torch.split(x, 2)
+        return torch.cat([a, b[:, 0:1]], 1), x.to(torch.float64)
+    names = names_of_calls(captured(f, torch.randn(2, 4)))
+    for name in ("torch.linalg.vector_norm", "torch.special.expit", "operator.add", "operator.iadd", "torch.cat", "operator.getitem", "Tensor.to", "Tensor.contiguous"):
+        assert name in names, (name, names)
+
+
+def test_calls_that_make_nothing_and_calls_that_raise_are_left_out():
+    def f(x):
+        n = x.size(0)
+        try:
+            torch.mm(x, x)
+        except RuntimeError:
+            x = x + n
+        return x
+    with torch.no_grad():
+        events = framejit.explain(f)(torch.randn(2, 3)).graphs
+    assert all("torch.mm" not in e.artefact and "Tensor.size" not in e.artefact for e in events)
+
+
+def test_every_guard_has_a_source_and_a_user_line():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.ModuleList(torch.nn.Linear(3, 3) for _ in range(2))
+            self.table = {"a": 1.5, "b": (2, "x")}
+
+        def forward(self, x, flag=True):
+            for layer in self.layers:
+                x = layer(x) * self.table["a"]
+            return x if flag else -x
+    explanation = captured(Net().eval(), torch.randn(2, 3))
+    guards = [e.fields["guard"] for e in explanation.guards]
+    assert any("layers" in g and "weight" in g for g in guards)
+    without = [g for g in guards if not re.search(r"  # \S+\.py:\d+ \S+", g)]
+    assert all(g.startswith("modes of torch") for g in without), without
+
+
+RECOMPILES = [
+    (lambda x, k: x * k, (torch.ones(2), True), (torch.ones(2), 5), "L['k']", "True", "5"),
+    (lambda x, k: x * k, (torch.ones(2), 2), (torch.ones(2), 2.5), "L['k']", "2", "2.5"),
+    (lambda x, k: x if k == "a" else -x, (torch.ones(2), "a"), (torch.ones(2), "b"), "L['k']", "'a'", "'b'"),
+    (lambda x, k: x * len(k), (torch.ones(2), [1]), (torch.ones(2), [1, 2]), "len(L['k'])", "1", "2"),
+    (lambda x, k: x * k["a"], (torch.ones(2), {"a": 1}), (torch.ones(2), {"b": 1, "a": 3}), "L['k']", "'a'", "('b', 'a')|3"),
+    (lambda x, k: x if k is None else -x, (torch.ones(2), None), (torch.ones(2), 3), "L['k']", "None", "3"),
+    (lambda x, k: x + k, (torch.ones(2), torch.ones(2)), (torch.ones(2), torch.ones(2, dtype=torch.int64)), "L['k'].dtype", "Float", "Long"),
+    (lambda x, k: x + k, (torch.ones(2), torch.ones(2)), (torch.ones(2), torch.ones(1)), "L['k'].size(0)", "2", "1"),
+    (lambda x, k: x + k, (torch.ones(2, 2), torch.ones(2, 2)), (torch.ones(2, 2), torch.ones(2, 2).t()), "L['k'].stride(0)", "2", "1"),
+]
+
+
+@pytest.mark.parametrize("fn, first, second, source, was, now", RECOMPILES, ids=range(len(RECOMPILES)))
+def test_a_recompile_names_the_guard_with_both_values(fn, first, second, source, was, now):
+    compiled = framejit.compile(fn)
+    heard = []
+    with torch.no_grad():
+        compiled(*first)
+        token = framejit._framejit.add_listener(heard.append)
+        try:
+            compiled(*second)
+        finally:
+            framejit._framejit.remove_listener(token)
+    texts = [e["fields"]["guard"] for e in heard if e["event"] == "Recompile"]
+    assert texts, [e["event"] for e in heard]
+    guard, _, actual = texts[0].partition(" but ")
+    assert source in guard and was in guard, texts
+    assert any(n in actual for n in now.split("|")), texts
+
+
+def test_a_changed_mode_is_named_with_both_values():
+    compiled, heard = framejit.compile(lambda x: x + 1), []
+    compiled(torch.ones(2))
+    token = framejit._framejit.add_listener(heard.append)
+    try:
+        with torch.no_grad():
+            compiled(torch.ones(2))
+    finally:
+        framejit._framejit.remove_listener(token)
+    [text] = [e["fields"]["guard"] for e in heard if e["event"] == "Recompile"]
+    assert re.fullmatch(r"grad mode == 1 but is 0", text), text
+
+
+def test_each_channel_prints_and_only_what_was_asked(tmp_path):
+    names = [name for name, _ in framejit._framejit.channels()]
+    done = run(tmp_path=tmp_path, FRAMEJIT_LOGS="all")
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    seen = {m.group(1) for m in (re.match(r"\[framejit (\w+)\]", line) for line in lines) if m}
+    assert seen <= set(names) and {"graph", "aten_graph", "guards", "graph_breaks", "recompiles", "steps", "timing", "bytecode"} <= seen
+    assert all(line.startswith(("[framejit ", "| ")) for line in lines), [line for line in lines if not line.startswith(("[framejit ", "| "))][:3]
+    done = run(tmp_path=tmp_path, FRAMEJIT_LOGS="graph, recompiles,-recompiles")
+    assert {line.split("]")[0] for line in done.stderr.splitlines() if line.startswith("[")} == {"[framejit graph"}
+    assert re.search(r"^\[framejit graph\] program.py:\d+ f graph \w+ with \d+ calls$", done.stderr, re.M), done.stderr[:300]
+    assert run(FRAMEJIT_LOGS="").stderr == ""
+
+
+def test_json_of_every_channel_is_valid(tmp_path):
+    out = tmp_path / "log.jsonl"
+    done = run(FRAMEJIT_LOGS="all", FRAMEJIT_LOGS_FORMAT="json", FRAMEJIT_LOGS_OUT=str(out))
+    assert done.returncode == 0 and done.stderr == ""
+    events = [json.loads(line) for line in out.read_text().splitlines()]
+    assert all({"channel", "event", "at"} <= set(e) for e in events)
+    assert {"graph", "guards", "graph_breaks", "recompiles"} <= {e["channel"] for e in events}
+    assert any("\n" in e.get("text", "") for e in events if e["event"] == "Graph")
+
+
+def test_odd_text_stays_valid_json(tmp_path):
+    out = tmp_path / "log.jsonl"
+    program = "import torch, framejit\nk = {'\\u00e9\\ud800\\t\"': 1}\nf = framejit.compile(lambda x, s: x * len(s) * k['\\u00e9\\ud800\\t\"'])\n" \
+              "with torch.no_grad():\n    f(torch.ones(2), 'a\\\\\\n\\x01\\u4e2d'), f(torch.ones(2), '\\x7f\\u00e9')\n"
+    done = run(program, FRAMEJIT_LOGS="all", FRAMEJIT_LOGS_FORMAT="json", FRAMEJIT_LOGS_OUT=str(out))
+    assert done.returncode == 0, done.stderr
+    for line in out.read_bytes().decode("utf-8").splitlines():
+        json.loads(line)
+
+
+def test_dump_folder_gets_numbered_files(tmp_path):
+    folder = tmp_path / "new" / "dump"
+    done = run(FRAMEJIT_LOGS="graph,aten_graph", FRAMEJIT_DUMP_DIR=str(folder))
+    assert done.returncode == 0, done.stderr
+    named = [line.rsplit(": ", 1)[1] for line in done.stderr.splitlines()]
+    files = sorted(str(p) for p in folder.rglob("*.txt"))
+    assert files and sorted(named) == files and not any(line.startswith("| ") for line in done.stderr.splitlines())
+    assert any("aten:" in open(f).read() for f in files) and any("graph @" in open(f).read() for f in files)
+
+
+def test_help_lists_the_channels():
+    done = run("import framejit", FRAMEJIT_LOGS="help")
+    assert done.returncode == 0
+    for name, description in framejit._framejit.channels():
+        assert re.search(rf"^\s+{name}\s+{re.escape(description)}$", done.stderr, re.M)
+
+
+@pytest.mark.parametrize("environment, message", [
+    ({"FRAMEJIT_LOGS": "graph,nonsense"}, "unknown channel 'nonsense'; known: guards"),
+    ({"FRAMEJIT_LOGS": "-nonsense"}, "unknown channel 'nonsense'"),
+    ({"FRAMEJIT_LOGS_FORMAT": "xml"}, "text|json"),
+    ({"FRAMEJIT_LOGS_OUT": "/nowhere/at/all"}, "cannot write '/nowhere/at/all'"),
+    ({"FRAMEJIT_DUMP_DIR": "/proc/nowhere"}, "FRAMEJIT_DUMP_DIR: cannot write '/proc/nowhere'"),
+    ({"FRAMEJIT_STRICT": "maybe"}, "FRAMEJIT_STRICT='maybe' is not accepted: expected 0 or 1"),
+    ({"FRAMEJIT_ENTRIES": "8x"}, "expected an integer"),
+    ({"FRAMEJIT_CPU_FEATURES": "mmx"}, "auto|avx512|avx2|generic"),
+    ({"FRAMEJIT_LOG": "all"}, "unknown setting FRAMEJIT_LOG; known: FRAMEJIT"),
+    ({"FRAMEJIT_FILTER": "(", "FRAMEJIT": "1"}, "FRAMEJIT_FILTER"),
+])
+def test_a_bad_value_is_an_error_that_says_what_is_known(environment, message):
+    done = run("import torch, framejit", **environment)
+    assert done.returncode != 0 and message in done.stderr and "Traceback" in done.stderr
