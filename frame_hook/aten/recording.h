@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "frame_hook/aten/output_facts.h"
 #include "frame_hook/trace/tensor_frontend.h"
 #include "graph/aten/recorder.h"
 
@@ -48,6 +49,7 @@ class TorchRecording final : public Recording {
   std::vector<at::Tensor> inputs_;  // the real ones
   std::map<std::string, at::Tensor> floats_;  // source -> its traced tensor
   std::optional<CaptureBreak> break_;
+  std::vector<OutputFacts> output_facts_;     // of the finished recording
 };
 
 }  // namespace framejit::frame_hook

@@ -106,6 +106,20 @@ Graph Rebuild::finish() {
   return finish(std::move(outputs), from_.output_aliases, std::move(updates));
 }
 
+namespace {
+
+// The same values in memory of their own. A layout with holes or overlaps is a view of a copy of what it shows.
+ValueId own_copy(GraphBuilder& out, ValueId value, ValueId memory) {
+  const TensorMeta meta = out.meta(value), base = out.meta(memory);
+  const ValueId copy = out.emit("clone", {value, Arg{}});
+  if (same_layout(out.meta(copy), meta)) return copy;
+  const ValueId own = out.emit("clone", {memory, Arg{}});
+  if (!same_layout(out.meta(own), base)) return copy;
+  return out.emit("as_strided", {own, meta.sizes, meta.strides, meta.offset - base.offset});
+}
+
+}  // namespace
+
 Graph Rebuild::finish(std::vector<ValueId> outputs, std::vector<OutputAlias> aliases, std::vector<std::pair<uint32_t, ValueId>> updates) {
   std::set<ValueId> taken;
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -115,7 +129,7 @@ Graph Rebuild::finish(std::vector<ValueId> outputs, std::vector<OutputAlias> ali
     const auto& constants = out_.peek().constants;
     const bool is_boundary = std::find(inputs.begin(), inputs.end(), memory) != inputs.end() ||
                              std::find(constants.begin(), constants.end(), memory) != constants.end();
-    if (is_boundary || !taken.insert(memory).second) outputs[i] = out_.emit("clone", {outputs[i], Arg{}});
+    if (is_boundary || !taken.insert(memory).second) outputs[i] = own_copy(out_, outputs[i], memory);
   }
   return out_.finish(std::move(outputs), std::move(aliases), std::move(updates));
 }
