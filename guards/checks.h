@@ -30,6 +30,13 @@ inline bool check_length(const RunState&, PyObject* object, const Step& step) { 
 inline bool check_equals(const RunState&, PyObject* object, const Step& step) {
   return object == step.object || same_value(object, step.object);
 }
+inline bool check_iterator_has(const RunState&, PyObject* object, const Step& step) { return items_left(object) >= step.number; }
+inline bool check_iterator_ends(const RunState&, PyObject* object, const Step& step) { return items_left(object) == step.number; }
+inline bool check_cache_agrees(const RunState&, PyObject* object, const Step& step) {
+  PyObject* cache = lru_cache_of(object);
+  PyObject* entry = cache ? find_in_dict(cache, PyTuple_GET_ITEM(step.object, 0), step.hash) : nullptr;
+  return cache && (!entry || same_value(lru_result_of(entry), PyTuple_GET_ITEM(step.object, 1)));
+}
 inline bool check_function_code(const RunState&, PyObject* object, const Step& step) {
   return PyFunction_Check(object) && PyFunction_GET_CODE(object) == step.object;
 }

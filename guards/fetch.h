@@ -4,6 +4,8 @@
 // that no guard has to come first. No Python code runs, no exception is left set.
 #pragma once
 
+#include "guards/iterators.h"
+#include "guards/lru_cache.h"
 #include "guards/step.h"
 
 namespace framejit::guards {
@@ -79,6 +81,14 @@ inline PyObject* fetch_method_self(const RunState&, PyObject* base, const Step&)
 inline PyObject* fetch_method_function(const RunState&, PyObject* base, const Step&) {
   return PyMethod_Check(base) ? PyMethod_GET_FUNCTION(base) : nullptr;
 }
+
+inline PyObject* fetch_iterator_item(const RunState&, PyObject* base, const Step& step) { return peek_item(base, step.number, false); }
+inline PyObject* fetch_iterator_key(const RunState&, PyObject* base, const Step& step) { return peek_item(base, step.number, true); }
+inline PyObject* fetch_iterator_part(const RunState&, PyObject* base, const Step& step) { return iterator_part(base, step.number); }
+inline PyObject* fetch_iterator_container(const RunState&, PyObject* base, const Step&) { return has_items(Py_TYPE(base)) ? container_of(base) : nullptr; }
+
+inline PyObject* fetch_lru_cache(const RunState&, PyObject* base, const Step&) { return lru_cache_of(base); }
+inline PyObject* fetch_lru_result(const RunState&, PyObject* base, const Step&) { return lru_result_of(base); }
 
 // object: the name. What the getter made afresh is kept until the thread's next such fetch.
 PyObject* fetch_attribute(const RunState& run, PyObject* base, const Step& step);

@@ -193,6 +193,9 @@ Result<void> GuardCompiler::emit_guard(uint32_t index) {
   if (is_key_lookup(guard.kind)) {
     FJ_TRY(step.hash, hash_of(step.object));
   }
+  if (guard.kind == GuardKind::cache_agrees) {
+    FJ_TRY(step.hash, hash_of(PyTuple_GET_ITEM(step.object, 0)));
+  }
   if (guard.kind == GuardKind::type_version && guard.number == 0) {
     if (!guard.object || !PyType_Check(guard.object.get())) return Error{"guard", "type_version without a type"};
     step.number = guard.number = type_version_of(reinterpret_cast<PyTypeObject*>(guard.object.get()));

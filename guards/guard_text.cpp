@@ -38,6 +38,9 @@ std::string actual(const Guard& guard, PyObject* object) {
     case GuardKind::same: return "is another object";
     case GuardKind::distinct: return "is the same object";
     case GuardKind::length: return "is " + std::to_string(builtin_length(object));
+    case GuardKind::iterator_has:
+    case GuardKind::iterator_ends: return "has " + std::to_string(items_left(object));
+    case GuardKind::cache_agrees: return "has another result";
     case GuardKind::function_code: return "is " + describe(PyFunction_Check(object) ? PyFunction_GET_CODE(object) : object);
     case GuardKind::dict_has: return "it is not there";
     case GuardKind::dict_lacks: return "it is there";

@@ -2,6 +2,7 @@
 #include "frame_hook/aten/recording.h"
 
 #include <ATen/ops/scalar_tensor.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
@@ -71,6 +72,12 @@ std::pair<const char*, const char*> extent(const at::Tensor& tensor) {
   for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
   const auto* begin = static_cast<const char*>(tensor.const_data_ptr());
   return {begin, begin + (last + 1) * static_cast<int64_t>(tensor.element_size())};
+}
+
+// A view of an input, by autograd's bookkeeping.
+bool shows_input(const at::Tensor& tensor) {
+  const graph::TracedTensorImpl* base = tensor.is_view() ? graph::as_traced(tensor._base()) : nullptr;
+  return base != nullptr && base->input >= 0;
 }
 
 }  // namespace
@@ -230,13 +237,18 @@ Result<void> TorchRecording::check_overlap() const {
 Result<void> TorchRecording::finish(const std::vector<PyObject*>& outputs) {
   std::vector<at::Tensor> tensors;
   for (PyObject* output : outputs) tensors.push_back(THPVariable_Unpack(output));
+  output_facts_ = facts_of_outputs(tensors);
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (output_facts_[i].view && !output_facts_[i].inference && c10::InferenceMode::is_enabled() && !shows_input(tensors[i]))
+      return Error{"modes_unsupported", "inference mode, left by the program for a view that it returns,"};
   auto graph = recorder_->finish(tensors);
   if (!graph.ok()) return graph.error();
   return check_overlap();
 }
 
 Result<std::unique_ptr<CompiledCall>> TorchRecording::compile(const CompileRequest& request) {
-  return compile_graph({recorder_->graph(), recorder_->constants(), recorder_->opaques(), inputs_, calls_}, request);
+  FJ_TRY(std::unique_ptr<CompiledCall> call, compile_graph({recorder_->graph(), recorder_->constants(), recorder_->opaques(), inputs_, calls_}, request));
+  return with_output_facts(std::move(call), output_facts_);
 }
 
 }  // namespace framejit::frame_hook

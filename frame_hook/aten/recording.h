@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "frame_hook/aten/captured_calls.h"
+#include "frame_hook/aten/output_facts.h"
 #include "frame_hook/trace/tensor_frontend.h"
 #include "graph/aten/recorder.h"
 
@@ -50,6 +51,7 @@ class TorchRecording final : public Recording {
   std::map<std::string, at::Tensor> floats_;  // source -> its traced tensor
   std::optional<CaptureBreak> break_;
   CapturedCalls calls_;
+  std::vector<OutputFacts> output_facts_;     // of the finished recording
 };
 
 }  // namespace framejit::frame_hook

@@ -24,7 +24,7 @@ constexpr const char* kPure[] = {
     "torch._C._get_mem_efficient_sdp_enabled", "torch._C._get_math_sdp_enabled", "torch._C._get_cudnn_sdp_enabled", "torch._C._get_overrideable_sdp_enabled",
     "torch._C._get_deterministic_algorithms", "torch._C._get_deterministic_algorithms_warn_only", "torch._C._get_deterministic_fill_uninitialized_memory",
     "torch._C._get_cublas_allow_tf32", "torch._C._get_float32_matmul_precision", "torch._C._get_fp32_precision_getter", "torch._C._get_qengine",
-    "torch._C._get_default_device", "torch._C._is_any_autocast_enabled", "torch._C._autocast_supported_devices", "torch._C._get_accelerator",
+    "torch._C._get_default_device", "torch._C._is_any_autocast_enabled", "torch._C._is_autocast_available", "torch._C._autocast_supported_devices", "torch._C._get_accelerator",
     "torch._C._get_privateuse1_backend_name", "torch._C._get_autograd_fallback_mode", "torch._C._is_fwd_grad_enabled", "torch._C._is_multithreading_enabled",
     "torch._C._is_view_replay_enabled", "torch._C._log_api_usage_once", "torch._C._cuda_isCurrentStreamCapturing", "torch._C._functorch.peek_interpreter_stack",
     "torch._C._functorch.maybe_current_level", "torch._C._has_mkldnn", "torch._C._has_mkl",

@@ -2,6 +2,7 @@
 #include "frame_hook/resume/recipe.h"
 
 #include "frame_hook/trace/protocol.h"
+#include "guards/iterators.h"
 
 namespace framejit::frame_hook {
 
@@ -53,6 +54,13 @@ PyObject* make_instance(const RecipeStep& s, const std::vector<PyRef>& slots) {
   // The rest of an exception's state is made by its C initialiser: StopIteration.value, OSError.errno.
   if (made && PyExceptionInstance_Check(made.get()) && type->tp_init == base->tp_init && base->tp_init(made.get(), arguments.get(), nullptr) < 0) return nullptr;
   return made.release();
+}
+
+PyObject* call_slot(const RecipeStep& s, const std::vector<PyRef>& slots) {
+  std::vector<PyObject*> arguments;
+  for (size_t i = 1; i < s.operands.size(); ++i) arguments.push_back(item(slots, s.operands[i]));
+  const size_t named = s.object ? static_cast<size_t>(PyTuple_GET_SIZE(s.object.get())) : 0;
+  return PyObject_Vectorcall(item(slots, s.operands[0]), arguments.data(), arguments.size() - named, s.object.get());
 }
 
 PyObject* advance(PyObject* iterator, int64_t position) {
@@ -116,12 +124,10 @@ bool Recipe::run_step(const RecipeStep& s, const RecipeInputs& in, std::vector<P
       PyRef arguments = PyRef::steal(tuple_of(s.operands, slots));
       return arguments && give(PyObject_Call(s.object.get(), arguments.get(), nullptr));
     }
-    case RecipeOp::call_slot: {
-      PyRef arguments = PyRef::steal(tuple_of(s.operands, slots, 1));
-      return arguments && give(PyObject_Call(at(0), arguments.get(), nullptr));
-    }
+    case RecipeOp::call_slot: return give(call_slot(s, slots));
     case RecipeOp::advance: return give(advance(at(0), s.number));
     case RecipeOp::consume: return consume(at(0), s.number) && give(Py_NewRef(at(0)));
+    case RecipeOp::skip: guards::skip_in_enumerate(at(0), s.number); return true;
     case RecipeOp::assign_list: return assign_list(at(0), s.operands, slots);
     case RecipeOp::assign_dict_item: return assign_item(at(0), at(1), at(2));
     case RecipeOp::delete_dict_item: return assign_item(at(0), at(1), nullptr);
@@ -131,7 +137,7 @@ bool Recipe::run_step(const RecipeStep& s, const RecipeInputs& in, std::vector<P
       return static_cast<bool>(done);
     }
     case RecipeOp::assign_set: return PySet_Clear(at(0)) == 0 && fill_set(at(0), s.operands, slots, 1);
-    case RecipeOp::restore_modes: frontend_->restore_modes(modes_); return true;
+    case RecipeOp::restore_modes: frontend_->restore_modes(modes_[s.number]); return true;
   }
   return false;
 }

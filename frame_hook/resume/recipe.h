@@ -13,6 +13,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/tracer.h"
 
 namespace framejit::frame_hook {
@@ -33,11 +34,12 @@ enum class RecipeOp : uint8_t {
   instance,     // object: type; operands: arguments of its C class's tp_new
   set_attribute,// operands: instance, value (unbound: delete); object: name; generic, no user __setattr__
   call,         // object: callable; operands: arguments. iterators, views, super, unstarted generators
-  call_slot,    // operands: callable, arguments...
+  call_slot,    // operands: callable, arguments...; object: names of the keyword ones, last, or null
   advance,      // operands: iterator; number: __setstate__ position
-  consume,      // operands: iterator of a dict; number: items to drop
+  consume,      // operands: iterator; number: items to drop
+  skip,         // operands: enumerate; number: to add to its index
   assign_list, assign_dict_item, delete_dict_item, clear_dict, assign_set, assign_cell,  // effects on real objects
-  restore_modes,  // modes of the exit
+  restore_modes,  // number: index into modes
 };
 
 struct RecipeStep {
@@ -68,7 +70,7 @@ class Recipe {
   bool run_step(const RecipeStep& step, const RecipeInputs& inputs, std::vector<PyRef>& slots) const;
   std::vector<RecipeStep> steps_;
   std::vector<graph::SymExpr> sizes_;
-  std::shared_ptr<void> modes_;
+  std::vector<std::shared_ptr<void>> modes_;
   TensorFrontend* frontend_ = nullptr;
   size_t slot_count_ = 0;
 };
@@ -96,8 +98,12 @@ class RecipeBuilder {
   SlotId build_function(FunctionValue* value);
   SlotId build_instance(InstanceValue* value);
   SlotId build_partial(InstanceValue* value);
+  SlotId build_deque(InstanceValue* value);
+  SlotId build_mode_guard(InstanceValue* value, const ModeGuard& guard);
+  void restore_modes(std::shared_ptr<void> modes);
   SlotId build_iterator(IteratorValue* value);
   SlotId build_generator(GeneratorValue* value);
+  SlotId call_with(SlotId callable, std::vector<SlotId> positional, const std::vector<std::pair<PyObject*, SlotId>>& keywords);
   SlotId call(const char* builtin, std::vector<SlotId> operands);
   void effect_of(Value* value);
   void dict_effect(SlotId target, DictValue* value, PyObject* real);
@@ -117,6 +123,7 @@ class RecipeBuilder {
   void fill_instance(SlotId target, InstanceValue* value);
   void fill_partial(SlotId target, InstanceValue* value);
   void fill_pending();
+  bool enters_modes_ = false;                // a step before the last one changes modes
   std::vector<Value*> pending_;              // made empty, to be filled
   std::unordered_set<Value*> filled_;        // filled, or written as effects
   std::unordered_set<Value*> in_progress_;   // iterators whose containers are being settled

@@ -162,6 +162,7 @@ bool is_rebuildable(PyTypeObject* base, const Value* payload) {
   if (base == &PyBaseObject_Type || is_exception(base) || name == "types.SimpleNamespace" || name == "functools.partial") return true;
   if (!payload) return false;
   if (base == &PyDictProxy_Type || base == &PyList_Type || base == &PySet_Type || base == &PyFrozenSet_Type) return true;
+  if (name == "collections.deque") return payload->kind == ValueKind::list;
   if (base == &PyDict_Type || name == "collections.OrderedDict" || name == "collections.defaultdict") return true;
   if (PyType_IsSubtype(base, &PyTuple_Type)) return payload->kind == ValueKind::tuple;
   return (payload->kind == ValueKind::object || payload->kind == ValueKind::sym_int) && payload->type == base;
@@ -195,12 +196,38 @@ void RecipeBuilder::fill_partial(SlotId target, InstanceValue* value) {
       step(RecipeOp::set_attribute, {target, v ? slot(v) : kUnbound}, 0, name.get());
 }
 
+void RecipeBuilder::restore_modes(std::shared_ptr<void> modes) {
+  recipe_.modes_.push_back(std::move(modes));
+  step(RecipeOp::restore_modes, {}, static_cast<int64_t>(recipe_.modes_.size()) - 1);
+}
+
+// One that is entered remembers the modes that its exit brings back: they are set before it is entered.
+SlotId RecipeBuilder::build_mode_guard(InstanceValue* value, const ModeGuard& guard) {
+  const SlotId argument = slot(guard.argument);
+  if (guard.before) restore_modes(guard.before);
+  const SlotId made = step(RecipeOp::call, {argument}, 0, reinterpret_cast<PyObject*>(value->type));
+  if (!guard.before) return made;
+  enters_modes_ = true;
+  PyRef enter = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(value->type), "__enter__"));
+  step(RecipeOp::call, {made}, 0, enter.get());
+  return made;
+}
+
+SlotId RecipeBuilder::build_deque(InstanceValue* value) {
+  if (!in_progress_.insert(value).second) graph_break(BreakReason::escaped_traced, "a deque that holds itself");
+  const SlotId limit = slot(attribute_of(value, "maxlen"));
+  return step(RecipeOp::call, {settled(value->payload), limit}, 0, reinterpret_cast<PyObject*>(value->type));
+}
+
 SlotId RecipeBuilder::build_instance(InstanceValue* value) {
+  if (trace_.protocol)
+    if (auto guard = trace_.protocol->mode_guards.find(value); guard != trace_.protocol->mode_guards.end()) return build_mode_guard(value, guard->second);
   PyTypeObject* base = builtin_base(value->type);
   Value* payload = value->payload;
   if (!is_rebuildable(base, payload)) graph_break(BreakReason::escaped_traced, std::string("an object of type ") + value->type->tp_name);
   if (base == &PyDictProxy_Type) return step(RecipeOp::call, {slot(payload)}, 0, reinterpret_cast<PyObject*>(base));
   if (std::string_view(base->tp_name) == "functools.partial") return build_partial(value);
+  if (std::string_view(base->tp_name) == "collections.deque") return build_deque(value);
   std::vector<SlotId> arguments;
   if (payload && payload->kind == ValueKind::tuple && PyType_IsSubtype(base, &PyTuple_Type)) {
     arguments.push_back(build_tuple(as<TupleValue>(payload)));
@@ -266,6 +293,16 @@ SlotId RecipeBuilder::settled(Value* container) {
   return target;
 }
 
+SlotId RecipeBuilder::call_with(SlotId callable, std::vector<SlotId> positional, const std::vector<std::pair<PyObject*, SlotId>>& keywords) {
+  positional.insert(positional.begin(), callable);
+  PyRef names = keywords.empty() ? PyRef() : PyRef::steal(PyTuple_New(static_cast<Py_ssize_t>(keywords.size())));
+  for (size_t i = 0; i < keywords.size(); ++i) {
+    PyTuple_SET_ITEM(names.get(), i, Py_NewRef(keywords[i].first));
+    positional.push_back(keywords[i].second);
+  }
+  return step(RecipeOp::call_slot, std::move(positional), 0, names.get());
+}
+
 // Only a generator that has not started, or has ended, can be made again: its function is called with the bound arguments, or the
 // generator closed before it starts.
 SlotId RecipeBuilder::build_generator(GeneratorValue* value) {
@@ -273,11 +310,18 @@ SlotId RecipeBuilder::build_generator(GeneratorValue* value) {
   if (!ended && value->state != GeneratorValue::State::created) graph_break(BreakReason::escaped_traced, "a generator that has started");
   PyCodeObject* code = value->function->code;
   const auto& locals = value->frame->locals;
-  if (code->co_kwonlyargcount || (code->co_flags & (CO_VARARGS | CO_VARKEYWORDS)))
-    graph_break(BreakReason::escaped_traced, "a generator with starred or keyword-only arguments");
-  std::vector<SlotId> operands{slot(value->function)};
-  for (int i = 0; i < code->co_argcount; ++i) operands.push_back(ended ? constant(Py_None) : slot(locals[i]));
-  const SlotId made = step(RecipeOp::call_slot, std::move(operands));
+  auto bound = [&](int local) { return ended ? constant(Py_None) : slot(locals[local]); };
+  std::vector<SlotId> positional;
+  std::vector<std::pair<PyObject*, SlotId>> keywords;
+  const SlotId function = slot(value->function);
+  int next = 0;
+  for (; next < code->co_argcount; ++next) positional.push_back(bound(next));
+  for (; next < code->co_argcount + code->co_kwonlyargcount; ++next) keywords.emplace_back(PyTuple_GET_ITEM(code->co_localsplusnames, next), bound(next));
+  if (!ended && (code->co_flags & CO_VARARGS))
+    for (Value* v : as<TupleValue>(locals[next++])->items) positional.push_back(slot(v));
+  if (!ended && (code->co_flags & CO_VARKEYWORDS))
+    for (const DictEntry& e : as<DictValue>(locals[next])->entries) keywords.emplace_back(e.key->object.get(), slot(e.value));
+  const SlotId made = call_with(function, std::move(positional), keywords);
   if (!ended) return made;
   PyRef close = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyGen_Type), "close"));
   step(RecipeOp::call, {made}, 0, close.get());
@@ -422,6 +466,12 @@ void RecipeBuilder::effect_of(Value* value) {
       attribute_effects(target, instance);
       break;
     }
+    case ValueKind::iterator: {
+      auto* iterator = as<IteratorValue>(value);
+      if (iterator->over == IteratorValue::Over::enumerate) step(RecipeOp::skip, {target}, iterator->step);
+      else step(RecipeOp::consume, {target}, iterator->position + (iterator->exhausted ? 1 : 0));
+      break;
+    }
     default: graph_break(BreakReason::unsupported_value, std::string("a write to an object of type ") + (value->type ? value->type->tp_name : "?"));
   }
 }
@@ -438,10 +488,16 @@ void RecipeBuilder::add_effects() {
     }
   }
   fill_pending();
-  if (trace_.modes_at_exit) {
-    recipe_.modes_ = trace_.modes_at_exit;
-    step(RecipeOp::restore_modes);
-  }
+  if (trace_.protocol)
+    for (auto& [callable, arguments] : trace_.protocol->calls_at_exit) {
+      std::vector<SlotId> positional;
+      std::vector<std::pair<PyObject*, SlotId>> keywords;
+      for (Value* v : arguments.positional) positional.push_back(slot(v));
+      for (auto& [name, v] : arguments.keywords) keywords.emplace_back(name, slot(v));
+      call_with(slot(callable), std::move(positional), keywords);
+    }
+  if (trace_.modes_at_exit) restore_modes(trace_.modes_at_exit);
+  else if (enters_modes_) restore_modes(frontend_.save_modes());
 }
 
 Recipe RecipeBuilder::finish(const std::function<size_t(guards::SourceId)>& register_of) {

@@ -112,6 +112,10 @@ Value* bind_getset(Tracer& t, const Found& d, Value* self, PyTypeObject* type, V
   const std::string_view text = text_of(name);
   if (text == "__class__") return type_value ? type_value : t.constant_value(reinterpret_cast<PyObject*>(type));
   if (text == "__dict__" && self->kind == ValueKind::instance) return instance_dict(t, as<InstanceValue>(self));
+  if (self->kind == ValueKind::instance && !self->object) {  // what the trace gave it
+    bool known;
+    if (Value* written = as<InstanceValue>(self)->find_attr(name, &known)) return written;
+  }
   if (self->kind == ValueKind::instance && PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
     if (Value* v = exception_attribute(t, as<InstanceValue>(self), name)) return v;
   Value* payload = payload_of(self);

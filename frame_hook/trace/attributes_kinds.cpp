@@ -282,7 +282,9 @@ Value* attribute_or_null(Tracer& t, Value* v, PyObject* name) {
     case ValueKind::slice: return slice_attribute(t, as<SliceValue>(v), name);
     case ValueKind::cell:
       if (std::string_view(text_of(name)) == "cell_contents") {
-        if (auto* cell = as<CellValue>(v); cell->contents) return cell->contents;
+        auto* cell = as<CellValue>(v);
+        if (cell->contents) return cell->contents;
+        if (!cell->loaded && cell->object) return t.cell_contents(cell);
         t.raise_new(PyExc_ValueError, "Cell is empty");
       }
       return generic_attribute(t, v, name);

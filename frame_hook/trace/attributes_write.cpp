@@ -42,7 +42,8 @@ void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name,
     to ? t.call(setter, {v, to}) : t.call(setter, {v});
     return;
   }
-  const bool member = kind == &PyMemberDescr_Type;
+  const bool context = kind == &PyGetSetDescr_Type && !v->object && std::string_view(builtin_base(v->type)->tp_name) == "torch._C._FunctionBase";
+  const bool member = kind == &PyMemberDescr_Type || context;
   if (v->kind == ValueKind::instance && (member || is_exception_slot(v->type, text_of(name)))) {
     if (std::string_view(text_of(name)) == "args" && to) {
       as<InstanceValue>(v)->payload = t.tuple(t.unpack(to));

@@ -353,6 +353,20 @@ Value* context_reset(Tracer& t, const Arguments& args) {
 Value* outside_print(Tracer&, const Arguments&) { graph_break(BreakReason::outside_effect, "print()"); }
 Value* outside_warn(Tracer&, const Arguments&) { graph_break(BreakReason::outside_effect, "warnings.warn()"); }
 Value* outside_time(Tracer&, const Arguments&) { graph_break(BreakReason::outside_effect, "the clock"); }
+
+namespace {
+
+// The lock of functools.cached_property guards a look-up and a write that a trace commits in one step.
+void refuse_lock(Tracer& t) {
+  PyCodeObject* code = t.frame().code->code;
+  if (std::string_view(text_of(code->co_qualname)) == "cached_property.__get__" && std::string_view(text_of(code->co_filename)).ends_with("functools.py")) return;
+  graph_break(BreakReason::outside_effect, "a lock");
+}
+
+}  // namespace
+
+Value* lock_enter(Tracer& t, const Arguments&) { return refuse_lock(t), t.boolean(true); }
+Value* lock_exit(Tracer& t, const Arguments&) { return refuse_lock(t), t.none(); }
 Value* outside_exc_info(Tracer&, const Arguments&) { graph_break(BreakReason::unsupported_value, "sys.exc_info()"); }
 Value* unsupported_property(Tracer&, const Arguments&) { graph_break(BreakReason::unsupported_value, "a property made in the trace"); }
 Value* returns_none(Tracer& t, const Arguments&) { return t.none(); }

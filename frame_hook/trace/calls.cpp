@@ -112,6 +112,28 @@ Value* call_slot_or_new(Tracer& t, PyObject* callable, const Arguments& args) {
   return builtin_new(t, type, Arguments{{args.positional.begin() + 1, args.positional.end()}, args.keywords});
 }
 
+struct FloatOperand { std::string_view name; size_t beside, position; };
+constexpr FloatOperand kFloatOperands[] = {
+#define FLOAT(name, beside, position) {#name, beside, position},
+#include "frame_hook/trace/float_operands.def"
+#undef FLOAT
+};
+
+// The call of a torch function with what float_operands.def says about its floats.
+Value* call_torch(Tracer& t, PyObject* callable, Arguments args) {
+  const char* own_name = nullptr;
+  if (PyCFunction_Check(callable)) own_name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
+  else if (Py_TYPE(callable) == &PyMethodDescr_Type) own_name = reinterpret_cast<PyMethodDescrObject*>(callable)->d_method->ml_name;
+  auto& given = args.positional;
+  auto is_float = [](Value* v) { return v->kind == ValueKind::object && v->type == &PyFloat_Type; };
+  if (own_name && args.keywords.empty() && std::any_of(given.begin(), given.end(), is_float))
+    for (const FloatOperand& row : kFloatOperands) {
+      if (row.name != own_name || row.position >= given.size() || row.beside >= given.size() || !is_float(given[row.position]) || given[row.beside]->kind != ValueKind::tensor) continue;
+      if (Value* input = t.float_input(given[row.position], given[row.beside])) given[row.position] = input;
+    }
+  return t.call_recorded(callable, args);
+}
+
 Value* call_c_function(Tracer& t, Value* v, PyObject* callable, const Arguments& args) {
   t.guard_identity(v);
   Unresumable guard(t);
@@ -119,7 +141,7 @@ Value* call_c_function(Tracer& t, Value* v, PyObject* callable, const Arguments&
   if (runs_concretely(callable)) return run_plain(t, callable, without_payloads(t, args));
   if (Value* result = call_slot_or_new(t, callable, args)) return result;
   const bool torch = is_torch_c_function(callable);
-  if (torch && (dispatches(callable) || any_tensor(t, args))) return t.call_recorded(callable, args);
+  if (torch && (dispatches(callable) || any_tensor(t, args))) return call_torch(t, callable, args);
   if (torch) {
     if (t.frontend().is_pure_without_tensors(callable)) return run_plain(t, callable, without_payloads(t, args));
   } else if (is_pure_function(callable)) {
@@ -145,21 +167,6 @@ Value* call_partial(Tracer& t, InstanceValue* v, const Arguments& args) {
   }
   all.keywords.insert(all.keywords.end(), args.keywords.begin(), args.keywords.end());
   return t.call(function, all);
-}
-
-// The author declared the function a pure one of its arguments: the real cache answers, and runs the function only where plain
-// Python would have run it too.
-Value* call_lru_cache(Tracer& t, Value* v, const Arguments& args) {
-  PyObject* callable = v->object.get();
-  t.guard_identity(v);
-  const Arguments plain = without_payloads(t, args);
-  for (Value* a : plain.positional)
-    if (!t.is_constant(a)) graph_break(BreakReason::unknown_callable, "a function with lru_cache, on an argument that is no constant");
-  for (const auto& [name, a] : plain.keywords)
-    if (!t.is_constant(a)) graph_break(BreakReason::unknown_callable, "a function with lru_cache, on an argument that is no constant");
-  Value* result = t.call_pure(callable, plain);
-  if (!t.is_constant(result)) graph_break(BreakReason::unknown_callable, "a function with lru_cache, with a result that is no constant");
-  return result;
 }
 
 Value* call_instance(Tracer& t, Value* v, const Arguments& args) {
@@ -193,6 +200,7 @@ Value* call_object(Tracer& t, Value* v, const Arguments& args) {
   }
   if (PyInstanceMethod_Check(callable)) {
     t.guard_identity(v);
+    if (CFunction row = find_c_function(callable)) return row(t, args);
     return t.call(t.constant_value(PyInstanceMethod_GET_FUNCTION(callable)), args);
   }
   Value* self = nullptr;

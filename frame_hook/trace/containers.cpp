@@ -2,6 +2,7 @@
 //
 // A real list, tuple or set is guarded by its length (a set by its value) when it is first looked into; its items are wrapped one
 // by one. A write registers the container as an effect once; from then on the shadow alone is the truth.
+#include "frame_hook/trace/opcode_handlers.h"
 #include "frame_hook/trace/protocol.h"
 
 namespace framejit::frame_hook {
@@ -9,8 +10,17 @@ namespace framejit::frame_hook {
 using guards::GuardKind;
 using guards::SourceKind;
 
+bool OpcodeHandlers::wrote_attributes_in(const Tracer& t, PyObject* dict) {
+  for (const Value* v : t.trace_.effects) {
+    PyObject** own = v->kind == ValueKind::instance && v->object ? _PyObject_GetDictPtr(v->object.get()) : nullptr;
+    if (own && *own == dict) return true;
+  }
+  return false;
+}
+
 void Tracer::will_mutate(Value* v) {
   type_of(v);
+  writes_ += v->object ? 1 : 0;
   if (v->mutated) return;
   v->mutated = true;
   if (v->object) trace_.effects.push_back(v);

@@ -140,7 +140,7 @@ PyObject* real_item(Tracer& t, DictValue* v, Value* key, PyObject** real_key) {
   if (!k && (key->kind == ValueKind::tuple || key->kind == ValueKind::sym_int || key->kind == ValueKind::set) && (key->kind == ValueKind::sym_int || t.is_constant(key)))
     k = t.constant(key);
   if (!k) {
-    if (is_identity_key(key)) return nullptr;  // made in the trace: not in a real dict
+    if (is_identity_key(key) || key->kind == ValueKind::identity) return nullptr;  // made in the trace: not in a real dict
     graph_break(BreakReason::unsupported_value, std::string("a lookup of an object of type ") + key->type->tp_name + " in a dict");
   }
   *real_key = k;
@@ -236,7 +236,16 @@ void Tracer::load(DictValue* v) {
   }
 }
 
+// id() of a real object, in a real dict of ints: the number, good for that object.
+static Value* settled_key(Tracer& t, DictValue* v, Value* key) {
+  Value* of = key->kind == ValueKind::identity && v->object && !v->is_globals ? as<IdentityValue>(key)->of : nullptr;
+  if (!of || !of->object || of->source == guards::kNoSource) return key;
+  note(t, GuardKind::is, of->source, of->object.get());
+  return t.constant_steal(PyLong_FromVoidPtr(of->object.get()));
+}
+
 Value* Tracer::dict_get(DictValue* v, Value* key) {
+  key = settled_key(*this, v, key);
   if (v->owner) {
     if (PyObject* name = attribute_name(key)) return constant(payload_of(key)), own_attribute(*this, v->owner, name);
     key_hash(*this, key);
@@ -253,6 +262,7 @@ Value* Tracer::dict_get(DictValue* v, Value* key) {
 }
 
 void Tracer::dict_set(DictValue* v, Value* key, Value* to) {
+  key = settled_key(*this, v, key);
   if (v->owner) {
     PyObject* name = attribute_name(key);
     if (!name) graph_break(BreakReason::unsupported_value, "an instance dict with keys that are no str");
@@ -267,6 +277,7 @@ void Tracer::dict_set(DictValue* v, Value* key, Value* to) {
 }
 
 bool Tracer::dict_delete(DictValue* v, Value* key) {
+  key = settled_key(*this, v, key);
   if (v->owner) {
     PyObject* name = attribute_name(key);
     if (!name || !own_attribute(*this, v->owner, name)) return false;

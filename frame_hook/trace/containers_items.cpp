@@ -1,4 +1,6 @@
 // frame_hook/trace/containers_items.cpp — v[key], v[key] = x, del v[key], x in v: dispatch, and what the builtin types do.
+#include <algorithm>
+
 #include "frame_hook/trace/protocol.h"
 
 namespace framejit::frame_hook {
@@ -136,7 +138,44 @@ void raw_delete_item(Tracer& t, Value* v, Value* key) {
   t.raise_new(PyExc_TypeError, std::string("'") + v->type->tp_name + "' object doesn't support item deletion");
 }
 
+namespace {
+
+bool is_basic_index(Value* v) {
+  if (v->kind == ValueKind::sym_int || v->kind == ValueKind::slice) return true;
+  return v->kind == ValueKind::object && v->object && (v->object.get() == Py_None || v->object.get() == Py_Ellipsis || PyLong_CheckExact(v->object.get()));
+}
+
+// x[i, 1:] where i is a symbol: torch's own indexing would make it a constant, select() does not. Null: an index of another form.
+Value* select_by_symbol(Tracer& t, Value* v, Value* key) {
+  auto select = [&](Value* from, int64_t dim, Value* index) { return t.call(t.get_attribute(from, interned("select")), {t.integer(dim), index}); };
+  if (key->kind == ValueKind::sym_int) return select(v, 0, key);
+  if (key->kind != ValueKind::tuple) return nullptr;
+  std::vector<Value*> parts = t.unpack(key);
+  auto is_symbol = [](Value* part) { return part->kind == ValueKind::sym_int; };
+  if (!std::any_of(parts.begin(), parts.end(), is_symbol) || !std::all_of(parts.begin(), parts.end(), is_basic_index)) return nullptr;
+  auto is = [](Value* part, PyObject* object) { return part->kind == ValueKind::object && part->object.get() == object; };
+  int64_t unnamed = t.as_index(t.get_attribute(v, interned("ndim")));
+  for (Value* part : parts) unnamed -= !is(part, Py_None) && !is(part, Py_Ellipsis);
+  if (unnamed < 0) return nullptr;
+  auto* all = t.make<SliceValue>(ValueKind::slice, &PySlice_Type);
+  all->start = all->stop = all->step = t.none();
+  std::vector<std::pair<int64_t, Value*>> selections;  // dimension of the result so far, index
+  int64_t dim = 0;
+  for (Value*& part : parts) {
+    if (is_symbol(part)) selections.emplace_back(dim, std::exchange(part, all));
+    if (is(part, Py_Ellipsis)) dim += unnamed;
+    else dim += part->kind == ValueKind::slice || is(part, Py_None);
+  }
+  Value* result = t.get_item(v, t.tuple(std::move(parts)));
+  for (auto it = selections.rbegin(); it != selections.rend(); ++it) result = select(result, it->first, it->second);
+  return result;
+}
+
+}  // namespace
+
 Value* Tracer::get_item(Value* v, Value* key) {
+  if (v->kind == ValueKind::tensor)
+    if (Value* selected = select_by_symbol(*this, v, key)) return selected;
   if (v->kind == ValueKind::tensor) return call_recorded(operator_function("getitem"), Arguments{{v, key}, {}});
   if (!real_type(v))
     if (Value* method = python_special(*this, v, "__getitem__")) return call(method, {key});

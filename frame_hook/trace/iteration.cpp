@@ -1,6 +1,8 @@
 // frame_hook/trace/iteration.cpp — iter() and next(): iterators made in the trace are values with a position; generators are
-// resumed; an iterator that was made outside breaks, since advancing it is an effect that cannot be replayed.
+// resumed. Of an iterator that was made outside the coming items are read where its type allows it, and taken at the exit; others break.
+#include "frame_hook/trace/opcode_handlers.h"
 #include "frame_hook/trace/protocol.h"
+#include "guards/iterators.h"
 
 namespace framejit::frame_hook {
 
@@ -136,16 +138,63 @@ Value* next_get_item(Tracer& t, IteratorValue* it) {
   }
 }
 
+// A container that the trace writes gives what its shadow holds, which the real iterator does not know.
+void refuse_written_container(Tracer& t, IteratorValue* it) {
+  PyObject* container = guards::container_of(it->object.get());
+  if (!container) return;
+  const Value* v = t.wrap(container, t.guards().sources.add(guards::SourceKind::iterator_container, it->source));
+  if (v->mutated || OpcodeHandlers::wrote_attributes_in(t, container))
+    graph_break(BreakReason::real_iterator, std::string(it->type->tp_name) + " over a container that was written");
+}
+
+// The real zip, map, ... has these parts and no more, and the same strictness.
+void guard_parts(Tracer& t, IteratorValue* it) {
+  t.type_of(it);
+  if (it->over == Over::real || it->over == Over::enumerate) return;
+  auto part = [&](int64_t i) { return t.guards().sources.add(guards::SourceKind::iterator_part, it->source, static_cast<int32_t>(i)); };
+  note(t, guards::GuardKind::is, part(guards::part_count(it->object.get())), nullptr);
+  if (it->over == Over::zip) note(t, guards::GuardKind::is, part(-1), guards::is_strict_zip(it->object.get()) ? Py_True : Py_False);
+}
+
+Value* next_real(Tracer& t, IteratorValue* it) {
+  t.type_of(it);
+  PyObject* real = it->object.get();
+  const int64_t left = guards::items_left(real), k = it->position;
+  if (left < 0) graph_break(BreakReason::real_iterator, it->type->tp_name);
+  refuse_written_container(t, it);
+  t.will_mutate(it);
+  note(t, left > k ? guards::GuardKind::iterator_has : guards::GuardKind::iterator_ends, it->source, nullptr, left > k ? k + 1 : left);
+  if (left <= k) return nullptr;
+  auto item = [&](guards::SourceKind kind) {
+    PyObject* object = guards::peek_item(real, k, kind == guards::SourceKind::iterator_key || it->type == &PyDictIterKey_Type);
+    if (!object) graph_break(BreakReason::real_iterator, it->type->tp_name);
+    return t.wrap(object, t.guards().sources.add(kind, it->source, static_cast<int32_t>(k)));
+  };
+  ++it->position;
+  if (it->type == &PyDictIterKey_Type) return item(guards::SourceKind::iterator_key);
+  Value* value = item(guards::SourceKind::iterator_item);
+  return it->type == &PyDictIterItem_Type ? t.tuple({item(guards::SourceKind::iterator_key), value}) : value;
+}
+
+Value* next_enumerated(Tracer& t, IteratorValue* it) {
+  Value* next = t.next_item(it->operands[0]);
+  if (!next) return nullptr;
+  if (!it->object) return t.tuple({t.integer(it->position++), next});
+  t.will_mutate(it);
+  Value* index = it->operands[1];
+  it->operands[1] = t.binary_operator(0, index, t.integer(1));
+  ++it->step;
+  return t.tuple({index, next});
+}
+
 Value* advance(Tracer& t, IteratorValue* it) {
   switch (it->over) {
+    case Over::real: return next_real(t, it);
     case Over::sequence: return next_in_sequence(t, it);
     case Over::reversed: return next_reversed(t, it);
     case Over::range: return next_range(t, it);
     case Over::zip: return next_zip(t, it);
-    case Over::enumerate: {
-      Value* next = t.next_item(it->operands[0]);
-      return next ? t.tuple({t.integer(it->position++), next}) : nullptr;
-    }
+    case Over::enumerate: return next_enumerated(t, it);
     case Over::map: return next_map(t, it);
     case Over::filter: return next_filter(t, it);
     case Over::dict_view: return next_in_view(t, it);
@@ -181,6 +230,24 @@ IteratorValue* make_iterator(Tracer& t, Over over, PyTypeObject* type, std::vect
   return it;
 }
 
+IteratorValue* wrap_iterator(Tracer& t, PyObject* object, guards::SourceId source) {
+  PyTypeObject* type = Py_TYPE(object);
+  if (guards::has_items(type)) return make_iterator(t, Over::real, type, {});
+  if (!guards::has_parts(type)) return nullptr;
+  const bool enumerates = type == &PyEnum_Type, calls = type == &PyMap_Type || type == &PyFilter_Type;
+  const int64_t first = calls ? -1 : 0, end = guards::part_count(object) + (enumerates ? 1 : 0);
+  std::vector<Value*> parts;
+  for (int64_t i = first; i < end; ++i) {
+    PyObject* part = guards::iterator_part(object, i);
+    if (!part) return nullptr;
+    parts.push_back(t.wrap(part, t.guards().sources.add(guards::SourceKind::iterator_part, source, static_cast<int32_t>(i))));
+  }
+  IteratorValue* it = make_iterator(t, enumerates ? Over::enumerate : type == &PyZip_Type ? Over::zip : type == &PyMap_Type ? Over::map : Over::filter, type, std::move(parts));
+  it->stop = guards::is_strict_zip(object);
+  it->step = enumerates ? 0 : 1;
+  return it;
+}
+
 Value* make_view(Tracer& t, DictValue* dict, ViewValue::What what) {
   static PyTypeObject* const types[] = {&PyDictKeys_Type, &PyDictValues_Type, &PyDictItems_Type};
   auto* view = t.make<ViewValue>(ValueKind::view, types[static_cast<int>(what)]);
@@ -194,6 +261,8 @@ Value* raw_iterate(Tracer& t, Value* v) {
   Value* inner = contents_of(t, v);
   switch (inner->kind) {
     case ValueKind::list:
+      if (std::string_view(v->type->tp_name) == "collections.deque") return make_iterator(t, Over::other, list_iterator_type(), {v});
+      [[fallthrough]];
     case ValueKind::tuple: raw_length(t, inner); return make_iterator(t, Over::sequence, list_iterator_type(), {inner});
     case ValueKind::dict: inner = make_view(t, as<DictValue>(inner), ViewValue::What::keys); [[fallthrough]];
     case ValueKind::view: {
@@ -261,6 +330,7 @@ Value* Tracer::next_item(Value* iterator) {
   if (iterator->kind == ValueKind::iterator) {
     auto* it = as<IteratorValue>(iterator);
     if (it->exhausted) return nullptr;
+    if (it->object && !it->type_guarded) guard_parts(*this, it);
     Unresumable guard(*this);
     Value* next = advance(*this, it);
     it->exhausted = next == nullptr;

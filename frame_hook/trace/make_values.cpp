@@ -4,6 +4,7 @@
 // (facts.cpp). One real object of a kind with identity has one Value; reaching it by a second source adds a `same` guard. Scalars
 // have one Value per source, since their guards are per source.
 #include "frame_hook/trace/object_kinds.h"
+#include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/tracer.h"
 #include "runtime/base/result.h"
 
@@ -163,6 +164,7 @@ Value* Tracer::wrap_fresh(PyObject* object, SourceId source) {
   else if (is_exact_scalar(type)) v = object_value(object, source);
   else if ((v = wrap_container(object, source))) {}
   else if ((v = wrap_callable(object, source))) {}
+  else if (type->tp_iternext && (v = wrap_iterator(*this, object, source))) {}
   else if (is_plain_object(object)) v = object_value(object, source);
   else if (std::string reason; frontend_.classify(object, &reason) != TensorClass::kNot) v = make<TensorValue>(ValueKind::tensor, type);
   else if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) || type->tp_dictoffset != 0 || is_builtin_subclass(type)) v = wrap_instance(object, source);

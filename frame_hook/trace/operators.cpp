@@ -211,6 +211,9 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
       if (other == a) return call_recorded(operator_function(row.function), Arguments{{input, b}, {}});
       b = input;
     }
+    // As Tensor.__rtruediv__ does it.
+    if (Value* input = base == kTrueDivide && other == a ? float_input(a, b) : nullptr)
+      return call_recorded(operator_function("mul"), Arguments{{call(get_attribute(b, interned("reciprocal")), {}), input}, {}});
     return call_recorded(function, Arguments{{a, b}, {}});
   }
   Value *left = payload_of(a), *right = payload_of(b);

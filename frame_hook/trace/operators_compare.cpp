@@ -165,6 +165,7 @@ Value* Tracer::compare(int op, Value* a, Value* b) {
     Value* other = a->kind == ValueKind::tensor ? b : a;
     if (other->kind == ValueKind::instance)
       if (Value* result = special_compare(*this, op, a, b)) return result;
+    if (Value* input = float_input(other, other == b ? a : b)) (other == b ? b : a) = input;
     return call_recorded(operator_function(kFunctions[op]), Arguments{{a, b}, {}});
   }
   if (a->kind == ValueKind::instance || b->kind == ValueKind::instance || a->kind == ValueKind::object || b->kind == ValueKind::object)

@@ -12,7 +12,16 @@
 
 namespace framejit::frame_hook {
 
+// A torch guard object made in the trace. before: the modes that its exit brings back, null while it is not entered; inside: those
+// that its entry set.
+struct ModeGuard {
+  Value* argument = nullptr;
+  std::shared_ptr<void> before, inside;
+};
+
 struct ProtocolState {
+  std::unordered_map<Value*, ModeGuard> mode_guards;
+  std::vector<std::pair<Value*, Arguments>> calls_at_exit;  // real callables on constants: what they do is known, and is done at the exit
   std::unordered_map<PyObject*, std::vector<Value*>> context_values;  // ContextVar -> values set in the trace, innermost last
 };
 
@@ -102,6 +111,7 @@ std::string name_of_callable(PyObject* callable);
 // Binds C function arguments: names in order, '$' before the first keyword-only one; missing optional ones are null.
 std::vector<Value*> parse(Tracer& t, const Arguments& args, const char* function, std::initializer_list<const char*> names, size_t required);
 void only_positional(Tracer& t, const Arguments& args, const char* function, size_t least, size_t most);
+Value* call_lru_cache(Tracer& t, Value* wrapper, const Arguments& args);       // a real one
 Value* run_plain(Tracer& t, PyObject* callable, const Arguments& args);       // concretely on plain arguments, or break
 
 // torch_special.cpp: a Python function that must not be inlined as it is; null: inline it.
@@ -125,6 +135,7 @@ Py_hash_t key_hash(Tracer& t, Value* key);                      // breaks on key
 bool keys_equal(Tracer& t, Value* a, Value* b);
 bool is_identity_key(Value* key);                               // hashed and compared by identity
 Value* make_view(Tracer& t, DictValue* dict, ViewValue::What what);
+IteratorValue* wrap_iterator(Tracer& t, PyObject* object, guards::SourceId source);  // null: not one whose state can be read
 IteratorValue* make_iterator(Tracer& t, IteratorValue::Over over, PyTypeObject* type, std::vector<Value*> operands);
 Value* like(Tracer& t, Value* model, std::vector<Value*> items);  // tuple or list of the model's kind (torch.Size stays one)
 struct SliceBounds { int64_t start, stop, step, count; };

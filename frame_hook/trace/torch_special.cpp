@@ -3,6 +3,7 @@
 #include "frame_hook/trace/torch_special.h"
 
 #include "frame_hook/trace/builtins.h"
+#include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
 
@@ -40,6 +41,7 @@ Value* wrapped_function(Tracer& t, FunctionValue* function) {
 
 SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* f) {
   static PyObject* const graph_break_name = interned("graph_break");
+  static PyObject* const tag_name = interned("tag");
   static PyObject* const inner_name = interned("inner");
   auto* code = reinterpret_cast<PyCodeObject*>(f->func_code);
   if (f->func_dict && (is_true_mark(f->func_dict, "_torchdynamo_disable") || is_true_mark(f->func_dict, "_framejit_disable"))) {
@@ -51,6 +53,7 @@ SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* f)
     const std::string_view module = module_name(f);
     if (within(module, "torch._dynamo") || within(module, "framejit")) return SpecialFunction::graph_break;
   }
+  if (code->co_name == tag_name && module_name(f) == "torch._dynamo.mutation_guard") return SpecialFunction::tag_module;
   if (code->co_name == inner_name && module_name(f) == "torch._compile" && std::string_view(text_of(code->co_qualname)) == "_disable_dynamo.<locals>.inner")
     return SpecialFunction::unwrap;
   if (frontend.answers_true_while_compiling(reinterpret_cast<PyObject*>(f))) return SpecialFunction::compiling;
@@ -66,6 +69,10 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
     case SpecialFunction::compiling:
       t.load(function);
       return t.boolean(true);
+    case SpecialFunction::tag_module:
+      if (args.positional.empty() || args.positional.back()->object) return nullptr;
+      t.load(function);
+      return t.none();
     case SpecialFunction::unwrap:
       if (Value* original = wrapped_function(t, function)) return t.call(original, args);
       return nullptr;
@@ -91,7 +98,56 @@ PyObject* torch_function(const char* name) {
   return module ? PyDict_GetItemString(PyModule_GetDict(module), name) : nullptr;
 }
 
+PyObject* inference_mode_type() {
+  PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), "torch._C");
+  return module ? PyDict_GetItemString(PyModule_GetDict(module), "_InferenceMode") : nullptr;
+}
+
+ModeGuard& mode_guard(Tracer& t, Value* v) {
+  auto it = t.protocol().mode_guards.find(v);
+  if (it == t.protocol().mode_guards.end()) graph_break(BreakReason::outside_effect, "inference mode, entered outside of the trace, that");
+  return it->second;
+}
+
+void call_real(PyObject* object, const char* method, std::initializer_list<PyObject*> args) {
+  PyRef bound = PyRef::steal(PyObject_GetAttrString(object, method));
+  const PyRef done = bound ? PyRef::steal(PyObject_Vectorcall(bound.get(), args.begin(), args.size(), nullptr)) : PyRef();
+  FJ_CHECK(done, std::string("_InferenceMode.") + method);
+}
+
 }  // namespace
+
+Value* inference_mode_new(Tracer& t, const Arguments& args) {
+  Value* mode = parse(t, args, "_InferenceMode", {"mode"}, 1)[0];
+  if (t.type_of(mode) != &PyBool_Type) graph_break(BreakReason::unsupported_value, "inference mode of " + describe(mode));
+  t.constant(mode);
+  InstanceValue* v = make_instance(t, reinterpret_cast<PyTypeObject*>(inference_mode_type()));
+  t.protocol().mode_guards[v].argument = mode;
+  return v;
+}
+
+// A real guard says which modes it sets, and is left at once: what is kept are the modes.
+Value* inference_mode_enter(Tracer& t, const Arguments& args) {
+  ModeGuard& guard = mode_guard(t, args.positional.at(0));
+  if (guard.before) graph_break(BreakReason::unsupported_value, "inference mode that is entered twice");
+  guard.before = t.frontend().save_modes();
+  const PyRef real = PyRef::steal(PyObject_CallOneArg(inference_mode_type(), t.constant(guard.argument)));
+  FJ_CHECK(real, "_InferenceMode");
+  call_real(real.get(), "__enter__", {});
+  guard.inside = t.frontend().save_modes();
+  call_real(real.get(), "__exit__", {Py_None, Py_None, Py_None});
+  t.frontend().restore_modes(guard.inside);
+  return t.none();
+}
+
+Value* inference_mode_exit(Tracer& t, const Arguments& args) {
+  ModeGuard& guard = mode_guard(t, args.positional.at(0));
+  if (!guard.before) graph_break(BreakReason::unsupported_value, "inference mode that is left twice");
+  if (!t.frontend().same_modes(guard.inside, t.frontend().save_modes())) graph_break(BreakReason::unsupported_value, "a mode that was changed inside of inference mode and not back");
+  t.frontend().restore_modes(guard.before);
+  guard.before = guard.inside = nullptr;
+  return t.none();
+}
 
 Value* has_torch_function(Tracer& t, const Arguments& args) {
   for (Value* v : args.positional) refuse_override(t, v);

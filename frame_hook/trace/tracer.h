@@ -161,6 +161,8 @@ class Tracer {
   Value* call_pure(PyObject* callable, const Arguments& args);      // concretely; every argument constant
   PyRef materialise(Value* v);    // a real object for a recorded or pure call: constants, traced tensors, fresh containers of them
   bool contains_tensor(Value* v);
+  Value* float_input(Value* number, Value* tensor);  // a float operand as a tensor; null: it is a constant
+  uint64_t writes() const { return writes_; }  // to real objects, so far
 
   TensorFrontend& frontend() { return frontend_; }
   Recording& recording() { return *trace_.recording; }
@@ -175,7 +177,7 @@ class Tracer {
   FrameTrace trace_;
   std::vector<std::shared_ptr<SymbolicFrame>> frames_;
   PointerMap<PyObject, Value*> by_object_;                 // real mutable objects -> their one value
-  uint64_t step_ = 0, stop_at_step_ = UINT64_MAX;
+  uint64_t step_ = 0, stop_at_step_ = UINT64_MAX, writes_ = 0;
   BreakReason stop_reason_{};
   std::string stop_detail_;
   Value *null_ = nullptr, *none_ = nullptr, *true_ = nullptr, *false_ = nullptr;
@@ -195,7 +197,6 @@ class Tracer {
   Value* object_value(PyObject* object, guards::SourceId source);
   bool is_dynamic(guards::SourceId source, const std::string& suffix);
   std::vector<bool> dynamic_dims(guards::SourceId source);
-  Value* float_input(Value* number, Value* tensor);        // null: the float is a constant
   bool is_constant_object(PyObject* object);
   bool holds_tensor(PyObject* object, int depth);
   void guard_value(Value* v);

@@ -130,9 +130,12 @@ struct InstanceValue : Value {
 };
 
 // next(): the next item or null at the end; may raise. state describes it for recipes (kind, operands, position).
+// A real one (`object`) of CPython's own types stays as it is until the exit, which takes from it what the trace took. `real`: one
+// with items, position counts those taken. zip, map and filter have no state but their parts; of enumerate, operands[1] is the index
+// and step counts the items taken.
 struct IteratorValue : Value {
   enum class Over : uint8_t { sequence, reversed, range, zip, enumerate, map, filter, dict_view, callable, chain, islice, other,
-                              get_item, text, repeat, count, snapshot } over;
+                              get_item, text, repeat, count, snapshot, real } over;
   std::vector<Value*> operands;
   int64_t position = 0;
   int64_t step = 1, stop = 0;    // range

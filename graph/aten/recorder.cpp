@@ -220,7 +220,10 @@ Result<Graph> Recorder::finish(const std::vector<at::Tensor>& outputs) {
   for (const at::Tensor& output : outputs) {
     const TracedTensorImpl* traced = as_traced(output);
     if (traced == nullptr || &traced->recorder() != this) return Error{"recording_failed", "an output is not a tensor of this capture"};
-    if (output.requires_grad() && traced->input < 0) return Error{"unsupported_tensor", "a result needs a gradient"};
+    // Without grad mode a view of a leaf says that it needs a gradient, as eager's does, and has no history.
+    const TracedTensorImpl* base = output.is_view() ? as_traced(output._base()) : nullptr;
+    const bool view_of_leaf = base != nullptr && base->input >= 0 && output.grad_fn() == nullptr;
+    if (output.requires_grad() && traced->input < 0 && !view_of_leaf) return Error{"unsupported_tensor", "a result needs a gradient"};
     values.push_back(traced->value);
     aliases.push_back(traced->input >= 0 ? OutputAlias{OutputKind::kInput, static_cast<uint32_t>(traced->input)} : OutputAlias{});
   }

@@ -140,6 +140,20 @@ Graph Rebuild::finish() {
   return finish(std::move(outputs), from_.output_aliases, std::move(updates));
 }
 
+namespace {
+
+// The same values in memory of their own. A layout with holes or overlaps is a view of a copy of what it shows.
+ValueId own_copy(GraphBuilder& out, ValueId value, ValueId memory) {
+  const TensorMeta meta = out.meta(value), base = out.meta(memory);
+  const ValueId copy = out.emit("clone", {value, Arg{}});
+  if (same_layout(out.meta(copy), meta)) return copy;
+  const ValueId own = out.emit("clone", {memory, Arg{}});
+  if (!same_layout(out.meta(own), base)) return copy;
+  return out.emit("as_strided", {own, meta.sizes, meta.strides, meta.offset - base.offset});
+}
+
+}  // namespace
+
 Graph Rebuild::finish(std::vector<ValueId> outputs, std::vector<OutputAlias> aliases, std::vector<std::pair<uint32_t, ValueId>> updates) {
   std::set<ValueId> taken;
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -160,7 +174,7 @@ void Rebuild::give_own_memory(std::vector<ValueId>& outputs, const std::vector<O
   for (size_t j = 0; j < outputs.size(); ++j)
     if (outputs[j] != kNoValue && aliases[j].kind == OutputKind::kViewOfOutput && aliases[j].of == first) group.push_back(j);
   if (group.empty()) {
-    outputs[first] = out_.emit("clone", {outputs[first], Arg{}});
+    outputs[first] = own_copy(out_, outputs[first], memory);
     return;
   }
   const ValueId own = out_.emit("clone", {memory, Arg{}});

@@ -241,3 +241,13 @@ class TestTracebacks:
             except ValueError as e:
                 return [(s.name, s.lineno, s.line) for s in traceback.extract_tb(e.__traceback__) if s.name in ("inner", "f")]
         assert lines(framejit.compile(f)) == lines(f)
+
+
+def test_equal_values_in_two_outputs_of_any_layout_share_no_memory():
+    def f(x):
+        a, b = (x + 1).view(3, 1).expand(3, 3), (x + 1).view(1, 3).expand(3, 3)
+        return a, b, torch.meshgrid(torch.arange(2), torch.arange(2), indexing="ij"), (x + 1)[::2], (x + 1)[::2]
+    check(f, torch.randn(3), breaks=0)
+    out = framejit.compile(f)(torch.randn(3))
+    pointers = [t.untyped_storage().data_ptr() for t in (out[0], out[1], *out[2], out[3], out[4])]
+    assert len(set(pointers)) == len(pointers)

@@ -222,3 +222,59 @@ class TestLogs:
             del model
             gc.collect()
         assert framejit.stats()["graphs"] == 20
+
+
+# ---- ints and floats in every place where torch takes them
+
+LENGTHS = (2, 3, 4, 6, 8)
+FLOATS = (0.5, 1.5, 2.0, 3.25, -1.0, 7.5)
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x, n: x[n] * 2,
+    lambda x, n: x[-n] * 2,
+    lambda x, n: x[n, 1:] * 2,
+    lambda x, n: x[..., n, None] + 1,
+    lambda x, n: x[2:, n] + x[None, n, 1],
+    lambda x, n: x[:n].sum(0),
+    lambda x, n: x.select(1, n) + 1,
+    lambda x, n: torch.zeros(48).view((n, -1)),
+    lambda x, n: torch.zeros((n, 3)) + 1,
+    lambda x, n: torch.full((n, 3), 2.0) + x[0, 0],
+    lambda x, n: torch.arange(n) + 1,
+    lambda x, n: x * n + n,
+], ids=range(12))
+def test_an_int_argument_compiles_twice(fn, backend):
+    x = torch.randn(9, 9)
+    assert runs(fn, [(x, n) for n in LENGTHS], backend) == 2
+
+
+def test_an_index_out_of_range_is_eagers_error(backend):
+    def f(x, i):
+        return x[i] * 2
+    compiled = framejit.compile(f, backend=backend)
+    x = torch.randn(4, 3)
+    for i in (2, 3, 1, -4):
+        same(compiled(x, i), f(x, i))
+    for i in (4, -5):
+        with pytest.raises(IndexError, match=f"index {i} is out of bounds"):
+            compiled(x, i)
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x, k: torch.mul(x, k),
+    lambda x, k: torch.add(x, k) - k,
+    lambda x, k: x.mul(k).sub(k).div(k),
+    lambda x, k: k / x,
+    lambda x, k: k - x * k,
+    lambda x, k: (x > k) | (x == k),
+    lambda x, k: k < x,
+    lambda x, k: torch.where(x > 0, x, k),
+    lambda x, k: x.masked_fill(x > 0, k),
+    lambda x, k: x.clone().mul_(k).add_(k),
+], ids=range(10))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_float_argument_compiles_twice(fn, dtype, backend):
+    x = torch.randn(4, 3).to(dtype)
+    assert runs(fn, [(x, k) for k in FLOATS], backend) == 2
+    runs(fn, [(x.long(), k) for k in FLOATS if fn(x.float(), k).dtype == torch.bool], backend)

@@ -1,0 +1,25 @@
+// frame_hook/aten/output_facts.h — what the modes of the traced program left on its outputs, and the plan, which runs under the
+// modes of the segment's entry, would not: whether a tensor was made in inference mode, and under which mode a view was made.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <memory>
+#include <vector>
+
+#include "frame_hook/trace/tensor_frontend.h"
+
+namespace framejit::frame_hook {
+
+struct OutputFacts {
+  bool inference = false;
+  bool view = false;                                                  // with bookkeeping: it has a _base
+  torch::autograd::CreationMeta creation = torch::autograd::CreationMeta::DEFAULT;  // of a view
+};
+
+std::vector<OutputFacts> facts_of_outputs(const std::vector<at::Tensor>& traced);
+// `call` itself where the modes of this moment, those of the entry, give the outputs these facts anyway.
+std::unique_ptr<CompiledCall> with_output_facts(std::unique_ptr<CompiledCall> call, std::vector<OutputFacts> facts);
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,122 @@
+// guards/lru_cache.cpp — members of the wrapper found by value: the dict by its contents, the result by its identity.
+#include "guards/lru_cache.h"
+
+#include <cstring>
+
+#include "guards/py_ref.h"
+
+namespace framejit::guards {
+namespace {
+
+struct Layout {
+  PyTypeObject *wrapper = nullptr, *link = nullptr;  // link: the entry of a bounded cache
+  size_t typed = 0, cache = 0, function = 0, result = 0;  // offsets
+  PyRef keyword_mark;                                // stands in keys between positional and keyword arguments
+};
+
+PyObject* word(PyObject* object, size_t offset) {
+  PyObject* value;
+  std::memcpy(&value, reinterpret_cast<char*>(object) + offset, sizeof value);
+  return value;
+}
+
+// The offset of a pointer in an object; 0: not there, or more than once.
+size_t find_word(PyObject* object, PyObject* wanted) {
+  size_t found = 0;
+  for (size_t at = sizeof(PyObject); at + sizeof(PyObject*) <= static_cast<size_t>(Py_TYPE(object)->tp_basicsize); at += sizeof(PyObject*)) {
+    if (word(object, at) != wanted) continue;
+    if (found) return 0;
+    found = at;
+  }
+  return found;
+}
+
+struct Search { PyObject *key, *dict; };
+
+int visit(PyObject* object, void* state) {
+  auto* search = static_cast<Search*>(state);
+  if (PyDict_CheckExact(object) && PyDict_GET_SIZE(object) == 1 && PyDict_GetItemWithError(object, search->key)) search->dict = object;
+  return 0;
+}
+
+PyRef sample(const char* function, bool typed) {
+  PyRef functools = PyRef::steal(PyImport_ImportModule("functools"));
+  PyRef decorator = PyRef::steal(functools ? PyObject_CallMethod(functools.get(), "lru_cache", "iO", 4, typed ? Py_True : Py_False) : nullptr);
+  PyObject* wrapped = PyDict_GetItemString(PyEval_GetBuiltins(), function);
+  return decorator && wrapped ? PyRef::steal(PyObject_CallOneArg(decorator.get(), wrapped)) : PyRef();
+}
+
+bool find_members(Layout& layout) {
+  PyRef wrapper = sample("abs", false), typed = sample("abs", true), named = sample("dict", false), key = PyRef::steal(PyLong_FromLong(-123456789));
+  if (!wrapper || !typed || !named || !Py_TYPE(wrapper.get())->tp_traverse) return false;
+  const PyRef result = PyRef::steal(PyObject_CallOneArg(wrapper.get(), key.get()));
+  Search search{key.get(), nullptr};
+  Py_TYPE(wrapper.get())->tp_traverse(wrapper.get(), &visit, &search);
+  layout.wrapper = Py_TYPE(wrapper.get());
+  layout.cache = search.dict && result ? find_word(wrapper.get(), search.dict) : 0;
+  if (layout.cache < sizeof(PyObject) + sizeof(PyObject*)) return false;
+  PyObject* link = PyDict_GetItemWithError(search.dict, key.get());
+  layout.link = Py_TYPE(link);
+  layout.result = find_word(link, result.get());
+  layout.typed = layout.cache - sizeof(PyObject*);
+  layout.function = find_word(wrapper.get(), PyDict_GetItemString(PyEval_GetBuiltins(), "abs"));
+  auto flag = [&](PyObject* object) {
+    int value;
+    std::memcpy(&value, reinterpret_cast<char*>(object) + layout.typed, sizeof value);
+    return value;
+  };
+  if (!layout.result || !layout.function || flag(wrapper.get()) != 0 || flag(typed.get()) != 1) return false;
+  PyRef keywords = PyRef::steal(Py_BuildValue("{s:i}", "a", 1)), nothing = PyRef::steal(PyTuple_New(0));
+  const PyRef called = PyRef::steal(PyObject_Call(named.get(), nothing.get(), keywords.get()));
+  PyObject* dict = called ? word(named.get(), layout.cache) : nullptr;
+  PyObject *full_key = nullptr, *value;
+  Py_ssize_t position = 0;
+  if (!dict || !PyDict_CheckExact(dict) || !PyDict_Next(dict, &position, &full_key, &value)) return false;
+  if (!PyTuple_CheckExact(full_key) || PyTuple_GET_SIZE(full_key) != 3 || Py_TYPE(PyTuple_GET_ITEM(full_key, 0)) != &PyBaseObject_Type) return false;
+  layout.keyword_mark = PyRef::borrow(PyTuple_GET_ITEM(full_key, 0));
+  return true;
+}
+
+const Layout* layout() {  // null: an interpreter that we do not know
+  static const Layout* const known = [] {
+    auto* made = new Layout;
+    const bool found = find_members(*made);
+    PyErr_Clear();
+    return found ? made : nullptr;
+  }();
+  return known;
+}
+
+}  // namespace
+
+bool is_lru_cache(PyObject* object) { return layout() && Py_TYPE(object) == layout()->wrapper; }
+
+PyObject* lru_cache_of(PyObject* wrapper) {
+  PyObject* dict = is_lru_cache(wrapper) ? word(wrapper, layout()->cache) : nullptr;
+  return dict && PyDict_CheckExact(dict) ? dict : nullptr;
+}
+
+PyObject* lru_function_of(PyObject* wrapper) { return is_lru_cache(wrapper) ? word(wrapper, layout()->function) : nullptr; }
+
+PyObject* lru_result_of(PyObject* entry) { return layout() && Py_TYPE(entry) == layout()->link ? word(entry, layout()->result) : entry; }
+
+PyObject* lru_key(PyObject* wrapper, PyObject* const* args, Py_ssize_t positional, PyObject* names) {
+  if (!is_lru_cache(wrapper)) return nullptr;
+  int typed;
+  std::memcpy(&typed, reinterpret_cast<char*>(wrapper) + layout()->typed, sizeof typed);
+  const Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
+  if (!typed && !named && positional == 1 && (PyUnicode_CheckExact(args[0]) || PyLong_CheckExact(args[0]))) return Py_NewRef(args[0]);
+  PyRef key = PyRef::steal(PyTuple_New(positional + (named ? 2 * named + 1 : 0) + (typed ? positional + named : 0)));
+  Py_ssize_t at = 0;
+  auto add = [&](PyObject* object) { PyTuple_SET_ITEM(key.get(), at++, Py_NewRef(object)); };
+  for (Py_ssize_t i = 0; i < positional; ++i) add(args[i]);
+  if (named) add(layout()->keyword_mark.get());
+  for (Py_ssize_t i = 0; i < named; ++i) {
+    add(PyTuple_GET_ITEM(names, i));
+    add(args[positional + i]);
+  }
+  for (Py_ssize_t i = 0; typed && i < positional + named; ++i) add(reinterpret_cast<PyObject*>(Py_TYPE(args[i])));
+  return key.release();
+}
+
+}  // namespace framejit::guards

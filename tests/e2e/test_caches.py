@@ -1,0 +1,190 @@
+"""functools caches and id() keys: what is cached is used, what is not is never run while tracing."""
+import functools
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import framejit
+from check import BACKENDS, check
+
+x = torch.randn(3)
+calls = []
+
+
+def test_lru_cache_fills_as_in_eager():
+    @functools.lru_cache(maxsize=4)
+    def table(n, scale=1):
+        return n * 2 + scale
+
+    def f(x, n):
+        return x * table(n) + table(n, scale=3)
+    framejit.reset()
+    compiled = framejit.compile(f, dynamic=False)
+    with torch.no_grad():
+        for n in (3, 3, 4, 5, 3):
+            assert torch.equal(compiled(x, n), f(x, n))
+    assert framejit.stats()["graph_breaks"] == 0
+    table.cache_clear()
+    framejit.reset()
+    compiled(x, 7)
+    assert table.cache_info().currsize == 2
+    compiled(x, 7)
+    assert framejit.stats()["graphs"] == 1
+
+
+@pytest.mark.parametrize("size", [None, 8])
+def test_a_cached_object_is_the_same_object(size):
+    @functools.lru_cache(maxsize=size)
+    def make(n):
+        return [n, n + 1]
+
+    def f(x, n):
+        items = make(n)
+        return x * items[0], items
+    known = make(2)
+    framejit.reset()
+    compiled = framejit.compile(f)
+    with torch.no_grad():
+        assert compiled(x, 2)[1] is known and compiled(x, 2)[1] is known
+        assert framejit.stats()["graph_breaks"] == 0
+        known[0] = 5
+        assert torch.equal(compiled(x, 2)[0], x * 5)
+        make.cache_clear()
+        got = compiled(x, 2)
+        assert got[1] is not known and got[1] is make(2) and torch.equal(got[0], x * 2)
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_cleared_and_refilled(typed):
+    state = {"k": 1}
+
+    @functools.lru_cache(typed=typed)
+    def k():
+        return state["k"]
+
+    def f(x):
+        return x * k()
+    for backend in BACKENDS:
+        framejit.reset()
+        k.cache_clear()
+        state["k"] = 1
+        compiled = framejit.compile(f, backend=backend)
+        with torch.no_grad():
+            assert torch.equal(compiled(x), x)
+            state["k"] = 2
+            assert torch.equal(compiled(x), x)  # cached
+            k.cache_clear()
+            assert torch.equal(compiled(x), x * 2)
+            state["k"] = 3
+            assert torch.equal(compiled(x), x * 2)
+
+
+def test_the_function_runs_as_often_as_in_eager():
+    @functools.lru_cache
+    def noisy(n):
+        calls.append(n)
+        return n + 1
+
+    def f(x, n):
+        return x * noisy(n)
+    compiled = framejit.compile(f)
+    framejit.reset()
+    calls.clear()
+    with torch.no_grad():
+        for n in (1, 1, 2, 1, 2, 3):
+            assert torch.equal(compiled(x, n), x * (n + 1))
+    assert calls == [1, 2, 3]
+
+
+def test_method_with_an_unhashable_argument_raises_as_eager():
+    @functools.lru_cache
+    def g(n):
+        return 1
+
+    def f(x):
+        return x * g([1])
+    check(f, x)
+
+
+class Holder:
+    def __init__(self, x):
+        self.x = x
+
+    @functools.cached_property
+    def doubled(self):
+        calls.append(1)
+        return self.x * 2
+
+
+def test_cached_property():
+    def fresh(x):
+        h = Holder(x)
+        return h.doubled + h.doubled, h
+    check(fresh, x, breaks=1)  # calls.append
+
+    class Quiet(Holder):
+        @functools.cached_property
+        def tripled(self):
+            return self.x * 3
+
+    def quiet(h):
+        return h.tripled + h.tripled, "tripled" in vars(h)
+    check(quiet, Quiet(x), breaks=0)
+
+
+def test_a_users_lock_breaks():
+    import threading
+    lock = threading.RLock()
+
+    def f(x):
+        with lock:
+            x = x + 1
+        return x
+    stats = check(f, x)
+    assert stats["break_reasons"] == {"outside_effect": 2}
+
+
+def test_id_as_a_key_of_a_real_dict():
+    one, two = Holder(1), Holder(2)
+    known = {id(one): 3}
+
+    def f(x):
+        missing = id(two) in known
+        known[id(two)] = 4
+        seen = id(Holder(5)) in known
+        return x * known[id(one)] + known.get(id(two), 7), missing, seen
+    framejit.reset()
+    compiled = framejit.compile(f)
+    with torch.no_grad():
+        got = compiled(x)
+        assert torch.equal(got[0], x * 3 + 4) and got[1:] == (False, False) and known == {id(one): 3, id(two): 4}
+        got = compiled(x)
+        assert torch.equal(got[0], x * 3 + 4) and got[1:] == (True, False)
+
+
+PROGRAM = """
+import torch
+torch.compile(lambda x: x + 1, backend="eager")(torch.randn(3))
+import framejit
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
+    def forward(self, x, n):
+        for layer in self.layers[:n]:
+            x = layer(x)
+        return x
+m, x = Net().eval(), torch.randn(2, 4)
+with torch.no_grad():
+    compiled = framejit.compile(m)
+    for n in (2, 2, 3):
+        assert torch.allclose(compiled(x, n), m(x, n), atol=1e-6)
+assert framejit.stats()["graph_breaks"] == 0, framejit.stats()["break_reasons"]
+"""
+
+
+def test_modules_made_in_the_trace_once_torch_compile_was_used():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -1,0 +1,97 @@
+"""Classes of collections, dataclasses and enum in traced code."""
+import collections
+import dataclasses
+import enum
+
+import torch
+
+from check import check
+
+x = torch.randn(3, 4)
+Pair = collections.namedtuple("Pair", "first second")
+
+
+@dataclasses.dataclass
+class Output:
+    first: torch.Tensor = None
+    second: torch.Tensor = None
+    extra: list = dataclasses.field(default_factory=list)
+
+
+class Kind(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+def test_deque():
+    def f(x):
+        q = collections.deque([x], maxlen=3)
+        q.append(x + 1)
+        q.extend([x + 2, x + 3])
+        q.appendleft(x * 2)
+        q.rotate(1)
+        last = q.pop()
+        first = q.popleft()
+        q.extendleft([first, last])
+        q.reverse()
+        return q, len(q), q[0] + q[-1], sum(v.sum() for v in q), q.maxlen, bool(collections.deque())
+    check(f, x, breaks=0, compiles=1)
+
+
+def test_deque_of_the_caller_is_left_to_python():
+    def f(q, x):
+        q.append(x + 1)
+        return q.popleft() * 2
+    check(f, collections.deque([x]), x)
+
+
+def test_empty_deque_raises():
+    def f(x):
+        q = collections.deque()
+        y = x + 1
+        q.pop()
+        return y
+    check(f, x)
+
+
+def test_ordered_and_default_dicts():
+    def f(x):
+        d = collections.OrderedDict(a=x, b=x + 1)
+        d.move_to_end("a")
+        groups = collections.defaultdict(list)
+        for i in range(4):
+            groups[i % 2].append(x[0] * i)
+        counts = collections.Counter("abca")
+        return d, list(d), sum(groups[1]), dict(counts)
+    check(f, x, breaks=0, compiles=1)
+
+
+def test_namedtuple_dataclass_and_enum():
+    def f(x, kind):
+        p = Pair(x, x + 1)._replace(first=x * 2)
+        a, b = p
+        out = Output(a, extra=[b])
+        out = dataclasses.replace(out, second=x.sum())
+        if kind is Kind.BLUE and Kind(2) is kind and Kind["RED"].value == 1:
+            a = a * kind.value
+        return p, out, a, [f.name for f in dataclasses.fields(out)], kind.name
+    check(f, x, Kind.BLUE, breaks=0, compiles=1)
+
+
+def test_classes_made_or_written_break_cleanly():
+    def f(x):
+        made = type("Made", (), {"k": 3})
+        return x * made.k
+    check(f, x)
+
+    class Counter:
+        n = 0
+
+    def g(x):
+        Counter.n = Counter.n + 1
+        return x * Counter.n
+
+    def reset_and_call(x):
+        Counter.n = 0
+        return g(x)
+    check(reset_and_call, x)
