@@ -6,6 +6,7 @@
 
 #include "graph/scalar_op.h"
 #include "inductor/assemble.h"
+#include "inductor/cpu/jit.h"
 #include "inductor/interp/interpreter.h"
 #include "tests/unit/inductor/fuzz_rounds.h"
 #include "tests/unit/inductor/plan_runner.h"

@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
 
 #include "graph/scalar_op.h"
+#include "inductor/assemble.h"
 #include "inductor/cpu/jit.h"
 #include "inductor/interp/interpreter.h"
 #include "inductor/lowering/lower.h"
@@ -224,15 +226,6 @@ Result<Outputs> run_interpreted(const Graph& graph, const std::vector<Data>& inp
   return out;
 }
 
-Result<Outputs> run_compiled(const Graph& graph, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols, InductorOptions options,
-                             int threads, runtime::CallPlan* plan_out) {
-  auto backend = make_inductor_backend(options);
-  FJ_TRY(runtime::CallPlan plan, backend->compile(graph, {}));
-  FJ_TRY(Outputs out, run_plan(plan, inputs, symbols, threads));
-  if (plan_out != nullptr) *plan_out = std::move(plan);
-  return out;
-}
-
 Result<Outputs> run_plan(const runtime::CallPlan& plan, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols, int threads) {
   Host host(plan, inputs, threads);
   FJ_TRY_VOID(runtime::run_steps(plan, symbols.data(), host));
@@ -241,6 +234,15 @@ Result<Outputs> run_plan(const runtime::CallPlan& plan, const std::vector<Data>&
     EXPECT_EQ(o.kind, runtime::Output::kBuffer);
     out.values.push_back(read_all(host.view(o.index, static_cast<char*>(host.data(o.index)))));
   }
+  return out;
+}
+
+Result<Outputs> run_compiled(const Graph& graph, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols, InductorOptions options,
+                             int threads, runtime::CallPlan* plan_out) {
+  auto backend = make_inductor_backend(options);
+  FJ_TRY(runtime::CallPlan plan, backend->compile(graph, {}));
+  FJ_TRY(Outputs out, run_plan(plan, inputs, symbols, threads));
+  if (plan_out != nullptr) *plan_out = std::move(plan);
   return out;
 }
 
@@ -262,10 +264,16 @@ void compare(const Outputs& got, const Outputs& expected, double tolerance, cons
   }
 }
 
-}  // namespace
+// Every way of compiling that this CPU has; kAvx512 is the host's where there is any.
+std::vector<InductorOptions> variants() {
+  std::vector<InductorOptions> all{{false, 0, Target::kMachine}, {true, 0, Target::kInterp}, {false, 0, Target::kInterp}};
+  for (const VectorLevel level : {VectorLevel::kHost, VectorLevel::kAvx2, VectorLevel::k128})
+    if (is_available(level)) all.push_back({true, static_cast<int>(level), Target::kMachine});
+  return all;
+}
 
-void check_graph(const std::string& text, CheckOptions options) {
-  static const bool declared = [] {  // ops that torch's schemas would declare
+void declare_ops() {  // which torch's schemas would declare
+  static const bool declared = [] {
     for (const std::string& name : lowered_ops()) {
       graph::OpDef op;
       op.name = name;
@@ -274,30 +282,78 @@ void check_graph(const std::string& text, CheckOptions options) {
     return true;
   }();
   ASSERT_TRUE(declared);
-  auto graph = graph::parse_graph(text);
-  ASSERT_TRUE(graph.ok()) << graph.error().message << "\n" << text;
-  std::vector<int64_t> symbols = options.symbols;
-  for (size_t s = symbols.size(); s < graph.value().shapes.symbol_count(); ++s)
-    symbols.push_back(graph.value().shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
-  const auto inputs = random_inputs(graph.value(), symbols, options.seed, options.int_limit);
-  const auto expected = run_interpreted(graph.value(), inputs, symbols);
-  ASSERT_TRUE(expected.ok()) << expected.error().message << "\n" << text;
-  for (const VectorLevel level : {VectorLevel::kHost, VectorLevel::kAvx2, VectorLevel::k128}) {  // kAvx512 is the host's where there is any
-    if (!is_available(level)) continue;
-    for (const bool fuse : {true, false}) {
-      if (!fuse && level != VectorLevel::kHost) continue;
-      const std::string what = "level " + std::to_string(static_cast<int>(level)) + (fuse ? " fused" : " unfused") + "\n" + text;
-      runtime::CallPlan plan;
-      const auto got = run_compiled(graph.value(), inputs, symbols, {fuse, static_cast<int>(level)}, fuse ? 3 : 1, &plan);
-      ASSERT_TRUE(got.ok()) << got.error().message << "\n" << what;
-      compare(got.value(), expected.value(), options.tolerance, what);
-      int kernels = 0;
-      for (const auto& step : plan.steps) kernels += std::holds_alternative<runtime::KernelStep>(step);
-      if (fuse && options.kernels >= 0) {
-        EXPECT_EQ(kernels, options.kernels) << what;
-      }
+}
+
+std::vector<int64_t> hints_of(const Graph& graph) {
+  std::vector<int64_t> hints;
+  for (size_t s = 0; s < graph.shapes.symbol_count(); ++s) hints.push_back(graph.shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
+  return hints;
+}
+
+// A graph with inputs and what the interpreter makes of them.
+struct Reference {
+  Graph graph;
+  std::vector<int64_t> symbols;
+  std::vector<Data> inputs;
+  Outputs expected;
+};
+Result<Reference> make_reference(const std::string& text, const CheckOptions& options) {
+  declare_ops();
+  Reference r;
+  FJ_TRY(r.graph, graph::parse_graph(text));
+  r.symbols = hints_of(r.graph);
+  std::copy(options.symbols.begin(), options.symbols.end(), r.symbols.begin());
+  r.inputs = random_inputs(r.graph, r.symbols, options.seed, options.int_limit);
+  FJ_TRY(r.expected, run_interpreted(r.graph, r.inputs, r.symbols));
+  return r;
+}
+
+}  // namespace
+
+void check_graph(const std::string& text, CheckOptions options) {
+  const auto reference = make_reference(text, options);
+  ASSERT_TRUE(reference.ok()) << reference.error().message << "\n" << text;
+  const Reference& r = reference.value();
+  for (const InductorOptions& variant : variants()) {
+    const std::string what = "level " + std::to_string(variant.vector_level) + (variant.fuse ? " fused" : " unfused") +
+                             (variant.target == Target::kInterp ? " interpreted" : "") + "\n" + text;
+    runtime::CallPlan plan;
+    const auto got = run_compiled(r.graph, r.inputs, r.symbols, variant, variant.fuse ? 3 : 1, &plan);
+    ASSERT_TRUE(got.ok()) << got.error().message << "\n" << what;
+    compare(got.value(), r.expected, options.tolerance, what);
+    int kernels = 0;
+    for (const auto& step : plan.steps) kernels += std::holds_alternative<runtime::KernelStep>(step);
+    if (variant.fuse && options.kernels >= 0) {
+      EXPECT_EQ(kernels, options.kernels) << what;
     }
   }
+}
+
+void check_graph_with(KernelTarget& target, const std::string& text, CheckOptions options) {
+  const auto reference = make_reference(text, options);
+  ASSERT_TRUE(reference.ok()) << reference.error().message << "\n" << text;
+  const Reference& r = reference.value();
+  LoweredGraph lowered = lower(r.graph);
+  const SizeHints hints{hints_of(r.graph)};
+  const Schedule schedule = make_schedule(std::move(lowered.program), hints);
+  auto plan = assemble(r.graph, lowered.forms, schedule, hints, target);
+  ASSERT_TRUE(plan.ok()) << plan.error().message << "\n" << text;
+  const auto got = run_plan(plan.value(), r.inputs, r.symbols, 1);
+  ASSERT_TRUE(got.ok()) << got.error().message << "\n" << text;
+  compare(got.value(), r.expected, options.tolerance, text);
+}
+
+std::vector<Kernel> kernels_of(const std::string& text, int64_t scratch_bytes) {
+  declare_ops();
+  const auto graph = graph::parse_graph(text);
+  EXPECT_TRUE(graph.ok());
+  const SizeHints hints{hints_of(graph.value())};
+  const Schedule schedule = make_schedule(lower(graph.value()).program, hints);
+  const std::vector<bool> is_private = private_buffers(schedule);
+  std::vector<Kernel> kernels;
+  for (const auto& step : schedule.steps)
+    if (const Group* group = std::get_if<Group>(&step)) kernels.push_back(make_kernel(schedule.program, *group, is_private, hints, scratch_bytes));
+  return kernels;
 }
 
 }  // namespace framejit::inductor::testing
