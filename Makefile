@@ -61,11 +61,19 @@ test-without-torch: $(STAMP)  ## hook, evaluator, decoder, tracer and guards on 
 bench: build  ## calls, guards, breaks, capture, cold starts, beside eager and torch.compile; kept in benchmarks/results/. NAME=calls runs one
 	@HF_HUB_OFFLINE=1 $(RUN) benchmarks/run.py $(NAME)
 
-sweep: build  ## every op of torch's op_db, compiled and compared
-	@HF_HUB_OFFLINE=1 $(RUN) tests/e2e/op_sweep.py
+SWEEP ?= benchmarks/results/op_sweep.txt
+SWEEP_DTYPES ?= float32 bfloat16 float16 float64 int64 int32 uint8 bool
+sweep: build  ## every op of torch's op_db, compiled and compared; goes on where it was stopped (build/.../sweep)
+	@mkdir -p $(BUILD)/sweep
+	@OMP_NUM_THREADS=1 FRAMEJIT_STRICT=1 $(RUN) tests/e2e/op_sweep.py --jobs $(JOBS) --journal $(BUILD)/sweep/framejit.jsonl --summary $(SWEEP)
+	@OMP_NUM_THREADS=1 FRAMEJIT_STRICT=1 $(RUN) tests/e2e/op_sweep.py --jobs $(JOBS) --journal $(BUILD)/sweep/eager.jsonl --summary $(SWEEP) --backend eager --dtype float32
+	@OMP_NUM_THREADS=1 FRAMEJIT_STRICT=1 $(RUN) tests/e2e/op_sweep.py --jobs $(JOBS) --journal $(BUILD)/sweep/forms.jsonl --summary $(SWEEP) --forms all --samples 3 --dtype $(SWEEP_DTYPES)
 
+COUNT ?= 20000
 fuzz: build  ## the fuzzers, long: SEED=0 COUNT=20000
-	@$(RUN) tests/fuzz/frames_fuzz.py --seed $(SEED) --count $(or $(COUNT),20000)
+	@for backend in eager framejit; do $(RUN) tests/fuzz/frames_fuzz.py --backend $$backend --seed $(SEED) --count $(COUNT); done
+	@$(RUN) tests/fuzz/graphs_fuzz.py --seed $(SEED) --count $(COUNT)
+	@FRAMEJIT_FUZZ_SEED=$(SEED) FRAMEJIT_FUZZ_ROUNDS=$(COUNT) $(BUILD)/tests/inductor_test --gtest_filter='Fuzz.*'
 
 lint: $(STAMP)  ## layering, limits, names, paths in the documentation
 	@for check in layering limits names docs_paths; do $(RUN) tests/lint/$$check.py; done

@@ -163,6 +163,8 @@ at::Tensor Recorder::view_result(TensorMeta meta, const at::Tensor& base) {
 
 // A written tensor with another shape afterwards is another value on the same storage.
 void Recorder::change_shape(TracedTensorImpl& traced, TensorMeta meta) {
+  // The program holds an input's tensor object, and a graph writes contents only.
+  if (graph().values[index_of(traced.value)].node < 0) fail({"unsupported_op", "a change of an input's own shape or strides"});
   shape_changes_.push_back({c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(&traced), traced.value});
   traced.set_shape(meta);
   traced.value = builder_.new_value(std::move(meta), storage_number(traced.storage()));

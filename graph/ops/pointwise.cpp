@@ -87,11 +87,7 @@ bool clone(const RuleArgs& args, ShapeEnv& env, Results& results) {
 bool to_copy(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, dtype, layout, device, pin_memory, non_blocking, format
   const TensorMeta* self = args.tensor(0);
   if (self == nullptr) return false;
-  const int format = args.memory_format(6);
-  TensorMeta meta;
-  if (format != -1 && format != kPreserveFormat) meta = in_format(*self, format, env);
-  else if (is_dense(*self, env)) meta = in_format(*self, kPreserveFormat, env);
-  else meta = in_suggested_format(*self, self->sizes, env);
+  TensorMeta meta = in_format(*self, args.memory_format(6), env);
   meta.dtype = args.dtype(1).value_or(self->dtype);
   meta.device = args.device(3).value_or(self->device);
   results.push_back(std::move(meta));
@@ -104,6 +100,16 @@ bool copy(const RuleArgs& args, ShapeEnv& env, Results& results) {
   if (self == nullptr) return false;
   results.push_back(preserved(*self, env));
   return true;
+}
+
+bool copy_from(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, src, non_blocking: src is broadcast to self
+  const TensorMeta *self = args.tensor(0), *source = args.tensor(1);
+  if (self == nullptr || source == nullptr || source->ndim() > self->ndim()) return false;
+  for (size_t i = 1; i <= source->ndim(); ++i) {
+    const SymExpr &from = source->sizes[source->ndim() - i], &to = self->sizes[self->ndim() - i];
+    if (!(from == to) && !is_one(env, from) && !same_size(env, from, to)) return false;
+  }
+  return copy(args, env, results);
 }
 
 bool log_sigmoid_forward(const RuleArgs& args, ShapeEnv&, Results& results) {  // the result and a buffer for the backward, of a CPU
@@ -158,7 +164,7 @@ std::vector<OpRow> pointwise_ops() {
   add_rows_in_place(rows, masked_fill, {"masked_fill.Scalar", "masked_fill.Tensor"});
   add_rows(rows, clone, {"clone"});
   add_rows(rows, to_copy, {"_to_copy"});
-  add_rows_in_place(rows, copy, {"copy"});
+  add_rows_in_place(rows, copy_from, {"copy"});
   add_rows_in_place(rows, fill, {"fill.Scalar", "fill.Tensor", "zero"});
   add_rows(rows, copy, {"bernoulli", "bernoulli.p", "normal_functional", "uniform"}, kRandom);
   rows.push_back({"bernoulli_.float", same_as_self, kMutates | kRandom, "bernoulli.p"});

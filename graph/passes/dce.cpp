@@ -1,6 +1,9 @@
 // graph/passes/dce.cpp — dead code elimination: one walk backwards marks what is needed, one walk forwards copies it.
 //
-// Random nodes stay (a dead draw advances the generator), so do nodes with side effects. Needs a functional graph.
+// Random nodes stay (a dead draw advances the generator), so do nodes with side effects and nodes that raise for some index data.
+// Needs a functional graph.
+#include <algorithm>
+#include <array>
 #include <vector>
 
 #include "graph/passes/passes.h"
@@ -18,6 +21,14 @@ void for_each_value(const Node& node, Visit visit) {
   }
 }
 
+// Eager raises when an index is out of range, used or not.
+bool checks_indices(const Node& node) {
+  static constexpr std::array kNames = {"index", "index_put", "index_select", "index_fill", "index_add", "index_copy", "index_reduce", "gather", "scatter", "scatter_add",
+                                        "scatter_reduce", "embedding", "take", "put", "nll_loss_forward", "nll_loss2d_forward", "one_hot"};
+  const std::string_view name = std::string_view(node.op->name).substr(0, node.op->name.find('.'));
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
 }  // namespace
 
 Result<Graph> dce(const Graph& graph) {
@@ -32,7 +43,7 @@ Result<Graph> dce(const Graph& graph) {
   std::vector<bool> live(graph.nodes.size(), false);
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     const Node& node = graph.nodes[i];
-    live[i] = (node.op->flags & (kRandom | kSideEffect)) != 0;
+    live[i] = (node.op->flags & (kRandom | kSideEffect)) != 0 || checks_indices(node);
     for (ValueId v : node.results) live[i] = live[i] || (v != kNoValue && needed[index_of(v)]);
     if (live[i]) for_each_value(node, need);
   }

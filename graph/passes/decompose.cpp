@@ -59,7 +59,7 @@ Result<Graph> decompose(const Graph& graph) {
       const TensorMeta& made = r.out().meta(d.results[i]);
       FJ_CHECK(made.dtype == d.metas[i].dtype && same_sizes(graph.shapes, made.sizes, d.metas[i].sizes),
                "decomposition of " + node.op->name + " gives " + text_of(made) + " instead of " + text_of(d.metas[i]));
-      r.set(node.results[i], d.results[i]);
+      r.adopt(node.results[i], d.results[i]);
     }
   }
   return r.finish();

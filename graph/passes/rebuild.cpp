@@ -18,9 +18,41 @@ void for_each_value(const Arg& arg, Visit visit) {
     for (ValueId v : *list) visit(v);
 }
 
+// The dimensions of a layout without gaps and overlaps, slowest first.
+std::optional<std::vector<size_t>> dense_order(const TensorMeta& layout) {
+  std::vector<size_t> order;
+  std::vector<bool> taken(layout.ndim());
+  SymExpr expected = 1;
+  for (size_t k = 0; k < layout.ndim(); ++k) {  // fastest first; of equal strides, size 1 comes first
+    size_t found = layout.ndim();
+    for (size_t d = layout.ndim(); d-- > 0;)
+      if (!taken[d] && layout.strides[d] == expected && (found == layout.ndim() || layout.sizes[d] == SymExpr(1))) found = d;
+    if (found == layout.ndim()) return std::nullopt;
+    taken[found] = true;
+    order.insert(order.begin(), found);
+    expected = expected * layout.sizes[found];
+  }
+  return order;
+}
+
+// The value in the old layout, as a view of a contiguous clone where the layout is dense: kernels need no copy for that.
+ValueId relaid(GraphBuilder& out, ValueId value, const TensorMeta& layout) {
+  if (same_layout(out.meta(value), layout)) return value;
+  const auto order = dense_order(layout);
+  if (!order || layout.is_contiguous()) return with_layout(out, value, layout);
+  SymSizes there, back(order->size());
+  for (size_t k = 0; k < order->size(); ++k) {
+    there.emplace_back(static_cast<int64_t>((*order)[k]));
+    back[(*order)[k]] = SymExpr(static_cast<int64_t>(k));
+  }
+  return out.emit("permute", {contiguous_clone(out, out.emit("permute", {value, there})), back});
+}
+
 }  // namespace
 
-Rebuild::Rebuild(const Graph& from, bool merge) : from_(from), out_(from.name, merge), map_(from.values.size(), kNoValue) {
+Rebuild::Rebuild(const Graph& from, bool merge) : from_(from), out_(from.name, merge), map_(from.values.size(), kNoValue), viewed_(from.values.size()) {
+  for (const Node& node : from.nodes)
+    if (const ValueId* base = node.op->has(kView) && !node.args.empty() ? node.args[0].get<ValueId>() : nullptr) viewed_[index_of(*base)] = true;
   out_.shapes() = from.shapes;
   for (const Line& line : from.lines) lines_.push_back(out_.intern_line(line));
   for (uint32_t i = 0; i < from.opaque_count; ++i) out_.new_opaque();
@@ -90,8 +122,10 @@ void Rebuild::copy_node(const Node& node) {
   begin(node);
   const std::vector<ValueId> results = emit_like(node, node.op, map_args(node));
   for (size_t i = 0; i < results.size(); ++i)
-    if (node.results[i] != kNoValue) set(node.results[i], results[i]);
+    if (node.results[i] != kNoValue) adopt(node.results[i], results[i]);
 }
+
+void Rebuild::adopt(ValueId old, ValueId made) { set(old, viewed_[index_of(old)] ? relaid(out_, made, from_.meta(old)) : made); }
 
 Graph Rebuild::finish() {
   std::vector<ValueId> outputs;
@@ -115,9 +149,38 @@ Graph Rebuild::finish(std::vector<ValueId> outputs, std::vector<OutputAlias> ali
     const auto& constants = out_.peek().constants;
     const bool is_boundary = std::find(inputs.begin(), inputs.end(), memory) != inputs.end() ||
                              std::find(constants.begin(), constants.end(), memory) != constants.end();
-    if (is_boundary || !taken.insert(memory).second) outputs[i] = out_.emit("clone", {outputs[i], Arg{}});
+    if (is_boundary || !taken.insert(memory).second) give_own_memory(outputs, aliases, i, memory);
   }
   return out_.finish(std::move(outputs), std::move(aliases), std::move(updates));
+}
+
+// Outputs that are views of output `first` move along with it.
+void Rebuild::give_own_memory(std::vector<ValueId>& outputs, const std::vector<OutputAlias>& aliases, size_t first, ValueId memory) {
+  std::vector<size_t> group;
+  for (size_t j = 0; j < outputs.size(); ++j)
+    if (outputs[j] != kNoValue && aliases[j].kind == OutputKind::kViewOfOutput && aliases[j].of == first) group.push_back(j);
+  if (group.empty()) {
+    outputs[first] = out_.emit("clone", {outputs[first], Arg{}});
+    return;
+  }
+  const ValueId own = out_.emit("clone", {memory, Arg{}});
+  group.push_back(first);
+  for (size_t j : group) outputs[j] = moved(outputs[j], memory, own);
+}
+
+// The value `v`, a chain of views of `from`, as the same views of `to`.
+ValueId Rebuild::moved(ValueId v, ValueId from, ValueId to) {
+  if (v == from) return to;
+  const int32_t producer = out_.peek().values[index_of(v)].node;
+  FJ_CHECK(producer >= 0, "outputs that share memory are views of one value");
+  const Node node = out_.peek().nodes[static_cast<size_t>(producer)];
+  std::vector<Arg> args = node.args;
+  args[0] = moved(*args[0].get<ValueId>(), from, to);
+  Node copy{node.op, std::move(args), {}, node.result_lists, node.line};
+  for (ValueId result : node.results) copy.results.push_back(out_.new_value(out_.meta(result), out_.new_storage()));
+  const ValueId made = copy.results[static_cast<size_t>(std::find(node.results.begin(), node.results.end(), v) - node.results.begin())];
+  out_.add_node(std::move(copy));
+  return made;
 }
 
 bool same_layout(const TensorMeta& a, const TensorMeta& b) {

@@ -26,15 +26,20 @@ class Rebuild {
   void copy_node(const Node& node);
   // The same for given arguments; returns the results, kNoValue where the old node had none. `like` gives old results and metas.
   std::vector<ValueId> emit_like(const Node& like, const OpDef* op, std::vector<Arg> args);
+  // set(), but a value that is viewed is brought back to its old layout first: the views' strides follow from it.
+  void adopt(ValueId old, ValueId made);
 
-  // Outputs, aliases and updates of the old graph, mapped. A fresh output gets memory of its own.
+  // Outputs, aliases and updates of the old graph, mapped. A fresh output gets memory of its own, and those that view it follow.
   Graph finish();
   Graph finish(std::vector<ValueId> outputs, std::vector<OutputAlias> aliases, std::vector<std::pair<uint32_t, ValueId>> updates);
 
  private:
+  void give_own_memory(std::vector<ValueId>& outputs, const std::vector<OutputAlias>& aliases, size_t first, ValueId memory);
+  ValueId moved(ValueId v, ValueId from, ValueId to);
   const Graph& from_;
   GraphBuilder out_;
   std::vector<ValueId> map_;
+  std::vector<bool> viewed_;  // old values that a view is taken of
   std::vector<LineId> lines_;
 };
 

@@ -1,48 +1,32 @@
 """Every op of torch's op_db, compiled as `lambda *a, **k: op(*a, **k)`: equal to eager, or a clean break for a known reason.
 
-    python tests/e2e/op_sweep.py [--backend framejit] [--first] [--jobs 2] [--dtype float32 ...] [--only REGEX]
+    python tests/e2e/op_sweep.py [--backend framejit] [--dtype float32 ...] [--forms plain ...] [--samples N] [--jobs 2] [--only REGEX]
+                                 [--journal FILE] [--summary FILE] [--at-least PERCENT]
 
-Runs in worker processes, so that one crash is one row. Exit status 1 when a sample differs or crashes, or breaks for a reason that
-op_sweep_reasons.txt does not list for its op, or when fewer ops than --at-least are captured whole.
+Runs in worker processes, so that one crash is one row. With --journal, rows are kept as they come and a second run of the same build
+goes on behind the last op that was done. Exit status 1 when a sample differs or crashes, or breaks for a reason that op_sweep_reasons.txt does not
+list for its op, or when fewer ops than --at-least are captured whole. --summary rewrites the lines of these runs in a text file.
 """
 import argparse
 import collections
+import importlib.util
 import json
 import os
 import re
 import subprocess
 import sys
-import types
-import unittest
-import warnings
+import threading
+
+import op_sweep_worker as worker
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REASONS = os.path.join(HERE, "op_sweep_reasons.txt")
-
-
-# Results that torch leaves undefined: only their metadata is compared.
-UNDEFINED_VALUES = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
-
-
-def op_database():
-    """torch's op_db. Its module imports expecttest for a base class that no op uses; a bare class stands in where that is missing."""
-    try:
-        import expecttest  # noqa: F401
-    except ImportError:
-        sys.modules["expecttest"] = types.ModuleType("expecttest")
-        sys.modules["expecttest"].TestCase = unittest.TestCase
-    import torch.testing._internal.common_methods_invocations as database
-    # Many random ops are wrapped so that each call seeds itself and restores the generator. run_one seeds: the op itself is compiled.
-    database.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
-    return database.op_db
-
-
-def label_of(op):
-    return op.name + ("." + op.variant_test_name if op.variant_test_name else "")
+CHUNK = 120         # ops of one worker process
+SECONDS_AN_OP = 300  # a worker that says nothing for so long is stuck
 
 
 def known_reasons():
-    """Lines "op reason": the breaks that are accepted; op may be * for all."""
+    """Lines "op reason": the breaks that are accepted, and "late" for errors that depend on data; op may be * for all."""
     table = set()
     if os.path.exists(REASONS):
         with open(REASONS) as f:
@@ -53,155 +37,104 @@ def known_reasons():
     return table
 
 
-def samples_of(op, dtype, first):
-    import torch
-    try:
-        for i, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=False)):
-            yield sample
-            if first:
-                return
-    except Exception as e:  # the op_db itself cannot make the sample
-        print(json.dumps({"op": op.name, "note": f"no samples: {type(e).__name__}"}), flush=True)
-
-
-def comparable(value, undefined=False):
-    """Tensors in a form that `same` can look into: sparse ones dense beside their layout, complex ones as pairs of numbers."""
-    import torch
-    if isinstance(value, torch.Tensor):
-        if undefined:
-            value = torch.zeros_like(value) if value.layout == torch.strided else value
-        if value.layout != torch.strided:
-            return [str(value.layout), comparable(value.to_dense())]
-        if value.is_complex():
-            return ["complex", value.is_conj(), torch.view_as_real(value.resolve_conj())]
-        return value
-    if isinstance(value, (list, tuple)):
-        return [type(value).__name__, *[comparable(v, undefined) for v in value]]
-    return value
-
-
-def compare(op, got, want):
-    """The difference of two outcomes in words, or None."""
-    from check import same
-    if got[0] != want[0]:
-        return f"{got[0]} {got[1] if got[0] == 'raised' else ''} instead of {want[0]} {want[1] if want[0] == 'raised' else ''}"
-    if got[0] == "raised":
-        return None if got[1] == want[1] else f"raised {got[1]} instead of {want[1]}"
-    try:
-        same(comparable(got[1], op.name in UNDEFINED_VALUES), comparable(want[1], op.name in UNDEFINED_VALUES))
-        same(comparable(got[2]), comparable(want[2]), where="arguments")
-    except AssertionError as e:
-        return str(e)[:160]
-    return None
-
-
-def run_one(op, sample, backend):
-    import torch
-    import framejit
-    from check import deep_copy
-    fn = op.op
-    args = [sample.input, *sample.args]
-    framejit.reset()
-    compiled = framejit.compile(lambda *a, **k: fn(*a, **k), backend=backend, dynamic=False)
-    result = {}
-    with torch.no_grad():
-        outcomes = []
-        for call in (fn, compiled, compiled):
-            a, k = deep_copy(args), deep_copy(sample.kwargs)
-            torch.manual_seed(0)
-            try:
-                outcomes.append(("returned", call(*a, **k), a))
-            except Exception as e:
-                outcomes.append(("raised", type(e).__name__, None))
-    want = outcomes[0]
-    for got in outcomes[1:]:
-        why = compare(op, got, want)
-        if why:
-            return {"status": "differs", "why": why}
-    stats = framejit.stats()
-    if stats["fallbacks"]:
-        return {"status": "fallback"}
-    reasons = set(stats["break_reasons"])
-    if want[0] == "raised" and reasons <= {"exception_raised"}:
-        return {"status": "raises"}  # plain Python raises it
-    if reasons:
-        return {"status": "break", "why": ",".join(sorted(reasons))}
-    # Ops that return their argument, or that compute shapes only, leave an empty graph.
-    return {"status": "whole" if stats["graphs"] or stats["traced_instructions"] else "not traced"}
-
-
-def worker(first, backend, dtype_name, names):
-    warnings.simplefilter("ignore")
-    sys.path.insert(0, HERE)
-    import torch
-    dtype = getattr(torch, dtype_name)
-    wanted = set(names)
-    for op in op_database():
-        label = label_of(op)
-        if label not in wanted or dtype not in op.supported_dtypes("cpu"):
-            continue
-        for i, sample in enumerate(samples_of(op, dtype, first)):
-            print(json.dumps({"op": label, "begin": i}), flush=True)
-            try:
-                row = run_one(op, sample, backend)
-            except Exception as e:
-                row = {"status": "differs", "why": f"{type(e).__name__}: {e}"[:160]}
-            print(json.dumps({"op": label, "sample": i, **row}), flush=True)
-
-
 def all_names(only):
-    names = [label_of(op) for op in op_database()]
+    names = [worker.label_of(op) for op in worker.op_database()]
     return [n for n in dict.fromkeys(names) if re.search(only, n)]
 
 
-def run_chunk(options, dtype, names):
-    """Rows of one chunk; a worker that dies is restarted behind the op that killed it."""
-    rows, left = [], list(names)
-    while left:
-        command = [sys.executable, os.path.abspath(__file__), "--worker", dtype, "--backend", options.backend] + (["--first"] if options.first else [])
-        process = subprocess.run(command, input="\n".join(left), capture_output=True, text=True)
-        last = None
-        for line in process.stdout.splitlines():
-            if not line.startswith("{"):
-                continue
-            row = json.loads(line)
-            if "begin" in row:
-                last = row
-            elif "status" in row:
-                rows.append({"dtype": dtype, **row})
-                last = None
-        if process.returncode == 0:
-            break
-        if last is None:
-            rows.append({"dtype": dtype, "op": left[0], "status": "crash", "why": process.stderr.strip().splitlines()[-1:]})
-            left = left[1:]
+def built_at():
+    """When the compiled part of the package was built."""
+    folder = importlib.util.find_spec("framejit").submodule_search_locations[0]
+    return max(os.path.getmtime(os.path.join(folder, name)) for name in os.listdir(folder) if name.endswith(".so"))
+
+
+class Journal:
+    """Rows of all runs as JSON lines; without a file, in memory. What an older build said is forgotten."""
+
+    def __init__(self, path):
+        self.rows, self.done, self.path, self.lock = [], set(), path, threading.Lock()
+        if path and os.path.exists(path) and os.path.getmtime(path) < built_at():
+            os.remove(path)
+        if path and os.path.exists(path):
+            with open(path) as f:
+                for line in f:
+                    if line.endswith("\n"):
+                        self._keep(json.loads(line))
+        # Rows of an op that was not finished are made again.
+        self.rows = [r for r in self.rows if self.key(r) in self.done]
+
+    @staticmethod
+    def key(row):
+        return row["backend"], row["dtype"], row["forms"], row["op"]
+
+    def _keep(self, row):
+        if "done" in row:
+            self.done.add(self.key(row))
+        elif "status" in row:
+            self.rows.append(row)
+
+    def add(self, row):
+        with self.lock:
+            self._keep(row)
+            if self.path:
+                with open(self.path, "a") as f:
+                    f.write(json.dumps(row) + "\n")
+
+
+def run_worker(options, dtype, names, take):
+    """Starts one worker on the ops `names` and hands its rows to `take`. Answers with the sample it died at, or None."""
+    command = [sys.executable, os.path.abspath(__file__), "--worker", dtype, "--backend", options.backend, "--samples", str(options.samples), "--forms", *options.forms]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    errors = []
+    reader = threading.Thread(target=lambda: errors.extend(process.stderr.read().strip().splitlines()[-1:]))
+    reader.start()
+    process.stdin.write("\n".join(names))
+    process.stdin.close()
+    last, stuck = None, threading.Event()
+
+    def kill():
+        stuck.set()
+        process.kill()
+    clock = threading.Timer(SECONDS_AN_OP, kill)
+    clock.start()
+    for line in process.stdout:
+        if not line.startswith("{"):
+            continue
+        clock.cancel()
+        clock = threading.Timer(SECONDS_AN_OP, kill)
+        clock.start()
+        row = json.loads(line)
+        if "begin" in row:
+            last = row
         else:
-            rows.append({"dtype": dtype, "op": last["op"], "sample": last["begin"], "status": "crash", "why": f"signal {-process.returncode}"})
-            left = left[left.index(last["op"]) + 1:]
-    for row in bad_rows(rows, known_reasons()):
-        print(row, file=sys.stderr, flush=True)
-    return rows
+            last = None
+            take(row)
+    clock.cancel()
+    code = process.wait()
+    reader.join()
+    if code == 0:
+        return None
+    return {**(last or {}), "why": "stuck" if stuck.is_set() else f"signal {-code}" if code < 0 else " ".join(errors)[:200]}
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--worker", metavar="DTYPE")
-    parser.add_argument("--backend", default="eager")
-    parser.add_argument("--first", action="store_true")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--dtype", nargs="*", default=["float32", "int64", "bool"])
-    parser.add_argument("--only", default="")
-    parser.add_argument("--at-least", type=float, default=0.0, metavar="PERCENT", help="captured whole, for each dtype")
-    parser.add_argument("--json")
-    options = parser.parse_args()
-    if options.worker:
-        return worker(options.first, options.backend, options.worker, sys.stdin.read().split("\n"))
-    from concurrent.futures import ThreadPoolExecutor
-    names = all_names(options.only)
-    chunks = [(d, names[i:i + 40]) for d in options.dtype for i in range(0, len(names), 40)]
-    with ThreadPoolExecutor(options.jobs) as pool:
-        rows = [r for part in pool.map(lambda c: run_chunk(options, *c), chunks) for r in part]
-    return report(rows, options)
+def run_chunk(options, dtype, names, journal):
+    """Rows of one chunk; a worker that dies is restarted behind the op that killed it."""
+    run = {"backend": options.backend, "dtype": dtype, "forms": " ".join(options.forms)}
+    left = [n for n in names if (run["backend"], dtype, run["forms"], n) not in journal.done]
+    known = known_reasons()
+
+    def take(row):
+        if row.get("done") and row["op"] in left:
+            left.remove(row["op"])
+        journal.add({**run, **row})
+        if "status" in row and bad_rows([row], known):
+            print(f"{dtype} {text_of(row)}", file=sys.stderr, flush=True)
+    while left:
+        died = run_worker(options, dtype, left, take)
+        if died is None:
+            break
+        take({"op": left[0], "sample": -1, "form": "", **{k: v for k, v in died.items() if k != "begin"}, "status": "crash"})
+        take({"op": died.get("op", left[0]), "done": True})
 
 
 def by_op(rows):
@@ -214,31 +147,95 @@ def by_op(rows):
 def share_whole(rows):
     """Percentage of ops whose samples all were captured whole; samples on which plain Python raises do not count either way."""
     ops = by_op(rows).values()
-    return 100 * sum({"whole"} <= {r["status"] for r in op} <= {"whole", "raises"} for op in ops) / max(len(ops), 1)
+    return 100 * sum({"whole"} <= {r["status"] for r in op} <= {"whole", "raises", "late"} for op in ops) / max(len(ops), 1)
 
 
 def bad_rows(rows, known):
     """What fails the sweep: any reason of a break that is not known for the op counts."""
     def accepted(row):
-        return row["status"] == "break" and all((row["op"], r) in known or ("*", r) in known for r in row["why"].split(","))
+        reasons = row["why"].split(",") if row["status"] == "break" else ["late"] if row["status"] == "late" else []
+        return reasons and all((row["op"], r) in known or ("*", r) in known for r in reasons)
     return [r for r in rows if r["status"] not in ("whole", "raises") and not accepted(r)]
 
 
-def report(rows, options):
-    failed = False
+def text_of(row):
+    return f"{row['op']} sample {row.get('sample', '?')} {row.get('form', '')}: {row['status']} {row.get('why', '')}"
+
+
+def summary_of(rows):
+    """The lines of one run: ops and samples by outcome, breaks by reason, and what fails the sweep."""
+    known = known_reasons()
+    count = collections.Counter(r["status"] for r in rows)
+    lines = [f"ops {len(by_op(rows))}, captured whole {share_whole(rows):.1f} %; samples {len(rows)}: " + ", ".join(f"{k} {n}" for k, n in sorted(count.items(), key=lambda c: -c[1]))]
+    reasons = collections.defaultdict(lambda: [0, set()])
+    for row in rows:
+        if row["status"] == "break":
+            for reason in row["why"].split(","):
+                reasons[reason][0] += 1
+                reasons[reason][1].add(row["op"])
+        elif row["status"] == "late":
+            reasons["late error"][0] += 1
+            reasons["late error"][1].add(row["op"])
+    for reason, (samples, ops) in sorted(reasons.items(), key=lambda r: -len(r[1][1])):
+        lines.append(f"  {reason}: {len(ops)} ops, {samples} samples: {' '.join(sorted(ops)[:12])}{' ...' if len(ops) > 12 else ''}")
+    bad = collections.defaultdict(list)
+    for row in bad_rows(rows, known):
+        bad[row["op"], row["status"], row.get("why", "")[:60] if row["status"] != "break" else row["why"]].append(row)
+    lines.append(f"  unexpected: {sum(len(r) for r in bad.values())} samples")
+    return lines + [f"    {text_of(same[0])}" + (f" (and {len(same) - 1} more)" if len(same) > 1 else "") for same in bad.values()]
+
+
+def write_summary(path, sections):
+    """Sections of the file that these runs made anew are replaced, the others stay. A section is a line "# name" and what follows."""
+    old = {}
+    if os.path.exists(path):
+        with open(path) as f:
+            for part in re.split(r"(?m)^# ", f.read())[1:]:
+                name, _, body = part.partition("\n")
+                old[name] = body.rstrip("\n").split("\n")
+    old.update(sections)
+    with open(path, "w") as f:
+        f.write("".join(f"# {name}\n" + "\n".join(lines) + "\n\n" for name, lines in sorted(old.items())).rstrip("\n") + "\n")
+
+
+def report(journal, options):
+    failed, sections = False, {}
     for dtype in options.dtype:
-        of_dtype = [r for r in rows if r["dtype"] == dtype]
-        count = collections.Counter(r["status"] for r in of_dtype)
-        print(f"{dtype}: {len(by_op(of_dtype))} ops, {share_whole(of_dtype):.1f} % captured whole, samples: {dict(count)}")
-        failed = failed or share_whole(of_dtype) < options.at_least
-    bad = bad_rows(rows, known_reasons())
-    for row in bad[:400]:
-        print(f"  {row['dtype']} {row['op']} sample {row.get('sample', '?')}: {row['status']} {row.get('why', '')}")
-    if options.json:
-        with open(options.json, "w") as f:
-            json.dump(rows, f)
-    print(f"{len(bad)} unexpected rows")
-    return 1 if bad or failed else 0
+        run = (options.backend, dtype, " ".join(options.forms))
+        rows = [r for r in journal.rows if (r["backend"], r["dtype"], r["forms"]) == run and re.search(options.only, r["op"])]
+        limit = f", first {options.samples} samples" if options.samples < 10**6 else ""
+        name = f"backend {options.backend}, {dtype}, inputs {run[2]}{limit}"
+        sections[name] = summary_of(rows)
+        print(name, *sections[name], sep="\n")
+        failed = failed or not rows or bool(bad_rows(rows, known_reasons())) or share_whole(rows) < options.at_least
+    if options.summary:
+        write_summary(options.summary, sections)
+    return 1 if failed else 0
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--worker", metavar="DTYPE")
+    parser.add_argument("--backend", default="framejit")
+    parser.add_argument("--samples", type=int, default=10**6, help="first samples of each op")
+    parser.add_argument("--forms", nargs="+", default=["plain"], choices=[*worker.FORMS, "all"])
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--dtype", nargs="+", default=["float32", "int64", "bool"])
+    parser.add_argument("--only", default="")
+    parser.add_argument("--at-least", type=float, default=0.0, metavar="PERCENT", help="captured whole, for each dtype")
+    parser.add_argument("--journal")
+    parser.add_argument("--summary")
+    options = parser.parse_args()
+    if "all" in options.forms:
+        options.forms = list(worker.FORMS)
+    if options.worker:
+        return worker.work(options)
+    from concurrent.futures import ThreadPoolExecutor
+    names, journal = all_names(options.only), Journal(options.journal)
+    chunks = [(d, names[i:i + CHUNK]) for d in options.dtype for i in range(0, len(names), CHUNK)]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(lambda c: run_chunk(options, *c, journal), chunks))
+    return report(journal, options)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ import op_sweep
 
 
 def sweep(*options):
-    command = [sys.executable, os.path.abspath(op_sweep.__file__), "--first", *options]
-    environment = dict(os.environ, OMP_NUM_THREADS="1")
+    command = [sys.executable, os.path.abspath(op_sweep.__file__), "--samples", "1", *options]
+    environment = dict(os.environ, OMP_NUM_THREADS="1", FRAMEJIT_STRICT="1")
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
@@ -29,8 +29,50 @@ def test_a_break_without_a_reason_fails():
     assert status([whole, broken], at_least=90.0, known=[("*", "unknown_callable")]) == ([], False)
     both = {**broken, "why": "unknown_callable,unsupported_op"}
     assert status([both], known=[("sub", "unknown_callable")]) == ([both], True)
-    for bad in ("crash", "differs", "fallback", "not traced"):
+    late = {**whole, "status": "late"}
+    assert status([whole, late]) == ([late], True)
+    assert status([whole, late], known=[("add", "late")]) == ([], True)
+    for bad in ("crash", "differs", "fallback", "not traced", "recompiles"):
         row = {**whole, "status": bad}
         assert status([row])[0] == [row]
     assert op_sweep.share_whole([whole, {**whole, "status": "raises"}]) == 100.0
     assert op_sweep.share_whole([{**whole, "status": "raises"}]) == 0.0
+
+
+def test_whole_is_what_the_totals_say():
+    """A break, a failure, a recompile or a second call that missed never counts as whole."""
+    totals = {"graphs": 1, "hits": 1, "graph_breaks": 0, "fallbacks": 0, "recompiles": 0, "traced_instructions": 5, "break_reasons": {}}
+
+    def verdict(outcome="returned", **changed):
+        return op_sweep.worker.verdict({**totals, **changed}, outcome)["status"]
+
+    assert verdict() == "whole" and verdict(graphs=0) == "whole"
+    assert verdict(hits=0) == "not traced" and verdict(graphs=0, traced_instructions=0) == "not traced"
+    assert verdict(graph_breaks=1, break_reasons={"unsupported_op": 1}) == "break"
+    assert verdict(fallbacks=1) == "fallback" and verdict(recompiles=1) == "recompiles"
+    assert verdict("raised", fallbacks=1) == "late" and verdict("raised", break_reasons={"exception_raised": 1}) == "raises"
+    assert verdict("raised", fallbacks=1, break_reasons={"internal_error": 1}) == "fallback"
+    assert verdict("raised", break_reasons={"unsupported_op": 1}) == "break"
+
+
+def test_a_difference_is_told():
+    import torch
+    a = torch.arange(6.0)
+    returned = ("returned", a, [], torch.zeros(1))
+    for other in (a + 1, a.double(), a[:3], a.view(2, 3)):
+        assert op_sweep.worker.difference(("returned", other, [], torch.zeros(1)), returned, lambda: None, False)
+    assert op_sweep.worker.difference(("returned", a, [], torch.ones(1)), returned, lambda: None, False)
+    assert op_sweep.worker.difference(("raised", "ValueError: b", None, None), ("raised", "ValueError: a", None, None), lambda: None, False)
+    assert op_sweep.worker.difference(("returned", a.clone(), [], torch.zeros(1)), returned, lambda: None, False) is None
+
+
+def test_forms_keep_what_they_promise():
+    import torch
+    t = torch.arange(24.0).view(2, 3, 4)
+    forms = {name: form(t) for name, form in op_sweep.worker.FORMS.items() if form}
+    assert all(torch.equal(forms[n], t) and forms[n].stride() != t.stride() for n in ("transposed", "stepped"))
+    assert forms["broadcast"].shape == t.shape and 0 in forms["broadcast"].stride()
+    assert forms["empty"].shape == (0, 3, 4) and forms["scalar"].shape == () and forms["one"].shape == (1, 1, 1)
+    copy = op_sweep.worker.copier()
+    a, b = copy(t[1]), copy(t[:, 0])
+    assert a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() != t.untyped_storage().data_ptr() and a.storage_offset() == 12

@@ -228,6 +228,12 @@ Result<Outputs> run_compiled(const Graph& graph, const std::vector<Data>& inputs
                              int threads, runtime::CallPlan* plan_out) {
   auto backend = make_inductor_backend(options);
   FJ_TRY(runtime::CallPlan plan, backend->compile(graph, {}));
+  FJ_TRY(Outputs out, run_plan(plan, inputs, symbols, threads));
+  if (plan_out != nullptr) *plan_out = std::move(plan);
+  return out;
+}
+
+Result<Outputs> run_plan(const runtime::CallPlan& plan, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols, int threads) {
   Host host(plan, inputs, threads);
   FJ_TRY_VOID(runtime::run_steps(plan, symbols.data(), host));
   Outputs out;
@@ -235,7 +241,6 @@ Result<Outputs> run_compiled(const Graph& graph, const std::vector<Data>& inputs
     EXPECT_EQ(o.kind, runtime::Output::kBuffer);
     out.values.push_back(read_all(host.view(o.index, static_cast<char*>(host.data(o.index)))));
   }
-  if (plan_out != nullptr) *plan_out = std::move(plan);
   return out;
 }
 

@@ -27,6 +27,8 @@ std::vector<Data> random_inputs(const graph::Graph& graph, const std::vector<int
 Result<Outputs> run_interpreted(const graph::Graph& graph, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols);
 Result<Outputs> run_compiled(const graph::Graph& graph, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols,
                              InductorOptions options, int threads = 1, runtime::CallPlan* plan = nullptr);
+// Outputs of a plan whose outputs all are buffers.
+Result<Outputs> run_plan(const runtime::CallPlan& plan, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols, int threads);
 
 struct CheckOptions {
   double tolerance = 2e-6;       // relative to the largest magnitude of the output, or to 1

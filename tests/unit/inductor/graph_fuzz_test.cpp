@@ -2,8 +2,7 @@
 // failing graph is in the message. FRAMEJIT_FUZZ_ROUNDS asks for more.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
+#include "tests/unit/inductor/fuzz_rounds.h"
 #include "tests/unit/inductor/plan_runner.h"
 
 namespace framejit::inductor::testing {
@@ -100,15 +99,7 @@ class RandomGraph {
 };
 
 TEST(Fuzz, RandomGraphs) {
-  const char* asked = std::getenv("FRAMEJIT_FUZZ_ROUNDS");
-  const int rounds = asked == nullptr ? 12 : std::atoi(asked);
-  const char* first = std::getenv("FRAMEJIT_FUZZ_SEED");
-  const uint32_t seed = first == nullptr ? 1 : static_cast<uint32_t>(std::atoi(first));
-  for (int k = 0; k < rounds && !HasFatalFailure(); ++k) {
-    const uint32_t own = seed + static_cast<uint32_t>(k);
-    SCOPED_TRACE("FRAMEJIT_FUZZ_SEED=" + std::to_string(own));
-    check_graph(RandomGraph(own).make(), {.tolerance = 2e-4, .seed = own});
-  }
+  for_each_seed(12, [](uint32_t seed) { check_graph(RandomGraph(seed).make(), {.tolerance = 2e-4, .seed = seed}); });
 }
 
 }  // namespace

@@ -1,0 +1,256 @@
+"""One sample of an op of torch's op_db: compiled as `lambda *a, **k: op(*a, **k)` and compared with eager. See op_sweep.py."""
+import itertools
+import json
+import os
+import sys
+import types
+import unittest
+import warnings
+
+# Results that torch leaves undefined: only their metadata is compared.
+UNDEFINED_VALUES = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_", "resize_as_"}
+
+
+def op_database():
+    """torch's op_db. Its module imports expecttest for a base class that no op uses; a bare class stands in where that is missing."""
+    try:
+        import expecttest  # noqa: F401
+    except ImportError:
+        sys.modules["expecttest"] = types.ModuleType("expecttest")
+        sys.modules["expecttest"].TestCase = unittest.TestCase
+    import torch.testing._internal.common_methods_invocations as database
+    # Many random ops are wrapped so that each call seeds itself and restores the generator. run_one seeds: the op itself is compiled.
+    database.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
+    return database.op_db
+
+
+def label_of(op):
+    return op.name + ("." + op.variant_test_name if op.variant_test_name else "")
+
+
+def map_tensors(change, value):
+    import torch
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, (list, tuple)):
+        parts = [map_tensors(change, v) for v in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if type(value) is dict:
+        return {k: map_tensors(change, v) for k, v in value.items()}
+    return value
+
+
+def as_transposed(t):
+    """The same values, the last two dimensions swapped in memory."""
+    return t.transpose(-1, -2).contiguous().transpose(-1, -2) if t.dim() > 1 else t.clone()
+
+
+def as_stepped(t):
+    """The same values, every other element of memory."""
+    return t.new_zeros(t.shape + (2,)).select(-1, 1).copy_(t) if t.numel() else t
+
+
+def as_broadcast(t):
+    """The first index of the first dimension that is larger than 1, expanded along it."""
+    for d, n in enumerate(t.shape):
+        if n > 1:
+            return t.narrow(d, 0, 1).clone().expand(t.shape)
+    return t
+
+
+def as_empty(t):
+    return t.narrow(0, 0, 0).clone() if t.dim() else t
+
+
+def as_one(t):
+    for d, n in enumerate(t.shape):
+        t = t.narrow(d, 0, min(n, 1))
+    return t.clone()
+
+
+def as_scalar(t):
+    return t.reshape(-1)[0].clone() if t.numel() else t.new_ones(())
+
+
+FORMS = {"plain": None, "transposed": as_transposed, "broadcast": as_broadcast, "stepped": as_stepped, "empty": as_empty, "scalar": as_scalar, "one": as_one}
+
+
+def is_strided(t):
+    import torch
+    return type(t) in (torch.Tensor, torch.nn.Parameter) and t.layout == torch.strided and not t.is_quantized
+
+
+def copier():
+    """A function that copies tensors with their memory: strides, offsets, overlaps and sharing between arguments are kept."""
+    import torch
+    storages, tensors = {}, {}
+
+    def copy(t):
+        if not is_strided(t) or t.is_conj() or t.is_neg():
+            return t.clone()
+        if id(t) not in tensors:
+            storage = t.untyped_storage()
+            if storage.data_ptr() not in storages:
+                storages[storage.data_ptr()] = storage.clone()
+            tensors[id(t)] = torch.empty(0, dtype=t.dtype).set_(storages[storage.data_ptr()], t.storage_offset(), t.size(), t.stride())
+        return tensors[id(t)]
+    return copy
+
+
+def samples_of(op, dtype, forms, count):
+    """(form, args, kwargs) of the first `count` samples in each form; forms that leave a sample as it is are skipped."""
+    try:
+        samples = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=False), count))
+    except Exception as e:  # the op_db itself cannot make the sample
+        print(json.dumps({"op": label_of(op), "note": f"no samples: {type(e).__name__}"}), flush=True)
+        return
+    for number, sample in enumerate(samples):
+        for form in forms:
+            args, kwargs = [sample.input, *sample.args], sample.kwargs
+            if FORMS[form]:
+                changed = []
+
+                def change(t):
+                    if not is_strided(t):
+                        return t
+                    made = FORMS[form](t)
+                    changed.append(made.shape != t.shape or made.stride() != t.stride())
+                    return made
+                args, kwargs = map_tensors(change, args), map_tensors(change, kwargs)
+                if not any(changed):
+                    continue
+            yield number, form, args, kwargs
+
+
+def comparable(value, undefined=False):
+    """Tensors in a form that `same` can look into: sparse ones dense beside their layout, complex ones as pairs of numbers."""
+    import torch
+    if isinstance(value, torch.Tensor):
+        if undefined:
+            value = torch.zeros_like(value) if value.layout == torch.strided else value
+        if value.layout != torch.strided:
+            return [str(value.layout), comparable(value.to_dense())]
+        if value.is_complex():
+            return ["complex", value.is_conj(), torch.view_as_real(value.resolve_conj())]
+        return value
+    if isinstance(value, (list, tuple)):
+        return [type(value).__name__, *[comparable(v, undefined) for v in value]]
+    return value
+
+
+def reference(want, exact):
+    """float64 results for the contract's bound, eager's own where the two are far apart (another seed, another branch)."""
+    import torch
+    if isinstance(want, torch.Tensor):
+        if not isinstance(exact, torch.Tensor) or exact.shape != want.shape or not want.dtype.is_floating_point:
+            return None
+        exact = torch.where(torch.isfinite(want), exact.double(), want.double())
+        near = torch.isfinite(exact).all() and (exact - want.double()).nan_to_num().norm() <= 0.05 * exact.nan_to_num().norm()
+        return exact if near else None
+    if isinstance(want, (list, tuple)):
+        if not isinstance(exact, (list, tuple)) or len(exact) != len(want):
+            return None
+        return [reference(w, e) for w, e in zip(want, exact)]
+    return None
+
+
+def difference(got, want, exact, undefined):
+    """What differs between two outcomes, in words, or None. `exact` makes the result in float64; it is asked only where bits differ."""
+    from check import same
+    if got[0] != want[0]:
+        return f"{got[0]} {got[1] if got[0] == 'raised' else ''} instead of {want[0]} {want[1] if want[0] == 'raised' else ''}"
+    if got[0] == "raised":
+        return None if got[1] == want[1] else f"raised {got[1]} instead of {want[1]}"
+    pairs = [(comparable(got[1], undefined), comparable(want[1], undefined), "result"), (comparable(got[2]), comparable(want[2]), "arguments"),
+             (comparable(got[3]), comparable(want[3]), "generator")]
+    try:
+        for a, b, where in pairs:
+            same(a, b, reference(b, comparable(exact())) if where == "result" and has_fractions(b) else None, where)
+    except AssertionError as e:
+        return str(e)[:160]
+    return None
+
+
+def has_fractions(value):
+    import torch
+    if isinstance(value, torch.Tensor):
+        return value.dtype.is_floating_point
+    return isinstance(value, (list, tuple)) and any(has_fractions(v) for v in value)
+
+
+def call_of(fn, args, kwargs, widen=False):
+    """The outcome of one call on copies: result or exception, arguments afterwards, the generator's state."""
+    import torch
+    copy = copier()
+
+    def prepare(t):
+        t = copy(t)
+        return t.double() if widen and t.dtype.is_floating_point else t
+    a, k = map_tensors(prepare, args), map_tensors(prepare, kwargs)
+    if widen:
+        k = {name: torch.float64 if isinstance(v, torch.dtype) and v.is_floating_point else v for name, v in k.items()}
+    torch.manual_seed(0)
+    try:
+        result = fn(*a, **k)
+    except Exception as e:
+        return "raised", f"{type(e).__name__}: {e}", None, None
+    return "returned", result, [a, k], torch.get_rng_state()
+
+
+def run_one(op, args, kwargs, backend):
+    """The row of one sample: whole | raises (eager does, and tracing or plain Python says so) | late (eager raises, only the compiled
+    graph found out) | break | differs | fallback (our own failure) | recompiles | not traced."""
+    import torch
+    import framejit
+    fn = op.op
+    framejit.reset()
+    compiled = framejit.compile(lambda *a, **k: fn(*a, **k), backend=backend, dynamic=False)
+    with torch.no_grad():
+        want, first, second = (call_of(f, args, kwargs) for f in (fn, compiled, compiled))
+        exact = []
+
+        def in_double():
+            if not exact:
+                exact.append(call_of(fn, args, kwargs, widen=True)[1])
+            return exact[0]
+        why = difference(first, want, in_double, op.name in UNDEFINED_VALUES) or difference(second, want, in_double, op.name in UNDEFINED_VALUES)
+    return {"status": "differs", "why": why} if why else verdict(framejit.stats(), want[0])
+
+
+def verdict(stats, outcome):
+    """What the totals of two equal calls say. `whole` needs a traced segment that the second call hit, and nothing else."""
+    reasons = set(stats["break_reasons"])
+    if stats["fallbacks"]:
+        return {"status": "late" if outcome == "raised" and "internal_error" not in reasons else "fallback"}
+    if outcome == "raised" and reasons <= {"exception_raised"}:
+        return {"status": "raises"}
+    if reasons or stats["graph_breaks"]:
+        return {"status": "break", "why": ",".join(sorted(reasons))}
+    if stats["recompiles"]:
+        return {"status": "recompiles"}
+    # Ops that return their argument, or that compute shapes only, have a segment without a graph.
+    traced = (stats["graphs"] or stats["traced_instructions"]) and stats["hits"] == 1
+    return {"status": "whole" if traced else "not traced"}
+
+
+def work(options):
+    """Rows on standard output, one JSON line each; "begin" before a sample, so that a crash is seen, "done" behind an op."""
+    warnings.simplefilter("ignore")
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import torch
+    dtype = getattr(torch, options.worker)
+    wanted = set(sys.stdin.read().split("\n"))
+    for op in op_database():
+        label = label_of(op)
+        if label not in wanted:
+            continue
+        if dtype in op.supported_dtypes("cpu"):
+            for number, form, args, kwargs in samples_of(op, dtype, options.forms, options.samples):
+                key = {"op": label, "sample": number, "form": form}
+                print(json.dumps({**key, "begin": True}), flush=True)
+                try:
+                    row = run_one(op, args, kwargs, options.backend)
+                except Exception as e:
+                    row = {"status": "differs", "why": f"{type(e).__name__}: {e}"[:160]}
+                print(json.dumps({**key, **row}), flush=True)
+        print(json.dumps({"op": label, "done": True}), flush=True)

@@ -1,0 +1,129 @@
+"""Small tensor programs that the graph fuzzer found: layouts behind views, shared memory of outputs, shapes of inputs, late errors."""
+import pytest
+import torch
+
+import framejit
+from check import BACKENDS, check
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    framejit.reset()
+    with torch.no_grad():
+        yield
+
+
+def sharing(tensors):
+    where = [t.untyped_storage().data_ptr() for t in tensors]
+    return [where.index(w) for w in where]
+
+
+def check_sharing(fn, *args):
+    """Results and arguments share memory as in eager; their values and strides are eager's."""
+    check(fn, *args, breaks=0)
+    for backend in BACKENDS:
+        ours = [a.clone() for a in args]
+        plain = [a.clone() for a in args]
+        got, want = framejit.compile(fn, backend=backend)(*ours), fn(*plain)
+        assert sharing([*got, *ours]) == sharing([*want, *plain]), backend
+
+
+class TestLayouts:
+    def test_a_view_of_a_decomposed_result(self):
+        def f(x):
+            y = torch.log_softmax(x, 0)
+            return y.select(1, 0), torch.nn.functional.layer_norm(x, x.shape[-1:]).select(1, 0)
+        check(f, torch.randn(6, 4).T, breaks=0)
+
+    def test_behind_an_op_whose_operand_was_decomposed(self):
+        def f(x, y):
+            z = torch.softmax(x, 0) + y
+            return z.select(1, 0), z.view(-1)
+        check(f, torch.randn(6, 4).T, torch.randn(4, 6), breaks=0)
+
+    def test_a_view_and_its_decomposed_base_share_memory(self):
+        def f(x):
+            y = torch.softmax(x, 0)
+            return y.select(1, 0), y
+        check_sharing(f, torch.randn(6, 4).T)
+
+    @pytest.mark.parametrize("view", [lambda x: x[:, ::2].T, lambda x: x[:1].expand(3, 8).T, lambda x: x.view(2, 6, 2, 2).contiguous(memory_format=torch.channels_last)[:, 1:]],
+                             ids=["stepped", "expanded", "channels_last"])
+    def test_a_cast_of_a_tensor_with_gaps(self, view):
+        def f(x):
+            y = view(x)
+            return y.double(), y.to(torch.bfloat16).relu()
+        check(f, torch.randn(6, 8), breaks=0)
+
+
+class TestSharing:
+    def test_views_of_one_removed_copy(self):
+        check_sharing(lambda x: (x.clone().mT, x.clone()), torch.randn(3, 4))
+
+        def f(x):
+            y = x.clone()
+            return y.mT, y.detach(), y[1:]
+        check_sharing(f, torch.randn(3, 4))
+
+    def test_two_copies_with_views(self):
+        def f(x):
+            a, b = x.clone(), x.clone()
+            return a.mT, b.mT, a.view(-1), b.split(1)[1]
+        check_sharing(f, torch.randn(3, 4))
+
+    def test_a_written_view_of_a_copy(self):
+        def f(x):
+            y = x.clone()
+            z = y.unbind(0)
+            z[1].mul_(2)
+            return z[0], y, z[1]
+        check_sharing(f, torch.randn(3, 4))
+
+
+class TestInputs:
+    @pytest.mark.parametrize("change", [lambda x: x.unsqueeze_(0), lambda x: x.t_(), lambda x: x.transpose_(0, 1), lambda x: x.resize_(2, 2), lambda x: x.squeeze_()],
+                             ids=["unsqueeze_", "t_", "transpose_", "resize_", "squeeze_"])
+    def test_a_change_of_an_inputs_own_shape(self, change):
+        def f(x):
+            y = x + 1
+            change(x)
+            return y, x * 2
+        check(f, torch.randn(2, 1, 4)[:, 0])
+        check(f, torch.randn(3, 4))
+
+    def test_a_change_of_a_fresh_tensors_shape(self):
+        def f(x):
+            y = x + 1
+            y.unsqueeze_(0)
+            return y.t_() if y.dim() == 2 else y.squeeze_()
+        check(f, torch.randn(4), breaks=0)
+        check(f, torch.randn(3, 4), breaks=0)
+
+
+class TestErrors:
+    def test_a_copy_that_does_not_fit(self):
+        def f(x):
+            x.select(-1, 0).copy_(x.select(1, -1))
+            return x
+        check(f, torch.randn(2, 1, 4))
+
+    @pytest.mark.parametrize("use", [lambda x, i: x.index_fill_(0, i, 1.0), lambda x, i: x[i], lambda x, i: x.gather(0, i), lambda x, i: torch.nn.functional.embedding(i, x[:, None])],
+                             ids=["index_fill_", "index", "gather", "embedding"])
+    def test_an_index_out_of_range_that_nobody_reads(self, use):
+        def f(x, i):
+            use(x + 1, i)
+            return x * 2
+        check(f, torch.randn(3), torch.tensor([0, 2]))
+        check(f, torch.randn(3), torch.tensor([0, 7]))
+
+
+class TestRandom:
+    @pytest.mark.parametrize("fill", ["normal_", "uniform_", "exponential_", "bernoulli_"])
+    def test_fills_of_tensors_with_gaps(self, fill):
+        def f(x):
+            y = x.clone()
+            getattr(y[:, ::2], fill)()
+            getattr(y.T, fill)()
+            return y, getattr(x, fill)()
+        check(f, torch.randn(6, 8))
+        check(f, torch.randn(6, 16)[:, ::2])

@@ -1,0 +1,161 @@
+// Random index expressions against brute force: what simplify, reshape_index, linear_index and split_linear answer is evaluated at
+// every point of the nest and compared. Seeded; FRAMEJIT_FUZZ_ROUNDS asks for more, FRAMEJIT_FUZZ_SEED says where to begin.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "inductor/loop/index_expr.h"
+#include "tests/unit/inductor/fuzz_rounds.h"
+
+namespace framejit::inductor::testing {
+namespace {
+
+constexpr uint32_t kSizeSymbols = 2;
+
+class RandomIndex {
+ public:
+  explicit RandomIndex(uint32_t seed) : random_(seed), symbols_(kSizeSymbols) {
+    const int count = 1 + pick(4);
+    for (int d = 0; d < count; ++d) extents_.push_back(size());
+  }
+
+  DimBounds bounds() const { return {symbols_, extents_}; }
+  SymExpr dim(size_t d) const { return symbols_.dim(d); }
+  int pick(int n) { return static_cast<int>(random_() % static_cast<uint32_t>(n)); }
+  SymExpr size_symbol() { return SymExpr::symbol(static_cast<uint32_t>(pick(kSizeSymbols))); }
+
+  SymExpr size() {
+    switch (pick(5)) {
+      case 0: return size_symbol();
+      case 1: return size_symbol() * SymExpr(1 + pick(3));
+      default: return SymExpr(1 + pick(6));
+    }
+  }
+
+  SymExpr expression(int depth) {
+    if (depth == 0 || pick(6) == 0) return pick(5) == 0 ? SymExpr(pick(7)) : dim(static_cast<size_t>(pick(static_cast<int>(extents_.size()))));
+    switch (pick(9)) {
+      case 0:
+      case 1: return expression(depth - 1) + expression(depth - 1);
+      case 2: return expression(depth - 1) * (pick(3) == 0 ? size() : SymExpr(1 + pick(8)));
+      case 3:
+      case 4: return SymExpr::floor_div(expression(depth - 1), divisor());
+      case 5:
+      case 6: return SymExpr::mod(expression(depth - 1), divisor());
+      case 7: return pick(2) == 0 ? SymExpr::min(expression(depth - 1), expression(depth - 1)) : SymExpr::max(expression(depth - 1), expression(depth - 1));
+      default: return pick(2) == 0 ? expression(depth - 1) - SymExpr(pick(5)) : recombined(expression(depth - 1));
+    }
+  }
+
+  // b*(e // b) + e % b and its relatives, which the rewriter looks for.
+  SymExpr recombined(const SymExpr& e) {
+    const SymExpr b = divisor();
+    const SymExpr factor = SymExpr(1 + pick(3)), inner = pick(4) == 0 ? e + SymExpr(1) : e;
+    return factor * (b * SymExpr::floor_div(e, b) + SymExpr::mod(inner, b));
+  }
+
+  // The same product of sizes grouped in two ways.
+  void two_shapes(SymSizes& from, SymSizes& to) {
+    std::vector<SymExpr> factors;
+    const int count = 2 + pick(4);
+    for (int k = 0; k < count; ++k) factors.push_back(pick(4) == 0 ? size_symbol() : SymExpr(1 + pick(4)));
+    for (SymSizes* sizes : {&from, &to}) {
+      sizes->assign(1, SymExpr(1));
+      for (const SymExpr& f : factors) {
+        if (pick(2) == 0) sizes->push_back(SymExpr(1));
+        sizes->back() = sizes->back() * f;
+      }
+      if (sizes->size() > 1 && sizes->front() == SymExpr(1) && pick(2) == 0) sizes->erase(sizes->begin());
+    }
+  }
+
+  std::vector<int64_t> symbol_values() { return {1 + pick(5), 1 + pick(5)}; }
+
+ private:
+  SymExpr divisor() { return pick(4) == 0 ? extents_[static_cast<size_t>(pick(static_cast<int>(extents_.size())))] : SymExpr(1 + pick(8)); }
+  std::mt19937 random_;
+  NestSymbols symbols_;
+  SymSizes extents_;
+};
+
+// Calls visit(environment) for every point of the dimensions `extents` under these values of the size symbols.
+template <class Visit>
+void for_each_point(const SymSizes& extents, const std::vector<int64_t>& symbols, Visit visit) {
+  std::vector<int64_t> env = symbols;
+  env.resize(kSizeSymbols + kMaxDims, 0);
+  for (;;) {
+    visit(env);
+    size_t d = extents.size();
+    while (d > 0 && ++env[kSizeSymbols + d - 1] == extents[d - 1].eval(symbols)) env[kSizeSymbols + --d] = 0;
+    if (d == 0) return;
+  }
+}
+
+std::string words(const SymSizes& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), std::string(), [](std::string s, const SymExpr& e) { return s + "[" + e.text() + "]"; });
+}
+
+void check_simplify(RandomIndex& random) {
+  const SymExpr e = random.expression(4);
+  const SymExpr simple = simplify(e, random.bounds());
+  for (int round = 0; round < 3; ++round)
+    for_each_point(random.bounds().extents, random.symbol_values(), [&](const std::vector<int64_t>& env) {
+      ASSERT_EQ(simple.eval(env), e.eval(env)) << e.text() << " became " << simple.text() << " over " << words(random.bounds().extents);
+    });
+}
+
+void check_split(RandomIndex& random) {
+  const SymExpr e = random.expression(3), dim = random.dim(0);
+  SymExpr coefficient, rest;
+  if (!split_linear(e, dim, coefficient, rest)) return;
+  graph::SymbolId id = 0;
+  ASSERT_TRUE(dim.is_symbol(&id));
+  ASSERT_FALSE(mentions(rest, id) || mentions(coefficient, id)) << e.text();
+  for_each_point(random.bounds().extents, random.symbol_values(), [&](const std::vector<int64_t>& env) {
+    ASSERT_EQ(coefficient.eval(env) * dim.eval(env) + rest.eval(env), e.eval(env)) << e.text() << " split into " << coefficient.text() << " and " << rest.text();
+  });
+}
+
+void check_reshape(RandomIndex& random) {
+  SymSizes from, to;
+  random.two_shapes(from, to);
+  DimBounds bounds = random.bounds();
+  bounds.extents = to;
+  std::vector<SymExpr> index;
+  for (size_t k = 0; k < to.size(); ++k) index.push_back(random.dim(k));
+  const std::vector<SymExpr> mapped = reshape_index(from, to, index, bounds);
+  ASSERT_EQ(mapped.size(), from.size());
+  for (int round = 0; round < 3; ++round) {
+    const std::vector<int64_t> symbols = random.symbol_values();
+    for_each_point(to, symbols, [&](const std::vector<int64_t>& env) {
+      int64_t expected = 0, got = 0;
+      for (size_t k = 0; k < to.size(); ++k) expected = expected * to[k].eval(env) + index[k].eval(env);
+      for (size_t k = 0; k < from.size(); ++k) {
+        const int64_t at = mapped[k].eval(env);
+        ASSERT_TRUE(at >= 0 && at < from[k].eval(env)) << "dimension " << k << " of " << words(from) << " seen as " << words(to) << ": " << mapped[k].text();
+        got = got * from[k].eval(env) + at;
+      }
+      ASSERT_EQ(got, expected) << words(from) << " seen as " << words(to) << ": " << words(mapped);
+    });
+  }
+  SymSizes strides(from.size(), SymExpr(1));
+  for (SymExpr& s : strides) s = SymExpr(random.pick(9));
+  const SymExpr linear = linear_index(mapped, strides, bounds);
+  for_each_point(to, random.symbol_values(), [&](const std::vector<int64_t>& env) {
+    int64_t expected = 0;
+    for (size_t k = 0; k < from.size(); ++k) expected += mapped[k].eval(env) * strides[k].eval(env);
+    ASSERT_EQ(linear.eval(env), expected) << linear.text();
+  });
+}
+
+TEST(Fuzz, IndexExpressions) {
+  for_each_seed(2000, [](uint32_t seed) {
+    RandomIndex random(seed);
+    check_simplify(random);
+    check_split(random);
+    check_reshape(random);
+  });
+}
+
+}  // namespace
+}  // namespace framejit::inductor::testing

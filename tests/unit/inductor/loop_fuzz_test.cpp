@@ -1,0 +1,144 @@
+// Random loop programs: the interpreter against machine code of every vector level, fused and not, at sizes that were not the hint.
+// Seeded; the text of a failing program is in the message (fuzz_rounds.h).
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "graph/scalar_op.h"
+#include "inductor/assemble.h"
+#include "inductor/interp/interpreter.h"
+#include "tests/unit/inductor/fuzz_rounds.h"
+#include "tests/unit/inductor/plan_runner.h"
+#include "tests/unit/inductor/random_loops.h"
+
+namespace framejit::inductor::testing {
+namespace {
+
+int64_t numel(const LoopBuffer& b, const std::vector<int64_t>& symbols) {
+  int64_t n = 1;
+  for (const SymExpr& s : b.sizes) n *= s.eval(symbols);
+  return n;
+}
+
+// Buffers are dense, so memory order serves as well as any.
+std::vector<Data> input_data(const RandomProgram& random, const std::vector<int64_t>& symbols, uint32_t seed) {
+  std::mt19937 bits(seed);
+  std::vector<Data> inputs;
+  for (const LoopBuffer& b : random.program.buffers) {
+    if (b.role != BufferRole::kInput) break;
+    const int64_t count = numel(b, symbols), bytes = row_of(b.dtype).bytes;
+    Data data{std::vector<char>(static_cast<size_t>(count * bytes + 64))};
+    const int top = static_cast<int>(random.facts[inputs.size()].top);
+    for (int64_t k = 0; k < count; ++k) {
+      graph::ScalarValue value;
+      const int low = b.dtype == DType::kUInt8 || b.dtype == DType::kBool ? 0 : -top;
+      const int steps = is_float(b.dtype) ? 4 : 1;
+      const int number = low * steps + static_cast<int>(bits() % static_cast<uint32_t>((top - low) * steps + 1));
+      is_float(b.dtype) ? value.f = number / 4.0 : value.i = number;
+      graph::store_element(b.dtype, data.bytes.data() + k * bytes, value);
+    }
+    inputs.push_back(std::move(data));
+  }
+  return inputs;
+}
+
+// A graph that has only inputs and outputs: the nests between them are the program's own.
+graph::Graph frame_of(RandomProgram& random, std::vector<ValueForm>& forms) {
+  graph::Graph graph;
+  graph.shapes.add_symbol(8);
+  for (size_t b = 0; b < random.program.buffers.size(); ++b) {
+    LoopBuffer& buffer = random.program.buffers[b];
+    graph::ValueInfo info;
+    info.meta.dtype = buffer.dtype;
+    info.meta.sizes = buffer.sizes;
+    info.meta.strides = buffer.strides;
+    graph.values.push_back(info);
+    buffer.value = static_cast<uint32_t>(b);
+    forms.push_back({ValueForm::kBuffer, static_cast<LoopBufferId>(b), {}, 0, 0});
+    if (buffer.role == BufferRole::kInput) graph.inputs.push_back(static_cast<graph::ValueId>(b));
+    if (buffer.is_output) graph.outputs.push_back(static_cast<graph::ValueId>(b));
+  }
+  return graph;
+}
+
+Result<Outputs> interpret(const LoopProgram& program, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols) {
+  std::vector<Data> storage = inputs;
+  for (size_t b = storage.size(); b < program.buffers.size(); ++b)
+    storage.push_back({std::vector<char>(static_cast<size_t>(numel(program.buffers[b], symbols) * row_of(program.buffers[b].dtype).bytes + 64))});
+  InterpreterMemory memory{{}, symbols};
+  for (Data& d : storage) memory.buffers.push_back(d.bytes.data());
+  FJ_TRY_VOID(run_program(program, memory, [](const ExternCall&) {}));
+  Outputs out;
+  for (size_t b = 0; b < program.buffers.size(); ++b) {
+    const LoopBuffer& buffer = program.buffers[b];
+    if (!buffer.is_output) continue;
+    out.values.emplace_back();
+    std::vector<int64_t> at(buffer.sizes.size(), 0);
+    for (;;) {
+      int64_t offset = 0;
+      for (size_t k = 0; k < at.size(); ++k) offset += at[k] * buffer.strides[k].eval(symbols);
+      const auto value = graph::load_element(buffer.dtype, storage[b].bytes.data() + offset * row_of(buffer.dtype).bytes);
+      out.values.back().push_back(is_float(buffer.dtype) ? value.f : static_cast<double>(value.i));
+      size_t d = at.size();
+      while (d > 0 && ++at[d - 1] == buffer.sizes[d - 1].eval(symbols)) at[--d] = 0;
+      if (d == 0) break;
+    }
+  }
+  return out;
+}
+
+void compare(const RandomProgram& random, const Outputs& got, const Outputs& expected, const std::string& what) {
+  size_t o = 0;
+  for (size_t b = 0; b < random.program.buffers.size(); ++b) {
+    if (!random.program.buffers[b].is_output) continue;
+    const Fact& fact = random.facts[b];
+    ASSERT_EQ(got.values[o].size(), expected.values[o].size());
+    for (size_t k = 0; k < expected.values[o].size(); ++k) {
+      const double x = got.values[o][k], y = expected.values[o][k];
+      if (x == y || (std::isnan(x) && std::isnan(y))) continue;
+      ASSERT_LE(std::fabs(x - y), fact.exact ? 0 : 4 * fact.error) << what << "\n" << random.program.buffers[b].name << " element " << k << " is " << x << ", interpreted " << y;
+    }
+    ++o;
+  }
+}
+
+class Compiler {
+ public:
+  explicit Compiler(VectorLevel level) : jit_(CpuJit::create(level).take()) {}
+  CpuJit& jit() { return *jit_; }
+
+ private:
+  std::unique_ptr<CpuJit> jit_;
+};
+
+void check_program(uint32_t seed) {
+  RandomProgram random = random_program(seed);
+  const std::string text = print(random.program);
+  const auto verified = verify(random.program);
+  ASSERT_TRUE(verified.ok()) << verified.error().message << "\n" << text;
+  std::vector<ValueForm> forms;
+  const graph::Graph graph = frame_of(random, forms);
+  const SizeHints hints{{8}};
+  for (const VectorLevel level : {VectorLevel::kAvx512, VectorLevel::kAvx2, VectorLevel::k128}) {
+    if (!is_available(level)) continue;
+    const bool fuse = level != VectorLevel::kAvx2 || seed % 2 == 0;
+    const std::string what = "level " + std::to_string(static_cast<int>(level)) + (fuse ? " fused" : " unfused") + "\n" + text;
+    Compiler compiler(level);
+    const Schedule schedule = fuse ? make_schedule(random.program, hints) : make_plain_schedule(random.program);
+    const auto plan = assemble(graph, forms, schedule, hints, compiler.jit());
+    ASSERT_TRUE(plan.ok()) << plan.error().message << "\n" << what;
+    for (const int64_t size : {int64_t{8}, int64_t{2} + seed % 39}) {
+      const auto inputs = input_data(random, {size}, seed);
+      const auto expected = interpret(random.program, inputs, {size});
+      const auto got = run_plan(plan.value(), inputs, {size}, 1 + static_cast<int>(seed % 3));
+      ASSERT_EQ(got.ok(), expected.ok()) << (got.ok() ? expected.error() : got.error()).message << "\n" << what;
+      if (got.ok()) compare(random, got.value(), expected.value(), "s0 = " + std::to_string(size) + ", " + what);
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST(Fuzz, LoopPrograms) { for_each_seed(25, check_program); }
+
+}  // namespace
+}  // namespace framejit::inductor::testing
