@@ -234,6 +234,20 @@ Result<void> TorchRecording::check_overlap() const {
   return {};
 }
 
+// Outputs that share memory with an input or an output before them: detached ones, and views of the whole.
+void TorchRecording::mark_own_objects(const std::vector<at::Tensor>& outputs) {
+  const graph::Graph& g = recorder_->graph();
+  std::set<uint32_t> storages;
+  for (graph::ValueId input : g.inputs) storages.insert(g.values[graph::index_of(input)].storage);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const graph::TracedTensorImpl* traced = graph::as_traced(outputs[i]);
+    if (traced == nullptr) continue;
+    const bool shares = !storages.insert(g.values[graph::index_of(traced->value)].storage).second;
+    const bool whole = output_facts_[i].view && outputs[i].sym_numel() == outputs[i]._base().sym_numel();
+    output_facts_[i].own_object = shares && traced->input < 0 && (!output_facts_[i].view || whole);
+  }
+}
+
 Result<void> TorchRecording::finish(const std::vector<PyObject*>& outputs) {
   std::vector<at::Tensor> tensors;
   for (PyObject* output : outputs) tensors.push_back(THPVariable_Unpack(output));
@@ -241,6 +255,7 @@ Result<void> TorchRecording::finish(const std::vector<PyObject*>& outputs) {
   for (size_t i = 0; i < tensors.size(); ++i)
     if (output_facts_[i].view && !output_facts_[i].inference && c10::InferenceMode::is_enabled() && !shows_input(tensors[i]))
       return Error{"modes_unsupported", "inference mode, left by the program for a view that it returns,"};
+  mark_own_objects(tensors);
   auto graph = recorder_->finish(tensors);
   if (!graph.ok()) return graph.error();
   return check_overlap();
@@ -248,7 +263,7 @@ Result<void> TorchRecording::finish(const std::vector<PyObject*>& outputs) {
 
 Result<std::unique_ptr<CompiledCall>> TorchRecording::compile(const CompileRequest& request) {
   FJ_TRY(std::unique_ptr<CompiledCall> call, compile_graph({recorder_->graph(), recorder_->constants(), recorder_->opaques(), inputs_, calls_}, request));
-  return with_output_facts(std::move(call), output_facts_);
+  return with_output_facts(std::move(call), output_facts_, inputs_.size());
 }
 
 }  // namespace framejit::frame_hook

@@ -45,6 +45,7 @@ class TorchRecording final : public Recording {
   bool accept_result(PyObject* result, PyObject* const* args, size_t count, int depth);
   PyObject* refuse(const char* reason, std::string detail);
   Result<void> check_overlap() const;
+  void mark_own_objects(const std::vector<at::Tensor>& outputs);
 
   std::shared_ptr<graph::Recorder> recorder_;
   std::vector<at::Tensor> inputs_;  // the real ones

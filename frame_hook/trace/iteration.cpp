@@ -150,6 +150,7 @@ void refuse_written_container(Tracer& t, IteratorValue* it) {
 // The real zip, map, ... has these parts and no more, and the same strictness.
 void guard_parts(Tracer& t, IteratorValue* it) {
   t.type_of(it);
+  it->value_guarded = true;
   if (it->over == Over::real || it->over == Over::enumerate) return;
   auto part = [&](int64_t i) { return t.guards().sources.add(guards::SourceKind::iterator_part, it->source, static_cast<int32_t>(i)); };
   note(t, guards::GuardKind::is, part(guards::part_count(it->object.get())), nullptr);
@@ -330,7 +331,7 @@ Value* Tracer::next_item(Value* iterator) {
   if (iterator->kind == ValueKind::iterator) {
     auto* it = as<IteratorValue>(iterator);
     if (it->exhausted) return nullptr;
-    if (it->object && !it->type_guarded) guard_parts(*this, it);
+    if (it->object && !it->value_guarded) guard_parts(*this, it);
     Unresumable guard(*this);
     Value* next = advance(*this, it);
     it->exhausted = next == nullptr;

@@ -141,6 +141,17 @@ Value* dict_fromkeys(Tracer& t, const Arguments& args) {
   return made;
 }
 
+// What Counter counts with.
+Value* count_elements(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "_count_elements", 2, 2);
+  Value* mapping = args.positional[0];
+  for (Value* key : t.unpack(args.positional[1])) {
+    Value* count = t.call(t.get_attribute(mapping, interned("get")), {key, t.integer(0)});
+    t.set_item(mapping, key, t.binary_operator(0, count, t.integer(1)));
+  }
+  return t.none();
+}
+
 Value* default_missing(Tracer& t, const Arguments& args) {
   only_positional(t, args, "__missing__", 2, 2);
   Value* factory = t.find_attribute(args.positional[0], interned("default_factory"));

@@ -1,7 +1,8 @@
 // graph/passes/fix_sizes.cpp — symbols that facts make constants, or equal to others, are replaced where they stand.
 //
 // In: any graph. Out: the same nodes; sizes, strides, offsets and size arguments without those symbols, so that what has one size at
-// run time is seen to have it. The facts stay: they are what makes this right.
+// run time is seen to have it. The facts stay: they are what makes this right. Symbolic positions that count from the end, as the
+// facts say, count from the front afterwards, so that nobody behind has to ask.
 #include "graph/passes/passes.h"
 
 namespace framejit::graph {
@@ -26,10 +27,45 @@ void replace(SymSizes& sizes, const SymSizes& by_symbol) {
   for (SymExpr& e : sizes) e = e.substitute(by_symbol);
 }
 
+struct PositionRow {
+  const char* op;
+  size_t dim, first, last;  // arguments: the dimension, and the positions in it
+  bool clamps;              // a position outside means the end that is next to it
+};
+constexpr PositionRow kPositions[] = {
+    {"select.int", 1, 2, 2, false},
+    {"slice.Tensor", 1, 2, 3, true},
+    {"select_scatter", 2, 3, 3, false},
+    {"slice_scatter", 2, 3, 4, true},
+};
+
+SymExpr from_front(const ShapeEnv& env, SymExpr position, const SymExpr& size, bool clamps) {
+  if (env.known(position, Relation::kLt, 0) == true) position = position + size;
+  if (clamps && env.known(position, Relation::kLt, 0) == true) return 0;
+  return position;
+}
+
+void settle_positions(const Graph& graph, Node& node) {
+  for (const PositionRow& row : kPositions) {
+    if (node.op->name != row.op) continue;
+    const auto* self = node.args[0].get<ValueId>();
+    const auto* dim = row.dim < node.args.size() ? node.args[row.dim].get<SymExpr>() : nullptr;
+    if (self == nullptr || (dim != nullptr && !dim->is_constant())) return;
+    const TensorMeta& meta = graph.meta(*self);
+    int64_t d = dim != nullptr ? dim->constant() : 0;
+    if (d < 0) d += static_cast<int64_t>(meta.ndim());
+    for (size_t i = row.first; i <= row.last && i < node.args.size(); ++i)
+      if (auto* position = std::get_if<SymExpr>(&node.args[i].payload); position != nullptr && !position->is_constant())
+        *position = from_front(graph.shapes, *position, meta.sizes[static_cast<size_t>(d)], row.clamps);
+  }
+}
+
 }  // namespace
 
 Result<Graph> fix_sizes(const Graph& recorded) {
   Graph graph = recorded;
+  if (graph.shapes.symbol_count() == 0) return graph;
+  for (Node& node : graph.nodes) settle_positions(graph, node);
   const SymSizes by_symbol = fixed_symbols(graph.shapes);
   if (by_symbol.empty()) return graph;
   for (ValueInfo& value : graph.values) {

@@ -4,6 +4,7 @@ check(fn, *args) calls fn eagerly on one deep copy of the arguments and compiled
 others, then compares results (structure, classes, identity of returned inputs, strides, values within the contract's bound),
 written arguments and exceptions. Counts of graphs, breaks and recompiles are asserted when given.
 """
+import collections
 import copy
 import math
 
@@ -78,7 +79,7 @@ def same(got, eager, ref64=None, where="result", strides=True):
         assert got.is_inference() == eager.is_inference(), f"{where}: is_inference"
         if eager.numel():
             assert_close(got.detach(), eager.detach(), ref64, where)
-    elif isinstance(eager, (list, tuple)):
+    elif isinstance(eager, (list, tuple, collections.deque)):
         assert len(got) == len(eager), f"{where}: length {len(got)} instead of {len(eager)}"
         for i, (a, b) in enumerate(zip(got, eager)):
             same(a, b, None if ref64 is None else ref64[i], f"{where}[{i}]", strides)

@@ -156,3 +156,24 @@ def test_view_made_without_grad_refuses_writes_as_eagers_does():
     compiled = framejit.compile(f)
     assert error(compiled) == error(compiled) == error(f)
     assert framejit.stats()["graph_breaks"] == 0
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: (x.detach(), x + 1),
+    lambda x: (x.view(3), x.view_as(x), x + 1),
+    lambda x: (x[:2].detach(), x[:], x.contiguous()),
+    lambda x: (lambda y: (y, y.detach(), y.view(3), y.view(3, 1)))(x + 1),
+    lambda x: (lambda y: (y.detach(), y.sum()))(x * 2),
+], ids=range(5))
+def test_what_shares_memory_is_an_object_of_its_own(fn):
+    def facts(call, x):
+        out = call(x)
+        named = [x, *out]
+        return [([k for k, other in enumerate(named) if other is t], [k for k, other in enumerate(named) if other is t._base], t._is_view(), t.requires_grad,
+                 type(t), [k for k, other in enumerate(named) if other.data_ptr() == t.data_ptr()]) for t in out]
+    for backend in BACKENDS:
+        framejit.reset()
+        compiled = framejit.compile(fn, backend=backend)
+        for x in (torch.randn(3), torch.nn.Parameter(torch.randn(3))):
+            with torch.no_grad():
+                assert facts(compiled, x) == facts(fn, x) == facts(compiled, x)

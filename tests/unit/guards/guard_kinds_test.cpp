@@ -151,6 +151,28 @@ TEST_F(GuardTest, ModesFail) {
   EXPECT_EQ(program_->explain(frame())->mode, 0);
 }
 
+TEST_F(GuardTest, ItemsLeftInIterators) {
+  expect(GuardKind::iterator_has, "", 2, "iter([1, 2, 3])", "iter([1])", "L['a'] has 2 items left or more but has 1");
+  expect(GuardKind::iterator_ends, "", 2, "iter({'x': 1, 'y': 2})", "iter({1, 2, 3})", "L['a'] has 2 items left but has 3");
+  run("d = {'x': 1, 'y': 2}\ni = iter(d)\nnext(i)");
+  set_ = GuardSet();
+  set(0, "i");
+  add(GuardKind::iterator_has, local(), "", 1);
+  compile();
+  EXPECT_TRUE(holds());
+  run("d['z'] = 3");  // its next step raises
+  EXPECT_FALSE(holds());
+}
+
+TEST_F(GuardTest, ResultsOfCachedFunctions) {
+  run("import functools\n@functools.lru_cache\ndef f(n): return n + 1\nempty = functools.lru_cache(abs)\nother = functools.lru_cache(str)\nf(3); other(3)");
+  expect(GuardKind::cache_agrees, "(3, 4)", 0, "f", "other", "L['a'] has nothing cached but (3, 4) but has another result");
+  set(0, "empty");
+  EXPECT_TRUE(holds());
+  set(0, "3");
+  EXPECT_FALSE(holds());
+}
+
 TEST_F(GuardTest, TensorFactsBindAndExplain) {
   struct Even : TensorFacts {  // stands for a tensor: an even int whose value is bound
     bool matches(PyObject* o, int64_t* symbols) const override { return PyLong_Check(o) && (symbols[0] = PyLong_AsLong(o)) % 2 == 0; }

@@ -129,6 +129,42 @@ TEST_F(SourceTest, ModuleAttributesReadAsUsersWriteThem) {
   EXPECT_EQ(fetch(pi), get("math.pi").get());
 }
 
+TEST_F(SourceTest, WhatIteratorsGiveNext) {
+  for (const char* made : {"iter([10, 20, 30])", "iter((10, 20, 30))", "iter({'a': 10, 'b': 20, 'c': 30}.values())", "reversed([30, 20, 10])", "iter(range(10, 40, 10))"}) {
+    set(0, made);
+    EXPECT_EQ(PyLong_AsLong(fetch(from(SourceKind::iterator_item, local(), 1))), 20) << made;
+    EXPECT_EQ(text_, "next(L['a'], 1)");
+    EXPECT_EQ(fetch(from(SourceKind::iterator_item, local(), 3)), nullptr);
+    PyRef taken = PyRef::steal(PyIter_Next(locals_[0]));
+    EXPECT_EQ(PyLong_AsLong(fetch(from(SourceKind::iterator_item, local(), 1))), 30) << made;
+  }
+  run("items = {'x': 1, 'y': 2}\nfirst = iter([3])\npairs = zip(first, 'ab')\nnumbered = enumerate(first, 70000)");
+  set(0, "iter(items.items())");
+  EXPECT_EQ(fetch(from(SourceKind::iterator_key, local(), 1)), str("y").get());
+  EXPECT_EQ(fetch(from(SourceKind::iterator_container, local())), get("items").get());
+  set(0, "pairs");
+  EXPECT_EQ(fetch(from(SourceKind::iterator_part, local(), 0)), get("first").get());
+  EXPECT_EQ(fetch(from(SourceKind::iterator_part, local(), 2)), nullptr);
+  EXPECT_EQ(fetch(from(SourceKind::iterator_part, local(), -1)), Py_False);
+  set(0, "numbered");
+  EXPECT_EQ(fetch(from(SourceKind::iterator_part, local(), 1)), nullptr);  // too far from zero
+  set(0, "map(abs, first)");
+  EXPECT_EQ(fetch(from(SourceKind::iterator_part, local(), -1)), get("abs").get());
+  set(0, "(i for i in items)");
+  EXPECT_EQ(fetch(from(SourceKind::iterator_item, local(), 0)), nullptr);
+}
+
+TEST_F(SourceTest, CachesOfFunctions) {
+  run("import functools\n@functools.lru_cache(maxsize=2)\ndef f(n): return [n]\n@functools.lru_cache(None)\ndef g(n): return [n]\nkept, also = f(7), g(7)");
+  for (const char* name : {"f", "g"}) {
+    set(0, name);
+    const SourceId entry = keyed(SourceKind::dict_item, from(SourceKind::lru_cache, local()), get("7"));
+    EXPECT_EQ(fetch(from(SourceKind::lru_result, entry)), get(name == std::string("f") ? "kept" : "also").get());
+  }
+  set(0, "len");
+  EXPECT_EQ(fetch(from(SourceKind::lru_cache, local())), nullptr);
+}
+
 TEST_F(SourceTest, EqualSourcesAreOne) {
   const PyRef key = get("'some key of a dict'"), equal = get("'some key' + ' of a dict'");
   EXPECT_EQ(keyed(SourceKind::dict_item, local(), key), keyed(SourceKind::dict_item, local(), equal));
