@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-NAMES = {"calls": [], "guards": [], "breaks": [], "capture": ["--torch-compile"], "cold": ["--torch-compile"]}
+NAMES = {"calls": [], "guards": [], "breaks": [], "capture": ["--torch-compile"], "kernels": ["--torch-compile"], "cold": ["--torch-compile"]}
 
 
 def machine():

@@ -40,5 +40,29 @@ TEST(Backend, LibraryCallsBetweenKernels) {
   })", {.tolerance = 5e-6, .kernels = 2});
 }
 
+TEST(Backend, LongReductionsInParts) {
+  check_graph(R"(graph @f(%x : f32[256, 320]) {
+    %0 = mul.Tensor %x, %x : f32[256, 320]
+    %1 = mean %0, none : f32[]
+    %2 = sqrt %1 : f32[]
+    %3 = amax %x, [0, 1], false : f32[]
+    return %2, %3, %0
+  })");
+  check_graph(R"(graph @f(%x : bf16[4, 20000]) {
+    %0 = sum.dim_IntList %x, [1], true, none : bf16[4, 1]
+    %1 = add.Tensor %x, %0, 1 : bf16[4, 20000]
+    return %1
+  })", {.tolerance = 1e-2});
+}
+
+TEST(Backend, ColumnsInParts) {
+  check_graph(R"(graph @f(%x : f32[640, 410], %w : f32[410]) {
+    %0 = mul.Tensor %x, 0.25 : f32[640, 410]
+    %1 = sum.dim_IntList %0, [0], false, none : f32[410]
+    %2 = mul.Tensor %1, %w : f32[410]
+    return %2, %0
+  })");
+}
+
 }  // namespace
 }  // namespace framejit::inductor::testing
