@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "graph/passes/decompose.h"
 #include "inductor/assemble.h"
 #include "inductor/cpu/jit.h"
 #include "inductor/gpu/gpu_target.h"
@@ -105,6 +106,12 @@ class InductorBackend : public graph::Backend {
 }  // namespace
 
 std::unique_ptr<graph::Backend> make_inductor_backend(InductorOptions options) { return std::make_unique<InductorBackend>(options); }
+
+const char* treatment_of(std::string_view op) {
+  if (graph::is_decomposed(op)) return "decomposed";
+  if (is_mapped_view(op)) return "view";
+  return find_lowering(op) != nullptr ? "lowered" : "extern";
+}
 
 InductorStatistics inductor_statistics() {
   const std::lock_guard lock(g_statistics_mutex);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "graph/backend.h"
 
@@ -20,6 +21,10 @@ struct InductorOptions {
 
 // Named "framejit", or "interp" where the interpreter runs the kernels.
 std::unique_ptr<graph::Backend> make_inductor_backend(InductorOptions options = {});
+
+// What the backend makes of an op, by its table rows: "decomposed", "view" (index arithmetic), "lowered" (own kernels), "extern"
+// (PyTorch's own op). A row may leave some arguments to PyTorch.
+const char* treatment_of(std::string_view op);
 
 // Statistics of all inductor backends of this process.
 struct InductorStatistics {

@@ -122,6 +122,11 @@ PyObject* enable_global(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
+PyObject* treatment_of(PyObject*, PyObject* op) {
+  const char* name = PyUnicode_AsUTF8(op);
+  return name == nullptr ? nullptr : PyUnicode_FromString(inductor::treatment_of(name));
+}
+
 PyMethodDef methods[] = {
     {"configure", configure, METH_NOARGS, nullptr},
     {"channels", channels, METH_NOARGS, nullptr},
@@ -130,6 +135,7 @@ PyMethodDef methods[] = {
     {"enable_global", enable_global, METH_NOARGS, nullptr},
     {"backends", backends, METH_NOARGS, nullptr},
     {"option_names", option_names, METH_NOARGS, nullptr},
+    {"treatment_of", treatment_of, METH_O, nullptr},
     {"stats", stats, METH_NOARGS, nullptr},
     {"reset", reset, METH_NOARGS, nullptr},
     {"add_listener", add_listener, METH_O, nullptr},

@@ -29,7 +29,9 @@ bool same_sizes(const ShapeEnv& env, const SymSizes& a, const SymSizes& b) {
 
 }  // namespace
 
-Result<Graph> decompose(const Graph& graph) {
+namespace {
+
+const Decompositions& decompositions() {
   static const Decompositions table = [] {
     Decompositions t;
     add_norm_decompositions(t);
@@ -37,6 +39,15 @@ Result<Graph> decompose(const Graph& graph) {
     add_shape_decompositions(t);
     return t;
   }();
+  return table;
+}
+
+}  // namespace
+
+bool is_decomposed(std::string_view op) { return decompositions().count(op) != 0; }
+
+Result<Graph> decompose(const Graph& graph) {
+  const Decompositions& table = decompositions();
   Rebuild r(graph, false);
   for (const Node& node : graph.nodes) {
     if (node.op->has(kMutates)) return Error{"decompose", "needs a functional graph, but " + node.op->name + " writes"};

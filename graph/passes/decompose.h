@@ -40,6 +40,9 @@ struct Decomposing {
 using Decomposition = bool (*)(Decomposing& d);
 using Decompositions = std::unordered_map<std::string_view, Decomposition>;
 
+// Whether a row of the table takes the op (it may leave a node as it is).
+bool is_decomposed(std::string_view op);
+
 void add_norm_decompositions(Decompositions& table);
 void add_pointwise_decompositions(Decompositions& table);
 void add_shape_decompositions(Decompositions& table);

@@ -27,6 +27,9 @@ def set_thread_enabled(enabled: bool) -> bool:
 def enable_global() -> None:
     """Installs the standing hook of FRAMEJIT=1, with the filters of the environment."""
 
+def treatment_of(op: str) -> str:
+    """What becomes of an ATen op ("add.Tensor"): decomposed, view, lowered or extern."""
+
 def backends() -> list[str]:
     """Names that Options.backend may have."""
 
