@@ -296,12 +296,33 @@ Value* Tracer::identity_of(Value* v) {
   return identity;
 }
 
+namespace {
+
+// A marked size is a symbol within its range; what is outside compiles by itself.
+void decide_marked_ranges(Tracer& t, PyObject* real, PyObject* traced) {
+  const PyRef marks = dynamic_marks(real);
+  const PyRef shape = marks ? PyRef::steal(t.recording().get_attribute(traced, interned("shape"))) : PyRef();
+  if (!shape) return;
+  for (PyObject* mark : items_of_set(marks.get())) {
+    const Py_ssize_t dim = PyTuple_CheckExact(mark) && PyTuple_GET_SIZE(mark) == 3 ? PyLong_AsSsize_t(PyTuple_GET_ITEM(mark, 0)) : -1;
+    const auto size = dim >= 0 && dim < PyTuple_GET_SIZE(shape.get()) ? t.recording().unwrap_size(PyTuple_GET_ITEM(shape.get(), dim)) : std::nullopt;
+    if (!size || size->is_constant()) continue;
+    PyObject *least = PyTuple_GET_ITEM(mark, 1), *most = PyTuple_GET_ITEM(mark, 2);
+    if (PyLong_Check(least)) t.recording().shapes().decide(graph::SymExpr(PyLong_AsLongLong(least)), graph::Relation::kLe, *size, "mark_dynamic");
+    if (PyLong_Check(most)) t.recording().shapes().decide(*size, graph::Relation::kLe, graph::SymExpr(PyLong_AsLongLong(most)), "mark_dynamic");
+  }
+  PyErr_Clear();
+}
+
+}  // namespace
+
 PyObject* Tracer::traced_tensor(TensorValue* v) {
   if (v->traced) return v->traced.get();
   std::string reason;
   if (frontend_.classify(v->object.get(), &reason) != TensorClass::kPlain) graph_break(BreakReason::unsupported_tensor, reason);
   if (v->source == kNoSource) graph_break(BreakReason::unsupported_tensor, "a tensor that is a constant of the program");
-  PyObject* traced = recording().add_input(v->object.get(), trace_.guards.sources.text(v->source, live_.code), dynamic_dims(v->source));
+  const std::vector<bool> dynamic = dynamic_dims(v->source);
+  PyObject* traced = recording().add_input(v->object.get(), trace_.guards.sources.text(v->source, live_.code), dynamic);
   if (!traced) break_of_recording("an input tensor");
   v->traced = PyRef::steal(traced);
   v->input = static_cast<int>(recording().input_count()) - 1;
@@ -314,6 +335,7 @@ PyObject* Tracer::traced_tensor(TensorValue* v) {
   guard.object = PyRef::borrow(reinterpret_cast<PyObject*>(v->type));
   guard.facts = recording().facts_of_input(v->input);
   add_guard(std::move(guard));
+  if (!dynamic.empty()) decide_marked_ranges(*this, v->object.get(), traced);
   return traced;
 }
 

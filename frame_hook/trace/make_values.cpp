@@ -26,22 +26,8 @@ void add_dim(std::vector<bool>& dims, size_t dim) {
   dims[dim] = true;
 }
 
-// What framejit.mark_dynamic left on a tensor: a frozenset of (dim, min, max). The class of a traced tensor has no Python lookup.
-PyRef marks_of(PyObject* tensor) {
-  static PyObject* const name = PyUnicode_InternFromString("_framejit_dynamic");
-  PyObject* marks = nullptr;
-#if PY_VERSION_HEX >= 0x030D0000
-  PyObject_GetOptionalAttr(tensor, name, &marks);
-#else
-  _PyObject_LookupAttr(tensor, name, &marks);
-#endif
-  PyErr_Clear();
-  PyRef owned = PyRef::steal(marks);
-  return owned && PyFrozenSet_CheckExact(owned.get()) ? owned : PyRef();
-}
-
 void add_marked_dims(PyObject* tensor, std::vector<bool>& dims) {
-  const PyRef marks = marks_of(tensor);
+  const PyRef marks = dynamic_marks(tensor);
   if (!marks) return;
   for (PyObject* mark : items_of_set(marks.get())) {
     const size_t dim = PyTuple_CheckExact(mark) && PyTuple_GET_SIZE(mark) == 3 ? PyLong_AsSize_t(PyTuple_GET_ITEM(mark, 0)) : SIZE_MAX;

@@ -27,6 +27,9 @@ PyRef exact_copy_of_scalar(PyObject* object);
 std::vector<PyObject*> items_of_set(PyObject* set);
 // The builtin class, not made by a class statement, that lays out instances of `type`.
 PyTypeObject* layout_base(PyTypeObject* type);
+// What framejit.mark_dynamic left on a tensor: a frozenset of (dim, min, max); null: nothing. The class of a traced tensor has no Python
+// lookup.
+PyRef dynamic_marks(PyObject* tensor);
 // Whether the file is part of the torch package itself.
 bool is_torch_file(PyObject* filename);
 

@@ -224,6 +224,20 @@ class TestLogs:
         assert framejit.stats()["graphs"] == 20
 
 
+def test_a_marked_range_is_guarded(backend):
+    def f(x):
+        return x.relu() + x.shape[0]
+    inside, outside = [torch.randn(n, 3) for n in (4, 6, 8, 2)], [torch.randn(n, 3) for n in (9, 20)]
+    framejit.mark_dynamic(inside[0], 0, min=2, max=8)
+    compiled = framejit.compile(f, backend=backend)
+    for x in inside:
+        same(compiled(x), f(x))
+    assert framejit.stats()["graphs"] == 1
+    for x in outside:
+        same(compiled(x), f(x))
+    assert framejit.stats()["graphs"] > 1 and framejit.stats()["fallbacks"] == 0
+
+
 # ---- ints and floats in every place where torch takes them
 
 LENGTHS = (2, 3, 4, 6, 8)
