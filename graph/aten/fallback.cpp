@@ -87,6 +87,20 @@ bool fills_contiguous(const Graph& graph, const Node& node) {
   return self != nullptr && graph.meta(*self).is_contiguous();
 }
 
+// Errors of eager that torch's shape functions do not know: plain Python raises them at this instruction.
+bool eager_raises(const Graph& graph, const Node& node) {
+  const ValueId* value = node.args.empty() ? nullptr : node.args[0].get<ValueId>();
+  if (value == nullptr || *value == kNoValue) return false;
+  const TensorMeta& self = graph.meta(*value);
+  const std::string& name = node.op->name;
+  if (name == "max" || name == "min") return self.numel() == SymExpr(0);
+  if (name == "diagonal_scatter") return self.ndim() < 2;
+  if (name != "max.dim" && name != "min.dim" && name != "mode") return false;
+  const SymExpr* dim = node.args.size() > 1 ? node.args[1].get<SymExpr>() : nullptr;
+  const int64_t given = dim == nullptr ? -1 : dim->as_constant().value_or(-1), count = static_cast<int64_t>(self.ndim());
+  return given >= -count && given < count && self.sizes[static_cast<size_t>(given < 0 ? given + count : given)] == SymExpr(0);
+}
+
 }  // namespace
 
 void register_recorder() {
@@ -113,6 +127,7 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
     refuse_writes_to_constants(call);
     refuse_absolute_offsets(call);
     if (facts.in_place && call.def().has(kRandom) && !fills_contiguous(graph(), call.node)) fail({"unsupported_op", call.def().name + " on a tensor that is not contiguous"});
+    if (eager_raises(graph(), call.node)) fail({"exception_raised", call.def().name});
     ShapeOrigin origin = ShapeOrigin::kRule;
     if (keep_shape_in_place(call)) origin = ShapeOrigin::kInPlace;
     else if (facts.in_place || !shape_by_rule(call)) origin = shape_by_torch(call);

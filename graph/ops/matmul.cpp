@@ -21,6 +21,7 @@ bool product(const RuleArgs& args, ShapeEnv& env, Results& results) {
   }
   sizes.push_back(x->sizes[kRank - 2]);
   sizes.push_back(y->sizes[kRank - 1]);
+  if (a == 1 && (args.tensor(0) == nullptr || args.tensor(0)->dtype != x->dtype || !expands_to(env, *args.tensor(0), sizes))) return false;
   results.push_back(dense_like(*x, std::move(sizes)));
   return true;
 }

@@ -104,12 +104,7 @@ bool copy(const RuleArgs& args, ShapeEnv& env, Results& results) {
 
 bool copy_from(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, src, non_blocking: src is broadcast to self
   const TensorMeta *self = args.tensor(0), *source = args.tensor(1);
-  if (self == nullptr || source == nullptr || source->ndim() > self->ndim()) return false;
-  for (size_t i = 1; i <= source->ndim(); ++i) {
-    const SymExpr &from = source->sizes[source->ndim() - i], &to = self->sizes[self->ndim() - i];
-    if (!(from == to) && !is_one(env, from) && !same_size(env, from, to)) return false;
-  }
-  return copy(args, env, results);
+  return self != nullptr && source != nullptr && expands_to(env, *source, self->sizes) && copy(args, env, results);
 }
 
 bool log_sigmoid_forward(const RuleArgs& args, ShapeEnv&, Results& results) {  // the result and a buffer for the backward, of a CPU

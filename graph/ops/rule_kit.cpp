@@ -154,6 +154,15 @@ std::optional<SymSizes> broadcast(ShapeEnv& env, const std::vector<const TensorM
   return shape;
 }
 
+bool expands_to(ShapeEnv& env, const TensorMeta& from, const SymSizes& to) {
+  if (from.ndim() > to.size()) return false;
+  for (size_t i = 1; i <= from.ndim(); ++i) {
+    const SymExpr &a = from.sizes[from.ndim() - i], &b = to[to.size() - i];
+    if (!(a == b) && !is_one(env, a) && !same_size(env, a, b)) return false;
+  }
+  return true;
+}
+
 SymSizes iterator_strides(ShapeEnv& env, const SymSizes& shape, const std::vector<const TensorMeta*>& operands, bool has_number) {
   bool same_shape = !has_number || shape.empty();
   for (const TensorMeta* t : operands) same_shape = same_shape && t->sizes == shape;

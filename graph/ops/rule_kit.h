@@ -36,6 +36,8 @@ TensorMeta in_format(const TensorMeta& like, int memory_format, ShapeEnv& env); 
 
 // Sizes broadcast together; nullopt when they do not fit.
 std::optional<SymSizes> broadcast(ShapeEnv& env, const std::vector<const TensorMeta*>& operands);
+// Whether `from` can be expanded to these sizes.
+bool expands_to(ShapeEnv& env, const TensorMeta& from, const SymSizes& to);
 // Strides of what TensorIterator allocates for these operands. `has_number`: a wrapped number takes part.
 SymSizes iterator_strides(ShapeEnv& env, const SymSizes& shape, const std::vector<const TensorMeta*>& operands, bool has_number);
 // The permuted strides alone, given each operand's strides over `shape` (0 where it is broadcast).

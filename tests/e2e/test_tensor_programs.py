@@ -116,6 +116,17 @@ class TestErrors:
         check(f, torch.randn(3), torch.tensor([0, 2]))
         check(f, torch.randn(3), torch.tensor([0, 7]))
 
+    @pytest.mark.parametrize("use", [lambda x: x.max(), lambda x: x.min(0), lambda x: x.mode(0), lambda x: torch.diagonal_scatter(x, x)], ids=["max", "min_dim", "mode", "diagonal_scatter"])
+    def test_a_reduction_of_nothing_that_nobody_reads(self, use):
+        def f(x):
+            use(x * 2)
+            return x + 1
+        check(f, torch.randn(0))
+
+    def test_a_product_whose_summand_does_not_expand(self):
+        check(torch.addmm, torch.randn(3, 1), torch.randn(2, 4), torch.randn(4, 5))
+        check(torch.baddbmm, torch.randn(0, 2, 5), torch.randn(2, 2, 4), torch.randn(2, 4, 5))
+
 
 class TestRandom:
     @pytest.mark.parametrize("fill", ["normal_", "uniform_", "exponential_", "bernoulli_"])
