@@ -63,6 +63,7 @@ void fallback(const c10::OperatorHandle& op, DispatchKeySet, torch::jit::Stack* 
   recorder->record(facts, stack);
 }
 
+constexpr std::array kKnownErrors = {"select_scatter", "diagonal_scatter", "native_group_norm"};  // eager raises what their shape rules do not cover
 constexpr std::array kTrustedInPlace = {"index_put_", "_index_put_impl_", "index_fill_", "put_"};  // kernels check their own operands
 
 // Writing to such a tensor is an error that torch words.
@@ -94,7 +95,7 @@ bool eager_raises(const Graph& graph, const Node& node) {
   const TensorMeta& self = graph.meta(*value);
   const std::string& name = node.op->name;
   if (name == "max" || name == "min") return self.numel() == SymExpr(0);
-  if (name == "diagonal_scatter") return self.ndim() < 2;
+  if (name == "native_group_norm") return !self.is_contiguous() && !is_channels_last(self);
   if (name != "max.dim" && name != "min.dim" && name != "mode") return false;
   const SymExpr* dim = node.args.size() > 1 ? node.args[1].get<SymExpr>() : nullptr;
   const int64_t given = dim == nullptr ? -1 : dim->as_constant().value_or(-1), count = static_cast<int64_t>(self.ndim());
@@ -129,8 +130,12 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
     if (facts.in_place && call.def().has(kRandom) && !fills_contiguous(graph(), call.node)) fail({"unsupported_op", call.def().name + " on a tensor that is not contiguous"});
     if (eager_raises(graph(), call.node)) fail({"exception_raised", call.def().name});
     ShapeOrigin origin = ShapeOrigin::kRule;
-    if (keep_shape_in_place(call)) origin = ShapeOrigin::kInPlace;
-    else if (facts.in_place || !shape_by_rule(call)) origin = shape_by_torch(call);
+    if (keep_shape_in_place(call)) {
+      origin = ShapeOrigin::kInPlace;
+    } else if (facts.in_place || !shape_by_rule(call)) {
+      if (std::find(kKnownErrors.begin(), kKnownErrors.end(), call.def().name) != kKnownErrors.end()) fail({"exception_raised", call.def().name});
+      origin = shape_by_torch(call);
+    }
     ++counts_.calls[static_cast<size_t>(origin)];
     note_writes(call);
     // An op without tensor results and without writes (a choice of kernel, a property) leaves no trace.

@@ -39,7 +39,12 @@ bool native_layer_norm(const RuleArgs& args, ShapeEnv& env, Results& results) { 
 bool native_group_norm(const RuleArgs& args, ShapeEnv& env, Results& results) {  // input, weight, bias, N, C, HxW, group, eps
   const TensorMeta* input = args.tensor(0);
   const auto batch = args.size(3), groups = args.size(6);
-  if (input == nullptr || !batch || !groups) return false;
+  const auto channels = args.size(4);
+  if (input == nullptr || input->ndim() < 2 || !batch || !groups || !channels) return false;
+  if (!same_size(env, input->sizes[0], *batch) || !same_size(env, input->sizes[1], *channels)) return false;
+  if (!(SymExpr::mod(*channels, *groups) == SymExpr(0))) return false;
+  for (const size_t i : {1, 2})
+    if (const TensorMeta* t = args.tensor(i); t != nullptr && (t->ndim() != 1 || !same_size(env, t->sizes[0], *channels))) return false;
   results.push_back(in_suggested_format(*input, input->sizes, env));
   results.push_back(dense(statistics_dtype(*input, args.tensor(1)), input->device, {*batch, *groups}));
   results.push_back(results[1]);

@@ -324,6 +324,22 @@ bool scattered(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
+// The same where the source must have the sizes of a view of self: view(self, what follows the source).
+template <ShapeRule view>
+bool scattered_over(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta *self = args.tensor(0), *source = args.tensor(1);
+  if (self == nullptr || source == nullptr) return false;
+  std::vector<Arg> rest(args.args.begin(), args.args.end());
+  rest.erase(rest.begin() + 1);
+  RuleArgs inner = args;
+  inner.args = rest;
+  Results region;
+  if (!view(inner, env, region) || region[0].ndim() != source->ndim()) return false;
+  for (size_t i = 0; i < source->ndim(); ++i)
+    if (!same_size(env, source->sizes[i], region[0].sizes[i])) return false;
+  return scattered(args, env, results);
+}
+
 }  // namespace
 
 std::vector<OpRow> view_ops() {
@@ -350,7 +366,9 @@ std::vector<OpRow> view_ops() {
   add_rows(rows, unbind, {"unbind.int"}, kView);
   add_rows(rows, diagonal, {"diagonal"}, kView);
   add_rows(rows, unfold, {"unfold"}, kView);
-  add_rows(rows, scattered, {"slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scatter"});
+  add_rows(rows, scattered, {"slice_scatter", "as_strided_scatter"});
+  add_rows(rows, scattered_over<select>, {"select_scatter"});
+  add_rows(rows, scattered_over<diagonal>, {"diagonal_scatter"});
   // In-place changes of a tensor's own sizes: a new value on the same storage (not writes of data).
   for (const auto& [name, rule, plain] : std::initializer_list<std::tuple<const char*, ShapeRule, const char*>>{
            {"t_", t, "t"}, {"transpose_", transpose, "transpose.int"}, {"unsqueeze_", unsqueeze, "unsqueeze"},

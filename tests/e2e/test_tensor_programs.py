@@ -123,6 +123,14 @@ class TestErrors:
             return x + 1
         check(f, torch.randn(0))
 
+    @pytest.mark.parametrize("args", [(torch.ones(()), torch.ones(()), 0, 0), (torch.ones(3), torch.ones(2), 0, 0), (torch.ones(3, 3), torch.ones(3), 0, 7), (torch.ones(3, 3), torch.ones(3), 2, 0)])
+    def test_a_scatter_that_does_not_fit(self, args):
+        check(torch.select_scatter, *args)
+
+    def test_a_group_norm_of_a_transposed_tensor(self):
+        check(lambda x: torch.native_group_norm(x, None, None, 2, 4, 3, 2, 1e-5), torch.randn(2, 3, 4).mT)
+        check(lambda x: torch.native_group_norm(x, torch.ones(3), None, 2, 4, 3, 2, 1e-5), torch.randn(2, 4, 3))
+
     def test_a_product_whose_summand_does_not_expand(self):
         check(torch.addmm, torch.randn(3, 1), torch.randn(2, 4), torch.randn(4, 5))
         check(torch.baddbmm, torch.randn(0, 2, 5), torch.randn(2, 2, 4), torch.randn(2, 4, 5))
