@@ -128,6 +128,8 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
     refuse_writes_to_constants(call);
     refuse_absolute_offsets(call);
     if (facts.in_place && call.def().has(kRandom) && !fills_contiguous(graph(), call.node)) fail({"unsupported_op", call.def().name + " on a tensor that is not contiguous"});
+    // The memory behind the new sizes has no functional form.
+    if (facts.def->name == "resize_" || facts.def->name == "resize_as_") fail({"unsupported_op", facts.def->name});
     if (eager_raises(graph(), call.node)) fail({"exception_raised", call.def().name});
     ShapeOrigin origin = ShapeOrigin::kRule;
     if (keep_shape_in_place(call)) {

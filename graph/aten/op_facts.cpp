@@ -82,7 +82,7 @@ void read_tags(const c10::OperatorHandle& op, OpDef& def, bool& data_dependent) 
   }
   data_dependent = data_dependent || def.name == "_local_scalar_dense";
   if (data_dependent && !may_be_static(def.name)) def.flags |= kDataDependent;
-  if (def.name.starts_with("_assert") || def.name.starts_with("_functional_assert")) def.flags |= kSideEffect;
+  if (def.name.starts_with("_assert") || def.name == "_linalg_check_errors" || def.name.starts_with("_functional_assert")) def.flags |= kSideEffect;
 }
 
 bool same_argument(const c10::Argument& a, const c10::Argument& b) { return a.name() == b.name() && *a.real_type() == *b.real_type(); }

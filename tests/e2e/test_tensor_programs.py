@@ -91,6 +91,9 @@ class TestInputs:
         check(f, torch.randn(2, 1, 4)[:, 0])
         check(f, torch.randn(3, 4))
 
+    def test_a_resize_of_a_fresh_tensor(self):
+        check(lambda x: x.clone().resize_(2, 3), torch.randn(4, 3).T)
+
     def test_a_change_of_a_fresh_tensors_shape(self):
         def f(x):
             y = x + 1
@@ -115,6 +118,11 @@ class TestErrors:
             return x * 2
         check(f, torch.randn(3), torch.tensor([0, 2]))
         check(f, torch.randn(3), torch.tensor([0, 7]))
+
+    def test_a_singular_matrix(self):
+        for solve in (torch.linalg.inv, torch.linalg.cholesky, lambda x: torch.linalg.solve(x, x)):
+            check(solve, torch.zeros(3, 3))
+            check(solve, torch.eye(3), breaks=0)
 
     @pytest.mark.parametrize("use", [lambda x: x.max(), lambda x: x.min(0), lambda x: x.mode(0), lambda x: torch.diagonal_scatter(x, x)], ids=["max", "min_dim", "mode", "diagonal_scatter"])
     def test_a_reduction_of_nothing_that_nobody_reads(self, use):
