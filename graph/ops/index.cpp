@@ -255,7 +255,8 @@ std::vector<OpRow> index_ops() {
   add_rows(rows, flip, {"flip"});
   add_rows(rows, roll, {"roll"});
   // Functional scatters clone self (or allocate as it lies) and write.
-  add_rows_in_place(rows, preserved_self, {"index_put", "index_add", "index_copy", "index_fill.int_Scalar", "index_fill.int_Tensor", "masked_scatter"});
+  add_rows_in_place(rows, preserved_self, {"index_put", "index_fill.int_Scalar", "index_fill.int_Tensor"});
+  add_rows_in_place(rows, dense_self, {"index_add", "index_copy", "masked_scatter"});
   add_rows_in_place(rows, dense_self, {"scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce", "scatter_add", "scatter_reduce.two"});
   return rows;
 }

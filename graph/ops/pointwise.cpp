@@ -61,6 +61,13 @@ bool where(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
+template <size_t... operands>
+bool lerp(const RuleArgs& args, ShapeEnv& env, Results& results) {  // tensors of one dtype
+  for (const size_t i : {operands...})
+    if (args.tensor(0) == nullptr || (args.tensor(i) != nullptr && args.tensor(i)->dtype != args.tensor(0)->dtype)) return false;
+  return mapped<keep, operands...>(args, env, results);
+}
+
 // masked_fill clones the expanded self contiguously (aten/native/cpu/Indexing: expand_outplace, clone(Contiguous)).
 bool masked_fill(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta *self = args.tensor(0), *mask = args.tensor(1);
@@ -149,9 +156,10 @@ std::vector<OpRow> pointwise_ops() {
       "le.Scalar", "gt.Tensor", "gt.Scalar", "ge.Tensor", "ge.Scalar", "logical_and", "logical_or", "logical_xor"});
   add_rows(rows, mapped<boolean, 0>, {"isnan", "isinf", "isfinite", "signbit", "isposinf", "isneginf"});
   add_rows_in_place(rows, mapped<boolean, 0>, {"logical_not"});
-  add_rows_in_place(rows, mapped<keep, 0, 1, 2>, {"addcmul", "addcdiv", "lerp.Tensor"});
+  add_rows_in_place(rows, mapped<keep, 0, 1, 2>, {"addcmul", "addcdiv"});
+  add_rows_in_place(rows, lerp<0, 1, 2>, {"lerp.Tensor"});
   add_rows_in_place(rows, bounded<mapped<keep, 0, 1, 2>>, {"clamp.Tensor"});
-  add_rows_in_place(rows, mapped<keep, 0, 1>, {"lerp.Scalar"});
+  add_rows_in_place(rows, lerp<0, 1>, {"lerp.Scalar"});
   add_rows_in_place(rows, unary_with_numbers<1>, {"clamp_min", "clamp_max"});
   add_rows_in_place(rows, power_of_tensor, {"pow.Tensor_Scalar"});
   add_rows_in_place(rows, bounded<unary_with_numbers<1, 2>>, {"clamp"});

@@ -41,6 +41,15 @@ class TestLayouts:
             return z.select(1, 0), z.view(-1)
         check(f, torch.randn(6, 4).T, torch.randn(4, 6), breaks=0)
 
+    @pytest.mark.parametrize("op", [lambda x, i: x.index_add(0, i, x[i]), lambda x, i: x.index_copy(0, i, x[i]), lambda x, i: x.masked_scatter(x > 0, x), lambda x, i: x.index_fill(0, i, 1.0)],
+                             ids=["index_add", "index_copy", "masked_scatter", "index_fill"])
+    def test_indexed_writes_of_a_transposed_tensor(self, op):
+        def f(x, i):
+            y = op(x, i)
+            return y, y.mT * 2, torch.softmax(y, 0)
+        check(f, torch.randn(4, 3).T, torch.tensor([0, 2]), breaks=0)
+        check(f, torch.randn(3, 8)[:, ::2], torch.tensor([0, 2]), breaks=0)
+
     def test_a_view_and_its_decomposed_base_share_memory(self):
         def f(x):
             y = torch.softmax(x, 0)
@@ -138,6 +147,9 @@ class TestErrors:
     def test_a_group_norm_of_a_transposed_tensor(self):
         check(lambda x: torch.native_group_norm(x, None, None, 2, 4, 3, 2, 1e-5), torch.randn(2, 3, 4).mT)
         check(lambda x: torch.native_group_norm(x, torch.ones(3), None, 2, 4, 3, 2, 1e-5), torch.randn(2, 4, 3))
+
+    def test_an_interpolation_of_two_dtypes(self):
+        check(lambda x, y: torch.lerp(x, y, 0.5), torch.randn(3), torch.randn(3).half())
 
     def test_a_product_whose_summand_does_not_expand(self):
         check(torch.addmm, torch.randn(3, 1), torch.randn(2, 4), torch.randn(4, 5))
