@@ -159,7 +159,8 @@ def bad_rows(rows, known):
 
 
 def text_of(row):
-    return f"{row['op']} sample {row.get('sample', '?')} {row.get('form', '')}: {row['status']} {row.get('why', '')}"
+    why = str(row.get("why", "")).split("\n")[0]
+    return f"{row['op']} sample {row.get('sample', '?')} {row.get('form', '')}: {row['status']} {why}"
 
 
 def summary_of(rows):

@@ -193,7 +193,7 @@ def call_of(fn, args, kwargs, widen=False):
     try:
         result = fn(*a, **k)
     except Exception as e:
-        return "raised", f"{type(e).__name__}: {e}", None, None
+        return "raised", f"{type(e).__name__}: {str(e).splitlines()[:1]}", None, None  # some of torch's messages go on with a C++ stack
     return "returned", result, [a, k], torch.get_rng_state()
 
 
