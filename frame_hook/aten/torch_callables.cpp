@@ -15,7 +15,7 @@ constexpr const char* kPure[] = {
     "torch.Size", "torch.device", "torch.dtype", "torch.finfo", "torch.iinfo", "torch.layout", "torch.memory_format",
     "torch.get_default_dtype", "torch.is_grad_enabled", "torch.is_inference_mode_enabled", "torch.is_autocast_enabled", "torch.is_autocast_cpu_enabled",
     "torch.is_autocast_cache_enabled", "torch.get_autocast_dtype", "torch.get_autocast_cpu_dtype", "torch.get_autocast_gpu_dtype", "torch.promote_types",
-    "torch.can_cast", "torch.get_num_threads", "torch.get_num_interop_threads", "torch.is_vulkan_available",
+    "torch.can_cast", "torch.is_vulkan_available",
     "torch._C._get_tracing_state", "torch._C._is_tracing", "torch._C._is_torch_function_enabled", "torch._C._is_torch_function_all_disabled",
     "torch._C._is_torch_function_mode_enabled", "torch._C._len_torch_function_stack", "torch._C._len_torch_dispatch_stack",
     "torch._C._has_torch_function", "torch._C._has_torch_function_unary", "torch._C._has_torch_function_variadic",

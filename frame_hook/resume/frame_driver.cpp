@@ -232,6 +232,7 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   std::erase_if(site.entries, [](const auto& entry) { return static_cast<SegmentEntry&>(*entry).segment->guards->dead(); });
   if (site.entries.size() >= static_cast<size_t>(config().entries)) {
     log_limit(access, site);
+    stats().fallbacks += 1;
     return nullptr;
   }
   explain_misses(access, site);

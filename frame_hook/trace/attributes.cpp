@@ -89,7 +89,10 @@ Value* bind_member(Tracer& t, const Found& d, Value* self) {
     PyErr_Clear();
     graph_break(BreakReason::unknown_attribute, std::string(text_of(name)) + " (an empty slot)");
   }
-  if (t.is_constant(self)) return t.wrap_result(value.release());
+  if (t.is_constant(self)) {
+    t.constant(self);
+    return t.wrap_result(value.release());
+  }
   return t.wrap(value.get(), t.guards().sources.add(SourceKind::member, source_of(t, self), 0, name));
 }
 
@@ -183,8 +186,9 @@ Value* bind(Tracer& t, const Found& d, Value* self, PyTypeObject* type, Value* t
     }
     if (kind->tp_descr_get == PyProperty_Type.tp_descr_get) return self ? bind_property(t, d, self) : found_value(t, d);
     if (!self) return found_value(t, d);
-    // C descriptors that bind as functions do: functools.lru_cache wrappers.
-    if (kind->tp_call && std::string_view(kind->tp_name) == "functools._lru_cache_wrapper") return make_method(t, found_value(t, d), self);
+    // C descriptors that bind as functions do: functools.lru_cache wrappers, compiled functions.
+    const std::string_view name = kind->tp_name;
+    if (name == "framejit.ArmedCall" || name == "functools._lru_cache_wrapper") return make_method(t, found_value(t, d), self);
     graph_break(BreakReason::unknown_attribute, std::string(type->tp_name) + " descriptor of type " + kind->tp_name);
   }
   return t.wrap(d.object, d.source);

@@ -369,6 +369,24 @@ Value* lock_enter(Tracer& t, const Arguments&) { return refuse_lock(t), t.boolea
 Value* lock_exit(Tracer& t, const Arguments&) { return refuse_lock(t), t.none(); }
 Value* outside_exc_info(Tracer&, const Arguments&) { graph_break(BreakReason::unsupported_value, "sys.exc_info()"); }
 Value* unsupported_property(Tracer&, const Arguments&) { graph_break(BreakReason::unsupported_value, "a property made in the trace"); }
+namespace {
+
+class RecursionLimit final : public guards::ModeFacts {
+ public:
+  bool matches() const override { return Py_GetRecursionLimit() == limit_; }
+  std::string mismatch() const override { return "sys.getrecursionlimit() == " + std::to_string(limit_) + " but is " + std::to_string(Py_GetRecursionLimit()); }
+
+ private:
+  const int limit_ = Py_GetRecursionLimit();
+};
+
+}  // namespace
+
+Value* recursion_limit(Tracer& t, const Arguments&) {
+  t.guards().modes.push_back(std::make_shared<RecursionLimit>());
+  return t.integer(Py_GetRecursionLimit());
+}
+
 Value* returns_none(Tracer& t, const Arguments&) { return t.none(); }
 Value* first_argument(Tracer&, const Arguments& args) { return args.positional[0]; }
 

@@ -81,12 +81,41 @@ bool is_set_like(Value* v) {
   return view && view->what != ViewValue::What::values;
 }
 
+// Whether what a type compares in C is what builtin_compare() does: by identity, or as the builtin type that it extends.
+bool compares_as_known(PyTypeObject* type) {
+  const richcmpfunc compare = builtin_base(type)->tp_richcompare;
+  for (PyTypeObject* known : {&PyBaseObject_Type, &PyLong_Type, &PyFloat_Type, &PyComplex_Type, &PyUnicode_Type, &PyBytes_Type, &PyTuple_Type, &PyList_Type, &PyDict_Type,
+                              &PySet_Type, &PySlice_Type, &PyRange_Type, &PyMethod_Type, &PyODict_Type, &PyDictProxy_Type})
+    if (compare == known->tp_richcompare) return true;
+  return !compare;
+}
+
+// Other C types answer for themselves: concretely when both operands are constants, else the comparison is left to Python.
+void refuse_unknown_comparison(Tracer& t, Value* a, Value* b) {
+  auto known = [&](Value* v) { return (v->kind != ValueKind::object && v->kind != ValueKind::instance && v->kind != ValueKind::cell) || compares_as_known(v->type); };
+  if (known(a) && known(b)) return;
+  if (a->kind == ValueKind::object && b->kind == ValueKind::object && t.is_constant(a) && t.is_constant(b)) return;
+  graph_break(BreakReason::unsupported_value, "the comparison of " + describe(a) + " and " + describe(b));
+}
+
+bool is_ordered_dict(Value* v) { return v->kind == ValueKind::instance && builtin_base(v->type) == &PyODict_Type; }
+
+bool in_the_same_order(Tracer& t, DictValue* a, DictValue* b) {
+  for (size_t i = 0; i < a->entries.size(); ++i)
+    if (!values_equal(t, a->entries[i].key, b->entries[i].key)) return false;
+  return true;
+}
+
 // The comparison that the builtin types implement; null: NotImplemented.
 Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
+  refuse_unknown_comparison(t, a, b);
   Value *left = contents_of(t, a), *right = contents_of(t, b);
   if ((list_of(left) && list_of(right)) || (tuple_of(left) && tuple_of(right))) return compare_sequences(t, op, left, right);
   const bool equality = op == Py_EQ || op == Py_NE;
-  if (equality && left->kind == ValueKind::dict && right->kind == ValueKind::dict) return t.boolean(answer(op, equal_dicts(t, as<DictValue>(left), as<DictValue>(right))));
+  if (equality && left->kind == ValueKind::dict && right->kind == ValueKind::dict) {
+    auto *x = as<DictValue>(left), *y = as<DictValue>(right);
+    return t.boolean(answer(op, equal_dicts(t, x, y) && (!is_ordered_dict(a) || !is_ordered_dict(b) || in_the_same_order(t, x, y))));
+  }
   if (is_set_like(left) && is_set_like(right)) return compare_sets(t, op, left, right);
   if (equality && left->kind == ValueKind::slice && right->kind == ValueKind::slice) {
     auto *x = as<SliceValue>(left), *y = as<SliceValue>(right);
@@ -106,7 +135,7 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
     auto x = t.as_size(left), y = t.as_size(right);
     if (x && y) return t.boolean(decide(t, op, *x, *y));
   }
-  auto is_number = [](Value* v) { return v->kind == ValueKind::sym_int || (v->object && (PyLong_Check(v->object.get()) || PyFloat_Check(v->object.get()))); };
+  auto is_number = [](Value* v) { return v->kind == ValueKind::sym_int || (v->object && (PyLong_Check(v->object.get()) || PyFloat_Check(v->object.get()) || PyComplex_Check(v->object.get()))); };
   if (is_number(left) && is_number(right)) {
     left = specialised(t, left);
     right = specialised(t, right);

@@ -117,6 +117,25 @@ std::string repr_text(Tracer& t, Value* v) {
 
 Value* Tracer::to_repr(Value* v) { return string(repr_text(*this, v).c_str()); }
 
+namespace {
+
+// What str() of a type that has no __str__ in Python does.
+enum class Text { of_repr, of_arguments, of_value, unknown };
+Text kind_of_text(Tracer& t, Value* v) {
+  const Found found = look_up(t, v, interned("__str__"));
+  if (!found.object || Py_TYPE(found.object) != &PyWrapperDescr_Type) return Text::unknown;
+  PyTypeObject* owner = reinterpret_cast<PyDescrObject*>(found.object)->d_type;
+  const std::string_view name = text_of(reinterpret_cast<PyDescrObject*>(found.object)->d_name);
+  if (owner == &PyBaseObject_Type) return Text::of_repr;
+  if (PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
+    return owner->tp_str == reinterpret_cast<PyTypeObject*>(PyExc_BaseException)->tp_str || owner == reinterpret_cast<PyTypeObject*>(PyExc_KeyError) ? Text::of_arguments : Text::unknown;
+  Value* payload = payload_of(v);  // int.__repr__ as __str__ of an IntEnum
+  if (payload->type == owner && (name == "__str__" || name == "__repr__")) return Text::of_value;
+  return Text::unknown;
+}
+
+}  // namespace
+
 Value* Tracer::to_string(Value* v) {
   type_of(v);
   if (v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get())) return v;
@@ -126,7 +145,14 @@ Value* Tracer::to_string(Value* v) {
     text_of_result(*this, text, "__str__");
     return text;
   }
-  if (is_exception(v)) {
+  if (v->kind == ValueKind::object && v->object && !real_type(v) && is_constant(v) && !is_plain(v->object.get())) {
+    if (PyCFunction_Check(v->object.get()) || PyModule_Check(v->object.get()) || PyCode_Check(v->object.get())) no_text(v);
+    return constant_steal(PyObject_Str(constant(v)));
+  }
+  const Text kind = v->kind == ValueKind::instance ? kind_of_text(*this, v) : Text::of_repr;
+  if (kind == Text::unknown) no_text(v);
+  if (kind == Text::of_value && payload_of(v)->kind != ValueKind::instance) return to_string(payload_of(v));
+  if (kind == Text::of_arguments) {
     std::vector<Value*> args = exception_arguments(*this, v);
     if (args.empty()) return string("");
     const bool key_error = PyType_IsSubtype(v->type, reinterpret_cast<PyTypeObject*>(PyExc_KeyError));

@@ -103,20 +103,30 @@ Value* slot_contains(Tracer& t, PyTypeObject*, const Arguments& args) {
   return t.boolean(raw_contains(t, args.positional[0], args.positional[1]));
 }
 
+// A slot called by name answers NotImplemented where an operator would ask the other operand.
+Value* equality_slot(Tracer& t, PyTypeObject* owner, Value* a, Value* b, int op) {
+  Value *left = payload_of(a), *right = payload_of(b);
+  if (left->kind == ValueKind::object && right->kind == ValueKind::object && t.is_constant(left) && t.is_constant(right) && owner->tp_richcompare)
+    return t.constant_steal(owner->tp_richcompare(t.constant(left), t.constant(right), op));
+  const bool sets = set_of(left) && set_of(right);
+  if (left->kind != right->kind || (left->type != right->type && !sets))
+    graph_break(BreakReason::unsupported_value, std::string(owner->tp_name) + ".__eq__() of " + describe(a) + " and " + describe(b));
+  const auto equal = raw_equal(t, a, b);
+  return equal ? t.boolean(*equal == (op == Py_EQ)) : not_implemented(t);
+}
+
 Value* slot_eq(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   only_positional(t, args, "__eq__", 2, 2);
   Value *a = args.positional[0], *b = args.positional[1];
   if (owner == &PyBaseObject_Type) return t.same_object(a, b) ? t.boolean(true) : not_implemented(t);
-  auto equal = raw_equal(t, a, b);
-  return equal ? t.boolean(*equal) : not_implemented(t);
+  return equality_slot(t, owner, a, b, Py_EQ);
 }
 
 Value* slot_ne(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   only_positional(t, args, "__ne__", 2, 2);
   Value *a = args.positional[0], *b = args.positional[1];
   if (owner == &PyBaseObject_Type) return t.boolean(!values_equal(t, a, b));
-  auto equal = raw_equal(t, a, b);
-  return equal ? t.boolean(!*equal) : not_implemented(t);
+  return equality_slot(t, owner, a, b, Py_NE);
 }
 
 Value* slot_hash(Tracer& t, PyTypeObject* owner, const Arguments& args) {

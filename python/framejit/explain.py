@@ -71,7 +71,12 @@ def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
     """What was added to each number; other values as they stand after."""
     def number(value: Any) -> bool:
         return isinstance(value, (int, float)) and not isinstance(value, bool)
-    return {k: v - before.get(k, 0) if number(v) else v for k, v in after.items()}
+    def added(value: Any, known: Any) -> Any:
+        if isinstance(value, Mapping):
+            counts = {k: added(v, (known or {}).get(k, 0)) for k, v in value.items()}
+            return {k: n for k, n in counts.items() if n}
+        return value - (known or 0) if number(value) else value
+    return {k: added(v, before.get(k)) for k, v in after.items()}
 
 
 def explain(model: Any, **options: Any) -> Callable[..., Explanation]:

@@ -1,0 +1,156 @@
+"""What objects of C types answer (==, str(), attributes) is theirs: concrete under a guard, or a break, never an answer of ours."""
+import array
+import collections
+import copy
+import datetime
+import decimal
+import enum
+import os
+import sys
+import types
+
+import numpy as np
+import pytest
+import torch
+
+import framejit
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+class Both(enum.IntFlag):
+    A = 1
+    B = 2
+
+
+class Text(str):
+    pass
+
+
+def both_ways(fn, *calls):
+    """Each call compiled and plain; the compiled function must have been captured."""
+    framejit.reset()
+    compiled = framejit.compile(fn, backend="eager")
+    with torch.no_grad():
+        for args in calls:
+            try:
+                expected = fn(*args)
+            except Exception as e:
+                with pytest.raises(type(e), match=".*"):
+                    compiled(*args)
+                continue
+            got = compiled(*args)
+            assert str(got) == str(expected) and type(got) is type(expected)
+    assert framejit.stats()["graphs"] > 0
+
+
+X = torch.ones(2)
+PAIRS = [
+    (datetime.date(2020, 1, 1), datetime.date(2020, 1, 1)), (datetime.timedelta(1), copy.copy(datetime.timedelta(1))), (np.int64(3), 3), (np.float32(1), 1.0),
+    (np.float64(2), 2.0), (decimal.Decimal(1), 1), (collections.deque([1]), collections.deque([1])), (types.SimpleNamespace(a=1), types.SimpleNamespace(a=1)),
+    (bytearray(b"a"), b"a"), (array.array("i", [1]), array.array("i", [1])), (memoryview(b"a"), b"a"), (np.dtype("float32"), "float32"), ({"a": 1}.keys(), {"a"}),
+    (1 + 0j, 1), (True, 1.0), (collections.OrderedDict(a=1, b=2), collections.OrderedDict(b=2, a=1)), (collections.OrderedDict(a=1), {"a": 1}), (Level.LOW, 1), (Text("a"), "a"),
+    (torch.device("cpu"), torch.device("cpu", 0)), (range(2), range(0, 2)), ([1], (1,)), (None, 0), (torch.Size([1]), (1,)), (types.MappingProxyType({}), {}),
+]
+
+
+@pytest.mark.parametrize("a, b", PAIRS, ids=lambda v: type(v).__name__)
+def test_equality(a, b):
+    both_ways(lambda x, a, b: (x + 1, a == b, a != b, b == a, a in [b], [a] == [b], [b].count(a)), (X, a, b))
+    both_ways(lambda x, a, b: (x + 1, a.__eq__(b), b.__ne__(a)), (X, a, b))
+
+
+def test_equality_decides_a_branch():
+    both_ways(lambda x, d: x + 100 if d == datetime.date(2020, 1, 1) else x, (X, datetime.date(2020, 1, 1)), (X, datetime.date(2021, 1, 1)))
+
+
+def test_order_of_what_has_none():
+    both_ways(lambda x, a, b: (x + 1, [a] < [b]), (X, 1, 2))
+    def compare(x, a, b):
+        x = x + 1
+        return x, [a] < [b]
+    both_ways(compare, (X, collections.OrderedDict(a=1), collections.OrderedDict(b=1)))
+
+
+TEXTS = [torch.device("cpu"), torch.float32, Level.LOW, Both.A | Both.B, OSError(2, "x"), KeyError("k"), ValueError(1, 2), UnicodeDecodeError("utf8", b"a", 0, 1, "why"),
+         Text("t"), torch.Size([1, 2]), datetime.date(2020, 1, 1), decimal.Decimal("1.50"), np.float32(1.5), collections.OrderedDict(a=1), int, range(3), 1 + 2j]
+
+
+@pytest.mark.parametrize("value", TEXTS, ids=lambda v: type(v).__name__)
+def test_texts(value):
+    both_ways(lambda x, v: (x + 1, str(v), f"{v}", f"{v!s}", "%s" % (v,), "{}".format(v), repr(v)), (X, value))
+
+
+def first(n):
+    return n
+
+
+def second(n):
+    return n
+
+
+class Properties:
+    a = property(lambda self: 1)
+    b = property(lambda self: 2)
+
+
+def test_members_of_constants_are_guarded():
+    both_ways(lambda x, c: (x + 1, c.co_name), (X, first.__code__), (X, second.__code__))
+    both_ways(lambda x, p: (x + 1, p.fget(None)), (X, Properties.a), (X, Properties.b))
+
+
+def test_state_of_the_process_is_no_constant():
+    both_ways(lambda x: (x + 1, os.getpid()), (X,))
+    limit = sys.getrecursionlimit()
+    recursion = framejit.compile(lambda x: x + sys.getrecursionlimit(), backend="eager")
+    with torch.no_grad():
+        assert torch.equal(recursion(X), X + limit)
+        sys.setrecursionlimit(limit + 1)
+        try:
+            assert torch.equal(recursion(X), X + limit + 1)
+        finally:
+            sys.setrecursionlimit(limit)
+    before = torch.get_num_threads()
+    def threads(x):
+        return x + torch.get_num_threads()
+    compiled = framejit.compile(threads, backend="eager")
+    with torch.no_grad():
+        compiled(X)
+        torch.set_num_threads(before + 1)
+        try:
+            assert torch.equal(compiled(X), threads(X))
+        finally:
+            torch.set_num_threads(before)
+
+
+@framejit.compile(backend="eager")
+def inner(x, k):
+    return x * k
+
+
+class Holder:
+    @framejit.compile(backend="eager")
+    def method(self, x):
+        return x + 3
+
+
+def test_a_compiled_function_is_inlined_into_another():
+    def outer(x, h):
+        return inner(x + 1, 2) + h.method(x)
+    framejit.reset()
+    compiled = framejit.compile(outer, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        assert torch.equal(compiled(X, Holder()), outer(X, Holder()))
+    assert framejit.stats()["graph_breaks"] == 0
+
+
+def test_explain_counts_its_own_breaks():
+    def breaks(x):
+        print(end="")
+        return x + 1
+    with torch.no_grad():
+        framejit.explain(breaks, backend="eager")(X)
+        second = framejit.explain(lambda x: x + 1, backend="eager")(X)
+    assert second.stats["graph_breaks"] == 0 and second.stats["break_reasons"] == {}
