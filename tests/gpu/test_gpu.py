@@ -189,7 +189,7 @@ def main():
     if not torch.cuda.is_available():
         print("no GPU: nothing was run")
         return 0
-    print(torch.cuda.get_device_name(), "torch", torch.__version__, "framejit", framejit.__file__)
+    print(torch.cuda.get_device_name(), "torch", torch.__version__, "CUDA", torch.version.cuda)
     failed = 0
     for name, test in list(globals().items()):
         if not name.startswith("test_"):
