@@ -16,18 +16,20 @@ BACKENDS = ("eager", "framejit")
 
 
 def deep_copy(value):
-    """A copy that keeps strides and sharing between arguments."""
-    memo = {}
+    """A copy that keeps strides, offsets, and what tensors share: the object, or the memory."""
+    memo, storages = {}, {}
 
     def tensor(t):
         if id(t) not in memo:
-            if isinstance(t, torch.nn.Parameter):
-                memo[id(t)] = copy.deepcopy(t)
+            if isinstance(t, torch.nn.Parameter) or t.layout != torch.strided or type(t) is not torch.Tensor or t.is_inference():
+                memo[id(t)] = copy.deepcopy(t) if t.is_leaf else t.detach().clone()
             else:
-                c = torch.empty_strided(t.size(), t.stride(), dtype=t.dtype) if t.layout == torch.strided else t.clone()
-                c.copy_(t.detach())
-                c.requires_grad_(t.requires_grad)
-                memo[id(t)] = c
+                storage = t.untyped_storage()
+                key = storage.data_ptr() or id(t)
+                if key not in storages:
+                    storages[key] = storage.clone()
+                c = torch.empty(0, dtype=t.dtype).set_(storages[key], t.storage_offset(), t.size(), t.stride())
+                memo[id(t)] = c.requires_grad_(t.requires_grad)
         return memo[id(t)]
 
     def walk(v):
@@ -53,7 +55,7 @@ def assert_close(got, eager, ref64, where):
     if not eager.dtype.is_floating_point:
         assert torch.equal(got, eager), f"{where}: values differ"
         return
-    same_special = (torch.isnan(got) == torch.isnan(eager)) & (torch.isinf(got) == torch.isinf(eager))
+    same_special = (torch.isnan(got) == torch.isnan(eager)) & (torch.isposinf(got) == torch.isposinf(eager)) & (torch.isneginf(got) == torch.isneginf(eager))
     assert bool(same_special.all()), f"{where}: positions of NaN or infinities differ"
     finite = torch.isfinite(eager)
     g, e = got[finite].double(), eager[finite].double()
@@ -90,12 +92,33 @@ def same(got, eager, ref64=None, where="result", strides=True):
     elif isinstance(eager, float):
         assert got == eager or (math.isnan(got) and math.isnan(eager)), f"{where}: {got} instead of {eager}"
         assert math.copysign(1, got) == math.copysign(1, eager), f"{where}: sign of zero"
-    elif isinstance(eager, torch.nn.Module) or callable(eager):
+    elif isinstance(eager, torch.nn.Module):
         pass
+    elif callable(eager):
+        assert getattr(got, "__qualname__", None) == getattr(eager, "__qualname__", None), f"{where}: {got} instead of {eager}"
     elif hasattr(eager, "__dict__") and not isinstance(eager, type):
         same(vars(got), vars(eager), None, f"vars({where})", strides)
     else:
         assert got == eager, f"{where}: {got!r} instead of {eager!r}"
+
+
+def tensors_in(value):
+    """The tensors of nested lists, tuples and dicts, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [t for v in value for t in tensors_in(v)] if isinstance(value, (list, tuple)) else []
+
+
+def identities(result, args):
+    """For each tensor of the result, the first tensor of arguments and earlier results that is the same object."""
+    known = tensors_in(args)
+    found = []
+    for t in tensors_in(result):
+        found.append(next((i for i, k in enumerate(known) if k is t), None))
+        known.append(t)
+    return found
 
 
 def outcome(fn, args, kwargs):
@@ -113,8 +136,8 @@ def check(fn, *args, breaks=None, compiles=None, backends=BACKENDS, calls=3, gra
         framejit.reset()
         compiled = framejit.compile(fn, backend=backend, **options)
         for call in range(calls):
-            plain_args, plain_kwargs = deep_copy(list(args)), deep_copy(kwargs)
-            our_args, our_kwargs = deep_copy(list(args)), deep_copy(kwargs)
+            plain_args, plain_kwargs = deep_copy([list(args), kwargs])
+            our_args, our_kwargs = deep_copy([list(args), kwargs])
             with torch.set_grad_enabled(grad):
                 torch.manual_seed(seed)
                 want = outcome(fn, plain_args, plain_kwargs)
@@ -126,8 +149,7 @@ def check(fn, *args, breaks=None, compiles=None, backends=BACKENDS, calls=3, gra
                 assert type(got[1]) is type(want[1]) and str(got[1]) == str(want[1]), f"{where}: {got[1]!r} instead of {want[1]!r}"
             else:
                 same(got[1], want[1], None, f"{where}: result", strides)
-                for i, (a, b) in enumerate(zip(our_args, plain_args)):
-                    assert (got[1] is a) == (want[1] is b), f"{where}: identity of argument {i}"
+                assert identities(got[1], our_args) == identities(want[1], plain_args), f"{where}: which results are which arguments"
             same(our_args, plain_args, None, f"{where}: arguments", strides)
             same(our_kwargs, plain_kwargs, None, f"{where}: keyword arguments", strides)
         stats = framejit.stats()

@@ -1,4 +1,5 @@
 """torch.autograd.Function and torch.utils.checkpoint where no gradient is recorded; torch.compiler.disable inside."""
+import pytest
 import torch
 import torch.nn.functional as F
 import torch.utils.checkpoint
@@ -81,6 +82,7 @@ def test_exception_in_forward_leaves_grad_mode():
     check(f, x, grad=True)
 
 
+@pytest.mark.nothing_captured
 def test_gradients_are_left_to_autograd():
     def f(x):
         return Scale.apply(x, 3).sum()

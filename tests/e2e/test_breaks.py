@@ -374,6 +374,7 @@ class TestMemory:
             same(compiled(*args(ours)), f(*args(plain)))
             same(ours, plain)
 
+    @pytest.mark.nothing_captured
     def test_parts_of_one_storage_and_a_view_of_itself(self):
         def f(a, b, c):
             b.mul_(3)

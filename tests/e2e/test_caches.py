@@ -98,6 +98,7 @@ def test_the_function_runs_as_often_as_in_eager():
     assert calls == [1, 2, 3]
 
 
+@pytest.mark.nothing_captured
 def test_method_with_an_unhashable_argument_raises_as_eager():
     @functools.lru_cache
     def g(n):
@@ -185,6 +186,7 @@ assert framejit.stats()["graph_breaks"] == 0, framejit.stats()["break_reasons"]
 """
 
 
+@pytest.mark.nothing_captured
 def test_modules_made_in_the_trace_once_torch_compile_was_used():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]

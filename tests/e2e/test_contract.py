@@ -160,6 +160,7 @@ class TestModes:
         assert framejit.compile(f)(x).dtype == torch.bfloat16
         same(framejit.compile(f)(x), f(x))
 
+    @pytest.mark.nothing_captured
     def test_requires_grad_runs_plainly_with_gradients(self):
         with torch.enable_grad():
             x = torch.randn(3, requires_grad=True)
@@ -168,6 +169,7 @@ class TestModes:
 
 
 class TestAliasing:
+    @pytest.mark.nothing_captured
     def test_overlapping_inputs_one_written(self):
         def f(a, b):
             a.add_(1)
@@ -216,6 +218,7 @@ class TestThreads:
 
 
 class TestGenerators:
+    @pytest.mark.nothing_captured
     def test_decorated_generator_runs_plainly(self):
         @framejit.compile
         def f(x):

@@ -140,6 +140,7 @@ class TestErrors:
             return x + 1
         check(f, torch.randn(0))
 
+    @pytest.mark.nothing_captured
     @pytest.mark.parametrize("args", [(torch.ones(()), torch.ones(()), 0, 0), (torch.ones(3), torch.ones(2), 0, 0), (torch.ones(3, 3), torch.ones(3), 0, 7), (torch.ones(3, 3), torch.ones(3), 2, 0)])
     def test_a_scatter_that_does_not_fit(self, args):
         check(torch.select_scatter, *args)
@@ -148,6 +149,7 @@ class TestErrors:
         check(lambda x: torch.native_group_norm(x, None, None, 2, 4, 3, 2, 1e-5), torch.randn(2, 3, 4).mT)
         check(lambda x: torch.native_group_norm(x, torch.ones(3), None, 2, 4, 3, 2, 1e-5), torch.randn(2, 4, 3))
 
+    @pytest.mark.nothing_captured
     def test_an_interpolation_of_two_dtypes(self):
         check(lambda x, y: torch.lerp(x, y, 0.5), torch.randn(3), torch.randn(3).half())
 

@@ -1,0 +1,33 @@
+"""Every end-to-end test must have had something compiled: one that passes with plain Python alone proves nothing.
+
+A test that is about what is not compiled says so: @pytest.mark.nothing_captured. Tests that compile in child processes, or that
+check no compiled code, live in the files of WITHOUT.
+"""
+import pytest
+
+import framejit
+
+WITHOUT = ("test_api", "test_demo", "test_logs", "test_op_sweep", "test_op_table", "test_output_code", "test_process", "hook/", "recorder/")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "nothing_captured: the test is about code that is not compiled")
+
+
+@pytest.fixture(autouse=True)
+def something_was_captured(request, monkeypatch):
+    captured = 0
+    reset = framejit.reset
+
+    def counting_reset():
+        nonlocal captured
+        captured += framejit.stats()["graphs"]
+        reset()
+
+    reset()
+    monkeypatch.setattr(framejit, "reset", counting_reset)
+    yield
+    captured += framejit.stats()["graphs"]
+    if request.node.get_closest_marker("nothing_captured") or any(part in request.node.nodeid for part in WITHOUT):
+        return
+    assert captured > 0, "the test passed without a graph: it shows nothing about compiled code"
