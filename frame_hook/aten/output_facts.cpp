@@ -1,14 +1,15 @@
-// frame_hook/aten/output_facts.cpp — a call whose outputs are given the marks of the modes that the trace passed through.
+// frame_hook/aten/output_facts.cpp — facts read off the traced tensors, and a call whose outputs are given them.
 #include "frame_hook/aten/output_facts.h"
 
-#include <ATen/ops/alias_ops.h>
-#include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/util/SmallVector.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
 #include <utility>
+
+#include "graph/aten/traced_tensor.h"
 
 namespace framejit::frame_hook {
 namespace {
@@ -21,78 +22,207 @@ DifferentiableViewMeta* view_meta(const at::Tensor& tensor) {
   return meta != nullptr && meta->has_bw_view() ? meta : nullptr;
 }
 
-CreationMeta creation_now() {
-  if (c10::InferenceMode::is_enabled()) return CreationMeta::INFERENCE_MODE;
-  return c10::GradMode::is_enabled() ? CreationMeta::DEFAULT : CreationMeta::NO_GRAD_MODE;
+const c10::VariableVersion& counter_of(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->version_counter(); }
+
+void set_version(const at::Tensor& tensor, int64_t version) {
+  c10::VariableVersion counter = counter_of(tensor);
+  counter.set_version(version);
 }
 
-// The same memory as a tensor that was made in, or outside of, inference mode.
-at::Tensor made_in(bool inference, const at::Tensor& tensor) {
+// Counters have no identity that can be asked for: one is moved to see whether the other follows.
+bool share_counter(const at::Tensor& a, const at::Tensor& b) {
+  if (!counter_of(a).enabled() || !counter_of(b).enabled()) return false;
+  const int64_t a_version = counter_of(a).current_version(), b_version = counter_of(b).current_version();
+  set_version(a, std::max(a_version, b_version) + 1);
+  const bool follows = counter_of(b).current_version() != b_version;
+  set_version(a, a_version);
+  return follows;
+}
+
+bool same_storage(const at::Tensor& a, const at::Tensor& b) {
+  return a.has_storage() && b.has_storage() && a.unsafeGetTensorImpl()->unsafe_storage().is_alias_of(b.unsafeGetTensorImpl()->unsafe_storage());
+}
+
+// ------------------------------------------------------------------ facts of traced tensors
+
+class Collector {
+ public:
+  explicit Collector(const std::vector<at::Tensor>& inputs) : inputs_(inputs) {}
+
+  OutputSet run(const std::vector<at::Tensor>& handed_out) {
+    for (const at::Tensor& tensor : handed_out) {
+      if (const DifferentiableViewMeta* meta = view_meta(tensor); meta != nullptr && is_hidden(meta->get_backward_view().base_)) add(meta->get_backward_view().base_);
+      set_.returned.push_back(add(tensor));
+    }
+    return std::move(set_);
+  }
+
+ private:
+  static bool is_hidden(const at::Tensor& base) {
+    const graph::TracedTensorImpl* traced = graph::as_traced(base);
+    return traced != nullptr && traced->input < 0;
+  }
+
+  size_t add(const at::Tensor& tensor) {
+    const auto at = std::find_if(set_.tensors.begin(), set_.tensors.end(), [&](const at::Tensor& t) { return t.is_same(tensor); });
+    if (at != set_.tensors.end()) return static_cast<size_t>(at - set_.tensors.begin());
+    set_.facts.push_back(facts_of(tensor));
+    set_.tensors.push_back(tensor);
+    return set_.tensors.size() - 1;
+  }
+
+  OutputFacts facts_of(const at::Tensor& tensor) {
+    OutputFacts facts;
+    const graph::TracedTensorImpl* traced = graph::as_traced(tensor);
+    facts.is_input = traced == nullptr || traced->input >= 0;
+    if (facts.is_input) return facts;
+    facts.inference = tensor.is_inference();
+    DifferentiableViewMeta* meta = view_meta(tensor);
+    facts.view = meta != nullptr;
+    relate(tensor, facts);
+    if (meta != nullptr) {
+      facts.creation = meta->get_creation_meta();
+      facts.writes_since = counter_of(tensor).current_version() - meta->get_attr_version();
+    } else if (facts.of == OutputFacts::Of::kNothing && counter_of(tensor).enabled()) {
+      facts.version = counter_of(tensor).current_version();
+    }
+    return facts;
+  }
+
+  void relate(const at::Tensor& tensor, OutputFacts& facts) {
+    facts.shares_input = relate(tensor, inputs_, OutputFacts::Of::kInput, facts);
+    facts.shares_output = relate(tensor, set_.tensors, OutputFacts::Of::kOutput, facts);
+  }
+
+  // Whether one of `others` has the tensor's memory; notes the one that it belongs to.
+  static bool relate(const at::Tensor& tensor, const std::vector<at::Tensor>& others, OutputFacts::Of of, OutputFacts& facts) {
+    bool shares = false;
+    for (size_t i = 0; i < others.size(); ++i) {
+      if (!same_storage(tensor, others[i])) continue;
+      shares = true;
+      if (facts.of != OutputFacts::Of::kNothing) continue;
+      if (!(facts.view ? tensor._base().is_same(others[i]) : share_counter(tensor, others[i]))) continue;
+      facts.of = of;
+      facts.index = i;
+    }
+    return shares;
+  }
+
+  const std::vector<at::Tensor>& inputs_;
+  OutputSet set_;
+};
+
+// ------------------------------------------------------------------ facts given to tensors
+
+// The same memory as a tensor of its own, made in or outside of inference mode: no view, a version counter of its own.
+at::Tensor own_tensor(const at::Tensor& tensor, bool inference) {
   const c10::InferenceMode mode(inference);
   at::Tensor alias = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(tensor.storage()), c10::DispatchKeySet(tensor.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU), tensor.dtype());
   alias.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  if (tensor.is_conj()) alias._set_conj(true);
+  if (tensor.is_neg()) alias._set_neg(true);
   return alias;
 }
 
-// The same memory as another tensor object: a view with a _base, or, as detach() makes it, without one.
-at::Tensor alias_of(const at::Tensor& tensor, bool view) { return view ? at::_ops::alias::call(tensor) : tensor.detach(); }
+at::Tensor view_of(const at::Tensor& base, const at::Tensor& tensor, CreationMeta creation) {
+  return torch::autograd::make_variable_differentiable_view(own_tensor(tensor, false), torch::autograd::ViewInfo(base, nullptr, nullptr), std::nullopt, true, creation);
+}
 
 class MarkedCall final : public CompiledCall {
  public:
-  MarkedCall(std::unique_ptr<CompiledCall> call, std::vector<OutputFacts> facts, size_t inputs) : call_(std::move(call)), facts_(std::move(facts)), inputs_(inputs) {
-    output_count = call_->output_count;
+  MarkedCall(std::unique_ptr<CompiledCall> call, OutputSet outputs, size_t inputs) : call_(std::move(call)), set_(std::move(outputs)), input_count_(inputs) {
+    output_count = set_.returned.size();
     op_count = call_->op_count;
     kernel_count = call_->kernel_count;
   }
 
   bool run(PyObject* const* inputs, const int64_t* symbols, const double* floats, PyObject** outputs) override {
     HANDLE_TH_ERRORS
-    if (!call_->run(inputs, symbols, floats, outputs)) return false;
-    for (size_t i = 0; i < output_count; ++i) {
-      if (!THPVariable_Check(outputs[i])) continue;
-      if (facts_[i].own_object) separate(inputs, outputs, i);
-      mark(facts_[i], outputs[i]);
+    c10::SmallVector<int64_t, 8> versions;
+    for (const OutputSet::Written& w : set_.written) {
+      const c10::VariableVersion& counter = counter_of(THPVariable_Unpack(inputs[w.input]));
+      versions.push_back(counter.enabled() ? counter.current_version() + w.versions : -1);
     }
+    c10::SmallVector<PyObject*, 16> made(set_.facts.size());
+    if (!call_->run(inputs, symbols, floats, made.data())) return false;
+    for (size_t i = 0; i < versions.size(); ++i)
+      if (versions[i] >= 0) set_version(THPVariable_Unpack(inputs[set_.written[i].input]), versions[i]);
+    for (size_t i = 0; i < made.size(); ++i) settle(inputs, made.data(), i);
+    for (size_t i = 0; i < output_count; ++i) outputs[i] = Py_NewRef(made[set_.returned[i]]);
+    for (PyObject* object : made) Py_DECREF(object);
     return true;
     END_HANDLE_TH_ERRORS_RET(false)
   }
 
  private:
-  void separate(PyObject* const* inputs, PyObject** outputs, size_t i) const {
-    const at::Tensor& tensor = THPVariable_Unpack(outputs[i]);
-    const bool taken = std::find(inputs, inputs + inputs_, outputs[i]) != inputs + inputs_ || std::find(outputs, outputs + i, outputs[i]) != outputs + i;
-    if (taken || (!facts_[i].view && tensor.is_view())) Py_SETREF(outputs[i], THPVariable_Wrap(alias_of(tensor, facts_[i].view)));
+  void settle(PyObject* const* inputs, PyObject** made, size_t i) const {
+    const OutputFacts& facts = set_.facts[i];
+    // What a user's backend returned may be anything.
+    if (facts.is_input || !THPVariable_Check(made[i]) || THPVariable_Unpack(made[i]).layout() != at::kStrided || !THPVariable_Unpack(made[i]).has_storage()) return;
+    at::Tensor tensor = THPVariable_Unpack(made[i]), of;
+    if (facts.of == OutputFacts::Of::kInput && THPVariable_Check(inputs[facts.index])) of = THPVariable_Unpack(inputs[facts.index]);
+    if (facts.of == OutputFacts::Of::kOutput && THPVariable_Check(made[facts.index])) of = THPVariable_Unpack(made[facts.index]);
+    if (of.defined() && !same_storage(of, tensor)) return;
+    const bool taken = is_taken(inputs, made, i);
+    if (facts.view) {
+      if (of.defined()) settle_view(facts, of, taken, tensor);
+    } else {
+      settle_own(facts, of, taken, tensor);
+    }
+    if (!tensor.is_same(THPVariable_Unpack(made[i]))) Py_SETREF(made[i], THPVariable_Wrap(std::move(tensor)));
   }
 
-  static void mark(const OutputFacts& facts, PyObject*& output) {
-    const at::Tensor& tensor = THPVariable_Unpack(output);
-    if (tensor.is_inference() != facts.inference) {
-      Py_SETREF(output, THPVariable_Wrap(made_in(facts.inference, tensor)));
-    } else if (DifferentiableViewMeta* meta = facts.view ? view_meta(tensor) : nullptr) {
-      meta->set_creation_meta(facts.creation);
+  // The object is that of an input or of an output before it.
+  bool is_taken(PyObject* const* inputs, PyObject* const* made, size_t i) const {
+    const OutputFacts& facts = set_.facts[i];
+    return (facts.shares_input && std::find(inputs, inputs + input_count_, made[i]) != inputs + input_count_) ||
+           (facts.shares_output && std::find(made, made + i, made[i]) != made + i);
+  }
+
+  static void settle_view(const OutputFacts& facts, const at::Tensor& of, bool taken, at::Tensor& tensor) {
+    const DifferentiableViewMeta* through = view_meta(of);
+    const at::Tensor base = through != nullptr ? through->get_backward_view().base_ : of;
+    const CreationMeta creation = through != nullptr ? torch::autograd::propagate_creation_meta(through->get_creation_meta(), facts.creation) : facts.creation;
+    DifferentiableViewMeta* meta = taken ? nullptr : view_meta(tensor);
+    if (meta == nullptr || !tensor._base().is_same(base)) {
+      tensor = view_of(base, tensor, creation);
+      meta = view_meta(tensor);
+    } else {
+      meta->set_creation_meta(creation);
+      tensor.unsafeGetTensorImpl()->set_version_counter(counter_of(of));
+    }
+    if (counter_of(of).enabled()) meta->set_attr_version(counter_of(of).current_version() - facts.writes_since);
+  }
+
+  static void settle_own(const OutputFacts& facts, const at::Tensor& of, bool taken, at::Tensor& tensor) {
+    if (taken || tensor.is_view() || tensor.is_inference() != facts.inference) tensor = own_tensor(tensor, facts.inference);
+    if (facts.inference) return;
+    if (of.defined()) {
+      tensor.unsafeGetTensorImpl()->set_version_counter(counter_of(of));
+    } else if (facts.shares_input || facts.shares_output) {
+      tensor.unsafeGetTensorImpl()->set_version_counter(c10::VariableVersion(static_cast<uint32_t>(facts.version)));
+    } else if (counter_of(tensor).current_version() != facts.version) {
+      set_version(tensor, facts.version);
     }
   }
 
   std::unique_ptr<CompiledCall> call_;
-  std::vector<OutputFacts> facts_;
-  size_t inputs_;
+  OutputSet set_;
+  size_t input_count_;
 };
 
 }  // namespace
 
-std::vector<OutputFacts> facts_of_outputs(const std::vector<at::Tensor>& traced) {
-  std::vector<OutputFacts> facts;
-  for (const at::Tensor& tensor : traced) {
-    const DifferentiableViewMeta* meta = view_meta(tensor);
-    facts.push_back({tensor.is_inference(), meta != nullptr, false, meta != nullptr ? meta->get_creation_meta() : CreationMeta::DEFAULT});
-  }
-  return facts;
+OutputSet outputs_of(const std::vector<at::Tensor>& handed_out, const std::vector<at::Tensor>& traced_inputs, const std::vector<size_t>& written_inputs) {
+  OutputSet set = Collector(traced_inputs).run(handed_out);
+  for (size_t input : written_inputs)
+    if (counter_of(traced_inputs[input]).enabled()) set.written.push_back({input, counter_of(traced_inputs[input]).current_version()});
+  return set;
 }
 
-std::unique_ptr<CompiledCall> with_output_facts(std::unique_ptr<CompiledCall> call, std::vector<OutputFacts> facts, size_t inputs) {
-  bool differ = false;
-  for (const OutputFacts& f : facts) differ = differ || f.own_object || f.inference != c10::InferenceMode::is_enabled() || (f.view && f.creation != creation_now());
-  return differ ? std::make_unique<MarkedCall>(std::move(call), std::move(facts), inputs) : std::move(call);
+std::unique_ptr<CompiledCall> with_output_facts(std::unique_ptr<CompiledCall> call, OutputSet outputs, size_t inputs) {
+  outputs.tensors.clear();
+  return std::make_unique<MarkedCall>(std::move(call), std::move(outputs), inputs);
 }
 
 }  // namespace framejit::frame_hook

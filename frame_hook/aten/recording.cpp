@@ -74,12 +74,6 @@ std::pair<const char*, const char*> extent(const at::Tensor& tensor) {
   return {begin, begin + (last + 1) * static_cast<int64_t>(tensor.element_size())};
 }
 
-// A view of an input, by autograd's bookkeeping.
-bool shows_input(const at::Tensor& tensor) {
-  const graph::TracedTensorImpl* base = tensor.is_view() ? graph::as_traced(tensor._base()) : nullptr;
-  return base != nullptr && base->input >= 0;
-}
-
 }  // namespace
 
 bool may_share_memory(const at::Tensor& a, const at::Tensor& b) {
@@ -93,6 +87,7 @@ PyObject* TorchRecording::add_input(PyObject* tensor, const std::string& source_
   const at::Tensor real = THPVariable_Unpack(tensor);
   at::Tensor traced = recorder_->add_input(real, source_text, dynamic);
   inputs_.push_back(real);
+  traced_inputs_.push_back(traced);
   return THPVariable_Wrap(traced);
   END_HANDLE_TH_ERRORS
 }
@@ -106,6 +101,7 @@ PyObject* TorchRecording::add_float(double hint, const std::string& source_text,
   if (!traced.defined()) {
     inputs_.push_back(at::scalar_tensor(hint, at::kDouble));
     traced = recorder_->add_input(inputs_.back(), source_text);
+    traced_inputs_.push_back(traced);
   }
   return THPVariable_Wrap(traced);
   END_HANDLE_TH_ERRORS
@@ -234,36 +230,18 @@ Result<void> TorchRecording::check_overlap() const {
   return {};
 }
 
-// Outputs that share memory with an input or an output before them: detached ones, and views of the whole.
-void TorchRecording::mark_own_objects(const std::vector<at::Tensor>& outputs) {
-  const graph::Graph& g = recorder_->graph();
-  std::set<uint32_t> storages;
-  for (graph::ValueId input : g.inputs) storages.insert(g.values[graph::index_of(input)].storage);
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const graph::TracedTensorImpl* traced = graph::as_traced(outputs[i]);
-    if (traced == nullptr) continue;
-    const bool shares = !storages.insert(g.values[graph::index_of(traced->value)].storage).second;
-    const bool whole = output_facts_[i].view && outputs[i].sym_numel() == outputs[i]._base().sym_numel();
-    output_facts_[i].own_object = shares && traced->input < 0 && (!output_facts_[i].view || whole);
-  }
-}
-
 Result<void> TorchRecording::finish(const std::vector<PyObject*>& outputs) {
   std::vector<at::Tensor> tensors;
   for (PyObject* output : outputs) tensors.push_back(THPVariable_Unpack(output));
-  output_facts_ = facts_of_outputs(tensors);
-  for (size_t i = 0; i < tensors.size(); ++i)
-    if (output_facts_[i].view && !output_facts_[i].inference && c10::InferenceMode::is_enabled() && !shows_input(tensors[i]))
-      return Error{"modes_unsupported", "inference mode, left by the program for a view that it returns,"};
-  mark_own_objects(tensors);
-  auto graph = recorder_->finish(tensors);
+  outputs_ = outputs_of(tensors, traced_inputs_, written_inputs());
+  auto graph = recorder_->finish(outputs_.tensors);
   if (!graph.ok()) return graph.error();
   return check_overlap();
 }
 
 Result<std::unique_ptr<CompiledCall>> TorchRecording::compile(const CompileRequest& request) {
   FJ_TRY(std::unique_ptr<CompiledCall> call, compile_graph({recorder_->graph(), recorder_->constants(), recorder_->opaques(), inputs_, calls_}, request));
-  return with_output_facts(std::move(call), output_facts_, inputs_.size());
+  return with_output_facts(std::move(call), std::move(outputs_), inputs_.size());
 }
 
 }  // namespace framejit::frame_hook

@@ -45,14 +45,14 @@ class TorchRecording final : public Recording {
   bool accept_result(PyObject* result, PyObject* const* args, size_t count, int depth);
   PyObject* refuse(const char* reason, std::string detail);
   Result<void> check_overlap() const;
-  void mark_own_objects(const std::vector<at::Tensor>& outputs);
 
   std::shared_ptr<graph::Recorder> recorder_;
-  std::vector<at::Tensor> inputs_;  // the real ones
+  std::vector<at::Tensor> inputs_;         // the real ones
+  std::vector<at::Tensor> traced_inputs_;  // same order
   std::map<std::string, at::Tensor> floats_;  // source -> its traced tensor
   std::optional<CaptureBreak> break_;
   CapturedCalls calls_;
-  std::vector<OutputFacts> output_facts_;     // of the finished recording
+  OutputSet outputs_;  // of the finished recording
 };
 
 }  // namespace framejit::frame_hook

@@ -5,6 +5,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <numeric>
@@ -222,7 +223,7 @@ Result<Graph> Recorder::finish(const std::vector<at::Tensor>& outputs) {
     if (traced == nullptr || &traced->recorder() != this) return Error{"recording_failed", "an output is not a tensor of this capture"};
     // Without grad mode a view of a leaf says that it needs a gradient, as eager's does, and has no history.
     const TracedTensorImpl* base = output.is_view() ? as_traced(output._base()) : nullptr;
-    const bool view_of_leaf = base != nullptr && base->input >= 0 && output.grad_fn() == nullptr;
+    const bool view_of_leaf = base != nullptr && base->input >= 0 && torch::autograd::impl::grad_fn_unsafe(output) == nullptr;
     if (output.requires_grad() && traced->input < 0 && !view_of_leaf) return Error{"unsupported_tensor", "a result needs a gradient"};
     values.push_back(traced->value);
     aliases.push_back(traced->input >= 0 ? OutputAlias{OutputKind::kInput, static_cast<uint32_t>(traced->input)} : OutputAlias{});

@@ -71,6 +71,29 @@ def test_called_inside_inference_mode():
         assert framejit.stats()["graph_breaks"] == 0
 
 
+def test_view_made_while_inference_mode_is_off():
+    def f(x):
+        with torch.inference_mode(False):
+            y = x + 1
+            z = y[0]
+        return z, x[0], y, y[1]
+
+    def facts(fn, x):
+        z, w, y, v = fn(x)
+        return kinds((z, w, y, v)), z._base is y, v._base is y, y._version
+
+    for backend in BACKENDS:
+        framejit.reset()
+        compiled = framejit.compile(f, backend=backend)
+        normal = torch.randn(3, 2)
+        with torch.inference_mode():
+            for x in (normal, torch.randn(3, 2)):
+                for _ in range(2):
+                    assert facts(compiled, x) == facts(f, x)
+                    assert torch.equal(compiled(x)[0], f(x)[0])
+        assert framejit.stats()["graph_breaks"] == 0
+
+
 def test_break_inside():
     seen = []
 

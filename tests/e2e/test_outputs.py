@@ -1,0 +1,197 @@
+"""What a program leaves on the tensors it hands out is eager's: identity, _base, requires_grad, _version, whose memory they show."""
+import pytest
+import torch
+
+import framejit
+from check import BACKENDS, same
+
+
+def detached_and_its_views(x):
+    d = x.detach()
+    return d, d[:1], d[:1][0], x[:1]
+
+
+def data_written(x):
+    d = x.data
+    d.mul_(2)
+    return d, d[0], x[0]
+
+
+def data_and_input_written(x):
+    x.data.add_(1)
+    x.mul_(2)
+    x[0].add_(1)
+    return x, x.data, x.detach()
+
+
+def written_views_of_own(x):
+    y = x + 1
+    y.mul_(2)
+    y[0].add_(1)
+    return y[1], y, y.detach(), y.data
+
+
+def written_after_the_view(x):
+    v = x[0]
+    x.mul_(2)
+    return v
+
+
+def parts_of_one_hidden_tensor(x):
+    a, b = (x * 2).unbind(0)
+    return b, a, b
+
+
+def detached_before_its_source(x):
+    y = x * 3
+    d = y.detach()
+    d.add_(1)
+    return d, y, d[0], y.view(6)
+
+
+def written_with_out(x):
+    y = torch.empty_like(x)
+    torch.add(x, 1, out=y)
+    return y, y[0]
+
+
+def batch_norm(x):
+    mean, var = x.new_zeros(3), x.new_ones(3)
+    return torch.nn.functional.batch_norm(x, mean, var, training=True), mean, var
+
+
+class Counting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(3))
+
+    def forward(self, x):
+        self.seen.add_(1).mul_(2)
+        return x + self.seen
+
+
+PROGRAMS = {
+    "slice of a detached one": lambda x: x.detach()[:1],
+    "views of a detached one": detached_and_its_views,
+    "data is counted by itself": lambda x: x.data.mul_(2),
+    "data written, views of both": data_written,
+    "data and input written": data_and_input_written,
+    "data twice": lambda x: (x.data, x.data, x.data[0], x.detach(), x.detach()),
+    "equal views": lambda x: (x[0], x[0], x[:], x[:]),
+    "one view twice": lambda x: (lambda v: (v, v, x[0]))(x[0]),
+    "equal views of a fresh one": lambda x: (lambda y: (y[0], y[0], y))(x + 1),
+    "equal fresh ones": lambda x: (x + 1, x + 1),
+    "std": lambda x: x.std(),
+    "var": lambda x: x.var(1),
+    "var_mean": lambda x: torch.var_mean(x),
+    "reshape that copies": lambda x: x.t().reshape(6),
+    "flatten that copies": lambda x: x.t().flatten(),
+    "flatten that views": lambda x: x.flatten(),
+    "view of a sum": lambda x: (x + 1).view(3, 2),
+    "view of a copy": lambda x: x.clone().view(6),
+    "part of a stack": lambda x: torch.stack([x])[0],
+    "chunks": lambda x: torch.cat([x, x]).chunk(2),
+    "parts of one hidden tensor": parts_of_one_hidden_tensor,
+    "other dtype": lambda x: ((x + 1).view(torch.int32), x.view(torch.int32)),
+    "fresh one written": lambda x: (x + 1).mul_(2),
+    "input written twice": lambda x: (x.mul_(2), x[0].add_(1))[0],
+    "written views of its own": written_views_of_own,
+    "written after the view": written_after_the_view,
+    "detached before its source": detached_before_its_source,
+    "written with out": written_with_out,
+    "batch norm": batch_norm,
+}
+INPUTS = {
+    "tensor": lambda: torch.arange(6.0).reshape(2, 3),
+    "parameter": lambda: torch.nn.Parameter(torch.arange(6.0).reshape(2, 3)),
+    "view": lambda: torch.arange(12.0).reshape(2, 6)[:, 3:],
+    "view of a parameter": lambda: torch.nn.Parameter(torch.arange(12.0).reshape(2, 6))[:, 3:],
+}
+
+
+def facts(fn, make):
+    """Everything a caller can see of the outputs without their values, by positions; a `_base` that nobody holds by its layout."""
+    x = make()
+    out = fn(x)
+    out = list(out) if isinstance(out, (tuple, list)) else [out]
+    held = [x] + out
+    where = lambda t: [i for i, other in enumerate(held) if other is t]
+    layout = lambda t: (t.shape, t.stride(), t.storage_offset(), t.dtype)
+    rows = []
+    for t in out:
+        base = t._base
+        rows.append({
+            "is": where(t), "base": None if base is None else (where(base), layout(base), base.requires_grad, base._version),
+            "bases": [i for i, other in enumerate(held) if base is not None and other._base is base],
+            "memory": [i for i, other in enumerate(held) if other.untyped_storage().data_ptr() == t.untyped_storage().data_ptr()],
+            "requires_grad": t.requires_grad, "leaf": None if t.requires_grad else t.is_leaf, "version": t._version, "class": type(t), "layout": layout(t),
+        })
+    return rows, x._version, [t.detach().clone() for t in out], x.detach().clone()
+
+
+def followers(fn, make):
+    """Which tensors' versions move when one output is written."""
+    count = len(facts(fn, make)[0])
+    moved = []
+    for i in range(count):
+        x = make()
+        out = fn(x)
+        held = [x] + (list(out) if isinstance(out, (tuple, list)) else [out])
+        before = [t._version for t in held]
+        held[i + 1].zero_()
+        moved.append([t._version - b for t, b in zip(held, before)])
+    return moved
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_outputs_are_eagers(name, kind, backend):
+    fn, make = PROGRAMS[name], INPUTS[kind]
+    framejit.reset()
+    compiled = framejit.compile(fn, backend=backend)
+    with torch.no_grad():
+        for _ in range(2):
+            got, want = facts(compiled, make), facts(fn, make)
+            assert got[:2] == want[:2]
+            same(list(got[2:]), list(want[2:]))
+        assert followers(compiled, make) == followers(fn, make)
+    stats = framejit.stats()
+    assert stats["graphs"] == 1 and stats["graph_breaks"] == 0 and not stats["fallbacks"], stats["break_reasons"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_fresh_outputs_can_be_detached_in_place(backend):
+    framejit.reset()
+    compiled = framejit.compile(lambda x: (x.std(), x.t().flatten()), backend=backend)
+    with torch.no_grad():
+        for t in compiled(torch.randn(2, 3)):
+            assert t.detach_() is t
+    assert framejit.stats()["graphs"] == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_buffer_counts_its_writes(backend):
+    framejit.reset()
+    plain, ours = Counting(), Counting()
+    compiled = framejit.compile(ours, backend=backend)
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.randn(3)
+            assert torch.equal(compiled(x), plain(x))
+            assert ours.seen._version == plain.seen._version
+    assert framejit.stats()["graphs"] == 1 and framejit.stats()["graph_breaks"] == 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_view_made_before_a_write_asks_for_its_history_as_eagers_does(backend):
+    def error(fn):
+        with torch.no_grad():
+            v = fn(torch.nn.Parameter(torch.ones(2, 3)))
+        with pytest.raises(RuntimeError) as caught:
+            v.grad_fn
+        return str(caught.value)
+    framejit.reset()
+    compiled = framejit.compile(written_after_the_view, backend=backend)
+    assert error(compiled) == error(compiled) == error(written_after_the_view)
+    assert framejit.stats()["graphs"] == 1 and framejit.stats()["graph_breaks"] == 0
