@@ -117,7 +117,8 @@ class Collector {
 // The same memory as a tensor of its own, made in or outside of inference mode: no view, a version counter of its own.
 at::Tensor own_tensor(const at::Tensor& tensor, bool inference) {
   const c10::InferenceMode mode(inference);
-  at::Tensor alias = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(tensor.storage()), c10::DispatchKeySet(tensor.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU), tensor.dtype());
+  const c10::DispatchKeySet keys(c10::computeDispatchKey(tensor.scalar_type(), tensor.layout(), tensor.device()));
+  at::Tensor alias = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(tensor.storage()), keys, tensor.dtype());
   alias.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
   if (tensor.is_conj()) alias._set_conj(true);
   if (tensor.is_neg()) alias._set_neg(true);

@@ -214,8 +214,12 @@ std::vector<size_t> TorchRecording::written_inputs() const {
   const graph::Graph& g = recorder_->graph();
   std::set<uint32_t> written;
   for (const graph::Node& node : g.nodes)
-    for (int8_t i : node.op->write_args)
-      if (const auto* v = node.args[static_cast<size_t>(i)].get<graph::ValueId>()) written.insert(g.values[graph::index_of(*v)].storage);
+    for (int8_t i : node.op->write_args) {
+      const graph::Arg& arg = node.args[static_cast<size_t>(i)];
+      const auto note = [&](graph::ValueId v) { if (v != graph::kNoValue) written.insert(g.values[graph::index_of(v)].storage); };
+      if (const auto* v = arg.get<graph::ValueId>()) note(*v);
+      if (const auto* list = arg.get<std::vector<graph::ValueId>>()) std::for_each(list->begin(), list->end(), note);
+    }
   std::vector<size_t> result;
   for (size_t i = 0; i < g.inputs.size(); ++i)
     if (written.count(g.values[graph::index_of(g.inputs[i])].storage) != 0) result.push_back(i);

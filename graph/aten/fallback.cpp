@@ -262,9 +262,14 @@ void Recorder::refuse_absolute_offsets(const OpCall& call) {
     if (graph().values[index_of(input)].storage == graph().values[index_of(*self)].storage) fail({"unsupported_op", call.def().name + " with a storage offset on an input"});
 }
 
+// The dispatcher's own layers count writes, but for lists: these ops' kernels do it, which do not run here.
 void Recorder::note_writes(const OpCall& call) {
+  const bool kernel_counts = call.def().name.starts_with("_foreach_");
   for (int8_t i : call.def().write_args)
-    each_tensor(call.args[static_cast<size_t>(i)], [&](const at::Tensor& tensor) { written_storages_.insert(storage_number(traced_storage_of(tensor))); });
+    each_tensor(call.args[static_cast<size_t>(i)], [&](const at::Tensor& tensor) {
+      written_storages_.insert(storage_number(traced_storage_of(tensor)));
+      if (kernel_counts && tensor.unsafeGetTensorImpl()->version_counter().enabled()) tensor.unsafeGetTensorImpl()->bump_version();
+    });
 }
 
 bool Recorder::fits_in_place(const OpCall& call) const {

@@ -55,6 +55,13 @@ def written_with_out(x):
     return y, y[0]
 
 
+def written_in_a_list(x):
+    y = x + 1
+    torch._foreach_add_([x, y], 1)
+    torch._foreach_mul_([x], 2)
+    return x, y, x[0]
+
+
 def batch_norm(x):
     mean, var = x.new_zeros(3), x.new_ones(3)
     return torch.nn.functional.batch_norm(x, mean, var, training=True), mean, var
@@ -99,6 +106,7 @@ PROGRAMS = {
     "written after the view": written_after_the_view,
     "detached before its source": detached_before_its_source,
     "written with out": written_with_out,
+    "written in a list": written_in_a_list,
     "batch norm": batch_norm,
 }
 INPUTS = {
@@ -168,6 +176,37 @@ def test_fresh_outputs_can_be_detached_in_place(backend):
         for t in compiled(torch.randn(2, 3)):
             assert t.detach_() is t
     assert framejit.stats()["graphs"] == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_arguments_that_overlap_one_written_in_a_list(backend):
+    def f(x, y):
+        torch._foreach_add_([x], 1)
+        z = y * 2
+        torch._foreach_mul_([x], 3)
+        return z, y + 1
+    framejit.reset()
+    compiled = framejit.compile(f, backend=backend)
+    memory, want_memory = torch.zeros(4), torch.zeros(4)
+    with torch.no_grad():
+        compiled(torch.zeros(4), torch.zeros(3))
+        assert framejit.stats()["graphs"] == 1
+        got = compiled(memory, memory[1:])
+        want = f(want_memory, want_memory[1:])
+    assert torch.equal(memory, want_memory) and all(torch.equal(a, b) for a, b in zip(got, want))
+    assert framejit.stats()["break_reasons"] == {"overlapping_inputs": 1}
+
+
+def test_outputs_on_the_meta_device():
+    def f(x):
+        m = x.to("meta")
+        return m.detach(), m, m[0]
+    framejit.reset()
+    with torch.no_grad():
+        detached, m, view = framejit.compile(f, backend="eager")(torch.ones(2, 3))
+    assert detached is not m and detached._base is None and m._base is None and view._base is m
+    assert {t.device.type for t in (detached, m, view, detached + 1, m + 1)} == {"meta"}
+    assert framejit.stats()["graphs"] == 1 and framejit.stats()["graph_breaks"] == 0
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
