@@ -1,6 +1,12 @@
 // frame_hook/aten/output_facts.cpp — facts read off the traced tensors, and a call whose outputs are given them.
 #include "frame_hook/aten/output_facts.h"
 
+#include <ATen/ops/_conj_ops.h>
+#include <ATen/ops/_neg_view_ops.h>
+#include <ATen/ops/as_strided_ops.h>
+#include <ATen/ops/view_as_complex_ops.h>
+#include <ATen/ops/view_as_real_ops.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/Exceptions.h>
@@ -125,7 +131,35 @@ at::Tensor own_tensor(const at::Tensor& tensor, bool inference) {
   return alias;
 }
 
+at::Tensor strided(const at::Tensor& base, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset) {
+  return at::_ops::as_strided::call(base, c10::fromIntArrayRefSlow(sizes), c10::fromIntArrayRefSlow(strides), offset);
+}
+
+// Where autograd could not find the view again by its strides alone, it is made by ops, from which autograd learns how.
+at::Tensor view_by_ops(const at::Tensor& base, const at::Tensor& tensor) {
+  const c10::InferenceMode normal(false);
+  const c10::AutoGradMode no_grad(false);
+  at::Tensor view = base;
+  if (base.is_complex() && !tensor.is_complex()) view = at::_ops::view_as_real::call(base.is_conj() ? at::_ops::_conj::call(base) : base);
+  if (tensor.is_complex() && !base.is_complex()) {
+    c10::SmallVector<int64_t, 8> sizes(tensor.sizes()), strides;
+    for (int64_t stride : tensor.strides()) strides.push_back(2 * stride);
+    sizes.push_back(2);
+    strides.push_back(1);
+    view = at::_ops::view_as_complex::call(strided(base, sizes, strides, 2 * tensor.storage_offset()));
+  } else {
+    view = strided(view, tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  }
+  if (view.is_conj() != tensor.is_conj()) view = at::_ops::_conj::call(view);
+  return view.is_neg() != tensor.is_neg() ? at::_ops::_neg_view::call(view) : view;
+}
+
 at::Tensor view_of(const at::Tensor& base, const at::Tensor& tensor, CreationMeta creation) {
+  if (base.is_complex() != tensor.is_complex() || base.is_conj() != tensor.is_conj() || base.is_neg() != tensor.is_neg()) {
+    at::Tensor view = view_by_ops(base, tensor);
+    view_meta(view)->set_creation_meta(creation);
+    return view;
+  }
   return torch::autograd::make_variable_differentiable_view(own_tensor(tensor, false), torch::autograd::ViewInfo(base, nullptr, nullptr), std::nullopt, true, creation);
 }
 

@@ -234,3 +234,31 @@ def test_a_view_made_before_a_write_asks_for_its_history_as_eagers_does(backend)
     compiled = framejit.compile(written_after_the_view, backend=backend)
     assert error(compiled) == error(compiled) == error(written_after_the_view)
     assert framejit.stats()["graphs"] == 1 and framejit.stats()["graph_breaks"] == 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fn", [
+    lambda x: (lambda y: (torch.view_as_real(y), torch.view_as_real(y)))(torch.complex(x, x * 2)),
+    lambda x: (lambda y: (y.imag, y.real, y.imag))(torch.complex(x, x * 2)),
+    lambda x: (lambda y: (y.conj().imag, y.conj().imag))(torch.complex(x, x * 2)),
+    lambda x: (lambda y: (torch.view_as_complex(y), torch.view_as_complex(y), y))(x * 3),
+    lambda x: (lambda y: (y.conj(), y.conj()))(torch.complex(x, x * 2)),
+    lambda x: (lambda y: (y[0], y[0], y))(x * 3),
+], ids=range(6))
+def test_writes_to_views_have_eagers_gradients(fn, backend):
+    def run(call, x):
+        w = torch.ones((), requires_grad=True)
+        first, *rest = call(x)
+        first.mul_(w * 2)
+        total = sum((t.abs() if t.is_complex() else t * t).sum() for t in rest)
+        total.backward()
+        return [t.detach().resolve_conj().resolve_neg() for t in (first, *rest)], [t._version for t in rest], w.grad
+    framejit.reset()
+    compiled = framejit.compile(fn, backend=backend)
+    x = torch.randn(4, 2)
+    for _ in range(2):
+        got, want = run(compiled, x), run(fn, x)
+        assert got[1] == want[1]
+        torch.testing.assert_close(got[0], want[0])
+        torch.testing.assert_close(got[2], want[2])
+    assert framejit.stats()["graphs"] == 1
