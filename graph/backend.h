@@ -13,7 +13,6 @@ namespace framejit::graph {
 
 struct BackendOptions {
   std::string mode = "default";  // default, reduce-overhead, max-autotune, max-autotune-no-cudagraphs
-  int threads = 1;
 };
 
 class Backend {

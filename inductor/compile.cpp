@@ -11,6 +11,7 @@
 #include "inductor/cpu/jit.h"
 #include "inductor/gpu/gpu_target.h"
 #include "inductor/interp/interp_target.h"
+#include "runtime/base/config.h"
 #include "runtime/base/log.h"
 
 namespace framejit::inductor {
@@ -38,6 +39,13 @@ void log_schedule(const Schedule& schedule) {
              Fields{{"graph", schedule.program.name}, {"detail", std::to_string(schedule.steps.size()) + " steps"}}, print(schedule)});
   log::emit({log::Channel::schedule, "", "Refused", schedule.program.name,
              Fields{{"graph", schedule.program.name}, {"pairs", std::to_string(schedule.refused.size())}}, print_refused(schedule)});
+}
+
+VectorLevel level_of_setting() {
+  static constexpr std::pair<std::string_view, VectorLevel> kLevels[] = {{"avx512", VectorLevel::kAvx512}, {"avx2", VectorLevel::kAvx2}, {"generic", VectorLevel::k128}};
+  for (const auto& [name, level] : kLevels)
+    if (name == config().cpu_features) return level;
+  return VectorLevel::kHost;
 }
 
 class InductorBackend : public graph::Backend {
@@ -75,7 +83,7 @@ class InductorBackend : public graph::Backend {
     if (is_cpu && options_.target == Target::kInterp) {
       target = make_interp_target();
     } else if (is_cpu) {
-      FJ_TRY(target, CpuJit::create(static_cast<VectorLevel>(options_.vector_level)));
+      FJ_TRY(target, CpuJit::create(options_.vector_level != 0 ? static_cast<VectorLevel>(options_.vector_level) : level_of_setting()));
     } else if (device.type == graph::DeviceType::kCuda && options_.target == Target::kMachine) {
       FJ_TRY(target, make_gpu_target(std::max<int>(device.index, 0)));
     } else {

@@ -137,7 +137,6 @@ Result<std::unique_ptr<CompiledCall>> compile_graph(const RecordedGraph& recorde
   FJ_TRY(graph::Graph functional, graph::run_pipeline(recorded.graph, name != "eager"));
   graph::BackendOptions options;
   options.mode = request.mode;
-  options.threads = at::get_num_threads();
   FJ_TRY(runtime::CallPlan plan, backend->compile(functional, options));
   log_plan(plan, place_of(recorded.graph));
   std::unique_ptr<CompiledCall> call = std::make_unique<PlannedCall>(std::move(plan), recorded, functional.nodes.size());

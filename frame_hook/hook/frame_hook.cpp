@@ -176,7 +176,6 @@ Result<void> initialise_hook() {
   return Error{"hook_refused", "framejit does not run on this CPython (" + std::string(Py_GetVersion()) + "): " + refusal};
 }
 
-bool hook_is_usable() { return usable; }
 const std::string& hook_refusal() { return refusal; }
 void set_frame_handler(FrameHandler* handler) { armed_handler = handler; }
 

@@ -31,7 +31,6 @@ class FrameFiller {
 // Proves, once, that the running CPython has the frame layout that we were built for. After an error nothing can be armed and
 // calls run plainly; the error says why.
 Result<void> initialise_hook();
-bool hook_is_usable();
 // Why a probe of the layout failed, for messages; empty when it did not.
 const std::string& hook_refusal();
 

@@ -62,7 +62,6 @@ class Recipe {
   // Fills slots (new references). False with a Python error set: slots made so far are released, effects may be partial only if
   // the error came from an effect (out of memory).
   bool run(const RecipeInputs& inputs, std::vector<PyRef>& slots) const;
-  size_t slot_count() const { return slot_count_; }
   const std::vector<RecipeStep>& steps() const { return steps_; }
 
  private:

@@ -26,8 +26,6 @@ bool find_break_reason(const std::string& name, BreakReason* reason);
 struct GraphBreak {            // thrown; not an std::exception on purpose: nothing else may catch it
   BreakReason reason;
   std::string detail;
-  // The break belongs to the instruction of an outer frame (the callee cannot be resumed inside): how many frames out.
-  int frames_out = 0;
 };
 
 struct Value;

@@ -91,11 +91,6 @@ std::vector<PyObject*> items_of_set(PyObject* set) {
   return items;
 }
 
-PyTypeObject* layout_base(PyTypeObject* type) {
-  while (type->tp_flags & Py_TPFLAGS_HEAPTYPE) type = type->tp_base;
-  return type;
-}
-
 PyRef dynamic_marks(PyObject* tensor) {
   static PyObject* const name = PyUnicode_InternFromString("_framejit_dynamic");
   PyObject* marks = nullptr;

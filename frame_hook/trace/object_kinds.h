@@ -25,8 +25,6 @@ bool is_builtin_subclass(PyTypeObject* type);
 PyRef exact_copy_of_scalar(PyObject* object);
 // Items of an exact set or frozenset in its order, borrowed from it.
 std::vector<PyObject*> items_of_set(PyObject* set);
-// The builtin class, not made by a class statement, that lays out instances of `type`.
-PyTypeObject* layout_base(PyTypeObject* type);
 // What framejit.mark_dynamic left on a tensor: a frozenset of (dim, min, max); null: nothing. The class of a traced tensor has no Python
 // lookup.
 PyRef dynamic_marks(PyObject* tensor);

@@ -125,7 +125,6 @@ struct InstanceValue : Value {
   PointerMap<PyObject, std::pair<PyRef, Value*>> read;  // own attributes of `object` read so far, names interned; null: guarded to be absent
   DictValue* dict = nullptr;     // the value of __dict__, once the trace asked for it (its `owner` is this)
   Value* payload = nullptr;      // what a subclass of dict, list, tuple, set, int, str, ... holds, as a Value of the builtin kind
-  bool in_construction = false;
   Value* find_attr(PyObject* name, bool* known) const;
 };
 

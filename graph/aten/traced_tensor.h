@@ -27,7 +27,6 @@ class TracedTensorImpl final : public c10::TensorImpl {
 
   void set_shape(const TensorMeta& meta);
   Recorder& recorder() const { return *recorder_; }
-  const std::shared_ptr<Recorder>& recorder_ptr() const { return recorder_; }
 
   ValueId value = kNoValue;
   int32_t input = -1;   // index of the input that this object stands for; copies do not inherit it

@@ -186,7 +186,7 @@ Result<std::unique_ptr<CpuJit>> CpuJit::create(VectorLevel level) {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
   });
-  if (!is_available(level)) return Error{"unavailable", "this CPU does not have the vector registers asked for"};
+  if (!is_available(level)) return Error{"unavailable", "this CPU does not have the vector registers asked for; FRAMEJIT_CPU_FEATURES=auto takes those that it has"};
   const bool is_host = level == VectorLevel::kHost;
   if (is_host) level = host_level();
   FJ_TRY(auto target, make_target(level, is_host));

@@ -88,3 +88,14 @@ def test_interp_is_a_backend():
 def test_interp_prints_no_machine_code(tmp_path, backend):
     log = log_of(tmp_path, "output_code", options=f"(backend={backend!r})")
     assert "as kernel_ir" in log and "as llvm" not in log
+
+
+def test_the_setting_of_vector_registers_is_followed():
+    program = ("import torch, framejit\nwith torch.no_grad():\n"
+               "    print(framejit.compile(lambda x: x * 2 + 1)(torch.arange(8.)).tolist(), framejit.stats()['kernels'])\n")
+    for level, registers in (("generic", {"xmm"}), ("avx2", {"xmm", "ymm"})):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                              env={**os.environ, "FRAMEJIT_CPU_FEATURES": level, "FRAMEJIT_LOGS": "output_code", "FRAMEJIT_ASSEMBLY": "1"})
+        assert done.stdout.split() == [*str((torch.arange(8.) * 2 + 1).tolist()).split(), "1"], done.stderr
+        used = set(re.findall(r"\b([xyz]mm)\d+", done.stderr))
+        assert used and used <= registers, used
