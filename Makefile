@@ -52,7 +52,7 @@ test-cpp: build
 # A process for each part: the hook's tests put handlers of their own into the process.
 test-python: build
 	@for part in tests/e2e/hook tests/e2e/recorder tests/e2e/test_models.py "tests --ignore=tests/e2e/hook --ignore=tests/e2e/recorder --ignore=tests/e2e/test_models.py"; do \
-	  FRAMEJIT_STRICT=1 HF_HUB_OFFLINE=1 FRAMEJIT_HOOKTEST_DIR=$(CURDIR)/$(BUILD)/package/framejit $(RUN) -m pytest -q $$part; \
+	  FRAMEJIT_STRICT=1 HF_HUB_OFFLINE=1 HOOKTEST_DIR=$(CURDIR)/$(BUILD)/package/framejit $(RUN) -m pytest -q $$part; \
 	done
 
 # GPU_PYTHON: the interpreter that has a CUDA or ROCm torch; nothing is installed for it.

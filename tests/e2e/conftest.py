@@ -5,8 +5,6 @@ check no compiled code, live in the files of WITHOUT.
 """
 import pytest
 
-import framejit
-
 WITHOUT = ("test_api", "test_demo", "test_logs", "test_op_sweep", "test_op_table", "test_output_code", "test_process", "hook/", "recorder/")
 
 
@@ -16,6 +14,10 @@ def pytest_configure(config):
 
 @pytest.fixture(autouse=True)
 def something_was_captured(request, monkeypatch):
+    if any(part in request.node.nodeid for part in WITHOUT):
+        yield
+        return
+    import framejit  # not at the top: the hook's tests run without torch
     captured = 0
     reset = framejit.reset
 
@@ -28,6 +30,4 @@ def something_was_captured(request, monkeypatch):
     monkeypatch.setattr(framejit, "reset", counting_reset)
     yield
     captured += framejit.stats()["graphs"]
-    if request.node.get_closest_marker("nothing_captured") or any(part in request.node.nodeid for part in WITHOUT):
-        return
-    assert captured > 0, "the test passed without a graph: it shows nothing about compiled code"
+    assert captured > 0 or request.node.get_closest_marker("nothing_captured"), "the test passed without a graph: it shows nothing about compiled code"

@@ -1,4 +1,4 @@
-"""Finds _framejit_hooktest: in FRAMEJIT_HOOKTEST_DIR, else on the path, else in the checkout's build folders."""
+"""Finds _framejit_hooktest: in HOOKTEST_DIR, else on the path, else in the checkout's build folders."""
 import glob
 import os
 import sys
@@ -10,7 +10,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 
 
 def pytest_configure(config):
-    folders = [os.environ.get("FRAMEJIT_HOOKTEST_DIR")]
+    folders = [os.environ.get("HOOKTEST_DIR")]
     suffix = "_framejit_hooktest*cpython-%d%d*" % sys.version_info[:2]
     folders += [os.path.dirname(p) for p in sorted(glob.glob(os.path.join(ROOT, "build", "**", suffix), recursive=True))]
     sys.path[:0] = [f for f in folders if f] + [HERE]

@@ -52,7 +52,7 @@ def run(mode, names):
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, os.environ["FRAMEJIT_HOOKTEST_DIR"])
+    sys.path.insert(0, os.environ["HOOKTEST_DIR"])
     chosen, tests = sys.argv[1], sys.argv[2:] or DEFAULT
     sys.argv = sys.argv[:1]
     print(json.dumps(run(chosen, tests)))

@@ -14,7 +14,7 @@ SEED = os.environ.get("FRAMEJIT_TEST_SEED", "20261121")
 
 def run(mode, name):
     spec = importlib.util.find_spec("_framejit_hooktest")
-    environment = dict(os.environ, FRAMEJIT_HOOKTEST_DIR=os.path.dirname(spec.origin))
+    environment = dict(os.environ, HOOKTEST_DIR=os.path.dirname(spec.origin))
     environment.pop("FRAMEJIT_STRESS", None)
     done = subprocess.run([sys.executable, run_cpython_tests.__file__, mode, name], capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
