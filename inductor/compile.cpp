@@ -17,9 +17,6 @@
 namespace framejit::inductor {
 namespace {
 
-std::mutex g_statistics_mutex;
-InductorStatistics g_statistics;
-
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 using Fields = std::vector<std::pair<std::string, std::string>>;
@@ -64,12 +61,10 @@ class InductorBackend : public graph::Backend {
     const Schedule schedule = options_.fuse ? make_schedule(std::move(lowered.program), hints, log::enabled(log::Channel::schedule)) : make_plain_schedule(std::move(lowered.program));
     if (log::enabled(log::Channel::schedule)) log_schedule(schedule);
     const double scheduled_at = now();
-    const TargetStatistics before = target->statistics();
     FJ_TRY(runtime::CallPlan plan, assemble(functional, lowered.forms, schedule, hints, *target));
     log_stage(functional.name, "lower", lowered_at - start);
     log_stage(functional.name, "schedule", scheduled_at - lowered_at);
     log_stage(functional.name, "assemble", now() - scheduled_at);
-    count(plan, before, target->statistics(), lowered_at - start, scheduled_at - lowered_at, now() - scheduled_at);
     return plan;
   }
 
@@ -92,20 +87,6 @@ class InductorBackend : public graph::Backend {
     return target.get();
   }
 
-  static void count(const runtime::CallPlan& plan, const TargetStatistics& before, const TargetStatistics& after, double lowering, double scheduling, double code) {
-    const std::lock_guard lock(g_statistics_mutex);
-    ++g_statistics.graphs;
-    g_statistics.kernels += after.kernels - before.kernels;
-    g_statistics.kernels_reused += after.reused - before.reused;
-    for (const runtime::Step& step : plan.steps) {
-      g_statistics.kernel_steps += std::holds_alternative<runtime::KernelStep>(step);
-      g_statistics.extern_steps += std::holds_alternative<runtime::ExternStep>(step);
-    }
-    g_statistics.lower_seconds += lowering;
-    g_statistics.schedule_seconds += scheduling;
-    g_statistics.code_seconds += code;
-  }
-
   InductorOptions options_;
   std::mutex mutex_;
   std::map<int, std::unique_ptr<KernelTarget>> targets_;  // by device index; the CPU is -1
@@ -119,11 +100,6 @@ const char* treatment_of(std::string_view op) {
   if (graph::is_decomposed(op)) return "decomposed";
   if (is_mapped_view(op)) return "view";
   return find_lowering(op) != nullptr ? "lowered" : "extern";
-}
-
-InductorStatistics inductor_statistics() {
-  const std::lock_guard lock(g_statistics_mutex);
-  return g_statistics;
 }
 
 }  // namespace framejit::inductor

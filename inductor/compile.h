@@ -26,11 +26,4 @@ std::unique_ptr<graph::Backend> make_inductor_backend(InductorOptions options = 
 // (PyTorch's own op). A row may leave some arguments to PyTorch.
 const char* treatment_of(std::string_view op);
 
-// Statistics of all inductor backends of this process.
-struct InductorStatistics {
-  int64_t graphs = 0, kernels = 0, kernels_reused = 0, kernel_steps = 0, extern_steps = 0;
-  double lower_seconds = 0, schedule_seconds = 0, code_seconds = 0;
-};
-InductorStatistics inductor_statistics();
-
 }  // namespace framejit::inductor

@@ -176,9 +176,6 @@ def f():
 }
 
 TEST(Attributes, CachedProperty) {
-#if PY_VERSION_HEX < 0x030C0000
-  GTEST_SKIP() << "functools.cached_property takes a lock before 3.12";
-#endif
   expect_whole(R"(
 import functools
 class A:
