@@ -36,5 +36,8 @@ endfunction()
 function(framejit_library target kind)
   add_library(${target} ${kind} ${ARGN})
   framejit_settings(${target})
+  # Calls inside a library go straight to their target and may be inlined: nobody replaces our functions from outside.
+  target_compile_options(${target} PRIVATE -fno-semantic-interposition)
+  target_link_options(${target} PRIVATE -Wl,-Bsymbolic-functions)
   framejit_package_target(${target})
 endfunction()
