@@ -61,7 +61,10 @@ bool variance(Decomposing& d) {
   } else if (!given.is_none()) return false;
   const SymExpr divisor = reduced_count(self, reduced) - correction;
   if (d.out.shapes().known(1, Relation::kLe, divisor) != true) return false;  // the library warns and answers nan
-  const Moments m = moments(d, d.wide(d.value(0)), reduced, divisor);
+  // Eager's CPU kernels keep the moments of float32 in double (SharedReduceOps.h); its GPU kernels do not.
+  const bool in_double = self.dtype == DType::kFloat32 && self.device.type == DeviceType::kCpu;
+  const ValueId x = in_double ? converted(d.out, d.value(0), DType::kFloat64) : d.wide(d.value(0));
+  const Moments m = moments(d, x, reduced, divisor);
   ValueId result = m.variance;
   if (root) result = d.emit("sqrt", {result});
   d.results = {d.narrow(without_dims(d, result, d.metas[0].sizes), 0)};

@@ -1,0 +1,202 @@
+// inductor/cpu/nest_emitter.cpp — levels and loops.
+#include "inductor/cpu/nest_emitter.h"
+
+#include <algorithm>
+
+namespace framejit::inductor {
+
+using llvm::BasicBlock;
+using llvm::Value;
+
+NestEmitter::NestEmitter(FunctionState& state, const Kernel& kernel, const KernelNest& n, const EmitOptions& options)
+    : s_(state), b_(state.b), ops_(state.ops), kernel_(kernel), n_(n), nest_(n.nest), symbols_(kernel.symbol_count), width_(options.lanes) {
+  dims_.assign(nest_.dim_count(), nullptr);
+  for (size_t d = 0; d < state.outer.size(); ++d) dims_[d] = state.outer[d];
+  values_.assign(nest_.body.size(), nullptr);
+  while (range_levels_ < n_.order.size() && n_.order[range_levels_] < nest_.ranges.size()) ++range_levels_;
+  find_levels();
+  choose_unroll();
+  blocks_ = plan_sum_blocks(n_, width_ * unroll_);
+  is_compensated_ = std::any_of(blocks_.begin(), blocks_.end(), [](const SumBlocks& s) { return s.depth == 2; });
+}
+
+void NestEmitter::run() {
+  Accumulators none;
+  emit_level(0, none, none);
+}
+
+void NestEmitter::find_levels() {
+  after_ = after_reduction(nest_, symbols_);
+  level_.assign(nest_.body.size(), 0);
+  for (size_t i = 0; i < nest_.body.size(); ++i) {
+    const LoopInst& inst = nest_.body[i];
+    if (after_[i]) {
+      level_[i] = range_levels_;
+      continue;
+    }
+    for (const SymExpr& e : inst.index) {
+      std::vector<graph::SymbolId> ids;
+      e.collect_symbols(ids);
+      for (graph::SymbolId id : ids)
+        if (symbols_.is_dim(id)) level_[i] = std::max(level_[i], level_of_dim(symbols_.dim_of(id)));
+    }
+    std::vector<InstId> uses;
+    collect_uses(inst, symbols_, uses);
+    for (InstId use : uses) level_[i] = std::max(level_[i], level_[use]);
+  }
+}
+
+size_t NestEmitter::level_of_dim(size_t d) const {
+  for (size_t k = 0; k < n_.order.size(); ++k)
+    if (n_.order[k] == d) return k + 1;
+  return 0;
+}
+
+// Light bodies are unrolled, so that loads overlap; heavy ones have parallelism of their own.
+void NestEmitter::choose_unroll() {
+  size_t weight = 0;
+  bool narrow = false;
+  for (size_t i = 0; i < nest_.body.size(); ++i) {
+    const LoopInst& inst = nest_.body[i];
+    narrow |= inst.op == LoopOp::kCheck || inst.dtype == DType::kInt64 || inst.dtype == DType::kFloat64;
+    narrow |= inst.op == LoopOp::kReduce && (inst.reduce == ReduceOp::kArgmax || inst.reduce == ReduceOp::kArgmin);
+    narrow |= (inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) && !is_contiguous(inst);
+    if (inst.op != LoopOp::kScalar) continue;
+    weight += inst.scalar >= ScalarOp::k_exp && inst.scalar <= ScalarOp::k_hypot && inst.scalar != ScalarOp::k_sqrt ? 12 : 1;
+  }
+  unroll_ = narrow || weight > 20 ? 1 : weight > 6 ? 2 : 4;
+  is_masked_only_ = weight > 12 && width_ == 16;
+  if (!has_vector()) return;
+  const auto extent = nest_.extent(n_.vector_dim).as_constant();
+  while (extent && unroll_ > 1 && *extent < static_cast<int64_t>(width_ * unroll_)) unroll_ /= 2;
+}
+
+bool NestEmitter::is_contiguous(const LoopInst& inst) const {
+  if (!has_vector()) return true;
+  SymExpr coefficient, rest;
+  return split_linear(inst.index[0], symbols_.dim(n_.vector_dim), coefficient, rest) && (coefficient == SymExpr(0) || coefficient == SymExpr(1));
+}
+
+// Emits everything inside the first `level` loops. `main` and `tail` are the accumulators there; both are updated in place.
+void NestEmitter::emit_level(size_t level, Accumulators& main, Accumulators& tail) {
+  for (size_t i = 0; i < nest_.body.size(); ++i)
+    if (level_[i] == level && !after_[i]) emit_inst(static_cast<InstId>(i));
+  const bool starts_reduction = nest_.is_reduction() && level == range_levels_;
+  if (!starts_reduction) {
+    emit_deeper(level, main, tail);
+    return;
+  }
+  Accumulators own_main = neutral(vector_is_reduced() ? width_ * unroll_ : lanes_);
+  Accumulators own_tail = vector_is_reduced() ? neutral(width_) : Accumulators{};
+  emit_deeper(level, own_main, own_tail);
+  finish_reductions(own_main, own_tail);
+  for (size_t i = 0; i < nest_.body.size(); ++i)
+    if (after_[i] && nest_.body[i].op != LoopOp::kReduce) emit_inst(static_cast<InstId>(i));
+}
+
+void NestEmitter::emit_deeper(size_t level, Accumulators& main, Accumulators& tail) {
+  if (level < n_.order.size()) {
+    n_.order[level] == n_.vector_dim ? emit_vector_loop(level, main, tail) : emit_scalar_loop(level, main, tail);
+  } else if (nest_.is_reduction()) {
+    accumulate(in_tail_ && vector_is_reduced() ? tail : main);
+  }
+}
+
+// A rotated loop from `from` while index < to. `body` gets the index and updates the accumulators of `sets`, which are carried.
+void NestEmitter::emit_loop(Value* from, Value* to, Value* step, const Sets& sets, LoopBody body) {
+  std::vector<Value**> carried;
+  for (Accumulators* set : sets)
+    for (Accumulator& a : *set)
+      for (Value** v : {&a.value, &a.position, &a.lost})
+        if (*v != nullptr) carried.push_back(v);
+  BasicBlock* before = b_.GetInsertBlock();
+  BasicBlock* inside = BasicBlock::Create(b_.getContext(), "loop", s_.function);
+  BasicBlock* behind = BasicBlock::Create(b_.getContext(), "end", s_.function);
+  std::vector<Value*> initial;
+  for (Value** v : carried) initial.push_back(*v);
+  b_.CreateCondBr(b_.CreateICmpSLT(from, to), inside, behind);
+  b_.SetInsertPoint(inside);
+  llvm::PHINode* index = b_.CreatePHI(b_.getInt64Ty(), 2);
+  index->addIncoming(from, before);
+  std::vector<llvm::PHINode*> phis;
+  for (size_t k = 0; k < carried.size(); ++k) {
+    phis.push_back(b_.CreatePHI(initial[k]->getType(), 2));
+    phis[k]->addIncoming(initial[k], before);
+    *carried[k] = phis[k];
+  }
+  body(index);
+  Value* next = b_.CreateNSWAdd(index, step);
+  BasicBlock* latch = b_.GetInsertBlock();
+  index->addIncoming(next, latch);
+  for (size_t k = 0; k < carried.size(); ++k) phis[k]->addIncoming(*carried[k], latch);
+  b_.CreateCondBr(b_.CreateICmpSLT(next, to), inside, behind);
+  b_.SetInsertPoint(behind);
+  for (size_t k = 0; k < carried.size(); ++k) {
+    llvm::PHINode* out = b_.CreatePHI(initial[k]->getType(), 2);
+    out->addIncoming(initial[k], before);
+    out->addIncoming(*carried[k], latch);
+    *carried[k] = out;
+  }
+}
+
+// In place: loops hold pointers to the elements.
+static void replace(Accumulators& set, const Accumulators& by) { std::copy(by.begin(), by.end(), set.begin()); }
+
+// The loop as blocks of `blocks.steps` steps, with sums that start anew in each.
+void NestEmitter::emit_blocks(const SumBlocks& blocks, int depth, Value* from, Value* to, int64_t step, const Sets& sets, LoopBody body) {
+  if (depth == 0) return emit_loop(from, to, b_.getInt64(static_cast<uint64_t>(step)), sets, body);
+  const int64_t span = step * blocks.steps * (depth == 2 ? kFanOut : 1);
+  emit_loop(from, to, b_.getInt64(static_cast<uint64_t>(span)), sets, [&](Value* index) {
+    std::vector<Accumulators> totals;
+    for (Accumulators* set : sets) {
+      totals.push_back(*set);
+      replace(*set, restarted(*set));
+    }
+    Value* end = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.CreateNSWAdd(index, b_.getInt64(static_cast<uint64_t>(span))), to);
+    emit_blocks(blocks, depth - 1, index, end, step, sets, body);
+    for (size_t k = 0; k < sets.size(); ++k) replace(*sets[k], joined(totals[k], *sets[k]));
+  });
+}
+
+void NestEmitter::emit_scalar_loop(size_t level, Accumulators& main, Accumulators& tail) {
+  const size_t d = n_.order[level];
+  emit_blocks(blocks_[level], blocks_[level].depth, b_.getInt64(0), extent(d), 1, {&main, &tail}, [&](Value* index) {
+    dims_[d] = index;
+    emit_level(level + 1, main, tail);
+  });
+}
+
+void NestEmitter::emit_vector_loop(size_t level, Accumulators& main, Accumulators& tail) {
+  const size_t d = n_.vector_dim;
+  Value* from = kernel_.is_flat ? s_.begin : b_.getInt64(0);
+  Value* to = kernel_.is_flat ? s_.end : extent(d);
+  const auto constant = kernel_.is_flat ? std::nullopt : nest_.extent(d).as_constant();
+  const unsigned wide = width_ * unroll_;
+  Value* middle = from;
+  const bool is_main_emitted = (constant ? *constant >= wide : !is_masked_only_) && !(is_masked_only_ && *constant % wide != 0);
+  if (is_main_emitted) {
+    Value* count = b_.CreateSub(to, from);
+    middle = b_.CreateAdd(from, b_.CreateAnd(count, b_.getInt64(~static_cast<uint64_t>(wide - 1))));
+    if (constant) middle = b_.getInt64(static_cast<uint64_t>(*constant / wide * wide));
+    lanes_ = wide;
+    emit_blocks(blocks_[level], blocks_[level].depth, from, middle, wide, {&main}, [&](Value* index) {
+      dims_[d] = index;
+      emit_level(level + 1, main, tail);
+    });
+  }
+  if (!constant || *constant % wide != 0) {
+    lanes_ = width_;
+    in_tail_ = true;
+    const int depth = is_main_emitted ? 0 : blocks_[level].depth;
+    emit_blocks(blocks_[level], depth, middle, to, width_, {vector_is_reduced() ? &tail : &main}, [&](Value* index) {
+      dims_[d] = index;
+      Value* left = b_.CreateVectorSplat(width_, b_.CreateSub(to, index));
+      mask_ = b_.CreateICmpSLT(ops_.iota(width_), left);
+      emit_level(level + 1, main, tail);
+    });
+    mask_ = nullptr;
+    in_tail_ = false;
+  }
+  lanes_ = 0;
+}
+}  // namespace framejit::inductor

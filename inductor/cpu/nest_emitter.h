@@ -1,0 +1,117 @@
+// inductor/cpu/nest_emitter.h — one nest of a kernel as LLVM IR, vectorised as it is written.
+//
+// Every instruction belongs to a level: the number of loops of its nest that it depends on. A level's instructions are emitted
+// where that loop's body begins, so loop-invariant work is outside without any pass. The loop over the vector dimension is emitted
+// twice: a main loop of `lanes * unroll` lanes (wide vectors, which code generation splits into registers: that is the unrolling)
+// and a masked tail. Reductions are carried as phis, one set for the main loop and one for the tail; they meet in a fixed tree, so
+// that results depend neither on threads nor on the place of the tail. Long sums of floats are cut into blocks: see sum_blocks.h.
+#pragma once
+
+#include <llvm/ADT/STLFunctionalExtras.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include "inductor/cpu/emitter.h"
+#include "inductor/cpu/lane_ops.h"
+#include "inductor/cpu/sum_blocks.h"
+
+namespace framejit::inductor {
+
+struct Accumulator {  // of one reduction
+  llvm::Value *value = nullptr;
+  llvm::Value *position = nullptr;  // argmax and argmin
+  llvm::Value *lost = nullptr;      // of a compensated sum: what rounding took from `value`
+};
+using Accumulators = std::vector<Accumulator>;
+
+// State that all nests of a kernel share.
+struct FunctionState {
+  FunctionState(llvm::Module& m, llvm::Function* f) : module(m), function(f), b(m.getContext()), ops(b, m) {}
+  llvm::Module& module;
+  llvm::Function* function;
+  llvm::IRBuilder<> b;
+  LaneOps ops;
+  std::vector<llvm::Value*> buffers;
+  std::vector<llvm::Value*> symbols;  // by symbol id: sizes
+  std::vector<llvm::Value*> outer;    // outer dimensions
+  llvm::Value *begin = nullptr, *end = nullptr;
+  llvm::BasicBlock* failed = nullptr;
+};
+
+class NestEmitter {
+ public:
+  NestEmitter(FunctionState& state, const Kernel& kernel, const KernelNest& n, const EmitOptions& options);
+  void run();
+
+ private:
+  using Value = llvm::Value;
+  using LoopBody = llvm::function_ref<void(Value* index)>;
+  using Sets = std::vector<Accumulators*>;  // the accumulators that a loop carries
+
+  bool has_vector() const { return n_.vector_dim != SIZE_MAX; }
+  bool vector_is_reduced() const { return has_vector() && n_.vector_dim >= nest_.ranges.size(); }
+  bool in_vector() const { return lanes_ != 0; }
+  DType operand_dtype(const LoopInst& inst) const { return nest_.body[inst.operands[0]].dtype; }
+
+  // Levels and loops: nest_emitter.cpp
+  void find_levels();
+  size_t level_of_dim(size_t d) const;
+  void choose_unroll();
+  bool is_contiguous(const LoopInst& inst) const;
+  void emit_level(size_t level, Accumulators& main, Accumulators& tail);
+  void emit_deeper(size_t level, Accumulators& main, Accumulators& tail);
+  void emit_loop(Value* from, Value* to, Value* step, const Sets& sets, LoopBody body);
+  void emit_blocks(const SumBlocks& blocks, int depth, Value* from, Value* to, int64_t step, const Sets& sets, LoopBody body);
+  void emit_scalar_loop(size_t level, Accumulators& main, Accumulators& tail);
+  void emit_vector_loop(size_t level, Accumulators& main, Accumulators& tail);
+
+  // Reductions: nest_reductions.cpp
+  Accumulators neutral(unsigned lanes);
+  void accumulate(Accumulators& set);
+  void pick(const LoopInst& inst, Accumulator& a, Value* x, Value* position, Value* active);
+  Accumulators restarted(const Accumulators& set);
+  Accumulators joined(const Accumulators& total, const Accumulators& block);
+  Value* finished(const Accumulator& a);
+  Value* reduced_position();
+  void finish_reductions(Accumulators& main, Accumulators& tail);
+  Value* best_position(const LoopInst& inst, const Accumulator& main, const Accumulator& tail);
+
+  // Expressions and instructions: nest_instructions.cpp
+  struct Address {
+    Value* base = nullptr;     // scalar address, contiguous for lanes when has_lanes
+    Value* offsets = nullptr;  // else: per lane
+    bool has_lanes = false;
+  };
+  Value* extent(size_t d) { return eval(nest_.extent(d)); }
+  bool is_vector_symbol(graph::SymbolId id) const;
+  Value* eval(const SymExpr& e);
+  Value* eval_symbol(graph::SymbolId id);
+  Address address_of(const LoopInst& inst);
+  Value* all_or_mask();
+  void emit_load(InstId i);
+  void emit_store(const LoopInst& inst);
+  void emit_check(InstId i);
+  void emit_inst(InstId i);
+
+  FunctionState& s_;
+  llvm::IRBuilder<>& b_;
+  LaneOps& ops_;
+  const Kernel& kernel_;
+  const KernelNest& n_;
+  const Nest& nest_;
+  NestSymbols symbols_;
+  const unsigned width_;
+  unsigned unroll_ = 1;
+  bool is_masked_only_ = false;  // masks cost nothing beside the body: one loop, half the code
+  size_t range_levels_ = 0;
+  std::vector<size_t> level_;
+  std::vector<SumBlocks> blocks_;  // per level of `order`
+  bool is_compensated_ = false;
+  std::vector<bool> after_;
+  std::vector<Value*> values_, dims_;
+  unsigned lanes_ = 0;     // of the vector dimension here; 0 outside its loop
+  Value* mask_ = nullptr;  // active lanes; null: all
+  bool in_tail_ = false;
+};
+
+}  // namespace framejit::inductor

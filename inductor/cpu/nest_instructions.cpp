@@ -1,0 +1,146 @@
+// inductor/cpu/nest_instructions.cpp — index expressions, addresses, loads, stores, checks, arithmetic.
+#include "inductor/cpu/nest_emitter.h"
+
+namespace framejit::inductor {
+
+using llvm::BasicBlock;
+using llvm::Value;
+
+bool NestEmitter::is_vector_symbol(graph::SymbolId id) const {
+  if (symbols_.is_value(id)) return LaneOps::lanes_of(values_[symbols_.inst_of(id)]) != 0;
+  return in_vector() && symbols_.is_dim(id) && symbols_.dim_of(id) == n_.vector_dim;
+}
+
+// The value of an index expression: a vector of i64 if it depends on the lane.
+Value* NestEmitter::eval(const SymExpr& e) {
+  if (e.is_constant()) return b_.getInt64(static_cast<uint64_t>(e.constant()));
+  const SymExpr::Node& node = *e.node();
+  if (node.op == graph::SymOp::kSymbol) return eval_symbol(node.symbol);
+  std::vector<Value*> v;
+  for (const SymExpr& x : node.operands) v.push_back(eval(x));
+  unsigned lanes = 0;
+  for (Value* x : v) lanes = std::max(lanes, LaneOps::lanes_of(x));
+  for (Value*& x : v) x = ops_.splat(x, lanes);
+  const auto constant = [&](int64_t c) { return ops_.splat(b_.getInt64(static_cast<uint64_t>(c)), lanes); };
+  switch (node.op) {
+    case graph::SymOp::kSymbol: break;
+    case graph::SymOp::kSum:
+    case graph::SymOp::kProduct: {
+      const bool sum = node.op == graph::SymOp::kSum;
+      Value* total = v[0];
+      for (size_t k = 1; k < v.size(); ++k) total = sum ? b_.CreateAdd(total, v[k]) : b_.CreateMul(total, v[k]);
+      if (node.coefficient == (sum ? 0 : 1)) return total;
+      return sum ? b_.CreateAdd(total, constant(node.coefficient)) : b_.CreateMul(total, constant(node.coefficient));
+    }
+    case graph::SymOp::kFloorDiv:
+    case graph::SymOp::kMod: {
+      Value* pair[2] = {v[0], v[1]};
+      return ops_.scalar_op(node.op == graph::SymOp::kFloorDiv ? ScalarOp::k_floor_div : ScalarOp::k_rem, DType::kInt64, pair);
+    }
+    case graph::SymOp::kMin: return b_.CreateSelect(b_.CreateICmpSLT(v[0], v[1]), v[0], v[1]);
+    case graph::SymOp::kMax: return b_.CreateSelect(b_.CreateICmpSGT(v[0], v[1]), v[0], v[1]);
+  }
+  return v[0];
+}
+
+Value* NestEmitter::eval_symbol(graph::SymbolId id) {
+  if (symbols_.is_value(id)) return values_[symbols_.inst_of(id)];
+  if (!symbols_.is_dim(id)) return s_.symbols[id];
+  Value* base = dims_[symbols_.dim_of(id)];
+  if (!is_vector_symbol(id)) return base;
+  return b_.CreateAdd(b_.CreateVectorSplat(lanes_, base), ops_.iota(lanes_));
+}
+
+NestEmitter::Address NestEmitter::address_of(const LoopInst& inst) {
+  const KernelBuffer& buffer = kernel_.buffers[inst.buffer];
+  const SymExpr& e = inst.index[0];
+  std::vector<graph::SymbolId> ids;
+  e.collect_symbols(ids);
+  bool from_values = false, from_dim = false;
+  for (graph::SymbolId id : ids) {
+    if (!is_vector_symbol(id)) continue;
+    (symbols_.is_value(id) ? from_values : from_dim) = true;
+  }
+  Address a;
+  a.has_lanes = from_values || from_dim;
+  const auto at = [&](Value* offset) { return b_.CreateGEP(ops_.memory_type(buffer.dtype, 0), s_.buffers[inst.buffer], offset); };
+  if (!a.has_lanes) {
+    a.base = at(eval(e));
+    return a;
+  }
+  SymExpr coefficient, rest;
+  if (!from_values && split_linear(e, symbols_.dim(n_.vector_dim), coefficient, rest) && coefficient == SymExpr(1)) {
+    a.base = at(b_.CreateAdd(eval(rest), dims_[n_.vector_dim]));
+    return a;
+  }
+  a.base = s_.buffers[inst.buffer];
+  a.offsets = eval(e);
+  return a;
+}
+
+void NestEmitter::emit_load(InstId i) {
+  const LoopInst& inst = nest_.body[i];
+  const KernelBuffer& buffer = kernel_.buffers[inst.buffer];
+  const Address a = address_of(inst);
+  values_[i] = a.offsets != nullptr ? ops_.gather(buffer.dtype, a.base, a.offsets, all_or_mask())
+                                    : ops_.load(buffer.dtype, a.base, a.has_lanes ? lanes_ : 0, mask_, !buffer.is_written);
+}
+
+Value* NestEmitter::all_or_mask() {
+  return mask_ != nullptr ? mask_ : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), lanes_));
+}
+
+void NestEmitter::emit_store(const LoopInst& inst) {
+  const KernelBuffer& buffer = kernel_.buffers[inst.buffer];
+  const Address a = address_of(inst);
+  Value* value = values_[inst.operands[0]];
+  if (a.offsets != nullptr) {
+    ops_.scatter(buffer.dtype, a.base, a.offsets, ops_.splat(value, lanes_), all_or_mask());
+  } else if (a.has_lanes) {
+    ops_.store(buffer.dtype, a.base, ops_.splat(value, lanes_), mask_);
+  } else {  // all lanes go to one place: there is one element
+    ops_.store(buffer.dtype, a.base, LaneOps::lanes_of(value) != 0 ? b_.CreateExtractElement(value, uint64_t{0}) : value, nullptr);
+  }
+}
+
+// The checked index; leaves the kernel with 1 when it is out of range.
+void NestEmitter::emit_check(InstId i) {
+  const LoopInst& inst = nest_.body[i];
+  Value* at = values_[inst.operands[0]];
+  const unsigned lanes = LaneOps::lanes_of(at);
+  Value* limit = ops_.splat(eval(inst.index[0]), lanes);
+  if (inst.wrap) {
+    Value* negative = b_.CreateICmpSLT(at, ops_.splat(b_.getInt64(0), lanes));
+    at = b_.CreateSelect(negative, b_.CreateAdd(at, limit), at);
+  }
+  if (lanes != 0 && mask_ != nullptr) at = b_.CreateSelect(mask_, at, llvm::Constant::getNullValue(at->getType()));
+  Value* bad = b_.CreateICmpUGE(at, limit);
+  if (lanes != 0 && mask_ != nullptr) bad = b_.CreateAnd(bad, mask_);
+  if (lanes != 0) bad = b_.CreateOrReduce(bad);
+  BasicBlock* good = BasicBlock::Create(b_.getContext(), "in_range", s_.function);
+  b_.CreateCondBr(bad, s_.failed, good);
+  b_.SetInsertPoint(good);
+  values_[i] = at;
+}
+
+void NestEmitter::emit_inst(InstId i) {
+  const LoopInst& inst = nest_.body[i];
+  switch (inst.op) {
+    case LoopOp::kConstant: values_[i] = ops_.constant(inst.dtype, inst.constant); return;
+    case LoopOp::kIndex: values_[i] = eval(inst.index[0]); return;
+    case LoopOp::kLoad: return emit_load(i);
+    case LoopOp::kStore: return emit_store(inst);
+    case LoopOp::kCheck: return emit_check(i);
+    case LoopOp::kCast: values_[i] = ops_.cast(values_[inst.operands[0]], operand_dtype(inst), inst.dtype); return;
+    case LoopOp::kReduce: return;
+    case LoopOp::kScalar: break;
+  }
+  const bool is_select = inst.scalar == ScalarOp::k_select;
+  Value* operands[3] = {};
+  unsigned lanes = 0;
+  const size_t count = static_cast<size_t>(inst.operand_count());
+  for (size_t k = 0; k < count; ++k) lanes = std::max(lanes, LaneOps::lanes_of(values_[inst.operands[k]]));
+  for (size_t k = 0; k < count; ++k) operands[k] = ops_.splat(values_[inst.operands[k]], lanes);
+  values_[i] = ops_.scalar_op(inst.scalar, nest_.body[inst.operands[is_select ? 1 : 0]].dtype, {operands, count});
+}
+}  // namespace framejit::inductor
