@@ -56,10 +56,5 @@ inline bool check_int_range(const RunState& run, PyObject* object, const Step& s
   run.symbols[step.number] = PyLong_AsLongLongAndOverflow(object, &overflow);
   return overflow == 0;
 }
-inline bool check_float_value(const RunState& run, PyObject* object, const Step& step) {
-  if (!PyFloat_CheckExact(object)) return false;
-  run.floats[step.number] = PyFloat_AS_DOUBLE(object);
-  return true;
-}
 
 }  // namespace framejit::guards

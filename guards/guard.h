@@ -45,7 +45,7 @@ struct Guard {
   GuardKind kind;
   SourceId source = kNoSource;
   PyRef object;                              // `is`, type_is, equals, dict keys ...
-  int64_t number = 0;                        // length; int_range, float_value: symbol index; type_version: tag
+  int64_t number = 0;                        // length; int_range: symbol index; type_version: tag
   SourceId other = kNoSource;                // same, distinct
   std::shared_ptr<const TensorFacts> facts;  // tensor
   LineId line = kNoLine;                     // the user line that caused it
@@ -59,7 +59,6 @@ class GuardSet {
   std::vector<graph::SizeFact> size_facts;   // over symbols that tensor, int_range guards bind
   std::vector<std::shared_ptr<const ModeFacts>> modes;
   size_t symbol_count = 0;
-  size_t float_count = 0;
 
   LineId add_line(std::string text);         // "model.py:31 Net.forward"
   const std::string& line(LineId id) const;  // "" for kNoLine

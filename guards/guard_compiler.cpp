@@ -201,9 +201,7 @@ Result<void> GuardCompiler::emit_guard(uint32_t index) {
     step.number = guard.number = type_version_of(reinterpret_cast<PyTypeObject*>(guard.object.get()));
     if (step.number == 0) return Error{"guard", "CPython has no version tag left for " + describe(guard.object.get())};
   }
-  const bool binds_symbol = guard.kind == GuardKind::int_range, binds_float = guard.kind == GuardKind::float_value;
-  if (binds_symbol) set_.symbol_count = std::max<size_t>(set_.symbol_count, guard.number + 1);
-  if (binds_float) set_.float_count = std::max<size_t>(set_.float_count, guard.number + 1);
+  if (guard.kind == GuardKind::int_range) set_.symbol_count = std::max<size_t>(set_.symbol_count, guard.number + 1);
   body_.steps.push_back(step);
   return {};
 }

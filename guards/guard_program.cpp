@@ -88,9 +88,9 @@ Result<std::unique_ptr<GuardProgram>> GuardProgram::compile(GuardSet guards, con
   return std::unique_ptr<GuardProgram>(new GuardProgram(std::move(body)));
 }
 
-bool GuardProgram::run(const FrameAccess& frame, PyObject** registers, int64_t* symbols, double* floats) const {
+bool GuardProgram::run(const FrameAccess& frame, PyObject** registers, int64_t* symbols) const {
   if (body_->weak.dead()) return false;
-  if (body_->first_failing_step({frame, registers, symbols, floats}) >= 0) return false;
+  if (body_->first_failing_step({frame, registers, symbols}) >= 0) return false;
   for (const auto& mode : body_->set.modes)
     if (!mode->matches()) return false;
   return body_->sizes.first_failure(symbols) < 0;
@@ -99,7 +99,6 @@ bool GuardProgram::run(const FrameAccess& frame, PyObject** registers, int64_t* 
 size_t GuardProgram::register_count() const { return body_->register_count; }
 size_t GuardProgram::register_of(SourceId wanted) const { return body_->register_of_source.at(wanted); }
 size_t GuardProgram::symbol_count() const { return body_->set.symbol_count; }
-size_t GuardProgram::float_count() const { return body_->set.float_count; }
 bool GuardProgram::dead() const { return body_->weak.dead(); }
 const GuardSet& GuardProgram::guards() const { return body_->set; }
 

@@ -35,12 +35,11 @@ class GuardProgram {
   ~GuardProgram();
 
   // True when everything holds. registers: register_count() borrowed objects, those of wanted sources valid on success;
-  // symbols, floats: values bound by tensor, int_range and float_value guards.
-  bool run(const FrameAccess& frame, PyObject** registers, int64_t* symbols, double* floats) const;
+  // symbols: values bound by tensor and int_range guards.
+  bool run(const FrameAccess& frame, PyObject** registers, int64_t* symbols) const;
   size_t register_count() const;
   size_t register_of(SourceId wanted) const;
   size_t symbol_count() const;
-  size_t float_count() const;
   bool dead() const;
 
   // Runs again, slowly, and says what fails; nothing when all holds.

@@ -46,8 +46,7 @@ std::string actual(const Guard& guard, PyObject* object) {
     case GuardKind::dict_lacks: return "it is there";
     case GuardKind::dict_keys: return "is " + keys_text(object);
     case GuardKind::tensor: return "";
-    case GuardKind::int_range:
-    case GuardKind::float_value: return "is " + describe(object);
+    case GuardKind::int_range: return "is " + describe(object);
   }
   return "";
 }
@@ -177,8 +176,7 @@ std::optional<GuardFailure> GuardProgram::explain(const FrameAccess& frame) cons
   }
   std::vector<PyObject*> registers(body.register_count + 1);
   std::vector<int64_t> symbols(body.set.symbol_count + 1);
-  std::vector<double> floats(body.set.float_count + 1);
-  const RunState run{frame, registers.data(), symbols.data(), floats.data()};
+  const RunState run{frame, registers.data(), symbols.data()};
   const int failed = body.first_failing_step(run);
   PyCodeObject* code = body.live_code();
   if (failed >= 0) {

@@ -47,7 +47,6 @@ struct RunState {
   const FrameAccess& frame;
   PyObject** registers;
   int64_t* symbols;
-  double* floats;
 };
 
 // What passed before, by version. Direct mapped; grows while versions collide, so that an entry that serves 32 instances of

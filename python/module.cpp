@@ -73,16 +73,17 @@ bool put(PyObject* dict, const char* key, PyObject* value) {
 
 PyObject* stats(PyObject*, PyObject*) {
   const frame_hook::Stats& s = frame_hook::stats();
-  PyRef d = PyRef::steal(PyDict_New()), reasons = PyRef::steal(PyDict_New());
-  if (!d || !reasons) return nullptr;
+  PyRef d = PyRef::steal(PyDict_New()), reasons = PyRef::steal(PyDict_New()), fallbacks = PyRef::steal(PyDict_New());
+  if (!d || !reasons || !fallbacks) return nullptr;
   bool ok = true;
   const std::pair<const char*, uint64_t> counts[] = {
       {"graphs", s.graphs}, {"graph_breaks", s.graph_breaks}, {"recompiles", s.recompiles}, {"fallbacks", s.fallbacks}, {"ops", s.ops}, {"kernels", s.kernels},
-      {"hits", s.hits}, {"frames", s.frames}, {"traced_instructions", s.traced_instructions}, {"inlined_calls", s.inlined_calls}};
+      {"hits", s.hits}, {"plain_hits", s.plain_hits}, {"frames", s.frames}, {"traced_instructions", s.traced_instructions}, {"inlined_calls", s.inlined_calls}};
   for (auto& [name, count] : counts) ok = ok && put(d.get(), name, PyLong_FromUnsignedLongLong(count));
   ok = ok && put(d.get(), "compile_seconds", PyFloat_FromDouble(s.compile_seconds)) && put(d.get(), "trace_seconds", PyFloat_FromDouble(s.trace_seconds));
   for (auto& [reason, count] : s.break_reasons) ok = ok && put(reasons.get(), reason.c_str(), PyLong_FromUnsignedLongLong(count));
-  ok = ok && put(d.get(), "break_reasons", reasons.release());
+  for (auto& [reason, count] : s.fallback_reasons) ok = ok && put(fallbacks.get(), reason.c_str(), PyLong_FromUnsignedLongLong(count));
+  ok = ok && put(d.get(), "break_reasons", reasons.release()) && put(d.get(), "fallback_reasons", fallbacks.release());
   return ok ? d.release() : nullptr;
 }
 

@@ -91,7 +91,7 @@ class PlannedCall final : public CompiledCall {
     is_short_ = is_short(runner_.plan());
   }
 
-  bool run(PyObject* const* inputs, const int64_t* symbols, const double*, PyObject** outputs) override {
+  bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs) override {
     HANDLE_TH_ERRORS
     const runtime::CallPlan& plan = runner_.plan();
     c10::SmallVector<const at::Tensor*, 64> tensors(plan.input_count);

@@ -169,9 +169,10 @@ class MarkedCall final : public CompiledCall {
     output_count = set_.returned.size();
     op_count = call_->op_count;
     kernel_count = call_->kernel_count;
+    raises = call_->raises;
   }
 
-  bool run(PyObject* const* inputs, const int64_t* symbols, const double* floats, PyObject** outputs) override {
+  bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs) override {
     HANDLE_TH_ERRORS
     c10::SmallVector<int64_t, 8> versions;
     for (const OutputSet::Written& w : set_.written) {
@@ -179,7 +180,7 @@ class MarkedCall final : public CompiledCall {
       versions.push_back(counter.enabled() ? counter.current_version() + w.versions : -1);
     }
     c10::SmallVector<PyObject*, 16> made(set_.facts.size());
-    if (!call_->run(inputs, symbols, floats, made.data())) return false;
+    if (!call_->run(inputs, symbols, made.data())) return false;
     for (size_t i = 0; i < versions.size(); ++i)
       if (versions[i] >= 0) set_version(THPVariable_Unpack(inputs[set_.written[i].input]), versions[i]);
     for (size_t i = 0; i < made.size(); ++i) settle(inputs, made.data(), i);

@@ -25,7 +25,7 @@ struct GraphObject {
     for (py::handle input : inputs) tensors.push_back(input.cast<at::Tensor>());
     const std::vector<int64_t> symbols = graph::bind_symbols(graph, tensors);
     std::vector<PyObject*> outputs(runner->output_count, nullptr);
-    if (!runner->run(&PyTuple_GET_ITEM(inputs.ptr(), 0), symbols.data(), nullptr, outputs.data())) throw py::error_already_set();
+    if (!runner->run(&PyTuple_GET_ITEM(inputs.ptr(), 0), symbols.data(), outputs.data())) throw py::error_already_set();
     py::tuple result(outputs.size());
     for (size_t i = 0; i < outputs.size(); ++i) result[i] = py::reinterpret_steal<py::object>(outputs[i]);
     return result;
@@ -46,27 +46,40 @@ py::object wrap_graph(graph::Graph graph, std::unique_ptr<CompiledCall> runner) 
   return py::cast(std::make_shared<GraphObject>(GraphObject{std::move(graph), std::move(runner)}));
 }
 
+// What a backend's function returned as a list or tuple of `count` tensors; null with an error set that says what is wrong with it.
+PyRef tensors_of(PyObject* result, size_t count) {
+  if (!PyList_Check(result) && !PyTuple_Check(result)) {
+    PyErr_Format(PyExc_TypeError, "a backend's function must return a list or tuple of tensors, not %.100s", Py_TYPE(result)->tp_name);
+    return {};
+  }
+  PyRef items = PyRef::steal(PySequence_Fast(result, ""));
+  const auto n = items ? static_cast<size_t>(PySequence_Fast_GET_SIZE(items.get())) : 0;
+  if (items && n != count) return PyErr_Format(PyExc_ValueError, "a backend's function returned %zu values instead of %zu", n, count), PyRef();
+  for (size_t i = 0; i < n; ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(items.get(), static_cast<Py_ssize_t>(i));
+    if (!THPVariable_Check(item)) return PyErr_Format(PyExc_TypeError, "value %zu that a backend's function returned is not a tensor but %.100s", i, Py_TYPE(item)->tp_name), PyRef();
+  }
+  return items;
+}
+
 class UserCall final : public CompiledCall {
  public:
   UserCall(PyRef callable, std::vector<graph::OutputAlias> aliases, size_t inputs, size_t ops)
       : callable_(std::move(callable)), aliases_(std::move(aliases)), inputs_(inputs) {
     output_count = aliases_.size();
     op_count = ops;
+    raises = true;
   }
 
-  bool run(PyObject* const* inputs, const int64_t*, const double*, PyObject** outputs) override {
+  bool run(PyObject* const* inputs, const int64_t*, PyObject** outputs) override {
     std::vector<PyRef> tensors;  // keeps those that stand for floats
     std::vector<PyObject*> args(inputs, inputs + inputs_);
     for (PyObject*& arg : args)
       if (PyFloat_CheckExact(arg)) arg = tensors.emplace_back(PyRef::steal(THPVariable_Wrap(input_tensor(arg)))).get();
     PyRef result = PyRef::steal(PyObject_Vectorcall(callable_.get(), args.data(), inputs_, nullptr));
     if (!result) return false;
-    PyRef items = PyRef::steal(PySequence_Fast(result.get(), "a backend's function must return a sequence of tensors"));
+    const PyRef items = tensors_of(result.get(), output_count);
     if (!items) return false;
-    if (static_cast<size_t>(PySequence_Fast_GET_SIZE(items.get())) != output_count) {
-      PyErr_Format(PyExc_ValueError, "a backend's function returned %zd values instead of %zu", PySequence_Fast_GET_SIZE(items.get()), output_count);
-      return false;
-    }
     for (size_t i = 0; i < output_count; ++i) {
       const bool is_input = aliases_[i].kind == graph::OutputKind::kInput;
       outputs[i] = Py_NewRef(is_input ? inputs[aliases_[i].of] : PySequence_Fast_GET_ITEM(items.get(), static_cast<Py_ssize_t>(i)));
@@ -94,6 +107,7 @@ std::unique_ptr<CompiledCall> make_user_call(PyObject* backend, graph::Graph fun
   }
   PyRef callable = PyRef::steal(PyObject_CallFunctionObjArgs(backend, graph.ptr(), examples.get(), nullptr));
   if (!callable) return nullptr;
+  if (callable.get() == graph.ptr()) return std::move(graph.cast<GraphObject&>().runner);  // the graph as it is: its errors are the program's
   if (!PyCallable_Check(callable.get())) {
     PyErr_Format(PyExc_TypeError, "a backend must return a callable, not %.100s", Py_TYPE(callable.get())->tp_name);
     return nullptr;

@@ -1,7 +1,7 @@
 // frame_hook/aten/user_backend.h — backends that are Python callables: given our graph and example inputs, they return a callable.
 //
 // The graph object prints as our text form and can be called with the inputs; it returns a tuple of outputs. What the backend
-// returns is called with the inputs of each call and must return as many tensors.
+// returns is called with the inputs of each call and must return as many tensors; what it raises is the caller's to see.
 #pragma once
 
 #include <memory>

@@ -188,6 +188,20 @@ void count_break(BreakReason reason, const std::string& detail, const std::strin
     log::emit({log::Channel::graph_breaks, "", "Break", where, {{"reason", row_of(reason).name}, {"detail", detail}, {"hint", row_of(reason).hint}}, caret});
 }
 
+void count_fallback(Fallback reason, const std::string& where, const std::string& detail) {
+  struct Row { const char *name, *what; };
+  static constexpr Row kRows[] = {
+#define FALLBACK(name, what) {#name, what},
+#include "frame_hook/resume/fallback_reasons.def"
+#undef FALLBACK
+  };
+  const Row& row = kRows[static_cast<size_t>(reason)];
+  stats().fallbacks += 1;
+  stats().fallback_reasons[row.name] += 1;
+  if (reason != Fallback::entry_limit && log::enabled(log::Channel::graph_breaks))
+    log::emit({log::Channel::graph_breaks, "", "Fallback", where, {{"reason", row.name}, {"detail", detail.empty() ? row.what : detail}}, ""});
+}
+
 CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, int index, const std::shared_ptr<const CompileOptions>& options,
                                const TraceHints& hints) {
   const auto start = Clock::now();

@@ -23,7 +23,9 @@ struct SegmentEntry final : EntryBase {
 };
 
 struct CodeNote final : EntryBase { TraceHints hints; };
-struct SiteNote final : EntryBase {};     // its presence: the entry limit was reached and logged
+struct SiteNote final : EntryBase {       // settings for which it was said that the entry limit is reached
+  std::vector<std::weak_ptr<const CompileOptions>> limited;
+};
 
 using Options = std::shared_ptr<const CompileOptions>;
 
@@ -38,7 +40,12 @@ std::string place(const LiveFrame& frame) {
   return std::string(file ? file : "?") + ":" + std::to_string(frame.code()->co_firstlineno) + " " + (name ? name : "?");
 }
 
-std::string entry_count(const Site& site) { return std::to_string(site.entries.size()) + "/" + std::to_string(config().entries); }
+// Entries of other settings take nobody's room.
+size_t entries_with(const Site& site, const Options& options) {
+  return static_cast<size_t>(std::count_if(site.entries.begin(), site.entries.end(), [&](const auto& entry) { return static_cast<SegmentEntry&>(*entry).segment->options == options; }));
+}
+
+std::string count_text(size_t entries) { return std::to_string(entries) + "/" + std::to_string(config().entries); }
 
 // Steals the references that a slot table holds for one frame.
 struct FrameContents {
@@ -79,7 +86,11 @@ class Drive final {
   Next run_break();
   Next after(const EvalResult& result);
   Next plainly();
+  Next plainly_because(Fallback reason, const std::string& detail = "");
+  int here() const;
   Next leave_with_error(int at);
+  Next no_result(RunStatus status);
+  std::string limit_error(const guards::FrameAccess& access, const Site& site) const;
   void explain_misses(const guards::FrameAccess& access, const Site& site);
   void log_miss(const Site& site, const std::string& guard) const;
   void log_limit(const guards::FrameAccess& access, Site& site);
@@ -122,6 +133,24 @@ class CalleeFiller final : public FrameFiller {
 };
 
 Next Drive::plainly() { return Next::left(frame_.is_entered() ? frame_.hand_over() : frame_.pass_through()); }
+
+Next Drive::plainly_because(Fallback reason, const std::string& detail) {
+  count_fallback(reason, place(frame_), detail);
+  return plainly();
+}
+
+// An entry that fitted gave no result. The error that is set is the user's, or says why plain Python has to run.
+Next Drive::no_result(RunStatus status) {
+  if (status == RunStatus::missed) return plainly_because(Fallback::guards_moved);
+  if (status == RunStatus::raised) return leave_with_error(here());
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  const PyRef kinds[] = {PyRef::steal(type), PyRef::steal(value), PyRef::steal(traceback)};
+  const PyRef text = PyRef::steal(value ? PyObject_Str(value) : nullptr);
+  const char* words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  PyErr_Clear();
+  return plainly_because(Fallback::run_failed, words ? words : "");
+}
 
 Next Drive::after(const EvalResult& result) {
   if (result.stop == EvalStop::reached) return {};
@@ -197,19 +226,40 @@ void Drive::explain_misses(const guards::FrameAccess& access, const Site& site) 
 
 void Drive::log_miss(const Site& site, const std::string& guard) const {
   if (!log::enabled(log::Channel::recompiles)) return;
-  log::emit({log::Channel::recompiles, "", "Recompile", place(frame_), {{"count", entry_count(site)}, {"guard", guard}}, ""});
+  log::emit({log::Channel::recompiles, "", "Recompile", place(frame_), {{"count", count_text(entries_with(site, options_))}, {"guard", guard}}, ""});
 }
 
 // Says once that no further entries are made here, and which guard of the newest entry fails now.
 void Drive::log_limit(const guards::FrameAccess& access, Site& site) {
-  if (site.note) return;
-  site.note = std::make_unique<SiteNote>();
-  const std::string detail = "plain Python from now on: " + std::to_string(site.entries.size()) + " entries";
+  if (!site.note) site.note = std::make_unique<SiteNote>();
+  auto& limited = static_cast<SiteNote&>(*site.note).limited;
+  if (std::any_of(limited.begin(), limited.end(), [&](const auto& known) { return known.lock() == options_; })) return;
+  limited.push_back(options_);
+  const std::string detail = "plain Python from now on: " + std::to_string(entries_with(site, options_)) + " entries";
   if (log::enabled(log::Channel::cache)) log::emit({log::Channel::cache, "", "Entry", place(frame_), {{"action", "limit"}, {"detail", detail}}, ""});
-  if (!log::enabled(log::Channel::recompiles) || site.entries.empty()) return;
-  const auto failure = static_cast<SegmentEntry&>(*site.entries.front()).segment->guards->explain(access);
-  log::emit({log::Channel::recompiles, "", "Limit", place(frame_), {{"count", entry_count(site)}, {"guard", failure ? failure->text : "other settings"}}, ""});
+  if (!log::enabled(log::Channel::recompiles)) return;
+  const auto newest = std::find_if(site.entries.begin(), site.entries.end(), [&](const auto& entry) { return static_cast<SegmentEntry&>(*entry).segment->options == options_; });
+  const auto failure = newest == site.entries.end() ? std::nullopt : static_cast<SegmentEntry&>(**newest).segment->guards->explain(access);
+  log::emit({log::Channel::recompiles, "", "Limit", place(frame_), {{"count", count_text(entries_with(site, options_))}, {"guard", failure ? failure->text : "none"}}, ""});
 }
+
+// fullgraph=True promises that nothing runs plainly: where no entry fits and none may be made, the call says which guards fail.
+std::string Drive::limit_error(const guards::FrameAccess& access, const Site& site) const {
+  std::vector<std::string> lines;
+  for (const auto& entry : site.entries) {
+    const Segment& segment = *static_cast<SegmentEntry&>(*entry).segment;
+    if (segment.options != options_) continue;
+    const auto failure = segment.guards->explain(access);
+    const std::string line = failure ? failure->text + (failure->because.empty() ? "" : "  # " + failure->because) : "";
+    if (failure && std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
+  }
+  std::string text = place(frame_) + ": " + count_text(entries_with(site, options_)) + " entries with fullgraph=True, and none fits this call. The guards that fail, newest entry first:";
+  for (const std::string& line : lines) text += "\n  " + line;
+  return text + "\nhint: pass what differs as a tensor, or keep it out of the compiled function; FRAMEJIT_ENTRIES allows more entries";
+}
+
+// Where the segment begins; before its first line a frame has no place in tracebacks.
+int Drive::here() const { return std::max(frame_.next_index(), frame_.code()->_co_firsttraceable); }
 
 // The error that is set leaves the frame, whatever the frame handles: it is about the compile. at: f_lasti of its traceback entry.
 Next Drive::leave_with_error(int at) {
@@ -230,9 +280,13 @@ Next Drive::leave_with_error(int at) {
 std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int index, Next& next) {
   Site& site = frame_.state().site(index);
   std::erase_if(site.entries, [](const auto& entry) { return static_cast<SegmentEntry&>(*entry).segment->guards->dead(); });
-  if (site.entries.size() >= static_cast<size_t>(config().entries)) {
+  if (entries_with(site, options_) >= static_cast<size_t>(config().entries)) {
     log_limit(access, site);
-    stats().fallbacks += 1;
+    count_fallback(Fallback::entry_limit, place(frame_));
+    if (!options_->fullgraph) return nullptr;
+    const std::string text = limit_error(access, site);
+    PyErr_SetString(g_graph_break_error ? g_graph_break_error : PyExc_RuntimeError, text.c_str());
+    next = leave_with_error(here());
     return nullptr;
   }
   explain_misses(access, site);
@@ -241,8 +295,7 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   try {
     outcome = compile_segment(access, frame_.decoded(), index, options_, hints_of(frame_.state()));
   } catch (const std::exception& e) {
-    stats().fallbacks += 1;
-    log::emit({log::Channel::graph_breaks, "", "Break", place(frame_), {{"reason", "internal_error"}, {"detail", e.what()}, {"hint", "please report it"}}, ""});
+    count_fallback(Fallback::internal_error, place(frame_), e.what());
     if (!config().strict) return nullptr;
     PyErr_SetString(PyExc_SystemError, (std::string("framejit: ") + e.what()).c_str());
   }
@@ -271,18 +324,19 @@ Next Drive::round() {
       if (segment->options != options_) continue;
       const RunStatus status = segment->run(access, run);
       if (status == RunStatus::missed) continue;
-      if (status == RunStatus::failed) return stats().fallbacks += 1, plainly();
-      stats().hits += 1;
+      if (status != RunStatus::done) return no_result(status);
+      (segment->call ? stats().hits : stats().plain_hits) += 1;
       return apply(*segment, run);
     }
   }
-  if (g_compiling || !tensor_frontend()) return plainly();
+  if (!tensor_frontend()) return plainly();
+  if (g_compiling) return plainly_because(Fallback::compile_running);
   Next next;
   const std::shared_ptr<Segment> segment = compile(access, index, next);
   if (!segment) return next.leave ? next : plainly();
   const RunStatus status = segment->run(access, run);
   // A new entry misses when another thread changed what is guarded while backends compiled without the GIL.
-  if (status != RunStatus::done) return stats().fallbacks += 1, plainly();
+  if (status != RunStatus::done) return no_result(status);
   return apply(*segment, run);
 }
 

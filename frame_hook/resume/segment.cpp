@@ -3,26 +3,9 @@
 
 #include <alloca.h>
 
-#include "runtime/base/log.h"
-
 namespace framejit::frame_hook {
 
 namespace {
-
-// Nothing was committed: plain Python runs the frame again and raises what there is to raise.
-RunStatus failed() {
-  if (!log::enabled(log::Channel::cache)) return PyErr_Clear(), RunStatus::failed;
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyRef text = PyRef::steal(value ? PyObject_Str(value) : nullptr);
-  const char* words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
-  log::emit({log::Channel::cache, "", "Entry", "", {{"action", "failed"}, {"detail", words ? words : "no error set"}}, ""});
-  PyErr_Clear();
-  Py_XDECREF(type);
-  Py_XDECREF(value);
-  Py_XDECREF(traceback);
-  return RunStatus::failed;
-}
 
 // Registers borrow; another thread may drop what they name while the graph runs without the GIL.
 class Kept {
@@ -58,11 +41,10 @@ template <class T> T* stack_array(void* memory, size_t count) {
 }  // namespace
 
 RunStatus Segment::run(const guards::FrameAccess& frame, SegmentRun& out) {
-  const size_t registers_needed = guards->register_count(), symbols_needed = guards->symbol_count(), floats_needed = guards->float_count();
+  const size_t registers_needed = guards->register_count(), symbols_needed = guards->symbol_count();
   auto* registers = stack_array<PyObject*>(alloca((registers_needed + 1) * sizeof(PyObject*)), registers_needed + 1);
   auto* symbols = stack_array<int64_t>(alloca((symbols_needed + 1) * sizeof(int64_t)), symbols_needed + 1);
-  auto* floats = stack_array<double>(alloca((floats_needed + 1) * sizeof(double)), floats_needed + 1);
-  if (!guards->run(frame, registers, symbols, floats)) return RunStatus::missed;
+  if (!guards->run(frame, registers, symbols)) return RunStatus::missed;
   if (written_count > 0) {
     auto** tensors = static_cast<PyObject**>(alloca(memory_registers.size() * sizeof(PyObject*)));
     for (size_t i = 0; i < memory_registers.size(); ++i) tensors[i] = registers[memory_registers[i]];
@@ -76,10 +58,9 @@ RunStatus Segment::run(const guards::FrameAccess& frame, SegmentRun& out) {
     const size_t n = input_registers.size();
     auto** inputs = static_cast<PyObject**>(alloca((n + 1) * sizeof(PyObject*)));
     for (size_t i = 0; i < n; ++i) inputs[i] = registers[input_registers[i]];
-    if (!call->run(inputs, symbols, floats, outputs.objects)) return failed();
+    if (!call->run(inputs, symbols, outputs.objects)) return call->raises ? RunStatus::raised : RunStatus::failed;
   }
-  if (!recipe.run({registers, outputs.objects, symbols}, out.slots)) return failed();
-  ++hits;
+  if (!recipe.run({registers, outputs.objects, symbols}, out.slots)) return RunStatus::failed;
   return RunStatus::done;
 }
 

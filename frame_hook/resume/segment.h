@@ -1,6 +1,6 @@
 // frame_hook/resume/segment.h — one compiled entry of a code object: from one instruction to a break or a return.
 //
-// A segment is immutable once installed but for its counters. run() fetches and checks (guards), runs the graph, rebuilds what the
+// A segment is immutable once installed. run() fetches and checks (guards), runs the graph, rebuilds what the
 // exit needs, and only then applies effects. It touches no frame: the driver writes the exit state into the live frame.
 #pragma once
 
@@ -43,7 +43,12 @@ struct SegmentRun {               // results of one run, on the caller's C stack
   std::vector<PyRef> slots;
 };
 
-enum class RunStatus : uint8_t { missed, done, failed };  // failed: nothing committed, no error left set
+enum class RunStatus : uint8_t {
+  missed,
+  done,
+  failed,  // nothing committed; the Python error that is set says what stopped the graph
+  raised,  // the error that is set is the user's: what a user's backend made has raised it
+};
 
 class Segment {
  public:
@@ -64,7 +69,6 @@ class Segment {
   std::string where;                       // of the break
   std::shared_ptr<const CompileOptions> options;
   int plain_until = -1;                    // code unit of the break, for ExitKind::plain
-  uint64_t hits = 0;
 };
 
 struct CompileOutcome {

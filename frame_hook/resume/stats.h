@@ -9,16 +9,26 @@
 
 namespace framejit::frame_hook {
 
+enum class Fallback : uint8_t {
+#define FALLBACK(name, what) name,
+#include "frame_hook/resume/fallback_reasons.def"
+#undef FALLBACK
+};
+
 struct Stats {
-  uint64_t graphs = 0, graph_breaks = 0, recompiles = 0, fallbacks = 0, ops = 0, kernels = 0, hits = 0, frames = 0;
+  uint64_t graphs = 0, graph_breaks = 0, recompiles = 0, fallbacks = 0, ops = 0, kernels = 0, frames = 0;
+  uint64_t hits = 0, plain_hits = 0;  // entries that fitted when they were asked for: with a graph, without tensor work
   double compile_seconds = 0, trace_seconds = 0;
   uint64_t traced_instructions = 0, inlined_calls = 0;
-  std::map<std::string, uint64_t> break_reasons;
+  std::map<std::string, uint64_t> break_reasons, fallback_reasons;
 };
 
 Stats& stats();
 
 // Counts a break and logs it. caret: source lines with carets, or "".
 void count_break(BreakReason reason, const std::string& detail, const std::string& where, const std::string& caret);
+
+// Counts a plain run and logs it. detail: "" says what the reason's row says.
+void count_fallback(Fallback reason, const std::string& where, const std::string& detail = "");
 
 }  // namespace framejit::frame_hook

@@ -29,9 +29,10 @@ enum class TensorClass : uint8_t {
 class CompiledCall {
  public:
   virtual ~CompiledCall() = default;
-  // inputs: borrowed, one per recording input, a float where add_float made it; symbols, floats: as bound by the guards. outputs: new references.
-  // False with a Python error set: nothing was written and the segment must run plainly. Input writes happen last.
-  virtual bool run(PyObject* const* inputs, const int64_t* symbols, const double* floats, PyObject** outputs) = 0;
+  // inputs: borrowed, one per recording input, a float where add_float made it; symbols: as bound by the guards. outputs: new references.
+  // False with a Python error set: nothing was written and the segment must run plainly (but see `raises`). Input writes happen last.
+  virtual bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs) = 0;
+  bool raises = false;      // run() is the user's code: its error is the user's, and plain Python does not run in its place
   size_t output_count = 0;
   size_t op_count = 0;      // ATen ops of the functional graph
   size_t kernel_count = 0;  // distinct compiled kernels

@@ -162,7 +162,15 @@ def list_backends() -> list[str]:
 
 
 def stats() -> dict[str, Any]:
-    """Totals since import or reset: graphs, graph_breaks, recompiles, fallbacks, ops, kernels, compile_seconds, break_reasons, ..."""
+    """Totals since import or reset.
+
+    graphs, ops, kernels     what was compiled; compile_seconds, trace_seconds, traced_instructions, inlined_calls: at what cost
+    hits                     calls, or parts of calls between breaks, that found their compiled graph (the call that compiles is none)
+    plain_hits               those that found an entry without a graph: code that does no tensor work
+    graph_breaks, recompiles, break_reasons    when code was compiled
+    fallbacks, fallback_reasons                calls that ran in plain Python though nothing in the program asks for it
+    frames                   calls of compiled callables that the hook took over
+    """
     return _framejit.stats()
 
 

@@ -221,7 +221,7 @@ def verdict(stats, outcome):
     """What the totals of two equal calls say. `whole` needs a traced segment that the second call hit, and nothing else."""
     reasons = set(stats["break_reasons"])
     if stats["fallbacks"]:
-        return {"status": "late" if outcome == "raised" and "internal_error" not in reasons else "fallback"}
+        return {"status": "late" if outcome == "raised" and set(stats["fallback_reasons"]) == {"run_failed"} else "fallback"}
     if outcome == "raised" and reasons <= {"exception_raised"}:
         return {"status": "raises"}
     if reasons or stats["graph_breaks"]:
@@ -229,7 +229,7 @@ def verdict(stats, outcome):
     if stats["recompiles"]:
         return {"status": "recompiles"}
     # Ops that return their argument, or that compute shapes only, have a segment without a graph.
-    traced = (stats["graphs"] or stats["traced_instructions"]) and stats["hits"] == 1
+    traced = (stats["graphs"] or stats["traced_instructions"]) and stats["hits"] + stats["plain_hits"] == 1
     return {"status": "whole" if traced else "not traced"}
 
 

@@ -41,17 +41,18 @@ def test_a_break_without_a_reason_fails():
 
 def test_whole_is_what_the_totals_say():
     """A break, a failure, a recompile or a second call that missed never counts as whole."""
-    totals = {"graphs": 1, "hits": 1, "graph_breaks": 0, "fallbacks": 0, "recompiles": 0, "traced_instructions": 5, "break_reasons": {}}
+    totals = {"graphs": 1, "hits": 1, "plain_hits": 0, "graph_breaks": 0, "fallbacks": 0, "recompiles": 0, "traced_instructions": 5, "break_reasons": {},
+              "fallback_reasons": {}}
 
     def verdict(outcome="returned", **changed):
         return op_sweep.worker.verdict({**totals, **changed}, outcome)["status"]
 
-    assert verdict() == "whole" and verdict(graphs=0) == "whole"
+    assert verdict() == "whole" and verdict(graphs=0, hits=0, plain_hits=1) == "whole"
     assert verdict(hits=0) == "not traced" and verdict(graphs=0, traced_instructions=0) == "not traced"
     assert verdict(graph_breaks=1, break_reasons={"unsupported_op": 1}) == "break"
     assert verdict(fallbacks=1) == "fallback" and verdict(recompiles=1) == "recompiles"
-    assert verdict("raised", fallbacks=1) == "late" and verdict("raised", break_reasons={"exception_raised": 1}) == "raises"
-    assert verdict("raised", fallbacks=1, break_reasons={"internal_error": 1}) == "fallback"
+    assert verdict("raised", fallbacks=1, fallback_reasons={"run_failed": 1}) == "late" and verdict("raised", break_reasons={"exception_raised": 1}) == "raises"
+    assert verdict("raised", fallbacks=1, fallback_reasons={"internal_error": 1}) == "fallback"
     assert verdict("raised", break_reasons={"unsupported_op": 1}) == "break"
 
 

@@ -61,7 +61,6 @@ class GuardTest : public testing::Test {
     program_ = program.take();
     registers_.assign(program_->register_count() + 1, nullptr);
     symbols_.assign(program_->symbol_count() + 1, -1);
-    floats_.assign(program_->float_count() + 1, -1);
   }
   FrameAccess frame() const {
     FrameAccess f;
@@ -75,7 +74,7 @@ class GuardTest : public testing::Test {
     return f;
   }
   bool holds() {
-    const bool result = program_->run(frame(), registers_.data(), symbols_.data(), floats_.data());
+    const bool result = program_->run(frame(), registers_.data(), symbols_.data());
     EXPECT_EQ(PyErr_Occurred(), nullptr);
     EXPECT_EQ(result, !program_->explain(frame()).has_value());
     return result;
@@ -102,7 +101,6 @@ class GuardTest : public testing::Test {
   std::unique_ptr<GuardProgram> program_;
   std::vector<PyObject*> registers_, locals_;
   std::vector<int64_t> symbols_;
-  std::vector<double> floats_;
   std::vector<PyRef> values_;
   PyRef globals_, function_;
   PyCodeObject* code_ = nullptr;

@@ -109,8 +109,6 @@ TEST_F(GuardTest, BoundNumbers) {
   expect(GuardKind::int_range, "", 0, "41", "True", "L['a'] is an int in range but is True");
   expect(GuardKind::int_range, "", 0, "-2**63", "2**63", "L['a'] is an int in range but is <int of 64 bits>");
   EXPECT_EQ(symbols_[0], INT64_MIN);
-  expect(GuardKind::float_value, "", 0, "2.5", "2", "L['a'] is a float but is 2");
-  EXPECT_EQ(floats_[0], 2.5);
 }
 
 TEST_F(GuardTest, SizeFactsOverBoundSymbols) {

@@ -10,7 +10,7 @@ class SourceTest : public GuardTest {
   PyObject* fetch(SourceId source) {
     text_ = set_.sources.text(source, code_);
     compile({source});
-    found_ = program_->run(frame(), registers_.data(), symbols_.data(), floats_.data());
+    found_ = program_->run(frame(), registers_.data(), symbols_.data());
     EXPECT_EQ(PyErr_Occurred(), nullptr);
     PyObject* object = found_ ? registers_[program_->register_of(source)] : nullptr;
     set_ = GuardSet();

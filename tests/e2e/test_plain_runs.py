@@ -1,0 +1,190 @@
+"""When plain Python runs in place of compiled code: counted, logged, an error under fullgraph=True, and never in place of the
+user's own errors. And what stats() counts as a hit."""
+import threading
+
+import pytest
+import torch
+
+import framejit
+from check import same
+from framejit import _framejit
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    framejit.reset()
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture
+def fallbacks():
+    """The Fallback events of the test: (reason, detail)."""
+    seen = []
+    token = _framejit.add_listener(lambda e: e["event"] == "Fallback" and seen.append((e["fields"]["reason"], e["fields"]["detail"])))
+    yield seen
+    _framejit.remove_listener(token)
+
+
+class TestEntryLimit:
+    @staticmethod
+    def named(x, s):
+        return x * len(s)
+
+    def test_fullgraph_says_which_guards_fail(self):
+        compiled, x = framejit.compile(self.named, backend="eager", fullgraph=True), torch.ones(3)
+        for i in range(8):
+            same(compiled(x, "a" * i), x * i)
+        for _ in range(2):
+            with pytest.raises(framejit.GraphBreakError) as error:
+                compiled(x, "b")
+            text = str(error.value)
+            assert "test_plain_runs.py" in text and "8/8 entries with fullgraph=True" in text and "FRAMEJIT_ENTRIES" in text
+            assert text.index("L['s'] == 'aaaaaaa' but is 'b'") < text.index("L['s'] == 'aa' but is 'b'")
+        same(compiled(x, "aaa"), x * 3)
+        assert framejit.stats()["fallback_reasons"] == {"entry_limit": 2}
+
+    def test_the_error_has_the_callers_traceback(self):
+        compiled, x = framejit.compile(self.named, backend="eager", fullgraph=True), torch.ones(3)
+        with pytest.raises(framejit.GraphBreakError) as error:
+            for i in range(9):
+                compiled(x, "a" * i)
+        assert [entry.name for entry in error.traceback][-1] == "named"
+
+    def test_without_fullgraph_plain_python_runs_and_is_counted(self):
+        compiled, x = framejit.compile(self.named, backend="eager"), torch.ones(3)
+        for i in range(12):
+            same(compiled(x, "a" * i), x * i)
+        assert framejit.stats()["fallback_reasons"] == {"entry_limit": 4} and framejit.stats()["fallbacks"] == 4
+
+    def test_entries_of_other_settings_take_no_room(self):
+        compiled = [framejit.compile(self.named, backend=backend, dynamic=dynamic) for backend in ("eager", "framejit") for dynamic in (None, False)]
+        x = torch.ones(3)
+        for i in range(5):
+            for each in compiled:
+                same(each(x, "a" * i), x * i)
+        assert framejit.stats()["fallbacks"] == 0 and framejit.stats()["graphs"] == 20
+
+
+class TestUsersBackend:
+    @pytest.mark.parametrize("made, error, text", [
+        (lambda *inputs: 1 // 0, ZeroDivisionError, "integer division"),
+        (lambda *inputs: None, TypeError, "a list or tuple of tensors, not NoneType"),
+        (lambda *inputs: [], ValueError, "returned 0 values instead of 1"),
+        (lambda *inputs: [inputs[0], inputs[0]], ValueError, "returned 2 values instead of 1"),
+        (lambda *inputs: [3], TypeError, "value 0 that a backend's function returned is not a tensor but int"),
+    ], ids=["raises", "none", "too few", "too many", "no tensor"])
+    def test_its_error_reaches_the_user(self, made, error, text):
+        ran = []
+
+        def f(x):
+            ran.append(1)
+            return x + 1
+        compiled = framejit.compile(f, backend=lambda graph, examples: made)
+        for _ in range(2):
+            with pytest.raises(error, match=text) as raised:
+                compiled(torch.ones(2))
+            assert [entry.name for entry in raised.traceback][1] == "f"
+        assert not ran and framejit.stats()["fallbacks"] == 0
+
+    def test_its_error_leaves_the_function_whatever_it_handles(self):
+        def f(x):
+            try:
+                return x + 1
+            except ZeroDivisionError:
+                return x
+        with pytest.raises(ZeroDivisionError):
+            framejit.compile(f, backend=lambda graph, examples: lambda *inputs: 1 // 0)(torch.ones(2))
+
+    def test_its_error_behind_a_break(self, capsys):
+        def f(x):
+            print("here")
+            return x + 1
+        calls = []
+
+        def made(*inputs):
+            calls.append(len(inputs))
+            raise KeyboardInterrupt
+        with pytest.raises(KeyboardInterrupt):
+            framejit.compile(f, backend=lambda graph, examples: made)(torch.ones(2))
+        assert capsys.readouterr().out == "here\n" and calls == [1]
+
+    def test_the_graph_as_it_is_fails_as_the_program_does(self, fallbacks):
+        def f(x, i, seen):
+            seen.append(1)
+            return x[i]
+        compiled = framejit.compile(f, backend=lambda graph, examples: graph)
+        x, seen = torch.arange(3.0), []
+        same(compiled(x, torch.tensor([1]), seen), x[1:2])
+        with pytest.raises(IndexError, match="index 7 is out of bounds"):
+            compiled(x, torch.tensor([7]), seen)
+        assert len(seen) == 2 and [reason for reason, _ in fallbacks] == ["run_failed"]
+
+    def test_as_many_tensors_as_there_are(self):
+        def f(x):
+            return x + 1, (x * 2).sum()
+        compiled = framejit.compile(f, backend=lambda graph, examples: lambda *inputs: list(graph(*inputs)))
+        for _ in range(2):
+            same(compiled(torch.ones(2)), f(torch.ones(2)))
+
+
+class TestCompileRunning:
+    def test_a_second_thread_runs_plainly_and_is_counted(self, fallbacks):
+        began, go_on = threading.Event(), threading.Event()
+
+        def slow(graph, examples):
+            began.set()
+            assert go_on.wait(20)
+            return graph
+        compiled, x, results = framejit.compile(lambda x: x.sin() * 2, backend=slow), torch.randn(5), []
+
+        def work():
+            with torch.no_grad():
+                results.append(compiled(x))
+        first = threading.Thread(target=work)
+        first.start()
+        assert began.wait(20)
+        same(compiled(x), x.sin() * 2)
+        assert fallbacks == [("compile_running", "another compile is running, and nobody waits for one")]
+        go_on.set()
+        first.join()
+        same(results[0], x.sin() * 2)
+        same(compiled(x), x.sin() * 2)
+        stats = framejit.stats()
+        assert (stats["fallback_reasons"], stats["graphs"], stats["hits"]) == ({"compile_running": 1}, 1, 1)
+
+    def test_a_backend_that_calls_what_is_compiled(self, fallbacks):
+        inner = framejit.compile(lambda x: x + 1, backend="eager")
+
+        def backend(graph, examples):
+            same(inner(torch.zeros(2)), torch.ones(2))
+            return graph
+        same(framejit.compile(lambda x: x * 2, backend=backend)(torch.ones(2)), torch.full((2,), 2.0))
+        assert [reason for reason, _ in fallbacks] == ["compile_running"]
+
+
+class TestHits:
+    def test_a_call_that_finds_its_graph_is_a_hit(self):
+        compiled = framejit.compile(lambda x: x + 1)
+        for expected in (0, 1, 2):
+            compiled(torch.ones(2))
+            assert (framejit.stats()["hits"], framejit.stats()["plain_hits"]) == (expected, 0)
+
+    def test_code_without_tensor_work_is_none(self):
+        def f(x, n):
+            return x, n * 2
+        compiled = framejit.compile(f)
+        for _ in range(3):
+            compiled(torch.ones(2), 3)
+        assert (framejit.stats()["hits"], framejit.stats()["plain_hits"], framejit.stats()["graphs"]) == (0, 2, 0)
+        framejit.compile(lambda x: x + 1)(torch.ones(2))
+
+    def test_each_part_between_breaks_counts(self, capsys):
+        def f(x):
+            x = x + 1
+            print("between")
+            return x * 2
+        compiled = framejit.compile(f)
+        for _ in range(3):
+            compiled(torch.ones(2))
+        assert (framejit.stats()["hits"], framejit.stats()["graphs"]) == (4, 2)
