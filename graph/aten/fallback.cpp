@@ -63,7 +63,7 @@ void fallback(const c10::OperatorHandle& op, DispatchKeySet, torch::jit::Stack* 
   recorder->record(facts, stack);
 }
 
-constexpr std::array kKnownErrors = {"select_scatter", "diagonal_scatter", "native_group_norm"};  // eager raises what their shape rules do not cover
+constexpr std::array kKnownErrors = {"select_scatter", "slice_scatter", "diagonal_scatter", "native_group_norm"};  // eager raises what their shape rules do not cover
 constexpr std::array kTrustedInPlace = {"index_put_", "_index_put_impl_", "index_fill_", "put_"};  // kernels check their own operands
 
 // Writing to such a tensor is an error that torch words.
@@ -71,6 +71,16 @@ bool overlaps_itself(const TensorMeta& meta) {
   for (size_t d = 0; d < meta.ndim(); ++d)
     if (meta.strides[d] == SymExpr(0) && !(meta.sizes[d] == SymExpr(1))) return true;
   return false;
+}
+
+// Most checks of sizes that torch's shape functions and our rules leave out matter for these only.
+bool has_empty_argument(const Graph& graph, const Node& node) {
+  const auto empty = [&](ValueId v) { return v != kNoValue && graph.meta(v).numel() == SymExpr(0); };
+  return std::any_of(node.args.begin(), node.args.end(), [&](const Arg& arg) {
+    const auto* one = arg.get<ValueId>();
+    const auto* list = arg.get<std::vector<ValueId>>();
+    return one != nullptr ? empty(*one) : list != nullptr && std::any_of(list->begin(), list->end(), empty);
+  });
 }
 
 bool broadcasts_to(const ShapeEnv& env, const TensorMeta& from, const TensorMeta& to) {
@@ -94,6 +104,7 @@ bool eager_raises(const Graph& graph, const Node& node) {
   if (value == nullptr || *value == kNoValue) return false;
   const TensorMeta& self = graph.meta(*value);
   const std::string& name = node.op->name;
+  if (name == "copy_") return overlaps_itself(self);
   if (name == "max" || name == "min") return self.numel() == SymExpr(0);
   if (name == "native_group_norm") return !self.is_contiguous() && !is_channels_last(self);
   if (name != "max.dim" && name != "min.dim" && name != "mode") return false;
@@ -130,7 +141,9 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
     if (facts.in_place && call.def().has(kRandom) && !fills_contiguous(graph(), call.node)) fail({"unsupported_op", call.def().name + " on a tensor that is not contiguous"});
     // The memory behind the new sizes has no functional form.
     if (facts.def->name == "resize_" || facts.def->name == "resize_as_") fail({"unsupported_op", facts.def->name});
+    refuse_memory(call);
     if (eager_raises(graph(), call.node)) fail({"exception_raised", call.def().name});
+    if (has_empty_argument(graph(), call.node)) MetaCall(*this, call).execute();
     ShapeOrigin origin = ShapeOrigin::kRule;
     if (keep_shape_in_place(call)) {
       origin = ShapeOrigin::kInPlace;
@@ -247,8 +260,18 @@ void Recorder::build_args(OpCall& call) {
   }
 }
 
+namespace {
+
+// native_batch_norm writes the running statistics although its schema does not say so.
+std::vector<int8_t> written_arguments(const OpCall& call) {
+  if (call.def().name != "native_batch_norm" || call.args.size() < 6 || !call.args[5].isBool() || !call.args[5].toBool()) return call.def().write_args;
+  return {3, 4};
+}
+
+}  // namespace
+
 void Recorder::refuse_writes_to_constants(const OpCall& call) {
-  for (int8_t i : call.def().write_args)
+  for (int8_t i : written_arguments(call))
     each_tensor(call.args[static_cast<size_t>(i)], [&](const at::Tensor& tensor) {
       if (as_traced(tensor) == nullptr) fail({"unsupported_op", call.def().name + " that writes to a tensor captured as a constant"});
     });
@@ -262,10 +285,24 @@ void Recorder::refuse_absolute_offsets(const OpCall& call) {
     if (graph().values[index_of(input)].storage == graph().values[index_of(*self)].storage) fail({"unsupported_op", call.def().name + " with a storage offset on an input"});
 }
 
+// What has no functional form: several writes to one element, results that keep their first argument's place in its storage.
+void Recorder::refuse_memory(const OpCall& call) {
+  const auto meta_at = [&](size_t i) -> const TensorMeta* {
+    const ValueId* v = i < call.node.args.size() ? call.node.args[i].get<ValueId>() : nullptr;
+    return v == nullptr || *v == kNoValue ? nullptr : &graph().meta(*v);
+  };
+  for (int8_t i : written_arguments(call))
+    if (const TensorMeta* written = meta_at(static_cast<size_t>(i)); !call.facts.in_place && written != nullptr && overlaps_itself(*written))
+      fail({"unsupported_op", call.def().name + " that writes to a tensor whose elements share memory"});
+  const bool keeps_place = call.def().name.ends_with("_scatter") && call.def().name != "masked_scatter";
+  if (keeps_place && meta_at(0) != nullptr && !(meta_at(0)->offset == SymExpr(0)))
+    fail({"unsupported_op", call.def().name + " of a tensor that does not begin its storage"});
+}
+
 // The dispatcher's own layers count writes, but for lists: these ops' kernels do it, which do not run here.
 void Recorder::note_writes(const OpCall& call) {
   const bool kernel_counts = call.def().name.starts_with("_foreach_");
-  for (int8_t i : call.def().write_args)
+  for (int8_t i : written_arguments(call))
     each_tensor(call.args[static_cast<size_t>(i)], [&](const at::Tensor& tensor) {
       written_storages_.insert(storage_number(traced_storage_of(tensor)));
       if (kernel_counts && tensor.unsafeGetTensorImpl()->version_counter().enabled()) tensor.unsafeGetTensorImpl()->bump_version();
@@ -317,12 +354,12 @@ bool Recorder::shape_by_rule(OpCall& call) {
   if (std::any_of(returns.begin(), returns.end(), [](ReturnClass r) { return r == ReturnClass::kOther; })) return false;
   const bool lists = std::any_of(returns.begin(), returns.end(), is_list);
   if (lists ? returns.size() != 1 : metas.size() != returns.size()) return false;
-  if (!lists && call.def().name.starts_with("as_strided") && !within_storage(call, metas[0])) return false;
+  if (!lists && call.def().name.starts_with("as_strided") && !within_storage(call, metas[0])) fail({"exception_raised", call.def().name});
   add_rule_results(call, metas);
   return true;
 }
 
-// as_strided may reach beyond the storage, which is an error of the program that torch's shape function words.
+// as_strided may reach beyond the storage, which is an error of the program.
 bool Recorder::within_storage(const OpCall& call, const TensorMeta& meta) {
   SymExpr last = meta.offset;
   for (size_t d = 0; d < meta.ndim(); ++d) last = last + (meta.sizes[d] - 1) * meta.strides[d];

@@ -61,8 +61,7 @@ at::Tensor MetaCall::twin_of(const at::Tensor& tensor) {
   if (!tensor.defined() || (tensor.unsafeGetTensorImpl()->is_wrapped_number() && as_traced(tensor) == nullptr)) return tensor;  // Python wants the number
   for (const Twin& twin : twins_)
     if (twin.argument.is_same(tensor)) return twin.meta;
-  const TracedTensorImpl* traced = as_traced(tensor);
-  const TensorMeta meta = traced != nullptr ? recorder_.graph().meta(traced->value) : meta_of(tensor);
+  const TensorMeta meta = meta_of_argument(tensor);
   const ConcreteShape shape = concrete_shape(meta, recorder_.shapes());
   const c10::Storage& storage = recorder_.storages_.twin_of(recorder_.traced_storage_of(tensor));
   twins_.push_back({tensor, make_meta_twin(storage, tensor.dtype(), shape.sizes, shape.strides, shape.offset)});
@@ -119,42 +118,73 @@ ShapeOrigin MetaCall::call_meta(torch::jit::Stack& stack) {
   return ShapeOrigin::kDispatcherPython;
 }
 
-// Replaces fresh results by real ones; what cannot be run on zeros is believed.
-void MetaCall::correct_by_execution(torch::jit::Stack& metas) const {
-  constexpr int64_t kMostElements = 1 << 20;
-  int64_t elements = 0;
-  for (const Twin& twin : twins_) elements += twin.meta.numel();
-  if (call_.def().has(kMutates) || call_.def().has(kRandom) || call_.def().has(kView) || !call_.device.is_cpu() || elements > kMostElements) return;
-  PlainExecution plain;
+namespace {
+
+// Errors that depend on the values of integers (pivots, lengths), not on shapes.
+constexpr std::array kDecidedByData = {"segment_reduce", "repeat_interleave.Tensor"};
+
+}  // namespace
+
+TensorMeta MetaCall::meta_of_argument(const at::Tensor& tensor) const {
+  const TracedTensorImpl* traced = as_traced(tensor);
+  return traced != nullptr ? recorder_.graph().meta(traced->value) : meta_of(tensor);
+}
+
+torch::jit::Stack MetaCall::run_on(int64_t value) const {
   const auto real = [&](const at::Tensor& tensor) {
-    for (const Twin& twin : twins_)
-      if (twin.argument.is_same(tensor)) return at::Tensor(at::detail::empty_strided_cpu(twin.meta.sizes(), twin.meta.strides(), twin.meta.scalar_type())).zero_();
-    return tensor;
+    if (tensor.unsafeGetTensorImpl()->is_wrapped_number() && as_traced(tensor) == nullptr) return tensor;
+    const ConcreteShape shape = concrete_shape(meta_of_argument(tensor), recorder_.shapes());
+    return at::Tensor(at::detail::empty_strided_cpu(shape.sizes, shape.strides, tensor.scalar_type())).fill_(value);
   };
   torch::jit::Stack stack;
-  try {
-    const auto& schema = call_.facts.handle.schema().arguments();
-    for (size_t i = 0; i < call_.args.size(); ++i) {
-      if (call_.args[i].isTensor()) {
-        stack.push_back(real(call_.args[i].toTensor()));
-      } else if (call_.args[i].isTensorList()) {
-        c10::List<at::Tensor> list;
-        for (const at::Tensor& t : call_.args[i].toTensorList()) list.push_back(real(t));
-        stack.push_back(std::move(list));
-      } else if (call_.facts.arg_classes[i] == ArgClass::kOptionalTensorList && call_.args[i].isList()) {
-        c10::List<std::optional<at::Tensor>> list;
-        for (const IValue& item : call_.args[i].toListRef()) list.push_back(item.isTensor() && item.toTensor().defined() ? std::optional<at::Tensor>(real(item.toTensor())) : std::nullopt);
-        stack.push_back(std::move(list));
-      } else {
-        stack.push_back(ivalue_of(call_.node.args[i], schema[i], {}, recorder_.opaques_, [this](const SymExpr& e) { return recorder_.shapes().hint(e); }));
-      }
+  const auto& schema = call_.facts.handle.schema().arguments();
+  for (size_t i = 0; i < call_.args.size(); ++i) {
+    const IValue& given = call_.args[i];
+    if (given.isTensor()) {
+      stack.push_back(given.toTensor().defined() ? real(given.toTensor()) : given.toTensor());
+    } else if (given.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& t : given.toTensorList()) list.push_back(real(t));
+      stack.push_back(std::move(list));
+    } else if (call_.facts.arg_classes[i] == ArgClass::kOptionalTensorList && given.isList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const IValue& item : given.toListRef()) list.push_back(item.isTensor() && item.toTensor().defined() ? std::optional<at::Tensor>(real(item.toTensor())) : std::nullopt);
+      stack.push_back(std::move(list));
+    } else {
+      stack.push_back(ivalue_of(call_.node.args[i], schema[i], {}, recorder_.opaques_, [this](const SymExpr& e) { return recorder_.shapes().hint(e); }));
     }
-    call_.facts.handle.callBoxed(stack);
-  } catch (const std::exception&) {
-    return;
   }
-  for (size_t i = 0; i < metas.size() && i < stack.size(); ++i)
-    if (metas[i].isTensor() || metas[i].isTensorList()) metas[i] = std::move(stack[i]);
+  call_.facts.handle.callBoxed(stack);
+  return stack;
+}
+
+std::optional<torch::jit::Stack> MetaCall::execute() const {
+  constexpr int64_t kMostElements = 1 << 20;
+  int64_t elements = 0;
+  for (const IValue& arg : call_.args)
+    each_tensor(arg, [&](const at::Tensor& tensor) { elements += recorder_.shapes().hint(meta_of_argument(tensor).numel()); });
+  const OpDef& def = call_.def();
+  if (def.has(kRandom) || def.has(kView) || !call_.device.is_cpu() || elements > kMostElements) return std::nullopt;
+  PlainExecution plain;
+  for (const int64_t value : {0, 1}) {
+    try {
+      return run_on(value);
+    } catch (const c10::LinAlgError&) {  // a matrix of zeros or ones that has no inverse says nothing
+      return std::nullopt;
+    } catch (const std::exception&) {
+    }
+  }
+  if (std::find(kDecidedByData.begin(), kDecidedByData.end(), def.name) != kDecidedByData.end()) return std::nullopt;
+  recorder_.fail({"exception_raised", def.name});
+}
+
+// Replaces fresh results by real ones; what cannot be run is believed.
+void MetaCall::correct_by_execution(torch::jit::Stack& metas) const {
+  if (call_.def().has(kMutates)) return;
+  auto stack = execute();
+  if (!stack) return;
+  for (size_t i = 0; i < metas.size() && i < stack->size(); ++i)
+    if (metas[i].isTensor() || metas[i].isTensorList()) metas[i] = std::move((*stack)[i]);
 }
 
 void MetaCall::apply_shape_changes() {

@@ -25,6 +25,9 @@ class MetaCall {
  public:
   MetaCall(Recorder& recorder, OpCall& call) : recorder_(recorder), call_(call) {}
   ShapeOrigin run();
+  // The results of the op itself on zeros, or on ones; nothing where it must not or cannot be run. An error that both give is
+  // eager's, and ends the recording here: plain Python raises it.
+  std::optional<torch::jit::Stack> execute() const;
 
  private:
   struct Twin { at::Tensor argument, meta; };
@@ -32,6 +35,8 @@ class MetaCall {
   c10::IValue meta_argument(size_t index);
   at::Tensor twin_of(const at::Tensor& tensor);
   ShapeOrigin call_meta(torch::jit::Stack& stack);
+  TensorMeta meta_of_argument(const at::Tensor& tensor) const;
+  torch::jit::Stack run_on(int64_t value) const;
   void correct_by_execution(torch::jit::Stack& metas) const;
   void apply_shape_changes();
   void add_results(torch::jit::Stack& stack);

@@ -51,21 +51,39 @@ bool native_group_norm(const RuleArgs& args, ShapeEnv& env, Results& results) { 
   return true;
 }
 
-// The CPU kernel returns empty statistics when it does not train.
-template <bool has_training, size_t extra_results>
-bool batch_norm(const RuleArgs& args, ShapeEnv& env, Results& results) {  // input, weight, bias, mean, var, training, momentum, eps
+// input, weight, bias, mean, var at arguments 0 to 4; no mean and var where `running` is 0. The CPU kernel returns empty statistics
+// when it does not train, and never a reserve. Parameters of another size are errors that torch words.
+bool normalised_by_batch(const RuleArgs& args, ShapeEnv& env, bool training, size_t running, Results& results) {
   const TensorMeta* input = args.tensor(0);
   if (input == nullptr || input->ndim() < 2) return false;
-  const bool training = has_training && args.flag(5);
+  for (size_t i = 1; i < 3 + running; ++i)
+    if (const TensorMeta* t = args.tensor(i); t != nullptr && (t->ndim() != 1 || !same_size(env, t->sizes[0], input->sizes[1]))) return false;
   results.push_back(in_suggested_format(*input, input->sizes, env));
   const SymSizes channels{training ? input->sizes[1] : SymExpr(0)};
   results.push_back(dense(statistics_dtype(*input, args.tensor(1)), input->device, channels));
   results.push_back(results[1]);
+  return true;
+}
+
+template <bool has_training, size_t extra_results>
+bool batch_norm(const RuleArgs& args, ShapeEnv& env, Results& results) {  // input, weight, bias, mean, var, [training], momentum, eps
+  if (!normalised_by_batch(args, env, has_training && args.flag(5), 2, results)) return false;
   for (size_t i = 0; i < extra_results; ++i) {  // updated running mean, then variance
     const TensorMeta* running = args.tensor(3 + i);
     if (running == nullptr) return false;
     results.push_back(dense_like(*running, running->sizes));
   }
+  return true;
+}
+
+bool batch_norm_without_statistics(const RuleArgs& args, ShapeEnv& env, Results& results) {  // input, weight, bias, training, momentum, eps
+  return normalised_by_batch(args, env, args.flag(3), 0, results);
+}
+
+template <bool training>
+bool batch_norm_with_reserve(const RuleArgs& args, ShapeEnv& env, Results& results) {  // input, weight, bias, mean, var, momentum, eps
+  if (!normalised_by_batch(args, env, training, 2, results)) return false;
+  results.push_back(dense(DType::kUInt8, results[0].device, {SymExpr(0)}));
   return true;
 }
 
@@ -201,7 +219,10 @@ std::vector<OpRow> nn_ops() {
   std::vector<OpRow> rows;
   add_rows(rows, native_layer_norm, {"native_layer_norm"});
   add_rows(rows, native_group_norm, {"native_group_norm"});
-  add_rows(rows, batch_norm<true, 0>, {"native_batch_norm"});
+  add_rows(rows, batch_norm<true, 0>, {"native_batch_norm", "_native_batch_norm_legit"});
+  add_rows(rows, batch_norm_without_statistics, {"_native_batch_norm_legit.no_stats"});
+  add_rows(rows, batch_norm_with_reserve<true>, {"_batch_norm_with_update"});
+  add_rows(rows, batch_norm_with_reserve<false>, {"_batch_norm_no_update"});
   add_rows(rows, batch_norm<true, 2>, {"_native_batch_norm_legit_functional"});
   add_rows(rows, batch_norm<false, 0>, {"_native_batch_norm_legit_no_training"});
   add_rows(rows, softmax, {"_softmax", "_log_softmax"});

@@ -43,6 +43,10 @@ bool bitwise(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return mapped<keep, operands...>(args, env, results) && (is_integral(results[0].dtype) || results[0].dtype == DType::kBool);
 }
 
+bool shifted(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  return mapped<keep, 0, 1>(args, env, results) && is_integral(results[0].dtype) && results[0].dtype != DType::kBool;
+}
+
 template <ShapeRule rule>
 bool bounded(const RuleArgs& args, ShapeEnv& env, Results& results) { return (args.given(1) || args.given(2)) && rule(args, env, results); }
 
@@ -143,8 +147,9 @@ std::vector<OpRow> pointwise_ops() {
   add_rows_in_place(rows, mapped<keep, 0, 1>, {"add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar", "mul.Tensor", "mul.Scalar",
       "remainder.Tensor", "remainder.Scalar", "fmod.Tensor", "fmod.Scalar", "floor_divide", "floor_divide.Scalar", "pow.Tensor_Tensor", "hypot"});
   add_rows_in_place(rows, bitwise<0>, {"bitwise_not"});
-  add_rows_in_place(rows, bitwise<0, 1>, {"bitwise_and.Tensor", "bitwise_and.Scalar", "bitwise_or.Tensor", "bitwise_or.Scalar", "bitwise_xor.Tensor", "bitwise_xor.Scalar",
-      "bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar", "bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar"});
+  add_rows_in_place(rows, bitwise<0, 1>, {"bitwise_and.Tensor", "bitwise_and.Scalar", "bitwise_or.Tensor", "bitwise_or.Scalar", "bitwise_xor.Tensor", "bitwise_xor.Scalar"});
+  add_rows_in_place(rows, shifted, {"bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar", "bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar"});
+  add_rows(rows, shifted, {"__lshift__.Tensor", "__lshift__.Scalar", "__rshift__.Tensor", "__rshift__.Scalar"});
   add_rows(rows, bitwise<0, 1>, {"__and__.Tensor", "__and__.Scalar", "__or__.Tensor", "__or__.Scalar", "__xor__.Tensor", "__xor__.Scalar"});
   add_rows(rows, mapped<keep, 1, 0>, {"rsub.Tensor", "rsub.Scalar"});  // sub(other, self)
   add_rows(rows, log_sigmoid_forward, {"log_sigmoid_forward"});

@@ -324,6 +324,15 @@ bool scattered(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
+// view_copy copies whatever the strides are.
+bool view_copied(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  SymSizes sizes;
+  if (self == nullptr || !args.sizes(1, sizes) || !infer_size(env, sizes, self->numel())) return false;
+  results.push_back(dense_like(*self, std::move(sizes)));
+  return true;
+}
+
 // The same where the source must have the sizes of a view of self: view(self, what follows the source).
 template <ShapeRule view>
 bool scattered_over(const RuleArgs& args, ShapeEnv& env, Results& results) {
@@ -366,7 +375,9 @@ std::vector<OpRow> view_ops() {
   add_rows(rows, unbind, {"unbind.int"}, kView);
   add_rows(rows, diagonal, {"diagonal"}, kView);
   add_rows(rows, unfold, {"unfold"}, kView);
-  add_rows(rows, scattered, {"slice_scatter", "as_strided_scatter"});
+  add_rows(rows, scattered, {"as_strided_scatter"});
+  add_rows(rows, scattered_over<slice>, {"slice_scatter"});
+  add_rows(rows, view_copied, {"view_copy"});
   add_rows(rows, scattered_over<select>, {"select_scatter"});
   add_rows(rows, scattered_over<diagonal>, {"diagonal_scatter"});
   // In-place changes of a tensor's own sizes: a new value on the same storage (not writes of data).

@@ -1,4 +1,6 @@
 // graph/passes/decompose_pointwise.cpp — elementwise composites and filled tensors.
+#include <cmath>
+
 #include "graph/passes/decompose.h"
 
 namespace framejit::graph {
@@ -13,15 +15,6 @@ bool is_number(const Arg& arg, int64_t value) {
 bool silu(Decomposing& d) {
   const ValueId x = d.wide(d.value(0));
   d.results = {d.narrow(d.mul(x, d.emit("sigmoid", {x})), 0)};
-  return true;
-}
-
-// other - alpha * self: the sum of the negated product is the same to the last bit.
-bool rsub(Decomposing& d) {  // self, other, alpha
-  const Arg alpha = d.args.size() > 2 ? d.args[2] : Arg(SymExpr(1));
-  ValueId x = d.value(0);
-  if (!is_number(alpha, 1)) x = d.mul(x, alpha);
-  d.results = {d.add(d.emit("neg", {x}), d.args[1])};
   return true;
 }
 
@@ -42,7 +35,7 @@ bool lerp_scalar(Decomposing& d) {  // self, end, weight
   const ValueId from = d.wide(d.value(0)), to = d.wide(d.value(1));
   const ValueId distance = d.sub(to, from);
   // The kernel starts from the nearer end.
-  const ValueId result = *weight < 0.5 ? d.add(from, d.mul(distance, *weight)) : d.sub(to, d.mul(distance, 1.0 - *weight));
+  const ValueId result = std::abs(*weight) < 0.5 ? d.add(from, d.mul(distance, *weight)) : d.sub(to, d.mul(distance, 1.0 - *weight));
   d.results = {d.narrow(result, 0)};
   return true;
 }
@@ -98,8 +91,6 @@ bool arange(Decomposing& d) {
 
 void add_pointwise_decompositions(Decompositions& table) {
   table.insert({{"silu", silu},
-                {"rsub.Scalar", rsub},
-                {"rsub.Tensor", rsub},
                 {"addcmul", addc<false>},
                 {"addcdiv", addc<true>},
                 {"lerp.Scalar", lerp_scalar},

@@ -124,7 +124,7 @@ class Math {
     Value* small = fma(b_.CreateFMul(s, x), polynomial(s, k), x);
     Value* e = exp32(b_.CreateFAdd(t, t));
     Value* large = b_.CreateFSub(c(1), b_.CreateFDiv(c(2), b_.CreateFAdd(e, c(1))));
-    return b_.CreateSelect(b_.CreateFCmpOLT(t, c(0.625)), small, copysign(large, x));
+    return copysign(b_.CreateSelect(b_.CreateFCmpOLT(t, c(0.625)), small, large), x);  // also of -0.0
   }
 
   Value* erf32(Value* x) {

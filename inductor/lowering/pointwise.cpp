@@ -143,18 +143,27 @@ bool lower_div_mode(LowerContext& ctx) {
   return lower_formula(ctx, "self other", Rule::kDivisor, *mode == "floor" ? "floor_div(self, other)" : "trunc_div(self, other)");
 }
 
+// torch hands contiguous tensors of these dtypes to oneDNN, whose gelu of infinity is NaN.
+bool is_gelu_of_onednn(const TensorMeta& m) {
+  return m.device.type == graph::DeviceType::kCpu && (m.dtype == DType::kFloat32 || m.dtype == DType::kBFloat16) && m.is_contiguous() && !(m.numel() == SymExpr(1));
+}
+
 bool lower_gelu(LowerContext& ctx) {
   if (ctx.text(1).value_or("none") == "tanh")
     return lower_formula(ctx, "self _", Rule::kResult,
                          "0.5 * self * (1 + tanh(0.7978845608028654 * (self + 0.044715 * self * self * self)))");
+  if (is_gelu_of_onednn(ctx.meta(*ctx.tensor(0))))
+    return lower_formula(ctx, "self _", Rule::kResult, "select(self == inf, self - self, 0.5 * self * (1 + erf(self * 0.7071067811865476)))");
   return lower_formula(ctx, "self _", Rule::kResult, "0.5 * self * (1 + erf(self * 0.7071067811865476))");
 }
 
+// Where both are equal, eager answers self beside a number and the bound beside a tensor.
 bool lower_clamp(LowerContext& ctx) {
   if (!ctx.given(1) && !ctx.given(2)) return false;
-  if (!ctx.given(2)) return lower_formula(ctx, "self low", Rule::kResult, "maximum(self, low)");
-  if (!ctx.given(1)) return lower_formula(ctx, "self _ high", Rule::kResult, "minimum(self, high)");
-  return lower_formula(ctx, "self low high", Rule::kResult, "minimum(maximum(self, low), high)");
+  const bool tensors = ctx.tensor(1) || ctx.tensor(2);
+  if (!ctx.given(2)) return lower_formula(ctx, "self low", Rule::kResult, tensors ? "maximum(self, low)" : "maximum(low, self)");
+  if (!ctx.given(1)) return lower_formula(ctx, "self _ high", Rule::kResult, tensors ? "minimum(self, high)" : "minimum(high, self)");
+  return lower_formula(ctx, "self low high", Rule::kResult, tensors ? "minimum(maximum(self, low), high)" : "minimum(high, maximum(low, self))");
 }
 
 // Small exponents as eager writes them; others through pow.
@@ -166,11 +175,20 @@ bool lower_pow_scalar(LowerContext& ctx) {
   if (*exponent == 1) return lower_formula(ctx, "self _", Rule::kResult, "self");
   if (*exponent == 2) return lower_formula(ctx, "self _", Rule::kResult, "self * self");
   if (*exponent == 3) return lower_formula(ctx, "self _", Rule::kResult, "self * self * self");
+  // float16 goes through the C library's pow, whose zeros and infinities have no sign left.
+  const bool by_library = ctx.result_meta().dtype == DType::kFloat16 && ctx.result_meta().device.type == graph::DeviceType::kCpu;
+  if (by_library && *exponent == 0.5) return lower_formula(ctx, "self _", Rule::kResult, "select(self == neg(inf), inf, sqrt(self) + 0)");
+  if (by_library && *exponent == -0.5) return lower_formula(ctx, "self _", Rule::kResult, "select(self == neg(inf), 0, 1 / (sqrt(self) + 0))");
   if (floating && *exponent == 0.5) return lower_formula(ctx, "self _", Rule::kResult, "sqrt(self)");
   if (floating && *exponent == -0.5) return lower_formula(ctx, "self _", Rule::kResult, "1 / sqrt(self)");
   if (floating && *exponent == -1) return lower_formula(ctx, "self _", Rule::kResult, "1 / self");
   if (floating && *exponent == -2) return lower_formula(ctx, "self _", Rule::kResult, "1 / (self * self)");
   return lower_formula(ctx, "self exponent", Rule::kResult, "pow(self, exponent)");
+}
+
+// Bits of unsigned numbers are shifted out; signed numbers keep their sign.
+bool lower_shift_right(LowerContext& ctx) {
+  return lower_formula(ctx, "self other", Rule::kResult, ctx.result_meta().dtype == DType::kUInt8 ? "select(other >= 8, 0, shr(self, other))" : "shr(self, other)");
 }
 
 InstId select_operand(LowerContext& ctx, NestBuilder& b, size_t i, DType compute) {
@@ -243,7 +261,8 @@ void register_pointwise_lowerings() {
   static constexpr std::pair<const char*, LowerFn> kOthers[] = {
       {"div.Tensor_mode", lower_div_mode}, {"div.Scalar_mode", lower_div_mode}, {"gelu", lower_gelu}, {"gelu_backward", lower_gelu_backward},
       {"clamp", lower_clamp}, {"clamp.Tensor", lower_clamp}, {"clip", lower_clamp}, {"pow.Tensor_Scalar", lower_pow_scalar},
-      {"where.self", lower_where}, {"where.ScalarSelf", lower_where}, {"where.ScalarOther", lower_where}, {"where.Scalar", lower_where},
+      {"bitwise_right_shift.Tensor", lower_shift_right}, {"bitwise_right_shift.Tensor_Scalar", lower_shift_right},
+      {"__rshift__.Scalar", lower_shift_right}, {"__rshift__.Tensor", lower_shift_right}, {"where.self", lower_where}, {"where.ScalarSelf", lower_where}, {"where.ScalarOther", lower_where}, {"where.Scalar", lower_where},
       {"masked_fill.Scalar", lower_masked_fill}, {"masked_fill.Tensor", lower_masked_fill}, {"_to_copy", lower_to_copy},
       {"clone", lower_to_copy}, {"contiguous", lower_to_copy}, {"copy", lower_copy}, {"lift_fresh_copy", lower_to_copy}};
   for (const auto& [op, function] : kOthers) add_lowering(op, function);

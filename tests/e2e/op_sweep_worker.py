@@ -9,6 +9,8 @@ import warnings
 
 # Results that torch leaves undefined: only their metadata is compared.
 UNDEFINED_VALUES = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_", "resize_as_"}
+# Samples that eager itself answers with what lies in memory, or dies of: _chunk_cat of 0-dim tensors, the median of a broadcast tensor.
+READ_OUTSIDE = {("_chunk_cat", "scalar"), ("masked.median", "broadcast"), ("median", "broadcast"), ("nanmedian", "broadcast")}
 
 
 def op_database():
@@ -106,6 +108,8 @@ def samples_of(op, dtype, forms, count):
         return
     for number, sample in enumerate(samples):
         for form in forms:
+            if (label_of(op), form) in READ_OUTSIDE:
+                continue
             args, kwargs = [sample.input, *sample.args], sample.kwargs
             if FORMS[form]:
                 changed = []
@@ -224,6 +228,8 @@ def verdict(stats, outcome):
         return {"status": "late" if outcome == "raised" and set(stats["fallback_reasons"]) == {"run_failed"} else "fallback"}
     if outcome == "raised" and reasons <= {"exception_raised"}:
         return {"status": "raises"}
+    if outcome == "raised":
+        reasons.discard("exception_raised")  # the last break is the exception itself
     if reasons or stats["graph_breaks"]:
         return {"status": "break", "why": ",".join(sorted(reasons))}
     if stats["recompiles"]:
