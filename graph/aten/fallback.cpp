@@ -143,7 +143,6 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
     if (facts.def->name == "resize_" || facts.def->name == "resize_as_") fail({"unsupported_op", facts.def->name});
     refuse_memory(call);
     if (eager_raises(graph(), call.node)) fail({"exception_raised", call.def().name});
-    if (has_empty_argument(graph(), call.node)) MetaCall(*this, call).execute();
     ShapeOrigin origin = ShapeOrigin::kRule;
     if (keep_shape_in_place(call)) {
       origin = ShapeOrigin::kInPlace;
@@ -151,6 +150,7 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
       if (std::find(kKnownErrors.begin(), kKnownErrors.end(), call.def().name) != kKnownErrors.end()) fail({"exception_raised", call.def().name});
       origin = shape_by_torch(call);
     }
+    if (has_empty_argument(graph(), call.node)) MetaCall(*this, call).execute();
     ++counts_.calls[static_cast<size_t>(origin)];
     note_writes(call);
     // An op without tensor results and without writes (a choice of kernel, a property) leaves no trace.

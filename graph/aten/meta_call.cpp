@@ -250,7 +250,8 @@ ShapeOrigin MetaCall::run() {
   stack.reserve(call_.args.size());
   for (size_t i = 0; i < call_.args.size(); ++i) stack.push_back(meta_argument(i));
   const ShapeOrigin origin = call_meta(stack);
-  if (origin != ShapeOrigin::kTyped) correct_by_execution(stack);
+  // What a rule of ours does not cover may be an error that only the kernel knows.
+  if (origin != ShapeOrigin::kTyped || call_.def().shape_rule != nullptr) correct_by_execution(stack);
   apply_shape_changes();
   add_results(stack);
   return origin;

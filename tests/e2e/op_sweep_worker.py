@@ -146,7 +146,7 @@ def reference(want, exact):
     """float64 results for the contract's bound, eager's own where the two are far apart (another seed, another branch)."""
     import torch
     if isinstance(want, torch.Tensor):
-        if not isinstance(exact, torch.Tensor) or exact.shape != want.shape or not want.dtype.is_floating_point:
+        if not isinstance(exact, torch.Tensor) or exact.shape != want.shape or not want.dtype.is_floating_point or want.dtype == torch.float64:
             return None
         exact = torch.where(torch.isfinite(want), exact.double(), want.double())
         near = torch.isfinite(exact).all() and (exact - want.double()).nan_to_num().norm() <= 0.05 * exact.nan_to_num().norm()
