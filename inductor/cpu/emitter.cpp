@@ -76,8 +76,14 @@ void emit_outer(FunctionState& s, const Kernel& kernel, const EmitOptions& optio
     s.outer[d] = d == 0 ? left : s.b.CreateURem(left, extents[d]);
     if (d > 0) left = s.b.CreateUDiv(left, extents[d]);
   }
+  Value* step = s.b.getInt64(1);
+  if (kernel.in_tiles) {  // what is left of the last dimension and of the range
+    const auto least = [&](Value* a, Value* b) { return s.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, b); };
+    step = least(s.b.CreateSub(extents.back(), s.outer.back()), least(s.b.CreateSub(s.end, point), s.b.getInt64(static_cast<uint64_t>(tile_points(kernel)))));
+    s.tile_end = s.b.CreateAdd(s.outer.back(), step);
+  }
   emit_nests(s, kernel, options);
-  Value* next = s.b.CreateNSWAdd(point, s.b.getInt64(1));
+  Value* next = s.b.CreateNSWAdd(point, step);
   point->addIncoming(next, s.b.GetInsertBlock());
   s.b.CreateCondBr(s.b.CreateICmpSLT(next, s.end), inside, behind);
   s.b.SetInsertPoint(behind);

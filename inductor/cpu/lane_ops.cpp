@@ -83,6 +83,65 @@ Value* LaneOps::to_memory(DType dtype, Value* value) {
   return value;
 }
 
+Type* LaneOps::stored_type(DType dtype, unsigned lanes) const {
+  return dtype == DType::kBool ? memory_type(dtype, lanes) : value_type(value_dtype(dtype), lanes);
+}
+
+Value* LaneOps::load_stored(DType dtype, Value* address, unsigned lanes, Value* mask) {
+  Type* type = memory_type(dtype, lanes);
+  const llvm::Align align(static_cast<uint64_t>(row_of(dtype).bytes));
+  Value* memory = b_.CreateMaskedLoad(type, address, align, mask, llvm::Constant::getNullValue(type));
+  return dtype == DType::kBool ? memory : to_value(dtype, memory);
+}
+
+Value* LaneOps::from_stored(DType dtype, Value* stored) { return dtype == DType::kBool ? to_value(dtype, stored) : stored; }
+
+// First inside groups of 128 bits, by interleaving elements; then of the groups, by taking the even and the odd ones of a pair.
+// Both are one instruction each in every register size.
+std::vector<Value*> LaneOps::transposed(std::vector<Value*> rows) {
+  const unsigned lanes = lanes_of(rows[0]), bits = rows[0]->getType()->getScalarSizeInBits();
+  const unsigned group = std::min(lanes, std::max(128 / bits, 1u)), groups = lanes / group;
+  const auto shuffle = [&](Value* a, Value* b, auto lane) {
+    std::vector<int> mask;
+    for (unsigned k = 0; k < lanes; ++k) mask.push_back(static_cast<int>(lane(k)));
+    return b_.CreateShuffleVector(a, b, mask);
+  };
+  const auto interleaved = [&](Value* a, Value* b, unsigned half) {
+    return shuffle(a, b, [&](unsigned k) { return k / group * group + half * (group / 2) + k % group / 2 + (k % 2) * lanes; });
+  };
+  for (unsigned stage = 1; stage < group; stage *= 2)
+    for (unsigned g = 0; g < groups; ++g) {
+      std::vector<Value*> next;
+      for (unsigned k = 0; k < group / 2; ++k)
+        for (unsigned half : {0u, 1u}) next.push_back(interleaved(rows[g * group + k], rows[g * group + k + group / 2], half));
+      std::copy(next.begin(), next.end(), rows.begin() + g * group);
+    }
+  const auto every_other = [&](Value* a, Value* b, unsigned odd) {
+    return shuffle(a, b, [&](unsigned k) {
+      const unsigned from = 2 * (k / group) + odd;  // group of a, then of b
+      return from % groups * group + k % group + from / groups * lanes;
+    });
+  };
+  std::vector<Value*> columns(lanes);
+  const auto place = [&](auto self, std::vector<Value*> list, unsigned at, unsigned step, unsigned column) -> void {
+    if (list.size() == 1) {
+      columns[at * group + column] = list[0];
+      return;
+    }
+    for (unsigned odd : {0u, 1u}) {
+      std::vector<Value*> next;
+      for (size_t k = 0; k < list.size(); k += 2) next.push_back(every_other(list[k], list[k + 1], odd));
+      self(self, std::move(next), at + odd * step, 2 * step, column);
+    }
+  };
+  for (unsigned column = 0; column < group; ++column) {
+    std::vector<Value*> list;
+    for (unsigned g = 0; g < groups; ++g) list.push_back(rows[g * group + column]);
+    place(place, std::move(list), 0, 1, column);
+  }
+  return columns;
+}
+
 Value* LaneOps::load(DType dtype, Value* address, unsigned lanes, Value* mask, bool is_invariant) {
   const llvm::Align align(static_cast<uint64_t>(row_of(dtype).bytes));
   Type* type = memory_type(dtype, lanes);

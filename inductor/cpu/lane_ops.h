@@ -20,6 +20,9 @@ class LaneOps {
  public:
   LaneOps(llvm::IRBuilderBase& builder, llvm::Module& module) : b_(builder), module_(module) {}
 
+  // As many vectors as they have lanes: the first lanes of all, the second lanes of all, ...
+  std::vector<llvm::Value*> transposed(std::vector<llvm::Value*> rows);
+
   llvm::Type* value_type(DType dtype, unsigned lanes) const;   // lanes 0: scalar
   llvm::Type* memory_type(DType dtype, unsigned lanes) const;  // bool is a byte, bf16 is i16
   static unsigned lanes_of(llvm::Value* value);                // 0: scalar
@@ -33,6 +36,10 @@ class LaneOps {
   // Contiguous lanes at an address; mask null: all. Masked-off lanes read as zero.
   llvm::Value* load(DType dtype, llvm::Value* address, unsigned lanes, llvm::Value* mask, bool is_invariant);
   void store(DType dtype, llvm::Value* address, llvm::Value* value, llvm::Value* mask);
+  // The form in which values wait on the stack: half precision widened, all else as in memory.
+  llvm::Type* stored_type(DType dtype, unsigned lanes) const;
+  llvm::Value* load_stored(DType dtype, llvm::Value* address, unsigned lanes, llvm::Value* mask);
+  llvm::Value* from_stored(DType dtype, llvm::Value* stored);
   llvm::Value* gather(DType dtype, llvm::Value* base, llvm::Value* offsets, llvm::Value* mask);
   void scatter(DType dtype, llvm::Value* base, llvm::Value* offsets, llvm::Value* value, llvm::Value* mask);
 

@@ -13,10 +13,14 @@ NestEmitter::NestEmitter(FunctionState& state, const Kernel& kernel, const Kerne
   dims_.assign(nest_.dim_count(), nullptr);
   for (size_t d = 0; d < state.outer.size(); ++d) dims_[d] = state.outer[d];
   values_.assign(nest_.body.size(), nullptr);
-  while (range_levels_ < n_.order.size() && n_.order[range_levels_] < nest_.ranges.size()) ++range_levels_;
+  tiles_.assign(nest_.body.size(), nullptr);
+  order_ = n.order;
+  if (kernel.in_tiles) order_.push_back(kernel.outer.size() - 1);
+  while (range_levels_ < order_.size() && order_[range_levels_] < nest_.ranges.size()) ++range_levels_;
   find_levels();
   choose_unroll();
   blocks_ = plan_sum_blocks(n_, width_ * unroll_);
+  blocks_.resize(order_.size());
   is_compensated_ = std::any_of(blocks_.begin(), blocks_.end(), [](const SumBlocks& s) { return s.depth == 2; });
 }
 
@@ -47,8 +51,8 @@ void NestEmitter::find_levels() {
 }
 
 size_t NestEmitter::level_of_dim(size_t d) const {
-  for (size_t k = 0; k < n_.order.size(); ++k)
-    if (n_.order[k] == d) return k + 1;
+  for (size_t k = 0; k < order_.size(); ++k)
+    if (order_[k] == d) return k + 1;
   return 0;
 }
 
@@ -95,8 +99,9 @@ void NestEmitter::emit_level(size_t level, Accumulators& main, Accumulators& tai
 }
 
 void NestEmitter::emit_deeper(size_t level, Accumulators& main, Accumulators& tail) {
-  if (level < n_.order.size()) {
-    n_.order[level] == n_.vector_dim ? emit_vector_loop(level, main, tail) : emit_scalar_loop(level, main, tail);
+  if (kernel_.in_tiles && in_vector() && level + 1 == order_.size()) fill_tiles();
+  if (level < order_.size()) {
+    order_[level] == n_.vector_dim ? emit_vector_loop(level, main, tail) : emit_scalar_loop(level, main, tail);
   } else if (nest_.is_reduction()) {
     accumulate(in_tail_ && vector_is_reduced() ? tail : main);
   }
@@ -159,8 +164,10 @@ void NestEmitter::emit_blocks(const SumBlocks& blocks, int depth, Value* from, V
 }
 
 void NestEmitter::emit_scalar_loop(size_t level, Accumulators& main, Accumulators& tail) {
-  const size_t d = n_.order[level];
-  emit_blocks(blocks_[level], blocks_[level].depth, b_.getInt64(0), extent(d), 1, {&main, &tail}, [&](Value* index) {
+  const size_t d = order_[level];
+  const bool is_tile = kernel_.in_tiles && level + 1 == order_.size();
+  Value *from = is_tile ? s_.outer.back() : b_.getInt64(0), *to = is_tile ? s_.tile_end : extent(d);
+  emit_blocks(blocks_[level], blocks_[level].depth, from, to, 1, {&main, &tail}, [&](Value* index) {
     dims_[d] = index;
     emit_level(level + 1, main, tail);
   });

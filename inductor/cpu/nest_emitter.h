@@ -35,8 +35,13 @@ struct FunctionState {
   std::vector<llvm::Value*> symbols;  // by symbol id: sizes
   std::vector<llvm::Value*> outer;    // outer dimensions
   llvm::Value *begin = nullptr, *end = nullptr;
+  llvm::Value* tile_end = nullptr;    // kernels in tiles: the last outer dimension runs from outer.back() to here
   llvm::BasicBlock* failed = nullptr;
 };
+
+// Points of the last outer dimension that a kernel in tiles takes at once: as many as fill a cache line of what it loads in tiles,
+// and no more: each is a stream of its own for everything else, and hardware follows few.
+int64_t tile_points(const Kernel& kernel);
 
 class NestEmitter {
  public:
@@ -76,6 +81,12 @@ class NestEmitter {
   void finish_reductions(Accumulators& main, Accumulators& tail);
   Value* best_position(const LoopInst& inst, const Accumulator& main, const Accumulator& tail);
 
+  // Tiles: nest_tiles.cpp
+  bool is_tiled(const LoopInst& inst) const;
+  void fill_tiles();
+  void fill_tile(InstId i);
+  Value* tile_row(InstId i);
+
   // Expressions and instructions: nest_instructions.cpp
   struct Address {
     Value* base = nullptr;     // scalar address, contiguous for lanes when has_lanes
@@ -103,12 +114,14 @@ class NestEmitter {
   const unsigned width_;
   unsigned unroll_ = 1;
   bool is_masked_only_ = false;  // masks cost nothing beside the body: one loop, half the code
+  std::vector<size_t> order_;    // of the loops; in tiles, the tile dimension is the innermost
   size_t range_levels_ = 0;
   std::vector<size_t> level_;
   std::vector<SumBlocks> blocks_;  // per level of `order`
   bool is_compensated_ = false;
   std::vector<bool> after_;
   std::vector<Value*> values_, dims_;
+  std::vector<Value*> tiles_;  // per instruction: the block of a tiled load, transposed
   unsigned lanes_ = 0;     // of the vector dimension here; 0 outside its loop
   Value* mask_ = nullptr;  // active lanes; null: all
   bool in_tail_ = false;

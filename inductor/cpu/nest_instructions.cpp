@@ -81,6 +81,10 @@ NestEmitter::Address NestEmitter::address_of(const LoopInst& inst) {
 void NestEmitter::emit_load(InstId i) {
   const LoopInst& inst = nest_.body[i];
   const KernelBuffer& buffer = kernel_.buffers[inst.buffer];
+  if (tiles_[i] != nullptr) {
+    values_[i] = tile_row(i);
+    return;
+  }
   const Address a = address_of(inst);
   values_[i] = a.offsets != nullptr ? ops_.gather(buffer.dtype, a.base, a.offsets, all_or_mask())
                                     : ops_.load(buffer.dtype, a.base, a.has_lanes ? lanes_ : 0, mask_, !buffer.is_written);

@@ -126,14 +126,15 @@ class KernelMaker {
     for (size_t d = 0; d < n.nest.dim_count(); ++d) candidates.push_back(d);
     size_t lanes = choose_vector_dim(n.nest, program_.symbol_count, candidates, extents(n.nest));
     if (lanes < range_count && lanes + 1 != range_count) {
-      move_range_last(n.nest, lanes);
+      move_range(n.nest, lanes, range_count - 1);
       lanes = range_count - 1;
     }
+    if (lanes + 1 == range_count && move_tile_dim(n.nest, lanes)) kernel_.in_tiles = true;
     n.vector_dim = lanes;
     const bool range_lanes = lanes < range_count;
     const size_t outer = range_lanes ? range_count - 1 : range_count;
     SymSizes outer_sizes(n.nest.ranges.begin(), n.nest.ranges.begin() + static_cast<long>(outer));
-    kernel_.is_flat = range_lanes && hints_.numel(outer_sizes) < 8;
+    kernel_.is_flat = range_lanes && !kernel_.in_tiles && hints_.numel(outer_sizes) < 8;
     if (kernel_.is_flat) {
       kernel_.extent = n.nest.extent(lanes);
       for (size_t d = 0; d < outer; ++d) n.order.push_back(d);
@@ -150,17 +151,25 @@ class KernelMaker {
     if (n.vector_dim >= n.nest.ranges.size() && n.vector_dim != SIZE_MAX) n.order.push_back(n.vector_dim);
   }
 
-  void move_range_last(Nest& nest, size_t dim) const {
-    SymSizes ranges;
+  // The dimension along which the loads that are strided along the lanes are contiguous, if there is one, goes before the lanes'.
+  bool move_tile_dim(Nest& nest, size_t lanes) const {
+    constexpr int64_t kLeast = 8;
+    if (nest.is_reduction()) return false;
+    size_t tile = SIZE_MAX;
+    for (const LoopInst& inst : nest.body)
+      for (size_t d = 0; inst.op == LoopOp::kLoad && d < lanes && tile == SIZE_MAX; ++d)
+        if (is_tiled_load(inst, symbols_, d, lanes)) tile = d;
+    if (tile == SIZE_MAX || nest.extent(tile).eval(hints_.symbols) < kLeast || nest.extent(lanes).eval(hints_.symbols) < kLeast) return false;
+    move_range(nest, tile, lanes - 1);
+    return true;
+  }
+
+  void move_range(Nest& nest, size_t from, size_t to) const {
+    if (from == to) return;
+    SymSizes ranges = nest.ranges;
+    std::rotate(ranges.begin() + static_cast<long>(from), ranges.begin() + static_cast<long>(from) + 1, ranges.begin() + static_cast<long>(to) + 1);
     std::vector<SymExpr> dims;
-    size_t next = 0;
-    for (size_t d = 0; d < nest.ranges.size(); ++d) {
-      dims.push_back(d == dim ? symbols_.dim(nest.ranges.size() - 1) : symbols_.dim(next));
-      if (d == dim) continue;
-      ranges.push_back(nest.ranges[d]);
-      ++next;
-    }
-    ranges.push_back(nest.ranges[dim]);
+    for (size_t d = 0; d < nest.ranges.size(); ++d) dims.push_back(symbols_.dim(d == from ? to : d > from && d <= to ? d - 1 : d));
     for (size_t d = nest.ranges.size(); d < nest.dim_count(); ++d) dims.push_back(symbols_.dim(d));
     nest = with_dims(nest, program_.symbol_count, std::move(ranges), nest.reduced, std::move(dims));
   }
@@ -188,7 +197,7 @@ class KernelMaker {
     }
     const int64_t extent = kernel_.extent.eval(hints_.symbols);
     kernel_.grain = std::max<int64_t>(kWorthwhile / std::max<int64_t>(work, 1), 1);
-    if (kernel_.is_flat) kernel_.grain = (kernel_.grain + 63) / 64 * 64;
+    if (kernel_.is_flat || kernel_.in_tiles) kernel_.grain = (kernel_.grain + 63) / 64 * 64;
     if (kernel_.extent.is_constant() && extent <= kernel_.grain) kernel_.grain = 0;
   }
 
@@ -237,7 +246,7 @@ std::string print(const Kernel& kernel) {
   }
   out += ") symbols";
   for (graph::SymbolId s : kernel.symbols) out += " s" + std::to_string(s);
-  out += kernel.is_flat ? " flat {\n" : " outer " + std::to_string(kernel.outer.size()) + " {\n";
+  out += kernel.is_flat ? " flat {\n" : " outer " + std::to_string(kernel.outer.size()) + (kernel.in_tiles ? " tiles" : "") + " {\n";
   for (const KernelNest& n : kernel.nests) {
     Nest unnamed = n.nest;
     unnamed.name = "n";

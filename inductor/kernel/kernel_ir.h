@@ -31,6 +31,7 @@ struct Kernel {
   std::vector<graph::SymbolId> symbols;  // those used: sizes argument k is symbols[k]
   SymSizes outer;
   bool is_flat = false;
+  bool in_tiles = false;  // some loads are strided along the lanes and contiguous along the last outer dimension
   std::vector<KernelNest> nests;
   SymExpr extent = 1;    // of the parallel range
   int64_t grain = 0;     // least part of it that is worth a thread; 0: one thread runs all
