@@ -27,6 +27,7 @@ const std::map<std::string, LowerFn, std::less<>>& filled_table() {
     register_reduction_lowerings();
     register_norm_lowerings();
     register_index_lowerings();
+    register_loss_lowerings();
     register_copy_lowerings();
     register_factory_lowerings();
   });

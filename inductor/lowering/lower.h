@@ -100,6 +100,7 @@ void register_pointwise_lowerings();
 void register_reduction_lowerings();
 void register_norm_lowerings();
 void register_index_lowerings();
+void register_loss_lowerings();
 void register_copy_lowerings();
 void register_factory_lowerings();
 

@@ -1,6 +1,7 @@
 """Kernels whose operands lie across each other: transposed, permuted, in all dtypes, with edges that fill no register."""
 import pytest
 import torch
+import torch.nn.functional as F
 
 import framejit
 
@@ -35,3 +36,41 @@ def test_transposed_operands_on_two_threads():
         same(lambda x, y: x.t() * 2 + y, (x, y))
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_cross_entropy(reduction, dtype):
+    x, weight = torch.randn(37, 50).log_softmax(-1).to(dtype), torch.rand(50).to(dtype)
+    tolerance = {"rtol": 0.03, "atol": 0.01} if dtype is torch.bfloat16 else {}  # eager adds in bfloat16
+    target = torch.randint(0, 50, (37,))
+    target[5] = target[9] = 3
+    cases = [lambda x, t: F.cross_entropy(x, t, reduction=reduction),
+             lambda x, t: F.cross_entropy(x, t, weight, reduction=reduction),
+             lambda x, t: F.cross_entropy(x, t, weight, ignore_index=3, reduction=reduction),
+             lambda x, t: F.nll_loss(x, t, ignore_index=3, reduction=reduction) * 2,
+             lambda x, t: F.nll_loss(x[0], t[0], weight, reduction=reduction),
+             lambda x, t: torch.ops.aten.nll_loss_forward(x, t, weight, ["none", "mean", "sum"].index(reduction), 3)]
+    for fn in cases:
+        framejit.reset()
+        with torch.no_grad():
+            torch.testing.assert_close(framejit.compile(fn)(x, target), fn(x, target), **tolerance)
+
+
+def test_cross_entropy_without_a_counted_row_is_nan():
+    fn = framejit.compile(lambda x, t: F.cross_entropy(x, t, ignore_index=3))
+    with torch.no_grad():
+        assert fn(torch.randn(4, 5), torch.full((4,), 3)).isnan()
+
+
+def test_cross_entropy_refuses_what_eager_refuses():
+    def loss(x, t):
+        return F.cross_entropy(x, t)
+    compiled = framejit.compile(loss)
+    x = torch.randn(4, 5)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x, torch.tensor([0, 1, 2, 4])), loss(x, torch.tensor([0, 1, 2, 4])))
+        for wrong in (5, -1):
+            target = torch.tensor([0, 1, 2, wrong])
+            with pytest.raises(IndexError, match=f"Target {wrong} is out of bounds."):
+                compiled(x, target)
