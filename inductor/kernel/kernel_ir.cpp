@@ -129,7 +129,7 @@ class KernelMaker {
       move_range(n.nest, lanes, range_count - 1);
       lanes = range_count - 1;
     }
-    if (lanes + 1 == range_count && move_tile_dim(n.nest, lanes)) kernel_.in_tiles = true;
+    if (lanes < range_count && move_tile_dim(n.nest, lanes)) kernel_.in_tiles = true;
     n.vector_dim = lanes;
     const bool range_lanes = lanes < range_count;
     const size_t outer = range_lanes ? range_count - 1 : range_count;
