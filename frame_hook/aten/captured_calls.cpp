@@ -74,6 +74,10 @@ void say_object(Words& words, PyObject* object, int depth) {
     const graph::TracedTensorImpl* traced = graph::as_traced(tensor);
     if (traced != nullptr) words.emplace_back(traced->value);
     else say(words, "<tensor>");
+  } else if (torch::is_symfloat(py::handle(object))) {
+    const auto open = graph::as_open_float(py::cast<c10::SymFloat>(py::handle(object)));
+    if (open) words.emplace_back(graph::ValueId{open->value});
+    else say(words, "?");
   } else if (torch::is_symint(py::handle(object))) {
     say(words, graph::expr_of(py::cast<c10::SymInt>(py::handle(object))).text());
   } else if (depth < 4 && (PyTuple_Check(object) || PyList_CheckExact(object))) {

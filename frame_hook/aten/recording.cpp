@@ -92,11 +92,8 @@ PyObject* TorchRecording::add_input(PyObject* tensor, const std::string& source_
   END_HANDLE_TH_ERRORS
 }
 
-// A 0-dim double promotes like a Python float beside a floating tensor that has dimensions, and only there.
-PyObject* TorchRecording::add_float(double hint, const std::string& source_text, PyObject* beside) {
+PyObject* TorchRecording::add_float(double hint, const std::string& source_text) {
   HANDLE_TH_ERRORS
-  const at::Tensor& tensor = THPVariable_Unpack(beside);
-  if (!at::isFloatingType(tensor.scalar_type()) || tensor.dim() == 0) return nullptr;
   at::Tensor& traced = floats_[source_text];
   if (!traced.defined()) {
     inputs_.push_back(at::scalar_tensor(hint, at::kDouble));
@@ -105,6 +102,27 @@ PyObject* TorchRecording::add_float(double hint, const std::string& source_text,
   }
   return THPVariable_Wrap(traced);
   END_HANDLE_TH_ERRORS
+}
+
+// A 0-dim double promotes like a Python float beside a floating tensor that has dimensions, and only there.
+bool TorchRecording::takes_float(PyObject* beside) {
+  const at::Tensor& tensor = THPVariable_Unpack(beside);
+  return at::isFloatingType(tensor.scalar_type()) && tensor.dim() > 0;
+}
+
+PyObject* TorchRecording::float_number(PyObject* traced, double now) {
+  HANDLE_TH_ERRORS
+  const at::Tensor& tensor = THPVariable_Unpack(traced);
+  float_numbers_.try_emplace(recorder_->value_of(tensor), PyRef::borrow(traced));
+  return torch::get_symfloat_class()(py::cast(recorder_->float_of(tensor, now).toSymNodeImpl())).release().ptr();
+  END_HANDLE_TH_ERRORS
+}
+
+std::vector<PyObject*> TorchRecording::take_fixed_floats() {
+  std::vector<PyObject*> fixed;
+  for (graph::ValueId value : recorder_->take_fixed_floats())
+    if (const auto at = float_numbers_.find(value); at != float_numbers_.end()) fixed.push_back(at->second.get());
+  return fixed;
 }
 
 std::shared_ptr<const guards::TensorFacts> TorchRecording::facts_of_input(size_t input) {

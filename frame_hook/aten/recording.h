@@ -34,7 +34,10 @@ class TorchRecording final : public Recording {
   void set_line(const graph::Line& line) override { recorder_->set_line(line); }
   PyObject* wrap_size(const graph::SymExpr& size) override;
   std::optional<graph::SymExpr> unwrap_size(PyObject* object) override;
-  PyObject* add_float(double hint, const std::string& source_text, PyObject* beside) override;
+  PyObject* add_float(double hint, const std::string& source_text) override;
+  bool takes_float(PyObject* beside) override;
+  PyObject* float_number(PyObject* traced, double now) override;
+  std::vector<PyObject*> take_fixed_floats() override;
   std::string text() const override { return graph::print(recorder_->graph()); }
   size_t op_count() const override { return recorder_->graph().nodes.size(); }
   Result<void> finish(const std::vector<PyObject*>& outputs) override;
@@ -50,6 +53,7 @@ class TorchRecording final : public Recording {
   std::vector<at::Tensor> inputs_;         // the real ones
   std::vector<at::Tensor> traced_inputs_;  // same order
   std::map<std::string, at::Tensor> floats_;  // source -> its traced tensor
+  std::map<graph::ValueId, PyRef> float_numbers_;  // traced tensors that float_number was given
   std::optional<CaptureBreak> break_;
   CapturedCalls calls_;
   OutputSet outputs_;  // of the finished recording

@@ -59,6 +59,14 @@ std::optional<graph::SymExpr> wrapped_symbol(const at::Tensor& number) {
   return graph::expr_of(py::cast<c10::SymInt>(py::handle(symbol.get())));
 }
 
+const c10::SymNodeImpl* wrapped_node(const c10::SymNodeImpl& node) {
+  const auto* python = dynamic_cast<const torch::impl::PythonSymNodeImpl*>(&node);
+  if (python == nullptr) return nullptr;
+  py::gil_scoped_acquire gil;
+  const py::handle object = const_cast<torch::impl::PythonSymNodeImpl*>(python)->getPyObj();
+  return py::isinstance<c10::SymNodeImpl>(object) ? py::cast<c10::SymNode>(object).get() : nullptr;
+}
+
 class TorchFrontend final : public TensorFrontend {
  public:
   TensorClass classify(PyObject* object, std::string* reason) override {
@@ -114,6 +122,7 @@ bool install_tensor_frontend() {
     return false;
   }
   graph::set_wrapped_symbol_reader(&wrapped_symbol);
+  graph::set_wrapped_node_reader(&wrapped_node);
   set_tensor_frontend(&frontend);
   return true;
 }

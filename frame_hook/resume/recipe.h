@@ -90,6 +90,7 @@ class RecipeBuilder {
   SlotId fetch(guards::SourceId source);
   SlotId constant(PyObject* object);
   SlotId build(Value* value);
+  SlotId build_constant(Value* value);
   SlotId build_tensor(TensorValue* value);
   SlotId build_tuple(TupleValue* value);
   SlotId build_list(ListValue* value);

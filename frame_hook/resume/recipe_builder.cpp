@@ -62,7 +62,7 @@ SlotId RecipeBuilder::build(Value* value) {
     }
     default: break;
   }
-  if (value->object) return constant(value->object.get());
+  if (value->object) return build_constant(value);
   switch (value->kind) {
     case ValueKind::tuple: return build_tuple(as<TupleValue>(value));
     case ValueKind::list: return build_list(as<ListValue>(value));
@@ -105,6 +105,15 @@ SlotId RecipeBuilder::build(Value* value) {
     default: break;
   }
   graph_break(BreakReason::escaped_traced, std::string("an object of type ") + (value->type ? value->type->tp_name : "?"));
+}
+
+// A float computed from floats that differ from call to call is computed anew.
+SlotId RecipeBuilder::build_constant(Value* value) {
+  const bool open = value->kind == ValueKind::object && !value->value_guarded && trace_.protocol;
+  const auto at = open ? trace_.protocol->float_formulas.find(value) : decltype(trace_.protocol->float_formulas.find(value))();
+  if (!open || at == trace_.protocol->float_formulas.end()) return constant(value->object.get());
+  const FloatFormula& formula = at->second;
+  return step(RecipeOp::call, {slot(formula.a), slot(formula.b)}, 0, operator_function(formula.function));
 }
 
 SlotId RecipeBuilder::build_tensor(TensorValue* value) {

@@ -49,10 +49,24 @@ void Tracer::guard_type_unchanged(PyTypeObject* type, SourceId source) {
   add_guard(GuardKind::type_version, source, reinterpret_cast<PyObject*>(type), type->tp_version_tag);
 }
 
+namespace {
+
+// A number that was computed holds under the guards of what it was computed from.
+void guard_operands(Tracer& t, Value* v) {
+  const auto& formulas = t.protocol().float_formulas;
+  const auto at = formulas.find(v);
+  if (at == formulas.end()) return;
+  t.constant(at->second.a);
+  t.constant(at->second.b);
+}
+
+}  // namespace
+
 void Tracer::guard_identity(Value* v) {
   if (v->value_guarded) return;
   v->value_guarded = true;
   if (v->source != kNoSource) add_guard(GuardKind::is, v->source, v->object.get());
+  else guard_operands(*this, v);
 }
 
 // ---- constants
@@ -119,7 +133,7 @@ bool holds_only_scalars(PyObject* object) {  // what an `equals` guard can compa
 void Tracer::guard_value(Value* v) {
   if (v->value_guarded) return;
   v->value_guarded = v->type_guarded = true;
-  if (v->source == kNoSource) return;
+  if (v->source == kNoSource) return guard_operands(*this, v);
   const bool by_value = holds_only_scalars(v->object.get()) && !is_singleton(v->object.get());
   add_guard(by_value ? GuardKind::equals : GuardKind::is, v->source, v->object.get());
 }

@@ -342,17 +342,4 @@ std::vector<bool> Tracer::dynamic_dims(SourceId source) {
   return dims;
 }
 
-// A float that differs between calls, as operand beside a tensor: an input of the graph. Its only guard is its type.
-Value* Tracer::float_input(Value* number, Value* tensor) {
-  if (number->kind != ValueKind::object || number->value_guarded || number->type != &PyFloat_Type || !is_dynamic(number->source, "")) return nullptr;
-  PyObject* beside = traced_tensor(as<TensorValue>(tensor));
-  const size_t inputs = recording().input_count();
-  PyRef traced = PyRef::steal(recording().add_float(PyFloat_AS_DOUBLE(number->object.get()), trace_.guards.sources.text(number->source, live_.code), beside));
-  if (!traced && PyErr_Occurred()) break_of_recording("a float input");
-  if (!traced) return nullptr;
-  if (recording().input_count() > inputs) trace_.input_sources.push_back(number->source);
-  type_of(number);
-  return wrap_result(traced.release());
-}
-
 }  // namespace framejit::frame_hook

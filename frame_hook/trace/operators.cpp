@@ -28,7 +28,7 @@ constexpr BinaryRow kBinary[] = {
     {"__truediv__", "__rtruediv__", "__itruediv__", "truediv", "itruediv", "/"},
     {"__xor__", "__rxor__", "__ixor__", "xor", "ixor", "^"},
 };
-constexpr int kAdd = 0, kAnd = 1, kFloorDivide = 2, kMultiply = 5, kRemainder = 6, kOr = 7, kSubtract = 10, kTrueDivide = 11, kXor = 12, kInPlace = 13;
+constexpr int kAdd = 0, kAnd = 1, kFloorDivide = 2, kMultiply = 5, kRemainder = 6, kOr = 7, kPower = 8, kSubtract = 10, kTrueDivide = 11, kXor = 12, kInPlace = 13;
 
 bool is_int(Value* v) { return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && v->object && PyLong_Check(v->object.get())); }
 
@@ -211,6 +211,7 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
       if (other == a) return call_recorded(operator_function(row.function), Arguments{{input, b}, {}});
       b = input;
     }
+    if (Value* number = (base == kPower || base == kRemainder) && other == b ? float_number(b) : nullptr) b = number;
     // As Tensor.__rtruediv__ does it.
     if (Value* input = base == kTrueDivide && other == a ? float_input(a, b) : nullptr)
       return call_recorded(operator_function("mul"), Arguments{{call(get_attribute(b, interned("reciprocal")), {}), input}, {}});
@@ -226,6 +227,8 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
     return format_percent(*this, left, b);
   if (is_sequence(a) || is_sequence(b) || set_of(a) || dict_of(a) || a->kind == ValueKind::view)
     if (Value* result = container_operator(*this, base, a, b, in_place)) return result;
+  if (is_open_float(left) || is_open_float(right))
+    if (Value* result = float_arithmetic(row.function, left, right)) return result;
   left = specialised(*this, left);
   right = specialised(*this, right);
   const bool concrete = (is_plain(*this, left) || is_constant(left)) && (is_plain(*this, right) || is_constant(right));
@@ -247,6 +250,7 @@ Value* Tracer::unary_operator(const char* special, Value* v) {
     const graph::SymExpr& e = as<SymIntValue>(inner)->expr;
     return size_value(name == "__neg__" ? graph::SymExpr(0) - e : graph::SymExpr(-1) - e);
   }
+  if (name == "__neg__" && is_open_float(inner)) return float_arithmetic("mul", inner, integer(-1));
   inner = specialised(*this, inner);
   if (is_plain(*this, inner)) return call_pure(operator_function(function_name), Arguments{{inner}, {}});
   raise_new(PyExc_TypeError, std::string("bad operand type for unary operator: '") + type_of(v)->tp_name + "'");

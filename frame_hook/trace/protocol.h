@@ -19,7 +19,14 @@ struct ModeGuard {
   std::shared_ptr<void> before, inside;
 };
 
+struct FloatFormula {                          // an open float computed from others: a function of module operator of its operands
+  const char* function;
+  Value *a, *b;
+};
+
 struct ProtocolState {
+  std::unordered_map<Value*, FloatFormula> float_formulas;
+  std::unordered_map<Value*, Value*> float_tensors;  // open floats -> the 0-dim tensors that hold them
   std::unordered_map<Value*, ModeGuard> mode_guards;
   std::vector<std::pair<Value*, Arguments>> calls_at_exit;  // real callables on constants: what they do is known, and is done at the exit
   std::unordered_map<PyObject*, std::vector<Value*>> context_values;  // ContextVar -> values set in the trace, innermost last

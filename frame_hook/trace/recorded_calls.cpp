@@ -171,6 +171,7 @@ Value* Tracer::call_recorded(PyObject* callable, const Arguments& args) {
   const CallArguments made = materialise_arguments(*this, args);
   set_user_line();
   PyObject* result = recording().call(callable, made.args.data(), made.positional, made.names.get());
+  guard_fixed_floats();
   if (result) return wrap_result(result);
   break_of_recording(PyErr_Occurred() ? "" : name_of_callable(callable));
 }

@@ -73,9 +73,13 @@ class Recording {
   // Symbolic integers that go in and out of recorded calls (torch.SymInt objects over our expressions).
   virtual PyObject* wrap_size(const graph::SymExpr& size) = 0;
   virtual std::optional<graph::SymExpr> unwrap_size(PyObject* object) = 0;
-  // A float that must not specialise, as operand beside a traced tensor: a 0-dim traced tensor, an input whose object at a call is
-  // the float itself. New reference; null without an error where that would not be eager's semantics. One input per source.
-  virtual PyObject* add_float(double hint, const std::string& source_text, PyObject* beside) = 0;
+  // A float that must not specialise: a 0-dim traced tensor, an input whose object at a call is the float itself. New reference, or
+  // null with an error set. One input per source.
+  virtual PyObject* add_float(double hint, const std::string& source_text) = 0;
+  virtual bool takes_float(PyObject* beside) = 0;  // a 0-dim tensor beside this traced one means what a Python float means there
+  // What stands for the float in such a 0-dim traced tensor where torch takes a number and no tensor. New reference; null: an error is set.
+  virtual PyObject* float_number(PyObject* traced, double now) = 0;
+  virtual std::vector<PyObject*> take_fixed_floats() { return {}; }  // borrowed tensors given to float_number whose number was asked for since
 
   // Object identity of torch tensors that a graph captured as constants, printable form of what was captured so far.
   virtual std::string text() const = 0;

@@ -161,7 +161,11 @@ class Tracer {
   Value* call_pure(PyObject* callable, const Arguments& args);      // concretely; every argument constant
   PyRef materialise(Value* v);    // a real object for a recorded or pure call: constants, traced tensors, fresh containers of them
   bool contains_tensor(Value* v);
-  Value* float_input(Value* number, Value* tensor);  // a float operand as a tensor; null: it is a constant
+  // ---- floats that differ from call to call (floats.cpp): open until somebody asks for the number
+  bool is_open_float(Value* v);
+  Value* float_input(Value* number, Value* beside);  // an open float as a 0-dim tensor beside a tensor; null: it is a constant there
+  Value* float_number(Value* number);                // an open float where torch takes a number and no tensor; null: it is a constant
+  Value* float_arithmetic(const char* function, Value* a, Value* b);  // of module operator; an open result, or null
   uint64_t writes() const { return writes_; }  // to real objects, so far
 
   TensorFrontend& frontend() { return frontend_; }
@@ -200,6 +204,8 @@ class Tracer {
   bool is_constant_object(PyObject* object);
   bool holds_tensor(PyObject* object, int depth);
   void guard_value(Value* v);
+  Value* float_tensor(Value* number);
+  void guard_fixed_floats();
   PyRef materialise_items(Value* v, const std::vector<Value*>& items);
   bool instance_truth(Value* v);
   std::vector<Value*> items_of(Value* v);                  // of a tuple, list or set

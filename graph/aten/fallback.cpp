@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "graph/aten/float_ops.h"
 #include "graph/aten/meta_call.h"
 #include "graph/aten/recorder.h"
 #include "graph/ops/rule_kit.h"
@@ -98,6 +99,16 @@ bool fills_contiguous(const Graph& graph, const Node& node) {
   return self != nullptr && graph.meta(*self).is_contiguous();
 }
 
+// x + alpha * y of integers and bools takes no fraction.
+bool has_fractional_alpha(const Graph& graph, const Node& node) {
+  const std::string& name = node.op->name;
+  if (!name.starts_with("add.") && !name.starts_with("sub.") && !name.starts_with("rsub.") && !name.starts_with("add_.") && !name.starts_with("sub_.")) return false;
+  if (node.args.size() < 3 || node.args[2].get<double>() == nullptr || node.args[1].get<double>() != nullptr) return false;
+  const ValueId* other = node.args[1].get<ValueId>();
+  const auto is_whole = [&](ValueId v) { return !is_float(graph.meta(v).dtype) && row_of(graph.meta(v).dtype).kind != DTypeKind::complex_kind; };
+  return is_whole(*node.args[0].get<ValueId>()) && (other == nullptr || is_whole(*other));
+}
+
 // Errors of eager that torch's shape functions do not know: plain Python raises them at this instruction.
 bool eager_raises(const Graph& graph, const Node& node) {
   const ValueId* value = node.args.empty() ? nullptr : node.args[0].get<ValueId>();
@@ -105,6 +116,7 @@ bool eager_raises(const Graph& graph, const Node& node) {
   const TensorMeta& self = graph.meta(*value);
   const std::string& name = node.op->name;
   if (name == "copy_") return overlaps_itself(self);
+  if (has_fractional_alpha(graph, node)) return true;
   if (name == "max" || name == "min") return self.numel() == SymExpr(0);
   if (name == "native_group_norm") return !self.is_contiguous() && !is_channels_last(self);
   if (name != "max.dim" && name != "min.dim" && name != "mode") return false;
@@ -124,8 +136,25 @@ void register_recorder() {
   });
 }
 
+c10::SymFloat Recorder::float_of(const at::Tensor& traced, double now) { return open_float(index_of(value_of(traced)), now, shared_from_this()); }
+
+// Arguments look as if the numbers of open floats were given. Which arguments they are, if the op has a form that takes values.
+Recorder::FloatArgs Recorder::settle_floats(const OpFacts& facts, torch::jit::Stack* stack) {
+  FloatArgs found;
+  const size_t count = facts.arg_classes.size(), first = stack->size() - count;
+  for (size_t i = 0; i < count; ++i) {
+    IValue& value = (*stack)[first + i];
+    if (!value.isSymFloat()) continue;
+    const auto open = facts.arg_classes[i] == ArgClass::kScalar && twin_with_values(facts) != nullptr ? as_open_float(value.toSymFloat()) : std::nullopt;
+    if (open) found.emplace_back(i, ValueId{open->value});
+    value = open ? open->now : value.toSymFloat().guard_float(__FILE__, __LINE__);
+  }
+  return found;
+}
+
 void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
   const size_t count = facts.arg_classes.size();
+  const FloatArgs floats = settle_floats(facts, stack);
   OpCall call(facts, std::span<const IValue>(stack->data() + stack->size() - count, count));
   call.node.op = facts.def;
   if (open_scopes_ == 0 || !live()) fail({"escaped_traced", "a traced tensor outside of its capture (" + call.def().name + ")"});
@@ -153,6 +182,8 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
     if (has_empty_argument(graph(), call.node)) MetaCall(*this, call).execute();
     ++counts_.calls[static_cast<size_t>(origin)];
     note_writes(call);
+    if (!floats.empty()) call.node.op = twin_with_values(facts);
+    for (const auto& [i, value] : floats) call.node.args[i] = Arg(value);
     // An op without tensor results and without writes (a choice of kernel, a property) leaves no trace.
     if (!call.node.results.empty() || call.def().has(kMutates) || call.def().has(kSideEffect)) builder_.add_node(std::move(call.node));
   }
@@ -241,8 +272,6 @@ void Recorder::build_args(OpCall& call) {
       SymSizes list;
       for (const c10::SymInt& e : value.toSymIntVector()) list.push_back(expr_of(e));
       call.node.args.push_back(std::move(list));
-    } else if (value.isSymFloat()) {
-      call.node.args.push_back(value.toSymFloat().guard_float(__FILE__, __LINE__));
     } else if (value.isSymBool()) {
       call.node.args.push_back(value.toSymBool().guard_bool(__FILE__, __LINE__));
     } else if (value.isGenerator()) {

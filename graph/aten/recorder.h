@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "graph/aten/capture_break.h"
@@ -57,6 +58,10 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   size_t input_count() const { return graph().inputs.size(); }
   ValueId value_of(const at::Tensor& tensor);   // a real tensor becomes a constant
   void set_line(const Line& line);
+  // A Scalar that stands for the number in a traced 0-dim tensor of float64; `now` is the number of this trace.
+  c10::SymFloat float_of(const at::Tensor& traced, double now);
+  std::vector<ValueId> take_fixed_floats() { return std::exchange(fixed_floats_, {}); }  // those whose number was asked for since
+  void float_is_fixed(uint32_t value) override { fixed_floats_.push_back(ValueId{value}); }
   std::optional<CaptureFailure> take_break();
   bool has_break() const { return broken_.has_value(); }
   [[noreturn]] void fail(CaptureFailure failure);
@@ -84,6 +89,8 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   bool answer_from_known_contents(OpCall& call);
   bool answer_lift(OpCall& call);
   void build_args(OpCall& call);
+  using FloatArgs = std::vector<std::pair<size_t, ValueId>>;
+  FloatArgs settle_floats(const OpFacts& facts, torch::jit::Stack* stack);
   Arg tensor_arg(const OpCall& call, const at::Tensor& tensor);
   void refuse_writes_to_constants(const OpCall& call);
   void refuse_absolute_offsets(const OpCall& call);
@@ -119,6 +126,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   std::unordered_map<const void*, uint32_t> opaque_ids_;
   std::vector<c10::IValue> opaques_;
   std::set<uint32_t> written_storages_;
+  std::vector<ValueId> fixed_floats_;
   std::optional<CaptureFailure> broken_;
   ShapeCounts counts_;
   Line line_;

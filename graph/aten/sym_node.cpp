@@ -2,6 +2,7 @@
 #include "graph/aten/sym_node.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <numeric>
 
@@ -28,6 +29,7 @@ class ExprNode final : public c10::SymNodeImpl {
   ExprNode(std::shared_ptr<SymOwner> owner, SymExpr expr) : owner_(std::move(owner)), kind_(Kind::kInt), expr_(std::move(expr)) {}
   ExprNode(std::shared_ptr<SymOwner> owner, Truth truth) : owner_(std::move(owner)), kind_(Kind::kBool), truth_(std::move(truth)) {}
   ExprNode(std::shared_ptr<SymOwner> owner, double number) : owner_(std::move(owner)), kind_(Kind::kFloat), number_(number) {}
+  ExprNode(std::shared_ptr<SymOwner> owner, OpenFloat open) : owner_(std::move(owner)), kind_(Kind::kFloat), number_(open.now), open_(open.value) {}
 
   static const ExprNode& of(const SymNode& node) {
     const auto* ours = dynamic_cast<const ExprNode*>(node.get());
@@ -35,6 +37,7 @@ class ExprNode final : public c10::SymNodeImpl {
     return *ours;
   }
   const SymExpr& expr() const { return expr_; }
+  std::optional<OpenFloat> open() const { return open_ ? std::optional(OpenFloat{*open_, number_}) : std::nullopt; }
 
   bool is_int() override { return kind_ == Kind::kInt; }
   bool is_bool() override { return kind_ == Kind::kBool; }
@@ -54,9 +57,9 @@ class ExprNode final : public c10::SymNodeImpl {
     for (int64_t i = 0; i < exponent; ++i) product = product * expr_;
     return make(std::move(product));
   }
-  SymNode neg() override { return kind_ == Kind::kFloat ? make(-number_) : make(SymExpr(0) - expr_); }
-  SymNode ceil() override { return kind_ == Kind::kFloat ? make(SymExpr(static_cast<int64_t>(std::ceil(number_)))) : self(); }
-  SymNode floor() override { return kind_ == Kind::kFloat ? make(SymExpr(static_cast<int64_t>(std::floor(number_)))) : self(); }
+  SymNode neg() override { return kind_ == Kind::kFloat ? make(-number()) : make(SymExpr(0) - expr_); }
+  SymNode ceil() override { return kind_ == Kind::kFloat ? make(SymExpr(static_cast<int64_t>(std::ceil(number())))) : self(); }
+  SymNode floor() override { return kind_ == Kind::kFloat ? make(SymExpr(static_cast<int64_t>(std::floor(number())))) : self(); }
   SymNode sym_float() override { return make(number()); }
   SymNode sym_min(const SymNode& other) override { return extreme(other, true); }
   SymNode sym_max(const SymNode& other) override { return extreme(other, false); }
@@ -123,6 +126,7 @@ class ExprNode final : public c10::SymNodeImpl {
 
   int64_t constant() const { return kind_ == Kind::kInt ? env().specialise(expr_, owner_->why()) : static_cast<int64_t>(number()); }
   double number() const {
+    if (open_) owner_->float_is_fixed(*open_);
     if (kind_ == Kind::kFloat) return number_;
     return kind_ == Kind::kInt ? static_cast<double>(constant()) : static_cast<double>(decide());
   }
@@ -219,6 +223,7 @@ class ExprNode final : public c10::SymNodeImpl {
   SymExpr expr_;
   Truth truth_;
   double number_ = 0;
+  std::optional<uint32_t> open_;  // the graph's value that holds the number
 };
 
 SymNode ExprNode::is_contiguous(c10::ArrayRef<SymNode> sizes, c10::ArrayRef<SymNode> strides) {
@@ -253,6 +258,24 @@ std::vector<c10::SymInt> sym_ints_of(const SymSizes& sizes, const std::shared_pt
   result.reserve(sizes.size());
   for (const SymExpr& e : sizes) result.push_back(sym_int_of(e, owner));
   return result;
+}
+
+c10::SymFloat open_float(uint32_t value, double now, const std::shared_ptr<SymOwner>& owner) {
+  return c10::SymFloat(SymNode(c10::make_intrusive<ExprNode>(owner, OpenFloat{value, now})));
+}
+
+namespace {
+std::atomic<WrappedNodeFn> g_wrapped_node_reader = nullptr;
+}
+
+void set_wrapped_node_reader(WrappedNodeFn reader) { g_wrapped_node_reader = reader; }
+
+std::optional<OpenFloat> as_open_float(const c10::SymFloat& number) {
+  if (!number.is_symbolic()) return std::nullopt;
+  const c10::SymNode node = number.toSymNodeImpl();
+  const auto* ours = dynamic_cast<const ExprNode*>(node.get());
+  if (ours == nullptr && g_wrapped_node_reader != nullptr) ours = dynamic_cast<const ExprNode*>(g_wrapped_node_reader.load()(*node));
+  return ours == nullptr ? std::nullopt : ours->open();
 }
 
 SymExpr expr_of(const c10::SymInt& value) {

@@ -4,10 +4,12 @@
 // their truth. Floats and whatever has no expression make the size a constant, with a fact. Nothing is answered in silence.
 #pragma once
 
+#include <c10/core/SymFloat.h>
 #include <c10/core/SymInt.h>
 #include <c10/core/SymNodeImpl.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,12 +23,22 @@ class SymOwner {
   virtual ~SymOwner() = default;
   virtual ShapeEnv& shapes() = 0;
   virtual std::string why() const = 0;  // the user's line, for facts
+  virtual void float_is_fixed(uint32_t value) = 0;  // C++ or Python asked for the number of an open float
 };
 
 c10::SymInt sym_int_of(const SymExpr& e, const std::shared_ptr<SymOwner>& owner);
 // Throws CaptureBreakError for a node that is not ours.
 SymExpr expr_of(const c10::SymInt& value);
 std::vector<c10::SymInt> sym_ints_of(const SymSizes& sizes, const std::shared_ptr<SymOwner>& owner);
+
+// An open float: a Python float that differs from call to call, held by a 0-dim value of the graph. Scalars carry it to the recorder;
+// whoever asks for its number gets the one of this trace, and the owner is told.
+c10::SymFloat open_float(uint32_t value, double now, const std::shared_ptr<SymOwner>& owner);
+struct OpenFloat { uint32_t value; double now; };
+std::optional<OpenFloat> as_open_float(const c10::SymFloat& number);  // nothing for other symbolic floats
+// The node behind one of torch's nodes that refer to a Python object, or null; torch makes such a node of each float that Python passes.
+using WrappedNodeFn = const c10::SymNodeImpl* (*)(const c10::SymNodeImpl& node);
+void set_wrapped_node_reader(WrappedNodeFn reader);
 
 // Answers of the ShapeEnv about layouts; every one is proven or guarded.
 bool decide_contiguous(ShapeEnv& env, const SymSizes& sizes, const SymSizes& strides, const std::vector<size_t>& order, const std::string& why);

@@ -60,7 +60,9 @@ class FakeRecording : public Recording {
     if (Py_TYPE(o) != sym_int_type()) return std::nullopt;
     return *reinterpret_cast<SymInt*>(o)->size;
   }
-  PyObject* add_float(double, const std::string&, PyObject*) override { return nullptr; }
+  PyObject* add_float(double, const std::string&) override { return nullptr; }
+  bool takes_float(PyObject*) override { return false; }
+  PyObject* float_number(PyObject*, double) override { return nullptr; }
   std::string text() const override { return ""; }
   size_t op_count() const override { return ops.size(); }
   Result<void> finish(const std::vector<PyObject*>&) override { return {}; }

@@ -10,6 +10,8 @@ struct Owner final : SymOwner {
   ShapeEnv env;
   ShapeEnv& shapes() override { return env; }
   std::string why() const override { return "test"; }
+  void float_is_fixed(uint32_t value) override { fixed.push_back(value); }
+  std::vector<uint32_t> fixed;
 };
 
 struct SymNodeTest : testing::Test {
@@ -68,6 +70,23 @@ TEST_F(SymNodeTest, ContiguityIsProven) {
   EXPECT_TRUE(decide_contiguous(owner->env, {s0, s1, 4}, {s1 * 4, 4, 1}, {2, 1, 0}, "test"));
   EXPECT_EQ(facts(), 0u);
   EXPECT_FALSE(decide_contiguous(owner->env, {s0, s1}, {1, s0}, {1, 0}, "test"));
+}
+
+// A Scalar may carry the float to the recorder; its number is told to the owner of whoever reads it.
+TEST_F(SymNodeTest, OpenFloats) {
+  const c10::SymFloat number = open_float(7, 2.5, owner);
+  const auto open = as_open_float(number);
+  ASSERT_TRUE(open.has_value());
+  EXPECT_EQ(open->value, 7u);
+  EXPECT_EQ(open->now, 2.5);
+  EXPECT_TRUE(owner->fixed.empty());
+  const auto twice = number * 2.0;
+  EXPECT_FALSE(as_open_float(twice).has_value());
+  EXPECT_EQ(twice.guard_float(__FILE__, __LINE__), 5.0);
+  EXPECT_EQ(owner->fixed, std::vector<uint32_t>{7});
+  EXPECT_EQ(number.guard_float(__FILE__, __LINE__), 2.5);
+  EXPECT_EQ(owner->fixed.size(), 2u);
+  EXPECT_FALSE(as_open_float(c10::SymFloat(1.0)).has_value());
 }
 
 }  // namespace
