@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "guards/guard_program.h"
@@ -42,13 +43,14 @@ class GuardCompiler {
  private:
   struct Node {                          // of the tree of needed sources
     bool needed = false, in_block = false;
-    std::vector<SourceId> children;
-    std::vector<uint32_t> guards;        // indices, cheapest first
+    SourceId first_child = kNoSource, last_child = kNoSource, next_sibling = kNoSource;  // in order of need
+    uint32_t first_guard = 0, guard_count = 0;                                           // in guard_order_
   };
 
   std::vector<SourceId> merge_types();
   void need(SourceId source);
   void add_guards();
+  std::span<const uint32_t> guards_of(const Node& node) const { return {guard_order_.data() + node.first_guard, node.guard_count}; }
   Result<void> emit_source(SourceId source);
   Result<void> emit_fetch(SourceId source);
   Result<void> emit_guard(uint32_t index);
@@ -62,6 +64,7 @@ class GuardCompiler {
   GuardProgram::Body& body_;
   GuardSet& set_;
   std::vector<Node> nodes_;
+  std::vector<uint32_t> guard_order_;    // indices of guards by source, the cheapest first
   std::vector<uint32_t> relations_;      // same, distinct: emitted when both registers are filled
 };
 

@@ -5,7 +5,7 @@
 // MRO, make a block. What the version of the dict or type pins down, the identity of an item and with it the value of an
 // immutable one, is checked inside the block. A type that is known exactly is one source, however many instances lead to it.
 #include <algorithm>
-#include <deque>
+#include <utility>
 
 #include "guards/checks.h"
 #include "guards/describe.h"
@@ -33,14 +33,14 @@ Result<void> GuardCompiler::run(const std::vector<SourceId>& wanted) {
   body_.register_of_source.assign(set_.sources.size(), kNoRegister);
   for (SourceId source : wanted) need(merged[source]);
   add_guards();
-  std::deque<SourceId> queue;
+  std::vector<SourceId> queue;
+  queue.reserve(nodes_.size());
   for (SourceId id = 0; id < nodes_.size(); ++id)
     if (nodes_[id].needed && set_.sources[id].base == kNoSource) queue.push_back(id);
-  while (!queue.empty()) {
-    const SourceId id = queue.front();
-    queue.pop_front();
-    FJ_TRY_VOID(emit_source(id));
-    queue.insert(queue.end(), nodes_[id].children.begin(), nodes_[id].children.end());
+  body_.steps.reserve(set_.guards_.size() + nodes_.size());
+  for (size_t at = 0; at < queue.size(); ++at) {
+    FJ_TRY_VOID(emit_source(queue[at]));
+    for (SourceId child = nodes_[queue[at]].first_child; child != kNoSource; child = nodes_[child].next_sibling) queue.push_back(child);
   }
   for (uint32_t index : relations_) FJ_TRY_VOID(emit_guard(index));
   for (SourceId id = 0; id < merged.size(); ++id) body_.register_of_source[id] = body_.register_of_source[merged[id]];
@@ -69,6 +69,7 @@ std::vector<SourceId> GuardCompiler::merge_types() {
   std::vector<Guard> guards = std::move(set_.guards_);
   set_.guards_.clear();
   set_.index_.clear();
+  set_.guards_.reserve(guards.size());
   for (Guard& guard : guards) {
     if (guard.source != kNoSource) guard.source = merged[guard.source];
     if (guard.other != kNoSource) guard.other = merged[guard.other];
@@ -83,7 +84,9 @@ void GuardCompiler::need(SourceId source) {
   const SourceId base = set_.sources[source].base;
   if (base == kNoSource) return;
   need(base);
-  nodes_[base].children.push_back(source);
+  Node& parent = nodes_[base];
+  (parent.first_child == kNoSource ? parent.first_child : nodes_[parent.last_child].next_sibling) = source;
+  parent.last_child = source;
 }
 
 void GuardCompiler::add_guards() {
@@ -92,18 +95,26 @@ void GuardCompiler::add_guards() {
     need(guard.source);
     need(guard.other);
     if (is_relation(guard.kind)) relations_.push_back(i);
-    else nodes_[guard.source].guards.push_back(i);
+    else ++nodes_[guard.source].guard_count;
   }
-  for (Node& node : nodes_)
-    std::stable_sort(node.guards.begin(), node.guards.end(), [&](uint32_t a, uint32_t b) { return set_.guards_[a].kind < set_.guards_[b].kind; });
+  uint32_t total = 0;
+  for (Node& node : nodes_) node.first_guard = std::exchange(total, total + std::exchange(node.guard_count, 0));
+  guard_order_.resize(total);
+  for (uint32_t i = 0; i < set_.guards_.size(); ++i) {
+    if (is_relation(set_.guards_[i].kind)) continue;
+    Node& node = nodes_[set_.guards_[i].source];
+    uint32_t at = node.first_guard + node.guard_count++;
+    for (; at > node.first_guard && set_.guards_[i].kind < set_.guards_[guard_order_[at - 1]].kind; --at) guard_order_[at] = guard_order_[at - 1];
+    guard_order_[at] = i;
+  }
 }
 
 std::optional<StepCode> GuardCompiler::block_of(const Node& node) const {
-  for (SourceId child : node.children) {
+  for (SourceId child = node.first_child; child != kNoSource; child = nodes_[child].next_sibling) {
     if (set_.sources[child].kind == SourceKind::dict_item) return StepCode::dict_block;
     if (set_.sources[child].kind == SourceKind::type_lookup) return StepCode::type_block;
   }
-  for (uint32_t guard : node.guards)
+  for (uint32_t guard : guards_of(node))
     if (is_dict_guard(set_.guards_[guard].kind)) return StepCode::dict_block;
   return std::nullopt;
 }
@@ -119,7 +130,7 @@ Result<void> GuardCompiler::emit_source(SourceId source) {
   Node& node = nodes_[source];
   const std::optional<StepCode> block = block_of(node);
   if (!node.in_block) FJ_TRY_VOID(emit_fetch(source));
-  for (uint32_t index : node.guards) {
+  for (uint32_t index : guards_of(node)) {
     const Guard& guard = set_.guards_[index];
     if (node.in_block && is_pinned(guard)) continue;
     if (block == StepCode::dict_block && is_block_guard(guard.kind)) continue;
@@ -138,15 +149,15 @@ Result<void> GuardCompiler::emit_block(SourceId source, StepCode block) {
   step.target = static_cast<uint32_t>(body_.records.size());
   step.origin = source;
   body_.steps.push_back(step);
-  for (uint32_t index : node.guards) {
+  for (uint32_t index : guards_of(node)) {
     if (block == StepCode::dict_block && is_block_guard(set_.guards_[index].kind)) FJ_TRY_VOID(emit_guard(index));
   }
-  for (SourceId child : node.children) {
+  for (SourceId child = node.first_child; child != kNoSource; child = nodes_[child].next_sibling) {
     const SourceKind kind = set_.sources[child].kind;
     if (kind != SourceKind::dict_item && kind != SourceKind::type_lookup) continue;
     FJ_TRY_VOID(emit_fetch(child));
     nodes_[child].in_block = true;
-    for (uint32_t index : nodes_[child].guards) {
+    for (uint32_t index : guards_of(nodes_[child])) {
       if (is_pinned(set_.guards_[index])) FJ_TRY_VOID(emit_guard(index));
     }
   }
@@ -175,8 +186,8 @@ Result<void> GuardCompiler::emit_fetch(SourceId id) {
   }
   if (step.object && source.kind == SourceKind::member && Py_TYPE(step.object) == &PyMemberDescr_Type) step.object = PyDescr_NAME(step.object);
   const Node& node = nodes_[id];
-  for (uint32_t index : node.guards) step.may_be_absent |= is_absence(set_.guards_[index]);
-  if (step.may_be_absent && (node.guards.size() > 1 || !node.children.empty())) return Error{"guard", "guards on what is absent"};
+  for (uint32_t index : guards_of(node)) step.may_be_absent |= is_absence(set_.guards_[index]);
+  if (step.may_be_absent && (node.guard_count > 1 || node.first_child != kNoSource)) return Error{"guard", "guards on what is absent"};
   body_.steps.push_back(step);
   return {};
 }

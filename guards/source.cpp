@@ -64,28 +64,44 @@ SourceId SourceTable::add(SourceKind kind, SourceId base, int32_t index, PyObjec
 }
 
 std::string SourceTable::text(SourceId id, PyCodeObject* code) const {
-  if (id == kNoSource) return "";
-  const Source& source = sources_[id];
-  if (source.kind == SourceKind::dict_item && sources_[source.base].kind == SourceKind::instance_dict && is_identifier(source.key.get()))
-    return text(sources_[source.base].base, code) + "." + text_of_str(source.key.get());
-  if (source.kind == SourceKind::constant && is_type(source.key.get())) return describe(source.key.get());
   std::string out;
+  append_text(id, code, out);
+  return out;
+}
+
+void SourceTable::append_text(SourceId id, PyCodeObject* code, std::string& out) const {
+  if (id == kNoSource) return;
+  const Source& source = sources_[id];
+  if (source.kind == SourceKind::dict_item && sources_[source.base].kind == SourceKind::instance_dict && is_identifier(source.key.get())) {
+    append_text(sources_[source.base].base, code, out);
+    out += '.';
+    out += text_of_str(source.key.get());
+    return;
+  }
+  if (source.kind == SourceKind::constant && is_type(source.key.get())) {
+    out += describe(source.key.get());
+    return;
+  }
+  const size_t start = out.size();
   for (const char* p = kTexts[static_cast<size_t>(source.kind)]; *p;) {
     const std::string_view rest(p);
     auto field = [&](std::string_view name, auto&& value) {
-      if (rest.substr(0, name.size()) != name) return false;
-      const bool bare = !out.empty() && out.back() == '.';
+      if (!rest.starts_with(name)) return false;
+      const bool bare = out.size() > start && out.back() == '.';
       out += value(bare);
       p += name.size();
       return true;
     };
-    if (field("{base}", [&](bool) { return text(source.base, code); })) continue;
+    if (rest.starts_with("{base}")) {
+      append_text(source.base, code, out);
+      p += 6;
+      continue;
+    }
     if (field("{key}", [&](bool bare) { return bare ? key_name(source.key.get()) : describe(source.key.get()); })) continue;
     if (field("{index}", [&](bool) { return std::to_string(source.index); })) continue;
     if (field("{name}", [&](bool) { return local_name(code, source.index); })) continue;
     out += *p++;
   }
-  return out;
 }
 
 }  // namespace framejit::guards

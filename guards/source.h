@@ -38,6 +38,8 @@ class SourceTable {
   std::string text(SourceId id, PyCodeObject* code) const;
 
  private:
+  void append_text(SourceId id, PyCodeObject* code, std::string& out) const;
+
   friend class GuardCompiler;  // makes references to mortal objects weak
   std::vector<Source> sources_;
   HashIndex index_;

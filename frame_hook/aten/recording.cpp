@@ -256,8 +256,7 @@ Result<void> TorchRecording::finish(const std::vector<PyObject*>& outputs) {
   std::vector<at::Tensor> tensors;
   for (PyObject* output : outputs) tensors.push_back(THPVariable_Unpack(output));
   outputs_ = outputs_of(tensors, traced_inputs_, written_inputs());
-  auto graph = recorder_->finish(outputs_.tensors);
-  if (!graph.ok()) return graph.error();
+  FJ_TRY_VOID(recorder_->finish(outputs_.tensors));
   return check_overlap();
 }
 

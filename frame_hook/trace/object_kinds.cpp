@@ -39,9 +39,14 @@ bool is_exact_scalar(PyTypeObject* type) {
 bool is_enum_class(PyObject* object) {
   PyTypeObject* meta = Py_TYPE(object);
   if (meta == &PyType_Type || !PyType_Check(object)) return false;
-  PyObject* module = loaded_module("enum");
-  PyObject* enum_type = module ? PyDict_GetItemString(PyModule_GetDict(module), "EnumMeta") : nullptr;
-  return enum_type && PyType_Check(enum_type) && PyType_IsSubtype(meta, reinterpret_cast<PyTypeObject*>(enum_type));
+  static PyTypeObject* enum_type = nullptr;  // kept for ever, once the module was imported
+  if (!enum_type) {
+    PyObject* module = loaded_module("enum");
+    PyObject* found = module ? PyDict_GetItemString(PyModule_GetDict(module), "EnumMeta") : nullptr;
+    if (!found || !PyType_Check(found)) return false;
+    enum_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(found));
+  }
+  return PyType_IsSubtype(meta, enum_type);
 }
 
 bool is_enum_member(PyObject* object) { return is_enum_class(reinterpret_cast<PyObject*>(Py_TYPE(object))); }
@@ -51,7 +56,10 @@ bool has_identity_constant(PyObject* object) {
   // Type objects of C extensions are never freed, so their addresses are good keys.
   static auto* known = new std::unordered_map<PyTypeObject*, bool>;
   PyTypeObject* type = Py_TYPE(object);
-  if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) return is_identity_class(type) || is_enum_member(object);
+  if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+    const bool has_dotted_name = std::strchr(type->tp_name, '.') != nullptr;  // made by C code: a class statement names no module
+    return (has_dotted_name && is_identity_class(type)) || is_enum_member(object);
+  }
   auto [it, fresh] = known->try_emplace(type, false);
   if (fresh) it->second = is_identity_class(type);
   return it->second;

@@ -70,12 +70,11 @@ const SymbolicFrame& Tracer::user_frame() {
 guards::LineId Tracer::user_line() {
   if (frames_.empty()) return guards::kNoLine;
   const SymbolicFrame& user = user_frame();
-  const std::pair<PyCodeObject*, int> line(user.code->code, user.code->instructions[user.position].line);
-  if (guard_line_id_ == guards::kNoLine || guard_line_ != line) {
-    guard_line_ = line;
-    guard_line_id_ = trace_.guards.add_line(text_of_position(user));
-  }
-  return guard_line_id_;
+  const int line = user.code->instructions[user.position].line;
+  auto& known = guard_lines_[user.code->code];
+  for (auto it = known.rbegin(); it != known.rend(); ++it)
+    if (it->first == line) return it->second;
+  return known.emplace_back(line, trace_.guards.add_line(text_of_position(user))).second;
 }
 
 void Tracer::set_user_line() {
@@ -115,7 +114,7 @@ void Tracer::reset(const guards::FrameAccess& frame) {
   break_step_.reset();
   null_ = none_ = true_ = false_ = nullptr;
   last_line_ = {nullptr, 0};
-  guard_line_id_ = guards::kNoLine;
+  guard_lines_.clear();
   live_ = frame;
   step_ = 0;
   next_check_ = std::min(stop_at_step_, kPollInterval);

@@ -237,8 +237,7 @@ class Tracer {
   const SymbolicFrame& user_frame();                       // the innermost frame outside of torch's own files
   void set_user_line();
   guards::LineId user_line();                              // of user_frame(), for guards
-  std::pair<PyCodeObject*, int> guard_line_{nullptr, 0};
-  guards::LineId guard_line_id_ = guards::kNoLine;
+  PointerMap<PyCodeObject, std::vector<std::pair<int, guards::LineId>>> guard_lines_;  // that guards of this trace have named
 
   // Frames and exceptions
   std::unordered_map<PyCodeObject*, std::shared_ptr<const Code>> codes_;

@@ -1,6 +1,9 @@
 // frame_hook/trace/value.cpp — small facts about traced values that all of the object protocol uses. None of them runs Python code.
 #include "frame_hook/trace/value.h"
 
+#include <array>
+#include <unordered_set>
+
 #include "frame_hook/trace/protocol.h"
 
 namespace framejit::frame_hook {
@@ -37,12 +40,17 @@ Value* InstanceValue::find_attr(PyObject* name, bool* known) const {
 }
 
 PyObject* interned(std::string_view text) {
-  static std::unordered_map<std::string, PyObject*> table;
-  static std::string key;  // keeps its capacity: no allocation on a hit. The GIL is held.
-  key.assign(text);
-  auto it = table.find(key);
-  if (it == table.end()) it = table.emplace(key, PyUnicode_InternFromString(key.c_str())).first;
-  return it->second;
+  // By the address of the text, nearly always a literal: two texts that share a slot take turns in it. The GIL is held.
+  struct Known { std::string text; PyObject* object = nullptr; };
+  static std::array<Known, 512> table;
+  Known& known = table[(reinterpret_cast<size_t>(text.data()) * 0x9E3779B97F4A7C15ull) >> 55];
+  if (known.text != text || !known.object) {
+    known.text = text;
+    known.object = PyUnicode_InternFromString(known.text.c_str());
+    static std::unordered_set<PyObject*> kept;  // a reference each, for ever
+    if (!kept.insert(known.object).second) Py_DECREF(known.object);
+  }
+  return known.object;
 }
 
 PyObject* operator_function(const char* name) {

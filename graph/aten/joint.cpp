@@ -105,9 +105,8 @@ Result<JointGraph> JointRecording::finish(const std::vector<at::Tensor>& outputs
     joint.gradient_output.push_back(gradient.defined() ? static_cast<int32_t>(results.size()) : -1);
     if (gradient.defined()) results.push_back(gradient);
   }
-  auto graph = recorder_->finish(results);
-  if (!graph.ok()) return graph.error();
-  joint.graph = graph.take();
+  FJ_TRY_VOID(recorder_->finish(results));
+  joint.graph = recorder_->graph();
   return joint;
 }
 

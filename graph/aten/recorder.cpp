@@ -215,7 +215,7 @@ void Recorder::log_python_shapes() const {
   log::emit({log::Channel::timing, "", "PythonShapes", why(), {{"calls", std::to_string(calls)}, {"ops", ops}}, ""});
 }
 
-Result<Graph> Recorder::finish(const std::vector<at::Tensor>& outputs) {
+Result<void> Recorder::finish(const std::vector<at::Tensor>& outputs) {
   std::vector<ValueId> values;
   std::vector<OutputAlias> aliases;
   for (const at::Tensor& output : outputs) {
@@ -230,7 +230,7 @@ Result<Graph> Recorder::finish(const std::vector<at::Tensor>& outputs) {
   }
   log_python_shapes();
   finished_ = builder_.finish(std::move(values), std::move(aliases));
-  return *finished_;
+  return {};
 }
 
 RecordScope::RecordScope(Recorder& recorder)

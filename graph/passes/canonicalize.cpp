@@ -107,7 +107,7 @@ const std::unordered_map<std::string_view, Simplify>& rows() {
 
 }  // namespace
 
-Result<Graph> canonicalize(const Graph& graph) {
+Result<Graph> canonicalize(Graph graph) {
   Rebuild r(graph, true);
   for (const Node& node : graph.nodes) {
     if (node.op->has(kMutates)) return Error{"canonicalize", "needs a functional graph, but " + node.op->name + " writes"};

@@ -31,7 +31,7 @@ bool checks_indices(const Node& node) {
 
 }  // namespace
 
-Result<Graph> dce(const Graph& graph) {
+Result<Graph> dce(Graph graph) {
   for (const Node& node : graph.nodes)
     if (node.op->has(kMutates)) return Error{"dce", "needs a functional graph, but " + node.op->name + " writes"};
   std::vector<bool> needed(graph.values.size(), false);

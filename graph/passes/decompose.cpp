@@ -46,7 +46,7 @@ const Decompositions& decompositions() {
 
 bool is_decomposed(std::string_view op) { return decompositions().count(op) != 0; }
 
-Result<Graph> decompose(const Graph& graph) {
+Result<Graph> decompose(Graph graph) {
   const Decompositions& table = decompositions();
   Rebuild r(graph, false);
   for (const Node& node : graph.nodes) {

@@ -62,8 +62,7 @@ void settle_positions(const Graph& graph, Node& node) {
 
 }  // namespace
 
-Result<Graph> fix_sizes(const Graph& recorded) {
-  Graph graph = recorded;
+Result<Graph> fix_sizes(Graph graph) {
   if (graph.shapes.symbol_count() == 0) return graph;
   for (Node& node : graph.nodes) settle_positions(graph, node);
   const SymSizes by_symbol = fixed_symbols(graph.shapes);

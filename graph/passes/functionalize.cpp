@@ -356,6 +356,6 @@ class Functionalizer {
 
 }  // namespace
 
-Result<Graph> functionalize(const Graph& recorded) { return Functionalizer(recorded).run(); }
+Result<Graph> functionalize(Graph recorded) { return Functionalizer(recorded).run(); }
 
 }  // namespace framejit::graph

@@ -37,12 +37,11 @@ const PassRow* find_pass(std::string_view name) {
   return nullptr;
 }
 
-Result<Graph> run_pipeline(const Graph& recorded, bool decompose) {
-  Graph graph = recorded;
+Result<Graph> run_pipeline(Graph graph, bool decompose) {
   for (const PassRow& row : passes()) {
     if (!decompose && row.run == &framejit::graph::decompose) continue;
     const auto start = std::chrono::steady_clock::now();
-    FJ_TRY(graph, row.run(graph));
+    FJ_TRY(graph, row.run(std::move(graph)));
     if (config().strict) {
       const Result<void> valid = verify(graph);
       FJ_CHECK(valid.ok(), std::string(row.name) + ": " + valid.error().message);

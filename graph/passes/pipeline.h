@@ -11,13 +11,13 @@
 
 namespace framejit::graph {
 
-using PassFn = Result<Graph> (*)(const Graph&);
+using PassFn = Result<Graph> (*)(Graph);
 struct PassRow {
   const char* name;
   PassFn run;
 };
 const std::vector<PassRow>& passes();           // functionalize, decompose, canonicalize (views, no-ops, CSE, folding), dce
 const PassRow* find_pass(std::string_view name);
-Result<Graph> run_pipeline(const Graph& recorded, bool decompose);  // decompose=false: for op-by-op replay
+Result<Graph> run_pipeline(Graph recorded, bool decompose);  // decompose=false: for op-by-op replay
 
 }  // namespace framejit::graph
