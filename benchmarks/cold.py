@@ -22,9 +22,8 @@ elif name == "demo":
     from framejit.demo import load_model, batch
     fn, inputs = load_model(), batch()
 else:
-    from transformers import BertConfig, BertModel
-    fn = BertModel(BertConfig()).eval()
-    inputs = dict(input_ids=torch.randint(0, 1000, (1, 128)), attention_mask=torch.ones(1, 128, dtype=torch.long))
+    from models import load
+    fn, inputs = load(name)
 with torch.no_grad():
     fn(**inputs)
     if compiler == "framejit":
@@ -45,7 +44,8 @@ print(json.dumps(out))
 
 def run(name, compiler):
     with tempfile.TemporaryDirectory() as cache:
-        env = dict(os.environ, TORCHINDUCTOR_CACHE_DIR=cache, TORCHINDUCTOR_FX_GRAPH_CACHE="0")
+        env = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, [os.path.dirname(os.path.abspath(__file__)), os.environ.get("PYTHONPATH")])),
+                   TORCHINDUCTOR_CACHE_DIR=cache, TORCHINDUCTOR_FX_GRAPH_CACHE="0")
         out = subprocess.run([sys.executable, "-c", CHILD, name, compiler], env=env, capture_output=True, text=True)
     if out.returncode:
         return {"case": name, "compiler": compiler, "error": out.stderr.strip().splitlines()[-1:]}
@@ -54,7 +54,7 @@ def run(name, compiler):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--model", nargs="*", default=["small", "demo", "bert"])
+    parser.add_argument("--model", nargs="*", default=["small", "demo", "BERT-base", "ResNet-50", "ViT-B/16", "GPT-2"])
     parser.add_argument("--torch-compile", action="store_true")
     options = parser.parse_args()
     for name in options.model:

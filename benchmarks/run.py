@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-NAMES = {"calls": [], "guards": [], "breaks": [], "capture": ["--torch-compile"], "kernels": ["--torch-compile"], "cold": ["--torch-compile"]}
+NAMES = {"calls": [], "guards": [], "breaks": [], "capture": ["--torch-compile"], "kernels": ["--torch-compile"], "cold": ["--torch-compile"],
+         "models": ["--torch-compile"]}
 
 
 def machine():

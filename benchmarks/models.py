@@ -1,0 +1,149 @@
+"""Models at their published sizes, random weights, batch 1: eager, framejit and (with --torch-compile) torch.compile in turn.
+
+    python benchmarks/models.py [--torch-compile] [--only BERT-base,GPT-2] [--dtypes f32,bf16] [--rounds 30]
+
+A process for each row. bf16 is autocast on the CPU. The row also gives the first call of each compiler (not paired; cold.py measures
+that in a process of its own), the largest difference from eager relative to the largest value, and the peak of resident memory that
+compiling added. Ratios are medians over rounds.
+"""
+import argparse
+import json
+import math
+import os
+import resource
+import subprocess
+import sys
+import time
+
+import torch
+
+DTYPES = ["f32", "bf16"]
+
+
+def ids(length, vocabulary=1000):
+    return torch.randint(0, vocabulary, (1, length))
+
+
+def bert():
+    from transformers import BertConfig, BertModel
+    return BertModel(BertConfig()), dict(input_ids=ids(128), attention_mask=torch.ones(1, 128, dtype=torch.long))
+
+
+def distilbert():
+    from transformers import DistilBertConfig, DistilBertModel
+    return DistilBertModel(DistilBertConfig()), dict(input_ids=ids(128), attention_mask=torch.ones(1, 128, dtype=torch.long))
+
+
+def gpt2():
+    from transformers import GPT2Config, GPT2LMHeadModel
+    return GPT2LMHeadModel(GPT2Config(use_cache=False)), dict(input_ids=ids(128))
+
+
+def vit():
+    from transformers import ViTConfig, ViTModel
+    return ViTModel(ViTConfig()), dict(pixel_values=torch.randn(1, 3, 224, 224))
+
+
+def resnet():
+    from transformers import ResNetConfig, ResNetForImageClassification
+    return ResNetForImageClassification(ResNetConfig(num_labels=1000)), dict(pixel_values=torch.randn(1, 3, 224, 224))
+
+
+def convnext():
+    from transformers import ConvNextConfig, ConvNextForImageClassification
+    return ConvNextForImageClassification(ConvNextConfig(num_labels=1000)), dict(pixel_values=torch.randn(1, 3, 224, 224))
+
+
+def t5():
+    from transformers import T5Config, T5Model
+    config = T5Config(d_model=512, d_kv=64, d_ff=2048, num_layers=6, num_heads=8, use_cache=False)
+    return T5Model(config), dict(input_ids=ids(128), decoder_input_ids=ids(32))
+
+
+def llama():
+    from transformers import LlamaConfig, LlamaModel
+    config = LlamaConfig(hidden_size=1024, intermediate_size=2816, num_hidden_layers=8, num_attention_heads=16, num_key_value_heads=8, vocab_size=32000,
+                         use_cache=False)
+    return LlamaModel(config), dict(input_ids=ids(128))
+
+
+MODELS = {"BERT-base": bert, "DistilBERT": distilbert, "GPT-2": gpt2, "ViT-B/16": vit, "ResNet-50": resnet, "ConvNeXt-T": convnext, "T5-small": t5,
+          "Llama-style": llama}
+
+
+def load(name):
+    """(model in eval mode, keyword arguments), the same numbers each time."""
+    torch.manual_seed(0)
+    model, inputs = MODELS[name]()
+    return model.eval(), inputs
+
+
+def first_tensor(result):
+    return result if isinstance(result, torch.Tensor) else first_tensor(next(iter(result.values() if hasattr(result, "values") else result)))
+
+
+def resident_megabytes():
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * resource.getpagesize() / 1e6
+
+
+def row(name, dtype, rounds, torch_compile):
+    import framejit
+    from pairs import measure, median, ratio
+    model, inputs = load(name)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
+        expected = first_tensor(model(**inputs)).float()
+        before = resident_megabytes()
+        candidates, out = {"eager": model}, {"model": name, "dtype": dtype}
+        for compiler, compile_ in (("framejit", framejit.compile), ("torch.compile", torch.compile))[:2 if torch_compile else 1]:
+            compiled = candidates[compiler] = compile_(model)
+            start = time.perf_counter()
+            got = first_tensor(compiled(**inputs)).float()
+            out[f"{compiler} first s"] = time.perf_counter() - start
+            if compiler == "framejit":
+                out["MB"] = resident_megabytes() - before
+                out["differs"] = ((got - expected).abs().max() / expected.abs().max()).item()
+                out.update({key: framejit.stats()[key] for key in ("graphs", "graph_breaks", "ops", "kernels")})
+        calls = {key: lambda f=f: f(**inputs) for key, f in candidates.items()}
+        for call in calls.values():
+            call(), call()
+        kept, out["dropped"] = measure(calls, rounds=rounds, target=0.001)
+        out.update({f"{key} ms": median(seconds) * 1e3 for key, seconds in kept.items()})
+        out["over eager"] = ratio(kept["eager"], kept["framejit"])
+        if torch_compile:
+            out["over torch.compile"] = ratio(kept["torch.compile"], kept["framejit"])
+    return out
+
+
+def geomean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--torch-compile", action="store_true")
+    parser.add_argument("--only", default=",".join(MODELS))
+    parser.add_argument("--dtypes", default=",".join(DTYPES))
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--row", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.row:
+        return print(json.dumps(row(*options.row, options.rounds, options.torch_compile)))
+    for dtype in options.dtypes.split(","):
+        rows = []
+        for name in options.only.split(","):
+            command = [sys.executable, __file__, "--row", name, dtype, "--rounds", str(options.rounds)] + ["--torch-compile"] * options.torch_compile
+            done = subprocess.run(command, env=dict(os.environ, TORCHINDUCTOR_FX_GRAPH_CACHE="0"), capture_output=True, text=True)
+            if done.returncode:
+                print(name, dtype, "failed:", *done.stderr.strip().splitlines()[-1:], flush=True)
+                continue
+            rows.append(json.loads(done.stdout.strip().splitlines()[-1]))
+            print("  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in rows[-1].items()), flush=True)
+        for key in ("over eager", "over torch.compile"):
+            values = [r[key] for r in rows if key in r]
+            if values:
+                print(f"{dtype} {key}: geomean {geomean(values):.3f}, least {min(values):.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
