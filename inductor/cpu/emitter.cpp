@@ -17,13 +17,25 @@ void add_attributes(llvm::Function* f, const EmitOptions& options) {
   f->addFnAttr(llvm::Attribute::NoUnwind);
 }
 
+// Points side by side in the main loop of a kernel of outer lanes: as the heaviest nest wants it, within the scratch that there is.
+unsigned outer_lanes(FunctionState& s, const Kernel& kernel, const EmitOptions& options) {
+  constexpr int64_t kMostScratch = 128 * 1024;
+  unsigned unroll = 4;
+  for (const KernelNest& n : kernel.nests) unroll = std::min(unroll, NestEmitter(s, kernel, n, options).unroll());
+  int64_t scratch = 0;
+  for (const KernelBuffer& b : kernel.buffers) scratch += b.local_elements * row_of(b.dtype).bytes;
+  while (unroll > 1 && scratch * options.lanes * unroll > kMostScratch) unroll /= 2;
+  return options.lanes * unroll;
+}
+
 // Buffer pointers from the argument array, scratch from the stack, sizes by symbol.
-void emit_arguments(FunctionState& s, const Kernel& kernel) {
+void emit_arguments(FunctionState& s, const Kernel& kernel, const EmitOptions& options) {
   llvm::Type* pointer = s.b.getPtrTy();
+  const int64_t copies = kernel.lanes_outer ? outer_lanes(s, kernel, options) : 1;
   for (size_t k = 0; k < kernel.buffers.size(); ++k) {
     const KernelBuffer& buffer = kernel.buffers[k];
     if (buffer.is_local) {
-      auto* type = llvm::ArrayType::get(s.ops.memory_type(buffer.dtype, 0), static_cast<uint64_t>(buffer.local_elements));
+      auto* type = llvm::ArrayType::get(s.ops.memory_type(buffer.dtype, 0), static_cast<uint64_t>(buffer.local_elements * copies));
       auto* scratch = s.b.CreateAlloca(type);
       scratch->setAlignment(llvm::Align(64));
       s.buffers.push_back(scratch);
@@ -59,34 +71,70 @@ Value* eval_size(FunctionState& s, const SymExpr& e) {
   return s.ops.scalar_op(node.op == graph::SymOp::kFloorDiv ? ScalarOp::k_floor_div : ScalarOp::k_rem, DType::kInt64, pair);
 }
 
-// The loop over outer points; the linear index is taken apart, last dimension fastest.
-void emit_outer(FunctionState& s, const Kernel& kernel, const EmitOptions& options) {
-  std::vector<Value*> extents;
-  for (const SymExpr& e : kernel.outer) extents.push_back(eval_size(s, e));
+// A loop from `from` while index < to; `body` answers with the step.
+void emit_range(FunctionState& s, Value* from, Value* to, llvm::function_ref<Value*(Value* index)> body) {
   BasicBlock* before = s.b.GetInsertBlock();
   BasicBlock* inside = BasicBlock::Create(s.b.getContext(), "point", s.function);
   BasicBlock* behind = BasicBlock::Create(s.b.getContext(), "done", s.function);
-  s.b.CreateCondBr(s.b.CreateICmpSLT(s.begin, s.end), inside, behind);
+  s.b.CreateCondBr(s.b.CreateICmpSLT(from, to), inside, behind);
   s.b.SetInsertPoint(inside);
-  llvm::PHINode* point = s.b.CreatePHI(s.b.getInt64Ty(), 2);
-  point->addIncoming(s.begin, before);
-  Value* left = point;
-  s.outer.assign(kernel.outer.size(), nullptr);
-  for (size_t d = kernel.outer.size(); d-- > 0;) {
-    s.outer[d] = d == 0 ? left : s.b.CreateURem(left, extents[d]);
-    if (d > 0) left = s.b.CreateUDiv(left, extents[d]);
-  }
-  Value* step = s.b.getInt64(1);
-  if (kernel.in_tiles) {  // what is left of the last dimension and of the range
-    const auto least = [&](Value* a, Value* b) { return s.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, b); };
-    step = least(s.b.CreateSub(extents.back(), s.outer.back()), least(s.b.CreateSub(s.end, point), s.b.getInt64(static_cast<uint64_t>(tile_points(kernel)))));
-    s.tile_end = s.b.CreateAdd(s.outer.back(), step);
-  }
-  emit_nests(s, kernel, options);
-  Value* next = s.b.CreateNSWAdd(point, step);
-  point->addIncoming(next, s.b.GetInsertBlock());
-  s.b.CreateCondBr(s.b.CreateICmpSLT(next, s.end), inside, behind);
+  llvm::PHINode* index = s.b.CreatePHI(s.b.getInt64Ty(), 2);
+  index->addIncoming(from, before);
+  Value* next = s.b.CreateNSWAdd(index, body(index));
+  index->addIncoming(next, s.b.GetInsertBlock());
+  s.b.CreateCondBr(s.b.CreateICmpSLT(next, to), inside, behind);
   s.b.SetInsertPoint(behind);
+}
+
+// Outer points from outer.back() to `to`, side by side: wide, then what is left with a mask.
+void emit_lanes(FunctionState& s, const Kernel& kernel, const EmitOptions& options, Value* to) {
+  const unsigned wide = outer_lanes(s, kernel, options);
+  Value* from = s.outer.back();
+  Value* middle = from;
+  if (wide > options.lanes) {
+    Value* whole = s.b.CreateAnd(s.b.CreateSub(to, from), s.b.getInt64(~static_cast<uint64_t>(wide - 1)));
+    middle = s.b.CreateAdd(from, whole);
+    s.lanes = wide;
+    emit_range(s, from, middle, [&](Value* index) -> Value* {
+      s.outer.back() = index;
+      emit_nests(s, kernel, options);
+      return s.b.getInt64(wide);
+    });
+  }
+  s.lanes = options.lanes;
+  emit_range(s, middle, to, [&](Value* index) -> Value* {
+    s.outer.back() = index;
+    s.mask = s.b.CreateICmpSLT(s.ops.iota(s.lanes), s.b.CreateVectorSplat(s.lanes, s.b.CreateSub(to, index)));
+    emit_nests(s, kernel, options);
+    return s.b.getInt64(s.lanes);
+  });
+  s.mask = nullptr;
+}
+
+// The loop over outer points; the linear index is taken apart, last dimension fastest. Kernels in tiles and of outer lanes take
+// several points that differ in the last dimension only.
+void emit_outer(FunctionState& s, const Kernel& kernel, const EmitOptions& options) {
+  std::vector<Value*> extents;
+  for (const SymExpr& e : kernel.outer) extents.push_back(eval_size(s, e));
+  const auto least = [&](Value* a, Value* b) { return s.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, b); };
+  emit_range(s, s.begin, s.end, [&](Value* point) -> Value* {
+    Value* left = point;
+    s.outer.assign(kernel.outer.size(), nullptr);
+    for (size_t d = kernel.outer.size(); d-- > 0;) {
+      s.outer[d] = d == 0 ? left : s.b.CreateURem(left, extents[d]);
+      if (d > 0) left = s.b.CreateUDiv(left, extents[d]);
+    }
+    if (!kernel.in_tiles && !kernel.lanes_outer) {
+      emit_nests(s, kernel, options);
+      return s.b.getInt64(1);
+    }
+    Value* first = s.outer.back();
+    Value* step = least(s.b.CreateSub(extents.back(), first), s.b.CreateSub(s.end, point));
+    if (kernel.in_tiles) step = least(step, s.b.getInt64(static_cast<uint64_t>(tile_points(kernel))));
+    s.tile_end = s.b.CreateAdd(first, step);
+    kernel.in_tiles ? emit_nests(s, kernel, options) : emit_lanes(s, kernel, options, s.tile_end);
+    return step;
+  });
 }
 
 }  // namespace
@@ -103,7 +151,7 @@ void emit_kernel(llvm::Module& module, const Kernel& kernel, const std::string& 
   s.begin = function->getArg(3);
   s.end = function->getArg(4);
   s.failed = BasicBlock::Create(context, "failed", function);
-  emit_arguments(s, kernel);
+  emit_arguments(s, kernel, options);
   kernel.is_flat ? emit_nests(s, kernel, options) : emit_outer(s, kernel, options);
   s.b.CreateRet(s.b.getInt64(0));
   s.b.SetInsertPoint(s.failed);

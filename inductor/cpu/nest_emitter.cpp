@@ -17,6 +17,10 @@ NestEmitter::NestEmitter(FunctionState& state, const Kernel& kernel, const Kerne
   order_ = n.order;
   if (kernel.in_tiles) order_.push_back(kernel.outer.size() - 1);
   while (range_levels_ < order_.size() && order_[range_levels_] < nest_.ranges.size()) ++range_levels_;
+  if (kernel.lanes_outer) {
+    lanes_ = state.lanes;
+    mask_ = state.mask;
+  }
   find_levels();
   choose_unroll();
   blocks_ = plan_sum_blocks(n_, width_ * unroll_);

@@ -35,6 +35,8 @@ struct FunctionState {
   std::vector<llvm::Value*> symbols;  // by symbol id: sizes
   std::vector<llvm::Value*> outer;    // outer dimensions
   llvm::Value *begin = nullptr, *end = nullptr;
+  unsigned lanes = 0;                 // kernels of outer lanes: how many points are side by side, of which `mask` (null: all) exist
+  llvm::Value* mask = nullptr;
   llvm::Value* tile_end = nullptr;    // kernels in tiles: the last outer dimension runs from outer.back() to here
   llvm::BasicBlock* failed = nullptr;
 };
@@ -47,6 +49,7 @@ class NestEmitter {
  public:
   NestEmitter(FunctionState& state, const Kernel& kernel, const KernelNest& n, const EmitOptions& options);
   void run();
+  unsigned unroll() const { return unroll_; }
 
  private:
   using Value = llvm::Value;

@@ -62,10 +62,15 @@ NestEmitter::Address NestEmitter::address_of(const LoopInst& inst) {
     (symbols_.is_value(id) ? from_values : from_dim) = true;
   }
   Address a;
-  a.has_lanes = from_values || from_dim;
+  const bool is_per_lane = kernel_.lanes_outer && buffer.is_local;  // scratch of each lane, interleaved
+  a.has_lanes = from_values || from_dim || is_per_lane;
   const auto at = [&](Value* offset) { return b_.CreateGEP(ops_.memory_type(buffer.dtype, 0), s_.buffers[inst.buffer], offset); };
   if (!a.has_lanes) {
     a.base = at(eval(e));
+    return a;
+  }
+  if (is_per_lane) {
+    a.base = at(b_.CreateMul(eval(e), b_.getInt64(lanes_)));
     return a;
   }
   SymExpr coefficient, rest;

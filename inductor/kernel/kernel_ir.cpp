@@ -33,9 +33,11 @@ class KernelMaker {
     if (single) {
       shape_single(kernel_.nests[0]);
     } else {
+      merge_outer();
       const auto& leader = kernel_.nests[0].nest.ranges;
-      kernel_.outer.assign(leader.begin(), leader.begin() + static_cast<long>(group_.outer));
+      kernel_.outer.assign(leader.begin(), leader.begin() + static_cast<long>(outer_));
       for (KernelNest& n : kernel_.nests) shape_inner(n);
+      if (outer_ > 0 && outer_lanes_pay()) take_outer_lanes();
     }
     if (!kernel_.is_flat)
       for (const SymExpr& e : kernel_.outer) kernel_.extent = kernel_.extent * e;
@@ -174,12 +176,59 @@ class KernelMaker {
     nest = with_dims(nest, program_.symbol_count, std::move(ranges), nest.reduced, std::move(dims));
   }
 
+  // Outer dimensions that step as one in all nests become one.
+  void merge_outer() {
+    outer_ = group_.outer;
+    for (size_t d = 0; d + 1 < outer_;) {
+      const bool merges = std::all_of(kernel_.nests.begin(), kernel_.nests.end(), [&](const KernelNest& n) { return can_merge(n.nest, program_.symbol_count, d); });
+      if (!merges) {
+        ++d;
+        continue;
+      }
+      for (KernelNest& n : kernel_.nests) n.nest = merge_two(n.nest, program_.symbol_count, d);
+      --outer_;
+    }
+  }
+
+  // Whether more is contiguous along the last outer dimension than along the nests' own, and the scratch is small enough to be
+  // kept once for each lane.
+  bool outer_lanes_pay() const {
+    constexpr int64_t kMostLanes = 16;
+    const size_t last = outer_ - 1;
+    int along_outer = 0, along_inner = 0;
+    for (const KernelNest& n : kernel_.nests) {
+      const std::vector<int64_t> sizes = extents(n.nest);
+      along_outer += vector_score(n.nest, program_.symbol_count, last, sizes[last]);
+      if (n.vector_dim != SIZE_MAX) along_inner += vector_score(n.nest, program_.symbol_count, n.vector_dim, sizes[n.vector_dim]);
+      for (const LoopInst& inst : n.nest.body)
+        if (is_address(inst) && kernel_.buffers[inst.buffer].is_local && mentions_lanes(inst.index[0], last)) return false;
+    }
+    int64_t scratch = 0;
+    for (const KernelBuffer& b : kernel_.buffers) scratch += b.local_elements * row_of(b.dtype).bytes;
+    return along_outer > along_inner && scratch * kMostLanes <= scratch_bytes_;
+  }
+
+  bool mentions_lanes(const SymExpr& e, size_t dim) const {
+    std::vector<graph::SymbolId> ids;
+    e.collect_symbols(ids);
+    return std::any_of(ids.begin(), ids.end(), [&](graph::SymbolId id) { return symbols_.is_value(id) || (symbols_.is_dim(id) && symbols_.dim_of(id) == dim); });
+  }
+
+  void take_outer_lanes() {
+    kernel_.lanes_outer = true;
+    for (KernelNest& n : kernel_.nests) {
+      n.vector_dim = outer_ - 1;
+      n.order.clear();
+      for (size_t d = outer_; d < n.nest.dim_count(); ++d) n.order.push_back(d);
+    }
+  }
+
   // A nest of several: its own dimensions behind the outer ones.
   void shape_inner(KernelNest& n) {
     std::vector<size_t> candidates;
-    for (size_t d = group_.outer; d < n.nest.dim_count(); ++d) candidates.push_back(d);
+    for (size_t d = outer_; d < n.nest.dim_count(); ++d) candidates.push_back(d);
     n.vector_dim = choose_vector_dim(n.nest, program_.symbol_count, candidates, extents(n.nest));
-    for (size_t d = group_.outer; d < n.nest.ranges.size(); ++d)
+    for (size_t d = outer_; d < n.nest.ranges.size(); ++d)
       if (d != n.vector_dim) n.order.push_back(d);
     if (n.vector_dim < n.nest.ranges.size()) n.order.push_back(n.vector_dim);
     append_reduced(n);
@@ -197,7 +246,7 @@ class KernelMaker {
     }
     const int64_t extent = kernel_.extent.eval(hints_.symbols);
     kernel_.grain = std::max<int64_t>(kWorthwhile / std::max<int64_t>(work, 1), 1);
-    if (kernel_.is_flat || kernel_.in_tiles) kernel_.grain = (kernel_.grain + 63) / 64 * 64;
+    if (kernel_.is_flat || kernel_.in_tiles || kernel_.lanes_outer) kernel_.grain = (kernel_.grain + 63) / 64 * 64;
     if (kernel_.extent.is_constant() && extent <= kernel_.grain) kernel_.grain = 0;
   }
 
@@ -222,6 +271,7 @@ class KernelMaker {
   const std::vector<bool>& is_private_;
   const SizeHints& hints_;
   const int64_t scratch_bytes_;
+  size_t outer_ = 0;  // outer dimensions of a kernel of several nests
   NestSymbols symbols_;
   Kernel kernel_;
   std::map<LoopBufferId, SymSizes> strides_;
@@ -246,7 +296,7 @@ std::string print(const Kernel& kernel) {
   }
   out += ") symbols";
   for (graph::SymbolId s : kernel.symbols) out += " s" + std::to_string(s);
-  out += kernel.is_flat ? " flat {\n" : " outer " + std::to_string(kernel.outer.size()) + (kernel.in_tiles ? " tiles" : "") + " {\n";
+  out += kernel.is_flat ? " flat {\n" : " outer " + std::to_string(kernel.outer.size()) + (kernel.in_tiles ? " tiles" : kernel.lanes_outer ? " lanes" : "") + " {\n";
   for (const KernelNest& n : kernel.nests) {
     Nest unnamed = n.nest;
     unnamed.name = "n";

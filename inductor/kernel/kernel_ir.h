@@ -3,7 +3,7 @@
 // In: a group of the schedule.  Out: what an emitter needs and nothing else. Buffers are numbered as the kernel's arguments, then
 // the local ones (scratch that lives for one outer point). Loads and stores carry one index, in elements. Dimensions
 // [0, outer_count) of every nest are the outer point: the parallel range is their linear index. In a flat kernel (one nest,
-// outer_count 0) the parallel range is the vector dimension itself. Equal text means equal machine code: the text is the cache key.
+// outer_count 0) the parallel range is the vector dimension itself. How lanes and tiles lie changes no result. Equal text means equal machine code: the text is the cache key.
 #pragma once
 
 #include "inductor/schedule/schedule.h"
@@ -31,6 +31,7 @@ struct Kernel {
   std::vector<graph::SymbolId> symbols;  // those used: sizes argument k is symbols[k]
   SymSizes outer;
   bool is_flat = false;
+  bool lanes_outer = false;  // the last outer dimension is every nest's vector dimension: lanes are outer points side by side
   bool in_tiles = false;  // some loads are strided along the lanes and contiguous along the last outer dimension
   std::vector<KernelNest> nests;
   SymExpr extent = 1;    // of the parallel range

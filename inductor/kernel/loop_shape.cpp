@@ -93,9 +93,8 @@ Nest drop_unit_dims(Nest nest, uint32_t symbol_count, size_t fixed) {
   return with_dims(nest, symbol_count, std::move(ranges), std::move(reduced), std::move(dims));
 }
 
-namespace {
-
-bool can_merge(const Nest& nest, const NestSymbols& symbols, size_t d) {
+bool can_merge(const Nest& nest, uint32_t symbol_count, size_t d) {
+  const NestSymbols symbols(symbol_count);
   for (const LoopInst& inst : nest.body) {
     for (const SymExpr& e : inst.index) {
       SymExpr first, second, rest;
@@ -106,28 +105,30 @@ bool can_merge(const Nest& nest, const NestSymbols& symbols, size_t d) {
   return true;
 }
 
-}  // namespace
-
-Nest merge_dims(Nest nest, uint32_t symbol_count, size_t fixed) {
+Nest merge_two(const Nest& nest, uint32_t symbol_count, size_t d) {
   const NestSymbols symbols(symbol_count);
-  for (size_t d = fixed; d + 1 < nest.dim_count();) {
-    const bool same_kind = (d < nest.ranges.size()) == (d + 1 < nest.ranges.size());
-    if (!same_kind || !can_merge(nest, symbols, d)) {
-      ++d;
+  SymSizes ranges, reduced;
+  std::vector<SymExpr> dims;
+  size_t next = 0;
+  for (size_t k = 0; k < nest.dim_count(); ++k) {
+    if (k == d) {
+      dims.push_back(0);
       continue;
     }
-    SymSizes ranges, reduced;
-    std::vector<SymExpr> dims;
-    size_t next = 0;
-    for (size_t k = 0; k < nest.dim_count(); ++k) {
-      if (k == d) {
-        dims.push_back(0);
-        continue;
-      }
-      (k < nest.ranges.size() ? ranges : reduced).push_back(k == d + 1 ? nest.extent(d) * nest.extent(d + 1) : nest.extent(k));
-      dims.push_back(symbols.dim(next++));
+    (k < nest.ranges.size() ? ranges : reduced).push_back(k == d + 1 ? nest.extent(d) * nest.extent(d + 1) : nest.extent(k));
+    dims.push_back(symbols.dim(next++));
+  }
+  return with_dims(nest, symbol_count, std::move(ranges), std::move(reduced), std::move(dims));
+}
+
+Nest merge_dims(Nest nest, uint32_t symbol_count, size_t fixed) {
+  for (size_t d = fixed; d + 1 < nest.dim_count();) {
+    const bool same_kind = (d < nest.ranges.size()) == (d + 1 < nest.ranges.size());
+    if (same_kind && can_merge(nest, symbol_count, d)) {
+      nest = merge_two(nest, symbol_count, d);
+    } else {
+      ++d;
     }
-    nest = with_dims(nest, symbol_count, std::move(ranges), std::move(reduced), std::move(dims));
   }
   return nest;
 }
@@ -142,30 +143,34 @@ bool is_tiled_load(const LoopInst& inst, const NestSymbols& symbols, size_t tile
          split_linear(inst.index[0], symbols.dim(lanes), along_lanes, rest) && !(along_lanes == SymExpr(0)) && !(along_lanes == SymExpr(1));
 }
 
-size_t choose_vector_dim(const Nest& nest, uint32_t symbol_count, const std::vector<size_t>& candidates, const std::vector<int64_t>& extents) {
+int vector_score(const Nest& nest, uint32_t symbol_count, size_t d, int64_t extent) {
   const NestSymbols symbols(symbol_count);
+  int score = extent >= 16 ? 3 : extent >= 8 ? 0 : -4;
+  for (const LoopInst& inst : nest.body) {
+    if (!is_address(inst)) continue;
+    const int weight = inst.op == LoopOp::kStore ? 6 : 4;
+    SymExpr coefficient, rest;
+    if (!split_linear(inst.index[0], symbols.dim(d), coefficient, rest)) {
+      score -= weight;
+    } else if (coefficient == SymExpr(1)) {
+      score += weight;
+    } else if (!(coefficient == SymExpr(0))) {
+      score -= weight;
+    } else if (inst.op == LoopOp::kStore && d < nest.ranges.size()) {
+      score -= weight;
+    }
+  }
+  return score;
+}
+
+size_t choose_vector_dim(const Nest& nest, uint32_t symbol_count, const std::vector<size_t>& candidates, const std::vector<int64_t>& extents) {
   size_t best = SIZE_MAX;
   int best_score = INT32_MIN;
   for (size_t d : candidates) {
-    int score = extents[d] >= 16 ? 3 : extents[d] >= 8 ? 0 : -4;
-    for (const LoopInst& inst : nest.body) {
-      if (!is_address(inst)) continue;
-      const int weight = inst.op == LoopOp::kStore ? 6 : 4;
-      SymExpr coefficient, rest;
-      if (!split_linear(inst.index[0], symbols.dim(d), coefficient, rest)) {
-        score -= weight;
-      } else if (coefficient == SymExpr(1)) {
-        score += weight;
-      } else if (!(coefficient == SymExpr(0))) {
-        score -= weight;
-      } else if (inst.op == LoopOp::kStore && d < nest.ranges.size()) {
-        score -= weight;
-      }
-    }
-    if (score >= best_score) {  // ties: the innermost
-      best_score = score;
-      best = d;
-    }
+    const int score = vector_score(nest, symbol_count, d, extents[d]);
+    if (score < best_score) continue;  // ties: the innermost
+    best_score = score;
+    best = d;
   }
   return best;
 }

@@ -1,4 +1,4 @@
-// Loads across the lanes: kernels in tiles, for every vector level, against the interpreter.
+// Loads across the lanes (kernels in tiles) and lanes across outer points, for every vector level, against the interpreter.
 #include <gtest/gtest.h>
 
 #include "tests/unit/inductor/plan_runner.h"
@@ -31,6 +31,41 @@ TEST(Tiles, BoolsAndSeveralStridedOperandsInOneBody) {
     %2 = exp %1 : f32[2, 37, 50]
     return %2
   })", {.kernels = 1});
+}
+
+const char* const kSoftmaxOverChannels = R"(graph @f(%x : f32[3, 40, 7, 11]) {
+    %0 = _softmax %x, 1, false : f32[3, 40, 7, 11]
+    return %0
+  })";
+
+TEST(OuterLanes, AreChosenWherePointsLieSideBySide) {
+  const Kernel columns = kernels_of(kSoftmaxOverChannels, 128 * 1024).at(0);
+  EXPECT_TRUE(columns.lanes_outer);
+  EXPECT_EQ(columns.outer.size(), 2u) << "height and width step as one";
+  EXPECT_FALSE(kernels_of("graph @f(%x : f32[30, 40]) {\n  %0 = _softmax %x, 1, false : f32[30, 40]\n  return %0\n}", 128 * 1024).at(0).lanes_outer);
+}
+
+TEST(OuterLanes, EqualTheInterpreter) {
+  check_graph(kSoftmaxOverChannels);
+  for (const char* rows : {"2", "19", "300"})
+    for (const char* columns : {"5", "16", "131"}) {
+      const std::string shape = std::string("f32[") + rows + ", " + columns + "]", kept = std::string("f32[") + columns + "]";
+      check_graph("graph @f(%x : " + shape + ") {\n  %0 = var.correction %x, [0], 0, false : " + kept + "\n  return %0\n}", {.tolerance = 1e-5});
+      check_graph("graph @f(%x : " + shape + ") {\n  %0 = _log_softmax %x, 0, false : " + shape + "\n  return %0\n}", {.tolerance = 1e-5});
+    }
+}
+
+TEST(OuterLanes, ScratchOfSeveralElementsAndOtherReductions) {
+  check_graph(R"(graph @f(%x : bf16[4, 30, 50], %m : bool[50]) {
+    %0 = exp %x : bf16[4, 30, 50]
+    %1 = where.self %m, %0, %x : bf16[4, 30, 50]
+    %2 = amax %1, [1], true : bf16[4, 1, 50]
+    %3 = sub.Tensor %1, %2, 1 : bf16[4, 30, 50]
+    %4 = sum.dim_IntList %3, [1], true, none : bf16[4, 1, 50]
+    %5 = div.Tensor %3, %4 : bf16[4, 30, 50]
+    %6 = argmax %x, 1, false : i64[4, 50]
+    return %5, %6
+  })", {.tolerance = 2e-2});
 }
 
 }  // namespace
