@@ -87,6 +87,8 @@ void plan_exit(FrameTrace& trace, RecipeBuilder& recipe, Segment& segment) {
   if (trace.returned) {
     segment.exit = ExitKind::returned;
     segment.returned = recipe.slot(trace.returned);
+    segment.leaves_handler = trace.leaves_handler;
+    segment.handled = recipe.slot(trace.handled);
   } else {
     segment.exit = ExitKind::broke;
     for (size_t i = 0; i < trace.exit.size(); ++i)

@@ -173,7 +173,10 @@ Next Drive::run_plain(const Segment& segment) {
 
 Next Drive::apply(const Segment& segment, SegmentRun& run) {
   if (segment.exit == ExitKind::plain) return run_plain(segment);
-  if (segment.exit == ExitKind::returned) return Next::left(frame_.return_value(run.slots[segment.returned].release()));
+  if (segment.exit == ExitKind::returned) {
+    if (segment.leaves_handler) frame_.set_handled(segment.handled == kUnbound ? nullptr : Py_NewRef(run.slots[segment.handled].get()));
+    return Next::left(frame_.return_value(run.slots[segment.returned].release()));
+  }
   if (!frame_.is_entered() && !frame_.enter()) return Next::left(nullptr);
   return resume(segment, run, 0);
 }

@@ -64,6 +64,8 @@ class Segment {
   bool overlapping = false;                // fits only when the memory of a written input overlaps another's; else only when not
   ExitKind exit = ExitKind::returned;
   SlotId returned = kUnbound;
+  bool leaves_handler = false;             // when it returned: the exception being handled is then that of a slot
+  SlotId handled = kUnbound;
   std::vector<FramePlan> frames;           // when it broke
   BreakReason reason{};
   std::string where;                       // of the break

@@ -294,12 +294,41 @@ Value* builtin_mapping_proxy(Tracer& t, const Arguments& args) {
 }
 
 // What an abstract base class answers for a real class depends on its registrations alone; the answer is its own C code's.
+namespace {
+
+PyRef abc_cache_token() {
+  static PyObject* const function = PyObject_GetAttrString(PyImport_ImportModule("_abc"), "get_cache_token");
+  return PyRef::steal(PyObject_CallNoArgs(function));
+}
+
+// A class that is no subclass may become one: ABC.register() moves the token.
+class Registrations final : public guards::ModeFacts {
+ public:
+  bool matches() const override {
+    const PyRef token = abc_cache_token();
+    return PyObject_RichCompareBool(token.get(), token_.get(), Py_EQ) == 1;
+  }
+  std::string mismatch() const override { return "a class was registered with an abstract base class"; }
+
+ private:
+  const PyRef token_ = abc_cache_token();
+};
+
+void guard_registrations(Tracer& t) {
+  for (const auto& facts : t.guards().modes)
+    if (dynamic_cast<const Registrations*>(facts.get())) return;
+  t.guards().modes.push_back(std::make_shared<Registrations>());
+}
+
+}  // namespace
+
 Value* abc_subclasscheck(Tracer& t, const Arguments& args) {
   only_positional(t, args, "_abc_subclasscheck", 2, 2);
   PyTypeObject *cls = known_type(t, args.positional[0]), *sub = known_type(t, args.positional[1]);
   if (!cls || !sub) graph_break(BreakReason::unsupported_value, "issubclass() of a class made in the trace");
   const int answer = PyObject_IsSubclass(reinterpret_cast<PyObject*>(sub), reinterpret_cast<PyObject*>(cls));
   if (answer < 0) t.raise_pending();
+  if (answer == 0) guard_registrations(t);
   return t.boolean(answer == 1);
 }
 
@@ -367,7 +396,7 @@ void refuse_lock(Tracer& t) {
 
 Value* lock_enter(Tracer& t, const Arguments&) { return refuse_lock(t), t.boolean(true); }
 Value* lock_exit(Tracer& t, const Arguments&) { return refuse_lock(t), t.none(); }
-Value* outside_exc_info(Tracer&, const Arguments&) { graph_break(BreakReason::unsupported_value, "sys.exc_info()"); }
+Value* outside_class(Tracer&, const Arguments&) { graph_break(BreakReason::unsupported_value, "a class statement"); }
 Value* unsupported_property(Tracer&, const Arguments&) { graph_break(BreakReason::unsupported_value, "a property made in the trace"); }
 namespace {
 
@@ -380,7 +409,23 @@ class RecursionLimit final : public guards::ModeFacts {
   const int limit_ = Py_GetRecursionLimit();
 };
 
+// No exception is being handled where the segment begins.
+class NothingHandled final : public guards::ModeFacts {
+ public:
+  static bool now() { return !PyRef::steal(PyErr_GetHandledException()); }
+  bool matches() const override { return now(); }
+  std::string mismatch() const override { return "an exception is being handled"; }
+};
+
 }  // namespace
+
+Value* exc_info(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "exc_info", 0, 0);
+  bool known = false;
+  if (t.handled_exception(&known) || (!known && !NothingHandled::now())) graph_break(BreakReason::unsupported_value, "sys.exc_info() while an exception is handled");
+  if (!known) t.guards().modes.push_back(std::make_shared<NothingHandled>());
+  return t.tuple({t.none(), t.none(), t.none()});
+}
 
 Value* recursion_limit(Tracer& t, const Arguments&) {
   t.guards().modes.push_back(std::make_shared<RecursionLimit>());

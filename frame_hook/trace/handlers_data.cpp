@@ -197,4 +197,12 @@ Flow OpcodeHandlers::load_assertion_error(Tracer& t, SymbolicFrame& f, const Ins
   return Flow::next;
 }
 
+Flow OpcodeHandlers::load_build_class(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  static PyObject* const name = PyUnicode_InternFromString("__build_class__");
+  Value* found = t.dict_get(as<DictValue>(f.builtins), t.constant_value(name));
+  if (!found) t.raise_new(PyExc_NameError, "__build_class__ not found");
+  f.push(found);
+  return Flow::next;
+}
+
 }  // namespace framejit::frame_hook

@@ -150,7 +150,9 @@ bool Tracer::attempt(const guards::FrameAccess& frame, const std::shared_ptr<con
 bool Tracer::run_root(std::shared_ptr<SymbolicFrame> root) {
   try {
     trace_.where = text_of_position(*root);
-    trace_.returned = run_frame(std::move(root));
+    trace_.returned = run_frame(root);
+    trace_.leaves_handler = !root->handled.empty();
+    if (trace_.leaves_handler) trace_.handled = root->handled.back();
   } catch (const StopTracing&) {
     trace_.reason = stop_reason_;
     trace_.detail = stop_detail_;
@@ -353,6 +355,7 @@ std::optional<Tracer::Obstacle> Tracer::find_obstacle() {
   };
   Reachable reachable(visit);
   if (trace_.returned) reachable.walk(trace_.returned);
+  if (trace_.handled) reachable.walk(trace_.handled);
   for (Value* v : trace_.effects) reachable.walk(v);
   for (const FrameExit& exit : trace_.exit) {
     SymbolicFrame& frame = *exit.frame;

@@ -55,6 +55,8 @@ struct FrameTrace {
   std::vector<Value*> effects;            // values whose `object` must be brought to the shadow's state, in order of first write
   std::vector<guards::SourceId> input_sources;  // of the recording's inputs, in order
   Value* returned = nullptr;              // set when the frame returned
+  bool leaves_handler = false;            // it returned, and what is handled differs from entry: a handler that was entered before is left
+  Value* handled = nullptr;               // what is handled then; null: nothing
   std::vector<FrameExit> exit;            // set when it broke
   BreakReason reason{};
   std::string detail;
@@ -154,6 +156,7 @@ class Tracer {
   [[noreturn]] void raise_new(PyObject* type, const std::string& message);
   [[noreturn]] void raise_pending();                       // a Python error set by a concrete call becomes symbolic
   bool exception_matches(Value* exception, PyObject* type);
+  Value* handled_exception(bool* known) const;             // what is being handled; null: nothing. known: false when it was so at entry
   InstanceValue* new_exception(PyObject* type, std::vector<Value*> args);
 
   // ---- recorded and concrete calls
@@ -249,7 +252,6 @@ class Tracer {
   void bind_arguments(FunctionValue* function, const Arguments& args, SymbolicFrame& frame);
   void run_instructions(SymbolicFrame& frame);
   void enter_handler(SymbolicFrame& frame, Value* exception);  // raises on when there is none
-  Value* handled_exception(bool* known) const;             // what is being handled; null: nothing. known: false when it was so at entry
   std::pair<PyCodeObject*, int> last_line_{nullptr, 0};
   PointerMap<PyCodeObject, bool> torch_codes_;
   bool is_torch_code(PyCodeObject* code);

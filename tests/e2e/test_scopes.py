@@ -1,0 +1,219 @@
+"""Context managers of contextlib, class statements, abstract base classes: in the graph, or a clean break that is resumed in place."""
+import abc
+import collections.abc
+import contextlib
+import sys
+
+import pytest
+import torch
+
+import framejit
+from check import check, same
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    framejit.reset()
+    with torch.no_grad():
+        yield
+
+
+class Log:
+    def __init__(self):
+        self.lines = []
+
+    def close(self):
+        self.lines.append("closed")
+
+
+class TestContextlib:
+    def test_exit_stack(self):
+        @contextlib.contextmanager
+        def scope(name, log):
+            log.append("enter " + name)
+            try:
+                yield len(log)
+            finally:
+                log.append("leave " + name)
+
+        def f(x, names, log):
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(torch.no_grad())
+                entered = [stack.enter_context(scope(name, log)) for name in names]
+                stack.callback(log.append, "called")
+                x = x * len(entered) + entered[-1]
+            return x + 1
+        check(f, torch.randn(3), ["a", "b"], [], breaks=0, compiles=1)
+
+    def test_an_empty_exit_stack(self):
+        def f(x):
+            with contextlib.ExitStack():
+                return x + 1
+        check(f, torch.randn(3), breaks=0, compiles=1)
+
+    def test_an_exit_stack_that_swallows(self):
+        def f(x, key):
+            y = x
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(contextlib.suppress(KeyError))
+                y = x * 2
+                y = y + {"a": 1}[key]
+            return y * 3
+        check(f, torch.randn(3), "a")
+        check(f, torch.randn(3), "b")
+
+    def test_suppress_closing_and_nullcontext(self):
+        def f(x, log):
+            with contextlib.suppress(KeyError, IndexError), contextlib.closing(log) as l, contextlib.nullcontext(3) as n:
+                x = x * n
+                l.lines.append("in")
+                x = x + {}["missing"]
+            return x - 1
+        check(f, torch.randn(3), Log(), breaks=0, compiles=1)
+
+    def test_exc_info_where_nothing_is_handled(self):
+        def f(x):
+            return x + 1, sys.exc_info()
+        check(f, torch.randn(3), breaks=0, compiles=1)
+
+    def test_exc_info_depends_on_the_caller(self):
+        def f(x):
+            return x + 1, sys.exc_info()[0]
+        compiled, x = framejit.compile(f), torch.ones(2)
+        same(compiled(x), f(x))
+        for _ in range(2):
+            try:
+                raise ValueError
+            except ValueError:
+                assert compiled(x)[1] is ValueError
+            assert compiled(x)[1] is None
+
+    def test_exc_info_in_a_handler(self):
+        def f(x):
+            try:
+                raise ValueError("seen")
+            except ValueError:
+                kind, value, traceback = sys.exc_info()
+            return x + 1, kind.__name__, str(value), traceback is not None
+        check(f, torch.randn(3))
+
+
+def test_a_class_statement_is_one_break():
+    def f(x, k):
+        y = x * 2
+
+        class Scaled:
+            """Made anew in each call."""
+            factor = k
+
+            def __call__(self, t):
+                return t * self.factor + y.shape[0]
+        return Scaled()(y) + 1
+    stats = check(f, torch.randn(3), 3, breaks=1)
+    assert stats["break_reasons"] == {"unsupported_value": 1}
+
+
+class TestAbstractClasses:
+    def make(self):
+        class Shape(abc.ABC):
+            pass
+
+        class Square:
+            pass
+        return Shape, Square
+
+    def test_a_class_registered_later_is_seen(self):
+        Shape, Square = self.make()
+
+        def f(x, s):
+            return x * 2 if isinstance(s, Shape) else x - 1
+        compiled, x = framejit.compile(f), torch.randn(3)
+        same(compiled(x, Square()), x - 1)
+        Shape.register(Square)
+        for _ in range(2):
+            same(compiled(x, Square()), x * 2)
+
+    def test_a_subclass_registered_later_is_seen(self):
+        Shape, Square = self.make()
+
+        def f(x, kind):
+            return x * 2 if issubclass(kind, (int, Shape)) else x - 1
+        compiled, x = framejit.compile(f), torch.randn(3)
+        same(compiled(x, Square), x - 1)
+        Shape.register(Square)
+        same(compiled(x, Square), x * 2)
+
+    def test_an_answer_that_stays_is_not_guarded(self):
+        Shape, Square = self.make()
+        Shape.register(Square)
+
+        def f(x, s):
+            return x * 2 if isinstance(s, Shape) and isinstance([], collections.abc.Sequence) else x
+        compiled, x = framejit.compile(f), torch.randn(3)
+        same(compiled(x, Square()), x * 2)
+        Shape.register(type("Other", (), {}))
+        same(compiled(x, Square()), x * 2)
+        assert framejit.stats()["recompiles"] == 0 and framejit.stats()["hits"] == 1
+
+
+class TestWhatIsHandledAfterwards:
+    """A handler that is left in another segment than it was entered in leaves nothing behind."""
+
+    @staticmethod
+    def handled_after(f, *args):
+        seen = []
+        for call in (framejit.compile(f), f):
+            for _ in range(3):
+                result = call(*args)
+                seen.append((sys.exc_info()[0], result.sum().item()))
+        assert len(set(seen)) == 1 and seen[0][0] is None
+
+    def test_exit_that_breaks_and_swallows(self, capsys):
+        class Swallows:
+            def __enter__(self):
+                return self
+
+            def __exit__(self, kind, value, traceback):
+                print("exit", kind.__name__)
+                return True
+
+        def f(x):
+            with Swallows():
+                x = x * 2
+                x = x + {}["missing"]
+            return x
+        self.handled_after(f, torch.ones(2))
+
+    def test_return_inside_of_a_handler(self, capsys):
+        def f(x):
+            try:
+                x = x * 2
+                raise ValueError
+            except ValueError:
+                print("handling")
+                return x + 1
+        self.handled_after(f, torch.ones(2))
+
+    def test_within_the_callers_handler(self, capsys):
+        def f(x):
+            try:
+                raise ValueError
+            except ValueError:
+                print("handling")
+                return x + 1
+        compiled = framejit.compile(f)
+        for _ in range(3):
+            try:
+                raise KeyError("outer")
+            except KeyError:
+                compiled(torch.ones(2))
+                assert sys.exc_info()[0] is KeyError
+
+    def test_swallowed_by_an_exit_stack(self):
+        def f(x, key):
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(contextlib.suppress(KeyError))
+                x = x * 2
+                x = x + {"a": 1}[key]
+            return x * 3
+        self.handled_after(f, torch.ones(2), "b")
