@@ -12,7 +12,6 @@
 #include <set>
 
 #include "frame_hook/aten/compiled_call.h"
-#include "frame_hook/aten/torch_callables.h"
 #include "frame_hook/aten/torch_modes.h"
 #include "guards/aten/tensor_facts.h"
 #include "guards/py_ref.h"
@@ -21,33 +20,6 @@ namespace framejit::frame_hook {
 namespace {
 
 bool is_tensor(PyObject* object) { return PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(THPVariableClass)); }
-
-// x.new_tensor(data): torch builds it for a device kind that traced tensors do not have; torch.tensor is the same on x's dtype and device.
-bool is_new_tensor(PyObject* callable, PyObject** self, PyObject* const* args, size_t positional) {
-  if (PyCFunction_Check(callable) && PyCFunction_GET_SELF(callable) != nullptr) {
-    *self = PyCFunction_GET_SELF(callable);
-    return is_tensor(*self) && std::string_view(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name) == "new_tensor";
-  }
-  if (Py_TYPE(callable) != &PyMethodDescr_Type || positional == 0 || !is_tensor(args[0])) return false;
-  *self = args[0];
-  return std::string_view(reinterpret_cast<PyMethodDescrObject*>(callable)->d_method->ml_name) == "new_tensor";
-}
-
-PyObject* call_new_tensor(PyObject* self, PyObject* callable, PyObject* const* args, size_t positional, PyObject* kwnames) {
-  const size_t skip = PyCFunction_Check(callable) ? 0 : 1;
-  PyRef keywords = PyRef::steal(PyDict_New()), values = PyRef::steal(PyTuple_New(static_cast<Py_ssize_t>(positional - skip)));
-  for (const char* name : {"dtype", "device"}) {
-    PyRef value = PyRef::steal(PyObject_GetAttrString(self, name));
-    if (!value || PyDict_SetItemString(keywords.get(), name, value.get()) < 0) return nullptr;
-  }
-  for (size_t i = skip; i < positional; ++i) PyTuple_SET_ITEM(values.get(), static_cast<Py_ssize_t>(i - skip), Py_NewRef(args[i]));
-  const Py_ssize_t named = kwnames != nullptr ? PyTuple_GET_SIZE(kwnames) : 0;
-  for (Py_ssize_t i = 0; i < named; ++i) {
-    PyObject* value = args[positional + static_cast<size_t>(i)];
-    if (value != Py_None && PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(kwnames, i), value) < 0) return nullptr;
-  }
-  return PyObject_Call(TorchCallables::get().tensor_function(), values.get(), keywords.get());
-}
 
 std::string class_of_error(PyObject* type, PyObject* value) {
   PyRef text = PyRef::steal(value != nullptr ? PyObject_Str(value) : nullptr);
@@ -187,9 +159,7 @@ template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* const* 
 
 PyObject* TorchRecording::call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* kwnames) {
   const size_t count = positional + (kwnames != nullptr ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0), first_node = op_count();
-  PyObject* self = nullptr;
-  const bool is_new = is_new_tensor(callable, &self, args, positional);
-  PyObject* result = recorded([&] { return is_new ? call_new_tensor(self, callable, args, positional, kwnames) : PyObject_Vectorcall(callable, args, positional, kwnames); }, args, count);
+  PyObject* result = recorded([&] { return PyObject_Vectorcall(callable, args, positional, kwnames); }, args, count);
   if (result != nullptr) calls_.add_call(recorder_->graph(), first_node, callable, args, positional, kwnames, result);
   return result;
 }

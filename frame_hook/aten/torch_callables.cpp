@@ -68,7 +68,6 @@ TorchCallables::TorchCallables() {
     if (PyRef object = find_path(path)) pure_.insert(object.release());
   for (const char* path : kCompiling)
     if (PyRef object = find_path(path)) compiling_.insert(object.release());
-  tensor_ = find_path("torch.tensor").release();
   parameter_ = find_path("torch.nn.parameter.Parameter").release();
 }
 

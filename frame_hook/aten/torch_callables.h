@@ -13,13 +13,12 @@ class TorchCallables {
   // Reads state or builds a constant; never touches a tensor.
   bool is_pure_without_tensors(PyObject* callable) const { return pure_.count(callable) != 0; }
   bool answers_true_while_compiling(PyObject* callable) const;
-  PyObject* tensor_function() const { return tensor_; }     // torch.tensor, borrowed
   PyObject* parameter_type() const { return parameter_; }   // torch.nn.Parameter, borrowed
 
  private:
   TorchCallables();
   std::unordered_set<const PyObject*> pure_, compiling_;
-  PyObject *tensor_ = nullptr, *parameter_ = nullptr;
+  PyObject* parameter_ = nullptr;
 };
 
 }  // namespace framejit::frame_hook
