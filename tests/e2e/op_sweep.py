@@ -1,7 +1,7 @@
 """Every op of torch's op_db, compiled as `lambda *a, **k: op(*a, **k)`: equal to eager, or a clean break for a known reason.
 
     python tests/e2e/op_sweep.py [--backend framejit] [--dtype float32 ...] [--forms plain ...] [--samples N] [--jobs 2] [--only REGEX]
-                                 [--journal FILE] [--summary FILE] [--at-least PERCENT]
+                                 [--classes FILE] [--journal FILE] [--summary FILE] [--at-least PERCENT]
 
 Runs in worker processes, so that one crash is one row. With --journal, rows are kept as they come and a second run of the same build
 goes on behind the last op that was done. Exit status 1 when a sample differs or crashes, or breaks for a reason that op_sweep_reasons.txt does not
@@ -83,7 +83,8 @@ class Journal:
 
 def run_worker(options, dtype, names, take):
     """Starts one worker on the ops `names` and hands its rows to `take`. Answers with the sample it died at, or None."""
-    command = [sys.executable, os.path.abspath(__file__), "--worker", dtype, "--backend", options.backend, "--samples", str(options.samples), "--forms", *options.forms]
+    classes = ["--classes", options.classes] if options.classes else []
+    command = [sys.executable, os.path.abspath(__file__), *classes, "--worker", dtype, "--backend", options.backend, "--samples", str(options.samples), "--forms", *options.forms]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     errors = []
     reader = threading.Thread(target=lambda: errors.extend(process.stderr.read().strip().splitlines()[-1:]))
@@ -199,6 +200,58 @@ def write_summary(path, sections):
         f.write("".join(f"# {name}\n" + "\n".join(lines) + "\n\n" for name, lines in sorted(old.items())).rstrip("\n") + "\n")
 
 
+RANKS = ["break", "extern", "mixed", "kernels", "views"]
+
+
+def classes_of(rows):
+    """op -> its class: the lowest of its samples; samples that raise say nothing."""
+    table = {}
+    for row in rows:
+        if row["status"] not in ("raises", "late"):
+            table[row["op"]] = min(table.get(row["op"], "views"), row.get("class", "break"), key=RANKS.index)
+    return table
+
+
+def read_classes(path):
+    """Lines "class count: op op ..." of a committed table."""
+    table = {}
+    if os.path.exists(path):
+        with open(path) as f:
+            for line in f:
+                kind, colon, ops = line.partition(":")
+                if colon and not line.startswith("#"):
+                    table.update((op, kind.split()[0]) for op in ops.split())
+    return table
+
+
+def write_classes(path, table):
+    with open(path, "w") as f:
+        f.write("# What the default backend makes of the first sample of each op of torch's op_db: nothing but our own kernels, views that need no step,\n"
+                "# kernels beside PyTorch's own ops (mixed), those alone (extern), a graph break. Ops may move up, never down (make golden-update).\n")
+        for kind in reversed(RANKS):
+            ops = sorted(op for op, k in table.items() if k == kind)
+            f.write(f"{kind} {len(ops)}: {' '.join(ops)}\n")
+
+
+def fallen(committed, now):
+    """Ops of the committed table that are missing or stand lower now, in words."""
+    return [f"{op}: {now.get(op, 'missing')} instead of {kind}" for op, kind in sorted(committed.items())
+            if op not in now or RANKS.index(now[op]) < RANKS.index(kind)]
+
+
+def compare_classes(path, rows):
+    """True when an op fell; a table that is not current is rewritten when golden files are, and is a failure else."""
+    committed, now = read_classes(path), classes_of(rows)
+    down = fallen(committed, now)
+    stale = committed != now
+    if stale and not down and os.environ.get("FRAMEJIT_UPDATE_GOLDEN") == "1":
+        write_classes(path, now)
+        stale = False
+    for line in down or (["better than the committed table: make golden-update"] if stale else []):
+        print(line)
+    return bool(down) or stale
+
+
 def report(journal, options):
     failed, sections = False, {}
     for dtype in options.dtype:
@@ -208,6 +261,8 @@ def report(journal, options):
         name = f"backend {options.backend}, {dtype}, inputs {run[2]}{limit}"
         sections[name] = summary_of(rows)
         print(name, *sections[name], sep="\n")
+        if options.classes:
+            failed = compare_classes(options.classes, rows) or failed
         failed = failed or not rows or bool(bad_rows(rows, known_reasons())) or share_whole(rows) < options.at_least
     if options.summary:
         write_summary(options.summary, sections)
@@ -224,6 +279,7 @@ def main():
     parser.add_argument("--dtype", nargs="+", default=["float32", "int64", "bool"])
     parser.add_argument("--only", default="")
     parser.add_argument("--at-least", type=float, default=0.0, metavar="PERCENT", help="captured whole, for each dtype")
+    parser.add_argument("--classes", metavar="FILE", help="compare what each op becomes with a committed table (one dtype, plain inputs)")
     parser.add_argument("--journal")
     parser.add_argument("--summary")
     options = parser.parse_args()

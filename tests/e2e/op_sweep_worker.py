@@ -2,6 +2,7 @@
 import itertools
 import json
 import os
+import re
 import sys
 import types
 import unittest
@@ -239,6 +240,22 @@ def verdict(stats, outcome):
     return {"status": "whole" if traced else "not traced"}
 
 
+def class_of(op, args, kwargs):
+    """What the default backend makes of one sample that it captures whole: views (no step at all), kernels (nothing but our own), mixed, or
+    extern (PyTorch's own ops and nothing else)."""
+    import torch
+    import framejit
+    fn = op.op
+    framejit.reset()
+    with torch.no_grad():
+        copy = copier()
+        report = framejit.explain(lambda *a, **k: fn(*a, **k))(*map_tensors(copy, args), **map_tensors(copy, kwargs))
+    steps = [line.strip() for event in report.events if event.channel == "steps" for line in event.artefact.split("\n")]
+    kernels = any(s.startswith("kernel ") for s in steps)
+    extern = any(re.match(r"(b\d+(, b\d+)* = )?[\w.:]+\(", s) for s in steps)
+    return ("mixed" if kernels else "extern") if extern else "kernels" if kernels else "views"
+
+
 def work(options):
     """Rows on standard output, one JSON line each; "begin" before a sample, so that a crash is seen, "done" behind an op."""
     warnings.simplefilter("ignore")
@@ -256,6 +273,8 @@ def work(options):
                 print(json.dumps({**key, "begin": True}), flush=True)
                 try:
                     row = run_one(op, args, kwargs, options.backend)
+                    if options.classes and row["status"] == "whole":
+                        row["class"] = class_of(op, args, kwargs)
                 except Exception as e:
                     row = {"status": "differs", "why": f"{type(e).__name__}: {e}"[:160]}
                 print(json.dumps({**key, **row}), flush=True)

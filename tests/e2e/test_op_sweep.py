@@ -17,6 +17,29 @@ def test_first_samples():
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
+def test_no_op_falls_back_a_class():
+    """The first samples again, on the default backend: op_classes.txt says what each op becomes, and can only grow."""
+    done = sweep("--dtype", "float32", "--classes", os.path.join(os.path.dirname(os.path.abspath(__file__)), "op_classes.txt"))
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+def test_a_fall_is_seen(tmp_path, monkeypatch):
+    rows = [{"op": "add", "status": "whole", "class": "kernels"}, {"op": "mm", "status": "whole", "class": "extern"},
+            {"op": "t", "status": "raises"}, {"op": "item", "status": "break", "why": "data_dependent_value"}]
+    path = str(tmp_path / "classes.txt")
+    monkeypatch.delenv("FRAMEJIT_UPDATE_GOLDEN", raising=False)
+    assert op_sweep.compare_classes(path, rows)  # not written yet
+    monkeypatch.setenv("FRAMEJIT_UPDATE_GOLDEN", "1")
+    assert not op_sweep.compare_classes(path, rows)
+    assert op_sweep.read_classes(path) == {"add": "kernels", "mm": "extern", "item": "break"}
+    for lower in ("mixed", "extern", "break"):
+        assert op_sweep.compare_classes(path, [{**rows[0], "class": lower}, *rows[1:]])
+    assert op_sweep.compare_classes(path, rows[1:])
+
+    assert not op_sweep.compare_classes(path, [rows[0], {**rows[1], "class": "kernels"}, *rows[2:]])
+    assert op_sweep.read_classes(path)["mm"] == "kernels" and op_sweep.compare_classes(path, rows)
+
+
 def test_a_break_without_a_reason_fails():
     """The report itself: unexpected breaks, crashes, differences and too few whole captures are failures."""
     def status(rows, at_least=0.0, known=()):
