@@ -1,5 +1,6 @@
 // graph/ops/index.cpp — gathering, scattering, joining and repeating.
 #include <algorithm>
+#include <cstdlib>
 
 #include "graph/ops/families.h"
 #include "graph/ops/rule_kit.h"
@@ -239,6 +240,38 @@ bool constant_pad_nd(const RuleArgs& args, ShapeEnv& env, Results& results) {  /
   return true;
 }
 
+// self, padding of the last `count` dimensions, which a batch and channels precede. A reflection stays inside.
+template <size_t count, bool reflects>
+bool edge_pad(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  SymSizes pad;
+  if (self == nullptr || self->ndim() < count + 1 || self->ndim() > 4 || self->ndim() > count + 2) return false;
+  if (!args.sizes(1, pad) || pad.size() != 2 * count || any_negative(env, pad)) return false;
+  SymSizes sizes = self->sizes;
+  for (size_t k = 0; k < count; ++k) {
+    SymExpr& size = sizes[sizes.size() - 1 - k];
+    if (!env.decide(0, Relation::kLt, size, "padded dimension has elements")) return false;
+    for (size_t side : {2 * k, 2 * k + 1})
+      if (reflects && !env.decide(pad[side], Relation::kLt, size, "reflection stays inside")) return false;
+    size = size + pad[2 * k] + pad[2 * k + 1];
+  }
+  results.push_back(count == 2 ? in_suggested_format(*self, std::move(sizes), env) : dense_like(*self, std::move(sizes)));
+  return true;
+}
+
+bool diag_embed(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, offset, dim1, dim2
+  const TensorMeta* self = args.tensor(0);
+  if (self == nullptr || self->ndim() == 0) return false;
+  const size_t ndim = self->ndim() + 1;
+  const auto first = wrap_dim(args.integer_or(2, -2), ndim), second = wrap_dim(args.integer_or(3, -1), ndim);
+  if (!first || !second || *first == *second) return false;
+  SymSizes sizes(self->sizes.begin(), self->sizes.end() - 1);
+  const SymExpr side = self->sizes.back() + std::abs(args.integer_or(1, 0));
+  for (const size_t d : {std::min(*first, *second), std::max(*first, *second)}) sizes.insert(sizes.begin() + static_cast<std::ptrdiff_t>(d), side);
+  results.push_back(dense_like(*self, std::move(sizes)));
+  return true;
+}
+
 }  // namespace
 
 std::vector<OpRow> index_ops() {
@@ -251,6 +284,11 @@ std::vector<OpRow> index_ops() {
   add_rows(rows, stack, {"stack"});
   add_rows(rows, repeat, {"repeat"});
   add_rows(rows, constant_pad_nd, {"constant_pad_nd"});
+  add_rows(rows, edge_pad<1, true>, {"reflection_pad1d"});
+  add_rows(rows, edge_pad<2, true>, {"reflection_pad2d"});
+  add_rows(rows, edge_pad<1, false>, {"replication_pad1d"});
+  add_rows(rows, edge_pad<2, false>, {"replication_pad2d"});
+  add_rows(rows, diag_embed, {"diag_embed"});
   add_rows_in_place(rows, triangle, {"tril", "triu"});
   add_rows(rows, flip, {"flip"});
   add_rows(rows, roll, {"roll"});

@@ -143,7 +143,9 @@ std::vector<OpRow> pointwise_ops() {
       "hardtanh", "leaky_relu", "elu", "celu", "threshold", "silu", "mish", "hardswish", "hardsigmoid", "nan_to_num", "gelu", "positive"});
   add_rows(rows, mapped<keep, 0>, {"softplus", "hardshrink", "softshrink", "log_sigmoid", "relu6", "conj_physical"});
   add_rows_in_place(rows, mapped<floating, 0>, {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan",
-      "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "sigmoid", "reciprocal", "lgamma", "digamma"});
+      "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "sigmoid", "reciprocal", "lgamma", "digamma", "sinc", "deg2rad", "rad2deg"});
+  add_rows(rows, mapped<floating, 0>, {"angle", "special_entr"});
+  add_rows(rows, mapped<floating, 0, 1>, {"special_xlog1py", "special_xlog1py.other_scalar", "special_xlog1py.self_scalar", "xlogy.Scalar_Other", "xlogy.Scalar_Self"});
   add_rows_in_place(rows, mapped<keep, 0, 1>, {"add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar", "mul.Tensor", "mul.Scalar",
       "remainder.Tensor", "remainder.Scalar", "fmod.Tensor", "fmod.Scalar", "floor_divide", "floor_divide.Scalar", "pow.Tensor_Tensor", "hypot"});
   add_rows_in_place(rows, bitwise<0>, {"bitwise_not"});
@@ -153,7 +155,7 @@ std::vector<OpRow> pointwise_ops() {
   add_rows(rows, bitwise<0, 1>, {"__and__.Tensor", "__and__.Scalar", "__or__.Tensor", "__or__.Scalar", "__xor__.Tensor", "__xor__.Scalar"});
   add_rows(rows, mapped<keep, 1, 0>, {"rsub.Tensor", "rsub.Scalar"});  // sub(other, self)
   add_rows(rows, log_sigmoid_forward, {"log_sigmoid_forward"});
-  add_rows(rows, mapped<keep, 0, 1>, {"maximum", "minimum", "fmax", "fmin", "logaddexp", "pow.Scalar", "remainder.Scalar_Tensor",
+  add_rows(rows, mapped<keep, 0, 1>, {"maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2", "pow.Scalar", "_prelu_kernel", "softplus_backward", "hardsigmoid_backward", "hardswish_backward", "remainder.Scalar_Tensor",
       "threshold_backward", "gelu_backward", "silu_backward", "sigmoid_backward", "tanh_backward", "clamp_min.Tensor", "clamp_max.Tensor"});
   add_rows_in_place(rows, mapped<floating, 0, 1>, {"div.Tensor", "div.Scalar", "atan2", "copysign.Tensor", "copysign.Scalar", "xlogy.Tensor"});
   add_rows_in_place(rows, div_mode, {"div.Tensor_mode", "div.Scalar_mode"});

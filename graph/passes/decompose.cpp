@@ -1,6 +1,6 @@
 // graph/passes/decompose.cpp — driver: looks each op up in the table and replaces it, or copies it.
 //
-// The table is made of the families decompose_{norm,pointwise,shape}.cpp. What a library does better has no row: products,
+// The table is made of the families decompose_{norm,pointwise,shape,nn,lists,reduction}.cpp. What a library does better has no row: products,
 // convolution, attention, sort, embedding.
 #include "graph/passes/decompose.h"
 
@@ -37,6 +37,9 @@ const Decompositions& decompositions() {
     add_norm_decompositions(t);
     add_pointwise_decompositions(t);
     add_shape_decompositions(t);
+    add_nn_decompositions(t);
+    add_list_decompositions(t);
+    add_reduction_decompositions(t);
     return t;
   }();
   return table;
@@ -58,9 +61,11 @@ Result<Graph> decompose(Graph graph) {
     }
     std::vector<TensorMeta> metas;
     for (ValueId v : node.results) metas.push_back(v == kNoValue ? TensorMeta{} : graph.meta(v));
+    const GraphBuilder::Mark before = r.out().mark();
     Decomposing d{r.out(), node, r.map_args(node), std::move(metas), {}};
     r.begin(node);
     if (!row->second(d)) {
+      r.out().rollback(before);
       r.copy_node(node);
       continue;
     }

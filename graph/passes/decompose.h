@@ -1,6 +1,6 @@
 // graph/passes/decompose.h — one decomposition: an op's arguments in, values of simpler ops out.
 //
-// A decomposition returns false to leave the node as it is; it must then have emitted nothing. It fills one result per result of
+// A decomposition returns false to leave the node as it is; what it emitted is dropped. It fills one result per result of
 // the node, with its dtype and sizes; strides may differ (outputs are brought back, consumers are inferred anew). Half-precision
 // inputs are computed in float32 and rounded once at the end, as the kernels do.
 #pragma once
@@ -46,6 +46,9 @@ bool is_decomposed(std::string_view op);
 void add_norm_decompositions(Decompositions& table);
 void add_pointwise_decompositions(Decompositions& table);
 void add_shape_decompositions(Decompositions& table);
+void add_nn_decompositions(Decompositions& table);
+void add_list_decompositions(Decompositions& table);
+void add_reduction_decompositions(Decompositions& table);
 
 bool is_half(DType dtype);
 // Number of elements that a reduction over `dims` joins; dims are sorted out by reduced_dims of the shape rules.

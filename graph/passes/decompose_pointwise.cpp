@@ -1,44 +1,8 @@
 // graph/passes/decompose_pointwise.cpp — elementwise composites and filled tensors.
-#include <cmath>
-
 #include "graph/passes/decompose.h"
 
 namespace framejit::graph {
 namespace {
-
-bool is_number(const Arg& arg, int64_t value) {
-  const SymExpr* n = arg.get<SymExpr>();
-  const double* f = arg.get<double>();
-  return (n != nullptr && *n == SymExpr(value)) || (f != nullptr && *f == static_cast<double>(value));
-}
-
-bool silu(Decomposing& d) {
-  const ValueId x = d.wide(d.value(0));
-  d.results = {d.narrow(d.mul(x, d.emit("sigmoid", {x})), 0)};
-  return true;
-}
-
-template <bool division>
-bool addc(Decomposing& d) {  // self, tensor1, tensor2, value
-  auto wide = [&](size_t i) { return d.args[i].get<ValueId>() != nullptr ? Arg(d.wide(d.value(i))) : d.args[i]; };
-  const Arg a = wide(1), b = wide(2);
-  const Arg value = d.args.size() > 3 ? d.args[3] : Arg(SymExpr(1));
-  ValueId product = division ? d.div(a, b) : d.mul(a, b);
-  if (!is_number(value, 1)) product = d.mul(product, value);
-  d.results = {d.narrow(d.add(wide(0), product), 0)};
-  return true;
-}
-
-bool lerp_scalar(Decomposing& d) {  // self, end, weight
-  const double* weight = d.args[2].get<double>();
-  if (weight == nullptr || !is_float(d.metas[0].dtype)) return false;
-  const ValueId from = d.wide(d.value(0)), to = d.wide(d.value(1));
-  const ValueId distance = d.sub(to, from);
-  // The kernel starts from the nearer end.
-  const ValueId result = std::abs(*weight) < 0.5 ? d.add(from, d.mul(distance, *weight)) : d.sub(to, d.mul(distance, 1.0 - *weight));
-  d.results = {d.narrow(result, 0)};
-  return true;
-}
 
 bool masked_fill(Decomposing& d) {  // self, mask, value
   const std::vector<Arg> args{d.args[1], d.args[2], d.args[0]};
@@ -90,11 +54,7 @@ bool arange(Decomposing& d) {
 }  // namespace
 
 void add_pointwise_decompositions(Decompositions& table) {
-  table.insert({{"silu", silu},
-                {"addcmul", addc<false>},
-                {"addcdiv", addc<true>},
-                {"lerp.Scalar", lerp_scalar},
-                {"masked_fill.Scalar", masked_fill},
+  table.insert({{"masked_fill.Scalar", masked_fill},
                 {"masked_fill.Tensor", masked_fill},
                 {"zeros", filled_with<0>},
                 {"ones", filled_with<1>},

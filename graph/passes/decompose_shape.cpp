@@ -87,6 +87,95 @@ bool stack(Decomposing& d) {
   return true;
 }
 
+// x_copy: the view x, copied into memory of its own.
+bool view_of_copy(Decomposing& d) {
+  std::string name = d.node.op->name;
+  name.erase(name.find("_copy"), 5);
+  if (name == "view") {
+    d.results = {reshaped(d.out, d.value(0), d.metas[0].sizes)};
+    return true;
+  }
+  std::vector<TensorMeta> metas;
+  const OpDef* op = find_op(name);
+  if (op == nullptr || !infer_metas(*op, d.args, d.out.peek().values, d.out.shapes(), metas) || metas.size() != 1) return false;
+  d.results = {d.out.emit(name, d.args, metas[0])};
+  return true;
+}
+
+template <Decomposition view>
+bool copied(Decomposing& d) {
+  if (!view(d)) return false;
+  for (ValueId& v : d.results) v = contiguous_clone(d.out, v);
+  return true;
+}
+
+// roll without dimensions rolls the elements as one row.
+bool roll(Decomposing& d) {  // self, shifts, dims
+  const auto* dims = d.args.size() > 2 ? d.args[2].get<SymSizes>() : nullptr;
+  if ((dims != nullptr && !dims->empty()) || d.metas[0].ndim() == 0) return false;
+  const ValueId row = reshaped(d.out, d.value(0), {d.metas[0].numel()});
+  d.results = {reshaped(d.out, d.emit("roll", {row, d.args[1], SymSizes{SymExpr(0)}}), d.metas[0].sizes)};
+  return true;
+}
+
+bool rot90(Decomposing& d) {  // self, k, dims
+  const size_t ndim = d.meta(d.value(0)).ndim();
+  std::vector<int64_t> dims;
+  if (!d.rule().integers(2, dims) || dims.size() != 2) return false;
+  const auto a = wrap_dim(dims[0], ndim), b = wrap_dim(dims[1], ndim);
+  const int64_t turns = ((d.rule().integer_or(1, 1) % 4) + 4) % 4;
+  if (!a || !b) return false;
+  SymSizes flipped;
+  if (turns != 3) flipped.emplace_back(static_cast<int64_t>(turns == 2 ? *a : *b));
+  if (turns != 1) flipped.emplace_back(static_cast<int64_t>(turns == 2 ? *b : *a));
+  ValueId value = turns == 0 ? contiguous_clone(d.out, d.value(0)) : d.emit("flip", {d.args[0], flipped});
+  SymSizes order;
+  for (size_t i = 0; i < ndim; ++i) order.emplace_back(static_cast<int64_t>(i == *a ? *b : i == *b ? *a : i));
+  d.results = {turns % 2 == 0 ? value : d.emit("permute", {value, order})};
+  return true;
+}
+
+// Sizes [outer.., parts..] seen as one more dimension each, permuted, and joined again.
+bool regrouped(Decomposing& d, const SymSizes& split, const SymSizes& order) {
+  const ValueId parts = d.emit("permute", {reshaped(d.out, d.value(0), split), order});
+  d.results = {reshaped(d.out, contiguous_clone(d.out, parts), d.metas[0].sizes)};
+  return true;
+}
+
+SymSizes order_behind(size_t outer, std::initializer_list<size_t> rest) {
+  SymSizes order;
+  for (size_t i = 0; i < outer; ++i) order.emplace_back(static_cast<int64_t>(i));
+  for (size_t i : rest) order.emplace_back(static_cast<int64_t>(outer + i));
+  return order;
+}
+
+template <bool shuffles>
+bool pixel_shuffle(Decomposing& d) {  // self, factor
+  const TensorMeta& self = d.meta(d.value(0));
+  const auto factor = d.rule().integer(1);
+  if (!factor || self.ndim() < 3 || d.metas[0].numel() == SymExpr(0)) return false;
+  const size_t outer = self.ndim() - 3;
+  const TensorMeta& low = shuffles ? self : d.metas[0];     // many channels
+  const TensorMeta& high = shuffles ? d.metas[0] : self;    // many pixels
+  SymSizes split(self.sizes.begin(), self.sizes.begin() + static_cast<std::ptrdiff_t>(outer));
+  const SymExpr channels = high.sizes[outer], height = low.sizes[outer + 1], width = low.sizes[outer + 2];
+  if (shuffles) split.insert(split.end(), {channels, *factor, *factor, height, width});
+  else split.insert(split.end(), {channels, height, *factor, width, *factor});
+  return regrouped(d, split, shuffles ? order_behind(outer, {0, 3, 1, 4, 2}) : order_behind(outer, {0, 2, 4, 1, 3}));
+}
+
+bool channel_shuffle(Decomposing& d) {  // self, groups
+  const TensorMeta& self = d.meta(d.value(0));
+  const auto groups = d.rule().integer(1);
+  if (!groups || self.ndim() < 2 || d.metas[0].numel() == SymExpr(0)) return false;
+  SymSizes split{self.sizes[0], *groups, SymExpr::floor_div(self.sizes[1], *groups)}, order{0, 2, 1};
+  for (size_t i = 2; i < self.ndim(); ++i) {
+    split.push_back(self.sizes[i]);
+    order.emplace_back(static_cast<int64_t>(i + 1));
+  }
+  return regrouped(d, split, order);
+}
+
 }  // namespace
 
 void add_shape_decompositions(Decompositions& table) {
@@ -105,7 +194,19 @@ void add_shape_decompositions(Decompositions& table) {
                 {"split.Tensor", split},
                 {"split_with_sizes", split},
                 {"unbind.int", unbind},
-                {"stack", stack}});
+                {"stack", stack},
+                {"split_copy.Tensor", copied<split>},
+                {"split_with_sizes_copy", copied<split>},
+                {"unbind_copy.int", copied<unbind>},
+                {"roll", roll},
+                {"rot90", rot90},
+                {"pixel_shuffle", pixel_shuffle<true>},
+                {"pixel_unshuffle", pixel_shuffle<false>},
+                {"channel_shuffle", channel_shuffle},
+                {"native_channel_shuffle", channel_shuffle}});
+  for (const char* name : {"alias_copy", "detach_copy", "expand_copy", "permute_copy", "diagonal_copy", "squeeze_copy", "squeeze_copy.dim", "squeeze_copy.dims",
+                           "t_copy", "transpose_copy.int", "unsqueeze_copy", "view_copy", "slice_copy.Tensor", "select_copy.int", "unfold_copy"})
+    table.emplace(name, copied<view_of_copy>);
 }
 
 }  // namespace framejit::graph

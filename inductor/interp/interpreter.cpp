@@ -70,9 +70,11 @@ class NestRun {
 
   template <class Wanted>
   int64_t execute(Wanted wanted) {
-    for (size_t i = 0; i < nest_.body.size(); ++i)
-      if (wanted(i))
-        if (const int64_t failed = execute_inst(i)) return failed;
+    for (size_t i = 0; i < nest_.body.size(); ++i) {
+      if (!wanted(i)) continue;
+      if (const int64_t failed = execute_inst(i)) return failed;
+      if (nest_.body[i].dtype == DType::kInt64) env_[symbols_.sizes + kMaxDims + i] = values_[i].i;
+    }
     return 0;
   }
 
@@ -88,7 +90,7 @@ class NestRun {
         int64_t at = values_[inst.operands[0]].i;
         if (inst.wrap && at < 0) at += extent;
         if (at < 0 || at >= extent) return 1 + static_cast<int64_t>(i);
-        values_[i].i = env_[symbols_.sizes + kMaxDims + i] = at;
+        values_[i].i = at;
         return 0;
       }
       case LoopOp::kScalar: {
@@ -170,7 +172,7 @@ class NestRun {
   NestSymbols symbols_;
   std::vector<ScalarValue> values_;
   std::vector<Accumulator> accumulators_;
-  std::vector<int64_t> env_;  // values of sizes, dimensions, checked indices
+  std::vector<int64_t> env_;  // values of sizes, dimensions, integers
   std::vector<std::vector<int64_t>> strides_;
   std::vector<bool> inner_, after_;
   int64_t position_ = 0;

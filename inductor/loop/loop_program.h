@@ -3,7 +3,8 @@
 // A program is a list of items in execution order: nests and extern calls. A nest runs its body for every point of `ranges` x
 // `reduced`; what depends on reduced dimensions runs in the inner loop, what depends on a reduction runs after it. Bodies are flat
 // SSA; an instruction is named by its position. Loads and stores name a buffer and one index expression per dimension of it.
-// Symbols in a nest's expressions: sizes first, then the nest's dimensions, then values (indirect indices): see NestSymbols.
+// Symbols in a nest's expressions: sizes first, then the nest's dimensions, then values (int64 instructions): see NestSymbols. An index
+// that is data goes through a check; one that is computed from dimensions alone may stand for itself.
 // Values are bool, integers, f32 or f64; half-precision buffers are converted by loads and stores.
 #pragma once
 

@@ -188,13 +188,75 @@ bool lower_select_scatter(LowerContext& ctx) {
   return true;
 }
 
+// The place on a diagonal: row and column of element `at`, put into the dimensions first and second of an index of the others.
+std::vector<SymExpr> on_diagonal(std::vector<SymExpr> others, const SymExpr& at, int64_t offset, size_t first, size_t second) {
+  const SymExpr row = at + SymExpr(std::max<int64_t>(-offset, 0)), column = at + SymExpr(std::max<int64_t>(offset, 0));
+  const auto put = [&](size_t d, const SymExpr& e) { others.insert(others.begin() + static_cast<long>(d), e); };
+  put(std::min(first, second), first < second ? row : column);
+  put(std::max(first, second), first < second ? column : row);
+  return others;
+}
+
+void fill_with_zeros(LowerContext& ctx) {
+  NestBuilder b = ctx.result_nest();
+  const InstId zero = b.constant(0, ctx.result_meta().dtype);
+  ctx.finish_result(std::move(b), zero);
+}
+
+void store_diagonal(LowerContext& ctx, ValueId source, int64_t offset, size_t first, size_t second) {
+  store_region(ctx, source, [&](std::vector<SymExpr> index) {
+    const SymExpr at = index.back();
+    index.pop_back();
+    return on_diagonal(std::move(index), at, offset, first, second);
+  });
+}
+
+// diag_embed(self, offset, dim1, dim2): zeros, then the diagonal.
+bool lower_diag_embed(LowerContext& ctx) {
+  const auto self = ctx.tensor(0);
+  const size_t ndim = ctx.result_meta().ndim();
+  if (!self || ctx.meta(*self).ndim() == 0) return false;
+  fill_with_zeros(ctx);
+  store_diagonal(ctx, *self, ctx.integer(1).value_or(0), static_cast<size_t>(wrap_dim(ctx.integer(2).value_or(-2), ndim)),
+                 static_cast<size_t>(wrap_dim(ctx.integer(3).value_or(-1), ndim)));
+  return true;
+}
+
+// diagonal_scatter(self, src, offset, dim1, dim2)
+bool lower_diagonal_scatter(LowerContext& ctx) {
+  const auto self = ctx.tensor(0), source = ctx.tensor(1);
+  if (!self || !source || ctx.meta(*source).ndim() == 0) return false;
+  const size_t ndim = ctx.result_meta().ndim();
+  store_region(ctx, *self, [](std::vector<SymExpr> index) { return index; });
+  store_diagonal(ctx, *source, ctx.integer(2).value_or(0), static_cast<size_t>(wrap_dim(ctx.integer(3).value_or(0), ndim)),
+                 static_cast<size_t>(wrap_dim(ctx.integer(4).value_or(1), ndim)));
+  return true;
+}
+
+// block_diag(tensors) of matrices: zeros, then one block behind the other.
+bool lower_block_diag(LowerContext& ctx) {
+  const auto list = tensor_list(ctx, 0);
+  if (!list || list->empty()) return false;
+  for (ValueId v : *list)
+    if (ctx.meta(v).ndim() != 2) return false;
+  fill_with_zeros(ctx);
+  SymExpr row = 0, column = 0;
+  for (ValueId v : *list) {
+    store_region(ctx, v, [&](std::vector<SymExpr> index) { return std::vector<SymExpr>{index[0] + row, index[1] + column}; });
+    row = row + ctx.meta(v).sizes[0];
+    column = column + ctx.meta(v).sizes[1];
+  }
+  return true;
+}
+
 }  // namespace
 
 void register_copy_lowerings() {
   static constexpr std::pair<const char*, LowerFn> kTable[] = {
       {"cat", lower_cat}, {"stack", lower_stack}, {"constant_pad_nd", lower_pad}, {"repeat", lower_repeat}, {"flip", lower_flip},
       {"roll", lower_roll}, {"tril", lower_tril}, {"triu", lower_triu}, {"slice_scatter", lower_slice_scatter},
-      {"select_scatter", lower_select_scatter}};
+      {"select_scatter", lower_select_scatter}, {"diag_embed", lower_diag_embed}, {"diagonal_scatter", lower_diagonal_scatter},
+      {"block_diag", lower_block_diag}};
   for (const auto& [op, function] : kTable) add_lowering(op, function);
 }
 

@@ -52,6 +52,15 @@ bool lower_arange(LowerContext& ctx) { return lower_range(ctx, std::nullopt, std
 bool lower_arange_start(LowerContext& ctx) { return lower_range(ctx, 0, std::nullopt); }
 bool lower_arange_step(LowerContext& ctx) { return lower_range(ctx, 0, 2); }
 
+// eye(n), eye(n, m)
+bool lower_eye(LowerContext& ctx) {
+  NestBuilder b = ctx.result_nest();
+  const InstId same = b.scalar(ScalarOp::k_eq, {b.index(b.dim(0)), b.index(b.dim(1))});
+  const InstId value = b.cast(same, ctx.result_meta().dtype);
+  ctx.finish_result(std::move(b), value);
+  return true;
+}
+
 }  // namespace
 
 void register_factory_lowerings() {
@@ -59,7 +68,7 @@ void register_factory_lowerings() {
       {"zeros", lower_zeros}, {"zeros_like", lower_zeros}, {"new_zeros", lower_zeros}, {"ones", lower_ones}, {"ones_like", lower_ones},
       {"new_ones", lower_ones}, {"full", lower_full}, {"full_like", lower_full}, {"new_full", lower_new_full}, {"fill.Scalar", lower_full},
       {"fill.Tensor", lower_full}, {"scalar_tensor", lower_scalar_tensor}, {"arange", lower_arange}, {"arange.start", lower_arange_start},
-      {"arange.start_step", lower_arange_step}};
+      {"arange.start_step", lower_arange_step}, {"eye", lower_eye}, {"eye.m", lower_eye}};
   for (const auto& [op, function] : kTable) add_lowering(op, function);
 }
 

@@ -30,6 +30,7 @@ const std::map<std::string, LowerFn, std::less<>>& filled_table() {
     register_loss_lowerings();
     register_copy_lowerings();
     register_factory_lowerings();
+    register_resample_lowerings();
   });
   return table();
 }
@@ -234,8 +235,26 @@ bool LowerContext::try_row(LowerFn row) {
   return false;
 }
 
+// Memory without contents that is only copied over: the copy has a buffer of its own.
+bool LowerContext::is_copied_over(const Node& node) const {
+  if (node.op->name != "empty_strided" && node.op->name != "empty.memory_format") return false;
+  const ValueId made = node.results[0];
+  const auto is = [&](ValueId v) { return v == made; };
+  if (std::any_of(graph_.outputs.begin(), graph_.outputs.end(), is)) return false;
+  if (std::any_of(graph_.updates.begin(), graph_.updates.end(), [&](const auto& update) { return is(update.second); })) return false;
+  for (const Node& user : graph_.nodes)
+    for (size_t i = 0; i < user.args.size(); ++i) {
+      const auto* v = user.args[i].get<ValueId>();
+      const auto* list = user.args[i].get<std::vector<ValueId>>();
+      const bool reads = (v != nullptr && is(*v)) || (list != nullptr && std::any_of(list->begin(), list->end(), is));
+      if (reads && (user.op->name != "copy" || i != 0 || !is_supported(user))) return false;
+    }
+  return true;
+}
+
 void LowerContext::lower_node(uint32_t index) {
   node_ = &graph_.nodes[index];
+  if (is_copied_over(*node_)) return;
   if (is_mapped_view(node_->op->name)) {
     const ValueId base = *node_->args[0].get<ValueId>();
     std::vector<SymExpr> probe;

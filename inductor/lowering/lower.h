@@ -82,6 +82,7 @@ class LowerContext {
   void lower_extern(uint32_t index);
   bool try_row(LowerFn row);
   bool is_supported(const graph::Node& node) const;
+  bool is_copied_over(const graph::Node& node) const;
   LoopBufferId add_buffer(BufferRole role, graph::ValueId v, const std::string& name);
 
   const graph::Graph& graph_;
@@ -103,6 +104,7 @@ void register_index_lowerings();
 void register_loss_lowerings();
 void register_copy_lowerings();
 void register_factory_lowerings();
+void register_resample_lowerings();
 
 // True for view ops that are index maps; fills the index into the base of the element at `index` of result `result`.
 bool is_mapped_view(std::string_view op);

@@ -5,6 +5,7 @@
 // each only if of a higher category.
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "inductor/lowering/formula.h"
 #include "inductor/lowering/lower.h"
@@ -191,6 +192,61 @@ bool lower_shift_right(LowerContext& ctx) {
   return lower_formula(ctx, "self other", Rule::kResult, ctx.result_meta().dtype == DType::kUInt8 ? "select(other >= 8, 0, shr(self, other))" : "shr(self, other)");
 }
 
+// The largest finite value of a float dtype.
+double largest(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16: return 65504.0;
+    case DType::kBFloat16: return 3.3895313892515355e38;
+    case DType::kFloat32: return std::numeric_limits<float>::max();
+    default: return std::numeric_limits<double>::max();
+  }
+}
+
+// nan_to_num(self, nan, posinf, neginf): integers have nothing to replace.
+bool lower_nan_to_num(LowerContext& ctx) {
+  const auto self = ctx.tensor(0);
+  const DType dtype = ctx.result_meta().dtype;
+  if (!self || !is_float(dtype)) return self && lower_formula(ctx, "self", Rule::kResult, "self");
+  double with[3] = {0, largest(dtype), -largest(dtype)};
+  for (size_t i = 0; i < 3; ++i) {
+    if (ctx.given(i + 1) && !ctx.number(i + 1)) return false;
+    if (ctx.given(i + 1)) with[i] = *ctx.number(i + 1);
+  }
+  const DType compute = value_dtype(dtype);
+  const auto infinity = std::numeric_limits<double>::infinity();
+  NestBuilder b = ctx.result_nest();
+  const InstId value = b.round_to(b.cast(ctx.load(b, *self, b.range_dims()), compute), dtype);
+  InstId result = b.scalar(ScalarOp::k_select, {b.scalar(ScalarOp::k_eq, {value, b.constant(-infinity, compute)}), b.constant(with[2], compute), value});
+  result = b.scalar(ScalarOp::k_select, {b.scalar(ScalarOp::k_eq, {value, b.constant(infinity, compute)}), b.constant(with[1], compute), result});
+  result = b.scalar(ScalarOp::k_select, {b.scalar(ScalarOp::k_ne, {value, value}), b.constant(with[0], compute), result});
+  ctx.finish_result(std::move(b), result);
+  return true;
+}
+
+// round(self, decimals): scaled, rounded, scaled back, each step in the result's dtype.
+bool lower_round_decimals(LowerContext& ctx) {
+  const auto self = ctx.tensor(0);
+  const auto decimals = ctx.integer(1);
+  const DType dtype = ctx.result_meta().dtype, compute = value_dtype(dtype);
+  if (!self || !decimals || !is_float(dtype) || compute != dtype) return false;
+  NestBuilder b = ctx.result_nest();
+  const InstId ten = b.constant(std::pow(10.0, static_cast<double>(std::abs(*decimals))), compute);
+  const InstId value = ctx.load(b, *self, b.range_dims());
+  const ScalarOp there = *decimals < 0 ? ScalarOp::k_div : ScalarOp::k_mul, back = *decimals < 0 ? ScalarOp::k_mul : ScalarOp::k_div;
+  const InstId result = b.scalar(back, {b.scalar(ScalarOp::k_round, {b.scalar(there, {value, ten})}), ten});
+  ctx.finish_result(std::move(b), result);
+  return true;
+}
+
+// elu_backward(grad, alpha, scale, input_scale, is_result, self or result)
+bool lower_elu_backward(LowerContext& ctx) {
+  const bool* of_result = ctx.given(4) ? ctx.arg(4)->get<bool>() : nullptr;
+  if (of_result == nullptr) return false;
+  return lower_formula(ctx, "grad alpha scale input_scale _ self", Rule::kResult,
+                       *of_result ? "select(self <= 0, grad * input_scale * (self + alpha * scale), grad * scale)"
+                                  : "select(self <= 0, grad * input_scale * (alpha * scale) * exp(self * input_scale), grad * scale)");
+}
+
 InstId select_operand(LowerContext& ctx, NestBuilder& b, size_t i, DType compute) {
   return operand(ctx, b, i, {"", std::nullopt, false}, compute, DType::kOther);
 }
@@ -262,7 +318,8 @@ void register_pointwise_lowerings() {
       {"div.Tensor_mode", lower_div_mode}, {"div.Scalar_mode", lower_div_mode}, {"gelu", lower_gelu}, {"gelu_backward", lower_gelu_backward},
       {"clamp", lower_clamp}, {"clamp.Tensor", lower_clamp}, {"clip", lower_clamp}, {"pow.Tensor_Scalar", lower_pow_scalar},
       {"bitwise_right_shift.Tensor", lower_shift_right}, {"bitwise_right_shift.Tensor_Scalar", lower_shift_right},
-      {"__rshift__.Scalar", lower_shift_right}, {"__rshift__.Tensor", lower_shift_right}, {"where.self", lower_where}, {"where.ScalarSelf", lower_where}, {"where.ScalarOther", lower_where}, {"where.Scalar", lower_where},
+      {"__rshift__.Scalar", lower_shift_right}, {"__rshift__.Tensor", lower_shift_right}, {"nan_to_num", lower_nan_to_num}, {"round.decimals", lower_round_decimals}, {"elu_backward", lower_elu_backward},
+      {"where.self", lower_where}, {"where.ScalarSelf", lower_where}, {"where.ScalarOther", lower_where}, {"where.Scalar", lower_where},
       {"masked_fill.Scalar", lower_masked_fill}, {"masked_fill.Tensor", lower_masked_fill}, {"_to_copy", lower_to_copy},
       {"clone", lower_to_copy}, {"contiguous", lower_to_copy}, {"copy", lower_copy}, {"lift_fresh_copy", lower_to_copy}};
   for (const auto& [op, function] : kOthers) add_lowering(op, function);

@@ -3,6 +3,7 @@
 // A reduction is one nest: the kept dimensions are its ranges, the reduced ones its reduced dimensions. Sums of half precision
 // are kept in f32. Variance is two-pass (mean, then squared distances): more exact than one pass, and the row is in cache.
 #include <algorithm>
+#include <cmath>
 
 #include "inductor/lowering/lower.h"
 
@@ -175,17 +176,32 @@ bool lower_std(LowerContext& ctx) { return lower_variance(ctx, true, false); }
 bool lower_var_mean(LowerContext& ctx) { return lower_variance(ctx, false, true); }
 bool lower_std_mean(LowerContext& ctx) { return lower_variance(ctx, true, true); }
 
-// linalg_vector_norm(self, ord, dim, keepdim, dtype): the 2-norm and the 1-norm.
+// What an order of linalg_vector_norm sums (or takes the extremum of), and what is made of the total.
+struct NormSteps {
+  ReduceOp op;
+  InstId term;
+};
+NormSteps norm_steps(NestBuilder& b, InstId value, double order, DType compute) {
+  const InstId size = b.scalar(ScalarOp::k_abs, {value});
+  if (std::isinf(order)) return {order > 0 ? ReduceOp::kMax : ReduceOp::kMin, size};
+  if (order == 0) return {ReduceOp::kSum, b.cast(b.scalar(ScalarOp::k_ne, {value, b.constant(0, compute)}), compute)};
+  if (order == 1) return {ReduceOp::kSum, size};
+  if (order == 2) return {ReduceOp::kSum, b.scalar(ScalarOp::k_mul, {value, value})};
+  return {ReduceOp::kSum, b.scalar(ScalarOp::k_pow, {size, b.constant(order, compute)})};
+}
+
+// linalg_vector_norm(self, ord, dim, keepdim, dtype)
 bool lower_vector_norm(LowerContext& ctx) {
   const auto s = split_argument(ctx, 2);
-  const auto order = ctx.number(1);
-  if (!s || !order || (*order != 2 && *order != 1) || !is_float(ctx.result_meta().dtype)) return false;
+  const auto order = ctx.given(1) ? ctx.number(1) : std::optional(2.0);
+  if (!s || !order || std::isnan(*order) || !is_float(ctx.result_meta().dtype)) return false;
+  if ((std::isinf(*order) || *order < 0) && is_surely_empty(*s)) return false;
   const DType compute = value_dtype(ctx.result_meta().dtype);
   NestBuilder b = ctx.nest(s->kept, s->reduced);
-  const InstId value = load_input(ctx, b, *s, compute);
-  const InstId term = *order == 2 ? b.scalar(ScalarOp::k_mul, {value, value}) : b.scalar(ScalarOp::k_abs, {value});
-  InstId result = b.reduce(ReduceOp::kSum, term);
+  const NormSteps steps = norm_steps(b, load_input(ctx, b, *s, compute), *order, compute);
+  InstId result = b.reduce(steps.op, steps.term);
   if (*order == 2) result = b.scalar(ScalarOp::k_sqrt, {result});
+  else if (!std::isinf(*order) && *order != 0 && *order != 1) result = b.scalar(ScalarOp::k_pow, {result, b.constant(1 / *order, compute)});
   auto index = result_index(b, *s, ctx.result_meta().ndim());
   ctx.finish(std::move(b), ctx.result_buffer(), std::move(index), result);
   return true;

@@ -1,0 +1,149 @@
+"""Ops that are kernels of our own and nothing else: equal to eager in every dtype and layout that they are given, without an extern call."""
+import re
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import framejit
+from check import check, same
+
+FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+X, Y, Z = (torch.randn(4, 6, generator=torch.Generator().manual_seed(k)) for k in range(3))
+SPECIAL = torch.tensor([[0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1.5], [1, -1, 20, -20, 0.5, 88]]).repeat(2, 1)
+aten = torch.ops.aten
+
+CASES = {
+    # losses
+    "mse_loss": lambda x, y, z: [F.mse_loss(x, y, reduction=r) for r in ("none", "mean", "sum")],
+    "smooth_l1_loss": lambda x, y, z: [F.smooth_l1_loss(x, y, reduction=r, beta=b) for r in ("none", "mean", "sum") for b in (1.0, 0.3)],
+    "huber_loss": lambda x, y, z: [F.huber_loss(x, y, reduction=r, delta=b) for r in ("none", "mean", "sum") for b in (1.0, 0.3)],
+    "soft_margin_loss": lambda x, y, z: F.soft_margin_loss(x, y.sign()),
+    "binary_cross_entropy_with_logits": lambda x, y, z: [F.binary_cross_entropy_with_logits(x, y.abs(), weight=w, pos_weight=p, reduction=r)
+                                                         for r in ("none", "mean", "sum") for w, p in ((None, None), (z.abs(), y[0].abs()))],
+    "logsigmoid": lambda x, y, z: F.logsigmoid(x),
+    "glu": lambda x, y, z: (F.glu(x), F.glu(x, 0)),
+    "softmax backward": lambda x, y, z: aten._softmax_backward_data(x, y.softmax(1), 1, x.dtype),
+    "log_softmax backward": lambda x, y, z: aten._log_softmax_backward_data(x, y.log_softmax(0), 0, x.dtype),
+    "nll_loss": lambda x, y, z: [F.nll_loss(x, t, weight=w, ignore_index=i, reduction=r) for r in ("none", "mean", "sum") for w in (None, z[0].abs())
+                                 for t, i in ((torch.tensor([0, 5, 3, 3]), -100), (torch.tensor([0, 5, 3, 3]), 3), (torch.tensor([-100, 1, -100, 2]), -100))],
+    "cross_entropy": lambda x, y, z: F.cross_entropy(x, torch.tensor([0, 5, -100, 3])),
+    "addr": lambda x, y, z: (torch.addr(x, y[:, 0], z[0], beta=0.5, alpha=2), torch.addr(x, y[:, 0], z[0], beta=0), torch.addr(x, y[:, 0], z[0])),
+    # reductions
+    "aminmax": lambda x, y, z: (*x.aminmax(), *x.aminmax(dim=1, keepdim=True)),
+    "logsumexp": lambda x, y, z: (x.logsumexp(1), x.logsumexp((0, 1)), x.logsumexp(0, keepdim=True)),
+    "count_nonzero": lambda x, y, z: (x.relu().count_nonzero(), x.relu().count_nonzero(1)),
+    "nansum": lambda x, y, z: (x.nansum(), x.sqrt().nansum(1, keepdim=True)),
+    "dist": lambda x, y, z: torch.dist(x, y),
+    "vector_norm": lambda x, y, z: [torch.linalg.vector_norm(x, o, d) for o in (0, 1, 2, 3, 0.5, float("inf"), -float("inf"), -1.5) for d in (None, 1)],
+    "trace": lambda x, y, z: x.trace(),
+    # elementwise
+    "xlogy": lambda x, y, z: (torch.xlogy(x, y.abs()), torch.xlogy(x, 2.0), torch.xlogy(2.0, x.abs()), torch.special.xlog1py(x, y.abs())),
+    "entr": lambda x, y, z: torch.special.entr(x),
+    "logaddexp": lambda x, y, z: (torch.logaddexp(x, y), torch.logaddexp2(x, y), torch.logaddexp(x * float("inf"), x * float("inf"))),
+    "heaviside": lambda x, y, z: torch.heaviside(x.trunc(), y),
+    "round": lambda x, y, z: (x.round(), *((x * 100).round(decimals=d) for d in (2, -1))) if x.dtype in (torch.float32, torch.float64) else x.round(),
+    "sinc": lambda x, y, z: torch.sinc(x.trunc() + y * (y > 0)),
+    "angles": lambda x, y, z: (torch.deg2rad(x), torch.rad2deg(x), torch.angle(x)),
+    "nan_to_num": lambda x, y, z: (x.sqrt().nan_to_num(), (x / (y * 0)).nan_to_num(1.0, 2.0, -3.0), (x / 0).nan_to_num(posinf=4.0)),
+    "prelu": lambda x, y, z: F.prelu(x, y[0, :1]),
+    "backward formulas": lambda x, y, z: (aten.softplus_backward(x, y, 1.0, 20.0), aten.hardsigmoid_backward(x, y * 4), aten.hardswish_backward(x, y * 4),
+                                          aten.elu_backward(x, 1.0, 1.5, 0.5, False, y), aten.elu_backward(x, 1.0, 1.5, 0.5, True, F.elu(y))),
+    # movements
+    "copies of views": lambda x, y, z: (torch.permute_copy(x, (1, 0)), torch.expand_copy(x[:, :1], (4, 3)), torch.transpose_copy(x, 0, 1), torch.t_copy(x),
+                                        torch.unsqueeze_copy(x, 1), torch.squeeze_copy(x[:, :1]), torch.diagonal_copy(x), torch.select_copy(x, 1, 2),
+                                        torch.slice_copy(x, 1, 1, 5, 2), torch.view_copy(x, (-1,)), torch.unfold_copy(x, 1, 2, 2), torch.detach_copy(x)),
+    "copies of parts": lambda x, y, z: [*torch.unbind_copy(x, 1), *torch.split_copy(x, 4, 1), *torch.split_with_sizes_copy(x, [1, 5], 1)],
+    "roll": lambda x, y, z: (x.roll(3), x.roll(-7), x.roll(1, 0), x.roll((1, 2), (0, 1))),
+    "rot90": lambda x, y, z: [x.rot90(k) for k in range(-1, 4)],
+    "pixel_shuffle": lambda x, y, z: (F.pixel_shuffle(x.reshape(4, 3, 2), 2), F.pixel_unshuffle(x.reshape(1, 4, 6), 2), F.channel_shuffle(x.reshape(2, 4, 3), 2)),
+    "diagonals": lambda x, y, z: (x.diag_embed(), x.diag_embed(-2, 0, 2), torch.diagonal_scatter(x, y[0, :4]), torch.diagonal_scatter(x, y[0, :3], -1), torch.block_diag(x, y[:2], z)),
+    "take": lambda x, y, z: (torch.take(x, torch.tensor([[0, 23], [-1, 5]])), torch.take(x, (y * 5).long())),
+    "eye": lambda x, y, z: (torch.eye(4, 6, dtype=x.dtype) * x, torch.eye(3) + 1, torch.eye(3, dtype=torch.int64)),
+    # places
+    "nearest": lambda x, y, z: [F.interpolate(v.reshape(shape), mode=m, **k) for v in (x,) for shape in ((1, 4, 6), (1, 2, 3, 4), (1, 1, 2, 3, 4))
+                                for m in ("nearest", "nearest-exact") for k in ({"scale_factor": 2}, {"scale_factor": 1.7}, {"size": 5})],
+    "linear": lambda x, y, z: [F.interpolate(x.reshape(shape), mode=m, align_corners=a, **k) for shape, m in (((1, 4, 6), "linear"), ((1, 2, 3, 4), "bilinear"), ((1, 1, 2, 3, 4), "trilinear"))
+                               for a in (False, True) for k in ({"scale_factor": 2}, {"scale_factor": 1.7}, {"size": 5}, {"size": 1})],
+    "edges": lambda x, y, z: [F.pad(x.reshape(shape), pad, mode=m) for m in ("reflect", "replicate")
+                              for shape, pad in (((4, 6), (2, 3)), ((1, 4, 6), (1, 0, 2, 3)), ((2, 3, 4), (3, 1, 2, 0)), ((1, 2, 3, 4), (1, 1, 2, 2, 0, 1)))],
+    # lists
+    "foreach unary": lambda x, y, z: [r for f in (torch._foreach_exp, torch._foreach_neg, torch._foreach_sqrt, torch._foreach_abs) for r in f([x, y])],
+    "foreach binary": lambda x, y, z: [r for f in (torch._foreach_add, torch._foreach_sub, torch._foreach_mul, torch._foreach_div)
+                                       for r in (*f([x, y], [y, z]), *f([x, y], 2.0), *f([x, y], [3.0, 0.5]))],
+    "foreach alpha": lambda x, y, z: (*torch._foreach_add([x, y], [y, z], alpha=0.5), *torch._foreach_add([x, y], z[0, 0])),
+    "foreach bounds": lambda x, y, z: [r for f in (torch._foreach_clamp_min, torch._foreach_maximum, torch._foreach_clamp_max, torch._foreach_minimum)
+                                       for r in (*f([x, y], [y, z]), *f([x, y], 0.1), *f([x, y], [0.1, -0.1]))],
+    "foreach three": lambda x, y, z: (*torch._foreach_addcmul([x], [y], [z], 2.0), *torch._foreach_addcdiv([x, y], [y, z], [z.exp(), x.exp()], [2.0, 1.0]),
+                                      *torch._foreach_lerp([x], [y], 0.3), *torch._foreach_lerp([x], [y], [z])),
+    "foreach pow": lambda x, y, z: (*torch._foreach_pow([x.abs()], 1.5), *torch._foreach_pow([x.abs()], [2]), *torch._foreach_pow(2.0, [x])),
+}
+
+
+def steps_of(fn, *args):
+    """(kernels, extern calls by name) of a call's plans."""
+    framejit.reset()
+    with torch.no_grad():
+        report = framejit.explain(fn)(*args)
+    steps = [line.strip() for event in report.events if event.channel == "steps" for line in event.artefact.split("\n")]
+    extern = [m.group(2) for s in steps if (m := re.match(r"(?:b\d+(?:, b\d+)* = )?((\w[\w.:]*)\()", s))]
+    return sum(s.startswith("kernel ") for s in steps), extern
+
+
+def layouts(dtype):
+    tensors = [t.to(dtype) for t in (X, Y, Z)]
+    if dtype != torch.float32:
+        return {"contiguous": tensors}
+    return {"contiguous": tensors, "transposed": [t.t().contiguous().t() for t in tensors], "stepped": [torch.stack((t, t), -1)[..., 0] for t in tensors]}
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_own_kernels(name, dtype):
+    for layout, tensors in layouts(dtype).items():
+        check(CASES[name], *tensors)
+        kernels, extern = steps_of(CASES[name], *tensors)
+        assert kernels and not extern, (layout, kernels, extern)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_interpreter_agrees(name):
+    """The interpreter defines what the kernels compute."""
+    with torch.no_grad():
+        defined, compiled = (framejit.compile(CASES[name], backend=backend)(X, Y, Z) for backend in ("interp", "framejit"))
+    same(compiled, defined)
+
+
+SPECIAL_CASES = ("logsigmoid", "aminmax", "logsumexp", "count_nonzero", "nansum", "xlogy", "entr", "logaddexp", "heaviside", "angles", "nan_to_num", "huber_loss")
+
+
+@pytest.mark.parametrize("name", SPECIAL_CASES)
+def test_special_values(name):
+    check(CASES[name], SPECIAL, SPECIAL.flip(0), SPECIAL.flip(1))
+
+
+@pytest.mark.parametrize("name", ["count_nonzero", "trace", "roll", "rot90", "copies of views", "copies of parts", "pixel_shuffle", "aminmax"])
+def test_integers(name):
+    tensors = [(t * 10).long() for t in (X, Y, Z)]
+    check(CASES[name], *tensors)
+    kernels, extern = steps_of(CASES[name], *tensors)
+    assert kernels and not extern
+
+
+def test_targets_are_checked():
+    """A class that does not exist is eager's error."""
+    for target in ([0, 6, 1, 2], [0, -1, 1, 2]):
+        with pytest.raises(IndexError, match="out of bounds"):
+            framejit.compile(lambda x, t: F.nll_loss(x * 2, t))(X, torch.tensor(target))
+    with pytest.raises(IndexError):
+        framejit.compile(lambda x, i: torch.take(x * 2, i))(X, torch.tensor([24]))
+
+
+def test_lists_are_written_in_place():
+    def step(parameters, gradients):
+        torch._foreach_mul_(parameters, 0.9)
+        torch._foreach_add_(parameters, gradients, alpha=-0.1)
+        torch._foreach_zero_(gradients)
+        return parameters[0]
+    check(step, [X, Y], [Z, X * 2])
+    assert steps_of(step, [X.clone(), Y.clone()], [Z.clone(), X * 2])[1] == []
