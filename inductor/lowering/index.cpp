@@ -104,57 +104,12 @@ bool lower_take(LowerContext& ctx) {
   return true;
 }
 
-// One element's share of nll_loss: minus the target's entry (weighted), and its weight; nothing for the ignored class. Targets are
-// checked like indices, but for the ignored one.
-struct Share {
-  InstId loss, weight;
-};
-Share nll_share(LowerContext& ctx, NestBuilder& b, const std::vector<SymExpr>& rows, int64_t ignored, DType compute) {
-  const ValueId self = *ctx.tensor(0);
-  const TensorMeta& m = ctx.meta(self);
-  const InstId target = b.cast(ctx.load(b, *ctx.tensor(1), rows), DType::kInt64), zero = b.constant(0, compute);
-  const InstId is_ignored = b.scalar(ScalarOp::k_eq, {target, b.integer(ignored, DType::kInt64)});
-  const InstId some = b.scalar(ScalarOp::k_select, {is_ignored, b.integer(0, DType::kInt64), target});
-  const SymExpr column = b.checked_index(some, m.sizes.back(), false);
-  std::vector<SymExpr> at = rows;
-  at.push_back(column);
-  const InstId weight = ctx.tensor(2) ? b.cast(ctx.load(b, *ctx.tensor(2), {column}), compute) : b.constant(1, compute);
-  InstId loss = b.scalar(ScalarOp::k_neg, {b.cast(ctx.load(b, self, std::move(at)), compute)});
-  if (ctx.tensor(2)) loss = b.scalar(ScalarOp::k_mul, {loss, weight});
-  return {b.scalar(ScalarOp::k_select, {is_ignored, zero, loss}), b.scalar(ScalarOp::k_select, {is_ignored, zero, weight})};
-}
-
-// nll_loss_forward(self, target, weight, reduction, ignore_index) -> (loss, total weight) of rows of classes.
-bool lower_nll_loss(LowerContext& ctx) {
-  const auto self = ctx.tensor(0), target = ctx.tensor(1);
-  const auto reduction = ctx.integer(3);
-  const int64_t ignored = ctx.integer(4).value_or(-100);
-  if (!self || !target || !reduction || ctx.meta(*self).ndim() != 2 || ctx.meta(*target).ndim() != 1 || ctx.meta(*target).dtype != DType::kInt64) return false;
-  const DType compute = value_dtype(ctx.result_meta().dtype);
-  if (*reduction == 0) {
-    NestBuilder b = ctx.result_nest();
-    const InstId loss = nll_share(ctx, b, b.range_dims(), ignored, compute).loss;
-    ctx.finish_result(std::move(b), loss);
-    NestBuilder none = ctx.result_nest(1);
-    const InstId zero = none.constant(0, ctx.result_meta(1).dtype);
-    ctx.finish_result(std::move(none), zero, 1);
-    return true;
-  }
-  NestBuilder b = ctx.nest({}, {ctx.meta(*self).sizes[0]});
-  const Share share = nll_share(ctx, b, {b.dim(0)}, ignored, compute);
-  const InstId total = b.reduce(ReduceOp::kSum, share.loss), weight = b.reduce(ReduceOp::kSum, share.weight);
-  const InstId loss = *reduction == 1 ? b.scalar(ScalarOp::k_div, {total, weight}) : total;
-  b.store(ctx.result_buffer(1), {}, b.cast(weight, ctx.buffer_dtype(ctx.result_buffer(1))));
-  ctx.finish(std::move(b), ctx.result_buffer(0), {}, loss);
-  return true;
-}
-
 }  // namespace
 
 void register_index_lowerings() {
   static constexpr std::pair<const char*, LowerFn> kTable[] = {{"embedding", lower_embedding}, {"index_select", lower_index_select},
                                                                {"gather", lower_gather}, {"index.Tensor", lower_index},
-                                                               {"take", lower_take}, {"nll_loss_forward", lower_nll_loss}};
+                                                               {"take", lower_take}};
   for (const auto& [op, function] : kTable) add_lowering(op, function);
 }
 
