@@ -27,7 +27,7 @@ constexpr ListRow kRows[] = {
     FJ_BOUND("clamp_max", "minimum", "clamp_max") FJ_BOUND("minimum", "minimum", "clamp_max")
     FJ_BOUND("pow", "pow.Tensor_Tensor", "pow.Tensor_Scalar")
 #undef FJ_BOUND
-    {"_foreach_pow.ScalarAndTensor", "pow.Scalar", true}, {"_foreach_copy", "copy"}, {"_foreach_zero", "zeros_like"},
+    {"_foreach_pow.ScalarAndTensor", "pow.Scalar", true}, {"_foreach_copy", "copy"},
     {"_foreach_addcmul.Scalar", "addcmul"}, {"_foreach_addcmul.ScalarList", "addcmul"},
     {"_foreach_addcdiv.Scalar", "addcdiv"}, {"_foreach_addcdiv.ScalarList", "addcdiv"},
     {"_foreach_lerp.List", "lerp.Tensor"}, {"_foreach_lerp.Scalar", "lerp.Scalar"}, {"_foreach_lerp.ScalarList", "lerp.Scalar"},
@@ -81,9 +81,15 @@ bool each_of_list(Decomposing& d) {
   return true;
 }
 
+bool zeros_of_list(Decomposing& d) {
+  for (const TensorMeta& meta : d.metas) d.results.push_back(d.full(meta.sizes, SymExpr(0), meta.dtype, meta.device));
+  return true;
+}
+
 }  // namespace
 
 void add_list_decompositions(Decompositions& table) {
+  table.emplace("_foreach_zero", zeros_of_list);
   for (const ListRow& row : kRows) table.emplace(row.op, each_of_list);
 }
 
