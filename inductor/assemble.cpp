@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "inductor/compile_kernels.h"
 #include "inductor/output_code.h"
 #include "inductor/schedule/memory_plan.h"
 
@@ -31,6 +32,7 @@ class Assembler {
     find_uses();
     make_kernels();
     plan_buffers();
+    FJ_TRY_VOID(compile_kernels(kernels_, target_, plan_.name, compiled_));
     for (size_t s = 0; s < schedule_.steps.size(); ++s) FJ_TRY_VOID(add_step(s));
     for (size_t i = 0; i < graph_.outputs.size(); ++i) plan_.outputs.push_back(output(i));
     for (const auto& [input, v] : graph_.updates) plan_.updates.emplace_back(input, buffer_of_value(v));
@@ -163,7 +165,8 @@ class Assembler {
       add_extern(*call);
       return {};
     }
-    return add_kernel(kernels_[s]);
+    add_kernel(kernels_[s], std::move(compiled_[s]));
+    return {};
   }
 
   template <class Visit>
@@ -193,8 +196,7 @@ class Assembler {
     plan_.steps.emplace_back(std::move(step));
   }
 
-  Result<void> add_kernel(const Kernel& kernel) {
-    FJ_TRY(CompiledKernel compiled, target_.compile(kernel));
+  void add_kernel(const Kernel& kernel, CompiledKernel compiled) {
     runtime::KernelStep step;
     step.function = compiled.function;
     step.code = std::move(compiled.code);
@@ -216,7 +218,6 @@ class Assembler {
     step.grain = compiled.grain;
     for (BufferId id : step.buffers) note_use(id);
     plan_.steps.emplace_back(std::move(step));
-    return {};
   }
 
   runtime::Output output(size_t i) {
@@ -262,7 +263,8 @@ class Assembler {
   runtime::CallPlan plan_;
   graph::PlanSizes sizes_;
   std::vector<Use> uses_;
-  std::vector<Kernel> kernels_;              // per step
+  std::vector<Kernel> kernels_;              // per step; extern calls have none
+  std::vector<CompiledKernel> compiled_;     // per step
   std::vector<bool> in_memory_, allocated_;  // per loop buffer
   std::vector<BufferId> buffer_of_;          // per loop buffer
   std::vector<BufferId> value_buffer_;       // per graph value

@@ -104,7 +104,7 @@ void emit_lanes(FunctionState& s, const Kernel& kernel, const EmitOptions& optio
   s.lanes = options.lanes;
   emit_range(s, middle, to, [&](Value* index) -> Value* {
     s.outer.back() = index;
-    s.mask = s.b.CreateICmpSLT(s.ops.iota(s.lanes), s.b.CreateVectorSplat(s.lanes, s.b.CreateSub(to, index)));
+    s.mask = s.ops.first_lanes(s.b.CreateSub(to, index), s.lanes);
     emit_nests(s, kernel, options);
     return s.b.getInt64(s.lanes);
   });

@@ -29,6 +29,7 @@ class LaneOps {
   llvm::Value* splat(llvm::Value* value, unsigned lanes);      // unchanged if it has lanes or lanes is 0
   llvm::Value* constant(DType dtype, graph::ScalarValue value);
   llvm::Value* iota(unsigned lanes);                           // i64 0, 1, 2, ...
+  llvm::Value* first_lanes(llvm::Value* count, unsigned lanes);  // a mask: lane k is on if k < count (i64)
 
   llvm::Value* scalar_op(ScalarOp op, DType dtype, std::span<llvm::Value* const> operands);
   llvm::Value* cast(llvm::Value* value, DType from, DType to);

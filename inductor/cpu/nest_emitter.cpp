@@ -201,8 +201,7 @@ void NestEmitter::emit_vector_loop(size_t level, Accumulators& main, Accumulator
     const int depth = is_main_emitted ? 0 : blocks_[level].depth;
     emit_blocks(blocks_[level], depth, middle, to, width_, {vector_is_reduced() ? &tail : &main}, [&](Value* index) {
       dims_[d] = index;
-      Value* left = b_.CreateVectorSplat(width_, b_.CreateSub(to, index));
-      mask_ = b_.CreateICmpSLT(ops_.iota(width_), left);
+      mask_ = ops_.first_lanes(b_.CreateSub(to, index), width_);
       emit_level(level + 1, main, tail);
     });
     mask_ = nullptr;

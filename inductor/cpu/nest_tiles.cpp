@@ -47,8 +47,7 @@ void NestEmitter::fill_tile(InstId i) {
   const unsigned lanes = std::exchange(lanes_, 0);  // addresses are scalars here
   emit_loop(s_.outer.back(), s_.tile_end, b_.getInt64(lanes), {}, [&](Value* point) {
     dims_[tile] = point;
-    Value* left = b_.CreateVectorSplat(lanes, b_.CreateSub(s_.tile_end, point));
-    Value* inside = b_.CreateICmpSLT(ops_.iota(lanes), left);
+    Value* inside = ops_.first_lanes(b_.CreateSub(s_.tile_end, point), lanes);
     std::vector<Value*> rows;
     for (unsigned k = 0; k < lanes; ++k) {
       dims_[lane_dim] = b_.CreateAdd(first_lane, b_.getInt64(k));

@@ -9,12 +9,14 @@
 #include <unordered_map>
 
 #include <llvm/ExecutionEngine/Orc/AbsoluteSymbols.h>
+#include <llvm/ExecutionEngine/Orc/CompileUtils.h>
 #include <llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
+#include <llvm/Support/MemoryBuffer.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
@@ -62,6 +64,35 @@ EmitOptions options_of(VectorLevel level) {
   if (level == VectorLevel::kAvx2) return {8, 256};
   return {4, 128};
 }
+
+// Code generation for threads that compile at once: each takes a target machine for as long as it compiles one module.
+class PooledCompiler : public llvm::orc::IRCompileLayer::IRCompiler {
+ public:
+  explicit PooledCompiler(llvm::orc::JITTargetMachineBuilder builder)
+      : IRCompiler(llvm::orc::irManglingOptionsFromTargetOptions(builder.getOptions())), builder_(std::move(builder)) {}
+
+  llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> operator()(llvm::Module& module) override {
+    auto machine = take();
+    if (!machine) return machine.takeError();
+    auto object = llvm::orc::SimpleCompiler(**machine)(module);
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(*machine));
+    return object;
+  }
+
+ private:
+  llvm::Expected<std::unique_ptr<llvm::TargetMachine>> take() {
+    const std::lock_guard lock(mutex_);
+    if (idle_.empty()) return builder_.createTargetMachine();
+    auto machine = std::move(idle_.back());
+    idle_.pop_back();
+    return machine;
+  }
+
+  std::mutex mutex_;
+  llvm::orc::JITTargetMachineBuilder builder_;
+  std::vector<std::unique_ptr<llvm::TargetMachine>> idle_;
+};
 
 struct Session {
   llvm::orc::JITTargetMachineBuilder target;
@@ -119,6 +150,7 @@ class OrcJit : public CpuJit {
     const std::lock_guard lock(mutex_);
     return statistics_;
   }
+  bool compiles_on_any_thread() const override { return true; }
   int lanes() const override { return static_cast<int>(options_.lanes); }
 
  private:
@@ -190,7 +222,12 @@ Result<std::unique_ptr<CpuJit>> CpuJit::create(VectorLevel level) {
   const bool is_host = level == VectorLevel::kHost;
   if (is_host) level = host_level();
   FJ_TRY(auto target, make_target(level, is_host));
-  auto jit = llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(target).create();
+  auto jit = llvm::orc::LLJITBuilder()
+                 .setJITTargetMachineBuilder(target)
+                 .setCompileFunctionCreator([](llvm::orc::JITTargetMachineBuilder builder) -> llvm::Expected<std::unique_ptr<llvm::orc::IRCompileLayer::IRCompiler>> {
+                   return std::make_unique<PooledCompiler>(std::move(builder));
+                 })
+                 .create();
   if (!jit) return llvm_error(jit.takeError());
   auto session = std::make_shared<Session>(Session{std::move(target), std::move(*jit)});
   if (auto error = define_math(*session->jit)) return llvm_error(std::move(error));

@@ -39,6 +39,8 @@ class KernelTarget {
   virtual Result<CompiledKernel> compile(const Kernel& kernel) = 0;
   virtual Result<std::vector<KernelText>> texts(const Kernel& kernel, bool with_assembly) = 0;
   virtual TargetStatistics statistics() const = 0;
+  // Whether compile() needs nothing of the thread that calls it, so that it pays to call it from two.
+  virtual bool compiles_on_any_thread() const { return false; }
   // Most memory for what lives during one outer point of a kernel.
   virtual int64_t scratch_bytes() const { return 128 * 1024; }
 };

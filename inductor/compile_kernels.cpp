@@ -1,0 +1,84 @@
+// inductor/compile_kernels.cpp — a list of different kernels that two threads take from the front.
+#include "inductor/compile_kernels.h"
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <unordered_map>
+
+#include "runtime/base/log.h"
+
+namespace framejit::inductor {
+namespace {
+
+struct Job {
+  size_t kernel;
+  double milliseconds = 0;
+  std::optional<Result<CompiledKernel>> result;
+  std::exception_ptr defect;  // thrown again where the plan is made
+};
+
+void run_job(const std::vector<Kernel>& kernels, KernelTarget& target, Job& job) {
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    job.result = target.compile(kernels[job.kernel]);
+  } catch (...) {
+    job.defect = std::current_exception();
+  }
+  job.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+void run_jobs(const std::vector<Kernel>& kernels, KernelTarget& target, std::vector<Job>& jobs) {
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t at = next++; at < jobs.size(); at = next++) run_job(kernels, target, jobs[at]);
+  };
+  std::thread second;
+  if (jobs.size() > 1 && target.compiles_on_any_thread() && std::thread::hardware_concurrency() > 1) {
+    try {
+      second = std::thread(work);
+    } catch (const std::system_error&) {
+      // No thread to be had: this one does it all.
+    }
+  }
+  work();
+  if (second.joinable()) second.join();
+}
+
+}  // namespace
+
+Result<void> compile_kernels(const std::vector<Kernel>& kernels, KernelTarget& target, const std::string& graph, std::vector<CompiledKernel>& compiled) {
+  std::unordered_map<std::string, size_t> job_of;
+  std::vector<Job> jobs;
+  std::vector<size_t> own(kernels.size(), SIZE_MAX);
+  for (size_t k = 0; k < kernels.size(); ++k) {
+    if (kernels[k].nests.empty()) continue;
+    const auto [at, is_new] = job_of.emplace(print(kernels[k]), jobs.size());
+    if (is_new) jobs.push_back({k});
+    own[k] = at->second;
+  }
+  run_jobs(kernels, target, jobs);
+  for (const Job& job : jobs) {
+    if (job.defect) std::rethrow_exception(job.defect);
+    if (!job.result->ok()) return job.result->error();
+    if (log::enabled(log::Channel::timing))
+      log::emit({log::Channel::timing, "", "Stage", graph,
+                 {{"stage", "kernel of " + kernels[job.kernel].nests[0].nest.name}, {"milliseconds", std::to_string(job.milliseconds)}}, ""});
+  }
+  compiled.resize(kernels.size());
+  for (size_t k = 0; k < kernels.size(); ++k) {
+    if (own[k] == SIZE_MAX) continue;
+    const Job& job = jobs[own[k]];
+    if (job.kernel == k) {
+      compiled[k] = job.result->value();
+    } else {
+      FJ_TRY(compiled[k], target.compile(kernels[k]));  // known by its text; extent and grain are its own
+    }
+  }
+  return {};
+}
+
+}  // namespace framejit::inductor

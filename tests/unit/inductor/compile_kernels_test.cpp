@@ -1,0 +1,84 @@
+// Kernels of one plan on two threads: each compiled once, errors in order, defects thrown where the plan is made.
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <thread>
+
+#include "inductor/compile_kernels.h"
+#include "inductor/cpu/jit.h"
+#include "inductor/loop/nest_builder.h"
+
+namespace framejit::inductor {
+namespace {
+
+// y[i] = x[i] + number
+Kernel adding(double number) {
+  NestBuilder b(0, "n", {SymExpr(64)});
+  b.store(1, {b.dim(0)}, b.scalar(ScalarOp::k_add, {b.load(0, DType::kFloat32, {b.dim(0)}), b.constant(number, DType::kFloat32)}));
+  Kernel kernel;
+  kernel.buffers = {{0, DType::kFloat32, false, false, 0}, {1, DType::kFloat32, true, false, 0}};
+  kernel.is_flat = true;
+  kernel.extent = 64;
+  kernel.nests.push_back({b.finish(), {0}, 0});
+  return kernel;
+}
+
+TEST(CompileKernels, EachOnceAndInPlace) {
+  auto jit = CpuJit::create();
+  ASSERT_TRUE(jit.ok());
+  std::vector<Kernel> kernels;
+  for (int k = 0; k < 24; ++k) kernels.push_back(k % 6 == 5 ? Kernel{} : adding(k % 6));  // every sixth step is no kernel
+  std::vector<CompiledKernel> compiled;
+  ASSERT_TRUE(compile_kernels(kernels, *jit.value(), "f", compiled).ok());
+  EXPECT_EQ(jit.value()->statistics().kernels, 5);
+  EXPECT_EQ(jit.value()->statistics().reused, 15);
+  for (size_t k = 0; k < kernels.size(); ++k) {
+    if (k % 6 == 5) {
+      EXPECT_EQ(compiled[k].function, nullptr);
+      continue;
+    }
+    float x[64] = {1.5f}, y[64] = {};
+    void* buffers[2] = {x, y};
+    ASSERT_EQ(compiled[k].function(buffers, nullptr, nullptr, 0, 64), 0);
+    EXPECT_EQ(y[0], 1.5f + static_cast<float>(k % 6));
+  }
+}
+
+TEST(CompileKernels, OneTargetForManyThreads) {
+  auto jit = CpuJit::create();
+  ASSERT_TRUE(jit.ok());
+  std::vector<std::thread> threads;
+  std::vector<int> good(4, 0);
+  for (size_t t = 0; t < good.size(); ++t)
+    threads.emplace_back([&, t] {
+      for (int k = 0; k < 20; ++k) good[t] += jit.value()->compile(adding(static_cast<double>(t) * 100 + k)).ok();
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(good, std::vector<int>(4, 20));
+}
+
+// Refuses kernels by what they add: 2 is a defect, other numbers from 1 on are errors.
+class Refusing : public KernelTarget {
+ public:
+  Result<CompiledKernel> compile(const Kernel& kernel) override {
+    const double number = kernel.nests[0].nest.body[1].constant.f;
+    if (number == 2) throw std::runtime_error("a defect");
+    if (number >= 1) return Error{"refused", std::to_string(static_cast<int>(number))};
+    return CompiledKernel{};
+  }
+  Result<std::vector<KernelText>> texts(const Kernel&, bool) override { return std::vector<KernelText>{}; }
+  TargetStatistics statistics() const override { return {}; }
+  bool compiles_on_any_thread() const override { return true; }
+};
+
+TEST(CompileKernels, TheFirstErrorInOrderCounts) {
+  Refusing target;
+  std::vector<CompiledKernel> compiled;
+  const auto error = compile_kernels({adding(0), adding(3), adding(1), adding(4)}, target, "f", compiled);
+  ASSERT_FALSE(error.ok());
+  EXPECT_EQ(error.error().message, "3");
+  EXPECT_THROW((void)compile_kernels({adding(0), adding(2), adding(1)}, target, "f", compiled), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace framejit::inductor
