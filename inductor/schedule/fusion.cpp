@@ -7,7 +7,7 @@
 #include "inductor/schedule/fusion.h"
 
 #include <algorithm>
-#include <set>
+#include <iterator>
 
 #include "inductor/schedule/body_copy.h"
 
@@ -22,18 +22,21 @@ int64_t SizeHints::numel(const SymSizes& sizes) const {
 }
 
 ItemAccess access_of(const Item& item) {
-  std::set<LoopBufferId> reads, writes;
+  ItemAccess access;
   if (const Nest* nest = std::get_if<Nest>(&item)) {
     for (const LoopInst& inst : nest->body) {
-      if (inst.op == LoopOp::kLoad) reads.insert(inst.buffer);
-      if (inst.op == LoopOp::kStore) writes.insert(inst.buffer);
+      if (inst.op == LoopOp::kLoad) access.reads.push_back(inst.buffer);
+      if (inst.op == LoopOp::kStore) access.writes.push_back(inst.buffer);
     }
   } else {
     const ExternCall& call = std::get<ExternCall>(item);
-    reads.insert(call.reads.begin(), call.reads.end());
-    writes.insert(call.writes.begin(), call.writes.end());
+    access = {call.reads, call.writes};
   }
-  return {{reads.begin(), reads.end()}, {writes.begin(), writes.end()}};
+  for (auto* list : {&access.reads, &access.writes}) {
+    std::sort(list->begin(), list->end());
+    list->erase(std::unique(list->begin(), list->end()), list->end());
+  }
+  return access;
 }
 
 namespace {
@@ -205,8 +208,16 @@ LoopProgram inline_producers(LoopProgram program, const SizeHints& hints, Refusa
   std::vector<BufferUse> uses = uses_of(program);
   for (size_t i = 0; i < program.items.size(); ++i) {
     if (!inline_item(program, i, uses, hints, notes)) continue;
+    // What the producer read, its readers read now; what it wrote, nobody touches.
+    const ItemAccess gone = access_of(program.items[i]);
+    const std::vector<size_t> readers = std::exchange(uses[gone.writes[0]], {}).readers;
+    for (LoopBufferId b : gone.reads) {
+      std::vector<size_t> all;
+      std::set_union(uses[b].readers.begin(), uses[b].readers.end(), readers.begin(), readers.end(), std::back_inserter(all));
+      all.erase(std::find(all.begin(), all.end(), i));
+      uses[b].readers = std::move(all);
+    }
     program.items[i] = Nest{};
-    uses = uses_of(program);
   }
   return prune(std::move(program));
 }
