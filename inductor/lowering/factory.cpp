@@ -4,16 +4,15 @@
 namespace framejit::inductor {
 namespace {
 
-// full(size, value)
-bool lower_full(LowerContext& ctx) {
+bool fill(LowerContext& ctx, size_t argument) {
   NestBuilder b = ctx.result_nest();
   const DType dtype = ctx.result_meta().dtype;
   InstId value;
-  if (const auto tensor = ctx.tensor(1)) {
+  if (const auto tensor = ctx.tensor(argument)) {
     value = b.cast(ctx.load_broadcast(b, *tensor, b.range_dims()), dtype);
-  } else if (const auto size = ctx.size(1)) {
+  } else if (const auto size = ctx.size(argument)) {
     value = b.cast(b.index(*size), dtype);
-  } else if (const auto number = ctx.number(1)) {
+  } else if (const auto number = ctx.number(argument)) {
     value = b.constant(*number, dtype);
   } else {
     return false;
@@ -21,6 +20,10 @@ bool lower_full(LowerContext& ctx) {
   ctx.finish_result(std::move(b), value);
   return true;
 }
+
+// full(size, value), full_like(self, value), fill(self, value); new_full(self, size, value)
+bool lower_full(LowerContext& ctx) { return fill(ctx, 1); }
+bool lower_new_full(LowerContext& ctx) { return fill(ctx, 2); }
 
 // arange.start_step(start, end, step): start + i * step, computed as torch does: in int64 for integer results, in f64 (then rounded)
 // for float ones.
@@ -54,9 +57,10 @@ bool lower_eye(LowerContext& ctx) {
 
 }  // namespace
 
-// The other fills and ranges are decomposed into these.
+// The other fills and ranges are decomposed into full and arange.start_step; where the number is a tensor, they stay.
 void register_factory_lowerings() {
-  static constexpr std::pair<const char*, LowerFn> kTable[] = {{"full", lower_full}, {"arange.start_step", lower_range}, {"eye", lower_eye}, {"eye.m", lower_eye}};
+  static constexpr std::pair<const char*, LowerFn> kTable[] = {{"full", lower_full}, {"full_like", lower_full}, {"fill.Scalar", lower_full}, {"new_full", lower_new_full},
+                                                               {"arange.start_step", lower_range}, {"eye", lower_eye}, {"eye.m", lower_eye}};
   for (const auto& [op, function] : kTable) add_lowering(op, function);
 }
 

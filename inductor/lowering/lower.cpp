@@ -45,6 +45,16 @@ LowerFn find_lowering(std::string_view op) {
   return at == rows.end() ? nullptr : at->second;
 }
 
+namespace {
+constexpr std::string_view kNumberIsTensor = "framejit::";
+}
+
+std::string_view row_name(const Node& node) {
+  std::string_view name = node.op->name;
+  if (name.starts_with(kNumberIsTensor)) name.remove_prefix(kNumberIsTensor.size());
+  return name;
+}
+
 std::vector<std::string> lowered_ops() {
   std::vector<std::string> names;
   for (const auto& [name, function] : filled_table()) names.push_back(name);
@@ -198,6 +208,8 @@ bool LowerContext::is_supported(const Node& node) const {
     if (const ValueId* v = a.get<ValueId>(); v != nullptr && !fits(*v)) return false;
     if (const auto* list = a.get<std::vector<ValueId>>(); list != nullptr && !std::all_of(list->begin(), list->end(), fits)) return false;
   }
+  // Whether a number fits into an integer result is eager's to check when it runs.
+  if (node.op->name.starts_with(kNumberIsTensor) && !is_float(meta(node.results[0]).dtype)) return false;
   return std::all_of(node.results.begin(), node.results.end(), fits);
 }
 
@@ -269,7 +281,7 @@ void LowerContext::lower_node(uint32_t index) {
       return;
     }
   }
-  const LowerFn row = is_supported(*node_) ? find_lowering(node_->op->name) : nullptr;
+  const LowerFn row = is_supported(*node_) ? find_lowering(row_name(*node_)) : nullptr;
   if (row != nullptr && try_row(row)) return;
   lower_extern(index);
 }

@@ -95,6 +95,8 @@ class LowerContext {
 
 void add_lowering(std::string_view op, LowerFn function);
 LowerFn find_lowering(std::string_view op);
+// The op that a row names. "framejit::x" is x with a 0-dim tensor in a number's place.
+std::string_view row_name(const graph::Node& node);
 std::vector<std::string> lowered_ops();  // sorted
 
 void register_pointwise_lowerings();

@@ -131,7 +131,7 @@ bool lower_formula(LowerContext& ctx, std::string_view argument_text, Rule rule,
 }
 
 bool lower_row(LowerContext& ctx) {
-  const PointwiseRow& row = *find_row(ctx.node().op->name);
+  const PointwiseRow& row = *find_row(row_name(ctx.node()));
   return lower_formula(ctx, row.arguments, row.rule, row.formula);
 }
 
@@ -161,7 +161,7 @@ bool lower_gelu(LowerContext& ctx) {
 // Where both are equal, eager answers self beside a number and the bound beside a tensor.
 bool lower_clamp(LowerContext& ctx) {
   if (!ctx.given(1) && !ctx.given(2)) return false;
-  const bool tensors = ctx.tensor(1) || ctx.tensor(2);
+  const bool tensors = row_name(ctx.node()) == "clamp.Tensor";
   if (!ctx.given(2)) return lower_formula(ctx, "self low", Rule::kResult, tensors ? "maximum(self, low)" : "maximum(low, self)");
   if (!ctx.given(1)) return lower_formula(ctx, "self _ high", Rule::kResult, tensors ? "minimum(self, high)" : "minimum(high, self)");
   return lower_formula(ctx, "self low high", Rule::kResult, tensors ? "minimum(maximum(self, low), high)" : "minimum(high, maximum(low, self))");
@@ -170,7 +170,7 @@ bool lower_clamp(LowerContext& ctx) {
 // Small exponents as eager writes them; others through pow.
 bool lower_pow_scalar(LowerContext& ctx) {
   const auto exponent = ctx.number(1);
-  if (!exponent) return false;
+  if (!exponent) return ctx.tensor(1) && lower_formula(ctx, "self exponent", Rule::kResult, "pow(self, exponent)");
   const bool floating = is_float(ctx.result_meta().dtype);
   if (!floating && *exponent < 0) return false;
   if (*exponent == 1) return lower_formula(ctx, "self _", Rule::kResult, "self");

@@ -130,6 +130,30 @@ def test_integers(name):
     assert kernels and not extern
 
 
+VARYING = {
+    "fills": lambda x, v: (torch.full_like(x, v), x.new_full((3,), v), (x + 1).fill_(v), torch.full((2,), v)),
+    "powers": lambda x, v: (x.abs() ** v, torch.pow(v, x)),
+    "bounds": lambda x, v: (x.clamp(min=-v, max=v), x.clamp_min(v), x.clamp_max(v)),
+    "remainders": lambda x, v: (x % v, torch.fmod(x, v)),
+    "alpha": lambda x, v: (torch.add(x, x, alpha=v), torch.sub(x, x, alpha=v), torch.addcmul(x, x, x, value=v), torch.addcdiv(x, x, x.exp(), value=v)),
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", VARYING)
+def test_numbers_that_vary_stay_in_the_kernels(name, dtype):
+    """The second value makes the number an input; the kernels read it."""
+    fn, x = VARYING[name], X.to(dtype)
+    framejit.reset()
+    compiled, kernels = framejit.compile(fn), []
+    for v in (1.5, 2.25, 0.75, 3.5):
+        kernels.append(framejit.stats()["kernels"])
+        with torch.no_grad():
+            same(compiled(x, v), fn(x, v), tuple(r.double() for r in fn(x.double(), v)))
+    assert framejit.stats()["recompiles"] == 1 and not framejit.stats()["fallbacks"]
+    assert kernels[0] == 0 < kernels[1] < kernels[2] == kernels[3]
+
+
 def test_targets_are_checked():
     """A class that does not exist is eager's error."""
     for target in ([0, 6, 1, 2], [0, -1, 1, 2]):
