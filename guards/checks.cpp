@@ -60,6 +60,15 @@ PyRef& fresh_attribute() {  // never destroyed: a thread may end after the inter
 
 }  // namespace
 
+bool same_order(PyObject* a, PyObject* b) {  // of equal sets
+  auto* other = reinterpret_cast<PySetObject*>(b);
+  const setentry* next = other->table;
+  return all_entries(a, [&](const setentry& entry) {
+    while (!next->key || next->hash == -1) ++next;
+    return same_value(entry.key, (next++)->key);
+  });
+}
+
 bool same_value(PyObject* a, PyObject* b) {
   if (a == b) return true;
   PyTypeObject* type = Py_TYPE(a);

@@ -8,6 +8,7 @@ namespace framejit::guards {
 
 // Same exact type and value: bits of floats, True and 1 told apart, tuples and frozensets element by element. Other types: identity.
 bool same_value(PyObject* a, PyObject* b);
+bool same_order(PyObject* a, PyObject* b);  // two equal sets iterate alike
 // len() of a builtin container or str or bytes, subclasses' builtin part included; -1 for others.
 Py_ssize_t builtin_length(PyObject* object);
 bool has_keys_in_order(PyObject* dict, PyObject* keys);
@@ -28,7 +29,7 @@ inline bool check_same(const RunState& run, PyObject* object, const Step& step) 
 inline bool check_distinct(const RunState& run, PyObject* object, const Step& step) { return object != run.registers[step.target]; }
 inline bool check_length(const RunState&, PyObject* object, const Step& step) { return builtin_length(object) == step.number; }
 inline bool check_equals(const RunState&, PyObject* object, const Step& step) {
-  return object == step.object || same_value(object, step.object);
+  return object == step.object || (same_value(object, step.object) && (step.number == 0 || same_order(object, step.object)));
 }
 inline bool check_iterator_has(const RunState&, PyObject* object, const Step& step) { return items_left(object) >= step.number; }
 inline bool check_iterator_ends(const RunState&, PyObject* object, const Step& step) { return items_left(object) == step.number; }

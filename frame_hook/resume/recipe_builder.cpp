@@ -5,6 +5,7 @@
 // is made over one: it goes by what the container holds at that moment.
 #include "frame_hook/resume/recipe.h"
 #include "frame_hook/trace/protocol.h"
+#include "frame_hook/trace/set_order.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -69,7 +70,7 @@ SlotId RecipeBuilder::build(Value* value) {
     case ValueKind::dict: return build_dict(as<DictValue>(value));
     case ValueKind::set: {
       std::vector<SlotId> items;
-      for (Value* v : as<SetValue>(value)->items) items.push_back(slot(v));
+      for (Value* v : items_to_rebuild(as<SetValue>(value))) items.push_back(slot(v));
       return step(value->type == &PyFrozenSet_Type ? RecipeOp::frozenset : RecipeOp::set, std::move(items));
     }
     case ValueKind::slice: {
@@ -349,7 +350,7 @@ void RecipeBuilder::fill_items(SlotId target, Value* container) {
     }
     step(RecipeOp::fill_dict, std::move(operands));
   } else if (container->kind == ValueKind::set && container->type == &PySet_Type) {
-    for (Value* v : as<SetValue>(container)->items) operands.push_back(slot(v));
+    for (Value* v : items_to_rebuild(as<SetValue>(container))) operands.push_back(slot(v));
     step(RecipeOp::assign_set, std::move(operands));
   }
 }

@@ -4,6 +4,7 @@
 // by one. A write registers the container as an effect once; from then on the shadow alone is the truth.
 #include "frame_hook/trace/opcode_handlers.h"
 #include "frame_hook/trace/protocol.h"
+#include "frame_hook/trace/set_order.h"
 
 namespace framejit::frame_hook {
 
@@ -137,6 +138,14 @@ SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& ite
     key_hash(t, item);
     if (find_in_set(t, set, item) < 0) set->items.push_back(item);
   }
+  set->order = new_order(t, type, set->items);
+  return set;
+}
+
+SetValue* set_from(Tracer& t, PyTypeObject* type, Value* iterable) {
+  const SetOperand operand = set_operand(t, iterable);
+  SetValue* set = make_set(t, type, operand.items);
+  set->order = operand.real ? PyRef::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(type), operand.real.get())) : PyRef();
   return set;
 }
 
@@ -152,6 +161,7 @@ bool set_add(Tracer& t, SetValue* set, Value* item) {
   if (find_in_set(t, set, item) >= 0) return false;
   t.will_mutate(set);
   set->items.push_back(item);
+  add_to_order(t, set, item);
   return true;
 }
 

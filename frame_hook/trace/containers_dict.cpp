@@ -93,7 +93,7 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
       return t.is_constant(key) ? c_hash(t, t.constant(key)) : 1;
     case ValueKind::instance:
       t.type_of(key);
-      if (key->object && is_identity_key(key)) t.guard_identity(key);
+      if (key->object && is_identity_key(key)) t.guard_key(key);
       return instance_hash(t, key);
     case ValueKind::list: case ValueKind::dict: case ValueKind::slice: raise_unhashable(t, key);
     case ValueKind::null: case ValueKind::view: case ValueKind::method:
@@ -238,6 +238,7 @@ void Tracer::load(DictValue* v) {
 
 // id() of a real object, in a real dict of ints: the number, good for that object.
 static Value* settled_key(Tracer& t, DictValue* v, Value* key) {
+  if (v->object && key->kind == ValueKind::instance && key->object && is_identity_key(key)) t.guard_identity(key);
   Value* of = key->kind == ValueKind::identity && v->object && !v->is_globals ? as<IdentityValue>(key)->of : nullptr;
   if (!of || !of->object || of->source == guards::kNoSource) return key;
   note(t, GuardKind::is, of->source, of->object.get());

@@ -69,6 +69,16 @@ void Tracer::guard_identity(Value* v) {
   else guard_operands(*this, v);
 }
 
+// Which object it is does not matter to a dict or set that the trace made, only that two of them are two: 32 instances of a block
+// share an entry. Beyond a few keys the guards, one a pair, would cost more than an entry for each instance.
+void Tracer::guard_key(Value* v) {
+  constexpr size_t kMostKeys = 24;
+  if (v->value_guarded || std::find(keys_.begin(), keys_.end(), v) != keys_.end()) return;
+  if (v->source == kNoSource || keys_.size() >= kMostKeys) return guard_identity(v);
+  for (Value* other : keys_) same_object(v, other);
+  keys_.push_back(v);
+}
+
 // ---- constants
 
 bool Tracer::is_constant_object(PyObject* object) {

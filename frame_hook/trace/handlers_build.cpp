@@ -1,5 +1,6 @@
 // frame_hook/trace/handlers_build.cpp — building containers and strings, and taking iterables apart.
 #include "frame_hook/trace/opcode_handlers.h"
+#include "frame_hook/trace/protocol.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -67,8 +68,7 @@ Flow OpcodeHandlers::build_list(Tracer& t, SymbolicFrame& f, const Instruction& 
 
 Flow OpcodeHandlers::build_set(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   const std::vector<Value*> items = pop_many(f, static_cast<size_t>(i.arg));
-  auto* set = t.make<SetValue>(ValueKind::set, &PySet_Type);
-  set->loaded = true;
+  SetValue* set = make_set(t, &PySet_Type, {});
   for (Value* item : items) t.call(method_of(t, set, "add"), {item});
   f.push(set);
   return Flow::next;
@@ -129,9 +129,8 @@ Flow OpcodeHandlers::list_extend(Tracer& t, SymbolicFrame& f, const Instruction&
 }
 
 Flow OpcodeHandlers::set_update(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  const std::vector<Value*> items = t.unpack(f.pop());
-  Value* add = method_of(t, target_of(f, i), "add");
-  for (Value* item : items) t.call(add, {item});
+  Value* items = f.pop();
+  t.call(method_of(t, target_of(f, i), "update"), {items});
   return Flow::next;
 }
 

@@ -2,6 +2,7 @@
 // resumed. Of an iterator that was made outside the coming items are read where its type allows it, and taken at the exit; others break.
 #include "frame_hook/trace/opcode_handlers.h"
 #include "frame_hook/trace/protocol.h"
+#include "frame_hook/trace/set_order.h"
 #include "guards/iterators.h"
 
 namespace framejit::frame_hook {
@@ -274,8 +275,7 @@ Value* raw_iterate(Tracer& t, Value* v) {
       return it;
     }
     case ValueKind::set:
-      t.load(as<SetValue>(inner));
-      return make_iterator(t, Over::snapshot, set_iterator_type(), {t.tuple(as<SetValue>(inner)->items)});
+      return make_iterator(t, Over::snapshot, set_iterator_type(), {t.tuple(ordered_items(t, as<SetValue>(inner)))});
     case ValueKind::iterator:
     case ValueKind::generator: return inner;
     case ValueKind::object: {

@@ -290,6 +290,7 @@ Value* Tracer::wrap_result_container(PyObject* object) {
   if (PySet_CheckExact(object) || PyFrozenSet_CheckExact(object)) {
     auto* v = make<SetValue>(ValueKind::set, Py_TYPE(object));
     v->loaded = true;
+    v->order = PyRef::borrow(object);  // nobody else has it
     for (PyObject* item : items_of_set(object)) v->items.push_back(wrap_result(Py_NewRef(item)));
     return v;
   }

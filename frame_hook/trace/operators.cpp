@@ -3,6 +3,7 @@
 // Order: tensors (recorded through the functions of module operator, whose C code follows torch's own slots), symbolic sizes,
 // plain constants (concretely), builtin containers on shadows, then CPython's protocol of special methods.
 #include "frame_hook/trace/protocol.h"
+#include "frame_hook/trace/set_order.h"
 
 namespace framejit::frame_hook {
 
@@ -71,12 +72,22 @@ Value* repeat(Tracer& t, Value* sequence, Value* times, bool in_place) {
   return like(t, sequence, std::move(items));
 }
 
+PyRef set_operator_order(Tracer& t, int op, SetValue* left, SetValue* right, bool in_place) {
+  t.load(left);
+  const char* const fresh = op == kOr ? "__or__" : op == kAnd ? "__and__" : op == kXor ? "__xor__" : "__sub__";
+  const char* const own = op == kOr ? "__ior__" : op == kAnd ? "__iand__" : op == kXor ? "__ixor__" : "__isub__";
+  const bool writes = in_place && left->type == &PySet_Type && !left->object;
+  return call_order(t, order_of(left), writes ? own : fresh, {{{}, order_of(right)}});
+}
+
 Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
   SetValue *left = set_of(a), *right = set_of(b);
   std::vector<Value*> others;
+  PyRef order;  // null: the order of the result is unknown
   if (right) {
     t.load(right);
     others = right->items;
+    if (left) order = set_operator_order(t, op, left, right, in_place);
   } else if (ViewValue* view = payload_as<ViewValue>(b, ValueKind::view)) {
     others = t.unpack(view);
   } else {
@@ -102,9 +113,12 @@ Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
   if (in_place && left && left->type == &PySet_Type) {
     t.will_mutate(left);
     left->items = std::move(result);
+    left->order = left->object ? PyRef() : std::move(order);
     return a;
   }
-  return make_set(t, left ? left->type : &PySet_Type, result);
+  SetValue* made = make_set(t, left ? left->type : &PySet_Type, result);
+  made->order = std::move(order);
+  return made;
 }
 
 Value* merge_dicts(Tracer& t, Value* a, Value* b, bool in_place) {

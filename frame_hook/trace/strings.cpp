@@ -80,7 +80,7 @@ std::string repr_text(Tracer& t, Value* v) {
       if (t.is_constant(v)) return concrete_repr(t, v);
       t.load(as<SetValue>(v));
       const std::vector<Value*>& items = as<SetValue>(v)->items;
-      if (items.size() > 1) no_text(v);  // the order is that of hashes
+      if (items.size() > 1) no_text(v);  // in the order of hashes
       const std::string inner = items.empty() ? "" : "{" + repr_text(t, items[0]) + "}";
       if (v->type == &PyFrozenSet_Type) return "frozenset(" + inner + ")";
       return items.empty() ? "set()" : inner;

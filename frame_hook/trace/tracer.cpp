@@ -115,6 +115,7 @@ void Tracer::reset(const guards::FrameAccess& frame) {
   null_ = none_ = true_ = false_ = nullptr;
   last_line_ = {nullptr, 0};
   guard_lines_.clear();
+  keys_.clear();
   live_ = frame;
   step_ = 0;
   next_check_ = std::min(stop_at_step_, kPollInterval);

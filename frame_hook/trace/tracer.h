@@ -97,6 +97,7 @@ class Tracer {
   bool is_constant(Value* v);                              // has a concrete immutable value, deeply (no guard yet)
   PyObject* constant(Value* v);                            // borrowed object of an is_constant value; guards it deeply
   void guard_identity(Value* v);
+  void guard_key(Value* v);                // hashed by identity: told apart from the other keys of the trace
   void add_guard(guards::GuardKind kind, guards::SourceId source, PyObject* object = nullptr, int64_t number = 0);
   void guard_type_unchanged(PyTypeObject* type, guards::SourceId type_source);  // type_version
   guards::SourceId type_source(Value* v);
@@ -240,6 +241,7 @@ class Tracer {
   const SymbolicFrame& user_frame();                       // the innermost frame outside of torch's own files
   void set_user_line();
   guards::LineId user_line();                              // of user_frame(), for guards
+  std::vector<Value*> keys_;                               // that guard_key() has told apart
   PointerMap<PyCodeObject, std::vector<std::pair<int, guards::LineId>>> guard_lines_;  // that guards of this trace have named
 
   // Frames and exceptions

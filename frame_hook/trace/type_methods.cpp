@@ -1,5 +1,6 @@
 // frame_hook/trace/type_methods.cpp — constructors and methods of list, tuple, set and frozenset on shadows.
 #include "frame_hook/trace/builtins.h"
+#include "frame_hook/trace/set_order.h"
 
 namespace framejit::frame_hook::rows {
 
@@ -34,11 +35,15 @@ SetValue* self_set(Tracer& t, const Arguments& args, const char* method) {
   return set;
 }
 
-std::vector<Value*> others_of(Tracer& t, const Arguments& args) {
-  std::vector<Value*> items;
-  for (size_t i = 1; i < args.positional.size(); ++i)
-    for (Value* v : t.unpack(args.positional[i])) items.push_back(v);
-  return items;
+std::vector<SetOperand> others_of(Tracer& t, const Arguments& args) {
+  std::vector<SetOperand> operands;
+  for (size_t i = 1; i < args.positional.size(); ++i) operands.push_back(set_operand(t, args.positional[i]));
+  return operands;
+}
+
+SetValue* with_order(SetValue* set, PyRef order) {
+  set->order = std::move(order);
+  return set;
 }
 
 }  // namespace
@@ -58,13 +63,13 @@ Value* builtin_tuple(Tracer& t, const Arguments& args) {
 
 Value* builtin_set(Tracer& t, const Arguments& args) {
   only_positional(t, args, "set", 0, 1);
-  return make_set(t, &PySet_Type, args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
+  return args.positional.empty() ? make_set(t, &PySet_Type, {}) : set_from(t, &PySet_Type, args.positional[0]);
 }
 
 Value* builtin_frozenset(Tracer& t, const Arguments& args) {
   only_positional(t, args, "frozenset", 0, 1);
   if (!args.positional.empty() && args.positional[0]->kind == ValueKind::set && t.type_of(args.positional[0]) == &PyFrozenSet_Type) return args.positional[0];
-  return make_set(t, &PyFrozenSet_Type, args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
+  return args.positional.empty() ? make_set(t, &PyFrozenSet_Type, {}) : set_from(t, &PyFrozenSet_Type, args.positional[0]);
 }
 
 // ---- list
@@ -174,22 +179,32 @@ namespace {
 bool take_out(Tracer& t, SetValue* set, Value* item) {
   const int at = find_in_set(t, set, item);
   if (at < 0) return false;
+  Value* known = set->items[at];
   t.will_mutate(set);
   set->items.erase(set->items.begin() + at);
+  if (set->order && PySet_Discard(set->order.get(), known->object.get()) < 0) t.raise_pending();
   return true;
 }
 
 // The items of self that are (not) among the others, in self's order.
-std::vector<Value*> filtered(Tracer& t, SetValue* self, const Arguments& args, bool keep_common) {
+std::vector<Value*> filtered(Tracer& t, SetValue* self, const std::vector<SetOperand>& operands, bool keep_common) {
   std::vector<Value*> kept = self->items;
-  for (size_t i = 1; i < args.positional.size(); ++i) {
-    SetValue* other = make_set(t, &PySet_Type, t.unpack(args.positional[i]));
+  for (const SetOperand& operand : operands) {
+    SetValue* other = make_set(t, &PySet_Type, operand.items);
     std::vector<Value*> next;
     for (Value* v : kept)
       if ((find_in_set(t, other, v) >= 0) == keep_common) next.push_back(v);
     kept = std::move(next);
   }
   return kept;
+}
+
+Value* keep(Tracer& t, SetValue* set, const std::vector<SetOperand>& operands, bool common) {
+  std::vector<Value*> kept = filtered(t, set, operands, common);
+  t.will_mutate(set);
+  set->items = std::move(kept);
+  if (!call_order(t, set->order, common ? "intersection_update" : "difference_update", operands)) set->order = {};
+  return t.none();
 }
 
 }  // namespace
@@ -206,14 +221,13 @@ Value* set_remove(Tracer& t, const Arguments& args) {
   return t.none();
 }
 
-// Which item a set gives up depends on hashes; only a set of one has no choice.
+// The item that a set gives up depends on hashes and on where it gave up one before.
 Value* set_pop(Tracer& t, const Arguments& args) {
   SetValue* set = self_set(t, args, "pop");
   if (set->items.empty()) t.raise_new(PyExc_KeyError, "pop from an empty set");
   if (set->items.size() > 1) graph_break(BreakReason::unsupported_value, "set.pop() of several items");
   Value* item = set->items[0];
-  t.will_mutate(set);
-  set->items.clear();
+  take_out(t, set, item);
   return item;
 }
 
@@ -221,77 +235,83 @@ Value* set_clear(Tracer& t, const Arguments& args) {
   SetValue* set = self_set(t, args, "clear");
   t.will_mutate(set);
   set->items.clear();
+  if (set->order && PySet_Clear(set->order.get()) < 0) t.raise_pending();
   return t.none();
 }
 
 Value* set_update(Tracer& t, const Arguments& args) {
   SetValue* set = self_set(t, args, "update");
-  for (Value* v : others_of(t, args)) set_add(t, set, v);
+  const std::vector<SetOperand> operands = others_of(t, args);
+  PyRef order = set->order;
+  set->order = {};
+  for (const SetOperand& operand : operands)
+    for (Value* v : operand.items) set_add(t, set, v);
+  if (call_order(t, order, "update", operands)) set->order = std::move(order);
   return t.none();
 }
 
 Value* set_difference_update(Tracer& t, const Arguments& args) {
   SetValue* set = self_set(t, args, "difference_update");
-  std::vector<Value*> kept = filtered(t, set, args, false);
-  t.will_mutate(set);
-  set->items = std::move(kept);
-  return t.none();
+  return keep(t, set, others_of(t, args), false);
 }
 
 Value* set_intersection_update(Tracer& t, const Arguments& args) {
   SetValue* set = self_set(t, args, "intersection_update");
-  std::vector<Value*> kept = filtered(t, set, args, true);
-  t.will_mutate(set);
-  set->items = std::move(kept);
-  return t.none();
+  return keep(t, set, others_of(t, args), true);
 }
 
-Value* set_copy(Tracer& t, const Arguments& args) { return make_set(t, &PySet_Type, self_set(t, args, "copy")->items); }
+Value* set_copy(Tracer& t, const Arguments& args) {
+  SetValue* self = self_set(t, args, "copy");
+  return with_order(make_set(t, &PySet_Type, self->items), call_order(t, order_of(self), "copy", {}));
+}
 
 Value* set_union(Tracer& t, const Arguments& args) {
   SetValue* self = self_set(t, args, "union");
-  std::vector<Value*> items = self->items, more = others_of(t, args);
-  items.insert(items.end(), more.begin(), more.end());
-  return make_set(t, self->type, items);
+  const std::vector<SetOperand> operands = others_of(t, args);
+  std::vector<Value*> items = self->items;
+  for (const SetOperand& operand : operands) items.insert(items.end(), operand.items.begin(), operand.items.end());
+  return with_order(make_set(t, self->type, items), call_order(t, order_of(self), "union", operands));
 }
 
 Value* set_intersection(Tracer& t, const Arguments& args) {
   SetValue* self = self_set(t, args, "intersection");
-  return make_set(t, self->type, filtered(t, self, args, true));
+  const std::vector<SetOperand> operands = others_of(t, args);
+  return with_order(make_set(t, self->type, filtered(t, self, operands, true)), call_order(t, order_of(self), "intersection", operands));
 }
 
 Value* set_difference(Tracer& t, const Arguments& args) {
   SetValue* self = self_set(t, args, "difference");
-  return make_set(t, self->type, filtered(t, self, args, false));
+  const std::vector<SetOperand> operands = others_of(t, args);
+  return with_order(make_set(t, self->type, filtered(t, self, operands, false)), call_order(t, order_of(self), "difference", operands));
 }
 
 Value* set_symmetric_difference(Tracer& t, const Arguments& args) {
   only_positional(t, args, "symmetric_difference", 2, 2);
   SetValue* self = self_set(t, args, "symmetric_difference");
-  std::vector<Value*> items = filtered(t, self, args, false);
-  SetValue* other = make_set(t, &PySet_Type, t.unpack(args.positional[1]));
-  for (Value* v : other->items)
+  const std::vector<SetOperand> operands = others_of(t, args);
+  std::vector<Value*> items = filtered(t, self, operands, false);
+  for (Value* v : operands[0].items)
     if (find_in_set(t, self, v) < 0) items.push_back(v);
-  return make_set(t, self->type, items);
+  return with_order(make_set(t, self->type, items), call_order(t, order_of(self), "symmetric_difference", operands));
 }
 
 Value* set_issubset(Tracer& t, const Arguments& args) {
   only_positional(t, args, "issubset", 2, 2);
   SetValue* self = self_set(t, args, "issubset");
-  return t.boolean(filtered(t, self, args, true).size() == self->items.size());
+  return t.boolean(filtered(t, self, others_of(t, args), true).size() == self->items.size());
 }
 
 Value* set_issuperset(Tracer& t, const Arguments& args) {
   only_positional(t, args, "issuperset", 2, 2);
   SetValue* self = self_set(t, args, "issuperset");
-  for (Value* v : t.unpack(args.positional[1]))
+  for (Value* v : set_operand(t, args.positional[1]).items)
     if (find_in_set(t, self, v) < 0) return t.boolean(false);
   return t.boolean(true);
 }
 
 Value* set_isdisjoint(Tracer& t, const Arguments& args) {
   only_positional(t, args, "isdisjoint", 2, 2);
-  return t.boolean(filtered(t, self_set(t, args, "isdisjoint"), args, true).empty());
+  return t.boolean(filtered(t, self_set(t, args, "isdisjoint"), others_of(t, args), true).empty());
 }
 
 }  // namespace framejit::frame_hook::rows

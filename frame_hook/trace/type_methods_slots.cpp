@@ -41,7 +41,9 @@ Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   } else if (SetValue* set = set_of(self); set && set->type == &PySet_Type) {
     t.load(set);
     t.will_mutate(set);
-    set->items = rest.positional.empty() ? std::vector<Value*>() : make_set(t, &PySet_Type, t.unpack(rest.positional[0]))->items;
+    SetValue* made = rest.positional.empty() ? make_set(t, &PySet_Type, {}) : set_from(t, &PySet_Type, rest.positional[0]);
+    set->items = made->items;
+    if (!set->object) set->order = made->order;
   }
   return t.none();
 }

@@ -108,6 +108,7 @@ struct DictValue : Value {
 struct SetValue : Value {
   std::vector<Value*> items;     // in insertion order, unique
   bool loaded = false;
+  PyRef order;                   // of one made in the trace: set_order.h
 };
 struct SliceValue : Value { Value *start, *stop, *step; };
 struct CellValue : Value {
