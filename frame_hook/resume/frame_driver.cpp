@@ -37,7 +37,8 @@ TraceHints& hints_of(CodeState& state) {
 std::string place(const LiveFrame& frame) {
   const char* name = PyUnicode_AsUTF8(frame.code()->co_qualname);
   const char* file = PyUnicode_AsUTF8(frame.code()->co_filename);
-  return std::string(file ? file : "?") + ":" + std::to_string(frame.code()->co_firstlineno) + " " + (name ? name : "?");
+  const std::string_view path = file ? file : "?";
+  return std::string(path.substr(path.rfind('/') + 1)) + ":" + std::to_string(frame.code()->co_firstlineno) + " " + (name ? name : "?");
 }
 
 // Entries of other settings take nobody's room.

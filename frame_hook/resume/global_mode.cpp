@@ -2,6 +2,7 @@
 #include "frame_hook/resume/global_mode.h"
 
 #include <regex>
+#include <stdexcept>
 #include <unordered_map>
 
 #include "frame_hook/hook/frame_hook.h"
@@ -11,6 +12,14 @@
 namespace framejit::frame_hook {
 
 namespace {
+
+std::regex expression(const char* knob, const std::string& text) {
+  try {
+    return std::regex(text);
+  } catch (const std::regex_error& e) {
+    throw std::invalid_argument(std::string(knob) + "=" + text + " is not a regular expression: " + e.what());
+  }
+}
 
 bool starts_with(const std::string& text, const std::string& prefix) { return !prefix.empty() && text.compare(0, prefix.size(), prefix) == 0; }
 
@@ -44,8 +53,8 @@ bool holds_tensor(PyObject* object) {
 class GlobalDriver final : public FrameHandler {
  public:
   explicit GlobalDriver(GlobalModeSettings settings) : settings_(std::move(settings)) {
-    if (!settings_.filter.empty()) filter_ = std::regex(settings_.filter);
-    if (!settings_.skip.empty()) skip_ = std::regex(settings_.skip);
+    if (!settings_.filter.empty()) filter_ = expression("FRAMEJIT_FILTER", settings_.filter);
+    if (!settings_.skip.empty()) skip_ = expression("FRAMEJIT_SKIP", settings_.skip);
   }
 
   PyObject* on_frame(LiveFrame& frame, PyObject*) override {
@@ -95,12 +104,13 @@ class GlobalDriver final : public FrameHandler {
 }  // namespace
 
 Result<void> enable_global_mode(GlobalModeSettings settings) {
+  if (settings.min_calls < 1) return Error{"setting", "FRAMEJIT_MIN_CALLS=" + std::to_string(settings.min_calls) + ": expected 1 or more"};
   try {
     static GlobalDriver* driver = nullptr;   // never freed: frames may be in it at exit
     if (!driver) driver = new GlobalDriver(std::move(settings));
     if (!install_standing_hook(*driver)) return Error{"hook", "the frame hook is not usable: " + hook_refusal()};
-  } catch (const std::regex_error& e) {
-    return Error{"expression", std::string("FRAMEJIT_FILTER or FRAMEJIT_SKIP is not a regular expression: ") + e.what()};
+  } catch (const std::invalid_argument& e) {
+    return Error{"expression", e.what()};
   }
   return {};
 }

@@ -154,7 +154,7 @@ Value* has_torch_function(Tracer& t, const Arguments& args) {
   return t.boolean(false);
 }
 
-Value* tensor_reads_data(Tracer&, const Arguments&) { graph_break(BreakReason::data_dependent_value, "a method of Tensor that"); }
+Value* tensor_reads_data(Tracer&, const Arguments&) { graph_break(BreakReason::data_dependent_value, "a method of Tensor (tolist, numpy, data_ptr, untyped_storage or is_set_to)"); }
 Value* unsupported_tensor_method(Tracer&, const Arguments&) { graph_break(BreakReason::unsupported_value, "a change of a tensor's identity or gradient"); }
 
 Value* tensor_new_tensor(Tracer& t, const Arguments& args) {

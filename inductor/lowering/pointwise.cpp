@@ -170,14 +170,18 @@ bool lower_clamp(LowerContext& ctx) {
 // Small exponents as eager writes them; others through pow.
 bool lower_pow_scalar(LowerContext& ctx) {
   const auto exponent = ctx.number(1);
-  if (!exponent) return ctx.tensor(1) && lower_formula(ctx, "self exponent", Rule::kResult, "pow(self, exponent)");
   const bool floating = is_float(ctx.result_meta().dtype);
+  // float16 goes through the C library's pow, whose zeros and infinities have no sign left.
+  const bool by_library = ctx.result_meta().dtype == DType::kFloat16 && ctx.result_meta().device.type == graph::DeviceType::kCpu;
+  if (!exponent)  // a number that varies between calls
+    return ctx.tensor(1) && floating &&
+           lower_formula(ctx, "self exponent", Rule::kResult,
+                         by_library ? "pow(self, exponent)"
+                                    : "select(exponent == 0.5, sqrt(self), select(exponent == neg(0.5), 1 / sqrt(self), pow(self, exponent)))");
   if (!floating && *exponent < 0) return false;
   if (*exponent == 1) return lower_formula(ctx, "self _", Rule::kResult, "self");
   if (*exponent == 2) return lower_formula(ctx, "self _", Rule::kResult, "self * self");
   if (*exponent == 3) return lower_formula(ctx, "self _", Rule::kResult, "self * self * self");
-  // float16 goes through the C library's pow, whose zeros and infinities have no sign left.
-  const bool by_library = ctx.result_meta().dtype == DType::kFloat16 && ctx.result_meta().device.type == graph::DeviceType::kCpu;
   if (by_library && *exponent == 0.5) return lower_formula(ctx, "self _", Rule::kResult, "select(self == neg(inf), inf, sqrt(self) + 0)");
   if (by_library && *exponent == -0.5) return lower_formula(ctx, "self _", Rule::kResult, "select(self == neg(inf), 0, 1 / (sqrt(self) + 0))");
   if (floating && *exponent == 0.5) return lower_formula(ctx, "self _", Rule::kResult, "sqrt(self)");

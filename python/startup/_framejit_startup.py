@@ -26,6 +26,10 @@ class _AfterTorch:
 
 
 def enable():
+    package = sys.modules.get("framejit")
+    if package is not None and not hasattr(package, "_framejit"):
+        package.enable_global_mode_at_the_end = True  # it is the one that imports torch
+        return
     import framejit
     framejit._framejit.enable_global()
 

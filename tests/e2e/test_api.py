@@ -205,6 +205,9 @@ def run(code, **environment):
     ({"FRAMEJIT_LOGS": "nonsense"}, "graph_breaks"),
     ({"FRAMEJIT_MIN_CALLS": "many"}, "FRAMEJIT_MIN_CALLS"),
     ({"FRAMEJIT_LOGS_FORMAT": "xml"}, "json"),
+    ({"FRAMEJIT": "1", "FRAMEJIT_FILTER": "["}, "FRAMEJIT_FILTER=[ is not a regular expression"),
+    ({"FRAMEJIT": "1", "FRAMEJIT_SKIP": "("}, "FRAMEJIT_SKIP=( is not a regular expression"),
+    ({"FRAMEJIT": "1", "FRAMEJIT_MIN_CALLS": "-1"}, "FRAMEJIT_MIN_CALLS=-1: expected 1 or more"),
 ])
 def test_bad_environment_is_an_error_at_import(environment, message):
     done = run("import framejit", **environment)
@@ -214,6 +217,20 @@ def test_bad_environment_is_an_error_at_import(environment, message):
 def test_start_up_file_does_nothing_unless_asked():
     assert run("import sys; assert 'torch' not in sys.modules and '_framejit_startup' not in sys.modules").returncode == 0
     assert run("import sys; assert 'torch' not in sys.modules", FRAMEJIT="1").returncode == 0
+
+
+@pytest.mark.parametrize("first", ["framejit", "torch"])
+def test_global_mode_in_a_program_that_imports_framejit_itself(first):
+    program = f"""
+import {first}
+import torch, framejit
+def step(x): return x.sin() + 1
+with torch.no_grad():
+    for _ in range(4): step(torch.ones(3))
+assert framejit.stats()["graphs"] == 1, framejit.stats()
+"""
+    done = run(program, FRAMEJIT="1")
+    assert done.returncode == 0, done.stderr
 
 
 def test_global_mode_compiles_an_untouched_program():

@@ -76,6 +76,7 @@ def test_special_numbers_are_eagers(name, backend):
     x = torch.tensor([[0.0, -0.0, 1.0], [math.inf, -math.inf, math.nan], [2.0, -3.0, 0.5]])
     assert runs(NUMBERS[name], x, SPECIAL, backend) == 2
     runs(NUMBERS[name], x.to(torch.bfloat16), SPECIAL, backend)
+    runs(NUMBERS[name], x.half(), SPECIAL, backend)
 
 
 ARITHMETIC = {

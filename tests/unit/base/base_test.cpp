@@ -70,14 +70,14 @@ TEST(Config, UnknownNameListsTheKnownOnes) {
 }
 
 log::Event break_event() {
-  return {log::Channel::graph_breaks, "3.1", "Break", "model.py:31 f", {{"reason", "data_dependent_jump"}, {"detail", "bool() of \"x\""}}, ""};
+  return {log::Channel::graph_breaks, "3.1", "Break", "model.py:31 f", {{"reason", "data_dependent_jump"}, {"detail", "bool() of \"x\""}, {"hint", "use torch.where"}}, ""};
 }
 
 TEST(Log, TextAndJsonComeFromTheSameRow) {
-  EXPECT_EQ(log::to_text(break_event()), "[framejit 3.1 graph_breaks] model.py:31 f break data_dependent_jump: bool() of \"x\"");
+  EXPECT_EQ(log::to_text(break_event()), "[framejit 3.1 graph_breaks] model.py:31 f break data_dependent_jump: bool() of \"x\"; what to do: use torch.where");
   EXPECT_EQ(log::to_json(break_event()),
             "{\"id\":\"3.1\",\"channel\":\"graph_breaks\",\"event\":\"Break\",\"at\":\"model.py:31 f\","
-            "\"reason\":\"data_dependent_jump\",\"detail\":\"bool() of \\\"x\\\"\"}");
+            "\"reason\":\"data_dependent_jump\",\"detail\":\"bool() of \\\"x\\\"\",\"hint\":\"use torch.where\"}");
 }
 
 TEST(Log, WhatIsNoUtf8IsReplacedInJson) {
