@@ -8,6 +8,9 @@ from typing import Any, Callable, Mapping
 from framejit import _framejit, api
 
 
+MOST_GUARDS_PRINTED = 30  # by print(explanation)
+
+
 @dataclass(frozen=True)
 class Event:
     """One log event: a row of the log tables with its fields."""
@@ -58,12 +61,14 @@ class Explanation:
                 lines.append(f"  what to do: {event.fields['hint']}")
         for event in self.graphs:
             lines += ["", f"graph at {event.at}"] + [f"  | {line}" for line in event.artefact.splitlines()]
+        for event in self.recompiles:
+            lines += ["", f"recompile at {event.at}: {event.fields.get('guard', '')}"]
         if self.guards:
             lines += ["", f"guards ({len(self.guards)})"]
             counted = Counter(e.fields.get("guard", e.text) for e in self.guards)
-            lines += [f"  {guard}" + (f"  ({n} times)" if n > 1 else "") for guard, n in counted.items()]
-        for event in self.recompiles:
-            lines += ["", f"recompile at {event.at}: {event.fields.get('guard', '')}"]
+            lines += [f"  {guard}" + (f"  ({n} times)" if n > 1 else "") for guard, n in list(counted.items())[:MOST_GUARDS_PRINTED]]
+            if len(counted) > MOST_GUARDS_PRINTED:
+                lines.append(f"  and {len(counted) - MOST_GUARDS_PRINTED} more: .guards of this object has them all")
         return "\n".join(lines)
 
 

@@ -190,6 +190,15 @@ def test_explain_reports_events():
     assert "what to do:" in str(explanation)
 
 
+def test_explain_prints_the_first_guards_and_says_how_many_there_are():
+    layers = torch.nn.Sequential(*[torch.nn.Linear(2, 2) for _ in range(20)]).eval()
+    with torch.no_grad():
+        explanation = framejit.explain(layers)(torch.randn(1, 2))
+    lines = str(explanation).splitlines()
+    at = lines.index(f"guards ({len(explanation.guards)})")
+    assert len(explanation.guards) > 31 and len(lines) == at + 1 + 30 + 1 and lines[-1].endswith("more: .guards of this object has them all")
+
+
 def test_mark_dynamic_checks_its_dim():
     with pytest.raises(IndexError):
         framejit.mark_dynamic(torch.ones(2, 3), 2)
