@@ -35,6 +35,7 @@ class FileTest : public testing::Test {
     bool changed = false;
     for (Case& c : cases) {
       if (c.name != only_) continue;
+      ASSERT_FALSE(c.stages.empty()) << path_.filename() << ": " << c.name << " has no 'run:' line: it would test nothing";
       const Result<std::string> result = runner_(c);
       const std::string got = result.ok() ? result.value() : "error " + result.error().code + ": " + result.error().message + "\n";
       const std::string& expected = c.has_out ? c.out : c.in;
