@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 import framejit
-from pairs import measure, median, ratio
+from pairs import geomean, measure, median, ratio
 
 SIZES = {"128x768": (128, 768), "8x128x3072": (8, 128, 3072), "4096x4096": (4096, 4096), "127x769": (127, 769)}
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
@@ -119,7 +119,7 @@ def main():
     for key in ("over eager", "over torch.compile", "share"):
         values = [r[key] for r in rows if key in r]
         if values:
-            print(f"{key}: geomean {math.exp(sum(map(math.log, values)) / len(values)):.2f}, least {min(values):.2f}")
+            print(f"{key}: geomean {geomean(values):.2f}, least {min(values):.2f}")
     print(json.dumps(rows))
 
 

@@ -8,7 +8,6 @@ compiling added. Ratios are medians over rounds.
 """
 import argparse
 import json
-import math
 import os
 import resource
 import subprocess
@@ -16,6 +15,8 @@ import sys
 import time
 
 import torch
+
+from pairs import geomean, measure, median, ratio
 
 DTYPES = ["f32", "bf16"]
 
@@ -89,7 +90,6 @@ def resident_megabytes():
 
 def row(name, dtype, rounds, torch_compile):
     import framejit
-    from pairs import measure, median, ratio
     model, inputs = load(name)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
         expected = first_tensor(model(**inputs)).float()
@@ -113,10 +113,6 @@ def row(name, dtype, rounds, torch_compile):
         if torch_compile:
             out["over torch.compile"] = ratio(kept["torch.compile"], kept["framejit"])
     return out
-
-
-def geomean(values):
-    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def main():

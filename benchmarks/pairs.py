@@ -45,6 +45,10 @@ def measure(candidates, rounds=30, repeat=None, target=0.02):
     return kept, dropped
 
 
+def geomean(values):
+    return statistics.geometric_mean(values)
+
+
 def median(values):
     return statistics.median(values)
 

@@ -215,8 +215,8 @@ std::vector<size_t> TorchRecording::written_inputs() const {
 }
 
 // Two inputs with memory in common of which one is written: the order of reads and writes would matter.
-Result<void> TorchRecording::check_overlap() const {
-  for (size_t w : written_inputs())
+Result<void> TorchRecording::check_overlap(const std::vector<size_t>& written) const {
+  for (size_t w : written)
     for (size_t i = 0; i < inputs_.size(); ++i)
       if (i != w && may_share_memory(inputs_[w], inputs_[i])) return Error{"overlapping_inputs", std::to_string(w) + " and " + std::to_string(i)};
   return {};
@@ -225,9 +225,10 @@ Result<void> TorchRecording::check_overlap() const {
 Result<void> TorchRecording::finish(const std::vector<PyObject*>& outputs) {
   std::vector<at::Tensor> tensors;
   for (PyObject* output : outputs) tensors.push_back(THPVariable_Unpack(output));
-  outputs_ = outputs_of(tensors, traced_inputs_, written_inputs());
+  const std::vector<size_t> written = written_inputs();
+  outputs_ = outputs_of(tensors, traced_inputs_, written);
   FJ_TRY_VOID(recorder_->finish(outputs_.tensors));
-  return check_overlap();
+  return check_overlap(written);
 }
 
 Result<std::unique_ptr<CompiledCall>> TorchRecording::compile(const CompileRequest& request) {

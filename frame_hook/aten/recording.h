@@ -47,7 +47,7 @@ class TorchRecording final : public Recording {
   template <class F> PyObject* recorded(F&& run, PyObject* const* args, size_t count);
   bool accept_result(PyObject* result, PyObject* const* args, size_t count, int depth);
   PyObject* refuse(const char* reason, std::string detail);
-  Result<void> check_overlap() const;
+  Result<void> check_overlap(const std::vector<size_t>& written) const;
 
   std::shared_ptr<graph::Recorder> recorder_;
   std::vector<at::Tensor> inputs_;         // the real ones

@@ -27,6 +27,19 @@ bool Code::is_live(int position, int slot) const {
   return (live_[position * live_words_ + slot / 64] >> (slot % 64)) & 1;
 }
 
+std::string file_name(PyCodeObject* code) {
+  const char* path = PyUnicode_AsUTF8(code->co_filename);
+  if (!path) return PyErr_Clear(), "?";
+  const std::string text = path;
+  return text.substr(text.rfind('/') + 1);
+}
+
+std::string place_of(PyCodeObject* code, int line) {
+  const char* name = PyUnicode_AsUTF8(code->co_qualname);
+  if (!name) PyErr_Clear();
+  return file_name(code) + ":" + std::to_string(line) + " " + (name ? name : "?");
+}
+
 bool ends_flow(Op op) {
   return op == Op::jump || op == Op::return_value || op == Op::return_const || op == Op::reraise || op == Op::raise_varargs;
 }

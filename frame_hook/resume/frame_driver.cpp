@@ -34,12 +34,7 @@ TraceHints& hints_of(CodeState& state) {
   return static_cast<CodeNote&>(*state.note).hints;
 }
 
-std::string place(const LiveFrame& frame) {
-  const char* name = PyUnicode_AsUTF8(frame.code()->co_qualname);
-  const char* file = PyUnicode_AsUTF8(frame.code()->co_filename);
-  const std::string_view path = file ? file : "?";
-  return std::string(path.substr(path.rfind('/') + 1)) + ":" + std::to_string(frame.code()->co_firstlineno) + " " + (name ? name : "?");
-}
+std::string place(const LiveFrame& frame) { return place_of(frame.code(), frame.code()->co_firstlineno); }
 
 // Entries of other settings take nobody's room.
 size_t entries_with(const Site& site, const Options& options) {

@@ -110,11 +110,12 @@ SlotId RecipeBuilder::build(Value* value) {
 
 // A float computed from floats that differ from call to call is computed anew.
 SlotId RecipeBuilder::build_constant(Value* value) {
-  const bool open = value->kind == ValueKind::object && !value->value_guarded && trace_.protocol;
-  const auto at = open ? trace_.protocol->float_formulas.find(value) : decltype(trace_.protocol->float_formulas.find(value))();
-  if (!open || at == trace_.protocol->float_formulas.end()) return constant(value->object.get());
-  const FloatFormula& formula = at->second;
-  return step(RecipeOp::call, {slot(formula.a), slot(formula.b)}, 0, operator_function(formula.function));
+  if (value->kind == ValueKind::object && !value->value_guarded && trace_.protocol) {
+    const auto at = trace_.protocol->float_formulas.find(value);
+    if (at != trace_.protocol->float_formulas.end())
+      return step(RecipeOp::call, {slot(at->second.a), slot(at->second.b)}, 0, operator_function(at->second.function));
+  }
+  return constant(value->object.get());
 }
 
 SlotId RecipeBuilder::build_tensor(TensorValue* value) {

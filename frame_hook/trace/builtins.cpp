@@ -293,7 +293,6 @@ Value* builtin_mapping_proxy(Tracer& t, const Arguments& args) {
   return mapping_proxy(t, args.positional[0]);
 }
 
-// What an abstract base class answers for a real class depends on its registrations alone; the answer is its own C code's.
 namespace {
 
 PyRef abc_cache_token() {
@@ -322,6 +321,7 @@ void guard_registrations(Tracer& t) {
 
 }  // namespace
 
+// What an abstract base class answers for a real class depends on its registrations alone; the answer is its own C code's.
 Value* abc_subclasscheck(Tracer& t, const Arguments& args) {
   only_positional(t, args, "_abc_subclasscheck", 2, 2);
   PyTypeObject *cls = known_type(t, args.positional[0]), *sub = known_type(t, args.positional[1]);

@@ -67,7 +67,7 @@ void Tracer::load(SetValue* v) {
     v->items.push_back(constant_value(item));
   }
   if (v->value_guarded || v->source == guards::kNoSource) return;
-  PyRef copy = PyRef::steal(v->type == &PyFrozenSet_Type ? PyFrozenSet_New(v->object.get()) : PySet_New(v->object.get()));
+  const PyRef copy = real_set(v->type, v->object.get());
   note(*this, GuardKind::equals, v->source, copy.get());
 }
 
@@ -131,22 +131,26 @@ Value* like(Tracer& t, Value* model, std::vector<Value*> items) {
   return made;
 }
 
-SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items) {
+SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items, PyRef order) {
   auto* set = t.make<SetValue>(ValueKind::set, type);
   set->loaded = true;
   for (Value* item : items) {
     key_hash(t, item);
     if (find_in_set(t, set, item) < 0) set->items.push_back(item);
   }
+  set->order = std::move(order);
+  return set;
+}
+
+SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items) {
+  SetValue* set = make_set(t, type, items, {});
   set->order = new_order(t, type, set->items);
   return set;
 }
 
 SetValue* set_from(Tracer& t, PyTypeObject* type, Value* iterable) {
   const SetOperand operand = set_operand(t, iterable);
-  SetValue* set = make_set(t, type, operand.items);
-  set->order = operand.real ? PyRef::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(type), operand.real.get())) : PyRef();
-  return set;
+  return make_set(t, type, operand.items, operand.real ? real_set(type, operand.real.get()) : PyRef());
 }
 
 int find_in_set(Tracer& t, SetValue* set, Value* item) {

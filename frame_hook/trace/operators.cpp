@@ -93,7 +93,7 @@ Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
   } else {
     return nullptr;
   }
-  SetValue* other = make_set(t, &PySet_Type, others);
+  SetValue* other = make_set(t, &PySet_Type, others, {});
   std::vector<Value*> mine;
   if (left) {
     t.load(left);
@@ -106,7 +106,7 @@ Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
     const bool in_other = find_in_set(t, other, item) >= 0;
     if (op == kOr || (op == kAnd && in_other) || ((op == kSubtract || op == kXor) && !in_other)) result.push_back(item);
   }
-  SetValue* me = make_set(t, &PySet_Type, mine);
+  SetValue* me = make_set(t, &PySet_Type, mine, {});
   if (op == kOr || op == kXor)
     for (Value* item : others)
       if (find_in_set(t, me, item) < 0) result.push_back(item);
@@ -116,9 +116,7 @@ Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
     left->order = left->object ? PyRef() : std::move(order);
     return a;
   }
-  SetValue* made = make_set(t, left ? left->type : &PySet_Type, result);
-  made->order = std::move(order);
-  return made;
+  return make_set(t, left ? left->type : &PySet_Type, result, std::move(order));
 }
 
 Value* merge_dicts(Tracer& t, Value* a, Value* b, bool in_place) {

@@ -134,7 +134,8 @@ Value* raw_iterate(Tracer& t, Value* v);
 std::optional<bool> raw_equal(Tracer& t, Value* a, Value* b);   // ==, nothing: NotImplemented
 void list_extend(Tracer& t, ListValue* list, Value* iterable);
 void dict_update(Tracer& t, DictValue* dict, Value* other);
-SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items);
+SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items);  // added one by one
+SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items, PyRef order);  // set_order.h; null: unknown, or not asked for
 SetValue* set_from(Tracer& t, PyTypeObject* type, Value* iterable);  // set(iterable), frozenset(iterable)
 bool set_add(Tracer& t, SetValue* set, Value* item);            // false: was there
 int find_in_set(Tracer& t, SetValue* set, Value* item);         // position or -1

@@ -4,6 +4,7 @@
 // and fresh containers of them. Nothing of the user's program is passed that the callee could write to.
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
+#include "frame_hook/trace/set_order.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -84,7 +85,7 @@ PyRef Tracer::materialise(Value* v) {
       if (is_constant(v)) return PyRef::borrow(constant(v));
       type_of(v);
       PyRef items = materialise_items(v, items_of(v));
-      return PyRef::steal(v->type == &PyFrozenSet_Type ? PyFrozenSet_New(items.get()) : PySet_New(items.get()));
+      return real_set(v->type, items.get());
     }
     case ValueKind::slice: {
       auto* s = as<SliceValue>(v);

@@ -3,6 +3,7 @@
 
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
+#include "guards/checks.h"
 
 namespace framejit::frame_hook {
 namespace {
@@ -26,20 +27,13 @@ PyRef dict_of_keys(const PyRef& keys) {  // only how many there are, and their o
 
 bool is_real(const SetValue* set) { return set->object && !set->mutated; }
 
-bool same_order(PyObject* a, PyObject* b) {
-  const std::vector<PyObject*> first = items_of_set(a), second = items_of_set(b);
-  return first == second;
-}
-
 // Which of the values each key of `order` is; empty when they do not match.
 std::vector<Value*> values_in(PyObject* order, const std::vector<Value*>& items) {
+  PointerMap<PyObject, Value*> value_of;
+  for (Value* v : items) value_of[v->object.get()] = v;
   std::vector<Value*> sorted;
   for (PyObject* key : items_of_set(order))
-    for (Value* v : items)
-      if (v->object.get() == key) {
-        sorted.push_back(v);
-        break;
-      }
+    if (Value** v = value_of.find(key)) sorted.push_back(*v);
   return sorted.size() == items.size() ? sorted : std::vector<Value*>();
 }
 
@@ -70,12 +64,16 @@ SetOperand set_operand(Tracer& t, Value* v) {
   return operand;
 }
 
+PyRef real_set(PyTypeObject* type, PyObject* iterable) {
+  return PyRef::steal(type == &PyFrozenSet_Type ? PyFrozenSet_New(iterable) : PySet_New(iterable));
+}
+
 PyRef order_of(SetValue* set) { return is_real(set) ? set->object : set->order; }
 
 PyRef new_order(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items) {
   PyRef keys = tuple_of_keys(t, items);
   if (!keys) return {};
-  return PyRef::steal(type == &PyFrozenSet_Type ? PyFrozenSet_New(keys.get()) : PySet_New(keys.get()));
+  return real_set(type, keys.get());
 }
 
 void add_to_order(Tracer& t, SetValue* set, Value* item) {
@@ -100,8 +98,8 @@ std::vector<Value*> ordered_items(Tracer& t, SetValue* set) {
   if (set->items.size() < 2) return set->items;
   if (is_real(set)) {
     if (set->source == guards::kNoSource || set->value_guarded) return set->items;
-    PyRef copy = PyRef::steal(set->type == &PyFrozenSet_Type ? PyFrozenSet_New(set->object.get()) : PySet_New(set->object.get()));
-    if (!copy || !same_order(copy.get(), set->object.get())) graph_break(BreakReason::unsupported_value, "the order of a set that items were removed from");
+    const PyRef copy = real_set(set->type, set->object.get());
+    if (!copy || !guards::same_order(copy.get(), set->object.get())) graph_break(BreakReason::unsupported_value, "the order of a set that items were removed from");
     note(t, guards::GuardKind::equals, set->source, copy.get(), 1);  // 1: in the same order
     return set->items;
   }
@@ -115,10 +113,11 @@ std::vector<Value*> items_to_rebuild(SetValue* set) {
   auto makes_it = [&](const std::vector<Value*>& items) {
     PyRef made = PyRef::steal(PySet_New(nullptr));
     for (Value* v : items) PySet_Add(made.get(), v->object.get());
-    return same_order(made.get(), set->order.get());
+    return guards::same_order(made.get(), set->order.get());
   };
+  if (makes_it(set->items)) return set->items;
   const std::vector<Value*> items = values_in(set->order.get(), set->items);
-  if (items.empty() || makes_it(set->items)) return set->items;
+  if (items.empty()) return set->items;
   if (makes_it(items)) return items;
   const std::vector<Value*> by_place = values_in_places(set->order.get(), items);
   return makes_it(by_place) ? by_place : items;

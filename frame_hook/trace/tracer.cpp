@@ -22,18 +22,7 @@ namespace {
 
 constexpr uint64_t kPollInterval = 1024;
 
-std::string file_name(PyCodeObject* code) {
-  const char* path = PyUnicode_AsUTF8(code->co_filename);
-  if (!path) return PyErr_Clear(), "?";
-  const std::string text = path;
-  return text.substr(text.rfind('/') + 1);
-}
-
-std::string text_of_position(const SymbolicFrame& frame) {
-  PyCodeObject* code = frame.code->code;
-  const char* name = PyUnicode_AsUTF8(code->co_qualname);
-  return file_name(code) + ":" + std::to_string(frame.code->instructions[frame.position].line) + " " + (name ? name : "?");
-}
+std::string text_of_position(const SymbolicFrame& frame) { return place_of(frame.code->code, frame.code->instructions[frame.position].line); }
 
 // Ctrl-C only: CPython offers no other look at pending signals that leaves them pending.
 bool interrupt_is_pending() {

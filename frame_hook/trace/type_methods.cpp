@@ -41,11 +41,6 @@ std::vector<SetOperand> others_of(Tracer& t, const Arguments& args) {
   return operands;
 }
 
-SetValue* with_order(SetValue* set, PyRef order) {
-  set->order = std::move(order);
-  return set;
-}
-
 }  // namespace
 
 // ---- constructors
@@ -190,7 +185,7 @@ bool take_out(Tracer& t, SetValue* set, Value* item) {
 std::vector<Value*> filtered(Tracer& t, SetValue* self, const std::vector<SetOperand>& operands, bool keep_common) {
   std::vector<Value*> kept = self->items;
   for (const SetOperand& operand : operands) {
-    SetValue* other = make_set(t, &PySet_Type, operand.items);
+    SetValue* other = make_set(t, &PySet_Type, operand.items, {});
     std::vector<Value*> next;
     for (Value* v : kept)
       if ((find_in_set(t, other, v) >= 0) == keep_common) next.push_back(v);
@@ -262,7 +257,7 @@ Value* set_intersection_update(Tracer& t, const Arguments& args) {
 
 Value* set_copy(Tracer& t, const Arguments& args) {
   SetValue* self = self_set(t, args, "copy");
-  return with_order(make_set(t, &PySet_Type, self->items), call_order(t, order_of(self), "copy", {}));
+  return make_set(t, &PySet_Type, self->items, call_order(t, order_of(self), "copy", {}));
 }
 
 Value* set_union(Tracer& t, const Arguments& args) {
@@ -270,19 +265,19 @@ Value* set_union(Tracer& t, const Arguments& args) {
   const std::vector<SetOperand> operands = others_of(t, args);
   std::vector<Value*> items = self->items;
   for (const SetOperand& operand : operands) items.insert(items.end(), operand.items.begin(), operand.items.end());
-  return with_order(make_set(t, self->type, items), call_order(t, order_of(self), "union", operands));
+  return make_set(t, self->type, items, call_order(t, order_of(self), "union", operands));
 }
 
 Value* set_intersection(Tracer& t, const Arguments& args) {
   SetValue* self = self_set(t, args, "intersection");
   const std::vector<SetOperand> operands = others_of(t, args);
-  return with_order(make_set(t, self->type, filtered(t, self, operands, true)), call_order(t, order_of(self), "intersection", operands));
+  return make_set(t, self->type, filtered(t, self, operands, true), call_order(t, order_of(self), "intersection", operands));
 }
 
 Value* set_difference(Tracer& t, const Arguments& args) {
   SetValue* self = self_set(t, args, "difference");
   const std::vector<SetOperand> operands = others_of(t, args);
-  return with_order(make_set(t, self->type, filtered(t, self, operands, false)), call_order(t, order_of(self), "difference", operands));
+  return make_set(t, self->type, filtered(t, self, operands, false), call_order(t, order_of(self), "difference", operands));
 }
 
 Value* set_symmetric_difference(Tracer& t, const Arguments& args) {
@@ -292,7 +287,7 @@ Value* set_symmetric_difference(Tracer& t, const Arguments& args) {
   std::vector<Value*> items = filtered(t, self, operands, false);
   for (Value* v : operands[0].items)
     if (find_in_set(t, self, v) < 0) items.push_back(v);
-  return with_order(make_set(t, self->type, items), call_order(t, order_of(self), "symmetric_difference", operands));
+  return make_set(t, self->type, items, call_order(t, order_of(self), "symmetric_difference", operands));
 }
 
 Value* set_issubset(Tracer& t, const Arguments& args) {

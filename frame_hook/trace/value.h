@@ -75,27 +75,17 @@ class DictReads {
  public:
   template <class Same>  // same(key): is it this one? Null: not read yet.
   Value** find(Py_hash_t hash, Same&& same) {
-    if (items_.size() <= kFew) {
-      for (Item& item : items_)
-        if (item.hash == hash && same(item.key.get())) return &item.value;
-      return nullptr;
-    }
-    const uint32_t at = index_.find(static_cast<size_t>(hash), [&](uint32_t i) { return same(items_[i].key.get()); });
-    return at == HashIndex::kNone ? nullptr : &items_[at].value;
+    const uint32_t at = index_.find(static_cast<size_t>(hash), [&](uint32_t i) { return same(items_[i].first.get()); });
+    return at == HashIndex::kNone ? nullptr : &items_[at].second;
   }
   void add(Py_hash_t hash, PyObject* key, Value* value) {
-    items_.push_back({hash, PyRef::borrow(key), value});
-    if (items_.size() == kFew + 1)
-      for (uint32_t i = 0; i < kFew; ++i) index_.insert(static_cast<size_t>(items_[i].hash), i);
-    if (items_.size() > kFew) index_.insert(static_cast<size_t>(hash), static_cast<uint32_t>(items_.size() - 1));
+    index_.insert(static_cast<size_t>(hash), static_cast<uint32_t>(items_.size()));
+    items_.emplace_back(PyRef::borrow(key), value);
   }
   bool empty() const { return items_.empty(); }
 
  private:
-  struct Item { Py_hash_t hash; PyRef key; Value* value; };
-  static constexpr size_t kFew = 8;  // so many are looked through one by one, without an index
-
-  std::vector<Item> items_;
+  std::vector<std::pair<PyRef, Value*>> items_;
   HashIndex index_;
 };
 struct DictValue : Value {

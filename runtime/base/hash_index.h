@@ -1,5 +1,5 @@
 // runtime/base/hash_index.h — an open-addressing table from hashes to ids. What an id stands for lives elsewhere and is compared by
-// the caller, so that one allocation serves the table however many entries it has.
+// the caller, so that one allocation serves the table however many entries it has; a few are looked through one by one, without it.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,12 @@ class HashIndex {
   // The first id under `hash` that same(id) accepts, or kNone.
   template <class Same>
   uint32_t find(size_t hash, Same&& same) const {
-    if (slots_.empty()) return kNone;
     const uint32_t tag = tag_of(hash);
+    if (slots_.empty()) {
+      for (size_t at = 0; at < count_; ++at)
+        if (few_[at].tag == tag && same(few_[at].id)) return few_[at].id;
+      return kNone;
+    }
     for (size_t at = tag & mask();; at = (at + 1) & mask()) {
       const Slot& slot = slots_[at];
       if (slot.id == kNone) return kNone;
@@ -25,8 +29,13 @@ class HashIndex {
   }
 
   void insert(size_t hash, uint32_t id) {
+    const Slot slot{tag_of(hash), id};
+    if (slots_.empty() && count_ < kFew) {
+      few_[count_++] = slot;
+      return;
+    }
     if (count_ * 2 >= slots_.size()) grow();
-    place({tag_of(hash), id});
+    place(slot);
     ++count_;
   }
 
@@ -46,13 +55,19 @@ class HashIndex {
     slots_[at] = slot;
   }
   void grow() {
-    std::vector<Slot> old(slots_.empty() ? 16 : slots_.size() * 2);
+    const bool first = slots_.empty();
+    std::vector<Slot> old(first ? 4 * kFew : slots_.size() * 2);
     old.swap(slots_);
+    if (first)
+      for (const Slot& slot : few_) place(slot);
     for (const Slot& slot : old)
       if (slot.id != kNone) place(slot);
   }
 
-  std::vector<Slot> slots_;
+  static constexpr size_t kFew = 8;
+
+  Slot few_[kFew];
+  std::vector<Slot> slots_;  // empty: the first count_ of few_ are all
   size_t count_ = 0;
 };
 

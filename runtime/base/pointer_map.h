@@ -13,21 +13,14 @@ class PointerMap {
  public:
   // Null when absent; good until the next insertion.
   T* find(const Key* key) {
-    if (entries_.size() <= kFew) {
-      for (auto& [known, value] : entries_)
-        if (known == key) return &value;
-      return nullptr;
-    }
     const uint32_t at = index_.find(hash_of(key), [&](uint32_t i) { return entries_[i].first == key; });
     return at == HashIndex::kNone ? nullptr : &entries_[at].second;
   }
   // The value under `key`, and whether it is new.
   std::pair<T*, bool> try_emplace(Key* key, T value) {
     if (T* known = find(key)) return {known, false};
+    index_.insert(hash_of(key), static_cast<uint32_t>(entries_.size()));
     entries_.emplace_back(key, std::move(value));
-    if (entries_.size() == kFew + 1)
-      for (uint32_t i = 0; i < kFew; ++i) index_.insert(hash_of(entries_[i].first), i);
-    if (entries_.size() > kFew) index_.insert(hash_of(key), static_cast<uint32_t>(entries_.size() - 1));
     return {&entries_.back().second, true};
   }
   T& operator[](Key* key) { return *try_emplace(key, T()).first; }
@@ -40,7 +33,6 @@ class PointerMap {
   auto end() const { return entries_.end(); }
 
  private:
-  static constexpr size_t kFew = 8;  // so many are looked through one by one, without an index
   static size_t hash_of(const Key* key) { return reinterpret_cast<size_t>(key) >> 4; }
 
   std::vector<std::pair<Key*, T>> entries_;

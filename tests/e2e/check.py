@@ -5,14 +5,40 @@ others, then compares results (structure, classes, identity of returned inputs, 
 written arguments and exceptions. Counts of graphs, breaks and recompiles are asserted when given.
 """
 import collections
+import contextlib
 import copy
 import math
 
+import pytest
 import torch
 
 import framejit
 
 BACKENDS = ("eager", "framejit")
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    """For every test of a file that imports it: nothing compiled before, no gradients."""
+    framejit.reset()
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    return request.param
+
+
+@contextlib.contextmanager
+def threads(count):
+    """torch's own thread count inside of a with block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def deep_copy(value):

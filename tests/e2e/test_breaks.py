@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import framejit
-from check import check, same
+from check import check, fresh, same  # noqa: F401
 
 LOG = []
 
@@ -26,11 +26,8 @@ def note(*values):
 
 
 @pytest.fixture(autouse=True)
-def fresh():
-    framejit.reset()
+def empty_log():
     LOG.clear()
-    with torch.no_grad():
-        yield
 
 
 def check_log(fn, *args, **options):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import framejit
-from check import check, same
+from check import check, fresh, same  # noqa: F401
 
 
 class Block(torch.nn.Module):
@@ -17,13 +17,6 @@ class Block(torch.nn.Module):
 
     def forward(self, x):
         return torch.relu(self.lin(x)) + x
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    framejit.reset()
-    with torch.no_grad():
-        yield
 
 
 class TestInstances:

@@ -6,22 +6,10 @@ import torch
 import torch.nn.functional as F
 
 import framejit
-from check import BACKENDS, same
+from check import backend, fresh, same  # noqa: F401
 
 FLOATS = (0.5, 1.5, 2.0, 3.25, 1.0, -2.0, 0.75)
 SPECIAL = (0.5, -0.5, 0.0, -0.0, 1.0, 2.0, 3.0, -1.0, -2.0, math.inf, -math.inf, math.nan)
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    framejit.reset()
-    with torch.no_grad():
-        yield
-
-
-@pytest.fixture(params=BACKENDS)
-def backend(request):
-    return request.param
 
 
 def runs(fn, x, floats, backend, **options):

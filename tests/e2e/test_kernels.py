@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 
 import framejit
+from check import threads
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool]
 SHAPES = [(127, 769), (8, 8), (64, 64), (9, 200), (3, 100, 70), (2, 3, 50, 33)]
@@ -29,13 +30,9 @@ def test_transposed_operands(dtype, dynamic):
 
 
 def test_transposed_operands_on_two_threads():
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(2)
+    with threads(2):
         x, y = torch.randn(517, 1031), torch.randn(1031, 517)
         same(lambda x, y: x.t() * 2 + y, (x, y))
-    finally:
-        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)

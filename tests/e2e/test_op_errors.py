@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 import framejit
-from check import check
+from check import check, threads
 
 CASES = {
     "convolution without channels": lambda: F.conv1d(torch.ones(2, 3, 4), torch.ones(0, 3, 3)),
@@ -43,16 +43,8 @@ def test_errors_of_shapes(case):
 def test_statistics_whose_elements_share_memory():
     """Eager writes one element several times; a graph of its own copies would not. On two threads, eager's own writes race."""
     x = torch.arange(50.0).view(2, 5, 5)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        check_shared_statistics(x)
-    finally:
-        torch.set_num_threads(threads)
-
-
-def check_shared_statistics(x):
-    check(lambda x, m, v: F.batch_norm(x * 2, m, v, training=True) + 1, x, torch.zeros(1).expand(5), torch.ones(1).expand(5), breaks=1)
+    with threads(1):
+        check(lambda x, m, v: F.batch_norm(x * 2, m, v, training=True) + 1, x, torch.zeros(1).expand(5), torch.ones(1).expand(5), breaks=1)
 
 
 def test_results_that_keep_their_place_in_the_storage():

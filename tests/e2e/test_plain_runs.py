@@ -6,15 +6,8 @@ import pytest
 import torch
 
 import framejit
-from check import same
+from check import fresh, same  # noqa: F401
 from framejit import _framejit
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    framejit.reset()
-    with torch.no_grad():
-        yield
 
 
 @pytest.fixture

@@ -4,18 +4,10 @@ import collections.abc
 import contextlib
 import sys
 
-import pytest
 import torch
 
 import framejit
-from check import check, same
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    framejit.reset()
-    with torch.no_grad():
-        yield
+from check import check, fresh, same  # noqa: F401
 
 
 class Log:

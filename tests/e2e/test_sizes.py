@@ -6,20 +6,8 @@ import pytest
 import torch
 
 import framejit
-from check import BACKENDS, same
+from check import backend, fresh, same  # noqa: F401
 from framejit import _framejit, demo
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    framejit.reset()
-    with torch.no_grad():
-        yield
-
-
-@pytest.fixture(params=BACKENDS)
-def backend(request):
-    return request.param
 
 
 def runs(fn, calls, backend, **options):

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import framejit
+from check import threads
 
 LENGTHS = [1, 2, 3, 7, 15, 16, 17, 31, 33, 63, 65, 100, 127, 129, 255, 257, 511, 769, 1000, 1023, 1537, 1999, 2000]
 SHORT = [1, 33, 127, 769, 2000]
@@ -89,17 +90,12 @@ def test_long_sums_of_infinities(value):
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_bits_do_not_depend_on_threads(name):
     fn, shape = REDUCTIONS[name]
-    before = torch.get_num_threads()
-    try:
-        for dynamic in (False, True):
-            framejit.reset()
-            compiled = framejit.compile(fn, dynamic=dynamic)
-            for n in (769, 9999):
-                x, results = torch.rand(shape(n)), []
-                for threads in (1, 2):
-                    torch.set_num_threads(threads)
-                    with torch.no_grad():
-                        results.append(compiled(x))
-                assert torch.equal(results[0], results[1])
-    finally:
-        torch.set_num_threads(before)
+    for dynamic in (False, True):
+        framejit.reset()
+        compiled = framejit.compile(fn, dynamic=dynamic)
+        for n in (769, 9999):
+            x, results = torch.rand(shape(n)), []
+            for count in (1, 2):
+                with threads(count), torch.no_grad():
+                    results.append(compiled(x))
+            assert torch.equal(results[0], results[1])

@@ -3,14 +3,7 @@ import pytest
 import torch
 
 import framejit
-from check import BACKENDS, check
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    framejit.reset()
-    with torch.no_grad():
-        yield
+from check import BACKENDS, check, fresh  # noqa: F401
 
 
 def sharing(tensors):
