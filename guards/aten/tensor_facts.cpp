@@ -19,7 +19,7 @@ struct GradFacts {
   friend bool operator==(const GradFacts&, const GradFacts&) = default;
 };
 
-GradFacts grad_facts(const c10::TensorImpl& impl) {
+inline GradFacts grad_facts(const c10::TensorImpl& impl) {
   const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(impl.autograd_meta());
   if (!meta) return {};
   const bool has_fn = meta->grad_fn_ != nullptr;
@@ -35,17 +35,22 @@ struct Extent {
 
 class TensorImplFacts : public TensorFacts {
  public:
-  TensorImplFacts(PyObject* tensor, const graph::TensorMeta& meta) : meta_(meta), type_(Py_TYPE(tensor)) {
+  TensorImplFacts(PyObject* tensor, const graph::TensorMeta& meta) : type_(Py_TYPE(tensor)), meta_(meta) {
     const c10::TensorImpl& impl = *impl_of(tensor);
     keys_ = impl.key_set();
     dtype_ = impl.dtype();
     device_ = impl.device();
     grad_ = grad_facts(impl);
+    extents_.reserve(2 * meta.sizes.size());
     for (const graph::SymExpr& e : meta.sizes) extents_.push_back(size_extent(e));
     for (const graph::SymExpr& e : meta.strides) extents_.push_back(extent_of(e));
     std::vector<graph::SymbolId> symbols;
     for (const Extent& e : extents_) e.expr.collect_symbols(symbols);
     for (graph::SymbolId symbol : symbols) symbol_limit_ = std::max<size_t>(symbol_limit_, symbol + 1);
+    const bool constant = std::ranges::all_of(extents_, [](const Extent& e) { return e.kind == Extent::constant; });
+    if (!constant || extents_.size() > 2 * kFewDims) return;
+    few_dims_ = static_cast<int8_t>(meta.sizes.size());
+    for (size_t i = 0; i < extents_.size(); ++i) few_[i] = extents_[i].value;
   }
 
   bool matches(PyObject* tensor, int64_t* symbols) const override {
@@ -54,6 +59,8 @@ class TensorImplFacts : public TensorFacts {
     if (impl.key_set() != keys_ || impl.dtype() != dtype_ || impl.device() != device_ || !(grad_facts(impl) == grad_)) return false;
     const c10::IntArrayRef sizes = impl.sizes(), strides = impl.strides();
     const size_t n = sizes.size();
+    if (few_dims_ >= 0)
+      return n == static_cast<size_t>(few_dims_) && std::equal(sizes.begin(), sizes.end(), few_) && std::equal(strides.begin(), strides.end(), few_ + n);
     if (2 * n != extents_.size()) return false;
     const Extent* extent = extents_.data();
     for (size_t i = 0; i < n; ++i, ++extent)
@@ -87,12 +94,16 @@ class TensorImplFacts : public TensorFacts {
   // Differences other than of sizes and strides; empty when there are none.
   std::string attribute_mismatch(PyObject* tensor) const;
 
-  graph::TensorMeta meta_;
+  static constexpr size_t kFewDims = 4;
+
   PyTypeObject* type_;  // Tensor, Parameter: they live as long as torch
   c10::DispatchKeySet keys_;
   caffe2::TypeMeta dtype_;
   c10::Device device_{c10::kCPU};
   GradFacts grad_;
+  int8_t few_dims_ = -1;         // that many, with constant sizes and strides: few_ says all, beside what else a hit reads
+  int64_t few_[2 * kFewDims];    // sizes, then strides
+  graph::TensorMeta meta_;
   std::vector<Extent> extents_;  // sizes, then strides
   std::vector<graph::SymbolId> bound_;
   size_t symbol_limit_ = 0;
