@@ -5,12 +5,14 @@
 #include <chrono>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "graph/passes/decompose.h"
 #include "inductor/assemble.h"
 #include "inductor/cpu/jit.h"
 #include "inductor/gpu/gpu_target.h"
 #include "inductor/interp/interp_target.h"
+#include "inductor/lowering/wide_products.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
 
@@ -50,9 +52,12 @@ class InductorBackend : public graph::Backend {
   explicit InductorBackend(InductorOptions options) : options_(options) {}
   std::string name() const override { return options_.target == Target::kInterp ? "interp" : "framejit"; }
 
-  Result<runtime::CallPlan> compile(const graph::Graph& functional, const graph::BackendOptions&) override {
-    FJ_TRY(KernelTarget * target, shared_target(kernel_device(functional)));
+  Result<runtime::CallPlan> compile(const graph::Graph& given, const graph::BackendOptions&) override {
+    FJ_TRY(KernelTarget * target, shared_target(kernel_device(given)));
     const double start = now();
+    std::optional<graph::Graph> widened;
+    if (options_.target == Target::kMachine && wants_wide_products()) widened = widen_products(given);
+    const graph::Graph& functional = widened ? *widened : given;
     LoweredGraph lowered = lower(functional);
     if (log::enabled(log::Channel::loops)) log_loops(lowered.program);
     const double lowered_at = now();

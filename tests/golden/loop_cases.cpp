@@ -1,13 +1,15 @@
 // tests/golden/loop_cases.cpp — folders loops, schedule and hip: cases that start from a graph's text.
 //
 // Stages: "lower" prints the loop program (and checks its round trip and verifier); "schedule" prints the fused groups; "kernels"
-// prints the kernel IR of every group; "refused" the pairs that stayed apart; "hip" every kernel as HIP source.
+// prints the kernel IR of every group; "refused" the pairs that stayed apart; "hip" every kernel as HIP source; "widen" the graph
+// whose products of bfloat16 are computed in float32.
 #include <gtest/gtest.h>
 
 #include "graph/graph.h"
 #include "inductor/gpu/hip_emitter.h"
 #include "inductor/kernel/kernel_ir.h"
 #include "inductor/lowering/lower.h"
+#include "inductor/lowering/wide_products.h"
 #include "tests/golden/golden.h"
 
 namespace framejit::inductor {
@@ -48,7 +50,12 @@ Result<std::string> hip_text(const Schedule& schedule, const SizeHints& hints) {
 }
 
 Result<std::string> run(const golden::Case& c) {
-  FJ_TRY(const graph::Graph graph, graph::parse_graph(c.in));
+  FJ_TRY(graph::Graph graph, graph::parse_graph(c.in));
+  if (c.stages[0] == "widen") {
+    graph = widen_products(graph);
+    FJ_TRY_VOID(graph::verify(graph));
+    return graph::print(graph);
+  }
   LoweredGraph lowered = lower(graph);
   const SizeHints hints = hints_of(graph);
   std::string text;

@@ -1,0 +1,125 @@
+// inductor/lowering/wide_products.cpp — see wide_products.h.
+#include "inductor/lowering/wide_products.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "graph/passes/rebuild.h"
+#include "runtime/base/config.h"
+
+namespace framejit::inductor {
+
+using graph::Arg;
+using graph::Graph;
+using graph::Node;
+using graph::Rebuild;
+using graph::SymExpr;
+using graph::SymSizes;
+using graph::TensorMeta;
+using graph::ValueId;
+
+namespace {
+
+// Arguments of a product: its operands, and what is added to it (kNoArgument: nothing).
+constexpr size_t kNoArgument = SIZE_MAX;
+struct ProductRow {
+  size_t left, right, added;
+};
+
+const std::unordered_map<std::string_view, ProductRow>& rows() {
+  static const std::unordered_map<std::string_view, ProductRow> table = {
+      {"mm", {0, 1, kNoArgument}}, {"bmm", {0, 1, kNoArgument}}, {"addmm", {1, 2, 0}}, {"convolution", {0, 1, 2}}};
+  return table;
+}
+
+bool is_one(const Arg& arg) {
+  const SymExpr* n = arg.get<SymExpr>();
+  const double* d = arg.get<double>();
+  return (n != nullptr && *n == SymExpr(1)) || (d != nullptr && *d == 1.0);
+}
+
+double count(const Graph& graph, const SymSizes& sizes) {
+  std::vector<int64_t> hints;
+  for (size_t s = 0; s < graph.shapes.symbol_count(); ++s) hints.push_back(graph.shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
+  double n = 1;
+  for (const SymExpr& e : sizes) n *= static_cast<double>(e.eval(hints));
+  return n;
+}
+
+// What the wide product saves grows with its multiplications, what it costs with the elements that pass through memory once more.
+bool pays(const Graph& graph, const Node& node, const ProductRow& row) {
+  constexpr double kBreakEven = 16;
+  const TensorMeta &left = graph.meta(*node.args[row.left].get<ValueId>()), &right = graph.meta(*node.args[row.right].get<ValueId>());
+  const TensorMeta& result = graph.meta(node.results[0]);
+  const double results = count(graph, result.sizes), elements = count(graph, left.sizes) + count(graph, right.sizes) + results;
+  SymSizes joined(right.sizes.begin() + 1, right.sizes.end());  // convolution: channels of a group and window
+  if (node.op->name != "convolution") joined = {left.sizes.back()};
+  return results * count(graph, joined) >= kBreakEven * elements;
+}
+
+bool applies(const Graph& graph, const Node& node, const ProductRow& row) {
+  for (const size_t operand : {row.left, row.right}) {
+    const ValueId* v = node.args[operand].get<ValueId>();
+    if (v == nullptr || *v == graph::kNoValue || graph.meta(*v).dtype != DType::kBFloat16 || graph.meta(*v).device.type != graph::DeviceType::kCpu) return false;
+  }
+  if (node.op->name == "addmm" && !std::all_of(node.args.begin() + 3, node.args.end(), is_one)) return false;
+  return pays(graph, node, row);
+}
+
+// The bias of a convolution lies along its second dimension.
+ValueId bias_of(graph::GraphBuilder& out, ValueId bias, bool of_convolution, const TensorMeta& product) {
+  const ValueId wide = graph::converted(out, bias, DType::kFloat32);
+  if (!of_convolution) return wide;
+  SymSizes sizes(product.ndim() - 1, SymExpr(1));
+  sizes[0] = product.sizes[1];
+  return graph::reshaped(out, wide, sizes);
+}
+
+void widen(Rebuild& r, const Node& node, const ProductRow& row) {
+  std::vector<Arg> args = r.map_args(node);
+  for (const size_t operand : {row.left, row.right}) args[operand] = graph::converted(r.out(), *args[operand].get<ValueId>(), DType::kFloat32);
+  const bool is_convolution = node.op->name == "convolution";
+  const ValueId* given = row.added < args.size() ? args[row.added].get<ValueId>() : nullptr;
+  const ValueId added = given != nullptr ? *given : graph::kNoValue;
+  ValueId product{};
+  if (is_convolution) {
+    args[row.added] = Arg{};
+    TensorMeta meta = r.from().meta(node.results[0]);
+    meta.dtype = DType::kFloat32;
+    product = r.out().emit("convolution", std::move(args), std::move(meta));
+  } else {
+    product = r.out().emit(node.op->name == "addmm" ? "mm" : node.op->name, {args[row.left], args[row.right]});
+  }
+  if (added != graph::kNoValue) {
+    const ValueId bias = bias_of(r.out(), added, is_convolution, r.out().meta(product));
+    product = r.out().emit("add.Tensor", {product, bias, SymExpr(1)});
+  }
+  r.adopt(node.results[0], graph::converted(r.out(), product, DType::kBFloat16));
+}
+
+}  // namespace
+
+bool wants_wide_products() {
+  if (config().bf16_products != "auto") return config().bf16_products == "wide";
+#if defined(__x86_64__)
+  return !__builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
+Graph widen_products(const Graph& functional) {
+  Rebuild r(functional, true);
+  for (const Node& node : functional.nodes) {
+    const auto row = rows().find(node.op->name);
+    if (row == rows().end() || !applies(functional, node, row->second)) {
+      r.copy_node(node);
+      continue;
+    }
+    r.begin(node);
+    widen(r, node, row->second);
+  }
+  return r.finish();
+}
+
+}  // namespace framejit::inductor

@@ -1,0 +1,67 @@
+"""Products of bfloat16, computed wide and by the library's own: equal to eager, and what the plan calls."""
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import torch
+import torch.nn.functional as F
+import framejit
+
+def make(*sizes):
+    return torch.randn(*sizes).bfloat16()
+
+torch.manual_seed(0)
+CASES = {
+    "mm": (lambda x, w: x @ w, (make(40, 64), make(64, 48))),
+    "mm of a transposed weight": (lambda x, w: torch.relu(x @ w.t()), (make(40, 64), make(48, 64))),
+    "addmm": (lambda b, x, w: torch.addmm(b, x, w), (make(48), make(40, 64), make(64, 48))),
+    "addmm of a matrix": (lambda b, x, w: torch.addmm(b, x, w), (make(40, 48), make(40, 64), make(64, 48))),
+    "bmm": (lambda x, w: x @ w, (make(3, 40, 64), make(3, 64, 48))),
+    "linear": (lambda x, w, b: F.gelu(F.linear(x, w, b)), (make(2, 20, 64), make(48, 64), make(48))),
+    "conv2d": (lambda x, w, b: F.conv2d(x, w, b, 2, 1), (make(2, 16, 13, 13), make(32, 16, 3, 3), make(32))),
+    "conv2d, channels last": (lambda x, w, b: F.conv2d(x, w, b), (make(2, 16, 13, 13).to(memory_format=torch.channels_last), make(32, 16, 3, 3), make(32))),
+    "conv2d, groups": (lambda x, w: F.conv2d(x, w, None, 1, 1, 1, 2), (make(2, 16, 13, 13), make(32, 8, 3, 3))),
+    "conv_transpose2d": (lambda x, w, b: F.conv_transpose2d(x, w, b, 2), (make(2, 16, 13, 13), make(16, 32, 3, 3), make(32))),
+    "conv1d": (lambda x, w, b: F.conv1d(x, w, b), (make(2, 16, 64), make(32, 16, 5), make(32))),
+    "infinities and NaN": (lambda x, w: x @ w, (make(40, 64).index_fill(0, torch.tensor([1, 5]), float("inf")).index_fill(1, torch.tensor([3]), float("nan")), make(64, 48))),
+    "overflow": (lambda x, w: x @ w, (make(40, 64).abs() * 1e30, make(64, 48).abs() * 1e30)),
+    "few rows": (lambda x, w: x @ w, (make(1, 64), make(64, 48))),
+}
+with torch.no_grad():
+    for name, (fn, args) in CASES.items():
+        expected, got = fn(*args), framejit.compile(fn)(*args)
+        assert got.dtype == expected.dtype and got.stride() == expected.stride(), name
+        # the sums differ in order: the last bit of a bfloat16, and of what cancels, bits of its largest term
+        torch.testing.assert_close(got.float(), expected.float(), rtol=2 ** -7, atol=2 ** -7 * 8, equal_nan=True, msg=lambda m: name + ": " + m)
+        print(name, framejit.stats()["graphs"], flush=True)
+    x, w = torch.randn(40, 64), torch.nn.Parameter(torch.randn(48, 64))
+    fn = lambda x: F.linear(x, w)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(framejit.compile(fn)(x), fn(x), rtol=2 ** -7, atol=2 ** -4)
+assert framejit.stats()["graphs"] == len(CASES) + 1, framejit.stats()
+"""
+
+
+@pytest.mark.parametrize("how", ["wide", "native", "auto"])
+@pytest.mark.nothing_captured  # in this process
+def test_products_equal_eager(tmp_path, how):
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, env=dict(os.environ, FRAMEJIT_BF16_PRODUCTS=how))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("how,wide", [("wide", True), ("native", False)])
+@pytest.mark.nothing_captured  # in this process
+def test_what_the_kernels_round(tmp_path, how, wide):
+    program = "import torch, framejit\nwith torch.no_grad(): framejit.compile(lambda x, w: x @ w)(*torch.ones(2, 64, 64).bfloat16())\n"
+    path = tmp_path / "program.py"
+    path.write_text(program)
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True,
+                          env=dict(os.environ, FRAMEJIT_BF16_PRODUCTS=how, FRAMEJIT_LOGS="schedule"))
+    assert done.returncode == 0, done.stderr
+    assert "extern 0 mm" in done.stderr if not wide else "extern 2 mm" in done.stderr, done.stderr
+    assert ("kernel k0" in done.stderr) == wide, done.stderr
