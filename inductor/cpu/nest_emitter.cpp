@@ -22,6 +22,7 @@ NestEmitter::NestEmitter(FunctionState& state, const Kernel& kernel, const Kerne
     mask_ = state.mask;
   }
   find_levels();
+  choose_positions();
   choose_unroll();
   blocks_ = plan_sum_blocks(n_, width_ * unroll_);
   blocks_.resize(order_.size());
@@ -66,8 +67,9 @@ void NestEmitter::choose_unroll() {
   bool narrow = false;
   for (size_t i = 0; i < nest_.body.size(); ++i) {
     const LoopInst& inst = nest_.body[i];
-    narrow |= inst.op == LoopOp::kCheck || inst.dtype == DType::kInt64 || inst.dtype == DType::kFloat64;
-    narrow |= inst.op == LoopOp::kReduce && (inst.reduce == ReduceOp::kArgmax || inst.reduce == ReduceOp::kArgmin);
+    const bool is_position = inst.op == LoopOp::kReduce && (inst.reduce == ReduceOp::kArgmax || inst.reduce == ReduceOp::kArgmin);
+    narrow |= inst.op == LoopOp::kCheck || (inst.dtype == DType::kInt64 && !is_position) || inst.dtype == DType::kFloat64;
+    narrow |= is_position && !has_short_positions_;
     narrow |= (inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) && !is_contiguous(inst);
     if (inst.op != LoopOp::kScalar) continue;
     weight += inst.scalar >= ScalarOp::k_exp && inst.scalar <= ScalarOp::k_hypot && inst.scalar != ScalarOp::k_sqrt ? 12 : 1;

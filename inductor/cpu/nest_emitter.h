@@ -80,7 +80,10 @@ class NestEmitter {
   Accumulators restarted(const Accumulators& set);
   Accumulators joined(const Accumulators& total, const Accumulators& block);
   Value* finished(const Accumulator& a);
+  void choose_positions();
+  Value* position_zero();
   Value* reduced_position();
+  Value* whole_positions(const Accumulator& a);
   void finish_reductions(Accumulators& main, Accumulators& tail);
   Value* best_position(const LoopInst& inst, const Accumulator& main, const Accumulator& tail);
 
@@ -122,6 +125,8 @@ class NestEmitter {
   std::vector<size_t> level_;
   std::vector<SumBlocks> blocks_;  // per level of `order`
   bool is_compensated_ = false;
+  bool positions_count_up_ = false;   // of argmax and argmin: in each lane; they are carried without what the lane adds
+  bool has_short_positions_ = false;  // carried in 32 bits
   std::vector<bool> after_;
   std::vector<Value*> values_, dims_;
   std::vector<Value*> tiles_;  // per instruction: the block of a tiled load, transposed

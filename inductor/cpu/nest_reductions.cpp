@@ -1,4 +1,7 @@
 // inductor/cpu/nest_reductions.cpp — accumulators: how they start, step, meet and end.
+#include <algorithm>
+#include <utility>
+
 #include "inductor/cpu/nest_emitter.h"
 
 namespace framejit::inductor {
@@ -18,7 +21,7 @@ Accumulators NestEmitter::neutral(unsigned lanes) {
     if (inst.op != LoopOp::kReduce) continue;
     Accumulator a{ops_.neutral(inst.reduce, operand_dtype(inst), lanes)};
     if (is_compensated_ && is_float_sum(inst)) a.lost = a.value;
-    if (is_position(inst.reduce)) a.position = ops_.splat(b_.getInt64(INT64_MAX), lanes);
+    if (is_position(inst.reduce)) a.position = ops_.splat(position_zero(), lanes);  // of the neutral element: it is best where all are equal to it
     out.push_back(a);
   }
   return out;
@@ -81,29 +84,55 @@ Value* NestEmitter::finished(const Accumulator& a) {
   return b_.CreateFAdd(a.value, lost);
 }
 
-// a becomes (x, position) where x is better, or equally good and earlier. NaN is best.
+// a becomes (x, position) where x is better, or equally good and earlier; positions that count up never are. NaN is best.
 void NestEmitter::pick(const LoopInst& inst, Accumulator& a, Value* x, Value* position, Value* active) {
   const DType dtype = operand_dtype(inst);
   const bool max = inst.reduce == ReduceOp::kArgmax;
-  Value* pair[2] = {x, a.value};
-  Value* better = ops_.scalar_op(max ? ScalarOp::k_gt : ScalarOp::k_lt, dtype, pair);
-  Value* equal = ops_.scalar_op(ScalarOp::k_eq, dtype, pair);
+  Value *pair[2] = {x, a.value}, *take = nullptr;
   if (is_float(dtype)) {
-    Value *x_nan = b_.CreateFCmpUNO(x, x), *a_nan = b_.CreateFCmpUNO(a.value, a.value);
-    better = b_.CreateOr(better, b_.CreateAnd(x_nan, b_.CreateNot(a_nan)));
-    equal = b_.CreateOr(equal, b_.CreateAnd(x_nan, a_nan));
+    take = b_.CreateAnd(max ? b_.CreateFCmpUGT(x, a.value) : b_.CreateFCmpULT(x, a.value), b_.CreateFCmpORD(a.value, a.value));
+  } else {
+    take = ops_.scalar_op(max ? ScalarOp::k_gt : ScalarOp::k_lt, dtype, pair);
   }
-  Value* take = b_.CreateOr(better, b_.CreateAnd(equal, b_.CreateICmpSLT(position, a.position)));
+  if (!positions_count_up_) {
+    Value* equal = ops_.scalar_op(ScalarOp::k_eq, dtype, pair);
+    if (is_float(dtype)) equal = b_.CreateOr(equal, b_.CreateAnd(b_.CreateFCmpUNO(x, x), b_.CreateFCmpUNO(a.value, a.value)));
+    take = b_.CreateOr(take, b_.CreateAnd(equal, b_.CreateICmpSLT(position, a.position)));
+  }
   if (active != nullptr) take = b_.CreateAnd(take, active);
   a.value = b_.CreateSelect(take, x, a.value);
   a.position = b_.CreateSelect(take, position, a.position);
 }
 
-// Linear index of the current point among the reduced ones; lanes if the vector dimension is reduced.
+// How positions among the reduced points are carried: those that count up in each lane as those of lane 0, and in 32 bits if they fit.
+void NestEmitter::choose_positions() {
+  constexpr int64_t kMost32 = INT32_MAX;
+  positions_count_up_ = !vector_is_reduced() || n_.vector_dim + 1 == nest_.dim_count();
+  int64_t points = 1;
+  for (size_t d = nest_.ranges.size(); d < nest_.dim_count(); ++d) {
+    const auto extent = nest_.extent(d).as_constant();
+    points = extent && *extent <= kMost32 / std::max<int64_t>(points, 1) ? points * *extent : kMost32;
+  }
+  has_short_positions_ = positions_count_up_ && points < kMost32;
+}
+
+Value* NestEmitter::position_zero() { return has_short_positions_ ? b_.getInt32(0) : b_.getInt64(0); }
+
+// Linear index of the current point among the reduced ones, as it is carried.
 Value* NestEmitter::reduced_position() {
   SymExpr linear = 0;
   for (size_t d = nest_.ranges.size(); d < nest_.dim_count(); ++d) linear = linear * nest_.extent(d) + symbols_.dim(d);
-  return eval(linear);
+  const unsigned lanes = positions_count_up_ ? std::exchange(lanes_, 0) : lanes_;
+  Value* position = eval(linear);
+  lanes_ = lanes;
+  return has_short_positions_ ? b_.CreateTrunc(position, b_.getInt32Ty()) : position;
+}
+
+// The positions that are carried, in full.
+Value* NestEmitter::whole_positions(const Accumulator& a) {
+  const unsigned lanes = LaneOps::lanes_of(a.position);
+  Value* whole = b_.CreateSExt(a.position, ops_.value_type(DType::kInt64, lanes));
+  return positions_count_up_ && vector_is_reduced() ? b_.CreateAdd(whole, ops_.iota(lanes)) : whole;
 }
 
 void NestEmitter::finish_reductions(Accumulators& main, Accumulators& tail) {
@@ -113,7 +142,7 @@ void NestEmitter::finish_reductions(Accumulators& main, Accumulators& tail) {
     if (inst.op != LoopOp::kReduce) continue;
     const size_t at = k++;
     if (!vector_is_reduced()) {
-      values_[i] = is_position(inst.reduce) ? main[at].position : finished(main[at]);
+      values_[i] = is_position(inst.reduce) ? whole_positions(main[at]) : finished(main[at]);
     } else if (is_position(inst.reduce)) {
       values_[i] = best_position(inst, main[at], tail[at]);
     } else {
@@ -123,16 +152,19 @@ void NestEmitter::finish_reductions(Accumulators& main, Accumulators& tail) {
   }
 }
 
+// The earliest of the lanes' positions whose value is the best of all.
 Value* NestEmitter::best_position(const LoopInst& inst, const Accumulator& main, const Accumulator& tail) {
-  const auto lane = [&](const Accumulator& a, unsigned k) {
-    return Accumulator{b_.CreateExtractElement(a.value, k), b_.CreateExtractElement(a.position, k)};
+  const DType dtype = operand_dtype(inst);
+  const ReduceOp better = inst.reduce == ReduceOp::kArgmax ? ReduceOp::kMax : ReduceOp::kMin;
+  Value* best = ops_.halve(better, dtype, ops_.combine(better, dtype, ops_.halve(better, dtype, main.value, width_), tail.value), 0);
+  const auto earliest = [&](const Accumulator& a) {
+    const unsigned lanes = LaneOps::lanes_of(a.value);
+    Value* pair[2] = {a.value, ops_.splat(best, lanes)};
+    Value* is_best = ops_.scalar_op(ScalarOp::k_eq, dtype, pair);
+    if (is_float(dtype)) is_best = b_.CreateOr(is_best, b_.CreateFCmpUNO(a.value, a.value));
+    Value* position = b_.CreateSelect(is_best, whole_positions(a), ops_.splat(b_.getInt64(INT64_MAX), lanes));
+    return ops_.halve(ReduceOp::kMin, DType::kInt64, position, width_);
   };
-  Accumulator best = lane(main, 0);
-  for (const Accumulator* set : {&main, &tail})
-    for (unsigned k = set == &main ? 1 : 0; k < LaneOps::lanes_of(set->value); ++k) {
-      const Accumulator other = lane(*set, k);
-      pick(inst, best, other.value, other.position, nullptr);
-    }
-  return best.position;
+  return ops_.halve(ReduceOp::kMin, DType::kInt64, ops_.combine(ReduceOp::kMin, DType::kInt64, earliest(main), earliest(tail)), 0);
 }
 }  // namespace framejit::inductor
