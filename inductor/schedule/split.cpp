@@ -1,7 +1,8 @@
 // inductor/schedule/split.cpp — one long reduction becomes two short ones.
 //
 // A reduced dimension of extent n is cut into `parts` pieces: the first nest keeps the piece as a dimension and stores a partial
-// result for each, the second reduces the partial results and does what came after the reduction. It pays where the kept
+// result for each, the second reduces the partial results and does what came after the reduction. Where n is a symbol or not
+// divisible, a third nest in between reduces the n mod parts elements that are left over. It pays where the kept
 // dimensions alone do not occupy the threads, and for columns, where a piece is as many rows as the caches and the TLB can walk
 // side by side. Positions (argmax) are not split.
 #include <algorithm>
@@ -39,6 +40,7 @@ bool is_over_columns(const Nest& nest, const NestSymbols& symbols) {
 struct Cut {
   size_t dim = 0;  // of the nest
   int64_t parts = 0;
+  bool has_rest = false;
 };
 
 // The largest number of parts up to `most` that divides n; 0 when there is none worth the second nest.
@@ -55,13 +57,26 @@ std::optional<Cut> find_cut(const LoopProgram& program, const Nest& nest, const 
   const bool is_columns = results > kFewResults && results * length >= kColumnElements && length >= 4 * kRowsOfAPiece &&
                           is_over_columns(nest, NestSymbols(program.symbol_count));
   if (!is_lonely && !is_columns) return std::nullopt;
+  Cut uneven;
   for (size_t d = nest.ranges.size(); d < nest.dim_count(); ++d) {
-    const auto extent = nest.extent(d).as_constant();
-    if (!extent) continue;
-    const int64_t most = is_lonely ? kMostParts : std::min(kMostParts, *extent / kRowsOfAPiece);
-    if (const int64_t parts = parts_of(*extent, most)) return Cut{d, parts};
+    const int64_t extent = nest.extent(d).eval(hints.symbols), most = is_lonely ? std::min(kMostParts, extent / 4) : std::min(kMostParts, extent / kRowsOfAPiece);
+    const int64_t parts = nest.extent(d).is_constant() ? parts_of(extent, is_lonely ? kMostParts : most) : 0;
+    if (parts != 0) return Cut{d, parts};
+    if (most >= 4 && most > uneven.parts) uneven = {d, most, true};
   }
-  return std::nullopt;
+  return uneven.parts != 0 ? std::optional(uneven) : std::nullopt;
+}
+
+// The operation that joins two results of a reduction.
+ScalarOp joining(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kProd: return ScalarOp::k_mul;
+    case ReduceOp::kMax: return ScalarOp::k_maximum;
+    case ReduceOp::kMin: return ScalarOp::k_minimum;
+    case ReduceOp::kAny: return ScalarOp::k_bit_or;
+    case ReduceOp::kAll: return ScalarOp::k_bit_and;
+    default: return ScalarOp::k_add;  // sums; positions are not split
+  }
 }
 
 class Splitter {
@@ -70,31 +85,36 @@ class Splitter {
     inner_ = inner_insts(nest, symbols_);
     after_ = after_reduction(nest, symbols_);
     partial_.assign(nest.body.size(), 0);
-    for (size_t i = 0; i < nest.body.size(); ++i)
-      if (nest.body[i].op == LoopOp::kReduce) partial_[i] = add_buffer(nest.body[i].dtype);
+    rest_.assign(nest.body.size(), 0);
+    for (size_t i = 0; i < nest.body.size(); ++i) {
+      if (nest.body[i].op != LoopOp::kReduce) continue;
+      partial_[i] = add_buffer(nest.body[i].dtype, with_parts(nest.ranges));
+      if (cut.has_rest) rest_[i] = add_buffer(nest.body[i].dtype, nest.ranges);
+    }
   }
 
   // Stores of every reduced point stay here; those of results go to the second.
   Nest first() const {
-    const size_t kept = nest_.ranges.size();
-    SymSizes ranges = with_parts(nest_.ranges), reduced = nest_.reduced;
-    const SymExpr piece = SymExpr::floor_div(nest_.extent(cut_.dim), cut_.parts);
-    reduced[cut_.dim - kept] = piece;
-    NestBuilder b(program_.symbol_count, nest_.name + "_parts", std::move(ranges), std::move(reduced));
+    SymSizes reduced = nest_.reduced;
+    reduced[cut_.dim - nest_.ranges.size()] = piece();
+    NestBuilder b(program_.symbol_count, nest_.name + "_parts", with_parts(nest_.ranges), std::move(reduced));
     std::vector<SymExpr> dims;
     for (size_t d = 0; d < nest_.dim_count(); ++d) {
       dims.push_back(b.dim(d + 1));
-      if (d == cut_.dim) dims.back() = b.dim(0) * piece + dims.back();
+      if (d == cut_.dim) dims.back() = b.dim(0) * piece() + dims.back();
     }
-    BodyCopy copy(b, nest_, std::move(dims));
-    copy.leave_out = [&](InstId i) {
-      const LoopInst& inst = nest_.body[i];
-      return (after_[i] && inst.op != LoopOp::kReduce) || (inst.op == LoopOp::kStore && !inner_[i]);
-    };
-    copy.run();
-    for (size_t i = 0; i < nest_.body.size(); ++i)
-      if (nest_.body[i].op == LoopOp::kReduce) b.store(partial_[i], b.range_dims(), copy.map()[i]);
-    return b.finish();
+    return partial_results(b, std::move(dims), partial_);
+  }
+
+  // What the parts leave over, as one more piece.
+  Nest rest() const {
+    const SymExpr begin = piece() * SymExpr(cut_.parts);
+    SymSizes reduced = nest_.reduced;
+    reduced[cut_.dim - nest_.ranges.size()] = SymExpr::mod(nest_.extent(cut_.dim), cut_.parts);
+    NestBuilder b(program_.symbol_count, nest_.name + "_rest", nest_.ranges, std::move(reduced));
+    std::vector<SymExpr> dims;
+    for (size_t d = 0; d < nest_.dim_count(); ++d) dims.push_back(d == cut_.dim ? begin + b.dim(d) : b.dim(d));
+    return partial_results(b, std::move(dims), rest_);
   }
 
   Nest second() const {
@@ -105,20 +125,38 @@ class Splitter {
     at.insert(at.begin(), b.dim(nest_.ranges.size()));
     BodyCopy copy(b, nest_, std::move(dims));
     copy.leave_out = [&](InstId i) { return inner_[i]; };
-    copy.replace_reduction = [&](InstId i) { return b.reduce(nest_.body[i].reduce, b.load(partial_[i], nest_.body[i].dtype, at)); };
+    copy.replace_reduction = [&](InstId i) {
+      const LoopInst& inst = nest_.body[i];
+      const InstId joined = b.reduce(inst.reduce, b.load(partial_[i], inst.dtype, at));
+      return cut_.has_rest ? b.scalar(joining(inst.reduce), {joined, b.load(rest_[i], inst.dtype, b.range_dims())}) : joined;
+    };
     copy.run();
     return b.finish();
   }
 
  private:
+  SymExpr piece() const { return SymExpr::floor_div(nest_.extent(cut_.dim), cut_.parts); }
+
+  Nest partial_results(NestBuilder& b, std::vector<SymExpr> dims, const std::vector<LoopBufferId>& into) const {
+    BodyCopy copy(b, nest_, std::move(dims));
+    copy.leave_out = [&](InstId i) {
+      const LoopInst& inst = nest_.body[i];
+      return (after_[i] && inst.op != LoopOp::kReduce) || (inst.op == LoopOp::kStore && !inner_[i]);
+    };
+    copy.run();
+    for (size_t i = 0; i < nest_.body.size(); ++i)
+      if (nest_.body[i].op == LoopOp::kReduce) b.store(into[i], b.range_dims(), copy.map()[i]);
+    return b.finish();
+  }
+
   // The parts come first: neighbouring results lie side by side, and no group takes both nests for the sake of their kept points.
   SymSizes with_parts(SymSizes sizes) const {
     sizes.insert(sizes.begin(), SymExpr(cut_.parts));
     return sizes;
   }
 
-  LoopBufferId add_buffer(DType dtype) const {
-    SymSizes sizes = with_parts(nest_.ranges), strides = graph::contiguous_strides(sizes);
+  LoopBufferId add_buffer(DType dtype, SymSizes sizes) const {
+    SymSizes strides = graph::contiguous_strides(sizes);
     program_.buffers.push_back({"p" + std::to_string(program_.buffers.size()), BufferRole::kTemp, dtype, std::move(sizes), std::move(strides), UINT32_MAX, false});
     return static_cast<LoopBufferId>(program_.buffers.size() - 1);
   }
@@ -128,7 +166,7 @@ class Splitter {
   const Cut cut_;
   NestSymbols symbols_;
   std::vector<bool> inner_, after_;
-  std::vector<LoopBufferId> partial_;
+  std::vector<LoopBufferId> partial_, rest_;  // per reduction of the nest
 };
 
 }  // namespace
@@ -145,6 +183,7 @@ LoopProgram split_reductions(LoopProgram program, const SizeHints& hints) {
     }
     const Splitter splitter(program, *nest, *cut);
     program.items.emplace_back(splitter.first());
+    if (cut->has_rest) program.items.emplace_back(splitter.rest());
     program.items.emplace_back(splitter.second());
   }
   return program;

@@ -99,3 +99,28 @@ def test_bits_do_not_depend_on_threads(name):
                 with threads(count), torch.no_grad():
                     results.append(compiled(x))
             assert torch.equal(results[0], results[1])
+
+
+LEFT_OVER = {
+    "sum": lambda x: x.sum(), "prod": lambda x: (x * 1e-9 + 1).prod(), "amax": lambda x: x.amax(), "amin": lambda x: x.amin(),
+    "any": lambda x: (x > 1e9).any(), "all": lambda x: (x < 1e9).all(),
+    "count": lambda x: (x > 0).sum(),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OVER)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_what_parts_leave_over(name, dynamic):
+    """A length that the parts do not divide: its last elements decide the result."""
+    fn = LEFT_OVER[name]
+    compiled = framejit.compile(fn, dynamic=dynamic)
+    for n in (1_000_003, 65_537, 65_539):
+        for at, value in ((n - 1, 2e9), (n - 1, -2e9), (0, 2e9), (n // 2, 0.0)):
+            x = torch.ones(n)
+            x[at] = value
+            expected, results = fn(x.double() if name == "sum" else x), []
+            for count in (1, 2):
+                with threads(count), torch.no_grad():
+                    results.append(compiled(x))
+            torch.testing.assert_close(results[0].to(expected.dtype), expected, rtol=1e-5, atol=1e-5)
+            assert torch.equal(results[0], results[1])
