@@ -40,6 +40,9 @@ struct RuleArgs {
 bool infer_metas(const OpDef& op, std::span<const Arg> args, const std::vector<ValueInfo>& values, ShapeEnv& env,
                  std::vector<TensorMeta>& results, DType default_dtype = DType::kFloat32);
 
+bool is_as_strided(const OpDef& op);     // or one of its kin: _copy, _scatter, in place
+bool has_own_offset(const Node& node);   // of as_strided and its kin: it says where in the storage, not where in its argument
+
 // A definition of ours: a row of graph/ops/<family>.cpp.
 struct OpRow {
   std::string name;

@@ -100,7 +100,9 @@ std::vector<PyObject*> TorchRecording::take_fixed_floats() {
 std::shared_ptr<const guards::TensorFacts> TorchRecording::facts_of_input(size_t input) {
   const graph::Graph& g = recorder_->graph();
   PyRef real = PyRef::steal(THPVariable_Wrap(inputs_[input]));
-  return guards::make_tensor_facts(real.get(), g.meta(g.inputs[input]));
+  facts_.emplace_back(input, guards::make_tensor_facts(real.get(), g.meta(g.inputs[input])));
+  if (recorder_->relies_on_offset(input)) guards::include_offset(*facts_.back().second);
+  return facts_.back().second;
 }
 
 bool TorchRecording::is_traced(PyObject* object) const {
@@ -154,6 +156,9 @@ template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* const* 
     scope.drop();
     return nullptr;
   }
+  if (recorder_->relies_on_offsets())
+    for (const auto& [input, facts] : facts_)
+      if (recorder_->relies_on_offset(input)) guards::include_offset(*facts);
   return result.release();
 }
 

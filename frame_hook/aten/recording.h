@@ -52,6 +52,7 @@ class TorchRecording final : public Recording {
   std::shared_ptr<graph::Recorder> recorder_;
   std::vector<at::Tensor> inputs_;         // the real ones
   std::vector<at::Tensor> traced_inputs_;  // same order
+  std::vector<std::pair<size_t, std::shared_ptr<guards::TensorFacts>>> facts_;  // of which input
   std::map<std::string, at::Tensor> floats_;  // source -> its traced tensor
   std::map<graph::ValueId, PyRef> float_numbers_;  // traced tensors that float_number was given
   std::optional<CaptureBreak> break_;

@@ -308,7 +308,7 @@ void Recorder::refuse_writes_to_constants(const OpCall& call) {
 
 // Guards do not fix an input's storage offset, so an absolute one means nothing there.
 void Recorder::refuse_absolute_offsets(const OpCall& call) {
-  if (!call.def().name.starts_with("as_strided") || call.node.args.size() < 4 || call.node.args[3].is_none()) return;
+  if (!has_own_offset(call.node)) return;
   const ValueId* self = call.node.args[0].get<ValueId>();
   for (ValueId input : graph().inputs)
     if (graph().values[index_of(input)].storage == graph().values[index_of(*self)].storage) fail({"unsupported_op", call.def().name + " with a storage offset on an input"});
@@ -324,8 +324,10 @@ void Recorder::refuse_memory(const OpCall& call) {
     if (const TensorMeta* written = meta_at(static_cast<size_t>(i)); !call.facts.in_place && written != nullptr && overlaps_itself(*written))
       fail({"unsupported_op", call.def().name + " that writes to a tensor whose elements share memory"});
   const bool keeps_place = call.def().name.ends_with("_scatter") && call.def().name != "masked_scatter";
-  if (keeps_place && meta_at(0) != nullptr && !(meta_at(0)->offset == SymExpr(0)))
-    fail({"unsupported_op", call.def().name + " of a tensor that does not begin its storage"});
+  if (keeps_place && meta_at(0) != nullptr) {
+    if (!(meta_at(0)->offset == SymExpr(0))) fail({"unsupported_op", call.def().name + " of a tensor that does not begin its storage"});
+    offset_is_read(traced_storage_of(call.args[0].toTensor()));
+  }
 }
 
 // The dispatcher's own layers count writes, but for lists: these ops' kernels do it, which do not run here.

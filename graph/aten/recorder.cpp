@@ -87,6 +87,10 @@ uint32_t Recorder::storage_number(const c10::Storage& traced) {
   return storages_.number_of(traced, [this] { return builder_.new_storage(); });
 }
 
+void Recorder::offset_is_read(const c10::Storage& traced) {
+  if (live()) read_offsets_.insert(storage_number(traced));
+}
+
 const c10::Storage& Recorder::traced_storage_of(const at::Tensor& tensor) {
   return as_traced(tensor) != nullptr ? tensor.storage() : storages_.stand_in(tensor.storage());
 }

@@ -62,6 +62,10 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   c10::SymFloat float_of(const at::Tensor& traced, double now);
   std::vector<ValueId> take_fixed_floats() { return std::exchange(fixed_floats_, {}); }  // those whose number was asked for since
   void float_is_fixed(uint32_t value) override { fixed_floats_.push_back(ValueId{value}); }
+  // The trace relies on where the inputs begin that lie in this storage.
+  void offset_is_read(const c10::Storage& traced);
+  bool relies_on_offsets() const { return !read_offsets_.empty(); }
+  bool relies_on_offset(size_t input) const { return read_offsets_.contains(graph().values[index_of(graph().inputs[input])].storage); }
   std::optional<CaptureFailure> take_break();
   bool has_break() const { return broken_.has_value(); }
   [[noreturn]] void fail(CaptureFailure failure);
@@ -125,7 +129,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   std::unordered_map<const void*, ValueId> constant_ids_;
   std::unordered_map<const void*, uint32_t> opaque_ids_;
   std::vector<c10::IValue> opaques_;
-  std::set<uint32_t> written_storages_;
+  std::set<uint32_t> written_storages_, read_offsets_;
   std::vector<ValueId> fixed_floats_;
   std::optional<CaptureFailure> broken_;
   ShapeCounts counts_;

@@ -44,11 +44,23 @@ struct MetaTwinImpl final : c10::TensorImpl {
 TracedTensorImpl::TracedTensorImpl(std::shared_ptr<Recorder> recorder, c10::Storage storage, caffe2::TypeMeta dtype, c10::Device device)
     : c10::TensorImpl(traced_keys(device), dtype, device), recorder_(std::move(recorder)) {
   storage_ = std::move(storage);
+  set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
 }
 
 TracedTensorImpl::TracedTensorImpl(std::shared_ptr<Recorder> recorder, c10::Storage storage, DispatchKeySet base_keys, caffe2::TypeMeta dtype, c10::Device device)
     : c10::TensorImpl(ImplType::VIEW, std::move(storage), base_keys.add(DispatchKey::Fake), dtype), recorder_(std::move(recorder)) {
   device_opt_ = device;
+  set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
+}
+
+int64_t TracedTensorImpl::storage_offset_custom() const {
+  recorder_->offset_is_read(storage_);
+  return storage_offset_default();
+}
+
+c10::SymInt TracedTensorImpl::sym_storage_offset_custom() const {
+  recorder_->offset_is_read(storage_);
+  return TensorImpl::sym_storage_offset_custom();
 }
 
 void TracedTensorImpl::set_shape(const TensorMeta& meta) {

@@ -36,6 +36,11 @@ class TracedTensorImpl final : public c10::TensorImpl {
   void shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>& source) override;
   const char* tensorimpl_type_name() const override { return "framejit::TracedTensorImpl"; }
 
+ protected:
+  // Whoever asks where a tensor begins in its storage asks for what guards leave open unless they are told.
+  int64_t storage_offset_custom() const override;
+  c10::SymInt sym_storage_offset_custom() const override;
+
  private:
   template <class Version> c10::intrusive_ptr<c10::TensorImpl> copy(Version&& version, bool allow_change) const;
   std::shared_ptr<Recorder> recorder_;

@@ -388,4 +388,11 @@ std::vector<OpRow> view_ops() {
   return rows;
 }
 
+bool is_as_strided(const OpDef& op) { return op.name.starts_with("as_strided"); }
+
+bool has_own_offset(const Node& node) {
+  const size_t offset = node.op->name == "as_strided_scatter" ? 4 : 3;
+  return is_as_strided(*node.op) && node.args.size() > offset && !node.args[offset].is_none();
+}
+
 }  // namespace framejit::graph

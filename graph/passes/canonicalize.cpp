@@ -3,6 +3,7 @@
 // In: a functional graph.  Out: the same values with fewer nodes. A row gets the mapped arguments and answers the value that
 // stands for the node, or nothing. Copies are removed because values of a functional graph are immutable; where a copy made an
 // output fresh, Rebuild::finish() brings it back. A change of dtype is never removed: it rounds.
+#include <set>
 #include <unordered_map>
 
 #include "graph/ops/rule_kit.h"
@@ -105,15 +106,24 @@ const std::unordered_map<std::string_view, Simplify>& rows() {
   return table;
 }
 
+// Values whose memory is looked at from its beginning: another tensor of the same layout does not stand in for them.
+std::set<ValueId> addressed(const Graph& graph) {
+  std::set<ValueId> memory;
+  for (const Node& node : graph.nodes)
+    if (has_own_offset(node)) memory.insert(memory_of(graph, *node.args[0].get<ValueId>()));
+  return memory;
+}
+
 }  // namespace
 
 Result<Graph> canonicalize(Graph graph) {
   Rebuild r(graph, true);
+  const std::set<ValueId> kept = addressed(graph);
   for (const Node& node : graph.nodes) {
     if (node.op->has(kMutates)) return Error{"canonicalize", "needs a functional graph, but " + node.op->name + " writes"};
     r.begin(node);
     const auto row = rows().find(node.op->name);
-    if (row != rows().end() && node.results.size() == 1 && node.results[0] != kNoValue) {
+    if (row != rows().end() && node.results.size() == 1 && node.results[0] != kNoValue && !kept.contains(node.results[0])) {
       Context context{r, node, r.map_args(node)};
       if (const ValueId simpler = row->second(context); simpler != kNoValue) {
         r.set(node.results[0], simpler);

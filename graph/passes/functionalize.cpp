@@ -9,6 +9,7 @@
 // Outputs are replayed last: from the input itself when they are views of an input (its update is visible through them), else from
 // the root, so that outputs of one storage alias each other.
 #include <algorithm>
+#include <deque>
 #include <unordered_map>
 
 #include "graph/passes/passes.h"
@@ -30,8 +31,8 @@ struct Storage {
 
 struct View {
   ValueId parent = kNoValue;
-  const Node* node = nullptr;
-  const OpDef* op = nullptr;  // functional form of an in-place change of sizes
+  const Node* node = nullptr;  // of the recorded graph, or of rooted_
+  const OpDef* op = nullptr;   // functional form of an in-place change of sizes
   size_t result = 0;
   int version = -1;           // of the storage when the value was made
   int replay = -1;            // number of the output replay that made it
@@ -98,8 +99,9 @@ class Functionalizer {
     args[0] = parent;
     Node like = *view.node;
     like.op = view.op;
-    const bool absolute = view.op->name == "as_strided" || view.op->name == "_reshape_alias";
+    const bool absolute = is_as_strided(*view.op) || view.op->name == "_reshape_alias";
     if (absolute) args[0] = with_layout(out_, parent, g_.meta(view.parent));
+    if (has_own_offset(*view.node)) args[0] = in_own_memory(*args[0].get<ValueId>());
     if (view.op->name == "view") {
       TensorMeta meta = g_.meta(v);
       if (!same_layout(out_.meta(parent), g_.meta(view.parent))) {
@@ -150,6 +152,27 @@ class Functionalizer {
     return kNoValue;
   }
 
+  // as_strided sees the whole storage, also what lies outside of its argument: where its place in the storage is known, it is taken
+  // of the root. An input's own offset is not known; the recorder lets nothing depend on it.
+  View view_of_root(const Node& node, const OpDef* op, ValueId parent) {
+    const Storage& s = storage_of(parent);
+    const ValueId result = node.results[0];
+    const bool known = s.input < 0 && !s.is_constant && s.root != kNoValue && g_.meta(s.root).offset == SymExpr(0);
+    if (!known) return View{parent, &node, op, 0};
+    Node& rooted = rooted_.emplace_back(node);
+    rooted.args = {s.root, g_.meta(result).sizes, g_.meta(result).strides, g_.meta(result).offset};
+    return View{s.root, &rooted, op, 0};
+  }
+
+  // The same value and layout at the beginning of memory of its own.
+  ValueId in_own_memory(ValueId v) {
+    const ValueId memory = memory_of(out_.peek(), v);
+    const auto is_memory = [&](const std::vector<ValueId>& boundary) { return std::find(boundary.begin(), boundary.end(), memory) != boundary.end(); };
+    if (memory == v && !is_memory(out_.peek().inputs) && !is_memory(out_.peek().constants)) return v;
+    const TensorMeta layout = out_.meta(v);
+    return with_layout(out_, contiguous_clone(out_, v), layout);
+  }
+
   Result<void> plain_node(const Node& node) {
     bool is_view = false;
     for (size_t i = 0; i < node.results.size(); ++i) {
@@ -159,13 +182,14 @@ class Functionalizer {
       const OpDef* op = node.op;
       if (op->has(kMutates)) op = find_op(op->functional);
       if (op == nullptr) return Error{"functionalize", "no functional form of " + node.op->name};
-      views_[node.results[i]] = View{parent, &node, op, i};
+      views_[node.results[i]] = is_as_strided(*op) ? view_of_root(node, op, parent) : View{parent, &node, op, i};
       if (op->name == "lift_fresh") storage_of(parent).is_lifted = true;
       is_view = true;
     }
     if (is_view) return {};
     if (trains_batch_norm(node)) return batch_norm(node);
     FJ_TRY(std::vector<Arg> args, read_args(node, false));
+    if (has_own_offset(node) && !views_.contains(*node.args[0].get<ValueId>())) args[0] = in_own_memory(*args[0].get<ValueId>());
     const std::vector<ValueId> made = r_.emit_like(node, node.op, std::move(args));
     for (size_t i = 0; i < made.size(); ++i) {
       const ValueId old = node.results[i];
@@ -277,7 +301,12 @@ class Functionalizer {
     const ValueId leaf = v, leaf_content = content;
     for (auto view = views_.find(v); view != views_.end(); view = views_.find(v)) {
       const View made = view->second;
-      FJ_TRY(const ValueId base, get(made.parent));
+      FJ_TRY(ValueId base, get(made.parent));
+      if (is_as_strided(*made.op)) {
+        FJ_TRY_VOID(stays_inside(made, g_.meta(v)));
+        base = with_layout(out_, base, g_.meta(made.parent));
+        if (has_own_offset(*made.node)) base = in_own_memory(base);
+      }
       FJ_TRY(content, inverse_of_view(out_, *made.node, made.result, base, content));
       v = made.parent;
     }
@@ -291,6 +320,16 @@ class Functionalizer {
     ++s.writes;
     if (const auto view = views_.find(leaf); view != views_.end()) remember(leaf, view->second, leaf_content, s.version);
     return {};
+  }
+
+  // What as_strided writes must be elements of its argument, or the scatter of it would lose them.
+  Result<void> stays_inside(const View& view, const TensorMeta& written) const {
+    const TensorMeta& base = g_.meta(view.parent);
+    SymExpr last = written.offset - base.offset;
+    for (size_t d = 0; d < written.ndim(); ++d) last = last + (written.sizes[d] - 1) * written.strides[d];
+    const SymExpr room = base.numel() - last;
+    if (base.is_contiguous() && room.is_constant() && room.constant() > 0) return {};
+    return Error{"functionalize", "as_strided writes beyond its argument"};
   }
 
   // ------------------------------------------------------------ what leaves the graph
@@ -351,6 +390,7 @@ class Functionalizer {
   GraphBuilder& out_;
   std::unordered_map<uint32_t, Storage> storages_;
   std::unordered_map<ValueId, View> views_;
+  std::deque<Node> rooted_;  // as_strided of a part of a storage, as as_strided of its root
   int replay_ = 0;
 };
 

@@ -11,6 +11,7 @@ namespace framejit::guards {
 namespace {
 
 constexpr int64_t kLeastSymbol = 2;  // sizes 0 and 1 specialise
+constexpr int64_t kAnyOffset = -1;
 
 const c10::TensorImpl* impl_of(PyObject* tensor) { return THPVariable_Unpack(tensor).unsafeGetTensorImpl(); }
 
@@ -37,6 +38,8 @@ class TensorImplFacts : public TensorFacts {
  public:
   TensorImplFacts(PyObject* tensor, const graph::TensorMeta& meta) : type_(Py_TYPE(tensor)), meta_(meta) {
     const c10::TensorImpl& impl = *impl_of(tensor);
+    seen_offset_ = impl.storage_offset();
+    meta_.offset = 0;
     keys_ = impl.key_set();
     dtype_ = impl.dtype();
     device_ = impl.device();
@@ -53,10 +56,13 @@ class TensorImplFacts : public TensorFacts {
     for (size_t i = 0; i < extents_.size(); ++i) few_[i] = extents_[i].value;
   }
 
+  void include_offset() { offset_ = seen_offset_; }
+
   bool matches(PyObject* tensor, int64_t* symbols) const override {
     if (Py_TYPE(tensor) != type_) return false;
     const c10::TensorImpl& impl = *impl_of(tensor);
     if (impl.key_set() != keys_ || impl.dtype() != dtype_ || impl.device() != device_ || !(grad_facts(impl) == grad_)) return false;
+    if (offset_ != kAnyOffset && impl.storage_offset() != offset_) return false;
     const c10::IntArrayRef sizes = impl.sizes(), strides = impl.strides();
     const size_t n = sizes.size();
     if (few_dims_ >= 0)
@@ -98,12 +104,14 @@ class TensorImplFacts : public TensorFacts {
 
   PyTypeObject* type_;  // Tensor, Parameter: they live as long as torch
   c10::DispatchKeySet keys_;
+  int64_t offset_ = kAnyOffset;
   caffe2::TypeMeta dtype_;
   c10::Device device_{c10::kCPU};
   GradFacts grad_;
   int8_t few_dims_ = -1;         // that many, with constant sizes and strides: few_ says all, beside what else a hit reads
   int64_t few_[2 * kFewDims];    // sizes, then strides
   graph::TensorMeta meta_;
+  int64_t seen_offset_ = 0;
   std::vector<Extent> extents_;  // sizes, then strides
   std::vector<graph::SymbolId> bound_;
   size_t symbol_limit_ = 0;
@@ -145,6 +153,7 @@ std::string TensorImplFacts::mismatch(PyObject* tensor) const {
     if (e.kind == Extent::binds) return what + " >= " + std::to_string(kLeastSymbol) + " but is " + std::to_string(actual);
     return differs(what, e.kind == Extent::constant ? std::to_string(e.value) : e.expr.text(), std::to_string(actual));
   }
+  if (offset_ != kAnyOffset && impl.storage_offset() != offset_) return differs("storage_offset()", std::to_string(offset_), std::to_string(impl.storage_offset()));
   return "";
 }
 
@@ -152,6 +161,7 @@ std::string TensorImplFacts::text() const {
   std::string text = type_name(type_) + " " + graph::text_of(meta_) + " " + device_.str();
   if (grad_.requires_grad) text += grad_.is_leaf ? " requires_grad" : " requires_grad non-leaf";
   if (is_inference(keys_)) text += " inference";
+  if (offset_ != kAnyOffset) text += " storage_offset() " + std::to_string(offset_);
   return text;
 }
 
@@ -166,8 +176,8 @@ std::vector<int> TensorImplFacts::differing_dims(PyObject* tensor) const {
 
 }  // namespace
 
-std::shared_ptr<const TensorFacts> make_tensor_facts(PyObject* tensor, const graph::TensorMeta& meta) {
-  return std::make_shared<TensorImplFacts>(tensor, meta);
-}
+std::shared_ptr<TensorFacts> make_tensor_facts(PyObject* tensor, const graph::TensorMeta& meta) { return std::make_shared<TensorImplFacts>(tensor, meta); }
+
+void include_offset(TensorFacts& facts) { static_cast<TensorImplFacts&>(facts).include_offset(); }
 
 }  // namespace framejit::guards

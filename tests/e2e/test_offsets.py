@@ -1,0 +1,124 @@
+"""Where a tensor begins in its storage: slices of one tensor share an entry, unless the program looks at the place itself."""
+import pytest
+import torch
+
+import framejit
+from check import check, fresh, same  # noqa: F401
+
+BASE = torch.arange(60.0)
+OFFSETS = (0, 3, 7, 1, 0, 3)
+
+
+def part(offset):
+    return BASE.clone()[offset:offset + 12]
+
+
+def written(y, *strided):
+    y.as_strided(*strided).add_(100)
+    return y
+
+
+def twice_written(x):
+    y = x.clone()
+    z = y[2:]
+    written(y, (3,), (2,), 1)
+    return written(z, (3,), (2,), 1), y
+
+
+def at_every_offset(fn):
+    compiled = framejit.compile(fn)
+    for offset in OFFSETS:
+        given, ours = part(offset), part(offset)
+        want, got = fn(given), compiled(ours)
+        same(got, want, None, f"offset {offset}")
+        same(ours, given, None, f"offset {offset}: argument")
+        if isinstance(want, torch.Tensor):
+            assert got.storage_offset() == want.storage_offset(), offset
+    return framejit.stats()
+
+
+READ = {
+    "itself": lambda x: (x.storage_offset(), x + 1),
+    "in a sum": lambda x: x + x.storage_offset(),
+    "of a slice": lambda x: x[1:].storage_offset() + x[0],
+    "of a row": lambda x: x.view(3, 4)[1].storage_offset(),
+    "expanded": lambda x: x.expand(2, 12).storage_offset(),
+    "detached": lambda x: x.detach().storage_offset(),
+    "no copy": lambda x: (x + 1, x.contiguous().storage_offset()),
+    "other dtype": lambda x: x.view(torch.int32)[2:].storage_offset(),
+    "decides": lambda x: x + 1 if x.storage_offset() % 2 else x - 1,
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_an_offset_that_is_read_is_guarded(name):
+    stats = at_every_offset(READ[name])
+    assert stats["recompiles"] == 3 and stats["graph_breaks"] == 0, stats
+
+
+def test_the_guard_and_the_recompile_name_the_offset():
+    fn = READ["in a sum"]
+    explanation = framejit.explain(fn)(part(3))
+    assert any("storage_offset() 3" in str(guard) for guard in explanation.guards), explanation.guards
+    heard = []
+    token = framejit._framejit.add_listener(heard.append)
+    try:
+        compiled = framejit.compile(fn)
+        compiled(part(3))
+        compiled(part(7))
+    finally:
+        framejit._framejit.remove_listener(token)
+    assert [e["fields"]["guard"] for e in heard if e["event"] == "Recompile"] == ["L['x'].storage_offset() == 3 but is 7"]
+
+
+def test_slices_share_an_entry_otherwise():
+    stats = at_every_offset(lambda x: x[1:] * 2 + x.view(3, 4)[0, 0])
+    assert stats["graphs"] == 1 and stats["recompiles"] == 0, stats
+
+
+SCATTERED = {
+    "select": lambda x: torch.select_scatter(x, torch.tensor(1.0), 0, 1),
+    "select, viewed": lambda x: torch.select_scatter(x, torch.tensor(1.0), 0, 1).as_strided((3,), (2,), 1) + 1,
+    "select, offset": lambda x: torch.select_scatter(x, torch.tensor(1.0), 0, 1).storage_offset(),
+    "slice": lambda x: torch.slice_scatter(x, torch.ones(4), 0, 4, 8),
+    "diagonal": lambda x: torch.diagonal_scatter(x.view(3, 4), torch.ones(3)).storage_offset(),
+}
+
+
+@pytest.mark.parametrize("name", SCATTERED)
+def test_scatters_keep_the_place_of_their_argument(name):
+    at_every_offset(SCATTERED[name])
+
+
+# Another tensor of the same layout is as good as a clone, but not for what looks at its storage from the beginning.
+STRIDED = {
+    "of a sum": lambda x: (x * 2)[3:].as_strided((3,), (2,), 1) + 1,
+    "of x * 1": lambda x: (x * 1).as_strided((3,), (2,), 1) + 1,
+    "of a clone": lambda x: x.clone().as_strided((3,), (2,), 1) + 1,
+    "of a part of a clone": lambda x: x.clone()[2:].as_strided((3,), (2,), 1) + 1,
+    "of one thing joined": lambda x: torch.cat([x]).as_strided((3,), (2,), 1) + 1,
+    "of a clone, turned": lambda x: x.view(3, 4).clone().t().as_strided((3,), (2,), 1) + 1,
+    "of a copy": lambda x: x.new_empty(12).copy_(x).as_strided((3,), (2,), 1) + 1,
+    "copied": lambda x: torch.as_strided_copy(x.clone(), (3,), (2,), 1),
+    "in place": lambda x: x.clone().as_strided_((3,), (2,), 1) + 1,
+    "scattered": lambda x: torch.as_strided_scatter(x.clone(), torch.ones(3), (3,), (2,), 1) + 1,
+    "of the argument": lambda x: x.as_strided((3,), (2,), 1) + 1,
+    "written": lambda x: written(x.clone(), (3,), (2,), 1),
+    "written through a part": lambda x: (y := x * 2, written(y[2:], (3,), (2,), 1))[0],
+    "written through a part, relative": lambda x: (y := x * 1, written(y[2:], (3,), (2,)))[0],
+    "written beyond a part": lambda x: (y := x * 2, written(y[2:5], (3,), (4,)))[0],
+    "written beyond a part of the argument": lambda x: written(x[2:5], (3,), (4,)) + x[:3],
+    "argument written": lambda x: written(x[2:], (3,), (2,)) + 0,
+    "argument written at an offset": lambda x: written(x[2:], (3,), (2,), 1) + 0,
+    "written twice": twice_written,
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.nothing_captured] if n == "written beyond a part of the argument" else []) for n in STRIDED])
+def test_as_strided_at_every_offset(name):
+    at_every_offset(STRIDED[name])
+
+
+@pytest.mark.parametrize("name", [n for n in STRIDED if "argument" not in n])
+def test_as_strided_of_own_memory_is_captured(name):
+    check(STRIDED[name], part(3), breaks=0, compiles=1)
