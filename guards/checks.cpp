@@ -60,8 +60,10 @@ PyRef& fresh_attribute() {  // never destroyed: a thread may end after the inter
 
 }  // namespace
 
-bool same_order(PyObject* a, PyObject* b) {  // of equal sets
+bool same_order(PyObject* a, PyObject* b) {  // of equal sets: now, and after the same changes
   auto* other = reinterpret_cast<PySetObject*>(b);
+  const auto* self = reinterpret_cast<PySetObject*>(a);
+  if (self->mask != other->mask || self->fill != other->fill || self->finger != other->finger) return false;
   const setentry* next = other->table;
   return all_entries(a, [&](const setentry& entry) {
     while (!next->key || next->hash == -1) ++next;

@@ -2,6 +2,7 @@
 #include "frame_hook/resume/recipe.h"
 
 #include "frame_hook/trace/protocol.h"
+#include "frame_hook/trace/set_order.h"
 #include "guards/iterators.h"
 
 namespace framejit::frame_hook {
@@ -17,10 +18,30 @@ PyObject* tuple_of(const std::vector<SlotId>& operands, const std::vector<PyRef>
   return tuple;
 }
 
-bool fill_set(PyObject* target, const std::vector<SlotId>& operands, const std::vector<PyRef>& slots, size_t from) {
-  for (size_t i = from; i < operands.size(); ++i)
-    if (PySet_Add(target, item(slots, operands[i])) < 0) return false;
+bool fill_set(PyObject* target, const RecipeStep& s, const std::vector<PyRef>& slots, size_t from) {
+  std::vector<PyObject*> items;
+  for (size_t i = from; i < s.operands.size(); ++i) items.push_back(item(slots, s.operands[i]));
+  if (s.object) return fill_in_places(target, s.object.get(), items);
+  for (PyObject* key : items)
+    if (PySet_Add(target, key) < 0) return false;
   return true;
+}
+
+// Where the order is not known: of a set that keeps items, the others are removed and the new ones added, as the program did: its order follows from that.
+bool change_set(PyObject* target, const RecipeStep& s, const std::vector<PyRef>& slots) {
+  if (s.object) return PySet_Clear(target) == 0 && fill_set(target, s, slots, 1);
+  PyRef wanted = PyRef::steal(PySet_New(nullptr)), before = PyRef::steal(PySequence_List(target));
+  if (!wanted || !before || !fill_set(wanted.get(), s, slots, 1)) return false;
+  std::vector<PyObject*> dropped;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(before.get()); ++i) {
+    const int kept = PySet_Contains(wanted.get(), PyList_GET_ITEM(before.get(), i));
+    if (kept < 0) return false;
+    if (kept == 0) dropped.push_back(PyList_GET_ITEM(before.get(), i));
+  }
+  if (static_cast<Py_ssize_t>(dropped.size()) == PyList_GET_SIZE(before.get()) && PySet_Clear(target) < 0) return false;
+  for (PyObject* key : dropped)
+    if (PySet_Discard(target, key) < 0) return false;
+  return fill_set(target, s, slots, 1);
 }
 
 bool assign_list(PyObject* target, const std::vector<SlotId>& operands, const std::vector<PyRef>& slots) {
@@ -99,8 +120,8 @@ bool Recipe::run_step(const RecipeStep& s, const RecipeInputs& in, std::vector<P
     case RecipeOp::tuple: return give(tuple_of(s.operands, slots));
     case RecipeOp::list: return give(PyList_New(0));
     case RecipeOp::dict: return give(PyDict_New());
-    case RecipeOp::set: return give(PySet_New(nullptr)) && fill_set(slots[s.result].get(), s.operands, slots, 0);
-    case RecipeOp::frozenset: return give(PyFrozenSet_New(nullptr)) && fill_set(slots[s.result].get(), s.operands, slots, 0);
+    case RecipeOp::set: return give(PySet_New(nullptr)) && fill_set(slots[s.result].get(), s, slots, 0);
+    case RecipeOp::frozenset: return give(PyFrozenSet_New(nullptr)) && fill_set(slots[s.result].get(), s, slots, 0);
     case RecipeOp::slice: return give(PySlice_New(at(0), at(1), at(2)));
     case RecipeOp::cell: return give(PyCell_New(nullptr));
     case RecipeOp::fill_list:
@@ -136,7 +157,8 @@ bool Recipe::run_step(const RecipeStep& s, const RecipeInputs& in, std::vector<P
       PyRef done = method ? PyRef::steal(PyObject_CallOneArg(method.get(), at(0))) : PyRef();
       return static_cast<bool>(done);
     }
-    case RecipeOp::assign_set: return PySet_Clear(at(0)) == 0 && fill_set(at(0), s.operands, slots, 1);
+    case RecipeOp::fill_set: return fill_set(at(0), s, slots, 1);
+    case RecipeOp::change_set: return change_set(at(0), s, slots);
     case RecipeOp::restore_modes: frontend_->restore_modes(modes_[s.number]); return true;
   }
   return false;

@@ -26,8 +26,8 @@ enum class RecipeOp : uint8_t {
   constant,     // object
   output,       // number: graph output
   size,         // number: index into sizes
-  tuple, list, set, frozenset, dict, slice, cell,  // operands; dict: key, value, ...
-  fill_list, fill_dict, fill_cell,                 // operands[0] is filled with the rest
+  tuple, list, set, frozenset, dict, slice, cell,  // operands; dict: key, value, ...; sets: object: null or the order (set_order.h)
+  fill_list, fill_dict, fill_set, fill_cell,       // operands[0], empty, is filled with the rest; set: object as above
   function,     // operands: globals, closure tuple or unbound, defaults, kwdefaults, name, qualname; object: code
   method,       // operands: function, self
   instance_dict,  // operands: instance
@@ -38,7 +38,7 @@ enum class RecipeOp : uint8_t {
   advance,      // operands: iterator; number: __setstate__ position
   consume,      // operands: iterator; number: items to drop
   skip,         // operands: enumerate; number: to add to its index
-  assign_list, assign_dict_item, delete_dict_item, clear_dict, assign_set, assign_cell,  // effects on real objects
+  assign_list, assign_dict_item, delete_dict_item, clear_dict, change_set, assign_cell,  // effects on real objects
   restore_modes,  // number: index into modes
 };
 

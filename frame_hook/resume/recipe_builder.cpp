@@ -70,8 +70,9 @@ SlotId RecipeBuilder::build(Value* value) {
     case ValueKind::dict: return build_dict(as<DictValue>(value));
     case ValueKind::set: {
       std::vector<SlotId> items;
-      for (Value* v : items_to_rebuild(as<SetValue>(value))) items.push_back(slot(v));
-      return step(value->type == &PyFrozenSet_Type ? RecipeOp::frozenset : RecipeOp::set, std::move(items));
+      PyRef order;
+      for (Value* v : items_to_rebuild(as<SetValue>(value), &order)) items.push_back(slot(v));
+      return step(value->type == &PyFrozenSet_Type ? RecipeOp::frozenset : RecipeOp::set, std::move(items), 0, order.get());
     }
     case ValueKind::slice: {
       auto* s = as<SliceValue>(value);
@@ -351,8 +352,9 @@ void RecipeBuilder::fill_items(SlotId target, Value* container) {
     }
     step(RecipeOp::fill_dict, std::move(operands));
   } else if (container->kind == ValueKind::set && container->type == &PySet_Type) {
-    for (Value* v : items_to_rebuild(as<SetValue>(container))) operands.push_back(slot(v));
-    step(RecipeOp::assign_set, std::move(operands));
+    PyRef order;
+    for (Value* v : items_to_rebuild(as<SetValue>(container), &order)) operands.push_back(slot(v));
+    step(RecipeOp::fill_set, std::move(operands), 0, order.get());
   }
 }
 
@@ -459,8 +461,9 @@ void RecipeBuilder::effect_of(Value* value) {
     case ValueKind::dict: dict_effect(target, as<DictValue>(value), value->object.get()); break;
     case ValueKind::set: {
       std::vector<SlotId> operands{target};
-      for (Value* v : as<SetValue>(value)->items) operands.push_back(slot(v));
-      step(RecipeOp::assign_set, std::move(operands));
+      PyRef order;
+      for (Value* v : items_to_rebuild(as<SetValue>(value), &order)) operands.push_back(slot(v));
+      step(RecipeOp::change_set, std::move(operands), 0, order.get());
       break;
     }
     case ValueKind::cell: {

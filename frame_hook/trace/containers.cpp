@@ -23,6 +23,7 @@ void Tracer::will_mutate(Value* v) {
   type_of(v);
   writes_ += v->object ? 1 : 0;
   if (v->mutated) return;
+  if (SetValue* set = v->kind == ValueKind::set && v->object ? as<SetValue>(v) : nullptr) adopt_order(*this, set);
   v->mutated = true;
   if (v->object) trace_.effects.push_back(v);
 }

@@ -76,20 +76,37 @@ PyRef set_operator_order(Tracer& t, int op, SetValue* left, SetValue* right, boo
   t.load(left);
   const char* const fresh = op == kOr ? "__or__" : op == kAnd ? "__and__" : op == kXor ? "__xor__" : "__sub__";
   const char* const own = op == kOr ? "__ior__" : op == kAnd ? "__iand__" : op == kXor ? "__ixor__" : "__isub__";
-  const bool writes = in_place && left->type == &PySet_Type && !left->object;
-  return call_order(t, order_of(left), writes ? own : fresh, {{{}, order_of(right)}});
+  if (in_place) t.will_mutate(left);
+  return call_order(t, order_of(left), in_place ? own : fresh, {{{}, order_of(right)}});
+}
+
+// Of views of keys, and of sets beside them: a view's own operators make the set.
+PyRef view_operator_order(Tracer& t, int op, Value* a, Value* b) {
+  const auto real = [&](Value* v) {
+    if (SetValue* set = set_of(v)) return t.load(set), order_of(set);
+    ViewValue* view = payload_as<ViewValue>(v, ValueKind::view);
+    PyRef keys = view && view->what == ViewValue::What::keys ? new_order(t, &PyDict_Type, t.unpack(view)) : PyRef();
+    return keys ? PyRef::steal(PyObject_CallMethod(keys.get(), "keys", nullptr)) : PyRef();
+  };
+  const PyRef left = real(a), right = real(b);
+  if (!left || !right) return {};
+  PyRef made = PyRef::steal((op == kOr ? PyNumber_Or : op == kAnd ? PyNumber_And : op == kXor ? PyNumber_Xor : PyNumber_Subtract)(left.get(), right.get()));
+  if (!made) t.raise_pending();
+  return made;
 }
 
 Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
   SetValue *left = set_of(a), *right = set_of(b);
+  in_place = in_place && left && right && left->type == &PySet_Type;  // beside a view, an operator in place makes a new set
   std::vector<Value*> others;
   PyRef order;  // null: the order of the result is unknown
   if (right) {
     t.load(right);
     others = right->items;
-    if (left) order = set_operator_order(t, op, left, right, in_place);
+    order = left ? set_operator_order(t, op, left, right, in_place) : view_operator_order(t, op, a, b);
   } else if (ViewValue* view = payload_as<ViewValue>(b, ValueKind::view)) {
     others = t.unpack(view);
+    order = view_operator_order(t, op, a, b);
   } else {
     return nullptr;
   }
@@ -110,10 +127,10 @@ Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
   if (op == kOr || op == kXor)
     for (Value* item : others)
       if (find_in_set(t, me, item) < 0) result.push_back(item);
-  if (in_place && left && left->type == &PySet_Type) {
+  if (in_place) {
     t.will_mutate(left);
     left->items = std::move(result);
-    left->order = left->object ? PyRef() : std::move(order);
+    left->order = std::move(order);
     return a;
   }
   return make_set(t, left ? left->type : &PySet_Type, result, std::move(order));

@@ -1,6 +1,8 @@
 // frame_hook/trace/set_order.cpp — real sets that go through what traced ones do.
 #include "frame_hook/trace/set_order.h"
 
+#include <algorithm>
+
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
 #include "guards/checks.h"
@@ -37,18 +39,15 @@ std::vector<Value*> values_in(PyObject* order, const std::vector<Value*>& items)
   return sorted.size() == items.size() ? sorted : std::vector<Value*>();
 }
 
-// Those that lie where their hash sends them, then those that found their place taken.
-std::vector<Value*> values_in_places(PyObject* order, const std::vector<Value*>& items) {
-  auto* set = reinterpret_cast<PySetObject*>(order);
-  std::vector<Value*> placed, displaced;
-  for (Value* v : items) {
-    const setentry* entry = set->table;
-    while (entry->key != v->object.get()) ++entry;
-    const bool home = (static_cast<size_t>(entry->hash) & static_cast<size_t>(set->mask)) == static_cast<size_t>(entry - set->table);
-    (home ? placed : displaced).push_back(v);
-  }
-  placed.insert(placed.end(), displaced.begin(), displaced.end());
-  return placed;
+bool has_plain_key(const Value* v) {
+  PyObject* key = v->kind == ValueKind::object ? v->object.get() : nullptr;
+  return key && (PyUnicode_CheckExact(key) || PyLong_CheckExact(key) || PyFloat_CheckExact(key) || PyBytes_CheckExact(key) || PyBool_Check(key) || key == Py_None);
+}
+
+// A set with the items of another in the same places.
+PyRef same_set(PyObject* real) {
+  PyRef copy = real_set(PyFrozenSet_Check(real) ? &PyFrozenSet_Type : &PySet_Type, nullptr);
+  return copy && fill_in_places(copy.get(), real, items_of_set(real)) ? copy : PyRef();
 }
 
 }  // namespace
@@ -73,7 +72,18 @@ PyRef order_of(SetValue* set) { return is_real(set) ? set->object : set->order; 
 PyRef new_order(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items) {
   PyRef keys = tuple_of_keys(t, items);
   if (!keys) return {};
+  if (type == &PyDict_Type) return dict_of_keys(keys);
   return real_set(type, keys.get());
+}
+
+void adopt_order(Tracer& t, SetValue* set) {
+  t.load(set);
+  for (Value* v : set->items)
+    if (!is_plain(t, v)) return;
+  PyRef copy = same_set(set->object.get()), order = same_set(set->object.get());
+  if (!copy || !order) t.raise_pending();
+  if (set->source != guards::kNoSource && !set->value_guarded) note(t, guards::GuardKind::equals, set->source, copy.get(), 1);  // 1: in the same order
+  set->order = std::move(order);
 }
 
 void add_to_order(Tracer& t, SetValue* set, Value* item) {
@@ -98,8 +108,8 @@ std::vector<Value*> ordered_items(Tracer& t, SetValue* set) {
   if (set->items.size() < 2) return set->items;
   if (is_real(set)) {
     if (set->source == guards::kNoSource || set->value_guarded) return set->items;
-    const PyRef copy = real_set(set->type, set->object.get());
-    if (!copy || !guards::same_order(copy.get(), set->object.get())) graph_break(BreakReason::unsupported_value, "the order of a set that items were removed from");
+    const PyRef copy = same_set(set->object.get());
+    if (!copy) t.raise_pending();
     note(t, guards::GuardKind::equals, set->source, copy.get(), 1);  // 1: in the same order
     return set->items;
   }
@@ -108,19 +118,41 @@ std::vector<Value*> ordered_items(Tracer& t, SetValue* set) {
   return items;
 }
 
-std::vector<Value*> items_to_rebuild(SetValue* set) {
-  if (!set->order) return set->items;
-  auto makes_it = [&](const std::vector<Value*>& items) {
-    PyRef made = PyRef::steal(PySet_New(nullptr));
-    for (Value* v : items) PySet_Add(made.get(), v->object.get());
-    return guards::same_order(made.get(), set->order.get());
-  };
-  if (makes_it(set->items)) return set->items;
-  const std::vector<Value*> items = values_in(set->order.get(), set->items);
-  if (items.empty()) return set->items;
-  if (makes_it(items)) return items;
-  const std::vector<Value*> by_place = values_in_places(set->order.get(), items);
-  return makes_it(by_place) ? by_place : items;
+std::vector<Value*> items_to_rebuild(SetValue* set, PyRef* order) {
+  std::vector<Value*> items = set->order ? values_in(set->order.get(), set->items) : std::vector<Value*>();
+  if (!set->order || items.size() != set->items.size()) {
+    if (set->items.size() > 1 && std::all_of(set->items.begin(), set->items.end(), has_plain_key)) graph_break(BreakReason::unsupported_value, "the order of a set");
+    return set->items;
+  }
+  *order = PyRef::steal(PySet_New(nullptr));  // the trace may go on with its own
+  std::vector<PyObject*> keys;
+  for (Value* v : items) keys.push_back(v->object.get());
+  if (!*order || !fill_in_places(order->get(), set->order.get(), keys)) {
+    PyErr_Clear();
+    *order = {};
+  }
+  return items;
+}
+
+// No sequence of calls makes every table: one that grew by a union, or that lost items, is larger than its items ask for.
+bool fill_in_places(PyObject* set, PyObject* order, const std::vector<PyObject*>& items) {
+  auto* to = reinterpret_cast<PySetObject*>(set);
+  const auto* from = reinterpret_cast<const PySetObject*>(order);
+  const size_t length = static_cast<size_t>(from->mask) + 1;
+  if (from->table != from->smalltable) {
+    auto* table = static_cast<setentry*>(PyMem_Malloc(length * sizeof(setentry)));
+    if (!table) return PyErr_NoMemory(), false;
+    to->table = table;
+  }
+  std::copy_n(from->table, length, to->table);
+  size_t next = 0;
+  for (size_t i = 0; i < length; ++i)
+    if (to->table[i].key && to->table[i].hash != -1) to->table[i].key = Py_NewRef(items[next++]);  // -1: the place of a removed item
+  to->mask = from->mask;
+  to->fill = from->fill;
+  to->used = from->used;
+  to->finger = from->finger;
+  return true;
 }
 
 }  // namespace framejit::frame_hook

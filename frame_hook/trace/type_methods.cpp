@@ -220,8 +220,16 @@ Value* set_remove(Tracer& t, const Arguments& args) {
 Value* set_pop(Tracer& t, const Arguments& args) {
   SetValue* set = self_set(t, args, "pop");
   if (set->items.empty()) t.raise_new(PyExc_KeyError, "pop from an empty set");
-  if (set->items.size() > 1) graph_break(BreakReason::unsupported_value, "set.pop() of several items");
+  t.will_mutate(set);
   Value* item = set->items[0];
+  if (set->order) {
+    PyRef key = PyRef::steal(PySet_Pop(set->order.get()));
+    const auto at = std::find_if(set->items.begin(), set->items.end(), [&](Value* v) { return v->object.get() == key.get(); });
+    if (at == set->items.end()) graph_break(BreakReason::unsupported_value, "set.pop() of several items");
+    item = *at;
+  } else if (set->items.size() > 1) {
+    graph_break(BreakReason::unsupported_value, "set.pop() of several items");
+  }
   take_out(t, set, item);
   return item;
 }
@@ -237,6 +245,7 @@ Value* set_clear(Tracer& t, const Arguments& args) {
 Value* set_update(Tracer& t, const Arguments& args) {
   SetValue* set = self_set(t, args, "update");
   const std::vector<SetOperand> operands = others_of(t, args);
+  t.will_mutate(set);
   PyRef order = set->order;
   set->order = {};
   for (const SetOperand& operand : operands)

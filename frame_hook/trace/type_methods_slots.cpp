@@ -43,7 +43,7 @@ Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
     t.will_mutate(set);
     SetValue* made = rest.positional.empty() ? make_set(t, &PySet_Type, {}) : set_from(t, &PySet_Type, rest.positional[0]);
     set->items = made->items;
-    if (!set->object) set->order = made->order;
+    set->order = made->order;
   }
   return t.none();
 }
