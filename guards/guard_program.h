@@ -26,6 +26,7 @@ struct GuardFailure {
   int size_fact = -1;       // index of the failed SizeFact
   std::vector<std::string> changed;  // "L['n']", "L['x'].size(0)": every int, float and size that differs, as far as guards can be checked
   std::string source;       // "L['x']": of the guard that failed
+  size_t held = 0;         // steps that held before it: how close the entry comes
   PyObject* object = nullptr;  // borrowed: what that source holds now, null when it is gone
 };
 

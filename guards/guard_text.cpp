@@ -181,6 +181,7 @@ std::optional<GuardFailure> GuardProgram::explain(const FrameAccess& frame) cons
   PyCodeObject* code = body.live_code();
   if (failed >= 0) {
     const Step& step = body.steps[failed];
+    failure.held = static_cast<size_t>(failed);
     if (is_check(step)) {
       failure.guard = &body.set.guards()[step.origin];
       failure.object = registers[step.base];
@@ -194,6 +195,7 @@ std::optional<GuardFailure> GuardProgram::explain(const FrameAccess& frame) cons
     }
     return failure;
   }
+  failure.held = body.steps.size();
   for (size_t i = 0; i < body.set.modes.size(); ++i) {
     if (body.set.modes[i]->matches()) continue;
     failure.mode = static_cast<int>(i);

@@ -14,6 +14,7 @@
 #include "inductor/interp/interp_target.h"
 #include "inductor/lowering/wide_products.h"
 #include "runtime/base/config.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/base/log.h"
 
 namespace framejit::inductor {
@@ -58,14 +59,17 @@ class InductorBackend : public graph::Backend {
     std::optional<graph::Graph> widened;
     if (options_.target == Target::kMachine && wants_wide_products()) widened = widen_products(given);
     const graph::Graph& functional = widened ? *widened : given;
+    FJ_TRY_VOID(go_on());
     LoweredGraph lowered = lower(functional);
     if (log::enabled(log::Channel::loops)) log_loops(lowered.program);
     const double lowered_at = now();
     SizeHints hints;
     for (size_t s = 0; s < functional.shapes.symbol_count(); ++s) hints.symbols.push_back(functional.shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
+    FJ_TRY_VOID(go_on());
     const Schedule schedule = options_.fuse ? make_schedule(std::move(lowered.program), hints, log::enabled(log::Channel::schedule)) : make_plain_schedule(std::move(lowered.program));
     if (log::enabled(log::Channel::schedule)) log_schedule(schedule);
     const double scheduled_at = now();
+    FJ_TRY_VOID(go_on());
     FJ_TRY(runtime::CallPlan plan, assemble(functional, lowered.forms, schedule, hints, *target));
     log_stage(functional.name, "lower", lowered_at - start);
     log_stage(functional.name, "schedule", scheduled_at - lowered_at);

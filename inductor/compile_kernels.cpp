@@ -1,6 +1,7 @@
 // inductor/compile_kernels.cpp — a list of different kernels that two threads take from the front.
 #include "inductor/compile_kernels.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <exception>
@@ -9,6 +10,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "runtime/base/interrupt.h"
 #include "runtime/base/log.h"
 
 namespace framejit::inductor {
@@ -36,6 +38,12 @@ void run_jobs(const std::vector<Kernel>& kernels, KernelTarget& target, std::vec
   const auto work = [&] {
     for (size_t at = next++; at < jobs.size(); at = next++) run_job(kernels, target, jobs[at]);
   };
+  const auto work_unless_interrupted = [&] {
+    for (size_t at = next++; at < jobs.size(); at = next++) {
+      if (interrupted()) next = jobs.size();
+      else run_job(kernels, target, jobs[at]);
+    }
+  };
   std::thread second;
   if (jobs.size() > 1 && target.compiles_on_any_thread() && std::thread::hardware_concurrency() > 1) {
     try {
@@ -44,7 +52,7 @@ void run_jobs(const std::vector<Kernel>& kernels, KernelTarget& target, std::vec
       // No thread to be had: this one does it all.
     }
   }
-  work();
+  work_unless_interrupted();
   if (second.joinable()) second.join();
 }
 
@@ -61,6 +69,7 @@ Result<void> compile_kernels(const std::vector<Kernel>& kernels, KernelTarget& t
     own[k] = at->second;
   }
   run_jobs(kernels, target, jobs);
+  if (std::any_of(jobs.begin(), jobs.end(), [](const Job& job) { return !job.result && !job.defect; })) return Error{"interrupted", "a signal"};
   for (const Job& job : jobs) {
     if (job.defect) std::rethrow_exception(job.defect);
     if (!job.result->ok()) return job.result->error();

@@ -110,7 +110,11 @@ bool compile_graph(FrameTrace& trace, const RecipeBuilder& recipe, Segment& segm
   }
   auto compiled = trace.recording->compile(segment.options->request);
   if (PyErr_Occurred()) return false;
-  if (!compiled.ok()) graph_break(BreakReason::recording_failed, compiled.error().message);
+  if (!compiled.ok()) {
+    BreakReason reason = BreakReason::recording_failed;
+    if (compiled.error().code == "interrupted") reason = BreakReason::interrupted;
+    graph_break(reason, compiled.error().message);
+  }
   segment.call = compiled.take();
   return true;
 }

@@ -88,7 +88,6 @@ class Drive final {
   Next no_result(RunStatus status);
   std::string limit_error(const guards::FrameAccess& access, const Site& site) const;
   void explain_misses(const guards::FrameAccess& access, const Site& site);
-  void log_miss(const Site& site, const std::string& guard) const;
   void log_limit(const guards::FrameAccess& access, Site& site);
 
   LiveFrame& frame_;
@@ -205,26 +204,26 @@ Next Drive::resume(const Segment& segment, SegmentRun& run, size_t level) {
   return {};
 }
 
-// Why no entry fits: counted once, logged per entry. Numbers that differ from those of an entry are symbols from now on.
+// Why no entry fits: counted and logged once, with the guard of the entry that comes closest. Numbers that differ from those of an entry are symbols from now on.
 void Drive::explain_misses(const guards::FrameAccess& access, const Site& site) {
   std::vector<std::string>& dynamic = hints_of(frame_.state()).dynamic_sources;
-  bool missed = false;
+  size_t missed = 0;
+  std::optional<guards::GuardFailure> closest;
   std::vector<std::shared_ptr<Segment>> segments;  // a log listener is Python code and may drop entries
   for (const auto& entry : site.entries) segments.push_back(static_cast<SegmentEntry&>(*entry).segment);
   for (const auto& segment : segments) {
     if (segment->options != options_ || segment->guards->dead()) continue;
     const auto failure = segment->guards->explain(access);
     if (!failure) continue;
-    missed = true;
+    missed += 1;
     for (const std::string& source : failure->changed)
       if (std::find(dynamic.begin(), dynamic.end(), source) == dynamic.end()) dynamic.push_back(source);
-    log_miss(site, failure->text);
+    if (!closest || failure->held > closest->held) closest = failure;
   }
-  if (missed) stats().recompiles += 1;
-}
-
-void Drive::log_miss(const Site& site, const std::string& guard) const {
+  if (missed == 0) return;
+  stats().recompiles += 1;
   if (!log::enabled(log::Channel::recompiles)) return;
+  const std::string guard = missed == 1 ? closest->text : closest->text + " (the closest of " + std::to_string(missed) + " entries)";
   log::emit({log::Channel::recompiles, "", "Recompile", place(frame_), {{"count", count_text(entries_with(site, options_))}, {"guard", guard}}, ""});
 }
 

@@ -126,4 +126,18 @@ bool is_torch_file(PyObject* filename) {
   return text && std::strncmp(text, folder->c_str(), folder->size()) == 0;
 }
 
+bool is_library_file(PyObject* filename) {
+  if (is_torch_file(filename)) return true;
+  static const std::string* const standard = [] {
+    PyObject* os = loaded_module("os");
+    PyObject* file = os ? PyDict_GetItemString(PyModule_GetDict(os), "__file__") : nullptr;
+    const char* path = file && PyUnicode_Check(file) ? PyUnicode_AsUTF8(file) : nullptr;
+    return new std::string(path ? std::string(path).substr(0, std::string(path).rfind('/') + 1) : "<frozen ");
+  }();
+  const char* text = PyUnicode_AsUTF8(filename);
+  if (!text) return PyErr_Clear(), false;
+  const std::string_view path = text;
+  return path.starts_with(*standard) || path.starts_with("<frozen ") || path.find("/site-packages/") != path.npos || path.find("/dist-packages/") != path.npos;
+}
+
 }  // namespace framejit::frame_hook

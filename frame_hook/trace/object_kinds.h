@@ -30,5 +30,6 @@ std::vector<PyObject*> items_of_set(PyObject* set);
 PyRef dynamic_marks(PyObject* tensor);
 // Whether the file is part of the torch package itself.
 bool is_torch_file(PyObject* filename);
+bool is_library_file(PyObject* filename);   // of the standard library or of an installed package
 
 }  // namespace framejit::frame_hook

@@ -12,6 +12,7 @@
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/opcode_handlers.h"
 #include "frame_hook/trace/protocol.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -33,9 +34,16 @@ bool interrupt_is_pending() {
 
 }  // namespace
 
-Tracer::Tracer(TensorFrontend& frontend, const TraceOptions& options) : frontend_(frontend), options_(options) {}
+Tracer::Tracer(TensorFrontend& frontend, const TraceOptions& options) : frontend_(frontend), options_(options) {
+  set_interrupt_reader([] { return PyGILState_Check() != 0 && interrupt_is_pending(); });  // for the passes and kernels that follow
+}
 
-std::string Tracer::here() const { return frames_.empty() ? std::string() : text_of_position(*frames_.back()); }
+std::string Tracer::here() const {
+  if (frames_.empty()) return "";
+  const auto user = std::find_if(frames_.rbegin(), frames_.rend(), [](const auto& f) { return !is_library_file(f->code->code->co_filename); });
+  const std::string place = text_of_position(*frames_.back());
+  return user == frames_.rend() || user == frames_.rbegin() ? place : text_of_position(**user) + ", in " + place;
+}
 
 bool Tracer::is_torch_code(PyCodeObject* code) {
   auto [known, fresh] = torch_codes_.try_emplace(code, false);

@@ -5,6 +5,7 @@
 
 #include "graph/passes/passes.h"
 #include "runtime/base/config.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/base/log.h"
 
 namespace framejit::graph {
@@ -40,6 +41,7 @@ const PassRow* find_pass(std::string_view name) {
 Result<Graph> run_pipeline(Graph graph, bool decompose) {
   for (const PassRow& row : passes()) {
     if (!decompose && row.run == &framejit::graph::decompose) continue;
+    FJ_TRY_VOID(go_on());
     const auto start = std::chrono::steady_clock::now();
     FJ_TRY(graph, row.run(std::move(graph)));
     if (config().strict) {

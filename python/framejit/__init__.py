@@ -33,6 +33,12 @@ __all__ = [
     "stats",
 ]
 
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
+
+
 _framejit.configure()
 if globals().pop("enable_global_mode_at_the_end", False):  # FRAMEJIT=1, and the program imported us before torch: _framejit_startup.py
     _framejit.enable_global()

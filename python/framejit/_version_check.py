@@ -16,7 +16,11 @@ def require_matching_build() -> None:
     running = f"Python {sys.version_info[0]}.{sys.version_info[1]} with torch {running_torch}"
     built = f"Python {_built_for.python[0]}.{_built_for.python[1]} with torch {_built_for.torch}"
     same_torch = running_torch.split(".")[:2] == _built_for.torch.split(".")[:2]
-    if sys.version_info[:2] != _built_for.python or not same_torch:
+    if sys.version_info[:2] != _built_for.python:
         raise ImportError(f"framejit was built for {built}, this is {running}; rebuild it with: {rebuild}")
+    if not same_torch:
+        wanted = ".".join(_built_for.torch.split(".")[:2])
+        raise ImportError(f"framejit was built for {built}, this is {running}; install that torch with: {sys.executable} -m pip install 'torch=={wanted}.*', "
+                          f"or rebuild framejit for this one with: {rebuild}")
     if importlib.util.find_spec("framejit._framejit") is None:
         raise ImportError(f"framejit's extension is not built; run: {rebuild}")

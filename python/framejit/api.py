@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import copyreg
 import dataclasses
+import difflib
 import functools
 import inspect
 import types
@@ -18,6 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # Where mark_dynamic leaves its wish: an attribute of the tensor, a frozenset of (dim, min, max), read when the tensor is traced.
 DYNAMIC_ATTRIBUTE = "_framejit_dynamic"
+SETTINGS = ("fullgraph", "dynamic", "backend", "mode", "options", "disable")
 # The mark of a function that traced code must not enter (frame_hook/trace/torch_special.cpp reads it): the reason, a str.
 DISABLED_ATTRIBUTE = "_framejit_disable"
 
@@ -30,7 +32,7 @@ def compile(model: None = ..., *, fullgraph: bool = ..., dynamic: Optional[bool]
             options: Optional[dict[str, Any]] = ..., disable: bool = ...) -> Callable[[F], F]: ...
 
 
-def compile(model=None, *, fullgraph=False, dynamic=None, backend="framejit", mode=None, options=None, disable=False):
+def compile(model=None, *, fullgraph=False, dynamic=None, backend="framejit", mode=None, options=None, disable=False, **unknown):
     """Compiles a function, a method or an nn.Module; with no model, a decorator.
 
     fullgraph  a graph break is an error that says where, why and what to do.
@@ -43,10 +45,18 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="framejit", mo
     The result of a function is called, bound, inspected and pickled like the function. The result of a module is a module of a
     generated subclass that shares the original's attributes; the original itself is left as it was.
     """
+    for name in unknown:
+        raise _unknown_setting(name)
     checked = make_options(fullgraph, dynamic, backend, mode, options)
     if model is None:
         return lambda target: _compile(target, checked, disable)
     return _compile(model, checked, disable)
+
+
+def _unknown_setting(name: str) -> TypeError:
+    close = difflib.get_close_matches(name, SETTINGS, n=1)
+    meant = f"did you mean {close[0]!r}? Known" if close else "known"
+    return TypeError(f"compile() got an unexpected keyword argument {name!r}; {meant}: {', '.join(SETTINGS)}")
 
 
 def compile_afresh(model: Any, *, fullgraph: bool = False, dynamic: Optional[bool] = None, backend: Backend = "framejit",
@@ -177,7 +187,11 @@ def stats() -> dict[str, Any]:
 def mark_dynamic(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...], *, min: Optional[int] = None,
                  max: Optional[int] = None) -> None:
     """Makes a size of `tensor` a symbol the first time that the tensor is traced, so that other sizes need no second compile."""
-    dims = [dim] if isinstance(dim, int) else list(dim)
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"mark_dynamic takes a tensor and a dim, not {type(tensor).__name__} {tensor!r}")
+    dims = list(dim) if isinstance(dim, (list, tuple)) else [dim]
+    if not all(isinstance(d, int) for d in dims):
+        raise TypeError(f"mark_dynamic takes an int or a list of ints as dim, not {dim!r}")
     for d in dims:
         if not -tensor.dim() <= d < tensor.dim():
             raise IndexError(f"dim {d} is out of range for a tensor with {tensor.dim()} dims")

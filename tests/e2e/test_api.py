@@ -204,6 +204,35 @@ def test_mark_dynamic_checks_its_dim():
         framejit.mark_dynamic(torch.ones(2, 3), 2)
 
 
+@pytest.mark.parametrize("given, message", [((3, 0), "takes a tensor and a dim, not int 3"), ((torch.ones(2), "0"), "an int or a list of ints as dim, not '0'"),
+                                            ((torch.ones(2), None), "as dim, not None"), ((torch.ones(2), [0, 1.5]), "as dim, not")])
+def test_mark_dynamic_says_what_it_takes(given, message):
+    with pytest.raises(TypeError, match=message):
+        framejit.mark_dynamic(*given)
+
+
+@pytest.mark.parametrize("name, message", [("fullgrpah", "'fullgrpah'; did you mean 'fullgraph'. Known: fullgraph, dynamic"), ("zzz", "'zzz'; known: fullgraph, dynamic")])
+def test_an_unknown_setting_names_the_closest(name, message):
+    with pytest.raises(TypeError, match=message):
+        framejit.compile(**{name: True})
+    with pytest.raises(TypeError, match=message):
+        framejit.compile(lambda x: x, **{name: True})
+
+
+def test_dir_is_the_public_api():
+    assert sorted(framejit.__all__) == [name for name in dir(framejit) if name != "__version__"] and "__version__" in dir(framejit)
+
+
+def test_another_torch_is_told_how_to_go_on(monkeypatch):
+    from framejit._version_check import require_matching_build
+    require_matching_build()
+    monkeypatch.setattr(torch, "__version__", "2.5.1+cpu")
+    with pytest.raises(ImportError) as raised:
+        require_matching_build()
+    wanted = ".".join(framejit._built_for.torch.split(".")[:2])
+    assert f"torch=={wanted}.*" in str(raised.value) and "make build PYTHON=" in str(raised.value) and "torch 2.5.1" in str(raised.value)
+
+
 def run(code, **environment):
     import os
     env = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEJIT")} | environment

@@ -5,8 +5,10 @@ import gc
 import os
 import resource
 import signal
+import subprocess
 import sys
 import threading
+import time
 import traceback
 import types
 
@@ -473,6 +475,31 @@ class TestManyCallers:
         def g(x):
             return x + 1
         same(framejit.compile(g, backend="eager")(torch.ones(2)), torch.full((2,), 2.0))
+
+    def test_interrupt_between_kernels(self):
+        lines = [f"    x = (x * 0.{i % 7 + 1}).sin() + {i / 100}" + ("\n    x = x.cummax(0).values" if i % 7 == 6 else "") for i in range(200)]
+        names = {}
+        exec("def f(x):\n" + "\n".join(lines) + "\n    return x\n", names)
+        x = torch.ones(64)
+        compiled = framejit.compile(names["f"])
+        start = time.perf_counter()
+        compiled(x)
+        whole = time.perf_counter() - start
+        assert framejit.stats()["kernels"] > 20
+        framejit.reset()
+        # From another process: the compile holds the interpreter.
+        killer = subprocess.Popen([sys.executable, "-S", "-c", f"import os, sys, time; sys.stdin.readline(); time.sleep({whole / 3}); os.kill({os.getpid()}, 2)"],
+                                  stdin=subprocess.PIPE, text=True)
+        with pytest.raises(KeyboardInterrupt):
+            killer.stdin.write("go\n")
+            killer.stdin.flush()
+            compiled(x)
+            killer.wait()
+            time.sleep(1)
+        killer.wait()
+        assert framejit.stats()["graphs"] == 0 and framejit.stats()["break_reasons"] == {"interrupted": 1}, framejit.stats()
+        same(compiled(x), names["f"](x))
+        assert framejit.stats()["graphs"] == 1
 
     def test_module_edited_between_calls(self):
         class Net(torch.nn.Module):

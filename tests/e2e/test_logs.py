@@ -1,6 +1,7 @@
 """What users read: every channel's events through FRAMEJIT_LOGS, as text and as JSON, and the settings that choose them."""
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -229,3 +230,36 @@ def test_help_lists_the_channels():
 def test_a_bad_value_is_an_error_that_says_what_is_known(environment, message):
     done = run("import torch, framejit", **environment)
     assert done.returncode != 0 and message in done.stderr and "Traceback" in done.stderr
+
+
+def events_of(compiled, *calls):
+    heard = []
+    token = framejit._framejit.add_listener(heard.append)
+    try:
+        with torch.no_grad():
+            for args in calls:
+                compiled(*args)
+    finally:
+        framejit._framejit.remove_listener(token)
+    return heard
+
+
+def test_a_recompile_is_one_event_of_the_closest_entry():
+    compiled = framejit.compile(lambda x, k: x * 2 if k else x + 1)
+    heard = events_of(compiled, (torch.ones(2), "a"), (torch.ones(2), ""), (torch.ones(3, 1), ""))
+    recompiles = [e["fields"] for e in heard if e["event"] == "Recompile"]
+    assert [f["count"] for f in recompiles] == ["1/8", "2/8"], recompiles
+    assert recompiles[1]["guard"].endswith(" (the closest of 2 entries)") and "L['x'].dim() == 1 but is 2" in recompiles[1]["guard"]
+
+
+def test_a_break_in_library_code_names_the_users_line_too():
+    def inner(x):
+        return x * random.randint(1, 1)
+
+    def f(x):
+        return inner(x + 1) + 1
+
+    with torch.no_grad():
+        breaks = framejit.explain(f)(torch.ones(2)).of("Break")
+    user = f"test_logs.py:{inner.__code__.co_firstlineno + 1} {inner.__qualname__}"
+    assert breaks and breaks[0].at.startswith(user + ", in random.py:"), breaks

@@ -1,0 +1,25 @@
+// runtime/base/interrupt.cpp — the reader of interrupts.
+#include "runtime/base/interrupt.h"
+
+#include <atomic>
+
+namespace framejit {
+namespace {
+
+std::atomic<InterruptedFn> g_reader{nullptr};
+
+}  // namespace
+
+void set_interrupt_reader(InterruptedFn reader) { g_reader = reader; }
+
+bool interrupted() {
+  const InterruptedFn reader = g_reader;
+  return reader != nullptr && reader();
+}
+
+Result<void> go_on() {
+  if (interrupted()) return Error{"interrupted", "a signal"};
+  return {};
+}
+
+}  // namespace framejit

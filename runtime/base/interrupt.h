@@ -1,0 +1,13 @@
+// runtime/base/interrupt.h — whether the user wants a compile to end: asked between its stages, answered by whoever embeds us.
+#pragma once
+
+#include "runtime/base/result.h"
+
+namespace framejit {
+
+using InterruptedFn = bool (*)();
+void set_interrupt_reader(InterruptedFn reader);
+bool interrupted();            // on the thread that compiles; false while there is no reader
+Result<void> go_on();          // an Error "interrupted", if so: the compile is given up and nothing of it is kept
+
+}  // namespace framejit
