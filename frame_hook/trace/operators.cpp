@@ -77,13 +77,13 @@ PyRef set_operator_order(Tracer& t, int op, SetValue* left, SetValue* right, boo
   const char* const fresh = op == kOr ? "__or__" : op == kAnd ? "__and__" : op == kXor ? "__xor__" : "__sub__";
   const char* const own = op == kOr ? "__ior__" : op == kAnd ? "__iand__" : op == kXor ? "__ixor__" : "__isub__";
   if (in_place) t.will_mutate(left);
-  return call_order(t, order_of(left), in_place ? own : fresh, {{{}, order_of(right)}});
+  return call_order(t, order_of(t, left), in_place ? own : fresh, {{{}, order_of(t, right)}});
 }
 
 // Of views of keys, and of sets beside them: a view's own operators make the set.
 PyRef view_operator_order(Tracer& t, int op, Value* a, Value* b) {
   const auto real = [&](Value* v) {
-    if (SetValue* set = set_of(v)) return t.load(set), order_of(set);
+    if (SetValue* set = set_of(v)) return t.load(set), order_of(t, set);
     ViewValue* view = payload_as<ViewValue>(v, ValueKind::view);
     PyRef keys = view && view->what == ViewValue::What::keys ? new_order(t, &PyDict_Type, t.unpack(view)) : PyRef();
     return keys ? PyRef::steal(PyObject_CallMethod(keys.get(), "keys", nullptr)) : PyRef();

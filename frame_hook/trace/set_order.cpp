@@ -50,12 +50,20 @@ PyRef same_set(PyObject* real) {
   return copy && fill_in_places(copy.get(), real, items_of_set(real)) ? copy : PyRef();
 }
 
+// What a real set from outside of the trace is now, guarded down to its table.
+PyRef guarded_order(Tracer& t, SetValue* set) {
+  PyRef copy = same_set(set->object.get());
+  if (!copy) t.raise_pending();
+  note(t, guards::GuardKind::equals, set->source, copy.get(), 1);  // 1: in the same order
+  return set->object;
+}
+
 }  // namespace
 
 SetOperand set_operand(Tracer& t, Value* v) {
   if (SetValue* set = set_of(v)) {
     t.load(set);
-    return {set->items, order_of(set)};
+    return {set->items, order_of(t, set)};
   }
   SetOperand operand{t.unpack(v), {}};
   operand.real = tuple_of_keys(t, operand.items);
@@ -67,7 +75,13 @@ PyRef real_set(PyTypeObject* type, PyObject* iterable) {
   return PyRef::steal(type == &PyFrozenSet_Type ? PyFrozenSet_New(iterable) : PySet_New(iterable));
 }
 
-PyRef order_of(SetValue* set) { return is_real(set) ? set->object : set->order; }
+// Equal sets with other tables are other operands.
+PyRef order_of(Tracer& t, SetValue* set) {
+  if (!is_real(set)) return set->order;
+  if (set->source == guards::kNoSource || set->value_guarded) return set->object;
+  t.load(set);
+  return std::all_of(set->items.begin(), set->items.end(), [&](Value* v) { return is_plain(t, v); }) ? guarded_order(t, set) : PyRef();
+}
 
 PyRef new_order(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items) {
   PyRef keys = tuple_of_keys(t, items);
@@ -77,13 +91,10 @@ PyRef new_order(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items)
 }
 
 void adopt_order(Tracer& t, SetValue* set) {
-  t.load(set);
-  for (Value* v : set->items)
-    if (!is_plain(t, v)) return;
-  PyRef copy = same_set(set->object.get()), order = same_set(set->object.get());
-  if (!copy || !order) t.raise_pending();
-  if (set->source != guards::kNoSource && !set->value_guarded) note(t, guards::GuardKind::equals, set->source, copy.get(), 1);  // 1: in the same order
-  set->order = std::move(order);
+  PyRef order = order_of(t, set);
+  if (!order) return;
+  set->order = same_set(order.get());
+  if (!set->order) t.raise_pending();
 }
 
 void add_to_order(Tracer& t, SetValue* set, Value* item) {
@@ -108,9 +119,7 @@ std::vector<Value*> ordered_items(Tracer& t, SetValue* set) {
   if (set->items.size() < 2) return set->items;
   if (is_real(set)) {
     if (set->source == guards::kNoSource || set->value_guarded) return set->items;
-    const PyRef copy = same_set(set->object.get());
-    if (!copy) t.raise_pending();
-    note(t, guards::GuardKind::equals, set->source, copy.get(), 1);  // 1: in the same order
+    guarded_order(t, set);
     return set->items;
   }
   std::vector<Value*> items = set->order ? values_in(set->order.get(), set->items) : std::vector<Value*>();

@@ -21,7 +21,7 @@ struct SetOperand {  // of an operation on sets: a set, or anything that can be 
 SetOperand set_operand(Tracer& t, Value* v);
 
 PyRef real_set(PyTypeObject* type, PyObject* iterable);         // a set or frozenset
-PyRef order_of(SetValue* set);                                  // a real set that iterates as this one does, or null
+PyRef order_of(Tracer& t, SetValue* set);                       // a real set that iterates as this one does, or null; guards
 PyRef new_order(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items);  // added one by one; also a dict with these keys
 void adopt_order(Tracer& t, SetValue* set);                     // of a real set that is about to be written
 void add_to_order(Tracer& t, SetValue* set, Value* item);

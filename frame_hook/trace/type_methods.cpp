@@ -266,7 +266,7 @@ Value* set_intersection_update(Tracer& t, const Arguments& args) {
 
 Value* set_copy(Tracer& t, const Arguments& args) {
   SetValue* self = self_set(t, args, "copy");
-  return make_set(t, &PySet_Type, self->items, call_order(t, order_of(self), "copy", {}));
+  return make_set(t, &PySet_Type, self->items, call_order(t, order_of(t, self), "copy", {}));
 }
 
 Value* set_union(Tracer& t, const Arguments& args) {
@@ -274,19 +274,19 @@ Value* set_union(Tracer& t, const Arguments& args) {
   const std::vector<SetOperand> operands = others_of(t, args);
   std::vector<Value*> items = self->items;
   for (const SetOperand& operand : operands) items.insert(items.end(), operand.items.begin(), operand.items.end());
-  return make_set(t, self->type, items, call_order(t, order_of(self), "union", operands));
+  return make_set(t, self->type, items, call_order(t, order_of(t, self), "union", operands));
 }
 
 Value* set_intersection(Tracer& t, const Arguments& args) {
   SetValue* self = self_set(t, args, "intersection");
   const std::vector<SetOperand> operands = others_of(t, args);
-  return make_set(t, self->type, filtered(t, self, operands, true), call_order(t, order_of(self), "intersection", operands));
+  return make_set(t, self->type, filtered(t, self, operands, true), call_order(t, order_of(t, self), "intersection", operands));
 }
 
 Value* set_difference(Tracer& t, const Arguments& args) {
   SetValue* self = self_set(t, args, "difference");
   const std::vector<SetOperand> operands = others_of(t, args);
-  return make_set(t, self->type, filtered(t, self, operands, false), call_order(t, order_of(self), "difference", operands));
+  return make_set(t, self->type, filtered(t, self, operands, false), call_order(t, order_of(t, self), "difference", operands));
 }
 
 Value* set_symmetric_difference(Tracer& t, const Arguments& args) {
@@ -296,7 +296,7 @@ Value* set_symmetric_difference(Tracer& t, const Arguments& args) {
   std::vector<Value*> items = filtered(t, self, operands, false);
   for (Value* v : operands[0].items)
     if (find_in_set(t, self, v) < 0) items.push_back(v);
-  return make_set(t, self->type, items, call_order(t, order_of(self), "symmetric_difference", operands));
+  return make_set(t, self->type, items, call_order(t, order_of(t, self), "symmetric_difference", operands));
 }
 
 Value* set_issubset(Tracer& t, const Arguments& args) {

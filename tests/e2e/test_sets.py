@@ -134,7 +134,11 @@ def written_ones(given, words):
     given -= {24, "a"}
     given |= set(words[:3])
     given.discard(8)
-    return given - {"w"}, given | {1}, given.copy()
+    return given - {"w"}, given | {1}, given.copy(), given & given
+
+
+def unwritten(given, words):
+    return given & given, given - {words[0]}, given | given, given | set(words)
 
 
 def emptied(given, words):
@@ -170,7 +174,7 @@ def later(made):
     return out
 
 
-LEAVE = [by_operators, by_methods, written_ones, emptied, initialised, popped, of_views]
+LEAVE = [by_operators, by_methods, written_ones, unwritten, emptied, initialised, popped, of_views]
 
 
 @pytest.mark.parametrize("function", LEAVE, ids=lambda f: f.__name__)
