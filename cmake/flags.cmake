@@ -23,6 +23,11 @@ function(framejit_settings target)
   target_include_directories(${target} PUBLIC "${CMAKE_SOURCE_DIR}")
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-missing-field-initializers -ffunction-sections -fdata-sections)
   target_link_options(${target} PRIVATE -Wl,--gc-sections)
+  if(FRAMEJIT_SANITIZE)
+    # vptr needs the type information of LLVM's classes, which LLVM is built without.
+    target_compile_options(${target} PRIVATE -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all)
+    target_link_options(${target} PRIVATE -fsanitize=address,undefined)
+  endif()
 endfunction()
 
 # Targets that are part of the package lie beside each other and find each other there.
