@@ -241,6 +241,7 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
       b = input;
     }
     if (Value* number = (base == kPower || base == kRemainder) && other == b ? float_number(b) : nullptr) b = number;
+    if ((base == kPower || base == kRemainder) && other == a && is_open_float(a)) return call(get_attribute(b, interned(row.reflected)), {a});
     // As Tensor.__rtruediv__ does it.
     if (Value* input = base == kTrueDivide && other == a ? float_input(a, b) : nullptr)
       return call_recorded(operator_function("mul"), Arguments{{call(get_attribute(b, interned("reciprocal")), {}), input}, {}});

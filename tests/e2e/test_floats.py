@@ -27,6 +27,8 @@ NUMBERS = {
     "pow keyword": lambda x, k: x.pow(exponent=k),
     "pow of a number": lambda x, k: torch.pow(k, x),
     "operator mod": lambda x, k: x % k,
+    "operator pow of a number": lambda x, k: k ** x,
+    "operator mod of a number": lambda x, k: k % x,
     "fmod": lambda x, k: x.fmod(k),
     "clamp min": lambda x, k: x.clamp(min=k),
     "clamp max": lambda x, k: torch.clamp(x, -1.0, k),
@@ -59,7 +61,7 @@ def test_a_number_compiles_twice(name, backend):
     assert runs(NUMBERS[name], x, FLOATS, backend) == 2
 
 
-@pytest.mark.parametrize("name", ["operator pow", "pow", "clamp min", "clamp max", "alpha", "full", "operator mod", "leaky_relu"])
+@pytest.mark.parametrize("name", ["operator pow", "pow", "clamp min", "clamp max", "alpha", "full", "operator mod", "leaky_relu", "operator pow of a number", "operator mod of a number"])
 def test_special_numbers_are_eagers(name, backend):
     x = torch.tensor([[0.0, -0.0, 1.0], [math.inf, -math.inf, math.nan], [2.0, -3.0, 0.5]])
     assert runs(NUMBERS[name], x, SPECIAL, backend) == 2
