@@ -88,7 +88,7 @@ COUNT ?= 20000
 fuzz: build  ## the fuzzers, long: SEED=0 COUNT=20000
 	@for backend in eager framejit; do $(RUN) tests/fuzz/frames_fuzz.py --backend $$backend --seed $(SEED) --count $(COUNT); done
 	@$(RUN) tests/fuzz/graphs_fuzz.py --seed $(SEED) --count $(COUNT)
-	@FRAMEJIT_FUZZ_SEED=$(SEED) FRAMEJIT_FUZZ_ROUNDS=$(COUNT) $(BUILD)/tests/inductor_test --gtest_filter='Fuzz.*'
+	@FUZZ_SEED=$(SEED) FUZZ_ROUNDS=$(COUNT) $(BUILD)/tests/inductor_test --gtest_filter='Fuzz.*'
 
 lint: $(STAMP)  ## layering, limits, names, paths in the documentation
 	@for check in layering limits names docs_paths; do $(RUN) tests/lint/$$check.py; done

@@ -10,7 +10,7 @@ import argparse
 import torch
 
 import framejit
-from pairs import measure, median
+from pairs import assert_hits, measure, median
 
 DEPTHS = (0, 1, 2, 4)
 
@@ -62,6 +62,9 @@ def breaks(options):
             candidates = {"with": lambda: with_break(x), "without": lambda: without(x), "eager": lambda f=nested(depth, nothing): f(x)}
             for call in candidates.values():
                 call(), call(), call()
+            if name == "framejit":
+                assert_hits(candidates["with"], hits=2, breaks=1)
+                assert_hits(candidates["without"], hits=1, breaks=0)
             kept, dropped = measure(candidates, rounds=options.rounds)
             costs.append(median([a - b for a, b in zip(kept["with"], kept["without"])]) * 1e6)
             print(f"{name}: break {depth} levels down: {'  '.join(f'{key} {median(v) * 1e6:.2f} us' for key, v in kept.items())}  "

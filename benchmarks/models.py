@@ -2,7 +2,8 @@
 
     python benchmarks/models.py [--torch-compile] [--only BERT-base,GPT-2] [--dtypes f32,bf16] [--rounds 30]
 
-A process for each row. bf16 is autocast on the CPU. The row also gives the first call of each compiler (not paired; cold.py measures
+A process for each row. bf16 is autocast on the CPU, entered by each call (inside of one long context eager keeps the weights it has
+cast). The row also gives the first call of each compiler (not paired; cold.py measures
 that in a process of its own), the largest difference from eager relative to the largest value, and the peak of resident memory that
 compiling added. Ratios are medians over rounds.
 """
@@ -91,22 +92,27 @@ def resident_megabytes():
 def row(name, dtype, rounds, torch_compile):
     import framejit
     model, inputs = load(name)
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
-        expected = first_tensor(model(**inputs)).float()
+
+    def call(f):
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
+            return f(**inputs)
+
+    with torch.no_grad():
+        expected = first_tensor(call(model)).float()
         before = resident_megabytes()
         candidates, out = {"eager": model}, {"model": name, "dtype": dtype}
         for compiler, compile_ in (("framejit", framejit.compile), ("torch.compile", torch.compile))[:2 if torch_compile else 1]:
             compiled = candidates[compiler] = compile_(model)
             start = time.perf_counter()
-            got = first_tensor(compiled(**inputs)).float()
+            got = first_tensor(call(compiled)).float()
             out[f"{compiler} first s"] = time.perf_counter() - start
             if compiler == "framejit":
                 out["MB"] = resident_megabytes() - before
                 out["differs"] = ((got - expected).abs().max() / expected.abs().max()).item()
-                out.update({key: framejit.stats()[key] for key in ("graphs", "graph_breaks", "ops", "kernels")})
-        calls = {key: lambda f=f: f(**inputs) for key, f in candidates.items()}
-        for call in calls.values():
-            call(), call()
+                out.update({key: framejit.stats()[key] for key in ("graphs", "graph_breaks", "fallbacks", "ops", "kernels")})
+        calls = {key: lambda f=f: call(f) for key, f in candidates.items()}
+        for timed in calls.values():
+            timed(), timed()
         kept, out["dropped"] = measure(calls, rounds=rounds, target=0.001)
         out.update({f"{key} ms": median(seconds) * 1e3 for key, seconds in kept.items()})
         out["over eager"] = ratio(kept["eager"], kept["framejit"])

@@ -17,6 +17,16 @@ def _busy_elsewhere():
     return total / os.sysconf("SC_CLK_TCK") - own.user - own.system
 
 
+def assert_hits(call, hits, breaks):
+    """One call of a settled compiled callable: so many graphs are run, so many breaks stepped over, nothing is compiled or run plainly."""
+    import framejit
+    before = framejit.stats()
+    call()
+    after = framejit.stats()
+    seen = {key: after[key] - before[key] for key in ("hits", "graphs", "fallbacks")}
+    assert seen == {"hits": hits, "graphs": 0, "fallbacks": 0} and after["graph_breaks"] - before["graph_breaks"] in (0, breaks), seen
+
+
 def measure(candidates, rounds=30, repeat=None, target=0.02):
     """candidates: {name: zero-argument callable}. Returns {name: [seconds per call, one per kept round]} and the dropped count."""
     if repeat is None:

@@ -25,6 +25,8 @@ enum OpFlags : uint32_t {
   kView = 8,            // a result shares an argument's storage
   kComposite = 16,      // decomposed by torch before it reaches a backend
   kSideEffect = 32,     // must run even if unused (asserts)
+  kPointwise = 128,     // sizes and strides follow from broadcasting, whatever the sizes are
+  kChecksData = 64,     // raises for some data (an index out of range), used or not
 };
 
 // How one argument of a shape rule looks: tensors as metas, the rest as Arg.

@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <deque>
+#include <optional>
 #include <set>
 
 #include "frame_hook/aten/tensor_frontend.h"
@@ -95,9 +96,12 @@ class PlannedCall final : public CompiledCall {
     HANDLE_TH_ERRORS
     const runtime::CallPlan& plan = runner_.plan();
     c10::SmallVector<const at::Tensor*, 64> tensors(plan.input_count);
-    std::deque<at::Tensor> floats;  // tensors that stand for Python floats
-    for (uint32_t i = 0; i < plan.input_count; ++i)
-      tensors[i] = PyFloat_CheckExact(inputs[i]) ? &floats.emplace_back(input_tensor(inputs[i])) : &THPVariable_Unpack(inputs[i]);
+    std::optional<std::deque<at::Tensor>> floats;  // tensors that stand for Python floats; even an empty deque allocates
+    for (uint32_t i = 0; i < plan.input_count; ++i) {
+      const bool is_number = PyFloat_CheckExact(inputs[i]);
+      if (is_number && !floats) floats.emplace();
+      tensors[i] = is_number ? &floats->emplace_back(input_tensor(inputs[i])) : &THPVariable_Unpack(inputs[i]);
+    }
     c10::SmallVector<at::Tensor, 8> results(output_count);
     if (!run_plan(tensors.data(), symbols, results.data())) return false;
     for (size_t i = 0; i < output_count; ++i)
@@ -128,13 +132,15 @@ at::Tensor input_tensor(PyObject* input) {
 }
 
 // Passes make the graph functional; "eager" and user's backends get it as recorded otherwise, ours decomposed.
-Result<std::unique_ptr<CompiledCall>> compile_graph(const RecordedGraph& recorded, const CompileRequest& request) {
+Result<std::unique_ptr<CompiledCall>> compile_graph(const RecordedGraph& recorded, graph::ShapeEnv& shapes, const CompileRequest& request) {
   log_calls(recorded.calls, recorded.graph);
   log_graph(recorded.graph, "recording");
   const std::string name = request.callable != nullptr ? "eager" : request.backend;
   graph::Backend* const backend = find_backend(name);
   if (!backend) return Error{"unknown_backend", "no backend is named '" + name + "'"};
   FJ_TRY(graph::Graph functional, graph::run_pipeline(recorded.graph, name != "eager"));
+  const auto& facts = functional.shapes.facts();
+  for (size_t i = recorded.graph.shapes.facts().size(); i < facts.size(); ++i) shapes.add_fact(facts[i]);
   graph::BackendOptions options;
   options.mode = request.mode;
   FJ_TRY(runtime::CallPlan plan, backend->compile(functional, options));

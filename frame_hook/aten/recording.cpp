@@ -237,7 +237,7 @@ Result<void> TorchRecording::finish(const std::vector<PyObject*>& outputs) {
 }
 
 Result<std::unique_ptr<CompiledCall>> TorchRecording::compile(const CompileRequest& request) {
-  FJ_TRY(std::unique_ptr<CompiledCall> call, compile_graph({recorder_->graph(), recorder_->constants(), recorder_->opaques(), inputs_, calls_}, request));
+  FJ_TRY(std::unique_ptr<CompiledCall> call, compile_graph({recorder_->graph(), recorder_->constants(), recorder_->opaques(), inputs_, calls_}, shapes(), request));
   return with_output_facts(std::move(call), std::move(outputs_), inputs_.size());
 }
 

@@ -23,11 +23,30 @@ struct SegmentEntry final : EntryBase {
 };
 
 struct CodeNote final : EntryBase { TraceHints hints; };
-struct SiteNote final : EntryBase {       // settings for which it was said that the entry limit is reached
-  std::vector<std::weak_ptr<const CompileOptions>> limited;
+using Options = std::shared_ptr<const CompileOptions>;
+
+class OptionsSet {
+ public:
+  bool has(const Options& options) const {
+    return std::any_of(known_.begin(), known_.end(), [&](const auto& known) { return known.lock() == options; });
+  }
+  bool add(const Options& options) {      // false: was there
+    if (has(options)) return false;
+    return known_.push_back(options), true;
+  }
+
+ private:
+  std::vector<std::weak_ptr<const CompileOptions>> known_;
+};
+struct SiteNote final : EntryBase {
+  OptionsSet limited;                     // it was said that the entry limit is reached
+  OptionsSet failed;                      // a compile met a defect of ours
 };
 
-using Options = std::shared_ptr<const CompileOptions>;
+SiteNote& note_of(Site& site) {
+  if (!site.note) site.note = std::make_unique<SiteNote>();
+  return static_cast<SiteNote&>(*site.note);
+}
 
 TraceHints& hints_of(CodeState& state) {
   if (!state.note) state.note = std::make_unique<CodeNote>();
@@ -229,10 +248,7 @@ void Drive::explain_misses(const guards::FrameAccess& access, const Site& site) 
 
 // Says once that no further entries are made here, and which guard of the newest entry fails now.
 void Drive::log_limit(const guards::FrameAccess& access, Site& site) {
-  if (!site.note) site.note = std::make_unique<SiteNote>();
-  auto& limited = static_cast<SiteNote&>(*site.note).limited;
-  if (std::any_of(limited.begin(), limited.end(), [&](const auto& known) { return known.lock() == options_; })) return;
-  limited.push_back(options_);
+  if (!note_of(site).limited.add(options_)) return;
   const std::string detail = "plain Python from now on: " + std::to_string(entries_with(site, options_)) + " entries";
   if (log::enabled(log::Channel::cache)) log::emit({log::Channel::cache, "", "Entry", place(frame_), {{"action", "limit"}, {"detail", detail}}, ""});
   if (!log::enabled(log::Channel::recompiles)) return;
@@ -294,7 +310,7 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
     outcome = compile_segment(access, frame_.decoded(), index, options_, hints_of(frame_.state()));
   } catch (const std::exception& e) {
     count_fallback(Fallback::internal_error, place(frame_), e.what());
-    if (!config().strict) return nullptr;
+    if (!config().strict) return note_of(site).failed.add(options_), nullptr;
     PyErr_SetString(PyExc_SystemError, (std::string("framejit: ") + e.what()).c_str());
   }
   if (options_->fullgraph && outcome.broke && outcome.reason != BreakReason::exception_raised && !PyErr_Occurred())
@@ -326,6 +342,7 @@ Next Drive::round() {
       (segment->call ? stats().hits : stats().plain_hits) += 1;
       return apply(*segment, run);
     }
+    if (site->note && note_of(*site).failed.has(options_)) return plainly_because(Fallback::internal_error, "as before");
   }
   if (!tensor_frontend()) return plainly();
   if (g_compiling) return plainly_because(Fallback::compile_running);

@@ -91,6 +91,13 @@ PyObject* advance(PyObject* iterator, int64_t position) {
   return done ? Py_NewRef(iterator) : nullptr;
 }
 
+// What the trace set and then deleted may never have been there.
+bool absent_now(bool done, PyObject* error) {
+  if (done || !PyErr_ExceptionMatches(error)) return done;
+  PyErr_Clear();
+  return true;
+}
+
 bool consume(PyObject* iterator, int64_t count) {
   for (; count > 0; --count)
     if (!PyRef::steal(PyIter_Next(iterator))) break;
@@ -138,9 +145,11 @@ bool Recipe::run_step(const RecipeStep& s, const RecipeInputs& in, std::vector<P
     case RecipeOp::instance_dict: return give(PyObject_GenericGetDict(at(0), nullptr));
     case RecipeOp::method: return give(PyMethod_New(at(0), at(1)));
     case RecipeOp::instance: return give(make_instance(s, slots));
-    case RecipeOp::set_attribute:
-      if (PyType_Check(at(0)) || PyModule_Check(at(0))) return PyObject_SetAttr(at(0), s.object.get(), at(1)) == 0;
-      return PyObject_GenericSetAttr(at(0), s.object.get(), at(1)) == 0;
+    case RecipeOp::set_attribute: {
+      auto* set = PyType_Check(at(0)) || PyModule_Check(at(0)) ? PyObject_SetAttr : PyObject_GenericSetAttr;
+      const bool done = set(at(0), s.object.get(), at(1)) == 0;
+      return at(1) ? done : absent_now(done, PyExc_AttributeError);
+    }
     case RecipeOp::call: {
       PyRef arguments = PyRef::steal(tuple_of(s.operands, slots));
       return arguments && give(PyObject_Call(s.object.get(), arguments.get(), nullptr));
@@ -151,7 +160,7 @@ bool Recipe::run_step(const RecipeStep& s, const RecipeInputs& in, std::vector<P
     case RecipeOp::skip: guards::skip_in_enumerate(at(0), s.number); return true;
     case RecipeOp::assign_list: return assign_list(at(0), s.operands, slots);
     case RecipeOp::assign_dict_item: return assign_item(at(0), at(1), at(2));
-    case RecipeOp::delete_dict_item: return assign_item(at(0), at(1), nullptr);
+    case RecipeOp::delete_dict_item: return absent_now(assign_item(at(0), at(1), nullptr), PyExc_KeyError);
     case RecipeOp::clear_dict: {
       PyRef method = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(builtin_base(Py_TYPE(at(0)))), "clear"));
       PyRef done = method ? PyRef::steal(PyObject_CallOneArg(method.get(), at(0))) : PyRef();

@@ -32,7 +32,7 @@ enum class RecipeOp : uint8_t {
   method,       // operands: function, self
   instance_dict,  // operands: instance
   instance,     // object: type; operands: arguments of its C class's tp_new
-  set_attribute,// operands: instance, value (unbound: delete); object: name; generic, no user __setattr__
+  set_attribute,// operands: instance, value (unbound: gone, if it was there); object: name; generic, no user __setattr__
   call,         // object: callable; operands: arguments. iterators, views, super, unstarted generators
   call_slot,    // operands: callable, arguments...; object: names of the keyword ones, last, or null
   advance,      // operands: iterator; number: __setstate__ position
@@ -59,8 +59,7 @@ struct RecipeInputs {
 
 class Recipe {
  public:
-  // Fills slots (new references). False with a Python error set: slots made so far are released, effects may be partial only if
-  // the error came from an effect (out of memory).
+  // Fills slots (new references). False with a Python error set: slots made so far are released, effects may be partial.
   bool run(const RecipeInputs& inputs, std::vector<PyRef>& slots) const;
   const std::vector<RecipeStep>& steps() const { return steps_; }
 

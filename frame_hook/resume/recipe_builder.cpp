@@ -3,6 +3,8 @@
 // Three rules keep identity and cycles right: a Value has one slot; what has a real object is fetched, never rebuilt; lists,
 // dicts, cells and instances are made empty when first met and filled once the value graph has been walked, or when an iterator
 // is made over one: it goes by what the container holds at that moment.
+#include <unordered_set>
+
 #include "frame_hook/resume/recipe.h"
 #include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/set_order.h"
@@ -416,10 +418,9 @@ void RecipeBuilder::dict_effect(SlotId target, DictValue* value, PyObject* real)
   size_t at = 0;
   bool in_order = true;
   std::vector<PyObject*> gone;
-  auto final_has = [&](PyObject* k) {
-    for (const DictEntry& e : value->entries) if (e.key->object && e.key->object.get() == k) return true;
-    return false;
-  };
+  std::unordered_set<PyObject*> final_keys;
+  for (const DictEntry& e : value->entries) final_keys.insert(e.key->object.get());
+  auto final_has = [&](PyObject* k) { return final_keys.contains(k); };
   std::vector<PyObject*> remaining;
   for (PyObject* k : kept) (final_has(k) ? remaining : gone).push_back(k);
   for (const DictEntry& e : value->entries) {

@@ -38,6 +38,13 @@ template <class T> T* stack_array(void* memory, size_t count) {
   return array;
 }
 
+// The graph has run and effects may have been applied: plain Python would do them a second time.
+RunStatus replay_failed() {
+  if (!PyErr_ExceptionMatches(PyExc_MemoryError) && !PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
+    _PyErr_FormatFromCause(PyExc_SystemError, "framejit: an effect of compiled code failed when others had been applied; please report it");
+  return RunStatus::raised;
+}
+
 }  // namespace
 
 RunStatus Segment::run(const guards::FrameAccess& frame, SegmentRun& out) {
@@ -60,7 +67,7 @@ RunStatus Segment::run(const guards::FrameAccess& frame, SegmentRun& out) {
     for (size_t i = 0; i < n; ++i) inputs[i] = registers[input_registers[i]];
     if (!call->run(inputs, symbols, outputs.objects)) return call->raises ? RunStatus::raised : RunStatus::failed;
   }
-  if (!recipe.run({registers, outputs.objects, symbols}, out.slots)) return RunStatus::failed;
+  if (!recipe.run({registers, outputs.objects, symbols}, out.slots)) return replay_failed();
   return RunStatus::done;
 }
 

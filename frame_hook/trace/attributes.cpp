@@ -160,8 +160,7 @@ Value* found_value(Tracer& t, const Found& found) {
   PyTypeObject* type = Py_TYPE(found.object);
   if (v->kind == ValueKind::object && type != &PyUnicode_Type) {
     // Identity holds while the type is unchanged.
-    v->type_guarded = true;
-    v->value_guarded = true;
+    v->type_guarded = v->value_guarded = v->identity_guarded = true;
   }
   return v;
 }

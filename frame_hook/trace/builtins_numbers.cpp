@@ -107,6 +107,10 @@ Value* builtin_round(Tracer& t, const Arguments& args) {
 
 Value* builtin_divmod(Tracer& t, const Arguments& args) {
   only_positional(t, args, "divmod", 2, 2);
+  for (Value* v : args.positional) {
+    const ValueKind kind = payload_of(v)->kind;
+    if (kind != ValueKind::object && kind != ValueKind::sym_int) graph_break(BreakReason::unsupported_value, std::string("divmod() of an object of type ") + t.type_of(v)->tp_name);
+  }
   Value* quotient = t.binary_operator(2, args.positional[0], args.positional[1]);
   return t.tuple({quotient, t.binary_operator(6, args.positional[0], args.positional[1])});
 }

@@ -99,7 +99,7 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
     case ValueKind::null: case ValueKind::view: case ValueKind::method:
       graph_break(BreakReason::unsupported_value, std::string("an object of type ") + key->type->tp_name + " as a key");
     case ValueKind::tensor: case ValueKind::function: case ValueKind::iterator: case ValueKind::generator: case ValueKind::cell: case ValueKind::super:
-      if (key->object && key->kind != ValueKind::tensor) t.guard_identity(key);
+      if (key->object) key->kind == ValueKind::tensor ? t.guard_key(key) : t.guard_identity(key);
       return pointer_hash(key->object ? static_cast<void*>(key->object.get()) : key);
   }
   return 0;

@@ -63,8 +63,8 @@ void guard_operands(Tracer& t, Value* v) {
 }  // namespace
 
 void Tracer::guard_identity(Value* v) {
-  if (v->value_guarded) return;
-  v->value_guarded = true;
+  if (v->value_guarded && v->identity_guarded) return;
+  v->value_guarded = v->identity_guarded = true;
   if (v->source != kNoSource) add_guard(GuardKind::is, v->source, v->object.get());
   else guard_operands(*this, v);
 }
@@ -73,7 +73,7 @@ void Tracer::guard_identity(Value* v) {
 // share an entry. Beyond a few keys the guards, one a pair, would cost more than an entry for each instance.
 void Tracer::guard_key(Value* v) {
   constexpr size_t kMostKeys = 24;
-  if (v->value_guarded || std::find(keys_.begin(), keys_.end(), v) != keys_.end()) return;
+  if (v->identity_guarded || std::find(keys_.begin(), keys_.end(), v) != keys_.end()) return;
   if (v->source == kNoSource || keys_.size() >= kMostKeys) return guard_identity(v);
   for (Value* other : keys_) same_object(v, other);
   keys_.push_back(v);
@@ -145,11 +145,12 @@ void Tracer::guard_value(Value* v) {
   v->value_guarded = v->type_guarded = true;
   if (v->source == kNoSource) return guard_operands(*this, v);
   const bool by_value = holds_only_scalars(v->object.get()) && !is_singleton(v->object.get());
+  v->identity_guarded = !by_value;
   add_guard(by_value ? GuardKind::equals : GuardKind::is, v->source, v->object.get());
 }
 
 PyObject* Tracer::constant(Value* v) {
-  if (v->value_guarded && v->object) return v->object.get();
+  if (v->value_guarded && v->object && v->kind != ValueKind::sym_int) return v->object.get();
   switch (v->kind) {
     case ValueKind::object:
     case ValueKind::instance: guard_value(v); break;
@@ -288,8 +289,13 @@ bool Tracer::same_object(Value* a, Value* b) {
   if (a->kind == ValueKind::identity && b->kind == ValueKind::identity) specialised(*this, a);
   if (a->object && b->object && a->object.get() == b->object.get()) {
     if (a->kind == ValueKind::sym_int || b->kind == ValueKind::sym_int) return constant(a) == constant(b);
-    guard_identity(a);
-    guard_identity(b);
+    if (a->identity_guarded && b->identity_guarded) return true;
+    if (a->source == kNoSource || b->source == kNoSource) return guard_identity(a), guard_identity(b), true;
+    guards::Guard guard;
+    guard.kind = GuardKind::same;
+    guard.source = a->source;
+    guard.other = b->source;
+    add_guard(std::move(guard));
     return true;
   }
   if (!a->object || !b->object) {  // one was made in the trace, or is an int of a symbol
@@ -304,7 +310,7 @@ bool Tracer::same_object(Value* a, Value* b) {
   if (a->type != b->type && type_of(a) != type_of(b)) return false;
   guards::SourceTable& sources = trace_.guards.sources;
   auto source_of = [&](Value* v) { return v->source != kNoSource ? v->source : sources.add(SourceKind::constant, kNoSource, 0, v->object.get()); };
-  if (a->value_guarded && b->value_guarded) return false;
+  if (a->identity_guarded && b->identity_guarded) return false;
   guards::Guard guard;
   guard.kind = GuardKind::distinct;
   guard.source = a->source != kNoSource ? a->source : source_of(b);

@@ -87,7 +87,7 @@ Value* Tracer::object_value(PyObject* object, SourceId source) {
   auto* v = make<Value>(ValueKind::object, Py_TYPE(object));
   v->object = PyRef::borrow(object);
   v->source = source;
-  v->type_guarded = v->value_guarded = source == kNoSource;
+  v->type_guarded = v->value_guarded = v->identity_guarded = source == kNoSource;
   return v;
 }
 
@@ -159,6 +159,7 @@ Value* Tracer::wrap_fresh(PyObject* object, SourceId source) {
   v->source = source;
   const bool guarded = v->kind == ValueKind::sym_int || (v->kind == ValueKind::instance && as<InstanceValue>(v)->payload && as<InstanceValue>(v)->payload->kind == ValueKind::object);
   v->type_guarded = v->value_guarded = guarded;
+  v->identity_guarded = false;
   return v;
 }
 

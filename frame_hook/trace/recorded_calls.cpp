@@ -69,6 +69,8 @@ PyRef Tracer::materialise(Value* v) {
   switch (v->kind) {
     case ValueKind::object:
       if (is_constant_object(v->object.get())) return PyRef::borrow(constant(v));
+      // Arrays of other libraries: no guard sees what is written to their memory, and what is made of them shares it.
+      if (PyObject_CheckBuffer(v->object.get())) graph_break(BreakReason::unsupported_value, std::string("the memory of an object of type ") + Py_TYPE(v->object.get())->tp_name);
       guard_identity(v);
       return v->object;
     case ValueKind::tensor: return PyRef::borrow(traced_tensor(as<TensorValue>(v)));

@@ -265,7 +265,7 @@ T* Tracer::make(ValueKind kind, PyTypeObject* type) {
   T* v = trace_.values.make<T>();
   v->kind = kind;
   v->type = type;
-  v->type_guarded = v->value_guarded = true;
+  v->type_guarded = v->value_guarded = v->identity_guarded = true;
   return v;
 }
 

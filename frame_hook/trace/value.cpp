@@ -227,7 +227,11 @@ void load_method(Tracer& t, MethodValue* m) {
   m->self = t.wrap(PyMethod_GET_SELF(m->object.get()), sources.add(guards::SourceKind::method_self, m->source));
 }
 
-InstanceValue* make_instance(Tracer& t, PyTypeObject* type) { return t.make<InstanceValue>(ValueKind::instance, type); }
+// A finaliser runs at the moment the last reference goes, which a trace does not know.
+InstanceValue* make_instance(Tracer& t, PyTypeObject* type) {
+  if (_PyType_Lookup(type, interned("__del__"))) graph_break(BreakReason::unsupported_value, std::string("an object of class ") + type->tp_name + ", which has a __del__,");
+  return t.make<InstanceValue>(ValueKind::instance, type);
+}
 
 Value* mapping_proxy(Tracer& t, Value* mapping) {
   InstanceValue* v = make_instance(t, &PyDictProxy_Type);

@@ -36,7 +36,8 @@ struct SymbolicFrame;
 struct Value {
   ValueKind kind = ValueKind::null;
   bool type_guarded = false;     // its type_is guard exists, or none is needed (no source)
-  bool value_guarded = false;    // its equals / is guard exists, or none is needed
+  bool value_guarded = false;    // its equals / is guard exists, or none is needed: the value is known
+  bool identity_guarded = false; // its is guard exists, or none is needed: which object it is, is known
   bool mutated = false;          // differs from `object` now, or was written: replayed at the commit point
   PyTypeObject* type = nullptr;  // exact type; read it through Tracer::type_of
   PyRef object;                  // the real object, null for what the trace made

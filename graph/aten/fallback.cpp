@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "graph/aten/float_ops.h"
+#include "graph/aten/kind_check.h"
 #include "graph/aten/meta_call.h"
 #include "graph/aten/recorder.h"
 #include "graph/ops/rule_kit.h"
@@ -171,7 +172,8 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
     // The memory behind the new sizes has no functional form.
     if (facts.def->name == "resize_" || facts.def->name == "resize_as_") fail({"unsupported_op", facts.def->name});
     refuse_memory(call);
-    if (eager_raises(graph(), call.node)) fail({"exception_raised", call.def().name});
+    const bool is_pointwise = call.def().has(kPointwise) && call.device.is_cpu();
+    if (eager_raises(graph(), call.node) || (is_pointwise && refuses_kinds(facts, call.args))) fail({"exception_raised", call.def().name});
     ShapeOrigin origin = ShapeOrigin::kRule;
     if (keep_shape_in_place(call)) {
       origin = ShapeOrigin::kInPlace;
@@ -179,7 +181,7 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
       if (std::find(kKnownErrors.begin(), kKnownErrors.end(), call.def().name) != kKnownErrors.end()) fail({"exception_raised", call.def().name});
       origin = shape_by_torch(call);
     }
-    if (has_empty_argument(graph(), call.node)) MetaCall(*this, call).execute();
+    if (has_empty_argument(graph(), call.node) || ((origin == ShapeOrigin::kRule || origin == ShapeOrigin::kInPlace) && !is_pointwise && is_new_mix(facts, call.args))) MetaCall(*this, call).execute();
     ++counts_.calls[static_cast<size_t>(origin)];
     note_writes(call);
     if (!floats.empty()) call.node.op = twin_with_values(facts);

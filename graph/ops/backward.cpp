@@ -44,9 +44,9 @@ bool like_input(const RuleArgs& args, ShapeEnv&, Results& results) {
 std::vector<OpRow> backward_ops() {
   std::vector<OpRow> rows;
   add_rows(rows, made_of_sizes, {"select_backward", "slice_backward"});
-  add_rows(rows, embedding_dense_backward, {"embedding_dense_backward"});
+  add_rows(rows, embedding_dense_backward, {"embedding_dense_backward"}, kChecksData);
   add_rows(rows, like_input_in_format, {"max_pool2d_with_indices_backward", "_adaptive_avg_pool2d_backward"});
-  add_rows(rows, like_input, {"nll_loss_backward"});
+  add_rows(rows, like_input, {"nll_loss_backward"}, kChecksData);
   return rows;
 }
 

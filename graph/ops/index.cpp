@@ -276,10 +276,10 @@ bool diag_embed(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, o
 
 std::vector<OpRow> index_ops() {
   std::vector<OpRow> rows;
-  add_rows(rows, embedding, {"embedding"});
-  add_rows(rows, index_select, {"index_select"});
-  add_rows(rows, gather, {"gather"});
-  add_rows(rows, index_tensor, {"index.Tensor", "_unsafe_index.Tensor"});
+  add_rows(rows, embedding, {"embedding"}, kChecksData);
+  add_rows(rows, index_select, {"index_select"}, kChecksData);
+  add_rows(rows, gather, {"gather"}, kChecksData);
+  add_rows(rows, index_tensor, {"index.Tensor", "_unsafe_index.Tensor"}, kChecksData);
   add_rows(rows, cat, {"cat"});
   add_rows(rows, stack, {"stack"});
   add_rows(rows, repeat, {"repeat"});
@@ -293,9 +293,9 @@ std::vector<OpRow> index_ops() {
   add_rows(rows, flip, {"flip"});
   add_rows(rows, roll, {"roll"});
   // Functional scatters clone self (or allocate as it lies) and write.
-  add_rows_in_place(rows, preserved_self, {"index_put", "index_fill.int_Scalar", "index_fill.int_Tensor"});
-  add_rows_in_place(rows, dense_self, {"index_add", "index_copy", "masked_scatter"});
-  add_rows_in_place(rows, dense_self, {"scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce", "scatter_add", "scatter_reduce.two"});
+  add_rows_in_place(rows, preserved_self, {"index_put", "index_fill.int_Scalar", "index_fill.int_Tensor"}, kChecksData);
+  add_rows_in_place(rows, dense_self, {"index_add", "index_copy", "masked_scatter"}, kChecksData);
+  add_rows_in_place(rows, dense_self, {"scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce", "scatter_add", "scatter_reduce.two"}, kChecksData);
   return rows;
 }
 

@@ -232,7 +232,7 @@ std::vector<OpRow> nn_ops() {
   add_rows(rows, avg_pool2d, {"avg_pool2d"});
   add_rows(rows, resized, {"_adaptive_avg_pool2d", "upsample_nearest1d", "upsample_nearest2d", "_upsample_nearest_exact1d",
       "_upsample_nearest_exact2d", "upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "_upsample_bilinear2d_aa"});
-  add_rows(rows, nll_loss_forward, {"nll_loss_forward"});
+  add_rows(rows, nll_loss_forward, {"nll_loss_forward"}, kChecksData);
   return rows;
 }
 

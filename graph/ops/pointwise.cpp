@@ -172,6 +172,7 @@ std::vector<OpRow> pointwise_ops() {
   add_rows_in_place(rows, bounded<unary_with_numbers<1, 2>>, {"clamp"});
   add_rows(rows, where, {"where.self"});
   add_rows_in_place(rows, masked_fill, {"masked_fill.Scalar", "masked_fill.Tensor"});
+  for (OpRow& row : rows) row.flags |= kPointwise;
   add_rows(rows, clone, {"clone"});
   add_rows(rows, to_copy, {"_to_copy"});
   add_rows_in_place(rows, copy_from, {"copy"});

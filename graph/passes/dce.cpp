@@ -1,6 +1,6 @@
 // graph/passes/dce.cpp — dead code elimination: one walk backwards marks what is needed, one walk forwards copies it.
 //
-// Random nodes stay (a dead draw advances the generator), so do nodes with side effects and nodes that raise for some index data.
+// Random nodes stay (a dead draw advances the generator), so do nodes with side effects and nodes that raise for some data.
 // Needs a functional graph.
 #include <algorithm>
 #include <array>
@@ -21,13 +21,18 @@ void for_each_value(const Node& node, Visit visit) {
   }
 }
 
-// Eager raises when an index is out of range, used or not.
-bool checks_indices(const Node& node) {
-  static constexpr std::array kNames = {"index", "index_put", "index_select", "index_fill", "index_add", "index_copy", "index_reduce", "gather", "scatter", "scatter_add",
-                                        "scatter_reduce", "embedding", "take", "put", "nll_loss_forward", "nll_loss2d_forward", "one_hot"};
+// Integer division raises on zeros, used or not.
+bool may_divide_by_zero(const Graph& graph, const Node& node) {
+  static constexpr std::array kDivisions = {"floor_divide", "remainder", "fmod", "div"};
   const std::string_view name = std::string_view(node.op->name).substr(0, node.op->name.find('.'));
-  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+  if (std::find(kDivisions.begin(), kDivisions.end(), name) == kDivisions.end() || node.args.size() < 2) return false;
+  if (is_float(graph.values[index_of(node.results[0])].meta.dtype)) return false;
+  const SymExpr* divisor = node.args[1].get<SymExpr>();
+  return !divisor || divisor->as_constant().value_or(0) == 0;
 }
+
+// An op of which no more is known than its schema counts as one that may raise.
+bool may_raise(const Graph& graph, const Node& node) { return node.op->shape_rule == nullptr || node.op->has(kChecksData) || may_divide_by_zero(graph, node); }
 
 }  // namespace
 
@@ -43,7 +48,7 @@ Result<Graph> dce(Graph graph) {
   std::vector<bool> live(graph.nodes.size(), false);
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     const Node& node = graph.nodes[i];
-    live[i] = (node.op->flags & (kRandom | kSideEffect)) != 0 || checks_indices(node);
+    live[i] = (node.op->flags & (kRandom | kSideEffect)) != 0 || may_raise(graph, node);
     for (ValueId v : node.results) live[i] = live[i] || (v != kNoValue && needed[index_of(v)]);
     if (live[i]) for_each_value(node, need);
   }

@@ -73,7 +73,7 @@ Result<Graph> decompose(Graph graph) {
     for (size_t i = 0; i < d.results.size(); ++i) {
       if (node.results[i] == kNoValue) continue;
       const TensorMeta& made = r.out().meta(d.results[i]);
-      FJ_CHECK(made.dtype == d.metas[i].dtype && same_sizes(graph.shapes, made.sizes, d.metas[i].sizes),
+      FJ_CHECK(made.dtype == d.metas[i].dtype && same_sizes(r.out().shapes(), made.sizes, d.metas[i].sizes),
                "decomposition of " + node.op->name + " gives " + text_of(made) + " instead of " + text_of(d.metas[i]));
       r.adopt(node.results[i], d.results[i]);
     }

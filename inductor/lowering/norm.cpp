@@ -167,6 +167,7 @@ bool lower_group_norm(LowerContext& ctx) {
   const TensorMeta& m = ctx.meta(*self);
   const DType compute = value_dtype(m.dtype);
   const SymExpr per_group = SymExpr::floor_div(m.sizes[1], *groups);
+  if (per_group == SymExpr(0)) return false;
   SymSizes kept{m.sizes[0], *groups}, reduced(m.sizes.begin() + 2, m.sizes.end());
   reduced.insert(reduced.begin(), per_group);
   const auto input = [&](NestBuilder& b) {

@@ -1,11 +1,12 @@
 // runtime/base/log.cpp — sinks and the two spellings of an event.
 //
-// emit() serialises on one mutex; listeners run under it and must not emit. Text and JSON are both made from the fields of the
+// One mutex guards the sinks. Listeners run and die outside of it: theirs may take other locks, the GIL among them. Text and JSON are both made from the fields of the
 // event; the row of log_events.def only says how they stand in the line.
 #include "runtime/base/log.h"
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -48,7 +49,7 @@ struct Sinks {
   std::unique_ptr<std::ofstream> file;
   std::string dump_dir;
   uint32_t artefacts = 0;
-  std::vector<std::pair<uint64_t, Listener>> listeners;
+  std::vector<std::pair<uint64_t, std::shared_ptr<const Listener>>> listeners;
   uint64_t next_listener = 1;
 
   void refresh() { g_enabled.store(listeners.empty() ? wanted : kAll, std::memory_order_relaxed); }
@@ -168,8 +169,13 @@ std::string to_json(const Event& event) {
 
 void emit(Event event) {
   Sinks& s = sinks();
-  std::lock_guard lock(s.mutex);
-  for (const auto& [id, listener] : s.listeners) listener(event);
+  std::unique_lock lock(s.mutex);
+  if (!s.listeners.empty()) {
+    const auto listeners = s.listeners;
+    lock.unlock();
+    for (const auto& [id, listener] : listeners) (*listener)(event);
+    lock.lock();
+  }
   if (!((s.wanted >> static_cast<int>(event.channel)) & 1)) return;
   std::string lines;
   if (s.json) {
@@ -254,15 +260,19 @@ Result<void> configure(std::string_view logs, std::string_view out, std::string_
 uint64_t add_listener(Listener listener) {
   Sinks& s = sinks();
   std::lock_guard lock(s.mutex);
-  s.listeners.emplace_back(s.next_listener, std::move(listener));
+  s.listeners.emplace_back(s.next_listener, std::make_shared<const Listener>(std::move(listener)));
   s.refresh();
   return s.next_listener++;
 }
 
 void remove_listener(uint64_t id) {
   Sinks& s = sinks();
+  std::shared_ptr<const Listener> removed;  // dies after the lock
   std::lock_guard lock(s.mutex);
-  std::erase_if(s.listeners, [&](const auto& entry) { return entry.first == id; });
+  const auto at = std::find_if(s.listeners.begin(), s.listeners.end(), [&](const auto& entry) { return entry.first == id; });
+  if (at == s.listeners.end()) return;
+  removed = std::move(at->second);
+  s.listeners.erase(at);
   s.refresh();
 }
 

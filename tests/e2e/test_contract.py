@@ -247,3 +247,94 @@ def test_equal_values_in_two_outputs_of_any_layout_share_no_memory():
     out = framejit.compile(f)(torch.randn(3))
     pointers = [t.untyped_storage().data_ptr() for t in (out[0], out[1], *out[2], out[3], out[4])]
     assert len(set(pointers)) == len(pointers)
+
+
+class Holder:
+    pass
+
+
+def set_and_delete(x, a):
+    a.n += 1
+    a.q = 1
+    del a.q
+    return x + 1
+
+
+def set_and_delete_in_the_dict(x, a):
+    a.n += 1
+    a.__dict__["q"] = a.n
+    a.__dict__.pop("q")
+    return x + 1
+
+
+def set_and_delete_a_global(x, a):
+    global TEMPORARY
+    a.n += 1
+    TEMPORARY = 1
+    del TEMPORARY
+    return x + 1
+
+
+def set_within_a_try(x, a):
+    a.n += 1
+    try:
+        a.q = x * 2
+    finally:
+        del a.q
+    return x.add_(1)
+
+
+def of_a_function(x, a):
+    a.n += 1
+    set_and_delete.mark = 1
+    del set_and_delete.mark
+    return x + torch.rand(2)
+
+
+class TestEffectsOfTheSameTrace:
+    @pytest.mark.parametrize("fn", [set_and_delete, set_and_delete_in_the_dict, set_and_delete_a_global, set_within_a_try, of_a_function])
+    def test_what_is_set_and_deleted_happens_once(self, fn):
+        seen = []
+        for f in (fn, framejit.compile(fn)):
+            torch.manual_seed(0)
+            a, x = Holder(), torch.ones(2)
+            a.n = 0
+            results = [f(x, a).clone() for _ in range(3)]
+            seen.append((vars(a), x, results, torch.rand(1)))
+        assert seen[0][0] == seen[1][0] == {"n": 3}
+        same(seen[1][1:], seen[0][1:])
+        assert framejit.stats()["fallbacks"] == 0
+
+    def test_deleted_where_it_may_have_been(self):
+        def f(x, a):
+            a.q = 1
+            del a.q
+            return x + 1
+        compiled = framejit.compile(f)
+        for start in ({}, {"q": 5}, {"p": 1}):
+            a = Holder()
+            vars(a).update(start)
+            compiled(torch.ones(2), a)
+            assert vars(a) == {key: value for key, value in start.items() if key != "q"}
+
+    def test_finalisers_run_where_the_last_reference_goes(self):
+        class Resource:
+            def __init__(self, log):
+                self.log = log
+
+            def __del__(self):
+                self.log.append("gone")
+
+        def f(x, log):
+            resource = Resource(log)
+            log.append("used")
+            return x + 1
+        compiled = framejit.compile(f)
+        for _ in range(2):
+            log = []
+            compiled(torch.ones(2), log)
+            assert log == ["used", "gone"]
+
+    def test_divmod_of_a_tensor_is_eagers_answer(self):
+        check(lambda x: divmod(x, 2), torch.ones(2), breaks=1)
+        check(lambda x, n: x + divmod(n, 3)[1], torch.ones(2), 7)

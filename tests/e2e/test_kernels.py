@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 import framejit
-from check import threads
+from check import check, threads
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool]
 SHAPES = [(127, 769), (8, 8), (64, 64), (9, 200), (3, 100, 70), (2, 3, 50, 33)]
@@ -71,3 +71,9 @@ def test_cross_entropy_refuses_what_eager_refuses():
             target = torch.tensor([0, 1, 2, wrong])
             with pytest.raises(IndexError, match=f"Target {wrong} is out of bounds."):
                 compiled(x, target)
+
+
+def test_empty_inputs_without_strides():
+    empty = torch.empty(0).as_strided((0,), (0,))
+    for fn in (torch.clone, lambda x: x * 2 + 1, lambda x: x.sum(0), lambda x: x[None].expand(3, 0).sum(1), lambda x: x.new_zeros(0).copy_(x)):
+        check(fn, empty, strides=False)

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import framejit
+from check import same
 
 
 class Level(enum.IntEnum):
@@ -154,3 +155,25 @@ def test_explain_counts_its_own_breaks():
         framejit.explain(breaks, backend="eager")(X)
         second = framejit.explain(lambda x: x + 1, backend="eager")(X)
     assert second.stats["graph_breaks"] == 0 and second.stats["break_reasons"] == {}
+
+
+def test_memory_of_other_libraries():
+    """What is made of an array shares its memory, and nobody sees what is written there."""
+    numpy = pytest.importorskip("numpy")
+    compiled = framejit.compile(lambda x, n: torch.from_numpy(n) * 1 + x)
+    array = numpy.ones(2, dtype=numpy.float32)
+    for value in (1, 2, 3):
+        array[:] = value
+        same(compiled(torch.zeros(2), array), torch.full((2,), float(value)))
+    shared = framejit.compile(lambda x: torch.from_numpy((x + 1 - 1).numpy()))
+    alias = framejit.compile(lambda x: torch.from_numpy(x.numpy()))
+    for size in (3, 0, 2):
+        x = torch.ones(size)
+        same(shared(x), x)
+        result = alias(x)
+        assert result.data_ptr() == x.data_ptr()
+    buffer = bytearray(8)
+    read = framejit.compile(lambda x, b: x + torch.frombuffer(b, dtype=torch.float32))
+    for value in (0.0, 1.5):
+        buffer[:] = torch.full((2,), value).numpy().tobytes()
+        same(read(torch.zeros(2), buffer), torch.full((2,), value))

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 import framejit
-from check import check, threads
+from check import check, fresh, threads  # noqa: F401
 
 CASES = {
     "convolution without channels": lambda: F.conv1d(torch.ones(2, 3, 4), torch.ones(0, 3, 3)),
@@ -65,3 +65,95 @@ def test_view_copy_of_any_strides(shape):
 def test_reversed_subtraction_of_small_integers():
     for dtype in (torch.uint8, torch.int8, torch.int16):
         check(lambda x: torch.rsub(x, 0.5) + torch.rsub(x, 2, alpha=3), torch.tensor([0, 1, 100, torch.iinfo(dtype).max], dtype=dtype))
+
+
+DEAD_ERRORS = {
+    "int floor_divide": (lambda x, y: (x // y, x + 1)[1], torch.ones(3, dtype=torch.int64), torch.zeros(3, dtype=torch.int64)),
+    "int remainder": (lambda x, y: (x % y, x + 1)[1], torch.ones(3, dtype=torch.int64), torch.zeros(3, dtype=torch.int64)),
+    "int fmod": (lambda x, y: (torch.fmod(x, y), x + 1)[1], torch.ones(3, dtype=torch.int64), torch.zeros(3, dtype=torch.int64)),
+    "int div": (lambda x, y: (torch.div(x, y, rounding_mode="trunc"), x + 1)[1], torch.ones(3, dtype=torch.int64), torch.zeros(3, dtype=torch.int64)),
+    "embedding_bag": (lambda i, w: (F.embedding_bag(i, w), w + 1)[1], torch.full((2, 2), 99), torch.ones(3, 4)),
+    "_unsafe_index": (lambda x, i: (torch.ops.aten._unsafe_index(x, [i]), x + 1)[1], torch.ones(5), torch.full((2,), 99)),
+    "masked_scatter": (lambda x, s: (x.masked_scatter(x > 0, s), x + 1)[1], torch.ones(5), torch.ones(2)),
+    "segment_reduce": (lambda x, n: (torch.segment_reduce(x, "sum", lengths=n), x + 1)[1], torch.ones(5), torch.tensor([3, 3])),
+    "binary_cross_entropy": (lambda x, t: (F.binary_cross_entropy(x, t), x + 1)[1], torch.full((3,), 2.0), torch.ones(3)),
+    "multi_margin_loss": (lambda x, t: (F.multi_margin_loss(x, t), x + 1)[1], torch.ones(2, 3), torch.tensor([7, 7])),
+    "multilabel_margin_loss": (lambda x, t: (F.multilabel_margin_loss(x, t), x + 1)[1], torch.ones(2, 3), torch.full((2, 3), 7)),
+    "max_unpool2d": (lambda x, i: (F.max_unpool2d(x, i, 2), x + 1)[1], torch.ones(1, 1, 2, 2), torch.full((1, 1, 2, 2), 99)),
+    "eigh": (lambda x: (torch.linalg.eigh(x), x + 1)[1], torch.full((3, 3), float("nan"))),
+    "svd": (lambda x: (torch.linalg.svd(x), x + 1)[1], torch.full((3, 3), float("nan"))),
+    "gather": (lambda x, i: (x.gather(0, i), x + 1)[1], torch.ones(5), torch.full((2,), 99)),
+    "nll_loss": (lambda x, t: (F.nll_loss(x, t), x + 1)[1], torch.ones(2, 3), torch.tensor([7, 7])),
+}
+
+
+@pytest.mark.parametrize("name", DEAD_ERRORS)
+def test_what_raises_for_its_data_raises_unused_too(name):
+    fn, *args = DEAD_ERRORS[name]
+    compiled = framejit.compile(fn)
+    for _ in range(3):
+        with pytest.raises(Exception) as plain:
+            fn(*args)
+        with pytest.raises(type(plain.value)):
+            compiled(*args)
+
+
+def test_errors_of_values_are_not_those_of_kinds():
+    """x ** -1 of integers is an error of the exponent: x ** 2 is compiled all the same."""
+    x = torch.arange(3)
+    for exponent in (2, -1, 3, -2, 2):
+        compiled = framejit.compile(lambda x, k=exponent: x ** k)
+        if exponent < 0:
+            with pytest.raises(RuntimeError, match="negative integer powers"):
+                compiled(x)
+        else:
+            assert torch.equal(compiled(x), x ** exponent)
+
+
+# Kernels refuse dtypes that shapes say nothing about; the same op on other dtypes goes on being compiled.
+KINDS = {
+    "in-place quotient": lambda x: x.div_(2),
+    "in-place float": lambda x: x.add_(0.5),
+    "bool minus bool": lambda x: x - x,
+    "one minus": lambda x: 1 - x,
+    "negation": lambda x: -x,
+    "in-place negation": lambda x: x.neg_(),
+    "abs": torch.abs,
+    "relu": torch.relu,
+    "floor": torch.floor,
+    "frac": torch.frac,
+    "in-place root": lambda x: x.sqrt_(),
+    "lerp": lambda x: torch.lerp(x, x, 0.5),
+    "addcmul": lambda x: torch.addcmul(x, x, x),
+    "leaky_relu": F.leaky_relu,
+    "hardtanh": F.hardtanh,
+    "threshold": lambda x: F.threshold(x, 0, 1),
+    "true alpha": lambda x: torch.add(x, x, alpha=True),
+    "minus a mask": lambda x: x - (x > 0),
+    "gelu": F.gelu,
+    "hypot": lambda x: torch.hypot(x, x),
+    "reflection": lambda x: F.pad(x[None], (1, 1), mode="reflect"),
+    "interpolate": lambda x: F.interpolate(x[None, None], scale_factor=2),
+    "layer_norm": lambda x: F.layer_norm(x, (3,)),
+    "float statistics": lambda x: F.batch_norm(x, torch.zeros(3), torch.ones(3)),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float16, torch.float64])
+@pytest.mark.nothing_captured
+def test_dtypes_that_eager_refuses(name, dtype):
+    fn = KINDS[name]
+    x = torch.tensor([[1, 0, 2], [3, 1, 0]]).to(dtype)
+    compiled = framejit.compile(fn)
+    for call in range(2):
+        try:
+            expected = fn(x.clone())
+        except (RuntimeError, NotImplementedError, TypeError) as error:
+            with pytest.raises(type(error)) as ours:
+                compiled(x.clone())
+            assert str(ours.value).split("\n")[0] == str(error).split("\n")[0], call
+        else:
+            torch.testing.assert_close(compiled(x.clone()), expected)
+            assert framejit.stats()["graphs"] > 0
+    assert framejit.stats()["fallbacks"] == 0

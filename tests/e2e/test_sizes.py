@@ -1,9 +1,11 @@
 """Sizes, ints and floats that differ from call to call: how often they compile, and that every answer is eager's."""
+import enum
 import gc
 import random
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import framejit
 from check import backend, fresh, same  # noqa: F401
@@ -280,3 +282,81 @@ def test_a_float_argument_compiles_twice(fn, dtype, backend):
     x = torch.randn(4, 3).to(dtype)
     assert runs(fn, [(x, k) for k in FLOATS], backend) == 2
     runs(fn, [(x.long(), k) for k in FLOATS if fn(x.float(), k).dtype == torch.bool], backend)
+
+
+TABLE = {2: "a", 3: "b", 6: "c"}
+
+
+class Colour(enum.Enum):
+    red, green, blue = 2, 3, 4
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x, n: (x + 1, TABLE[n]),
+    lambda x, n: (x + 1, TABLE.get(n, "none")),
+    lambda x, n: (x + 1, n in TABLE),
+    lambda x, n: (x + 1, {2: "a", 3: "b"}.get(n)),
+    lambda x, n: (x + 1, {n: 1, 3: 2}),
+    lambda x, n: (x + 1, {n} | {3}),
+    lambda x, n: (x + 1, Colour(n)),
+    lambda x, n: (x + 1, TABLE.get(x.shape[0] + n)),
+], ids=range(8))
+def test_an_int_that_varies_is_looked_up_by_its_value(fn, backend):
+    compiled = framejit.compile(fn, backend=backend)
+    x = torch.ones(2)
+    for n in (2, 3, 2, 4, 9, 3):
+        try:
+            expected = fn(x, n)
+        except (KeyError, ValueError) as error:
+            with pytest.raises(type(error)) as ours:
+                compiled(x, n)
+            assert str(ours.value) == str(error)
+        else:
+            same(compiled(x, n), expected)
+
+
+def test_a_memo_table_by_an_int(backend):
+    def f(x, n, known):
+        if n not in known:
+            known[n] = x * n
+        return known[n]
+    compiled = framejit.compile(f, backend=backend)
+    x, plain, ours = torch.ones(2), {}, {}
+    for n in (2, 3, 2, 5, 3, 7):
+        same(compiled(x, n, ours), f(x, n, plain))
+    assert list(plain) == list(ours)
+
+
+# What a pass takes for granted about a size that is 1 now has to be guarded: later sizes are other.
+@pytest.mark.parametrize("part", [
+    lambda x: x[1:],
+    lambda x: x[:-1],
+    lambda x: x[::2],
+    lambda x: x[:x.shape[0] // 2],
+    lambda x: x.narrow(0, 1, x.shape[0] - 1),
+    lambda x: x.diff(dim=0),
+    lambda x: x.tensor_split(2)[0],
+], ids=["tail", "head", "step", "half", "narrow", "diff", "split"])
+@pytest.mark.parametrize("then", [
+    lambda v: v.clone().add_(1),
+    lambda v: v.mul_(2),
+    lambda v: v.__setitem__(slice(0, 1), 9.0) or v,
+    lambda v: v.softmax(0),
+    lambda v: F.layer_norm(v, (3,)),
+    lambda v: v.sub_(v.mean(0, keepdim=True)),
+    lambda v: v + v[:1],
+], ids=["add_", "mul_", "setitem", "softmax", "layer_norm", "sub_mean", "broadcast"])
+def test_parts_of_one_row_and_of_more(part, then, backend):
+    def f(x):
+        y = x * 1
+        return then(part(y)), y
+    for lengths in ((3, 2, 5), (4, 2, 3)):
+        for dynamic in (None, True):
+            framejit.reset()
+            compiled = framejit.compile(f, backend=backend, dynamic=dynamic)
+            for n in lengths:
+                x = torch.arange(3.0 * n).view(n, 3)
+                for ours, plain in zip(compiled(x), f(x), strict=True):
+                    assert ours.shape == plain.shape
+                    torch.testing.assert_close(ours, plain)
+            assert framejit.stats()["fallbacks"] == 0

@@ -1,12 +1,14 @@
 // Results, knobs, log events, the text cursor and the dtype table.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <random>
+#include <thread>
 
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
@@ -103,6 +105,20 @@ TEST(Log, ChannelsAddUpAndUnknownOnesAreListed) {
   EXPECT_NE(log::configure("", "", "", "/proc/none/dump").error().message.find("/proc/none/dump"), std::string::npos);
   ASSERT_TRUE(log::configure("", "", "", "").ok());
   EXPECT_FALSE(log::enabled(log::Channel::guards));
+}
+
+// A listener may wait for what another thread holds while that one logs, log by itself, or remove itself.
+TEST(Log, ListenersRunOutsideOfTheLock) {
+  std::atomic<int> heard = 0;
+  uint64_t id = 0;
+  id = log::add_listener([&](const log::Event&) {
+    if (++heard > 1) return;
+    log::remove_listener(id);
+    std::thread([] { log::emit(break_event()); }).join();
+    log::emit(break_event());
+  });
+  log::emit(break_event());
+  EXPECT_EQ(heard, 1);
 }
 
 TEST(Log, ListenersGetEverythingAndTheFileOnlyWhatWasAsked) {

@@ -1,5 +1,5 @@
 // Random graphs of pointwise ops, views and reductions: compiled, fused and not, against the interpreter. Seeded; the text of a
-// failing graph is in the message. FRAMEJIT_FUZZ_ROUNDS asks for more.
+// failing graph is in the message. FUZZ_ROUNDS asks for more.
 #include <gtest/gtest.h>
 
 #include "tests/unit/inductor/fuzz_rounds.h"

@@ -1,5 +1,5 @@
 // Random index expressions against brute force: what simplify, reshape_index, linear_index and split_linear answer is evaluated at
-// every point of the nest and compared. Seeded; FRAMEJIT_FUZZ_ROUNDS asks for more, FRAMEJIT_FUZZ_SEED says where to begin.
+// every point of the nest and compared. Seeded; FUZZ_ROUNDS asks for more, FUZZ_SEED says where to begin.
 #include <gtest/gtest.h>
 
 #include <numeric>

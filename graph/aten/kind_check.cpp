@@ -1,0 +1,119 @@
+// graph/aten/kind_check.cpp — the question asked, and the answers kept.
+#include "graph/aten/kind_check.h"
+
+#include <ATen/ops/ones.h>
+
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "graph/aten/meta_call.h"
+
+namespace framejit::graph {
+namespace {
+
+using c10::IValue;
+
+bool is_number(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->is_wrapped_number(); }
+
+void add_kind(const at::Tensor& tensor, std::string& key) {
+  if (!tensor.defined()) {
+    key += 'u';
+    return;
+  }
+  key += is_number(tensor) ? 'n' : tensor.dim() == 0 ? '0' : 't';
+  key += static_cast<char>(tensor.scalar_type());
+}
+
+void add_kind(const IValue& arg, ArgClass arg_class, std::string& key) {
+  if (arg.isTensor()) {
+    add_kind(arg.toTensor(), key);
+  } else if (arg.isTensorList()) {
+    key += '[';
+    for (const at::Tensor& tensor : arg.toTensorList()) add_kind(tensor, key);
+  } else if (arg.isInt()) {
+    key += arg.toInt() < 0 ? 'j' : 'i';
+    if (arg_class == ArgClass::kDType) key += std::to_string(arg.toInt());
+  } else if (arg.isString()) {
+    key += '"' + arg.toStringRef() + '"';
+  } else {
+    key += arg.isNone() ? 'N' : arg.isBool() ? 'b' : arg.isDouble() ? (arg.toDouble() < 0 ? 'e' : 'd') : arg.isSymInt() ? 'i' : arg.isComplexDouble() ? 'c' : 'o';
+  }
+}
+
+std::string kinds_of(const OpFacts& facts, std::span<const IValue> args) {
+  std::string key(reinterpret_cast<const char*>(&facts.def), sizeof facts.def);
+  for (size_t i = 0; i < args.size(); ++i) add_kind(args[i], facts.arg_classes[i], key);
+  return key;
+}
+
+// Answers by kinds, for the life of the process.
+class Answers {
+ public:
+  std::optional<bool> find(const std::string& kinds) {
+    const std::lock_guard lock(mutex_);
+    const auto at = known_.find(kinds);
+    return at == known_.end() ? std::nullopt : std::optional<bool>(at->second);
+  }
+  bool add(std::string kinds, bool answer) {  // false: was there
+    const std::lock_guard lock(mutex_);
+    return known_.emplace(std::move(kinds), answer).second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<std::string, bool> known_;
+};
+
+IValue one_like(const IValue& arg, ArgClass arg_class) {
+  if (arg.isSymInt()) return IValue(int64_t{1});
+  if (arg.isInt() && arg_class == ArgClass::kScalar) return IValue(int64_t{arg.toInt() < 0 ? -1 : 1});
+  if (arg.isDouble() && arg_class == ArgClass::kScalar) return IValue(arg.toDouble() < 0 ? -1.0 : 1.0);
+  if (!arg.isTensor() || !arg.toTensor().defined()) return arg;
+  const at::Tensor& tensor = arg.toTensor();
+  const auto options = at::TensorOptions().dtype(tensor.scalar_type()).device(at::kCPU);
+  if (tensor.dim() > 0) return at::ones({1}, options);
+  at::Tensor one = at::ones({}, options);
+  if (is_number(tensor)) one.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return one;
+}
+
+bool raises(const OpFacts& facts, std::span<const IValue> args) {
+  const PlainExecution plain;
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
+  torch::jit::Stack stack;
+  for (size_t i = 0; i < args.size(); ++i) stack.push_back(one_like(args[i], facts.arg_classes[i]));
+  try {
+    facts.handle.callBoxed(stack);
+  } catch (const c10::Error&) {
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool refuses_kinds(const OpFacts& facts, std::span<const IValue> args) {
+  static auto* const answers = new Answers;
+  std::string kinds = kinds_of(facts, args);
+  if (const auto known = answers->find(kinds)) return *known;
+  const bool answer = raises(facts, args);
+  answers->add(std::move(kinds), answer);
+  return answer;
+}
+
+bool is_new_mix(const OpFacts& facts, std::span<const IValue> args) {
+  static auto* const met = new Answers;
+  std::optional<at::ScalarType> dtype;
+  bool is_mixed = false;
+  for (const IValue& arg : args)
+    each_tensor(arg, [&](const at::Tensor& tensor) {
+      if (!dtype) dtype = tensor.scalar_type();
+      is_mixed = is_mixed || tensor.scalar_type() != *dtype;
+    });
+  const bool is_plain = dtype && !is_mixed && at::isFloatingType(*dtype);
+  return !is_plain && met->add(kinds_of(facts, args), true);
+}
+
+}  // namespace framejit::graph

@@ -1,0 +1,86 @@
+"""`is`, id() and identity keys: which objects are the same is a fact of the call, whatever else is known about them."""
+import pytest
+import torch
+
+import framejit
+from check import backend, fresh  # noqa: F401  (fixtures)
+
+TEXT, SAME_TEXT = "abc def", "".join(["abc", " def"])
+LARGE, SAME_LARGE = 10**6, int("1000000")
+FLOAT, SAME_FLOAT = 1.5, float("1.5")
+PAIR, SAME_PAIR = (1, TEXT), tuple([1, SAME_TEXT])
+
+
+def once_compared(x, a, b):
+    if a == b:
+        x = x + 10
+    return x + 1 if a is b else x - 1
+
+
+def never_compared(x, a, b):
+    return x + 1 if a is b else x - 1
+
+
+def formatted(x, a, b):
+    x = x + len(f"{a}{b}")
+    return x + 1 if a is b else x - 1
+
+
+def in_containers(x, a, b):
+    table = {"k": a}
+    x = x + (1 if table["k"] == b else 2)
+    return x + 1 if any(value is b for value in [table["k"]]) else x - 1
+
+
+def by_id(x, a, b):
+    if a == b:
+        x = x + 1
+    return x + 1 if id(a) == id(b) else x - 1
+
+
+@pytest.mark.parametrize("twins", [(TEXT, SAME_TEXT), (LARGE, SAME_LARGE), (FLOAT, SAME_FLOAT), (PAIR, SAME_PAIR)], ids=["str", "int", "float", "tuple"])
+@pytest.mark.parametrize("fn", [once_compared, never_compared, formatted, in_containers, by_id])
+def test_equal_objects_are_not_the_same_object(fn, twins, backend):
+    one, other = twins
+    x = torch.zeros(2)
+    for order in (((one, other), (one, one)), ((one, one), (one, other))):
+        framejit.reset()
+        compiled = framejit.compile(fn, backend=backend)
+        for pair in order * 2:
+            assert torch.equal(compiled(x, *pair), fn(x, *pair)), (fn.__name__, pair[0] is pair[1])
+        assert framejit.stats()["fallbacks"] == 0
+
+
+def blend(q, kv):
+    s = (q * kv).sum()
+    return s / 2 if q is kv else s
+
+
+def as_key(q, kv):
+    known = {q: 1}
+    return q * 2 if kv in known else q + kv
+
+
+def in_a_set(q, kv):
+    return (q + kv) * len({q, kv, q})
+
+
+@pytest.mark.parametrize("fn", [blend, as_key, in_a_set])
+def test_tensors(fn, backend):
+    a, b = torch.ones(3), torch.full((3,), 2.0)
+    with torch.no_grad():
+        for order in (((a, b), (a, a)), ((a, a), (a, b))):
+            framejit.reset()
+            compiled = framejit.compile(fn, backend=backend)
+            for pair in order + ((b, a), (b, b)):
+                assert torch.equal(compiled(*pair), fn(*pair)), (fn.__name__, pair[0] is pair[1])
+            assert framejit.stats()["graphs"] == 2, framejit.stats()
+
+
+def test_attention_of_a_query_with_itself_and_with_another():
+    layer = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    a, b = torch.randn(2, 5, 8), torch.randn(2, 5, 8)
+    compiled = framejit.compile(lambda q, k, v: layer(q, k, v, need_weights=False)[0])
+    with torch.no_grad():
+        for q, k, v in ((a, b, b), (a, a, a), (a, b, a), (b, b, b)):
+            torch.testing.assert_close(compiled(q, k, v), layer(q, k, v, need_weights=False)[0])
