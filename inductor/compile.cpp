@@ -82,7 +82,7 @@ class InductorBackend : public graph::Backend {
   Result<KernelTarget*> shared_target(graph::Device device) {
     const std::lock_guard lock(mutex_);
     const bool is_cpu = device.type == graph::DeviceType::kCpu;
-    std::unique_ptr<KernelTarget>& target = targets_[is_cpu ? -1 : device.index];
+    std::unique_ptr<KernelTarget>& target = targets_[is_cpu ? -1 : std::max<int>(device.index, 0)];
     if (target) return target.get();
     if (is_cpu && options_.target == Target::kInterp) {
       target = make_interp_target();

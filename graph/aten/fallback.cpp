@@ -5,6 +5,7 @@
 // its arguments leaves them to torch's shape functions, which raise what eager raises.
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -209,7 +210,9 @@ void Recorder::find_device(OpCall& call) const {
     });
   if (call.facts.device_arg < 0) return;
   const IValue& device = call.args[static_cast<size_t>(call.facts.device_arg)];
-  if (device.isDevice()) call.device = device.toDevice();
+  if (!device.isDevice()) return;
+  call.device = device.toDevice();
+  if (call.device.is_cuda() && !call.device.has_index()) call.device = c10::impl::VirtualGuardImpl(call.device.type()).getDevice();  // the current one
 }
 
 bool Recorder::depends_on_data(const OpCall& call) const {

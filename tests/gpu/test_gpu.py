@@ -150,6 +150,16 @@ def test_cuda_and_cpu_tensors_in_one_function():
         torch.testing.assert_close(g, e)
 
 
+def test_new_tensors_on_the_current_device():
+    c = torch.randn(7, 5)
+    for fn in (lambda c: torch.zeros_like(c, device="cuda"), lambda c: torch.full_like(c, 2, device="cuda") + 1, lambda c: c.new_ones(3, device="cuda"),
+               lambda c: torch.arange(6, device="cuda") * 2, lambda c: torch.ones(3, device="cuda:0").sum()):
+        with torch.no_grad():
+            got, expected = framejit.compile(fn)(c), fn(c)
+        assert got.device == expected.device
+        torch.testing.assert_close(got, expected)
+
+
 def microseconds(call, count=50):
     for _ in range(5):
         call()
