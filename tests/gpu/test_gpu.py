@@ -81,7 +81,7 @@ def test_library_calls_between_kernels():
 
 def test_columns_whole_sums_and_positions():
     check(lambda x: (x.sum(0), x.amax(0), x.mean(0)), randn(1000, 300))
-    check(lambda x: x.sum(), randn(123, 457))
+    check(lambda x: x.sum(), randn(123, 457).abs())  # no cancellation: where the sum is near zero, eager's own error is chance
     check(lambda x: (x.argmax(1), x.argmin(0)), randn(64, 1001))
     check(lambda x: (x > 0).any(1), randn(64, 1001))
 
