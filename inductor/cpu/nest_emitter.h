@@ -60,6 +60,8 @@ class NestEmitter {
   bool vector_is_reduced() const { return has_vector() && n_.vector_dim >= nest_.ranges.size(); }
   bool in_vector() const { return lanes_ != 0; }
   DType operand_dtype(const LoopInst& inst) const { return nest_.body[inst.operands[0]].dtype; }
+  DType accumulator_dtype(const LoopInst& inst) const;
+  llvm::Value* rounded(const LoopInst& inst, llvm::Value* value);
 
   // Levels and loops: nest_emitter.cpp
   void find_levels();

@@ -15,11 +15,20 @@ bool is_float_sum(const LoopInst& inst) { return inst.op == LoopOp::kReduce && i
 
 }  // namespace
 
+// Short sums are added up in float64: their terms may be much larger than they are, and no later one hides what was lost.
+DType NestEmitter::accumulator_dtype(const LoopInst& inst) const {
+  constexpr int64_t kShort = 64;
+  if (!is_float_sum(inst) || operand_dtype(inst) != DType::kFloat32) return operand_dtype(inst);
+  int64_t points = 1;
+  for (size_t d = nest_.ranges.size(); d < nest_.dim_count() && points <= kShort; ++d) points *= nest_.extent(d).as_constant().value_or(kShort + 1);
+  return points <= kShort ? DType::kFloat64 : DType::kFloat32;
+}
+
 Accumulators NestEmitter::neutral(unsigned lanes) {
   Accumulators out;
   for (const LoopInst& inst : nest_.body) {
     if (inst.op != LoopOp::kReduce) continue;
-    Accumulator a{ops_.neutral(inst.reduce, operand_dtype(inst), lanes)};
+    Accumulator a{ops_.neutral(inst.reduce, accumulator_dtype(inst), lanes)};
     if (is_compensated_ && is_float_sum(inst)) a.lost = a.value;
     if (is_position(inst.reduce)) a.position = ops_.splat(position_zero(), lanes);  // of the neutral element: it is best where all are equal to it
     out.push_back(a);
@@ -38,7 +47,8 @@ void NestEmitter::accumulate(Accumulators& set) {
     if (is_position(inst.reduce)) {
       pick(inst, a, x, ops_.splat(reduced_position(), lanes), active);
     } else {
-      Value* next = ops_.combine(inst.reduce, operand_dtype(inst), a.value, x);
+      const DType dtype = accumulator_dtype(inst);
+      Value* next = ops_.combine(inst.reduce, dtype, a.value, dtype == operand_dtype(inst) ? x : ops_.cast(x, operand_dtype(inst), dtype));
       a.value = active == nullptr ? next : b_.CreateSelect(active, next, a.value);
     }
   }
@@ -135,6 +145,12 @@ Value* NestEmitter::whole_positions(const Accumulator& a) {
   return positions_count_up_ && vector_is_reduced() ? b_.CreateAdd(whole, ops_.iota(lanes)) : whole;
 }
 
+// From how it was accumulated to the value of the instruction.
+Value* NestEmitter::rounded(const LoopInst& inst, Value* value) {
+  const DType dtype = accumulator_dtype(inst);
+  return dtype == operand_dtype(inst) ? value : ops_.cast(value, dtype, operand_dtype(inst));
+}
+
 void NestEmitter::finish_reductions(Accumulators& main, Accumulators& tail) {
   size_t k = 0;
   for (size_t i = 0; i < nest_.body.size(); ++i) {
@@ -142,12 +158,13 @@ void NestEmitter::finish_reductions(Accumulators& main, Accumulators& tail) {
     if (inst.op != LoopOp::kReduce) continue;
     const size_t at = k++;
     if (!vector_is_reduced()) {
-      values_[i] = is_position(inst.reduce) ? whole_positions(main[at]) : finished(main[at]);
+      values_[i] = is_position(inst.reduce) ? whole_positions(main[at]) : rounded(inst, finished(main[at]));
     } else if (is_position(inst.reduce)) {
       values_[i] = best_position(inst, main[at], tail[at]);
     } else {
-      Value* folded = ops_.halve(inst.reduce, inst.dtype, finished(main[at]), width_);
-      values_[i] = ops_.halve(inst.reduce, inst.dtype, ops_.combine(inst.reduce, inst.dtype, folded, finished(tail[at])), 0);
+      const DType dtype = accumulator_dtype(inst);
+      Value* folded = ops_.halve(inst.reduce, dtype, finished(main[at]), width_);
+      values_[i] = rounded(inst, ops_.halve(inst.reduce, dtype, ops_.combine(inst.reduce, dtype, folded, finished(tail[at])), 0));
     }
   }
 }

@@ -124,3 +124,14 @@ def test_what_parts_leave_over(name, dynamic):
                     results.append(compiled(x))
             torch.testing.assert_close(results[0].to(expected.dtype), expected, rtol=1e-5, atol=1e-5)
             assert torch.equal(results[0], results[1])
+
+
+@pytest.mark.parametrize("count", [3, 12, 25, 64])
+def test_short_sums_of_large_terms_are_rounded_once(count):
+    compiled = framejit.compile(lambda x: (x.sum(), x.view(1, -1).sum(1), x[:, None].sum(0)))
+    for seed in range(20):
+        torch.manual_seed(seed)
+        x = torch.randn(count) * 100
+        exact = x.double().sum().float()
+        for got in compiled(x):
+            assert torch.equal(got.reshape(()), exact), (seed, got, exact)
