@@ -160,7 +160,7 @@ std::unique_ptr<Segment> build_segment(FrameTrace& trace, const guards::FrameAcc
   if (segment->call)
     for (guards::SourceId source : trace.input_sources) segment->input_registers.push_back(segment->guards->register_of(source));
   for (guards::SourceId source : memory) segment->memory_registers.push_back(segment->guards->register_of(source));
-  if (segment->call) segment->kept_registers = registers_of(wanted, *segment->guards);
+  segment->kept_registers = registers_of(wanted, *segment->guards);
   segment->recipe = recipe.finish([&](guards::SourceId source) { return segment->guards->register_of(source); });
   return segment;
 }

@@ -58,7 +58,7 @@ class Segment {
   std::unique_ptr<CompiledCall> call;      // null: no tensor work
   Recipe recipe;
   std::vector<size_t> input_registers;
-  std::vector<size_t> kept_registers;      // what the graph and the recipe use: kept alive while the graph runs without the GIL
+  std::vector<size_t> kept_registers;      // what the graph and the recipe use: kept alive, since the graph runs without the GIL and effects drop objects
   std::vector<size_t> memory_registers;    // when the graph writes inputs: the written ones, then the others
   size_t written_count = 0;
   bool overlapping = false;                // fits only when the memory of a written input overlaps another's; else only when not

@@ -1,5 +1,6 @@
 """Lines of the contract, one class each: instances, lifetime, sizes, guard literals, modes, threads, aliasing."""
 import gc
+import sys
 import threading
 import weakref
 
@@ -291,6 +292,32 @@ def of_a_function(x, a):
     return x + torch.rand(2)
 
 
+COLLECTED = Holder()
+
+
+def collect(y):
+    table = COLLECTED.table
+    table["h"].append(y)
+    return y
+
+
+def collect_after_a_break(x):
+    x = x + 1
+    print(end="")
+    for _ in range(3):
+        x = collect(x * 2)
+    return x
+
+
+def collects(x):
+    table = {"h": []}
+    COLLECTED.table = table
+    collect_after_a_break(x)
+    COLLECTED.table = None
+    table["h"] = table["h"][:-1]
+    return {"h": tuple(table["h"])}
+
+
 class TestEffectsOfTheSameTrace:
     @pytest.mark.parametrize("fn", [set_and_delete, set_and_delete_in_the_dict, set_and_delete_a_global, set_within_a_try, of_a_function])
     def test_what_is_set_and_deleted_happens_once(self, fn):
@@ -338,3 +365,13 @@ class TestEffectsOfTheSameTrace:
     def test_divmod_of_a_tensor_is_eagers_answer(self):
         check(lambda x: divmod(x, 2), torch.ones(2), breaks=1)
         check(lambda x, n: x + divmod(n, 3)[1], torch.ones(2), 7)
+
+    def test_items_outlive_the_list_that_held_them(self):
+        compiled = framejit.compile(collects)
+        x = torch.ones(3)
+        def counts(f):
+            results = f(x)
+            return [sys.getrefcount(item) for item in results["h"]]
+        held = [counts(compiled) for _ in range(4)]
+        assert held == [counts(collects)] * 4
+        same(compiled(x), collects(x))
