@@ -40,8 +40,15 @@ template <class T> T* stack_array(void* memory, size_t count) {
 
 // The graph has run and effects may have been applied: plain Python would do them a second time.
 RunStatus replay_failed() {
-  if (!PyErr_ExceptionMatches(PyExc_MemoryError) && !PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
-    _PyErr_FormatFromCause(PyExc_SystemError, "framejit: an effect of compiled code failed when others had been applied; please report it");
+  if (PyErr_ExceptionMatches(PyExc_MemoryError) || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return RunStatus::raised;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  const PyRef kinds[] = {PyRef::steal(type), PyRef::steal(traceback)};
+  PyRef error = PyRef::steal(PyObject_CallFunction(PyExc_SystemError, "s", "framejit: an effect of compiled code failed when others had been applied; please report it"));
+  if (error) PyException_SetCause(error.get(), value);
+  else Py_XDECREF(value);
+  if (error) PyErr_SetObject(PyExc_SystemError, error.get());
   return RunStatus::raised;
 }
 
