@@ -117,6 +117,17 @@ bool has_keys_in_order(PyObject* dict, PyObject* keys) {
   return i == n;
 }
 
+bool is_linked_in_order(PyObject* ordered, PyObject* keys) {
+  const PyRef iterator = PyRef::steal(PyODict_Type.tp_iter(ordered));
+  Py_ssize_t i = 0;
+  while (const PyRef key = PyRef::steal(iterator ? PyIter_Next(iterator.get()) : nullptr)) {
+    if (i >= PyTuple_GET_SIZE(keys) || !same_value(key.get(), PyTuple_GET_ITEM(keys, i))) return false;
+    ++i;
+  }
+  if (PyErr_Occurred()) PyErr_Clear();
+  return i == PyTuple_GET_SIZE(keys);
+}
+
 uint64_t type_version_of(PyTypeObject* type) {
   static PyObject* const name = PyUnicode_InternFromString("__framejit_version__");
   _PyType_Lookup(type, name);  // a lookup gives the type a tag, if it has none and CPython has one to give

@@ -12,6 +12,7 @@ bool same_order(PyObject* a, PyObject* b);  // two equal sets iterate alike
 // len() of a builtin container or str or bytes, subclasses' builtin part included; -1 for others.
 Py_ssize_t builtin_length(PyObject* object);
 bool has_keys_in_order(PyObject* dict, PyObject* keys);
+bool is_linked_in_order(PyObject* ordered, PyObject* keys);  // of an OrderedDict, by its own list
 // The version tag of a type, given one when it has none; 0 when CPython has no more to give.
 uint64_t type_version_of(PyTypeObject* type);
 
@@ -50,6 +51,7 @@ inline bool check_dict_lacks(const RunState&, PyObject* object, const Step& step
 inline bool check_dict_keys(const RunState&, PyObject* object, const Step& step) {
   return PyDict_Check(object) && has_keys_in_order(object, step.object);
 }
+inline bool check_linked_order(const RunState&, PyObject* object, const Step& step) { return PyODict_Check(object) && is_linked_in_order(object, step.object); }
 inline bool check_tensor(const RunState& run, PyObject* object, const Step& step) { return step.facts->matches(object, run.symbols); }
 inline bool check_int_range(const RunState& run, PyObject* object, const Step& step) {
   if (!PyLong_CheckExact(object)) return false;

@@ -45,6 +45,7 @@ std::string actual(const Guard& guard, PyObject* object) {
     case GuardKind::dict_has: return "it is not there";
     case GuardKind::dict_lacks: return "it is there";
     case GuardKind::dict_keys: return "is " + keys_text(object);
+    case GuardKind::linked_order: return "is in another";
     case GuardKind::tensor: return "";
     case GuardKind::int_range: return "is " + describe(object);
   }

@@ -103,7 +103,8 @@ SlotId RecipeBuilder::build(Value* value) {
       static const char* const names[] = {"keys", "values", "items"};
       auto* view = as<ViewValue>(value);
       const SlotId dict = slot(view->dict);
-      PyRef method = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyDict_Type), names[static_cast<int>(view->what)]));
+      const bool is_linked = view->dict->object && PyODict_Check(view->dict->object.get());  // its views go by its own order
+      PyRef method = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(is_linked ? &PyODict_Type : &PyDict_Type), names[static_cast<int>(view->what)]));
       return step(RecipeOp::call, {dict}, 0, method.get());
     }
     default: break;
@@ -261,6 +262,8 @@ SlotId RecipeBuilder::build_iterator(IteratorValue* value) {
   if (value->exhausted) return call("iter", {step(RecipeOp::tuple)});
   if (!in_progress_.insert(value).second) graph_break(BreakReason::escaped_traced, "an iterator that is part of what it iterates over");
   using Over = IteratorValue::Over;
+  // Made over what the container has become, it would not notice.
+  if (changed_while_iterated(value)) graph_break(BreakReason::unsupported_value, "an iterator over a container that has changed its size");
   switch (value->over) {
     case Over::sequence:
     case Over::text:

@@ -229,6 +229,7 @@ void Tracer::load(DictValue* v) {
     v->entries.push_back({k, nullptr});
   }
   note(*this, GuardKind::dict_keys, v->source, keys.get());
+  if (PyODict_Check(dict) && PyDict_GET_SIZE(dict) > 1) note(*this, GuardKind::linked_order, v->source, keys.get());
   for (DictEntry& e : v->entries) entry_value(*this, v, e);
   for (DictEntry& e : written) {
     if (e.value) dict_set(v, e.key, e.value);
@@ -238,7 +239,8 @@ void Tracer::load(DictValue* v) {
 
 // id() of a real object, in a real dict of ints: the number, good for that object.
 static Value* settled_key(Tracer& t, DictValue* v, Value* key) {
-  if (v->object && key->kind == ValueKind::instance && key->object && is_identity_key(key)) t.guard_identity(key);
+  const bool by_identity = key->kind == ValueKind::tensor || (key->kind == ValueKind::instance && is_identity_key(key));
+  if (v->object && key->object && by_identity) t.guard_identity(key);
   Value* of = key->kind == ValueKind::identity && v->object && !v->is_globals ? as<IdentityValue>(key)->of : nullptr;
   if (!of || !of->object || of->source == guards::kNoSource) return key;
   note(t, GuardKind::is, of->source, of->object.get());

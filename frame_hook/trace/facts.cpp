@@ -1,6 +1,8 @@
 // frame_hook/trace/facts.cpp — what a trace relies on: asking for a fact of a value adds the guard that keeps it true.
 //
 // Each fact is guarded once per value. Answers never run Python code: what a type answers in Python is inlined.
+#include <cmath>
+
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/tracer.h"
@@ -144,7 +146,8 @@ void Tracer::guard_value(Value* v) {
   if (v->value_guarded) return;
   v->value_guarded = v->type_guarded = true;
   if (v->source == kNoSource) return guard_operands(*this, v);
-  const bool by_value = holds_only_scalars(v->object.get()) && !is_singleton(v->object.get());
+  const bool is_nan = PyFloat_CheckExact(v->object.get()) && std::isnan(PyFloat_AS_DOUBLE(v->object.get()));  // equal to itself alone, as a key and in lists
+  const bool by_value = holds_only_scalars(v->object.get()) && !is_singleton(v->object.get()) && !is_nan;
   v->identity_guarded = !by_value;
   add_guard(by_value ? GuardKind::equals : GuardKind::is, v->source, v->object.get());
 }

@@ -26,10 +26,20 @@ PyTypeObject* set_iterator_type() {
   return type;
 }
 
+}  // namespace
+
+bool changed_while_iterated(const IteratorValue* it) {
+  if (it->over == Over::dict_view) return it->stop != static_cast<int64_t>(as<ViewValue>(it->operands[0])->dict->entries.size());
+  if (it->over != Over::snapshot || it->operands.size() < 2) return false;
+  return as<SetValue>(it->operands[1])->items.size() != as<TupleValue>(it->operands[0])->items.size();
+}
+
+namespace {
+
 Value* next_in_view(Tracer& t, IteratorValue* it) {
   auto* view = as<ViewValue>(it->operands[0]);
   t.load(view->dict);
-  if (it->stop != static_cast<int64_t>(view->dict->entries.size())) {
+  if (changed_while_iterated(it)) {
     it->stop = -1;
     t.raise_new(PyExc_RuntimeError, "dictionary changed size during iteration");
   }
@@ -207,8 +217,10 @@ Value* advance(Tracer& t, IteratorValue* it) {
     case Over::chain: return next_chain(t, it);
     case Over::islice: return next_islice(t, it);
     case Over::get_item: return next_get_item(t, it);
-    case Over::text:
     case Over::snapshot:
+      if (changed_while_iterated(it)) t.raise_new(PyExc_RuntimeError, "Set changed size during iteration");
+      [[fallthrough]];
+    case Over::text:
     case Over::other: return next_in_sequence(t, it);
     case Over::repeat:
       if (it->stop == 0) return nullptr;
@@ -275,7 +287,7 @@ Value* raw_iterate(Tracer& t, Value* v) {
       return it;
     }
     case ValueKind::set:
-      return make_iterator(t, Over::snapshot, set_iterator_type(), {t.tuple(ordered_items(t, as<SetValue>(inner)))});
+      return make_iterator(t, Over::snapshot, set_iterator_type(), {t.tuple(ordered_items(t, as<SetValue>(inner))), inner});
     case ValueKind::iterator:
     case ValueKind::generator: return inner;
     case ValueKind::object: {

@@ -319,6 +319,41 @@ void Recorder::refuse_absolute_offsets(const OpCall& call) {
     if (graph().values[index_of(input)].storage == graph().values[index_of(*self)].storage) fail({"unsupported_op", call.def().name + " with a storage offset on an input"});
 }
 
+// Eager refuses where a written tensor shares some elements with another argument but is not laid out as that one is. As eager does,
+// only tensors without gaps are looked at: two columns of a matrix lie between each other and share nothing.
+bool Recorder::reads_what_it_writes(const OpCall& call) {
+  const Graph& g = graph();
+  const auto range = [&](ValueId v) {  // empty: with gaps
+    const TensorMeta& meta = g.meta(v);
+    std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
+    for (size_t d = 0; d < meta.ndim(); ++d)
+      if (const int64_t size = shapes().hint(meta.sizes[d]); size != 1) dims.emplace_back(shapes().hint(meta.strides[d]), size);
+    std::sort(dims.begin(), dims.end());
+    const int64_t begin = shapes().hint(meta.offset);
+    int64_t count = 1;
+    for (const auto& [stride, size] : dims) {
+      if (stride != count) return std::pair(begin, begin);
+      count *= size;
+    }
+    return std::pair(begin, begin + count);
+  };
+  const auto collide = [&](ValueId written, ValueId read) {
+    if (read == kNoValue || read == written || g.values[index_of(read)].storage != g.values[index_of(written)].storage) return false;
+    const TensorMeta &a = g.meta(written), &b = g.meta(read);
+    if (a.sizes == b.sizes && a.strides == b.strides && a.offset == b.offset) return false;
+    const auto [a_begin, a_end] = range(written);
+    const auto [b_begin, b_end] = range(read);
+    return a_begin < b_end && b_begin < a_end;
+  };
+  for (int8_t i : written_arguments(call)) {
+    const ValueId* written = call.node.args[static_cast<size_t>(i)].get<ValueId>();
+    if (written == nullptr || *written == kNoValue) continue;
+    for (const Arg& arg : call.node.args)
+      if (const ValueId* read = arg.get<ValueId>(); read != nullptr && collide(*written, *read)) return true;
+  }
+  return false;
+}
+
 // What has no functional form: several writes to one element, results that keep their first argument's place in its storage.
 void Recorder::refuse_memory(const OpCall& call) {
   const auto meta_at = [&](size_t i) -> const TensorMeta* {
@@ -328,6 +363,7 @@ void Recorder::refuse_memory(const OpCall& call) {
   for (int8_t i : written_arguments(call))
     if (const TensorMeta* written = meta_at(static_cast<size_t>(i)); !call.facts.in_place && written != nullptr && overlaps_itself(*written))
       fail({"unsupported_op", call.def().name + " that writes to a tensor whose elements share memory"});
+  if (reads_what_it_writes(call)) fail({"unsupported_op", call.def().name + " that writes to a part of what it reads"});
   const bool keeps_place = call.def().name.ends_with("_scatter") && call.def().name != "masked_scatter";
   if (keeps_place && meta_at(0) != nullptr) {
     if (!(meta_at(0)->offset == SymExpr(0))) fail({"unsupported_op", call.def().name + " of a tensor that does not begin its storage"});

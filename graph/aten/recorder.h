@@ -99,6 +99,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   void refuse_writes_to_constants(const OpCall& call);
   void refuse_absolute_offsets(const OpCall& call);
   void refuse_memory(const OpCall& call);
+  bool reads_what_it_writes(const OpCall& call);
 
   bool keep_shape_in_place(OpCall& call);
   bool fits_in_place(const OpCall& call) const;

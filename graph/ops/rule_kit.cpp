@@ -245,7 +245,9 @@ bool reduced_dims(const RuleArgs& args, size_t i, size_t ndim, std::vector<bool>
   for (const int64_t dim : dims) {
     const auto d = wrap_dim(dim, ndim);
     if (!d) return false;
-    if (*d < ndim) reduced[*d] = true;
+    if (*d >= ndim) continue;
+    if (reduced[*d]) return false;  // named twice: torch words the error
+    reduced[*d] = true;
   }
   return true;
 }

@@ -459,6 +459,13 @@ class TestManyCallers:
                 os._exit(0 if good else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
+    @pytest.fixture(autouse=True)
+    def interrupts(self):
+        """Raised, also where the tests run in the background of a shell that ignores them."""
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        yield
+        signal.signal(signal.SIGINT, before)
+
     def test_interrupt_during_a_compile(self):
         def f(x):
             for _ in range(30000):

@@ -5,6 +5,7 @@ import enum
 
 import torch
 
+import framejit
 from check import check
 
 x = torch.randn(3, 4)
@@ -95,3 +96,26 @@ def test_classes_made_or_written_break_cleanly():
         Counter.n = 0
         return g(x)
     check(reset_and_call, x)
+
+
+def test_the_order_of_an_ordered_dict_is_guarded():
+    def f(x, d):
+        for key, value in d.items():
+            x = (x + len(key)) * value
+        return x
+    compiled = framejit.compile(f)
+    d = collections.OrderedDict(a=2.0, bb=3.0, ccc=5.0)
+    with torch.no_grad():
+        for change in (lambda: None, lambda: d.move_to_end("a"), lambda: d.move_to_end("ccc", last=False), lambda: d.popitem(last=False), lambda: d.update(a=d.pop("a"))):
+            change()
+            assert torch.equal(compiled(torch.ones(2), d), f(torch.ones(2), d)), list(d)
+
+
+def test_hooks_put_before_others():
+    layer = torch.nn.Linear(2, 2).eval()
+    layer.register_forward_pre_hook(lambda m, args: (args[0] + 1,))
+    compiled, x = framejit.compile(layer), torch.ones(2)
+    with torch.no_grad():
+        assert torch.allclose(compiled(x), layer(x))
+        layer.register_forward_pre_hook(lambda m, args: (args[0] * 3,), prepend=True)
+        assert torch.allclose(compiled(x), layer(x))

@@ -375,3 +375,34 @@ class TestEffectsOfTheSameTrace:
         held = [counts(compiled) for _ in range(4)]
         assert held == [counts(collects)] * 4
         same(compiled(x), collects(x))
+
+
+CHANGED = {
+    "dict grows": (lambda c: c.__setitem__("z", 1), lambda: {"a": 1}),
+    "dict shrinks": (lambda c: c.pop("a"), lambda: {"a": 1, "b": 2}),
+    "set grows": (lambda c: c.add(9), lambda: {1}),
+    "set shrinks": (lambda c: c.discard(2), lambda: {2}),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+@pytest.mark.parametrize("made_inside", [False, True])
+def test_containers_that_change_while_they_are_iterated(name, made_inside):
+    change, make = CHANGED[name]
+
+    def f(x, c):
+        if made_inside:
+            c = make()
+        x = x + 1
+        for _ in c:
+            x = x * 2
+            change(c)
+        return x
+    compiled = framejit.compile(f)
+    for _ in range(2):
+        plain, ours = make(), make()
+        with pytest.raises(RuntimeError) as error:
+            f(torch.ones(2), plain)
+        with pytest.raises(RuntimeError, match=str(error.value)):
+            compiled(torch.ones(2), ours)
+        assert plain == ours

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 import framejit
-from check import backend, fresh  # noqa: F401  (fixtures)
+from check import backend, fresh, same  # noqa: F401  (fixtures)
 
 TEXT, SAME_TEXT = "abc def", "".join(["abc", " def"])
 LARGE, SAME_LARGE = 10**6, int("1000000")
@@ -84,3 +84,23 @@ def test_attention_of_a_query_with_itself_and_with_another():
     with torch.no_grad():
         for q, k, v in ((a, b, b), (a, a, a), (a, b, a), (b, b, b)):
             torch.testing.assert_close(compiled(q, k, v), layer(q, k, v, need_weights=False)[0])
+
+
+def test_a_real_dict_by_tensors(backend):
+    a, b = torch.ones(2), torch.zeros(2)
+
+    def f(x, d, k):
+        return x + 1, d.get(k), x is k
+    compiled = framejit.compile(f, backend=backend)
+    with torch.no_grad():
+        for x, d, k in ((a, {b: 1}, b), (b, {a: 1, b: 2}, a), (a, {a: 3}, a), (b, {a: 3}, b)):
+            same(compiled(x, d, k), f(x, d, k))
+
+
+def test_not_a_number_is_itself_alone(backend):
+    n, m = float("nan"), float("nan")
+    for fn in (lambda x, l, k: (x + 1, l.get(k)), lambda x, l, k: (x + 1, k in l)):
+        framejit.reset()
+        compiled = framejit.compile(fn, backend=backend)
+        for held, asked in ((n, m), (n, n), (m, n), (m, m)):
+            same(compiled(torch.ones(2), {held: 1}, asked), fn(torch.ones(2), {held: 1}, asked))

@@ -55,6 +55,42 @@ def test_results_that_keep_their_place_in_the_storage():
     check(lambda v: torch.select_scatter(v.t(), torch.zeros(3), 0, 1), x[:, :, 0].contiguous())
 
 
+def test_views_are_not_detached_in_place():
+    check(lambda x: (x + 1).detach_() * 2, torch.ones(3), breaks=1)
+    check(lambda x: (x + 1, x.detach_()), torch.ones(4).view(2, 2))
+
+
+OVERLAPS = {
+    "shifted assignment": lambda x: x.__setitem__(slice(1, None), x[:-1]),
+    "shifted sum": lambda x: x[1:].add_(x[:-1]),
+    "shifted copy": lambda x: x[1:].copy_(x[:-1]),
+    "transposed copy": lambda x: x.copy_(x.t()),
+    "transposed sum": lambda x: x.add_(x.t()),
+    "row of itself": lambda x: x.div_(x[0]),
+    "rows of itself": lambda x: x.sub_(x[:1]),
+    "itself": lambda x: x.add_(x),
+    "a view that is itself": lambda x: x.mul_(x.view(3, 3)),
+    "other rows": lambda x: x[:1].add_(x[1:2]),
+    "a temporary": lambda x: x.add_(x.t() * 1),
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPS)
+def test_writes_to_what_is_read(name):
+    """Eager refuses most; what it computes, in an order of its own, is not changed."""
+    def f(x):
+        y = x * 2
+        OVERLAPS[name](y)
+        return y + 1
+    check(f, torch.arange(9.0).view(3, 3) + 1)
+
+
+def test_dimensions_named_twice():
+    for op in (torch.sum, torch.mean, torch.amax, torch.var, torch.any, torch.logsumexp):
+        check(lambda x: (x * 2, op(x, dim=(0, -1))), torch.ones(3))
+        check(lambda x: (x * 2, op(x, dim=(0, 1))), torch.ones(3, 2))
+
+
 @pytest.mark.parametrize("shape", [(25, 5), (5, -1), (1, 125)])
 def test_view_copy_of_any_strides(shape):
     x = torch.arange(125.0).view(5, 5, 5)
