@@ -417,14 +417,24 @@ class NothingHandled final : public guards::ModeFacts {
   std::string mismatch() const override { return "an exception is being handled"; }
 };
 
+void rely_on_nothing_handled(Tracer& t, const std::string& asker) {
+  bool known = false;
+  if (t.handled_exception(&known) || (!known && !NothingHandled::now())) graph_break(BreakReason::unsupported_value, asker + " while an exception is handled");
+  if (!known) t.guards().modes.push_back(std::make_shared<NothingHandled>());
+}
+
 }  // namespace
 
 Value* exc_info(Tracer& t, const Arguments& args) {
   only_positional(t, args, "exc_info", 0, 0);
-  bool known = false;
-  if (t.handled_exception(&known) || (!known && !NothingHandled::now())) graph_break(BreakReason::unsupported_value, "sys.exc_info() while an exception is handled");
-  if (!known) t.guards().modes.push_back(std::make_shared<NothingHandled>());
+  rely_on_nothing_handled(t, "sys.exc_info()");
   return t.tuple({t.none(), t.none(), t.none()});
+}
+
+Value* handled_exception(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "exception", 0, 0);
+  rely_on_nothing_handled(t, "sys.exception()");
+  return t.none();
 }
 
 Value* recursion_limit(Tracer& t, const Arguments&) {

@@ -43,6 +43,19 @@ class TestContextlib:
                 return x + 1
         check(f, torch.randn(3), breaks=0, compiles=1)
 
+    def test_the_handled_exception_is_asked_for(self):
+        check(lambda x: x + (1 if sys.exception() is None and sys.exc_info()[0] is None else 2), torch.randn(3), breaks=0, compiles=1)
+
+        def f(x):
+            return x + (1 if sys.exception() is None else 2)
+        compiled = framejit.compile(f)
+        for _ in range(2):
+            same(compiled(torch.ones(2)), f(torch.ones(2)))
+            try:
+                raise KeyError
+            except KeyError:
+                same(compiled(torch.ones(2)), f(torch.ones(2)))
+
     def test_an_exit_stack_that_swallows(self):
         def f(x, key):
             y = x
