@@ -131,6 +131,14 @@ class TestModes:
             with torch.set_grad_enabled(mode):
                 same(compiled(x), f(x))
 
+    def test_anomaly_detection_is_guarded(self):
+        def f(x):
+            return torch.is_anomaly_enabled(), x * 2
+        compiled = framejit.compile(f)
+        for mode in (False, True, False, True):
+            with torch.autograd.set_detect_anomaly(mode):
+                same(compiled(torch.ones(3)), f(torch.ones(3)))
+
     def test_mode_changed_inside_is_restored(self):
         def f(x):
             with torch.enable_grad():
