@@ -24,7 +24,8 @@ struct RecordedGraph {
   const CapturedCalls& calls;
 };
 
-// Passes, backend, plan. What the passes took for granted about sizes becomes a fact of `shapes`, to be guarded. With a user's backend that raises, the Python error is set and an Error returned.
+// Passes, backend, plan. What the passes took for granted about sizes becomes a fact of `shapes`, to be guarded. With a user's backend
+// that raises, the Python error is set and an Error returned.
 Result<std::unique_ptr<CompiledCall>> compile_graph(const RecordedGraph& recorded, graph::ShapeEnv& shapes, const CompileRequest& request);
 
 }  // namespace framejit::frame_hook

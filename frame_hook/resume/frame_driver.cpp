@@ -23,6 +23,7 @@ struct SegmentEntry final : EntryBase {
 };
 
 struct CodeNote final : EntryBase { TraceHints hints; };
+
 using Options = std::shared_ptr<const CompileOptions>;
 
 class OptionsSet {
@@ -38,6 +39,7 @@ class OptionsSet {
  private:
   std::vector<std::weak_ptr<const CompileOptions>> known_;
 };
+
 struct SiteNote final : EntryBase {
   OptionsSet limited;                     // it was said that the entry limit is reached
   OptionsSet failed;                      // a compile met a defect of ours

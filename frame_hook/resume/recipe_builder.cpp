@@ -70,12 +70,7 @@ SlotId RecipeBuilder::build(Value* value) {
     case ValueKind::tuple: return build_tuple(as<TupleValue>(value));
     case ValueKind::list: return build_list(as<ListValue>(value));
     case ValueKind::dict: return build_dict(as<DictValue>(value));
-    case ValueKind::set: {
-      std::vector<SlotId> items;
-      PyRef order;
-      for (Value* v : items_to_rebuild(as<SetValue>(value), &order)) items.push_back(slot(v));
-      return step(value->type == &PyFrozenSet_Type ? RecipeOp::frozenset : RecipeOp::set, std::move(items), 0, order.get());
-    }
+    case ValueKind::set: return set_step(value->type == &PyFrozenSet_Type ? RecipeOp::frozenset : RecipeOp::set, {}, as<SetValue>(value));
     case ValueKind::slice: {
       auto* s = as<SliceValue>(value);
       const SlotId start = slot(s->start), stop = slot(s->stop), stride = slot(s->step);
@@ -110,6 +105,12 @@ SlotId RecipeBuilder::build(Value* value) {
     default: break;
   }
   graph_break(BreakReason::escaped_traced, std::string("an object of type ") + (value->type ? value->type->tp_name : "?"));
+}
+
+SlotId RecipeBuilder::set_step(RecipeOp op, std::vector<SlotId> operands, SetValue* set) {
+  PyRef order;
+  for (Value* v : items_to_rebuild(set, &order)) operands.push_back(slot(v));
+  return step(op, std::move(operands), 0, order.get());
 }
 
 // A float computed from floats that differ from call to call is computed anew.
@@ -357,9 +358,7 @@ void RecipeBuilder::fill_items(SlotId target, Value* container) {
     }
     step(RecipeOp::fill_dict, std::move(operands));
   } else if (container->kind == ValueKind::set && container->type == &PySet_Type) {
-    PyRef order;
-    for (Value* v : items_to_rebuild(as<SetValue>(container), &order)) operands.push_back(slot(v));
-    step(RecipeOp::fill_set, std::move(operands), 0, order.get());
+    set_step(RecipeOp::fill_set, std::move(operands), as<SetValue>(container));
   }
 }
 
@@ -463,13 +462,7 @@ void RecipeBuilder::effect_of(Value* value) {
       break;
     }
     case ValueKind::dict: dict_effect(target, as<DictValue>(value), value->object.get()); break;
-    case ValueKind::set: {
-      std::vector<SlotId> operands{target};
-      PyRef order;
-      for (Value* v : items_to_rebuild(as<SetValue>(value), &order)) operands.push_back(slot(v));
-      step(RecipeOp::change_set, std::move(operands), 0, order.get());
-      break;
-    }
+    case ValueKind::set: set_step(RecipeOp::change_set, {target}, as<SetValue>(value)); break;
     case ValueKind::cell: {
       auto* cell = as<CellValue>(value);
       step(RecipeOp::assign_cell, {target, cell->contents ? slot(cell->contents) : kUnbound});

@@ -4,6 +4,7 @@
 // length after a write, a write. Keys are compared as CPython does, but a hash or equality written in Python is inlined or breaks.
 // The __dict__ of a traced instance (owner set) has no entries of its own: the instance's attributes are the truth.
 #include "frame_hook/trace/protocol.h"
+#include "guards/checks.h"
 
 namespace framejit::frame_hook {
 
@@ -196,15 +197,11 @@ void load_owner(Tracer& t, DictValue* v) {
 }
 
 // OrderedDict keeps an order of its own, which move_to_end changes; the shadow has the dict's.
-void check_order(PyObject* dict) {
-  if (!PyODict_Check(dict)) return;
-  PyRef keys = PyRef::steal(PyODict_Type.tp_iter(dict));
-  PyObject *key, *item;
-  for (Py_ssize_t position = 0; keys && PyDict_Next(dict, &position, &key, &item);) {
-    PyRef next = PyRef::steal(PyIter_Next(keys.get()));
-    if (next.get() != key) graph_break(BreakReason::unsupported_value, "an OrderedDict whose order was changed");
-  }
-  PyErr_Clear();
+void guard_linked_order(Tracer& t, DictValue* v, PyObject* keys) {
+  PyObject* dict = v->object.get();
+  if (!PyODict_Check(dict) || PyDict_GET_SIZE(dict) < 2) return;
+  if (!guards::is_linked_in_order(dict, keys)) graph_break(BreakReason::unsupported_value, "an OrderedDict whose order was changed");
+  note(t, GuardKind::linked_order, v->source, keys);
 }
 
 }  // namespace
@@ -218,7 +215,6 @@ void Tracer::load(DictValue* v) {
   if (!v->object) return;
   type_of(v);
   PyObject* dict = v->object.get();
-  check_order(dict);
   PyRef keys = PyRef::steal(PyTuple_New(PyDict_GET_SIZE(dict)));
   PyObject *key, *value;
   Py_ssize_t position = 0;
@@ -229,7 +225,7 @@ void Tracer::load(DictValue* v) {
     v->entries.push_back({k, nullptr});
   }
   note(*this, GuardKind::dict_keys, v->source, keys.get());
-  if (PyODict_Check(dict) && PyDict_GET_SIZE(dict) > 1) note(*this, GuardKind::linked_order, v->source, keys.get());
+  guard_linked_order(*this, v, keys.get());
   for (DictEntry& e : v->entries) entry_value(*this, v, e);
   for (DictEntry& e : written) {
     if (e.value) dict_set(v, e.key, e.value);

@@ -26,8 +26,6 @@ using c10::DispatchKey;
 using c10::DispatchKeySet;
 using c10::IValue;
 
-bool is_number(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->is_wrapped_number(); }
-
 struct Concern {
   TracedTensorImpl* traced = nullptr;
   bool any_tensor = false, all_meta = true;
@@ -325,17 +323,8 @@ bool Recorder::reads_what_it_writes(const OpCall& call) {
   const Graph& g = graph();
   const auto range = [&](ValueId v) {  // empty: with gaps
     const TensorMeta& meta = g.meta(v);
-    std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
-    for (size_t d = 0; d < meta.ndim(); ++d)
-      if (const int64_t size = shapes().hint(meta.sizes[d]); size != 1) dims.emplace_back(shapes().hint(meta.strides[d]), size);
-    std::sort(dims.begin(), dims.end());
     const int64_t begin = shapes().hint(meta.offset);
-    int64_t count = 1;
-    for (const auto& [stride, size] : dims) {
-      if (stride != count) return std::pair(begin, begin);
-      count *= size;
-    }
-    return std::pair(begin, begin + count);
+    return std::pair(begin, begin + (is_dense(meta, shapes()) ? shapes().hint(meta.numel()) : 0));
   };
   const auto collide = [&](ValueId written, ValueId read) {
     if (read == kNoValue || read == written || g.values[index_of(read)].storage != g.values[index_of(written)].storage) return false;

@@ -15,8 +15,6 @@ namespace {
 
 using c10::IValue;
 
-bool is_number(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->is_wrapped_number(); }
-
 void add_kind(const at::Tensor& tensor, std::string& key) {
   if (!tensor.defined()) {
     key += 'u';

@@ -9,6 +9,8 @@
 
 namespace framejit::graph {
 
+inline bool is_number(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->is_wrapped_number(); }
+
 template <class F> void each_tensor(const c10::IValue& value, F&& visit) {
   if (value.isTensor()) {
     if (value.toTensor().defined()) visit(value.toTensor());
