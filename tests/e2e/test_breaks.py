@@ -525,7 +525,6 @@ class TestManyCallers:
             same(compiled(x), net(x))
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="torch.compile needs a compiler")
 class TestBesideTorchCompile:
     @pytest.mark.parametrize("first", ["framejit", "torch"])
     def test_both_in_one_process(self, first):
