@@ -100,12 +100,21 @@ Value* slice_attribute(Tracer& t, SliceValue* v, PyObject* name) {
 // stand-in may not have them (requires_grad).
 bool read_from_real_tensor(std::string_view name) { return name == "requires_grad" || name == "is_leaf" || name == "grad_fn" || name == "name"; }
 
+// No stand-in knows what its tensor is a view of: only that there is no base is told.
+Value* base_of(Tracer& t, TensorValue* v, PyObject* name, PyObject* traced) {
+  const PyRef base = PyRef::steal(PyObject_GetAttr(v->object ? v->object.get() : traced, name));
+  if (base.get() != Py_None) graph_break(BreakReason::unknown_attribute, "_base of a view");
+  if (v->object) note(t, GuardKind::is, t.guards().sources.add(SourceKind::attribute, v->source, 0, name), Py_None);
+  return t.none();
+}
+
 Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
   const std::string_view text = text_of(name);
   if (text == "__class__") return t.constant_value(reinterpret_cast<PyObject*>(t.type_of(v)));
   if (text == "__dict__") graph_break(BreakReason::unknown_attribute, "Tensor.__dict__");
   if (text == "_cdata" || text == "_version") graph_break(BreakReason::unknown_attribute, "Tensor." + std::string(text));
   PyObject* traced = t.traced_tensor(v);
+  if (text == "_base") return base_of(t, v, name, traced);
   if (v->object && !v->mutated && (read_from_real_tensor(text) || text == "grad")) {
     PyRef real = PyRef::steal(PyObject_GetAttr(v->object.get(), name));
     if (!real) t.raise_pending();

@@ -7,6 +7,7 @@ the object and the class that plain code sees, and all instances of a class shar
 from __future__ import annotations
 
 import copy
+import inspect
 import operator
 import types
 import weakref
@@ -23,7 +24,10 @@ class WrappedModule:
     __slots__ = ()
 
     def __call__(self, *args, **kwargs):
-        return self._framejit_call(self._framejit_original, *args, **kwargs)
+        original = self._framejit_original
+        if type(original).__call__ is not self._framejit_plain:  # the class was given another __call__
+            _fill_slots(self, self._framejit_wrap(original))
+        return self._framejit_call(original, *args, **kwargs)
 
     def __deepcopy__(self, memo):
         copied = self._framejit_wrap(copy.deepcopy(self._framejit_original, memo))
@@ -42,6 +46,7 @@ SLOTS = (
     "_framejit_original",  # the module that was wrapped; kept alive
     "_framejit_call",      # called with the original first
     "_framejit_wrap",      # makes the same wrapping of a copy
+    "_framejit_plain",     # the __call__ of the original's class that _framejit_call was made from
 )
 
 
@@ -69,31 +74,37 @@ def _subclass_of(original: type) -> type:
 
 
 # The armed calls of a class live as long as the class, not as long as some compiled module of it.
-_armed_calls: "weakref.WeakKeyDictionary[type, dict[Options, Callable[..., Any]]]" = weakref.WeakKeyDictionary()
+_armed_calls: "weakref.WeakKeyDictionary[type, dict[tuple[Options, Callable[..., Any]], Callable[..., Any]]]" = weakref.WeakKeyDictionary()
 
 
 def _armed_call(kind: type, options: Options) -> Callable[..., Any]:
-    """An armed copy of the class's __call__, one per class and settings. The code object is a copy, because entries are kept per
-    code object and nn.Module's own is shared by every model of the process."""
+    """An armed copy of the class's __call__, one per class, __call__ and settings. The code object is a copy, because entries are
+    kept per code object and nn.Module's own is shared by every model of the process."""
     armed = _armed_calls.setdefault(kind, {})
-    if options not in armed:
-        call = kind.__call__
+    call = kind.__call__
+    key = (options, inspect.getattr_static(kind, "__call__"))  # what a descriptor gives may be new each time
+    if key not in armed:
         if isinstance(call, types.FunctionType):
             copied = types.FunctionType(call.__code__.replace(), call.__globals__, call.__name__, call.__defaults__, call.__closure__)
             copied.__kwdefaults__ = call.__kwdefaults__
             copied.__qualname__ = call.__qualname__
             call = copied
-        armed[options] = _framejit.arm(call, options)
-    return armed[options]
+        armed[key] = _framejit.arm(call, options)
+    return armed[key]
 
 
 def wrap_module(original: torch.nn.Module, call: Callable[..., Any], wrap: Callable[[torch.nn.Module], torch.nn.Module]) -> torch.nn.Module:
     """A module that shares `original`'s attributes and, when called, runs call(original, ...)."""
     wrapped = object.__new__(_subclass_of(type(original)))
     object.__setattr__(wrapped, "__dict__", original.__dict__)
-    for slot, value in zip(SLOTS, (original, call, wrap)):
+    for slot, value in zip(SLOTS, (original, call, wrap, type(original).__call__)):
         object.__setattr__(wrapped, slot, value)
     return wrapped
+
+
+def _fill_slots(wrapped: WrappedModule, other: WrappedModule) -> None:
+    for slot in SLOTS:
+        object.__setattr__(wrapped, slot, getattr(other, slot))
 
 
 def compile_module(original: torch.nn.Module, options: Options) -> torch.nn.Module:

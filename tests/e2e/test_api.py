@@ -1,5 +1,6 @@
 """What framejit.compile returns: looks like what it was given, and its settings are checked."""
 import copy
+import functools
 import gc
 import inspect
 import pickle
@@ -285,3 +286,44 @@ print(sys.modules["framejit"].stats()["graphs"])
     done = run(program, FRAMEJIT="1")
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == 1
+
+
+@pytest.mark.parametrize("wrap", [framejit.compile, framejit.disable])
+@pytest.mark.nothing_captured
+def test_a_new_call_of_the_class_is_seen(net, wrap):
+    class Doubling(Net):
+        pass
+    net.__class__ = Doubling
+    wrapped, x = wrap(net), torch.randn(2, 4)
+    with torch.no_grad():
+        first = wrapped(x)
+        Doubling.__call__ = lambda self, x: 2 * self.forward(x)
+        for _ in range(3):
+            assert torch.equal(wrapped(x), 2 * first)
+        del Doubling.__call__
+        assert torch.equal(wrapped(x), first)
+
+
+def test_a_call_that_is_new_each_time_is_armed_once(net):
+    class Partial(Net):
+        __call__ = functools.partialmethod(torch.nn.Module.__call__)
+    net.__class__ = Partial
+    compiled, x = framejit.compile(net), torch.randn(2, 4)
+    framejit.reset()
+    with torch.no_grad():
+        for _ in range(4):
+            assert torch.equal(compiled(x), net(x))
+    assert framejit.stats()["graphs"] == 1
+
+
+def test_under_jit_trace_the_program_runs_plainly():
+    """A trace records what runs: the ops, not what a kernel gave for these values."""
+    def f(x):
+        return x.sin() + 1
+    compiled = framejit.compile(f)
+    x = torch.randn(3)
+    with torch.no_grad():
+        assert torch.equal(compiled(x), f(x))
+        traced = torch.jit.trace(compiled, (x,))
+    assert "aten::sin" in str(traced.graph)
+    assert torch.equal(traced(x + 1), f(x + 1))

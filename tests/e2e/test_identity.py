@@ -3,7 +3,7 @@ import pytest
 import torch
 
 import framejit
-from check import backend, fresh, same  # noqa: F401  (fixtures)
+from check import backend, check, fresh, same  # noqa: F401  (fixtures)
 
 TEXT, SAME_TEXT = "abc def", "".join(["abc", " def"])
 LARGE, SAME_LARGE = 10**6, int("1000000")
@@ -104,3 +104,22 @@ def test_not_a_number_is_itself_alone(backend):
         compiled = framejit.compile(fn, backend=backend)
         for held, asked in ((n, m), (n, n), (m, n), (m, m)):
             same(compiled(torch.ones(2), {held: 1}, asked), fn(torch.ones(2), {held: 1}, asked))
+
+
+def test_base_of_an_input():
+    """What an input is a view of is the input's own fact: no base is guarded, a view breaks."""
+    def f(x):
+        return (x + 1 if x._base is None else x + 2), x._is_view()
+    whole = torch.arange(6.0).reshape(2, 3).clone()
+    compiled = framejit.compile(f)
+    for x in (whole, whole[1], whole.clone(), whole[:1]):
+        got, want = compiled(x), f(x)
+        assert torch.equal(got[0], want[0]) and got[1] is want[1]
+    assert framejit.stats()["graphs"] >= 1
+
+
+def test_views_of_the_trace_know_that_they_are_views():
+    def f(x):
+        y = x.clone()
+        return y + 1, y._is_view(), x[0]._is_view(), y[0].detach()._is_view()
+    check(f, torch.ones(2, 3), breaks=0)
