@@ -10,6 +10,7 @@
 
 #include "frame_hook/aten/tensor_frontend.h"
 #include "frame_hook/hook/frame_hook.h"
+#include "frame_hook/hook/stress.h"
 #include "frame_hook/resume/frame_driver.h"
 #include "frame_hook/resume/global_mode.h"
 #include "frame_hook/resume/stats.h"
@@ -40,6 +41,7 @@ PyObject* configure(PyObject*, PyObject*) {
     PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "framejit runs nothing compiled: %s", hook.error().message.c_str());
     if (PyErr_Occurred()) return nullptr;
   }
+  frame_hook::start_stress_from_environment();
   Py_RETURN_NONE;
 }
 
@@ -112,6 +114,8 @@ std::string folder_of(const char* module_name) {
 }
 
 PyObject* enable_global(PyObject*, PyObject*) {
+  if (!config().enabled) Py_RETURN_NONE;  // FRAMEJIT=false
+  if (config().stress >= 0) return raise_value_error({"bad_knob", "FRAMEJIT=1 and FRAMEJIT_STRESS cannot be set together: both decide how every frame runs"});
   frame_hook::GlobalModeSettings settings;
   settings.min_calls = config().min_calls;
   settings.filter = config().filter;

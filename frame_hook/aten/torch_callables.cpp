@@ -10,25 +10,8 @@
 namespace framejit::frame_hook {
 namespace {
 
-// Types whose instances are constants, and functions of torch and torch._C that only read state.
-constexpr const char* kPure[] = {
-    "torch.Size", "torch.device", "torch.dtype", "torch.finfo", "torch.iinfo", "torch.layout", "torch.memory_format",
-    "torch.get_default_dtype", "torch.is_grad_enabled", "torch.is_inference_mode_enabled", "torch.is_autocast_enabled", "torch.is_autocast_cpu_enabled",
-    "torch.is_autocast_cache_enabled", "torch.get_autocast_dtype", "torch.get_autocast_cpu_dtype", "torch.get_autocast_gpu_dtype", "torch.promote_types",
-    "torch.can_cast", "torch.is_vulkan_available",
-    "torch._C._get_tracing_state", "torch._C._is_tracing", "torch._C._is_torch_function_enabled", "torch._C._is_torch_function_all_disabled",
-    "torch._C._is_torch_function_mode_enabled", "torch._C._len_torch_function_stack", "torch._C._len_torch_dispatch_stack",
-    "torch._C._has_torch_function", "torch._C._has_torch_function_unary", "torch._C._has_torch_function_variadic",
-    "torch._C._get_cudnn_enabled", "torch._C._get_cudnn_benchmark", "torch._C._get_cudnn_deterministic", "torch._C._get_cudnn_allow_tf32",
-    "torch._C._get_mkldnn_enabled", "torch._C._get_mkldnn_deterministic", "torch._C._get_nnpack_enabled", "torch._C._get_flash_sdp_enabled",
-    "torch._C._get_mem_efficient_sdp_enabled", "torch._C._get_math_sdp_enabled", "torch._C._get_cudnn_sdp_enabled", "torch._C._get_overrideable_sdp_enabled",
-    "torch._C._get_deterministic_algorithms", "torch._C._get_deterministic_algorithms_warn_only", "torch._C._get_deterministic_fill_uninitialized_memory",
-    "torch._C._get_cublas_allow_tf32", "torch._C._get_float32_matmul_precision", "torch._C._get_fp32_precision_getter", "torch._C._get_qengine",
-    "torch._C._get_default_device", "torch._C._is_any_autocast_enabled", "torch._C._is_autocast_available", "torch._C._autocast_supported_devices", "torch._C._get_accelerator",
-    "torch._C._get_privateuse1_backend_name", "torch._C._get_autograd_fallback_mode", "torch._C._is_fwd_grad_enabled", "torch._C._is_multithreading_enabled",
-    "torch._C._is_view_replay_enabled", "torch._C._log_api_usage_once", "torch._C._cuda_isCurrentStreamCapturing", "torch._C._functorch.peek_interpreter_stack",
-    "torch._C._functorch.maybe_current_level", "torch._C._has_mkldnn", "torch._C._has_mkl",
-};
+// Types whose instances are constants. Functions that read state are CONCRETE rows of trace/torch_special.def.
+constexpr const char* kPure[] = {"torch.Size", "torch.device", "torch.dtype", "torch.finfo", "torch.iinfo", "torch.layout", "torch.memory_format"};
 
 // Python functions that say whether a compiler is at work. Modules that are not loaded are not loaded for this.
 constexpr const char* kCompiling[] = {

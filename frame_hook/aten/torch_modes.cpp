@@ -55,7 +55,7 @@ std::optional<std::string> unsupported_mode() {
   const c10::DispatchKeySet included = c10::impl::tls_local_dispatch_key_set().included_;
   if (included.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode)) return "a functorch transform";
   if (included.has(c10::DispatchKey::Functionalize)) return "functionalisation";
-  if (included.has(c10::DispatchKey::Tracer)) return "torch.jit.trace";
+  if (included.has(c10::DispatchKey::Tracer)) return "tracing of torch.jit";
   return std::nullopt;
 }
 

@@ -76,7 +76,7 @@ PyObject* give_to_handler(PyThreadState* thread, Frame* frame, EvalFunction belo
   }
   LiveFrame live(thread, frame, *state, below);
   if (filler) return filler->fill(live);
-  if (!armed_handler || live.is_observed()) return live.pass_through();
+  if (!armed_handler) return live.pass_through();
   return armed_handler->on_frame(live, options);
 }
 

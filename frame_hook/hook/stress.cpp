@@ -1,10 +1,10 @@
 // frame_hook/hook/stress.cpp — see stress.h.
 #include "frame_hook/hook/stress.h"
 
-#include <cstdlib>
 #include <random>
 
 #include "frame_hook/hook/frame_hook.h"
+#include "runtime/base/config.h"
 
 namespace framejit::frame_hook {
 namespace {
@@ -54,9 +54,7 @@ bool start_stress(uint64_t seed, int longest) {
 void stop_stress() { remove_standing_hook(); }
 
 bool start_stress_from_environment() {
-  const char* text = std::getenv("FRAMEJIT_STRESS");
-  const uint64_t seed = text ? std::strtoull(text, nullptr, 10) : 0;
-  return seed != 0 && initialise_hook().ok() && start_stress(seed);
+  return config().stress >= 0 && initialise_hook().ok() && start_stress(static_cast<uint64_t>(config().stress));
 }
 
 }  // namespace framejit::frame_hook

@@ -10,7 +10,7 @@ namespace framejit::frame_hook {
 // instructions; one frame in eight has no bound.
 bool start_stress(uint64_t seed, int longest = 40);
 void stop_stress();
-// Reads FRAMEJIT_STRESS; false when it is unset, zero, no number, or the hook is not usable.
+// As FRAMEJIT_STRESS says; false when it is unset, or the hook is not usable.
 bool start_stress_from_environment();
 
 }  // namespace framejit::frame_hook

@@ -191,7 +191,7 @@ void count_break(BreakReason reason, const std::string& detail, const std::strin
   stats().graph_breaks += 1;
   stats().break_reasons[row_of(reason).name] += 1;
   if (log::enabled(log::Channel::graph_breaks))
-    log::emit({log::Channel::graph_breaks, "", "Break", where, {{"reason", row_of(reason).name}, {"detail", detail}, {"hint", row_of(reason).hint}}, caret});
+    log::emit({log::Channel::graph_breaks, "", "Break", where, {{"reason", row_of(reason).name}, {"detail", describe_break(reason, detail)}, {"hint", row_of(reason).hint}}, caret});
 }
 
 void count_fallback(Fallback reason, const std::string& where, const std::string& detail) {

@@ -317,7 +317,7 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   }
   if (options_->fullgraph && outcome.broke && outcome.reason != BreakReason::exception_raised && !PyErr_Occurred())
     PyErr_Format(g_graph_break_error ? g_graph_break_error : PyExc_RuntimeError, "%s: graph break with fullgraph=True: %s: %s\n%s\nhint: %s", outcome.where.c_str(),
-                 row_of(outcome.reason).name, outcome.detail.c_str(), outcome.caret.c_str(), row_of(outcome.reason).hint);
+                 row_of(outcome.reason).name, describe_break(outcome.reason, outcome.detail).c_str(), outcome.caret.c_str(), row_of(outcome.reason).hint);
   if (PyErr_Occurred()) {
     next = leave_with_error(outcome.at);
     return nullptr;
@@ -408,8 +408,12 @@ const Options* options_of(PyObject* settings) {
 
 PyObject* FrameDriver::on_frame(LiveFrame& frame, PyObject* options) {
   stats().frames += 1;
-  if (!t_enabled || frame.is_observed() || frame.is_generator() || (frame.code()->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) || !frame.decoded())
-    return PyErr_Clear(), frame.pass_through();
+  if (!t_enabled || frame.is_generator() || (frame.code()->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR))) return frame.pass_through();
+  if (frame.is_observed() || !frame.decoded()) {
+    PyErr_Clear();
+    count_fallback(frame.is_observed() ? Fallback::observed : Fallback::undecodable, place(frame));
+    return frame.pass_through();
+  }
   const Options* known = options_of(options);
   if (!known) return frame.is_entered() || frame.enter() ? frame.raise() : nullptr;
   return Drive(frame, *known).run();

@@ -381,7 +381,7 @@ Value* context_reset(Tracer& t, const Arguments& args) {
 
 Value* outside_print(Tracer&, const Arguments&) { graph_break(BreakReason::outside_effect, "print()"); }
 Value* outside_warn(Tracer&, const Arguments&) { graph_break(BreakReason::outside_effect, "warnings.warn()"); }
-Value* outside_time(Tracer&, const Arguments&) { graph_break(BreakReason::outside_effect, "the clock"); }
+Value* outside_time(Tracer&, const Arguments&) { graph_break(BreakReason::outside_effect, "reading the clock"); }
 
 namespace {
 

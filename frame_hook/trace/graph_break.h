@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace framejit::frame_hook {
 
@@ -21,6 +22,7 @@ struct BreakRow {
   const char* hint;
 };
 const BreakRow& row_of(BreakReason reason);
+std::string describe_break(BreakReason reason, std::string_view detail);  // the row's sentence about the detail
 bool find_break_reason(const std::string& name, BreakReason* reason);
 
 struct GraphBreak {            // thrown; not an std::exception on purpose: nothing else may catch it

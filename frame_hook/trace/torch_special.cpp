@@ -105,7 +105,7 @@ PyObject* inference_mode_type() {
 
 ModeGuard& mode_guard(Tracer& t, Value* v) {
   auto it = t.protocol().mode_guards.find(v);
-  if (it == t.protocol().mode_guards.end()) graph_break(BreakReason::outside_effect, "inference mode, entered outside of the trace, that");
+  if (it == t.protocol().mode_guards.end()) graph_break(BreakReason::outside_effect, "leaving inference mode that was entered outside of the trace");
   return it->second;
 }
 

@@ -172,12 +172,12 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
     if (facts.def->name == "resize_" || facts.def->name == "resize_as_") fail({"unsupported_op", facts.def->name});
     refuse_memory(call);
     const bool is_pointwise = call.def().has(kPointwise) && call.device.is_cpu();
-    if (eager_raises(graph(), call.node) || (is_pointwise && refuses_kinds(facts, call.args))) fail({"exception_raised", call.def().name});
+    if (eager_raises(graph(), call.node) || (is_pointwise && refuses_kinds(facts, call.args))) fail({"exception_raised", "an error of " + call.def().name});
     ShapeOrigin origin = ShapeOrigin::kRule;
     if (keep_shape_in_place(call)) {
       origin = ShapeOrigin::kInPlace;
     } else if (facts.in_place || !shape_by_rule(call)) {
-      if (std::find(kKnownErrors.begin(), kKnownErrors.end(), call.def().name) != kKnownErrors.end()) fail({"exception_raised", call.def().name});
+      if (std::find(kKnownErrors.begin(), kKnownErrors.end(), call.def().name) != kKnownErrors.end()) fail({"exception_raised", "an error of " + call.def().name});
       origin = shape_by_torch(call);
     }
     if (has_empty_argument(graph(), call.node) || ((origin == ShapeOrigin::kRule || origin == ShapeOrigin::kInPlace) && !is_pointwise && is_new_mix(facts, call.args))) MetaCall(*this, call).execute();
@@ -415,7 +415,7 @@ bool Recorder::shape_by_rule(OpCall& call) {
   if (std::any_of(returns.begin(), returns.end(), [](ReturnClass r) { return r == ReturnClass::kOther; })) return false;
   const bool lists = std::any_of(returns.begin(), returns.end(), is_list);
   if (lists ? returns.size() != 1 : metas.size() != returns.size()) return false;
-  if (!lists && call.def().name.starts_with("as_strided") && !within_storage(call, metas[0])) fail({"exception_raised", call.def().name});
+  if (!lists && call.def().name.starts_with("as_strided") && !within_storage(call, metas[0])) fail({"exception_raised", "an error of " + call.def().name});
   add_rule_results(call, metas);
   return true;
 }

@@ -175,7 +175,7 @@ std::optional<torch::jit::Stack> MetaCall::execute() const {
     }
   }
   if (std::find(kDecidedByData.begin(), kDecidedByData.end(), def.name) != kDecidedByData.end()) return std::nullopt;
-  recorder_.fail({"exception_raised", def.name});
+  recorder_.fail({"exception_raised", "an error of " + def.name});
 }
 
 // Replaces fresh results by real ones; what cannot be run is believed.

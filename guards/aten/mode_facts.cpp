@@ -14,11 +14,16 @@
 
 #include "guards/aten/tensor_facts.h"
 
-// ATen/autocast_mode.h pulls in all of ATen; these three are all that is needed of it.
+// These headers pull in much of torch; the functions are all that is needed of them.
 namespace at::autocast {
 TORCH_API at::ScalarType get_autocast_dtype(at::DeviceType device_type);
 TORCH_API bool is_autocast_cache_enabled();
 }  // namespace at::autocast
+
+namespace torch::autograd {
+enum class AutogradFallbackMode;
+TORCH_API AutogradFallbackMode getAutogradFallbackMode();
+}  // namespace torch::autograd
 
 namespace framejit::guards {
 namespace {

@@ -323,7 +323,45 @@ def test_under_jit_trace_the_program_runs_plainly():
     compiled = framejit.compile(f)
     x = torch.randn(3)
     with torch.no_grad():
-        assert torch.equal(compiled(x), f(x))
+        assert torch.allclose(compiled(x), f(x))
         traced = torch.jit.trace(compiled, (x,))
     assert "aten::sin" in str(traced.graph)
-    assert torch.equal(traced(x + 1), f(x + 1))
+    assert torch.allclose(traced(x + 1), f(x + 1))
+
+
+@pytest.mark.parametrize("value, graphs", [("1", 1), ("true", 1), ("0", 0), ("false", 0), ("", 0)])
+def test_words_that_turn_global_mode_on(value, graphs):
+    program = """
+import torch
+def f(x):
+    return torch.relu(x * 2 + 1)
+with torch.no_grad():
+    for _ in range(5):
+        f(torch.ones(3))
+import framejit
+print(framejit.stats()["graphs"])
+"""
+    done = run(program, FRAMEJIT=value)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == graphs
+
+
+def test_stress_runs_every_frame_of_a_program():
+    """FRAMEJIT_STRESS is a setting of framejit, not of its tests alone; it does not go with FRAMEJIT=1."""
+    program = """
+import framejit, torch
+def f(x):
+    try:
+        return [x + i for i in range(3)]
+    finally:
+        x = None
+with torch.no_grad():
+    print(sum(f(torch.ones(2))), sum(framejit.compile(f)(torch.ones(2))))
+print(framejit.stats()["graphs"])
+"""
+    for seed in ("0", "7"):
+        done = run(program, FRAMEJIT_STRESS=seed)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "tensor([6., 6.]) tensor([6., 6.])\n1\n"
+    both = run("import torch", FRAMEJIT_STRESS="7", FRAMEJIT="1")
+    assert "FRAMEJIT=1 and FRAMEJIT_STRESS cannot be set together" in both.stderr

@@ -1,5 +1,6 @@
 """When plain Python runs in place of compiled code: counted, logged, an error under fullgraph=True, and never in place of the
 user's own errors. And what stats() counts as a hit."""
+import sys
 import threading
 
 import pytest
@@ -181,3 +182,16 @@ class TestHits:
         for _ in range(3):
             compiled(torch.ones(2))
         assert (framejit.stats()["hits"], framejit.stats()["graphs"]) == (4, 2)
+
+
+@pytest.mark.nothing_captured
+@pytest.mark.parametrize("watch", [sys.settrace, sys.setprofile])
+def test_a_watched_call_runs_plainly_and_says_so(watch, fallbacks):
+    compiled, x, seen = framejit.compile(lambda x: x + 1), torch.ones(3), []
+    watch(lambda frame, event, argument: seen.append(event))
+    try:
+        same(compiled(x), x + 1)
+    finally:
+        watch(None)
+    assert "call" in seen
+    assert framejit.stats()["fallback_reasons"] == {"observed": 1} and fallbacks[0][0] == "observed" and "tracer" in fallbacks[0][1]
