@@ -50,6 +50,15 @@ PyObject* item_of_sequence(PyObject* sequence, Py_ssize_t i) {
   return PyTuple_CheckExact(sequence) && i < PyTuple_GET_SIZE(sequence) ? PyTuple_GET_ITEM(sequence, i) : nullptr;
 }
 
+// Where keys were exchanged there may be fewer items than it counts; with more its last step raises.
+int64_t left_of_dict(const DictIterator& it) {
+  Py_ssize_t position = it.position;
+  PyObject *key, *value;
+  for (int64_t n = 0; n <= it.left; ++n)
+    if (!PyDict_Next(reinterpret_cast<PyObject*>(it.dict), &position, &key, &value)) return n;
+  return -1;
+}
+
 PyObject* item_of_dict(const DictIterator& it, int64_t k, bool wants_key) {
   PyObject *key = nullptr, *value = nullptr;
   Py_ssize_t position = it.position;
@@ -151,7 +160,7 @@ int64_t read_left(PyObject* iterator) {
   if (type == &PyRangeIter_Type) return as<RangeIterator>(iterator)->left();
   if (is_over_dict(type)) {
     const auto* it = as<DictIterator>(iterator);
-    return !it->dict ? 0 : it->used == it->dict->ma_used ? it->left : -1;
+    return !it->dict ? 0 : it->used == it->dict->ma_used ? left_of_dict(*it) : -1;
   }
   const auto* it = as<SetIterator>(iterator);
   return !it->set ? 0 : it->used == it->set->used ? it->left : -1;

@@ -264,7 +264,7 @@ SlotId RecipeBuilder::build_iterator(IteratorValue* value) {
   if (!in_progress_.insert(value).second) graph_break(BreakReason::escaped_traced, "an iterator that is part of what it iterates over");
   using Over = IteratorValue::Over;
   // Made over what the container has become, it would not notice.
-  if (changed_while_iterated(value)) graph_break(BreakReason::unsupported_value, "an iterator over a container that has changed its size");
+  if (changed_while_iterated(value)) graph_break(BreakReason::unsupported_value, "an iterator over a container that has changed");
   switch (value->over) {
     case Over::sequence:
     case Over::text:

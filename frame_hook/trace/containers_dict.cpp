@@ -296,6 +296,7 @@ bool Tracer::dict_delete(DictValue* v, Value* key) {
   if (!e) return false;
   will_mutate(v);
   v->entries.erase(v->entries.begin() + (e - v->entries.data()));
+  ++v->removals;
   return true;
 }
 

@@ -28,21 +28,43 @@ PyTypeObject* set_iterator_type() {
 
 }  // namespace
 
-bool changed_while_iterated(const IteratorValue* it) {
-  if (it->over == Over::dict_view) return it->stop != static_cast<int64_t>(as<ViewValue>(it->operands[0])->dict->entries.size());
-  if (it->over != Over::snapshot || it->operands.size() < 2) return false;
-  return as<SetValue>(it->operands[1])->items.size() != as<TupleValue>(it->operands[0])->items.size();
+namespace {
+
+// The dict and set whose keys an iterator over one goes over, or null.
+DictValue* dict_under(const IteratorValue* it) { return it->over == Over::dict_view ? as<ViewValue>(it->operands[0])->dict : nullptr; }
+SetValue* set_under(const IteratorValue* it) { return it->over == Over::snapshot && it->operands.size() == 2 ? as<SetValue>(it->operands[1]) : nullptr; }
+
+bool size_changed(const IteratorValue* it) {
+  if (const DictValue* dict = dict_under(it)) return it->stop != static_cast<int64_t>(dict->entries.size());
+  const SetValue* set = set_under(it);
+  return set && set->items.size() != as<TupleValue>(it->operands[0])->items.size();
 }
+
+bool lost_keys(const IteratorValue* it) {
+  const DictValue* dict = dict_under(it);
+  const SetValue* set = set_under(it);
+  return (dict && dict->removals != it->removals) || (set && set->removals != it->removals);
+}
+
+// What comes after a key was taken out and another put in depends on where the table has them.
+void refuse_lost_keys(const IteratorValue* it) {
+  if (lost_keys(it)) graph_break(BreakReason::unsupported_value, "an iterator over a dict or set whose keys were exchanged");
+}
+
+}  // namespace
+
+bool changed_while_iterated(const IteratorValue* it) { return size_changed(it) || lost_keys(it); }
 
 namespace {
 
 Value* next_in_view(Tracer& t, IteratorValue* it) {
   auto* view = as<ViewValue>(it->operands[0]);
   t.load(view->dict);
-  if (changed_while_iterated(it)) {
+  if (size_changed(it)) {
     it->stop = -1;
     t.raise_new(PyExc_RuntimeError, "dictionary changed size during iteration");
   }
+  refuse_lost_keys(it);
   const int64_t at = it->step < 0 ? it->stop - 1 - it->position : it->position;
   if (at < 0 || at >= it->stop) return nullptr;
   ++it->position;
@@ -218,7 +240,8 @@ Value* advance(Tracer& t, IteratorValue* it) {
     case Over::islice: return next_islice(t, it);
     case Over::get_item: return next_get_item(t, it);
     case Over::snapshot:
-      if (changed_while_iterated(it)) t.raise_new(PyExc_RuntimeError, "Set changed size during iteration");
+      if (size_changed(it)) t.raise_new(PyExc_RuntimeError, "Set changed size during iteration");
+      refuse_lost_keys(it);
       [[fallthrough]];
     case Over::text:
     case Over::other: return next_in_sequence(t, it);
@@ -241,6 +264,12 @@ IteratorValue* make_iterator(Tracer& t, Over over, PyTypeObject* type, std::vect
   auto* it = t.make<IteratorValue>(ValueKind::iterator, type);
   it->over = over;
   it->operands = std::move(operands);
+  return it;
+}
+
+static IteratorValue* iterate_set(Tracer& t, SetValue* set) {
+  IteratorValue* it = make_iterator(t, Over::snapshot, set_iterator_type(), {t.tuple(ordered_items(t, set)), set});
+  it->removals = set->removals;
   return it;
 }
 
@@ -284,10 +313,11 @@ Value* raw_iterate(Tracer& t, Value* v) {
       t.load(view->dict);
       IteratorValue* it = make_iterator(t, Over::dict_view, &PyDictIterKey_Type, {view});
       it->stop = static_cast<int64_t>(view->dict->entries.size());
+      it->removals = view->dict->removals;
       return it;
     }
     case ValueKind::set:
-      return make_iterator(t, Over::snapshot, set_iterator_type(), {t.tuple(ordered_items(t, as<SetValue>(inner))), inner});
+      return iterate_set(t, as<SetValue>(inner));
     case ValueKind::iterator:
     case ValueKind::generator: return inner;
     case ValueKind::object: {

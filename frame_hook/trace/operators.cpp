@@ -130,6 +130,7 @@ Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
   if (in_place) {
     t.will_mutate(left);
     left->items = std::move(result);
+    ++left->removals;
     left->order = std::move(order);
     return a;
   }

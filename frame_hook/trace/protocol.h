@@ -145,7 +145,7 @@ bool keys_equal(Tracer& t, Value* a, Value* b);
 bool is_identity_key(Value* key);                               // hashed and compared by identity
 Value* make_view(Tracer& t, DictValue* dict, ViewValue::What what);
 IteratorValue* wrap_iterator(Tracer& t, PyObject* object, guards::SourceId source);  // null: not one whose state can be read
-bool changed_while_iterated(const IteratorValue* it);           // a dict or set that has another size than when the iterator was made
+bool changed_while_iterated(const IteratorValue* it);           // a dict or set that has other keys than when the iterator was made
 IteratorValue* make_iterator(Tracer& t, IteratorValue::Over over, PyTypeObject* type, std::vector<Value*> operands);
 Value* like(Tracer& t, Value* model, std::vector<Value*> items);  // tuple or list of the model's kind (torch.Size stays one)
 struct SliceBounds { int64_t start, stop, step, count; };

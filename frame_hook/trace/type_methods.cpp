@@ -177,6 +177,7 @@ bool take_out(Tracer& t, SetValue* set, Value* item) {
   Value* known = set->items[at];
   t.will_mutate(set);
   set->items.erase(set->items.begin() + at);
+  ++set->removals;
   if (set->order && PySet_Discard(set->order.get(), known->object.get()) < 0) t.raise_pending();
   return true;
 }
@@ -198,6 +199,7 @@ Value* keep(Tracer& t, SetValue* set, const std::vector<SetOperand>& operands, b
   std::vector<Value*> kept = filtered(t, set, operands, common);
   t.will_mutate(set);
   set->items = std::move(kept);
+  ++set->removals;
   if (!call_order(t, set->order, common ? "intersection_update" : "difference_update", operands)) set->order = {};
   return t.none();
 }
@@ -238,6 +240,7 @@ Value* set_clear(Tracer& t, const Arguments& args) {
   SetValue* set = self_set(t, args, "clear");
   t.will_mutate(set);
   set->items.clear();
+  ++set->removals;
   if (set->order && PySet_Clear(set->order.get()) < 0) t.raise_pending();
   return t.none();
 }

@@ -117,6 +117,7 @@ Value* dict_clear(Tracer& t, const Arguments& args) {
   }
   t.will_mutate(dict);
   dict->entries.clear();
+  ++dict->removals;
   return t.none();
 }
 

@@ -94,12 +94,14 @@ struct DictValue : Value {
   bool loaded = false;                       // all keys known (keys guarded for a real dict)
   DictReads read;                            // items read one by one before loading
   bool is_globals = false;                   // never loaded for a write: entries are the written keys alone, replayed key by key
+  uint32_t removals = 0;                     // how often something was taken out
   InstanceValue* owner = nullptr;            // this is the __dict__ of a traced instance: its attributes, not `entries`, are the truth
 };
 struct SetValue : Value {
   std::vector<Value*> items;     // in insertion order, unique
   bool loaded = false;
   PyRef order;                   // of one made in the trace: set_order.h
+  uint32_t removals = 0;         // how often something was taken out
 };
 struct SliceValue : Value { Value *start, *stop, *step; };
 struct CellValue : Value {
@@ -140,6 +142,7 @@ struct IteratorValue : Value {
   std::vector<Value*> operands;
   int64_t position = 0;
   int64_t step = 1, stop = 0;    // range
+  uint32_t removals = 0;         // of the dict or set, when the iterator was made
   bool exhausted = false;
 };
 struct GeneratorValue : Value {

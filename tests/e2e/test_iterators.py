@@ -199,3 +199,51 @@ def test_generator_arguments_behind_a_break():
             x = x + v
         return x
     check(f, x)
+
+
+class TestExchangedKeys:
+    """A key taken out and another put in while the container is iterated: what comes next depends on the table."""
+
+    def test_of_a_dict(self):
+        def f(x, d):
+            seen = []
+            try:
+                for k in d:
+                    seen.append(k)
+                    if k == "a":
+                        del d["a"]
+                        d["a"] = 1
+                    if len(seen) > 6:
+                        break
+            except RuntimeError as e:
+                seen.append(str(e))
+            return x + len(seen), seen
+        check(f, torch.ones(2), {"a": 1, "b": 2, "c": 3})
+        check(lambda x: f(x, {"a": 1, "b": 2, "c": 3}), torch.ones(2))
+
+    def test_of_a_dict_at_its_end(self):
+        def f(x, d):
+            seen = []
+            for k in d:
+                seen.append(k)
+                if k == "c":
+                    del d["b"]
+                    d["z"] = 1
+                    x = x + 1
+            return x, seen
+        with pytest.raises(RuntimeError, match="keys changed"):
+            f(torch.ones(2), {"a": 1, "b": 2, "c": 3})
+        check(f, torch.ones(2), {"a": 1, "b": 2, "c": 3})
+
+    def test_of_a_set(self):
+        def f(x, s):
+            seen = []
+            for k in s:
+                seen.append(k)
+                if len(seen) == 1:
+                    s.discard(5)
+                    s.add(6)
+                if len(seen) > 8:
+                    break
+            return x + len(seen), seen
+        check(f, torch.ones(2), {4, 5})
