@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "inductor/compile_kernels.h"
+#include "inductor/homes.h"
 #include "inductor/output_code.h"
 #include "inductor/schedule/memory_plan.h"
 
@@ -113,17 +114,15 @@ class Assembler {
     for (size_t i = 0; i < graph_.constants.size(); ++i) plan_graph_buffer(graph_.constants[i], runtime::Home::kConstant, i);
     std::vector<ArenaRequest> requests;
     std::vector<LoopBufferId> owners;
+    const std::vector<bool> in_arena = arena_buffers(graph_, schedule_);
     for (size_t b = 0; b < program_.buffers.size(); ++b) {
       const LoopBuffer& buffer = program_.buffers[b];
       const bool exists = buffer.role == BufferRole::kTemp && (uses_[b].by_extern || buffer.is_output || in_memory_[b]);
       if (!exists) continue;
-      if (buffer.is_output || uses_[b].by_extern) {
-        const TensorMeta meta = buffer.value == UINT32_MAX ? meta_of(buffer) : graph_.values[buffer.value].meta;
-        buffer_of_[b] = add_buffer(meta, runtime::Home::kTensor, 0);
-        if (buffer.value != UINT32_MAX) value_buffer_[buffer.value] = buffer_of_[b];
-        continue;
-      }
-      buffer_of_[b] = add_buffer(meta_of(buffer), runtime::Home::kArena, 0);
+      const TensorMeta meta = buffer.value == UINT32_MAX ? meta_of(buffer) : graph_.values[buffer.value].meta;
+      buffer_of_[b] = add_buffer(meta, in_arena[b] ? runtime::Home::kArena : runtime::Home::kTensor, 0);
+      if (buffer.value != UINT32_MAX) value_buffer_[buffer.value] = buffer_of_[b];
+      if (!in_arena[b]) continue;
       requests.push_back({bytes_of(buffer), uses_[b].first, uses_[b].last});
       owners.push_back(static_cast<LoopBufferId>(b));
     }
@@ -190,10 +189,20 @@ class Assembler {
       step.results.push_back(v == graph::kNoValue ? runtime::kNoBuffer : value_buffer_[graph::index_of(v)]);
       if (v != graph::kNoValue) note_use(step.results.back());
     }
+    const BufferId first = step.results.empty() ? runtime::kNoBuffer : step.results[0];
+    if (first != runtime::kNoBuffer && plan_.buffers[first].home == runtime::Home::kArena) write_into_result(step, *out_form(node));
     for_each_value(node, [&](ValueId v) {
       if (v != graph::kNoValue) note_use(value_buffer_[graph::index_of(v)]);
     });
     plan_.steps.emplace_back(std::move(step));
+  }
+
+  // The result becomes the last argument: memory of the arena that the op fills.
+  static void write_into_result(runtime::ExternStep& step, const OutForm& form) {
+    step.op = form.op;
+    step.args.resize(form.arguments, {runtime::Size{1}});
+    step.args.push_back({step.results[0]});
+    step.results.clear();
   }
 
   void add_kernel(const Kernel& kernel, CompiledKernel compiled) {

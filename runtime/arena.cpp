@@ -43,6 +43,7 @@ ArenaPool::Block ArenaPool::take(int64_t bytes) {
     if (fit != idle_.end()) {
       const Block block = *fit;
       idle_.erase(fit);
+      idle_bytes_ -= block.bytes;
       return block;
     }
   }
@@ -51,18 +52,22 @@ ArenaPool::Block ArenaPool::take(int64_t bytes) {
 
 void ArenaPool::give(Block block) noexcept {
   if (!block.data) return;
-  Block surplus;
+  if (block.bytes > kMostIdleBytes) return std::free(block.data);
+  Block surplus[kMostIdle];
+  size_t count = 0;
   {
     const std::lock_guard lock(mutex_);
     if (idle_.capacity() < kMostIdle + 1) idle_.reserve(kMostIdle + 1);
     auto place = std::lower_bound(idle_.begin(), idle_.end(), block.bytes, [](const Block& known, int64_t wanted) { return known.bytes < wanted; });
     idle_.insert(place, block);
-    if (idle_.size() > kMostIdle) {
-      surplus = idle_.front();
+    idle_bytes_ += block.bytes;
+    while (idle_.size() > kMostIdle || idle_bytes_ > kMostIdleBytes) {
+      surplus[count++] = idle_.front();
+      idle_bytes_ -= idle_.front().bytes;
       idle_.erase(idle_.begin());
     }
   }
-  std::free(surplus.data);
+  for (size_t i = 0; i < count; ++i) std::free(surplus[i].data);
 }
 
 void ArenaPool::trim() noexcept {
@@ -70,15 +75,14 @@ void ArenaPool::trim() noexcept {
   {
     const std::lock_guard lock(mutex_);
     blocks.swap(idle_);
+    idle_bytes_ = 0;
   }
   for (const Block& block : blocks) std::free(block.data);
 }
 
 int64_t ArenaPool::idle_bytes() const {
   const std::lock_guard lock(mutex_);
-  int64_t total = 0;
-  for (const Block& block : idle_) total += block.bytes;
-  return total;
+  return idle_bytes_;
 }
 
 }  // namespace framejit::runtime

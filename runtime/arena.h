@@ -1,7 +1,7 @@
 // runtime/arena.h — scratch memory of running plans: blocks that calls borrow and give back, shared by all plans of the process.
 //
-// A call takes one block for its whole run. Blocks are 64-byte aligned, never initialised, and kept for later calls up to a limit;
-// trim() returns what lies idle to the system. Thread-safe; a block belongs to one call at a time.
+// A call takes one block for its whole run. Blocks are 64-byte aligned, never initialised, and kept for later calls up to a number
+// and a size; trim() returns what lies idle to the system. Thread-safe; a block belongs to one call at a time.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,11 @@ class ArenaPool {
   ArenaPool& operator=(const ArenaPool&) = delete;
 
  private:
-  static constexpr size_t kMostIdle = 8;  // blocks; the smallest goes first
+  static constexpr size_t kMostIdle = 8;                          // blocks; the smallest goes first
+  static constexpr int64_t kMostIdleBytes = int64_t{1} << 30;     // of all; a larger block is not kept
   mutable std::mutex mutex_;
   std::vector<Block> idle_;  // smallest first
+  int64_t idle_bytes_ = 0;
 };
 
 }  // namespace framejit::runtime

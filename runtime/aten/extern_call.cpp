@@ -3,6 +3,8 @@
 
 #include <ATen/ScalarOps.h>
 
+#include <algorithm>
+
 namespace framejit::runtime {
 namespace {
 
@@ -147,10 +149,13 @@ void ExternCall::note_aliases(const c10::FunctionSchema& schema, const ExternSte
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
     if (!alias) continue;
-    mutates_ |= alias->isWrite();
     if (i >= step.args.size()) continue;
-    if (const auto* buffer = std::get_if<BufferId>(&step.args[i].payload)) viewed_.push_back(*buffer);
-    if (const auto* buffers = std::get_if<std::vector<BufferId>>(&step.args[i].payload)) viewed_.insert(viewed_.end(), buffers->begin(), buffers->end());
+    const auto note = [&](BufferId buffer) {
+      viewed_.push_back(buffer);
+      if (alias->isWrite()) written_.push_back(buffer);
+    };
+    if (const auto* buffer = std::get_if<BufferId>(&step.args[i].payload)) note(*buffer);
+    if (const auto* buffers = std::get_if<std::vector<BufferId>>(&step.args[i].payload)) std::for_each(buffers->begin(), buffers->end(), note);
   }
 }
 

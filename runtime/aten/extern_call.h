@@ -26,7 +26,8 @@ class ExternCall {
   // Runs on the caller's dispatch state and stores the results that are wanted. `stack` is scratch.
   void run(Operands& operands, std::vector<c10::IValue>& stack) const;
 
-  bool mutates() const { return mutates_; }
+  // Buffers of the arguments that are written.
+  const std::vector<BufferId>& written() const { return written_; }
   bool returns_view() const { return returns_view_; }
   // Buffers of the arguments that a result may share its storage with.
   const std::vector<BufferId>& viewed() const { return viewed_; }
@@ -46,8 +47,8 @@ class ExternCall {
   std::vector<c10::IValue> constants_;  // one per argument; None where `filled_` has it
   std::vector<Filled> filled_;
   std::vector<BufferId> results_;
-  bool mutates_ = false, returns_view_ = false;
-  std::vector<BufferId> viewed_;
+  bool returns_view_ = false;
+  std::vector<BufferId> viewed_, written_;
 };
 
 }  // namespace framejit::runtime

@@ -50,7 +50,9 @@ void PlanProgram::find_tracked_steps() {
     if (!step) continue;
     const bool view_leaves = calls[i]->returns_view() &&
                              std::any_of(step->results.begin(), step->results.end(), [&](BufferId b) { return b != kNoBuffer && leaves[b]; });
-    tracked[i] = calls[i]->mutates() || view_leaves;
+    // Memory of the arena is no tensor that autograd knows.
+    const std::vector<BufferId>& written = calls[i]->written();
+    tracked[i] = view_leaves || std::any_of(written.begin(), written.end(), [&](BufferId b) { return b != kNoBuffer && plan->buffers[b].home != Home::kArena; });
     if (!view_leaves) continue;
     for (BufferId b : calls[i]->viewed())
       if (b != kNoBuffer) leaves[b] = true;

@@ -64,5 +64,46 @@ TEST(Backend, ColumnsInParts) {
   })");
 }
 
+// The homes of a plan's buffers that are no inputs, in order: a letter each.
+std::string homes(const std::string& text) {
+  const auto graph = graph::parse_graph(text);
+  EXPECT_TRUE(graph.ok());
+  const auto plan = make_inductor_backend()->compile(graph.value(), {});
+  EXPECT_TRUE(plan.ok());
+  std::string found;
+  for (const runtime::Buffer& b : plan.value().buffers)
+    if (b.home == runtime::Home::kArena || b.home == runtime::Home::kTensor) found += b.home == runtime::Home::kArena ? 'a' : 't';
+  return found;
+}
+
+TEST(Backend, LargeOperandsAndResultsOfLibraryCallsLieInTheArena) {
+  const std::string text = R"(graph @f(%x : f32[160, 128], %w : f32[128, 128], %b : f32[128]) {
+    %0 = mul.Tensor %x, 2.0 : f32[160, 128]
+    %1 = addmm %b, %0, %w : f32[160, 128]
+    %2 = relu %1 : f32[160, 128]
+    %3 = mm %2, %w : f32[160, 128]
+    %4 = neg %3 : f32[160, 128]
+    return %4
+  })";
+  check_graph(text, {.tolerance = 1e-4, .kernels = 3});
+  EXPECT_EQ(homes(text), "aaaat");
+}
+
+TEST(Backend, TensorsOfTheirOwn) {
+  // small ones, what leaves, what an unknown op reads or makes
+  EXPECT_EQ(homes("graph @f(%x : f32[8, 8]) {\n %0 = neg %x : f32[8, 8]\n %1 = mm %0, %x : f32[8, 8]\n %2 = relu %1 : f32[8, 8]\n return %2\n}"), "ttt");
+  EXPECT_EQ(homes("graph @f(%x : f32[160, 160]) {\n %0 = neg %x : f32[160, 160]\n %1 = mm %0, %x : f32[160, 160]\n return %0, %1\n}"), "tt");
+  EXPECT_EQ(homes("graph @f(%x : f32[160, 160]) {\n %0 = neg %x : f32[160, 160]\n %1 = cumsum %0, 0 : f32[160, 160]\n %2 = neg %1 : f32[160, 160]\n return %2\n}"), "ttt");
+}
+
+TEST(Backend, SymbolicSizesOfLibraryCallsHaveTensors) {
+  check_graph(R"(graph @f(%x : f32[s0, 128], %w : f32[128, 128]) where s0 = 200 {
+    %0 = neg %x : f32[s0, 128]
+    %1 = mm %0, %w : f32[s0, 128]
+    %2 = relu %1 : f32[s0, 128]
+    return %2
+  })", {.tolerance = 1e-4, .symbols = {130}});
+}
+
 }  // namespace
 }  // namespace framejit::inductor::testing

@@ -124,6 +124,11 @@ class Host : public runtime::PlanHost {
     std::vector<View> in;
     for (const runtime::PlanArg& a : step.args)
       if (const auto* b = std::get_if<runtime::BufferId>(&a.payload)) in.push_back(view(*b, static_cast<char*>(data(*b))));
+    if (const size_t dot = step.op.find(".out"); dot != std::string::npos) {
+      const View out = in.back();
+      in.pop_back();
+      return emulate(step.op.substr(0, dot), in, out);
+    }
     allocate(step.results[0]);
     emulate(step.op, in, view(step.results[0], data_[step.results[0]]));
   }

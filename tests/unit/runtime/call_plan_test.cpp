@@ -201,5 +201,15 @@ TEST(Arena, KeepsAFewLargestBlocks) {
   EXPECT_GE(pool.idle_bytes(), 2000000 + 1900000);
 }
 
+TEST(Arena, KeepsNoMoreThanAGigabyte) {
+  ArenaPool pool;
+  const int64_t most = int64_t{1} << 30;
+  pool.give(pool.take(most + 1));
+  EXPECT_EQ(pool.idle_bytes(), 0);
+  const ArenaPool::Block small = pool.take(1000), half = pool.take(most / 2), other = pool.take(most / 2);
+  for (const auto& block : {small, half, other}) pool.give(block);
+  EXPECT_EQ(pool.idle_bytes(), most);
+}
+
 }  // namespace
 }  // namespace framejit::runtime

@@ -1,0 +1,61 @@
+// inductor/homes.cpp — see homes.h.
+#include "inductor/homes.h"
+
+#include <algorithm>
+
+#include "inductor/lowering/lower.h"
+
+namespace framejit::inductor {
+namespace {
+
+struct ScratchRow {
+  std::string_view op;
+  OutForm out;
+};
+constexpr ScratchRow kRows[] = {
+#define SCRATCH_OP(op, out, arguments) {op, {out, arguments}},
+#include "inductor/scratch_ops.def"
+#undef SCRATCH_OP
+};
+
+const ScratchRow* find_row(const graph::Node& node) {
+  const auto row = std::find_if(std::begin(kRows), std::end(kRows), [&](const ScratchRow& r) { return r.op == node.op->name; });
+  return row == std::end(kRows) ? nullptr : row;
+}
+
+// Smaller tensors come from memory that the allocator has at hand; sizes that are not known cannot share the arena well.
+bool is_large(const LoopBuffer& buffer) {
+  constexpr int64_t kLarge = 64 * 1024;
+  int64_t bytes = row_of(buffer.dtype).bytes;
+  for (const SymExpr& size : buffer.sizes) {
+    if (!size.is_constant()) return false;
+    bytes *= size.constant();
+  }
+  return bytes >= kLarge;
+}
+
+}  // namespace
+
+std::optional<OutForm> out_form(const graph::Node& node) {
+  const ScratchRow* row = find_row(node);
+  if (row == nullptr || row->out.op.empty() || node.args.size() > row->out.arguments) return std::nullopt;
+  return row->out;
+}
+
+std::vector<bool> arena_buffers(const graph::Graph& graph, const Schedule& schedule) {
+  const std::vector<LoopBuffer>& buffers = schedule.program.buffers;
+  const bool on_cpu = kernel_device(graph).type == graph::DeviceType::kCpu;
+  std::vector<bool> fits(buffers.size());
+  for (size_t b = 0; b < buffers.size(); ++b) fits[b] = buffers[b].role == BufferRole::kTemp && !buffers[b].is_output;
+  for (const auto& step : schedule.steps) {
+    const auto* call = std::get_if<ExternCall>(&step);
+    if (call == nullptr) continue;
+    const graph::Node& node = graph.nodes[call->node];
+    const ScratchRow* row = find_row(node);
+    for (LoopBufferId b : call->reads) fits[b] = fits[b] && on_cpu && row != nullptr && is_large(buffers[b]);
+    for (LoopBufferId b : call->writes) fits[b] = fits[b] && on_cpu && out_form(node) && is_large(buffers[b]);
+  }
+  return fits;
+}
+
+}  // namespace framejit::inductor

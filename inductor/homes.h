@@ -1,0 +1,23 @@
+// inductor/homes.h — which buffers of a schedule live in the arena.
+//
+// Memory of the arena is mapped once and stays warm from call to call; a tensor of its own is allocated in each call, and a large
+// one costs a page fault for every four kilobytes when it is written. What leaves the plan, and what a library call might keep,
+// hand back or allocate itself, is a tensor of its own.
+#pragma once
+
+#include "graph/graph.h"
+#include "inductor/schedule/schedule.h"
+
+namespace framejit::inductor {
+
+// The form of an extern call that writes its result into memory that it is given.
+struct OutForm {
+  std::string_view op;
+  size_t arguments = 0;  // before the memory; missing ones are factors of one
+};
+std::optional<OutForm> out_form(const graph::Node& node);
+
+// Per buffer of the program: a temporary of kernels alone, or a large one that library calls may find in the arena.
+std::vector<bool> arena_buffers(const graph::Graph& graph, const Schedule& schedule);
+
+}  // namespace framejit::inductor

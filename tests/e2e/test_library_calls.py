@@ -1,0 +1,96 @@
+"""Operands and results of library calls: large ones lie in memory that a plan keeps, but never what anybody else can hold."""
+import resource
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import framejit
+from check import check, fresh  # noqa: F401
+
+SIZE = 256  # a matrix of it is large enough for the arena
+KEPT = []
+
+
+@torch.library.custom_op("framejit_tests::keep", mutates_args=())
+def keep(x: torch.Tensor) -> torch.Tensor:
+    KEPT.append(x)
+    return x * 2
+
+
+@keep.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def matrices(count, dtype=torch.float32):
+    torch.manual_seed(0)
+    return [torch.randn(SIZE, SIZE).to(dtype) for _ in range(count)]
+
+
+PROGRAMS = {
+    "chain": lambda x, w: torch.relu(torch.relu(x * 2) @ w) @ w + 1,
+    "scaled": lambda x, w: torch.addmm(x * 2, x + 1, w, beta=0.5, alpha=2) * 3,
+    "bias": lambda x, w: torch.relu(F.linear(torch.tanh(x), w, x[0])) - 1,
+    "batched": lambda x, w: torch.relu(torch.bmm((x - 1).view(4, 64, SIZE), (w + 1).expand(4, -1, -1))) + 1,
+    "batched, added": lambda x, w: torch.baddbmm((x + w).view(4, 64, SIZE), (x - 1).view(4, 64, SIZE), (w + 1).expand(4, -1, -1)).relu(),
+    "transposed operands": lambda x, w: (((x + 1).t() @ (w + 1).t()).t() @ (x - 1)[:, ::2]).relu(),
+    "operand returned": lambda x, w: (lambda y: (y, (y @ w).relu()))(x * 2),
+    "result returned": lambda x, w: (lambda y: (y, y.relu()))((x * 2) @ w),
+    "view of an operand returned": lambda x, w: (lambda y: (y[2:].t(), (y @ w).relu()))(x * 2),
+    "view of a result returned": lambda x, w: (lambda y: (y.view(-1), y.relu()))((x * 2) @ w),
+    "result written to an argument": lambda x, w: x.copy_((x * 2) @ w).relu(),
+    "convolution": lambda x, w: F.max_pool2d(F.conv2d((x + 1).view(1, 16, 64, 64), (w - 1).view(64, 16, 8, 8)).relu() + 1, 2),
+    "views made by the library": lambda x, w: torch.ops.aten.as_strided((x * 2) @ w, [8, 8], [3, 5]) + torch.narrow((x + 2) @ w, 0, 3, 8)[:, :8],
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_equal(name, dtype):
+    check(PROGRAMS[name], *matrices(2, dtype), breaks=0)
+
+
+def test_sizes_that_change():
+    f = framejit.compile(lambda x, w: torch.relu((x * 2) @ w) @ w, dynamic=True)
+    w = torch.randn(SIZE, SIZE)
+    for rows in (SIZE, 300, 128):
+        x = torch.randn(rows, SIZE)
+        torch.testing.assert_close(f(x, w), torch.relu((x * 2) @ w) @ w)
+
+
+def test_an_operator_that_keeps_its_operand():
+    f = framejit.compile(lambda x, w: keep(torch.relu(x @ w)) @ w)
+    x, w = matrices(2)
+    KEPT.clear()
+    for scale in (1, 2, 3):
+        f(x * scale, w)
+    assert len(KEPT) >= 3
+    for kept, scale in zip(KEPT[-3:], (1, 2, 3)):
+        torch.testing.assert_close(kept, torch.relu((x * scale) @ w))
+
+
+def test_results_of_earlier_calls_stay():
+    f = framejit.compile(lambda x, w: torch.relu(x @ w) @ w)
+    x, w = matrices(2)
+    got = [f(x * scale, w) for scale in (1, 2, 3)]
+    for result, scale in zip(got, (1, 2, 3)):
+        torch.testing.assert_close(result, torch.relu((x * scale) @ w) @ w)
+
+
+def test_memory_of_intermediate_results_is_mapped_once():
+    x, w = torch.randn(2048, 1024), torch.randn(1024, 1024)  # eight megabytes a result
+
+    def f(x, w):
+        for _ in range(4):
+            x = torch.relu(x @ w)
+        return x.sum()
+
+    def faults(f):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        f(x, w)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    compiled = framejit.compile(f)
+    compiled(x, w), compiled(x, w)
+    assert faults(compiled) < 64
