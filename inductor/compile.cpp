@@ -12,6 +12,7 @@
 #include "inductor/cpu/jit.h"
 #include "inductor/gpu/gpu_target.h"
 #include "inductor/interp/interp_target.h"
+#include "inductor/lowering/memory_formats.h"
 #include "inductor/lowering/wide_products.h"
 #include "runtime/base/config.h"
 #include "runtime/base/interrupt.h"
@@ -48,6 +49,11 @@ VectorLevel level_of_setting() {
   return VectorLevel::kHost;
 }
 
+// What the library's ops are fastest with, where it decides by the machine.
+graph::Graph for_library_calls(const graph::Graph& given) {
+  return choose_memory_formats(wants_wide_products() ? widen_products(given) : given);
+}
+
 class InductorBackend : public graph::Backend {
  public:
   explicit InductorBackend(InductorOptions options) : options_(options) {}
@@ -56,9 +62,7 @@ class InductorBackend : public graph::Backend {
   Result<runtime::CallPlan> compile(const graph::Graph& given, const graph::BackendOptions&) override {
     FJ_TRY(KernelTarget * target, shared_target(kernel_device(given)));
     const double start = now();
-    std::optional<graph::Graph> widened;
-    if (options_.target == Target::kMachine && wants_wide_products()) widened = widen_products(given);
-    const graph::Graph& functional = widened ? *widened : given;
+    const graph::Graph functional = options_.target == Target::kMachine ? for_library_calls(given) : given;
     FJ_TRY_VOID(go_on());
     LoweredGraph lowered = lower(functional);
     if (log::enabled(log::Channel::loops)) log_loops(lowered.program);

@@ -123,12 +123,14 @@ class KernelMaker {
 
   // One nest: every kept dimension but the lanes' is outer.
   void shape_single(KernelNest& n) {
-    const size_t range_count = n.nest.ranges.size();
+    size_t range_count = n.nest.ranges.size();
     std::vector<size_t> candidates;
     for (size_t d = 0; d < n.nest.dim_count(); ++d) candidates.push_back(d);
     size_t lanes = choose_vector_dim(n.nest, program_.symbol_count, candidates, extents(n.nest));
     if (lanes < range_count && lanes + 1 != range_count) {
       move_range(n.nest, lanes, range_count - 1);
+      n.nest = merge_dims(std::move(n.nest), program_.symbol_count, 0);  // neighbours now, as rows of channels_last are
+      range_count = n.nest.ranges.size();
       lanes = range_count - 1;
     }
     if (lanes < range_count && move_tile_dim(n.nest, lanes)) kernel_.in_tiles = true;

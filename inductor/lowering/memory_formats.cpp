@@ -1,0 +1,240 @@
+// inductor/lowering/memory_formats.cpp — see memory_formats.h.
+//
+// Vertices are the nodes whose result follows the format of its operands: convolutions and poolings, which have a preference, and
+// elementwise ops, concatenations and the like, which have none. Values of other nodes, inputs, outputs and what other nodes read
+// have the format that was recorded.
+#include "inductor/lowering/memory_formats.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+
+#include "graph/ops/rule_kit.h"
+#include "graph/passes/rebuild.h"
+#include "inductor/lowering/lower.h"
+#include "inductor/lowering/minimum_cut.h"
+
+namespace framejit::inductor {
+
+using graph::Arg;
+using graph::Graph;
+using graph::Node;
+using graph::Rebuild;
+using graph::TensorMeta;
+using graph::ValueId;
+
+namespace {
+
+enum class Kind : uint8_t { dense, strided, grouped, depthwise, max_pool, avg_pool };
+constexpr int64_t kAny = INT64_MAX;
+struct CostRow {
+  Kind kind;
+  int64_t least, most, saved, rearranged;
+};
+constexpr CostRow kCosts[] = {
+#define FORMAT_COST(kind, least, most, saved, rearranged) {Kind::kind, least, most, saved, rearranged},
+#include "inductor/lowering/format_costs.def"
+#undef FORMAT_COST
+};
+constexpr int64_t kConversion = 500;  // picoseconds for each element, measured as the costs are
+
+CostRow cost_of(Kind kind, int64_t window) {
+  for (const CostRow& row : kCosts)
+    if (row.kind == kind && row.least <= window && window <= row.most) return row;
+  return {kind, 0, kAny, 0, 0};
+}
+
+bool is_ambiguous(const TensorMeta& m) { return m.is_contiguous() == graph::is_channels_last(m); }  // both, or neither
+
+class FormatChooser {
+ public:
+  explicit FormatChooser(const Graph& graph) : graph_(graph), vertex_(graph.nodes.size(), SIZE_MAX), producer_(graph.values.size(), SIZE_MAX) {}
+
+  Graph run() {
+    find_vertices();
+    if (!has_preference_) return graph_;
+    MinimumCut cut(count_ + 1);
+    fixed_ = count_;  // the side of what is contiguous
+    for (size_t n = 0; n < graph_.nodes.size(); ++n)
+      if (vertex_[n] != SIZE_MAX) join_operands(cut, n);
+    for (const Node& node : graph_.nodes) join_readers(cut, node);
+    for (ValueId v : graph_.outputs) join_recorded(cut, v);
+    for (const auto& [input, v] : graph_.updates) join_recorded(cut, v);
+    cut.prefer(fixed_, -kFixed);
+    side_ = cut.on_first_side();
+    Graph chosen = rebuild();
+    const bool assumes = chosen.shapes.facts().size() > graph_.shapes.facts().size();
+    return assumes ? graph_ : chosen;
+  }
+
+ private:
+  static constexpr int64_t kFixed = int64_t{1} << 60;
+
+  const ValueId* value(const Node& node, size_t i) const {
+    const ValueId* v = i < node.args.size() ? node.args[i].get<ValueId>() : nullptr;
+    return v == nullptr || *v == graph::kNoValue ? nullptr : v;
+  }
+  int64_t numel(ValueId v) const { return graph_.shapes.hint(graph_.meta(v).numel()); }
+  int64_t window_of(const SymSizes& sizes, size_t from) const {
+    int64_t longest = 1;
+    for (size_t d = from; d < sizes.size(); ++d) longest = std::max(longest, graph_.shapes.hint(sizes[d]));
+    return longest;
+  }
+  static bool all_ones(const Node& node, size_t i) {
+    const auto* list = i < node.args.size() ? node.args[i].get<SymSizes>() : nullptr;
+    return list == nullptr || std::all_of(list->begin(), list->end(), [](const SymExpr& e) { return e == SymExpr(1); });
+  }
+
+  // Operands whose format the result follows; none for nodes that are no vertices.
+  std::vector<ValueId> carried(const Node& node) const {
+    static const std::set<std::string_view> kFirstOnly = {"max_pool2d_with_indices", "avg_pool2d", "_adaptive_avg_pool2d", "constant_pad_nd",
+                                                          "upsample_nearest2d", "upsample_bilinear2d", "convolution"};
+    std::vector<ValueId> found;
+    const auto take = [&](ValueId v) {
+      if (v != graph::kNoValue && graph_.meta(v).ndim() == 4) found.push_back(v);
+    };
+    const bool preserves = (node.op->name == "clone" && !value_given(node, 1)) || (node.op->name == "_to_copy" && !value_given(node, 6));
+    if (kFirstOnly.contains(node.op->name) || preserves) {
+      if (const ValueId* v = value(node, 0)) take(*v);
+    } else if (node.op->name == "cat") {
+      if (const auto* list = node.args[0].get<std::vector<ValueId>>()) std::for_each(list->begin(), list->end(), take);
+    } else if (node.op->has(graph::kPointwise)) {
+      const graph::SymSizes& sizes = graph_.meta(node.results[0]).sizes;
+      for (size_t i = 0; i < node.args.size(); ++i)
+        if (const ValueId* v = value(node, i); v != nullptr && graph_.meta(*v).sizes == sizes) take(*v);
+    }
+    return found;
+  }
+  static bool value_given(const Node& node, size_t i) { return i < node.args.size() && !node.args[i].is_none(); }
+
+  bool is_vertex(const Node& node) const {
+    if (node.results.empty() || node.results[0] == graph::kNoValue || graph_.meta(node.results[0]).ndim() != 4 || carried(node).empty()) return false;
+    if (node.op->name != "convolution") return true;
+    const DType dtype = graph_.meta(node.results[0]).dtype;
+    const bool* transposed = node.args[6].get<bool>();
+    return (dtype == DType::kFloat32 || dtype == DType::kBFloat16) && transposed != nullptr && !*transposed && all_ones(node, 5);
+  }
+
+  void find_vertices() {
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = graph_.nodes[n];
+      if (!is_vertex(node)) continue;
+      vertex_[n] = count_++;
+      for (ValueId v : node.results)
+        if (v != graph::kNoValue) producer_[graph::index_of(v)] = n;
+      has_preference_ = has_preference_ || preference(node) != 0;
+    }
+  }
+
+  // Picoseconds that channels_last saves.
+  int64_t preference(const Node& node) const {
+    const int64_t results = numel(node.results[0]);
+    const bool is_max = node.op->name == "max_pool2d_with_indices";
+    if (is_max || node.op->name == "avg_pool2d") {
+      const auto* window = node.args[1].get<SymSizes>();
+      if (window == nullptr) return 0;
+      int64_t elements = results;
+      for (size_t d = 0; d < 2; ++d) elements *= graph_.shapes.hint((*window)[window->size() == 1 ? 0 : d]);
+      return cost_of(is_max ? Kind::max_pool : Kind::avg_pool, window_of(*window, 0)).saved * elements;
+    }
+    if (node.op->name != "convolution") return 0;
+    const ValueId weight = *value(node, 1);
+    const TensorMeta& w = graph_.meta(weight);
+    const int64_t groups = node.args[8].get<SymExpr>() == nullptr ? 1 : graph_.shapes.hint(*node.args[8].get<SymExpr>());
+    const int64_t per_group = graph_.shapes.hint(w.sizes[1]), window = window_of(w.sizes, 2);
+    const Kind plain = window == 1 && !all_ones(node, 3) ? Kind::strided : Kind::dense;
+    const CostRow cost = cost_of(groups == 1 || per_group > 32 ? plain : per_group == 1 ? Kind::depthwise : Kind::grouped, window);
+    const int64_t weights = graph_.shapes.hint(w.numel());
+    // A weight that a kernel writes anyway, or that lies so already, is rearranged by the library alone.
+    const bool is_ready = (graph::is_channels_last(w) && !w.is_contiguous()) || graph_.values[graph::index_of(weight)].node >= 0;
+    return cost.saved * results * (weights / std::max<int64_t>(graph_.shapes.hint(w.sizes[0]), 1)) - cost.rearranged * weights / (is_ready ? 2 : 1);
+  }
+
+  void join_operands(MinimumCut& cut, size_t n) {
+    cut.prefer(vertex_[n], preference(graph_.nodes[n]));
+    for (ValueId v : carried(graph_.nodes[n])) {
+      const size_t made = producer_[graph::index_of(v)];
+      if (made != SIZE_MAX) cut.join(vertex_[made], vertex_[n], kConversion * numel(v));
+      else join_format(cut, vertex_[n], graph_.meta(v), numel(v));
+    }
+  }
+
+  void join_format(MinimumCut& cut, size_t vertex, const TensorMeta& meta, int64_t elements) const {
+    if (is_ambiguous(meta)) return;
+    if (graph::is_channels_last(meta)) cut.prefer(vertex, kConversion * elements);
+    else cut.join(vertex, fixed_, kConversion * elements);
+  }
+
+  void join_recorded(MinimumCut& cut, ValueId v) const {
+    if (v == graph::kNoValue || producer_[graph::index_of(v)] == SIZE_MAX) return;
+    join_format(cut, vertex_[producer_[graph::index_of(v)]], graph_.meta(v), numel(v));
+  }
+
+  void join_readers(MinimumCut& cut, const Node& node) const {
+    if (vertex_[static_cast<size_t>(&node - graph_.nodes.data())] != SIZE_MAX) return;
+    for (const Arg& arg : node.args) {
+      if (const ValueId* v = arg.get<ValueId>()) join_recorded(cut, *v);
+      if (const auto* list = arg.get<std::vector<ValueId>>())
+        for (ValueId v : *list) join_recorded(cut, v);
+    }
+  }
+
+  Graph rebuild() {
+    Rebuild r(graph_, true);
+    laid_.assign(graph_.values.size(), graph::kNoValue);
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = graph_.nodes[n];
+      if (vertex_[n] == SIZE_MAX) {
+        r.copy_node(node);
+        continue;
+      }
+      r.begin(node);
+      const std::vector<ValueId> results = r.emit_like(node, node.op, operands(r, node, side_[vertex_[n]]));
+      for (size_t k = 0; k < results.size(); ++k) {
+        if (node.results[k] == graph::kNoValue) continue;
+        laid_[graph::index_of(node.results[k])] = results[k];
+        r.adopt(node.results[k], results[k]);
+      }
+    }
+    return r.finish();
+  }
+
+  std::vector<Arg> operands(Rebuild& r, const Node& node, bool last) const {
+    const std::vector<ValueId> follows = carried(node);
+    const auto laid = [&](ValueId v) {
+      const ValueId known = v == graph::kNoValue ? graph::kNoValue : laid_[graph::index_of(v)];
+      const ValueId made = known != graph::kNoValue ? known : r.get(v);
+      return std::find(follows.begin(), follows.end(), v) == follows.end() ? r.get(v) : in_format(r.out(), made, last);
+    };
+    std::vector<Arg> args = r.map_args(node);
+    for (size_t i = 0; i < args.size(); ++i) {
+      if (const ValueId* v = node.args[i].get<ValueId>()) args[i] = laid(*v);
+      if (const auto* list = node.args[i].get<std::vector<ValueId>>()) std::transform(list->begin(), list->end(), std::get<std::vector<ValueId>>(args[i].payload).begin(), laid);
+    }
+    if (node.op->name == "convolution") args[1] = in_format(r.out(), *args[1].get<ValueId>(), last);
+    return args;
+  }
+
+  static ValueId in_format(graph::GraphBuilder& out, ValueId v, bool last) {
+    const TensorMeta& meta = out.meta(v);
+    if (last ? graph::is_channels_last(meta) : meta.is_contiguous()) return v;
+    return last ? out.emit("clone", {v, graph::TorchEnum{'m', graph::kChannelsLastFormat}}) : graph::contiguous_clone(out, v);
+  }
+
+  const Graph& graph_;
+  std::vector<size_t> vertex_;    // per node
+  std::vector<size_t> producer_;  // per value: the node, if it is a vertex
+  size_t count_ = 0, fixed_ = 0;
+  bool has_preference_ = false;
+  std::vector<bool> side_;        // per vertex: channels_last
+  std::vector<ValueId> laid_;     // per value of a vertex: the new one, in the format chosen
+};
+
+}  // namespace
+
+Graph choose_memory_formats(const Graph& functional) {
+  if (kernel_device(functional).type != graph::DeviceType::kCpu) return functional;
+  return FormatChooser(functional).run();
+}
+
+}  // namespace framejit::inductor

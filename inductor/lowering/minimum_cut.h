@@ -1,0 +1,35 @@
+// inductor/lowering/minimum_cut.h — which side each vertex is on when the edges between the two sides weigh least.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace framejit::inductor {
+
+class MinimumCut {
+ public:
+  explicit MinimumCut(size_t vertices) : out_(vertices + 2) {}
+
+  void prefer(size_t vertex, int64_t weight);           // the first side; a negative weight: the second
+  void join(size_t a, size_t b, int64_t weight);        // weighs when a and b are on different sides
+  std::vector<bool> on_first_side();                    // of ties, the second side
+
+ private:
+  struct Edge {
+    size_t to;
+    int64_t capacity;
+  };
+  size_t source() const { return out_.size() - 2; }
+  size_t sink() const { return out_.size() - 1; }
+  void add(size_t from, size_t to, int64_t capacity, int64_t back);
+  bool find_levels();
+  int64_t push(size_t from, int64_t most);
+
+  std::vector<Edge> edges_;                // an edge and its reverse are neighbours
+  std::vector<std::vector<size_t>> out_;   // per vertex; the last two are source and sink
+  std::vector<int> level_;
+  std::vector<size_t> next_;
+};
+
+}  // namespace framejit::inductor
