@@ -23,7 +23,6 @@ enum OpFlags : uint32_t {
   kRandom = 2,          // advances a generator: never removed, reordered or merged
   kDataDependent = 4,   // result or its size depends on the data
   kView = 8,            // a result shares an argument's storage
-  kComposite = 16,      // decomposed by torch before it reaches a backend
   kSideEffect = 32,     // must run even if unused (asserts)
   kPointwise = 128,     // sizes and strides follow from broadcasting, whatever the sizes are
   kChecksData = 64,     // raises for some data (an index out of range), used or not

@@ -92,7 +92,6 @@ class TorchFrontend final : public TensorFrontend {
         if (may_share_memory(THPVariable_Unpack(tensors[w]), THPVariable_Unpack(tensors[i]))) return true;
     return false;
   }
-  PyTypeObject* tensor_type() override { return torch_tensor_type(); }
   bool is_pure_without_tensors(PyObject* callable) override { return TorchCallables::get().is_pure_without_tensors(callable); }
   bool answers_true_while_compiling(PyObject* callable) override { return TorchCallables::get().answers_true_while_compiling(callable); }
 };

@@ -1,7 +1,7 @@
 // frame_hook/hook/code_state.cpp — the co_extra record and the list of all of them.
 #include "frame_hook/hook/code_state.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "frame_hook/hook/pyver.h"
 #include "guards/py_ref.h"
@@ -11,7 +11,6 @@ namespace {
 
 Py_ssize_t extra_index = -1;
 CodeState* all_states = nullptr;
-size_t state_count = 0;
 
 // Never destroyed: code objects die during interpreter exit, after static destructors of this library may have run.
 std::vector<std::unique_ptr<EntryBase>>& retired_entries() {
@@ -40,13 +39,11 @@ void EntryUse::free_retired() {
 CodeState::CodeState(PyCodeObject* code) : code_(code), next_(all_states) {
   if (next_) next_->previous_ = this;
   all_states = this;
-  state_count++;
 }
 
 CodeState::~CodeState() {
   (previous_ ? previous_->next_ : all_states) = next_;
   if (next_) next_->previous_ = previous_;
-  state_count--;
   clear();
 }
 
@@ -72,26 +69,13 @@ Site* CodeState::find_site(int unit) const {
 }
 
 Site& CodeState::site(int unit) {
-  if (sites_.empty()) {
-    const auto units = static_cast<size_t>(Py_SIZE(code_));
-    sites_.resize(units);
-    site_units_.assign(units, 0);
-  }
-  if (!sites_[unit]) {
-    sites_[unit] = std::make_unique<Site>();
-    site_units_[unit] = 1;
-  }
+  if (sites_.empty()) sites_.resize(static_cast<size_t>(Py_SIZE(code_)));
+  if (!sites_[unit]) sites_[unit] = std::make_unique<Site>();
   return *sites_[unit];
 }
 
-void CodeState::retire(std::unique_ptr<EntryBase> entry) { retire_entry(std::move(entry)); }
-
 void CodeState::clear() {
-  // A running evaluator may hold site_units(): the bytes stay in place, cleared.
-  auto sites = std::move(sites_);
-  sites_.clear();
-  sites_.resize(sites.size());
-  std::fill(site_units_.begin(), site_units_.end(), uint8_t{0});
+  auto sites = std::exchange(sites_, {});  // the destructors of entries may run Python code, which sees none of them
   for (auto& site : sites) retire_entry(std::move(site));
   retire_entry(std::move(note));
 }
@@ -127,8 +111,6 @@ void drop_entries(const std::function<bool(const EntryBase&)>& which) {
   for (auto& entry : taken) retire_entry(std::move(entry));
 }
 
-size_t code_state_count() { return state_count; }
-
 bool initialise_code_states() {
   if (extra_index >= 0) return true;
   const Py_ssize_t index = pyver::extra_request(free_state);
@@ -140,7 +122,7 @@ bool initialise_code_states() {
   void* by_api = nullptr;
   const bool agrees = state && pyver::extra_get_by_api(probe, index, &by_api) == 0 && by_api == state && CodeState::find(probe) == state;
   Py_DECREF(probe);
-  if (!agrees || state_count != 0) extra_index = -1;
+  if (!agrees || all_states != nullptr) extra_index = -1;
   PyErr_Clear();
   return extra_index >= 0;
 }

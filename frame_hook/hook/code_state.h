@@ -40,9 +40,6 @@ class CodeState {
 
   Site* find_site(int unit) const;                  // null: nothing known there
   Site& site(int unit);
-  // A byte per code unit, nonzero where a site exists; null while there is none. For EvalLimits.
-  const uint8_t* site_units() const { return site_units_.empty() ? nullptr : site_units_.data(); }
-  void retire(std::unique_ptr<EntryBase> entry);    // frees it as soon as no LiveFrame exists
   void clear();                                     // drops sites and notes
   // Moves the entries that `which` names out of all sites; freeing them may run Python code.
   void take_entries(const std::function<bool(const EntryBase&)>& which, std::vector<std::unique_ptr<EntryBase>>& taken);
@@ -56,14 +53,12 @@ class CodeState {
   PyCodeObject* code_;                              // borrowed: it owns us
   std::shared_ptr<const Code> decoded_;
   std::vector<std::unique_ptr<Site>> sites_;        // by code unit, empty until the first site
-  std::vector<uint8_t> site_units_;
   CodeState *previous_ = nullptr, *next_ = nullptr; // of all live states
 };
 
 void for_each_code_state(const std::function<void(CodeState&)>& visit);  // visit must not free code objects
 void reset_code_states();                           // clear() on each
 void drop_entries(const std::function<bool(const EntryBase&)>& which);  // of all codes
-size_t code_state_count();
 
 // While one exists, retired entries stay alive.
 class EntryUse {

@@ -104,8 +104,6 @@ class TensorFrontend {
   virtual bool same_modes(const std::shared_ptr<void>& a, const std::shared_ptr<void>& b) = 0;
   // Whether the memory of one of the first `written` tensors may overlap another's.
   virtual bool may_overlap(PyObject* const* tensors, size_t written, size_t count) = 0;
-  // The real Python type under which traced code sees torch.Tensor.
-  virtual PyTypeObject* tensor_type() = 0;
   // Pure C functions of torch that read state or build constants and take no traced tensor (torch.device, torch.Size, finfo, ...).
   virtual bool is_pure_without_tensors(PyObject* callable) = 0;
   // Tells torch.compiler.is_compiling() inside the trace: the function objects that must answer True.

@@ -49,10 +49,7 @@ SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* f)
     const bool torchs_own = original && PyFunction_Check(original) && within(module_name(reinterpret_cast<PyFunctionObject*>(original)), "torch");
     return torchs_own && !is_true_mark(f->func_dict, "_framejit_disable") ? SpecialFunction::unwrap : SpecialFunction::disabled;
   }
-  if (code->co_name == graph_break_name) {
-    const std::string_view module = module_name(f);
-    if (within(module, "torch._dynamo") || within(module, "framejit")) return SpecialFunction::graph_break;
-  }
+  if (code->co_name == graph_break_name && within(module_name(f), "torch._dynamo")) return SpecialFunction::graph_break;
   if (code->co_name == tag_name && module_name(f) == "torch._dynamo.mutation_guard") return SpecialFunction::tag_module;
   if (code->co_name == inner_name && module_name(f) == "torch._compile" && std::string_view(text_of(code->co_qualname)) == "_disable_dynamo.<locals>.inner")
     return SpecialFunction::unwrap;

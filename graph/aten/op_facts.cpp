@@ -134,7 +134,6 @@ std::unique_ptr<OpFacts> read_facts(const c10::OperatorHandle& op) {
   if (def.has(kMutates)) find_functional(schema, def);
   facts->decomposes = op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) && !op.hasKernelForDispatchKey(DispatchKey::CPU) &&
                       !op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd);
-  if (facts->decomposes) def.flags |= kComposite;
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     facts->arg_classes.push_back(class_of(schema.arguments()[i]));
     if (schema.arguments()[i].name() == "device") facts->device_arg = static_cast<int>(i);

@@ -13,7 +13,7 @@
 
 namespace framejit::graph {
 
-inline constexpr int kContiguousFormat = 0, kPreserveFormat = 1, kChannelsLastFormat = 2;  // c10::MemoryFormat
+inline constexpr int kPreserveFormat = 1, kChannelsLastFormat = 2;  // c10::MemoryFormat
 
 // Comparisons with a recorded reason.
 bool is_one(ShapeEnv& env, const SymExpr& e);

@@ -357,7 +357,7 @@ std::vector<OpRow> view_ops() {
   add_rows(rows, detach, {"detach"}, kView);
   add_rows(rows, view, {"view"}, kView);
   add_rows(rows, reshape_alias, {"_reshape_alias"}, kView);
-  add_rows(rows, reshape, {"reshape"}, kView | kComposite);
+  add_rows(rows, reshape, {"reshape"}, kView);
   add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return view(a, e, r) && (r[0].offset = 0, true); }, {"_unsafe_view"});
   add_rows(rows, as_strided, {"as_strided"}, kView);
   add_rows(rows, expand, {"expand"}, kView);

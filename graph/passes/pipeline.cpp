@@ -32,12 +32,6 @@ const std::vector<PassRow>& passes() {
   return rows;
 }
 
-const PassRow* find_pass(std::string_view name) {
-  for (const PassRow& row : passes())
-    if (name == row.name) return &row;
-  return nullptr;
-}
-
 Result<Graph> run_pipeline(Graph graph, bool decompose) {
   for (const PassRow& row : passes()) {
     if (!decompose && row.run == &framejit::graph::decompose) continue;

@@ -4,7 +4,6 @@
 // passes the graph is verified when FRAMEJIT_STRICT is set, timed, and dumped when asked.
 #pragma once
 
-#include <string_view>
 #include <vector>
 
 #include "graph/graph.h"
@@ -17,7 +16,6 @@ struct PassRow {
   PassFn run;
 };
 const std::vector<PassRow>& passes();           // functionalize, decompose, canonicalize (views, no-ops, CSE, folding), dce
-const PassRow* find_pass(std::string_view name);
 Result<Graph> run_pipeline(Graph recorded, bool decompose);  // decompose=false: for op-by-op replay
 
 }  // namespace framejit::graph

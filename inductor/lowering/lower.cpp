@@ -1,4 +1,4 @@
-// inductor/lowering/lower.cpp — the driver of lowering and the questions that LOWER rows ask about arguments.
+// inductor/lowering/lower.cpp — the driver of lowering and the questions that lowerings ask about arguments.
 #include "inductor/lowering/lower.h"
 
 #include <algorithm>

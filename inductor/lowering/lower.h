@@ -1,7 +1,7 @@
 // inductor/lowering/lower.h — a functional graph becomes a loop program: one nest per op, views as index maps, the rest extern.
 //
 // In: a functional graph.  Out: a LoopProgram whose buffers have the layouts that the graph's metas state, so that an output is
-// stored where eager would have put it. An op without a LOWER row, or whose row does not cover the arguments, is an extern call;
+// stored where eager would have put it. An op without a lowering, or whose lowering does not cover the arguments, is an extern call;
 // nothing is refused.
 #pragma once
 
@@ -32,10 +32,10 @@ LoweredGraph lower(const graph::Graph& graph);
 graph::Device kernel_device(const graph::Graph& graph);
 
 class LowerContext;
-// False: this row does not cover the arguments; nothing was added.
+// False: the arguments are not covered; nothing was added.
 using LowerFn = bool (*)(LowerContext&);
 
-// What a LOWER row works with. The arguments are the node's, in schema order; trailing ones may be missing.
+// What a lowering works with. The arguments are the node's, in schema order; trailing ones may be missing.
 class LowerContext {
  public:
   explicit LowerContext(const graph::Graph& graph) : graph_(graph), device_(kernel_device(graph)) {}

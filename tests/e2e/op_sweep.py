@@ -244,7 +244,7 @@ def compare_classes(path, rows):
     committed, now = read_classes(path), classes_of(rows)
     down = fallen(committed, now)
     stale = committed != now
-    if stale and not down and os.environ.get("FRAMEJIT_UPDATE_GOLDEN") == "1":
+    if stale and not down and os.environ.get("UPDATE_GOLDEN") == "1":
         write_classes(path, now)
         stale = False
     for line in down or (["better than the committed table: make golden-update"] if stale else []):

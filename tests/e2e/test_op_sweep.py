@@ -27,9 +27,9 @@ def test_a_fall_is_seen(tmp_path, monkeypatch):
     rows = [{"op": "add", "status": "whole", "class": "kernels"}, {"op": "mm", "status": "whole", "class": "extern"},
             {"op": "t", "status": "raises"}, {"op": "item", "status": "break", "why": "data_dependent_value"}]
     path = str(tmp_path / "classes.txt")
-    monkeypatch.delenv("FRAMEJIT_UPDATE_GOLDEN", raising=False)
+    monkeypatch.delenv("UPDATE_GOLDEN", raising=False)
     assert op_sweep.compare_classes(path, rows)  # not written yet
-    monkeypatch.setenv("FRAMEJIT_UPDATE_GOLDEN", "1")
+    monkeypatch.setenv("UPDATE_GOLDEN", "1")
     assert not op_sweep.compare_classes(path, rows)
     assert op_sweep.read_classes(path) == {"add": "kernels", "mm": "extern", "item": "break"}
     for lower in ("mixed", "extern", "break"):

@@ -1,6 +1,6 @@
 """docs/ops.md: what becomes of every op of the core ATen set, read from the tables of rows. The file is kept current by this test.
 
-    make golden-update        rewrites it (FRAMEJIT_UPDATE_GOLDEN=1)
+    make golden-update        rewrites it (UPDATE_GOLDEN=1)
 """
 import os
 from pathlib import Path
@@ -74,7 +74,7 @@ def make_table():
 
 def test_the_table_of_ops_is_current():
     text, groups, total = make_table()
-    if os.environ.get("FRAMEJIT_UPDATE_GOLDEN") == "1":
+    if os.environ.get("UPDATE_GOLDEN") == "1":
         TABLE.write_text(text)
     assert TABLE.read_text() == text, "docs/ops.md is not current: make golden-update"
     for kind, least in LEAST.items():

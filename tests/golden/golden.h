@@ -6,7 +6,7 @@
 //   ...
 //   --- out                        left out when the stages are expected to change nothing
 //   ...
-// FRAMEJIT_UPDATE_GOLDEN=1 rewrites the out parts in place. Files are found by glob in tests/golden/<folder>/*.txt.
+// UPDATE_GOLDEN=1 rewrites the out parts in place. Files are found by glob in tests/golden/<folder>/*.txt.
 #pragma once
 
 #include <functional>

@@ -5,6 +5,8 @@
 // the pass run once.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "graph/graph.h"
 #include "graph/passes/pipeline.h"
 #include "graph/shape_rule.h"
@@ -64,8 +66,8 @@ Result<Graph> run_stage(const std::string& stage, const Graph& graph) {
     check_symbolically(graph);
     return infer(graph);
   }
-  const PassRow* pass = find_pass(stage);
-  if (pass == nullptr) return Error{"golden", "unknown stage " + stage};
+  const auto pass = std::find_if(passes().begin(), passes().end(), [&](const PassRow& row) { return row.name == stage; });
+  if (pass == passes().end()) return Error{"golden", "unknown stage " + stage};
   FJ_TRY(Graph once, pass->run(graph));
   FJ_TRY(const Graph twice, pass->run(once));
   EXPECT_EQ(print(once), print(twice)) << stage << " changes its own result";

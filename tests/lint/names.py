@@ -3,11 +3,11 @@ import re
 
 from project import files, read, report
 
-# torch's own compiler: allowed where it is compared with, in the optional bridges, and in the lists of names that user programs call
+# torch's own compiler: allowed where it is compared with, and in the lists of names that user programs call
 # and the tracer recognises without importing them.
 FOREIGN = re.compile(r"(?:import|from)\s+torch\.(?:_dynamo|_inductor|_functorch|fx|jit)\b|torch\.(?:_dynamo|_inductor|_functorch|fx|jit)\.|torch\.compile\("
                      r"|\"torch\._(?:dynamo|inductor|functorch)")
-FOREIGN_ALLOWED = re.compile(r"^(?:benchmarks|tests|docs)/|^README\.md$|^python/framejit/(?:bridges|demo)"
+FOREIGN_ALLOWED = re.compile(r"^(?:benchmarks|tests|docs)/|^README\.md$|^python/framejit/demo"
                              r"|^frame_hook/aten/torch_callables\.cpp$|^frame_hook/trace/torch_special\.(?:def|cpp)$")
 EVERYWHERE = [
     (re.compile(r"/(?:work|root|home)/|\bshared/(?:facts|design|prototypes|hooks)\b"), "a path of one machine"),

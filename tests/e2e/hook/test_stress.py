@@ -9,7 +9,7 @@ import pytest
 
 import run_cpython_tests
 
-SEED = os.environ.get("FRAMEJIT_TEST_SEED", "20261121")
+SEED = os.environ.get("FUZZ_SEED", "20261121")
 
 
 def run(mode, name):

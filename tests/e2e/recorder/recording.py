@@ -1,15 +1,7 @@
 """Records a function, replays the recording op by op, and compares with eager: shapes of every op, outputs, written inputs."""
-import os
-import sys
-
 import torch
 
-try:
-    from framejit import _framejit
-    Recorder = _framejit.Recorder
-except ImportError:  # a folder with the extension alone
-    sys.path.insert(0, os.environ["FRAMEJIT_RECORDER_DIR"])
-    from _fjrec import Recorder
+from framejit._framejit import Recorder
 
 
 def clone_like(t):

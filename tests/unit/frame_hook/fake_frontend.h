@@ -90,7 +90,6 @@ class FakeFrontend : public TensorFrontend {
   void restore_modes(const std::shared_ptr<void>& m) override { state().grad = *static_cast<bool*>(m.get()); }
   bool same_modes(const std::shared_ptr<void>& a, const std::shared_ptr<void>& b) override { return *static_cast<bool*>(a.get()) == *static_cast<bool*>(b.get()); }
   bool may_overlap(PyObject* const*, size_t, size_t) override { return false; }
-  PyTypeObject* tensor_type() override { return fake::tensor_type(); }
   bool is_pure_without_tensors(PyObject*) override { return false; }
   bool answers_true_while_compiling(PyObject*) override { return false; }
 };

@@ -114,7 +114,7 @@ PyObject* py_mark(PyObject*, PyObject* arguments, PyObject* keywords) {
   mark->arrival = arrival;
   mark->budget = budget;
   mark->value = PyRef::borrow(value);
-  state->retire(std::move(state->note));
+  state->clear();  // the former mark, which a running frame may still read
   state->note = std::move(mark);
   Py_RETURN_NONE;
 }
@@ -211,7 +211,11 @@ PyObject* py_reset(PyObject*, PyObject*) {
   reset_code_states();
   Py_RETURN_NONE;
 }
-PyObject* py_state_count(PyObject*, PyObject*) { return PyLong_FromSize_t(code_state_count()); }
+PyObject* py_state_count(PyObject*, PyObject*) {
+  size_t count = 0;
+  for_each_code_state([&](CodeState&) { ++count; });
+  return PyLong_FromSize_t(count);
+}
 
 PyObject* py_rows(PyObject*, PyObject* name) {
   const char* text = PyUnicode_AsUTF8(name);

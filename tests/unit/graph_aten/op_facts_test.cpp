@@ -47,7 +47,7 @@ TEST(OpFacts, Tags) {
   EXPECT_TRUE(definition("nonzero").has(kDataDependent));
   EXPECT_FALSE(definition("index.Tensor").has(kDataDependent));
   EXPECT_TRUE(find_facts("index.Tensor")->data_dependent);
-  EXPECT_TRUE(definition("linear").has(kComposite));
+  EXPECT_TRUE(find_facts("linear")->decomposes);
 }
 
 TEST(OpFacts, TypedShapeFunctions) {
