@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "graph/wrap_int.h"
 #include "runtime/base/result.h"
 
 namespace framejit::graph {
@@ -15,11 +16,6 @@ const ScalarOpRow kRows[] = {
 #include "graph/scalar_ops.def"
 #undef SCALAR_OP
 };
-
-int64_t wrap_add(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); }
-int64_t wrap_sub(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b)); }
-int64_t wrap_mul(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); }
-int64_t wrap_shl(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) << b); }
 
 // Division of the smallest int64 by -1 wraps instead of trapping.
 int64_t int_trunc_div(int64_t a, int64_t b) { return b == -1 ? wrap_sub(0, a) : a / b; }

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "graph/wrap_int.h"
 #include "runtime/base/result.h"
 
 namespace framejit::graph {
@@ -61,13 +62,11 @@ int64_t floor_div_int(int64_t a, int64_t b) {
 int64_t mod_int(int64_t a, int64_t b) { return a - floor_div_int(a, b) * b; }
 
 // Two's complement wrap-around instead of undefined behaviour; sizes that overflow fail where memory is asked for.
-int64_t add_int(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); }
-int64_t mul_int(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); }
 
 void add_term(Polynomial& p, Term term) {
   if (term.coefficient == 0) return;
   if (term.atoms.empty()) {
-    p.constant = add_int(p.constant, term.coefficient);
+    p.constant = wrap_add(p.constant, term.coefficient);
     return;
   }
   auto at = std::lower_bound(p.terms.begin(), p.terms.end(), term.atoms,
@@ -76,7 +75,7 @@ void add_term(Polynomial& p, Term term) {
     p.terms.insert(at, std::move(term));
     return;
   }
-  at->coefficient = add_int(at->coefficient, term.coefficient);
+  at->coefficient = wrap_add(at->coefficient, term.coefficient);
   if (at->coefficient == 0) p.terms.erase(at);
 }
 
@@ -92,7 +91,7 @@ bool divide_atoms(const Atoms& a, const Atoms& b, Atoms& quotient) {
 }
 
 Term multiply(const Term& a, const Term& b) {
-  Term product{mul_int(a.coefficient, b.coefficient), a.atoms};
+  Term product{wrap_mul(a.coefficient, b.coefficient), a.atoms};
   product.atoms.insert(product.atoms.end(), b.atoms.begin(), b.atoms.end());
   std::sort(product.atoms.begin(), product.atoms.end(), [](const SymExpr& x, const SymExpr& y) { return compare(x, y) < 0; });
   return product;
@@ -162,7 +161,7 @@ struct SymBuilder {
         product.coefficient = -product.coefficient;
         add_term(a, std::move(product));
       }
-      if (b.constant != 0) add_term(a, {-mul_int(b.constant, step.coefficient), step.atoms});
+      if (b.constant != 0) add_term(a, {-wrap_mul(b.constant, step.coefficient), step.atoms});
     }
     return std::nullopt;
   }
@@ -193,10 +192,10 @@ bool SymExpr::is_symbol(SymbolId* id) const {
 }
 
 SymExpr operator+(const SymExpr& a, const SymExpr& b) {
-  if (a.is_constant() && b.is_constant()) return add_int(a.constant_, b.constant_);
+  if (a.is_constant() && b.is_constant()) return wrap_add(a.constant_, b.constant_);
   Polynomial sum = SymBuilder::unpack(a);
   const Polynomial other = SymBuilder::unpack(b);
-  sum.constant = add_int(sum.constant, other.constant);
+  sum.constant = wrap_add(sum.constant, other.constant);
   for (const Term& t : other.terms) add_term(sum, t);
   return SymBuilder::pack(sum);
 }
@@ -204,17 +203,17 @@ SymExpr operator+(const SymExpr& a, const SymExpr& b) {
 SymExpr operator-(const SymExpr& a, const SymExpr& b) { return a + SymExpr(-1) * b; }
 
 SymExpr operator*(const SymExpr& a, const SymExpr& b) {
-  if (a.is_constant() && b.is_constant()) return mul_int(a.constant_, b.constant_);
+  if (a.is_constant() && b.is_constant()) return wrap_mul(a.constant_, b.constant_);
   if (a == SymExpr(1)) return b;
   if (b == SymExpr(1)) return a;
   const Polynomial x = SymBuilder::unpack(a), y = SymBuilder::unpack(b);
   Polynomial product;
-  product.constant = mul_int(x.constant, y.constant);
+  product.constant = wrap_mul(x.constant, y.constant);
   for (const Term& s : x.terms) {
     for (const Term& t : y.terms) add_term(product, multiply(s, t));
-    add_term(product, {mul_int(s.coefficient, y.constant), s.atoms});
+    add_term(product, {wrap_mul(s.coefficient, y.constant), s.atoms});
   }
-  for (const Term& t : y.terms) add_term(product, {mul_int(t.coefficient, x.constant), t.atoms});
+  for (const Term& t : y.terms) add_term(product, {wrap_mul(t.coefficient, x.constant), t.atoms});
   return SymBuilder::pack(product);
 }
 
@@ -282,10 +281,10 @@ int64_t SymExpr::eval(std::span<const int64_t> symbol_values) const {
       FJ_CHECK(n.symbol < symbol_values.size(), "no value for symbol s" + std::to_string(n.symbol));
       return symbol_values[n.symbol];
     case SymOp::kSum:
-      for (size_t i = 0; i < n.operands.size(); ++i) value = add_int(value, operand(i));
+      for (size_t i = 0; i < n.operands.size(); ++i) value = wrap_add(value, operand(i));
       return value;
     case SymOp::kProduct:
-      for (size_t i = 0; i < n.operands.size(); ++i) value = mul_int(value, operand(i));
+      for (size_t i = 0; i < n.operands.size(); ++i) value = wrap_mul(value, operand(i));
       return value;
     case SymOp::kFloorDiv: return floor_div_int(operand(0), operand(1));
     case SymOp::kMod: return mod_int(operand(0), operand(1));

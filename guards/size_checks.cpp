@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "graph/wrap_int.h"
+
 namespace framejit::guards {
 namespace {
 
@@ -11,7 +13,7 @@ using graph::SymOp;
 
 int64_t floor_div(int64_t a, int64_t b) {
   if (b == 0) return 0;
-  if (b == -1) return static_cast<int64_t>(0 - static_cast<uint64_t>(a));
+  if (b == -1) return graph::wrap_sub(0, a);
   return a / b - ((a % b != 0) && ((a < 0) != (b < 0)) ? 1 : 0);
 }
 int64_t floor_mod(int64_t a, int64_t b) {
@@ -19,8 +21,6 @@ int64_t floor_mod(int64_t a, int64_t b) {
   const int64_t r = a % b;
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
-int64_t wrap_add(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); }
-int64_t wrap_multiply(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); }
 
 bool holds(int64_t left, Relation relation, int64_t right) {
   switch (relation) {
@@ -94,8 +94,8 @@ int SizeChecks::first_failure(const int64_t* symbols) const {
       switch (i.op) {
         case Op::constant: v[at] = i.constant; break;
         case Op::symbol: v[at] = symbols[i.constant]; break;
-        case Op::add: v[at] = wrap_add(v[i.left], v[i.right]); break;
-        case Op::multiply: v[at] = wrap_multiply(v[i.left], v[i.right]); break;
+        case Op::add: v[at] = graph::wrap_add(v[i.left], v[i.right]); break;
+        case Op::multiply: v[at] = graph::wrap_mul(v[i.left], v[i.right]); break;
         case Op::floor_div: v[at] = floor_div(v[i.left], v[i.right]); break;
         case Op::mod: v[at] = floor_mod(v[i.left], v[i.right]); break;
         case Op::min: v[at] = std::min(v[i.left], v[i.right]); break;

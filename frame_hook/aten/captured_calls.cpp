@@ -11,6 +11,7 @@
 
 #include <string_view>
 
+#include "frame_hook/aten/torch_callables.h"
 #include "graph/aten/sym_node.h"
 #include "graph/aten/traced_tensor.h"
 #include "graph/graph_names.h"
@@ -36,8 +37,6 @@ std::string text_attribute(PyObject* object, const char* name) {
   PyErr_Clear();
   return utf8 != nullptr ? utf8 : "";
 }
-
-bool is_tensor(PyObject* object) { return PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(THPVariableClass)); }
 
 void say(Words& words, std::string text) {
   if (!words.empty() && std::holds_alternative<std::string>(words.back())) std::get<std::string>(words.back()) += text;

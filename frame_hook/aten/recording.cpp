@@ -12,14 +12,13 @@
 #include <set>
 
 #include "frame_hook/aten/compiled_call.h"
+#include "frame_hook/aten/torch_callables.h"
 #include "frame_hook/aten/torch_modes.h"
 #include "guards/aten/tensor_facts.h"
 #include "guards/py_ref.h"
 
 namespace framejit::frame_hook {
 namespace {
-
-bool is_tensor(PyObject* object) { return PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(THPVariableClass)); }
 
 std::string class_of_error(PyObject* type, PyObject* value) {
   PyRef text = PyRef::steal(value != nullptr ? PyObject_Str(value) : nullptr);

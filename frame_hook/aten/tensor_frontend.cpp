@@ -19,8 +19,6 @@
 namespace framejit::frame_hook {
 namespace {
 
-PyTypeObject* torch_tensor_type() { return reinterpret_cast<PyTypeObject*>(THPVariableClass); }
-
 c10::DispatchKeySet ordinary_keys(c10::DispatchKey dense, c10::BackendComponent backend) {
   return c10::DispatchKeySet({dense, c10::DispatchKey::ADInplaceOrView}) | c10::getAutogradRelatedKeySetFromBackend(backend) |
          c10::getAutocastRelatedKeySetFromBackend(backend);

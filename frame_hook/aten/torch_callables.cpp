@@ -1,6 +1,8 @@
 // frame_hook/aten/torch_callables.cpp — the names behind torch_callables.h. A name that this torch lacks is skipped.
 #include "frame_hook/aten/torch_callables.h"
 
+#include <torch/csrc/autograd/python_variable.h>
+
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -44,6 +46,9 @@ PyRef find_path(std::string_view path) {
 }
 
 }  // namespace
+
+PyTypeObject* torch_tensor_type() { return reinterpret_cast<PyTypeObject*>(THPVariableClass); }
+bool is_tensor(PyObject* object) { return PyType_IsSubtype(Py_TYPE(object), torch_tensor_type()); }
 
 // The objects are kept for ever: torch is never unloaded, and a freed address must not come to mean another function.
 TorchCallables::TorchCallables() {

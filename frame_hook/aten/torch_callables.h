@@ -7,6 +7,9 @@
 
 namespace framejit::frame_hook {
 
+PyTypeObject* torch_tensor_type();                           // torch.Tensor, borrowed
+bool is_tensor(PyObject* object);                            // of it or a subclass; runs no Python code
+
 class TorchCallables {
  public:
   static const TorchCallables& get();

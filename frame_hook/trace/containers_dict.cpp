@@ -45,7 +45,7 @@ Py_hash_t instance_hash(Tracer& t, Value* key) {
 // One hash for all: which of them are equal is asked of same_object, which guards the answer.
 constexpr Py_hash_t kIdentityHash = 0x1d;
 
-bool is_int(Value* v) { return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && PyLong_CheckExact(v->object.get())); }
+bool is_exact_int(Value* v) { return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && PyLong_CheckExact(v->object.get())); }
 
 }  // namespace
 
@@ -110,7 +110,7 @@ bool keys_equal(Tracer& t, Value* a, Value* b) {
   if (a == b) return true;
   if (a->kind == ValueKind::identity || b->kind == ValueKind::identity) {
     if (a->kind == b->kind) return t.same_object(as<IdentityValue>(a)->of, as<IdentityValue>(b)->of);
-    if (is_int(a) || is_int(b)) graph_break(BreakReason::escaped_traced, "id(), looked up among ints,");
+    if (is_exact_int(a) || is_exact_int(b)) graph_break(BreakReason::escaped_traced, "id(), looked up among ints,");
     return false;
   }
   if (a->kind == ValueKind::object && b->kind == ValueKind::object && a->object.get() == b->object.get()) return true;
@@ -128,9 +128,9 @@ namespace {
 Py_hash_t hash_of(Tracer& t, DictEntry& e) { return e.hash != -1 ? e.hash : e.hash = key_hash(t, e.key); }
 
 DictEntry* find_entry(Tracer& t, DictValue* v, Value* key, Py_hash_t hash) {
-  const bool identity = key->kind == ValueKind::identity, number = is_int(key);
+  const bool identity = key->kind == ValueKind::identity, number = is_exact_int(key);
   for (DictEntry& e : v->entries)
-    if (e.key == key || (identity && is_int(e.key) && keys_equal(t, e.key, key)) || (number && e.key->kind == ValueKind::identity && keys_equal(t, e.key, key)) || (hash_of(t, e) == hash && keys_equal(t, e.key, key))) return &e;
+    if (e.key == key || (identity && is_exact_int(e.key) && keys_equal(t, e.key, key)) || (number && e.key->kind == ValueKind::identity && keys_equal(t, e.key, key)) || (hash_of(t, e) == hash && keys_equal(t, e.key, key))) return &e;
   return nullptr;
 }
 

@@ -1,7 +1,7 @@
 // frame_hook/trace/graph_break.h — why and where tracing stopped: rows of break_reasons.def.
 //
-// Inside the tracer three things unwind as C++ exceptions, each caught in one place: GraphBreak (Tracer::trace_frame),
-// SymbolicRaise (the frame loop, which looks up the handler in the exception table) and InternalError (the driver).
+// What unwinds as a C++ exception, and who catches it: GraphBreak and StopTracing Tracer::run_root (a GraphBreak of an exit's recipe or graph
+// compile_segment), SymbolicRaise the frame loop and protocol code where CPython clears the error too, InternalError the driver.
 #pragma once
 
 #include <cstdint>

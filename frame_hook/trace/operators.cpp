@@ -31,8 +31,6 @@ constexpr BinaryRow kBinary[] = {
 };
 constexpr int kAdd = 0, kAnd = 1, kFloorDivide = 2, kMultiply = 5, kRemainder = 6, kOr = 7, kPower = 8, kSubtract = 10, kTrueDivide = 11, kXor = 12, kInPlace = 13;
 
-bool is_int(Value* v) { return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && v->object && PyLong_Check(v->object.get())); }
-
 // Arithmetic of sizes; null: this operator specialises.
 Value* size_operator(Tracer& t, int op, Value* a, Value* b) {
   auto left = t.as_size(a), right = t.as_size(b);
@@ -186,8 +184,6 @@ Value* format_percent(Tracer& t, Value* format, Value* values) {
   }
   return run_plain(t, operator_function("mod"), Arguments{{format, t.tuple(std::move(parts))}, {}});
 }
-
-bool is_not_implemented(Value* v) { return v->kind == ValueKind::object && v->object && v->object.get() == Py_NotImplemented; }
 
 bool has_own_special(PyTypeObject* sub, PyTypeObject* base, const char* name) {
   return _PyType_Lookup(sub, interned(name)) != _PyType_Lookup(base, interned(name));

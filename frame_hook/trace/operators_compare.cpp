@@ -24,8 +24,6 @@ bool decide(Tracer& t, int op, const graph::SymExpr& a, const graph::SymExpr& b)
   }
 }
 
-bool is_int(Value* v) { return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && v->object && PyLong_Check(v->object.get())); }
-
 bool answer(int op, bool equal) { return op == Py_EQ ? equal : !equal; }
 
 // Lists and tuples: the first items that differ decide.
@@ -156,8 +154,6 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
   }
   return t.constant_steal(PyObject_RichCompare(x, y, op));
 }
-
-bool is_not_implemented(Value* v) { return v->kind == ValueKind::object && v->object && v->object.get() == Py_NotImplemented; }
 
 Value* special_compare(Tracer& t, int op, Value* a, Value* b) {
   PyTypeObject *left = t.type_of(a), *right = t.type_of(b);

@@ -70,6 +70,8 @@ std::vector<PyRef> set_items(PyObject* set);                 // of an exact set 
 bool is_plain(PyObject* object);
 bool is_plain(Tracer& t, Value* v);                          // sym_ints are not plain
 bool all_plain(Tracer& t, const Arguments& args);
+inline bool is_int(Value* v) { return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && v->object && PyLong_Check(v->object.get())); }
+inline bool is_not_implemented(Value* v) { return v->kind == ValueKind::object && v->object && v->object.get() == Py_NotImplemented; }
 Value* specialised(Tracer& t, Value* v);                     // a sym_int becomes its constant; others are themselves
 PyObject* real_type(Value* v);                               // the type object that v stands for, or null (not guarded)
 PyTypeObject* known_type(Tracer& t, Value* v);               // the same, guarded

@@ -12,7 +12,6 @@ namespace {
 
 constexpr int64_t kMaxScratchElements = 16384;
 
-bool is_address(const LoopInst& inst) { return inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore; }
 
 class KernelMaker {
  public:

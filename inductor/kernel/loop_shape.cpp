@@ -19,8 +19,6 @@ Nest with_dims(const Nest& nest, uint32_t symbol_count, SymSizes ranges, SymSize
 
 namespace {
 
-bool is_address(const LoopInst& inst) { return inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore; }
-
 // Finds a dimension d >= fixed and a constant c that divides its extent, such that d // c or d % c occurs.
 bool find_divided(const SymExpr& e, const NestSymbols& symbols, const Nest& nest, size_t fixed, size_t& dim, int64_t& divisor) {
   if (e.is_constant()) return false;

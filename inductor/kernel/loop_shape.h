@@ -5,6 +5,8 @@
 
 namespace framejit::inductor {
 
+inline bool is_address(const LoopInst& inst) { return inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore; }
+
 // The nest with other dimensions; `dims[d]` is the old dimension d in terms of the new ones.
 Nest with_dims(const Nest& nest, uint32_t symbol_count, SymSizes ranges, SymSizes reduced, std::vector<SymExpr> dims);
 

@@ -6,6 +6,19 @@
 #include <algorithm>
 
 namespace framejit::runtime {
+
+std::vector<int64_t> constants_of(const std::vector<Size>& sizes) {
+  std::vector<int64_t> values;
+  for (const Size& size : sizes) values.push_back(size.constant);
+  return values;
+}
+
+bool all_constant(const std::vector<Size>& sizes) {
+  for (const Size& size : sizes)
+    if (size.slot >= 0) return false;
+  return true;
+}
+
 namespace {
 
 using c10::TypeKind;
@@ -49,18 +62,6 @@ c10::IValue integer_value(int64_t value, const c10::TypePtr& type) {
   if (type->kind() == TypeKind::BoolType) return c10::IValue(value != 0);
   if (type->kind() == TypeKind::ListType) return integer_list({value}, type);
   return c10::IValue(value);
-}
-
-std::vector<int64_t> constants_of(const std::vector<Size>& sizes) {
-  std::vector<int64_t> values;
-  for (const Size& size : sizes) values.push_back(size.constant);
-  return values;
-}
-
-bool all_constant(const std::vector<Size>& sizes) {
-  for (const Size& size : sizes)
-    if (size.slot >= 0) return false;
-  return true;
 }
 
 bool wants_tensor(const c10::TypePtr& type) { return type->kind() == TypeKind::TensorType; }

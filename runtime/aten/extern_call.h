@@ -9,6 +9,9 @@
 
 namespace framejit::runtime {
 
+bool all_constant(const std::vector<Size>& sizes);
+std::vector<int64_t> constants_of(const std::vector<Size>& sizes);  // of those that are
+
 // Tensors and sizes of the running call.
 class Operands {
  public:

@@ -4,24 +4,12 @@
 #include <algorithm>
 
 namespace framejit::runtime {
-namespace {
-
-bool is_constant(const std::vector<Size>& sizes) {
-  return std::all_of(sizes.begin(), sizes.end(), [](const Size& s) { return s.slot < 0; });
-}
-std::vector<int64_t> constants_of(const std::vector<Size>& sizes) {
-  std::vector<int64_t> values;
-  for (const Size& s : sizes) values.push_back(s.constant);
-  return values;
-}
-
-}  // namespace
 
 PlanProgram::PlanProgram(std::shared_ptr<const CallPlan> the_plan, std::vector<at::Tensor> the_constants, const std::vector<c10::IValue>& opaque)
     : plan(std::move(the_plan)), constants(std::move(the_constants)) {
   for (const Buffer& b : plan->buffers) {
     const c10::Device device(static_cast<c10::DeviceType>(b.device_type), b.device_type == 0 ? c10::DeviceIndex(-1) : c10::DeviceIndex(b.device_index));
-    const bool constant = is_constant(b.sizes) && is_constant(b.strides);
+    const bool constant = all_constant(b.sizes) && all_constant(b.strides);
     shapes.push_back({constant, constants_of(b.sizes), constants_of(b.strides), static_cast<c10::ScalarType>(b.torch_dtype), device});
     if (b.home == Home::kArena) arena_device = device;
     if (b.home == Home::kConstant) FJ_CHECK(b.index < constants.size(), "constant " + std::to_string(b.index) + " of plan " + plan->name);
