@@ -11,15 +11,11 @@
 
 namespace framejit::graph {
 
-struct BackendOptions {
-  std::string mode = "default";  // default, reduce-overhead, max-autotune, max-autotune-no-cudagraphs
-};
-
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
-  virtual Result<runtime::CallPlan> compile(const Graph& functional, const BackendOptions& options) = 0;
+  virtual Result<runtime::CallPlan> compile(const Graph& functional) = 0;
 };
 
 // Every node an extern call, nothing fused: graph/eager_backend.cpp. Takes the functional graph, or a recorded one as it is.

@@ -117,7 +117,7 @@ class EagerCompiler {
 class EagerBackend : public Backend {
  public:
   std::string name() const override { return "eager"; }
-  Result<runtime::CallPlan> compile(const Graph& functional, const BackendOptions&) override { return EagerCompiler(functional).run(); }
+  Result<runtime::CallPlan> compile(const Graph& functional) override { return EagerCompiler(functional).run(); }
 };
 
 }  // namespace

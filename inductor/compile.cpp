@@ -59,7 +59,7 @@ class InductorBackend : public graph::Backend {
   explicit InductorBackend(InductorOptions options) : options_(options) {}
   std::string name() const override { return options_.target == Target::kInterp ? "interp" : "framejit"; }
 
-  Result<runtime::CallPlan> compile(const graph::Graph& given, const graph::BackendOptions&) override {
+  Result<runtime::CallPlan> compile(const graph::Graph& given) override {
     FJ_TRY(KernelTarget * target, shared_target(kernel_device(given)));
     const double start = now();
     const graph::Graph functional = options_.target == Target::kMachine ? for_library_calls(given) : given;

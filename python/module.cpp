@@ -66,7 +66,6 @@ PyObject* list_of(const std::vector<std::string>& names) {
 }
 
 PyObject* backends(PyObject*, PyObject*) { return list_of(frame_hook::backend_names()); }
-PyObject* option_names(PyObject*, PyObject*) { return list_of({}); }
 
 bool put(PyObject* dict, const char* key, PyObject* value) {
   PyRef owned = PyRef::steal(value);
@@ -139,7 +138,6 @@ PyMethodDef methods[] = {
     {"set_thread_enabled", set_thread_enabled, METH_O, nullptr},
     {"enable_global", enable_global, METH_NOARGS, nullptr},
     {"backends", backends, METH_NOARGS, nullptr},
-    {"option_names", option_names, METH_NOARGS, nullptr},
     {"treatment_of", treatment_of, METH_O, nullptr},
     {"stats", stats, METH_NOARGS, nullptr},
     {"reset", reset, METH_NOARGS, nullptr},

@@ -141,9 +141,7 @@ Result<std::unique_ptr<CompiledCall>> compile_graph(const RecordedGraph& recorde
   FJ_TRY(graph::Graph functional, graph::run_pipeline(recorded.graph, name != "eager"));
   const auto& facts = functional.shapes.facts();
   for (size_t i = recorded.graph.shapes.facts().size(); i < facts.size(); ++i) shapes.add_fact(facts[i]);
-  graph::BackendOptions options;
-  options.mode = request.mode;
-  FJ_TRY(runtime::CallPlan plan, backend->compile(functional, options));
+  FJ_TRY(runtime::CallPlan plan, backend->compile(functional));
   log_plan(plan, place_of(recorded.graph));
   std::unique_ptr<CompiledCall> call = std::make_unique<PlannedCall>(std::move(plan), recorded, functional.nodes.size());
   if (request.callable == nullptr) return call;

@@ -364,14 +364,12 @@ const Options* g_last_options = nullptr;
 std::shared_ptr<CompileOptions> read_settings(PyObject* settings) {
   auto made = std::make_shared<CompileOptions>();
   auto attribute = [&](const char* name) { return PyRef::steal(PyObject_GetAttrString(settings, name)); };
-  const PyRef fullgraph = attribute("fullgraph"), dynamic = attribute("dynamic"), backend = attribute("backend"), mode = attribute("mode"), options = attribute("options");
-  if (!fullgraph || !dynamic || !backend || !mode || !options || !PyUnicode_Check(mode.get())) return nullptr;
+  const PyRef fullgraph = attribute("fullgraph"), dynamic = attribute("dynamic"), backend = attribute("backend");
+  if (!fullgraph || !dynamic || !backend) return nullptr;
   made->fullgraph = PyObject_IsTrue(fullgraph.get()) == 1;
   made->dynamic = dynamic.get() == Py_None ? -1 : PyObject_IsTrue(dynamic.get());
   made->request.backend = PyUnicode_Check(backend.get()) ? PyUnicode_AsUTF8(backend.get()) : "";
   made->request.callable = PyUnicode_Check(backend.get()) ? nullptr : backend.get();
-  made->request.mode = PyUnicode_AsUTF8(mode.get());
-  made->request.options = options.get();
   return made;
 }
 

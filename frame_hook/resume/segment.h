@@ -18,7 +18,7 @@ namespace framejit::frame_hook {
 struct CompileOptions {
   bool fullgraph = false;
   int dynamic = -1;               // -1 automatic, 0 never, 1 always
-  CompileRequest request;         // backend, mode, options: borrowed from the settings object, which lives while one of its calls runs
+  CompileRequest request;         // backend: borrowed from the settings object, which lives while one of its calls runs
 };
 
 enum class ExitKind : uint8_t {

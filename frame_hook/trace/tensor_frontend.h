@@ -46,8 +46,6 @@ struct CaptureBreak {  // why a recorded call cannot be in a graph
 struct CompileRequest {
   std::string backend = "framejit";  // name, or "" when `callable` is given
   PyObject* callable = nullptr;      // borrowed: user's backend
-  std::string mode = "default";
-  PyObject* options = nullptr;       // borrowed dict or null
 };
 
 // One capture. Lives until its graph is compiled.

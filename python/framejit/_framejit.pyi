@@ -33,9 +33,6 @@ def treatment_of(op: str) -> str:
 def backends() -> list[str]:
     """Names that Options.backend may have."""
 
-def option_names() -> list[str]:
-    """Names that Options.options may have."""
-
 def stats() -> dict[str, Any]:
     """Totals since import or reset."""
 

@@ -8,7 +8,7 @@ from framejit import _framejit
 
 Backend = Union[str, Callable[..., Any]]
 
-# Torch's four modes. What they change is the backend's business; each is a legal name everywhere.
+# Torch's four modes, accepted and without effect.
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
@@ -18,8 +18,6 @@ class Options:
     fullgraph: bool
     dynamic: Optional[bool]
     backend: Backend
-    mode: str
-    options: dict[str, Any]
 
 
 _interned: dict[tuple[Any, ...], Options] = {}
@@ -48,23 +46,14 @@ def _check(fullgraph: object, dynamic: object, backend: object, mode: object, op
     if mode is not None and options:
         raise ValueError("mode and options cannot be given together")
     for name in options or {}:
-        if name not in _framejit.option_names():
-            raise _known("option", name, _framejit.option_names())
+        raise _known("option", name, ())
 
 
 def make_options(fullgraph: bool, dynamic: Optional[bool], backend: Backend, mode: Optional[str],
                  options: Optional[dict[str, Any]]) -> Options:
     """Checks every setting. An unknown backend, mode or option is an error that lists the known ones."""
     _check(fullgraph, dynamic, backend, mode, options)
-    settings = (fullgraph, dynamic, backend, mode or "default", dict(options or {}))
-    key = (*settings[:4], tuple(sorted(settings[4].items(), key=lambda item: item[0])))
-    if not callable(backend):  # interning a callable would keep the user's object alive
-        try:
-            if key in _interned:
-                return _interned[key]
-        except TypeError:  # an unhashable option value: settings of their own
-            key = None
-    made = Options(*settings)
-    if key is not None and not callable(backend):
-        _interned[key] = made
-    return made
+    settings = (fullgraph, dynamic, backend)
+    if callable(backend):  # interning it would keep the user's object alive
+        return Options(*settings)
+    return _interned.setdefault(settings, Options(*settings))

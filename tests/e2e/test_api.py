@@ -102,7 +102,7 @@ def test_module_copies_and_pickles(net):
 @pytest.mark.parametrize("settings, error, listed", [
     ({"backend": "nope"}, ValueError, "'framejit'"),
     ({"mode": "fast"}, ValueError, "'max-autotune'"),
-    ({"options": {"nope": 1}}, ValueError, "known"),
+    ({"options": {"nope": 1}}, ValueError, "option 'nope'; known: none"),
     ({"backend": 3}, TypeError, "callable"),
     ({"fullgraph": "yes"}, TypeError, "True"),
     ({"mode": "default", "options": {"a": 1}}, ValueError, "together"),
@@ -115,6 +115,15 @@ def test_wrong_settings_say_what_is_known(settings, error, listed):
 @pytest.mark.parametrize("mode", [None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"])
 def test_modes_of_torch_are_accepted(mode):
     assert torch.equal(framejit.compile(lambda x: x + 1, mode=mode)(torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_a_mode_alone_shares_what_is_compiled():
+    def f(x):
+        return x + 1
+    graphs = framejit.stats()["graphs"]
+    framejit.compile(f)(torch.ones(2))
+    framejit.compile(f, mode="max-autotune")(torch.ones(2))
+    assert framejit.stats()["graphs"] == graphs + 1
 
 
 def test_what_cannot_be_compiled():

@@ -245,7 +245,7 @@ Result<Outputs> run_plan(const runtime::CallPlan& plan, const std::vector<Data>&
 Result<Outputs> run_compiled(const Graph& graph, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols, InductorOptions options,
                              int threads, runtime::CallPlan* plan_out) {
   auto backend = make_inductor_backend(options);
-  FJ_TRY(runtime::CallPlan plan, backend->compile(graph, {}));
+  FJ_TRY(runtime::CallPlan plan, backend->compile(graph));
   FJ_TRY(Outputs out, run_plan(plan, inputs, symbols, threads));
   if (plan_out != nullptr) *plan_out = std::move(plan);
   return out;
