@@ -23,9 +23,14 @@ enum OpFlags : uint32_t {
   kRandom = 2,          // advances a generator: never removed, reordered or merged
   kDataDependent = 4,   // result or its size depends on the data
   kView = 8,            // a result shares an argument's storage
-  kSideEffect = 32,     // must run even if unused (asserts)
-  kPointwise = 128,     // sizes and strides follow from broadcasting, whatever the sizes are
+  kSideEffect = 16,     // must run even if unused (asserts)
+  kPointwise = 32,      // sizes and strides follow from broadcasting, whatever the sizes are
   kChecksData = 64,     // raises for some data (an index out of range), used or not
+  kDivides = 128,       // raises for an integer zero in argument 1, used or not
+  kTakesAlpha = 256,    // argument 2 scales argument 1: no fraction among integers
+  kRuleIsComplete = 512,   // eager raises what the shape rule does not cover
+  kKeepsPlace = 1024,      // the result lies in its storage where argument 0 lies in its own
+  kChecksOperands = 2048,  // written in place, it refuses operands that do not fit
 };
 
 // How one argument of a shape rule looks: tensors as metas, the rest as Arg.

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "graph/aten/eager_errors.h"
 #include "graph/aten/float_ops.h"
 #include "graph/aten/kind_check.h"
 #include "graph/aten/meta_call.h"
@@ -64,16 +65,6 @@ void fallback(const c10::OperatorHandle& op, DispatchKeySet, torch::jit::Stack* 
   recorder->record(facts, stack);
 }
 
-constexpr std::array kKnownErrors = {"select_scatter", "slice_scatter", "diagonal_scatter", "native_group_norm"};  // eager raises what their shape rules do not cover
-constexpr std::array kTrustedInPlace = {"index_put_", "_index_put_impl_", "index_fill_", "put_"};  // kernels check their own operands
-
-// Writing to such a tensor is an error that torch words.
-bool overlaps_itself(const TensorMeta& meta) {
-  for (size_t d = 0; d < meta.ndim(); ++d)
-    if (meta.strides[d] == SymExpr(0) && !(meta.sizes[d] == SymExpr(1))) return true;
-  return false;
-}
-
 // Most checks of sizes that torch's shape functions and our rules leave out matter for these only.
 bool has_empty_argument(const Graph& graph, const Node& node) {
   const auto empty = [&](ValueId v) { return v != kNoValue && graph.meta(v).numel() == SymExpr(0); };
@@ -97,32 +88,6 @@ bool broadcasts_to(const ShapeEnv& env, const TensorMeta& from, const TensorMeta
 bool fills_contiguous(const Graph& graph, const Node& node) {
   const ValueId* self = node.args[0].get<ValueId>();
   return self != nullptr && graph.meta(*self).is_contiguous();
-}
-
-// x + alpha * y of integers and bools takes no fraction.
-bool has_fractional_alpha(const Graph& graph, const Node& node) {
-  const std::string& name = node.op->name;
-  if (!name.starts_with("add.") && !name.starts_with("sub.") && !name.starts_with("rsub.") && !name.starts_with("add_.") && !name.starts_with("sub_.")) return false;
-  if (node.args.size() < 3 || node.args[2].get<double>() == nullptr || node.args[1].get<double>() != nullptr) return false;
-  const ValueId* other = node.args[1].get<ValueId>();
-  const auto is_whole = [&](ValueId v) { return !is_float(graph.meta(v).dtype) && row_of(graph.meta(v).dtype).kind != DTypeKind::complex_kind; };
-  return is_whole(*node.args[0].get<ValueId>()) && (other == nullptr || is_whole(*other));
-}
-
-// Errors of eager that torch's shape functions do not know: plain Python raises them at this instruction.
-bool eager_raises(const Graph& graph, const Node& node) {
-  const ValueId* value = node.args.empty() ? nullptr : node.args[0].get<ValueId>();
-  if (value == nullptr || *value == kNoValue) return false;
-  const TensorMeta& self = graph.meta(*value);
-  const std::string& name = node.op->name;
-  if (name == "copy_") return overlaps_itself(self);
-  if (has_fractional_alpha(graph, node)) return true;
-  if (name == "max" || name == "min") return self.numel() == SymExpr(0);
-  if (name == "native_group_norm") return !self.is_contiguous() && !is_channels_last(self);
-  if (name != "max.dim" && name != "min.dim" && name != "mode") return false;
-  const SymExpr* dim = node.args.size() > 1 ? node.args[1].get<SymExpr>() : nullptr;
-  const int64_t given = dim == nullptr ? -1 : dim->as_constant().value_or(-1), count = static_cast<int64_t>(self.ndim());
-  return given >= -count && given < count && self.sizes[static_cast<size_t>(given < 0 ? given + count : given)] == SymExpr(0);
 }
 
 }  // namespace
@@ -177,7 +142,7 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
     if (keep_shape_in_place(call)) {
       origin = ShapeOrigin::kInPlace;
     } else if (facts.in_place || !shape_by_rule(call)) {
-      if (std::find(kKnownErrors.begin(), kKnownErrors.end(), call.def().name) != kKnownErrors.end()) fail({"exception_raised", "an error of " + call.def().name});
+      if (call.def().has(kRuleIsComplete)) fail({"exception_raised", "an error of " + call.def().name});
       origin = shape_by_torch(call);
     }
     if (has_empty_argument(graph(), call.node) || ((origin == ShapeOrigin::kRule || origin == ShapeOrigin::kInPlace) && !is_pointwise && is_new_mix(facts, call.args))) MetaCall(*this, call).execute();
@@ -214,11 +179,13 @@ void Recorder::find_device(OpCall& call) const {
 }
 
 bool Recorder::depends_on_data(const OpCall& call) const {
-  if (!call.facts.data_dependent) return false;
-  const std::string& name = call.def().name;
-  if (name == "repeat_interleave.Tensor") return call.args.size() < 2 || !call.args[1].isInt();
-  if (name != "index.Tensor" && name != "_unsafe_index.Tensor") return true;
-  bool masks = false;  // only these make the size depend on data
+  switch (call.facts.data_dependence) {
+    case DataDependence::kNone: return false;
+    case DataDependence::kAlways: return true;
+    case DataDependence::kWithoutSize: return call.args.size() < 2 || !call.args[1].isInt();
+    case DataDependence::kOfMasks: break;
+  }
+  bool masks = false;
   each_tensor(call.args[1], [&](const at::Tensor& index) { masks = masks || index.scalar_type() == at::kBool || index.scalar_type() == at::kByte; });
   return masks;
 }
@@ -353,8 +320,7 @@ void Recorder::refuse_memory(const OpCall& call) {
     if (const TensorMeta* written = meta_at(static_cast<size_t>(i)); !call.facts.in_place && written != nullptr && overlaps_itself(*written))
       fail({"unsupported_op", call.def().name + " that writes to a tensor whose elements share memory"});
   if (reads_what_it_writes(call)) fail({"unsupported_op", call.def().name + " that writes to a part of what it reads"});
-  const bool keeps_place = call.def().name.ends_with("_scatter") && call.def().name != "masked_scatter";
-  if (keeps_place && meta_at(0) != nullptr) {
+  if (call.def().has(kKeepsPlace) && meta_at(0) != nullptr) {
     if (!(meta_at(0)->offset == SymExpr(0))) fail({"unsupported_op", call.def().name + " of a tensor that does not begin its storage"});
     offset_is_read(traced_storage_of(call.args[0].toTensor()));
   }
@@ -376,7 +342,7 @@ bool Recorder::fits_in_place(const OpCall& call) const {
   const TensorMeta& meta = graph().meta(*self);
   const std::string_view name = std::string_view(call.def().name).substr(0, call.def().name.find('.'));
   if (overlaps_itself(meta)) return false;
-  if (std::find(kTrustedInPlace.begin(), kTrustedInPlace.end(), name) != kTrustedInPlace.end()) return true;
+  if (call.def().has(kChecksOperands)) return true;
   for (size_t i = 1; i < call.node.args.size(); ++i) {
     const Arg& arg = call.node.args[i];
     if (arg.get<std::vector<ValueId>>() != nullptr) return false;

@@ -72,16 +72,17 @@ void read_aliases(const FunctionSchema& schema, OpDef& def, std::vector<bool>& r
   if (!def.write_args.empty()) def.flags |= kMutates;
 }
 
-// Tagged as data dependent, though only masks (or a missing output_size) make them so: the recorder looks at the arguments.
-bool may_be_static(const std::string& name) { return name == "index.Tensor" || name == "_unsafe_index.Tensor" || name == "repeat_interleave.Tensor"; }
+DataDependence data_dependence_of(const c10::OperatorHandle& op, const std::string& name) {
+  const auto tags = op.getTags();
+  const bool tagged = std::any_of(tags.begin(), tags.end(), [](at::Tag tag) { return tag == at::Tag::data_dependent_output || tag == at::Tag::dynamic_output_shape; });
+  if (!tagged && name != "_local_scalar_dense") return DataDependence::kNone;
+  if (name == "index.Tensor" || name == "_unsafe_index.Tensor") return DataDependence::kOfMasks;
+  return name == "repeat_interleave.Tensor" ? DataDependence::kWithoutSize : DataDependence::kAlways;
+}
 
-void read_tags(const c10::OperatorHandle& op, OpDef& def, bool& data_dependent) {
-  for (at::Tag tag : op.getTags()) {
+void read_tags(const c10::OperatorHandle& op, OpDef& def) {
+  for (at::Tag tag : op.getTags())
     if (tag == at::Tag::nondeterministic_seeded) def.flags |= kRandom;
-    if (tag == at::Tag::data_dependent_output || tag == at::Tag::dynamic_output_shape) data_dependent = true;
-  }
-  data_dependent = data_dependent || def.name == "_local_scalar_dense";
-  if (data_dependent && !may_be_static(def.name)) def.flags |= kDataDependent;
   if (def.name.starts_with("_assert") || def.name == "_linalg_check_errors" || def.name.starts_with("_functional_assert")) def.flags |= kSideEffect;
 }
 
@@ -130,7 +131,9 @@ std::unique_ptr<OpFacts> read_facts(const c10::OperatorHandle& op) {
   OpDef def;
   def.name = name_of(schema);
   read_aliases(schema, def, facts->returns_argument);
-  read_tags(op, def, facts->data_dependent);
+  read_tags(op, def);
+  facts->data_dependence = data_dependence_of(op, def.name);
+  if (facts->data_dependence == DataDependence::kAlways) def.flags |= kDataDependent;
   if (def.has(kMutates)) find_functional(schema, def);
   facts->decomposes = op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) && !op.hasKernelForDispatchKey(DispatchKey::CPU) &&
                       !op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd);

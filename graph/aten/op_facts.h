@@ -14,6 +14,8 @@
 namespace framejit::graph {
 
 enum class MetaKernel : uint8_t { kUnknown, kNone, kCpp, kPython };
+// Whether a result or its size depends on data: a tag of the operator's; for some operators the arguments decide.
+enum class DataDependence : uint8_t { kNone, kAlways, kOfMasks, kWithoutSize };  // only with masks as indices; only without an output_size
 enum class ReturnClass : uint8_t { kTensor, kTensorList, kOther };
 
 struct OpFacts {
@@ -24,7 +26,7 @@ struct OpFacts {
   std::vector<bool> returns_argument;              // per return: it is the written argument itself, not a view of it
   int device_arg = -1;
   bool decomposes = false;                         // composite: arrives only below autograd; expanded by its own kernel
-  bool data_dependent = false;                     // tagged so; index ops only with masks
+  DataDependence data_dependence = DataDependence::kNone;
   bool in_place = false;                           // writes argument 0, returns it, leaves its shape alone
   const c10::KernelFunction* typed_meta = nullptr;
   MetaKernel meta_kernel() const;                  // of the dispatcher; found out when first asked

@@ -293,7 +293,9 @@ std::vector<OpRow> index_ops() {
   add_rows(rows, flip, {"flip"});
   add_rows(rows, roll, {"roll"});
   // Functional scatters clone self (or allocate as it lies) and write.
-  add_rows_in_place(rows, preserved_self, {"index_put", "index_fill.int_Scalar", "index_fill.int_Tensor"}, kChecksData);
+  add_rows_in_place(rows, preserved_self, {"index_put", "index_fill.int_Scalar", "index_fill.int_Tensor"}, kChecksData | kChecksOperands);
+  rows.push_back({"_index_put_impl_", same_as_self, kMutates | kChecksData | kChecksOperands, "_index_put_impl"});
+  rows.push_back({"put_", same_as_self, kMutates | kChecksData | kChecksOperands, "put"});
   add_rows_in_place(rows, dense_self, {"index_add", "index_copy", "masked_scatter"}, kChecksData);
   add_rows_in_place(rows, dense_self, {"scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce", "scatter_add", "scatter_reduce.two"}, kChecksData);
   return rows;

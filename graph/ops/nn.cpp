@@ -218,7 +218,7 @@ bool nll_loss_forward(const RuleArgs& args, ShapeEnv&, Results& results) {  // s
 std::vector<OpRow> nn_ops() {
   std::vector<OpRow> rows;
   add_rows(rows, native_layer_norm, {"native_layer_norm"});
-  add_rows(rows, native_group_norm, {"native_group_norm"});
+  add_rows(rows, native_group_norm, {"native_group_norm"}, kRuleIsComplete);
   add_rows(rows, batch_norm<true, 0>, {"native_batch_norm", "_native_batch_norm_legit"});
   add_rows(rows, batch_norm_without_statistics, {"_native_batch_norm_legit.no_stats"});
   add_rows(rows, batch_norm_with_reserve<true>, {"_batch_norm_with_update"});

@@ -146,19 +146,22 @@ std::vector<OpRow> pointwise_ops() {
       "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "sigmoid", "reciprocal", "lgamma", "digamma", "sinc", "deg2rad", "rad2deg"});
   add_rows(rows, mapped<floating, 0>, {"angle", "special_entr"});
   add_rows(rows, mapped<floating, 0, 1>, {"special_xlog1py", "special_xlog1py.other_scalar", "special_xlog1py.self_scalar", "xlogy.Scalar_Other", "xlogy.Scalar_Self"});
-  add_rows_in_place(rows, mapped<keep, 0, 1>, {"add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar", "mul.Tensor", "mul.Scalar",
-      "remainder.Tensor", "remainder.Scalar", "fmod.Tensor", "fmod.Scalar", "floor_divide", "floor_divide.Scalar", "pow.Tensor_Tensor", "hypot"});
+  add_rows_in_place(rows, mapped<keep, 0, 1>, {"add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar"}, kTakesAlpha);
+  add_rows_in_place(rows, mapped<keep, 0, 1>, {"mul.Tensor", "mul.Scalar", "pow.Tensor_Tensor", "hypot"});
+  add_rows_in_place(rows, mapped<keep, 0, 1>, {"remainder.Tensor", "remainder.Scalar", "fmod.Tensor", "fmod.Scalar", "floor_divide", "floor_divide.Scalar"}, kDivides);
   add_rows_in_place(rows, bitwise<0>, {"bitwise_not"});
   add_rows_in_place(rows, bitwise<0, 1>, {"bitwise_and.Tensor", "bitwise_and.Scalar", "bitwise_or.Tensor", "bitwise_or.Scalar", "bitwise_xor.Tensor", "bitwise_xor.Scalar"});
   add_rows_in_place(rows, shifted, {"bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar", "bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar"});
   add_rows(rows, shifted, {"__lshift__.Tensor", "__lshift__.Scalar", "__rshift__.Tensor", "__rshift__.Scalar"});
   add_rows(rows, bitwise<0, 1>, {"__and__.Tensor", "__and__.Scalar", "__or__.Tensor", "__or__.Scalar", "__xor__.Tensor", "__xor__.Scalar"});
-  add_rows(rows, mapped<keep, 1, 0>, {"rsub.Tensor", "rsub.Scalar"});  // sub(other, self)
+  add_rows(rows, mapped<keep, 1, 0>, {"rsub.Tensor", "rsub.Scalar"}, kTakesAlpha);  // sub(other, self)
   add_rows(rows, log_sigmoid_forward, {"log_sigmoid_forward"});
-  add_rows(rows, mapped<keep, 0, 1>, {"maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2", "pow.Scalar", "_prelu_kernel", "softplus_backward", "hardsigmoid_backward", "hardswish_backward", "remainder.Scalar_Tensor",
+  add_rows(rows, mapped<keep, 0, 1>, {"maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2", "pow.Scalar", "_prelu_kernel", "softplus_backward", "hardsigmoid_backward", "hardswish_backward",
       "threshold_backward", "gelu_backward", "silu_backward", "sigmoid_backward", "tanh_backward", "clamp_min.Tensor", "clamp_max.Tensor"});
-  add_rows_in_place(rows, mapped<floating, 0, 1>, {"div.Tensor", "div.Scalar", "atan2", "copysign.Tensor", "copysign.Scalar", "xlogy.Tensor"});
-  add_rows_in_place(rows, div_mode, {"div.Tensor_mode", "div.Scalar_mode"});
+  add_rows(rows, mapped<keep, 0, 1>, {"remainder.Scalar_Tensor"}, kDivides);
+  add_rows_in_place(rows, mapped<floating, 0, 1>, {"div.Tensor", "div.Scalar"}, kDivides);
+  add_rows_in_place(rows, mapped<floating, 0, 1>, {"atan2", "copysign.Tensor", "copysign.Scalar", "xlogy.Tensor"});
+  add_rows_in_place(rows, div_mode, {"div.Tensor_mode", "div.Scalar_mode"}, kDivides);
   add_rows_in_place(rows, mapped<boolean, 0, 1>, {"eq.Tensor", "eq.Scalar", "ne.Tensor", "ne.Scalar", "lt.Tensor", "lt.Scalar", "le.Tensor",
       "le.Scalar", "gt.Tensor", "gt.Scalar", "ge.Tensor", "ge.Scalar", "logical_and", "logical_or", "logical_xor"});
   add_rows(rows, mapped<boolean, 0>, {"isnan", "isinf", "isfinite", "signbit", "isposinf", "isneginf"});

@@ -375,11 +375,11 @@ std::vector<OpRow> view_ops() {
   add_rows(rows, unbind, {"unbind.int"}, kView);
   add_rows(rows, diagonal, {"diagonal"}, kView);
   add_rows(rows, unfold, {"unfold"}, kView);
-  add_rows(rows, scattered, {"as_strided_scatter"});
-  add_rows(rows, scattered_over<slice>, {"slice_scatter"});
+  add_rows(rows, scattered, {"as_strided_scatter"}, kKeepsPlace);
+  add_rows(rows, scattered_over<slice>, {"slice_scatter"}, kKeepsPlace | kRuleIsComplete);
   add_rows(rows, view_copied, {"view_copy"});
-  add_rows(rows, scattered_over<select>, {"select_scatter"});
-  add_rows(rows, scattered_over<diagonal>, {"diagonal_scatter"});
+  add_rows(rows, scattered_over<select>, {"select_scatter"}, kKeepsPlace | kRuleIsComplete);
+  add_rows(rows, scattered_over<diagonal>, {"diagonal_scatter"}, kKeepsPlace | kRuleIsComplete);
   // In-place changes of a tensor's own sizes: a new value on the same storage (not writes of data).
   for (const auto& [name, rule, plain] : std::initializer_list<std::tuple<const char*, ShapeRule, const char*>>{
            {"t_", t, "t"}, {"transpose_", transpose, "transpose.int"}, {"unsqueeze_", unsqueeze, "unsqueeze"},

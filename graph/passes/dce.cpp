@@ -2,8 +2,6 @@
 //
 // Random nodes stay (a dead draw advances the generator), so do nodes with side effects and nodes that raise for some data.
 // Needs a functional graph.
-#include <algorithm>
-#include <array>
 #include <vector>
 
 #include "graph/passes/passes.h"
@@ -23,9 +21,7 @@ void for_each_value(const Node& node, Visit visit) {
 
 // Integer division raises on zeros, used or not.
 bool may_divide_by_zero(const Graph& graph, const Node& node) {
-  static constexpr std::array kDivisions = {"floor_divide", "remainder", "fmod", "div"};
-  const std::string_view name = std::string_view(node.op->name).substr(0, node.op->name.find('.'));
-  if (std::find(kDivisions.begin(), kDivisions.end(), name) == kDivisions.end() || node.args.size() < 2) return false;
+  if (!node.op->has(kDivides) || node.args.size() < 2) return false;
   if (is_float(graph.values[index_of(node.results[0])].meta.dtype)) return false;
   const SymExpr* divisor = node.args[1].get<SymExpr>();
   return !divisor || divisor->as_constant().value_or(0) == 0;

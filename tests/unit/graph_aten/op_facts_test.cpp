@@ -46,7 +46,10 @@ TEST(OpFacts, Tags) {
   EXPECT_TRUE(definition("bernoulli").has(kRandom));
   EXPECT_TRUE(definition("nonzero").has(kDataDependent));
   EXPECT_FALSE(definition("index.Tensor").has(kDataDependent));
-  EXPECT_TRUE(find_facts("index.Tensor")->data_dependent);
+  EXPECT_EQ(find_facts("index.Tensor")->data_dependence, DataDependence::kOfMasks);
+  EXPECT_EQ(find_facts("repeat_interleave.Tensor")->data_dependence, DataDependence::kWithoutSize);
+  EXPECT_EQ(find_facts("nonzero")->data_dependence, DataDependence::kAlways);
+  EXPECT_EQ(find_facts("add.Tensor")->data_dependence, DataDependence::kNone);
   EXPECT_TRUE(find_facts("linear")->decomposes);
 }
 

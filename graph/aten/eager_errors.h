@@ -1,0 +1,13 @@
+// graph/aten/eager_errors.h — calls that eager refuses although neither a shape rule of ours nor torch's shape functions do.
+#pragma once
+
+#include "graph/graph.h"
+
+namespace framejit::graph {
+
+// Plain Python raises at this instruction.
+bool eager_raises(const Graph& graph, const Node& node);
+// Writing to such a tensor is an error that torch words.
+bool overlaps_itself(const TensorMeta& meta);
+
+}  // namespace framejit::graph
