@@ -23,23 +23,18 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-using Fields = std::vector<std::pair<std::string, std::string>>;
-
 void log_stage(const std::string& graph, const char* stage, double seconds) {
-  if (log::enabled(log::Channel::timing))
-    log::emit({log::Channel::timing, "", "Stage", graph, {{"stage", stage}, {"milliseconds", std::to_string(seconds * 1000)}}, ""});
+  if (log::enabled(log::Kind::Stage))
+    log::emit(log::Kind::Stage, graph, {{"stage", stage}, {"milliseconds", std::to_string(seconds * 1000)}});
 }
 
 void log_loops(const LoopProgram& program) {
-  log::emit({log::Channel::loops, "", "Loops", program.name,
-             Fields{{"graph", program.name}, {"nests", std::to_string(program.items.size())}}, print(program)});
+  log::emit(log::Kind::Loops, program.name, {{"graph", program.name}, {"nests", std::to_string(program.items.size())}}, print(program));
 }
 
 void log_schedule(const Schedule& schedule) {
-  log::emit({log::Channel::schedule, "", "Schedule", schedule.program.name,
-             Fields{{"graph", schedule.program.name}, {"detail", std::to_string(schedule.steps.size()) + " steps"}}, print(schedule)});
-  log::emit({log::Channel::schedule, "", "Refused", schedule.program.name,
-             Fields{{"graph", schedule.program.name}, {"pairs", std::to_string(schedule.refused.size())}}, print_refused(schedule)});
+  log::emit(log::Kind::Schedule, schedule.program.name, {{"graph", schedule.program.name}, {"detail", std::to_string(schedule.steps.size()) + " steps"}}, print(schedule));
+  log::emit(log::Kind::Refused, schedule.program.name, {{"graph", schedule.program.name}, {"pairs", std::to_string(schedule.refused.size())}}, print_refused(schedule));
 }
 
 VectorLevel level_of_setting() {
@@ -65,13 +60,13 @@ class InductorBackend : public graph::Backend {
     const graph::Graph functional = options_.target == Target::kMachine ? for_library_calls(given) : given;
     FJ_TRY_VOID(go_on());
     LoweredGraph lowered = lower(functional);
-    if (log::enabled(log::Channel::loops)) log_loops(lowered.program);
+    if (log::enabled(log::Kind::Loops)) log_loops(lowered.program);
     const double lowered_at = now();
     SizeHints hints;
     for (size_t s = 0; s < functional.shapes.symbol_count(); ++s) hints.symbols.push_back(functional.shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
     FJ_TRY_VOID(go_on());
-    const Schedule schedule = options_.fuse ? make_schedule(std::move(lowered.program), hints, log::enabled(log::Channel::schedule)) : make_plain_schedule(std::move(lowered.program));
-    if (log::enabled(log::Channel::schedule)) log_schedule(schedule);
+    const Schedule schedule = options_.fuse ? make_schedule(std::move(lowered.program), hints, log::enabled(log::Kind::Schedule)) : make_plain_schedule(std::move(lowered.program));
+    if (log::enabled(log::Kind::Schedule)) log_schedule(schedule);
     const double scheduled_at = now();
     FJ_TRY_VOID(go_on());
     FJ_TRY(runtime::CallPlan plan, assemble(functional, lowered.forms, schedule, hints, *target));

@@ -35,7 +35,8 @@ void run_job(const std::vector<Kernel>& kernels, KernelTarget& target, Job& job)
 
 void run_jobs(const std::vector<Kernel>& kernels, KernelTarget& target, std::vector<Job>& jobs) {
   std::atomic<size_t> next{0};
-  const auto work = [&] {
+  const auto work = [&, id = log::current_id()] {
+    const log::CompileScope scope(id);
     for (size_t at = next++; at < jobs.size(); at = next++) run_job(kernels, target, jobs[at]);
   };
   const auto work_unless_interrupted = [&] {
@@ -73,9 +74,8 @@ Result<void> compile_kernels(const std::vector<Kernel>& kernels, KernelTarget& t
   for (const Job& job : jobs) {
     if (job.defect) std::rethrow_exception(job.defect);
     if (!job.result->ok()) return job.result->error();
-    if (log::enabled(log::Channel::timing))
-      log::emit({log::Channel::timing, "", "Stage", graph,
-                 {{"stage", "kernel of " + kernels[job.kernel].nests[0].nest.name}, {"milliseconds", std::to_string(job.milliseconds)}}, ""});
+    if (log::enabled(log::Kind::Stage))
+      log::emit(log::Kind::Stage, graph, {{"stage", "kernel of " + kernels[job.kernel].nests[0].nest.name}, {"milliseconds", std::to_string(job.milliseconds)}});
   }
   compiled.resize(kernels.size());
   for (size_t k = 0; k < kernels.size(); ++k) {

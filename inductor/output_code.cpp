@@ -29,14 +29,13 @@ namespace {
 void log_text(const graph::Graph& graph, const std::string& name, const Kernel& kernel, const KernelText& text) {
   std::string artefact = origins_text(graph, kernel, text.comment) + text.text;
   const auto lines = std::count(text.text.begin(), text.text.end(), '\n');
-  log::emit({log::Channel::output_code, "", "Kernel", graph.name,
-             {{"kernel", name}, {"form", text.form}, {"lines", std::to_string(lines)}}, std::move(artefact)});
+  log::emit(log::Kind::Kernel, graph.name, {{"kernel", name}, {"form", text.form}, {"lines", std::to_string(lines)}}, std::move(artefact));
 }
 
 }  // namespace
 
 void log_kernel(const graph::Graph& graph, const std::string& name, const Kernel& kernel, KernelTarget& target) {
-  if (!log::enabled(log::Channel::output_code)) return;
+  if (!log::enabled(log::Kind::Kernel)) return;
   log_text(graph, name, kernel, {"kernel_ir", "#", print(kernel)});
   const auto texts = target.texts(kernel, config().assembly);
   if (!texts) return;  // compile() reports what is wrong

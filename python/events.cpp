@@ -10,15 +10,6 @@ namespace framejit::python {
 
 namespace {
 
-const char* channel_name(log::Channel channel) {
-  static const char* const names[] = {
-#define LOG_CHANNEL(name, description) #name,
-#include "runtime/base/log_channels.def"
-#undef LOG_CHANNEL
-  };
-  return names[static_cast<int>(channel)];
-}
-
 bool put(PyObject* dict, const char* key, const std::string& value) {
   PyRef text = PyRef::steal(PyUnicode_DecodeUTF8(value.data(), static_cast<Py_ssize_t>(value.size()), "replace"));
   return text && PyDict_SetItemString(dict, key, text.get()) == 0;
@@ -29,7 +20,7 @@ PyObject* event_dict(const log::Event& e) {
   if (!d || !fields) return nullptr;
   for (auto& [key, value] : e.fields)
     if (!put(fields.get(), key.c_str(), value)) return nullptr;
-  const bool ok = put(d.get(), "id", e.id) && put(d.get(), "channel", channel_name(e.channel)) && put(d.get(), "event", e.name) && put(d.get(), "at", e.where) &&
+  const bool ok = put(d.get(), "id", e.id) && put(d.get(), "channel", log::name_of(log::channel_of(e.kind))) && put(d.get(), "event", log::name_of(e.kind)) && put(d.get(), "at", e.where) &&
                   put(d.get(), "text", log::to_text(e)) && put(d.get(), "json", log::to_json(e)) && put(d.get(), "artefact", e.artefact) &&
                   PyDict_SetItemString(d.get(), "fields", fields.get()) == 0;
   return ok ? d.release() : nullptr;

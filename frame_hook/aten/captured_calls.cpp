@@ -120,7 +120,7 @@ std::string spell(const Words& words, const std::vector<std::string>& names) {
   return text;
 }
 
-bool is_wanted(const graph::Graph& graph, size_t first_node) { return log::enabled(log::Channel::graph) && graph.nodes.size() > first_node; }
+bool is_wanted(const graph::Graph& graph, size_t first_node) { return log::enabled(log::Kind::Graph) && graph.nodes.size() > first_node; }
 
 }  // namespace
 

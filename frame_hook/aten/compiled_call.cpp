@@ -29,18 +29,18 @@ std::string place_of(const graph::Graph& graph) {
 }
 
 void log_calls(const CapturedCalls& calls, const graph::Graph& graph) {
-  if (!log::enabled(log::Channel::graph)) return;
-  log::emit({log::Channel::graph, "", "Graph", place_of(graph), {{"graph", graph.name}, {"calls", std::to_string(calls.size())}}, calls.text(graph)});
+  if (!log::enabled(log::Kind::Graph)) return;
+  log::emit(log::Kind::Graph, place_of(graph), {{"graph", graph.name}, {"calls", std::to_string(calls.size())}}, calls.text(graph));
 }
 
 void log_graph(const graph::Graph& graph, const char* stage) {
-  if (!log::enabled(log::Channel::aten_graph)) return;
-  log::emit({log::Channel::aten_graph, "", "AtenGraph", place_of(graph), {{"graph", graph.name}, {"stage", stage}, {"ops", std::to_string(graph.nodes.size())}}, graph::print(graph)});
+  if (!log::enabled(log::Kind::AtenGraph)) return;
+  log::emit(log::Kind::AtenGraph, place_of(graph), {{"graph", graph.name}, {"stage", stage}, {"ops", std::to_string(graph.nodes.size())}}, graph::print(graph));
 }
 
 void log_plan(const runtime::CallPlan& plan, const std::string& where) {
-  if (!log::enabled(log::Channel::steps)) return;
-  log::emit({log::Channel::steps, "", "Steps", where, {{"plan", plan.name}, {"steps", std::to_string(plan.steps.size())}}, runtime::print(plan)});
+  if (!log::enabled(log::Kind::Steps)) return;
+  log::emit(log::Kind::Steps, where, {{"plan", plan.name}, {"steps", std::to_string(plan.steps.size())}}, runtime::print(plan));
 }
 
 size_t count_kernels(const runtime::CallPlan& plan) {

@@ -38,13 +38,13 @@ FramePlan plan_frame(RecipeBuilder& recipe, const SymbolicFrame& frame, bool inn
 }
 
 void log_guards(const Segment& segment, const std::string& where) {
-  if (!log::enabled(log::Channel::guards)) return;
-  for (const std::string& text : segment.guards->texts()) log::emit({log::Channel::guards, "", "Guard", where, {{"guard", text}}, ""});
+  if (!log::enabled(log::Kind::Guard)) return;
+  for (const std::string& text : segment.guards->texts()) log::emit(log::Kind::Guard, where, {{"guard", text}});
 }
 
 void log_bytecode(const Code& code) {
-  if (log::enabled(log::Channel::bytecode))
-    log::emit({log::Channel::bytecode, "", "Bytecode", PyUnicode_AsUTF8(code.code->co_qualname), {{"instructions", std::to_string(code.instructions.size())}}, to_text(code)});
+  if (log::enabled(log::Kind::Bytecode))
+    log::emit(log::Kind::Bytecode, PyUnicode_AsUTF8(code.code->co_qualname), {{"instructions", std::to_string(code.instructions.size())}}, to_text(code));
 }
 
 TraceOptions trace_options(const CompileOptions& options, const TraceHints& hints) {
@@ -190,8 +190,8 @@ Stats& stats() {
 void count_break(BreakReason reason, const std::string& detail, const std::string& where, const std::string& caret) {
   stats().graph_breaks += 1;
   stats().break_reasons[row_of(reason).name] += 1;
-  if (log::enabled(log::Channel::graph_breaks))
-    log::emit({log::Channel::graph_breaks, "", "Break", where, {{"reason", row_of(reason).name}, {"detail", describe_break(reason, detail)}, {"hint", row_of(reason).hint}}, caret});
+  if (log::enabled(log::Kind::Break))
+    log::emit(log::Kind::Break, where, {{"reason", row_of(reason).name}, {"detail", describe_break(reason, detail)}, {"hint", row_of(reason).hint}}, caret);
 }
 
 void count_fallback(Fallback reason, const std::string& where, const std::string& detail) {
@@ -204,8 +204,8 @@ void count_fallback(Fallback reason, const std::string& where, const std::string
   const Row& row = kRows[static_cast<size_t>(reason)];
   stats().fallbacks += 1;
   stats().fallback_reasons[row.name] += 1;
-  if (reason != Fallback::entry_limit && log::enabled(log::Channel::graph_breaks))
-    log::emit({log::Channel::graph_breaks, "", "Fallback", where, {{"reason", row.name}, {"detail", detail.empty() ? row.what : detail}}, ""});
+  if (reason != Fallback::entry_limit && log::enabled(log::Kind::Fallback))
+    log::emit(log::Kind::Fallback, where, {{"reason", row.name}, {"detail", detail.empty() ? row.what : detail}});
 }
 
 CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, int index, const std::shared_ptr<const CompileOptions>& options,
@@ -238,7 +238,7 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
       outcome.segment = plain_segment(trace, b.reason, stopped_at ? stopped_at->index : -1, frame, options);
     }
   }
-  if (outcome.broke && (options->fullgraph || log::enabled(log::Channel::graph_breaks))) outcome.caret = caret_text(trace.place);
+  if (outcome.broke && (options->fullgraph || log::enabled(log::Kind::Break))) outcome.caret = caret_text(trace.place);
   if (outcome.broke) count_break(outcome.reason, outcome.detail, outcome.where, outcome.caret);
   if (outcome.segment) {
     if (const CompiledCall* call = outcome.segment->call.get()) {
@@ -250,8 +250,8 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
   }
   const double seconds = seconds_since(start);
   stats().compile_seconds += seconds;
-  if (log::enabled(log::Channel::timing))
-    log::emit({log::Channel::timing, "", "Stage", trace.where, {{"stage", "compile"}, {"milliseconds", std::to_string(seconds * 1e3)}}, ""});
+  if (log::enabled(log::Kind::Stage))
+    log::emit(log::Kind::Stage, trace.where, {{"stage", "compile"}, {"milliseconds", std::to_string(seconds * 1e3)}});
   return outcome;
 }
 

@@ -22,7 +22,12 @@ struct SegmentEntry final : EntryBase {
   std::shared_ptr<Segment> segment;       // a running call keeps it through a reset
 };
 
-struct CodeNote final : EntryBase { TraceHints hints; };
+struct CodeNote final : EntryBase {
+  TraceHints hints;
+  const uint64_t number = ++count;        // of the code object, and how often it was compiled: the id of log events
+  uint64_t compiles = 0;
+  static inline uint64_t count = 0;
+};
 
 using Options = std::shared_ptr<const CompileOptions>;
 
@@ -50,10 +55,12 @@ SiteNote& note_of(Site& site) {
   return static_cast<SiteNote&>(*site.note);
 }
 
-TraceHints& hints_of(CodeState& state) {
+CodeNote& note_of(CodeState& state) {
   if (!state.note) state.note = std::make_unique<CodeNote>();
-  return static_cast<CodeNote&>(*state.note).hints;
+  return static_cast<CodeNote&>(*state.note);
 }
+
+std::string next_id(CodeNote& note) { return std::to_string(note.number) + "." + std::to_string(++note.compiles); }
 
 std::string place(const LiveFrame& frame) { return place_of(frame.code(), frame.code()->co_firstlineno); }
 
@@ -227,7 +234,7 @@ Next Drive::resume(const Segment& segment, SegmentRun& run, size_t level) {
 
 // Why no entry fits: counted and logged once, with the guard of the entry that comes closest. Numbers that differ from those of an entry are symbols from now on.
 void Drive::explain_misses(const guards::FrameAccess& access, const Site& site) {
-  std::vector<std::string>& dynamic = hints_of(frame_.state()).dynamic_sources;
+  std::vector<std::string>& dynamic = note_of(frame_.state()).hints.dynamic_sources;
   size_t missed = 0;
   std::optional<guards::GuardFailure> closest;
   std::vector<std::shared_ptr<Segment>> segments;  // a log listener is Python code and may drop entries
@@ -243,20 +250,20 @@ void Drive::explain_misses(const guards::FrameAccess& access, const Site& site) 
   }
   if (missed == 0) return;
   stats().recompiles += 1;
-  if (!log::enabled(log::Channel::recompiles)) return;
+  if (!log::enabled(log::Kind::Recompile)) return;
   const std::string guard = missed == 1 ? closest->text : closest->text + " (the closest of " + std::to_string(missed) + " entries)";
-  log::emit({log::Channel::recompiles, "", "Recompile", place(frame_), {{"count", count_text(entries_with(site, options_))}, {"guard", guard}}, ""});
+  log::emit(log::Kind::Recompile, place(frame_), {{"count", count_text(entries_with(site, options_))}, {"guard", guard}});
 }
 
 // Says once that no further entries are made here, and which guard of the newest entry fails now.
 void Drive::log_limit(const guards::FrameAccess& access, Site& site) {
   if (!note_of(site).limited.add(options_)) return;
   const std::string detail = "plain Python from now on: " + std::to_string(entries_with(site, options_)) + " entries";
-  if (log::enabled(log::Channel::cache)) log::emit({log::Channel::cache, "", "Entry", place(frame_), {{"action", "limit"}, {"detail", detail}}, ""});
-  if (!log::enabled(log::Channel::recompiles)) return;
+  if (log::enabled(log::Kind::Entry)) log::emit(log::Kind::Entry, place(frame_), {{"action", "limit"}, {"detail", detail}});
+  if (!log::enabled(log::Kind::Limit)) return;
   const auto newest = std::find_if(site.entries.begin(), site.entries.end(), [&](const auto& entry) { return static_cast<SegmentEntry&>(*entry).segment->options == options_; });
   const auto failure = newest == site.entries.end() ? std::nullopt : static_cast<SegmentEntry&>(**newest).segment->guards->explain(access);
-  log::emit({log::Channel::recompiles, "", "Limit", place(frame_), {{"count", count_text(entries_with(site, options_))}, {"guard", failure ? failure->text : "none"}}, ""});
+  log::emit(log::Kind::Limit, place(frame_), {{"count", count_text(entries_with(site, options_))}, {"guard", failure ? failure->text : "none"}});
 }
 
 // fullgraph=True promises that nothing runs plainly: where no entry fits and none may be made, the call says which guards fail.
@@ -305,11 +312,12 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
     next = leave_with_error(here());
     return nullptr;
   }
+  const log::CompileScope scope(next_id(note_of(frame_.state())));
   explain_misses(access, site);
   const Compiling compiling;
   CompileOutcome outcome;
   try {
-    outcome = compile_segment(access, frame_.decoded(), index, options_, hints_of(frame_.state()));
+    outcome = compile_segment(access, frame_.decoded(), index, options_, note_of(frame_.state()).hints);
   } catch (const std::exception& e) {
     count_fallback(Fallback::internal_error, place(frame_), e.what());
     if (!config().strict) return note_of(site).failed.add(options_), nullptr;

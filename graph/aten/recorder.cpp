@@ -213,10 +213,10 @@ std::optional<at::Tensor> Recorder::known_contents(ValueId value, int budget) {
 
 void Recorder::log_python_shapes() const {
   const uint64_t calls = counts_.calls[static_cast<size_t>(ShapeOrigin::kDispatcherPython)];
-  if (calls == 0 || !log::enabled(log::Channel::timing)) return;
+  if (calls == 0 || !log::enabled(log::Kind::PythonShapes)) return;
   std::string ops;
   for (const std::string& op : counts_.python_ops) ops += (ops.empty() ? "" : " ") + op;
-  log::emit({log::Channel::timing, "", "PythonShapes", why(), {{"calls", std::to_string(calls)}, {"ops", ops}}, ""});
+  log::emit(log::Kind::PythonShapes, why(), {{"calls", std::to_string(calls)}, {"ops", ops}});
 }
 
 Result<void> Recorder::finish(const std::vector<at::Tensor>& outputs) {

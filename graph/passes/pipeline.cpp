@@ -12,13 +12,12 @@ namespace framejit::graph {
 namespace {
 
 void report(const char* pass, const Graph& graph, std::chrono::steady_clock::time_point start) {
-  if (log::enabled(log::Channel::timing)) {
+  if (log::enabled(log::Kind::Stage)) {
     const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - start;
-    log::emit({log::Channel::timing, "", "Stage", graph.name, {{"stage", pass}, {"milliseconds", std::to_string(spent.count())}}, ""});
+    log::emit(log::Kind::Stage, graph.name, {{"stage", pass}, {"milliseconds", std::to_string(spent.count())}});
   }
-  if (log::enabled(log::Channel::aten_graph))
-    log::emit({log::Channel::aten_graph, "", "AtenGraph", graph.name,
-               {{"graph", graph.name}, {"stage", pass}, {"ops", std::to_string(graph.nodes.size())}}, print(graph)});
+  if (log::enabled(log::Kind::AtenGraph))
+    log::emit(log::Kind::AtenGraph, graph.name, {{"graph", graph.name}, {"stage", pass}, {"ops", std::to_string(graph.nodes.size())}}, print(graph));
 }
 
 }  // namespace

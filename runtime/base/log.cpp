@@ -33,11 +33,10 @@ constexpr uint32_t kAll = (1u << static_cast<int>(Channel::kCount)) - 1;
 
 struct EventRow {
   const char* name;
-  Channel channel;
   const char* text;
 };
 constexpr EventRow kEvents[] = {
-#define LOG_EVENT(name, channel, text) {#name, Channel::channel, text},
+#define LOG_EVENT(name, channel, text) {#name, text},
 #include "runtime/base/log_events.def"
 #undef LOG_EVENT
 };
@@ -59,11 +58,7 @@ Sinks& sinks() {
   return *s;
 }
 
-const EventRow* row_of(const Event& event) {
-  for (const EventRow& row : kEvents)
-    if (event.name == row.name) return &row;
-  return nullptr;
-}
+thread_local std::string t_id;
 
 std::string known_channels() {
   std::string names;
@@ -133,7 +128,7 @@ std::string dump(Sinks& s, const Event& event) {
   std::filesystem::create_directories(folder, failed);
   char number[16];
   std::snprintf(number, sizeof number, "%04u", s.artefacts++);
-  const std::filesystem::path path = folder / (std::string(number) + "_" + event.name + ".txt");
+  const std::filesystem::path path = folder / (std::string(number) + "_" + name_of(event.kind) + ".txt");
   std::ofstream out(path);
   out << event.artefact;
   return out ? path.string() : "";
@@ -142,12 +137,9 @@ std::string dump(Sinks& s, const Event& event) {
 }  // namespace
 
 std::string to_text(const Event& event) {
-  std::string line = "[framejit " + event.id + (event.id.empty() ? "" : " ") + kChannels[static_cast<int>(event.channel)].name + "]";
+  std::string line = "[framejit " + event.id + (event.id.empty() ? "" : " ") + name_of(channel_of(event.kind)) + "]";
   if (!event.where.empty()) line += " " + event.where;
-  if (const EventRow* row = row_of(event)) return line + " " + fill(row->text, event);
-  line += " " + event.name;
-  for (const auto& [key, value] : event.fields) line += " " + key + "=" + value;
-  return line;
+  return line + " " + fill(kEvents[static_cast<int>(event.kind)].text, event);
 }
 
 std::string to_json(const Event& event) {
@@ -159,15 +151,23 @@ std::string to_json(const Event& event) {
     append_json_string(line, value);
   };
   add("id", event.id);
-  add("channel", kChannels[static_cast<int>(event.channel)].name);
-  add("event", event.name);
+  add("channel", name_of(channel_of(event.kind)));
+  add("event", name_of(event.kind));
   add("at", event.where);
   for (const auto& [key, value] : event.fields) add(key, value);
   if (!event.artefact.empty()) add("text", event.artefact);
   return line + "}";
 }
 
-void emit(Event event) {
+const char* name_of(Channel channel) { return kChannels[static_cast<int>(channel)].name; }
+const char* name_of(Kind kind) { return kEvents[static_cast<int>(kind)].name; }
+
+CompileScope::CompileScope(std::string id) : before_(std::exchange(t_id, std::move(id))) {}
+CompileScope::~CompileScope() { t_id = std::move(before_); }
+const std::string& current_id() { return t_id; }
+
+void emit(Kind kind, std::string where, Fields fields, std::string artefact) {
+  const Event event{kind, t_id, std::move(where), std::move(fields), std::move(artefact)};
   Sinks& s = sinks();
   std::unique_lock lock(s.mutex);
   if (!s.listeners.empty()) {
@@ -176,7 +176,7 @@ void emit(Event event) {
     for (const auto& [id, listener] : listeners) (*listener)(event);
     lock.lock();
   }
-  if (!((s.wanted >> static_cast<int>(event.channel)) & 1)) return;
+  if (!((s.wanted >> static_cast<int>(channel_of(kind))) & 1)) return;
   std::string lines;
   if (s.json) {
     lines = to_json(event) + "\n";

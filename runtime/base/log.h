@@ -1,7 +1,8 @@
 // runtime/base/log.h — channels and events: one line per event, text or JSON from the same row.
 //
-// Channels and events are rows of log_channels.def and log_events.def. A channel that is off costs one load and a predictable
-// branch. Sinks: stderr or FRAMEJIT_LOGS_OUT, plus any number of listeners (framejit.explain, tests).
+// Channels and events are rows of log_channels.def and log_events.def; an event's row says its channel. A channel that is off costs
+// one load and a predictable branch. Sinks: stderr or FRAMEJIT_LOGS_OUT, plus any number of listeners (framejit.explain, tests).
+// Events of one compile carry its id, on whatever thread they arise.
 #pragma once
 
 #include <atomic>
@@ -23,19 +24,51 @@ enum class Channel : uint8_t {
   kCount,
 };
 
+enum class Kind : uint8_t {
+#define LOG_EVENT(name, channel, text) name,
+#include "runtime/base/log_events.def"
+#undef LOG_EVENT
+};
+
+constexpr Channel channel_of(Kind kind) {
+  constexpr Channel channels[] = {
+#define LOG_EVENT(name, channel, text) Channel::channel,
+#include "runtime/base/log_events.def"
+#undef LOG_EVENT
+  };
+  return channels[static_cast<int>(kind)];
+}
+const char* name_of(Channel channel);
+const char* name_of(Kind kind);
+
 extern std::atomic<uint32_t> g_enabled;  // bit per channel; a listener enables all
 inline bool enabled(Channel c) { return (g_enabled.load(std::memory_order_relaxed) >> static_cast<int>(c)) & 1; }
+inline bool enabled(Kind kind) { return enabled(channel_of(kind)); }
+
+using Fields = std::vector<std::pair<std::string, std::string>>;
 
 struct Event {
-  Channel channel;
-  std::string id;      // "3.1": frame id, attempt
-  std::string name;    // row of log_events.def: "Break", "Recompile", "Graph", ...
+  Kind kind;
+  std::string id;      // "3.1": number of the code object, which compile of it; "" outside of compiles
   std::string where;   // "model.py:31 Net.forward"
-  std::vector<std::pair<std::string, std::string>> fields;  // in the row's order
+  Fields fields;       // in the row's order
   std::string artefact;  // IR text, source; printed below the line prefixed by "| ", or dumped to a file
 };
 
-void emit(Event event);
+// While one lives, the events of its thread carry its id. Threads that work for a compile open one of their own with current_id().
+class CompileScope {
+ public:
+  explicit CompileScope(std::string id);
+  ~CompileScope();
+  CompileScope(const CompileScope&) = delete;
+  CompileScope& operator=(const CompileScope&) = delete;
+
+ private:
+  std::string before_;
+};
+const std::string& current_id();
+
+void emit(Kind kind, std::string where, Fields fields, std::string artefact = "");
 std::string to_text(const Event& event);
 std::string to_json(const Event& event);
 

@@ -169,12 +169,12 @@ def test_each_channel_prints_and_only_what_was_asked(tmp_path):
     done = run(tmp_path=tmp_path, FRAMEJIT_LOGS="all")
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()
-    seen = {m.group(1) for m in (re.match(r"\[framejit (\w+)\]", line) for line in lines) if m}
+    seen = {m.group(1) for m in (re.match(r"\[framejit (?:\d+\.\d+ )?(\w+)\]", line) for line in lines) if m}
     assert seen <= set(names) and {"graph", "aten_graph", "guards", "graph_breaks", "recompiles", "steps", "timing", "bytecode"} <= seen
     assert all(line.startswith(("[framejit ", "| ")) for line in lines), [line for line in lines if not line.startswith(("[framejit ", "| "))][:3]
     done = run(tmp_path=tmp_path, FRAMEJIT_LOGS="graph, recompiles,-recompiles")
-    assert {line.split("]")[0] for line in done.stderr.splitlines() if line.startswith("[")} == {"[framejit graph"}
-    assert re.search(r"^\[framejit graph\] program.py:\d+ f graph \w+ with \d+ calls$", done.stderr, re.M), done.stderr[:300]
+    assert {re.sub(r"\d+\.\d+ ", "", line.split("]")[0]) for line in done.stderr.splitlines() if line.startswith("[")} == {"[framejit graph"}
+    assert re.search(r"^\[framejit \d+\.\d+ graph\] program.py:\d+ f graph \w+ with \d+ calls$", done.stderr, re.M), done.stderr[:300]
     assert run(FRAMEJIT_LOGS="").stderr == ""
 
 
@@ -186,6 +186,36 @@ def test_json_of_every_channel_is_valid(tmp_path):
     assert all({"channel", "event", "at"} <= set(e) for e in events)
     assert {"graph", "guards", "graph_breaks", "recompiles"} <= {e["channel"] for e in events}
     assert any("\n" in e.get("text", "") for e in events if e["event"] == "Graph")
+
+
+def test_the_events_of_a_compile_carry_its_number(tmp_path):
+    out, folder = tmp_path / "log.jsonl", tmp_path / "dump"
+    done = run(FRAMEJIT_LOGS="all", FRAMEJIT_LOGS_FORMAT="json", FRAMEJIT_LOGS_OUT=str(out))
+    assert done.returncode == 0, done.stderr
+    compiles = {}
+    for line in out.read_text().splitlines():
+        event = json.loads(line)
+        compiles.setdefault(event["id"], set()).add(event["event"])
+    assert list(compiles) == [f"1.{n}" for n in range(1, len(compiles) + 1)], compiles
+    assert all({"Bytecode", "Guard", "Stage"} <= events for events in compiles.values()), compiles
+    assert {"Break", "Graph", "AtenGraph", "Loops", "Schedule", "Kernel", "Steps"} <= compiles["1.1"], compiles["1.1"]
+    assert any({"Recompile", "Graph"} <= events for events in compiles.values()), compiles
+    done = run(FRAMEJIT_LOGS="graph", FRAMEJIT_DUMP_DIR=str(folder))
+    assert done.returncode == 0, done.stderr
+    assert (folder / "1.1" / "0000_Graph.txt").is_file()
+    assert all(f" {folder}/{line.split()[1]}/" in line for line in done.stderr.splitlines()), done.stderr
+
+
+def test_explained_events_carry_the_number_of_their_compile():
+    def f(x):
+        y = x + 1
+        print("a break")
+        return y * 2
+    first, second = (framejit.explain(f)(torch.ones(2)) for _ in range(2))
+    compiles = [sorted({event.id for event in e.events}, key=lambda i: int(i.split(".")[1])) for e in (first, second)]
+    assert [len(ids) for ids in compiles] == [2, 2] and [event.id for event in first.graphs] == compiles[0]
+    numbers = [tuple(map(int, i.split("."))) for ids in compiles for i in ids]
+    assert len({code for code, _ in numbers}) == 1 and [n for _, n in numbers] == list(range(numbers[0][1], numbers[0][1] + 4))
 
 
 def test_odd_text_stays_valid_json(tmp_path):

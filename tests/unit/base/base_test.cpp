@@ -72,8 +72,10 @@ TEST(Config, UnknownNameListsTheKnownOnes) {
 }
 
 log::Event break_event() {
-  return {log::Channel::graph_breaks, "3.1", "Break", "model.py:31 f", {{"reason", "data_dependent_jump"}, {"detail", "bool() of \"x\""}, {"hint", "use torch.where"}}, ""};
+  return {log::Kind::Break, "3.1", "model.py:31 f", {{"reason", "data_dependent_jump"}, {"detail", "bool() of \"x\""}, {"hint", "use torch.where"}}, ""};
 }
+
+void emit_break() { log::emit(log::Kind::Break, "model.py:31 f", break_event().fields); }
 
 TEST(Log, TextAndJsonComeFromTheSameRow) {
   EXPECT_EQ(log::to_text(break_event()), "[framejit 3.1 graph_breaks] model.py:31 f break data_dependent_jump: bool() of \"x\"; what to do: use torch.where");
@@ -97,7 +99,8 @@ TEST(Log, WhatIsNoUtf8IsReplacedInJson) {
 TEST(Log, ChannelsAddUpAndUnknownOnesAreListed) {
   ASSERT_TRUE(log::configure("all, -timing", "", "", "").ok());
   EXPECT_TRUE(log::enabled(log::Channel::guards));
-  EXPECT_FALSE(log::enabled(log::Channel::timing));
+  EXPECT_TRUE(log::enabled(log::Kind::Guard));
+  EXPECT_FALSE(log::enabled(log::Kind::Stage));
   const Result<void> bad = log::configure("gaurds", "", "", "");
   ASSERT_FALSE(bad.ok());
   EXPECT_NE(bad.error().message.find("guards"), std::string::npos);
@@ -114,11 +117,34 @@ TEST(Log, ListenersRunOutsideOfTheLock) {
   id = log::add_listener([&](const log::Event&) {
     if (++heard > 1) return;
     log::remove_listener(id);
-    std::thread([] { log::emit(break_event()); }).join();
-    log::emit(break_event());
+    std::thread(emit_break).join();
+    emit_break();
   });
-  log::emit(break_event());
+  emit_break();
   EXPECT_EQ(heard, 1);
+}
+
+TEST(Log, EventsOfACompileCarryItsId) {
+  std::vector<std::string> ids;
+  const uint64_t listener = log::add_listener([&](const log::Event& e) { ids.push_back(e.id); });
+  emit_break();
+  {
+    const log::CompileScope outer("3.1");
+    emit_break();
+    {
+      const log::CompileScope inner("4.1");
+      emit_break();
+    }
+    emit_break();
+    std::thread(emit_break).join();  // of another thread: of no compile
+    std::thread([id = log::current_id()] {
+      const log::CompileScope same(id);
+      emit_break();
+    }).join();
+  }
+  emit_break();
+  log::remove_listener(listener);
+  EXPECT_EQ(ids, (std::vector<std::string>{"", "3.1", "4.1", "3.1", "", "3.1", ""}));
 }
 
 TEST(Log, ListenersGetEverythingAndTheFileOnlyWhatWasAsked) {
@@ -128,19 +154,21 @@ TEST(Log, ListenersGetEverythingAndTheFileOnlyWhatWasAsked) {
   const std::string file = (folder / "log").string();
   ASSERT_TRUE(log::configure("graph", file, "text", (folder / "dump").string()).ok());
   std::vector<std::string> heard;
-  const uint64_t id = log::add_listener([&](const log::Event& e) { heard.push_back(e.name); });
+  const uint64_t id = log::add_listener([&](const log::Event& e) { heard.push_back(log::name_of(e.kind)); });
   EXPECT_TRUE(log::enabled(log::Channel::cache));
-  log::emit(break_event());
-  log::emit({log::Channel::graph, "1.0", "Graph", "a.py:1 f", {{"graph", "f"}, {"calls", "2"}}, "graph text\n"});
+  const log::CompileScope scope("1.2");
+  emit_break();
+  log::emit(log::Kind::Graph, "a.py:1 f", {{"graph", "f"}, {"calls", "2"}}, "graph text\n");
   log::remove_listener(id);
-  log::emit(break_event());
+  emit_break();
   EXPECT_EQ(heard, (std::vector<std::string>{"Break", "Graph"}));
   ASSERT_TRUE(log::configure("", "", "", "").ok());
   std::ifstream in(file);
   std::string line, rest;
   std::getline(in, line);
-  EXPECT_EQ(line.substr(0, line.rfind(": ")), "[framejit 1.0 graph] a.py:1 f graph f with 2 calls");
+  EXPECT_EQ(line.substr(0, line.rfind(": ")), "[framejit 1.2 graph] a.py:1 f graph f with 2 calls");
   EXPECT_FALSE(std::getline(in, rest));
+  EXPECT_EQ(line.substr(line.rfind(": ") + 2), (folder / "dump" / "1.2" / "0000_Graph.txt").string());
   std::ifstream dumped(line.substr(line.rfind(": ") + 2));
   std::getline(dumped, rest);
   EXPECT_EQ(rest, "graph text");

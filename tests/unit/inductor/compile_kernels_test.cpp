@@ -1,12 +1,17 @@
 // Kernels of one plan on two threads: each compiled once, errors in order, defects thrown where the plan is made.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
 #include "inductor/compile_kernels.h"
 #include "inductor/cpu/jit.h"
 #include "inductor/loop/nest_builder.h"
+#include "runtime/base/log.h"
 
 namespace framejit::inductor {
 namespace {
@@ -70,6 +75,39 @@ class Refusing : public KernelTarget {
   TargetStatistics statistics() const override { return {}; }
   bool compiles_on_any_thread() const override { return true; }
 };
+
+// Logs from its compile(), and waits there until another thread has come too.
+class Speaking : public Refusing {
+ public:
+  Result<CompiledKernel> compile(const Kernel&) override {
+    log::emit(log::Kind::Stage, "kernel", {{"stage", "compile"}, {"milliseconds", "0"}});
+    ++inside_;
+    for (int i = 0; i < 1000 && inside_ < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return CompiledKernel{};
+  }
+
+ private:
+  std::atomic<int> inside_ = 0;
+};
+
+TEST(CompileKernels, EveryThreadLogsUnderTheCompilesId) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one processor: one thread compiles";
+  std::mutex mutex;
+  std::set<std::string> ids;
+  std::set<std::thread::id> threads;
+  const uint64_t listener = log::add_listener([&](const log::Event& event) {
+    const std::lock_guard lock(mutex);
+    ids.insert(event.id);
+    threads.insert(std::this_thread::get_id());
+  });
+  Speaking target;
+  std::vector<CompiledKernel> compiled;
+  const log::CompileScope scope("7.2");
+  ASSERT_TRUE(compile_kernels({adding(0), adding(1)}, target, "f", compiled).ok());
+  log::remove_listener(listener);
+  EXPECT_EQ(ids, std::set<std::string>{"7.2"});
+  EXPECT_EQ(threads.size(), 2u);
+}
 
 TEST(CompileKernels, TheFirstErrorInOrderCounts) {
   Refusing target;
