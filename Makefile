@@ -42,7 +42,7 @@ build: $(BUILD)/build.ninja  ## compile; afterwards 'import framejit' works in t
 
 FILE ?= benchmarks/data/sentences.txt
 demo: build  ## sentence similarities of a text file, plain and compiled: FILE=..., '-' for standard input; COMPARE=1 adds torch.compile
-	@HF_HUB_OFFLINE=1 $(RUN) -m framejit.demo $(if $(COMPARE),--compare) "$(FILE)"
+	@HF_HUB_OFFLINE=1 $(RUN) benchmarks/demo.py $(if $(COMPARE),--compare) "$(FILE)"
 
 test: lint test-cpp test-python test-without-torch  ## everything: lint, C++ unit and golden tests, pytest, the other CPythons
 

@@ -19,7 +19,7 @@ if name == "small":
 elif name == "demo":
     import os
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    from framejit.demo import load_model, batch
+    from demo import load_model, batch
     fn, inputs = load_model(), batch()
 else:
     from models import load

@@ -2,6 +2,8 @@
 import enum
 import gc
 import random
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,7 +11,11 @@ import torch.nn.functional as F
 
 import framejit
 from check import backend, fresh, same  # noqa: F401
-from framejit import _framejit, demo
+from framejit import _framejit
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+
+import demo  # noqa: E402
 
 
 def runs(fn, calls, backend, **options):

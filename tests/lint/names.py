@@ -7,8 +7,9 @@ from project import files, read, report
 # and the tracer recognises without importing them.
 FOREIGN = re.compile(r"(?:import|from)\s+torch\.(?:_dynamo|_inductor|_functorch|fx|jit)\b|torch\.(?:_dynamo|_inductor|_functorch|fx|jit)\.|torch\.compile\("
                      r"|\"torch\._(?:dynamo|inductor|functorch)")
-FOREIGN_ALLOWED = re.compile(r"^(?:benchmarks|tests|docs)/|^README\.md$|^python/framejit/demo"
+FOREIGN_ALLOWED = re.compile(r"^(?:benchmarks|tests|docs)/|^README\.md$"
                              r"|^frame_hook/aten/torch_callables\.cpp$|^frame_hook/trace/torch_special\.(?:def|cpp)$")
+PROCESS = re.compile(r"\b(?:subprocess|multiprocessing|Popen|os\.(?:system|popen|exec\w*|spawn\w*|posix_spawn\w*))\b")  # the package starts none
 EVERYWHERE = [
     (re.compile(r"/(?:work|root|home)/|\bshared/(?:facts|design|prototypes|hooks)\b"), "a path of one machine"),
     (re.compile(r"py[p]i\.org|pythonho[s]ted|deb\.debi[a]n\.org"), "a registry host"),
@@ -22,6 +23,8 @@ def check(path: str, text: str) -> list[str]:
     for number, line in enumerate(text.splitlines(), 1):
         if FOREIGN.search(line) and not FOREIGN_ALLOWED.search(path):
             found.append(f"{path}:{number}: leans on torch's compiler: {line.strip()[:100]}")
+        if path.startswith("python/") and PROCESS.search(line):
+            found.append(f"{path}:{number}: starts a process: {line.strip()[:100]}")
         found += [f"{path}:{number}: {why}: {line.strip()[:100]}" for pattern, why in EVERYWHERE if pattern.search(line)]
     return found
 

