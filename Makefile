@@ -93,8 +93,8 @@ fuzz: build  ## the fuzzers, long: SEED=0 COUNT=20000
 lint: $(STAMP)  ## layering, limits, names, paths in the documentation
 	@for check in layering limits names docs_paths; do $(RUN) tests/lint/$$check.py; done
 
-format: $(STAMP)  ## clang-format over the C++ files that git knows
-	@git ls-files '*.cpp' '*.h' | xargs clang-format-22 -i
+format: $(STAMP)  ## clang-format over the C++ lines that differ from the last commit
+	@git diff -U0 --no-color HEAD -- '*.cpp' '*.h' | clang-format-diff-22 -p1 -i -binary clang-format-22
 
 golden-update: build  ## rewrite the expected parts of the golden tests
 	@UPDATE_GOLDEN=1 $(BUILD)/tests/golden_test --gtest_brief=1
