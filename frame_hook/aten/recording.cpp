@@ -148,7 +148,8 @@ template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* const* 
     PyErr_NormalizeException(&type, &value, &trace);
     const std::string text = class_of_error(type, value);
     PyErr_Restore(type, value, trace);
-    if (text.find("unallocated storage") != std::string::npos || text.find("data is not allocated yet") != std::string::npos) return refuse("data_dependent_value", "a function that reads a tensor's memory");
+    const bool reads_memory = text.find("unallocated storage") != std::string::npos || text.find("data is not allocated yet") != std::string::npos;
+    if (reads_memory) return refuse("data_dependent_value", "a function that reads a tensor's memory");
     return is_our_limit(text) ? refuse("unsupported_op", text) : nullptr;
   }
   if (!accept_result(result.get(), args, count, 0)) {

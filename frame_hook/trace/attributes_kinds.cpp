@@ -335,7 +335,8 @@ Value* Tracer::get_attribute(Value* v, PyObject* name) {
     message = std::string("module '") + PyModule_GetName(v->object.get());
   else
     message = std::string("'") + (v->type ? v->type->tp_name : "?");
-  raise_new(PyExc_AttributeError, message + (real_type(v) ? "' has no attribute '" : v->object && PyModule_Check(v->object.get()) ? "' has no attribute '" : "' object has no attribute '") + text_of(name) + "'");
+  const bool is_named = real_type(v) || (v->object && PyModule_Check(v->object.get()));  // a type or a module
+  raise_new(PyExc_AttributeError, message + (is_named ? "' has no attribute '" : "' object has no attribute '") + text_of(name) + "'");
 }
 
 Value* Tracer::find_attribute(Value* v, PyObject* name) {

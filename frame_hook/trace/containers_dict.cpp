@@ -130,7 +130,8 @@ Py_hash_t hash_of(Tracer& t, DictEntry& e) { return e.hash != -1 ? e.hash : e.ha
 DictEntry* find_entry(Tracer& t, DictValue* v, Value* key, Py_hash_t hash) {
   const bool identity = key->kind == ValueKind::identity, number = is_exact_int(key);
   for (DictEntry& e : v->entries)
-    if (e.key == key || (identity && is_exact_int(e.key) && keys_equal(t, e.key, key)) || (number && e.key->kind == ValueKind::identity && keys_equal(t, e.key, key)) || (hash_of(t, e) == hash && keys_equal(t, e.key, key))) return &e;
+    if (e.key == key || (identity && is_exact_int(e.key) && keys_equal(t, e.key, key)) || (number && e.key->kind == ValueKind::identity && keys_equal(t, e.key, key)) ||
+        (hash_of(t, e) == hash && keys_equal(t, e.key, key))) return &e;
   return nullptr;
 }
 

@@ -322,8 +322,8 @@ void register_pointwise_lowerings() {
       {"div.Tensor_mode", lower_div_mode}, {"div.Scalar_mode", lower_div_mode}, {"gelu", lower_gelu}, {"gelu_backward", lower_gelu_backward},
       {"clamp", lower_clamp}, {"clamp.Tensor", lower_clamp}, {"clip", lower_clamp}, {"pow.Tensor_Scalar", lower_pow_scalar},
       {"bitwise_right_shift.Tensor", lower_shift_right}, {"bitwise_right_shift.Tensor_Scalar", lower_shift_right},
-      {"__rshift__.Scalar", lower_shift_right}, {"__rshift__.Tensor", lower_shift_right}, {"nan_to_num", lower_nan_to_num}, {"round.decimals", lower_round_decimals}, {"elu_backward", lower_elu_backward},
-      {"where.self", lower_where},
+      {"__rshift__.Scalar", lower_shift_right}, {"__rshift__.Tensor", lower_shift_right}, {"nan_to_num", lower_nan_to_num}, {"round.decimals", lower_round_decimals},
+      {"elu_backward", lower_elu_backward}, {"where.self", lower_where},
       {"masked_fill.Scalar", lower_masked_fill}, {"masked_fill.Tensor", lower_masked_fill}, {"_to_copy", lower_to_copy},
       {"clone", lower_to_copy}, {"contiguous", lower_to_copy}, {"copy", lower_copy}, {"lift_fresh_copy", lower_to_copy}};
   for (const auto& [op, function] : kOthers) add_lowering(op, function);

@@ -65,7 +65,8 @@ class Program:
     def make_while(self): return ["w0 = 0", "while w0 < 2:", [["w0 += 1"]] + self.block(self.rng.randint(1, 2))]
     def make_try(self):
         return ["try:", self.block(self.rng.randint(1, 2)) + [[self.rng.choice(["pass", "raise ValueError(n0)", "xs[99]", "d['missing']"])]],
-                self.rng.choice(["except (ValueError, IndexError) as e0:", "except LookupError as e0:", "except Exception as e0:"]), [["log(type(e0).__name__)"] if self.rng.random() < 0.3 else ["n0 = 3"]] + self.block(1),
+                self.rng.choice(["except (ValueError, IndexError) as e0:", "except LookupError as e0:", "except Exception as e0:"]),
+                [["log(type(e0).__name__)"] if self.rng.random() < 0.3 else ["n0 = 3"]] + self.block(1),
                 self.rng.choice(["finally:", "else:"]), self.block(1)]
     def make_with(self): return [self.rng.choice(["with cm():", "with torch.no_grad():", "with cm() as c0:"]), self.block(self.rng.randint(1, 3))]
     def make_raise(self): return [f"if ({self.integer()}) % 7 == 6:", [[f"raise RuntimeError('r%d' % n0)"]]]

@@ -29,12 +29,14 @@ VIEWS = ["{t}.transpose({d}, {d2})", "{t}.unsqueeze({d})", "{t}.squeeze()", "{t}
          "{t}[..., ::2]", "{t}[0]", "{t}[..., -1]", "{t}[None]", "{t}.narrow({d}, 0, 1)", "{t}.select({d}, 0)", "{t}.permute(*reversed(range({t}.dim())))", "{t}.expand(2, *{t}.shape)",
          "{t}.chunk(2, {d})[-1]", "{t}.split(1, {d})[0]", "{t}.unbind({d})[-1]", "{t}.diagonal()", "{t}.T", "{t}.mT", "{t}.movedim(0, -1)", "{t}.contiguous()", "{t}.clone()", "{t}.detach()",
          "{t}.unflatten(0, (1, -1))", "{t}.view_as({u})", "{t}.expand_as({u})", "{t}.swapaxes(0, {d})", "{t}.broadcast_to({u}.shape)"]
-MOVES = ["torch.cat([{t}, {u}], {d})", "torch.stack([{t}, {u}], {d})", "{t}.flip({d})", "{t}.roll(1, {d})", "{t}.repeat(2, *[1] * ({t}.dim() - 1))", "torch.nn.functional.pad({t}, (1, 2))", "{t}.tril()",
-         "{t}.triu(1)", "{t}[{x}]", "{t}.index_select({d}, {x})", "torch.gather({t}, 0, torch.zeros_like({t}, dtype=torch.int64))", "{t} @ {u}", "torch.matmul({t}, {u}.mT)", "torch.zeros_like({t})",
-         "torch.ones({t}.shape)", "torch.full_like({t}, {i})", "torch.arange({t}.shape[0])", "torch.arange({t}.shape[-1]) * {t}", "torch.nn.functional.embedding({x}, {u})", "{t}.repeat_interleave(2, {d})",
-         "torch.nn.functional.one_hot({x}, 4)", "{t}.index_add(0, {x}, {t}[{x}])", "torch.einsum('...i,...j->...ij', {t}, {u})", "{t}.view(torch.int32)", "torch.atleast_2d({t})"]
-WRITES = ["{t}.add_({u})", "{t}.mul_({f})", "{t}.zero_()", "{t}[0] = {f}", "{t}[..., :1] = {u}", "{t}.copy_({u})", "{t}.relu_()", "{t}[{b}] = {i}", "{t}.masked_fill_({b}, {f})", "{t}[:, 0].fill_({i})",
-          "{t}.transpose(0, -1).mul_(2)", "{t}[::2].add_(1)", "{t}[{x}] = {f}", "{t}.clamp_(-1, 1)", "{t} += {u}", "{t} *= {i}", "{t}.select({d}, 0).copy_({u}.select({d2}, -1))", "{t}.unsqueeze_(0)",
+MOVES = ["torch.cat([{t}, {u}], {d})", "torch.stack([{t}, {u}], {d})", "{t}.flip({d})", "{t}.roll(1, {d})", "{t}.repeat(2, *[1] * ({t}.dim() - 1))", "torch.nn.functional.pad({t}, (1, 2))",
+         "{t}.tril()", "{t}.triu(1)", "{t}[{x}]", "{t}.index_select({d}, {x})", "torch.gather({t}, 0, torch.zeros_like({t}, dtype=torch.int64))", "{t} @ {u}", "torch.matmul({t}, {u}.mT)",
+         "torch.zeros_like({t})", "torch.ones({t}.shape)", "torch.full_like({t}, {i})", "torch.arange({t}.shape[0])", "torch.arange({t}.shape[-1]) * {t}", "torch.nn.functional.embedding({x}, {u})",
+         "{t}.repeat_interleave(2, {d})", "torch.nn.functional.one_hot({x}, 4)", "{t}.index_add(0, {x}, {t}[{x}])", "torch.einsum('...i,...j->...ij', {t}, {u})", "{t}.view(torch.int32)",
+         "torch.atleast_2d({t})"]
+WRITES = ["{t}.add_({u})", "{t}.mul_({f})", "{t}.zero_()", "{t}[0] = {f}", "{t}[..., :1] = {u}", "{t}.copy_({u})", "{t}.relu_()", "{t}[{b}] = {i}", "{t}.masked_fill_({b}, {f})",
+          "{t}[:, 0].fill_({i})", "{t}.transpose(0, -1).mul_(2)", "{t}[::2].add_(1)", "{t}[{x}] = {f}", "{t}.clamp_(-1, 1)", "{t} += {u}", "{t} *= {i}",
+          "{t}.select({d}, 0).copy_({u}.select({d2}, -1))", "{t}.unsqueeze_(0)",
           "{t}.sub_({u}, alpha={i})", "{t}.view(-1)[1:].neg_()", "{t}.t_()", "{t}.fill_diagonal_({f})", "{t}.index_fill_({d}, {x}, {f})"]
 INPUTS = ["a", "b", "c", "n", "m"]
 

@@ -1,4 +1,4 @@
-"""At most 600 lines a file and 60 lines a function, in C++ and in Python."""
+"""At most 600 lines a file, 60 lines a function and 200 characters a line, in C++ and in Python."""
 import ast
 import re
 
@@ -6,6 +6,7 @@ from project import files, read, report
 
 FILE_LINES = 600
 FUNCTION_LINES = 60
+LINE_CHARACTERS = 200
 
 # Comments, strings and character literals are blanked; line breaks stay, so that positions keep their line.
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|^[ \t]*#(?:\\\n|[^\n])*', re.S | re.M)
@@ -53,6 +54,7 @@ def python_functions(text: str) -> list[tuple[str, int, int]]:
 def check(path: str, text: str) -> list[str]:
     lines = text.count("\n")
     found = [f"{path}: {lines} lines, at most {FILE_LINES}"] if lines > FILE_LINES else []
+    found += [f"{path}:{number}: {len(line)} characters, at most {LINE_CHARACTERS}" for number, line in enumerate(text.splitlines(), 1) if len(line) > LINE_CHARACTERS]
     functions = python_functions(text) if path.endswith(".py") else cpp_functions(text)
     return found + [f"{path}:{first}: {name} has {count} lines, at most {FUNCTION_LINES}" for name, first, count in functions if count > FUNCTION_LINES]
 

@@ -42,6 +42,11 @@ def test_limits_cpp():
     assert limits.check("a.cpp", table) == []
 
 
+def test_limits_of_a_line():
+    assert limits.check("a.cpp", "// " + "x" * 197) == []
+    assert limits.check("a.cpp", "int a;\n// " + "x" * 198) == ["a.cpp:2: 201 characters, at most 200"]
+
+
 def test_limits_python():
     assert limits.check("a.py", "def f():\n" + "    pass\n" * 59) == []
     assert limits.check("a.py", "def f():\n" + "    pass\n" * 60) == ["a.py:1: f has 61 lines, at most 60"]

@@ -89,10 +89,12 @@ def out_variant(x):
 
 PROGRAMS = {"in_place_view": in_place_view, "chain": chain, "returned_input": returned_input, "shape_changes": shape_changes, "counters": counters, "known_scalar": known_scalar,
             "multi_views": multi_views, "random": random_program, "out": out_variant, "reduced_out": reduced_into_out, "masks": lambda x: torch.where(x > 0.5, x, torch.tensor(0.0)),
-            "fill_diagonal": lambda x: (x + 0).fill_diagonal_(2.0), "index_put": lambda x: x.index_put_((torch.tensor([0, 2]),), torch.tensor(1.0)), "scatter": lambda x: x.scatter_(1, torch.zeros(3, 1, dtype=torch.long), 9.0),
+            "fill_diagonal": lambda x: (x + 0).fill_diagonal_(2.0), "index_put": lambda x: x.index_put_((torch.tensor([0, 2]),), torch.tensor(1.0)),
+            "scatter": lambda x: x.scatter_(1, torch.zeros(3, 1, dtype=torch.long), 9.0),
             "cat_views": lambda x: torch.cat([x[:, :2], x[:, 2:] * 2], 1), "expand_add": lambda x: x + x[0].expand(3, 4), "einsum": lambda x: torch.einsum("ij,kj->ik", x, x),
             "normalise": lambda x: (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + 1e-5).sqrt(), "argsort": lambda x: x.gather(1, x.argsort(1)), "cumsum": lambda x: x.cumsum(0).flip(0),
-            "constant": lambda x, c=torch.arange(4.0): x + c, "lift": lambda x: x @ torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]), "half": lambda x: x.half().float(), "numbers": lambda x: (2 - x) ** 2 / 3 + True,
+            "constant": lambda x, c=torch.arange(4.0): x + c, "lift": lambda x: x @ torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]), "half": lambda x: x.half().float(),
+            "numbers": lambda x: (2 - x) ** 2 / 3 + True,
             "as_strided": lambda x: (x + 0).as_strided((2, 2), (4, 1), 1).add_(1), "one_hot": lambda x: (torch.arange(4) == x.argmax(1, keepdim=True)).float(), "copy": lambda x: x.copy_(x.flip(0))}
 
 
@@ -295,7 +297,8 @@ def test_hugging_face(name, attention, monkeypatch):
         "t5": lambda: (t.T5Config(d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, vocab_size=99, use_cache=False), (ids, mask)),
         "vit": lambda: (t.ViTConfig(**{k: v for k, v in small.items() if k != "vocab_size"}, image_size=32, patch_size=8), (image,)),
         "convnext": lambda: (t.ConvNextConfig(hidden_sizes=[8, 16], depths=[1, 1], num_stages=2, image_size=32), (image,)),
-        "whisper": lambda: (t.WhisperConfig(d_model=32, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=64, num_mel_bins=8, max_source_positions=16, decoder_layers=1, decoder_attention_heads=4), (torch.rand(2, 8, 32),)),
+        "whisper": lambda: (t.WhisperConfig(d_model=32, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=64, num_mel_bins=8, max_source_positions=16, decoder_layers=1,
+            decoder_attention_heads=4), (torch.rand(2, 8, 32),)),
     }[name]()
     if attention == "sdpa" and name == "convnext":
         pytest.skip("ConvNeXt has no attention whose implementation could be chosen")

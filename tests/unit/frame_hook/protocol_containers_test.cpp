@@ -37,7 +37,8 @@ def f(real):
     last = d.popitem()
     d['x'] = d | {'y': 1}
     del d['m']
-    return list(d), got, last, d['x']['y'], list(d.items())[0], list(d.values())[0], 'n' in d, len(d), dict.fromkeys('ab', 0), d.keys() & {'n', 'q'}, {**real, 'b': 2}, {k: v for k, v in real.items()} == real
+    return (list(d), got, last, d['x']['y'], list(d.items())[0], list(d.values())[0], 'n' in d, len(d), dict.fromkeys('ab', 0), d.keys() & {'n', 'q'}, {**real, 'b': 2},
+        {k: v for k, v in real.items()} == real)
 )", "{'a': 1}");
 }
 
@@ -54,7 +55,8 @@ def f(real):
     s = set(real)
     s.add(5); s.add(5); s.discard(99); s.update([6])
     s.remove(6)
-    return sorted(s), 5 in s, len(s), sorted(s | {7}), sorted(s & {1, 5}), sorted(s - {1}), sorted(s ^ {1, 8}), s >= {1}, s.issubset({1, 2, 5, 9}), s.isdisjoint({40}), {1, 2} == {2, 1}, frozenset([1]) in {frozenset([1])}
+    return (sorted(s), 5 in s, len(s), sorted(s | {7}), sorted(s & {1, 5}), sorted(s - {1}), sorted(s ^ {1, 8}), s >= {1}, s.issubset({1, 2, 5, 9}), s.isdisjoint({40}), {1, 2} == {2, 1},
+        frozenset([1]) in {frozenset([1])})
 )", "{1, 2}");
 }
 
@@ -86,7 +88,8 @@ def f(real):
 TEST(Operators, Numbers) {
   expect_whole(R"(
 def f(n, x):
-    return n + 1, n - 3, n * 2, n / 4, n // 4, n % 4, n ** 2, -n, ~n, +n, n << 1, n >> 1, n & 6, n | 1, n ^ 3, n < 8, n >= 7, n == 7.0, n != 7, abs(-n), divmod(n, 4), round(x, 1), int(x), float(n), bool(n), min(n, 3), max([1, n]), sum([n, 1]), pow(n, 2, 5), 1 < n < 9, not n
+    return (n + 1, n - 3, n * 2, n / 4, n // 4, n % 4, n ** 2, -n, ~n, +n, n << 1, n >> 1, n & 6, n | 1, n ^ 3, n < 8, n >= 7, n == 7.0, n != 7,
+            abs(-n), divmod(n, 4), round(x, 1), int(x), float(n), bool(n), min(n, 3), max([1, n]), sum([n, 1]), pow(n, 2, 5), 1 < n < 9, not n)
 )", "7, 2.55");
 }
 
@@ -126,7 +129,8 @@ def f():
 TEST(Operators, Comparisons) {
   expect_whole(R"(
 def f(l):
-    return [1, 2] == l, (1, 2) < (1, 3), [1] != [1], {'a': [1]} == {'a': [1]}, 'a' < 'b', None == 0, None is None, 1 == 'a', int == int, (1, 'x') == (1, 'x'), [] == (), 'b' in 'abc', 3 in range(2, 5), 'x' not in ['y'], {1} < {1, 2}, slice(1) == slice(1), l.append == l.append
+    return ([1, 2] == l, (1, 2) < (1, 3), [1] != [1], {'a': [1]} == {'a': [1]}, 'a' < 'b', None == 0, None is None, 1 == 'a', int == int, (1, 'x') == (1, 'x'), [] == (), 'b' in 'abc',
+        3 in range(2, 5), 'x' not in ['y'], {1} < {1, 2}, slice(1) == slice(1), l.append == l.append)
 )", "[1, 2]");
 }
 
@@ -196,7 +200,9 @@ TEST(Iteration, RealIteratorsOfUnknownStateBreak) { EXPECT_EQ(trial("def f(it):\
 TEST(Strings, Methods) {
   expect_whole(R"(
 def f(s):
-    return s.upper(), s.split(','), s.startswith(('a', 'b')), ' '.join(['x', s]), '{} {n:>4}'.format(s, n=3), '{0}-{0}'.format([1]), s[1:], s * 2, len(s), '%s has %d' % (s, 3), '%s' % [s], '%r' % None, f'{s!r:>8}|{3.14159:.2f}|{[1, "a"]}', s.encode(), s.isidentifier(), s in 'zza,bzz', str(1.5), repr({'a': (1,)}), str(None), str(int), list('ab'), s.replace('a', 'c'), max('ab'), ascii('x'), ord('a')
+    return (s.upper(), s.split(','), s.startswith(('a', 'b')), ' '.join(['x', s]), '{} {n:>4}'.format(s, n=3), '{0}-{0}'.format([1]), s[1:], s * 2, len(s), '%s has %d' % (s, 3), '%s' % [s],
+        '%r' % None, f'{s!r:>8}|{3.14159:.2f}|{[1, "a"]}', s.encode(), s.isidentifier(), s in 'zza,bzz', str(1.5), repr({'a': (1,)}), str(None), str(int), list('ab'), s.replace('a', 'c'),
+        max('ab'), ascii('x'), ord('a'))
 )", "'a,b'");
 }
 

@@ -77,7 +77,8 @@ TEST(TraceCall, BuiltinsOfTheFunction) {
 TEST(TraceCall, FunctionMadeInTheTrace) { expect_whole("def f(x):\n  def g(a, b=x, *, c: int = 2):\n    return a, b, c\n  return g(1), g(1, 2, c=3), g.__name__", kX); }
 
 TEST(TraceControl, LoopsAndJumps) {
-  expect_whole("def f(x):\n  total = x\n  for i in range(4):\n    if i == 1:\n      continue\n    if i == 3:\n      break\n    total = total + i\n  else:\n    return 'never'\n  while False:\n    pass\n  return total", kX);
+  expect_whole("def f(x):\n  total = x\n  for i in range(4):\n    if i == 1:\n      continue\n    if i == 3:\n      break\n    total = total + i\n"
+               "  else:\n    return 'never'\n  while False:\n    pass\n  return total", kX);
   expect_whole("def f():\n  n, out = 5, []\n  while n:\n    n -= 1\n    out.append(n)\n  return out");
 }
 
@@ -95,7 +96,9 @@ TEST(TraceGenerators, ConsumedInside) {
 }
 
 TEST(TraceExceptions, TryExceptFinally) {
-  expect_whole("def f():\n  out = []\n  try:\n    try:\n      raise KeyError('k')\n    except (ValueError, KeyError) as e:\n      out.append(e.args)\n      raise TypeError('t') from e\n    finally:\n      out.append('finally')\n  except TypeError as e:\n    out.append(type(e.__cause__) is KeyError)\n    out.append(e.__context__ is e.__cause__)\n  else:\n    out.append('else')\n  return out");
+  expect_whole("def f():\n  out = []\n  try:\n    try:\n      raise KeyError('k')\n    except (ValueError, KeyError) as e:\n      out.append(e.args)\n      raise TypeError('t') from e\n"
+               "    finally:\n      out.append('finally')\n  except TypeError as e:\n    out.append(type(e.__cause__) is KeyError)\n    out.append(e.__context__ is e.__cause__)\n"
+               "  else:\n    out.append('else')\n  return out");
   expect_whole("def g():\n  raise ValueError('deep')\ndef f():\n  try:\n    g()\n  except ValueError as e:\n    return e.args");
   expect_whole("def f():\n  try:\n    try:\n      raise ValueError(1)\n    except ValueError:\n      raise\n  except ValueError as e:\n    return e.args");
   expect_whole("def f():\n  for i in range(3):\n    try:\n      if i == 1:\n        continue\n      if i == 2:\n        return i\n    finally:\n      i = 7");

@@ -259,7 +259,8 @@ class Maker {
 
   // Functions whose slope is at most 1 on what is put in.
   void smooth(NestBuilder& b, const Value& a, const Value& c) {
-    static constexpr ScalarOp kOps[] = {ScalarOp::k_tanh, ScalarOp::k_sigmoid, ScalarOp::k_sin, ScalarOp::k_cos, ScalarOp::k_erf, ScalarOp::k_atan, ScalarOp::k_log1p, ScalarOp::k_exp, ScalarOp::k_div};
+    static constexpr ScalarOp kOps[] = {ScalarOp::k_tanh, ScalarOp::k_sigmoid, ScalarOp::k_sin, ScalarOp::k_cos, ScalarOp::k_erf, ScalarOp::k_atan, ScalarOp::k_log1p, ScalarOp::k_exp,
+        ScalarOp::k_div};
     const ScalarOp op = kOps[pick(9)];
     Fact f{2, 0, false, 1.2 * a.fact.error + 2e-6};
     InstId id = a.id;
