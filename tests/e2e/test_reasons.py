@@ -1,0 +1,222 @@
+"""Every reason for which something is not compiled: rows of the two tables, and a program that meets each and still answers as eager does."""
+import datetime
+import re
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+
+import framejit
+from check import fresh, same  # noqa: F401
+
+ROOT = Path(__file__).parents[2]
+
+
+def rows(path, macro):
+    return re.findall(rf"^{macro}\((\w+),", (ROOT / path).read_text(), re.M)
+
+
+BREAKS = rows("frame_hook/trace/break_reasons.def", "BREAK")
+FALLBACKS = rows("frame_hook/resume/fallback_reasons.def", "FALLBACK")
+
+# What no program of a few lines meets, and why; or where it is met.
+ELSEWHERE = {
+    "explicit_break": "a process of its own below: torch's compiler is imported for it",
+    "trace_too_long": "two million instructions: tests/unit/frame_hook/trace_exit_test.cpp sets another limit",
+    "interrupted": "needs a signal at the right time: tests/e2e/test_breaks.py",
+    "recording_failed": "only a defect of framejit ends a recording without another reason",
+    "internal_error": "only a defect of framejit",
+    "undecodable": "only bytecode made by hand, which plain Python may not survive either",
+}
+
+K = 1
+
+
+class Mode(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+
+
+@framejit.disable
+def disabled(x):
+    return x + 1
+
+
+async def coroutine():
+    return 2
+
+
+def write_both(a, b):
+    a += 1
+    return a * 2, b + 1
+
+
+def run_coroutine(x):
+    x = x + 1
+    try:
+        coroutine().send(None)
+    except StopIteration as stop:
+        return x * stop.value
+
+
+def print_between(x):
+    x = x + 1
+    print(end="")
+    return x * 2
+
+
+def take_one(x, lines):
+    for line in lines:
+        return x + len(line)
+
+
+def raises(x):
+    x = x + 1
+    raise KeyError(x.dim())
+
+
+def descend(x, n):
+    return x + 1 if n == 0 else descend(x, n - 1)
+
+
+def catch_group(x):
+    x = x + 1
+    try:
+        raise ValueError
+    except* ValueError:
+        x = x * 2
+    return x
+
+
+
+def keep_identity(x):
+    y = x + 1
+    return y, {id(y): 1}[id(y)], len({id(y): 1}), str(id(y)) != ""
+
+
+# reason: function, a maker of its arguments
+PROGRAMS = {
+    "disabled_function": (lambda x: disabled(x * 2) + 1, lambda: (torch.ones(4),)),
+    "data_dependent_jump": (lambda x: x + 1 if x.sum() > 0 else x - 1, lambda: (torch.ones(4),)),
+    "data_dependent_value": (lambda x: (x + 1).sum().item() * 2, lambda: (torch.ones(4),)),
+    "data_dependent_size": (lambda x: (x + 1).nonzero() * 2, lambda: (torch.ones(4),)),
+    "outside_effect": (print_between, lambda: (torch.ones(4),)),
+    "unknown_callable": (lambda x: (x + 1) * zlib.crc32(b"a"), lambda: (torch.ones(4),)),
+    "unknown_attribute": (lambda x: (x + 1) * x.flatten().is_shared() + (x + 1)._version, lambda: (torch.ones(4),)),
+    "unsupported_opcode": (catch_group, lambda: (torch.ones(4),)),
+    "unsupported_value": (lambda x, day: (x + 1, str(day)), lambda: (torch.ones(4), datetime.date(2020, 1, 2))),
+    "unsupported_tensor": (lambda x, s: (x + 1) * s.to_dense(), lambda: (torch.ones(4), torch.ones(4).to_sparse())),
+    "unsupported_op": (lambda x: (x + 1).resize_(2), lambda: (torch.ones(4),)),
+    "generator_frame": (run_coroutine, lambda: (torch.ones(4),)),
+    "real_iterator": (take_one, lambda: (torch.ones(4), open(__file__))),
+    "exception_raised": (raises, lambda: (torch.ones(4),)),
+    "recursion_limit": (descend, lambda: (torch.ones(4), 400)),
+    "escaped_traced": (keep_identity, lambda: (torch.ones(4),)),
+}
+
+
+def outcome(fn, args):
+    try:
+        return fn(*args)
+    except Exception as error:
+        return type(error), str(error)
+
+
+@pytest.mark.nothing_captured
+def test_every_row_has_a_program_or_a_reason_why_not():
+    here = {*PROGRAMS, *ELSEWHERE, *(name[len("test_"):] for name in globals() if name.startswith("test_"))}
+    assert here.issuperset(BREAKS + FALLBACKS), sorted({*BREAKS, *FALLBACKS} - here)
+    assert not set(PROGRAMS) - set(BREAKS) and not set(ELSEWHERE) - {*BREAKS, *FALLBACKS} and not set(PROGRAMS) & set(ELSEWHERE)
+    for reason, why in ELSEWHERE.items():
+        for path in re.findall(r"tests/\S+\.(?:py|cpp)", why):
+            assert re.search(rf"\b{reason}\b", (ROOT / path).read_text()), (reason, path)
+
+
+@pytest.mark.nothing_captured
+@pytest.mark.parametrize("reason", PROGRAMS)
+def test_a_break(reason):
+    fn, make = PROGRAMS[reason]
+    compiled = framejit.compile(fn)
+    got, want = outcome(compiled, make()), outcome(fn, make())
+    same(got, want)
+    stats = framejit.stats()
+    assert stats["break_reasons"].get(reason, 0) >= 1 and not stats["fallbacks"], stats
+
+
+@pytest.mark.nothing_captured
+def test_explicit_break():
+    program = ("import torch, framejit\nimport torch._dynamo as other\n"
+               "def f(x):\n    x = x + 1\n    other.graph_break()\n    return x * 2\n"
+               "with torch.no_grad():\n    assert torch.equal(framejit.compile(f)(torch.ones(2)), torch.full((2,), 4.0))\n"
+               "print(framejit.stats()['break_reasons'], framejit.stats()['graphs'])\n")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == "{'explicit_break': 1} 2\n", (done.stdout, done.stderr[-2000:])
+
+
+@pytest.mark.nothing_captured
+def test_modes_unsupported():
+    def f(x):
+        return x + 1
+    compiled = framejit.compile(f)
+    with Mode():
+        same(compiled(torch.ones(4)), f(torch.ones(4)))
+    assert framejit.stats()["break_reasons"] == {"modes_unsupported": 1}
+
+
+def test_overlapping_inputs():
+    compiled = framejit.compile(write_both)
+    same(compiled(torch.ones(4), torch.ones(3)), write_both(torch.ones(4), torch.ones(3)))
+    memory, plain = torch.ones(4), torch.ones(4)
+    same(compiled(memory, memory[1:]), write_both(plain, plain[1:]))
+    assert torch.equal(memory, plain) and framejit.stats()["break_reasons"] == {"overlapping_inputs": 1}
+
+
+def test_entry_limit():
+    compiled = framejit.compile(lambda x, word: x * len(word))
+    for n in range(12):
+        same(compiled(torch.ones(4), "a" * n), torch.full((4,), float(n)))
+    assert framejit.stats()["fallback_reasons"] == {"entry_limit": 4}
+
+
+def test_compile_running():
+    inner = framejit.compile(lambda x: x + 2)
+
+    def backend(graph, inputs):
+        same(inner(torch.ones(4)), torch.full((4,), 3.0))
+        return graph
+    same(framejit.compile(lambda x: x * 2, backend=backend)(torch.ones(4)), torch.full((4,), 2.0))
+    assert framejit.stats()["fallback_reasons"] == {"compile_running": 1}
+
+
+@pytest.mark.nothing_captured
+def test_observed():
+    compiled, before = framejit.compile(lambda x: x + 1), sys.gettrace()
+    sys.settrace(lambda *event: None)
+    try:
+        got = compiled(torch.ones(4))
+    finally:
+        sys.settrace(before)
+    same(got, torch.full((4,), 2.0))
+    assert framejit.stats()["fallback_reasons"] == {"observed": 1}
+
+
+def test_run_failed():
+    compiled = framejit.compile(lambda x, i: x[i] + 1)
+    with pytest.raises(IndexError, match="out of bounds"):
+        compiled(torch.ones(4), torch.tensor([9]))
+    assert framejit.stats()["fallback_reasons"] == {"run_failed": 1}
+
+
+def test_guards_moved(monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "K", 1)
+
+    def backend(graph, inputs):
+        global K
+        K = 2
+        return graph
+    same(framejit.compile(lambda x: x * K, backend=backend)(torch.ones(4)), torch.full((4,), 2.0))
+    assert framejit.stats()["fallback_reasons"] == {"guards_moved": 1} and framejit.stats()["graphs"] == 1
