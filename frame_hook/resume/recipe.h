@@ -118,6 +118,8 @@ class RecipeBuilder {
   std::vector<guards::SourceId> wanted_;
   std::unordered_map<guards::SourceId, SlotId> fetched_;
   SlotId settled(Value* container);
+  SlotId key_slot(Value* key);               // of a key, which can be hashed when the slot is used
+  void complete(Value* value);
   void fill(Value* value);
   void fill_items(SlotId target, Value* container);
   void fill_instance(SlotId target, InstanceValue* value);

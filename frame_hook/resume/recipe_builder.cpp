@@ -109,7 +109,7 @@ SlotId RecipeBuilder::build(Value* value) {
 
 SlotId RecipeBuilder::set_step(RecipeOp op, std::vector<SlotId> operands, SetValue* set) {
   PyRef order;
-  for (Value* v : items_to_rebuild(set, &order)) operands.push_back(slot(v));
+  for (Value* v : items_to_rebuild(set, &order)) operands.push_back(key_slot(v));
   return step(op, std::move(operands), 0, order.get());
 }
 
@@ -353,7 +353,7 @@ void RecipeBuilder::fill_items(SlotId target, Value* container) {
     step(RecipeOp::fill_list, std::move(operands));
   } else if (container->kind == ValueKind::dict) {
     for (const DictEntry& e : as<DictValue>(container)->entries) {
-      operands.push_back(slot(e.key));
+      operands.push_back(key_slot(e.key));
       operands.push_back(slot(e.value));
     }
     step(RecipeOp::fill_dict, std::move(operands));
@@ -387,6 +387,30 @@ void RecipeBuilder::fill(Value* value) {
   }
 }
 
+// A __hash__ in Python reads what its object is made of: that is filled now, not with the rest.
+void RecipeBuilder::complete(Value* value) {
+  if (!value || is_real(value) || filled_.contains(value)) return;
+  slot(value);
+  std::vector<Value*> parts;
+  if (value->kind == ValueKind::tuple) {
+    parts = as<TupleValue>(value)->items;
+  } else if (value->kind == ValueKind::instance) {
+    for (auto& [name, v] : as<InstanceValue>(value)->attrs) parts.push_back(v);
+    if (Value* payload = as<InstanceValue>(value)->payload) parts.push_back(payload);
+  } else if (value->kind == ValueKind::list) {
+    parts = as<ListValue>(value)->items;
+  } else if (value->kind == ValueKind::dict) {
+    for (const DictEntry& e : as<DictValue>(value)->entries) parts.push_back(e.value);
+  }
+  fill(value);
+  for (Value* part : parts) complete(part);
+}
+
+SlotId RecipeBuilder::key_slot(Value* key) {
+  complete(key);
+  return slot(key);
+}
+
 void RecipeBuilder::fill_pending() {
   for (size_t k = 0; k < pending_.size(); ++k) fill(pending_[k]);  // filling may add more
   pending_.clear();
@@ -406,7 +430,7 @@ void RecipeBuilder::dict_effect(SlotId target, DictValue* value, PyObject* real)
   if (value->owner) return;  // written as attributes of its instance
   if (value->is_globals && !value->loaded) {  // entries are the written keys alone
     for (const DictEntry& e : value->entries) {
-      const SlotId k = slot(e.key);
+      const SlotId k = key_slot(e.key);
       if (e.value) step(RecipeOp::assign_dict_item, {target, k, slot(e.value)});
       else step(RecipeOp::delete_dict_item, {target, k});
     }
@@ -433,7 +457,7 @@ void RecipeBuilder::dict_effect(SlotId target, DictValue* value, PyObject* real)
   if (!in_order) {
     std::vector<SlotId> operands{target};
     for (const DictEntry& e : value->entries) {
-      operands.push_back(slot(e.key));
+      operands.push_back(key_slot(e.key));
       operands.push_back(e.value ? slot(e.value) : fetch(trace_.guards.sources.add(guards::SourceKind::dict_item, value->source, 0, e.key->object.get())));
     }
     step(RecipeOp::clear_dict, {target});
@@ -446,7 +470,7 @@ void RecipeBuilder::dict_effect(SlotId target, DictValue* value, PyObject* real)
     if (e.key->object && e.value->source != guards::kNoSource &&
         e.value->source == trace_.guards.sources.add(guards::SourceKind::dict_item, dict_source, 0, e.key->object.get()))
       continue;
-    const SlotId k = slot(e.key), v = slot(e.value);
+    const SlotId k = key_slot(e.key), v = slot(e.value);
     step(RecipeOp::assign_dict_item, {target, k, v});
   }
 }

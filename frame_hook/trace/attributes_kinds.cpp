@@ -153,6 +153,10 @@ Value* hooked_attribute(Tracer& t, Value* v, PyObject* name) {
   if (type->tp_getattro == PyObject_GenericGetAttr) return generic_attribute(t, v, name);
   const Found getattribute = look_up(t, v, interned("__getattribute__"));
   const Found getattr = look_up(t, v, interned("__getattr__"));
+  if (getattribute.object && Py_TYPE(getattribute.object) == &PyWrapperDescr_Type &&
+      reinterpret_cast<PyWrapperDescrObject*>(getattribute.object)->d_wrapped != reinterpret_cast<void*>(PyObject_GenericGetAttr) &&
+      !(v->object && PyModule_Check(v->object.get())))  // C code of the type's own: threading.local
+    graph_break(BreakReason::unknown_attribute, std::string(type->tp_name) + "." + text_of(name));
   auto call_hook = [&](const Found& hook) {
     return t.call(bind(t, hook, v, type, nullptr), {t.constant_value(name)});
   };

@@ -409,18 +409,9 @@ class RecursionLimit final : public guards::ModeFacts {
   const int limit_ = Py_GetRecursionLimit();
 };
 
-// No exception is being handled where the segment begins.
-class NothingHandled final : public guards::ModeFacts {
- public:
-  static bool now() { return !PyRef::steal(PyErr_GetHandledException()); }
-  bool matches() const override { return now(); }
-  std::string mismatch() const override { return "an exception is being handled"; }
-};
-
 void rely_on_nothing_handled(Tracer& t, const std::string& asker) {
   bool known = false;
-  if (t.handled_exception(&known) || (!known && !NothingHandled::now())) graph_break(BreakReason::unsupported_value, asker + " while an exception is handled");
-  if (!known) t.guards().modes.push_back(std::make_shared<NothingHandled>());
+  if (t.handled_exception(&known) || (!known && !relies_on_nothing_handled(t))) graph_break(BreakReason::unsupported_value, asker + " while an exception is handled");
 }
 
 }  // namespace

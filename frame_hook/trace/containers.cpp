@@ -156,9 +156,17 @@ SetValue* set_from(Tracer& t, PyTypeObject* type, Value* iterable) {
 
 int find_in_set(Tracer& t, SetValue* set, Value* item) {
   t.load(set);
-  key_hash(t, item);
+  const Py_hash_t hash = key_hash(t, item);
+  auto& hashes = t.protocol().item_hashes;
+  if (is_hashed_by_python(item)) hashes.try_emplace(item, hash);
+  // A __eq__ in Python is asked of equal hashes alone; a set keeps the hashes of its items.
+  auto may_equal = [&](Value* known) {
+    if (known == item || !(is_hashed_by_python(known) || is_hashed_by_python(item))) return true;
+    auto at = hashes.find(known);
+    return (at != hashes.end() ? at->second : key_hash(t, known)) == hash;
+  };
   for (size_t i = 0; i < set->items.size(); ++i)
-    if (keys_equal(t, set->items[i], item)) return static_cast<int>(i);
+    if (may_equal(set->items[i]) && keys_equal(t, set->items[i], item)) return static_cast<int>(i);
   return -1;
 }
 

@@ -67,6 +67,8 @@ bool is_identity_key(Value* key) {
   }
 }
 
+bool is_hashed_by_python(Value* key) { return key->kind == ValueKind::instance && !is_identity_key(key) && defined_in_python(key->type, "__hash__"); }
+
 Py_hash_t key_hash(Tracer& t, Value* key) {
   switch (key->kind) {
     case ValueKind::object: {

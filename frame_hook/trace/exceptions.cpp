@@ -23,6 +23,26 @@ void write_attribute(InstanceValue* v, const char* name, Value* to) {
 
 }  // namespace
 
+namespace {
+
+// No exception is being handled where the segment begins.
+class NothingHandled final : public guards::ModeFacts {
+ public:
+  static bool now() { return !PyRef::steal(PyErr_GetHandledException()); }
+  bool matches() const override { return now(); }
+  std::string mismatch() const override { return "an exception is being handled"; }
+};
+
+}  // namespace
+
+bool relies_on_nothing_handled(Tracer& t) {
+  if (!NothingHandled::now()) return false;
+  for (const auto& mode : t.guards().modes)
+    if (dynamic_cast<const NothingHandled*>(mode.get())) return true;
+  t.guards().modes.push_back(std::make_shared<NothingHandled>());
+  return true;
+}
+
 InstanceValue* Tracer::new_exception(PyObject* type, std::vector<Value*> args) {
   auto* v = make<InstanceValue>(ValueKind::instance, reinterpret_cast<PyTypeObject*>(type));
   v->payload = tuple(std::move(args));
@@ -82,6 +102,14 @@ void Tracer::enter_handler(SymbolicFrame& f, Value* exception) {
   const int unit = std::exchange(f.reraised_unit, -1);
   const ExceptionRange* range = f.code->find_handler(i.opcode_index);
   if (!range) throw SymbolicRaise{exception};
+  bool known = true;
+  handled_exception(&known);
+  if (!known && !relies_on_nothing_handled(*this)) {  // its context, and what is handled behind the handler, are the live frame's
+    const RaisePoint& point = raised_at_.at(exception);
+    break_step_ = point.step;
+    stop_place_here();
+    throw GraphBreak{BreakReason::exception_raised, exception->type->tp_name};
+  }
   f.stack.resize(static_cast<size_t>(range->depth));
   if (range->push_lasti) f.push(integer(unit >= 0 ? unit : i.opcode_index));
   f.push(exception);
@@ -92,24 +120,27 @@ void Tracer::enter_handler(SymbolicFrame& f, Value* exception) {
 
 // exception -- previous exception
 Flow OpcodeHandlers::push_exc_info(Tracer& t, SymbolicFrame& f, const Instruction&) {
-  Value* exception = f.pop();
   bool known = true;
   Value* previous = f.handled.empty() && f.generator ? nullptr : t.handled_exception(&known);
+  if (!known && !relies_on_nothing_handled(t)) graph_break(BreakReason::unsupported_value, "a handler that is entered while an exception is handled");
+  Value* exception = f.pop();
   f.push(previous ? previous : t.none());
   f.push(exception);
   f.handled.push_back(exception);
+  ++f.entered_handlers;
   return Flow::next;
 }
 
 // previous --. A handler that was entered before the trace began leaves with what the live stack kept.
 Flow OpcodeHandlers::pop_except(Tracer& t, SymbolicFrame& f, const Instruction&) {
   Value* previous = f.pop();
-  if (!f.handled.empty()) {
+  if (f.entered_handlers > 0) {
+    --f.entered_handlers;
     f.handled.pop_back();
     return Flow::next;
   }
   const bool nothing = previous->kind == ValueKind::null || t.same_object(previous, t.none());
-  f.handled.push_back(nothing ? nullptr : previous);
+  f.handled.assign(1, nothing ? nullptr : previous);
   return Flow::next;
 }
 

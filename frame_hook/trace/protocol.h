@@ -29,6 +29,7 @@ struct ProtocolState {
   std::unordered_map<Value*, Value*> float_tensors;  // open floats -> the 0-dim tensors that hold them
   std::unordered_map<Value*, ModeGuard> mode_guards;
   std::vector<std::pair<Value*, Arguments>> calls_at_exit;  // real callables on constants: what they do is known, and is done at the exit
+  std::unordered_map<Value*, Py_hash_t> item_hashes;        // what __hash__ gave when the object was put into a set
   std::unordered_map<PyObject*, std::vector<Value*>> context_values;  // ContextVar -> values set in the trace, innermost last
 };
 
@@ -144,6 +145,8 @@ int find_in_set(Tracer& t, SetValue* set, Value* item);         // position or -
 bool values_equal(Tracer& t, Value* a, Value* b);               // identity, then ==
 Py_hash_t key_hash(Tracer& t, Value* key);                      // breaks on keys whose hash runs Python code
 bool keys_equal(Tracer& t, Value* a, Value* b);
+bool is_hashed_by_python(Value* key);                           // its class has a __hash__ in Python
+bool relies_on_nothing_handled(Tracer& t);                      // guards that no exception is handled where the segment begins; false: one is
 bool is_identity_key(Value* key);                               // hashed and compared by identity
 Value* make_view(Tracer& t, DictValue* dict, ViewValue::What what);
 IteratorValue* wrap_iterator(Tracer& t, PyObject* object, guards::SourceId source);  // null: not one whose state can be read

@@ -30,6 +30,7 @@ struct SymbolicFrame {
   std::vector<Value*> locals;             // co_nlocalsplus; null: unbound. Cell slots hold CellValues once MAKE_CELL ran
   std::vector<Value*> stack;              // ValueKind::null values for NULL
   std::vector<Value*> handled;            // exceptions being handled (exc_info), innermost last; null for "none"
+  int entered_handlers = 0;               // of those, the last that many were entered in the trace; the one before is what a handler of before left
   size_t position = 0;                    // index into code->instructions of the instruction being executed
   OnReturn on_return = OnReturn::not_resumable;  // how THIS frame's current instruction treats the callee's result
   Value* pending_object = nullptr;

@@ -6,7 +6,7 @@ import enum
 import torch
 
 import framejit
-from check import check
+from check import BACKENDS, check
 
 x = torch.randn(3, 4)
 Pair = collections.namedtuple("Pair", "first second")
@@ -119,3 +119,48 @@ def test_hooks_put_before_others():
         assert torch.allclose(compiled(x), layer(x))
         layer.register_forward_pre_hook(lambda m, args: (args[0] * 3,), prepend=True)
         assert torch.allclose(compiled(x), layer(x))
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    a: int
+
+
+class Everything:
+    """Equal to all: only the hash keeps two of them apart."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __eq__(self, other):
+        return True
+
+    def __hash__(self):
+        return self.value
+
+    def __repr__(self):
+        return f"Everything({self.value})"
+
+
+class TestKeysHashedByPython:
+    def test_those_made_in_the_trace_leave_in_containers(self):
+        def f(x, d):
+            d[Key(x.shape[0])] = x
+            inner = (Key(1), frozenset([Key(2)]))
+            return {Key(1): x + 1, inner: 1}, {Key(3), Key(3), Key(4)}, dict.fromkeys([Key(5), Key(5)]), d
+        for backend in BACKENDS:
+            framejit.reset()
+            compiled, x = framejit.compile(f, backend=backend), torch.ones(2)
+            for _ in range(2):
+                got, want = compiled(x, {}), f(x, {})
+                assert str(got) == str(want) and [type(k) for k in got[0]] == [type(k) for k in want[0]]
+            assert framejit.stats()["graphs"] == 1
+
+    def test_a_set_asks_for_equality_where_hashes_are_equal(self):
+        def f(x):
+            w = Everything
+            return x + 1, w(3) in {w(1), w(2)}, w(1) in {w(1)}, len({w(1), w(2), w(1)}), {w(1)} & {w(2)}, {w(1)} == {w(2)}, {w(1): 5}.get(w(2)), w(3) in frozenset([w(1)])
+        compiled, x = framejit.compile(f, backend="eager"), torch.ones(2)
+        for _ in range(2):
+            assert str(compiled(x)) == str(f(x))
+        assert framejit.stats()["graphs"] == 1

@@ -7,6 +7,7 @@ import decimal
 import enum
 import os
 import sys
+import threading
 import types
 
 import numpy as np
@@ -177,3 +178,30 @@ def test_memory_of_other_libraries():
     for value in (0.0, 1.5):
         buffer[:] = torch.full((2,), value).numpy().tobytes()
         same(read(torch.zeros(2), buffer), torch.full((2,), value))
+
+
+class Answering(threading.local):
+    def __getattr__(self, name):
+        return 7
+
+
+@pytest.mark.nothing_captured
+def test_attributes_that_c_code_of_the_type_looks_up():
+    """threading.local: what is there depends on the thread, and no generic lookup finds it."""
+    here, answering = threading.local(), Answering()
+    here.k, answering.k = 2, 3
+
+    def caught(x):
+        try:
+            return x * here.k
+        except AttributeError:
+            return x * 10
+    for fn in (lambda x: x * getattr(here, "k", 10), lambda x: x + hasattr(here, "k"), caught, lambda x: x * answering.k + answering.z):
+        compiled = framejit.compile(fn, backend="eager")
+        for _ in range(2):
+            assert torch.equal(compiled(X), fn(X))
+        elsewhere = []
+        thread = threading.Thread(target=lambda: elsewhere.append((compiled(X), fn(X))))
+        thread.start()
+        thread.join()
+        assert torch.equal(*elsewhere[0])

@@ -222,3 +222,89 @@ class TestWhatIsHandledAfterwards:
                 x = x + {"a": 1}[key]
             return x * 3
         self.handled_after(f, torch.ones(2), "b")
+
+
+class TestHandledExceptions:
+    """What is being handled where a segment begins, or in the caller, is the context of what is raised, and stays handled behind."""
+
+    def test_a_second_one_inside_of_a_handler(self):
+        def nested(x):
+            try:
+                x.foo
+            except AttributeError as e:
+                print(end="")
+                try:
+                    x.bar
+                except AttributeError as k:
+                    return x + 1, k.__context__ is e
+
+        def popped(x):
+            try:
+                x.foo
+            except AttributeError as e:
+                try:
+                    x.bar
+                except AttributeError:
+                    y = x + 1
+                    print(end="")
+                    x = y * 2
+                print(end="")
+                return x, sys.exc_info()[1] is e
+        for fn in (nested, popped):
+            framejit.reset()
+            compiled = framejit.compile(fn, backend="eager")
+            for _ in range(3):
+                got, want = compiled(torch.ones(2)), fn(torch.ones(2))
+                assert torch.equal(got[0], want[0]) and got[1:] == want[1:]
+                assert sys.exc_info() == (None, None, None)
+
+    def test_of_the_caller(self):
+        def plain(x):
+            try:
+                raise KeyError(1)
+            except KeyError as k:
+                return x + 1, repr(k.__context__)
+
+        def generator(x):
+            def values():
+                try:
+                    raise KeyError(1)
+                except KeyError as k:
+                    yield repr(k.__context__)
+            return x + 1, list(values())
+        for fn in (plain, generator):
+            framejit.reset()
+            compiled = framejit.compile(fn, backend="eager")
+            for _ in range(2):
+                try:
+                    raise ValueError("outer")
+                except ValueError:
+                    assert compiled(torch.ones(2))[1] == fn(torch.ones(2))[1]
+                assert compiled(torch.ones(2))[1] == fn(torch.ones(2))[1]
+                assert sys.exc_info() == (None, None, None)
+
+    def test_leaving_a_with_block_by_an_exception(self):
+        class Silent:
+            def __enter__(self):
+                return self
+
+            def __exit__(self, kind, value, traceback):
+                print(end="")
+                self.value = value
+
+        def f(x):
+            try:
+                with Silent():
+                    print(end="")
+                    x = x + 1
+                    raise KeyError(3)
+            except KeyError:
+                print(end="")
+                try:
+                    raise TypeError(4)
+                except TypeError as e:
+                    return x, repr(e.__context__), e.__context__.__context__, sys.exc_info()[1] is e
+        compiled = framejit.compile(f, backend="eager")
+        for _ in range(3):
+            assert compiled(torch.ones(2))[1:] == f(torch.ones(2))[1:]
+            assert sys.exc_info() == (None, None, None)
