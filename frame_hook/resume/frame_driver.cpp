@@ -232,7 +232,11 @@ Next Drive::resume(const Segment& segment, SegmentRun& run, size_t level) {
   return {};
 }
 
-// Why no entry fits: counted and logged once, with the guard of the entry that comes closest. Numbers that differ from those of an entry are symbols from now on.
+// The numbers of a long iterator are not a symbol each: a sum of them would be an expression without end.
+constexpr size_t kMostDynamicSources = 64;
+
+// Why no entry fits: counted and logged once, with the guard of the entry that comes closest. Numbers that differ from those of an
+// entry are symbols from now on.
 void Drive::explain_misses(const guards::FrameAccess& access, const Site& site) {
   std::vector<std::string>& dynamic = note_of(frame_.state()).hints.dynamic_sources;
   size_t missed = 0;
@@ -245,7 +249,7 @@ void Drive::explain_misses(const guards::FrameAccess& access, const Site& site) 
     if (!failure) continue;
     missed += 1;
     for (const std::string& source : failure->changed)
-      if (std::find(dynamic.begin(), dynamic.end(), source) == dynamic.end()) dynamic.push_back(source);
+      if (dynamic.size() < kMostDynamicSources && std::find(dynamic.begin(), dynamic.end(), source) == dynamic.end()) dynamic.push_back(source);
     if (!closest || failure->held > closest->held) closest = failure;
   }
   if (missed == 0) return;

@@ -545,3 +545,24 @@ class TestBesideTorchCompile:
             return ours(x * 2) - 1
         same(framejit.compile(outer_of_theirs)(x), inner(x * 2) - 1)
         same(torch.compile(outer_of_ours, backend="eager")(x), inner(x * 2) - 1)
+
+
+@pytest.mark.nothing_captured  # in this process
+def test_a_loop_longer_than_a_trace():
+    """The trace stops at its limit and the loop goes on from there, in little memory."""
+    program = """
+import resource
+resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+import torch, framejit
+def f(x):
+    k = 0
+    for i in range(300000):
+        k += i
+    return x + k
+with torch.no_grad():
+    for _ in range(2):
+        assert torch.equal(framejit.compile(f, backend="eager")(torch.ones(2)), f(torch.ones(2)))
+assert framejit.stats()["break_reasons"]["trace_too_long"] and not framejit.stats()["fallbacks"], framejit.stats()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
