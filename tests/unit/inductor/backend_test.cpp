@@ -68,7 +68,7 @@ TEST(Backend, ColumnsInParts) {
 std::string homes(const std::string& text) {
   const auto graph = graph::parse_graph(text);
   EXPECT_TRUE(graph.ok());
-  const auto plan = make_inductor_backend()->compile(graph.value(), {});
+  const auto plan = make_inductor_backend()->compile(graph.value());
   EXPECT_TRUE(plan.ok());
   std::string found;
   for (const runtime::Buffer& b : plan.value().buffers)
