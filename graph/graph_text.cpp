@@ -14,6 +14,7 @@
 #include <unordered_map>
 
 #include "graph/graph_names.h"
+#include "graph/int64_range.h"
 #include "graph/sym_text.h"
 
 namespace framejit::graph {
@@ -91,7 +92,7 @@ class Printer {
     for (SymbolId id = 0; id < graph_.shapes.symbol_count(); ++id) {
       const SymbolInfo& s = graph_.shapes.symbol(id);
       out_ += separator + SymExpr::symbol(id).text() + " = " + std::to_string(s.hint);
-      if (s.low != SymbolInfo{}.low || s.high != SymbolInfo{}.high) out_ += " in [" + std::to_string(s.low) + ", " + std::to_string(s.high) + "]";
+      if (s.low != kLeastSize || s.high < kMostSize) out_ += " in [" + std::to_string(s.low) + ", " + std::to_string(s.high) + "]";
       separator = ", ";
     }
     for (const SizeFact& fact : graph_.shapes.facts()) {
@@ -288,7 +289,7 @@ class Parser {
     if (!left.is_symbol(&id) || id != graph_.shapes.symbol_count()) return at_.error("symbols are declared in order, s0 first");
     FJ_TRY_VOID(at_.expect("="));
     FJ_TRY(const int64_t hint, at_.integer());
-    SymbolInfo info{hint};
+    SymbolInfo info{hint, kLeastSize, kMostSize};
     if (at_.accept("in")) {
       FJ_TRY_VOID(at_.expect("["));
       FJ_TRY(info.low, at_.integer());

@@ -7,77 +7,64 @@
 
 #include <algorithm>
 
-#include "runtime/base/result.h"
+#include "graph/int64_range.h"
 
 namespace framejit::graph {
 namespace {
 
-constexpr int64_t kUnbounded = INT64_MAX;
+using Wide = __int128;
+constexpr Wide kUnbounded = Wide{1} << 120;
 
-struct Bounds {  // inclusive; INT64_MIN and INT64_MAX mean unbounded
-  int64_t low = INT64_MIN, high = kUnbounded;
+struct Bounds {  // inclusive
+  Wide low = -kUnbounded, high = kUnbounded;
 };
 
-int64_t saturate(__int128 value) {
-  if (value <= INT64_MIN) return INT64_MIN;
-  if (value >= kUnbounded) return kUnbounded;
-  return static_cast<int64_t>(value);
-}
-bool infinite(int64_t v) { return v == INT64_MIN || v == kUnbounded; }
+Wide saturate(Wide value) { return std::clamp(value, -kUnbounded, kUnbounded); }
 
-int64_t add_bound(int64_t a, int64_t b, int64_t if_infinite) {
-  if (infinite(a) || infinite(b)) return if_infinite;
-  return saturate(static_cast<__int128>(a) + b);
+Wide mul_bound(Wide a, Wide b) {
+  Wide product = 0;
+  if (__builtin_mul_overflow(a, b, &product)) return (a < 0) == (b < 0) ? kUnbounded : -kUnbounded;
+  return saturate(product);
 }
 
-int64_t mul_bound(int64_t a, int64_t b) {
-  if (a == 0 || b == 0) return 0;
-  if (infinite(a) || infinite(b)) return (a < 0) == (b < 0) ? kUnbounded : INT64_MIN;
-  return saturate(static_cast<__int128>(a) * b);
-}
-
-Bounds add(const Bounds& a, const Bounds& b) { return {add_bound(a.low, b.low, INT64_MIN), add_bound(a.high, b.high, kUnbounded)}; }
+Bounds add(const Bounds& a, const Bounds& b) { return {saturate(a.low + b.low), saturate(a.high + b.high)}; }
 Bounds multiply(const Bounds& a, const Bounds& b) {
-  const int64_t corners[] = {mul_bound(a.low, b.low), mul_bound(a.low, b.high), mul_bound(a.high, b.low), mul_bound(a.high, b.high)};
+  const Wide corners[] = {mul_bound(a.low, b.low), mul_bound(a.low, b.high), mul_bound(a.high, b.low), mul_bound(a.high, b.high)};
   return {*std::min_element(corners, corners + 4), *std::max_element(corners, corners + 4)};
 }
-
-Bounds bounds_of(const SymExpr& e, const ShapeEnv& env);
-
-Bounds bounds_of_division(const SymExpr::Node& n, const ShapeEnv& env) {
-  const Bounds a = bounds_of(n.operands[0], env), b = bounds_of(n.operands[1], env);
-  if (n.op == SymOp::kMod) return b.low > 0 ? Bounds{0, infinite(b.high) ? kUnbounded : b.high - 1} : Bounds{};
+Bounds divide(const Bounds& a, const Bounds& b) {
   if (b.low <= 0) return {};
-  auto divide = [](int64_t value, int64_t by) {
-    if (infinite(value)) return value;
-    return value / by - (value % by < 0 ? 1 : 0);
-  };
-  return {a.low >= 0 ? divide(a.low, infinite(b.high) ? kUnbounded : b.high) : divide(a.low, b.low),
-          a.high >= 0 ? divide(a.high, b.low) : (infinite(b.high) ? -1 : divide(a.high, b.high))};
+  auto quotient = [](Wide value, Wide by) { return value / by - (value % by < 0 ? 1 : 0); };
+  return {quotient(a.low, a.low >= 0 ? b.high : b.low), quotient(a.high, a.high >= 0 ? b.low : b.high)};
 }
+Bounds remainder(const Bounds& b) { return {std::min<Wide>(b.low + 1, 0), std::max<Wide>(b.high - 1, 0)}; }
 
-Bounds bounds_of(const SymExpr& e, const ShapeEnv& env) {
+bool may_be_zero(const Bounds& b) { return b.low <= 0 && b.high >= 0; }
+bool is_int64(const Bounds& b) { return b.low >= INT64_MIN && b.high <= INT64_MAX; }
+
+// `fits`, where wanted, turns false when e, or a part of it as value() evaluates them, may be no int64.
+Bounds bounds_of(const SymExpr& e, const ShapeEnv& env, bool* fits = nullptr) {
   if (e.is_constant()) return {e.constant(), e.constant()};
   const SymExpr::Node& n = *e.node();
-  Bounds result{n.coefficient, n.coefficient};
-  switch (n.op) {
-    case SymOp::kSymbol: return {env.symbol(n.symbol).low, env.symbol(n.symbol).high};
-    case SymOp::kSum:
-      for (const SymExpr& operand : n.operands) result = add(result, bounds_of(operand, env));
-      return result;
-    case SymOp::kProduct:
-      for (const SymExpr& operand : n.operands) result = multiply(result, bounds_of(operand, env));
-      return result;
-    case SymOp::kFloorDiv:
-    case SymOp::kMod: return bounds_of_division(n, env);
-    case SymOp::kMin:
-    case SymOp::kMax: {
-      const Bounds a = bounds_of(n.operands[0], env), b = bounds_of(n.operands[1], env);
-      if (n.op == SymOp::kMin) return {std::min(a.low, b.low), std::min(a.high, b.high)};
-      return {std::max(a.low, b.low), std::max(a.high, b.high)};
+  if (n.op == SymOp::kSymbol) return {env.symbol(n.symbol).low, env.symbol(n.symbol).high};
+  const bool folds = n.op == SymOp::kSum || n.op == SymOp::kProduct;
+  Bounds result = folds ? Bounds{n.coefficient, n.coefficient} : bounds_of(n.operands[0], env, fits);
+  for (size_t i = folds ? 0 : 1; i < n.operands.size(); ++i) {
+    const Bounds right = bounds_of(n.operands[i], env, fits);
+    const bool divides = n.op == SymOp::kFloorDiv || n.op == SymOp::kMod;
+    if (fits != nullptr && divides && may_be_zero(right)) *fits = false;
+    switch (n.op) {
+      case SymOp::kSymbol: break;
+      case SymOp::kSum: result = add(result, right); break;
+      case SymOp::kProduct: result = multiply(result, right); break;
+      case SymOp::kFloorDiv: result = divide(result, right); break;
+      case SymOp::kMod: result = remainder(right); break;
+      case SymOp::kMin: result = {std::min(result.low, right.low), std::min(result.high, right.high)}; break;
+      case SymOp::kMax: result = {std::max(result.low, right.low), std::max(result.high, right.high)}; break;
     }
+    if (fits != nullptr && !is_int64(result)) *fits = false;
   }
-  return {};
+  return result;
 }
 
 // Bounds of a difference: the better of the plain ones and those after s = low + s', s' >= 0, where only coefficients count.
@@ -103,8 +90,8 @@ Bounds tight_bounds(const SymExpr& e, const ShapeEnv& env) {
     only_up = only_up && all_symbols && coefficient > 0;
     only_down = only_down && all_symbols && coefficient < 0;
   }
-  if (only_up) plain.low = std::max(plain.low, base);
-  if (only_down) plain.high = std::min(plain.high, base);
+  if (only_up) plain.low = std::max<Wide>(plain.low, base);
+  if (only_down) plain.high = std::min<Wide>(plain.high, base);
   return plain;
 }
 
@@ -136,7 +123,7 @@ void narrow_by_fact(const SymExpr& d, const SymExpr& fact, Relation relation, Si
     const int64_t k = same.constant();
     if (relation == Relation::kEq) sign = {k < 0 && sign.negative, k == 0 && sign.zero, k > 0 && sign.positive};
     if (relation == Relation::kNe && k == 0) sign.zero = false;
-    const int64_t high = relation == Relation::kLt ? k - 1 : k;  // fact <= -1 or fact <= 0
+    const Wide high = relation == Relation::kLt ? Wide{k} - 1 : k;  // fact <= -1 or fact <= 0
     if (relation == Relation::kLt || relation == Relation::kLe) {
       if (high <= 0) sign.positive = false;
       if (high < 0) sign.zero = false;
@@ -146,11 +133,20 @@ void narrow_by_fact(const SymExpr& d, const SymExpr& fact, Relation relation, Si
     const int64_t k = opposite.constant();
     if (relation == Relation::kEq) sign = {k < 0 && sign.negative, k == 0 && sign.zero, k > 0 && sign.positive};
     if (relation == Relation::kNe && k == 0) sign.zero = false;
-    const int64_t low = relation == Relation::kLt ? k + 1 : k;
+    const Wide low = relation == Relation::kLt ? Wide{k} + 1 : k;
     if (relation == Relation::kLt || relation == Relation::kLe) {
       if (low >= 0) sign.negative = false;
       if (low > 0) sign.zero = false;
     }
+  }
+}
+
+void narrow_by_fact(const SymExpr& d, const SizeFact& fact, const std::vector<SymExpr>& fixed, Sign& sign) {
+  try {
+    SymExpr f = fact.left - fact.right;
+    if (!fixed.empty()) f = f.substitute(fixed);
+    if (!f.is_constant()) narrow_by_fact(d, f, fact.relation, sign);
+  } catch (const NoInt64&) {  // it says nothing in 64 bits
   }
 }
 
@@ -174,34 +170,14 @@ bool holds(int64_t left, Relation relation, int64_t right) {
   return false;
 }
 
-}  // namespace
-
-SymbolId ShapeEnv::add_symbol(int64_t hint, int64_t low, int64_t high) {
-  symbols_.push_back({hint, low, high});
-  return static_cast<SymbolId>(symbols_.size() - 1);
-}
-
-int64_t ShapeEnv::hint(const SymExpr& e) const {
-  if (e.is_constant()) return e.constant();
-  std::vector<int64_t> hints;
-  hints.reserve(symbols_.size());
-  for (const SymbolInfo& symbol : symbols_) hints.push_back(symbol.hint);
-  return e.eval(hints);
-}
-
-std::optional<bool> ShapeEnv::known(const SymExpr& left, Relation relation, const SymExpr& right) const {
-  if (left.is_constant() && right.is_constant()) return holds(left.constant(), relation, right.constant());
-  SymExpr d = left - right;
-  const std::vector<SymExpr> fixed = facts_.empty() ? std::vector<SymExpr>{} : fixed_symbols(*this);
+std::optional<bool> known_difference(SymExpr d, Relation relation, const ShapeEnv& env) {  // d against 0
+  const std::vector<SymExpr> fixed = env.facts().empty() ? std::vector<SymExpr>{} : fixed_symbols(env);
   if (!fixed.empty()) d = d.substitute(fixed);
   if (d.is_constant()) return holds(d.constant(), relation, 0);
-  const Bounds bounds = tight_bounds(d, *this);
-  Sign sign{bounds.low < 0, bounds.low <= 0 && bounds.high >= 0, bounds.high > 0};
-  for (const SizeFact& fact : facts_) {
-    SymExpr f = fact.left - fact.right;
-    if (!fixed.empty()) f = f.substitute(fixed);
-    if (!f.is_constant()) narrow_by_fact(d, f, fact.relation, sign);
-  }
+  const Bounds bounds = tight_bounds(d, env);
+  Sign sign{bounds.low < 0, may_be_zero(bounds), bounds.high > 0};
+  for (const SizeFact& fact : env.facts())
+    if (!is_any_int64(fact)) narrow_by_fact(d, fact, fixed, sign);
   bool can_hold = false, can_fail = false;
   auto consider = [&](bool possible, int64_t representative) {
     if (possible) (holds(representative, relation, 0) ? can_hold : can_fail) = true;
@@ -211,6 +187,44 @@ std::optional<bool> ShapeEnv::known(const SymExpr& left, Relation relation, cons
   consider(sign.positive, 1);
   if (can_hold == can_fail) return std::nullopt;
   return can_hold;
+}
+
+std::vector<int64_t> hints_of(const ShapeEnv& env) {
+  std::vector<int64_t> hints;
+  hints.reserve(env.symbol_count());
+  for (SymbolId id = 0; id < env.symbol_count(); ++id) hints.push_back(env.symbol(id).hint);
+  return hints;
+}
+
+}  // namespace
+
+SymbolId ShapeEnv::add_symbol(int64_t hint, int64_t low, int64_t high) {
+  symbols_.push_back({hint, low, high});
+  return static_cast<SymbolId>(symbols_.size() - 1);
+}
+
+int64_t ShapeEnv::hint(const SymExpr& e) const {
+  if (e.is_constant()) return e.constant();
+  return e.eval(hints_of(*this));
+}
+
+bool keep_exact(ShapeEnv& env, const SymExpr& e, const std::string& why) {
+  if (e.is_constant() || e.is_symbol()) return true;
+  if (!value_of(e, hints_of(env))) return false;
+  bool fits = true;
+  bounds_of(e, env, &fits);
+  const bool listed = std::any_of(env.facts().begin(), env.facts().end(), [&](const SizeFact& fact) { return is_any_int64(fact) && fact.right == e; });
+  if (!fits && !listed) env.add_fact({INT64_MIN, e, Relation::kLe, why});
+  return true;
+}
+
+std::optional<bool> ShapeEnv::known(const SymExpr& left, Relation relation, const SymExpr& right) const {
+  if (left.is_constant() && right.is_constant()) return holds(left.constant(), relation, right.constant());
+  try {
+    return known_difference(left - right, relation, *this);
+  } catch (const NoInt64&) {
+    return std::nullopt;
+  }
 }
 
 bool ShapeEnv::decide(const SymExpr& left, Relation relation, const SymExpr& right, const std::string& why) {

@@ -4,13 +4,15 @@
 // Atoms are symbols, floor divisions, modulos, minima and maxima. Every operation unpacks its operands into polynomials, works
 // there, and packs the result; packing is the only place where nodes are made, so equal polynomials have equal nodes.
 // Division first tries to be exact (graded order is a monomial order, so long division finds every exact quotient), then pulls
-// multiples of a constant divisor out; what is left becomes an atom.
+// multiples of a constant divisor out; what is left becomes an atom. Integers have any length: a coefficient that needs more than
+// 64 bits is refused with NoInt64.
 #include "graph/sym_expr.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "graph/wrap_int.h"
+#include "graph/int64_range.h"
+#include "runtime/base/exact_int.h"
 #include "runtime/base/result.h"
 
 namespace framejit::graph {
@@ -54,19 +56,32 @@ int compare(const SymExpr& a, const SymExpr& b) {
   return x.coefficient == y.coefficient ? 0 : x.coefficient < y.coefficient ? -1 : 1;
 }
 
-int64_t floor_div_int(int64_t a, int64_t b) {
-  FJ_CHECK(b != 0, "size expression divides by zero");
-  const int64_t q = a / b;
-  return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
-}
-int64_t mod_int(int64_t a, int64_t b) { return a - floor_div_int(a, b) * b; }
+using Operation = bool (*)(int64_t, int64_t, int64_t&);
 
-// Two's complement wrap-around instead of undefined behaviour; sizes that overflow fail where memory is asked for.
+template <Operation operation> int64_t exactly(int64_t a, int64_t b) {
+  int64_t result = 0;
+  if (!operation(a, b, result)) throw NoInt64();
+  return result;
+}
+constexpr auto add_int = exactly<exact::add>, mul_int = exactly<exact::multiply>, floor_div_int = exactly<exact::floor_div>, mod_int = exactly<exact::mod>;
+
+bool apply(SymOp op, int64_t a, int64_t b, int64_t& out) {
+  switch (op) {
+    case SymOp::kSymbol: return false;
+    case SymOp::kSum: return exact::add(a, b, out);
+    case SymOp::kProduct: return exact::multiply(a, b, out);
+    case SymOp::kFloorDiv: return exact::floor_div(a, b, out);
+    case SymOp::kMod: return exact::mod(a, b, out);
+    case SymOp::kMin: out = std::min(a, b); return true;
+    case SymOp::kMax: out = std::max(a, b); return true;
+  }
+  return false;
+}
 
 void add_term(Polynomial& p, Term term) {
   if (term.coefficient == 0) return;
   if (term.atoms.empty()) {
-    p.constant = wrap_add(p.constant, term.coefficient);
+    p.constant = add_int(p.constant, term.coefficient);
     return;
   }
   auto at = std::lower_bound(p.terms.begin(), p.terms.end(), term.atoms,
@@ -75,7 +90,7 @@ void add_term(Polynomial& p, Term term) {
     p.terms.insert(at, std::move(term));
     return;
   }
-  at->coefficient = wrap_add(at->coefficient, term.coefficient);
+  at->coefficient = add_int(at->coefficient, term.coefficient);
   if (at->coefficient == 0) p.terms.erase(at);
 }
 
@@ -91,7 +106,7 @@ bool divide_atoms(const Atoms& a, const Atoms& b, Atoms& quotient) {
 }
 
 Term multiply(const Term& a, const Term& b) {
-  Term product{wrap_mul(a.coefficient, b.coefficient), a.atoms};
+  Term product{mul_int(a.coefficient, b.coefficient), a.atoms};
   product.atoms.insert(product.atoms.end(), b.atoms.begin(), b.atoms.end());
   std::sort(product.atoms.begin(), product.atoms.end(), [](const SymExpr& x, const SymExpr& y) { return compare(x, y) < 0; });
   return product;
@@ -153,15 +168,15 @@ struct SymBuilder {
       if (a.terms.empty() && a.constant == 0) return quotient;
       const Term top = a.terms.empty() ? Term{a.constant, {}} : a.terms[0];
       Term step{0, {}};
-      if (top.coefficient % lead.coefficient != 0 || !divide_atoms(top.atoms, lead.atoms, step.atoms)) return std::nullopt;
-      step.coefficient = top.coefficient / lead.coefficient;
+      if (mod_int(top.coefficient, lead.coefficient) != 0 || !divide_atoms(top.atoms, lead.atoms, step.atoms)) return std::nullopt;
+      step.coefficient = floor_div_int(top.coefficient, lead.coefficient);
       add_term(quotient, step);
       for (const Term& t : b.terms) {
         Term product = multiply(t, step);
-        product.coefficient = -product.coefficient;
+        product.coefficient = mul_int(product.coefficient, -1);
         add_term(a, std::move(product));
       }
-      if (b.constant != 0) add_term(a, {-wrap_mul(b.constant, step.coefficient), step.atoms});
+      if (b.constant != 0) add_term(a, {mul_int(mul_int(b.constant, step.coefficient), -1), step.atoms});
     }
     return std::nullopt;
   }
@@ -169,8 +184,8 @@ struct SymBuilder {
   // a == divisor * multiple + rest, taking every term whose coefficient the divisor divides.
   static void split_multiples(const Polynomial& a, int64_t divisor, Polynomial& multiple, Polynomial& rest) {
     for (const Term& t : a.terms) {
-      const bool divides = t.coefficient % divisor == 0;
-      (divides ? multiple : rest).terms.push_back({divides ? t.coefficient / divisor : t.coefficient, t.atoms});
+      const bool divides = mod_int(t.coefficient, divisor) == 0;
+      (divides ? multiple : rest).terms.push_back({divides ? floor_div_int(t.coefficient, divisor) : t.coefficient, t.atoms});
     }
     multiple.constant = floor_div_int(a.constant, divisor);
     rest.constant = mod_int(a.constant, divisor);
@@ -192,10 +207,10 @@ bool SymExpr::is_symbol(SymbolId* id) const {
 }
 
 SymExpr operator+(const SymExpr& a, const SymExpr& b) {
-  if (a.is_constant() && b.is_constant()) return wrap_add(a.constant_, b.constant_);
+  if (a.is_constant() && b.is_constant()) return add_int(a.constant_, b.constant_);
   Polynomial sum = SymBuilder::unpack(a);
   const Polynomial other = SymBuilder::unpack(b);
-  sum.constant = wrap_add(sum.constant, other.constant);
+  sum.constant = add_int(sum.constant, other.constant);
   for (const Term& t : other.terms) add_term(sum, t);
   return SymBuilder::pack(sum);
 }
@@ -203,17 +218,17 @@ SymExpr operator+(const SymExpr& a, const SymExpr& b) {
 SymExpr operator-(const SymExpr& a, const SymExpr& b) { return a + SymExpr(-1) * b; }
 
 SymExpr operator*(const SymExpr& a, const SymExpr& b) {
-  if (a.is_constant() && b.is_constant()) return wrap_mul(a.constant_, b.constant_);
+  if (a.is_constant() && b.is_constant()) return mul_int(a.constant_, b.constant_);
   if (a == SymExpr(1)) return b;
   if (b == SymExpr(1)) return a;
   const Polynomial x = SymBuilder::unpack(a), y = SymBuilder::unpack(b);
   Polynomial product;
-  product.constant = wrap_mul(x.constant, y.constant);
+  product.constant = mul_int(x.constant, y.constant);
   for (const Term& s : x.terms) {
     for (const Term& t : y.terms) add_term(product, multiply(s, t));
-    add_term(product, {wrap_mul(s.coefficient, y.constant), s.atoms});
+    add_term(product, {mul_int(s.coefficient, y.constant), s.atoms});
   }
-  for (const Term& t : y.terms) add_term(product, {wrap_mul(t.coefficient, x.constant), t.atoms});
+  for (const Term& t : y.terms) add_term(product, {mul_int(t.coefficient, x.constant), t.atoms});
   return SymBuilder::pack(product);
 }
 
@@ -223,7 +238,6 @@ SymExpr SymExpr::floor_div(const SymExpr& a, const SymExpr& b) {
   const Polynomial x = SymBuilder::unpack(a), y = SymBuilder::unpack(b);
   if (auto exact = SymBuilder::divide_exactly(x, y)) return SymBuilder::pack(*exact);
   if (b.is_constant()) {
-    FJ_CHECK(b.constant_ != 0, "size expression divides by zero");
     Polynomial multiple, rest;
     SymBuilder::split_multiples(x, b.constant_, multiple, rest);
     const SymExpr whole = SymBuilder::pack(multiple);
@@ -244,7 +258,6 @@ SymExpr SymExpr::mod(const SymExpr& a, const SymExpr& b) {
   const Polynomial x = SymBuilder::unpack(a), y = SymBuilder::unpack(b);
   if (SymBuilder::divide_exactly(x, y)) return 0;
   if (!b.is_constant()) return SymBuilder::atom(SymOp::kMod, a, b);
-  FJ_CHECK(b.constant_ != 0, "size expression divides by zero");
   Polynomial multiple, rest;
   SymBuilder::split_multiples(x, b.constant_, multiple, rest);
   if (rest.terms.empty()) return rest.constant;
@@ -271,27 +284,26 @@ bool operator==(const SymExpr& a, const SymExpr& b) {
 
 size_t SymExpr::hash() const { return node_ ? node_->hash : mix(0x51ed270b, static_cast<uint64_t>(constant_)); }
 
-int64_t SymExpr::eval(std::span<const int64_t> symbol_values) const {
-  if (!node_) return constant_;
-  const Node& n = *node_;
-  auto operand = [&](size_t i) { return n.operands[i].eval(symbol_values); };
-  int64_t value = n.coefficient;
-  switch (n.op) {
-    case SymOp::kSymbol:
-      FJ_CHECK(n.symbol < symbol_values.size(), "no value for symbol s" + std::to_string(n.symbol));
-      return symbol_values[n.symbol];
-    case SymOp::kSum:
-      for (size_t i = 0; i < n.operands.size(); ++i) value = wrap_add(value, operand(i));
-      return value;
-    case SymOp::kProduct:
-      for (size_t i = 0; i < n.operands.size(); ++i) value = wrap_mul(value, operand(i));
-      return value;
-    case SymOp::kFloorDiv: return floor_div_int(operand(0), operand(1));
-    case SymOp::kMod: return mod_int(operand(0), operand(1));
-    case SymOp::kMin: return std::min(operand(0), operand(1));
-    case SymOp::kMax: return std::max(operand(0), operand(1));
+std::optional<int64_t> value_of(const SymExpr& e, std::span<const int64_t> symbol_values) {
+  if (e.is_constant()) return e.constant();
+  const SymExpr::Node& n = *e.node();
+  if (n.op == SymOp::kSymbol) {
+    FJ_CHECK(n.symbol < symbol_values.size(), "no value for symbol s" + std::to_string(n.symbol));
+    return symbol_values[n.symbol];
   }
-  return 0;
+  const bool folds = n.op == SymOp::kSum || n.op == SymOp::kProduct;
+  std::optional<int64_t> value = folds ? n.coefficient : value_of(n.operands[0], symbol_values);
+  for (size_t i = folds ? 0 : 1; i < n.operands.size() && value; ++i) {
+    const std::optional<int64_t> right = value_of(n.operands[i], symbol_values);
+    if (!right || !apply(n.op, *value, *right, *value)) return std::nullopt;
+  }
+  return value;
+}
+
+int64_t SymExpr::eval(std::span<const int64_t> symbol_values) const {
+  const std::optional<int64_t> result = value_of(*this, symbol_values);
+  if (!result) throw NoInt64();
+  return *result;
 }
 
 void SymExpr::collect_symbols(std::vector<SymbolId>& out) const {

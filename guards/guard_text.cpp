@@ -206,7 +206,7 @@ std::optional<GuardFailure> GuardProgram::explain(const FrameAccess& frame) cons
   failure.size_fact = body.sizes.first_failure(symbols.data());
   if (failure.size_fact < 0) return std::nullopt;
   const graph::SizeFact& fact = body.set.size_facts[failure.size_fact];
-  failure.text = text_of(fact) + " but " + std::to_string(fact.left.eval(symbols)) + " and " + std::to_string(fact.right.eval(symbols)) + symbols_text(text_of(fact), body.set, code);
+  failure.text = text_of_failure(fact, symbols) + symbols_text(text_of(fact), body.set, code);
   failure.because = fact.why;
   return failure;
 }

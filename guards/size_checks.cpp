@@ -3,24 +3,14 @@
 
 #include <algorithm>
 
-#include "graph/wrap_int.h"
+#include "graph/int64_range.h"
+#include "runtime/base/exact_int.h"
 
 namespace framejit::guards {
 namespace {
 
 using graph::Relation;
 using graph::SymOp;
-
-int64_t floor_div(int64_t a, int64_t b) {
-  if (b == 0) return 0;
-  if (b == -1) return graph::wrap_sub(0, a);
-  return a / b - ((a % b != 0) && ((a < 0) != (b < 0)) ? 1 : 0);
-}
-int64_t floor_mod(int64_t a, int64_t b) {
-  if (b == 0 || b == -1) return 0;
-  const int64_t r = a % b;
-  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
 
 bool holds(int64_t left, Relation relation, int64_t right) {
   switch (relation) {
@@ -85,28 +75,43 @@ uint32_t SizeChecks::emit(const graph::SymExpr& e) {
   return 0;
 }
 
+bool SizeChecks::evaluate(const Instr& i, const int64_t* symbols, const int64_t* v, int64_t& out) {
+  switch (i.op) {
+    case Op::constant: out = i.constant; return true;
+    case Op::symbol: out = symbols[i.constant]; return true;
+    case Op::add: return exact::add(v[i.left], v[i.right], out);
+    case Op::multiply: return exact::multiply(v[i.left], v[i.right], out);
+    case Op::floor_div: return exact::floor_div(v[i.left], v[i.right], out);
+    case Op::mod: return exact::mod(v[i.left], v[i.right], out);
+    case Op::min: out = std::min(v[i.left], v[i.right]); return true;
+    case Op::max: out = std::max(v[i.left], v[i.right]); return true;
+  }
+  return false;
+}
+
 int SizeChecks::first_failure(const int64_t* symbols) const {
   int64_t* v = values_.data();
   size_t at = 0;
   for (size_t fact = 0; fact < facts_.size(); ++fact) {
-    for (; at < facts_[fact].end; ++at) {
-      const Instr& i = instrs_[at];
-      switch (i.op) {
-        case Op::constant: v[at] = i.constant; break;
-        case Op::symbol: v[at] = symbols[i.constant]; break;
-        case Op::add: v[at] = graph::wrap_add(v[i.left], v[i.right]); break;
-        case Op::multiply: v[at] = graph::wrap_mul(v[i.left], v[i.right]); break;
-        case Op::floor_div: v[at] = floor_div(v[i.left], v[i.right]); break;
-        case Op::mod: v[at] = floor_mod(v[i.left], v[i.right]); break;
-        case Op::min: v[at] = std::min(v[i.left], v[i.right]); break;
-        case Op::max: v[at] = std::max(v[i.left], v[i.right]); break;
-      }
-    }
+    for (; at < facts_[fact].end; ++at)
+      if (!evaluate(instrs_[at], symbols, v, v[at])) return static_cast<int>(fact);
     if (!holds(v[facts_[fact].left], facts_[fact].relation, v[facts_[fact].right])) return static_cast<int>(fact);
   }
   return -1;
 }
 
-std::string text_of(const graph::SizeFact& fact) { return fact.left.text() + text_of(fact.relation) + fact.right.text(); }
+std::string text_of(const graph::SizeFact& fact) {
+  if (graph::is_any_int64(fact)) return fact.right.text() + " fits in 64 bits";
+  return fact.left.text() + text_of(fact.relation) + fact.right.text();
+}
+
+std::string text_of_failure(const graph::SizeFact& fact, const std::vector<int64_t>& symbols) {
+  if (graph::is_any_int64(fact)) return text_of(fact) + " but does not";
+  auto side = [&](const graph::SymExpr& e) {
+    const std::optional<int64_t> value = graph::value_of(e, symbols);
+    return value ? std::to_string(*value) : std::string("no 64-bit integer");
+  };
+  return text_of(fact) + " but " + side(fact.left) + " and " + side(fact.right);
+}
 
 }  // namespace framejit::guards

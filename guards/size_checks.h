@@ -1,4 +1,5 @@
-// guards/size_checks.h — facts about sizes, flattened into one straight program over int64 that allocates nothing when it runs.
+// guards/size_checks.h — facts about sizes, flattened into one straight program over int64 that allocates nothing when it runs. A fact
+// about an expression that is no int64 for the symbols given does not hold.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,7 @@ class SizeChecks {
     graph::Relation relation;
     uint32_t left, right, end;  // values, and the number of instructions they need
   };
+  static bool evaluate(const Instr& i, const int64_t* symbols, const int64_t* values, int64_t& out);
   uint32_t emit(const graph::SymExpr& e);
   uint32_t push(Instr instr);
 
@@ -36,5 +38,6 @@ class SizeChecks {
 };
 
 std::string text_of(const graph::SizeFact& fact);
+std::string text_of_failure(const graph::SizeFact& fact, const std::vector<int64_t>& symbols);
 
 }  // namespace framejit::guards

@@ -8,27 +8,23 @@
 #include <algorithm>
 #include <atomic>
 
+#include "runtime/base/exact_int.h"
+
 namespace framejit::runtime {
 namespace {
 
-int64_t floor_div(int64_t a, int64_t b) {
-  if (b == 0) return 0;
-  return a / b - ((a % b != 0) && ((a < 0) != (b < 0)) ? 1 : 0);
-}
-int64_t floor_mod(int64_t a, int64_t b) { return b == 0 ? 0 : a - floor_div(a, b) * b; }
-
-int64_t evaluate(const SizeOp& op, const int64_t* symbols, const std::vector<int64_t>& sizes) {
+bool evaluate(const SizeOp& op, const int64_t* symbols, const std::vector<int64_t>& sizes, int64_t& out) {
   switch (op.opcode) {
-    case SizeOpcode::kSymbol: return symbols[op.constant];
-    case SizeOpcode::kConstant: return op.constant;
-    case SizeOpcode::kAdd: return sizes[op.left] + sizes[op.right];
-    case SizeOpcode::kMul: return sizes[op.left] * sizes[op.right];
-    case SizeOpcode::kFloorDiv: return floor_div(sizes[op.left], sizes[op.right]);
-    case SizeOpcode::kMod: return floor_mod(sizes[op.left], sizes[op.right]);
-    case SizeOpcode::kMin: return std::min(sizes[op.left], sizes[op.right]);
-    case SizeOpcode::kMax: return std::max(sizes[op.left], sizes[op.right]);
+    case SizeOpcode::kSymbol: out = symbols[op.constant]; return true;
+    case SizeOpcode::kConstant: out = op.constant; return true;
+    case SizeOpcode::kAdd: return exact::add(sizes[op.left], sizes[op.right], out);
+    case SizeOpcode::kMul: return exact::multiply(sizes[op.left], sizes[op.right], out);
+    case SizeOpcode::kFloorDiv: return exact::floor_div(sizes[op.left], sizes[op.right], out);
+    case SizeOpcode::kMod: return exact::mod(sizes[op.left], sizes[op.right], out);
+    case SizeOpcode::kMin: out = std::min(sizes[op.left], sizes[op.right]); return true;
+    case SizeOpcode::kMax: out = std::max(sizes[op.left], sizes[op.right]); return true;
   }
-  return 0;
+  return false;
 }
 
 struct KernelCall {
@@ -75,7 +71,8 @@ Result<void> run_check(const CheckStep& step, const PlanHost& host) {
 
 Result<void> run_steps(const CallPlan& plan, const int64_t* symbols, PlanHost& host) {
   host.sizes.resize(plan.size_program.size());
-  for (size_t i = 0; i < plan.size_program.size(); ++i) host.sizes[i] = evaluate(plan.size_program[i], symbols, host.sizes);
+  for (size_t i = 0; i < plan.size_program.size(); ++i)
+    if (!evaluate(plan.size_program[i], symbols, host.sizes, host.sizes[i])) return Error{"size_range", "a size that is no 64-bit integer"};
   if (const int64_t bytes = host.size(plan.arena_bytes); bytes > 0) host.arena(bytes);
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& step = plan.steps[i];

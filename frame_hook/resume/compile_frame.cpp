@@ -8,6 +8,7 @@
 #include "frame_hook/bytecode/code.h"
 #include "frame_hook/resume/segment.h"
 #include "frame_hook/resume/stats.h"
+#include "graph/int64_range.h"
 #include "runtime/base/log.h"
 
 namespace framejit::frame_hook {
@@ -99,6 +100,14 @@ void plan_exit(FrameTrace& trace, RecipeBuilder& recipe, Segment& segment) {
   recipe.add_effects();
 }
 
+Result<std::unique_ptr<CompiledCall>> compile_recording(FrameTrace& trace, const CompileRequest& request) {
+  try {
+    return trace.recording->compile(request);
+  } catch (const graph::NoInt64& e) {
+    return Error{"recording_failed", e.what()};
+  }
+}
+
 // The graph, if there is one. Null with a Python error set when a user's backend raised.
 bool compile_graph(FrameTrace& trace, const RecipeBuilder& recipe, Segment& segment) {
   if (trace.recording->op_count() == 0 && recipe.traced_outputs().empty()) return true;
@@ -108,7 +117,7 @@ bool compile_graph(FrameTrace& trace, const RecipeBuilder& recipe, Segment& segm
     find_break_reason(finished.error().code, &reason);
     graph_break(reason, finished.error().message);
   }
-  auto compiled = trace.recording->compile(segment.options->request);
+  auto compiled = compile_recording(trace, segment.options->request);
   if (PyErr_Occurred()) return false;
   if (!compiled.ok()) {
     BreakReason reason = BreakReason::recording_failed;

@@ -6,6 +6,7 @@
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/tracer.h"
+#include "graph/int64_range.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -58,6 +59,7 @@ Value* Tracer::string(const char* text) { return constant_steal(PyUnicode_FromSt
 
 Value* Tracer::size_value(const graph::SymExpr& e) {
   if (auto constant = e.as_constant()) return integer(*constant);
+  if (!graph::keep_exact(recording().shapes(), e, here())) throw graph::NoInt64();
   auto* v = make<SymIntValue>(ValueKind::sym_int, &PyLong_Type);
   v->expr = e;
   return v;

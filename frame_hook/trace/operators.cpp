@@ -4,6 +4,7 @@
 // plain constants (concretely), builtin containers on shadows, then CPython's protocol of special methods.
 #include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/set_order.h"
+#include "graph/int64_range.h"
 
 namespace framejit::frame_hook {
 
@@ -31,17 +32,28 @@ constexpr BinaryRow kBinary[] = {
 };
 constexpr int kAdd = 0, kAnd = 1, kFloorDivide = 2, kMultiply = 5, kRemainder = 6, kOr = 7, kPower = 8, kSubtract = 10, kTrueDivide = 11, kXor = 12, kInPlace = 13;
 
-// Arithmetic of sizes; null: this operator specialises.
+// Arithmetic of sizes; null: this operator specialises, or the result needs more than 64 bits.
+Value* size_operator(Tracer& t, int op, const graph::SymExpr& left, const graph::SymExpr& right) {
+  const bool divides = op == kFloorDivide || op == kRemainder;
+  if (divides && t.recording().shapes().decide(right, graph::Relation::kEq, 0, t.here()))
+    t.raise_new(PyExc_ZeroDivisionError, op == kRemainder ? "integer modulo by zero" : "integer division or modulo by zero");
+  try {
+    switch (op) {
+      case kAdd: return t.size_value(left + right);
+      case kSubtract: return t.size_value(left - right);
+      case kMultiply: return t.size_value(left * right);
+      case kFloorDivide: return t.size_value(graph::SymExpr::floor_div(left, right));
+      case kRemainder: return t.size_value(graph::SymExpr::mod(left, right));
+      default: return nullptr;
+    }
+  } catch (const graph::NoInt64&) {
+    return nullptr;
+  }
+}
+
 Value* size_operator(Tracer& t, int op, Value* a, Value* b) {
   auto left = t.as_size(a), right = t.as_size(b);
-  if (!left || !right) return nullptr;
-  if (op == kAdd) return t.size_value(*left + *right);
-  if (op == kSubtract) return t.size_value(*left - *right);
-  if (op == kMultiply) return t.size_value(*left * *right);
-  if (op != kFloorDivide && op != kRemainder) return nullptr;
-  if (t.recording().shapes().decide(*right, graph::Relation::kEq, 0, t.here()))
-    t.raise_new(PyExc_ZeroDivisionError, op == kRemainder ? "integer modulo by zero" : "integer division or modulo by zero");
-  return t.size_value(op == kRemainder ? graph::SymExpr::mod(*left, *right) : graph::SymExpr::floor_div(*left, *right));
+  return left && right ? size_operator(t, op, *left, *right) : nullptr;
 }
 
 bool is_sequence(Value* v) { return list_of(v) || tuple_of(v); }
@@ -274,8 +286,7 @@ Value* Tracer::unary_operator(const char* special, Value* v) {
   Value* inner = payload_of(v);
   if (inner->kind == ValueKind::sym_int) {
     if (name == "__pos__") return inner;
-    const graph::SymExpr& e = as<SymIntValue>(inner)->expr;
-    return size_value(name == "__neg__" ? graph::SymExpr(0) - e : graph::SymExpr(-1) - e);
+    if (Value* result = size_operator(*this, kSubtract, graph::SymExpr(name == "__neg__" ? 0 : -1), as<SymIntValue>(inner)->expr)) return result;
   }
   if (name == "__neg__" && is_open_float(inner)) return float_arithmetic("mul", inner, integer(-1));
   inner = specialised(*this, inner);

@@ -12,6 +12,7 @@
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/opcode_handlers.h"
 #include "frame_hook/trace/protocol.h"
+#include "graph/int64_range.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/base/result.h"
 
@@ -418,6 +419,11 @@ Value* Tracer::run_frame(std::shared_ptr<SymbolicFrame> frame) {
     std::vector<std::shared_ptr<SymbolicFrame>>& frames;
     ~Leave() { frames.pop_back(); }
   } leave{frames_};
+  const auto stop_here_once = [this] {
+    if (break_step_) return;
+    break_step_ = resumable_step();
+    stop_place_here();
+  };
   for (;;) {
     Value* raised = nullptr;
     try {
@@ -427,11 +433,11 @@ Value* Tracer::run_frame(std::shared_ptr<SymbolicFrame> frame) {
       raised = r.exception;
       if (!raised_at_.contains(raised)) raised_at_.emplace(raised, RaisePoint{resumable_step(), here()});
     } catch (const GraphBreak&) {
-      if (!break_step_) {
-        break_step_ = resumable_step();
-        stop_place_here();
-      }
+      stop_here_once();
       throw;
+    } catch (const graph::NoInt64& e) {
+      stop_here_once();
+      graph_break(BreakReason::unsupported_value, e.what());
     }
     enter_handler(f, raised);
   }

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "graph/int64_range.h"
 #include "runtime/base/log.h"
 
 namespace framejit::graph {
@@ -99,7 +100,8 @@ at::Tensor Recorder::add_input(const at::Tensor& real, const std::string& source
   TensorMeta meta = meta_of(real);
   FJ_CHECK(meta.dtype != DType::kOther && as_traced(real) == nullptr, "a tensor that cannot be an input: " + source);
   for (size_t d = 0; d < dynamic.size() && d < meta.ndim(); ++d)
-    if (dynamic[d] && real.size(static_cast<int64_t>(d)) > 1) meta.sizes[d] = SymExpr::symbol(shapes().add_symbol(real.size(static_cast<int64_t>(d))));
+    if (const int64_t size = real.size(static_cast<int64_t>(d)); dynamic[d] && size >= kLeastSize && size <= kMostSize)
+      meta.sizes[d] = SymExpr::symbol(shapes().add_symbol(size, kLeastSize, kMostSize));
   if (std::any_of(meta.sizes.begin(), meta.sizes.end(), [](const SymExpr& e) { return !e.is_constant(); }))
     meta.strides = symbolic_strides(meta.sizes, real.sizes(), real.strides());
   meta.requires_grad = real.requires_grad();

@@ -7,12 +7,14 @@
 #include <sstream>
 
 #include "graph/aten/op_facts.h"
+#include "graph/int64_range.h"
 
 namespace framejit::graph {
 namespace {
 
 bool holds(const SizeFact& fact, const std::vector<int64_t>& symbols) {
-  const int64_t a = fact.left.eval(symbols), b = fact.right.eval(symbols);
+  const std::optional<int64_t> a = value_of(fact.left, symbols), b = value_of(fact.right, symbols);
+  if (!a || !b) return false;
   switch (fact.relation) {
     case Relation::kEq: return a == b;
     case Relation::kNe: return a != b;

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 
+#include "graph/int64_range.h"
 #include "guards/describe.h"
 
 namespace framejit::guards {
 namespace {
 
-constexpr int64_t kLeastSymbol = 2;  // sizes 0 and 1 specialise
 constexpr int64_t kAnyOffset = -1;
 
 const c10::TensorImpl* impl_of(PyObject* tensor) { return THPVariable_Unpack(tensor).unsafeGetTensorImpl(); }
@@ -97,9 +97,9 @@ class TensorImplFacts : public TensorFacts {
   }
   bool fits(const Extent& extent, int64_t actual, int64_t* symbols) const {
     if (extent.kind == Extent::constant) return actual == extent.value;
-    if (extent.kind == Extent::expression) return actual == extent.expr.eval({symbols, symbol_limit_});
+    if (extent.kind == Extent::expression) return graph::value_of(extent.expr, {symbols, symbol_limit_}) == actual;
     symbols[extent.value] = actual;
-    return actual >= kLeastSymbol;
+    return actual >= graph::kLeastSize && actual <= graph::kMostSize;
   }
   // Differences other than of sizes and strides; empty when there are none.
   std::string attribute_mismatch(PyObject* tensor) const;
@@ -154,7 +154,7 @@ std::string TensorImplFacts::mismatch(PyObject* tensor) const {
     const Extent& e = extents_[i];
     if (fits(e, actual, symbols.data())) continue;
     const std::string what = i < n ? "size(" + std::to_string(i) + ")" : "stride(" + std::to_string(i - n) + ")";
-    if (e.kind == Extent::binds) return what + " >= " + std::to_string(kLeastSymbol) + " but is " + std::to_string(actual);
+    if (e.kind == Extent::binds) return what + (actual < graph::kLeastSize ? " >= " + std::to_string(graph::kLeastSize) : " <= " + std::to_string(graph::kMostSize)) + " but is " + std::to_string(actual);
     return differs(what, e.kind == Extent::constant ? std::to_string(e.value) : e.expr.text(), std::to_string(actual));
   }
   if (offset_ != kAnyOffset && impl.storage_offset() != offset_) return differs("storage_offset()", std::to_string(offset_), std::to_string(impl.storage_offset()));

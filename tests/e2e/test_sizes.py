@@ -1,6 +1,7 @@
 """Sizes, ints and floats that differ from call to call: how often they compile, and that every answer is eager's."""
 import enum
 import gc
+import math
 import random
 import sys
 from pathlib import Path
@@ -366,3 +367,89 @@ def test_parts_of_one_row_and_of_more(part, then, backend):
                     assert ours.shape == plain.shape
                     torch.testing.assert_close(ours, plain)
             assert framejit.stats()["fallbacks"] == 0
+
+
+MOST, LEAST = 2**63 - 1, -2**63
+EDGES = (5, -5, 7, 0, LEAST, LEAST + 1, MOST, 2**62, -1, 2**32, 3037000500, 2**63)
+
+
+def poly_hash(x, n):
+    h = 0
+    for c in (3, 1, 4, 1, 5, 9, 2, 6):
+        h = h * n + c
+    return x + 1, h
+
+
+class TestIntsHaveAnyLength:
+    """Python's ints do not wrap: a symbol's expression has its true value, or the ints are taken as they are."""
+
+    PROGRAMS = {
+        "congruential": (lambda x, n: (x + 1, n * 6364136223846793005 + 1442695040888963407), (1, 2, 3, -1, 10**6)),
+        "Horner": (poly_hash, (3, 5, 7, 1000003, -1000003)),
+        "negated": (lambda x, n: (x + 1, -n, n - 1, ~n, abs(n), 1 - n, +n), EDGES),
+        "doubled": (lambda x, n: (x + 1, n * 2, n + n, n * n, n * n - n * n), EDGES),
+        "divided": (lambda x, n: (x + 1, n // -1, n % -1, divmod(n, -1), n // 2, n // -3, n % 7, n % -7), EDGES),
+        "divisor": (lambda x, n: (x + 1, 100 // n, 100 % n, -n // n) if n else x + 2, EDGES),
+        "compared": (lambda x, n: (x + 1, -n > 0, n * 2 > n, n + 1 > n, n - 1 < n, -n == n, n * n >= 0), EDGES),
+        "branched": (lambda x, n: x + 1 if n * 2 > n else x - 1, EDGES),
+        "extremes": (lambda x, n: (x + 1, min(n, -n), max(n, -n, 0), sum([n, n, n]), math.prod([n, n])), EDGES),
+        "shifted": (lambda x, n: (x + 1, n << 1, n << 40, n >> 3, n ** 2), EDGES),
+        "nested": (lambda x, n: (x + 1, (n * 3 + 1) * (n - 2) // 5 % 11, n * 2**62 // 2**62), EDGES),
+        "scalar": (lambda x, n: x * (n * n), (2, 3, 5, -7, 3037000499)),
+        "range": (lambda x, n: (x + 1, range(n * 2**60)[-1]), (1, 2, 3, 4, 9)),
+    }
+
+    @pytest.mark.parametrize("dynamic", [None, True])
+    @pytest.mark.parametrize("name", PROGRAMS)
+    def test_program(self, name, dynamic, backend):
+        fn, values = self.PROGRAMS[name]
+        compiled = framejit.compile(fn, backend=backend, dynamic=dynamic)
+        for n in values:  # more ints at the edge than there are entries: the last ones run plainly
+            same(compiled(torch.ones(2), n), fn(torch.ones(2), n))
+
+    @pytest.mark.parametrize("dynamic", [None, True])
+    def test_sizes(self, dynamic, backend):
+        def f(x):
+            return x + 1, x.shape[0] * 10**18, x.shape[0] << 62, x.numel() * -(2**61)
+
+        runs(f, [(torch.ones(n),) for n in (2, 3, 5, 9, 10, 40)], backend, dynamic=dynamic)
+
+    def test_an_int_too_big_for_the_op(self, backend):
+        compiled = framejit.compile(lambda x, n: x * (n * n), backend=backend)
+        for n in (2, 3, 4):
+            same(compiled(torch.ones(2), n), torch.ones(2) * (n * n))
+        with pytest.raises(OverflowError, match="int too big to convert"):
+            compiled(torch.ones(2), 2**32)
+
+    def test_small_ints_share_a_graph(self, backend):
+        assert runs(lambda x, n: (x * (n + 1), -n, n * n), [(torch.ones(2), n) for n in (5, -6, 7, 10**9, -3)], backend) == 2
+
+
+class TestDivisors:
+    """A symbol that divides is not zero, or eager's error is raised."""
+
+    PROGRAMS = {
+        "view": lambda x, n: x.view(n, -1),
+        "reshape": lambda x, n: x.reshape(-1, n),
+        "unflatten": lambda x, n: x.unflatten(0, (n, -1)),
+        "conv1d": lambda x, n: F.conv1d(x[None], torch.ones(1, 1, 1), stride=n),
+        "unfold": lambda x, n: x.unfold(0, 2, n),
+        "step": lambda x, n: x[::n],
+        "floor division": lambda x, n: (x + 1, 6 // n),
+        "modulo": lambda x, n: (x + 1, 7 % n),
+    }
+
+    @pytest.mark.parametrize("dynamic", [None, True])
+    @pytest.mark.parametrize("name", PROGRAMS)
+    def test_zero(self, name, dynamic, backend):
+        fn = self.PROGRAMS[name]
+        compiled = framejit.compile(fn, backend=backend, dynamic=dynamic)
+        for n in (2, 3, 4, 0, 6, 0, -1):
+            try:
+                expected = fn(torch.ones(12), n)
+            except Exception as error:
+                with pytest.raises(type(error)) as raised:
+                    compiled(torch.ones(12), n)
+                assert str(raised.value).partition("\n")[0] == str(error).partition("\n")[0]
+            else:
+                same(compiled(torch.ones(12), n), expected)

@@ -132,6 +132,18 @@ TEST_F(GuardTest, SizeFactsOverBoundSymbols) {
   EXPECT_EQ(program_->explain(frame())->size_fact, 0);
   set(1, "3");
   EXPECT_EQ(why(), "s0 % s1 == 2 but 1 and 2 where s0 = L['a'], s1 = L['b']");
+  set(1, "0");
+  EXPECT_EQ(why(), "s0 % s1 == 2 but no 64-bit integer and 2 where s0 = L['a'], s1 = L['b']");
+}
+
+TEST_F(GuardTest, SizesThatFit) {
+  set(0, "-2**63+1");
+  add(GuardKind::int_range, local(0), "", 0);
+  set_.size_facts = {{INT64_MIN, graph::SymExpr(0) - graph::SymExpr::symbol(0), graph::Relation::kLe, "model.py:3 f"}};
+  compile();
+  EXPECT_TRUE(holds()) << why();
+  set(0, "-2**63");
+  EXPECT_EQ(why(), "-s0 fits in 64 bits but does not where s0 = L['a']");
 }
 
 TEST_F(GuardTest, ModesFail) {

@@ -139,6 +139,18 @@ TEST(CallPlan, SizeProgramIsPythons) {
   EXPECT_EQ(host.sizes, (std::vector<int64_t>{-7, 3, -3, 2, -7, 3, -4}));
 }
 
+TEST(CallPlan, SizesThatAreNoneStopThePlan) {
+  CallPlan plan;
+  plan.size_program = {{SizeOpcode::kSymbol, 0}, {SizeOpcode::kSymbol, 1}, {SizeOpcode::kMul, 0, 0, 0}, {SizeOpcode::kFloorDiv, 0, 0, 1}};
+  FakeHost host(plan);
+  for (const auto& [a, b, runs] : {std::tuple(int64_t{3}, int64_t{2}, true), std::tuple(int64_t{1} << 32, int64_t{2}, false), std::tuple(int64_t{3}, int64_t{0}, false)}) {
+    const int64_t symbols[] = {a, b};
+    const auto result = run_steps(plan, symbols, host);
+    ASSERT_EQ(result.ok(), runs);
+    if (!runs) EXPECT_EQ(result.error().code, "size_range");
+  }
+}
+
 TEST(CallPlan, Text) {
   CallPlan plan = two_kernels();
   ExternStep call;
