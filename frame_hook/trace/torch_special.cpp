@@ -163,6 +163,29 @@ Value* tensor_is_view(Tracer& t, const Arguments& args) {
   return t.boolean(false);
 }
 
+namespace {
+
+void specialise_ints(Tracer& t, Value* v) {
+  v = payload_of(v);
+  if (v->kind == ValueKind::sym_int) t.constant(v);
+  else if (v->kind == ValueKind::list || v->kind == ValueKind::tuple)
+    for (Value* item : t.unpack(v)) specialise_ints(t, item);
+}
+
+Value* tensor_of_data(Tracer& t, const char* function, const Arguments& args) {
+  for (Value* v : args.positional) specialise_ints(t, v);
+  for (const auto& [name, v] : args.keywords) specialise_ints(t, v);
+  PyObject* callable = torch_function(function);
+  if (!callable) graph_break(BreakReason::unknown_callable, std::string("torch.") + function);
+  return t.call_recorded(callable, args);
+}
+
+}  // namespace
+
+Value* torch_tensor(Tracer& t, const Arguments& args) { return tensor_of_data(t, "tensor", args); }
+Value* torch_as_tensor(Tracer& t, const Arguments& args) { return tensor_of_data(t, "as_tensor", args); }
+Value* torch_asarray(Tracer& t, const Arguments& args) { return tensor_of_data(t, "asarray", args); }
+
 Value* tensor_new_tensor(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "new_tensor", {"self", "data", "$dtype", "$device", "$requires_grad"}, 2);
   Arguments call{{a[1]}, {}};
@@ -170,9 +193,7 @@ Value* tensor_new_tensor(Tracer& t, const Arguments& args) {
   call.keywords.emplace_back(interned("dtype"), given(a[2]) ? a[2] : t.get_attribute(a[0], interned("dtype")));
   call.keywords.emplace_back(interned("device"), given(a[3]) ? a[3] : t.get_attribute(a[0], interned("device")));
   if (a[4]) call.keywords.emplace_back(interned("requires_grad"), a[4]);
-  PyObject* function = torch_function("tensor");
-  if (!function) graph_break(BreakReason::unknown_callable, "Tensor.new_tensor");
-  return t.call_recorded(function, call);
+  return tensor_of_data(t, "tensor", call);
 }
 
 Value* size_numel(Tracer& t, const Arguments& args) {

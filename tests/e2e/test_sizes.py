@@ -396,6 +396,7 @@ class TestIntsHaveAnyLength:
         "shifted": (lambda x, n: (x + 1, n << 1, n << 40, n >> 3, n ** 2), EDGES),
         "nested": (lambda x, n: (x + 1, (n * 3 + 1) * (n - 2) // 5 % 11, n * 2**62 // 2**62), EDGES),
         "scalar": (lambda x, n: x * (n * n), (2, 3, 5, -7, 3037000499)),
+        "tensors of it": (lambda x, n: (x + 1, torch.tensor(n), torch.tensor([n, 1]), torch.as_tensor(n - 1 if n > 0 else n)), EDGES[:-1]),
         "range": (lambda x, n: (x + 1, range(n * 2**60)[-1]), (1, 2, 3, 4, 9)),
     }
 
