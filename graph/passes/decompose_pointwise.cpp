@@ -1,10 +1,18 @@
 // graph/passes/decompose_pointwise.cpp — elementwise composites and filled tensors.
+#include "graph/number_range.h"
 #include "graph/passes/decompose.h"
 
 namespace framejit::graph {
 namespace {
 
+// A number that the op itself must check stays its argument.
+bool surely_fits(Decomposing& d, const Arg& number) {
+  const ValueId* tensor = number.get<ValueId>();
+  return tensor != nullptr ? !fitting_range(d.meta(*tensor).dtype, d.metas[0].dtype) : is_fitting_constant(number, d.metas[0].dtype);
+}
+
 bool masked_fill(Decomposing& d) {  // self, mask, value
+  if (!surely_fits(d, d.args[2])) return false;
   const std::vector<Arg> args{d.args[1], d.args[2], d.args[0]};
   std::vector<TensorMeta> metas;
   if (!infer_metas(*find_op("where.self"), args, d.out.peek().values, d.out.shapes(), metas)) return false;
@@ -23,6 +31,7 @@ template <size_t at>
 bool filled_by_argument(Decomposing& d) { return d.rule().number(at).has_value() && filled(d, d.args[at]); }
 
 bool fill_tensor(Decomposing& d) {  // self, value
+  if (!surely_fits(d, d.args[1])) return false;
   const ValueId value = converted(d.out, d.value(1), d.metas[0].dtype);
   d.results = {d.emit("expand", {value, d.metas[0].sizes, false})};
   return true;

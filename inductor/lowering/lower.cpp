@@ -5,6 +5,8 @@
 #include <map>
 #include <mutex>
 
+#include "inductor/lowering/number_checks.h"
+
 namespace framejit::inductor {
 
 using graph::Arg;
@@ -229,10 +231,13 @@ void LowerContext::lower_extern(uint32_t index) {
   program_.items.push_back(std::move(call));
 }
 
-// A GPU cannot end a call in the middle of a kernel: what checks indices is left to the library there.
+// A GPU cannot end a call in the middle of a kernel: what checks indices or numbers is left to the library there.
 bool LowerContext::try_row(LowerFn row) {
   const size_t items = program_.items.size(), buffers = program_.buffers.size();
-  if (!row(*this)) return false;
+  if (!add_number_checks(*this) || !row(*this)) {
+    program_.items.resize(items);
+    return false;
+  }
   if (device_.type == graph::DeviceType::kCpu) return true;
   const auto checks = [](const LoopInst& inst) { return inst.op == LoopOp::kCheck; };
   const bool has_checks = std::any_of(program_.items.begin() + static_cast<long>(items), program_.items.end(), [&](const auto& item) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "graph/number_range.h"
 #include "inductor/lowering/formula.h"
 #include "inductor/lowering/lower.h"
 
@@ -100,7 +101,8 @@ InstId operand(LowerContext& ctx, NestBuilder& b, size_t i, const Argument& argu
 bool divisor_is_safe(LowerContext& ctx) {
   if (is_float(ctx.result_meta().dtype)) return true;
   const auto number = ctx.number(1);
-  return number && *number != 0;
+  const auto integer = ctx.integer(1);  // of which narrow results take the low bits
+  return number && *number != 0 && (!integer || static_cast<uint64_t>(*integer) << (64 - 8 * row_of(ctx.result_meta().dtype).bytes) != 0);
 }
 
 bool lower_formula(LowerContext& ctx, std::string_view argument_text, Rule rule, std::string_view formula) {
@@ -196,22 +198,12 @@ bool lower_shift_right(LowerContext& ctx) {
   return lower_formula(ctx, "self other", Rule::kResult, ctx.result_meta().dtype == DType::kUInt8 ? "select(other >= 8, 0, shr(self, other))" : "shr(self, other)");
 }
 
-// The largest finite value of a float dtype.
-double largest(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat16: return 65504.0;
-    case DType::kBFloat16: return 3.3895313892515355e38;
-    case DType::kFloat32: return std::numeric_limits<float>::max();
-    default: return std::numeric_limits<double>::max();
-  }
-}
-
 // nan_to_num(self, nan, posinf, neginf): integers have nothing to replace.
 bool lower_nan_to_num(LowerContext& ctx) {
   const auto self = ctx.tensor(0);
   const DType dtype = ctx.result_meta().dtype;
   if (!self || !is_float(dtype)) return self && lower_formula(ctx, "self", Rule::kResult, "self");
-  double with[3] = {0, largest(dtype), -largest(dtype)};
+  double with[3] = {0, graph::largest(dtype), -graph::largest(dtype)};
   for (size_t i = 0; i < 3; ++i) {
     if (ctx.given(i + 1) && !ctx.number(i + 1)) return false;
     if (ctx.given(i + 1)) with[i] = *ctx.number(i + 1);
@@ -273,6 +265,7 @@ bool lower_where(LowerContext& ctx) {
 bool lower_masked_fill(LowerContext& ctx) {
   if (!ctx.tensor(0) || !ctx.tensor(1) || !readable(ctx, 2)) return false;
   const DType dtype = ctx.result_meta().dtype, compute = value_dtype(dtype);
+  if (ctx.tensor(2) && is_float(ctx.meta(*ctx.tensor(2)).dtype) && !is_float(dtype)) return false;  // whether it fits is eager's to check
   NestBuilder b = ctx.result_nest();
   const InstId mask = select_operand(ctx, b, 1, DType::kBool);
   const InstId value = b.round_to(select_operand(ctx, b, 2, compute), dtype), self = select_operand(ctx, b, 0, compute);

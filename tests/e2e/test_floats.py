@@ -163,3 +163,50 @@ def test_a_module_attribute():
         same(compiled(x), plain(x))
         same(ours.mean, plain.mean)
     assert framejit.stats()["graphs"] == 2
+
+
+CHECKED = {
+    "masked_fill": lambda x, n: x.masked_fill(x > 0, n),
+    "masked_fill of a tensor": lambda x, n: x.masked_fill(x > 0, torch.scalar_tensor(n, dtype=torch.float64 if isinstance(n, float) else torch.int64)),
+    "clamp": lambda x, n: x.clamp(min=n),
+    "clamp both": lambda x, n: x.clamp(-1, n),
+    "clip": lambda x, n: torch.clip(x, max=n),
+    "full": lambda x, n: torch.full((2,), n, dtype=x.dtype),
+    "full_like": lambda x, n: torch.full_like(x, n),
+    "new_full": lambda x, n: x.new_full((2,), n),
+    "fill_": lambda x, n: x.clone().fill_(n),
+    "where": lambda x, n: torch.where(x > 0, n, x),
+    "where not": lambda x, n: torch.where(x > 0, x, n),
+    "alpha": lambda x, n: torch.add(x, x, alpha=n),
+    "threshold": lambda x, n: F.threshold(x, 0, n),
+    "addcmul": lambda x, n: torch.addcmul(x, x, x, value=n),
+    "unchecked": lambda x, n: (x + n, x * n, x == n),
+}
+OVERFLOWING = {
+    torch.uint8: (256, -256, 2**40, -1.5, 300.0), torch.int8: (128, -129, 2**31, 200.0, math.inf), torch.int32: (2**31, -(2**31) - 1, 2.0**31, math.nan),
+    torch.float16: (65505, -(2**40), 65505.0, 1e39, math.inf), torch.bfloat16: (2**63 - 1, 3.4e38, -1e39, math.nan), torch.float32: (2**63 - 1, 3.41e38, -1e300, -math.inf),
+}
+
+
+class TestNumbersThatDoNotFit:
+    """Eager checks numbers against the result's dtype; so does a graph whose number has become an input, and one that holds it."""
+
+    @pytest.mark.parametrize("dynamic", [None, True, False])
+    @pytest.mark.parametrize("dtype", OVERFLOWING, ids=str)
+    @pytest.mark.parametrize("name", CHECKED)
+    def test_raises_as_eager(self, name, dtype, dynamic, backend):
+        if name.startswith("where") and dtype == torch.float32 and backend == "eager":
+            dtype = torch.float64  # beside float32 the number is a 0-dim tensor there, which eager's where() does not check
+        fn, x = CHECKED[name], torch.ones(2).to(dtype)
+        for kind in (int, float):
+            compiled = framejit.compile(fn, backend=backend, dynamic=dynamic)
+            for n in (5, 6, 7) + tuple(v for v in OVERFLOWING.get(dtype, ()) if type(v) is kind) + (8,):
+                n = n if type(n) is kind else kind(n)
+                try:
+                    expected = fn(x, n)
+                except RuntimeError as error:
+                    with pytest.raises(RuntimeError) as raised:
+                        compiled(x, n)
+                    assert str(raised.value) == str(error)
+                else:
+                    same(compiled(x, n), expected)
