@@ -154,7 +154,8 @@ std::string TensorImplFacts::mismatch(PyObject* tensor) const {
     const Extent& e = extents_[i];
     if (fits(e, actual, symbols.data())) continue;
     const std::string what = i < n ? "size(" + std::to_string(i) + ")" : "stride(" + std::to_string(i - n) + ")";
-    if (e.kind == Extent::binds) return what + (actual < graph::kLeastSize ? " >= " + std::to_string(graph::kLeastSize) : " <= " + std::to_string(graph::kMostSize)) + " but is " + std::to_string(actual);
+    const std::string bound = actual < graph::kLeastSize ? " >= " + std::to_string(graph::kLeastSize) : " <= " + std::to_string(graph::kMostSize);
+    if (e.kind == Extent::binds) return what + bound + " but is " + std::to_string(actual);
     return differs(what, e.kind == Extent::constant ? std::to_string(e.value) : e.expr.text(), std::to_string(actual));
   }
   if (offset_ != kAnyOffset && impl.storage_offset() != offset_) return differs("storage_offset()", std::to_string(offset_), std::to_string(impl.storage_offset()));

@@ -147,7 +147,7 @@ TEST(CallPlan, SizesThatAreNoneStopThePlan) {
     const int64_t symbols[] = {a, b};
     const auto result = run_steps(plan, symbols, host);
     ASSERT_EQ(result.ok(), runs);
-    if (!runs) EXPECT_EQ(result.error().code, "size_range");
+    if (!runs) { EXPECT_EQ(result.error().code, "size_range"); }
   }
 }
 
