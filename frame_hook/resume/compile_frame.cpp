@@ -174,12 +174,13 @@ std::unique_ptr<Segment> build_segment(FrameTrace& trace, const guards::FrameAcc
   return segment;
 }
 
-// `until`: where the frame that runs natively meets the instruction that cannot be traced; -1: nowhere.
+// `until`: where the frame that runs natively meets the instruction that cannot be traced; -1: nowhere. Behind a trace that became
+// too long the next one would: the rest of the frame runs plainly.
 std::unique_ptr<Segment> plain_segment(FrameTrace& trace, BreakReason reason, int until, const guards::FrameAccess& frame, const std::shared_ptr<const CompileOptions>& options) {
   auto segment = std::make_unique<Segment>();
   segment->options = options;
   segment->exit = ExitKind::plain;
-  segment->plain_until = until;
+  segment->plain_until = reason == BreakReason::trace_too_long ? -1 : until;
   segment->reason = reason;
   segment->where = trace.where;
   segment->overlapping = reason == BreakReason::overlapping_inputs;

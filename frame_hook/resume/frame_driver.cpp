@@ -212,6 +212,7 @@ Next Drive::resume(const Segment& segment, SegmentRun& run, size_t level) {
   if (plan.writes_handled) frame_.set_handled(plan.handled == kUnbound ? nullptr : Py_NewRef(run.slots[plan.handled].get()));
   if (innermost) {
     run.slots.clear();  // the frames hold what they need: nothing lives longer than in plain Python
+    if (segment.reason == BreakReason::trace_too_long) return plainly();
     const Code& code = *frame_.decoded();
     if (frame_.poll()) return run_break();
     frame_.set_current(code.instructions[code.position_at(plan.index)].opcode_index);
