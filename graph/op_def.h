@@ -44,7 +44,7 @@ struct OpDef {
   std::vector<std::string> arg_names;
   std::vector<int8_t> write_args;    // indices of arguments that are written
   std::vector<int8_t> result_alias;  // per result: index of the argument whose storage it shares, or -1
-  std::string functional;            // for a mutating op: name of its functional form, "" when none is known
+  std::string functional;            // of an op that writes, or hides that it is a view: its form in functional graphs, "" when none is known
   bool drops_out_args = false;       // the functional form takes no out= arguments
   ShapeRule shape_rule = nullptr;
   bool has(OpFlags f) const { return (flags & f) != 0; }

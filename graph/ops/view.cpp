@@ -291,14 +291,6 @@ bool diagonal(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self,
   return true;
 }
 
-// The unsafe forms hide from autograd that the parts are views.
-template <ShapeRule rule>
-bool unsafe_parts(const RuleArgs& args, ShapeEnv& env, Results& results) {
-  if (!rule(args, env, results)) return false;
-  for (TensorMeta& part : results) part.offset = 0;
-  return true;
-}
-
 bool unfold(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, dimension, size, step
   const TensorMeta* self = args.tensor(0);
   const auto dim = args.integer(1), size = args.integer(2), step = args.integer(3);
@@ -358,7 +350,6 @@ std::vector<OpRow> view_ops() {
   add_rows(rows, view, {"view"}, kView);
   add_rows(rows, reshape_alias, {"_reshape_alias"}, kView);
   add_rows(rows, reshape, {"reshape"}, kView);
-  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return view(a, e, r) && (r[0].offset = 0, true); }, {"_unsafe_view"});
   add_rows(rows, as_strided, {"as_strided"}, kView);
   add_rows(rows, expand, {"expand"}, kView);
   add_rows(rows, permute, {"permute"}, kView);
@@ -370,8 +361,6 @@ std::vector<OpRow> view_ops() {
   add_rows(rows, select, {"select.int"}, kView);
   add_rows(rows, split, {"split.Tensor"}, kView);
   add_rows(rows, split_with_sizes, {"split_with_sizes"}, kView);
-  add_rows(rows, unsafe_parts<split>, {"unsafe_split.Tensor"});
-  add_rows(rows, unsafe_parts<split_with_sizes>, {"unsafe_split_with_sizes"});
   add_rows(rows, unbind, {"unbind.int"}, kView);
   add_rows(rows, diagonal, {"diagonal"}, kView);
   add_rows(rows, unfold, {"unfold"}, kView);
@@ -380,6 +369,10 @@ std::vector<OpRow> view_ops() {
   add_rows(rows, view_copied, {"view_copy"});
   add_rows(rows, scattered_over<select>, {"select_scatter"}, kKeepsPlace | kRuleIsComplete);
   add_rows(rows, scattered_over<diagonal>, {"diagonal_scatter"}, kKeepsPlace | kRuleIsComplete);
+  // Views that their schema, and so autograd, takes for fresh tensors.
+  rows.push_back({"_unsafe_view", view, kView, "view"});
+  rows.push_back({"unsafe_split.Tensor", split, kView, "split.Tensor"});
+  rows.push_back({"unsafe_split_with_sizes", split_with_sizes, kView, "split_with_sizes"});
   // In-place changes of a tensor's own sizes: a new value on the same storage (not writes of data).
   for (const auto& [name, rule, plain] : std::initializer_list<std::tuple<const char*, ShapeRule, const char*>>{
            {"t_", t, "t"}, {"transpose_", transpose, "transpose.int"}, {"unsqueeze_", unsqueeze, "unsqueeze"},

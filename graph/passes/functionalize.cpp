@@ -180,7 +180,7 @@ class Functionalizer {
       const ValueId parent = parent_of(node, node.results[i]);
       if (parent == kNoValue || views_.contains(node.results[i])) continue;
       const OpDef* op = node.op;
-      if (op->has(kMutates)) op = find_op(op->functional);
+      if (op->has(kMutates) || !op->functional.empty()) op = find_op(op->functional);
       if (op == nullptr) return Error{"functionalize", "no functional form of " + node.op->name};
       views_[node.results[i]] = is_as_strided(*op) ? view_of_root(node, op, parent) : View{parent, &node, op, i};
       if (op->name == "lift_fresh") storage_of(parent).is_lifted = true;

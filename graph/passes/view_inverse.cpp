@@ -78,7 +78,8 @@ const std::unordered_map<std::string_view, UndoFn>& rows() {
       {"squeeze", reshape}, {"squeeze.dim", reshape}, {"squeeze.dims", reshape}, {"squeeze_", reshape}, {"squeeze_.dim", reshape},
       {"t", t}, {"t_", t}, {"transpose.int", transpose}, {"transpose_", transpose}, {"permute", permute},
       {"slice.Tensor", slice}, {"select.int", select}, {"diagonal", diagonal}, {"as_strided", as_strided}, {"as_strided_", as_strided},
-      {"unbind.int", unbind}, {"split.Tensor", split}, {"split_with_sizes", split_with_sizes},
+      {"unbind.int", unbind}, {"split.Tensor", split}, {"unsafe_split.Tensor", split}, {"split_with_sizes", split_with_sizes},
+      {"unsafe_split_with_sizes", split_with_sizes},
   };
   return table;
 }

@@ -42,6 +42,25 @@ def parts_of_one_hidden_tensor(x):
     return b, a, b
 
 
+def one_of_two_written(x):
+    a, b = x + 1, x + 1
+    a.add_(1)
+    return a, b
+
+
+def view_of_one_of_two_written(x):
+    a, b = x.clone(), x.clone()
+    a[0].mul_(2)
+    return a, b, x
+
+
+def hidden_views(x):
+    """Tensors that autograd takes for fresh ones, though they are views."""
+    a, b = torch.unsafe_split(x + 1, 1), torch.ops.aten._unsafe_view(x, x.shape)
+    a[0].mul_(2)
+    return *a, *torch.unsafe_split(x + 1, 1), *torch.unsafe_chunk(x, 2), b, x + 1
+
+
 def detached_before_its_source(x):
     y = x * 3
     d = y.detach()
@@ -108,6 +127,13 @@ PROGRAMS = {
     "written with out": written_with_out,
     "written in a list": written_in_a_list,
     "batch norm": batch_norm,
+    "equal sums": lambda x: (x + 1, x + 1, (x + 1).view(6), (x + 1).view(6)),
+    "equal copies": lambda x: (x.clone(), x.clone(), x),
+    "a copy beside the flattening of an equal one": lambda x: (x.t().contiguous(), x.t().reshape(-1), x.t().ravel()),
+    "equal sums, one written": one_of_two_written,
+    "equal copies, a view of one written": view_of_one_of_two_written,
+    "hidden views": hidden_views,
+    "products and their hidden views": lambda x: (x @ x.t(), torch.matmul(x[None], x.t()), torch.matmul(x[None], x.t())),
 }
 INPUTS = {
     "tensor": lambda: torch.arange(6.0).reshape(2, 3),
