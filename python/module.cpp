@@ -17,8 +17,10 @@
 #include "graph/aten/bind_recorder.h"
 #include "python/events.h"
 #include "inductor/compile.h"
+#include "runtime/aten/ask_eager.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
+#include "runtime/eager_kernels.h"
 
 extern char** environ;
 
@@ -154,6 +156,7 @@ bool initialise(PyObject* module) {
   frame_hook::register_backend("eager", graph::make_eager_backend);
   frame_hook::register_backend("framejit", [] { return inductor::make_inductor_backend(); });
   frame_hook::register_backend("interp", [] { return inductor::make_inductor_backend({.fuse = false, .target = inductor::Target::kInterp}); });
+  runtime::set_gelu_reader(runtime::gelu_of_aten);
   frame_hook::set_frame_handler(&frame_hook::frame_driver());
   pthread_atfork(nullptr, nullptr, frame_hook::forget_running_compile);
   PyRef error = PyRef::steal(PyErr_NewExceptionWithDoc("framejit.GraphBreakError", "A graph break in code compiled with fullgraph=True.", PyExc_RuntimeError, nullptr));

@@ -10,6 +10,7 @@
 #include "graph/number_range.h"
 #include "inductor/lowering/formula.h"
 #include "inductor/lowering/lower.h"
+#include "runtime/eager_kernels.h"
 
 namespace framejit::inductor {
 
@@ -146,18 +147,24 @@ bool lower_div_mode(LowerContext& ctx) {
   return lower_formula(ctx, "self other", Rule::kDivisor, *mode == "floor" ? "floor_div(self, other)" : "trunc_div(self, other)");
 }
 
-// torch hands contiguous tensors of these dtypes to oneDNN, whose gelu of infinity is NaN.
-bool is_gelu_of_onednn(const TensorMeta& m) {
+// torch hands contiguous tensors of these dtypes to oneDNN where it has kernels of them for the CPU.
+bool may_be_gelu_of_onednn(const TensorMeta& m) {
   return m.device.type == graph::DeviceType::kCpu && (m.dtype == DType::kFloat32 || m.dtype == DType::kBFloat16) && m.is_contiguous() && !(m.numel() == SymExpr(1));
+}
+
+// oneDNN's gelu of infinity is NaN with AVX-512; its kernels for other CPUs never answer -0.0.
+const char* gelu_formula(const TensorMeta& m) {
+  if (may_be_gelu_of_onednn(m) && std::isnan(runtime::eager_gelu(m.dtype, std::numeric_limits<double>::infinity()).value_or(0)))
+    return "select(self == inf, self - self, 0.5 * self * (1 + erf(self * 0.7071067811865476)))";
+  if (may_be_gelu_of_onednn(m) && !std::signbit(runtime::eager_gelu(m.dtype, -0.0).value_or(-0.0))) return "0.5 * self * (1 + erf(self * 0.7071067811865476)) + 0";
+  return "0.5 * self * (1 + erf(self * 0.7071067811865476))";
 }
 
 bool lower_gelu(LowerContext& ctx) {
   if (ctx.text(1).value_or("none") == "tanh")
     return lower_formula(ctx, "self _", Rule::kResult,
                          "0.5 * self * (1 + tanh(0.7978845608028654 * (self + 0.044715 * self * self * self)))");
-  if (is_gelu_of_onednn(ctx.meta(*ctx.tensor(0))))
-    return lower_formula(ctx, "self _", Rule::kResult, "select(self == inf, self - self, 0.5 * self * (1 + erf(self * 0.7071067811865476)))");
-  return lower_formula(ctx, "self _", Rule::kResult, "0.5 * self * (1 + erf(self * 0.7071067811865476))");
+  return lower_formula(ctx, "self _", Rule::kResult, gelu_formula(ctx.meta(*ctx.tensor(0))));
 }
 
 // Where both are equal, eager answers self beside a number and the bound beside a tensor.

@@ -4,7 +4,10 @@ The ops are the rows of inductor/lowering/pointwise.def and the few that pointwi
 other values are within a few ulp of it, but for what the tables below name.
 """
 import itertools
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,8 @@ LEAST = {torch.float32: 120, torch.float16: 120, torch.bfloat16: 120, torch.floa
          torch.int8: 60, torch.uint8: 60, torch.bool: 40}
 VALUES = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 1.5, 2.5, -2.5, 3.0, -3.0, float("inf"), float("-inf"), float("nan"),
           1e-30, -1e-30, 65504.0, -65504.0, 1e30, -1e30, 88.0, -88.0, 20.0, -20.0, 0.75, -0.75, 7.0]
+ENDS = [1e-40, -1e-40, 3e38, -3e38]  # denormal and greatest float32: for ops of one tensor, where no step between overflows
+FILLED = 64  # so many equal elements in a row fill vectors of every kernel, eager's included
 NUMBERS = [0.0, -0.0, 0.5, -2.0, 3, float("inf"), float("nan")]
 EXPONENTS = [0.5, -0.5, 0, 0.0, 1, 2, 3, -1, -2, 1.5, 2.0, -3.0, 4.0]
 MODES = {"gelu": [{"approximate": "none"}, {"approximate": "tanh"}], "gelu_backward": [{"approximate": "none"}],
@@ -50,8 +55,8 @@ def integers(dtype):
     return torch.tensor(sorted(n for n in some if info.min <= n <= info.max), dtype=dtype)
 
 
-def calls_of(name, op, dtype):
-    """(arguments, keywords) that fill every argument without a default with special values."""
+def calls_of(name, op, dtype, filled=False):
+    """(arguments, keywords) that fill every argument without a default with special values; filled: each FILLED times in a row."""
     values = torch.tensor(VALUES, dtype=torch.float64).to(dtype) if dtype.is_floating_point else integers(dtype)
     first, second = values.repeat_interleave(len(values)), values.repeat(len(values))
     kinds = [str(a.type) for a in op._schema.arguments if not a.has_default_value() and a.name not in MODES.get(name, [{}])[0]]
@@ -70,8 +75,11 @@ def calls_of(name, op, dtype):
         tensors = [first]
         kinds += ["number", "number"] if name == "clamp" else ["Tensor", "Tensor"]
         tensors = [first, second, first.flip(0)]
+    if filled:
+        tensors = [torch.cat([values, torch.tensor(ENDS, dtype=torch.float64).to(dtype)])] if len(tensors) == 1 else tensors
+        tensors = [t.repeat_interleave(FILLED) for t in tensors]
     choices = [numbers if k == "number" else [False] if k == "bool" else [None] for k in kinds]
-    for chosen in itertools.islice(itertools.product(*choices), 20):
+    for chosen in itertools.islice(itertools.product(*choices), 2 if filled else 20):
         given = iter(tensors)
         for mode in MODES.get(name, [{}]):
             yield [next(given) if k.startswith("Tensor") or k == "Optional[Tensor]" else c for k, c in zip(kinds, chosen)], mode
@@ -123,7 +131,8 @@ def test_special_values(dtype, least):
         op = overload(name)
         if op is None or name in ALIASES:
             continue
-        for arguments, mode in calls_of(name, op, dtype):
+        calls = itertools.chain(calls_of(name, op, dtype), calls_of(name, op, dtype, filled=True) if dtype.is_floating_point else [])
+        for arguments, mode in calls:
             answer = compare(name, op, arguments, mode)
             if answer is None:
                 compared.add(name)
@@ -131,3 +140,13 @@ def test_special_values(dtype, least):
                 failures.append(f"{name} {[a for a in arguments if not isinstance(a, torch.Tensor)]} {mode}: {answer}")
     assert not failures, "\n".join(failures)
     assert len(compared) >= least, sorted(set([*ROWS, *OTHERS]) - compared)
+
+
+@pytest.mark.parametrize("level", ["generic", "avx2", "avx512"])
+def test_special_values_in_narrower_vectors(level):
+    """The same with the vector registers of other CPUs, as far as this one has them."""
+    result = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"{__file__}::test_special_values", "-k", "float32"], capture_output=True,
+                            text=True, env={**os.environ, "FRAMEJIT_CPU_FEATURES": level})
+    if "does not have the vector registers" in result.stdout:
+        pytest.skip(f"this CPU has no {level}")
+    assert result.returncode == 0 and "1 passed" in result.stdout, result.stdout[-4000:]

@@ -1,0 +1,10 @@
+// runtime/aten/ask_eager.h — answers of PyTorch's own kernels: the reader that runtime/eager_kernels.h asks for.
+#pragma once
+
+#include "runtime/dtype.h"
+
+namespace framejit::runtime {
+
+double gelu_of_aten(DType dtype, double x);
+
+}  // namespace framejit::runtime
