@@ -1,12 +1,13 @@
 // frame_hook/hook/frame_hook.cpp — the one-shot hook and the standing hook.
 #include "frame_hook/hook/frame_hook.h"
 
-#include <pthread.h>
+#include <alloca.h>
 
 #include "frame_hook/hook/evaluator.h"
 #include "frame_hook/hook/pyver.h"
 #include "frame_hook/hook/self_test.h"
 #include "guards/py_ref.h"
+#include "runtime/base/c_stack.h"
 
 namespace framejit::frame_hook {
 namespace {
@@ -96,21 +97,6 @@ PyObject* one_shot_hook(PyThreadState* thread, Frame* frame, int throwing) {
 
 // ---- the standing hook
 
-// The stack of this thread ends soon: with a hook, each Python call is a C call.
-bool c_stack_is_low() {
-  thread_local const char* limit = [] {
-    pthread_attr_t attributes;
-    void* start = nullptr;
-    size_t size = 0;
-    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return static_cast<const char*>(nullptr);
-    pthread_attr_getstack(&attributes, &start, &size);
-    pthread_attr_destroy(&attributes);
-    return static_cast<const char*>(start) + (size > (4 << 20) ? size / 4 : size / 2);
-  }();
-  const char here = 0;
-  return &here < limit;
-}
-
 PyObject* standing_hook(PyThreadState* thread, Frame* frame, int throwing);
 
 // A hook that was installed above ours and had saved ours may be below us now: it would call us for the same frame for ever.
@@ -179,24 +165,42 @@ Result<void> initialise_hook() {
 const std::string& hook_refusal() { return refusal; }
 void set_frame_handler(FrameHandler* handler) { armed_handler = handler; }
 
-PyObject* call_armed(PyObject* function, PyObject* const* arguments, size_t count_and_flag, PyObject* keyword_names, PyObject* options) {
-  PyObject* code = code_of_callable(function);
-  if (!usable || !code || !armed_handler) return PyObject_Vectorcall(function, arguments, count_and_flag, keyword_names);
-  Arming arming{PyThreadState_Get(), code, nullptr, options, nullptr};
+namespace {
+
+// The calls below that find little stack left are kept out of the frames of those that do not: each level of a recursion counts.
+[[gnu::noinline]] PyObject* call_near_stack_end(PyObject* function, PyObject* const* arguments, size_t count_and_flag, PyObject* keyword_names) {
+  if (c_stack_is_over()) {
+    PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded: the C stack of this thread ends");
+    return nullptr;
+  }
+  armed_handler->on_stack_end(reinterpret_cast<PyCodeObject*>(code_of_callable(function)));
+  return PyObject_Vectorcall(function, arguments, count_and_flag, keyword_names);
+}
+
+[[gnu::noinline]] PyObject* call_with_hook(PyObject* function, PyObject* const* arguments, size_t count_and_flag, PyObject* keyword_names, PyObject* options) {
+  Arming arming{PyThreadState_Get(), code_of_callable(function), nullptr, options, nullptr};
   arm(arming);
   PyObject* result = PyObject_Vectorcall(function, arguments, count_and_flag, keyword_names);
   disarm(arming);  // no frame was pushed: wrong arguments
   return result;
 }
 
+}  // namespace
+
+PyObject* call_armed(PyObject* function, PyObject* const* arguments, size_t count_and_flag, PyObject* keyword_names, PyObject* options) {
+  if (!usable || !code_of_callable(function) || !armed_handler) return PyObject_Vectorcall(function, arguments, count_and_flag, keyword_names);
+  if (c_stack_is_low()) return call_near_stack_end(function, arguments, count_and_flag, keyword_names);
+  return call_with_hook(function, arguments, count_and_flag, keyword_names, options);
+}
+
 PyObject* call_into(PyObject* function, FrameFiller& filler) {
   auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
-  PyObject* arguments[256];
   const int count = code->co_argcount + code->co_kwonlyargcount;
-  if (!usable || count >= 256) {
+  if (!usable) {
     PyErr_SetString(PyExc_SystemError, "framejit: cannot call into this function");
     return nullptr;
   }
+  auto** arguments = static_cast<PyObject**>(alloca((static_cast<size_t>(count) + 1) * sizeof(PyObject*)));
   arguments[0] = nullptr;
   for (int i = 0; i < count; i++) arguments[i + 1] = Py_None;
   PyRef names;

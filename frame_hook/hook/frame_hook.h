@@ -19,6 +19,8 @@ class FrameHandler {
   virtual ~FrameHandler() = default;
   // Takes a frame to its end (see LiveFrame). `options` is what the call was armed with (borrowed), null under the standing hook.
   virtual PyObject* on_frame(LiveFrame& frame, PyObject* options) = 0;
+  // An armed call of this code is made plainly, since the C stack is low.
+  virtual void on_stack_end(PyCodeObject*) {}
 };
 
 class FrameFiller {
@@ -36,7 +38,8 @@ const std::string& hook_refusal();
 
 void set_frame_handler(FrameHandler* handler);  // for armed calls; null: frames pass through. Not owned
 
-// Calls a Python function (or a bound method) with its frame handed to the handler.
+// Calls a Python function (or a bound method) with its frame handed to the handler. Where the C stack is low the call is a plain one,
+// where it ends it raises RecursionError.
 PyObject* call_armed(PyObject* function, PyObject* const* arguments, size_t count_and_flag, PyObject* keyword_names, PyObject* options);
 
 // Pushes a fresh frame of `function` through the interpreter, as a call from the thread's current frame, and gives it to `filler`.

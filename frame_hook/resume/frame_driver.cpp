@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "frame_hook/resume/stats.h"
+#include "runtime/base/c_stack.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
 
@@ -103,17 +104,21 @@ class Drive final {
   Next resume(const Segment& segment, SegmentRun& run, size_t level);
 
  private:
+  // A level of a recursion in compiled code is a nest of these: what a hit does not need stays out of their frames.
   Next round();
+  [[gnu::noinline]] Next miss(const guards::FrameAccess& access, int index);
+  [[gnu::noinline]] void place_contents(const FramePlan& plan, const SegmentRun& run);
+  [[gnu::noinline]] Next resume_callee(const Segment& segment, SegmentRun& run, size_t level);
+  [[gnu::noinline]] Next run_plain(const Segment& segment);
+  [[gnu::noinline]] Next no_result(RunStatus status);
+  [[gnu::noinline]] Next plainly_because(Fallback reason, const std::string& detail = "");
   std::shared_ptr<Segment> compile(const guards::FrameAccess& access, int index, Next& next);
   Next apply(const Segment& segment, SegmentRun& run);
-  Next run_plain(const Segment& segment);
   Next run_break();
   Next after(const EvalResult& result);
   Next plainly();
-  Next plainly_because(Fallback reason, const std::string& detail = "");
   int here() const;
   Next leave_with_error(int at);
-  Next no_result(RunStatus status);
   std::string limit_error(const guards::FrameAccess& access, const Site& site) const;
   void explain_misses(const guards::FrameAccess& access, const Site& site);
   void log_limit(const guards::FrameAccess& access, Site& site);
@@ -204,20 +209,26 @@ Next Drive::apply(const Segment& segment, SegmentRun& run) {
   return resume(segment, run, 0);
 }
 
-Next Drive::resume(const Segment& segment, SegmentRun& run, size_t level) {
-  const FramePlan& plan = segment.frames[level];
-  const bool innermost = level + 1 == segment.frames.size();
+void Drive::place_contents(const FramePlan& plan, const SegmentRun& run) {
   FrameContents contents(plan, run);
   frame_.replace(contents.locals, contents.stack, plan.index);
   if (plan.writes_handled) frame_.set_handled(plan.handled == kUnbound ? nullptr : Py_NewRef(run.slots[plan.handled].get()));
-  if (innermost) {
-    run.slots.clear();  // the frames hold what they need: nothing lives longer than in plain Python
-    if (segment.reason == BreakReason::trace_too_long) return plainly();
-    const Code& code = *frame_.decoded();
-    if (frame_.poll()) return run_break();
-    frame_.set_current(code.instructions[code.position_at(plan.index)].opcode_index);
-    return after(frame_.raise_and_run({nullptr, 0}));
-  }
+}
+
+Next Drive::resume(const Segment& segment, SegmentRun& run, size_t level) {
+  const FramePlan& plan = segment.frames[level];
+  place_contents(plan, run);
+  if (level + 1 < segment.frames.size()) return resume_callee(segment, run, level);
+  run.slots.clear();  // the frames hold what they need: nothing lives longer than in plain Python
+  if (segment.reason == BreakReason::trace_too_long) return plainly();
+  const Code& code = *frame_.decoded();
+  if (frame_.poll()) return run_break();
+  frame_.set_current(code.instructions[code.position_at(plan.index)].opcode_index);
+  return after(frame_.raise_and_run({nullptr, 0}));
+}
+
+Next Drive::resume_callee(const Segment& segment, SegmentRun& run, size_t level) {
+  const FramePlan& plan = segment.frames[level];
   frame_.set_current(plan.index);
   CalleeFiller filler(segment, run, level + 1, options_);
   const bool makes_object = plan.on_return == OnReturn::push_object;
@@ -344,26 +355,32 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
 }
 
 Next Drive::round() {
+  if (c_stack_is_low()) return plainly_because(Fallback::stack_low);
   const int index = frame_.next_index();
   const guards::FrameAccess access = frame_.access();
+  Site* site = frame_.state().find_site(index);
+  if (!site) return miss(access, index);
   SegmentRun run;
-  if (Site* site = frame_.state().find_site(index)) {
-    for (auto& entry : site->entries) {
-      const std::shared_ptr<Segment> segment = static_cast<SegmentEntry&>(*entry).segment;
-      if (segment->options != options_) continue;
-      const RunStatus status = segment->run(access, run);
-      if (status == RunStatus::missed) continue;
-      if (status != RunStatus::done) return no_result(status);
-      (segment->call ? stats().hits : stats().plain_hits) += 1;
-      return apply(*segment, run);
-    }
-    if (site->note && note_of(*site).failed.has(options_)) return plainly_because(Fallback::internal_error, "as before");
+  for (auto& entry : site->entries) {
+    const std::shared_ptr<Segment> segment = static_cast<SegmentEntry&>(*entry).segment;
+    if (segment->options != options_) continue;
+    const RunStatus status = segment->run(access, run);
+    if (status == RunStatus::missed) continue;
+    if (status != RunStatus::done) return no_result(status);
+    (segment->call ? stats().hits : stats().plain_hits) += 1;
+    return apply(*segment, run);
   }
+  if (site->note && note_of(*site).failed.has(options_)) return plainly_because(Fallback::internal_error, "as before");
+  return miss(access, index);
+}
+
+Next Drive::miss(const guards::FrameAccess& access, int index) {
   if (!tensor_frontend()) return plainly();
   if (g_compiling) return plainly_because(Fallback::compile_running);
   Next next;
   const std::shared_ptr<Segment> segment = compile(access, index, next);
   if (!segment) return next.leave ? next : plainly();
+  SegmentRun run;
   const RunStatus status = segment->run(access, run);
   // A new entry misses when another thread changed what is guarded while backends compiled without the GIL.
   if (status != RunStatus::done) return no_result(status);
@@ -429,6 +446,8 @@ PyObject* FrameDriver::on_frame(LiveFrame& frame, PyObject* options) {
   if (!known) return frame.is_entered() || frame.enter() ? frame.raise() : nullptr;
   return Drive(frame, *known).run();
 }
+
+void FrameDriver::on_stack_end(PyCodeObject* code) { count_fallback(Fallback::stack_low, place_of(code, code->co_firstlineno)); }
 
 void FrameDriver::reset() {
   reset_code_states();

@@ -16,6 +16,7 @@ namespace framejit::frame_hook {
 class FrameDriver final : public FrameHandler {
  public:
   PyObject* on_frame(LiveFrame& frame, PyObject* options) override;
+  void on_stack_end(PyCodeObject* code) override;
 
   // Drops every entry; running calls keep theirs.
   static void reset();

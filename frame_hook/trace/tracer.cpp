@@ -13,6 +13,7 @@
 #include "frame_hook/trace/opcode_handlers.h"
 #include "frame_hook/trace/protocol.h"
 #include "graph/int64_range.h"
+#include "runtime/base/c_stack.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/base/result.h"
 
@@ -412,7 +413,9 @@ bool Tracer::accept_exit() {
 
 Value* Tracer::run_frame(std::shared_ptr<SymbolicFrame> frame) {
   SymbolicFrame& f = *frame;
-  if (frames_.size() > static_cast<size_t>(options_.max_inline_depth))
+  // How much stack is left differs a little between traces of a frame: only the first asks.
+  const bool is_first = stop_at_step_ == UINT64_MAX;
+  if (frames_.size() > static_cast<size_t>(options_.max_inline_depth) || (is_first && c_stack_is_low()))
     graph_break(BreakReason::recursion_limit, PyUnicode_AsUTF8(f.code->code->co_qualname));
   frames_.push_back(std::move(frame));
   struct Leave {
