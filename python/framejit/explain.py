@@ -89,6 +89,8 @@ def explain(model: Any, **options: Any) -> Callable[..., Explanation]:
 
     Keyword options are those of compile(). What was compiled before is neither used nor dropped.
     """
+    api.compile_afresh(model, **options)  # refuses at once what compile() refuses
+
     def run(*args: Any, **kwargs: Any) -> Explanation:
         compiled = api.compile_afresh(model, **options)
         raw: list[Mapping[str, Any]] = []

@@ -200,6 +200,14 @@ def test_explain_reports_events():
     assert "what to do:" in str(explanation)
 
 
+def test_explain_refuses_at_once_what_compile_refuses():
+    with pytest.raises(TypeError) as of_compile:
+        framejit.compile(3)
+    with pytest.raises(TypeError) as of_explain:
+        framejit.explain(3)
+    assert str(of_explain.value) == str(of_compile.value)
+
+
 def test_explain_prints_the_first_guards_and_says_how_many_there_are():
     layers = torch.nn.Sequential(*[torch.nn.Linear(2, 2) for _ in range(20)]).eval()
     with torch.no_grad():
