@@ -75,7 +75,7 @@ bool is_object_slot(PyObject* found, const char* name) { return found == _PyType
 
 Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
   PyTypeObject* base = builtin_base(type);
-  if (type->tp_flags & Py_TPFLAGS_IS_ABSTRACT) t.raise_new(PyExc_TypeError, std::string("Can't instantiate abstract class ") + type->tp_name);
+  if (type->tp_flags & Py_TPFLAGS_IS_ABSTRACT) graph_break(BreakReason::exception_raised, std::string("an error of the abstract class ") + type->tp_name);
   const std::string_view name = base->tp_name;
   if (base == &PyBaseObject_Type) return make_instance(t, type);
   if (PyType_IsSubtype(base, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) {

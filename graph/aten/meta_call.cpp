@@ -245,11 +245,22 @@ void MetaCall::add_results(torch::jit::Stack& stack) {
   }
 }
 
+// The program may catch an error and read it, and the words of a shape function are not those of the kernel: plain Python raises it.
+ShapeOrigin MetaCall::meta_or_break(torch::jit::Stack& stack) {
+  try {
+    return call_meta(stack);
+  } catch (const CaptureBreakError&) {
+    throw;
+  } catch (const std::exception&) {
+    recorder_.fail({"exception_raised", "an error of " + call_.def().name});
+  }
+}
+
 ShapeOrigin MetaCall::run() {
   torch::jit::Stack stack;
   stack.reserve(call_.args.size());
   for (size_t i = 0; i < call_.args.size(); ++i) stack.push_back(meta_argument(i));
-  const ShapeOrigin origin = call_meta(stack);
+  const ShapeOrigin origin = meta_or_break(stack);
   // What a rule of ours does not cover may be an error that only the kernel knows.
   if (origin != ShapeOrigin::kTyped || call_.def().shape_rule != nullptr) correct_by_execution(stack);
   apply_shape_changes();

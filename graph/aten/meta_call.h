@@ -37,6 +37,7 @@ class MetaCall {
   c10::IValue meta_argument(size_t index);
   at::Tensor twin_of(const at::Tensor& tensor);
   ShapeOrigin call_meta(torch::jit::Stack& stack);
+  ShapeOrigin meta_or_break(torch::jit::Stack& stack);
   TensorMeta meta_of_argument(const at::Tensor& tensor) const;
   torch::jit::Stack run_on(int64_t value) const;
   void correct_by_execution(torch::jit::Stack& metas) const;

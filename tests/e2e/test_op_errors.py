@@ -1,4 +1,6 @@
 """Errors that eager's kernels raise for the shapes they are given: the compiled function raises the same one, and found out while tracing."""
+import abc
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -38,6 +40,44 @@ def test_errors_of_shapes(case):
     totals = framejit.stats()
     assert totals["fallbacks"] == 0 and totals["break_reasons"].get("exception_raised") == 1, totals
     assert len(made) == 2  # the instruction that raises is executed once, what stands before it too
+
+
+class Abstract(abc.ABC):
+    @abc.abstractmethod
+    def f(self): ...
+
+    @property
+    @abc.abstractmethod
+    def p(self): ...
+
+
+CAUGHT = {
+    "mean of integers": lambda x: x.int().mean(),
+    "softmax of integers": lambda x: torch.softmax(x.int(), 0),
+    "an item that is too large": lambda x: x.__setitem__(0, torch.ones(3)),
+    "a view of another size": lambda x: x.view(5, 5),
+    "a product of wrong sizes": lambda x: x @ torch.ones(7, 7),
+    "a matrix that is no matrix": lambda x: torch.linalg.inv(x),
+    "an abstract class": lambda x: Abstract(),
+}
+
+
+@pytest.mark.parametrize("case", CAUGHT.values(), ids=CAUGHT)
+def test_errors_that_the_program_catches_and_reads(case):
+    def program(x):
+        y = x * 2
+        try:
+            case(x)
+        except Exception as error:
+            return type(error), str(error), y
+        return y + 1
+    with torch.no_grad():
+        want = program(torch.ones(3))
+        framejit.reset()
+        compiled = framejit.compile(program)
+        for _ in range(2):
+            got = compiled(torch.ones(3))
+            assert got[:2] == want[:2] and torch.equal(got[2], want[2])
 
 
 def test_statistics_whose_elements_share_memory():
