@@ -30,6 +30,7 @@ ELSEWHERE = {
     "interrupted": "needs a signal at the right time: tests/e2e/test_breaks.py",
     "recording_failed": "only a defect of framejit ends a recording without another reason",
     "internal_error": "only a defect of framejit",
+    "stack_low": "recursion that uses up the stack, in a process of its own: tests/e2e/test_deep_recursion.py",
     "undecodable": "only bytecode made by hand, which plain Python may not survive either",
 }
 
