@@ -31,7 +31,7 @@ bool eager_raises(const Graph& graph, const Node& node) {
   if (name == "copy_") return overlaps_itself(self);
   if (has_fractional_alpha(graph, node)) return true;
   if (name == "max" || name == "min") return self.numel() == SymExpr(0);
-  if (name == "_softmax" || name == "_log_softmax") return !is_float(self.dtype);
+  if (name == "_softmax" || name == "_log_softmax") return !is_float(self.dtype) && !(self.numel() == SymExpr(0));
   if (name == "native_group_norm") return !self.is_contiguous() && !is_channels_last(self);
   if (name != "max.dim" && name != "min.dim" && name != "mode") return false;
   const SymExpr* dim = node.args.size() > 1 ? node.args[1].get<SymExpr>() : nullptr;

@@ -234,15 +234,14 @@ def test_breaks(fn, reason):
 CONSTANT = torch.zeros(3, 4)
 
 
-def test_errors_are_eagers():
+def test_errors_of_shapes_are_left_to_eager():
     recorder = Recorder()
     x = recorder.input(rand(3, 4), "L['x']")
     for fn in [lambda x: x @ x, lambda x: x + torch.ones(7), lambda x: x.view(5), lambda x: x.add_(torch.ones(2, 3, 4)), lambda x: torch.cat([x, x[0]]), lambda x: x.add_(torch.ones(2, 4))]:
-        with pytest.raises((RuntimeError, IndexError)) as eager:
+        with pytest.raises((RuntimeError, IndexError)):
             fn(rand(3, 4))
-        with pytest.raises((RuntimeError, IndexError)) as ours:
+        with pytest.raises(RuntimeError, match="break exception_raised: an error of "):
             recorder.call(fn, x)
-        assert type(eager.value) is type(ours.value) and str(eager.value) == str(ours.value)
     assert recorder.ops() == []
 
 
