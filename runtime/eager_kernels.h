@@ -9,7 +9,7 @@
 
 namespace framejit::runtime {
 
-// Its gelu (approximate="none") of an element x of a contiguous CPU tensor of several elements. Float32 and bfloat16 only.
+// Its gelu (approximate="none") of an element x of a contiguous CPU tensor of several elements. Float32, bfloat16 and float16 only.
 using GeluReader = double (*)(DType dtype, double x);
 void set_gelu_reader(GeluReader reader);
 std::optional<double> eager_gelu(DType dtype, double x);

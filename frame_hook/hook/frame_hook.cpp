@@ -189,7 +189,7 @@ namespace {
 
 PyObject* call_armed(PyObject* function, PyObject* const* arguments, size_t count_and_flag, PyObject* keyword_names, PyObject* options) {
   if (!usable || !code_of_callable(function) || !armed_handler) return PyObject_Vectorcall(function, arguments, count_and_flag, keyword_names);
-  if (c_stack_is_low()) return call_near_stack_end(function, arguments, count_and_flag, keyword_names);
+  if (c_stack_is_low() || pyver::stack_is_low(PyThreadState_Get())) return call_near_stack_end(function, arguments, count_and_flag, keyword_names);
   return call_with_hook(function, arguments, count_and_flag, keyword_names, options);
 }
 

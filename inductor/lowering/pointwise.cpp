@@ -149,13 +149,13 @@ bool lower_div_mode(LowerContext& ctx) {
 
 // torch hands contiguous tensors of these dtypes to oneDNN where it has kernels of them for the CPU.
 bool may_be_gelu_of_onednn(const TensorMeta& m) {
-  return m.device.type == graph::DeviceType::kCpu && (m.dtype == DType::kFloat32 || m.dtype == DType::kBFloat16) && m.is_contiguous() && !(m.numel() == SymExpr(1));
+  return m.device.type == graph::DeviceType::kCpu && (m.dtype == DType::kFloat32 || m.dtype == DType::kBFloat16 || m.dtype == DType::kFloat16) && m.is_contiguous() && !(m.numel() == SymExpr(1));
 }
 
-// oneDNN's gelu of infinity is NaN with AVX-512; its kernels for other CPUs never answer -0.0.
+// oneDNN's gelu of infinity is NaN with AVX-512, and overflows before it halves; its kernels for other CPUs never answer -0.0.
 const char* gelu_formula(const TensorMeta& m) {
   if (may_be_gelu_of_onednn(m) && std::isnan(runtime::eager_gelu(m.dtype, std::numeric_limits<double>::infinity()).value_or(0)))
-    return "select(self == inf, self - self, 0.5 * self * (1 + erf(self * 0.7071067811865476)))";
+    return "select(self == inf, self - self, self * (1 + erf(self * 0.7071067811865476)) * 0.5)";
   if (may_be_gelu_of_onednn(m) && !std::signbit(runtime::eager_gelu(m.dtype, -0.0).value_or(-0.0))) return "0.5 * self * (1 + erf(self * 0.7071067811865476)) + 0";
   return "0.5 * self * (1 + erf(self * 0.7071067811865476))";
 }

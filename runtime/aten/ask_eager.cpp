@@ -21,6 +21,7 @@ template <class T> double gelu_of(c10::ScalarType type, double x) {
 }  // namespace
 
 double gelu_of_aten(DType dtype, double x) {
+  if (dtype == DType::kFloat16) return gelu_of<c10::Half>(c10::kHalf, x);
   return dtype == DType::kBFloat16 ? gelu_of<c10::BFloat16>(c10::kBFloat16, x) : gelu_of<float>(c10::kFloat, x);
 }
 
