@@ -142,6 +142,7 @@ def test_special_values(dtype, least):
     assert len(compared) >= least, sorted(set([*ROWS, *OTHERS]) - compared)
 
 
+@pytest.mark.nothing_captured  # in this process
 @pytest.mark.parametrize("level", ["generic", "avx2"])
 def test_special_values_in_narrower_vectors(level):
     """The same with the vector registers of other CPUs, as far as this one has them."""
