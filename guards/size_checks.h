@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graph/shape_env.h"
+#include "runtime/size_op.h"
 
 namespace framejit::guards {
 
@@ -18,21 +19,14 @@ class SizeChecks {
   bool empty() const { return facts_.empty(); }
 
  private:
-  enum class Op : uint8_t { constant, symbol, add, multiply, floor_div, mod, min, max };
-  struct Instr {
-    Op op;
-    uint32_t left = 0, right = 0;
-    int64_t constant = 0;
-  };
   struct Compare {
     graph::Relation relation;
-    uint32_t left, right, end;  // values, and the number of instructions they need
+    int32_t left, right, end;  // values, and the number of instructions they need
   };
-  static bool evaluate(const Instr& i, const int64_t* symbols, const int64_t* values, int64_t& out);
-  uint32_t emit(const graph::SymExpr& e);
-  uint32_t push(Instr instr);
+  int32_t emit(const graph::SymExpr& e);
+  int32_t push(const runtime::SizeOp& op);
 
-  std::vector<Instr> instrs_;
+  std::vector<runtime::SizeOp> ops_;
   std::vector<Compare> facts_;
   mutable std::vector<int64_t> values_;
 };

@@ -5,27 +5,10 @@
 
 #include <alloca.h>
 
-#include <algorithm>
 #include <atomic>
-
-#include "runtime/base/exact_int.h"
 
 namespace framejit::runtime {
 namespace {
-
-bool evaluate(const SizeOp& op, const int64_t* symbols, const std::vector<int64_t>& sizes, int64_t& out) {
-  switch (op.opcode) {
-    case SizeOpcode::kSymbol: out = symbols[op.constant]; return true;
-    case SizeOpcode::kConstant: out = op.constant; return true;
-    case SizeOpcode::kAdd: return exact::add(sizes[op.left], sizes[op.right], out);
-    case SizeOpcode::kMul: return exact::multiply(sizes[op.left], sizes[op.right], out);
-    case SizeOpcode::kFloorDiv: return exact::floor_div(sizes[op.left], sizes[op.right], out);
-    case SizeOpcode::kMod: return exact::mod(sizes[op.left], sizes[op.right], out);
-    case SizeOpcode::kMin: out = std::min(sizes[op.left], sizes[op.right]); return true;
-    case SizeOpcode::kMax: out = std::max(sizes[op.left], sizes[op.right]); return true;
-  }
-  return false;
-}
 
 struct KernelCall {
   FjKernelFn function;
@@ -72,7 +55,7 @@ Result<void> run_check(const CheckStep& step, const PlanHost& host) {
 Result<void> run_steps(const CallPlan& plan, const int64_t* symbols, PlanHost& host) {
   host.sizes.resize(plan.size_program.size());
   for (size_t i = 0; i < plan.size_program.size(); ++i)
-    if (!evaluate(plan.size_program[i], symbols, host.sizes, host.sizes[i])) return Error{"size_range", "a size that is no 64-bit integer"};
+    if (!evaluate(plan.size_program[i], symbols, host.sizes.data(), host.sizes[i])) return Error{"size_range", "a size that is no 64-bit integer"};
   if (const int64_t bytes = host.size(plan.arena_bytes); bytes > 0) host.arena(bytes);
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& step = plan.steps[i];

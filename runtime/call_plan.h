@@ -15,6 +15,7 @@
 #include "runtime/abi.h"
 #include "runtime/base/result.h"
 #include "runtime/dtype.h"
+#include "runtime/size_op.h"
 
 namespace framejit::runtime {
 
@@ -24,13 +25,6 @@ inline constexpr BufferId kNoBuffer = UINT32_MAX;
 struct Size {
   int64_t constant = 0;
   int32_t slot = -1;  // >= 0: value of that size slot, `constant` unused
-};
-
-enum class SizeOpcode : uint8_t { kSymbol, kConstant, kAdd, kMul, kFloorDiv, kMod, kMin, kMax };
-struct SizeOp {  // slot i of the size array holds the result of size_program[i]
-  SizeOpcode opcode;
-  int64_t constant = 0;      // kConstant: value; kSymbol: index of the symbol
-  int32_t left = -1, right = -1;  // slots
 };
 
 enum class Home : uint8_t { kInput, kConstant, kArena, kTensor };
@@ -86,7 +80,7 @@ struct Output {
 struct CallPlan {
   std::string name;
   uint32_t input_count = 0, symbol_count = 0;
-  std::vector<SizeOp> size_program;
+  std::vector<SizeOp> size_program;    // slot i of the size array holds the result of size_program[i]
   Size arena_bytes;
   std::vector<Buffer> buffers;
   std::vector<Step> steps;

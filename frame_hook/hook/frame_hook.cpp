@@ -110,6 +110,8 @@ PyObject* pass_below(PyThreadState* thread, Frame* frame, int throwing) {
   return result;
 }
 
+bool stack_is_low(PyThreadState* thread) { return c_stack_is_low() || pyver::stack_is_low(thread); }
+
 // Deep in the stack calls are inlined again: the slot is emptied until the depth unwinds.
 PyObject* pass_without_hook(PyThreadState* thread, Frame* frame, int throwing) {
   EvalFunction& slot = pyver::hook_slot(thread);
@@ -123,7 +125,7 @@ PyObject* pass_without_hook(PyThreadState* thread, Frame* frame, int throwing) {
 PyObject* standing_hook(PyThreadState* thread, Frame* frame, int throwing) {
   PyCodeObject* code = pyver::code(frame);
   CodeState* state = CodeState::find(code);
-  if (pyver::stack_is_low(thread) || c_stack_is_low()) return pass_without_hook(thread, frame, throwing);
+  if (stack_is_low(thread)) return pass_without_hook(thread, frame, throwing);
   const bool is_trivial = code == reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(trivial_function()));
   if (throwing || !standing_handler || is_trivial || (state && state->skip) || pyver::is_observed(thread, code))
     return pass_below(thread, frame, throwing);
@@ -189,7 +191,7 @@ namespace {
 
 PyObject* call_armed(PyObject* function, PyObject* const* arguments, size_t count_and_flag, PyObject* keyword_names, PyObject* options) {
   if (!usable || !code_of_callable(function) || !armed_handler) return PyObject_Vectorcall(function, arguments, count_and_flag, keyword_names);
-  if (c_stack_is_low() || pyver::stack_is_low(PyThreadState_Get())) return call_near_stack_end(function, arguments, count_and_flag, keyword_names);
+  if (stack_is_low(PyThreadState_Get())) return call_near_stack_end(function, arguments, count_and_flag, keyword_names);
   return call_with_hook(function, arguments, count_and_flag, keyword_names, options);
 }
 

@@ -154,11 +154,9 @@ Value* has_torch_function(Tracer& t, const Arguments& args) {
 Value* tensor_reads_data(Tracer&, const Arguments&) { graph_break(BreakReason::data_dependent_value, "a method of Tensor (tolist, numpy, data_ptr, untyped_storage or is_set_to)"); }
 Value* unsupported_tensor_method(Tracer&, const Arguments&) { graph_break(BreakReason::unsupported_value, "a change of a tensor's identity or gradient"); }
 
-PyObject* find_method(Value* tensor, const char* name) { return _PyType_Lookup(tensor->type, interned(name)); }
-
 Value* tensor_is_view(Tracer& t, const Arguments& args) {
   Value* self = args.positional.at(0);
-  if (self->kind != ValueKind::tensor || !self->object) return t.call_recorded(find_method(self, "_is_view"), args);
+  if (self->kind != ValueKind::tensor || !self->object) return t.call_recorded(_PyType_Lookup(self->type, interned("_is_view")), args);
   t.get_attribute(self, interned("_base"));  // a view breaks here
   return t.boolean(false);
 }

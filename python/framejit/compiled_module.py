@@ -26,7 +26,8 @@ class WrappedModule:
     def __call__(self, *args, **kwargs):
         original = self._framejit_original
         if type(original).__call__ is not self._framejit_plain:  # the class was given another __call__
-            _fill_slots(self, self._framejit_wrap(original))
+            rewrapped = self._framejit_wrap(original)
+            _fill_slots(self, *(getattr(rewrapped, slot) for slot in SLOTS))
         return self._framejit_call(original, *args, **kwargs)
 
     def __deepcopy__(self, memo):
@@ -97,14 +98,13 @@ def wrap_module(original: torch.nn.Module, call: Callable[..., Any], wrap: Calla
     """A module that shares `original`'s attributes and, when called, runs call(original, ...)."""
     wrapped = object.__new__(_subclass_of(type(original)))
     object.__setattr__(wrapped, "__dict__", original.__dict__)
-    for slot, value in zip(SLOTS, (original, call, wrap, type(original).__call__)):
-        object.__setattr__(wrapped, slot, value)
+    _fill_slots(wrapped, original, call, wrap, type(original).__call__)
     return wrapped
 
 
-def _fill_slots(wrapped: WrappedModule, other: WrappedModule) -> None:
-    for slot in SLOTS:
-        object.__setattr__(wrapped, slot, getattr(other, slot))
+def _fill_slots(wrapped: WrappedModule, *values: object) -> None:
+    for slot, value in zip(SLOTS, values, strict=True):
+        object.__setattr__(wrapped, slot, value)
 
 
 def compile_module(original: torch.nn.Module, options: Options) -> torch.nn.Module:
