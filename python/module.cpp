@@ -121,7 +121,8 @@ PyObject* enable_global(PyObject*, PyObject*) {
   settings.min_calls = config().min_calls;
   settings.filter = config().filter;
   settings.skip = config().skip;
-  settings.library_folders = {folder_of("os"), folder_of("torch"), folder_of("framejit"), "<frozen "};
+  settings.standard_folder = folder_of("os");
+  settings.library_folders = {folder_of("torch"), folder_of("framejit"), "<frozen "};
   settings.module_folder = folder_of("torch.nn.modules");
   auto enabled = frame_hook::enable_global_mode(std::move(settings));
   if (!enabled.ok()) return raise_value_error(enabled.error());

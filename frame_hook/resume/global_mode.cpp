@@ -1,9 +1,11 @@
 // frame_hook/resume/global_mode.cpp — see global_mode.h.
 #include "frame_hook/resume/global_mode.h"
 
+#include <algorithm>
 #include <regex>
 #include <stdexcept>
 #include <unordered_map>
+#include <utility>
 
 #include "frame_hook/hook/frame_hook.h"
 #include "frame_hook/resume/frame_driver.h"
@@ -50,6 +52,31 @@ bool holds_tensor(PyObject* object) {
   return false;
 }
 
+// Whether the frame that waits for the hook is what nn.Module.__call__ calls.
+bool is_module_call(const LiveFrame& frame, const std::string& module_folder) {
+  const PyRef caller = PyRef::steal(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(frame.thread())));
+  if (!caller) return false;
+  const PyRef code = PyRef::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(reinterpret_cast<PyFrameObject*>(caller.get()))));
+  auto* calling = reinterpret_cast<PyCodeObject*>(code.get());
+  return starts_with(text_of(calling->co_qualname), "Module._call_impl") && starts_with(text_of(calling->co_filename), module_folder);
+}
+
+// What this thread is inside of. The calls of a module that still counts are not looked at; those of one that is compiled run compiled
+// where they are functions, not where they are other modules.
+enum class Inside : uint8_t { nothing, module, counted_module };
+thread_local Inside inside = Inside::nothing;
+
+class Entered {
+ public:
+  explicit Entered(Inside now) : before_(std::exchange(inside, now)) {}
+  Entered(const Entered&) = delete;
+  Entered& operator=(const Entered&) = delete;
+  ~Entered() { inside = before_; }
+
+ private:
+  Inside before_;
+};
+
 class GlobalDriver final : public FrameHandler {
  public:
   explicit GlobalDriver(GlobalModeSettings settings) : settings_(std::move(settings)) {
@@ -59,14 +86,22 @@ class GlobalDriver final : public FrameHandler {
 
   PyObject* on_frame(LiveFrame& frame, PyObject*) override {
     CodeState& state = frame.state();
-    if (!frame.is_fresh() || !tensor_frontend()) return frame.pass_through();
-    if (!state.find_site(0)) {  // not compiled before
-      if (!is_candidate(frame)) {
-        state.skip = true;
+    if (!frame.is_fresh() || !tensor_frontend() || inside == Inside::counted_module) return frame.pass_through();
+    const bool is_compiled = state.find_site(0) != nullptr;
+    if (!is_compiled && !is_candidate(frame)) {
+      state.skip = true;
+      return frame.pass_through();
+    }
+    const bool is_module = is_module_call(frame, settings_.module_folder);
+    if (is_module && inside == Inside::module) return frame.pass_through();
+    if (!is_compiled) {
+      if (!is_module && !has_tensor_argument(frame)) return frame.pass_through();
+      if (++calls(state) < settings_.min_calls) {
+        const Entered entered(is_module ? Inside::counted_module : inside);
         return frame.pass_through();
       }
-      if (!has_tensor_argument(frame) || ++calls(state) < settings_.min_calls) return frame.pass_through();
     }
+    const Entered entered(is_module ? Inside::module : inside);
     return frame_driver().on_frame(frame, nullptr);
   }
 
@@ -76,13 +111,19 @@ class GlobalDriver final : public FrameHandler {
     if ((code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) || !(code->co_flags & CO_OPTIMIZED)) return false;
     const std::string file = text_of(code->co_filename), name = text_of(code->co_qualname);
     const bool forward_of_torch = starts_with(file, settings_.module_folder) && name.size() > 8 && name.ends_with(".forward");
-    if (!forward_of_torch)
-      for (const std::string& folder : settings_.library_folders)
-        if (starts_with(file, folder)) return false;
+    if (!forward_of_torch && is_of_library(file)) return false;
     if (file.empty() || file[0] == '<') return file == "<stdin>" || file == "<string>";
     const std::string full = text_of(PyDict_GetItemString(frame.access().globals, "__name__")) + ":" + name;
     if (!settings_.filter.empty() && !std::regex_search(full, filter_)) return false;
     return settings_.skip.empty() || !std::regex_search(full, skip_);
+  }
+
+  // Packages are installed below the standard library of an interpreter that is no virtual environment.
+  bool is_of_library(const std::string& file) const {
+    const std::string& standard = settings_.standard_folder;
+    if (starts_with(file, standard) && file.compare(standard.size(), 14, "site-packages/") != 0 && file.compare(standard.size(), 14, "dist-packages/") != 0)
+      return true;
+    return std::any_of(settings_.library_folders.begin(), settings_.library_folders.end(), [&](const std::string& folder) { return starts_with(file, folder); });
   }
 
   static bool has_tensor_argument(const LiveFrame& frame) {

@@ -1,8 +1,9 @@
 // frame_hook/resume/global_mode.h — FRAMEJIT=1: the standing hook's choice of what to compile.
 //
-// Compiled are functions that have a tensor among their arguments, directly or one container deep, after min_calls calls; that is
-// also how module calls are met, at their forward. Never: the standard library, framejit, torch's own Python but the forwards of
-// its modules, generators, and what the FRAMEJIT_FILTER and FRAMEJIT_SKIP expressions on module:qualname leave out.
+// After min_calls calls are compiled: what an nn.Module's __call__ calls, unless another module's call is going on in the thread, and
+// functions that have a tensor among their arguments, directly or one container deep. Never: the standard library, framejit, torch's
+// own Python but the forwards of its modules, generators, and what the FRAMEJIT_FILTER and FRAMEJIT_SKIP expressions on
+// module:qualname leave out; a module that is left out is as if it were not there.
 #pragma once
 
 #include <string>
@@ -15,6 +16,7 @@ namespace framejit::frame_hook {
 struct GlobalModeSettings {
   int64_t min_calls = 2;
   std::string filter, skip;                   // ECMAScript regular expressions; "": none
+  std::string standard_folder;                // of the standard library; packages installed below it are not part of it
   std::vector<std::string> library_folders;   // files below these are never compiled
   std::string module_folder;                  // forwards below this one are (torch/nn/modules)
 };
