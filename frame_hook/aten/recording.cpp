@@ -75,10 +75,14 @@ PyObject* TorchRecording::add_float(double hint, const std::string& source_text)
   END_HANDLE_TH_ERRORS
 }
 
-// A 0-dim double promotes like a Python float beside a floating tensor that has dimensions, and only there.
-bool TorchRecording::takes_float(PyObject* beside) {
+// A 0-dim double promotes like a Python float beside a floating tensor that has dimensions. Beside integers a Python float promotes to the
+// default dtype; a kernel of float32 reads it rounded to that, kernels of halves do not.
+FloatBeside TorchRecording::float_beside(PyObject* beside) {
   const at::Tensor& tensor = THPVariable_Unpack(beside);
-  return at::isFloatingType(tensor.scalar_type()) && tensor.dim() > 0;
+  if (at::isFloatingType(tensor.scalar_type()) && tensor.dim() > 0) return FloatBeside::kDouble;
+  const at::ScalarType promoted = at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true) ? at::get_default_dtype_as_scalartype() : tensor.scalar_type();
+  if (promoted == at::kDouble) return FloatBeside::kDouble;
+  return promoted == at::kFloat ? FloatBeside::kFloat : FloatBeside::kConstant;
 }
 
 PyObject* TorchRecording::float_number(PyObject* traced, double now) {

@@ -35,7 +35,7 @@ class TorchRecording final : public Recording {
   PyObject* wrap_size(const graph::SymExpr& size) override;
   std::optional<graph::SymExpr> unwrap_size(PyObject* object) override;
   PyObject* add_float(double hint, const std::string& source_text) override;
-  bool takes_float(PyObject* beside) override;
+  FloatBeside float_beside(PyObject* beside) override;
   PyObject* float_number(PyObject* traced, double now) override;
   std::vector<PyObject*> take_fixed_floats() override;
   std::string text() const override { return graph::print(recorder_->graph()); }

@@ -112,9 +112,9 @@ Value* call_slot_or_new(Tracer& t, PyObject* callable, const Arguments& args) {
   return builtin_new(t, type, Arguments{{args.positional.begin() + 1, args.positional.end()}, args.keywords});
 }
 
-struct FloatOperand { std::string_view name; size_t beside, position; };
+struct FloatOperand { std::string_view name; size_t beside, position; bool promotes; };
 constexpr FloatOperand kFloatOperands[] = {
-#define FLOAT(name, beside, position) {#name, beside, position},
+#define FLOAT(name, beside, position, promotes) {#name, beside, position, promotes},
 #define NUMBER(name, position, keyword)
 #include "frame_hook/trace/float_operands.def"
 #undef NUMBER
@@ -123,7 +123,7 @@ constexpr FloatOperand kFloatOperands[] = {
 
 struct NumberOperand { std::string_view name; size_t position; std::string_view keyword; };
 constexpr NumberOperand kNumberOperands[] = {
-#define FLOAT(name, beside, position)
+#define FLOAT(name, beside, position, promotes)
 #define NUMBER(name, position, keyword) {#name, position, #keyword},
 #include "frame_hook/trace/float_operands.def"
 #undef NUMBER
@@ -144,7 +144,7 @@ Value* call_torch(Tracer& t, PyObject* callable, Arguments args) {
   if (!own_name || !any_open_float(t, args)) return t.call_recorded(callable, args);
   for (const FloatOperand& row : kFloatOperands) {
     if (row.name != own_name || !args.keywords.empty() || row.position >= given.size() || row.beside >= given.size() || given[row.beside]->kind != ValueKind::tensor) continue;
-    if (Value* input = t.float_input(given[row.position], given[row.beside])) given[row.position] = input;
+    if (Value* input = t.float_input(given[row.position], given[row.beside], row.promotes)) given[row.position] = input;
   }
   for (const NumberOperand& row : kNumberOperands) {
     if (row.name != own_name) continue;

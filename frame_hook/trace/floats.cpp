@@ -74,9 +74,12 @@ Value* Tracer::float_tensor(Value* number) {
   return protocol().float_tensors[number] = tensor;
 }
 
-Value* Tracer::float_input(Value* number, Value* beside) {
-  if (!is_open_float(number) || !recording().takes_float(traced_tensor(as<TensorValue>(beside)))) return nullptr;
-  return float_tensor(number);
+Value* Tracer::float_input(Value* number, Value* beside, bool promotes) {
+  if (!is_open_float(number)) return nullptr;
+  const FloatBeside dtype = recording().float_beside(traced_tensor(as<TensorValue>(beside)));
+  if (dtype == FloatBeside::kConstant || (dtype == FloatBeside::kFloat && !promotes)) return nullptr;
+  Value* tensor = float_tensor(number);
+  return dtype == FloatBeside::kFloat ? call(get_attribute(tensor, interned("float")), {}) : tensor;
 }
 
 Value* Tracer::float_number(Value* number) {

@@ -244,7 +244,7 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
     Value* other = a->kind == ValueKind::tensor ? b : a;
     if (other->kind == ValueKind::instance)
       if (Value* result = special_operator(*this, row, a, b, in_place)) return result;
-    const bool promotes_alike = base == kAdd || base == kSubtract || base == kMultiply || (base == kTrueDivide && other == b);
+    const bool promotes_alike = base == kAdd || base == kSubtract || base == kMultiply || ((base == kTrueDivide || base == kFloorDivide) && other == b);
     if (Value* input = promotes_alike ? float_input(other, other == b ? a : b) : nullptr) {
       if (other == a) return call_recorded(operator_function(row.function), Arguments{{input, b}, {}});
       b = input;

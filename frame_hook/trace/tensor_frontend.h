@@ -25,6 +25,9 @@ enum class TensorClass : uint8_t {
   kUnsupported,  // a tensor that breaks: subclass, grad needed, device, dtype, layout (the reason says which)
 };
 
+// The 0-dim tensor that means beside a traced tensor what a Python float means there, where the number promotes.
+enum class FloatBeside : uint8_t { kConstant, kDouble, kFloat };  // none; one of dtype float64, float32
+
 // A compiled recording: Python tensors in, Python tensors out.
 class CompiledCall {
  public:
@@ -74,7 +77,7 @@ class Recording {
   // A float that must not specialise: a 0-dim traced tensor, an input whose object at a call is the float itself. New reference, or
   // null with an error set. One input per source.
   virtual PyObject* add_float(double hint, const std::string& source_text) = 0;
-  virtual bool takes_float(PyObject* beside) = 0;  // a 0-dim tensor beside this traced one means what a Python float means there
+  virtual FloatBeside float_beside(PyObject* beside) = 0;
   // What stands for the float in such a 0-dim traced tensor where torch takes a number and no tensor. New reference; null: an error is set.
   virtual PyObject* float_number(PyObject* traced, double now) = 0;
   virtual std::vector<PyObject*> take_fixed_floats() { return {}; }  // borrowed tensors given to float_number whose number was asked for since

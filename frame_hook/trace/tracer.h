@@ -167,7 +167,8 @@ class Tracer {
   bool contains_tensor(Value* v);
   // ---- floats that differ from call to call (floats.cpp): open until somebody asks for the number
   bool is_open_float(Value* v);
-  Value* float_input(Value* number, Value* beside);  // an open float as a 0-dim tensor beside a tensor; null: it is a constant there
+  // An open float as a 0-dim tensor beside a tensor; null: it is a constant there. `promotes`: the number takes part in the promotion of dtypes.
+  Value* float_input(Value* number, Value* beside, bool promotes = true);
   Value* float_number(Value* number);                // an open float where torch takes a number and no tensor; null: it is a constant
   Value* float_arithmetic(const char* function, Value* a, Value* b);  // of module operator; an open result, or null
   uint64_t writes() const { return writes_; }  // to real objects, so far

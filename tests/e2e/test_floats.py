@@ -69,6 +69,30 @@ def test_special_numbers_are_eagers(name, backend):
     runs(NUMBERS[name], x.half(), SPECIAL, backend)
 
 
+BESIDE_INTEGERS = {
+    "arithmetic": lambda x, k: (x + k, k - x.long(), x * k, x / k, k / x),
+    "floor division": lambda x, k: x // k,
+    "comparison": lambda x, k: (x < k, x >= k, x == k, k != x, torch.eq(x, k)),
+    "a sum": lambda x, k: (x.sum() * k, k - x.float().sum(), x.double().sum() / k, x.max() < k),
+}
+
+
+@pytest.mark.parametrize("dtype", (torch.int64, torch.uint8, torch.bool))
+@pytest.mark.parametrize("name", BESIDE_INTEGERS)
+def test_special_numbers_beside_integers(name, dtype, backend):
+    x = torch.tensor([[0, 1, 2], [3, 100, 254]]).to(dtype)
+    assert runs(BESIDE_INTEGERS[name], x, (*SPECIAL, 1e300, -1e300, 1e-46, 16777217.0, 0.1), backend) == 2
+
+
+def test_the_default_dtype_promotes(backend):
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert runs(lambda x, k: x * k, torch.tensor([1, 2, 3]), (0.1, 0.2, 0.3), backend) == 2
+    finally:
+        torch.set_default_dtype(torch.float32)
+    runs(lambda x, k: x * k, torch.tensor([1, 2, 3]), (0.1, 0.2, 0.3), backend)
+
+
 ARITHMETIC = {
     "sum": lambda x, k: x * (k + 1) + (3 - k),
     "product": lambda x, k: x / (2 * k * k + 1),

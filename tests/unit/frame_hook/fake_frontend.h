@@ -61,7 +61,7 @@ class FakeRecording : public Recording {
     return *reinterpret_cast<SymInt*>(o)->size;
   }
   PyObject* add_float(double, const std::string&) override { return nullptr; }
-  bool takes_float(PyObject*) override { return false; }
+  FloatBeside float_beside(PyObject*) override { return FloatBeside::kConstant; }
   PyObject* float_number(PyObject*, double) override { return nullptr; }
   std::string text() const override { return ""; }
   size_t op_count() const override { return ops.size(); }
