@@ -106,19 +106,11 @@ const std::unordered_map<std::string_view, Simplify>& rows() {
   return table;
 }
 
-// Values whose memory is looked at from its beginning: another tensor of the same layout does not stand in for them.
-std::set<ValueId> addressed(const Graph& graph) {
-  std::set<ValueId> memory;
-  for (const Node& node : graph.nodes)
-    if (has_own_offset(node)) memory.insert(memory_of(graph, *node.args[0].get<ValueId>()));
-  return memory;
-}
-
 }  // namespace
 
 Result<Graph> canonicalize(Graph graph) {
   Rebuild r(graph, true);
-  const std::set<ValueId> kept = addressed(graph);
+  const std::set<ValueId> kept = addressed_memory(graph);
   for (const Node& node : graph.nodes) {
     if (node.op->has(kMutates)) return Error{"canonicalize", "needs a functional graph, but " + node.op->name + " writes"};
     r.begin(node);

@@ -234,4 +234,11 @@ ValueId memory_of(const Graph& graph, ValueId value) {
   }
 }
 
+std::set<ValueId> addressed_memory(const Graph& graph) {
+  std::set<ValueId> memory;
+  for (const Node& node : graph.nodes)
+    if (has_own_offset(node)) memory.insert(memory_of(graph, *node.args[0].get<ValueId>()));
+  return memory;
+}
+
 }  // namespace framejit::graph

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 
 #include "graph/graph_builder.h"
 
@@ -52,5 +53,7 @@ ValueId converted(GraphBuilder& out, ValueId value, DType dtype);  // _to_copy, 
 ValueId contiguous_clone(GraphBuilder& out, ValueId value);
 // The value whose memory a functional value lies in: itself unless views produced it.
 ValueId memory_of(const Graph& graph, ValueId value);
+// Values whose memory is looked at from its beginning: another tensor of the same layout does not stand in for them.
+std::set<ValueId> addressed_memory(const Graph& graph);
 
 }  // namespace framejit::graph
