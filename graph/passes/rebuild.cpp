@@ -106,6 +106,10 @@ std::vector<ValueId> Rebuild::emit_like(const Node& like, const OpDef* op, std::
       }
     metas.clear();
     for (ValueId v : like.results) metas.push_back(v == kNoValue ? TensorMeta{} : from_.meta(v));
+    // A view lies where its base lies now.
+    const ValueId* base = op->has(kView) && op == like.op && !has_own_offset(like) && !args.empty() ? args[0].get<ValueId>() : nullptr;
+    const SymExpr moved = base != nullptr ? out_.meta(*base).offset - from_.meta(before[0]).offset : SymExpr(0);
+    for (TensorMeta& meta : metas) meta.offset = meta.offset + moved;
   }
   Node node;
   node.op = op;

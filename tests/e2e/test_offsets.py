@@ -122,3 +122,24 @@ def test_as_strided_at_every_offset(name):
 @pytest.mark.parametrize("name", [n for n in STRIDED if "argument" not in n])
 def test_as_strided_of_own_memory_is_captured(name):
     check(STRIDED[name], part(3), breaks=0, compiles=1)
+
+
+BEHIND_WRITES = {
+    "index_add": lambda x, n, m: x[..., 2:].index_add(0, n, x[..., 2:][n]),
+    "unbind": lambda x, n, m: [part.sort()[0] for part in x.unbind(1)],
+    "a view of a view": lambda x, n, m: x[1:][:, 1:].t()[1:].cumsum(0),
+    "returned": lambda x, n, m: x[:, 1],
+}
+
+
+@pytest.mark.parametrize("name", BEHIND_WRITES)
+def test_views_taken_before_a_write_see_it(name):
+    """The write gives a tensor that begins at its memory's beginning; what viewed the argument views that."""
+    def f(x, n, m):
+        view = x[:, :]
+        x[m] = -1
+        return BEHIND_WRITES[name](view, n, m)
+    compiled = framejit.compile(f)
+    whole, n, m = torch.randn(9, 7), torch.tensor([1, 0, 1]), torch.rand(4, 7) > 0.5
+    for row in (5, 0, 3):
+        same(compiled(whole.clone()[row:row + 4], n, m), f(whole.clone()[row:row + 4], n, m), None, f"row {row}")
