@@ -29,7 +29,10 @@ help:  ## this list
 
 setup: $(STAMP)  ## the virtual environment, and Debian and Python packages by name
 
-$(STAMP): requirements.txt $(TOOLS)/setup $(TOOLS)/find_python
+# Setup makes it: where it is gone the stamp counts as old.
+$(RUN): ;
+
+$(STAMP): requirements.txt $(TOOLS)/setup $(TOOLS)/find_python $(RUN)
 	@$(TOOLS)/setup "$(PYTHON)" "$(PY)" "$(VENV)"
 	@mkdir -p $(BUILD) && touch $@
 
