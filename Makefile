@@ -29,7 +29,10 @@ help:  ## this list
 
 setup: $(STAMP)  ## the virtual environment, and Debian and Python packages by name
 
-$(STAMP): requirements.txt $(TOOLS)/setup $(TOOLS)/find_python
+# Setup makes it: where it is gone the stamp counts as old.
+$(RUN): ;
+
+$(STAMP): requirements.txt $(TOOLS)/setup $(TOOLS)/find_python $(RUN)
 	@$(TOOLS)/setup "$(PYTHON)" "$(PY)" "$(VENV)"
 	@mkdir -p $(BUILD) && touch $@
 
@@ -57,7 +60,7 @@ test-python: build
 
 # Leaks are not looked for: LLVM and Python keep what they allocate once.
 SANITIZED := base_test runtime_test graph_test golden_test inductor_test
-sanitize: $(STAMP)  ## the torch-free C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer (minutes to build)
+sanitize: $(STAMP)  ## the C++ tests that need neither torch nor Python, under AddressSanitizer and UndefinedBehaviorSanitizer (minutes to build)
 	@$(TOOLS)/quietly "configure" cmake -G Ninja -S . -B build/sanitize -DPython_EXECUTABLE=$(CURDIR)/$(RUN) -DFRAMEJIT_WITH_TORCH=OFF -DFRAMEJIT_SANITIZE=ON
 	@$(TOOLS)/quietly "build" nice ninja -C build/sanitize -j $(JOBS) $(SANITIZED)
 	@for t in $(SANITIZED); do FRAMEJIT_STRICT=1 ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 build/sanitize/tests/$$t --gtest_brief=1; done

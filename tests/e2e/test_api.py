@@ -95,8 +95,15 @@ def test_module_copies_and_pickles(net):
     assert type(copied) is type(compiled) and copied.lin.weight is not net.lin.weight
     loaded = pickle.loads(pickle.dumps(compiled))
     assert type(loaded) is Net
-    with torch.no_grad():
-        assert torch.equal(copied(x), net(x)) and torch.equal(loaded(x), net(x))
+
+    def hits_and_graphs(module):
+        framejit.reset()
+        with torch.no_grad():
+            for _ in range(3):
+                assert torch.equal(module(x), net(x))
+        return framejit.stats()["hits"], framejit.stats()["graphs"]
+    assert hits_and_graphs(copied) == hits_and_graphs(copy.copy(compiled)) == (2, 1)
+    assert hits_and_graphs(loaded) == (0, 0)
 
 
 @pytest.mark.parametrize("settings, error, listed", [
@@ -182,6 +189,8 @@ def test_fullgraph_names_place_cause_and_remedy():
         return x + 1
     with torch.no_grad(), pytest.raises(framejit.GraphBreakError, match=r"test_api.py:\d+ .*breaks.*outside_effect.*print"):
         framejit.compile(breaks, fullgraph=True)(torch.ones(2))
+    with torch.no_grad(), pytest.raises(framejit.GraphBreakError, match=r"(?m)^hint: move it out of the compiled function$"):
+        framejit.compile(breaks, fullgraph=True)(torch.ones(2))
     with pytest.raises(framejit.GraphBreakError, match="generator"):
         framejit.compile(lambda x: (yield x), fullgraph=True)
 
@@ -197,7 +206,34 @@ def test_explain_reports_events():
     assert torch.equal(explanation.result, torch.full((2,), 4.0))
     assert [e.fields["reason"] for e in explanation.breaks] == ["outside_effect"]
     assert explanation.stats["graphs"] == 2 and explanation.guards
-    assert "what to do:" in str(explanation)
+    lines = str(explanation).splitlines()
+    assert lines[0].startswith("graphs 2, breaks 1, recompiles 0, ops 2, kernels 2, compiled in ")
+    first = breaks.__code__.co_firstlineno
+    at = lines.index(f"break 1 at test_api.py:{first + 2} {breaks.__qualname__}")
+    assert lines[at + 1] == "  outside_effect: print() acts outside of the traced program"
+    source, carets = lines[at + 2:at + 4]
+    assert source.startswith("  | ") and source[carets.index("^"):] == 'print("effect")' and set(carets[carets.index("^"):]) == {"^"} and len(carets) == len(source)
+    assert lines[at + 4] == "  what to do: move it out of the compiled function"
+    graphs = [line for line in lines if line.startswith("graph at ")]
+    assert graphs == [f"graph at test_api.py:{first + line} {breaks.__qualname__}" for line in (1, 3)]
+    assert f"guards ({len(explanation.guards)})" in lines
+
+
+def test_explain_reports_recompiles():
+    def doubles(x):
+        for _ in range(2):
+            print("effect")
+            x = torch.cat([x, x])
+        return x
+    with torch.no_grad():
+        explanation = framejit.explain(doubles)(torch.ones(3))
+    assert torch.equal(explanation.result, torch.ones(12))
+    [event] = explanation.recompiles
+    guard = "L['x'].size(0) == 3 but is 6"
+    assert event.fields["guard"] == guard and explanation.stats["recompiles"] == 1
+    lines = str(explanation).splitlines()
+    assert ", recompiles 1, " in lines[0]
+    assert f"recompile at test_api.py:{doubles.__code__.co_firstlineno} {doubles.__qualname__}: {guard}" in lines
 
 
 def test_explain_refuses_at_once_what_compile_refuses():
@@ -237,6 +273,46 @@ def test_an_unknown_setting_names_the_closest(name, message):
         framejit.compile(lambda x: x, **{name: True})
 
 
+def test_signature_of_compile():
+    model, *settings = inspect.signature(framejit.compile).parameters.values()
+    assert (model.name, model.default, model.kind) == ("model", None, model.POSITIONAL_OR_KEYWORD)
+    assert {p.name: p.default for p in settings if p.kind == p.KEYWORD_ONLY} == {
+        "fullgraph": False, "dynamic": None, "backend": "framejit", "mode": None, "options": None, "disable": False}
+
+
+def test_list_backends_names_what_compile_takes():
+    assert framejit.list_backends() == ["eager", "framejit", "interp"]
+    with torch.no_grad():
+        for name in framejit.list_backends():
+            assert torch.equal(framejit.compile(lambda x: x + 1, backend=name, fullgraph=True)(torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_stats_are_flat_totals_since_import_or_reset():
+    numbers = ["graphs", "graph_breaks", "recompiles", "fallbacks", "ops", "kernels", "hits", "plain_hits", "frames", "compile_seconds", "trace_seconds",
+               "traced_instructions", "inlined_calls"]
+
+    @framejit.compile
+    def f(x):
+        x = x.sin() + 1
+        print(end="")
+        return helper(x) @ x
+
+    def helper(x):
+        return x * 2
+    framejit.reset()
+    with torch.no_grad():
+        for size in (2, 3, 3):
+            f(torch.ones(size))
+    stats = framejit.stats()
+    assert sorted(stats) == sorted([*numbers, "break_reasons", "fallback_reasons"])
+    assert {name: stats[name] for name in ("graphs", "graph_breaks", "recompiles", "fallbacks", "ops", "kernels", "hits", "plain_hits", "frames", "inlined_calls")} == {
+        "graphs": 4, "graph_breaks": 2, "recompiles": 2, "fallbacks": 0, "ops": 8, "kernels": 4, "hits": 2, "plain_hits": 0, "frames": 3, "inlined_calls": 2}
+    assert stats["break_reasons"] == {"outside_effect": 2} and stats["traced_instructions"] > 20 and stats["compile_seconds"] > stats["trace_seconds"] > 0
+    framejit.reset()
+    assert framejit.stats() == {name: 0 for name in numbers} | {"break_reasons": {}, "fallback_reasons": {}}
+    assert run("import framejit; print(any(framejit.stats().values()))").stdout == "False\n"
+
+
 def test_dir_is_the_public_api():
     assert sorted(framejit.__all__) == [name for name in dir(framejit) if name != "__version__"] and "__version__" in dir(framejit)
 
@@ -273,6 +349,19 @@ def test_bad_environment_is_an_error_at_import(environment, message):
 def test_start_up_file_does_nothing_unless_asked():
     assert run("import sys; assert 'torch' not in sys.modules and '_framejit_startup' not in sys.modules").returncode == 0
     assert run("import sys; assert 'torch' not in sys.modules", FRAMEJIT="1").returncode == 0
+
+
+@pytest.mark.parametrize("room", [1, 3, 20])
+def test_the_room_for_entries_is_a_knob(room):
+    program = """
+import torch, framejit
+@framejit.compile(backend="eager")
+def f(x, s): return x * len(s)
+with torch.no_grad():
+    for i in range(12): f(torch.ones(2), "a" * i)
+print(framejit.stats()["graphs"], framejit.stats()["fallbacks"])
+"""
+    assert run(program, FRAMEJIT_ENTRIES=str(room)).stdout == f"{min(room, 12)} {max(12 - room, 0)}\n"
 
 
 @pytest.mark.parametrize("first", ["framejit", "torch"])

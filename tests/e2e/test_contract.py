@@ -149,9 +149,11 @@ class TestModes:
 
     def test_is_compiling_is_true_inside_only(self):
         def f(x):
-            return x + 1, torch.compiler.is_compiling()
-        assert framejit.compile(f)(torch.ones(2))[1] is True
-        assert not torch.compiler.is_compiling()
+            return x + 1, torch.compiler.is_compiling(), framejit.is_compiling()
+        compiled = framejit.compile(f, fullgraph=True)
+        for _ in range(2):
+            assert compiled(torch.ones(2))[1:] == (True, True)
+            assert f(torch.ones(2))[1:] == (False, False)
 
     def test_autocast(self):
         lin = torch.nn.Linear(8, 8).eval()

@@ -51,6 +51,21 @@ class TestEntryLimit:
             same(compiled(x, "a" * i), x * i)
         assert framejit.stats()["fallback_reasons"] == {"entry_limit": 4} and framejit.stats()["fallbacks"] == 4
 
+    def test_each_instruction_has_its_own_room(self):
+        def f(x, before, behind):
+            x = x * len(before)
+            print(end="")
+            return x * len(behind)
+        compiled, x = framejit.compile(f, backend="eager"), torch.ones(3)
+
+        def counts(before, behind):
+            same(compiled(x, "a" * before, "b" * behind), x * before * behind)
+            return framejit.stats()["graphs"], framejit.stats()["fallbacks"]
+        for i in range(10):  # fills the place behind the break
+            assert counts(1, i) == (min(i + 2, 9), max(i - 7, 0))
+        for i in range(2, 12):  # the first instruction has room for seven more
+            assert counts(i, 1) == (min(i + 8, 16), 2 + max(i - 8, 0))
+
     def test_entries_of_other_settings_take_no_room(self):
         compiled = [framejit.compile(self.named, backend=backend, dynamic=dynamic) for backend in ("eager", "framejit") for dynamic in (None, False)]
         x = torch.ones(3)
