@@ -128,9 +128,20 @@ class GlobalDriver final : public FrameHandler {
 
   static bool has_tensor_argument(const LiveFrame& frame) {
     PyCodeObject* code = frame.code();
-    const int count = code->co_argcount + code->co_kwonlyargcount + !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
-    for (int i = 0; i < count; ++i)
+    int i = 0;
+    for (; i < code->co_argcount + code->co_kwonlyargcount; ++i)
       if (holds_tensor(frame.locals()[i])) return true;
+    if (code->co_flags & CO_VARARGS) {  // what Python packed: each item is an argument
+      PyObject* rest = frame.locals()[i++];
+      for (Py_ssize_t k = 0; rest && k < PyTuple_GET_SIZE(rest); ++k)
+        if (holds_tensor(PyTuple_GET_ITEM(rest, k))) return true;
+    }
+    if (code->co_flags & CO_VARKEYWORDS) {
+      PyObject *key, *value, *rest = frame.locals()[i];
+      Py_ssize_t position = 0;
+      while (rest && PyDict_Next(rest, &position, &key, &value))
+        if (holds_tensor(value)) return true;
+    }
     return false;
   }
 

@@ -81,7 +81,6 @@ for _ in range(4):
     assert compiled == ["direct", "by_name", "rest", "names", "in_list", "in_tuple", "in_dict"]
 
 
-@pytest.mark.xfail(strict=True, reason="the tuple and the dict that Python packs the rest into count as the one container")
 def test_one_container_deep_among_the_rest(tmp_path):
     _, compiled = run(tmp_path, """
 def rest(*xs): return xs[0][0] + 1
