@@ -5,6 +5,7 @@
 #include <ATen/autocast_mode.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <torch/csrc/autograd/forward_grad.h>
 
 namespace framejit::frame_hook {
 namespace {
@@ -55,6 +56,7 @@ std::optional<std::string> unsupported_mode() {
   const c10::DispatchKeySet included = c10::impl::tls_local_dispatch_key_set().included_;
   if (included.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode)) return "a functorch transform";
   if (included.has(c10::DispatchKey::Functionalize)) return "functionalisation";
+  if (torch::autograd::ForwardADLevel::try_get_by_idx(0)) return "forward-mode AD";  // tensors may carry tangents
   if (included.has(c10::DispatchKey::Tracer)) return "tracing of torch.jit";
   return std::nullopt;
 }

@@ -96,6 +96,8 @@ void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
   if (v->kind != ValueKind::instance)
     graph_break(BreakReason::unsupported_value, std::string("a write to attribute ") + text_of(name) + " of " + describe(v));
   if (!to && !own_attribute(t, v, name)) t.raise_new(PyExc_AttributeError, text_of(name));
+  if (const Found d = look_up(t, v, name); d.object && Py_TYPE(d.object)->tp_descr_set)  // the replay's write would go to it
+    graph_break(BreakReason::unsupported_value, std::string("an item of __dict__ under the name of a data descriptor, ") + v->type->tp_name + "." + text_of(name));
   auto* instance = as<InstanceValue>(v);
   if (!instance->object || to == nullptr) {
     // Deleted and written again goes to the end, as in a dict.
