@@ -1,0 +1,73 @@
+"""A thousand recompiles leave the process as large as it was: new functions, one function whose entries die, and one that is reset."""
+import gc
+import itertools
+
+import pytest
+import torch
+
+import framejit
+from check import backend, fresh, same  # noqa: F401
+
+NUMBERS = itertools.count(3)  # never one twice: each compile makes kernels that no cache holds
+
+
+def resident():
+    """KiB of memory that the process holds now."""
+    gc.collect()
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * 4
+
+
+def new_functions(backend):
+    while True:
+        k, names = next(NUMBERS), {}
+        exec(f"def f(x):\n    y = x + {k}\n    return y * y", names)
+        yield framejit.compile(names["f"], backend=backend), (), lambda x, k=k: (x + k) ** 2
+
+
+def scaled(x, kind):
+    return (x + kind.k) * kind.k
+
+
+def entries_of_dead_classes(backend):
+    compiled = framejit.compile(scaled, backend=backend)
+    while True:
+        k = next(NUMBERS)
+        yield compiled, (type("Kind", (), {"k": k}),), lambda x, k=k: (x + k) * k
+        gc.collect(0)
+
+
+class Kind:
+    pass
+
+
+def reset_when_full(backend):
+    compiled, kind = framejit.compile(scaled, backend=backend, dynamic=False), Kind()
+    for count in itertools.count():
+        kind.k = next(NUMBERS)
+        yield compiled, (kind,), lambda x, k=kind.k: (x + k) * k
+        if count % 8 == 7:
+            framejit.reset()
+
+
+@pytest.mark.parametrize("make", [new_functions, entries_of_dead_classes, reset_when_full])
+def test_a_thousand_recompiles_keep_memory_flat(make, backend, monkeypatch):
+    made, reset = 0, framejit.reset
+
+    def counting_reset():
+        nonlocal made
+        made += framejit.stats()["graphs"]
+        reset()
+    monkeypatch.setattr(framejit, "reset", counting_reset)
+    source, x = make(backend), torch.ones(4)
+
+    def run(count):
+        for compiled, args, want in itertools.islice(source, count):
+            same(compiled(x, *args), want(x))
+            del args
+            assert not framejit.stats()["fallbacks"]
+    run(200)
+    before = resident()
+    run(1000)
+    grown = resident() - before
+    assert made + framejit.stats()["graphs"] == 1200 and grown < 2500, f"{grown} KiB more after 1000 recompiles"

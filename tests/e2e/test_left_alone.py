@@ -1,0 +1,254 @@
+"""What is not compiled and never wrong: tensor subclasses, complex, quantised and sparse tensors, functorch transforms and whatever needs
+a gradient run plainly, results and gradients are eager's, and the break log names the obstacle."""
+import copy
+
+import pytest
+import torch
+
+import framejit
+from check import backend, fresh, same  # noqa: F401
+from framejit import _framejit
+
+
+@pytest.fixture
+def breaks():
+    """The Break events of the test: (reason, detail)."""
+    seen = []
+    token = _framejit.add_listener(lambda e: e["event"] == "Break" and seen.append((e["fields"]["reason"], e["fields"]["detail"])))
+    yield seen
+    _framejit.remove_listener(token)
+
+
+class Named(torch.Tensor):
+    pass
+
+
+class Counted(torch.Tensor):
+    """Sees every function that is called with it."""
+    calls = []
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        cls.calls.append(function.__name__)
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+def work(t):
+    y = t * 2 + 1
+    return (y * y).sum(), y
+
+
+def dense(t):
+    return t.to_dense() * 2 + 1, t * 2
+
+
+def of_another_library(t):
+    return t.to_dense() * 2 + 1, t + t
+
+
+def dequantised(t):
+    return t.dequantize() * 2 + 1, t.reshape(2, 2)
+
+
+def quantised():
+    return torch.quantize_per_tensor(torch.randn(4), 0.1, 2, torch.qint8)
+
+
+# name: function, a maker of its argument, what the log says is in the way
+TENSORS = {
+    "subclass": (work, lambda: torch.randn(4).as_subclass(Named), "subclass Named"),
+    "subclass with functions": (work, lambda: torch.randn(4).as_subclass(Counted), "subclass Counted"),
+    "complex": (work, lambda: torch.randn(4, dtype=torch.complex64), "dtype ComplexFloat"),
+    "complex double": (work, lambda: torch.randn(4, dtype=torch.complex128), "dtype ComplexDouble"),
+    "conjugated": (work, lambda: torch.randn(4, dtype=torch.complex64).conj(), "dtype ComplexFloat"),
+    "negative view": (work, lambda: torch.randn(4, dtype=torch.complex64).conj().imag, "dispatch keys DispatchKeySet(Negative)"),
+    "quantised": (dequantised, quantised, "dtype QInt8"),
+    "sparse": (dense, lambda: torch.eye(3).to_sparse(), "a tensor that is not strided"),
+    "compressed rows": (dense, lambda: torch.eye(3).to_sparse_csr(), "a tensor that is not strided"),
+    "of another library": (of_another_library, lambda: torch.randn(4).to_mkldnn(), "a tensor that is not strided"),
+}
+
+
+def ordinary(value):
+    """Strided tensors that hold what the tensors of `value` hold, and what else is to be equal."""
+    if isinstance(value, tuple):
+        return tuple(ordinary(v) for v in value)
+    if value is None or value.layout == torch.strided and not value.is_quantized:
+        return value
+    return value.to_dense() if not value.is_quantized else (value.int_repr(), value.q_scale(), value.q_zero_point()), str(value.layout), value.dtype
+
+
+@pytest.mark.filterwarnings("ignore:.*quantized:UserWarning", "ignore:Sparse CSR:UserWarning")
+class TestTensors:
+    @pytest.mark.parametrize("name", TENSORS)
+    def test_the_work_beside_it_is_captured(self, name, backend, breaks):
+        plain, make, obstacle = TENSORS[name]
+
+        def f(x, t):
+            x = x + 1
+            y = plain(t)
+            return x * 2, y
+        compiled, x, t = framejit.compile(f, backend=backend), torch.randn(3), make()
+        for _ in range(3):
+            Counted.calls.clear()
+            want, seen = f(x, t), list(Counted.calls)
+            Counted.calls.clear()
+            got = compiled(x, t)
+            assert Counted.calls == seen
+            same(ordinary(got), ordinary(want))
+        stats = framejit.stats()
+        assert set(breaks) == {("unsupported_tensor", f"{obstacle} cannot be traced")} and stats["graphs"] >= 2 and not stats["fallbacks"]
+        assert stats["hits"] == 2 * stats["graphs"]
+
+    @pytest.mark.nothing_captured
+    @pytest.mark.parametrize("name", [name for name in TENSORS if name not in ("quantised", "of another library", "negative view")])
+    def test_gradients(self, name, backend, breaks):
+        plain, make, obstacle = TENSORS[name]
+        compiled = framejit.compile(lambda t: plain(t)[0].abs().sum(), backend=backend)
+        leaf = make().detach()
+        with torch.enable_grad():
+            for _ in range(2):
+                ours, eager = leaf.clone().detach().requires_grad_(), leaf.clone().detach().requires_grad_()
+                plain(eager)[0].abs().sum().backward()
+                loss = compiled(ours)
+                loss.backward()
+                assert eager.grad is not None
+                same(ordinary(ours.grad), ordinary(eager.grad))
+        assert breaks[0] == ("unsupported_tensor", f"{obstacle} cannot be traced")
+        assert not framejit.stats()["fallbacks"] and not framejit.stats()["graphs"]
+
+
+def cube(t):
+    return (t * t * t).sum()
+
+
+TRANSFORMS = {
+    "vmap": lambda f, x: torch.func.vmap(f)(x),
+    "grad": lambda f, x: torch.func.grad(f)(x),
+    "jvp": lambda f, x: torch.func.jvp(f, (x,), (x + 1,)),
+    "vjp": lambda f, x: torch.func.vjp(f, x)[1](torch.tensor(2.0)),
+    "jacrev": lambda f, x: torch.func.jacrev(f)(x),
+    "vmap of grad": lambda f, x: torch.func.vmap(torch.func.grad(f))(x),
+    "hessian": lambda f, x: torch.func.hessian(f)(x),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("name", TRANSFORMS)
+class TestTransforms:
+    @pytest.mark.nothing_captured
+    def test_around(self, name, grad, backend, breaks):
+        transform, x = TRANSFORMS[name], torch.randn(2, 3)
+        compiled = framejit.compile(cube, backend=backend)
+        with torch.set_grad_enabled(grad):
+            for _ in range(2):
+                same(transform(compiled, x), transform(cube, x))
+        assert {reason for reason, _ in breaks} == {"unsupported_tensor"} and all("FuncTorch" in detail for _, detail in breaks), breaks
+        assert not framejit.stats()["fallbacks"] and not framejit.stats()["graphs"]
+
+    def test_around_what_was_compiled_without(self, name, grad, backend):
+        transform, x = TRANSFORMS[name], torch.randn(2, 3)
+        compiled = framejit.compile(cube, backend=backend)
+        with torch.set_grad_enabled(grad):
+            for _ in range(2):
+                same(compiled(x), cube(x))
+                same(transform(compiled, x), transform(cube, x))
+        assert framejit.stats()["graphs"] == framejit.stats()["hits"] == 1
+
+    def test_inside(self, name, grad, backend, breaks):
+        transform = TRANSFORMS[name]
+
+        def f(x):
+            x = x * 2
+            y = transform(cube, x)
+            return x + 1, y
+        compiled, x = framejit.compile(f, backend=backend), torch.randn(2, 3)
+        with torch.set_grad_enabled(grad):
+            for _ in range(3):
+                same(compiled(x), f(x))
+        assert any("FuncTorch" in detail or "functorch transform" in detail for _, detail in breaks), breaks
+        before = framejit.stats()
+        with torch.set_grad_enabled(grad):
+            compiled(x)
+        assert framejit.stats()["hits"] - before["hits"] >= 2 and framejit.stats()["graphs"] == before["graphs"] and not framejit.stats()["fallbacks"]
+
+
+@pytest.mark.nothing_captured
+def test_plain_tensors_while_a_transform_is_active(backend, breaks):
+    compiled, z = framejit.compile(lambda y: (y + 1).sum(), backend=backend), torch.randn(3)
+    x = torch.randn(2, 4)
+    same(torch.func.vmap(lambda a: a * compiled(z))(x), x * (z + 1).sum())
+    assert set(breaks) == {("modes_unsupported", "a functorch transform is active")}
+
+
+def tangents(call, x):
+    with torch.autograd.forward_ad.dual_level():
+        return tuple(torch.autograd.forward_ad.unpack_dual(call(torch.autograd.forward_ad.make_dual(x, x + 1))))
+
+
+@pytest.mark.xfail(strict=True, reason="the tangent of a dual tensor is dropped: neither a tensor's obstacle nor a mode")
+@pytest.mark.nothing_captured
+@pytest.mark.parametrize("compiled_before", [False, True])
+def test_dual_tensors_keep_their_tangents(backend, compiled_before):
+    compiled, x = framejit.compile(cube, backend=backend), torch.randn(3)
+    if compiled_before:
+        same(compiled(x), cube(x))
+    for _ in range(2):
+        same(tangents(compiled, x), tangents(cube, x))
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.second = torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 2)
+        self.scale = torch.nn.Parameter(torch.ones(2))
+
+    def forward(self, x):
+        return self.second(torch.relu(self.norm(self.first(x)))) * self.scale
+
+
+class TestTrainableModules:
+    @pytest.mark.nothing_captured
+    def test_training_is_eagers(self, backend, breaks):
+        plain = Net().train()
+        ours = copy.deepcopy(plain)
+        compiled = framejit.compile(ours, backend=backend)
+        optimizers = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9) for m in (plain, ours)]
+        with torch.enable_grad():
+            for _ in range(3):
+                x, goal = torch.randn(5, 4), torch.randn(5, 2)
+                for model, optimizer in zip((plain, compiled), optimizers):
+                    optimizer.zero_grad()
+                    torch.nn.functional.mse_loss(model(x), goal).backward()
+                same([p.grad for p in ours.parameters()], [p.grad for p in plain.parameters()])
+                for optimizer in optimizers:
+                    optimizer.step()
+        same(dict(ours.state_dict()), dict(plain.state_dict()))
+        assert set(breaks) == {("unsupported_tensor", "a gradient is needed cannot be traced")} and not framejit.stats()["fallbacks"]
+
+    def test_captured_without_gradients_and_plain_with_them_in_turn(self, backend, breaks):
+        net, x = Net().eval(), torch.randn(5, 4)
+        compiled = framejit.compile(net, backend=backend)
+        for grad in (False, True, False, True, False):
+            with torch.set_grad_enabled(grad):
+                got, want = compiled(x), net(x)
+                same(got, want)
+                assert (got.grad_fn is not None) == grad
+                if grad:
+                    ours, eager = (torch.autograd.grad(result.sum(), list(net.parameters())) for result in (got, want))
+                    same(ours, eager)
+        assert framejit.stats()["graphs"] == 1 and framejit.stats()["hits"] == 2
+        assert set(breaks) == {("unsupported_tensor", "a gradient is needed cannot be traced")}
+
+    def test_a_frozen_module_is_captured_until_an_input_needs_a_gradient(self, backend, breaks):
+        net = Net().eval().requires_grad_(False)
+        compiled = framejit.compile(net, backend=backend)
+        with torch.enable_grad():
+            same(compiled(torch.ones(5, 4)), net(torch.ones(5, 4)))
+            assert framejit.stats()["graphs"] == 1 and not breaks
+            ours, eager = torch.ones(5, 4, requires_grad=True), torch.ones(5, 4, requires_grad=True)
+            net(eager).sum().backward()
+            compiled(ours).sum().backward()
+            same(ours.grad, eager.grad)
+        assert set(breaks) == {("unsupported_tensor", "a gradient is needed cannot be traced")} and framejit.stats()["graphs"] == 1

@@ -1,0 +1,82 @@
+"""torch's own disable wrappers, in checkpoint and optimizers, are no breaks: what they wrap is traced. Only the user's disable is honoured."""
+import copy
+
+import pytest
+import torch
+import torch._dynamo  # from here on torch's lazy wrappers are real ones
+import torch.utils.checkpoint
+
+import framejit
+from check import backend, check, fresh, same  # noqa: F401
+
+checkpoint = torch.utils.checkpoint.checkpoint
+
+
+def block(x):
+    return x.sin() + 1
+
+
+@pytest.mark.xfail(strict=True, reason="no row for torch._C._get_dispatch_mode, which checkpoint asks for")
+def test_checkpoint_is_one_graph():
+    check(lambda x: checkpoint(block, x * 2, use_reentrant=False, preserve_rng_state=False) * 3, torch.randn(3, 4), breaks=0, compiles=1)
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
+@pytest.mark.parametrize("settings", [{"use_reentrant": False}, {"use_reentrant": True}, {"use_reentrant": False, "preserve_rng_state": False}], ids=str)
+def test_checkpoint_breaks_at_no_wrapper(settings):
+    """The reentrant one warns, and the other reads the state of the generator, which are breaks."""
+    stats = check(lambda x: checkpoint(block, x * 2, **settings) * 3, torch.randn(3, 4), grad=False)
+    assert "disabled_function" not in stats["break_reasons"] and "explicit_break" not in stats["break_reasons"], stats
+    assert stats["hits"] == 2 * stats["graphs"]
+
+
+def test_the_users_disable_is_honoured():
+    wrapped = torch.compiler.disable(block)
+    stats = check(lambda x: wrapped(x * 2) * 3, torch.randn(3, 4), breaks=1, compiles=2)
+    assert stats["break_reasons"] == {"disabled_function": 1}
+
+
+OPTIMIZERS = {
+    "SGD": (torch.optim.SGD, {}),
+    "SGD momentum": (torch.optim.SGD, {"momentum": 0.9, "nesterov": True, "weight_decay": 0.01}),
+    "SGD foreach": (torch.optim.SGD, {"momentum": 0.9, "foreach": True}),
+    "Adam": (torch.optim.Adam, {}),
+    "Adam amsgrad": (torch.optim.Adam, {"amsgrad": True, "weight_decay": 0.01}),
+    "Adam foreach": (torch.optim.Adam, {"foreach": True}),
+    "AdamW": (torch.optim.AdamW, {}),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_step_of_an_optimizer(name, backend):
+    kind, settings = OPTIMIZERS[name]
+    torch.manual_seed(0)
+    plain = torch.nn.Linear(4, 3)
+    ours = copy.deepcopy(plain)
+    a, b = kind(plain.parameters(), lr=0.1, **settings), kind(ours.parameters(), lr=0.1, **settings)
+
+    def step(optimizer, x):
+        y = x + 1
+        optimizer.step()
+        return y * 2
+    compiled, x = framejit.compile(step, backend=backend), torch.randn(3)
+    for _ in range(5):
+        for p, q in zip(plain.parameters(), ours.parameters()):
+            p.grad = torch.randn_like(p)
+            q.grad = p.grad.clone()
+        before = framejit.stats()
+        same(compiled(b, x), step(a, x))
+        if kind is torch.optim.SGD:
+            same((list(ours.parameters()), state_of(b)), (list(plain.parameters()), state_of(a)))
+        else:  # asks is_compiling(), and then computes its bias corrections in float32 in place of Python's floats
+            torch.testing.assert_close((list(ours.parameters()), state_of(b)), (list(plain.parameters()), state_of(a)), rtol=1e-4, atol=1e-5)
+        b.zero_grad()
+        assert all(q.grad is None for q in ours.parameters())
+    stats = framejit.stats()
+    assert "disabled_function" not in stats["break_reasons"] and not stats["fallbacks"], stats
+    # The update is a graph as is what lies in front of the step and behind it.
+    assert stats["hits"] - before["hits"] >= 3 and stats["graphs"] == before["graphs"], stats
+
+
+def state_of(optimizer):
+    return {str(key): value for key, value in optimizer.state_dict()["state"].items()}
