@@ -79,11 +79,13 @@ bench: build  ## calls, guards, breaks, capture, kernels, models, cold starts, b
 
 SWEEP ?= benchmarks/results/op_sweep.txt
 SWEEP_DTYPES ?= float32 bfloat16 float16 float64 int64 int32 uint8 bool
+SWEEPS = OMP_NUM_THREADS=1 FRAMEJIT_STRICT=1 $(RUN) tests/e2e/op_sweep.py --jobs $(JOBS) --summary $(SWEEP) --journal $(BUILD)/sweep
 sweep: build  ## every op of torch's op_db, compiled and compared; goes on where it was stopped (build/.../sweep)
-	@mkdir -p $(BUILD)/sweep
-	@OMP_NUM_THREADS=1 FRAMEJIT_STRICT=1 $(RUN) tests/e2e/op_sweep.py --jobs $(JOBS) --journal $(BUILD)/sweep/framejit.jsonl --summary $(SWEEP)
-	@OMP_NUM_THREADS=1 FRAMEJIT_STRICT=1 $(RUN) tests/e2e/op_sweep.py --jobs $(JOBS) --journal $(BUILD)/sweep/eager.jsonl --summary $(SWEEP) --backend eager --dtype float32
-	@OMP_NUM_THREADS=1 FRAMEJIT_STRICT=1 $(RUN) tests/e2e/op_sweep.py --jobs $(JOBS) --journal $(BUILD)/sweep/forms.jsonl --summary $(SWEEP) --forms all --samples 3 --dtype $(SWEEP_DTYPES)
+	@mkdir -p $(BUILD)/sweep; failed=0; \
+	$(SWEEPS)/framejit.jsonl --at-least 90 || failed=1; \
+	$(SWEEPS)/eager.jsonl --at-least 90 --backend eager --dtype float32 || failed=1; \
+	$(SWEEPS)/forms.jsonl --forms all --samples 3 --dtype $(SWEEP_DTYPES) || failed=1; \
+	exit $$failed
 
 COUNT ?= 20000
 fuzz: build  ## the fuzzers, long: SEED=0 COUNT=20000
