@@ -63,11 +63,19 @@ sanitize: $(STAMP)  ## the torch-free C++ tests under AddressSanitizer and Undef
 	@$(TOOLS)/quietly "build" nice ninja -C build/sanitize -j $(JOBS) $(SANITIZED)
 	@for t in $(SANITIZED); do FRAMEJIT_STRICT=1 ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 build/sanitize/tests/$$t --gtest_brief=1; done
 
-# GPU_PYTHON: the interpreter that has a CUDA or ROCm torch; nothing is installed for it.
+# GPU_PYTHON: the interpreter that has a CUDA or ROCm torch; nothing is installed for it. Its torch may be another than the reference.
 GPU_PYTHON ?= python3
-test-gpu:  ## on a machine with a GPU: kernels of CUDA tensors against eager, and their times; GPU_PYTHON=python3
-	@$(TOOLS)/quietly "configure" cmake -G Ninja -S . -B build/gpu -DPython_EXECUTABLE="$$(command -v $(GPU_PYTHON))" -DFRAMEJIT_WITH_LLVM=OFF -DFRAMEJIT_WITH_TESTS=OFF
-	@$(TOOLS)/quietly "build" ninja -C build/gpu
+ATEN_TESTS := runtime_aten_test graph_aten_test guards_aten_test
+GTEST_HEADER := $(firstword $(wildcard $(addsuffix /include/gtest/gtest.h,$(GTEST_ROOT) /usr /usr/local)))
+test-gpu:  ## on a machine with a GPU: unit tests of the aten folders with its torch; kernels of CUDA tensors against eager, and their times; GPU_PYTHON=python3
+	@$(TOOLS)/quietly "configure" cmake -G Ninja -S . -B build/gpu -DPython_EXECUTABLE="$$(command -v $(GPU_PYTHON))" -DFRAMEJIT_WITH_LLVM=OFF -DFRAMEJIT_WITH_TESTS=$(if $(GTEST_HEADER),ON,OFF)
+	@$(TOOLS)/quietly "build" ninja -C build/gpu _framejit
+	@if grep -q '^build graph_aten_test:' build/gpu/build.ninja; then \
+	  $(TOOLS)/quietly "build the unit tests" ninja -C build/gpu $(ATEN_TESTS); \
+	  ctest --test-dir build/gpu --output-on-failure --no-tests=error -R '_aten_test$$'; \
+	else \
+	  $(TOOLS)/not_tested "the unit tests of the aten folders: $(if $(GTEST_HEADER),$(GPU_PYTHON) has no shared library,GoogleTest is missing (libgtest-dev; or name its folder: GTEST_ROOT))"; \
+	fi
 	@mkdir -p benchmarks/results
 	@PYTHONPATH=build/gpu/package FRAMEJIT_STRICT=1 $(GPU_PYTHON) tests/gpu/test_gpu.py | tee benchmarks/results/gpu.txt
 
