@@ -101,8 +101,8 @@ fuzz: build  ## the fuzzers, long: SEED=0 COUNT=20000
 	@$(RUN) tests/fuzz/graphs_fuzz.py --seed $(SEED) --count $(COUNT)
 	@FUZZ_SEED=$(SEED) FUZZ_ROUNDS=$(COUNT) $(BUILD)/tests/inductor_test --gtest_filter='Fuzz.*'
 
-lint: $(STAMP)  ## layering, limits, names, paths in the documentation
-	@for check in layering limits names docs_paths; do $(RUN) tests/lint/$$check.py; done
+lint: $(STAMP)  ## layering, limits, names, reasons of rows, paths in the documentation
+	@for check in layering limits names reasons docs_paths; do $(RUN) tests/lint/$$check.py; done
 
 format: $(STAMP)  ## clang-format over the C++ lines that differ from the last commit
 	@git diff -U0 --no-color HEAD -- '*.cpp' '*.h' | clang-format-diff-22 -p1 -i -binary clang-format-22
