@@ -51,6 +51,7 @@ test: lint test-cpp test-python test-without-torch  ## everything: lint, C++ uni
 
 test-cpp: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=error
+	@grep -q '^build frame_hook_test:' $(BUILD)/build.ninja || $(TOOLS)/not_tested "the C++ tests that embed Python: Python $(VERSION) has no shared library (libpython$(VERSION).so)"
 
 # A process for each part: the hook's tests put handlers of their own into the process.
 test-python: build
@@ -65,11 +66,19 @@ sanitize: $(STAMP)  ## the C++ tests that need neither torch nor Python, under A
 	@$(TOOLS)/quietly "build" nice ninja -C build/sanitize -j $(JOBS) $(SANITIZED)
 	@for t in $(SANITIZED); do FRAMEJIT_STRICT=1 ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 build/sanitize/tests/$$t --gtest_brief=1; done
 
-# GPU_PYTHON: the interpreter that has a CUDA or ROCm torch; nothing is installed for it.
+# GPU_PYTHON: the interpreter that has a CUDA or ROCm torch; nothing is installed for it. Its torch may be another than the reference.
 GPU_PYTHON ?= python3
-test-gpu:  ## on a machine with a GPU: kernels of CUDA tensors against eager, and their times; GPU_PYTHON=python3
-	@$(TOOLS)/quietly "configure" cmake -G Ninja -S . -B build/gpu -DPython_EXECUTABLE="$$(command -v $(GPU_PYTHON))" -DFRAMEJIT_WITH_LLVM=OFF -DFRAMEJIT_WITH_TESTS=OFF
-	@$(TOOLS)/quietly "build" ninja -C build/gpu
+ATEN_TESTS := runtime_aten_test graph_aten_test guards_aten_test
+GTEST_HEADER := $(firstword $(wildcard $(addsuffix /include/gtest/gtest.h,$(GTEST_ROOT) /usr /usr/local)))
+test-gpu:  ## on a machine with a GPU: unit tests of the aten folders with its torch; kernels of CUDA tensors against eager, and their times; GPU_PYTHON=python3
+	@$(TOOLS)/quietly "configure" cmake -G Ninja -S . -B build/gpu -DPython_EXECUTABLE="$$(command -v $(GPU_PYTHON))" -DFRAMEJIT_WITH_LLVM=OFF -DFRAMEJIT_WITH_TESTS=$(if $(GTEST_HEADER),ON,OFF)
+	@$(TOOLS)/quietly "build" ninja -C build/gpu _framejit
+	@if grep -q '^build graph_aten_test:' build/gpu/build.ninja; then \
+	  $(TOOLS)/quietly "build the unit tests" ninja -C build/gpu $(ATEN_TESTS); \
+	  ctest --test-dir build/gpu --output-on-failure --no-tests=error -R '_aten_test$$'; \
+	else \
+	  $(TOOLS)/not_tested "the unit tests of the aten folders: $(if $(GTEST_HEADER),$(GPU_PYTHON) has no shared library,GoogleTest is missing (libgtest-dev; or name its folder: GTEST_ROOT))"; \
+	fi
 	@mkdir -p benchmarks/results
 	@PYTHONPATH=build/gpu/package FRAMEJIT_STRICT=1 $(GPU_PYTHON) tests/gpu/test_gpu.py | tee benchmarks/results/gpu.txt
 
@@ -81,11 +90,13 @@ bench: build  ## calls, guards, breaks, capture, kernels, models, cold starts, b
 
 SWEEP ?= benchmarks/results/op_sweep.txt
 SWEEP_DTYPES ?= float32 bfloat16 float16 float64 int64 int32 uint8 bool
+SWEEPS = OMP_NUM_THREADS=1 FRAMEJIT_STRICT=1 $(RUN) tests/e2e/op_sweep.py --jobs $(JOBS) --summary $(SWEEP) --journal $(BUILD)/sweep
 sweep: build  ## every op of torch's op_db, compiled and compared; goes on where it was stopped (build/.../sweep)
-	@mkdir -p $(BUILD)/sweep
-	@OMP_NUM_THREADS=1 FRAMEJIT_STRICT=1 $(RUN) tests/e2e/op_sweep.py --jobs $(JOBS) --journal $(BUILD)/sweep/framejit.jsonl --summary $(SWEEP)
-	@OMP_NUM_THREADS=1 FRAMEJIT_STRICT=1 $(RUN) tests/e2e/op_sweep.py --jobs $(JOBS) --journal $(BUILD)/sweep/eager.jsonl --summary $(SWEEP) --backend eager --dtype float32
-	@OMP_NUM_THREADS=1 FRAMEJIT_STRICT=1 $(RUN) tests/e2e/op_sweep.py --jobs $(JOBS) --journal $(BUILD)/sweep/forms.jsonl --summary $(SWEEP) --forms all --samples 3 --dtype $(SWEEP_DTYPES)
+	@mkdir -p $(BUILD)/sweep; failed=0; \
+	$(SWEEPS)/framejit.jsonl --at-least 90 || failed=1; \
+	$(SWEEPS)/eager.jsonl --at-least 90 --backend eager --dtype float32 || failed=1; \
+	$(SWEEPS)/forms.jsonl --forms all --samples 3 --dtype $(SWEEP_DTYPES) || failed=1; \
+	exit $$failed
 
 COUNT ?= 20000
 fuzz: build  ## the fuzzers, long: SEED=0 COUNT=20000
@@ -93,8 +104,8 @@ fuzz: build  ## the fuzzers, long: SEED=0 COUNT=20000
 	@$(RUN) tests/fuzz/graphs_fuzz.py --seed $(SEED) --count $(COUNT)
 	@FUZZ_SEED=$(SEED) FUZZ_ROUNDS=$(COUNT) $(BUILD)/tests/inductor_test --gtest_filter='Fuzz.*'
 
-lint: $(STAMP)  ## layering, limits, names, paths in the documentation
-	@for check in layering limits names docs_paths; do $(RUN) tests/lint/$$check.py; done
+lint: $(STAMP)  ## layering, limits, names, reasons of rows, paths in the documentation
+	@for check in layering limits names reasons docs_paths; do $(RUN) tests/lint/$$check.py; done
 
 format: $(STAMP)  ## clang-format over the C++ lines that differ from the last commit
 	@git diff -U0 --no-color HEAD -- '*.cpp' '*.h' | clang-format-diff-22 -p1 -i -binary clang-format-22

@@ -289,7 +289,9 @@ def main():
         return worker.work(options)
     from concurrent.futures import ThreadPoolExecutor
     names, journal = all_names(options.only), Journal(options.journal)
-    chunks = [(d, names[i:i + CHUNK]) for d in options.dtype for i in range(0, len(names), CHUNK)]
+    # With few samples an op, the start of a worker would be most of its time.
+    parts = options.jobs if options.samples <= 3 and len(options.forms) == 1 else -(-len(names) // CHUNK)
+    chunks = [(d, names[i::parts]) for d in options.dtype for i in range(parts)]
     with ThreadPoolExecutor(options.jobs) as pool:
         list(pool.map(lambda c: run_chunk(options, *c, journal), chunks))
     return report(journal, options)

@@ -1,4 +1,4 @@
-"""The op sweep's floor: the first float32 sample of each op of torch's op_db, in worker processes, on the eager backend."""
+"""The op sweep's floor: the first sample of each op of torch's op_db, in worker processes, on both backends."""
 import os
 import subprocess
 import sys
@@ -17,9 +17,14 @@ def test_first_samples():
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
+def test_first_samples_of_integers():
+    done = sweep("--dtype", "int64", "bool", "--at-least", "90")
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
 def test_no_op_falls_back_a_class():
-    """The first samples again, on the default backend: op_classes.txt says what each op becomes, and can only grow."""
-    done = sweep("--dtype", "float32", "--classes", os.path.join(os.path.dirname(os.path.abspath(__file__)), "op_classes.txt"))
+    """The first float32 samples on the default backend: op_classes.txt says what each op becomes, and can only grow."""
+    done = sweep("--dtype", "float32", "--at-least", "90", "--classes", os.path.join(os.path.dirname(os.path.abspath(__file__)), "op_classes.txt"))
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 

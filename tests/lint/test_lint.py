@@ -10,6 +10,7 @@ import docs_paths  # noqa: E402
 import layering  # noqa: E402
 import limits  # noqa: E402
 import names  # noqa: E402
+import reasons  # noqa: E402
 
 
 @pytest.mark.parametrize("path, line, finds", [
@@ -77,3 +78,15 @@ def test_names(path, line, finds):
 ])
 def test_docs_paths(line, finds):
     assert bool(docs_paths.check(Path("README.md"), line)) is finds
+
+
+@pytest.mark.parametrize("text, finds", [
+    ("// Why these are here.\nROW(a, b, c)\nROW(a, d, c)\n", 0),
+    ("// ---- title\nROW(a, b, c)\nROW(a, d, c)\n", 2),
+    ("// ---- title\n// Why these are here.\nROW(a, b, c)\n", 0),
+    ("// Why these are here.\nROW(a, b, c)\n\nCONCRETE(a, d)\n", 1),
+    ("// Why these are here.\nROW(a, b, c)\n// others\nROW(a, d, c)\n", 1),
+    ("ROW(a, b, c)  // an effect: a break\nROW(a, d, c)\n", 1),
+])
+def test_reasons(text, finds):
+    assert len(reasons.check("builtins.def", text)) == finds

@@ -110,12 +110,23 @@ def record(name, fn, *args):
     for a in args:
         if isinstance(a, torch.Tensor):
             mode.name(a)
-    with torch.no_grad(), mode:
-        fn(*args)
+    with torch.no_grad():
+        if isinstance(fn, list):  # ops that the dispatcher would take apart before the mode sees them
+            for op, *values in fn:
+                mode.__torch_dispatch__(op, (), [args[v.i] if isinstance(v, Input) else v for v in values])
+        else:
+            with mode:
+                fn(*args)
     last = mode.lines[-1].split(" = ")[0].strip().strip("[]").split(",")[0]
     return f"=== {name}\nrun: infer\n--- in\ngraph @f({', '.join(mode.inputs)}) {{\n" + "\n".join(mode.lines) + f"\n  return {last}\n}}\n", mode.ops
 
 
+class Input:
+    def __init__(self, i):
+        self.i = i
+
+
+aten = torch.ops.aten
 torch.manual_seed(0)
 R = torch.randn
 CL = R(2, 8, 6, 6).to(memory_format=torch.channels_last)
@@ -198,6 +209,10 @@ CASES = {
     "losses": (lambda x, t: [F.nll_loss(x, t), F.cross_entropy(x, t), F.nll_loss(x, t, reduction="none")], R(4, 3), IDX),
     "empty": (lambda x: [x + 1, x.sum(), x.sum(1), x.t() + x.t(), x.view(-1), x.view(0, 7), torch.cat([x, x]), x.exp(), x.unsqueeze(0)], R(0, 3)),
     "scalars": (lambda z, x: [z + 1, z.exp(), z + x, z.sum(), z.view(1), z.expand(3), z.unsqueeze(0), z.clone(), x * z, z.to(torch.int32)], torch.tensor(2.0), R(3)),
+    "composite": ([(aten.__and__.Tensor, Input(0), Input(1)), (aten.__and__.Scalar, Input(0), 2), (aten.__or__.Tensor, Input(0), Input(2)), (aten.__or__.Scalar, Input(2), True),
+        (aten.__xor__.Tensor, Input(0), Input(1)), (aten.__xor__.Scalar, Input(1), 3)], torch.arange(6).view(2, 3), torch.arange(6).view(3, 2).t(), torch.tensor([True, False, True])),
+    "composite_fractions": ([(aten.isfinite.default, Input(0)), (aten.relu6.default, Input(0)), (aten.reshape.default, Input(1), [4, -1]),
+        (aten.reshape.default, Input(0), [15])], T, R(2, 6)),
 }
 if __name__ == "__main__":
     print("# Recorded from executed torch ops by record_shape_cases.py: the shape rules must infer the same types.\n")
