@@ -5,7 +5,6 @@
 
 #include "frame_hook/hook/evaluator.h"
 #include "frame_hook/hook/pyver.h"
-#include "frame_hook/hook/self_test.h"
 #include "guards/py_ref.h"
 #include "runtime/base/c_stack.h"
 
@@ -165,6 +164,11 @@ Result<void> initialise_hook() {
 }
 
 const std::string& hook_refusal() { return refusal; }
+const std::string& repeat_self_test(SelfTestFault fault) {
+  refusal = run_self_test(fault);
+  usable = refusal.empty();
+  return refusal;
+}
 void set_frame_handler(FrameHandler* handler) { armed_handler = handler; }
 
 namespace {

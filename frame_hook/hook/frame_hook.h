@@ -10,6 +10,7 @@
 #include <Python.h>
 
 #include "frame_hook/hook/live_frame.h"
+#include "frame_hook/hook/self_test.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -35,6 +36,8 @@ class FrameFiller {
 Result<void> initialise_hook();
 // Why a probe of the layout failed, for messages; empty when it did not.
 const std::string& hook_refusal();
+// The probe again, for tests of it: what it says counts until the next one.
+const std::string& repeat_self_test(SelfTestFault fault);
 
 void set_frame_handler(FrameHandler* handler);  // for armed calls; null: frames pass through. Not owned
 

@@ -25,22 +25,29 @@ struct Probe {
   PyObject* function = nullptr;
   PyObject* arguments[4] = {};
   int stop_at = -1;        // hand over after that many instructions; negative: run to the end
+  SelfTestFault fault = SelfTestFault::none;
   bool was_seen = false, ended_natively = false;
   std::string mismatch;
 };
 Probe* probe = nullptr;    // GIL; only during run_self_test
 EvalFunction found_in_slot = nullptr;
 
+// The frame as a test's fault shows it for one of its fields.
+Frame* seen(Frame* frame, SelfTestFault field) {
+  return probe->fault == field ? reinterpret_cast<Frame*>(reinterpret_cast<PyObject**>(frame) + 1) : frame;
+}
+
 std::string compare_fresh_frame(Frame* frame) {
+  using Fault = SelfTestFault;
   auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(probe->function));
-  if (pyver::function(frame) != probe->function) return "the function of a frame";
-  if (pyver::code(frame) != code) return "the code of a frame";
-  if (pyver::globals(frame) != PyFunction_GET_GLOBALS(probe->function)) return "the globals of a frame";
+  if (pyver::function(seen(frame, Fault::function)) != probe->function) return "the function of a frame";
+  if (pyver::code(seen(frame, Fault::code)) != code) return "the code of a frame";
+  if (pyver::globals(seen(frame, Fault::globals)) != PyFunction_GET_GLOBALS(probe->function)) return "the globals of a frame";
   if (!PyDict_Check(pyver::builtins(frame))) return "the builtins of a frame";
   if (pyver::next_index(frame) != 0) return "the instruction of a frame";
   if (pyver::is_generator_frame(frame)) return "the owner of a frame";
-  if (pyver::stack_top(frame) != pyver::stack_base(frame)) return "the stack top of a frame";
-  PyObject** locals = pyver::locals(frame);
+  if (pyver::stack_top(seen(frame, Fault::stack)) != pyver::stack_base(frame)) return "the stack top of a frame";
+  PyObject** locals = pyver::locals(seen(frame, Fault::locals));
   if (locals[0] != probe->arguments[0] || locals[1] != probe->arguments[1]) return "the locals of a frame";
   return "";
 }
@@ -53,7 +60,8 @@ PyObject* probe_hook(PyThreadState* thread, Frame* frame, int throwing) {
   if (!state) return pyver::interpret(thread, frame, throwing);
   LiveFrame live(thread, frame, *state, nullptr);
   if (!live.enter()) return nullptr;
-  const EvalResult result = live.run({nullptr, probe->stop_at});
+  EvalResult result = live.run({nullptr, probe->stop_at});
+  if (probe->fault == SelfTestFault::result && result.stop == EvalStop::returned) Py_SETREF(result.value, Py_NewRef(Py_None));
   if (result.stop == EvalStop::reached) {
     if (!pyver::is_incomplete(frame) && !pyver::agrees_with_api(frame)) probe->mismatch = "the public readers of a frame";
     PyFrameObject* top = PyThreadState_GetFrame(thread);
@@ -77,13 +85,14 @@ PyRef call_probe(bool hooked) {
 }
 
 // Reading the slot through its address and through the API must agree before anything is stored there directly.
-bool slot_agrees() {
+bool slot_agrees(bool displaced) {
   PyThreadState* thread = PyThreadState_Get();
   const EvalFunction now = _PyInterpreterState_GetEvalFrameFunc(thread->interp);
-  const EvalFunction read = pyver::hook_slot(thread);
+  const EvalFunction* slot = &pyver::hook_slot(thread) + (displaced ? 1 : 0);
+  const EvalFunction read = *slot;
   if (read != now && !(read == nullptr && now == _PyEval_EvalFrameDefault)) return false;
   _PyInterpreterState_SetEvalFrameFunc(thread->interp, probe_hook);
-  const bool agrees = pyver::hook_slot(thread) == probe_hook;
+  const bool agrees = *static_cast<const volatile EvalFunction*>(slot) == probe_hook;
   _PyInterpreterState_SetEvalFrameFunc(thread->interp, now);
   return agrees;
 }
@@ -105,14 +114,15 @@ std::string compare_runs() {
 
 }  // namespace
 
-std::string run_self_test() {
+std::string run_self_test(SelfTestFault fault) {
   if ((Py_Version >> 16) != (PY_VERSION_HEX >> 16)) return "built for Python " PY_VERSION;
   if (PyThreadState_Get()->interp != PyInterpreterState_Main()) return "not the main interpreter";
-  if (!slot_agrees()) return "the place of the evaluator in the interpreter state";
+  if (!slot_agrees(fault == SelfTestFault::slot)) return "the place of the evaluator in the interpreter state";
   PyRef names = PyRef::steal(PyDict_New());
   if (!names || PyDict_SetItemString(names.get(), "__builtins__", PyEval_GetBuiltins()) < 0) return "out of memory";
   PyRef done = PyRef::steal(PyRun_String(kProbe, Py_file_input, names.get(), names.get()));
   Probe here;
+  here.fault = fault;
   here.function = PyDict_GetItemString(names.get(), "probe");
   if (!here.function) return "the probe does not compile";
   PyRef numbers[] = {PyRef::steal(PyLong_FromLong(1000)), PyRef::steal(PyLong_FromLong(3)), PyRef::steal(PyLong_FromLong(2000)),

@@ -140,15 +140,16 @@ bool native_dropout(const RuleArgs& args, ShapeEnv& env, Results& results) {
 std::vector<OpRow> pointwise_ops() {
   std::vector<OpRow> rows;
   add_rows_in_place(rows, mapped<keep, 0>, {"abs", "neg", "relu", "sign", "sgn", "floor", "ceil", "round", "round.decimals", "trunc", "frac",
-      "hardtanh", "leaky_relu", "elu", "celu", "threshold", "silu", "mish", "hardswish", "hardsigmoid", "nan_to_num", "gelu", "positive"});
-  add_rows(rows, mapped<keep, 0>, {"softplus", "hardshrink", "softshrink", "log_sigmoid", "relu6", "conj_physical"});
+      "hardtanh", "leaky_relu", "elu", "celu", "threshold", "silu", "mish", "hardswish", "hardsigmoid", "nan_to_num", "gelu"});
+  add_rows(rows, mapped<keep, 0>, {"softplus", "hardshrink", "softshrink", "relu6"});
   add_rows_in_place(rows, mapped<floating, 0>, {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan",
       "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "sigmoid", "reciprocal", "lgamma", "digamma", "sinc", "deg2rad", "rad2deg"});
   add_rows(rows, mapped<floating, 0>, {"angle", "special_entr"});
   add_rows(rows, mapped<floating, 0, 1>, {"special_xlog1py", "special_xlog1py.other_scalar", "special_xlog1py.self_scalar", "xlogy.Scalar_Other", "xlogy.Scalar_Self"});
   add_rows_in_place(rows, mapped<keep, 0, 1>, {"add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar"}, kTakesAlpha);
-  add_rows_in_place(rows, mapped<keep, 0, 1>, {"mul.Tensor", "mul.Scalar", "pow.Tensor_Tensor", "hypot"});
-  add_rows_in_place(rows, mapped<keep, 0, 1>, {"remainder.Tensor", "remainder.Scalar", "fmod.Tensor", "fmod.Scalar", "floor_divide", "floor_divide.Scalar"}, kDivides);
+  add_rows_in_place(rows, mapped<keep, 0, 1>, {"mul.Tensor", "mul.Scalar", "hypot"});
+  add_rows_in_place(rows, mapped<keep, 0, 1>, {"remainder.Tensor", "remainder.Scalar", "fmod.Tensor", "fmod.Scalar", "floor_divide.Scalar"}, kDivides);
+  add_rows(rows, mapped<keep, 0, 1>, {"floor_divide"}, kDivides);
   add_rows_in_place(rows, bitwise<0>, {"bitwise_not"});
   add_rows_in_place(rows, bitwise<0, 1>, {"bitwise_and.Tensor", "bitwise_and.Scalar", "bitwise_or.Tensor", "bitwise_or.Scalar", "bitwise_xor.Tensor", "bitwise_xor.Scalar"});
   add_rows_in_place(rows, shifted, {"bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar", "bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar"});
@@ -156,7 +157,7 @@ std::vector<OpRow> pointwise_ops() {
   add_rows(rows, bitwise<0, 1>, {"__and__.Tensor", "__and__.Scalar", "__or__.Tensor", "__or__.Scalar", "__xor__.Tensor", "__xor__.Scalar"});
   add_rows(rows, mapped<keep, 1, 0>, {"rsub.Tensor", "rsub.Scalar"}, kTakesAlpha);  // sub(other, self)
   add_rows(rows, log_sigmoid_forward, {"log_sigmoid_forward"});
-  add_rows(rows, mapped<keep, 0, 1>, {"maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2", "pow.Scalar", "_prelu_kernel", "softplus_backward", "hardsigmoid_backward", "hardswish_backward",
+  add_rows(rows, mapped<keep, 0, 1>, {"maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2", "pow.Scalar", "pow.Tensor_Tensor", "_prelu_kernel", "softplus_backward", "hardsigmoid_backward", "hardswish_backward",
       "threshold_backward", "gelu_backward", "silu_backward", "sigmoid_backward", "tanh_backward", "clamp_min.Tensor", "clamp_max.Tensor"});
   add_rows(rows, mapped<keep, 0, 1>, {"remainder.Scalar_Tensor"}, kDivides);
   add_rows_in_place(rows, mapped<floating, 0, 1>, {"div.Tensor", "div.Scalar"}, kDivides);
@@ -171,7 +172,7 @@ std::vector<OpRow> pointwise_ops() {
   add_rows_in_place(rows, bounded<mapped<keep, 0, 1, 2>>, {"clamp.Tensor"});
   add_rows_in_place(rows, lerp<0, 1>, {"lerp.Scalar"});
   add_rows_in_place(rows, unary_with_numbers<1>, {"clamp_min", "clamp_max"});
-  add_rows_in_place(rows, power_of_tensor, {"pow.Tensor_Scalar"});
+  add_rows(rows, power_of_tensor, {"pow.Tensor_Scalar"});
   add_rows_in_place(rows, bounded<unary_with_numbers<1, 2>>, {"clamp"});
   add_rows(rows, where, {"where.self"});
   add_rows_in_place(rows, masked_fill, {"masked_fill.Scalar", "masked_fill.Tensor"});

@@ -334,7 +334,6 @@ def set_in_the_dict_of_a_new_one(x, a):
     return x + 1, new.__dict__, new
 
 
-@pytest.mark.xfail(strict=True, reason="writes to an instance's __dict__ are replayed through the type's data descriptors")
 @pytest.mark.parametrize("program", [set_in_the_dict, update_the_dict, delete_in_the_dict, set_both, set_in_the_dict_of_a_new_one])
 def test_items_of_a_dict_under_the_name_of_a_property(program, backend):
     compiled, x = framejit.compile(program, backend=backend), torch.randn(3)

@@ -187,7 +187,6 @@ def tangents(call, x):
         return tuple(torch.autograd.forward_ad.unpack_dual(call(torch.autograd.forward_ad.make_dual(x, x + 1))))
 
 
-@pytest.mark.xfail(strict=True, reason="the tangent of a dual tensor is dropped: neither a tensor's obstacle nor a mode")
 @pytest.mark.nothing_captured
 @pytest.mark.parametrize("compiled_before", [False, True])
 def test_dual_tensors_keep_their_tangents(backend, compiled_before):

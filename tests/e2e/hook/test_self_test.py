@@ -69,7 +69,6 @@ FAULTS = {"function": "the function of a frame", "code": "the code of a frame", 
           "stack": "the stack top of a frame", "slot": "the place of the evaluator in the interpreter state", "result": "a native run gives another result"}
 
 
-@pytest.mark.xfail(strict=True, reason="_framejit_hooktest.self_test is not built yet")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found_and_nothing_is_armed(ht, fault):
     """One place of the layout a word further on, or an evaluator that is wrong: told by name, and armed calls are plain ones."""

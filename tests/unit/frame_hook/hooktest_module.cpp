@@ -4,6 +4,8 @@
 // makes armed calls with it. Importing it honours FRAMEJIT_STRESS.
 #include <Python.h>
 
+#include <iterator>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -264,7 +266,18 @@ PyObject* py_text(PyObject*, PyObject* object) {
 
 PyCFunction with_keywords(PyCFunctionWithKeywords function) { return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function)); }
 
-PyMethodDef methods[] = {{"mark", with_keywords(py_mark), METH_VARARGS | METH_KEYWORDS, nullptr},
+// self_test(fault): why the hook is refused, "" when it is not; a fault is a name below, "" for none.
+PyObject* py_self_test(PyObject*, PyObject* name) {
+  static constexpr const char* kFaults[] = {"", "function", "code", "globals", "locals", "stack", "slot", "result"};
+  const char* text = PyUnicode_AsUTF8(name);
+  if (!text) return nullptr;
+  for (size_t fault = 0; fault < std::size(kFaults); ++fault)
+    if (std::string_view(kFaults[fault]) == text) return PyUnicode_FromString(repeat_self_test(static_cast<SelfTestFault>(fault)).c_str());
+  return PyErr_Format(PyExc_ValueError, "no fault: %s", text);
+}
+
+PyMethodDef methods[] = {{"self_test", py_self_test, METH_O, nullptr},
+                         {"mark", with_keywords(py_mark), METH_VARARGS | METH_KEYWORDS, nullptr},
                          {"counts", py_counts, METH_O, nullptr},
                          {"install", py_install, METH_NOARGS, nullptr},
                          {"remove", py_remove, METH_NOARGS, nullptr},
