@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
-#include <unordered_map>
 
 #include <llvm/ExecutionEngine/Orc/AbsoluteSymbols.h>
 #include <llvm/ExecutionEngine/Orc/CompileUtils.h>
@@ -25,6 +24,7 @@
 #include "inductor/cpu/emitter.h"
 #include "inductor/cpu/jit.h"
 #include "inductor/cpu/vector_math.h"
+#include "inductor/kernel/weak_cache.h"
 
 namespace framejit::inductor {
 namespace {
@@ -117,7 +117,7 @@ class OrcJit : public CpuJit {
     const std::string key = print(kernel);
     {
       const std::lock_guard lock(mutex_);
-      if (auto known = cache_[key].lock()) {
+      if (auto known = cache_.find(key)) {
         ++statistics_.reused;
         return CompiledKernel{known->function, known, {}, kernel.extent, kernel.grain};
       }
@@ -126,7 +126,7 @@ class OrcJit : public CpuJit {
     FJ_TRY(std::shared_ptr<CodeHolder> code, build(kernel));
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const std::lock_guard lock(mutex_);
-    cache_[key] = code;
+    cache_.insert(key, code);
     ++statistics_.kernels;
     statistics_.seconds += seconds;
     return CompiledKernel{code->function, code, {}, kernel.extent, kernel.grain};
@@ -196,7 +196,7 @@ class OrcJit : public CpuJit {
   std::shared_ptr<Session> session_;
   EmitOptions options_;
   mutable std::mutex mutex_;
-  std::unordered_map<std::string, std::weak_ptr<CodeHolder>> cache_;
+  WeakCache<CodeHolder> cache_;
   TargetStatistics statistics_;
   std::atomic<uint64_t> next_name_{0};
 };

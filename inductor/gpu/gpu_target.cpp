@@ -5,9 +5,9 @@
 
 #include <chrono>
 #include <mutex>
-#include <unordered_map>
 
 #include "inductor/gpu/hip_emitter.h"
+#include "inductor/kernel/weak_cache.h"
 #include "runtime/gpu_driver.h"
 
 namespace framejit::inductor {
@@ -65,7 +65,7 @@ class GpuTarget : public KernelTarget {
   Result<std::shared_ptr<LoadedKernel>> find_or_build(const std::string& key, const Kernel& kernel, const HipProgram& program) {
     {
       const std::lock_guard lock(mutex_);
-      if (auto known = cache_[key].lock()) {
+      if (auto known = cache_.find(key)) {
         ++statistics_.reused;
         return known;
       }
@@ -81,7 +81,7 @@ class GpuTarget : public KernelTarget {
     for (const KernelBuffer& b : kernel.buffers) loaded->buffers += !b.is_local;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const std::lock_guard lock(mutex_);
-    cache_[key] = loaded;
+    cache_.insert(key, loaded);
     ++statistics_.kernels;
     statistics_.seconds += seconds;
     return loaded;
@@ -92,7 +92,7 @@ class GpuTarget : public KernelTarget {
   std::string architecture_;
   int device_;
   mutable std::mutex mutex_;
-  std::unordered_map<std::string, std::weak_ptr<LoadedKernel>> cache_;
+  WeakCache<LoadedKernel> cache_;
   TargetStatistics statistics_;
 };
 

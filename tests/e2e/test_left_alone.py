@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 import framejit
 from check import backend, fresh, same  # noqa: F401
@@ -182,19 +183,41 @@ def test_plain_tensors_while_a_transform_is_active(backend, breaks):
     assert set(breaks) == {("modes_unsupported", "a functorch transform is active")}
 
 
-def tangents(call, x):
-    with torch.autograd.forward_ad.dual_level():
-        return tuple(torch.autograd.forward_ad.unpack_dual(call(torch.autograd.forward_ad.make_dual(x, x + 1))))
+def made_inside(x):
+    return cube(forward_ad.make_dual(x, x + 1))
+
+
+def level_inside(x):
+    with forward_ad.dual_level():
+        return tuple(forward_ad.unpack_dual(cube(forward_ad.make_dual(x, x + 1))))
+
+
+# name: function, what it is given for a tensor in a level of forward-mode differentiation
+DUALS = {
+    "input": (cube, lambda x: forward_ad.make_dual(x, x + 1)),
+    "view": (cube, lambda x: forward_ad.make_dual(x, x + 1)[:2]),
+    "made inside": (made_inside, lambda x: x),
+}
 
 
 @pytest.mark.nothing_captured
+@pytest.mark.parametrize("name", DUALS)
 @pytest.mark.parametrize("compiled_before", [False, True])
-def test_dual_tensors_keep_their_tangents(backend, compiled_before):
-    compiled, x = framejit.compile(cube, backend=backend), torch.randn(3)
-    if compiled_before:
+def test_dual_tensors_keep_their_tangents(name, compiled_before, backend):
+    function, make = DUALS[name]
+    compiled, x = framejit.compile(function, backend=backend), torch.randn(3)
+    if compiled_before and function is cube:
         same(compiled(x), cube(x))
+    with forward_ad.dual_level():
+        for _ in range(2):
+            same(tuple(forward_ad.unpack_dual(compiled(make(x)))), tuple(forward_ad.unpack_dual(function(make(x)))))
+
+
+@pytest.mark.nothing_captured
+def test_a_level_of_forward_differentiation_inside(backend):
+    compiled, x = framejit.compile(level_inside, backend=backend), torch.randn(3)
     for _ in range(2):
-        same(tangents(compiled, x), tangents(cube, x))
+        same(compiled(x), level_inside(x))
 
 
 class Net(torch.nn.Module):

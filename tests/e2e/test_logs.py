@@ -293,3 +293,9 @@ def test_a_break_in_library_code_names_the_users_line_too():
         breaks = framejit.explain(f)(torch.ones(2)).of("Break")
     user = f"test_logs.py:{inner.__code__.co_firstlineno + 1} {inner.__qualname__}"
     assert breaks and breaks[0].at.startswith(user + ", in random.py:"), breaks
+
+
+def test_a_break_names_a_function_of_pybind11_by_its_module():
+    with torch.no_grad():
+        breaks = framejit.explain(lambda x: (x + 1, torch._C._jit_texpr_fuser_enabled()))(torch.ones(2)).of("Break")
+    assert [b.fields["detail"] for b in breaks] == ["call of torch._C._jit_texpr_fuser_enabled, which is not known to be safe to trace"]

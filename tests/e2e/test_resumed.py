@@ -1,13 +1,10 @@
 """A break is resumed in place: what lies in front of it and behind it is captured, wherever it stands and however deep, and runs as
-graphs on every later call; and what the broken-out call sees of its callers is what plain Python shows."""
-import sys
-import warnings
-
+graphs on every later call."""
 import pytest
 import torch
 
 import framejit
-from check import backend, deep_copy, fresh, same  # noqa: F401
+from check import backend, fresh, same  # noqa: F401
 
 NOTES = []
 
@@ -217,77 +214,3 @@ def test_both_sides_of_every_break_are_graphs(place, depth, backend):
     assert framejit.stats()["break_reasons"] == {"disabled_function": breaks}
     assert deltas[0] | {"hits": 0} == {"graphs": graphs + (depth > 0), "graph_breaks": breaks, "ops": ops + (depth and depth + 1), "fallbacks": 0, "hits": 0}
     assert deltas[1:] == [{"graphs": 0, "graph_breaks": 0, "ops": 0, "fallbacks": 0, "hits": len(noted) + 1 + depth}] * 2
-
-
-SEEN = []
-
-
-@framejit.disable
-def look():
-    """Notes every frame between the call of the test and this one, and warns at two of them."""
-    frame, found = sys._getframe(2), []
-    while frame.f_code.co_name != "seen_by":
-        names = dict(frame.f_locals)
-        shared = [[name for name, other in names.items() if other is value] for value in names.values()]
-        found.append((frame.f_code.co_name, frame.f_lineno, deep_copy({key: value for key, value in names.items() if not callable(value)}), shared))
-        frame = frame.f_back
-    SEEN.append(found)
-    warnings.warn("caller", stacklevel=3)
-    warnings.warn("caller's caller", stacklevel=4)
-
-
-def innermost(x, k, *rest, flag=False, **more):
-    y = x + k
-    pair = [y, {"y": y, "k": k}]
-    look()
-    y = y * 2
-    if flag:
-        look()
-    del pair
-    x.add_(1)
-    look()
-    return y
-
-
-def between(x):
-    total = 0
-    for i in range(3):
-        total = total + innermost(x, i, "rest", flag=i == 1, more=(x, None))
-        last = i
-    with torch.no_grad():
-        try:
-            raise ValueError(last)
-        except ValueError as error:
-            look()
-    return innermost(total, 0.5), innermost(x, 0.5)
-
-
-def watched(x):
-    n = x.shape[0]
-    z = x - n
-    def closure(k):
-        look()
-        return z * k + n
-    return between(z), closure(3), z
-
-
-def seen_by(call, x):
-    SEEN.clear()
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        result = call(x)
-    return result, list(SEEN), [(str(w.message), w.filename, w.lineno) for w in warned]
-
-
-def test_locals_frames_and_lines_seen_by_a_broken_out_call(backend):
-    compiled, x = framejit.compile(watched, backend=backend), torch.randn(3)
-    for call in range(4):
-        before = framejit.stats()
-        got, want = seen_by(compiled, x), seen_by(watched, x)
-        assert len(want[1]) == 13 and len(want[2]) == 26 and len(want[1][0]) == 3
-        same(got[1], want[1], where=f"call {call}: what was seen")
-        same((got[0], got[2]), (want[0], want[2]), where=f"call {call}: result and warnings")
-        after = framejit.stats()
-        if call:
-            assert after["graphs"] == before["graphs"] and after["hits"] - before["hits"] == 13
-    assert framejit.stats()["fallbacks"] == 0

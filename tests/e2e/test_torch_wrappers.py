@@ -1,15 +1,21 @@
 """torch's own disable wrappers, in checkpoint and optimizers, are no breaks: what they wrap is traced. Only the user's disable is honoured."""
 import copy
+import importlib
 
 import pytest
 import torch
-import torch._dynamo  # from here on torch's lazy wrappers are real ones
 import torch.utils.checkpoint
 
 import framejit
 from check import backend, check, fresh, same  # noqa: F401
 
 checkpoint = torch.utils.checkpoint.checkpoint
+
+
+@pytest.fixture(autouse=True, scope="module")
+def real_wrappers():
+    """torch's lazy wrappers become those of its compiler once that is imported."""
+    importlib.import_module("torch._dynamo")
 
 
 def block(x):

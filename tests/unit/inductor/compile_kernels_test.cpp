@@ -10,6 +10,7 @@
 
 #include "inductor/compile_kernels.h"
 #include "inductor/cpu/jit.h"
+#include "inductor/kernel/weak_cache.h"
 #include "inductor/loop/nest_builder.h"
 #include "runtime/base/log.h"
 
@@ -116,6 +117,17 @@ TEST(CompileKernels, TheFirstErrorInOrderCounts) {
   ASSERT_FALSE(error.ok());
   EXPECT_EQ(error.error().message, "3");
   EXPECT_THROW((void)compile_kernels({adding(0), adding(2), adding(1)}, target, "f", compiled), std::runtime_error);
+}
+
+TEST(WeakCache, KeepsWhatIsUsedAndForgetsTheRest) {
+  WeakCache<int> cache;
+  const auto kept = std::make_shared<int>(7);
+  cache.insert("kept", kept);
+  for (int i = 0; i < 1000; ++i) cache.insert(std::to_string(i), std::make_shared<int>(i));
+  EXPECT_EQ(cache.find("kept"), kept);
+  EXPECT_EQ(cache.find("999"), nullptr);
+  EXPECT_EQ(cache.find("never"), nullptr);
+  EXPECT_LE(cache.size(), 200u);
 }
 
 }  // namespace
