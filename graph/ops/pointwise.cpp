@@ -158,7 +158,8 @@ std::vector<OpRow> pointwise_ops() {
   add_rows(rows, mapped<keep, 1, 0>, {"rsub.Tensor", "rsub.Scalar"}, kTakesAlpha);  // sub(other, self)
   add_rows(rows, log_sigmoid_forward, {"log_sigmoid_forward"});
   add_rows(rows, mapped<keep, 0, 1>, {"maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2", "pow.Scalar", "pow.Tensor_Tensor", "_prelu_kernel",
-      "softplus_backward", "hardsigmoid_backward", "hardswish_backward", "threshold_backward", "gelu_backward", "silu_backward", "sigmoid_backward", "tanh_backward", "clamp_min.Tensor", "clamp_max.Tensor"});
+      "softplus_backward", "hardsigmoid_backward", "hardswish_backward",
+      "threshold_backward", "gelu_backward", "silu_backward", "sigmoid_backward", "tanh_backward", "clamp_min.Tensor", "clamp_max.Tensor"});
   add_rows(rows, mapped<keep, 0, 1>, {"remainder.Scalar_Tensor"}, kDivides);
   add_rows_in_place(rows, mapped<floating, 0, 1>, {"div.Tensor", "div.Scalar"}, kDivides);
   add_rows_in_place(rows, mapped<floating, 0, 1>, {"atan2", "copysign.Tensor", "copysign.Scalar", "xlogy.Tensor"});
