@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 import framejit
-from check import backend, fresh, same  # noqa: F401
+from check import backend, fresh, same, same_as  # noqa: F401
 from framejit import _framejit
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
@@ -23,7 +23,7 @@ def runs(fn, calls, backend, **options):
     """Compares every call with eager; the number of graphs that were compiled."""
     compiled = framejit.compile(fn, backend=backend, **options)
     for args in calls:
-        same(compiled(*args), fn(*args))
+        same_as(fn, compiled(*args), *args)
     assert framejit.stats()["fallbacks"] == 0
     return framejit.stats()["graphs"]
 
