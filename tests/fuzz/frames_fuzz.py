@@ -61,7 +61,9 @@ class Program:
     def make_if(self): return [f"if ({self.integer()}) % 2:", self.block(self.rng.randint(1, 3)), "else:", self.block(self.rng.randint(1, 2))]
     def make_for(self):
         head = self.rng.choice(["for n1 in range({i} % 4):", "for n1, t1 in enumerate(list(xs)[:2]):", "for n1 in [1, 2]:", "for k0, v0 in list(d.items())[:2]:"])
-        return [head.format(i=self.integer()), self.block(self.rng.randint(1, 3)) + [[self.rng.choice(["pass", "if n1 == 2: break", "if n1 == 1: continue"])]]]
+        body = self.block(self.rng.randint(1, 3))
+        body.insert(self.rng.randint(0, len(body)), [self.rng.choice(["pass", "if n1 == 2: break", "if n1 == 1: continue"])])
+        return [head.format(i=self.integer()), body]
     def make_while(self): return ["w0 = 0", "while w0 < 2:", [["w0 += 1"]] + self.block(self.rng.randint(1, 2))]
     def make_try(self):
         return ["try:", self.block(self.rng.randint(1, 2)) + [[self.rng.choice(["pass", "raise ValueError(n0)", "xs[99]", "d['missing']"])]],
