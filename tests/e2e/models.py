@@ -1,4 +1,7 @@
-"""Small configurations of real models, with random weights, and inputs with padding: what the issue calls "real models"."""
+"""Small configurations of real models, with random weights, and inputs with padding; and the demo's model."""
+import sys
+from pathlib import Path
+
 import torch
 
 
@@ -80,7 +83,9 @@ def whisper(attn):
 
 ATTENTION = ("sdpa", "eager")
 NO_ATTENTION = {"resnet", "convnext"}
+DTYPES = (torch.float32, torch.bfloat16)
 MODELS = {f.__name__: f for f in (bert, roberta, distilbert, gpt2, llama, t5, vit, resnet, convnext, whisper)}
+CASES = [(n, a, d) for n in MODELS for a in ATTENTION for d in DTYPES if not (n in NO_ATTENTION and a != ATTENTION[0])]
 
 
 def make(name, attn="sdpa", dtype=torch.float32, seed=0):
@@ -89,3 +94,22 @@ def make(name, attn="sdpa", dtype=torch.float32, seed=0):
     model, inputs = MODELS[name](attn)
     inputs = {k: v.to(dtype) if v.is_floating_point() else v for k, v in inputs.items()}
     return model.eval().to(dtype), inputs
+
+
+def sentence_model(attn="sdpa", dtype=torch.float32):
+    """The demo's model with its own weights, and its tokenized lines with their padding mask."""
+    sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+    import demo
+    model = demo.load_model()
+    model.set_attn_implementation(attn)
+    return model.to(dtype), demo.batch()
+
+
+def decode_steps(model, step, ids, tokens):
+    """Decoding with a static cache: a prompt by the model itself, then each of `tokens` by `step`."""
+    from transformers import StaticCache
+    cache = StaticCache(config=model.config, max_cache_len=24)
+    logits = [model(input_ids=ids, past_key_values=cache, cache_position=torch.arange(ids.shape[1])).logits]
+    for i, token in enumerate(tokens):
+        logits.append(step(input_ids=token, past_key_values=cache, cache_position=torch.tensor([ids.shape[1] + i])).logits)
+    return logits, cache

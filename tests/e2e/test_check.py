@@ -1,0 +1,190 @@
+"""The comparison that the other tests stand on: it refuses what the contract refuses, and its float64 reference is one."""
+import types
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import framejit
+from check import check, fresh, same  # noqa: F401
+from wide import in_float64
+
+pytestmark = pytest.mark.nothing_captured
+HALF = [torch.bfloat16, torch.float16]
+FLOATS = [*HALF, torch.float32, torch.float64]
+
+
+def refused(*args, **kwargs):
+    with pytest.raises(AssertionError) as raised:
+        same(*args, **kwargs)
+    return str(raised.value)
+
+
+def instead_of(monkeypatch, wrong):
+    """framejit.compile answers with `wrong(fn)`."""
+    monkeypatch.setattr(framejit, "compile", lambda fn, **options: wrong(fn))
+
+
+class TestWithoutReference:
+    """2 ulp of the largest value, and of the norm."""
+
+    @pytest.mark.parametrize("dtype", FLOATS)
+    def test_values(self, dtype):
+        eager = torch.linspace(-2, 2, 101, dtype=torch.float64).to(dtype)
+        ulp = torch.finfo(dtype).eps * (16 if dtype == torch.float64 else 1)
+        same(eager.clone(), eager)
+        same(eager * (1 + ulp), eager)
+        for wrong in (eager * (1 + 4 * ulp), eager + 5 * ulp, eager * (1 - 4 * ulp), -eager, torch.zeros_like(eager)):
+            assert "off by" in refused(wrong, eager)
+
+    @pytest.mark.parametrize("dtype,factor", [(torch.bfloat16, 1.05), (torch.float16, 1.01), (torch.float32, 1.000001)])
+    def test_a_few_percent(self, dtype, factor):
+        eager = torch.randn(50).to(dtype)
+        refused(eager * factor, eager)
+        refused([eager, {"k": (eager * factor,)}], [eager, {"k": (eager,)}])
+
+    @pytest.mark.parametrize("dtype", FLOATS)
+    def test_one_element(self, dtype):
+        eager = torch.ones(1000, dtype=dtype)
+        wrong = eager.clone()
+        wrong[7] = 1 + 64 * torch.finfo(dtype).eps
+        refused(wrong, eager)
+
+    def test_many_elements_that_are_each_near(self):
+        eager = torch.zeros(10_000, dtype=torch.bfloat16)
+        eager[0] = 1
+        refused(eager + 2 ** -7, eager)
+
+    def test_special_values(self):
+        eager = torch.tensor([1.0, float("nan"), float("inf"), -float("inf")])
+        same(eager.clone(), eager)
+        for k, value in ((0, float("nan")), (1, 1.0), (2, 3e38), (3, float("inf"))):
+            wrong = eager.clone()
+            wrong[k] = value
+            refused(wrong, eager)
+
+    @pytest.mark.parametrize("wrong", [
+        lambda t: t.double(), lambda t: t.T.contiguous().T, lambda t: t[:1], lambda t: t.clone().requires_grad_(), lambda t: torch.cat([t, t])[2:], torch.nn.Parameter, list,
+    ], ids=["dtype", "strides", "shape", "requires_grad", "offset", "class", "list"])
+    def test_what_is_not_a_value(self, wrong):
+        eager = torch.arange(6.0).view(2, 3)
+        refused(wrong(eager), eager)
+
+    def test_integers_and_structure(self):
+        for got, eager in ((torch.tensor([1, 2]), torch.tensor([1, 3])), (torch.tensor([True]), torch.tensor([False])), ([1], [1, 2]), ((1,), [1]), ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+                           (0.0, -0.0), (1, True), (types.SimpleNamespace(a=1), types.SimpleNamespace(a=2))):
+            refused(got, eager)
+
+
+class TestWithReference:
+    def test_eagers_own_error_twice(self):
+        eager, exact = torch.ones(100), torch.ones(100, dtype=torch.float64) + 1e-4
+        for off, fits in ((0.0, True), (1.9e-4, True), (2.1e-4, False), (-2.1e-4, False)):
+            got = (exact + off).float()
+            same(got, eager, exact) if fits else refused(got, eager, exact)
+        refused((exact + 1.9e-4).float(), eager)
+
+    def test_is_asked_only_where_it_is_needed(self):
+        asked = []
+        eager = torch.ones(3)
+        same([eager.clone()], [eager], lambda: asked.append(1))
+        assert not asked
+        refused([eager * 2], [eager], lambda: asked.append(1))
+        assert asked
+
+
+class TestCheck:
+    """check() itself, with something else than framejit behind compile."""
+
+    PROGRAMS = {
+        "a few percent": lambda fn: lambda x: fn(x) * 1.05,
+        "another op": lambda fn: lambda x: fn(x) - x,
+        "a cast that is left out": lambda fn: lambda x: fn(x.float()).to(x.dtype),
+        "writes": lambda fn: lambda x: fn(x.mul_(2)) if x.sum() > 1e9 else (fn(x), x.mul_(2))[0],
+        "the argument itself": lambda fn: lambda x: x,
+        "another error": lambda fn: lambda x: x.view(-1, 7),
+    }
+
+    @pytest.mark.parametrize("dtype", FLOATS)
+    @pytest.mark.parametrize("name", PROGRAMS)
+    def test_refuses(self, name, dtype, monkeypatch):
+        def fn(x):
+            return torch.softmax(x, -1) * 3 if name != "a cast that is left out" else x.to(torch.bfloat16).sin().float() * x
+        if name == "a cast that is left out":
+            if dtype in HALF:
+                return
+            instead_of(monkeypatch, lambda _: lambda x: x.sin() * x)
+        else:
+            instead_of(monkeypatch, self.PROGRAMS[name])
+        with pytest.raises(AssertionError):
+            check(fn, torch.randn(4, 32).to(dtype))
+
+    @pytest.mark.parametrize("dtype", HALF)
+    def test_accepts_the_program_in_float32(self, dtype, monkeypatch):
+        """What a fused kernel may do: round once, at the end."""
+        def fn(x):
+            for _ in range(6):
+                x = torch.softmax(x * 1.7 - x.mean(-1, keepdim=True), -1) + x
+            return x
+        instead_of(monkeypatch, lambda _: lambda x: fn(x.float()).to(dtype))
+        check(fn, torch.randn(4, 32).to(dtype))
+
+    def test_counts(self):
+        with pytest.raises(AssertionError, match="graphs instead of"):
+            check(lambda x: x + 1, torch.ones(2), compiles=2)
+        with pytest.raises(AssertionError, match="breaks instead of"):
+            check(lambda x: x + 1, torch.ones(2), breaks=1)
+
+
+class TestInFloat64:
+    @staticmethod
+    def assert_is(fn, wide, *args):
+        """The reference of `fn` is `wide` on the arguments in float64, to the last bits of that."""
+        result, after, _ = in_float64(fn, [a.clone() for a in args])
+        doubles = [a.double() if a.dtype.is_floating_point else a.clone() for a in args]
+        torch.testing.assert_close(result, wide(*doubles), rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(after, doubles, rtol=1e-12, atol=1e-12)
+
+    @pytest.mark.parametrize("dtype", [*HALF, torch.float32])
+    @pytest.mark.parametrize("fn", [
+        lambda x, y: torch.softmax(x @ y.T / 3, -1).exp().mean(0),
+        lambda x, y: F.layer_norm(F.gelu(x) + y, (8,)),
+        lambda x, y: torch.where(y > 0, x, 0.1) + torch.full_like(x, 0.3) + torch.zeros(8, dtype=x.dtype),
+        lambda x, y: F.scaled_dot_product_attention(x[None, None], y[None, None], x[None, None])[0, 0],
+        lambda x, y: torch.cat([x, y]).sort(0)[0][1:].sum(),
+    ], ids=range(5))
+    def test_ops(self, fn, dtype):
+        self.assert_is(fn, fn, torch.randn(4, 8).to(dtype), torch.randn(4, 8).to(dtype))
+
+    def test_views_and_writes(self):
+        def fn(x, y):
+            x[:, 1:].transpose(0, 1).mul_(y.sum())
+            z = x.view(-1)
+            x.add_(0.1)
+            z[::2] = 0.75
+            return (z / 3).sum()
+        self.assert_is(fn, fn, torch.randn(4, 8).bfloat16(), torch.randn(3).bfloat16())
+
+    def test_explicit_casts_round_and_nothing_else(self):
+        def fn(x):
+            return (x * 1.1).to(torch.bfloat16).float() * 1.1
+        self.assert_is(fn, lambda x: (x * 1.1).bfloat16().double() * 1.1, torch.randn(50))
+        self.assert_is(lambda x: (x * 1.1).float(), lambda x: x * 1.1, torch.randn(50).bfloat16())
+
+    def test_branches_and_integers_are_eagers(self):
+        x = torch.tensor([1.0, 1.0 + 2 ** -8]).bfloat16() * 3
+        result, _, _ = in_float64(lambda x: ((x * 1.01).argmax(), (x * 1.01 > 3.04).tolist(), x.dtype, (x * 1.01)[0].item()), [x])
+        assert result == [(x * 1.01).argmax(), (x * 1.01 > 3.04).tolist(), torch.bfloat16, (x * 1.01)[0].item()]
+
+    def test_random_numbers_are_eagers(self):
+        before = torch.get_rng_state()
+        result, _, _ = in_float64(lambda: torch.rand(5) / 3, seed=3)
+        assert torch.equal(before, torch.get_rng_state())
+        torch.manual_seed(3)
+        assert torch.equal(result, torch.rand(5).double() / 3)
+
+    def test_a_module(self):
+        net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.Flatten(), torch.nn.Linear(16, 5)).eval().bfloat16()
+        x = torch.randn(2, 3, 4, 4).bfloat16()
+        result, _, _ = in_float64(net, [x])
+        torch.testing.assert_close(result, net.double()(x.double()), rtol=1e-12, atol=1e-12)

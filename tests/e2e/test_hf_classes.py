@@ -1,0 +1,55 @@
+"""The script that picks Hugging Face classes by a seed: what it picks, its rows, and that it tells a difference."""
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import framejit
+from check import fresh  # noqa: F401
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+pytest.importorskip("transformers")
+import hf_classes  # noqa: E402
+
+
+@pytest.mark.nothing_captured
+def test_the_seed_decides():
+    names = hf_classes.picked(3)
+    assert names == hf_classes.picked(3) != hf_classes.picked(4) and len(set(names)) == len(names) > 300
+    assert not {"BertModel", "LlamaModel", "T5Model", "WhisperModel"} & set(names) and "HeliumModel" in names
+
+
+@pytest.mark.nothing_captured  # in this process
+def test_rows_are_counted(monkeypatch, capsys):
+    monkeypatch.setattr(hf_classes, "picked", lambda seed: ["GlmImageVisionModel", "HeliumModel", "XGLMModel"])
+    monkeypatch.setattr(sys, "argv", ["hf_classes.py", "4", "--count", "1"])
+    assert hf_classes.main() == 0
+    passed, row = capsys.readouterr().out.splitlines()
+    assert passed.startswith("passed over GlmImageVisionModel") and row.startswith("HeliumModel") and row.endswith("equal"), row
+
+
+@pytest.mark.parametrize("name", ["HeliumModel", "MBartModel", "XGLMModel"])
+def test_whole_classes(name):
+    line = hf_classes.row(name)
+    assert "graphs   1  breaks   0 " in line and "fallbacks 0" in line and line.endswith("equal"), line
+
+
+def test_breaks_are_said_and_results_equal(monkeypatch):
+    from transformers import HeliumModel
+    forward = HeliumModel.forward
+
+    def printing(self, *args, **kwargs):
+        print(end="")
+        return forward(self, *args, **kwargs)
+    monkeypatch.setattr(HeliumModel, "forward", printing)
+    line = hf_classes.row("HeliumModel")
+    assert "(outside_effect 1)" in line and line.endswith("equal"), line
+
+
+@pytest.mark.nothing_captured
+def test_a_difference_is_told(monkeypatch):
+    def wrong(model, **options):
+        return lambda **inputs: {k: v * 1.001 if isinstance(v, torch.Tensor) else v for k, v in model(**inputs).items()}
+    monkeypatch.setattr(framejit, "compile", wrong)
+    assert "DIFFERS: " in hf_classes.row("HeliumModel") and "difference 1.0e-03" in hf_classes.row("HeliumModel")

@@ -1,0 +1,114 @@
+"""The reference of the contract's bound: what a program gives when every op computes in float64.
+
+The program runs as it is. Beside each memory of floats lies one of float64, in which each op is done once more; views and in-place
+writes find it by the memory that they share. Python sees eager's own tensors, so that dtypes, integers and branches are eager's.
+Casts that the dispatcher sees round here too (they are never elided), the rounding of other ops does not happen.
+"""
+import types
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
+
+aten = torch.ops.aten
+CASTS = {aten._to_copy.default, aten.copy_.default, aten.copy.default}
+
+
+def is_float(t):
+    return type(t) in (torch.Tensor, torch.nn.Parameter) and t.layout == torch.strided and t.dtype.is_floating_point
+
+
+class Wide(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.memories = {}  # (address, dtype) -> (a tensor that keeps it alive, its elements in float64)
+
+    @staticmethod
+    def key(t):
+        return t.untyped_storage().data_ptr(), t.dtype
+
+    def of(self, t):
+        """The float64 tensor that lies beside `t`."""
+        if not t.numel():
+            return t.double()
+        elements = t.untyped_storage().nbytes() // t.element_size()
+        kept = self.memories.get(self.key(t))
+        if kept is None or kept[1].numel() < elements:
+            flat = torch.empty(0, dtype=t.dtype).set_(t.untyped_storage(), 0, (elements,))
+            kept = self.memories[self.key(t)] = t, flat.double()
+        return kept[1].as_strided(t.size(), t.stride(), t.storage_offset())
+
+    def widened(self, func, args, kwargs):
+        """A call of the op on float64 tensors as they are now; what the op writes beside floats, it writes into copies."""
+        def widen(v):
+            if isinstance(v, torch.Tensor):
+                return self.of(v) if is_float(v) else v.clone() if func._schema.is_mutable else v
+            return torch.float64 if isinstance(v, torch.dtype) and v.is_floating_point else v
+        args, kwargs = tree_map(widen, (args, kwargs))
+        return lambda: tree_flatten(func(*args, **kwargs))[0]
+
+    def __torch_dispatch__(self, func, types_, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        inputs = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)]
+        again = self.widened(func, args, kwargs)
+        before = torch.get_rng_state()
+        result = func(*args, **kwargs)
+        drew = not torch.equal(torch.get_rng_state(), before)
+        outputs = tree_flatten(result)[0]
+        if not any(map(is_float, inputs + outputs)):
+            return result
+        try:
+            wide = None if drew else again()
+        except (RuntimeError, TypeError, IndexError):
+            wide = None
+        written = list(filter(is_float, inputs)) if func._schema.is_mutable else []
+        if wide is None or len(wide) != len(outputs):
+            wide = outputs
+            for t in written:  # what the op has done to them is not known in float64
+                self.of(t).copy_(t)
+        for t, w in zip(outputs, wide):
+            if is_float(t) and t.numel() and self.key(t) not in self.memories and isinstance(w, torch.Tensor):
+                self.of(t).copy_(w if w.shape == t.shape else t)
+        if func in CASTS and is_float(outputs[0]):
+            source = next((t.dtype for t in reversed(inputs) if is_float(t)), torch.float64)
+            if torch.finfo(outputs[0].dtype).eps > torch.finfo(source).eps:
+                self.of(outputs[0]).copy_(self.of(outputs[0]).to(outputs[0].dtype))
+        return result
+
+    def values(self, value, seen=None):
+        """The same structure with float64 tensors: tuples and deques as lists, objects as namespaces."""
+        seen = {} if seen is None else seen
+        if id(value) in seen:
+            return seen[id(value)][1]
+        if isinstance(value, torch.Tensor):
+            return self.of(value).clone() if is_float(value) else value
+        if isinstance(value, dict):
+            made = {}
+            seen[id(value)] = value, made
+            made.update((k, self.values(v, seen)) for k, v in value.items())
+        elif hasattr(value, "__len__") and hasattr(value, "__iter__") and not isinstance(value, (str, bytes, range, set, frozenset)):
+            made = []
+            seen[id(value)] = value, made
+            made.extend(self.values(v, seen) for v in value)
+        elif hasattr(value, "__dict__") and not isinstance(value, (type, torch.nn.Module)) and not callable(value):
+            made = types.SimpleNamespace()
+            seen[id(value)] = value, made
+            vars(made).update((k, self.values(v, seen)) for k, v in vars(value).items() if isinstance(k, str))
+        else:
+            made = value
+        return made
+
+
+def in_float64(fn, args=(), kwargs=None, seed=None):
+    """[what `fn` returns, the arguments afterwards, the keyword arguments afterwards], floats in float64. The generator is left as it is."""
+    kwargs = kwargs or {}
+    state = torch.get_rng_state()
+    try:
+        if seed is not None:
+            torch.manual_seed(seed)
+        mode = Wide()
+        with mode:
+            result = fn(*args, **kwargs)
+        return mode.values([result, list(args), kwargs])
+    finally:
+        torch.set_rng_state(state)

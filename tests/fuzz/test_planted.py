@@ -1,0 +1,166 @@
+"""Each fuzzer finds defects that are planted in what it compares with eager."""
+import ast
+import contextlib
+import io
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import framejit
+import frames_fuzz
+import graphs_fuzz
+
+aten = torch.ops.aten
+
+
+class Planted(TorchDispatchMode):
+    """Op `name` is answered by `wrong(op, args, kwargs)`."""
+
+    def __init__(self, name, wrong):
+        super().__init__()
+        self.name, self.wrong = name, wrong
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        call = self.wrong if str(func.overloadpacket) == f"aten.{self.name}" else lambda op, a, k: op(*a, **k)
+        return call(func, args, kwargs or {})
+
+
+def backend_with(name, wrong):
+    """A backend that runs the graph with a defect."""
+    def backend(graph, examples):
+        def run(*inputs):
+            with Planted(name, wrong):
+                return graph(*inputs)
+        return run
+    return backend
+
+
+def seeds_until_found(fuzzer, limit, backend):
+    """How many seeds it takes the fuzzer to fail."""
+    for count in range(1, limit + 1):
+        program = fuzzer.Program(count - 1)
+        source = program.source()
+        with contextlib.redirect_stdout(io.StringIO()):
+            try:
+                if fuzzer.run(source if fuzzer is frames_fuzz else program, count - 1, backend):
+                    return count
+            except SyntaxError:
+                continue
+    pytest.fail(f"{limit} seeds found nothing")
+
+
+OPS = {
+    "an add that subtracts": ("add", lambda op, a, k: aten.sub.Tensor(*a, **k) if op is aten.add.Tensor else op(*a, **k)),
+    "a sum that misses an element": ("sum", lambda op, a, k: op(a[0].narrow(-1, 0, a[0].size(-1) - 1) if a[0].dim() and a[0].size(-1) > 1 else a[0], *a[1:], **k)),
+    "a relu that keeps negatives": ("relu", lambda op, a, k: a[0].clone()),
+    "a half that is off by 3%": ("mul", lambda op, a, k: op(*a, **k) * 1.03 if a[0].dtype.is_floating_point else op(*a, **k)),
+}
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_graphs_fuzz_finds_wrong_ops(name):
+    assert seeds_until_found(graphs_fuzz, 40, backend_with(*OPS[name]))
+
+
+@pytest.mark.parametrize("name", ["an add that subtracts", "a sum that misses an element", "a relu that keeps negatives"])
+def test_frames_fuzz_finds_wrong_ops(name):
+    assert seeds_until_found(frames_fuzz, 40, backend_with(*OPS[name]))
+
+
+# What a tracer may get wrong: the compiled side runs a program that is not quite the same.
+
+class DropsEffect(ast.NodeTransformer):
+    def visit_AugAssign(self, node):
+        return ast.Pass() if ast.unparse(node.target) == "o.count" else node
+
+
+class SwapsEffects(ast.NodeTransformer):
+    def visit_Call(self, node):
+        self.generic_visit(node)
+        if ast.unparse(node.func) == "xs.append":
+            return ast.parse(f"xs.insert(0, {ast.unparse(node.args[0])})", mode="eval").body
+        return node
+
+
+class SkipsFinally(ast.NodeTransformer):
+    def visit_Try(self, node):
+        self.generic_visit(node)
+        node.finalbody = [ast.Pass()] if node.finalbody else []
+        return node
+
+
+class ForgetsContinue(ast.NodeTransformer):
+    def visit_Continue(self, node):
+        return ast.Pass()
+
+
+class LosesNonlocal(ast.NodeTransformer):
+    def visit_Nonlocal(self, node):
+        return ast.parse("n1 = 1").body[0]
+
+
+class SkipsBreaks(ast.NodeTransformer):
+    def visit_Expr(self, node):
+        return ast.Pass() if ast.unparse(node).startswith("log(") else node
+
+
+class TakesOtherBranch(ast.NodeTransformer):
+    def visit_If(self, node):
+        self.generic_visit(node)
+        node.test = ast.UnaryOp(ast.Not(), node.test)
+        return node
+
+
+class CopiesArguments(ast.NodeTransformer):
+    def visit_FunctionDef(self, node):
+        if node.name == "f":
+            node.body.insert(0, ast.parse("xs = list(xs)").body[0])
+        return node
+
+
+MUTANTS = [DropsEffect, SwapsEffects, SkipsFinally, ForgetsContinue, LosesNonlocal, SkipsBreaks, TakesOtherBranch, CopiesArguments]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.__name__)
+def test_frames_fuzz_finds_wrong_frames(mutant, monkeypatch):
+    def compile_mutant(fn, **options):
+        seed = int(fn.__code__.co_filename.split()[1][:-1])
+        tree = ast.fix_missing_locations(mutant().visit(ast.parse(frames_fuzz.Program(seed).source())))
+        scope, log = fn.__globals__, fn.__globals__["LOG"]
+        exec(compile(tree, fn.__code__.co_filename, "exec"), scope)
+        scope["LOG"] = log  # the one that is compared
+        return scope["f"]
+    monkeypatch.setattr(framejit, "compile", compile_mutant)
+    assert seeds_until_found(frames_fuzz, 60, "eager")
+
+
+# What a compiler may get wrong: strides, shared memory, writes.
+
+RESULTS = {
+    "strides": lambda t: t.clone(memory_format=torch.contiguous_format),
+    "a copy in place of a view": lambda t: t.clone(),
+    "dtype": lambda t: t.float() if t.dtype == torch.bfloat16 else t.double() if t.dtype == torch.float32 and not t.dim() else t,
+    "one element": lambda t: t.clone().index_fill_(-1, torch.tensor([t.size(-1) - 1]), 0) if t.dim() and t.numel() else t,
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [*RESULTS, "a write that is lost"])
+def test_graphs_fuzz_finds_wrong_results(name, monkeypatch):
+    def altered(fn, **options):
+        def call(*inputs):
+            if name == "a write that is lost":
+                return fn(*[t.clone(memory_format=torch.preserve_format) for t in inputs])
+            result = fn(*inputs)
+            return tuple(map(RESULTS[name], result)) if isinstance(result, tuple) else RESULTS[name](result)
+        return call
+    monkeypatch.setattr(framejit, "compile", altered)
+    assert seeds_until_found(graphs_fuzz, 100, "framejit")
+
+
+def test_without_a_defect_nothing_is_found():
+    with pytest.raises(pytest.fail.Exception):
+        seeds_until_found(graphs_fuzz, 5, backend_with("add", lambda op, a, k: op(*a, **k)))
+    with pytest.raises(pytest.fail.Exception):
+        seeds_until_found(frames_fuzz, 5, backend_with("add", lambda op, a, k: op(*a, **k)))
