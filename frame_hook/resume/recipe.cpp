@@ -49,6 +49,11 @@ bool assign_list(PyObject* target, const std::vector<SlotId>& operands, const st
   return items && PyList_SetSlice(target, 0, PyList_GET_SIZE(target), items.get()) == 0;
 }
 
+bool extend_list(PyObject* target, const std::vector<SlotId>& operands, const std::vector<PyRef>& slots) {
+  PyRef items = PyRef::steal(tuple_of(operands, slots, 1));
+  return items && PyList_SetSlice(target, PyList_GET_SIZE(target), PyList_GET_SIZE(target), items.get()) == 0;
+}
+
 // The mapping slot of the builtin class that lays the object out, so that OrderedDict keeps its order and no user code runs.
 bool assign_item(PyObject* target, PyObject* key, PyObject* value) {
   if (PyDict_CheckExact(target)) return value ? PyDict_SetItem(target, key, value) == 0 : PyDict_DelItem(target, key) == 0;
@@ -159,6 +164,7 @@ bool Recipe::run_step(const RecipeStep& s, const RecipeInputs& in, std::vector<P
     case RecipeOp::consume: return consume(at(0), s.number) && give(Py_NewRef(at(0)));
     case RecipeOp::skip: guards::skip_in_enumerate(at(0), s.number); return true;
     case RecipeOp::assign_list: return assign_list(at(0), s.operands, slots);
+    case RecipeOp::extend_list: return extend_list(at(0), s.operands, slots);
     case RecipeOp::assign_dict_item: return assign_item(at(0), at(1), at(2));
     case RecipeOp::delete_dict_item: return absent_now(assign_item(at(0), at(1), nullptr), PyExc_KeyError);
     case RecipeOp::clear_dict: {

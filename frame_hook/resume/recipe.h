@@ -38,7 +38,7 @@ enum class RecipeOp : uint8_t {
   advance,      // operands: iterator; number: __setstate__ position
   consume,      // operands: iterator; number: items to drop
   skip,         // operands: enumerate; number: to add to its index
-  assign_list, assign_dict_item, delete_dict_item, clear_dict, change_set, assign_cell,  // effects on real objects
+  assign_list, extend_list, assign_dict_item, delete_dict_item, clear_dict, change_set, assign_cell,  // effects on real objects
   restore_modes,  // number: index into modes
 };
 

@@ -482,7 +482,7 @@ void RecipeBuilder::effect_of(Value* value) {
     case ValueKind::list: {
       std::vector<SlotId> operands{target};
       for (Value* v : as<ListValue>(value)->items) operands.push_back(slot(v));
-      step(RecipeOp::assign_list, std::move(operands));
+      step(as<ListValue>(value)->loaded ? RecipeOp::assign_list : RecipeOp::extend_list, std::move(operands));
       break;
     }
     case ValueKind::dict: dict_effect(target, as<DictValue>(value), value->object.get()); break;

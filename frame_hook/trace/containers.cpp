@@ -34,7 +34,8 @@ void Tracer::load(ListValue* v) {
   v->loaded = true;
   const Py_ssize_t n = PyList_GET_SIZE(v->object.get());
   note(*this, GuardKind::length, v->source, nullptr, n);
-  v->items.assign(n, nullptr);
+  v->items.insert(v->items.begin(), n, nullptr);
+  for (Py_ssize_t i = 0; v->mutated && i < n; ++i) item(v, i);  // what is written is known to the shadow
 }
 
 Value* Tracer::item(ListValue* v, size_t i) {
@@ -179,9 +180,9 @@ bool set_add(Tracer& t, SetValue* set, Value* item) {
 }
 
 void list_extend(Tracer& t, ListValue* list, Value* iterable) {
-  std::vector<Value*> more = t.unpack(iterable);
-  t.load(list);
-  for (size_t i = 0; i < list->items.size(); ++i) t.item(list, i);
+  const std::vector<Value*> more = t.unpack(iterable);
+  if (list->loaded)
+    for (size_t i = 0; i < list->items.size(); ++i) t.item(list, i);
   t.will_mutate(list);
   list->items.insert(list->items.end(), more.begin(), more.end());
 }

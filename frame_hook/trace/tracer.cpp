@@ -376,7 +376,7 @@ std::optional<Tracer::Obstacle> Tracer::find_obstacle() {
 // What was written and what was read of the same type are other objects: they were in the trace, and must be when it is used.
 void Tracer::guard_effects_apart() {
   auto was_read = [](const Value* v) {
-    if (v->kind == ValueKind::list) return static_cast<const ListValue*>(v)->loaded;
+    if (v->kind == ValueKind::list) return static_cast<const ListValue*>(v)->loaded || v->mutated;
     if (v->kind == ValueKind::set) return static_cast<const SetValue*>(v)->loaded;
     if (v->kind == ValueKind::dict) return static_cast<const DictValue*>(v)->loaded || !static_cast<const DictValue*>(v)->read.empty();
     if (v->kind == ValueKind::cell) return static_cast<const CellValue*>(v)->loaded;

@@ -71,13 +71,13 @@ Value* builtin_frozenset(Tracer& t, const Arguments& args) {
 
 Value* list_append(Tracer& t, const Arguments& args) {
   only_positional(t, args, "list.append", 2, 2);
-  written_list(t, args, "append")->items.push_back(args.positional[1]);
+  list_extend(t, self_as<ListValue>(t, args, ValueKind::list, "append"), t.tuple({args.positional[1]}));
   return t.none();
 }
 
 Value* list_extend_row(Tracer& t, const Arguments& args) {
   only_positional(t, args, "list.extend", 2, 2);
-  list_extend(t, self_list(t, args, "extend"), args.positional[1]);
+  list_extend(t, self_as<ListValue>(t, args, ValueKind::list, "extend"), args.positional[1]);
   return t.none();
 }
 

@@ -61,7 +61,7 @@ struct TupleValue : Value {
 };
 struct ListValue : Value {
   std::vector<Value*> items;
-  bool loaded = false;           // items has the right length (guarded for a real list)
+  bool loaded = false;           // items has the right length (guarded for a real list); before, it holds what was appended alone
 };
 
 // Keys are values with a concrete, hashable key object (or identity-hashed instances). Insertion order kept.

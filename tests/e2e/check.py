@@ -86,8 +86,8 @@ def norms(t):
 def assert_close(got, eager, ref64, where):
     """The contract's bound: |out - ref64| <= 2 |eager - ref64| + 2 ulp |ref64|, in max norm and in L2.
 
-    Results within 2 ulp |eager| of eager's keep it whatever the reference is, and have to where none is known. `ref64` is a tensor, None,
-    or a function that makes either. float64 has no wider reference: 32 ulp.
+    Results within 2 ulp |eager| of eager's keep it whatever the reference is. `ref64` is a tensor, None, or a function that makes either.
+    Where none is known, float32 may be off by 8 ulp |eager| (sums of a few dozen); float64 has no wider reference: 32 ulp.
     """
     if not eager.dtype.is_floating_point:
         assert torch.equal(got, eager), f"{where}: values differ"
@@ -105,6 +105,8 @@ def assert_close(got, eager, ref64, where):
             r = torch.where(torch.isfinite(ref64[finite]), ref64[finite].double(), e)
             bounds = [2 * n + slack * m + 1e-30 for n, m in zip(norms(e - r), norms(r))]
             off = norms(g - r)
+        elif eager.dtype == torch.float32:
+            bounds = [4 * b for b in bounds]
     for o, b in zip(off, bounds):
         assert o <= b, f"{where}: off by {o:.3g}, allowed {b:.3g}"
 

@@ -3,6 +3,9 @@
 A test that is about what is not compiled says so: @pytest.mark.nothing_captured. Tests that compile in child processes, or that
 check no compiled code, live in the files of WITHOUT.
 """
+import random
+import sys
+
 import pytest
 
 WITHOUT = ("test_api", "test_deep_recursion", "test_demo", "test_logs", "test_op_sweep", "test_op_table", "test_output_code", "test_process", "test_readme",
@@ -11,6 +14,13 @@ WITHOUT = ("test_api", "test_deep_recursion", "test_demo", "test_logs", "test_op
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "nothing_captured: the test is about code that is not compiled")
+
+
+@pytest.fixture(autouse=True)
+def same_numbers_in_every_run():
+    random.seed(0)
+    if "torch" in sys.modules:  # the hook's tests run without it
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture(autouse=True)
