@@ -42,7 +42,7 @@ std::string obstacle(const at::Tensor& tensor) {
   if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return "a tensor with symbolic sizes";
   // Compared by union: a difference of key sets keeps the backend's bit.
   if ((tensor.key_set() | ordinary) != ordinary) return "dispatch keys " + c10::toString(tensor.key_set() - ordinary);
-  if (tensor.requires_grad() && c10::GradMode::is_enabled()) return "a gradient is needed";
+  if (tensor.requires_grad() && c10::GradMode::is_enabled()) return "a tensor that needs a gradient";
   return "";
 }
 

@@ -245,7 +245,7 @@ Value* call_object(Tracer& t, Value* v, const Arguments& args) {
 std::string name_of_callable(PyObject* callable) {
   PyRef name = PyRef::steal(PyObject_GetAttrString(callable, "__qualname__"));
   if (!name) PyErr_Clear();
-  std::string own = name && PyUnicode_Check(name.get()) ? text_of(name.get()) : Py_TYPE(callable)->tp_name;
+  std::string own = name && PyUnicode_Check(name.get()) && PyUnicode_GET_LENGTH(name.get()) > 0 ? text_of(name.get()) : Py_TYPE(callable)->tp_name;
   if (own.starts_with("pybind11_detail_function_record")) own = own.substr(own.rfind('.') + 1);
   if (own.find('.') != std::string::npos) return own;
   const std::string module(module_of(callable));

@@ -152,7 +152,7 @@ Value* has_torch_function(Tracer& t, const Arguments& args) {
 }
 
 Value* tensor_reads_data(Tracer&, const Arguments&) { graph_break(BreakReason::data_dependent_value, "a method of Tensor (tolist, numpy, data_ptr, untyped_storage or is_set_to)"); }
-Value* unsupported_tensor_method(Tracer&, const Arguments&) { graph_break(BreakReason::unsupported_value, "a change of a tensor's identity or gradient"); }
+Value* unsupported_tensor_method(Tracer&, const Arguments&) { graph_break(BreakReason::unsupported_value, "a change of a tensor's identity, class or gradient"); }
 
 Value* tensor_is_view(Tracer& t, const Arguments& args) {
   Value* self = args.positional.at(0);

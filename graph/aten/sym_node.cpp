@@ -87,9 +87,9 @@ class ExprNode final : public c10::SymNodeImpl {
   int64_t guard_int(const char*, int64_t) override { return constant(); }
   bool guard_bool(const char*, int64_t) override { return decide(); }
   double guard_float(const char*, int64_t) override { return number(); }
-  // What is not known may be answered with the default: code asks so where both answers are right.
-  bool guard_or_false(const char*, int64_t) override { return known().value_or(false); }
-  bool guard_or_true(const char*, int64_t) override { return known().value_or(true); }
+  // The default of what is not known would be right for values, but not for what shares memory: reshape() would copy where eager views.
+  bool guard_or_false(const char*, int64_t) override { return decide(); }
+  bool guard_or_true(const char*, int64_t) override { return decide(); }
   bool guard_size_oblivious(const char*, int64_t) override { return decide(); }
   bool statically_known_true(const char*, int64_t) override { return known().value_or(false); }
   bool expect_true(const char*, int64_t) override { return decide(); }

@@ -13,7 +13,7 @@ import torch
 
 from framejit import _framejit
 from framejit.compiled_module import call_of, compile_module, original_of, wrap_module
-from framejit.options import Backend, Options, make_options
+from framejit.options import Backend, Options, check_flag, make_options
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,6 +47,7 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="framejit", mo
     """
     for name in unknown:
         raise _unknown_setting(name)
+    check_flag("disable", disable, none_allowed=False)
     checked = make_options(fullgraph, dynamic, backend, mode, options)
     if model is None:
         return lambda target: _compile(target, checked, disable)

@@ -28,14 +28,14 @@ def _known(what: str, name: object, names: Sequence[str]) -> ValueError:
     return ValueError(f"unknown {what} {name!r}; known: {listed}")
 
 
-def _check_flag(name: str, value: object, none_allowed: bool) -> None:
+def check_flag(name: str, value: object, none_allowed: bool) -> None:
     if not (isinstance(value, bool) or (none_allowed and value is None)):
         raise TypeError(f"{name} must be True{', False or None' if none_allowed else ' or False'}, not {value!r}")
 
 
 def _check(fullgraph: object, dynamic: object, backend: object, mode: object, options: Optional[dict[str, Any]]) -> None:
-    _check_flag("fullgraph", fullgraph, none_allowed=False)
-    _check_flag("dynamic", dynamic, none_allowed=True)
+    check_flag("fullgraph", fullgraph, none_allowed=False)
+    check_flag("dynamic", dynamic, none_allowed=True)
     if isinstance(backend, str):
         if backend not in _framejit.backends():
             raise _known("backend", backend, _framejit.backends())

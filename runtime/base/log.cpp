@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -131,6 +133,7 @@ std::string dump(Sinks& s, const Event& event) {
   const std::filesystem::path path = folder / (std::string(number) + "_" + name_of(event.kind) + ".txt");
   std::ofstream out(path);
   out << event.artefact;
+  out.close();  // what is buffered may not fit
   return out ? path.string() : "";
 }
 
@@ -239,12 +242,13 @@ Result<void> configure(std::string_view logs, std::string_view out, std::string_
   std::unique_ptr<std::ofstream> file;
   if (!out.empty()) {
     file = std::make_unique<std::ofstream>(std::string(out), std::ios::app);
-    if (!*file) return Error{"log_out", "FRAMEJIT_LOGS_OUT: cannot write '" + std::string(out) + "'"};
+    if (!*file) return Error{"log_out", "FRAMEJIT_LOGS_OUT: cannot write '" + std::string(out) + "': " + std::strerror(errno)};
   }
   if (!dump_dir.empty()) {
     std::error_code failed;
     std::filesystem::create_directories(dump_dir, failed);
-    if (failed || access(std::string(dump_dir).c_str(), W_OK) != 0) return Error{"dump_dir", "FRAMEJIT_DUMP_DIR: cannot write '" + std::string(dump_dir) + "'"};
+    if (failed || access(std::string(dump_dir).c_str(), W_OK) != 0)
+      return Error{"dump_dir", "FRAMEJIT_DUMP_DIR: cannot write '" + std::string(dump_dir) + "': " + (failed ? failed.message() : std::strerror(errno))};
   }
   Sinks& s = sinks();
   std::lock_guard lock(s.mutex);

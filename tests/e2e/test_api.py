@@ -112,6 +112,7 @@ def test_module_copies_and_pickles(net):
     ({"options": {"nope": 1}}, ValueError, "option 'nope'; known: none"),
     ({"backend": 3}, TypeError, "callable"),
     ({"fullgraph": "yes"}, TypeError, "True"),
+    ({"disable": "no"}, TypeError, "disable must be True or False"),
     ({"mode": "default", "options": {"a": 1}}, ValueError, "together"),
 ])
 def test_wrong_settings_say_what_is_known(settings, error, listed):

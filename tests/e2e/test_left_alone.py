@@ -247,7 +247,7 @@ class TestTrainableModules:
                 for optimizer in optimizers:
                     optimizer.step()
         same(dict(ours.state_dict()), dict(plain.state_dict()))
-        assert set(breaks) == {("unsupported_tensor", "a gradient is needed cannot be traced")} and not framejit.stats()["fallbacks"]
+        assert set(breaks) == {("unsupported_tensor", "a tensor that needs a gradient cannot be traced")} and not framejit.stats()["fallbacks"]
 
     def test_captured_without_gradients_and_plain_with_them_in_turn(self, backend, breaks):
         net, x = Net().eval(), torch.randn(5, 4)
@@ -261,7 +261,7 @@ class TestTrainableModules:
                     ours, eager = (torch.autograd.grad(result.sum(), list(net.parameters())) for result in (got, want))
                     same(ours, eager)
         assert framejit.stats()["graphs"] == 1 and framejit.stats()["hits"] == 2
-        assert set(breaks) == {("unsupported_tensor", "a gradient is needed cannot be traced")}
+        assert set(breaks) == {("unsupported_tensor", "a tensor that needs a gradient cannot be traced")}
 
     def test_a_frozen_module_is_captured_until_an_input_needs_a_gradient(self, backend, breaks):
         net = Net().eval().requires_grad_(False)
@@ -273,4 +273,4 @@ class TestTrainableModules:
             net(eager).sum().backward()
             compiled(ours).sum().backward()
             same(ours.grad, eager.grad)
-        assert set(breaks) == {("unsupported_tensor", "a gradient is needed cannot be traced")} and framejit.stats()["graphs"] == 1
+        assert set(breaks) == {("unsupported_tensor", "a tensor that needs a gradient cannot be traced")} and framejit.stats()["graphs"] == 1

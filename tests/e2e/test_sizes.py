@@ -474,3 +474,32 @@ class TestDivisors:
                 assert str(raised.value).partition("\n")[0] == str(error).partition("\n")[0]
             else:
                 same(compiled(torch.ones(12), n), expected)
+
+
+def added_in_place(x):
+    x.reshape(-1, 2).add_(1)
+    return x
+
+
+RESHAPED = {
+    "written": (added_in_place, [torch.zeros(n, m).t() for n, m in ((3, 8), (4, 4), (2, 8), (5, 2))]),
+    "transposed": (lambda x: x.t().reshape(2, -1, 2), [torch.randn(n, 2) for n in (4, 6, 10)]),
+    "stepped": (lambda x: x.reshape(x.shape[0] // 2, 2, 2), [torch.randn(2 * n, 2)[::2] for n in (4, 6, 10)]),
+    "columns": (lambda x: x.reshape(-1, 2, 2), [torch.randn(2, n).t() for n in (4, 6, 10)]),
+    "expanded": (lambda x: x.reshape(-1), [torch.randn(1, 3).expand(n, 3) for n in (1, 2, 5)]),
+}
+
+
+@pytest.mark.parametrize("name", RESHAPED)
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_reshape_views_where_eager_does(name, dynamic, backend):
+    """Whatever the sizes are: what is written through it, its strides and its memory."""
+    fn, inputs = RESHAPED[name]
+    compiled = framejit.compile(fn, backend=backend, dynamic=dynamic)
+    for x in inputs:
+        ours, plain = x.clone(memory_format=torch.preserve_format), x.clone(memory_format=torch.preserve_format)
+        if name in ("stepped", "expanded"):  # clones are dense
+            ours = plain = x
+        got, want = compiled(ours), fn(plain)
+        same((got, ours), (want, plain))
+        assert (got.data_ptr() == ours.data_ptr()) == (want.data_ptr() == plain.data_ptr())
