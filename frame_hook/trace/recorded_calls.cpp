@@ -5,6 +5,7 @@
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/set_order.h"
+#include "guards/interrupts.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -181,7 +182,7 @@ Value* Tracer::call_recorded(PyObject* callable, const Arguments& args) {
 
 void Tracer::break_of_recording(const std::string& what) {
   if (auto b = recording().take_break()) {
-    PyErr_Clear();
+    drop_error();
     BreakReason reason = BreakReason::recording_failed;
     find_break_reason(b->reason, &reason);
     graph_break(reason, b->detail.empty() ? what : b->detail);
