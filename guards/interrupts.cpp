@@ -16,7 +16,11 @@ thread_local PyObject* t_kept = nullptr;  // owned; none outlives its compile, s
 bool error_is_interrupt() { return PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception); }
 
 void drop_set_error() {
-  if (!error_is_interrupt()) return PyErr_Clear();
+  if (error_is_interrupt()) keep_error();
+  else PyErr_Clear();
+}
+
+void keep_error() {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);

@@ -16,6 +16,7 @@ inline void drop_error() {
 }
 
 bool error_is_interrupt();     // the error that is set
+void keep_error();             // as if it was one: an error of a signal handler, whatever its type
 bool interrupt_is_kept();      // the compile on this thread is to be given up
 void restore_interrupt();      // sets the kept one, in the place of an error that is set
 

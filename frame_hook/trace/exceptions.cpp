@@ -62,10 +62,20 @@ void Tracer::raise(Value* exception) {
 
 void Tracer::raise_new(PyObject* type, const std::string& message) { raise(new_exception(type, {string(message.c_str())})); }
 
+void Tracer::raise_of_pure_call() {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  const bool raised_by_python = traceback != nullptr;
+  PyErr_Restore(type, value, traceback);
+  if (!raised_by_python) raise_pending();
+  keep_error();
+  throw Interrupted{};
+}
+
 void Tracer::raise_pending() {
   FJ_CHECK(PyErr_Occurred(), "a call failed without a Python error");
   if (error_is_interrupt()) {
-    drop_error();
+    keep_error();
     throw Interrupted{};
   }
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;

@@ -116,7 +116,7 @@ Value* Tracer::constant_value(PyObject* object) {
 }
 
 Value* Tracer::constant_steal(PyObject* object) {
-  if (!object) raise_pending();
+  if (!object) raise_of_pure_call();
   PyRef owned = PyRef::steal(object);
   return constant_value(object);
 }

@@ -194,7 +194,7 @@ void Tracer::break_of_recording(const std::string& what) {
 Value* Tracer::call_pure(PyObject* callable, const Arguments& args) {
   const CallArguments made = materialise_arguments(*this, args);
   PyObject* result = PyObject_Vectorcall(callable, made.args.data(), made.positional, made.names.get());
-  if (!result) raise_pending();
+  if (!result) raise_of_pure_call();
   return wrap_result(result);
 }
 

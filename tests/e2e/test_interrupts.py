@@ -139,3 +139,4 @@ def test_interrupt_while_a_break_is_described(monkeypatch):
         compiled(x)
     with pytest.raises(framejit.GraphBreakError):
         compiled(x)
+    same(framejit.compile(f, backend="eager")(x), x + 1)
