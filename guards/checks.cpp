@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "guards/interrupts.h"
 #include "guards/py_ref.h"
 
 namespace framejit::guards {
@@ -124,7 +125,7 @@ bool is_linked_in_order(PyObject* ordered, PyObject* keys) {
     if (i >= PyTuple_GET_SIZE(keys) || !same_value(key.get(), PyTuple_GET_ITEM(keys, i))) return false;
     ++i;
   }
-  if (PyErr_Occurred()) PyErr_Clear();
+  drop_error();
   return i == PyTuple_GET_SIZE(keys);
 }
 
@@ -144,7 +145,7 @@ PyObject* make_instance_dict(PyObject* object) {
   }
   PyObject* dict = PyObject_GenericGetDict(object, nullptr);
   if (!dict) {
-    PyErr_Clear();
+    drop_error();
     return nullptr;
   }
   Py_DECREF(dict);  // the object keeps it
@@ -168,7 +169,7 @@ PyObject* fetch_attribute(const RunState&, PyObject* base, const Step& step) {
   if (kind != &PyGetSetDescr_Type && kind != &PyMemberDescr_Type) return nullptr;  // anything else may run Python code
   PyObject* value = kind->tp_descr_get(descriptor, base, reinterpret_cast<PyObject*>(type));
   if (!value) {
-    PyErr_Clear();
+    drop_error();
     return nullptr;
   }
   if (Py_REFCNT(value) == 1) fresh_attribute() = PyRef::steal(value);
@@ -179,7 +180,7 @@ PyObject* fetch_attribute(const RunState&, PyObject* base, const Step& step) {
 PyObject* fetch_context_value(const RunState&, PyObject* base, const Step&) {
   if (!PyContextVar_CheckExact(base)) return nullptr;
   PyObject* value = nullptr;
-  if (PyContextVar_Get(base, nullptr, &value) < 0) PyErr_Clear();
+  if (PyContextVar_Get(base, nullptr, &value) < 0) drop_error();
   if (!value) return nullptr;
   Py_DECREF(value);  // the context, or the variable as its default, keeps it
   return value;

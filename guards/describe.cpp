@@ -1,6 +1,7 @@
 // guards/describe.cpp — objects as short text, without asking their own __repr__.
 #include "guards/describe.h"
 
+#include "guards/interrupts.h"
 #include "guards/py_ref.h"
 #include "guards/weak_objects.h"
 
@@ -18,7 +19,7 @@ std::string shortened(std::string text) {
 
 bool is_literal(PyTypeObject* t) {
   return t == &PyLong_Type || t == &PyFloat_Type || t == &PyUnicode_Type || t == &PyBytes_Type || t == &PyBool_Type || t == &PyComplex_Type ||
-         t == Py_TYPE(Py_None) || t == Py_TYPE(Py_Ellipsis) || t == &PyRange_Type;
+         t == Py_TYPE(Py_None) || t == Py_TYPE(Py_Ellipsis);
 }
 
 // An int of thousands of digits is refused by repr (its limit, an exception) or slow.
@@ -29,12 +30,21 @@ std::string literal(PyObject* object) {
     if (!overflow) return std::to_string(value);
     return "<int of " + std::to_string(_PyLong_NumBits(object)) + " bits>";
   }
-  PyRef text = PyRef::steal(PyObject_Repr(object));
+  PyRef text = PyRef::steal(Py_TYPE(object)->tp_repr(object));  // not PyObject_Repr: it runs signal handlers
   if (!text) {
-    PyErr_Clear();
+    drop_error();
     return "<" + type_name(Py_TYPE(object)) + " object>";
   }
   return text_of_str(text.get());
+}
+
+std::string range(PyObject* object) {
+  auto part = [&](const char* name) {
+    const PyRef value = PyRef::steal(PyObject_GetAttrString(object, name));
+    return value ? describe(value.get()) : "?";
+  };
+  const std::string step = part("step");
+  return "range(" + part("start") + ", " + part("stop") + (step == "1" ? "" : ", " + step) + ")";
 }
 
 std::string sequence(PyObject* object) {
@@ -56,7 +66,7 @@ std::string text_of_str(PyObject* str) {
   Py_ssize_t size = 0;
   const char* data = PyUnicode_AsUTF8AndSize(str, &size);
   if (data) return std::string(data, size);
-  PyErr_Clear();  // lone surrogates
+  drop_error();  // lone surrogates
   return "<str>";
 }
 
@@ -66,7 +76,7 @@ std::string type_name(PyTypeObject* type) {
   PyObject* key = PyUnicode_InternFromString("__module__");
   PyObject* module = type->tp_dict && key ? PyDict_GetItemWithError(type->tp_dict, key) : nullptr;
   Py_XDECREF(key);
-  PyErr_Clear();
+  drop_error();
   if (!module || !PyUnicode_CheckExact(module)) return name;
   const std::string prefix = text_of_str(module);
   return prefix == "builtins" || prefix == "__main__" ? name : prefix + "." + name;
@@ -79,12 +89,13 @@ std::string describe(PyObject* object) {
     return alive ? describe(alive) : "<dead object>";
   }
   PyTypeObject* type = Py_TYPE(object);
+  if (type == &PyRange_Type) return shortened(range(object));
   if (is_literal(type)) return shortened(literal(object));
   if (PyType_Check(object)) return type_name(reinterpret_cast<PyTypeObject*>(object));
   if (type == &PyTuple_Type || type == &PyList_Type) return shortened(sequence(object));
   if (PyModule_Check(object)) {
     const char* name = PyModule_GetName(object);
-    PyErr_Clear();
+    drop_error();
     return name ? name : "<module>";
   }
   if (PyFunction_Check(object)) return text_of_str(reinterpret_cast<PyFunctionObject*>(object)->func_qualname);

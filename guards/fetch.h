@@ -4,6 +4,7 @@
 // that no guard has to come first. No Python code runs, no exception is left set.
 #pragma once
 
+#include "guards/interrupts.h"
 #include "guards/iterators.h"
 #include "guards/lru_cache.h"
 #include "guards/step.h"
@@ -29,7 +30,7 @@ inline PyObject* fetch_instance_dict(const RunState&, PyObject* base, const Step
 
 inline PyObject* find_in_dict(PyObject* dict, PyObject* key, Py_hash_t hash) {
   PyObject* item = _PyDict_GetItem_KnownHash(dict, key, hash);
-  if (!item && PyErr_Occurred()) [[unlikely]] PyErr_Clear();
+  if (!item) drop_error();
   return item;
 }
 inline PyObject* fetch_dict_item(const RunState&, PyObject* base, const Step& step) {

@@ -10,6 +10,7 @@
 #include "guards/checks.h"
 #include "guards/describe.h"
 #include "guards/guard_body.h"
+#include "guards/interrupts.h"
 
 namespace framejit::guards {
 namespace {
@@ -169,7 +170,7 @@ Result<void> GuardCompiler::emit_block(SourceId source, StepCode block) {
 Result<Py_hash_t> GuardCompiler::hash_of(PyObject* key) const {
   const Py_hash_t hash = PyObject_Hash(key);
   if (hash != -1) return hash;
-  PyErr_Clear();
+  drop_error();
   return Error{"guard", "a dict key that cannot be hashed: " + describe(key)};
 }
 

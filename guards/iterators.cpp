@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "guards/interrupts.h"
 #include "guards/py_ref.h"
 
 namespace framejit::guards {
@@ -40,7 +41,7 @@ PyObject* kept_int(int64_t value) {
   if (at >= ints->size()) ints->resize(at + 1, nullptr);
   PyObject*& kept = (*ints)[at];
   if (!kept) kept = PyLong_FromLongLong(value);
-  if (!kept) PyErr_Clear();
+  if (!kept) drop_error();
   return kept;
 }
 
@@ -148,7 +149,7 @@ bool prove() {
 bool proven() {
   static const bool holds = [] {
     const bool result = prove();
-    PyErr_Clear();
+    drop_error();
     return result;
   }();
   return holds;

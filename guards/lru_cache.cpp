@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "guards/interrupts.h"
 #include "guards/py_ref.h"
 
 namespace framejit::guards {
@@ -81,7 +82,7 @@ const Layout* layout() {  // null: an interpreter that we do not know
   static const Layout* const known = [] {
     auto* made = new Layout;
     const bool found = find_members(*made);
-    PyErr_Clear();
+    drop_error();
     return found ? made : nullptr;
   }();
   return known;

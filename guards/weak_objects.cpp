@@ -1,6 +1,8 @@
 // guards/weak_objects.cpp — weak references with one callback that marks the whole set dead.
 #include "guards/weak_objects.h"
 
+#include "guards/interrupts.h"
+
 namespace framejit::guards {
 namespace {
 
@@ -42,7 +44,7 @@ PyRef WeakObjects::hold(const PyRef& object) {
   }
   PyRef reference = callback_ ? PyRef::steal(PyWeakref_NewRef(object.get(), callback_.get())) : PyRef();
   if (!reference) {  // the type refuses after all: hold it strongly
-    PyErr_Clear();
+    drop_error();
     references_.erase(it);
     return object;
   }

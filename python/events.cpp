@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "guards/interrupts.h"
 #include "guards/py_ref.h"
 #include "runtime/base/log.h"
 
@@ -34,7 +35,8 @@ void deliver(PyObject* callable, const log::Event& event) {
   {
     PyRef dict = PyRef::steal(event_dict(event));
     PyRef done = dict ? PyRef::steal(PyObject_CallOneArg(callable, dict.get())) : PyRef();
-    if (!done) PyErr_WriteUnraisable(callable);
+    if (!done && error_is_interrupt()) drop_error();
+    else if (!done) PyErr_WriteUnraisable(callable);
   }
   PyErr_Restore(type, value, traceback);
   PyGILState_Release(state);

@@ -16,6 +16,7 @@
 #include "graph/aten/traced_tensor.h"
 #include "graph/graph_names.h"
 #include "guards/describe.h"
+#include "guards/interrupts.h"
 #include "guards/py_ref.h"
 #include "runtime/base/log.h"
 
@@ -34,7 +35,7 @@ constexpr PublicModule kPublicModules[] = {
 std::string text_attribute(PyObject* object, const char* name) {
   PyRef text = PyRef::steal(PyObject_GetAttrString(object, name));
   const char* utf8 = text && PyUnicode_Check(text.get()) ? PyUnicode_AsUTF8(text.get()) : nullptr;
-  PyErr_Clear();
+  drop_error();
   return utf8 != nullptr ? utf8 : "";
 }
 
@@ -86,7 +87,7 @@ void say_object(Words& words, PyObject* object, int depth) {
   } else if (THPDtype_Check(object) || THPDevice_Check(object) || THPLayout_Check(object) || THPMemoryFormat_Check(object)) {
     PyRef text = PyRef::steal(PyObject_Str(object));
     const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
-    PyErr_Clear();
+    drop_error();
     say(words, utf8 != nullptr ? utf8 : "?");
   } else {
     say(words, guards::describe(object));

@@ -15,6 +15,7 @@
 #include "frame_hook/aten/torch_callables.h"
 #include "frame_hook/aten/torch_modes.h"
 #include "guards/aten/tensor_facts.h"
+#include "guards/interrupts.h"
 #include "guards/py_ref.h"
 
 namespace framejit::frame_hook {
@@ -25,7 +26,7 @@ std::string class_of_error(PyObject* type, PyObject* value) {
   const char* words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
   std::string result = reinterpret_cast<PyTypeObject*>(type)->tp_name;
   if (words != nullptr) result += std::string(": ") + words;
-  PyErr_Clear();
+  drop_error();
   return result.substr(0, 200);
 }
 
@@ -116,7 +117,7 @@ bool TorchRecording::is_traced(PyObject* object) const {
 
 PyObject* TorchRecording::refuse(const char* reason, std::string detail) {
   if (!break_) break_ = CaptureBreak{reason, std::move(detail)};
-  PyErr_Clear();
+  drop_error();
   return nullptr;
 }
 
@@ -202,7 +203,7 @@ std::optional<graph::SymExpr> TorchRecording::unwrap_size(PyObject* object) {
   try {
     return graph::expr_of(py::cast<c10::SymInt>(py::handle(object)));
   } catch (const std::exception&) {
-    PyErr_Clear();
+    drop_error();
     return std::nullopt;
   }
 }

@@ -14,6 +14,7 @@
 #include "frame_hook/aten/torch_modes.h"
 #include "graph/aten/torch_values.h"
 #include "guards/aten/tensor_facts.h"
+#include "guards/interrupts.h"
 #include "runtime/gpu_driver.h"
 
 namespace framejit::frame_hook {
@@ -52,7 +53,7 @@ std::optional<graph::SymExpr> wrapped_symbol(const at::Tensor& number) {
   py::gil_scoped_acquire gil;
   PyRef object = PyRef::steal(THPVariable_Wrap(number));
   PyRef symbol = PyRef::steal(PyObject_GetAttrString(object.get(), "_wrapped_number"));
-  PyErr_Clear();
+  drop_error();
   if (!symbol || !torch::is_symint(py::handle(symbol.get()))) return std::nullopt;
   return graph::expr_of(py::cast<c10::SymInt>(py::handle(symbol.get())));
 }

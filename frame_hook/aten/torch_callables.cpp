@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "guards/interrupts.h"
 #include "guards/py_ref.h"
 
 namespace framejit::frame_hook {
@@ -39,7 +40,7 @@ PyRef find_path(std::string_view path) {
       object = attribute_of(object.get(), std::string(path.substr(at + 1, next == std::string_view::npos ? next : next - at - 1)));
       at = next;
     }
-    PyErr_Clear();
+    drop_error();
     return object;
   }
   return {};

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "guards/interrupts.h"
+
 namespace framejit::frame_hook {
 
 uint8_t Code::local_kind(int slot) const { return static_cast<uint8_t>(PyBytes_AS_STRING(code->co_localspluskinds)[slot]); }
@@ -29,14 +31,14 @@ bool Code::is_live(int position, int slot) const {
 
 std::string file_name(PyCodeObject* code) {
   const char* path = PyUnicode_AsUTF8(code->co_filename);
-  if (!path) return PyErr_Clear(), "?";
+  if (!path) return drop_error(), "?";
   const std::string text = path;
   return text.substr(text.rfind('/') + 1);
 }
 
 std::string place_of(PyCodeObject* code, int line) {
   const char* name = PyUnicode_AsUTF8(code->co_qualname);
-  if (!name) PyErr_Clear();
+  if (!name) drop_error();
   return file_name(code) + ":" + std::to_string(line) + " " + (name ? name : "?");
 }
 
@@ -80,7 +82,7 @@ namespace {
 std::string operand_text(const Code& code, const Instruction& instruction) {
   auto utf8 = [](PyObject* text) {
     const char* bytes = PyUnicode_Check(text) ? PyUnicode_AsUTF8(text) : nullptr;
-    if (!bytes) PyErr_Clear();
+    if (!bytes) drop_error();
     return std::string(bytes ? bytes : Py_TYPE(text)->tp_name);
   };
   switch (arg_kind_of(instruction.op)) {

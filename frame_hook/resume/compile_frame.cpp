@@ -9,6 +9,7 @@
 #include "frame_hook/resume/segment.h"
 #include "frame_hook/resume/stats.h"
 #include "graph/int64_range.h"
+#include "guards/interrupts.h"
 #include "runtime/base/log.h"
 
 namespace framejit::frame_hook {
@@ -60,7 +61,7 @@ std::string source_line(PyObject* file, int line) {  // "" when there is none
   PyRef linecache = PyRef::steal(PyImport_ImportModule("linecache"));
   PyRef text = PyRef::steal(linecache ? PyObject_CallMethod(linecache.get(), "getline", "Oi", file, line) : nullptr);
   const char* utf8 = text && PyUnicode_Check(text.get()) ? PyUnicode_AsUTF8(text.get()) : nullptr;
-  PyErr_Clear();
+  drop_error();
   std::string result = utf8 ? utf8 : "";
   while (!result.empty() && (result.back() == '\n' || result.back() == '\r')) result.pop_back();
   return result;
@@ -249,6 +250,7 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
     }
   }
   if (outcome.broke && (options->fullgraph || log::enabled(log::Kind::Break))) outcome.caret = caret_text(trace.place);
+  if (interrupt_is_kept()) throw Interrupted{};
   if (outcome.broke) count_break(outcome.reason, outcome.detail, outcome.where, outcome.caret);
   if (outcome.segment) {
     if (const CompiledCall* call = outcome.segment->call.get()) {

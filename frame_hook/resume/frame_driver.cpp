@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "frame_hook/resume/stats.h"
+#include "guards/interrupts.h"
 #include "runtime/base/c_stack.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
@@ -119,6 +120,7 @@ class Drive final {
   Next plainly();
   int here() const;
   Next leave_with_error(int at);
+  Next raise_interrupt(int index);
   std::string limit_error(const guards::FrameAccess& access, const Site& site) const;
   void explain_misses(const guards::FrameAccess& access, const Site& site);
   void log_limit(const guards::FrameAccess& access, Site& site);
@@ -176,7 +178,7 @@ Next Drive::no_result(RunStatus status) {
   const PyRef kinds[] = {PyRef::steal(type), PyRef::steal(value), PyRef::steal(traceback)};
   const PyRef text = PyRef::steal(value ? PyObject_Str(value) : nullptr);
   const char* words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
-  PyErr_Clear();
+  drop_error();
   return plainly_because(Fallback::run_failed, words ? words : "");
 }
 
@@ -316,6 +318,16 @@ Next Drive::leave_with_error(int at) {
   return Next::left(frame_.raise());
 }
 
+// In the frame, whose handlers see it: a compile changes nothing that they could miss.
+Next Drive::raise_interrupt(int index) {
+  const bool in_frame = frame_.is_entered() || frame_.enter();
+  restore_interrupt();
+  if (!in_frame) return Next::left(nullptr);
+  const Code& code = *frame_.decoded();
+  frame_.set_current(std::max(code.instructions[code.position_at(index)].opcode_index, here()));
+  return after(frame_.raise_and_run({nullptr, 0}));
+}
+
 std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int index, Next& next) {
   Site& site = frame_.state().site(index);
   std::erase_if(site.entries, [](const auto& entry) { return static_cast<SegmentEntry&>(*entry).segment->guards->dead(); });
@@ -331,14 +343,18 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   const log::CompileScope scope(next_id(note_of(frame_.state())));
   explain_misses(access, site);
   const Compiling compiling;
+  const KeepsInterrupts keeps;
   CompileOutcome outcome;
   try {
     outcome = compile_segment(access, frame_.decoded(), index, options_, note_of(frame_.state()).hints);
+  } catch (const Interrupted&) {
+    count_break(BreakReason::interrupted, "a signal handler", place(frame_), "");
   } catch (const std::exception& e) {
     count_fallback(Fallback::internal_error, place(frame_), e.what());
     if (!config().strict) return note_of(site).failed.add(options_), nullptr;
     PyErr_SetString(PyExc_SystemError, (std::string("framejit: ") + e.what()).c_str());
   }
+  if (interrupt_is_kept()) return nullptr;
   if (options_->fullgraph && outcome.broke && outcome.reason != BreakReason::exception_raised && !PyErr_Occurred())
     PyErr_Format(g_graph_break_error ? g_graph_break_error : PyExc_RuntimeError, "%s: graph break with fullgraph=True: %s: %s\n%s\nhint: %s", outcome.where.c_str(),
                  row_of(outcome.reason).name, describe_break(outcome.reason, outcome.detail).c_str(), outcome.caret.c_str(), row_of(outcome.reason).hint);
@@ -379,6 +395,7 @@ Next Drive::miss(const guards::FrameAccess& access, int index) {
   if (g_compiling) return plainly_because(Fallback::compile_running);
   Next next;
   const std::shared_ptr<Segment> segment = compile(access, index, next);
+  if (interrupt_is_kept()) return raise_interrupt(index);
   if (!segment) return next.leave ? next : plainly();
   SegmentRun run;
   const RunStatus status = segment->run(access, run);
@@ -420,7 +437,7 @@ const Options* options_of(PyObject* settings) {
   static PyObject* const name = PyUnicode_InternFromString("_compile_options");
   PyRef capsule = PyRef::steal(PyObject_GenericGetAttr(settings, name));
   if (!capsule) {
-    PyErr_Clear();
+    drop_error();
     auto made = read_settings(settings);
     if (!made) return nullptr;
     auto* options = new Options(std::move(made));
@@ -438,7 +455,7 @@ PyObject* FrameDriver::on_frame(LiveFrame& frame, PyObject* options) {
   stats().frames += 1;
   if (!t_enabled || frame.is_generator() || (frame.code()->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR))) return frame.pass_through();
   if (frame.is_observed() || !frame.decoded()) {
-    PyErr_Clear();
+    drop_error();
     count_fallback(frame.is_observed() ? Fallback::observed : Fallback::undecodable, place(frame));
     return frame.pass_through();
   }

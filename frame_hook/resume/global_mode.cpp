@@ -10,6 +10,7 @@
 #include "frame_hook/hook/frame_hook.h"
 #include "frame_hook/resume/frame_driver.h"
 #include "frame_hook/trace/tensor_frontend.h"
+#include "guards/interrupts.h"
 
 namespace framejit::frame_hook {
 
@@ -27,7 +28,7 @@ bool starts_with(const std::string& text, const std::string& prefix) { return !p
 
 std::string text_of(PyObject* object) {
   const char* text = object && PyUnicode_Check(object) ? PyUnicode_AsUTF8(object) : nullptr;
-  if (!text) PyErr_Clear();
+  if (!text) drop_error();
   return text ? text : "";
 }
 

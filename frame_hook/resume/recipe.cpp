@@ -3,6 +3,7 @@
 
 #include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/set_order.h"
+#include "guards/interrupts.h"
 #include "guards/iterators.h"
 
 namespace framejit::frame_hook {
@@ -99,7 +100,7 @@ PyObject* advance(PyObject* iterator, int64_t position) {
 // What the trace set and then deleted may never have been there.
 bool absent_now(bool done, PyObject* error) {
   if (done || !PyErr_ExceptionMatches(error)) return done;
-  PyErr_Clear();
+  drop_error();
   return true;
 }
 

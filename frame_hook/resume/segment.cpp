@@ -3,6 +3,8 @@
 
 #include <alloca.h>
 
+#include "guards/interrupts.h"
+
 namespace framejit::frame_hook {
 
 namespace {
@@ -40,7 +42,7 @@ template <class T> T* stack_array(void* memory, size_t count) {
 
 // The graph has run and effects may have been applied: plain Python would do them a second time.
 RunStatus replay_failed() {
-  if (PyErr_ExceptionMatches(PyExc_MemoryError) || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) return RunStatus::raised;
+  if (PyErr_ExceptionMatches(PyExc_MemoryError) || error_is_interrupt()) return RunStatus::raised;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);

@@ -4,6 +4,7 @@
 // was read, or that the name is absent. What was found along a type needs no guard of its own. C getters run only where they are
 // known to be pure: on constants, and the rows of pure_getter().
 #include "frame_hook/trace/protocol.h"
+#include "guards/interrupts.h"
 
 #include <structmember.h>
 
@@ -24,7 +25,7 @@ PyRef real_instance_dict(PyObject* object) {
       ;
   if (!has) return PyRef();
   PyRef dict = PyRef::steal(PyObject_GenericGetDict(object, nullptr));
-  if (!dict) PyErr_Clear();
+  if (!dict) drop_error();
   if (dict && !PyDict_Check(dict.get())) return PyRef();
   return dict;
 }
@@ -32,7 +33,7 @@ PyRef real_instance_dict(PyObject* object) {
 Value* bind_property(Tracer& t, const Found& d, Value* self) {
   PyRef fget = PyRef::steal(PyObject_GetAttr(d.object, interned("fget")));
   if (!fget || fget.get() == Py_None) {
-    PyErr_Clear();
+    drop_error();
     return nullptr;
   }
   Value* getter = t.wrap(fget.get(), t.guards().sources.add(SourceKind::member, d.source, 0, interned("fget")));
@@ -68,7 +69,7 @@ Value* tuple_field(Tracer& t, const Found& d, Value* self) {
   } else {
     PyRef state = PyRef::steal(PyObject_CallMethod(d.object, "__reduce__", nullptr));
     if (state && PyTuple_Check(state.get())) index = PyLong_AsLongLong(PyTuple_GET_ITEM(PyTuple_GET_ITEM(state.get(), 1), 0));
-    PyErr_Clear();
+    drop_error();
   }
   t.type_of(self);
   return index >= 0 && index < static_cast<int64_t>(items->items.size()) ? t.item(items, static_cast<size_t>(index)) : nullptr;
@@ -86,7 +87,7 @@ Value* bind_member(Tracer& t, const Found& d, Value* self) {
   if (!self->object) return nullptr;
   PyRef value = PyRef::steal(Py_TYPE(d.object)->tp_descr_get(d.object, self->object.get(), reinterpret_cast<PyObject*>(self->type)));
   if (!value) {
-    PyErr_Clear();
+    drop_error();
     graph_break(BreakReason::unknown_attribute, std::string(text_of(name)) + " (an empty slot)");
   }
   if (t.is_constant(self)) {
@@ -215,7 +216,7 @@ Value* own_attribute(Tracer& t, Value* v, PyObject* name) {
   auto& sources = t.guards().sources;
   const guards::SourceId where = sources.add(SourceKind::instance_dict, source_of(t, v));
   PyObject* item = PyDict_GetItemWithError(dict.get(), name);
-  if (!item) PyErr_Clear();
+  if (!item) drop_error();
   note(t, item ? GuardKind::dict_has : GuardKind::dict_lacks, where, name);
   Value* value = item ? t.wrap(item, sources.add(SourceKind::dict_item, where, 0, name)) : nullptr;
   if (instance) instance->read.try_emplace(name, {PyRef::borrow(name), value});

@@ -1,6 +1,7 @@
 // frame_hook/trace/attributes_kinds.cpp — attribute reads of the kinds that CPython treats specially: types, modules, functions,
 // methods, super objects, tensors, builtin containers; and the dispatch over kinds.
 #include "frame_hook/trace/protocol.h"
+#include "guards/interrupts.h"
 
 namespace framejit::frame_hook {
 
@@ -17,7 +18,7 @@ PyObject* own_class_attribute(PyTypeObject* type, PyObject* name) {
 #else
   PyObject* found = type->tp_dict ? PyDict_GetItemWithError(type->tp_dict, name) : nullptr;
 #endif
-  if (!found) PyErr_Clear();
+  if (!found) drop_error();
   return found;
 }
 
@@ -52,7 +53,7 @@ Value* type_getter(Tracer& t, Value* type_value, PyTypeObject* type, PyObject* n
   if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.guard_type_unchanged(type, source_of(t, type_value));
   PyRef value = PyRef::steal(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), name));
   if (!value) {
-    PyErr_Clear();
+    drop_error();
     return nullptr;
   }
   return t.constant_value(value.get());
@@ -67,7 +68,7 @@ Value* module_attribute(Tracer& t, Value* v, PyObject* name) {
   const Found d = look_up(t, v, name);
   if (d.object && Py_TYPE(d.object)->tp_descr_set && std::string_view(text_of(name)) != "__dict__") {
     PyObject* own = PyDict_GetItemWithError(PyModule_GetDict(v->object.get()), name);
-    if (!own) PyErr_Clear();
+    if (!own) drop_error();
     if (Py_TYPE(d.object) != &PyGetSetDescr_Type || !own) return bind(t, d, v, v->type, nullptr);
   }
   if (std::string_view(text_of(name)) == "__dict__") return module_dict(t, v);

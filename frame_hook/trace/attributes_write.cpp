@@ -1,6 +1,7 @@
 // frame_hook/trace/attributes_write.cpp — attribute writes and deletes: __setattr__ overrides, data descriptors, instance dicts.
 // Nothing real is touched: writes land in the value's shadow and are replayed at the exit.
 #include "frame_hook/trace/protocol.h"
+#include "guards/interrupts.h"
 
 namespace framejit::frame_hook {
 
@@ -10,7 +11,7 @@ void set_property(Tracer& t, const Found& d, Value* self, Value* to) {
   PyObject* which = interned(to ? "fset" : "fdel");
   PyRef function = PyRef::steal(PyObject_GetAttr(d.object, which));
   if (!function || function.get() == Py_None) {
-    PyErr_Clear();
+    drop_error();
     t.raise_new(PyExc_AttributeError, std::string("property of '") + self->type->tp_name + "' object has no " + (to ? "setter" : "deleter"));
   }
   Value* setter = t.wrap(function.get(), t.guards().sources.add(guards::SourceKind::member, d.source, 0, which));

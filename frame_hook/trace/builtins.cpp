@@ -1,5 +1,6 @@
 // frame_hook/trace/builtins.cpp — the table of C functions, and the builtins that ask about objects: isinstance, getattr, type, ...
 #include "frame_hook/trace/builtins.h"
+#include "guards/interrupts.h"
 
 #include <cstring>
 
@@ -43,7 +44,7 @@ PyObject* resolve(const RowName& row) {
     else if (PyType_Check(at.get())) at = PyRef::borrow(_PyType_Lookup(reinterpret_cast<PyTypeObject*>(at.get()), interned(name)));
     else at = PyRef::steal(PyObject_GetAttrString(at.get(), name.c_str()));
   }
-  PyErr_Clear();
+  drop_error();
   return at.release();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "frame_hook/trace/builtins.h"
+#include "guards/interrupts.h"
 
 namespace framejit::frame_hook {
 
@@ -34,7 +35,7 @@ std::string_view module_of(PyObject* callable) {
     module = reinterpret_cast<PyCFunctionObject*>(callable)->m_module;
     if (module && PyModule_Check(module)) {
       const char* name = PyModule_GetName(module);
-      if (!name) PyErr_Clear();
+      if (!name) drop_error();
       return name ? name : "";
     }
     if (!module) {
@@ -244,7 +245,7 @@ Value* call_object(Tracer& t, Value* v, const Arguments& args) {
 
 std::string name_of_callable(PyObject* callable) {
   PyRef name = PyRef::steal(PyObject_GetAttrString(callable, "__qualname__"));
-  if (!name) PyErr_Clear();
+  if (!name) drop_error();
   std::string own = name && PyUnicode_Check(name.get()) && PyUnicode_GET_LENGTH(name.get()) > 0 ? text_of(name.get()) : Py_TYPE(callable)->tp_name;
   if (own.starts_with("pybind11_detail_function_record")) own = own.substr(own.rfind('.') + 1);
   if (own.find('.') != std::string::npos) return own;

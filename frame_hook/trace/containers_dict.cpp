@@ -5,6 +5,7 @@
 // The __dict__ of a traced instance (owner set) has no entries of its own: the instance's attributes are the truth.
 #include "frame_hook/trace/protocol.h"
 #include "guards/checks.h"
+#include "guards/interrupts.h"
 
 namespace framejit::frame_hook {
 
@@ -154,7 +155,7 @@ PyObject* real_item(Tracer& t, DictValue* v, Value* key, PyObject** real_key) {
     if (payload != key && payload->kind == ValueKind::object && payload->object && !is_identity_key(key)) *real_key = k = payload->object.get();
     if (!is_plain(k) && key->kind == ValueKind::tuple && !t.is_constant(key)) graph_break(BreakReason::unsupported_value, "a tuple of objects as a key");
     PyObject* item = PyDict_GetItemWithError(dict, k);
-    if (!item) PyErr_Clear();
+    if (!item) drop_error();
     return item;
   }
   PyObject *other, *item;

@@ -3,6 +3,7 @@
 // They are instance values whose payload is the tuple of arguments; __context__, __cause__ and the like are attributes. None leaves
 // the traced frame: when nobody catches one, tracing stops before the instruction that raised it, and plain Python raises it again.
 #include "frame_hook/trace/opcode_handlers.h"
+#include "guards/interrupts.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -61,19 +62,29 @@ void Tracer::raise(Value* exception) {
 
 void Tracer::raise_new(PyObject* type, const std::string& message) { raise(new_exception(type, {string(message.c_str())})); }
 
-void Tracer::raise_pending() {
+void Tracer::raise_of_pure_call() {
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
-  FJ_CHECK(type, "a call failed without a Python error");
+  const bool raised_by_python = traceback != nullptr;
+  PyErr_Restore(type, value, traceback);
+  if (!raised_by_python) raise_pending();
+  keep_error();
+  throw Interrupted{};
+}
+
+void Tracer::raise_pending() {
+  FJ_CHECK(PyErr_Occurred(), "a call failed without a Python error");
+  if (error_is_interrupt()) {
+    keep_error();
+    throw Interrupted{};
+  }
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
   PyRef owned_type = PyRef::steal(type), owned_value = PyRef::steal(value), owned_traceback = PyRef::steal(traceback);
-  if (PyErr_GivenExceptionMatches(type, PyExc_KeyboardInterrupt)) {  // never swallowed: it is raised again outside
-    PyErr_SetInterrupt();
-    graph_break(BreakReason::interrupted, "KeyboardInterrupt");
-  }
   PyRef args = PyRef::steal(PyObject_GetAttrString(value, "args"));
   if (!args || !PyTuple_CheckExact(args.get())) {
-    PyErr_Clear();
+    drop_error();
     raise(new_exception(type, {}));
   }
   Value* items = wrap_result(args.release());

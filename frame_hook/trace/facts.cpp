@@ -6,6 +6,7 @@
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/tracer.h"
+#include "guards/interrupts.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -344,7 +345,7 @@ void decide_marked_ranges(Tracer& t, PyObject* real, PyObject* traced) {
     if (PyLong_Check(least)) t.recording().shapes().decide(graph::SymExpr(PyLong_AsLongLong(least)), graph::Relation::kLe, *size, "mark_dynamic");
     if (PyLong_Check(most)) t.recording().shapes().decide(*size, graph::Relation::kLe, graph::SymExpr(PyLong_AsLongLong(most)), "mark_dynamic");
   }
-  PyErr_Clear();
+  drop_error();
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // frame_hook/trace/handlers_call.cpp — calls, functions made, imports, with blocks.
 #include "frame_hook/trace/opcode_handlers.h"
+#include "guards/interrupts.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -21,7 +22,7 @@ bool returns_directly(Value* callable) {
 
 std::string text(PyObject* name) {
   const char* s = PyUnicode_AsUTF8(name);
-  if (!s) PyErr_Clear();
+  if (!s) drop_error();
   return s ? s : "?";
 }
 

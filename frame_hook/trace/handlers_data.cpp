@@ -1,5 +1,6 @@
 // frame_hook/trace/handlers_data.cpp — locals, cells, globals, constants, stack shuffling; the table of handlers.
 #include "frame_hook/trace/opcode_handlers.h"
+#include "guards/interrupts.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -22,7 +23,7 @@ const HandlerTable kHandlers;
 
 std::string text(PyObject* name) {
   const char* s = PyUnicode_AsUTF8(name);
-  if (!s) PyErr_Clear();
+  if (!s) drop_error();
   return s ? s : "?";
 }
 

@@ -1,6 +1,7 @@
 // frame_hook/trace/inline_call.cpp — calls of Python functions: arguments are bound as CPython binds them, then a frame is run.
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/tracer.h"
+#include "guards/interrupts.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -9,7 +10,7 @@ namespace {
 
 std::string text(PyObject* name) {
   const char* s = PyUnicode_AsUTF8(name);
-  if (!s) PyErr_Clear();
+  if (!s) drop_error();
   return s ? s : "?";
 }
 

@@ -3,6 +3,7 @@
 #include "frame_hook/trace/opcode_handlers.h"
 #include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/set_order.h"
+#include "guards/interrupts.h"
 #include "guards/iterators.h"
 
 namespace framejit::frame_hook {
@@ -334,7 +335,7 @@ Value* raw_iterate(Tracer& t, Value* v) {
         it->stop = part("stop");
         it->step = part("step");
         if (PyErr_Occurred()) {
-          PyErr_Clear();
+          drop_error();
           graph_break(BreakReason::unsupported_value, "a range beyond 64 bits");
         }
         return it;

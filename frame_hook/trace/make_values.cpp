@@ -7,6 +7,7 @@
 #include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/tracer.h"
 #include "graph/int64_range.h"
+#include "guards/interrupts.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -34,7 +35,7 @@ void add_marked_dims(PyObject* tensor, std::vector<bool>& dims) {
     const size_t dim = PyTuple_CheckExact(mark) && PyTuple_GET_SIZE(mark) == 3 ? PyLong_AsSize_t(PyTuple_GET_ITEM(mark, 0)) : SIZE_MAX;
     if (dim < 64) add_dim(dims, dim);
   }
-  PyErr_Clear();
+  drop_error();
 }
 
 }  // namespace
@@ -115,7 +116,7 @@ Value* Tracer::constant_value(PyObject* object) {
 }
 
 Value* Tracer::constant_steal(PyObject* object) {
-  if (!object) raise_pending();
+  if (!object) raise_of_pure_call();
   PyRef owned = PyRef::steal(object);
   return constant_value(object);
 }

@@ -5,6 +5,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "guards/interrupts.h"
+
 namespace framejit::frame_hook {
 
 namespace {
@@ -88,7 +90,7 @@ PyRef exact_copy_of_scalar(PyObject* object) {
   } else if (PyBytes_Check(object)) {
     copy = PyBytes_FromStringAndSize(PyBytes_AS_STRING(object), PyBytes_GET_SIZE(object));
   }
-  if (!copy) PyErr_Clear();
+  if (!copy) drop_error();
   return PyRef::steal(copy);
 }
 
@@ -107,7 +109,7 @@ PyRef dynamic_marks(PyObject* tensor) {
 #else
   _PyObject_LookupAttr(tensor, name, &marks);
 #endif
-  PyErr_Clear();
+  drop_error();
   PyRef owned = PyRef::steal(marks);
   return owned && PyFrozenSet_CheckExact(owned.get()) ? owned : PyRef();
 }
@@ -122,7 +124,7 @@ bool is_torch_file(PyObject* filename) {
     *folder = std::string(path).substr(0, std::string(path).rfind('/') + 1);
   }
   const char* text = PyUnicode_AsUTF8(filename);
-  if (!text) PyErr_Clear();
+  if (!text) drop_error();
   return text && std::strncmp(text, folder->c_str(), folder->size()) == 0;
 }
 
@@ -135,7 +137,7 @@ bool is_library_file(PyObject* filename) {
     return new std::string(path ? std::string(path).substr(0, std::string(path).rfind('/') + 1) : "<frozen ");
   }();
   const char* text = PyUnicode_AsUTF8(filename);
-  if (!text) return PyErr_Clear(), false;
+  if (!text) return drop_error(), false;
   const std::string_view path = text;
   return path.starts_with(*standard) || path.starts_with("<frozen ") || path.find("/site-packages/") != path.npos || path.find("/dist-packages/") != path.npos;
 }

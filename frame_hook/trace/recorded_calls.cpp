@@ -5,6 +5,7 @@
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/set_order.h"
+#include "guards/interrupts.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -181,7 +182,7 @@ Value* Tracer::call_recorded(PyObject* callable, const Arguments& args) {
 
 void Tracer::break_of_recording(const std::string& what) {
   if (auto b = recording().take_break()) {
-    PyErr_Clear();
+    drop_error();
     BreakReason reason = BreakReason::recording_failed;
     find_break_reason(b->reason, &reason);
     graph_break(reason, b->detail.empty() ? what : b->detail);
@@ -193,7 +194,7 @@ void Tracer::break_of_recording(const std::string& what) {
 Value* Tracer::call_pure(PyObject* callable, const Arguments& args) {
   const CallArguments made = materialise_arguments(*this, args);
   PyObject* result = PyObject_Vectorcall(callable, made.args.data(), made.positional, made.names.get());
-  if (!result) raise_pending();
+  if (!result) raise_of_pure_call();
   return wrap_result(result);
 }
 

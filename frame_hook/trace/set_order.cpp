@@ -6,6 +6,7 @@
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
 #include "guards/checks.h"
+#include "guards/interrupts.h"
 
 namespace framejit::frame_hook {
 namespace {
@@ -137,7 +138,7 @@ std::vector<Value*> items_to_rebuild(SetValue* set, PyRef* order) {
   std::vector<PyObject*> keys;
   for (Value* v : items) keys.push_back(v->object.get());
   if (!*order || !fill_in_places(order->get(), set->order.get(), keys)) {
-    PyErr_Clear();
+    drop_error();
     *order = {};
   }
   return items;

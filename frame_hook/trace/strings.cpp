@@ -23,7 +23,7 @@ std::string joined(Tracer& t, const std::vector<Value*>& items) {
 
 std::string concrete_repr(Tracer& t, Value* v) {
   PyRef text = PyRef::steal(PyObject_Repr(t.constant(v)));
-  if (!text) t.raise_pending();
+  if (!text) t.raise_of_pure_call();
   return text_of(text.get());
 }
 

@@ -3,6 +3,7 @@
 #include "frame_hook/trace/torch_special.h"
 
 #include "frame_hook/trace/builtins.h"
+#include "guards/interrupts.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -11,13 +12,13 @@ namespace {
 
 std::string_view module_name(PyFunctionObject* f) {
   PyObject* name = PyDict_GetItemWithError(f->func_globals, interned("__name__"));
-  if (!name) PyErr_Clear();
+  if (!name) drop_error();
   return name && PyUnicode_Check(name) ? text_of(name) : "";
 }
 
 bool is_true_mark(PyObject* dict, const char* name) {
   PyObject* mark = dict ? PyDict_GetItemWithError(dict, interned(name)) : nullptr;
-  if (!mark) PyErr_Clear();
+  if (!mark) drop_error();
   return mark && mark != Py_False && mark != Py_None;
 }
 

@@ -13,6 +13,7 @@
 #include "frame_hook/trace/opcode_handlers.h"
 #include "frame_hook/trace/protocol.h"
 #include "graph/int64_range.h"
+#include "guards/interrupts.h"
 #include "runtime/base/c_stack.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/base/result.h"
@@ -28,7 +29,7 @@ constexpr uint64_t kPollInterval = 1024;
 std::string text_of_position(const SymbolicFrame& frame) { return place_of(frame.code->code, frame.code->instructions[frame.position].line); }
 
 // Ctrl-C only: CPython offers no other look at pending signals that leaves them pending.
-bool interrupt_is_pending() {
+bool ctrl_c_is_pending() {
   if (!PyOS_InterruptOccurred()) return false;
   PyErr_SetInterrupt();
   return true;
@@ -37,7 +38,7 @@ bool interrupt_is_pending() {
 }  // namespace
 
 Tracer::Tracer(TensorFrontend& frontend, const TraceOptions& options) : frontend_(frontend), options_(options) {
-  set_interrupt_reader([] { return PyGILState_Check() != 0 && interrupt_is_pending(); });  // for the passes and kernels that follow
+  set_interrupt_reader([] { return PyGILState_Check() != 0 && (interrupt_is_kept() || ctrl_c_is_pending()); });  // for the passes and kernels that follow
 }
 
 std::string Tracer::here() const {
@@ -92,7 +93,10 @@ FrameTrace Tracer::trace_frame(const guards::FrameAccess& frame, std::shared_ptr
   stop_at_step_ = UINT64_MAX;
   if (code->is_generator_like()) stop_before(1, BreakReason::generator_frame, PyUnicode_AsUTF8(code->code->co_qualname), "");
   int attempts = 0;
-  while (!attempt(frame, code, start)) FJ_CHECK(++attempts < 100, "a trace that never ends in an exit");
+  while (!attempt(frame, code, start)) {
+    if (interrupt_is_kept()) throw Interrupted{};
+    FJ_CHECK(++attempts < 100, "a trace that never ends in an exit");
+  }
   return std::move(trace_);
 }
 
@@ -136,7 +140,7 @@ bool Tracer::attempt(const guards::FrameAccess& frame, const std::shared_ptr<con
     done = run_root(root_frame(frame, code, start));
   } catch (...) {
     frontend_.restore_modes(modes);
-    PyErr_Clear();
+    drop_error();
     throw;
   }
   if (const auto now = frontend_.save_modes(); !frontend_.same_modes(modes, now)) {
@@ -218,12 +222,13 @@ void Tracer::stop_here() {
 void Tracer::check_step() {
   if (step_ == stop_at_step_) stop_here();
   next_check_ = std::min(stop_at_step_, step_ + kPollInterval);
+  if (interrupt_is_kept()) throw Interrupted{};
   BreakReason reason{};
   std::string detail;
   if (step_ >= options_.max_steps) {
     reason = BreakReason::trace_too_long;
     detail = std::to_string(options_.max_steps);
-  } else if (interrupt_is_pending()) {
+  } else if (ctrl_c_is_pending()) {
     reason = BreakReason::interrupted;
     detail = "a signal";
   } else {

@@ -156,6 +156,7 @@ class Tracer {
   [[noreturn]] void raise(Value* exception);
   [[noreturn]] void raise_new(PyObject* type, const std::string& message);
   [[noreturn]] void raise_pending();                       // a Python error set by a concrete call becomes symbolic
+  [[noreturn]] void raise_of_pure_call();                  // the same where the only Python code is a signal handler's
   bool exception_matches(Value* exception, PyObject* type);
   Value* handled_exception(bool* known) const;             // what is being handled; null: nothing. known: false when it was so at entry
   InstanceValue* new_exception(PyObject* type, std::vector<Value*> args);

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "frame_hook/trace/protocol.h"
+#include "guards/interrupts.h"
 
 namespace framejit::frame_hook {
 
@@ -63,7 +64,7 @@ PyObject* operator_function(const char* name) {
 
 const char* text_of(PyObject* str) {
   const char* text = PyUnicode_Check(str) ? PyUnicode_AsUTF8(str) : nullptr;
-  if (!text) PyErr_Clear();
+  if (!text) drop_error();
   return text ? text : "?";
 }
 
@@ -117,7 +118,7 @@ std::vector<PyRef> set_items(PyObject* set) {
   std::vector<PyRef> items;
   PyRef iterator = PyRef::steal(PySet_Type.tp_iter(set));
   while (PyObject* item = iterator ? PyIter_Next(iterator.get()) : nullptr) items.push_back(PyRef::steal(item));
-  PyErr_Clear();
+  drop_error();
   return items;
 }
 
