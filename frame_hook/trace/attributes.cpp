@@ -3,6 +3,7 @@
 // Guards: a type whose attributes were looked up is guarded unchanged once (type_version); an instance dict by key: the item that
 // was read, or that the name is absent. What was found along a type needs no guard of its own. C getters run only where they are
 // known to be pure: on constants, and the rows of pure_getter().
+#include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
 #include "guards/interrupts.h"
 
@@ -221,6 +222,18 @@ Value* own_attribute(Tracer& t, Value* v, PyObject* name) {
   Value* value = item ? t.wrap(item, sources.add(SourceKind::dict_item, where, 0, name)) : nullptr;
   if (instance) instance->read.try_emplace(name, {PyRef::borrow(name), value});
   return value;
+}
+
+void drop_own_attribute(Tracer& t, InstanceValue* v, PyObject* name) {
+  bool known;
+  Value* held = v->find_attr(name, &known);
+  if (!known && v->object && has_own_dict(t, v)) {
+    PyRef dict = real_instance_dict(v->object.get());
+    PyObject* item = dict ? PyDict_GetItemWithError(dict.get(), name) : nullptr;
+    if (!item) PyErr_Clear();
+    if (item && may_be_half_way(Py_TYPE(item))) held = own_attribute(t, v, name);
+  }
+  t.drops(held);
 }
 
 std::vector<PyObject*> own_names(Tracer& t, InstanceValue* v) {

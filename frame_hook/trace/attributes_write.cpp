@@ -100,6 +100,7 @@ void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
   if (const Found d = look_up(t, v, name); d.object && Py_TYPE(d.object)->tp_descr_set)  // the replay's write would go to it
     graph_break(BreakReason::unsupported_value, std::string("an item of __dict__ under the name of a data descriptor, ") + v->type->tp_name + "." + text_of(name));
   auto* instance = as<InstanceValue>(v);
+  drop_own_attribute(t, instance, name);
   if (!instance->object || to == nullptr) {
     // Deleted and written again goes to the end, as in a dict.
     for (auto it = instance->attrs.begin(); it != instance->attrs.end(); ++it)

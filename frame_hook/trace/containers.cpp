@@ -2,6 +2,9 @@
 //
 // A real list, tuple or set is guarded by its length (a set by its value) when it is first looked into; its items are wrapped one
 // by one. A write registers the container as an effect once; from then on the shadow alone is the truth.
+#include <algorithm>
+
+#include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/opcode_handlers.h"
 #include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/set_order.h"
@@ -19,8 +22,22 @@ bool OpcodeHandlers::wrote_attributes_in(const Tracer& t, PyObject* dict) {
   return false;
 }
 
+// What a write to it drops may run Python code at once. Globals are written one by one.
+static bool write_may_drop(Value* v) {
+  if (v->kind == ValueKind::list) {
+    PyObject** const items = PySequence_Fast_ITEMS(v->object.get());
+    return std::any_of(items, items + PyList_GET_SIZE(v->object.get()), [](PyObject* item) { return may_be_half_way(Py_TYPE(item)); });
+  }
+  if (v->kind != ValueKind::dict || as<DictValue>(v)->is_globals) return false;
+  PyObject *key, *item;
+  for (Py_ssize_t position = 0; PyDict_Next(v->object.get(), &position, &key, &item);)
+    if (may_be_half_way(Py_TYPE(item))) return true;
+  return false;
+}
+
 void Tracer::will_mutate(Value* v) {
   type_of(v);
+  if (v->object && !v->mutated && write_may_drop(v)) graph_break(BreakReason::real_iterator, std::string("in a ") + v->type->tp_name + " that is written");
   writes_ += v->object ? 1 : 0;
   if (v->mutated) return;
   if (SetValue* set = v->kind == ValueKind::set && v->object ? as<SetValue>(v) : nullptr) adopt_order(*this, set);

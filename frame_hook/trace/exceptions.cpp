@@ -112,16 +112,21 @@ void Tracer::enter_handler(SymbolicFrame& f, Value* exception) {
   const Instruction& i = f.code->instructions[f.position];
   const int unit = std::exchange(f.reraised_unit, -1);
   const ExceptionRange* range = f.code->find_handler(i.opcode_index);
-  if (!range) throw SymbolicRaise{exception};
-  bool known = true;
-  handled_exception(&known);
-  if (!known && !relies_on_nothing_handled(*this)) {  // its context, and what is handled behind the handler, are the live frame's
+  const auto leave_to_python = [&] {
     const RaisePoint& point = raised_at_.at(exception);
     break_step_ = point.step;
     stop_place_here();
     throw GraphBreak{BreakReason::exception_raised, exception->type->tp_name};
+  };
+  try {
+    for (size_t depth = range ? static_cast<size_t>(range->depth) : 0; f.stack.size() > depth;) drops(f.pop());
+  } catch (const GraphBreak&) {
+    leave_to_python();
   }
-  f.stack.resize(static_cast<size_t>(range->depth));
+  if (!range) throw SymbolicRaise{exception};
+  bool known = true;
+  handled_exception(&known);
+  if (!known && !relies_on_nothing_handled(*this)) leave_to_python();  // its context, and what is handled behind the handler, are the live frame's
   if (range->push_lasti) f.push(integer(unit >= 0 ? unit : i.opcode_index));
   f.push(exception);
   f.position = static_cast<size_t>(range->target_position);

@@ -1,4 +1,5 @@
 // frame_hook/trace/handlers_data.cpp — locals, cells, globals, constants, stack shuffling; the table of handlers.
+#include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/opcode_handlers.h"
 #include "guards/interrupts.h"
 #include "runtime/base/result.h"
@@ -31,6 +32,13 @@ CellValue* cell_in(SymbolicFrame& f, int slot) {
   Value* v = f.locals[static_cast<size_t>(slot)];
   FJ_CHECK(v && v->kind == ValueKind::cell, "a cell slot without a cell");
   return as<CellValue>(v);
+}
+
+// It is written or deleted.
+void drop_global(Tracer& t, SymbolicFrame& f, PyObject* name, Value* key) {
+  auto* globals = as<DictValue>(f.globals);
+  PyObject* item = PyDict_GetItemWithError(globals->object.get(), name);
+  if (item && may_be_half_way(Py_TYPE(item))) t.drops(t.dict_get(globals, key));
 }
 
 Value* name_value(Tracer& t, SymbolicFrame& f, const Instruction& i) {
@@ -85,8 +93,8 @@ Flow OpcodeHandlers::copy_free_vars(Tracer& t, SymbolicFrame& f, const Instructi
   return Flow::next;
 }
 
-Flow OpcodeHandlers::pop_top(Tracer&, SymbolicFrame& f, const Instruction& i) {
-  f.stack.resize(f.stack.size() - static_cast<size_t>(std::max(i.arg, 1)));
+Flow OpcodeHandlers::pop_top(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  for (int count = std::max(i.arg, 1); count > 0; --count) t.drops(f.pop());
   return Flow::next;
 }
 
@@ -118,14 +126,16 @@ Flow OpcodeHandlers::load_fast_and_clear(Tracer& t, SymbolicFrame& f, const Inst
   return Flow::next;
 }
 
-Flow OpcodeHandlers::store_fast(Tracer&, SymbolicFrame& f, const Instruction& i) {
+Flow OpcodeHandlers::store_fast(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* v = f.pop();
-  f.locals[static_cast<size_t>(i.arg)] = v->kind == ValueKind::null ? nullptr : v;
+  t.drops(std::exchange(f.locals[static_cast<size_t>(i.arg)], v->kind == ValueKind::null ? nullptr : v));
   return Flow::next;
 }
 
 Flow OpcodeHandlers::delete_fast(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  if (!std::exchange(f.locals[static_cast<size_t>(i.arg)], nullptr)) raise_unbound(t, f, i.arg);
+  Value* v = std::exchange(f.locals[static_cast<size_t>(i.arg)], nullptr);
+  if (!v) raise_unbound(t, f, i.arg);
+  t.drops(v);
   return Flow::next;
 }
 
@@ -146,8 +156,9 @@ Flow OpcodeHandlers::load_deref(Tracer& t, SymbolicFrame& f, const Instruction& 
 Flow OpcodeHandlers::store_deref(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   CellValue* cell = cell_in(f, i.arg);
   t.will_mutate(cell);
+  if (!cell->loaded && PyCell_GET(cell->object.get())) t.cell_contents(cell);
   cell->loaded = true;
-  cell->contents = f.pop();
+  t.drops(std::exchange(cell->contents, f.pop()));
   return Flow::next;
 }
 
@@ -155,7 +166,7 @@ Flow OpcodeHandlers::delete_deref(Tracer& t, SymbolicFrame& f, const Instruction
   CellValue* cell = cell_in(f, i.arg);
   if (!t.cell_contents(cell)) raise_unbound(t, f, i.arg);
   t.will_mutate(cell);
-  cell->contents = nullptr;
+  t.drops(std::exchange(cell->contents, nullptr));
   return Flow::next;
 }
 
@@ -184,11 +195,13 @@ Flow OpcodeHandlers::load_global(Tracer& t, SymbolicFrame& f, const Instruction&
 
 Flow OpcodeHandlers::store_global(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* v = f.pop();
+  drop_global(t, f, i.object, name_value(t, f, i));
   t.dict_set(as<DictValue>(f.globals), name_value(t, f, i), v);
   return Flow::next;
 }
 
 Flow OpcodeHandlers::delete_global(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  drop_global(t, f, i.object, name_value(t, f, i));
   if (!t.dict_delete(as<DictValue>(f.globals), name_value(t, f, i))) raise_name_error(t, i.object);
   return Flow::next;
 }

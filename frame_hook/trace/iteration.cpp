@@ -181,16 +181,6 @@ void refuse_written_container(Tracer& t, IteratorValue* it) {
     graph_break(BreakReason::real_iterator, std::string(it->type->tp_name) + " over a container that was written");
 }
 
-// The real zip, map, ... has these parts and no more, and the same strictness.
-void guard_parts(Tracer& t, IteratorValue* it) {
-  t.type_of(it);
-  it->value_guarded = true;
-  if (it->over == Over::real || it->over == Over::enumerate) return;
-  auto part = [&](int64_t i) { return t.guards().sources.add(guards::SourceKind::iterator_part, it->source, static_cast<int32_t>(i)); };
-  note(t, guards::GuardKind::is, part(guards::part_count(it->object.get())), nullptr);
-  if (it->over == Over::zip) note(t, guards::GuardKind::is, part(-1), guards::is_strict_zip(it->object.get()) ? Py_True : Py_False);
-}
-
 Value* next_real(Tracer& t, IteratorValue* it) {
   t.type_of(it);
   PyObject* real = it->object.get();
@@ -260,6 +250,16 @@ Value* advance(Tracer& t, IteratorValue* it) {
 }
 
 }  // namespace
+
+// The real zip, map, ... has these parts and no more, and the same strictness.
+void guard_parts(Tracer& t, IteratorValue* it) {
+  t.type_of(it);
+  it->value_guarded = true;
+  if (it->over == Over::real || it->over == Over::enumerate) return;
+  auto part = [&](int64_t i) { return t.guards().sources.add(guards::SourceKind::iterator_part, it->source, static_cast<int32_t>(i)); };
+  note(t, guards::GuardKind::is, part(guards::part_count(it->object.get())), nullptr);
+  if (it->over == Over::zip) note(t, guards::GuardKind::is, part(-1), guards::is_strict_zip(it->object.get()) ? Py_True : Py_False);
+}
 
 IteratorValue* make_iterator(Tracer& t, Over over, PyTypeObject* type, std::vector<Value*> operands) {
   auto* it = t.make<IteratorValue>(ValueKind::iterator, type);

@@ -163,6 +163,7 @@ Value* Tracer::wrap_fresh(PyObject* object, SourceId source) {
   const bool guarded = v->kind == ValueKind::sym_int || (v->kind == ValueKind::instance && as<InstanceValue>(v)->payload && as<InstanceValue>(v)->payload->kind == ValueKind::object);
   v->type_guarded = v->value_guarded = guarded;
   v->identity_guarded = false;
+  real_generators_ = real_generators_ || may_be_half_way(type);
   return v;
 }
 

@@ -1,6 +1,7 @@
 // frame_hook/trace/object_kinds.cpp — classification of real objects by exact type; answers per type are remembered.
 #include "frame_hook/trace/object_kinds.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <unordered_map>
@@ -68,6 +69,24 @@ bool has_identity_constant(PyObject* object) {
 }
 
 bool is_plain_object(PyObject* object) { return has_identity_constant(object) && !is_enum_member(object); }
+
+bool may_be_half_way(PyTypeObject* type) { return type == &PyGen_Type || (type->tp_iternext && std::strncmp(type->tp_name, "itertools.", 10) == 0); }
+
+bool holds_half_way(PyObject* object) {
+  constexpr size_t kMostObjects = 200;
+  std::vector<PyObject*> seen{object};
+  auto add = [](PyObject* part, void* to) {
+    auto& parts = *static_cast<std::vector<PyObject*>*>(to);
+    const bool shared = PyType_Check(part) || PyModule_Check(part) || PyFunction_Check(part) || is_exact_scalar(Py_TYPE(part));
+    if (!shared && parts.size() < kMostObjects && std::find(parts.begin(), parts.end(), part) == parts.end()) parts.push_back(part);
+    return 0;
+  };
+  for (size_t k = 0; k < seen.size(); ++k) {
+    if (may_be_half_way(Py_TYPE(seen[k]))) return true;
+    if (PyObject_IS_GC(seen[k]) && Py_TYPE(seen[k])->tp_traverse) Py_TYPE(seen[k])->tp_traverse(seen[k], add, &seen);
+  }
+  return false;
+}
 
 bool is_builtin_subclass(PyTypeObject* type) {
   const unsigned long containers = Py_TPFLAGS_TUPLE_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_DICT_SUBCLASS | Py_TPFLAGS_LONG_SUBCLASS |

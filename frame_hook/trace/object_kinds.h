@@ -19,6 +19,10 @@ bool is_enum_member(PyObject* object);
 bool is_enum_class(PyObject* object);
 // An object that has no attributes worth shadowing although its type keeps a dict: types, modules, C functions, descriptors.
 bool is_plain_object(PyObject* object);
+// A generator, or an iterator of itertools that may hold one: dropped half-way, it may run Python code.
+bool may_be_half_way(PyTypeObject* type);
+// The object holds one, itself or through few objects; those behind functions, classes and modules are not looked for.
+bool holds_half_way(PyObject* object);
 // A subclass, not the class itself, of tuple, list, dict, set, frozenset, int, str, float or bytes.
 bool is_builtin_subclass(PyTypeObject* type);
 // The value of an instance of a subclass of int, float, str or bytes, as an object of the exact class; null for others.

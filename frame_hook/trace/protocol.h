@@ -94,6 +94,7 @@ Value* type_attribute(Tracer& t, Value* type, PyObject* name);   // type.__getat
 Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name);
 Value* own_attribute(Tracer& t, Value* v, PyObject* name);       // the instance dict alone
 void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to);  // to null: delete
+void drop_own_attribute(Tracer& t, InstanceValue* v, PyObject* name);  // it is written or deleted: Tracer::drops
 std::vector<PyObject*> own_names(Tracer& t, InstanceValue* v);   // keys of the instance dict in order; a real one is guarded
 bool has_own_dict(Tracer& t, Value* v);
 DictValue* instance_dict(Tracer& t, InstanceValue* v);           // the value of __dict__
@@ -149,6 +150,7 @@ bool is_hashed_by_python(Value* key);                           // its class has
 bool relies_on_nothing_handled(Tracer& t);                      // guards that no exception is handled where the segment begins; false: one is
 bool is_identity_key(Value* key);                               // hashed and compared by identity
 Value* make_view(Tracer& t, DictValue* dict, ViewValue::What what);
+void guard_parts(Tracer& t, IteratorValue* it);                 // of a real zip, enumerate, map, filter: it has these and no more
 IteratorValue* wrap_iterator(Tracer& t, PyObject* object, guards::SourceId source);  // null: not one whose state can be read
 bool changed_while_iterated(const IteratorValue* it);           // a dict or set that has other keys than when the iterator was made
 IteratorValue* make_iterator(Tracer& t, IteratorValue::Over over, PyTypeObject* type, std::vector<Value*> operands);

@@ -114,6 +114,7 @@ void Tracer::reset(const guards::FrameAccess& frame) {
   code_caches_.clear();
   raised_at_.clear();
   generator_made_at_.clear();
+  real_generators_ = false;
   break_step_.reset();
   null_ = none_ = true_ = false_ = nullptr;
   last_line_ = {nullptr, 0};
@@ -246,7 +247,7 @@ void Tracer::check_step() {
 
 namespace {
 
-// Values that an exit would have to rebuild, each once.
+// Values that an exit would have to rebuild, and real iterators, each once.
 class Reachable {
  public:
   explicit Reachable(std::function<void(Value*)> visit) : visit_(std::move(visit)) {}
@@ -262,7 +263,7 @@ class Reachable {
 
  private:
   void add(Value* v) {
-    if (v && v->kind != ValueKind::null && v->kind != ValueKind::object && seen_.insert(v).second) pending_.push_back(v);
+    if (v && v->kind != ValueKind::null && (v->kind != ValueKind::object || may_be_half_way(v->type)) && seen_.insert(v).second) pending_.push_back(v);
   }
   void add(const std::vector<Value*>& values) {
     for (Value* v : values) add(v);
@@ -378,6 +379,51 @@ std::optional<Tracer::Obstacle> Tracer::find_obstacle() {
   return earliest;
 }
 
+namespace {
+
+// Real, and held by a frame: its drop may be the last.
+bool is_held_by_frame(Tracer& t, Value* v) {
+  const SourceKind kind = v->source == guards::kNoSource ? SourceKind::constant : t.guards().sources[v->source].kind;
+  return kind == SourceKind::local || kind == SourceKind::stack || kind == SourceKind::cell_contents || kind == SourceKind::iterator_part;
+}
+
+// What is dropped is no generator in a later call either.
+void guard_dropped(Tracer& t, Value* v) {
+  if (!is_held_by_frame(t, v)) return;
+  t.type_of(v);
+  if (v->kind != ValueKind::iterator) return;
+  if (v->object && !v->value_guarded) guard_parts(t, as<IteratorValue>(v));
+  for (Value* part : as<IteratorValue>(v)->operands) guard_dropped(t, part);
+}
+
+}  // namespace
+
+// A real generator that the trace lets go of lives on to the exit; plain Python runs its exit code at the drop.
+void Tracer::drops(Value* v, Value* kept) {
+  if (!v || v->kind == ValueKind::null || v->kind == ValueKind::tensor) return;
+  guard_dropped(*this, v);
+  std::vector<Value*> dropped;
+  if (is_held_by_frame(*this, v) && holds_half_way(v->object.get())) dropped.push_back(v);
+  if (!real_generators_ && dropped.empty()) return;
+  Reachable([&](Value* part) {
+    if (part->object && may_be_half_way(part->type)) dropped.push_back(part);
+  }).walk(v);
+  if (dropped.empty()) return;
+  Reachable held([&](Value* part) { std::erase(dropped, part); });
+  if (kept) held.walk(kept);
+  for (Value* written : trace_.effects) held.walk(written);
+  for (const auto& frame : frames_) {
+    for (Value* entry : frame->stack) held.walk(entry);
+    for (Value* local : frame->locals) held.walk(local);
+  }
+  if (!dropped.empty()) graph_break(BreakReason::real_iterator, std::string(dropped.front()->type->tp_name) + " that is dropped here");
+}
+
+void Tracer::drop_locals(SymbolicFrame& f) {
+  const std::vector<Value*> locals = std::exchange(f.locals, {});
+  for (Value* v : locals) drops(v, f.result);
+}
+
 // What was written and what was read of the same type are other objects: they were in the trace, and must be when it is used.
 void Tracer::guard_effects_apart() {
   auto was_read = [](const Value* v) {
@@ -436,6 +482,7 @@ Value* Tracer::run_frame(std::shared_ptr<SymbolicFrame> frame) {
     Value* raised = nullptr;
     try {
       run_instructions(f);
+      if (real_generators_ && !f.yielded && frames_.size() > 1) drop_locals(f);
       return f.result;
     } catch (const SymbolicRaise& r) {
       raised = r.exception;

@@ -105,6 +105,8 @@ class Tracer {
   std::optional<graph::SymExpr> as_size(Value* v);         // int or SymInt, without specialising
   int64_t as_index(Value* v);                              // a concrete int (specialises a symbol)
   bool same_object(Value* a, Value* b);                    // `is`
+  // The program lets go of `v`, but for what it holds elsewhere (`kept`, and what frames hold): breaks when that may run Python code.
+  void drops(Value* v, Value* kept = nullptr);
   PyObject* traced_tensor(TensorValue* v);                 // borrowed; makes it an input on first use
   Value* identity_of(Value* v);                            // id(v)
 
@@ -221,6 +223,7 @@ class Tracer {
   struct RaisePoint { uint64_t step; std::string where; };
   std::unordered_map<Value*, RaisePoint> raised_at_;       // exceptions -> the instruction to stop at, if nobody catches
   std::unordered_map<const GeneratorValue*, uint64_t> generator_made_at_;
+  bool real_generators_ = false;                           // the trace has met some
   std::optional<uint64_t> break_step_;                     // set by the innermost frame that a GraphBreak passes
   std::string stop_where_;
   BreakPlace stop_place_;
@@ -255,6 +258,7 @@ class Tracer {
   void prepare_frame(SymbolicFrame& frame, std::shared_ptr<const Code> code);
   void bind_arguments(FunctionValue* function, const Arguments& args, SymbolicFrame& frame);
   void run_instructions(SymbolicFrame& frame);
+  void drop_locals(SymbolicFrame& frame);                  // of a callee that returned
   void enter_handler(SymbolicFrame& frame, Value* exception);  // raises on when there is none
   std::pair<PyCodeObject*, int> last_line_{nullptr, 0};
   PointerMap<PyCodeObject, bool> torch_codes_;
