@@ -541,7 +541,7 @@ resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
 import torch, framejit
 def f(x):
     k = 0
-    for i in range(300000):
+    for i in range(500000):
         k += i
     return x + k
 with torch.no_grad():
