@@ -193,9 +193,15 @@ ValueId Rebuild::moved(ValueId v, ValueId from, ValueId to) {
   FJ_CHECK(producer >= 0, "outputs that share memory are views of one value");
   const Node node = out_.peek().nodes[static_cast<size_t>(producer)];
   std::vector<Arg> args = node.args;
-  args[0] = moved(*args[0].get<ValueId>(), from, to);
+  const ValueId base = *args[0].get<ValueId>(), new_base = moved(base, from, to);
+  args[0] = new_base;
+  const SymExpr distance = has_own_offset(node) ? SymExpr(0) : out_.meta(new_base).offset - out_.meta(base).offset;
   Node copy{node.op, std::move(args), {}, node.result_lists, node.line};
-  for (ValueId result : node.results) copy.results.push_back(out_.new_value(out_.meta(result), out_.new_storage()));
+  for (ValueId result : node.results) {
+    TensorMeta meta = out_.meta(result);
+    meta.offset = meta.offset + distance;
+    copy.results.push_back(out_.new_value(std::move(meta), out_.new_storage()));
+  }
   const ValueId made = copy.results[static_cast<size_t>(std::find(node.results.begin(), node.results.end(), v) - node.results.begin())];
   out_.add_node(std::move(copy));
   return made;

@@ -143,3 +143,16 @@ def test_views_taken_before_a_write_see_it(name):
     whole, n, m = torch.randn(9, 7), torch.tensor([1, 0, 1]), torch.rand(4, 7) > 0.5
     for row in (5, 0, 3):
         same(compiled(whole.clone()[row:row + 4], n, m), f(whole.clone()[row:row + 4], n, m), None, f"row {row}")
+
+
+def test_a_view_of_a_copy_moves_with_it():
+    """The copy stands for the argument until it is an output."""
+    def f(x):
+        y = x.clone()
+        y.unsqueeze_(0)
+        return y, y[..., 1:]
+    compiled = framejit.compile(f)
+    whole = torch.randn(9, 7)
+    for row in (5, 0, 3):
+        same(compiled(whole.clone()[row:row + 4]), f(whole.clone()[row:row + 4]), None, f"row {row}")
+    assert not framejit.stats()["fallbacks"]
