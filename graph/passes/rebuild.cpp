@@ -48,6 +48,13 @@ ValueId relaid(GraphBuilder& out, ValueId value, const TensorMeta& layout) {
   return out.emit("permute", {contiguous_clone(out, out.emit("permute", {value, there})), back});
 }
 
+// Results of a view of `before` become those of a view of `now`: a view lies where its base lies.
+void follow_base(const Node& view, const TensorMeta& now, const TensorMeta& before, std::vector<TensorMeta>& results) {
+  if (has_own_offset(view)) return;
+  const SymExpr distance = now.offset - before.offset;
+  for (TensorMeta& meta : results) meta.offset = meta.offset + distance;
+}
+
 }  // namespace
 
 Rebuild::Rebuild(const Graph& from, bool merge) : from_(from), out_(from.name, merge), map_(from.values.size(), kNoValue), viewed_(from.values.size()) {
@@ -106,10 +113,8 @@ std::vector<ValueId> Rebuild::emit_like(const Node& like, const OpDef* op, std::
       }
     metas.clear();
     for (ValueId v : like.results) metas.push_back(v == kNoValue ? TensorMeta{} : from_.meta(v));
-    // A view lies where its base lies now.
-    const ValueId* base = op->has(kView) && op == like.op && !has_own_offset(like) && !args.empty() ? args[0].get<ValueId>() : nullptr;
-    const SymExpr moved = base != nullptr ? out_.meta(*base).offset - from_.meta(before[0]).offset : SymExpr(0);
-    for (TensorMeta& meta : metas) meta.offset = meta.offset + moved;
+    const ValueId* base = op->has(kView) && op == like.op && !args.empty() ? args[0].get<ValueId>() : nullptr;
+    if (base != nullptr) follow_base(like, out_.meta(*base), from_.meta(before[0]), metas);
   }
   Node node;
   node.op = op;
@@ -195,13 +200,11 @@ ValueId Rebuild::moved(ValueId v, ValueId from, ValueId to) {
   std::vector<Arg> args = node.args;
   const ValueId base = *args[0].get<ValueId>(), new_base = moved(base, from, to);
   args[0] = new_base;
-  const SymExpr distance = has_own_offset(node) ? SymExpr(0) : out_.meta(new_base).offset - out_.meta(base).offset;
   Node copy{node.op, std::move(args), {}, node.result_lists, node.line};
-  for (ValueId result : node.results) {
-    TensorMeta meta = out_.meta(result);
-    meta.offset = meta.offset + distance;
-    copy.results.push_back(out_.new_value(std::move(meta), out_.new_storage()));
-  }
+  std::vector<TensorMeta> metas;
+  for (ValueId result : node.results) metas.push_back(out_.meta(result));
+  follow_base(node, out_.meta(new_base), out_.meta(base), metas);
+  for (TensorMeta& meta : metas) copy.results.push_back(out_.new_value(std::move(meta), out_.new_storage()));
   const ValueId made = copy.results[static_cast<size_t>(std::find(node.results.begin(), node.results.end(), v) - node.results.begin())];
   out_.add_node(std::move(copy));
   return made;
