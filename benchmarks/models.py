@@ -113,7 +113,10 @@ def row(name, dtype, rounds, torch_compile):
         calls = {key: lambda f=f: call(f) for key, f in candidates.items()}
         for timed in calls.values():
             timed(), timed()
+        settled = framejit.stats()
         kept, out["dropped"] = measure(calls, rounds=rounds, target=0.001)
+        now = framejit.stats()
+        assert now["hits"] > settled["hits"] and all(now[key] == settled[key] for key in ("graphs", "fallbacks")), "a call that was timed ran plainly"
         out.update({f"{key} ms": median(seconds) * 1e3 for key, seconds in kept.items()})
         out["over eager"] = ratio(kept["eager"], kept["framejit"])
         if torch_compile:

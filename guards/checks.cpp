@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "guards/class_state.h"
 #include "guards/interrupts.h"
 #include "guards/py_ref.h"
 
@@ -133,6 +134,12 @@ uint64_t type_version_of(PyTypeObject* type) {
   static PyObject* const name = PyUnicode_InternFromString("__framejit_version__");
   _PyType_Lookup(type, name);  // a lookup gives the type a tag, if it has none and CPython has one to give
   return type_version(reinterpret_cast<PyObject*>(type));
+}
+
+bool is_class_unchanged(PyObject* type, const Step& step) {
+  if (class_state(reinterpret_cast<PyTypeObject*>(type)) != static_cast<uint64_t>(step.number)) return false;
+  step.seen = type_version(type);
+  return true;
 }
 
 PyObject* make_instance_dict(PyObject* object) {

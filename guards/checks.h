@@ -16,15 +16,16 @@ bool is_linked_in_order(PyObject* ordered, PyObject* keys);  // of an OrderedDic
 // The version tag of a type, given one when it has none; 0 when CPython has no more to give.
 uint64_t type_version_of(PyTypeObject* type);
 
+bool is_class_unchanged(PyObject* type, const Step& step);  // looks at the class; keeps the version at which it held
+
 inline bool check_is(const RunState&, PyObject* object, const Step& step) { return object == step.object; }
 inline bool check_type_is(const RunState&, PyObject* object, const Step& step) {
   return reinterpret_cast<PyObject*>(Py_TYPE(object)) == step.object;
 }
-inline bool check_type_version(const RunState&, PyObject* object, const Step& step) {
+inline bool check_type_unchanged(const RunState&, PyObject* object, const Step& step) {
   if (!PyType_Check(object)) return false;
-  uint64_t version = type_version(object);
-  if (version == 0) [[unlikely]] version = type_version_of(reinterpret_cast<PyTypeObject*>(object));
-  return version == static_cast<uint64_t>(step.number);
+  const uint64_t version = type_version(object);
+  return (version != 0 && version == step.seen) || is_class_unchanged(object, step);
 }
 inline bool check_same(const RunState& run, PyObject* object, const Step& step) { return object == run.registers[step.target]; }
 inline bool check_distinct(const RunState& run, PyObject* object, const Step& step) { return object != run.registers[step.target]; }

@@ -45,7 +45,7 @@ struct Guard {
   GuardKind kind;
   SourceId source = kNoSource;
   PyRef object;                              // `is`, type_is, equals, dict keys ...
-  int64_t number = 0;                        // length; int_range: symbol index; type_version: tag
+  int64_t number = 0;                        // length; int_range: symbol index; type_unchanged: class_state
   SourceId other = kNoSource;                // same, distinct
   std::shared_ptr<const TensorFacts> facts;  // tensor
   LineId line = kNoLine;                     // the user line that caused it

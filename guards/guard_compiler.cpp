@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "guards/checks.h"
+#include "guards/class_state.h"
 #include "guards/describe.h"
 #include "guards/guard_body.h"
 #include "guards/interrupts.h"
@@ -208,10 +209,9 @@ Result<void> GuardCompiler::emit_guard(uint32_t index) {
   if (guard.kind == GuardKind::cache_agrees) {
     FJ_TRY(step.hash, hash_of(PyTuple_GET_ITEM(step.object, 0)));
   }
-  if (guard.kind == GuardKind::type_version && guard.number == 0) {
-    if (!guard.object || !PyType_Check(guard.object.get())) return Error{"guard", "type_version without a type"};
-    step.number = guard.number = type_version_of(reinterpret_cast<PyTypeObject*>(guard.object.get()));
-    if (step.number == 0) return Error{"guard", "CPython has no version tag left for " + describe(guard.object.get())};
+  if (guard.kind == GuardKind::type_unchanged && guard.number == 0) {
+    if (!guard.object || !PyType_Check(guard.object.get())) return Error{"guard", "type_unchanged without a type"};
+    step.number = guard.number = static_cast<int64_t>(class_state(reinterpret_cast<PyTypeObject*>(guard.object.get())));
   }
   if (guard.kind == GuardKind::int_range) set_.symbol_count = std::max<size_t>(set_.symbol_count, guard.number + 1);
   body_.steps.push_back(step);
@@ -221,7 +221,7 @@ Result<void> GuardCompiler::emit_guard(uint32_t index) {
 // Steps keep plain pointers; this decides what keeps their objects alive.
 void GuardCompiler::weaken() {
   for (Guard& guard : set_.guards_) {
-    const bool identity = guard.kind == GuardKind::is || guard.kind == GuardKind::type_is || guard.kind == GuardKind::type_version ||
+    const bool identity = guard.kind == GuardKind::is || guard.kind == GuardKind::type_is || guard.kind == GuardKind::type_unchanged ||
                           guard.kind == GuardKind::function_code;
     if (identity || is_heap_type(guard.object.get())) guard.object = body_.weak.hold(guard.object);
   }

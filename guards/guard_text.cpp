@@ -34,7 +34,7 @@ std::string actual(const Guard& guard, PyObject* object) {
       if (guard.object && describe(object) == describe(guard.object.get())) return "is another " + type_name(Py_TYPE(object));
       return "is " + describe(object);
     case GuardKind::type_is: return "is " + type_name(Py_TYPE(object));
-    case GuardKind::type_version: return "was changed";
+    case GuardKind::type_unchanged: return "was changed";
     case GuardKind::same: return "is another object";
     case GuardKind::distinct: return "is the same object";
     case GuardKind::length: return "is " + std::to_string(builtin_length(object));

@@ -40,7 +40,10 @@ struct Step {
     const TensorFacts* facts;
   };
   int64_t number = 0;          // index, offset, length, tag, symbol; block: steps to skip
-  Py_hash_t hash = 0;          // of `object` as a dict key
+  union {
+    Py_hash_t hash = 0;        // of `object` as a dict key
+    mutable uint64_t seen;     // type_unchanged: the version tag of the type when it last held
+  };
 };
 
 struct RunState {

@@ -1,6 +1,6 @@
 // frame_hook/trace/attributes.cpp — attribute reads: CPython's lookup along the MRO, descriptors, the instance dict, __getattr__.
 //
-// Guards: a type whose attributes were looked up is guarded unchanged once (type_version); an instance dict by key: the item that
+// Guards: a type whose attributes were looked up is guarded unchanged once (type_unchanged); an instance dict by key: the item that
 // was read, or that the name is absent. What was found along a type needs no guard of its own. C getters run only where they are
 // known to be pure: on constants, and the rows of pure_getter().
 #include "frame_hook/trace/object_kinds.h"

@@ -1,6 +1,7 @@
 // frame_hook/trace/attributes_kinds.cpp — attribute reads of the kinds that CPython treats specially: types, modules, functions,
 // methods, super objects, tensors, builtin containers; and the dispatch over kinds.
 #include "frame_hook/trace/protocol.h"
+#include "guards/class_state.h"
 #include "guards/interrupts.h"
 
 namespace framejit::frame_hook {
@@ -34,8 +35,8 @@ Value* class_dict(Tracer& t, Value* type_value, PyTypeObject* type) {
 #endif
   PyObject *key, *item;
   for (Py_ssize_t position = 0; dict && PyDict_Next(dict.get(), &position, &key, &item);) {
-    Found found{item, t.guards().sources.add(SourceKind::type_lookup, source, 0, key)};
-    t.dict_set(items, t.constant_value(key), found_value(t, found));
+    const Found found{item, t.guards().sources.add(SourceKind::type_lookup, source, 0, key)};
+    t.dict_set(items, t.constant_value(key), guards::is_class_data(key, item) ? t.wrap(item, found.source) : found_value(t, found));
   }
   return mapping_proxy(t, items);
 }

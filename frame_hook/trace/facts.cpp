@@ -6,6 +6,7 @@
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/tracer.h"
+#include "guards/class_state.h"
 #include "guards/interrupts.h"
 #include "runtime/base/result.h"
 
@@ -32,24 +33,24 @@ void Tracer::add_guard(GuardKind kind, SourceId source, PyObject* object, int64_
 PyTypeObject* Tracer::type_of(Value* v) {
   if (!v->type_guarded) {
     v->type_guarded = true;
-    if (!v->value_guarded) add_guard(GuardKind::type_is, v->source, reinterpret_cast<PyObject*>(v->type));
+    if (!v->value_guarded) {
+      add_guard(GuardKind::type_is, v->source, reinterpret_cast<PyObject*>(v->type));
+      v->type_is_fixed = true;
+    }
   }
   return v->type;
 }
 
 SourceId Tracer::type_source(Value* v) {
   guards::SourceTable& sources = trace_.guards.sources;
-  if (v->source != kNoSource) return sources.add(SourceKind::type_of, v->source);
+  if (v->source != kNoSource && !v->type_is_fixed) return sources.add(SourceKind::type_of, v->source);
   return sources.add(SourceKind::constant, kNoSource, 0, reinterpret_cast<PyObject*>(v->type));
 }
 
 // Static types never change. `source` reaches the type itself.
 void Tracer::guard_type_unchanged(PyTypeObject* type, SourceId source) {
   if ((type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) || !unchanged_types_.try_emplace(type, true).second) return;
-  static PyObject* const name = PyUnicode_InternFromString("__class__");
-  _PyType_Lookup(type, name);  // gives the type a version tag
-  if (type->tp_version_tag == 0) graph_break(BreakReason::unsupported_value, std::string("a class without a version tag: ") + type->tp_name);
-  add_guard(GuardKind::type_version, source, reinterpret_cast<PyObject*>(type), type->tp_version_tag);
+  add_guard(GuardKind::type_unchanged, source, reinterpret_cast<PyObject*>(type), static_cast<int64_t>(guards::class_state(type)));
 }
 
 namespace {

@@ -99,7 +99,7 @@ class Tracer {
   void guard_identity(Value* v);
   void guard_key(Value* v);                // hashed by identity: told apart from the other keys of the trace
   void add_guard(guards::GuardKind kind, guards::SourceId source, PyObject* object = nullptr, int64_t number = 0);
-  void guard_type_unchanged(PyTypeObject* type, guards::SourceId type_source);  // type_version
+  void guard_type_unchanged(PyTypeObject* type, guards::SourceId type_source);  // type_unchanged
   guards::SourceId type_source(Value* v);
   bool truth(Value* v);                                    // inlines __bool__, __len__; a tensor breaks
   std::optional<graph::SymExpr> as_size(Value* v);         // int or SymInt, without specialising
@@ -199,7 +199,7 @@ class Tracer {
   // Values
   std::vector<Value*> by_source_;                          // source -> the value that was wrapped there
   PointerMap<PyObject, Value*> by_traced_;                 // traced tensors -> their value
-  PointerMap<PyTypeObject, bool> unchanged_types_;         // type_version guard exists
+  PointerMap<PyTypeObject, bool> unchanged_types_;         // type_unchanged guard exists
   Value* wrap_fresh(PyObject* object, guards::SourceId source);
   Value* wrap_int(PyObject* object, guards::SourceId source);
   Value* wrap_instance(PyObject* object, guards::SourceId source);

@@ -36,6 +36,7 @@ struct SymbolicFrame;
 struct Value {
   ValueKind kind = ValueKind::null;
   bool type_guarded = false;     // its type_is guard exists, or none is needed (no source)
+  bool type_is_fixed = false;    // its type_is guard exists: what is reached through type(source) is reached through the type
   bool value_guarded = false;    // its equals / is guard exists, or none is needed: the value is known
   bool identity_guarded = false; // its is guard exists, or none is needed: which object it is, is known
   bool mutated = false;          // differs from `object` now, or was written: replayed at the commit point

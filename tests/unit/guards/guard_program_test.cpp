@@ -98,7 +98,7 @@ TEST_F(GuardTest, InstancesOfAClassShareItsGuards) {
   for (int i : {0, 1}) {
     add(GuardKind::type_is, local(i), "A");
     const SourceId type = from(SourceKind::type_of, local(i));
-    add(GuardKind::type_version, type, "A");
+    add(GuardKind::type_unchanged, type, "A");
     add(GuardKind::function_code, keyed(SourceKind::type_lookup, type, str("f")), "A.f.__code__");
     last = keyed(SourceKind::type_lookup, type, str("limit"));
     add(GuardKind::equals, last, "5");
@@ -197,7 +197,7 @@ TEST_F(GuardTest, ReferencesAreBalanced) {
   for (int i = 0; i < 10; ++i) {
     set_ = GuardSet();
     add(GuardKind::type_is, local(), "A");
-    add(GuardKind::type_version, from(SourceKind::type_of, local()), "A");
+    add(GuardKind::type_unchanged, from(SourceKind::type_of, local()), "A");
     add(GuardKind::dict_has, keyed(SourceKind::dict_item, from(SourceKind::instance_dict, local()), str("d")), "'k'");
     compile();
     for (int j = 0; j < 100; ++j) EXPECT_TRUE(holds());
@@ -230,7 +230,7 @@ TEST_F(GuardTest, RunAllocatesNothing) {
   add(GuardKind::equals, keyed(SourceKind::dict_item, dict, str("t")), "(0, 1)");
   add(GuardKind::equals, keyed(SourceKind::dict_item, dict, str("s")), "'a' + 'bc'");
   add(GuardKind::equals, keyed(SourceKind::dict_item, dict, str("f")), "3 / 2");
-  add(GuardKind::type_version, from(SourceKind::type_of, local()), "A");
+  add(GuardKind::type_unchanged, from(SourceKind::type_of, local()), "A");
   compile();
   EXPECT_TRUE(holds());
   const PyRef count = get("sys.getallocatedblocks");
