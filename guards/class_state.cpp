@@ -49,7 +49,7 @@ class Part {
       known_ = dict_version_ != 0;
     } else if (is_own_descriptor(object, owner)) {
       return;  // those of a class are made with it and for it
-    } else if (Py_TYPE(object)->tp_weaklistoffset > 0) {
+    } else if (PyType_SUPPORTS_WEAKREFS(Py_TYPE(object))) {
       keeps_ = PyRef::steal(PyWeakref_NewRef(object, nullptr));
       if (!keeps_) drop_error();
       known_ = is_weak_ = static_cast<bool>(keeps_);

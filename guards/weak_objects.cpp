@@ -8,7 +8,7 @@ namespace {
 
 bool is_mortal_with_weak_references(PyObject* object) {
   if (PyType_Check(object)) return reinterpret_cast<PyTypeObject*>(object)->tp_flags & Py_TPFLAGS_HEAPTYPE;
-  return Py_TYPE(object)->tp_weaklistoffset > 0;
+  return PyType_SUPPORTS_WEAKREFS(Py_TYPE(object));
 }
 
 }  // namespace
