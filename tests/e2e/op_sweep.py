@@ -180,6 +180,9 @@ def summary_of(rows):
             reasons["late error"][1].add(row["op"])
     for reason, (samples, ops) in sorted(reasons.items(), key=lambda r: -len(r[1][1])):
         lines.append(f"  {reason}: {len(ops)} ops, {samples} samples: {' '.join(sorted(ops)[:12])}{' ...' if len(ops) > 12 else ''}")
+    luck = [r for r in rows if "luck" in r]
+    if luck:
+        lines.append(f"  as near to eager as eager's results for inputs an ulp away: {len(luck)} samples: {' '.join(sorted({r['op'] for r in luck}))}")
     bad = collections.defaultdict(list)
     for row in bad_rows(rows, known):
         bad[row["op"], row["status"], row.get("why", "")[:60] if row["status"] != "break" else row["why"]].append(row)

@@ -202,6 +202,34 @@ def call_of(fn, args, kwargs, widen=False):
     return "returned", result, [a, k], torch.get_rng_state()
 
 
+def floats_in(value):
+    """The tensors of floats in a comparable result, in order."""
+    import torch
+    if isinstance(value, torch.Tensor):
+        return [value] if value.dtype.is_floating_point else []
+    return [t for v in value for t in floats_in(v)] if isinstance(value, (list, tuple)) else []
+
+
+def ill_conditioned(fn, args, kwargs, want, got):
+    """Whether `got` lies at most twice as far from eager's result as that moves when each input moves by an ulp or not at all. Where
+    terms cancel, the bound of `same`, twice eager's error, is a matter of luck."""
+    import torch
+
+    def moved(t):
+        return t * (1 + (torch.randint(-1, 2, t.shape) * torch.finfo(t.dtype).eps).to(t.dtype)) if t.dtype.is_floating_point and is_strided(t) else t
+    results, here = floats_in(comparable(want[1])), floats_in(comparable(got[1]))
+    reach = [torch.zeros((), dtype=torch.float64) for _ in results]
+    for seed in range(8):
+        torch.manual_seed(seed)
+        near = call_of(fn, map_tensors(moved, args), map_tensors(moved, kwargs))
+        there = floats_in(comparable(near[1])) if near[0] == "returned" else []
+        if not [t.shape for t in there] == [t.shape for t in here] == [t.shape for t in results]:
+            return False
+        reach = [torch.maximum(r, (a.double() - b.double()).abs().max()) for r, a, b in zip(reach, there, results)]
+    off = [(a.double() - b.double()).abs().max() for a, b in zip(here, results)]
+    return len(off) > 0 and all(bool(o <= 2 * r) for o, r in zip(off, reach))  # false where one is NaN
+
+
 def run_one(op, args, kwargs, backend):
     """The row of one sample: whole | raises (eager does, and tracing or plain Python says so) | late (eager raises, only the compiled
     graph found out) | break | differs | fallback (our own failure) | recompiles | not traced."""
@@ -219,7 +247,10 @@ def run_one(op, args, kwargs, backend):
                 exact.append(call_of(fn, args, kwargs, widen=True)[1])
             return exact[0]
         why = difference(first, want, in_double, op.name in UNDEFINED_VALUES) or difference(second, want, in_double, op.name in UNDEFINED_VALUES)
-    return {"status": "differs", "why": why} if why else verdict(framejit.stats(), want[0])
+        seen = verdict(framejit.stats(), want[0])
+        if why and "off by" in why and seen["status"] == "whole" and all(ill_conditioned(fn, args, kwargs, want, got) for got in (first, second)):
+            return {**seen, "luck": why}
+    return {"status": "differs", "why": why} if why else seen
 
 
 def verdict(stats, outcome):

@@ -3,7 +3,10 @@ import os
 import subprocess
 import sys
 
+import torch
+
 import op_sweep
+import op_sweep_worker as worker
 
 
 def sweep(*options):
@@ -43,6 +46,18 @@ def test_a_fall_is_seen(tmp_path, monkeypatch):
 
     assert not op_sweep.compare_classes(path, [rows[0], {**rows[1], "class": "kernels"}, *rows[2:]])
     assert op_sweep.read_classes(path)["mm"] == "kernels" and op_sweep.compare_classes(path, rows)
+
+
+def test_luck_is_not_for_errors():
+    """What passes as eager's luck is nothing that inputs an ulp away would not give."""
+    terms = torch.tensor([3e4, 7.123, -3e4, 2.5])
+
+    def verdict(fn, change):
+        want, got = (worker.call_of(f, [terms], {}) for f in (fn, lambda t: change(fn(t))))
+        return worker.ill_conditioned(fn, [terms], {}, want, got)
+    assert verdict(torch.sum, lambda t: t + 1e-3) and not verdict(torch.sum, lambda t: t + 0.1)
+    assert not verdict(torch.sin, lambda t: t * 0) and not verdict(torch.neg, lambda t: t * (1 + 1e-5))
+    assert not verdict(torch.sum, lambda t: t * float("nan")) and not verdict(torch.sum, lambda t: t.unsqueeze(0).expand(2).clone())
 
 
 def test_a_break_without_a_reason_fails():
