@@ -4,7 +4,9 @@
 #include <structmember.h>
 
 #include <cstring>
+#include <vector>
 
+#include "graph/int64_range.h"
 #include "guards/class_state.h"
 #include "guards/interrupts.h"
 #include "guards/py_ref.h"
@@ -130,6 +132,8 @@ bool is_linked_in_order(PyObject* ordered, PyObject* keys) {
   return i == PyTuple_GET_SIZE(keys);
 }
 
+bool is_number_or_text(PyObject* object) { return PyFloat_CheckExact(object) || PyLong_CheckExact(object) || PyBool_Check(object) || PyUnicode_CheckExact(object); }
+
 uint64_t type_version_of(PyTypeObject* type) {
   static PyObject* const name = PyUnicode_InternFromString("__framejit_version__");
   _PyType_Lookup(type, name);  // a lookup gives the type a tag, if it has none and CPython has one to give
@@ -182,6 +186,37 @@ PyObject* fetch_attribute(const RunState&, PyObject* base, const Step& step) {
   if (Py_REFCNT(value) == 1) fresh_attribute() = PyRef::steal(value);
   else Py_DECREF(value);
   return value;
+}
+
+namespace {
+
+std::vector<PyRef>& computed_objects() {  // never destroyed: a thread may end after the interpreter. The GIL keeps threads apart.
+  static auto* const objects = new std::vector<PyRef>;
+  return *objects;
+}
+
+PyObject* keep_computed(PyObject* made) {
+  if (!made) drop_error();
+  else computed_objects().push_back(PyRef::steal(made));
+  return made;
+}
+
+}  // namespace
+
+void forget_computed() { computed_objects().clear(); }
+
+PyObject* fetch_computed(const RunState& run, PyObject* base, const Step& step) {
+  PyObject* const operands[] = {base, step.number >= 0 ? run.registers[step.number] : nullptr};
+  const size_t count = step.number >= 0 ? 2 : 1;
+  for (size_t i = 0; i < count; ++i)
+    if (!is_number_or_text(operands[i])) return nullptr;
+  PyObject* made = keep_computed(PyObject_Vectorcall(step.object, operands, count, nullptr));
+  return made && is_number_or_text(made) ? made : nullptr;
+}
+
+PyObject* fetch_size(const RunState& run, PyObject*, const Step& step) {
+  const auto value = graph::value_of(run.set->sizes[step.number], {run.symbols, run.set->symbol_count});
+  return value ? keep_computed(PyLong_FromLongLong(*value)) : nullptr;
 }
 
 PyObject* fetch_context_value(const RunState&, PyObject* base, const Step&) {

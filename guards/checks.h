@@ -13,6 +13,8 @@ bool same_order(PyObject* a, PyObject* b);  // two equal sets iterate alike
 Py_ssize_t builtin_length(PyObject* object);
 bool has_keys_in_order(PyObject* dict, PyObject* keys);
 bool is_linked_in_order(PyObject* ordered, PyObject* keys);  // of an OrderedDict, by its own list
+// What sources of kind computed are made of and give: exact float, int, bool, str.
+bool is_number_or_text(PyObject* object);
 // The version tag of a type, given one when it has none; 0 when CPython has no more to give.
 uint64_t type_version_of(PyTypeObject* type);
 

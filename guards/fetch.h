@@ -93,6 +93,10 @@ inline PyObject* fetch_lru_result(const RunState&, PyObject* base, const Step&) 
 
 // object: the name. What the getter made afresh is kept until the thread's next such fetch.
 PyObject* fetch_attribute(const RunState& run, PyObject* base, const Step& step);
+// A new object, kept until forget_computed().
+PyObject* fetch_computed(const RunState& run, PyObject* base, const Step& step);
+PyObject* fetch_size(const RunState& run, PyObject*, const Step& step);
+void forget_computed();  // where a program begins: what the last one computed has found its keepers
 PyObject* fetch_context_value(const RunState& run, PyObject* base, const Step& step);
 
 }  // namespace framejit::guards

@@ -57,6 +57,7 @@ class GuardSet {
   Guard* add(Guard guard);                   // the new guard, good until the next add; null when an equal one is there
   const std::vector<Guard>& guards() const { return guards_; }
   std::vector<graph::SizeFact> size_facts;   // over symbols that tensor, int_range guards bind
+  std::vector<graph::SymExpr> sizes;         // of the sources of kind size
   std::vector<std::shared_ptr<const ModeFacts>> modes;
   size_t symbol_count = 0;
 

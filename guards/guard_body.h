@@ -18,6 +18,7 @@ struct GuardProgram::Body {
   mutable std::vector<BlockRecord> records;
   std::vector<uint32_t> register_of_source;
   uint32_t register_count = 0;
+  bool computes = false;  // has sources of kind computed or size
   SizeChecks sizes;
   WeakObjects weak;
   PyRef code;  // of the frame, as weak keeps it: for the names of locals
@@ -48,6 +49,7 @@ class GuardCompiler {
   };
 
   std::vector<SourceId> merge_types();
+  bool is_computed(SourceId source) const { return set_.sources[source].kind == SourceKind::computed || set_.sources[source].kind == SourceKind::size; }
   void need(SourceId source);
   void add_guards();
   std::span<const uint32_t> guards_of(const Node& node) const { return {guard_order_.data() + node.first_guard, node.guard_count}; }

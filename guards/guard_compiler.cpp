@@ -1,6 +1,6 @@
 // guards/guard_compiler.cpp — from a set of guards to the flat program.
 //
-// The needed sources form a forest over frame and constants. It is walked level by level, so that what differs most between
+// The needed sources form a forest over frame and constants, and numbers computed of them. It is walked level by level, so that what differs most between
 // calls (types and tensors of the locals) comes first and a path is fetched once. All lookups in one dict, or along one type's
 // MRO, make a block. What the version of the dict or type pins down, the identity of an item and with it the value of an
 // immutable one, is checked inside the block. A type that is known exactly is one source, however many instances lead to it.
@@ -38,11 +38,17 @@ Result<void> GuardCompiler::run(const std::vector<SourceId>& wanted) {
   std::vector<SourceId> queue;
   queue.reserve(nodes_.size());
   for (SourceId id = 0; id < nodes_.size(); ++id)
-    if (nodes_[id].needed && set_.sources[id].base == kNoSource) queue.push_back(id);
+    if (nodes_[id].needed && set_.sources[id].base == kNoSource && !is_computed(id)) queue.push_back(id);
   body_.steps.reserve(set_.guards_.size() + nodes_.size());
   for (size_t at = 0; at < queue.size(); ++at) {
     FJ_TRY_VOID(emit_source(queue[at]));
     for (SourceId child = nodes_[queue[at]].first_child; child != kNoSource; child = nodes_[child].next_sibling) queue.push_back(child);
+  }
+  // What is computed comes behind all that it is computed of, in the order of the trace.
+  for (SourceId id : merged) {
+    if (!nodes_[id].needed || !is_computed(id) || body_.register_of_source[id] != kNoRegister) continue;
+    body_.computes = true;
+    FJ_TRY_VOID(emit_source(id));
   }
   for (uint32_t index : relations_) FJ_TRY_VOID(emit_guard(index));
   for (SourceId id = 0; id < merged.size(); ++id) body_.register_of_source[id] = body_.register_of_source[merged[id]];
@@ -65,7 +71,8 @@ std::vector<SourceId> GuardCompiler::merge_types() {
       merged[id] = sources.add(SourceKind::constant, kNoSource, 0, exact[source.base].get());
     } else {
       const SourceId base = source.base == kNoSource ? kNoSource : merged[source.base];
-      merged[id] = base == source.base ? id : sources.add(source.kind, base, source.index, source.key.get());
+      const int32_t index = source.kind == SourceKind::computed && source.index >= 0 ? static_cast<int32_t>(merged[source.index]) : source.index;
+      merged[id] = base == source.base && index == source.index ? id : sources.add(source.kind, base, index, source.key.get());
     }
   }
   std::vector<Guard> guards = std::move(set_.guards_);
@@ -86,6 +93,10 @@ void GuardCompiler::need(SourceId source) {
   const SourceId base = set_.sources[source].base;
   if (base == kNoSource) return;
   need(base);
+  if (set_.sources[source].kind == SourceKind::computed) {
+    if (set_.sources[source].index >= 0) need(static_cast<SourceId>(set_.sources[source].index));
+    return;
+  }
   Node& parent = nodes_[base];
   (parent.first_child == kNoSource ? parent.first_child : nodes_[parent.last_child].next_sibling) = source;
   parent.last_child = source;
@@ -182,7 +193,7 @@ Result<void> GuardCompiler::emit_fetch(SourceId id) {
   step.target = body_.register_of_source[id] = body_.register_count++;
   step.origin = id;
   step.object = source.key.get();
-  step.number = source.index;
+  step.number = source.kind == SourceKind::computed && source.index >= 0 ? static_cast<int64_t>(body_.register_of_source[source.index]) : source.index;
   if (source.kind == SourceKind::dict_item) {
     FJ_TRY(step.hash, hash_of(source.key.get()));
   }

@@ -90,7 +90,8 @@ Result<std::unique_ptr<GuardProgram>> GuardProgram::compile(GuardSet guards, con
 
 bool GuardProgram::run(const FrameAccess& frame, PyObject** registers, int64_t* symbols) const {
   if (body_->weak.dead()) return false;
-  if (body_->first_failing_step({frame, registers, symbols}) >= 0) return false;
+  if (body_->computes) forget_computed();
+  if (body_->first_failing_step({frame, registers, symbols, &body_->set}) >= 0) return false;
   for (const auto& mode : body_->set.modes)
     if (!mode->matches()) return false;
   return body_->sizes.first_failure(symbols) < 0;

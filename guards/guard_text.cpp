@@ -150,6 +150,15 @@ std::vector<std::string> changed_numbers(const Guard& guard, PyObject* now, cons
   return changed;
 }
 
+const char* what_is_amiss(StepCode fetch) {
+  switch (fetch) {
+    case StepCode::dict_block: return " is not a dict";
+    case StepCode::type_block: return " is not a type";
+    case StepCode::fetch_computed: return " cannot be computed";
+    default: return " is gone";
+  }
+}
+
 bool is_check(const Step& step) { return step.code >= StepCode::check_is && step.code < StepCode::dict_block; }
 
 }  // namespace
@@ -177,7 +186,7 @@ std::optional<GuardFailure> GuardProgram::explain(const FrameAccess& frame) cons
   }
   std::vector<PyObject*> registers(body.register_count + 1);
   std::vector<int64_t> symbols(body.set.symbol_count + 1);
-  const RunState run{frame, registers.data(), symbols.data()};
+  const RunState run{frame, registers.data(), symbols.data(), &body.set};
   const int failed = body.first_failing_step(run);
   PyCodeObject* code = body.live_code();
   if (failed >= 0) {
@@ -192,7 +201,7 @@ std::optional<GuardFailure> GuardProgram::explain(const FrameAccess& frame) cons
       failure.changed = body.all_changed(run, failed);
     } else {
       failure.source = body.set.sources.text(step.origin, code);
-      failure.text = failure.source + (step.code == StepCode::dict_block ? " is not a dict" : step.code == StepCode::type_block ? " is not a type" : " is gone");
+      failure.text = failure.source + what_is_amiss(step.code);
     }
     return failure;
   }

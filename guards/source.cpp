@@ -43,6 +43,8 @@ std::string local_name(PyCodeObject* code, int32_t index) {
 
 bool is_identifier(PyObject* key) { return key && PyUnicode_CheckExact(key) && PyUnicode_IsIdentifier(key); }
 
+bool is_value_scalar(PyObject* key) { return PyUnicode_CheckExact(key) || PyLong_CheckExact(key) || PyFloat_CheckExact(key) || PyBool_Check(key); }
+
 bool is_type(PyObject* key) {
   if (key && PyWeakref_CheckRefExact(key)) key = weak_target(key);
   return key && PyType_Check(key);
@@ -76,6 +78,22 @@ void SourceTable::append_text(SourceId id, PyCodeObject* code, std::string& out)
     append_text(sources_[source.base].base, code, out);
     out += '.';
     out += text_of_str(source.key.get());
+    return;
+  }
+  if (source.kind == SourceKind::size) {
+    out += text_of_str(source.key.get());
+    return;
+  }
+  if (source.kind == SourceKind::computed) {
+    out += describe(source.key.get()) + '(';
+    append_text(source.base, code, out);
+    if (source.index >= 0) out += ", ";
+    append_text(source.index >= 0 ? static_cast<SourceId>(source.index) : kNoSource, code, out);
+    out += ')';
+    return;
+  }
+  if (source.kind == SourceKind::constant && source.key && is_value_scalar(source.key.get())) {
+    out += describe(source.key.get());
     return;
   }
   if (source.kind == SourceKind::constant && is_type(source.key.get())) {

@@ -39,7 +39,7 @@ struct Step {
     PyObject* object = nullptr;  // kept alive, or watched for its death, by the program
     const TensorFacts* facts;
   };
-  int64_t number = 0;          // index, offset, length, tag, symbol; block: steps to skip
+  int64_t number = 0;          // index, offset, length, tag, symbol; block: steps to skip; computed: register of the second operand, or -1
   union {
     Py_hash_t hash = 0;        // of `object` as a dict key
     mutable uint64_t seen;     // type_unchanged: the version tag of the type when it last held
@@ -50,6 +50,7 @@ struct RunState {
   const FrameAccess& frame;
   PyObject** registers;
   int64_t* symbols;
+  const GuardSet* set = nullptr;  // for sources of kind size
 };
 
 // What passed before, by version. Direct mapped; grows while versions collide, so that an entry that serves 32 instances of

@@ -132,6 +132,8 @@ bool compile_graph(FrameTrace& trace, const RecipeBuilder& recipe, Segment& segm
 void compile_guards(FrameTrace& trace, std::vector<guards::SourceId> wanted, PyCodeObject* code, Segment& segment) {
   trace.guards.size_facts = trace.recording->shapes().facts();
   trace.guards.symbol_count = trace.recording->shapes().symbol_count();
+  for (guards::SourceId source = 0; source < trace.guards.sources.size(); ++source)  // also where nobody asks for it: it may raise
+    if (trace.guards.sources[source].kind == guards::SourceKind::computed) wanted.push_back(source);
   auto program = guards::GuardProgram::compile(std::move(trace.guards), wanted, code);
   if (!program.ok()) throw InternalError("guards: " + program.error().message);
   segment.guards = program.take();

@@ -21,6 +21,15 @@ Arguments concrete(Tracer& t, const Arguments& args) {
   return plain;
 }
 
+// A C function of numbers: computed anew where they are open, else on their values.
+Value* run_number(Tracer& t, PyObject* function, const Arguments& args) {
+  const auto payload = [&](size_t i) { return payload_of(args.positional[i]); };
+  Value* result = nullptr;
+  if (args.keywords.empty() && args.positional.size() == 1) result = t.computed(function, {payload(0)});
+  if (args.keywords.empty() && args.positional.size() == 2) result = t.computed(function, {payload(0), payload(1)});
+  return result ? result : run_plain(t, function, concrete(t, args));
+}
+
 [[noreturn]] void reads_tensor(const char* what) { graph_break(BreakReason::data_dependent_value, std::string(what) + " of a tensor"); }
 
 // The special method, where Python code implements it; null otherwise.
@@ -33,7 +42,7 @@ Value* through_special(Tracer& t, const Arguments& args, const char* special) {
 Value* number_constructor(Tracer& t, PyTypeObject* type, const Arguments& args, const char* special) {
   if (!args.positional.empty() && args.positional[0]->kind == ValueKind::tensor) reads_tensor(type->tp_name);
   if (Value* result = through_special(t, args, special)) return result;
-  return run_plain(t, reinterpret_cast<PyObject*>(type), concrete(t, args));
+  return run_number(t, reinterpret_cast<PyObject*>(type), args);
 }
 
 // min() and max(): the first smallest or largest by `op`.
@@ -66,7 +75,7 @@ Value* rounded(Tracer& t, const Arguments& args, const char* name, const char* s
   if (args.positional[0]->kind == ValueKind::tensor) return t.call(t.lookup_special(args.positional[0], special), {});
   if (payload_of(args.positional[0])->kind == ValueKind::sym_int) return payload_of(args.positional[0]);
   if (Value* result = through_special(t, args, special)) return result;
-  return run_plain(t, math_function(name), concrete(t, args));
+  return run_number(t, math_function(name), args);
 }
 
 }  // namespace
@@ -92,7 +101,7 @@ Value* builtin_abs(Tracer& t, const Arguments& args) {
   if (v->kind == ValueKind::tensor) return t.call(t.lookup_special(v, "__abs__"), {});
   if (Value* result = through_special(t, args, "__abs__")) return result;
   if (payload_of(v)->kind == ValueKind::sym_int && !t.truth(t.compare(Py_LT, payload_of(v), t.integer(0)))) return payload_of(v);
-  return run_plain(t, builtin("abs"), concrete(t, args));
+  return run_number(t, builtin("abs"), args);
 }
 
 Value* builtin_round(Tracer& t, const Arguments& args) {
@@ -102,7 +111,7 @@ Value* builtin_round(Tracer& t, const Arguments& args) {
     return t.call(method, Arguments{{args.positional.begin() + 1, args.positional.end()}, {}});
   }
   if (Value* result = through_special(t, args, "__round__")) return result;
-  return run_plain(t, builtin("round"), concrete(t, args));
+  return run_number(t, builtin("round"), args);
 }
 
 Value* builtin_divmod(Tracer& t, const Arguments& args) {

@@ -68,6 +68,7 @@ void guard_operands(Tracer& t, Value* v) {
 
 void Tracer::guard_identity(Value* v) {
   if (v->value_guarded && v->identity_guarded) return;
+  if (v->source != kNoSource && trace_.guards.sources[v->source].kind == SourceKind::computed) return guard_value(v);  // another object in each call
   v->value_guarded = v->identity_guarded = true;
   if (v->source != kNoSource) add_guard(GuardKind::is, v->source, v->object.get());
   else guard_operands(*this, v);
@@ -149,7 +150,8 @@ void Tracer::guard_value(Value* v) {
   v->value_guarded = v->type_guarded = true;
   if (v->source == kNoSource) return guard_operands(*this, v);
   const bool is_nan = PyFloat_CheckExact(v->object.get()) && std::isnan(PyFloat_AS_DOUBLE(v->object.get()));  // equal to itself alone, as a key and in lists
-  const bool by_value = holds_only_scalars(v->object.get()) && !is_singleton(v->object.get()) && !is_nan;
+  const bool is_computed = trace_.guards.sources[v->source].kind == SourceKind::computed;
+  const bool by_value = is_computed || (holds_only_scalars(v->object.get()) && !is_singleton(v->object.get()) && !is_nan);
   v->identity_guarded = !by_value;
   add_guard(by_value ? GuardKind::equals : GuardKind::is, v->source, v->object.get());
 }
@@ -238,6 +240,7 @@ bool Tracer::truth(Value* v) {
   switch (v->kind) {
     case ValueKind::object: {
       PyObject* object = v->object.get();
+      if (Value* now = is_open(v) && !PyBool_Check(object) ? computed(operator_function("truth"), {v}) : nullptr) return truth(now);
       if (is_exact_scalar(Py_TYPE(object))) return PyObject_IsTrue(constant(v)) == 1;
       if (PyRange_Check(object)) return PyObject_IsTrue(constant(v)) == 1;
       if (PyType_Check(object) && Py_TYPE(object) != &PyType_Type) {

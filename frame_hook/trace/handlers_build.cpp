@@ -1,4 +1,6 @@
 // frame_hook/trace/handlers_build.cpp — building containers and strings, and taking iterables apart.
+#include <algorithm>
+
 #include "frame_hook/trace/opcode_handlers.h"
 #include "frame_hook/trace/protocol.h"
 #include "runtime/base/result.h"
@@ -93,6 +95,12 @@ Flow OpcodeHandlers::build_const_key_map(Tracer& t, SymbolicFrame& f, const Inst
 
 Flow OpcodeHandlers::build_string(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   const std::vector<Value*> parts = pop_many(f, static_cast<size_t>(i.arg));
+  if (std::any_of(parts.begin(), parts.end(), [&](Value* part) { return t.is_open(part); })) {
+    Value* joined = parts[0];
+    for (size_t k = 1; k < parts.size(); ++k) joined = t.binary_operator(0, joined, parts[k]);
+    f.push(joined);
+    return Flow::next;
+  }
   PyRef list = PyRef::steal(PyList_New(0));
   for (Value* part : parts) {
     if (!t.is_constant(part)) graph_break(BreakReason::unsupported_value, "a string that is not a constant");

@@ -171,7 +171,8 @@ Value* Tracer::wrap_fresh(PyObject* object, SourceId source) {
 Value* Tracer::wrap_int(PyObject* object, SourceId source) {
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
-  if (overflow || !is_dynamic(source, "")) return object_value(object, source);
+  const bool varies = trace_.guards.sources[source].kind == SourceKind::computed || is_dynamic(source, "");
+  if (overflow || !varies) return object_value(object, source);
   if ((value == 0 || value == 1) && !is_listed(options_.hints, trace_.guards.sources.text(source, live_.code))) return object_value(object, source);
   auto* v = make<SymIntValue>(ValueKind::sym_int, &PyLong_Type);
   const graph::SymbolId symbol = recording().shapes().add_symbol(value, INT64_MIN, INT64_MAX);

@@ -268,6 +268,7 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
     if (Value* result = container_operator(*this, base, a, b, in_place)) return result;
   if (is_open_float(left) || is_open_float(right))
     if (Value* result = float_arithmetic(row.function, left, right)) return result;
+  if (Value* result = computed(operator_function(row.function), {left, right})) return result;
   left = specialised(*this, left);
   right = specialised(*this, right);
   const bool concrete = (is_plain(*this, left) || is_constant(left)) && (is_plain(*this, right) || is_constant(right));
@@ -289,6 +290,7 @@ Value* Tracer::unary_operator(const char* special, Value* v) {
     if (Value* result = size_operator(*this, kSubtract, graph::SymExpr(name == "__neg__" ? 0 : -1), as<SymIntValue>(inner)->expr)) return result;
   }
   if (name == "__neg__" && is_open_float(inner)) return float_arithmetic("mul", inner, integer(-1));
+  if (Value* result = computed(operator_function(function_name), {inner})) return result;
   inner = specialised(*this, inner);
   if (is_plain(*this, inner)) return call_pure(operator_function(function_name), Arguments{{inner}, {}});
   raise_new(PyExc_TypeError, std::string("bad operand type for unary operator: '") + type_of(v)->tp_name + "'");

@@ -135,6 +135,7 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
   }
   auto is_number = [](Value* v) { return v->kind == ValueKind::sym_int || (v->object && (PyLong_Check(v->object.get()) || PyFloat_Check(v->object.get()) || PyComplex_Check(v->object.get()))); };
   if (is_number(left) && is_number(right)) {
+    if (Value* result = t.computed(operator_function(kFunctions[op]), {left, right})) return result;
     left = specialised(t, left);
     right = specialised(t, right);
   }

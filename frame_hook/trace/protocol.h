@@ -26,6 +26,7 @@ struct FloatFormula {                          // an open float computed from ot
 
 struct ProtocolState {
   std::unordered_map<Value*, FloatFormula> float_formulas;
+  size_t computed = 0;                               // values of Tracer::computed
   std::unordered_map<Value*, Value*> float_tensors;  // open floats -> the 0-dim tensors that hold them
   std::unordered_map<Value*, ModeGuard> mode_guards;
   std::vector<std::pair<Value*, Arguments>> calls_at_exit;  // real callables on constants: what they do is known, and is done at the exit

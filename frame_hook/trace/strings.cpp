@@ -115,7 +115,11 @@ std::string repr_text(Tracer& t, Value* v) {
   no_text(v);
 }
 
-Value* Tracer::to_repr(Value* v) { return string(repr_text(*this, v).c_str()); }
+Value* Tracer::to_repr(Value* v) {
+  static PyObject* const function = PyDict_GetItemString(PyEval_GetBuiltins(), "repr");
+  Value* text = v->kind == ValueKind::object || v->kind == ValueKind::sym_int ? computed(function, {v}) : nullptr;
+  return text ? text : string(repr_text(*this, v).c_str());
+}
 
 namespace {
 
@@ -174,8 +178,9 @@ Value* Tracer::format(Value* v, Value* spec) {
     return call(method, {spec ? spec : string("")});
   }
   if (no_spec) return to_string(v);
-  Value* plain = specialised(*this, payload_of(v));
   static PyObject* const function = PyDict_GetItemString(PyEval_GetBuiltins(), "format");
+  if (Value* text = computed(function, {payload_of(v), spec})) return text;
+  Value* plain = specialised(*this, payload_of(v));
   if (is_plain(*this, plain) && is_plain(*this, spec)) return call_pure(function, Arguments{{plain, spec}, {}});
   if (v->kind == ValueKind::list || v->kind == ValueKind::tuple || v->kind == ValueKind::dict || v->kind == ValueKind::set || v->kind == ValueKind::instance)
     raise_new(PyExc_TypeError, std::string("unsupported format string passed to ") + v->type->tp_name + ".__format__");

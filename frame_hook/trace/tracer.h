@@ -168,6 +168,11 @@ class Tracer {
   Value* call_pure(PyObject* callable, const Arguments& args);      // concretely; every argument constant
   PyRef materialise(Value* v);    // a real object for a recorded or pure call: constants, traced tensors, fresh containers of them
   bool contains_tensor(Value* v);
+  // ---- what is computed of numbers that differ from call to call (computed.cpp)
+  bool is_open(Value* v);                            // a size, an open float, or what was computed of them and nobody has asked for
+  // A pure C function of one or two numbers and texts of which one is open, computed anew in each call; null: call it on constants.
+  Value* computed(PyObject* function, std::initializer_list<Value*> operands);
+
   // ---- floats that differ from call to call (floats.cpp): open until somebody asks for the number
   bool is_open_float(Value* v);
   // An open float as a 0-dim tensor beside a tensor; null: it is a constant there. `promotes`: the number takes part in the promotion of dtypes.
@@ -213,6 +218,7 @@ class Tracer {
   bool holds_tensor(PyObject* object, int depth);
   void guard_value(Value* v);
   Value* float_tensor(Value* number);
+  guards::SourceId operand_source(Value* v);
   void guard_fixed_floats();
   PyRef materialise_items(Value* v, const std::vector<Value*>& items);
   bool instance_truth(Value* v);

@@ -174,5 +174,44 @@ TEST_F(SourceTest, EqualSourcesAreOne) {
   EXPECT_EQ(set_.sources.text(keyed(SourceKind::constant, kNoSource, get("len")), code_), "const(len)");
 }
 
+TEST_F(SourceTest, ComputedOfOthers) {
+  run("import math, operator\nx, n = 2.25, 7");
+  set(0, "x");
+  set(1, "n");
+  auto computed = [&](const char* function, SourceId a, int b = -1) { return set_.sources.add(SourceKind::computed, a, b, get(function).get()); };
+  auto constant = [&](const char* value) { return static_cast<int>(set_.sources.add(SourceKind::constant, kNoSource, 0, get(value).get())); };
+  EXPECT_EQ(PyFloat_AsDouble(fetch(computed("math.sqrt", local()))), 1.5);
+  EXPECT_EQ(text_, "sqrt(L['a'])");
+  EXPECT_EQ(PyFloat_AsDouble(fetch(computed("operator.mul", computed("math.sqrt", local()), static_cast<int>(local(1))))), 10.5);
+  EXPECT_EQ(text_, "mul(sqrt(L['a']), L['b'])");
+  EXPECT_STREQ(PyUnicode_AsUTF8(fetch(computed("format", local(), constant("'.1f'")))), "2.2");
+  set(0, "0.0");
+  EXPECT_EQ(fetch(computed("operator.truediv", local(1), static_cast<int>(local()))), nullptr);  // raises
+  run("class Number(float):\n  def __float__(self): raise SystemError\nx = Number(1.0)");
+  set(0, "x");
+  EXPECT_EQ(fetch(computed("math.sqrt", local())), nullptr);  // may run Python code
+  EXPECT_EQ(fetch(computed("divmod", local(1), constant("3"))), nullptr);  // no number
+}
+
+TEST_F(SourceTest, ComputedOfSymbols) {
+  run("import operator, math");
+  set(0, "6");
+  const auto bind = [&] {
+    add(GuardKind::int_range, local(), "", 0);
+    set_.symbol_count = 1;
+    set_.sizes = {graph::SymExpr::symbol(0) * graph::SymExpr(3)};
+  };
+  bind();
+  const SourceId size = set_.sources.add(SourceKind::size, kNoSource, 0, str("3*s0").get());
+  EXPECT_EQ(PyLong_AsLong(fetch(size)), 18);
+  EXPECT_EQ(text_, "3*s0");
+  bind();  // what is computed may bind a symbol that sizes behind it are made of
+  const SourceId root = set_.sources.add(SourceKind::computed, set_.sources.add(SourceKind::size, kNoSource, 0, str("3*s0").get()), -1, get("math.isqrt").get());
+  add(GuardKind::int_range, root, "", 1);
+  set_.symbol_count = 2;
+  set_.sizes.push_back(graph::SymExpr::symbol(1) + graph::SymExpr::symbol(0));
+  EXPECT_EQ(PyLong_AsLong(fetch(set_.sources.add(SourceKind::size, kNoSource, 1, str("s0 + s1").get()))), 10);
+}
+
 }  // namespace
 }  // namespace framejit::guards
