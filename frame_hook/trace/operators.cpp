@@ -179,8 +179,9 @@ Value* container_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) 
 // "..." % values, where a value needs its __str__ or __repr__ inlined first.
 Value* format_percent(Tracer& t, Value* format, Value* values) {
   std::vector<Value*> parts = tuple_of(values) ? t.unpack(values) : std::vector<Value*>{values};
-  const std::string text = plain_text(t, format, "format");
+  std::string text = plain_text(t, format, "format");
   size_t next = 0;
+  bool holds_reprs = false;  // made here: what is left to do is %s
   for (size_t i = 0; i + 1 < text.size() && next < parts.size(); ++i) {
     if (text[i] != '%') continue;
     size_t k = i + 1;
@@ -189,12 +190,12 @@ Value* format_percent(Tracer& t, Value* format, Value* values) {
     if (text[k] != '%') {
       Value*& part = parts[next++];
       if (text[k] == 's') part = t.to_string(part);
-      else if (text[k] == 'r') part = t.string(repr_text(t, part).c_str());
+      else if (text[k] == 'r') part = t.string(repr_text(t, part).c_str()), text[k] = 's', holds_reprs = true;
       else part = specialised(t, payload_of(part));
     }
     i = k;
   }
-  return run_plain(t, operator_function("mod"), Arguments{{format, t.tuple(std::move(parts))}, {}});
+  return run_plain(t, operator_function("mod"), Arguments{{holds_reprs ? t.string(text.c_str()) : format, t.tuple(std::move(parts))}, {}});
 }
 
 bool has_own_special(PyTypeObject* sub, PyTypeObject* base, const char* name) {
