@@ -34,7 +34,8 @@ PyTypeObject* Tracer::type_of(Value* v) {
   if (!v->type_guarded) {
     v->type_guarded = true;
     if (!v->value_guarded) {
-      add_guard(GuardKind::type_is, v->source, reinterpret_cast<PyObject*>(v->type));
+      PyTypeObject* real = v->object ? Py_TYPE(v->object.get()) : v->type;  // a payload is of the builtin class, its object of a subclass
+      add_guard(GuardKind::type_is, v->source, reinterpret_cast<PyObject*>(real));
       v->type_is_fixed = true;
     }
   }
@@ -164,7 +165,9 @@ PyObject* Tracer::constant(Value* v) {
         guard_value(v);
       } else {
         PyRef made = materialise_items(v, items_of(v));
-        if (!v->object) v->object = made;
+        const bool is_payload = v->object && !PyTuple_CheckExact(v->object.get());  // with its items guarded, a tuple as the trace makes them
+        if (is_payload) v->source = kNoSource;
+        if (is_payload || !v->object) v->object = made;
         v->value_guarded = true;
       }
       break;

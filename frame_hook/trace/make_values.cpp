@@ -246,6 +246,8 @@ Value* Tracer::wrap_instance(PyObject* object, SourceId source) {
   if (payload) {
     payload->object = PyRef::borrow(object);
     payload->source = source;
+    payload->type_guarded = payload->value_guarded = payload->identity_guarded = false;  // read and guarded like a real container
+    payload->type_is_fixed = true;                                                     // its class is the builtin one, that of the object is not
   }
   v->payload = payload;
   return v;
