@@ -31,6 +31,7 @@ std::string actual(const Guard& guard, PyObject* object) {
   switch (guard.kind) {
     case GuardKind::is:
     case GuardKind::equals:
+    case GuardKind::holds:
       if (guard.object && describe(object) == describe(guard.object.get())) return "is another " + type_name(Py_TYPE(object));
       return "is " + describe(object);
     case GuardKind::type_is: return "is " + type_name(Py_TYPE(object));

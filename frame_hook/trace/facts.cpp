@@ -130,7 +130,7 @@ bool Tracer::is_constant(Value* v) {
 namespace {
 
 bool holds_only_scalars(PyObject* object) {  // what an `equals` guard can compare
-  if (is_exact_scalar(Py_TYPE(object))) return true;
+  if (is_exact_scalar(Py_TYPE(object)) || has_own_equality(object)) return true;
   if (PyTuple_CheckExact(object)) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
       if (!holds_only_scalars(PyTuple_GET_ITEM(object, i))) return false;

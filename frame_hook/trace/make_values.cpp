@@ -224,7 +224,7 @@ Value* Tracer::wrap_callable(PyObject* object, SourceId source) {
 }
 
 // An instance of a subclass of a builtin container keeps the container's part as its payload, reached through the same source.
-// That of an int, str, ... subclass is a copy of exact type, good under the identity of the instance.
+// That of an int, str, ... subclass is a copy of exact type, good under what the instance holds; of a member of an enumeration under identity.
 Value* Tracer::wrap_instance(PyObject* object, SourceId source) {
   auto* v = make<InstanceValue>(ValueKind::instance, Py_TYPE(object));
   Value* payload = nullptr;
@@ -240,7 +240,10 @@ Value* Tracer::wrap_instance(PyObject* object, SourceId source) {
     payload = make<SetValue>(ValueKind::set, PyFrozenSet_Check(object) ? &PyFrozenSet_Type : &PySet_Type);
   } else if (PyRef copy = exact_copy_of_scalar(object)) {
     v->payload = object_value(copy.get(), kNoSource);
-    add_guard(GuardKind::is, source, object);
+    if (is_enum_member(object)) return add_guard(GuardKind::is, source, object), v;
+    add_guard(GuardKind::type_is, source, reinterpret_cast<PyObject*>(v->type));
+    add_guard(GuardKind::holds, source, copy.get());
+    v->type_is_fixed = true;
     return v;
   }
   if (payload) {

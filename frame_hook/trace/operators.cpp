@@ -232,6 +232,13 @@ Value* special_operator(Tracer& t, const BinaryRow& row, Value* a, Value* b, boo
   return nullptr;
 }
 
+// What the class of a C extension computes is its own: np.float64(2.0) * 2 is no float.
+void refuse_unknown_arithmetic(Value* v, const char* symbol) {
+  const Value* payload = payload_of(v);
+  if (payload == v || payload->kind != ValueKind::object || builtin_base(v->type) == payload->type) return;
+  graph_break(BreakReason::unsupported_value, std::string("operator ") + symbol + " on " + describe(v));
+}
+
 bool may_have_specials(Value* v) { return v->kind == ValueKind::instance || v->kind == ValueKind::object; }
 
 }  // namespace
@@ -261,6 +268,8 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
   const bool python = (a->kind == ValueKind::instance || b->kind == ValueKind::instance || real_type(a) || real_type(b));
   if (python)
     if (Value* result = special_operator(*this, row, a, b, in_place)) return result;
+  refuse_unknown_arithmetic(a, row.symbol);
+  refuse_unknown_arithmetic(b, row.symbol);
   if ((left->kind == ValueKind::sym_int && is_int(right)) || (right->kind == ValueKind::sym_int && is_int(left)))
     if (Value* result = size_operator(*this, base, left, right)) return result;
   if (left->kind == ValueKind::object && left->object && PyUnicode_CheckExact(left->object.get()) && base == kRemainder && !is_plain(*this, right))
@@ -284,6 +293,7 @@ Value* Tracer::unary_operator(const char* special, Value* v) {
   const char* function_name = name == "__neg__" ? "neg" : name == "__pos__" ? "pos" : "invert";
   if (v->kind == ValueKind::tensor) return call_recorded(operator_function(function_name), Arguments{{v}, {}});
   if (Value* method = python_special(*this, v, special)) return call(method, {});
+  refuse_unknown_arithmetic(v, special);
   Value* inner = payload_of(v);
   if (inner->kind == ValueKind::sym_int) {
     if (name == "__pos__") return inner;
