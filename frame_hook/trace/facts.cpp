@@ -104,6 +104,7 @@ bool Tracer::is_constant(Value* v) {
     case ValueKind::object: return is_constant_object(v->object.get());
     case ValueKind::tuple: {
       auto* t = as<TupleValue>(v);
+      if (!t->value_guarded && t->object && holds_symbol(t->object.get(), t->source)) return false;
       for (size_t i = 0; i < t->items.size(); ++i)
         if (t->items[i] ? !is_constant(t->items[i]) : !is_constant_object(PyTuple_GET_ITEM(t->object.get(), i))) return false;
       return true;

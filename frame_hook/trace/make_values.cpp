@@ -168,11 +168,27 @@ Value* Tracer::wrap_fresh(PyObject* object, SourceId source) {
 }
 
 // 0 and 1 stay constants, since too much code asks for them, until the int has changed once: a loop index starts with them.
-Value* Tracer::wrap_int(PyObject* object, SourceId source) {
+bool Tracer::becomes_symbol(PyObject* integer, SourceId source) {
   int overflow = 0;
-  const long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
-  if (overflow || !is_dynamic(source, "")) return object_value(object, source);
-  if ((value == 0 || value == 1) && !is_listed(options_.hints, trace_.guards.sources.text(source, live_.code))) return object_value(object, source);
+  const long long value = PyLong_AsLongLongAndOverflow(integer, &overflow);
+  if (overflow || !is_dynamic(source, "")) return false;
+  return (value != 0 && value != 1) || is_listed(options_.hints, trace_.guards.sources.text(source, live_.code));
+}
+
+bool Tracer::holds_symbol(PyObject* tuple, SourceId source) {
+  if (source == kNoSource || options_.hints.dynamic_never || (!options_.hints.dynamic_all && options_.hints.dynamic_sources.empty())) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(tuple, i);
+    if (!PyLong_CheckExact(item) && !PyTuple_CheckExact(item)) continue;
+    const SourceId at = trace_.guards.sources.add(SourceKind::tuple_item, source, static_cast<int32_t>(i));
+    if (PyLong_CheckExact(item) ? becomes_symbol(item, at) : holds_symbol(item, at)) return true;
+  }
+  return false;
+}
+
+Value* Tracer::wrap_int(PyObject* object, SourceId source) {
+  if (!becomes_symbol(object, source)) return object_value(object, source);
+  const long long value = PyLong_AsLongLong(object);
   auto* v = make<SymIntValue>(ValueKind::sym_int, &PyLong_Type);
   const graph::SymbolId symbol = recording().shapes().add_symbol(value, INT64_MIN, INT64_MAX);
   v->expr = graph::SymExpr::symbol(symbol);
