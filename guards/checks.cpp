@@ -3,6 +3,7 @@
 
 #include <structmember.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -54,7 +55,29 @@ bool same_int(PyObject* a, PyObject* b) {
   int a_overflow = 0, b_overflow = 0;
   const long long x = PyLong_AsLongLongAndOverflow(a, &a_overflow), y = PyLong_AsLongLongAndOverflow(b, &b_overflow);
   if (!a_overflow && !b_overflow) return x == y;
-  return a_overflow == b_overflow && PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+  if (a_overflow != b_overflow) return false;
+  const PyRef equal = PyRef::steal(PyLong_Type.tp_richcompare(a, b, Py_EQ));  // a subclass may have a == of its own
+  return equal.get() == Py_True;
+}
+
+bool same_float(PyObject* a, PyObject* b) {
+  const double x = PyFloat_AS_DOUBLE(a), y = PyFloat_AS_DOUBLE(b);
+  return std::memcmp(&x, &y, sizeof x) == 0;
+}
+
+// Equal ranges may have another start or stop when they are empty or of one item.
+bool same_range(PyObject* a, PyObject* b) {
+  static PyObject* const names[] = {PyUnicode_InternFromString("start"), PyUnicode_InternFromString("stop"), PyUnicode_InternFromString("step")};
+  for (PyObject* name : names) {
+    const PyRef x = PyRef::steal(PyObject_GenericGetAttr(a, name)), y = PyRef::steal(PyObject_GenericGetAttr(b, name));
+    if (!same_value(x.get(), y.get())) return false;
+  }
+  return true;
+}
+
+std::vector<PyTypeObject*>& types_compared_by_value() {
+  static auto* types = new std::vector<PyTypeObject*>;
+  return *types;
 }
 
 PyRef& fresh_attribute() {  // never destroyed: a thread may end after the interpreter
@@ -81,10 +104,7 @@ bool same_value(PyObject* a, PyObject* b) {
   if (type != Py_TYPE(b)) return false;
   if (type == &PyLong_Type) return same_int(a, b);
   if (type == &PyUnicode_Type) return same_str(a, b);
-  if (type == &PyFloat_Type) {
-    const double x = PyFloat_AS_DOUBLE(a), y = PyFloat_AS_DOUBLE(b);
-    return std::memcmp(&x, &y, sizeof x) == 0;
-  }
+  if (type == &PyFloat_Type) return same_float(a, b);
   if (type == &PyTuple_Type) return same_tuple(a, b);
   if (type == &PyBytes_Type) return same_bytes(a, b);
   if (type == &PyComplex_Type) {
@@ -96,7 +116,27 @@ bool same_value(PyObject* a, PyObject* b) {
     auto *x = reinterpret_cast<PySliceObject*>(a), *y = reinterpret_cast<PySliceObject*>(b);
     return same_value(x->start, y->start) && same_value(x->stop, y->stop) && same_value(x->step, y->step);
   }
-  return false;
+  if (type == &PyRange_Type) return same_range(a, b);
+  if (!is_compared_by_value(type)) return false;
+  const PyRef equal = PyRef::steal(type->tp_richcompare(a, b, Py_EQ));
+  if (!equal) drop_error();
+  return equal.get() == Py_True;
+}
+
+void compare_by_value(PyTypeObject* type) {
+  if (!is_compared_by_value(type)) types_compared_by_value().push_back(type);
+}
+
+bool is_compared_by_value(PyTypeObject* type) {
+  const auto& types = types_compared_by_value();
+  return std::find(types.begin(), types.end(), type) != types.end();
+}
+
+bool holds_value(PyObject* object, PyObject* exact) {
+  if (PyFloat_CheckExact(exact)) return PyFloat_Check(object) && same_float(object, exact);
+  if (PyLong_CheckExact(exact)) return PyLong_Check(object) && same_int(object, exact);
+  if (PyUnicode_CheckExact(exact)) return PyUnicode_Check(object) && same_str(object, exact);
+  return PyBytes_CheckExact(exact) && PyBytes_Check(object) && same_bytes(object, exact);
 }
 
 Py_ssize_t builtin_length(PyObject* object) {

@@ -6,8 +6,14 @@
 
 namespace framejit::guards {
 
-// Same exact type and value: bits of floats, True and 1 told apart, tuples and frozensets element by element. Other types: identity.
+// Same exact type and value: bits of floats, True and 1 told apart, tuples and frozensets element by element. Types that were named to
+// compare_by_value(): their own ==. Others: identity.
 bool same_value(PyObject* a, PyObject* b);
+// Instances of this type of a C extension, which lives for ever, are immutable and equal when its == says so; == and repr() run no Python code.
+void compare_by_value(PyTypeObject* type);
+bool is_compared_by_value(PyTypeObject* type);
+// What the object holds as an instance of a subclass of int, float, str or bytes is the value of `exact`, bit by bit.
+bool holds_value(PyObject* object, PyObject* exact);
 bool same_order(PyObject* a, PyObject* b);  // two equal sets iterate alike
 // len() of a builtin container or str or bytes, subclasses' builtin part included; -1 for others.
 Py_ssize_t builtin_length(PyObject* object);
@@ -35,6 +41,7 @@ inline bool check_length(const RunState&, PyObject* object, const Step& step) { 
 inline bool check_equals(const RunState&, PyObject* object, const Step& step) {
   return object == step.object || (same_value(object, step.object) && (step.number == 0 || same_order(object, step.object)));
 }
+inline bool check_holds(const RunState&, PyObject* object, const Step& step) { return holds_value(object, step.object); }
 inline bool check_iterator_has(const RunState&, PyObject* object, const Step& step) { return items_left(object) >= step.number; }
 inline bool check_iterator_ends(const RunState&, PyObject* object, const Step& step) { return items_left(object) == step.number; }
 inline bool check_cache_agrees(const RunState&, PyObject* object, const Step& step) {

@@ -1,6 +1,7 @@
 // guards/describe.cpp — objects as short text, without asking their own __repr__.
 #include "guards/describe.h"
 
+#include "guards/checks.h"
 #include "guards/interrupts.h"
 #include "guards/py_ref.h"
 #include "guards/weak_objects.h"
@@ -89,6 +90,7 @@ std::string describe(PyObject* object) {
     return alive ? describe(alive) : "<dead object>";
   }
   PyTypeObject* type = Py_TYPE(object);
+  if (is_compared_by_value(type)) return shortened(literal(object));
   if (type == &PyRange_Type) return shortened(range(object));
   if (is_literal(type)) return shortened(literal(object));
   if (PyType_Check(object)) return type_name(reinterpret_cast<PyTypeObject*>(object));

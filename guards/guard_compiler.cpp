@@ -134,7 +134,7 @@ std::optional<StepCode> GuardCompiler::block_of(const Node& node) const {
 
 // Of what is in a block: holds as long as the item is the same object. An exact type is pinned only where __class__ cannot be assigned.
 bool GuardCompiler::is_pinned(const Guard& guard) const {
-  if (guard.kind == GuardKind::is) return true;
+  if (guard.kind == GuardKind::is || guard.kind == GuardKind::holds) return true;
   if (guard.kind == GuardKind::equals) return !PySet_CheckExact(guard.object.get());
   return guard.kind == GuardKind::type_is && !is_heap_type(guard.object.get()) && guard.object.get() != reinterpret_cast<PyObject*>(&PyModule_Type);
 }

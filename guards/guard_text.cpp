@@ -31,6 +31,7 @@ std::string actual(const Guard& guard, PyObject* object) {
   switch (guard.kind) {
     case GuardKind::is:
     case GuardKind::equals:
+    case GuardKind::holds:
       if (guard.object && describe(object) == describe(guard.object.get())) return "is another " + type_name(Py_TYPE(object));
       return "is " + describe(object);
     case GuardKind::type_is: return "is " + type_name(Py_TYPE(object));
@@ -140,13 +141,24 @@ std::vector<std::string> GuardProgram::texts() const {
 
 namespace {
 
-// What of a failed guard's value could be a symbol: the int or float itself, or sizes of the tensor. Nothing in the guards after it
+// False: something else than numbers differs.
+bool add_changed_numbers(PyObject* before, PyObject* now, const std::string& source, std::vector<std::string>& changed) {
+  if (same_value(before, now)) return true;
+  if (Py_TYPE(before) != Py_TYPE(now)) return false;
+  if (PyLong_CheckExact(now) || PyFloat_CheckExact(now)) return changed.push_back(source), true;
+  if (!PyTuple_CheckExact(now) || PyTuple_GET_SIZE(now) != PyTuple_GET_SIZE(before)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(now); ++i)
+    if (!add_changed_numbers(PyTuple_GET_ITEM(before, i), PyTuple_GET_ITEM(now, i), source + "[" + std::to_string(i) + "]", changed)) return changed.clear(), false;
+  return true;
+}
+
+// What of a failed guard's value could be a symbol: the int or float itself, those of a tuple, or sizes of the tensor. Nothing in the guards after it
 // relies on such a value, so they can still be checked.
 std::vector<std::string> changed_numbers(const Guard& guard, PyObject* now, const std::string& source) {
   std::vector<std::string> changed;
   if (guard.kind == GuardKind::tensor)
     for (int dim : guard.facts->differing_dims(now)) changed.push_back(source + ".size(" + std::to_string(dim) + ")");
-  if (guard.kind == GuardKind::equals && Py_TYPE(guard.object.get()) == Py_TYPE(now) && (PyLong_CheckExact(now) || PyFloat_CheckExact(now))) changed.push_back(source);
+  if (guard.kind == GuardKind::equals) add_changed_numbers(guard.object.get(), now, source, changed);
   return changed;
 }
 

@@ -91,10 +91,20 @@ bool is_pure_function(PyObject* callable) {
   return false;
 }
 
+// What a concrete call can get: a symbol, in a tuple too, becomes the number that it is in this trace.
+Value* without_symbols(Tracer& t, Value* v) {
+  v = specialised(t, payload_of(v));
+  if (v->kind != ValueKind::tuple || t.is_constant(v)) return v;
+  std::vector<Value*> items = t.unpack(v);
+  for (Value*& item : items)
+    if (item->kind == ValueKind::sym_int || item->kind == ValueKind::tuple) item = without_symbols(t, item);
+  return t.tuple(std::move(items));
+}
+
 Arguments without_payloads(Tracer& t, const Arguments& args) {
   Arguments plain = args;
-  for (Value*& v : plain.positional) v = specialised(t, payload_of(v));
-  for (auto& [name, v] : plain.keywords) v = specialised(t, payload_of(v));
+  for (Value*& v : plain.positional) v = without_symbols(t, v);
+  for (auto& [name, v] : plain.keywords) v = without_symbols(t, v);
   return plain;
 }
 

@@ -34,7 +34,8 @@ PyTypeObject* Tracer::type_of(Value* v) {
   if (!v->type_guarded) {
     v->type_guarded = true;
     if (!v->value_guarded) {
-      add_guard(GuardKind::type_is, v->source, reinterpret_cast<PyObject*>(v->type));
+      PyTypeObject* real = v->object ? Py_TYPE(v->object.get()) : v->type;  // a payload is of the builtin class, its object of a subclass
+      add_guard(GuardKind::type_is, v->source, reinterpret_cast<PyObject*>(real));
       v->type_is_fixed = true;
     }
   }
@@ -104,6 +105,7 @@ bool Tracer::is_constant(Value* v) {
     case ValueKind::object: return is_constant_object(v->object.get());
     case ValueKind::tuple: {
       auto* t = as<TupleValue>(v);
+      if (!t->value_guarded && t->object && holds_symbol(t->object.get(), t->source)) return false;
       for (size_t i = 0; i < t->items.size(); ++i)
         if (t->items[i] ? !is_constant(t->items[i]) : !is_constant_object(PyTuple_GET_ITEM(t->object.get(), i))) return false;
       return true;
@@ -130,7 +132,7 @@ bool Tracer::is_constant(Value* v) {
 namespace {
 
 bool holds_only_scalars(PyObject* object) {  // what an `equals` guard can compare
-  if (is_exact_scalar(Py_TYPE(object))) return true;
+  if (is_exact_scalar(Py_TYPE(object)) || has_own_equality(object)) return true;
   if (PyTuple_CheckExact(object)) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
       if (!holds_only_scalars(PyTuple_GET_ITEM(object, i))) return false;
@@ -166,7 +168,9 @@ PyObject* Tracer::constant(Value* v) {
         guard_value(v);
       } else {
         PyRef made = materialise_items(v, items_of(v));
-        if (!v->object) v->object = made;
+        const bool is_payload = v->object && !PyTuple_CheckExact(v->object.get());  // with its items guarded, a tuple as the trace makes them
+        if (is_payload) v->source = kNoSource;
+        if (is_payload || !v->object) v->object = made;
         v->value_guarded = true;
       }
       break;

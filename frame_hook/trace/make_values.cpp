@@ -168,12 +168,28 @@ Value* Tracer::wrap_fresh(PyObject* object, SourceId source) {
 }
 
 // 0 and 1 stay constants, since too much code asks for them, until the int has changed once: a loop index starts with them.
-Value* Tracer::wrap_int(PyObject* object, SourceId source) {
+bool Tracer::becomes_symbol(PyObject* integer, SourceId source) {
   int overflow = 0;
-  const long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
+  const long long value = PyLong_AsLongLongAndOverflow(integer, &overflow);
   const bool varies = trace_.guards.sources[source].kind == SourceKind::computed || is_dynamic(source, "");
-  if (overflow || !varies) return object_value(object, source);
-  if ((value == 0 || value == 1) && !is_listed(options_.hints, trace_.guards.sources.text(source, live_.code))) return object_value(object, source);
+  if (overflow || !varies) return false;
+  return (value != 0 && value != 1) || is_listed(options_.hints, trace_.guards.sources.text(source, live_.code));
+}
+
+bool Tracer::holds_symbol(PyObject* tuple, SourceId source) {
+  if (source == kNoSource || options_.hints.dynamic_never || (!options_.hints.dynamic_all && options_.hints.dynamic_sources.empty())) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(tuple, i);
+    if (!PyLong_CheckExact(item) && !PyTuple_CheckExact(item)) continue;
+    const SourceId at = trace_.guards.sources.add(SourceKind::tuple_item, source, static_cast<int32_t>(i));
+    if (PyLong_CheckExact(item) ? becomes_symbol(item, at) : holds_symbol(item, at)) return true;
+  }
+  return false;
+}
+
+Value* Tracer::wrap_int(PyObject* object, SourceId source) {
+  if (!becomes_symbol(object, source)) return object_value(object, source);
+  const long long value = PyLong_AsLongLong(object);
   auto* v = make<SymIntValue>(ValueKind::sym_int, &PyLong_Type);
   const graph::SymbolId symbol = recording().shapes().add_symbol(value, INT64_MIN, INT64_MAX);
   v->expr = graph::SymExpr::symbol(symbol);
@@ -225,7 +241,7 @@ Value* Tracer::wrap_callable(PyObject* object, SourceId source) {
 }
 
 // An instance of a subclass of a builtin container keeps the container's part as its payload, reached through the same source.
-// That of an int, str, ... subclass is a copy of exact type, good under the identity of the instance.
+// That of an int, str, ... subclass is a copy of exact type, good under what the instance holds; of a member of an enumeration under identity.
 Value* Tracer::wrap_instance(PyObject* object, SourceId source) {
   auto* v = make<InstanceValue>(ValueKind::instance, Py_TYPE(object));
   Value* payload = nullptr;
@@ -241,12 +257,17 @@ Value* Tracer::wrap_instance(PyObject* object, SourceId source) {
     payload = make<SetValue>(ValueKind::set, PyFrozenSet_Check(object) ? &PyFrozenSet_Type : &PySet_Type);
   } else if (PyRef copy = exact_copy_of_scalar(object)) {
     v->payload = object_value(copy.get(), kNoSource);
-    add_guard(GuardKind::is, source, object);
+    if (is_enum_member(object)) return add_guard(GuardKind::is, source, object), v;
+    add_guard(GuardKind::type_is, source, reinterpret_cast<PyObject*>(v->type));
+    add_guard(GuardKind::holds, source, copy.get());
+    v->type_is_fixed = true;
     return v;
   }
   if (payload) {
     payload->object = PyRef::borrow(object);
     payload->source = source;
+    payload->type_guarded = payload->value_guarded = payload->identity_guarded = false;  // read and guarded like a real container
+    payload->type_is_fixed = true;                                                     // its class is the builtin one, that of the object is not
   }
   v->payload = payload;
   return v;

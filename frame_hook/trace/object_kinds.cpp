@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <string>
-#include <unordered_map>
 
+#include "guards/checks.h"
 #include "guards/interrupts.h"
 
 namespace framejit::frame_hook {
@@ -19,13 +20,28 @@ PyObject* loaded_module(const char* name) {  // borrowed; null when it was never
 
 // Classes of C extensions whose instances are immutable and, for all practical purposes, unique.
 bool is_identity_class(PyTypeObject* type) {
-  static const char* const names[] = {"torch.dtype", "torch.layout", "torch.memory_format", "torch.device", "torch.qscheme", "torch.finfo", "torch.iinfo",
-                                      "types.GenericAlias", "types.UnionType", "builtin_function_or_method", "_abc._abc_data"};
+  static const char* const names[] = {"torch.dtype", "torch.layout", "torch.memory_format", "torch.qscheme", "types.GenericAlias", "types.UnionType", "builtin_function_or_method", "_abc._abc_data"};
   for (const char* name : names)
     if (std::strcmp(type->tp_name, name) == 0) return true;
   return type == &PyCFunction_Type || type == &PyCMethod_Type || type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type ||
          type == &PyGetSetDescr_Type || type == &PyMemberDescr_Type || type == &PyClassMethodDescr_Type || type == &PyCode_Type ||
-         type == &PyProperty_Type || type == &PyStaticMethod_Type || type == &PyClassMethod_Type || type == &PyRange_Type;
+         type == &PyProperty_Type || type == &PyStaticMethod_Type || type == &PyClassMethod_Type;
+}
+
+// Classes of C extensions whose instances are immutable and made anew wherever one is asked for.
+bool is_value_class(PyTypeObject* type) {
+  static const char* const names[] = {"torch.device", "torch.finfo", "torch.iinfo"};
+  for (const char* name : names)
+    if (std::strcmp(type->tp_name, name) == 0) return guards::compare_by_value(type), true;
+  return type == &PyRange_Type;
+}
+
+// Answers per type; type objects of C extensions are never freed, so their addresses are good keys.
+bool remembered(bool (*is)(PyTypeObject*), PyTypeObject* type) {
+  static auto* known = new std::map<std::pair<bool (*)(PyTypeObject*), PyTypeObject*>, bool>;
+  auto [it, fresh] = known->try_emplace({is, type}, false);
+  if (fresh) it->second = is(type);
+  return it->second;
 }
 
 }  // namespace
@@ -54,18 +70,19 @@ bool is_enum_class(PyObject* object) {
 
 bool is_enum_member(PyObject* object) { return is_enum_class(reinterpret_cast<PyObject*>(Py_TYPE(object))); }
 
+bool has_own_equality(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  return !(type->tp_flags & Py_TPFLAGS_HEAPTYPE) && remembered(is_value_class, type);
+}
+
 bool has_identity_constant(PyObject* object) {
-  if (PyType_Check(object) || PyModule_Check(object)) return true;
-  // Type objects of C extensions are never freed, so their addresses are good keys.
-  static auto* known = new std::unordered_map<PyTypeObject*, bool>;
+  if (PyType_Check(object) || PyModule_Check(object) || has_own_equality(object)) return true;
   PyTypeObject* type = Py_TYPE(object);
   if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) {
     const bool has_dotted_name = std::strchr(type->tp_name, '.') != nullptr;  // made by C code: a class statement names no module
     return (has_dotted_name && is_identity_class(type)) || is_enum_member(object);
   }
-  auto [it, fresh] = known->try_emplace(type, false);
-  if (fresh) it->second = is_identity_class(type);
-  return it->second;
+  return remembered(is_identity_class, type);
 }
 
 bool is_plain_object(PyObject* object) { return has_identity_constant(object) && !is_enum_member(object); }

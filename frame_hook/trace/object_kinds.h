@@ -13,6 +13,8 @@ namespace framejit::frame_hook {
 bool is_exact_scalar(PyTypeObject* type);
 // None, True, False, Ellipsis, NotImplemented.
 bool is_singleton(PyObject* object);
+// Immutable, made anew wherever one is asked for, equal when == says so: devices, finfo, iinfo, ranges.
+bool has_own_equality(PyObject* object);
 // Objects that stand for themselves: types, modules, C functions and descriptors, code objects, dtypes, devices, enum members, ...
 bool has_identity_constant(PyObject* object);
 bool is_enum_member(PyObject* object);

@@ -179,8 +179,9 @@ Value* container_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) 
 // "..." % values, where a value needs its __str__ or __repr__ inlined first.
 Value* format_percent(Tracer& t, Value* format, Value* values) {
   std::vector<Value*> parts = tuple_of(values) ? t.unpack(values) : std::vector<Value*>{values};
-  const std::string text = plain_text(t, format, "format");
+  std::string text = plain_text(t, format, "format");
   size_t next = 0;
+  bool holds_reprs = false;  // made here: what is left to do is %s
   for (size_t i = 0; i + 1 < text.size() && next < parts.size(); ++i) {
     if (text[i] != '%') continue;
     size_t k = i + 1;
@@ -189,12 +190,12 @@ Value* format_percent(Tracer& t, Value* format, Value* values) {
     if (text[k] != '%') {
       Value*& part = parts[next++];
       if (text[k] == 's') part = t.to_string(part);
-      else if (text[k] == 'r') part = t.string(repr_text(t, part).c_str());
+      else if (text[k] == 'r') part = t.string(repr_text(t, part).c_str()), text[k] = 's', holds_reprs = true;
       else part = specialised(t, payload_of(part));
     }
     i = k;
   }
-  return run_plain(t, operator_function("mod"), Arguments{{format, t.tuple(std::move(parts))}, {}});
+  return run_plain(t, operator_function("mod"), Arguments{{holds_reprs ? t.string(text.c_str()) : format, t.tuple(std::move(parts))}, {}});
 }
 
 bool has_own_special(PyTypeObject* sub, PyTypeObject* base, const char* name) {
@@ -231,6 +232,13 @@ Value* special_operator(Tracer& t, const BinaryRow& row, Value* a, Value* b, boo
   return nullptr;
 }
 
+// What the class of a C extension computes is its own: np.float64(2.0) * 2 is no float.
+void refuse_unknown_arithmetic(Value* v, const char* symbol) {
+  const Value* payload = payload_of(v);
+  if (payload == v || payload->kind != ValueKind::object || builtin_base(v->type) == payload->type) return;
+  graph_break(BreakReason::unsupported_value, std::string("operator ") + symbol + " on " + describe(v));
+}
+
 bool may_have_specials(Value* v) { return v->kind == ValueKind::instance || v->kind == ValueKind::object; }
 
 }  // namespace
@@ -260,6 +268,8 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
   const bool python = (a->kind == ValueKind::instance || b->kind == ValueKind::instance || real_type(a) || real_type(b));
   if (python)
     if (Value* result = special_operator(*this, row, a, b, in_place)) return result;
+  refuse_unknown_arithmetic(a, row.symbol);
+  refuse_unknown_arithmetic(b, row.symbol);
   if ((left->kind == ValueKind::sym_int && is_int(right)) || (right->kind == ValueKind::sym_int && is_int(left)))
     if (Value* result = size_operator(*this, base, left, right)) return result;
   if (left->kind == ValueKind::object && left->object && PyUnicode_CheckExact(left->object.get()) && base == kRemainder && !is_plain(*this, right))
@@ -284,6 +294,7 @@ Value* Tracer::unary_operator(const char* special, Value* v) {
   const char* function_name = name == "__neg__" ? "neg" : name == "__pos__" ? "pos" : "invert";
   if (v->kind == ValueKind::tensor) return call_recorded(operator_function(function_name), Arguments{{v}, {}});
   if (Value* method = python_special(*this, v, special)) return call(method, {});
+  refuse_unknown_arithmetic(v, special);
   Value* inner = payload_of(v);
   if (inner->kind == ValueKind::sym_int) {
     if (name == "__pos__") return inner;

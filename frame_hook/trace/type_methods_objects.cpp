@@ -42,7 +42,7 @@ Value* new_arguments(Tracer& t, Value* self) {
   if (Value* method = python_special(t, self, "__getnewargs__")) return t.call(method, {});
   Value* payload = payload_of(self);
   if (payload == self || list_of(self) || dict_of(self) || set_of(self)) return t.tuple({});
-  return t.tuple({payload});
+  return t.tuple({tuple_of(payload) ? t.tuple(t.unpack(payload)) : payload});
 }
 
 }  // namespace

@@ -149,7 +149,7 @@ bool is_plain(Tracer& t, Value* v) {
     case ValueKind::object: return v->object && is_plain(v->object.get());
     case ValueKind::tuple: {
       auto* tuple = as<TupleValue>(v);
-      if (v->object && is_plain(v->object.get())) return true;
+      if (v->object && is_plain(v->object.get())) return t.is_constant(v);  // not with symbols in it
       for (size_t i = 0; i < tuple->items.size(); ++i)
         if (!is_plain(t, t.item(tuple, i))) return false;
       return true;

@@ -82,7 +82,7 @@ TEXTS = [torch.device("cpu"), torch.float32, Level.LOW, Both.A | Both.B, OSError
 
 @pytest.mark.parametrize("value", TEXTS, ids=lambda v: type(v).__name__)
 def test_texts(value):
-    both_ways(lambda x, v: (x + 1, str(v), f"{v}", f"{v!s}", "%s" % (v,), "{}".format(v), repr(v)), (X, value))
+    both_ways(lambda x, v: (x + 1, str(v), f"{v}", f"{v!s}", "%s" % (v,), "%r" % (v,), "%%%9r|%-4s" % (v, v), "{}".format(v), repr(v)), (X, value))
 
 
 def first(n):

@@ -79,6 +79,15 @@ TEST_F(GuardTest, EqualsTellsLiteralsApart) {
   expect(GuardKind::equals, "(1,)", 0, "tuple([1])", "[1]", "L['a'] == (1,) but is [1]");
   expect(GuardKind::equals, "frozenset((1, 'a'))", 0, "frozenset(('a', 1))", "frozenset((True, 'a'))", "L['a'] == <frozenset object> but is another frozenset");
   expect(GuardKind::equals, "slice(1, None, 2)", 0, "slice(1, None, 2)", "slice(1, 3, 2)", "L['a'] == <slice object> but is another slice");
+  expect(GuardKind::equals, "range(1, 9, 3)", 0, "range(1, 9, 3)", "range(1, 8, 3)", "L['a'] == range(1, 9, 3) but is range(1, 8, 3)");  // the same items
+}
+
+TEST_F(GuardTest, HoldsLooksIntoInstancesOfSubclasses) {
+  run("def refuse(*_): raise AssertionError\nclass Real(float): __eq__ = refuse\nclass Whole(int): __eq__ = __index__ = refuse\nclass Text(str): __eq__ = refuse");
+  expect(GuardKind::holds, "-0.0", 0, "Real(-0.0)", "Real(0.0)", "L['a'] holds -0.0 but is <Real object>");
+  expect(GuardKind::holds, "10**40", 0, "Whole(10**40)", "Whole(10**40 + 1)", "L['a'] holds <int of 133 bits> but is <Whole object>");
+  expect(GuardKind::holds, "7", 0, "Whole(7)", "Real(7)", "L['a'] holds 7 but is <Real object>");
+  expect(GuardKind::holds, "'ab'", 0, "Text('ab')", "Text('ac')", "L['a'] holds 'ab' but is <Text object>");
 }
 
 TEST_F(GuardTest, EqualsRunsNoPythonCode) {
