@@ -395,6 +395,7 @@ bool Recorder::within_storage(const OpCall& call, const TensorMeta& meta) {
 }
 
 at::Tensor Recorder::result_of_rule(OpCall& call, size_t result, TensorMeta meta) {
+  if (meta.dtype == DType::kOther) return {};
   const int alias = call.def().result_alias[result];
   meta.device = device_of(call.device);
   meta.requires_grad = false;
@@ -424,7 +425,7 @@ void Recorder::add_rule_results(OpCall& call, const std::vector<TensorMeta>& met
   }
   for (size_t i = 0; i < metas.size(); ++i) {
     at::Tensor item = result_of_rule(call, i, metas[i]);
-    call.node.results.push_back(as_traced(item)->value);
+    call.node.results.push_back(value_of(item));
     call.results.emplace_back(std::move(item));
   }
 }
