@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "graph/aten/composites.h"
 #include "graph/aten/eager_errors.h"
 #include "graph/aten/float_ops.h"
 #include "graph/aten/kind_check.h"
@@ -98,6 +99,7 @@ void register_recorder() {
     // Never removed: the dispatcher's tables must not change under other threads.
     auto* library = new torch::Library(torch::Library::IMPL, "_", DispatchKey::Fake, __FILE__, __LINE__);
     library->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+    register_composites();
   });
 }
 
