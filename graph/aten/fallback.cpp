@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "graph/aten/composites.h"
 #include "graph/aten/eager_errors.h"
 #include "graph/aten/float_ops.h"
 #include "graph/aten/kind_check.h"
@@ -98,6 +99,7 @@ void register_recorder() {
     // Never removed: the dispatcher's tables must not change under other threads.
     auto* library = new torch::Library(torch::Library::IMPL, "_", DispatchKey::Fake, __FILE__, __LINE__);
     library->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+    register_composites();
   });
 }
 
@@ -395,6 +397,7 @@ bool Recorder::within_storage(const OpCall& call, const TensorMeta& meta) {
 }
 
 at::Tensor Recorder::result_of_rule(OpCall& call, size_t result, TensorMeta meta) {
+  if (meta.dtype == DType::kOther) return {};
   const int alias = call.def().result_alias[result];
   meta.device = device_of(call.device);
   meta.requires_grad = false;
@@ -424,7 +427,7 @@ void Recorder::add_rule_results(OpCall& call, const std::vector<TensorMeta>& met
   }
   for (size_t i = 0; i < metas.size(); ++i) {
     at::Tensor item = result_of_rule(call, i, metas[i]);
-    call.node.results.push_back(as_traced(item)->value);
+    call.node.results.push_back(value_of(item));
     call.results.emplace_back(std::move(item));
   }
 }

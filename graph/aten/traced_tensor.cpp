@@ -2,6 +2,7 @@
 #include "graph/aten/traced_tensor.h"
 
 #include "graph/aten/capture_break.h"
+#include "graph/aten/composites.h"
 #include "graph/aten/recorder.h"
 #include "graph/aten/torch_version.h"
 #include "graph/aten/torch_values.h"
@@ -13,7 +14,7 @@ using c10::DispatchKey;
 using c10::DispatchKeySet;
 
 DispatchKeySet traced_keys(c10::Device device) {
-  return DispatchKeySet(device.is_cuda() ? DispatchKey::CUDA : DispatchKey::CPU).add(DispatchKey::Fake);
+  return DispatchKeySet(device.is_cuda() ? DispatchKey::CUDA : DispatchKey::CPU).add(DispatchKey::Fake).add(kCompositesKey);
 }
 
 // Hands out null pointers; kernels that only look at sizes never notice.
@@ -48,7 +49,7 @@ TracedTensorImpl::TracedTensorImpl(std::shared_ptr<Recorder> recorder, c10::Stor
 }
 
 TracedTensorImpl::TracedTensorImpl(std::shared_ptr<Recorder> recorder, c10::Storage storage, DispatchKeySet base_keys, caffe2::TypeMeta dtype, c10::Device device)
-    : c10::TensorImpl(ImplType::VIEW, std::move(storage), base_keys.add(DispatchKey::Fake), dtype), recorder_(std::move(recorder)) {
+    : c10::TensorImpl(ImplType::VIEW, std::move(storage), base_keys.add(DispatchKey::Fake).add(kCompositesKey), dtype), recorder_(std::move(recorder)) {
   device_opt_ = device;
   set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
 }

@@ -92,9 +92,15 @@ bool range(const RuleArgs& args, ShapeEnv& env, int start_at, size_t end_at, int
     const SymExpr start = start_at < 0 ? SymExpr(0) : *args.size(static_cast<size_t>(start_at));
     const SymExpr end = *args.size(end_at);
     const SymExpr step = step_at < 0 ? SymExpr(1) : *args.size(static_cast<size_t>(step_at));
-    if (!step.is_constant() || step == SymExpr(0)) return false;
-    const int64_t s = step.constant();
-    length = SymExpr::floor_div(s > 0 ? end - start + (s - 1) : start - end + (-s - 1), s > 0 ? s : -s);
+    if (step == SymExpr(0)) return false;
+    if (const auto known = step.as_constant()) {
+      const int64_t s = *known;
+      length = SymExpr::floor_div(s > 0 ? end - start + (s - 1) : start - end + (-s - 1), s > 0 ? s : -s);
+    } else {
+      if (!env.decide(0, Relation::kLt, step, "arange goes up")) return false;
+      const SymExpr span = end - start, whole = env.hint(span) / env.hint(step);
+      length = step * whole == span ? whole : SymExpr::floor_div(span + step - 1, step);
+    }
     if (env.decide(length, Relation::kLt, 0, "arange is empty")) return false;
   } else {
     const auto start = start_at < 0 ? std::optional<double>(0) : as_double(args, static_cast<size_t>(start_at));
@@ -122,6 +128,24 @@ bool randint(const RuleArgs& args, ShapeEnv& env, Results& results, size_t size_
   return true;
 }
 
+bool randperm(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const auto n = args.size(0);
+  if (!n || any_negative(env, {*n})) return false;
+  results.push_back(dense(args.dtype(1).value_or(DType::kInt64), args.device(3).value_or(Device{}), {*n}));
+  return true;
+}
+
+bool multinomial(const RuleArgs& args, ShapeEnv& env, Results& results) {  // weights, num_samples, replacement
+  const TensorMeta* self = args.tensor(0);
+  const auto count = args.size(1);
+  if (self == nullptr || self->ndim() < 1 || self->ndim() > 2 || !is_float(self->dtype) || !count || any_negative(env, {*count - 1})) return false;
+  if (!args.flag(2) && !env.decide(*count, Relation::kLe, self->sizes.back(), "multinomial has enough categories")) return false;
+  SymSizes sizes = self->sizes;
+  sizes.back() = *count;
+  results.push_back(dense(DType::kInt64, self->device, std::move(sizes)));
+  return true;
+}
+
 }  // namespace
 
 std::vector<OpRow> factory_ops() {
@@ -145,6 +169,8 @@ std::vector<OpRow> factory_ops() {
   add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return eye(a, e, r, 2); }, {"eye.m"});
   add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return randint(a, e, r, 1); }, {"randint"}, kRandom);
   add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return randint(a, e, r, 2); }, {"randint.low"}, kRandom);
+  add_rows(rows, randperm, {"randperm"}, kRandom);
+  add_rows(rows, multinomial, {"multinomial"}, kRandom | kChecksData);
   return rows;
 }
 

@@ -272,6 +272,48 @@ bool diag_embed(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, o
   return true;
 }
 
+// Where the numbers of argument `numbers` (a tensor or a number) belong in the sorted argument `sorted`: 1-d, or a row for each of theirs.
+bool searched(const RuleArgs& args, ShapeEnv& env, size_t sorted, size_t numbers, Results& results) {  // then out_int32, right, side, sorter
+  const TensorMeta *rows = args.tensor(sorted), *self = args.tensor(numbers);
+  if (rows == nullptr || rows->ndim() == 0 || args.given(5) || (self == nullptr && (!args.number(numbers) || rows->ndim() != 1))) return false;
+  if (rows->ndim() != 1) {
+    if (rows->ndim() != self->ndim()) return false;
+    for (size_t i = 0; i + 1 < rows->ndim(); ++i)
+      if (!same_size(env, rows->sizes[i], self->sizes[i])) return false;
+  }
+  results.push_back(dense(args.flag(2) ? DType::kInt32 : DType::kInt64, rows->device, self == nullptr ? SymSizes{} : self->sizes));
+  return true;
+}
+
+bool is_in(const RuleArgs& args, ShapeEnv&, Results& results) {  // elements, test_elements
+  const TensorMeta *elements = args.tensor(0), *tested = args.tensor(1);
+  if (elements == nullptr && tested == nullptr) return false;
+  results.push_back(dense(DType::kBool, (elements != nullptr ? elements : tested)->device, elements != nullptr ? elements->sizes : SymSizes{}));
+  return true;
+}
+
+bool take(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, index
+  const TensorMeta *self = args.tensor(0), *index = args.tensor(1);
+  if (self == nullptr || index == nullptr || index->dtype != DType::kInt64) return false;
+  results.push_back(dense_like(*self, index->sizes));
+  return true;
+}
+
+bool block_diag(const RuleArgs& args, ShapeEnv&, Results& results) {  // a list of at most 2-d tensors; numbers and vectors are rows
+  std::vector<const TensorMeta*> list;
+  if (!args.tensors(0, list) || list.empty() || list[0] == nullptr) return false;
+  TensorMeta meta = dense_like(*list[0], {0, 0});
+  for (const TensorMeta* t : list) {
+    if (t == nullptr || t->ndim() > 2 || t->device != meta.device) return false;
+    meta.dtype = promote(meta.dtype, t->dtype);
+    meta.sizes[0] = meta.sizes[0] + (t->ndim() == 2 ? t->sizes[0] : SymExpr(1));
+    meta.sizes[1] = meta.sizes[1] + (t->ndim() == 0 ? SymExpr(1) : t->sizes.back());
+  }
+  meta.strides = contiguous_strides(meta.sizes);
+  results.push_back(std::move(meta));
+  return true;
+}
+
 }  // namespace
 
 std::vector<OpRow> index_ops() {
@@ -292,6 +334,11 @@ std::vector<OpRow> index_ops() {
   add_rows_in_place(rows, triangle, {"tril", "triu"});
   add_rows(rows, flip, {"flip"});
   add_rows(rows, roll, {"roll"});
+  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return searched(a, e, 0, 1, r); }, {"searchsorted.Tensor", "searchsorted.Scalar"});
+  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return searched(a, e, 1, 0, r); }, {"bucketize.Tensor", "bucketize.Scalar"});
+  add_rows(rows, is_in, {"isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor"});
+  add_rows(rows, take, {"take"}, kChecksData);
+  add_rows(rows, block_diag, {"block_diag"});
   // Functional scatters clone self (or allocate as it lies) and write.
   add_rows_in_place(rows, preserved_self, {"index_put", "index_fill.int_Scalar", "index_fill.int_Tensor"}, kChecksData | kChecksOperands);
   rows.push_back({"_index_put_impl_", same_as_self, kMutates | kChecksData | kChecksOperands, "_index_put_impl"});

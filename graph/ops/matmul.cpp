@@ -1,4 +1,7 @@
 // graph/ops/matmul.cpp — matrix products and attention. Products are allocated contiguously.
+#include <algorithm>
+#include <functional>
+
 #include "graph/ops/families.h"
 #include "graph/ops/rule_kit.h"
 
@@ -53,6 +56,65 @@ bool flash_attention_for_cpu(const RuleArgs& args, ShapeEnv& env, Results& resul
   return true;
 }
 
+// The fused forms of nn.MultiheadAttention and nn.TransformerEncoderLayer: [batch, length, features] in and out. A mask of type 0 is
+// [length, length], of type 1 [batch, length].
+bool takes_sequences(const RuleArgs& args, ShapeEnv& env, const TensorMeta* x, const SymExpr& features, size_t mask_at, size_t type_at) {
+  if (x == nullptr || x->ndim() != 3 || x->numel() == SymExpr(0) || x->device != Device{} || !same_size(env, x->sizes[2], features)) return false;
+  if (!args.given(mask_at)) return true;
+  const TensorMeta* mask = args.tensor(mask_at);
+  const auto type = args.integer(type_at);
+  if (mask == nullptr || !type || *type < 0 || *type > 1 || mask->ndim() != 2) return false;
+  return same_size(env, mask->sizes[0], x->sizes[*type == 0 ? 1 : 0]) && same_size(env, mask->sizes[1], x->sizes[1]);
+}
+
+bool native_multi_head_attention(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  // query, key, value, embed_dim, num_head, two weights and biases, mask, need_weights, average_attn_weights, mask_type
+  const TensorMeta *q = args.tensor(0), *k = args.tensor(1), *v = args.tensor(2);
+  const auto features = args.size(3), heads = args.size(4);
+  if (!features || !heads || k == nullptr || v == nullptr || !takes_sequences(args, env, q, *features, 9, 12)) return false;
+  if (k->ndim() != 3 || v->ndim() != 3 || k->dtype != q->dtype || v->dtype != q->dtype) return false;
+  for (size_t d = 0; d < 3; ++d)
+    if (!same_size(env, k->sizes[d], q->sizes[d]) || !same_size(env, v->sizes[d], q->sizes[d])) return false;
+  results.push_back(dense_like(*q, q->sizes));
+  if (!args.flag(10, true)) results.push_back(no_tensor());
+  else if (args.flag(11, true)) results.push_back(dense_like(*q, {q->sizes[0], q->sizes[1], q->sizes[1]}));
+  else results.push_back(dense_like(*q, {q->sizes[0], *heads, q->sizes[1], q->sizes[1]}));
+  return true;
+}
+
+bool transformer_encoder_layer(const RuleArgs& args, ShapeEnv& env, Results& results) {  // src, embed_dim, num_heads, ..., mask, mask_type
+  const TensorMeta* x = args.tensor(0);
+  const auto features = args.size(1);
+  if (!features || !takes_sequences(args, env, x, *features, 18, 19)) return false;
+  results.push_back(dense_like(*x, x->sizes));
+  return true;
+}
+
+// i1, i2, i3, three lists of dimensions that each lacks, those that are summed: F.bilinear's product.
+bool trilinear(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  std::vector<TensorMeta> wide;
+  std::vector<int64_t> absent, summed;
+  for (size_t i = 0; i < 3; ++i) {
+    const TensorMeta* t = args.tensor(i);
+    if (t == nullptr || t->dtype != args.tensor(0)->dtype || !args.integers(3 + i, absent)) return false;
+    wide.push_back(dense_like(*t, t->sizes));
+    for (const int64_t d : absent) {
+      if (d < 0 || d > static_cast<int64_t>(wide[i].ndim())) return false;
+      wide[i].sizes.insert(wide[i].sizes.begin() + d, SymExpr(1));
+    }
+  }
+  if (!args.integers(6, summed) || wide[1].ndim() != wide[0].ndim() || wide[2].ndim() != wide[0].ndim()) return false;
+  auto sizes = broadcast(env, {&wide[0], &wide[1], &wide[2]});
+  if (!sizes) return false;
+  std::sort(summed.begin(), summed.end(), std::greater<>());
+  for (const int64_t d : summed) {
+    if (d < 0 || d >= static_cast<int64_t>(sizes->size())) return false;
+    sizes->erase(sizes->begin() + d);
+  }
+  results.push_back(dense_like(*args.tensor(0), std::move(*sizes)));
+  return true;
+}
+
 }  // namespace
 
 std::vector<OpRow> matmul_ops() {
@@ -64,6 +126,9 @@ std::vector<OpRow> matmul_ops() {
   add_rows(rows, mv, {"mv"});
   add_rows(rows, dot, {"dot", "vdot"});
   add_rows(rows, flash_attention_for_cpu, {"_scaled_dot_product_flash_attention_for_cpu"});
+  add_rows(rows, native_multi_head_attention, {"_native_multi_head_attention"});
+  add_rows(rows, transformer_encoder_layer, {"_transformer_encoder_layer_fwd"});
+  add_rows(rows, trilinear, {"_trilinear"});
   rows.push_back({"addmm_", same_as_self, kMutates, "addmm"});
   rows.push_back({"baddbmm_", same_as_self, kMutates, "baddbmm"});
   return rows;

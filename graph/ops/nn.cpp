@@ -1,4 +1,4 @@
-// graph/ops/nn.cpp — normalisation, softmax, convolution, pooling, resampling: memory formats as the CPU kernels answer.
+// graph/ops/nn.cpp — normalisation, softmax, convolution, pooling, resampling, sliding windows: memory formats as the CPU kernels answer.
 #include <algorithm>
 #include <utility>
 
@@ -93,6 +93,14 @@ bool softmax(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, dim,
   if (self == nullptr || !dim || !wrap_dim(*dim, self->ndim())) return false;
   results.push_back(dense_like(*self, self->sizes));
   if (args.flag(2)) results[0].dtype = DType::kFloat32;
+  return true;
+}
+
+bool safe_softmax(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, dim, dtype
+  const TensorMeta* self = args.tensor(0);
+  const auto dim = args.integer(1);
+  if (self == nullptr || !dim || !wrap_dim(*dim, self->ndim()) || !is_float(self->dtype)) return false;
+  results.push_back(dense(args.dtype(2).value_or(self->dtype), self->device, self->sizes));
   return true;
 }
 
@@ -204,12 +212,108 @@ bool resized(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
-bool nll_loss_forward(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, target, weight, reduction, ignore_index
-  const TensorMeta *self = args.tensor(0), *target = args.tensor(1);
-  const auto reduction = args.integer(3);
-  if (self == nullptr || target == nullptr || !reduction) return false;
-  results.push_back(dense_like(*self, *reduction == 0 && self->ndim() == 2 ? target->sizes : SymSizes{}));
-  results.push_back(dense_like(*self, {}));
+bool adaptive_max_pool2d(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, output_size
+  const TensorMeta* self = args.tensor(0);
+  SymSizes target;
+  if (self == nullptr || self->ndim() < 3 || self->ndim() > 4 || !args.sizes(1, target) || target.size() != 2 || any_negative(env, target)) return false;
+  for (size_t i = self->ndim() - 3; i < self->ndim(); ++i)
+    if (!env.decide(0, Relation::kLt, self->sizes[i], "pooled dimension has elements")) return false;
+  if (!resized(args, env, results)) return false;
+  results.push_back(results[0]);
+  results[1].dtype = DType::kInt64;
+  return true;
+}
+
+// Blocks of a sliding window per dimension: those of im2col and col2im.
+bool count_blocks(ShapeEnv& env, const SymSizes& sizes, const SymSizes& kernel, const SymSizes& dilation, const SymSizes& padding, const SymSizes& stride, SymExpr& blocks) {
+  blocks = 1;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (any_negative(env, {kernel[i] - 1, dilation[i] - 1, padding[i], stride[i] - 1})) return false;
+    const SymExpr steps = SymExpr::floor_div(sizes[i] + padding[i] * 2 - dilation[i] * (kernel[i] - 1) - 1, stride[i]) + 1;
+    if (!env.decide(0, Relation::kLt, steps, "sliding window fits")) return false;
+    blocks = blocks * steps;
+  }
+  return true;
+}
+
+bool im2col(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, kernel, dilation, padding, stride
+  const TensorMeta* self = args.tensor(0);
+  SymSizes kernel, dilation, padding, stride;
+  if (self == nullptr || self->ndim() < 3 || self->ndim() > 4 || !spatial(args, 1, 2, {}, kernel) || !spatial(args, 2, 2, {1}, dilation)) return false;
+  if (!spatial(args, 3, 2, {0}, padding) || !spatial(args, 4, 2, {1}, stride)) return false;
+  SymExpr blocks;
+  if (!count_blocks(env, {self->sizes.end() - 2, self->sizes.end()}, kernel, dilation, padding, stride, blocks)) return false;
+  SymSizes sizes(self->sizes.begin(), self->sizes.end() - 2);
+  sizes.back() = sizes.back() * kernel[0] * kernel[1];
+  sizes.push_back(blocks);
+  results.push_back(dense_like(*self, std::move(sizes)));
+  return true;
+}
+
+bool col2im(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, output_size, kernel, dilation, padding, stride
+  const TensorMeta* self = args.tensor(0);
+  SymSizes target, kernel, dilation, padding, stride;
+  if (self == nullptr || self->ndim() < 2 || self->ndim() > 3 || !args.sizes(1, target) || target.size() != 2 || !spatial(args, 2, 2, {}, kernel)) return false;
+  if (!spatial(args, 3, 2, {1}, dilation) || !spatial(args, 4, 2, {0}, padding) || !spatial(args, 5, 2, {1}, stride)) return false;
+  SymExpr blocks;
+  if (!count_blocks(env, target, kernel, dilation, padding, stride, blocks) || !same_size(env, self->sizes.back(), blocks)) return false;
+  SymSizes sizes(self->sizes.begin(), self->sizes.end() - 1);
+  const SymExpr window = kernel[0] * kernel[1];
+  if (!env.decide(SymExpr::mod(sizes.back(), window), Relation::kEq, 0, "columns are whole windows")) return false;
+  sizes.back() = SymExpr::floor_div(sizes.back(), window);
+  sizes.insert(sizes.end(), target.begin(), target.end());
+  results.push_back(dense_like(*self, std::move(sizes)));
+  return true;
+}
+
+template <size_t spatial_count>
+bool grid_sampler(const RuleArgs& args, ShapeEnv& env, Results& results) {  // input, grid, interpolation_mode, padding_mode, align_corners
+  const TensorMeta *input = args.tensor(0), *grid = args.tensor(1);
+  constexpr size_t kRank = spatial_count + 2;
+  if (input == nullptr || grid == nullptr || input->ndim() != kRank || grid->ndim() != kRank || input->device != Device{} || input->dtype != grid->dtype) return false;
+  if (!same_size(env, input->sizes[0], grid->sizes[0]) || !same_size(env, grid->sizes.back(), static_cast<int64_t>(spatial_count))) return false;
+  for (size_t i = 2; i < kRank; ++i)
+    if (!env.decide(0, Relation::kLt, input->sizes[i], "sampled dimension has elements")) return false;
+  SymSizes sizes{input->sizes[0], input->sizes[1]};
+  sizes.insert(sizes.end(), grid->sizes.begin() + 1, grid->sizes.end() - 1);
+  results.push_back(dense_like(*input, std::move(sizes)));
+  return true;
+}
+
+bool affine_grid_generator(const RuleArgs& args, ShapeEnv& env, Results& results) {  // theta, size, align_corners
+  const TensorMeta* theta = args.tensor(0);
+  SymSizes size;
+  if (theta == nullptr || theta->ndim() != 3 || !args.sizes(1, size) || size.size() < 4 || size.size() > 5 || any_negative(env, size)) return false;
+  const auto count = static_cast<int64_t>(size.size()) - 2;
+  if (!same_size(env, theta->sizes[0], size[0]) || !same_size(env, theta->sizes[1], count) || !same_size(env, theta->sizes[2], count + 1)) return false;
+  SymSizes sizes{size[0]};
+  sizes.insert(sizes.end(), size.begin() + 2, size.end());
+  sizes.emplace_back(count);
+  results.push_back(dense_like(*theta, std::move(sizes)));
+  return true;
+}
+
+// self, factor: one dimension of channels and two of space in front of it become each other.
+template <bool up>
+bool pixel_shuffle(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  const auto factor = args.integer(1);
+  if (self == nullptr || self->ndim() < 3 || !factor || *factor <= 0 || *factor > 1 << 15 || self->numel() == SymExpr(0)) return false;
+  const auto divides = [&](const SymExpr& e, int64_t by) { return env.decide(SymExpr::mod(e, by), Relation::kEq, 0, "pixels are shuffled evenly"); };
+  SymSizes sizes = self->sizes;
+  SymExpr &channels = sizes[sizes.size() - 3], &height = sizes[sizes.size() - 2], &width = sizes.back();
+  if (up) {
+    if (!divides(channels, *factor * *factor)) return false;
+    channels = SymExpr::floor_div(channels, *factor * *factor);
+    height = height * *factor;
+    width = width * *factor;
+  } else {
+    if (!divides(height, *factor) || !divides(width, *factor)) return false;
+    channels = channels * (*factor * *factor);
+    height = SymExpr::floor_div(height, *factor);
+    width = SymExpr::floor_div(width, *factor);
+  }
+  results.push_back(in_suggested_format(*self, std::move(sizes), env));
   return true;
 }
 
@@ -226,13 +330,21 @@ std::vector<OpRow> nn_ops() {
   add_rows(rows, batch_norm<true, 2>, {"_native_batch_norm_legit_functional"});
   add_rows(rows, batch_norm<false, 0>, {"_native_batch_norm_legit_no_training"});
   add_rows(rows, softmax, {"_softmax", "_log_softmax"});
+  add_rows(rows, safe_softmax, {"_safe_softmax"});
   add_rows(rows, softmax_backward, {"_softmax_backward_data", "_log_softmax_backward_data"});
   add_rows(rows, convolution, {"convolution"});
   add_rows(rows, max_pool2d_with_indices, {"max_pool2d_with_indices"});
   add_rows(rows, avg_pool2d, {"avg_pool2d"});
   add_rows(rows, resized, {"_adaptive_avg_pool2d", "upsample_nearest1d", "upsample_nearest2d", "_upsample_nearest_exact1d",
       "_upsample_nearest_exact2d", "upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "_upsample_bilinear2d_aa"});
-  add_rows(rows, nll_loss_forward, {"nll_loss_forward"}, kChecksData);
+  add_rows(rows, adaptive_max_pool2d, {"adaptive_max_pool2d"});
+  add_rows(rows, im2col, {"im2col"});
+  add_rows(rows, col2im, {"col2im"});
+  add_rows(rows, grid_sampler<2>, {"grid_sampler_2d"});
+  add_rows(rows, grid_sampler<3>, {"grid_sampler_3d"});
+  add_rows(rows, affine_grid_generator, {"affine_grid_generator"});
+  add_rows(rows, pixel_shuffle<true>, {"pixel_shuffle"});
+  add_rows(rows, pixel_shuffle<false>, {"pixel_unshuffle"});
   return rows;
 }
 

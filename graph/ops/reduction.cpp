@@ -131,6 +131,39 @@ bool topk(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, k, 
   return true;
 }
 
+// One element of each row, found by order: self, [k], dim, keepdim, with the dimension at `dim_at`.
+bool selected(const RuleArgs& args, ShapeEnv& env, size_t dim_at, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  if (self == nullptr) return false;
+  const auto dim = wrap_dim(args.integer_or(dim_at, -1), self->ndim());
+  if (!dim) return false;
+  std::vector<bool> reduced(self->ndim(), false);
+  if (!reduced.empty()) {
+    if (!env.decide(0, Relation::kLt, self->sizes[*dim], "rows have elements")) return false;
+    reduced[*dim] = true;
+  }
+  results.assign(2, dense_like(*self, reduced_sizes(*self, reduced, args.flag(dim_at + 1))));
+  results[1].dtype = DType::kInt64;
+  return true;
+}
+
+bool kth_value(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta* self = args.tensor(0);
+  const auto k = args.size(1);
+  if (self == nullptr || !k) return false;
+  const auto dim = wrap_dim(args.integer_or(2, -1), self->ndim());
+  if (!dim || any_negative(env, {*k - 1})) return false;
+  return env.decide(*k, Relation::kLe, self->ndim() == 0 ? SymExpr(1) : self->sizes[*dim], "kthvalue has enough elements") && selected(args, env, 2, results);
+}
+
+bool histogram(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, bins, min, max
+  const TensorMeta* self = args.tensor(0);
+  const auto bins = args.integer(1);
+  if (self == nullptr || !bins || *bins <= 0 || !is_float(self->dtype)) return false;
+  results.push_back(dense_like(*self, {*bins}));
+  return true;
+}
+
 }  // namespace
 
 std::vector<OpRow> reduction_ops() {
@@ -143,7 +176,7 @@ std::vector<OpRow> reduction_ops() {
   add_rows(rows, extremum<same>, {"amax", "amin"});
   add_rows(rows, logsumexp, {"logsumexp"});
   add_rows(rows, aminmax, {"aminmax"});
-  add_rows(rows, extremum_of_all, {"max", "min", "median"});
+  add_rows(rows, extremum_of_all, {"max", "min", "median", "nanmedian"});
   add_rows(rows, reduce<index, 1, kAbsent>, {"count_nonzero.dim_IntList", "count_nonzero"});
   add_rows(rows, reduce<truth, 1, 2>, {"any.dim", "all.dim", "any.dims", "all.dims"});
   add_rows(rows, reduce_all<truth>, {"any", "all"});
@@ -153,6 +186,9 @@ std::vector<OpRow> reduction_ops() {
   add_rows(rows, reduce<same, 2, 3>, {"norm.ScalarOpt_dim"});
   add_rows(rows, extremum<index>, {"argmax", "argmin"});
   add_rows(rows, values_and_indices, {"max.dim", "min.dim"});
+  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return selected(a, e, 1, r); }, {"median.dim", "nanmedian.dim", "mode"});
+  add_rows(rows, kth_value, {"kthvalue"});
+  add_rows(rows, histogram, {"histc"}, kChecksData);
   add_rows(rows, scan<widened>, {"cumsum", "cumprod"});
   add_rows(rows, scan<same>, {"logcumsumexp"});
   add_rows(rows, cumulative_extremum, {"cummax", "cummin"});

@@ -24,6 +24,7 @@ bool any_negative(ShapeEnv& env, const SymSizes& sizes);
 std::optional<size_t> wrap_dim(int64_t dim, size_t ndim);
 
 TensorMeta dense(DType dtype, Device device, SymSizes sizes);  // contiguous, no offset, no grad
+inline TensorMeta no_tensor() { return {.dtype = DType::kOther, .device = {}, .sizes = {}, .strides = {}, .offset = {}}; }  // an undefined result
 TensorMeta dense_like(const TensorMeta& like, SymSizes sizes);
 SymSizes channels_last_strides(const SymSizes& sizes);
 bool is_channels_last(const TensorMeta& meta);            // structurally: strides are those of channels_last

@@ -38,6 +38,58 @@ def pairs(count, seed):
     return found
 
 
+def rows(n):
+    return torch.rand(2, n, 8)
+
+
+def image(n):
+    return torch.rand(1, 3, n + 4, n + 5)
+
+
+def matrix(n):
+    return torch.rand(n, n) + n * torch.eye(n)
+
+
+ATTENTION = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
+LAYER = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+BAG = torch.nn.EmbeddingBag(20, 8)
+OF_ANY_SIZE = {
+    "attention": (lambda x: ATTENTION(x, x, x), rows), "attention_alone": (lambda x: ATTENTION(x, x, x, need_weights=False)[0], rows), "encoder_layer": (lambda x: LAYER(x), rows),
+    "sdpa_of_one_head": (lambda x: F.scaled_dot_product_attention(x, x, x), rows),
+    "sdpa_mask": (lambda x, m: F.scaled_dot_product_attention(x, x, x, m), lambda n: (rows(n), torch.ones(n, n).bool().tril())),
+    "cache": (lambda q, k: F.scaled_dot_product_attention(q, k, k), lambda n: (rows(1), rows(n))), "bag": (lambda i: BAG(i), lambda n: torch.randint(0, 20, (2, n))),
+    "cross_entropy": (lambda x, t: F.cross_entropy(x.mT.unsqueeze(-1), t.unsqueeze(-1), ignore_index=0), lambda n: (rows(n), torch.randint(1, 8, (2, n)))),
+    "bce": (lambda x: F.binary_cross_entropy_with_logits(x, x), rows), "smooth_l1": (lambda x: F.smooth_l1_loss(x, x * 2) + F.huber_loss(x, x * 3) + F.binary_cross_entropy(x, x), rows),
+    "glu": (lambda x: F.glu(x), rows),
+    "unfold": (lambda x: F.unfold(x, 2), image), "fold": (lambda x, n: F.fold(x, (n + 1, 3), 2), lambda n: (torch.rand(1, 4, n * 2), n)),
+    "pool": (lambda x: F.adaptive_max_pool2d(x, 2), image),
+    "grid": (lambda x, g: F.grid_sample(x, g, align_corners=False), lambda n: (image(2), torch.rand(1, n, 4, 2))),
+    "shuffle": (lambda x: F.pixel_shuffle(x, 2), lambda n: torch.rand(1, 4, n, n + 1)),
+    "affine": (lambda t, n: F.affine_grid(t, (1, 1, n, 4), align_corners=False), lambda n: (torch.rand(1, 2, 3), n)),
+    "bilinear": (lambda x, w: F.bilinear(x, x, w), lambda n: (rows(n), torch.rand(2, 8, 8))),
+    "searches": (lambda x: torch.searchsorted(x.sort()[0], x) + torch.bucketize(x, x[0, 0].sort()[0]), rows), "isin": (lambda x: torch.isin(x, x[0]), rows),
+    "cdist": (lambda x: torch.cdist(x, x), rows),
+    "selections": (lambda x: (x.median(1), x.kthvalue(2, 1), x.mode(1), x.nanmedian()), rows),
+    "linalg": (lambda x: (torch.linalg.inv(x), torch.linalg.solve(x, x), torch.linalg.svdvals(x), torch.det(x)), matrix),
+    "factors": (lambda x: (torch.linalg.cholesky(x @ x.mT), torch.linalg.qr(x), torch.linalg.eigvalsh(x), torch.matrix_exp(x / 9)), matrix),
+    "cross": (lambda x: torch.linalg.cross(x[..., :3], x[..., 1:4]), rows),
+    "histc": (lambda x: x.histc(4, 0, 1), rows), "block_diag": (lambda x: torch.block_diag(x[0], x[1]), rows),
+    "random": (lambda x: (torch.randperm(x.size(1)) * 0, x[0].multinomial(2) * 0), rows),
+    "kron": (lambda x: torch.kron(x, x[0]), rows), "pad_sequence": (lambda x: torch.nn.utils.rnn.pad_sequence([x[0], x[1, :1]]), rows),
+    "take_along": (lambda x: x.take_along_dim(x.argsort(1), 1), rows),
+    "interpolate": (lambda x: F.interpolate(x, scale_factor=2), image), "interpolate_bilinear": (lambda x: F.interpolate(x, scale_factor=0.5, mode="bilinear"), image),
+    "interpolate_to": (lambda x, y: F.interpolate(x, size=y.shape[-2:], mode="bilinear"), lambda n: (image(2), image(n))),
+}
+
+
+@pytest.mark.parametrize("name", OF_ANY_SIZE)
+def test_an_op_of_any_size_compiles_twice(name, backend):
+    fn, make = OF_ANY_SIZE[name]
+    with torch.no_grad():
+        calls = [args if isinstance(args, tuple) else (args,) for args in map(make, (3, 4, 6, 7, 9, 11))]
+        assert runs(fn, calls, backend) == 2 and framejit.stats()["graph_breaks"] == 0
+
+
 class TestTensorSizes:
     @staticmethod
     def scaled(x):

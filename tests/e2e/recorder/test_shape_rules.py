@@ -202,6 +202,7 @@ VIEWS = {
     "where": lambda x: torch.where(x > 1, x, x + 1), "where_scalar": lambda x: torch.where(x > 1, x, 0.0), "clamp": lambda x: x.clamp(0, 1), "clamp_min": lambda x: x.clamp(min=1),
     "new_zeros": lambda x: x.new_zeros(3, x.size(0)), "new_full": lambda x: x.new_full((2,), 1.5), "new_ones": lambda x: x.new_ones(x.shape), "full_like": lambda x: torch.full_like(x, 2),
     "zeros": lambda x: torch.zeros(x.shape), "ones": lambda x: torch.ones(2, 3, dtype=torch.int64) + x.size(0), "arange": lambda x: torch.arange(x.size(0)) + x.size(-1),
+    "arange_step": lambda x: torch.arange(0, x.size(0) * 2, x.size(0)) + x.size(-1), "arange_steps": lambda x: torch.arange(1, 9, x.size(0)) + x.size(-1),
     "arange3": lambda x: torch.arange(1, 9, 2) * x.size(0), "arange_float": lambda x: torch.arange(0, 1, 0.25), "full": lambda x: torch.full((2, 2), True),
     "empty": lambda x: torch.empty(2, 3).zero_(),
     "cumsum": lambda x: x.cumsum(-1), "lerp": lambda x: torch.lerp(x.float(), x.float() + 1, 0.5), "addcmul": lambda x: torch.addcmul(x, x, x, value=2),
@@ -289,6 +290,7 @@ def test_matmul_family():
                  "transposed": (lambda a, b: a @ b.t(), m(3, 4), m(5, 4)),
                  "addmm": (lambda a, b: torch.addmm(a.new_ones(5), a, b, beta=2), m(3, 4), m(4, 5)), "baddbmm": (lambda a, b: torch.baddbmm(a.new_ones(2, 3, 5), a, b), m(2, 3, 4), m(2, 4, 5)),
                  "linear": (lambda a, b: F.linear(a, b), m(2, 3, 4), m(5, 4)), "linear2": (lambda a, b: F.linear(a, b, b.new_ones(5)), m(3, 4), m(5, 4)),
+                 "bilinear": (lambda a, b: F.bilinear(a, a, b), m(2, 3, 4), m(5, 4, 4)), "bilinear of transposed": (lambda a, b: F.bilinear(a.mT, a.mT, b), m(2, 4, 3), m(5, 4, 4)),
                  "outer": (lambda a, b: torch.outer(a, b), m(3), m(4)),
                  "einsum": (lambda a, b: torch.einsum("bij,bjk->bik", a, b), m(2, 3, 4), m(2, 4, 5)), "wrong": (lambda a, b: a @ b, m(3, 4), m(3, 4)),
                  "empty": (lambda a, b: a @ b, m(0, 4), m(4, 5)), "bmm transposed": (lambda a, b: a.transpose(1, 2) @ b, m(2, 4, 3), m(2, 4, 5))}
@@ -357,6 +359,90 @@ def test_what_eager_refuses_is_refused_alike(name):
     assert by_a_break or (traced.type is eager.type and str(traced.value) == str(eager.value))
 
 
+# Each with every layout; the last ones take two tensors of it.
+BY_LAYOUT = {
+    "safe_softmax": lambda x: aten._safe_softmax(x, -1), "safe_softmax_f64": lambda x: aten._safe_softmax(x, 0, torch.float64), "glu": lambda x: F.glu(x, 0), "glu_last": lambda x: F.glu(x),
+    "median": lambda x: x.median(0), "nanmedian": lambda x: x.nanmedian(-1, keepdim=True), "mode": lambda x: x.mode(), "kthvalue": lambda x: x.kthvalue(2, 0),
+    "kthvalue_keep": lambda x: x.kthvalue(1, keepdim=True),
+    "nanmedian_all": lambda x: x.nanmedian(), "histc": lambda x: x.histc(5), "take": lambda x: x.take(torch.tensor([[0], [1]])), "multinomial": lambda x: x.flatten(1).multinomial(1),
+    "bucketize": lambda x: torch.bucketize(x, x.new_ones(3), out_int32=True), "searchsorted": lambda x: torch.searchsorted(x, x, right=True), "isin": lambda x: torch.isin(x, x.new_ones(2)),
+    "isin_number": lambda x: torch.isin(x, 1), "number_isin": lambda x: torch.isin(1, x), "block_diag": lambda x: torch.block_diag(x.flatten(1), x.flatten()[:2], x.flatten()[0]),
+    "pixel_unshuffle": lambda x: F.pixel_unshuffle(x[..., :4, :4], 2), "pixel_shuffle": lambda x: F.pixel_shuffle(torch.cat([x, x, x, x], -3), 2),
+    "adaptive_max_pool": lambda x: F.adaptive_max_pool2d(x, (2, 3), return_indices=True), "im2col": lambda x: F.unfold(x, 2, padding=1),
+    "im2col_strides": lambda x: F.unfold(x, (2, 1), dilation=(2, 1), stride=2),
+    "col2im": lambda x: F.fold(x.flatten(1)[:, :16].reshape(1, -1, 4), (3, 3), 2), "grid": lambda x: F.grid_sample(x, x.new_ones(2, 3, 5, 2), align_corners=False),
+    "kron": lambda x: torch.kron(x, x), "kron_ranks": lambda x: torch.kron(x[0], x), "pad_sequence": lambda x: torch.nn.utils.rnn.pad_sequence([x[:1], x]),
+    "pad_sequence_left": lambda x: torch.nn.utils.rnn.pad_sequence([x, x[1:], x[:1]], True, 2.5, "left"), "take_along": lambda x: x.take_along_dim(x.argsort(0), 0),
+    "take_along_wide": lambda x: x.take_along_dim(x[:1].argsort(-1), -1), "nearest": lambda x: F.interpolate(x, scale_factor=2), "nearest_half": lambda x: F.interpolate(x, scale_factor=(0.5, 1.5)),
+    "bilinear_scale": lambda x: F.interpolate(x, scale_factor=1.7, mode="bilinear"), "bilinear_to": lambda x: F.interpolate(x[..., :2, :2], size=x.shape[-2:], mode="bilinear"),
+    "bicubic": lambda x: F.interpolate(x, scale_factor=2, mode="bicubic", align_corners=True), "antialias": lambda x: F.interpolate(x, scale_factor=0.5, mode="bilinear", antialias=True),
+    "linear": lambda x: F.interpolate(x, scale_factor=3, mode="linear"), "exact": lambda x: F.interpolate(x, scale_factor=2, mode="nearest-exact"),
+    "svd": lambda x: torch.linalg.svd(x), "svd_reduced": lambda x: torch.linalg.svd(x, full_matrices=False), "svdvals": lambda x: torch.linalg.svdvals(x),
+    "svd_tall": lambda x: torch.linalg.svd(x.mT),
+    "qr": lambda x: torch.linalg.qr(x), "qr_tall": lambda x: torch.linalg.qr(x.mT), "qr_complete": lambda x: torch.linalg.qr(x.mT, "complete"), "qr_r": lambda x: torch.linalg.qr(x, "r"),
+    "lu": lambda x: torch.linalg.lu_factor_ex(x), "lu_tall": lambda x: torch.linalg.lu_factor_ex(x.mT),
+    "inv": lambda x: torch.linalg.inv(x[..., -1:] * torch.eye(x.size(-2)) + torch.eye(x.size(-2))),
+    "det": lambda x: aten._linalg_det(x[..., :4, :4]), "slogdet": lambda x: torch.linalg.slogdet(x[..., :4, :4]), "eigh": lambda x: torch.linalg.eigh(x[..., :4, :4]),
+    "eigvalsh": lambda x: torch.linalg.eigvalsh(x[..., :4, :4]),
+    "inv_ex": lambda x: torch.linalg.inv_ex(x[..., :4, :4]), "cholesky": lambda x: torch.linalg.cholesky_ex(x[..., :4, :4], upper=True),
+    "matrix_exp": lambda x: torch.matrix_exp(x[..., :4, :4]),
+    "solve": lambda x: torch.linalg.solve_ex(x[..., :4, :4], x[..., :4, :]), "solve_right": lambda x: torch.linalg.solve_ex(x[..., :4, :4], x[..., :4, :].mT, left=False),
+    "solve_vector": lambda x: torch.linalg.solve_ex(x[..., :4, :4], x[0, 0, :4, 0]), "solve_vectors": lambda x: torch.linalg.solve_ex(x[..., :4, :4], x[..., :4, 0]),
+    "solve_batch": lambda x: torch.linalg.solve_ex(x[..., :4, :4], x[:1, :1, :4]),
+    "cross": lambda x: torch.linalg.cross(x[..., :3], x[..., :1, :3]), "cdist": lambda x: torch.cdist(x, x[..., :1, :]), "cdist_1": lambda x: torch.cdist(x[:1], x, p=1.0),
+    "mse": lambda x: F.mse_loss(x, x + 1, reduction="none"), "mse_mean": lambda x: F.mse_loss(x, x + 1), "mse_wide": lambda x: aten.mse_loss(x, x[:1], 0),
+    "smooth_l1": lambda x: F.smooth_l1_loss(x, x + 1, reduction="none"),
+    "huber": lambda x: F.huber_loss(x, x + 1, reduction="none"), "huber_sum": lambda x: F.huber_loss(x, x + 1, reduction="sum"),
+    "bce": lambda x: F.binary_cross_entropy(x / 2, x / 2, reduction="none"),
+    "bce_mean": lambda x: F.binary_cross_entropy(x / 2, x / 2, weight=x[:1]), "bce_logits": lambda x: F.binary_cross_entropy_with_logits(x, x.contiguous(), reduction="none"),
+    "bce_logits_layout": lambda x: F.binary_cross_entropy_with_logits(x.contiguous(), x, x[:1], pos_weight=x[0], reduction="none"),
+    "bce_logits_mean": lambda x: F.binary_cross_entropy_with_logits(x, x),
+    "nll": lambda x: F.nll_loss(x, torch.ones(x.size(0), *x.shape[2:], dtype=torch.long), reduction="none"),
+    "nll_mean": lambda x: F.nll_loss(x, torch.ones(x.size(0), *x.shape[2:], dtype=torch.long)),
+}
+
+
+@pytest.mark.parametrize("name", BY_LAYOUT)
+def test_layouts(name):
+    used = [check_call(BY_LAYOUT[name], [layout(kind, dtype)], name) for dtype in [torch.float32, torch.float64, torch.bfloat16, torch.int64] for kind in LAYOUTS]
+    assert any(used)
+
+
+def test_bags():
+    indices, offsets = torch.tensor([1, 2, 4, 5, 4, 3, 2]), torch.tensor([0, 4, 7])
+    for dtype in [torch.float32, torch.float64, torch.bfloat16]:
+        for weight in [make((10, 3), dtype), make((3, 10), dtype).t()]:
+            for mode in ["sum", "mean", "max"]:
+                for options in [{}, {"include_last_offset": True}, {"padding_idx": 2}, {"padding_idx": 2, "include_last_offset": True}]:
+                    for op in [torch.embedding_bag, aten._embedding_bag]:
+                        number = ["sum", "mean", "max"].index(mode)
+                        padding, last = options.get("padding_idx", -1), options.get("include_last_offset", False)
+                        for o in [offsets] if last else [offsets, offsets[:1]]:  # eager crashes with no bag
+                            ignored = padding if op is not torch.embedding_bag or padding >= 0 else None
+                            check_call(lambda w, i, o: op(w, i, o, False, number, False, None, last, ignored), [weight, indices, o], f"{mode} {options}")
+                            check_call(lambda w, i, o: F.embedding_bag(i, w, o, mode=mode, **options), [weight, indices, o], f"{mode} {options}")
+                check_call(lambda w, i: F.embedding_bag(i, w, mode=mode), [weight, indices.view(1, 7)], mode)
+
+
+def test_fused_attention():
+    for dtype in [torch.float32, torch.bfloat16]:
+        for width, heads in [(8, 2), (32, 2)]:
+            layer = torch.nn.TransformerEncoderLayer(width, heads, 16, batch_first=True, dtype=dtype).eval()
+            first = torch.nn.TransformerEncoderLayer(width, heads, 16, batch_first=True, norm_first=True, activation="gelu", dtype=dtype).eval()
+            attention = layer.self_attn
+            for x in [make((2, 5, width), dtype), make((5, 2, width), dtype).transpose(0, 1), make((1, 1, width), dtype), make((2, 0, width), dtype)]:
+                causal, padding = torch.ones(x.size(1), x.size(1)).triu(1).bool(), torch.zeros(x.size(0), x.size(1)).bool()
+                for m in [layer, first]:
+                    check_call(lambda x: m(x), [x], "encoder layer")
+                    check_call(lambda x, c: m(x, src_mask=c), [x, causal], "encoder layer with a mask")
+                    check_call(lambda x, p: m(x, src_key_padding_mask=p), [x, padding], "encoder layer with padding")
+                for options in [{}, {"need_weights": False}, {"average_attn_weights": False}]:
+                    check_call(lambda x: attention(x, x, x, **options), [x], f"attention {options}")
+                    check_call(lambda x, c: attention(x, x, x, attn_mask=c, **options), [x, causal], f"attention with a mask {options}")
+                    check_call(lambda x, p: attention(x, x, x, key_padding_mask=p, **options), [x, padding], f"attention with padding {options}")
+    assert check_call(lambda x: layer(x), [make((2, 5, 32), dtype)], "encoder layer") and check_call(lambda x: attention(x, x, x, need_weights=False), [make((2, 5, 32), dtype)], "attention")
+
+
 # ---- each row of graph/ops has a case
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
@@ -389,6 +475,8 @@ MASK, NUMBERS, ROWS = A > 1, torch.tensor([[0, 1, 2], [2, 0, 1]]), torch.tensor(
 LEFT, RIGHT, HEADS = make((2, 3, 4)), make((2, 4, 5)), make((2, 4, 5, 8))
 LINE, IMAGE, CHANNEL = make((2, 4, 6)), make((2, 4, 6, 6)), make((4,))
 AVERAGES = [CHANNEL, CHANNEL, CHANNEL + 0, CHANNEL + 1]
+SQUARE = make((2, 4, 4)) + 4 * torch.eye(4)
+SEQUENCE, PROJECTIONS = make((2, 5, 8)), [make((24, 8)), make((24,)), make((8, 8)), make((8,))]
 # Arguments of ops that those of arguments_of do not fit; a dict at the end names some.
 ARGUMENTS = {
     "_addmm_activation addmm": [make((5,)), A, B], "baddbmm": [make((2, 3, 5)), LEFT, RIGHT], "mm": [A, B], "bmm": [LEFT, RIGHT], "mv": [A, V], "dot vdot": [V, V + 1],
@@ -412,6 +500,19 @@ ARGUMENTS = {
     "masked_fill.Scalar masked_fill_.Scalar": [A, MASK, 2], "masked_fill.Tensor masked_fill_.Tensor": [A, MASK, make(())], "fill.Tensor fill_.Tensor": [A, make(())], "where.self": [MASK, A, A + 1],
     "clamp clamp_": [A, 0, 1], "clamp.Tensor clamp_.Tensor": [A, V, V], "bernoulli": [A / 2], "randint.low": [1, 5, [3]], "norm.ScalarOpt_dim_dtype": [A, 2, [1], True, {"dtype": torch.float64}],
     "view view_copy _unsafe_view": [A, [2, 6]], "expand": [V, [3, 4]], "permute": [A, [1, 0]], "repeat": [A, [2, 1, 3]], "split_with_sizes unsafe_split_with_sizes": [A, [1, 2], 0],
+    "mse_loss smooth_l1_loss huber_loss": [A, A + 1], "binary_cross_entropy": [A / 2, A / 2], "binary_cross_entropy_with_logits": [A, A / 2],
+    "nll_loss2d_forward": [IMAGE, torch.ones(2, 6, 6, dtype=torch.long), CHANNEL, 1, -100], "glu": [A],
+    "_embedding_bag _embedding_bag_forward_only": [B, NUMBERS[0], ROWS], "_safe_softmax": [A, 1], "adaptive_max_pool2d": [IMAGE, [2, 3]],
+    "im2col": [IMAGE, [2, 3], [1, 1], [0, 1], [2, 1]], "col2im": [make((2, 12, 20)), [5, 6], [2, 2], [1, 1], [0, 0], [1, 1]],
+    "grid_sampler_2d": [IMAGE, make((2, 5, 3, 2)), 0, 0, False], "grid_sampler_3d": [make((2, 4, 3, 3, 3)), make((2, 5, 3, 4, 3)), 0, 0, False],
+    "affine_grid_generator": [make((2, 2, 3)), [2, 4, 6, 5], False], "pixel_shuffle pixel_unshuffle": [IMAGE, 2],
+    "searchsorted.Tensor": [A.sort()[0], A], "searchsorted.Scalar": [V.sort()[0], 1], "bucketize.Tensor": [A, V.sort()[0]], "bucketize.Scalar": [1, V.sort()[0]],
+    "take": [A, NUMBERS], "multinomial": [A, 2], "linalg_cross": [LINE[0, :, :3], LINE[0, :, 3:]],
+    "_linalg_solve_ex": [SQUARE, make((2, 4, 3))], "_linalg_check_errors": [torch.zeros(2, dtype=torch.int32), "linalg.inv", {"is_matrix": False}],
+    "_trilinear": [make((3, 4)), make((5, 4, 6)), make((3, 6)), [1, 3], [0], [1, 2], [2, 3]],
+    "linalg_inv_ex linalg_cholesky_ex _linalg_det _linalg_slogdet _linalg_eigh linalg_matrix_exp": [SQUARE],
+    "_native_multi_head_attention": [SEQUENCE, SEQUENCE, SEQUENCE, 8, 2, *PROJECTIONS], "_transformer_encoder_layer_fwd":
+        [SEQUENCE, 8, 2, *PROJECTIONS, False, False, 1e-5, *[make((8,))] * 4, make((16, 8)), make((16,)), make((8, 16)), make((8,))],
     "as_strided_scatter": [A, make((2, 2)), [2, 2], [1, 2]], "select_scatter": [A, V, 0, 1], "diagonal_scatter": [A, make((3,))],
 }
 ARGUMENTS = {name: values for names, values in ARGUMENTS.items() for name in names.split()}

@@ -1,0 +1,143 @@
+// graph/aten/composites.cpp — see composites.h. Each answers as the function of ATen that it names; what is unusual, an error, or of
+// constant sizes only is left to that function.
+#include "graph/aten/composites.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/ops/broadcast_to.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/gather.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/reshape.h>
+#include <ATen/WrapDimUtils.h>
+#include <torch/library.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+namespace framejit::graph {
+namespace {
+
+using c10::IValue;
+using c10::SymInt;
+using SymInts = std::vector<SymInt>;
+
+bool is_symbolic(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides(); }
+
+// floor(size * scale), as doubles say it: exact where the scale is a fraction of a small power of two.
+std::optional<SymInt> scaled(const SymInt& size, double scale) {
+  constexpr double kMost = 1 << 12;
+  if (!(scale > 0) || scale > kMost) return std::nullopt;
+  for (int64_t parts = 1; parts <= 64; parts *= 2)
+    if (const double whole = scale * static_cast<double>(parts); whole == std::floor(whole)) {
+      const SymInt product = size * SymInt(static_cast<int64_t>(whole));
+      return parts == 1 ? product : product / SymInt(parts);
+    }
+  return std::nullopt;
+}
+
+// upsample_*.vec(input, output_size?, [align_corners], scale_factors?): the overload without a name, given sizes and scales.
+bool upsample(const c10::OperatorHandle& op, torch::jit::Stack& args) {
+  const at::Tensor& input = args[0].toTensor();
+  const size_t rank = static_cast<size_t>(input.dim());
+  const bool by_size = !args[1].isNone(), by_scale = !args.back().isNone();
+  if (by_size == by_scale || rank < 3 || (!is_symbolic(input) && !args[1].isSymIntList())) return false;
+  SymInts sizes;
+  std::vector<double> scales;
+  if (by_size) sizes = args[1].toSymIntVector();
+  else scales = args.back().toDoubleVector();
+  if ((by_size ? sizes.size() : scales.size()) != rank - 2) return false;
+  for (size_t i = 0; i < scales.size(); ++i) {
+    auto size = scaled(input.sym_size(static_cast<int64_t>(i) + 2), scales[i]);
+    if (!size) return false;
+    sizes.push_back(std::move(*size));
+  }
+  const auto plain = c10::Dispatcher::singleton().findSchema({op.schema().name(), ""});
+  if (!plain) return false;
+  torch::jit::Stack stack{args[0], IValue(c10::SymIntArrayRef(sizes))};
+  stack.insert(stack.end(), args.begin() + 2, args.end() - 1);
+  for (size_t i = 0; i < rank - 2; ++i) stack.push_back(by_scale ? IValue(scales[i]) : IValue());
+  plain->callBoxed(stack);
+  args = std::move(stack);
+  return true;
+}
+
+bool kron(const c10::OperatorHandle&, torch::jit::Stack& args) {
+  const at::Tensor a = args[0].toTensor(), b = args[1].toTensor();
+  if (!is_symbolic(a) && !is_symbolic(b)) return false;
+  const int64_t rank = std::max(a.dim(), b.dim());
+  SymInts of_a, of_b, sizes;
+  for (int64_t i = 0; i < rank; ++i) {
+    const auto size = [&](const at::Tensor& t) { return i < rank - t.dim() ? SymInt(1) : t.sym_size(i - (rank - t.dim())); };
+    of_a.insert(of_a.end(), {size(a), 1});
+    of_b.insert(of_b.end(), {1, size(b)});
+    sizes.push_back(size(a) * size(b));
+  }
+  const at::Tensor product = at::mul(at::reshape_symint(a, of_a), at::reshape_symint(b, of_b));
+  args = {IValue(at::reshape_symint(product, sizes))};
+  return true;
+}
+
+bool pad_sequence(const c10::OperatorHandle&, torch::jit::Stack& args) {  // sequences, batch_first, padding_value, padding_side
+  const std::vector<at::Tensor> list = args[0].toTensorVector();
+  const bool batch_first = args[1].toBool(), left = args[3].toStringRef() == "left";
+  if (list.empty() || std::none_of(list.begin(), list.end(), is_symbolic) || (!left && args[3].toStringRef() != "right")) return false;
+  if (std::any_of(list.begin(), list.end(), [](const at::Tensor& t) { return t.dim() == 0; })) return false;
+  SymInt longest = list[0].sym_size(0);
+  for (const at::Tensor& t : list)
+    if (t.sym_size(0) > longest) longest = t.sym_size(0);
+  SymInts sizes{static_cast<int64_t>(list.size()), longest};
+  if (!batch_first) std::swap(sizes[0], sizes[1]);
+  for (int64_t d = 1; d < list[0].dim(); ++d) sizes.push_back(list[0].sym_size(d));
+  const at::Tensor out = at::full_symint(sizes, args[2].toDouble(), list[0].options());
+  for (size_t i = 0; i < list.size(); ++i) {
+    const SymInt length = list[i].sym_size(0), start = left ? longest - length : SymInt(0);
+    out.select(batch_first ? 0 : 1, static_cast<int64_t>(i)).narrow_symint(0, start, length).copy_(list[i]);
+  }
+  args = {IValue(out)};
+  return true;
+}
+
+bool take_along_dim(const c10::OperatorHandle&, torch::jit::Stack& args) {  // self, indices, dim?
+  const at::Tensor self = args[0].toTensor(), indices = args[1].toTensor();
+  if ((!is_symbolic(self) && !is_symbolic(indices)) || args[2].isNone() || self.dim() != indices.dim() || indices.scalar_type() != at::kLong) return false;
+  const int64_t dim = at::maybe_wrap_dim(args[2].toInt(), self.dim());
+  SymInts of_self = self.sym_sizes().vec(), of_indices = indices.sym_sizes().vec();
+  of_self[static_cast<size_t>(dim)] = indices.sym_size(dim);
+  of_indices[static_cast<size_t>(dim)] = self.sym_size(dim);
+  const at::Tensor wide_indices = at::broadcast_to_symint(indices, at::infer_size_symint(of_self, indices.sym_sizes()));
+  const at::Tensor wide_self = at::broadcast_to_symint(self, at::infer_size_symint(of_indices, self.sym_sizes()));
+  args = {IValue(at::gather(wide_self, dim, wide_indices))};
+  return true;
+}
+
+using Composite = bool (*)(const c10::OperatorHandle& op, torch::jit::Stack& args);  // true: args became the results
+
+template <Composite composite>
+void whole(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const size_t count = op.schema().arguments().size();
+  torch::jit::Stack args(stack->end() - static_cast<std::ptrdiff_t>(count), stack->end());
+  if (!composite(op, args)) {
+    op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kCompositesKey), stack);
+    return;
+  }
+  torch::jit::drop(*stack, count);
+  stack->insert(stack->end(), args.begin(), args.end());
+}
+
+}  // namespace
+
+void register_composites() {
+  // Never removed, as the recorder's own.
+  auto* fallthrough = new torch::Library(torch::Library::IMPL, "_", kCompositesKey, __FILE__, __LINE__);
+  fallthrough->fallback(torch::CppFunction::makeFallthrough());
+  auto* library = new torch::Library(torch::Library::IMPL, "aten", kCompositesKey, __FILE__, __LINE__);
+  for (const char* name : {"upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d",
+                           "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"})
+    library->impl((std::string(name) + ".vec").c_str(), torch::CppFunction::makeFromBoxedFunction<&whole<upsample>>());
+  library->impl("kron", torch::CppFunction::makeFromBoxedFunction<&whole<kron>>());
+  library->impl("pad_sequence", torch::CppFunction::makeFromBoxedFunction<&whole<pad_sequence>>());
+  library->impl("take_along_dim", torch::CppFunction::makeFromBoxedFunction<&whole<take_along_dim>>());
+}
+
+}  // namespace framejit::graph
