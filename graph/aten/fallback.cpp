@@ -3,6 +3,7 @@
 // Order: who is concerned (traced arguments, or an open scope), composites that arrive below autograd are expanded, answers that depend
 // on data break unless the contents are known, arguments, shapes, results. Shape errors are torch's own: a rule that does not cover
 // its arguments leaves them to torch's shape functions, which raise what eager raises.
+#include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -85,6 +86,12 @@ bool broadcasts_to(const ShapeEnv& env, const TensorMeta& from, const TensorMeta
   return true;
 }
 
+// Their kernels call ops that autocast casts, which it does not where a compiled graph runs them.
+bool is_cast_inside(const std::string& name, c10::Device device) {
+  const bool calls_ops = name == "_transformer_encoder_layer_fwd" || name == "_native_multi_head_attention" || name == "_trilinear";
+  return calls_ops && at::autocast::is_autocast_enabled(device.type());
+}
+
 // Random fills draw in another order where memory is not contiguous, which the functional form's own memory is.
 bool fills_contiguous(const Graph& graph, const Node& node) {
   const ValueId* self = node.args[0].get<ValueId>();
@@ -138,6 +145,7 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
     // The memory behind the new sizes has no functional form.
     if (facts.def->name == "resize_" || facts.def->name == "resize_as_") fail({"unsupported_op", facts.def->name});
     refuse_memory(call);
+    if (is_cast_inside(facts.def->name, call.device)) fail({"unsupported_op", facts.def->name + " under autocast"});
     const bool is_pointwise = call.def().has(kPointwise) && call.device.is_cpu();
     if (eager_raises(graph(), call.node) || (is_pointwise && refuses_kinds(facts, call.args))) fail({"exception_raised", "an error of " + call.def().name});
     ShapeOrigin origin = ShapeOrigin::kRule;

@@ -90,6 +90,20 @@ def test_an_op_of_any_size_compiles_twice(name, backend):
         assert runs(fn, calls, backend) == 2 and framejit.stats()["graph_breaks"] == 0
 
 
+@pytest.mark.parametrize("name", ["encoder_layer", "bilinear"])
+def test_kernels_whose_own_ops_autocast_casts_are_left_to_plain_python(name, backend):
+    fn, make = OF_ANY_SIZE[name]
+
+    def cast(*args):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            result = fn(*args)
+        return result + 1
+    args = make(5) if isinstance(make(5), tuple) else (make(5),)
+    with torch.no_grad():
+        same_as(cast, framejit.compile(cast, backend=backend)(*args), *args)
+    assert framejit.stats()["break_reasons"] == {"unsupported_op": 1}
+
+
 class TestTensorSizes:
     @staticmethod
     def scaled(x):
