@@ -18,6 +18,8 @@
 
 namespace framejit::guards {
 
+inline constexpr const char* kObjectIsGone = "an object that the guards name is gone";
+
 struct GuardFailure {
   std::string text;         // "L['x'].size(0) == 4 but is 5"
   std::string because;

@@ -193,7 +193,7 @@ std::optional<GuardFailure> GuardProgram::explain(const FrameAccess& frame) cons
   const Body& body = *body_;
   GuardFailure failure;
   if (body.weak.dead()) {
-    failure.text = "an object that the guards name is gone";
+    failure.text = kObjectIsGone;
     return failure;
   }
   std::vector<PyObject*> registers(body.register_count + 1);
