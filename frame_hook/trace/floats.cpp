@@ -2,9 +2,9 @@
 //
 // A float whose guard failed before is open: it has the number of this trace, and no guard but its type. Beside tensors it becomes a 0-dim
 // float64 input of the graph; sums, differences and products of open floats are open too, 0-dim nodes of the graph there and plain
-// Python arithmetic where they leave the trace. Other arithmetic, comparisons and
-// math functions of open floats: computed.cpp. Whoever asks for the number (an index, C code of torch) closes the float: constant() guards
-// it, or what it was computed from, by value.
+// Python arithmetic where they leave the trace. Other arithmetic, comparisons, math
+// and texts of open floats are computed sources (computed.cpp). Whoever asks for the number (an index, C code of torch) closes the float:
+// constant() guards it, or what it was computed from, by value.
 #include <cmath>
 
 #include "frame_hook/trace/protocol.h"
