@@ -2,6 +2,8 @@
 // recognised by marks that torch and framejit leave on them. torch._dynamo is never imported for it.
 #include "frame_hook/trace/torch_special.h"
 
+#include <algorithm>
+
 #include "frame_hook/trace/builtins.h"
 #include "guards/interrupts.h"
 #include "runtime/base/result.h"
@@ -171,7 +173,47 @@ void specialise_ints(Tracer& t, Value* v) {
     for (Value* item : t.unpack(v)) specialise_ints(t, item);
 }
 
+bool is_floating(PyObject* dtype) {
+  const PyRef answer = PyRef::steal(PyObject_GetAttrString(dtype, "is_floating_point"));
+  if (!answer) drop_error();
+  return answer.get() == Py_True;
+}
+
+// torch.tensor of a number that differs between calls, or of a list of such: torch.full() takes them as they are. Null: as constants.
+Value* tensor_of_open_numbers(Tracer& t, const Arguments& args) {
+  constexpr size_t kMost = 16;
+  PyObject* dtype = nullptr;
+  for (const auto& [name, v] : args.keywords) {
+    if (std::string_view(text_of(name)) != "dtype" || !t.is_constant(v)) return nullptr;
+    if (PyObject* given = t.constant(v); given != Py_None) dtype = given;
+  }
+  if (args.positional.size() != 1) return nullptr;
+  Value* data = payload_of(args.positional[0]);
+  const bool is_row = data->kind == ValueKind::list || data->kind == ValueKind::tuple;
+  std::vector<Value*> items = is_row ? t.unpack(data) : std::vector<Value*>{data};
+  bool open = false, any_float = dtype && is_floating(dtype);
+  for (Value* item : items) {
+    const bool is_float = item->kind == ValueKind::object && item->object && PyFloat_CheckExact(item->object.get());
+    const bool is_int = item->kind == ValueKind::sym_int || (item->kind == ValueKind::object && item->object && PyLong_CheckExact(item->object.get()));
+    if (!is_float && !is_int) return nullptr;
+    any_float = any_float || is_float;
+    open = open || t.is_open(item);
+  }
+  if (!open || items.size() > kMost || (dtype && dtype != torch_function("int64") && !is_floating(dtype))) return nullptr;
+  if (any_float && dtype && !is_floating(dtype)) return nullptr;
+  auto* to_float = reinterpret_cast<PyObject*>(&PyFloat_Type);
+  for (Value*& item : items)  // as torch.tensor() reads them
+    if (any_float && item->type == &PyLong_Type) item = t.is_open(item) ? t.computed(to_float, {item}) : t.call(t.constant_value(to_float), {item});
+  if (std::find(items.begin(), items.end(), nullptr) != items.end()) return nullptr;
+  Value* full = t.constant_value(torch_function("full"));
+  std::vector<Value*> parts;
+  for (Value* item : items) parts.push_back(t.call(full, Arguments{{t.tuple(is_row ? std::vector<Value*>{t.integer(1)} : std::vector<Value*>{}), item}, args.keywords}));
+  return is_row ? t.call(t.constant_value(torch_function("cat")), {t.list(std::move(parts))}) : parts[0];
+}
+
 Value* tensor_of_data(Tracer& t, const char* function, const Arguments& args) {
+  if (std::string_view(function) == "tensor")
+    if (Value* made = tensor_of_open_numbers(t, args)) return made;
   for (Value* v : args.positional) specialise_ints(t, v);
   for (const auto& [name, v] : args.keywords) specialise_ints(t, v);
   PyObject* callable = torch_function(function);

@@ -112,6 +112,34 @@ class Adam:
         return rate * self.m / (self.v.sqrt() + 1e-8), rate
 
 
+TENSORS = {
+    "int": lambda x, i: x + torch.tensor(i),
+    "timesteps": lambda x, i: torch.tensor([i]),
+    "beside a constant": lambda x, i: torch.tensor([i, 5]),
+    "float": lambda x, i: torch.tensor(i * 0.1),
+    "floats": lambda x, i: torch.tensor((i * 0.1, 2.5, 1.0)),
+    "dtype": lambda x, i: torch.tensor([i * 0.1], dtype=torch.float64),
+    "int64": lambda x, i: torch.tensor([i, i + 1], dtype=torch.long),
+    "float32 of an int": lambda x, i: torch.tensor(i + 16777216, dtype=torch.float32),
+    "half of an int": lambda x, i: torch.tensor([i * 1000], dtype=torch.float16),
+    "mixed": lambda x, i: torch.tensor([i, 0.5, 7]),
+    "bools": lambda x, i: torch.tensor([i > 5, True]),
+}
+
+
+@pytest.mark.parametrize("name", TENSORS)
+def test_tensors_of_numbers(name, backend):
+    check(TENSORS[name], [(X, i) for i in range(16)], backend, most=3)
+
+
+def test_each_call_makes_a_tensor(backend):
+    compiled = framejit.compile(lambda i: torch.tensor(i * 0.5, dtype=torch.float64), backend=backend)
+    made = [compiled(i) for i in range(6)]
+    for tensor in made:
+        tensor.add_(1)
+    assert [t.item() for t in made] == [i * 0.5 + 1 for i in range(6)]
+
+
 def test_an_optimiser(backend):
     ours, plain = Adam(), Adam()
     compiled = framejit.compile(lambda state, grad: state.update(grad), backend=backend)
