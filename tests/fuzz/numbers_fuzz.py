@@ -1,0 +1,108 @@
+"""Random arithmetic on ints, floats and sizes that differ between calls: compiled against plain Python, call by call.
+
+    python tests/fuzz/numbers_fuzz.py [--seed 0] [--count 200] [--backend eager]
+
+A program is an expression tree over i (int), g (float) and n (a size of the tensor), with tests between its parts; it is called with
+a dozen values, zeros, negative, huge, infinite and NaN ones among them. Results, their types and exceptions must be plain Python's.
+"""
+import argparse
+import math
+import random
+import sys
+
+import torch
+
+import framejit
+
+INTS = [0, 1, 2, 3, 5, 8, 13, -1, -7, 100, 2 ** 31, 2 ** 62, -(2 ** 63), 2 ** 70, True]
+FLOATS = [0.0, -0.0, 1.0, 0.5, 1.5, 2.5, 3.75, -2.25, 1e-3, 1e10, 1e300, math.inf, -math.inf, math.nan, 7]
+BINARY = ["+", "-", "*", "/", "//", "%", "**", "<", "<=", "==", "!=", ">", "&", "|", "^", "<<", ">>"]
+FUNCTIONS = ["abs", "float", "int", "round", "bool", "math.sqrt", "math.cos", "math.exp", "math.log", "math.floor", "math.ceil", "math.isfinite", "str", "-", "not "]
+PAIRS = ["min", "max", "math.atan2", "math.hypot", "math.copysign", "divmod", "round"]
+
+
+def expression(rng, depth):
+    if depth == 0 or rng.random() < 0.15:
+        return rng.choice(["i", "g", "n", "i", "g", "n", str(rng.randint(0, 4)), repr(rng.choice([0.5, 2.0, 0.1, -1.5]))])
+    def part():
+        return expression(rng, depth - 1)
+    kind = rng.random()
+    if kind < 0.5:
+        op = rng.choice(BINARY)
+        right = str(rng.randint(0, 3)) if op in ("**", "<<") else part()  # no numbers of a million digits
+        return f"({part()} {op} {right})"
+    if kind < 0.7:
+        return f"({rng.choice(FUNCTIONS)}({part()}))"
+    if kind < 0.82:
+        return f"{rng.choice(PAIRS)}({part()}, {part()})"
+    if kind < 0.92:
+        return f"({part()} if {part()} else {part()})"
+    return f"format({part()}, {rng.choice(['', '.3f', 'g', 'd'])!r})"
+
+
+def program(rng):
+    lines = [f"    a = {expression(rng, 3)}", f"    b = {expression(rng, 2)}"]
+    if rng.random() < 0.3:
+        lines.append(f"    if {expression(rng, 2)}:\n        a, x = b, x + 1")
+    if rng.random() < 0.3:
+        lines.append("    b = (f'{a}: {b:>8} {i!r}', str(g), b)[" + rng.choice("02") + "]")
+    if rng.random() < 0.3:
+        lines.append("    if type(b) in (int, float):\n        x = x * b")
+    return "def f(x, i, g):\n    n = x.shape[0]\n" + "\n".join(lines) + "\n    return a, b, x * 2\n"
+
+
+def outcome(f, args):
+    try:
+        a, b, x = f(*args)
+        return repr((a, b, type(a), type(b))), x
+    except Exception as e:
+        return f"{type(e).__name__}: {e}", None
+
+
+def alike(ours, plain):
+    if ours[0] != plain[0] or (ours[1] is None) != (plain[1] is None):
+        return False
+    return plain[1] is None or (ours[1].shape == plain[1].shape and ours[1].dtype == plain[1].dtype and torch.allclose(ours[1], plain[1], rtol=1e-6, atol=0, equal_nan=True))
+
+
+def check(seed, backend):
+    """What differs in the program of this seed, or None; and how many of its calls were hits."""
+    rng = random.Random(seed)
+    source = program(rng)
+    scope = {"math": math}
+    exec(compile(source, f"<numbers {seed}>", "exec"), scope)
+    framejit.reset()
+    f = scope["f"]
+    compiled = framejit.compile(f, backend=backend)
+    usual = rng.random() < 0.6
+    for k in range(12):
+        args = (torch.rand(rng.randint(1, 6)), k + 2 if usual else rng.choice(INTS), k / 4 + 0.3 if usual else rng.choice(FLOATS))
+        ours, plain = outcome(compiled, args), outcome(f, args)
+        if not alike(ours, plain):
+            return f"seed {seed}, call {k}, i={args[1]!r}, g={args[2]!r}, n={args[0].shape[0]}: {ours} instead of {plain}\n{source}", 0
+    return None, framejit.stats()["hits"] + framejit.stats()["plain_hits"]
+
+
+def run(seed, count, backend):
+    failures, hits = [], 0
+    for k in range(count):
+        why, found = check(seed + k, backend)
+        failures += [why] if why else []
+        hits += found
+    return failures, hits
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--backend", default="eager")
+    options = parser.parse_args()
+    failures, hits = run(options.seed, options.count, options.backend)
+    print(*failures, sep="\n")
+    print(f"{options.count} programs, {hits} hits, {len(failures)} failures, backend {options.backend}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
