@@ -92,6 +92,7 @@ Value* builtin_abs(Tracer& t, const Arguments& args) {
   if (v->kind == ValueKind::tensor) return t.call(t.lookup_special(v, "__abs__"), {});
   if (Value* result = through_special(t, args, "__abs__")) return result;
   if (payload_of(v)->kind == ValueKind::sym_int && !t.truth(t.compare(Py_LT, payload_of(v), t.integer(0)))) return payload_of(v);
+  refuse_unknown_arithmetic(v, "abs()");
   return run_plain(t, builtin("abs"), concrete(t, args));
 }
 
@@ -102,6 +103,7 @@ Value* builtin_round(Tracer& t, const Arguments& args) {
     return t.call(method, Arguments{{args.positional.begin() + 1, args.positional.end()}, {}});
   }
   if (Value* result = through_special(t, args, "__round__")) return result;
+  if (!args.positional.empty()) refuse_unknown_arithmetic(args.positional[0], "round()");
   return run_plain(t, builtin("round"), concrete(t, args));
 }
 
