@@ -16,8 +16,8 @@ PyObject* math_function(const char* name) {
 
 Arguments concrete(Tracer& t, const Arguments& args) {
   Arguments plain = args;
-  for (Value*& v : plain.positional) v = specialised(t, payload_of(v));
-  for (auto& [name, v] : plain.keywords) v = specialised(t, payload_of(v));
+  for (Value*& v : plain.positional) v = without_symbols(t, v);
+  for (auto& [name, v] : plain.keywords) v = without_symbols(t, v);
   return plain;
 }
 

@@ -132,7 +132,7 @@ Value* slot_ne(Tracer& t, PyTypeObject* owner, const Arguments& args) {
 }
 
 Value* slot_hash(Tracer& t, PyTypeObject* owner, const Arguments& args) {
-  Value* self = owner == &PyBaseObject_Type ? args.positional[0] : specialised(t, payload_of(args.positional[0]));
+  Value* self = owner == &PyBaseObject_Type ? args.positional[0] : without_symbols(t, args.positional[0]);
   if (owner == &PyBaseObject_Type || !t.is_constant(self)) graph_break(BreakReason::unsupported_value, "the hash of " + describe(self));
   const Py_hash_t h = PyObject_Hash(t.constant(self));
   if (h == -1 && PyErr_Occurred()) t.raise_pending();
