@@ -204,7 +204,7 @@ Value* builtin_hash(Tracer& t, const Arguments& args) {
   only_positional(t, args, "hash", 1, 1);
   Value* v = args.positional[0];
   if (Value* method = v->kind == ValueKind::tensor ? nullptr : python_special(t, v, "__hash__")) return t.call(method, {});
-  v = specialised(t, payload_of(v));
+  v = without_symbols(t, v);
   if (!t.is_constant(v) || is_identity_key(v)) graph_break(BreakReason::unsupported_value, "hash() of " + describe(v));
   const Py_hash_t h = PyObject_Hash(t.constant(v));
   if (h == -1 && PyErr_Occurred()) t.raise_pending();

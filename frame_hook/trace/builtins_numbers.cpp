@@ -16,8 +16,8 @@ PyObject* math_function(const char* name) {
 
 Arguments concrete(Tracer& t, const Arguments& args) {
   Arguments plain = args;
-  for (Value*& v : plain.positional) v = specialised(t, payload_of(v));
-  for (auto& [name, v] : plain.keywords) v = specialised(t, payload_of(v));
+  for (Value*& v : plain.positional) v = without_symbols(t, v);
+  for (auto& [name, v] : plain.keywords) v = without_symbols(t, v);
   return plain;
 }
 
@@ -101,6 +101,7 @@ Value* builtin_abs(Tracer& t, const Arguments& args) {
   if (v->kind == ValueKind::tensor) return t.call(t.lookup_special(v, "__abs__"), {});
   if (Value* result = through_special(t, args, "__abs__")) return result;
   if (payload_of(v)->kind == ValueKind::sym_int && !t.truth(t.compare(Py_LT, payload_of(v), t.integer(0)))) return payload_of(v);
+  refuse_unknown_arithmetic(v, "abs()");
   return run_number(t, builtin("abs"), args);
 }
 
@@ -111,6 +112,7 @@ Value* builtin_round(Tracer& t, const Arguments& args) {
     return t.call(method, Arguments{{args.positional.begin() + 1, args.positional.end()}, {}});
   }
   if (Value* result = through_special(t, args, "__round__")) return result;
+  if (!args.positional.empty()) refuse_unknown_arithmetic(args.positional[0], "round()");
   return run_number(t, builtin("round"), args);
 }
 

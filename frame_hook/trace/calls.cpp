@@ -91,16 +91,6 @@ bool is_pure_function(PyObject* callable) {
   return false;
 }
 
-// What a concrete call can get: a symbol, in a tuple too, becomes the number that it is in this trace.
-Value* without_symbols(Tracer& t, Value* v) {
-  v = specialised(t, payload_of(v));
-  if (v->kind != ValueKind::tuple || t.is_constant(v)) return v;
-  std::vector<Value*> items = t.unpack(v);
-  for (Value*& item : items)
-    if (item->kind == ValueKind::sym_int || item->kind == ValueKind::tuple) item = without_symbols(t, item);
-  return t.tuple(std::move(items));
-}
-
 Arguments without_payloads(Tracer& t, const Arguments& args) {
   Arguments plain = args;
   for (Value*& v : plain.positional) v = without_symbols(t, v);

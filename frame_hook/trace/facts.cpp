@@ -105,9 +105,13 @@ bool Tracer::is_constant(Value* v) {
     case ValueKind::object: return is_constant_object(v->object.get());
     case ValueKind::tuple: {
       auto* t = as<TupleValue>(v);
-      if (!t->value_guarded && t->object && holds_symbol(t->object.get(), t->source)) return false;
-      for (size_t i = 0; i < t->items.size(); ++i)
-        if (t->items[i] ? !is_constant(t->items[i]) : !is_constant_object(PyTuple_GET_ITEM(t->object.get(), i))) return false;
+      for (size_t i = 0; i < t->items.size(); ++i) {
+        if (t->items[i] && !is_constant(t->items[i])) return false;
+        PyObject* unread = t->items[i] ? nullptr : PyTuple_GET_ITEM(t->object.get(), i);
+        if (unread && !is_constant_object(unread)) return false;
+        const bool known = !unread || v->source == kNoSource || v->value_guarded;
+        if (!known && holds_symbol(unread, trace_.guards.sources.add(SourceKind::tuple_item, v->source, static_cast<int32_t>(i)))) return false;
+      }
       return true;
     }
     case ValueKind::set: {
@@ -122,7 +126,8 @@ bool Tracer::is_constant(Value* v) {
       return is_constant(s->start) && is_constant(s->stop) && is_constant(s->step);
     }
     case ValueKind::instance: return v->object && is_enum_member(v->object.get());
-    case ValueKind::null: case ValueKind::tensor: case ValueKind::sym_int: case ValueKind::list: case ValueKind::dict: case ValueKind::cell:
+    case ValueKind::sym_int: return as<SymIntValue>(v)->expr.is_constant();  // since somebody asked for the number
+    case ValueKind::null: case ValueKind::tensor: case ValueKind::list: case ValueKind::dict: case ValueKind::cell:
     case ValueKind::function: case ValueKind::method: case ValueKind::iterator: case ValueKind::generator: case ValueKind::super:
     case ValueKind::view: case ValueKind::identity: return false;
   }

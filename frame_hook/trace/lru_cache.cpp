@@ -69,8 +69,8 @@ Value* call_lru_cache(Tracer& t, Value* v, const Arguments& given) {
   PyObject* callable = v->object.get();
   t.guard_identity(v);
   Arguments args = given;
-  for (Value*& a : args.positional) a = specialised(t, payload_of(a));
-  for (auto& [name, a] : args.keywords) a = specialised(t, payload_of(a));
+  for (Value*& a : args.positional) a = without_symbols(t, a);
+  for (auto& [name, a] : args.keywords) a = without_symbols(t, a);
   const PyRef key = key_of(t, callable, args);
   PyObject* entry = PyDict_GetItemWithError(guards::lru_cache_of(callable), key.get());
   if (!entry && PyErr_Occurred()) t.raise_pending();

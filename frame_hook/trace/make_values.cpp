@@ -176,14 +176,11 @@ bool Tracer::becomes_symbol(PyObject* integer, SourceId source) {
   return (value != 0 && value != 1) || is_listed(options_.hints, trace_.guards.sources.text(source, live_.code));
 }
 
-bool Tracer::holds_symbol(PyObject* tuple, SourceId source) {
-  if (source == kNoSource || options_.hints.dynamic_never || (!options_.hints.dynamic_all && options_.hints.dynamic_sources.empty())) return false;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
-    PyObject* item = PyTuple_GET_ITEM(tuple, i);
-    if (!PyLong_CheckExact(item) && !PyTuple_CheckExact(item)) continue;
-    const SourceId at = trace_.guards.sources.add(SourceKind::tuple_item, source, static_cast<int32_t>(i));
-    if (PyLong_CheckExact(item) ? becomes_symbol(item, at) : holds_symbol(item, at)) return true;
-  }
+bool Tracer::holds_symbol(PyObject* object, SourceId source) {
+  if (options_.hints.dynamic_never || (!options_.hints.dynamic_all && options_.hints.dynamic_sources.empty())) return false;
+  if (PyLong_CheckExact(object)) return becomes_symbol(object, source);
+  for (Py_ssize_t i = 0; PyTuple_CheckExact(object) && i < PyTuple_GET_SIZE(object); ++i)
+    if (holds_symbol(PyTuple_GET_ITEM(object, i), trace_.guards.sources.add(SourceKind::tuple_item, source, static_cast<int32_t>(i)))) return true;
   return false;
 }
 

@@ -232,13 +232,6 @@ Value* special_operator(Tracer& t, const BinaryRow& row, Value* a, Value* b, boo
   return nullptr;
 }
 
-// What the class of a C extension computes is its own: np.float64(2.0) * 2 is no float.
-void refuse_unknown_arithmetic(Value* v, const char* symbol) {
-  const Value* payload = payload_of(v);
-  if (payload == v || payload->kind != ValueKind::object || builtin_base(v->type) == payload->type) return;
-  graph_break(BreakReason::unsupported_value, std::string("operator ") + symbol + " on " + describe(v));
-}
-
 bool may_have_specials(Value* v) { return v->kind == ValueKind::instance || v->kind == ValueKind::object; }
 
 }  // namespace
@@ -268,8 +261,8 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
   const bool python = (a->kind == ValueKind::instance || b->kind == ValueKind::instance || real_type(a) || real_type(b));
   if (python)
     if (Value* result = special_operator(*this, row, a, b, in_place)) return result;
-  refuse_unknown_arithmetic(a, row.symbol);
-  refuse_unknown_arithmetic(b, row.symbol);
+  refuse_unknown_arithmetic(a, row.special);
+  refuse_unknown_arithmetic(b, row.special);
   if ((left->kind == ValueKind::sym_int && is_int(right)) || (right->kind == ValueKind::sym_int && is_int(left)))
     if (Value* result = size_operator(*this, base, left, right)) return result;
   if (left->kind == ValueKind::object && left->object && PyUnicode_CheckExact(left->object.get()) && base == kRemainder && !is_plain(*this, right))

@@ -75,6 +75,9 @@ bool all_plain(Tracer& t, const Arguments& args);
 inline bool is_int(Value* v) { return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && v->object && PyLong_Check(v->object.get())); }
 inline bool is_not_implemented(Value* v) { return v->kind == ValueKind::object && v->object && v->object.get() == Py_NotImplemented; }
 Value* specialised(Tracer& t, Value* v);                     // a sym_int becomes its constant; others are themselves
+Value* without_symbols(Tracer& t, Value* v);                 // what a concrete call can get: no payload, and symbols in tuples are numbers too
+// What the class of a C extension computes is its own (np.float64(2.0) * 2 is no float): a break where v is a number of such a class.
+void refuse_unknown_arithmetic(Value* v, const char* what);
 PyObject* real_type(Value* v);                               // the type object that v stands for, or null (not guarded)
 PyTypeObject* known_type(Tracer& t, Value* v);               // the same, guarded
 std::string plain_text(Tracer& t, Value* v, const char* what);  // of a str; TypeError otherwise

@@ -215,7 +215,7 @@ class Tracer {
   bool is_dynamic(guards::SourceId source, const std::string& suffix);
   std::vector<bool> dynamic_dims(guards::SourceId source);
   bool becomes_symbol(PyObject* integer, guards::SourceId source);  // once it is read
-  bool holds_symbol(PyObject* tuple, guards::SourceId source);      // the same of an int in it
+  bool holds_symbol(PyObject* object, guards::SourceId source);     // the same of an int, or of one in a tuple
   bool is_constant_object(PyObject* object);
   bool holds_tensor(PyObject* object, int depth);
   void guard_value(Value* v);

@@ -132,7 +132,7 @@ Value* slot_ne(Tracer& t, PyTypeObject* owner, const Arguments& args) {
 }
 
 Value* slot_hash(Tracer& t, PyTypeObject* owner, const Arguments& args) {
-  Value* self = owner == &PyBaseObject_Type ? args.positional[0] : specialised(t, payload_of(args.positional[0]));
+  Value* self = owner == &PyBaseObject_Type ? args.positional[0] : without_symbols(t, args.positional[0]);
   if (owner == &PyBaseObject_Type || !t.is_constant(self)) graph_break(BreakReason::unsupported_value, "the hash of " + describe(self));
   const Py_hash_t h = PyObject_Hash(t.constant(self));
   if (h == -1 && PyErr_Occurred()) t.raise_pending();
@@ -181,11 +181,12 @@ const std::unordered_map<std::string_view, Slot>& slots() {
 }
 
 // Binary operators and comparisons on what the instances hold.
-Value* operator_slot(Tracer& t, std::string_view name, const Arguments& args) {
+Value* operator_slot(Tracer& t, PyTypeObject* owner, std::string_view name, const Arguments& args) {
   static constexpr std::string_view kOperators[] = {"add", "and", "floordiv", "lshift", "matmul", "mul", "mod", "or", "pow", "rshift", "sub", "truediv", "xor"};
   static constexpr std::string_view kComparisons[] = {"__lt__", "__le__", "", "", "__gt__", "__ge__"};
   if (args.positional.size() != 2 || name.size() < 6) return nullptr;
   Value *a = payload_of(args.positional[0]), *b = payload_of(args.positional[1]);
+  if (owner != a->type) refuse_unknown_arithmetic(args.positional[0], std::string(name).c_str());
   for (int op : {Py_LT, Py_LE, Py_GT, Py_GE})
     if (name == kComparisons[op]) return t.compare(op, a, b);
   std::string_view bare = name.substr(2, name.size() - 4);
@@ -208,7 +209,7 @@ Value* call_slot(Tracer& t, PyTypeObject* owner, std::string_view name, const Ar
   if (args.positional.empty() || name.substr(0, 2) != "__" || args.positional[0]->kind == ValueKind::tensor) return nullptr;
   t.type_of(args.positional[0]);
   if (auto it = slots().find(name); it != slots().end()) return it->second(t, owner, args);
-  return operator_slot(t, name, args);
+  return operator_slot(t, owner, name, args);
 }
 
 }  // namespace framejit::frame_hook

@@ -182,6 +182,21 @@ Value* specialised(Tracer& t, Value* v) {
   return v->kind == ValueKind::sym_int ? t.integer(t.as_index(v)) : v;
 }
 
+Value* without_symbols(Tracer& t, Value* v) {
+  v = specialised(t, payload_of(v));
+  if (v->kind != ValueKind::tuple || t.is_constant(v)) return v;
+  std::vector<Value*> items = t.unpack(v);
+  for (Value*& item : items)
+    if (item->kind == ValueKind::sym_int || item->kind == ValueKind::tuple) item = without_symbols(t, item);
+  return t.tuple(std::move(items));
+}
+
+void refuse_unknown_arithmetic(Value* v, const char* what) {
+  const Value* payload = payload_of(v);
+  if (payload == v || payload->kind != ValueKind::object || builtin_base(v->type) == payload->type) return;
+  graph_break(BreakReason::unsupported_value, std::string(what) + " on " + describe(v));
+}
+
 PyObject* real_type(Value* v) { return v->object && PyType_Check(v->object.get()) ? v->object.get() : nullptr; }
 
 PyTypeObject* known_type(Tracer& t, Value* v) {

@@ -95,16 +95,27 @@ def test_other_class_of_the_same_value():
         assert torch.equal(compiled(x, s), fn(x, s))
 
 
-@pytest.mark.parametrize("value", [np.float64(0.5), Real(0.5), Whole(3), np.str_("a")], ids=lambda v: type(v).__name__)
-def test_arithmetic_gives_the_class_that_the_type_gives(value):
-    def fn(x, s):
-        return x + 1, s + s, s * 2, 2 * s
+COMPUTED = {
+    "operators": lambda s: (s + s, s * 2, 2 * s),
+    "negation": lambda s: -s,
+    "abs": abs,
+    "round": round,
+    "round to digits": lambda s: round(s, 1),
+    "divmod": lambda s: divmod(s, 2),
+    "pow": lambda s: (pow(s, 2), s**2),
+    "sum": lambda s: sum([s, s]),
+    "by name": lambda s: s.__add__(1),
+}
 
-    compiled = framejit.compile(fn)
-    x = torch.ones(2)
-    assert [(type(v), v) for v in compiled(x, value)[1:]] == [(type(v), v) for v in fn(x, value)[1:]]
+
+@pytest.mark.parametrize("value", [np.float64(1.5), Real(1.5), Whole(3)], ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize("name", COMPUTED)
+def test_arithmetic_gives_the_class_that_the_type_gives(name, value):
+    compute = COMPUTED[name]
+    got, expected = framejit.compile(lambda x, s: (x + 1, compute(s)))(torch.ones(2), value)[1], compute(value)
+    assert repr(got) == repr(expected) and type(got) is type(expected)
 
 
-def test_negation_of_a_numpy_float():
-    compiled = framejit.compile(lambda x, s: (x + 1, -s))
-    assert type(compiled(torch.ones(2), np.float64(0.5))[1]) is np.float64
+def test_text_of_numpy_concatenated():
+    got = framejit.compile(lambda x, s: (x + 1, s + "b", s * 2))(torch.ones(2), np.str_("a"))[1:]
+    assert [(type(v), v) for v in got] == [(type(v), v) for v in (np.str_("a") + "b", np.str_("a") * 2)]

@@ -1,4 +1,5 @@
 """Tuples of ints as arguments: guarded whole at first; ints in them that changed are symbols from then on, like those of lists."""
+import functools
 import math
 
 import pytest
@@ -10,6 +11,14 @@ from check import backend, fresh  # noqa: F401
 
 NUMBERS = range(1, 14)
 X = torch.ones(1)
+
+
+@functools.lru_cache(maxsize=None)
+def area(size):
+    return size[0] * size[1]
+
+
+area((2, 1))
 GRID = torch.arange(400.0).view(20, 20)
 
 
@@ -33,6 +42,9 @@ ANSWERS = {  # what asks for the numbers
     "key": (lambda x, s: x * {(2, 3): 4}.get(s, 1), arguments(lambda i: (X, (2, i)))),
     "key of a dict that is given": (lambda x, d, s: x * d.get(s, 1), arguments(lambda i: (X, {(2, 3): 4, (2, 5): 6}, (2, i)))),
     "texts": (lambda x, s: (x * 2, str(s), "%s %r" % s, f"{s}", "{}".format(s)), arguments(lambda i: (X, (2, i)))),
+    "hash of a nested one": (lambda x, s: (x + 1, hash((s, 1))), arguments(lambda i: (X, (2, i)))),
+    "order of a set": (lambda x, s: (x + 1, list({s, (2, 3)})), arguments(lambda i: (X, (2, i)))),
+    "cached function": (lambda x, s: x * area(s), [(X, (2, i)) for i in NUMBERS if area((2, i))]),
     "hash": (lambda x, s: (x + 1, hash(s)), arguments(lambda i: (X, (2, i)))),
     "equality": (lambda x, s: x * 2 if s == (2, 3) else x, arguments(lambda i: (X, (2, i)))),
     "order": (lambda x, s: x * 2 if s < (2, 5) else x, arguments(lambda i: (X, (2, i)))),
@@ -65,6 +77,7 @@ def test_one_more_graph(name, backend):  # noqa: F811
 @pytest.mark.parametrize("name", ANSWERS)
 def test_answers(name, backend):  # noqa: F811
     run(*ANSWERS[name], backend)
+    assert framejit.stats()["graph_breaks"] == 0
 
 
 def test_tuples_of_the_code_stay_constants():
