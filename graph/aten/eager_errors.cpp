@@ -1,6 +1,8 @@
 // graph/aten/eager_errors.cpp — see eager_errors.h.
 #include "graph/aten/eager_errors.h"
 
+#include <algorithm>
+
 #include "graph/ops/rule_kit.h"
 
 namespace framejit::graph {
@@ -21,6 +23,27 @@ bool has_fractional_alpha(const Graph& graph, const Node& node) {
   return is_whole(*node.args[0].get<ValueId>()) && (other == nullptr || is_whole(*other));
 }
 
+bool sorts_along_no_dimension(const Node& node, const TensorMeta& self) {
+  const size_t at = node.op->name == "sort" ? 1 : 2;  // sort(self, dim, ..), sort.stable(self, stable, dim, ..)
+  const SymExpr* dim = at < node.args.size() ? node.args[at].get<SymExpr>() : nullptr;
+  return dim != nullptr && dim->is_constant() && !wrap_dim(dim->constant(), self.ndim());
+}
+
+// The rows of a transposed convolution's weight are split into groups.
+bool has_fewer_rows_than_groups(const Graph& graph, const Node& node) {
+  const ValueId* weight = node.args.size() == 9 ? node.args[1].get<ValueId>() : nullptr;
+  const SymExpr* groups = weight != nullptr ? node.args[8].get<SymExpr>() : nullptr;
+  if (groups == nullptr || graph.meta(*weight).ndim() == 0) return false;
+  const auto rows = graph.meta(*weight).sizes[0].as_constant(), count = groups->as_constant();
+  return rows && count && *rows < *count;
+}
+
+// Resized to nothing.
+bool has_size_without_elements(const Node& node) {
+  const auto* sizes = node.args.size() > 1 ? node.args[1].get<std::vector<SymExpr>>() : nullptr;
+  return sizes != nullptr && std::any_of(sizes->begin(), sizes->end(), [](const SymExpr& e) { return e.is_constant() && e.constant() <= 0; });
+}
+
 }  // namespace
 
 bool eager_raises(const Graph& graph, const Node& node) {
@@ -33,6 +56,9 @@ bool eager_raises(const Graph& graph, const Node& node) {
   if (name == "max" || name == "min") return self.numel() == SymExpr(0);
   if (name == "_softmax" || name == "_log_softmax") return !is_float(self.dtype) && !(self.numel() == SymExpr(0));
   if (name == "native_group_norm") return !self.is_contiguous() && !is_channels_last(self);
+  if (name == "sort" || name == "sort.stable") return sorts_along_no_dimension(node, self);
+  if (name == "convolution") return has_fewer_rows_than_groups(graph, node);
+  if (name == "_upsample_bilinear2d_aa" || name == "_upsample_bicubic2d_aa") return has_size_without_elements(node);
   if (name != "max.dim" && name != "min.dim" && name != "mode") return false;
   const SymExpr* dim = node.args.size() > 1 ? node.args[1].get<SymExpr>() : nullptr;
   const int64_t given = dim == nullptr ? -1 : dim->as_constant().value_or(-1), count = static_cast<int64_t>(self.ndim());

@@ -4,13 +4,17 @@
 // on data break unless the contents are known, arguments, shapes, results. Shape errors are torch's own: a rule that does not cover
 // its arguments leaves them to torch's shape functions, which raise what eager raises.
 #include <ATen/autocast_mode.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
 
 #include <algorithm>
 #include <mutex>
+#include <numeric>
 
 #include "graph/aten/composites.h"
 #include "graph/aten/eager_errors.h"
@@ -98,6 +102,25 @@ bool fills_contiguous(const Graph& graph, const Node& node) {
   return self != nullptr && graph.meta(*self).is_contiguous();
 }
 
+// Whether a fill of transposed memory draws as a fill of the memory does: the op is asked, with a generator of its own.
+bool draws_along_memory(const OpFacts& facts, std::span<const IValue> args) {
+  const PlainExecution plain;
+  const auto filled = [&](bool transposed) {
+    at::Tensor tensor = at::zeros({8, 8}, at::TensorOptions().dtype(args[0].toTensor().scalar_type()));
+    torch::jit::Stack stack(args.begin(), args.end());
+    stack[0] = transposed ? tensor.t() : tensor;
+    for (size_t i = 0; i < stack.size(); ++i)
+      if (facts.handle.schema().arguments()[i].name() == "generator") stack[i] = at::detail::createCPUGenerator(1);
+    facts.handle.callBoxed(stack);
+    return tensor;
+  };
+  try {
+    return at::equal(filled(true), filled(false));
+  } catch (const std::exception&) {  // an error of the program, or other tensors among the arguments
+    return false;
+  }
+}
+
 }  // namespace
 
 void register_recorder() {
@@ -128,6 +151,7 @@ Recorder::FloatArgs Recorder::settle_floats(const OpFacts& facts, torch::jit::St
 
 void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
   const size_t count = facts.arg_classes.size();
+  if (fill_in_memory_order(facts, stack)) return;
   const FloatArgs floats = settle_floats(facts, stack);
   OpCall call(facts, std::span<const IValue>(stack->data() + stack->size() - count, count));
   call.node.op = facts.def;
@@ -165,6 +189,26 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
   }
   torch::jit::drop(*stack, count);
   for (IValue& result : call.results) stack->push_back(std::move(result));
+}
+
+// Random fills draw along memory, functional forms along the dimensions: what lies in another order is filled through a view that does not.
+bool Recorder::fill_in_memory_order(const OpFacts& facts, torch::jit::Stack* stack) {
+  if (!facts.in_place || !facts.def->has(kRandom)) return false;
+  const size_t first = stack->size() - facts.arg_classes.size();
+  const at::Tensor self = (*stack)[first].toTensor();
+  if (as_traced(self) == nullptr || !self.device().is_cpu()) return false;
+  const TensorMeta meta = graph().meta(as_traced(self)->value);
+  if (meta.is_contiguous() || overlaps_itself(meta) || !draws_along_memory(facts, std::span<const IValue>(stack->data() + first, facts.arg_classes.size()))) return false;
+  std::vector<int64_t> order(meta.ndim());
+  std::iota(order.begin(), order.end(), 0);
+  const auto stride = [&](int64_t d) { return shapes().specialise(meta.strides[static_cast<size_t>(d)], "order of random numbers"); };
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return stride(a) > stride(b); });
+  if (std::is_sorted(order.begin(), order.end())) return false;
+  at::AutoDispatchBelowAutograd below;
+  (*stack)[first] = self.permute(order);
+  record(facts, stack);
+  stack->back() = self;
+  return true;
 }
 
 void Recorder::find_device(OpCall& call) const {

@@ -88,6 +88,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   friend class RecordScope;
   explicit Recorder(std::string name) : builder_(std::move(name)) {}
 
+  bool fill_in_memory_order(const OpFacts& facts, torch::jit::Stack* stack);
   void find_device(OpCall& call) const;
   bool depends_on_data(const OpCall& call) const;
   bool answer_from_known_contents(OpCall& call);

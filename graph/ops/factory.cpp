@@ -19,9 +19,8 @@ bool made(const RuleArgs& args, ShapeEnv& env, Results& results) {
 }
 
 bool empty(const RuleArgs& args, ShapeEnv& env, Results& results) {
-  if (!made<1>(args, env, results)) return false;
-  if (args.memory_format(5) == kChannelsLastFormat) results[0].strides = channels_last_strides(results[0].sizes);
-  return true;
+  if (args.memory_format(5) == kPreserveFormat || !made<1>(args, env, results)) return false;
+  return restride(results[0].strides, results[0].sizes, args.memory_format(5));
 }
 
 bool empty_strided(const RuleArgs& args, ShapeEnv& env, Results& results) {
@@ -69,10 +68,11 @@ template <size_t dtype>
 bool made_like(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
   if (self == nullptr) return false;
-  TensorMeta meta = in_format(*self, args.memory_format(dtype + 4), env);
-  meta.dtype = args.dtype(dtype).value_or(self->dtype);
-  meta.device = args.device(dtype + 2).value_or(self->device);
-  results.push_back(std::move(meta));
+  auto meta = in_format(*self, args.memory_format(dtype + 4), env);
+  if (!meta) return false;
+  meta->dtype = args.dtype(dtype).value_or(self->dtype);
+  meta->device = args.device(dtype + 2).value_or(self->device);
+  results.push_back(std::move(*meta));
   return true;
 }
 

@@ -112,7 +112,7 @@ bool joined(const std::vector<TensorMeta>& parts, int64_t dim, const RuleArgs& a
     sizes[*d] = sizes[*d] + part.sizes[*d];
   }
   TensorMeta meta = dense(result_type(all, {}, args.default_dtype), first->device, std::move(sizes));
-  if (channels_last && meta.ndim() == 4) meta.strides = channels_last_strides(meta.sizes);
+  if (channels_last) meta.strides = channels_last_strides(meta.sizes);
   results.push_back(std::move(meta));
   return true;
 }
@@ -245,7 +245,7 @@ template <size_t count, bool reflects>
 bool edge_pad(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
   SymSizes pad;
-  if (self == nullptr || self->ndim() < count + 1 || self->ndim() > 4 || self->ndim() > count + 2) return false;
+  if (self == nullptr || self->ndim() < count + 1 || self->ndim() > count + 2) return false;
   if (!args.sizes(1, pad) || pad.size() != 2 * count || any_negative(env, pad)) return false;
   SymSizes sizes = self->sizes;
   for (size_t k = 0; k < count; ++k) {
@@ -255,7 +255,7 @@ bool edge_pad(const RuleArgs& args, ShapeEnv& env, Results& results) {
       if (reflects && !env.decide(pad[side], Relation::kLt, size, "reflection stays inside")) return false;
     size = size + pad[2 * k] + pad[2 * k + 1];
   }
-  results.push_back(count == 2 ? in_suggested_format(*self, std::move(sizes), env) : dense_like(*self, std::move(sizes)));
+  results.push_back(count > 1 ? in_suggested_format(*self, std::move(sizes), env) : dense_like(*self, std::move(sizes)));
   return true;
 }
 
@@ -328,8 +328,10 @@ std::vector<OpRow> index_ops() {
   add_rows(rows, constant_pad_nd, {"constant_pad_nd"});
   add_rows(rows, edge_pad<1, true>, {"reflection_pad1d"});
   add_rows(rows, edge_pad<2, true>, {"reflection_pad2d"});
+  add_rows(rows, edge_pad<3, true>, {"reflection_pad3d"});
   add_rows(rows, edge_pad<1, false>, {"replication_pad1d"});
   add_rows(rows, edge_pad<2, false>, {"replication_pad2d"});
+  add_rows(rows, edge_pad<3, false>, {"replication_pad3d"});
   add_rows(rows, diag_embed, {"diag_embed"});
   add_rows_in_place(rows, triangle, {"tril", "triu"});
   add_rows(rows, flip, {"flip"});

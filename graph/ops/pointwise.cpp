@@ -91,17 +91,20 @@ bool div_mode(const RuleArgs& args, ShapeEnv& env, Results& results) {
 bool clone(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
   if (self == nullptr) return false;
-  results.push_back(in_format(*self, args.memory_format(1), env));
+  auto meta = in_format(*self, args.memory_format(1), env);
+  if (!meta) return false;
+  results.push_back(std::move(*meta));
   return true;
 }
 
 bool to_copy(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, dtype, layout, device, pin_memory, non_blocking, format
   const TensorMeta* self = args.tensor(0);
   if (self == nullptr) return false;
-  TensorMeta meta = in_format(*self, args.memory_format(6), env);
-  meta.dtype = args.dtype(1).value_or(self->dtype);
-  meta.device = args.device(3).value_or(self->device);
-  results.push_back(std::move(meta));
+  auto meta = in_format(*self, args.memory_format(6), env);
+  if (!meta) return false;
+  meta->dtype = args.dtype(1).value_or(self->dtype);
+  meta->device = args.device(3).value_or(self->device);
+  results.push_back(std::move(*meta));
   return true;
 }
 

@@ -33,10 +33,18 @@ TensorMeta dense(DType dtype, Device device, SymSizes sizes) {
 
 TensorMeta dense_like(const TensorMeta& like, SymSizes sizes) { return dense(like.dtype, like.device, std::move(sizes)); }
 
+// Dimensions of channels_last and channels_last_3d, fastest first.
+static std::vector<size_t> channels_last_order(size_t ndim) { return ndim == 4 ? std::vector<size_t>{1, 3, 2, 0} : std::vector<size_t>{1, 4, 3, 2, 0}; }
+
 SymSizes channels_last_strides(const SymSizes& sizes) {
-  if (sizes.size() != 4) return contiguous_strides(sizes);
-  const SymExpr c = sizes[1], row = sizes[1] * sizes[3];
-  return {row * sizes[2], 1, row, c};
+  if (sizes.size() != 4 && sizes.size() != 5) return contiguous_strides(sizes);
+  SymSizes strides(sizes.size());
+  SymExpr running = 1;
+  for (const size_t d : channels_last_order(sizes.size())) {
+    strides[d] = running;
+    running = running * sizes[d];
+  }
+  return strides;
 }
 
 bool is_channels_last(const TensorMeta& meta) {
@@ -51,9 +59,9 @@ bool is_channels_last(const TensorMeta& meta) {
 }
 
 bool suggests_channels_last(const TensorMeta& meta, ShapeEnv& env) {
-  if (meta.ndim() != 4 || meta.strides[1] == SymExpr(0)) return false;
+  if ((meta.ndim() != 4 && meta.ndim() != 5) || meta.strides[1] == SymExpr(0)) return false;
   SymExpr least = 0;
-  for (const size_t d : {1, 3, 2, 0}) {
+  for (const size_t d : channels_last_order(meta.ndim())) {
     if (meta.sizes[d] == SymExpr(0)) return false;
     if (env.decide(meta.strides[d], Relation::kLt, least, "channels_last order")) return false;
     if (d == 0 && least == meta.strides[1]) return false;  // N111 counts as contiguous
@@ -130,10 +138,18 @@ TensorMeta preserved(const TensorMeta& like, ShapeEnv& env) {
   return meta;
 }
 
-TensorMeta in_format(const TensorMeta& like, int memory_format, ShapeEnv& env) {
+bool restride(SymSizes& strides, const SymSizes& sizes, int memory_format) {
+  const size_t rank = memory_format == kChannelsLastFormat ? 4 : memory_format == kChannelsLast3dFormat ? 5 : 0;
+  if (rank == 0) return true;
+  if (sizes.size() != rank) return false;
+  strides = channels_last_strides(sizes);
+  return true;
+}
+
+std::optional<TensorMeta> in_format(const TensorMeta& like, int memory_format, ShapeEnv& env) {
   if (memory_format == -1 || memory_format == kPreserveFormat) return preserved(like, env);
   TensorMeta meta = dense_like(like, like.sizes);
-  if (memory_format == kChannelsLastFormat) meta.strides = channels_last_strides(meta.sizes);
+  if (!restride(meta.strides, meta.sizes, memory_format)) return std::nullopt;
   return meta;
 }
 

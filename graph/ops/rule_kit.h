@@ -13,7 +13,7 @@
 
 namespace framejit::graph {
 
-inline constexpr int kPreserveFormat = 1, kChannelsLastFormat = 2;  // c10::MemoryFormat
+inline constexpr int kPreserveFormat = 1, kChannelsLastFormat = 2, kChannelsLast3dFormat = 3;  // c10::MemoryFormat
 
 // Comparisons with a recorded reason.
 bool is_one(ShapeEnv& env, const SymExpr& e);
@@ -26,14 +26,16 @@ std::optional<size_t> wrap_dim(int64_t dim, size_t ndim);
 TensorMeta dense(DType dtype, Device device, SymSizes sizes);  // contiguous, no offset, no grad
 inline TensorMeta no_tensor() { return {.dtype = DType::kOther, .device = {}, .sizes = {}, .strides = {}, .offset = {}}; }  // an undefined result
 TensorMeta dense_like(const TensorMeta& like, SymSizes sizes);
-SymSizes channels_last_strides(const SymSizes& sizes);
-bool is_channels_last(const TensorMeta& meta);            // structurally: strides are those of channels_last
-bool suggests_channels_last(const TensorMeta& meta, ShapeEnv& env);  // Tensor::suggest_memory_format, 4 dimensions
+SymSizes channels_last_strides(const SymSizes& sizes);    // channels_last_3d of 5 dimensions, contiguous of other ranks than 4 and 5
+bool is_channels_last(const TensorMeta& meta);            // structurally: strides are those of channels_last, 4 dimensions
+bool suggests_channels_last(const TensorMeta& meta, ShapeEnv& env);  // Tensor::suggest_memory_format, 4 or 5 dimensions
 TensorMeta in_suggested_format(const TensorMeta& like, SymSizes sizes, ShapeEnv& env);
 bool is_dense(const TensorMeta& meta, const ShapeEnv& env);          // non-overlapping and dense
 SymSizes dense_strides(const SymSizes& sizes, const SymSizes& strides, ShapeEnv& env);  // at::infer_dense_strides
 TensorMeta preserved(const TensorMeta& like, ShapeEnv& env);         // empty_like(like)
-TensorMeta in_format(const TensorMeta& like, int memory_format, ShapeEnv& env);  // empty_like(like, memory_format); -1 preserves
+// Strides of channels_last and channels_last_3d, where that is the format; false: not of these sizes' rank.
+bool restride(SymSizes& strides, const SymSizes& sizes, int memory_format);
+std::optional<TensorMeta> in_format(const TensorMeta& like, int memory_format, ShapeEnv& env);  // empty_like(like, memory_format); -1 preserves
 
 // Sizes broadcast together; nullopt when they do not fit.
 std::optional<SymSizes> broadcast(ShapeEnv& env, const std::vector<const TensorMeta*>& operands);

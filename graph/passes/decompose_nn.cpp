@@ -19,9 +19,15 @@ SymSizes dims_from(size_t first, size_t end) {
 
 bool is_nonempty(Decomposing& d, const SymExpr& numel) { return d.out.shapes().known(1, Relation::kLe, numel) == true; }
 
+// Eager's composites overflow between two steps in float16; the range of bfloat16 is that of float32.
+ValueId step(Decomposing& d, ValueId v) {
+  return d.metas[0].dtype == DType::kFloat16 ? converted(d.out, converted(d.out, v, DType::kFloat16), DType::kFloat32) : v;
+}
+
 // at::Reduction: 0 keeps the elements, 1 their mean, 2 their sum.
 ValueId reduced_loss(Decomposing& d, ValueId loss, int64_t reduction) {
   if (reduction == 0) return d.narrow(loss, 0);
+  loss = step(d, loss);
   const SymExpr count = d.meta(loss).numel();
   ValueId total = d.sum(loss, all_dims(d.meta(loss)), false);
   if (reduction == 1) total = d.div(total, count);
@@ -62,8 +68,8 @@ bool smooth_l1_loss(Decomposing& d) {  // self, target, reduction, beta
   if (!beta || *beta <= 0) return false;
   const auto o = loss_operands(d, 2);
   if (!o) return false;
-  const ValueId z = d.emit("abs", {d.sub(o->self, o->target)});
-  const ValueId inner = d.div(d.mul(d.mul(z, z), 0.5), *beta);
+  const ValueId z = step(d, d.emit("abs", {d.sub(o->self, o->target)}));
+  const ValueId inner = d.div(step(d, d.mul(d.mul(z, 0.5), z)), *beta);
   d.results = {reduced_loss(d, where(d, d.emit("lt.Scalar", {z, *beta}), inner, d.sub(z, 0.5 * *beta)), o->reduction)};
   return true;
 }
@@ -73,8 +79,8 @@ bool huber_loss(Decomposing& d) {  // self, target, reduction, delta
   if (!delta || *delta <= 0) return false;
   const auto o = loss_operands(d, 2);
   if (!o) return false;
-  const ValueId z = d.emit("abs", {d.sub(o->self, o->target)});
-  const ValueId inner = d.mul(d.mul(z, z), 0.5), outer = d.mul(d.sub(z, 0.5 * *delta), *delta);
+  const ValueId z = step(d, d.emit("abs", {d.sub(o->self, o->target)}));
+  const ValueId inner = d.mul(d.mul(z, 0.5), z), outer = d.mul(d.sub(z, 0.5 * *delta), *delta);
   d.results = {reduced_loss(d, where(d, d.emit("le.Scalar", {z, *delta}), inner, outer), o->reduction)};
   return true;
 }
@@ -82,7 +88,8 @@ bool huber_loss(Decomposing& d) {  // self, target, reduction, delta
 bool soft_margin_loss(Decomposing& d) {  // self, target, reduction
   const auto o = loss_operands(d, 2);
   if (!o) return false;
-  const ValueId loss = d.emit("log1p", {d.emit("exp", {d.mul(d.emit("neg", {o->target}), o->self)})});
+  const ValueId power = step(d, d.emit("exp", {step(d, d.mul(d.emit("neg", {o->target}), o->self))}));
+  const ValueId loss = d.emit("log1p", {power});
   d.results = {reduced_loss(d, loss, o->reduction)};
   return true;
 }
@@ -106,10 +113,11 @@ bool log_sigmoid_forward(Decomposing& d) {  // self -> (value, buffer)
 bool binary_cross_entropy_with_logits(Decomposing& d) {  // self, target, weight, pos_weight, reduction
   const auto o = loss_operands(d, 4);
   if (!o) return false;
-  ValueId likely = log_sigmoid(d, o->self).value;
-  if (d.has(3)) likely = d.mul(likely, d.add(d.mul(d.sub(d.wide(d.value(3)), 1.0), o->target), 1.0));
-  ValueId loss = d.sub(d.mul(d.emit("rsub.Scalar", {o->target, SymExpr(1), SymExpr(1)}), o->self), likely);
-  if (d.has(2)) loss = d.mul(loss, d.wide(d.value(2)));
+  ValueId likely = step(d, log_sigmoid(d, o->self).value);
+  if (d.has(3)) likely = step(d, d.mul(likely, step(d, d.add(step(d, d.mul(step(d, d.sub(d.wide(d.value(3)), 1.0)), o->target)), 1.0))));
+  const ValueId unlikely = step(d, d.mul(step(d, d.emit("rsub.Scalar", {o->target, SymExpr(1), SymExpr(1)})), o->self));
+  ValueId loss = d.sub(unlikely, likely);
+  if (d.has(2)) loss = d.mul(step(d, loss), d.wide(d.value(2)));
   if (d.meta(loss).sizes != d.meta(o->self).sizes) return false;
   d.results = {reduced_loss(d, loss, o->reduction)};
   return true;

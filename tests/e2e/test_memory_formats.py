@@ -132,3 +132,32 @@ def test_pooling_of_special_values():
     x[0, 3, 5, 7], x[0, 4, 5, :] = float("nan"), float("-inf")
     x[0, 5] = 1
     check(lambda x: F.max_pool2d(x * 1.5, 3, 2, 1, return_indices=True), x, breaks=0, calls=2)
+
+
+def volume(sizes=(2, 4, 3, 6, 5)):
+    return image(*sizes).to(memory_format=torch.channels_last_3d)
+
+
+VOLUMES = {
+    "to": lambda x: x.contiguous().to(torch.float64, memory_format=torch.channels_last_3d),
+    "clone": lambda x: x.contiguous().clone(memory_format=torch.channels_last_3d) * 2,
+    "contiguous": lambda x: x.contiguous().contiguous(memory_format=torch.channels_last_3d) + 1,
+    "ones_like": lambda x: torch.ones_like(x.contiguous(), memory_format=torch.channels_last_3d),
+    "empty": lambda x: torch.empty(x.shape, memory_format=torch.channels_last_3d).fill_(2),
+    "cat": lambda x: torch.cat([x, x + 1], 1),
+    "pad": lambda x: F.pad(x, (1, 1)),
+    "reflect": lambda x: F.pad(x, (1, 1, 1, 1, 1, 1), mode="reflect"),
+    "replicate": lambda x: F.pad(x, (1, 1, 1, 1, 1, 1), mode="replicate"),
+    "roll": lambda x: torch.roll(x, 1, 1),
+    "batch_norm": lambda x: F.batch_norm(x, torch.zeros(x.shape[1]), torch.ones(x.shape[1])),
+    "batch_norm of a part": lambda x: F.batch_norm(x[:, :, 1:], torch.zeros(x.shape[1]), torch.ones(x.shape[1])),
+    "conv3d": lambda x: F.conv3d(x.contiguous(), torch.ones(2, x.shape[1], 3, 3, 3).to(memory_format=torch.channels_last_3d)),
+    "pooling": lambda x: F.max_pool3d(torch.relu(F.avg_pool3d(x, 2, 1)), 2),
+    "interpolate": lambda x: F.interpolate(x, scale_factor=2),
+}
+
+
+@pytest.mark.parametrize("name", VOLUMES)
+def test_channels_last_3d(name):
+    for x in (volume(), volume()[:1], volume((2, 1, 3, 6, 5)), volume().contiguous()):
+        check(VOLUMES[name], x)

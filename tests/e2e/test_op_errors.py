@@ -19,6 +19,11 @@ CASES = {
     "slice_scatter of another size": lambda: torch.slice_scatter(torch.ones(4), torch.ones(3), 0, 0, 2),
     "as_strided beyond the storage": lambda: torch.ones(4).as_strided((3, 3), (3, 1)),
     "batch norm with another number of channels": lambda: F.batch_norm(torch.ones(2, 3), torch.ones(4), torch.ones(4)),
+    "sort along no dimension": lambda: torch.sort(torch.tensor(1.0), -3),
+    "stable sort along no dimension": lambda: torch.sort(torch.ones(3), dim=1, stable=True),
+    "transposed convolution of fewer rows than groups": lambda: F.conv_transpose1d(torch.ones(1, 1, 1), torch.ones(1, 1, 1), groups=2),
+    "resized to nothing": lambda: F.interpolate(torch.ones(1, 1, 1, 1), scale_factor=0.5, mode="bilinear", antialias=True),
+    "preserved memory format of nothing": lambda: torch.empty(3, memory_format=torch.preserve_format),
     "copy into shared memory": lambda: torch.ones(1, 2).expand(3, 2).copy_(torch.ones(3, 2)),
 }
 
@@ -40,6 +45,43 @@ def test_errors_of_shapes(case):
     totals = framejit.stats()
     assert totals["fallbacks"] == 0 and totals["break_reasons"].get("exception_raised") == 1, totals
     assert len(made) == 2  # the instruction that raises is executed once, what stands before it too
+
+
+FORMATTED = {
+    "to": lambda x, f: x.to(torch.float64, memory_format=f),
+    "to itself": lambda x, f: x.to(memory_format=f),
+    "half": lambda x, f: x.half(memory_format=f),
+    "clone": lambda x, f: x.clone(memory_format=f),
+    "contiguous": lambda x, f: x.contiguous(memory_format=f),
+    "empty": lambda x, f: torch.empty(x.shape, memory_format=f).fill_(1),
+    "empty_like": lambda x, f: torch.empty_like(x, memory_format=f).fill_(1),
+    "ones_like": lambda x, f: torch.ones_like(x, memory_format=f),
+    "full_like": lambda x, f: torch.full_like(x, 2, memory_format=f),
+    "rand_like": lambda x, f: torch.rand_like(x, memory_format=f) * 0,
+}
+
+
+@pytest.mark.nothing_captured
+@pytest.mark.parametrize("name", FORMATTED)
+def test_memory_formats_of_another_rank(name):
+    """channels_last is of 4 dimensions, channels_last_3d of 5: anything else is an error."""
+    fn = FORMATTED[name]
+    for rank in range(7):
+        for memory_format, fits in ((torch.channels_last, 4), (torch.channels_last_3d, 5)):
+            x = torch.ones((2, 3, 4, 5, 2, 2)[:rank])
+            framejit.reset()
+            compiled = framejit.compile(lambda x: fn(x, memory_format))
+            if rank == fits:
+                for _ in range(2):
+                    got, want = compiled(x), fn(x, memory_format)
+                    assert torch.equal(got, want) and got.stride() == want.stride()
+                assert framejit.stats()["graph_breaks"] == 0
+                continue
+            with pytest.raises(RuntimeError, match=f"required rank {fits} tensor"):
+                fn(x, memory_format)
+            with pytest.raises(RuntimeError, match=f"required rank {fits} tensor"):
+                compiled(x)
+            assert framejit.stats()["fallbacks"] == 0
 
 
 class Abstract(abc.ABC):
