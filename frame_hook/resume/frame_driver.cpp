@@ -47,22 +47,9 @@ class OptionsSet {
   std::vector<std::weak_ptr<const CompileOptions>> known_;
 };
 
-class OptionsCounts {
- public:
-  size_t& operator[](const Options& options) {
-    for (auto& [known, count] : known_)
-      if (known.lock() == options) return count;
-    return known_.emplace_back(options, 0).second;
-  }
-
- private:
-  std::vector<std::pair<std::weak_ptr<const CompileOptions>, size_t>> known_;
-};
-
 struct SiteNote final : EntryBase {
   OptionsSet limited;                     // it was said that the entry limit is reached
   OptionsSet failed;                      // a compile met a defect of ours
-  OptionsCounts wasted;                   // entries that served one call, until an object that their guards name died
 };
 
 SiteNote& note_of(Site& site) {
@@ -84,17 +71,14 @@ size_t entries_with(const Site& site, const Options& options) {
   return static_cast<size_t>(std::count_if(site.entries.begin(), site.entries.end(), [&](const auto& entry) { return static_cast<SegmentEntry&>(*entry).segment->options == options; }));
 }
 
-// With those that were made for objects of one call each: a place where every call brings new ones is not compiled for ever.
-size_t room_taken(Site& site, const Options& options) { return entries_with(site, options) + note_of(site).wasted[options]; }
-
-// Entries whose guards name an object that died fit no more. Whether some were of these settings.
+// Entries whose guards name an object that died fit no more and make room: a hundred models, one after the other, are each compiled.
+// Whether some were of these settings.
 bool drop_dead_entries(Site& site, const Options& options) {
   bool dropped = false;
   std::erase_if(site.entries, [&](const auto& entry) {
     const Segment& segment = *static_cast<SegmentEntry&>(*entry).segment;
     if (!segment.guards->dead()) return false;
     dropped = dropped || segment.options == options;
-    if (!segment.was_hit) ++note_of(site).wasted[segment.options];
     return true;
   });
   return dropped;
@@ -150,8 +134,8 @@ class Drive final {
   int here() const;
   Next leave_with_error(int at);
   Next raise_interrupt(int index);
-  std::string limit_error(const guards::FrameAccess& access, Site& site) const;
-  void explain_misses(const guards::FrameAccess& access, Site& site, bool died);
+  std::string limit_error(const guards::FrameAccess& access, const Site& site) const;
+  void explain_misses(const guards::FrameAccess& access, const Site& site, bool died);
   void log_limit(const guards::FrameAccess& access, Site& site);
 
   LiveFrame& frame_;
@@ -280,7 +264,7 @@ constexpr size_t kMostDynamicSources = 64;
 
 // Why no entry fits: counted and logged once, with the guard of the entry that comes closest. Numbers that differ from those of an
 // entry are symbols from now on. died: entries were dropped; that is the reason where no other entry is left.
-void Drive::explain_misses(const guards::FrameAccess& access, Site& site, bool died) {
+void Drive::explain_misses(const guards::FrameAccess& access, const Site& site, bool died) {
   std::vector<std::string>& dynamic = note_of(frame_.state()).hints.dynamic_sources;
   size_t missed = 0;
   std::optional<guards::GuardFailure> closest;
@@ -299,22 +283,22 @@ void Drive::explain_misses(const guards::FrameAccess& access, Site& site, bool d
   stats().recompiles += 1;
   if (!log::enabled(log::Kind::Recompile)) return;
   const std::string guard = missed == 0 ? guards::kObjectIsGone : missed == 1 ? closest->text : closest->text + " (the closest of " + std::to_string(missed) + " entries)";
-  log::emit(log::Kind::Recompile, place(frame_), {{"count", count_text(room_taken(site, options_))}, {"guard", guard}});
+  log::emit(log::Kind::Recompile, place(frame_), {{"count", count_text(entries_with(site, options_))}, {"guard", guard}});
 }
 
 // Says once that no further entries are made here, and which guard of the newest entry fails now.
 void Drive::log_limit(const guards::FrameAccess& access, Site& site) {
   if (!note_of(site).limited.add(options_)) return;
-  const std::string detail = "plain Python from now on: " + std::to_string(room_taken(site, options_)) + " entries";
+  const std::string detail = "plain Python from now on: " + std::to_string(entries_with(site, options_)) + " entries";
   if (log::enabled(log::Kind::Entry)) log::emit(log::Kind::Entry, place(frame_), {{"action", "limit"}, {"detail", detail}});
   if (!log::enabled(log::Kind::Limit)) return;
   const auto newest = std::find_if(site.entries.begin(), site.entries.end(), [&](const auto& entry) { return static_cast<SegmentEntry&>(*entry).segment->options == options_; });
   const auto failure = newest == site.entries.end() ? std::nullopt : static_cast<SegmentEntry&>(**newest).segment->guards->explain(access);
-  log::emit(log::Kind::Limit, place(frame_), {{"count", count_text(room_taken(site, options_))}, {"guard", failure ? failure->text : guards::kObjectIsGone}});
+  log::emit(log::Kind::Limit, place(frame_), {{"count", count_text(entries_with(site, options_))}, {"guard", failure ? failure->text : guards::kObjectIsGone}});
 }
 
 // fullgraph=True promises that nothing runs plainly: where no entry fits and none may be made, the call says which guards fail.
-std::string Drive::limit_error(const guards::FrameAccess& access, Site& site) const {
+std::string Drive::limit_error(const guards::FrameAccess& access, const Site& site) const {
   std::vector<std::string> lines;
   for (const auto& entry : site.entries) {
     const Segment& segment = *static_cast<SegmentEntry&>(*entry).segment;
@@ -323,8 +307,7 @@ std::string Drive::limit_error(const guards::FrameAccess& access, Site& site) co
     const std::string line = failure ? failure->text + (failure->because.empty() ? "" : "  # " + failure->because) : "";
     if (failure && std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
   }
-  if (note_of(site).wasted[options_] > 0) lines.push_back(guards::kObjectIsGone);
-  std::string text = place(frame_) + ": " + count_text(room_taken(site, options_)) + " entries with fullgraph=True, and none fits this call. The guards that fail, newest entry first:";
+  std::string text = place(frame_) + ": " + count_text(entries_with(site, options_)) + " entries with fullgraph=True, and none fits this call. The guards that fail, newest entry first:";
   for (const std::string& line : lines) text += "\n  " + line;
   return text + "\nhint: pass what differs as a tensor, or keep it out of the compiled function; FRAMEJIT_ENTRIES allows more entries";
 }
@@ -361,7 +344,7 @@ Next Drive::raise_interrupt(int index) {
 std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int index, Next& next) {
   Site& site = frame_.state().site(index);
   const bool died = drop_dead_entries(site, options_);
-  if (room_taken(site, options_) >= static_cast<size_t>(config().entries)) {
+  if (entries_with(site, options_) >= static_cast<size_t>(config().entries)) {
     log_limit(access, site);
     count_fallback(Fallback::entry_limit, place(frame_));
     if (!options_->fullgraph) return nullptr;
@@ -413,7 +396,6 @@ Next Drive::round() {
     const RunStatus status = segment->run(access, run);
     if (status == RunStatus::missed) continue;
     if (status != RunStatus::done) return no_result(status);
-    segment->was_hit = true;
     (segment->call ? stats().hits : stats().plain_hits) += 1;
     return apply(*segment, run);
   }

@@ -70,7 +70,6 @@ class Segment {
   BreakReason reason{};
   std::string where;                       // of the break
   std::shared_ptr<const CompileOptions> options;
-  bool was_hit = false;                    // it has served another call than the one that made it
   int plain_until = -1;                    // code unit of the break, for ExitKind::plain
 };
 
