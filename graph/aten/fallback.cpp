@@ -104,6 +104,11 @@ bool fills_contiguous(const Graph& graph, const Node& node) {
 
 // Whether a fill of transposed memory draws as a fill of the memory does: the op is asked, with a generator of its own.
 bool draws_along_memory(const OpFacts& facts, std::span<const IValue> args) {
+  for (const IValue& arg : args.subspan(1)) {
+    bool takes_tensors = false;
+    each_tensor(arg, [&](const at::Tensor&) { takes_tensors = true; });
+    if (takes_tensors) return false;
+  }
   const PlainExecution plain;
   const auto filled = [&](bool transposed) {
     at::Tensor tensor = at::zeros({8, 8}, at::TensorOptions().dtype(args[0].toTensor().scalar_type()));
@@ -116,7 +121,7 @@ bool draws_along_memory(const OpFacts& facts, std::span<const IValue> args) {
   };
   try {
     return at::equal(filled(true), filled(false));
-  } catch (const std::exception&) {  // an error of the program, or other tensors among the arguments
+  } catch (const std::exception&) {  // an error of the program
     return false;
   }
 }
@@ -201,8 +206,9 @@ bool Recorder::fill_in_memory_order(const OpFacts& facts, torch::jit::Stack* sta
   if (meta.is_contiguous() || overlaps_itself(meta) || !draws_along_memory(facts, std::span<const IValue>(stack->data() + first, facts.arg_classes.size()))) return false;
   std::vector<int64_t> order(meta.ndim());
   std::iota(order.begin(), order.end(), 0);
-  const auto stride = [&](int64_t d) { return shapes().specialise(meta.strides[static_cast<size_t>(d)], "order of random numbers"); };
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return stride(a) > stride(b); });
+  const auto stride = [&](int64_t d) { return meta.strides[static_cast<size_t>(d)]; };
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return shapes().hint(stride(a)) > shapes().hint(stride(b)); });
+  for (size_t i = 1; i < order.size(); ++i) shapes().decide(stride(order[i]), Relation::kLe, stride(order[i - 1]), "order of random numbers");
   if (std::is_sorted(order.begin(), order.end())) return false;
   at::AutoDispatchBelowAutograd below;
   (*stack)[first] = self.permute(order);

@@ -314,6 +314,12 @@ bool block_diag(const RuleArgs& args, ShapeEnv&, Results& results) {  // a list 
   return true;
 }
 
+// Without indices only: torch's shape function looks at the first slice of the source, which eager's kernel does not.
+bool index_reduce_of_nothing(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, dim, index, source, reduce, include_self
+  const TensorMeta* index = args.tensor(2);
+  return index != nullptr && index->numel() == SymExpr(0) && dense_self(args, env, results);
+}
+
 }  // namespace
 
 std::vector<OpRow> index_ops() {
@@ -346,6 +352,7 @@ std::vector<OpRow> index_ops() {
   rows.push_back({"_index_put_impl_", same_as_self, kMutates | kChecksData | kChecksOperands, "_index_put_impl"});
   rows.push_back({"put_", same_as_self, kMutates | kChecksData | kChecksOperands, "put"});
   add_rows_in_place(rows, dense_self, {"index_add", "index_copy", "masked_scatter"}, kChecksData);
+  add_rows_in_place(rows, index_reduce_of_nothing, {"index_reduce"}, kChecksData);
   add_rows_in_place(rows, dense_self, {"scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce", "scatter_add", "scatter_reduce.two"}, kChecksData);
   return rows;
 }

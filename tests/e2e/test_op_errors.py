@@ -180,6 +180,18 @@ def test_view_copy_of_any_strides(shape):
         check(torch.view_copy, v, shape)
 
 
+@pytest.mark.parametrize("reduce", ["prod", "mean", "amax", "amin"])
+def test_index_reduce_of_nothing(reduce):
+    """Torch's shape function wants a first slice; the kernel does not."""
+    def program(x, i, s):
+        return torch.index_reduce(x, 0, i, s, reduce) + 1, (x * 2).index_reduce_(0, i, s, reduce)
+    none = torch.zeros(0, dtype=torch.int64)
+    for x in (torch.ones(0), torch.ones(3, 2), torch.ones(0, 4)):
+        check(program, x, none, x[:0], breaks=0)
+    check(program, torch.ones(3, 2), torch.tensor([0, 0, 2]), torch.rand(3, 2), breaks=0)
+    check(program, torch.ones(3, 2), none, torch.ones(0, 5))
+
+
 def test_reversed_subtraction_of_small_integers():
     for dtype in (torch.uint8, torch.int8, torch.int16):
         check(lambda x: torch.rsub(x, 0.5) + torch.rsub(x, 2, alpha=3), torch.tensor([0, 1, 100, torch.iinfo(dtype).max], dtype=dtype))

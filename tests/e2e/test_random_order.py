@@ -40,6 +40,30 @@ def test_fills(fill, name):
         assert framejit.stats()["graph_breaks"] == 0
 
 
+def test_sizes_that_change():
+    program = lambda x: F.dropout(x.transpose(1, 2) * 2, 0.5)
+    compiled = framejit.compile(program, dynamic=True)
+    for sizes in ((3, 4, 5), (2, 6, 7), (4, 8, 3)):
+        x = torch.rand(sizes)
+        torch.manual_seed(1)
+        want = program(x)
+        torch.manual_seed(1)
+        got = compiled(x)
+        assert torch.equal(got, want) and got.stride() == want.stride()
+    assert framejit.stats()["graph_breaks"] == 0 and framejit.stats()["graphs"] == 1
+
+
+def test_probabilities_in_a_tensor():
+    p = torch.rand(4, 6)
+    program = lambda x: torch.empty_like(x).bernoulli_(p.t()) + x
+    compiled = framejit.compile(program)
+    x = torch.rand(4, 6).t()
+    torch.manual_seed(1)
+    want = program(x)
+    torch.manual_seed(1)
+    assert torch.equal(compiled(x), want)
+
+
 def test_normal_numbers_of_permuted_memory_are_left_to_eager():
     """normal_ draws in blocks, which follow neither order."""
     torch.manual_seed(0)

@@ -489,6 +489,7 @@ ARGUMENTS = {
     "upsample_nearest2d _upsample_nearest_exact2d": [IMAGE, [9, 8]], "upsample_bilinear2d upsample_bicubic2d _upsample_bilinear2d_aa": [IMAGE, [9, 8], False],
     "nll_loss_forward": [A, ROWS.new_tensor([0, 1, 3]), None, 1, -100], "nll_loss_backward": [make(()), A, ROWS.new_tensor([0, 1, 3]), None, 1, -100, make(()) + 3],
     "reflection_pad1d replication_pad1d constant_pad_nd": [A, [1, 2]], "reflection_pad2d replication_pad2d": [IMAGE, [1, 2, 0, 1]],
+    "reflection_pad3d replication_pad3d": [IMAGE, [1, 2, 0, 1, 1, 0]], "index_reduce index_reduce_": [A, 0, ROWS[:0], A[:0], "mean"],
     "select_backward": [V, [3, 4], 0, 1], "slice_backward": [A, [5, 4], 0, 1, 4, 1], "embedding_dense_backward": [make((2, 3, 4)), NUMBERS, 5, -1, False],
     "max_pool2d_with_indices_backward": [make((2, 4, 3, 3)), IMAGE, [2, 2], [2, 2], [0, 0], [1, 1], False, torch.zeros(2, 4, 3, 3, dtype=torch.long)],
     "_adaptive_avg_pool2d_backward": [make((2, 4, 2, 3)), IMAGE],
