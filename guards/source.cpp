@@ -1,6 +1,7 @@
 // guards/source.cpp — hash-consing of access paths, and their text.
 #include "guards/source.h"
 
+#include "guards/checks.h"
 #include "guards/describe.h"
 #include "guards/weak_objects.h"
 
@@ -42,8 +43,6 @@ std::string local_name(PyCodeObject* code, int32_t index) {
 }
 
 bool is_identifier(PyObject* key) { return key && PyUnicode_CheckExact(key) && PyUnicode_IsIdentifier(key); }
-
-bool is_value_scalar(PyObject* key) { return PyUnicode_CheckExact(key) || PyLong_CheckExact(key) || PyFloat_CheckExact(key) || PyBool_Check(key); }
 
 bool is_type(PyObject* key) {
   if (key && PyWeakref_CheckRefExact(key)) key = weak_target(key);
@@ -87,16 +86,14 @@ void SourceTable::append_text(SourceId id, PyCodeObject* code, std::string& out)
   if (source.kind == SourceKind::computed) {
     out += describe(source.key.get()) + '(';
     append_text(source.base, code, out);
-    if (source.index >= 0) out += ", ";
-    append_text(source.index >= 0 ? static_cast<SourceId>(source.index) : kNoSource, code, out);
+    if (source.index >= 0) {
+      out += ", ";
+      append_text(static_cast<SourceId>(source.index), code, out);
+    }
     out += ')';
     return;
   }
-  if (source.kind == SourceKind::constant && source.key && is_value_scalar(source.key.get())) {
-    out += describe(source.key.get());
-    return;
-  }
-  if (source.kind == SourceKind::constant && is_type(source.key.get())) {
+  if (source.kind == SourceKind::constant && source.key && (is_type(source.key.get()) || is_number_or_text(source.key.get()))) {
     out += describe(source.key.get());
     return;
   }

@@ -294,7 +294,7 @@ void Drive::log_limit(const guards::FrameAccess& access, Site& site) {
   if (!log::enabled(log::Kind::Limit)) return;
   const auto newest = std::find_if(site.entries.begin(), site.entries.end(), [&](const auto& entry) { return static_cast<SegmentEntry&>(*entry).segment->options == options_; });
   const auto failure = newest == site.entries.end() ? std::nullopt : static_cast<SegmentEntry&>(**newest).segment->guards->explain(access);
-  log::emit(log::Kind::Limit, place(frame_), {{"count", count_text(entries_with(site, options_))}, {"guard", failure ? failure->text : guards::kObjectIsGone}});
+  log::emit(log::Kind::Limit, place(frame_), {{"count", count_text(entries_with(site, options_))}, {"guard", failure ? failure->text : "none"}});
 }
 
 // fullgraph=True promises that nothing runs plainly: where no entry fits and none may be made, the call says which guards fail.

@@ -23,10 +23,7 @@ Arguments concrete(Tracer& t, const Arguments& args) {
 
 // A C function of numbers: computed anew where they are open, else on their values.
 Value* run_number(Tracer& t, PyObject* function, const Arguments& args) {
-  const auto payload = [&](size_t i) { return payload_of(args.positional[i]); };
-  Value* result = nullptr;
-  if (args.keywords.empty() && args.positional.size() == 1) result = t.computed(function, {payload(0)});
-  if (args.keywords.empty() && args.positional.size() == 2) result = t.computed(function, {payload(0), payload(1)});
+  Value* result = t.computed(function, args);
   return result ? result : run_plain(t, function, concrete(t, args));
 }
 

@@ -157,13 +157,6 @@ Value* call_torch(Tracer& t, PyObject* callable, Arguments args) {
   return t.call_recorded(callable, args);
 }
 
-Value* computed_call(Tracer& t, PyObject* callable, const Arguments& args) {
-  if (!args.keywords.empty()) return nullptr;
-  const std::vector<Value*>& given = args.positional;
-  if (given.size() == 1) return t.computed(callable, {payload_of(given[0])});
-  return given.size() == 2 ? t.computed(callable, {payload_of(given[0]), payload_of(given[1])}) : nullptr;
-}
-
 Value* call_c_function(Tracer& t, Value* v, PyObject* callable, const Arguments& args) {
   t.guard_identity(v);
   Unresumable guard(t);
@@ -175,7 +168,7 @@ Value* call_c_function(Tracer& t, Value* v, PyObject* callable, const Arguments&
   if (torch) {
     if (t.frontend().is_pure_without_tensors(callable)) return run_plain(t, callable, without_payloads(t, args));
   } else if (is_pure_function(callable)) {
-    if (Value* result = computed_call(t, callable, args)) return result;
+    if (Value* result = t.computed(callable, args)) return result;
     const Arguments plain = without_payloads(t, args);
     if (all_plain(t, plain)) return t.call_pure(callable, plain);
   }

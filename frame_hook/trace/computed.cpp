@@ -23,7 +23,7 @@ constexpr size_t kMostComputed = 256;  // of one trace: a loop would make a guar
 
 bool Tracer::is_open(Value* v) {
   if (v->kind == ValueKind::sym_int) return !as<SymIntValue>(v)->expr.as_constant();
-  return is_open_float(v) || (v->kind == ValueKind::object && !v->value_guarded && v->source != kNoSource && trace_.guards.sources[v->source].kind == SourceKind::computed);
+  return is_open_float(v) || (v->kind == ValueKind::object && !v->value_guarded && is_computed(v->source));
 }
 
 SourceId Tracer::operand_source(Value* v) {
@@ -73,6 +73,12 @@ Value* Tracer::computed(PyObject* function, std::initializer_list<Value*> operan
   const int32_t second = count > 1 ? static_cast<int32_t>(operand_source(operands.begin()[1])) : -1;
   const SourceId source = trace_.guards.sources.add(SourceKind::computed, first, second, function);
   return wrap(result.get(), source);
+}
+
+Value* Tracer::computed(PyObject* function, const Arguments& args) {
+  const std::vector<Value*>& given = args.positional;
+  if (!args.keywords.empty() || given.empty() || given.size() > 2) return nullptr;
+  return given.size() == 1 ? computed(function, {payload_of(given[0])}) : computed(function, {payload_of(given[0]), payload_of(given[1])});
 }
 
 }  // namespace framejit::frame_hook

@@ -69,7 +69,7 @@ void guard_operands(Tracer& t, Value* v) {
 
 void Tracer::guard_identity(Value* v) {
   if (v->value_guarded && v->identity_guarded) return;
-  if (v->source != kNoSource && trace_.guards.sources[v->source].kind == SourceKind::computed) return guard_value(v);  // another object in each call
+  if (is_computed(v->source)) return guard_value(v);  // another object in each call
   v->value_guarded = v->identity_guarded = true;
   if (v->source != kNoSource) add_guard(GuardKind::is, v->source, v->object.get());
   else guard_operands(*this, v);
@@ -157,8 +157,7 @@ void Tracer::guard_value(Value* v) {
   v->value_guarded = v->type_guarded = true;
   if (v->source == kNoSource) return guard_operands(*this, v);
   const bool is_nan = PyFloat_CheckExact(v->object.get()) && std::isnan(PyFloat_AS_DOUBLE(v->object.get()));  // equal to itself alone, as a key and in lists
-  const bool is_computed = trace_.guards.sources[v->source].kind == SourceKind::computed;
-  const bool by_value = is_computed || (holds_only_scalars(v->object.get()) && !is_singleton(v->object.get()) && !is_nan);
+  const bool by_value = is_computed(v->source) || (holds_only_scalars(v->object.get()) && !is_singleton(v->object.get()) && !is_nan);
   v->identity_guarded = !by_value;
   add_guard(by_value ? GuardKind::equals : GuardKind::is, v->source, v->object.get());
 }

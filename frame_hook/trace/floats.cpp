@@ -2,9 +2,9 @@
 //
 // A float whose guard failed before is open: it has the number of this trace, and no guard but its type. Beside tensors it becomes a 0-dim
 // float64 input of the graph; sums, differences and products of open floats are open too, 0-dim nodes of the graph there and plain
-// Python arithmetic where they leave the trace. Other arithmetic, comparisons, math
-// and texts of open floats are computed sources (computed.cpp). Whoever asks for the number (an index, C code of torch) closes the float:
-// constant() guards it, or what it was computed from, by value.
+// Python arithmetic where they leave the trace. Other arithmetic, comparisons, math and texts of open floats are computed sources
+// (computed.cpp). Whoever asks for the number (an index, C code of torch) closes the float: constant() guards it, or what it was
+// computed from, by value.
 #include <cmath>
 
 #include "frame_hook/trace/protocol.h"
@@ -16,8 +16,7 @@ using guards::kNoSource;
 
 bool Tracer::is_open_float(Value* v) {
   if (v->kind != ValueKind::object || v->type != &PyFloat_Type || v->value_guarded) return false;
-  if (v->source == kNoSource) return protocol().float_formulas.count(v) != 0;
-  return trace_.guards.sources[v->source].kind == guards::SourceKind::computed || is_dynamic(v->source, "");
+  return v->source != kNoSource ? is_dynamic(v->source, "") : protocol().float_formulas.count(v) != 0;
 }
 
 namespace {

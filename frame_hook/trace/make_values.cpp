@@ -171,8 +171,7 @@ Value* Tracer::wrap_fresh(PyObject* object, SourceId source) {
 bool Tracer::becomes_symbol(PyObject* integer, SourceId source) {
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(integer, &overflow);
-  const bool varies = trace_.guards.sources[source].kind == SourceKind::computed || is_dynamic(source, "");
-  if (overflow || !varies) return false;
+  if (overflow || !is_dynamic(source, "")) return false;
   return (value != 0 && value != 1) || is_listed(options_.hints, trace_.guards.sources.text(source, live_.code));
 }
 
@@ -339,6 +338,7 @@ Value* Tracer::wrap_result_container(PyObject* object) {
 // The source may be asked for by text, so texts are only made when there is something to compare them with.
 bool Tracer::is_dynamic(SourceId source, const std::string& suffix) {
   const TraceHints& hints = options_.hints;
+  if (is_computed(source)) return true;
   if (hints.dynamic_never) return false;
   if (hints.dynamic_all) {
     SourceId s = source;

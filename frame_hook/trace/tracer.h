@@ -172,6 +172,8 @@ class Tracer {
   bool is_open(Value* v);                            // a size, an open float, or what was computed of them and nobody has asked for
   // A pure C function of one or two numbers and texts of which one is open, computed anew in each call; null: call it on constants.
   Value* computed(PyObject* function, std::initializer_list<Value*> operands);
+  Value* computed(PyObject* function, const Arguments& args);
+  bool is_computed(guards::SourceId source) const { return source != guards::kNoSource && trace_.guards.sources[source].kind == guards::SourceKind::computed; }
 
   // ---- floats that differ from call to call (floats.cpp): open until somebody asks for the number
   bool is_open_float(Value* v);
