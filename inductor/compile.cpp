@@ -12,6 +12,7 @@
 #include "inductor/cpu/jit.h"
 #include "inductor/gpu/gpu_target.h"
 #include "inductor/interp/interp_target.h"
+#include "inductor/lowering/bare_products.h"
 #include "inductor/lowering/memory_formats.h"
 #include "inductor/lowering/wide_products.h"
 #include "runtime/base/config.h"
@@ -46,7 +47,7 @@ VectorLevel level_of_setting() {
 
 // What the library's ops are fastest with, where it decides by the machine.
 graph::Graph for_library_calls(const graph::Graph& given) {
-  return choose_memory_formats(wants_wide_products() ? widen_products(given) : given);
+  return choose_memory_formats(bare_products(wants_wide_products() ? widen_products(given) : given));
 }
 
 class InductorBackend : public graph::Backend {

@@ -2,12 +2,16 @@
 //
 // Stages: "lower" prints the loop program (and checks its round trip and verifier); "schedule" prints the fused groups; "kernels"
 // prints the kernel IR of every group; "refused" the pairs that stayed apart; "hip" every kernel as HIP source; "widen" the graph
-// whose products of bfloat16 are computed in float32; "formats" the graph with the memory formats that cost least.
+// whose products of bfloat16 are computed in float32; "bare" the graph whose products
+// add nothing; "formats" the graph with the memory formats that cost least.
 #include <gtest/gtest.h>
+
+#include <map>
 
 #include "graph/graph.h"
 #include "inductor/gpu/hip_emitter.h"
 #include "inductor/kernel/kernel_ir.h"
+#include "inductor/lowering/bare_products.h"
 #include "inductor/lowering/lower.h"
 #include "inductor/lowering/memory_formats.h"
 #include "inductor/lowering/wide_products.h"
@@ -52,8 +56,9 @@ Result<std::string> hip_text(const Schedule& schedule, const SizeHints& hints) {
 
 Result<std::string> run(const golden::Case& c) {
   FJ_TRY(graph::Graph graph, graph::parse_graph(c.in));
-  if (c.stages[0] == "widen" || c.stages[0] == "formats") {
-    graph = c.stages[0] == "widen" ? widen_products(graph) : choose_memory_formats(graph);
+  static const std::map<std::string, graph::Graph (*)(const graph::Graph&)> kRewrites = {{"widen", widen_products}, {"bare", bare_products}, {"formats", choose_memory_formats}};
+  if (const auto rewrite = kRewrites.find(c.stages[0]); rewrite != kRewrites.end()) {
+    graph = rewrite->second(graph);
     FJ_TRY_VOID(graph::verify(graph));
     return graph::print(graph);
   }

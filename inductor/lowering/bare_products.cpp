@@ -1,0 +1,53 @@
+// inductor/lowering/bare_products.cpp — see bare_products.h.
+#include "inductor/lowering/bare_products.h"
+
+#include <algorithm>
+#include <array>
+
+#include "graph/passes/rebuild.h"
+
+namespace framejit::inductor {
+
+using graph::Arg;
+using graph::Graph;
+using graph::Node;
+using graph::Rebuild;
+using graph::SymExpr;
+using graph::TensorMeta;
+
+namespace {
+
+// added, left, right, and two factors.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kProducts = {{{"addmm", "mm"}, {"baddbmm", "bmm"}}};
+
+bool is_one(const Arg& arg) {
+  const SymExpr* n = arg.get<SymExpr>();
+  const double* d = arg.get<double>();
+  return (n != nullptr && *n == SymExpr(1)) || (d != nullptr && *d == 1.0);
+}
+
+bool applies(const Graph& graph, const Node& node) {
+  const TensorMeta& result = graph.meta(node.results[0]);
+  const bool is_wide_enough = result.dtype == DType::kFloat32 || result.dtype == DType::kFloat64 || result.dtype == DType::kBFloat16;
+  return is_wide_enough && result.device.type == graph::DeviceType::kCpu && std::all_of(node.args.begin() + 3, node.args.end(), is_one);
+}
+
+}  // namespace
+
+Graph bare_products(const Graph& functional) {
+  Rebuild r(functional, true);
+  for (const Node& node : functional.nodes) {
+    const auto* row = std::find_if(kProducts.begin(), kProducts.end(), [&](const auto& p) { return p.first == node.op->name; });
+    if (row == kProducts.end() || !applies(functional, node)) {
+      r.copy_node(node);
+      continue;
+    }
+    r.begin(node);
+    const std::vector<Arg> args = r.map_args(node);
+    const graph::ValueId product = r.out().emit(row->second, {args[1], args[2]});
+    r.adopt(node.results[0], r.out().emit("add.Tensor", {product, args[0], SymExpr(1)}));
+  }
+  return r.finish();
+}
+
+}  // namespace framejit::inductor

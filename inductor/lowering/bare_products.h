@@ -1,0 +1,15 @@
+// inductor/lowering/bare_products.h — addmm on the CPU as mm and an addition.
+//
+// PyTorch's addmm first copies what is added over the whole result and then lets the product add to it: 3 to 40 % slower than mm
+// (`python benchmarks/linear.py`). The addition is part of the kernel behind the product where there is one, and else a pass that
+// costs less than that copy.
+#pragma once
+
+#include "graph/graph.h"
+
+namespace framejit::inductor {
+
+// In and out: a functional graph. Products that scale, and those of float16, whose sums overflow in another place, stay.
+graph::Graph bare_products(const graph::Graph& functional);
+
+}  // namespace framejit::inductor
