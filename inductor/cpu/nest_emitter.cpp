@@ -61,8 +61,16 @@ size_t NestEmitter::level_of_dim(size_t d) const {
   return 0;
 }
 
+// Whether lanes are columns of which many rows are added up. What is read of a row at once is then short; where it is shorter than
+// memory likes, accumulators that no register holds cost less than the rows that are walked side by side.
+bool NestEmitter::is_over_columns() const {
+  return nest_.is_reduction() && has_vector() && !vector_is_reduced() && !kernel_.lanes_outer &&
+         std::all_of(nest_.body.begin(), nest_.body.end(), [&](const LoopInst& i) { return i.op != LoopOp::kReduce || accumulator_dtype(i) != DType::kFloat64; });
+}
+
 // Light bodies are unrolled, so that loads overlap; heavy ones have parallelism of their own.
 void NestEmitter::choose_unroll() {
+  constexpr unsigned kColumnsAtOnce = 128;
   size_t weight = 0;
   bool narrow = false;
   for (size_t i = 0; i < nest_.body.size(); ++i) {
@@ -75,6 +83,7 @@ void NestEmitter::choose_unroll() {
     weight += inst.scalar >= ScalarOp::k_exp && inst.scalar <= ScalarOp::k_hypot && inst.scalar != ScalarOp::k_sqrt ? 12 : 1;
   }
   unroll_ = narrow || weight > 20 ? 1 : weight > 6 ? 2 : 4;
+  if (unroll_ == 4 && weight <= 2 && is_over_columns()) unroll_ = std::max(kColumnsAtOnce / width_, unroll_);
   is_masked_only_ = weight > 12 && width_ == 16;
   if (!has_vector()) return;
   const auto extent = nest_.extent(n_.vector_dim).as_constant();

@@ -1,8 +1,7 @@
 // inductor/lowering/bare_products.h — addmm on the CPU as mm and an addition.
 //
-// PyTorch's addmm first copies what is added over the whole result and then lets the product add to it: 3 to 40 % slower than mm
-// (`python benchmarks/linear.py`). The addition is part of the kernel behind the product where there is one, and else a pass that
-// costs less than that copy.
+// PyTorch's addmm first copies what is added over the whole result and then lets the product add to it. Here the addition is part of
+// the kernel behind the product where there is one, and else a pass that costs no more than that copy.
 #pragma once
 
 #include "graph/graph.h"

@@ -14,7 +14,8 @@
 namespace framejit::inductor {
 namespace {
 
-constexpr int64_t kFewResults = 8, kLongReduction = 65536, kColumnElements = 262144, kMostParts = 64, kRowsOfAPiece = 64;
+constexpr int64_t kFewResults = 8, kLongReduction = 65536, kColumnElements = 262144, kMostParts = 64, kEnoughParts = 16;
+constexpr int64_t kRowsOfAPiece = 128, kRun = 64;  // a run: elements side by side that lanes read at once
 
 bool is_position(const LoopInst& inst) { return inst.op == LoopOp::kReduce && (inst.reduce == ReduceOp::kArgmax || inst.reduce == ReduceOp::kArgmin); }
 
@@ -37,6 +38,18 @@ bool is_over_columns(const Nest& nest, const NestSymbols& symbols) {
   return found;
 }
 
+// Whether something that the nest reads lies side by side along a dimension.
+bool is_contiguous_along(const LoopProgram& program, const Nest& nest, size_t dim) {
+  const graph::SymbolId id = static_cast<graph::SymbolId>(NestSymbols(program.symbol_count).sizes + dim);
+  for (const LoopInst& inst : nest.body) {
+    if (inst.op != LoopOp::kLoad) continue;
+    const SymSizes& strides = program.buffers[inst.buffer].strides;
+    for (size_t k = 0; k < inst.index.size(); ++k)
+      if (strides[k] == SymExpr(1) && mentions(inst.index[k], id)) return true;
+  }
+  return false;
+}
+
 struct Cut {
   size_t dim = 0;  // of the nest
   int64_t parts = 0;
@@ -57,14 +70,16 @@ std::optional<Cut> find_cut(const LoopProgram& program, const Nest& nest, const 
   const bool is_columns = results > kFewResults && results * length >= kColumnElements && length >= 4 * kRowsOfAPiece &&
                           is_over_columns(nest, NestSymbols(program.symbol_count));
   if (!is_lonely && !is_columns) return std::nullopt;
-  Cut uneven;
+  // The outermost dimension that gives enough parts, else the one that gives most; even parts where there are some.
+  Cut best;
   for (size_t d = nest.ranges.size(); d < nest.dim_count(); ++d) {
-    const int64_t extent = nest.extent(d).eval(hints.symbols), most = is_lonely ? std::min(kMostParts, extent / 4) : std::min(kMostParts, extent / kRowsOfAPiece);
-    const int64_t parts = nest.extent(d).is_constant() ? parts_of(extent, is_lonely ? kMostParts : most) : 0;
-    if (parts != 0) return Cut{d, parts};
-    if (most >= 4 && most > uneven.parts) uneven = {d, most, true};
+    const int64_t extent = nest.extent(d).eval(hints.symbols), least = is_lonely ? (is_contiguous_along(program, nest, d) ? kRun : 4) : kRowsOfAPiece;
+    const int64_t most = std::min(kMostParts, extent / least);
+    const int64_t even = nest.extent(d).is_constant() ? parts_of(extent, most) : 0;
+    const Cut cut = even >= std::min(most, kEnoughParts) ? Cut{d, even} : Cut{d, most, true};
+    if (cut.parts >= 4 && std::min(cut.parts, kEnoughParts) > std::min(best.parts, kEnoughParts)) best = cut;
   }
-  return uneven.parts != 0 ? std::optional(uneven) : std::nullopt;
+  return best.parts != 0 ? std::optional(best) : std::nullopt;
 }
 
 // The operation that joins two results of a reduction.
