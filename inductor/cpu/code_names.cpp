@@ -26,7 +26,7 @@
 extern "C" {
 __attribute__((visibility("protected"), used)) jit_descriptor __jit_debug_descriptor = {1, JIT_NOACTION, nullptr, nullptr};
 __attribute__((visibility("protected"), used, noinline)) void __jit_debug_register_code() { asm volatile("" ::: "memory"); }
-__attribute__((visibility("hidden"))) llvm::orc::shared::CWrapperFunctionBuffer llvm_orc_registerJITLoaderGDBAllocAction(const char*, size_t) {
+llvm::orc::shared::CWrapperFunctionBuffer llvm_orc_registerJITLoaderGDBAllocAction(const char*, size_t) {
   return llvm::orc::shared::WrapperFunctionBuffer::createOutOfBandError("framejit tells gdb of its code itself").release();
 }
 }
