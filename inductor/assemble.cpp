@@ -75,6 +75,7 @@ class Assembler {
       const auto* group = std::get_if<Group>(&schedule_.steps[s]);
       if (group == nullptr) continue;
       kernels_[s] = make_kernel(program_, *group, is_private, hints_, target_.scratch_bytes());
+      kernels_[s].name = origins_name(graph_, kernels_[s]);
       for (const KernelBuffer& b : kernels_[s].buffers)
         if (!b.is_local) in_memory_[b.source] = true;
     }

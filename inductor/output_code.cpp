@@ -2,6 +2,7 @@
 #include "inductor/output_code.h"
 
 #include <algorithm>
+#include <cctype>
 #include <set>
 
 #include "runtime/base/config.h"
@@ -9,12 +10,20 @@
 
 namespace framejit::inductor {
 
-std::string origins_text(const graph::Graph& graph, const Kernel& kernel, const std::string& comment) {
+namespace {
+
+std::set<uint32_t> nodes_of(const Kernel& kernel) {
   std::set<uint32_t> nodes;
   for (const KernelNest& n : kernel.nests) nodes.insert(n.nest.origins.begin(), n.nest.origins.end());
+  return nodes;
+}
+
+}  // namespace
+
+std::string origins_text(const graph::Graph& graph, const Kernel& kernel, const std::string& comment) {
   std::string text;
   graph::LineId last = UINT32_MAX;
-  for (uint32_t n : nodes) {
+  for (uint32_t n : nodes_of(kernel)) {
     const graph::Node& node = graph.nodes[n];
     const graph::Line& line = graph.lines[node.line];
     if (node.line != last) text += (text.empty() ? "" : "\n") + comment + " " + (line.file.empty() ? "?" : line.file + ":" + std::to_string(line.number) + " " + line.function) + ":";
@@ -22,6 +31,20 @@ std::string origins_text(const graph::Graph& graph, const Kernel& kernel, const 
     text += " " + node.op->name;
   }
   return text + "\n";
+}
+
+std::string origins_name(const graph::Graph& graph, const Kernel& kernel) {
+  constexpr size_t kMost = 80;
+  std::string name, last;
+  for (uint32_t n : nodes_of(kernel)) {
+    const std::string op = graph.nodes[n].op->name.substr(0, graph.nodes[n].op->name.find('.'));
+    if (op == last) continue;
+    if (name.size() + op.size() > kMost) return name + "_etc";
+    name += (name.empty() ? "" : "_") + op;
+    last = op;
+  }
+  std::replace_if(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+  return name;
 }
 
 namespace {

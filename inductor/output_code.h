@@ -13,4 +13,7 @@ void log_kernel(const graph::Graph& graph, const std::string& name, const Kernel
 // "model.py:12 forward: sub.Tensor mul.Tensor", one line for each of the user's, `comment` in front.
 std::string origins_text(const graph::Graph& graph, const Kernel& kernel, const std::string& comment);
 
+// "sub_mul_tanh": the first of these ops, as part of a symbol's name.
+std::string origins_name(const graph::Graph& graph, const Kernel& kernel);
+
 }  // namespace framejit::inductor

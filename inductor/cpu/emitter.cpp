@@ -15,6 +15,7 @@ void add_attributes(llvm::Function* f, const EmitOptions& options) {
   f->addFnAttr("min-legal-vector-width", width);
   f->addFnAttr("prefer-vector-width", width);
   f->addFnAttr(llvm::Attribute::NoUnwind);
+  if (options.keep_frame_pointer) f->addFnAttr("frame-pointer", "all");
 }
 
 // Points side by side in the main loop of a kernel of outer lanes: as the heaviest nest wants it, within the scratch that there is.

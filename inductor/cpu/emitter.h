@@ -14,6 +14,7 @@ namespace framejit::inductor {
 struct EmitOptions {
   unsigned lanes = 16;       // float32 lanes of a register; every dtype uses as many
   unsigned width_bits = 512;
+  bool keep_frame_pointer = false;  // by which debuggers and profilers find the caller
 };
 
 // Adds function `name` of the kernel ABI to the module. What the kernel IR should not contain is an InternalError.

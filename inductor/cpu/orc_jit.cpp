@@ -6,21 +6,25 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <unordered_map>
 
 #include <llvm/ExecutionEngine/Orc/AbsoluteSymbols.h>
 #include <llvm/ExecutionEngine/Orc/CompileUtils.h>
 #include <llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/ExecutionEngine/Orc/ObjectTransformLayer.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
+#include <llvm/Object/ELFObjectFile.h>
 #include <llvm/Support/MemoryBuffer.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/TargetParser/Host.h>
 
+#include "inductor/cpu/code_names.h"
 #include "inductor/cpu/emitter.h"
 #include "inductor/cpu/jit.h"
 #include "inductor/cpu/vector_math.h"
@@ -94,8 +98,37 @@ class PooledCompiler : public llvm::orc::IRCompileLayer::IRCompiler {
   std::vector<std::unique_ptr<llvm::TargetMachine>> idle_;
 };
 
+// How long functions are: read from the objects before they are linked.
+class FunctionSizes {
+ public:
+  llvm::Error note(llvm::MemoryBufferRef buffer) {
+    auto object = llvm::object::ObjectFile::createObjectFile(buffer);
+    if (!object) return object.takeError();
+    const auto* elf = llvm::dyn_cast<llvm::object::ELFObjectFileBase>(object->get());
+    if (elf == nullptr) return llvm::createStringError("not an ELF object");
+    const std::lock_guard lock(mutex_);
+    for (const llvm::object::ELFSymbolRef symbol : elf->symbols()) {
+      if (symbol.getELFType() != llvm::ELF::STT_FUNC) continue;
+      auto name = symbol.getName();
+      if (!name) return name.takeError();
+      sizes_[name->str()] = symbol.getSize();
+    }
+    return llvm::Error::success();
+  }
+  size_t take(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    const auto found = sizes_.extract(name);
+    return found.empty() ? 0 : found.mapped();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<std::string, size_t> sizes_;
+};
+
 struct Session {
   llvm::orc::JITTargetMachineBuilder target;
+  std::unique_ptr<FunctionSizes> sizes;  // where names are wanted. Before the JIT, which writes there
   std::unique_ptr<llvm::orc::LLJIT> jit;
 };
 
@@ -104,14 +137,18 @@ struct CodeHolder {
   std::shared_ptr<Session> session;
   llvm::orc::ResourceTrackerSP tracker;
   FjKernelFn function = nullptr;
+  std::shared_ptr<void> announced;
   ~CodeHolder() {
+    announced.reset();
     if (tracker) llvm::consumeError(tracker->remove());
   }
 };
 
 class OrcJit : public CpuJit {
  public:
-  OrcJit(std::shared_ptr<Session> session, VectorLevel level) : session_(std::move(session)), options_(options_of(level)) {}
+  OrcJit(std::shared_ptr<Session> session, VectorLevel level) : session_(std::move(session)), options_(options_of(level)) {
+    options_.keep_frame_pointer = session_->sizes != nullptr;
+  }
 
   Result<CompiledKernel> compile(const Kernel& kernel) override {
     const std::string key = print(kernel);
@@ -179,7 +216,7 @@ class OrcJit : public CpuJit {
   }
 
   Result<std::shared_ptr<CodeHolder>> build(const Kernel& kernel) {
-    const std::string name = "fj_kernel_" + std::to_string(next_name_.fetch_add(1));
+    const std::string name = "fj_kernel_" + std::to_string(next_name_.fetch_add(1)) + (kernel.name.empty() ? "" : "_") + kernel.name;
     auto context = std::make_unique<llvm::LLVMContext>();
     FJ_TRY(auto module, emit(kernel, name, *context));
     auto code = std::make_shared<CodeHolder>();
@@ -190,6 +227,7 @@ class OrcJit : public CpuJit {
     auto address = session_->jit->lookup(name);
     if (!address) return llvm_error(address.takeError());
     code->function = address->toPtr<FjKernelFn>();
+    if (session_->sizes) code->announced = announce({name, address->toPtr<const void*>(), session_->sizes->take(name)});
     return code;
   }
 
@@ -200,6 +238,14 @@ class OrcJit : public CpuJit {
   TargetStatistics statistics_;
   std::atomic<uint64_t> next_name_{0};
 };
+
+void note_sizes(Session& session) {
+  session.sizes = std::make_unique<FunctionSizes>();
+  session.jit->getObjTransformLayer().setTransform([&sizes = *session.sizes](std::unique_ptr<llvm::MemoryBuffer> object) -> llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> {
+    if (auto error = sizes.note(*object)) return error;
+    return object;
+  });
+}
 
 llvm::Error define_math(llvm::orc::LLJIT& jit) {
   llvm::orc::SymbolMap symbols;
@@ -229,7 +275,8 @@ Result<std::unique_ptr<CpuJit>> CpuJit::create(VectorLevel level) {
                  })
                  .create();
   if (!jit) return llvm_error(jit.takeError());
-  auto session = std::make_shared<Session>(Session{std::move(target), std::move(*jit)});
+  auto session = std::make_shared<Session>(Session{std::move(target), nullptr, std::move(*jit)});
+  if (code_names_are_wanted()) note_sizes(*session);
   if (auto error = define_math(*session->jit)) return llvm_error(std::move(error));
   return std::unique_ptr<CpuJit>(std::make_unique<OrcJit>(std::move(session), level));
 }

@@ -25,7 +25,7 @@ struct KernelNest {
 };
 
 struct Kernel {
-  std::string name;
+  std::string name;  // what of the program it computes, as part of a symbol; not in the text
   uint32_t symbol_count = 0;
   std::vector<KernelBuffer> buffers;
   std::vector<graph::SymbolId> symbols;  // those used: sizes argument k is symbols[k]

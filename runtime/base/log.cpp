@@ -18,7 +18,7 @@
 
 namespace framejit::log {
 
-std::atomic<uint32_t> g_enabled{0};
+std::atomic<uint32_t> g_enabled{1u << static_cast<int>(Channel::warnings)};
 
 namespace {
 
@@ -31,7 +31,7 @@ constexpr ChannelRow kChannels[] = {
 #include "runtime/base/log_channels.def"
 #undef LOG_CHANNEL
 };
-constexpr uint32_t kAll = (1u << static_cast<int>(Channel::kCount)) - 1;
+constexpr uint32_t kAll = (1u << static_cast<int>(Channel::kCount)) - 1, kUnnamed = 1u << static_cast<int>(Channel::warnings);
 
 struct EventRow {
   const char* name;
@@ -45,7 +45,7 @@ constexpr EventRow kEvents[] = {
 
 struct Sinks {
   std::mutex mutex;
-  uint32_t wanted = 0;  // channels the user asked for; g_enabled adds the listeners' wish for all
+  uint32_t wanted = kUnnamed;  // channels the user asked for; g_enabled adds the listeners' wish for all
   bool json = false;
   std::unique_ptr<std::ofstream> file;
   std::string dump_dir;
@@ -208,7 +208,7 @@ namespace {
 
 // The channels of a list; "help" prints them.
 Result<uint32_t> wanted_channels(std::string_view logs) {
-  uint32_t wanted = 0;
+  uint32_t wanted = kUnnamed;
   for (size_t at = 0; at < logs.size();) {
     const size_t comma = std::min(logs.find(',', at), logs.size());
     std::string_view name = logs.substr(at, comma - at);

@@ -1,7 +1,7 @@
 // runtime/base/log.h — channels and events: one line per event, text or JSON from the same row.
 //
 // Channels and events are rows of log_channels.def and log_events.def; an event's row says its channel. A channel that is off costs
-// one load and a predictable branch. Sinks: stderr or FRAMEJIT_LOGS_OUT, plus any number of listeners (framejit.explain, tests).
+// one load and a predictable branch. `warnings` alone is on from the start. Sinks: stderr or FRAMEJIT_LOGS_OUT, plus any number of listeners (framejit.explain, tests).
 // Events of one compile carry its id, on whatever thread they arise.
 #pragma once
 

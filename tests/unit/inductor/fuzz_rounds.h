@@ -1,6 +1,8 @@
-// tests/unit/inductor/fuzz_rounds.h — how many seeds a fuzzer runs: few in the tests, FUZZ_ROUNDS in long runs.
+// tests/unit/inductor/fuzz_rounds.h — how many seeds a fuzzer runs: few in the tests, FUZZ_ROUNDS in long runs; and how many it takes
+// to find a defect that was planted.
 #pragma once
 
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,6 +21,24 @@ void for_each_seed(int rounds, Round round) {
     SCOPED_TRACE("FUZZ_SEED=" + std::to_string(seed));
     round(seed);
   }
+}
+
+// The first seed of 1 to `rounds` whose round fails, 0 where none does. The first failure must be the fuzzer's own finding: `finding`
+// is part of its message. What fails is not the running test's failure.
+template <class Round>
+int seeds_until_found(int rounds, const std::string& finding, Round round) {
+  for (int seed = 1; seed <= rounds; ++seed) {
+    ::testing::TestPartResultArray failures;
+    {
+      const ::testing::ScopedFakeTestPartResultReporter taken(::testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &failures);
+      round(static_cast<uint32_t>(seed));
+    }
+    if (failures.size() == 0) continue;
+    const std::string message = failures.GetTestPartResult(0).message();
+    EXPECT_NE(message.find(finding), std::string::npos) << "another failure than the planted one: " << message;
+    return seed;
+  }
+  return 0;
 }
 
 }  // namespace framejit::inductor::testing

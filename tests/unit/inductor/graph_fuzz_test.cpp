@@ -2,8 +2,12 @@
 // failing graph is in the message. FUZZ_ROUNDS asks for more.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <regex>
+
 #include "tests/unit/inductor/fuzz_rounds.h"
 #include "tests/unit/inductor/plan_runner.h"
+#include "tests/unit/inductor/planted.h"
 
 namespace framejit::inductor::testing {
 namespace {
@@ -19,6 +23,7 @@ class RandomGraph {
     const int count = 3 + pick(9);
     for (int k = 0; k < count; ++k) text += line();
     text += "  return " + full_.back();
+    for (size_t k = full_.size() - 1; k-- > std::max<size_t>(full_.size() - 4, 2);) text += ", " + full_[k];  // a value that nobody uses shows nothing
     for (const std::string& r : rows_) text += ", " + r;
     return text + "\n}\n";
   }
@@ -98,8 +103,40 @@ class RandomGraph {
   int count_ = 0;
 };
 
+constexpr int kRounds = 12;
+constexpr double kTolerance = 2e-4;
+
 TEST(Fuzz, RandomGraphs) {
-  for_each_seed(12, [](uint32_t seed) { check_graph(RandomGraph(seed).make(), {.tolerance = 2e-4, .seed = seed}); });
+  for_each_seed(kRounds, [](uint32_t seed) { check_graph(RandomGraph(seed).make(), {.tolerance = kTolerance, .seed = seed}); });
+}
+
+// --- planted defects ----------------------------------------------------------------------------------------------------------
+int first_seed_that_finds(const std::string& pattern, const std::string& wrong, const PlanChange& plan) {
+  return seeds_until_found(kRounds, ", expected ", [&](uint32_t seed) {
+    const std::string text = RandomGraph(seed).make();
+    check_graph(text, {.tolerance = kTolerance, .seed = seed, .compiled = std::regex_replace(text, std::regex(pattern), wrong), .plan = plan});
+  });
+}
+
+TEST(Planted, GraphDefectsAreFound) {
+  const struct {
+    const char *name, *pattern, *wrong;  // of the graph's text
+    PlanChange plan;
+  } defects[] = {
+      {"an add that subtracts", "add\\.Tensor", "sub.Tensor"},
+      {"a relu or silu that lets negative numbers pass", " (relu|silu) ", " abs "},
+      {"a largest that is the smallest", "amax", "amin"},
+      {"a softmax over another dimension", "(_softmax \\S+,) 2", "$1 1"},
+      {"a condition that is turned round", "where.self (\\S+), (\\S+), (\\S+)", "where.self $1, $3, $2"},
+      {"a mask that misses the last lane", "^$", "", ask_for_another_part<without_last>},
+      {"a thread that begins one late", "^$", "", ask_for_another_part<late_behind_another>},
+      {"memory that is shared by what lives at once", "^$", "", share_memory},
+  };
+  for (const auto& defect : defects) {
+    SCOPED_TRACE(defect.name);
+    EXPECT_GT(first_seed_that_finds(defect.pattern, defect.wrong, defect.plan), 0);
+  }
+  EXPECT_EQ(seeds_until_found(3, "", [](uint32_t seed) { check_graph(RandomGraph(seed).make(), {.tolerance = kTolerance, .seed = seed, .plan = [](runtime::CallPlan&) {}}); }), 0);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // every point of the nest and compared. Seeded; FUZZ_ROUNDS asks for more, FUZZ_SEED says where to begin.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <numeric>
 
 #include "inductor/loop/index_expr.h"
@@ -11,6 +12,15 @@ namespace framejit::inductor::testing {
 namespace {
 
 constexpr uint32_t kSizeSymbols = 2;
+constexpr int kRounds = 2000;
+
+// What is fuzzed; a planted defect takes the place of one of them.
+struct IndexFunctions {
+  std::function<decltype(inductor::simplify)> simplify = inductor::simplify;
+  std::function<decltype(inductor::split_linear)> split_linear = inductor::split_linear;
+  std::function<decltype(inductor::reshape_index)> reshape_index = inductor::reshape_index;
+  std::function<decltype(inductor::linear_index)> linear_index = inductor::linear_index;
+};
 
 class RandomIndex {
  public:
@@ -95,19 +105,19 @@ std::string words(const SymSizes& sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), std::string(), [](std::string s, const SymExpr& e) { return s + "[" + e.text() + "]"; });
 }
 
-void check_simplify(RandomIndex& random) {
+void check_simplify(RandomIndex& random, const IndexFunctions& fuzzed) {
   const SymExpr e = random.expression(4);
-  const SymExpr simple = simplify(e, random.bounds());
+  const SymExpr simple = fuzzed.simplify(e, random.bounds());
   for (int round = 0; round < 3; ++round)
     for_each_point(random.bounds().extents, random.symbol_values(), [&](const std::vector<int64_t>& env) {
       ASSERT_EQ(simple.eval(env), e.eval(env)) << e.text() << " became " << simple.text() << " over " << words(random.bounds().extents);
     });
 }
 
-void check_split(RandomIndex& random) {
+void check_split(RandomIndex& random, const IndexFunctions& fuzzed) {
   const SymExpr e = random.expression(3), dim = random.dim(0);
   SymExpr coefficient, rest;
-  if (!split_linear(e, dim, coefficient, rest)) return;
+  if (!fuzzed.split_linear(e, dim, coefficient, rest)) return;
   graph::SymbolId id = 0;
   ASSERT_TRUE(dim.is_symbol(&id));
   ASSERT_FALSE(mentions(rest, id) || mentions(coefficient, id)) << e.text();
@@ -116,14 +126,14 @@ void check_split(RandomIndex& random) {
   });
 }
 
-void check_reshape(RandomIndex& random) {
+void check_reshape(RandomIndex& random, const IndexFunctions& fuzzed) {
   SymSizes from, to;
   random.two_shapes(from, to);
   DimBounds bounds = random.bounds();
   bounds.extents = to;
   std::vector<SymExpr> index;
   for (size_t k = 0; k < to.size(); ++k) index.push_back(random.dim(k));
-  const std::vector<SymExpr> mapped = reshape_index(from, to, index, bounds);
+  const std::vector<SymExpr> mapped = fuzzed.reshape_index(from, to, index, bounds);
   ASSERT_EQ(mapped.size(), from.size());
   for (int round = 0; round < 3; ++round) {
     const std::vector<int64_t> symbols = random.symbol_values();
@@ -140,7 +150,7 @@ void check_reshape(RandomIndex& random) {
   }
   SymSizes strides(from.size(), SymExpr(1));
   for (SymExpr& s : strides) s = SymExpr(random.pick(9));
-  const SymExpr linear = linear_index(mapped, strides, bounds);
+  const SymExpr linear = fuzzed.linear_index(mapped, strides, bounds);
   for_each_point(to, random.symbol_values(), [&](const std::vector<int64_t>& env) {
     int64_t expected = 0;
     for (size_t k = 0; k < from.size(); ++k) expected += mapped[k].eval(env) * strides[k].eval(env);
@@ -148,13 +158,90 @@ void check_reshape(RandomIndex& random) {
   });
 }
 
+void check_index(uint32_t seed, const IndexFunctions& fuzzed) {
+  RandomIndex random(seed);
+  check_simplify(random, fuzzed);
+  check_split(random, fuzzed);
+  check_reshape(random, fuzzed);
+}
+
 TEST(Fuzz, IndexExpressions) {
-  for_each_seed(2000, [](uint32_t seed) {
-    RandomIndex random(seed);
-    check_simplify(random);
-    check_split(random);
-    check_reshape(random);
-  });
+  for_each_seed(kRounds, [](uint32_t seed) { check_index(seed, {}); });
+}
+
+// --- planted defects ----------------------------------------------------------------------------------------------------------
+SymExpr toward_zero(const SymExpr& a, const SymExpr& b) { return SymExpr::floor_div(SymExpr::max(a, 0), b) - SymExpr::floor_div(SymExpr::max(SymExpr(0) - a, 0), b); }
+
+// `e` with other divisions and modulos.
+using Binary = std::function<SymExpr(const SymExpr&, const SymExpr&)>;
+SymExpr with(const SymExpr& e, const Binary& division, const Binary& modulo) {
+  if (e.is_constant() || e.is_symbol()) return e;
+  const SymExpr::Node& node = *e.node();
+  std::vector<SymExpr> operands;
+  for (const SymExpr& o : node.operands) operands.push_back(with(o, division, modulo));
+  const auto joined = [&](auto join) { return std::accumulate(operands.begin(), operands.end(), SymExpr(node.coefficient), join); };
+  switch (node.op) {
+    case graph::SymOp::kSum: return joined([](const SymExpr& a, const SymExpr& b) { return a + b; });
+    case graph::SymOp::kProduct: return joined([](const SymExpr& a, const SymExpr& b) { return a * b; });
+    case graph::SymOp::kFloorDiv: return division(operands[0], operands[1]);
+    case graph::SymOp::kMod: return modulo(operands[0], operands[1]);
+    case graph::SymOp::kMin: return SymExpr::min(operands[0], operands[1]);
+    case graph::SymOp::kMax: return SymExpr::max(operands[0], operands[1]);
+    case graph::SymOp::kSymbol: break;
+  }
+  return e;
+}
+
+SymExpr one_short(const SymExpr& e, DimBounds bounds) {
+  for (SymExpr& extent : bounds.extents)
+    if (extent.is_constant() && extent.constant() > 1) extent = extent - SymExpr(1);
+  return simplify(e, bounds);
+}
+
+bool without_symbol(const SymExpr& e, const SymExpr& dim, SymExpr& coefficient, SymExpr& rest) {
+  if (!split_linear(e, dim, coefficient, rest)) return false;
+  if (!coefficient.is_constant()) coefficient = 1;
+  return true;
+}
+
+std::vector<SymExpr> exchanged(const SymSizes& from, const SymSizes& to, const std::vector<SymExpr>& index, const DimBounds& bounds) {
+  std::vector<SymExpr> mapped = reshape_index(from, to, index, bounds);
+  if (from.size() > 1 && from[0] == from[1]) std::swap(mapped[0], mapped[1]);
+  return mapped;
+}
+
+std::vector<SymExpr> one_further(const SymSizes& from, const SymSizes& to, const std::vector<SymExpr>& index, const DimBounds& bounds) {
+  std::vector<SymExpr> mapped = reshape_index(from, to, index, bounds);
+  if (!mapped.empty()) mapped.back() = SymExpr::min(mapped.back() + SymExpr(1), from.back() - SymExpr(1));
+  return mapped;
+}
+
+SymExpr without_last(const std::vector<SymExpr>& index, SymSizes strides, const DimBounds& bounds) {
+  if (!strides.empty()) strides.back() = 0;
+  return linear_index(index, strides, bounds);
+}
+
+TEST(Planted, IndexDefectsAreFound) {
+  const auto simplify_with = [](const Binary& division, const Binary& modulo) {
+    return IndexFunctions{.simplify = [=](const SymExpr& e, const DimBounds& bounds) { return simplify(with(e, division, modulo), bounds); }};
+  };
+  const struct {
+    const char *name, *finding;
+    IndexFunctions fuzzed;
+  } defects[] = {
+      {"a division that rounds negative numbers towards zero", "became", simplify_with(toward_zero, SymExpr::mod)},
+      {"a modulo with the sign of the dividend", "became", simplify_with(SymExpr::floor_div, [](const SymExpr& a, const SymExpr& b) { return a - b * toward_zero(a, b); })},
+      {"a bound that is one too small", "became", {.simplify = one_short}},
+      {"a coefficient that loses its symbol", "split into", {.split_linear = without_symbol}},
+      {"dimensions of equal size that change places", "seen as", {.reshape_index = exchanged}},
+      {"an index that is one too large", "seen as", {.reshape_index = one_further}},
+      {"a stride that is forgotten", "linear.eval", {.linear_index = without_last}},
+  };
+  for (const auto& defect : defects) {
+    SCOPED_TRACE(defect.name);
+    EXPECT_GT(seeds_until_found(kRounds, defect.finding, [&](uint32_t seed) { check_index(seed, defect.fuzzed); }), 0);
+  }
+  EXPECT_EQ(seeds_until_found(50, "", [&](uint32_t seed) { check_index(seed, simplify_with(SymExpr::floor_div, SymExpr::mod)); }), 0);
 }
 
 }  // namespace

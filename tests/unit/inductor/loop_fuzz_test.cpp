@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "graph/scalar_op.h"
 #include "inductor/assemble.h"
@@ -10,6 +11,7 @@
 #include "inductor/interp/interpreter.h"
 #include "tests/unit/inductor/fuzz_rounds.h"
 #include "tests/unit/inductor/plan_runner.h"
+#include "tests/unit/inductor/planted.h"
 #include "tests/unit/inductor/random_loops.h"
 
 namespace framejit::inductor::testing {
@@ -112,7 +114,13 @@ class Compiler {
   std::unique_ptr<CpuJit> jit_;
 };
 
-void check_program(uint32_t seed) {
+struct Defect {
+  const char* name = "";
+  PlantedTarget::Change kernels = {};
+  PlanChange plan = {};
+};
+
+void check_program(uint32_t seed, const Defect& planted = {}) {
   RandomProgram random = random_program(seed);
   const std::string text = print(random.program);
   const auto verified = verify(random.program);
@@ -126,8 +134,11 @@ void check_program(uint32_t seed) {
     const std::string what = "level " + std::to_string(static_cast<int>(level)) + (fuse ? " fused" : " unfused") + "\n" + text;
     Compiler compiler(level);
     const Schedule schedule = fuse ? make_schedule(random.program, hints) : make_plain_schedule(random.program);
-    const auto plan = assemble(graph, forms, schedule, hints, compiler.jit());
+    PlantedTarget target(compiler.jit(), planted.kernels);
+    auto plan = assemble(graph, forms, schedule, hints, target);
     ASSERT_TRUE(plan.ok()) << plan.error().message << "\n" << what;
+    if (seed % 4 != 0) share_kernels(plan.value());
+    if (planted.plan) planted.plan(plan.value());
     for (const int64_t size : {int64_t{8}, int64_t{2} + seed % 39}) {
       const auto inputs = input_data(random, {size}, seed);
       const auto expected = interpret(random.program, inputs, {size});
@@ -139,7 +150,54 @@ void check_program(uint32_t seed) {
   }
 }
 
-TEST(Fuzz, LoopPrograms) { for_each_seed(25, check_program); }
+constexpr int kRounds = 40;
+
+TEST(Fuzz, LoopPrograms) {
+  for_each_seed(kRounds, [](uint32_t seed) { check_program(seed); });
+}
+
+// --- planted defects ----------------------------------------------------------------------------------------------------------
+template <class Change>
+PlantedTarget::Change in_each_instruction(Change change) {
+  return [=](Kernel& kernel) {
+    for (KernelNest& n : kernel.nests)
+      for (LoopInst& inst : n.nest.body) change(kernel, inst);
+  };
+}
+PlantedTarget::Change taken_for(std::map<ScalarOp, ScalarOp> others) {
+  return in_each_instruction([=](const Kernel&, LoopInst& inst) {
+    if (inst.op == LoopOp::kScalar && others.contains(inst.scalar)) inst.scalar = others.at(inst.scalar);
+  });
+}
+PlantedTarget::Change taken_for(ReduceOp right, ReduceOp wrong) {
+  return in_each_instruction([=](const Kernel&, LoopInst& inst) {
+    if (inst.op == LoopOp::kReduce && inst.reduce == right) inst.reduce = wrong;
+  });
+}
+
+void load_one_too_low(const Kernel& kernel, LoopInst& inst) {
+  if (inst.op == LoopOp::kLoad && !kernel.buffers[inst.buffer].is_local) inst.index[0] = SymExpr::max(inst.index[0] - SymExpr(1), 0);
+}
+void never_wrap(const Kernel&, LoopInst& inst) { inst.wrap = false; }
+
+TEST(Planted, LoopDefectsAreFound) {
+  const Defect defects[] = {
+      {"an add that subtracts", taken_for({{ScalarOp::k_add, ScalarOp::k_sub}})},
+      {"equal numbers taken for different ones", taken_for({{ScalarOp::k_lt, ScalarOp::k_le}, {ScalarOp::k_gt, ScalarOp::k_ge}})},
+      {"negative numbers that are rounded towards zero", taken_for({{ScalarOp::k_floor, ScalarOp::k_trunc}, {ScalarOp::k_floor_div, ScalarOp::k_trunc_div}})},
+      {"a largest that is the smallest", taken_for(ReduceOp::kMax, ReduceOp::kMin)},
+      {"a load that is off by one", in_each_instruction(load_one_too_low)},
+      {"a mask that misses the last lane", {}, ask_for_another_part<without_last>},
+      {"a thread that begins one late", {}, ask_for_another_part<late_behind_another>},
+      {"memory that is shared by what lives at once", {}, share_memory},
+  };
+  for (const Defect& defect : defects) {
+    SCOPED_TRACE(defect.name);
+    EXPECT_GT(seeds_until_found(kRounds, ", interpreted ", [&](uint32_t seed) { check_program(seed, defect); }), 0);
+  }
+  EXPECT_GT(seeds_until_found(kRounds, "failed", [](uint32_t seed) { check_program(seed, {"an index that does not count from the end", in_each_instruction(never_wrap)}); }), 0);
+  EXPECT_EQ(seeds_until_found(3, "", [](uint32_t seed) { check_program(seed, {"none", [](Kernel&) {}, [](runtime::CallPlan&) {}}); }), 0);
+}
 
 }  // namespace
 }  // namespace framejit::inductor::testing

@@ -231,6 +231,11 @@ Result<Outputs> run_interpreted(const Graph& graph, const std::vector<Data>& inp
   return out;
 }
 
+void share_kernels(runtime::CallPlan& plan) {
+  for (runtime::Step& step : plan.steps)
+    if (auto* kernel = std::get_if<runtime::KernelStep>(&step)) kernel->grain = 1;
+}
+
 Result<Outputs> run_plan(const runtime::CallPlan& plan, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols, int threads) {
   Host host(plan, inputs, threads);
   FJ_TRY_VOID(runtime::run_steps(plan, symbols.data(), host));
@@ -242,13 +247,10 @@ Result<Outputs> run_plan(const runtime::CallPlan& plan, const std::vector<Data>&
   return out;
 }
 
-Result<Outputs> run_compiled(const Graph& graph, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols, InductorOptions options,
-                             int threads, runtime::CallPlan* plan_out) {
+Result<Outputs> run_compiled(const Graph& graph, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols, InductorOptions options) {
   auto backend = make_inductor_backend(options);
-  FJ_TRY(runtime::CallPlan plan, backend->compile(graph));
-  FJ_TRY(Outputs out, run_plan(plan, inputs, symbols, threads));
-  if (plan_out != nullptr) *plan_out = std::move(plan);
-  return out;
+  FJ_TRY(const runtime::CallPlan plan, backend->compile(graph));
+  return run_plan(plan, inputs, symbols, 1);
 }
 
 namespace {
@@ -319,15 +321,23 @@ void check_graph(const std::string& text, CheckOptions options) {
   const auto reference = make_reference(text, options);
   ASSERT_TRUE(reference.ok()) << reference.error().message << "\n" << text;
   const Reference& r = reference.value();
+  const auto compiled = graph::parse_graph(options.compiled.empty() ? text : options.compiled);
+  ASSERT_TRUE(compiled.ok()) << compiled.error().message << "\n"
+                             << options.compiled;
   for (const InductorOptions& variant : variants()) {
     const std::string what = "level " + std::to_string(variant.vector_level) + (variant.fuse ? " fused" : " unfused") +
                              (variant.target == Target::kInterp ? " interpreted" : "") + "\n" + text;
-    runtime::CallPlan plan;
-    const auto got = run_compiled(r.graph, r.inputs, r.symbols, variant, variant.fuse ? 3 : 1, &plan);
+    auto backend = make_inductor_backend(variant);
+    auto plan = backend->compile(compiled.value());
+    ASSERT_TRUE(plan.ok()) << plan.error().message << "\n"
+                           << what;
+    if (variant.fuse && variant.target == Target::kMachine) share_kernels(plan.value());
+    if (options.plan) options.plan(plan.value());
+    const auto got = run_plan(plan.value(), r.inputs, r.symbols, variant.fuse ? 3 : 1);
     ASSERT_TRUE(got.ok()) << got.error().message << "\n" << what;
     compare(got.value(), r.expected, options.tolerance, what);
     int kernels = 0;
-    for (const auto& step : plan.steps) kernels += std::holds_alternative<runtime::KernelStep>(step);
+    for (const auto& step : plan.value().steps) kernels += std::holds_alternative<runtime::KernelStep>(step);
     if (variant.fuse && options.kernels >= 0) {
       EXPECT_EQ(kernels, options.kernels) << what;
     }

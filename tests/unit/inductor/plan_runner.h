@@ -3,6 +3,7 @@
 // A handful of extern ops (mm, bmm, addmm, as_strided copies) is emulated, enough to put library calls between kernels.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <random>
 #include <string>
@@ -27,7 +28,9 @@ std::vector<Data> random_inputs(const graph::Graph& graph, const std::vector<int
 
 Result<Outputs> run_interpreted(const graph::Graph& graph, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols);
 Result<Outputs> run_compiled(const graph::Graph& graph, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols,
-                             InductorOptions options, int threads = 1, runtime::CallPlan* plan = nullptr);
+                             InductorOptions options);
+// Threads share every kernel, however small. Not for kernels of the interpreter, which run whole.
+void share_kernels(runtime::CallPlan& plan);
 // Outputs of a plan whose outputs all are buffers.
 Result<Outputs> run_plan(const runtime::CallPlan& plan, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols, int threads);
 
@@ -37,6 +40,8 @@ struct CheckOptions {
   std::vector<int64_t> symbols;  // empty: the hints
   uint32_t seed = 1;
   int kernels = -1;              // expected kernel steps when fused; -1: any
+  std::string compiled = {};     // planted: this graph is compiled in place of the one that the interpreter runs
+  std::function<void(runtime::CallPlan&)> plan = {};  // planted: alters what was compiled
 };
 // Parses, runs on the interpreter, compiles for every vector level fused and unfused, compares. Reports through gtest.
 void check_graph(const std::string& text, CheckOptions options = {});
