@@ -16,6 +16,7 @@
 #include "frame_hook/resume/stats.h"
 #include "graph/aten/bind_recorder.h"
 #include "python/events.h"
+#include "guards/running_compile.h"
 #include "inductor/compile.h"
 #include "runtime/aten/ask_eager.h"
 #include "runtime/base/config.h"
@@ -152,6 +153,15 @@ PyMethodDef methods[] = {
 
 PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_framejit", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
 
+bool wait_for_compiles_before_forks() {
+  static PyMethodDef before{"before_fork", [](PyObject*, PyObject*) { return before_fork(), Py_NewRef(Py_None); }, METH_NOARGS, nullptr};
+  static PyMethodDef after{"after_fork", [](PyObject*, PyObject*) { return after_fork_in_parent(), Py_NewRef(Py_None); }, METH_NOARGS, nullptr};
+  const PyRef os = PyRef::steal(PyImport_ImportModule("os")), none = PyRef::steal(PyTuple_New(0));
+  const PyRef function = PyRef::steal(os ? PyObject_GetAttrString(os.get(), "register_at_fork") : nullptr);
+  const PyRef hooks = PyRef::steal(Py_BuildValue("{s:N,s:N}", "before", PyCFunction_New(&before, nullptr), "after_in_parent", PyCFunction_New(&after, nullptr)));
+  return function && none && hooks && PyRef::steal(PyObject_Call(function.get(), none.get(), hooks.get()));
+}
+
 bool initialise(PyObject* module) {
   if (!frame_hook::install_tensor_frontend()) return false;
   frame_hook::register_backend("eager", graph::make_eager_backend);
@@ -160,6 +170,7 @@ bool initialise(PyObject* module) {
   runtime::set_gelu_reader(runtime::gelu_of_aten);
   frame_hook::set_frame_handler(&frame_hook::frame_driver());
   pthread_atfork(nullptr, nullptr, frame_hook::forget_running_compile);
+  if (!wait_for_compiles_before_forks()) return false;
   PyRef error = PyRef::steal(PyErr_NewExceptionWithDoc("framejit.GraphBreakError", "A graph break in code compiled with fullgraph=True.", PyExc_RuntimeError, nullptr));
   if (!error || PyModule_AddObjectRef(module, "GraphBreakError", error.get()) < 0) return false;
   frame_hook::set_graph_break_error(error.get());

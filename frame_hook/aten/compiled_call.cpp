@@ -13,6 +13,7 @@
 #include "frame_hook/aten/tensor_frontend.h"
 #include "frame_hook/aten/user_backend.h"
 #include "graph/passes/pipeline.h"
+#include "guards/running_compile.h"
 #include "runtime/aten/plan_runner.h"
 #include "runtime/base/log.h"
 
@@ -69,18 +70,6 @@ bool is_short(const runtime::CallPlan& plan) {
   return true;
 }
 
-class GilReleased final {
- public:
-  explicit GilReleased(bool wanted) : thread_(wanted ? PyEval_SaveThread() : nullptr) {}
-  ~GilReleased() {
-    if (thread_ != nullptr) PyEval_RestoreThread(thread_);
-  }
-  GilReleased(const GilReleased&) = delete;
-
- private:
-  PyThreadState* thread_;
-};
-
 // Runs a plan. Views that leave it, writes to inputs and returned inputs are the runner's and the plan's business.
 class PlannedCall final : public CompiledCall {
  public:
@@ -114,7 +103,7 @@ class PlannedCall final : public CompiledCall {
   bool run_plan(const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* results) {
     Result<void> done;
     {
-      const GilReleased released(!is_short_);
+      const WithoutGil released(!is_short_);
       done = runner_.run(inputs, symbols, results);
     }
     if (!done.ok()) PyErr_SetString(PyExc_RuntimeError, done.error().message.c_str());
@@ -124,6 +113,20 @@ class PlannedCall final : public CompiledCall {
   runtime::PlanRunner runner_;
   bool is_short_ = false;
 };
+
+struct Planned {
+  graph::Graph functional;
+  runtime::CallPlan plan;
+};
+
+// No Python is needed here: no object is touched, log listeners and who looks for Ctrl-C take the GIL for themselves.
+Result<Planned> plan_graph(const graph::Graph& recorded, graph::Backend& backend, bool decompose) {
+  const Unlocked others_run;
+  Planned made;
+  FJ_TRY(made.functional, graph::run_pipeline(recorded, decompose));
+  FJ_TRY(made.plan, backend.compile(made.functional));
+  return made;
+}
 
 }  // namespace
 
@@ -138,10 +141,10 @@ Result<std::unique_ptr<CompiledCall>> compile_graph(const RecordedGraph& recorde
   const std::string name = request.callable != nullptr ? "eager" : request.backend;
   graph::Backend* const backend = find_backend(name);
   if (!backend) return Error{"unknown_backend", "no backend is named '" + name + "'"};
-  FJ_TRY(graph::Graph functional, graph::run_pipeline(recorded.graph, name != "eager"));
+  FJ_TRY(Planned planned, plan_graph(recorded.graph, *backend, name != "eager"));
+  auto& [functional, plan] = planned;
   const auto& facts = functional.shapes.facts();
   for (size_t i = recorded.graph.shapes.facts().size(); i < facts.size(); ++i) shapes.add_fact(facts[i]);
-  FJ_TRY(runtime::CallPlan plan, backend->compile(functional));
   log_plan(plan, place_of(recorded.graph));
   std::unique_ptr<CompiledCall> call = std::make_unique<PlannedCall>(std::move(plan), recorded, functional.nodes.size());
   if (request.callable == nullptr) return call;

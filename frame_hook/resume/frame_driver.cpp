@@ -6,6 +6,7 @@
 
 #include "frame_hook/resume/stats.h"
 #include "guards/interrupts.h"
+#include "guards/running_compile.h"
 #include "runtime/base/c_stack.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
@@ -15,7 +16,6 @@ namespace framejit::frame_hook {
 namespace {
 
 bool g_compiling = false;                 // guarded by the GIL; a forked child starts with it false (forget_running_compile)
-bool g_collector_waits = false;           // the running compile has disabled the garbage collector
 PyObject* g_graph_break_error = nullptr;
 thread_local bool t_enabled = true;
 
@@ -142,18 +142,12 @@ class Drive final {
   const Options& options_;                // the settings object lives while the call runs
 };
 
-// A compile is running. The garbage collector waits for its end: a trace makes many objects and no garbage.
+// A compile is running.
 struct Compiling {
-  Compiling() {
-    g_compiling = true;
-    g_collector_waits = PyGC_Disable() != 0;
-  }
-  ~Compiling() { end(); }
+  Compiling() { g_compiling = true; }
+  ~Compiling() { g_compiling = false; }
   Compiling(const Compiling&) = delete;
-  static void end() {
-    g_compiling = false;
-    if (std::exchange(g_collector_waits, false)) PyGC_Enable();
-  }
+  const CollectorWaits collector_waits;
 };
 
 // Resumes an inlined callee: the hook hands its fresh frame to on_frame with this context. Segment and run are those of the round
@@ -412,7 +406,7 @@ Next Drive::miss(const guards::FrameAccess& access, int index) {
   if (!segment) return next.leave ? next : plainly();
   SegmentRun run;
   const RunStatus status = segment->run(access, run);
-  // A new entry misses when another thread changed what is guarded while backends compiled without the GIL.
+  // A new entry misses when another thread changed what is guarded while the compile was without the GIL.
   if (status != RunStatus::done) return no_result(status);
   return apply(*segment, run);
 }
@@ -495,7 +489,8 @@ bool set_thread_enabled(bool enabled) { return std::exchange(t_enabled, enabled)
 
 void forget_running_compile() {
   g_compiling = false;
-  if (PyGILState_Check()) Compiling::end();
+  after_fork_in_child();
+  if (PyGILState_Check()) CollectorWaits::end();
 }
 
 }  // namespace framejit::frame_hook

@@ -14,6 +14,7 @@
 #include "frame_hook/trace/protocol.h"
 #include "graph/int64_range.h"
 #include "guards/interrupts.h"
+#include "guards/running_compile.h"
 #include "runtime/base/c_stack.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/base/result.h"
@@ -28,17 +29,10 @@ constexpr uint64_t kPollInterval = 1024;
 
 std::string text_of_position(const SymbolicFrame& frame) { return place_of(frame.code->code, frame.code->instructions[frame.position].line); }
 
-// Ctrl-C only: CPython offers no other look at pending signals that leaves them pending.
-bool ctrl_c_is_pending() {
-  if (!PyOS_InterruptOccurred()) return false;
-  PyErr_SetInterrupt();
-  return true;
-}
-
 }  // namespace
 
 Tracer::Tracer(TensorFrontend& frontend, const TraceOptions& options) : frontend_(frontend), options_(options) {
-  set_interrupt_reader([] { return PyGILState_Check() != 0 && (interrupt_is_kept() || ctrl_c_is_pending()); });  // for the passes and kernels that follow
+  set_interrupt_reader(compile_interrupted);  // for the passes and kernels that follow
 }
 
 std::string Tracer::here() const {

@@ -479,7 +479,7 @@ class TestManyCallers:
         whole = time.perf_counter() - start
         assert framejit.stats()["kernels"] > 20
         framejit.reset()
-        # From another process: the compile holds the interpreter.
+        # From another process, which no lock of this one holds up.
         killer = subprocess.Popen([sys.executable, "-S", "-c", f"import os, sys, time; sys.stdin.readline(); time.sleep({whole / 3}); os.kill({os.getpid()}, 2)"],
                                   stdin=subprocess.PIPE, text=True)
         with pytest.raises(KeyboardInterrupt):

@@ -96,3 +96,56 @@ print("parent", waits, gc.isenabled(), framejit.stats()["graphs"])
 
 def test_a_child_forked_during_a_compile_collects_and_compiles():
     assert run(FORK) == ["child True True 1 0", "parent True True 1"]
+
+
+FORK_UNLOCKED = """
+import os, threading, torch, framejit
+from framejit import _framejit
+names, lines = {}, [f"    x = (x * 0.{i + 1}).sin() + {i}\\n    x = x.cummax(0).values" for i in range(20)]
+exec("def f(x):\\n" + "\\n".join(lines) + "\\n    return x", names)
+compiled, quick, x, state, seen = framejit.compile(names["f"]), framejit.compile(lambda x: (x * 3).sin()), torch.ones(8), [], []
+def fork():
+    child = os.fork()
+    if child == 0:
+        with torch.no_grad():
+            right = torch.equal(quick(x), (x * 3).sin()) and torch.equal(compiled(x), names["f"](x))
+        print("child", right, framejit.stats()["fallbacks"], flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+def listen(event):
+    if event["event"] == "Refused" and not state:
+        state.append(threading.Thread(target=fork))
+        state[0].start()
+_framejit.add_listener(listen)
+with torch.no_grad():
+    for again in range(2):
+        state.clear()
+        framejit.reset()
+        same = torch.equal(compiled(x), names["f"](x))
+        state[0].join()
+        print("parent", same, framejit.stats()["graphs"], flush=True)
+"""
+
+
+def test_a_fork_of_another_thread_waits_for_kernels():
+    assert run(FORK_UNLOCKED) == ["child True 0", "parent True 1"] * 2
+
+
+EXIT_UNLOCKED = """
+import threading, torch, framejit
+names, lines = {}, [f"    x = (x * 0.{i + 1}).sin() + {i}\\n    x = x.cummax(0).values" for i in range(40)]
+exec("def f(x):\\n" + "\\n".join(lines) + "\\n    return x", names)
+inside = threading.Event()
+def work():
+    with torch.no_grad():
+        framejit.compile(names["f"])(torch.ones(8))
+        print("compiled")
+framejit._framejit.add_listener(lambda event: event["event"] == "Refused" and inside.set())
+threading.Thread(target=work, daemon=True).start()
+assert inside.wait(60)
+print("end", flush=True)
+"""
+
+
+def test_the_program_ends_while_a_daemon_compiles():
+    assert run(EXIT_UNLOCKED) == ["end"]

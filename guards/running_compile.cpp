@@ -1,0 +1,90 @@
+// guards/running_compile.cpp — the state of the one compile that runs; the GIL guards it.
+#include "guards/running_compile.h"
+
+#include <cxxabi.h>
+#include <unistd.h>
+
+#include <thread>
+#include <utility>
+
+#include "guards/interrupts.h"
+
+namespace framejit {
+namespace {
+
+// To look for Ctrl-C takes the GIL, for which a busy thread of Python lets us wait 5 ms.
+constexpr std::chrono::milliseconds kBetweenLooks{20};
+
+bool g_collector_waits = false;           // the running compile has disabled the garbage collector
+unsigned long g_unlocked_thread = 0;      // that is Unlocked; 0: none
+int g_forking = 0;                        // threads between before_fork and after
+thread_local Unlocked* t_unlocked = nullptr;
+
+}  // namespace
+
+void WithoutGil::take_back(PyThreadState* thread) {
+  try {
+    PyEval_RestoreThread(thread);
+  } catch (const abi::__forced_unwind&) {  // CPython until 3.13 ends the thread: the frames above hold references that nobody may drop any more
+    for (;;) pause();
+  }
+}
+
+CollectorWaits::CollectorWaits() { g_collector_waits = PyGC_Disable() != 0; }
+void CollectorWaits::end() {
+  if (std::exchange(g_collector_waits, false)) PyGC_Enable();
+}
+
+Unlocked::Unlocked() {
+  if (g_forking > 0) return;
+  collector_waited_ = g_collector_waits;
+  CollectorWaits::end();
+  g_unlocked_thread = PyThread_get_thread_ident();
+  t_unlocked = this;
+  next_look_ = std::chrono::steady_clock::now() + kBetweenLooks;
+  thread_ = PyEval_SaveThread();
+}
+
+Unlocked::~Unlocked() {
+  if (thread_ == nullptr) return;
+  WithoutGil::take_back(thread_);
+  t_unlocked = nullptr;
+  g_unlocked_thread = 0;
+  if (collector_waited_) g_collector_waits = PyGC_Disable() != 0;  // unless the program has disabled it meanwhile
+}
+
+// CPython offers no other look at pending signals that leaves them pending.
+bool ctrl_c_is_pending() {
+  if (!PyOS_InterruptOccurred()) return false;
+  PyErr_SetInterrupt();
+  return true;
+}
+
+bool compile_interrupted() {
+  if (t_unlocked == nullptr) return PyGILState_Check() != 0 && (interrupt_is_kept() || ctrl_c_is_pending());
+  if (interrupt_is_kept()) return true;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < t_unlocked->next_look_) return false;
+  WithoutGil::take_back(t_unlocked->thread_);
+  const bool pending = ctrl_c_is_pending();
+  t_unlocked->thread_ = PyEval_SaveThread();
+  t_unlocked->next_look_ = std::chrono::steady_clock::now() + kBetweenLooks;
+  return pending;
+}
+
+void before_fork() {
+  while (g_unlocked_thread != 0 && g_unlocked_thread != PyThread_get_thread_ident()) {
+    const WithoutGil waiting;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ++g_forking;
+}
+
+void after_fork_in_parent() { --g_forking; }
+
+void after_fork_in_child() {
+  g_forking = 0;
+  if (g_unlocked_thread != PyThread_get_thread_ident()) g_unlocked_thread = 0;
+}
+
+}  // namespace framejit

@@ -1,0 +1,161 @@
+"""Passes and code generation run without the GIL: what other threads do meanwhile, to themselves and to the compile."""
+import gc
+import itertools
+import os
+import signal
+import threading
+import time
+
+import pytest
+import torch
+
+import framejit
+from check import fresh, same  # noqa: F401
+
+NUMBERS = itertools.count(1000)  # kernels that no cache holds
+
+
+@pytest.fixture(autouse=True)
+def no_grad():
+    with torch.no_grad():
+        yield
+
+
+def big_function(kernels=20, tail="x"):
+    """As many kernels: a library's op ends each."""
+    names = {"torch": torch}
+    lines = [f"    x = ((x * {next(NUMBERS)}e-4).sin() + {i}).tanh()\n    x = x.cummax(0).values" for i in range(kernels)]
+    exec("def f(x):\n" + "\n".join(lines) + f"\n    return {tail}\n", names)
+    return names["f"], names
+
+
+class Watching:
+    """Calls action() once, on a thread of its own, when the scheduled loops of a compile are logged: the code generation follows. Keeps the
+    times of that event and of the first one behind the code generation."""
+    def __init__(self, action=lambda: None):
+        self.action, self.start, self.end, self.thread = action, None, None, None
+    def __call__(self, event):
+        if event["event"] == "Refused" and self.start is None:
+            self.thread = threading.Thread(target=self.action, daemon=True)
+            self.thread.start()
+            self.start = time.perf_counter()
+        elif event["event"] == "Stage" and self.start is not None and self.end is None:
+            self.end = time.perf_counter()
+    def __enter__(self):
+        self.token = framejit._framejit.add_listener(self)
+        return self
+    def __exit__(self, *_):
+        framejit._framejit.remove_listener(self.token)
+        if self.thread:
+            self.thread.join(60)
+            assert not self.thread.is_alive()
+
+
+def test_another_thread_runs_while_kernels_are_made():
+    f, _ = big_function()
+    x, ticks, done = torch.ones(64), [], threading.Event()
+    def count():
+        while not done.is_set():
+            ticks.append(time.perf_counter())
+            time.sleep(0.0005)
+    with Watching(count) as watching:
+        result = framejit.compile(f)(x)
+        done.set()
+    same(result, f(x))
+    assert framejit.stats()["kernels"] >= 20
+    inside = [t for t in ticks if watching.start < t < watching.end]
+    window = watching.end - watching.start
+    gaps = [b - a for a, b in zip([watching.start, *inside], [*inside, watching.end])]
+    assert len(inside) >= 20 and max(gaps) < 0.5 * window, (len(inside), max(gaps), window)
+
+
+def test_two_threads_compile_different_functions():
+    x, events, finished = torch.ones(64), [], []
+    functions = [big_function(6)[0] for _ in range(2)]
+    barrier = threading.Barrier(2)
+    def work(f):
+        compiled = framejit.compile(f)
+        with torch.no_grad():
+            barrier.wait()
+            for _ in range(30):
+                same(compiled(x), f(x))
+                time.sleep(0.02)
+        finished.append(f)
+    token = framejit._framejit.add_listener(lambda event: events.append(event["event"]))
+    threads = [threading.Thread(target=work, args=(f,), daemon=True) for f in functions]
+    [t.start() for t in threads]
+    [t.join(60) for t in threads]
+    framejit._framejit.remove_listener(token)
+    assert len(finished) == 2 and framejit.stats()["graphs"] == 2, framejit.stats()
+    assert set(framejit.stats()["fallback_reasons"]) <= {"compile_running"} and "Stage" in events
+
+
+def test_a_call_of_another_thread_runs_plainly_meanwhile():
+    f, _ = big_function()
+    x, small, got = torch.ones(64), framejit.compile(lambda x: x.sin() + 1), []
+    def call():
+        with torch.no_grad():
+            got.append(small(x))
+    with Watching(call):
+        framejit.compile(f)(x)
+    same(got[0], x.sin() + 1)
+    assert framejit.stats()["fallback_reasons"] == {"compile_running": 1} and framejit.stats()["graphs"] == 1
+    same(small(x), x.sin() + 1)
+    assert framejit.stats()["graphs"] == 2
+
+
+def test_ctrl_c_of_another_thread():
+    f, _ = big_function(40)
+    x, compiled = torch.ones(64), framejit.compile(f)
+    def interrupt():
+        time.sleep(0.03)  # the listener has returned: nothing of Python runs on the main thread
+        os.kill(os.getpid(), signal.SIGINT)
+    with Watching(interrupt) as watching, pytest.raises(KeyboardInterrupt):
+        compiled(x)
+        time.sleep(1)
+    assert watching.start and framejit.stats()["graphs"] == 0 and framejit.stats()["break_reasons"] == {"interrupted": 1}, framejit.stats()
+    same(compiled(x), f(x))
+    assert framejit.stats()["graphs"] == 1
+
+
+def test_reset_of_another_thread():
+    f, _ = big_function()
+    x, compiled = torch.ones(64), framejit.compile(f)
+    for _ in range(3):
+        with Watching(framejit.reset) as watching:
+            same(compiled(x), f(x))
+        assert watching.start and framejit.stats()["graphs"] == 1 and not framejit.stats()["fallbacks"]
+        framejit.reset()
+    same(compiled(x), f(x))
+
+
+def test_what_is_guarded_changes_meanwhile():
+    f, names = big_function(tail="x * K.k + k()")
+    class K:
+        k = 2
+    names.update(K=K, k=lambda: 1)
+    x, compiled = torch.ones(64), framejit.compile(f)
+    def change():
+        K.k = 3
+        names["k"] = lambda: 5
+    with Watching(change):
+        got = compiled(x)
+    same(got, f(x))
+    assert (K.k, names["k"]()) == (3, 5) and framejit.stats()["fallback_reasons"] == {"guards_moved": 1} and framejit.stats()["graphs"] == 1
+    same(compiled(x), f(x))
+    assert framejit.stats()["graphs"] == 2
+
+
+@pytest.mark.parametrize("set_collector", [gc.disable, gc.enable])
+def test_the_collector_of_other_threads(set_collector):
+    f, _ = big_function()
+    seen = []
+    def look():
+        seen.append(gc.isenabled())
+        set_collector()
+    try:
+        with Watching(look):
+            framejit.compile(f)(torch.ones(64))
+        assert seen == [True] and gc.isenabled() == (set_collector is gc.enable)
+    finally:
+        gc.enable()
