@@ -43,6 +43,7 @@ void NestEmitter::find_levels() {
       level_[i] = range_levels_;
       continue;
     }
+    for (size_t d = nest_.ranges.size(); is_ordered(inst) && d < nest_.dim_count(); ++d) level_[i] = std::max(level_[i], level_of_dim(d));
     for (const SymExpr& e : inst.index) {
       std::vector<graph::SymbolId> ids;
       e.collect_symbols(ids);
@@ -75,9 +76,9 @@ void NestEmitter::choose_unroll() {
   bool narrow = false;
   for (size_t i = 0; i < nest_.body.size(); ++i) {
     const LoopInst& inst = nest_.body[i];
-    const bool is_position = inst.op == LoopOp::kReduce && (inst.reduce == ReduceOp::kArgmax || inst.reduce == ReduceOp::kArgmin);
-    narrow |= inst.op == LoopOp::kCheck || (inst.dtype == DType::kInt64 && !is_position) || inst.dtype == DType::kFloat64;
-    narrow |= is_position && !has_short_positions_;
+    const bool has_position = is_carried(inst) && is_position(inst.reduce);
+    narrow |= inst.op == LoopOp::kCheck || (inst.dtype == DType::kInt64 && !has_position) || inst.dtype == DType::kFloat64;
+    narrow |= has_position && !has_short_positions_;
     narrow |= (inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) && !is_contiguous(inst);
     if (inst.op != LoopOp::kScalar) continue;
     weight += inst.scalar >= ScalarOp::k_exp && inst.scalar <= ScalarOp::k_hypot && inst.scalar != ScalarOp::k_sqrt ? 12 : 1;
@@ -99,7 +100,7 @@ bool NestEmitter::is_contiguous(const LoopInst& inst) const {
 // Emits everything inside the first `level` loops. `main` and `tail` are the accumulators there; both are updated in place.
 void NestEmitter::emit_level(size_t level, Accumulators& main, Accumulators& tail) {
   for (size_t i = 0; i < nest_.body.size(); ++i)
-    if (level_[i] == level && !after_[i]) emit_inst(static_cast<InstId>(i));
+    if (level_[i] == level && !after_[i]) nest_.body[i].op == LoopOp::kScan ? scan(static_cast<InstId>(i), main) : emit_inst(static_cast<InstId>(i));
   const bool starts_reduction = nest_.is_reduction() && level == range_levels_;
   if (!starts_reduction) {
     emit_deeper(level, main, tail);
@@ -182,10 +183,28 @@ void NestEmitter::emit_scalar_loop(size_t level, Accumulators& main, Accumulator
   const size_t d = order_[level];
   const bool is_tile = kernel_.in_tiles && level + 1 == order_.size();
   Value *from = is_tile ? s_.outer.back() : b_.getInt64(0), *to = is_tile ? s_.tile_end : extent(d);
-  emit_blocks(blocks_[level], blocks_[level].depth, from, to, 1, {&main, &tail}, [&](Value* index) {
+  const auto point = [&](Value* index) {
     dims_[d] = index;
     emit_level(level + 1, main, tail);
+  };
+  if (is_walk(level)) from = emit_walk(from, to, {&main, &tail}, point);
+  emit_blocks(blocks_[level], blocks_[level].depth, from, to, 1, {&main, &tail}, point);
+}
+
+// The innermost loop of an ordered nest, with few instructions a point.
+bool NestEmitter::is_walk(size_t level) const {
+  constexpr size_t kFew = 16;
+  return level + 1 == order_.size() && is_ordered(nest_) && nest_.body.size() <= kFew && blocks_[level].depth == 0;
+}
+
+// Several points a turn, so that counting and addresses do not hold up what is carried. Answers with where it stopped.
+Value* NestEmitter::emit_walk(Value* from, Value* to, const Sets& sets, LoopBody point) {
+  constexpr uint64_t kPoints = 4;
+  Value* end = b_.CreateAdd(from, b_.CreateAnd(b_.CreateSub(to, from), b_.getInt64(~(kPoints - 1))));
+  emit_loop(from, end, b_.getInt64(kPoints), sets, [&](Value* index) {
+    for (uint64_t k = 0; k < kPoints; ++k) point(k == 0 ? index : b_.CreateNSWAdd(index, b_.getInt64(k)));
   });
+  return end;
 }
 
 void NestEmitter::emit_vector_loop(size_t level, Accumulators& main, Accumulators& tail) {

@@ -5,6 +5,7 @@
 // twice: a main loop of `lanes * unroll` lanes (wide vectors, which code generation splits into registers: that is the unrolling)
 // and a masked tail. Reductions are carried as phis, one set for the main loop and one for the tail; they meet in a fixed tree, so
 // that results depend neither on threads nor on the place of the tail. Long sums of floats are cut into blocks: see sum_blocks.h.
+// Scans are carried as reductions are, never along the lanes.
 #pragma once
 
 #include <llvm/ADT/STLFunctionalExtras.h>
@@ -17,7 +18,7 @@
 
 namespace framejit::inductor {
 
-struct Accumulator {  // of one reduction
+struct Accumulator {  // of one reduction or scan
   llvm::Value *value = nullptr;
   llvm::Value *position = nullptr;  // argmax and argmin
   llvm::Value *lost = nullptr;      // of a compensated sum: what rounding took from `value`
@@ -74,11 +75,16 @@ class NestEmitter {
   void emit_loop(Value* from, Value* to, Value* step, const Sets& sets, LoopBody body);
   void emit_blocks(const SumBlocks& blocks, int depth, Value* from, Value* to, int64_t step, const Sets& sets, LoopBody body);
   void emit_scalar_loop(size_t level, Accumulators& main, Accumulators& tail);
+  bool is_walk(size_t level) const;
+  Value* emit_walk(Value* from, Value* to, const Sets& sets, LoopBody point);
   void emit_vector_loop(size_t level, Accumulators& main, Accumulators& tail);
 
   // Reductions: nest_reductions.cpp
   Accumulators neutral(unsigned lanes);
   void accumulate(Accumulators& set);
+  void scan(InstId i, Accumulators& set);
+  void take(Value* takes, Accumulator& a, Value* x, Value* position);
+  void take_if(Value* takes, Accumulator& a, Value* x, Value* position);
   void pick(const LoopInst& inst, Accumulator& a, Value* x, Value* position, Value* active);
   Accumulators restarted(const Accumulators& set);
   Accumulators joined(const Accumulators& total, const Accumulators& block);

@@ -141,7 +141,8 @@ void NestEmitter::emit_inst(InstId i) {
     case LoopOp::kStore: return emit_store(inst);
     case LoopOp::kCheck: return emit_check(i);
     case LoopOp::kCast: values_[i] = ops_.cast(values_[inst.operands[0]], operand_dtype(inst), inst.dtype); return;
-    case LoopOp::kReduce: return;
+    case LoopOp::kReduce:
+    case LoopOp::kScan: return;
     case LoopOp::kScalar: break;
   }
   const bool is_select = inst.scalar == ScalarOp::k_select;

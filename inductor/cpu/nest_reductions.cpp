@@ -10,7 +10,6 @@ using llvm::Value;
 
 namespace {
 
-bool is_position(ReduceOp op) { return op == ReduceOp::kArgmax || op == ReduceOp::kArgmin; }
 bool is_float_sum(const LoopInst& inst) { return inst.op == LoopOp::kReduce && inst.reduce == ReduceOp::kSum && is_float(inst.dtype); }
 
 }  // namespace
@@ -27,7 +26,7 @@ DType NestEmitter::accumulator_dtype(const LoopInst& inst) const {
 Accumulators NestEmitter::neutral(unsigned lanes) {
   Accumulators out;
   for (const LoopInst& inst : nest_.body) {
-    if (inst.op != LoopOp::kReduce) continue;
+    if (!is_carried(inst)) continue;
     Accumulator a{ops_.neutral(inst.reduce, accumulator_dtype(inst), lanes)};
     if (is_compensated_ && is_float_sum(inst)) a.lost = a.value;
     if (is_position(inst.reduce)) a.position = ops_.splat(position_zero(), lanes);  // of the neutral element: it is best where all are equal to it
@@ -39,8 +38,9 @@ Accumulators NestEmitter::neutral(unsigned lanes) {
 void NestEmitter::accumulate(Accumulators& set) {
   size_t k = 0;
   for (const LoopInst& inst : nest_.body) {
-    if (inst.op != LoopOp::kReduce) continue;
+    if (!is_carried(inst)) continue;
     Accumulator& a = set[k++];
+    if (inst.op == LoopOp::kScan) continue;  // has stepped where its value was needed
     const unsigned lanes = LaneOps::lanes_of(a.value);
     Value* x = ops_.splat(values_[inst.operands[0]], lanes);
     Value* active = lanes != 0 && vector_is_reduced() ? mask_ : nullptr;
@@ -54,12 +54,56 @@ void NestEmitter::accumulate(Accumulators& set) {
   }
 }
 
+// One step of a running result, and its value here.
+void NestEmitter::scan(InstId i, Accumulators& set) {
+  const LoopInst& inst = nest_.body[i];
+  Accumulator& a = set[static_cast<size_t>(std::count_if(nest_.body.begin(), nest_.body.begin() + i, is_carried))];
+  const unsigned lanes = LaneOps::lanes_of(a.value);
+  Value* x = ops_.splat(values_[inst.operands[0]], lanes);
+  const DType dtype = operand_dtype(inst);
+  const bool max = inst.reduce == ReduceOp::kMax || inst.reduce == ReduceOp::kArgmax;
+  if (!max && inst.reduce != ReduceOp::kMin && inst.reduce != ReduceOp::kArgmin) {
+    values_[i] = a.value = ops_.combine(inst.reduce, dtype, a.value, x);
+    return;
+  }
+  Value* pair[2] = {x, a.value};
+  Value* takes = ops_.scalar_op(max ? ScalarOp::k_ge : ScalarOp::k_le, dtype, pair);
+  if (is_float(dtype)) takes = b_.CreateOr(takes, b_.CreateFCmpUNO(x, x));
+  Value* position = is_position(inst.reduce) ? ops_.splat(reduced_position(), lanes) : nullptr;
+  lanes == 0 ? take_if(takes, a, x, position) : take(takes, a, x, position);
+  values_[i] = position == nullptr ? a.value : whole_positions(a);
+}
+
+void NestEmitter::take(Value* takes, Accumulator& a, Value* x, Value* position) {
+  a.value = b_.CreateSelect(takes, x, a.value);
+  if (position != nullptr) a.position = b_.CreateSelect(takes, position, a.position);
+}
+
+// By a branch: a new extremum is rare in most data, and what is carried need not wait for the comparison.
+void NestEmitter::take_if(Value* takes, Accumulator& a, Value* x, Value* position) {
+  llvm::BasicBlock* before = b_.GetInsertBlock();
+  llvm::BasicBlock* taken = llvm::BasicBlock::Create(b_.getContext(), "taken", s_.function);
+  llvm::BasicBlock* behind = llvm::BasicBlock::Create(b_.getContext(), "kept", s_.function);
+  b_.CreateCondBr(takes, taken, behind);
+  b_.SetInsertPoint(taken);
+  b_.CreateBr(behind);
+  b_.SetInsertPoint(behind);
+  const auto joined = [&](Value* old, Value* next) {
+    llvm::PHINode* phi = b_.CreatePHI(old->getType(), 2);
+    phi->addIncoming(next, taken);
+    phi->addIncoming(old, before);
+    return phi;
+  };
+  a.value = joined(a.value, x);
+  if (position != nullptr) a.position = joined(a.position, position);
+}
+
 // The accumulators with which a block starts: sums of floats at zero, all others as they stand.
 Accumulators NestEmitter::restarted(const Accumulators& set) {
   Accumulators out = set;
   size_t k = 0;
   for (const LoopInst& inst : nest_.body) {
-    if (inst.op != LoopOp::kReduce || k >= set.size()) continue;
+    if (!is_carried(inst) || k >= set.size()) continue;
     if (is_float_sum(inst)) out[k] = {llvm::Constant::getNullValue(set[k].value->getType())};
     ++k;
   }
@@ -71,7 +115,7 @@ Accumulators NestEmitter::joined(const Accumulators& total, const Accumulators& 
   Accumulators out = block;
   size_t k = 0;
   for (const LoopInst& inst : nest_.body) {
-    if (inst.op != LoopOp::kReduce || k >= total.size()) continue;
+    if (!is_carried(inst) || k >= total.size()) continue;
     const Accumulator& t = total[k];
     Value *x = block[k].value, *s = nullptr;
     if (is_float_sum(inst)) {
@@ -155,8 +199,9 @@ void NestEmitter::finish_reductions(Accumulators& main, Accumulators& tail) {
   size_t k = 0;
   for (size_t i = 0; i < nest_.body.size(); ++i) {
     const LoopInst& inst = nest_.body[i];
-    if (inst.op != LoopOp::kReduce) continue;
+    if (!is_carried(inst)) continue;
     const size_t at = k++;
+    if (inst.op == LoopOp::kScan) continue;
     if (!vector_is_reduced()) {
       values_[i] = is_position(inst.reduce) ? whole_positions(main[at]) : rounded(inst, finished(main[at]));
     } else if (is_position(inst.reduce)) {

@@ -184,7 +184,8 @@ std::string NestText::inst(InstId i, const std::string& guard) const {
     case LoopOp::kScalar: value = scalar(inst); break;
     case LoopOp::kStore: return guard + "put(&" + access(inst) + ", " + operand + ");";
     case LoopOp::kCheck:
-    case LoopOp::kReduce: FJ_CHECK(false, "no statement of its own");
+    case LoopOp::kReduce:
+    case LoopOp::kScan: FJ_CHECK(false, "no statement of its own");
   }
   return "const " + type + " v" + std::to_string(i) + " = " + value + ";";
 }

@@ -102,6 +102,7 @@ class NestRun {
         return 0;
       }
       case LoopOp::kCast: values_[i] = graph::convert(values_[inst.operands[0]], nest_.body[inst.operands[0]].dtype, inst.dtype); return 0;
+      case LoopOp::kScan: scan(i); return 0;
       case LoopOp::kReduce: return 0;
     }
     return 0;
@@ -125,25 +126,40 @@ class NestRun {
       const ScalarValue operands[2] = {a.value, x};
       a.value = first ? x : graph::evaluate(op, floating ? DType::kFloat64 : dtype, operands);
     };
-    switch (inst.reduce) {
-      case ReduceOp::kSum: return binary(ScalarOp::k_add);
-      case ReduceOp::kProd: return binary(ScalarOp::k_mul);
-      case ReduceOp::kMax: return binary(ScalarOp::k_maximum);
-      case ReduceOp::kMin: return binary(ScalarOp::k_minimum);
-      case ReduceOp::kAny: return binary(ScalarOp::k_bit_or);
-      case ReduceOp::kAll: return binary(ScalarOp::k_bit_and);
-      case ReduceOp::kArgmax:
-      case ReduceOp::kArgmin: {
-        const bool max = inst.reduce == ReduceOp::kArgmax;
-        const bool better = floating ? !std::isnan(a.value.f) && (std::isnan(x.f) || (max ? x.f > a.value.f : x.f < a.value.f))
-                                     : (max ? x.i > a.value.i : x.i < a.value.i);
-        if (first || better) {
-          a.value = x;
-          a.position = position_;
-        }
-        return;
-      }
+    if (!is_position(inst.reduce)) return binary(joining(inst.reduce));
+    const bool max = inst.reduce == ReduceOp::kArgmax;
+    const bool better = floating ? !std::isnan(a.value.f) && (std::isnan(x.f) || (max ? x.f > a.value.f : x.f < a.value.f))
+                                 : (max ? x.i > a.value.i : x.i < a.value.i);
+    if (first || better) {
+      a.value = x;
+      a.position = position_;
     }
+  }
+
+  // One step of a running result: in order, in the value's dtype.
+  void scan(size_t i) {
+    const LoopInst& inst = nest_.body[i];
+    const ScalarValue x = values_[inst.operands[0]];
+    const DType dtype = nest_.body[inst.operands[0]].dtype;
+    Accumulator& a = accumulators_[i];
+    if (is_position(inst.reduce)) {
+      const bool max = inst.reduce == ReduceOp::kArgmax;
+      const bool takes = is_float(dtype) ? std::isnan(x.f) || (max ? x.f >= a.value.f : x.f <= a.value.f) : (max ? x.i >= a.value.i : x.i <= a.value.i);
+      if (!std::exchange(a.is_started, true) || takes) {
+        a.value = x;
+        a.position = position_;
+      }
+      values_[i].i = a.position;
+      return;
+    }
+    if (!std::exchange(a.is_started, true)) {
+      a.value = x;
+      if (inst.reduce == ReduceOp::kSum && is_float(dtype)) a.value.f += 0.0;  // as added to zero: never -0.0
+    } else {
+      const ScalarValue operands[2] = {a.value, x};
+      a.value = graph::evaluate(joining(inst.reduce), dtype, operands);
+    }
+    values_[i] = a.value;
   }
 
   ScalarValue result(size_t i) const {
@@ -151,7 +167,7 @@ class NestRun {
     const Accumulator& a = accumulators_[i];
     const bool floating = is_float(inst.dtype);
     ScalarValue out = a.value;
-    if (inst.reduce == ReduceOp::kArgmax || inst.reduce == ReduceOp::kArgmin) {
+    if (is_position(inst.reduce)) {
       out.i = a.position;
     } else if (!a.is_started) {
       const bool one = inst.reduce == ReduceOp::kProd || inst.reduce == ReduceOp::kAll;

@@ -123,9 +123,7 @@ class KernelMaker {
   // One nest: every kept dimension but the lanes' is outer.
   void shape_single(KernelNest& n) {
     size_t range_count = n.nest.ranges.size();
-    std::vector<size_t> candidates;
-    for (size_t d = 0; d < n.nest.dim_count(); ++d) candidates.push_back(d);
-    size_t lanes = choose_vector_dim(n.nest, program_.symbol_count, candidates, extents(n.nest));
+    size_t lanes = choose_lanes(n.nest, 0);
     if (lanes < range_count && lanes + 1 != range_count) {
       move_range(n.nest, lanes, range_count - 1);
       n.nest = merge_dims(std::move(n.nest), program_.symbol_count, 0);  // neighbours now, as rows of channels_last are
@@ -144,11 +142,21 @@ class KernelMaker {
     } else {
       kernel_.outer = std::move(outer_sizes);
     }
-    if (range_lanes) n.order.push_back(lanes);
-    append_reduced(n);
+    append_lanes_and_reduced(n);
   }
 
-  void append_reduced(KernelNest& n) const {
+  // Among the dimensions from `first` on; of an ordered nest only those that are independent of each other, and none rather than a bad one.
+  size_t choose_lanes(const Nest& nest, size_t first) const {
+    const bool ordered = is_ordered(nest);
+    std::vector<size_t> candidates;
+    for (size_t d = first; d < (ordered ? nest.ranges.size() : nest.dim_count()); ++d) candidates.push_back(d);
+    const std::vector<int64_t> sizes = extents(nest);
+    const size_t lanes = choose_vector_dim(nest, program_.symbol_count, candidates, sizes);
+    return ordered && lanes != SIZE_MAX && vector_score(nest, program_.symbol_count, lanes, sizes[lanes]) <= 0 ? SIZE_MAX : lanes;
+  }
+
+  void append_lanes_and_reduced(KernelNest& n) const {
+    if (n.vector_dim < n.nest.ranges.size()) n.order.push_back(n.vector_dim);
     for (size_t d = n.nest.ranges.size(); d < n.nest.dim_count(); ++d)
       if (d != n.vector_dim) n.order.push_back(d);
     if (n.vector_dim >= n.nest.ranges.size() && n.vector_dim != SIZE_MAX) n.order.push_back(n.vector_dim);
@@ -226,13 +234,10 @@ class KernelMaker {
 
   // A nest of several: its own dimensions behind the outer ones.
   void shape_inner(KernelNest& n) {
-    std::vector<size_t> candidates;
-    for (size_t d = outer_; d < n.nest.dim_count(); ++d) candidates.push_back(d);
-    n.vector_dim = choose_vector_dim(n.nest, program_.symbol_count, candidates, extents(n.nest));
+    n.vector_dim = choose_lanes(n.nest, outer_);
     for (size_t d = outer_; d < n.nest.ranges.size(); ++d)
       if (d != n.vector_dim) n.order.push_back(d);
-    if (n.vector_dim < n.nest.ranges.size()) n.order.push_back(n.vector_dim);
-    append_reduced(n);
+    append_lanes_and_reduced(n);
   }
 
   // About 16K simple operations keep a thread busy long enough to be worth waking.

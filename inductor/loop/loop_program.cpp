@@ -1,6 +1,7 @@
 // inductor/loop/loop_program.cpp — small questions about nests, and the verifier.
 #include "inductor/loop/loop_program.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace framejit::inductor {
@@ -18,7 +19,8 @@ int LoopInst::operand_count() const {
     case LoopOp::kStore:
     case LoopOp::kCheck:
     case LoopOp::kCast:
-    case LoopOp::kReduce: return 1;
+    case LoopOp::kReduce:
+    case LoopOp::kScan: return 1;
     case LoopOp::kScalar: return graph::row_of(scalar).arity;
   }
   return 0;
@@ -40,6 +42,28 @@ const char* name_of(ReduceOp op) {
   return "";
 }
 
+bool is_position(ReduceOp op) { return op == ReduceOp::kArgmax || op == ReduceOp::kArgmin; }
+
+bool is_ordered(const LoopInst& inst) { return inst.op == LoopOp::kScan; }
+
+bool is_ordered(const Nest& nest) {
+  return std::any_of(nest.body.begin(), nest.body.end(), [](const LoopInst& inst) { return is_ordered(inst); });
+}
+
+ScalarOp joining(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum: return ScalarOp::k_add;
+    case ReduceOp::kProd: return ScalarOp::k_mul;
+    case ReduceOp::kMax: return ScalarOp::k_maximum;
+    case ReduceOp::kMin: return ScalarOp::k_minimum;
+    case ReduceOp::kAny: return ScalarOp::k_bit_or;
+    case ReduceOp::kAll: return ScalarOp::k_bit_and;
+    case ReduceOp::kArgmax:
+    case ReduceOp::kArgmin: break;
+  }
+  FJ_CHECK(false, "positions are not joined");
+}
+
 void collect_uses(const LoopInst& inst, const NestSymbols& symbols, std::vector<InstId>& out) {
   for (int k = 0; k < inst.operand_count(); ++k) out.push_back(inst.operands[k]);
   for (const SymExpr& e : inst.index) {
@@ -56,6 +80,7 @@ std::vector<bool> inner_insts(const Nest& nest, const NestSymbols& symbols) {
   for (size_t i = 0; i < nest.body.size(); ++i) {
     const LoopInst& inst = nest.body[i];
     if (inst.op == LoopOp::kReduce) continue;  // its value belongs to the outer level
+    if (is_ordered(inst)) inner[i] = true;
     for (const SymExpr& e : inst.index) {
       std::vector<graph::SymbolId> ids;
       e.collect_symbols(ids);
@@ -118,7 +143,7 @@ Result<void> verify_inst(const LoopProgram& program, const Nest& nest, size_t i,
     const DType dtype = inst.op == LoopOp::kLoad ? inst.dtype : nest.body[inst.operands[0]].dtype;
     if (dtype != value_dtype(buffer.dtype)) return bad(nest, i, "dtype differs from the buffer's");
   }
-  if (inst.op == LoopOp::kReduce && !nest.is_reduction()) return bad(nest, i, "reduces over nothing");
+  if (is_carried(inst) && !nest.is_reduction()) return bad(nest, i, "reduces over nothing");
   if (inst.op == LoopOp::kReduce && after[inst.operands[0]]) return bad(nest, i, "reduces the result of a reduction");
   if (inst.op == LoopOp::kScalar) FJ_TRY_VOID(verify_scalar(nest, i));
   for (const SymExpr& e : inst.index) {

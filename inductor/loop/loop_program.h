@@ -3,6 +3,7 @@
 // A program is a list of items in execution order: nests and extern calls. A nest runs its body for every point of `ranges` x
 // `reduced`; what depends on reduced dimensions runs in the inner loop, what depends on a reduction runs after it. Bodies are flat
 // SSA; an instruction is named by its position. Loads and stores name a buffer and one index expression per dimension of it.
+// An ordered nest (see is_ordered) walks its reduced points one after another, row-major and ascending; its ranges stay independent.
 // Symbols in a nest's expressions: sizes first, then the nest's dimensions, then values (int64 instructions): see NestSymbols. An index
 // that is data goes through a check; one that is computed from dimensions alone may stand for itself.
 // Values are bool, integers, f32 or f64; half-precision buffers are converted by loads and stores.
@@ -31,13 +32,23 @@ using LoopBufferId = uint32_t;
 inline constexpr InstId kNoInst = UINT32_MAX;
 inline constexpr uint32_t kMaxDims = 24;
 
-enum class LoopOp : uint8_t { kConstant, kIndex, kLoad, kStore, kCheck, kScalar, kCast, kReduce };
+enum class LoopOp : uint8_t { kConstant,
+                              kIndex,
+                              kLoad,
+                              kStore,
+                              kCheck,
+                              kScalar,
+                              kCast,
+                              kReduce,
+                              kScan };
 enum class ReduceOp : uint8_t { kSum, kProd, kMax, kMin, kAny, kAll, kArgmax, kArgmin };
 
 struct LoopInst {
   LoopOp op = LoopOp::kConstant;
   ScalarOp scalar = ScalarOp::k_add;      // kScalar
-  ReduceOp reduce = ReduceOp::kSum;       // kReduce: over all reduced dimensions; kArgmax: the first one, NaN wins
+  // kReduce: over all reduced points; kArgmax: the first one, NaN wins. kScan: over those up to and including this one, joined in
+  // order and in the value's dtype; kArgmax: the last one, NaN wins.
+  ReduceOp reduce = ReduceOp::kSum;
   DType dtype = DType::kFloat32;          // of the value; kStore: unused
   bool wrap = false;                      // kCheck: negative indices count from the end
   std::array<InstId, 3> operands{kNoInst, kNoInst, kNoInst};
@@ -96,6 +107,14 @@ struct NestSymbols {
 // The dtype in which values of a buffer are computed: f32 for half precision, else the dtype itself.
 DType value_dtype(DType dtype);
 const char* name_of(ReduceOp op);
+bool is_position(ReduceOp op);  // argmax, argmin
+// Whether a value is carried from one reduced point to the next.
+inline bool is_carried(const LoopInst& inst) { return inst.op == LoopOp::kReduce || inst.op == LoopOp::kScan; }
+// What must run at every reduced point, in order.
+bool is_ordered(const LoopInst& inst);
+bool is_ordered(const Nest& nest);
+// The operation that joins two results of a reduction, positions aside.
+ScalarOp joining(ReduceOp op);
 // Which instructions run per point of the reduced dimensions (the others run once per point of `ranges`, after the loop, or
 // before it when no reduction feeds them).
 std::vector<bool> inner_insts(const Nest& nest, const NestSymbols& symbols);

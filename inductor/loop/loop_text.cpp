@@ -6,7 +6,7 @@
 //     nest n0 (i0: s0 | r0: 64) {
 //       %0 = load x[i0, r0] : f32
 //       %1 = exp %0 : f32
-//       %2 = reduce_sum %1 : f32
+//       %2 = reduce_sum %1 : f32             or scan_sum: the running sum, per reduced point
 //       store y[i0], %2
 //     }
 //   }
@@ -75,7 +75,8 @@ std::string inst_text(const LoopProgram& program, const Nest& nest, size_t i) {
     case LoopOp::kStore: return "store " + program.buffers[inst.buffer].name + "[" + exprs() + "], " + operand(0);
     case LoopOp::kCheck: text = std::string(inst.wrap ? "check_wrap " : "check ") + operand(0) + ", " + exprs(); break;
     case LoopOp::kCast: text = "cast " + operand(0); break;
-    case LoopOp::kReduce: text = std::string("reduce_") + name_of(inst.reduce) + " " + operand(0); break;
+    case LoopOp::kReduce:
+    case LoopOp::kScan: text = std::string(inst.op == LoopOp::kScan ? "scan_" : "reduce_") + name_of(inst.reduce) + " " + operand(0); break;
     case LoopOp::kScalar:
       text = graph::row_of(inst.scalar).name;
       for (int k = 0; k < inst.operand_count(); ++k) text += (k ? ", " : " ") + operand(k);
@@ -308,14 +309,11 @@ class Parser {
     }
     if (word == "cast") {
       inst.op = LoopOp::kCast;
-    } else if (word.rfind("reduce_", 0) == 0) {
-      inst.op = LoopOp::kReduce;
-      bool found = false;
-      for (int k = 0; k <= static_cast<int>(ReduceOp::kArgmin) && !found; ++k) {
-        inst.reduce = static_cast<ReduceOp>(k);
-        found = word.substr(7) == name_of(inst.reduce);
-      }
+    } else if (word.rfind("reduce_", 0) == 0 || word.rfind("scan_", 0) == 0) {
+      inst.op = word[0] == 'r' ? LoopOp::kReduce : LoopOp::kScan;
+      const auto found = find_reduce_op(word.substr(word.find('_') + 1));
       if (!found) return cursor_.error("unknown reduction " + word);
+      inst.reduce = *found;
     } else if (auto scalar = graph::find_scalar_op(word)) {
       inst.op = LoopOp::kScalar;
       inst.scalar = *scalar;
@@ -327,6 +325,12 @@ class Parser {
       FJ_TRY(inst.operands[k], value());
     }
     return {};
+  }
+
+  static std::optional<ReduceOp> find_reduce_op(std::string_view name) {
+    for (int k = 0; k <= static_cast<int>(ReduceOp::kArgmin); ++k)
+      if (name == name_of(static_cast<ReduceOp>(k))) return static_cast<ReduceOp>(k);
+    return std::nullopt;
   }
 
   text::Cursor cursor_;

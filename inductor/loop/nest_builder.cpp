@@ -104,12 +104,14 @@ InstId NestBuilder::cast(InstId value, DType target) {
   return emit(std::move(inst));
 }
 
-InstId NestBuilder::reduce(ReduceOp op, InstId value) {
+InstId NestBuilder::reduce(ReduceOp op, InstId value) { return carried(LoopOp::kReduce, op, value); }
+InstId NestBuilder::scan(ReduceOp op, InstId value) { return carried(LoopOp::kScan, op, value); }
+
+InstId NestBuilder::carried(LoopOp kind, ReduceOp op, InstId value) {
   LoopInst inst;
-  inst.op = LoopOp::kReduce;
+  inst.op = kind;
   inst.reduce = op;
-  const bool is_position = op == ReduceOp::kArgmax || op == ReduceOp::kArgmin;
-  inst.dtype = is_position ? DType::kInt64 : dtype(value);
+  inst.dtype = is_position(op) ? DType::kInt64 : dtype(value);
   inst.operands[0] = value;
   return emit(std::move(inst));
 }

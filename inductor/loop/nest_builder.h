@@ -27,6 +27,7 @@ class NestBuilder {
   InstId scalar(ScalarOp op, std::initializer_list<InstId> operands);
   InstId cast(InstId value, DType dtype);
   InstId reduce(ReduceOp op, InstId value);
+  InstId scan(ReduceOp op, InstId value);
   InstId round_to(InstId value, DType dtype);      // f32 rounded to a half-precision dtype; others unchanged
   // Copies an instruction whose operands and expressions already are this nest's.
   InstId emit(LoopInst inst);
@@ -34,6 +35,7 @@ class NestBuilder {
   Nest finish() { return std::move(nest_); }
 
  private:
+  InstId carried(LoopOp kind, ReduceOp op, InstId value);
   bool fold(LoopInst& inst, InstId& existing) const;
   NestSymbols symbols_;
   Nest nest_;

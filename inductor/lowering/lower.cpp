@@ -33,6 +33,7 @@ const std::map<std::string, LowerFn, std::less<>>& filled_table() {
     register_copy_lowerings();
     register_factory_lowerings();
     register_resample_lowerings();
+    register_scan_lowerings();
   });
   return table();
 }
@@ -231,7 +232,8 @@ void LowerContext::lower_extern(uint32_t index) {
   program_.items.push_back(std::move(call));
 }
 
-// A GPU cannot end a call in the middle of a kernel: what checks indices or numbers is left to the library there.
+// A GPU cannot end a call in the middle of a kernel: what checks indices or numbers is left to the library there, and so is what
+// must run in order.
 bool LowerContext::try_row(LowerFn row) {
   const size_t items = program_.items.size(), buffers = program_.buffers.size();
   if (!add_number_checks(*this) || !row(*this)) {
@@ -239,12 +241,12 @@ bool LowerContext::try_row(LowerFn row) {
     return false;
   }
   if (device_.type == graph::DeviceType::kCpu) return true;
-  const auto checks = [](const LoopInst& inst) { return inst.op == LoopOp::kCheck; };
-  const bool has_checks = std::any_of(program_.items.begin() + static_cast<long>(items), program_.items.end(), [&](const auto& item) {
+  const auto is_left = [](const LoopInst& inst) { return inst.op == LoopOp::kCheck || is_ordered(inst); };
+  const bool has_any = std::any_of(program_.items.begin() + static_cast<long>(items), program_.items.end(), [&](const auto& item) {
     const Nest* nest = std::get_if<Nest>(&item);
-    return nest != nullptr && std::any_of(nest->body.begin(), nest->body.end(), checks);
+    return nest != nullptr && std::any_of(nest->body.begin(), nest->body.end(), is_left);
   });
-  if (!has_checks) return true;
+  if (!has_any) return true;
   program_.items.resize(items);
   program_.buffers.resize(buffers);
   for (ValueId v : node_->results)

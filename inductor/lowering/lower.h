@@ -107,6 +107,7 @@ void register_loss_lowerings();
 void register_copy_lowerings();
 void register_factory_lowerings();
 void register_resample_lowerings();
+void register_scan_lowerings();
 
 // True for view ops that are index maps; fills the index into the base of the element at `index` of result `result`.
 bool is_mapped_view(std::string_view op);

@@ -172,6 +172,7 @@ std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& pr
   for (size_t reader : use.readers) {
     const Nest& consumer = std::get<Nest>(program.items[reader]);
     if (consumer.body.size() + producer.body.size() > kMaxBody) return Refusal::too_large;
+    if (cost.heavy && is_ordered(consumer)) return Refusal::walked;
     loads += count_loads(consumer, buffer);
     SymSizes all = consumer.ranges;
     all.insert(all.end(), consumer.reduced.begin(), consumer.reduced.end());
@@ -300,6 +301,7 @@ class Merger {
   // Nothing: see refusal().
   std::optional<Nest> merge() {
     if (first_.body.size() + second_.body.size() > kMaxBody) return refuse(Refusal::too_large);
+    if (!first_.is_reduction() && is_ordered(second_) && cost_of(first_).heavy) return refuse(Refusal::walked);
     if (!find_dims()) return refuse(Refusal::other_points);
     const bool by_reduction = first_.is_reduction();
     NestBuilder b(program_.symbol_count, second_.name, second_.ranges, by_reduction ? first_.reduced : second_.reduced);

@@ -4,7 +4,7 @@
 // result for each, the second reduces the partial results and does what came after the reduction. Where n is a symbol or not
 // divisible, a third nest in between reduces the n mod parts elements that are left over. It pays where the kept
 // dimensions alone do not occupy the threads, and for columns, where a piece is as many rows as the caches and the TLB can walk
-// side by side. Positions (argmax) are not split.
+// side by side.
 #include <algorithm>
 
 #include "graph/tensor_meta.h"
@@ -17,7 +17,8 @@ namespace {
 constexpr int64_t kFewResults = 8, kLongReduction = 65536, kColumnElements = 262144, kMostParts = 64, kEnoughParts = 16;
 constexpr int64_t kRowsOfAPiece = 128, kRun = 64;  // a run: elements side by side that lanes read at once
 
-bool is_position(const LoopInst& inst) { return inst.op == LoopOp::kReduce && (inst.reduce == ReduceOp::kArgmax || inst.reduce == ReduceOp::kArgmin); }
+// Positions are not split, and what is ordered is not cut.
+bool is_whole(const LoopInst& inst) { return is_ordered(inst) || (inst.op == LoopOp::kReduce && is_position(inst.reduce)); }
 
 bool mentions_reduced(const Nest& nest, const SymExpr& e, const NestSymbols& symbols) {
   for (size_t d = nest.ranges.size(); d < nest.dim_count(); ++d)
@@ -64,7 +65,7 @@ int64_t parts_of(int64_t n, int64_t most) {
 }
 
 std::optional<Cut> find_cut(const LoopProgram& program, const Nest& nest, const SizeHints& hints) {
-  if (!nest.is_reduction() || nest.dim_count() + 1 > kMaxDims || std::any_of(nest.body.begin(), nest.body.end(), is_position)) return std::nullopt;
+  if (!nest.is_reduction() || nest.dim_count() + 1 > kMaxDims || std::any_of(nest.body.begin(), nest.body.end(), is_whole)) return std::nullopt;
   const int64_t results = hints.numel(nest.ranges), length = hints.numel(nest.reduced);
   const bool is_lonely = results <= kFewResults && length >= kLongReduction;
   const bool is_columns = results > kFewResults && results * length >= kColumnElements && length >= 4 * kRowsOfAPiece &&
@@ -80,18 +81,6 @@ std::optional<Cut> find_cut(const LoopProgram& program, const Nest& nest, const 
     if (cut.parts >= 4 && std::min(cut.parts, kEnoughParts) > std::min(best.parts, kEnoughParts)) best = cut;
   }
   return best.parts != 0 ? std::optional(best) : std::nullopt;
-}
-
-// The operation that joins two results of a reduction.
-ScalarOp joining(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kProd: return ScalarOp::k_mul;
-    case ReduceOp::kMax: return ScalarOp::k_maximum;
-    case ReduceOp::kMin: return ScalarOp::k_minimum;
-    case ReduceOp::kAny: return ScalarOp::k_bit_or;
-    case ReduceOp::kAll: return ScalarOp::k_bit_and;
-    default: return ScalarOp::k_add;  // sums; positions are not split
-  }
 }
 
 class Splitter {

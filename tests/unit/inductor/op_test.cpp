@@ -87,6 +87,40 @@ TEST(Ops, Reductions) {
   }
 }
 
+TEST(Ops, RunningResults) {
+  for (const char* dtype : {"f32", "f16", "i64", "u8"})
+    for (const char* op : {"cumsum %x, $D, none : $R[$S]", "cumprod %x, $D, none : $R[$S]"})
+      for (const char* sizes : {"5, 27", "40, 1", "3, 2, 9", "0, 4"})
+        for (const char* dim : {"0", "-1"}) {
+          const std::string t = dtype;
+          std::string text = replace_all(replace_all("graph @f(%x : $T[$S]) {\n %0 = " + std::string(op) + "\n return %0\n}", "$D", dim), "$S", sizes);
+          text = replace_all(replace_all(text, "$R", t[0] == 'i' || t == "u8" ? "i64" : t), "$T", t);
+          check_graph(text, {.tolerance = 0, .int_limit = 100, .kernels = 1});
+        }
+  for (const char* dtype : {"f32", "bf16", "f64", "i64", "i16", "bool"})
+    for (const char* op : {"cummax", "cummin"})
+      for (const char* dim : {"0", "1"})
+        check_graph(replace_all("graph @f(%x : $T[13, 21]) {\n %0, %1 = " + std::string(op) + " %x, " + dim + " : $T[13, 21], i64[13, 21]\n return %0, %1\n}", "$T", dtype),
+                    {.tolerance = 0, .kernels = 1});
+}
+
+TEST(Ops, RunningResultsAmongOthers) {
+  const std::string text = R"(graph @f(%x : f32[$S]) where s0 = 20 {
+    %0 = exp %x : f32[$S]
+    %1 = cumsum %0, $D, none : f32[$S]
+    %2 = sum.dim_IntList %1, [$D], true, none : f32[$K]
+    %3 = div.Tensor %1, %2 : f32[$S]
+    %4 = neg %x : f32[$S]
+    %5, %6 = cummax %4, $D : f32[$S], i64[$S]
+    return %3, %5, %6
+  })";
+  for (const auto& [rows, columns] : {std::pair{"33", "50"}, {"s0", "50"}, {"33", "s0"}})
+    for (const int dim : {0, 1}) {
+      const std::string sizes = std::string(rows) + ", " + columns, kept = dim == 0 ? std::string("1, ") + columns : std::string(rows) + ", 1";
+      check_graph(replace_all(replace_all(replace_all(text, "$K", kept), "$D", std::to_string(dim)), "$S", sizes), {.tolerance = 1e-5, .symbols = {17}});
+    }
+}
+
 TEST(Ops, Positions) {
   for (const char* dtype : {"f32", "i64", "bf16", "u8"}) {
     check_graph(replace_all("graph @f(%x : $T[9, 70]) {\n %0 = argmax %x, 1, false : i64[9]\n %1 = argmin %x, 0, true : i64[1, 70]\n return %0, %1\n}", "$T", dtype),

@@ -291,7 +291,10 @@ class Maker {
     if (a.level == Value::kAfter) return;
     const DType dtype = b.dtype(a.id);
     const double count = bound_of(product(b.peek().reduced));
-    if (dtype == DType::kBool) return remember(b, b.reduce(pick(2) == 0 ? ReduceOp::kAny : ReduceOp::kAll, a.id), Value::kAfter, {1});
+    const bool scans = pick(3) == 0;
+    const Value::Level level = scans ? Value::kInner : Value::kAfter;
+    const auto made = [&](ReduceOp op) { return scans ? b.scan(op, a.id) : b.reduce(op, a.id); };
+    if (dtype == DType::kBool) return remember(b, made(pick(2) == 0 ? ReduceOp::kAny : ReduceOp::kAll), level, {1});
     const auto op = static_cast<ReduceOp>(pick(4) == 3 ? static_cast<int>(ReduceOp::kArgmax) + pick(2) : pick(4));
     Fact f = a.fact;
     if (op == ReduceOp::kArgmax || op == ReduceOp::kArgmin) {
@@ -306,7 +309,7 @@ class Maker {
     } else if (op == ReduceOp::kSum || op == ReduceOp::kProd) {
       f = {largest(dtype)};
     }
-    remember(b, b.reduce(op, a.id), Value::kAfter, f);
+    remember(b, made(op), level, f);
   }
 
   // --- nests ---------------------------------------------------------------------------------------------------------------
@@ -357,8 +360,30 @@ class Maker {
       const LoopBufferId buffer = add_buffer(BufferRole::kTemp, dtype, ranges, stored_fact(v.fact, dtype));
       b.store(buffer, b.range_dims(), v.id);
     }
+    if (b.peek().is_reduction() && pick(2) == 0) store_inside(b);
     shapes_.push_back(ranges);
     out_.program.items.push_back(b.finish());
+  }
+
+  // A value of every reduced point, running results among them.
+  void store_inside(NestBuilder& b) {
+    std::vector<Value> found;
+    for (const Value& v : values_)
+      if (v.level != Value::kAfter) found.push_back(v);
+    if (found.empty()) return;
+    const Value& v = pick(3) == 0 ? one_of(found) : found.back();
+    SymSizes sizes;
+    std::vector<SymExpr> index;
+    const bool reversed = pick(2) == 0;
+    for (size_t k = 0; k < b.peek().dim_count(); ++k) {
+      const size_t d = reversed ? b.peek().dim_count() - 1 - k : k;
+      sizes.push_back(b.peek().extent(d));
+      index.push_back(b.dim(d));
+    }
+    if (bound_of(product(sizes)) > 1e5) return;
+    const DType dtype = stored_as(b.dtype(v.id));
+    b.store(add_buffer(BufferRole::kTemp, dtype, sizes, stored_fact(v.fact, dtype)), std::move(index), v.id);
+    shapes_.push_back(std::move(sizes));
   }
 
   // Nests that write parts of one buffer: one after the other along a dimension, or a part over what is there.

@@ -1,0 +1,77 @@
+// inductor/lowering/scan.cpp — running results along a dimension: cumsum, cumprod, cummax, cummin.
+//
+// A scan is one nest: the dimension is reduced, the others are ranges, and every reduced point stores. Sums and products are carried as
+// eager carries them: integers in int64, float32 in float64, half precision in float32.
+#include "inductor/lowering/lower.h"
+
+namespace framejit::inductor {
+
+using graph::TensorMeta;
+using graph::ValueId;
+
+namespace {
+
+struct Scan {
+  ValueId self;
+  NestBuilder builder;
+  std::vector<SymExpr> index;  // of the current element, in self and in the results
+};
+
+std::optional<Scan> start_scan(LowerContext& ctx) {
+  const auto self = ctx.tensor(0);
+  const auto dim_argument = ctx.integer(1);
+  if (!self || !dim_argument) return std::nullopt;
+  SymSizes ranges = ctx.meta(*self).sizes;
+  if (ranges.empty()) return Scan{*self, ctx.nest({}, {SymExpr(1)}), {}};
+  const size_t dim = static_cast<size_t>(wrap_dim(*dim_argument, ranges.size()));
+  const SymExpr length = ranges[dim];
+  ranges.erase(ranges.begin() + static_cast<long>(dim));
+  Scan scan{*self, ctx.nest(ranges, {length}), {}};
+  scan.index = scan.builder.range_dims();
+  scan.index.insert(scan.index.begin() + static_cast<long>(dim), scan.builder.dim(ranges.size()));
+  return scan;
+}
+
+DType carried_dtype(DType dtype) {
+  if (!is_float(dtype)) return DType::kInt64;
+  return dtype == DType::kFloat32 ? DType::kFloat64 : value_dtype(dtype);
+}
+
+// cumsum, cumprod (self, dim, dtype): of self in the result's dtype.
+bool lower_running(LowerContext& ctx, ReduceOp op) {
+  const DType dtype = ctx.result_meta().dtype;
+  auto scan = start_scan(ctx);
+  if (!scan || dtype == DType::kBool) return false;
+  NestBuilder& b = scan->builder;
+  InstId value = b.cast(ctx.load(b, scan->self, scan->index), dtype);
+  if (ctx.meta(scan->self).dtype != dtype) value = b.round_to(value, dtype);
+  value = b.scan(op, b.cast(value, carried_dtype(dtype)));
+  ctx.finish(std::move(b), ctx.result_buffer(), std::move(scan->index), value);
+  return true;
+}
+bool lower_cumsum(LowerContext& ctx) { return lower_running(ctx, ReduceOp::kSum); }
+bool lower_cumprod(LowerContext& ctx) { return lower_running(ctx, ReduceOp::kProd); }
+
+// cummax, cummin (self, dim): values, and where the last of the equally good ones stands.
+bool lower_extrema(LowerContext& ctx, ReduceOp value_op, ReduceOp position_op) {
+  auto scan = start_scan(ctx);
+  if (!scan) return false;
+  NestBuilder& b = scan->builder;
+  const InstId input = b.round_to(ctx.load(b, scan->self, scan->index), ctx.meta(scan->self).dtype);
+  const InstId value = b.scan(value_op, input), position = b.scan(position_op, input);
+  b.store(ctx.result_buffer(0), scan->index, value);
+  ctx.finish(std::move(b), ctx.result_buffer(1), std::move(scan->index), position);
+  return true;
+}
+bool lower_cummax(LowerContext& ctx) { return lower_extrema(ctx, ReduceOp::kMax, ReduceOp::kArgmax); }
+bool lower_cummin(LowerContext& ctx) { return lower_extrema(ctx, ReduceOp::kMin, ReduceOp::kArgmin); }
+
+}  // namespace
+
+void register_scan_lowerings() {
+  static constexpr std::pair<const char*, LowerFn> kTable[] = {
+      {"cumsum", lower_cumsum}, {"cumprod", lower_cumprod}, {"cummax", lower_cummax}, {"cummin", lower_cummin}};
+  for (const auto& [op, function] : kTable) add_lowering(op, function);
+}
+
+}  // namespace framejit::inductor
