@@ -203,8 +203,8 @@ class OrcJit : public CpuJit {
 
 llvm::Error define_math(llvm::orc::LLJIT& jit) {
   llvm::orc::SymbolMap symbols;
-  for (const MathSymbol* s = math_symbols(); s->address != nullptr; ++s)
-    symbols[jit.mangleAndIntern(s->name)] = {llvm::orc::ExecutorAddr::fromPtr(s->address), llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
+  for (const MathSymbol& s : math_symbols())
+    symbols[jit.mangleAndIntern(s.name)] = {llvm::orc::ExecutorAddr::fromPtr(s.address), llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
   return jit.getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(symbols)));
 }
 
