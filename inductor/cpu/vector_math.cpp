@@ -3,6 +3,7 @@
 // Coefficients are our own fits (Lawson-weighted least squares of the relative error on Chebyshev nodes).
 #include "inductor/cpu/vector_math.h"
 
+#include <utility>
 #include <vector>
 
 #include "inductor/cpu/lane_math.h"
@@ -32,23 +33,51 @@ class Float32Math : public LaneMath {
     return scale(b_.CreateFAdd(p, c(1)), n, alive, 127, 23);
   }
 
-  Value* log32(Value* x) {
+  Value* exp2(Value* x) {
+    static constexpr double k[] = {0.6931472028559711, 0.24022647913499393, 0.0555033246969216, 0.009618437366357922, 0.00133988748672631, 0.00015353360648333314};
+    Value* alive = b_.CreateFCmpUGE(x, c(-151.0));
+    x = clamp(x, -151.0, 129.0);
+    Value* shifted = b_.CreateFAdd(x, c(12582912.0));
+    Value* n = b_.CreateSub(bits(shifted), i(0x4B400000));
+    Value* r = b_.CreateFSub(x, b_.CreateFSub(shifted, c(12582912.0)));
+    return scale(fma(r, polynomial(r, k), c(1)), n, alive, 127, 23);
+  }
+
+  // x == m * 2^e with m in [sqrt(1/2), sqrt(2)), e an integer; x positive and normal.
+  std::pair<Value*, Value*> split(Value* x) {
+    Value* e = b_.CreateAShr(b_.CreateSub(bits(x), i(0x3F3504F3)), i(23));
+    return {unbits(b_.CreateSub(bits(x), b_.CreateShl(e, i(23)))), e};
+  }
+
+  // log((1 + f) * 2^e)
+  Value* log_of(Value* f, Value* e) {
     static constexpr double k[] = {0.3333333134651184, -0.250008225440979, 0.20001226663589478, -0.16623356938362122,
                                    0.14201761782169342, -0.131601944565773, 0.12761549651622772, -0.07634429633617401};
-    Value* tiny = b_.CreateFCmpOLT(x, c(1.17549435e-38));
-    Value* normal = b_.CreateSelect(tiny, b_.CreateFMul(x, c(8388608.0)), x);
-    // normal == m * 2^e with m in [sqrt(1/2), sqrt(2)).
-    Value* exponent = b_.CreateAShr(b_.CreateSub(bits(normal), i(0x3F3504F3)), i(23));
-    Value* m = unbits(b_.CreateSub(bits(normal), b_.CreateShl(exponent, i(23))));
-    Value* e = b_.CreateSIToFP(exponent, type_);
-    e = b_.CreateSelect(tiny, b_.CreateFSub(e, c(23)), e);
-    Value* f = b_.CreateFSub(m, c(1));
     Value* f2 = b_.CreateFMul(f, f);
     Value* p = b_.CreateFMul(b_.CreateFMul(f2, f), polynomial(f, k));
     p = fma(e, c(-2.12194440e-4), p);
     p = fma(f2, c(-0.5), p);
     p = b_.CreateFAdd(p, f);
-    return log_edges(x, fma(e, c(0.693359375), p));
+    return fma(e, c(0.693359375), p);
+  }
+
+  Value* log32(Value* x) {
+    Value* tiny = b_.CreateFCmpOLT(x, c(1.17549435e-38));
+    const auto [m, exponent] = split(b_.CreateSelect(tiny, b_.CreateFMul(x, c(8388608.0)), x));
+    Value* e = b_.CreateSIToFP(exponent, type_);
+    e = b_.CreateSelect(tiny, b_.CreateFSub(e, c(23)), e);
+    return log_edges(x, log_of(b_.CreateFSub(m, c(1)), e));
+  }
+
+  // The digits that 1 + x has no room for are added to its mantissa, as long as they count there.
+  Value* log1p(Value* x) {
+    Value* u = b_.CreateFAdd(x, c(1));
+    Value* lost = b_.CreateFSub(x, b_.CreateFSub(u, c(1)));
+    const auto [m, exponent] = split(u);
+    Value* bounded = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, exponent, i(126));
+    Value* scaled = b_.CreateFMul(lost, unbits(b_.CreateSub(i(0x3F800000), b_.CreateShl(bounded, i(23)))));
+    Value* result = log_of(b_.CreateFAdd(b_.CreateFSub(m, c(1)), scaled), b_.CreateSIToFP(exponent, type_));
+    return b_.CreateSelect(b_.CreateFCmpOEQ(x, c(0)), x, log_edges(u, result));  // -0.0 stays
   }
 
   Value* tanh32(Value* x) {
@@ -112,7 +141,9 @@ Value* emit_math(llvm::IRBuilderBase& b, llvm::Module& module, ScalarOp op, Valu
   }
   if (!is_float32) return call_lane_by_lane(b, module, graph::row_of(op).name, x, y);
   if (op == ScalarOp::k_exp) return m.exp32(x);
+  if (op == ScalarOp::k_exp2) return m.exp2(x);
   if (op == ScalarOp::k_log) return m.log32(x);
+  if (op == ScalarOp::k_log1p) return m.log1p(x);
   if (op == ScalarOp::k_tanh) return m.tanh32(x);
   if (op == ScalarOp::k_erf) return m.erf32(x);
   Value* result = emit_widened(b, module, op, x, y);
