@@ -1,6 +1,6 @@
 // Elementary functions of the CPU emitter in float32, beside libm in float64: within 2 ulp; signs of zero, NaN and infinities exact.
 //
-// MATH_STRIDE=1 takes every float (about a minute a function); each function prints its worst error per level, in ulp.
+// MATH_STRIDE=1 takes every float (minutes a function); each function prints its worst error per level, in ulp.
 #include <gtest/gtest.h>
 
 #include <cmath>
