@@ -22,7 +22,7 @@ export CCACHE_DIR := $(CURDIR)/build/ccache
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: setup build demo test test-cpp test-python test-without-torch test-gpu sanitize bench sweep fuzz lint format golden-update wheel clean help
+.PHONY: setup build demo test test-cpp test-python test-without-torch test-gpu sanitize bench sweep ulp fuzz lint format golden-update wheel clean help
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,6 +97,11 @@ sweep: build  ## every op of torch's op_db, compiled and compared; goes on where
 	$(SWEEPS)/eager.jsonl --at-least 90 --backend eager --dtype float32 || failed=1; \
 	$(SWEEPS)/forms.jsonl --forms all --samples 3 --dtype $(SWEEP_DTYPES) || failed=1; \
 	exit $$failed
+
+STRIDE ?= 1
+ulp: build  ## worst errors of the elementary functions over all of float32 (hours), kept in benchmarks/results/ulp.txt; STRIDE=61 takes every 61st
+	@{ echo "$$ make ulp STRIDE=$(STRIDE)   $$(date +%F), $$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1); worst error in units of the last place, and where"; \
+	MATH_STRIDE=$(STRIDE) nice $(BUILD)/tests/inductor_test --gtest_filter='Math/*' --gtest_brief=1 | grep -v '^Running\|^\['; } | tee benchmarks/results/ulp.txt
 
 COUNT ?= 20000
 fuzz: build  ## the fuzzers, long: SEED=0 COUNT=20000

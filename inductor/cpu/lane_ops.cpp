@@ -63,6 +63,9 @@ Value* LaneOps::first_lanes(Value* count, unsigned lanes) {
   return b_.CreateICmpSLT(llvm::ConstantVector::get(numbers), b_.CreateVectorSplat(lanes, b_.CreateTrunc(bounded, b_.getInt32Ty())));
 }
 
+// By integers on every CPU: vcvtneps2bf16 (AVX512-BF16) takes denormals for zero, whatever MXCSR says, and gives zeros for them, where
+// eager keeps them. To look for such lanes first leaves little of the seven instructions that it would save, in kernels that wait for
+// memory. LLVM takes it for fptrunc to bfloat, so no such type is emitted.
 Value* LaneOps::to_bf16(Value* value) {
   const unsigned lanes = lanes_of(value);
   Type* wide = with_lanes(b_.getInt32Ty(), lanes);
@@ -74,6 +77,8 @@ Value* LaneOps::to_bf16(Value* value) {
   return b_.CreateTrunc(rounded, with_lanes(b_.getInt16Ty(), lanes));
 }
 
+// float16 is converted by what the CPU has (F16C, AVX-512): exact both ways, denormals included. It is not computed with (AVX512-FP16):
+// eager rounds once per op, from float32, and so does a kernel at most.
 Value* LaneOps::to_value(DType dtype, Value* memory) {
   const unsigned lanes = lanes_of(memory);
   if (dtype == DType::kBool) return b_.CreateICmpNE(memory, llvm::Constant::getNullValue(memory->getType()));

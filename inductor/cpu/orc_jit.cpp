@@ -1,8 +1,7 @@
 // inductor/cpu/orc_jit.cpp — LLVM ORC behind CpuJit: features of this CPU, code generation without IR passes, code lifetime.
 //
 // CPU names are chosen by features, never by LLVM's guess from the model number (it takes a Sapphire Rapids for a Rocket Lake).
-// A kernel's code lives as long as a plan holds it: the cache is of weak references. The module is verified before code
-// generation, so that a defect of the emitter is an Error and not a crash inside LLVM.
+// A kernel's code lives as long as a plan holds it: the cache is of weak references.
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -14,9 +13,7 @@
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/ExecutionEngine/Orc/ObjectTransformLayer.h>
 #include <llvm/IR/LLVMContext.h>
-#include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
-#include <llvm/IR/Verifier.h>
 #include <llvm/Object/ELFObjectFile.h>
 #include <llvm/Support/MemoryBuffer.h>
 #include <llvm/Support/TargetSelect.h>
@@ -25,7 +22,7 @@
 #include <llvm/TargetParser/Host.h>
 
 #include "inductor/cpu/code_names.h"
-#include "inductor/cpu/emitter.h"
+#include "inductor/cpu/code_target.h"
 #include "inductor/cpu/jit.h"
 #include "inductor/cpu/vector_math.h"
 #include "inductor/kernel/weak_cache.h"
@@ -47,26 +44,25 @@ VectorLevel host_level() {
 
 Error llvm_error(llvm::Error error) { return {"llvm", llvm::toString(std::move(error))}; }
 
+// What code is made with: the models of LLJIT's linker, said here so that printed assembly is that of the code that runs.
+llvm::orc::JITTargetMachineBuilder with_models(llvm::orc::JITTargetMachineBuilder target) {
+  target.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
+  target.setRelocationModel(llvm::Reloc::PIC_);
+  target.setCodeModel(llvm::CodeModel::Small);
+  return target;
+}
+
 Result<llvm::orc::JITTargetMachineBuilder> make_target(VectorLevel level, bool is_host) {
   auto host = llvm::orc::JITTargetMachineBuilder::detectHost();
   if (!host) return llvm_error(host.takeError());
-  llvm::orc::JITTargetMachineBuilder target = std::move(*host);
-  target.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
-  if (!target.getTargetTriple().isX86()) return target;
+  if (!host->getTargetTriple().isX86()) return with_models(std::move(*host));
   if (is_host && level == VectorLevel::kAvx512) {
-    target.setCPU(host_has("amx-bf16") ? "sapphirerapids" : "icelake-server");
-    return target;  // with the host's own feature list, so that the name promises nothing that is absent
+    host->setCPU(host_has("amx-bf16") ? "sapphirerapids" : "icelake-server");
+    return with_models(std::move(*host));  // with the host's own feature list, so that the name promises nothing that is absent
   }
-  llvm::orc::JITTargetMachineBuilder plain(target.getTargetTriple());
-  plain.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
-  plain.setCPU(level == VectorLevel::kAvx512 ? "x86-64-v4" : level == VectorLevel::kAvx2 ? "x86-64-v3" : "x86-64-v2");
-  return plain;
-}
-
-EmitOptions options_of(VectorLevel level) {
-  if (level == VectorLevel::kAvx512) return {16, 512};
-  if (level == VectorLevel::kAvx2) return {8, 256};
-  return {4, 128};
+  llvm::orc::JITTargetMachineBuilder plain(host->getTargetTriple());
+  plain.setCPU(cpu_of(level));
+  return with_models(std::move(plain));
 }
 
 // Code generation for threads that compile at once: each takes a target machine for as long as it compiles one module.
@@ -177,7 +173,10 @@ class OrcJit : public CpuJit {
     llvm::raw_string_ostream stream(texts[0].text);
     module->print(stream, nullptr);
     if (with_assembly) {
-      FJ_TRY(std::string assembly, assembly_of(*module));
+      llvm::orc::JITTargetMachineBuilder builder = session_->target;
+      auto machine = builder.createTargetMachine();
+      if (!machine) return llvm_error(machine.takeError());
+      FJ_TRY(std::string assembly, assembly_of(*module, **machine));
       texts.push_back({"assembly", "#", std::move(assembly)});
     }
     return texts;
@@ -192,27 +191,7 @@ class OrcJit : public CpuJit {
 
  private:
   Result<std::unique_ptr<llvm::Module>> emit(const Kernel& kernel, const std::string& name, llvm::LLVMContext& context) const {
-    auto module = std::make_unique<llvm::Module>(name, context);
-    module->setDataLayout(session_->jit->getDataLayout());
-    module->setTargetTriple(session_->jit->getTargetTriple());
-    emit_kernel(*module, kernel, name, options_);
-    std::string problem;
-    llvm::raw_string_ostream stream(problem);
-    if (llvm::verifyModule(*module, &stream)) return Error{"llvm", "emitted code does not verify: " + problem + "\n" + print(kernel)};
-    return module;
-  }
-
-  Result<std::string> assembly_of(llvm::Module& module) const {
-    llvm::orc::JITTargetMachineBuilder builder = session_->target;
-    auto machine = builder.createTargetMachine();
-    if (!machine) return llvm_error(machine.takeError());
-    llvm::SmallVector<char, 0> text;
-    llvm::raw_svector_ostream stream(text);
-    llvm::legacy::PassManager passes;
-    if ((*machine)->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile))
-      return Error{"llvm", "this target has no assembly printer"};
-    passes.run(module);
-    return std::string(text.begin(), text.end());
+    return make_module(kernel, name, context, session_->jit->getTargetTriple(), session_->jit->getDataLayout(), options_);
   }
 
   Result<std::shared_ptr<CodeHolder>> build(const Kernel& kernel) {
@@ -249,8 +228,8 @@ void note_sizes(Session& session) {
 
 llvm::Error define_math(llvm::orc::LLJIT& jit) {
   llvm::orc::SymbolMap symbols;
-  for (const MathSymbol* s = math_symbols(); s->address != nullptr; ++s)
-    symbols[jit.mangleAndIntern(s->name)] = {llvm::orc::ExecutorAddr::fromPtr(s->address), llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
+  for (const MathSymbol& s : math_symbols())
+    symbols[jit.mangleAndIntern(s.name)] = {llvm::orc::ExecutorAddr::fromPtr(s.address), llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
   return jit.getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(symbols)));
 }
 

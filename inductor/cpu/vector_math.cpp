@@ -1,15 +1,13 @@
-// inductor/cpu/vector_math.cpp — polynomials for float32.
+// inductor/cpu/vector_math.cpp — float32 functions that stay in float32, and the choice between them, float64 and libm.
 //
-// Coefficients are our own fits (Lawson-weighted least squares of the relative error on Chebyshev nodes). exp, log, tanh, erf and
-// sigmoid work in float32; exp2, expm1, log1p, log2, log10 go through float64, where cancellation does not hurt. Rounding to an
-// integer is the addition of 1.5 * 2^23 (2^52): defined for every input, NaN included. Scaling by 2^n is done in two halves, so
-// that overflow and denormals come out right. fmuladd may fuse: only polynomials use it.
+// Coefficients are our own fits (Lawson-weighted least squares of the relative error on Chebyshev nodes).
 #include "inductor/cpu/vector_math.h"
 
-#include <cmath>
+#include <utility>
+#include <vector>
 
-#include <llvm/IR/IRBuilder.h>
-#include <llvm/IR/Module.h>
+#include "inductor/cpu/lane_math.h"
+#include "runtime/base/result.h"
 
 namespace framejit::inductor {
 
@@ -18,40 +16,9 @@ using llvm::Value;
 
 namespace {
 
-class Math {
+class Float32Math : public LaneMath {
  public:
-  Math(llvm::IRBuilderBase& b, Value* like) : b_(b), type_(like->getType()) {}
-
-  Value* c(double v) { return llvm::ConstantFP::get(type_, v); }
-  Value* fma(Value* a, Value* x, Value* y) { return b_.CreateIntrinsic(llvm::Intrinsic::fmuladd, {type_}, {a, x, y}); }
-  Value* abs(Value* x) { return b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
-  Value* copysign(Value* x, Value* sign) { return b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, x, sign); }
-  llvm::Type* int_type() { return type_->getWithNewType(b_.getIntNTy(type_->getScalarSizeInBits())); }
-  Value* i(int64_t v) { return llvm::ConstantInt::getSigned(int_type(), v); }
-  Value* bits(Value* x) { return b_.CreateBitCast(x, int_type()); }
-  Value* unbits(Value* x) { return b_.CreateBitCast(x, type_); }
-
-  // c[0] + x * (c[1] + x * ...)
-  template <size_t N>
-  Value* polynomial(Value* x, const double (&k)[N]) {
-    Value* p = c(k[N - 1]);
-    for (size_t n = N - 1; n-- > 0;) p = fma(p, x, c(k[n]));
-    return p;
-  }
-
-  Value* clamp(Value* x, double low, double high) {  // NaN stays
-    x = b_.CreateSelect(b_.CreateFCmpOGT(x, c(high)), c(high), x);
-    return b_.CreateSelect(b_.CreateFCmpOLT(x, c(low)), c(low), x);
-  }
-
-  // p * 2^n, n an integer vector of moderate size, in two steps; zero where not `alive`. There the second factor is zero: a product
-  // that underflows takes the CPU a hundred times as long.
-  Value* scale(Value* p, Value* n, Value* alive, int bias, int mantissa) {
-    Value* half = b_.CreateAShr(n, i(1));
-    Value* rest = b_.CreateSub(n, half);
-    const auto power = [&](Value* e) { return unbits(b_.CreateShl(b_.CreateAdd(e, i(bias)), i(mantissa))); };
-    return b_.CreateFMul(b_.CreateFMul(p, power(half)), b_.CreateSelect(alive, power(rest), c(0)));
-  }
+  using LaneMath::LaneMath;
 
   Value* exp32(Value* x) {
     static constexpr double k[] = {0.4999999403953552, 0.1666651964187622, 0.041668396443128586, 0.008368796668946743, 0.001381443114951253};
@@ -66,58 +33,51 @@ class Math {
     return scale(b_.CreateFAdd(p, c(1)), n, alive, 127, 23);
   }
 
-  Value* exp64(Value* x) {  // about 1e-13, for results that become float32: zero below -110
-    static constexpr double k[] = {0.499999999996613, 0.16666666667270935, 0.0416666669642061, 0.008333333093325894,
-                                   0.001388881079960122, 0.00019841540530878885, 2.488098587707949e-05, 2.7492815416661515e-06};
-    Value* alive = b_.CreateFCmpUGE(x, c(-110.0));
-    x = clamp(x, -110.0, 800.0);
-    Value* shifted = fma(x, c(1.4426950408889634074), c(6755399441055744.0));
-    Value* n = b_.CreateSub(bits(shifted), i(0x4338000000000000));
-    Value* whole = b_.CreateFSub(shifted, c(6755399441055744.0));
-    Value* r = fma(whole, c(-0.69314718055966295651), x);
-    r = fma(whole, c(-2.8235290563031577e-13), r);
-    Value* p = fma(b_.CreateFMul(r, r), polynomial(r, k), r);
-    return scale(b_.CreateFAdd(p, c(1)), n, alive, 1023, 52);
+  Value* exp2(Value* x) {
+    static constexpr double k[] = {0.6931472028559711, 0.24022647913499393, 0.0555033246969216, 0.009618437366357922, 0.00133988748672631, 0.00015353360648333314};
+    Value* alive = b_.CreateFCmpUGE(x, c(-151.0));
+    x = clamp(x, -151.0, 129.0);
+    Value* shifted = b_.CreateFAdd(x, c(12582912.0));
+    Value* n = b_.CreateSub(bits(shifted), i(0x4B400000));
+    Value* r = b_.CreateFSub(x, b_.CreateFSub(shifted, c(12582912.0)));
+    return scale(fma(r, polynomial(r, k), c(1)), n, alive, 127, 23);
   }
 
-  // x == m * 2^e with m in [sqrt(1/2), sqrt(2)); x positive and normal.
-  void split(Value* x, Value*& m, Value*& e, int mantissa, int64_t sqrt_half_bits) {
-    Value* ix = b_.CreateSub(bits(x), i(sqrt_half_bits));
-    Value* exponent = b_.CreateAShr(ix, i(mantissa));
-    m = unbits(b_.CreateSub(bits(x), b_.CreateShl(exponent, i(mantissa))));
-    e = b_.CreateSIToFP(exponent, type_);
+  // x == m * 2^e with m in [sqrt(1/2), sqrt(2)), e an integer; x positive and normal.
+  std::pair<Value*, Value*> split(Value* x) {
+    Value* e = b_.CreateAShr(b_.CreateSub(bits(x), i(0x3F3504F3)), i(23));
+    return {unbits(b_.CreateSub(bits(x), b_.CreateShl(e, i(23)))), e};
   }
 
-  Value* log_edges(Value* x, Value* result) {
-    result = b_.CreateSelect(b_.CreateFCmpOEQ(x, c(0)), c(-INFINITY), result);
-    result = b_.CreateSelect(b_.CreateFCmpOEQ(x, c(INFINITY)), x, result);
-    return b_.CreateSelect(b_.CreateFCmpULT(x, c(0)), c(NAN), result);  // negative or NaN
-  }
-
-  Value* log32(Value* x) {
+  // log((1 + f) * 2^e)
+  Value* log_of(Value* f, Value* e) {
     static constexpr double k[] = {0.3333333134651184, -0.250008225440979, 0.20001226663589478, -0.16623356938362122,
                                    0.14201761782169342, -0.131601944565773, 0.12761549651622772, -0.07634429633617401};
-    Value* tiny = b_.CreateFCmpOLT(x, c(1.17549435e-38));
-    Value* normal = b_.CreateSelect(tiny, b_.CreateFMul(x, c(8388608.0)), x);
-    Value *m, *e;
-    split(normal, m, e, 23, 0x3F3504F3);
-    e = b_.CreateSelect(tiny, b_.CreateFSub(e, c(23)), e);
-    Value* f = b_.CreateFSub(m, c(1));
     Value* f2 = b_.CreateFMul(f, f);
     Value* p = b_.CreateFMul(b_.CreateFMul(f2, f), polynomial(f, k));
     p = fma(e, c(-2.12194440e-4), p);
     p = fma(f2, c(-0.5), p);
     p = b_.CreateFAdd(p, f);
-    return log_edges(x, fma(e, c(0.693359375), p));
+    return fma(e, c(0.693359375), p);
   }
 
-  Value* log64(Value* x) {  // about 1e-12 relative; x a float32 value widened, or 1 + one
-    Value *m, *e;
-    split(x, m, e, 52, 0x3FE6A09E667F3BCD);
-    Value* s = b_.CreateFDiv(b_.CreateFSub(m, c(1)), b_.CreateFAdd(m, c(1)));
-    static constexpr double k[] = {2.0, 2.0 / 3, 2.0 / 5, 2.0 / 7, 2.0 / 9, 2.0 / 11, 2.0 / 13, 2.0 / 15};
-    Value* p = b_.CreateFMul(s, polynomial(b_.CreateFMul(s, s), k));
-    return log_edges(x, fma(e, c(0.69314718055994530942), p));
+  Value* log32(Value* x) {
+    Value* tiny = b_.CreateFCmpOLT(x, c(1.17549435e-38));
+    const auto [m, exponent] = split(b_.CreateSelect(tiny, b_.CreateFMul(x, c(8388608.0)), x));
+    Value* e = b_.CreateSIToFP(exponent, type_);
+    e = b_.CreateSelect(tiny, b_.CreateFSub(e, c(23)), e);
+    return log_edges(x, log_of(b_.CreateFSub(m, c(1)), e));
+  }
+
+  // The digits that 1 + x has no room for are added to its mantissa, as long as they count there.
+  Value* log1p(Value* x) {
+    Value* u = b_.CreateFAdd(x, c(1));
+    Value* lost = b_.CreateFSub(x, b_.CreateFSub(u, c(1)));
+    const auto [m, exponent] = split(u);
+    Value* bounded = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, exponent, i(126));
+    Value* scaled = b_.CreateFMul(lost, unbits(b_.CreateSub(i(0x3F800000), b_.CreateShl(bounded, i(23)))));
+    Value* result = log_of(b_.CreateFAdd(b_.CreateFSub(m, c(1)), scaled), b_.CreateSIToFP(exponent, type_));
+    return b_.CreateSelect(b_.CreateFCmpOEQ(x, c(0)), x, log_edges(u, result));  // -0.0 stays
   }
 
   Value* tanh32(Value* x) {
@@ -144,39 +104,16 @@ class Math {
     return b_.CreateSelect(b_.CreateFCmpOLT(t, c(0.9375)), small, large);
   }
 
-  // t = exp(-|x|) never overflows, so that tiny results keep their digits.
+  // t = exp(-|x|) never overflows, so that tiny results keep their digits. What 1 + t lost in rounding comes back as a part of the
+  // quotient: lost / (1 + t), where a line is near enough to 1 / (1 + t).
   Value* sigmoid(Value* x, Value* t) {
-    return b_.CreateFDiv(b_.CreateSelect(b_.CreateFCmpOLT(x, c(0)), t, c(1)), b_.CreateFAdd(c(1), t));
+    Value* down = b_.CreateFAdd(t, c(1));
+    Value* lost = b_.CreateFSub(t, b_.CreateFSub(down, c(1)));
+    Value* share = b_.CreateFMul(lost, fma(t, c(-0.5), c(0.97)));
+    Value* quotient = b_.CreateFDiv(b_.CreateSelect(b_.CreateFCmpOLT(x, c(0)), t, c(1)), down);
+    return b_.CreateFSub(quotient, b_.CreateFMul(quotient, share));
   }
-
- private:
-  llvm::IRBuilderBase& b_;
-  llvm::Type* type_;
 };
-
-// Float32 functions computed in float64.
-Value* emit_widened(llvm::IRBuilderBase& b, ScalarOp op, Value* a) {
-  Value* x = b.CreateFPExt(a, a->getType()->getWithNewType(b.getDoubleTy()));
-  Math m(b, x);
-  Value* result = nullptr;
-  Value* small = b.CreateFCmpOLT(m.abs(x), m.c(1e-5));
-  Value* half_square = b.CreateFMul(b.CreateFMul(x, x), m.c(0.5));
-  if (op == ScalarOp::k_exp2) result = m.exp64(b.CreateFMul(x, m.c(0.69314718055994530942)));
-  if (op == ScalarOp::k_expm1) {
-    Value* large = b.CreateFSub(m.exp64(x), m.c(1));
-    result = b.CreateSelect(small, b.CreateFAdd(x, half_square), large);
-  }
-  if (op == ScalarOp::k_log1p) {
-    Value* cube = b.CreateFMul(b.CreateFMul(half_square, x), m.c(2.0 / 3));
-    result = b.CreateSelect(small, b.CreateFAdd(b.CreateFSub(x, half_square), cube), m.log64(b.CreateFAdd(x, m.c(1))));
-  }
-  if (op == ScalarOp::k_log2) result = b.CreateFMul(m.log64(x), m.c(1.4426950408889634074));
-  if (op == ScalarOp::k_log10) result = b.CreateFMul(m.log64(x), m.c(0.43429448190325182765));
-  Value* narrow = b.CreateFPTrunc(result, a->getType());
-  // The sign of zero survives: expm1(-0) and log1p(-0) are -0.
-  if (op == ScalarOp::k_expm1 || op == ScalarOp::k_log1p) narrow = b.CreateSelect(b.CreateFCmpOEQ(a, llvm::ConstantFP::get(a->getType(), 0)), a, narrow);
-  return narrow;
-}
 
 Value* call_lane_by_lane(llvm::IRBuilderBase& b, llvm::Module& module, const std::string& name, Value* x, Value* y) {
   llvm::Type* scalar = x->getType()->getScalarType();
@@ -197,39 +134,44 @@ Value* call_lane_by_lane(llvm::IRBuilderBase& b, llvm::Module& module, const std
 
 Value* emit_math(llvm::IRBuilderBase& b, llvm::Module& module, ScalarOp op, Value* x, Value* y) {
   const bool is_float32 = x->getType()->getScalarType()->isFloatTy();
-  Math m(b, x);
+  Float32Math m(b, x);
   if (op == ScalarOp::k_sigmoid) {
     Value* minus = b.CreateFNeg(m.abs(x));
     return m.sigmoid(x, is_float32 ? m.exp32(minus) : emit_math(b, module, ScalarOp::k_exp, minus, nullptr));
   }
-  if (is_float32) {
-    if (op == ScalarOp::k_exp) return m.exp32(x);
-    if (op == ScalarOp::k_log) return m.log32(x);
-    if (op == ScalarOp::k_tanh) return m.tanh32(x);
-    if (op == ScalarOp::k_erf) return m.erf32(x);
-    const bool widened = op == ScalarOp::k_exp2 || op == ScalarOp::k_expm1 || op == ScalarOp::k_log1p || op == ScalarOp::k_log2 || op == ScalarOp::k_log10;
-    if (widened) return emit_widened(b, op, x);
-  }
-  return call_lane_by_lane(b, module, std::string(graph::row_of(op).name) + (is_float32 ? "f" : ""), x, y);
+  if (!is_float32) return call_lane_by_lane(b, module, graph::row_of(op).name, x, y);
+  if (op == ScalarOp::k_exp) return m.exp32(x);
+  if (op == ScalarOp::k_exp2) return m.exp2(x);
+  if (op == ScalarOp::k_log) return m.log32(x);
+  if (op == ScalarOp::k_log1p) return m.log1p(x);
+  if (op == ScalarOp::k_tanh) return m.tanh32(x);
+  if (op == ScalarOp::k_erf) return m.erf32(x);
+  Value* result = emit_widened(b, module, op, x, y);
+  FJ_CHECK(result != nullptr, std::string("no float32 form of ") + graph::row_of(op).name);
+  return result;
 }
 
-// libm, and the half-precision conversions that code generation asks for where the CPU has no instruction.
+// The half-precision conversions that code generation asks for where the CPU has no instruction.
 static float extend_half(_Float16 h) { return static_cast<float>(h); }
 static _Float16 truncate_float(float f) { return static_cast<_Float16>(f); }
 
-const MathSymbol* math_symbols() {
-#define UNARY(name) {#name, reinterpret_cast<void*>(static_cast<double (*)(double)>(::name))}, \
-                    {#name "f", reinterpret_cast<void*>(static_cast<float (*)(float)>(::name##f))}
-#define BINARY(name) {#name, reinterpret_cast<void*>(static_cast<double (*)(double, double)>(::name))}, \
-                     {#name "f", reinterpret_cast<void*>(static_cast<float (*)(float, float)>(::name##f))}
-  static const MathSymbol kSymbols[] = {
-      UNARY(exp), UNARY(exp2), UNARY(expm1), UNARY(log), UNARY(log2), UNARY(log10), UNARY(log1p), UNARY(sin), UNARY(cos), UNARY(tan),
-      UNARY(asin), UNARY(acos), UNARY(atan), UNARY(sinh), UNARY(cosh), UNARY(asinh), UNARY(acosh), UNARY(atanh), UNARY(tanh),
-      UNARY(erf), UNARY(erfc), UNARY(floor), UNARY(ceil), UNARY(trunc), UNARY(rint), UNARY(nearbyint), UNARY(sqrt), BINARY(pow), BINARY(atan2),
-      BINARY(hypot), BINARY(fmod), {"__extendhfsf2", reinterpret_cast<void*>(extend_half)},
-      {"__truncsfhf2", reinterpret_cast<void*>(truncate_float)}, {nullptr, nullptr}};
+std::span<const MathSymbol> math_symbols() {
+#define UNARY(name) {#name, reinterpret_cast<void*>(static_cast<double (*)(double)>(::name))}
+#define BINARY(name) {#name, reinterpret_cast<void*>(static_cast<double (*)(double, double)>(::name))}
+#define ROUNDING(name) UNARY(name), {#name "f", reinterpret_cast<void*>(static_cast<float (*)(float)>(::name##f))}
+  static const std::vector<MathSymbol> kSymbols = [] {
+    std::vector<MathSymbol> all{
+        UNARY(exp), UNARY(exp2), UNARY(expm1), UNARY(log), UNARY(log2), UNARY(log10), UNARY(log1p), UNARY(sin), UNARY(cos), UNARY(tan),
+        UNARY(asin), UNARY(acos), UNARY(atan), UNARY(sinh), UNARY(cosh), UNARY(asinh), UNARY(acosh), UNARY(atanh), UNARY(tanh),
+        UNARY(erf), UNARY(erfc), BINARY(pow), BINARY(atan2), BINARY(hypot), BINARY(fmod),
+        ROUNDING(floor), ROUNDING(ceil), ROUNDING(trunc), ROUNDING(rint), ROUNDING(nearbyint), ROUNDING(sqrt),
+        {"__extendhfsf2", reinterpret_cast<void*>(extend_half)}, {"__truncsfhf2", reinterpret_cast<void*>(truncate_float)}};
+    all.insert(all.end(), far_symbols().begin(), far_symbols().end());
+    return all;
+  }();
 #undef UNARY
 #undef BINARY
+#undef ROUNDING
   return kSymbols;
 }
 

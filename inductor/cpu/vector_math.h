@@ -1,6 +1,8 @@
 // inductor/cpu/vector_math.h — elementary functions as straight-line vector code; within 2 ulp in float32.
 #pragma once
 
+#include <span>
+
 #include "graph/scalar_op.h"
 
 namespace llvm {
@@ -11,13 +13,14 @@ class Value;
 
 namespace framejit::inductor {
 
-// Function `op` of a (and b). Float64, and functions without a polynomial here, go through libm lane by lane.
+// Function `op` of a (and b). Float64 goes through libm lane by lane, float32 only where reducing an argument takes more than float64.
 llvm::Value* emit_math(llvm::IRBuilderBase& builder, llvm::Module& module, graph::ScalarOp op, llvm::Value* a, llvm::Value* b);
-// Name and address of every libm function that emitted code may call: address is null behind the last one.
+
+// Name and address of every function that emitted code may call.
 struct MathSymbol {
   const char* name;
   void* address;
 };
-const MathSymbol* math_symbols();
+std::span<const MathSymbol> math_symbols();
 
 }  // namespace framejit::inductor

@@ -36,7 +36,7 @@ OUTSIDE = [
     (re.compile(r"^(Python\.h|structmember\.h|frameobject\.h)$"), re.compile(r"^(guards|frame_hook|python|tests)/|/aten/"),
      "Python.h belongs in guards/, frame_hook/, python/ and aten/"),
     (re.compile(r"^(internal/)?pycore_"), re.compile(r"^frame_hook/hook/pyver_\w+\.h$"), "CPython's internals belong in frame_hook/hook/pyver_*.h"),
-    (re.compile(r"^llvm(-c)?/"), re.compile(r"^inductor/cpu/\w+\.(cpp|h)$|^tests/unit/inductor/"), "LLVM belongs in inductor/cpu/"),
+    (re.compile(r"^llvm(-c)?/"), re.compile(r"^inductor/cpu/\w+\.(cpp|h)$|^tests/unit/inductor_isa/"), "LLVM belongs in inductor/cpu/"),
 ]
 
 

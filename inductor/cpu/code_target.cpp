@@ -1,0 +1,58 @@
+// inductor/cpu/code_target.cpp — the vector levels in LLVM's words; modules, target machines and text of any of them.
+#include "inductor/cpu/code_target.h"
+
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Module.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/Target/TargetOptions.h>
+
+namespace framejit::inductor {
+
+EmitOptions options_of(VectorLevel level) {
+  if (level == VectorLevel::kAvx512) return {16, 512};
+  if (level == VectorLevel::kAvx2) return {8, 256};
+  return {4, 128};
+}
+
+const char* cpu_of(VectorLevel level) {
+  return level == VectorLevel::kAvx512 ? "x86-64-v4" : level == VectorLevel::kAvx2 ? "x86-64-v3" : "x86-64-v2";
+}
+
+Result<std::unique_ptr<llvm::Module>> make_module(const Kernel& kernel, const std::string& name, llvm::LLVMContext& context, const llvm::Triple& triple,
+                                                  const llvm::DataLayout& layout, const EmitOptions& options) {
+  auto module = std::make_unique<llvm::Module>(name, context);
+  module->setDataLayout(layout);
+  module->setTargetTriple(triple);
+  emit_kernel(*module, kernel, name, options);
+  std::string problem;
+  llvm::raw_string_ostream stream(problem);
+  if (llvm::verifyModule(*module, &stream)) return Error{"llvm", "emitted code does not verify: " + problem + "\n" + print(kernel)};
+  return module;
+}
+
+Result<std::string> assembly_of(llvm::Module& module, llvm::TargetMachine& machine) {
+  llvm::SmallVector<char, 0> text;
+  llvm::raw_svector_ostream stream(text);
+  llvm::legacy::PassManager passes;
+  if (machine.addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile)) return Error{"llvm", "this target has no assembly printer"};
+  passes.run(module);
+  return std::string(text.begin(), text.end());
+}
+
+Result<std::string> assembly_of(const Kernel& kernel, const CodeTarget& target) {
+  const llvm::Triple triple(target.triple);
+  std::string problem;
+  const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple, problem);
+  if (found == nullptr) return Error{"llvm", problem};
+  const std::unique_ptr<llvm::TargetMachine> machine(found->createTargetMachine(triple, target.cpu, target.features, llvm::TargetOptions(), llvm::Reloc::PIC_,
+                                                                                llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, true));
+  llvm::LLVMContext context;
+  FJ_TRY(auto module, make_module(kernel, "kernel", context, triple, machine->createDataLayout(), target.options));
+  return assembly_of(*module, *machine);
+}
+
+}  // namespace framejit::inductor

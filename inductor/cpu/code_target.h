@@ -1,0 +1,36 @@
+// inductor/cpu/code_target.h — kernels as modules and as assembly text, for CPUs that need not be this one.
+#pragma once
+
+#include <memory>
+
+#include "inductor/cpu/emitter.h"
+#include "inductor/cpu/jit.h"
+
+namespace llvm {
+class DataLayout;
+class LLVMContext;
+class TargetMachine;
+class Triple;
+}  // namespace llvm
+
+namespace framejit::inductor {
+
+// Lanes and registers of a level. k128 is also what CPUs other than x86 get.
+EmitOptions options_of(VectorLevel level);
+// The x86 CPU, in LLVM's words, that has what a level promises and nothing else.
+const char* cpu_of(VectorLevel level);
+
+// A module with the kernel as function `name`. It is verified: a defect of the emitter is an Error and not a crash inside LLVM.
+Result<std::unique_ptr<llvm::Module>> make_module(const Kernel& kernel, const std::string& name, llvm::LLVMContext& context, const llvm::Triple& triple,
+                                                  const llvm::DataLayout& layout, const EmitOptions& options);
+
+Result<std::string> assembly_of(llvm::Module& module, llvm::TargetMachine& machine);
+
+// A CPU in LLVM's words, whose target the caller has initialised.
+struct CodeTarget {
+  std::string triple, cpu, features;
+  EmitOptions options;
+};
+Result<std::string> assembly_of(const Kernel& kernel, const CodeTarget& target);
+
+}  // namespace framejit::inductor

@@ -1,0 +1,70 @@
+// inductor/cpu/lane_math.h — the building blocks of elementary functions: constants, polynomials, scaling, taking a number apart.
+//
+// Rounding to an integer is the addition of 1.5 * 2^23 (2^52): defined for every input, NaN included. Scaling by 2^n is done in two
+// halves, so that overflow and denormals come out right. fmuladd may fuse: only where either result will do.
+#pragma once
+
+#include <cmath>
+#include <span>
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include "inductor/cpu/vector_math.h"
+
+namespace framejit::inductor {
+
+// Of one type, that of `like`: a float, a double, or a vector of them.
+class LaneMath {
+ public:
+  using Value = llvm::Value;
+
+  LaneMath(llvm::IRBuilderBase& b, Value* like) : b_(b), type_(like->getType()) {}
+
+  Value* c(double v) { return llvm::ConstantFP::get(type_, v); }
+  Value* fma(Value* a, Value* x, Value* y) { return b_.CreateIntrinsic(llvm::Intrinsic::fmuladd, {type_}, {a, x, y}); }
+  Value* abs(Value* x) { return b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
+  Value* copysign(Value* x, Value* sign) { return b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, x, sign); }
+  llvm::Type* int_type() { return type_->getWithNewType(b_.getIntNTy(type_->getScalarSizeInBits())); }
+  Value* i(int64_t v) { return llvm::ConstantInt::getSigned(int_type(), v); }
+  Value* bits(Value* x) { return b_.CreateBitCast(x, int_type()); }
+  Value* unbits(Value* x) { return b_.CreateBitCast(x, type_); }
+
+  // c[0] + x * (c[1] + x * ...)
+  template <size_t N>
+  Value* polynomial(Value* x, const double (&k)[N]) {
+    Value* p = c(k[N - 1]);
+    for (size_t n = N - 1; n-- > 0;) p = fma(p, x, c(k[n]));
+    return p;
+  }
+
+  Value* clamp(Value* x, double low, double high) {  // NaN stays
+    x = b_.CreateSelect(b_.CreateFCmpOGT(x, c(high)), c(high), x);
+    return b_.CreateSelect(b_.CreateFCmpOLT(x, c(low)), c(low), x);
+  }
+
+  // p * 2^n, n an integer vector of moderate size, in two steps; zero where not `alive`. There the second factor is zero: a product
+  // that underflows takes the CPU a hundred times as long. Shifts are logical: 64-bit arithmetic ones need AVX-512.
+  Value* scale(Value* p, Value* n, Value* alive, int bias, int mantissa) {
+    Value* sum = b_.CreateAdd(n, i(2 * bias));
+    Value* half = b_.CreateLShr(sum, i(1));
+    const auto power = [&](Value* e) { return unbits(b_.CreateShl(e, i(mantissa))); };
+    return b_.CreateFMul(b_.CreateFMul(p, power(half)), b_.CreateSelect(alive, power(b_.CreateSub(sum, half)), c(0)));
+  }
+
+  Value* log_edges(Value* x, Value* result) {
+    result = b_.CreateSelect(b_.CreateFCmpOEQ(x, c(0)), c(-INFINITY), result);
+    result = b_.CreateSelect(b_.CreateFCmpOEQ(x, c(INFINITY)), x, result);
+    return b_.CreateSelect(b_.CreateFCmpULT(x, c(0)), c(NAN), result);  // negative or NaN
+  }
+
+ protected:
+  llvm::IRBuilderBase& b_;
+  llvm::Type* type_;
+};
+
+// Functions of float32 values that are computed in float64: null for those that are not. What they call beside libm.
+llvm::Value* emit_widened(llvm::IRBuilderBase& builder, llvm::Module& module, graph::ScalarOp op, llvm::Value* x, llvm::Value* y);
+std::span<const MathSymbol> far_symbols();
+
+}  // namespace framejit::inductor
