@@ -56,6 +56,13 @@ bool flash_attention_for_cpu(const RuleArgs& args, ShapeEnv& env, Results& resul
   return true;
 }
 
+// Our own op (runtime/aten/attention.h): query, key, value, mask, whether the mask replaces scores, scale.
+bool attention(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  if (!flash_attention_for_cpu(args, env, results)) return false;
+  results.pop_back();
+  return true;
+}
+
 // The fused forms of nn.MultiheadAttention and nn.TransformerEncoderLayer: [batch, length, features] in and out. A mask of type 0 is
 // [length, length], of type 1 [batch, length].
 bool takes_sequences(const RuleArgs& args, ShapeEnv& env, const TensorMeta* x, const SymExpr& features, size_t mask_at, size_t type_at) {
@@ -126,6 +133,7 @@ std::vector<OpRow> matmul_ops() {
   add_rows(rows, mv, {"mv"});
   add_rows(rows, dot, {"dot", "vdot"});
   add_rows(rows, flash_attention_for_cpu, {"_scaled_dot_product_flash_attention_for_cpu"});
+  add_rows(rows, attention, {"framejit::attention"});
   add_rows(rows, native_multi_head_attention, {"_native_multi_head_attention"});
   add_rows(rows, transformer_encoder_layer, {"_transformer_encoder_layer_fwd"});
   add_rows(rows, trilinear, {"_trilinear"});

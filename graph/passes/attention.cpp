@@ -1,0 +1,354 @@
+// graph/passes/attention.cpp — softmax(scale * query @ key^T + mask) @ value, written out, becomes one op.
+//
+// In: a canonical graph without dead nodes, softmax decomposed.  Out: each attention that pays (attention_costs.def) is one "framejit::attention", which
+// never holds the scores as a whole. That op says itself where it would differ from the ops that were written, in what is not finite,
+// and runs those instead (runtime/aten/attention.h): no proof about masks is needed here. Training graphs keep what they have, since
+// their backward pass reads the weights. Halves keep theirs too: what is written between them rounds.
+//
+// A factor of the query or the key stays where it was written, so that what overflows does so as before. A number in place of a score
+// is added as a mask when it is so low that a score added to it is lost.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <set>
+
+#include "graph/passes/passes.h"
+#include "graph/passes/rebuild.h"
+#include "graph/shape_rule.h"
+#include "runtime/base/log.h"
+
+namespace framejit::graph {
+namespace {
+
+struct CostRow {
+  int64_t size, queries, scores;
+};
+constexpr CostRow kCosts[] = {
+#define ATTENTION_COST(size, queries, scores) {size, queries, scores},
+#include "graph/passes/attention_costs.def"
+#undef ATTENTION_COST
+};
+constexpr double kLosesScores = -1e38;  // a score of less than 4e30 added to it changes nothing
+
+struct Attention {
+  const Node* product = nullptr;                    // weights @ value
+  ValueId query = kNoValue, key = kNoValue;         // [batch, queries, size], [batch, size, keys]
+  double scale = 1;
+  ValueId mask = kNoValue;                          // added; or, with `replacement`, the condition of a choice
+  std::optional<double> replacement;
+  bool replaced_where = true;                       // the condition's value where scores are replaced
+  SymSizes batch;                                   // two dimensions
+};
+
+std::optional<double> number_of(const Arg& arg) {
+  if (const double* real = arg.get<double>()) return *real;
+  if (const SymExpr* size = arg.get<SymExpr>(); size != nullptr && size->is_constant()) return static_cast<double>(size->constant());
+  return std::nullopt;
+}
+
+ValueId value_of(const Node& node, size_t i) {
+  const ValueId* v = i < node.args.size() ? node.args[i].get<ValueId>() : nullptr;
+  return v == nullptr ? kNoValue : *v;
+}
+
+bool is(const Node& node, size_t i, int64_t number) { return i < node.args.size() && number_of(node.args[i]) == static_cast<double>(number); }
+
+// Elements lie in memory in the order of their indices.
+bool is_row_major(const TensorMeta& meta) {
+  const SymSizes dense = contiguous_strides(meta.sizes);
+  for (size_t d = 0; d < meta.ndim(); ++d)
+    if (!(meta.sizes[d] == SymExpr(1)) && !(meta.strides[d] == dense[d])) return false;
+  return true;
+}
+
+bool reduces_last(const Node& node, size_t ndim) {
+  const auto* dims = node.args[1].get<SymSizes>();
+  const bool* keeps = node.args[2].get<bool>();
+  return dims != nullptr && dims->size() == 1 && keeps != nullptr && *keeps && ndim > 0 &&
+         ((*dims)[0] == SymExpr(-1) || (*dims)[0] == SymExpr(static_cast<int64_t>(ndim) - 1));
+}
+
+class Finder {
+ public:
+  explicit Finder(const Graph& graph) : graph_(graph), uses_(graph.values.size(), 0) {
+    const auto use = [&](ValueId v) {
+      if (v != kNoValue) ++uses_[index_of(v)];
+    };
+    for (const Node& node : graph.nodes)
+      for (const Arg& arg : node.args) {
+        if (const ValueId* v = arg.get<ValueId>()) use(*v);
+        if (const auto* list = arg.get<std::vector<ValueId>>()) std::for_each(list->begin(), list->end(), use);
+      }
+    for (ValueId v : graph.outputs) use(v);
+    for (const auto& [input, v] : graph.updates) use(v);
+  }
+
+  std::optional<Attention> find(const Node& product) const {
+    if (product.op->name != "bmm" || !is_plain(product.results[0])) return std::nullopt;
+    Attention found{.product = &product};
+    const ValueId scores = softmax_of(unreshaped(value_of(product, 0)));
+    if (scores == kNoValue || !find_product(scores, 2, found)) return std::nullopt;
+    const SymSizes &q = graph_.meta(found.query).sizes, &v = graph_.meta(value_of(product, 1)).sizes, &all = graph_.meta(scores).sizes;
+    // The weights are the product of query and key row for row, however they were reshaped on the way.
+    const bool same_rows = graph_.meta(value_of(product, 0)).sizes == SymSizes{q[0], q[1], graph_.meta(found.key).sizes[2]} && all.back() == v[1];
+    if (!same_rows || !(q[2] == v[2]) || graph_.shapes.known(1, Relation::kLe, q[2]) != true || !pays(q, v)) return std::nullopt;
+    if (found.batch.empty()) found.batch = batch_of(found.query, all);
+    if (!(found.batch[0] * found.batch[1] == q[0])) return std::nullopt;
+    if (found.mask != kNoValue && !(all[all.size() - 2] == q[1])) return std::nullopt;
+    return found;
+  }
+
+  uint32_t uses(ValueId v) const { return uses_[index_of(v)]; }
+  const Node* producer(ValueId v) const {
+    const int32_t index = v == kNoValue ? -1 : graph_.values[index_of(v)].node;
+    return index < 0 ? nullptr : &graph_.nodes[static_cast<size_t>(index)];
+  }
+
+ private:
+  // Written out, or a tensor without dimensions that is filled with it.
+  std::optional<double> scalar_of(const Arg& arg) const {
+    const ValueId* v = arg.get<ValueId>();
+    if (v == nullptr) return number_of(arg);
+    const Node* filled = producer(*v, "full");
+    return filled != nullptr && graph_.meta(*v).ndim() == 0 ? number_of(filled->args[1]) : std::nullopt;
+  }
+
+  const Node* producer(ValueId v, std::string_view op) const {
+    const Node* made = producer(v);
+    return made != nullptr && made->op->name == op ? made : nullptr;
+  }
+
+  bool is_plain(ValueId v) const {
+    const TensorMeta& meta = graph_.meta(v);
+    return meta.dtype == DType::kFloat32 && meta.device == Device{} && !meta.requires_grad;
+  }
+
+  // Behind views that change nothing but the shape, and that nobody else looks at.
+  ValueId unreshaped(ValueId v) const {
+    while (const Node* node = producer(v)) {
+      const bool reshapes = node->op->name == "view" || (node->op->name == "permute" && is_row_major(graph_.meta(node->results[0])));
+      if (!reshapes || uses(v) != 1 || !is_row_major(graph_.meta(value_of(*node, 0)))) break;
+      v = value_of(*node, 0);
+    }
+    return v;
+  }
+
+  // What a softmax over the last dimension is of, where the weights have this one use.
+  ValueId softmax_of(ValueId weights) const {
+    const Node* quotient = producer(weights, "div.Tensor");
+    if (quotient == nullptr || uses(weights) != 1) return kNoValue;
+    const ValueId powers = value_of(*quotient, 0), total = value_of(*quotient, 1);
+    const Node *power = producer(powers, "exp"), *sum = producer(total, "sum.dim_IntList");
+    if (power == nullptr || sum == nullptr || uses(powers) != 2 || uses(total) != 1 || value_of(*sum, 0) != powers) return kNoValue;
+    const Node* shifted = producer(value_of(*power, 0), "sub.Tensor");
+    if (shifted == nullptr || uses(shifted->results[0]) != 1 || !is(*shifted, 2, 1)) return kNoValue;
+    const ValueId scores = value_of(*shifted, 0);
+    const Node* most = producer(value_of(*shifted, 1), "amax");
+    if (most == nullptr || uses(most->results[0]) != 1 || value_of(*most, 0) != scores) return kNoValue;
+    const size_t ndim = graph_.meta(weights).ndim();
+    return reduces_last(*most, ndim) && reduces_last(*sum, ndim) ? scores : kNoValue;
+  }
+
+  // From the scores back to the product of query and key: a mask, then factors, with reshapes between them.
+  bool find_product(ValueId scores, uint32_t allowed_uses, Attention& found) const {
+    const Node* node = producer(scores);
+    if (node == nullptr || uses(scores) != allowed_uses || !is_plain(scores)) return false;
+    const std::string& op = node->op->name;
+    if (op == "bmm" || op == "baddbmm") return is_product(*node, found);
+    if (op == "view" || op == "permute") {
+      const ValueId base = value_of(*node, 0);
+      return is_row_major(graph_.meta(scores)) && is_row_major(graph_.meta(base)) && find_product(base, 1, found);
+    }
+    if (op == "mul.Tensor" || op == "mul.Scalar" || op == "div.Tensor" || op == "div.Scalar") {
+      const std::optional<double> factor = scalar_of(node->args[1]);
+      if (!factor || node->args.size() != 2) return false;
+      return add_factor(op.starts_with("mul") ? *factor : 1 / *factor, found) && find_product(value_of(*node, 0), 1, found);
+    }
+    if (op == "add.Tensor" && is(*node, 2, 1)) {
+      const ValueId left = value_of(*node, 0), right = value_of(*node, 1);
+      return find_masked(*node, left, right, found) || find_masked(*node, right, left, found);
+    }
+    return op == "where.self" && find_chosen(*node, found);
+  }
+
+  // Two factors are one where no product can leave the range of numbers on its way.
+  static bool add_factor(double factor, Attention& found) {
+    const bool is_first = found.scale == 1;
+    if (!is_first && (std::abs(factor) > 1 || std::abs(found.scale) > 1)) return false;
+    found.scale *= factor;
+    return std::isfinite(found.scale);
+  }
+
+  bool find_masked(const Node& node, ValueId scores, ValueId mask, Attention& found) const {
+    if (scores == kNoValue || mask == kNoValue || !is_plain(mask)) return false;
+    Attention inner = found;
+    if (!set_mask(graph_.meta(node.results[0]).sizes, scores, mask, inner) || !find_product(scores, 1, inner)) return false;
+    found = inner;
+    return true;
+  }
+
+  bool find_chosen(const Node& node, Attention& found) const {
+    for (const size_t at : {size_t{1}, size_t{2}}) {
+      const std::optional<double> number = scalar_of(node.args[at]);
+      const ValueId scores = value_of(node, 3 - at), condition = value_of(node, 0);
+      if (!number || !(*number <= kLosesScores) || scores == kNoValue || condition == kNoValue) continue;
+      found.replacement = static_cast<double>(static_cast<float>(*number));
+      found.replaced_where = at == 1;
+      return graph_.meta(condition).dtype == DType::kBool && set_mask(graph_.meta(node.results[0]).sizes, scores, condition, found) && find_product(scores, 1, found);
+    }
+    return false;
+  }
+
+  // One mask, added to the finished scores: two leading dimensions at most, each as long as the scores' or one, all keys.
+  bool set_mask(const SymSizes& sizes, ValueId scores, ValueId mask, Attention& found) const {
+    const TensorMeta& meta = graph_.meta(mask);
+    if (found.mask != kNoValue || found.scale != 1 || graph_.meta(scores).sizes != sizes || sizes.size() < 3 || sizes.size() > 4) return false;
+    if (meta.ndim() == 0 || meta.ndim() > sizes.size() || !(meta.sizes.back() == sizes.back()) || !(meta.device == Device{})) return false;
+    for (size_t d = 0; d + 1 < meta.ndim(); ++d)
+      if (!(meta.sizes[d] == SymExpr(1)) && !(meta.sizes[d] == sizes[sizes.size() - meta.ndim() + d])) return false;
+    found.mask = mask;
+    found.batch = sizes.size() == 4 ? SymSizes{sizes[0], sizes[1]} : SymSizes{SymExpr(1), sizes[0]};
+    return true;
+  }
+
+  bool is_product(const Node& node, Attention& found) const {
+    const bool adds = node.op->name == "baddbmm";
+    found.query = value_of(node, adds ? 1 : 0);
+    found.key = value_of(node, adds ? 2 : 1);
+    if (!adds) return true;
+    const std::optional<double> factor = number_of(node.args[4]);
+    return is(node, 3, 0) && factor && add_factor(*factor, found);
+  }
+
+  // The two dimensions that the products' one was made of, as far as the query or the scores show them.
+  SymSizes batch_of(ValueId query, const SymSizes& scores) const {
+    const Node* view = producer(query, "view");
+    const SymSizes& sizes = graph_.meta(query).sizes;
+    if (scores.size() == 4 && scores[2] == sizes[1]) return {scores[0], scores[1]};
+    if (view != nullptr) {
+      const SymSizes& whole = graph_.meta(value_of(*view, 0)).sizes;
+      if (whole.size() == 4 && whole[2] == sizes[1] && whole[3] == sizes[2]) return {whole[0], whole[1]};
+    }
+    return {SymExpr(1), sizes[0]};
+  }
+
+  bool pays(const SymSizes& query, const SymSizes& value) const {
+    const ShapeEnv& env = graph_.shapes;
+    const int64_t size = env.hint(query[2]), queries = env.hint(query[1]), scores = env.hint(query[0] * query[1] * value[1]);
+    return std::any_of(std::begin(kCosts), std::end(kCosts), [&](const CostRow& row) { return size <= row.size && queries >= row.queries && scores >= row.scores; });
+  }
+
+  const Graph& graph_;
+  std::vector<uint32_t> uses_;
+};
+
+class Rewriter {
+ public:
+  explicit Rewriter(const Graph& graph) : graph_(graph), finder_(graph), r_(graph, true) {}
+
+  Result<Graph> run() {
+    for (const Node& node : graph_.nodes) {
+      if (done_.contains(&node)) continue;
+      if (const std::optional<Attention> found = finder_.find(node)) replace(*found);
+      else r_.copy_node(node);
+    }
+    if (!changed_) return graph_;
+    FJ_TRY(Graph simpler, canonicalize(r_.finish()));
+    return dce(std::move(simpler));
+  }
+
+ private:
+  GraphBuilder& out() { return r_.out(); }
+
+  void replace(const Attention& found) {
+    r_.begin(*found.product);
+    changed_ = true;
+    const ValueId keys = batched(found.key, found.batch, true);
+    const Arg mask = found.mask == kNoValue ? Arg{} : Arg(mask_of(found));
+    const ValueId attended = out().emit("framejit::attention", {batched(found.query, found.batch, false), keys, batched(value_of(*found.product, 1), found.batch, false),
+                                                                mask, found.replacement.has_value(), found.scale});
+    report(attended, out().meta(keys).sizes[2]);
+    const ValueId product = found.product->results[0];
+    if (const Node* view = freely_laid(product, found.batch)) {
+      r_.set(view->results[0], attended);
+      done_.insert(view);
+      return;
+    }
+    r_.adopt(product, reshaped(out(), contiguous_clone(out(), attended), graph_.meta(product).sizes));
+  }
+
+  // [batch, rows, columns] as [b, h, rows, columns], without the copy that a product of matrices wanted; keys are turned round.
+  ValueId batched(ValueId matrices, const SymSizes& batch, bool turned) {
+    static const SymSizes kTurned{SymExpr(0), SymExpr(2), SymExpr(1)}, kTurned4{SymExpr(0), SymExpr(1), SymExpr(3), SymExpr(2)};
+    const Node* made = finder_.producer(matrices);
+    if (made != nullptr && made->op->name == "permute" && *made->args[1].get<SymSizes>() == kTurned) {
+      const ValueId plain = batched(value_of(*made, 0), batch, false);
+      return turned ? plain : out().emit("permute", {plain, kTurned4});
+    }
+    const SymSizes& rest = graph_.meta(matrices).sizes;
+    const SymSizes sizes{batch[0], batch[1], rest[1], rest[2]};
+    ValueId result = uncopied(matrices, sizes);
+    if (result == kNoValue) result = reshaped(out(), r_.get(matrices), sizes);
+    return turned ? out().emit("permute", {result, kTurned4}) : result;
+  }
+
+  ValueId uncopied(ValueId matrices, const SymSizes& sizes) {
+    ValueId base = matrices;
+    if (const Node* view = finder_.producer(base); view != nullptr && view->op->name == "view") base = value_of(*view, 0);
+    if (const Node* copy = finder_.producer(base); copy != nullptr && copy->op->name == "clone") base = value_of(*copy, 0);
+    const ValueId original = r_.get(base);
+    if (out().meta(original).sizes == sizes) return original;
+    std::vector<TensorMeta> metas;
+    const std::vector<Arg> args{original, sizes};
+    if (!infer_metas(*find_op("view"), args, out().peek().values, out().shapes(), metas)) return kNoValue;
+    return out().emit("view", args, metas[0]);
+  }
+
+  // Four dimensions, aligned at the keys; where scores are replaced, what is added to them.
+  ValueId mask_of(const Attention& found) {
+    ValueId mask = r_.get(found.mask);
+    SymSizes sizes = out().meta(mask).sizes;
+    sizes.insert(sizes.begin(), 4 - sizes.size(), SymExpr(1));
+    if (found.replacement) {
+      const ValueId zero = out().emit("full", {SymSizes{}, 0.0, DType::kFloat32, Arg{}, Device{}, Arg{}});
+      if (found.replaced_where) mask = out().emit("where.self", {mask, *found.replacement, zero});
+      else mask = out().emit("where.self", {mask, zero, *found.replacement});
+    }
+    return reshaped(out(), mask, sizes);
+  }
+
+  // The view of the product whose strides nobody sees: all that is made of it are copies of permutations.
+  const Node* freely_laid(ValueId product, const SymSizes& batch) const {
+    const Node* view = nullptr;
+    if (finder_.uses(product) != 1) return nullptr;
+    for (const Node& node : graph_.nodes)
+      if (node.op->name == "view" && value_of(node, 0) == product) view = &node;
+    if (view == nullptr) return nullptr;
+    const ValueId whole = view->results[0];
+    const SymSizes& rest = graph_.meta(product).sizes;
+    if (graph_.meta(whole).sizes != SymSizes{batch[0], batch[1], rest[1], rest[2]}) return nullptr;
+    uint32_t copies = 0;
+    for (const Node& permuted : graph_.nodes)
+      if (permuted.op->name == "permute" && value_of(permuted, 0) == whole)
+        for (const Node& copy : graph_.nodes)
+          if (copy.op->name == "clone" && value_of(copy, 0) == permuted.results[0] && finder_.uses(permuted.results[0]) == 1) ++copies;
+    return copies == finder_.uses(whole) ? view : nullptr;
+  }
+
+  void report(ValueId attended, const SymExpr& keys) {
+    if (!log::enabled(log::Kind::Attention)) return;
+    log::emit(log::Kind::Attention, graph_.name, {{"graph", graph_.name}, {"queries", text_of(out().meta(attended))}, {"keys", keys.text()}});
+  }
+
+  const Graph& graph_;
+  Finder finder_;
+  Rebuild r_;
+  std::set<const Node*> done_;
+  bool changed_ = false;
+};
+
+}  // namespace
+
+Result<Graph> attention(Graph graph) { return Rewriter(graph).run(); }
+
+}  // namespace framejit::graph
