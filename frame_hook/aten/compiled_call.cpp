@@ -10,6 +10,8 @@
 #include <optional>
 #include <set>
 
+#include "frame_hook/aten/gil_released.h"
+#include "frame_hook/aten/plan_timer.h"
 #include "frame_hook/aten/tensor_frontend.h"
 #include "frame_hook/aten/user_backend.h"
 #include "graph/passes/pipeline.h"
@@ -69,18 +71,6 @@ bool is_short(const runtime::CallPlan& plan) {
   return true;
 }
 
-class GilReleased final {
- public:
-  explicit GilReleased(bool wanted) : thread_(wanted ? PyEval_SaveThread() : nullptr) {}
-  ~GilReleased() {
-    if (thread_ != nullptr) PyEval_RestoreThread(thread_);
-  }
-  GilReleased(const GilReleased&) = delete;
-
- private:
-  PyThreadState* thread_;
-};
-
 // Runs a plan. Views that leave it, writes to inputs and returned inputs are the runner's and the plan's business.
 class PlannedCall final : public CompiledCall {
  public:
@@ -125,6 +115,11 @@ class PlannedCall final : public CompiledCall {
   bool is_short_ = false;
 };
 
+Result<runtime::CallPlan> compile_timed(graph::Backend& backend, const graph::Graph& functional, const RecordedGraph& recorded) {
+  CallTimer timer(recorded, functional.shapes);
+  return backend.compile_timed(functional, timer);
+}
+
 }  // namespace
 
 at::Tensor input_tensor(PyObject* input) {
@@ -141,7 +136,7 @@ Result<std::unique_ptr<CompiledCall>> compile_graph(const RecordedGraph& recorde
   FJ_TRY(graph::Graph functional, graph::run_pipeline(recorded.graph, name != "eager"));
   const auto& facts = functional.shapes.facts();
   for (size_t i = recorded.graph.shapes.facts().size(); i < facts.size(); ++i) shapes.add_fact(facts[i]);
-  FJ_TRY(runtime::CallPlan plan, backend->compile(functional));
+  FJ_TRY(runtime::CallPlan plan, request.autotune ? compile_timed(*backend, functional, recorded) : backend->compile(functional));
   log_plan(plan, place_of(recorded.graph));
   std::unique_ptr<CompiledCall> call = std::make_unique<PlannedCall>(std::move(plan), recorded, functional.nodes.size());
   if (request.callable == nullptr) return call;

@@ -75,6 +75,7 @@ void NestEmitter::choose_unroll() {
     weight += inst.scalar >= ScalarOp::k_exp && inst.scalar <= ScalarOp::k_hypot && inst.scalar != ScalarOp::k_sqrt ? 12 : 1;
   }
   unroll_ = narrow || weight > 20 ? 1 : weight > 6 ? 2 : 4;
+  if (!narrow) unroll_ = kernel_.unroll >= 0 ? unroll_ << kernel_.unroll : std::max(unroll_ >> -kernel_.unroll, 1u);
   is_masked_only_ = weight > 12 && width_ == 16;
   if (!has_vector()) return;
   const auto extent = nest_.extent(n_.vector_dim).as_constant();

@@ -319,7 +319,8 @@ void check_graph(const std::string& text, CheckOptions options) {
   const auto reference = make_reference(text, options);
   ASSERT_TRUE(reference.ok()) << reference.error().message << "\n" << text;
   const Reference& r = reference.value();
-  for (const InductorOptions& variant : variants()) {
+  for (InductorOptions variant : variants()) {
+    variant.choices = options.choices;
     const std::string what = "level " + std::to_string(variant.vector_level) + (variant.fuse ? " fused" : " unfused") +
                              (variant.target == Target::kInterp ? " interpreted" : "") + "\n" + text;
     runtime::CallPlan plan;

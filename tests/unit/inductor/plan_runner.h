@@ -37,6 +37,7 @@ struct CheckOptions {
   std::vector<int64_t> symbols;  // empty: the hints
   uint32_t seed = 1;
   int kernels = -1;              // expected kernel steps when fused; -1: any
+  Choices choices = {};
 };
 // Parses, runs on the interpreter, compiles for every vector level fused and unfused, compares. Reports through gtest.
 void check_graph(const std::string& text, CheckOptions options = {});
