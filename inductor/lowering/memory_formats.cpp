@@ -69,6 +69,7 @@ class FormatChooser {
 
  private:
   static constexpr int64_t kFixed = int64_t{1} << 60;
+  static constexpr int64_t kWanted = int64_t{1} << 44;  // more than conversions cost, and the sum of many fits below kFixed
 
   const ValueId* value(const Node& node, size_t i) const {
     const ValueId* v = i < node.args.size() ? node.args[i].get<ValueId>() : nullptr;
@@ -138,7 +139,7 @@ class FormatChooser {
       return cost_of(is_max ? Kind::max_pool : Kind::avg_pool, window_of(*window, 0)).saved * elements;
     }
     if (node.op->name != "convolution") return 0;
-    if (rule_ == FormatRule::kChannelsLast) return kFixed;
+    if (rule_ == FormatRule::kChannelsLast) return kWanted;
     const ValueId weight = *value(node, 1);
     const TensorMeta& w = graph_.meta(weight);
     const int64_t groups = node.args[8].get<SymExpr>() == nullptr ? 1 : graph_.shapes.hint(*node.args[8].get<SymExpr>());

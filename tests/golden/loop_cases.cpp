@@ -2,7 +2,8 @@
 //
 // Stages: "lower" prints the loop program (and checks its round trip and verifier); "schedule" prints the fused groups; "kernels"
 // prints the kernel IR of every group; "refused" the pairs that stayed apart; "hip" every kernel as HIP source; "widen" the graph
-// whose products of bfloat16 are computed in float32; "formats" the graph with the memory formats that cost least.
+// whose products of bfloat16 are computed in float32; "formats" the graph with the memory formats that cost least; "last" with all
+// convolutions in channels_last.
 #include <gtest/gtest.h>
 
 #include "graph/graph.h"
@@ -52,8 +53,9 @@ Result<std::string> hip_text(const Schedule& schedule, const SizeHints& hints) {
 
 Result<std::string> run(const golden::Case& c) {
   FJ_TRY(graph::Graph graph, graph::parse_graph(c.in));
-  if (c.stages[0] == "widen" || c.stages[0] == "formats") {
-    graph = c.stages[0] == "widen" ? widen_products(graph) : choose_memory_formats(graph);
+  if (c.stages[0] == "widen" || c.stages[0] == "formats" || c.stages[0] == "last") {
+    const FormatRule rule = c.stages[0] == "last" ? FormatRule::kChannelsLast : FormatRule::kLeastCost;
+    graph = c.stages[0] == "widen" ? widen_products(graph) : choose_memory_formats(graph, rule);
     FJ_TRY_VOID(graph::verify(graph));
     return graph::print(graph);
   }
