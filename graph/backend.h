@@ -11,11 +11,22 @@
 
 namespace framejit::graph {
 
+// Runs plans of one graph with the inputs of the call that it is compiled for. Nothing that a program can see changes, as long as
+// the graph's ops do nothing but compute.
+class PlanTimer {
+ public:
+  virtual ~PlanTimer() = default;
+  // Seconds of one run; infinity when it was given up behind about `most` of them. An Error: a step failed or threw.
+  virtual Result<double> seconds(const std::shared_ptr<const runtime::CallPlan>& plan, double most) = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
   virtual Result<runtime::CallPlan> compile(const Graph& functional) = 0;
+  // For callers that accept a longer compile for a faster plan: what can be decided by time may be.
+  virtual Result<runtime::CallPlan> compile_timed(const Graph& functional, PlanTimer&) { return compile(functional); }
 };
 
 // Every node an extern call, nothing fused: graph/eager_backend.cpp. Takes the functional graph, or a recorded one as it is.

@@ -23,8 +23,8 @@ namespace {
 
 class Assembler {
  public:
-  Assembler(const Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule, const SizeHints& hints, KernelTarget& target)
-      : graph_(graph), forms_(forms), schedule_(schedule), program_(schedule.program), hints_(hints), target_(target), device_(kernel_device(graph)), sizes_(plan_) {}
+  Assembler(const Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule, const SizeHints& hints, KernelTarget& target, KernelTuning tuning)
+      : graph_(graph), forms_(forms), schedule_(schedule), program_(schedule.program), hints_(hints), target_(target), tuning_(tuning), device_(kernel_device(graph)), sizes_(plan_) {}
 
   Result<runtime::CallPlan> run() {
     plan_.name = graph_.name;
@@ -74,7 +74,7 @@ class Assembler {
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       const auto* group = std::get_if<Group>(&schedule_.steps[s]);
       if (group == nullptr) continue;
-      kernels_[s] = make_kernel(program_, *group, is_private, hints_, target_.scratch_bytes());
+      kernels_[s] = make_kernel(program_, *group, is_private, hints_, target_.scratch_bytes(), tuning_);
       kernels_[s].name = origins_name(graph_, kernels_[s]);
       for (const KernelBuffer& b : kernels_[s].buffers)
         if (!b.is_local) in_memory_[b.source] = true;
@@ -269,6 +269,7 @@ class Assembler {
   const LoopProgram& program_;
   const SizeHints& hints_;
   KernelTarget& target_;
+  const KernelTuning tuning_;
   graph::Device device_;
   runtime::CallPlan plan_;
   graph::PlanSizes sizes_;
@@ -284,8 +285,9 @@ class Assembler {
 
 }  // namespace
 
-Result<runtime::CallPlan> assemble(const Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule, const SizeHints& hints, KernelTarget& target) {
-  return Assembler(graph, forms, schedule, hints, target).run();
+Result<runtime::CallPlan> assemble(const Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule, const SizeHints& hints, KernelTarget& target,
+                                   KernelTuning tuning) {
+  return Assembler(graph, forms, schedule, hints, target, tuning).run();
 }
 
 }  // namespace framejit::inductor

@@ -10,6 +10,6 @@
 namespace framejit::inductor {
 
 Result<runtime::CallPlan> assemble(const graph::Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule,
-                                   const SizeHints& hints, KernelTarget& target);
+                                   const SizeHints& hints, KernelTarget& target, KernelTuning tuning = {});
 
 }  // namespace framejit::inductor

@@ -9,6 +9,7 @@
 
 #include "graph/passes/decompose.h"
 #include "inductor/assemble.h"
+#include "inductor/autotune.h"
 #include "inductor/cpu/jit.h"
 #include "inductor/gpu/gpu_target.h"
 #include "inductor/interp/interp_target.h"
@@ -45,9 +46,19 @@ VectorLevel level_of_setting() {
   return VectorLevel::kHost;
 }
 
-// What the library's ops are fastest with, where it decides by the machine.
-graph::Graph for_library_calls(const graph::Graph& given) {
-  return choose_memory_formats(bare_products(wants_wide_products() ? widen_products(given) : given));
+// What the library's ops are fastest with.
+graph::Graph for_library_calls(const graph::Graph& given, const Choices& choices) {
+  const bool is_wide = choices.wide_products == WideProducts::cost_model ? wants_wide_products() : choices.wide_products == WideProducts::wide;
+  graph::Graph graph = bare_products(is_wide ? widen_products(given) : given);
+  if (choices.memory_formats == MemoryFormats::as_recorded) return graph;
+  return choose_memory_formats(graph, choices.memory_formats == MemoryFormats::channels_last ? FormatRule::kChannelsLast : FormatRule::kLeastCost);
+}
+
+KernelTuning tuning_of(const Choices& choices) {
+  KernelTuning tuning;
+  if (choices.unroll != Unroll::cost_model) tuning.unroll = choices.unroll == Unroll::half ? -1 : 1;
+  if (choices.threads != Threads::cost_model) tuning.grain = choices.threads == Threads::fewer ? 2 : -2;
+  return tuning;
 }
 
 class InductorBackend : public graph::Backend {
@@ -55,10 +66,19 @@ class InductorBackend : public graph::Backend {
   explicit InductorBackend(InductorOptions options) : options_(options) {}
   std::string name() const override { return options_.target == Target::kInterp ? "interp" : "framejit"; }
 
-  Result<runtime::CallPlan> compile(const graph::Graph& given) override {
+  Result<runtime::CallPlan> compile(const graph::Graph& given) override { return compile_with(given, options_.choices); }
+
+  Result<runtime::CallPlan> compile_timed(const graph::Graph& given, graph::PlanTimer& timer) override {
+    const auto make = [&](const Choices& choices) { return compile_with(given, choices); };
+    if (options_.target != Target::kMachine) return compile(given);
+    return choose_by_time(given, choice_rows(), make, timer, static_cast<double>(config().autotune_ms) / 1000);
+  }
+
+ private:
+  Result<runtime::CallPlan> compile_with(const graph::Graph& given, const Choices& choices) {
     FJ_TRY(KernelTarget * target, shared_target(kernel_device(given)));
     const double start = now();
-    const graph::Graph functional = options_.target == Target::kMachine ? for_library_calls(given) : given;
+    const graph::Graph functional = options_.target == Target::kMachine ? for_library_calls(given, choices) : given;
     FJ_TRY_VOID(go_on());
     LoweredGraph lowered = lower(functional);
     if (log::enabled(log::Kind::Loops)) log_loops(lowered.program);
@@ -70,14 +90,13 @@ class InductorBackend : public graph::Backend {
     if (log::enabled(log::Kind::Schedule)) log_schedule(schedule);
     const double scheduled_at = now();
     FJ_TRY_VOID(go_on());
-    FJ_TRY(runtime::CallPlan plan, assemble(functional, lowered.forms, schedule, hints, *target));
+    FJ_TRY(runtime::CallPlan plan, assemble(functional, lowered.forms, schedule, hints, *target, tuning_of(choices)));
     log_stage(functional.name, "lower", lowered_at - start);
     log_stage(functional.name, "schedule", scheduled_at - lowered_at);
     log_stage(functional.name, "assemble", now() - scheduled_at);
     return plan;
   }
 
- private:
   // One target per device, made when first needed: LLVM's takes half a millisecond.
   Result<KernelTarget*> shared_target(graph::Device device) {
     const std::lock_guard lock(mutex_);

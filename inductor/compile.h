@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "graph/backend.h"
+#include "inductor/choices.h"
 
 namespace framejit::inductor {
 
@@ -17,6 +18,7 @@ struct InductorOptions {
   bool fuse = true;                       // false: one kernel per op, as the yardstick and for tests
   int vector_level = 0;                   // as VectorLevel; 0: this CPU's
   Target target = Target::kMachine;
+  Choices choices = {};                   // of compile()
 };
 
 // Named "framejit", or "interp" where the interpreter runs the kernels.

@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 
+#include "frame_hook/aten/plan_timer.h"
 #include "frame_hook/aten/tensor_frontend.h"
 #include "frame_hook/aten/user_backend.h"
 #include "graph/passes/pipeline.h"
@@ -119,12 +120,18 @@ struct Planned {
   runtime::CallPlan plan;
 };
 
-// No Python is needed here: no object is touched, log listeners and who looks for Ctrl-C take the GIL for themselves.
-Result<Planned> plan_graph(const graph::Graph& recorded, graph::Backend& backend, bool decompose) {
-  const Unlocked others_run;
+// No Python is needed here but for the runs of a plan that are timed: no object is touched, log listeners and who looks for Ctrl-C take
+// the GIL for themselves.
+Result<Planned> plan_graph(const RecordedGraph& recorded, graph::Backend& backend, bool decompose, bool autotune) {
   Planned made;
-  FJ_TRY(made.functional, graph::run_pipeline(recorded, decompose));
-  FJ_TRY(made.plan, backend.compile(made.functional));
+  {
+    const Unlocked others_run;
+    FJ_TRY(made.functional, graph::run_pipeline(recorded.graph, decompose));
+    if (!autotune) FJ_TRY(made.plan, backend.compile(made.functional));
+  }
+  if (!autotune) return made;
+  CallTimer timer(recorded, made.functional.shapes);
+  FJ_TRY(made.plan, backend.compile_timed(made.functional, timer));
   return made;
 }
 
@@ -141,7 +148,7 @@ Result<std::unique_ptr<CompiledCall>> compile_graph(const RecordedGraph& recorde
   const std::string name = request.callable != nullptr ? "eager" : request.backend;
   graph::Backend* const backend = find_backend(name);
   if (!backend) return Error{"unknown_backend", "no backend is named '" + name + "'"};
-  FJ_TRY(Planned planned, plan_graph(recorded.graph, *backend, name != "eager"));
+  FJ_TRY(Planned planned, plan_graph(recorded, *backend, name != "eager", request.autotune));
   auto& [functional, plan] = planned;
   const auto& facts = functional.shapes.facts();
   for (size_t i = recorded.graph.shapes.facts().size(); i < facts.size(); ++i) shapes.add_fact(facts[i]);

@@ -418,11 +418,12 @@ const Options* g_last_options = nullptr;
 std::shared_ptr<CompileOptions> read_settings(PyObject* settings) {
   auto made = std::make_shared<CompileOptions>();
   auto attribute = [&](const char* name) { return PyRef::steal(PyObject_GetAttrString(settings, name)); };
-  const PyRef fullgraph = attribute("fullgraph"), dynamic = attribute("dynamic"), backend = attribute("backend");
-  if (!fullgraph || !dynamic || !backend) return nullptr;
+  const PyRef fullgraph = attribute("fullgraph"), dynamic = attribute("dynamic"), backend = attribute("backend"), autotune = attribute("autotune");
+  if (!fullgraph || !dynamic || !backend || !autotune) return nullptr;
   made->fullgraph = PyObject_IsTrue(fullgraph.get()) == 1;
   made->dynamic = dynamic.get() == Py_None ? -1 : PyObject_IsTrue(dynamic.get());
   made->request.backend = PyUnicode_Check(backend.get()) ? PyUnicode_AsUTF8(backend.get()) : "";
+  made->request.autotune = PyObject_IsTrue(autotune.get()) == 1;
   made->request.callable = PyUnicode_Check(backend.get()) ? nullptr : backend.get();
   return made;
 }

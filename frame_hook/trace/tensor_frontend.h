@@ -49,6 +49,7 @@ struct CaptureBreak {  // why a recorded call cannot be in a graph
 struct CompileRequest {
   std::string backend = "framejit";  // name, or "" when `callable` is given
   PyObject* callable = nullptr;      // borrowed: user's backend
+  bool autotune = false;             // the backend may decide by time, on the inputs of the call
 };
 
 // One capture. Lives until its graph is compiled.

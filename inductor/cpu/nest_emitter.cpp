@@ -85,6 +85,7 @@ void NestEmitter::choose_unroll() {
   }
   unroll_ = narrow || weight > 20 ? 1 : weight > 6 ? 2 : 4;
   if (unroll_ == 4 && weight <= 2 && is_over_columns()) unroll_ = std::max(kColumnsAtOnce / width_, unroll_);
+  if (!narrow) unroll_ = kernel_.unroll >= 0 ? unroll_ << kernel_.unroll : std::max(unroll_ >> -kernel_.unroll, 1u);
   is_masked_only_ = weight > 12 && width_ == 16;
   if (!has_vector()) return;
   const auto extent = nest_.extent(n_.vector_dim).as_constant();

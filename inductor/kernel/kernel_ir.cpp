@@ -15,11 +15,12 @@ constexpr int64_t kMaxScratchElements = 16384;
 
 class KernelMaker {
  public:
-  KernelMaker(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private, const SizeHints& hints, int64_t scratch_bytes)
-      : program_(program), group_(group), is_private_(is_private), hints_(hints), scratch_bytes_(scratch_bytes), symbols_(program.symbol_count) {}
+  KernelMaker(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private, const SizeHints& hints, int64_t scratch_bytes, KernelTuning tuning)
+      : program_(program), group_(group), is_private_(is_private), hints_(hints), scratch_bytes_(scratch_bytes), tuning_(tuning), symbols_(program.symbol_count) {}
 
   Kernel run() {
     kernel_.symbol_count = program_.symbol_count;
+    kernel_.unroll = tuning_.unroll;
     find_buffers();
     const bool single = group_.nests.size() == 1;
     for (const Nest& nest : group_.nests) {
@@ -241,8 +242,9 @@ class KernelMaker {
   }
 
   // About 16K simple operations keep a thread busy long enough to be worth waking.
+  static constexpr int64_t kWorthwhile = 32768;
   void choose_grain() {
-    constexpr int64_t kWorthwhile = 32768;
+    const int64_t worthwhile = tuning_.grain >= 0 ? kWorthwhile << tuning_.grain : kWorthwhile >> -tuning_.grain;
     int64_t work = 0;
     for (const KernelNest& n : kernel_.nests) {
       int64_t points = 1;
@@ -251,7 +253,7 @@ class KernelMaker {
       work += points * (1 + static_cast<int64_t>(n.nest.body.size()) / 8);
     }
     const int64_t extent = kernel_.extent.eval(hints_.symbols);
-    kernel_.grain = std::max<int64_t>(kWorthwhile / std::max<int64_t>(work, 1), 1);
+    kernel_.grain = std::max<int64_t>(worthwhile / std::max<int64_t>(work, 1), 1);
     if (kernel_.is_flat || kernel_.in_tiles || kernel_.lanes_outer) kernel_.grain = (kernel_.grain + 63) / 64 * 64;
     if (kernel_.extent.is_constant() && extent <= kernel_.grain) kernel_.grain = 0;
   }
@@ -277,6 +279,7 @@ class KernelMaker {
   const std::vector<bool>& is_private_;
   const SizeHints& hints_;
   const int64_t scratch_bytes_;
+  const KernelTuning tuning_;
   size_t outer_ = 0;  // outer dimensions of a kernel of several nests
   NestSymbols symbols_;
   Kernel kernel_;
@@ -286,8 +289,9 @@ class KernelMaker {
 
 }  // namespace
 
-Kernel make_kernel(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private, const SizeHints& hints, int64_t scratch_bytes) {
-  return KernelMaker(program, group, is_private, hints, scratch_bytes).run();
+Kernel make_kernel(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private, const SizeHints& hints, int64_t scratch_bytes,
+                   KernelTuning tuning) {
+  return KernelMaker(program, group, is_private, hints, scratch_bytes, tuning).run();
 }
 
 std::string print(const Kernel& kernel) {
@@ -303,6 +307,7 @@ std::string print(const Kernel& kernel) {
   out += ") symbols";
   for (graph::SymbolId s : kernel.symbols) out += " s" + std::to_string(s);
   out += kernel.is_flat ? " flat {\n" : " outer " + std::to_string(kernel.outer.size()) + (kernel.in_tiles ? " tiles" : kernel.lanes_outer ? " lanes" : "") + " {\n";
+  if (kernel.unroll != 0) out += "  unroll " + std::to_string(kernel.unroll) + "\n";
   for (const KernelNest& n : kernel.nests) {
     Nest unnamed = n.nest;
     unnamed.name = "n";

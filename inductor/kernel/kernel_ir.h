@@ -24,6 +24,12 @@ struct KernelNest {
   size_t vector_dim = SIZE_MAX;
 };
 
+// How far kernels deviate from what the cost model decides, as powers of two.
+struct KernelTuning {
+  int8_t unroll = 0;  // registers of each value that the innermost loop works on
+  int8_t grain = 0;   // least work that is worth a thread
+};
+
 struct Kernel {
   std::string name;  // what of the program it computes, as part of a symbol; not in the text
   uint32_t symbol_count = 0;
@@ -36,11 +42,12 @@ struct Kernel {
   std::vector<KernelNest> nests;
   SymExpr extent = 1;    // of the parallel range
   int64_t grain = 0;     // least part of it that is worth a thread; 0: one thread runs all
+  int8_t unroll = 0;     // KernelTuning::unroll
 };
 
 // `is_private[b]`: only this group touches buffer b and it need not outlive it; scratch if it fits into `scratch_bytes`.
 Kernel make_kernel(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private, const SizeHints& hints,
-                   int64_t scratch_bytes = 128 * 1024);
+                   int64_t scratch_bytes = 128 * 1024, KernelTuning tuning = {});
 std::string print(const Kernel& kernel);
 
 }  // namespace framejit::inductor

@@ -48,7 +48,7 @@ bool is_ambiguous(const TensorMeta& m) { return m.is_contiguous() == graph::is_c
 
 class FormatChooser {
  public:
-  explicit FormatChooser(const Graph& graph) : graph_(graph), vertex_(graph.nodes.size(), SIZE_MAX), producer_(graph.values.size(), SIZE_MAX) {}
+  FormatChooser(const Graph& graph, FormatRule rule) : graph_(graph), rule_(rule), vertex_(graph.nodes.size(), SIZE_MAX), producer_(graph.values.size(), SIZE_MAX) {}
 
   Graph run() {
     find_vertices();
@@ -69,6 +69,7 @@ class FormatChooser {
 
  private:
   static constexpr int64_t kFixed = int64_t{1} << 60;
+  static constexpr int64_t kWanted = int64_t{1} << 44;  // more than conversions cost, and the sum of many fits below kFixed
 
   const ValueId* value(const Node& node, size_t i) const {
     const ValueId* v = i < node.args.size() ? node.args[i].get<ValueId>() : nullptr;
@@ -138,6 +139,7 @@ class FormatChooser {
       return cost_of(is_max ? Kind::max_pool : Kind::avg_pool, window_of(*window, 0)).saved * elements;
     }
     if (node.op->name != "convolution") return 0;
+    if (rule_ == FormatRule::kChannelsLast) return kWanted;
     const ValueId weight = *value(node, 1);
     const TensorMeta& w = graph_.meta(weight);
     const int64_t groups = node.args[8].get<SymExpr>() == nullptr ? 1 : graph_.shapes.hint(*node.args[8].get<SymExpr>());
@@ -222,6 +224,7 @@ class FormatChooser {
   }
 
   const Graph& graph_;
+  const FormatRule rule_;
   std::vector<size_t> vertex_;    // per node
   std::vector<size_t> producer_;  // per value: the node, if it is a vertex
   size_t count_ = 0, fixed_ = 0;
@@ -232,9 +235,9 @@ class FormatChooser {
 
 }  // namespace
 
-Graph choose_memory_formats(const Graph& functional) {
+Graph choose_memory_formats(const Graph& functional, FormatRule rule) {
   if (kernel_device(functional).type != graph::DeviceType::kCpu) return functional;
-  return FormatChooser(functional).run();
+  return FormatChooser(functional, rule).run();
 }
 
 }  // namespace framejit::inductor

@@ -10,7 +10,12 @@
 
 namespace framejit::inductor {
 
+enum class FormatRule : uint8_t {
+  kLeastCost,     // of format_costs.def and the conversions
+  kChannelsLast,  // every convolution that can run in channels_last does; the rest as it costs least beside them
+};
+
 // In and out: a functional graph. Nothing is assumed about symbolic sizes that is not known.
-graph::Graph choose_memory_formats(const graph::Graph& functional);
+graph::Graph choose_memory_formats(const graph::Graph& functional, FormatRule rule = FormatRule::kLeastCost);
 
 }  // namespace framejit::inductor

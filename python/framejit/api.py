@@ -39,7 +39,9 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="framejit", mo
     dynamic    None: a size that changed becomes a symbol; True: every size at once; False: never.
     backend    "framejit", "eager" (the graph replayed op by op), another name of list_backends(), or a callable that is given the
                graph and example inputs and returns a callable.
-    mode       one of torch's modes. options: a dict of backend options; not with a mode.
+    mode       one of torch's modes. "max-autotune" times alternatives on the inputs of the call that compiles, for up to
+               FRAMEJIT_AUTOTUNE_MS for each graph, and keeps the fastest.
+    options    a dict of backend options; not with a mode.
     disable    True returns the model as it is.
 
     The result of a function is called, bound, inspected and pickled like the function. The result of a module is a module of a

@@ -8,8 +8,9 @@ from framejit import _framejit
 
 Backend = Union[str, Callable[..., Any]]
 
-# Torch's four modes, accepted and without effect.
+# Torch's four modes, and those of them that decide by time.
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+TIMED_MODES = MODES[2:]
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,6 +19,7 @@ class Options:
     fullgraph: bool
     dynamic: Optional[bool]
     backend: Backend
+    autotune: bool
 
 
 _interned: dict[tuple[Any, ...], Options] = {}
@@ -53,7 +55,7 @@ def make_options(fullgraph: bool, dynamic: Optional[bool], backend: Backend, mod
                  options: Optional[dict[str, Any]]) -> Options:
     """Checks every setting. An unknown backend, mode or option is an error that lists the known ones."""
     _check(fullgraph, dynamic, backend, mode, options)
-    settings = (fullgraph, dynamic, backend)
+    settings = (fullgraph, dynamic, backend, mode in TIMED_MODES)
     if callable(backend):  # interning it would keep the user's object alive
         return Options(*settings)
     return _interned.setdefault(settings, Options(*settings))

@@ -11,6 +11,8 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <chrono>
+#include <limits>
 #include <utility>
 
 #include "runtime/arena.h"
@@ -59,10 +61,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
   class Lease;
 
   Result<void> run(const PlanProgram& program, const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs) {
-    program_ = &program;
-    inputs_ = inputs;
-    const CallPlan& plan = *program.plan;
-    tensors_.resize(plan.buffers.size());
+    const CallPlan& plan = start(program, inputs);
     const c10::impl::ExcludeDispatchKeyGuard below_autograd(kBelowAutograd);
     const OnDevice on_device(program.kernel_device);
     FJ_TRY_VOID(run_steps(plan, symbols, *this));
@@ -75,7 +74,21 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     return {};
   }
 
+  Result<double> seconds(const PlanProgram& program, const at::Tensor* const* inputs, const int64_t* symbols, double most) {
+    const CallPlan& plan = start(program, inputs);
+    const c10::impl::ExcludeDispatchKeyGuard below_autograd(kBelowAutograd);
+    const double begin = now();
+    give_up_at_ = begin + most;
+    try {
+      FJ_TRY_VOID(run_steps(plan, symbols, *this));
+    } catch (const GivenUp&) {
+      return std::numeric_limits<double>::infinity();
+    }
+    return now() - begin;
+  }
+
   void clear() noexcept {
+    give_up_at_ = kNever;
     tensors_.clear();
     stack_.clear();
     arena_tensor_.clear();
@@ -133,6 +146,8 @@ class PlanRunner::Call final : public PlanHost, public Operands {
   }
 
   void call(const ExternStep&, size_t step_index) override {
+    if (give_up_at_ != kNever && now() > give_up_at_) [[unlikely]]
+      throw GivenUp{};
     const Tracked tracked(program_->tracked[step_index]);
     program_->calls[step_index]->run(*this, stack_);
   }
@@ -155,6 +170,17 @@ class PlanRunner::Call final : public PlanHost, public Operands {
   }
 
  private:
+  struct GivenUp {};
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+  static double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+  const CallPlan& start(const PlanProgram& program, const at::Tensor* const* inputs) {
+    program_ = &program;
+    inputs_ = inputs;
+    tensors_.resize(program.plan->buffers.size());
+    return *program.plan;
+  }
+
   std::pair<c10::IntArrayRef, c10::IntArrayRef> shape_of(BufferId buffer) {
     const PlanProgram::Shape& shape = program_->shapes[buffer];
     if (shape.constant) return {shape.sizes, shape.strides};
@@ -177,6 +203,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
   ArenaPool::Block block_;
   c10::DataPtr arena_tensor_;
   void* arena_data_ = nullptr;
+  double give_up_at_ = kNever;
 };
 
 at::Tensor PlanRunner::Call::arena_tensor(BufferId buffer) {
@@ -233,6 +260,11 @@ const CallPlan& PlanRunner::plan() const { return *program_->plan; }
 Result<void> PlanRunner::run(const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs) const {
   Call::Lease call;
   return (*call).run(*program_, inputs, symbols, outputs);
+}
+
+Result<double> PlanRunner::seconds(const at::Tensor* const* inputs, const int64_t* symbols, double most) const {
+  Call::Lease call;
+  return (*call).seconds(*program_, inputs, symbols, most);
 }
 
 }  // namespace framejit::runtime

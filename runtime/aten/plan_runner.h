@@ -30,6 +30,9 @@ class PlanRunner {
   // both cases no input was written.
   Result<void> run(const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs) const;
   const CallPlan& plan() const;
+  // Runs the steps and drops their results: nothing is written to an input. Seconds that it took; infinity when it was given up before
+  // an operator that would have begun later than `most` seconds behind the start.
+  Result<double> seconds(const at::Tensor* const* inputs, const int64_t* symbols, double most) const;
 
  private:
   class Call;

@@ -61,6 +61,7 @@ Sinks& sinks() {
 }
 
 thread_local std::string t_id;
+thread_local bool t_is_muted = false;
 
 std::string known_channels() {
   std::string names;
@@ -169,7 +170,11 @@ CompileScope::CompileScope(std::string id) : before_(std::exchange(t_id, std::mo
 CompileScope::~CompileScope() { t_id = std::move(before_); }
 const std::string& current_id() { return t_id; }
 
+Muted::Muted() : before_(std::exchange(t_is_muted, true)) {}
+Muted::~Muted() { t_is_muted = before_; }
+
 void emit(Kind kind, std::string where, Fields fields, std::string artefact) {
+  if (t_is_muted) return;
   const Event event{kind, t_id, std::move(where), std::move(fields), std::move(artefact)};
   Sinks& s = sinks();
   std::unique_lock lock(s.mutex);

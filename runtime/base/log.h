@@ -68,6 +68,17 @@ class CompileScope {
 };
 const std::string& current_id();
 
+// While one lives, its thread emits nothing: for work that is tried out and may be thrown away.
+class Muted {
+ public:
+  Muted();
+  ~Muted();
+  Muted(const Muted&) = delete;
+
+ private:
+  bool before_;
+};
+
 void emit(Kind kind, std::string where, Fields fields, std::string artefact = "");
 std::string to_text(const Event& event);
 std::string to_json(const Event& event);

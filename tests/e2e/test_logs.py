@@ -299,3 +299,45 @@ def test_a_break_names_a_function_of_pybind11_by_its_module():
     with torch.no_grad():
         breaks = framejit.explain(lambda x: (x + 1, torch._C._jit_texpr_fuser_enabled()))(torch.ones(2)).of("Break")
     assert [b.fields["detail"] for b in breaks] == ["call of torch._C._jit_texpr_fuser_enabled, which is not known to be safe to trace"]
+
+
+TUNED = """
+import torch, framejit
+with torch.no_grad():
+    framejit.compile(torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3), torch.nn.Sigmoid()), mode="max-autotune")(torch.randn(2, 8, 32, 32))
+"""
+
+
+def test_max_autotune_names_times_and_winners():
+    lines = run(TUNED, FRAMEJIT_LOGS="autotune", FRAMEJIT_AUTOTUNE_MS="120000").stderr.splitlines()
+    choices, timed = ("memory_formats", "threads", "unroll"), r"[0-9.e+-]+ ms( \(2 runs\))?"
+    assert len(lines) == len(choices), lines
+    for choice, line in zip(choices, lines):
+        same_plans = r"\w+ is \w+(, \w+ is \w+)*"
+        text = rf"({choice}: \w+ of cost_model {timed}(, \w+ {timed})+(; {same_plans})?|{choice} not timed: {same_plans})"
+        assert re.fullmatch(rf"\[framejit 1.1 autotune\] \w+ {text}", line), line
+    assert " of cost_model " in "".join(lines)
+
+
+def test_max_autotune_without_a_budget():
+    lines = run(TUNED, FRAMEJIT_LOGS="autotune", FRAMEJIT_AUTOTUNE_MS="0").stderr.splitlines()
+    assert len(lines) == 3 and all(line.endswith("not timed: the budget of 0 ms is used up") for line in lines), lines
+
+
+def test_max_autotune_leaves_warnings_to_the_call():
+    """One that torch gives once is not used up by the runs that are timed, and is not given twice."""
+    program = """
+import torch, framejit
+def f(x, edges):
+    return torch.searchsorted(edges, x.t()) + 1
+if MODE is not None:
+    f = framejit.compile(f, mode=MODE)
+with torch.no_grad():
+    for _ in range(2):
+        f(torch.rand(3, 4), torch.arange(5.0))
+print(framejit.stats()["graphs"])
+"""
+    plain, tuned = (run(f"MODE = {mode!r}" + program, FRAMEJIT_LOGS="autotune") for mode in (None, "max-autotune"))
+    assert (plain.stdout, tuned.stdout) == ("0\n", "1\n")
+    assert plain.stderr.count("UserWarning") == tuned.stderr.count("UserWarning") == 1, (plain.stderr, tuned.stderr)
+    assert "unroll: " in tuned.stderr, tuned.stderr

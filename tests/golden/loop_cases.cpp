@@ -3,7 +3,8 @@
 // Stages: "lower" prints the loop program (and checks its round trip and verifier); "schedule" prints the fused groups; "kernels"
 // prints the kernel IR of every group; "refused" the pairs that stayed apart; "hip" every kernel as HIP source; "widen" the graph
 // whose products of bfloat16 are computed in float32; "bare" the graph whose products
-// add nothing; "formats" the graph with the memory formats that cost least.
+// add nothing; "formats" the graph with the memory formats that cost least; "last" with all
+// convolutions in channels_last.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -56,7 +57,11 @@ Result<std::string> hip_text(const Schedule& schedule, const SizeHints& hints) {
 
 Result<std::string> run(const golden::Case& c) {
   FJ_TRY(graph::Graph graph, graph::parse_graph(c.in));
-  static const std::map<std::string, graph::Graph (*)(const graph::Graph&)> kRewrites = {{"widen", widen_products}, {"bare", bare_products}, {"formats", choose_memory_formats}};
+  static const std::map<std::string, graph::Graph (*)(const graph::Graph&)> kRewrites = {
+      {"widen", widen_products},
+      {"bare", bare_products},
+      {"formats", [](const graph::Graph& g) { return choose_memory_formats(g, FormatRule::kLeastCost); }},
+      {"last", [](const graph::Graph& g) { return choose_memory_formats(g, FormatRule::kChannelsLast); }}};
   if (const auto rewrite = kRewrites.find(c.stages[0]); rewrite != kRewrites.end()) {
     graph = rewrite->second(graph);
     FJ_TRY_VOID(graph::verify(graph));

@@ -324,7 +324,8 @@ void check_graph(const std::string& text, CheckOptions options) {
   const auto compiled = graph::parse_graph(options.compiled.empty() ? text : options.compiled);
   ASSERT_TRUE(compiled.ok()) << compiled.error().message << "\n"
                              << options.compiled;
-  for (const InductorOptions& variant : variants()) {
+  for (InductorOptions variant : variants()) {
+    variant.choices = options.choices;
     const std::string what = "level " + std::to_string(variant.vector_level) + (variant.fuse ? " fused" : " unfused") +
                              (variant.target == Target::kInterp ? " interpreted" : "") + "\n" + text;
     auto backend = make_inductor_backend(variant);

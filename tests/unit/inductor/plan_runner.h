@@ -42,6 +42,7 @@ struct CheckOptions {
   int kernels = -1;              // expected kernel steps when fused; -1: any
   std::string compiled = {};     // planted: this graph is compiled in place of the one that the interpreter runs
   std::function<void(runtime::CallPlan&)> plan = {};  // planted: alters what was compiled
+  Choices choices = {};
 };
 // Parses, runs on the interpreter, compiles for every vector level fused and unfused, compares. Reports through gtest.
 void check_graph(const std::string& text, CheckOptions options = {});

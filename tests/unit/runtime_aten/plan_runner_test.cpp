@@ -1,6 +1,7 @@
 // tests/unit/runtime_aten/plan_runner_test.cpp — plans over torch tensors against eager ops; what they cost above the work itself.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/add.h>
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/equal.h>
@@ -17,6 +18,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <thread>
 
@@ -221,6 +223,37 @@ TEST(PlanRunner, InPlaceOperatorBumpsTheVersion) {
   EXPECT_TRUE(out[0].is_same(x));
   EXPECT_EQ(x._version(), version + 1);
   EXPECT_TRUE(at::equal(x, at::full({3}, 2.0)));
+}
+
+TEST(PlanRunner, TimedRunsWriteNothing) {
+  at::Tensor x = at::randn({300, 300}), y = at::ones({300, 300});
+  const at::Tensor before = x.clone();
+  const int64_t version = x._version();
+  PlanBuilder b;
+  const BufferId bx = b.input(x), by = b.input(y);
+  const BufferId product = b.call("mm", {arg(bx), arg(by)});
+  const BufferId sum = b.call("add.Tensor", {arg(product), arg(by), integer(1)});
+  b.returns({sum});
+  b.plan().updates = {{0, sum}};
+  const PlanRunner runner = b.runner();
+  const at::Tensor* const inputs[] = {&x, &y};
+  const auto start = std::chrono::steady_clock::now();
+  const auto timed = runner.seconds(inputs, nullptr, 60);
+  const double around = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  ASSERT_TRUE(timed.ok());
+  EXPECT_GT(timed.value(), 0);
+  EXPECT_LE(timed.value(), around);
+  EXPECT_TRUE(std::isinf(runner.seconds(inputs, nullptr, 0).value())) << "it is given up before the first operator";
+  const at::Tensor wrong = at::ones({2});
+  const at::Tensor* const failing_inputs[] = {&x, &wrong};
+  EXPECT_THROW((void)runner.seconds(failing_inputs, nullptr, 60), c10::Error);
+  EXPECT_TRUE(at::equal(x, before));
+  EXPECT_EQ(x._version(), version);
+  EXPECT_TRUE(at::allclose(run(runner, {x, y})[0], at::mm(before, y) + 1)) << "and the next run has all the time there is";
+
+  PlanBuilder check = one_kernel(x);
+  std::get<KernelStep>(check.plan().steps[1]).function = failing;
+  EXPECT_EQ(check.runner().seconds(inputs, nullptr, 60).error().code, "kernel_check");
 }
 
 TEST(PlanRunner, FailureWritesNothingAndTheNextRunWorks) {

@@ -1,0 +1,68 @@
+// frame_hook/aten/plan_timer.cpp — see plan_timer.h.
+#include "frame_hook/aten/plan_timer.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+
+#include "guards/interrupts.h"
+#include "guards/running_compile.h"
+
+namespace framejit::frame_hook {
+namespace {
+
+// Warnings that are given once are not used up.
+class Unwarned {
+ public:
+  Unwarned() : always_(true), guard_(&handler_) {}
+
+ private:
+  struct Dropping final : c10::WarningHandler {
+    void process(const c10::Warning&) override {}
+  };
+  Dropping handler_;
+  c10::WarningUtils::WarnAlways always_;
+  c10::WarningUtils::WarningHandlerGuard guard_;
+};
+
+}  // namespace
+
+CallTimer::CallTimer(const RecordedGraph& recorded, const graph::ShapeEnv& shapes) : recorded_(recorded) {
+  for (const at::Tensor& input : recorded.example_inputs) {
+    const auto alias = input.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0), /*allow_tensor_metadata_change=*/false);
+    inputs_.push_back({at::Tensor(alias), input.storage().data(), input.storage().nbytes()});
+  }
+  for (size_t s = 0; s < shapes.symbol_count(); ++s) symbols_.push_back(shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
+}
+
+// Another thread may have given a storage other memory since the last run.
+bool CallTimer::are_unchanged() const {
+  return std::all_of(inputs_.begin(), inputs_.end(), [](const Input& i) { return i.alias.storage().data() == i.data && i.alias.storage().nbytes() == i.bytes; });
+}
+
+const runtime::PlanRunner& CallTimer::runner_of(const std::shared_ptr<const runtime::CallPlan>& plan) {
+  const auto known = runners_.find(plan.get());
+  if (known != runners_.end()) return known->second;
+  return runners_.emplace(plan.get(), runtime::PlanRunner(plan, recorded_.constants, recorded_.opaques)).first->second;
+}
+
+Result<double> CallTimer::seconds(const std::shared_ptr<const runtime::CallPlan>& plan, double most) {
+  if (!are_unchanged()) return Error{"timing", "another thread changed an input"};
+  std::vector<const at::Tensor*> inputs;
+  for (const Input& input : inputs_) inputs.push_back(&input.alias);
+  const Unwarned unwarned;
+  std::string thrown;
+  try {
+    const runtime::PlanRunner& runner = runner_of(plan);
+    const WithoutGil released;
+    return runner.seconds(inputs.data(), symbols_.data(), most);
+  } catch (const c10::Error& e) {
+    thrown = e.what_without_backtrace();
+  } catch (const std::exception& e) {
+    thrown = e.what();
+  }
+  drop_error();
+  return Error{"timing", thrown};
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,218 @@
+// inductor/autotune.cpp — rounds of runs, and when a difference counts.
+//
+// In each round every plan runs once, beginning with another one each time, so that what disturbs the machine disturbs all. A plan
+// counts as faster when it is by kMargin in three quarters of the rounds, so that chance does not decide, and in the fastest run as
+// well: left alone by other processes, which may hit plans of several threads more than others, it is faster too.
+#include "inductor/autotune.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+#include "inductor/lowering/lower.h"
+#include "runtime/base/interrupt.h"
+#include "runtime/base/log.h"
+
+namespace framejit::inductor {
+namespace {
+
+constexpr double kMargin = 0.97;
+constexpr size_t kLeastRounds = 5, kMostRounds = 41;
+constexpr size_t kTrialRounds = 2;
+constexpr double kHopeless = 1.5;  // so much slower in every trial round: not run again
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Without dropout, attention draws nothing.
+bool draws_numbers(const graph::Node& node) {
+  if (!node.op->has(graph::kRandom)) return false;
+  const auto& names = node.op->arg_names;
+  const auto at = static_cast<size_t>(std::find(names.begin(), names.end(), "dropout_p") - names.begin());
+  if (at == names.size()) return true;
+  if (at >= node.args.size()) return false;  // the schema's default is 0
+  const double* p = node.args[at].get<double>();
+  return p == nullptr || *p != 0;
+}
+
+// Why a graph must not run more often than the program says; "" when it may.
+std::string why_not(const graph::Graph& functional) {
+  if (kernel_device(functional).type != graph::DeviceType::kCpu) return "it runs on a GPU";
+  for (const graph::Node& node : functional.nodes) {
+    if (node.op->has(graph::kMutates)) return node.op->name + " writes an argument";
+    if (draws_numbers(node)) return node.op->name + " draws random numbers";
+    if (node.op->name.find("::") != std::string::npos) return node.op->name + " may do more than compute";
+  }
+  return "";
+}
+
+bool is_same(const runtime::CallPlan& a, const runtime::CallPlan& b) {
+  if (runtime::print(a) != runtime::print(b)) return false;
+  for (size_t i = 0; i < a.steps.size(); ++i) {
+    const auto* kernel = std::get_if<runtime::KernelStep>(&a.steps[i]);
+    if (kernel != nullptr && kernel->function != std::get<runtime::KernelStep>(b.steps[i]).function) return false;
+  }
+  return true;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.size() % 2 == 1 ? values[values.size() / 2] : (values[values.size() / 2 - 1] + values[values.size() / 2]) / 2;
+}
+
+std::string milliseconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g ms", seconds * 1000);
+  return text;
+}
+
+struct Candidate {
+  std::string name;
+  size_t alternative = 0;
+  std::shared_ptr<const runtime::CallPlan> plan;
+  std::vector<double> times = {};
+  bool is_out = false;
+  double fastest() const { return *std::min_element(times.begin(), times.end()); }
+};
+
+class Tuner {
+ public:
+  Tuner(const graph::Graph& functional, const std::vector<ChoiceRow>& rows, const MakePlan& make, graph::PlanTimer& timer, double budget)
+      : graph_(functional), make_(make), timer_(timer), budget_(budget) {
+    for (const ChoiceRow& row : rows)
+      if (row.applies(functional)) rows_.push_back(&row);
+  }
+
+  Result<runtime::CallPlan> run() {
+    FJ_TRY(runtime::CallPlan plan, make_({}));
+    if (const std::string why = why_not(graph_); !why.empty()) return leave("graph " + graph_.name, why), std::move(plan);
+    best_ = std::make_shared<const runtime::CallPlan>(std::move(plan));
+    end_ = now() + budget_;
+    bool is_changed = false;
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      FJ_TRY(const bool changed, decide(*rows_[r], now() + std::max(end_ - now(), 0.0) / static_cast<double>(rows_.size() - r)));
+      is_changed = is_changed || changed;
+    }
+    if (is_changed) return make_(chosen_);  // as what was tried, its kernels too; this one is logged
+    return *best_;
+  }
+
+ private:
+  // Decides one choice by `until`, or later if that is too few rounds; whether it is another alternative than the cost model's.
+  Result<bool> decide(const ChoiceRow& row, double until) {
+    if (!failure_.empty()) return leave(row.name, failure_);
+    if (now() >= until) return leave(row.name, "the budget of " + milliseconds(budget_) + " is used up");
+    notes_.clear();
+    FJ_TRY(std::vector<Candidate> all, candidates(row, until));
+    if (all.size() == 1) return leave(row.name, notes_);
+    FJ_TRY_VOID(run_rounds(all, until));
+    if (!failure_.empty()) return leave(row.name, failure_);
+    const bool is_open = all[0].is_out || std::any_of(all.begin() + 1, all.end(), [](const Candidate& c) { return !c.is_out; });
+    if (is_open && all[0].times.size() < kLeastRounds) return leave(row.name, "the budget of " + milliseconds(budget_) + " allows no " + std::to_string(kLeastRounds) + " rounds");
+    const Candidate& winner = winner_of(all);
+    log_choice(row, all, winner);
+    if (winner.alternative == 0) return false;
+    row.pick(chosen_, winner.alternative);
+    best_ = winner.plan;
+    return true;
+  }
+
+  // The plan that stands, and those of the alternatives that differ from it and from each other.
+  Result<std::vector<Candidate>> candidates(const ChoiceRow& row, double until) {
+    std::vector<Candidate> all{{row.alternatives[0], 0, best_}};
+    for (size_t k = 1; k < row.alternatives.size(); ++k) {
+      FJ_TRY_VOID(go_on());
+      if (now() >= until) {
+        note(row.alternatives[k] + " not tried: no time left");
+        continue;
+      }
+      Choices choices = chosen_;
+      row.pick(choices, k);
+      const log::Muted muted;
+      auto made = make_(choices);
+      if (!made.ok() && made.error().code == "interrupted") return made.error();
+      if (!made.ok()) {
+        note(row.alternatives[k] + " refused: " + made.error().message);
+        continue;
+      }
+      const auto same = std::find_if(all.begin(), all.end(), [&](const Candidate& c) { return is_same(*c.plan, made.value()); });
+      if (same != all.end()) note(row.alternatives[k] + " is " + same->name);
+      else all.push_back({row.alternatives[k], k, std::make_shared<const runtime::CallPlan>(made.take())});
+    }
+    return all;
+  }
+
+  // The first run of a plan does not count: it finds cold caches, and libraries prepare themselves in it.
+  Result<void> run_rounds(std::vector<Candidate>& all, double until) {
+    for (size_t round = 0; round <= kMostRounds && !all[0].is_out && now() < (round <= kLeastRounds ? end_ : until); ++round) {
+      for (size_t k = 0; k < all.size(); ++k) {
+        Candidate& c = all[(round + k) % all.size()];
+        if (c.is_out) continue;
+        FJ_TRY_VOID(go_on());
+        run_once(c, round > 0);
+      }
+      if (round == kTrialRounds && !all[0].is_out)
+        for (Candidate& c : all) c.is_out = c.is_out || c.fastest() > kHopeless * all[0].fastest();
+      if (std::all_of(all.begin() + 1, all.end(), [](const Candidate& c) { return c.is_out; })) return {};
+    }
+    return {};
+  }
+
+  // What fails or runs beyond the budget is out. The plan that stands fails for all choices: the others' would too.
+  void run_once(Candidate& c, bool counts) {
+    const auto run = timer_.seconds(c.plan, std::max(end_ - now(), 0.0));
+    c.is_out = !run.ok() || !std::isfinite(run.value());
+    if (!c.is_out && counts) c.times.push_back(run.value());
+    if (!run.ok() && c.alternative == 0) failure_ = run.error().message;
+    else if (c.is_out && c.alternative != 0) note(c.name + " given up: " + (run.ok() ? "no time left" : run.error().message));
+  }
+
+  static const Candidate& winner_of(const std::vector<Candidate>& all) {
+    const Candidate* winner = &all[0];
+    double least = kMargin;
+    for (const Candidate& c : all) {
+      if (&c == &all[0] || c.is_out) continue;
+      const size_t rounds = std::min(c.times.size(), all[0].times.size());
+      std::vector<double> ratios;
+      for (size_t i = 0; i < rounds; ++i) ratios.push_back(c.times[i] / all[0].times[i]);
+      std::sort(ratios.begin(), ratios.end());
+      const double ratio = ratios[ratios.size() * 3 / 4];
+      if (ratio < least && c.fastest() < kMargin * all[0].fastest()) winner = &c, least = ratio;
+    }
+    return *winner;
+  }
+
+  void log_choice(const ChoiceRow& row, const std::vector<Candidate>& all, const Candidate& winner) const {
+    std::string text;
+    for (const Candidate& c : all)
+      if (!c.times.empty()) text += (text.empty() ? "" : ", ") + c.name + " " + milliseconds(median(c.times)) + (c.is_out ? " (" + std::to_string(c.times.size()) + " runs)" : "");
+    if (!notes_.empty()) text += "; " + notes_;
+    log::emit(log::Kind::Choice, graph_.name, {{"choice", row.name}, {"winner", winner.name}, {"alternatives", text}});
+  }
+
+  bool leave(const std::string& what, const std::string& why) const {
+    log::emit(log::Kind::NotTimed, graph_.name, {{"choice", what}, {"reason", why}});
+    return false;
+  }
+
+  void note(const std::string& text) { notes_ += (notes_.empty() ? "" : ", ") + text; }
+
+  const graph::Graph& graph_;
+  std::vector<const ChoiceRow*> rows_;
+  const MakePlan& make_;
+  graph::PlanTimer& timer_;
+  const double budget_;
+  double end_ = 0;
+  Choices chosen_;
+  std::shared_ptr<const runtime::CallPlan> best_;  // of chosen_
+  std::string failure_;                            // of the plan that stands: no time of it, so nothing to compare with
+  std::string notes_;                              // on alternatives of the present choice
+};
+
+}  // namespace
+
+Result<runtime::CallPlan> choose_by_time(const graph::Graph& functional, const std::vector<ChoiceRow>& rows, const MakePlan& make, graph::PlanTimer& timer, double budget) {
+  return Tuner(functional, rows, make, timer, budget).run();
+}
+
+}  // namespace framejit::inductor

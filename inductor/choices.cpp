@@ -1,0 +1,48 @@
+// inductor/choices.cpp — the rows, and to which graphs they apply.
+#include "inductor/choices.h"
+
+#include <algorithm>
+
+#include "runtime/base/config.h"
+
+namespace framejit::inductor {
+namespace {
+
+bool always(const graph::Graph&) { return true; }
+
+bool has_convolutions(const graph::Graph& functional) {
+  return std::any_of(functional.nodes.begin(), functional.nodes.end(), [](const graph::Node& node) { return node.op->name == "convolution"; });
+}
+
+// The setting, where it says which, is the user's decision.
+bool has_bfloat16_products(const graph::Graph& functional) {
+  if (config().bf16_products != "auto") return false;
+  return std::any_of(functional.nodes.begin(), functional.nodes.end(), [&](const graph::Node& node) {
+    const std::string& op = node.op->name;
+    const bool is_product = op == "mm" || op == "addmm" || op == "bmm" || op == "convolution";
+    return is_product && functional.meta(node.results[0]).dtype == DType::kBFloat16;
+  });
+}
+
+std::vector<std::string> split(const std::string& names) {
+  std::vector<std::string> parts;
+  for (size_t from = 0; from < names.size();) {
+    const size_t comma = std::min(names.find(", ", from), names.size());
+    parts.push_back(names.substr(from, comma - from));
+    from = comma + 2;
+  }
+  return parts;
+}
+
+}  // namespace
+
+const std::vector<ChoiceRow>& choice_rows() {
+  static const std::vector<ChoiceRow> rows = {
+#define CHOICE(Type, field, applies, ...) {#field, &applies, split(#__VA_ARGS__), [](Choices& choices, size_t k) { choices.field = static_cast<Type>(k); }},
+#include "inductor/choices.def"
+#undef CHOICE
+  };
+  return rows;
+}
+
+}  // namespace framejit::inductor

@@ -1,0 +1,34 @@
+// inductor/choices.h — decisions of a compile that can be made otherwise: rows of choices.def.
+//
+// A default Choices is what the cost models say. Every combination computes the same program within the contract; only speed and the
+// last bits of floats differ.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace framejit::inductor {
+
+#define CHOICE(Type, field, applies, ...) enum class Type : uint8_t { __VA_ARGS__ };
+#include "inductor/choices.def"
+#undef CHOICE
+
+struct Choices {
+#define CHOICE(Type, field, applies, ...) Type field{};
+#include "inductor/choices.def"
+#undef CHOICE
+};
+
+struct ChoiceRow {
+  std::string name;
+  bool (*applies)(const graph::Graph& functional);
+  std::vector<std::string> alternatives;
+  void (*pick)(Choices& choices, size_t alternative);
+};
+const std::vector<ChoiceRow>& choice_rows();
+
+}  // namespace framejit::inductor
