@@ -113,6 +113,19 @@ with torch.no_grad():
 """
 
 
+def test_perf_names_kernels(tmp_path):
+    if shutil.which("perf") is None:
+        pytest.skip("perf is not installed")
+    (tmp_path / "program.py").write_text(ONE_KERNEL.replace("64, 96", "1 << 18") + "    for _ in range(300):\n        f(torch.ones(1 << 18))\n")
+    def perf(*words, **environment):
+        return subprocess.run(["perf", *words], capture_output=True, text=True, cwd=tmp_path, env=dict(os.environ, **environment))
+    recorded = perf("record", "-e", "cpu-clock", "-k", "1", "-o", "perf.data", sys.executable, "program.py", FRAMEJIT_PERF="1")
+    if recorded.returncode != 0:
+        pytest.skip(f"perf cannot record here: {recorded.stderr.splitlines()[:1]}")
+    assert perf("inject", "--jit", "-i", "perf.data", "-o", "named.data").returncode == 0
+    assert "fj_kernel_0_tanh_mul" in perf("report", "-i", "named.data", "--stdio").stdout
+
+
 def gdb(tmp_path, *commands, **environment):
     if shutil.which("gdb") is None:
         pytest.skip("gdb is not installed")
