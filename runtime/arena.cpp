@@ -47,7 +47,12 @@ ArenaPool::Block ArenaPool::take(int64_t bytes) {
       return block;
     }
   }
-  return make_block(bytes);
+  try {
+    return make_block(bytes);
+  } catch (const std::bad_alloc&) {
+    trim();
+    return make_block(bytes);
+  }
 }
 
 void ArenaPool::give(Block block) noexcept {
@@ -57,7 +62,6 @@ void ArenaPool::give(Block block) noexcept {
   size_t count = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (idle_.capacity() < kMostIdle + 1) idle_.reserve(kMostIdle + 1);
     auto place = std::lower_bound(idle_.begin(), idle_.end(), block.bytes, [](const Block& known, int64_t wanted) { return known.bytes < wanted; });
     idle_.insert(place, block);
     idle_bytes_ += block.bytes;
@@ -71,13 +75,10 @@ void ArenaPool::give(Block block) noexcept {
 }
 
 void ArenaPool::trim() noexcept {
-  std::vector<Block> blocks;
-  {
-    const std::lock_guard lock(mutex_);
-    blocks.swap(idle_);
-    idle_bytes_ = 0;
-  }
-  for (const Block& block : blocks) std::free(block.data);
+  const std::lock_guard lock(mutex_);
+  for (const Block& block : idle_) std::free(block.data);
+  idle_.clear();
+  idle_bytes_ = 0;
 }
 
 int64_t ArenaPool::idle_bytes() const {

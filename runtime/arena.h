@@ -19,13 +19,13 @@ class ArenaPool {
 
   static ArenaPool& cpu();
 
-  // At least `bytes` bytes; throws std::bad_alloc.
+  // At least `bytes` bytes. Throws std::bad_alloc where the system has none and nothing lies idle.
   Block take(int64_t bytes);
   void give(Block block) noexcept;
   void trim() noexcept;
   int64_t idle_bytes() const;
 
-  ArenaPool() = default;
+  ArenaPool() { idle_.reserve(kMostIdle + 1); }  // give() may not throw
   ~ArenaPool() { trim(); }
   ArenaPool(const ArenaPool&) = delete;
   ArenaPool& operator=(const ArenaPool&) = delete;

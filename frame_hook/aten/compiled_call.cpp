@@ -15,6 +15,7 @@
 #include "frame_hook/aten/user_backend.h"
 #include "graph/passes/pipeline.h"
 #include "guards/running_compile.h"
+#include "runtime/arena.h"
 #include "runtime/aten/plan_runner.h"
 #include "runtime/base/log.h"
 
@@ -103,9 +104,12 @@ class PlannedCall final : public CompiledCall {
  private:
   bool run_plan(const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* results) {
     Result<void> done;
-    {
+    try {
       const WithoutGil released(!is_short_);
       done = runner_.run(inputs, symbols, results);
+    } catch (...) {
+      runtime::ArenaPool::cpu().trim();  // for want of memory, maybe, and plain Python needs some now
+      throw;
     }
     if (!done.ok()) PyErr_SetString(PyExc_RuntimeError, done.error().message.c_str());
     return done.ok();
@@ -120,18 +124,28 @@ struct Planned {
   runtime::CallPlan plan;
 };
 
+// What a backend cannot compile is no defect of the recording.
+Error refusal(const Error& error) {
+  const bool has_row = error.code == "interrupted" || error.code == "no_memory";
+  return {has_row ? error.code : "kernel_refused", error.message};
+}
+
 // No Python is needed here but for the runs of a plan that are timed: no object is touched, log listeners and who looks for Ctrl-C take
 // the GIL for themselves.
 Result<Planned> plan_graph(const RecordedGraph& recorded, graph::Backend& backend, bool decompose, bool autotune) {
   Planned made;
+  std::optional<Result<runtime::CallPlan>> plan;
   {
     const Unlocked others_run;
     FJ_TRY(made.functional, graph::run_pipeline(recorded.graph, decompose));
-    if (!autotune) FJ_TRY(made.plan, backend.compile(made.functional));
+    if (!autotune) plan = backend.compile(made.functional);
   }
-  if (!autotune) return made;
-  CallTimer timer(recorded, made.functional.shapes);
-  FJ_TRY(made.plan, backend.compile_timed(made.functional, timer));
+  if (autotune) {
+    CallTimer timer(recorded, made.functional.shapes);
+    plan = backend.compile_timed(made.functional, timer);
+  }
+  if (!plan->ok()) return refusal(plan->error());
+  made.plan = plan->take();
   return made;
 }
 

@@ -122,7 +122,7 @@ bool compile_graph(FrameTrace& trace, const RecipeBuilder& recipe, Segment& segm
   if (PyErr_Occurred()) return false;
   if (!compiled.ok()) {
     BreakReason reason = BreakReason::recording_failed;
-    if (compiled.error().code == "interrupted") reason = BreakReason::interrupted;
+    find_break_reason(compiled.error().code, &reason);
     graph_break(reason, compiled.error().message);
   }
   segment.call = compiled.take();

@@ -2,6 +2,7 @@
 #include "frame_hook/resume/frame_driver.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "frame_hook/resume/stats.h"
@@ -356,6 +357,8 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
     outcome = compile_segment(access, frame_.decoded(), index, options_, note_of(frame_.state()).hints);
   } catch (const Interrupted&) {
     count_break(BreakReason::interrupted, "a signal handler", place(frame_), "");
+  } catch (const std::bad_alloc&) {
+    count_break(BreakReason::no_memory, "the trace and its passes", place(frame_), "");
   } catch (const std::exception& e) {
     count_fallback(Fallback::internal_error, place(frame_), e.what());
     if (!config().strict) return note_of(site).failed.add(options_), nullptr;
@@ -370,7 +373,7 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
     return nullptr;
   }
   if (!outcome.segment) return nullptr;
-  if (outcome.reason == BreakReason::interrupted) return std::move(outcome.segment);  // not where the next call should stop
+  if (outcome.reason == BreakReason::interrupted || outcome.reason == BreakReason::no_memory) return std::move(outcome.segment);  // not where the next call should stop
   auto entry = std::make_unique<SegmentEntry>(std::move(outcome.segment));
   auto segment = entry->segment;
   site.entries.insert(site.entries.begin(), std::move(entry));

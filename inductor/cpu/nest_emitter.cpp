@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "inductor/loop/op_costs.h"
+
 namespace framejit::inductor {
 
 using llvm::BasicBlock;
@@ -81,7 +83,7 @@ void NestEmitter::choose_unroll() {
     narrow |= has_position && !has_short_positions_;
     narrow |= (inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) && !is_contiguous(inst);
     if (inst.op != LoopOp::kScalar) continue;
-    weight += inst.scalar >= ScalarOp::k_exp && inst.scalar <= ScalarOp::k_hypot && inst.scalar != ScalarOp::k_sqrt ? 12 : 1;
+    weight += static_cast<size_t>(cost_of(inst) < kFunctionCost ? 1 : kFunctionCost);
   }
   unroll_ = narrow || weight > 20 ? 1 : weight > 6 ? 2 : 4;
   if (unroll_ == 4 && weight <= 2 && is_over_columns()) unroll_ = std::max(kColumnsAtOnce / width_, unroll_);

@@ -5,13 +5,20 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <string>
 #include <unordered_map>
+
+#include <sys/mman.h>
 
 #include <llvm/ExecutionEngine/Orc/AbsoluteSymbols.h>
 #include <llvm/ExecutionEngine/Orc/CompileUtils.h>
 #include <llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/ExecutionEngine/Orc/ObjectTransformLayer.h>
+#include <llvm/IR/DiagnosticHandler.h>
+#include <llvm/IR/DiagnosticInfo.h>
+#include <llvm/IR/DiagnosticPrinter.h>
+#include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/Module.h>
 #include <llvm/Object/ELFObjectFile.h>
@@ -65,6 +72,35 @@ Result<llvm::orc::JITTargetMachineBuilder> make_target(VectorLevel level, bool i
   return with_models(std::move(plain));
 }
 
+// LLVM ends the process where it gets no memory: code generation begins only where this much is left of the address space.
+constexpr size_t kRoom = size_t{64} << 20;
+
+Result<void> has_room() {
+  void* const room = mmap(nullptr, kRoom, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) return Error{"no_memory", "code generation"};
+  munmap(room, kRoom);
+  return {};
+}
+
+// What LLVM reports while it makes the code of a module. Its own handler prints, and ends the process at an error.
+class Reports final : public llvm::DiagnosticHandler {
+ public:
+  explicit Reports(std::string& errors) : errors_(errors) {}
+  bool handleDiagnostics(const llvm::DiagnosticInfo& info) override {
+    if (info.getSeverity() != llvm::DS_Error) return true;
+    llvm::raw_string_ostream stream(errors_);
+    llvm::DiagnosticPrinterRawOStream printer(stream);
+    if (!errors_.empty()) stream << "; ";
+    info.print(printer);
+    return true;
+  }
+
+ private:
+  std::string& errors_;
+};
+
+thread_local std::string t_session_error;  // what ORC reports beside the error that a look-up returns, which only names the symbol
+
 // Code generation for threads that compile at once: each takes a target machine for as long as it compiles one module.
 class PooledCompiler : public llvm::orc::IRCompileLayer::IRCompiler {
  public:
@@ -74,10 +110,14 @@ class PooledCompiler : public llvm::orc::IRCompileLayer::IRCompiler {
   llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> operator()(llvm::Module& module) override {
     auto machine = take();
     if (!machine) return machine.takeError();
+    std::string errors;
+    module.getContext().setDiagnosticHandler(std::make_unique<Reports>(errors));
     auto object = llvm::orc::SimpleCompiler(**machine)(module);
+    module.getContext().setDiagnosticHandler(std::make_unique<llvm::DiagnosticHandler>());
     const std::lock_guard lock(mutex_);
     idle_.push_back(std::move(*machine));
-    return object;
+    if (errors.empty() || !object) return object;
+    return llvm::createStringError(errors);
   }
 
  private:
@@ -182,6 +222,20 @@ class OrcJit : public CpuJit {
     return texts;
   }
 
+  Result<void> try_features(const std::string& features) override {
+    const std::string name = "fj_number_" + std::to_string(next_name_.fetch_add(1));
+    auto context = std::make_unique<llvm::LLVMContext>();
+    auto module = std::make_unique<llvm::Module>(name, *context);
+    module->setDataLayout(session_->jit->getDataLayout());
+    module->setTargetTriple(session_->jit->getTargetTriple());
+    auto* number = llvm::Type::getDoubleTy(*context);
+    auto* function = llvm::Function::Create(llvm::FunctionType::get(number, false), llvm::Function::ExternalLinkage, name, *module);
+    function->addFnAttr("target-features", features);
+    llvm::IRBuilder<>(llvm::BasicBlock::Create(*context, "", function)).CreateRet(llvm::ConstantFP::get(number, 1));
+    FJ_TRY_VOID(load(std::move(context), std::move(module), name));
+    return {};
+  }
+
   TargetStatistics statistics() const override {
     const std::lock_guard lock(mutex_);
     return statistics_;
@@ -196,15 +250,24 @@ class OrcJit : public CpuJit {
 
   Result<std::shared_ptr<CodeHolder>> build(const Kernel& kernel) {
     const std::string name = "fj_kernel_" + std::to_string(next_name_.fetch_add(1)) + (kernel.name.empty() ? "" : "_") + kernel.name;
+    FJ_TRY_VOID(has_room());
     auto context = std::make_unique<llvm::LLVMContext>();
     FJ_TRY(auto module, emit(kernel, name, *context));
+    return load(std::move(context), std::move(module), name);
+  }
+
+  Result<std::shared_ptr<CodeHolder>> load(std::unique_ptr<llvm::LLVMContext> context, std::unique_ptr<llvm::Module> module, const std::string& name) {
     auto code = std::make_shared<CodeHolder>();
     code->session = session_;
     code->tracker = session_->jit->getMainJITDylib().createResourceTracker();
     llvm::orc::ThreadSafeModule safe(std::move(module), llvm::orc::ThreadSafeContext(std::move(context)));
     if (auto error = session_->jit->addIRModule(code->tracker, std::move(safe))) return llvm_error(std::move(error));
+    t_session_error.clear();
     auto address = session_->jit->lookup(name);
-    if (!address) return llvm_error(address.takeError());
+    if (!address) {
+      const Error error = llvm_error(address.takeError());
+      return t_session_error.empty() ? error : Error{"llvm", t_session_error};
+    }
     code->function = address->toPtr<FjKernelFn>();
     if (session_->sizes) code->announced = announce({name, address->toPtr<const void*>(), session_->sizes->take(name)});
     return code;
@@ -243,6 +306,7 @@ Result<std::unique_ptr<CpuJit>> CpuJit::create(VectorLevel level) {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
   });
+  FJ_TRY_VOID(has_room());
   if (!is_available(level)) return Error{"unavailable", "this CPU does not have the vector registers asked for; FRAMEJIT_CPU_FEATURES=auto takes those that it has"};
   const bool is_host = level == VectorLevel::kHost;
   if (is_host) level = host_level();
@@ -255,6 +319,7 @@ Result<std::unique_ptr<CpuJit>> CpuJit::create(VectorLevel level) {
                  .create();
   if (!jit) return llvm_error(jit.takeError());
   auto session = std::make_shared<Session>(Session{std::move(target), nullptr, std::move(*jit)});
+  session->jit->getExecutionSession().setErrorReporter([](llvm::Error error) { t_session_error = llvm::toString(std::move(error)); });
   if (code_names_are_wanted()) note_sizes(*session);
   if (auto error = define_math(*session->jit)) return llvm_error(std::move(error));
   return std::unique_ptr<CpuJit>(std::make_unique<OrcJit>(std::move(session), level));

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "inductor/kernel/loop_shape.h"
+#include "inductor/loop/op_costs.h"
 
 namespace framejit::inductor {
 namespace {
@@ -241,7 +242,7 @@ class KernelMaker {
     append_lanes_and_reduced(n);
   }
 
-  // About 16K simple operations keep a thread busy long enough to be worth waking.
+  // Reading and writing 32K points, of which each costs as much as eight additions, keeps a thread busy long enough to be worth waking.
   static constexpr int64_t kWorthwhile = 32768;
   void choose_grain() {
     const int64_t worthwhile = tuning_.grain >= 0 ? kWorthwhile << tuning_.grain : kWorthwhile >> -tuning_.grain;
@@ -250,7 +251,9 @@ class KernelMaker {
       int64_t points = 1;
       for (size_t d = kernel_.is_flat ? 0 : kernel_.outer.size(); d < n.nest.dim_count(); ++d)
         if (!kernel_.is_flat || d != n.vector_dim) points *= std::max<int64_t>(n.nest.extent(d).eval(hints_.symbols), 1);
-      work += points * (1 + static_cast<int64_t>(n.nest.body.size()) / 8);
+      int64_t cost = 0;
+      for (const LoopInst& inst : n.nest.body) cost += cost_of(inst);
+      work += points * (1 + cost / 8);
     }
     const int64_t extent = kernel_.extent.eval(hints_.symbols);
     kernel_.grain = std::max<int64_t>(worthwhile / std::max<int64_t>(work, 1), 1);

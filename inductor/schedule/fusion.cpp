@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "inductor/loop/op_costs.h"
 #include "inductor/schedule/body_copy.h"
 
 namespace framejit::inductor {
@@ -51,35 +52,8 @@ bool intersects(const std::vector<LoopBufferId>& a, const std::vector<LoopBuffer
 
 constexpr size_t kMaxBody = 96;
 
-bool is_heavy(const LoopInst& inst) {
-  if (inst.op == LoopOp::kCheck) return true;
-  if (inst.op != LoopOp::kScalar) return false;
-  switch (inst.scalar) {
-    case ScalarOp::k_add:
-    case ScalarOp::k_sub:
-    case ScalarOp::k_mul:
-    case ScalarOp::k_neg:
-    case ScalarOp::k_abs:
-    case ScalarOp::k_minimum:
-    case ScalarOp::k_maximum:
-    case ScalarOp::k_select:
-    case ScalarOp::k_eq:
-    case ScalarOp::k_ne:
-    case ScalarOp::k_lt:
-    case ScalarOp::k_le:
-    case ScalarOp::k_gt:
-    case ScalarOp::k_ge:
-    case ScalarOp::k_bit_and:
-    case ScalarOp::k_bit_or:
-    case ScalarOp::k_bit_xor:
-    case ScalarOp::k_bit_not:
-    case ScalarOp::k_round_bf16:
-    case ScalarOp::k_round_f16: return false;
-    // clang-format off
-    default: return true;
-    // clang-format on
-  }
-}
+// Not to be computed twice.
+bool is_heavy(const LoopInst& inst) { return inst.op == LoopOp::kCheck || cost_of(inst) > 1; }
 
 struct Cost {
   size_t instructions = 0, loads = 0;

@@ -28,6 +28,8 @@ ELSEWHERE = {
     "explicit_break": "a process of its own below: torch's compiler is imported for it",
     "trace_too_long": "two million instructions: tests/unit/frame_hook/trace_exit_test.cpp sets another limit",
     "interrupted": "needs a signal at the right time: tests/e2e/test_breaks.py",
+    "kernel_refused": "needs a setting that this CPU cannot follow, in a process of its own: tests/e2e/test_failures.py",
+    "no_memory": "in a process of its own with little memory: tests/e2e/test_failures.py",
     "recording_failed": "only a defect of framejit ends a recording without another reason",
     "internal_error": "only a defect of framejit",
     "stack_low": "recursion that uses up the stack, in a process of its own: tests/e2e/test_deep_recursion.py",

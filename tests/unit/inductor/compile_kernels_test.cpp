@@ -50,6 +50,17 @@ TEST(CompileKernels, EachOnceAndInPlace) {
   }
 }
 
+TEST(CpuJit, WhatLlvmReportsIsAnError) {
+  auto jit = CpuJit::create();
+  ASSERT_TRUE(jit.ok());
+  EXPECT_TRUE(jit.value()->try_features("").ok());
+  const auto refused = jit.value()->try_features("-sse,-sse2");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, "llvm");
+  EXPECT_NE(refused.error().message.find("SSE register return with SSE disabled"), std::string::npos) << refused.error().message;
+  EXPECT_TRUE(jit.value()->try_features("").ok());  // the target machine of the refused one is used again
+}
+
 TEST(CompileKernels, OneTargetForManyThreads) {
   auto jit = CpuJit::create();
   ASSERT_TRUE(jit.ok());

@@ -204,6 +204,16 @@ TEST(Arena, BlocksAreReusedAndAligned) {
   EXPECT_EQ(pool.take(0).data, nullptr);
 }
 
+TEST(Arena, WhatLiesIdleIsGivenBackBeforeItFails) {
+  ArenaPool pool;
+  pool.give(pool.take(1 << 20));
+  EXPECT_GT(pool.idle_bytes(), 0);
+  EXPECT_THROW(pool.take(int64_t{1} << 60), std::bad_alloc);
+  EXPECT_EQ(pool.idle_bytes(), 0);
+  pool.give(pool.take(1000));
+  EXPECT_GT(pool.idle_bytes(), 0);
+}
+
 TEST(Arena, KeepsAFewLargestBlocks) {
   ArenaPool pool;
   std::vector<ArenaPool::Block> blocks;

@@ -1,0 +1,229 @@
+"""What fails in a compile or in compiled code: plain Python runs, the log says why, nothing of it is kept."""
+import gc
+import itertools
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+import framejit
+from check import fresh, same  # noqa: F401
+
+NUMBERS = itertools.count(5000)  # kernels that no cache holds
+
+
+@pytest.fixture(autouse=True)
+def no_grad():
+    with torch.no_grad():
+        yield
+
+
+def resident():
+    """KiB of memory that the process holds now."""
+    gc.collect()
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * 4
+
+
+def run(program, **environment):
+    """What a process of its own prints last, and its log. JIT: the settings that are asked for, results compared with plain PyTorch."""
+    out = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=300,
+                         env={**os.environ, "FRAMEJIT_LOGS": "graph_breaks", **environment})
+    assert out.returncode == 0, out.stderr[-3000:]
+    return json.loads(out.stdout.splitlines()[-1]), out.stderr
+
+
+def flat(calls):
+    """Resident memory over two hundred of them; the first fifty fill pools and caches."""
+    for _ in range(50):
+        next(calls)
+    before = resident()
+    for _ in range(200):
+        next(calls)
+    grown = resident() - before
+    assert grown < 2500, f"{grown} KiB more"
+
+
+REFUSED = """
+    import gc, json, torch, framejit
+    def resident():
+        gc.collect()
+        return int(open("/proc/self/statm").read().split()[1]) * 4
+    def call(k):
+        names = {}
+        exec(f"def f(x, y):\\n    x += 1\\n    return (x * {k}).sin() + y", names)
+        compiled, x, plain, y = framejit.compile(names["f"]), torch.ones(9), torch.ones(9), torch.ones(1)
+        right = torch.equal(compiled(x, y), names["f"](plain, y)) and torch.equal(x, plain)
+        return right and torch.equal(compiled(x, y), names["f"](plain, y)) and torch.equal(x, plain)
+    with torch.no_grad():
+        right = [call(k) for k in range(50)]
+        stats, before = framejit.stats(), resident()
+        right += [call(k) for k in range(50, 250)]
+        print(json.dumps({**stats, "right": all(right), "grown": resident() - before}))
+"""
+
+
+def has_avx512():
+    with open("/proc/cpuinfo") as f:
+        return "avx512vl" in f.read()
+
+
+@pytest.mark.nothing_captured
+@pytest.mark.skipif(has_avx512(), reason="this CPU refuses no setting of vector registers")
+def test_kernels_that_are_refused():
+    got, log = run(REFUSED, FRAMEJIT_CPU_FEATURES="avx512")
+    # Each function is compiled once: the second call meets the plain entry of the first.
+    assert got["right"] and got["graphs"] == 0 and got["break_reasons"] == {"kernel_refused": 50} and got["plain_hits"] == 50 and not got["fallbacks"], got
+    assert "break kernel_refused: no code can be made: this CPU does not have the vector registers asked for" in log
+    assert got["grown"] < 2500, got
+
+
+LIMITS = """
+    import json, resource, torch, framejit
+    MIB = 1 << 20
+    def limit(mib):
+        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + mib * MIB if mib else resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    def outcome(f, x, log):
+        try:
+            return f(x, log).sum().item()
+        except (RuntimeError, MemoryError) as e:
+            return [type(e).__name__, str(e).splitlines()[0][:60]]
+    torch.set_num_threads(1)
+    torch.ones(1 << 20).sum()
+"""
+
+NO_MEMORY_IN_A_CALL = LIMITS + """
+    def f(x, log):
+        log += 1
+        y = (x + 1).cummax(0).values
+        return (y * 2).cummin(0).values * 3
+    compiled, small, log, plain = framejit.compile(f, dynamic=True), torch.ones(1000), torch.zeros(3), torch.zeros(3)
+    with torch.no_grad():
+        compiled(small, log), f(small, plain)
+        x = torch.ones(32 * MIB // 4)
+        limit({mib})
+        got, want = outcome(compiled, x, log), outcome(f, x, plain)
+        limited = framejit.stats()
+        limit(0)
+        again, wanted_again = outcome(compiled, x, log), outcome(f, x, plain)
+        print(json.dumps(dict(got=got, want=want, same=torch.equal(log, plain), limited=limited, again=again == wanted_again, stats=framejit.stats())))
+"""
+
+
+@pytest.mark.parametrize("mib", [8, 48, 80, 112, 160])
+@pytest.mark.nothing_captured
+def test_no_memory_in_a_call(mib):
+    got, log = run(NO_MEMORY_IN_A_CALL.replace("{mib}", str(mib)))
+    # The result, of compiled code or of plain Python behind it, or eager's own error; and what is written is written once.
+    assert got["got"] in (32 * 2**20 / 4 * 12, got["want"]) and got["same"] and got["again"], got
+    failed = got["limited"]["fallback_reasons"].get("run_failed", 0)
+    assert failed == (mib < 160) and got["stats"]["hits"] == 2 - failed and got["stats"]["graphs"] == 1, got
+    assert ("plain run run_failed: " in log) == (failed > 0), log
+
+
+NO_MEMORY_IN_A_COMPILE = LIMITS + """
+    def f(x, log):
+        log += 1
+        return (x * 3).sin() + log
+    compiled, x, log, plain = framejit.compile(f), torch.ones(3), torch.zeros(3), torch.zeros(3)
+    with torch.no_grad():
+        if {warm}:
+            framejit.compile(lambda x: x.exp() + 2)(x)
+        framejit.reset()
+        limit(16)
+        first = outcome(compiled, x, log) == outcome(f, x, plain)
+        limited = framejit.stats()
+        limit(0)
+        rest = [outcome(compiled, x, log) == outcome(f, x, plain) for _ in range(2)]
+        print(json.dumps(dict(right=[first, *rest], same=torch.equal(log, plain), limited=limited, stats=framejit.stats())))
+"""
+
+
+@pytest.mark.parametrize("warm", [True, False])
+@pytest.mark.nothing_captured
+def test_no_memory_in_a_compile(warm):
+    got, log = run(NO_MEMORY_IN_A_COMPILE.replace("{warm}", str(warm)))
+    assert got["right"] == [True] * 3 and got["same"], got
+    assert got["limited"]["graphs"] == 0 and got["limited"]["break_reasons"] == {"no_memory": 1} and not got["limited"]["fallbacks"], got
+    assert got["stats"]["graphs"] == 1 and got["stats"]["hits"] == 1, got  # a later call tries again
+    assert "break no_memory: there is no memory for code generation" in log
+
+
+def test_failed_calls_leave_memory_flat():
+    compiled, x, good, bad = framejit.compile(lambda x, i: x[i] + 1), torch.ones(1000), torch.tensor([1]), torch.tensor([1000])
+    same(compiled(x, good), x[good] + 1)
+
+    def calls():
+        while True:
+            with pytest.raises(IndexError, match="out of bounds"):
+                compiled(x, bad)
+            yield
+    flat(calls())
+    assert framejit.stats()["fallback_reasons"] == {"run_failed": 250} and framejit.stats()["graphs"] == 1
+
+
+class Stop(BaseException):
+    pass
+
+
+@pytest.mark.nothing_captured
+@pytest.mark.parametrize("stage", ["AtenGraph", "Refused", "Steps"])
+def test_cancelled_compiles_leave_memory_flat(stage):
+    """A listener is Python code that runs in the compile: what it raises ends it, as the handler of Ctrl-C does."""
+    def stop(event):
+        if event["event"] == stage:
+            raise Stop
+
+    def calls():
+        x = torch.ones(9)
+        while True:
+            names = {}
+            exec(f"def f(x):\n    return (x * {next(NUMBERS)}).sin().cummax(0).values + 1", names)
+            with pytest.raises(Stop):
+                framejit.compile(names["f"])(x)
+            yield
+    token = framejit._framejit.add_listener(stop)
+    try:
+        flat(calls())
+    finally:
+        framejit._framejit.remove_listener(token)
+    assert framejit.stats()["graphs"] == 0 and not framejit.stats()["fallbacks"]
+
+
+CTRL_C = """
+    import json, os, signal, threading, time, torch, framejit
+    def f(x, log):
+        log += 1
+        for _ in range(30):
+            x = (x @ x).tanh()
+        log *= 2
+        return x
+    compiled, x, log, plain = framejit.compile(f), torch.randn(700, 700) / 30, torch.zeros(3), torch.zeros(3)
+    with torch.no_grad():
+        want = f(x, plain)
+        compiled(x, log)
+        raised, returned = False, False
+        threading.Timer(0.03, lambda: os.kill(os.getpid(), signal.SIGINT)).start()  # the call takes some hundreds of milliseconds
+        try:
+            compiled(x, log)
+            returned = True
+            time.sleep(60)
+        except KeyboardInterrupt:
+            raised = True
+        interrupted = log.tolist()
+        f(x, plain)
+        right = torch.allclose(compiled(x, log), want, atol=1e-5)
+        print(json.dumps(dict(raised=raised, returned=returned, log=interrupted, plain=plain.tolist(), right=right, stats=framejit.stats())))
+"""
+
+
+@pytest.mark.nothing_captured
+def test_ctrl_c_while_a_plan_runs():
+    """It is raised behind the segment that runs: all that this writes is there."""
+    got, _ = run(CTRL_C)
+    assert got["raised"] and not got["returned"] and got["right"] and got["log"] == got["plain"] and got["stats"]["hits"] == 2 and not got["stats"]["fallbacks"], got

@@ -1,0 +1,108 @@
+// Parts of a range on torch's own threads: how many there really are, and that they share the range without gaps.
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "runtime/aten/parallel.h"
+
+namespace framejit::runtime {
+namespace {
+
+class Threads {
+ public:
+  explicit Threads(int count) : before_(at::get_num_threads()) { at::set_num_threads(count); }
+  ~Threads() { at::set_num_threads(before_); }
+
+ private:
+  int before_;
+};
+
+struct Seen {
+  std::vector<std::atomic<int>> visits;
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  int parts = 0;
+  int wanted = 1;  // a part waits until so many threads have come
+
+  explicit Seen(int64_t n) : visits(static_cast<size_t>(n)) {}
+  size_t thread_count() {
+    const std::lock_guard lock(mutex);
+    return threads.size();
+  }
+  bool each_once() const {
+    for (const auto& visit : visits)
+      if (visit != 1) return false;
+    return true;
+  }
+};
+
+void look(void* state, int64_t begin, int64_t end) {
+  Seen& seen = *static_cast<Seen*>(state);
+  for (int64_t i = begin; i < end; ++i) ++seen.visits[static_cast<size_t>(i)];
+  {
+    const std::lock_guard lock(seen.mutex);
+    seen.threads.insert(std::this_thread::get_id());
+    ++seen.parts;
+  }
+  for (int i = 0; i < 10000 && seen.thread_count() < static_cast<size_t>(seen.wanted); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+// How many threads ran parts, and how many parts there were.
+std::pair<size_t, int> share(int64_t n, int64_t grain, int wanted = 1) {
+  Seen seen(n);
+  seen.wanted = wanted;
+  parallel_for(0, n, grain, look, &seen);
+  EXPECT_TRUE(seen.each_once()) << n << " by " << grain;
+  return {seen.thread_count(), seen.parts};
+}
+
+using Shared = std::pair<size_t, int>;
+
+TEST(Parallel, TwoThreadsReallyWork) {
+  const Threads two(2);
+  EXPECT_EQ(share(1000, 10, 2), Shared(2, 2));
+  EXPECT_EQ(share(1001, 999, 2), Shared(2, 2));
+}
+
+TEST(Parallel, FourThreadsHaveFourParts) {
+  const Threads four(4);
+  EXPECT_EQ(share(1003, 10, 4), Shared(4, 4));
+  EXPECT_EQ(share(30, 10, 3), Shared(3, 3)) << "no more parts than grains";
+}
+
+TEST(Parallel, OneThreadAndSmallRangesAreSerial) {
+  {
+    const Threads one(1);
+    EXPECT_EQ(share(1000, 10), Shared(1, 1));
+  }
+  const Threads two(2);
+  EXPECT_EQ(share(10, 10), Shared(1, 1));
+  Seen none(1);
+  parallel_for(3, 3, 1, look, &none);
+  EXPECT_EQ(none.parts, 0);
+}
+
+TEST(Parallel, InsideOfAParallelRegionItIsSerial) {
+  const Threads two(2);
+  struct Inner {
+    std::mutex mutex;
+    std::vector<Shared> shares;
+  } inner;
+  // A region as at::parallel_for's, whose template would be serial here: this file is compiled without OpenMP.
+  parallel_for(0, 2, 1, [](void* state, int64_t, int64_t) {
+    const Shared shared = share(1000, 10);
+    Inner& all = *static_cast<Inner*>(state);
+    const std::lock_guard lock(all.mutex);
+    all.shares.push_back(shared);
+  }, &inner);
+  EXPECT_EQ(inner.shares, std::vector<Shared>(2, Shared(1, 1)));
+}
+
+}  // namespace
+}  // namespace framejit::runtime
