@@ -67,7 +67,7 @@ size_t NestEmitter::level_of_dim(size_t d) const {
 // Whether lanes are columns of which many rows are added up. What is read of a row at once is then short; where it is shorter than
 // memory likes, accumulators that no register holds cost less than the rows that are walked side by side.
 bool NestEmitter::is_over_columns() const {
-  return nest_.is_reduction() && has_vector() && !vector_is_reduced() && !kernel_.lanes_outer &&
+  return nest_.is_reduction() && !is_ordered(nest_) && has_vector() && !vector_is_reduced() && !kernel_.lanes_outer &&
          std::all_of(nest_.body.begin(), nest_.body.end(), [&](const LoopInst& i) { return i.op != LoopOp::kReduce || accumulator_dtype(i) != DType::kFloat64; });
 }
 
