@@ -126,10 +126,10 @@ def test_perf_names_kernels(tmp_path):
     assert "fj_kernel_0_tanh_mul" in perf("report", "-i", "named.data", "--stdio").stdout
 
 
-def gdb(tmp_path, *commands, **environment):
+def gdb(tmp_path, *commands, program=ONE_KERNEL, **environment):
     if shutil.which("gdb") is None:
         pytest.skip("gdb is not installed")
-    (tmp_path / "program.py").write_text(ONE_KERNEL)
+    (tmp_path / "program.py").write_text(program)
     words = ["gdb", "-nx", "-batch", "-ex", "set debuginfod enabled off", "-ex", "set breakpoint pending on", "-ex", "set confirm off"]
     for command in commands:
         words += ["-ex", command]
@@ -151,3 +151,15 @@ def test_gdb_names_a_frame_and_its_callers(tmp_path):
 def test_gdb_knows_no_kernel_without_being_told(tmp_path):
     shown = gdb(tmp_path, "break fj_kernel_0_tanh_mul", "run")
     assert "exited normally" in shown and "#0" not in shown and "hit" not in shown
+
+
+def test_gdb_forgets_code_that_is_gone(tmp_path):
+    program = ONE_KERNEL + """
+framejit.reset()
+g = framejit.compile(lambda x: torch.sin(x) * 3)
+with torch.no_grad():
+    g(torch.ones(8))
+"""
+    shown = gdb(tmp_path, "break fj_kernel_1_sin_mul", "run", "info functions fj_kernel_", program=program, FRAMEJIT_GDB="1")
+    known = shown.split("All functions")[1]
+    assert "fj_kernel_1_sin_mul" in known and "fj_kernel_0_tanh_mul" not in known
