@@ -109,6 +109,7 @@ class Tuner {
     if (!failure_.empty()) return leave(row.name, failure_);
     const bool is_open = all[0].is_out || std::any_of(all.begin() + 1, all.end(), [](const Candidate& c) { return !c.is_out; });
     if (is_open && all[0].times.size() < kLeastRounds) return leave(row.name, "the budget of " + milliseconds(budget_) + " allows no " + std::to_string(kLeastRounds) + " rounds");
+    if (all[0].times.empty()) return leave(row.name, notes_);
     const Candidate& winner = winner_of(all);
     log_choice(row, all, winner);
     if (winner.alternative == 0) return false;

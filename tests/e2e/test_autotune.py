@@ -38,7 +38,7 @@ def heard(fn, *args, mode="max-autotune"):
 
 def refusals(events):
     """Why choices were left, but for the two reasons that depend on the machine: the time, and alternatives that are the same here."""
-    return [text for event, _, text in events if event == "NotTimed" and "the budget of" not in text and " is " not in text]
+    return [text for event, _, text in events if event == "NotTimed" and not any(why in text for why in ("the budget of", "no time left", " is "))]
 
 
 def conv_net():

@@ -142,6 +142,7 @@ TEST(Autotune, TheBudgetEndsIt) {
   slow.on_run = [](const std::string&, int) { std::this_thread::sleep_for(std::chrono::milliseconds(30)); };
   EXPECT_EQ(tune(std::move(slow), 0.2).plan, "u0 t0") << "three runs are no proof";
   EXPECT_EQ(tune(TableTimer({{"u0 t0", 3000}, {"u1 t0", 1}}), 2).plan, "u0 t0") << "the plan that stands has no time";
+  EXPECT_EQ(tune(TableTimer({{"u1 t0", 3000}, {"u2 t0", 3000}}), 2).lines.at(0), "unroll not timed: half given up: no time left, twice given up: no time left");
   const Outcome long_loser = tune(TableTimer({{"u1 t0", 3000}, {"u2 t0", 8}}), 2);
   EXPECT_EQ(long_loser.plan, "u2 t0");
   EXPECT_EQ(long_loser.lines.at(0), "unroll: twice of cost_model 10 ms, twice 8 ms; half given up: no time left");
