@@ -103,12 +103,19 @@ void NestEmitter::emit_store(const LoopInst& inst) {
   const KernelBuffer& buffer = kernel_.buffers[inst.buffer];
   const Address a = address_of(inst);
   Value* value = values_[inst.operands[0]];
+  const bool joins = inst.mode == StoreMode::kJoin;
+  const auto joined = [&](Value* old) { return ops_.combine(inst.reduce, operand_dtype(inst), old, value); };
+  if (a.has_lanes) value = ops_.splat(value, lanes_);
   if (a.offsets != nullptr) {
-    ops_.scatter(buffer.dtype, a.base, a.offsets, ops_.splat(value, lanes_), all_or_mask());
+    if (joins) value = joined(ops_.gather(buffer.dtype, a.base, a.offsets, all_or_mask()));
+    ops_.scatter(buffer.dtype, a.base, a.offsets, value, all_or_mask());
   } else if (a.has_lanes) {
-    ops_.store(buffer.dtype, a.base, ops_.splat(value, lanes_), mask_);
+    if (joins) value = joined(ops_.load(buffer.dtype, a.base, lanes_, mask_, false));
+    ops_.store(buffer.dtype, a.base, value, mask_);
   } else {  // all lanes go to one place: there is one element
-    ops_.store(buffer.dtype, a.base, LaneOps::lanes_of(value) != 0 ? b_.CreateExtractElement(value, uint64_t{0}) : value, nullptr);
+    if (LaneOps::lanes_of(value) != 0) value = b_.CreateExtractElement(value, uint64_t{0});
+    if (joins) value = joined(ops_.load(buffer.dtype, a.base, 0, nullptr, false));
+    ops_.store(buffer.dtype, a.base, value, nullptr);
   }
 }
 

@@ -84,7 +84,7 @@ class NestRun {
       case LoopOp::kConstant: values_[i] = inst.constant; return 0;
       case LoopOp::kIndex: values_[i].i = inst.index[0].eval(env_); return 0;
       case LoopOp::kLoad: values_[i] = graph::load_element(program_.buffers[inst.buffer].dtype, address(inst)); return 0;
-      case LoopOp::kStore: graph::store_element(program_.buffers[inst.buffer].dtype, address(inst), values_[inst.operands[0]]); return 0;
+      case LoopOp::kStore: store(inst); return 0;
       case LoopOp::kCheck: {
         const int64_t extent = inst.index[0].eval(env_);
         int64_t at = values_[inst.operands[0]].i;
@@ -106,6 +106,17 @@ class NestRun {
       case LoopOp::kReduce: return 0;
     }
     return 0;
+  }
+
+  void store(const LoopInst& inst) {
+    const DType dtype = program_.buffers[inst.buffer].dtype;
+    void* at = address(inst);
+    ScalarValue value = values_[inst.operands[0]];
+    if (inst.mode == StoreMode::kJoin) {
+      const ScalarValue operands[2] = {graph::load_element(dtype, at), value};
+      value = graph::evaluate(joining(inst.reduce), value_dtype(dtype), operands);
+    }
+    graph::store_element(dtype, at, value);
   }
 
   void* address(const LoopInst& inst) const {

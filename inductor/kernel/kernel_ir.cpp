@@ -157,11 +157,14 @@ class KernelMaker {
     return ordered && lanes != SIZE_MAX && vector_score(nest, program_.symbol_count, lanes, sizes[lanes]) <= 0 ? SIZE_MAX : lanes;
   }
 
+  // What is carried stays in registers inside of the lanes' loop. Where nothing is, rows are read and written along.
   void append_lanes_and_reduced(KernelNest& n) const {
-    if (n.vector_dim < n.nest.ranges.size()) n.order.push_back(n.vector_dim);
+    const bool range_lanes = n.vector_dim < n.nest.ranges.size();
+    const bool has_rows = range_lanes && is_ordered(n.nest) && std::none_of(n.nest.body.begin(), n.nest.body.end(), is_carried);
+    if (range_lanes && !has_rows) n.order.push_back(n.vector_dim);
     for (size_t d = n.nest.ranges.size(); d < n.nest.dim_count(); ++d)
       if (d != n.vector_dim) n.order.push_back(d);
-    if (n.vector_dim >= n.nest.ranges.size() && n.vector_dim != SIZE_MAX) n.order.push_back(n.vector_dim);
+    if (has_rows || (!range_lanes && n.vector_dim != SIZE_MAX)) n.order.push_back(n.vector_dim);
   }
 
   // The dimension along which the loads that are strided along the lanes are contiguous, if there is one, goes before the lanes'.

@@ -20,7 +20,7 @@ struct KernelBuffer {
 
 struct KernelNest {
   Nest nest;
-  std::vector<size_t> order;  // dimensions that this nest loops over, outermost first; reduced ones last
+  std::vector<size_t> order;  // dimensions that this nest loops over, outermost first; reduced ones last, but for the lanes of rows that are stored in order
   size_t vector_dim = SIZE_MAX;
 };
 

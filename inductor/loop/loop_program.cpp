@@ -7,7 +7,7 @@
 namespace framejit::inductor {
 
 bool operator==(const LoopInst& a, const LoopInst& b) {
-  return a.op == b.op && a.scalar == b.scalar && a.reduce == b.reduce && a.dtype == b.dtype && a.wrap == b.wrap &&
+  return a.op == b.op && a.scalar == b.scalar && a.reduce == b.reduce && a.mode == b.mode && a.dtype == b.dtype && a.wrap == b.wrap &&
          a.operands == b.operands && a.buffer == b.buffer && a.index == b.index && a.constant.i == b.constant.i;
 }
 
@@ -44,7 +44,7 @@ const char* name_of(ReduceOp op) {
 
 bool is_position(ReduceOp op) { return op == ReduceOp::kArgmax || op == ReduceOp::kArgmin; }
 
-bool is_ordered(const LoopInst& inst) { return inst.op == LoopOp::kScan; }
+bool is_ordered(const LoopInst& inst) { return inst.op == LoopOp::kScan || inst.mode != StoreMode::kPlain; }
 
 bool is_ordered(const Nest& nest) {
   return std::any_of(nest.body.begin(), nest.body.end(), [](const LoopInst& inst) { return is_ordered(inst); });
@@ -143,7 +143,9 @@ Result<void> verify_inst(const LoopProgram& program, const Nest& nest, size_t i,
     const DType dtype = inst.op == LoopOp::kLoad ? inst.dtype : nest.body[inst.operands[0]].dtype;
     if (dtype != value_dtype(buffer.dtype)) return bad(nest, i, "dtype differs from the buffer's");
   }
-  if (is_carried(inst) && !nest.is_reduction()) return bad(nest, i, "reduces over nothing");
+  if ((is_carried(inst) || is_ordered(inst)) && !nest.is_reduction()) return bad(nest, i, "reduces over nothing");
+  if (inst.op == LoopOp::kStore && !is_ordered(inst) && uses.size() > 1) return bad(nest, i, "stores where the data tells, without an order");
+  if (inst.mode == StoreMode::kJoin && is_position(inst.reduce)) return bad(nest, i, "positions are not joined");
   if (inst.op == LoopOp::kReduce && after[inst.operands[0]]) return bad(nest, i, "reduces the result of a reduction");
   if (inst.op == LoopOp::kScalar) FJ_TRY_VOID(verify_scalar(nest, i));
   for (const SymExpr& e : inst.index) {

@@ -41,14 +41,20 @@ enum class LoopOp : uint8_t { kConstant,
                               kCast,
                               kReduce,
                               kScan };
+// kPlain: each element at most once, at an index of dimensions alone. The others run at every reduced point, in order, at any index:
+// kLast: later points win; kJoin: joined by `reduce` to what stands there.
+enum class StoreMode : uint8_t { kPlain,
+                                 kLast,
+                                 kJoin };
 enum class ReduceOp : uint8_t { kSum, kProd, kMax, kMin, kAny, kAll, kArgmax, kArgmin };
 
 struct LoopInst {
   LoopOp op = LoopOp::kConstant;
   ScalarOp scalar = ScalarOp::k_add;      // kScalar
   // kReduce: over all reduced points; kArgmax: the first one, NaN wins. kScan: over those up to and including this one, joined in
-  // order and in the value's dtype; kArgmax: the last one, NaN wins.
+  // order and in the value's dtype; kArgmax: the last one, NaN wins. kStore that joins: how.
   ReduceOp reduce = ReduceOp::kSum;
+  StoreMode mode = StoreMode::kPlain;     // kStore
   DType dtype = DType::kFloat32;          // of the value; kStore: unused
   bool wrap = false;                      // kCheck: negative indices count from the end
   std::array<InstId, 3> operands{kNoInst, kNoInst, kNoInst};

@@ -7,7 +7,7 @@
 //       %0 = load x[i0, r0] : f32
 //       %1 = exp %0 : f32
 //       %2 = reduce_sum %1 : f32             or scan_sum: the running sum, per reduced point
-//       store y[i0], %2
+//       store y[i0], %2                      or store_last, store_sum, ...: in order
 //     }
 //   }
 // Dimensions are i<n> and r<n>, sizes s<n>, values %<n>. Expressions are SymExpr's text with the names translated.
@@ -60,6 +60,11 @@ std::string list_text(const std::vector<SymExpr>& list, const NestSymbols& symbo
   return out;
 }
 
+std::string store_word(StoreMode mode, ReduceOp op) {
+  if (mode == StoreMode::kPlain) return "store";
+  return std::string("store_") + (mode == StoreMode::kLast ? "last" : name_of(op));
+}
+
 std::string inst_text(const LoopProgram& program, const Nest& nest, size_t i) {
   const NestSymbols symbols(program.symbol_count);
   const LoopInst& inst = nest.body[i];
@@ -72,7 +77,7 @@ std::string inst_text(const LoopProgram& program, const Nest& nest, size_t i) {
       break;
     case LoopOp::kIndex: text = "index " + exprs(); break;
     case LoopOp::kLoad: text = "load " + program.buffers[inst.buffer].name + "[" + exprs() + "]"; break;
-    case LoopOp::kStore: return "store " + program.buffers[inst.buffer].name + "[" + exprs() + "], " + operand(0);
+    case LoopOp::kStore: return store_word(inst.mode, inst.reduce) + " " + program.buffers[inst.buffer].name + "[" + exprs() + "], " + operand(0);
     case LoopOp::kCheck: text = std::string(inst.wrap ? "check_wrap " : "check ") + operand(0) + ", " + exprs(); break;
     case LoopOp::kCast: text = "cast " + operand(0); break;
     case LoopOp::kReduce:
@@ -250,9 +255,20 @@ class Parser {
     return cursor_.expect("]");
   }
 
+  bool accept_store(LoopInst& inst) {
+    for (const StoreMode mode : {StoreMode::kPlain, StoreMode::kLast, StoreMode::kJoin})
+      for (int k = 0; k <= static_cast<int>(mode == StoreMode::kJoin ? ReduceOp::kAll : ReduceOp::kSum); ++k) {
+        inst.mode = mode;
+        inst.reduce = static_cast<ReduceOp>(k);
+        if (cursor_.accept(store_word(inst.mode, inst.reduce))) return true;
+      }
+    inst = {};
+    return false;
+  }
+
   Result<void> inst(Nest& nest) {
     LoopInst inst;
-    if (cursor_.accept("store")) {
+    if (accept_store(inst)) {
       inst.op = LoopOp::kStore;
       FJ_TRY_VOID(access(inst));
       FJ_TRY_VOID(cursor_.expect(","));

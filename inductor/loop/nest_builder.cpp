@@ -61,13 +61,15 @@ InstId NestBuilder::load(LoopBufferId buffer, DType buffer_dtype, std::vector<Sy
   return emit(std::move(inst));
 }
 
-void NestBuilder::store(LoopBufferId buffer, std::vector<SymExpr> index, InstId value) {
+void NestBuilder::store(LoopBufferId buffer, std::vector<SymExpr> index, InstId value, StoreMode mode, ReduceOp op) {
   LoopInst inst;
   inst.op = LoopOp::kStore;
   inst.dtype = nest_.body[value].dtype;
   inst.buffer = buffer;
   inst.index = std::move(index);
   inst.operands[0] = value;
+  inst.mode = mode;
+  inst.reduce = op;
   nest_.body.push_back(std::move(inst));
 }
 

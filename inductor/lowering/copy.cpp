@@ -156,15 +156,20 @@ bool lower_triangle(LowerContext& ctx, bool lower) {
 bool lower_tril(LowerContext& ctx) { return lower_triangle(ctx, true); }
 bool lower_triu(LowerContext& ctx) { return lower_triangle(ctx, false); }
 
+// Where a slice begins: counted from the end when negative, cut to the size.
+SymExpr slice_start(const SymExpr& start, const SymExpr& size) {
+  if (start.is_constant() && start.constant() < 0) return SymExpr::max(start + size, 0);
+  return start == SymExpr(0) ? start : SymExpr::min(start, size);
+}
+
 // slice_scatter(self, src, dim, start, end, step): self everywhere, then src over its region.
 bool lower_slice_scatter(LowerContext& ctx) {
   const auto self = ctx.tensor(0), source = ctx.tensor(1);
   if (!self || !source || ctx.meta(*self).ndim() == 0) return false;
   const size_t dim = static_cast<size_t>(wrap_dim(ctx.integer(2).value_or(0), ctx.meta(*self).ndim()));
   const SymExpr& size = ctx.meta(*self).sizes[dim];
-  SymExpr start = ctx.given(3) ? *ctx.size(3) : SymExpr(0);
+  const SymExpr start = slice_start(ctx.given(3) ? *ctx.size(3) : SymExpr(0), size);
   const int64_t step = ctx.integer(5).value_or(1);
-  start = start.is_constant() && start.constant() < 0 ? SymExpr::max(start + size, 0) : start == SymExpr(0) ? start : SymExpr::min(start, size);
   store_region(ctx, *self, [](std::vector<SymExpr> index) { return index; });
   store_region(ctx, *source, [&](std::vector<SymExpr> index) {
     index[dim] = index[dim] * SymExpr(step) + start;
@@ -188,6 +193,46 @@ bool lower_select_scatter(LowerContext& ctx) {
   return true;
 }
 
+void fill_with_zeros(LowerContext& ctx) {
+  NestBuilder b = ctx.result_nest();
+  const InstId zero = b.constant(0, ctx.result_meta().dtype);
+  ctx.finish_result(std::move(b), zero);
+}
+
+// select_backward(grad, sizes, dim, index): zeros, then grad where it was taken from.
+bool lower_select_backward(LowerContext& ctx) {
+  const auto grad = ctx.tensor(0);
+  const auto dim_argument = ctx.integer(2);
+  const auto at = ctx.size(3);
+  const SymSizes& sizes = ctx.result_meta().sizes;
+  if (!grad || !dim_argument || !at || ctx.meta(*grad).ndim() + 1 != sizes.size()) return false;
+  const size_t dim = static_cast<size_t>(wrap_dim(*dim_argument, sizes.size()));
+  const SymExpr position = at->is_constant() && at->constant() < 0 ? *at + sizes[dim] : *at;
+  fill_with_zeros(ctx);
+  store_region(ctx, *grad, [&](std::vector<SymExpr> index) {
+    index.insert(index.begin() + static_cast<long>(dim), position);
+    return index;
+  });
+  return true;
+}
+
+// slice_backward(grad, sizes, dim, start, end, step)
+bool lower_slice_backward(LowerContext& ctx) {
+  const auto grad = ctx.tensor(0);
+  const auto dim_argument = ctx.integer(2), step = ctx.integer(5);
+  const auto start_argument = ctx.size(3);
+  const SymSizes& sizes = ctx.result_meta().sizes;
+  if (!grad || !dim_argument || !step || !start_argument || sizes.empty() || ctx.meta(*grad).ndim() != sizes.size()) return false;
+  const size_t dim = static_cast<size_t>(wrap_dim(*dim_argument, sizes.size()));
+  const SymExpr start = slice_start(*start_argument, sizes[dim]);
+  fill_with_zeros(ctx);
+  store_region(ctx, *grad, [&](std::vector<SymExpr> index) {
+    index[dim] = index[dim] * SymExpr(*step) + start;
+    return index;
+  });
+  return true;
+}
+
 // The place on a diagonal: row and column of element `at`, put into the dimensions first and second of an index of the others.
 std::vector<SymExpr> on_diagonal(std::vector<SymExpr> others, const SymExpr& at, int64_t offset, size_t first, size_t second) {
   const SymExpr row = at + SymExpr(std::max<int64_t>(-offset, 0)), column = at + SymExpr(std::max<int64_t>(offset, 0));
@@ -195,12 +240,6 @@ std::vector<SymExpr> on_diagonal(std::vector<SymExpr> others, const SymExpr& at,
   put(std::min(first, second), first < second ? row : column);
   put(std::max(first, second), first < second ? column : row);
   return others;
-}
-
-void fill_with_zeros(LowerContext& ctx) {
-  NestBuilder b = ctx.result_nest();
-  const InstId zero = b.constant(0, ctx.result_meta().dtype);
-  ctx.finish_result(std::move(b), zero);
 }
 
 void store_diagonal(LowerContext& ctx, ValueId source, int64_t offset, size_t first, size_t second) {
@@ -256,7 +295,7 @@ void register_copy_lowerings() {
       {"cat", lower_cat}, {"stack", lower_stack}, {"constant_pad_nd", lower_pad}, {"repeat", lower_repeat}, {"flip", lower_flip},
       {"roll", lower_roll}, {"tril", lower_tril}, {"triu", lower_triu}, {"slice_scatter", lower_slice_scatter},
       {"select_scatter", lower_select_scatter}, {"diag_embed", lower_diag_embed}, {"diagonal_scatter", lower_diagonal_scatter},
-      {"block_diag", lower_block_diag}};
+      {"block_diag", lower_block_diag}, {"select_backward", lower_select_backward}, {"slice_backward", lower_slice_backward}};
   for (const auto& [op, function] : kTable) add_lowering(op, function);
 }
 

@@ -34,6 +34,7 @@ const std::map<std::string, LowerFn, std::less<>>& filled_table() {
     register_factory_lowerings();
     register_resample_lowerings();
     register_scan_lowerings();
+    register_scatter_lowerings();
   });
   return table();
 }
@@ -128,6 +129,18 @@ NestBuilder LowerContext::nest(SymSizes ranges, SymSizes reduced) {
   NestBuilder builder(program_.symbol_count, "n" + std::to_string(next_nest_++), std::move(ranges), std::move(reduced));
   builder.add_origins({static_cast<uint32_t>(node_ - graph_.nodes.data())});
   return builder;
+}
+
+Walk LowerContext::walk(SymSizes sizes, int64_t dim) {
+  if (sizes.empty()) return {nest({}, {SymExpr(1)}), {}};
+  const auto at = static_cast<long>(wrap_dim(dim, sizes.size()));
+  const SymExpr length = sizes[static_cast<size_t>(at)];
+  sizes.erase(sizes.begin() + at);
+  const size_t count = sizes.size();
+  Walk walk{nest(std::move(sizes), {length}), {}};
+  walk.index = walk.builder.range_dims();
+  walk.index.insert(walk.index.begin() + at, walk.builder.dim(count));
+  return walk;
 }
 
 LoopBufferId LowerContext::add_buffer(BufferRole role, ValueId v, const std::string& name) {

@@ -31,6 +31,12 @@ LoweredGraph lower(const graph::Graph& graph);
 // The one device that kernels of the graph run on: that of its first tensor which is not on the CPU. Ops elsewhere are extern calls.
 graph::Device kernel_device(const graph::Graph& graph);
 
+// A nest that goes along one dimension of `sizes` in order and takes the others as they come; `index` is the current element.
+struct Walk {
+  NestBuilder builder;
+  std::vector<SymExpr> index;
+};
+
 class LowerContext;
 // False: the arguments are not covered; nothing was added.
 using LowerFn = bool (*)(LowerContext&);
@@ -59,6 +65,7 @@ class LowerContext {
   // A nest over the sizes of a result; store with finish_nest.
   NestBuilder nest(SymSizes ranges, SymSizes reduced = {});
   NestBuilder result_nest(size_t k = 0) { return nest(result_meta(k).sizes); }
+  Walk walk(SymSizes sizes, int64_t dim);
   LoopBufferId result_buffer(size_t k = 0);
   LoopBufferId temp(DType dtype, SymSizes sizes);
   DType buffer_dtype(LoopBufferId b) const { return program_.buffers[b].dtype; }
@@ -108,6 +115,7 @@ void register_copy_lowerings();
 void register_factory_lowerings();
 void register_resample_lowerings();
 void register_scan_lowerings();
+void register_scatter_lowerings();
 
 // True for view ops that are index maps; fills the index into the base of the element at `index` of result `result`.
 bool is_mapped_view(std::string_view op);

@@ -6,31 +6,7 @@
 
 namespace framejit::inductor {
 
-using graph::TensorMeta;
-using graph::ValueId;
-
 namespace {
-
-struct Scan {
-  ValueId self;
-  NestBuilder builder;
-  std::vector<SymExpr> index;  // of the current element, in self and in the results
-};
-
-std::optional<Scan> start_scan(LowerContext& ctx) {
-  const auto self = ctx.tensor(0);
-  const auto dim_argument = ctx.integer(1);
-  if (!self || !dim_argument) return std::nullopt;
-  SymSizes ranges = ctx.meta(*self).sizes;
-  if (ranges.empty()) return Scan{*self, ctx.nest({}, {SymExpr(1)}), {}};
-  const size_t dim = static_cast<size_t>(wrap_dim(*dim_argument, ranges.size()));
-  const SymExpr length = ranges[dim];
-  ranges.erase(ranges.begin() + static_cast<long>(dim));
-  Scan scan{*self, ctx.nest(ranges, {length}), {}};
-  scan.index = scan.builder.range_dims();
-  scan.index.insert(scan.index.begin() + static_cast<long>(dim), scan.builder.dim(ranges.size()));
-  return scan;
-}
 
 DType carried_dtype(DType dtype) {
   if (!is_float(dtype)) return DType::kInt64;
@@ -40,13 +16,14 @@ DType carried_dtype(DType dtype) {
 // cumsum, cumprod (self, dim, dtype): of self in the result's dtype.
 bool lower_running(LowerContext& ctx, ReduceOp op) {
   const DType dtype = ctx.result_meta().dtype;
-  auto scan = start_scan(ctx);
-  if (!scan || dtype == DType::kBool) return false;
-  NestBuilder& b = scan->builder;
-  InstId value = b.cast(ctx.load(b, scan->self, scan->index), dtype);
-  if (ctx.meta(scan->self).dtype != dtype) value = b.round_to(value, dtype);
+  const auto self = ctx.tensor(0);
+  const auto dim = ctx.integer(1);
+  if (!self || !dim || dtype == DType::kBool) return false;
+  auto [b, index] = ctx.walk(ctx.meta(*self).sizes, *dim);
+  InstId value = b.cast(ctx.load(b, *self, index), dtype);
+  if (ctx.meta(*self).dtype != dtype) value = b.round_to(value, dtype);
   value = b.scan(op, b.cast(value, carried_dtype(dtype)));
-  ctx.finish(std::move(b), ctx.result_buffer(), std::move(scan->index), value);
+  ctx.finish(std::move(b), ctx.result_buffer(), std::move(index), value);
   return true;
 }
 bool lower_cumsum(LowerContext& ctx) { return lower_running(ctx, ReduceOp::kSum); }
@@ -54,13 +31,14 @@ bool lower_cumprod(LowerContext& ctx) { return lower_running(ctx, ReduceOp::kPro
 
 // cummax, cummin (self, dim): values, and where the last of the equally good ones stands.
 bool lower_extrema(LowerContext& ctx, ReduceOp value_op, ReduceOp position_op) {
-  auto scan = start_scan(ctx);
-  if (!scan) return false;
-  NestBuilder& b = scan->builder;
-  const InstId input = b.round_to(ctx.load(b, scan->self, scan->index), ctx.meta(scan->self).dtype);
+  const auto self = ctx.tensor(0);
+  const auto dim = ctx.integer(1);
+  if (!self || !dim) return false;
+  auto [b, index] = ctx.walk(ctx.meta(*self).sizes, *dim);
+  const InstId input = b.round_to(ctx.load(b, *self, index), ctx.meta(*self).dtype);
   const InstId value = b.scan(value_op, input), position = b.scan(position_op, input);
-  b.store(ctx.result_buffer(0), scan->index, value);
-  ctx.finish(std::move(b), ctx.result_buffer(1), std::move(scan->index), position);
+  b.store(ctx.result_buffer(0), index, value);
+  ctx.finish(std::move(b), ctx.result_buffer(1), std::move(index), position);
   return true;
 }
 bool lower_cummax(LowerContext& ctx) { return lower_extrema(ctx, ReduceOp::kMax, ReduceOp::kArgmax); }

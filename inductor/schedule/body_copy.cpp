@@ -32,7 +32,7 @@ void BodyCopy::run() {
     }
     const LoopInst inst = translate(from_.body[i]);
     if (inst.op == LoopOp::kStore) {
-      if (with_stores) to_.store(inst.buffer, inst.index, inst.operands[0]);
+      if (with_stores) to_.store(inst.buffer, inst.index, inst.operands[0], inst.mode, inst.reduce);
       continue;
     }
     if (inst.op == LoopOp::kLoad && replace_load) {

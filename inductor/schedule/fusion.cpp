@@ -26,7 +26,7 @@ ItemAccess access_of(const Item& item) {
   ItemAccess access;
   if (const Nest* nest = std::get_if<Nest>(&item)) {
     for (const LoopInst& inst : nest->body) {
-      if (inst.op == LoopOp::kLoad) access.reads.push_back(inst.buffer);
+      if (inst.op == LoopOp::kLoad || inst.mode == StoreMode::kJoin) access.reads.push_back(inst.buffer);
       if (inst.op == LoopOp::kStore) access.writes.push_back(inst.buffer);
     }
   } else {
@@ -275,7 +275,9 @@ class Merger {
   // Nothing: see refusal().
   std::optional<Nest> merge() {
     if (first_.body.size() + second_.body.size() > kMaxBody) return refuse(Refusal::too_large);
+    if (places_into(first_, second_) || places_into(second_, first_)) return refuse(Refusal::placed);
     if (!first_.is_reduction() && is_ordered(second_) && cost_of(first_).heavy) return refuse(Refusal::walked);
+    if ((places(first_) && carries(second_)) || (places(second_) && carries(first_))) return refuse(Refusal::walked);
     if (!find_dims()) return refuse(Refusal::other_points);
     const bool by_reduction = first_.is_reduction();
     NestBuilder b(program_.symbol_count, second_.name, second_.ranges, by_reduction ? first_.reduced : second_.reduced);
@@ -307,6 +309,18 @@ class Merger {
   Refusal refusal() const { return refusal_; }
 
  private:
+  static bool places(const Nest& nest) {
+    return std::any_of(nest.body.begin(), nest.body.end(), [](const LoopInst& inst) { return inst.mode != StoreMode::kPlain; });
+  }
+  static bool carries(const Nest& nest) { return std::any_of(nest.body.begin(), nest.body.end(), is_carried); }
+  // Whether one stores in order into what the other touches.
+  static bool places_into(const Nest& one, const Nest& other) {
+    return std::any_of(one.body.begin(), one.body.end(), [&](const LoopInst& store) {
+      const auto touches = [&](const LoopInst& inst) { return (inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) && inst.buffer == store.buffer; };
+      return store.mode != StoreMode::kPlain && std::any_of(other.body.begin(), other.body.end(), touches);
+    });
+  }
+
   std::nullopt_t refuse(Refusal reason) {
     refusal_ = reason;
     return std::nullopt;

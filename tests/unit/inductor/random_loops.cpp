@@ -47,7 +47,8 @@ class Maker {
     out_.program.symbol_count = 1;
     const int inputs = 2 + pick(3), nests = 1 + pick(5);
     for (int k = 0; k < inputs; ++k) add_input(k);
-    for (int k = 0; k < nests; ++k) pick(6) == 0 ? add_regions() : add_nest();
+    for (int k = 0; k < nests; ++k) pick(6) == 0 ? add_regions() : pick(5) == 0 ? add_places()
+                                                                                : add_nest();
     for (size_t b = static_cast<size_t>(inputs); b < out_.program.buffers.size(); ++b)
       out_.program.buffers[b].is_output = b + 1 == out_.program.buffers.size() || pick(3) == 0;
     return std::move(out_);
@@ -414,6 +415,61 @@ class Maker {
     readable_ = out_.program.buffers.size();
     out_.facts[buffer] = fact;
     shapes_.push_back(sizes);
+  }
+
+  // A buffer that is filled, then written in order at places that data tells.
+  void add_places() {
+    const SymSizes ranges = shape();
+    const SymExpr extent = size(), walked = size();
+    const auto place = static_cast<size_t>(pick(static_cast<int>(ranges.size()) + 1));
+    SymSizes sizes = ranges;
+    sizes.insert(sizes.begin() + static_cast<long>(place), extent);
+    if (bound_of(product(sizes)) > 2e4 || bound_of(product(ranges) * walked) > 2e4) return;
+    static constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat32, DType::kBFloat16, DType::kFloat64, DType::kInt64, DType::kInt32};
+    const DType dtype = kTypes[pick(6)];
+    const LoopBufferId buffer = add_buffer(BufferRole::kTemp, dtype, sizes, {});
+    readable_ = buffer;  // not before it is written
+    NestBuilder b = start(sizes, {});
+    Value v = filled(b, dtype);
+    b.store(buffer, b.range_dims(), v.id);
+    const Fact before = stored_fact(v.fact, dtype);
+    out_.program.items.push_back(b.finish());
+    b = start(ranges, {walked});
+    v = filled(b, dtype);
+    std::vector<SymExpr> index = b.range_dims();
+    index.insert(index.begin() + static_cast<long>(place), place_in(b, extent));
+    const double count = bound_of(walked);
+    static constexpr ReduceOp kJoins[] = {ReduceOp::kSum, ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin};
+    const ReduceOp op = kJoins[pick(4)];
+    const bool is_sum = op == ReduceOp::kSum, joins = pick(3) != 0 && !(is_sum && is_float(dtype) && count * v.fact.top + before.top > kTooLarge);
+    b.store(buffer, std::move(index), v.id, joins ? StoreMode::kJoin : StoreMode::kLast, op);
+    out_.program.items.push_back(b.finish());
+    Fact fact = merged(before, stored_fact(v.fact, dtype));
+    if (joins && is_sum) {
+      fact.top = before.top + count * v.fact.top;
+      fact.error = before.error + count * (v.fact.error + fact.top * std::ldexp(1.0, 2 - mantissa(dtype)));
+      fact.exact = fact.exact && fact.top * std::ldexp(1.0, fact.bits) <= std::ldexp(1.0, mantissa(dtype));
+    }
+    if (is_integral(dtype)) fact = {largest(dtype)};
+    out_.facts[buffer] = fact;
+    readable_ = out_.program.buffers.size();
+    shapes_.push_back(sizes);
+  }
+
+  // Some instructions, nothing carried, and a value of `dtype` at the end.
+  Value filled(NestBuilder& b, DType dtype) {
+    is_float(dtype) ? remember(b, b.constant(pick(9) / 4.0 - 1, dtype), Value::kPlain, {1, 2}) : remember(b, b.integer(pick(9) - 4, dtype), Value::kPlain, {4});
+    for (int k = 1 + pick(3); k > 0; --k) load(b);
+    for (int k = pick(5); k > 0; --k) operation(b);
+    for (size_t k = values_.size(); k-- > 0;)
+      if (const auto v = converted(b, values_[k], value_dtype(dtype))) return *v;
+    return values_[0];
+  }
+
+  SymExpr place_in(NestBuilder& b, const SymExpr& extent) {
+    const Value* from = indirect();
+    const InstId number = from != nullptr && pick(6) != 0 ? b.cast(from->id, DType::kInt64) : b.index(b.dim(b.peek().dim_count() - 1) * SymExpr(1 + pick(3)));
+    return b.checked_index(b.scalar(ScalarOp::k_rem, {number, b.index(extent)}), extent, false);
   }
 
   std::mt19937 random_;
