@@ -256,7 +256,7 @@ class Finder {
 
 class Rewriter {
  public:
-  explicit Rewriter(const Graph& graph) : graph_(graph), finder_(graph), r_(graph, true) {}
+  Rewriter(const Graph& graph, const Finder& finder) : graph_(graph), finder_(finder), r_(graph, true) {}
 
   Result<Graph> run() {
     for (const Node& node : graph_.nodes) {
@@ -264,7 +264,6 @@ class Rewriter {
       if (const std::optional<Attention> found = finder_.find(node)) replace(*found);
       else r_.copy_node(node);
     }
-    if (!changed_) return graph_;
     FJ_TRY(Graph simpler, canonicalize(r_.finish()));
     return dce(std::move(simpler));
   }
@@ -274,7 +273,6 @@ class Rewriter {
 
   void replace(const Attention& found) {
     r_.begin(*found.product);
-    changed_ = true;
     const ValueId keys = batched(found.key, found.batch, true);
     const Arg mask = found.masks.empty() ? Arg{} : Arg(mask_of(found));
     const ValueId attended = out().emit("framejit::attention", {batched(found.query, found.batch, false), keys, batched(value_of(*found.product, 1), found.batch, false),
@@ -359,14 +357,18 @@ class Rewriter {
   }
 
   const Graph& graph_;
-  Finder finder_;
+  const Finder& finder_;
   Rebuild r_;
   std::set<const Node*> done_;
-  bool changed_ = false;
 };
 
 }  // namespace
 
-Result<Graph> attention(Graph graph) { return Rewriter(graph).run(); }
+Result<Graph> attention(Graph graph) {
+  const Finder finder(graph);
+  const bool has_one = std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) { return finder.find(node).has_value(); });
+  if (!has_one) return graph;
+  return Rewriter(graph, finder).run();
+}
 
 }  // namespace framejit::graph
