@@ -1,12 +1,13 @@
 // graph/passes/attention.cpp — softmax(scale * query @ key^T + mask) @ value, written out, becomes one op.
 //
-// In: a canonical graph without dead nodes, softmax decomposed.  Out: each attention that pays (attention_costs.def) is one "framejit::attention", which
-// never holds the scores as a whole. That op says itself where it would differ from the ops that were written, in what is not finite,
-// and runs those instead (runtime/aten/attention.h): no proof about masks is needed here. Training graphs keep what they have, since
-// their backward pass reads the weights. Halves keep theirs too: what is written between them rounds.
+// In: a canonical graph without dead nodes, softmax decomposed.  Out: each attention that pays (attention_costs.def) is one
+// "framejit::attention", which never holds the scores as a whole. That op says itself where it would differ from the ops that were
+// written, in what is not finite, and runs those instead (runtime/aten/attention.h): no proof about masks is needed here. Training graphs
+// keep what they have, since their backward pass reads the weights. Halves keep theirs too: what is written between them rounds.
 //
 // A factor of the query or the key stays where it was written, so that what overflows does so as before. A number in place of a score
-// is added as a mask when it is so low that a score added to it is lost.
+// is added as a mask when it is so low that a score added to it is lost. Two masks (a bias of positions, padding) are summed first, unless
+// that makes more memory than either has.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -34,7 +35,7 @@ struct Attention {
   const Node* product = nullptr;                    // weights @ value
   ValueId query = kNoValue, key = kNoValue;         // [batch, queries, size], [batch, size, keys]
   double scale = 1;
-  ValueId mask = kNoValue;                          // added; or, with `replacement`, the condition of a choice
+  std::vector<ValueId> masks;  // added, the last first, two at most; or, with `replacement`, the condition of a choice
   std::optional<double> replacement;
   bool replaced_where = true;                       // the condition's value where scores are replaced
   SymSizes batch;                                   // two dimensions
@@ -94,7 +95,7 @@ class Finder {
     if (!same_rows || !(q[2] == v[2]) || graph_.shapes.known(1, Relation::kLe, q[2]) != true || !pays(q, v)) return std::nullopt;
     if (found.batch.empty()) found.batch = batch_of(found.query, all);
     if (!(found.batch[0] * found.batch[1] == q[0])) return std::nullopt;
-    if (found.mask != kNoValue && !(all[all.size() - 2] == q[1])) return std::nullopt;
+    if (!found.masks.empty() && !(all[all.size() - 2] == q[1])) return std::nullopt;
     return found;
   }
 
@@ -191,7 +192,7 @@ class Finder {
     for (const size_t at : {size_t{1}, size_t{2}}) {
       const std::optional<double> number = scalar_of(node.args[at]);
       const ValueId scores = value_of(node, 3 - at), condition = value_of(node, 0);
-      if (!number || !(*number <= kLosesScores) || scores == kNoValue || condition == kNoValue) continue;
+      if (!found.masks.empty() || !number || !(*number <= kLosesScores) || scores == kNoValue || condition == kNoValue) continue;
       found.replacement = static_cast<double>(static_cast<float>(*number));
       found.replaced_where = at == 1;
       return graph_.meta(condition).dtype == DType::kBool && set_mask(graph_.meta(node.results[0]).sizes, scores, condition, found) && find_product(scores, 1, found);
@@ -199,15 +200,26 @@ class Finder {
     return false;
   }
 
-  // One mask, added to the finished scores: two leading dimensions at most, each as long as the scores' or one, all keys.
+  // Masks are for the finished scores: two leading dimensions at most, each as long as the scores' or one, all keys.
   bool set_mask(const SymSizes& sizes, ValueId scores, ValueId mask, Attention& found) const {
     const TensorMeta& meta = graph_.meta(mask);
-    if (found.mask != kNoValue || found.scale != 1 || graph_.meta(scores).sizes != sizes || sizes.size() < 3 || sizes.size() > 4) return false;
+    if (found.masks.size() > (found.replacement ? 0 : 1) || found.scale != 1 || graph_.meta(scores).sizes != sizes || sizes.size() < 3 || sizes.size() > 4) return false;
     if (meta.ndim() == 0 || meta.ndim() > sizes.size() || !(meta.sizes.back() == sizes.back()) || !(meta.device == Device{})) return false;
     for (size_t d = 0; d + 1 < meta.ndim(); ++d)
       if (!(meta.sizes[d] == SymExpr(1)) && !(meta.sizes[d] == sizes[sizes.size() - meta.ndim() + d])) return false;
-    found.mask = mask;
-    found.batch = sizes.size() == 4 ? SymSizes{sizes[0], sizes[1]} : SymSizes{SymExpr(1), sizes[0]};
+    const SymSizes batch = sizes.size() == 4 ? SymSizes{sizes[0], sizes[1]} : SymSizes{SymExpr(1), sizes[0]};
+    if (!found.masks.empty() && (found.batch != batch || !(covers(mask, found.masks[0]) || covers(found.masks[0], mask)))) return false;
+    found.masks.push_back(mask);
+    found.batch = batch;
+    return true;
+  }
+
+  // Whether their sum is no larger than the first.
+  bool covers(ValueId mask, ValueId other) const {
+    const SymSizes &sizes = graph_.meta(mask).sizes, &fewer = graph_.meta(other).sizes;
+    if (fewer.size() > sizes.size()) return false;
+    for (size_t d = 0; d < fewer.size(); ++d)
+      if (!(fewer[d] == SymExpr(1)) && !(fewer[d] == sizes[sizes.size() - fewer.size() + d])) return false;
     return true;
   }
 
@@ -244,7 +256,7 @@ class Finder {
 
 class Rewriter {
  public:
-  explicit Rewriter(const Graph& graph) : graph_(graph), finder_(graph), r_(graph, true) {}
+  Rewriter(const Graph& graph, const Finder& finder) : graph_(graph), finder_(finder), r_(graph, true) {}
 
   Result<Graph> run() {
     for (const Node& node : graph_.nodes) {
@@ -252,7 +264,6 @@ class Rewriter {
       if (const std::optional<Attention> found = finder_.find(node)) replace(*found);
       else r_.copy_node(node);
     }
-    if (!changed_) return graph_;
     FJ_TRY(Graph simpler, canonicalize(r_.finish()));
     return dce(std::move(simpler));
   }
@@ -262,9 +273,8 @@ class Rewriter {
 
   void replace(const Attention& found) {
     r_.begin(*found.product);
-    changed_ = true;
     const ValueId keys = batched(found.key, found.batch, true);
-    const Arg mask = found.mask == kNoValue ? Arg{} : Arg(mask_of(found));
+    const Arg mask = found.masks.empty() ? Arg{} : Arg(mask_of(found));
     const ValueId attended = out().emit("framejit::attention", {batched(found.query, found.batch, false), keys, batched(value_of(*found.product, 1), found.batch, false),
                                                                 mask, found.replacement.has_value(), found.scale});
     report(attended, out().meta(keys).sizes[2]);
@@ -304,16 +314,22 @@ class Rewriter {
     return out().emit("view", args, metas[0]);
   }
 
-  // Four dimensions, aligned at the keys; where scores are replaced, what is added to them.
+  // What is added to the scores, in four dimensions. Two masks become one, here once for all layers that share them.
   ValueId mask_of(const Attention& found) {
-    ValueId mask = r_.get(found.mask);
-    SymSizes sizes = out().meta(mask).sizes;
-    sizes.insert(sizes.begin(), 4 - sizes.size(), SymExpr(1));
+    ValueId mask = in_four_dimensions(r_.get(found.masks[0]));
+    if (found.masks.size() == 2) mask = out().emit("add.Tensor", {in_four_dimensions(r_.get(found.masks[1])), mask, SymExpr(1)});
     if (found.replacement) {
       const ValueId zero = out().emit("full", {SymSizes{}, 0.0, DType::kFloat32, Arg{}, Device{}, Arg{}});
       if (found.replaced_where) mask = out().emit("where.self", {mask, *found.replacement, zero});
       else mask = out().emit("where.self", {mask, zero, *found.replacement});
     }
+    const TensorMeta& meta = out().meta(mask);
+    return meta.strides.back() == SymExpr(1) ? mask : contiguous_clone(out(), mask);  // as the kernel reads it
+  }
+
+  ValueId in_four_dimensions(ValueId mask) {
+    SymSizes sizes = out().meta(mask).sizes;
+    sizes.insert(sizes.begin(), 4 - sizes.size(), SymExpr(1));
     return reshaped(out(), mask, sizes);
   }
 
@@ -341,14 +357,18 @@ class Rewriter {
   }
 
   const Graph& graph_;
-  Finder finder_;
+  const Finder& finder_;
   Rebuild r_;
   std::set<const Node*> done_;
-  bool changed_ = false;
 };
 
 }  // namespace
 
-Result<Graph> attention(Graph graph) { return Rewriter(graph).run(); }
+Result<Graph> attention(Graph graph) {
+  const Finder finder(graph);
+  const bool has_one = std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) { return finder.find(node).has_value(); });
+  if (!has_one) return graph;
+  return Rewriter(graph, finder).run();
+}
 
 }  // namespace framejit::graph

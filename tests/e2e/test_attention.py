@@ -68,7 +68,17 @@ def repeated(q, k, v, m):
     return joined(((q @ k.mT) / 4 + m).softmax(-1) @ v) - 1
 
 
-PROGRAMS = {f.__name__: f for f in (plain, padded, replaced, kept, causal, of_einsum, of_batches, repeated)}
+def biased(q, k, v, m):
+    q, k, v = heads(q), heads(k), heads(v)
+    apart = torch.arange(k.shape[2])[None] - torch.arange(q.shape[2])[:, None]
+    bias = (apart[..., None] * torch.tensor([0.1, 0.02, -0.01, 0.3])).clamp(-4, 4).permute(2, 0, 1)[None]
+    scores = torch.matmul(q, k.transpose(3, 2))
+    scores += bias + m
+    scores = scores + m.relu()
+    return joined(torch.matmul(F.softmax(scores.float(), dim=-1).type_as(scores), v))
+
+
+PROGRAMS = {f.__name__: f for f in (plain, padded, replaced, kept, causal, of_einsum, of_batches, repeated, biased)}
 
 
 def inputs(seed=0, queries=LENGTH, keys=LENGTH):
