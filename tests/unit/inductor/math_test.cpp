@@ -51,10 +51,15 @@ struct Reference {
   double (*binary)(double, double) = nullptr;
 };
 
+// clang-format off
 #define UNARY(name) {ScalarOp::k_##name, [](double x) -> double { return std::name(x); }}
 #define BINARY(name) {ScalarOp::k_##name, nullptr, [](double x, double y) -> double { return std::name(x, y); }}
-constexpr Reference kUnary[] = {UNARY(exp), UNARY(log), UNARY(log1p), UNARY(expm1), UNARY(tanh), UNARY(erf), {ScalarOp::k_sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }}, UNARY(sin), UNARY(cos), UNARY(tan), UNARY(exp2), UNARY(log2), UNARY(log10), UNARY(sqrt), UNARY(erfc), UNARY(sinh), UNARY(cosh), UNARY(asinh), UNARY(acosh), UNARY(atanh), UNARY(asin), UNARY(acos), UNARY(atan)};
+constexpr Reference kUnary[] = {
+    UNARY(exp), UNARY(log), UNARY(log1p), UNARY(expm1), UNARY(tanh), UNARY(erf), {ScalarOp::k_sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }},
+    UNARY(sin), UNARY(cos), UNARY(tan), UNARY(exp2), UNARY(log2), UNARY(log10), UNARY(sqrt), UNARY(erfc), UNARY(sinh), UNARY(cosh), UNARY(asinh),
+    UNARY(acosh), UNARY(atanh), UNARY(asin), UNARY(acos), UNARY(atan)};
 constexpr Reference kBinary[] = {BINARY(pow), BINARY(atan2), BINARY(hypot), BINARY(fmod)};
+// clang-format on
 #undef UNARY
 #undef BINARY
 
