@@ -19,7 +19,8 @@ EmitOptions options_of(VectorLevel level) {
 }
 
 const char* cpu_of(VectorLevel level) {
-  return level == VectorLevel::kAvx512 ? "x86-64-v4" : level == VectorLevel::kAvx2 ? "x86-64-v3" : "x86-64-v2";
+  if (level == VectorLevel::kAvx512) return "x86-64-v4";
+  return level == VectorLevel::kAvx2 ? "x86-64-v3" : "x86-64-v2";
 }
 
 Result<std::unique_ptr<llvm::Module>> make_module(const Kernel& kernel, const std::string& name, llvm::LLVMContext& context, const llvm::Triple& triple,

@@ -160,12 +160,14 @@ std::span<const MathSymbol> math_symbols() {
 #define BINARY(name) {#name, reinterpret_cast<void*>(static_cast<double (*)(double, double)>(::name))}
 #define ROUNDING(name) UNARY(name), {#name "f", reinterpret_cast<void*>(static_cast<float (*)(float)>(::name##f))}
   static const std::vector<MathSymbol> kSymbols = [] {
+    // clang-format off
     std::vector<MathSymbol> all{
         UNARY(exp), UNARY(exp2), UNARY(expm1), UNARY(log), UNARY(log2), UNARY(log10), UNARY(log1p), UNARY(sin), UNARY(cos), UNARY(tan),
         UNARY(asin), UNARY(acos), UNARY(atan), UNARY(sinh), UNARY(cosh), UNARY(asinh), UNARY(acosh), UNARY(atanh), UNARY(tanh),
         UNARY(erf), UNARY(erfc), BINARY(pow), BINARY(atan2), BINARY(hypot), BINARY(fmod),
         ROUNDING(floor), ROUNDING(ceil), ROUNDING(trunc), ROUNDING(rint), ROUNDING(nearbyint), ROUNDING(sqrt),
         {"__extendhfsf2", reinterpret_cast<void*>(extend_half)}, {"__truncsfhf2", reinterpret_cast<void*>(truncate_float)}};
+    // clang-format on
     all.insert(all.end(), far_symbols().begin(), far_symbols().end());
     return all;
   }();

@@ -218,15 +218,24 @@ struct WideFunction {
 };
 
 constexpr WideFunction kFunctions[] = {
-    {ScalarOp::k_expm1, &WideMath::expm1}, {ScalarOp::k_log2, &WideMath::log2},
-    {ScalarOp::k_log10, &WideMath::log10}, {ScalarOp::k_sinh, &WideMath::sinh},
-    {ScalarOp::k_cosh, &WideMath::cosh}, {ScalarOp::k_asinh, &WideMath::asinh}, {ScalarOp::k_acosh, &WideMath::acosh},
-    {ScalarOp::k_atanh, &WideMath::atanh}, {ScalarOp::k_atan, &WideMath::atan}, {ScalarOp::k_asin, &WideMath::asin},
-    {ScalarOp::k_acos, &WideMath::acos}, {ScalarOp::k_erfc, &WideMath::erfc},
+    {ScalarOp::k_expm1, &WideMath::expm1},
+    {ScalarOp::k_log2, &WideMath::log2},
+    {ScalarOp::k_log10, &WideMath::log10},
+    {ScalarOp::k_sinh, &WideMath::sinh},
+    {ScalarOp::k_cosh, &WideMath::cosh},
+    {ScalarOp::k_asinh, &WideMath::asinh},
+    {ScalarOp::k_acosh, &WideMath::acosh},
+    {ScalarOp::k_atanh, &WideMath::atanh},
+    {ScalarOp::k_atan, &WideMath::atan},
+    {ScalarOp::k_asin, &WideMath::asin},
+    {ScalarOp::k_acos, &WideMath::acos},
+    {ScalarOp::k_erfc, &WideMath::erfc},
     {ScalarOp::k_sin, &WideMath::sin, nullptr, &WideMath::far_angle, "fj_far_sin"},
     {ScalarOp::k_cos, &WideMath::cos, nullptr, &WideMath::far_angle, "fj_far_cos"},
     {ScalarOp::k_tan, &WideMath::tan, nullptr, &WideMath::far_angle, "fj_far_tan"},
-    {ScalarOp::k_pow, nullptr, &WideMath::pow}, {ScalarOp::k_atan2, nullptr, &WideMath::atan2}, {ScalarOp::k_hypot, nullptr, &WideMath::hypot},
+    {ScalarOp::k_pow, nullptr, &WideMath::pow},
+    {ScalarOp::k_atan2, nullptr, &WideMath::atan2},
+    {ScalarOp::k_hypot, nullptr, &WideMath::hypot},
     {ScalarOp::k_fmod, nullptr, &WideMath::fmod, &WideMath::far_quotient, "fj_far_fmod"},
 };
 

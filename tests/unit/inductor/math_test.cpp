@@ -51,13 +51,15 @@ struct Reference {
   double (*binary)(double, double) = nullptr;
 };
 
+// clang-format off
 #define UNARY(name) {ScalarOp::k_##name, [](double x) -> double { return std::name(x); }}
 #define BINARY(name) {ScalarOp::k_##name, nullptr, [](double x, double y) -> double { return std::name(x, y); }}
-constexpr Reference kUnary[] = {UNARY(exp), UNARY(log), UNARY(log1p), UNARY(expm1), UNARY(tanh), UNARY(erf),
-                                {ScalarOp::k_sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }}, UNARY(sin), UNARY(cos), UNARY(tan),
-                                UNARY(exp2), UNARY(log2), UNARY(log10), UNARY(sqrt), UNARY(erfc), UNARY(sinh), UNARY(cosh), UNARY(asinh),
-                                UNARY(acosh), UNARY(atanh), UNARY(asin), UNARY(acos), UNARY(atan)};
+constexpr Reference kUnary[] = {
+    UNARY(exp), UNARY(log), UNARY(log1p), UNARY(expm1), UNARY(tanh), UNARY(erf), {ScalarOp::k_sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }},
+    UNARY(sin), UNARY(cos), UNARY(tan), UNARY(exp2), UNARY(log2), UNARY(log10), UNARY(sqrt), UNARY(erfc), UNARY(sinh), UNARY(cosh), UNARY(asinh),
+    UNARY(acosh), UNARY(atanh), UNARY(asin), UNARY(acos), UNARY(atan)};
 constexpr Reference kBinary[] = {BINARY(pow), BINARY(atan2), BINARY(hypot), BINARY(fmod)};
+// clang-format on
 #undef UNARY
 #undef BINARY
 
@@ -177,8 +179,10 @@ TEST_P(TwoOperands, IsWithinTwoUlp) {
     for (uint32_t k = 0; k < kBlock; ++k) {
       const uint64_t bits = random();
       const bool is_any = k % 4 == 0, is_positive = k % 4 == 1, is_whole = k % 4 == 2;
-      x[k] = is_any ? from_bits(static_cast<uint32_t>(bits)) : is_positive ? std::fabs(base(random)) : base(random);
-      y[k] = is_any ? from_bits(static_cast<uint32_t>(bits >> 32)) : is_whole ? std::round(exponent(random)) : exponent(random);
+      x[k] = is_any ? from_bits(static_cast<uint32_t>(bits)) : is_positive ? std::fabs(base(random))
+                                                                           : base(random);
+      y[k] = is_any ? from_bits(static_cast<uint32_t>(bits >> 32)) : is_whole ? std::round(exponent(random))
+                                                                              : exponent(random);
     }
     f.check(x, y);
   }

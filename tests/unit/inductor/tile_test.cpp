@@ -68,5 +68,21 @@ TEST(OuterLanes, ScratchOfSeveralElementsAndOtherReductions) {
   })", {.tolerance = 2e-2});
 }
 
+// Functions with a branch of their own (wide_math.cpp) inside of every form of loop: with lanes that take it and lanes that do not.
+TEST(FarLanes, AreFilledInEveryFormOfKernel) {
+  const char* const kFar =
+      "  %0 = mul.Tensor %x, 100000000000.0 : f32[37, 70]\n  %1 = sin %0 : f32[37, 70]\n  %2 = fmod.Tensor %0, %y : f32[37, 70]\n"
+      "  %3 = cos %2 : f32[37, 70]\n  %4 = add.Tensor %1, %3, 1 : f32[37, 70]\n";
+  const char* const kEnds[] = {"  return %4\n}", "  %5 = sum.dim_IntList %4, [1], false, none : f32[37]\n  return %5\n}",
+                               "  %5 = sum.dim_IntList %4, [0], false, none : f32[70]\n  return %5\n}",
+                               "  %5 = _softmax %4, 1, false : f32[37, 70]\n  return %5\n}", "  %5 = _softmax %4, 0, false : f32[37, 70]\n  return %5\n}",
+                               "  %5 = argmax %4, 1, false : i64[37]\n  return %5\n}"};
+  const auto check = [&](const char* steps, const char* end) {
+    check_graph(std::string("graph @f(%x : f32[37, 70") + steps + "], %y : f32[37, 70]) {\n" + kFar + end, {.tolerance = 1e-5});
+  };
+  for (const char* end : kEnds) check("", end);
+  check("; 1, 37", kEnds[0]);
+}
+
 }  // namespace
 }  // namespace framejit::inductor::testing

@@ -19,8 +19,9 @@ CodeTarget x86(VectorLevel level, const char* cpu = nullptr) {
 CodeTarget arm(const char* features) { return {"aarch64-unknown-linux-gnu", "generic", features, options_of(VectorLevel::k128)}; }
 
 const char* const kGraphs[][2] = {
-    {"pointwise", "graph @f(%x : f32[9, 1001], %y : f32[9, 1001]) {\n  %0 = mul.Tensor %x, %y : f32[9, 1001]\n  %1 = add.Tensor %0, %y, 1 : f32[9, 1001]\n"
-                  "  %2 = relu %1 : f32[9, 1001]\n  return %2\n}"},
+    {"pointwise",
+     "graph @f(%x : f32[9, 1001], %y : f32[9, 1001]) {\n  %0 = mul.Tensor %x, %y : f32[9, 1001]\n  %1 = add.Tensor %0, %y, 1 : f32[9, 1001]\n"
+     "  %2 = relu %1 : f32[9, 1001]\n  return %2\n}"},
     {"softmax", "graph @f(%x : f32[33, 1000]) {\n  %0 = _softmax %x, 1, false : f32[33, 1000]\n  return %0\n}"},
     {"gelu", "graph @f(%x : f32[4099]) {\n  %0 = gelu %x, \"none\" : f32[4099]\n  return %0\n}"},
     {"tile", "graph @f(%x : f32[127, 70; 1, 127], %y : f32[127, 70]) {\n  %0 = add.Tensor %y, %x, 1 : f32[127, 70]\n  return %0\n}"},
