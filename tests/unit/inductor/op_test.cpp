@@ -104,6 +104,27 @@ TEST(Ops, RunningResults) {
                     {.tolerance = 0, .kernels = 1});
 }
 
+TEST(Ops, OrderedStores) {
+  for (const char* dtype : {"f32", "f64", "i32"})
+    for (const char* op : {"scatter.src %x, $D, %at, %y", "scatter_add %x, $D, %at, %y", "scatter_reduce.two %x, $D, %at, %y, \"amax\", true"})
+      for (const char* dim : {"0", "1"})
+        check_graph(replace_all(replace_all("graph @f(%x : $T[9, 40], %at : i64[6, 35], %y : $T[8, 40]) {\n %0 = " + std::string(op) + " : $T[9, 40]\n return %0\n}", "$D", dim), "$T", dtype),
+                    {.tolerance = 0, .int_limit = 9});
+  for (const char* op : {"index_add %a, 0, %at, %b, 1", "index_copy %a, 0, %at, %b", "index_fill.int_Scalar %a, 1, %at, 2", "index_put %a, [%at], %b, true",
+                         "index_put %a, [none, %at], 1.0, false", "embedding_dense_backward %b, %at, 11, 2, false"})
+    for (const char* columns : {"40", "1", "s1"})
+      check_graph(replace_all(replace_all(R"(graph @f(%x : f32[11, $C], %at : i64[s0], %y : f32[s0, $C], %v : f32[1]) where s0 = 20, s1 = 10 {
+        %a = neg %x : f32[11, $C]
+        %b = mul.Tensor %y, 2.0 : f32[s0, $C]
+        %0 = $O : f32[11, $C]
+        %1 = add.Tensor %0, %x, 1 : f32[11, $C]
+        return %1, %b
+      })",
+                                          "$O", replace_all(op, ", 1.0, false", ", %v, false")),
+                              "$C", columns),
+                  {.tolerance = 0, .int_limit = columns[0] == '1' ? 1 : 10, .symbols = {17, 13}});
+}
+
 TEST(Ops, RunningResultsAmongOthers) {
   const std::string text = R"(graph @f(%x : f32[$S]) where s0 = 20 {
     %0 = exp %x : f32[$S]
