@@ -27,7 +27,6 @@ const std::map<std::string, LowerFn, std::less<>>& filled_table() {
   std::call_once(once, [] {
     register_pointwise_lowerings();
     register_reduction_lowerings();
-    register_norm_lowerings();
     register_index_lowerings();
     register_loss_lowerings();
     register_copy_lowerings();
