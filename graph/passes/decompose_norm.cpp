@@ -1,6 +1,11 @@
 // graph/passes/decompose_norm.cpp — means, variances, normalisations and the softmax family.
+//
+// They have no lowering of their own: what is left whole here (sizes that may be zero, training) the library computes.
 #include "graph/ops/rule_kit.h"
 #include "graph/passes/decompose.h"
+
+#include <algorithm>
+#include <limits>
 
 namespace framejit::graph {
 namespace {
@@ -31,6 +36,10 @@ bool mean_all(Decomposing& d) {  // self, dtype
   if (!is_float(self.dtype) || d.has(1)) return false;
   d.results = {d.narrow(mean_of(d, d.wide(d.value(0)), std::vector<bool>(self.ndim(), true), false), 0)};
   return true;
+}
+
+bool is_never_empty(const Decomposing& d, const SymSizes& sizes) {
+  return std::all_of(sizes.begin(), sizes.end(), [&](const SymExpr& size) { return d.out.shapes().known(1, Relation::kLe, size) == true; });
 }
 
 struct Moments {
@@ -85,8 +94,8 @@ bool layer_norm(Decomposing& d) {  // input, normalized_shape, weight, bias, eps
   if (!is_float(input.dtype) || !d.rule().sizes(1, normalized) || d.args[4].get<double>() == nullptr) return false;
   std::vector<bool> reduced(input.ndim(), false);
   for (size_t i = input.ndim() - normalized.size(); i < input.ndim(); ++i) reduced[i] = true;
+  if (!is_never_empty(d, normalized)) return false;
   const SymExpr count = reduced_count(input, reduced);
-  if (d.out.shapes().known(1, Relation::kLe, count) != true) return false;
   const Moments m = moments(d, d.wide(d.value(0)), reduced, count);
   const ValueId rstd = d.emit("rsqrt", {d.add(m.variance, d.args[4])});
   d.results = {d.narrow(scaled(d, d.mul(m.centred, rstd), 2, 3, {}), 0), d.narrow(m.mean, 1), d.narrow(rstd, 2)};
@@ -103,7 +112,7 @@ bool group_norm(Decomposing& d) {  // input, weight, bias, N, C, HxW, group, eps
     grouped.push_back(input.sizes[i]);
     reduced.push_back(true);
   }
-  if (d.out.shapes().known(1, Relation::kLe, input.numel()) != true) return false;
+  if (!is_never_empty(d, input.sizes)) return false;
   const ValueId x = reshaped(d.out, d.wide(d.value(0)), grouped);
   const Moments m = moments(d, x, reduced, reduced_count(d.meta(x), reduced));
   const ValueId rstd = d.emit("rsqrt", {d.add(m.variance, d.args[7])});
@@ -134,18 +143,39 @@ bool batch_norm(Decomposing& d) {  // input, weight, bias, mean, var, [training]
   return true;
 }
 
-template <bool logarithm>
-bool softmax(Decomposing& d) {  // self, dim, half_to_float
-  const TensorMeta self = d.meta(d.value(0));
+// The dimension of a softmax whose rows have elements.
+std::optional<size_t> softmax_dim(const Decomposing& d) {
+  const TensorMeta& self = d.meta(d.value(0));
   const auto given = d.rule().integer(1);
   const auto dim = given ? wrap_dim(*given, self.ndim()) : std::nullopt;
-  if (!is_float(self.dtype) || !dim || self.ndim() == 0 || d.out.shapes().known(1, Relation::kLe, self.numel()) != true) return false;
-  const SymSizes dims{SymExpr(static_cast<int64_t>(*dim))};
-  const ValueId x = d.wide(d.value(0));
+  return dim && self.ndim() != 0 && is_float(self.dtype) && is_never_empty(d, self.sizes) ? dim : std::nullopt;
+}
+
+template <bool logarithm>
+ValueId softmax_along(Decomposing& d, ValueId x, const SymSizes& dims) {
   const ValueId shifted = d.sub(x, d.emit("amax", {x, dims, true}));
   const ValueId powers = d.emit("exp", {shifted});
   const ValueId total = d.sum(powers, dims, true);
-  d.results = {d.narrow(logarithm ? d.sub(shifted, d.emit("log", {total})) : d.div(powers, total), 0)};
+  return logarithm ? d.sub(shifted, d.emit("log", {total})) : d.div(powers, total);
+}
+
+template <bool logarithm>
+bool softmax(Decomposing& d) {  // self, dim, half_to_float
+  const auto dim = softmax_dim(d);
+  if (!dim) return false;
+  d.results = {d.narrow(softmax_along<logarithm>(d, d.wide(d.value(0)), {SymExpr(static_cast<int64_t>(*dim))}), 0)};
+  return true;
+}
+
+// A row of nothing but -inf, as it was given, gives zeros.
+bool safe_softmax(Decomposing& d) {  // self, dim, dtype
+  const auto dim = softmax_dim(d);
+  if (!dim) return false;
+  const SymSizes dims{SymExpr(static_cast<int64_t>(*dim))};
+  const ValueId largest = d.emit("amax", {d.wide(d.value(0)), dims, true});
+  const ValueId masked = d.emit("eq.Scalar", {largest, -std::numeric_limits<double>::infinity()});
+  const ValueId result = softmax_along<false>(d, d.wide(converted(d.out, d.value(0), d.metas[0].dtype)), dims);
+  d.results = {d.narrow(d.emit("where.self", {masked, 0.0, result}), 0)};
   return true;
 }
 
@@ -163,6 +193,7 @@ void add_norm_decompositions(Decompositions& table) {
                 {"native_batch_norm", batch_norm<true>},
                 {"_native_batch_norm_legit_no_training", batch_norm<false>},
                 {"_softmax", softmax<false>},
+                {"_safe_softmax", safe_softmax},
                 {"_log_softmax", softmax<true>}});
 }
 

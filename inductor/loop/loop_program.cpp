@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 namespace framejit::inductor {
 
@@ -151,8 +152,10 @@ Result<void> verify_inst(const LoopProgram& program, const Nest& nest, size_t i,
   for (const SymExpr& e : inst.index) {
     std::vector<graph::SymbolId> ids;
     e.collect_symbols(ids);
-    for (graph::SymbolId id : ids)
+    for (graph::SymbolId id : ids) {
       if (symbols.is_dim(id) && symbols.dim_of(id) >= nest.dim_count()) return bad(nest, i, "no such dimension");
+      if (symbols.is_value(id) && nest.body[symbols.inst_of(id)].dtype != DType::kInt64) return bad(nest, i, "an index is an i64");
+    }
   }
   return {};
 }
@@ -160,9 +163,11 @@ Result<void> verify_inst(const LoopProgram& program, const Nest& nest, size_t i,
 }  // namespace
 
 Result<void> verify(const LoopProgram& program) {
+  std::set<std::string_view> names;
   for (const auto& item : program.items) {
     const Nest* nest = std::get_if<Nest>(&item);
     if (nest == nullptr) continue;
+    if (!names.insert(nest->name).second) return Error{"verify", "two nests are named " + nest->name};
     if (nest->dim_count() > kMaxDims) return Error{"verify", "nest " + nest->name + " has too many dimensions"};
     const NestSymbols symbols(program.symbol_count);
     const auto inner = inner_insts(*nest, symbols), after = after_reduction(*nest, symbols);

@@ -70,6 +70,7 @@ void NestBuilder::store(LoopBufferId buffer, std::vector<SymExpr> index, InstId 
   inst.operands[0] = value;
   inst.mode = mode;
   inst.reduce = op;
+  stores_.push_back(static_cast<InstId>(nest_.body.size()));
   nest_.body.push_back(std::move(inst));
 }
 
@@ -163,19 +164,52 @@ bool NestBuilder::fold(LoopInst& inst, InstId& existing) const {
   return false;
 }
 
+namespace {
+
+size_t hash_of(const LoopInst& inst) {
+  size_t hash = static_cast<size_t>(inst.constant.i);
+  const auto mix = [&](size_t value) { hash = (hash ^ value) * 0x9E3779B97F4A7C15u + (hash >> 29); };
+  for (size_t value : {static_cast<size_t>(inst.op), static_cast<size_t>(inst.scalar), static_cast<size_t>(inst.reduce), static_cast<size_t>(inst.dtype), static_cast<size_t>(inst.buffer)}) mix(value);
+  for (InstId operand : inst.operands) mix(operand);
+  for (const SymExpr& e : inst.index) mix(e.hash());
+  return hash;
+}
+
+}  // namespace
+
 InstId NestBuilder::emit(LoopInst inst) {
   InstId existing = kNoInst;
   if (fold(inst, existing)) return existing;
-  for (size_t i = 0; i < nest_.body.size(); ++i) {
-    if (!(nest_.body[i] == inst)) continue;
-    // A load may not be merged with an earlier one across a store to the same buffer.
-    bool overwritten = false;
-    for (size_t k = i; inst.op == LoopOp::kLoad && k < nest_.body.size(); ++k)
-      overwritten |= nest_.body[k].op == LoopOp::kStore && nest_.body[k].buffer == inst.buffer;
-    if (!overwritten) return static_cast<InstId>(i);
-  }
+  size_t at = 0;
+  if (const auto equal = find_equal(inst, at)) return *equal;
+  const auto made = static_cast<InstId>(nest_.body.size());
+  slots_[at] = made;
   nest_.body.push_back(std::move(inst));
-  return static_cast<InstId>(nest_.body.size() - 1);
+  if (2 * nest_.body.size() > slots_.size()) grow();
+  return made;
+}
+
+// The instruction that stands for this one, or nothing and its free slot.
+std::optional<InstId> NestBuilder::find_equal(const LoopInst& inst, size_t& at) const {
+  for (at = hash_of(inst) % slots_.size(); slots_[at] != kNoInst; at = (at + 1) % slots_.size()) {
+    const InstId found = slots_[at];
+    if (!(nest_.body[found] == inst)) continue;
+    // A load may not be merged with an earlier one across a store to the same buffer.
+    const auto overwrites = [&](InstId store) { return store > found && nest_.body[store].buffer == inst.buffer; };
+    if (inst.op != LoopOp::kLoad || std::none_of(stores_.begin(), stores_.end(), overwrites)) return found;
+  }
+  return std::nullopt;
+}
+
+void NestBuilder::grow() {
+  std::vector<InstId> old(2 * slots_.size(), kNoInst);
+  old.swap(slots_);
+  for (InstId inst : old) {
+    if (inst == kNoInst) continue;
+    size_t at = hash_of(nest_.body[inst]) % slots_.size();
+    while (slots_[at] != kNoInst) at = (at + 1) % slots_.size();
+    slots_[at] = inst;
+  }
 }
 
 }  // namespace framejit::inductor

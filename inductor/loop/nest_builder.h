@@ -2,6 +2,8 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
+#include <vector>
 
 #include "inductor/loop/index_expr.h"
 
@@ -37,8 +39,12 @@ class NestBuilder {
  private:
   InstId carried(LoopOp kind, ReduceOp op, InstId value);
   bool fold(LoopInst& inst, InstId& existing) const;
+  std::optional<InstId> find_equal(const LoopInst& inst, size_t& at) const;
+  void grow();
   NestSymbols symbols_;
   Nest nest_;
+  std::vector<InstId> slots_ = std::vector<InstId>(64, kNoInst);  // a hash table of what may stand for an equal instruction
+  std::vector<InstId> stores_;
 };
 
 }  // namespace framejit::inductor

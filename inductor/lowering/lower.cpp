@@ -27,7 +27,6 @@ const std::map<std::string, LowerFn, std::less<>>& filled_table() {
   std::call_once(once, [] {
     register_pointwise_lowerings();
     register_reduction_lowerings();
-    register_norm_lowerings();
     register_index_lowerings();
     register_loss_lowerings();
     register_copy_lowerings();
@@ -126,7 +125,7 @@ std::optional<std::string> LowerContext::text(size_t i) const {
 }
 
 NestBuilder LowerContext::nest(SymSizes ranges, SymSizes reduced) {
-  NestBuilder builder(program_.symbol_count, "n" + std::to_string(next_nest_++), std::move(ranges), std::move(reduced));
+  NestBuilder builder(program_.symbol_count, "", std::move(ranges), std::move(reduced));
   builder.add_origins({static_cast<uint32_t>(node_ - graph_.nodes.data())});
   return builder;
 }
@@ -167,7 +166,9 @@ LoopBufferId LowerContext::temp(DType dtype, SymSizes sizes) {
 void LowerContext::finish(NestBuilder builder, LoopBufferId buffer, std::vector<SymExpr> index, InstId value) {
   const InstId stored = builder.cast(value, program_.buffers[buffer].dtype);
   builder.store(buffer, std::move(index), stored);
-  program_.items.push_back(builder.finish());
+  Nest nest = builder.finish();
+  nest.name = "n" + std::to_string(next_nest_++);  // here, since a builder that is copied finishes twice
+  program_.items.push_back(std::move(nest));
 }
 
 void LowerContext::finish_result(NestBuilder builder, InstId value, size_t k) {

@@ -108,7 +108,6 @@ std::vector<std::string> lowered_ops();  // sorted
 
 void register_pointwise_lowerings();
 void register_reduction_lowerings();
-void register_norm_lowerings();
 void register_index_lowerings();
 void register_loss_lowerings();
 void register_copy_lowerings();

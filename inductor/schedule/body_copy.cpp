@@ -5,7 +5,6 @@ namespace framejit::inductor {
 
 LoopInst BodyCopy::translate(const LoopInst& inst) const {
   const NestSymbols& symbols = to_.symbols();
-  const DimBounds bounds = to_.bounds();
   LoopInst copy = inst;
   for (int k = 0; k < inst.operand_count(); ++k) copy.operands[k] = map_[inst.operands[k]];
   for (SymExpr& e : copy.index) {
@@ -16,7 +15,7 @@ LoopInst BodyCopy::translate(const LoopInst& inst) const {
                               if (symbols.is_dim(id)) return dims_[symbols.dim_of(id)];
                               return SymExpr::symbol(id);
                             }),
-                 bounds);
+                 bounds_);
   }
   return copy;
 }

@@ -10,7 +10,7 @@ namespace framejit::inductor {
 class BodyCopy {
  public:
   // `dims`: for each dimension of `from`, its value in the target nest.
-  BodyCopy(NestBuilder& to, const Nest& from, std::vector<SymExpr> dims) : to_(to), from_(from), dims_(std::move(dims)) {}
+  BodyCopy(NestBuilder& to, const Nest& from, std::vector<SymExpr> dims) : to_(to), from_(from), dims_(std::move(dims)), bounds_(to.bounds()) {}
 
   // Answers with the value that stands for a load (its index already in terms of the target), or nothing to keep the load.
   std::function<std::optional<InstId>(const LoopInst& load)> replace_load;
@@ -30,6 +30,7 @@ class BodyCopy {
   NestBuilder& to_;
   const Nest& from_;
   std::vector<SymExpr> dims_;
+  DimBounds bounds_;
   std::vector<InstId> map_;
 };
 

@@ -2,15 +2,17 @@
 //
 // Inlining substitutes a pointwise producer's body for each load of what it stores; it pays when the body is cheap or read once.
 // Merging puts two nests over the same points into one; the consumer's loads become the producer's values, and a reduction takes
-// a pointwise nest over all its points as prologue, or one over its kept points as epilogue. An item moves past others only if it
-// touches nothing that they write and writes nothing that they touch.
+// a pointwise nest over all its points as prologue, or one over its kept points as epilogue. What stands between two nests is no
+// hindrance unless it needs one of them and is needed by the other (item_order.h).
 #include "inductor/schedule/fusion.h"
 
 #include <algorithm>
 #include <iterator>
+#include <unordered_map>
 
 #include "inductor/loop/op_costs.h"
 #include "inductor/schedule/body_copy.h"
+#include "inductor/schedule/item_order.h"
 
 namespace framejit::inductor {
 
@@ -41,14 +43,6 @@ ItemAccess access_of(const Item& item) {
 }
 
 namespace {
-
-bool intersects(const std::vector<LoopBufferId>& a, const std::vector<LoopBufferId>& b) {
-  for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
-    if (a[i] == b[j]) return true;
-    a[i] < b[j] ? ++i : ++j;
-  }
-  return false;
-}
 
 constexpr size_t kMaxBody = 96;
 
@@ -88,14 +82,6 @@ bool find_identity_store(const Nest& nest, const NestSymbols& symbols, InstId& s
   }
   return std::find(position_of_dim.begin(), position_of_dim.end(), SIZE_MAX) == position_of_dim.end();
 }
-
-}  // namespace
-
-bool conflicts(const ItemAccess& a, const ItemAccess& b) {
-  return intersects(a.writes, b.writes) || intersects(a.writes, b.reads) || intersects(a.reads, b.writes);
-}
-
-namespace {
 
 struct BufferUse {
   std::vector<size_t> writers, readers;  // items, in order
@@ -156,18 +142,39 @@ std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& pr
   return pays ? std::nullopt : std::optional(Refusal::recomputed);
 }
 
+// Why a nest is computed once and stored, whatever it costs; nothing when each of its readers could compute it.
+std::optional<Refusal> storing_refusal(const LoopProgram& program, const Nest& producer, LoopBufferId buffer, const BufferUse& use) {
+  if (producer.is_reduction()) return Refusal::reduces;
+  if (use.writers.size() != 1) return Refusal::several_writers;
+  if (program.buffers[buffer].is_output) return Refusal::is_output;
+  return use.read_by_extern ? std::optional(Refusal::read_by_library) : std::nullopt;
+}
+
+void note_readers(const LoopProgram& program, const Nest& producer, const BufferUse& use, Refusal refusal, RefusalNotes* notes) {
+  if (notes == nullptr) return;
+  for (size_t reader : use.readers)
+    if (const Nest* nest = std::get_if<Nest>(&program.items[reader])) note(notes, producer.name, nest->name, refusal);
+}
+
 // After a pass that rewrote item i, the items before it are as they were: one sweep from the front sees all producers.
 bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& uses, const SizeHints& hints, RefusalNotes* notes) {
   const Nest* producer = std::get_if<Nest>(&program.items[i]);
   if (producer == nullptr) return false;
   InstId store = kNoInst;
   std::vector<size_t> positions;
-  if (!find_identity_store(*producer, NestSymbols(program.symbol_count), store, positions)) return false;
+  const bool stores_points = find_identity_store(*producer, NestSymbols(program.symbol_count), store, positions);
+  if (!stores_points && notes == nullptr) return false;
+  for (LoopBufferId buffer : access_of(program.items[i]).writes)
+    if (const auto refusal = storing_refusal(program, *producer, buffer, uses[buffer])) {
+      note_readers(program, *producer, uses[buffer], *refusal, notes);
+      return false;
+    }
+  if (!stores_points) return false;
   const LoopBufferId buffer = producer->body[store].buffer;
   const BufferUse& use = uses[buffer];
-  if (program.buffers[buffer].is_output || use.read_by_extern || use.writers.size() != 1 || use.readers.empty()) return false;
+  if (use.readers.empty()) return false;
   if (const auto refusal = inline_refusal(program, *producer, use, buffer, hints)) {
-    for (size_t reader : use.readers) note(notes, producer->name, std::get<Nest>(program.items[reader]).name, *refusal);
+    note_readers(program, *producer, use, *refusal, notes);
     return false;
   }
   for (size_t reader : use.readers) {
@@ -199,8 +206,8 @@ LoopProgram inline_producers(LoopProgram program, const SizeHints& hints, Refusa
 
 namespace {
 
-// Copies of live instructions only.
-Nest without_dead_code(const LoopProgram& program, const Nest& nest, const std::vector<bool>& is_read) {
+// Keeps live instructions only.
+void drop_dead_code(const LoopProgram& program, Nest& nest, const std::vector<bool>& is_read) {
   const NestSymbols symbols(program.symbol_count);
   std::vector<bool> live(nest.body.size(), false);
   for (size_t i = nest.body.size(); i-- > 0;) {
@@ -212,7 +219,7 @@ Nest without_dead_code(const LoopProgram& program, const Nest& nest, const std::
     collect_uses(inst, symbols, uses);
     for (InstId use : uses) live[use] = true;
   }
-  if (std::find(live.begin(), live.end(), false) == live.end()) return nest;
+  if (std::find(live.begin(), live.end(), false) == live.end()) return;
   Nest out{nest.name, nest.ranges, nest.reduced, {}, nest.origins};
   std::vector<InstId> map(nest.body.size(), kNoInst);
   for (size_t i = 0; i < nest.body.size(); ++i) {
@@ -226,7 +233,7 @@ Nest without_dead_code(const LoopProgram& program, const Nest& nest, const std::
     map[i] = static_cast<InstId>(out.body.size());
     out.body.push_back(std::move(inst));
   }
-  return out;
+  nest = std::move(out);
 }
 
 bool has_effect(const Nest& nest) {
@@ -242,7 +249,7 @@ LoopProgram prune(LoopProgram program) {
   for (size_t i = program.items.size(); i-- > 0;) {
     Item item = std::move(program.items[i]);
     if (Nest* nest = std::get_if<Nest>(&item)) {
-      *nest = without_dead_code(program, *nest, is_read);
+      drop_dead_code(program, *nest, is_read);
       if (!has_effect(*nest)) continue;
     }
     for (LoopBufferId b : access_of(item).reads) is_read[b] = true;
@@ -261,16 +268,6 @@ class Merger {
  public:
   Merger(const LoopProgram& program, const Nest& first, const Nest& second)
       : program_(program), first_(first), second_(second), symbols_(program.symbol_count) {}
-
-  // Whether merging could save anything.
-  bool shares_data() const {
-    for (const LoopInst& a : first_.body) {
-      if (a.op != LoopOp::kLoad && a.op != LoopOp::kStore) continue;
-      for (const LoopInst& c : second_.body)
-        if (c.op == LoopOp::kLoad && c.buffer == a.buffer && !a.index.empty()) return true;
-    }
-    return false;
-  }
 
   // Nothing: see refusal().
   std::optional<Nest> merge() {
@@ -385,51 +382,94 @@ class Merger {
   Refusal refusal_ = Refusal::other_points;
 };
 
-// Merges item i into the latest earlier item that takes it. True when it did; the merged nest stands at the earlier or the later
-// place, whichever is legal.
-bool merge_item(LoopProgram& program, size_t i, std::vector<ItemAccess>& access, RefusalNotes* notes) {
-  const Nest* second = std::get_if<Nest>(&program.items[i]);
-  if (second == nullptr || second->body.empty()) return false;
-  constexpr size_t kWindow = 48;
-  bool second_may_rise = true;
-  for (size_t j = i; j-- > 0 && i - j <= kWindow;) {
-    const Nest* first = std::get_if<Nest>(&program.items[j]);
-    if (first != nullptr && !first->body.empty()) {
-      bool first_may_sink = true;
-      for (size_t k = j + 1; k < i && first_may_sink; ++k) first_may_sink = !conflicts(access[j], access[k]);
-      Merger merger(program, *first, *second);
-      if (!merger.shares_data()) {
-        // nothing to win
-      } else if (!second_may_rise && !first_may_sink) {
-        note(notes, first->name, second->name, Refusal::order);
-      } else {
-        auto merged = merger.merge();
-        if (!merged) {
-          note(notes, first->name, second->name, merger.refusal());
-        } else {
-          program.items[second_may_rise ? j : i] = std::move(*merged);
-          program.items[second_may_rise ? i : j] = Nest{};
-          access[i] = access_of(program.items[i]);
-          access[j] = access_of(program.items[j]);
-          return true;
-        }
+// Each nest becomes part of the latest earlier one that takes it and that touches what it reads.
+class MergePass {
+ public:
+  MergePass(LoopProgram& program, RefusalNotes* notes)
+      : program_(program), order_(program.items), notes_(notes), touching_(program.buffers.size()), changes_(program.items.size(), 0), asked_for_(program.items.size(), SIZE_MAX) {}
+
+  bool sweep() {
+    bool changed = false;
+    for (auto& items : touching_) items.clear();
+    for (size_t item : order_.order()) {
+      changed |= merge_back(item);
+      const size_t kept = order_.found(item);
+      for (const auto* list : {&order_.access(kept).reads, &order_.access(kept).writes})
+        for (LoopBufferId b : *list)
+          if (touching_[b].empty() || touching_[b].back() != kept) touching_[b].push_back(kept);
+    }
+    return changed;
+  }
+
+  void put_in_order() {
+    std::vector<Item> items;
+    for (size_t item : order_.order()) items.push_back(std::move(program_.items[item]));
+    program_.items = std::move(items);
+  }
+
+ private:
+  // Earlier nests that touch what the item reads, single numbers aside; the latest first.
+  std::vector<size_t> candidates(size_t item) {
+    constexpr size_t kMost = 64;
+    std::vector<size_t> found;
+    for (LoopBufferId b : order_.access(item).reads) {
+      if (program_.buffers[b].sizes.empty()) continue;
+      const std::vector<size_t>& all = touching_[b];
+      for (size_t k = all.size() > kMost ? all.size() - kMost : 0; k < all.size(); ++k) {
+        const size_t other = all[k];
+        if (order_.found(other) != other || std::exchange(asked_for_[other], item) == item || !std::holds_alternative<Nest>(program_.items[other])) continue;
+        found.push_back(other);
       }
     }
-    second_may_rise = second_may_rise && !conflicts(access[i], access[j]);
-    if (!second_may_rise && j + 8 < i) return false;
+    for (size_t other : found) asked_for_[other] = SIZE_MAX;
+    std::sort(found.begin(), found.end(), [&](size_t a, size_t b) { return order_.position(a) > order_.position(b); });
+    if (found.size() > kMost) found.resize(kMost);
+    return found;
   }
-  return false;
-}
+
+  bool merge_back(size_t item) {
+    const Nest* second = std::get_if<Nest>(&program_.items[item]);
+    if (second == nullptr) return false;
+    order_.look_back(item);
+    for (size_t earlier : candidates(item)) {
+      const Nest& first = std::get<Nest>(program_.items[earlier]);
+      if (order_.is_parted(earlier)) {
+        note(notes_, first.name, second->name, Refusal::order);
+        continue;
+      }
+      // What was refused stays refused until one of the two changes.
+      uint32_t& refused = refused_.try_emplace(uint64_t{earlier} << 32 | item, UINT32_MAX).first->second;
+      if (refused == changes_[earlier] + changes_[item]) continue;
+      refused = changes_[earlier] + changes_[item];
+      Merger merger(program_, first, *second);
+      auto merged = merger.merge();
+      if (!merged) {
+        note(notes_, first.name, second->name, merger.refusal());
+        continue;
+      }
+      order_.join(earlier);
+      program_.items[earlier] = std::move(*merged);
+      ++changes_[earlier];
+      return true;
+    }
+    return false;
+  }
+
+  LoopProgram& program_;
+  ItemOrder order_;
+  RefusalNotes* notes_;
+  std::vector<std::vector<size_t>> touching_;   // per buffer: nests and calls so far in the sweep, perhaps joined since
+  std::vector<uint32_t> changes_;               // per item: how often it took another
+  std::vector<size_t> asked_for_;
+  std::unordered_map<uint64_t, uint32_t> refused_;  // pairs of items, and the changes of both by then
+};
 
 }  // namespace
 
 LoopProgram merge_nests(LoopProgram program, RefusalNotes* notes) {
-  std::vector<ItemAccess> access;
-  for (const Item& item : program.items) access.push_back(access_of(item));
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (size_t i = 1; i < program.items.size(); ++i) changed |= merge_item(program, i, access, notes);
-  }
+  MergePass pass(program, notes);
+  while (pass.sweep()) continue;
+  pass.put_in_order();
   return prune(std::move(program));
 }
 

@@ -26,6 +26,5 @@ struct ItemAccess {
   std::vector<LoopBufferId> reads, writes;  // sorted
 };
 ItemAccess access_of(const std::variant<Nest, ExternCall>& item);
-bool conflicts(const ItemAccess& a, const ItemAccess& b);
 
 }  // namespace framejit::inductor

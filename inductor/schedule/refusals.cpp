@@ -1,8 +1,6 @@
 // inductor/schedule/refusals.cpp — the table of reasons.
 #include "inductor/schedule/refusals.h"
 
-#include <algorithm>
-
 namespace framejit::inductor {
 namespace {
 
@@ -22,8 +20,7 @@ const char* text_of(Refusal refusal) { return kRows[static_cast<size_t>(refusal)
 
 void note(RefusalNotes* notes, const std::string& first, const std::string& second, Refusal reason) {
   if (notes == nullptr) return;
-  RefusedPair pair{first, second, reason};
-  if (std::find(notes->begin(), notes->end(), pair) == notes->end()) notes->push_back(std::move(pair));
+  notes->push_back({first, second, reason});
 }
 
 }  // namespace framejit::inductor

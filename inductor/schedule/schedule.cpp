@@ -1,91 +1,84 @@
 // inductor/schedule/schedule.cpp — greedy grouping in program order.
 //
-// A nest joins the latest group that it shares data with, if it may move there past the steps between, and if both agree on at
+// A nest joins the latest group that it shares data with, if no step between needs one and is needed by the other, and if both agree on at
 // least the outer dimensions over which their common buffers are accessed point by point: every store and every load of a buffer
 // that the group hands over must name the outer dimensions at the same positions of its index.
 #include "inductor/schedule/schedule.h"
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <tuple>
+
+#include "inductor/schedule/item_order.h"
 
 namespace framejit::inductor {
 namespace {
 
-ItemAccess access_of_group(const Group& group) {
-  ItemAccess all;
-  for (const Nest& nest : group.nests) {
-    const ItemAccess one = access_of(nest);
-    all.reads.insert(all.reads.end(), one.reads.begin(), one.reads.end());
-    all.writes.insert(all.writes.end(), one.writes.begin(), one.writes.end());
-  }
-  for (auto* list : {&all.reads, &all.writes}) {
-    std::sort(list->begin(), list->end());
-    list->erase(std::unique(list->begin(), list->end()), list->end());
-  }
-  return all;
-}
-
 class Grouper {
  public:
-  Grouper(LoopProgram program, const SizeHints& hints, RefusalNotes* notes) : hints_(hints), symbols_(program.symbol_count), notes_(notes) {
+  Grouper(LoopProgram program, const SizeHints& hints, RefusalNotes* notes)
+      : hints_(hints), symbols_(program.symbol_count), order_(program.items), writing_(program.buffers.size()), steps_(program.items.size()), notes_(notes) {
     schedule_.program = std::move(program);
   }
 
   Schedule run() {
     auto items = std::move(schedule_.program.items);
     schedule_.program.items.clear();
-    for (auto& item : items) {
-      if (auto* call = std::get_if<ExternCall>(&item)) {
-        access_.push_back(access_of(item));
-        schedule_.steps.emplace_back(std::move(*call));
-      } else if (!join(std::get<Nest>(item))) {
-        access_.push_back(access_of(item));
-        Group group{{std::move(std::get<Nest>(item))}, 0};
+    for (size_t i = 0; i < items.size(); ++i) {
+      Nest* const nest = std::get_if<Nest>(&items[i]);
+      if (nest != nullptr && join(i, *nest)) continue;
+      if (nest != nullptr) {
+        Group group{{std::move(*nest)}, 0};
         group.outer = group.nests[0].ranges.size();
-        schedule_.steps.emplace_back(std::move(group));
+        steps_[i] = std::move(group);
+      } else {
+        steps_[i] = std::move(std::get<ExternCall>(items[i]));
       }
+      for (LoopBufferId b : order_.access(i).writes) writing_[b].push_back(i);
     }
+    for (size_t i : order_.order()) schedule_.steps.push_back(std::move(steps_[i]));
     return std::move(schedule_);
   }
 
  private:
-  bool join(Nest& nest) {
-    const ItemAccess own = access_of(nest);
-    bool may_rise = true;
-    for (size_t s = schedule_.steps.size(); s-- > 0 && (may_rise || notes_ != nullptr);) {
-      Group* group = std::get_if<Group>(&schedule_.steps[s]);
-      if (group != nullptr && shares(own, access_[s])) {
-        if (!may_rise) {
-          note(notes_, group->nests.back().name, nest.name, Refusal::order);
-        } else if (const auto outer = common_outer(*group, nest)) {
-          group->outer = *outer;
-          group->nests.push_back(std::move(nest));
-          access_[s] = access_of_group(*group);
-          return true;
-        }
+  // Groups so far that write what the nest touches, the latest first.
+  std::vector<size_t> candidates(size_t item) const {
+    std::vector<size_t> found;
+    for (const auto* list : {&order_.access(item).reads, &order_.access(item).writes})
+      for (LoopBufferId b : *list)
+        for (size_t step : writing_[b])
+          if (std::holds_alternative<Group>(steps_[order_.found(step)])) found.push_back(order_.found(step));
+    std::sort(found.begin(), found.end(), [&](size_t a, size_t b) { return order_.position(a) > order_.position(b); });
+    found.erase(std::unique(found.begin(), found.end()), found.end());
+    return found;
+  }
+
+  bool join(size_t item, Nest& nest) {
+    order_.look_back(item);
+    for (size_t step : candidates(item)) {
+      Group& group = std::get<Group>(steps_[step]);
+      if (order_.is_parted(step)) {
+        note(notes_, group.nests.back().name, nest.name, Refusal::order);
+      } else if (const auto outer = common_outer(group, nest, order_.access(item))) {
+        group.outer = *outer;
+        group.nests.push_back(std::move(nest));
+        order_.join(step);
+        for (LoopBufferId b : order_.access(step).writes)
+          if (writing_[b].empty() || order_.found(writing_[b].back()) != step) writing_[b].push_back(step);
+        return true;
       }
-      may_rise = may_rise && !conflicts(own, access_[s]);  // it may not run before that step
     }
     return false;
   }
 
-  // Something of more than a row's worth that both touch.
-  bool shares(const ItemAccess& a, const ItemAccess& b) const {
-    for (LoopBufferId x : a.reads) {
-      const bool written = std::binary_search(b.writes.begin(), b.writes.end(), x);
-      if (written) return true;
-    }
-    for (LoopBufferId x : a.writes)
-      if (std::binary_search(b.writes.begin(), b.writes.end(), x)) return true;
-    return false;
-  }
-
-  std::optional<size_t> common_outer(const Group& group, const Nest& nest) const {
+  std::optional<size_t> common_outer(const Group& group, const Nest& nest, const ItemAccess& own) const {
     const Nest& leader = group.nests[0];
+    const std::vector<HandedOver> handed = handed_over(group, nest, own);
     size_t outer = 0;
     while (outer < group.outer && outer < nest.ranges.size() && leader.ranges[outer] == nest.ranges[outer]) ++outer;
     for (; outer > 0; --outer)
-      if (agrees(group, nest, outer)) break;
+      if (agrees(handed, nest, outer)) break;
     const auto refuse = [&](Refusal reason) {
       note(notes_, group.nests.back().name, nest.name, reason);
       return std::nullopt;
@@ -104,21 +97,26 @@ class Grouper {
     return hints_.numel(all);
   }
 
-  // Accesses of buffers that one nest of the group and this one hand over (one of them writes) name each outer dimension at the
-  // same position. A group of no outer dimensions runs in order at one point: always right.
-  bool agrees(const Group& group, const Nest& nest, size_t outer) const {
-    std::vector<const LoopInst*> theirs, own;
+  // An access of the nest and one of the group to a buffer that one of them writes.
+  using HandedOver = std::pair<const LoopInst*, const LoopInst*>;
+  static std::vector<HandedOver> handed_over(const Group& group, const Nest& nest, const ItemAccess& own) {
+    const auto is_access = [](const LoopInst& i) { return i.op == LoopOp::kStore || i.op == LoopOp::kLoad; };
+    const auto touches = [](const std::vector<LoopBufferId>& list, LoopBufferId b) { return std::binary_search(list.begin(), list.end(), b); };
+    std::vector<HandedOver> pairs;
     for (const Nest& n : group.nests)
-      for (const LoopInst& i : n.body)
-        if (i.op == LoopOp::kStore || i.op == LoopOp::kLoad) theirs.push_back(&i);
-    for (const LoopInst& i : nest.body)
-      if (i.op == LoopOp::kStore || i.op == LoopOp::kLoad) own.push_back(&i);
-    for (const LoopInst* mine : own)
-      for (const LoopInst* other : theirs) {
-        if (mine->buffer != other->buffer || (mine->op == LoopOp::kLoad && other->op == LoopOp::kLoad)) continue;
-        if (!same_points(mine->index, other->index, nest.ranges, outer)) return false;
+      for (const LoopInst& other : n.body) {
+        if (!is_access(other) || !touches(own.writes, other.buffer)) {
+          if (other.op != LoopOp::kStore || !touches(own.reads, other.buffer)) continue;
+        }
+        for (const LoopInst& mine : nest.body)
+          if (is_access(mine) && mine.buffer == other.buffer && (mine.op == LoopOp::kStore || other.op == LoopOp::kStore)) pairs.emplace_back(&mine, &other);
       }
-    return true;
+    return pairs;
+  }
+
+  // Both name each outer dimension at the same position. A group of no outer dimensions runs in order at one point: always right.
+  bool agrees(const std::vector<HandedOver>& handed, const Nest& nest, size_t outer) const {
+    return std::all_of(handed.begin(), handed.end(), [&](const HandedOver& pair) { return same_points(pair.first->index, pair.second->index, nest.ranges, outer); });
   }
 
   bool same_points(const std::vector<SymExpr>& a, const std::vector<SymExpr>& b, const SymSizes& ranges, size_t outer) const {
@@ -132,8 +130,10 @@ class Grouper {
 
   const SizeHints& hints_;
   NestSymbols symbols_;
+  ItemOrder order_;
+  std::vector<std::vector<size_t>> writing_;              // per buffer: items so far that write it
+  std::vector<std::variant<Group, ExternCall>> steps_;    // by item: what its step is, where it was not joined
   Schedule schedule_;
-  std::vector<ItemAccess> access_;
   RefusalNotes* notes_;
 };
 
@@ -144,9 +144,11 @@ RefusalNotes apart(const Schedule& schedule, const RefusalNotes& notes) {
     if (const auto* group = std::get_if<Group>(&schedule.steps[s]))
       for (const Nest& nest : group->nests) step_of[nest.name] = s;
   RefusalNotes kept;
+  std::set<std::tuple<std::string, std::string, Refusal>> seen;
   for (const RefusedPair& pair : notes) {
     const auto first = step_of.find(pair.first), second = step_of.find(pair.second);
-    if (first != step_of.end() && second != step_of.end() && first->second != second->second) kept.push_back(pair);
+    if (first == step_of.end() || second == step_of.end() || first->second == second->second) continue;
+    if (seen.insert({pair.first, pair.second, pair.reason}).second) kept.push_back(pair);
   }
   return kept;
 }
@@ -167,18 +169,17 @@ Schedule make_schedule(LoopProgram program, const SizeHints& hints, bool with_re
 
 std::vector<bool> private_buffers(const Schedule& schedule) {
   const size_t count = schedule.program.buffers.size();
-  std::vector<size_t> users(count, 0);
-  for (const auto& step : schedule.steps) {
-    std::vector<bool> touched(count, false);
-    if (const auto* call = std::get_if<ExternCall>(&step)) {
-      for (LoopBufferId b : call->reads) touched[b] = true;
-      for (LoopBufferId b : call->writes) touched[b] = true;
+  std::vector<size_t> users(count, 0), last(count, SIZE_MAX);
+  for (size_t step = 0; step < schedule.steps.size(); ++step) {
+    const auto touch = [&](LoopBufferId b) { users[b] += std::exchange(last[b], step) != step; };
+    if (const auto* call = std::get_if<ExternCall>(&schedule.steps[step])) {
+      for (LoopBufferId b : call->reads) touch(b);
+      for (LoopBufferId b : call->writes) touch(b);
     } else {
-      for (const Nest& nest : std::get<Group>(step).nests)
+      for (const Nest& nest : std::get<Group>(schedule.steps[step]).nests)
         for (const LoopInst& inst : nest.body)
-          if (inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) touched[inst.buffer] = true;
+          if (inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) touch(inst.buffer);
     }
-    for (size_t b = 0; b < count; ++b) users[b] += touched[b];
   }
   std::vector<bool> is_private(count);
   for (size_t b = 0; b < count; ++b) {

@@ -15,18 +15,21 @@ import framejit
 
 @framejit.compile{options}
 def f(x, w, b):
-    y = torch.nn.functional.layer_norm(x, (96,), w, b)
-    y = torch.tanh(y @ y.mT)
-    return torch.softmax(y, -1)
+    {body}
 
 with torch.no_grad():
     f(torch.randn(64, 96), torch.ones(96), torch.zeros(96))
 """
 
 
-def log_of(tmp_path, channels, options="", **environment):
+BODY = """y = torch.nn.functional.layer_norm(x, (96,), w, b)
+    y = torch.tanh(y @ y.mT)
+    return torch.softmax(y, -1)"""
+
+
+def log_of(tmp_path, channels, options="", body=BODY, **environment):
     path = tmp_path / "program.py"
-    path.write_text(PROGRAM.format(options=options))
+    path.write_text(PROGRAM.format(options=options, body=body))
     out = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, env=dict(os.environ, FRAMEJIT_LOGS=channels, **environment))
     assert out.returncode == 0, out.stderr
     return out.stderr
@@ -62,7 +65,11 @@ def test_assembly_on_request(tmp_path):
 
 def test_refused_pairs_are_named_with_a_reason(tmp_path):
     log = log_of(tmp_path, "schedule")
-    assert re.search(r"schedule \S+: \d+ pairs of nests with common data not fused", log)
+    assert re.search(r"schedule \S+: 0 pairs of nests with common data not fused", log)
+    log = log_of(tmp_path, "schedule", body="y = torch.exp(x)\n    return (y @ y.mT) * y.sum()")
+    pairs = re.findall(r"^\| (n\d+), (n\d+): (\w+): (.+)$", log, re.M)
+    assert re.search(rf"schedule \S+: {len(pairs)} pairs of nests with common data not fused", log)
+    assert ("n1", "n2", "order", "a step between them needs one of them and is needed by the other") in pairs
 
 
 def test_dump_folder_gets_a_file_for_each_form(tmp_path):

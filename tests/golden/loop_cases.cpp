@@ -1,15 +1,18 @@
 // tests/golden/loop_cases.cpp — folders loops, schedule and hip: cases that start from a graph's text.
 //
-// Stages: "lower" prints the loop program (and checks its round trip and verifier); "schedule" prints the fused groups; "kernels"
-// prints the kernel IR of every group; "refused" the pairs that stayed apart; "hip" every kernel as HIP source; "widen" the graph
-// whose products of bfloat16 are computed in float32; "bare" the graph whose products
-// add nothing; "formats" the graph with the memory formats that cost least; "last" with all
-// convolutions in channels_last.
+// Stages of graphs, in front: "pipeline" runs all graph passes, as production does; "widen" computes products of bfloat16 in
+// float32; "bare" takes additions out of products; "formats" chooses the memory formats that cost least, "last" channels_last for all
+// convolutions. Stages of loops: "lower" prints the loop program (and checks its round trip and verifier); "schedule" the fused groups;
+// "steps" their names alone, and how many kernels there are; "kernels" the kernel IR of every group; "refused" the pairs that stayed
+// apart; "hip" every kernel as HIP source. A case with one of these is executed as well: interpreted, and by machine code of every
+// vector level that this CPU has ("not_executed": it calls library ops that are not emulated).
 #include <gtest/gtest.h>
 
 #include <map>
 
 #include "graph/graph.h"
+#include "graph/passes/decompose.h"
+#include "graph/passes/pipeline.h"
 #include "inductor/gpu/hip_emitter.h"
 #include "inductor/kernel/kernel_ir.h"
 #include "inductor/lowering/bare_products.h"
@@ -17,6 +20,7 @@
 #include "inductor/lowering/memory_formats.h"
 #include "inductor/lowering/wide_products.h"
 #include "tests/golden/golden.h"
+#include "tests/unit/inductor/plan_runner.h"
 
 namespace framejit::inductor {
 namespace {
@@ -55,33 +59,78 @@ Result<std::string> hip_text(const Schedule& schedule, const SizeHints& hints) {
   return text;
 }
 
-Result<std::string> run(const golden::Case& c) {
-  FJ_TRY(graph::Graph graph, graph::parse_graph(c.in));
-  static const std::map<std::string, graph::Graph (*)(const graph::Graph&)> kRewrites = {
-      {"widen", widen_products},
-      {"bare", bare_products},
-      {"formats", [](const graph::Graph& g) { return choose_memory_formats(g, FormatRule::kLeastCost); }},
-      {"last", [](const graph::Graph& g) { return choose_memory_formats(g, FormatRule::kChannelsLast); }}};
-  if (const auto rewrite = kRewrites.find(c.stages[0]); rewrite != kRewrites.end()) {
-    graph = rewrite->second(graph);
-    FJ_TRY_VOID(graph::verify(graph));
-    return graph::print(graph);
-  }
-  LoweredGraph lowered = lower(graph);
-  const SizeHints hints = hints_of(graph);
+// One line per step, and how many there are.
+std::string steps_text(const Schedule& schedule) {
   std::string text;
-  for (const std::string& stage : c.stages) {
-    if (stage == "lower") {
-      FJ_TRY(text, lowered_text(lowered.program));
+  size_t kernels = 0;
+  for (const auto& step : schedule.steps) {
+    const Group* group = std::get_if<Group>(&step);
+    if (group == nullptr) {
+      text += "extern " + std::get<ExternCall>(step).op + "\n";
       continue;
     }
-    const Schedule schedule = make_schedule(lowered.program, hints, true);
-    if (stage == "hip") {
-      FJ_TRY(text, hip_text(schedule, hints));
-      continue;
-    }
-    if (stage != "schedule" && stage != "kernels" && stage != "refused") return Error{"golden", "unknown stage " + stage};
-    text = stage == "schedule" ? print(schedule) : stage == "refused" ? print_refused(schedule) : kernels_text(schedule, hints);
+    text += "kernel k" + std::to_string(kernels++) + " outer " + std::to_string(group->outer) + ":";
+    for (const Nest& nest : group->nests) text += " " + nest.name;
+    text += "\n";
+  }
+  return text + "kernels: " + std::to_string(kernels) + ", library calls: " + std::to_string(schedule.steps.size() - kernels) + "\n";
+}
+
+using GraphStage = Result<graph::Graph> (*)(const graph::Graph&);
+const std::map<std::string, GraphStage>& graph_stages() {
+  using graph::Graph;
+  static const std::map<std::string, GraphStage> stages = {
+      {"pipeline", [](const Graph& g) { return graph::run_pipeline(g, true); }},
+      {"widen", [](const Graph& g) -> Result<Graph> { return widen_products(g); }},
+      {"bare", [](const Graph& g) -> Result<Graph> { return bare_products(g); }},
+      {"formats", [](const Graph& g) -> Result<Graph> { return choose_memory_formats(g, FormatRule::kLeastCost); }},
+      {"last", [](const Graph& g) -> Result<Graph> { return choose_memory_formats(g, FormatRule::kChannelsLast); }}};
+  return stages;
+}
+
+Result<std::string> loop_text(const std::string& stage, const LoopProgram& program, const SizeHints& hints) {
+  if (stage == "lower") return lowered_text(program);
+  const Schedule schedule = make_schedule(program, hints, true);
+  if (stage == "schedule") return print(schedule);
+  if (stage == "steps") return steps_text(schedule);
+  if (stage == "refused") return print_refused(schedule);
+  if (stage == "kernels") return kernels_text(schedule, hints);
+  if (stage == "hip") return hip_text(schedule, hints);
+  return Error{"golden", "unknown stage " + stage};
+}
+
+// What the coarsest floats that the graph computes with round away.
+double tolerance_of(const graph::Graph& graph) {
+  double tolerance = 2e-6;
+  for (const graph::ValueInfo& value : graph.values)
+    if (graph::is_half(value.meta.dtype)) tolerance = std::max(tolerance, value.meta.dtype == DType::kBFloat16 ? 1e-2 : 1e-3);
+  return tolerance;
+}
+
+// Every program that is printed is run too, unless it calls what the tests' host does not emulate: then the case says so.
+void execute(const graph::Graph& graph, const LoopProgram& program, bool is_left_out) {
+  const bool can_run = testing::unknown_calls(program).empty();
+  EXPECT_NE(can_run, is_left_out) << (can_run ? "'not_executed' has no reason" : "calls an op that is not emulated: say 'not_executed'");
+  if (can_run) testing::check_graph(graph, {.tolerance = tolerance_of(graph)});
+}
+
+Result<std::string> run(const golden::Case& c) {
+  testing::declare_ops();
+  FJ_TRY(graph::Graph graph, graph::parse_graph(c.in));
+  std::vector<std::string> stages = c.stages;
+  const bool is_left_out = std::erase(stages, "not_executed") != 0;
+  size_t at = 0;
+  for (; at < stages.size() && graph_stages().count(stages[at]) != 0; ++at) {
+    FJ_TRY(graph, graph_stages().at(stages[at])(graph));
+    FJ_TRY_VOID(graph::verify(graph));
+  }
+  if (at == stages.size()) return graph::print(graph);
+  const LoweredGraph lowered = lower(graph);
+  execute(graph, lowered.program, is_left_out);
+  std::string text;
+  for (; at < stages.size(); ++at) {
+    FJ_TRY(const std::string part, loop_text(stages[at], lowered.program, hints_of(graph)));
+    text += part;
   }
   return text;
 }

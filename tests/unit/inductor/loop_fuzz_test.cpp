@@ -125,6 +125,9 @@ void check_program(uint32_t seed, const Defect& planted = {}) {
   const std::string text = print(random.program);
   const auto verified = verify(random.program);
   ASSERT_TRUE(verified.ok()) << verified.error().message << "\n" << text;
+  const auto parsed = parse_loops(text);
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message << ", " << text;
+  ASSERT_EQ(print(parsed.value()), text);
   std::vector<ValueForm> forms;
   const graph::Graph graph = frame_of(random, forms);
   const SizeHints hints{{8}};
@@ -142,9 +145,14 @@ void check_program(uint32_t seed, const Defect& planted = {}) {
     for (const int64_t size : {int64_t{8}, int64_t{2} + seed % 39}) {
       const auto inputs = input_data(random, {size}, seed);
       const auto expected = interpret(random.program, inputs, {size});
-      const auto got = run_plan(plan.value(), inputs, {size}, 1 + static_cast<int>(seed % 3));
+      const auto got = run_plan(plan.value(), inputs, {size}, 1);
       ASSERT_EQ(got.ok(), expected.ok()) << (got.ok() ? expected.error() : got.error()).message << "\n" << what;
       if (got.ok()) compare(random, got.value(), expected.value(), "s0 = " + std::to_string(size) + ", " + what);
+      for (const int threads : {2, 3}) {
+        const auto again = run_plan(plan.value(), inputs, {size}, threads);
+        ASSERT_EQ(again.ok(), got.ok());
+        if (got.ok()) ASSERT_EQ(again.value().bytes, got.value().bytes) << threads << " threads give other bits, s0 = " << size << ", " << what;
+      }
       if (::testing::Test::HasFailure()) return;
     }
   }

@@ -6,8 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iomanip>
 #include <memory>
+#include <optional>
+#include <sstream>
 
+#include "graph/passes/pipeline.h"
 #include "graph/scalar_op.h"
 #include "inductor/assemble.h"
 #include "inductor/cpu/jit.h"
@@ -62,10 +66,11 @@ char* element(const View& v, const std::vector<int64_t>& at) {
   return v.data + offset * row_of(v.dtype).bytes;
 }
 
-double get(const View& v, const std::vector<int64_t>& at) {
-  const auto value = graph::load_element(v.dtype, element(v, at));
-  return is_float(v.dtype) ? value.f : static_cast<double>(value.i);
+double number_at(DType dtype, const char* at) {
+  const auto value = graph::load_element(dtype, at);
+  return is_float(dtype) ? value.f : static_cast<double>(value.i);
 }
+double get(const View& v, const std::vector<int64_t>& at) { return number_at(v.dtype, element(v, at)); }
 void set(const View& v, const std::vector<int64_t>& at, double x) {
   graph::ScalarValue value;
   value.f = x;
@@ -73,17 +78,23 @@ void set(const View& v, const std::vector<int64_t>& at, double x) {
   graph::store_element(v.dtype, element(v, at), value);
 }
 
-std::vector<double> read_all(const View& v) {
-  std::vector<double> out;
-  for_each_index(v.sizes, [&](const std::vector<int64_t>& at) { out.push_back(get(v, at)); });
-  return out;
+void add_output(Outputs& out, const View& v) {
+  out.dtypes.push_back(v.dtype);
+  std::vector<double>& values = out.values.emplace_back();
+  std::string& bytes = out.bytes.emplace_back();
+  for_each_index(v.sizes, [&](const std::vector<int64_t>& at) {
+    values.push_back(get(v, at));
+    bytes.append(element(v, at), static_cast<size_t>(row_of(v.dtype).bytes));
+  });
 }
+
+bool is_emulated(const std::string& op) { return op == "mm" || op == "bmm" || op == "addmm" || op == "opaque_copy"; }
 
 // mm(a, b), bmm(a, b), addmm(c, a, b), clone-like "sort"-free copies: op(a).
 void emulate(const std::string& op, const std::vector<View>& in, const View& out) {
   const size_t first = op == "addmm" ? 1 : 0;
-  if (op != "mm" && op != "bmm" && op != "addmm") {
-    ASSERT_EQ(op, "opaque_copy") << "the test host does not know this op";
+  ASSERT_TRUE(is_emulated(op)) << op << ": the test host does not know this op";
+  if (op == "opaque_copy") {
     for_each_index(out.sizes, [&](const std::vector<int64_t>& at) { set(out, at, get(in[0], at)); });
     return;
   }
@@ -91,10 +102,10 @@ void emulate(const std::string& op, const std::vector<View>& in, const View& out
   for_each_index(out.sizes, [&](const std::vector<int64_t>& at) {
     std::vector<int64_t> left = at, right = at;
     double sum = first == 1 ? get(in[0], in[0].sizes.size() == 1 ? std::vector<int64_t>{at[1]} : at) : 0;
-    for (int64_t k = 0; k < a.sizes.back(); ++k) {
-      left.back() = right[right.size() - 2] = k;
-      sum += get(a, left) * get(b, right);
-    }
+    left.back() = right[right.size() - 2] = 0;
+    const char *l = element(a, left), *r = element(b, right);
+    const int64_t bytes = row_of(a.dtype).bytes, along = a.strides.back() * bytes, down = b.strides[right.size() - 2] * bytes;
+    for (int64_t k = 0; k < a.sizes.back(); ++k) sum += number_at(a.dtype, l + k * along) * number_at(b.dtype, r + k * down);
     set(out, at, sum);
   });
 }
@@ -227,7 +238,7 @@ Result<Outputs> run_interpreted(const Graph& graph, const std::vector<Data>& inp
   });
   if (!ran) return ran.error();
   Outputs out;
-  for (ValueId v : graph.outputs) out.values.push_back(read_all(view_of(v)));
+  for (ValueId v : graph.outputs) add_output(out, view_of(v));
   return out;
 }
 
@@ -242,44 +253,62 @@ Result<Outputs> run_plan(const runtime::CallPlan& plan, const std::vector<Data>&
   Outputs out;
   for (const runtime::Output& o : plan.outputs) {
     EXPECT_EQ(o.kind, runtime::Output::kBuffer);
-    out.values.push_back(read_all(host.view(o.index, static_cast<char*>(host.data(o.index)))));
+    add_output(out, host.view(o.index, static_cast<char*>(host.data(o.index))));
   }
   return out;
 }
 
 Result<Outputs> run_compiled(const Graph& graph, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols, InductorOptions options) {
-  auto backend = make_inductor_backend(options);
-  FJ_TRY(const runtime::CallPlan plan, backend->compile(graph));
+  FJ_TRY(const runtime::CallPlan plan, make_inductor_backend(options)->compile(graph));
   return run_plan(plan, inputs, symbols, 1);
 }
 
 namespace {
 
-void compare(const Outputs& got, const Outputs& expected, double tolerance, const std::string& what) {
-  ASSERT_EQ(got.values.size(), expected.values.size());
-  for (size_t o = 0; o < got.values.size(); ++o) {
-    ASSERT_EQ(got.values[o].size(), expected.values[o].size()) << what;
-    double largest = 1;
-    for (double x : expected.values[o])
-      if (std::isfinite(x)) largest = std::max(largest, std::fabs(x));
-    for (size_t k = 0; k < got.values[o].size(); ++k) {
-      const double a = got.values[o][k], b = expected.values[o][k];
-      if (std::isnan(a) && std::isnan(b)) continue;
-      if (a == b) continue;
-      ASSERT_LE(std::fabs(a - b), tolerance * largest) << what << ": output " << o << " element " << k << " is " << a << ", expected " << b;
-    }
+double unit_in_the_last_place(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64: return 0x1p-52;
+    case DType::kFloat32: return 0x1p-23;
+    case DType::kFloat16: return 0x1p-10;
+    default: return 0x1p-7;  // bfloat16
   }
 }
 
-// Every way of compiling that this CPU has; kAvx512 is the host's where there is any.
-std::vector<InductorOptions> variants() {
-  std::vector<InductorOptions> all{{false, 0, Target::kMachine}, {true, 0, Target::kInterp}, {false, 0, Target::kInterp}};
-  for (const VectorLevel level : {VectorLevel::kHost, VectorLevel::kAvx2, VectorLevel::k128})
-    if (is_available(level)) all.push_back({true, static_cast<int>(level), Target::kMachine});
-  return all;
+bool is_close(double got, double expected, double bound) {
+  if (got == expected || (std::isnan(got) && std::isnan(expected))) return true;
+  return std::isfinite(got) && std::isfinite(expected) && std::fabs(got - expected) <= bound;
 }
 
-void declare_ops() {  // which torch's schemas would declare
+}  // namespace
+
+std::string difference(const Outputs& got, const Outputs& expected, double tolerance) {
+  if (got.values.size() != expected.values.size()) return "another number of outputs";
+  for (size_t o = 0; o < expected.values.size(); ++o) {
+    const std::vector<double>&mine = got.values[o], &theirs = expected.values[o];
+    if (mine.size() != theirs.size()) return "output " + std::to_string(o) + " has another number of elements";
+    const bool is_exact = tolerance == 0 || !is_float(expected.dtypes[o]);
+    const double own = is_exact ? 0 : tolerance + 2 * unit_in_the_last_place(expected.dtypes[o]);
+    double largest = 0;
+    for (double x : theirs)
+      if (std::isfinite(x)) largest = std::max(largest, std::fabs(x));
+    for (size_t k = 0; k < theirs.size(); ++k)
+      if (!is_close(mine[k], theirs[k], own * std::fabs(theirs[k]) + (is_exact ? 0 : tolerance / 8 * largest))) {
+        std::ostringstream text;
+        text << std::setprecision(12) << "output " << o << " element " << k << " is " << mine[k] << ", expected " << theirs[k] << " (largest " << largest << ")";
+        return text.str();
+      }
+  }
+  return "";
+}
+
+std::vector<std::string> unknown_calls(const LoopProgram& program) {
+  std::vector<std::string> unknown;
+  for (const auto& item : program.items)
+    if (const auto* call = std::get_if<ExternCall>(&item); call != nullptr && !is_emulated(call->op)) unknown.push_back(call->op);
+  return unknown;
+}
+
+void declare_ops() {
   static const bool declared = [] {
     for (const std::string& name : lowered_ops()) {
       graph::OpDef op;
@@ -289,6 +318,16 @@ void declare_ops() {  // which torch's schemas would declare
     return true;
   }();
   ASSERT_TRUE(declared);
+}
+
+namespace {
+
+// Every way of compiling that this CPU has; kAvx512 is the host's where there is any.
+std::vector<InductorOptions> variants() {
+  std::vector<InductorOptions> all{{false, 0, Target::kMachine}, {true, 0, Target::kInterp}, {false, 0, Target::kInterp}};
+  for (const VectorLevel level : {VectorLevel::kHost, VectorLevel::kAvx2, VectorLevel::k128})
+    if (is_available(level)) all.push_back({true, static_cast<int>(level), Target::kMachine});
+  return all;
 }
 
 std::vector<int64_t> hints_of(const Graph& graph) {
@@ -304,49 +343,78 @@ struct Reference {
   std::vector<Data> inputs;
   Outputs expected;
 };
-Result<Reference> make_reference(const std::string& text, const CheckOptions& options) {
+Result<Graph> parse(const std::string& text, bool passes) {
   declare_ops();
-  Reference r;
-  FJ_TRY(r.graph, graph::parse_graph(text));
-  r.symbols = hints_of(r.graph);
+  FJ_TRY(Graph graph, graph::parse_graph(text));
+  if (passes) return graph::run_pipeline(std::move(graph), true);
+  return graph;
+}
+
+Result<Reference> make_reference(const Graph& graph, const CheckOptions& options) {
+  Reference r{graph, hints_of(graph), {}, {}};
   std::copy(options.symbols.begin(), options.symbols.end(), r.symbols.begin());
   r.inputs = random_inputs(r.graph, r.symbols, options.seed, options.int_limit);
   FJ_TRY(r.expected, run_interpreted(r.graph, r.inputs, r.symbols));
   return r;
 }
 
-}  // namespace
-
-void check_graph(const std::string& text, CheckOptions options) {
-  const auto reference = make_reference(text, options);
-  ASSERT_TRUE(reference.ok()) << reference.error().message << "\n" << text;
-  const Reference& r = reference.value();
-  const auto compiled = graph::parse_graph(options.compiled.empty() ? text : options.compiled);
+// Compiled once, run as often as there are numbers of threads: what they are must not show in a single bit.
+void check_variant(const Reference& r, const InductorOptions& variant, const CheckOptions& options, const std::string& what) {
+  const auto compiled = options.compiled.empty() ? Result<Graph>(r.graph) : parse(options.compiled, options.passes);
   ASSERT_TRUE(compiled.ok()) << compiled.error().message << "\n"
                              << options.compiled;
-  for (InductorOptions variant : variants()) {
-    variant.choices = options.choices;
-    const std::string what = "level " + std::to_string(variant.vector_level) + (variant.fuse ? " fused" : " unfused") +
-                             (variant.target == Target::kInterp ? " interpreted" : "") + "\n" + text;
-    auto backend = make_inductor_backend(variant);
-    auto plan = backend->compile(compiled.value());
-    ASSERT_TRUE(plan.ok()) << plan.error().message << "\n"
-                           << what;
-    if (variant.fuse && variant.target == Target::kMachine) share_kernels(plan.value());
-    if (options.plan) options.plan(plan.value());
-    const auto got = run_plan(plan.value(), r.inputs, r.symbols, variant.fuse ? 3 : 1);
+  auto plan = make_inductor_backend(variant)->compile(compiled.value());
+  ASSERT_TRUE(plan.ok()) << plan.error().message << "\n"
+                         << what;
+  if (variant.fuse && variant.target == Target::kMachine) share_kernels(plan.value());
+  if (options.plan) options.plan(plan.value());
+  std::vector<int> threads{3};
+  if (variant.target == Target::kMachine) threads = {1, 2, 3};
+  std::optional<Outputs> first;
+  for (const int n : threads) {
+    const auto got = run_plan(plan.value(), r.inputs, r.symbols, n);
     ASSERT_TRUE(got.ok()) << got.error().message << "\n" << what;
-    compare(got.value(), r.expected, options.tolerance, what);
-    int kernels = 0;
-    for (const auto& step : plan.value().steps) kernels += std::holds_alternative<runtime::KernelStep>(step);
-    if (variant.fuse && options.kernels >= 0) {
-      EXPECT_EQ(kernels, options.kernels) << what;
+    if (first) {
+      EXPECT_EQ(got.value().bytes, first->bytes) << n << " threads give other bits than " << threads[0] << ", " << what;
+      continue;
     }
+    first = got.value();
+    EXPECT_EQ(difference(*first, r.expected, options.tolerance), "") << what;
+  }
+  int kernels = 0;
+  for (const auto& step : plan.value().steps) kernels += std::holds_alternative<runtime::KernelStep>(step);
+  if (variant.fuse && options.kernels >= 0) {
+    EXPECT_EQ(kernels, options.kernels) << what;
   }
 }
 
+}  // namespace
+
+void check_graph(const Graph& graph, const CheckOptions& options) {
+  const std::string text = graph::print(graph);
+  const auto reference = make_reference(graph, options);
+  ASSERT_TRUE(reference.ok()) << reference.error().message << "\n"
+                              << text;
+  for (InductorOptions variant : variants()) {
+    variant.choices = options.choices;
+    check_variant(reference.value(), variant, options,
+                  "level " + std::to_string(variant.vector_level) + (variant.fuse ? " fused" : " unfused") +
+                      (variant.target == Target::kInterp ? " interpreted" : "") + "\n" + text);
+  }
+}
+
+void check_graph(const std::string& text, CheckOptions options) {
+  const auto graph = parse(text, options.passes);
+  ASSERT_TRUE(graph.ok()) << graph.error().message << "\n"
+                          << text;
+  check_graph(graph.value(), options);
+}
+
 void check_graph_with(KernelTarget& target, const std::string& text, CheckOptions options) {
-  const auto reference = make_reference(text, options);
+  const auto graph = parse(text, options.passes);
+  ASSERT_TRUE(graph.ok()) << graph.error().message << "\n"
+                          << text;
+  const auto reference = make_reference(graph.value(), options);
   ASSERT_TRUE(reference.ok()) << reference.error().message << "\n" << text;
   const Reference& r = reference.value();
   LoweredGraph lowered = lower(r.graph);
@@ -356,12 +424,11 @@ void check_graph_with(KernelTarget& target, const std::string& text, CheckOption
   ASSERT_TRUE(plan.ok()) << plan.error().message << "\n" << text;
   const auto got = run_plan(plan.value(), r.inputs, r.symbols, 1);
   ASSERT_TRUE(got.ok()) << got.error().message << "\n" << text;
-  compare(got.value(), r.expected, options.tolerance, text);
+  EXPECT_EQ(difference(got.value(), r.expected, options.tolerance), "") << text;
 }
 
 std::vector<Kernel> kernels_of(const std::string& text, int64_t scratch_bytes) {
-  declare_ops();
-  const auto graph = graph::parse_graph(text);
+  const auto graph = parse(text, true);
   EXPECT_TRUE(graph.ok());
   const SizeHints hints{hints_of(graph.value())};
   const Schedule schedule = make_schedule(lower(graph.value()).program, hints);

@@ -12,8 +12,11 @@
 #include "graph/graph.h"
 #include "inductor/compile.h"
 #include "inductor/kernel/target.h"
+#include "runtime/dtype.h"
 
 namespace framejit::inductor::testing {
+
+void declare_ops();  // which torch's schemas would declare: parsed graphs may name every op that is lowered
 
 struct Data {  // a dense block that a meta's strides index
   std::vector<char> bytes;
@@ -21,7 +24,13 @@ struct Data {  // a dense block that a meta's strides index
 
 struct Outputs {
   std::vector<std::vector<double>> values;  // in row-major order of the output's sizes
+  std::vector<std::string> bytes;           // the same elements as they lie in memory
+  std::vector<DType> dtypes;
 };
+// The first place where results differ by more than they may, in words; empty: nowhere. What is no float, and everything when
+// the tolerance is 0, must be equal. Else an element may be off by two units in the last place of its dtype, by `tolerance` of
+// itself, and by an eighth of `tolerance` of the output's largest magnitude, which is what cancellation leaves.
+std::string difference(const Outputs& got, const Outputs& expected, double tolerance);
 
 // Values by kind of dtype: floats around zero, integers in [0, int_limit), bools.
 std::vector<Data> random_inputs(const graph::Graph& graph, const std::vector<int64_t>& symbols, uint32_t seed, int64_t int_limit);
@@ -35,7 +44,7 @@ void share_kernels(runtime::CallPlan& plan);
 Result<Outputs> run_plan(const runtime::CallPlan& plan, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols, int threads);
 
 struct CheckOptions {
-  double tolerance = 2e-6;       // relative to the largest magnitude of the output, or to 1
+  double tolerance = 2e-6;       // of difference()
   int64_t int_limit = 4;
   std::vector<int64_t> symbols;  // empty: the hints
   uint32_t seed = 1;
@@ -43,12 +52,17 @@ struct CheckOptions {
   std::string compiled = {};     // planted: this graph is compiled in place of the one that the interpreter runs
   std::function<void(runtime::CallPlan&)> plan = {};  // planted: alters what was compiled
   Choices choices = {};
+  bool passes = true;            // the graph passes come first, as in production; false: the text is lowered as it stands
 };
-// Parses, runs on the interpreter, compiles for every vector level fused and unfused, compares. Reports through gtest.
+// Runs the graph on the interpreter, compiles it for every vector level fused and unfused, compares; with 1, 2 and 3 threads the
+// results are the same bytes. Reports through gtest.
 void check_graph(const std::string& text, CheckOptions options = {});
+void check_graph(const graph::Graph& graph, const CheckOptions& options);
+// The library ops that a lowered graph calls and that are not emulated here.
+std::vector<std::string> unknown_calls(const LoopProgram& program);
 // The same, fused, for one target.
 void check_graph_with(KernelTarget& target, const std::string& text, CheckOptions options = {});
-// The kernels of a graph when everything is fused.
+// The kernels of a graph, behind the passes, when everything is fused.
 std::vector<Kernel> kernels_of(const std::string& text, int64_t scratch_bytes);
 
 }  // namespace framejit::inductor::testing

@@ -1,0 +1,31 @@
+// tests/golden/refusal_cases.cpp — every reason of inductor/schedule/refusals.def is the answer of some golden case.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "tests/golden/golden.h"
+
+namespace framejit::golden {
+namespace {
+
+TEST(Refusals, EachHasACase) {
+  std::string answers;
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(FRAMEJIT_SOURCE_DIR) / "tests" / "golden" / "schedule")) {
+    std::ifstream in(entry.path());
+    std::stringstream text;
+    text << in.rdbuf();
+    for (const Case& c : read_cases(text.str())) answers += c.out;
+  }
+  ASSERT_FALSE(answers.empty());
+  for (const char* name : {
+#define REFUSAL(name, text) #name,
+#include "inductor/schedule/refusals.def"
+#undef REFUSAL
+       })
+    EXPECT_NE(answers.find(std::string(": ") + name + ": "), std::string::npos) << name << " is the answer of no case in tests/golden/schedule";
+}
+
+}  // namespace
+}  // namespace framejit::golden

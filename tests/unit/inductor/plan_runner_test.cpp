@@ -1,0 +1,50 @@
+// What the comparison of the tests' host finds: small wrong numbers among small ones, lost infinities, integers off by one.
+#include "tests/unit/inductor/plan_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace framejit::inductor::testing {
+namespace {
+
+Outputs one(DType dtype, std::vector<double> values) { return {{std::move(values)}, {}, {dtype}}; }
+
+bool differ(DType dtype, std::vector<double> got, std::vector<double> expected, double tolerance = 2e-6) {
+  return !difference(one(dtype, std::move(got)), one(dtype, std::move(expected)), tolerance).empty();
+}
+
+TEST(Difference, OfSmallNumbersIsSeen) {
+  EXPECT_TRUE(differ(DType::kFloat32, {1.01e-4, 1e-4}, {1e-4, 1e-4})) << "one per cent of a ten-thousandth";
+  EXPECT_TRUE(differ(DType::kFloat32, {1 + 1e-5}, {1}));
+  EXPECT_TRUE(differ(DType::kFloat32, {0}, {1e-30}));
+  EXPECT_TRUE(differ(DType::kFloat32, {1e-5, 1}, {0, 1})) << "more than cancellation beside 1 leaves";
+}
+
+TEST(Difference, OfRoundingIsAllowed) {
+  EXPECT_FALSE(differ(DType::kFloat32, {1 + 0x1p-22}, {1}));
+  EXPECT_FALSE(differ(DType::kFloat32, {2e-7, 1}, {0, 1}));
+  EXPECT_FALSE(differ(DType::kBFloat16, {1 + 0x1p-7}, {1}));
+  EXPECT_TRUE(differ(DType::kBFloat16, {1 + 0x1p-5}, {1}));
+}
+
+TEST(Difference, OfWhatIsExactIsSeen) {
+  EXPECT_TRUE(differ(DType::kInt64, {1000001}, {1000000}));
+  EXPECT_TRUE(differ(DType::kFloat32, {1 + 0x1p-23}, {1}, 0));
+  EXPECT_FALSE(differ(DType::kFloat32, {1}, {1}, 0));
+}
+
+TEST(Difference, OfSpecialValuesIsSeen) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_FALSE(differ(DType::kFloat32, {inf, -inf, nan}, {inf, -inf, nan}));
+  for (const auto& [got, expected] : {std::pair{1.0, inf}, {inf, 1.0}, {inf, -inf}, {nan, 1.0}, {1.0, nan}, {nan, inf}})
+    EXPECT_TRUE(differ(DType::kFloat32, {got}, {expected})) << got << " for " << expected;
+}
+
+TEST(Difference, OfShapesIsSeen) {
+  EXPECT_TRUE(differ(DType::kFloat32, {1}, {1, 1}));
+  EXPECT_FALSE(difference({}, one(DType::kFloat32, {1}), 1).empty());
+}
+
+}  // namespace
+}  // namespace framejit::inductor::testing
