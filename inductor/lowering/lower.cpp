@@ -166,6 +166,10 @@ LoopBufferId LowerContext::temp(DType dtype, SymSizes sizes) {
 void LowerContext::finish(NestBuilder builder, LoopBufferId buffer, std::vector<SymExpr> index, InstId value) {
   const InstId stored = builder.cast(value, program_.buffers[buffer].dtype);
   builder.store(buffer, std::move(index), stored);
+  finish(std::move(builder));
+}
+
+void LowerContext::finish(NestBuilder builder) {
   Nest nest = builder.finish();
   nest.name = "n" + std::to_string(next_nest_++);  // here, since a builder that is copied finishes twice
   program_.items.push_back(std::move(nest));

@@ -71,7 +71,7 @@ class LowerContext {
   DType buffer_dtype(LoopBufferId b) const { return program_.buffers[b].dtype; }
   // Stores `value`, cast to the buffer's dtype, at `index` and appends the nest.
   void finish(NestBuilder builder, LoopBufferId buffer, std::vector<SymExpr> index, InstId value);
-  void finish(NestBuilder builder) { program_.items.push_back(builder.finish()); }
+  void finish(NestBuilder builder);
   void finish_result(NestBuilder builder, InstId value, size_t k = 0);
 
   // One element of a graph value; views on the way become index arithmetic.

@@ -158,7 +158,7 @@ void check_program(uint32_t seed, const Defect& planted = {}) {
   }
 }
 
-constexpr int kRounds = 40;
+constexpr int kRounds = 100;
 
 TEST(Fuzz, LoopPrograms) {
   for_each_seed(kRounds, [](uint32_t seed) { check_program(seed); });
