@@ -100,8 +100,8 @@ LIMITS = """
 NO_MEMORY_IN_A_CALL = LIMITS + """
     def f(x, log):
         log += 1
-        y = (x + 1).cummax(0).values
-        return (y * 2).cummin(0).values * 3
+        y = (x + 1).sort(0).values
+        return (y * 2).sort(0).values * 3
     compiled, small, log, plain = framejit.compile(f, dynamic=True), torch.ones(1000), torch.zeros(3), torch.zeros(3)
     with torch.no_grad():
         compiled(small, log), f(small, plain)
@@ -115,14 +115,14 @@ NO_MEMORY_IN_A_CALL = LIMITS + """
 """
 
 
-@pytest.mark.parametrize("mib", [8, 48, 80, 112, 160])
+@pytest.mark.parametrize("mib", [8, 48, 112, 220])
 @pytest.mark.nothing_captured
 def test_no_memory_in_a_call(mib):
     got, log = run(NO_MEMORY_IN_A_CALL.replace("{mib}", str(mib)))
     # The result, of compiled code or of plain Python behind it, or eager's own error; and what is written is written once.
     assert got["got"] in (32 * 2**20 / 4 * 12, got["want"]) and got["same"] and got["again"], got
     failed = got["limited"]["fallback_reasons"].get("run_failed", 0)
-    assert failed == (mib < 160) and got["stats"]["hits"] == 2 - failed and got["stats"]["graphs"] == 1, got
+    assert failed == (mib < 200) and got["stats"]["hits"] == 2 - failed and got["stats"]["graphs"] == 1, got
     assert ("plain run run_failed: " in log) == (failed > 0), log
 
 
@@ -183,7 +183,7 @@ def test_cancelled_compiles_leave_memory_flat(stage):
         x = torch.ones(9)
         while True:
             names = {}
-            exec(f"def f(x):\n    return (x * {next(NUMBERS)}).sin().cummax(0).values + 1", names)
+            exec(f"def f(x):\n    return (x * {next(NUMBERS)}).sin().sort(0).values + 1", names)
             with pytest.raises(Stop):
                 framejit.compile(names["f"])(x)
             yield

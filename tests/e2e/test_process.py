@@ -101,7 +101,7 @@ def test_a_child_forked_during_a_compile_collects_and_compiles():
 FORK_UNLOCKED = """
 import os, threading, torch, framejit
 from framejit import _framejit
-names, lines = {}, [f"    x = (x * 0.{i + 1}).sin() + {i}\\n    x = x.cummax(0).values" for i in range(20)]
+names, lines = {}, [f"    x = (x * 0.{i + 1}).sin() + {i}\\n    x = x.sort(0).values" for i in range(20)]
 exec("def f(x):\\n" + "\\n".join(lines) + "\\n    return x", names)
 compiled, quick, x, state, seen = framejit.compile(names["f"]), framejit.compile(lambda x: (x * 3).sin()), torch.ones(8), [], []
 def fork():
@@ -133,7 +133,7 @@ def test_a_fork_of_another_thread_waits_for_kernels():
 
 EXIT_UNLOCKED = """
 import threading, torch, framejit
-names, lines = {}, [f"    x = (x * 0.{i + 1}).sin() + {i}\\n    x = x.cummax(0).values" for i in range(40)]
+names, lines = {}, [f"    x = (x * 0.{i + 1}).sin() + {i}\\n    x = x.sort(0).values" for i in range(40)]
 exec("def f(x):\\n" + "\\n".join(lines) + "\\n    return x", names)
 inside = threading.Event()
 def work():
