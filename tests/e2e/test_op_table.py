@@ -17,7 +17,7 @@ MEANING = {
     "composite": "torch itself expands it into others before it is recorded",
     "extern": "PyTorch's own op",
 }
-LEAST = {"decomposed": 18, "view": 6, "lowered": 115}  # may grow, never shrink
+LEAST = {"decomposed": 18, "view": 6, "lowered": 122}  # may grow, never shrink
 LEAST_OVERLOADS = 400
 
 
