@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 import framejit
-from pairs import geomean, measure, median, ratio
+from pairs import assert_hits, geomean, measure, median, ratio
 
 SIZES = {"128x768": (128, 768), "8x128x3072": (8, 128, 3072), "4096x4096": (4096, 4096), "127x769": (127, 769)}
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
@@ -84,6 +84,8 @@ def run(name, fn, args, read, written, dtype, options):
         candidates["torch.compile"] = lambda: theirs(*args)
     for call in candidates.values():
         call(), call(), call()
+    assert_hits(candidates["framejit"], 1, 0)
+    assert framejit.stats()["kernels"] > 0, "nothing but library calls"
     kept, dropped = measure(candidates, rounds=options.rounds, target=options.target)
     row = {k: median(v) * 1e6 for k, v in kept.items()}
     row["over eager"] = ratio(kept["eager"], kept["framejit"])
@@ -120,6 +122,9 @@ def main():
         values = [r[key] for r in rows if key in r]
         if values:
             print(f"{key}: geomean {geomean(values):.2f}, least {min(values):.2f}")
+    for what, key, bound, size in (("slower than torch.compile", "over torch.compile", 0.97, None), ("below the copy limit", "share", 0.85, "4096x4096")):
+        short = [f"{r['case']} {r['dtype']} {r['threads']}t {r[key]:.2f}" for r in rows if r.get(key, bound) < bound and size in (None, r["size"])]
+        print(f"{what} (less than {bound}{f' at {size}' if size else ''}): {'; '.join(short) or 'none'}")
     print(json.dumps(rows))
 
 

@@ -87,7 +87,7 @@ void NestEmitter::choose_unroll() {
     if (inst.op != LoopOp::kScalar) continue;
     weight += static_cast<size_t>(cost_of(inst) < kFunctionCost ? 1 : kFunctionCost);
   }
-  unroll_ = narrow || weight > 20 ? 1 : weight > 6 ? 2 : 4;
+  unroll_ = narrow || weight > 32 ? 1 : weight > 16 ? 2 : 4;
   if (unroll_ == 4 && weight <= 2 && is_over_columns()) unroll_ = std::max(kColumnsAtOnce / width_, unroll_);
   if (!narrow) unroll_ = kernel_.unroll >= 0 ? unroll_ << kernel_.unroll : std::max(unroll_ >> -kernel_.unroll, 1u);
   is_masked_only_ = weight > 12 && width_ == 16;

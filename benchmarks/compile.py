@@ -1,0 +1,89 @@
+"""What a compile costs: per captured op, per distinct kernel, per stage; a new process for each row, caches of torch.compile emptied.
+
+    python benchmarks/compile.py [--case BERT-base,ResNet-50,chain] [--torch-compile]
+
+"chain" is 1,000 pointwise ops and 100 row sums of one function. The first call is timed less a second one; "ms an op" is that over the
+torch-level ops of the graph. Kernels: framejit's are code generation alone, on two threads; torch.compile's are the seconds in which it
+runs the C++ compiler, over the files that it compiled.
+"""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+CHILD = r"""
+import json, sys, time, torch
+name, compiler = sys.argv[1:3]
+torch.manual_seed(0)
+def chain(x):
+    for i in range(100):
+        for _ in range(5):
+            x = torch.tanh(x) * 1.5 + 0.1 * i if _ % 2 else (x - 0.5).abs()
+        x = x - x.sum(-1, keepdim=True) * 1e-3
+    return x
+if name == "chain":
+    fn, inputs = chain, dict(x=torch.randn(64, 256))
+else:
+    from models import load
+    fn, inputs = load(name)
+def timed():
+    start = time.perf_counter()
+    compiled(**inputs)
+    return time.perf_counter() - start
+with torch.no_grad():
+    fn(**inputs)
+    if compiler == "framejit":
+        import framejit
+        compiled = framejit.compile(fn)
+    else:
+        compiled = torch.compile(fn)
+    seconds = timed() - timed()
+out = {"case": name, "compiler": compiler, "s": seconds}
+if compiler == "framejit":
+    s = framejit.stats()
+    assert s["graphs"] == 1 and s["fallbacks"] == s["graph_breaks"] == 0 and s["hits"] == 1, s
+    out["ops"] = s["ops"]
+else:
+    from torch._dynamo.utils import compilation_time_metrics, counters
+    out["ops"] = counters["stats"]["calls_captured"]
+    runs = compilation_time_metrics.get("compile_file", [])
+    out["kernels"], out["kernel_s"] = len(runs), sum(runs)
+print(json.dumps(out))
+"""
+STAGE = re.compile(r"(kernel of \S+|lower|schedule|assemble) took ([0-9.e-]+) ms")
+
+
+def run(name, compiler):
+    with tempfile.TemporaryDirectory() as cache:
+        here = os.path.dirname(os.path.abspath(__file__))
+        env = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")])), HF_HUB_OFFLINE="1",
+                   TORCHINDUCTOR_CACHE_DIR=cache, TORCHINDUCTOR_FX_GRAPH_CACHE="0", FRAMEJIT_LOGS="timing")
+        out = subprocess.run([sys.executable, "-c", CHILD, name, compiler], env=env, capture_output=True, text=True)
+    if out.returncode:
+        return {"case": name, "compiler": compiler, "error": out.stderr.strip().splitlines()[-1:]}
+    row = json.loads(out.stdout.strip().splitlines()[-1])
+    if compiler == "framejit":
+        stages = [(stage, float(ms)) for stage, ms in STAGE.findall(out.stderr)]
+        kernels = [ms for stage, ms in stages if stage.startswith("kernel of ")]
+        row["kernels"], row["kernel_s"] = len(kernels), sum(kernels) / 1e3
+        row.update({f"{stage} us an op": ms * 1e3 / row["ops"] for stage, ms in stages if stage in ("lower", "schedule")})
+    row["ms an op"] = row["s"] * 1e3 / row["ops"]
+    row["ms a kernel"] = row.pop("kernel_s") * 1e3 / max(row["kernels"], 1)
+    return row
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--case", default="chain,BERT-base,ResNet-50")
+    parser.add_argument("--torch-compile", action="store_true")
+    options = parser.parse_args()
+    for name in options.case.split(","):
+        for compiler in ["framejit"] + ["torch.compile"] * options.torch_compile:
+            print(json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in run(name, compiler).items()}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
