@@ -27,8 +27,9 @@ def assert_hits(call, hits, breaks):
     assert seen == {"hits": hits, "graphs": 0, "fallbacks": 0} and after["graph_breaks"] - before["graph_breaks"] in (0, breaks), seen
 
 
-def measure(candidates, rounds=30, repeat=None, target=0.02):
-    """candidates: {name: zero-argument callable}. Returns {name: [seconds per call, one per kept round]} and the dropped count."""
+def measure(candidates, rounds=30, repeat=None, target=0.02, warm=False):
+    """candidates: {name: zero-argument callable}. Returns {name: [seconds per call, one per kept round]} and the dropped count.
+    warm: each turn begins with a call that does not count: the memory that the one before has freed, and the system has taken back, is found again."""
     if repeat is None:
         repeat = {}
         for name, call in candidates.items():
@@ -41,6 +42,8 @@ def measure(candidates, rounds=30, repeat=None, target=0.02):
         other, begin, row = _busy_elsewhere(), time.perf_counter(), {}
         for name, call in candidates.items():
             n = repeat[name]
+            if warm:
+                call()
             start = time.perf_counter()
             for _ in range(n):
                 call()
