@@ -288,6 +288,7 @@ class Maker {
   }
 
   void reduce(NestBuilder& b) {
+    if (values_.empty()) return;  // what was loaded may be too large to compute with
     const Value a = values_[static_cast<size_t>(pick(static_cast<int>(values_.size())))];
     if (a.level == Value::kAfter) return;
     const DType dtype = b.dtype(a.id);
