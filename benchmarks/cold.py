@@ -4,10 +4,8 @@
 """
 import argparse
 import json
-import os
-import subprocess
-import sys
-import tempfile
+
+import fresh
 
 CHILD = r"""
 import sys, time, json, torch
@@ -24,16 +22,10 @@ elif name == "demo":
 else:
     from models import load
     fn, inputs = load(name)
-with torch.no_grad():
-    fn(**inputs)
-    if compiler == "framejit":
-        import framejit
-        compiled = framejit.compile(fn)
-    else:
-        compiled = torch.compile(fn)
-    start = time.perf_counter()
-    compiled(**inputs)
-    first = time.perf_counter() - start
+""" + fresh.COMPILE + r"""
+start = time.perf_counter()
+compiled(**inputs)
+first = time.perf_counter() - start
 out = {"case": name, "compiler": compiler, "first_call_s": first}
 if compiler == "framejit":
     s = framejit.stats()
@@ -43,16 +35,6 @@ print(json.dumps(out))
 """
 
 
-def run(name, compiler):
-    with tempfile.TemporaryDirectory() as cache:
-        env = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, [os.path.dirname(os.path.abspath(__file__)), os.environ.get("PYTHONPATH")])),
-                   TORCHINDUCTOR_CACHE_DIR=cache, TORCHINDUCTOR_FX_GRAPH_CACHE="0")
-        out = subprocess.run([sys.executable, "-c", CHILD, name, compiler], env=env, capture_output=True, text=True)
-    if out.returncode:
-        return {"case": name, "compiler": compiler, "error": out.stderr.strip().splitlines()[-1:]}
-    return json.loads(out.stdout.strip().splitlines()[-1])
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", nargs="*", default=["small", "demo", "BERT-base", "ResNet-50", "ViT-B/16", "GPT-2"])
@@ -60,7 +42,7 @@ def main():
     options = parser.parse_args()
     for name in options.model:
         for compiler in ["framejit"] + (["torch.compile"] if options.torch_compile else []):
-            print(json.dumps(run(name, compiler)), flush=True)
+            print(json.dumps(fresh.run(CHILD, name, compiler)[0]), flush=True)
 
 
 if __name__ == "__main__":

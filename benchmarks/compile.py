@@ -8,11 +8,9 @@ runs the C++ compiler, over the files that it compiled.
 """
 import argparse
 import json
-import os
 import re
-import subprocess
-import sys
-import tempfile
+
+import fresh
 
 CHILD = r"""
 import json, sys, time, torch
@@ -33,14 +31,8 @@ def timed():
     start = time.perf_counter()
     compiled(**inputs)
     return time.perf_counter() - start
-with torch.no_grad():
-    fn(**inputs)
-    if compiler == "framejit":
-        import framejit
-        compiled = framejit.compile(fn)
-    else:
-        compiled = torch.compile(fn)
-    seconds = timed() - timed()
+""" + fresh.COMPILE + r"""
+seconds = timed() - timed()
 out = {"case": name, "compiler": compiler, "s": seconds}
 if compiler == "framejit":
     s = framejit.stats()
@@ -57,16 +49,11 @@ STAGE = re.compile(r"(kernel of \S+|lower|schedule|assemble) took ([0-9.e-]+) ms
 
 
 def run(name, compiler):
-    with tempfile.TemporaryDirectory() as cache:
-        here = os.path.dirname(os.path.abspath(__file__))
-        env = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")])), HF_HUB_OFFLINE="1",
-                   TORCHINDUCTOR_CACHE_DIR=cache, TORCHINDUCTOR_FX_GRAPH_CACHE="0", FRAMEJIT_LOGS="timing")
-        out = subprocess.run([sys.executable, "-c", CHILD, name, compiler], env=env, capture_output=True, text=True)
-    if out.returncode:
-        return {"case": name, "compiler": compiler, "error": out.stderr.strip().splitlines()[-1:]}
-    row = json.loads(out.stdout.strip().splitlines()[-1])
+    row, log = fresh.run(CHILD, name, compiler, HF_HUB_OFFLINE="1", FRAMEJIT_LOGS="timing")
+    if "error" in row:
+        return row
     if compiler == "framejit":
-        stages = [(stage, float(ms)) for stage, ms in STAGE.findall(out.stderr)]
+        stages = [(stage, float(ms)) for stage, ms in STAGE.findall(log)]
         kernels = [ms for stage, ms in stages if stage.startswith("kernel of ")]
         row["kernels"], row["kernel_s"] = len(kernels), sum(kernels) / 1e3
         row.update({f"{stage} us an op": ms * 1e3 / row["ops"] for stage, ms in stages if stage in ("lower", "schedule")})

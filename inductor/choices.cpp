@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "inductor/lowering/wide_products.h"
 #include "runtime/base/config.h"
 
 namespace framejit::inductor {
@@ -18,9 +19,7 @@ bool has_convolutions(const graph::Graph& functional) {
 bool has_bfloat16_products(const graph::Graph& functional) {
   if (config().bf16_products != "auto") return false;
   return std::any_of(functional.nodes.begin(), functional.nodes.end(), [&](const graph::Node& node) {
-    const std::string& op = node.op->name;
-    const bool is_product = op == "mm" || op == "addmm" || op == "bmm" || op == "convolution";
-    return is_product && functional.meta(node.results[0]).dtype == DType::kBFloat16;
+    return is_widened_product(node.op->name) && functional.meta(node.results[0]).dtype == DType::kBFloat16;
   });
 }
 

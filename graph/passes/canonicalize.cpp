@@ -90,12 +90,7 @@ ValueId cat(Context& c) {
 }
 
 // x * 1 and x / 1 are x; x + 0 is not, for -0.0.
-ValueId times_one(Context& c) {
-  const Arg& number = c.args[1];
-  const bool is_one = (number.get<SymExpr>() != nullptr && *number.get<SymExpr>() == SymExpr(1)) ||
-                      (number.get<double>() != nullptr && *number.get<double>() == 1.0);
-  return is_one ? if_same_layout(c) : kNoValue;
-}
+ValueId times_one(Context& c) { return is_one(c.args[1]) ? if_same_layout(c) : kNoValue; }
 
 const std::unordered_map<std::string_view, Simplify>& rows() {
   static const std::unordered_map<std::string_view, Simplify> table = {

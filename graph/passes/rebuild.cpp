@@ -210,6 +210,12 @@ ValueId Rebuild::moved(ValueId v, ValueId from, ValueId to) {
   return made;
 }
 
+bool is_one(const Arg& number) {
+  const SymExpr* n = number.get<SymExpr>();
+  const double* d = number.get<double>();
+  return (n != nullptr && *n == SymExpr(1)) || (d != nullptr && *d == 1.0);
+}
+
 bool same_layout(const TensorMeta& a, const TensorMeta& b) {
   return a.dtype == b.dtype && a.device == b.device && a.sizes == b.sizes && a.strides == b.strides;
 }

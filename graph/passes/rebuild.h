@@ -44,6 +44,7 @@ class Rebuild {
   std::vector<LineId> lines_;
 };
 
+bool is_one(const Arg& number);  // an integer or a float
 bool same_layout(const TensorMeta& a, const TensorMeta& b);  // dtype, device, sizes, strides
 // The value with exactly this layout: itself, a clone, or a copy into an empty tensor of these strides.
 ValueId with_layout(GraphBuilder& out, ValueId value, const TensorMeta& layout);

@@ -20,31 +20,31 @@ namespace {
 // added, left, right, and two factors.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kProducts = {{{"addmm", "mm"}, {"baddbmm", "bmm"}}};
 
-bool is_one(const Arg& arg) {
-  const SymExpr* n = arg.get<SymExpr>();
-  const double* d = arg.get<double>();
-  return (n != nullptr && *n == SymExpr(1)) || (d != nullptr && *d == 1.0);
-}
-
-bool applies(const Graph& graph, const Node& node) {
+// The product alone, where the node is one that adds; "" otherwise.
+std::string_view product_of(const Graph& graph, const Node& node) {
+  const auto* row = std::find_if(kProducts.begin(), kProducts.end(), [&](const auto& p) { return p.first == node.op->name; });
+  if (row == kProducts.end()) return "";
   const TensorMeta& result = graph.meta(node.results[0]);
   const bool is_wide_enough = result.dtype == DType::kFloat32 || result.dtype == DType::kFloat64 || result.dtype == DType::kBFloat16;
-  return is_wide_enough && result.device.type == graph::DeviceType::kCpu && std::all_of(node.args.begin() + 3, node.args.end(), is_one);
+  const bool applies = is_wide_enough && result.device.type == graph::DeviceType::kCpu && std::all_of(node.args.begin() + 3, node.args.end(), graph::is_one);
+  return applies ? row->second : "";
 }
 
 }  // namespace
 
 Graph bare_products(const Graph& functional) {
+  const auto adds = [&](const Node& node) { return !product_of(functional, node).empty(); };
+  if (std::none_of(functional.nodes.begin(), functional.nodes.end(), adds)) return functional;
   Rebuild r(functional, true);
   for (const Node& node : functional.nodes) {
-    const auto* row = std::find_if(kProducts.begin(), kProducts.end(), [&](const auto& p) { return p.first == node.op->name; });
-    if (row == kProducts.end() || !applies(functional, node)) {
+    const std::string_view op = product_of(functional, node);
+    if (op.empty()) {
       r.copy_node(node);
       continue;
     }
     r.begin(node);
     const std::vector<Arg> args = r.map_args(node);
-    const graph::ValueId product = r.out().emit(row->second, {args[1], args[2]});
+    const graph::ValueId product = r.out().emit(op, {args[1], args[2]});
     r.adopt(node.results[0], r.out().emit("add.Tensor", {product, args[0], SymExpr(1)}));
   }
   return r.finish();

@@ -32,12 +32,6 @@ const std::unordered_map<std::string_view, ProductRow>& rows() {
   return table;
 }
 
-bool is_one(const Arg& arg) {
-  const SymExpr* n = arg.get<SymExpr>();
-  const double* d = arg.get<double>();
-  return (n != nullptr && *n == SymExpr(1)) || (d != nullptr && *d == 1.0);
-}
-
 double count(const Graph& graph, const SymSizes& sizes) {
   std::vector<int64_t> hints;
   for (size_t s = 0; s < graph.shapes.symbol_count(); ++s) hints.push_back(graph.shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
@@ -57,12 +51,18 @@ bool pays(const Graph& graph, const Node& node, const ProductRow& row) {
   return results * count(graph, joined) >= kBreakEven * elements;
 }
 
+}  // namespace
+
+bool is_widened_product(std::string_view op) { return rows().contains(op); }
+
+namespace {
+
 bool applies(const Graph& graph, const Node& node, const ProductRow& row) {
   for (const size_t operand : {row.left, row.right}) {
     const ValueId* v = node.args[operand].get<ValueId>();
     if (v == nullptr || *v == graph::kNoValue || graph.meta(*v).dtype != DType::kBFloat16 || graph.meta(*v).device.type != graph::DeviceType::kCpu) return false;
   }
-  if (node.op->name == "addmm" && !std::all_of(node.args.begin() + 3, node.args.end(), is_one)) return false;
+  if (node.op->name == "addmm" && !std::all_of(node.args.begin() + 3, node.args.end(), graph::is_one)) return false;
   return pays(graph, node, row);
 }
 

@@ -6,12 +6,16 @@
 // then part of the kernels around the product.
 #pragma once
 
+#include <string_view>
+
 #include "graph/graph.h"
 
 namespace framejit::inductor {
 
 // Whether this process computes them wide: as FRAMEJIT_BF16_PRODUCTS says, or what pays on this CPU.
 bool wants_wide_products();
+
+bool is_widened_product(std::string_view op);
 
 // In and out: a functional graph. Products too small to pay for a pass over their operands stay.
 graph::Graph widen_products(const graph::Graph& functional);
