@@ -77,6 +77,8 @@ class NestEmitter {
   void emit_scalar_loop(size_t level, Accumulators& main, Accumulators& tail);
   bool is_walk(size_t level) const;
   Value* emit_walk(Value* from, Value* to, const Sets& sets, LoopBody point);
+  bool has_streams() const;
+  Value* emit_streams(size_t level, Value* from, Value* to);
   void emit_vector_loop(size_t level, Accumulators& main, Accumulators& tail);
 
   // Reductions: nest_reductions.cpp
@@ -128,6 +130,7 @@ class NestEmitter {
   NestSymbols symbols_;
   const unsigned width_;
   unsigned unroll_ = 1;
+  bool is_light_ = false;
   bool is_masked_only_ = false;  // masks cost nothing beside the body: one loop, half the code
   std::vector<size_t> order_;    // of the loops; in tiles, the tile dimension is the innermost
   size_t range_levels_ = 0;
