@@ -51,6 +51,7 @@ test: lint test-cpp test-python test-without-torch  ## everything: lint, C++ uni
 
 test-cpp: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=error
+	@grep -s '^framejit: not tested: ' $(BUILD)/Testing/Temporary/LastTest.log >&2 || true
 	@grep -q '^build frame_hook_test:' $(BUILD)/build.ninja || $(TOOLS)/not_tested "the C++ tests that embed Python: Python $(VERSION) has no shared library (libpython$(VERSION).so)"
 
 # A process for each part: the hook's tests put handlers of their own into the process.
