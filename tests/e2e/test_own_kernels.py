@@ -50,23 +50,23 @@ CASES = {
     "backward formulas": lambda x, y, z: (aten.softplus_backward(x, y, 1.0, 20.0), aten.hardsigmoid_backward(x, y * 4), aten.hardswish_backward(x, y * 4),
                                           aten.elu_backward(x, 1.0, 1.5, 0.5, False, y), aten.elu_backward(x, 1.0, 1.5, 0.5, True, F.elu(y))),
     # movements
-    "copies of views": lambda x, y, z: (torch.permute_copy(x, (1, 0)), torch.expand_copy(x[:, :1], (4, 3)), torch.transpose_copy(x, 0, 1), torch.t_copy(x),
+    "copies of views": lambda x, y, z: (torch.permute_copy(x, (1, 0)), torch.expand_copy(x[:, :1], (-1, 3)), torch.transpose_copy(x, 0, 1), torch.t_copy(x),
                                         torch.unsqueeze_copy(x, 1), torch.squeeze_copy(x[:, :1]), torch.diagonal_copy(x), torch.select_copy(x, 1, 2),
                                         torch.slice_copy(x, 1, 1, 5, 2), torch.view_copy(x, (-1,)), torch.unfold_copy(x, 1, 2, 2), torch.detach_copy(x)),
     "copies of parts": lambda x, y, z: [*torch.unbind_copy(x, 1), *torch.split_copy(x, 4, 1), *torch.split_with_sizes_copy(x, [1, 5], 1)],
     "roll": lambda x, y, z: (x.roll(3), x.roll(-7), x.roll(1, 0), x.roll((1, 2), (0, 1))),
     "rot90": lambda x, y, z: [x.rot90(k) for k in range(-1, 4)],
-    "pixel_shuffle": lambda x, y, z: (F.pixel_shuffle(x.reshape(4, 3, 2), 2), F.pixel_unshuffle(x.reshape(1, 4, 6), 2), F.channel_shuffle(x.reshape(2, 4, 3), 2)),
-    "diagonals": lambda x, y, z: (x.diag_embed(), x.diag_embed(-2, 0, 2), torch.diagonal_scatter(x, y[0, :4]), torch.diagonal_scatter(x, y[0, :3], -1), torch.block_diag(x, y[:2], z)),
+    "pixel_shuffle": lambda x, y, z: (F.pixel_shuffle(x.reshape(4, -1, 2), 2), F.pixel_unshuffle(x[None], 2), F.channel_shuffle(x.reshape(2, 4, -1), 2)),
+    "diagonals": lambda x, y, z: (x.diag_embed(), x.diag_embed(-2, 0, 2), torch.diagonal_scatter(x, y[0, :len(x)]), torch.diagonal_scatter(x, y[0, 1:len(x)], -1), torch.block_diag(x, y[:2], z)),
     "take": lambda x, y, z: (torch.take(x, torch.tensor([[0, 23], [-1, 5]])), torch.take(x, (y * 5).long())),
-    "eye": lambda x, y, z: (torch.eye(4, 6, dtype=x.dtype) * x, torch.eye(3) + 1, torch.eye(3, dtype=torch.int64)),
+    "eye": lambda x, y, z: (torch.eye(*x.shape, dtype=x.dtype) * x, torch.eye(3) + 1, torch.eye(3, dtype=torch.int64)),
     # places
-    "nearest": lambda x, y, z: [F.interpolate(v.reshape(shape), mode=m, **k) for v in (x,) for shape in ((1, 4, 6), (1, 2, 3, 4), (1, 1, 2, 3, 4))
+    "nearest": lambda x, y, z: [F.interpolate(v.reshape(shape), mode=m, **k) for v in (x,) for shape in ((1, *x.shape), (1, 2, 3, -1), (1, 1, 2, 3, -1))
                                 for m in ("nearest", "nearest-exact") for k in ({"scale_factor": 2}, {"scale_factor": 1.7}, {"size": 5})],
-    "linear": lambda x, y, z: [F.interpolate(x.reshape(shape), mode=m, align_corners=a, **k) for shape, m in (((1, 4, 6), "linear"), ((1, 2, 3, 4), "bilinear"), ((1, 1, 2, 3, 4), "trilinear"))
+    "linear": lambda x, y, z: [F.interpolate(x.reshape(shape), mode=m, align_corners=a, **k) for shape, m in (((1, *x.shape), "linear"), ((1, 2, 3, -1), "bilinear"), ((1, 1, 2, 3, -1), "trilinear"))
                                for a in (False, True) for k in ({"scale_factor": 2}, {"scale_factor": 1.7}, {"size": 5}, {"size": 1})],
     "edges": lambda x, y, z: [F.pad(x.reshape(shape), pad, mode=m) for m in ("reflect", "replicate")
-                              for shape, pad in (((4, 6), (2, 3)), ((1, 4, 6), (1, 0, 2, 3)), ((2, 3, 4), (3, 1, 2, 0)), ((1, 2, 3, 4), (1, 1, 2, 2, 0, 1)))],
+                              for shape, pad in ((x.shape, (2, 3)), ((1, *x.shape), (1, 0, 2, 3)), ((2, 3, -1), (3, 1, 2, 0)), ((1, 2, 3, -1), (1, 1, 2, 2, 0, 1)))],
     # lists
     "foreach unary": lambda x, y, z: [r for f in (torch._foreach_exp, torch._foreach_neg, torch._foreach_sqrt, torch._foreach_abs) for r in f([x, y])],
     "foreach binary": lambda x, y, z: [r for f in (torch._foreach_add, torch._foreach_sub, torch._foreach_mul, torch._foreach_div)
