@@ -1,7 +1,7 @@
 // inductor/cpu/lane_math.h — the building blocks of elementary functions: constants, polynomials, scaling, taking a number apart.
 //
-// Rounding to an integer is the addition of 1.5 * 2^23 (2^52): defined for every input, NaN included. Scaling by 2^n is done in two
-// halves, so that overflow and denormals come out right. fmuladd may fuse: only where either result will do.
+// Rounding to an integer is the addition of 1.5 * 2^23 (2^52): defined for every input, NaN included. fmuladd may fuse: only where
+// either result will do.
 #pragma once
 
 #include <cmath>
@@ -38,18 +38,10 @@ class LaneMath {
     return p;
   }
 
-  Value* clamp(Value* x, double low, double high) {  // NaN stays
-    x = b_.CreateSelect(b_.CreateFCmpOGT(x, c(high)), c(high), x);
+  Value* at_most(Value* x, double high) { return b_.CreateSelect(b_.CreateFCmpOGT(x, c(high)), c(high), x); }  // NaN stays
+  Value* clamp(Value* x, double low, double high) {                                                          // NaN stays
+    x = at_most(x, high);
     return b_.CreateSelect(b_.CreateFCmpOLT(x, c(low)), c(low), x);
-  }
-
-  // p * 2^n, n an integer vector of moderate size, in two steps; zero where not `alive`. There the second factor is zero: a product
-  // that underflows takes the CPU a hundred times as long. Shifts are logical: 64-bit arithmetic ones need AVX-512.
-  Value* scale(Value* p, Value* n, Value* alive, int bias, int mantissa) {
-    Value* sum = b_.CreateAdd(n, i(2 * bias));
-    Value* half = b_.CreateLShr(sum, i(1));
-    const auto power = [&](Value* e) { return unbits(b_.CreateShl(e, i(mantissa))); };
-    return b_.CreateFMul(b_.CreateFMul(p, power(half)), b_.CreateSelect(alive, power(b_.CreateSub(sum, half)), c(0)));
   }
 
   Value* log_edges(Value* x, Value* result) {

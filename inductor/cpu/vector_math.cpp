@@ -20,27 +20,50 @@ class Float32Math : public LaneMath {
  public:
   using LaneMath::LaneMath;
 
-  Value* exp32(Value* x) {
-    static constexpr double k[] = {0.4999999403953552, 0.1666651964187622, 0.041668396443128586, 0.008368796668946743, 0.001381443114951253};
-    Value* alive = b_.CreateFCmpUGE(x, c(-104.0));
-    x = clamp(x, -104.0, 89.0);
-    Value* shifted = fma(x, c(1.44269504088896341), c(12582912.0));
-    Value* n = b_.CreateSub(bits(shifted), i(0x4B400000));
-    Value* whole = b_.CreateFSub(shifted, c(12582912.0));
+  static constexpr double kRounding = 12582912.0;  // 1.5 * 2^23: numbers near it have no fraction
+  static constexpr int kBias = 152;                // even; -kBias: below the least exponent of what is not zero
+  static constexpr double kScale = 0x1p102;        // what two factors of 2^(n / 2) lack when n + kBias are their exponents
+
+  // x less the nearest multiple n of log 2, and the sum of n, `bias` and what rounds to integers, of which n + bias are the last bits.
+  std::pair<Value*, Value*> reduced(Value* x, int bias) {
+    const double magic = kRounding + bias;
+    Value* shifted = fma(x, c(1.44269504088896341), c(magic));
+    Value* whole = b_.CreateFSub(shifted, c(magic));
     Value* r = fma(whole, c(-0.693145751953125), x);
-    r = fma(whole, c(-1.428606765330187e-06), r);
-    Value* p = fma(b_.CreateFMul(r, r), polynomial(r, k), r);
-    return scale(b_.CreateFAdd(p, c(1)), n, alive, 127, 23);
+    return {fma(whole, c(-1.428606765330187e-06), r), shifted};
+  }
+  // e^r times `factor`, a power of two; |r| <= log 2 / 2
+  Value* exp_of_reduced(Value* r, double factor) {
+    const double k[] = {factor, factor, factor * 0.4999999403953552, factor * 0.1666652113199234, factor * 0.04166826605796814, factor * 0.008368677459657192,
+                        factor * 0.001382073387503624};
+    return polynomial(r, k);
+  }
+  // p / kScale * 2^n, n + kBias being the last bits of `shifted`: in two steps, n / 2 rounded down and up, so that overflow and denormals
+  // come out right. At -kBias both factors are zero: a product that underflows takes the CPU a hundred times as long.
+  Value* scale(Value* p, Value* shifted) {
+    Value* twice = b_.CreateShl(bits(shifted), i(22));
+    Value* down = b_.CreateAnd(twice, i(0x7F800000));
+    Value* up = b_.CreateAnd(b_.CreateAdd(twice, i(0x00400000)), i(0x7F800000));
+    return b_.CreateFMul(b_.CreateFMul(p, unbits(down)), unbits(up));
+  }
+
+  Value* exp32(Value* x) {
+    const auto [r, shifted] = reduced(clamp(x, -105.4, 89.0), kBias);
+    return scale(exp_of_reduced(r, kScale), shifted);
+  }
+  // Of -87 to 88 and NaN.
+  Value* near_exp(Value* x) {
+    const auto [r, shifted] = reduced(x, 127);
+    return b_.CreateFMul(exp_of_reduced(r, 1), unbits(b_.CreateShl(bits(shifted), i(23))));
   }
 
   Value* exp2(Value* x) {
-    static constexpr double k[] = {0.6931472028559711, 0.24022647913499393, 0.0555033246969216, 0.009618437366357922, 0.00133988748672631, 0.00015353360648333314};
-    Value* alive = b_.CreateFCmpUGE(x, c(-151.0));
-    x = clamp(x, -151.0, 129.0);
-    Value* shifted = b_.CreateFAdd(x, c(12582912.0));
-    Value* n = b_.CreateSub(bits(shifted), i(0x4B400000));
-    Value* r = b_.CreateFSub(x, b_.CreateFSub(shifted, c(12582912.0)));
-    return scale(fma(r, polynomial(r, k), c(1)), n, alive, 127, 23);
+    const double k[] = {kScale, kScale * 0.6931472028559711, kScale * 0.24022647913499393, kScale * 0.0555033246969216, kScale * 0.009618437366357922,
+                        kScale * 0.00133988748672631, kScale * 0.00015353360648333314};
+    x = clamp(x, -152.0, 129.0);
+    Value* shifted = b_.CreateFAdd(x, c(kRounding + kBias));
+    Value* r = b_.CreateFSub(x, b_.CreateFSub(shifted, c(kRounding + kBias)));
+    return scale(polynomial(r, k), shifted);
   }
 
   // x == m * 2^e with m in [sqrt(1/2), sqrt(2)), e an integer; x positive and normal.
@@ -85,7 +108,8 @@ class Float32Math : public LaneMath {
     Value* t = abs(x);
     Value* s = b_.CreateFMul(x, x);
     Value* small = fma(b_.CreateFMul(s, x), polynomial(s, k), x);
-    Value* e = exp32(b_.CreateFAdd(t, t));
+    Value* bounded = at_most(t, 10);
+    Value* e = near_exp(b_.CreateFAdd(bounded, bounded));
     Value* large = b_.CreateFSub(c(1), b_.CreateFDiv(c(2), b_.CreateFAdd(e, c(1))));
     return copysign(b_.CreateSelect(b_.CreateFCmpOLT(t, c(0.625)), small, large), x);  // also of -0.0
   }
@@ -98,8 +122,7 @@ class Float32Math : public LaneMath {
     Value* t = abs(x);
     Value* s = b_.CreateFMul(x, x);
     Value* small = fma(polynomial(s, small_k), x, x);
-    Value* bounded = clamp(t, 0, 4.05);
-    Value* tail = exp32(b_.CreateFNeg(polynomial(bounded, large_k)));
+    Value* tail = near_exp(b_.CreateFNeg(polynomial(at_most(t, 4.05), large_k)));
     Value* large = copysign(b_.CreateFSub(c(1), tail), x);
     return b_.CreateSelect(b_.CreateFCmpOLT(t, c(0.9375)), small, large);
   }
