@@ -57,6 +57,12 @@ CASES = {
     "roll": lambda x, y, z: (x.roll(3), x.roll(-7), x.roll(1, 0), x.roll((1, 2), (0, 1))),
     "rot90": lambda x, y, z: [x.rot90(k) for k in range(-1, 4)],
     "pixel_shuffle": lambda x, y, z: (F.pixel_shuffle(x.reshape(4, 3, 2), 2), F.pixel_unshuffle(x.reshape(1, 4, 6), 2), F.channel_shuffle(x.reshape(2, 4, 3), 2)),
+    "parts": lambda x, y, z: (torch.cat([x, y]) * 2, torch.cat([x, y, z], 1).relu(), torch.cat([x[:, 3:], -x[:, :3]], 1) + z, torch.stack([x, y]) + 1,
+                              torch.stack([x, y], 1).sum(1), torch.stack([x, y], -1) * 2, torch.cat([torch.cat([x, y]), z])[1:9].neg(), torch.cat([x, y, z, x, y], 1).abs()),
+    "parts of many lanes": lambda x, y, z: (torch.cat([x.repeat(5, 19), y.repeat(5, 7)], 1) + 1, torch.cat([x.repeat(9, 1), y.repeat(3, 1)]).flatten() * 2,
+                                            torch.cat([x.repeat(1, 9), y.repeat(1, 4)], 1).sum(1), torch.cat([x.flatten(), y.flatten().repeat(5)]).relu(), torch.cat([x.repeat(3, 9), y.repeat(3, 2)], 1).t() + 1),
+    "edges of numbers": lambda x, y, z: (F.pad(x, (1, 2), value=0.5) + 1, F.pad(x, (3, 0, 1, 1)) * 2, F.pad(x.repeat(3, 9), (40, 1, 2, 3), value=-1).abs(), F.pad(x.reshape(2, 2, 6), (1, 1, 0, 0, 2, 0)).sum(0)),
+    "slices written over": lambda x, y, z: (x.slice_scatter(y[:, :3], 1, 2, 5) * 2, x.select_scatter(y[0], 0, -1) + 1, x.slice_scatter(y[:2], 0, 0, 4, 2) * 2),
     "diagonals": lambda x, y, z: (x.diag_embed(), x.diag_embed(-2, 0, 2), torch.diagonal_scatter(x, y[0, :4]), torch.diagonal_scatter(x, y[0, :3], -1), torch.block_diag(x, y[:2], z)),
     "take": lambda x, y, z: (torch.take(x, torch.tensor([[0, 23], [-1, 5]])), torch.take(x, (y * 5).long())),
     "eye": lambda x, y, z: (torch.eye(4, 6, dtype=x.dtype) * x, torch.eye(3) + 1, torch.eye(3, dtype=torch.int64)),
@@ -122,7 +128,8 @@ def test_special_values(name):
     check(CASES[name], SPECIAL, SPECIAL.flip(0), SPECIAL.flip(1))
 
 
-@pytest.mark.parametrize("name", ["count_nonzero", "trace", "roll", "rot90", "copies of views", "copies of parts", "pixel_shuffle", "aminmax"])
+@pytest.mark.parametrize("name", ["parts", "parts of many lanes", "edges of numbers", "slices written over",
+                                  "count_nonzero", "trace", "roll", "rot90", "copies of views", "copies of parts", "pixel_shuffle", "aminmax"])
 def test_integers(name):
     tensors = [(t * 10).long() for t in (X, Y, Z)]
     check(CASES[name], *tensors)
