@@ -146,10 +146,11 @@ bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& u
   return true;
 }
 
-// Whether the regions' elements alternate in memory, so that neighbouring lanes read different ones.
-bool is_interleaved(const LoopBuffer& buffer, const Region& region) {
-  for (size_t k = 0; k < region.dims.size(); ++k)
-    if (region.dims[k] == SIZE_MAX && buffer.strides[k] == SymExpr(1) && !(buffer.sizes[k] == SymExpr(1))) return true;
+// Whether what lies side by side is so short that neighbouring lanes read different regions.
+bool is_interleaved(const LoopBuffer& buffer, const SizeHints& hints) {
+  constexpr int64_t kLeastRun = 16;
+  for (size_t k = 0; k < buffer.sizes.size(); ++k)
+    if (buffer.strides[k] == SymExpr(1) && !(buffer.sizes[k] == SymExpr(1))) return hints.numel({buffer.sizes[k]}) < kLeastRun;
   return false;
 }
 
@@ -161,10 +162,10 @@ std::optional<Refusal> regions_refusal(const LoopProgram& program, const std::ve
     const NestCost cost = cost_of(*region.nest);
     if (!takes_zeros(*region.nest)) return Refusal::conditional;
     if (cost.heavy) return Refusal::recomputed;
-    if (is_interleaved(program.buffers[buffer], region)) return Refusal::recomputed;
     instructions += cost.instructions;
     length += region.nest->body.size() + kOfAChoice;
   }
+  if (is_interleaved(program.buffers[buffer], hints)) return Refusal::recomputed;
   for (size_t reader : use.readers) {
     const Nest& consumer = std::get<Nest>(program.items[reader]);
     const size_t own = count_loads(consumer, buffer);
