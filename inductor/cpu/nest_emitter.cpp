@@ -77,11 +77,13 @@ void NestEmitter::choose_unroll() {
   constexpr unsigned kColumnsAtOnce = 128;
   size_t weight = 0;
   bool narrow = false;
+  const std::vector<bool> aside = only_borders();
   const bool has_rows = !order_.empty() && is_ordered(nest_) && order_.back() == n_.vector_dim;  // the lanes are the innermost loop
   for (size_t i = 0; i < nest_.body.size(); ++i) {
     const LoopInst& inst = nest_.body[i];
     if (has_rows && level_[i] < order_.size()) continue;  // once for all lanes
     const bool has_position = is_carried(inst) && is_position(inst.reduce);
+    if (aside[i]) continue;
     narrow |= inst.op == LoopOp::kCheck || (inst.dtype == DType::kInt64 && !has_position) || inst.dtype == DType::kFloat64;
     narrow |= has_position && !has_short_positions_;
     narrow |= (inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) && !is_contiguous(inst);

@@ -104,6 +104,18 @@ class NestEmitter {
   void fill_tile(InstId i);
   Value* tile_row(InstId i);
 
+  // Masked loads: nest_masks.cpp
+  struct Lanes {  // of a mask: whether none or all of them hold, as far as that is known before it is computed
+    Value *any = nullptr, *all = nullptr;
+  };
+  bool is_border(const LoopInst& inst) const;
+  std::vector<bool> only_borders() const;
+  Value* border(const LoopInst& inst);
+  std::optional<Lanes> lanes_of_mask(InstId i);
+  Value* mask_value(InstId i);
+  Value* either(Value* condition, llvm::function_ref<Value*()> yes, llvm::function_ref<Value*()> no);
+  void emit_masked_load(InstId i);
+
   // Expressions and instructions: nest_instructions.cpp
   struct Address {
     Value* base = nullptr;     // scalar address, contiguous for lanes when has_lanes
@@ -114,8 +126,11 @@ class NestEmitter {
   bool is_vector_symbol(graph::SymbolId id) const;
   Value* eval(const SymExpr& e);
   Value* eval_symbol(graph::SymbolId id);
+  bool has_lanes_at(const LoopInst& inst) const;
   Address address_of(const LoopInst& inst);
+  Value* all_lanes();
   Value* all_or_mask();
+  Value* loaded(const LoopInst& inst, Value* mask);
   void emit_load(InstId i);
   void emit_store(const LoopInst& inst);
   void emit_check(InstId i);

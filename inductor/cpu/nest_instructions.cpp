@@ -51,6 +51,13 @@ Value* NestEmitter::eval_symbol(graph::SymbolId id) {
   return b_.CreateAdd(b_.CreateVectorSplat(lanes_, base), ops_.iota(lanes_));
 }
 
+// Whether each lane has an address of its own.
+bool NestEmitter::has_lanes_at(const LoopInst& inst) const {
+  std::vector<graph::SymbolId> ids;
+  inst.index[0].collect_symbols(ids);
+  return (kernel_.lanes_outer && kernel_.buffers[inst.buffer].is_local) || std::any_of(ids.begin(), ids.end(), [&](graph::SymbolId id) { return is_vector_symbol(id); });
+}
+
 NestEmitter::Address NestEmitter::address_of(const LoopInst& inst) {
   const KernelBuffer& buffer = kernel_.buffers[inst.buffer];
   const SymExpr& e = inst.index[0];
@@ -83,21 +90,22 @@ NestEmitter::Address NestEmitter::address_of(const LoopInst& inst) {
   return a;
 }
 
-void NestEmitter::emit_load(InstId i) {
-  const LoopInst& inst = nest_.body[i];
+// What stands at the address, in the lanes of the mask (null: all).
+Value* NestEmitter::loaded(const LoopInst& inst, Value* mask) {
   const KernelBuffer& buffer = kernel_.buffers[inst.buffer];
-  if (tiles_[i] != nullptr) {
-    values_[i] = tile_row(i);
-    return;
-  }
   const Address a = address_of(inst);
-  values_[i] = a.offsets != nullptr ? ops_.gather(buffer.dtype, a.base, a.offsets, all_or_mask())
-                                    : ops_.load(buffer.dtype, a.base, a.has_lanes ? lanes_ : 0, mask_, !buffer.is_written);
+  if (a.offsets == nullptr) return ops_.load(buffer.dtype, a.base, a.has_lanes ? lanes_ : 0, mask, !buffer.is_written);
+  return ops_.gather(buffer.dtype, a.base, a.offsets, mask != nullptr ? mask : all_lanes());
 }
 
-Value* NestEmitter::all_or_mask() {
-  return mask_ != nullptr ? mask_ : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), lanes_));
+void NestEmitter::emit_load(InstId i) {
+  const LoopInst& inst = nest_.body[i];
+  if (inst.is_masked()) return emit_masked_load(i);
+  values_[i] = tiles_[i] != nullptr ? tile_row(i) : loaded(inst, mask_);
 }
+
+Value* NestEmitter::all_lanes() { return llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), lanes_)); }
+Value* NestEmitter::all_or_mask() { return mask_ != nullptr ? mask_ : all_lanes(); }
 
 void NestEmitter::emit_store(const LoopInst& inst) {
   const KernelBuffer& buffer = kernel_.buffers[inst.buffer];
@@ -151,6 +159,10 @@ void NestEmitter::emit_inst(InstId i) {
     case LoopOp::kReduce:
     case LoopOp::kScan: return;
     case LoopOp::kScalar: break;
+  }
+  if (is_border(inst)) {
+    values_[i] = border(inst);
+    return;
   }
   const bool is_select = inst.scalar == ScalarOp::k_select;
   Value* operands[3] = {};

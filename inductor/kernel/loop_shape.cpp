@@ -133,7 +133,7 @@ Nest merge_dims(Nest nest, uint32_t symbol_count, size_t fixed) {
 }
 
 bool is_tiled_load(const LoopInst& inst, const NestSymbols& symbols, size_t tile, size_t lanes) {
-  if (inst.op != LoopOp::kLoad) return false;
+  if (inst.op != LoopOp::kLoad || inst.is_masked()) return false;
   std::vector<SymbolId> ids;
   inst.index[0].collect_symbols(ids);
   if (std::any_of(ids.begin(), ids.end(), [&](SymbolId id) { return symbols.is_value(id); })) return false;
