@@ -58,28 +58,21 @@ CASES = {
     "copies of parts": lambda x, y, z: [*torch.unbind_copy(x, 1), *torch.split_copy(x, 4, 1), *torch.split_with_sizes_copy(x, [1, 5], 1)],
     "roll": lambda x, y, z: (x.roll(3), x.roll(-7), x.roll(1, 0), x.roll((1, 2), (0, 1))),
     "rot90": lambda x, y, z: [x.rot90(k) for k in range(-1, 4)],
-<<<<<<< HEAD
     "pixel_shuffle": lambda x, y, z: (F.pixel_shuffle(x.reshape(4, -1, 2), 2), F.pixel_unshuffle(x[None], 2), F.channel_shuffle(x.reshape(2, 4, -1), 2)),
-    "diagonals": lambda x, y, z: (x.diag_embed(), x.diag_embed(-2, 0, 2), torch.diagonal_scatter(x, y[0, :len(x)]), torch.diagonal_scatter(x, y[0, 1:len(x)], -1), torch.block_diag(x, y[:2], z)),
-    "take": lambda x, y, z: (torch.take(x, torch.tensor([[0, 23], [-1, 5]])), torch.take(x, (y * 5).long())),
-    "eye": lambda x, y, z: (torch.eye(*x.shape, dtype=x.dtype) * x, torch.eye(3) + 1, torch.eye(3, dtype=torch.int64)),
-=======
-    "pixel_shuffle": lambda x, y, z: (F.pixel_shuffle(x.reshape(4, 3, 2), 2), F.pixel_unshuffle(x.reshape(1, 4, 6), 2), F.channel_shuffle(x.reshape(2, 4, 3), 2)),
     "parts": lambda x, y, z: (torch.cat([x, y]) * 2, torch.cat([x, y, z], 1).relu(), torch.cat([x[:, 3:], -x[:, :3]], 1) + z, torch.stack([x, y]) + 1,
                               torch.stack([x, y], 1).sum(1), torch.stack([x, y], -1) * 2, torch.cat([torch.cat([x, y]), z])[1:9].neg(), torch.cat([x, y, z, x, y], 1).abs()),
     "parts of many lanes": lambda x, y, z: (torch.cat([x.repeat(5, 19), y.repeat(5, 7)], 1) + 1, torch.cat([x.repeat(9, 1), y.repeat(3, 1)]).flatten() * 2,
                                             torch.cat([x.repeat(1, 9), y.repeat(1, 4)], 1).sum(1), torch.cat([x.flatten(), y.flatten().repeat(5)]).relu(),
                                             torch.cat([x.repeat(3, 9), y.repeat(3, 2)], 1).t() + 1),
     "edges of numbers": lambda x, y, z: (F.pad(x, (1, 2), value=0.5) + 1, F.pad(x, (3, 0, 1, 1)) * 2, F.pad(x.repeat(3, 9), (40, 1, 2, 3), value=-1).abs(),
-                                         F.pad(x.reshape(2, 2, 6), (1, 1, 0, 0, 2, 0)).sum(0)),
+                                         F.pad(x.reshape(2, 2, -1), (1, 1, 0, 0, 2, 0)).sum(0)),
     "slices written over": lambda x, y, z: (x.slice_scatter(y[:, :3], 1, 2, 5) * 2, x.select_scatter(y[0], 0, -1) + 1, x.slice_scatter(y[:2], 0, 0, 4, 2) * 2),
-    "diagonals": lambda x, y, z: (x.diag_embed(), x.diag_embed(-2, 0, 2), torch.diagonal_scatter(x, y[0, :4]), torch.diagonal_scatter(x, y[0, :3], -1), torch.block_diag(x, y[:2], z)),
+    "diagonals": lambda x, y, z: (x.diag_embed(), x.diag_embed(-2, 0, 2), torch.diagonal_scatter(x, y[0, :len(x)]), torch.diagonal_scatter(x, y[0, 1:len(x)], -1), torch.block_diag(x, y[:2], z)),
     "take": lambda x, y, z: (torch.take(x, torch.tensor([[0, 23], [-1, 5]])), torch.take(x, (y * 5).long())),
     "index_select": lambda x, y, z: (x.index_select(0, torch.tensor([3, 0, 3])), x.index_select(-1, torch.tensor(2)), x[0, 0].index_select(0, torch.tensor([0])) + 1,
                                      x[0, 0].index_select(0, torch.tensor(0)) + 1),
-    "one_hot": lambda x, y, z: (F.one_hot(x.argmax(-1), 6), F.one_hot(torch.tensor([[0, 3], [2, 1]]), 4) * 2),
-    "eye": lambda x, y, z: (torch.eye(4, 6, dtype=x.dtype) * x, torch.eye(3) + 1, torch.eye(3, dtype=torch.int64)),
->>>>>>> e621ee5de40269a1e3835c1371ed739cab73191f
+    "one_hot": lambda x, y, z: (F.one_hot(x.argmax(-1), x.shape[-1]), F.one_hot(torch.tensor([[0, 3], [2, 1]]), 4) * 2),
+    "eye": lambda x, y, z: (torch.eye(*x.shape, dtype=x.dtype) * x, torch.eye(3) + 1, torch.eye(3, dtype=torch.int64)),
     # places
     "nearest": lambda x, y, z: [F.interpolate(v.reshape(shape), mode=m, **k) for v in (x,) for shape in ((1, *x.shape), (1, 2, 3, -1), (1, 1, 2, 3, -1))
                                 for m in ("nearest", "nearest-exact") for k in ({"scale_factor": 2}, {"scale_factor": 1.7}, {"size": 5})],

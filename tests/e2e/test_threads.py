@@ -12,7 +12,7 @@ COUNTS = (1, 2, 3)
 SHAPE = (300, 1030)
 # Cases that are about a few rows or columns, or whose result is a square of their size.
 SHAPES = {"nll_loss": (4, 90_000), "cross_entropy": (4, 90_000), "copies of parts": (60_000, 6), "diagonals": (64, 96), "trace": (4000, 4001)}
-ONE_THREAD = {"trace", "nll_loss"}  # nests of a few thousand points at most
+ONE_THREAD = {"trace", "nll_loss", "index_select"}  # nests of a few thousand points at most
 
 
 def parallel_kernels(fn, *args):
