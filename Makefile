@@ -89,7 +89,7 @@ test-gpu:  ## on a machine with a GPU: unit tests of the aten folders with its t
 test-without-torch: $(STAMP)  ## hook, evaluator, decoder, tracer and guards on the other CPythons that are found
 	@for version in $(filter-out $(VERSION),3.11 3.12 3.13); do $(TOOLS)/test_without_torch $$version $(JOBS); done
 
-bench: build  ## calls, guards, breaks, capture, kernels, models, cold starts, beside eager and torch.compile; kept in benchmarks/results/. NAME=calls runs one
+bench: build  ## calls, guards, breaks, capture, kernels, models, memory, cold starts, beside eager and torch.compile; kept in benchmarks/results/. NAME=calls runs one
 	@HF_HUB_OFFLINE=1 $(RUN) benchmarks/run.py $(NAME)
 
 SWEEP ?= benchmarks/results/op_sweep.txt

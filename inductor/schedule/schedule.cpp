@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "inductor/schedule/item_order.h"
+#include "inductor/schedule/memory_order.h"
 
 namespace framejit::inductor {
 namespace {
@@ -169,6 +170,7 @@ Schedule make_schedule(LoopProgram program, const SizeHints& hints, bool with_re
   program = merge_nests(std::move(program), wanted);
   program = prune(split_reductions(std::move(program), hints));
   Schedule schedule = Grouper(std::move(program), hints, wanted).run();
+  order_by_memory(schedule, hints);
   schedule.refused = apart(schedule, notes);
   return schedule;
 }
