@@ -164,10 +164,29 @@ class Merger {
     if (!first_.is_reduction() && find_dims_by_store()) return true;
     if (first_.is_reduction() && second_.is_reduction() && !(first_.reduced == second_.reduced)) return false;
     if (!first_.is_reduction() && second_.is_reduction()) return false;
-    if (!(first_.ranges == second_.ranges)) return false;
+    if (!(first_.ranges == second_.ranges) || reads_across()) return false;
     dims_.clear();
     for (size_t d = 0; d < first_.dim_count(); ++d) dims_.push_back(symbols_.dim(d));
     return true;
+  }
+
+  // Whether what both load is loaded at the same places by none: one goes along the rows and the other along the columns, which are as many.
+  bool reads_across() const {
+    const auto has_two = [&](const LoopInst& load) {
+      std::vector<graph::SymbolId> ids;
+      for (const SymExpr& e : load.index) e.collect_symbols(ids);
+      std::sort(ids.begin(), ids.end());
+      ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+      return std::count_if(ids.begin(), ids.end(), [&](graph::SymbolId id) { return symbols_.is_dim(id); }) >= 2;
+    };
+    bool across = false;
+    for (const LoopInst& a : first_.body)
+      for (const LoopInst& b : second_.body) {
+        if (a.op != LoopOp::kLoad || b.op != LoopOp::kLoad || a.buffer != b.buffer || !has_two(a) || !has_two(b)) continue;
+        if (a.index == b.index) return false;
+        across = true;
+      }
+    return across;
   }
 
   // The second loads what the first stores: each component of the load's index is one dimension of the second.
