@@ -212,4 +212,15 @@ void ExternCall::run(Operands& operands, std::vector<c10::IValue>& stack) const 
   stack.clear();
 }
 
+bool ExternCall::draws(std::optional<at::Generator>& generator) const {
+  bool has_argument = op_.hasTag(at::Tag::nondeterministic_seeded);
+  for (size_t i = 0; i < constants_.size(); ++i) {
+    if (constants_[i].isGenerator()) generator = constants_[i].toGenerator();
+    const c10::Type& type = *op_.schema().arguments()[i].type();
+    has_argument |= type.kind() == c10::TypeKind::GeneratorType ||
+                    (type.kind() == c10::TypeKind::OptionalType && type.castRaw<c10::OptionalType>()->getElementType()->kind() == c10::TypeKind::GeneratorType);
+  }
+  return has_argument;
+}
+
 }  // namespace framejit::runtime

@@ -3,6 +3,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <optional>
 #include <vector>
 
 #include "runtime/call_plan.h"
@@ -34,6 +35,8 @@ class ExternCall {
   bool returns_view() const { return returns_view_; }
   // Buffers of the arguments that a result may share its storage with.
   const std::vector<BufferId>& viewed() const { return viewed_; }
+  // Whether it draws random numbers; from `generator` if it names one, else from its device's own.
+  bool draws(std::optional<at::Generator>& generator) const;
 
  private:
   struct Filled {  // an argument that is made anew in each call

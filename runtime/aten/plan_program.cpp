@@ -1,6 +1,8 @@
 // runtime/aten/plan_program.cpp — the once-per-plan part of running it.
 #include "runtime/aten/plan_program.h"
 
+#include <ATen/Context.h>
+
 #include <algorithm>
 
 namespace framejit::runtime {
@@ -21,6 +23,7 @@ PlanProgram::PlanProgram(std::shared_ptr<const CallPlan> the_plan, std::vector<a
   }
   find_tracked_steps();
   find_updates_to_copy();
+  find_generators();
 }
 
 // Backwards from the outputs, through views to what they are views of.
@@ -61,6 +64,23 @@ void PlanProgram::find_updates_to_copy() {
   for (const auto& [input, buffer] : plan->updates) {
     const int64_t from = root[buffer];
     copy_before_update.push_back(std::any_of(plan->updates.begin(), plan->updates.end(), [&](const auto& other) { return other.first == from; }));
+  }
+}
+
+void PlanProgram::find_generators() {
+  const auto add = [&](const at::Generator& g) {
+    if (std::find(generators.begin(), generators.end(), g) == generators.end()) generators.push_back(g);
+  };
+  for (size_t i = 0; i < calls.size(); ++i) {
+    std::optional<at::Generator> named;
+    if (!calls[i] || !calls[i]->draws(named)) continue;
+    if (named) {
+      add(*named);
+      continue;
+    }
+    add(at::globalContext().defaultGenerator(c10::kCPU));
+    for (BufferId b : std::get<ExternStep>(plan->steps[i]).results)
+      if (b != kNoBuffer && !shapes[b].device.is_cpu()) add(at::globalContext().defaultGenerator(shapes[b].device));
   }
 }
 

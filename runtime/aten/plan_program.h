@@ -31,10 +31,12 @@ struct PlanProgram {
   std::vector<bool> copy_before_update;          // per update: its value may show an input that is written
   c10::Device arena_device{c10::kCPU};
   c10::Device kernel_device{c10::kCPU};          // one for all kernels of a plan
+  std::vector<at::Generator> generators;         // that its steps draw from
 
  private:
   void find_tracked_steps();
   void find_updates_to_copy();
+  void find_generators();
 };
 
 }  // namespace framejit::runtime

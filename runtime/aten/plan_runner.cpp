@@ -19,6 +19,7 @@
 #include "runtime/aten/extern_call.h"
 #include "runtime/aten/parallel.h"
 #include "runtime/aten/plan_program.h"
+#include "runtime/aten/random_state.h"
 #include "runtime/gpu_driver.h"
 
 namespace framejit::runtime {
@@ -64,7 +65,9 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     const CallPlan& plan = start(program, inputs);
     const c10::impl::ExcludeDispatchKeyGuard below_autograd(kBelowAutograd);
     const OnDevice on_device(program.kernel_device);
+    RandomState random(program.generators);
     FJ_TRY_VOID(run_steps(plan, symbols, *this));
+    random.keep();
     write_inputs(plan);
     for (size_t i = 0; i < plan.outputs.size(); ++i) {
       const Output& o = plan.outputs[i];

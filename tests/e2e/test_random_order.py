@@ -71,3 +71,47 @@ def test_normal_numbers_of_permuted_memory_are_left_to_eager():
     compiled = framejit.compile(lambda: torch.empty(9, 8).t().normal_() * 1)
     torch.manual_seed(0)
     assert torch.equal(compiled(), want)
+
+
+class TestCallsThatFail:
+    """A call that a check ends is run again as plain Python: its numbers are drawn once."""
+
+    @staticmethod
+    def outcome(fn, *args, generator=None):
+        torch.manual_seed(11)
+        if generator is not None:
+            generator.manual_seed(12)
+        try:
+            result = fn(*args)
+        except IndexError as error:
+            result = str(error)
+        return result, torch.rand(2), None if generator is None else torch.rand(2, generator=generator)
+
+    def same(self, fn, *args, generator=None, backend="framejit"):
+        compiled = framejit.compile(fn, backend=backend)
+        for place in (1, 1, 900, 2):
+            got, expected = (self.outcome(f, *args, torch.tensor([place]), generator=generator) for f in (compiled, fn))
+            for a, b in zip(got, expected):
+                assert torch.allclose(a, b) if isinstance(a, torch.Tensor) else a == b, place
+        assert framejit.stats()["fallbacks"] == 1
+
+    @pytest.mark.parametrize("backend", ["eager", "framejit"])
+    @pytest.mark.parametrize("draw", [lambda: torch.rand(4), lambda: F.dropout(torch.ones(4)), lambda: torch.randperm(4) * 1.0], ids=["rand", "dropout", "randperm"])
+    def test_default_generator(self, draw, backend):
+        compiled_fn = lambda x, i: (draw() + x[:4]).sum() + (x * 2)[i] + draw().sum()
+        self.same(lambda x, i: (draw() + x[:4]).sum() + (x * 2)[i] + draw().sum(), torch.arange(9.0), backend=backend)
+
+    def test_generator_of_ones_own(self):
+        g = torch.Generator()
+        self.same(lambda x, i: torch.rand(9, generator=g) + (x * 2)[i] + torch.rand(9, generator=g) + torch.rand(9), torch.arange(9.0), generator=g)
+
+    def test_caught(self):
+        """What the function catches itself goes on with the numbers that eager draws."""
+        def fn(x, i):
+            first = torch.rand(9)
+            try:
+                second = (x * first)[i]
+            except IndexError:
+                second = torch.rand(1)
+            return first + second + torch.rand(9)
+        self.same(fn, torch.arange(9.0))
