@@ -60,15 +60,23 @@ def test_a_fall_is_seen(tmp_path, monkeypatch):
     assert op_sweep.read_classes(path)["mm"] == "kernels" and op_sweep.compare_classes(path, rows)
 
 
+def test_some_samples_of_an_op(tmp_path):
+    rows = [{"op": op, "class": kind} for op, kinds in {"sum": "kernels views", "mm": "extern extern", "roll": "extern kernels mixed"}.items() for kind in kinds.split()]
+    op_sweep.write_partly(str(tmp_path / "partly.txt"), [*rows, {"op": "roll", "status": "raises"}])
+    assert (tmp_path / "partly.txt").read_text().splitlines()[1:] == ["roll: 2 of 3"]
+
+
 def test_luck_is_not_for_errors():
     """What passes as eager's luck is nothing that inputs an ulp away would not give."""
     terms = torch.tensor([3e4, 7.123, -3e4, 2.5])
 
-    def verdict(fn, change):
+    def verdict(fn, change, terms=terms):
         want, got = (worker.call_of(f, [terms], {}) for f in (fn, lambda t: change(fn(t))))
         return worker.ill_conditioned(fn, [terms], {}, want, got)
     assert verdict(torch.sum, lambda t: t + 1e-3) and not verdict(torch.sum, lambda t: t + 0.1)
     assert not verdict(torch.sin, lambda t: t * 0) and not verdict(torch.neg, lambda t: t * (1 + 1e-5))
+    numbers = torch.tensor([3, 7], dtype=torch.uint8)
+    assert verdict(lambda t: t.exp().sum() - 1116.7, lambda t: t + 5e-4, numbers) and not verdict(lambda t: t.exp().sum() - 1116.7, lambda t: t + 0.1, numbers)
     assert not verdict(torch.sum, lambda t: t * float("nan")) and not verdict(torch.sum, lambda t: t.unsqueeze(0).expand(2).clone())
 
 
