@@ -1,11 +1,15 @@
 // inductor/cpu/code_target.cpp — the vector levels in LLVM's words; modules, target machines and text of any of them.
 #include "inductor/cpu/code_target.h"
 
+#include <mutex>
+#include <utility>
+
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/Target/TargetOptions.h>
@@ -21,6 +25,17 @@ EmitOptions options_of(VectorLevel level) {
 const char* cpu_of(VectorLevel level) {
   if (level == VectorLevel::kAvx512) return "x86-64-v4";
   return level == VectorLevel::kAvx2 ? "x86-64-v3" : "x86-64-v2";
+}
+
+void choose_passes() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    const auto& options = llvm::cl::getRegisteredOptions();
+    for (const auto& [name, value] : {std::pair("disable-lsr", "true"), std::pair("enable-misched", "false")}) {
+      const auto found = options.find(name);
+      FJ_CHECK(found != options.end() && !found->second->addOccurrence(0, name, value), std::string("LLVM has no option ") + name);
+    }
+  });
 }
 
 Result<std::unique_ptr<llvm::Module>> make_module(const Kernel& kernel, const std::string& name, llvm::LLVMContext& context, const llvm::Triple& triple,
@@ -45,6 +60,7 @@ Result<std::string> assembly_of(llvm::Module& module, llvm::TargetMachine& machi
 }
 
 Result<std::string> assembly_of(const Kernel& kernel, const CodeTarget& target) {
+  choose_passes();
   const llvm::Triple triple(target.triple);
   std::string problem;
   const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple, problem);

@@ -20,6 +20,10 @@ EmitOptions options_of(VectorLevel level);
 // The x86 CPU, in LLVM's words, that has what a level promises and nothing else.
 const char* cpu_of(VectorLevel level);
 
+// Leaves out passes of code generation that take time and win nothing here: loops over addresses are emitted with what changes in
+// them apart (LSR), and the order of instructions as emitted needs fewer registers than that of LLVM's scheduler.
+void choose_passes();
+
 // A module with the kernel as function `name`. It is verified: a defect of the emitter is an Error and not a crash inside LLVM.
 Result<std::unique_ptr<llvm::Module>> make_module(const Kernel& kernel, const std::string& name, llvm::LLVMContext& context, const llvm::Triple& triple,
                                                   const llvm::DataLayout& layout, const EmitOptions& options);

@@ -71,6 +71,14 @@ bool NestEmitter::is_over_columns() const {
          std::all_of(nest_.body.begin(), nest_.body.end(), [&](const LoopInst& i) { return i.op != LoopOp::kReduce || accumulator_dtype(i) != DType::kFloat64; });
 }
 
+// So few that to generate more code for them takes longer than what it saves, for a million calls.
+bool NestEmitter::has_few_points() const {
+  constexpr int64_t kFew = 1024;
+  int64_t points = 1;
+  for (size_t d = 0; d < nest_.dim_count() && points <= kFew; ++d) points *= nest_.extent(d).as_constant().value_or(kFew + 1);
+  return points <= kFew;
+}
+
 // Light bodies are unrolled, so that loads overlap; heavy ones have parallelism of their own.
 void NestEmitter::choose_unroll() {
   constexpr unsigned kColumnsAtOnce = 128;
@@ -88,6 +96,7 @@ void NestEmitter::choose_unroll() {
     weight += static_cast<size_t>(cost_of(inst) < kFunctionCost ? 1 : kFunctionCost);
   }
   unroll_ = narrow || weight > 32 ? 1 : weight > 16 ? 2 : 4;
+  if (has_few_points()) unroll_ = 1;
   if (unroll_ == 4 && weight <= 2 && is_over_columns()) unroll_ = std::max(kColumnsAtOnce / width_, unroll_);
   if (!narrow) unroll_ = kernel_.unroll >= 0 ? unroll_ << kernel_.unroll : std::max(unroll_ >> -kernel_.unroll, 1u);
   is_masked_only_ = weight > 12 && width_ == 16;
@@ -130,6 +139,8 @@ void NestEmitter::emit_deeper(size_t level, Accumulators& main, Accumulators& ta
 
 // A rotated loop from `from` while index < to. `body` gets the index and updates the accumulators of `sets`, which are carried.
 void NestEmitter::emit_loop(Value* from, Value* to, Value* step, const Sets& sets, LoopBody body) {
+  Value* runs = b_.CreateICmpSLT(from, to);  // folded where both are numbers
+  if (runs == b_.getFalse()) return;
   std::vector<Value**> carried;
   for (Accumulators* set : sets)
     for (Accumulator& a : *set)
@@ -140,7 +151,8 @@ void NestEmitter::emit_loop(Value* from, Value* to, Value* step, const Sets& set
   BasicBlock* behind = BasicBlock::Create(b_.getContext(), "end", s_.function);
   std::vector<Value*> initial;
   for (Value** v : carried) initial.push_back(*v);
-  b_.CreateCondBr(b_.CreateICmpSLT(from, to), inside, behind);
+  const bool runs_always = llvm::isa<llvm::ConstantInt>(runs);
+  runs_always ? b_.CreateBr(inside) : b_.CreateCondBr(runs, inside, behind);
   b_.SetInsertPoint(inside);
   llvm::PHINode* index = b_.CreatePHI(b_.getInt64Ty(), 2);
   index->addIncoming(from, before);
@@ -157,6 +169,7 @@ void NestEmitter::emit_loop(Value* from, Value* to, Value* step, const Sets& set
   for (size_t k = 0; k < carried.size(); ++k) phis[k]->addIncoming(*carried[k], latch);
   b_.CreateCondBr(b_.CreateICmpSLT(next, to), inside, behind);
   b_.SetInsertPoint(behind);
+  if (runs_always) return;
   for (size_t k = 0; k < carried.size(); ++k) {
     llvm::PHINode* out = b_.CreatePHI(initial[k]->getType(), 2);
     out->addIncoming(initial[k], before);
@@ -196,10 +209,10 @@ void NestEmitter::emit_scalar_loop(size_t level, Accumulators& main, Accumulator
   emit_blocks(blocks_[level], blocks_[level].depth, from, to, 1, {&main, &tail}, point);
 }
 
-// The innermost loop of an ordered nest, with few instructions a point.
+// The innermost loop of an ordered nest or over the points of a tile, with few instructions a point.
 bool NestEmitter::is_walk(size_t level) const {
   constexpr size_t kFew = 16;
-  return level + 1 == order_.size() && is_ordered(nest_) && nest_.body.size() <= kFew && blocks_[level].depth == 0;
+  return level + 1 == order_.size() && (is_ordered(nest_) || kernel_.in_tiles) && nest_.body.size() <= kFew && blocks_[level].depth == 0;
 }
 
 // Several points a turn, so that counting and addresses do not hold up what is carried. Answers with where it stopped.
@@ -214,9 +227,10 @@ Value* NestEmitter::emit_walk(Value* from, Value* to, const Sets& sets, LoopBody
 
 void NestEmitter::emit_vector_loop(size_t level, Accumulators& main, Accumulators& tail) {
   const size_t d = n_.vector_dim;
-  Value* from = kernel_.is_flat ? s_.begin : b_.getInt64(0);
-  Value* to = kernel_.is_flat ? s_.end : extent(d);
-  const auto constant = kernel_.is_flat ? std::nullopt : nest_.extent(d).as_constant();
+  const bool is_part = kernel_.is_flat && !kernel_.is_whole;
+  Value* from = is_part ? s_.begin : b_.getInt64(0);
+  Value* to = is_part ? s_.end : extent(d);
+  const auto constant = is_part ? std::nullopt : nest_.extent(d).as_constant();
   const unsigned wide = width_ * unroll_;
   Value* middle = from;
   const bool is_main_emitted = (constant ? *constant >= wide : !is_masked_only_) && !(is_masked_only_ && *constant % wide != 0);

@@ -68,6 +68,7 @@ class NestEmitter {
   void find_levels();
   size_t level_of_dim(size_t d) const;
   bool is_over_columns() const;
+  bool has_few_points() const;
   void choose_unroll();
   bool is_contiguous(const LoopInst& inst) const;
   void emit_level(size_t level, Accumulators& main, Accumulators& tail);

@@ -64,7 +64,8 @@ NestEmitter::Address NestEmitter::address_of(const LoopInst& inst) {
   Address a;
   const bool is_per_lane = kernel_.lanes_outer && buffer.is_local;  // scratch of each lane, interleaved
   a.has_lanes = from_values || from_dim || is_per_lane;
-  const auto at = [&](Value* offset) { return b_.CreateGEP(ops_.memory_type(buffer.dtype, 0), s_.buffers[inst.buffer], offset); };
+  const auto behind = [&](Value* address, Value* offset) { return b_.CreateGEP(ops_.memory_type(buffer.dtype, 0), address, offset); };
+  const auto at = [&](Value* offset) { return behind(s_.buffers[inst.buffer], offset); };
   if (!a.has_lanes) {
     a.base = at(eval(e));
     return a;
@@ -75,7 +76,7 @@ NestEmitter::Address NestEmitter::address_of(const LoopInst& inst) {
   }
   SymExpr coefficient, rest;
   if (!from_values && split_linear(e, symbols_.dim(n_.vector_dim), coefficient, rest) && coefficient == SymExpr(1)) {
-    a.base = at(b_.CreateAdd(eval(rest), dims_[n_.vector_dim]));
+    a.base = behind(at(eval(rest)), dims_[n_.vector_dim]);  // what the loop does not change first: nothing is left to reduce in strength
     return a;
   }
   a.base = s_.buffers[inst.buffer];
@@ -133,10 +134,11 @@ void NestEmitter::emit_check(InstId i) {
   Value* bad = b_.CreateICmpUGE(at, limit);
   if (lanes != 0 && mask_ != nullptr) bad = b_.CreateAnd(bad, mask_);
   if (lanes != 0) bad = b_.CreateOrReduce(bad);
+  values_[i] = at;
+  if (bad == b_.getFalse()) return;
   BasicBlock* good = BasicBlock::Create(b_.getContext(), "in_range", s_.function);
   b_.CreateCondBr(bad, s_.failed, good);
   b_.SetInsertPoint(good);
-  values_[i] = at;
 }
 
 void NestEmitter::emit_inst(InstId i) {

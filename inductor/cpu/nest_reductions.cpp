@@ -209,7 +209,10 @@ void NestEmitter::finish_reductions(Accumulators& main, Accumulators& tail) {
     } else {
       const DType dtype = accumulator_dtype(inst);
       Value* folded = ops_.halve(inst.reduce, dtype, finished(main[at]), width_);
-      values_[i] = rounded(inst, ops_.halve(inst.reduce, dtype, ops_.combine(inst.reduce, dtype, folded, finished(tail[at])), 0));
+      Value* left = finished(tail[at]);
+      // Without a tail, or without a main loop, one of them is still the neutral element.
+      if (!llvm::isa<llvm::Constant>(left)) folded = llvm::isa<llvm::Constant>(folded) ? left : ops_.combine(inst.reduce, dtype, folded, left);
+      values_[i] = rounded(inst, ops_.halve(inst.reduce, dtype, folded, 0));
     }
   }
 }
