@@ -81,7 +81,6 @@ bool NestEmitter::has_few_points() const {
 
 // Light bodies are unrolled, so that loads overlap; heavy ones have parallelism of their own.
 void NestEmitter::choose_unroll() {
-  constexpr unsigned kColumnsAtOnce = 128;
   size_t weight = 0;
   bool narrow = false;
   const bool has_rows = !order_.empty() && is_ordered(nest_) && order_.back() == n_.vector_dim;  // the lanes are the innermost loop
@@ -97,12 +96,24 @@ void NestEmitter::choose_unroll() {
   }
   unroll_ = narrow || weight > 32 ? 1 : weight > 16 ? 2 : 4;
   if (has_few_points()) unroll_ = 1;
-  if (unroll_ == 4 && weight <= 2 && is_over_columns()) unroll_ = std::max(kColumnsAtOnce / width_, unroll_);
   if (!narrow) unroll_ = kernel_.unroll >= 0 ? unroll_ << kernel_.unroll : std::max(unroll_ >> -kernel_.unroll, 1u);
   is_masked_only_ = weight > 12 && width_ == 16;
   if (!has_vector()) return;
+  if (unroll_ >= 4 && weight <= 2 && is_over_columns()) choose_slices();
   const auto extent = nest_.extent(n_.vector_dim).as_constant();
+  while (extent && slices_ > 1 && *extent < static_cast<int64_t>(width_ * unroll_ * slices_)) slices_ /= 2;
   while (extent && unroll_ > 1 && *extent < static_cast<int64_t>(width_ * unroll_)) unroll_ /= 2;
+}
+
+// As many as make the bytes of one row that memory likes to be asked for at once.
+void NestEmitter::choose_slices() {
+  constexpr unsigned kBytesAtOnce = 512;
+  unsigned bytes = kBytesAtOnce;
+  for (size_t i = 0; i < nest_.body.size(); ++i) {
+    if (level_[i] == range_levels_ && !after_[i]) return;  // of each slice, outside of the loop over rows
+    if (nest_.body[i].op == LoopOp::kLoad) bytes = std::min(bytes, static_cast<unsigned>(row_of(kernel_.buffers[nest_.body[i].buffer].dtype).bytes));
+  }
+  slices_ = std::max(kBytesAtOnce / (bytes * width_ * unroll_), 1u);
 }
 
 bool NestEmitter::is_contiguous(const LoopInst& inst) const {
@@ -113,6 +124,14 @@ bool NestEmitter::is_contiguous(const LoopInst& inst) const {
 
 // Emits everything inside the first `level` loops. `main` and `tail` are the accumulators there; both are updated in place.
 void NestEmitter::emit_level(size_t level, Accumulators& main, Accumulators& tail) {
+  if (slices_ > 1 && in_vector() && !in_tail_ && level == order_.size()) {
+    each_slice(main, [&](Accumulators& part) {
+      for (size_t i = 0; i < nest_.body.size(); ++i)
+        if (level_[i] == level && !after_[i]) emit_inst(static_cast<InstId>(i));
+      accumulate(part);
+    });
+    return;
+  }
   for (size_t i = 0; i < nest_.body.size(); ++i)
     if (level_[i] == level && !after_[i]) nest_.body[i].op == LoopOp::kScan ? scan(static_cast<InstId>(i), main) : emit_inst(static_cast<InstId>(i));
   const bool starts_reduction = nest_.is_reduction() && level == range_levels_;
@@ -120,12 +139,31 @@ void NestEmitter::emit_level(size_t level, Accumulators& main, Accumulators& tai
     emit_deeper(level, main, tail);
     return;
   }
-  Accumulators own_main = neutral(vector_is_reduced() ? width_ * unroll_ : lanes_);
+  Accumulators own_main;
+  for (unsigned k = 0; k < (in_tail_ ? 1 : slices_); ++k)
+    for (const Accumulator& a : neutral(vector_is_reduced() ? width_ * unroll_ : lanes_)) own_main.push_back(a);
   Accumulators own_tail = vector_is_reduced() ? neutral(width_) : Accumulators{};
   emit_deeper(level, own_main, own_tail);
-  finish_reductions(own_main, own_tail);
-  for (size_t i = 0; i < nest_.body.size(); ++i)
-    if (after_[i] && nest_.body[i].op != LoopOp::kReduce) emit_inst(static_cast<InstId>(i));
+  each_slice(own_main, [&](Accumulators& part) {
+    finish_reductions(part, own_tail);
+    for (size_t i = 0; i < nest_.body.size(); ++i)
+      if (after_[i] && nest_.body[i].op != LoopOp::kReduce) emit_inst(static_cast<InstId>(i));
+  });
+}
+
+// Of the columns here, one slice after the other, each with its part of the accumulators.
+void NestEmitter::each_slice(Accumulators& set, llvm::function_ref<void(Accumulators& part)> body) {
+  if (slices_ == 1 || in_tail_) return body(set);
+  Value* const first = dims_[n_.vector_dim];
+  const size_t count = set.size() / slices_;
+  for (unsigned k = 0; k < slices_; ++k) {
+    dims_[n_.vector_dim] = b_.CreateNSWAdd(first, b_.getInt64(k * lanes_));
+    const auto begin = set.begin() + static_cast<ptrdiff_t>(k * count);
+    Accumulators part(begin, begin + static_cast<ptrdiff_t>(count));
+    body(part);
+    std::copy(part.begin(), part.end(), begin);
+  }
+  dims_[n_.vector_dim] = first;
 }
 
 void NestEmitter::emit_deeper(size_t level, Accumulators& main, Accumulators& tail) {
@@ -231,14 +269,14 @@ void NestEmitter::emit_vector_loop(size_t level, Accumulators& main, Accumulator
   Value* from = is_part ? s_.begin : b_.getInt64(0);
   Value* to = is_part ? s_.end : extent(d);
   const auto constant = is_part ? std::nullopt : nest_.extent(d).as_constant();
-  const unsigned wide = width_ * unroll_;
+  const unsigned wide = width_ * unroll_ * slices_;
   Value* middle = from;
   const bool is_main_emitted = (constant ? *constant >= wide : !is_masked_only_) && !(is_masked_only_ && *constant % wide != 0);
   if (is_main_emitted) {
     Value* count = b_.CreateSub(to, from);
     middle = b_.CreateAdd(from, b_.CreateAnd(count, b_.getInt64(~static_cast<uint64_t>(wide - 1))));
     if (constant) middle = b_.getInt64(static_cast<uint64_t>(*constant / wide * wide));
-    lanes_ = wide;
+    lanes_ = width_ * unroll_;
     emit_blocks(blocks_[level], blocks_[level].depth, from, middle, wide, {&main}, [&](Value* index) {
       dims_[d] = index;
       emit_level(level + 1, main, tail);

@@ -70,8 +70,10 @@ class NestEmitter {
   bool is_over_columns() const;
   bool has_few_points() const;
   void choose_unroll();
+  void choose_slices();
   bool is_contiguous(const LoopInst& inst) const;
   void emit_level(size_t level, Accumulators& main, Accumulators& tail);
+  void each_slice(Accumulators& set, llvm::function_ref<void(Accumulators& part)> body);
   void emit_deeper(size_t level, Accumulators& main, Accumulators& tail);
   void emit_loop(Value* from, Value* to, Value* step, const Sets& sets, LoopBody body);
   void emit_blocks(const SumBlocks& blocks, int depth, Value* from, Value* to, int64_t step, const Sets& sets, LoopBody body);
@@ -87,6 +89,7 @@ class NestEmitter {
   void take(Value* takes, Accumulator& a, Value* x, Value* position);
   void take_if(Value* takes, Accumulator& a, Value* x, Value* position);
   void pick(const LoopInst& inst, Accumulator& a, Value* x, Value* position, Value* active);
+  void for_each_carried(size_t count, llvm::function_ref<void(size_t k, const LoopInst& inst)> body);
   Accumulators restarted(const Accumulators& set);
   Accumulators joined(const Accumulators& total, const Accumulators& block);
   Value* finished(const Accumulator& a);
@@ -115,6 +118,7 @@ class NestEmitter {
   Value* eval_symbol(graph::SymbolId id);
   Address address_of(const LoopInst& inst);
   Value* all_or_mask();
+  void prefetch(const LoopInst& inst, Value* address);
   void emit_load(InstId i);
   void emit_store(const LoopInst& inst);
   void emit_check(InstId i);
@@ -129,6 +133,7 @@ class NestEmitter {
   NestSymbols symbols_;
   const unsigned width_;
   unsigned unroll_ = 1;
+  unsigned slices_ = 1;  // of columns that are added up: pieces of lanes * unroll that a turn of the main loop takes, so that it reads more of a row
   bool is_masked_only_ = false;  // masks cost nothing beside the body: one loop, half the code
   std::vector<size_t> order_;    // of the loops; in tiles, the tile dimension is the innermost
   size_t range_levels_ = 0;

@@ -92,8 +92,24 @@ void NestEmitter::emit_load(InstId i) {
     return;
   }
   const Address a = address_of(inst);
+  if (slices_ > 1 && !in_tail_ && a.has_lanes && a.offsets == nullptr) prefetch(inst, a.base);
   values_[i] = a.offsets != nullptr ? ops_.gather(buffer.dtype, a.base, a.offsets, all_or_mask())
                                     : ops_.load(buffer.dtype, a.base, a.has_lanes ? lanes_ : 0, mask_, !buffer.is_written);
+}
+
+// What a slice will read some rows later: hardware does not follow rows from page to page. It pays for half precision that comes from
+// memory (a column sum of 4096x4096: 2.6 -> 1.7 ms); from caches, and where each row gives twice the bytes, it costs up to a tenth.
+void NestEmitter::prefetch(const LoopInst& inst, Value* address) {
+  constexpr int64_t kRows = 8, kBeyondCaches = 16 << 20, kHalf = 2;
+  constexpr unsigned kCacheLine = 64, kForReading = 0, kAllCaches = 3, kData = 1;
+  SymExpr coefficient, rest;
+  if (!split_linear(inst.index[0], symbols_.dim(order_.back()), coefficient, rest)) return;
+  const DType dtype = kernel_.buffers[inst.buffer].dtype;
+  const auto elements = (coefficient * nest_.extent(order_.back())).as_constant();
+  if (row_of(dtype).bytes > kHalf || elements.value_or(0) * row_of(dtype).bytes < kBeyondCaches) return;
+  Value* later = b_.CreateGEP(ops_.memory_type(dtype, 0), address, eval(coefficient * SymExpr(kRows)));
+  for (unsigned byte = 0; byte < lanes_ * static_cast<unsigned>(row_of(dtype).bytes); byte += kCacheLine)
+    b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()}, {b_.CreateConstGEP1_64(b_.getInt8Ty(), later, byte), b_.getInt32(kForReading), b_.getInt32(kAllCaches), b_.getInt32(kData)});
 }
 
 Value* NestEmitter::all_or_mask() {

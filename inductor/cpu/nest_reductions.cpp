@@ -101,35 +101,33 @@ void NestEmitter::take_if(Value* takes, Accumulator& a, Value* x, Value* positio
 // The accumulators with which a block starts: sums of floats at zero, all others as they stand.
 Accumulators NestEmitter::restarted(const Accumulators& set) {
   Accumulators out = set;
-  size_t k = 0;
-  for (const LoopInst& inst : nest_.body) {
-    if (!is_carried(inst) || k >= set.size()) continue;
+  for_each_carried(set.size(), [&](size_t k, const LoopInst& inst) {
     if (is_float_sum(inst)) out[k] = {llvm::Constant::getNullValue(set[k].value->getType())};
-    ++k;
-  }
+  });
   return out;
 }
 
 // What stands after a block. The sum of two floats is exactly s + lost (Knuth); infinities leave NaN in `lost`, see finished().
 Accumulators NestEmitter::joined(const Accumulators& total, const Accumulators& block) {
   Accumulators out = block;
-  size_t k = 0;
-  for (const LoopInst& inst : nest_.body) {
-    if (!is_carried(inst) || k >= total.size()) continue;
+  for_each_carried(total.size(), [&](size_t k, const LoopInst& inst) {
+    if (!is_float_sum(inst)) return;
     const Accumulator& t = total[k];
-    Value *x = block[k].value, *s = nullptr;
-    if (is_float_sum(inst)) {
-      s = b_.CreateFAdd(t.value, x);
-      out[k] = {s};
-    }
-    if (s != nullptr && t.lost != nullptr) {
-      Value* of_x = b_.CreateFSub(s, t.value);
-      Value* lost = b_.CreateFAdd(b_.CreateFSub(t.value, b_.CreateFSub(s, of_x)), b_.CreateFSub(x, of_x));
-      out[k].lost = b_.CreateFAdd(t.lost, lost);
-    }
-    ++k;
-  }
+    Value *x = block[k].value, *s = b_.CreateFAdd(t.value, x);
+    out[k] = {s};
+    if (t.lost == nullptr) return;
+    Value* of_x = b_.CreateFSub(s, t.value);
+    Value* lost = b_.CreateFAdd(b_.CreateFSub(t.value, b_.CreateFSub(s, of_x)), b_.CreateFSub(x, of_x));
+    out[k].lost = b_.CreateFAdd(t.lost, lost);
+  });
   return out;
+}
+
+// The first `count` accumulators of a set, and of which instruction they are: those of a slice stand together.
+void NestEmitter::for_each_carried(size_t count, llvm::function_ref<void(size_t k, const LoopInst& inst)> body) {
+  for (size_t k = 0; k < count;)
+    for (size_t i = 0; i < nest_.body.size() && k < count; ++i)
+      if (is_carried(nest_.body[i])) body(k++, nest_.body[i]);
 }
 
 Value* NestEmitter::finished(const Accumulator& a) {
