@@ -87,6 +87,7 @@ void NestEmitter::choose_unroll() {
   for (size_t i = 0; i < nest_.body.size(); ++i) {
     const LoopInst& inst = nest_.body[i];
     if (has_rows && level_[i] < order_.size()) continue;  // once for all lanes
+    if (vector_is_reduced() && after_[i]) continue;       // once, of no lanes
     const bool has_position = is_carried(inst) && is_position(inst.reduce);
     narrow |= inst.op == LoopOp::kCheck || (inst.dtype == DType::kInt64 && !has_position) || inst.dtype == DType::kFloat64;
     narrow |= has_position && !has_short_positions_;

@@ -85,7 +85,10 @@ class NestEmitter {
   // Reductions: nest_reductions.cpp
   Accumulators neutral(unsigned lanes);
   void accumulate(Accumulators& set);
+  InstId twin_of(InstId i) const;
+  Accumulator& accumulator_of(InstId i, Accumulators& set) const;
   void scan(InstId i, Accumulators& set);
+  void step(InstId i, Accumulators& set);
   void take(Value* takes, Accumulator& a, Value* x, Value* position);
   void take_if(Value* takes, Accumulator& a, Value* x, Value* position);
   void pick(const LoopInst& inst, Accumulator& a, Value* x, Value* position, Value* active);
