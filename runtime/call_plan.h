@@ -57,7 +57,7 @@ struct KernelStep {
   std::vector<Size> sizes;
   std::vector<FjScalar> scalars;
   Size extent{1};                      // parallel range [0, extent)
-  int64_t grain = 0;                   // at least this much per thread; 0: one thread
+  int64_t grain = 0;                   // at least this much per thread; 0 or less: one thread; -1: the function computes all of it
 };
 struct ExternStep {
   std::string op;                      // as OpDef::name

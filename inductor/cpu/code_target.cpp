@@ -1,11 +1,18 @@
 // inductor/cpu/code_target.cpp — the vector levels in LLVM's words; modules, target machines and text of any of them.
 #include "inductor/cpu/code_target.h"
 
+#include <mutex>
+#include <utility>
+
+#include <unistd.h>
+
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/CommandLine.h>
+#include <llvm/Support/ErrorHandling.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/Target/TargetOptions.h>
@@ -23,6 +30,34 @@ const char* cpu_of(VectorLevel level) {
   return level == VectorLevel::kAvx2 ? "x86-64-v3" : "x86-64-v2";
 }
 
+namespace {
+
+thread_local const std::string* t_work = nullptr;
+
+// LLVM exits or aborts behind it.
+void say_last_words(void*, const char* reason, bool) {
+  const std::string text = "framejit: LLVM gives up on " + (t_work == nullptr ? "what it compiles" : *t_work) + ", which ends this process: " + reason +
+                           "\nframejit: FRAMEJIT_CPU_FEATURES=generic (or avx2) takes other instructions; backend=\"eager\" compiles no kernels. Please report it.\n";
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
+}
+
+}  // namespace
+
+WorkName::WorkName(std::string_view name) : name_(name) { t_work = &name_; }
+WorkName::~WorkName() { t_work = nullptr; }
+
+void prepare_llvm() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::install_fatal_error_handler(say_last_words);
+    const auto& options = llvm::cl::getRegisteredOptions();
+    for (const auto& [name, value] : {std::pair("disable-lsr", "true"), std::pair("enable-misched", "false")}) {
+      const auto found = options.find(name);
+      FJ_CHECK(found != options.end() && !found->second->addOccurrence(0, name, value), std::string("LLVM has no option ") + name);
+    }
+  });
+}
+
 Result<std::unique_ptr<llvm::Module>> make_module(const Kernel& kernel, const std::string& name, llvm::LLVMContext& context, const llvm::Triple& triple,
                                                   const llvm::DataLayout& layout, const EmitOptions& options) {
   auto module = std::make_unique<llvm::Module>(name, context);
@@ -36,6 +71,7 @@ Result<std::unique_ptr<llvm::Module>> make_module(const Kernel& kernel, const st
 }
 
 Result<std::string> assembly_of(llvm::Module& module, llvm::TargetMachine& machine) {
+  const WorkName work(module.getModuleIdentifier());
   llvm::SmallVector<char, 0> text;
   llvm::raw_svector_ostream stream(text);
   llvm::legacy::PassManager passes;
@@ -45,6 +81,7 @@ Result<std::string> assembly_of(llvm::Module& module, llvm::TargetMachine& machi
 }
 
 Result<std::string> assembly_of(const Kernel& kernel, const CodeTarget& target) {
+  prepare_llvm();
   const llvm::Triple triple(target.triple);
   std::string problem;
   const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple, problem);

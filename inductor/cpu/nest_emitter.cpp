@@ -72,9 +72,16 @@ bool NestEmitter::is_over_columns() const {
          std::all_of(nest_.body.begin(), nest_.body.end(), [&](const LoopInst& i) { return i.op != LoopOp::kReduce || accumulator_dtype(i) != DType::kFloat64; });
 }
 
+// So few that to generate more code for them takes longer than what it saves, for a million calls.
+bool NestEmitter::has_few_points() const {
+  constexpr int64_t kFew = 1024;
+  int64_t points = 1;
+  for (size_t d = 0; d < nest_.dim_count() && points <= kFew; ++d) points *= nest_.extent(d).as_constant().value_or(kFew + 1);
+  return points <= kFew;
+}
+
 // Light bodies are unrolled, so that loads overlap; heavy ones have parallelism of their own.
 void NestEmitter::choose_unroll() {
-  constexpr unsigned kColumnsAtOnce = 128;
   size_t weight = 0;
   bool narrow = false;
   const std::vector<bool> aside = only_borders();
@@ -82,6 +89,7 @@ void NestEmitter::choose_unroll() {
   for (size_t i = 0; i < nest_.body.size(); ++i) {
     const LoopInst& inst = nest_.body[i];
     if (has_rows && level_[i] < order_.size()) continue;  // once for all lanes
+    if (vector_is_reduced() && after_[i]) continue;       // once, of no lanes
     const bool has_position = is_carried(inst) && is_position(inst.reduce);
     if (aside[i]) continue;
     narrow |= inst.op == LoopOp::kCheck || (inst.dtype == DType::kInt64 && !has_position) || inst.dtype == DType::kFloat64;
@@ -92,12 +100,25 @@ void NestEmitter::choose_unroll() {
   }
   is_light_ = weight <= 8;
   unroll_ = narrow || weight > 32 ? 1 : weight > 16 ? 2 : 4;
-  if (unroll_ == 4 && weight <= 2 && is_over_columns()) unroll_ = std::max(kColumnsAtOnce / width_, unroll_);
+  if (has_few_points()) unroll_ = 1;
   if (!narrow) unroll_ = kernel_.unroll >= 0 ? unroll_ << kernel_.unroll : std::max(unroll_ >> -kernel_.unroll, 1u);
   is_masked_only_ = weight > 12 && width_ == 16;
   if (!has_vector()) return;
+  if (unroll_ >= 4 && weight <= 2 && is_over_columns()) choose_slices();
   const auto extent = nest_.extent(n_.vector_dim).as_constant();
+  while (extent && slices_ > 1 && *extent < static_cast<int64_t>(width_ * unroll_ * slices_)) slices_ /= 2;
   while (extent && unroll_ > 1 && *extent < static_cast<int64_t>(width_ * unroll_)) unroll_ /= 2;
+}
+
+// As many as make the bytes of one row that memory likes to be asked for at once.
+void NestEmitter::choose_slices() {
+  constexpr unsigned kBytesAtOnce = 512;
+  unsigned bytes = kBytesAtOnce;
+  for (size_t i = 0; i < nest_.body.size(); ++i) {
+    if (level_[i] == range_levels_ && !after_[i]) return;  // of each slice, outside of the loop over rows
+    if (nest_.body[i].op == LoopOp::kLoad) bytes = std::min(bytes, static_cast<unsigned>(row_of(kernel_.buffers[nest_.body[i].buffer].dtype).bytes));
+  }
+  slices_ = std::max(kBytesAtOnce / (bytes * width_ * unroll_), 1u);
 }
 
 bool NestEmitter::is_contiguous(const LoopInst& inst) const {
@@ -108,6 +129,14 @@ bool NestEmitter::is_contiguous(const LoopInst& inst) const {
 
 // Emits everything inside the first `level` loops. `main` and `tail` are the accumulators there; both are updated in place.
 void NestEmitter::emit_level(size_t level, Accumulators& main, Accumulators& tail) {
+  if (slices_ > 1 && in_vector() && !in_tail_ && level == order_.size()) {
+    each_slice(main, [&](Accumulators& part) {
+      for (size_t i = 0; i < nest_.body.size(); ++i)
+        if (level_[i] == level && !after_[i]) emit_inst(static_cast<InstId>(i));
+      accumulate(part);
+    });
+    return;
+  }
   for (size_t i = 0; i < nest_.body.size(); ++i)
     if (level_[i] == level && !after_[i]) nest_.body[i].op == LoopOp::kScan ? scan(static_cast<InstId>(i), main) : emit_inst(static_cast<InstId>(i));
   const bool starts_reduction = nest_.is_reduction() && level == range_levels_;
@@ -115,12 +144,31 @@ void NestEmitter::emit_level(size_t level, Accumulators& main, Accumulators& tai
     emit_deeper(level, main, tail);
     return;
   }
-  Accumulators own_main = neutral(vector_is_reduced() ? width_ * unroll_ : lanes_);
+  Accumulators own_main;
+  for (unsigned k = 0; k < (in_tail_ ? 1 : slices_); ++k)
+    for (const Accumulator& a : neutral(vector_is_reduced() ? width_ * unroll_ : lanes_)) own_main.push_back(a);
   Accumulators own_tail = vector_is_reduced() ? neutral(width_) : Accumulators{};
   emit_deeper(level, own_main, own_tail);
-  finish_reductions(own_main, own_tail);
-  for (size_t i = 0; i < nest_.body.size(); ++i)
-    if (after_[i] && nest_.body[i].op != LoopOp::kReduce) emit_inst(static_cast<InstId>(i));
+  each_slice(own_main, [&](Accumulators& part) {
+    finish_reductions(part, own_tail);
+    for (size_t i = 0; i < nest_.body.size(); ++i)
+      if (after_[i] && nest_.body[i].op != LoopOp::kReduce) emit_inst(static_cast<InstId>(i));
+  });
+}
+
+// Of the columns here, one slice after the other, each with its part of the accumulators.
+void NestEmitter::each_slice(Accumulators& set, llvm::function_ref<void(Accumulators& part)> body) {
+  if (slices_ == 1 || in_tail_) return body(set);
+  Value* const first = dims_[n_.vector_dim];
+  const size_t count = set.size() / slices_;
+  for (unsigned k = 0; k < slices_; ++k) {
+    dims_[n_.vector_dim] = b_.CreateNSWAdd(first, b_.getInt64(k * lanes_));
+    const auto begin = set.begin() + static_cast<ptrdiff_t>(k * count);
+    Accumulators part(begin, begin + static_cast<ptrdiff_t>(count));
+    body(part);
+    std::copy(part.begin(), part.end(), begin);
+  }
+  dims_[n_.vector_dim] = first;
 }
 
 void NestEmitter::emit_deeper(size_t level, Accumulators& main, Accumulators& tail) {
@@ -134,6 +182,8 @@ void NestEmitter::emit_deeper(size_t level, Accumulators& main, Accumulators& ta
 
 // A rotated loop from `from` while index < to. `body` gets the index and updates the accumulators of `sets`, which are carried.
 void NestEmitter::emit_loop(Value* from, Value* to, Value* step, const Sets& sets, LoopBody body) {
+  Value* runs = b_.CreateICmpSLT(from, to);  // folded where both are numbers
+  if (runs == b_.getFalse()) return;
   std::vector<Value**> carried;
   for (Accumulators* set : sets)
     for (Accumulator& a : *set)
@@ -144,7 +194,8 @@ void NestEmitter::emit_loop(Value* from, Value* to, Value* step, const Sets& set
   BasicBlock* behind = BasicBlock::Create(b_.getContext(), "end", s_.function);
   std::vector<Value*> initial;
   for (Value** v : carried) initial.push_back(*v);
-  b_.CreateCondBr(b_.CreateICmpSLT(from, to), inside, behind);
+  const bool runs_always = llvm::isa<llvm::ConstantInt>(runs);
+  runs_always ? b_.CreateBr(inside) : b_.CreateCondBr(runs, inside, behind);
   b_.SetInsertPoint(inside);
   llvm::PHINode* index = b_.CreatePHI(b_.getInt64Ty(), 2);
   index->addIncoming(from, before);
@@ -161,6 +212,7 @@ void NestEmitter::emit_loop(Value* from, Value* to, Value* step, const Sets& set
   for (size_t k = 0; k < carried.size(); ++k) phis[k]->addIncoming(*carried[k], latch);
   b_.CreateCondBr(b_.CreateICmpSLT(next, to), inside, behind);
   b_.SetInsertPoint(behind);
+  if (runs_always) return;
   for (size_t k = 0; k < carried.size(); ++k) {
     llvm::PHINode* out = b_.CreatePHI(initial[k]->getType(), 2);
     out->addIncoming(initial[k], before);
@@ -200,10 +252,10 @@ void NestEmitter::emit_scalar_loop(size_t level, Accumulators& main, Accumulator
   emit_blocks(blocks_[level], blocks_[level].depth, from, to, 1, {&main, &tail}, point);
 }
 
-// The innermost loop of an ordered nest, with few instructions a point.
+// The innermost loop of an ordered nest or over the points of a tile, with few instructions a point.
 bool NestEmitter::is_walk(size_t level) const {
   constexpr size_t kFew = 16;
-  return level + 1 == order_.size() && is_ordered(nest_) && nest_.body.size() <= kFew && blocks_[level].depth == 0;
+  return level + 1 == order_.size() && (is_ordered(nest_) || kernel_.in_tiles) && nest_.body.size() <= kFew && blocks_[level].depth == 0;
 }
 
 // Several points a turn, so that counting and addresses do not hold up what is carried. Answers with where it stopped.
@@ -249,10 +301,11 @@ Value* NestEmitter::emit_streams(size_t level, Value* from, Value* to) {
 
 void NestEmitter::emit_vector_loop(size_t level, Accumulators& main, Accumulators& tail) {
   const size_t d = n_.vector_dim;
-  Value* from = kernel_.is_flat ? s_.begin : b_.getInt64(0);
-  Value* to = kernel_.is_flat ? s_.end : extent(d);
-  const auto constant = kernel_.is_flat ? std::nullopt : nest_.extent(d).as_constant();
-  const unsigned wide = width_ * unroll_;
+  const bool is_part = kernel_.is_flat && !kernel_.is_whole;
+  Value* from = is_part ? s_.begin : b_.getInt64(0);
+  Value* to = is_part ? s_.end : extent(d);
+  const auto constant = is_part ? std::nullopt : nest_.extent(d).as_constant();
+  const unsigned wide = width_ * unroll_ * slices_;
   Value* middle = from;
   const bool is_main_emitted = (constant ? *constant >= wide : !is_masked_only_) && !(is_masked_only_ && *constant % wide != 0);
   if (is_main_emitted && has_streams()) {
@@ -261,7 +314,7 @@ void NestEmitter::emit_vector_loop(size_t level, Accumulators& main, Accumulator
     Value* count = b_.CreateSub(to, from);
     middle = b_.CreateAdd(from, b_.CreateAnd(count, b_.getInt64(~static_cast<uint64_t>(wide - 1))));
     if (constant) middle = b_.getInt64(static_cast<uint64_t>(*constant / wide * wide));
-    lanes_ = wide;
+    lanes_ = width_ * unroll_;
     emit_blocks(blocks_[level], blocks_[level].depth, from, middle, wide, {&main}, [&](Value* index) {
       dims_[d] = index;
       emit_level(level + 1, main, tail);

@@ -68,9 +68,12 @@ class NestEmitter {
   void find_levels();
   size_t level_of_dim(size_t d) const;
   bool is_over_columns() const;
+  bool has_few_points() const;
   void choose_unroll();
+  void choose_slices();
   bool is_contiguous(const LoopInst& inst) const;
   void emit_level(size_t level, Accumulators& main, Accumulators& tail);
+  void each_slice(Accumulators& set, llvm::function_ref<void(Accumulators& part)> body);
   void emit_deeper(size_t level, Accumulators& main, Accumulators& tail);
   void emit_loop(Value* from, Value* to, Value* step, const Sets& sets, LoopBody body);
   void emit_blocks(const SumBlocks& blocks, int depth, Value* from, Value* to, int64_t step, const Sets& sets, LoopBody body);
@@ -84,10 +87,14 @@ class NestEmitter {
   // Reductions: nest_reductions.cpp
   Accumulators neutral(unsigned lanes);
   void accumulate(Accumulators& set);
+  InstId twin_of(InstId i) const;
+  Accumulator& accumulator_of(InstId i, Accumulators& set) const;
   void scan(InstId i, Accumulators& set);
+  void step(InstId i, Accumulators& set);
   void take(Value* takes, Accumulator& a, Value* x, Value* position);
   void take_if(Value* takes, Accumulator& a, Value* x, Value* position);
   void pick(const LoopInst& inst, Accumulator& a, Value* x, Value* position, Value* active);
+  void for_each_carried(size_t count, llvm::function_ref<void(size_t k, const LoopInst& inst)> body);
   Accumulators restarted(const Accumulators& set);
   Accumulators joined(const Accumulators& total, const Accumulators& block);
   Value* finished(const Accumulator& a);
@@ -131,6 +138,7 @@ class NestEmitter {
   Value* all_lanes();
   Value* all_or_mask();
   Value* loaded(const LoopInst& inst, Value* mask);
+  void prefetch(const LoopInst& inst, Value* address);
   void emit_load(InstId i);
   void emit_store(const LoopInst& inst);
   void emit_check(InstId i);
@@ -146,6 +154,7 @@ class NestEmitter {
   const unsigned width_;
   unsigned unroll_ = 1;
   bool is_light_ = false;
+  unsigned slices_ = 1;  // of columns that are added up: pieces of lanes * unroll that a turn of the main loop takes, so that it reads more of a row
   bool is_masked_only_ = false;  // masks cost nothing beside the body: one loop, half the code
   std::vector<size_t> order_;    // of the loops; in tiles, the tile dimension is the innermost
   size_t range_levels_ = 0;

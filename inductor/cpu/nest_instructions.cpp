@@ -71,7 +71,8 @@ NestEmitter::Address NestEmitter::address_of(const LoopInst& inst) {
   Address a;
   const bool is_per_lane = kernel_.lanes_outer && buffer.is_local;  // scratch of each lane, interleaved
   a.has_lanes = from_values || from_dim || is_per_lane;
-  const auto at = [&](Value* offset) { return b_.CreateGEP(ops_.memory_type(buffer.dtype, 0), s_.buffers[inst.buffer], offset); };
+  const auto behind = [&](Value* address, Value* offset) { return b_.CreateGEP(ops_.memory_type(buffer.dtype, 0), address, offset); };
+  const auto at = [&](Value* offset) { return behind(s_.buffers[inst.buffer], offset); };
   if (!a.has_lanes) {
     a.base = at(eval(e));
     return a;
@@ -82,7 +83,7 @@ NestEmitter::Address NestEmitter::address_of(const LoopInst& inst) {
   }
   SymExpr coefficient, rest;
   if (!from_values && split_linear(e, symbols_.dim(n_.vector_dim), coefficient, rest) && coefficient == SymExpr(1)) {
-    a.base = at(b_.CreateAdd(eval(rest), dims_[n_.vector_dim]));
+    a.base = behind(at(eval(rest)), dims_[n_.vector_dim]);  // what the loop does not change first: nothing is left to reduce in strength
     return a;
   }
   a.base = s_.buffers[inst.buffer];
@@ -94,6 +95,7 @@ NestEmitter::Address NestEmitter::address_of(const LoopInst& inst) {
 Value* NestEmitter::loaded(const LoopInst& inst, Value* mask) {
   const KernelBuffer& buffer = kernel_.buffers[inst.buffer];
   const Address a = address_of(inst);
+  if (slices_ > 1 && !in_tail_ && a.has_lanes && a.offsets == nullptr) prefetch(inst, a.base);
   if (a.offsets == nullptr) return ops_.load(buffer.dtype, a.base, a.has_lanes ? lanes_ : 0, mask, !buffer.is_written);
   return ops_.gather(buffer.dtype, a.base, a.offsets, mask != nullptr ? mask : all_lanes());
 }
@@ -102,6 +104,21 @@ void NestEmitter::emit_load(InstId i) {
   const LoopInst& inst = nest_.body[i];
   if (inst.is_masked()) return emit_masked_load(i);
   values_[i] = tiles_[i] != nullptr ? tile_row(i) : loaded(inst, mask_);
+}
+
+// What a slice will read some rows later: hardware does not follow rows from page to page. It pays for half precision that comes from
+// memory (a column sum of 4096x4096: 2.6 -> 1.7 ms); from caches, and where each row gives twice the bytes, it costs up to a tenth.
+void NestEmitter::prefetch(const LoopInst& inst, Value* address) {
+  constexpr int64_t kRows = 8, kBeyondCaches = 16 << 20, kHalf = 2;
+  constexpr unsigned kCacheLine = 64, kForReading = 0, kAllCaches = 3, kData = 1;
+  SymExpr coefficient, rest;
+  if (!split_linear(inst.index[0], symbols_.dim(order_.back()), coefficient, rest)) return;
+  const DType dtype = kernel_.buffers[inst.buffer].dtype;
+  const auto elements = (coefficient * nest_.extent(order_.back())).as_constant();
+  if (row_of(dtype).bytes > kHalf || elements.value_or(0) * row_of(dtype).bytes < kBeyondCaches) return;
+  Value* later = b_.CreateGEP(ops_.memory_type(dtype, 0), address, eval(coefficient * SymExpr(kRows)));
+  for (unsigned byte = 0; byte < lanes_ * static_cast<unsigned>(row_of(dtype).bytes); byte += kCacheLine)
+    b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()}, {b_.CreateConstGEP1_64(b_.getInt8Ty(), later, byte), b_.getInt32(kForReading), b_.getInt32(kAllCaches), b_.getInt32(kData)});
 }
 
 Value* NestEmitter::all_lanes() { return llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), lanes_)); }
@@ -141,10 +158,11 @@ void NestEmitter::emit_check(InstId i) {
   Value* bad = b_.CreateICmpUGE(at, limit);
   if (lanes != 0 && mask_ != nullptr) bad = b_.CreateAnd(bad, mask_);
   if (lanes != 0) bad = b_.CreateOrReduce(bad);
+  values_[i] = at;
+  if (bad == b_.getFalse()) return;
   BasicBlock* good = BasicBlock::Create(b_.getContext(), "in_range", s_.function);
   b_.CreateCondBr(bad, s_.failed, good);
   b_.SetInsertPoint(good);
-  values_[i] = at;
 }
 
 void NestEmitter::emit_inst(InstId i) {

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <llvm/IR/MDBuilder.h>
+
 #include "inductor/cpu/nest_emitter.h"
 
 namespace framejit::inductor {
@@ -54,10 +56,35 @@ void NestEmitter::accumulate(Accumulators& set) {
   }
 }
 
-// One step of a running result, and its value here.
-void NestEmitter::scan(InstId i, Accumulators& set) {
+// The running maximum (minimum) of the values of which `i` is the running position, or the other way round: they step as one.
+InstId NestEmitter::twin_of(InstId i) const {
   const LoopInst& inst = nest_.body[i];
-  Accumulator& a = set[static_cast<size_t>(std::count_if(nest_.body.begin(), nest_.body.begin() + i, is_carried))];
+  const auto kind = [](ReduceOp op) { return op == ReduceOp::kArgmax ? ReduceOp::kMax : op == ReduceOp::kArgmin ? ReduceOp::kMin : op; };
+  for (size_t k = 0; k < nest_.body.size(); ++k) {
+    const LoopInst& other = nest_.body[k];
+    const bool is_twin = other.op == LoopOp::kScan && other.operands[0] == inst.operands[0] && kind(other.reduce) == kind(inst.reduce);
+    if (is_twin && is_position(other.reduce) != is_position(inst.reduce)) return static_cast<InstId>(k);
+  }
+  return kNoInst;
+}
+
+Accumulator& NestEmitter::accumulator_of(InstId i, Accumulators& set) const {
+  return set[static_cast<size_t>(std::count_if(nest_.body.begin(), nest_.body.begin() + i, is_carried))];
+}
+
+// One step of a running result, and its value here. Of twins the position steps, where the first of them stands.
+void NestEmitter::scan(InstId i, Accumulators& set) {
+  const InstId twin = twin_of(i);
+  if (twin == kNoInst) return step(i, set);
+  const InstId position = is_position(nest_.body[i].reduce) ? i : twin, value = position == i ? twin : i;
+  if (i > twin) return;
+  step(position, set);
+  accumulator_of(value, set).value = values_[value] = accumulator_of(position, set).value;
+}
+
+void NestEmitter::step(InstId i, Accumulators& set) {
+  const LoopInst& inst = nest_.body[i];
+  Accumulator& a = accumulator_of(i, set);
   const unsigned lanes = LaneOps::lanes_of(a.value);
   Value* x = ops_.splat(values_[inst.operands[0]], lanes);
   const DType dtype = operand_dtype(inst);
@@ -68,9 +95,14 @@ void NestEmitter::scan(InstId i, Accumulators& set) {
   }
   Value* pair[2] = {x, a.value};
   Value* takes = ops_.scalar_op(max ? ScalarOp::k_ge : ScalarOp::k_le, dtype, pair);
-  if (is_float(dtype)) takes = b_.CreateOr(takes, b_.CreateFCmpUNO(x, x));
   Value* position = is_position(inst.reduce) ? ops_.splat(reduced_position(), lanes) : nullptr;
-  lanes == 0 ? take_if(takes, a, x, position) : take(takes, a, x, position);
+  if (lanes == 0) {
+    if (is_float(dtype)) takes = max ? b_.CreateFCmpUGE(x, a.value) : b_.CreateFCmpULE(x, a.value);
+    take_if(takes, a, x, position);
+  } else {
+    if (is_float(dtype)) takes = b_.CreateOr(takes, b_.CreateFCmpUNO(x, x));
+    take(takes, a, x, position);
+  }
   values_[i] = position == nullptr ? a.value : whole_positions(a);
 }
 
@@ -79,57 +111,67 @@ void NestEmitter::take(Value* takes, Accumulator& a, Value* x, Value* position) 
   if (position != nullptr) a.position = b_.CreateSelect(takes, position, a.position);
 }
 
-// By a branch: a new extremum is rare in most data, and what is carried need not wait for the comparison.
+// By a branch: a new extremum is rare in most data, and what is carried need not wait for the comparison. One comparison lets NaN on
+// either side in; which side it is asked only then.
 void NestEmitter::take_if(Value* takes, Accumulator& a, Value* x, Value* position) {
   llvm::BasicBlock* before = b_.GetInsertBlock();
   llvm::BasicBlock* taken = llvm::BasicBlock::Create(b_.getContext(), "taken", s_.function);
   llvm::BasicBlock* behind = llvm::BasicBlock::Create(b_.getContext(), "kept", s_.function);
   b_.CreateCondBr(takes, taken, behind);
   b_.SetInsertPoint(taken);
+  llvm::BasicBlock* unordered = nullptr;
+  Value* is_new = nullptr;
+  if (x->getType()->isFloatingPointTy()) {
+    unordered = llvm::BasicBlock::Create(b_.getContext(), "unordered", s_.function);
+    b_.CreateCondBr(b_.CreateFCmpUNO(x, a.value), unordered, behind, llvm::MDBuilder(b_.getContext()).createUnlikelyBranchWeights());
+    b_.SetInsertPoint(unordered);
+    is_new = b_.CreateFCmpUNO(x, x);
+  }
+  const auto chosen = [&](Value* old, Value* next) { return is_new == nullptr || next == nullptr ? nullptr : b_.CreateSelect(is_new, next, old); };
+  Value *chosen_value = chosen(a.value, x), *chosen_position = chosen(a.position, position);
   b_.CreateBr(behind);
   b_.SetInsertPoint(behind);
-  const auto joined = [&](Value* old, Value* next) {
-    llvm::PHINode* phi = b_.CreatePHI(old->getType(), 2);
+  const auto joined = [&](Value* old, Value* next, Value* picked) {
+    llvm::PHINode* phi = b_.CreatePHI(old->getType(), 3);
     phi->addIncoming(next, taken);
     phi->addIncoming(old, before);
+    if (unordered != nullptr) phi->addIncoming(picked, unordered);
     return phi;
   };
-  a.value = joined(a.value, x);
-  if (position != nullptr) a.position = joined(a.position, position);
+  a.value = joined(a.value, x, chosen_value);
+  if (position != nullptr) a.position = joined(a.position, position, chosen_position);
 }
 
 // The accumulators with which a block starts: sums of floats at zero, all others as they stand.
 Accumulators NestEmitter::restarted(const Accumulators& set) {
   Accumulators out = set;
-  size_t k = 0;
-  for (const LoopInst& inst : nest_.body) {
-    if (!is_carried(inst) || k >= set.size()) continue;
+  for_each_carried(set.size(), [&](size_t k, const LoopInst& inst) {
     if (is_float_sum(inst)) out[k] = {llvm::Constant::getNullValue(set[k].value->getType())};
-    ++k;
-  }
+  });
   return out;
 }
 
 // What stands after a block. The sum of two floats is exactly s + lost (Knuth); infinities leave NaN in `lost`, see finished().
 Accumulators NestEmitter::joined(const Accumulators& total, const Accumulators& block) {
   Accumulators out = block;
-  size_t k = 0;
-  for (const LoopInst& inst : nest_.body) {
-    if (!is_carried(inst) || k >= total.size()) continue;
+  for_each_carried(total.size(), [&](size_t k, const LoopInst& inst) {
+    if (!is_float_sum(inst)) return;
     const Accumulator& t = total[k];
-    Value *x = block[k].value, *s = nullptr;
-    if (is_float_sum(inst)) {
-      s = b_.CreateFAdd(t.value, x);
-      out[k] = {s};
-    }
-    if (s != nullptr && t.lost != nullptr) {
-      Value* of_x = b_.CreateFSub(s, t.value);
-      Value* lost = b_.CreateFAdd(b_.CreateFSub(t.value, b_.CreateFSub(s, of_x)), b_.CreateFSub(x, of_x));
-      out[k].lost = b_.CreateFAdd(t.lost, lost);
-    }
-    ++k;
-  }
+    Value *x = block[k].value, *s = b_.CreateFAdd(t.value, x);
+    out[k] = {s};
+    if (t.lost == nullptr) return;
+    Value* of_x = b_.CreateFSub(s, t.value);
+    Value* lost = b_.CreateFAdd(b_.CreateFSub(t.value, b_.CreateFSub(s, of_x)), b_.CreateFSub(x, of_x));
+    out[k].lost = b_.CreateFAdd(t.lost, lost);
+  });
   return out;
+}
+
+// The first `count` accumulators of a set, and of which instruction they are: those of a slice stand together.
+void NestEmitter::for_each_carried(size_t count, llvm::function_ref<void(size_t k, const LoopInst& inst)> body) {
+  for (size_t k = 0; k < count;)
+    for (size_t i = 0; i < nest_.body.size() && k < count; ++i)
+      if (is_carried(nest_.body[i])) body(k++, nest_.body[i]);
 }
 
 Value* NestEmitter::finished(const Accumulator& a) {
@@ -209,7 +251,10 @@ void NestEmitter::finish_reductions(Accumulators& main, Accumulators& tail) {
     } else {
       const DType dtype = accumulator_dtype(inst);
       Value* folded = ops_.halve(inst.reduce, dtype, finished(main[at]), width_);
-      values_[i] = rounded(inst, ops_.halve(inst.reduce, dtype, ops_.combine(inst.reduce, dtype, folded, finished(tail[at])), 0));
+      Value* left = finished(tail[at]);
+      // Without a tail, or without a main loop, one of them is still the neutral element.
+      if (!llvm::isa<llvm::Constant>(left)) folded = llvm::isa<llvm::Constant>(folded) ? left : ops_.combine(inst.reduce, dtype, folded, left);
+      values_[i] = rounded(inst, ops_.halve(inst.reduce, dtype, folded, 0));
     }
   }
 }

@@ -43,17 +43,21 @@ void NestEmitter::fill_tile(InstId i) {
     tiles_[i] = block;
   }
   const size_t tile = kernel_.outer.size() - 1, lane_dim = n_.vector_dim;
-  Value *first_lane = dims_[lane_dim], *first_point = dims_[tile];
+  Value* first_point = dims_[tile];
   const unsigned lanes = std::exchange(lanes_, 0);  // addresses are scalars here
+  llvm::Type* element = ops_.memory_type(buffer.dtype, 0);
+  SymExpr coefficient, rest;
+  split_linear(inst.index[0], symbols_.dim(lane_dim), coefficient, rest);
+  Value* row_step = eval(coefficient);
   emit_loop(s_.outer.back(), s_.tile_end, b_.getInt64(lanes), {}, [&](Value* point) {
     dims_[tile] = point;
     Value* inside = ops_.first_lanes(b_.CreateSub(s_.tile_end, point), lanes);
     std::vector<Value*> rows;
+    Value* const first = b_.CreateGEP(element, s_.buffers[inst.buffer], eval(inst.index[0]));
     for (unsigned k = 0; k < lanes; ++k) {
-      dims_[lane_dim] = b_.CreateAdd(first_lane, b_.getInt64(k));
       Value* active = inside;
       if (mask_ != nullptr) active = b_.CreateAnd(inside, b_.CreateVectorSplat(lanes, b_.CreateExtractElement(mask_, k)));
-      rows.push_back(ops_.load_stored(buffer.dtype, b_.CreateGEP(ops_.memory_type(buffer.dtype, 0), s_.buffers[inst.buffer], eval(inst.index[0])), lanes, active));
+      rows.push_back(ops_.load_stored(buffer.dtype, b_.CreateGEP(element, first, b_.CreateMul(row_step, b_.getInt64(k))), lanes, active));
     }
     rows = ops_.transposed(std::move(rows));
     Value* at = b_.CreateSub(point, s_.outer.back());
@@ -61,7 +65,6 @@ void NestEmitter::fill_tile(InstId i) {
       b_.CreateStore(rows[k], b_.CreateGEP(row, tiles_[i], b_.CreateAdd(at, b_.getInt64(k))));
   });
   lanes_ = lanes;
-  dims_[lane_dim] = first_lane;
   dims_[tile] = first_point;
 }
 

@@ -110,6 +110,7 @@ class PooledCompiler : public llvm::orc::IRCompileLayer::IRCompiler {
   llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> operator()(llvm::Module& module) override {
     auto machine = take();
     if (!machine) return machine.takeError();
+    const WorkName work(module.getModuleIdentifier());
     std::string errors;
     module.getContext().setDiagnosticHandler(std::make_unique<Reports>(errors));
     auto object = llvm::orc::SimpleCompiler(**machine)(module);
@@ -305,6 +306,7 @@ Result<std::unique_ptr<CpuJit>> CpuJit::create(VectorLevel level) {
   std::call_once(once, [] {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
+    prepare_llvm();
   });
   FJ_TRY_VOID(has_room());
   if (!is_available(level)) return Error{"unavailable", "this CPU does not have the vector registers asked for; FRAMEJIT_CPU_FEATURES=auto takes those that it has"};

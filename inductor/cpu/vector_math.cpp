@@ -51,6 +51,13 @@ class Float32Math : public LaneMath {
     const auto [r, shifted] = reduced(clamp(x, -105.4, 89.0), kBias);
     return scale(exp_of_reduced(r, kScale), shifted);
   }
+  // An instruction more; without fused ones, a fifth of the error less.
+  Value* careful_exp(Value* x) {
+    static constexpr double k[] = {0.4999999403953552, 0.1666652113199234, 0.04166826605796814, 0.008368677459657192, 0.001382073387503624};
+    const auto [r, shifted] = reduced(clamp(x, -105.4, 89.0), kBias);
+    Value* less_one = fma(b_.CreateFMul(r, r), polynomial(r, k), r);
+    return scale(fma(less_one, c(kScale), c(kScale)), shifted);
+  }
   // Of -87 to 88 and NaN.
   Value* near_exp(Value* x) {
     const auto [r, shifted] = reduced(x, 127);
@@ -160,7 +167,7 @@ Value* emit_math(llvm::IRBuilderBase& b, llvm::Module& module, ScalarOp op, Valu
   Float32Math m(b, x);
   if (op == ScalarOp::k_sigmoid) {
     Value* minus = b.CreateFNeg(m.abs(x));
-    return m.sigmoid(x, is_float32 ? m.exp32(minus) : emit_math(b, module, ScalarOp::k_exp, minus, nullptr));
+    return m.sigmoid(x, is_float32 ? m.careful_exp(minus) : emit_math(b, module, ScalarOp::k_exp, minus, nullptr));
   }
   if (!is_float32) return call_lane_by_lane(b, module, graph::row_of(op).name, x, y);
   if (op == ScalarOp::k_exp) return m.exp32(x);

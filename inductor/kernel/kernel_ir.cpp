@@ -261,7 +261,10 @@ class KernelMaker {
     const int64_t extent = kernel_.extent.eval(hints_.symbols);
     kernel_.grain = std::max<int64_t>(worthwhile / std::max<int64_t>(work, 1), 1);
     if (kernel_.is_flat || kernel_.in_tiles || kernel_.lanes_outer) kernel_.grain = (kernel_.grain + 63) / 64 * 64;
-    if (kernel_.extent.is_constant() && extent <= kernel_.grain) kernel_.grain = 0;
+    if (kernel_.extent.is_constant() && extent <= kernel_.grain) {
+      kernel_.is_whole = kernel_.is_flat;
+      kernel_.grain = kernel_.is_whole ? -1 : 0;
+    }
   }
 
   void collect_symbols() {
@@ -312,6 +315,7 @@ std::string print(const Kernel& kernel) {
   }
   out += ") symbols";
   for (graph::SymbolId s : kernel.symbols) out += " s" + std::to_string(s);
+  if (kernel.is_whole) out += " whole";
   out += kernel.is_flat ? " flat {\n" : " outer " + std::to_string(kernel.outer.size()) + (kernel.in_tiles ? " tiles" : kernel.lanes_outer ? " lanes" : "") + " {\n";
   if (kernel.unroll != 0) out += "  unroll " + std::to_string(kernel.unroll) + "\n";
   for (const KernelNest& n : kernel.nests) {

@@ -37,11 +37,12 @@ struct Kernel {
   std::vector<graph::SymbolId> symbols;  // those used: sizes argument k is symbols[k]
   SymSizes outer;
   bool is_flat = false;
+  bool is_whole = false;     // a flat one that is called once, for all of its extent, which is a number
   bool lanes_outer = false;  // the last outer dimension is every nest's vector dimension: lanes are outer points side by side
   bool in_tiles = false;  // some loads are strided along the lanes and contiguous along the last outer dimension
   std::vector<KernelNest> nests;
   SymExpr extent = 1;    // of the parallel range
-  int64_t grain = 0;     // least part of it that is worth a thread; 0: one thread runs all
+  int64_t grain = 0;     // least part of it that is worth a thread; 0: one thread runs all; -1: and no other part can be asked for (is_whole)
   int8_t unroll = 0;     // KernelTuning::unroll
 };
 

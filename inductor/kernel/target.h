@@ -18,7 +18,7 @@ struct CompiledKernel {
   std::shared_ptr<void> code;
   std::vector<FjScalar> scalars = {};  // passed to every call
   SymExpr extent = 1;                  // of the range that the function is called for
-  int64_t grain = 0;                   // least part of it for one thread; 0: called once, for all of it
+  int64_t grain = 0;                   // least part of it for one thread; 0 or less: called once, for all of it
 };
 
 struct TargetStatistics {

@@ -214,3 +214,23 @@ def test_lists_are_written_in_place():
         return parameters[0]
     check(step, [X, Y], [Z, X * 2])
     assert steps_of(step, [X.clone(), Y.clone()], [Z.clone(), X * 2])[1] == []
+
+
+# Several pieces of a row at once, what they leave over, and (the last one) rows that are fetched before they are needed.
+@pytest.mark.parametrize("shape, dtype", [((300, 1300), torch.float32), ((300, 1300), torch.bfloat16), ((70, 519), torch.float16), ((90, 1031), torch.int32),
+                                          ((2, 4, 130, 777), torch.bfloat16), ((4100, 2056), torch.bfloat16)], ids=str)
+def test_columns(shape, dtype):
+    x = (torch.randn(shape) * 20).to(dtype)
+    x[(0,) * len(shape)] = -30
+
+    def columns(x):
+        rows = x.flatten(0, -2)
+        return rows.sum(0), rows.amax(0), rows.argmin(0), x.sum(-2)
+
+    threads = torch.get_num_threads()
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            check(columns, x)
+    finally:
+        torch.set_num_threads(threads)

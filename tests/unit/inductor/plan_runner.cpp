@@ -245,7 +245,7 @@ Result<Outputs> run_interpreted(const Graph& graph, const std::vector<Data>& inp
 
 void share_kernels(runtime::CallPlan& plan) {
   for (runtime::Step& step : plan.steps)
-    if (auto* kernel = std::get_if<runtime::KernelStep>(&step)) kernel->grain = 1;
+    if (auto* kernel = std::get_if<runtime::KernelStep>(&step); kernel != nullptr && kernel->grain >= 0) kernel->grain = 1;
 }
 
 Result<Outputs> run_plan(const runtime::CallPlan& plan, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols, int threads) {

@@ -5,7 +5,13 @@
 #include <regex>
 #include <sstream>
 
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/Module.h>
+#include <llvm/MC/TargetRegistry.h>
 #include <llvm/Support/TargetSelect.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/Target/TargetOptions.h>
 
 #include "inductor/cpu/code_target.h"
 #include "tests/unit/inductor/plan_runner.h"
@@ -149,6 +155,33 @@ TEST(Isa, HalfPrecisionIsConvertedAndComputedInFloat32) {
     for (const char* name : {"bfloat16", "float16"}) EXPECT_TRUE(has(codes[name].all, "vaddps")) << name;
     EXPECT_FALSE(has(codes["float16"].all, "vaddph"));
   }
+}
+
+// An intrinsic of AVX512-IFMA for a CPU that has none. In a process of its own, which it ends.
+void select_the_impossible() {
+  llvm::InitializeNativeTarget();
+  llvm::InitializeNativeTargetAsmPrinter();
+  prepare_llvm();
+  const llvm::Triple triple("x86_64-unknown-linux-gnu");
+  std::string problem;
+  const std::unique_ptr<llvm::TargetMachine> machine(
+      llvm::TargetRegistry::lookupTarget(triple, problem)->createTargetMachine(triple, cpu_of(VectorLevel::k128), "", llvm::TargetOptions(), llvm::Reloc::PIC_));
+  llvm::LLVMContext context;
+  llvm::Module module("fj_kernel_7_odd", context);
+  module.setTargetTriple(triple);
+  module.setDataLayout(machine->createDataLayout());
+  llvm::IRBuilder<> b(context);
+  auto* lanes = llvm::FixedVectorType::get(b.getInt64Ty(), 2);
+  auto* type = llvm::FunctionType::get(lanes, {lanes, lanes, lanes}, false);
+  auto* function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, "f", module);
+  b.SetInsertPoint(llvm::BasicBlock::Create(context, "", function));
+  b.CreateRet(b.CreateCall(module.getOrInsertFunction("llvm.x86.avx512.vpmadd52l.uq.128", type), {function->getArg(0), function->getArg(1), function->getArg(2)}));
+  static_cast<void>(assembly_of(module, *machine));
+}
+
+TEST(IsaDeathTest, WhatCannotBeSelectedIsNamedBeforeTheEnd) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(select_the_impossible(), "LLVM gives up on fj_kernel_7_odd, .*Cannot select(.|\n)*FRAMEJIT_CPU_FEATURES=generic");
 }
 
 }  // namespace
