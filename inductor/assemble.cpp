@@ -115,6 +115,10 @@ class Assembler {
     value_buffer_.assign(graph_.values.size(), runtime::kNoBuffer);
     for (size_t i = 0; i < graph_.inputs.size(); ++i) plan_graph_buffer(graph_.inputs[i], runtime::Home::kInput, i);
     for (size_t i = 0; i < graph_.constants.size(); ++i) plan_graph_buffer(graph_.constants[i], runtime::Home::kConstant, i);
+    for (const auto& [input, v] : graph_.updates) {  // written where it is
+      const ValueForm& form = forms_[graph::index_of(v)];
+      if (form.kind == ValueForm::kBuffer && form.buffer == forms_[graph::index_of(graph_.inputs[input])].buffer) value_buffer_[graph::index_of(v)] = buffer_of_[form.buffer];
+    }
     in_arena_ = arena_buffers(graph_, schedule_);
     find_takers();
     for (const bool owners : {true, false})

@@ -1,6 +1,6 @@
 // inductor/assemble.h — a schedule and its machine code become a call plan.
 //
-// Buffers that only kernels touch live in the arena; what an extern call reads or writes, and every output, is a tensor.
+// Buffers live where homes.h says, or in the memory of what they are written over (kernel/in_place.h).
 #pragma once
 
 #include "graph/backend.h"

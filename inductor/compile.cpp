@@ -16,6 +16,7 @@
 #include "inductor/lowering/bare_products.h"
 #include "inductor/lowering/memory_formats.h"
 #include "inductor/lowering/wide_products.h"
+#include "inductor/schedule/input_writes.h"
 #include "runtime/base/config.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/base/log.h"
@@ -66,16 +67,17 @@ class InductorBackend : public graph::Backend {
   explicit InductorBackend(InductorOptions options) : options_(options) {}
   std::string name() const override { return options_.target == Target::kInterp ? "interp" : "framejit"; }
 
-  Result<runtime::CallPlan> compile(const graph::Graph& given) override { return compile_with(given, options_.choices); }
+  Result<runtime::CallPlan> compile(const graph::Graph& given) override { return compile_with(given, options_.choices, true); }
 
   Result<runtime::CallPlan> compile_timed(const graph::Graph& given, graph::PlanTimer& timer) override {
-    const auto make = [&](const Choices& choices) { return compile_with(given, choices); };
+    // Timed plans run more often than the program says, so they write no input before they end.
+    const auto make = [&](const Choices& choices) { return compile_with(given, choices, false); };
     if (options_.target != Target::kMachine) return compile(given);
     return choose_by_time(given, choice_rows(), make, timer, static_cast<double>(config().autotune_ms) / 1000);
   }
 
  private:
-  Result<runtime::CallPlan> compile_with(const graph::Graph& given, const Choices& choices) {
+  Result<runtime::CallPlan> compile_with(const graph::Graph& given, const Choices& choices, bool may_write_inputs) {
     FJ_TRY(KernelTarget * target, shared_target(kernel_device(given)));
     const double start = now();
     const graph::Graph functional = options_.target == Target::kMachine ? for_library_calls(given, choices) : given;
@@ -86,7 +88,7 @@ class InductorBackend : public graph::Backend {
     SizeHints hints;
     for (size_t s = 0; s < functional.shapes.symbol_count(); ++s) hints.symbols.push_back(functional.shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
     FJ_TRY_VOID(go_on());
-    const Schedule schedule = options_.fuse ? make_schedule(std::move(lowered.program), hints, log::enabled(log::Kind::Schedule)) : make_plain_schedule(std::move(lowered.program));
+    const Schedule schedule = options_.fuse ? fused(functional, lowered, hints, may_write_inputs) : make_plain_schedule(std::move(lowered.program));
     if (log::enabled(log::Kind::Schedule)) log_schedule(schedule);
     const double scheduled_at = now();
     FJ_TRY_VOID(go_on());
@@ -95,6 +97,23 @@ class InductorBackend : public graph::Backend {
     log_stage(functional.name, "schedule", scheduled_at - lowered_at);
     log_stage(functional.name, "assemble", now() - scheduled_at);
     return plan;
+  }
+
+  // Inputs are written in place where that keeps the order of what may fail.
+  static Schedule fused(const graph::Graph& graph, LoweredGraph& lowered, const SizeHints& hints, bool may_write_inputs) {
+    const bool with_refusals = log::enabled(log::Kind::Schedule);
+    if (may_write_inputs && !graph.updates.empty()) {
+      LoweredGraph in_place = lowered;
+      const std::vector<bool> taken = write_inputs_in_place(graph, in_place);
+      if (std::find(taken.begin(), taken.end(), true) != taken.end()) {
+        Schedule schedule = make_schedule(std::move(in_place.program), hints, with_refusals);
+        if (writes_in_order(schedule)) {
+          lowered.forms = std::move(in_place.forms);
+          return schedule;
+        }
+      }
+    }
+    return make_schedule(std::move(lowered.program), hints, with_refusals);
   }
 
   // One target per device, made when first needed: LLVM's takes half a millisecond.

@@ -85,7 +85,7 @@ struct CallPlan {
   std::vector<Buffer> buffers;
   std::vector<Step> steps;
   std::vector<Output> outputs;
-  std::vector<std::pair<uint32_t, BufferId>> updates;  // after all steps: input <- buffer (copy_, version bump)
+  std::vector<std::pair<uint32_t, BufferId>> updates;  // after all steps: input <- buffer (copy_, version bump); the input's own buffer: steps have written it
 };
 
 // What the loop needs of tensors. One host per call; it owns the tensors of kTensor buffers until they are freed or returned.

@@ -21,10 +21,14 @@ PlanProgram::PlanProgram(std::shared_ptr<const CallPlan> the_plan, std::vector<a
     if (const auto* call = std::get_if<ExternStep>(&step)) calls.back().emplace(*call, opaque);
     if (const auto* kernel = std::get_if<KernelStep>(&step); kernel != nullptr && !kernel->buffers.empty()) kernel_device = shapes[kernel->buffers[0]].device;
   }
+  for (const auto& [input, buffer] : plan->updates)
+    if (is_in_place(input, buffer)) written_inputs.push_back(input);
   find_tracked_steps();
   find_updates_to_copy();
   find_generators();
 }
+
+bool PlanProgram::is_in_place(uint32_t input, BufferId buffer) const { return plan->buffers[buffer].home == Home::kInput && plan->buffers[buffer].index == input; }
 
 // Backwards from the outputs, through views to what they are views of.
 void PlanProgram::find_tracked_steps() {
@@ -62,7 +66,7 @@ void PlanProgram::find_updates_to_copy() {
         if (viewed != kNoBuffer && result != kNoBuffer && root[viewed] >= 0) root[result] = root[viewed];
   }
   for (const auto& [input, buffer] : plan->updates) {
-    const int64_t from = root[buffer];
+    const int64_t from = is_in_place(input, buffer) ? -1 : root[buffer];
     copy_before_update.push_back(std::any_of(plan->updates.begin(), plan->updates.end(), [&](const auto& other) { return other.first == from; }));
   }
 }

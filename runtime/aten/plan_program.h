@@ -22,6 +22,9 @@ struct PlanProgram {
 
   PlanProgram(std::shared_ptr<const CallPlan> plan, std::vector<at::Tensor> constants, const std::vector<c10::IValue>& opaque);
 
+  // Whether an update is done when the steps are: its value is the input itself.
+  bool is_in_place(uint32_t input, BufferId buffer) const;
+
   std::shared_ptr<const CallPlan> plan;
   std::vector<at::Tensor> constants;
   std::vector<Shape> shapes;
@@ -29,6 +32,7 @@ struct PlanProgram {
   std::vector<bool> leaves;                      // per buffer: returned, or viewed by what is returned
   std::vector<bool> tracked;                     // per step: an extern call that writes, or whose view is returned
   std::vector<bool> copy_before_update;          // per update: its value may show an input that is written
+  std::vector<uint32_t> written_inputs;          // which steps write where they are
   c10::Device arena_device{c10::kCPU};
   c10::Device kernel_device{c10::kCPU};          // one for all kernels of a plan
   std::vector<at::Generator> generators;         // that its steps draw from

@@ -9,6 +9,7 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <chrono>
@@ -65,6 +66,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     const CallPlan& plan = start(program, inputs);
     const c10::impl::ExcludeDispatchKeyGuard below_autograd(kBelowAutograd);
     const OnDevice on_device(program.kernel_device);
+    FJ_TRY_VOID(own_written_inputs());
     RandomState random(program.generators);
     FJ_TRY_VOID(run_steps(plan, symbols, *this));
     random.keep();
@@ -205,6 +207,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
 
   // A tensor over arena memory, for an extern call; it must not outlive the call.
   at::Tensor arena_tensor(BufferId buffer);
+  Result<void> own_written_inputs();
   void write_inputs(const CallPlan& plan);
 
   const PlanProgram* program_ = nullptr;
@@ -225,19 +228,31 @@ at::Tensor PlanRunner::Call::arena_tensor(BufferId buffer) {
   return at::from_blob(data(buffer), sizes, strides, at::TensorOptions().dtype(shape.dtype).device(program_->arena_device));
 }
 
+// What steps write in place may be written, and is no lazy copy that shares another tensor's memory.
+Result<void> PlanRunner::Call::own_written_inputs() {
+  for (uint32_t input : program_->written_inputs) {
+    if (inputs_[input]->is_inference() && !c10::InferenceMode::is_enabled()) return Error{"inference_tensor", "an inference tensor is written outside of inference mode"};
+    inputs_[input]->mutable_data_ptr();
+  }
+  return {};
+}
+
 // Values that show an input which is written are copied before the first write.
 void PlanRunner::Call::write_inputs(const CallPlan& plan) {
   if (plan.updates.empty()) return;
   const auto value_of = [&](BufferId buffer) { return Call::tensor(buffer); };
   c10::SmallVector<at::Tensor, 4> values;
   for (size_t i = 0; i < plan.updates.size(); ++i) {
-    values.push_back(value_of(plan.updates[i].second));
+    values.emplace_back();
+    if (program_->is_in_place(plan.updates[i].first, plan.updates[i].second)) continue;
+    values.back() = value_of(plan.updates[i].second);
     if (program_->copy_before_update[i]) values.back() = at::_ops::clone::call(values.back(), std::nullopt);
   }
   const Tracked tracked(true);
   for (size_t i = 0; i < plan.updates.size(); ++i) {
     at::Tensor target = *inputs_[plan.updates[i].first];
-    at::_ops::copy_::call(target, values[i], false);
+    if (values[i].defined()) at::_ops::copy_::call(target, values[i], false);
+    else if (!target.is_inference()) target.unsafeGetTensorImpl()->bump_version();
   }
 }
 

@@ -1,0 +1,260 @@
+// inductor/schedule/input_writes.cpp — finds copies of inputs that only get some elements replaced.
+#include "inductor/schedule/input_writes.h"
+
+#include <algorithm>
+
+#include "inductor/schedule/body_copy.h"
+
+namespace framejit::inductor {
+namespace {
+
+using graph::Graph;
+using graph::ValueId;
+using Item = std::variant<Nest, ExternCall>;
+
+bool touches(const std::vector<LoopBufferId>& sorted, LoopBufferId b) { return std::binary_search(sorted.begin(), sorted.end(), b); }
+bool checks(const Nest& nest) {
+  return std::any_of(nest.body.begin(), nest.body.end(), [](const LoopInst& inst) { return inst.op == LoopOp::kCheck; });
+}
+
+class InputWrites {
+ public:
+  InputWrites(const Graph& graph, LoweredGraph& lowered) : graph_(graph), program_(lowered.program), forms_(lowered.forms), symbols_(program_.symbol_count) {}
+
+  std::vector<bool> run() {
+    std::vector<bool> taken(graph_.updates.size(), false);
+    if (graph_.updates.empty() || kernel_device(graph_).type != graph::DeviceType::kCpu) return taken;
+    for (const Item& item : program_.items) access_.push_back(access_of(item));
+    std::vector<Candidate> found;
+    for (size_t u = 0; u < graph_.updates.size(); ++u)
+      if (auto candidate = find(u)) found.push_back(std::move(*candidate));
+    for (const Candidate& c : found) first_write_ = std::min(first_write_, c.writes[0]);
+    for (const Candidate& c : found) {
+      taken[c.update] = true;
+      take(c);
+    }
+    insert_gates();
+    return taken;
+  }
+
+ private:
+  struct Candidate {
+    size_t update = 0;
+    LoopBufferId input = 0, value = 0;
+    size_t copy = 0;             // items
+    std::vector<size_t> writes;
+  };
+
+  LoopBufferId root_of(ValueId v) const {
+    while (forms_[graph::index_of(v)].kind == ValueForm::kView) v = forms_[graph::index_of(v)].base;
+    return forms_[graph::index_of(v)].buffer;
+  }
+
+  std::optional<Candidate> find(size_t u) const {
+    const auto& [input, value] = graph_.updates[u];
+    Candidate c{u, root_of(graph_.inputs[input]), root_of(value), SIZE_MAX, {}};
+    const graph::TensorMeta &from = graph_.meta(graph_.inputs[input]), &to = graph_.meta(value);
+    if (forms_[graph::index_of(value)].kind != ValueForm::kBuffer || program_.buffers[c.value].role != BufferRole::kTemp) return std::nullopt;
+    if (from.dtype != to.dtype || !(from.sizes == to.sizes) || !(from.strides == to.strides)) return std::nullopt;
+    for (size_t other = 0; other < graph_.updates.size(); ++other) {
+      const LoopBufferId shown = root_of(graph_.updates[other].second);
+      if (shown == c.input || (other != u && shown == c.value)) return std::nullopt;
+    }
+    for (size_t i = 0; i < program_.items.size(); ++i)
+      if (!place(i, c)) return std::nullopt;
+    if (c.copy == SIZE_MAX || c.writes.empty()) return std::nullopt;
+    return c;
+  }
+
+  // Whether the item has to do with neither, only reads the value, or is one of the copy and the writes.
+  bool place(size_t i, Candidate& c) const {
+    const bool reads_input = touches(access_[i].reads, c.input), writes_value = touches(access_[i].writes, c.value);
+    if (!reads_input && !writes_value) return true;
+    const Nest* nest = std::get_if<Nest>(&program_.items[i]);
+    if (nest == nullptr || !writes_value) return false;
+    if (c.copy == SIZE_MAX) {
+      c.copy = i;
+      return reads_input && is_copy(*nest);
+    }
+    c.writes.push_back(i);
+    return !reads_input && std::none_of(nest->body.begin(), nest->body.end(), [&](const LoopInst& inst) {
+      return inst.buffer == c.value && (inst.op == LoopOp::kLoad || (inst.op == LoopOp::kStore && inst.mode == StoreMode::kJoin));
+    });
+  }
+
+  // Of every element to its own place; a dimension of one element may be named or not.
+  bool is_copy(const Nest& nest) const {
+    if (nest.body.size() != 2 || !nest.reduced.empty() || nest.body[0].op != LoopOp::kLoad || nest.body[1].op != LoopOp::kStore || nest.body[1].mode != StoreMode::kPlain) return false;
+    const auto without_units = [&](const SymExpr& e) {
+      return substitute(e, [&](graph::SymbolId id) { return symbols_.is_dim(id) && nest.extent(symbols_.dim_of(id)) == SymExpr(1) ? SymExpr(0) : SymExpr::symbol(id); });
+    };
+    return std::equal(nest.body[0].index.begin(), nest.body[0].index.end(), nest.body[1].index.begin(), nest.body[1].index.end(),
+                      [&](const SymExpr& a, const SymExpr& b) { return without_units(a) == without_units(b); });
+  }
+
+  std::vector<bool> feeding_checks(const Nest& nest) const {
+    std::vector<bool> feeds(nest.body.size(), false);
+    for (size_t i = nest.body.size(); i-- > 0;) {
+      feeds[i] = feeds[i] || nest.body[i].op == LoopOp::kCheck;
+      if (!feeds[i]) continue;
+      std::vector<InstId> uses;
+      collect_uses(nest.body[i], symbols_, uses);
+      for (InstId use : uses) feeds[use] = true;
+    }
+    return feeds;
+  }
+
+  void take(const Candidate& c) {
+    for (size_t w : c.writes)
+      if (checks(std::get<Nest>(program_.items[w]))) program_.items[w] = behind_gate(std::get<Nest>(program_.items[w]));
+    program_.items[c.copy] = Nest{};  // pruned
+    for (Item& item : program_.items) redirect(item, c.value, c.input);
+    for (ValueForm& form : forms_)
+      if (form.kind == ValueForm::kBuffer && form.buffer == c.value) form.buffer = c.input;
+    program_.buffers[c.input].is_output = true;
+    program_.buffers[c.value].is_output = false;
+  }
+
+  static void redirect(Item& item, LoopBufferId from, LoopBufferId to) {
+    if (Nest* nest = std::get_if<Nest>(&item)) {
+      for (LoopInst& inst : nest->body)
+        if ((inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) && inst.buffer == from) inst.buffer = to;
+      return;
+    }
+    ExternCall& call = std::get<ExternCall>(item);
+    std::replace(call.reads.begin(), call.reads.end(), from, to);
+  }
+
+  // Checks of a write go to a nest of their own, which stores the checked indices; the write loads them.
+  Nest behind_gate(const Nest& write) {
+    const std::vector<bool> feeds = feeding_checks(write);
+    std::vector<bool> is_used(write.dim_count(), false);
+    for (size_t i = 0; i < write.body.size(); ++i) {
+      std::vector<graph::SymbolId> ids;
+      if (feeds[i])
+        for (const SymExpr& e : write.body[i].index) e.collect_symbols(ids);
+      for (graph::SymbolId id : ids)
+        if (symbols_.is_dim(id)) is_used[symbols_.dim_of(id)] = true;
+    }
+    SymSizes ranges;
+    std::vector<SymExpr> dims, own;  // of the write in the gate's, and the gate's in the write
+    for (size_t d = 0; d < write.dim_count(); ++d) {
+      dims.push_back(is_used[d] ? symbols_.dim(ranges.size()) : SymExpr(0));
+      if (!is_used[d]) continue;
+      own.push_back(symbols_.dim(d));
+      ranges.push_back(write.extent(d));
+    }
+    NestBuilder gate(program_.symbol_count, "gate" + std::to_string(gates_.size()), ranges);
+    BodyCopy copy(gate, write, dims);
+    copy.leave_out = [&](InstId i) { return !feeds[i]; };
+    copy.run();
+    for (const Gate& known : gates_)
+      if (known.nest.ranges == ranges && known.body == gate.peek().body) return with_checked(write, known.checked, own);
+    Gate made{{}, gate.peek().body, {}, first_write_};
+    for (size_t i = 0; i < write.body.size(); ++i) {
+      if (feeds[i] && write.body[i].op == LoopOp::kLoad) made.before = std::max(made.before, made_by(write.body[i].buffer));
+      if (write.body[i].op != LoopOp::kCheck) continue;
+      made.checked.push_back(static_cast<LoopBufferId>(program_.buffers.size()));
+      program_.buffers.push_back({"checked" + std::to_string(program_.buffers.size()), BufferRole::kTemp, DType::kInt64, ranges, graph::contiguous_strides(ranges), UINT32_MAX, false});
+      gate.store(made.checked.back(), gate.range_dims(), copy.map()[i]);
+    }
+    made.nest = gate.finish();
+    gates_.push_back(std::move(made));
+    return with_checked(write, gates_.back().checked, own);
+  }
+
+  // The item behind all that write the buffer.
+  size_t made_by(LoopBufferId b) const {
+    size_t end = 0;
+    for (size_t i = 0; i < access_.size(); ++i)
+      if (touches(access_[i].writes, b)) end = i + 1;
+    return end;
+  }
+
+  // Each check of the nest as a load of what a gate has checked, and a check that holds.
+  Nest with_checked(const Nest& write, const std::vector<LoopBufferId>& checked, const std::vector<SymExpr>& at) const {
+    Nest out{write.name, write.ranges, write.reduced, {}, write.origins};
+    std::vector<InstId> map(write.body.size(), kNoInst);
+    size_t check = 0;
+    for (size_t i = 0; i < write.body.size(); ++i) {
+      LoopInst inst = write.body[i];
+      for (int k = 0; k < inst.operand_count(); ++k) inst.operands[k] = map[inst.operands[k]];
+      for (SymExpr& e : inst.index)
+        e = substitute(e, [&](graph::SymbolId id) { return symbols_.is_value(id) ? symbols_.value(map[symbols_.inst_of(id)]) : SymExpr::symbol(id); });
+      if (inst.op == LoopOp::kCheck) {
+        LoopInst load;
+        load.op = LoopOp::kLoad;
+        load.dtype = DType::kInt64;
+        load.buffer = checked[check++];
+        load.index = at;
+        inst.operands[0] = static_cast<InstId>(out.body.size());
+        inst.wrap = false;
+        out.body.push_back(std::move(load));
+      }
+      map[i] = static_cast<InstId>(out.body.size());
+      out.body.push_back(std::move(inst));
+    }
+    return out;
+  }
+
+  void insert_gates() {
+    if (gates_.empty()) return;
+    std::vector<Item> items;
+    for (size_t i = 0; i < program_.items.size(); ++i) {
+      for (Gate& gate : gates_)
+        if (gate.before == i) items.emplace_back(std::move(gate.nest));
+      items.push_back(std::move(program_.items[i]));
+    }
+    program_.items = std::move(items);
+  }
+
+  struct Gate {
+    Nest nest;
+    std::vector<LoopInst> body;         // of the nest, without what it stores
+    std::vector<LoopBufferId> checked;  // per check of the write, in order
+    size_t before = 0;                  // the item that it stands in front of
+  };
+
+  const Graph& graph_;
+  LoopProgram& program_;
+  std::vector<ValueForm>& forms_;
+  const NestSymbols symbols_;
+  std::vector<ItemAccess> access_;
+  std::vector<Gate> gates_;
+  size_t first_write_ = SIZE_MAX;  // item
+};
+
+bool writes_input(const LoopProgram& program, const Nest& nest) {
+  return std::any_of(nest.body.begin(), nest.body.end(), [&](const LoopInst& inst) { return inst.op == LoopOp::kStore && program.buffers[inst.buffer].role == BufferRole::kInput; });
+}
+
+}  // namespace
+
+std::vector<bool> write_inputs_in_place(const Graph& graph, LoweredGraph& lowered) { return InputWrites(graph, lowered).run(); }
+
+bool writes_in_order(const Schedule& schedule) {
+  uint32_t written = 0;  // the latest node whose nest has written an input so far
+  bool is_begun = false;
+  for (const auto& step : schedule.steps) {
+    if (const auto* call = std::get_if<ExternCall>(&step)) {
+      if (is_begun && call->node < written) return false;
+      continue;
+    }
+    for (const Nest& nest : std::get<Group>(step).nests) {
+      if (writes_input(schedule.program, nest)) {
+        is_begun = true;
+        written = std::max(written, nest.origins.empty() ? UINT32_MAX : nest.origins.back());
+      } else if (is_begun && checks(nest) && (nest.origins.empty() || nest.origins.front() < written)) {
+        return false;
+      }
+    }
+    // Its points may run before those of nests that stand in front of it.
+    const std::vector<Nest>& nests = std::get<Group>(step).nests;
+    const bool writes = std::any_of(nests.begin(), nests.end(), [&](const Nest& nest) { return writes_input(schedule.program, nest); });
+    const bool may_fail = std::any_of(nests.begin(), nests.end(), [&](const Nest& nest) { return checks(nest) && !writes_input(schedule.program, nest); });
+    if (writes && may_fail && std::get<Group>(step).outer != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace framejit::inductor
