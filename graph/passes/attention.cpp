@@ -12,6 +12,7 @@
 #include <cmath>
 #include <optional>
 #include <set>
+#include <unordered_map>
 
 #include "graph/passes/passes.h"
 #include "graph/passes/rebuild.h"
@@ -71,15 +72,19 @@ bool reduces_last(const Node& node, size_t ndim) {
 
 class Finder {
  public:
-  explicit Finder(const Graph& graph) : graph_(graph), uses_(graph.values.size(), 0) {
+  explicit Finder(const Graph& graph) : graph_(graph), users_(graph.values.size()) {
+    const Node* user = nullptr;
     const auto use = [&](ValueId v) {
-      if (v != kNoValue) ++uses_[index_of(v)];
+      if (v != kNoValue) users_[index_of(v)].push_back(user);
     };
-    for (const Node& node : graph.nodes)
+    for (const Node& node : graph.nodes) {
+      user = &node;
       for (const Arg& arg : node.args) {
         if (const ValueId* v = arg.get<ValueId>()) use(*v);
         if (const auto* list = arg.get<std::vector<ValueId>>()) std::for_each(list->begin(), list->end(), use);
       }
+    }
+    user = nullptr;
     for (ValueId v : graph.outputs) use(v);
     for (const auto& [input, v] : graph.updates) use(v);
   }
@@ -99,7 +104,9 @@ class Finder {
     return found;
   }
 
-  uint32_t uses(ValueId v) const { return uses_[index_of(v)]; }
+  // One for each use; null for those that leave the graph.
+  const std::vector<const Node*>& users(ValueId v) const { return users_[index_of(v)]; }
+  size_t uses(ValueId v) const { return users(v).size(); }
   const Node* producer(ValueId v) const {
     const int32_t index = v == kNoValue ? -1 : graph_.values[index_of(v)].node;
     return index < 0 ? nullptr : &graph_.nodes[static_cast<size_t>(index)];
@@ -251,17 +258,18 @@ class Finder {
   }
 
   const Graph& graph_;
-  std::vector<uint32_t> uses_;
+  std::vector<std::vector<const Node*>> users_;
 };
 
 class Rewriter {
  public:
-  Rewriter(const Graph& graph, const Finder& finder) : graph_(graph), finder_(finder), r_(graph, true) {}
+  using Matches = std::unordered_map<const Node*, Attention>;  // by their last product
+  Rewriter(const Graph& graph, const Finder& finder, const Matches& matches) : graph_(graph), finder_(finder), matches_(matches), r_(graph, true) {}
 
   Result<Graph> run() {
     for (const Node& node : graph_.nodes) {
       if (done_.contains(&node)) continue;
-      if (const std::optional<Attention> found = finder_.find(node)) replace(*found);
+      if (const auto found = matches_.find(&node); found != matches_.end()) replace(found->second);
       else r_.copy_node(node);
     }
     FJ_TRY(Graph simpler, canonicalize(r_.finish()));
@@ -335,20 +343,20 @@ class Rewriter {
 
   // The view of the product whose strides nobody sees: all that is made of it are copies of permutations.
   const Node* freely_laid(ValueId product, const SymSizes& batch) const {
-    const Node* view = nullptr;
-    if (finder_.uses(product) != 1) return nullptr;
-    for (const Node& node : graph_.nodes)
-      if (node.op->name == "view" && value_of(node, 0) == product) view = &node;
+    const auto only_user = [&](ValueId v, std::string_view op) {
+      const auto& users = finder_.users(v);
+      return users.size() == 1 && users[0] != nullptr && users[0]->op->name == op ? users[0] : nullptr;
+    };
+    const Node* view = only_user(product, "view");
     if (view == nullptr) return nullptr;
     const ValueId whole = view->results[0];
     const SymSizes& rest = graph_.meta(product).sizes;
     if (graph_.meta(whole).sizes != SymSizes{batch[0], batch[1], rest[1], rest[2]}) return nullptr;
-    uint32_t copies = 0;
-    for (const Node& permuted : graph_.nodes)
-      if (permuted.op->name == "permute" && value_of(permuted, 0) == whole)
-        for (const Node& copy : graph_.nodes)
-          if (copy.op->name == "clone" && value_of(copy, 0) == permuted.results[0] && finder_.uses(permuted.results[0]) == 1) ++copies;
-    return copies == finder_.uses(whole) ? view : nullptr;
+    const auto& users = finder_.users(whole);
+    const bool all_copied = std::all_of(users.begin(), users.end(), [&](const Node* user) {
+      return user != nullptr && user->op->name == "permute" && only_user(user->results[0], "clone") != nullptr;
+    });
+    return all_copied ? view : nullptr;
   }
 
   void report(ValueId attended, const SymExpr& keys) {
@@ -358,6 +366,7 @@ class Rewriter {
 
   const Graph& graph_;
   const Finder& finder_;
+  const Matches& matches_;
   Rebuild r_;
   std::set<const Node*> done_;
 };
@@ -366,9 +375,11 @@ class Rewriter {
 
 Result<Graph> attention(Graph graph) {
   const Finder finder(graph);
-  const bool has_one = std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) { return finder.find(node).has_value(); });
-  if (!has_one) return graph;
-  return Rewriter(graph, finder).run();
+  Rewriter::Matches matches;
+  for (const Node& node : graph.nodes)
+    if (auto found = finder.find(node)) matches.emplace(&node, std::move(*found));
+  if (matches.empty()) return graph;
+  return Rewriter(graph, finder, matches).run();
 }
 
 }  // namespace framejit::graph

@@ -52,9 +52,10 @@ InstId NestBuilder::index(SymExpr value) {
   return emit(std::move(inst));
 }
 
-InstId NestBuilder::load(LoopBufferId buffer, DType buffer_dtype, std::vector<SymExpr> index) {
+InstId NestBuilder::load(LoopBufferId buffer, DType buffer_dtype, std::vector<SymExpr> index, InstId mask, InstId other) {
   LoopInst inst;
   inst.op = LoopOp::kLoad;
+  inst.operands = {mask, other, kNoInst};
   inst.dtype = value_dtype(buffer_dtype);
   inst.buffer = buffer;
   inst.index = std::move(index);

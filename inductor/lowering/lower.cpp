@@ -32,6 +32,7 @@ const std::map<std::string, LowerFn, std::less<>>& filled_table() {
     register_copy_lowerings();
     register_factory_lowerings();
     register_resample_lowerings();
+    register_pool_lowerings();
     register_scan_lowerings();
     register_scatter_lowerings();
   });
@@ -184,7 +185,9 @@ InstId LowerContext::load_temp(NestBuilder& builder, LoopBufferId b, std::vector
   return builder.load(b, program_.buffers[b].dtype, std::move(index));
 }
 
-InstId LowerContext::load(NestBuilder& builder, ValueId v, std::vector<SymExpr> index) {
+InstId LowerContext::load(NestBuilder& builder, ValueId v, std::vector<SymExpr> index) { return load_masked(builder, v, std::move(index), kNoInst, kNoInst); }
+
+InstId LowerContext::load_masked(NestBuilder& builder, ValueId v, std::vector<SymExpr> index, InstId mask, InstId other) {
   const DimBounds bounds = builder.bounds();
   while (forms_[graph::index_of(v)].kind == ValueForm::kView) {
     const ValueForm& form = forms_[graph::index_of(v)];
@@ -196,7 +199,7 @@ InstId LowerContext::load(NestBuilder& builder, ValueId v, std::vector<SymExpr> 
   const LoopBufferId buffer = forms_[graph::index_of(v)].buffer;
   for (size_t k = 0; k < index.size(); ++k)
     index[k] = program_.buffers[buffer].sizes[k] == SymExpr(1) ? SymExpr(0) : simplify(index[k], bounds);
-  return builder.load(buffer, program_.buffers[buffer].dtype, std::move(index));
+  return builder.load(buffer, program_.buffers[buffer].dtype, std::move(index), mask, other);
 }
 
 InstId LowerContext::load_broadcast(NestBuilder& builder, ValueId v, const std::vector<SymExpr>& index) {

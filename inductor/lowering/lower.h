@@ -76,6 +76,8 @@ class LowerContext {
 
   // One element of a graph value; views on the way become index arithmetic.
   InstId load(NestBuilder& builder, graph::ValueId v, std::vector<SymExpr> index);
+  // The same where `mask` holds; elsewhere the index need not be in range, and the value is `other`.
+  InstId load_masked(NestBuilder& builder, graph::ValueId v, std::vector<SymExpr> index, InstId mask, InstId other);
   // The same where the value is broadcast to a result of index.size() dimensions.
   InstId load_broadcast(NestBuilder& builder, graph::ValueId v, const std::vector<SymExpr>& index);
   InstId load_temp(NestBuilder& builder, LoopBufferId b, std::vector<SymExpr> index);
@@ -113,6 +115,7 @@ void register_loss_lowerings();
 void register_copy_lowerings();
 void register_factory_lowerings();
 void register_resample_lowerings();
+void register_pool_lowerings();
 void register_scan_lowerings();
 void register_scatter_lowerings();
 
@@ -121,5 +124,7 @@ bool is_mapped_view(std::string_view op);
 std::optional<std::vector<SymExpr>> map_view(const graph::Graph& graph, const graph::Node& node, uint32_t result,
                                              const std::vector<SymExpr>& index, const DimBounds& bounds);
 int64_t wrap_dim(int64_t dim, size_t ndim);
+// Whether a pooling over two dimensions is a kernel, as far as its window and the use of its results decide.
+bool is_pool_kernel(const graph::Graph& graph, const graph::Node& node);
 
 }  // namespace framejit::inductor

@@ -25,7 +25,13 @@ using graph::ValueId;
 
 namespace {
 
-enum class Kind : uint8_t { dense, strided, grouped, depthwise, max_pool, avg_pool };
+enum class Kind : uint8_t { dense,
+                            strided,
+                            grouped,
+                            depthwise,
+                            max_pool,
+                            avg_pool,
+                            pool_kernel };
 constexpr int64_t kAny = INT64_MAX;
 struct CostRow {
   Kind kind;
@@ -136,7 +142,9 @@ class FormatChooser {
       if (window == nullptr) return 0;
       int64_t elements = results;
       for (size_t d = 0; d < 2; ++d) elements *= graph_.shapes.hint((*window)[window->size() == 1 ? 0 : d]);
-      return cost_of(is_max ? Kind::max_pool : Kind::avg_pool, window_of(*window, 0)).saved * elements;
+      const Kind kind = is_pool_kernel(graph_, node) ? Kind::pool_kernel : is_max ? Kind::max_pool
+                                                                                  : Kind::avg_pool;
+      return cost_of(kind, window_of(*window, 0)).saved * elements;
     }
     if (node.op->name != "convolution") return 0;
     if (rule_ == FormatRule::kChannelsLast) return kWanted;

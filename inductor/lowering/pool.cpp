@@ -1,0 +1,137 @@
+// inductor/lowering/pool.cpp — poolings over small windows, each element of the window a load of its own.
+//
+// Where a window may leave the input its loads are masked. The masks are borders of the place in the result, not of the place in the
+// input, so that lanes along it step one by one (inductor/cpu/nest_masks.cpp). Larger windows, and a largest element whose position
+// is asked for (of several NaN eager takes the last), stay PyTorch's.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "inductor/lowering/lower.h"
+
+namespace framejit::inductor {
+
+using graph::ValueId;
+
+namespace {
+
+constexpr int64_t kMostElements = 9;
+
+// Along one of the two dimensions: element k of window o is element o * stride - padding + k * dilation of the input.
+struct Side {
+  int64_t kernel = 1, stride = 1, padding = 0, dilation = 1;
+  SymExpr size, results;
+  SymExpr place(const SymExpr& o, int64_t k) const { return o * SymExpr(stride) + SymExpr(k * dilation - padding); }
+  // Windows whose element k is inside: from `first`, below `end`.
+  SymExpr first(int64_t k) const { return SymExpr(std::max<int64_t>((padding - k * dilation + stride - 1) / stride, 0)); }
+  SymExpr end(int64_t k) const { return SymExpr::floor_div(size + SymExpr(padding - k * dilation + stride - 1), stride); }
+};
+using Window = std::array<Side, 2>;
+
+// self, kernel_size, stride (none: the kernel's size), padding; dilation where there is one.
+std::optional<Window> window_of(LowerContext& ctx, size_t dilation_at) {
+  const auto self = ctx.tensor(0);
+  const auto kernel = ctx.integers(1);
+  if (!self || !kernel || kernel->empty() || !is_float(ctx.meta(*self).dtype) || ctx.meta(*self).ndim() < 3) return std::nullopt;
+  const auto list = [&](size_t i, const std::vector<int64_t>& otherwise) -> std::optional<std::vector<int64_t>> {
+    if (!ctx.given(i)) return otherwise;
+    auto given = ctx.integers(i);
+    return given && given->empty() ? std::optional(otherwise) : given;
+  };
+  const auto stride = list(2, *kernel), padding = list(3, {0}), dilation = dilation_at == 0 ? std::optional(std::vector<int64_t>{1}) : list(dilation_at, {1});
+  if (!stride || !padding || !dilation) return std::nullopt;
+  const auto side = [](const std::vector<int64_t>& v, size_t d) { return v[v.size() == 1 ? 0 : d]; };
+  Window window;
+  const size_t first = ctx.meta(*self).ndim() - 2;
+  for (size_t d = 0; d < 2; ++d)
+    window[d] = {side(*kernel, d), side(*stride, d), side(*padding, d), side(*dilation, d), ctx.meta(*self).sizes[first + d], ctx.result_meta().sizes[first + d]};
+  return is_pool_kernel(ctx.graph(), ctx.node()) ? std::optional(window) : std::nullopt;
+}
+
+// Element k[0], k[1] of the window; `outside` where the input has none.
+InstId element(LowerContext& ctx, NestBuilder& b, const Window& window, std::array<int64_t, 2> k, double outside) {
+  std::vector<SymExpr> at = b.range_dims();
+  const size_t first = at.size() - 2;
+  InstId inside = b.constant(1, DType::kBool);
+  const auto require = [&](ScalarOp op, const SymExpr& place, const SymExpr& border) {
+    inside = b.scalar(ScalarOp::k_bit_and, {inside, b.scalar(op, {b.index(place), b.index(border)})});
+  };
+  for (size_t d = 0; d < 2; ++d) {
+    const SymExpr o = at[first + d];
+    require(ScalarOp::k_ge, o, window[d].first(k[d]));
+    require(ScalarOp::k_lt, o, window[d].end(k[d]));
+    at[first + d] = window[d].place(o, k[d]);
+  }
+  return ctx.load_masked(b, *ctx.tensor(0), std::move(at), inside, b.constant(outside, ctx.meta(*ctx.tensor(0)).dtype));
+}
+
+InstId joined(LowerContext& ctx, NestBuilder& b, const Window& window, double outside, ScalarOp join) {
+  InstId value = kNoInst;
+  for (int64_t row = 0; row < window[0].kernel; ++row)
+    for (int64_t column = 0; column < window[1].kernel; ++column) {
+      const InstId x = element(ctx, b, window, {row, column}, outside);
+      value = value == kNoInst ? x : b.scalar(join, {value, x});
+    }
+  return value;
+}
+
+bool is_used(const graph::Graph& graph, ValueId v) {
+  const auto is = [&](ValueId other) { return other == v; };
+  if (v == graph::kNoValue) return false;
+  if (std::any_of(graph.outputs.begin(), graph.outputs.end(), is)) return true;
+  if (std::any_of(graph.updates.begin(), graph.updates.end(), [&](const auto& update) { return is(update.second); })) return true;
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const graph::Node& node) {
+    return std::any_of(node.args.begin(), node.args.end(), [&](const graph::Arg& arg) {
+      const auto* one = arg.get<ValueId>();
+      const auto* list = arg.get<std::vector<ValueId>>();
+      return (one != nullptr && is(*one)) || (list != nullptr && std::any_of(list->begin(), list->end(), is));
+    });
+  });
+}
+
+// max_pool2d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)
+bool lower_max_pool(LowerContext& ctx) {
+  const auto window = window_of(ctx, 4);
+  if (!window) return false;
+  NestBuilder b = ctx.result_nest();
+  const InstId value = joined(ctx, b, *window, -INFINITY, ScalarOp::k_maximum);
+  ctx.finish_result(std::move(b), value);
+  return true;
+}
+
+// avg_pool2d(self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override): added row by row, as eager does.
+bool lower_avg_pool(LowerContext& ctx) {
+  const auto window = window_of(ctx, 0);
+  if (!window || (ctx.given(6) && !ctx.integer(6))) return false;
+  NestBuilder b = ctx.result_nest();
+  const InstId sum = joined(ctx, b, *window, 0, ScalarOp::k_add);
+  const bool with_padding = ctx.flag(5, true);
+  SymExpr count = 1;
+  for (size_t d = 0; d < 2; ++d) {
+    const Side& side = (*window)[d];
+    const SymExpr begin = side.place(b.range_dims()[b.range_dims().size() - 2 + d], 0), end = begin + SymExpr(side.kernel);
+    const bool is_whole = !ctx.flag(4, false) && (with_padding || side.padding == 0);
+    const SymExpr taken = with_padding ? SymExpr::min(end, side.size + SymExpr(side.padding)) - begin : SymExpr::min(end, side.size) - SymExpr::max(begin, 0);
+    count = count * (is_whole ? SymExpr(side.kernel) : taken);
+  }
+  if (ctx.given(6)) count = SymExpr(*ctx.integer(6));
+  const InstId mean = b.scalar(ScalarOp::k_div, {sum, b.cast(b.index(count), b.dtype(sum))});
+  ctx.finish_result(std::move(b), mean);
+  return true;
+}
+
+}  // namespace
+
+bool is_pool_kernel(const graph::Graph& graph, const graph::Node& node) {
+  const auto* kernel = node.args.size() > 1 ? node.args[1].get<SymSizes>() : nullptr;
+  if (kernel == nullptr || kernel->empty() || (node.results.size() > 1 && is_used(graph, node.results[1]))) return false;
+  const SymExpr elements = kernel->size() == 1 ? kernel->front() * kernel->front() : (*kernel)[0] * (*kernel)[1];
+  return elements.is_constant() && elements.constant() <= kMostElements;
+}
+
+void register_pool_lowerings() {
+  add_lowering("max_pool2d_with_indices", lower_max_pool);
+  add_lowering("avg_pool2d", lower_avg_pool);
+}
+
+}  // namespace framejit::inductor
