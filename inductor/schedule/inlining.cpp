@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "inductor/schedule/body_copy.h"
+#include "inductor/schedule/checks.h"
 #include "inductor/schedule/fusion.h"
 #include "inductor/schedule/nest_cost.h"
 #include "inductor/schedule/regions.h"
@@ -118,8 +119,32 @@ void note_readers(const LoopProgram& program, const Nest& producer, const Buffer
     if (const Nest* nest = std::get_if<Nest>(&program.items[reader])) note(notes, producer.name, nest->name, refusal);
 }
 
-// After a pass that rewrote item i, the items before it are as they were: one sweep from the front sees all producers.
-bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& uses, const SizeHints& hints, RefusalNotes* notes) {
+// Whether some reader comes to every element on which what is checked depends. Else a part of the checks would be lost.
+bool is_checked_by_a_reader(const LoopProgram& program, const Nest& producer, LoopBufferId buffer, const std::vector<size_t>& positions, const BufferUse& use) {
+  const NestSymbols symbols(program.symbol_count);
+  const std::vector<bool> is_used = dims_of_checks(producer, symbols, feeding_checks(producer, symbols));
+  const auto is_whole = [&](const Nest& consumer, const LoopInst& load) {
+    std::vector<bool> is_taken(consumer.dim_count(), false);
+    for (size_t d = 0; d < positions.size(); ++d) {
+      graph::SymbolId id = 0;
+      if (!is_used[d] || producer.ranges[d] == SymExpr(1)) continue;
+      if (!load.index[positions[d]].is_symbol(&id) || !symbols.is_dim(id) || is_taken[symbols.dim_of(id)]) return false;
+      if (!(consumer.extent(symbols.dim_of(id)) == producer.ranges[d])) return false;
+      is_taken[symbols.dim_of(id)] = true;
+    }
+    return true;
+  };
+  return std::any_of(use.readers.begin(), use.readers.end(), [&](size_t reader) {
+    const Nest& consumer = std::get<Nest>(program.items[reader]);
+    return std::any_of(consumer.body.begin(), consumer.body.end(), [&](const LoopInst& inst) {
+      return inst.op == LoopOp::kLoad && inst.buffer == buffer && !inst.is_masked() && is_whole(consumer, inst);
+    });
+  });
+}
+
+// After a pass that rewrote item i, the items before it are as they were: one sweep from the front sees all producers. What stays of
+// the item are checks that no reader makes.
+bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& uses, const SizeHints& hints, RefusalNotes* notes, Nest& left) {
   const Nest* producer = std::get_if<Nest>(&program.items[i]);
   if (producer == nullptr) return false;
   InstId store = kNoInst;
@@ -139,10 +164,13 @@ bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& u
     note_readers(program, *producer, use, *refusal, notes);
     return false;
   }
+  Nest checks;
+  if (has_checks(*producer) && !is_checked_by_a_reader(program, *producer, buffer, positions, use)) checks = checks_of(*producer, program.symbol_count);
   for (size_t reader : use.readers) {
     Nest fused = substitute_producer(program, *producer, store, positions, std::get<Nest>(program.items[reader]));
     program.items[reader] = std::move(fused);
   }
+  left = std::move(checks);
   return true;
 }
 
@@ -195,15 +223,16 @@ bool inline_regions(LoopProgram& program, LoopBufferId buffer, const BufferUse& 
   return true;
 }
 
-// What an item read that goes, its readers read now; what it wrote, nobody touches.
-void hand_over(LoopProgram& program, size_t item, const std::vector<size_t>& readers, std::vector<BufferUse>& uses) {
+// What an item read that goes, its readers read now, and what is left of it; what it wrote, nobody touches.
+void hand_over(LoopProgram& program, size_t item, const std::vector<size_t>& readers, std::vector<BufferUse>& uses, Nest left = {}) {
+  const std::vector<LoopBufferId> still = access_of(left).reads;
   for (LoopBufferId b : access_of(program.items[item]).reads) {
     std::vector<size_t> all;
     std::set_union(uses[b].readers.begin(), uses[b].readers.end(), readers.begin(), readers.end(), std::back_inserter(all));
-    all.erase(std::find(all.begin(), all.end(), item));
+    if (!std::binary_search(still.begin(), still.end(), b)) all.erase(std::find(all.begin(), all.end(), item));
     uses[b].readers = std::move(all);
   }
-  program.items[item] = Nest{};
+  program.items[item] = std::move(left);
 }
 
 }  // namespace
@@ -216,9 +245,10 @@ LoopProgram inline_producers(LoopProgram program, const SizeHints& hints, Refusa
       const BufferUse gone = std::exchange(uses[buffer], {});
       for (size_t writer : gone.writers) hand_over(program, writer, gone.readers, uses);
     }
-    if (!inline_item(program, i, uses, hints, notes)) continue;
+    Nest left;
+    if (!inline_item(program, i, uses, hints, notes, left)) continue;
     const LoopBufferId written = access_of(program.items[i]).writes[0];
-    hand_over(program, i, std::exchange(uses[written], {}).readers, uses);
+    hand_over(program, i, std::exchange(uses[written], {}).readers, uses, std::move(left));
   }
   return prune(std::move(program));
 }

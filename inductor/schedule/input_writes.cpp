@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "inductor/schedule/body_copy.h"
+#include "inductor/schedule/checks.h"
 
 namespace framejit::inductor {
 namespace {
@@ -13,9 +14,6 @@ using graph::ValueId;
 using Item = std::variant<Nest, ExternCall>;
 
 bool touches(const std::vector<LoopBufferId>& sorted, LoopBufferId b) { return std::binary_search(sorted.begin(), sorted.end(), b); }
-bool checks(const Nest& nest) {
-  return std::any_of(nest.body.begin(), nest.body.end(), [](const LoopInst& inst) { return inst.op == LoopOp::kCheck; });
-}
 
 class InputWrites {
  public:
@@ -92,21 +90,9 @@ class InputWrites {
                       [&](const SymExpr& a, const SymExpr& b) { return without_units(a) == without_units(b); });
   }
 
-  std::vector<bool> feeding_checks(const Nest& nest) const {
-    std::vector<bool> feeds(nest.body.size(), false);
-    for (size_t i = nest.body.size(); i-- > 0;) {
-      feeds[i] = feeds[i] || nest.body[i].op == LoopOp::kCheck;
-      if (!feeds[i]) continue;
-      std::vector<InstId> uses;
-      collect_uses(nest.body[i], symbols_, uses);
-      for (InstId use : uses) feeds[use] = true;
-    }
-    return feeds;
-  }
-
   void take(const Candidate& c) {
     for (size_t w : c.writes)
-      if (checks(std::get<Nest>(program_.items[w]))) program_.items[w] = behind_gate(std::get<Nest>(program_.items[w]));
+      if (has_checks(std::get<Nest>(program_.items[w]))) program_.items[w] = behind_gate(std::get<Nest>(program_.items[w]));
     program_.items[c.copy] = Nest{};  // pruned
     for (Item& item : program_.items) redirect(item, c.value, c.input);
     for (ValueForm& form : forms_)
@@ -127,15 +113,7 @@ class InputWrites {
 
   // Checks of a write go to a nest of their own, which stores the checked indices; the write loads them.
   Nest behind_gate(const Nest& write) {
-    const std::vector<bool> feeds = feeding_checks(write);
-    std::vector<bool> is_used(write.dim_count(), false);
-    for (size_t i = 0; i < write.body.size(); ++i) {
-      std::vector<graph::SymbolId> ids;
-      if (feeds[i])
-        for (const SymExpr& e : write.body[i].index) e.collect_symbols(ids);
-      for (graph::SymbolId id : ids)
-        if (symbols_.is_dim(id)) is_used[symbols_.dim_of(id)] = true;
-    }
+    const std::vector<bool> feeds = feeding_checks(write, symbols_), is_used = dims_of_checks(write, symbols_, feeds);
     SymSizes ranges;
     std::vector<SymExpr> dims, own;  // of the write in the gate's, and the gate's in the write
     for (size_t d = 0; d < write.dim_count(); ++d) {
@@ -244,14 +222,14 @@ bool writes_in_order(const Schedule& schedule) {
       if (writes_input(schedule.program, nest)) {
         is_begun = true;
         written = std::max(written, nest.origins.empty() ? UINT32_MAX : nest.origins.back());
-      } else if (is_begun && checks(nest) && (nest.origins.empty() || nest.origins.front() < written)) {
+      } else if (is_begun && has_checks(nest) && (nest.origins.empty() || nest.origins.front() < written)) {
         return false;
       }
     }
     // Its points may run before those of nests that stand in front of it.
     const std::vector<Nest>& nests = std::get<Group>(step).nests;
     const bool writes = std::any_of(nests.begin(), nests.end(), [&](const Nest& nest) { return writes_input(schedule.program, nest); });
-    const bool may_fail = std::any_of(nests.begin(), nests.end(), [&](const Nest& nest) { return checks(nest) && !writes_input(schedule.program, nest); });
+    const bool may_fail = std::any_of(nests.begin(), nests.end(), [&](const Nest& nest) { return has_checks(nest) && !writes_input(schedule.program, nest); });
     if (writes && may_fail && std::get<Group>(step).outer != 0) return false;
   }
   return true;

@@ -9,7 +9,7 @@ import torch
 
 import framejit
 from check import assert_close, same
-from models import ATTENTION, CASES, DTYPES, decode_steps, make, sentence_model
+from small_models import ATTENTION, CASES, DTYPES, decode_steps, make, sentence_model
 
 pytest.importorskip("transformers")
 

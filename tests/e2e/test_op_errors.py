@@ -287,3 +287,35 @@ def test_dtypes_that_eager_refuses(name, dtype):
             torch.testing.assert_close(compiled(x.clone()), expected)
             assert framejit.stats()["graphs"] > 0
     assert framejit.stats()["fallbacks"] == 0
+
+
+class TestPartsOfWhatIsChecked:
+    """All indices are checked, also where only some of the elements that they take are read."""
+    PARTS = {
+        "a row": lambda d, at: d.index_select(0, at)[0] + 1,
+        "the rows behind the first": lambda d, at: d[at][1:] * 2,
+        "rows that are reshaped": lambda d, at: d[at].reshape(-1) * 2,
+        "a column": lambda d, at: d[at][:, 0] + 1,
+        "columns of rows": lambda d, at: d.gather(0, at[:, None].expand(2, 3))[:1, 1:].sum(),
+        "a row of an embedding": lambda d, at: F.embedding(at, d)[0].exp(),
+        "every second row, from the end": lambda d, at: d[at].flip(0)[::2].relu(),
+        "parts of two": lambda d, at: d[at][0] + d[at * 2 - at][1],
+        "a row, and all of them": lambda d, at: (d[at][0] * 2, d[at] * 3),
+    }
+
+    @pytest.mark.parametrize("name", PARTS)
+    def test_raises_as_eager(self, name):
+        fn, data = self.PARTS[name], torch.randn(5, 3)
+        compiled = framejit.compile(fn)
+        for at in ([0, 1], [2, 3], [1, 99], [99, 1], [0, -6], [4, 0]):
+            args = (data, torch.tensor(at))
+            try:
+                expected = fn(*args)
+            except (IndexError, RuntimeError) as error:
+                with pytest.raises(type(error)) as raised:
+                    compiled(*args)
+                assert str(raised.value) == str(error)
+            else:
+                torch.testing.assert_close(compiled(*args), expected)
+        stats = framejit.stats()
+        assert stats["kernels"] and stats["graphs"] == 1 and stats["fallbacks"] == 3, stats

