@@ -123,6 +123,7 @@ class NestEmitter {
   Value* all_or_mask();
   void prefetch(const LoopInst& inst, Value* address);
   void emit_load(InstId i);
+  bool is_bf16(InstId i) const;
   void emit_store(const LoopInst& inst);
   void emit_check(InstId i);
   void emit_inst(InstId i);
