@@ -22,7 +22,7 @@ export CCACHE_DIR := $(CURDIR)/build/ccache
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: setup build demo test test-cpp test-python test-without-torch test-gpu sanitize bench sweep ulp fuzz lint format golden-update wheel clean help
+.PHONY: setup build demo test test-cpp test-python test-without-torch test-gpu sanitize levels bench sweep ulp fuzz lint format golden-update wheel clean help
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,7 @@ test: lint test-cpp test-python test-without-torch  ## everything: lint, C++ uni
 
 test-cpp: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=error
+	@grep -s '^framejit: not tested: ' $(BUILD)/Testing/Temporary/LastTest.log >&2 || true
 	@grep -q '^build frame_hook_test:' $(BUILD)/build.ninja || $(TOOLS)/not_tested "the C++ tests that embed Python: Python $(VERSION) has no shared library (libpython$(VERSION).so)"
 
 # A process for each part: the hook's tests put handlers of their own into the process.
@@ -59,12 +60,15 @@ test-python: build
 	  FRAMEJIT_STRICT=1 HF_HUB_OFFLINE=1 HOOKTEST_DIR=$(CURDIR)/$(BUILD)/package/framejit $(RUN) -m pytest -q $$part; \
 	done
 
-# Leaks are not looked for: LLVM and Python keep what they allocate once.
+# Leaks are not looked for: LLVM and Python keep what they allocate once. Tests ask for more memory than there is.
 SANITIZED := base_test runtime_test graph_test golden_test inductor_test
 sanitize: $(STAMP)  ## the C++ tests that need neither torch nor Python, under AddressSanitizer and UndefinedBehaviorSanitizer (minutes to build)
 	@$(TOOLS)/quietly "configure" cmake -G Ninja -S . -B build/sanitize -DPython_EXECUTABLE=$(CURDIR)/$(RUN) -DFRAMEJIT_WITH_TORCH=OFF -DFRAMEJIT_SANITIZE=ON
 	@$(TOOLS)/quietly "build" nice ninja -C build/sanitize -j $(JOBS) $(SANITIZED)
-	@for t in $(SANITIZED); do FRAMEJIT_STRICT=1 ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 build/sanitize/tests/$$t --gtest_brief=1; done
+	@for t in $(SANITIZED); do FRAMEJIT_STRICT=1 ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 build/sanitize/tests/$$t --gtest_brief=1; done
+
+levels: build  ## models, own kernels, special values, scans and sums in full with the vector registers of other CPUs (test runs some of it)
+	@LEVELS=all FRAMEJIT_STRICT=1 HF_HUB_OFFLINE=1 $(RUN) -m pytest -q tests/e2e/test_levels.py
 
 # GPU_PYTHON: the interpreter that has a CUDA or ROCm torch; nothing is installed for it. Its torch may be another than the reference.
 GPU_PYTHON ?= python3
@@ -85,7 +89,7 @@ test-gpu:  ## on a machine with a GPU: unit tests of the aten folders with its t
 test-without-torch: $(STAMP)  ## hook, evaluator, decoder, tracer and guards on the other CPythons that are found
 	@for version in $(filter-out $(VERSION),3.11 3.12 3.13); do $(TOOLS)/test_without_torch $$version $(JOBS); done
 
-bench: build  ## calls, guards, breaks, capture, kernels, models, cold starts, beside eager and torch.compile; kept in benchmarks/results/. NAME=calls runs one
+bench: build  ## calls, guards, breaks, capture, kernels, models, memory, cold starts, beside eager and torch.compile; kept in benchmarks/results/. NAME=calls runs one
 	@HF_HUB_OFFLINE=1 $(RUN) benchmarks/run.py $(NAME)
 
 SWEEP ?= benchmarks/results/op_sweep.txt

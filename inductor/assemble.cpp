@@ -5,9 +5,11 @@
 #include "inductor/assemble.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "inductor/compile_kernels.h"
 #include "inductor/homes.h"
+#include "inductor/kernel/in_place.h"
 #include "inductor/output_code.h"
 #include "inductor/schedule/memory_plan.h"
 
@@ -113,24 +115,95 @@ class Assembler {
     value_buffer_.assign(graph_.values.size(), runtime::kNoBuffer);
     for (size_t i = 0; i < graph_.inputs.size(); ++i) plan_graph_buffer(graph_.inputs[i], runtime::Home::kInput, i);
     for (size_t i = 0; i < graph_.constants.size(); ++i) plan_graph_buffer(graph_.constants[i], runtime::Home::kConstant, i);
+    in_arena_ = arena_buffers(graph_, schedule_);
+    find_takers();
+    for (const bool owners : {true, false})
+      for (size_t b = 0; b < program_.buffers.size(); ++b)
+        if (exists(b) && (owner_[b] == b) == owners) plan_temporary(static_cast<LoopBufferId>(b));
+    plan_arena_offsets();
+    allocated_.assign(program_.buffers.size(), false);
+  }
+
+  bool exists(size_t b) const {
+    const LoopBuffer& buffer = program_.buffers[b];
+    return buffer.role == BufferRole::kTemp && (uses_[b].by_extern || buffer.is_output || in_memory_[b]);
+  }
+
+  // Results of kernels that take the memory of an operand which ends there: each has one at most, and gives its own to one at most.
+  // The last of such a row may leave the plan; then all of them lie in its tensor.
+  void find_takers() {
+    constexpr LoopBufferId kNobody = UINT32_MAX;
+    owner_.resize(program_.buffers.size());
+    std::iota(owner_.begin(), owner_.end(), LoopBufferId{0});
+    if (device_.type != graph::DeviceType::kCpu) return;  // a GPU's threads meet at barriers between what they hand over, not here
+    std::vector<LoopBufferId> taken_by(program_.buffers.size(), kNobody);
+    for (size_t s = 0; s < kernels_.size(); ++s) {
+      std::vector<KernelBuffer>& buffers = kernels_[s].buffers;
+      for (size_t w = 0; w < buffers.size(); ++w) {
+        const LoopBufferId result = buffers[w].source;
+        if (!buffers[w].is_written || buffers[w].is_local || uses_[result].first != s || !exists(result)) continue;
+        for (size_t r = 0; r < buffers.size(); ++r) {
+          const LoopBufferId operand = buffers[r].source;
+          if (r == w || buffers[r].is_written || buffers[r].is_local || !in_arena_[operand] || uses_[operand].last != s || taken_by[operand] != kNobody) continue;
+          if (program_.buffers[operand].dtype != program_.buffers[result].dtype || !(bytes_of(program_.buffers[operand]) == bytes_of(program_.buffers[result]))) continue;
+          if (kept_apart(kernels_[s], static_cast<LoopBufferId>(r), static_cast<LoopBufferId>(w))) continue;
+          taken_by[operand] = result;
+          buffers[r].is_written = true;  // what it loads may change
+          break;
+        }
+      }
+    }
+    for (size_t b = 0; b < owner_.size(); ++b)
+      while (taken_by[owner_[b]] != kNobody) owner_[b] = taken_by[owner_[b]];
+  }
+
+  void plan_temporary(LoopBufferId b) {
+    const LoopBuffer& buffer = program_.buffers[b];
+    const bool is_kept = in_arena_[owner_[b]];
+    if (owner_[b] != b && !is_kept && !uses_[b].by_extern) {  // kernels take the whole for the view
+      buffer_of_[b] = buffer_of_[owner_[b]];
+      return;
+    }
+    const TensorMeta meta = buffer.value == UINT32_MAX ? meta_of(buffer) : graph_.values[buffer.value].meta;
+    buffer_of_[b] = add_buffer(meta, is_kept ? runtime::Home::kArena : runtime::Home::kTensor, 0);
+    if (buffer.value != UINT32_MAX) value_buffer_[buffer.value] = buffer_of_[b];
+  }
+
+  // Buffers of one owner follow each other: they need one slot.
+  void plan_arena_offsets() {
     std::vector<ArenaRequest> requests;
-    std::vector<LoopBufferId> owners;
-    const std::vector<bool> in_arena = arena_buffers(graph_, schedule_);
+    std::vector<size_t> request_of(program_.buffers.size(), SIZE_MAX);
     for (size_t b = 0; b < program_.buffers.size(); ++b) {
-      const LoopBuffer& buffer = program_.buffers[b];
-      const bool exists = buffer.role == BufferRole::kTemp && (uses_[b].by_extern || buffer.is_output || in_memory_[b]);
-      if (!exists) continue;
-      const TensorMeta meta = buffer.value == UINT32_MAX ? meta_of(buffer) : graph_.values[buffer.value].meta;
-      buffer_of_[b] = add_buffer(meta, in_arena[b] ? runtime::Home::kArena : runtime::Home::kTensor, 0);
-      if (buffer.value != UINT32_MAX) value_buffer_[buffer.value] = buffer_of_[b];
-      if (!in_arena[b]) continue;
-      requests.push_back({bytes_of(buffer), uses_[b].first, uses_[b].last});
-      owners.push_back(static_cast<LoopBufferId>(b));
+      if (buffer_of_[b] == runtime::kNoBuffer || plan_.buffers[buffer_of_[b]].home != runtime::Home::kArena) continue;
+      size_t& request = request_of[owner_[b]];
+      if (request == SIZE_MAX) {
+        request = requests.size();
+        requests.push_back({bytes_of(program_.buffers[b]), uses_[b].first, uses_[b].last});
+      }
+      requests[request].first_step = std::min(requests[request].first_step, uses_[b].first);
+      requests[request].last_step = std::max(requests[request].last_step, uses_[b].last);
     }
     const ArenaPlan arena = plan_arena(requests);
-    for (size_t k = 0; k < owners.size(); ++k) plan_.buffers[buffer_of_[owners[k]]].offset = sizes_.size(arena.offsets[k]);
+    for (size_t b = 0; b < program_.buffers.size(); ++b)
+      if (buffer_of_[b] != runtime::kNoBuffer && request_of[owner_[b]] != SIZE_MAX) plan_.buffers[buffer_of_[b]].offset = sizes_.size(arena.offsets[request_of[owner_[b]]]);
     plan_.arena_bytes = sizes_.size(arena.total);
-    allocated_.assign(program_.buffers.size(), false);
+  }
+
+  // Memory for what a step writes: allocated by the first of those that share it, of which the others are views.
+  void make_tensor(LoopBufferId b) {
+    if (plan_.buffers[buffer_of_[b]].home != runtime::Home::kTensor || allocated_[b]) return;
+    const LoopBufferId owner = owner_[b];
+    const BufferId id = buffer_of_[b], whole = buffer_of_[owner];
+    if (!allocated_[owner]) {
+      allocated_[owner] = true;
+      note_use(whole);
+      plan_.steps.emplace_back(runtime::AllocateStep{whole});
+    }
+    if (id == whole) return;
+    allocated_[b] = true;
+    note_use(whole);
+    note_use(id);
+    plan_.steps.emplace_back(runtime::ViewStep{whole, id});
   }
 
   void plan_graph_buffer(ValueId v, runtime::Home home, size_t index) {
@@ -190,8 +263,10 @@ class Assembler {
       step.results.push_back(v == graph::kNoValue ? runtime::kNoBuffer : value_buffer_[graph::index_of(v)]);
       if (v != graph::kNoValue) note_use(step.results.back());
     }
-    const BufferId first = step.results.empty() ? runtime::kNoBuffer : step.results[0];
-    if (first != runtime::kNoBuffer && plan_.buffers[first].home == runtime::Home::kArena) write_into_result(step, *out_form(node));
+    if (call.writes.size() == 1 && in_arena_[call.writes[0]]) {  // or in the tensor of what takes its memory
+      make_tensor(call.writes[0]);
+      write_into_result(step, *out_form(node));
+    }
     for_each_value(node, [&](ValueId v) {
       if (v != graph::kNoValue) note_use(value_buffer_[graph::index_of(v)]);
     });
@@ -215,13 +290,8 @@ class Assembler {
     log_kernel(graph_, step.name, kernel, target_);
     for (const KernelBuffer& b : kernel.buffers) {
       if (b.is_local) continue;
-      const BufferId id = buffer_of_[b.source];
-      if (b.is_written && plan_.buffers[id].home == runtime::Home::kTensor && !allocated_[b.source]) {
-        allocated_[b.source] = true;
-        note_use(id);
-        plan_.steps.emplace_back(runtime::AllocateStep{id});
-      }
-      step.buffers.push_back(id);
+      if (b.is_written) make_tensor(b.source);
+      step.buffers.push_back(buffer_of_[b.source]);
     }
     for (graph::SymbolId symbol : kernel.symbols) step.sizes.push_back(sizes_.size(SymExpr::symbol(symbol)));
     step.extent = sizes_.size(compiled.extent);
@@ -276,7 +346,8 @@ class Assembler {
   std::vector<Use> uses_;
   std::vector<Kernel> kernels_;              // per step; extern calls have none
   std::vector<CompiledKernel> compiled_;     // per step
-  std::vector<bool> in_memory_, allocated_;  // per loop buffer
+  std::vector<bool> in_memory_, in_arena_, allocated_;  // per loop buffer; in_arena_: or where its owner is
+  std::vector<LoopBufferId> owner_;          // per loop buffer: itself, or the last of those that take its memory one after the other
   std::vector<BufferId> buffer_of_;          // per loop buffer
   std::vector<BufferId> value_buffer_;       // per graph value
   std::vector<size_t> last_use_;             // per plan buffer: step

@@ -110,6 +110,15 @@ bool log_sigmoid_forward(Decomposing& d) {  // self -> (value, buffer)
   return true;
 }
 
+// A loss of each element checks what it is given, in a kernel (inductor/lowering/loss.cpp); here it is joined.
+bool binary_cross_entropy(Decomposing& d) {  // self, target, weight, reduction
+  const auto o = loss_operands(d, 3);
+  if (!o || o->reduction == 0) return false;
+  const ValueId loss = d.emit("binary_cross_entropy", {d.args[0], d.args[1], d.args.size() > 2 ? d.args[2] : Arg{}, SymExpr(0)});
+  d.results = {reduced_loss(d, d.wide(loss), o->reduction)};
+  return true;
+}
+
 bool binary_cross_entropy_with_logits(Decomposing& d) {  // self, target, weight, pos_weight, reduction
   const auto o = loss_operands(d, 4);
   if (!o) return false;
@@ -198,6 +207,7 @@ void add_nn_decompositions(Decompositions& table) {
                 {"smooth_l1_loss", smooth_l1_loss},
                 {"huber_loss", huber_loss},
                 {"soft_margin_loss", soft_margin_loss},
+                {"binary_cross_entropy", binary_cross_entropy},
                 {"binary_cross_entropy_with_logits", binary_cross_entropy_with_logits},
                 {"log_sigmoid_forward", log_sigmoid_forward},
                 {"glu", glu},

@@ -37,6 +37,13 @@ bool fill_tensor(Decomposing& d) {  // self, value
   return true;
 }
 
+// Memory like a tensor's does not wait for what stands in that tensor.
+bool empty_like(Decomposing& d) {  // self, dtype, layout, device, pin_memory, memory_format
+  if (d.has(4)) return false;
+  d.results = {d.emit("empty_strided", {d.metas[0].sizes, d.metas[0].strides, d.metas[0].dtype, Arg{}, d.metas[0].device, Arg{}})};
+  return true;
+}
+
 // Dropout that does not train: the input, and a mask of ones.
 bool dropout(Decomposing& d) {  // input, p, train
   const bool* train = d.args.size() > 2 ? d.args[2].get<bool>() : nullptr;
@@ -77,6 +84,7 @@ void add_pointwise_decompositions(Decompositions& table) {
                 {"fill.Scalar", filled_by_argument<1>},
                 {"scalar_tensor", filled_by_argument<0>},
                 {"fill.Tensor", fill_tensor},
+                {"empty_like", empty_like},
                 {"native_dropout", dropout},
                 {"arange", arange<false>},
                 {"arange.start", arange<true>}});

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "inductor/kernel/loop_shape.h"
 #include "inductor/loop/op_costs.h"
 
 namespace framejit::inductor {
@@ -83,18 +84,21 @@ bool NestEmitter::has_few_points() const {
 void NestEmitter::choose_unroll() {
   size_t weight = 0;
   bool narrow = false;
+  const std::vector<bool> aside = only_borders();
   const bool has_rows = !order_.empty() && is_ordered(nest_) && order_.back() == n_.vector_dim;  // the lanes are the innermost loop
   for (size_t i = 0; i < nest_.body.size(); ++i) {
     const LoopInst& inst = nest_.body[i];
     if (has_rows && level_[i] < order_.size()) continue;  // once for all lanes
     if (vector_is_reduced() && after_[i]) continue;       // once, of no lanes
     const bool has_position = is_carried(inst) && is_position(inst.reduce);
+    if (aside[i]) continue;
     narrow |= inst.op == LoopOp::kCheck || (inst.dtype == DType::kInt64 && !has_position) || inst.dtype == DType::kFloat64;
     narrow |= has_position && !has_short_positions_;
     narrow |= (inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) && !is_contiguous(inst);
     if (inst.op != LoopOp::kScalar) continue;
     weight += static_cast<size_t>(cost_of(inst) < kFunctionCost ? 1 : kFunctionCost);
   }
+  is_light_ = weight <= 8;
   unroll_ = narrow || weight > 32 ? 1 : weight > 16 ? 2 : 4;
   if (has_few_points()) unroll_ = 1;
   if (!narrow) unroll_ = kernel_.unroll >= 0 ? unroll_ << kernel_.unroll : std::max(unroll_ >> -kernel_.unroll, 1u);
@@ -264,6 +268,37 @@ Value* NestEmitter::emit_walk(Value* from, Value* to, const Sets& sets, LoopBody
   return end;
 }
 
+// Heavy bodies are not held up by memory, and are better off with vectors that one instruction after the other takes together.
+bool NestEmitter::has_streams() const { return kernel_.is_flat && is_light_ && unroll_ > 1 && order_.size() == 1 && !nest_.is_reduction() && !is_ordered(nest_); }
+
+// Several streams a turn: neighbours in a short range, each in a part of its own in a long one, since memory answers several streams
+// sooner than one. Answers with where it stopped.
+Value* NestEmitter::emit_streams(size_t level, Value* from, Value* to) {
+  constexpr uint64_t kLongPart = 1 << 14, kApart = 64;
+  const bool has_halves = std::any_of(nest_.body.begin(), nest_.body.end(), [](const LoopInst& i) { return is_address(i) && row_of(i.dtype).bytes < 4; });
+  const uint64_t lanes = has_halves ? width_ * 2 : width_, streams = unroll_;
+  const auto number = [&](uint64_t n) { return b_.getInt64(n); };
+  const auto whole = [&](Value* count, uint64_t part) { return b_.CreateAnd(count, number(~(part - 1))); };
+  Value* count = b_.CreateSub(to, from);
+  Value* part = b_.CreateUDiv(count, number(streams));
+  Value* is_long = b_.CreateICmpSGE(part, number(kLongPart));
+  // Parts begin an odd number of lines apart: at powers of two all streams would wait for the same few ways of a cache.
+  Value* odd = b_.CreateAdd(whole(b_.CreateSub(part, number(kApart)), 2 * kApart), number(kApart));
+  Value* apart = b_.CreateSelect(is_long, odd, number(lanes));
+  Value* step = b_.CreateSelect(is_long, number(lanes), number(lanes * streams));
+  Value* walked = b_.CreateSelect(is_long, odd, whole(count, lanes * streams));
+  Accumulators none;
+  lanes_ = static_cast<unsigned>(lanes);
+  emit_loop(from, b_.CreateAdd(from, walked), step, {}, [&](Value* index) {
+    for (uint64_t k = 0; k < streams; ++k) {
+      dims_[n_.vector_dim] = index;
+      emit_level(level + 1, none, none);
+      if (k + 1 < streams) index = b_.CreateNSWAdd(index, apart);
+    }
+  });
+  return b_.CreateAdd(from, b_.CreateSelect(is_long, b_.CreateMul(odd, number(streams)), walked));
+}
+
 void NestEmitter::emit_vector_loop(size_t level, Accumulators& main, Accumulators& tail) {
   const size_t d = n_.vector_dim;
   const bool is_part = kernel_.is_flat && !kernel_.is_whole;
@@ -273,7 +308,9 @@ void NestEmitter::emit_vector_loop(size_t level, Accumulators& main, Accumulator
   const unsigned wide = width_ * unroll_ * slices_;
   Value* middle = from;
   const bool is_main_emitted = (constant ? *constant >= wide : !is_masked_only_) && !(is_masked_only_ && *constant % wide != 0);
-  if (is_main_emitted) {
+  if (is_main_emitted && has_streams()) {
+    middle = emit_streams(level, from, to);
+  } else if (is_main_emitted) {
     Value* count = b_.CreateSub(to, from);
     middle = b_.CreateAdd(from, b_.CreateAnd(count, b_.getInt64(~static_cast<uint64_t>(wide - 1))));
     if (constant) middle = b_.getInt64(static_cast<uint64_t>(*constant / wide * wide));
@@ -283,7 +320,7 @@ void NestEmitter::emit_vector_loop(size_t level, Accumulators& main, Accumulator
       emit_level(level + 1, main, tail);
     });
   }
-  if (!constant || *constant % wide != 0) {
+  if (middle != to) {  // numbers that are equal are one
     lanes_ = width_;
     in_tail_ = true;
     const int depth = is_main_emitted ? 0 : blocks_[level].depth;

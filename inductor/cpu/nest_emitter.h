@@ -80,6 +80,8 @@ class NestEmitter {
   void emit_scalar_loop(size_t level, Accumulators& main, Accumulators& tail);
   bool is_walk(size_t level) const;
   Value* emit_walk(Value* from, Value* to, const Sets& sets, LoopBody point);
+  bool has_streams() const;
+  Value* emit_streams(size_t level, Value* from, Value* to);
   void emit_vector_loop(size_t level, Accumulators& main, Accumulators& tail);
 
   // Reductions: nest_reductions.cpp
@@ -109,6 +111,18 @@ class NestEmitter {
   void fill_tile(InstId i);
   Value* tile_row(InstId i);
 
+  // Masked loads: nest_masks.cpp
+  struct Lanes {  // of a mask: whether none or all of them hold, as far as that is known before it is computed
+    Value *any = nullptr, *all = nullptr;
+  };
+  bool is_border(const LoopInst& inst) const;
+  std::vector<bool> only_borders() const;
+  Value* border(const LoopInst& inst);
+  std::optional<Lanes> lanes_of_mask(InstId i);
+  Value* mask_value(InstId i);
+  Value* either(Value* condition, llvm::function_ref<Value*()> yes, llvm::function_ref<Value*()> no);
+  void emit_masked_load(InstId i);
+
   // Expressions and instructions: nest_instructions.cpp
   struct Address {
     Value* base = nullptr;     // scalar address, contiguous for lanes when has_lanes
@@ -119,9 +133,12 @@ class NestEmitter {
   bool is_vector_symbol(graph::SymbolId id) const;
   Value* eval(const SymExpr& e);
   Value* eval_symbol(graph::SymbolId id);
+  bool has_lanes_at(const LoopInst& inst) const;
   Address address_of(const LoopInst& inst);
+  Value* all_lanes();
   Value* all_or_mask();
   void prefetch(const LoopInst& inst, Value* address);
+  Value* loaded(const LoopInst& inst, Value* mask);
   void emit_load(InstId i);
   bool is_bf16(InstId i) const;
   void emit_store(const LoopInst& inst);
@@ -138,6 +155,7 @@ class NestEmitter {
   const unsigned width_;
   unsigned unroll_ = 1;
   unsigned slices_ = 1;  // of columns that are added up: pieces of lanes * unroll that a turn of the main loop takes, so that it reads more of a row
+  bool is_light_ = false;
   bool is_masked_only_ = false;  // masks cost nothing beside the body: one loop, half the code
   std::vector<size_t> order_;    // of the loops; in tiles, the tile dimension is the innermost
   size_t range_levels_ = 0;

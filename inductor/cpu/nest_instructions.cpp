@@ -53,6 +53,13 @@ Value* NestEmitter::eval_symbol(graph::SymbolId id) {
   return b_.CreateAdd(b_.CreateVectorSplat(lanes_, base), ops_.iota(lanes_));
 }
 
+// Whether each lane has an address of its own.
+bool NestEmitter::has_lanes_at(const LoopInst& inst) const {
+  std::vector<graph::SymbolId> ids;
+  inst.index[0].collect_symbols(ids);
+  return (kernel_.lanes_outer && kernel_.buffers[inst.buffer].is_local) || std::any_of(ids.begin(), ids.end(), [&](graph::SymbolId id) { return is_vector_symbol(id); });
+}
+
 NestEmitter::Address NestEmitter::address_of(const LoopInst& inst) {
   const KernelBuffer& buffer = kernel_.buffers[inst.buffer];
   const SymExpr& e = inst.index[0];
@@ -86,18 +93,23 @@ NestEmitter::Address NestEmitter::address_of(const LoopInst& inst) {
   return a;
 }
 
-void NestEmitter::emit_load(InstId i) {
-  const LoopInst& inst = nest_.body[i];
+// What stands at the address, in the lanes of the mask (null: all).
+Value* NestEmitter::loaded(const LoopInst& inst, Value* mask) {
   const KernelBuffer& buffer = kernel_.buffers[inst.buffer];
-  if (tiles_[i] != nullptr) {
-    values_[i] = tile_row(i);
-    return;
-  }
   const Address a = address_of(inst);
   if (slices_ > 1 && !in_tail_ && a.has_lanes && a.offsets == nullptr) prefetch(inst, a.base);
-  values_[i] = a.offsets != nullptr ? ops_.gather(buffer.dtype, a.base, a.offsets, all_or_mask())
-                                    : ops_.load(buffer.dtype, a.base, a.has_lanes ? lanes_ : 0, mask_, !buffer.is_written);
+  if (a.offsets == nullptr) return ops_.load(buffer.dtype, a.base, a.has_lanes ? lanes_ : 0, mask, !buffer.is_written);
+  return ops_.gather(buffer.dtype, a.base, a.offsets, mask != nullptr ? mask : all_lanes());
 }
+
+void NestEmitter::emit_load(InstId i) {
+  const LoopInst& inst = nest_.body[i];
+  if (inst.is_masked()) return emit_masked_load(i);
+  values_[i] = tiles_[i] != nullptr ? tile_row(i) : loaded(inst, mask_);
+}
+
+Value* NestEmitter::all_lanes() { return llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), lanes_)); }
+Value* NestEmitter::all_or_mask() { return mask_ != nullptr ? mask_ : all_lanes(); }
 
 // What a slice will read some rows later: hardware does not follow rows from page to page. It pays for half precision that comes from
 // memory (a column sum of 4096x4096: 2.6 -> 1.7 ms); from caches, and where each row gives twice the bytes, it costs up to a tenth.
@@ -114,16 +126,12 @@ void NestEmitter::prefetch(const LoopInst& inst, Value* address) {
     b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()}, {b_.CreateConstGEP1_64(b_.getInt8Ty(), later, byte), b_.getInt32(kForReading), b_.getInt32(kAllCaches), b_.getInt32(kData)});
 }
 
-Value* NestEmitter::all_or_mask() {
-  return mask_ != nullptr ? mask_ : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), lanes_));
-}
-
 // Whether a value is one that bfloat16 has: loaded or rounded as such, and since then only picked from others.
 bool NestEmitter::is_bf16(InstId i) const {
   const LoopInst& inst = nest_.body[i];
   const auto are = [&](std::initializer_list<size_t> operands) { return std::all_of(operands.begin(), operands.end(), [&](size_t k) { return is_bf16(inst.operands[k]); }); };
   switch (inst.op) {
-    case LoopOp::kLoad: return kernel_.buffers[inst.buffer].dtype == DType::kBFloat16;
+    case LoopOp::kLoad: return !inst.is_masked() && kernel_.buffers[inst.buffer].dtype == DType::kBFloat16;
     case LoopOp::kReduce:
     case LoopOp::kScan: return (inst.reduce == ReduceOp::kMax || inst.reduce == ReduceOp::kMin) && are({0});
     case LoopOp::kScalar: break;
@@ -192,6 +200,10 @@ void NestEmitter::emit_inst(InstId i) {
     case LoopOp::kReduce:
     case LoopOp::kScan: return;
     case LoopOp::kScalar: break;
+  }
+  if (is_border(inst)) {
+    values_[i] = border(inst);
+    return;
   }
   const bool is_select = inst.scalar == ScalarOp::k_select;
   Value* operands[3] = {};

@@ -179,7 +179,10 @@ std::string NestText::inst(InstId i, const std::string& guard) const {
   switch (inst.op) {
     case LoopOp::kConstant: value = constant_text(inst.dtype, inst.constant); break;
     case LoopOp::kIndex: value = "(i64)(" + expr(inst.index[0]) + ")"; break;
-    case LoopOp::kLoad: value = "value_of(" + access(inst) + ")"; break;
+    case LoopOp::kLoad:
+      value = "value_of(" + access(inst) + ")";
+      if (inst.is_masked()) value = operand + " ? " + value + " : v" + std::to_string(inst.operands[1]);
+      break;
     case LoopOp::kCast: value = "fj_cast<" + type + ">(" + operand + ")"; break;
     case LoopOp::kScalar: value = scalar(inst); break;
     case LoopOp::kStore: return guard + "put(&" + access(inst) + ", " + operand + ");";

@@ -83,7 +83,9 @@ class NestRun {
     switch (inst.op) {
       case LoopOp::kConstant: values_[i] = inst.constant; return 0;
       case LoopOp::kIndex: values_[i].i = inst.index[0].eval(env_); return 0;
-      case LoopOp::kLoad: values_[i] = graph::load_element(program_.buffers[inst.buffer].dtype, address(inst)); return 0;
+      case LoopOp::kLoad:
+        values_[i] = inst.is_masked() && values_[inst.operands[0]].i == 0 ? values_[inst.operands[1]] : graph::load_element(program_.buffers[inst.buffer].dtype, address(inst));
+        return 0;
       case LoopOp::kStore: store(inst); return 0;
       case LoopOp::kCheck: {
         const int64_t extent = inst.index[0].eval(env_);

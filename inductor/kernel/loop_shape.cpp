@@ -2,6 +2,7 @@
 #include "inductor/kernel/loop_shape.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "inductor/schedule/body_copy.h"
 
@@ -132,7 +133,7 @@ Nest merge_dims(Nest nest, uint32_t symbol_count, size_t fixed) {
 }
 
 bool is_tiled_load(const LoopInst& inst, const NestSymbols& symbols, size_t tile, size_t lanes) {
-  if (inst.op != LoopOp::kLoad) return false;
+  if (inst.op != LoopOp::kLoad || inst.is_masked()) return false;
   std::vector<SymbolId> ids;
   inst.index[0].collect_symbols(ids);
   if (std::any_of(ids.begin(), ids.end(), [&](SymbolId id) { return symbols.is_value(id); })) return false;
@@ -144,8 +145,11 @@ bool is_tiled_load(const LoopInst& inst, const NestSymbols& symbols, size_t tile
 int vector_score(const Nest& nest, uint32_t symbol_count, size_t d, int64_t extent) {
   const NestSymbols symbols(symbol_count);
   int score = extent >= 16 ? 3 : extent >= 8 ? 0 : -4;
+  bool has_stored = false;
   for (const LoopInst& inst : nest.body) {
     if (!is_address(inst)) continue;
+    // A reduction reads many values for what it stores: several results weigh no more than one.
+    if (inst.op == LoopOp::kStore && nest.is_reduction() && std::exchange(has_stored, true)) continue;
     const int weight = inst.op == LoopOp::kStore ? 6 : 4;
     SymExpr coefficient, rest;
     if (!split_linear(inst.index[0], symbols.dim(d), coefficient, rest)) {

@@ -207,6 +207,24 @@ SymExpr rebuild(const SymExpr& e, const DimBounds& bounds) {
 
 SymExpr simplify(const SymExpr& e, const DimBounds& bounds) { return rebuild(e, bounds); }
 
+namespace {
+
+bool tells_data(const SymExpr& e, const DimBounds& bounds) {
+  std::vector<SymbolId> ids;
+  e.collect_symbols(ids);
+  return std::any_of(ids.begin(), ids.end(), [&](SymbolId id) { return bounds.symbols.is_value(id); });
+}
+
+}  // namespace
+
+bool is_always_below(const SymExpr& a, const SymExpr& b, const DimBounds& bounds) {
+  return !tells_data(a, bounds) && !tells_data(b, bounds) && is_below(a, b, bounds);
+}
+
+bool is_never_below(const SymExpr& a, const SymExpr& b, const DimBounds& bounds) {
+  return !tells_data(a, bounds) && !tells_data(b, bounds) && is_nonnegative(a - b);
+}
+
 std::vector<SymExpr> reshape_index(const SymSizes& from, const SymSizes& to, const std::vector<SymExpr>& index, const DimBounds& bounds) {
   std::vector<SymExpr> result(from.size(), SymExpr(0));
   size_t f = 0, t = 0;

@@ -21,6 +21,9 @@ SymExpr simplify(const SymExpr& e, const DimBounds& bounds);
 SymExpr substitute(const SymExpr& e, const std::function<SymExpr(graph::SymbolId)>& replace);
 // Index into `from` (sizes) of the element that stands at `index` of `to`, both with the same number of elements, row-major.
 std::vector<SymExpr> reshape_index(const SymSizes& from, const SymSizes& to, const std::vector<SymExpr>& index, const DimBounds& bounds);
+// Whether a < b, or a >= b, is known to hold at every point. What data tells is never known.
+bool is_always_below(const SymExpr& a, const SymExpr& b, const DimBounds& bounds);
+bool is_never_below(const SymExpr& a, const SymExpr& b, const DimBounds& bounds);
 // sum of index * stride, simplified.
 SymExpr linear_index(const std::vector<SymExpr>& index, const SymSizes& strides, const DimBounds& bounds);
 // The part of e that is a multiple of dimension d: e == coefficient * d + rest, rest free of d. False when d occurs otherwise.

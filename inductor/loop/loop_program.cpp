@@ -15,8 +15,8 @@ bool operator==(const LoopInst& a, const LoopInst& b) {
 int LoopInst::operand_count() const {
   switch (op) {
     case LoopOp::kConstant:
-    case LoopOp::kIndex:
-    case LoopOp::kLoad: return 0;
+    case LoopOp::kIndex: return 0;
+    case LoopOp::kLoad: return is_masked() ? 2 : 0;
     case LoopOp::kStore:
     case LoopOp::kCheck:
     case LoopOp::kCast:
@@ -144,6 +144,8 @@ Result<void> verify_inst(const LoopProgram& program, const Nest& nest, size_t i,
     const DType dtype = inst.op == LoopOp::kLoad ? inst.dtype : nest.body[inst.operands[0]].dtype;
     if (dtype != value_dtype(buffer.dtype)) return bad(nest, i, "dtype differs from the buffer's");
   }
+  if (inst.is_masked() && nest.body[inst.operands[0]].dtype != DType::kBool) return bad(nest, i, "a mask is a bool");
+  if (inst.is_masked() && nest.body[inst.operands[1]].dtype != inst.dtype) return bad(nest, i, "the other value of a masked load has another dtype");
   if ((is_carried(inst) || is_ordered(inst)) && !nest.is_reduction()) return bad(nest, i, "reduces over nothing");
   if (inst.op == LoopOp::kStore && !is_ordered(inst) && uses.size() > 1) return bad(nest, i, "stores where the data tells, without an order");
   if (inst.mode == StoreMode::kJoin && is_position(inst.reduce)) return bad(nest, i, "positions are not joined");

@@ -7,6 +7,7 @@
 // Symbols in a nest's expressions: sizes first, then the nest's dimensions, then values (int64 instructions): see NestSymbols. An index
 // that is data goes through a check; one that is computed from dimensions alone may stand for itself.
 // Values are bool, integers, f32 or f64; half-precision buffers are converted by loads and stores.
+// A load may have a mask: it reads, and its index need be in range, only where the mask holds; elsewhere its value is another one.
 #pragma once
 
 #include <array>
@@ -57,12 +58,13 @@ struct LoopInst {
   StoreMode mode = StoreMode::kPlain;     // kStore
   DType dtype = DType::kFloat32;          // of the value; kStore: unused
   bool wrap = false;                      // kCheck: negative indices count from the end
-  std::array<InstId, 3> operands{kNoInst, kNoInst, kNoInst};
+  std::array<InstId, 3> operands{kNoInst, kNoInst, kNoInst};  // kLoad: none, or a mask and the value where it does not hold
   LoopBufferId buffer = 0;                // kLoad, kStore
   std::vector<SymExpr> index;             // kLoad, kStore: one per dimension; kIndex: the value; kCheck: the extent
   graph::ScalarValue constant{};          // kConstant
   friend bool operator==(const LoopInst& a, const LoopInst& b);
   int operand_count() const;
+  bool is_masked() const { return op == LoopOp::kLoad && operands[0] != kNoInst; }
 };
 
 struct Nest {

@@ -4,7 +4,7 @@
 //     input x: f32[s0, 64]    temp m: f32[s0]    output y: f32[s0, 64]
 //     extern 3 mm(x, w) -> (m)
 //     nest n0 (i0: s0 | r0: 64) {
-//       %0 = load x[i0, r0] : f32
+//       %0 = load x[i0, r0] : f32            or load x[i0, r0] if %3 else %4: read only where %3 holds
 //       %1 = exp %0 : f32
 //       %2 = reduce_sum %1 : f32             or scan_sum: the running sum, per reduced point
 //       store y[i0], %2                      or store_last, store_sum, ...: in order
@@ -76,7 +76,10 @@ std::string inst_text(const LoopProgram& program, const Nest& nest, size_t i) {
       text = "constant " + (is_float(inst.dtype) ? text::float_text(inst.constant.f) : number(inst.constant.i));
       break;
     case LoopOp::kIndex: text = "index " + exprs(); break;
-    case LoopOp::kLoad: text = "load " + program.buffers[inst.buffer].name + "[" + exprs() + "]"; break;
+    case LoopOp::kLoad:
+      text = "load " + program.buffers[inst.buffer].name + "[" + exprs() + "]";
+      if (inst.is_masked()) text += " if " + operand(0) + " else " + operand(1);
+      break;
     case LoopOp::kStore: return store_word(inst.mode, inst.reduce) + " " + program.buffers[inst.buffer].name + "[" + exprs() + "], " + operand(0);
     case LoopOp::kCheck: text = std::string(inst.wrap ? "check_wrap " : "check ") + operand(0) + ", " + exprs(); break;
     case LoopOp::kCast: text = "cast " + operand(0); break;
@@ -313,7 +316,12 @@ class Parser {
     }
     if (word == "load") {
       inst.op = LoopOp::kLoad;
-      return access(inst);
+      FJ_TRY_VOID(access(inst));
+      if (!cursor_.accept("if")) return {};
+      FJ_TRY(inst.operands[0], value());
+      FJ_TRY_VOID(cursor_.expect("else"));
+      FJ_TRY(inst.operands[1], value());
+      return {};
     }
     if (word == "check" || word == "check_wrap") {
       inst.op = LoopOp::kCheck;

@@ -125,7 +125,29 @@ InstId NestBuilder::round_to(InstId value, DType target) {
   return value;
 }
 
-// Constant operands are computed; x*1 and a select on a constant vanish. x+0 stays: it turns -0.0 into 0.0.
+namespace {
+
+// The value that an instruction has as an index expression.
+std::optional<SymExpr> place_of(const LoopInst& inst) {
+  if (inst.dtype != DType::kInt64) return std::nullopt;
+  if (inst.op == LoopOp::kConstant) return SymExpr(inst.constant.i);
+  return inst.op == LoopOp::kIndex ? std::optional(inst.index[0]) : std::nullopt;
+}
+
+// Whether a comparison of places is the same at every point.
+std::optional<bool> settled(ScalarOp op, const SymExpr& a, const SymExpr& b, const DimBounds& bounds) {
+  if (op != ScalarOp::k_lt && op != ScalarOp::k_ge && op != ScalarOp::k_eq) return std::nullopt;
+  const bool below = is_always_below(a, b, bounds), above = is_never_below(a, b, bounds);
+  if (op == ScalarOp::k_eq) return a == b ? std::optional(true) : below || is_always_below(b, a, bounds) ? std::optional(false)
+                                                                                                         : std::nullopt;
+  if (!below && !above) return std::nullopt;
+  return below == (op == ScalarOp::k_lt);
+}
+
+}  // namespace
+
+// Constant operands are computed; x*1, a select on a constant, and the mask of a load that always or never reads vanish. x+0 stays: it
+// turns -0.0 into 0.0.
 bool NestBuilder::fold(LoopInst& inst, InstId& existing) const {
   const auto operand = [&](int k) -> const LoopInst& { return nest_.body[inst.operands[k]]; };
   const auto is_constant = [&](int k) { return operand(k).op == LoopOp::kConstant; };
@@ -137,7 +159,29 @@ bool NestBuilder::fold(LoopInst& inst, InstId& existing) const {
     inst.constant = value;
     return false;
   }
+  if (inst.is_masked() && is_constant(0)) {
+    existing = inst.operands[1];
+    const bool reads = operand(0).constant.i != 0;
+    if (reads) inst.operands = {kNoInst, kNoInst, kNoInst};
+    return !reads;
+  }
   if (inst.op != LoopOp::kScalar) return false;
+  if (inst.operand_count() == 2 && inst.dtype == DType::kBool) {
+    const auto a = place_of(operand(0)), b = place_of(operand(1));
+    if (const auto answer = a && b ? settled(inst.scalar, *a, *b, bounds()) : std::nullopt) {
+      inst = LoopInst{};
+      inst.dtype = DType::kBool;
+      inst.constant.i = *answer;
+      return false;
+    }
+  }
+  if (inst.scalar == ScalarOp::k_bit_and && inst.dtype == DType::kBool) {
+    for (int k = 0; k < 2; ++k) {
+      if (!is_constant(k)) continue;
+      existing = inst.operands[operand(k).constant.i != 0 ? 1 - k : k];
+      return true;
+    }
+  }
   if (inst.scalar == ScalarOp::k_select && is_constant(0)) {
     existing = inst.operands[operand(0).constant.i != 0 ? 1 : 2];
     return true;

@@ -26,15 +26,19 @@ bool lower_embedding(LowerContext& ctx) {
   return true;
 }
 
-// index_select(self, dim, index)
+// index_select(self, dim, index); a number counts as a tensor of one element, as self and as index
 bool lower_index_select(LowerContext& ctx) {
   const auto self = ctx.tensor(0), index = ctx.tensor(2);
   const auto dim_argument = ctx.integer(1);
-  if (!self || !index || !dim_argument || ctx.meta(*self).ndim() == 0 || ctx.meta(*index).ndim() != 1) return false;
+  if (!self || !index || !dim_argument || ctx.meta(*index).ndim() > 1) return false;
+  const bool is_number = ctx.meta(*self).ndim() == 0;
+  if (is_number && !(ctx.meta(*index).numel() == SymExpr(1))) return false;
   const size_t dim = static_cast<size_t>(wrap_dim(*dim_argument, ctx.meta(*self).ndim()));
   NestBuilder b = ctx.result_nest();
-  std::vector<SymExpr> at = b.range_dims();
-  at[dim] = b.checked_index(ctx.load(b, *index, {at[dim]}), ctx.meta(*self).sizes[dim], false);
+  std::vector<SymExpr> at = b.range_dims(), which;
+  if (ctx.meta(*index).ndim() == 1) which = {is_number ? SymExpr(0) : at[dim]};
+  const SymExpr place = b.checked_index(ctx.load(b, *index, std::move(which)), is_number ? SymExpr(1) : ctx.meta(*self).sizes[dim], false);
+  if (!is_number) at[dim] = place;
   const InstId value = ctx.load(b, *self, std::move(at));
   ctx.finish_result(std::move(b), value);
   return true;

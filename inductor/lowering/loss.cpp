@@ -1,4 +1,4 @@
-// inductor/lowering/loss.cpp — losses that pick one class of each row.
+// inductor/lowering/loss.cpp — losses that check what they are given: the class of each row, a likelihood.
 #include "inductor/lowering/lower.h"
 
 namespace framejit::inductor {
@@ -64,8 +64,35 @@ bool lower_nll_loss(LowerContext& ctx) {
   return true;
 }
 
+// binary_cross_entropy(self, target, weight, reduction), each element's: (target - 1) * log1p(-self) - target * log(self), the logarithms cut
+// off at -100. Eager rounds each step to float16, where it may overflow. A self or a target outside of [0, 1] is an error.
+bool lower_binary_cross_entropy(LowerContext& ctx) {
+  const auto self = ctx.tensor(0), target = ctx.tensor(1);
+  const auto reduction = ctx.given(3) ? ctx.integer(3) : std::optional<int64_t>(kMean);
+  if (!self || !target || reduction != kNone || !is_float(ctx.result_meta().dtype) || (ctx.given(2) && !ctx.tensor(2))) return false;
+  const DType dtype = ctx.result_meta().dtype;
+  NestBuilder b = ctx.result_nest();
+  const std::vector<SymExpr> at = b.range_dims();
+  const InstId x = ctx.load(b, *self, at), t = ctx.load(b, *target, at);
+  const auto number = [&](double value) { return b.constant(value, dtype); };
+  const auto step = [&](InstId value) { return dtype == DType::kFloat16 ? b.round_to(value, dtype) : value; };
+  const auto is_likelihood = [&](InstId v) { return b.scalar(ScalarOp::k_bit_and, {b.scalar(ScalarOp::k_ge, {v, number(0)}), b.scalar(ScalarOp::k_le, {v, number(1)})}); };
+  const InstId likely = b.scalar(ScalarOp::k_bit_and, {is_likelihood(x), is_likelihood(t)});
+  b.checked_index(b.scalar(ScalarOp::k_select, {likely, b.integer(0, DType::kInt64), b.integer(1, DType::kInt64)}), 1, false);
+  const auto cut = [&](InstId value) { return b.scalar(ScalarOp::k_maximum, {step(value), number(-100)}); };
+  const InstId missed = cut(b.scalar(ScalarOp::k_log1p, {b.scalar(ScalarOp::k_neg, {x})})), hit = cut(b.scalar(ScalarOp::k_log, {x}));
+  const InstId left = step(b.scalar(ScalarOp::k_mul, {step(b.scalar(ScalarOp::k_sub, {t, number(1)})), missed}));
+  InstId loss = step(b.scalar(ScalarOp::k_sub, {left, step(b.scalar(ScalarOp::k_mul, {t, hit}))}));
+  if (ctx.tensor(2)) loss = step(b.scalar(ScalarOp::k_mul, {loss, ctx.load_broadcast(b, *ctx.tensor(2), at)}));
+  ctx.finish_result(std::move(b), loss);
+  return true;
+}
+
 }  // namespace
 
-void register_loss_lowerings() { add_lowering("nll_loss_forward", lower_nll_loss); }
+void register_loss_lowerings() {
+  add_lowering("nll_loss_forward", lower_nll_loss);
+  add_lowering("binary_cross_entropy", lower_binary_cross_entropy);
+}
 
 }  // namespace framejit::inductor

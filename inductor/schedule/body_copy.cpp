@@ -20,6 +20,14 @@ LoopInst BodyCopy::translate(const LoopInst& inst) const {
   return copy;
 }
 
+void BodyCopy::add_condition(LoopInst& load) {
+  if (load.is_masked()) {
+    load.operands[0] = to_.scalar(ScalarOp::k_bit_and, {*condition, load.operands[0]});
+  } else {
+    load.operands = {*condition, to_.constant(0, load.dtype), kNoInst};
+  }
+}
+
 void BodyCopy::run() {
   map_.assign(from_.body.size(), kNoInst);
   to_.add_origins(from_.origins);
@@ -29,14 +37,15 @@ void BodyCopy::run() {
       map_[i] = replace_reduction(static_cast<InstId>(i));
       continue;
     }
-    const LoopInst inst = translate(from_.body[i]);
+    LoopInst inst = translate(from_.body[i]);
+    if (inst.op == LoopOp::kLoad && condition) add_condition(inst);
     if (inst.op == LoopOp::kStore) {
       if (with_stores) to_.store(inst.buffer, inst.index, inst.operands[0], inst.mode, inst.reduce);
       continue;
     }
     if (inst.op == LoopOp::kLoad && replace_load) {
       if (const auto value = replace_load(inst)) {
-        map_[i] = *value;
+        map_[i] = inst.is_masked() ? to_.scalar(ScalarOp::k_select, {inst.operands[0], *value, inst.operands[1]}) : *value;
         continue;
       }
     }

@@ -15,6 +15,8 @@ class BodyCopy {
   // Answers with the value that stands for a load (its index already in terms of the target), or nothing to keep the load.
   std::function<std::optional<InstId>(const LoopInst& load)> replace_load;
   bool with_stores = true;
+  // A value of the target: what is loaded is read only where it holds, and zero elsewhere.
+  std::optional<InstId> condition;
   // Instructions that are not copied; nothing that is copied may use them.
   std::function<bool(InstId)> leave_out;
   // The value that stands for a reduction.
@@ -27,6 +29,7 @@ class BodyCopy {
   LoopInst translate(const LoopInst& inst) const;
 
  private:
+  void add_condition(LoopInst& load);
   NestBuilder& to_;
   const Nest& from_;
   std::vector<SymExpr> dims_;

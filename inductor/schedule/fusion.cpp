@@ -1,6 +1,5 @@
-// inductor/schedule/fusion.cpp — inlining, merging, pruning.
+// inductor/schedule/fusion.cpp — merging, pruning.
 //
-// Inlining substitutes a pointwise producer's body for each load of what it stores; it pays when the body is cheap or read once.
 // Merging puts two nests over the same points into one; the consumer's loads become the producer's values, and a reduction takes
 // a pointwise nest over all its points as prologue, or one over its kept points as epilogue. What stands between two nests is no
 // hindrance unless it needs one of them and is needed by the other (item_order.h).
@@ -10,9 +9,9 @@
 #include <iterator>
 #include <unordered_map>
 
-#include "inductor/loop/op_costs.h"
 #include "inductor/schedule/body_copy.h"
 #include "inductor/schedule/item_order.h"
+#include "inductor/schedule/nest_cost.h"
 
 namespace framejit::inductor {
 
@@ -40,168 +39,6 @@ ItemAccess access_of(const Item& item) {
     list->erase(std::unique(list->begin(), list->end()), list->end());
   }
   return access;
-}
-
-namespace {
-
-constexpr size_t kMaxBody = 96;
-
-// Not to be computed twice.
-bool is_heavy(const LoopInst& inst) { return inst.op == LoopOp::kCheck || cost_of(inst) > 1; }
-
-struct Cost {
-  size_t instructions = 0, loads = 0;
-  bool heavy = false;
-};
-Cost cost_of(const Nest& nest) {
-  Cost cost;
-  for (const LoopInst& inst : nest.body) {
-    cost.instructions += inst.op == LoopOp::kScalar || inst.op == LoopOp::kCast;
-    cost.loads += inst.op == LoopOp::kLoad;
-    cost.heavy |= is_heavy(inst);
-  }
-  return cost;
-}
-
-// For a nest that stores exactly one element of one buffer per point: position of each dimension in the store's index.
-bool find_identity_store(const Nest& nest, const NestSymbols& symbols, InstId& store, std::vector<size_t>& position_of_dim) {
-  if (nest.is_reduction()) return false;
-  store = kNoInst;
-  for (size_t i = 0; i < nest.body.size(); ++i) {
-    if (nest.body[i].op != LoopOp::kStore) continue;
-    if (store != kNoInst) return false;
-    store = static_cast<InstId>(i);
-  }
-  if (store == kNoInst) return false;
-  const auto& index = nest.body[store].index;
-  position_of_dim.assign(nest.ranges.size(), SIZE_MAX);
-  for (size_t k = 0; k < index.size(); ++k) {
-    graph::SymbolId id = 0;
-    if (!index[k].is_symbol(&id) || !symbols.is_dim(id) || position_of_dim[symbols.dim_of(id)] != SIZE_MAX) return false;
-    position_of_dim[symbols.dim_of(id)] = k;
-  }
-  return std::find(position_of_dim.begin(), position_of_dim.end(), SIZE_MAX) == position_of_dim.end();
-}
-
-struct BufferUse {
-  std::vector<size_t> writers, readers;  // items, in order
-  bool read_by_extern = false;
-};
-
-std::vector<BufferUse> uses_of(const LoopProgram& program) {
-  std::vector<BufferUse> uses(program.buffers.size());
-  for (size_t i = 0; i < program.items.size(); ++i) {
-    const ItemAccess access = access_of(program.items[i]);
-    for (LoopBufferId b : access.reads) {
-      uses[b].readers.push_back(i);
-      uses[b].read_by_extern |= std::holds_alternative<ExternCall>(program.items[i]);
-    }
-    for (LoopBufferId b : access.writes) uses[b].writers.push_back(i);
-  }
-  return uses;
-}
-
-size_t count_loads(const Nest& nest, LoopBufferId buffer) {
-  return static_cast<size_t>(std::count_if(nest.body.begin(), nest.body.end(),
-                                           [&](const LoopInst& i) { return i.op == LoopOp::kLoad && i.buffer == buffer; }));
-}
-
-Nest substitute_producer(const LoopProgram& program, const Nest& producer, InstId store, const std::vector<size_t>& positions, const Nest& consumer) {
-  NestBuilder b(program.symbol_count, consumer.name, consumer.ranges, consumer.reduced);
-  std::vector<SymExpr> dims;
-  for (size_t d = 0; d < consumer.dim_count(); ++d) dims.push_back(b.dim(d));
-  BodyCopy copy(b, consumer, std::move(dims));
-  copy.replace_load = [&](const LoopInst& load) -> std::optional<InstId> {
-    if (load.buffer != producer.body[store].buffer) return std::nullopt;
-    std::vector<SymExpr> at;
-    for (size_t position : positions) at.push_back(load.index[position]);
-    BodyCopy inner(b, producer, std::move(at));
-    inner.with_stores = false;
-    inner.run();
-    return inner.map()[producer.body[store].operands[0]];
-  };
-  copy.run();
-  return b.finish();
-}
-
-// Why the producer is not computed where it is read; nothing when it should be.
-std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& producer, const BufferUse& use, LoopBufferId buffer, const SizeHints& hints) {
-  const Cost cost = cost_of(producer);
-  size_t loads = 0;
-  bool enlarges = false;
-  for (size_t reader : use.readers) {
-    const Nest& consumer = std::get<Nest>(program.items[reader]);
-    if (consumer.body.size() + producer.body.size() > kMaxBody) return Refusal::too_large;
-    if (cost.heavy && is_ordered(consumer)) return Refusal::walked;
-    loads += count_loads(consumer, buffer);
-    SymSizes all = consumer.ranges;
-    all.insert(all.end(), consumer.reduced.begin(), consumer.reduced.end());
-    enlarges |= hints.numel(all) > 2 * hints.numel(producer.ranges);
-  }
-  const bool pays = loads == 1 ? !cost.heavy || !enlarges : !cost.heavy && cost.instructions <= 6 && cost.loads <= 2;
-  return pays ? std::nullopt : std::optional(Refusal::recomputed);
-}
-
-// Why a nest is computed once and stored, whatever it costs; nothing when each of its readers could compute it.
-std::optional<Refusal> storing_refusal(const LoopProgram& program, const Nest& producer, LoopBufferId buffer, const BufferUse& use) {
-  if (producer.is_reduction()) return Refusal::reduces;
-  if (use.writers.size() != 1) return Refusal::several_writers;
-  if (program.buffers[buffer].is_output) return Refusal::is_output;
-  return use.read_by_extern ? std::optional(Refusal::read_by_library) : std::nullopt;
-}
-
-void note_readers(const LoopProgram& program, const Nest& producer, const BufferUse& use, Refusal refusal, RefusalNotes* notes) {
-  if (notes == nullptr) return;
-  for (size_t reader : use.readers)
-    if (const Nest* nest = std::get_if<Nest>(&program.items[reader])) note(notes, producer.name, nest->name, refusal);
-}
-
-// After a pass that rewrote item i, the items before it are as they were: one sweep from the front sees all producers.
-bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& uses, const SizeHints& hints, RefusalNotes* notes) {
-  const Nest* producer = std::get_if<Nest>(&program.items[i]);
-  if (producer == nullptr) return false;
-  InstId store = kNoInst;
-  std::vector<size_t> positions;
-  const bool stores_points = find_identity_store(*producer, NestSymbols(program.symbol_count), store, positions);
-  if (!stores_points && notes == nullptr) return false;
-  for (LoopBufferId buffer : access_of(program.items[i]).writes)
-    if (const auto refusal = storing_refusal(program, *producer, buffer, uses[buffer])) {
-      note_readers(program, *producer, uses[buffer], *refusal, notes);
-      return false;
-    }
-  if (!stores_points) return false;
-  const LoopBufferId buffer = producer->body[store].buffer;
-  const BufferUse& use = uses[buffer];
-  if (use.readers.empty()) return false;
-  if (const auto refusal = inline_refusal(program, *producer, use, buffer, hints)) {
-    note_readers(program, *producer, use, *refusal, notes);
-    return false;
-  }
-  for (size_t reader : use.readers) {
-    Nest fused = substitute_producer(program, *producer, store, positions, std::get<Nest>(program.items[reader]));
-    program.items[reader] = std::move(fused);
-  }
-  return true;
-}
-
-}  // namespace
-
-LoopProgram inline_producers(LoopProgram program, const SizeHints& hints, RefusalNotes* notes) {
-  std::vector<BufferUse> uses = uses_of(program);
-  for (size_t i = 0; i < program.items.size(); ++i) {
-    if (!inline_item(program, i, uses, hints, notes)) continue;
-    // What the producer read, its readers read now; what it wrote, nobody touches.
-    const ItemAccess gone = access_of(program.items[i]);
-    const std::vector<size_t> readers = std::exchange(uses[gone.writes[0]], {}).readers;
-    for (LoopBufferId b : gone.reads) {
-      std::vector<size_t> all;
-      std::set_union(uses[b].readers.begin(), uses[b].readers.end(), readers.begin(), readers.end(), std::back_inserter(all));
-      all.erase(std::find(all.begin(), all.end(), i));
-      uses[b].readers = std::move(all);
-    }
-    program.items[i] = Nest{};
-  }
-  return prune(std::move(program));
 }
 
 namespace {
@@ -327,10 +164,29 @@ class Merger {
     if (!first_.is_reduction() && find_dims_by_store()) return true;
     if (first_.is_reduction() && second_.is_reduction() && !(first_.reduced == second_.reduced)) return false;
     if (!first_.is_reduction() && second_.is_reduction()) return false;
-    if (!(first_.ranges == second_.ranges)) return false;
+    if (!(first_.ranges == second_.ranges) || reads_across()) return false;
     dims_.clear();
     for (size_t d = 0; d < first_.dim_count(); ++d) dims_.push_back(symbols_.dim(d));
     return true;
+  }
+
+  // Whether what both load is loaded at the same places by none: one goes along the rows and the other along the columns, which are as many.
+  bool reads_across() const {
+    const auto has_two = [&](const LoopInst& load) {
+      std::vector<graph::SymbolId> ids;
+      for (const SymExpr& e : load.index) e.collect_symbols(ids);
+      std::sort(ids.begin(), ids.end());
+      ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+      return std::count_if(ids.begin(), ids.end(), [&](graph::SymbolId id) { return symbols_.is_dim(id); }) >= 2;
+    };
+    bool across = false;
+    for (const LoopInst& a : first_.body)
+      for (const LoopInst& b : second_.body) {
+        if (a.op != LoopOp::kLoad || b.op != LoopOp::kLoad || a.buffer != b.buffer || !has_two(a) || !has_two(b)) continue;
+        if (a.index == b.index) return false;
+        across = true;
+      }
+    return across;
   }
 
   // The second loads what the first stores: each component of the load's index is one dimension of the second.

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "inductor/schedule/item_order.h"
+#include "inductor/schedule/memory_order.h"
 
 namespace framejit::inductor {
 namespace {
@@ -72,6 +73,9 @@ class Grouper {
     return false;
   }
 
+  // An outer point in which no nest has this many points of its own is too small for loops and lanes, where fewer outer points will do.
+  static constexpr int64_t kLeastInside = 16, kEnoughPoints = 64;
+
   std::optional<size_t> common_outer(const Group& group, const Nest& nest, const ItemAccess& own) const {
     const Nest& leader = group.nests[0];
     const std::vector<HandedOver> handed = handed_over(group, nest, own);
@@ -84,10 +88,13 @@ class Grouper {
       return std::nullopt;
     };
     if (group.nests.size() >= 12) return refuse(Refusal::group_full);
-    SymSizes shared(leader.ranges.begin(), leader.ranges.begin() + static_cast<long>(outer));
+    const auto points = [&](size_t count) { return hints_.numel({leader.ranges.begin(), leader.ranges.begin() + static_cast<long>(count)}); };
+    int64_t most = work(nest);
+    for (const Nest& n : group.nests) most = std::max(most, work(n));
+    while (outer > 1 && most < kLeastInside * points(outer) && points(outer - 1) >= kEnoughPoints) --outer;
     const bool is_small = work(nest) <= 4096 && std::all_of(group.nests.begin(), group.nests.end(), [&](const Nest& n) { return work(n) <= 4096; });
     if (outer == 0 && !is_small) return refuse(Refusal::no_common_outer);
-    if (hints_.numel(shared) < 8 && !is_small) return refuse(Refusal::few_points);
+    if (points(outer) < 8 && !is_small) return refuse(Refusal::few_points);
     return outer;
   }
 
@@ -163,6 +170,7 @@ Schedule make_schedule(LoopProgram program, const SizeHints& hints, bool with_re
   program = merge_nests(std::move(program), wanted);
   program = prune(split_reductions(std::move(program), hints));
   Schedule schedule = Grouper(std::move(program), hints, wanted).run();
+  order_by_memory(schedule, hints);
   schedule.refused = apart(schedule, notes);
   return schedule;
 }

@@ -92,6 +92,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     tensors_.clear();
     stack_.clear();
     arena_tensor_.clear();
+    if (block_.data != nullptr) report(-block_bytes_);
     ArenaPool::cpu().give(std::exchange(block_, {}));
     arena_data_ = nullptr;
   }
@@ -158,6 +159,8 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     if (program_->arena_device.is_cpu()) {
       block_ = ArenaPool::cpu().take(bytes);
       arena_data_ = block_.data;
+      block_bytes_ = bytes;
+      report(bytes);
     } else {
       arena_tensor_ = c10::GetAllocator(program_->arena_device.type())->allocate(static_cast<size_t>(bytes));
       arena_data_ = arena_tensor_.get();
@@ -173,6 +176,12 @@ class PlanRunner::Call final : public PlanHost, public Operands {
   struct GivenUp {};
   static constexpr double kNever = std::numeric_limits<double>::infinity();
   static double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+  // Memory profilers of torch see what a call uses of the pool as they see tensors.
+  void report(int64_t bytes) const noexcept {
+    if (c10::memoryProfilingEnabled()) [[unlikely]]
+      c10::reportMemoryUsageToProfiler(block_.data, bytes, 0, 0, c10::Device(c10::kCPU));
+  }
 
   const CallPlan& start(const PlanProgram& program, const at::Tensor* const* inputs) {
     program_ = &program;
@@ -201,6 +210,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
   std::vector<c10::IValue> stack_;
   std::vector<int64_t> shape_;
   ArenaPool::Block block_;
+  int64_t block_bytes_ = 0;  // of it, what the plan asked for
   c10::DataPtr arena_tensor_;
   void* arena_data_ = nullptr;
   double give_up_at_ = kNever;

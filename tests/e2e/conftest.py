@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-WITHOUT = ("test_api", "test_code_names", "test_deep_recursion", "test_demo", "test_logs", "test_op_sweep", "test_op_table", "test_output_code", "test_process", "test_readme",
+WITHOUT = ("test_api", "test_code_names", "test_deep_recursion", "test_demo", "test_levels", "test_logs", "test_op_sweep", "test_op_table", "test_output_code", "test_process", "test_readme",
            "test_untouched_programs", "hook/", "recorder/")
 
 
@@ -42,3 +42,11 @@ def something_was_captured(request, monkeypatch):
     yield
     captured += framejit.stats()["graphs"]
     assert captured > 0 or request.node.get_closest_marker("nothing_captured"), "the test passed without a graph: it shows nothing about compiled code"
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What a machine leaves out is seen (tools/not_tested), in quiet runs too."""
+    reasons = {report.longrepr[2] for report in terminalreporter.stats.get("skipped", ()) if isinstance(report.longrepr, tuple)}
+    for reason in sorted(r.removeprefix("Skipped: ") for r in reasons):
+        if reason.startswith("not tested: "):
+            terminalreporter.write_line(f"framejit: {reason}")

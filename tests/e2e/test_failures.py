@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import framejit
+import levels
 from check import fresh, same  # noqa: F401
 
 NUMBERS = itertools.count(5000)  # kernels that no cache holds
@@ -67,13 +68,8 @@ REFUSED = """
 """
 
 
-def has_avx512():
-    with open("/proc/cpuinfo") as f:
-        return "avx512vl" in f.read()
-
-
 @pytest.mark.nothing_captured
-@pytest.mark.skipif(has_avx512(), reason="this CPU refuses no setting of vector registers")
+@pytest.mark.skipif(levels.has("avx512"), reason="this CPU refuses no setting of vector registers")
 def test_kernels_that_are_refused():
     got, log = run(REFUSED, FRAMEJIT_CPU_FEATURES="avx512")
     # Each function is compiled once: the second call meets the plain entry of the first.

@@ -1,5 +1,6 @@
-"""The op sweep's floor: the first sample of each op of torch's op_db, in worker processes, on both backends."""
+"""The op sweep's floor: the first sample of each op of torch's op_db in each dtype, in worker processes, on both backends."""
 import os
+import re
 import subprocess
 import sys
 
@@ -7,6 +8,8 @@ import torch
 
 import op_sweep
 import op_sweep_worker as worker
+
+CLASSES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "op_classes.txt")
 
 
 def sweep(*options):
@@ -20,14 +23,23 @@ def test_first_samples():
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
-def test_first_samples_of_integers():
-    done = sweep("--dtype", "int64", "bool", "--at-least", "90")
+def test_first_samples_of_other_dtypes():
+    done = sweep("--dtype", "bfloat16", "float16", "float64", "int64", "int32", "uint8", "bool", "--at-least", "90")
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+def test_kernels_of_inputs_in_other_forms():
+    """Ops of the class kernels, with their inputs transposed, broadcast, stepped through memory, empty, of one element and without dimensions."""
+    ops = [op for op, kind in op_sweep.read_classes(CLASSES).items() if kind == "kernels"]
+    assert len(ops) > 250
+    forms = [form for form in worker.FORMS if form != "plain"]
+    done = sweep("--dtype", "float32", "bfloat16", "int64", "--forms", *forms, "--only", f"^({'|'.join(map(re.escape, ops))})$")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
 def test_no_op_falls_back_a_class():
     """The first float32 samples on the default backend: op_classes.txt says what each op becomes, and can only grow."""
-    done = sweep("--dtype", "float32", "--at-least", "90", "--classes", os.path.join(os.path.dirname(os.path.abspath(__file__)), "op_classes.txt"))
+    done = sweep("--dtype", "float32", "--at-least", "90", "--classes", CLASSES)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 

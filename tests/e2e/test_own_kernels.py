@@ -22,6 +22,8 @@ CASES = {
     "soft_margin_loss": lambda x, y, z: F.soft_margin_loss(x, y.sign()),
     "binary_cross_entropy_with_logits": lambda x, y, z: [F.binary_cross_entropy_with_logits(x, y.abs(), weight=w, pos_weight=p, reduction=r)
                                                          for r in ("none", "mean", "sum") for w, p in ((None, None), (z.abs(), y[0].abs()))],
+    "binary_cross_entropy": lambda x, y, z: [F.binary_cross_entropy(p, y.sigmoid(), weight=w, reduction=r) for r in ("none", "mean", "sum") for w in (None, z.abs(), z[:1].abs())
+                                             for p in (x.sigmoid(), (x > 0).to(x.dtype))],
     "logsigmoid": lambda x, y, z: F.logsigmoid(x),
     "glu": lambda x, y, z: (F.glu(x), F.glu(x, 0)),
     "softmax backward": lambda x, y, z: aten._softmax_backward_data(x, y.softmax(1), 1, x.dtype),
@@ -51,23 +53,34 @@ CASES = {
     "backward formulas": lambda x, y, z: (aten.softplus_backward(x, y, 1.0, 20.0), aten.hardsigmoid_backward(x, y * 4), aten.hardswish_backward(x, y * 4),
                                           aten.elu_backward(x, 1.0, 1.5, 0.5, False, y), aten.elu_backward(x, 1.0, 1.5, 0.5, True, F.elu(y))),
     # movements
-    "copies of views": lambda x, y, z: (torch.permute_copy(x, (1, 0)), torch.expand_copy(x[:, :1], (4, 3)), torch.transpose_copy(x, 0, 1), torch.t_copy(x),
+    "copies of views": lambda x, y, z: (torch.permute_copy(x, (1, 0)), torch.expand_copy(x[:, :1], (-1, 3)), torch.transpose_copy(x, 0, 1), torch.t_copy(x),
                                         torch.unsqueeze_copy(x, 1), torch.squeeze_copy(x[:, :1]), torch.diagonal_copy(x), torch.select_copy(x, 1, 2),
                                         torch.slice_copy(x, 1, 1, 5, 2), torch.view_copy(x, (-1,)), torch.unfold_copy(x, 1, 2, 2), torch.detach_copy(x)),
     "copies of parts": lambda x, y, z: [*torch.unbind_copy(x, 1), *torch.split_copy(x, 4, 1), *torch.split_with_sizes_copy(x, [1, 5], 1)],
     "roll": lambda x, y, z: (x.roll(3), x.roll(-7), x.roll(1, 0), x.roll((1, 2), (0, 1))),
     "rot90": lambda x, y, z: [x.rot90(k) for k in range(-1, 4)],
-    "pixel_shuffle": lambda x, y, z: (F.pixel_shuffle(x.reshape(4, 3, 2), 2), F.pixel_unshuffle(x.reshape(1, 4, 6), 2), F.channel_shuffle(x.reshape(2, 4, 3), 2)),
-    "diagonals": lambda x, y, z: (x.diag_embed(), x.diag_embed(-2, 0, 2), torch.diagonal_scatter(x, y[0, :4]), torch.diagonal_scatter(x, y[0, :3], -1), torch.block_diag(x, y[:2], z)),
+    "pixel_shuffle": lambda x, y, z: (F.pixel_shuffle(x.reshape(4, -1, 2), 2), F.pixel_unshuffle(x[None], 2), F.channel_shuffle(x.reshape(2, 4, -1), 2)),
+    "parts": lambda x, y, z: (torch.cat([x, y]) * 2, torch.cat([x, y, z], 1).relu(), torch.cat([x[:, 3:], -x[:, :3]], 1) + z, torch.stack([x, y]) + 1,
+                              torch.stack([x, y], 1).sum(1), torch.stack([x, y], -1) * 2, torch.cat([torch.cat([x, y]), z])[1:9].neg(), torch.cat([x, y, z, x, y], 1).abs()),
+    "parts of many lanes": lambda x, y, z: (torch.cat([x.repeat(5, 19), y.repeat(5, 7)], 1) + 1, torch.cat([x.repeat(9, 1), y.repeat(3, 1)]).flatten() * 2,
+                                            torch.cat([x.repeat(1, 9), y.repeat(1, 4)], 1).sum(1), torch.cat([x.flatten(), y.flatten().repeat(5)]).relu(),
+                                            torch.cat([x.repeat(3, 9), y.repeat(3, 2)], 1).t() + 1),
+    "edges of numbers": lambda x, y, z: (F.pad(x, (1, 2), value=0.5) + 1, F.pad(x, (3, 0, 1, 1)) * 2, F.pad(x.repeat(3, 9), (40, 1, 2, 3), value=-1).abs(),
+                                         F.pad(x.reshape(2, 2, -1), (1, 1, 0, 0, 2, 0)).sum(0)),
+    "slices written over": lambda x, y, z: (x.slice_scatter(y[:, :3], 1, 2, 5) * 2, x.select_scatter(y[0], 0, -1) + 1, x.slice_scatter(y[:2], 0, 0, 4, 2) * 2),
+    "diagonals": lambda x, y, z: (x.diag_embed(), x.diag_embed(-2, 0, 2), torch.diagonal_scatter(x, y[0, :len(x)]), torch.diagonal_scatter(x, y[0, 1:len(x)], -1), torch.block_diag(x, y[:2], z)),
     "take": lambda x, y, z: (torch.take(x, torch.tensor([[0, 23], [-1, 5]])), torch.take(x, (y * 5).long())),
-    "eye": lambda x, y, z: (torch.eye(4, 6, dtype=x.dtype) * x, torch.eye(3) + 1, torch.eye(3, dtype=torch.int64)),
+    "index_select": lambda x, y, z: (x.index_select(0, torch.tensor([3, 0, 3])), x.index_select(-1, torch.tensor(2)), x[0, 0].index_select(0, torch.tensor([0])) + 1,
+                                     x[0, 0].index_select(0, torch.tensor(0)) + 1),
+    "one_hot": lambda x, y, z: (F.one_hot(x.argmax(-1), x.shape[-1]), F.one_hot(torch.tensor([[0, 3], [2, 1]]), 4) * 2),
+    "eye": lambda x, y, z: (torch.eye(*x.shape, dtype=x.dtype) * x, torch.eye(3) + 1, torch.eye(3, dtype=torch.int64)),
     # places
-    "nearest": lambda x, y, z: [F.interpolate(v.reshape(shape), mode=m, **k) for v in (x,) for shape in ((1, 4, 6), (1, 2, 3, 4), (1, 1, 2, 3, 4))
+    "nearest": lambda x, y, z: [F.interpolate(v.reshape(shape), mode=m, **k) for v in (x,) for shape in ((1, *x.shape), (1, 2, 3, -1), (1, 1, 2, 3, -1))
                                 for m in ("nearest", "nearest-exact") for k in ({"scale_factor": 2}, {"scale_factor": 1.7}, {"size": 5})],
-    "linear": lambda x, y, z: [F.interpolate(x.reshape(shape), mode=m, align_corners=a, **k) for shape, m in (((1, 4, 6), "linear"), ((1, 2, 3, 4), "bilinear"), ((1, 1, 2, 3, 4), "trilinear"))
+    "linear": lambda x, y, z: [F.interpolate(x.reshape(shape), mode=m, align_corners=a, **k) for shape, m in (((1, *x.shape), "linear"), ((1, 2, 3, -1), "bilinear"), ((1, 1, 2, 3, -1), "trilinear"))
                                for a in (False, True) for k in ({"scale_factor": 2}, {"scale_factor": 1.7}, {"size": 5}, {"size": 1})],
     "edges": lambda x, y, z: [F.pad(x.reshape(shape), pad, mode=m) for m in ("reflect", "replicate")
-                              for shape, pad in (((4, 6), (2, 3)), ((1, 4, 6), (1, 0, 2, 3)), ((2, 3, 4), (3, 1, 2, 0)), ((1, 2, 3, 4), (1, 1, 2, 2, 0, 1)))],
+                              for shape, pad in ((x.shape, (2, 3)), ((1, *x.shape), (1, 0, 2, 3)), ((2, 3, -1), (3, 1, 2, 0)), ((1, 2, 3, -1), (1, 1, 2, 2, 0, 1)))],
     # lists
     "foreach unary": lambda x, y, z: [r for f in (torch._foreach_exp, torch._foreach_neg, torch._foreach_sqrt, torch._foreach_abs) for r in f([x, y])],
     "foreach binary": lambda x, y, z: [r for f in (torch._foreach_add, torch._foreach_sub, torch._foreach_mul, torch._foreach_div)
@@ -123,7 +136,8 @@ def test_special_values(name):
     check(CASES[name], SPECIAL, SPECIAL.flip(0), SPECIAL.flip(1))
 
 
-@pytest.mark.parametrize("name", ["count_nonzero", "trace", "roll", "rot90", "copies of views", "copies of parts", "pixel_shuffle", "aminmax"])
+@pytest.mark.parametrize("name", ["parts", "parts of many lanes", "edges of numbers", "slices written over",
+                                  "count_nonzero", "trace", "roll", "rot90", "copies of views", "copies of parts", "pixel_shuffle", "aminmax"])
 def test_integers(name):
     tensors = [(t * 10).long() for t in (X, Y, Z)]
     check(CASES[name], *tensors)
@@ -153,6 +167,35 @@ def test_numbers_that_vary_stay_in_the_kernels(name, dtype):
             same(compiled(x, v), fn(x, v), tuple(r.double() for r in fn(x.double(), v)))
     assert framejit.stats()["recompiles"] == 1 and not framejit.stats()["fallbacks"]
     assert kernels[0] == 0 < kernels[1] < kernels[2] == kernels[3]
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_dropout_is_its_draws_and_one_kernel(dtype):
+    def step(x, y):
+        return F.dropout(torch.relu(x + y), 0.25) * 3 + y
+    x, y = X.to(dtype), Y.to(dtype)
+    framejit.reset()
+    compiled, outcomes = framejit.compile(step), []
+    with torch.no_grad():
+        for fn in (step, compiled, compiled):
+            torch.manual_seed(7)
+            outcomes.append((fn(x, y), torch.rand(3)))
+        torch.manual_seed(7)
+        exact = step(x.double(), y.double())
+    for out, drawn_next in outcomes[1:]:
+        same(out, outcomes[0][0], exact)
+        assert torch.equal(drawn_next, outcomes[0][1])
+    kernels, extern = steps_of(step, x, y)
+    assert kernels == 1 and extern == ["empty_strided", "bernoulli.p"], (kernels, extern)
+
+
+def test_likelihoods_are_checked():
+    """What is no likelihood is eager's error."""
+    loss = lambda x, t: F.binary_cross_entropy(x, t) * 2
+    for bad in (1.5, -0.1, float("nan")):
+        check(loss, torch.tensor([0.5, bad]), torch.ones(2))
+        check(loss, torch.ones(2), torch.tensor([0.5, bad]))
+    check(loss, torch.tensor([0.0, 1.0, 0.0, 1.0, 1e-44]), torch.tensor([0.0, 1.0, 1.0, 0.0, 0.5]))
 
 
 def test_targets_are_checked():
@@ -205,3 +248,9 @@ def test_values_of_bfloat16_are_not_rounded_again():
         return (x.t().contiguous(), x.abs(), torch.maximum(x, x.flip(0)), torch.where(x > 0, x, x.roll(1, 1)), x.amax(0), x.amin(1), x.cummax(1), x.cummin(0), torch.cat([x, x * 1.5]))
     check(picked, every)
     check(picked, with_nan)
+
+
+# Kernels that are called once, for all of their points, have no code for what their sizes leave over where that is nothing.
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_what_is_left_over_of_small_sizes(dtype):
+    check(lambda *all: [(torch.relu(x) * 2, x > 0) for x in all], *[torch.randn(n).to(dtype) for n in (1, 7, 8, 16, 31, 32, 33, 64, 65, 96, 97, 160, 1023, 1024, 1056, 4128, 20000)])

@@ -4,10 +4,7 @@ The ops are the rows of inductor/lowering/pointwise.def and the few that pointwi
 other values are within a few ulp of it, but for what the tables below name.
 """
 import itertools
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -140,14 +137,3 @@ def test_special_values(dtype, least):
                 failures.append(f"{name} {[a for a in arguments if not isinstance(a, torch.Tensor)]} {mode}: {answer}")
     assert not failures, "\n".join(failures)
     assert len(compared) >= least, sorted(set([*ROWS, *OTHERS]) - compared)
-
-
-@pytest.mark.nothing_captured  # in this process
-@pytest.mark.parametrize("level", ["generic", "avx2"])
-def test_special_values_in_narrower_vectors(level):
-    """The same with the vector registers of other CPUs, as far as this one has them."""
-    result = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"{__file__}::test_special_values", "-k", "float32"], capture_output=True,
-                            text=True, env={**os.environ, "FRAMEJIT_CPU_FEATURES": level})
-    if "does not have the vector registers" in result.stdout:
-        pytest.skip(f"this CPU has no {level}")
-    assert result.returncode == 0 and "1 passed" in result.stdout, result.stdout[-4000:]

@@ -70,6 +70,14 @@ def test_cpp_tests_without_the_library(tmp_path):
     assert run(make, tmp_path, True) == (0, [])
 
 
+def test_what_cpp_tests_leave_out_is_shown(tmp_path):
+    """ctest shows nothing of tests that pass; its log has their lines."""
+    program(tmp_path / "bin" / "ctest", f'mkdir -p {tmp_path}/Testing/Temporary; printf "1/1 Test\\nframejit: not tested: GPU kernels for AMD\\n" > {tmp_path}/Testing/Temporary/LastTest.log\n')
+    make = ["make", "-C", str(ROOT), "--no-print-directory", "-o", "build", "test-cpp", f"BUILD={tmp_path}", f"PYTHON={sys.executable}"]
+    (tmp_path / "build.ninja").write_text("build frame_hook_test: phony tests/frame_hook_test\n")
+    assert run(make, tmp_path, False) == (0, ["framejit: not tested: GPU kernels for AMD"])
+
+
 def test_continuous_integration_leaves_nothing_out():
     assert "\nexport CI=1" in (ROOT / ".ci" / "run").read_text()
 

@@ -16,6 +16,7 @@ case "$*" in
   *version_info*) echo 3.11 ;;
   *sys.executable*) echo "$0" ;;
   *sysconfig*) echo {headers} ;;
+  *ctypes*) ;;
   "-m venv"*) echo venv >>{log}; mkdir -p "$3/bin"; cp {pip} "$3/bin/python" ;;
   *) exit 2 ;;
 esac
@@ -149,6 +150,17 @@ def test_what_is_only_wished_for_is_no_error(machine):
     machine.stub("apt-get", "exit 100")
     done = machine.setup()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "framejit: going on without ccache mold\n")
+
+
+def test_one_wish_that_is_not_to_be_had_keeps_no_other_away(machine):
+    """hiprtc is asked for as the runtime opens it: by name."""
+    machine.without("ccache")
+    python_that("*ctypes*libhiprtc.so | *ctypes*libamdhip64.so", f"[ -e {machine.folder}/hiprtc ]")(machine)
+    machine.stub("id", "echo 0")
+    machine.stub("apt-get", f'[ "$1" != update ] || exit 0; [[ "$*" != *ccache* ]] || exit 100; touch {machine.folder}/hiprtc; echo "apt-get $*" >>{machine.log}')
+    done = machine.setup()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "framejit: going on without ccache\n")
+    assert machine.log.read_text().splitlines()[0] == "apt-get install -y -q --no-install-recommends libamdhip64-dev"
 
 
 def test_root_installs_what_is_missing(machine):

@@ -146,12 +146,14 @@ void check_program(uint32_t seed, const Defect& planted = {}) {
       const auto inputs = input_data(random, {size}, seed);
       const auto expected = interpret(random.program, inputs, {size});
       const auto got = run_plan(plan.value(), inputs, {size}, 1);
-      ASSERT_EQ(got.ok(), expected.ok()) << (got.ok() ? expected.error() : got.error()).message << "\n" << what;
+      ASSERT_EQ(got.ok(), expected.ok()) << (got.ok() ? "has not failed, interpreted it has: " : "has failed, interpreted it has not: ") << (got.ok() ? expected.error() : got.error()).message << "\n"
+                                         << what;
       if (got.ok()) compare(random, got.value(), expected.value(), "s0 = " + std::to_string(size) + ", " + what);
       for (const int threads : {2, 3}) {
         const auto again = run_plan(plan.value(), inputs, {size}, threads);
         ASSERT_EQ(again.ok(), got.ok());
-        if (got.ok()) ASSERT_EQ(again.value().bytes, got.value().bytes) << threads << " threads give other bits, s0 = " << size << ", " << what;
+        if (!got.ok()) continue;
+        ASSERT_EQ(again.value().bytes, got.value().bytes) << threads << " threads give other bits, s0 = " << size << ", " << what;
       }
       if (::testing::Test::HasFailure()) return;
     }

@@ -34,6 +34,7 @@ void expect_errors(const std::vector<Broken>& table) {
 
 TEST(LoopProgram, WhatIsRightPasses) {
   EXPECT_EQ(error_of(points("    %0 = load x[i0, i1] : f32\n    %1 = exp %0 : f32\n    store y[i0, i1], %1\n")), "none");
+  EXPECT_EQ(error_of(points("    %0 = load x[i0, i1] : f32\n    %1 = lt %0, %0 : bool\n    %2 = load x[i0 + 9, i1] if %1 else %0 : f32\n    store y[i0, i1], %2\n")), "none");
   EXPECT_EQ(error_of(rows("    %0 = load x[i0, r0] : f32\n    %1 = reduce_sum %0 : f32\n    store t[i0], %1\n")), "none");
   EXPECT_EQ(error_of(points("    %0 = load n[i1] : i64\n    %1 = check %0, s0 : i64\n    %2 = load x[$1, i1] : f32\n    store y[i0, i1], %2\n")), "none");
 }
@@ -58,6 +59,8 @@ TEST(LoopProgram, VerifyFindsWhatIsBroken) {
       {"a choice by a number", points(load + "    %1 = select %0, %0, %0 : f32\n"), "select needs a bool"},
       {"operands of two dtypes", points(load + "    %1 = load n[i1] : i64\n    %2 = add %0, %1 : f32\n"), "operands of different dtypes"},
       {"a comparison that is no bool", points(load + "    %1 = lt %0, %0 : f32\n"), "wrong result dtype"},
+      {"a mask that is a number", points(load + "    %1 = load x[i0, i1] if %0 else %0 : f32\n"), "a mask is a bool"},
+      {"another value of another dtype", points(load + "    %1 = lt %0, %0 : bool\n    %2 = load n[i1] if %1 else %0 : i64\n"), "the other value of a masked load has another dtype"},
       {"no such dimension", points("    %0 = load x[i0, i2] : f32\n"), "no such dimension"},
       {"a size that the program lacks", points("    %0 = load x[s7, i1] : f32\n"), "no such dimension"},
       {"an index that is no integer", points(load + "    %1 = load x[$0, i1] : f32\n"), "an index is an i64"},
@@ -90,6 +93,7 @@ TEST(LoopProgram, TheParserSaysWhereItStops) {
       {"an unknown reduction", rows("    %0 = load x[i0, r0] : f32\n    %1 = reduce_median %0 : f32\n"), "unknown reduction reduce_median"},
       {"values out of order", points("    %1 = load x[i0, i1] : f32\n"), "values are numbered in order"},
       {"no index expression", points("    %0 = load x[i0, +] : f32\n"), "expected an index expression"},
+      {"a mask without another value", points("    %0 = load x[i0, i1] : f32\n    %1 = lt %0, %0 : bool\n    %2 = load x[i0, i1] if %1 : f32\n"), "expected"},
       {"an operand too few", points("    %0 = load x[i0, i1] : f32\n    %1 = add %0 : f32\n"), "expected"},
       {"a constant without number", points("    %0 = constant\n"), "expected a number"},
       {"a body that does not end", "loops @f symbols 0 {\n  nest n0 () {\n", "expected"},

@@ -150,7 +150,40 @@ class Maker {
     std::vector<SymExpr> index;
     const size_t dims = b.peek().dim_count(), skip = dims >= from.sizes.size() ? dims - from.sizes.size() : 0;
     for (size_t k = 0; k < from.sizes.size(); ++k) index.push_back(index_into(b, from.sizes[k], skip + k, level));
+    if (pick(5) == 0) return masked_load(b, buffer, std::move(index), level);
     remember(b, b.load(buffer, from.dtype, std::move(index)), level, out_.facts[buffer]);
+  }
+  // A load that reads only where a dimension lies inside a part, or where something is true.
+  void masked_load(NestBuilder& b, LoopBufferId buffer, std::vector<SymExpr> index, Value::Level level) {
+    const LoopBuffer& from = out_.program.buffers[buffer];
+    const Nest& nest = b.peek();
+    LoopInst load;
+    load.op = LoopOp::kLoad;
+    load.dtype = value_dtype(from.dtype);
+    load.buffer = buffer;
+    if (!index.empty() && nest.dim_count() > 0 && pick(3) != 0) {
+      const auto k = static_cast<size_t>(pick(static_cast<int>(index.size()))), d = static_cast<size_t>(pick(static_cast<int>(nest.dim_count())));
+      if (d >= nest.ranges.size()) level = Value::kInner;
+      const SymExpr begin(pick(20)), place = b.dim(d);
+      index[k] = place - begin;
+      const InstId above = b.scalar(ScalarOp::k_ge, {b.index(place), b.index(begin)});
+      load.operands[0] = b.scalar(ScalarOp::k_bit_and, {above, b.scalar(ScalarOp::k_lt, {b.index(place), b.index(begin + from.sizes[k])})});
+    } else {
+      std::vector<const Value*> truths;
+      for (const Value& v : values_)
+        if (b.dtype(v.id) == DType::kBool && join(level, v.level) != kNone) truths.push_back(&v);
+      if (truths.empty()) return;
+      const Value* truth = one_of(truths);
+      level = join(level, truth->level);
+      load.operands[0] = truth->id;
+    }
+    const Value* any_other = any(level);
+    std::optional<Value> other = any_other == nullptr ? std::nullopt : converted(b, *any_other, load.dtype);
+    if (!other) other = Value{is_float(load.dtype) ? b.constant(0.5, load.dtype) : b.integer(1, load.dtype), Value::kPlain, {1, 1}};
+    load.operands[1] = other->id;
+    load.index = std::move(index);
+    const Fact fact = merged(out_.facts[buffer], other->fact);
+    remember(b, b.emit(std::move(load)), join(level, other->level), fact);
   }
   void remember(NestBuilder& b, InstId id, Value::Level level, Fact fact) {
     if (is_integral(b.dtype(id))) fact.top = std::min(fact.top, largest(b.dtype(id)));
@@ -392,23 +425,24 @@ class Maker {
   void add_regions() {
     SymSizes rest = shape();
     if (rest.empty()) rest.push_back(size());
-    const SymExpr first = rest[0], second = pick(2) == 0 ? first : SymExpr(1 + pick(4));
+    const auto along = static_cast<size_t>(pick(static_cast<int>(rest.size())));
+    const SymExpr first = rest[along], second = pick(2) == 0 ? first : SymExpr(1 + pick(4));
     SymSizes sizes = rest;
-    sizes[0] = first + second;
+    sizes[along] = first + second;
     const LoopBufferId buffer = add_buffer(BufferRole::kTemp, DType::kFloat32, sizes, {});
     readable_ = buffer;  // not before it is written
     Fact fact;
     const bool over = pick(2) == 0;
     for (int part = 0; part < 2; ++part) {
       SymSizes ranges = rest;
-      ranges[0] = part == 0 ? over ? sizes[0] : first : second;
+      ranges[along] = part == 0 ? over ? sizes[along] : first : second;
       NestBuilder b = start(ranges, {});
       constant(b);
       fill(b);
       std::optional<Value> v;
       for (size_t k = values_.size(); k-- > 0 && !v;) v = converted(b, values_[k], DType::kFloat32);
       std::vector<SymExpr> index = b.range_dims();
-      if (part == 1) index[0] = index[0] + first;
+      if (part == 1) index[along] = index[along] + first;
       b.store(buffer, std::move(index), v->id);
       fact = merged(fact, v->fact);
       out_.program.items.push_back(b.finish());

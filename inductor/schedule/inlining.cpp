@@ -1,0 +1,227 @@
+// inductor/schedule/inlining.cpp — producers computed where they are read.
+//
+// A pointwise producer's body is substituted for each load of what it stores; it pays when the body is cheap or read once. What
+// several nests write region by region (cat, stack, pad) becomes a choice of masked loads (regions.h) where the regions are few and light.
+#include <algorithm>
+#include <functional>
+#include <iterator>
+
+#include "inductor/schedule/body_copy.h"
+#include "inductor/schedule/fusion.h"
+#include "inductor/schedule/nest_cost.h"
+#include "inductor/schedule/regions.h"
+
+namespace framejit::inductor {
+namespace {
+
+// For a nest that stores exactly one element of one buffer per point: position of each dimension in the store's index.
+bool find_identity_store(const Nest& nest, const NestSymbols& symbols, InstId& store, std::vector<size_t>& position_of_dim) {
+  if (nest.is_reduction()) return false;
+  store = kNoInst;
+  for (size_t i = 0; i < nest.body.size(); ++i) {
+    if (nest.body[i].op != LoopOp::kStore) continue;
+    if (store != kNoInst) return false;
+    store = static_cast<InstId>(i);
+  }
+  if (store == kNoInst) return false;
+  const auto& index = nest.body[store].index;
+  position_of_dim.assign(nest.ranges.size(), SIZE_MAX);
+  for (size_t k = 0; k < index.size(); ++k) {
+    graph::SymbolId id = 0;
+    if (!index[k].is_symbol(&id) || !symbols.is_dim(id) || position_of_dim[symbols.dim_of(id)] != SIZE_MAX) return false;
+    position_of_dim[symbols.dim_of(id)] = k;
+  }
+  return std::find(position_of_dim.begin(), position_of_dim.end(), SIZE_MAX) == position_of_dim.end();
+}
+
+struct BufferUse {
+  std::vector<size_t> writers, readers;  // items, in order
+  bool read_by_extern = false;
+};
+
+std::vector<BufferUse> uses_of(const LoopProgram& program) {
+  std::vector<BufferUse> uses(program.buffers.size());
+  for (size_t i = 0; i < program.items.size(); ++i) {
+    const ItemAccess access = access_of(program.items[i]);
+    for (LoopBufferId b : access.reads) {
+      uses[b].readers.push_back(i);
+      uses[b].read_by_extern |= std::holds_alternative<ExternCall>(program.items[i]);
+    }
+    for (LoopBufferId b : access.writes) uses[b].writers.push_back(i);
+  }
+  return uses;
+}
+
+size_t count_loads(const Nest& nest, LoopBufferId buffer) {
+  return static_cast<size_t>(std::count_if(nest.body.begin(), nest.body.end(),
+                                           [&](const LoopInst& i) { return i.op == LoopOp::kLoad && i.buffer == buffer; }));
+}
+
+using Replace = std::function<std::optional<InstId>(NestBuilder&, const LoopInst& load)>;
+Nest with_loads_replaced(const LoopProgram& program, const Nest& nest, const Replace& replace) {
+  NestBuilder b(program.symbol_count, nest.name, nest.ranges, nest.reduced);
+  std::vector<SymExpr> dims;
+  for (size_t d = 0; d < nest.dim_count(); ++d) dims.push_back(b.dim(d));
+  BodyCopy copy(b, nest, std::move(dims));
+  copy.replace_load = [&](const LoopInst& load) { return replace(b, load); };
+  copy.run();
+  return b.finish();
+}
+
+Nest substitute_producer(const LoopProgram& program, const Nest& producer, InstId store, const std::vector<size_t>& positions, const Nest& consumer) {
+  return with_loads_replaced(program, consumer, [&](NestBuilder& b, const LoopInst& load) -> std::optional<InstId> {
+    if (load.buffer != producer.body[store].buffer) return std::nullopt;
+    std::vector<SymExpr> at;
+    for (size_t position : positions) at.push_back(load.index[position]);
+    BodyCopy inner(b, producer, std::move(at));
+    inner.with_stores = false;
+    if (load.is_masked()) inner.condition = load.operands[0];
+    inner.run();
+    return inner.map()[producer.body[store].operands[0]];
+  });
+}
+
+bool loads_masked(const Nest& nest, LoopBufferId buffer) {
+  return std::any_of(nest.body.begin(), nest.body.end(), [&](const LoopInst& i) { return i.is_masked() && i.buffer == buffer; });
+}
+
+int64_t points_of(const Nest& nest, const SizeHints& hints) { return hints.numel(nest.ranges) * hints.numel(nest.reduced); }
+
+// Why the producer is not computed where it is read; nothing when it should be.
+std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& producer, const BufferUse& use, LoopBufferId buffer, const SizeHints& hints) {
+  const NestCost cost = cost_of(producer);
+  size_t loads = 0;
+  bool enlarges = false;
+  for (size_t reader : use.readers) {
+    const Nest& consumer = std::get<Nest>(program.items[reader]);
+    if (consumer.body.size() + producer.body.size() > kMaxBody) return Refusal::too_large;
+    if (cost.heavy && is_ordered(consumer)) return Refusal::walked;
+    if (loads_masked(consumer, buffer) && !takes_zeros(producer)) return Refusal::conditional;
+    loads += count_loads(consumer, buffer);
+    enlarges |= points_of(consumer, hints) > 2 * hints.numel(producer.ranges);
+  }
+  const bool pays = loads == 1 ? !cost.heavy || !enlarges : !cost.heavy && cost.instructions <= 6 && cost.loads <= 2;
+  return pays ? std::nullopt : std::optional(Refusal::recomputed);
+}
+
+// Why a nest is computed once and stored, whatever it costs; nothing when each of its readers could compute it.
+std::optional<Refusal> storing_refusal(const LoopProgram& program, const Nest& producer, LoopBufferId buffer, const BufferUse& use) {
+  if (producer.is_reduction()) return Refusal::reduces;
+  if (use.writers.size() != 1) return Refusal::several_writers;  // and inline_regions() did not take them
+  if (program.buffers[buffer].is_output) return Refusal::is_output;
+  return use.read_by_extern ? std::optional(Refusal::read_by_library) : std::nullopt;
+}
+
+void note_readers(const LoopProgram& program, const Nest& producer, const BufferUse& use, Refusal refusal, RefusalNotes* notes) {
+  if (notes == nullptr) return;
+  for (size_t reader : use.readers)
+    if (const Nest* nest = std::get_if<Nest>(&program.items[reader])) note(notes, producer.name, nest->name, refusal);
+}
+
+// After a pass that rewrote item i, the items before it are as they were: one sweep from the front sees all producers.
+bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& uses, const SizeHints& hints, RefusalNotes* notes) {
+  const Nest* producer = std::get_if<Nest>(&program.items[i]);
+  if (producer == nullptr) return false;
+  InstId store = kNoInst;
+  std::vector<size_t> positions;
+  const bool stores_points = find_identity_store(*producer, NestSymbols(program.symbol_count), store, positions);
+  if (!stores_points && notes == nullptr) return false;
+  for (LoopBufferId buffer : access_of(program.items[i]).writes)
+    if (const auto refusal = storing_refusal(program, *producer, buffer, uses[buffer])) {
+      note_readers(program, *producer, uses[buffer], *refusal, notes);
+      return false;
+    }
+  if (!stores_points) return false;
+  const LoopBufferId buffer = producer->body[store].buffer;
+  const BufferUse& use = uses[buffer];
+  if (use.readers.empty()) return false;
+  if (const auto refusal = inline_refusal(program, *producer, use, buffer, hints)) {
+    note_readers(program, *producer, use, *refusal, notes);
+    return false;
+  }
+  for (size_t reader : use.readers) {
+    Nest fused = substitute_producer(program, *producer, store, positions, std::get<Nest>(program.items[reader]));
+    program.items[reader] = std::move(fused);
+  }
+  return true;
+}
+
+// Whether what lies side by side is so short that neighbouring lanes read different regions.
+bool is_interleaved(const LoopBuffer& buffer, const SizeHints& hints) {
+  constexpr int64_t kLeastRun = 16;
+  for (size_t k = 0; k < buffer.sizes.size(); ++k)
+    if (buffer.strides[k] == SymExpr(1) && !(buffer.sizes[k] == SymExpr(1))) return hints.numel({buffer.sizes[k]}) < kLeastRun;
+  return false;
+}
+
+// Why what several nests write is not read where they read it; nothing when it should be.
+std::optional<Refusal> regions_refusal(const LoopProgram& program, const std::vector<Region>& regions, const BufferUse& use, LoopBufferId buffer, const SizeHints& hints) {
+  constexpr size_t kMostChoices = 4, kMostInstructions = 6, kOfAChoice = 6;
+  size_t instructions = 0, length = 0, loads = 0;
+  for (const Region& region : regions) {
+    const NestCost cost = cost_of(*region.nest);
+    if (!takes_zeros(*region.nest)) return Refusal::conditional;
+    if (cost.heavy) return Refusal::recomputed;
+    instructions += cost.instructions;
+    length += region.nest->body.size() + kOfAChoice;
+  }
+  if (is_interleaved(program.buffers[buffer], hints)) return Refusal::recomputed;
+  for (size_t reader : use.readers) {
+    const Nest& consumer = std::get<Nest>(program.items[reader]);
+    const size_t own = count_loads(consumer, buffer);
+    if (consumer.body.size() + own * length > kMaxBody) return Refusal::too_large;
+    if (is_ordered(consumer)) return Refusal::walked;
+    if (points_of(consumer, hints) > 2 * hints.numel(program.buffers[buffer].sizes)) return Refusal::recomputed;
+    loads += own;
+  }
+  return loads * regions.size() <= kMostChoices && instructions <= kMostInstructions ? std::nullopt : std::optional(Refusal::recomputed);
+}
+
+// What the item is the last of several to write is read from where they read it, region by region.
+bool inline_regions(LoopProgram& program, LoopBufferId buffer, const BufferUse& use, const SizeHints& hints, RefusalNotes* notes) {
+  if (use.readers.empty() || use.read_by_extern || program.buffers[buffer].is_output || use.readers.front() <= use.writers.back()) return false;
+  const auto regions = find_regions(program, buffer, use.writers);
+  if (!regions) return false;
+  if (const auto refusal = regions_refusal(program, *regions, use, buffer, hints)) {
+    note_readers(program, *regions->back().nest, use, *refusal, notes);
+    return false;
+  }
+  for (size_t reader : use.readers) {
+    const Nest& consumer = std::get<Nest>(program.items[reader]);
+    program.items[reader] = with_loads_replaced(program, consumer, [&](NestBuilder& b, const LoopInst& load) -> std::optional<InstId> {
+      return load.buffer == buffer ? std::optional(read_regions(b, program, *regions, load)) : std::nullopt;
+    });
+  }
+  return true;
+}
+
+// What an item read that goes, its readers read now; what it wrote, nobody touches.
+void hand_over(LoopProgram& program, size_t item, const std::vector<size_t>& readers, std::vector<BufferUse>& uses) {
+  for (LoopBufferId b : access_of(program.items[item]).reads) {
+    std::vector<size_t> all;
+    std::set_union(uses[b].readers.begin(), uses[b].readers.end(), readers.begin(), readers.end(), std::back_inserter(all));
+    all.erase(std::find(all.begin(), all.end(), item));
+    uses[b].readers = std::move(all);
+  }
+  program.items[item] = Nest{};
+}
+
+}  // namespace
+
+LoopProgram inline_producers(LoopProgram program, const SizeHints& hints, RefusalNotes* notes) {
+  std::vector<BufferUse> uses = uses_of(program);
+  for (size_t i = 0; i < program.items.size(); ++i) {
+    for (LoopBufferId buffer : access_of(program.items[i]).writes) {
+      if (uses[buffer].writers.size() < 2 || uses[buffer].writers.back() != i || !inline_regions(program, buffer, uses[buffer], hints, notes)) continue;
+      const BufferUse gone = std::exchange(uses[buffer], {});
+      for (size_t writer : gone.writers) hand_over(program, writer, gone.readers, uses);
+    }
+    if (!inline_item(program, i, uses, hints, notes)) continue;
+    const LoopBufferId written = access_of(program.items[i]).writes[0];
+    hand_over(program, i, std::exchange(uses[written], {}).readers, uses);
+  }
+  return prune(std::move(program));
+}
+
+
+}  // namespace framejit::inductor

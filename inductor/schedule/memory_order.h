@@ -1,0 +1,14 @@
+// inductor/schedule/memory_order.h — the order of steps that needs least memory at a time.
+#pragma once
+
+#include "inductor/schedule/schedule.h"
+
+namespace framejit::inductor {
+
+// Steps that conflict stay in order, and so do library calls. The order changes only where that lowers peak_bytes().
+void order_by_memory(Schedule& schedule, const SizeHints& hints);
+
+// The most bytes of temporaries that are alive during one step, if none shares memory; symbolic sizes count as their hints.
+int64_t peak_bytes(const Schedule& schedule, const SizeHints& hints);
+
+}  // namespace framejit::inductor

@@ -1,0 +1,23 @@
+"""The vector levels of CPU kernels (FRAMEJIT_CPU_FEATURES), and which of them this CPU has."""
+import re
+
+import pytest
+
+FLAGS = {"generic": "", "avx2": "avx2", "avx512": "avx512vl"}  # a level and its flag in /proc/cpuinfo, narrow ones first
+
+
+def has(level):
+    with open("/proc/cpuinfo") as f:
+        flags = re.search(r"(?m)^flags\s*:(.*)$", f.read())
+    return not FLAGS[level] or (flags is not None and FLAGS[level] in flags.group(1).split())
+
+
+def own():
+    """What kernels use if nothing is set."""
+    return [level for level in FLAGS if has(level)][-1]
+
+
+def need(level):
+    """Skips the test where the CPU lacks the level; conftest.py says so in one line. No failure under CI: no package brings a CPU."""
+    if not has(level):
+        pytest.skip(f"not tested: {level} kernels on a CPU that has no {FLAGS[level]}")

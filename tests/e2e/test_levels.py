@@ -1,0 +1,31 @@
+"""Models, own kernels and special values with the vector registers of other CPUs: every level that this CPU has beside its own, which all other
+tests use. LEVELS=all (make levels) takes every case of these files in place of some."""
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import levels
+
+HERE = Path(__file__).parent
+ALL = os.environ.get("LEVELS") == "all"
+# file: what of it is run each time, and how many tests that is at the least
+SOME = {"test_models": ("test_whole_model and framejit and sdpa", 20),
+        "test_own_kernels": ("float32 or bfloat16", 100),
+        "test_special_values": ("test_special_values and (float32 or int64)", 2),
+        "test_ordered_loops": ("test_dtypes and (float32 or bfloat16 or int64)", 40),
+        "test_sum_accuracy": ("fixed_lengths or infinities", 15)}
+
+
+@pytest.mark.parametrize("file", SOME)
+@pytest.mark.parametrize("level", [level for level in levels.FLAGS if level != levels.own()])
+def test_level(level, file):
+    levels.need(level)
+    chosen, least = SOME[file]
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / f"{file}.py"), *([] if ALL else ["-k", chosen])],
+                          capture_output=True, text=True, env={**os.environ, "FRAMEJIT_CPU_FEATURES": level})
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert done.returncode == 0 and passed and int(passed.group(1)) >= least, done.stdout[-6000:]

@@ -1,0 +1,116 @@
+"""The most that a call holds at a time is at most what eager holds (benchmarks/memory.py counts it), and results stay right."""
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import framejit
+from check import check, fresh  # noqa: F401
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+from memory import peak_of  # noqa: E402
+
+SIZE = 256
+
+
+def matrices(*shapes):
+    torch.manual_seed(0)
+    return [torch.randn(shape) / 8 for shape in shapes]
+
+
+def mlp(x, w):
+    for _ in range(3):
+        x = F.gelu(x @ w)
+        x = torch.tanh(x @ w.t())
+    return x
+
+
+def attention(x, w):
+    q, k, v = (x @ w).view(SIZE, 4, -1).transpose(0, 1), (x @ w.t()).view(SIZE, 4, -1).transpose(0, 1), x.view(SIZE, 4, -1).transpose(0, 1)
+    scores = (q @ k.transpose(1, 2)) * 0.125
+    return ((scores + 1).softmax(-1) @ v).transpose(0, 1).reshape(SIZE, -1) @ w
+
+
+def norms(x, w):
+    for _ in range(3):
+        x = F.layer_norm(x @ w, [SIZE])
+        x = F.rms_norm(x @ w + x, [SIZE])
+    return x
+
+
+def written_in_place(x, w):
+    y = x @ w
+    y.relu_().add_(1).mul_(0.5)
+    z = y @ w
+    return z.tanh_()
+
+
+LAYERS = [torch.nn.Linear(SIZE, SIZE) for _ in range(6)]
+
+
+def autocast(x, w):
+    """Each weight is cast in front of its product; eager keeps all that it has cast until the end."""
+    with torch.autocast("cpu", torch.bfloat16):
+        for layer in LAYERS:
+            x = torch.relu(layer(x))
+        return x
+
+
+def convolutions(x, w):
+    kernel = w[:64, :144].reshape(64, 16, 3, 3)
+    y = F.conv2d(x.view(1, 16, 64, 64), kernel, padding=1)
+    y = torch.relu(F.batch_norm(y, w[0, :64], w[1, :64].abs() + 1))
+    return F.avg_pool2d(torch.sigmoid(y) * 2, 2)
+
+
+PROGRAMS = {f.__name__: f for f in (mlp, attention, norms, written_in_place, autocast, convolutions)}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_peak_is_at_most_eagers(name):
+    f, arguments = PROGRAMS[name], matrices((SIZE, SIZE), (SIZE, SIZE))
+    compiled = framejit.compile(f)
+    for _ in range(2):
+        compiled(*arguments)
+    before = framejit.stats()["hits"]
+    (eager, kept), (ours, ours_kept) = peak_of(lambda: f(*arguments)), peak_of(lambda: compiled(*arguments))
+    assert framejit.stats()["hits"] > before
+    assert ours_kept == kept
+    assert kept <= ours <= eager, f"{ours} bytes, eager {eager}"
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_equal(name):
+    check(PROGRAMS[name], *matrices((SIZE, SIZE), (SIZE, SIZE)), breaks=0)
+
+
+CHAINS = {
+    "read again": lambda x, w: (lambda y: (y.relu() @ w) + y)(x @ w),
+    "two results of one operand": lambda x, w: (lambda y: (y.exp() @ w) + (y.sin() @ w))(x @ w),
+    "both leave": lambda x, w: (lambda y: (y.exp(), (y.sin() @ w).tanh()))(x @ w),
+    "a view leaves": lambda x, w: (lambda y: ((y @ w).cos()[3:].t(), y.sum()))((x @ w).exp()),
+    "in another dtype": lambda x, w: ((x @ w) * 100).to(torch.int32),
+    "in another shape": lambda x, w: ((x @ w).view(2, -1, SIZE) + 1).relu(),
+    "by columns": lambda x, w: ((x @ w).softmax(0) @ w).flip(0),
+    "transposed": lambda x, w: (x @ w).t().contiguous().exp(),
+    "written to an argument": lambda x, w: x.copy_((x @ w).exp()),
+    "the same twice": lambda x, w: [(x @ w).tanh().tanh_()] * 2,
+}
+
+
+@pytest.mark.parametrize("inference", [False, True])
+@pytest.mark.parametrize("name", CHAINS)
+def test_results_over_operands(name, inference):
+    with torch.inference_mode(inference):
+        check(CHAINS[name], *matrices((SIZE, SIZE), (SIZE, SIZE)), breaks=0)
+
+
+def test_results_are_tensors_of_their_own():
+    f = framejit.compile(lambda x, w: (x @ w).relu())
+    x, w = matrices((SIZE, SIZE), (SIZE, SIZE))
+    first = [f(x, w) for _ in range(3)]
+    assert len({t.data_ptr() for t in first}) == 3 and all(t._version == 0 and t._base is None and t.storage_offset() == 0 for t in first)
+    first[0].zero_()
+    assert torch.equal(first[1], (x @ w).relu())
