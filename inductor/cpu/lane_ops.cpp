@@ -77,6 +77,13 @@ Value* LaneOps::to_bf16(Value* value) {
   return b_.CreateTrunc(rounded, with_lanes(b_.getInt16Ty(), lanes));
 }
 
+// Of a value that bfloat16 has.
+Value* LaneOps::upper_half(Value* value) {
+  const unsigned lanes = lanes_of(value);
+  Type* wide = with_lanes(b_.getInt32Ty(), lanes);
+  return b_.CreateTrunc(b_.CreateLShr(b_.CreateBitCast(value, wide), llvm::ConstantInt::get(wide, 16)), with_lanes(b_.getInt16Ty(), lanes));
+}
+
 // float16 is converted by what the CPU has (F16C, AVX-512): exact both ways, denormals included. It is not computed with (AVX512-FP16):
 // eager rounds once per op, from float32, and so does a kernel at most.
 Value* LaneOps::to_value(DType dtype, Value* memory) {
@@ -168,9 +175,9 @@ Value* LaneOps::load(DType dtype, Value* address, unsigned lanes, Value* mask, b
   return to_value(dtype, load);
 }
 
-void LaneOps::store(DType dtype, Value* address, Value* value, Value* mask) {
+void LaneOps::store(DType dtype, Value* address, Value* value, Value* mask, bool is_exact) {
   const llvm::Align align(static_cast<uint64_t>(row_of(dtype).bytes));
-  Value* memory = to_memory(dtype, value);
+  Value* memory = is_exact ? upper_half(value) : to_memory(dtype, value);
   if (mask == nullptr || lanes_of(value) == 0) {
     b_.CreateAlignedStore(memory, address, align);
   } else {

@@ -36,7 +36,7 @@ class LaneOps {
 
   // Contiguous lanes at an address; mask null: all. Masked-off lanes read as zero.
   llvm::Value* load(DType dtype, llvm::Value* address, unsigned lanes, llvm::Value* mask, bool is_invariant);
-  void store(DType dtype, llvm::Value* address, llvm::Value* value, llvm::Value* mask);
+  void store(DType dtype, llvm::Value* address, llvm::Value* value, llvm::Value* mask, bool is_exact);  // is_exact: bfloat16 has the value
   // The form in which values wait on the stack: half precision widened, all else as in memory.
   llvm::Type* stored_type(DType dtype, unsigned lanes) const;
   llvm::Value* load_stored(DType dtype, llvm::Value* address, unsigned lanes, llvm::Value* mask);
@@ -55,6 +55,7 @@ class LaneOps {
   llvm::Value* float_op(ScalarOp op, DType dtype, std::span<llvm::Value* const> v);
   llvm::Value* int_op(ScalarOp op, DType dtype, std::span<llvm::Value* const> v);
   llvm::Value* to_bf16(llvm::Value* value);
+  llvm::Value* upper_half(llvm::Value* value);
   llvm::Value* larger(llvm::Value* a, llvm::Value* b, bool max);
 
   llvm::IRBuilderBase& b_;

@@ -320,7 +320,7 @@ void NestEmitter::emit_vector_loop(size_t level, Accumulators& main, Accumulator
       emit_level(level + 1, main, tail);
     });
   }
-  if (!constant || *constant % wide != 0) {
+  if (middle != to) {  // numbers that are equal are one
     lanes_ = width_;
     in_tail_ = true;
     const int depth = is_main_emitted ? 0 : blocks_[level].depth;

@@ -137,9 +137,10 @@ class NestEmitter {
   Address address_of(const LoopInst& inst);
   Value* all_lanes();
   Value* all_or_mask();
-  Value* loaded(const LoopInst& inst, Value* mask);
   void prefetch(const LoopInst& inst, Value* address);
+  Value* loaded(const LoopInst& inst, Value* mask);
   void emit_load(InstId i);
+  bool is_bf16(InstId i) const;
   void emit_store(const LoopInst& inst);
   void emit_check(InstId i);
   void emit_inst(InstId i);
@@ -153,8 +154,8 @@ class NestEmitter {
   NestSymbols symbols_;
   const unsigned width_;
   unsigned unroll_ = 1;
-  bool is_light_ = false;
   unsigned slices_ = 1;  // of columns that are added up: pieces of lanes * unroll that a turn of the main loop takes, so that it reads more of a row
+  bool is_light_ = false;
   bool is_masked_only_ = false;  // masks cost nothing beside the body: one loop, half the code
   std::vector<size_t> order_;    // of the loops; in tiles, the tile dimension is the innermost
   size_t range_levels_ = 0;

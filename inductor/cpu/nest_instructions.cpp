@@ -1,6 +1,8 @@
 // inductor/cpu/nest_instructions.cpp — index expressions, addresses, loads, stores, checks, arithmetic.
 #include "inductor/cpu/nest_emitter.h"
 
+#include <algorithm>
+
 namespace framejit::inductor {
 
 using llvm::BasicBlock;
@@ -106,6 +108,9 @@ void NestEmitter::emit_load(InstId i) {
   values_[i] = tiles_[i] != nullptr ? tile_row(i) : loaded(inst, mask_);
 }
 
+Value* NestEmitter::all_lanes() { return llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), lanes_)); }
+Value* NestEmitter::all_or_mask() { return mask_ != nullptr ? mask_ : all_lanes(); }
+
 // What a slice will read some rows later: hardware does not follow rows from page to page. It pays for half precision that comes from
 // memory (a column sum of 4096x4096: 2.6 -> 1.7 ms); from caches, and where each row gives twice the bytes, it costs up to a tenth.
 void NestEmitter::prefetch(const LoopInst& inst, Value* address) {
@@ -121,14 +126,32 @@ void NestEmitter::prefetch(const LoopInst& inst, Value* address) {
     b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()}, {b_.CreateConstGEP1_64(b_.getInt8Ty(), later, byte), b_.getInt32(kForReading), b_.getInt32(kAllCaches), b_.getInt32(kData)});
 }
 
-Value* NestEmitter::all_lanes() { return llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), lanes_)); }
-Value* NestEmitter::all_or_mask() { return mask_ != nullptr ? mask_ : all_lanes(); }
+// Whether a value is one that bfloat16 has: loaded or rounded as such, and since then only picked from others.
+bool NestEmitter::is_bf16(InstId i) const {
+  const LoopInst& inst = nest_.body[i];
+  const auto are = [&](std::initializer_list<size_t> operands) { return std::all_of(operands.begin(), operands.end(), [&](size_t k) { return is_bf16(inst.operands[k]); }); };
+  switch (inst.op) {
+    case LoopOp::kLoad: return !inst.is_masked() && kernel_.buffers[inst.buffer].dtype == DType::kBFloat16;
+    case LoopOp::kReduce:
+    case LoopOp::kScan: return (inst.reduce == ReduceOp::kMax || inst.reduce == ReduceOp::kMin) && are({0});
+    case LoopOp::kScalar: break;
+    case LoopOp::kConstant:
+    case LoopOp::kIndex:
+    case LoopOp::kStore:
+    case LoopOp::kCheck:
+    case LoopOp::kCast: return false;
+  }
+  if (inst.scalar == ScalarOp::k_select) return are({1, 2});
+  if (inst.scalar == ScalarOp::k_minimum || inst.scalar == ScalarOp::k_maximum) return are({0, 1});
+  return inst.scalar == ScalarOp::k_round_bf16 || (inst.scalar == ScalarOp::k_abs && are({0}));
+}
 
 void NestEmitter::emit_store(const LoopInst& inst) {
   const KernelBuffer& buffer = kernel_.buffers[inst.buffer];
   const Address a = address_of(inst);
   Value* value = values_[inst.operands[0]];
   const bool joins = inst.mode == StoreMode::kJoin;
+  const bool is_exact = !joins && buffer.dtype == DType::kBFloat16 && is_bf16(inst.operands[0]);
   const auto joined = [&](Value* old) { return ops_.combine(inst.reduce, operand_dtype(inst), old, value); };
   if (a.has_lanes) value = ops_.splat(value, lanes_);
   if (a.offsets != nullptr) {
@@ -136,11 +159,11 @@ void NestEmitter::emit_store(const LoopInst& inst) {
     ops_.scatter(buffer.dtype, a.base, a.offsets, value, all_or_mask());
   } else if (a.has_lanes) {
     if (joins) value = joined(ops_.load(buffer.dtype, a.base, lanes_, mask_, false));
-    ops_.store(buffer.dtype, a.base, value, mask_);
+    ops_.store(buffer.dtype, a.base, value, mask_, is_exact);
   } else {  // all lanes go to one place: there is one element
     if (LaneOps::lanes_of(value) != 0) value = b_.CreateExtractElement(value, uint64_t{0});
     if (joins) value = joined(ops_.load(buffer.dtype, a.base, 0, nullptr, false));
-    ops_.store(buffer.dtype, a.base, value, nullptr);
+    ops_.store(buffer.dtype, a.base, value, nullptr, is_exact);
   }
 }
 

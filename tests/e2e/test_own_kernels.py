@@ -1,4 +1,5 @@
 """Ops that are kernels of our own and nothing else: equal to eager in every dtype and layout that they are given, without an extern call."""
+import math
 import re
 
 import pytest
@@ -240,3 +241,22 @@ def test_columns(shape, dtype):
             check(columns, x)
     finally:
         torch.set_num_threads(threads)
+
+
+# What bfloat16 has already is stored as it is: every value, infinities and NaN among them.
+def test_values_of_bfloat16_are_not_rounded_again():
+    every = torch.arange(-2**15, 2**15, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
+    every = every[~every.isnan()].reshape(14, -1)
+    with_nan = every.clone()
+    with_nan[3, 5:9] = math.nan
+
+    def picked(x):
+        return (x.t().contiguous(), x.abs(), torch.maximum(x, x.flip(0)), torch.where(x > 0, x, x.roll(1, 1)), x.amax(0), x.amin(1), x.cummax(1), x.cummin(0), torch.cat([x, x * 1.5]))
+    check(picked, every)
+    check(picked, with_nan)
+
+
+# Kernels that are called once, for all of their points, have no code for what their sizes leave over where that is nothing.
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_what_is_left_over_of_small_sizes(dtype):
+    check(lambda *all: [(torch.relu(x) * 2, x > 0) for x in all], *[torch.randn(n).to(dtype) for n in (1, 7, 8, 16, 31, 32, 33, 64, 65, 96, 97, 160, 1023, 1024, 1056, 4128, 20000)])
