@@ -209,20 +209,22 @@ SymExpr simplify(const SymExpr& e, const DimBounds& bounds) { return rebuild(e, 
 
 namespace {
 
-bool tells_data(const SymExpr& e, const DimBounds& bounds) {
-  std::vector<SymbolId> ids;
+// Only of dimensions, and of symbols that extents are made of: others may be numbers of the program, which may be negative.
+bool is_of_places(const SymExpr& e, const DimBounds& bounds) {
+  std::vector<SymbolId> ids, sizes;
   e.collect_symbols(ids);
-  return std::any_of(ids.begin(), ids.end(), [&](SymbolId id) { return bounds.symbols.is_value(id); });
+  for (const SymExpr& extent : bounds.extents) extent.collect_symbols(sizes);
+  return std::all_of(ids.begin(), ids.end(), [&](SymbolId id) { return bounds.symbols.is_dim(id) || std::find(sizes.begin(), sizes.end(), id) != sizes.end(); });
 }
 
 }  // namespace
 
 bool is_always_below(const SymExpr& a, const SymExpr& b, const DimBounds& bounds) {
-  return !tells_data(a, bounds) && !tells_data(b, bounds) && is_below(a, b, bounds);
+  return is_of_places(a, bounds) && is_of_places(b, bounds) && is_below(a, b, bounds);
 }
 
 bool is_never_below(const SymExpr& a, const SymExpr& b, const DimBounds& bounds) {
-  return !tells_data(a, bounds) && !tells_data(b, bounds) && is_nonnegative(a - b);
+  return is_of_places(a, bounds) && is_of_places(b, bounds) && is_nonnegative(a - b);
 }
 
 std::vector<SymExpr> reshape_index(const SymSizes& from, const SymSizes& to, const std::vector<SymExpr>& index, const DimBounds& bounds) {
