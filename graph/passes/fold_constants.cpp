@@ -132,13 +132,13 @@ class Folder {
   static inline const std::optional<Known> nothing_;
 };
 
-// The operand that a choice by a known condition takes, where it is the whole result.
+// The tensor that a choice by a known condition takes, where it is the whole result.
 ValueId chosen(const Graph& graph, const Folder& folder, const Node& node) {
   if (node.op->name != "where.self") return kNoValue;
   const std::optional<Known>& condition = folder.known(*node.args[0].get<ValueId>());
   if (!condition) return kNoValue;
-  const ValueId taken = *node.args[condition->value.i != 0 ? 1 : 2].get<ValueId>();
-  return same_layout(graph.meta(taken), graph.meta(node.results[0])) ? taken : kNoValue;
+  const ValueId* const taken = node.args[condition->value.i != 0 ? 1 : 2].get<ValueId>();  // none: a number, as of masked_fill
+  return taken != nullptr && same_layout(graph.meta(*taken), graph.meta(node.results[0])) ? *taken : kNoValue;
 }
 
 }  // namespace

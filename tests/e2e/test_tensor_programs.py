@@ -151,6 +151,10 @@ class TestErrors:
         check(torch.addmm, torch.randn(3, 1), torch.randn(2, 4), torch.randn(4, 5))
         check(torch.baddbmm, torch.randn(0, 2, 5), torch.randn(2, 2, 4), torch.randn(2, 4, 5))
 
+    def test_a_choice_by_a_known_mask(self):
+        for known in (torch.ones, torch.zeros):
+            check(lambda x: (x.masked_fill(known(4, dtype=torch.bool), 0.5), torch.where(known(4, dtype=torch.bool), 1.5, x), torch.where(known(4, dtype=torch.bool), x, 1.5) + x), torch.randn(4))
+
 
 class TestRandom:
     @pytest.mark.parametrize("fill", ["normal_", "uniform_", "exponential_", "bernoulli_"])
