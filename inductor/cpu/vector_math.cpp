@@ -177,6 +177,7 @@ Value* emit_math(llvm::IRBuilderBase& b, llvm::Module& module, ScalarOp op, Valu
 // The half-precision conversions that code generation asks for where the CPU has no instruction.
 static float extend_half(_Float16 h) { return static_cast<float>(h); }
 static _Float16 truncate_float(float f) { return static_cast<_Float16>(f); }
+static _Float16 truncate_double(double d) { return static_cast<_Float16>(d); }  // LLVM joins two roundings where the first one is exact
 
 std::span<const MathSymbol> math_symbols() {
 #define UNARY(name) {#name, reinterpret_cast<void*>(static_cast<double (*)(double)>(::name))}
@@ -189,7 +190,8 @@ std::span<const MathSymbol> math_symbols() {
         UNARY(asin), UNARY(acos), UNARY(atan), UNARY(sinh), UNARY(cosh), UNARY(asinh), UNARY(acosh), UNARY(atanh), UNARY(tanh),
         UNARY(erf), UNARY(erfc), BINARY(pow), BINARY(atan2), BINARY(hypot), BINARY(fmod),
         ROUNDING(floor), ROUNDING(ceil), ROUNDING(trunc), ROUNDING(rint), ROUNDING(nearbyint), ROUNDING(sqrt),
-        {"__extendhfsf2", reinterpret_cast<void*>(extend_half)}, {"__truncsfhf2", reinterpret_cast<void*>(truncate_float)}};
+        {"__extendhfsf2", reinterpret_cast<void*>(extend_half)}, {"__truncsfhf2", reinterpret_cast<void*>(truncate_float)},
+        {"__truncdfhf2", reinterpret_cast<void*>(truncate_double)}};
     // clang-format on
     all.insert(all.end(), far_symbols().begin(), far_symbols().end());
     return all;

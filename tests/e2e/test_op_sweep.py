@@ -64,11 +64,13 @@ def test_luck_is_not_for_errors():
     """What passes as eager's luck is nothing that inputs an ulp away would not give."""
     terms = torch.tensor([3e4, 7.123, -3e4, 2.5])
 
-    def verdict(fn, change):
+    def verdict(fn, change, terms=terms):
         want, got = (worker.call_of(f, [terms], {}) for f in (fn, lambda t: change(fn(t))))
         return worker.ill_conditioned(fn, [terms], {}, want, got)
     assert verdict(torch.sum, lambda t: t + 1e-3) and not verdict(torch.sum, lambda t: t + 0.1)
     assert not verdict(torch.sin, lambda t: t * 0) and not verdict(torch.neg, lambda t: t * (1 + 1e-5))
+    numbers = torch.tensor([3, 7], dtype=torch.uint8)
+    assert verdict(lambda t: t.exp().sum() - 1116.7, lambda t: t + 5e-4, numbers) and not verdict(lambda t: t.exp().sum() - 1116.7, lambda t: t + 0.1, numbers)
     assert not verdict(torch.sum, lambda t: t * float("nan")) and not verdict(torch.sum, lambda t: t.unsqueeze(0).expand(2).clone())
 
 

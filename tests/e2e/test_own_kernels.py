@@ -37,7 +37,7 @@ CASES = {
     "count_nonzero": lambda x, y, z: (x.relu().count_nonzero(), x.relu().count_nonzero(1)),
     "nansum": lambda x, y, z: (x.nansum(), x.sqrt().nansum(1, keepdim=True)),
     "dist": lambda x, y, z: torch.dist(x, y),
-    "vector_norm": lambda x, y, z: [torch.linalg.vector_norm(x, o, d) for o in (0, 1, 2, 3, 0.5, float("inf"), -float("inf"), -1.5) for d in (None, 1)],
+    "vector_norm": lambda x, y, z: [torch.linalg.vector_norm(x, o, d) for o in (0, 1, 2, 3, 0.5, float("inf"), -float("inf"), -1.5, -1) for d in (None, 1)],
     "trace": lambda x, y, z: x.trace(),
     # elementwise
     "xlogy": lambda x, y, z: (torch.xlogy(x, y.abs()), torch.xlogy(x, 2.0), torch.xlogy(2.0, x.abs()), torch.special.xlog1py(x, y.abs())),

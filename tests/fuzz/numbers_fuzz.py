@@ -34,7 +34,10 @@ def expression(rng, depth):
     if kind < 0.7:
         return f"({rng.choice(FUNCTIONS)}({part()}))"
     if kind < 0.82:
-        return f"{rng.choice(PAIRS)}({part()}, {part()})"
+        function, bound = rng.choice(PAIRS), ""
+        if function == "round":
+            bound = " % 9"  # nor powers of ten to round to
+        return f"{function}({part()}, {part()}{bound})"
     if kind < 0.92:
         return f"({part()} if {part()} else {part()})"
     return f"format({part()}, {rng.choice(['', '.3f', 'g', 'd'])!r})"

@@ -17,6 +17,7 @@
 #include "inductor/cpu/jit.h"
 #include "inductor/interp/interpreter.h"
 #include "inductor/lowering/lower.h"
+#include "tests/unit/inductor/guarded_memory.h"
 
 namespace framejit::inductor::testing {
 
@@ -112,18 +113,23 @@ void emulate(const std::string& op, const std::vector<View>& in, const View& out
 
 class Host : public runtime::PlanHost {
  public:
-  Host(const runtime::CallPlan& plan, const std::vector<Data>& inputs, int threads) : plan_(plan), inputs_(inputs), threads_(threads), storage_(plan.buffers.size()), data_(plan.buffers.size()) {}
+  Host(const runtime::CallPlan& plan, const std::vector<Data>& inputs, int threads)
+      : plan_(plan), inputs_(inputs), threads_(threads), storage_(plan.buffers.size()), data_(plan.buffers.size()) {}
 
   void* data(runtime::BufferId b) override {
     const runtime::Buffer& buffer = plan_.buffers[b];
-    if (buffer.home == runtime::Home::kInput) return const_cast<char*>(inputs_[buffer.index].bytes.data());
+    if (buffer.home == runtime::Home::kInput && data_[b] == nullptr) {
+      const View v = view(b, nullptr);
+      storage_[b] = guarded_copy(inputs_[buffer.index].bytes.data(), span_bytes(v.dtype, v.sizes, v.strides));
+      data_[b] = storage_[b].get();
+    }
     if (buffer.home == runtime::Home::kArena) return arena_.get() + size(buffer.offset);
     EXPECT_NE(data_[b], nullptr) << "buffer " << b << " is used before it exists or after it was freed";
     return data_[b];
   }
   void allocate(runtime::BufferId b) override {
     const View v = view(b, nullptr);
-    storage_[b] = block(span_bytes(v.dtype, v.sizes, v.strides));
+    storage_[b] = guarded_block(span_bytes(v.dtype, v.sizes, v.strides), 1);
     data_[b] = storage_[b].get();
   }
   void view(runtime::BufferId base, runtime::BufferId result) {
@@ -148,7 +154,7 @@ class Host : public runtime::PlanHost {
     data_[b] = nullptr;
   }
   void* arena(int64_t bytes) override {
-    arena_ = block(bytes);
+    arena_ = guarded_block(bytes, 64);  // runtime/arena.h promises so much
     return arena_.get();
   }
   // Chunks in reverse order on one thread: results must not depend on who runs what when.
@@ -167,11 +173,6 @@ class Host : public runtime::PlanHost {
   }
 
  private:
-  static std::shared_ptr<char[]> block(int64_t bytes) {
-    std::shared_ptr<char[]> memory(static_cast<char*>(std::aligned_alloc(64, static_cast<size_t>(bytes / 64 + 1) * 64)), [](char* p) { std::free(p); });
-    std::memset(memory.get(), 0xCB, static_cast<size_t>(bytes));  // what is read before it is written shows
-    return memory;
-  }
   const runtime::CallPlan& plan_;
   const std::vector<Data>& inputs_;
   int threads_;

@@ -1,4 +1,5 @@
 // What the comparison of the tests' host finds: small wrong numbers among small ones, lost infinities, integers off by one.
+#include "tests/unit/inductor/guarded_memory.h"
 #include "tests/unit/inductor/plan_runner.h"
 
 #include <gtest/gtest.h>
@@ -44,6 +45,36 @@ TEST(Difference, OfSpecialValuesIsSeen) {
 TEST(Difference, OfShapesIsSeen) {
   EXPECT_TRUE(differ(DType::kFloat32, {1}, {1, 1}));
   EXPECT_FALSE(difference({}, one(DType::kFloat32, {1}), 1).empty());
+}
+
+// --- guarded_memory.h ---
+
+constexpr const char* kDied = "outside of its buffers";
+
+TEST(GuardedMemoryDeathTest, EndsWhatReachesBeyond) {
+  for (const int64_t bytes : {int64_t{4}, int64_t{12}, int64_t{4096}, int64_t{5000}}) {
+    const auto block = guarded_block(bytes, 1);
+    block[0] = block[bytes - 1] = 1;
+    EXPECT_DEATH(block[bytes] = 1, kDied) << bytes;
+    const auto copy = guarded_copy(block.get(), bytes);
+    EXPECT_EQ(copy[bytes - 1], 1);
+    EXPECT_DEATH(copy[bytes - 1] = 2, kDied) << bytes;
+  }
+  const auto padded = guarded_block(70, 64);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(padded.get()) % 64, 0u);
+  padded[127] = 1;
+  EXPECT_DEATH(padded[128] = 1, kDied);
+}
+
+// A kernel that is told of more elements than its buffers have.
+TEST(GuardedMemoryDeathTest, EndsAKernelThatReachesBeyond) {
+  const std::string text = "graph @f(%x : f32[100]) {\n  %0 = exp %x : f32[100]\n  return %0\n}\n";
+  check_graph(text);
+  const auto longer = [](runtime::CallPlan& plan) {
+    for (runtime::Step& step : plan.steps)
+      if (auto* kernel = std::get_if<runtime::KernelStep>(&step)) kernel->extent = {104, -1};
+  };
+  EXPECT_DEATH(check_graph(text, {.plan = longer}), kDied);
 }
 
 }  // namespace

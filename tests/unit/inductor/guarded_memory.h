@@ -1,0 +1,49 @@
+// tests/unit/inductor/guarded_memory.h — memory that ends where nothing may be read or written: machine code that goes past a buffer
+// dies at once, and says why. No sanitizer sees what the kernels do.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+
+namespace framejit::inductor::testing {
+
+// On the way to the crash: which test it was says the line above (gtest), or --gtest_brief=0.
+inline void say_where_it_died(int signal) {
+  constexpr char kSaid[] = "a kernel reached outside of its buffers (guarded_memory.h), or code of ours does\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kSaid, sizeof(kSaid) - 1);
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+// `bytes` of 0xCB, so that what is read before it is written shows. The last one, rounded up to `alignment`, stands before a page that
+// cannot be touched; the first one behind such a page and a part of another, which is 0xCB too.
+inline std::shared_ptr<char[]> guarded_block(int64_t bytes, int64_t alignment) {
+  static const bool handled = std::signal(SIGSEGV, say_where_it_died) != SIG_ERR;
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t used = static_cast<size_t>((bytes + alignment - 1) / alignment * alignment), space = (used + page - 1) / page * page, all = space + 2 * page;
+  void* const mapped = mmap(nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (!handled || mapped == MAP_FAILED || mprotect(static_cast<char*>(mapped) + page, space, PROT_READ | PROT_WRITE) != 0)
+    throw std::runtime_error("no guarded memory");
+  char* const first = static_cast<char*>(mapped) + page;
+  std::memset(first, 0xCB, space);
+  return {first + (space - used), [mapped, all](char*) { munmap(mapped, all); }};
+}
+
+// A copy that cannot be written.
+inline std::shared_ptr<char[]> guarded_copy(const char* data, int64_t bytes) {
+  std::shared_ptr<char[]> block = guarded_block(bytes, 1);
+  if (bytes == 0) return block;
+  std::memcpy(block.get(), data, static_cast<size_t>(bytes));
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t first = reinterpret_cast<uintptr_t>(block.get()) / page * page;
+  mprotect(reinterpret_cast<void*>(first), reinterpret_cast<uintptr_t>(block.get()) + static_cast<uintptr_t>(bytes) - first, PROT_READ);
+  return block;
+}
+
+}  // namespace framejit::inductor::testing
