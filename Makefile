@@ -98,6 +98,7 @@ SWEEPS = OMP_NUM_THREADS=1 FRAMEJIT_STRICT=1 $(RUN) tests/e2e/op_sweep.py --jobs
 sweep: build  ## every op of torch's op_db, compiled and compared; goes on where it was stopped (build/.../sweep)
 	@mkdir -p $(BUILD)/sweep; failed=0; \
 	$(SWEEPS)/framejit.jsonl --at-least 90 || failed=1; \
+	$(SWEEPS)/partly.jsonl --dtype float32 --samples 40 --partly tests/e2e/op_partly.txt || failed=1; \
 	$(SWEEPS)/eager.jsonl --at-least 90 --backend eager --dtype float32 || failed=1; \
 	$(SWEEPS)/forms.jsonl --forms all --samples 3 --dtype $(SWEEP_DTYPES) || failed=1; \
 	exit $$failed

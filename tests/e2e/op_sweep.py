@@ -1,7 +1,7 @@
 """Every op of torch's op_db, compiled as `lambda *a, **k: op(*a, **k)`: equal to eager, or a clean break for a known reason.
 
     python tests/e2e/op_sweep.py [--backend framejit] [--dtype float32 ...] [--forms plain ...] [--samples N] [--jobs 2] [--only REGEX]
-                                 [--classes FILE] [--journal FILE] [--summary FILE] [--at-least PERCENT]
+                                 [--classes FILE] [--partly FILE] [--journal FILE] [--summary FILE] [--at-least PERCENT]
 
 Runs in worker processes, so that one crash is one row. With --journal, rows are kept as they come and a second run of the same build
 goes on behind the last op that was done. Exit status 1 when a sample differs or crashes, or breaks for a reason that op_sweep_reasons.txt does not
@@ -83,7 +83,7 @@ class Journal:
 
 def run_worker(options, dtype, names, take):
     """Starts one worker on the ops `names` and hands its rows to `take`. Answers with the sample it died at, or None."""
-    classes = ["--classes", options.classes] if options.classes else []
+    classes = ["--classes", options.classes or options.partly] if options.classes or options.partly else []
     command = [sys.executable, os.path.abspath(__file__), *classes, "--worker", dtype, "--backend", options.backend, "--samples", str(options.samples), "--forms", *options.forms]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     errors = []
@@ -242,6 +242,18 @@ def fallen(committed, now):
             if op not in now or RANKS.index(now[op]) < RANKS.index(kind)]
 
 
+def write_partly(path, rows):
+    """Ops of which some samples, but not all, are PyTorch's own op alone: "op: own of captured"."""
+    counts = collections.defaultdict(lambda: [0, 0])
+    for row in rows:
+        if "class" in row:
+            counts[row["op"]][0] += row["class"] != "extern"
+            counts[row["op"]][1] += 1
+    with open(path, "w") as f:
+        f.write("# How many of an op's samples (op_db, float32) have kernels or views of our own, where others are PyTorch's own op alone (make sweep).\n")
+        f.write("".join(f"{op}: {own} of {all_}\n" for op, (own, all_) in sorted(counts.items()) if 0 < own < all_))
+
+
 def compare_classes(path, rows):
     """True when an op fell; a table that is not current is rewritten when golden files are, and is a failure else."""
     committed, now = read_classes(path), classes_of(rows)
@@ -266,6 +278,8 @@ def report(journal, options):
         print(name, *sections[name], sep="\n")
         if options.classes:
             failed = compare_classes(options.classes, rows) or failed
+        if options.partly:
+            write_partly(options.partly, rows)
         failed = failed or not rows or bool(bad_rows(rows, known_reasons())) or share_whole(rows) < options.at_least
     if options.summary:
         write_summary(options.summary, sections)
@@ -283,6 +297,7 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--at-least", type=float, default=0.0, metavar="PERCENT", help="captured whole, for each dtype")
     parser.add_argument("--classes", metavar="FILE", help="compare what each op becomes with a committed table (one dtype, plain inputs)")
+    parser.add_argument("--partly", metavar="FILE", help="write which ops are kernels for some samples only (one dtype, plain inputs)")
     parser.add_argument("--journal")
     parser.add_argument("--summary")
     options = parser.parse_args()

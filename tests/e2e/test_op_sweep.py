@@ -60,6 +60,12 @@ def test_a_fall_is_seen(tmp_path, monkeypatch):
     assert op_sweep.read_classes(path)["mm"] == "kernels" and op_sweep.compare_classes(path, rows)
 
 
+def test_some_samples_of_an_op(tmp_path):
+    rows = [{"op": op, "class": kind} for op, kinds in {"sum": "kernels views", "mm": "extern extern", "roll": "extern kernels mixed"}.items() for kind in kinds.split()]
+    op_sweep.write_partly(str(tmp_path / "partly.txt"), [*rows, {"op": "roll", "status": "raises"}])
+    assert (tmp_path / "partly.txt").read_text().splitlines()[1:] == ["roll: 2 of 3"]
+
+
 def test_luck_is_not_for_errors():
     """What passes as eager's luck is nothing that inputs an ulp away would not give."""
     terms = torch.tensor([3e4, 7.123, -3e4, 2.5])

@@ -7,8 +7,12 @@ from pathlib import Path
 
 import torch
 
+import op_sweep
+import op_sweep_worker
 from framejit import _framejit
 
+PARTLY = Path(__file__).resolve().parent / "op_partly.txt"
+CLASSES = PARTLY.with_name("op_classes.txt")
 TABLE = Path(__file__).resolve().parents[2] / "docs" / "ops.md"
 MEANING = {
     "decomposed": "rewritten into other ops of this table before kernels are made",
@@ -49,6 +53,18 @@ def own_overloads():
     return kinds, in_place
 
 
+def declined(own):
+    """Lines about ops that have rows and are PyTorch's own op for some samples of op_db: how many are not (op_partly.txt); and for the first
+    sample, which is a small one (op_classes.txt)."""
+    bases = {name.partition(".")[0] for name in own}
+    names = {op_sweep_worker.label_of(op): op.aten_name for op in op_sweep_worker.op_database()}
+    partly = [line.split(": ") for line in PARTLY.read_text().splitlines() if not line.startswith("#")]
+    some = [f"`{op}` {count}" for op, count in partly if names.get(op) in bases]
+    listed = {op for op, _ in partly}
+    none = [f"`{op}`" for op, kind in sorted(op_sweep.read_classes(CLASSES).items()) if kind == "extern" and names.get(op) in bases and op not in listed]
+    return ", ".join(some), ", ".join(none) or "none"
+
+
 def make_table():
     groups = {kind: [] for kind in MEANING}
     for op in core_ops():
@@ -56,7 +72,7 @@ def make_table():
     kinds, in_place = own_overloads()
     text = ["# What becomes of the core ATen ops", "",
             "Written by `tests/e2e/test_op_table.py` from the rows of the decompositions and lowerings (`make golden-update`). A row may leave",
-            "some arguments or dtypes to PyTorch; ops outside the core set are treated the same way: by a row, or as PyTorch's own op.", ""]
+            "some arguments or dtypes to PyTorch (the last section counts them); ops outside the core set are treated the same way.", ""]
     text += ["| | ops | meaning |", "|---|---|---|"]
     text += [f"| {kind} | {len(groups[kind])} | {MEANING[kind]} |" for kind in MEANING]
     for kind in MEANING:
@@ -69,6 +85,11 @@ def make_table():
     for kind, ops in kinds.items():
         core = set(groups[kind])
         text += ["", f"{kind}, not core: " + ", ".join(f"`{op}`" for op in ops if op not in core)]
+    some, none = declined({name for ops in kinds.values() for name in ops})
+    text += ["", "## Rows that leave some samples to PyTorch",
+             "Of the first 40 float32 samples of torch's op_db so many have kernels or views of our own; the others, those of no elements and of no",
+             "dimensions among them, run as PyTorch's own op (`tests/e2e/op_partly.txt`, `make sweep`): " + some + ".", "",
+             "In none of them: " + none + ". Random ops (`native_dropout` that drops, `bernoulli`) always draw by PyTorch's own op: its generator decides."]
     return "\n".join(text) + "\n", groups, total
 
 
