@@ -203,7 +203,7 @@ InstId LowerContext::load_broadcast(NestBuilder& builder, ValueId v, const std::
   const SymSizes& sizes = meta(v).sizes;
   std::vector<SymExpr> own(index.end() - static_cast<long>(sizes.size()), index.end());
   for (size_t k = 0; k < sizes.size(); ++k)
-    if (sizes[k] == SymExpr(1)) own[k] = 0;
+    if (is_size_one(graph_, sizes[k])) own[k] = 0;
   return load(builder, v, std::move(own));
 }
 
@@ -329,6 +329,10 @@ graph::Device kernel_device(const Graph& graph) {
   for (const graph::ValueInfo& value : graph.values)
     if (value.meta.device.type != graph::DeviceType::kCpu) return value.meta.device;
   return {};
+}
+
+bool is_size_one(const Graph& graph, const SymExpr& size) {
+  return size.is_constant() ? size.constant() == 1 : graph.shapes.known(size, graph::Relation::kEq, 1) == true;
 }
 
 LoweredGraph lower(const Graph& graph) { return LowerContext(graph).run(); }

@@ -30,6 +30,8 @@ struct LoweredGraph {
 LoweredGraph lower(const graph::Graph& graph);
 // The one device that kernels of the graph run on: that of its first tensor which is not on the CPU. Ops elsewhere are extern calls.
 graph::Device kernel_device(const graph::Graph& graph);
+// Whether a size is 1, as a constant or by a fact that is guarded: such a dimension is broadcast.
+bool is_size_one(const graph::Graph& graph, const SymExpr& size);
 
 // A nest that goes along one dimension of `sizes` in order and takes the others as they come; `index` is the current element.
 struct Walk {

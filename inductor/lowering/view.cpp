@@ -70,7 +70,7 @@ std::optional<Index> map_expand(const ViewQuery& q) {
   const SymSizes& sizes = q.base().sizes;
   Index out(q.index.end() - static_cast<long>(sizes.size()), q.index.end());
   for (size_t k = 0; k < sizes.size(); ++k)
-    if (sizes[k] == SymExpr(1)) out[k] = 0;
+    if (is_size_one(q.graph, sizes[k])) out[k] = 0;
   return out;
 }
 
