@@ -202,11 +202,11 @@ void fill_with_zeros(LowerContext& ctx) {
 // select_backward(grad, sizes, dim, index): zeros, then grad where it was taken from.
 bool lower_select_backward(LowerContext& ctx) {
   const auto grad = ctx.tensor(0);
-  const auto dim_argument = ctx.integer(2);
+  const auto dim_argument = ctx.dimension(2, ctx.result_meta().ndim());
   const auto at = ctx.size(3);
   const SymSizes& sizes = ctx.result_meta().sizes;
   if (!grad || !dim_argument || !at || ctx.meta(*grad).ndim() + 1 != sizes.size()) return false;
-  const size_t dim = static_cast<size_t>(wrap_dim(*dim_argument, sizes.size()));
+  const auto dim = static_cast<size_t>(*dim_argument);
   const SymExpr position = at->is_constant() && at->constant() < 0 ? *at + sizes[dim] : *at;
   fill_with_zeros(ctx);
   store_region(ctx, *grad, [&](std::vector<SymExpr> index) {
@@ -219,11 +219,11 @@ bool lower_select_backward(LowerContext& ctx) {
 // slice_backward(grad, sizes, dim, start, end, step)
 bool lower_slice_backward(LowerContext& ctx) {
   const auto grad = ctx.tensor(0);
-  const auto dim_argument = ctx.integer(2), step = ctx.integer(5);
+  const auto dim_argument = ctx.dimension(2, ctx.result_meta().ndim()), step = ctx.integer(5);
   const auto start_argument = ctx.size(3);
   const SymSizes& sizes = ctx.result_meta().sizes;
   if (!grad || !dim_argument || !step || !start_argument || sizes.empty() || ctx.meta(*grad).ndim() != sizes.size()) return false;
-  const size_t dim = static_cast<size_t>(wrap_dim(*dim_argument, sizes.size()));
+  const auto dim = static_cast<size_t>(*dim_argument);
   const SymExpr start = slice_start(*start_argument, sizes[dim]);
   fill_with_zeros(ctx);
   store_region(ctx, *grad, [&](std::vector<SymExpr> index) {

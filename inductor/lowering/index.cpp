@@ -29,11 +29,11 @@ bool lower_embedding(LowerContext& ctx) {
 // index_select(self, dim, index); a number counts as a tensor of one element, as self and as index
 bool lower_index_select(LowerContext& ctx) {
   const auto self = ctx.tensor(0), index = ctx.tensor(2);
-  const auto dim_argument = ctx.integer(1);
-  if (!self || !index || !dim_argument || ctx.meta(*index).ndim() > 1) return false;
+  const auto dim_argument = self ? ctx.dimension(1, ctx.meta(*self).ndim()) : std::nullopt;
+  if (!index || !dim_argument || ctx.meta(*index).ndim() > 1) return false;
   const bool is_number = ctx.meta(*self).ndim() == 0;
   if (is_number && !(ctx.meta(*index).numel() == SymExpr(1))) return false;
-  const size_t dim = static_cast<size_t>(wrap_dim(*dim_argument, ctx.meta(*self).ndim()));
+  const auto dim = static_cast<size_t>(*dim_argument);
   NestBuilder b = ctx.result_nest();
   std::vector<SymExpr> at = b.range_dims(), which;
   if (ctx.meta(*index).ndim() == 1) which = {is_number ? SymExpr(0) : at[dim]};
@@ -47,10 +47,10 @@ bool lower_index_select(LowerContext& ctx) {
 // gather(self, dim, index)
 bool lower_gather(LowerContext& ctx) {
   const auto self = ctx.tensor(0), index = ctx.tensor(2);
-  const auto dim_argument = ctx.integer(1);
-  if (!self || !index || !dim_argument || ctx.meta(*self).ndim() == 0) return false;
+  const auto dim_argument = self ? ctx.dimension(1, ctx.meta(*self).ndim()) : std::nullopt;
+  if (!index || !dim_argument || ctx.meta(*self).ndim() == 0) return false;
   if (ctx.meta(*index).ndim() != ctx.meta(*self).ndim()) return false;
-  const size_t dim = static_cast<size_t>(wrap_dim(*dim_argument, ctx.meta(*self).ndim()));
+  const auto dim = static_cast<size_t>(*dim_argument);
   NestBuilder b = ctx.result_nest();
   std::vector<SymExpr> at = b.range_dims();
   at[dim] = b.checked_index(ctx.load(b, *index, at), ctx.meta(*self).sizes[dim], false);

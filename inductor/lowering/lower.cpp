@@ -65,7 +65,11 @@ std::vector<std::string> lowered_ops() {
   return names;
 }
 
-int64_t wrap_dim(int64_t dim, size_t ndim) { return dim < 0 ? dim + static_cast<int64_t>(std::max<size_t>(ndim, 1)) : dim; }
+int64_t wrap_dim(int64_t dim, size_t ndim) {
+  const auto n = static_cast<int64_t>(std::max<size_t>(ndim, 1));
+  FJ_CHECK(dim >= -n && dim < n, "a dimension that there is not was lowered");
+  return dim < 0 ? dim + n : dim;
+}
 
 bool LowerContext::given(size_t i) const {
   const Arg* a = arg(i);
@@ -87,6 +91,12 @@ std::optional<SymExpr> LowerContext::size(size_t i) const {
 std::optional<int64_t> LowerContext::integer(size_t i) const {
   const auto e = size(i);
   return e ? e->as_constant() : std::nullopt;
+}
+
+std::optional<int64_t> LowerContext::dimension(size_t i, size_t ndim) const {
+  const auto dim = integer(i);
+  const auto n = static_cast<int64_t>(std::max<size_t>(ndim, 1));
+  return dim && *dim >= -n && *dim < n ? std::optional(wrap_dim(*dim, ndim)) : std::nullopt;
 }
 
 std::optional<double> LowerContext::number(size_t i) const {

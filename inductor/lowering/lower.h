@@ -58,6 +58,7 @@ class LowerContext {
   std::optional<graph::ValueId> tensor(size_t i) const;
   std::optional<SymExpr> size(size_t i) const;
   std::optional<int64_t> integer(size_t i) const;
+  std::optional<int64_t> dimension(size_t i, size_t ndim) const;  // from the front; none where there is no such dimension: torch says so
   std::optional<double> number(size_t i) const;       // int, float or bool constants
   bool flag(size_t i, bool otherwise) const;
   std::optional<SymSizes> sizes(size_t i) const;      // a list, or one int

@@ -17,8 +17,8 @@ DType carried_dtype(DType dtype) {
 bool lower_running(LowerContext& ctx, ReduceOp op) {
   const DType dtype = ctx.result_meta().dtype;
   const auto self = ctx.tensor(0);
-  const auto dim = ctx.integer(1);
-  if (!self || !dim || dtype == DType::kBool) return false;
+  const auto dim = self ? ctx.dimension(1, ctx.meta(*self).ndim()) : std::nullopt;
+  if (!dim || dtype == DType::kBool) return false;
   auto [b, index] = ctx.walk(ctx.meta(*self).sizes, *dim);
   InstId value = b.cast(ctx.load(b, *self, index), dtype);
   if (ctx.meta(*self).dtype != dtype) value = b.round_to(value, dtype);
@@ -32,8 +32,8 @@ bool lower_cumprod(LowerContext& ctx) { return lower_running(ctx, ReduceOp::kPro
 // cummax, cummin (self, dim): values, and where the last of the equally good ones stands.
 bool lower_extrema(LowerContext& ctx, ReduceOp value_op, ReduceOp position_op) {
   const auto self = ctx.tensor(0);
-  const auto dim = ctx.integer(1);
-  if (!self || !dim) return false;
+  const auto dim = self ? ctx.dimension(1, ctx.meta(*self).ndim()) : std::nullopt;
+  if (!dim) return false;
   auto [b, index] = ctx.walk(ctx.meta(*self).sizes, *dim);
   const InstId input = b.round_to(ctx.load(b, *self, index), ctx.meta(*self).dtype);
   const InstId value = b.scan(value_op, input), position = b.scan(position_op, input);

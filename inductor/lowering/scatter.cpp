@@ -94,11 +94,11 @@ struct ScatterArgs {
 
 std::optional<ScatterArgs> scatter_args(LowerContext& ctx) {
   const auto self = ctx.tensor(0), index = ctx.tensor(2), source = ctx.tensor(3);
-  const auto dim = ctx.integer(1);
-  if (!self || !index || !dim) return std::nullopt;
+  const auto dim = self ? ctx.dimension(1, ctx.meta(*self).ndim()) : std::nullopt;
+  if (!index || !dim) return std::nullopt;
   const TensorMeta &m = ctx.meta(*self), &i = ctx.meta(*index);
   if (i.dtype != DType::kInt64 || i.ndim() != m.ndim()) return std::nullopt;
-  const int64_t along = m.ndim() == 0 ? 0 : wrap_dim(*dim, m.ndim());
+  const int64_t along = *dim;
   for (size_t d = 0; d < m.ndim(); ++d)
     if (static_cast<int64_t>(d) != along && !fits(i.sizes[d], m.sizes[d])) return std::nullopt;
   const bool has_source = source && ctx.meta(*source).ndim() == m.ndim() && ctx.meta(*source).dtype == m.dtype;
@@ -183,11 +183,11 @@ struct SliceArgs {
 
 std::optional<SliceArgs> slice_args(LowerContext& ctx, bool has_source) {
   const auto self = ctx.tensor(0), index = ctx.tensor(2), source = ctx.tensor(3);
-  const auto dim = ctx.integer(1);
-  if (!self || !index || !dim) return std::nullopt;
+  const auto dim = self ? ctx.dimension(1, ctx.meta(*self).ndim()) : std::nullopt;
+  if (!index || !dim) return std::nullopt;
   const TensorMeta &m = ctx.meta(*self), &i = ctx.meta(*index);
   if (m.ndim() == 0 || i.ndim() != 1 || (i.dtype != DType::kInt64 && i.dtype != DType::kInt32)) return std::nullopt;
-  SliceArgs args{*self, *index, std::nullopt, static_cast<size_t>(wrap_dim(*dim, m.ndim()))};
+  SliceArgs args{*self, *index, std::nullopt, static_cast<size_t>(*dim)};
   if (!has_source) return args;
   if (!source || ctx.meta(*source).dtype != m.dtype || ctx.meta(*source).ndim() != m.ndim()) return std::nullopt;
   args.source = source;

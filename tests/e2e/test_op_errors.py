@@ -319,3 +319,21 @@ class TestPartsOfWhatIsChecked:
                 torch.testing.assert_close(compiled(*args), expected)
         stats = framejit.stats()
         assert stats["kernels"] and stats["graphs"] == 1 and stats["fallbacks"] == 3, stats
+
+
+@pytest.mark.nothing_captured
+@pytest.mark.parametrize("write", [lambda x, n: x.cumsum_(1), lambda x, n: x.cumprod_(1), lambda x, n: x.index_fill_(1, n, 0.5), lambda x, n: x.index_add_(1, n, x[:2]),
+                                   lambda x, n: x.scatter_(1, n, 1.0)], ids=["cumsum_", "cumprod_", "index_fill_", "index_add_", "scatter_"])
+def test_dimensions_that_there_are_not(write):
+    """Whatever the rank was when sizes became symbols."""
+    n = torch.tensor([1, 0])
+    check(write, torch.randn(3), n)
+    compiled = framejit.compile(write)
+    for shape in ((2, 3), (2, 4), (3,), (4,)):
+        outcomes = []
+        for f in (compiled, write):
+            try:
+                outcomes.append(f(torch.ones(shape), n).tolist())
+            except (IndexError, RuntimeError) as e:
+                outcomes.append(str(e).splitlines()[0])
+        assert outcomes[0] == outcomes[1]

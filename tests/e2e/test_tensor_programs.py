@@ -3,7 +3,7 @@ import pytest
 import torch
 
 import framejit
-from check import BACKENDS, check, fresh  # noqa: F401
+from check import BACKENDS, check, fresh, same  # noqa: F401
 
 
 def sharing(tensors):
@@ -166,3 +166,15 @@ class TestRandom:
             return y, getattr(x, fill)()
         check(f, torch.randn(6, 8))
         check(f, torch.randn(6, 16)[:, ::2])
+
+
+def test_an_expression_that_is_one_is_broadcast():
+    """Its size is no constant; that it is 1 is a fact of the graph."""
+    def f(x):
+        halves = x[::2].square()[::2]
+        return torch.minimum(halves.sum(-1), halves), torch.where(halves > 0, halves.amax(-1), 0.0), halves.amin(-1).expand(3, x.shape[1]) + 1
+    compiled = framejit.compile(f)
+    with torch.no_grad():
+        for size in ((3, 3), (4, 2), (4, 9), (3, 40)):
+            x = torch.randn(size)
+            same(compiled(x), f(x))
