@@ -586,8 +586,7 @@ def test_reshape_views_where_eager_does(name, dynamic, backend):
         ours, plain = x.clone(memory_format=torch.preserve_format), x.clone(memory_format=torch.preserve_format)
         if name in ("stepped", "expanded"):  # clones are dense
             ours = plain = x
-        got, want = compiled(ours), fn(plain)
-        same((got, ours), (want, plain))
+        same(((got := compiled(ours)), ours), ((want := fn(plain)), plain))
         assert (got.data_ptr() == ours.data_ptr()) == (want.data_ptr() == plain.data_ptr())
 
 
@@ -597,7 +596,5 @@ def test_an_expression_that_is_one_is_broadcast():
         halves = x[::2].square()[::2]
         return torch.minimum(halves.sum(-1), halves), torch.where(halves > 0, halves.amax(-1), 0.0), halves.amin(-1).expand(3, x.shape[1]) + 1
     compiled = framejit.compile(f)
-    with torch.no_grad():
-        for size in ((3, 3), (4, 2), (4, 9), (3, 40)):
-            x = torch.randn(size)
-            same(compiled(x), f(x))
+    for x in (torch.randn(size) for size in ((3, 3), (4, 2), (4, 9), (3, 40))):
+        same(compiled(x), f(x))
