@@ -9,6 +9,8 @@
 #include <random>
 #include <string>
 
+#include "tests/unit/inductor/guarded_memory.h"
+
 namespace framejit::inductor::testing {
 
 // Calls round(seed) for FUZZ_SEED (1), and `rounds` (FUZZ_ROUNDS) seeds from there; stops at the first that fails.
@@ -30,6 +32,7 @@ inline constexpr const char* kOtherBits = "threads give other bits";
 // is part of its message, or kOtherBits. What fails is not the running test's failure.
 template <class Round>
 int seeds_until_found(int rounds, const std::string& finding, Round round) {
+  const Unguarded unguarded;
   for (int seed = 1; seed <= rounds; ++seed) {
     ::testing::TestPartResultArray failures;
     {
