@@ -66,13 +66,13 @@ TEST(GuardedMemoryDeathTest, EndsWhatReachesBeyond) {
   EXPECT_DEATH(padded[128] = 1, kDied);
 }
 
-// A kernel that is told of more elements than its buffers have.
+// A kernel that is told of more elements than its buffers have; small ones know how many there are.
 TEST(GuardedMemoryDeathTest, EndsAKernelThatReachesBeyond) {
-  const std::string text = "graph @f(%x : f32[100]) {\n  %0 = exp %x : f32[100]\n  return %0\n}\n";
+  const std::string text = "graph @f(%x : f32[100000]) {\n  %0 = exp %x : f32[100000]\n  return %0\n}\n";
   check_graph(text);
   const auto longer = [](runtime::CallPlan& plan) {
     for (runtime::Step& step : plan.steps)
-      if (auto* kernel = std::get_if<runtime::KernelStep>(&step)) kernel->extent = {104, -1};
+      if (auto* kernel = std::get_if<runtime::KernelStep>(&step)) kernel->extent = {100032, -1};
   };
   EXPECT_DEATH(check_graph(text, {.plan = longer}), kDied);
 }
