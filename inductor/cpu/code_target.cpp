@@ -46,7 +46,7 @@ void say_last_words(void*, const char* reason, bool) {
 WorkName::WorkName(std::string_view name) : name_(name) { t_work = &name_; }
 WorkName::~WorkName() { t_work = nullptr; }
 
-void prepare_llvm() {
+void prepare_code_generation() {
   static std::once_flag once;
   std::call_once(once, [] {
     llvm::install_fatal_error_handler(say_last_words);
@@ -81,7 +81,7 @@ Result<std::string> assembly_of(llvm::Module& module, llvm::TargetMachine& machi
 }
 
 Result<std::string> assembly_of(const Kernel& kernel, const CodeTarget& target) {
-  prepare_llvm();
+  prepare_code_generation();
   const llvm::Triple triple(target.triple);
   std::string problem;
   const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple, problem);

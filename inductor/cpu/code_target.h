@@ -25,7 +25,7 @@ const char* cpu_of(VectorLevel level);
 // Before LLVM is used. Its fatal errors are explained (WorkName), and passes of code generation that take time and win nothing here
 // are left out: addresses are emitted with what a loop changes in them apart (LSR), and instructions in the order in which they are
 // emitted need fewer registers than in that of LLVM's scheduler.
-void prepare_llvm();
+void prepare_code_generation();
 
 // What this thread compiles, while it lives: LLVM ends the process where it cannot select an instruction, and says then what it was
 // and what to set.

@@ -306,7 +306,7 @@ Result<std::unique_ptr<CpuJit>> CpuJit::create(VectorLevel level) {
   std::call_once(once, [] {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
-    prepare_llvm();
+    prepare_code_generation();
   });
   FJ_TRY_VOID(has_room());
   if (!is_available(level)) return Error{"unavailable", "this CPU does not have the vector registers asked for; FRAMEJIT_CPU_FEATURES=auto takes those that it has"};

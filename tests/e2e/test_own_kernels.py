@@ -79,11 +79,11 @@ CASES = {
                                 for m in ("nearest", "nearest-exact") for k in ({"scale_factor": 2}, {"scale_factor": 1.7}, {"size": 5})],
     "linear": lambda x, y, z: [F.interpolate(x.reshape(shape), mode=m, align_corners=a, **k) for shape, m in (((1, *x.shape), "linear"), ((1, 2, 3, -1), "bilinear"), ((1, 1, 2, 3, -1), "trilinear"))
                                for a in (False, True) for k in ({"scale_factor": 2}, {"scale_factor": 1.7}, {"size": 5}, {"size": 1})],
-    "max_pool": lambda x, y, z: [F.max_pool2d(v, *w) for v in (x.reshape(1, 1, 4, 6), x.repeat(2, 9).reshape(2, 2, 6, 18)) 
+    "max_pool": lambda x, y, z: [F.max_pool2d(v, *w) for v in (x.reshape(1, 1, *x.shape), x.repeat(2, 9).reshape(2, 2, -1, 18))
                                  for w in ((2,), (3, 2, 1), (3, 1, 1), ((1, 3), (1, 2), (0, 1)), (2, 2, 0, 2), (3, 2, 1, 1, True), (2, 3, 1, 1, True))],
-    "avg_pool": lambda x, y, z: [F.avg_pool2d(v, *w) for v in (x.reshape(1, 4, 6), x.repeat(2, 9).reshape(2, 2, 6, 18))
+    "avg_pool": lambda x, y, z: [F.avg_pool2d(v, *w) for v in (x.reshape(1, *x.shape), x.repeat(2, 9).reshape(2, 2, -1, 18))
                                  for w in ((2,), (3, 2, 1), (3, 2, 1, False, False), ((3, 1), 1), (3, 2, 1, True), (3, 2, 1, True, False), (2, 3, 1, True, True), (3, 2, 0, False, True, 7))],
-    "pools of many lanes": lambda x, y, z: [p(x.repeat(10, 16).reshape(2, 2, 10, 96).contiguous(memory_format=m), 3, 2, 1) for p in (F.max_pool2d, F.avg_pool2d)
+    "pools of many lanes": lambda x, y, z: [p(x.repeat(10, 16).reshape(2, 2, -1, 96).contiguous(memory_format=m), 3, 2, 1) for p in (F.max_pool2d, F.avg_pool2d)
                                             for m in (torch.contiguous_format, torch.channels_last)],
     "edges": lambda x, y, z: [F.pad(x.reshape(shape), pad, mode=m) for m in ("reflect", "replicate")
                               for shape, pad in ((x.shape, (2, 3)), ((1, *x.shape), (1, 0, 2, 3)), ((2, 3, -1), (3, 1, 2, 0)), ((1, 2, 3, -1), (1, 1, 2, 2, 0, 1)))],

@@ -11,7 +11,8 @@ from test_own_kernels import CASES
 COUNTS = (1, 2, 3)
 SHAPE = (300, 1030)
 # Cases that are about a few rows or columns, or whose result is a square of their size.
-SHAPES = {"nll_loss": (4, 90_000), "cross_entropy": (4, 90_000), "copies of parts": (60_000, 6), "diagonals": (64, 96), "trace": (4000, 4001)}
+SHAPES = {"nll_loss": (4, 90_000), "cross_entropy": (4, 90_000), "copies of parts": (60_000, 6), "diagonals": (64, 96), "trace": (4000, 4001),
+          "max_pool": (64, 96), "avg_pool": (64, 96), "pools of many lanes": (64, 96)}
 ONE_THREAD = {"trace", "nll_loss", "index_select"}  # nests of a few thousand points at most
 
 

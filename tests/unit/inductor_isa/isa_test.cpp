@@ -161,7 +161,7 @@ TEST(Isa, HalfPrecisionIsConvertedAndComputedInFloat32) {
 void select_the_impossible() {
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
-  prepare_llvm();
+  prepare_code_generation();
   const llvm::Triple triple("x86_64-unknown-linux-gnu");
   std::string problem;
   const std::unique_ptr<llvm::TargetMachine> machine(
