@@ -6,18 +6,10 @@
 #include <utility>
 
 #include "graph/backend.h"
+#include "graph/node_values.h"
 
 namespace framejit::graph {
 namespace {
-
-template <class Visit>
-void for_each_value(const Node& node, Visit visit) {
-  for (const Arg& arg : node.args) {
-    if (const ValueId* v = arg.get<ValueId>()) visit(*v);
-    if (const auto* list = arg.get<std::vector<ValueId>>())
-      for (ValueId v : *list) visit(v);
-  }
-}
 
 class EagerCompiler {
  public:

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -68,10 +69,12 @@ struct OutputAlias {
   uint32_t of = 0;  // index of the input or output
 };
 
+using ValueInfos = std::deque<ValueInfo>;  // passes hold metas while they add values: none moves
+
 struct Graph {
   std::string name = "f";
   ShapeEnv shapes;
-  std::vector<ValueInfo> values;
+  ValueInfos values;
   std::vector<ValueId> inputs;
   std::vector<std::string> input_names;       // printable sources, same order
   std::vector<ValueId> constants;             // captured tensors: the recorder keeps them, slot = position here

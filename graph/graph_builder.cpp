@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "graph/node_values.h"
 #include "graph/shape_rule.h"
 
 namespace framejit::graph {
@@ -93,12 +94,7 @@ size_t GraphBuilder::add_node(Node node) {
   for (ValueId v : node.results) {
     if (v == kNoValue) continue;
     ValueInfo& info = graph_.values[index_of(v)];
-    const bool is_argument = std::any_of(node.args.begin(), node.args.end(), [&](const Arg& a) {
-      const ValueId* x = a.get<ValueId>();
-      const auto* list = a.get<std::vector<ValueId>>();
-      return (x != nullptr && *x == v) || (list != nullptr && std::find(list->begin(), list->end(), v) != list->end());
-    });
-    if (info.node < 0 && !is_argument) info.node = index;
+    if (info.node < 0 && !has_argument(node, v)) info.node = index;
   }
   if (merge_ && is_pure(*node.op)) seen_.emplace(hash_of(*node.op, node.args), static_cast<size_t>(index));
   graph_.nodes.push_back(std::move(node));

@@ -15,6 +15,7 @@
 
 #include "graph/graph_names.h"
 #include "graph/int64_range.h"
+#include "graph/node_values.h"
 #include "graph/sym_text.h"
 
 namespace framejit::graph {
@@ -474,7 +475,7 @@ class Parser {
       first = false;
       std::optional<uint32_t> storage;
       FJ_TRY(TensorMeta meta, type(storage));
-      if (const auto known = by_name_.find(name); known != by_name_.end() && is_argument(node, known->second)) {
+      if (const auto known = by_name_.find(name); known != by_name_.end() && has_argument(node, known->second)) {
         node.results.push_back(known->second);  // written in place and returned
         continue;
       }
@@ -513,14 +514,6 @@ class Parser {
     const bool is_node = results(names, lists).ok() && !at_.peek_is("=");
     at_.rewind(start);
     return is_node;
-  }
-
-  static bool is_argument(const Node& node, ValueId v) {
-    return std::any_of(node.args.begin(), node.args.end(), [&](const Arg& a) {
-      const auto* list = a.get<std::vector<ValueId>>();
-      if (list != nullptr) return std::find(list->begin(), list->end(), v) != list->end();
-      return a.get<ValueId>() != nullptr && *a.get<ValueId>() == v;
-    });
   }
 
   Result<void> update_line() {

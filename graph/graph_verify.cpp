@@ -1,7 +1,7 @@
 // graph/graph_verify.cpp — the invariants every graph keeps, in both dialects. The first broken one is named with its node.
 #include <algorithm>
 
-#include "graph/graph.h"
+#include "graph/node_values.h"
 
 namespace framejit::graph {
 namespace {
@@ -46,10 +46,7 @@ class Verifier {
     const std::string where = "node " + std::to_string(index) + " (" + n.op->name + ")";
     if (!n.op->arg_names.empty() && n.args.size() > n.op->arg_names.size()) return fail(where + " has too many arguments");
     std::vector<ValueId> arguments;
-    for (const Arg& arg : n.args) {
-      if (const ValueId* v = arg.get<ValueId>()) arguments.push_back(*v);
-      if (const auto* list = arg.get<std::vector<ValueId>>()) arguments.insert(arguments.end(), list->begin(), list->end());
-    }
+    for_each_value(n, [&](ValueId v) { arguments.push_back(v); });
     for (ValueId v : arguments)
       if (!is_defined(v)) return fail(where + " uses a value before it is defined");
     if (!n.result_lists.empty()) {

@@ -93,7 +93,7 @@ int RuleArgs::memory_format(size_t i) const {
   return e != nullptr && e->kind == 'm' ? e->value : -1;
 }
 
-bool infer_metas(const OpDef& op, std::span<const Arg> args, const std::vector<ValueInfo>& values, ShapeEnv& env,
+bool infer_metas(const OpDef& op, std::span<const Arg> args, const ValueInfos& values, ShapeEnv& env,
                  std::vector<TensorMeta>& results, DType default_dtype) {
   if (op.shape_rule == nullptr) return false;
   results.clear();

@@ -15,7 +15,7 @@ namespace framejit::graph {
 
 struct RuleArgs {
   std::span<const Arg> args;
-  const std::vector<ValueInfo>* values = nullptr;
+  const ValueInfos* values = nullptr;
   DType default_dtype = DType::kFloat32;
 
   size_t count() const { return args.size(); }
@@ -37,7 +37,7 @@ struct RuleArgs {
 };
 
 // Runs the rule of `op` on these arguments; false when there is none or it does not cover them.
-bool infer_metas(const OpDef& op, std::span<const Arg> args, const std::vector<ValueInfo>& values, ShapeEnv& env,
+bool infer_metas(const OpDef& op, std::span<const Arg> args, const ValueInfos& values, ShapeEnv& env,
                  std::vector<TensorMeta>& results, DType default_dtype = DType::kFloat32);
 
 bool is_as_strided(const OpDef& op);     // or one of its kin: _copy, _scatter, in place

@@ -14,6 +14,7 @@
 #include "frame_hook/aten/compiled_call.h"
 #include "frame_hook/aten/torch_callables.h"
 #include "frame_hook/aten/torch_modes.h"
+#include "graph/node_values.h"
 #include "guards/aten/tensor_facts.h"
 #include "guards/interrupts.h"
 #include "guards/py_ref.h"
@@ -213,10 +214,9 @@ std::vector<size_t> TorchRecording::written_inputs() const {
   std::set<uint32_t> written;
   for (const graph::Node& node : g.nodes)
     for (int8_t i : node.op->write_args) {
-      const graph::Arg& arg = node.args[static_cast<size_t>(i)];
-      const auto note = [&](graph::ValueId v) { if (v != graph::kNoValue) written.insert(g.values[graph::index_of(v)].storage); };
-      if (const auto* v = arg.get<graph::ValueId>()) note(*v);
-      if (const auto* list = arg.get<std::vector<graph::ValueId>>()) std::for_each(list->begin(), list->end(), note);
+      graph::for_each_value(node.args[static_cast<size_t>(i)], [&](graph::ValueId v) {
+        if (v != graph::kNoValue) written.insert(g.values[graph::index_of(v)].storage);
+      });
     }
   std::vector<size_t> result;
   for (size_t i = 0; i < g.inputs.size(); ++i)

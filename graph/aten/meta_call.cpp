@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "graph/node_values.h"
+
 namespace framejit::graph {
 namespace {
 
@@ -41,10 +43,9 @@ void collect(const TensorMeta& meta, std::vector<SymbolId>& symbols) {
 void Recorder::specialise_symbols(const OpCall& call) {
   std::vector<SymbolId> symbols;
   for (const Arg& arg : call.node.args) {
-    if (const auto* v = arg.get<ValueId>(); v != nullptr && *v != kNoValue) collect(graph().meta(*v), symbols);
-    if (const auto* list = arg.get<std::vector<ValueId>>())
-      for (ValueId v : *list)
-        if (v != kNoValue) collect(graph().meta(v), symbols);
+    for_each_value(arg, [&](ValueId v) {
+      if (v != kNoValue) collect(graph().meta(v), symbols);
+    });
     if (const auto* e = arg.get<SymExpr>()) e->collect_symbols(symbols);
     if (const auto* list = arg.get<std::vector<SymExpr>>())
       for (const SymExpr& e : *list) e.collect_symbols(symbols);

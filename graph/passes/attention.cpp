@@ -14,6 +14,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "graph/node_values.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rebuild.h"
 #include "graph/shape_rule.h"
@@ -79,10 +80,7 @@ class Finder {
     };
     for (const Node& node : graph.nodes) {
       user = &node;
-      for (const Arg& arg : node.args) {
-        if (const ValueId* v = arg.get<ValueId>()) use(*v);
-        if (const auto* list = arg.get<std::vector<ValueId>>()) std::for_each(list->begin(), list->end(), use);
-      }
+      for_each_value(node, use);
     }
     user = nullptr;
     for (ValueId v : graph.outputs) use(v);

@@ -4,20 +4,12 @@
 // Needs a functional graph.
 #include <vector>
 
+#include "graph/node_values.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rebuild.h"
 
 namespace framejit::graph {
 namespace {
-
-template <class Visit>
-void for_each_value(const Node& node, Visit visit) {
-  for (const Arg& arg : node.args) {
-    if (const ValueId* v = arg.get<ValueId>()) visit(*v);
-    if (const auto* list = arg.get<std::vector<ValueId>>())
-      for (ValueId v : *list) visit(v);
-  }
-}
 
 // Integer division raises on zeros, used or not.
 bool may_divide_by_zero(const Graph& graph, const Node& node) {

@@ -4,19 +4,13 @@
 #include <algorithm>
 #include <set>
 
+#include "graph/node_values.h"
 #include "graph/shape_rule.h"
 
 namespace framejit::graph {
 namespace {
 
 constexpr TorchEnum kContiguous{'m', 0};
-
-template <class Visit>
-void for_each_value(const Arg& arg, Visit visit) {
-  if (const ValueId* v = arg.get<ValueId>()) visit(*v);
-  if (const auto* list = arg.get<std::vector<ValueId>>())
-    for (ValueId v : *list) visit(v);
-}
 
 // The dimensions of a layout without gaps and overlaps, slowest first.
 std::optional<std::vector<size_t>> dense_order(const TensorMeta& layout) {
@@ -90,7 +84,7 @@ std::vector<ValueId> Rebuild::emit_like(const Node& like, const OpDef* op, std::
   if (const std::vector<ValueId>* known = out_.find_equal(*op, args)) return *known;
   // Old and new tensors pair up in order: the arguments are those of `like`, or fewer when a functional form drops some.
   std::vector<ValueId> before;
-  for (const Arg& arg : like.args) for_each_value(arg, [&](ValueId v) { before.push_back(v); });
+  for_each_value(like, [&](ValueId v) { before.push_back(v); });
   bool unchanged = op == like.op && args.size() == like.args.size();
   size_t at = 0;
   for (const Arg& arg : args)

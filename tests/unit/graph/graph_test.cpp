@@ -162,6 +162,15 @@ TEST(GraphBuilder, MergesPureNodesOnly) {
   EXPECT_NE(b.emit("rand", draw), b.emit("rand", draw));
 }
 
+TEST(GraphBuilder, MetasStayWhereTheyAreWhileValuesAreAdded) {
+  GraphBuilder b("f", true);
+  ValueId last = b.add_input(tensor({3, 5}), b.new_storage(), "x");
+  const TensorMeta& first = b.meta(last);
+  for (int k = 0; k < 300; ++k) last = b.emit("exp", {last});
+  EXPECT_EQ(&first, &b.meta(b.peek().inputs[0]));
+  EXPECT_EQ(first.sizes, (SymSizes{3, 5}));
+}
+
 TEST(GraphBuilder, RollbackDropsTheNodesOfAFailedCall) {
   GraphBuilder b("f", true);
   const ValueId x = b.add_input(tensor({3}), b.new_storage(), "x");

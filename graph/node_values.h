@@ -1,0 +1,32 @@
+// graph/node_values.h — the values among a node's arguments, those of lists too, in order; kNoValue (an absent one) is visited like others.
+#pragma once
+
+#include <algorithm>
+
+#include "graph/graph.h"
+
+namespace framejit::graph {
+
+template <class Visit>
+void for_each_value(const Arg& arg, Visit&& visit) {
+  if (const ValueId* v = arg.get<ValueId>()) visit(*v);
+  if (const auto* list = arg.get<std::vector<ValueId>>())
+    for (ValueId v : *list) visit(v);
+}
+
+template <class Visit>
+void for_each_value(const Node& node, Visit&& visit) {
+  for (const Arg& arg : node.args) for_each_value(arg, visit);
+}
+
+inline bool has_value(const Arg& arg, ValueId v) {
+  bool found = false;
+  for_each_value(arg, [&](ValueId other) { found = found || other == v; });
+  return found;
+}
+
+inline bool has_argument(const Node& node, ValueId v) {
+  return std::any_of(node.args.begin(), node.args.end(), [&](const Arg& arg) { return has_value(arg, v); });
+}
+
+}  // namespace framejit::graph
