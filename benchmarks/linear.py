@@ -2,9 +2,9 @@
 
     python benchmarks/linear.py [--joined] [--dtype f32] [--threads 1 2] [--rounds 10]
 
-Weights lie as nn.Linear holds them: nothing is packed ahead, and a joined product copies its weights in each call. mkl::_mkl_linear takes
-packed weights only, so that it is not here. A ratio above 1 says that the second candidate is faster. Before the times of oneDNN's product:
-whether one thread and two give the same bits.
+Weights lie as nn.Linear holds them: nothing is packed ahead, and a joined product copies its weights in each call. mkl::_mkl_linear takes packed
+weights only, so that it is not here. Kernels are framejit's, where FRAMEJIT_PRODUCTS lets them be (=kernels: everywhere). A ratio above 1 says that
+the second candidate is faster. Before the times of oneDNN's product: whether one thread and two give the same bits.
 """
 import argparse
 import statistics
@@ -12,6 +12,7 @@ import statistics
 import torch
 import torch.nn.functional as F
 
+import framejit
 from pairs import measure
 
 LAYERS = [(512, 512), (512, 2048), (768, 768), (768, 3072), (3072, 768), (1024, 1024), (1024, 4096), (4096, 1024)]
@@ -29,6 +30,8 @@ def single(rows, depth, width, dtype):
         "oneDNN": lambda: pointwise(x, w, b, "none", [], ""),
         "mm": lambda: torch.mm(x, turned),
         "oneDNN, no bias": lambda: pointwise(x, w, None, "none", [], ""),
+        "mm ": lambda: torch.mm(x, turned),
+        "kernel": framejit.compile(lambda: torch.mm(x, turned)),
         "addmm, relu": lambda: torch.addmm(b, x, turned).relu_(),
         "oneDNN relu": lambda: pointwise(x, w, b, "relu", [], ""),
         "addmm, gelu": lambda: F.gelu(torch.addmm(b, x, turned)),

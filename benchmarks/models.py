@@ -20,6 +20,7 @@ import torch
 from pairs import geomean, measure, median, ratio
 
 DTYPES = ["f32", "bf16"]
+DIFFERS = {"f32": 1e-4, "bf16": 3e-2}  # the most that is a figure
 
 
 def ids(length, vocabulary=1000):
@@ -109,6 +110,7 @@ def row(name, dtype, rounds, torch_compile):
             if compiler == "framejit":
                 out["MB"] = resident_megabytes() - before
                 out["differs"] = ((got - expected).abs().max() / expected.abs().max()).item()
+                assert out["differs"] < DIFFERS[dtype], f"{name} {dtype} differs from eager by {out['differs']:.2g} of its largest value"
                 out.update({key: framejit.stats()[key] for key in ("graphs", "graph_breaks", "fallbacks", "ops", "kernels")})
         calls = {key: lambda f=f: call(f) for key, f in candidates.items()}
         for timed in calls.values():
