@@ -21,8 +21,14 @@ ifeq ($(shell mkdir -p "$${CCACHE_DIR:-$${XDG_CACHE_HOME:-$$HOME/.cache}}/ccache
 export CCACHE_DIR := $(CURDIR)/build/ccache
 endif
 
+# What the tests consist of, the longest parts first.
+OTHER_PYTHONS := $(addprefix without-torch-,$(filter-out $(VERSION),3.11 3.12 3.13))
+OWN_PARTS := $(addprefix tests/e2e/,test_op_sweep.py test_threads.py test_models.py test_levels.py test_own_kernels.py recorder hook)
+DEALT_PARTS := dealt-0 dealt-1 dealt-2 dealt-3
+PYTHON_PARTS := $(OWN_PARTS) $(DEALT_PARTS)
+
 .DEFAULT_GOAL := help
-.PHONY: setup build demo test test-cpp test-python test-without-torch test-gpu sanitize levels bench sweep ulp fuzz lint format golden-update wheel clean help
+.PHONY: setup build demo test test-cpp test-python $(PYTHON_PARTS) test-without-torch $(OTHER_PYTHONS) test-gpu sanitize levels bench sweep ulp fuzz lint format golden-update wheel clean help
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,18 +53,33 @@ FILE ?= benchmarks/data/sentences.txt
 demo: build  ## sentence similarities of a text file, plain and compiled: FILE=..., '-' for standard input; COMPARE=1 adds torch.compile
 	@HF_HUB_OFFLINE=1 $(RUN) benchmarks/demo.py $(if $(COMPARE),--compare) "$(FILE)"
 
-test: lint test-cpp test-python test-without-torch  ## everything: lint, C++ unit and golden tests, pytest, the other CPythons
+# Parts run side by side, JOBS at a time, and each shows what it has said when it ends; descriptor 9 tells at once that it begins. When one
+# has failed, no other is begun.
+SIDE_BY_SIDE = $(MAKE) -j $(JOBS) --output-sync=target
+begin = { echo "$@ ..." >&9; } 2>/dev/null || true
+
+test: lint build  ## everything: lint, C++ unit and golden tests, pytest, the other CPythons
+	@+$(SIDE_BY_SIDE) $(OTHER_PYTHONS) test-cpp $(PYTHON_PARTS) 9>&2
 
 test-cpp: build
+	@$(begin)
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=error
 	@grep -s '^framejit: not tested: ' $(BUILD)/Testing/Temporary/LastTest.log >&2 || true
 	@grep -q '^build frame_hook_test:' $(BUILD)/build.ninja || $(TOOLS)/not_tested "the C++ tests that embed Python: Python $(VERSION) has no shared library (libpython$(VERSION).so)"
 
-# A process for each part: the hook's tests put handlers of their own into the process.
 test-python: build
-	@for part in tests/e2e/hook tests/e2e/recorder tests/e2e/test_models.py "tests --ignore=tests/e2e/hook --ignore=tests/e2e/recorder --ignore=tests/e2e/test_models.py"; do \
-	  FRAMEJIT_STRICT=1 HF_HUB_OFFLINE=1 HOOKTEST_DIR=$(CURDIR)/$(BUILD)/package/framejit $(RUN) -m pytest -q $$part; \
-	done
+	@+$(SIDE_BY_SIDE) $(PYTHON_PARTS) 9>&2
+
+# A process for each part: the hook's tests put handlers of their own into theirs. Files that are no part of their own are dealt out.
+# Threads that wait let go of their core, which other parts need.
+PYTEST = OMP_WAIT_POLICY=passive FRAMEJIT_STRICT=1 HF_HUB_OFFLINE=1 HOOKTEST_DIR=$(CURDIR)/$(BUILD)/package/framejit $(RUN) -m pytest -q
+$(OWN_PARTS): build
+	@$(begin)
+	@$(PYTEST) $@
+
+$(DEALT_PARTS): dealt-%: build
+	@$(begin)
+	@$(PYTEST) $$(find tests -name 'test_*.py' | grep -v $(OWN_PARTS:%=-e '^%') | sort | awk 'NR % $(words $(DEALT_PARTS)) == $*')
 
 # Leaks are not looked for: LLVM and Python keep what they allocate once. Tests ask for more memory than there is.
 SANITIZED := base_test runtime_test graph_test golden_test inductor_test
@@ -87,7 +108,11 @@ test-gpu:  ## on a machine with a GPU: unit tests of the aten folders with its t
 	@PYTHONPATH=build/gpu/package FRAMEJIT_STRICT=1 $(GPU_PYTHON) tests/gpu/test_gpu.py | tee benchmarks/results/gpu.txt
 
 test-without-torch: $(STAMP)  ## hook, evaluator, decoder, tracer and guards on the other CPythons that are found
-	@for version in $(filter-out $(VERSION),3.11 3.12 3.13); do $(TOOLS)/test_without_torch $$version $(JOBS); done
+	@+$(SIDE_BY_SIDE) $(OTHER_PYTHONS) 9>&2
+
+$(OTHER_PYTHONS): without-torch-%: $(STAMP)
+	@$(begin)
+	@$(TOOLS)/test_without_torch $* $(JOBS)
 
 bench: build  ## calls, guards, breaks, capture, kernels, models, memory, cold starts, beside eager and torch.compile; kept in benchmarks/results/. NAME=calls runs one
 	@HF_HUB_OFFLINE=1 $(RUN) benchmarks/run.py $(NAME)

@@ -7,11 +7,12 @@
 #include <algorithm>
 #include <numeric>
 
+#include "graph/node_values.h"
 #include "inductor/compile_kernels.h"
 #include "inductor/homes.h"
 #include "inductor/kernel/in_place.h"
 #include "inductor/output_code.h"
-#include "inductor/schedule/memory_plan.h"
+#include "inductor/schedule/arena_blocks.h"
 
 namespace framejit::inductor {
 
@@ -36,7 +37,7 @@ class Assembler {
     make_kernels();
     plan_buffers();
     FJ_TRY_VOID(compile_kernels(kernels_, target_, plan_.name, compiled_));
-    for (size_t s = 0; s < schedule_.steps.size(); ++s) FJ_TRY_VOID(add_step(s));
+    for (size_t s = 0; s < schedule_.steps.size(); ++s) add_step(s);
     for (size_t i = 0; i < graph_.outputs.size(); ++i) plan_.outputs.push_back(output(i));
     for (const auto& [input, v] : graph_.updates) plan_.updates.emplace_back(input, buffer_of_value(v));
     add_frees();
@@ -173,24 +174,49 @@ class Assembler {
     if (buffer.value != UINT32_MAX) value_buffer_[buffer.value] = buffer_of_[b];
   }
 
-  // Buffers of one owner follow each other: they need one slot.
-  void plan_arena_offsets() {
+  // The lives of temporaries, in the arena or beside it. Buffers of one owner follow each other: they need one slot.
+  std::vector<ArenaRequest> lives(bool in_arena, std::vector<size_t>& request_of) const {
     std::vector<ArenaRequest> requests;
-    std::vector<size_t> request_of(program_.buffers.size(), SIZE_MAX);
+    request_of.assign(program_.buffers.size(), SIZE_MAX);
     for (size_t b = 0; b < program_.buffers.size(); ++b) {
-      if (buffer_of_[b] == runtime::kNoBuffer || plan_.buffers[buffer_of_[b]].home != runtime::Home::kArena) continue;
+      if (!exists(b) || !uses_[b].any() || in_arena_[owner_[b]] != in_arena) continue;
       size_t& request = request_of[owner_[b]];
       if (request == SIZE_MAX) {
         request = requests.size();
         requests.push_back({bytes_of(program_.buffers[b]), uses_[b].first, uses_[b].last});
       }
       requests[request].first_step = std::min(requests[request].first_step, uses_[b].first);
-      requests[request].last_step = std::max(requests[request].last_step, uses_[b].last);
+      requests[request].last_step = program_.buffers[b].is_output ? schedule_.steps.size() - 1 : std::max(requests[request].last_step, uses_[b].last);
     }
-    const ArenaPlan arena = plan_arena(requests);
-    for (size_t b = 0; b < program_.buffers.size(); ++b)
-      if (buffer_of_[b] != runtime::kNoBuffer && request_of[owner_[b]] != SIZE_MAX) plan_.buffers[buffer_of_[b]].offset = sizes_.size(arena.offsets[request_of[owner_[b]]]);
-    plan_.arena_bytes = sizes_.size(arena.total);
+    return requests;
+  }
+
+  // Per step what libraries take and tensors hold; nothing where sizes are not known.
+  std::vector<int64_t> bytes_beside_arena() const {
+    std::vector<size_t> unused;
+    std::vector<ArenaRequest> tensors = lives(false, unused);
+    for (size_t s = 0; s < schedule_.steps.size(); ++s)
+      if (const auto* call = std::get_if<ExternCall>(&schedule_.steps[s])) tensors.push_back({workspace_bytes(graph_, graph_.nodes[call->node]), s, s});
+    std::vector<int64_t> beside(schedule_.steps.size(), 0);
+    for (const ArenaRequest& tensor : tensors) {
+      if (!tensor.bytes.is_constant()) return {};
+      for (size_t s = tensor.first_step; s <= tensor.last_step; ++s) beside[s] += tensor.bytes.constant();
+    }
+    return beside;
+  }
+
+  void plan_arena_offsets() {
+    std::vector<size_t> request_of;
+    const std::vector<ArenaRequest> requests = lives(true, request_of);
+    const bool on_cpu = device_.type == graph::DeviceType::kCpu;  // what libraries of a GPU take is not known
+    arena_ = plan_blocks(requests, on_cpu ? bytes_beside_arena() : std::vector<int64_t>{});
+    for (size_t b = 0; b < program_.buffers.size(); ++b) {
+      if (buffer_of_[b] == runtime::kNoBuffer || request_of[owner_[b]] == SIZE_MAX) continue;
+      const ArenaBlocks::Place& place = arena_.places[request_of[owner_[b]]];
+      plan_.buffers[buffer_of_[b]].index = place.block;
+      plan_.buffers[buffer_of_[b]].offset = sizes_.size(place.offset);
+    }
+    plan_.arena_bytes = sizes_.size(arena_.bytes[0]);
   }
 
   // Memory for what a step writes: allocated by the first of those that share it, of which the others are views.
@@ -237,27 +263,18 @@ class Assembler {
     return known;
   }
 
-  Result<void> add_step(size_t s) {
-    if (const auto* call = std::get_if<ExternCall>(&schedule_.steps[s])) {
-      add_extern(*call);
-      return {};
-    }
-    add_kernel(kernels_[s], std::move(compiled_[s]));
-    return {};
-  }
-
-  template <class Visit>
-  static void for_each_value(const Node& node, Visit visit) {
-    for (const graph::Arg& a : node.args) {
-      if (const ValueId* v = a.get<ValueId>()) visit(*v);
-      if (const auto* list = a.get<std::vector<ValueId>>())
-        for (ValueId v : *list) visit(v);
-    }
+  void add_step(size_t s) {
+    for (const BlockSpan& span : arena_.spans)
+      if (span.first_step == s) plan_.steps.emplace_back(runtime::TakeStep{span.block, sizes_.size(arena_.bytes[span.block])});
+    if (const auto* call = std::get_if<ExternCall>(&schedule_.steps[s])) add_extern(*call);
+    else add_kernel(kernels_[s], std::move(compiled_[s]));
+    for (const BlockSpan& span : arena_.spans)
+      if (span.last_step == s) plan_.steps.emplace_back(runtime::GiveStep{span.block});
   }
 
   void add_extern(const ExternCall& call) {
     const Node& node = graph_.nodes[call.node];
-    for_each_value(node, [&](ValueId v) { buffer_of_value(v); });
+    graph::for_each_value(node, [&](ValueId v) { buffer_of_value(v); });
     runtime::ExternStep step;
     step.op = node.op->name;
     step.line = node.line;
@@ -271,7 +288,7 @@ class Assembler {
       make_tensor(call.writes[0]);
       write_into_result(step, *out_form(node));
     }
-    for_each_value(node, [&](ValueId v) {
+    graph::for_each_value(node, [&](ValueId v) {
       if (v != graph::kNoValue) note_use(value_buffer_[graph::index_of(v)]);
     });
     plan_.steps.emplace_back(std::move(step));
@@ -351,6 +368,7 @@ class Assembler {
   std::vector<Kernel> kernels_;              // per step; extern calls have none
   std::vector<CompiledKernel> compiled_;     // per step
   std::vector<bool> in_memory_, in_arena_, allocated_;  // per loop buffer; in_arena_: or where its owner is
+  ArenaBlocks arena_;
   std::vector<LoopBufferId> owner_;          // per loop buffer: itself, or the last of those that take its memory one after the other
   std::vector<BufferId> buffer_of_;          // per loop buffer
   std::vector<BufferId> value_buffer_;       // per graph value

@@ -5,6 +5,7 @@
 
 #include "inductor/lowering/wide_products.h"
 #include "runtime/base/config.h"
+#include "runtime/base/text.h"
 
 namespace framejit::inductor {
 namespace {
@@ -15,7 +16,7 @@ bool has_convolutions(const graph::Graph& functional) {
   return std::any_of(functional.nodes.begin(), functional.nodes.end(), [](const graph::Node& node) { return node.op->name == "convolution"; });
 }
 
-// The setting, where it says which, is the user's decision.
+// A setting, where it says which, is the user's decision.
 bool has_bfloat16_products(const graph::Graph& functional) {
   if (config().bf16_products != "auto") return false;
   return std::any_of(functional.nodes.begin(), functional.nodes.end(), [&](const graph::Node& node) {
@@ -23,21 +24,19 @@ bool has_bfloat16_products(const graph::Graph& functional) {
   });
 }
 
-std::vector<std::string> split(const std::string& names) {
-  std::vector<std::string> parts;
-  for (size_t from = 0; from < names.size();) {
-    const size_t comma = std::min(names.find(", ", from), names.size());
-    parts.push_back(names.substr(from, comma - from));
-    from = comma + 2;
-  }
-  return parts;
+bool has_products(const graph::Graph& functional) {
+  if (config().products != "auto") return false;
+  return std::any_of(functional.nodes.begin(), functional.nodes.end(), [&](const graph::Node& node) {
+    const DType dtype = functional.meta(node.results[0]).dtype;
+    return (node.op->name == "mm" || node.op->name == "addmm") && (dtype == DType::kFloat32 || dtype == DType::kBFloat16);
+  });
 }
 
 }  // namespace
 
 const std::vector<ChoiceRow>& choice_rows() {
   static const std::vector<ChoiceRow> rows = {
-#define CHOICE(Type, field, applies, ...) {#field, &applies, split(#__VA_ARGS__), [](Choices& choices, size_t k) { choices.field = static_cast<Type>(k); }},
+#define CHOICE(Type, field, applies, ...) {#field, &applies, text::parts_of(#__VA_ARGS__), [](Choices& choices, size_t k) { choices.field = static_cast<Type>(k); }},
 #include "inductor/choices.def"
 #undef CHOICE
   };

@@ -17,6 +17,7 @@
 #include "inductor/lowering/memory_formats.h"
 #include "inductor/lowering/wide_products.h"
 #include "inductor/schedule/input_writes.h"
+#include "inductor/schedule/products.h"
 #include "runtime/base/config.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/base/log.h"
@@ -55,6 +56,13 @@ graph::Graph for_library_calls(const graph::Graph& given, const Choices& choices
   return choose_memory_formats(graph, choices.memory_formats == MemoryFormats::channels_last ? FormatRule::kChannelsLast : FormatRule::kLeastCost);
 }
 
+// Which matrix products are kernels; none where the library computes all of them.
+std::optional<ProductRule> product_rule(const Choices& choices, const KernelTarget& target) {
+  if (choices.products == Products::kernels || config().products == "kernels") return ProductRule{.is_wherever = true};
+  const bool may = choices.products == Products::cost_model && config().products == "auto" && target.most_product_rows() > 0;
+  return may ? std::optional(ProductRule{.most_rows = target.most_product_rows()}) : std::nullopt;
+}
+
 KernelTuning tuning_of(const Choices& choices) {
   KernelTuning tuning;
   if (choices.unroll != Unroll::cost_model) tuning.unroll = choices.unroll == Unroll::half ? -1 : 1;
@@ -88,7 +96,9 @@ class InductorBackend : public graph::Backend {
     SizeHints hints;
     for (size_t s = 0; s < functional.shapes.symbol_count(); ++s) hints.symbols.push_back(functional.shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
     FJ_TRY_VOID(go_on());
-    const Schedule schedule = options_.fuse ? fused(functional, lowered, hints, may_write_inputs) : make_plain_schedule(std::move(lowered.program));
+    Schedule schedule = options_.fuse ? fused(functional, lowered, hints, may_write_inputs) : make_plain_schedule(std::move(lowered.program));
+    if (const auto rule = product_rule(choices, *target); rule && kernel_device(functional).type == graph::DeviceType::kCpu)
+      take_products(functional, lowered.forms, hints, *rule, schedule);
     if (log::enabled(log::Kind::Schedule)) log_schedule(schedule);
     const double scheduled_at = now();
     FJ_TRY_VOID(go_on());

@@ -11,9 +11,10 @@ namespace {
 struct ScratchRow {
   std::string_view op;
   OutForm out;
+  int copied;
 };
 constexpr ScratchRow kRows[] = {
-#define SCRATCH_OP(op, out, arguments) {op, {out, arguments}},
+#define SCRATCH_OP(op, out, arguments, copied) {op, {out, arguments}, copied},
 #include "inductor/scratch_ops.def"
 #undef SCRATCH_OP
 };
@@ -40,6 +41,15 @@ std::optional<OutForm> out_form(const graph::Node& node) {
   const ScratchRow* row = find_row(node);
   if (row == nullptr || row->out.op.empty() || node.args.size() > row->out.arguments) return std::nullopt;
   return row->out;
+}
+
+SymExpr workspace_bytes(const graph::Graph& graph, const graph::Node& node) {
+  const ScratchRow* row = find_row(node);
+  if (row == nullptr || row->copied < 0) return 0;
+  const graph::TensorMeta& meta = graph.meta(*node.args[static_cast<size_t>(row->copied)].get<graph::ValueId>());
+  SymExpr bytes = row_of(meta.dtype).bytes;
+  for (const SymExpr& size : meta.sizes) bytes = bytes * size;
+  return bytes;
 }
 
 std::vector<bool> arena_buffers(const graph::Graph& graph, const Schedule& schedule) {

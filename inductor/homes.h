@@ -1,7 +1,7 @@
 // inductor/homes.h — which buffers of a schedule live in the arena.
 //
 // Memory of the arena is mapped once and stays warm from call to call; a tensor of its own is allocated in each call, and a large
-// one costs a page fault for every four kilobytes when it is written. What leaves the plan, and what a library call might keep,
+// one is zeroed by the system when it is written (runtime/huge_pages.h). What leaves the plan, and what a library call might keep,
 // hand back or allocate itself, is a tensor of its own.
 #pragma once
 
@@ -16,6 +16,9 @@ struct OutForm {
   size_t arguments = 0;  // before the memory; missing ones are factors of one
 };
 std::optional<OutForm> out_form(const graph::Node& node);
+
+// Memory that the library is known to take for an extern call while it runs, besides the results.
+SymExpr workspace_bytes(const graph::Graph& graph, const graph::Node& node);
 
 // Per buffer of the program: a temporary of kernels alone, or a large one that library calls may find in the arena.
 std::vector<bool> arena_buffers(const graph::Graph& graph, const Schedule& schedule);

@@ -1,11 +1,11 @@
 // runtime/arena.cpp — best fit over a short sorted list of idle blocks.
 #include "runtime/arena.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+
+#include "runtime/huge_pages.h"
 
 namespace framejit::runtime {
 namespace {
@@ -24,7 +24,7 @@ ArenaPool::Block make_block(int64_t bytes) {
   const bool huge = size >= 2 * kHuge;
   void* data = nullptr;
   if (posix_memalign(&data, huge ? kHuge : kAlignment, static_cast<size_t>(size)) != 0) throw std::bad_alloc();
-  if (huge) madvise(data, static_cast<size_t>(size), MADV_HUGEPAGE);
+  prefer_huge_pages(data, size);
   return {data, size};
 }
 

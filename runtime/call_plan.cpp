@@ -56,7 +56,7 @@ Result<void> run_steps(const CallPlan& plan, const int64_t* symbols, PlanHost& h
   host.sizes.resize(plan.size_program.size());
   for (size_t i = 0; i < plan.size_program.size(); ++i)
     if (!evaluate(plan.size_program[i], symbols, host.sizes.data(), host.sizes[i])) return Error{"size_range", "a size that is no 64-bit integer"};
-  if (const int64_t bytes = host.size(plan.arena_bytes); bytes > 0) host.arena(bytes);
+  if (const int64_t bytes = host.size(plan.arena_bytes); bytes > 0) host.take(0, bytes);
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& step = plan.steps[i];
     if (const auto* kernel = std::get_if<KernelStep>(&step)) {
@@ -69,6 +69,10 @@ Result<void> run_steps(const CallPlan& plan, const int64_t* symbols, PlanHost& h
       host.release(free->buffer);
     } else if (const auto* view = std::get_if<ViewStep>(&step)) {
       host.view(view->base, view->result);
+    } else if (const auto* take = std::get_if<TakeStep>(&step)) {
+      host.take(take->block, host.size(take->bytes));
+    } else if (const auto* give = std::get_if<GiveStep>(&step)) {
+      host.give(give->block);
     } else if (const auto* check = std::get_if<CheckStep>(&step)) {
       FJ_TRY_VOID(run_check(*check, host));
     }

@@ -21,6 +21,7 @@ namespace framejit::runtime {
 
 using BufferId = uint32_t;
 inline constexpr BufferId kNoBuffer = UINT32_MAX;
+inline constexpr uint32_t kArenaBlocks = 3;  // at most
 
 struct Size {
   int64_t constant = 0;
@@ -30,12 +31,12 @@ struct Size {
 enum class Home : uint8_t { kInput, kConstant, kArena, kTensor };
 struct Buffer {
   Home home = Home::kTensor;
-  uint32_t index = 0;        // kInput, kConstant: which one
+  uint32_t index = 0;        // kInput, kConstant: which one; kArena: which block
   DType dtype = DType::kFloat32;
   int32_t torch_dtype = 6;   // c10::ScalarType, also for dtypes without a row
   int8_t device_type = 0, device_index = -1;  // c10 values
   std::vector<Size> sizes, strides;
-  Size offset;               // in elements; kArena: offset in bytes of the arena block
+  Size offset;               // in elements; kArena: in bytes, in the block
 };
 
 struct None {};
@@ -69,8 +70,10 @@ struct ExternStep {
 struct AllocateStep { BufferId buffer; };                  // a kTensor buffer for a kernel to write: empty_strided
 struct ViewStep { BufferId base, result; };                // result is an as_strided view of base, shape from its Buffer
 struct FreeStep { BufferId buffer; };
+struct TakeStep { uint32_t block; Size bytes; };           // a block of the arena; block 0 is there from the start to the end
+struct GiveStep { uint32_t block; };
 struct CheckStep { Size left, right; std::string message; };  // equal, or the call fails before anything is committed
-using Step = std::variant<KernelStep, ExternStep, AllocateStep, ViewStep, FreeStep, CheckStep>;
+using Step = std::variant<KernelStep, ExternStep, AllocateStep, ViewStep, FreeStep, TakeStep, GiveStep, CheckStep>;
 
 struct Output {
   enum Kind : uint8_t { kBuffer, kInput } kind = kBuffer;
@@ -81,7 +84,7 @@ struct CallPlan {
   std::string name;
   uint32_t input_count = 0, symbol_count = 0;
   std::vector<SizeOp> size_program;    // slot i of the size array holds the result of size_program[i]
-  Size arena_bytes;
+  Size arena_bytes;                    // of block 0
   std::vector<Buffer> buffers;
   std::vector<Step> steps;
   std::vector<Output> outputs;
@@ -97,7 +100,8 @@ class PlanHost {
   virtual void view(BufferId base, BufferId result) = 0;
   virtual void call(const ExternStep& step, size_t step_index) = 0;  // throws what the op throws
   virtual void release(BufferId buffer) = 0;
-  virtual void* arena(int64_t bytes) = 0;
+  virtual void take(uint32_t block, int64_t bytes) = 0;  // what is still taken goes back when the call ends, however it does
+  virtual void give(uint32_t block) = 0;
   virtual void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(void*, int64_t, int64_t), void* state) = 0;
   std::vector<int64_t> sizes;                  // the size array of this call
   int64_t size(const Size& s) const { return s.slot < 0 ? s.constant : sizes[s.slot]; }

@@ -31,7 +31,7 @@ std::string text_of(const Buffer& buffer) {
   switch (buffer.home) {
     case Home::kInput: out = "input " + std::to_string(buffer.index); break;
     case Home::kConstant: out = "constant " + std::to_string(buffer.index); break;
-    case Home::kArena: out = "arena " + text_of(buffer.offset); break;
+    case Home::kArena: out = "arena " + (buffer.index != 0 ? std::to_string(buffer.index) + ":" : "") + text_of(buffer.offset); break;
     case Home::kTensor: out = "tensor"; break;
   }
   const std::string dtype = buffer.dtype == DType::kOther ? "dtype" + std::to_string(buffer.torch_dtype) : row_of(buffer.dtype).text;
@@ -96,6 +96,8 @@ struct StepText {
   std::string operator()(const AllocateStep& s) const { return "allocate " + buffer_name(s.buffer); }
   std::string operator()(const ViewStep& s) const { return buffer_name(s.result) + " = view " + buffer_name(s.base); }
   std::string operator()(const FreeStep& s) const { return "free " + buffer_name(s.buffer); }
+  std::string operator()(const TakeStep& s) const { return "take arena " + std::to_string(s.block) + ": " + text_of(s.bytes) + " bytes"; }
+  std::string operator()(const GiveStep& s) const { return "give arena " + std::to_string(s.block); }
   std::string operator()(const CheckStep& s) const { return "check " + text_of(s.left) + " == " + text_of(s.right) + " or " + text::quoted_text(s.message); }
 };
 

@@ -2,6 +2,7 @@
 #include "inductor/cpu/emitter.h"
 
 #include "inductor/cpu/nest_emitter.h"
+#include "inductor/cpu/product_emitter.h"
 
 namespace framejit::inductor {
 
@@ -53,40 +54,6 @@ void emit_nests(FunctionState& s, const Kernel& kernel, const EmitOptions& optio
   for (const KernelNest& n : kernel.nests) NestEmitter(s, kernel, n, options).run();
 }
 
-// Sizes only: extents of outer dimensions.
-Value* eval_size(FunctionState& s, const SymExpr& e) {
-  if (e.is_constant()) return s.b.getInt64(static_cast<uint64_t>(e.constant()));
-  const SymExpr::Node& node = *e.node();
-  if (node.op == graph::SymOp::kSymbol) return s.symbols[node.symbol];
-  Value* total = nullptr;
-  std::vector<Value*> v;
-  for (const SymExpr& x : node.operands) v.push_back(eval_size(s, x));
-  if (node.op == graph::SymOp::kSum || node.op == graph::SymOp::kProduct) {
-    total = s.b.getInt64(static_cast<uint64_t>(node.coefficient));
-    for (Value* x : v) total = node.op == graph::SymOp::kSum ? s.b.CreateAdd(total, x) : s.b.CreateMul(total, x);
-    return total;
-  }
-  if (node.op == graph::SymOp::kMin) return s.b.CreateSelect(s.b.CreateICmpSLT(v[0], v[1]), v[0], v[1]);
-  if (node.op == graph::SymOp::kMax) return s.b.CreateSelect(s.b.CreateICmpSGT(v[0], v[1]), v[0], v[1]);
-  Value* pair[2] = {v[0], v[1]};
-  return s.ops.scalar_op(node.op == graph::SymOp::kFloorDiv ? ScalarOp::k_floor_div : ScalarOp::k_rem, DType::kInt64, pair);
-}
-
-// A loop from `from` while index < to; `body` answers with the step.
-void emit_range(FunctionState& s, Value* from, Value* to, llvm::function_ref<Value*(Value* index)> body) {
-  BasicBlock* before = s.b.GetInsertBlock();
-  BasicBlock* inside = BasicBlock::Create(s.b.getContext(), "point", s.function);
-  BasicBlock* behind = BasicBlock::Create(s.b.getContext(), "done", s.function);
-  s.b.CreateCondBr(s.b.CreateICmpSLT(from, to), inside, behind);
-  s.b.SetInsertPoint(inside);
-  llvm::PHINode* index = s.b.CreatePHI(s.b.getInt64Ty(), 2);
-  index->addIncoming(from, before);
-  Value* next = s.b.CreateNSWAdd(index, body(index));
-  index->addIncoming(next, s.b.GetInsertBlock());
-  s.b.CreateCondBr(s.b.CreateICmpSLT(next, to), inside, behind);
-  s.b.SetInsertPoint(behind);
-}
-
 // Outer points from outer.back() to `to`, side by side: wide, then what is left with a mask.
 void emit_lanes(FunctionState& s, const Kernel& kernel, const EmitOptions& options, Value* to) {
   const unsigned wide = outer_lanes(s, kernel, options);
@@ -96,14 +63,14 @@ void emit_lanes(FunctionState& s, const Kernel& kernel, const EmitOptions& optio
     Value* whole = s.b.CreateAnd(s.b.CreateSub(to, from), s.b.getInt64(~static_cast<uint64_t>(wide - 1)));
     middle = s.b.CreateAdd(from, whole);
     s.lanes = wide;
-    emit_range(s, from, middle, [&](Value* index) -> Value* {
+    emit_loop(s, from, middle, {}, [&](Value* index) -> Value* {
       s.outer.back() = index;
       emit_nests(s, kernel, options);
       return s.b.getInt64(wide);
     });
   }
   s.lanes = options.lanes;
-  emit_range(s, middle, to, [&](Value* index) -> Value* {
+  emit_loop(s, middle, to, {}, [&](Value* index) -> Value* {
     s.outer.back() = index;
     s.mask = s.ops.first_lanes(s.b.CreateSub(to, index), s.lanes);
     emit_nests(s, kernel, options);
@@ -112,27 +79,32 @@ void emit_lanes(FunctionState& s, const Kernel& kernel, const EmitOptions& optio
   s.mask = nullptr;
 }
 
-// The loop over outer points; the linear index is taken apart, last dimension fastest. Kernels in tiles and of outer lanes take
-// several points that differ in the last dimension only.
+// The loop over outer points; the linear index is taken apart, last dimension fastest. Kernels in tiles, of outer lanes and of
+// products take several points that differ in the last dimension only.
 void emit_outer(FunctionState& s, const Kernel& kernel, const EmitOptions& options) {
   std::vector<Value*> extents;
   for (const SymExpr& e : kernel.outer) extents.push_back(eval_size(s, e));
   const auto least = [&](Value* a, Value* b) { return s.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, b); };
-  emit_range(s, s.begin, s.end, [&](Value* point) -> Value* {
+  emit_loop(s, s.begin, s.end, {}, [&](Value* point) -> Value* {
     Value* left = point;
     s.outer.assign(kernel.outer.size(), nullptr);
     for (size_t d = kernel.outer.size(); d-- > 0;) {
       s.outer[d] = d == 0 ? left : s.b.CreateURem(left, extents[d]);
       if (d > 0) left = s.b.CreateUDiv(left, extents[d]);
     }
-    if (!kernel.in_tiles && !kernel.lanes_outer) {
+    if (!kernel.in_tiles && !kernel.lanes_outer && !kernel.is_product) {
       emit_nests(s, kernel, options);
       return s.b.getInt64(1);
     }
     Value* first = s.outer.back();
     Value* step = least(s.b.CreateSub(extents.back(), first), s.b.CreateSub(s.end, point));
     if (kernel.in_tiles) step = least(step, s.b.getInt64(static_cast<uint64_t>(tile_points(kernel))));
+    if (kernel.is_product) step = least(step, s.b.getInt64(kProductColumns));
     s.tile_end = s.b.CreateAdd(first, step);
+    if (kernel.is_product) {
+      emit_product(s, kernel, options);
+      return step;
+    }
     kernel.in_tiles ? emit_nests(s, kernel, options) : emit_lanes(s, kernel, options, s.tile_end);
     return step;
   });
@@ -147,11 +119,12 @@ void emit_kernel(llvm::Module& module, const Kernel& kernel, const std::string& 
   auto* type = llvm::FunctionType::get(i64, {pointer, pointer, pointer, i64, i64}, false);
   auto* function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
   add_attributes(function, options);
-  FunctionState s(module, function);
+  FunctionState s(module, function, kernel);
   s.b.SetInsertPoint(BasicBlock::Create(context, "entry", function));
   s.begin = function->getArg(3);
   s.end = function->getArg(4);
   s.failed = BasicBlock::Create(context, "failed", function);
+  choose_split_scratch(s, kernel, options);
   emit_arguments(s, kernel, options);
   kernel.is_flat ? emit_nests(s, kernel, options) : emit_outer(s, kernel, options);
   s.b.CreateRet(s.b.getInt64(0));

@@ -21,6 +21,15 @@ unsigned bits_of(DType d) { return d == DType::kBool ? 1 : static_cast<unsigned>
 
 }  // namespace
 
+// `lanes` lanes, of which lane k is lane(k) of a and b together.
+Value* LaneOps::shuffled(Value* a, Value* b, unsigned lanes, llvm::function_ref<unsigned(unsigned k)> lane) {
+  std::vector<int> mask;
+  for (unsigned k = 0; k < lanes; ++k) mask.push_back(static_cast<int>(lane(k)));
+  return b_.CreateShuffleVector(a, b, mask);
+}
+
+void LaneOps::set_invariant(llvm::Instruction* load) { load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b_.getContext(), {})); }
+
 unsigned LaneOps::lanes_of(Value* value) {
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(value->getType());
   return vector == nullptr ? 0 : vector->getNumElements();
@@ -63,25 +72,23 @@ Value* LaneOps::first_lanes(Value* count, unsigned lanes) {
   return b_.CreateICmpSLT(llvm::ConstantVector::get(numbers), b_.CreateVectorSplat(lanes, b_.CreateTrunc(bounded, b_.getInt32Ty())));
 }
 
+// The bits of a float32, of which the upper half is the nearest bfloat16; the lower one is of no use.
 // By integers on every CPU: vcvtneps2bf16 (AVX512-BF16) takes denormals for zero, whatever MXCSR says, and gives zeros for them, where
 // eager keeps them. To look for such lanes first leaves little of the seven instructions that it would save, in kernels that wait for
 // memory. LLVM takes it for fptrunc to bfloat, so no such type is emitted.
-Value* LaneOps::to_bf16(Value* value) {
-  const unsigned lanes = lanes_of(value);
-  Type* wide = with_lanes(b_.getInt32Ty(), lanes);
-  const auto c = [&](int64_t v) { return llvm::ConstantInt::get(wide, static_cast<uint64_t>(v)); };
+Value* LaneOps::rounded_bits(Value* value, Bf16Rounding rounding) {
+  Type* wide = with_lanes(b_.getInt32Ty(), lanes_of(value));
+  const auto c = [&](uint64_t v) { return llvm::ConstantInt::get(wide, v); };
   Value* bits = b_.CreateBitCast(value, wide);
+  if (rounding == Bf16Rounding::kExact) return bits;
   Value* odd = b_.CreateAnd(b_.CreateLShr(bits, c(16)), c(1));
-  Value* rounded = b_.CreateLShr(b_.CreateAdd(b_.CreateAdd(bits, c(0x7FFF)), odd), c(16));
-  rounded = b_.CreateSelect(b_.CreateFCmpUNO(value, value), c(0x7FC0), rounded);
-  return b_.CreateTrunc(rounded, with_lanes(b_.getInt16Ty(), lanes));
+  Value* rounded = b_.CreateAdd(b_.CreateAdd(bits, c(0x7FFF)), odd);
+  return rounding == Bf16Rounding::kShortNan ? rounded : b_.CreateSelect(b_.CreateFCmpUNO(value, value), c(0x7FC00000), rounded);
 }
 
-// Of a value that bfloat16 has.
-Value* LaneOps::upper_half(Value* value) {
-  const unsigned lanes = lanes_of(value);
-  Type* wide = with_lanes(b_.getInt32Ty(), lanes);
-  return b_.CreateTrunc(b_.CreateLShr(b_.CreateBitCast(value, wide), llvm::ConstantInt::get(wide, 16)), with_lanes(b_.getInt16Ty(), lanes));
+Value* LaneOps::round_bf16(Value* value, Bf16Rounding rounding) {
+  Value* bits = rounded_bits(value, rounding);
+  return b_.CreateBitCast(b_.CreateAnd(bits, llvm::ConstantInt::get(bits->getType(), 0xFFFF0000)), value->getType());
 }
 
 // float16 is converted by what the CPU has (F16C, AVX-512): exact both ways, denormals included. It is not computed with (AVX512-FP16):
@@ -96,21 +103,20 @@ Value* LaneOps::to_value(DType dtype, Value* memory) {
   return b_.CreateBitCast(bits, with_lanes(b_.getFloatTy(), lanes));
 }
 
-Value* LaneOps::to_memory(DType dtype, Value* value) {
+Value* LaneOps::to_memory(DType dtype, Value* value, Bf16Rounding rounding) {
   if (dtype == DType::kBool) return b_.CreateZExt(value, memory_type(dtype, lanes_of(value)));
   if (dtype == DType::kFloat16) return b_.CreateFPTrunc(value, memory_type(dtype, lanes_of(value)));
-  if (dtype == DType::kBFloat16) return to_bf16(value);
-  return value;
+  if (dtype != DType::kBFloat16) return value;
+  Value* bits = rounded_bits(value, rounding);
+  return b_.CreateTrunc(b_.CreateLShr(bits, llvm::ConstantInt::get(bits->getType(), 16)), memory_type(dtype, lanes_of(value)));
 }
 
 Type* LaneOps::stored_type(DType dtype, unsigned lanes) const {
   return dtype == DType::kBool ? memory_type(dtype, lanes) : value_type(value_dtype(dtype), lanes);
 }
 
-Value* LaneOps::load_stored(DType dtype, Value* address, unsigned lanes, Value* mask) {
-  Type* type = memory_type(dtype, lanes);
-  const llvm::Align align(static_cast<uint64_t>(row_of(dtype).bytes));
-  Value* memory = b_.CreateMaskedLoad(type, address, align, mask, llvm::Constant::getNullValue(type));
+Value* LaneOps::load_stored(DType dtype, Value* address, unsigned lanes) {
+  Value* memory = b_.CreateAlignedLoad(memory_type(dtype, lanes), address, llvm::Align(static_cast<uint64_t>(row_of(dtype).bytes)));
   return dtype == DType::kBool ? memory : to_value(dtype, memory);
 }
 
@@ -121,11 +127,7 @@ Value* LaneOps::from_stored(DType dtype, Value* stored) { return dtype == DType:
 std::vector<Value*> LaneOps::transposed(std::vector<Value*> rows) {
   const unsigned lanes = lanes_of(rows[0]), bits = rows[0]->getType()->getScalarSizeInBits();
   const unsigned group = std::min(lanes, std::max(128 / bits, 1u)), groups = lanes / group;
-  const auto shuffle = [&](Value* a, Value* b, auto lane) {
-    std::vector<int> mask;
-    for (unsigned k = 0; k < lanes; ++k) mask.push_back(static_cast<int>(lane(k)));
-    return b_.CreateShuffleVector(a, b, mask);
-  };
+  const auto shuffle = [&](Value* a, Value* b, auto lane) { return shuffled(a, b, lanes, lane); };
   const auto interleaved = [&](Value* a, Value* b, unsigned half) {
     return shuffle(a, b, [&](unsigned k) { return k / group * group + half * (group / 2) + k % group / 2 + (k % 2) * lanes; });
   };
@@ -171,13 +173,46 @@ Value* LaneOps::load(DType dtype, Value* address, unsigned lanes, Value* mask, b
   } else {
     load = b_.CreateMaskedLoad(type, address, align, mask, llvm::Constant::getNullValue(type));
   }
-  if (is_invariant) load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b_.getContext(), {}));
+  if (is_invariant) set_invariant(load);
   return to_value(dtype, load);
 }
 
-void LaneOps::store(DType dtype, Value* address, Value* value, Value* mask, bool is_exact) {
+Value* LaneOps::load_split(Value* address, unsigned lanes, bool is_invariant) {
+  llvm::Instruction* load = b_.CreateAlignedLoad(memory_type(DType::kBFloat16, lanes), address, llvm::Align(2));
+  if (is_invariant) set_invariant(load);
+  Type* pairs = with_lanes(b_.getInt32Ty(), lanes / 2);
+  Type* half = with_lanes(b_.getFloatTy(), lanes / 2);
+  Value* bits = b_.CreateBitCast(load, pairs);
+  Value* even = b_.CreateBitCast(b_.CreateShl(bits, llvm::ConstantInt::get(pairs, 16)), half);
+  Value* odd = b_.CreateBitCast(b_.CreateAnd(bits, llvm::ConstantInt::get(pairs, 0xFFFF0000)), half);
+  return shuffled(even, odd, lanes, [](unsigned k) { return k; });
+}
+
+// Of each pair the lower half is the even lane's upper one.
+void LaneOps::store_split(Value* address, Value* value, Bf16Rounding rounding) {
+  const unsigned lanes = lanes_of(value), half = lanes / 2;
+  Value* bits = rounded_bits(value, rounding);
+  Value* even = shuffled(bits, bits, half, [](unsigned k) { return k; });
+  Value* odd = shuffled(bits, bits, half, [&](unsigned k) { return k + half; });
+  Type* memory = memory_type(DType::kBFloat16, lanes);
+  Value* low = b_.CreateBitCast(b_.CreateLShr(even, llvm::ConstantInt::get(even->getType(), 16)), memory);
+  Value* pairs = shuffled(low, b_.CreateBitCast(odd, memory), lanes, [&](unsigned k) { return k % 2 == 0 ? k : k + lanes; });
+  b_.CreateAlignedStore(pairs, address, llvm::Align(2));
+}
+
+Value* LaneOps::split_lanes(Value* value) {
+  const unsigned lanes = lanes_of(value);
+  return lanes == 0 ? value : shuffled(value, value, lanes, [&](unsigned k) { return k < lanes / 2 ? 2 * k : 2 * k + 1 - lanes; });
+}
+
+Value* LaneOps::ordered_lanes(Value* value) {
+  const unsigned lanes = lanes_of(value);
+  return lanes == 0 ? value : shuffled(value, value, lanes, [&](unsigned k) { return k / 2 + k % 2 * (lanes / 2); });
+}
+
+void LaneOps::store(DType dtype, Value* address, Value* value, Value* mask, Bf16Rounding rounding) {
   const llvm::Align align(static_cast<uint64_t>(row_of(dtype).bytes));
-  Value* memory = is_exact ? upper_half(value) : to_memory(dtype, value);
+  Value* memory = to_memory(dtype, value, rounding);
   if (mask == nullptr || lanes_of(value) == 0) {
     b_.CreateAlignedStore(memory, address, align);
   } else {
@@ -258,7 +293,7 @@ Value* LaneOps::float_op(ScalarOp op, DType, std::span<Value* const> v) {
     case ScalarOp::k_le: return b_.CreateFCmpOLE(v[0], v[1]);
     case ScalarOp::k_gt: return b_.CreateFCmpOGT(v[0], v[1]);
     case ScalarOp::k_ge: return b_.CreateFCmpOGE(v[0], v[1]);
-    case ScalarOp::k_round_bf16: return to_value(DType::kBFloat16, to_bf16(v[0]));
+    case ScalarOp::k_round_bf16: return round_bf16(v[0], Bf16Rounding::kAny);
     case ScalarOp::k_round_f16: return to_value(DType::kFloat16, to_memory(DType::kFloat16, v[0]));
     case ScalarOp::k_sign: {
       Value* positive = b_.CreateSelect(b_.CreateFCmpOGT(v[0], c(0)), c(1), c(0));

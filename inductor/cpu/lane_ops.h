@@ -5,10 +5,14 @@
 
 #include <span>
 
+#include <llvm/ADT/STLFunctionalExtras.h>
+
+#include "inductor/cpu/bf16_values.h"
 #include "inductor/loop/loop_program.h"
 
 namespace llvm {
 class IRBuilderBase;
+class Instruction;
 class Module;
 class Type;
 class Value;
@@ -36,10 +40,16 @@ class LaneOps {
 
   // Contiguous lanes at an address; mask null: all. Masked-off lanes read as zero.
   llvm::Value* load(DType dtype, llvm::Value* address, unsigned lanes, llvm::Value* mask, bool is_invariant);
-  void store(DType dtype, llvm::Value* address, llvm::Value* value, llvm::Value* mask, bool is_exact);  // is_exact: bfloat16 has the value
+  void store(DType dtype, llvm::Value* address, llvm::Value* value, llvm::Value* mask, Bf16Rounding rounding);
+  llvm::Value* round_bf16(llvm::Value* value, Bf16Rounding rounding);  // to a float32 that bfloat16 has
+  // bfloat16 at an address as lanes that are split: the even ones first, then the odd ones.
+  llvm::Value* load_split(llvm::Value* address, unsigned lanes, bool is_invariant);
+  void store_split(llvm::Value* address, llvm::Value* value, Bf16Rounding rounding);
+  llvm::Value* split_lanes(llvm::Value* value);
+  llvm::Value* ordered_lanes(llvm::Value* value);
   // The form in which values wait on the stack: half precision widened, all else as in memory.
   llvm::Type* stored_type(DType dtype, unsigned lanes) const;
-  llvm::Value* load_stored(DType dtype, llvm::Value* address, unsigned lanes, llvm::Value* mask);
+  llvm::Value* load_stored(DType dtype, llvm::Value* address, unsigned lanes);
   llvm::Value* from_stored(DType dtype, llvm::Value* stored);
   llvm::Value* gather(DType dtype, llvm::Value* base, llvm::Value* offsets, llvm::Value* mask);
   void scatter(DType dtype, llvm::Value* base, llvm::Value* offsets, llvm::Value* value, llvm::Value* mask);
@@ -50,12 +60,13 @@ class LaneOps {
   llvm::Value* halve(ReduceOp op, DType dtype, llvm::Value* value, unsigned lanes);  // down to `lanes`; 0: a scalar
 
  private:
+  llvm::Value* shuffled(llvm::Value* a, llvm::Value* b, unsigned lanes, llvm::function_ref<unsigned(unsigned k)> lane);
+  void set_invariant(llvm::Instruction* load);
   llvm::Value* to_value(DType dtype, llvm::Value* memory);
-  llvm::Value* to_memory(DType dtype, llvm::Value* value);
+  llvm::Value* to_memory(DType dtype, llvm::Value* value, Bf16Rounding rounding = Bf16Rounding::kAny);
   llvm::Value* float_op(ScalarOp op, DType dtype, std::span<llvm::Value* const> v);
   llvm::Value* int_op(ScalarOp op, DType dtype, std::span<llvm::Value* const> v);
-  llvm::Value* to_bf16(llvm::Value* value);
-  llvm::Value* upper_half(llvm::Value* value);
+  llvm::Value* rounded_bits(llvm::Value* value, Bf16Rounding rounding);
   llvm::Value* larger(llvm::Value* a, llvm::Value* b, bool max);
 
   llvm::IRBuilderBase& b_;

@@ -12,7 +12,7 @@ using llvm::BasicBlock;
 using llvm::Value;
 
 NestEmitter::NestEmitter(FunctionState& state, const Kernel& kernel, const KernelNest& n, const EmitOptions& options)
-    : s_(state), b_(state.b), ops_(state.ops), kernel_(kernel), n_(n), nest_(n.nest), symbols_(kernel.symbol_count), width_(options.lanes) {
+    : s_(state), b_(state.b), ops_(state.ops), kernel_(kernel), n_(n), nest_(n.nest), bf16_(state.bf16_of(n)), symbols_(kernel.symbol_count), width_(options.lanes) {
   dims_.assign(nest_.dim_count(), nullptr);
   for (size_t d = 0; d < state.outer.size(); ++d) dims_[d] = state.outer[d];
   values_.assign(nest_.body.size(), nullptr);
@@ -27,8 +27,10 @@ NestEmitter::NestEmitter(FunctionState& state, const Kernel& kernel, const Kerne
   find_levels();
   choose_positions();
   choose_unroll();
+  splits_lanes_ = wants_split_lanes();
   blocks_ = plan_sum_blocks(n_, width_ * unroll_);
   blocks_.resize(order_.size());
+  if (has_slabs_) blocks_.back() = slab_blocks(blocks_.back());
   is_compensated_ = std::any_of(blocks_.begin(), blocks_.end(), [](const SumBlocks& s) { return s.depth == 2; });
 }
 
@@ -65,13 +67,6 @@ size_t NestEmitter::level_of_dim(size_t d) const {
   return 0;
 }
 
-// Whether lanes are columns of which many rows are added up. What is read of a row at once is then short; where it is shorter than
-// memory likes, accumulators that no register holds cost less than the rows that are walked side by side.
-bool NestEmitter::is_over_columns() const {
-  return nest_.is_reduction() && !is_ordered(nest_) && has_vector() && !vector_is_reduced() && !kernel_.lanes_outer &&
-         std::all_of(nest_.body.begin(), nest_.body.end(), [&](const LoopInst& i) { return i.op != LoopOp::kReduce || accumulator_dtype(i) != DType::kFloat64; });
-}
-
 // So few that to generate more code for them takes longer than what it saves, for a million calls.
 bool NestEmitter::has_few_points() const {
   constexpr int64_t kFew = 1024;
@@ -104,21 +99,9 @@ void NestEmitter::choose_unroll() {
   if (!narrow) unroll_ = kernel_.unroll >= 0 ? unroll_ << kernel_.unroll : std::max(unroll_ >> -kernel_.unroll, 1u);
   is_masked_only_ = weight > 12 && width_ == 16;
   if (!has_vector()) return;
-  if (unroll_ >= 4 && weight <= 2 && is_over_columns()) choose_slices();
+  has_slabs_ = unroll_ >= 4 && weight <= 2 && may_walk_in_slabs();
   const auto extent = nest_.extent(n_.vector_dim).as_constant();
-  while (extent && slices_ > 1 && *extent < static_cast<int64_t>(width_ * unroll_ * slices_)) slices_ /= 2;
   while (extent && unroll_ > 1 && *extent < static_cast<int64_t>(width_ * unroll_)) unroll_ /= 2;
-}
-
-// As many as make the bytes of one row that memory likes to be asked for at once.
-void NestEmitter::choose_slices() {
-  constexpr unsigned kBytesAtOnce = 512;
-  unsigned bytes = kBytesAtOnce;
-  for (size_t i = 0; i < nest_.body.size(); ++i) {
-    if (level_[i] == range_levels_ && !after_[i]) return;  // of each slice, outside of the loop over rows
-    if (nest_.body[i].op == LoopOp::kLoad) bytes = std::min(bytes, static_cast<unsigned>(row_of(kernel_.buffers[nest_.body[i].buffer].dtype).bytes));
-  }
-  slices_ = std::max(kBytesAtOnce / (bytes * width_ * unroll_), 1u);
 }
 
 bool NestEmitter::is_contiguous(const LoopInst& inst) const {
@@ -129,14 +112,6 @@ bool NestEmitter::is_contiguous(const LoopInst& inst) const {
 
 // Emits everything inside the first `level` loops. `main` and `tail` are the accumulators there; both are updated in place.
 void NestEmitter::emit_level(size_t level, Accumulators& main, Accumulators& tail) {
-  if (slices_ > 1 && in_vector() && !in_tail_ && level == order_.size()) {
-    each_slice(main, [&](Accumulators& part) {
-      for (size_t i = 0; i < nest_.body.size(); ++i)
-        if (level_[i] == level && !after_[i]) emit_inst(static_cast<InstId>(i));
-      accumulate(part);
-    });
-    return;
-  }
   for (size_t i = 0; i < nest_.body.size(); ++i)
     if (level_[i] == level && !after_[i]) nest_.body[i].op == LoopOp::kScan ? scan(static_cast<InstId>(i), main) : emit_inst(static_cast<InstId>(i));
   const bool starts_reduction = nest_.is_reduction() && level == range_levels_;
@@ -144,31 +119,16 @@ void NestEmitter::emit_level(size_t level, Accumulators& main, Accumulators& tai
     emit_deeper(level, main, tail);
     return;
   }
-  Accumulators own_main;
-  for (unsigned k = 0; k < (in_tail_ ? 1 : slices_); ++k)
-    for (const Accumulator& a : neutral(vector_is_reduced() ? width_ * unroll_ : lanes_)) own_main.push_back(a);
+  Accumulators own_main = neutral(vector_is_reduced() ? width_ * unroll_ : lanes_);
   Accumulators own_tail = vector_is_reduced() ? neutral(width_) : Accumulators{};
   emit_deeper(level, own_main, own_tail);
-  each_slice(own_main, [&](Accumulators& part) {
-    finish_reductions(part, own_tail);
-    for (size_t i = 0; i < nest_.body.size(); ++i)
-      if (after_[i] && nest_.body[i].op != LoopOp::kReduce) emit_inst(static_cast<InstId>(i));
-  });
+  emit_results(own_main, own_tail);
 }
 
-// Of the columns here, one slice after the other, each with its part of the accumulators.
-void NestEmitter::each_slice(Accumulators& set, llvm::function_ref<void(Accumulators& part)> body) {
-  if (slices_ == 1 || in_tail_) return body(set);
-  Value* const first = dims_[n_.vector_dim];
-  const size_t count = set.size() / slices_;
-  for (unsigned k = 0; k < slices_; ++k) {
-    dims_[n_.vector_dim] = b_.CreateNSWAdd(first, b_.getInt64(k * lanes_));
-    const auto begin = set.begin() + static_cast<ptrdiff_t>(k * count);
-    Accumulators part(begin, begin + static_cast<ptrdiff_t>(count));
-    body(part);
-    std::copy(part.begin(), part.end(), begin);
-  }
-  dims_[n_.vector_dim] = first;
+void NestEmitter::emit_results(Accumulators& main, Accumulators& tail) {
+  finish_reductions(main, tail);
+  for (size_t i = 0; i < nest_.body.size(); ++i)
+    if (after_[i] && nest_.body[i].op != LoopOp::kReduce) emit_inst(static_cast<InstId>(i));
 }
 
 void NestEmitter::emit_deeper(size_t level, Accumulators& main, Accumulators& tail) {
@@ -180,45 +140,17 @@ void NestEmitter::emit_deeper(size_t level, Accumulators& main, Accumulators& ta
   }
 }
 
-// A rotated loop from `from` while index < to. `body` gets the index and updates the accumulators of `sets`, which are carried.
+// `body` gets the index and updates the accumulators of `sets`, which are carried.
 void NestEmitter::emit_loop(Value* from, Value* to, Value* step, const Sets& sets, LoopBody body) {
-  Value* runs = b_.CreateICmpSLT(from, to);  // folded where both are numbers
-  if (runs == b_.getFalse()) return;
   std::vector<Value**> carried;
   for (Accumulators* set : sets)
     for (Accumulator& a : *set)
       for (Value** v : {&a.value, &a.position, &a.lost})
         if (*v != nullptr) carried.push_back(v);
-  BasicBlock* before = b_.GetInsertBlock();
-  BasicBlock* inside = BasicBlock::Create(b_.getContext(), "loop", s_.function);
-  BasicBlock* behind = BasicBlock::Create(b_.getContext(), "end", s_.function);
-  std::vector<Value*> initial;
-  for (Value** v : carried) initial.push_back(*v);
-  const bool runs_always = llvm::isa<llvm::ConstantInt>(runs);
-  runs_always ? b_.CreateBr(inside) : b_.CreateCondBr(runs, inside, behind);
-  b_.SetInsertPoint(inside);
-  llvm::PHINode* index = b_.CreatePHI(b_.getInt64Ty(), 2);
-  index->addIncoming(from, before);
-  std::vector<llvm::PHINode*> phis;
-  for (size_t k = 0; k < carried.size(); ++k) {
-    phis.push_back(b_.CreatePHI(initial[k]->getType(), 2));
-    phis[k]->addIncoming(initial[k], before);
-    *carried[k] = phis[k];
-  }
-  body(index);
-  Value* next = b_.CreateNSWAdd(index, step);
-  BasicBlock* latch = b_.GetInsertBlock();
-  index->addIncoming(next, latch);
-  for (size_t k = 0; k < carried.size(); ++k) phis[k]->addIncoming(*carried[k], latch);
-  b_.CreateCondBr(b_.CreateICmpSLT(next, to), inside, behind);
-  b_.SetInsertPoint(behind);
-  if (runs_always) return;
-  for (size_t k = 0; k < carried.size(); ++k) {
-    llvm::PHINode* out = b_.CreatePHI(initial[k]->getType(), 2);
-    out->addIncoming(initial[k], before);
-    out->addIncoming(*carried[k], latch);
-    *carried[k] = out;
-  }
+  inductor::emit_loop(s_, from, to, carried, [&](Value* index) {
+    body(index);
+    return step;
+  });
 }
 
 // In place: loops hold pointers to the elements.
@@ -234,7 +166,7 @@ void NestEmitter::emit_blocks(const SumBlocks& blocks, int depth, Value* from, V
       totals.push_back(*set);
       replace(*set, restarted(*set));
     }
-    Value* end = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.CreateNSWAdd(index, b_.getInt64(static_cast<uint64_t>(span))), to);
+    Value* end = least(b_.CreateNSWAdd(index, b_.getInt64(static_cast<uint64_t>(span))), to);
     emit_blocks(blocks, depth - 1, index, end, step, sets, body);
     for (size_t k = 0; k < sets.size(); ++k) replace(*sets[k], joined(totals[k], *sets[k]));
   });
@@ -275,8 +207,7 @@ bool NestEmitter::has_streams() const { return kernel_.is_flat && is_light_ && u
 // sooner than one. Answers with where it stopped.
 Value* NestEmitter::emit_streams(size_t level, Value* from, Value* to) {
   constexpr uint64_t kLongPart = 1 << 14, kApart = 64;
-  const bool has_halves = std::any_of(nest_.body.begin(), nest_.body.end(), [](const LoopInst& i) { return is_address(i) && row_of(i.dtype).bytes < 4; });
-  const uint64_t lanes = has_halves ? width_ * 2 : width_, streams = unroll_;
+  const uint64_t lanes = main_lanes(), streams = unroll_;
   const auto number = [&](uint64_t n) { return b_.getInt64(n); };
   const auto whole = [&](Value* count, uint64_t part) { return b_.CreateAnd(count, number(~(part - 1))); };
   Value* count = b_.CreateSub(to, from);
@@ -299,15 +230,28 @@ Value* NestEmitter::emit_streams(size_t level, Value* from, Value* to) {
   return b_.CreateAdd(from, b_.CreateSelect(is_long, b_.CreateMul(odd, number(streams)), walked));
 }
 
+// Lanes of one body in the main loop.
+unsigned NestEmitter::main_lanes() const {
+  if (!has_streams()) return width_ * unroll_;
+  const bool has_halves = std::any_of(nest_.body.begin(), nest_.body.end(), [&](const LoopInst& i) { return is_address(i) && row_of(kernel_.buffers[i.buffer].dtype).bytes < 4; });
+  return has_halves ? width_ * 2 : width_;
+}
+
+bool NestEmitter::has_main_loop(std::optional<int64_t> extent) const {
+  const int64_t wide = width_ * unroll_;
+  if (is_masked_only_) return extent && *extent >= wide && *extent % wide == 0;
+  return !extent || *extent >= wide;
+}
+
 void NestEmitter::emit_vector_loop(size_t level, Accumulators& main, Accumulators& tail) {
   const size_t d = n_.vector_dim;
-  const bool is_part = kernel_.is_flat && !kernel_.is_whole;
+  const bool is_part = kernel_.is_flat && !kernel_.is_whole();
   Value* from = is_part ? s_.begin : b_.getInt64(0);
   Value* to = is_part ? s_.end : extent(d);
   const auto constant = is_part ? std::nullopt : nest_.extent(d).as_constant();
-  const unsigned wide = width_ * unroll_ * slices_;
+  const unsigned wide = width_ * unroll_;
   Value* middle = from;
-  const bool is_main_emitted = (constant ? *constant >= wide : !is_masked_only_) && !(is_masked_only_ && *constant % wide != 0);
+  const bool is_main_emitted = has_main_loop(constant);
   if (is_main_emitted && has_streams()) {
     middle = emit_streams(level, from, to);
   } else if (is_main_emitted) {
@@ -315,10 +259,17 @@ void NestEmitter::emit_vector_loop(size_t level, Accumulators& main, Accumulator
     middle = b_.CreateAdd(from, b_.CreateAnd(count, b_.getInt64(~static_cast<uint64_t>(wide - 1))));
     if (constant) middle = b_.getInt64(static_cast<uint64_t>(*constant / wide * wide));
     lanes_ = width_ * unroll_;
-    emit_blocks(blocks_[level], blocks_[level].depth, from, middle, wide, {&main}, [&](Value* index) {
-      dims_[d] = index;
-      emit_level(level + 1, main, tail);
-    });
+    if (is_search()) {
+      emit_search(level, from, middle, main[0]);
+    } else if (has_slabs_) {
+      emit_columns(from, middle);
+    } else {
+      emit_blocks(blocks_[level], blocks_[level].depth, from, middle, wide, {&main}, [&](Value* index) {
+        dims_[d] = index;
+        prefetch_next_row();
+        emit_level(level + 1, main, tail);
+      });
+    }
   }
   if (middle != to) {  // numbers that are equal are one
     lanes_ = width_;

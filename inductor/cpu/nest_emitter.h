@@ -8,12 +8,8 @@
 // Scans are carried as reductions are, never along the lanes.
 #pragma once
 
-#include <llvm/ADT/STLFunctionalExtras.h>
-#include <llvm/IR/IRBuilder.h>
-#include <llvm/IR/Module.h>
-
 #include "inductor/cpu/emitter.h"
-#include "inductor/cpu/lane_ops.h"
+#include "inductor/cpu/function_state.h"
 #include "inductor/cpu/sum_blocks.h"
 
 namespace framejit::inductor {
@@ -25,32 +21,24 @@ struct Accumulator {  // of one reduction or scan
 };
 using Accumulators = std::vector<Accumulator>;
 
-// State that all nests of a kernel share.
-struct FunctionState {
-  FunctionState(llvm::Module& m, llvm::Function* f) : module(m), function(f), b(m.getContext()), ops(b, m) {}
-  llvm::Module& module;
-  llvm::Function* function;
-  llvm::IRBuilder<> b;
-  LaneOps ops;
-  std::vector<llvm::Value*> buffers;
-  std::vector<llvm::Value*> symbols;  // by symbol id: sizes
-  std::vector<llvm::Value*> outer;    // outer dimensions
-  llvm::Value *begin = nullptr, *end = nullptr;
-  unsigned lanes = 0;                 // kernels of outer lanes: how many points are side by side, of which `mask` (null: all) exist
-  llvm::Value* mask = nullptr;
-  llvm::Value* tile_end = nullptr;    // kernels in tiles: the last outer dimension runs from outer.back() to here
-  llvm::BasicBlock* failed = nullptr;
-};
-
 // Points of the last outer dimension that a kernel in tiles takes at once: as many as fill a cache line of what it loads in tiles,
 // and no more: each is a stream of its own for everything else, and hardware follows few.
 int64_t tile_points(const Kernel& kernel);
+
+// Scratch whose lanes lie as the main loops of nests hold them (nest_lane_order.cpp). Before nests are emitted.
+void choose_split_scratch(FunctionState& state, const Kernel& kernel, const EmitOptions& options);
 
 class NestEmitter {
  public:
   NestEmitter(FunctionState& state, const Kernel& kernel, const KernelNest& n, const EmitOptions& options);
   void run();
   unsigned unroll() const { return unroll_; }
+  struct MainLoop {
+    unsigned lanes = 0;
+    int64_t end = 0;
+    bool operator==(const MainLoop&) const = default;
+  };
+  std::optional<MainLoop> split_walk(const LoopInst& inst) const;  // over all that it addresses, with lanes that are split
 
  private:
   using Value = llvm::Value;
@@ -67,14 +55,13 @@ class NestEmitter {
   // Levels and loops: nest_emitter.cpp
   void find_levels();
   size_t level_of_dim(size_t d) const;
-  bool is_over_columns() const;
   bool has_few_points() const;
   void choose_unroll();
-  void choose_slices();
   bool is_contiguous(const LoopInst& inst) const;
   void emit_level(size_t level, Accumulators& main, Accumulators& tail);
-  void each_slice(Accumulators& set, llvm::function_ref<void(Accumulators& part)> body);
+  void emit_results(Accumulators& main, Accumulators& tail);
   void emit_deeper(size_t level, Accumulators& main, Accumulators& tail);
+  Value* least(Value* a, Value* b) { return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, b); }
   void emit_loop(Value* from, Value* to, Value* step, const Sets& sets, LoopBody body);
   void emit_blocks(const SumBlocks& blocks, int depth, Value* from, Value* to, int64_t step, const Sets& sets, LoopBody body);
   void emit_scalar_loop(size_t level, Accumulators& main, Accumulators& tail);
@@ -82,19 +69,21 @@ class NestEmitter {
   Value* emit_walk(Value* from, Value* to, const Sets& sets, LoopBody point);
   bool has_streams() const;
   Value* emit_streams(size_t level, Value* from, Value* to);
+  unsigned main_lanes() const;
+  bool has_main_loop(std::optional<int64_t> extent) const;
   void emit_vector_loop(size_t level, Accumulators& main, Accumulators& tail);
 
   // Reductions: nest_reductions.cpp
   Accumulators neutral(unsigned lanes);
   void accumulate(Accumulators& set);
   InstId twin_of(InstId i) const;
-  Accumulator& accumulator_of(InstId i, Accumulators& set) const;
+  size_t place_of(InstId i) const;  // in a set, of the accumulator of a reduction or scan
   void scan(InstId i, Accumulators& set);
   void step(InstId i, Accumulators& set);
   void take(Value* takes, Accumulator& a, Value* x, Value* position);
   void take_if(Value* takes, Accumulator& a, Value* x, Value* position);
   void pick(const LoopInst& inst, Accumulator& a, Value* x, Value* position, Value* active);
-  void for_each_carried(size_t count, llvm::function_ref<void(size_t k, const LoopInst& inst)> body);
+  void for_each_carried(const Accumulators& set, llvm::function_ref<void(size_t k, const LoopInst& inst)> body);
   Accumulators restarted(const Accumulators& set);
   Accumulators joined(const Accumulators& total, const Accumulators& block);
   Value* finished(const Accumulator& a);
@@ -105,11 +94,37 @@ class NestEmitter {
   void finish_reductions(Accumulators& main, Accumulators& tail);
   Value* best_position(const LoopInst& inst, const Accumulator& main, const Accumulator& tail);
 
+  // Columns that are added up: nest_columns.cpp
+  struct ColumnStack {  // accumulators of the columns that a walk takes at once: where they lie, and values of their types
+    Accumulators place, like;
+  };
+  bool may_walk_in_slabs() const;
+  SumBlocks slab_blocks(const SumBlocks& blocks) const;
+  int64_t columns_at_once(const std::vector<Accumulators>& sets) const;
+  ColumnStack on_stack(const Accumulators& set, int64_t columns, int64_t& offset);
+  Accumulators taken(const ColumnStack& stack, Value* at);
+  void put(const ColumnStack& stack, const Accumulators& set, Value* at);
+  void each_column(Value* from, Value* to, llvm::function_ref<void(Value* at)> body);
+  void emit_slabs(const ColumnStack& stack, Value* first_row, Value* last_row, Value* from, Value* to);
+  void emit_columns(Value* from, Value* to);
+
+  // Extrema by blocks: nest_searches.cpp
+  bool is_search() const;
+  void emit_search(size_t level, Value* from, Value* to, Accumulator& found);
+  void search_block(ReduceOp better, DType dtype, Value* x, Value* index, Accumulator& best);
+
   // Tiles: nest_tiles.cpp
   bool is_tiled(const LoopInst& inst) const;
   void fill_tiles();
   void fill_tile(InstId i);
   Value* tile_row(InstId i);
+
+  // Order of lanes: nest_lane_order.cpp
+  bool wants_split_lanes() const;
+  bool is_split() const { return splits_lanes_ && in_vector() && !in_tail_; }
+  Value* load_split(const LoopInst& inst, Value* address);
+  void store_split(const LoopInst& inst, Value* address, Value* value, Bf16Rounding rounding);
+  Value* iota(unsigned lanes, bool is_split) { return is_split ? ops_.split_lanes(ops_.iota(lanes)) : ops_.iota(lanes); }
 
   // Masked loads: nest_masks.cpp
   struct Lanes {  // of a mask: whether none or all of them hold, as far as that is known before it is computed
@@ -122,6 +137,12 @@ class NestEmitter {
   Value* mask_value(InstId i);
   Value* either(Value* condition, llvm::function_ref<Value*()> yes, llvm::function_ref<Value*()> no);
   void emit_masked_load(InstId i);
+
+  // Prefetches: nest_prefetch.cpp
+  void prefetch(DType dtype, Value* address, const SymExpr& elements);
+  bool reads_a_stream(DType dtype) const;
+  void prefetch_stream(DType dtype, Value* address);
+  void prefetch_next_row();
 
   // Expressions and instructions: nest_instructions.cpp
   struct Address {
@@ -137,10 +158,8 @@ class NestEmitter {
   Address address_of(const LoopInst& inst);
   Value* all_lanes();
   Value* all_or_mask();
-  void prefetch(const LoopInst& inst, Value* address);
   Value* loaded(const LoopInst& inst, Value* mask);
   void emit_load(InstId i);
-  bool is_bf16(InstId i) const;
   void emit_store(const LoopInst& inst);
   void emit_check(InstId i);
   void emit_inst(InstId i);
@@ -151,10 +170,12 @@ class NestEmitter {
   const Kernel& kernel_;
   const KernelNest& n_;
   const Nest& nest_;
+  const std::vector<Bf16Rounding> bf16_;  // per instruction
   NestSymbols symbols_;
   const unsigned width_;
   unsigned unroll_ = 1;
-  unsigned slices_ = 1;  // of columns that are added up: pieces of lanes * unroll that a turn of the main loop takes, so that it reads more of a row
+  bool has_slabs_ = false;  // columns, walked in slabs of rows
+  bool splits_lanes_ = false;  // of the main loop: the even ones come first
   bool is_light_ = false;
   bool is_masked_only_ = false;  // masks cost nothing beside the body: one loop, half the code
   std::vector<size_t> order_;    // of the loops; in tiles, the tile dimension is the innermost

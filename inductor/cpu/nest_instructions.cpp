@@ -50,7 +50,7 @@ Value* NestEmitter::eval_symbol(graph::SymbolId id) {
   if (!symbols_.is_dim(id)) return s_.symbols[id];
   Value* base = dims_[symbols_.dim_of(id)];
   if (!is_vector_symbol(id)) return base;
-  return b_.CreateAdd(b_.CreateVectorSplat(lanes_, base), ops_.iota(lanes_));
+  return b_.CreateAdd(b_.CreateVectorSplat(lanes_, base), iota(lanes_, is_split()));
 }
 
 // Whether each lane has an address of its own.
@@ -97,7 +97,8 @@ NestEmitter::Address NestEmitter::address_of(const LoopInst& inst) {
 Value* NestEmitter::loaded(const LoopInst& inst, Value* mask) {
   const KernelBuffer& buffer = kernel_.buffers[inst.buffer];
   const Address a = address_of(inst);
-  if (slices_ > 1 && !in_tail_ && a.has_lanes && a.offsets == nullptr) prefetch(inst, a.base);
+  if (reads_a_stream(buffer.dtype) && a.has_lanes && a.offsets == nullptr) prefetch_stream(buffer.dtype, a.base);
+  if (a.offsets == nullptr && a.has_lanes && is_split()) return load_split(inst, a.base);
   if (a.offsets == nullptr) return ops_.load(buffer.dtype, a.base, a.has_lanes ? lanes_ : 0, mask, !buffer.is_written);
   return ops_.gather(buffer.dtype, a.base, a.offsets, mask != nullptr ? mask : all_lanes());
 }
@@ -111,59 +112,26 @@ void NestEmitter::emit_load(InstId i) {
 Value* NestEmitter::all_lanes() { return llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), lanes_)); }
 Value* NestEmitter::all_or_mask() { return mask_ != nullptr ? mask_ : all_lanes(); }
 
-// What a slice will read some rows later: hardware does not follow rows from page to page. It pays for half precision that comes from
-// memory (a column sum of 4096x4096: 2.6 -> 1.7 ms); from caches, and where each row gives twice the bytes, it costs up to a tenth.
-void NestEmitter::prefetch(const LoopInst& inst, Value* address) {
-  constexpr int64_t kRows = 8, kBeyondCaches = 16 << 20, kHalf = 2;
-  constexpr unsigned kCacheLine = 64, kForReading = 0, kAllCaches = 3, kData = 1;
-  SymExpr coefficient, rest;
-  if (!split_linear(inst.index[0], symbols_.dim(order_.back()), coefficient, rest)) return;
-  const DType dtype = kernel_.buffers[inst.buffer].dtype;
-  const auto elements = (coefficient * nest_.extent(order_.back())).as_constant();
-  if (row_of(dtype).bytes > kHalf || elements.value_or(0) * row_of(dtype).bytes < kBeyondCaches) return;
-  Value* later = b_.CreateGEP(ops_.memory_type(dtype, 0), address, eval(coefficient * SymExpr(kRows)));
-  for (unsigned byte = 0; byte < lanes_ * static_cast<unsigned>(row_of(dtype).bytes); byte += kCacheLine)
-    b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()}, {b_.CreateConstGEP1_64(b_.getInt8Ty(), later, byte), b_.getInt32(kForReading), b_.getInt32(kAllCaches), b_.getInt32(kData)});
-}
-
-// Whether a value is one that bfloat16 has: loaded or rounded as such, and since then only picked from others.
-bool NestEmitter::is_bf16(InstId i) const {
-  const LoopInst& inst = nest_.body[i];
-  const auto are = [&](std::initializer_list<size_t> operands) { return std::all_of(operands.begin(), operands.end(), [&](size_t k) { return is_bf16(inst.operands[k]); }); };
-  switch (inst.op) {
-    case LoopOp::kLoad: return !inst.is_masked() && kernel_.buffers[inst.buffer].dtype == DType::kBFloat16;
-    case LoopOp::kReduce:
-    case LoopOp::kScan: return (inst.reduce == ReduceOp::kMax || inst.reduce == ReduceOp::kMin) && are({0});
-    case LoopOp::kScalar: break;
-    case LoopOp::kConstant:
-    case LoopOp::kIndex:
-    case LoopOp::kStore:
-    case LoopOp::kCheck:
-    case LoopOp::kCast: return false;
-  }
-  if (inst.scalar == ScalarOp::k_select) return are({1, 2});
-  if (inst.scalar == ScalarOp::k_minimum || inst.scalar == ScalarOp::k_maximum) return are({0, 1});
-  return inst.scalar == ScalarOp::k_round_bf16 || (inst.scalar == ScalarOp::k_abs && are({0}));
-}
-
 void NestEmitter::emit_store(const LoopInst& inst) {
   const KernelBuffer& buffer = kernel_.buffers[inst.buffer];
   const Address a = address_of(inst);
   Value* value = values_[inst.operands[0]];
   const bool joins = inst.mode == StoreMode::kJoin;
-  const bool is_exact = !joins && buffer.dtype == DType::kBFloat16 && is_bf16(inst.operands[0]);
+  const Bf16Rounding rounding = joins ? Bf16Rounding::kAny : bf16_[inst.operands[0]];
   const auto joined = [&](Value* old) { return ops_.combine(inst.reduce, operand_dtype(inst), old, value); };
   if (a.has_lanes) value = ops_.splat(value, lanes_);
   if (a.offsets != nullptr) {
     if (joins) value = joined(ops_.gather(buffer.dtype, a.base, a.offsets, all_or_mask()));
     ops_.scatter(buffer.dtype, a.base, a.offsets, value, all_or_mask());
+  } else if (a.has_lanes && is_split()) {
+    store_split(inst, a.base, value, rounding);
   } else if (a.has_lanes) {
     if (joins) value = joined(ops_.load(buffer.dtype, a.base, lanes_, mask_, false));
-    ops_.store(buffer.dtype, a.base, value, mask_, is_exact);
+    ops_.store(buffer.dtype, a.base, value, mask_, rounding);
   } else {  // all lanes go to one place: there is one element
     if (LaneOps::lanes_of(value) != 0) value = b_.CreateExtractElement(value, uint64_t{0});
     if (joins) value = joined(ops_.load(buffer.dtype, a.base, 0, nullptr, false));
-    ops_.store(buffer.dtype, a.base, value, nullptr, is_exact);
+    ops_.store(buffer.dtype, a.base, value, nullptr, rounding);
   }
 }
 
@@ -203,6 +171,11 @@ void NestEmitter::emit_inst(InstId i) {
   }
   if (is_border(inst)) {
     values_[i] = border(inst);
+    return;
+  }
+  if (inst.scalar == ScalarOp::k_round_bf16) {
+    const InstId x = inst.operands[0];
+    values_[i] = bf16_[x] == Bf16Rounding::kExact ? values_[x] : ops_.round_bf16(values_[x], bf16_[x]);
     return;
   }
   const bool is_select = inst.scalar == ScalarOp::k_select;

@@ -18,15 +18,10 @@ bool NestEmitter::is_border(const LoopInst& inst) const {
   if (!has_vector() || inst.op != LoopOp::kScalar || (inst.scalar != ScalarOp::k_lt && inst.scalar != ScalarOp::k_ge)) return false;
   const LoopInst &place = nest_.body[inst.operands[0]], &limit = nest_.body[inst.operands[1]];
   if (place.op != LoopOp::kIndex || (limit.op != LoopOp::kIndex && limit.op != LoopOp::kConstant)) return false;
-  const auto has_values = [&](const SymExpr& e) {
-    std::vector<graph::SymbolId> ids;
-    e.collect_symbols(ids);
-    return std::any_of(ids.begin(), ids.end(), [&](graph::SymbolId id) { return symbols_.is_value(id); });
-  };
   SymExpr step, rest;
   const SymExpr lane = symbols_.dim(n_.vector_dim);
-  if (has_values(place.index[0]) || !split_linear(place.index[0], lane, step, rest) || !(step == SymExpr(1))) return false;
-  return limit.op == LoopOp::kConstant || (!has_values(limit.index[0]) && split_linear(limit.index[0], lane, step, rest) && step == SymExpr(0));
+  if (mentions_values(place.index[0], symbols_) || !split_linear(place.index[0], lane, step, rest) || !(step == SymExpr(1))) return false;
+  return limit.op == LoopOp::kConstant || (!mentions_values(limit.index[0], symbols_) && split_linear(limit.index[0], lane, step, rest) && step == SymExpr(0));
 }
 
 // Instructions that are needed for nothing but borders, which compute with the first lane's place.

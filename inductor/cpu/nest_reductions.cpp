@@ -38,11 +38,10 @@ Accumulators NestEmitter::neutral(unsigned lanes) {
 }
 
 void NestEmitter::accumulate(Accumulators& set) {
-  size_t k = 0;
-  for (const LoopInst& inst : nest_.body) {
-    if (!is_carried(inst)) continue;
-    Accumulator& a = set[k++];
-    if (inst.op == LoopOp::kScan) continue;  // has stepped where its value was needed
+  for (InstId i = 0; i < nest_.body.size(); ++i) {
+    const LoopInst& inst = nest_.body[i];
+    if (inst.op != LoopOp::kReduce) continue;  // scans have stepped where their values were needed
+    Accumulator& a = set[place_of(i)];
     const unsigned lanes = LaneOps::lanes_of(a.value);
     Value* x = ops_.splat(values_[inst.operands[0]], lanes);
     Value* active = lanes != 0 && vector_is_reduced() ? mask_ : nullptr;
@@ -68,9 +67,7 @@ InstId NestEmitter::twin_of(InstId i) const {
   return kNoInst;
 }
 
-Accumulator& NestEmitter::accumulator_of(InstId i, Accumulators& set) const {
-  return set[static_cast<size_t>(std::count_if(nest_.body.begin(), nest_.body.begin() + i, is_carried))];
-}
+size_t NestEmitter::place_of(InstId i) const { return static_cast<size_t>(std::count_if(nest_.body.begin(), nest_.body.begin() + i, is_carried)); }
 
 // One step of a running result, and its value here. Of twins the position steps, where the first of them stands.
 void NestEmitter::scan(InstId i, Accumulators& set) {
@@ -79,12 +76,12 @@ void NestEmitter::scan(InstId i, Accumulators& set) {
   const InstId position = is_position(nest_.body[i].reduce) ? i : twin, value = position == i ? twin : i;
   if (i > twin) return;
   step(position, set);
-  accumulator_of(value, set).value = values_[value] = accumulator_of(position, set).value;
+  set[place_of(value)].value = values_[value] = set[place_of(position)].value;
 }
 
 void NestEmitter::step(InstId i, Accumulators& set) {
   const LoopInst& inst = nest_.body[i];
-  Accumulator& a = accumulator_of(i, set);
+  Accumulator& a = set[place_of(i)];
   const unsigned lanes = LaneOps::lanes_of(a.value);
   Value* x = ops_.splat(values_[inst.operands[0]], lanes);
   const DType dtype = operand_dtype(inst);
@@ -145,7 +142,7 @@ void NestEmitter::take_if(Value* takes, Accumulator& a, Value* x, Value* positio
 // The accumulators with which a block starts: sums of floats at zero, all others as they stand.
 Accumulators NestEmitter::restarted(const Accumulators& set) {
   Accumulators out = set;
-  for_each_carried(set.size(), [&](size_t k, const LoopInst& inst) {
+  for_each_carried(set, [&](size_t k, const LoopInst& inst) {
     if (is_float_sum(inst)) out[k] = {llvm::Constant::getNullValue(set[k].value->getType())};
   });
   return out;
@@ -154,7 +151,7 @@ Accumulators NestEmitter::restarted(const Accumulators& set) {
 // What stands after a block. The sum of two floats is exactly s + lost (Knuth); infinities leave NaN in `lost`, see finished().
 Accumulators NestEmitter::joined(const Accumulators& total, const Accumulators& block) {
   Accumulators out = block;
-  for_each_carried(total.size(), [&](size_t k, const LoopInst& inst) {
+  for_each_carried(total, [&](size_t k, const LoopInst& inst) {
     if (!is_float_sum(inst)) return;
     const Accumulator& t = total[k];
     Value *x = block[k].value, *s = b_.CreateFAdd(t.value, x);
@@ -167,11 +164,11 @@ Accumulators NestEmitter::joined(const Accumulators& total, const Accumulators& 
   return out;
 }
 
-// The first `count` accumulators of a set, and of which instruction they are: those of a slice stand together.
-void NestEmitter::for_each_carried(size_t count, llvm::function_ref<void(size_t k, const LoopInst& inst)> body) {
-  for (size_t k = 0; k < count;)
-    for (size_t i = 0; i < nest_.body.size() && k < count; ++i)
-      if (is_carried(nest_.body[i])) body(k++, nest_.body[i]);
+void NestEmitter::for_each_carried(const Accumulators& set, llvm::function_ref<void(size_t k, const LoopInst& inst)> body) {
+  if (set.empty()) return;  // the tail's, where lanes are not reduced
+  size_t k = 0;
+  for (const LoopInst& inst : nest_.body)
+    if (is_carried(inst)) body(k++, inst);
 }
 
 Value* NestEmitter::finished(const Accumulator& a) {
@@ -228,7 +225,8 @@ Value* NestEmitter::reduced_position() {
 Value* NestEmitter::whole_positions(const Accumulator& a) {
   const unsigned lanes = LaneOps::lanes_of(a.position);
   Value* whole = b_.CreateSExt(a.position, ops_.value_type(DType::kInt64, lanes));
-  return positions_count_up_ && vector_is_reduced() ? b_.CreateAdd(whole, ops_.iota(lanes)) : whole;
+  const bool is_main = lanes > width_;
+  return positions_count_up_ && vector_is_reduced() ? b_.CreateAdd(whole, iota(lanes, splits_lanes_ && is_main)) : whole;
 }
 
 // From how it was accumulated to the value of the instruction.
@@ -238,12 +236,10 @@ Value* NestEmitter::rounded(const LoopInst& inst, Value* value) {
 }
 
 void NestEmitter::finish_reductions(Accumulators& main, Accumulators& tail) {
-  size_t k = 0;
-  for (size_t i = 0; i < nest_.body.size(); ++i) {
+  for (InstId i = 0; i < nest_.body.size(); ++i) {
     const LoopInst& inst = nest_.body[i];
-    if (!is_carried(inst)) continue;
-    const size_t at = k++;
-    if (inst.op == LoopOp::kScan) continue;
+    if (inst.op != LoopOp::kReduce) continue;
+    const size_t at = place_of(i);
     if (!vector_is_reduced()) {
       values_[i] = is_position(inst.reduce) ? whole_positions(main[at]) : rounded(inst, finished(main[at]));
     } else if (is_position(inst.reduce)) {

@@ -39,7 +39,6 @@ void NestEmitter::fill_tile(InstId i) {
     llvm::BasicBlock& entry = s_.function->getEntryBlock();
     llvm::IRBuilder<> at_entry(&entry, entry.begin());
     auto* block = at_entry.CreateAlloca(row, at_entry.getInt64(static_cast<uint64_t>(tile_points(kernel_))));
-    block->setAlignment(llvm::Align(64));
     tiles_[i] = block;
   }
   const size_t tile = kernel_.outer.size() - 1, lane_dim = n_.vector_dim;
@@ -48,21 +47,34 @@ void NestEmitter::fill_tile(InstId i) {
   llvm::Type* element = ops_.memory_type(buffer.dtype, 0);
   SymExpr coefficient, rest;
   split_linear(inst.index[0], symbols_.dim(lane_dim), coefficient, rest);
-  Value* row_step = eval(coefficient);
-  emit_loop(s_.outer.back(), s_.tile_end, b_.getInt64(lanes), {}, [&](Value* point) {
+  Value* const row_step = eval(coefficient);
+  Value* const last_lane = mask_ == nullptr ? nullptr : b_.CreateSub(extent(lane_dim), b_.CreateAdd(dims_[lane_dim], b_.getInt64(1)));
+  // Lanes that are off read what the last one that is on reads: masked loads of less than 32 bits are not what CPUs have.
+  const auto each_lane = [&](Value* point, llvm::function_ref<void(unsigned k, Value* address)> body) {
     dims_[tile] = point;
-    Value* inside = ops_.first_lanes(b_.CreateSub(s_.tile_end, point), lanes);
-    std::vector<Value*> rows;
     Value* const first = b_.CreateGEP(element, s_.buffers[inst.buffer], eval(inst.index[0]));
     for (unsigned k = 0; k < lanes; ++k) {
-      Value* active = inside;
-      if (mask_ != nullptr) active = b_.CreateAnd(inside, b_.CreateVectorSplat(lanes, b_.CreateExtractElement(mask_, k)));
-      rows.push_back(ops_.load_stored(buffer.dtype, b_.CreateGEP(element, first, b_.CreateMul(row_step, b_.getInt64(k))), lanes, active));
+      Value* lane = b_.getInt64(k);
+      if (last_lane != nullptr) lane = least(lane, last_lane);
+      body(k, b_.CreateGEP(element, first, b_.CreateMul(row_step, lane)));
     }
+  };
+  const auto keep = [&](Value* point, unsigned k, Value* values) {
+    Value* at = b_.CreateAdd(b_.CreateSub(point, s_.outer.back()), b_.getInt64(k));
+    b_.CreateStore(values, b_.CreateGEP(row, tiles_[i], at));
+  };
+  Value* const count = b_.CreateSub(s_.tile_end, s_.outer.back());
+  Value* const whole = b_.CreateAdd(s_.outer.back(), b_.CreateAnd(count, b_.getInt64(~static_cast<uint64_t>(lanes - 1))));
+  emit_loop(s_.outer.back(), whole, b_.getInt64(lanes), {}, [&](Value* point) {
+    std::vector<Value*> rows;
+    each_lane(point, [&](unsigned, Value* address) { rows.push_back(ops_.load_stored(buffer.dtype, address, lanes)); });
     rows = ops_.transposed(std::move(rows));
-    Value* at = b_.CreateSub(point, s_.outer.back());
-    for (unsigned k = 0; k < lanes; ++k)
-      b_.CreateStore(rows[k], b_.CreateGEP(row, tiles_[i], b_.CreateAdd(at, b_.getInt64(k))));
+    for (unsigned k = 0; k < lanes; ++k) keep(point, k, rows[k]);
+  });
+  emit_loop(whole, s_.tile_end, b_.getInt64(1), {}, [&](Value* point) {  // too few for a block
+    Value* values = llvm::PoisonValue::get(row);
+    each_lane(point, [&](unsigned k, Value* address) { values = b_.CreateInsertElement(values, ops_.load_stored(buffer.dtype, address, 0), k); });
+    keep(point, 0, values);
   });
   lanes_ = lanes;
   dims_[tile] = first_point;

@@ -44,15 +44,9 @@ class Accesses {
       if (is_begun) return KeptApart::read_later;
       if (kernel_.in_tiles && is_tiled_load(body[i], symbols_, kernel_.outer.size() - 1, n.vector_dim)) return KeptApart::tiled;
       for (size_t k = 0; k < body.size(); ++k)
-        if (is_store(body[k]) && (k < i || !(body[k].index == body[i].index) || mentions_values(body[k].index[0]))) return KeptApart::other_element;
+        if (is_store(body[k]) && (k < i || !(body[k].index == body[i].index) || mentions_values(body[k].index[0], symbols_))) return KeptApart::other_element;
     }
     return std::nullopt;
-  }
-
-  bool mentions_values(const SymExpr& e) const {
-    std::vector<graph::SymbolId> ids;
-    e.collect_symbols(ids);
-    return std::any_of(ids.begin(), ids.end(), [&](graph::SymbolId id) { return symbols_.is_value(id); });
   }
 
   // Whether each outer point has a part of the memory to itself: every access is the same combination of the outer dimensions, with

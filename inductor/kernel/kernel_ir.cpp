@@ -23,6 +23,10 @@ class KernelMaker {
     kernel_.symbol_count = program_.symbol_count;
     kernel_.unroll = tuning_.unroll;
     find_buffers();
+    if (group_.is_product) {
+      shape_product();
+      return std::move(kernel_);
+    }
     const bool single = group_.nests.size() == 1;
     for (const Nest& nest : group_.nests) {
       // Divided dimensions are split while indices still have their parts; linear addresses would hide them.
@@ -120,6 +124,16 @@ class KernelMaker {
     std::vector<int64_t> out;
     for (size_t d = 0; d < nest.dim_count(); ++d) out.push_back(nest.extent(d).eval(hints_.symbols));
     return out;
+  }
+
+  // Threads share the columns, lanes lie along the sums.
+  void shape_product() {
+    kernel_.is_product = true;
+    kernel_.nests.push_back({linear(group_.nests[0]), {1, 2}, 2});
+    kernel_.outer = {group_.nests[0].ranges[0]};
+    kernel_.extent = kernel_.outer[0];
+    choose_grain();
+    collect_symbols();
   }
 
   // One nest: every kept dimension but the lanes' is outer.
@@ -261,10 +275,8 @@ class KernelMaker {
     const int64_t extent = kernel_.extent.eval(hints_.symbols);
     kernel_.grain = std::max<int64_t>(worthwhile / std::max<int64_t>(work, 1), 1);
     if (kernel_.is_flat || kernel_.in_tiles || kernel_.lanes_outer) kernel_.grain = (kernel_.grain + 63) / 64 * 64;
-    if (kernel_.extent.is_constant() && extent <= kernel_.grain) {
-      kernel_.is_whole = kernel_.is_flat;
-      kernel_.grain = kernel_.is_whole ? -1 : 0;
-    }
+    if (kernel_.is_product) kernel_.grain = std::max(kernel_.grain, kProductColumns);
+    if (kernel_.extent.is_constant() && extent <= kernel_.grain) kernel_.grain = kernel_.is_flat ? -1 : 0;
   }
 
   void collect_symbols() {
@@ -303,6 +315,13 @@ Kernel make_kernel(const LoopProgram& program, const Group& group, const std::ve
   return KernelMaker(program, group, is_private, hints, scratch_bytes, tuning).run();
 }
 
+namespace {
+const char* points_at_once(const Kernel& kernel) {
+  if (kernel.is_product) return " product";
+  return kernel.in_tiles ? " tiles" : kernel.lanes_outer ? " lanes" : "";
+}
+}  // namespace
+
 std::string print(const Kernel& kernel) {
   LoopProgram frame;
   frame.symbol_count = kernel.symbol_count;
@@ -315,8 +334,8 @@ std::string print(const Kernel& kernel) {
   }
   out += ") symbols";
   for (graph::SymbolId s : kernel.symbols) out += " s" + std::to_string(s);
-  if (kernel.is_whole) out += " whole";
-  out += kernel.is_flat ? " flat {\n" : " outer " + std::to_string(kernel.outer.size()) + (kernel.in_tiles ? " tiles" : kernel.lanes_outer ? " lanes" : "") + " {\n";
+  if (kernel.is_whole()) out += " whole";
+  out += kernel.is_flat ? " flat {\n" : " outer " + std::to_string(kernel.outer.size()) + points_at_once(kernel) + " {\n";
   if (kernel.unroll != 0) out += "  unroll " + std::to_string(kernel.unroll) + "\n";
   for (const KernelNest& n : kernel.nests) {
     Nest unnamed = n.nest;

@@ -24,6 +24,9 @@ struct KernelNest {
   size_t vector_dim = SIZE_MAX;
 };
 
+// Columns of a product that are computed together: of their operand, what is summed at a time stays in the second-level cache.
+inline constexpr int64_t kProductColumns = 48;
+
 // How far kernels deviate from what the cost model decides, as powers of two.
 struct KernelTuning {
   int8_t unroll = 0;  // registers of each value that the innermost loop works on
@@ -37,13 +40,16 @@ struct Kernel {
   std::vector<graph::SymbolId> symbols;  // those used: sizes argument k is symbols[k]
   SymSizes outer;
   bool is_flat = false;
-  bool is_whole = false;     // a flat one that is called once, for all of its extent, which is a number
   bool lanes_outer = false;  // the last outer dimension is every nest's vector dimension: lanes are outer points side by side
+  bool is_product = false;   // one nest [n, m] x [k] that sums left[m, k] * right[n, k]: several m and n at a time stay in registers
   bool in_tiles = false;  // some loads are strided along the lanes and contiguous along the last outer dimension
   std::vector<KernelNest> nests;
   SymExpr extent = 1;    // of the parallel range
-  int64_t grain = 0;     // least part of it that is worth a thread; 0: one thread runs all; -1: and no other part can be asked for (is_whole)
+  int64_t grain = 0;     // least part of it that is worth a thread; 0: one thread runs all; -1: and no other part can be asked for
   int8_t unroll = 0;     // KernelTuning::unroll
+
+  // A flat one that is called once, for all of its extent, which is a number.
+  bool is_whole() const { return grain < 0; }
 };
 
 // `is_private[b]`: only this group touches buffer b and it need not outlive it; scratch if it fits into `scratch_bytes`.

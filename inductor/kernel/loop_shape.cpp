@@ -133,10 +133,7 @@ Nest merge_dims(Nest nest, uint32_t symbol_count, size_t fixed) {
 }
 
 bool is_tiled_load(const LoopInst& inst, const NestSymbols& symbols, size_t tile, size_t lanes) {
-  if (inst.op != LoopOp::kLoad || inst.is_masked()) return false;
-  std::vector<SymbolId> ids;
-  inst.index[0].collect_symbols(ids);
-  if (std::any_of(ids.begin(), ids.end(), [&](SymbolId id) { return symbols.is_value(id); })) return false;
+  if (inst.op != LoopOp::kLoad || inst.is_masked() || mentions_values(inst.index[0], symbols)) return false;
   SymExpr along_tile, along_lanes, rest;
   return split_linear(inst.index[0], symbols.dim(tile), along_tile, rest) && along_tile == SymExpr(1) &&
          split_linear(inst.index[0], symbols.dim(lanes), along_lanes, rest) && !(along_lanes == SymExpr(0)) && !(along_lanes == SymExpr(1));

@@ -41,6 +41,8 @@ class KernelTarget {
   virtual TargetStatistics statistics() const = 0;
   // Whether compile() needs nothing of the thread that calls it, so that it pays to call it from two.
   virtual bool compiles_on_any_thread() const { return false; }
+  // The left operand's rows up to which its kernels of matrix products were measured to be faster than the library.
+  virtual int64_t most_product_rows() const { return 0; }
   // Most memory for what lives during one outer point of a kernel.
   virtual int64_t scratch_bytes() const { return 128 * 1024; }
 };

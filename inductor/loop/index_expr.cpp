@@ -47,6 +47,19 @@ bool mentions(const SymExpr& e, SymbolId id) {
   return std::any_of(e.node()->operands.begin(), e.node()->operands.end(), [&](const SymExpr& x) { return mentions(x, id); });
 }
 
+bool mentions_values(const SymExpr& e, const NestSymbols& symbols) {
+  std::vector<SymbolId> ids;
+  e.collect_symbols(ids);
+  return std::any_of(ids.begin(), ids.end(), [&](SymbolId id) { return symbols.is_value(id); });
+}
+
+LoopInst renumbered(LoopInst inst, const NestSymbols& symbols, const std::vector<InstId>& values) {
+  for (int k = 0; k < inst.operand_count(); ++k) inst.operands[k] = values[inst.operands[k]];
+  for (SymExpr& e : inst.index)
+    e = substitute(e, [&](SymbolId id) { return symbols.is_value(id) ? symbols.value(values[symbols.inst_of(id)]) : SymExpr::symbol(id); });
+  return inst;
+}
+
 bool split_linear(const SymExpr& e, const SymExpr& dim, SymExpr& coefficient, SymExpr& rest) {
   SymbolId id = 0;
   if (!dim.is_symbol(&id)) return false;

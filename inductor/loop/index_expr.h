@@ -29,5 +29,8 @@ SymExpr linear_index(const std::vector<SymExpr>& index, const SymSizes& strides,
 // The part of e that is a multiple of dimension d: e == coefficient * d + rest, rest free of d. False when d occurs otherwise.
 bool split_linear(const SymExpr& e, const SymExpr& dim, SymExpr& coefficient, SymExpr& rest);
 bool mentions(const SymExpr& e, graph::SymbolId id);
+bool mentions_values(const SymExpr& e, const NestSymbols& symbols);
+// The instruction with values[i] in place of every instruction i that it reads (collect_uses).
+LoopInst renumbered(LoopInst inst, const NestSymbols& symbols, const std::vector<InstId>& values);
 
 }  // namespace framejit::inductor

@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 
+#include "graph/node_values.h"
 #include "inductor/lowering/number_checks.h"
 
 namespace framejit::inductor {
@@ -195,21 +196,25 @@ InstId LowerContext::load_temp(NestBuilder& builder, LoopBufferId b, std::vector
   return builder.load(b, program_.buffers[b].dtype, std::move(index));
 }
 
-InstId LowerContext::load(NestBuilder& builder, ValueId v, std::vector<SymExpr> index) { return load_masked(builder, v, std::move(index), kNoInst, kNoInst); }
-
-InstId LowerContext::load_masked(NestBuilder& builder, ValueId v, std::vector<SymExpr> index, InstId mask, InstId other) {
+InstId load_value(const Graph& graph, const std::vector<ValueForm>& forms, const LoopProgram& program, NestBuilder& builder, ValueId v, std::vector<SymExpr> index,
+                  InstId mask, InstId other) {
   const DimBounds bounds = builder.bounds();
-  while (forms_[graph::index_of(v)].kind == ValueForm::kView) {
-    const ValueForm& form = forms_[graph::index_of(v)];
-    auto mapped = map_view(graph_, graph_.nodes[form.node], form.result, index, bounds);
+  while (forms[graph::index_of(v)].kind == ValueForm::kView) {
+    const ValueForm& form = forms[graph::index_of(v)];
+    auto mapped = map_view(graph, graph.nodes[form.node], form.result, index, bounds);
     FJ_CHECK(mapped.has_value(), "a view that is not an index map was lowered as one");
     index = std::move(*mapped);
     v = form.base;
   }
-  const LoopBufferId buffer = forms_[graph::index_of(v)].buffer;
-  for (size_t k = 0; k < index.size(); ++k)
-    index[k] = program_.buffers[buffer].sizes[k] == SymExpr(1) ? SymExpr(0) : simplify(index[k], bounds);
-  return builder.load(buffer, program_.buffers[buffer].dtype, std::move(index), mask, other);
+  const LoopBuffer& buffer = program.buffers[forms[graph::index_of(v)].buffer];
+  for (size_t k = 0; k < index.size(); ++k) index[k] = buffer.sizes[k] == SymExpr(1) ? SymExpr(0) : simplify(index[k], bounds);
+  return builder.load(forms[graph::index_of(v)].buffer, buffer.dtype, std::move(index), mask, other);
+}
+
+InstId LowerContext::load(NestBuilder& builder, ValueId v, std::vector<SymExpr> index) { return load_masked(builder, v, std::move(index), kNoInst, kNoInst); }
+
+InstId LowerContext::load_masked(NestBuilder& builder, ValueId v, std::vector<SymExpr> index, InstId mask, InstId other) {
+  return load_value(graph_, forms_, program_, builder, v, std::move(index), mask, other);
 }
 
 InstId LowerContext::load_broadcast(NestBuilder& builder, ValueId v, const std::vector<SymExpr>& index) {
@@ -238,10 +243,9 @@ bool LowerContext::is_supported(const Node& node) const {
     const DTypeKind kind = row_of(m.dtype).kind;
     return m.device == device_ && kind != DTypeKind::complex_kind && kind != DTypeKind::other_kind && m.ndim() <= 8;
   };
-  for (const Arg& a : node.args) {
-    if (const ValueId* v = a.get<ValueId>(); v != nullptr && !fits(*v)) return false;
-    if (const auto* list = a.get<std::vector<ValueId>>(); list != nullptr && !std::all_of(list->begin(), list->end(), fits)) return false;
-  }
+  bool all_fit = true;
+  graph::for_each_value(node, [&](ValueId v) { all_fit = all_fit && fits(v); });
+  if (!all_fit) return false;
   // Whether a number fits into an integer result is eager's to check when it runs.
   if (node.op->name.starts_with(kNumberIsTensor) && !is_float(meta(node.results[0]).dtype)) return false;
   return std::all_of(node.results.begin(), node.results.end(), fits);
@@ -253,11 +257,7 @@ void LowerContext::lower_extern(uint32_t index) {
   const auto read = [&](ValueId v) {
     if (v != graph::kNoValue) call.reads.push_back(root_buffer(v));
   };
-  for (const Arg& a : node.args) {
-    if (const ValueId* v = a.get<ValueId>()) read(*v);
-    if (const auto* list = a.get<std::vector<ValueId>>())
-      for (ValueId v : *list) read(v);
-  }
+  graph::for_each_value(node, read);
   for (size_t k = 0; k < node.results.size(); ++k)
     if (node.results[k] != graph::kNoValue) call.writes.push_back(result_buffer(k));
   program_.items.push_back(std::move(call));
@@ -293,12 +293,8 @@ bool LowerContext::is_copied_over(const Node& node) const {
   if (std::any_of(graph_.outputs.begin(), graph_.outputs.end(), is)) return false;
   if (std::any_of(graph_.updates.begin(), graph_.updates.end(), [&](const auto& update) { return is(update.second); })) return false;
   for (const Node& user : graph_.nodes)
-    for (size_t i = 0; i < user.args.size(); ++i) {
-      const auto* v = user.args[i].get<ValueId>();
-      const auto* list = user.args[i].get<std::vector<ValueId>>();
-      const bool reads = (v != nullptr && is(*v)) || (list != nullptr && std::any_of(list->begin(), list->end(), is));
-      if (reads && (user.op->name != "copy" || i != 0 || !is_supported(user))) return false;
-    }
+    for (size_t i = 0; i < user.args.size(); ++i)
+      if (graph::has_value(user.args[i], made) && (user.op->name != "copy" || i != 0 || !is_supported(user))) return false;
   return true;
 }
 

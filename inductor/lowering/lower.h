@@ -33,6 +33,10 @@ graph::Device kernel_device(const graph::Graph& graph);
 // Whether a size is 1, as a constant or by a fact that is guarded: such a dimension is broadcast.
 bool is_size_one(const graph::Graph& graph, const SymExpr& size);
 
+// One element of a graph value; views on the way become index arithmetic. With a mask: see LowerContext::load_masked.
+InstId load_value(const graph::Graph& graph, const std::vector<ValueForm>& forms, const LoopProgram& program, NestBuilder& builder, graph::ValueId v,
+                  std::vector<SymExpr> index, InstId mask = kNoInst, InstId other = kNoInst);
+
 // A nest that goes along one dimension of `sizes` in order and takes the others as they come; `index` is the current element.
 struct Walk {
   NestBuilder builder;

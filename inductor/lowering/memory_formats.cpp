@@ -9,6 +9,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "graph/node_values.h"
 #include "graph/ops/rule_kit.h"
 #include "graph/passes/rebuild.h"
 #include "inductor/lowering/lower.h"
@@ -182,11 +183,7 @@ class FormatChooser {
 
   void join_readers(MinimumCut& cut, const Node& node) const {
     if (vertex_[static_cast<size_t>(&node - graph_.nodes.data())] != SIZE_MAX) return;
-    for (const Arg& arg : node.args) {
-      if (const ValueId* v = arg.get<ValueId>()) join_recorded(cut, *v);
-      if (const auto* list = arg.get<std::vector<ValueId>>())
-        for (ValueId v : *list) join_recorded(cut, v);
-    }
+    graph::for_each_value(node, [&](ValueId v) { join_recorded(cut, v); });
   }
 
   Graph rebuild() {

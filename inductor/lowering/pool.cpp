@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 
+#include "graph/node_values.h"
 #include "inductor/lowering/lower.h"
 
 namespace framejit::inductor {
@@ -80,13 +81,7 @@ bool is_used(const graph::Graph& graph, ValueId v) {
   if (v == graph::kNoValue) return false;
   if (std::any_of(graph.outputs.begin(), graph.outputs.end(), is)) return true;
   if (std::any_of(graph.updates.begin(), graph.updates.end(), [&](const auto& update) { return is(update.second); })) return true;
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const graph::Node& node) {
-    return std::any_of(node.args.begin(), node.args.end(), [&](const graph::Arg& arg) {
-      const auto* one = arg.get<ValueId>();
-      const auto* list = arg.get<std::vector<ValueId>>();
-      return (one != nullptr && is(*one)) || (list != nullptr && std::any_of(list->begin(), list->end(), is));
-    });
-  });
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const graph::Node& node) { return graph::has_argument(node, v); });
 }
 
 // max_pool2d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)

@@ -67,11 +67,12 @@ bool applies(const Graph& graph, const Node& node, const ProductRow& row) {
 }
 
 // The bias of a convolution lies along its second dimension.
-ValueId bias_of(graph::GraphBuilder& out, ValueId bias, bool of_convolution, const TensorMeta& product) {
+ValueId bias_of(graph::GraphBuilder& out, ValueId bias, bool of_convolution, ValueId product) {
   const ValueId wide = graph::converted(out, bias, DType::kFloat32);
   if (!of_convolution) return wide;
-  SymSizes sizes(product.ndim() - 1, SymExpr(1));
-  sizes[0] = product.sizes[1];
+  const TensorMeta& made = out.meta(product);
+  SymSizes sizes(made.ndim() - 1, SymExpr(1));
+  sizes[0] = made.sizes[1];
   return graph::reshaped(out, wide, sizes);
 }
 
@@ -91,7 +92,7 @@ void widen(Rebuild& r, const Node& node, const ProductRow& row) {
     product = r.out().emit(node.op->name == "addmm" ? "mm" : node.op->name, {args[row.left], args[row.right]});
   }
   if (added != graph::kNoValue) {
-    const ValueId bias = bias_of(r.out(), added, is_convolution, r.out().meta(product));
+    const ValueId bias = bias_of(r.out(), added, is_convolution, product);
     product = r.out().emit("add.Tensor", {product, bias, SymExpr(1)});
   }
   r.adopt(node.results[0], graph::converted(r.out(), product, DType::kBFloat16));

@@ -35,23 +35,25 @@ std::vector<bool> dims_of_checks(const Nest& nest, const NestSymbols& symbols, c
   return is_used;
 }
 
-Nest checks_of(const Nest& nest, uint32_t symbol_count) {
+ChecksCopy copy_checks(const Nest& nest, uint32_t symbol_count, std::string name) {
   const NestSymbols symbols(symbol_count);
   const std::vector<bool> feeds = feeding_checks(nest, symbols), is_used = dims_of_checks(nest, symbols, feeds);
   SymSizes ranges;
-  std::vector<SymExpr> dims;
+  std::vector<SymExpr> dims, own;  // of the nest in the copy, and the copy's in the nest
   for (size_t d = 0; d < nest.dim_count(); ++d) {
     const bool stays = is_used[d] || nest.extent(d) == SymExpr(0);  // nothing is checked where there is no point
     dims.push_back(stays ? symbols.dim(ranges.size()) : SymExpr(0));
-    if (stays) ranges.push_back(nest.extent(d));
+    if (!stays) continue;
+    own.push_back(symbols.dim(d));
+    ranges.push_back(nest.extent(d));
   }
-  NestBuilder checks(symbol_count, nest.name, ranges);
-  BodyCopy copy(checks, nest, dims);
+  NestBuilder builder(symbol_count, std::move(name), std::move(ranges));
+  BodyCopy copy(builder, nest, std::move(dims));
   copy.leave_out = [&](InstId i) { return !feeds[i]; };
   copy.run();
-  Nest made = checks.finish();
-  made.origins = nest.origins;
-  return made;
+  return {std::move(builder), std::move(own), copy.map()};
 }
+
+Nest checks_of(const Nest& nest, uint32_t symbol_count) { return copy_checks(nest, symbol_count, nest.name).builder.finish(); }
 
 }  // namespace framejit::inductor

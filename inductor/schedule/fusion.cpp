@@ -61,14 +61,8 @@ void drop_dead_code(const LoopProgram& program, Nest& nest, const std::vector<bo
   std::vector<InstId> map(nest.body.size(), kNoInst);
   for (size_t i = 0; i < nest.body.size(); ++i) {
     if (!live[i]) continue;
-    LoopInst inst = nest.body[i];
-    for (int k = 0; k < inst.operand_count(); ++k) inst.operands[k] = map[inst.operands[k]];
-    for (SymExpr& e : inst.index)
-      e = substitute(e, [&](graph::SymbolId id) {
-        return symbols.is_value(id) ? symbols.value(map[symbols.inst_of(id)]) : SymExpr::symbol(id);
-      });
     map[i] = static_cast<InstId>(out.body.size());
-    out.body.push_back(std::move(inst));
+    out.body.push_back(renumbered(nest.body[i], symbols, map));
   }
   nest = std::move(out);
 }

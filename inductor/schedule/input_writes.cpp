@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "inductor/schedule/body_copy.h"
 #include "inductor/schedule/checks.h"
 
 namespace framejit::inductor {
@@ -113,32 +112,23 @@ class InputWrites {
 
   // Checks of a write go to a nest of their own, which stores the checked indices; the write loads them.
   Nest behind_gate(const Nest& write) {
-    const std::vector<bool> feeds = feeding_checks(write, symbols_), is_used = dims_of_checks(write, symbols_, feeds);
-    SymSizes ranges;
-    std::vector<SymExpr> dims, own;  // of the write in the gate's, and the gate's in the write
-    for (size_t d = 0; d < write.dim_count(); ++d) {
-      dims.push_back(is_used[d] ? symbols_.dim(ranges.size()) : SymExpr(0));
-      if (!is_used[d]) continue;
-      own.push_back(symbols_.dim(d));
-      ranges.push_back(write.extent(d));
-    }
-    NestBuilder gate(program_.symbol_count, "gate" + std::to_string(gates_.size()), ranges);
-    BodyCopy copy(gate, write, dims);
-    copy.leave_out = [&](InstId i) { return !feeds[i]; };
-    copy.run();
+    ChecksCopy copy = copy_checks(write, program_.symbol_count, "gate" + std::to_string(gates_.size()));
+    const SymSizes ranges = copy.builder.peek().ranges;
+    const std::vector<LoopInst> body = copy.builder.peek().body;
     for (const Gate& known : gates_)
-      if (known.nest.ranges == ranges && known.body == gate.peek().body) return with_checked(write, known.checked, own);
-    Gate made{{}, gate.peek().body, {}, first_write_};
+      if (known.nest.ranges == ranges && known.body == body) return with_checked(write, known.checked, copy.dims);
+    Gate made{{}, body, {}, first_write_};
     for (size_t i = 0; i < write.body.size(); ++i) {
-      if (feeds[i] && write.body[i].op == LoopOp::kLoad) made.before = std::max(made.before, made_by(write.body[i].buffer));
+      const bool is_copied = copy.map[i] != kNoInst;
+      if (is_copied && write.body[i].op == LoopOp::kLoad) made.before = std::max(made.before, made_by(write.body[i].buffer));
       if (write.body[i].op != LoopOp::kCheck) continue;
       made.checked.push_back(static_cast<LoopBufferId>(program_.buffers.size()));
       program_.buffers.push_back({"checked" + std::to_string(program_.buffers.size()), BufferRole::kTemp, DType::kInt64, ranges, graph::contiguous_strides(ranges), UINT32_MAX, false});
-      gate.store(made.checked.back(), gate.range_dims(), copy.map()[i]);
+      copy.builder.store(made.checked.back(), copy.builder.range_dims(), copy.map[i]);
     }
-    made.nest = gate.finish();
+    made.nest = copy.builder.finish();
     gates_.push_back(std::move(made));
-    return with_checked(write, gates_.back().checked, own);
+    return with_checked(write, gates_.back().checked, copy.dims);
   }
 
   // The item behind all that write the buffer.
@@ -155,10 +145,7 @@ class InputWrites {
     std::vector<InstId> map(write.body.size(), kNoInst);
     size_t check = 0;
     for (size_t i = 0; i < write.body.size(); ++i) {
-      LoopInst inst = write.body[i];
-      for (int k = 0; k < inst.operand_count(); ++k) inst.operands[k] = map[inst.operands[k]];
-      for (SymExpr& e : inst.index)
-        e = substitute(e, [&](graph::SymbolId id) { return symbols_.is_value(id) ? symbols_.value(map[symbols_.inst_of(id)]) : SymExpr::symbol(id); });
+      LoopInst inst = renumbered(write.body[i], symbols_, map);
       if (inst.op == LoopOp::kCheck) {
         LoopInst load;
         load.op = LoopOp::kLoad;

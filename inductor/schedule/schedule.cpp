@@ -231,7 +231,7 @@ std::string print(const Schedule& schedule) {
       continue;
     }
     const Group& group = std::get<Group>(step);
-    out += "kernel k" + std::to_string(kernel++) + " outer " + std::to_string(group.outer) + "\n";
+    out += "kernel k" + std::to_string(kernel++) + " outer " + std::to_string(group.outer) + (group.is_product ? " product\n" : "\n");
     for (const Nest& nest : group.nests) out += print(frame, nest);
   }
   return out + "}\n";

@@ -11,6 +11,7 @@ namespace framejit::inductor {
 struct Group {
   std::vector<Nest> nests;
   size_t outer = 0;
+  bool is_product = false;  // one nest, of a matrix product: see products.h
 };
 
 struct Schedule {

@@ -3,8 +3,7 @@
 // A reduced dimension of extent n is cut into `parts` pieces: the first nest keeps the piece as a dimension and stores a partial
 // result for each, the second reduces the partial results and does what came after the reduction. Where n is a symbol or not
 // divisible, a third nest in between reduces the n mod parts elements that are left over. It pays where the kept
-// dimensions alone do not occupy the threads, and for columns, where a piece is as many rows as the caches and the TLB can walk
-// side by side.
+// dimensions alone do not occupy the threads: for whole sums, and for columns, of which a thread then takes whole rows.
 #include <algorithm>
 
 #include "graph/tensor_meta.h"
@@ -15,7 +14,7 @@ namespace framejit::inductor {
 namespace {
 
 constexpr int64_t kFewResults = 8, kLongReduction = 65536, kColumnElements = 262144, kMostParts = 64, kEnoughParts = 16;
-constexpr int64_t kRowsOfAPiece = 128, kRun = 64;  // a run: elements side by side that lanes read at once
+constexpr int64_t kRowsOfAPiece = 128, kRun = 1024;  // a run: elements side by side, as many as make up for beginning with a piece
 
 // Positions are not split, and what is ordered is not cut.
 bool is_whole(const LoopInst& inst) { return is_ordered(inst) || (inst.op == LoopOp::kReduce && is_position(inst.reduce)); }

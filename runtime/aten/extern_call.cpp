@@ -215,6 +215,7 @@ void ExternCall::run(Operands& operands, std::vector<c10::IValue>& stack) const 
 bool ExternCall::draws(std::optional<at::Generator>& generator) const {
   bool has_argument = op_.hasTag(at::Tag::nondeterministic_seeded);
   for (size_t i = 0; i < constants_.size(); ++i) {
+    if (op_.schema().arguments()[i].name() == "dropout_p" && constants_[i].isDouble() && constants_[i].toDouble() == 0) return false;  // attention, as is usual
     if (constants_[i].isGenerator()) generator = constants_[i].toGenerator();
     const c10::Type& type = *op_.schema().arguments()[i].type();
     has_argument |= type.kind() == c10::TypeKind::GeneratorType ||

@@ -12,6 +12,7 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <array>
 #include <chrono>
 #include <limits>
 #include <utility>
@@ -22,6 +23,7 @@
 #include "runtime/aten/plan_program.h"
 #include "runtime/aten/random_state.h"
 #include "runtime/gpu_driver.h"
+#include "runtime/huge_pages.h"
 
 namespace framejit::runtime {
 namespace {
@@ -96,10 +98,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     give_up_at_ = kNever;
     tensors_.clear();
     stack_.clear();
-    arena_tensor_.clear();
-    if (block_.data != nullptr) report(-block_bytes_);
-    ArenaPool::cpu().give(std::exchange(block_, {}));
-    arena_data_ = nullptr;
+    for (uint32_t block = 0; block < kArenaBlocks; ++block) give_back(block);
   }
 
   const at::Tensor& tensor(BufferId buffer) override {
@@ -120,7 +119,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
 
   void* data(BufferId buffer) override {
     const Buffer& b = program_->plan->buffers[buffer];
-    if (b.home == Home::kArena) return static_cast<char*>(arena_data_) + size(b.offset);
+    if (b.home == Home::kArena) return static_cast<char*>(blocks_[b.index].data) + size(b.offset);
     return const_cast<void*>(Call::tensor(buffer).const_data_ptr());
   }
 
@@ -129,6 +128,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     const auto [sizes, strides] = shape_of(buffer);
     if (shape.device.is_cpu()) {
       tensors_[buffer] = at::Tensor(at::detail::empty_strided_cpu(sizes, strides, shape.dtype));
+      prefer_huge_pages(const_cast<void*>(tensors_[buffer].const_data_ptr()), static_cast<int64_t>(tensors_[buffer].storage().nbytes()));
     } else {
       tensors_[buffer] = at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(sizes), c10::fromIntArrayRefSlow(strides), shape.dtype, c10::kStrided, shape.device, false);
     }
@@ -160,18 +160,20 @@ class PlanRunner::Call final : public PlanHost, public Operands {
 
   void release(BufferId buffer) override { tensors_[buffer].reset(); }
 
-  void* arena(int64_t bytes) override {
+  void take(uint32_t block, int64_t bytes) override {
+    HeldBlock& held = blocks_[block];
     if (program_->arena_device.is_cpu()) {
-      block_ = ArenaPool::cpu().take(bytes);
-      arena_data_ = block_.data;
-      block_bytes_ = bytes;
-      report(bytes);
+      held.pooled = ArenaPool::cpu().take(bytes);
+      held.data = held.pooled.data;
+      held.bytes = bytes;
+      report(held.data, bytes);
     } else {
-      arena_tensor_ = c10::GetAllocator(program_->arena_device.type())->allocate(static_cast<size_t>(bytes));
-      arena_data_ = arena_tensor_.get();
+      held.on_device = c10::GetAllocator(program_->arena_device.type())->allocate(static_cast<size_t>(bytes));
+      held.data = held.on_device.get();
     }
-    return arena_data_;
   }
+
+  void give(uint32_t block) override { give_back(block); }
 
   void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(void*, int64_t, int64_t), void* state) override {
     runtime::parallel_for(begin, end, grain, body, state);
@@ -179,13 +181,29 @@ class PlanRunner::Call final : public PlanHost, public Operands {
 
  private:
   struct GivenUp {};
+  struct HeldBlock {
+    void* data = nullptr;
+    ArenaPool::Block pooled;
+    int64_t bytes = 0;  // of `pooled`, what the plan asked for
+    c10::DataPtr on_device;
+  };
   static constexpr double kNever = std::numeric_limits<double>::infinity();
   static double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
   // Memory profilers of torch see what a call uses of the pool as they see tensors.
-  void report(int64_t bytes) const noexcept {
+  static void report(void* data, int64_t bytes) noexcept {
     if (c10::memoryProfilingEnabled()) [[unlikely]]
-      c10::reportMemoryUsageToProfiler(block_.data, bytes, 0, 0, c10::Device(c10::kCPU));
+      c10::reportMemoryUsageToProfiler(data, bytes, 0, 0, c10::Device(c10::kCPU));
+  }
+
+  void give_back(uint32_t block) noexcept {
+    HeldBlock& held = blocks_[block];
+    if (held.data == nullptr) return;
+    held.data = nullptr;
+    held.on_device.clear();
+    if (held.pooled.data == nullptr) return;
+    report(held.pooled.data, -held.bytes);
+    ArenaPool::cpu().give(std::exchange(held.pooled, {}));
   }
 
   const CallPlan& start(const PlanProgram& program, const at::Tensor* const* inputs) {
@@ -212,13 +230,10 @@ class PlanRunner::Call final : public PlanHost, public Operands {
 
   const PlanProgram* program_ = nullptr;
   const at::Tensor* const* inputs_ = nullptr;
-  std::vector<at::Tensor> tensors_;  // of kTensor buffers
+  std::vector<at::Tensor> tensors_;  // of kTensor buffers, and of those in the arena that a library call has asked for
   std::vector<c10::IValue> stack_;
   std::vector<int64_t> shape_;
-  ArenaPool::Block block_;
-  int64_t block_bytes_ = 0;  // of it, what the plan asked for
-  c10::DataPtr arena_tensor_;
-  void* arena_data_ = nullptr;
+  std::array<HeldBlock, kArenaBlocks> blocks_;
   double give_up_at_ = kNever;
 };
 

@@ -16,6 +16,8 @@
 #include <memory>
 #include <mutex>
 
+#include "runtime/base/text.h"
+
 namespace framejit::log {
 
 std::atomic<uint32_t> g_enabled{1u << static_cast<int>(Channel::warnings)};
@@ -214,13 +216,7 @@ namespace {
 // The channels of a list; "help" prints them.
 Result<uint32_t> wanted_channels(std::string_view logs) {
   uint32_t wanted = kUnnamed;
-  for (size_t at = 0; at < logs.size();) {
-    const size_t comma = std::min(logs.find(',', at), logs.size());
-    std::string_view name = logs.substr(at, comma - at);
-    at = comma + 1;
-    while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
-    while (!name.empty() && name.back() == ' ') name.remove_suffix(1);
-    if (name.empty()) continue;
+  for (std::string_view name : text::parts_of(logs)) {
     if (name == "help") {
       std::fputs("FRAMEJIT_LOGS takes a list of channels, all, or -channel:\n", stderr);
       for (const ChannelRow& row : kChannels) std::fprintf(stderr, "  %-14s %s\n", row.name, row.description);

@@ -1,6 +1,7 @@
 // runtime/base/text.cpp — scanning and spelling shared by every printer and parser.
 #include "runtime/base/text.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -189,6 +190,18 @@ std::string quoted_text(std::string_view s) {
     else out += c;
   }
   return out + '"';
+}
+
+std::vector<std::string> parts_of(std::string_view list) {
+  std::vector<std::string> parts;
+  while (!list.empty()) {
+    const size_t comma = std::min(list.find(','), list.size());
+    const std::string_view part = list.substr(0, comma);
+    const size_t first = part.find_first_not_of(' ');
+    if (first != part.npos) parts.emplace_back(part.substr(first, part.find_last_not_of(' ') + 1 - first));
+    list.remove_prefix(std::min(comma + 1, list.size()));
+  }
+  return parts;
 }
 
 }  // namespace framejit::text

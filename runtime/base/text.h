@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/base/result.h"
 
@@ -42,5 +43,7 @@ class Cursor {
 
 std::string float_text(double value);          // shortest exact; always with '.', 'e', inf or nan
 std::string quoted_text(std::string_view s);   // what Cursor::quoted reads back
+// The parts of a list that commas separate, without blanks around them; empty parts are left out.
+std::vector<std::string> parts_of(std::string_view list);
 
 }  // namespace framejit::text

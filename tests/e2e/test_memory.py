@@ -114,3 +114,80 @@ def test_results_are_tensors_of_their_own():
     assert len({t.data_ptr() for t in first}) == 3 and all(t._version == 0 and t._base is None and t.storage_offset() == 0 for t in first)
     first[0].zero_()
     assert torch.equal(first[1], (x @ w).relu())
+
+
+class Residual(torch.nn.Module):
+    """Large activations first; then convolutions whose weight, which the library reorders in each call, is larger than they are."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = torch.nn.Conv2d(3, 32, 3, padding=1)
+        self.widen = torch.nn.Conv2d(32, 512, 1)
+        self.last = torch.nn.ModuleList(torch.nn.Conv2d(512, 512, 3, padding=1) for _ in range(2))
+        self.head = torch.nn.Linear(512, 100)
+
+    def forward(self, x):
+        x = F.avg_pool2d(torch.sigmoid(self.first(x)) * 2, 4)
+        x = F.max_pool2d(torch.relu(self.widen(x)), 4)
+        for layer in self.last:
+            x = torch.relu(layer(x)) + x
+        return self.head(x.mean((2, 3)))
+
+
+class LanguageModel(torch.nn.Module):
+    """Its result is larger than all that it is computed of."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(SIZE, 3 * SIZE) for _ in range(2))
+        self.head = torch.nn.Linear(SIZE, 12000, bias=False)
+
+    def forward(self, x):
+        for layer in self.layers:
+            q, k, v = (t.view(1, -1, 4, SIZE // 4).transpose(1, 2) for t in layer(x).split(SIZE, -1))
+            x = F.layer_norm(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(x.shape) + x, [SIZE])
+        return self.head(x)
+
+
+BESIDE_THE_ARENA = {"weights": (Residual, (1, 3, 128, 128)), "logits": (LanguageModel, (1, 64, SIZE))}
+
+
+@pytest.mark.parametrize("name", BESIDE_THE_ARENA)
+def test_peak_where_tensors_stand_beside_the_arena(name):
+    model, shape = BESIDE_THE_ARENA[name]
+    model, x = model().eval(), matrices(shape)[0]
+    compiled = framejit.compile(model)
+    with torch.no_grad():
+        expected = model(x)
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), expected, rtol=1e-4, atol=1e-5)
+        before = framejit.stats()["hits"]
+        (eager, kept), (ours, ours_kept) = peak_of(lambda: model(x)), peak_of(lambda: compiled(x))
+    assert framejit.stats()["hits"] > before
+    assert ours_kept == kept
+    assert kept <= ours <= eager, f"{ours} bytes, eager {eager}"
+
+
+def flags_of(tensor):
+    """Those of the mapping in which a tensor begins (VmFlags of /proc/self/smaps)."""
+    inside = False
+    for line in open("/proc/self/smaps"):
+        words = line.split()
+        if words[0] == "VmFlags:" and inside:
+            return words[1:]
+        if not words[0].endswith(":"):
+            low, high = (int(end, 16) for end in words[0].split("-"))
+            inside = low <= tensor.data_ptr() < high
+    return []
+
+
+@pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="this system has no huge pages to lend")
+def test_large_results_ask_for_huge_pages():
+    compiled = framejit.compile(lambda x: torch.relu(x) + 1)
+    large, small = torch.randn(4096, 4096), torch.randn(64, 64)
+    assert "hg" in flags_of(compiled(large))
+    assert "hg" not in flags_of(large)
+    assert torch.equal(compiled(large), torch.relu(large) + 1)
+    assert torch.equal(compiled(small), torch.relu(small) + 1)

@@ -57,6 +57,25 @@ def test_each_kernel_has_its_ir_and_machine_independent_code_with_ops_and_lines(
     assert "define i64 @" in first[kernels[0], "llvm"]
 
 
+ROWS = """
+import torch
+import framejit
+
+x = torch.randn(2100, 1030)
+framejit.compile(lambda x: x.sum(0), dynamic=False)(x)
+framejit.compile(lambda x: torch.softmax(x, -1), dynamic=False)(x)
+framejit.compile(lambda x: torch.softmax(x, -1), dynamic=False)(x[:64].contiguous())
+"""
+
+
+def test_rows_beyond_caches_have_slabs_and_prefetches():
+    out = subprocess.run([sys.executable, "-c", ROWS], capture_output=True, text=True, env=dict(os.environ, FRAMEJIT_LOGS="output_code"))
+    assert out.returncode == 0, out.stderr
+    columns, joined, large, small = (body for line, body in sections(out.stderr) if "as llvm" in line)
+    assert "alloca i8, i64 49152" in columns and "alloca i8" not in joined + large, "accumulators of columns lie on the stack"
+    assert "llvm.prefetch" in large and "llvm.prefetch" not in small
+
+
 def test_assembly_on_request(tmp_path):
     log = log_of(tmp_path, "output_code", FRAMEJIT_ASSEMBLY="1")
     assembly = [body for line, body in sections(log) if "as assembly" in line]

@@ -223,7 +223,6 @@ def test_lists_are_written_in_place():
     assert steps_of(step, [X.clone(), Y.clone()], [Z.clone(), X * 2])[1] == []
 
 
-# Several pieces of a row at once, what they leave over, and (the last one) rows that are fetched before they are needed.
 @pytest.mark.parametrize("shape, dtype", [((300, 1300), torch.float32), ((300, 1300), torch.bfloat16), ((70, 519), torch.float16), ((90, 1031), torch.int32),
                                           ((2, 4, 130, 777), torch.bfloat16), ((4100, 2056), torch.bfloat16)], ids=str)
 def test_columns(shape, dtype):
@@ -260,3 +259,25 @@ def test_values_of_bfloat16_are_not_rounded_again():
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_what_is_left_over_of_small_sizes(dtype):
     check(lambda *all: [(torch.relu(x) * 2, x > 0) for x in all], *[torch.randn(n).to(dtype) for n in (1, 7, 8, 16, 31, 32, 33, 64, 65, 96, 97, 160, 1023, 1024, 1056, 4128, 20000)])
+
+
+def mean_over_two(base, y):
+    return y - base.transpose(1, 2).mean((1, 2))[:, None]
+
+
+def softmax_of_chosen_rows(table, idx):
+    return torch.softmax(table.index_select(0, idx)[0], -1)
+
+
+# Rows so many that a kernel asks memory for the next one while it computes: rows of the first nest, and what is none of them.
+@pytest.mark.parametrize("name", ["layer_norm", "mean_over_two", "softmax_of_chosen_rows", "masked"])
+def test_rows_beyond_caches(name):
+    x = torch.randn(2100, 1030)
+    if name == "layer_norm":
+        check(lambda x, w: F.layer_norm(x, [1030], w, w), x, torch.randn(1030))
+    elif name == "mean_over_two":
+        check(mean_over_two, torch.randn(2048, 3, 1024), torch.randn(2048, 1024))
+    elif name == "softmax_of_chosen_rows":
+        check(softmax_of_chosen_rows, torch.randn(3, 2100, 1030), torch.tensor([2]))
+    else:
+        check(lambda x, m: torch.softmax(x.masked_fill(m, -math.inf), -1), x, torch.rand(2100, 1030) > 0.7)

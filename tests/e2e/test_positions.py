@@ -37,3 +37,15 @@ def test_positions_equal_eager(dtype):
                 for got, expected in zip(framejit.compile(fn)(y), fn(y)):
                     assert torch.equal(got, expected), (x.shape, dim, y.is_contiguous(), y, got, expected)
                 assert framejit.stats()["graphs"] == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.uint8], ids=str)
+def test_rows_of_symbolic_length(dtype):
+    """Shorter than a vector of lanes too: nothing of the next row may be looked at."""
+    compiled = {name: framejit.compile(lambda x, find=find: find(x, -1), dynamic=True) for name, find in (("argmax", torch.argmax), ("argmin", torch.argmin))}
+    for length in [40, *range(2, 20), 63, 64, 65, 300]:
+        x = torch.arange(7 * length).reshape(7, length).remainder(251).to(dtype)
+        for rows in (x, x.flip(1), x.flip(0)):
+            for name, find in compiled.items():
+                assert torch.equal(find(rows), getattr(rows, name)(-1)), (name, length)
+    assert framejit.stats()["fallbacks"] == 0

@@ -31,6 +31,20 @@ CASES = {
     "overflow": (lambda x, w: x @ w, (make(40, 64).abs() * 1e30, make(64, 48).abs() * 1e30)),
     "few rows": (lambda x, w: x @ w, (make(1, 64), make(64, 48))),
 }
+# The same convolution behind more and more ops: wherever the values of the graph would move in memory while it is widened.
+def behind(n, x, w, b):
+    for _ in range(n):
+        x = torch.relu(x)
+    return F.conv2d(x, w, b, 2, 1)
+
+with torch.no_grad():
+    args = CASES["conv2d"][1]
+    for n in range(40):
+        framejit.reset()
+        same(framejit.compile(behind)(n, *args), behind(n, *args), behind(n, *(a.double() for a in args)), f"behind {n}")
+        assert framejit.stats()["fallbacks"] == 0, n
+    framejit.reset()
+
 with torch.no_grad():
     for name, (fn, args) in CASES.items():
         expected, got = fn(*args), framejit.compile(fn)(*args)

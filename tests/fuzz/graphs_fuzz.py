@@ -32,7 +32,7 @@ VIEWS = ["{t}.transpose({d}, {d2})", "{t}.unsqueeze({d})", "{t}.squeeze()", "{t}
 MOVES = ["torch.cat([{t}, {u}], {d})", "torch.stack([{t}, {u}], {d})", "{t}.flip({d})", "{t}.roll(1, {d})", "{t}.repeat(2, *[1] * ({t}.dim() - 1))", "torch.nn.functional.pad({t}, (1, 2))",
          "{t}.tril()", "{t}.triu(1)", "{t}[{x}]", "{t}.index_select({d}, {x})", "torch.gather({t}, 0, torch.zeros_like({t}, dtype=torch.int64))", "{t} @ {u}", "torch.matmul({t}, {u}.mT)",
          "torch.zeros_like({t})", "torch.ones({t}.shape)", "torch.full_like({t}, {i})", "torch.arange({t}.shape[0])", "torch.arange({t}.shape[-1]) * {t}", "torch.nn.functional.embedding({x}, {u})",
-         "{t}.repeat_interleave(2, {d})", "torch.nn.functional.one_hot({x}, 4)", "{t}.index_add(0, {x}, {t}[{x}])", "torch.einsum('...i,...j->...ij', {t}, {u})", "{t}.view(torch.int32)",
+         "{t}.repeat_interleave(2, {d})", "torch.nn.functional.one_hot({x}, 4)", "{t}.index_add(0, {x}, {t}[{x}])", "torch.einsum('...i,...j->...ij', {t}, {u})", "{e}.view(torch.int32)",
          "torch.atleast_2d({t})"]
 WRITES = ["{t}.add_({u})", "{t}.mul_({f})", "{t}.zero_()", "{t}[0] = {f}", "{t}[..., :1] = {u}", "{t}.copy_({u})", "{t}.relu_()", "{t}[{b}] = {i}", "{t}.masked_fill_({b}, {f})",
           "{t}[:, 0].fill_({i})", "{t}.transpose(0, -1).mul_(2)", "{t}[::2].add_(1)", "{t}[{x}] = {f}", "{t}.clamp_(-1, 1)", "{t} += {u}", "{t} *= {i}",
@@ -65,8 +65,14 @@ def is_exact(t):
     return bool(torch.isfinite(d).all()) and bool((d == d.round()).all()) and (t.numel() == 0 or float(d.abs().max()) <= 128)
 
 
+def shows_rounding(tensors):
+    """Whether integers share the memory of floats that are not exact: the last bit of a rounding is a large number there."""
+    rounded = {t.untyped_storage().data_ptr() for t in tensors if not is_exact(t)}
+    return any(t.untyped_storage().data_ptr() in rounded for t in tensors if t.numel() and not t.dtype.is_floating_point)
+
+
 class Program:
-    """Lines that eager accepted one by one, on the inputs of the seed."""
+    """Lines that eager accepted one by one, on the inputs of the seed. What is exact is so on the inputs of all sizes that eager takes."""
 
     def __init__(self, seed, lines=14):
         import torch
@@ -76,7 +82,7 @@ class Program:
         self.inputs = make_inputs(self.rng)
         self.more = [make_inputs(self.rng, (self.rng.randint(2, 6), self.rng.randint(2, 9))) for _ in range(2 if self.dynamic else 0)]
         assert state is not None
-        self.scope = {"torch": torch, **dict(zip(INPUTS, copies(self.inputs)))}
+        self.scopes = [{"torch": torch, **dict(zip(INPUTS, copies(inputs)))} for inputs in [self.inputs, *self.more]]
         self.names, self.lines = list(INPUTS), []
         for _ in range(200):
             if len(self.lines) >= lines:
@@ -87,10 +93,10 @@ class Program:
         self.result = ", ".join(sorted({shown[-1], *self.rng.sample(shown, count)})) if shown else "a"
 
     def fill(self, pattern):
-        rng, scope = self.rng, self.scope
+        rng, scope = self.rng, self.scopes[0]
         recent = self.names[-4:] * 2 + self.names
         tensors = [n for n in recent if scope[n].dtype.is_floating_point or rng.random() < 0.3]
-        exact = [n for n in recent if scope[n].numel() and is_exact(scope[n])]
+        exact = [n for n in recent if scope[n].numel() and all(is_exact(s[n]) for s in self.scopes)]
         bools = [n for n in self.names if scope[n].dtype.is_floating_point is False and str(scope[n].dtype) == "torch.bool"]
         words = {key: rng.choice(tensors) for key in "tuv"}
         words.update({key: rng.choice(exact or ["a"]) for key in "ew"}, b=rng.choice(bools), x="n", i=rng.randint(-2, 3), j=rng.randint(0, 3), k=rng.choice([2, 3, -2, 0.5]),
@@ -103,16 +109,21 @@ class Program:
         text = self.fill(self.rng.choice(pool))
         name = f"t{len(self.lines)}"
         line = text if pool is WRITES else f"{name} = {text}"
-        trial = dict(zip(self.scope, copies(list(self.scope.values()))))
-        try:
-            with torch.no_grad():
-                exec(line, trial)
-        except (RuntimeError, IndexError, TypeError, ValueError, AttributeError):
-            return
-        made = [trial[n] for n in self.names] + ([trial[name]] if pool is not WRITES else [])
-        if not all(isinstance(t, torch.Tensor) and t.numel() < 4000 and sane(t) for t in made):
-            return
-        self.scope = trial
+        trials = []
+        for number, scope in enumerate(self.scopes):
+            trial = dict(zip(scope, copies(list(scope.values()))))
+            try:
+                with torch.no_grad():
+                    exec(line, trial)
+            except (RuntimeError, IndexError, TypeError, ValueError, AttributeError):
+                if not number:
+                    return
+                continue  # a call that raises in both
+            made = [trial[n] for n in self.names] + ([trial[name]] if pool is not WRITES else [])
+            if not all(isinstance(t, torch.Tensor) and t.numel() < 4000 and sane(t) for t in made) or shows_rounding(made):
+                return
+            trials.append(trial)
+        self.scopes = trials
         if pool is not WRITES:
             self.names.append(name)
         self.lines.append(line)
@@ -153,8 +164,9 @@ def difference(got, want, exact, coarsest, where):
         return None
     if not want.dtype.is_floating_point:
         return f"{where}: values differ, {int((got != want).sum())} of {want.numel()}"
-    reference = exact.double() if isinstance(exact, torch.Tensor) and exact.shape == want.shape else want.double()
-    unit = max(torch.finfo(want.dtype).eps, torch.finfo(coarsest).eps)
+    known = isinstance(exact, torch.Tensor) and exact.shape == want.shape
+    reference = exact.double() if known else want.double()
+    unit = max(torch.finfo(dtype).eps for dtype in ([want.dtype, coarsest] if known else [want.dtype, coarsest, torch.float32]))  # inputs are float32
     bound = 8 * float((want.double() - reference).abs().max()) + 256 * min(unit, 1e-3) * max(1.0, float(reference.abs().max()))
     off = float((got.double() - reference).abs().max())
     return None if off <= bound else f"{where}: off by {off:.3g}, allowed {bound:.3g}"
@@ -173,11 +185,18 @@ def call(f, inputs):
 def widened(source, inputs):
     """The program in float64 where dtypes are not spelled out."""
     import torch
+    if ".view(torch.int32)" in source:
+        return None  # other bits than those that were meant
     source = source.replace("torch.bfloat16", "torch.float64").replace("torch.float16", "torch.float64").replace("torch.float32", "torch.float64").replace(".float()", ".double()")
     scope = {"torch": torch}
     exec(source, scope)
     inputs = copies(inputs)
-    result = call(scope["f"], [t.double() if t.dtype.is_floating_point else t for t in inputs])
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)  # what integers become
+    try:
+        result = call(scope["f"], [t.double() if t.dtype.is_floating_point else t for t in inputs])
+    finally:
+        torch.set_default_dtype(usual)
     return result if isinstance(result, list) else None
 
 

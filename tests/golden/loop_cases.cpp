@@ -5,7 +5,8 @@
 // convolutions. Stages of loops: "lower" prints the loop program (and checks its round trip and verifier); "schedule" the fused groups;
 // "steps" their names alone, and how many kernels there are; "kernels" the kernel IR of every group; "refused" the pairs that stayed
 // apart; "hip" every kernel as HIP source. A case with one of these is executed as well: interpreted, and by machine code of every
-// vector level that this CPU has ("not_executed": it calls library ops that are not emulated).
+// vector level that this CPU has ("not_executed": it calls library ops that are not emulated). With "products", matrix products are kernels
+// wherever they can be.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -19,6 +20,7 @@
 #include "inductor/lowering/lower.h"
 #include "inductor/lowering/memory_formats.h"
 #include "inductor/lowering/wide_products.h"
+#include "inductor/schedule/products.h"
 #include "tests/golden/golden.h"
 #include "tests/unit/inductor/plan_runner.h"
 
@@ -88,9 +90,11 @@ const std::map<std::string, GraphStage>& graph_stages() {
   return stages;
 }
 
-Result<std::string> loop_text(const std::string& stage, const LoopProgram& program, const SizeHints& hints) {
-  if (stage == "lower") return lowered_text(program);
-  const Schedule schedule = make_schedule(program, hints, true);
+Result<std::string> loop_text(const std::string& stage, const graph::Graph& graph, const LoweredGraph& lowered, bool with_products) {
+  if (stage == "lower") return lowered_text(lowered.program);
+  const SizeHints hints = hints_of(graph);
+  Schedule schedule = make_schedule(lowered.program, hints, true);
+  if (with_products) take_products(graph, lowered.forms, hints, {.is_wherever = true}, schedule);
   if (stage == "schedule") return print(schedule);
   if (stage == "steps") return steps_text(schedule);
   if (stage == "refused") return print_refused(schedule);
@@ -108,17 +112,21 @@ double tolerance_of(const graph::Graph& graph) {
 }
 
 // Every program that is printed is run too, unless it calls what the tests' host does not emulate: then the case says so.
-void execute(const graph::Graph& graph, const LoopProgram& program, bool is_left_out) {
+void execute(const graph::Graph& graph, const LoopProgram& program, bool is_left_out, bool with_products) {
   const bool can_run = testing::unknown_calls(program).empty();
   EXPECT_NE(can_run, is_left_out) << (can_run ? "'not_executed' has no reason" : "calls an op that is not emulated: say 'not_executed'");
-  if (can_run) testing::check_graph(graph, {.tolerance = tolerance_of(graph)});
+  if (!can_run) return;
+  Choices choices;
+  if (with_products) choices.products = Products::kernels;
+  const double sums = with_products ? 1e-5 : 0;
+  testing::check_graph(graph, {.tolerance = std::max(sums, tolerance_of(graph)), .choices = choices});
 }
 
 Result<std::string> run(const golden::Case& c) {
   testing::declare_ops();
   FJ_TRY(graph::Graph graph, graph::parse_graph(c.in));
   std::vector<std::string> stages = c.stages;
-  const bool is_left_out = std::erase(stages, "not_executed") != 0;
+  const bool is_left_out = std::erase(stages, "not_executed") != 0, with_products = std::erase(stages, "products") != 0;
   size_t at = 0;
   for (; at < stages.size() && graph_stages().count(stages[at]) != 0; ++at) {
     FJ_TRY(graph, graph_stages().at(stages[at])(graph));
@@ -126,10 +134,10 @@ Result<std::string> run(const golden::Case& c) {
   }
   if (at == stages.size()) return graph::print(graph);
   const LoweredGraph lowered = lower(graph);
-  execute(graph, lowered.program, is_left_out);
+  execute(graph, lowered.program, is_left_out, with_products);
   std::string text;
   for (; at < stages.size(); ++at) {
-    FJ_TRY(const std::string part, loop_text(stages[at], lowered.program, hints_of(graph)));
+    FJ_TRY(const std::string part, loop_text(stages[at], graph, lowered, with_products));
     text += part;
   }
   return text;

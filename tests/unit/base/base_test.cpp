@@ -202,6 +202,13 @@ TEST(Text, StringsRoundTripAndErrorsNameTheirPlace) {
   EXPECT_NE(bad.integer().error().message.find("line 2, column 3"), std::string::npos);
 }
 
+TEST(Text, PartsOfLists) {
+  EXPECT_EQ(text::parts_of("a, b c ,, d"), (std::vector<std::string>{"a", "b c", "d"}));
+  EXPECT_EQ(text::parts_of("one"), std::vector<std::string>{"one"});
+  EXPECT_TRUE(text::parts_of("").empty());
+  EXPECT_TRUE(text::parts_of(" , ").empty());
+}
+
 TEST(DType, RowsAndPromotion) {
   EXPECT_EQ(find_dtype("bf16"), DType::kBFloat16);
   EXPECT_EQ(find_dtype("f8"), std::nullopt);

@@ -233,7 +233,7 @@ TEST(Choices, TheTableSaysWhatTheyAreFor) {
     return names;
   };
   EXPECT_EQ(applying("%0 = relu %x : f32[1, 8, 9, 9]"), "threads unroll ");
-  EXPECT_EQ(applying("%0 = mm %a, %a : bf16[4, 4]"), "wide_products threads unroll ");
+  EXPECT_EQ(applying("%0 = mm %a, %a : bf16[4, 4]"), "wide_products products threads unroll ");
   EXPECT_EQ(applying("%0 = convolution %x, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1 : f32[1, 4, 7, 7]"), "memory_formats threads unroll ");
 }
 

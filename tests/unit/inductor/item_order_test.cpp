@@ -3,31 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <random>
 
-namespace framejit::inductor {
+#include "tests/unit/inductor/accesses.h"
+
+namespace framejit::inductor::testing {
 namespace {
 
 using Items = std::vector<std::variant<Nest, ExternCall>>;
-
-ExternCall call(std::vector<LoopBufferId> reads, std::vector<LoopBufferId> writes) { return {0, "op", std::move(reads), std::move(writes)}; }
-
-Nest nest(const std::vector<LoopBufferId>& reads, const std::vector<LoopBufferId>& writes) {
-  Nest made;
-  for (const auto& [op, list] : {std::pair{LoopOp::kLoad, &reads}, {LoopOp::kStore, &writes}})
-    for (LoopBufferId b : *list) {
-      LoopInst inst;
-      inst.op = op;
-      inst.buffer = b;
-      made.body.push_back(inst);
-    }
-  return made;
-}
-
-bool meet(const std::vector<LoopBufferId>& a, const std::vector<LoopBufferId>& b) {
-  return std::any_of(a.begin(), a.end(), [&](LoopBufferId x) { return std::find(b.begin(), b.end(), x) != b.end(); });
-}
 
 // The definition: items as they were, and the sets that joins made of them.
 class Model {
@@ -43,7 +26,7 @@ class Model {
   bool needs(size_t b, size_t a) const {
     for (size_t i = 0; i < set_of_.size(); ++i)
       for (size_t j = i + 1; j < set_of_.size(); ++j)
-        if (set_of_[i] == a && set_of_[j] == b && conflict(i, j)) return true;
+        if (set_of_[i] == a && set_of_[j] == b && keep_order(i, j)) return true;
     return false;
   }
   bool reaches(size_t a, size_t b) const {  // over any number of sets
@@ -72,9 +55,7 @@ class Model {
   }
 
  private:
-  bool conflict(size_t i, size_t j) const {
-    return (is_call_[i] && is_call_[j]) || meet(access_[i].writes, access_[j].writes) || meet(access_[i].writes, access_[j].reads) || meet(access_[i].reads, access_[j].writes);
-  }
+  bool keep_order(size_t i, size_t j) const { return (is_call_[i] && is_call_[j]) || conflict(access_[i], access_[j]); }
   std::vector<ItemAccess> access_;
   std::vector<bool> is_call_;
   std::vector<size_t> set_of_;
@@ -91,8 +72,8 @@ TEST(ItemOrder, EqualsASearchOfTheWholeGraph) {
       std::vector<LoopBufferId> reads{pick(2 + i)};
       if (pick(2) == 0) reads.push_back(pick(2 + i));
       const std::vector<LoopBufferId> writes{pick(6) == 0 ? pick(2 + i) : static_cast<LoopBufferId>(2 + i)};
-      if (pick(5) == 0) items.emplace_back(call(reads, writes));
-      else items.emplace_back(nest(reads, writes));
+      if (pick(5) == 0) items.emplace_back(call_of(0, reads, writes));
+      else items.emplace_back(nest_of(reads, writes));
     }
     ItemOrder order(items);
     Model model(items);
@@ -121,7 +102,7 @@ TEST(ItemOrder, EqualsASearchOfTheWholeGraph) {
 
 TEST(ItemOrder, WhatStandsBetweenMovesAside) {
   // 0 -> 3 may join although 1 needs 0 and 3 needs 2.
-  ItemOrder order({nest({0}, {1}), nest({1}, {2}), nest({0}, {3}), nest({1, 3}, {4})});
+  ItemOrder order({nest_of({0}, {1}), nest_of({1}, {2}), nest_of({0}, {3}), nest_of({1, 3}, {4})});
   order.look_back(3);
   EXPECT_FALSE(order.is_parted(0));
   order.join(0);
@@ -130,10 +111,10 @@ TEST(ItemOrder, WhatStandsBetweenMovesAside) {
 }
 
 TEST(ItemOrder, CallsStayInOrder) {
-  ItemOrder order({nest({0}, {1}), call({1}, {2}), call({0}, {3}), nest({1, 3}, {4})});
+  ItemOrder order({nest_of({0}, {1}), call_of(0, {1}, {2}), call_of(0, {0}, {3}), nest_of({1, 3}, {4})});
   order.look_back(3);
   EXPECT_TRUE(order.is_parted(0)) << "the first call would run behind the second";
 }
 
 }  // namespace
-}  // namespace framejit::inductor
+}  // namespace framejit::inductor::testing

@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 
+#include "tests/unit/inductor/accesses.h"
 #include "tests/unit/inductor/plan_runner.h"
 
 namespace framejit::inductor::testing {
@@ -19,19 +20,9 @@ LoopProgram empty_program(size_t buffers) {
   return program;
 }
 
-ExternCall call(uint32_t node, std::vector<LoopBufferId> reads, std::vector<LoopBufferId> writes) { return {node, "op", std::move(reads), std::move(writes)}; }
-
 Group kernel(const std::vector<LoopBufferId>& reads, const std::vector<LoopBufferId>& writes) {
-  Nest nest;
-  nest.name = "n";
-  for (const auto& [op, list] : {std::pair{LoopOp::kLoad, &reads}, {LoopOp::kStore, &writes}})
-    for (LoopBufferId b : *list) {
-      LoopInst inst;
-      inst.op = op;
-      inst.buffer = b;
-      nest.body.push_back(inst);
-      nest.origins.push_back(b);
-    }
+  Nest nest = nest_of(reads, writes);
+  for (const LoopInst& inst : nest.body) nest.origins.push_back(inst.buffer);
   return {{nest}, 0};
 }
 
@@ -50,9 +41,9 @@ TEST(MemoryOrder, CopiesOfWeightsStandInFrontOfTheirProducts) {
   schedule.program.buffers[0].role = BufferRole::kInput;
   schedule.program.buffers[7].is_output = true;
   for (LoopBufferId b : {1, 2, 3}) schedule.steps.emplace_back(kernel({0}, {b}));
-  schedule.steps.emplace_back(call(0, {0, 1}, {4}));
-  schedule.steps.emplace_back(call(1, {4, 2}, {5}));
-  schedule.steps.emplace_back(call(2, {5, 3}, {7}));
+  schedule.steps.emplace_back(call_of(0, {0, 1}, {4}));
+  schedule.steps.emplace_back(call_of(1, {4, 2}, {5}));
+  schedule.steps.emplace_back(call_of(2, {5, 3}, {7}));
   EXPECT_EQ(peak_bytes(schedule, kNoHints), 5 * 4000 - 4000);
   order_by_memory(schedule, kNoHints);
   EXPECT_EQ(order_of(schedule), "k1 c4 k2 c5 k3 c7 ");
@@ -63,8 +54,8 @@ TEST(MemoryOrder, WhatFreesRunsEarly) {
   Schedule schedule{empty_program(7), {}, {}};
   schedule.program.buffers[6].is_output = true;
   schedule.program.buffers[3].sizes = schedule.program.buffers[4].sizes = {SymExpr(1)};
-  schedule.steps.emplace_back(call(0, {}, {1}));
-  schedule.steps.emplace_back(call(1, {}, {2}));
+  schedule.steps.emplace_back(call_of(0, {}, {1}));
+  schedule.steps.emplace_back(call_of(1, {}, {2}));
   schedule.steps.emplace_back(kernel({1}, {3}));
   schedule.steps.emplace_back(kernel({2}, {4}));
   schedule.steps.emplace_back(kernel({3, 4}, {6}));
@@ -105,7 +96,7 @@ TEST(MemoryOrder, RandomPrograms) {
       std::sort(t.reads.begin(), t.reads.end());
       touched.push_back(t);
       if (t.is_call) {
-        schedule.steps.emplace_back(call(static_cast<uint32_t>(s), t.reads, t.writes));
+        schedule.steps.emplace_back(call_of(static_cast<uint32_t>(s), t.reads, t.writes));
       } else {
         Group group = kernel(t.reads, t.writes);
         group.outer = s;  // its number
@@ -125,14 +116,9 @@ TEST(MemoryOrder, RandomPrograms) {
       place[group != nullptr ? group->outer : std::get<ExternCall>(schedule.steps[at]).node] = at;
     }
     ASSERT_EQ(place.size(), count);
-    const auto meets = [](const std::vector<LoopBufferId>& a, const std::vector<LoopBufferId>& b) {
-      return std::any_of(a.begin(), a.end(), [&](LoopBufferId x) { return std::find(b.begin(), b.end(), x) != b.end(); });
-    };
     for (size_t a = 0; a < count; ++a)
       for (size_t b = a + 1; b < count; ++b) {
-        const bool conflict = meets(touched[a].writes, touched[b].writes) || meets(touched[a].writes, touched[b].reads) || meets(touched[a].reads, touched[b].writes) ||
-                              (touched[a].is_call && touched[b].is_call);
-        if (conflict) {
+        if (conflict(touched[a], touched[b]) || (touched[a].is_call && touched[b].is_call)) {
           EXPECT_LT(place[a], place[b]) << "round " << round;
         }
       }

@@ -123,7 +123,10 @@ class Host : public runtime::PlanHost {
       storage_[b] = guarded_copy(inputs_[buffer.index].bytes.data(), span_bytes(v.dtype, v.sizes, v.strides));
       data_[b] = storage_[b].get();
     }
-    if (buffer.home == runtime::Home::kArena) return arena_.get() + size(buffer.offset);
+    if (buffer.home == runtime::Home::kArena) {
+      EXPECT_NE(arena_[buffer.index], nullptr) << "buffer " << b << " lies in a block that nobody took, or that was given back";
+      return arena_[buffer.index].get() + size(buffer.offset);
+    }
     EXPECT_NE(data_[b], nullptr) << "buffer " << b << " is used before it exists or after it was freed";
     return data_[b];
   }
@@ -153,10 +156,11 @@ class Host : public runtime::PlanHost {
     storage_[b].reset();
     data_[b] = nullptr;
   }
-  void* arena(int64_t bytes) override {
-    arena_ = guarded_block(bytes, 64);  // runtime/arena.h promises so much
-    return arena_.get();
+  void take(uint32_t block, int64_t bytes) override {
+    EXPECT_EQ(arena_[block], nullptr) << "block " << block << " is taken twice";
+    arena_[block] = guarded_block(bytes, 64);  // runtime/arena.h promises so much
   }
+  void give(uint32_t block) override { arena_[block].reset(); }
   // Chunks in reverse order on one thread: results must not depend on who runs what when.
   void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(void*, int64_t, int64_t), void* state) override {
     const int64_t chunk = std::max(grain, (end - begin + threads_ - 1) / threads_);
@@ -178,7 +182,7 @@ class Host : public runtime::PlanHost {
   int threads_;
   std::vector<std::shared_ptr<char[]>> storage_;
   std::vector<char*> data_;
-  std::shared_ptr<char[]> arena_;
+  std::array<std::shared_ptr<char[]>, runtime::kArenaBlocks> arena_;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // tests/unit/runtime/call_plan_test.cpp — the plan loop over plain memory: sizes, arena, checks, order, text.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 
 #include "runtime/arena.h"
@@ -14,7 +15,7 @@ class FakeHost : public PlanHost {
  public:
   explicit FakeHost(const CallPlan& plan) : plan_(plan) {}
   void* data(BufferId b) override {
-    if (plan_.buffers[b].home == Home::kArena) return arena_.data() + size(plan_.buffers[b].offset);
+    if (plan_.buffers[b].home == Home::kArena) return arena_[plan_.buffers[b].index].data() + size(plan_.buffers[b].offset);
     return tensors[b].data();
   }
   void allocate(BufferId b) override {
@@ -26,10 +27,13 @@ class FakeHost : public PlanHost {
   void view(BufferId base, BufferId result) override { log += "view " + std::to_string(base) + " " + std::to_string(result) + "\n"; }
   void call(const ExternStep& step, size_t index) override { log += "call " + step.op + " " + std::to_string(index) + "\n"; }
   void release(BufferId b) override { log += "free " + std::to_string(b) + "\n"; }
-  void* arena(int64_t bytes) override {
-    log += "arena " + std::to_string(bytes) + "\n";
-    arena_.assign(bytes, 0);
-    return arena_.data();
+  void take(uint32_t block, int64_t bytes) override {
+    log += "take " + std::to_string(block) + " " + std::to_string(bytes) + "\n";
+    arena_[block].assign(bytes, 0);
+  }
+  void give(uint32_t block) override {
+    log += "give " + std::to_string(block) + "\n";
+    arena_[block] = {};
   }
   void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(void*, int64_t, int64_t), void* state) override {
     for (int64_t i = begin; i < end; i += grain) body(state, i, std::min(end, i + grain));
@@ -39,7 +43,7 @@ class FakeHost : public PlanHost {
 
  private:
   const CallPlan& plan_;
-  std::vector<char> arena_;
+  std::array<std::vector<char>, kArenaBlocks> arena_;
 };
 
 // out[i] = in[i] * scale + sizes[0]; 3 when a value is negative.
@@ -97,7 +101,48 @@ TEST(CallPlan, KernelsRunInOrderOverTheArena) {
     ASSERT_TRUE(result.ok());
     EXPECT_EQ(host.tensors[2], std::vector<float>(n, (2.0f + n) * 10 + n));
   }
-  EXPECT_EQ(host.log.substr(0, 20), "arena 20\nallocate 2\n");
+  EXPECT_EQ(host.log.substr(0, 21), "take 0 20\nallocate 2\n");
+}
+
+// in -> block 1 -> block 2 -> block 1, taken anew -> out
+CallPlan blocks_that_come_and_go() {
+  CallPlan plan;
+  plan.name = "f";
+  plan.input_count = 1;
+  const Size n{4};
+  plan.buffers = {buffer(Home::kInput, 0, n), buffer(Home::kArena, 1, n), buffer(Home::kArena, 2, n), buffer(Home::kArena, 1, n), buffer(Home::kTensor, 0, n)};
+  plan.buffers[3].offset = {16};
+  plan.steps = {TakeStep{1, {32}}, kernel(0, 1, 2.0, n), TakeStep{2, {16}}, kernel(1, 2, 2.0, n), GiveStep{1}, TakeStep{1, {32}}, kernel(2, 3, 2.0, n), GiveStep{2},
+                AllocateStep{4}, kernel(3, 4, 2.0, n), GiveStep{1}};
+  plan.outputs = {{Output::kBuffer, 4}};
+  return plan;
+}
+
+TEST(CallPlan, BlocksComeAndGo) {
+  const CallPlan plan = blocks_that_come_and_go();
+  FakeHost host(plan);
+  host.tensors[0].assign(4, 1.0f);
+  ASSERT_TRUE(run_steps(plan, nullptr, host).ok());
+  EXPECT_EQ(host.tensors[4], std::vector<float>(4, 76.0f));
+  EXPECT_EQ(host.log, "take 1 32\ntake 2 16\ngive 1\ntake 1 32\ngive 2\nallocate 4\ngive 1\n");
+}
+
+TEST(CallPlan, TextOfBlocks) {
+  CallPlan plan = blocks_that_come_and_go();
+  plan.steps.erase(plan.steps.begin() + 4, plan.steps.end());
+  EXPECT_EQ(print(plan), R"(plan @f inputs 1 symbols 0 {
+  b0: input 0 f32[4]
+  b1: arena 1:0 f32[4]
+  b2: arena 2:0 f32[4]
+  b3: arena 1:16 f32[4]
+  b4: tensor f32[4]
+  take arena 1: 32 bytes
+  kernel k0(b0, b1) sizes [4] extent 4 grain 2
+  take arena 2: 16 bytes
+  kernel k0(b1, b2) sizes [4] extent 4 grain 2
+  return b4
+}
+)");
 }
 
 TEST(CallPlan, FailedKernelCheckStopsThePlan) {
@@ -109,7 +154,7 @@ TEST(CallPlan, FailedKernelCheckStopsThePlan) {
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, "kernel_check");
   EXPECT_EQ(result.error().message, "check 2 of kernel k0 failed");
-  EXPECT_EQ(host.log, "arena 28\n");
+  EXPECT_EQ(host.log, "take 0 28\n");
 }
 
 TEST(CallPlan, SizeChecksAndOtherStepsGoToTheHost) {

@@ -23,6 +23,7 @@
 #include <thread>
 
 #include "plan_fixture.h"
+#include "runtime/arena.h"
 
 namespace framejit::runtime {
 namespace {
@@ -276,6 +277,40 @@ TEST(PlanRunner, FailureWritesNothingAndTheNextRunWorks) {
   at::Tensor out;
   EXPECT_EQ(check.runner().run(inputs, nullptr, &out).error().code, "kernel_check");
   EXPECT_EQ(x._version(), version + 1);
+}
+
+// in + 1 in block 1, then a library call, then the same in block 2 with block 1 taken again.
+TEST(PlanRunner, BlocksGoBackHoweverACallEnds) {
+  const at::Tensor x = at::randn({5000}), y = at::randn({5000}), wrong = at::randn({4999});
+  const Size n{5000}, bytes{20000};
+  PlanBuilder b;
+  const BufferId in = b.input(x), other = b.input(y), first = b.buffer(x), second = b.buffer(x), again = b.buffer(x), out = b.buffer(x);
+  b.plan().buffers[first].home = b.plan().buffers[second].home = b.plan().buffers[again].home = Home::kArena;
+  b.plan().buffers[first].index = b.plan().buffers[again].index = 1;
+  b.plan().buffers[second].index = 2;
+  b.step(TakeStep{1, bytes});
+  b.step(kernel(in, first, n));
+  b.step(TakeStep{2, bytes});
+  const BufferId sum = b.call("add.Tensor", {arg(first), arg(other), integer(1)});
+  b.step(kernel(first, second, n));
+  b.step(GiveStep{1});
+  b.step(TakeStep{1, bytes});
+  b.step(kernel(second, again, n));
+  b.step(AllocateStep{out});
+  b.step(kernel(again, out, n));
+  b.returns({sum, out});
+  const PlanRunner runner = b.runner();
+  (void)run(runner, {x, y});
+  const int64_t idle = ArenaPool::cpu().idle_bytes();
+  EXPECT_GE(idle, 2 * bytes.constant);
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    const auto outputs = run(runner, {x, y});
+    EXPECT_TRUE(at::equal(outputs[0], (x + 1) + y) && at::equal(outputs[1], x + 1 + 1 + 1 + 1));
+    EXPECT_EQ(ArenaPool::cpu().idle_bytes(), idle);
+    const at::Tensor* const inputs[] = {&x, &wrong};
+    EXPECT_THROW((void)runner.run(inputs, nullptr, nullptr), c10::Error);
+    EXPECT_EQ(ArenaPool::cpu().idle_bytes(), idle);
+  }
 }
 
 TEST(PlanRunner, ModesOfTheThreadDecideWhatOutputsAre) {

@@ -1,0 +1,87 @@
+// inductor/cpu/nest_searches.cpp — where an extremum stands, found by blocks.
+//
+// A place for each lane costs a comparison and two choices a step, for what seldom changes. So the main loop of argmax and argmin asks of a
+// whole block of lanes only whether any is better than the best number so far; then, rarely, what the block's best number is.
+// The block in which the last of these stood is computed once more behind the loop: its lanes are the accumulators.
+#include <algorithm>
+
+#include <llvm/IR/MDBuilder.h>
+
+#include "inductor/cpu/nest_emitter.h"
+
+namespace framejit::inductor {
+
+using llvm::BasicBlock;
+using llvm::Value;
+
+// A body that can be computed again, of which nothing but the place is carried.
+bool NestEmitter::is_search() const {
+  if (!vector_is_reduced() || nest_.reduced.size() != 1 || !positions_count_up_) return false;
+  size_t carried = 0;
+  for (size_t i = 0; i < nest_.body.size(); ++i) {
+    const LoopInst& inst = nest_.body[i];
+    const bool is_inside = level_[i] == order_.size() && !after_[i];
+    if (is_inside && (inst.op == LoopOp::kStore || inst.op == LoopOp::kCheck || inst.is_masked())) return false;
+    carried += is_carried(inst);
+    if (is_carried(inst) && (inst.op != LoopOp::kReduce || !is_position(inst.reduce))) return false;
+  }
+  return carried == 1;
+}
+
+void NestEmitter::emit_search(size_t level, Value* from, Value* to, Accumulator& found) {
+  const size_t d = n_.vector_dim;
+  const LoopInst& inst = *std::find_if(nest_.body.begin(), nest_.body.end(), is_carried);
+  const DType dtype = operand_dtype(inst);
+  const ReduceOp better = inst.reduce == ReduceOp::kArgmax ? ReduceOp::kMax : ReduceOp::kMin;
+  const auto block_at = [&](Value* index) {
+    dims_[d] = index;
+    for (size_t i = 0; i < nest_.body.size(); ++i)
+      if (level_[i] == level + 1 && !after_[i] && nest_.body[i].op != LoopOp::kReduce) emit_inst(static_cast<InstId>(i));
+    return ops_.splat(values_[inst.operands[0]], lanes_);
+  };
+  // `lost`: whether NaN was found. Behind it there is no better number than an infinity, and no other NaN is taken.
+  Accumulators set{{ops_.neutral(inst.reduce, dtype, 0), from, is_float(dtype) ? b_.getFalse() : nullptr}};
+  emit_loop(from, to, b_.getInt64(lanes_), {&set}, [&](Value* index) {
+    Value* x = block_at(index);
+    search_block(better, dtype, x, index, set[0]);
+  });
+  // One turn, or none: a row of symbolic length may have no whole block.
+  inductor::emit_loop(s_, from, to, {&found.value, &found.position}, [&](Value*) {
+    found.value = block_at(set[0].position);
+    found.position = ops_.splat(reduced_position(), lanes_);
+    return b_.CreateSub(to, from);
+  });
+}
+
+void NestEmitter::search_block(ReduceOp better, DType dtype, Value* x, Value* index, Accumulator& best) {
+  const bool max = better == ReduceOp::kMax;
+  Value *pair[2] = {x, ops_.splat(best.value, lanes_)}, *takes = nullptr;
+  if (is_float(dtype)) {
+    takes = max ? b_.CreateFCmpUGT(pair[0], pair[1]) : b_.CreateFCmpULT(pair[0], pair[1]);
+  } else {
+    takes = ops_.scalar_op(max ? ScalarOp::k_gt : ScalarOp::k_lt, dtype, pair);
+  }
+  BasicBlock* before = b_.GetInsertBlock();
+  BasicBlock* taken = BasicBlock::Create(b_.getContext(), "taken", s_.function);
+  BasicBlock* behind = BasicBlock::Create(b_.getContext(), "kept", s_.function);
+  b_.CreateCondBr(b_.CreateOrReduce(takes), taken, behind, llvm::MDBuilder(b_.getContext()).createUnlikelyBranchWeights());
+  b_.SetInsertPoint(taken);
+  Accumulator next{ops_.halve(better, dtype, x, 0), index, nullptr};
+  if (best.lost != nullptr) {
+    Value* is_nan = b_.CreateFCmpUNO(next.value, next.value);
+    next.value = b_.CreateSelect(is_nan, ops_.neutral(max ? ReduceOp::kMin : ReduceOp::kMax, dtype, 0), next.value);
+    next.position = b_.CreateSelect(best.lost, best.position, next.position);
+    next.lost = b_.CreateOr(best.lost, is_nan);
+  }
+  b_.CreateBr(behind);
+  b_.SetInsertPoint(behind);
+  for (const auto member : {&Accumulator::value, &Accumulator::position, &Accumulator::lost}) {
+    if (best.*member == nullptr) continue;
+    llvm::PHINode* phi = b_.CreatePHI((best.*member)->getType(), 2);
+    phi->addIncoming(best.*member, before);
+    phi->addIncoming(next.*member, taken);
+    best.*member = phi;
+  }
+}
+
+}  // namespace framejit::inductor

@@ -1,0 +1,159 @@
+// inductor/cpu/product_emitter.cpp — see product_emitter.h.
+#include "inductor/cpu/product_emitter.h"
+
+#include "inductor/loop/index_expr.h"
+
+namespace framejit::inductor {
+namespace {
+
+using llvm::BasicBlock;
+using llvm::Value;
+
+constexpr size_t kColumn = 0, kRow = 1, kSum = 2;  // dimensions of the nest
+// What is summed before results go to memory: a few rows of the left operand stay in the first-level cache.
+constexpr int64_t kMostTerms = 1024;
+
+class ProductEmitter {
+ public:
+  ProductEmitter(FunctionState& s, const Kernel& kernel, const EmitOptions& options)
+      : s_(s), b_(s.b), kernel_(kernel), nest_(kernel.nests[0].nest), symbols_(kernel.symbol_count), lanes_(options.lanes),
+        rows_(options.width_bits == 512 ? 6 : 4), columns_(options.width_bits == 512 ? 4 : 3) {
+    for (const LoopInst& inst : nest_.body) {
+      if (inst.op == LoopOp::kStore) result_ = operand_of(inst);
+      if (inst.op == LoopOp::kLoad) (steps_along(inst, kRow) ? left_ : right_) = operand_of(inst);
+    }
+  }
+
+  void run() {
+    const int64_t terms = nest_.extent(kSum).constant();
+    const int64_t blocks = (terms + kMostTerms - 1) / kMostTerms;
+    const int64_t length = ((terms + blocks - 1) / blocks + lanes_ - 1) / lanes_ * lanes_;
+    Value* rows = eval_size(s_, nest_.extent(kRow));
+    Value *first_column = s_.outer.back(), *end = s_.tile_end;
+    const auto block = [&](Value* from) {
+      from_ = from;
+      to_ = blocks == 1 ? number(terms) : least(b_.CreateAdd(from, number(length)), number(terms));
+      is_first_ = blocks == 1 ? nullptr : b_.CreateICmpEQ(from, number(0));
+      Value* whole_rows = whole(number(0), rows, rows_);
+      emit_loop(s_, number(0), whole_rows, {}, [&](Value* row) { return columns(row, rows_, first_column, end); });
+      emit_loop(s_, whole_rows, rows, {}, [&](Value* row) { return columns(row, 1, first_column, end); });
+      return number(length);
+    };
+    terms_ = terms;
+    if (blocks == 1) {
+      block(number(0));
+    } else {
+      emit_loop(s_, number(0), number(terms), {}, block);
+    }
+  }
+
+ private:
+  struct Operand {
+    Value* memory = nullptr;
+    DType dtype = DType::kFloat32;
+    Value *row_step = nullptr, *column_step = nullptr, *offset = nullptr;
+  };
+
+  Value* number(int64_t n) { return b_.getInt64(static_cast<uint64_t>(n)); }
+  Value* least(Value* a, Value* b) { return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, b); }
+  // The last index that steps of `step` from `from` reach whole.
+  Value* whole(Value* from, Value* to, unsigned step) { return b_.CreateSub(to, b_.CreateURem(b_.CreateSub(to, from), number(step))); }
+
+  bool steps_along(const LoopInst& inst, size_t dim) const {
+    SymExpr coefficient, rest;
+    return split_linear(inst.index[0], symbols_.dim(dim), coefficient, rest) && !(coefficient == SymExpr(0));
+  }
+
+  Operand operand_of(const LoopInst& inst) {
+    Operand o{s_.buffers[inst.buffer], kernel_.buffers[inst.buffer].dtype};
+    SymExpr rest = inst.index[0];
+    const auto take = [&](size_t dim) {
+      SymExpr coefficient, left;
+      FJ_CHECK(split_linear(rest, symbols_.dim(dim), coefficient, left), "a product whose operand is not linear");
+      rest = left;
+      return coefficient;
+    };
+    o.row_step = eval_size(s_, take(kRow));
+    o.column_step = eval_size(s_, take(kColumn));
+    const SymExpr along = take(kSum);
+    FJ_CHECK(along == SymExpr(inst.op == LoopOp::kLoad ? 1 : 0), "a product whose operand is not contiguous along its sums");
+    o.offset = eval_size(s_, rest);
+    return o;
+  }
+
+  Value* address(const Operand& o, Value* row, Value* column) {
+    Value* index = b_.CreateAdd(b_.CreateAdd(b_.CreateMul(row, o.row_step), b_.CreateMul(column, o.column_step)), o.offset);
+    return b_.CreateGEP(s_.ops.memory_type(o.dtype, 0), o.memory, index);
+  }
+
+  Value* columns(Value* row, unsigned rows, Value* first, Value* end) {
+    Value* whole_columns = whole(first, end, columns_);
+    emit_loop(s_, first, whole_columns, {}, [&](Value* column) { return tile(row, rows, column, columns_); });
+    emit_loop(s_, whole_columns, end, {}, [&](Value* column) { return tile(row, rows, column, 1); });
+    return number(rows);
+  }
+
+  Value* tile(Value* row, unsigned rows, Value* column, unsigned columns) {
+    std::vector<Value*> left, right;  // where the rows and columns begin
+    for (unsigned r = 0; r < rows; ++r) left.push_back(address(left_, b_.CreateAdd(row, number(r)), column));
+    for (unsigned c = 0; c < columns; ++c) right.push_back(address(right_, row, b_.CreateAdd(column, number(c))));
+    std::vector<Value*> sums(size_t{rows} * columns, s_.ops.neutral(ReduceOp::kSum, DType::kFloat32, lanes_));
+    Value* whole_end = terms_ % lanes_ == 0 ? to_ : whole(from_, to_, lanes_);
+    sum_up(from_, whole_end, left, right, sums);
+    if (terms_ % lanes_ != 0) step(left, right, whole_end, s_.ops.first_lanes(b_.CreateSub(to_, whole_end), lanes_), sums);
+    for (unsigned r = 0; r < rows; ++r)
+      for (unsigned c = 0; c < columns; ++c) {
+        Value* sum = s_.ops.halve(ReduceOp::kSum, DType::kFloat32, sums[r * columns + c], 0);
+        Value* to = address(result_, b_.CreateAdd(row, number(r)), b_.CreateAdd(column, number(c)));
+        if (is_first_ != nullptr) {
+          Value* before = b_.CreateLoad(sum->getType(), to);
+          sum = b_.CreateFAdd(b_.CreateSelect(is_first_, llvm::Constant::getNullValue(sum->getType()), before), sum);
+        }
+        b_.CreateStore(sum, to);
+      }
+    return number(columns);
+  }
+
+  // All whole vectors; there is one at least wherever a block has more than a tail.
+  void sum_up(Value* from, Value* to, const std::vector<Value*>& left, const std::vector<Value*>& right, std::vector<Value*>& sums) {
+    std::vector<Value**> carried;
+    for (Value*& sum : sums) carried.push_back(&sum);
+    emit_loop(s_, from, to, carried, [&](Value* index) {
+      step(left, right, index, nullptr, sums);
+      return number(lanes_);
+    });
+  }
+
+  // One vector of each row and column. The columns' are held, the rows' come one after the other.
+  void step(const std::vector<Value*>& left, const std::vector<Value*>& right, Value* index, Value* mask, std::vector<Value*>& sums) {
+    const auto load = [&](const Operand& o, Value* begin) {
+      return s_.ops.load(o.dtype, b_.CreateGEP(s_.ops.memory_type(o.dtype, 0), begin, index), lanes_, mask, false);
+    };
+    std::vector<Value*> columns;
+    for (Value* begin : right) columns.push_back(load(right_, begin));
+    for (size_t r = 0; r < left.size(); ++r) {
+      Value* of_row = load(left_, left[r]);
+      for (size_t c = 0; c < columns.size(); ++c) {
+        Value*& sum = sums[r * columns.size() + c];
+        sum = b_.CreateIntrinsic(llvm::Intrinsic::fmuladd, {sum->getType()}, {of_row, columns[c], sum});
+      }
+    }
+  }
+
+  FunctionState& s_;
+  llvm::IRBuilder<>& b_;
+  const Kernel& kernel_;
+  const Nest& nest_;
+  const NestSymbols symbols_;
+  const unsigned lanes_, rows_, columns_;
+  Operand left_, right_, result_;
+  int64_t terms_ = 0;
+  Value *from_ = nullptr, *to_ = nullptr;  // of the terms that are summed now
+  Value* is_first_ = nullptr;              // whether they are the first; null: they are all
+};
+
+}  // namespace
+
+void emit_product(FunctionState& s, const Kernel& kernel, const EmitOptions& options) { ProductEmitter(s, kernel, options).run(); }
+
+}  // namespace framejit::inductor

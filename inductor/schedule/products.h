@@ -1,0 +1,21 @@
+// inductor/schedule/products.h — matrix products that a kernel computes faster than the library.
+//
+// x [m, k] times the transpose of a weight [n, k], as linear layers hold it: both are read along k as they lie, where libraries
+// first copy what they read into panels. That copy is what a kernel saves; it weighs little where there are many rows.
+#pragma once
+
+#include "graph/graph.h"
+#include "inductor/lowering/lower.h"
+#include "inductor/schedule/schedule.h"
+
+namespace framejit::inductor {
+
+struct ProductRule {
+  int64_t most_rows = 0;     // up to as many the target's kernels are faster (KernelTarget::most_product_rows)
+  bool is_wherever = false;  // every product that has this form
+};
+
+// Behind scheduling, since nothing is fused into a product: library calls become steps of their own.
+void take_products(const graph::Graph& graph, const std::vector<ValueForm>& forms, const SizeHints& hints, const ProductRule& rule, Schedule& schedule);
+
+}  // namespace framejit::inductor

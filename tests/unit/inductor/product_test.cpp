@@ -1,0 +1,82 @@
+// Kernels of matrix products against the interpreter, at every vector level and on several threads: every edge of tiles and blocks.
+#include <gtest/gtest.h>
+
+#include "inductor/schedule/products.h"
+#include "tests/unit/inductor/plan_runner.h"
+
+namespace framejit::inductor::testing {
+namespace {
+
+std::string linear(int rows, int terms, int columns) {
+  const std::string m = std::to_string(rows), k = std::to_string(terms), n = std::to_string(columns);
+  return "graph @f(%x : f32[" + m + ", " + k + "], %w : f32[" + n + ", " + k + "]) {\n  %0 = permute %w, [1, 0] : f32[" + k + ", " + n + "; 1, " + k + "]\n  %1 = mm %x, %0 : f32[" +
+         m + ", " + n + "]\n  return %1\n}";
+}
+
+CheckOptions with_kernels(double tolerance, int kernels = -1) {
+  CheckOptions options{.tolerance = tolerance, .kernels = kernels};
+  options.choices.products = Products::kernels;
+  return options;
+}
+
+TEST(Products, EveryEdge) {
+  for (const auto& [rows, terms, columns] : {std::tuple{2, 2, 2}, {4, 8, 3}, {6, 16, 4}, {5, 9, 4}, {7, 70, 50}, {13, 33, 97}, {3, 4, 150}, {64, 31, 101}})
+    check_graph(linear(rows, terms, columns), with_kernels(1e-5, 1));
+}
+
+TEST(Products, SumsInBlocks) {
+  for (const int terms : {1024, 1025, 1031, 2047, 2100, 3072}) check_graph(linear(5, terms, 7), with_kernels(2e-5, 1));
+}
+
+TEST(Products, RowsByASymbol) {
+  for (const int64_t rows : {2, 3, 4, 9, 50}) {
+    CheckOptions options = with_kernels(1e-5, 1);
+    options.symbols = {rows};
+    check_graph(R"(graph @f(%x : f32[s0, 40], %w : f32[30, 40]) where s0 = 8 {
+      %0 = permute %w, [1, 0] : f32[40, 30; 1, 40]
+      %1 = mm %x, %0 : f32[s0, 30]
+      return %1
+    })", options);
+  }
+}
+
+TEST(Products, OperandsInTheArenaAndResultsThatMove) {
+  check_graph(R"(graph @f(%x : f32[12, 24], %w : f32[24, 24], %v : f32[24, 24]) {
+    %0 = permute %w, [1, 0] : f32[24, 24; 1, 24]
+    %1 = permute %v, [1, 0] : f32[24, 24; 1, 24]
+    %2 = exp %x : f32[12, 24]
+    %3 = mm %2, %0 : f32[12, 24]
+    %4 = mm %3, %1 : f32[12, 24]
+    %5 = mm %4, %0 : f32[12, 24]
+    %6 = permute %5, [1, 0] : f32[24, 12; 1, 24]
+    %7 = relu %6 : f32[24, 12; 1, 24]
+    return %7
+  })", with_kernels(2e-4));
+}
+
+bool is_taken(int rows, int terms, int columns, const ProductRule& rule) {
+  declare_ops();
+  const graph::Graph graph = graph::parse_graph(linear(rows, terms, columns)).value();
+  LoweredGraph lowered = lower(graph);
+  Schedule schedule = make_schedule(std::move(lowered.program), {});
+  take_products(graph, lowered.forms, {}, rule, schedule);
+  EXPECT_EQ(schedule.steps.size(), 1u);
+  return std::holds_alternative<Group>(schedule.steps[0]);
+}
+
+const ProductRule kPaid{.most_rows = 384}, kWherever{.is_wherever = true};
+
+TEST(Products, AreTakenWhereTheyPay) {
+  EXPECT_TRUE(is_taken(128, 768, 3072, kPaid));
+  EXPECT_FALSE(is_taken(128, 64, 3072, kPaid)) << "short sums";
+  EXPECT_FALSE(is_taken(8192, 768, 3072, kPaid)) << "many rows";
+  EXPECT_FALSE(is_taken(128, 3072, 768, kPaid)) << "long sums";
+  EXPECT_TRUE(is_taken(16, 3072, 768, kPaid)) << "few rows";
+  EXPECT_FALSE(is_taken(128, 768, 3072, {.most_rows = 32})) << "a library that is faster";
+  EXPECT_FALSE(is_taken(128, 768, 10, kPaid)) << "few columns";
+  EXPECT_FALSE(is_taken(1, 768, 768, kWherever)) << "a vector";
+  EXPECT_TRUE(is_taken(2, 2, 2, kWherever));
+}
+
+}  // namespace
+}  // namespace framejit::inductor::testing
