@@ -1,9 +1,12 @@
 """What the first compile does to the process: no module of torch's own compiler is imported, no child is started, no file written."""
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+
+import pytest
 
 PROGRAM = """
 import json, os, sys, torch
@@ -32,9 +35,15 @@ print(json.dumps({"names": names, "opened": opened, "started": started, "graphs"
 
 
 def run(program, **environment):
-    out = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, env=dict(os.environ, **environment))
-    assert out.returncode == 0, out.stderr
-    return out.stdout.splitlines()
+    started = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env=dict(os.environ, **environment), start_new_session=True)
+    try:
+        out, errors = started.communicate(timeout=240)
+    except subprocess.TimeoutExpired:
+        os.killpg(started.pid, signal.SIGKILL)  # with its children, which hold the pipes open
+        pytest.fail(f"did not end; it had said: {started.communicate()}")
+    assert started.returncode == 0, errors
+    return out.splitlines()
 
 
 def test_compiling_imports_starts_and_writes_nothing():
@@ -98,6 +107,8 @@ def test_a_child_forked_during_a_compile_collects_and_compiles():
     assert run(FORK) == ["child True True 1 0", "parent True True 1"]
 
 
+# The first round forks nothing. What torch's ops set up when they first run is set up in it: the C library's lock around that is not
+# made free in a child that is forked meanwhile, with framejit or without.
 FORK_UNLOCKED = """
 import os, threading, torch, framejit
 from framejit import _framejit
@@ -113,22 +124,23 @@ def fork():
         os._exit(0)
     os.waitpid(child, 0)
 def listen(event):
-    if event["event"] == "Refused" and not state:
+    if event["event"] == "Refused" and again > 0 and not state:
         state.append(threading.Thread(target=fork))
         state[0].start()
 _framejit.add_listener(listen)
 with torch.no_grad():
-    for again in range(2):
+    for again in range(3):
         state.clear()
         framejit.reset()
-        same = torch.equal(compiled(x), names["f"](x))
-        state[0].join()
-        print("parent", same, framejit.stats()["graphs"], flush=True)
+        same = torch.equal(compiled(x), names["f"](x)) and torch.equal(quick(x), (x * 3).sin())
+        if again > 0:
+            state[0].join()
+            print("parent", same, framejit.stats()["graphs"], flush=True)
 """
 
 
 def test_a_fork_of_another_thread_waits_for_kernels():
-    assert run(FORK_UNLOCKED) == ["child True 0", "parent True 1"] * 2
+    assert run(FORK_UNLOCKED) == ["child True 0", "parent True 2"] * 2
 
 
 EXIT_UNLOCKED = """
