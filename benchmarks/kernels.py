@@ -4,8 +4,8 @@
 
 A row's share is the time that copying the bytes it must read and write takes on this machine, timed beside it, over its own time:
 1.00 is the limit of what goes through memory, more means that the data came from a cache. What a row writes is allocated anew in
-each call, as results are, and in huge pages, which the system zeroes soonest (clone() takes small ones; its time is given too, as
-"clone"). What a row only reads is copied in place.
+each call, as results are, and where it is large in huge pages, which the system zeroes soonest (clone() takes small ones; its time is
+given too, as "clone"). What a row only reads is copied in place.
 """
 import argparse
 import ctypes
@@ -70,13 +70,15 @@ def cases(size, dtype):
     yield "broadcast mul", lambda x, c: torch.relu(x * c), (x, torch.randn(*size[:-1], 1).to(dtype)), 1, 1
 
 
+PAGE, LEAST_IN_HUGE_PAGES, MADV_HUGEPAGE = 4096, 4 << 20, 14
+MADVISE = ctypes.CDLL(None).madvise
+
+
 def in_huge_pages(like):
-    """A new tensor, its memory asked of the system in huge pages where it is as large as some."""
+    """A new tensor, its memory asked of the system in huge pages."""
     new = torch.empty_like(like)
-    page, huge, advice = 4096, 2 << 20, 14  # MADV_HUGEPAGE
-    begin, end = new.data_ptr() // page * page, -(-(new.data_ptr() + new.nbytes) // page) * page
-    if new.nbytes >= 2 * huge:
-        ctypes.CDLL(None).madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), advice)
+    begin, end = new.data_ptr() // PAGE * PAGE, -(-(new.data_ptr() + new.nbytes) // PAGE) * PAGE
+    MADVISE(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), MADV_HUGEPAGE)
     return new
 
 
@@ -85,8 +87,8 @@ def copies_of(read, written, dtype):
     source = torch.randn(int(written)).to(dtype)
     rest = max(int(read - written) // 2, 0)
     kept, target = torch.randn(rest).to(dtype), torch.empty(rest, dtype=dtype)
-    return {"copy": lambda: (in_huge_pages(source).copy_(source) if written else None, target.copy_(kept)),
-            "clone": lambda: (source.clone() if written else None, target.copy_(kept))}
+    copied = (lambda: in_huge_pages(source).copy_(source)) if source.nbytes >= LEAST_IN_HUGE_PAGES else source.clone
+    return {"copy": lambda: (copied() if written else None, target.copy_(kept)), "clone": lambda: (source.clone() if written else None, target.copy_(kept))}
 
 
 def run(name, fn, args, read, written, dtype, options):

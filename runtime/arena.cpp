@@ -10,7 +10,7 @@
 namespace framejit::runtime {
 namespace {
 
-constexpr int64_t kAlignment = 64, kPage = 4096, kHuge = int64_t{2} << 20;
+constexpr int64_t kAlignment = 64, kPage = 4096;
 
 // Sizes are rounded up by at most a quarter, so that a slightly larger batch finds the block of the last one.
 int64_t rounded(int64_t bytes) {
@@ -21,9 +21,9 @@ int64_t rounded(int64_t bytes) {
 
 ArenaPool::Block make_block(int64_t bytes) {
   const int64_t size = rounded(bytes);
-  const bool huge = size >= 2 * kHuge;
+  const int64_t alignment = size >= kLeastInHugePages ? kHugePage : kAlignment;
   void* data = nullptr;
-  if (posix_memalign(&data, huge ? kHuge : kAlignment, static_cast<size_t>(size)) != 0) throw std::bad_alloc();
+  if (posix_memalign(&data, static_cast<size_t>(alignment), static_cast<size_t>(size)) != 0) throw std::bad_alloc();
   prefer_huge_pages(data, size);
   return {data, size};
 }

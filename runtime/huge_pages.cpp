@@ -8,8 +8,7 @@ namespace framejit::runtime {
 
 // Whole small pages around the block: an allocator keeps some bytes in front of it, and the first huge page would be lost for them.
 void prefer_huge_pages(void* data, int64_t bytes) noexcept {
-  constexpr int64_t kLarge = int64_t{4} << 20;
-  if (bytes < kLarge) return;
+  if (bytes < kLeastInHugePages) return;
   static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const uintptr_t begin = reinterpret_cast<uintptr_t>(data) & ~(page - 1);
   const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + static_cast<uintptr_t>(bytes) + page - 1) & ~(page - 1);

@@ -84,7 +84,6 @@ void emit_lanes(FunctionState& s, const Kernel& kernel, const EmitOptions& optio
 void emit_outer(FunctionState& s, const Kernel& kernel, const EmitOptions& options) {
   std::vector<Value*> extents;
   for (const SymExpr& e : kernel.outer) extents.push_back(eval_size(s, e));
-  const auto least = [&](Value* a, Value* b) { return s.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, b); };
   emit_loop(s, s.begin, s.end, {}, [&](Value* point) -> Value* {
     Value* left = point;
     s.outer.assign(kernel.outer.size(), nullptr);
@@ -97,9 +96,9 @@ void emit_outer(FunctionState& s, const Kernel& kernel, const EmitOptions& optio
       return s.b.getInt64(1);
     }
     Value* first = s.outer.back();
-    Value* step = least(s.b.CreateSub(extents.back(), first), s.b.CreateSub(s.end, point));
-    if (kernel.in_tiles) step = least(step, s.b.getInt64(static_cast<uint64_t>(tile_points(kernel))));
-    if (kernel.is_product) step = least(step, s.b.getInt64(kProductColumns));
+    Value* step = s.least(s.b.CreateSub(extents.back(), first), s.b.CreateSub(s.end, point));
+    if (kernel.in_tiles) step = s.least(step, s.b.getInt64(static_cast<uint64_t>(tile_points(kernel))));
+    if (kernel.is_product) step = s.least(step, s.b.getInt64(kProductColumns));
     s.tile_end = s.b.CreateAdd(first, step);
     if (kernel.is_product) {
       emit_product(s, kernel, options);

@@ -17,6 +17,7 @@ struct FunctionState {
   FunctionState(llvm::Module& m, llvm::Function* f, const Kernel& kernel) : module(m), function(f), b(m.getContext()), ops(b, m), first_nest(kernel.nests.data()), bf16(bf16_values(kernel)) {
     split_scratch.assign(kernel.buffers.size(), false);
   }
+  llvm::Value* least(llvm::Value* x, llvm::Value* y) { return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, y); }
   const std::vector<Bf16Rounding>& bf16_of(const KernelNest& n) const { return bf16[static_cast<size_t>(&n - first_nest)]; }
   llvm::Module& module;
   llvm::Function* function;

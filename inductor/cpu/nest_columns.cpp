@@ -104,14 +104,13 @@ void NestEmitter::each_column(Value* from, Value* to, llvm::function_ref<void(Va
 void NestEmitter::emit_slabs(const ColumnStack& stack, Value* first_row, Value* last_row, Value* from, Value* to) {
   const bool restarts = blocks_.back().depth != 0;
   emit_loop(first_row, last_row, b_.getInt64(kSlabRows), {}, [&](Value* slab) {
-    Value* const end = least(b_.CreateNSWAdd(slab, b_.getInt64(kSlabRows)), last_row);
+    Value* const end = s_.least(b_.CreateNSWAdd(slab, b_.getInt64(kSlabRows)), last_row);
     each_column(from, to, [&](Value* at) {
       const Accumulators total = taken(stack, at);
       Accumulators set = restarts ? restarted(total) : total;
       emit_loop(slab, end, b_.getInt64(1), {&set}, [&](Value* row) {
         dims_[order_.back()] = row;
-        for (size_t i = 0; i < nest_.body.size(); ++i)
-          if (level_[i] == order_.size() && !after_[i]) emit_inst(static_cast<InstId>(i));
+        emit_insts(order_.size(), set);
         accumulate(set);
       });
       put(stack, restarts ? joined(total, set) : set, at);
@@ -130,12 +129,12 @@ void NestEmitter::emit_columns(Value* from, Value* to) {
   Value *const rows = extent(order_.back()), *const first_row = b_.getInt64(0);
   const auto step = [&](int64_t n) { return b_.getInt64(static_cast<uint64_t>(n)); };
   emit_loop(from, to, step(columns), {}, [&](Value* first) {
-    Value* const last = least(b_.CreateNSWAdd(first, step(columns)), to);
+    Value* const last = s_.least(b_.CreateNSWAdd(first, step(columns)), to);
     each_column(first, last, [&](Value* at) { put(totals, fresh, at); });
     if (!has_middle) emit_slabs(totals, first_row, rows, first, last);
     else emit_loop(first_row, rows, step(kSlabRows * kFanOut), {}, [&](Value* block) {
       each_column(first, last, [&](Value* at) { put(middles, restarted(taken(totals, at)), at); });
-      emit_slabs(middles, block, least(b_.CreateNSWAdd(block, step(kSlabRows * kFanOut)), rows), first, last);
+      emit_slabs(middles, block, s_.least(b_.CreateNSWAdd(block, step(kSlabRows * kFanOut)), rows), first, last);
       each_column(first, last, [&](Value* at) { put(totals, joined(taken(totals, at), taken(middles, at)), at); });
     });
     each_column(first, last, [&](Value* at) {

@@ -67,16 +67,16 @@ size_t NestEmitter::level_of_dim(size_t d) const {
   return 0;
 }
 
-// So few that to generate more code for them takes longer than what it saves, for a million calls.
-bool NestEmitter::has_few_points() const {
-  constexpr int64_t kFew = 1024;
-  int64_t points = 1;
-  for (size_t d = 0; d < nest_.dim_count() && points <= kFew; ++d) points *= nest_.extent(d).as_constant().value_or(kFew + 1);
-  return points <= kFew;
+// Over the dimensions from `first_dim` on. Sizes that are not known may be any.
+bool NestEmitter::has_at_most(int64_t points, size_t first_dim) const {
+  int64_t count = 1;
+  for (size_t d = first_dim; d < nest_.dim_count() && count <= points; ++d) count *= nest_.extent(d).as_constant().value_or(points + 1);
+  return count <= points;
 }
 
 // Light bodies are unrolled, so that loads overlap; heavy ones have parallelism of their own.
 void NestEmitter::choose_unroll() {
+  constexpr int64_t kFew = 1024;  // points: to generate more code for them takes longer than what it saves, for a million calls
   size_t weight = 0;
   bool narrow = false;
   const std::vector<bool> aside = only_borders();
@@ -89,14 +89,15 @@ void NestEmitter::choose_unroll() {
     if (aside[i]) continue;
     narrow |= inst.op == LoopOp::kCheck || (inst.dtype == DType::kInt64 && !has_position) || inst.dtype == DType::kFloat64;
     narrow |= has_position && !has_short_positions_;
-    narrow |= (inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) && !is_contiguous(inst);
+    narrow |= (inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) && !is_contiguous(inst) && !is_tiled(inst);
     if (inst.op != LoopOp::kScalar) continue;
     weight += static_cast<size_t>(cost_of(inst) < kFunctionCost ? 1 : kFunctionCost);
   }
   is_light_ = weight <= 8;
   unroll_ = narrow || weight > 32 ? 1 : weight > 16 ? 2 : 4;
-  if (has_few_points()) unroll_ = 1;
+  if (has_at_most(kFew)) unroll_ = 1;
   if (!narrow) unroll_ = kernel_.unroll >= 0 ? unroll_ << kernel_.unroll : std::max(unroll_ >> -kernel_.unroll, 1u);
+  if (kernel_.in_tiles) unroll_ = std::min(unroll_, std::max(static_cast<unsigned>(tile_line(kernel_)) / width_, 1u));
   is_masked_only_ = weight > 12 && width_ == 16;
   if (!has_vector()) return;
   has_slabs_ = unroll_ >= 4 && weight <= 2 && may_walk_in_slabs();
@@ -110,10 +111,14 @@ bool NestEmitter::is_contiguous(const LoopInst& inst) const {
   return split_linear(inst.index[0], symbols_.dim(n_.vector_dim), coefficient, rest) && (coefficient == SymExpr(0) || coefficient == SymExpr(1));
 }
 
-// Emits everything inside the first `level` loops. `main` and `tail` are the accumulators there; both are updated in place.
-void NestEmitter::emit_level(size_t level, Accumulators& main, Accumulators& tail) {
+void NestEmitter::emit_insts(size_t level, Accumulators& main) {
   for (size_t i = 0; i < nest_.body.size(); ++i)
     if (level_[i] == level && !after_[i]) nest_.body[i].op == LoopOp::kScan ? scan(static_cast<InstId>(i), main) : emit_inst(static_cast<InstId>(i));
+}
+
+// Emits everything inside the first `level` loops. `main` and `tail` are the accumulators there; both are updated in place.
+void NestEmitter::emit_level(size_t level, Accumulators& main, Accumulators& tail) {
+  emit_insts(level, main);
   const bool starts_reduction = nest_.is_reduction() && level == range_levels_;
   if (!starts_reduction) {
     emit_deeper(level, main, tail);
@@ -166,7 +171,7 @@ void NestEmitter::emit_blocks(const SumBlocks& blocks, int depth, Value* from, V
       totals.push_back(*set);
       replace(*set, restarted(*set));
     }
-    Value* end = least(b_.CreateNSWAdd(index, b_.getInt64(static_cast<uint64_t>(span))), to);
+    Value* end = s_.least(b_.CreateNSWAdd(index, b_.getInt64(static_cast<uint64_t>(span))), to);
     emit_blocks(blocks, depth - 1, index, end, step, sets, body);
     for (size_t k = 0; k < sets.size(); ++k) replace(*sets[k], joined(totals[k], *sets[k]));
   });
@@ -278,6 +283,7 @@ void NestEmitter::emit_vector_loop(size_t level, Accumulators& main, Accumulator
     emit_blocks(blocks_[level], depth, middle, to, width_, {vector_is_reduced() ? &tail : &main}, [&](Value* index) {
       dims_[d] = index;
       mask_ = ops_.first_lanes(b_.CreateSub(to, index), width_);
+      if (!is_main_emitted) prefetch_next_row();
       emit_level(level + 1, main, tail);
     });
     mask_ = nullptr;

@@ -97,7 +97,7 @@ NestEmitter::Address NestEmitter::address_of(const LoopInst& inst) {
 Value* NestEmitter::loaded(const LoopInst& inst, Value* mask) {
   const KernelBuffer& buffer = kernel_.buffers[inst.buffer];
   const Address a = address_of(inst);
-  if (reads_a_stream(buffer.dtype) && a.has_lanes && a.offsets == nullptr) prefetch_stream(buffer.dtype, a.base);
+  if (a.has_lanes && a.offsets == nullptr) prefetch_ahead(buffer.dtype, a.base);
   if (a.offsets == nullptr && a.has_lanes && is_split()) return load_split(inst, a.base);
   if (a.offsets == nullptr) return ops_.load(buffer.dtype, a.base, a.has_lanes ? lanes_ : 0, mask, !buffer.is_written);
   return ops_.gather(buffer.dtype, a.base, a.offsets, mask != nullptr ? mask : all_lanes());

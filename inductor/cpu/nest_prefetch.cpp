@@ -8,12 +8,15 @@ namespace framejit::inductor {
 
 using llvm::Value;
 
+void NestEmitter::prefetch(Value* address, uint64_t bytes) {
+  constexpr unsigned kCacheLine = 64, kForReading = 0, kAllCaches = 3, kData = 1;
+  for (uint64_t byte = 0; byte < bytes; byte += kCacheLine)
+    b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()}, {b_.CreateConstGEP1_64(b_.getInt8Ty(), address, byte), b_.getInt32(kForReading), b_.getInt32(kAllCaches), b_.getInt32(kData)});
+}
+
 // Of the lanes that are so many elements behind the address.
 void NestEmitter::prefetch(DType dtype, Value* address, const SymExpr& elements) {
-  constexpr unsigned kCacheLine = 64, kForReading = 0, kAllCaches = 3, kData = 1;
-  Value* later = b_.CreateGEP(ops_.memory_type(dtype, 0), address, eval(elements));
-  for (unsigned byte = 0; byte < lanes_ * static_cast<unsigned>(row_of(dtype).bytes); byte += kCacheLine)
-    b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()}, {b_.CreateConstGEP1_64(b_.getInt8Ty(), later, byte), b_.getInt32(kForReading), b_.getInt32(kAllCaches), b_.getInt32(kData)});
+  prefetch(b_.CreateGEP(ops_.memory_type(dtype, 0), address, eval(elements)), lanes_ * static_cast<uint64_t>(row_of(dtype).bytes));
 }
 
 // A reduction that does little with what it reads once, row after row: the hardware follows a stream to the end of a page only. Sums of
@@ -21,14 +24,14 @@ void NestEmitter::prefetch(DType dtype, Value* address, const SymExpr& elements)
 bool NestEmitter::reads_a_stream(DType dtype) const {
   constexpr int64_t kInCaches = 1 << 20, kHalf = 2;  // points
   if (!is_light_ || kernel_.nests.size() != 1 || !vector_is_reduced() || in_tail_ || (row_of(dtype).bytes > kHalf && !is_search())) return false;
-  int64_t points = 1;
-  for (size_t d = 0; d < nest_.dim_count() && points <= kInCaches; ++d) points *= nest_.extent(d).as_constant().value_or(kInCaches + 1);
-  return points > kInCaches;
+  return !has_at_most(kInCaches);
 }
 
-void NestEmitter::prefetch_stream(DType dtype, Value* address) {
+// Of a load that is contiguous along the lanes.
+void NestEmitter::prefetch_ahead(DType dtype, Value* address) {
   constexpr int64_t kBytesAhead = 2048;
-  prefetch(dtype, address, SymExpr(kBytesAhead / row_of(dtype).bytes));
+  if (reads_a_stream(dtype)) prefetch(dtype, address, SymExpr(kBytesAhead / row_of(dtype).bytes));
+  if (has_tiles_beyond_caches(kernel_)) prefetch(dtype, address, SymExpr(static_cast<int64_t>(kTilesAhead * lanes_)));
 }
 
 // A kernel over rows reads the row in its first nest and computes in those behind it, while memory would have nothing to do: the

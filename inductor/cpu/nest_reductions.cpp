@@ -20,9 +20,7 @@ bool is_float_sum(const LoopInst& inst) { return inst.op == LoopOp::kReduce && i
 DType NestEmitter::accumulator_dtype(const LoopInst& inst) const {
   constexpr int64_t kShort = 64;
   if (!is_float_sum(inst) || operand_dtype(inst) != DType::kFloat32) return operand_dtype(inst);
-  int64_t points = 1;
-  for (size_t d = nest_.ranges.size(); d < nest_.dim_count() && points <= kShort; ++d) points *= nest_.extent(d).as_constant().value_or(kShort + 1);
-  return points <= kShort ? DType::kFloat64 : DType::kFloat32;
+  return has_at_most(kShort, nest_.ranges.size()) ? DType::kFloat64 : DType::kFloat32;
 }
 
 Accumulators NestEmitter::neutral(unsigned lanes) {

@@ -32,7 +32,7 @@ class ProductEmitter {
     Value *first_column = s_.outer.back(), *end = s_.tile_end;
     const auto block = [&](Value* from) {
       from_ = from;
-      to_ = blocks == 1 ? number(terms) : least(b_.CreateAdd(from, number(length)), number(terms));
+      to_ = blocks == 1 ? number(terms) : s_.least(b_.CreateAdd(from, number(length)), number(terms));
       is_first_ = blocks == 1 ? nullptr : b_.CreateICmpEQ(from, number(0));
       Value* whole_rows = whole(number(0), rows, rows_);
       emit_loop(s_, number(0), whole_rows, {}, [&](Value* row) { return columns(row, rows_, first_column, end); });
@@ -55,7 +55,6 @@ class ProductEmitter {
   };
 
   Value* number(int64_t n) { return b_.getInt64(static_cast<uint64_t>(n)); }
-  Value* least(Value* a, Value* b) { return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, b); }
   // The last index that steps of `step` from `from` reach whole.
   Value* whole(Value* from, Value* to, unsigned step) { return b_.CreateSub(to, b_.CreateURem(b_.CreateSub(to, from), number(step))); }
 

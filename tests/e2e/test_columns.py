@@ -3,7 +3,7 @@ import pytest
 import torch
 
 import framejit
-from check import fresh  # noqa: F401
+from check import fresh, threads  # noqa: F401
 
 PROGRAMS = {
     "sum": lambda x: x.sum(0),
@@ -27,14 +27,14 @@ def flat(result):
     return result if isinstance(result, tuple) else (result,)
 
 
-def assert_near(got, wanted, exact, length):
+def assert_near(got, wanted, exact, terms):
     """Equal, or not farther from the float64 result than rounding the sum twice and its terms once explains."""
     assert got.dtype == wanted.dtype
     if not got.dtype.is_floating_point:
         assert torch.equal(got, wanted)
         return
     unit = torch.finfo(got.dtype).eps
-    assert ((got.double() - exact).abs() <= 2 * unit * exact.abs() + 2 ** -23 * length).all()
+    assert ((got.double() - exact).abs() <= 2 * unit * exact.abs() + 2 ** -23 * terms).all()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -50,10 +50,9 @@ def test_columns(name, dtype):
         assert framejit.stats()["fallbacks"] == 0
         for got, wanted, value in zip(first, flat(program(x)), exact):
             assert_near(got, wanted, value, 100 * x.shape[0] ** 0.5)
-        for threads in (1, 2, 3):
-            torch.set_num_threads(threads)
-            assert all(torch.equal(a, b) for a, b in zip(flat(compiled(x)), first)), f"{shape} on {threads} threads"
-        torch.set_num_threads(2)
+        for count in (1, 2, 3):
+            with threads(count):
+                assert all(torch.equal(a, b) for a, b in zip(flat(compiled(x)), first)), f"{shape} on {count} threads"
 
 
 def test_symbolic_sizes():

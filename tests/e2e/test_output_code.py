@@ -65,15 +65,18 @@ x = torch.randn(2100, 1030)
 framejit.compile(lambda x: x.sum(0), dynamic=False)(x)
 framejit.compile(lambda x: torch.softmax(x, -1), dynamic=False)(x)
 framejit.compile(lambda x: torch.softmax(x, -1), dynamic=False)(x[:64].contiguous())
+for n in (2400, 240):
+    framejit.compile(lambda x: x.t() + x, dynamic=False)(torch.randn(n, n))
 """
 
 
-def test_rows_beyond_caches_have_slabs_and_prefetches():
+def test_what_is_beyond_caches_has_slabs_and_prefetches():
     out = subprocess.run([sys.executable, "-c", ROWS], capture_output=True, text=True, env=dict(os.environ, FRAMEJIT_LOGS="output_code"))
     assert out.returncode == 0, out.stderr
-    columns, joined, large, small = (body for line, body in sections(out.stderr) if "as llvm" in line)
+    columns, joined, large, small, large_tiles, small_tiles = (body for line, body in sections(out.stderr) if "as llvm" in line)
     assert "alloca i8, i64 49152" in columns and "alloca i8" not in joined + large, "accumulators of columns lie on the stack"
     assert "llvm.prefetch" in large and "llvm.prefetch" not in small
+    assert "llvm.prefetch" in large_tiles and "llvm.prefetch" not in small_tiles
 
 
 def test_assembly_on_request(tmp_path):

@@ -242,6 +242,13 @@ def test_columns(shape, dtype):
         torch.set_num_threads(threads)
 
 
+@pytest.mark.parametrize("shape, dtype", [((2401, 2411), torch.float32), ((3407, 3403), torch.bfloat16)], ids=str)
+def test_transposed_beyond_caches(shape, dtype):
+    x, y = ((torch.randn(s) * 20).to(dtype) for s in (shape, shape[::-1]))
+    assert torch.equal(framejit.compile(lambda x, y: x.t() + y)(x, y), x.t() + y)
+    assert framejit.stats()["fallbacks"] == 0
+
+
 # What bfloat16 has already is stored as it is: every value, infinities and NaN among them.
 def test_values_of_bfloat16_are_not_rounded_again():
     every = torch.arange(-2**15, 2**15, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)

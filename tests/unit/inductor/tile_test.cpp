@@ -18,6 +18,11 @@ TEST(Tiles, EveryElementSizeAndEveryEdge) {
       check_graph(add_transposed(dtype, rows, columns), {.tolerance = dtype[0] == 'b' ? 1e-2 : 1e-3, .kernels = 1});
 }
 
+// Several lines of points in a tile, and prefetches beyond the ends of memory.
+TEST(Tiles, BeyondCaches) {
+  check_graph(add_transposed("f32", 2401, 2411), {.kernels = 1});
+}
+
 TEST(Tiles, AreChosenForStridedLoads) {
   EXPECT_TRUE(kernels_of(add_transposed("f32", 64, 48), 0).at(0).in_tiles);
   EXPECT_FALSE(kernels_of(add_transposed("f32", 64, 4), 0).at(0).in_tiles);
