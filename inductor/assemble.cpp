@@ -317,6 +317,7 @@ class Assembler {
     for (graph::SymbolId symbol : kernel.symbols) step.sizes.push_back(sizes_.size(SymExpr::symbol(symbol)));
     step.extent = sizes_.size(compiled.extent);
     step.grain = compiled.grain;
+    step.unit = kernel.unit();
     for (BufferId id : step.buffers) note_use(id);
     plan_.steps.emplace_back(std::move(step));
   }

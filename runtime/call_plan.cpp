@@ -5,6 +5,7 @@
 
 #include <alloca.h>
 
+#include <algorithm>
 #include <atomic>
 
 namespace framejit::runtime {
@@ -15,14 +16,17 @@ struct KernelCall {
   void* const* buffers;
   const int64_t* sizes;
   const FjScalar* scalars;
+  int64_t unit, extent;
   std::atomic<int64_t> status{0};
 };
 
-void run_part(void* state, int64_t begin, int64_t end) {
+void run_part(void* state, int64_t begin, int64_t end) {  // in units
   auto& call = *static_cast<KernelCall*>(state);
-  const int64_t status = call.function(call.buffers, call.sizes, call.scalars, begin, end);
+  const int64_t status = call.function(call.buffers, call.sizes, call.scalars, begin * call.unit, std::min(end * call.unit, call.extent));
   if (status != 0) [[unlikely]] call.status.store(status, std::memory_order_relaxed);
 }
+
+int64_t units(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 
 Result<void> run_kernel(const KernelStep& step, PlanHost& host) {
   const size_t buffer_count = step.buffers.size(), size_count = step.sizes.size();
@@ -36,8 +40,8 @@ Result<void> run_kernel(const KernelStep& step, PlanHost& host) {
   if (step.grain <= 0 || extent <= step.grain) {
     status = step.function(buffers, sizes, step.scalars.data(), 0, extent);
   } else {
-    KernelCall call{step.function, buffers, sizes, step.scalars.data()};
-    host.parallel_for(0, extent, step.grain, run_part, &call);
+    KernelCall call{step.function, buffers, sizes, step.scalars.data(), step.unit, extent};
+    host.parallel_for(0, units(extent, step.unit), units(step.grain, step.unit), run_part, &call);
     status = call.status.load(std::memory_order_relaxed);
   }
   if (status == 0) [[likely]] return {};

@@ -59,6 +59,7 @@ struct KernelStep {
   std::vector<FjScalar> scalars;
   Size extent{1};                      // parallel range [0, extent)
   int64_t grain = 0;                   // at least this much per thread; 0 or less: one thread; -1: the function computes all of it
+  int64_t unit = 1;                    // threads are given multiples of it, but for the last ones of the range
 };
 struct ExternStep {
   std::string op;                      // as OpDef::name

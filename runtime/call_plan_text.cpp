@@ -88,6 +88,7 @@ struct StepText {
     if (!s.sizes.empty()) out += " sizes " + list(s.sizes, [](const Size& z) { return text_of(z); });
     out += " extent " + text_of(s.extent);
     if (s.grain > 0) out += " grain " + std::to_string(s.grain);
+    if (s.grain > 0 && s.unit > 1) out += " unit " + std::to_string(s.unit);
     return out;
   }
   std::string operator()(const ExternStep& s) const {

@@ -98,7 +98,6 @@ void NestEmitter::choose_unroll() {
   if (has_at_most(kFew)) unroll_ = 1;
   if (!narrow) unroll_ = kernel_.unroll >= 0 ? unroll_ << kernel_.unroll : std::max(unroll_ >> -kernel_.unroll, 1u);
   if (kernel_.in_tiles) unroll_ = std::min(unroll_, std::max(static_cast<unsigned>(tile_line(kernel_)) / width_, 1u));
-  is_masked_only_ = weight > 12 && width_ == 16;
   if (!has_vector()) return;
   has_slabs_ = unroll_ >= 4 && weight <= 2 && may_walk_in_slabs();
   const auto extent = nest_.extent(n_.vector_dim).as_constant();
@@ -137,7 +136,10 @@ void NestEmitter::emit_results(Accumulators& main, Accumulators& tail) {
 }
 
 void NestEmitter::emit_deeper(size_t level, Accumulators& main, Accumulators& tail) {
-  if (kernel_.in_tiles && in_vector() && level + 1 == order_.size()) fill_tiles();
+  if (kernel_.in_tiles && in_vector() && level + 1 == order_.size()) {
+    if (keeps_tiles_in_registers()) return emit_points_in_registers(level, main, tail);
+    fill_tiles();
+  }
   if (level < order_.size()) {
     order_[level] == n_.vector_dim ? emit_vector_loop(level, main, tail) : emit_scalar_loop(level, main, tail);
   } else if (nest_.is_reduction()) {
@@ -244,7 +246,6 @@ unsigned NestEmitter::main_lanes() const {
 
 bool NestEmitter::has_main_loop(std::optional<int64_t> extent) const {
   const int64_t wide = width_ * unroll_;
-  if (is_masked_only_) return extent && *extent >= wide && *extent % wide == 0;
   return !extent || *extent >= wide;
 }
 
@@ -253,8 +254,9 @@ void NestEmitter::emit_vector_loop(size_t level, Accumulators& main, Accumulator
   const bool is_part = kernel_.is_flat && !kernel_.is_whole();
   Value* from = is_part ? s_.begin : b_.getInt64(0);
   Value* to = is_part ? s_.end : extent(d);
-  const auto constant = is_part ? std::nullopt : nest_.extent(d).as_constant();
+  const auto size = nest_.extent(d).as_constant(), constant = is_part ? std::nullopt : size;
   const unsigned wide = width_ * unroll_;
+  const bool is_even = size && *size % wide == 0 && (!is_part || kFlatUnit % wide == 0);  // nothing is left to a tail
   Value* middle = from;
   const bool is_main_emitted = has_main_loop(constant);
   if (is_main_emitted && has_streams()) {
@@ -263,6 +265,7 @@ void NestEmitter::emit_vector_loop(size_t level, Accumulators& main, Accumulator
     Value* count = b_.CreateSub(to, from);
     middle = b_.CreateAdd(from, b_.CreateAnd(count, b_.getInt64(~static_cast<uint64_t>(wide - 1))));
     if (constant) middle = b_.getInt64(static_cast<uint64_t>(*constant / wide * wide));
+    if (is_even) middle = to;
     lanes_ = width_ * unroll_;
     if (is_search()) {
       emit_search(level, from, middle, main[0]);
@@ -283,7 +286,6 @@ void NestEmitter::emit_vector_loop(size_t level, Accumulators& main, Accumulator
     emit_blocks(blocks_[level], depth, middle, to, width_, {vector_is_reduced() ? &tail : &main}, [&](Value* index) {
       dims_[d] = index;
       mask_ = ops_.first_lanes(b_.CreateSub(to, index), width_);
-      if (!is_main_emitted) prefetch_next_row();
       emit_level(level + 1, main, tail);
     });
     mask_ = nullptr;

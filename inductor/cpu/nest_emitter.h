@@ -122,6 +122,17 @@ class NestEmitter {
   bool is_tiled(const LoopInst& inst) const;
   void fill_tiles();
   void fill_tile(InstId i);
+  struct TiledLoad {
+    const LoopInst& inst;
+    Value *row_step, *last_lane;  // from lane to lane, in elements; the last one that is on, null: all are
+  };
+  TiledLoad tiled_load(InstId i);
+  std::vector<Value*> of_each_lane(const TiledLoad& load, Value* point, unsigned first_lane, llvm::function_ref<Value*(Value* address)> read);
+  std::vector<Value*> tile_block(const TiledLoad& load, Value* point, unsigned first_lane);
+  Value* tile_column(const TiledLoad& load, Value* point, unsigned first_lane);
+  void each_tile_block(llvm::function_ref<void(Value* point)> block, llvm::function_ref<void(Value* point)> single);
+  bool keeps_tiles_in_registers() const;
+  void emit_points_in_registers(size_t level, Accumulators& main, Accumulators& tail);
   Value* tile_address(InstId i, Value* point, unsigned lane);
   Value* tile_row(InstId i);
 
@@ -184,7 +195,6 @@ class NestEmitter {
   bool has_slabs_ = false;  // columns, walked in slabs of rows
   bool splits_lanes_ = false;  // of the main loop: the even ones come first
   bool is_light_ = false;
-  bool is_masked_only_ = false;  // masks cost nothing beside the body: one loop, half the code
   std::vector<size_t> order_;    // of the loops; in tiles, the tile dimension is the innermost
   size_t range_levels_ = 0;
   std::vector<size_t> level_;
@@ -195,6 +205,7 @@ class NestEmitter {
   std::vector<bool> after_;
   std::vector<Value*> values_, dims_;
   std::vector<Value*> tiles_;  // per instruction: the block of a tiled load, transposed
+  Value* tile_value_ = nullptr;  // of the one load whose block stays in registers: the lanes of the point that is emitted
   unsigned lanes_ = 0;     // of the vector dimension here; 0 outside its loop
   Value* mask_ = nullptr;  // active lanes; null: all
   bool in_tail_ = false;

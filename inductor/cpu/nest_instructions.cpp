@@ -106,7 +106,7 @@ Value* NestEmitter::loaded(const LoopInst& inst, Value* mask) {
 void NestEmitter::emit_load(InstId i) {
   const LoopInst& inst = nest_.body[i];
   if (inst.is_masked()) return emit_masked_load(i);
-  values_[i] = tiles_[i] != nullptr ? tile_row(i) : loaded(inst, mask_);
+  values_[i] = tiles_[i] != nullptr || (tile_value_ != nullptr && is_tiled(inst)) ? tile_row(i) : loaded(inst, mask_);
 }
 
 Value* NestEmitter::all_lanes() { return llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), lanes_)); }

@@ -54,53 +54,106 @@ void NestEmitter::fill_tiles() {
     if (is_tiled(nest_.body[i])) fill_tile(static_cast<InstId>(i));
 }
 
-void NestEmitter::fill_tile(InstId i) {
+NestEmitter::TiledLoad NestEmitter::tiled_load(InstId i) {
   const LoopInst& inst = nest_.body[i];
-  const KernelBuffer& buffer = kernel_.buffers[inst.buffer];
-  if (tiles_[i] == nullptr) {  // one for the main loop and the tail
-    llvm::BasicBlock& entry = s_.function->getEntryBlock();
-    llvm::IRBuilder<> at_entry(&entry, entry.begin());
-    tiles_[i] = at_entry.CreateAlloca(ops_.stored_type(buffer.dtype, width_ * unroll_), at_entry.getInt64(static_cast<uint64_t>(tile_points(kernel_))));
-  }
-  const size_t tile = kernel_.outer.size() - 1, lane_dim = n_.vector_dim;
-  Value* first_point = dims_[tile];
-  const unsigned lanes = std::exchange(lanes_, 0);  // addresses are scalars here
-  llvm::Type* element = ops_.memory_type(buffer.dtype, 0);
   SymExpr coefficient, rest;
-  split_linear(inst.index[0], symbols_.dim(lane_dim), coefficient, rest);
-  Value* const row_step = eval(coefficient);
-  Value* const last_lane = mask_ == nullptr ? nullptr : b_.CreateSub(extent(lane_dim), b_.CreateAdd(dims_[lane_dim], b_.getInt64(1)));
-  // Lanes that are off read what the last one that is on reads: masked loads of less than 32 bits are not what CPUs have.
-  const auto each_lane = [&](Value* point, unsigned first_lane, llvm::function_ref<void(unsigned k, Value* address)> body) {
-    dims_[tile] = point;
-    Value* const first = b_.CreateGEP(element, s_.buffers[inst.buffer], eval(inst.index[0]));
-    for (unsigned k = 0; k < width_; ++k) {
-      Value* lane = b_.getInt64(first_lane + k);
-      if (last_lane != nullptr) lane = s_.least(lane, last_lane);
-      body(k, b_.CreateGEP(element, first, b_.CreateMul(row_step, lane)));
-    }
-  };
-  Value* const count = b_.CreateSub(s_.tile_end, s_.outer.back());
-  Value* const whole = b_.CreateAdd(s_.outer.back(), b_.CreateAnd(count, b_.getInt64(~static_cast<uint64_t>(width_ - 1))));
-  const uint64_t row_bytes = width_ * static_cast<uint64_t>(row_of(buffer.dtype).bytes);
-  for (unsigned first_lane = 0; first_lane < lanes; first_lane += width_) {
-    emit_loop(s_.outer.back(), whole, b_.getInt64(width_), {}, [&](Value* point) {
-      std::vector<Value*> rows;
-      each_lane(point, first_lane, [&](unsigned, Value* address) {
-        if (has_tiles_beyond_caches(kernel_)) prefetch(b_.CreateGEP(element, address, b_.CreateMul(row_step, b_.getInt64(kTilesAhead * lanes))), row_bytes);
-        rows.push_back(ops_.load_stored(buffer.dtype, address, width_));
-      });
-      rows = ops_.transposed(std::move(rows));
-      for (unsigned k = 0; k < width_; ++k) b_.CreateStore(rows[k], tile_address(i, b_.CreateAdd(point, b_.getInt64(k)), first_lane));
-    });
-    emit_loop(whole, s_.tile_end, b_.getInt64(1), {}, [&](Value* point) {  // too few for a block
-      Value* values = llvm::PoisonValue::get(ops_.stored_type(buffer.dtype, width_));
-      each_lane(point, first_lane, [&](unsigned k, Value* address) { values = b_.CreateInsertElement(values, ops_.load_stored(buffer.dtype, address, 0), k); });
-      b_.CreateStore(values, tile_address(i, point, first_lane));
-    });
+  split_linear(inst.index[0], symbols_.dim(n_.vector_dim), coefficient, rest);
+  const unsigned lanes = std::exchange(lanes_, 0);  // sizes are scalars
+  TiledLoad load{inst, eval(coefficient), mask_ == nullptr ? nullptr : b_.CreateSub(extent(n_.vector_dim), b_.CreateAdd(dims_[n_.vector_dim], b_.getInt64(1)))};
+  lanes_ = lanes;
+  return load;
+}
+
+// What `read` answers with for each of a register's lanes from `first_lane` on, at the address of `point`. Lanes that are off read what
+// the last one that is on reads: masked loads of less than 32 bits are not what CPUs have.
+std::vector<Value*> NestEmitter::of_each_lane(const TiledLoad& load, Value* point, unsigned first_lane, llvm::function_ref<Value*(Value* address)> read) {
+  const size_t tile = kernel_.outer.size() - 1;
+  Value* const first_point = std::exchange(dims_[tile], point);
+  const unsigned lanes = std::exchange(lanes_, 0);  // addresses are scalars
+  const KernelBuffer& buffer = kernel_.buffers[load.inst.buffer];
+  llvm::Type* element = ops_.memory_type(buffer.dtype, 0);
+  Value* const first = b_.CreateGEP(element, s_.buffers[load.inst.buffer], eval(load.inst.index[0]));
+  std::vector<Value*> values;
+  for (unsigned k = 0; k < width_; ++k) {
+    Value* lane = b_.getInt64(first_lane + k);
+    if (load.last_lane != nullptr) lane = s_.least(lane, load.last_lane);
+    values.push_back(read(b_.CreateGEP(element, first, b_.CreateMul(load.row_step, lane))));
   }
   lanes_ = lanes;
   dims_[tile] = first_point;
+  return values;
+}
+
+// The lanes of as many points as a register has lanes.
+std::vector<Value*> NestEmitter::tile_block(const TiledLoad& load, Value* point, unsigned first_lane) {
+  const DType dtype = kernel_.buffers[load.inst.buffer].dtype;
+  const uint64_t bytes = static_cast<uint64_t>(row_of(dtype).bytes);
+  return ops_.transposed(of_each_lane(load, point, first_lane, [&, ahead = kTilesAhead * lanes_](Value* address) {
+    if (has_tiles_beyond_caches(kernel_)) prefetch(b_.CreateGEP(ops_.memory_type(dtype, 0), address, b_.CreateMul(load.row_step, b_.getInt64(ahead))), width_ * bytes);
+    return ops_.load_stored(dtype, address, width_);
+  }));
+}
+
+// The lanes of one point.
+Value* NestEmitter::tile_column(const TiledLoad& load, Value* point, unsigned first_lane) {
+  const DType dtype = kernel_.buffers[load.inst.buffer].dtype;
+  const std::vector<Value*> elements = of_each_lane(load, point, first_lane, [&](Value* address) { return ops_.load_stored(dtype, address, 0); });
+  Value* values = llvm::PoisonValue::get(ops_.stored_type(dtype, width_));
+  for (unsigned k = 0; k < width_; ++k) values = b_.CreateInsertElement(values, elements[k], k);
+  return values;
+}
+
+// Blocks, and then the points that are too few for one.
+void NestEmitter::each_tile_block(llvm::function_ref<void(Value* point)> block, llvm::function_ref<void(Value* point)> single) {
+  Value* const first = s_.outer.back();
+  Value* const whole = b_.CreateAdd(first, b_.CreateAnd(b_.CreateSub(s_.tile_end, first), b_.getInt64(~static_cast<uint64_t>(width_ - 1))));
+  emit_loop(first, whole, b_.getInt64(width_), {}, block);
+  emit_loop(whole, s_.tile_end, b_.getInt64(1), {}, single);
+}
+
+void NestEmitter::fill_tile(InstId i) {
+  if (tiles_[i] == nullptr) {  // one for the main loop and the tail
+    llvm::BasicBlock& entry = s_.function->getEntryBlock();
+    llvm::IRBuilder<> at_entry(&entry, entry.begin());
+    const DType dtype = kernel_.buffers[nest_.body[i].buffer].dtype;
+    tiles_[i] = at_entry.CreateAlloca(ops_.stored_type(dtype, width_ * unroll_), at_entry.getInt64(static_cast<uint64_t>(tile_points(kernel_))));
+  }
+  const TiledLoad load = tiled_load(i);
+  for (unsigned first_lane = 0; first_lane < lanes_; first_lane += width_) {
+    const auto block = [&](Value* point) {
+      const std::vector<Value*> rows = tile_block(load, point, first_lane);
+      for (unsigned k = 0; k < width_; ++k) b_.CreateStore(rows[k], tile_address(i, b_.CreateAdd(point, b_.getInt64(k)), first_lane));
+    };
+    each_tile_block(block, [&](Value* point) { b_.CreateStore(tile_column(load, point, first_lane), tile_address(i, point, first_lane)); });
+  }
+}
+
+// One load's blocks, where there are registers for them. Those on the stack take twice as long beyond caches: their stores wait in line
+// with the results', which wait for memory.
+bool NestEmitter::keeps_tiles_in_registers() const {
+  constexpr size_t kFew = 8;
+  constexpr unsigned kLanesOfManyRegisters = 16;
+  const auto is_in_tiles = [&](const LoopInst& inst) { return is_tiled(inst); };
+  const auto first = std::find_if(nest_.body.begin(), nest_.body.end(), is_in_tiles);
+  return width_ == kLanesOfManyRegisters && unroll_ == 1 && nest_.body.size() <= kFew && std::count_if(first, nest_.body.end(), is_in_tiles) == 1 &&
+         row_of(kernel_.buffers[first->buffer].dtype).bytes == 4;
+}
+
+void NestEmitter::emit_points_in_registers(size_t level, Accumulators& main, Accumulators& tail) {
+  const size_t tile = kernel_.outer.size() - 1;
+  const auto is_in_tiles = [&](const LoopInst& inst) { return is_tiled(inst); };
+  const TiledLoad load = tiled_load(static_cast<InstId>(std::find_if(nest_.body.begin(), nest_.body.end(), is_in_tiles) - nest_.body.begin()));
+  const auto emit_point = [&](Value* point, Value* lanes) {
+    dims_[tile] = point;
+    tile_value_ = lanes;
+    emit_level(level + 1, main, tail);
+  };
+  const auto block = [&](Value* point) {
+    const std::vector<Value*> rows = tile_block(load, point, 0);
+    for (unsigned k = 0; k < width_; ++k) emit_point(b_.CreateAdd(point, b_.getInt64(k)), rows[k]);
+  };
+  each_tile_block(block, [&](Value* point) { emit_point(point, tile_column(load, point, 0)); });
+  tile_value_ = nullptr;
 }
 
 // In the block of a tiled load.
@@ -112,7 +165,8 @@ Value* NestEmitter::tile_address(InstId i, Value* point, unsigned lane) {
 
 Value* NestEmitter::tile_row(InstId i) {
   const DType dtype = kernel_.buffers[nest_.body[i].buffer].dtype;
-  return ops_.from_stored(dtype, b_.CreateLoad(ops_.stored_type(dtype, lanes_), tile_address(i, dims_[kernel_.outer.size() - 1], 0)));
+  Value* stored = tile_value_ != nullptr ? tile_value_ : b_.CreateLoad(ops_.stored_type(dtype, lanes_), tile_address(i, dims_[kernel_.outer.size() - 1], 0));
+  return ops_.from_stored(dtype, stored);
 }
 
 }  // namespace framejit::inductor

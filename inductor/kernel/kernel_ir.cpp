@@ -274,7 +274,7 @@ class KernelMaker {
     }
     const int64_t extent = kernel_.extent.eval(hints_.symbols);
     kernel_.grain = std::max<int64_t>(worthwhile / std::max<int64_t>(work, 1), 1);
-    if (kernel_.is_flat || kernel_.in_tiles || kernel_.lanes_outer) kernel_.grain = (kernel_.grain + 63) / 64 * 64;
+    if (kernel_.is_flat || kernel_.in_tiles || kernel_.lanes_outer) kernel_.grain = (kernel_.grain + kFlatUnit - 1) / kFlatUnit * kFlatUnit;
     if (kernel_.is_product) kernel_.grain = std::max(kernel_.grain, kProductColumns);
     if (kernel_.extent.is_constant() && extent <= kernel_.grain) kernel_.grain = kernel_.is_flat ? -1 : 0;
   }

@@ -27,6 +27,8 @@ struct KernelNest {
 // Columns of a product that are computed together: of their operand, what is summed at a time stays in the second-level cache.
 inline constexpr int64_t kProductColumns = 48;
 
+inline constexpr int64_t kFlatUnit = 64;
+
 // How far kernels deviate from what the cost model decides, as powers of two.
 struct KernelTuning {
   int8_t unroll = 0;  // registers of each value that the innermost loop works on
@@ -50,6 +52,8 @@ struct Kernel {
 
   // A flat one that is called once, for all of its extent, which is a number.
   bool is_whole() const { return grain < 0; }
+  // Parts of the range begin at multiples of it: where the range is one too, no part has a tail.
+  int64_t unit() const { return is_flat ? kFlatUnit : 1; }
 };
 
 // `is_private[b]`: only this group touches buffer b and it need not outlive it; scratch if it fits into `scratch_bytes`.

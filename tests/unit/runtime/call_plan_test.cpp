@@ -92,6 +92,29 @@ CallPlan two_kernels() {
   return plan;
 }
 
+// out[i] = where the part that i is in begins.
+int64_t part_kernel(void* const* buffers, const int64_t*, const FjScalar*, int64_t begin, int64_t end) {
+  std::fill(static_cast<float*>(buffers[1]) + begin, static_cast<float*>(buffers[1]) + end, static_cast<float>(begin));
+  return 0;
+}
+
+TEST(CallPlan, PartsAreMultiplesOfAUnit) {
+  CallPlan plan = two_kernels();
+  for (KernelStep* step : {&std::get<KernelStep>(plan.steps[0]), &std::get<KernelStep>(plan.steps[2])}) {
+    step->function = part_kernel;
+    step->unit = 64;
+    step->grain = 65;
+  }
+  FakeHost host(plan);
+  const int64_t n = 200;
+  host.tensors[0].assign(n, 1.0f);
+  ASSERT_TRUE(run_steps(plan, &n, host).ok());
+  std::vector<float> expected(128, 0.0f);
+  expected.resize(n, 128.0f);
+  EXPECT_EQ(host.tensors[2], expected);
+  EXPECT_NE(print(plan).find("extent z0 grain 65 unit 64"), std::string::npos) << print(plan);
+}
+
 TEST(CallPlan, KernelsRunInOrderOverTheArena) {
   const CallPlan plan = two_kernels();
   FakeHost host(plan);
