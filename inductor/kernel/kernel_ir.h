@@ -52,7 +52,7 @@ struct Kernel {
 
   // A flat one that is called once, for all of its extent, which is a number.
   bool is_whole() const { return grain < 0; }
-  // Parts of the range begin at multiples of it: where the range is one too, no part has a tail.
+  // Parts of the range begin at multiples of it, and end at one or at the range's end: where that is a multiple too, no part has a tail.
   int64_t unit() const { return is_flat ? kFlatUnit : 1; }
 };
 
