@@ -7,13 +7,14 @@ weights only, so that it is not here. Kernels are framejit's, where FRAMEJIT_PRO
 the second candidate is faster. Before the times of oneDNN's product: whether one thread and two give the same bits.
 """
 import argparse
+import os
 import statistics
 
 import torch
 import torch.nn.functional as F
 
 import framejit
-from pairs import measure
+from pairs import assert_hits, measure
 
 LAYERS = [(512, 512), (512, 2048), (768, 768), (768, 3072), (3072, 768), (1024, 1024), (1024, 4096), (4096, 1024)]
 ROWS = (1, 128, 197, 512)
@@ -23,6 +24,7 @@ pointwise = torch.ops.mkldnn._linear_pointwise
 
 
 def single(rows, depth, width, dtype):
+    framejit.reset()  # of one lambda only so many entries are kept
     x, w, b = torch.randn(rows, depth).to(dtype), (torch.randn(width, depth) * depth ** -0.5).to(dtype), torch.randn(width).to(dtype)
     other, turned = torch.randn(rows, width).to(dtype), w.t()
     return {
@@ -69,6 +71,9 @@ def row(name, candidates, threads, rounds):
     except RuntimeError as error:
         print(f"{name}  threads {threads}  not there: {str(error).splitlines()[0][:90]}", flush=True)
         return
+    if "kernel" in candidates:
+        assert_hits(candidates["kernel"], 1, 0)
+        assert framejit.stats()["kernels"] > 0 or os.environ.get("FRAMEJIT_PRODUCTS") != "kernels", "the kernel is a library call"
     bits = f"  same bits {same_bits(candidates['oneDNN'])}" if "oneDNN" in candidates else ""
     torch.set_num_threads(threads)
     seconds, dropped = measure(candidates, rounds=rounds, target=0.01)

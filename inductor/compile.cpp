@@ -59,8 +59,9 @@ graph::Graph for_library_calls(const graph::Graph& given, const Choices& choices
 // Which matrix products are kernels; none where the library computes all of them.
 std::optional<ProductRule> product_rule(const Choices& choices, const KernelTarget& target) {
   if (choices.products == Products::kernels || config().products == "kernels") return ProductRule{.is_wherever = true};
-  const bool may = choices.products == Products::cost_model && config().products == "auto" && target.most_product_rows() > 0;
-  return may ? std::optional(ProductRule{.most_rows = target.most_product_rows()}) : std::nullopt;
+  const ProductSizes most = target.most_products();
+  const bool may = choices.products == Products::cost_model && config().products == "auto" && most.rows > 0;
+  return may ? std::optional(ProductRule{.most_rows = most.rows, .most_terms = most.terms}) : std::nullopt;
 }
 
 KernelTuning tuning_of(const Choices& choices) {

@@ -37,6 +37,14 @@
 namespace framejit::inductor {
 namespace {
 
+bool is_intel() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("intel") != 0;
+#else
+  return false;
+#endif
+}
+
 bool host_has(const char* feature) {
   static const auto features = llvm::sys::getHostCPUFeatures();
   const auto at = features.find(feature);
@@ -242,8 +250,13 @@ class OrcJit : public CpuJit {
     return statistics_;
   }
   bool compiles_on_any_thread() const override { return true; }
-  // Where there is FMA. With 512 bits the library is as near to the CPU's limit, but for a few rows.
-  int64_t most_product_rows() const override { return options_.width_bits == 256 ? 384 : options_.width_bits == 512 ? 32 : 0; }
+  // Where there is FMA. With 512 bits the library (MKL) is as near to the CPU's limit, but for a few rows; on CPUs of others than Intel it
+  // uses 256 of them: half as fast as kernels, whatever the size.
+  ProductSizes most_products() const override {
+    if (options_.width_bits == 256) return {.rows = 384, .terms = 1280};
+    if (options_.width_bits != 512) return {};
+    return is_intel() ? ProductSizes{.rows = 32} : ProductSizes{.rows = 2048, .terms = 4096};
+  }
   int lanes() const override { return static_cast<int>(options_.lanes); }
 
  private:

@@ -21,6 +21,11 @@ struct CompiledKernel {
   int64_t grain = 0;                   // least part of it for one thread; 0 or less: called once, for all of it
 };
 
+struct ProductSizes {
+  int64_t rows = 0;   // of the left operand; 0: none
+  int64_t terms = 0;  // of each sum, where there are more than a few rows
+};
+
 struct TargetStatistics {
   int64_t kernels = 0, reused = 0;
   double seconds = 0;  // emission and code generation, without reused kernels
@@ -41,8 +46,8 @@ class KernelTarget {
   virtual TargetStatistics statistics() const = 0;
   // Whether compile() needs nothing of the thread that calls it, so that it pays to call it from two.
   virtual bool compiles_on_any_thread() const { return false; }
-  // The left operand's rows up to which its kernels of matrix products were measured to be faster than the library.
-  virtual int64_t most_product_rows() const { return 0; }
+  // Up to which its kernels of matrix products were measured to be faster than the library.
+  virtual ProductSizes most_products() const { return {}; }
   // Most memory for what lives during one outer point of a kernel.
   virtual int64_t scratch_bytes() const { return 128 * 1024; }
 };

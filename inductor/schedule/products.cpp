@@ -21,10 +21,10 @@ bool lies_along(const LoopProgram& program, const LoopInst& load, const DimBound
 }
 
 // A few rows do not pay for the library's panels, whatever their length.
-bool pays(int64_t most_rows, int64_t rows, int64_t columns, int64_t terms) {
-  constexpr int64_t kFewestTerms = 256, kMostTerms = 1280, kFewestRows = 4, kFewRows = 32, kFewestColumns = 96;
-  if (terms < kFewestTerms || columns < kFewestColumns || rows < kFewestRows || rows > most_rows) return false;
-  return rows <= kFewRows || terms <= kMostTerms;
+bool pays(const ProductRule& rule, int64_t rows, int64_t columns, int64_t terms) {
+  constexpr int64_t kFewestTerms = 256, kFewestRows = 4, kFewRows = 32, kFewestColumns = 96;
+  if (terms < kFewestTerms || columns < kFewestColumns || rows < kFewestRows || rows > rule.most_rows) return false;
+  return rows <= kFewRows || terms <= rule.most_terms;
 }
 
 std::optional<Nest> product_nest(const Graph& graph, const std::vector<ValueForm>& forms, const SizeHints& hints, const ProductRule& rule, const LoopProgram& program,
@@ -36,7 +36,7 @@ std::optional<Nest> product_nest(const Graph& graph, const std::vector<ValueForm
   if (!is_float32(left) || !is_float32(right) || !is_float32(node.results[0])) return std::nullopt;
   const SymExpr rows = graph.meta(left).sizes[0], terms = graph.meta(left).sizes[1], columns = graph.meta(right).sizes[1];
   if (!terms.is_constant() || !columns.is_constant() || terms.constant() < 2 || columns.constant() < 2 || is_size_one(graph, rows)) return std::nullopt;
-  if (!rule.is_wherever && !pays(rule.most_rows, rows.eval(hints.symbols), columns.constant(), terms.constant())) return std::nullopt;
+  if (!rule.is_wherever && !pays(rule, rows.eval(hints.symbols), columns.constant(), terms.constant())) return std::nullopt;
   NestBuilder b(program.symbol_count, "product", {columns, rows}, {terms});
   b.add_origins({call.node});
   const InstId x = load_value(graph, forms, program, b, left, {b.dim(1), b.dim(2)});

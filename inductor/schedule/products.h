@@ -11,7 +11,7 @@
 namespace framejit::inductor {
 
 struct ProductRule {
-  int64_t most_rows = 0;     // up to as many the target's kernels are faster (KernelTarget::most_product_rows)
+  int64_t most_rows = 0, most_terms = 0;  // up to as many the target's kernels are faster (ProductSizes)
   bool is_wherever = false;  // every product that has this form
 };
 

@@ -64,7 +64,7 @@ bool is_taken(int rows, int terms, int columns, const ProductRule& rule) {
   return std::holds_alternative<Group>(schedule.steps[0]);
 }
 
-const ProductRule kPaid{.most_rows = 384}, kWherever{.is_wherever = true};
+const ProductRule kPaid{.most_rows = 384, .most_terms = 1280}, kWherever{.is_wherever = true};
 
 TEST(Products, AreTakenWhereTheyPay) {
   EXPECT_TRUE(is_taken(128, 768, 3072, kPaid));
