@@ -10,10 +10,12 @@ PROGRAMS = {
     "amax": lambda x: x.amax(0),
     "argmax": lambda x: x.argmax(0),
     "any": lambda x: (x > 2).any(0),
+    "any and amax": lambda x: ((x > 2).any(0), x.amax(0)),  # of different widths on the stack, the narrow one first and last
+    "amax and any": lambda x: (x.amax(0), (x > 2).any(0)),
     "three": lambda x: (x.sum(0), x.amax(0), (x * x).sum(0)),
     "scaled": lambda x: x.sum(0) * 0.5 + x[0],
 }
-SHAPES = [(32, 32), (33, 129), (40, 4096), (127, 769), (300, 4100), (600, 20000), (5000, 64), (8, 40, 300)]
+SHAPES = [(32, 32), (33, 129), (40, 4096), (127, 769), (300, 4100), (600, 20000), (5000, 64), (300, 192), (8, 40, 300)]
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i32": torch.int32, "u8": torch.uint8}
 
 
