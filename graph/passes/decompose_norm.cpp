@@ -53,6 +53,15 @@ Moments moments(Decomposing& d, ValueId x, const std::vector<bool>& reduced, con
   return {mean, centred, d.div(d.sum(d.mul(centred, centred), dims_of(reduced), true), divisor)};
 }
 
+// A mean is rounded, and what is off by a part of its last digit a small deviation magnifies: rows of equal values would not become zero.
+// So the mean of what is left is taken away too.
+Moments careful_moments(Decomposing& d, ValueId x, const std::vector<bool>& reduced) {
+  const ValueId mean = mean_of(d, x, reduced, true);
+  const ValueId rest = d.sub(x, mean), left = mean_of(d, rest, reduced, true);
+  const ValueId square = mean_of(d, d.mul(rest, rest), reduced, true);
+  return {d.add(mean, left), d.sub(rest, left), d.emit("relu", {d.sub(square, d.mul(left, left))})};
+}
+
 ValueId without_dims(Decomposing& d, ValueId kept, const SymSizes& sizes) { return reshaped(d.out, kept, sizes); }
 
 // self, dim, correction, keepdim. `root`: standard deviation; `with_mean`: the mean is a second result.
@@ -95,8 +104,7 @@ bool layer_norm(Decomposing& d) {  // input, normalized_shape, weight, bias, eps
   std::vector<bool> reduced(input.ndim(), false);
   for (size_t i = input.ndim() - normalized.size(); i < input.ndim(); ++i) reduced[i] = true;
   if (!is_never_empty(d, normalized)) return false;
-  const SymExpr count = reduced_count(input, reduced);
-  const Moments m = moments(d, d.wide(d.value(0)), reduced, count);
+  const Moments m = careful_moments(d, d.wide(d.value(0)), reduced);
   const ValueId rstd = d.emit("rsqrt", {d.add(m.variance, d.args[4])});
   d.results = {d.narrow(scaled(d, d.mul(m.centred, rstd), 2, 3, {}), 0), d.narrow(m.mean, 1), d.narrow(rstd, 2)};
   return true;
@@ -114,7 +122,7 @@ bool group_norm(Decomposing& d) {  // input, weight, bias, N, C, HxW, group, eps
   }
   if (!is_never_empty(d, input.sizes)) return false;
   const ValueId x = reshaped(d.out, d.wide(d.value(0)), grouped);
-  const Moments m = moments(d, x, reduced, reduced_count(d.meta(x), reduced));
+  const Moments m = careful_moments(d, x, reduced);
   const ValueId rstd = d.emit("rsqrt", {d.add(m.variance, d.args[7])});
   const ValueId normal = reshaped(d.out, d.mul(m.centred, rstd), input.sizes);
   SymSizes channel(input.ndim(), SymExpr(1));

@@ -242,6 +242,17 @@ def test_columns(shape, dtype):
         torch.set_num_threads(threads)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("value", [1e-3, 0.1, 1.37, -7.77, 1000.1, 100000.1])
+def test_norms_of_equal_values_are_zero(value, dtype):
+    for n in (3, 5, 64, 127, 768, 1000):
+        x = torch.full((4, 6, n), value, dtype=dtype)
+        framejit.reset()
+        for norm in (lambda x: F.layer_norm(x, (n,)), lambda x: F.group_norm(x, 2)):
+            assert torch.equal(framejit.compile(norm)(x), torch.zeros_like(x))
+        assert framejit.stats()["fallbacks"] == 0 and framejit.stats()["kernels"] > 0
+
+
 @pytest.mark.parametrize("shape, dtype", [((2401, 2411), torch.float32), ((3407, 3403), torch.bfloat16)], ids=str)
 def test_transposed_beyond_caches(shape, dtype):
     x, y = ((torch.randn(s) * 20).to(dtype) for s in (shape, shape[::-1]))
