@@ -137,7 +137,7 @@ void NestEmitter::emit_results(Accumulators& main, Accumulators& tail) {
 
 void NestEmitter::emit_deeper(size_t level, Accumulators& main, Accumulators& tail) {
   if (kernel_.in_tiles && in_vector() && level + 1 == order_.size()) {
-    if (keeps_tiles_in_registers()) return emit_points_in_registers(level, main, tail);
+    if (const auto load = load_in_registers()) return emit_points_in_registers(*load, level, main, tail);
     fill_tiles();
   }
   if (level < order_.size()) {

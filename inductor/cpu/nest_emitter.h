@@ -131,8 +131,8 @@ class NestEmitter {
   std::vector<Value*> tile_block(const TiledLoad& load, Value* point, unsigned first_lane);
   Value* tile_column(const TiledLoad& load, Value* point, unsigned first_lane);
   void each_tile_block(llvm::function_ref<void(Value* point)> block, llvm::function_ref<void(Value* point)> single);
-  bool keeps_tiles_in_registers() const;
-  void emit_points_in_registers(size_t level, Accumulators& main, Accumulators& tail);
+  std::optional<InstId> load_in_registers() const;
+  void emit_points_in_registers(InstId i, size_t level, Accumulators& main, Accumulators& tail);
   Value* tile_address(InstId i, Value* point, unsigned lane);
   Value* tile_row(InstId i);
 

@@ -13,16 +13,15 @@ namespace framejit::inductor {
 
 using llvm::Value;
 
-// Of the first nest, as all are that have loads in tiles.
-static bool is_tiled(const Kernel& kernel, const LoopInst& inst) {
-  return kernel.in_tiles && is_tiled_load(inst, NestSymbols(kernel.symbol_count), kernel.outer.size() - 1, kernel.nests[0].vector_dim);
+static bool is_in_tiles(const Kernel& kernel, const KernelNest& n, const LoopInst& inst) {
+  return kernel.in_tiles && is_tiled_load(inst, NestSymbols(kernel.symbol_count), kernel.outer.size() - 1, n.vector_dim);
 }
 
 int64_t tile_line(const Kernel& kernel) {
   constexpr int64_t kCacheLine = 64, kLeast = 16;
   int64_t bytes = kCacheLine / kLeast;
   for (const LoopInst& inst : kernel.nests[0].nest.body)
-    if (is_tiled(kernel, inst)) bytes = std::min<int64_t>(bytes, row_of(kernel.buffers[inst.buffer].dtype).bytes);
+    if (is_in_tiles(kernel, kernel.nests[0], inst)) bytes = std::min<int64_t>(bytes, row_of(kernel.buffers[inst.buffer].dtype).bytes);
   return kCacheLine / bytes;
 }
 
@@ -32,6 +31,7 @@ int64_t tile_points(const Kernel& kernel) {
 }
 
 bool has_tiles_beyond_caches(const Kernel& kernel) {
+  if (!kernel.in_tiles) return false;
   constexpr int64_t kCaches = 64 << 20;
   constexpr int kMostOnStack = 2;  // loads, of which each has 16 KiB at most
   const Nest& nest = kernel.nests[0].nest;
@@ -39,15 +39,13 @@ bool has_tiles_beyond_caches(const Kernel& kernel) {
   int tiled = 0;
   for (const LoopInst& inst : nest.body) {
     bytes += is_address(inst) ? row_of(kernel.buffers[inst.buffer].dtype).bytes : 0;
-    tiled += is_tiled(kernel, inst);
+    tiled += is_in_tiles(kernel, kernel.nests[0], inst);
   }
   for (size_t d = 0; d < nest.dim_count() && bytes < kCaches; ++d) bytes *= nest.extent(d).as_constant().value_or(1);
   return tiled > 0 && tiled <= kMostOnStack && bytes >= kCaches;
 }
 
-bool NestEmitter::is_tiled(const LoopInst& inst) const {
-  return kernel_.in_tiles && is_tiled_load(inst, symbols_, kernel_.outer.size() - 1, n_.vector_dim);
-}
+bool NestEmitter::is_tiled(const LoopInst& inst) const { return is_in_tiles(kernel_, n_, inst); }
 
 void NestEmitter::fill_tiles() {
   for (size_t i = 0; i < nest_.body.size(); ++i)
@@ -88,8 +86,9 @@ std::vector<Value*> NestEmitter::of_each_lane(const TiledLoad& load, Value* poin
 std::vector<Value*> NestEmitter::tile_block(const TiledLoad& load, Value* point, unsigned first_lane) {
   const DType dtype = kernel_.buffers[load.inst.buffer].dtype;
   const uint64_t bytes = static_cast<uint64_t>(row_of(dtype).bytes);
+  const bool is_far = has_tiles_beyond_caches(kernel_);
   return ops_.transposed(of_each_lane(load, point, first_lane, [&, ahead = kTilesAhead * lanes_](Value* address) {
-    if (has_tiles_beyond_caches(kernel_)) prefetch(b_.CreateGEP(ops_.memory_type(dtype, 0), address, b_.CreateMul(load.row_step, b_.getInt64(ahead))), width_ * bytes);
+    if (is_far) prefetch(b_.CreateGEP(ops_.memory_type(dtype, 0), address, b_.CreateMul(load.row_step, b_.getInt64(ahead))), width_ * bytes);
     return ops_.load_stored(dtype, address, width_);
   }));
 }
@@ -128,21 +127,24 @@ void NestEmitter::fill_tile(InstId i) {
   }
 }
 
-// One load's blocks, where there are registers for them. Those on the stack take twice as long beyond caches: their stores wait in line
-// with the results', which wait for memory.
-bool NestEmitter::keeps_tiles_in_registers() const {
+// The one tiled load, where there are registers for its blocks. Those on the stack take twice as long beyond caches: their stores wait in
+// line with the results', which wait for memory.
+std::optional<InstId> NestEmitter::load_in_registers() const {
   constexpr size_t kFew = 8;
   constexpr unsigned kLanesOfManyRegisters = 16;
-  const auto is_in_tiles = [&](const LoopInst& inst) { return is_tiled(inst); };
-  const auto first = std::find_if(nest_.body.begin(), nest_.body.end(), is_in_tiles);
-  return width_ == kLanesOfManyRegisters && unroll_ == 1 && nest_.body.size() <= kFew && std::count_if(first, nest_.body.end(), is_in_tiles) == 1 &&
-         row_of(kernel_.buffers[first->buffer].dtype).bytes == 4;
+  if (width_ != kLanesOfManyRegisters || unroll_ != 1 || nest_.body.size() > kFew) return std::nullopt;
+  std::optional<InstId> load;
+  for (InstId i = 0; i < nest_.body.size(); ++i) {
+    if (!is_tiled(nest_.body[i])) continue;
+    if (load || row_of(kernel_.buffers[nest_.body[i].buffer].dtype).bytes != 4) return std::nullopt;
+    load = i;
+  }
+  return load;
 }
 
-void NestEmitter::emit_points_in_registers(size_t level, Accumulators& main, Accumulators& tail) {
+void NestEmitter::emit_points_in_registers(InstId i, size_t level, Accumulators& main, Accumulators& tail) {
   const size_t tile = kernel_.outer.size() - 1;
-  const auto is_in_tiles = [&](const LoopInst& inst) { return is_tiled(inst); };
-  const TiledLoad load = tiled_load(static_cast<InstId>(std::find_if(nest_.body.begin(), nest_.body.end(), is_in_tiles) - nest_.body.begin()));
+  const TiledLoad load = tiled_load(i);
   const auto emit_point = [&](Value* point, Value* lanes) {
     dims_[tile] = point;
     tile_value_ = lanes;
