@@ -21,6 +21,8 @@ class LaneMath {
 
   LaneMath(llvm::IRBuilderBase& b, Value* like) : b_(b), type_(like->getType()) {}
 
+  static constexpr double kRounding32 = 12582912.0;  // 1.5 * 2^23: float32 numbers near it have no fraction
+
   Value* c(double v) { return llvm::ConstantFP::get(type_, v); }
   Value* fma(Value* a, Value* x, Value* y) { return b_.CreateIntrinsic(llvm::Intrinsic::fmuladd, {type_}, {a, x, y}); }
   Value* abs(Value* x) { return b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }

@@ -1,6 +1,7 @@
 // inductor/cpu/lane_ops.cpp — one LLVM instruction or a few per operation; the same code for scalars and vectors.
 #include "inductor/cpu/lane_ops.h"
 
+#include <bit>
 #include <cmath>
 
 #include <llvm/IR/IRBuilder.h>
@@ -429,6 +430,24 @@ Value* LaneOps::halve(ReduceOp op, DType dtype, Value* value, unsigned lanes) {
     value = combine(op, dtype, b_.CreateShuffleVector(value, low), b_.CreateShuffleVector(value, high));
   }
   return lanes == 0 && lanes_of(value) != 0 ? b_.CreateExtractElement(value, uint64_t{0}) : value;
+}
+
+// Vectors are joined in pairs, the lower halves of what is still to be reduced and the higher ones, until one is left.
+Value* LaneOps::halve_each(ReduceOp op, DType dtype, std::vector<Value*> vectors) {
+  const unsigned results = static_cast<unsigned>(vectors.size());
+  vectors.resize(std::bit_ceil(vectors.size()), vectors.back());
+  for (unsigned length = lanes_of(vectors[0]); length > 1; length /= 2) {
+    std::vector<Value*> halved;
+    const size_t together = vectors.size() > 1 ? 2 : 1;
+    for (size_t v = 0; v < vectors.size(); v += together) {
+      const unsigned half = length / 2, lanes = lanes_of(vectors[v]) * static_cast<unsigned>(together) / 2;
+      const auto lane = [&](unsigned k) { return k / half * length + k % half; };
+      Value *a = vectors[v], *b = vectors[v + together - 1];
+      halved.push_back(combine(op, dtype, shuffled(a, b, lanes, lane), shuffled(a, b, lanes, [&](unsigned k) { return lane(k) + half; })));
+    }
+    vectors = std::move(halved);
+  }
+  return lanes_of(vectors[0]) == results ? vectors[0] : shuffled(vectors[0], vectors[0], results, [](unsigned k) { return k; });
 }
 
 }  // namespace framejit::inductor

@@ -58,6 +58,8 @@ class LaneOps {
   llvm::Value* neutral(ReduceOp op, DType dtype, unsigned lanes);
   llvm::Value* combine(ReduceOp op, DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* halve(ReduceOp op, DType dtype, llvm::Value* value, unsigned lanes);  // down to `lanes`; 0: a scalar
+  // All lanes of each vector into one, by the same tree: as many lanes as there are vectors, of which none has fewer lanes.
+  llvm::Value* halve_each(ReduceOp op, DType dtype, std::vector<llvm::Value*> vectors);
 
  private:
   llvm::Value* shuffled(llvm::Value* a, llvm::Value* b, unsigned lanes, llvm::function_ref<unsigned(unsigned k)> lane);

@@ -94,7 +94,9 @@ void NestEmitter::choose_unroll() {
     weight += static_cast<size_t>(cost_of(inst) < kFunctionCost ? 1 : kFunctionCost);
   }
   is_light_ = weight <= 8;
-  unroll_ = narrow || weight > 32 ? 1 : weight > 16 ? 2 : 4;
+  const size_t registers = width_ >= 16 ? 32 : 16;  // of AVX-512, and of others
+  unroll_ = narrow || weight > 2 * registers ? 1 : weight > registers ? 2
+                                                                      : 4;
   if (has_at_most(kFew)) unroll_ = 1;
   if (!narrow) unroll_ = kernel_.unroll >= 0 ? unroll_ << kernel_.unroll : std::max(unroll_ >> -kernel_.unroll, 1u);
   if (kernel_.in_tiles) unroll_ = std::min(unroll_, std::max(static_cast<unsigned>(tile_line(kernel_)) / width_, 1u));

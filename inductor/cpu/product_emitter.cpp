@@ -86,9 +86,10 @@ class ProductEmitter {
   }
 
   Value* columns(Value* row, unsigned rows, Value* first, Value* end) {
-    Value* whole_columns = whole(first, end, columns_);
+    const bool is_whole = kernel_.unit() % columns_ == 0 && nest_.extent(kColumn).is_constant() && nest_.extent(kColumn).constant() % int64_t{columns_} == 0;
+    Value* whole_columns = is_whole ? end : whole(first, end, columns_);
     emit_loop(s_, first, whole_columns, {}, [&](Value* column) { return tile(row, rows, column, columns_); });
-    emit_loop(s_, whole_columns, end, {}, [&](Value* column) { return tile(row, rows, column, 1); });
+    if (!is_whole) emit_loop(s_, whole_columns, end, {}, [&](Value* column) { return tile(row, rows, column, 1); });
     return number(rows);
   }
 
@@ -100,17 +101,22 @@ class ProductEmitter {
     Value* whole_end = terms_ % lanes_ == 0 ? to_ : whole(from_, to_, lanes_);
     sum_up(from_, whole_end, left, right, sums);
     if (terms_ % lanes_ != 0) step(left, right, whole_end, s_.ops.first_lanes(b_.CreateSub(to_, whole_end), lanes_), sums);
-    for (unsigned r = 0; r < rows; ++r)
-      for (unsigned c = 0; c < columns; ++c) {
-        Value* sum = s_.ops.halve(ReduceOp::kSum, DType::kFloat32, sums[r * columns + c], 0);
-        Value* to = address(result_, b_.CreateAdd(row, number(r)), b_.CreateAdd(column, number(c)));
-        if (is_first_ != nullptr) {
-          Value* before = b_.CreateLoad(sum->getType(), to);
-          sum = b_.CreateFAdd(b_.CreateSelect(is_first_, llvm::Constant::getNullValue(sum->getType()), before), sum);
-        }
-        b_.CreateStore(sum, to);
-      }
+    for (unsigned r = 0; r < rows; ++r) {
+      const auto first = sums.begin() + r * columns;
+      store(s_.ops.halve_each(ReduceOp::kSum, DType::kFloat32, {first, first + columns}), b_.CreateAdd(row, number(r)), column);
+    }
     return number(columns);
+  }
+
+  // Results side by side in a row.
+  void store(Value* sums, Value* row, Value* column) {
+    const llvm::Align alignment(sizeof(float));
+    Value* to = address(result_, row, column);
+    if (is_first_ != nullptr) {
+      Value* before = b_.CreateAlignedLoad(sums->getType(), to, alignment);
+      sums = b_.CreateFAdd(b_.CreateSelect(is_first_, llvm::Constant::getNullValue(sums->getType()), before), sums);
+    }
+    b_.CreateAlignedStore(sums, to, alignment);
   }
 
   // All whole vectors; there is one at least wherever a block has more than a tail.

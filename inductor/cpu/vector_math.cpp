@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "inductor/cpu/avx512_math.h"
 #include "inductor/cpu/lane_math.h"
 #include "runtime/base/result.h"
 
@@ -18,19 +19,21 @@ namespace {
 
 class Float32Math : public LaneMath {
  public:
-  using LaneMath::LaneMath;
+  Float32Math(llvm::IRBuilderBase& b, Value* like) : LaneMath(b, like), has_avx512_(has_avx512(b)) {}
 
-  static constexpr double kRounding = 12582912.0;  // 1.5 * 2^23: numbers near it have no fraction
   static constexpr int kBias = 152;                // even; -kBias: below the least exponent of what is not zero
   static constexpr double kScale = 0x1p102;        // what two factors of 2^(n / 2) lack when n + kBias are their exponents
 
-  // x less the nearest multiple n of log 2, and the sum of n, `bias` and what rounds to integers, of which n + bias are the last bits.
-  std::pair<Value*, Value*> reduced(Value* x, int bias) {
-    const double magic = kRounding + bias;
+  // x less the nearest multiple n of log 2, and n in two forms: a number, and the last bits of one, plus `bias`.
+  struct Reduced {
+    Value *r, *whole, *shifted;
+  };
+  Reduced reduced(Value* x, int bias) {
+    const double magic = kRounding32 + bias;
     Value* shifted = fma(x, c(1.44269504088896341), c(magic));
     Value* whole = b_.CreateFSub(shifted, c(magic));
     Value* r = fma(whole, c(-0.693145751953125), x);
-    return {fma(whole, c(-1.428606765330187e-06), r), shifted};
+    return {fma(whole, c(-1.428606765330187e-06), r), whole, shifted};
   }
   // e^r times `factor`, a power of two; |r| <= log 2 / 2
   Value* exp_of_reduced(Value* r, double factor) {
@@ -46,31 +49,44 @@ class Float32Math : public LaneMath {
     Value* up = b_.CreateAnd(b_.CreateAdd(twice, i(0x00400000)), i(0x7F800000));
     return b_.CreateFMul(b_.CreateFMul(p, unbits(down)), unbits(up));
   }
+  // p * 2^n, and zero where x is below `low`, minus infinity too.
+  Value* scale_above(Value* x, double low, Value* p, Value* n) { return b_.CreateSelect(b_.CreateFCmpOLT(x, c(low)), c(0), scale_by_power(b_, p, n)); }
+
+  static constexpr double kExpLow = -105.4, kExpHigh = 89, kExp2Low = -152, kExp2High = 129;
 
   Value* exp32(Value* x) {
-    const auto [r, shifted] = reduced(clamp(x, -105.4, 89.0), kBias);
-    return scale(exp_of_reduced(r, kScale), shifted);
+    if (has_avx512_) {
+      const Reduced by = reduced(at_most(x, kExpHigh), 0);
+      return scale_above(x, kExpLow, exp_of_reduced(by.r, 1), by.whole);
+    }
+    const Reduced by = reduced(clamp(x, kExpLow, kExpHigh), kBias);
+    return scale(exp_of_reduced(by.r, kScale), by.shifted);
   }
-  // An instruction more; without fused ones, a fifth of the error less.
+  // Of what is at most kExpHigh. An instruction more; without fused ones, a fifth of the error less.
   Value* careful_exp(Value* x) {
     static constexpr double k[] = {0.4999999403953552, 0.1666652113199234, 0.04166826605796814, 0.008368677459657192, 0.001382073387503624};
-    const auto [r, shifted] = reduced(clamp(x, -105.4, 89.0), kBias);
-    Value* less_one = fma(b_.CreateFMul(r, r), polynomial(r, k), r);
-    return scale(fma(less_one, c(kScale), c(kScale)), shifted);
+    const Reduced by = reduced(has_avx512_ ? x : clamp(x, kExpLow, kExpHigh), kBias);
+    Value* less_one = fma(b_.CreateFMul(by.r, by.r), polynomial(by.r, k), by.r);
+    if (has_avx512_) return scale_above(x, kExpLow, b_.CreateFAdd(less_one, c(1)), by.whole);
+    return scale(fma(less_one, c(kScale), c(kScale)), by.shifted);
   }
   // Of -87 to 88 and NaN.
   Value* near_exp(Value* x) {
-    const auto [r, shifted] = reduced(x, 127);
-    return b_.CreateFMul(exp_of_reduced(r, 1), unbits(b_.CreateShl(bits(shifted), i(23))));
+    const Reduced by = reduced(x, 127);
+    return b_.CreateFMul(exp_of_reduced(by.r, 1), unbits(b_.CreateShl(bits(by.shifted), i(23))));
   }
 
   Value* exp2(Value* x) {
-    const double k[] = {kScale, kScale * 0.6931472028559711, kScale * 0.24022647913499393, kScale * 0.0555033246969216, kScale * 0.009618437366357922,
-                        kScale * 0.00133988748672631, kScale * 0.00015353360648333314};
-    x = clamp(x, -152.0, 129.0);
-    Value* shifted = b_.CreateFAdd(x, c(kRounding + kBias));
-    Value* r = b_.CreateFSub(x, b_.CreateFSub(shifted, c(kRounding + kBias)));
-    return scale(polynomial(r, k), shifted);
+    const auto of_rest = [&](Value* r, double factor) {
+      const double k[] = {factor, factor * 0.6931472028559711, factor * 0.24022647913499393, factor * 0.0555033246969216, factor * 0.009618437366357922,
+                          factor * 0.00133988748672631, factor * 0.00015353360648333314};
+      return polynomial(r, k);
+    };
+    Value* bounded = has_avx512_ ? at_most(x, kExp2High) : clamp(x, kExp2Low, kExp2High);
+    Value* shifted = b_.CreateFAdd(bounded, c(kRounding32 + kBias));
+    Value* whole = b_.CreateFSub(shifted, c(kRounding32 + kBias));
+    Value* r = b_.CreateFSub(bounded, whole);
+    return has_avx512_ ? scale_above(x, kExp2Low, of_rest(r, 1), whole) : scale(of_rest(r, kScale), shifted);
   }
 
   // x == m * 2^e with m in [sqrt(1/2), sqrt(2)), e an integer; x positive and normal.
@@ -111,6 +127,7 @@ class Float32Math : public LaneMath {
   }
 
   Value* tanh32(Value* x) {
+    if (has_avx512_) return tanh_by_pieces(b_, x);
     static constexpr double k[] = {-0.33333277702331543, 0.13331331312656403, -0.05373000353574753, 0.02060616761445999, -0.005666968412697315};
     Value* t = abs(x);
     Value* s = b_.CreateFMul(x, x);
@@ -122,6 +139,7 @@ class Float32Math : public LaneMath {
   }
 
   Value* erf32(Value* x) {
+    if (has_avx512_) return erf_by_pieces(b_, x);
     static constexpr double small_k[] = {0.12837916612625122, -0.37612631916999817, 0.1128367930650711, -0.02685849741101265,
                                          0.005198829807341099, -0.0008118074620142579, 8.267458906630054e-05};
     static constexpr double large_k[] = {-0.00017468443547841161, 1.1295149326324463, 0.6333469152450562, 0.10828009247779846,
@@ -143,6 +161,9 @@ class Float32Math : public LaneMath {
     Value* quotient = b_.CreateFDiv(b_.CreateSelect(b_.CreateFCmpOLT(x, c(0)), t, c(1)), down);
     return b_.CreateFSub(quotient, b_.CreateFMul(quotient, share));
   }
+
+ private:
+  const bool has_avx512_;
 };
 
 Value* call_lane_by_lane(llvm::IRBuilderBase& b, llvm::Module& module, const std::string& name, Value* x, Value* y) {

@@ -28,6 +28,7 @@ struct KernelNest {
 inline constexpr int64_t kProductColumns = 48;
 
 inline constexpr int64_t kFlatUnit = 64;
+inline constexpr int64_t kProductUnit = 12;  // of as many columns as registers hold: three or four
 
 // How far kernels deviate from what the cost model decides, as powers of two.
 struct KernelTuning {
@@ -53,7 +54,8 @@ struct Kernel {
   // A flat one that is called once, for all of its extent, which is a number.
   bool is_whole() const { return grain < 0; }
   // Parts of the range begin at multiples of it, and end at one or at the range's end: where that is a multiple too, no part has a tail.
-  int64_t unit() const { return is_flat ? kFlatUnit : 1; }
+  int64_t unit() const { return is_flat ? kFlatUnit : is_product ? kProductUnit
+                                                                 : 1; }
 };
 
 // `is_private[b]`: only this group touches buffer b and it need not outlive it; scratch if it fits into `scratch_bytes`.

@@ -137,3 +137,16 @@ def test_special_values(dtype, least):
                 failures.append(f"{name} {[a for a in arguments if not isinstance(a, torch.Tensor)]} {mode}: {answer}")
     assert not failures, "\n".join(failures)
     assert len(compared) >= least, sorted(set([*ROWS, *OTHERS]) - compared)
+
+
+@pytest.mark.parametrize("name", ["exp", "exp2", "log", "log1p", "tanh", "erf", "sigmoid", "sin"])
+def test_a_value_has_the_same_bits_wherever_it_is_computed(name):
+    """In a flat kernel, for one row after its reduction (one lane), for columns side by side, and for a few elements."""
+    function = getattr(torch, name)
+    values = torch.cat([torch.randn(61) * 4, torch.tensor([0.13, 1e-3, 9.5])])
+    flat = framejit.compile(lambda x: function(x))
+    rows, columns = framejit.compile(lambda x: function(x.amax(1))), framejit.compile(lambda x: function(x.amax(0)))
+    expected = flat(values)
+    across = values[:, None].expand(64, 40).contiguous()
+    for got in [rows(across), columns(across.t().contiguous()), torch.cat([flat(values[k:k + 3]) for k in range(0, 63, 3)] + [flat(values[63])[None]])]:
+        torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)

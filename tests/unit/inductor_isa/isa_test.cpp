@@ -121,6 +121,15 @@ TEST(Isa, Avx512UsesWideRegistersAndMasks) {
   for (const char* cpu : {"icelake-server", "sapphirerapids"}) EXPECT_EQ(missing(x86(VectorLevel::kAvx512, cpu), kAvx512), "") << cpu;
 }
 
+// Without a division, a second branch and the steps that make a power of two of an exponent.
+TEST(Isa, Avx512FunctionsTakeTablesAndScales) {
+  auto wide = compiled(x86(VectorLevel::kAvx512)), narrow = compiled(x86(VectorLevel::kAvx2));
+  const auto has_both = [](std::map<std::string, Code>& level) { return has(level["gelu"].all, R"(\tvpermps)") && has(level["softmax"].all, R"(\tvscalefps)"); };
+  EXPECT_TRUE(has_both(wide));
+  EXPECT_FALSE(has_both(narrow));
+  EXPECT_FALSE(has(wide["gelu"].all, R"(\tvdivps)"));
+}
+
 TEST(Isa, Avx2StaysWithinItsRegisters) { EXPECT_EQ(missing(x86(VectorLevel::kAvx2), kAvx2), ""); }
 TEST(Isa, GenericStaysWithinItsRegisters) { EXPECT_EQ(missing(x86(VectorLevel::k128), kGeneric), ""); }
 

@@ -1,0 +1,17 @@
+// inductor/cpu/avx512_math.h — what float32 functions gain by two instructions of AVX-512: vscalefps, vpermps on a whole register.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+
+namespace framejit::inductor {
+
+// Whether the function that is being emitted may use them.
+bool has_avx512(const llvm::IRBuilderBase& b);
+
+// p * 2^n, rounded once. n: whole float32 numbers.
+llvm::Value* scale_by_power(llvm::IRBuilderBase& b, llvm::Value* p, llvm::Value* n);
+
+llvm::Value* erf_by_pieces(llvm::IRBuilderBase& b, llvm::Value* x);
+llvm::Value* tanh_by_pieces(llvm::IRBuilderBase& b, llvm::Value* x);
+
+}  // namespace framejit::inductor
