@@ -58,7 +58,8 @@ def cases(size, dtype):
     yield "log_softmax+nll", lambda x, t: F.cross_entropy(x.reshape(-1, cols), t), (x, target), 1, 0
     yield "residual+norm", lambda x, y, w, b: F.layer_norm(x + y, (cols,), w, b), (x, y, w, b), 2, 1
     yield "rope", rope, (x, torch.randn(size[-2:]).to(dtype), torch.randn(size[-2:]).to(dtype)), 1 + 2 * size[-2] * cols / x.numel(), 1
-    yield "masked softmax", masked_softmax, (x, torch.rand(size[-2:]) > 0.8), 1, 1
+    mask = torch.rand(size[-2:]) > 0.8
+    yield "masked softmax", masked_softmax, (x, mask), 1 + mask.nbytes / x.nbytes, 1
     channels = size[0] if len(size) == 2 else size[1]
     planes = x.reshape(1, channels, -1) if len(size) == 2 else x
     stats = [torch.rand(channels) + 0.5 for _ in range(4)]
