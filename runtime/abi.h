@@ -1,7 +1,7 @@
 // runtime/abi.h — the one C ABI of every compiled kernel.
 //
 // A kernel works on the half-open part [begin, end) of its parallel range. It touches nothing but its buffers, never allocates,
-// never throws. It returns 0, or 1 + the row of the failed run-time check (an index out of range).
+// never throws. It returns 0, and something else where a run-time check failed (an index out of range).
 #pragma once
 
 #include <cstdint>

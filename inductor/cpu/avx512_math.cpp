@@ -8,11 +8,11 @@
 #include <vector>
 
 #include <llvm/ADT/STLFunctionalExtras.h>
-#include <llvm/IR/Function.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include "inductor/cpu/lane_math.h"
 #include "inductor/cpu/lane_ops.h"
+#include "runtime/base/result.h"
 
 namespace framejit::inductor {
 namespace {
@@ -61,34 +61,27 @@ constexpr float kTanh[][kLanes] = {
      2.4381568e-06f, 6.65631035e-07f, 1.98570348e-07f, 5.4361859e-08f, 1.50279647e-08f, 4.54787807e-09f, 1.29972955e-09f, 3.47426671e-10f}};
 // clang-format on
 
-// `f` of as many lanes as a register has, for operands of any number: in parts where there are more, padded where there are fewer.
+// `f` of a register, for operands of one lane or of whole registers: one after the other.
 Value* in_registers(llvm::IRBuilderBase& b, std::vector<Value*> operands, llvm::function_ref<Value*(const std::vector<Value*>&)> f) {
-  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(operands[0]->getType());
-  if (vector == nullptr) {
+  const unsigned lanes = LaneOps::lanes_of(operands[0]);
+  if (lanes == kLanes) return f(operands);
+  if (lanes == 0) {
     for (Value*& x : operands) x = b.CreateInsertElement(llvm::PoisonValue::get(llvm::FixedVectorType::get(x->getType(), kLanes)), x, uint64_t{0});
     return b.CreateExtractElement(f(operands), uint64_t{0});
   }
-  const unsigned lanes = vector->getNumElements();
-  if (lanes == kLanes) return f(operands);
-  const auto lanes_from = [&](Value* x, unsigned from, unsigned count) {  // what x lacks is poison
-    const int have = static_cast<int>(LaneOps::lanes_of(x));
-    std::vector<int> lane(count);
-    for (unsigned k = 0; k < count; ++k) lane[k] = static_cast<int>(from + k) < have ? static_cast<int>(from + k) : -1;
-    return b.CreateShuffleVector(x, lane);
+  FJ_CHECK(lanes % kLanes == 0, "a part of a register");
+  const auto shuffled = [&](Value* x, Value* y, unsigned count, llvm::function_ref<unsigned(unsigned)> lane) {
+    std::vector<int> mask(count);
+    for (unsigned k = 0; k < count; ++k) mask[k] = static_cast<int>(lane(k));
+    return b.CreateShuffleVector(x, y, mask);
   };
   Value* result = nullptr;
   for (unsigned from = 0; from < lanes; from += kLanes) {
     std::vector<Value*> part;
-    for (Value* x : operands) part.push_back(lanes_from(x, from, kLanes));
+    for (Value* x : operands) part.push_back(shuffled(x, x, kLanes, [&](unsigned k) { return from + k; }));
     Value* y = f(part);
-    if (lanes < kLanes) return lanes_from(y, 0, lanes);
-    if (result == nullptr) {
-      result = lanes_from(y, 0, lanes);
-      continue;
-    }
-    std::vector<int> lane(lanes);
-    for (unsigned k = 0; k < lanes; ++k) lane[k] = static_cast<int>(k < from ? k : lanes + k - from);
-    result = b.CreateShuffleVector(result, lanes_from(y, 0, lanes), lane);
+    Value* wide = shuffled(y, y, lanes, [&](unsigned k) { return k % kLanes; });
+    result = result == nullptr ? wide : shuffled(result, wide, lanes, [&](unsigned k) { return k < from ? k : lanes + k - from; });
   }
   return result;
 }
@@ -109,11 +102,6 @@ Value* by_pieces(llvm::IRBuilderBase& b, Value* x, const Pieces& f) {
 }
 
 }  // namespace
-
-bool has_avx512(const llvm::IRBuilderBase& b) {
-  const llvm::Function* function = b.GetInsertBlock()->getParent();
-  return function->getParent()->getTargetTriple().isX86() && function->getFnAttribute("prefer-vector-width").getValueAsString() == "512";
-}
 
 Value* scale_by_power(llvm::IRBuilderBase& b, Value* p, Value* n) {
   return in_registers(b, {p, n}, [&](const std::vector<Value*>& v) {

@@ -5,10 +5,7 @@
 
 namespace framejit::inductor {
 
-// Whether the function that is being emitted may use them.
-bool has_avx512(const llvm::IRBuilderBase& b);
-
-// p * 2^n, rounded once. n: whole float32 numbers.
+// Of one lane, or of whole registers. p * 2^n, rounded once. n: whole float32 numbers.
 llvm::Value* scale_by_power(llvm::IRBuilderBase& b, llvm::Value* p, llvm::Value* n);
 
 llvm::Value* erf_by_pieces(llvm::IRBuilderBase& b, llvm::Value* x);

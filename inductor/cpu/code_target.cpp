@@ -20,9 +20,9 @@
 namespace framejit::inductor {
 
 EmitOptions options_of(VectorLevel level) {
-  if (level == VectorLevel::kAvx512) return {16, 512};
-  if (level == VectorLevel::kAvx2) return {8, 256};
-  return {4, 128};
+  if (level == VectorLevel::kAvx512) return {16, 512, 32};
+  if (level == VectorLevel::kAvx2) return {8, 256, 16};
+  return {4, 128, 16};
 }
 
 const char* cpu_of(VectorLevel level) {

@@ -118,7 +118,7 @@ void emit_kernel(llvm::Module& module, const Kernel& kernel, const std::string& 
   auto* type = llvm::FunctionType::get(i64, {pointer, pointer, pointer, i64, i64}, false);
   auto* function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
   add_attributes(function, options);
-  FunctionState s(module, function, kernel);
+  FunctionState s(module, function, kernel, options);
   s.b.SetInsertPoint(BasicBlock::Create(context, "entry", function));
   s.begin = function->getArg(3);
   s.end = function->getArg(4);

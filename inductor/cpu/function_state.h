@@ -8,13 +8,15 @@
 #include <llvm/IR/Module.h>
 
 #include "inductor/cpu/bf16_values.h"
+#include "inductor/cpu/emitter.h"
 #include "inductor/cpu/lane_ops.h"
 
 namespace framejit::inductor {
 
 // State that all nests of a kernel share.
 struct FunctionState {
-  FunctionState(llvm::Module& m, llvm::Function* f, const Kernel& kernel) : module(m), function(f), b(m.getContext()), ops(b, m), first_nest(kernel.nests.data()), bf16(bf16_values(kernel)) {
+  FunctionState(llvm::Module& m, llvm::Function* f, const Kernel& kernel, const EmitOptions& options)
+      : module(m), function(f), b(m.getContext()), ops(b, m, options.has_avx512()), first_nest(kernel.nests.data()), bf16(bf16_values(kernel)) {
     split_scratch.assign(kernel.buffers.size(), false);
   }
   llvm::Value* least(llvm::Value* x, llvm::Value* y) { return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, y); }
@@ -32,7 +34,7 @@ struct FunctionState {
   llvm::Value *begin = nullptr, *end = nullptr;
   unsigned lanes = 0;                 // kernels of outer lanes: how many points are side by side, of which `mask` (null: all) exist
   llvm::Value* mask = nullptr;
-  llvm::Value* tile_end = nullptr;    // kernels in tiles: the last outer dimension runs from outer.back() to here
+  llvm::Value* tile_end = nullptr;    // kernels in tiles, of outer lanes and of products: the last outer dimension runs from outer.back() to here
   llvm::BasicBlock* failed = nullptr;
   llvm::Value* stack = nullptr;       // memory that nests use one after the other (nest_columns.cpp)
 };

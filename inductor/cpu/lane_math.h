@@ -21,7 +21,7 @@ class LaneMath {
 
   LaneMath(llvm::IRBuilderBase& b, Value* like) : b_(b), type_(like->getType()) {}
 
-  static constexpr double kRounding32 = 12582912.0;  // 1.5 * 2^23: float32 numbers near it have no fraction
+  static constexpr double kRounding32 = 12582912.0, kRounding64 = 6755399441055744.0;  // 1.5 * 2^23, 2^52: numbers near them have no fraction
 
   Value* c(double v) { return llvm::ConstantFP::get(type_, v); }
   Value* fma(Value* a, Value* x, Value* y) { return b_.CreateIntrinsic(llvm::Intrinsic::fmuladd, {type_}, {a, x, y}); }

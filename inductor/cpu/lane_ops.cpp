@@ -304,10 +304,10 @@ Value* LaneOps::float_op(ScalarOp op, DType, std::span<Value* const> v) {
     case ScalarOp::k_rem:
     case ScalarOp::k_floor_div: break;
     // clang-format off
-    default: return emit_math(b_, module_, op, v[0], v.size() > 1 ? v[1] : nullptr);
+    default: return emit_math(b_, module_, has_avx512_, op, v[0], v.size() > 1 ? v[1] : nullptr);
     // clang-format on
   }
-  Value* r = emit_math(b_, module_, ScalarOp::k_fmod, v[0], v[1]);
+  Value* r = emit_math(b_, module_, has_avx512_, ScalarOp::k_fmod, v[0], v[1]);
   if (op == ScalarOp::k_fmod) return r;
   Value* differs = b_.CreateAnd(b_.CreateFCmpUNE(r, c(0)), b_.CreateXor(b_.CreateFCmpOLT(r, c(0)), b_.CreateFCmpOLT(v[1], c(0))));
   if (op == ScalarOp::k_rem) return b_.CreateSelect(differs, b_.CreateFAdd(r, v[1]), r);

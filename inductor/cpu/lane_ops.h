@@ -22,7 +22,7 @@ namespace framejit::inductor {
 
 class LaneOps {
  public:
-  LaneOps(llvm::IRBuilderBase& builder, llvm::Module& module) : b_(builder), module_(module) {}
+  LaneOps(llvm::IRBuilderBase& builder, llvm::Module& module, bool has_avx512) : b_(builder), module_(module), has_avx512_(has_avx512) {}
 
   // As many vectors as they have lanes: the first lanes of all, the second lanes of all, ...
   std::vector<llvm::Value*> transposed(std::vector<llvm::Value*> rows);
@@ -33,7 +33,7 @@ class LaneOps {
   llvm::Value* splat(llvm::Value* value, unsigned lanes);      // unchanged if it has lanes or lanes is 0
   llvm::Value* constant(DType dtype, graph::ScalarValue value);
   llvm::Value* iota(unsigned lanes);                           // i64 0, 1, 2, ...
-  llvm::Value* first_lanes(llvm::Value* count, unsigned lanes);  // a mask: lane k is on if k < count (i64)
+  llvm::Value* first_lanes(llvm::Value* count, unsigned lanes);  // a mask: lane k is on if k < count (i64, not below -2^31)
 
   llvm::Value* scalar_op(ScalarOp op, DType dtype, std::span<llvm::Value* const> operands);
   llvm::Value* cast(llvm::Value* value, DType from, DType to);
@@ -73,6 +73,7 @@ class LaneOps {
 
   llvm::IRBuilderBase& b_;
   llvm::Module& module_;
+  const bool has_avx512_;
 };
 
 }  // namespace framejit::inductor

@@ -12,7 +12,7 @@ using llvm::BasicBlock;
 using llvm::Value;
 
 NestEmitter::NestEmitter(FunctionState& state, const Kernel& kernel, const KernelNest& n, const EmitOptions& options)
-    : s_(state), b_(state.b), ops_(state.ops), kernel_(kernel), n_(n), nest_(n.nest), bf16_(state.bf16_of(n)), symbols_(kernel.symbol_count), width_(options.lanes) {
+    : s_(state), b_(state.b), ops_(state.ops), kernel_(kernel), n_(n), nest_(n.nest), bf16_(state.bf16_of(n)), symbols_(kernel.symbol_count), width_(options.lanes), registers_(options.registers) {
   dims_.assign(nest_.dim_count(), nullptr);
   for (size_t d = 0; d < state.outer.size(); ++d) dims_[d] = state.outer[d];
   values_.assign(nest_.body.size(), nullptr);
@@ -94,9 +94,8 @@ void NestEmitter::choose_unroll() {
     weight += static_cast<size_t>(cost_of(inst) < kFunctionCost ? 1 : kFunctionCost);
   }
   is_light_ = weight <= 8;
-  const size_t registers = width_ >= 16 ? 32 : 16;  // of AVX-512, and of others
-  unroll_ = narrow || weight > 2 * registers ? 1 : weight > registers ? 2
-                                                                      : 4;
+  unroll_ = narrow || weight > 2 * registers_ ? 1 : weight > registers_ ? 2
+                                                                        : 4;
   if (has_at_most(kFew)) unroll_ = 1;
   if (!narrow) unroll_ = kernel_.unroll >= 0 ? unroll_ << kernel_.unroll : std::max(unroll_ >> -kernel_.unroll, 1u);
   if (kernel_.in_tiles) unroll_ = std::min(unroll_, std::max(static_cast<unsigned>(tile_line(kernel_)) / width_, 1u));

@@ -190,7 +190,7 @@ class NestEmitter {
   const Nest& nest_;
   const std::vector<Bf16Rounding> bf16_;  // per instruction
   NestSymbols symbols_;
-  const unsigned width_;
+  const unsigned width_, registers_;  // lanes of a vector register; how many there are
   unsigned unroll_ = 1;
   bool has_slabs_ = false;  // columns, walked in slabs of rows
   bool splits_lanes_ = false;  // of the main loop: the even ones come first

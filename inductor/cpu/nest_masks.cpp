@@ -43,7 +43,8 @@ Value* NestEmitter::border(const LoopInst& inst) {
   Value* first = eval(nest_.body[inst.operands[0]].index[0]);
   lanes_ = lanes;
   Value* limit = values_[inst.operands[1]];
-  Value* below = ops_.first_lanes(b_.CreateSub(limit, first), lanes);
+  Value* distance = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, b_.CreateSub(limit, first), b_.getInt64(lanes));  // exact without a sign, however far
+  Value* below = ops_.first_lanes(b_.CreateSelect(b_.CreateICmpSLT(first, limit), distance, b_.getInt64(0)), lanes);
   return inst.scalar == ScalarOp::k_lt ? below : b_.CreateNot(below);
 }
 

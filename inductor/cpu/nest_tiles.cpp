@@ -131,8 +131,8 @@ void NestEmitter::fill_tile(InstId i) {
 // line with the results', which wait for memory.
 std::optional<InstId> NestEmitter::load_in_registers() const {
   constexpr size_t kFew = 8;
-  constexpr unsigned kLanesOfManyRegisters = 16;
-  if (width_ != kLanesOfManyRegisters || unroll_ != 1 || nest_.body.size() > kFew) return std::nullopt;
+  constexpr unsigned kManyRegisters = 32;
+  if (registers_ < kManyRegisters || unroll_ != 1 || nest_.body.size() > kFew) return std::nullopt;
   std::optional<InstId> load;
   for (InstId i = 0; i < nest_.body.size(); ++i) {
     if (!is_tiled(nest_.body[i])) continue;

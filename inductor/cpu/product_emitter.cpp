@@ -17,7 +17,7 @@ class ProductEmitter {
  public:
   ProductEmitter(FunctionState& s, const Kernel& kernel, const EmitOptions& options)
       : s_(s), b_(s.b), kernel_(kernel), nest_(kernel.nests[0].nest), symbols_(kernel.symbol_count), lanes_(options.lanes),
-        rows_(options.width_bits == 512 ? 6 : 4), columns_(options.width_bits == 512 ? 4 : 3) {
+        rows_(options.registers == 32 ? 6 : 4), columns_(options.registers == 32 ? 4 : 3) {
     for (const LoopInst& inst : nest_.body) {
       if (inst.op == LoopOp::kStore) result_ = operand_of(inst);
       if (inst.op == LoopOp::kLoad) (steps_along(inst, kRow) ? left_ : right_) = operand_of(inst);
@@ -86,10 +86,10 @@ class ProductEmitter {
   }
 
   Value* columns(Value* row, unsigned rows, Value* first, Value* end) {
-    const bool is_whole = kernel_.unit() % columns_ == 0 && nest_.extent(kColumn).is_constant() && nest_.extent(kColumn).constant() % int64_t{columns_} == 0;
-    Value* whole_columns = is_whole ? end : whole(first, end, columns_);
+    const bool has_no_edge = kernel_.unit() % columns_ == 0 && nest_.extent(kColumn).is_constant() && nest_.extent(kColumn).constant() % int64_t{columns_} == 0;
+    Value* whole_columns = has_no_edge ? end : whole(first, end, columns_);
     emit_loop(s_, first, whole_columns, {}, [&](Value* column) { return tile(row, rows, column, columns_); });
-    if (!is_whole) emit_loop(s_, whole_columns, end, {}, [&](Value* column) { return tile(row, rows, column, 1); });
+    if (!has_no_edge) emit_loop(s_, whole_columns, end, {}, [&](Value* column) { return tile(row, rows, column, 1); });
     return number(rows);
   }
 

@@ -19,7 +19,7 @@ namespace {
 
 class Float32Math : public LaneMath {
  public:
-  Float32Math(llvm::IRBuilderBase& b, Value* like) : LaneMath(b, like), has_avx512_(has_avx512(b)) {}
+  Float32Math(llvm::IRBuilderBase& b, Value* like, bool has_avx512) : LaneMath(b, like), has_avx512_(has_avx512) {}
 
   static constexpr int kBias = 152;                // even; -kBias: below the least exponent of what is not zero
   static constexpr double kScale = 0x1p102;        // what two factors of 2^(n / 2) lack when n + kBias are their exponents
@@ -183,12 +183,12 @@ Value* call_lane_by_lane(llvm::IRBuilderBase& b, llvm::Module& module, const std
 
 }  // namespace
 
-Value* emit_math(llvm::IRBuilderBase& b, llvm::Module& module, ScalarOp op, Value* x, Value* y) {
+Value* emit_math(llvm::IRBuilderBase& b, llvm::Module& module, bool has_avx512, ScalarOp op, Value* x, Value* y) {
   const bool is_float32 = x->getType()->getScalarType()->isFloatTy();
-  Float32Math m(b, x);
+  Float32Math m(b, x, has_avx512);
   if (op == ScalarOp::k_sigmoid) {
     Value* minus = b.CreateFNeg(m.abs(x));
-    return m.sigmoid(x, is_float32 ? m.careful_exp(minus) : emit_math(b, module, ScalarOp::k_exp, minus, nullptr));
+    return m.sigmoid(x, is_float32 ? m.careful_exp(minus) : emit_math(b, module, has_avx512, ScalarOp::k_exp, minus, nullptr));
   }
   if (!is_float32) return call_lane_by_lane(b, module, graph::row_of(op).name, x, y);
   if (op == ScalarOp::k_exp) return m.exp32(x);

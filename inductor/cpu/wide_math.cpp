@@ -39,8 +39,8 @@ class WideMath : public LaneMath {
     static constexpr double k[] = {0.5000000067685852, 0.16666665868936112, 0.04166629493682657, 0.008333497069355583, 0.0013944660261308926, 0.00019790346406617062};
     Value* alive = b_.CreateFCmpUGE(x, c(-110.0));
     x = clamp(x, -110.0, 120.0);
-    Value* shifted = fma(x, c(1.4426950408889634074), c(6755399441055744.0));
-    Value* n = sub(shifted, c(6755399441055744.0));
+    Value* shifted = fma(x, c(1.4426950408889634074), c(kRounding64));
+    Value* n = sub(shifted, c(kRounding64));
     Value* r = fma(n, c(-0.69314718055966295651), x);
     r = fma(n, c(-2.8235290563031577e-13), r);
     Value* p = fma(mul(r, r), polynomial(r, k), r);
@@ -108,20 +108,20 @@ class WideMath : public LaneMath {
     return mul(r, fma(s, polynomial(s, k), c(1)));
   }
   Value* sin(Value* x) {  // sin(x - n pi), its sign turned for odd n
-    Value* shifted = fma(x, c(1 / kPi), c(6755399441055744.0));
-    Value* r = reduced(x, sub(shifted, c(6755399441055744.0)), 1);
+    Value* shifted = fma(x, c(1 / kPi), c(kRounding64));
+    Value* r = reduced(x, sub(shifted, c(kRounding64)), 1);
     return unbits(b_.CreateXor(bits(sine_of_half_turn(r)), odd_sign(shifted)));
   }
   Value* cos(Value* x) {  // sin(x - (n + 1/2) pi), its sign turned for even n
-    Value* shifted = add(fma(x, c(1 / kPi), c(-0.5)), c(6755399441055744.0));
-    Value* r = reduced(x, add(sub(shifted, c(6755399441055744.0)), c(0.5)), 1);
+    Value* shifted = add(fma(x, c(1 / kPi), c(-0.5)), c(kRounding64));
+    Value* r = reduced(x, add(sub(shifted, c(kRounding64)), c(0.5)), 1);
     return unbits(b_.CreateXor(bits(sine_of_half_turn(r)), b_.CreateXor(odd_sign(shifted), i(INT64_MIN))));
   }
   Value* tan(Value* x) {  // of x - n pi/2; for odd n its reciprocal, negated
     static constexpr double sine[] = {-0.1666666664161373, 0.008333329384486431, -0.00019839334397529597, 2.7183073832069997e-06};
     static constexpr double cosine[] = {-0.49999999724959837, 0.0416666233081042, -0.0013886763287753962, 2.439040327623724e-05};
-    Value* shifted = fma(x, c(2 / kPi), c(6755399441055744.0));
-    Value* r = reduced(x, sub(shifted, c(6755399441055744.0)), 2);
+    Value* shifted = fma(x, c(2 / kPi), c(kRounding64));
+    Value* r = reduced(x, sub(shifted, c(kRounding64)), 2);
     Value* s = mul(r, r);
     Value* up = mul(r, fma(s, polynomial(s, sine), c(1)));
     Value* down = fma(s, polynomial(s, cosine), c(1));

@@ -13,7 +13,6 @@ namespace {
 
 constexpr int64_t kMaxScratchElements = 16384;
 
-
 class KernelMaker {
  public:
   KernelMaker(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private, const SizeHints& hints, int64_t scratch_bytes, KernelTuning tuning)

@@ -28,7 +28,8 @@ struct KernelNest {
 inline constexpr int64_t kProductColumns = 48;
 
 inline constexpr int64_t kFlatUnit = 64;
-inline constexpr int64_t kProductUnit = 12;  // of as many columns as registers hold: three or four
+inline constexpr int64_t kProductUnit = 12;  // a multiple of as many columns as registers hold: three or four
+static_assert(kProductColumns % kProductUnit == 0, "what is computed together ends where whole registers of columns do");
 
 // How far kernels deviate from what the cost model decides, as powers of two.
 struct KernelTuning {

@@ -8,7 +8,6 @@ namespace framejit::inductor {
 
 using graph::Graph;
 using graph::Node;
-using graph::TensorMeta;
 using graph::ValueId;
 
 namespace {

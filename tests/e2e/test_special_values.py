@@ -148,5 +148,7 @@ def test_a_value_has_the_same_bits_wherever_it_is_computed(name):
     rows, columns = framejit.compile(lambda x: function(x.amax(1))), framejit.compile(lambda x: function(x.amax(0)))
     expected = flat(values)
     across = values[:, None].expand(64, 40).contiguous()
+    kernels = framejit.stats()["kernels"]
     for got in [rows(across), columns(across.t().contiguous()), torch.cat([flat(values[k:k + 3]) for k in range(0, 63, 3)] + [flat(values[63])[None]])]:
         torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
+    assert framejit.stats()["kernels"] >= kernels + 3

@@ -20,7 +20,7 @@ CheckOptions with_kernels(double tolerance, int kernels = -1) {
 }
 
 TEST(Products, EveryEdge) {
-  for (const auto& [rows, terms, columns] : {std::tuple{2, 2, 2}, {4, 8, 3}, {6, 16, 4}, {5, 9, 4}, {7, 70, 50}, {13, 33, 97}, {3, 4, 150}, {64, 31, 101}})
+  for (const auto& [rows, terms, columns] : {std::tuple{2, 2, 2}, {4, 8, 3}, {6, 16, 4}, {5, 9, 4}, {7, 70, 50}, {13, 33, 97}, {3, 4, 150}, {64, 31, 101}, {4, 40, 144}, {5, 1031, 100}, {8, 2100, 51}})
     check_graph(linear(rows, terms, columns), with_kernels(1e-5, 1));
 }
 

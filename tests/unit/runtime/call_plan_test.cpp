@@ -176,7 +176,7 @@ TEST(CallPlan, FailedKernelCheckStopsThePlan) {
   const auto result = run_steps(plan, &n, host);
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, "kernel_check");
-  EXPECT_EQ(result.error().message, "check 2 of kernel k0 failed");
+  EXPECT_EQ(result.error().message, "a check of kernel k0 failed");
   EXPECT_EQ(host.log, "take 0 28\n");
 }
 
