@@ -39,7 +39,7 @@ std::string obstacle(const at::Tensor& tensor) {
   const c10::DispatchKeySet ordinary = tensor.is_cuda() ? on_cuda : on_cpu;
   if (tensor.layout() != c10::kStrided) return "a tensor that is not strided";
   const DType dtype = graph::dtype_of(tensor.scalar_type());
-  if (dtype == DType::kOther || row_of(dtype).kind == DTypeKind::complex_kind) return std::string("dtype ") + c10::toString(tensor.scalar_type());
+  if (dtype == DType::kOther || is_complex(dtype)) return std::string("dtype ") + c10::toString(tensor.scalar_type());
   if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return "a tensor with symbolic sizes";
   // Compared by union: a difference of key sets keeps the backend's bit.
   if ((tensor.key_set() | ordinary) != ordinary) return "dispatch keys " + c10::toString(tensor.key_set() - ordinary);

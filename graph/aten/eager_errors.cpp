@@ -19,7 +19,7 @@ namespace {
 bool has_fractional_alpha(const Graph& graph, const Node& node) {
   if (!node.op->has(kTakesAlpha) || node.args.size() < 3 || node.args[2].get<double>() == nullptr || node.args[1].get<double>() != nullptr) return false;
   const ValueId* other = node.args[1].get<ValueId>();
-  const auto is_whole = [&](ValueId v) { return !is_float(graph.meta(v).dtype) && row_of(graph.meta(v).dtype).kind != DTypeKind::complex_kind; };
+  const auto is_whole = [&](ValueId v) { return !is_float(graph.meta(v).dtype) && !is_complex(graph.meta(v).dtype); };
   return is_whole(*node.args[0].get<ValueId>()) && (other == nullptr || is_whole(*other));
 }
 

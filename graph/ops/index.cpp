@@ -80,6 +80,16 @@ bool index_tensor(const RuleArgs& args, ShapeEnv& env, Results& results) {
     const size_t first = before + shape->size() - index->ndim();
     for (size_t i = 0; i < index->ndim(); ++i)
       if (index->sizes[i] != SymExpr(1)) s[first + i] = index->strides[i];
+    // Indices get dimensions of size one around theirs; where the result has such a one too, their strides there count.
+    if (self->is_contiguous()) continue;
+    const bool is_plain = index->is_contiguous() && index->sizes == *shape;
+    for (size_t d = 0; d < sizes.size(); ++d) {
+      if (sizes[d] != SymExpr(1)) continue;
+      if (!is_plain) return false;
+      const bool is_inside = d >= first && d < first + index->ndim();
+      s[d] = is_inside ? index->strides[d - first] : d < first ? index->numel()
+                                                               : SymExpr(1);
+    }
   }
   TensorMeta meta = dense_like(*self, sizes);
   meta.strides = permuted_strides(env, sizes, operands);

@@ -56,6 +56,13 @@ bool flash_attention_for_cpu(const RuleArgs& args, ShapeEnv& env, Results& resul
   return true;
 }
 
+// PyTorch takes this op only where the last dimensions are dense; its kernel does not look.
+bool is_dense_along_rows(const TensorMeta* t) { return t != nullptr && t->ndim() > 0 && t->strides.back() == SymExpr(1); }
+
+bool library_attention(const RuleArgs& args, ShapeEnv& env, Results& results) {  // query, key, value, dropout, causal, mask, scale
+  return is_dense_along_rows(args.tensor(0)) && is_dense_along_rows(args.tensor(1)) && is_dense_along_rows(args.tensor(2)) && flash_attention_for_cpu(args, env, results);
+}
+
 // Our own op (runtime/aten/attention.h): query, key, value, mask, whether the mask replaces scores, scale.
 bool attention(const RuleArgs& args, ShapeEnv& env, Results& results) {
   if (!flash_attention_for_cpu(args, env, results)) return false;
@@ -132,7 +139,7 @@ std::vector<OpRow> matmul_ops() {
   add_rows(rows, product<1, 2, true>, {"baddbmm"});
   add_rows(rows, mv, {"mv"});
   add_rows(rows, dot, {"dot", "vdot"});
-  add_rows(rows, flash_attention_for_cpu, {"_scaled_dot_product_flash_attention_for_cpu"});
+  add_rows(rows, library_attention, {"_scaled_dot_product_flash_attention_for_cpu"});
   add_rows(rows, attention, {"framejit::attention"});
   add_rows(rows, native_multi_head_attention, {"_native_multi_head_attention"});
   add_rows(rows, transformer_encoder_layer, {"_transformer_encoder_layer_fwd"});

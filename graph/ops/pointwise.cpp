@@ -38,6 +38,13 @@ bool power_of_tensor(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return unary_with_numbers<1>(args, env, results) && !(is_negative_integer(args, 1) && !is_float(results[0].dtype));
 }
 
+// Of complex numbers PyTorch copies the real part of a complex result into a new tensor.
+bool angle(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  if (!mapped<floating, 0>(args, env, results)) return false;
+  if (is_complex(results[0].dtype)) results[0] = dense(to_real(results[0].dtype), results[0].device, results[0].sizes);
+  return true;
+}
+
 template <size_t... operands>
 bool bitwise(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return mapped<keep, operands...>(args, env, results) && (is_integral(results[0].dtype) || results[0].dtype == DType::kBool);
@@ -142,12 +149,13 @@ bool native_dropout(const RuleArgs& args, ShapeEnv& env, Results& results) {
 
 std::vector<OpRow> pointwise_ops() {
   std::vector<OpRow> rows;
-  add_rows_in_place(rows, mapped<keep, 0>, {"abs", "neg", "relu", "sign", "sgn", "floor", "ceil", "round", "round.decimals", "trunc", "frac",
-      "hardtanh", "leaky_relu", "elu", "celu", "threshold", "silu", "mish", "hardswish", "hardsigmoid", "nan_to_num", "gelu"});
+  add_rows_in_place(rows, mapped<keep, 0>, {"neg", "relu", "sign", "sgn", "floor", "ceil", "round", "round.decimals", "trunc", "frac", "hardtanh", "leaky_relu", "elu", "celu", "threshold", "silu", "mish", "hardswish", "hardsigmoid", "nan_to_num", "gelu"});
   add_rows(rows, mapped<keep, 0>, {"softplus", "hardshrink", "softshrink", "relu6"});
   add_rows_in_place(rows, mapped<floating, 0>, {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan",
       "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "sigmoid", "reciprocal", "lgamma", "digamma", "sinc", "deg2rad", "rad2deg"});
-  add_rows(rows, mapped<floating, 0>, {"angle", "special_entr"});
+  add_rows_in_place(rows, mapped<to_real, 0>, {"abs"});
+  add_rows(rows, angle, {"angle"});
+  add_rows(rows, mapped<floating, 0>, {"special_entr"});
   add_rows(rows, mapped<floating, 0, 1>, {"special_xlog1py", "special_xlog1py.other_scalar", "special_xlog1py.self_scalar", "xlogy.Scalar_Other", "xlogy.Scalar_Self"});
   add_rows_in_place(rows, mapped<keep, 0, 1>, {"add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar"}, kTakesAlpha);
   add_rows_in_place(rows, mapped<keep, 0, 1>, {"mul.Tensor", "mul.Scalar", "hypot"});

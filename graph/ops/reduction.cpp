@@ -83,6 +83,13 @@ bool logsumexp(const RuleArgs& args, ShapeEnv& env, Results& results) {
 template <ShapeRule rule, size_t dtype = kAbsent>
 bool of_fractions(const RuleArgs& args, ShapeEnv& env, Results& results) { return has_fraction(args, dtype) && rule(args, env, results); }
 
+template <ShapeRule rule>
+bool of_magnitudes(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  if (!rule(args, env, results)) return false;
+  results[0].dtype = to_real(results[0].dtype);
+  return true;
+}
+
 bool var_mean(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, dim, correction, keepdim
   if (!has_fraction(args, kAbsent) || !reduce<same, 1, 3>(args, env, results)) return false;
   results.push_back(results[0]);
@@ -182,8 +189,8 @@ std::vector<OpRow> reduction_ops() {
   add_rows(rows, reduce_all<truth>, {"any", "all"});
   add_rows(rows, of_fractions<reduce<same, 1, 3>>, {"var.correction", "std.correction"});
   add_rows(rows, var_mean, {"var_mean.correction", "std_mean.correction"});
-  add_rows(rows, reduce<same, 2, 3, 4>, {"linalg_vector_norm", "norm.ScalarOpt_dim_dtype"});
-  add_rows(rows, reduce<same, 2, 3>, {"norm.ScalarOpt_dim"});
+  add_rows(rows, of_magnitudes<reduce<same, 2, 3, 4>>, {"linalg_vector_norm", "norm.ScalarOpt_dim_dtype"});
+  add_rows(rows, of_magnitudes<reduce<same, 2, 3>>, {"norm.ScalarOpt_dim"});
   add_rows(rows, extremum<index>, {"argmax", "argmin"});
   add_rows(rows, values_and_indices, {"max.dim", "min.dim"});
   add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return selected(a, e, 1, r); }, {"median.dim", "nanmedian.dim", "mode"});

@@ -206,7 +206,7 @@ namespace {
 DType combine(std::optional<DType> higher, std::optional<DType> lower) {
   if (!higher) return lower.value_or(DType::kFloat32);
   if (!lower) return *higher;
-  const bool higher_complex = row_of(*higher).kind == DTypeKind::complex_kind, lower_complex = row_of(*lower).kind == DTypeKind::complex_kind;
+  const bool higher_complex = is_complex(*higher), lower_complex = is_complex(*lower);
   if (higher_complex) return *higher;
   if (is_float(*higher)) return lower_complex ? promote(*higher, DType::kComplex64) : *higher;
   if (*higher == DType::kBool || is_float(*lower) || lower_complex) return promote(*higher, *lower);

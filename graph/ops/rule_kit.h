@@ -51,6 +51,9 @@ DType result_type(const std::vector<const TensorMeta*>& tensors, const std::vect
 inline DType to_float(DType d, DType default_dtype) {
   return is_integral(d) || d == DType::kBool ? default_dtype : d;
 }
+// The dtype of magnitudes: of complex numbers their parts'.
+inline DType to_real(DType d, DType = DType::kFloat32) { return d == DType::kComplex64 ? DType::kFloat32 : d == DType::kComplex128 ? DType::kFloat64
+                                                                                                                                   : d; }
 Device common_device(const std::vector<const TensorMeta*>& tensors);
 
 // The elementwise result of arguments `operands` (tensors or numbers): broadcast, strides, device; dtype by `dtype_of` the promoted.

@@ -25,7 +25,7 @@ std::string_view product_of(const Graph& graph, const Node& node) {
   const auto* row = std::find_if(kProducts.begin(), kProducts.end(), [&](const auto& p) { return p.first == node.op->name; });
   if (row == kProducts.end()) return "";
   const TensorMeta& result = graph.meta(node.results[0]);
-  const bool is_wide_enough = result.dtype == DType::kFloat32 || result.dtype == DType::kFloat64 || result.dtype == DType::kBFloat16;
+  const bool is_wide_enough = result.dtype == DType::kFloat32 || result.dtype == DType::kFloat64;
   const bool applies = is_wide_enough && result.device.type == graph::DeviceType::kCpu && std::all_of(node.args.begin() + 3, node.args.end(), graph::is_one);
   return applies ? row->second : "";
 }

@@ -8,7 +8,7 @@
 
 namespace framejit::inductor {
 
-// In and out: a functional graph. Products that scale, and those of float16, whose sums overflow in another place, stay.
+// In and out: a functional graph. Products that scale stay, and those of half precision, which are rounded once.
 graph::Graph bare_products(const graph::Graph& functional);
 
 }  // namespace framejit::inductor

@@ -246,8 +246,8 @@ bool lower_elu_backward(LowerContext& ctx) {
   const bool* of_result = ctx.given(4) ? ctx.arg(4)->get<bool>() : nullptr;
   if (of_result == nullptr) return false;
   return lower_formula(ctx, "grad alpha scale input_scale _ self", Rule::kResult,
-                       *of_result ? "select(self <= 0, grad * input_scale * (self + alpha * scale), grad * scale)"
-                                  : "select(self <= 0, grad * input_scale * (alpha * scale) * exp(self * input_scale), grad * scale)");
+                       *of_result ? "select(self > 0, grad * scale, grad * input_scale * (self + alpha * scale))"
+                                  : "select(self > 0, grad * scale, grad * input_scale * (alpha * scale) * exp(self * input_scale))");
 }
 
 InstId select_operand(LowerContext& ctx, NestBuilder& b, size_t i, DType compute) {

@@ -28,7 +28,7 @@ struct ProductRow {
 
 const std::unordered_map<std::string_view, ProductRow>& rows() {
   static const std::unordered_map<std::string_view, ProductRow> table = {
-      {"mm", {0, 1, kNoArgument}}, {"bmm", {0, 1, kNoArgument}}, {"addmm", {1, 2, 0}}, {"convolution", {0, 1, 2}}};
+      {"mm", {0, 1, kNoArgument}}, {"bmm", {0, 1, kNoArgument}}, {"addmm", {1, 2, 0}}, {"baddbmm", {1, 2, 0}}, {"convolution", {0, 1, 2}}};
   return table;
 }
 
@@ -62,7 +62,7 @@ bool applies(const Graph& graph, const Node& node, const ProductRow& row) {
     const ValueId* v = node.args[operand].get<ValueId>();
     if (v == nullptr || *v == graph::kNoValue || graph.meta(*v).dtype != DType::kBFloat16 || graph.meta(*v).device.type != graph::DeviceType::kCpu) return false;
   }
-  if (node.op->name == "addmm" && !std::all_of(node.args.begin() + 3, node.args.end(), graph::is_one)) return false;
+  if (row.added == 0 && !std::all_of(node.args.begin() + 3, node.args.end(), graph::is_one)) return false;
   return pays(graph, node, row);
 }
 
@@ -82,6 +82,7 @@ void widen(Rebuild& r, const Node& node, const ProductRow& row) {
   const bool is_convolution = node.op->name == "convolution";
   const ValueId* given = row.added < args.size() ? args[row.added].get<ValueId>() : nullptr;
   const ValueId added = given != nullptr ? *given : graph::kNoValue;
+  const std::string_view without_added = node.op->name == "baddbmm" ? "bmm" : "mm";
   ValueId product{};
   if (is_convolution) {
     args[row.added] = Arg{};
@@ -89,7 +90,7 @@ void widen(Rebuild& r, const Node& node, const ProductRow& row) {
     meta.dtype = DType::kFloat32;
     product = r.out().emit("convolution", std::move(args), std::move(meta));
   } else {
-    product = r.out().emit(node.op->name == "addmm" ? "mm" : node.op->name, {args[row.left], args[row.right]});
+    product = r.out().emit(row.added == 0 ? without_added : std::string_view(node.op->name), {args[row.left], args[row.right]});
   }
   if (added != graph::kNoValue) {
     const ValueId bias = bias_of(r.out(), added, is_convolution, product);

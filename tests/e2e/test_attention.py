@@ -244,3 +244,19 @@ def test_result_lies_as_before():
     q, k, v = (heads(t) for t in inputs()[:3])
     check(lambda q, k, v: (lambda o: (o, o.transpose(1, 2)))(torch.softmax(q @ k.mT, -1) @ v), q, k, v, backends=["framejit"], calls=1)
     check(lambda q, k, v: (torch.softmax(q @ k.mT, -1) @ v).transpose(1, 2).contiguous(), q, k, v, backends=["framejit"], calls=1)
+
+
+BEFORE = {"layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]), "softmax": lambda x: x.softmax(-1), "relu": lambda x: x.relu(), "avg_pool2d": lambda x: F.avg_pool2d(x, 3, 1, 1),
+          "max_pool2d": lambda x: F.max_pool2d(x, 3, 1, 1), "conv2d": lambda x: F.conv2d(x, torch.full((4, 4, 3, 3), 0.1).to(x.dtype), None, 1, 1)}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("before", BEFORE)
+def test_the_library_call_behind_ops_that_lay_out_anew(before, dtype):
+    """PyTorch's fused kernel reads rows as if they were dense."""
+    def attended(x):
+        q = BEFORE[before](x)
+        return F.scaled_dot_product_attention(q, q, q) + 1
+
+    for x in torch.randn(1, 4, 16, 32).transpose(2, 3), torch.randn(2, 4, 8, 8), torch.randn(2, 4, 8, 8).to(memory_format=torch.channels_last), torch.randn(8, 2, 4, 8).permute(1, 2, 3, 0):
+        check(attended, x.to(dtype), backends=["framejit"])

@@ -28,9 +28,19 @@ CASES = {
     "conv_transpose2d": (lambda x, w, b: F.conv_transpose2d(x, w, b, 2), (make(2, 16, 13, 13), make(16, 32, 3, 3), make(32))),
     "conv1d": (lambda x, w, b: F.conv1d(x, w, b), (make(2, 16, 64), make(32, 16, 5), make(32))),
     "infinities and NaN": (lambda x, w: x @ w, (make(40, 64).index_fill(0, torch.tensor([1, 5]), float("inf")).index_fill(1, torch.tensor([3]), float("nan")), make(64, 48))),
+    "a bias that cancels": (F.linear, (make(4, 512).abs(), make(48, 512).abs(), None)),
+    "a matrix that cancels": (torch.addmm, (None, make(8, 512).abs(), make(512, 8).abs())),
+    "matrices that cancel": (torch.baddbmm, (None, make(3, 8, 512).abs(), make(3, 512, 8).abs())),
     "overflow": (lambda x, w: x @ w, (make(40, 64).abs() * 1e30, make(64, 48).abs() * 1e30)),
     "few rows": (lambda x, w: x @ w, (make(1, 64), make(64, 48))),
 }
+def cancelled(fn, args):
+    # What is None is near the negative of the product.
+    a, b = (t.float() for t in args if t is not None)
+    product = a @ (b.t() if fn is F.linear else b)
+    other = (-product.mean(0) if fn is F.linear else -product * (1 + torch.rand_like(product) * 1e-3)).bfloat16()
+    return tuple(other if t is None else t for t in args)
+CASES = {name: (fn, cancelled(fn, args) if None in [t if t is None else 0 for t in args] else args) for name, (fn, args) in CASES.items()}
 # The same convolution behind more and more ops: wherever the values of the graph would move in memory while it is widened.
 def behind(n, x, w, b):
     for _ in range(n):

@@ -310,6 +310,9 @@ def test_index_family():
              "index_fill": (lambda x, i: x.index_fill(0, i, 2.0), x, i[0]), "take": (lambda x, i: x.take(i), x, i),
              "index_transposed": (lambda x, i: x.t()[i], x, i), "scatter_reduce": (lambda x, i: x.scatter_reduce(0, i, x, "sum"), x, i),
              "index_copy": (lambda x, i: x.index_copy(0, i, x[:2]), x, i[0]),
+             "index_permuted_one": (lambda x, i: x[:, i[0]], make((4, 5, 6, 1)).permute(3, 2, 1, 0), i), "index_one": (lambda x, i: x[i[0, :1]], make((4, 1, 6)).transpose(0, 2), i),
+             "index_one_row": (lambda x, i: x[:, i[:1]], make((4, 5, 6, 1)).permute(3, 2, 1, 0), i), "index_ones_last": (lambda x, i: x[i], make((1, 3, 6)).transpose(0, 2), i),
+             "index_broadcast_one": (lambda x, i: x[:, i, i[0]], make((4, 5, 6, 1)).permute(3, 2, 1, 0), i),
              "searchsorted": (lambda x, i: torch.searchsorted(x, x), x, i), "mask": (lambda x, i: x[x > 1], x, i), "nll": (lambda x, i: F.cross_entropy(x, torch.zeros(5, dtype=torch.long)), x, i)}
     for name, (fn, a, b) in cases.items():
         check_call(fn, [a, b], name)
