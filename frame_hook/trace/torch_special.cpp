@@ -117,6 +117,15 @@ void call_real(PyObject* object, const char* method, std::initializer_list<PyObj
 
 }  // namespace
 
+// Ops that run plainly, between two segments, keep the casts of weights; without this they would find those of weights that have changed.
+Value* clear_autocast_cache(Tracer& t, const Arguments&) {
+  PyObject* callable = torch_function("clear_autocast_cache");
+  auto& calls = t.protocol().calls_at_exit;
+  const bool is_known = std::any_of(calls.begin(), calls.end(), [&](const auto& call) { return call.first->object.get() == callable; });
+  if (!is_known) calls.emplace_back(t.constant_value(callable), Arguments{});
+  return t.none();
+}
+
 Value* inference_mode_new(Tracer& t, const Arguments& args) {
   Value* mode = parse(t, args, "_InferenceMode", {"mode"}, 1)[0];
   if (t.type_of(mode) != &PyBool_Type) graph_break(BreakReason::unsupported_value, "inference mode of " + describe(mode));

@@ -149,7 +149,8 @@ bool native_dropout(const RuleArgs& args, ShapeEnv& env, Results& results) {
 
 std::vector<OpRow> pointwise_ops() {
   std::vector<OpRow> rows;
-  add_rows_in_place(rows, mapped<keep, 0>, {"neg", "relu", "sign", "sgn", "floor", "ceil", "round", "round.decimals", "trunc", "frac", "hardtanh", "leaky_relu", "elu", "celu", "threshold", "silu", "mish", "hardswish", "hardsigmoid", "nan_to_num", "gelu"});
+  add_rows_in_place(rows, mapped<keep, 0>, {"neg", "relu", "sign", "sgn", "floor", "ceil", "round", "round.decimals", "trunc", "frac",
+      "hardtanh", "leaky_relu", "elu", "celu", "threshold", "silu", "mish", "hardswish", "hardsigmoid", "nan_to_num", "gelu"});
   add_rows(rows, mapped<keep, 0>, {"softplus", "hardshrink", "softshrink", "relu6"});
   add_rows_in_place(rows, mapped<floating, 0>, {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan",
       "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "sigmoid", "reciprocal", "lgamma", "digamma", "sinc", "deg2rad", "rad2deg"});

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/Module.h>
 
 #include "inductor/cpu/vector_math.h"
@@ -432,8 +433,18 @@ Value* LaneOps::halve(ReduceOp op, DType dtype, Value* value, unsigned lanes) {
   return lanes == 0 && lanes_of(value) != 0 ? b_.CreateExtractElement(value, uint64_t{0}) : value;
 }
 
+// Sums of at most four registers by horizontal additions: a quarter of the instructions that general shuffles are selected for.
+Value* LaneOps::horizontal_sums(const std::vector<Value*>& vectors) {
+  const auto at = [&](size_t k) { return halve(ReduceOp::kSum, DType::kFloat32, vectors[std::min(k, vectors.size() - 1)], 8); };
+  const auto pairs = [&](Value* a, Value* b) { return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx_hadd_ps_256, {}, {a, b}); };
+  Value* first = pairs(at(0), at(1));
+  Value* sums = halve(ReduceOp::kSum, DType::kFloat32, pairs(first, vectors.size() > 2 ? pairs(at(2), at(3)) : first), 4);
+  return vectors.size() == 4 ? sums : shuffled(sums, sums, static_cast<unsigned>(vectors.size()), [](unsigned k) { return k; });
+}
+
 // Vectors are joined in pairs, the lower halves of what is still to be reduced and the higher ones, until one is left.
 Value* LaneOps::halve_each(ReduceOp op, DType dtype, std::vector<Value*> vectors) {
+  if (has_avx512_ && op == ReduceOp::kSum && dtype == DType::kFloat32 && lanes_of(vectors[0]) == 16 && vectors.size() <= 4) return horizontal_sums(vectors);
   const unsigned results = static_cast<unsigned>(vectors.size());
   vectors.resize(std::bit_ceil(vectors.size()), vectors.back());
   for (unsigned length = lanes_of(vectors[0]); length > 1; length /= 2) {

@@ -58,7 +58,8 @@ class LaneOps {
   llvm::Value* neutral(ReduceOp op, DType dtype, unsigned lanes);
   llvm::Value* combine(ReduceOp op, DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* halve(ReduceOp op, DType dtype, llvm::Value* value, unsigned lanes);  // down to `lanes`; 0: a scalar
-  // All lanes of each vector into one, by the same tree: as many lanes as there are vectors, of which none has fewer lanes.
+  // All lanes of each vector into one, by a tree that does not depend on how many they are: as many lanes as there are vectors, of
+  // which none has fewer lanes.
   llvm::Value* halve_each(ReduceOp op, DType dtype, std::vector<llvm::Value*> vectors);
 
  private:
@@ -68,6 +69,7 @@ class LaneOps {
   llvm::Value* to_memory(DType dtype, llvm::Value* value, Bf16Rounding rounding = Bf16Rounding::kAny);
   llvm::Value* float_op(ScalarOp op, DType dtype, std::span<llvm::Value* const> v);
   llvm::Value* int_op(ScalarOp op, DType dtype, std::span<llvm::Value* const> v);
+  llvm::Value* horizontal_sums(const std::vector<llvm::Value*>& vectors);
   llvm::Value* rounded_bits(llvm::Value* value, Bf16Rounding rounding);
   llvm::Value* larger(llvm::Value* a, llvm::Value* b, bool max);
 

@@ -93,10 +93,24 @@ class ProductEmitter {
     return number(rows);
   }
 
+  // Where the rows (columns) of a tile begin: elements `offset` from `begin`. Numbers become parts of addresses, all else lies in registers.
+  struct Lines {
+    std::vector<Value*> begin, offset;
+  };
+  Lines lines(const Operand& o, Value* row, Value* column, Value* step, unsigned count) {
+    Lines l;
+    Value* first = address(o, row, column);
+    for (unsigned k = 0; k < count; ++k) {
+      Value* offset = b_.CreateMul(step, number(k));
+      const bool is_number = llvm::isa<llvm::ConstantInt>(offset);
+      l.begin.push_back(is_number ? first : b_.CreateGEP(s_.ops.memory_type(o.dtype, 0), first, offset));
+      l.offset.push_back(is_number ? offset : number(0));
+    }
+    return l;
+  }
+
   Value* tile(Value* row, unsigned rows, Value* column, unsigned columns) {
-    std::vector<Value*> left, right;  // where the rows and columns begin
-    for (unsigned r = 0; r < rows; ++r) left.push_back(address(left_, b_.CreateAdd(row, number(r)), column));
-    for (unsigned c = 0; c < columns; ++c) right.push_back(address(right_, row, b_.CreateAdd(column, number(c))));
+    const Lines left = lines(left_, row, column, left_.row_step, rows), right = lines(right_, row, column, right_.column_step, columns);
     std::vector<Value*> sums(size_t{rows} * columns, s_.ops.neutral(ReduceOp::kSum, DType::kFloat32, lanes_));
     Value* whole_end = terms_ % lanes_ == 0 ? to_ : whole(from_, to_, lanes_);
     sum_up(from_, whole_end, left, right, sums);
@@ -120,7 +134,7 @@ class ProductEmitter {
   }
 
   // All whole vectors; there is one at least wherever a block has more than a tail.
-  void sum_up(Value* from, Value* to, const std::vector<Value*>& left, const std::vector<Value*>& right, std::vector<Value*>& sums) {
+  void sum_up(Value* from, Value* to, const Lines& left, const Lines& right, std::vector<Value*>& sums) {
     std::vector<Value**> carried;
     for (Value*& sum : sums) carried.push_back(&sum);
     emit_loop(s_, from, to, carried, [&](Value* index) {
@@ -130,14 +144,15 @@ class ProductEmitter {
   }
 
   // One vector of each row and column. The columns' are held, the rows' come one after the other.
-  void step(const std::vector<Value*>& left, const std::vector<Value*>& right, Value* index, Value* mask, std::vector<Value*>& sums) {
-    const auto load = [&](const Operand& o, Value* begin) {
-      return s_.ops.load(o.dtype, b_.CreateGEP(s_.ops.memory_type(o.dtype, 0), begin, index), lanes_, mask, false);
+  void step(const Lines& left, const Lines& right, Value* index, Value* mask, std::vector<Value*>& sums) {
+    const auto load = [&](const Operand& o, const Lines& lines, size_t k) {
+      llvm::Type* type = s_.ops.memory_type(o.dtype, 0);
+      return s_.ops.load(o.dtype, b_.CreateGEP(type, b_.CreateGEP(type, lines.begin[k], index), lines.offset[k]), lanes_, mask, false);
     };
     std::vector<Value*> columns;
-    for (Value* begin : right) columns.push_back(load(right_, begin));
-    for (size_t r = 0; r < left.size(); ++r) {
-      Value* of_row = load(left_, left[r]);
+    for (size_t c = 0; c < right.begin.size(); ++c) columns.push_back(load(right_, right, c));
+    for (size_t r = 0; r < left.begin.size(); ++r) {
+      Value* of_row = load(left_, left, r);
       for (size_t c = 0; c < columns.size(); ++c) {
         Value*& sum = sums[r * columns.size() + c];
         sum = b_.CreateIntrinsic(llvm::Intrinsic::fmuladd, {sum->getType()}, {of_row, columns[c], sum});

@@ -184,3 +184,75 @@ def test_a_gradient_taken_inside(backend):
     for _ in range(3):
         same(compiled(x), f(x))
     assert not framejit.stats()["fallbacks"]
+
+
+# Autocast keeps the low-precision casts of weights until it is left: those of ops that run plainly, between compiled parts, too.
+def steps(compile_, step):
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(10, 3)
+    run = compile_(lambda x: step(linear, x))
+    with torch.enable_grad():
+        return [run(torch.ones(4, 10)) for _ in range(5)]
+
+
+def train(linear, x):
+    linear.weight.grad = None
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = linear(x).float().pow(2).sum()
+    loss.backward()
+    with torch.no_grad():
+        linear.weight.sub_(linear.weight.grad, alpha=0.01)
+    return loss.item()
+
+
+def train_nested(linear, x):
+    with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", enabled=False):
+            y = linear(x)
+        with torch.autocast("cpu", torch.bfloat16):
+            y = y + linear(x)
+    with torch.no_grad():
+        linear.weight.add_(1.0)
+    return y.float().sum().item()
+
+
+@torch.autocast("cpu", torch.bfloat16)
+def decorated(linear, x):
+    return linear(x)
+
+
+def train_decorated(linear, x):
+    y = decorated(linear, x).float().sum().item()
+    linear.weight.data += 1
+    return y
+
+
+def cleared(linear, x):
+    with torch.autocast("cpu", torch.bfloat16):
+        seen = [linear(x).float().sum().item()]
+        with torch.no_grad():
+            linear.weight.add_(1.0)
+        torch.clear_autocast_cache()
+        seen.append(linear(x).float().sum().item())
+    return seen
+
+
+@pytest.mark.parametrize("step", [train, train_nested, train_decorated, cleared])
+def test_casts_of_weights_that_change(step, backend):
+    assert steps(lambda f: framejit.compile(f, backend=backend), step) == steps(lambda f: f, step)
+
+
+@pytest.mark.nothing_captured  # the products want gradients
+def test_casts_do_not_outlive_a_compiled_function(backend):
+    linear, x = torch.nn.Linear(4, 2, bias=False), torch.ones(1, 4)
+
+    def under_autocast(x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return linear(x)
+
+    compiled = framejit.compile(under_autocast, backend=backend)
+    with torch.enable_grad():
+        compiled(x), compiled(x)
+        with torch.no_grad():
+            linear.weight.fill_(7.0)
+        assert under_autocast(x).tolist() == [[28.0, 28.0]]
