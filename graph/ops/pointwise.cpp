@@ -45,6 +45,13 @@ bool angle(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
+// Its result is row-major, however the exponents lie.
+bool power_of_number(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  if (!mapped<keep, 0, 1>(args, env, results)) return false;
+  results[0] = dense(results[0].dtype, results[0].device, results[0].sizes);
+  return true;
+}
+
 template <size_t... operands>
 bool bitwise(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return mapped<keep, operands...>(args, env, results) && (is_integral(results[0].dtype) || results[0].dtype == DType::kBool);
@@ -169,7 +176,7 @@ std::vector<OpRow> pointwise_ops() {
   add_rows(rows, bitwise<0, 1>, {"__and__.Tensor", "__and__.Scalar", "__or__.Tensor", "__or__.Scalar", "__xor__.Tensor", "__xor__.Scalar"});
   add_rows(rows, mapped<keep, 1, 0>, {"rsub.Tensor", "rsub.Scalar"}, kTakesAlpha);  // sub(other, self)
   add_rows(rows, log_sigmoid_forward, {"log_sigmoid_forward"});
-  add_rows(rows, mapped<keep, 0, 1>, {"maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2", "pow.Scalar", "pow.Tensor_Tensor", "_prelu_kernel",
+  add_rows(rows, mapped<keep, 0, 1>, {"maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2", "pow.Tensor_Tensor", "_prelu_kernel",
       "softplus_backward", "hardsigmoid_backward", "hardswish_backward",
       "threshold_backward", "gelu_backward", "silu_backward", "sigmoid_backward", "tanh_backward", "clamp_min.Tensor", "clamp_max.Tensor"});
   add_rows(rows, mapped<keep, 0, 1>, {"remainder.Scalar_Tensor"}, kDivides);
@@ -186,6 +193,7 @@ std::vector<OpRow> pointwise_ops() {
   add_rows_in_place(rows, lerp<0, 1>, {"lerp.Scalar"});
   add_rows_in_place(rows, unary_with_numbers<1>, {"clamp_min", "clamp_max"});
   add_rows(rows, power_of_tensor, {"pow.Tensor_Scalar"});
+  add_rows(rows, power_of_number, {"pow.Scalar"});
   add_rows_in_place(rows, bounded<unary_with_numbers<1, 2>>, {"clamp"});
   add_rows(rows, where, {"where.self"});
   add_rows_in_place(rows, masked_fill, {"masked_fill.Scalar", "masked_fill.Tensor"});

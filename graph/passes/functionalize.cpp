@@ -83,31 +83,40 @@ class Functionalizer {
     View& view = found->second;
     if (view.version == s.version && (view.replay == replay_ || s.writes == 0)) return r_.get(v);
     FJ_TRY(const ValueId parent, get(view.parent));
-    replay(v, view, parent);
+    FJ_TRY_VOID(replay(v, view, parent));
     return r_.get(v);
   }
 
-  void replay(ValueId v, View& view, ValueId parent) {
+  // What as_strided takes: the recorded layout. Nothing makes one with gaps anew.
+  Result<ValueId> as_recorded(ValueId made, ValueId recorded) {
+    const ValueId v = with_layout(out_, made, g_.meta(recorded));
+    if (!same_layout(out_.meta(v), g_.meta(recorded))) return Error{"functionalize", "as_strided of a written tensor whose layout has gaps"};
+    return v;
+  }
+
+  Result<void> replay(ValueId v, View& view, ValueId parent) {
     const int version = storage_of(v).version;
     if (is_identity_view(*view.op)) {
       r_.set(v, parent);
       view.version = version;
       view.replay = replay_;
-      return;
+      return {};
     }
     std::vector<Arg> args = r_.map_args(*view.node);
     args[0] = parent;
     Node like = *view.node;
     like.op = view.op;
-    const bool absolute = is_as_strided(*view.op) || view.op->name == "_reshape_alias";
-    if (absolute) args[0] = with_layout(out_, parent, g_.meta(view.parent));
+    if (is_as_strided(*view.op)) {
+      FJ_TRY(const ValueId base, as_recorded(parent, view.parent));
+      args[0] = base;
+    }
     if (has_own_offset(*view.node)) args[0] = in_own_memory(*args[0].get<ValueId>());
     if (view.op->name == "view") {
       TensorMeta meta = g_.meta(v);
       if (!same_layout(out_.meta(parent), g_.meta(view.parent))) {
         args[0] = parent;
         remember(v, view, reshaped(out_, parent, meta.sizes), version);
-        return;
+        return {};
       }
     }
     const std::vector<ValueId> made = r_.emit_like(like, view.op, std::move(args));
@@ -115,6 +124,7 @@ class Functionalizer {
       const auto sibling = views_.find(like.results[i]);
       if (sibling != views_.end()) remember(like.results[i], sibling->second, made[i], version);
     }
+    return {};
   }
 
   void remember(ValueId v, View& view, ValueId made, int version) {
@@ -182,6 +192,8 @@ class Functionalizer {
       const OpDef* op = node.op;
       if (op->has(kMutates) || !op->functional.empty()) op = find_op(op->functional);
       if (op == nullptr) return Error{"functionalize", "no functional form of " + node.op->name};
+      if (const ValueId root = storage_of(parent).root; is_as_strided(*op) && root != kNoValue && g_.meta(root).dtype != g_.meta(node.results[i]).dtype)
+        return Error{"functionalize", "as_strided of a view of another dtype"};  // its place is counted in other elements
       views_[node.results[i]] = is_as_strided(*op) ? view_of_root(node, op, parent) : View{parent, &node, op, i};
       if (op->name == "lift_fresh") storage_of(parent).is_lifted = true;
       is_view = true;
@@ -304,7 +316,7 @@ class Functionalizer {
       FJ_TRY(ValueId base, get(made.parent));
       if (is_as_strided(*made.op)) {
         FJ_TRY_VOID(stays_inside(made, g_.meta(v)));
-        base = with_layout(out_, base, g_.meta(made.parent));
+        FJ_TRY(base, as_recorded(base, made.parent));
         if (has_own_offset(*made.node)) base = in_own_memory(base);
       }
       FJ_TRY(content, inverse_of_view(out_, *made.node, made.result, base, content));

@@ -92,6 +92,8 @@ std::vector<ValueId> Rebuild::emit_like(const Node& like, const OpDef* op, std::
       const ValueId old = at < before.size() ? before[at++] : kNoValue;
       unchanged = unchanged && (v == kNoValue) == (old == kNoValue) && (v == kNoValue || same_layout(out_.meta(v), from_.meta(old)));
     });
+  // Its strides are those of the recorded layout: of another one the same elements are a view, or a copy.
+  if (!unchanged && op->name == "_reshape_alias") return {reshaped(out_, *args[0].get<ValueId>(), from_.meta(like.results[0]).sizes)};
   std::vector<TensorMeta> metas;
   const bool inferred = !unchanged && infer_metas(*op, args, out_.peek().values, out_.shapes(), metas) && metas.size() == like.results.size();
   if (!inferred) {
@@ -137,6 +139,11 @@ Graph Rebuild::finish() {
     outputs.push_back(get(old));
     // Strides of a fresh output are part of what the graph promises.
     if (old != kNoValue && from_.output_aliases[i].kind == OutputKind::kFresh) outputs[i] = with_layout(out_, outputs[i], from_.meta(old));
+  }
+  // Outputs that show the whole of another one follow it.
+  for (size_t j = 0; j < outputs.size(); ++j) {
+    const OutputAlias& alias = from_.output_aliases[j];
+    if (outputs[j] != kNoValue && alias.kind == OutputKind::kViewOfOutput && outputs[j] == get(from_.outputs[alias.of])) outputs[j] = outputs[alias.of];
   }
   std::vector<std::pair<uint32_t, ValueId>> updates;
   for (const auto& [input, value] : from_.updates) updates.emplace_back(input, get(value));

@@ -1,0 +1,76 @@
+"""Layouts that the recorded program has and the graph that runs has not, once writes are gone and ops are decomposed: views of them, results, aliases."""
+import pytest
+import torch
+import torch.nn.functional as F
+
+import framejit
+from check import backend, check, fresh  # noqa: F401
+
+
+def scaled_part(x, w):
+    q, k, v = x.chunk(3, -1)
+    q.mul_(0.5)
+    return F.linear(q, w), F.linear(v, w)
+
+
+def part_of_a_new_tensor(x, w):
+    q = torch.cat([x, x], 1)[..., 8:16]
+    q.add_(1)
+    return torch.einsum("bsi,ji->bsj", q, w), q
+
+
+def cache(x, w):
+    k = x[:, :3]
+    k.mul_(2)
+    return torch.matmul(k, x.mT), x
+
+
+def steps(x, w):
+    y = x[..., ::2]
+    y.masked_fill_(y > 0, 0.25)
+    return y.flatten(1) + 1, y.reshape(2, -1, 4).sort(-1)[0]
+
+
+def cumulated(x, w):
+    y = x[..., 4:12]
+    y.cumsum_(0)
+    return torch.tensordot(y, w, ([-1], [-1]))
+
+
+@pytest.mark.parametrize("fn", [scaled_part, part_of_a_new_tensor, cache, steps, cumulated])
+def test_writes_to_what_has_gaps(fn, backend):
+    x = torch.randn(2, 5, 24)
+    for x in x, torch.randn(2, 5, 48)[..., 3:27], torch.randn(5, 2, 24).transpose(0, 1):
+        check(fn, x, torch.randn(3, 8), backends=[backend])
+
+
+def test_powers_of_a_number(backend):
+    def aliased(x):
+        t = 2**x
+        r = t.reshape(-1)
+        t.zero_()
+        return r, 1.5**x, torch.pow(1, x), t.stride()
+
+    for dtype in torch.float32, torch.bfloat16, torch.int64:
+        check(aliased, torch.ones(2, 7, 8, dtype=dtype).transpose(1, 2), backends=[backend])
+
+
+def test_one_result_that_shows_another(backend):
+    def pooled(x):
+        t = F.avg_pool2d(F.layer_norm(x, x.shape[1:]), 2)
+        return t, t.view_as(t)
+
+    x = torch.randn(2, 4, 4, 4).transpose(-1, -2)
+    check(pooled, x, backends=[backend])
+    compiled = framejit.compile(pooled, backend=backend)
+    results = compiled(x)
+    assert results[0].data_ptr() == results[1].data_ptr()
+
+
+@pytest.mark.nothing_captured  # its place in the storage is counted in elements of another dtype
+def test_as_strided_of_parts_of_complex_numbers(backend):
+    def parts(x):
+        t = torch.complex(x, x * 2)
+        return t.imag.as_strided((2,), (1,), 0), torch.view_as_real(t).as_strided((3,), (2,), 1) + 1
+
+    check(parts, torch.randn(6), backends=[backend])
