@@ -15,19 +15,22 @@ using graph::Rebuild;
 using graph::SymExpr;
 using graph::TensorMeta;
 
-namespace {
+std::string_view without_addition(std::string_view op) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kProducts = {{{"addmm", "mm"}, {"baddbmm", "bmm"}}};
+  const auto* row = std::find_if(kProducts.begin(), kProducts.end(), [&](const auto& p) { return p.first == op; });
+  return row == kProducts.end() ? "" : row->second;
+}
 
-// added, left, right, and two factors.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kProducts = {{{"addmm", "mm"}, {"baddbmm", "bmm"}}};
+namespace {
 
 // The product alone, where the node is one that adds; "" otherwise.
 std::string_view product_of(const Graph& graph, const Node& node) {
-  const auto* row = std::find_if(kProducts.begin(), kProducts.end(), [&](const auto& p) { return p.first == node.op->name; });
-  if (row == kProducts.end()) return "";
+  const std::string_view alone = without_addition(node.op->name);
+  if (alone.empty()) return "";
   const TensorMeta& result = graph.meta(node.results[0]);
   const bool is_wide_enough = result.dtype == DType::kFloat32 || result.dtype == DType::kFloat64;
   const bool applies = is_wide_enough && result.device.type == graph::DeviceType::kCpu && std::all_of(node.args.begin() + 3, node.args.end(), graph::is_one);
-  return applies ? row->second : "";
+  return applies ? alone : "";
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "graph/passes/rebuild.h"
+#include "inductor/lowering/bare_products.h"
 #include "runtime/base/config.h"
 
 namespace framejit::inductor {
@@ -62,7 +63,7 @@ bool applies(const Graph& graph, const Node& node, const ProductRow& row) {
     const ValueId* v = node.args[operand].get<ValueId>();
     if (v == nullptr || *v == graph::kNoValue || graph.meta(*v).dtype != DType::kBFloat16 || graph.meta(*v).device.type != graph::DeviceType::kCpu) return false;
   }
-  if (row.added == 0 && !std::all_of(node.args.begin() + 3, node.args.end(), graph::is_one)) return false;
+  if (!without_addition(node.op->name).empty() && !std::all_of(node.args.begin() + 3, node.args.end(), graph::is_one)) return false;
   return pays(graph, node, row);
 }
 
@@ -82,7 +83,6 @@ void widen(Rebuild& r, const Node& node, const ProductRow& row) {
   const bool is_convolution = node.op->name == "convolution";
   const ValueId* given = row.added < args.size() ? args[row.added].get<ValueId>() : nullptr;
   const ValueId added = given != nullptr ? *given : graph::kNoValue;
-  const std::string_view without_added = node.op->name == "baddbmm" ? "bmm" : "mm";
   ValueId product{};
   if (is_convolution) {
     args[row.added] = Arg{};
@@ -90,7 +90,8 @@ void widen(Rebuild& r, const Node& node, const ProductRow& row) {
     meta.dtype = DType::kFloat32;
     product = r.out().emit("convolution", std::move(args), std::move(meta));
   } else {
-    product = r.out().emit(row.added == 0 ? without_added : std::string_view(node.op->name), {args[row.left], args[row.right]});
+    const std::string_view alone = without_addition(node.op->name);
+    product = r.out().emit(alone.empty() ? node.op->name : alone, {args[row.left], args[row.right]});
   }
   if (added != graph::kNoValue) {
     const ValueId bias = bias_of(r.out(), added, is_convolution, product);
