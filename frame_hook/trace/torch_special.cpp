@@ -68,7 +68,7 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
     case SpecialFunction::disabled: graph_break(BreakReason::disabled_function, text_of(f->func_qualname));
     case SpecialFunction::compiling:
       t.load(function);
-      return t.boolean(true);
+      return t.boolean(t.tell_compiling());
     case SpecialFunction::tag_module:
       if (args.positional.empty() || args.positional.back()->object) return nullptr;
       t.load(function);

@@ -108,7 +108,7 @@ void Tracer::reset(const guards::FrameAccess& frame) {
   code_caches_.clear();
   raised_at_.clear();
   generator_made_at_.clear();
-  real_generators_ = false;
+  real_generators_ = compiling_was_asked_ = false;
   break_step_.reset();
   null_ = none_ = true_ = false_ = nullptr;
   last_line_ = {nullptr, 0};
@@ -158,15 +158,26 @@ bool Tracer::run_root(std::shared_ptr<SymbolicFrame> root) {
     if (!stop_where_.empty()) trace_.where = stop_where_;
     trace_.place = stop_place_;
   } catch (const GraphBreak& b) {
+    if (b.reason == BreakReason::exception_raised && retells_compiling()) return false;
     stop_before(break_step_.value_or(1), b.reason, b.detail, stop_where_);
     return false;
   } catch (const SymbolicRaise& raised) {
+    if (retells_compiling()) return false;
     const RaisePoint& point = raised_at_.at(raised.exception);
     stop_before(point.step, BreakReason::exception_raised, raised.exception->type->tp_name, point.where);
     return false;
   }
   trace_.steps = step_;
   return accept_exit();
+}
+
+// Where is_compiling() is true a program may take a path that eager never takes, and fail there. Nothing of the trace was committed: it is
+// made again as plain Python would run it.
+bool Tracer::retells_compiling() {
+  if (!compiling_was_asked_ || !tells_compiling_) return false;
+  tells_compiling_ = false;
+  stop_at_step_ = UINT64_MAX;
+  return true;
 }
 
 std::shared_ptr<SymbolicFrame> Tracer::root_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, size_t start) {

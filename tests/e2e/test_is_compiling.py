@@ -1,0 +1,143 @@
+"""What a program is told when it asks whether it is being compiled: yes, unless an exception leaves the code that was told so. Then no."""
+import pytest
+import torch
+
+import framejit
+from check import check, fresh, same  # noqa: F401
+
+
+def told():
+    return torch.compiler.is_compiling()
+
+
+def masked_only_in_eager(x, m=None):
+    if m is None and not torch.compiler.is_compiling():
+        m = torch.ones_like(x[:, 0])
+    return x * m[:, None]
+
+
+class TestAnErrorOfTheCompiledBranch:
+    """Eager takes the other branch and has no error."""
+
+    def test_reaches_nobody(self):
+        stats = check(masked_only_in_eager, torch.randn(3, 4), breaks=0, compiles=1)
+        assert stats["graphs"] == 1, stats
+
+    def test_in_an_inlined_callee(self):
+        def f(x):
+            return masked_only_in_eager(x + 1) * 2
+        check(f, torch.randn(3, 4), breaks=0, compiles=1)
+
+    @pytest.mark.parametrize("ask", [torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, framejit.is_compiling, told],
+                             ids=["is_compiling", "is_dynamo_compiling", "framejit", "a helper"])
+    def test_whoever_was_asked(self, ask):
+        def f(x):
+            if ask():
+                raise ValueError("not here")
+            return x * 2
+        check(f, torch.randn(3), breaks=0, compiles=1)
+
+    def test_transformers_asks_too(self):
+        ask = pytest.importorskip("transformers.utils").is_torchdynamo_compiling
+
+        def f(x):
+            return x.missing if ask() else x + 1
+        check(f, torch.randn(3), breaks=0, compiles=1)
+
+    def test_raised_by_an_op(self):
+        def f(x):
+            y = torch.ones(2 if torch.compiler.is_compiling() else 3)
+            return x.exp() + y
+        check(f, torch.randn(3), breaks=0, compiles=1)
+
+    def test_that_only_the_data_shows(self):
+        def f(x, i):
+            at = i + 100 if torch.compiler.is_compiling() else i
+            return x[at] * 2
+        x, i = torch.randn(5), torch.tensor([1, 2])
+        same(framejit.compile(f)(x, i), f(x, i))
+        assert framejit.stats()["fallback_reasons"] == {"run_failed": 1}
+
+    def test_behind_a_break(self, capsys):
+        def f(x, m=None):
+            y = x + 1
+            print("plain")
+            return masked_only_in_eager(y, m)
+        check(f, torch.randn(3, 4), breaks=1, compiles=2)
+
+    def test_before_a_break_and_behind_it(self, capsys):
+        def f(x, m=None):
+            y = masked_only_in_eager(x, m)
+            print("plain")
+            return masked_only_in_eager(y, m)
+        check(f, torch.randn(3, 4), breaks=1, compiles=2)
+
+    def test_in_a_callee_that_breaks(self, capsys):
+        def g(x, m=None):
+            print("plain")
+            return masked_only_in_eager(x, m)
+
+        def f(x):
+            return g(x + 1) * 2
+        check(f, torch.randn(3, 4), breaks=1)
+
+    def test_writes_once(self):
+        def f(x, log):
+            log.append(1)
+            x.add_(1)
+            return masked_only_in_eager(x)
+        check(f, torch.randn(3, 4), [], breaks=0, compiles=1)
+
+    def test_with_fullgraph(self):
+        x = torch.randn(3, 4)
+        same(framejit.compile(masked_only_in_eager, fullgraph=True)(x), masked_only_in_eager(x))
+
+    def test_in_a_handler_that_lets_it_through(self):
+        def f(x):
+            try:
+                return masked_only_in_eager(x)
+            except ValueError:
+                return x
+            finally:
+                x = None
+        check(f, torch.randn(3, 4), breaks=0, compiles=1)
+
+
+def test_an_error_that_eager_has_too_is_eagers():
+    def f(x):
+        x = x + 1
+        if torch.compiler.is_compiling():
+            raise ValueError("compiled")
+        raise KeyError("eager")
+    compiled = framejit.compile(f)
+    for _ in range(2):
+        with pytest.raises(KeyError, match="eager"):
+            compiled(torch.randn(3))
+
+
+def test_an_error_that_the_program_catches_is_its_own_affair():
+    def f(x):
+        try:
+            if torch.compiler.is_compiling():
+                raise ValueError
+            return x + 1
+        except ValueError:
+            return x + 2
+    x = torch.randn(3)
+    same(framejit.compile(f)(x), x + 2)
+
+
+def test_other_calls_are_told_yes_again():
+    def f(x, n):
+        if n == 2 and torch.compiler.is_compiling():
+            raise ValueError
+        return x * n, torch.compiler.is_compiling()
+    compiled, x = framejit.compile(f, dynamic=False), torch.randn(3)
+    assert [compiled(x, n)[1] for n in (1, 2, 3, 2)] == [True, False, True, False]
+
+
+def test_what_else_may_be_asked():
+    """Neither export nor torch.jit is at work."""
+    def f(x):
+        return x + 1, torch.compiler.is_exporting(), torch.jit.is_tracing(), torch.jit.is_scripting(), torch.onnx.is_in_onnx_export()
+    check(f, torch.randn(3), breaks=0, compiles=1)
