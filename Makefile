@@ -28,7 +28,7 @@ DEALT_PARTS := dealt-0 dealt-1 dealt-2 dealt-3
 PYTHON_PARTS := $(OWN_PARTS) $(DEALT_PARTS)
 
 .DEFAULT_GOAL := help
-.PHONY: setup build demo test test-cpp test-python $(PYTHON_PARTS) test-without-torch $(OTHER_PYTHONS) test-gpu sanitize levels bench sweep ulp fuzz lint format golden-update wheel clean help
+.PHONY: setup build demo test test-cpp test-python $(PYTHON_PARTS) test-without-torch $(OTHER_PYTHONS) test-gpu sanitize levels bench trace-all sweep ulp fuzz lint format golden-update wheel clean help
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -120,6 +120,9 @@ bench: build  ## calls, guards, breaks, capture, kernels, models, memory, cold s
 SWEEP ?= benchmarks/results/op_sweep.txt
 SWEEP_DTYPES ?= float32 bfloat16 float16 float64 int64 int32 uint8 bool
 SWEEPS = OMP_NUM_THREADS=1 FRAMEJIT_STRICT=1 $(RUN) tests/e2e/op_sweep.py --jobs $(JOBS) --summary $(SWEEP) --journal $(BUILD)/sweep
+trace-all: build  ## CPython's own tests with every frame traced: what differs, the share that segments stood for; FILES="test_list ..."
+	@HOOKTEST_DIR=$(CURDIR)/$(BUILD)/package/framejit $(RUN) tests/e2e/hook/trace_all.py --jobs $(JOBS) $(FILES)
+
 sweep: build  ## every op of torch's op_db, compiled and compared; goes on where it was stopped (build/.../sweep)
 	@mkdir -p $(BUILD)/sweep; failed=0; \
 	$(SWEEPS)/framejit.jsonl --at-least 90 || failed=1; \

@@ -14,6 +14,7 @@
 #include "frame_hook/resume/frame_driver.h"
 #include "frame_hook/resume/global_mode.h"
 #include "frame_hook/resume/stats.h"
+#include "frame_hook/resume/trace_all.h"
 #include "graph/aten/bind_recorder.h"
 #include "python/events.h"
 #include "guards/running_compile.h"
@@ -45,6 +46,7 @@ PyObject* configure(PyObject*, PyObject*) {
     if (PyErr_Occurred()) return nullptr;
   }
   frame_hook::start_stress_from_environment();
+  frame_hook::start_trace_all_from_environment();
   Py_RETURN_NONE;
 }
 
@@ -117,6 +119,7 @@ std::string folder_of(const char* module_name) {
 
 PyObject* enable_global(PyObject*, PyObject*) {
   if (!config().enabled) Py_RETURN_NONE;  // FRAMEJIT=false
+  if (config().trace_all) return raise_value_error({"bad_knob", "FRAMEJIT=1 and FRAMEJIT_TRACE_ALL cannot be set together: both decide how every frame runs"});
   if (config().stress >= 0) return raise_value_error({"bad_knob", "FRAMEJIT=1 and FRAMEJIT_STRESS cannot be set together: both decide how every frame runs"});
   frame_hook::GlobalModeSettings settings;
   settings.min_calls = config().min_calls;

@@ -49,11 +49,19 @@ void log_bytecode(const Code& code) {
     log::emit(log::Kind::Bytecode, PyUnicode_AsUTF8(code.code->co_qualname), {{"instructions", std::to_string(code.instructions.size())}}, to_text(code));
 }
 
+// Of FRAMEJIT_TRACE_ALL: loops of any length are met, and each break inside an inlined call is traced again from there.
+constexpr uint64_t kShortTrace = 2000;
+constexpr int kShallowTrace = 12;
+
 TraceOptions trace_options(const CompileOptions& options, const TraceHints& hints) {
   TraceOptions result;
   result.hints = hints;
   result.hints.dynamic_all = options.dynamic == 1;
   result.hints.dynamic_never = options.dynamic == 0;
+  if (options.every_frame) {
+    result.max_steps = kShortTrace;
+    result.max_inline_depth = kShallowTrace;
+  }
   return result;
 }
 
@@ -162,6 +170,7 @@ std::vector<size_t> registers_of(const std::vector<guards::SourceId>& sources, c
 std::unique_ptr<Segment> build_segment(FrameTrace& trace, const guards::FrameAccess& frame, const std::shared_ptr<const CompileOptions>& options) {
   auto segment = std::make_unique<Segment>();
   segment->options = options;
+  segment->steps = trace.steps;
   RecipeBuilder recipe(trace, *tensor_frontend());
   plan_exit(trace, recipe, *segment);
   if (!compile_graph(trace, recipe, *segment)) return nullptr;
@@ -239,7 +248,7 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
   const Instruction* stopped_at = trace.returned ? nullptr : &code->instructions[trace.exit[0].frame->position];
   if (stopped_at) outcome.at = stopped_at->opcode_index;
   const bool tensor_work = trace.recording->op_count() > 0;
-  if (!tensor_work && stopped_at && trace.exit.size() == 1) {
+  if (!tensor_work && !options->every_frame && stopped_at && trace.exit.size() == 1) {
     outcome.segment = plain_segment(trace, trace.reason, stopped_at->index, frame, options);
   } else {
     try {

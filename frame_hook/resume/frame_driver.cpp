@@ -170,7 +170,10 @@ class CalleeFiller final : public FrameFiller {
   const Options& options_;
 };
 
-Next Drive::plainly() { return Next::left(frame_.is_entered() ? frame_.hand_over() : frame_.pass_through()); }
+Next Drive::plainly() {
+  if (options_->every_frame) return frame_.is_entered() || frame_.enter() ? Next::left(frame_.conclude(frame_.run())) : Next::left(nullptr);
+  return Next::left(frame_.is_entered() ? frame_.hand_over() : frame_.pass_through());
+}
 
 Next Drive::plainly_because(Fallback reason, const std::string& detail) {
   count_fallback(reason, place(frame_), detail);
@@ -210,6 +213,7 @@ Next Drive::run_plain(const Segment& segment) {
 }
 
 Next Drive::apply(const Segment& segment, SegmentRun& run) {
+  stats().segment_instructions += segment.steps;
   if (segment.exit == ExitKind::plain) return run_plain(segment);
   if (segment.exit == ExitKind::returned) {
     if (segment.leaves_handler) frame_.set_handled(segment.handled == kUnbound ? nullptr : Py_NewRef(run.slots[segment.handled].get()));
@@ -462,17 +466,29 @@ const Options* options_of(PyObject* settings) {
 
 }  // namespace
 
-PyObject* FrameDriver::on_frame(LiveFrame& frame, PyObject* options) {
+namespace {
+
+bool is_left_alone(LiveFrame& frame) {
   stats().frames += 1;
-  if (!t_enabled || frame.is_generator() || (frame.code()->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR))) return frame.pass_through();
-  if (frame.is_observed() || !frame.decoded()) {
-    drop_error();
-    count_fallback(frame.is_observed() ? Fallback::observed : Fallback::undecodable, place(frame));
-    return frame.pass_through();
-  }
+  if (!t_enabled || frame.is_generator() || (frame.code()->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR))) return true;
+  if (!frame.is_observed() && frame.decoded()) return false;
+  drop_error();
+  count_fallback(frame.is_observed() ? Fallback::observed : Fallback::undecodable, place(frame));
+  return true;
+}
+
+}  // namespace
+
+PyObject* FrameDriver::on_frame(LiveFrame& frame, PyObject* options) {
+  if (is_left_alone(frame)) return frame.pass_through();
   const Options* known = options_of(options);
   if (!known) return frame.is_entered() || frame.enter() ? frame.raise() : nullptr;
   return Drive(frame, *known).run();
+}
+
+PyObject* FrameDriver::on_frame(LiveFrame& frame, const Options& options) {
+  const bool is_of_compile = g_compiling;  // what the tracer imports
+  return is_of_compile || is_left_alone(frame) ? frame.pass_through() : Drive(frame, options).run();
 }
 
 void FrameDriver::on_stack_end(PyCodeObject* code) { count_fallback(Fallback::stack_low, place_of(code, code->co_firstlineno)); }

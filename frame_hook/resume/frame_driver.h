@@ -16,6 +16,8 @@ namespace framejit::frame_hook {
 class FrameDriver final : public FrameHandler {
  public:
   PyObject* on_frame(LiveFrame& frame, PyObject* options) override;
+  // A frame that nobody named: FRAMEJIT_TRACE_ALL. What runs while a compile does is left alone.
+  PyObject* on_frame(LiveFrame& frame, const std::shared_ptr<const CompileOptions>& options);
   void on_stack_end(PyCodeObject* code) override;
 
   // Drops every entry; running calls keep theirs.

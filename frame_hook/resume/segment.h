@@ -18,6 +18,7 @@ namespace framejit::frame_hook {
 struct CompileOptions {
   bool fullgraph = false;
   int dynamic = -1;               // -1 automatic, 0 never, 1 always
+  bool every_frame = false;       // FRAMEJIT_TRACE_ALL: segments without tensor work are kept, traces are short, and what is left runs natively, counted
   CompileRequest request;         // backend: borrowed from the settings object, which lives while one of its calls runs
 };
 
@@ -71,6 +72,7 @@ class Segment {
   std::string where;                       // of the break
   std::shared_ptr<const CompileOptions> options;
   int plain_until = -1;                    // code unit of the break, for ExitKind::plain
+  uint64_t steps = 0;                      // instructions that a run stands for; 0 for ExitKind::plain
 };
 
 struct CompileOutcome {

@@ -20,6 +20,7 @@ struct Stats {
   uint64_t hits = 0, plain_hits = 0;  // entries that fitted when they were asked for: with a graph, without tensor work
   double compile_seconds = 0, trace_seconds = 0;
   uint64_t traced_instructions = 0, inlined_calls = 0;
+  uint64_t segment_instructions = 0;  // that segments stood for when they ran
   std::map<std::string, uint64_t> break_reasons, fallback_reasons;
 };
 

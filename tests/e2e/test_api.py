@@ -472,3 +472,22 @@ print(framejit.stats()["graphs"])
         assert done.stdout == "tensor([6., 6.]) tensor([6., 6.])\n1\n"
     both = run("import torch", FRAMEJIT_STRESS="7", FRAMEJIT="1")
     assert "FRAMEJIT=1 and FRAMEJIT_STRESS cannot be set together" in both.stderr
+
+
+def test_every_frame_of_a_program_is_traced():
+    """FRAMEJIT_TRACE_ALL, beside what is compiled by name: a frame without tensors has a segment too, and it is found again."""
+    program = """
+import framejit, torch
+def plain(items):
+    return {len(items): [i for i in items if i]}
+def f(x):
+    return x * len(plain([1, 0, 2])) + 1
+print(plain([1, 0]), plain([1, 0]), framejit.stats()["plain_hits"] > 0)
+with torch.no_grad():
+    print(f(torch.ones(2)), framejit.compile(f)(torch.ones(2)), framejit.stats()["graphs"])
+"""
+    done = run(program, FRAMEJIT_TRACE_ALL="1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "{2: [1]} {2: [1]} True\ntensor([2., 2.]) tensor([2., 2.]) 2\n"
+    both = run("import torch", FRAMEJIT_TRACE_ALL="1", FRAMEJIT="1")
+    assert "FRAMEJIT=1 and FRAMEJIT_TRACE_ALL cannot be set together" in both.stderr

@@ -151,7 +151,7 @@ inline PyObject* function_interrupt(PyObject*, PyObject* x) {  // Ctrl-C arrives
   return run("interrupt", {x});
 }
 
-inline PyObject* import_module() {
+inline PyObject* make_module() {
   static PyMethodDef methods[] = {{"relu", relu, METH_NOARGS, nullptr}, {"size", size, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};
   static PyGetSetDef getters[] = {{"shape", get_shape, nullptr, nullptr, nullptr}, {nullptr, nullptr, nullptr, nullptr, nullptr}};
   static PyType_Slot slots[] = {{Py_tp_repr, reinterpret_cast<void*>(repr)}, {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
@@ -172,8 +172,9 @@ inline PyObject* import_module() {
   tensor_type() = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
   sym_int_type() = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&size_spec));
   PyModule_AddObjectRef(module, "Tensor", reinterpret_cast<PyObject*>(tensor_type()));
-  PyDict_SetItemString(PyImport_GetModuleDict(), "torch", module);
   return module;
 }
+
+inline void import_module() { PyDict_SetItemString(PyImport_GetModuleDict(), "torch", make_module()); }
 
 }  // namespace framejit::frame_hook::fake

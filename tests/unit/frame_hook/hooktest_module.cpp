@@ -9,9 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "fake_recording.h"
 #include "frame_hook/bytecode/opcode_rows.h"
 #include "frame_hook/hook/frame_hook.h"
 #include "frame_hook/hook/stress.h"
+#include "frame_hook/resume/stats.h"
+#include "frame_hook/resume/trace_all.h"
 #include "guards/py_ref.h"
 
 using namespace framejit;
@@ -201,6 +204,33 @@ PyObject* py_stress(PyObject*, PyObject* arguments) {
   return PyBool_FromLong(seed != 0 && start_stress(seed, longest));
 }
 
+// trace_all(on): every frame is traced, with a torch that nothing imports.
+PyObject* py_trace_all(PyObject*, PyObject* on) {
+  if (!PyObject_IsTrue(on)) {
+    stop_trace_all();
+    Py_RETURN_FALSE;
+  }
+  static fake::FakeFrontend frontend;
+  if (!tensor_frontend()) {
+    fake::make_module();
+    set_tensor_frontend(&frontend);
+  }
+  return PyBool_FromLong(start_trace_all());
+}
+
+// What was traced since the last call: instructions that segments stood for, what they left, breaks and defects by reason.
+PyObject* py_trace_stats(PyObject*, PyObject*) {
+  Stats& s = stats();
+  const PyRef breaks = PyRef::steal(PyDict_New()), fallbacks = PyRef::steal(PyDict_New());
+  for (const auto& [name, count] : s.break_reasons) PyDict_SetItemString(breaks.get(), name.c_str(), PyRef::steal(PyLong_FromUnsignedLongLong(count)).get());
+  for (const auto& [name, count] : s.fallback_reasons) PyDict_SetItemString(fallbacks.get(), name.c_str(), PyRef::steal(PyLong_FromUnsignedLongLong(count)).get());
+  PyObject* result = Py_BuildValue("{sKsKsKsKsOsO}", "segments", s.segment_instructions, "natively", hook_stats().instructions, "traced", s.traced_instructions,
+                                   "hand_overs", hook_stats().hand_overs, "breaks", breaks.get(), "fallbacks", fallbacks.get());
+  s = Stats{};
+  hook_stats() = HookStats{};
+  return result;
+}
+
 PyObject* py_stats(PyObject*, PyObject*) {
   HookStats& s = hook_stats();
   PyObject* stats = Py_BuildValue("{sKsKsKsKsKsKsKsKsK}", "frames", s.frames, "instructions", s.instructions, "returns", s.returns, "raises", s.raises,
@@ -288,6 +318,8 @@ PyMethodDef methods[] = {{"self_test", py_self_test, METH_O, nullptr},
                          {"other", py_other, METH_O, nullptr},
                          {"stress", py_stress, METH_VARARGS, nullptr},
                          {"stats", py_stats, METH_NOARGS, nullptr},
+                         {"trace_all", py_trace_all, METH_O, nullptr},
+                         {"trace_stats", py_trace_stats, METH_NOARGS, nullptr},
                          {"reset", py_reset, METH_NOARGS, nullptr},
                          {"state_count", py_state_count, METH_NOARGS, nullptr},
                          {"row", py_rows, METH_O, nullptr},

@@ -1,0 +1,99 @@
+"""CPython's own tests with every frame traced (FRAMEJIT_TRACE_ALL): each test passes as without, or trace_all.txt says why not.
+
+    trace_all.py [--jobs N] [--update] [test_list test_dict ...]
+
+Prints a row per file: tests, those that differ, the share of instructions that traced segments stood for (of all that traced frames executed),
+and the least share that is allowed. Ends with 1 when a test differs that is not listed, a listed one passes, or a share is below its floor.
+--update writes floors anew: nine tenths of what was seen.
+"""
+import argparse
+import concurrent.futures
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TABLE = os.path.join(HERE, "trace_all.txt")
+SECONDS = 240
+LIMITS = {"FRAMEJIT_ENTRIES": "2", "FRAMEJIT_STRICT": "1"}
+
+
+def read_table(path=TABLE):
+    """{file: least share in percent}, {file: {test: (skip or differs, reason)}} of this Python."""
+    floors, exceptions = {}, {}
+    for line in open(path):
+        words = line.split("#")[0].split(None, 3)
+        if words[:1] == ["floor"]:
+            floors[words[1]] = float(words[2])
+        elif words:
+            versions = re.match(r"\[([\d. ]+)\] ", words[2] + " " + words[3])
+            assert words[0] in ("skip", "differs") and len(words) == 4, line
+            if not versions or "%d.%d" % sys.version_info[:2] in versions[1].split():
+                exceptions.setdefault(words[1].split(".")[0], {})[words[1].split(".", 1)[1]] = (words[0], words[2] + " " + words[3])
+    return floors, exceptions
+
+
+def ask(mode, name, skipped=()):
+    environment = dict(os.environ, **LIMITS, HOOKTEST_DIR=os.path.dirname(importlib.util.find_spec("_framejit_hooktest").origin))
+    for knob in ("FRAMEJIT_STRESS", "FRAMEJIT_TRACE_ALL"):
+        environment.pop(knob, None)
+    command = [sys.executable, os.path.join(HERE, "run_cpython_tests.py"), mode, name] + ["-" + test for test in skipped]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment, timeout=SECONDS)
+    except subprocess.TimeoutExpired as late:
+        return {"died": "took longer than %d s\n%s" % (SECONDS, (late.stderr or b"")[-1500:].decode(errors="replace"))}
+    if done.returncode:
+        return {"died": "ended with %d\n%s" % (done.returncode, done.stderr[-2500:])}
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def check(name, floor, listed):
+    """A row of the table, and what is wrong with it."""
+    skipped = [test for test, (kind, _) in listed.items() if kind == "skip"]
+    report = ask("trace", name, skipped)
+    if "died" in report:
+        return "%-18s died" % name, ["%s %s" % (name, report["died"])], 0.0
+    failed = dict(report["failed"])
+    if failed:
+        for test, _ in ask("plain", name, skipped)["failed"]:
+            failed.pop(test, None)
+    trace = report["trace"]
+    share = 100 * trace["segments"] / max(1, trace["segments"] + trace["natively"])
+    wrong = ["%s.%s: %s" % (name, test, text) for test, text in failed.items() if test not in listed]
+    wrong += ["%s.%s is listed, and passes" % (name, test) for test, (kind, _) in listed.items() if kind == "differs" and test not in failed]
+    if report["run"] == 0 or trace["segments"] < 100:
+        wrong.append("%s: nothing was traced" % name)
+    if share < floor:
+        wrong.append("%s: share %.1f %% is below its floor" % (name, share))
+    row = "%-18s %5d tests %3d differ %3d left out   share %5.1f %%  floor %5.1f %%" % (name, report["run"], len(failed), len(skipped), share, floor)
+    return row, wrong, share
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--update", action="store_true")
+    parser.add_argument("names", nargs="*")
+    arguments = parser.parse_args()
+    floors, exceptions = read_table()
+    names, bad, shares = arguments.names or list(floors), [], {}
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        for name, (row, wrong, share) in zip(names, pool.map(lambda name: check(name, floors.get(name, 0), exceptions.get(name, {})), names)):
+            print(row, flush=True)
+            bad += wrong
+            shares[name] = share
+    for line in bad:
+        print(line)
+    if arguments.update:
+        lines = [re.sub(r"^floor (\S+).*", lambda m: "floor %s %.1f" % (m[1], 0.9 * shares[m[1]]) if shares.get(m[1]) else m[0], line) for line in open(TABLE)]
+        open(TABLE, "w").writelines(lines)
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    folder = os.environ.get("HOOKTEST_DIR")
+    sys.path[:0] = [folder] if folder else []
+    sys.exit(main())
