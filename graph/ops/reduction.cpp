@@ -16,9 +16,9 @@ DType index(DType) { return DType::kInt64; }
 constexpr size_t kAbsent = 99;
 
 // An extremum of nothing, or a mean of integers, is an error that torch words.
-bool reduces_nothing(const TensorMeta& self, const std::vector<bool>& reduced) {
+bool reduces_nothing(const TensorMeta& self, const std::vector<bool>& reduced, ShapeEnv& env) {
   for (size_t i = 0; i < self.ndim(); ++i)
-    if (reduced[i] && self.sizes[i] == SymExpr(0)) return true;
+    if (reduced[i] && !env.decide(0, Relation::kLt, self.sizes[i], "what is compared has elements")) return true;
   return false;
 }
 bool has_fraction(const RuleArgs& args, size_t dtype) {
@@ -51,13 +51,13 @@ template <ReducedDType dtype_of>
 bool extremum(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
   std::vector<bool> reduced;
-  if (self == nullptr || !reduced_dims(args, 1, self->ndim(), reduced) || reduces_nothing(*self, reduced)) return false;
+  if (self == nullptr || !reduced_dims(args, 1, self->ndim(), reduced) || reduces_nothing(*self, reduced, env)) return false;
   return reduce<dtype_of, 1, 2>(args, env, results);
 }
 
 bool extremum_of_all(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
-  return self != nullptr && !reduces_nothing(*self, std::vector<bool>(self->ndim(), true)) && reduce_all<same>(args, env, results);
+  return self != nullptr && !reduces_nothing(*self, std::vector<bool>(self->ndim(), true), env) && reduce_all<same>(args, env, results);
 }
 
 bool aminmax(const RuleArgs& args, ShapeEnv& env, Results& results) {

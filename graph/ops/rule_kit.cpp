@@ -298,7 +298,10 @@ bool same_as_self(const RuleArgs& args, ShapeEnv&, std::vector<TensorMeta>& resu
 
 std::optional<SymSizes> view_strides(ShapeEnv& env, const TensorMeta& meta, const SymSizes& sizes) {
   if (meta.ndim() == 0) return SymSizes(sizes.size(), SymExpr(1));
-  if (meta.numel() == SymExpr(0)) return sizes == meta.sizes ? meta.strides : contiguous_strides(sizes);
+  const SymExpr numel = meta.numel();
+  if (env.hint(numel) == 0 && env.decide(numel, Relation::kEq, 0, "view of no elements")) {
+    return sizes == meta.sizes ? meta.strides : contiguous_strides(sizes);
+  }
   SymSizes strides(sizes.size());
   size_t left = sizes.size();  // dimensions of the view still without a stride
   SymExpr chunk = meta.strides.back(), old_numel = 1, new_numel = 1;

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "graph/node_values.h"
+#include "inductor/loop/empty_nest.h"
 #include "inductor/lowering/number_checks.h"
 
 namespace framejit::inductor {
@@ -182,7 +183,7 @@ void LowerContext::finish(NestBuilder builder, LoopBufferId buffer, std::vector<
 }
 
 void LowerContext::finish(NestBuilder builder) {
-  Nest nest = builder.finish();
+  Nest nest = without_empty_loops(builder.finish(), program_.symbol_count);
   nest.name = "n" + std::to_string(next_nest_++);  // here, since a builder that is copied finishes twice
   program_.items.push_back(std::move(nest));
 }
