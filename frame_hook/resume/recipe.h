@@ -101,6 +101,7 @@ class RecipeBuilder {
   SlotId build_deque(InstanceValue* value);
   SlotId build_mode_guard(InstanceValue* value, const ModeGuard& guard);
   void restore_modes(std::shared_ptr<void> modes);
+  SlotId build_exhausted(PyTypeObject* type);
   SlotId build_iterator(IteratorValue* value);
   SlotId build_generator(GeneratorValue* value);
   SlotId call_with(SlotId callable, std::vector<SlotId> positional, const std::vector<std::pair<PyObject*, SlotId>>& keywords);

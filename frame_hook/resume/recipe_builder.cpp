@@ -258,9 +258,23 @@ SlotId RecipeBuilder::build_instance(InstanceValue* value) {
   return made;
 }
 
+// One of the same type that has nothing to give, where a builtin container makes it.
+SlotId RecipeBuilder::build_exhausted(PyTypeObject* type) {
+  static const PyRef samples = PyRef::steal(Py_BuildValue("([](){}NNNsy)", PySet_New(nullptr), PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "i", 0),
+                                                          PyObject_CallMethod(PyRef::steal(PyDict_New()).get(), "items", nullptr), "", ""));
+  for (Py_ssize_t i = 0; samples && i < PyTuple_GET_SIZE(samples.get()); ++i) {
+    PyObject* sample = PyTuple_GET_ITEM(samples.get(), i);
+    const PyRef iterator = PyRef::steal(PyObject_GetIter(sample));
+    if (!iterator || Py_TYPE(iterator.get()) != type) continue;
+    if (PyList_CheckExact(sample)) return call("iter", {step(RecipeOp::list)});  // nobody adds to it
+    return call("iter", {constant(sample)});
+  }
+  return call("iter", {step(RecipeOp::tuple)});
+}
+
 SlotId RecipeBuilder::build_iterator(IteratorValue* value) {
   std::vector<SlotId> operands;
-  if (value->exhausted) return call("iter", {step(RecipeOp::tuple)});
+  if (value->exhausted) return build_exhausted(value->type);
   if (!in_progress_.insert(value).second) graph_break(BreakReason::escaped_traced, "an iterator that is part of what it iterates over");
   using Over = IteratorValue::Over;
   // Made over what the container has become, it would not notice.
@@ -269,8 +283,9 @@ SlotId RecipeBuilder::build_iterator(IteratorValue* value) {
     case Over::sequence:
     case Over::text:
     case Over::snapshot: {
-      if (value->over != Over::sequence && value->position == 0 && value->type == &PyReversed_Type) break;
-      const SlotId made = call("iter", {settled(value->operands[0])});
+      if (value->over == Over::snapshot && value->operands.size() == 1) break;  // items that an itertools function would find one by one
+      const SlotId made = call("iter", {settled(value->operands.back())});
+      if (value->over == Over::snapshot) return step(RecipeOp::consume, {made}, value->position);
       return step(RecipeOp::advance, {made}, value->position);
     }
     case Over::reversed: {
@@ -295,7 +310,7 @@ SlotId RecipeBuilder::build_iterator(IteratorValue* value) {
     case Over::zip:
     case Over::map:
     case Over::filter:
-      if ((value->over == Over::zip && value->stop == 1) || (value->over == Over::filter && value->step < 0)) break;  // strict, filterfalse
+      if ((value->over != Over::filter && value->stop == 1) || (value->over == Over::filter && value->step < 0)) break;  // strict, starmap, filterfalse
       for (Value* v : value->operands) operands.push_back(slot(v));
       return call(value->over == Over::zip ? "zip" : value->over == Over::map ? "map" : "filter", std::move(operands));
     default: break;

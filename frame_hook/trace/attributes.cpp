@@ -48,10 +48,18 @@ Value* wrapped_function(Tracer& t, const Found& d) {
   return t.wrap(inner.get(), t.guards().sources.add(SourceKind::member, d.source, 0, interned("__func__")));
 }
 
+bool has_cause(Value* exception) {  // what is set as __cause__, None included, suppresses the context
+  bool known = false;
+  if (exception->kind == ValueKind::instance) as<InstanceValue>(exception)->find_attr(interned("__cause__"), &known);
+  return known;
+}
+
 // Members of an exception made in the trace that its constructor fills: StopIteration.value from its argument, the rest None.
 Value* exception_member(Tracer& t, Value* self, std::string_view name) {
-  if (name == "__suppress_context__") return t.boolean(false);
-  if (PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_OSError)) || PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_UnicodeError)))
+  if (name == "__suppress_context__") return t.boolean(has_cause(self));
+  if (PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_OSError)) ||
+      PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_SyntaxError)) ||
+      PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_UnicodeError)))
     graph_break(BreakReason::unknown_attribute, std::string(self->type->tp_name) + "." + std::string(name));
   TupleValue* args = tuple_of(self);
   if ((name == "value" || name == "code" || name == "msg") && args && !args->items.empty()) return t.item(args, 0);
@@ -103,8 +111,9 @@ Value* exception_attribute(Tracer& t, InstanceValue* self, PyObject* name) {
   if (Value* written = self->find_attr(name, &known); known) return written ? written : t.none();
   const std::string_view text = text_of(name);
   if (text == "args" && self->payload && self->payload->kind == ValueKind::tuple) return self->payload;
-  if (!self->object && text != "args") return text == "__suppress_context__" ? t.boolean(false) : t.none();
-  return nullptr;
+  if (self->object || text == "args") return nullptr;
+  if (text == "__traceback__" && t.was_raised(self)) graph_break(BreakReason::unknown_attribute, "__traceback__ of a caught exception");
+  return text == "__suppress_context__" ? t.boolean(has_cause(self)) : t.none();
 }
 
 // C getters of real, mutable objects that neither run Python code nor make a new object on each read.
@@ -283,7 +292,7 @@ DictValue* instance_dict(Tracer& t, InstanceValue* v) {
 
 Value* generic_attribute(Tracer& t, Value* v, PyObject* name) {
   const Found d = look_up(t, v, name);
-  if (d.object && Py_TYPE(d.object)->tp_descr_set) return bind(t, d, v, v->type, nullptr);
+  if (d.object && Py_TYPE(d.object)->tp_descr_set && Py_TYPE(d.object)->tp_descr_get) return bind(t, d, v, v->type, nullptr);
   if (v->kind == ValueKind::instance || (v->object && v->source != guards::kNoSource))
     if (Value* own = own_attribute(t, v, name)) return own;
   return d.object ? bind(t, d, v, v->type, nullptr) : nullptr;

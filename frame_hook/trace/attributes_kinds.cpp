@@ -68,6 +68,7 @@ Value* metaclass_getattr(Tracer& t, Value* type_value, const Found& getattr, PyT
 Value* module_attribute(Tracer& t, Value* v, PyObject* name) {
   const Found d = look_up(t, v, name);
   if (d.object && Py_TYPE(d.object)->tp_descr_set && std::string_view(text_of(name)) != "__dict__") {
+    module_dict(t, v);
     PyObject* own = PyDict_GetItemWithError(PyModule_GetDict(v->object.get()), name);
     if (!own) drop_error();
     if (Py_TYPE(d.object) != &PyGetSetDescr_Type || !own) return bind(t, d, v, v->type, nullptr);
@@ -213,6 +214,7 @@ Value* type_attribute(Tracer& t, Value* v, PyObject* name) {
 DictValue* module_dict(Tracer& t, Value* module) {
   t.guard_identity(module);
   PyObject* dict = PyModule_GetDict(module->object.get());
+  if (!dict) drop_error(), graph_break(BreakReason::unsupported_value, "a module that was not initialised");
   Value* v = t.wrap(dict, t.guards().sources.add(SourceKind::instance_dict, source_of(t, module)));
   as<DictValue>(v)->is_globals = true;
   return as<DictValue>(v);
@@ -224,7 +226,6 @@ Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name) {
   const std::string_view text = text_of(name);
   if (text == "__class__") return t.constant_value(reinterpret_cast<PyObject*>(&PyFunction_Type));
   t.load(f);
-  auto& sources = t.guards().sources;
   if (text == "__code__") return t.constant_value(reinterpret_cast<PyObject*>(f->code));
   if (text == "__globals__") return f->globals;
   if (text == "__defaults__") return f->defaults ? f->defaults : t.none();
@@ -242,23 +243,31 @@ Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name) {
       PyObject* doc = PyTuple_GET_SIZE(consts) ? PyTuple_GET_ITEM(consts, 0) : Py_None;
       return t.constant_value(PyUnicode_Check(doc) ? doc : Py_None);
     }
-    if (text == "__dict__") {
-      DictValue* d = t.dict();
-      for (const auto& [n, v] : f->attrs)
-        if (v && std::string_view(text_of(n.get())).substr(0, 2) != "__") t.dict_set(d, t.constant_value(n.get()), v);
-      return d;
-    }
     if (text == "__annotations__") {
       DictValue* d = t.dict();
       f->attrs.emplace_back(PyRef::borrow(name), d);
       return d;
     }
-  } else if (text == "__dict__") {
+  }
+  if (text == "__dict__") return function_dict(t, f);
+  if (const PyObject* known = _PyType_Lookup(&PyFunction_Type, name); !known || !Py_TYPE(known)->tp_descr_set)
+    if (Value* own = t.dict_get(function_dict(t, f), t.constant_value(name))) return own;
+  return generic_attribute(t, f, name);
+}
+
+// One made in the trace is given it at the exit, as an attribute.
+DictValue* function_dict(Tracer& t, FunctionValue* f) {
+  PyObject* name = interned("__dict__");
+  if (f->object) {
     PyRef dict = PyRef::steal(PyObject_GetAttr(f->object.get(), name));
     if (!dict) t.raise_pending();
-    return t.wrap(dict.get(), sources.add(SourceKind::instance_dict, source_of(t, f)));
+    return as<DictValue>(t.wrap(dict.get(), t.guards().sources.add(SourceKind::instance_dict, source_of(t, f))));
   }
-  return generic_attribute(t, f, name);
+  for (const auto& [n, v] : f->attrs)
+    if (n.get() == name) return as<DictValue>(v);
+  DictValue* made = t.dict();
+  f->attrs.emplace_back(PyRef::borrow(name), made);
+  return made;
 }
 
 Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name) {
@@ -274,6 +283,7 @@ Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name) {
   const guards::SourceId type_source = on_class ? source_of(t, v->self_type) : t.type_source(v->self);
   if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.guard_type_unchanged(type, type_source);
   PyObject* mro = type->tp_mro;
+  if (!mro) graph_break(BreakReason::unsupported_value, "super() of a class that is being made");
   Py_ssize_t i = 0;
   while (i < PyTuple_GET_SIZE(mro) && PyTuple_GET_ITEM(mro, i) != reinterpret_cast<PyObject*>(start)) ++i;
   for (++i; i < PyTuple_GET_SIZE(mro); ++i) {

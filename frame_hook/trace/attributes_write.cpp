@@ -3,6 +3,8 @@
 #include "frame_hook/trace/protocol.h"
 #include "guards/interrupts.h"
 
+#include <structmember.h>
+
 namespace framejit::frame_hook {
 
 namespace {
@@ -33,6 +35,16 @@ bool is_exception_slot(PyTypeObject* type, std::string_view name) {
          (name == "__cause__" || name == "__context__" || name == "__traceback__" || name == "__suppress_context__" || name == "args");
 }
 
+// As the setters of BaseException do.
+void check_exception_slot(Tracer& t, std::string_view name, Value* to) {
+  if (!to) graph_break(BreakReason::unsupported_value, "a deleted " + std::string(name) + " of an exception");
+  const bool cause = name == "__cause__";
+  const bool none = to->kind == ValueKind::object && to->object && to->object.get() == Py_None;
+  if (name == "__traceback__" && !none) graph_break(BreakReason::unsupported_value, "a write to __traceback__ of an exception");
+  if ((cause || name == "__context__") && !none && !PyType_IsSubtype(t.type_of(to), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
+    t.raise_new(PyExc_TypeError, std::string("exception ") + (cause ? "cause" : "context") + " must be None or derive from BaseException");
+}
+
 // A data descriptor of the type takes the write.
 void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name, Value* to) {
   PyTypeObject* kind = Py_TYPE(d.object);
@@ -44,9 +56,12 @@ void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name,
     return;
   }
   const bool context = kind == &PyGetSetDescr_Type && !v->object && std::string_view(builtin_base(v->type)->tp_name) == "torch._C._FunctionBase";
-  const bool member = kind == &PyMemberDescr_Type || context;
+  const bool member = kind == &PyMemberDescr_Type;
+  if (context) return write_overlay(t, as<InstanceValue>(v), name, to);
   if (v->kind == ValueKind::instance && (member || is_exception_slot(v->type, text_of(name)))) {
-    if (std::string_view(text_of(name)) == "args" && to) {
+    if (member && (reinterpret_cast<PyMemberDescrObject*>(d.object)->d_member->flags & READONLY)) t.raise_new(PyExc_AttributeError, "readonly attribute");
+    if (!member) check_exception_slot(t, text_of(name), to);
+    if (!member && std::string_view(text_of(name)) == "args" && to) {
       as<InstanceValue>(v)->payload = t.tuple(t.unpack(to));
       if (v->object) graph_break(BreakReason::unsupported_value, "a write to args of an exception");
       return;
@@ -60,6 +75,13 @@ void set_function_attribute(Tracer& t, FunctionValue* f, PyObject* name, Value* 
   const std::string_view text = text_of(name);
   if (text == "__code__" || text == "__defaults__" || text == "__kwdefaults__" || text == "__globals__" || text == "__closure__")
     graph_break(BreakReason::unsupported_value, "a write to function." + std::string(text));
+  if (const PyObject* known = _PyType_Lookup(&PyFunction_Type, name); !known || !Py_TYPE(known)->tp_descr_set) {
+    DictValue* dict = function_dict(t, f);
+    if (to) t.dict_set(dict, t.constant_value(name), to);
+    else if (!t.dict_delete(dict, t.constant_value(name))) t.raise_new(PyExc_AttributeError, "'function' object has no attribute '" + std::string(text) + "'");
+    return;
+  }
+  if (!to || text == "__dict__") graph_break(BreakReason::unsupported_value, "a write to function." + std::string(text));
   t.will_mutate(f);
   if (!f->object && text == "__name__" && to) f->name = to;
   if (!f->object && text == "__qualname__" && to) f->qualname = to;
@@ -86,6 +108,9 @@ void write(Tracer& t, Value* v, PyObject* name, Value* to) {
         to ? t.call(method, {t.constant_value(key.get()), to}) : t.call(method, {t.constant_value(key.get())});
         return;
       }
+      if (hook.object && Py_IS_TYPE(hook.object, &PyWrapperDescr_Type) && !PyModule_Check(v->object ? v->object.get() : Py_None) && !real_type(v) &&
+          reinterpret_cast<PyWrapperDescrObject*>(hook.object)->d_wrapped != reinterpret_cast<void*>(PyObject_GenericSetAttr))
+        graph_break(BreakReason::unsupported_value, std::string("a write to ") + v->type->tp_name + "." + text_of(key.get()) + ", which C code takes");
     }
   }
   generic_set_attribute(t, v, key.get(), to);
@@ -124,6 +149,8 @@ void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
   }
   if (real_type(v)) graph_break(BreakReason::outside_effect, std::string("a write to a class attribute of ") + describe(v));
   if (v->object && PyModule_Check(v->object.get())) {
+    if (const Found d = look_up(t, v, name); d.object && Py_TYPE(d.object)->tp_descr_set)
+      graph_break(BreakReason::outside_effect, std::string("a write to ") + text_of(name) + " of " + describe(v));
     DictValue* dict = module_dict(t, v);
     if (to) t.dict_set(dict, t.constant_value(name), to);
     else if (!t.dict_delete(dict, t.constant_value(name))) t.raise_new(PyExc_AttributeError, text_of(name));

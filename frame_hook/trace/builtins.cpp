@@ -63,7 +63,8 @@ PyObject* known_str(Tracer& t, Value* v, const char* what) {
 
 bool overrides_class_attribute(PyTypeObject* type) {
   static PyObject* const plain = _PyType_Lookup(&PyBaseObject_Type, interned("__class__"));
-  return _PyType_Lookup(type, interned("__class__")) != plain;
+  const PyObject* getter = _PyType_Lookup(type, interned("__getattribute__"));
+  return _PyType_Lookup(type, interned("__class__")) != plain || (getter && PyFunction_Check(getter));
 }
 
 Value* union_members(Tracer& t, Value* cls) {

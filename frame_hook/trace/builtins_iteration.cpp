@@ -53,6 +53,7 @@ namespace rows {
 Value* builtin_iter(Tracer& t, const Arguments& args) {
   only_positional(t, args, "iter", 1, 2);
   if (args.positional.size() == 1) return t.iterate(args.positional[0]);
+  if (!t.type_of(args.positional[0])->tp_call) t.raise_new(PyExc_TypeError, "iter(v, w): v must be callable");
   return make_iterator(t, Over::callable, &PyCallIter_Type, args.positional);
 }
 
@@ -156,6 +157,7 @@ Value* builtin_any(Tracer& t, const Arguments& args) {
 }
 
 Value* builtin_sorted(Tracer& t, const Arguments& args) {
+  if (args.positional.size() != 1) t.raise_new(PyExc_TypeError, "sorted expected 1 argument, got " + std::to_string(args.positional.size()));
   std::vector<Value*> a = parse(t, args, "sorted", {"iterable", "$key", "$reverse"}, 1);
   return t.list(sorted_values(t, t.unpack(a[0]), a[1], a[2]));
 }
@@ -179,6 +181,7 @@ Value* itertools_islice(Tracer& t, const Arguments& args) {
   it->position = is_none(first) ? 0 : t.as_index(first);
   it->stop = is_none(last) ? -1 : t.as_index(last);
   it->step = a.size() == 4 && !is_none(a[3]) ? t.as_index(a[3]) : 1;
+  if (it->position < 0 || it->stop < -1 || it->step < 1 || (it->stop == -1 && !is_none(last))) graph_break(BreakReason::exception_raised, "itertools.islice()");
   return it;
 }
 
@@ -191,6 +194,8 @@ Value* itertools_repeat(Tracer& t, const Arguments& args) {
 
 Value* itertools_count(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "count", {"start", "step"}, 0);
+  for (Value* v : a)
+    if (v && !PyType_IsSubtype(t.type_of(v), &PyLong_Type) && v->type != &PyFloat_Type) graph_break(BreakReason::unsupported_value, "itertools.count() of " + describe(v));
   return make_iterator(t, Over::count, itertools_type("count"), {a[0] ? a[0] : t.integer(0), a[1] ? a[1] : t.integer(1)});
 }
 
@@ -249,9 +254,9 @@ Value* itertools_accumulate(Tracer& t, const Arguments& args) {
 
 Value* itertools_starmap(Tracer& t, const Arguments& args) {
   only_positional(t, args, "starmap", 2, 2);
-  std::vector<Value*> items;
-  for (Value* v : t.unpack(args.positional[1])) items.push_back(t.call(args.positional[0], Arguments{t.unpack(v), {}}));
-  return eager(t, "starmap", std::move(items));
+  IteratorValue* it = make_iterator(t, Over::map, itertools_type("starmap"), {args.positional[0], t.iterate(args.positional[1])});
+  it->stop = 1;
+  return it;
 }
 
 Value* itertools_takewhile(Tracer& t, const Arguments& args) {
@@ -284,6 +289,7 @@ Value* itertools_combinations(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "combinations", {"iterable", "r"}, 2);
   std::vector<Value*> pool = t.unpack(a[0]), items;
   const int64_t r = t.as_index(a[1]), n = static_cast<int64_t>(pool.size());
+  if (r < 0) t.raise_new(PyExc_ValueError, "r must be non-negative");
   std::vector<int64_t> at(static_cast<size_t>(std::max<int64_t>(r, 0)));
   for (int64_t i = 0; i < r; ++i) at[i] = i;
   while (r <= n) {

@@ -126,6 +126,8 @@ Value* builtin_divmod(Tracer& t, const Arguments& args) {
 Value* builtin_pow(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "pow", {"base", "exp", "mod"}, 2);
   if (!a[2]) return t.binary_operator(8, a[0], a[1]);
+  for (Value* v : a)
+    if (v->kind == ValueKind::instance) graph_break(BreakReason::unsupported_value, "pow() with a modulus, of " + describe(v));
   return run_plain(t, builtin("pow"), concrete(t, args));
 }
 

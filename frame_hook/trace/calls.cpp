@@ -157,9 +157,38 @@ Value* call_torch(Tracer& t, PyObject* callable, Arguments args) {
   return t.call_recorded(callable, args);
 }
 
+PyMethodDef* definition_of(PyObject* callable) {
+  if (PyCFunction_Check(callable)) return reinterpret_cast<PyCFunctionObject*>(callable)->m_ml;
+  return Py_IS_TYPE(callable, &PyMethodDescr_Type) ? reinterpret_cast<PyMethodDescrObject*>(callable)->d_method : nullptr;
+}
+
+// What CPython checks before a C function sees its arguments: self of its class, none, one, or no keywords.
+void check_signature(Tracer& t, PyObject* callable, const Arguments& args) {
+  const bool slot = Py_IS_TYPE(callable, &PyWrapperDescr_Type), unbound = slot || Py_IS_TYPE(callable, &PyMethodDescr_Type);
+  if (unbound) {
+    auto* descriptor = reinterpret_cast<PyDescrObject*>(callable);
+    const std::string name = text_of(descriptor->d_name), type = descriptor->d_type->tp_name;
+    if (args.positional.empty())
+      t.raise_new(PyExc_TypeError, (slot ? "descriptor '" + name + "' of '" + type + "' object" : "unbound method " + type + "." + name + "()") + " needs an argument");
+    Value* self = args.positional[0];
+    if (!PyType_IsSubtype(t.type_of(self), descriptor->d_type))
+      t.raise_new(PyExc_TypeError, "descriptor '" + name + (slot ? "' requires a '" + type + "' object but received a '" : "' for '" + type + "' objects doesn't apply to a '") +
+                                       self->type->tp_name + (slot ? "'" : "' object"));
+  }
+  const PyMethodDef* method = definition_of(callable);
+  if (!method || (method->ml_flags & METH_KEYWORDS)) return;
+  const size_t given = args.positional.size() - (unbound ? 1 : 0);
+  const bool none = method->ml_flags & METH_NOARGS, one = method->ml_flags & METH_O;
+  if (args.keywords.empty() && !(none && given != 0) && !(one && given != 1)) return;
+  const std::string function = name_of_callable(callable) + "()";
+  if (!args.keywords.empty()) t.raise_new(PyExc_TypeError, function + " takes no keyword arguments");
+  t.raise_new(PyExc_TypeError, function + (none ? " takes no arguments (" : " takes exactly one argument (") + std::to_string(given) + " given)");
+}
+
 Value* call_c_function(Tracer& t, Value* v, PyObject* callable, const Arguments& args) {
   t.guard_identity(v);
   Unresumable guard(t);
+  check_signature(t, callable, args);
   if (CFunction row = find_c_function(callable)) return row(t, args);
   if (runs_concretely(callable)) return run_plain(t, callable, without_payloads(t, args));
   if (Value* result = call_slot_or_new(t, callable, args)) return result;

@@ -73,15 +73,41 @@ bool is_object_slot(PyObject* found, const char* name) { return found == _PyType
 
 }  // namespace
 
+namespace {
+
+bool is_class(PyTypeObject* type, PyObject* of) { return PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(of)); }
+
+// Which class an OSError is of, and what the others hold, is worked out of the arguments by C code.
+void refuse_parsed_arguments(PyTypeObject* type, size_t given) {
+  if ((is_class(type, PyExc_OSError) && given > 1) || (is_class(type, PyExc_SyntaxError) && given > 1) || is_class(type, PyExc_UnicodeEncodeError) ||
+      is_class(type, PyExc_UnicodeDecodeError) || is_class(type, PyExc_UnicodeTranslateError) || std::string_view(builtin_base(type)->tp_name).ends_with("ExceptionGroup"))
+    graph_break(BreakReason::unknown_callable, std::string("class ") + type->tp_name);
+}
+
+// object.__new__(), and whether the initialiser of a C class takes what the constructor leaves.
+void check_arguments(Tracer& t, PyTypeObject* type, PyTypeObject* base, const Arguments& args) {
+  const bool any = !args.positional.empty() || !args.keywords.empty();
+  if (base == &PyBaseObject_Type && any) {
+    if (type->tp_new != PyBaseObject_Type.tp_new) t.raise_new(PyExc_TypeError, "object.__new__() takes exactly one argument (the type to instantiate)");
+    if (type->tp_init == PyBaseObject_Type.tp_init) t.raise_new(PyExc_TypeError, std::string(type->tp_name) + "() takes no arguments");
+  }
+  const bool immutable = base == &PyTuple_Type || base == &PyFrozenSet_Type;
+  if (immutable && type->tp_init == base->tp_init && (!args.keywords.empty() || args.positional.size() > 1))
+    graph_break(BreakReason::exception_raised, std::string("an error of the constructor of ") + type->tp_name);
+}
+
+}  // namespace
+
 Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
   PyTypeObject* base = builtin_base(type);
   if (type->tp_flags & Py_TPFLAGS_IS_ABSTRACT) graph_break(BreakReason::exception_raised, std::string("an error of the abstract class ") + type->tp_name);
   const std::string_view name = base->tp_name;
+  check_arguments(t, type, base, args);
   if (base == &PyBaseObject_Type) return make_instance(t, type);
-  if (PyType_IsSubtype(base, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) {
+  if (is_class(base, PyExc_BaseException)) {
+    refuse_parsed_arguments(type, args.positional.size());
     InstanceValue* v = make_instance(t, type);
     v->payload = t.tuple(args.positional);
-    for (const auto& [n, value] : args.keywords) v->attrs.emplace_back(PyRef::borrow(interned(text_of(n))), value);
     return v;
   }
   if (name == "functools.partial") return new_partial(t, type, args);

@@ -307,6 +307,7 @@ bool Tracer::dict_delete(DictValue* v, Value* key) {
 void dict_update(Tracer& t, DictValue* dict, Value* other) {
   t.type_of(other);
   DictValue* from = dict_of(other);
+  if (from && other != from && python_special(t, other, "__iter__")) from = nullptr;  // C code goes by keys() then
   if (!from && other->kind == ValueKind::instance && other->type == &PyDictProxy_Type) from = dict_of(payload_of(other));
   if (from) {
     t.load(from);

@@ -22,6 +22,11 @@ PyTypeObject* list_iterator_type() {
   return type;
 }
 
+PyTypeObject* tuple_iterator_type() {
+  static PyTypeObject* const type = type_of_iterator(PyRef::steal(PyTuple_New(0)).get());
+  return type;
+}
+
 PyTypeObject* set_iterator_type() {
   static PyTypeObject* const type = type_of_iterator(PyRef::steal(PySet_New(nullptr)).get());
   return type;
@@ -117,8 +122,13 @@ Value* next_zip(Tracer& t, IteratorValue* it) {
   return t.tuple(std::move(items));
 }
 
+// stop == 1: starmap.
 Value* next_map(Tracer& t, IteratorValue* it) {
   Arguments args;
+  if (it->stop == 1) {
+    Value* next = t.next_item(it->operands[1]);
+    return next ? t.call(it->operands[0], Arguments{t.unpack(next), {}}) : nullptr;
+  }
   for (size_t i = 1; i < it->operands.size(); ++i) {
     Value* next = t.next_item(it->operands[i]);
     if (!next) return nullptr;
@@ -300,6 +310,23 @@ Value* make_view(Tracer& t, DictValue* dict, ViewValue::What what) {
   return view;
 }
 
+static Value* iterate_range(Tracer& t, Value* v) {
+  PyObject* range = t.constant(v);
+  auto part = [&](const char* name) {
+    PyRef value = PyRef::steal(PyObject_GetAttrString(range, name));
+    return static_cast<int64_t>(PyLong_AsLongLong(value.get()));
+  };
+  IteratorValue* it = make_iterator(t, Over::range, &PyRangeIter_Type, {});
+  it->position = part("start");
+  it->stop = part("stop");
+  it->step = part("step");
+  if (PyErr_Occurred()) {
+    drop_error();
+    graph_break(BreakReason::unsupported_value, "a range beyond 64 bits");
+  }
+  return it;
+}
+
 Value* raw_iterate(Tracer& t, Value* v) {
   t.type_of(v);
   Value* inner = contents_of(t, v);
@@ -307,7 +334,9 @@ Value* raw_iterate(Tracer& t, Value* v) {
     case ValueKind::list:
       if (std::string_view(v->type->tp_name) == "collections.deque") return make_iterator(t, Over::other, list_iterator_type(), {v});
       [[fallthrough]];
-    case ValueKind::tuple: raw_length(t, inner); return make_iterator(t, Over::sequence, list_iterator_type(), {inner});
+    case ValueKind::tuple:
+      raw_length(t, inner);
+      return make_iterator(t, Over::sequence, inner->kind == ValueKind::tuple ? tuple_iterator_type() : list_iterator_type(), {inner});
     case ValueKind::dict: inner = make_view(t, as<DictValue>(inner), ViewValue::What::keys); [[fallthrough]];
     case ValueKind::view: {
       auto* view = as<ViewValue>(inner);
@@ -324,25 +353,10 @@ Value* raw_iterate(Tracer& t, Value* v) {
     case ValueKind::object: {
       if (!inner->object) break;
       PyObject* object = inner->object.get();
-      if (PyRange_Check(object)) {
-        PyObject* range = t.constant(inner);
-        auto part = [&](const char* name) {
-          PyRef value = PyRef::steal(PyObject_GetAttrString(range, name));
-          return static_cast<int64_t>(PyLong_AsLongLong(value.get()));
-        };
-        IteratorValue* it = make_iterator(t, Over::range, &PyRangeIter_Type, {});
-        it->position = part("start");
-        it->stop = part("stop");
-        it->step = part("step");
-        if (PyErr_Occurred()) {
-          drop_error();
-          graph_break(BreakReason::unsupported_value, "a range beyond 64 bits");
-        }
-        return it;
-      }
+      if (PyRange_Check(object)) return iterate_range(t, inner);
       if (PyUnicode_CheckExact(object) || PyBytes_CheckExact(object)) {
         PyRef items = PyRef::steal(PySequence_Tuple(t.constant(inner)));
-        return make_iterator(t, Over::text, list_iterator_type(), {t.constant_value(items.get())});
+        return make_iterator(t, Over::text, type_of_iterator(object), {t.constant_value(items.get()), inner});
       }
       if (real_type(inner)) {
         PyTypeObject* meta = Py_TYPE(object);
@@ -363,7 +377,13 @@ Value* raw_iterate(Tracer& t, Value* v) {
 Value* Tracer::iterate(Value* v) {
   if (v->kind == ValueKind::tensor) return call(lookup_special(v, "__iter__"), {});
   if (v->kind == ValueKind::instance) {
-    if (Value* method = python_special(*this, v, "__iter__")) return call(method, {});
+    if (Value* method = python_special(*this, v, "__iter__")) {
+      Value* iterator = call(method, {});
+      PyTypeObject* type = type_of(iterator);
+      if (!type->tp_iternext || type->tp_iternext == &_PyObject_NextNotImplemented)
+        raise_new(PyExc_TypeError, std::string("iter() returned non-iterator of type '") + type->tp_name + "'");
+      return iterator;
+    }
     if (!v->type->tp_iter)
       if (python_special(*this, v, "__getitem__")) return make_iterator(*this, Over::get_item, &PySeqIter_Type, {v});
   }
@@ -399,6 +419,9 @@ Value* Tracer::next_item(Value* iterator) {
   }
 }
 
+// An iterator without an end takes no steps that the limit of a trace would count.
+static constexpr size_t kLongest = 1 << 17;
+
 std::vector<Value*> Tracer::unpack(Value* v) {
   std::vector<Value*> items;
   Value* inner = v->kind == ValueKind::instance && python_special(*this, v, "__iter__") ? v : payload_of(v);
@@ -417,7 +440,10 @@ std::vector<Value*> Tracer::unpack(Value* v) {
   }
   Unresumable guard(*this);
   Value* iterator = iterate(v);
-  while (Value* next = next_item(iterator)) items.push_back(next);
+  while (Value* next = next_item(iterator)) {
+    if (items.size() >= kLongest) graph_break(BreakReason::trace_too_long, std::to_string(kLongest) + " items of an iterator");
+    items.push_back(next);
+  }
   return items;
 }
 

@@ -70,9 +70,12 @@ Value* concatenate(Tracer& t, Value* a, Value* b, bool in_place) {
   return like(t, a, std::move(items));
 }
 
+constexpr int64_t kLongest = 1 << 16;  // a longer one is no work for a trace
+
 Value* repeat(Tracer& t, Value* sequence, Value* times, bool in_place) {
   const int64_t n = t.as_index(times);
   std::vector<Value*> once = t.unpack(payload_of(sequence)), items;
+  if (n > kLongest || static_cast<int64_t>(once.size()) * n > kLongest) graph_break(BreakReason::unsupported_value, "a sequence of so many items");
   for (int64_t i = 0; i < n; ++i) items.insert(items.end(), once.begin(), once.end());
   if (in_place && list_of(sequence)) {
     t.will_mutate(list_of(sequence));
@@ -157,7 +160,7 @@ Value* merge_dicts(Tracer& t, Value* a, Value* b, bool in_place) {
   DictValue* merged = t.dict();
   dict_update(t, merged, a);
   dict_update(t, merged, b);
-  if (a->kind != ValueKind::instance) return merged;
+  if (a->kind != ValueKind::instance || builtin_base(a->type) == &PyDict_Type) return merged;  // a subclass written in Python makes a dict
   InstanceValue* same_class = make_instance(t, a->type);
   same_class->payload = merged;
   return same_class;
@@ -167,6 +170,9 @@ Value* merge_dicts(Tracer& t, Value* a, Value* b, bool in_place) {
 Value* container_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
   t.type_of(a);
   t.type_of(b);
+  for (Value* v : {a, b})
+    if (v->kind == ValueKind::instance && list_of(v) && builtin_base(v->type) != &PyList_Type)  // a deque
+      graph_break(BreakReason::unsupported_value, std::string("operator ") + kBinary[op].symbol + " on " + describe(v));
   if (op == kAdd && is_sequence(a)) return concatenate(t, a, b, in_place);
   if (op == kMultiply && is_sequence(a) && is_int(payload_of(b))) return repeat(t, a, b, in_place);
   if (op == kMultiply && is_sequence(b) && is_int(payload_of(a))) return repeat(t, b, a, false);

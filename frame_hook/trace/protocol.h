@@ -105,6 +105,7 @@ DictValue* instance_dict(Tracer& t, InstanceValue* v);           // the value of
 DictValue* module_dict(Tracer& t, Value* module);
 void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to);  // object.__setattr__; to null: __delattr__
 Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name);
+DictValue* function_dict(Tracer& t, FunctionValue* f);           // the value of __dict__
 // type(v).name bound to v when Python code (or anything but the builtin's own C slot) implements it; null otherwise.
 Value* python_special(Tracer& t, Value* v, const char* name);
 MethodValue* make_method(Tracer& t, Value* function, Value* self);

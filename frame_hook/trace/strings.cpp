@@ -1,5 +1,6 @@
 // frame_hook/trace/strings.cpp — str(), repr(), format(), join: concretely on plain values, through inlined special methods otherwise.
 // A text that would hold an address, or a tensor's data, breaks.
+#include <algorithm>
 #include <cstring>
 
 #include "frame_hook/trace/builtins.h"
@@ -63,10 +64,42 @@ std::string instance_repr(Tracer& t, Value* v) {
   no_text(v);
 }
 
+// What is being turned into text: a container in itself is dots.
+std::vector<Value*> in_progress;
+constexpr size_t kDeepest = 100;
+
+struct InProgress {
+  explicit InProgress(Value* v) {
+    if (in_progress.size() >= kDeepest) graph_break(BreakReason::recursion_limit, "the text of a deep container");
+    in_progress.push_back(v);
+  }
+  ~InProgress() { in_progress.pop_back(); }
+  InProgress(const InProgress&) = delete;
+};
+
+std::string dots(Value* v) {
+  if (v->kind == ValueKind::tuple) return "(...)";
+  if (v->kind == ValueKind::list) return "[...]";
+  if (v->kind == ValueKind::dict) return "{...}";
+  if (v->kind == ValueKind::set) return std::string(v->type->tp_name) + "(...)";
+  return v->kind == ValueKind::view ? "..." : "";
+}
+
+std::string text_inside(Tracer& t, Value* v);
+
 }  // namespace
 
 std::string repr_text(Tracer& t, Value* v) {
   t.type_of(v);
+  if (std::find(in_progress.begin(), in_progress.end(), v) != in_progress.end())
+    if (std::string text = dots(v); !text.empty()) return text;
+  const InProgress now(v);
+  return text_inside(t, v);
+}
+
+namespace {
+
+std::string text_inside(Tracer& t, Value* v) {
   switch (v->kind) {
     case ValueKind::sym_int:
     case ValueKind::identity: return std::to_string(t.as_index(v));
@@ -114,6 +147,8 @@ std::string repr_text(Tracer& t, Value* v) {
   }
   no_text(v);
 }
+
+}  // namespace
 
 Value* Tracer::to_repr(Value* v) {
   static PyObject* const function = PyDict_GetItemString(PyEval_GetBuiltins(), "repr");
@@ -175,7 +210,9 @@ Value* Tracer::format(Value* v, Value* spec) {
   if (v->kind == ValueKind::tensor) no_text(v);
   if (Value* method = real_type(v) ? nullptr : python_special(*this, v, "__format__")) {
     Unresumable guard(*this);
-    return call(method, {spec ? spec : string("")});
+    Value* text = call(method, {spec ? spec : string("")});
+    if (!PyType_IsSubtype(type_of(text), &PyUnicode_Type)) raise_new(PyExc_TypeError, std::string("__format__ must return a str, not ") + text->type->tp_name);
+    return text;
   }
   if (no_spec) return to_string(v);
   static PyObject* const function = PyDict_GetItemString(PyEval_GetBuiltins(), "format");

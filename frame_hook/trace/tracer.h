@@ -161,6 +161,7 @@ class Tracer {
   [[noreturn]] void raise_of_pure_call();                  // the same where the only Python code is a signal handler's
   bool exception_matches(Value* exception, PyObject* type);
   Value* handled_exception(bool* known) const;             // what is being handled; null: nothing. known: false when it was so at entry
+  bool was_raised(Value* exception) const { return raised_at_.contains(exception); }
   InstanceValue* new_exception(PyObject* type, std::vector<Value*> args);
 
   // ---- recorded and concrete calls

@@ -272,6 +272,12 @@ Value* set_copy(Tracer& t, const Arguments& args) {
   return make_set(t, &PySet_Type, self->items, call_order(t, order_of(t, self), "copy", {}));
 }
 
+Value* frozenset_copy(Tracer& t, const Arguments& args) {
+  SetValue* self = self_set(t, args, "copy");
+  if (t.type_of(args.positional[0]) == &PyFrozenSet_Type) return args.positional[0];
+  return make_set(t, &PyFrozenSet_Type, self->items, call_order(t, order_of(t, self), "copy", {}));
+}
+
 Value* set_union(Tracer& t, const Arguments& args) {
   SetValue* self = self_set(t, args, "union");
   const std::vector<SetOperand> operands = others_of(t, args);

@@ -24,13 +24,21 @@ PyObject* copyreg_function(const char* name) {
   return found.get();  // the module keeps it
 }
 
+bool has_slots(PyTypeObject* type) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+    PyObject* slots = base == &PyBaseObject_Type ? nullptr : _PyType_Lookup(base, interned("__slots__"));
+    if (slots && !(PyTuple_Check(slots) && PyTuple_GET_SIZE(slots) == 0) && !(PyList_Check(slots) && PyList_GET_SIZE(slots) == 0)) return true;
+  }
+  return false;
+}
+
 // State of an instance without slots of its own: its dict, or None when there is nothing in it.
 Value* default_state(Tracer& t, Value* self) {
-  if (self->kind != ValueKind::instance || !has_own_dict(t, self)) return t.none();
+  if (self->kind != ValueKind::instance) return t.none();
+  if (has_slots(self->type)) graph_break(BreakReason::unsupported_value, std::string("a copy of an object with slots: ") + self->type->tp_name);
+  if (!has_own_dict(t, self)) return t.none();
   auto* instance = as<InstanceValue>(self);
-  PyObject* slots = _PyType_Lookup(self->type, interned("__slots__"));
-  if (slots && !(PyTuple_Check(slots) && PyTuple_GET_SIZE(slots) == 0) && !(PyList_Check(slots) && PyList_GET_SIZE(slots) == 0))
-    graph_break(BreakReason::unsupported_value, std::string("a copy of an object with slots: ") + self->type->tp_name);
   return own_names(t, instance).empty() ? t.none() : static_cast<Value*>(instance_dict(t, instance));
 }
 
@@ -94,8 +102,15 @@ Value* type_mro(Tracer& t, const Arguments& args) {
   return t.list(t.unpack(t.get_attribute(args.positional[0], interned("__mro__"))));
 }
 
+Value* exception_with_traceback(Tracer& t, const Arguments& args) {
+  t.set_attribute(args.positional[0], interned("__traceback__"), args.positional[1]);
+  return args.positional[0];
+}
+
 Value* exception_add_note(Tracer& t, const Arguments& args) {
   only_positional(t, args, "add_note", 2, 2);
+  if (!PyType_IsSubtype(t.type_of(args.positional[1]), &PyUnicode_Type))
+    t.raise_new(PyExc_TypeError, std::string("note must be a str, not '") + args.positional[1]->type->tp_name + "'");
   Value* notes = t.find_attribute(args.positional[0], interned("__notes__"));
   if (!notes) {
     notes = t.list({});

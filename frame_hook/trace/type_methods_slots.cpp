@@ -17,14 +17,34 @@ PyObject* name_argument(Tracer& t, const Arguments& args) {
 
 Value* not_implemented(Tracer& t) { return t.constant_value(Py_NotImplemented); }
 
+// BaseException.__init__() takes no keywords; those of its subclasses that take some keep them as members.
+void init_exception(Tracer& t, PyTypeObject* owner, Value* self, const Arguments& rest) {
+  auto is_class = [&](PyObject* of) { return PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(of)); };
+  const bool imports = is_class(PyExc_ImportError), named = imports || is_class(PyExc_NameError) || is_class(PyExc_AttributeError);
+  if (!rest.keywords.empty() && !named) t.raise_new(PyExc_TypeError, std::string(t.type_of(self)->tp_name) + "() takes no keyword arguments");
+  for (const auto& [name, v] : rest.keywords) {
+    const std::string_view text = text_of(name);
+    if (text == "name" || (imports && (text == "path" || text == "name_from")) || (text == "obj" && is_class(PyExc_AttributeError))) continue;
+    t.raise_new(PyExc_TypeError, "'" + std::string(text) + "' is an invalid keyword argument for " + owner->tp_name + "()");
+  }
+  if (self->kind != ValueKind::instance) graph_break(BreakReason::unsupported_value, "__init__() of " + describe(self));
+  if (self->object) graph_break(BreakReason::unsupported_value, "__init__() of an exception that is there");
+  as<InstanceValue>(self)->payload = t.tuple(rest.positional);
+  for (const auto& [name, v] : rest.keywords) t.set_attribute(self, name, v);
+}
+
+// object.__init__() takes no arguments where the class has no __new__ of its own, or has an __init__.
+void init_object(Tracer& t, PyTypeObject* type, const Arguments& rest) {
+  if (rest.positional.empty() && rest.keywords.empty()) return;
+  if (type->tp_init != PyBaseObject_Type.tp_init) t.raise_new(PyExc_TypeError, "object.__init__() takes exactly one argument (the instance to initialize)");
+  if (type->tp_new == PyBaseObject_Type.tp_new) t.raise_new(PyExc_TypeError, std::string(type->tp_name) + ".__init__() takes exactly one argument (the instance to initialize)");
+}
+
 Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   Value* self = args.positional[0];
   Arguments rest{{args.positional.begin() + 1, args.positional.end()}, args.keywords};
-  if (PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) {
-    if (self->kind == ValueKind::instance) as<InstanceValue>(self)->payload = t.tuple(rest.positional);
-    for (const auto& [name, v] : rest.keywords) t.set_attribute(self, name, v);
-    return t.none();
-  }
+  if (PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) return init_exception(t, owner, self, rest), t.none();
+  if (owner == &PyBaseObject_Type) return init_object(t, t.type_of(self), rest), t.none();
   if (std::string_view(owner->tp_name) == "collections.defaultdict") {
     if (!rest.positional.empty()) {
       as<InstanceValue>(self)->attrs.emplace_back(PyRef::borrow(interned("default_factory")), rest.positional[0]);
@@ -32,18 +52,24 @@ Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
     }
   }
   if (DictValue* dict = dict_of(self)) {
+    only_positional(t, Arguments{rest.positional, {}}, "dict", 0, 1);
     if (!rest.positional.empty()) dict_update(t, dict, rest.positional[0]);
     for (const auto& [name, v] : rest.keywords) t.dict_set(dict, t.constant_value(name), v);
-  } else if (ListValue* list = list_of(self)) {
+  } else if (ListValue* list = owner == &PyList_Type ? list_of(self) : nullptr) {
+    only_positional(t, rest, "list", 0, 1);
     t.load(list);
     t.will_mutate(list);
     list->items = rest.positional.empty() ? std::vector<Value*>() : t.unpack(rest.positional[0]);
   } else if (SetValue* set = set_of(self); set && set->type == &PySet_Type) {
+    if (!rest.keywords.empty()) only_positional(t, rest, "set", 0, 1);
+    only_positional(t, rest, t.type_of(self)->tp_name, 0, 1);
     t.load(set);
     t.will_mutate(set);
     SetValue* made = rest.positional.empty() ? make_set(t, &PySet_Type, {}) : set_from(t, &PySet_Type, rest.positional[0]);
     set->items = made->items;
     set->order = made->order;
+  } else {
+    graph_break(BreakReason::unknown_callable, std::string(owner->tp_name) + ".__init__");
   }
   return t.none();
 }
@@ -162,7 +188,9 @@ Value* slot_call(Tracer& t, PyTypeObject* owner, const Arguments& args) {
 Value* slot_get(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   only_positional(t, args, "__get__", 2, 3);
   Value *self = args.positional[0], *object = args.positional[1];
-  const bool unbound = object->kind == ValueKind::object && object->object && object->object.get() == Py_None;
+  auto is_none = [](Value* v) { return v->kind == ValueKind::object && v->object && v->object.get() == Py_None; };
+  const bool unbound = is_none(object);
+  if (unbound && (args.positional.size() == 2 || is_none(args.positional[2]))) t.raise_new(PyExc_TypeError, "__get__(None, None) is invalid");
   if (owner == &PyFunction_Type) return unbound ? self : make_method(t, self, object);
   if (!self->object) return nullptr;
   t.guard_identity(self);

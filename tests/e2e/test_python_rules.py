@@ -1,0 +1,270 @@
+"""Rules of Python that traces once broke in silence, found by tracing CPython's own tests: each program as plain Python runs it."""
+import contextlib
+import copy
+import functools
+import itertools
+import types
+
+import pytest
+import torch
+
+from check import check, fresh  # noqa: F401  the fixture
+
+X = torch.ones(3)
+
+
+def raised(call, *args, **kwargs):
+    try:
+        return call(*args, **kwargs)
+    except Exception as error:
+        return type(error).__name__, str(error)
+
+
+class ListOfMine(list):
+    pass
+
+
+class SetOfMine(set):
+    pass
+
+
+class FrozenOfMine(frozenset):
+    pass
+
+
+class DictOfMine(dict):
+    pass
+
+
+class Backwards(dict):
+    def keys(self):
+        return reversed(list(dict.keys(self)))
+
+    __iter__ = keys
+
+
+class Slotted:
+    __slots__ = ("args", "func")
+
+    def __init__(self, func, args):
+        self.func, self.args = func, args
+
+
+class Plain:
+    pass
+
+
+class Refusing:
+    def __iter__(self):
+        return 3
+
+
+class Coded(Exception):
+    def __init__(self, *, code=0):
+        pass
+
+
+class OnlySet:
+    def __set__(self, owner, value):
+        owner.__dict__["kept"] = value
+
+
+class Named:
+    kept = OnlySet()
+
+
+class Disguised:
+    def __getattribute__(self, name):
+        return int if name == "__class__" else object.__getattribute__(self, name)
+
+
+class Spaced(types.SimpleNamespace):
+    def __init__(self, **names):
+        super().__init__(**names)
+
+
+class Odd:
+    def __format__(self, spec):
+        return 3
+
+
+def arguments_that_c_functions_refuse(x):
+    calls = [raised([].clear, None), raised([].copy, None), raised([1].reverse, 42), raised({}.clear, None), raised({}.copy, 1), raised([].append), raised([].append, 1, 2)]
+    calls += [raised([].append, item=1), raised(list.append), raised(list.append, 3, 4), raised(dict.__len__, []), raised(len), raised(len, [], []), raised(sorted), raised(sorted, [], None)]
+    return x + 1, calls
+
+
+def arguments_that_constructors_refuse(x):
+    calls = [raised(ListOfMine, a=1), raised(SetOfMine, a=1), raised(FrozenOfMine, a=1), raised(FrozenOfMine, [], 2), raised(SetOfMine, [], 2), raised(list, [], 2)]
+    calls += [raised(object.__new__, Plain, 5), raised(Plain, 5), raised(ValueError, a=1), raised(ImportError, a=1), raised(object.__init__, Plain(), 1)]
+    return x + 1, calls, ImportError("m", name="n").name
+
+
+def keywords_of_an_exception(x):
+    return x + 1, hasattr(Coded(code=3), "code"), Coded(code=3).args
+
+
+def what_an_os_error_is(x):
+    return x + 1, type(OSError(2, "gone")).__name__, raised(UnicodeDecodeError), SyntaxError("bad", ("file.py", 1, 2, "text")).filename
+
+
+def made_slots(x):
+    made = Slotted(len, (1, 2))
+    return x + 1, made.args, made.func([1])
+
+
+def made_slots_that_leave(x):
+    made = Slotted(len, (1, 2))
+    print(end="")
+    return x + len(made.args)
+
+
+def attributes_of_a_made_function(x):
+    def inner(y):
+        return y + 1
+    inner.mark = "m"
+
+    @functools.wraps(inner)
+    def outer(y):
+        return inner(y)
+    outer.__dict__["other"] = 2
+    names = outer.__dict__
+    outer.third = 3
+    return outer(x), sorted(names), outer.mark, outer.other, outer.__wrapped__ is inner, raised(delattr, outer, "none")
+
+
+def function_that_leaves(x):
+    def inner(y):
+        return y + 1
+    inner.mark = "m"
+
+    @functools.wraps(inner)
+    def outer(y):
+        return inner(y)
+    print(end="")
+    return outer(x), outer.mark, sorted(outer.__dict__)
+
+
+def marked(y):
+    return y + 1
+
+
+def attributes_of_a_real_function(x):
+    marked.calls = getattr(marked, "calls", 0) + 1
+    marked.__dict__["seen"] = True
+    seen = marked.seen, marked.__dict__["calls"]
+    del marked.calls, marked.seen
+    return marked(x), seen, hasattr(marked, "calls")
+
+
+def read_only_members(x):
+    partial = functools.partial(len, [1])
+    return x + 1, raised(setattr, partial, "func", max), partial()
+
+
+def traceback_of_a_caught_exception(x):
+    try:
+        raise ValueError(1)
+    except ValueError as error:
+        line = error.__traceback__.tb_lineno > 0
+    return x + 1, line
+
+
+def causes(x):
+    error = ValueError(1)
+    before = error.__suppress_context__
+    error.__cause__ = None
+    return x + 1, before, error.__suppress_context__, raised(setattr, error, "__cause__", 1), raised(setattr, error, "__context__", 1), raised(error.add_note, 3)
+
+
+def texts_of_containers_in_themselves(x):
+    items, table = [1], {}
+    items.append(items)
+    table["t"] = (table, items)
+    return x + 1, repr(items), repr(table)
+
+
+def text_of_a_deep_container(x):
+    deep = []
+    for _ in range(500):
+        deep = [deep]
+    return x + 1, len(repr(deep))
+
+
+def long_repetitions(x):
+    return x + 1, raised(lambda: [0] * (1 << 62)), len([0] * 100000), len((1, 2) * 3)
+
+
+def iterators_that_are_none(x):
+    return x + 1, raised(iter, Refusing()), raised(list, Refusing()), raised(enumerate, Refusing()), raised(iter, 42, 42)
+
+
+def types_of_iterators(x):
+    iterators = [iter([1]), iter((1,)), iter("ab"), iter(b"ab"), iter({1: 2}), iter({3}), iter(range(2))]
+    for iterator in iterators:
+        next(iterator)
+    names = [type(i).__name__ for i in iterators]
+    print(end="")
+    return x + 1, names, [type(i).__name__ for i in iterators], [list(i) for i in iterators]
+
+
+def ended_iterators(x):
+    iterators = [iter([1]), iter((1,)), iter("a"), iter({1: 2}), iter({3}), iter(range(1))]
+    ended = [list(i) for i in iterators]
+    print(end="")
+    return x + 1, ended, [type(i).__name__ for i in iterators], [next(i, None) for i in iterators]
+
+
+def endless_starmap(x):
+    return x + 1, list(itertools.islice(itertools.starmap(pow, zip(itertools.count(1), itertools.count(1))), 3))
+
+
+def wrong_counts(x):
+    return x + 1, raised(itertools.combinations, "abc", -2), raised(itertools.islice, [1], -1), raised(itertools.count, "a"), list(itertools.islice([1, 2, 3], None, None, 2))
+
+
+def copies_of_dicts(x):
+    backwards = Backwards(a=1, b=2)
+    return x + 1, list(dict(backwards)), type(DictOfMine(a=1) | {"b": 2}).__name__, dict(DictOfMine(c=3))
+
+
+def copies_of_objects_with_slots(x):
+    made = copy.copy(Slotted(len, (1, 2)))
+    return x + 1, made.args, made.func([1])
+
+
+def frozen_copies(x):
+    mine = FrozenOfMine([1])
+    return x + 1, type(mine.copy()).__name__, mine.copy() == mine
+
+
+def descriptors_without_get(x):
+    named = Named()
+    named.kept = 42
+    return x + 1, named.kept
+
+
+def pretended_classes(x):
+    return x + 1, isinstance(Disguised(), int), raised(property(len).__get__, None, None)
+
+
+def initialisers_of_c_classes(x):
+    return x + 1, Spaced(a=3).a
+
+
+def formats_that_are_no_text(x):
+    return x + 1, raised(format, Odd(), ""), raised(lambda: f"{Odd()}")
+
+
+def module_of_another_class(x):
+    module = types.ModuleType("m")
+    module.__class__ = type("Sub", (types.ModuleType,), {})
+    return x + 1, type(module).__name__
+
+
+PROGRAMS = [v for v in list(globals().values()) if isinstance(v, types.FunctionType) and v.__code__.co_varnames[:1] == ("x",)]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+def test_as_plain_python(program):
+    check(program, X)
