@@ -1,4 +1,4 @@
-// graph/backend.h — the seam between capture and code generation: a functional graph goes in, a call plan comes out.
+// graph/backend.h — the seam between capture and code generation: a functional graph goes in, an executable comes out.
 //
 // The driver is handed a Backend by name ("framejit", "interp", "eager"). A backend keeps nothing of the graph.
 #pragma once
@@ -7,27 +7,31 @@
 #include <string>
 
 #include "graph/graph.h"
-#include "runtime/call_plan.h"
+#include "runtime/executable.h"
 
 namespace framejit::graph {
 
-// Runs plans of one graph with the inputs of the call that it is compiled for. Nothing that a program can see changes, as long as
-// the graph's ops do nothing but compute.
+// Runs executables of one graph with the inputs of the call that it is compiled for. Nothing that a program can see changes, as long
+// as the graph's ops do nothing but compute.
 class PlanTimer {
  public:
   virtual ~PlanTimer() = default;
   // Seconds of one run; infinity when it was given up behind about `most` of them. An Error: a step failed or threw.
-  virtual Result<double> seconds(const std::shared_ptr<const runtime::CallPlan>& plan, double most) = 0;
+  virtual Result<double> seconds(const std::shared_ptr<const runtime::Executable>& executable, double most) = 0;
 };
 
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
-  virtual Result<runtime::CallPlan> compile(const Graph& functional) = 0;
+  virtual Result<runtime::Executable> compile(const Graph& functional) = 0;
   // For callers that accept a longer compile for a faster plan: what can be decided by time may be.
-  virtual Result<runtime::CallPlan> compile_timed(const Graph& functional, PlanTimer&) { return compile(functional); }
+  virtual Result<runtime::Executable> compile_timed(const Graph& functional, PlanTimer&) { return compile(functional); }
+  // Of the kernels of its executables.
+  virtual runtime::KernelLoader& loader() = 0;
 };
+
+runtime::DeviceId runtime_device(Device device);
 
 // Every node an extern call, nothing fused: graph/eager_backend.cpp. Takes the functional graph, or a recorded one as it is.
 std::unique_ptr<Backend> make_eager_backend();

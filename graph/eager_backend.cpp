@@ -64,6 +64,8 @@ class EagerCompiler {
     runtime::ExternStep step;
     step.op = node.op->name;
     step.line = node.line;
+    for (ValueId v : node.results)
+      if (v != kNoValue) step.place.device = runtime_device(graph_.meta(v).device);
     step.result_lists = node.result_lists;
     for (const Arg& arg : node.args) step.args.push_back(sizes_.arg(arg, buffer_of_));
     for (ValueId v : node.results) {
@@ -106,10 +108,26 @@ class EagerCompiler {
   std::vector<bool> used_;
 };
 
+class NoKernels final : public runtime::KernelLoader {
+ public:
+  Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>&, runtime::DeviceId) override {
+    return Error{"no_loader", "backend eager has no kernels"};
+  }
+};
+
 class EagerBackend : public Backend {
  public:
   std::string name() const override { return "eager"; }
-  Result<runtime::CallPlan> compile(const Graph& functional) override { return EagerCompiler(functional).run(); }
+  Result<runtime::Executable> compile(const Graph& functional) override {
+    runtime::Executable executable;
+    executable.name = functional.name;
+    executable.forward = EagerCompiler(functional).run();
+    return executable;
+  }
+  runtime::KernelLoader& loader() override { return loader_; }
+
+ private:
+  NoKernels loader_;
 };
 
 }  // namespace

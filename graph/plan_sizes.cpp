@@ -29,6 +29,11 @@ runtime::SizeOpcode opcode_of(SymOp op) {
 
 }  // namespace
 
+runtime::DeviceId runtime_device(Device device) {
+  if (device.type == DeviceType::kCpu) return {};
+  return {c10_device(device.type), device.index};
+}
+
 runtime::Size PlanSizes::size(const SymExpr& e) {
   if (e.is_constant()) return {e.constant(), -1};
   return {0, slot(e)};
@@ -70,8 +75,7 @@ runtime::Buffer PlanSizes::buffer(const TensorMeta& meta) {
   runtime::Buffer buffer;
   buffer.dtype = meta.dtype;
   buffer.torch_dtype = row_of(meta.dtype).torch_scalar_type;
-  buffer.device_type = c10_device(meta.device.type);
-  buffer.device_index = meta.device.index;
+  buffer.device = runtime_device(meta.device);
   buffer.sizes = sizes(meta.sizes);
   buffer.strides = sizes(meta.strides);
   buffer.offset = size(meta.offset);

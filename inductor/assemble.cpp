@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <unordered_map>
 
 #include "graph/node_values.h"
 #include "inductor/compile_kernels.h"
@@ -29,8 +30,8 @@ class Assembler {
   Assembler(const Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule, const SizeHints& hints, KernelTarget& target, KernelTuning tuning)
       : graph_(graph), forms_(forms), schedule_(schedule), program_(schedule.program), hints_(hints), target_(target), tuning_(tuning), device_(kernel_device(graph)), sizes_(plan_) {}
 
-  Result<runtime::CallPlan> run() {
-    plan_.name = graph_.name;
+  Result<runtime::Executable> run() {
+    executable_.name = plan_.name = graph_.name;
     plan_.input_count = static_cast<uint32_t>(graph_.inputs.size());
     plan_.symbol_count = static_cast<uint32_t>(graph_.shapes.symbol_count());
     find_uses();
@@ -41,7 +42,8 @@ class Assembler {
     for (size_t i = 0; i < graph_.outputs.size(); ++i) plan_.outputs.push_back(output(i));
     for (const auto& [input, v] : graph_.updates) plan_.updates.emplace_back(input, buffer_of_value(v));
     add_frees();
-    return std::move(plan_);
+    executable_.forward = std::move(plan_);
+    return std::move(executable_);
   }
 
  private:
@@ -216,7 +218,7 @@ class Assembler {
       plan_.buffers[buffer_of_[b]].index = place.block;
       plan_.buffers[buffer_of_[b]].offset = sizes_.size(place.offset);
     }
-    plan_.arena_bytes = sizes_.size(arena_.bytes[0]);
+    for (const SymExpr& bytes : arena_.bytes) plan_.arena.push_back({device_id_, sizes_.size(bytes)});
   }
 
   // Memory for what a step writes: allocated by the first of those that share it, of which the others are views.
@@ -265,7 +267,7 @@ class Assembler {
 
   void add_step(size_t s) {
     for (const BlockSpan& span : arena_.spans)
-      if (span.first_step == s) plan_.steps.emplace_back(runtime::TakeStep{span.block, sizes_.size(arena_.bytes[span.block])});
+      if (span.first_step == s) plan_.steps.emplace_back(runtime::TakeStep{span.block});
     if (const auto* call = std::get_if<ExternCall>(&schedule_.steps[s])) add_extern(*call);
     else add_kernel(kernels_[s], std::move(compiled_[s]));
     for (const BlockSpan& span : arena_.spans)
@@ -278,6 +280,8 @@ class Assembler {
     runtime::ExternStep step;
     step.op = node.op->name;
     step.line = node.line;
+    for (ValueId v : node.results)
+      if (v != graph::kNoValue) step.place.device = graph::runtime_device(graph_.meta(v).device);
     step.result_lists = node.result_lists;
     for (const graph::Arg& a : node.args) step.args.push_back(sizes_.arg(a, value_buffer_));
     for (ValueId v : node.results) {
@@ -304,9 +308,8 @@ class Assembler {
 
   void add_kernel(const Kernel& kernel, CompiledKernel compiled) {
     runtime::KernelStep step;
-    step.function = compiled.function;
-    step.code = std::move(compiled.code);
-    step.scalars = std::move(compiled.scalars);
+    step.kernel = number_of(std::move(compiled.code));
+    step.place.device = device_id_;
     step.name = "k" + std::to_string(next_kernel_++);
     log_kernel(graph_, step.name, kernel, target_);
     for (const KernelBuffer& b : kernel.buffers) {
@@ -320,6 +323,13 @@ class Assembler {
     step.unit = kernel.unit();
     for (BufferId id : step.buffers) note_use(id);
     plan_.steps.emplace_back(std::move(step));
+  }
+
+  // In the executable's table, which has each content once.
+  uint32_t number_of(std::shared_ptr<const runtime::KernelCode> code) {
+    const auto [known, is_new] = number_of_kernel_.emplace(code->id, static_cast<uint32_t>(executable_.kernels.size()));
+    if (is_new) executable_.kernels.push_back(std::move(code));
+    return known->second;
   }
 
   runtime::Output output(size_t i) {
@@ -363,7 +373,10 @@ class Assembler {
   KernelTarget& target_;
   const KernelTuning tuning_;
   graph::Device device_;
-  runtime::CallPlan plan_;
+  runtime::DeviceId device_id_ = graph::runtime_device(device_);
+  runtime::Executable executable_;
+  std::unordered_map<runtime::KernelId, uint32_t> number_of_kernel_;
+  runtime::CallPlan plan_;  // the executable's forward
   graph::PlanSizes sizes_;
   std::vector<Use> uses_;
   std::vector<Kernel> kernels_;              // per step; extern calls have none
@@ -379,7 +392,7 @@ class Assembler {
 
 }  // namespace
 
-Result<runtime::CallPlan> assemble(const Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule, const SizeHints& hints, KernelTarget& target,
+Result<runtime::Executable> assemble(const Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule, const SizeHints& hints, KernelTarget& target,
                                    KernelTuning tuning) {
   return Assembler(graph, forms, schedule, hints, target, tuning).run();
 }

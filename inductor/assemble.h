@@ -1,4 +1,4 @@
-// inductor/assemble.h — a schedule and its machine code become a call plan.
+// inductor/assemble.h — a schedule and its machine code become an executable.
 //
 // Buffers live where homes.h says, or in the memory of what they are written over (kernel/in_place.h).
 #pragma once
@@ -9,7 +9,7 @@
 
 namespace framejit::inductor {
 
-Result<runtime::CallPlan> assemble(const graph::Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule,
+Result<runtime::Executable> assemble(const graph::Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule,
                                    const SizeHints& hints, KernelTarget& target, KernelTuning tuning = {});
 
 }  // namespace framejit::inductor

@@ -46,15 +46,6 @@ std::string why_not(const graph::Graph& functional) {
   return "";
 }
 
-bool is_same(const runtime::CallPlan& a, const runtime::CallPlan& b) {
-  if (runtime::print(a) != runtime::print(b)) return false;
-  for (size_t i = 0; i < a.steps.size(); ++i) {
-    const auto* kernel = std::get_if<runtime::KernelStep>(&a.steps[i]);
-    if (kernel != nullptr && kernel->function != std::get<runtime::KernelStep>(b.steps[i]).function) return false;
-  }
-  return true;
-}
-
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values.size() % 2 == 1 ? values[values.size() / 2] : (values[values.size() / 2 - 1] + values[values.size() / 2]) / 2;
@@ -69,7 +60,7 @@ std::string milliseconds(double seconds) {
 struct Candidate {
   std::string name;
   size_t alternative = 0;
-  std::shared_ptr<const runtime::CallPlan> plan;
+  std::shared_ptr<const runtime::Executable> plan;
   std::vector<double> times = {};
   bool is_out = false;
   double fastest() const { return *std::min_element(times.begin(), times.end()); }
@@ -83,10 +74,10 @@ class Tuner {
       if (row.applies(functional)) rows_.push_back(&row);
   }
 
-  Result<runtime::CallPlan> run() {
-    FJ_TRY(runtime::CallPlan plan, make_({}));
+  Result<runtime::Executable> run() {
+    FJ_TRY(runtime::Executable plan, make_({}));
     if (const std::string why = why_not(graph_); !why.empty()) return leave("graph " + graph_.name, why), std::move(plan);
-    best_ = std::make_shared<const runtime::CallPlan>(std::move(plan));
+    best_ = std::make_shared<const runtime::Executable>(std::move(plan));
     end_ = now() + budget_;
     bool is_changed = false;
     for (size_t r = 0; r < rows_.size(); ++r) {
@@ -136,9 +127,9 @@ class Tuner {
         note(row.alternatives[k] + " refused: " + made.error().message);
         continue;
       }
-      const auto same = std::find_if(all.begin(), all.end(), [&](const Candidate& c) { return is_same(*c.plan, made.value()); });
+      const auto same = std::find_if(all.begin(), all.end(), [&](const Candidate& c) { return *c.plan == made.value(); });
       if (same != all.end()) note(row.alternatives[k] + " is " + same->name);
-      else all.push_back({row.alternatives[k], k, std::make_shared<const runtime::CallPlan>(made.take())});
+      else all.push_back({row.alternatives[k], k, std::make_shared<const runtime::Executable>(made.take())});
     }
     return all;
   }
@@ -205,14 +196,14 @@ class Tuner {
   const double budget_;
   double end_ = 0;
   Choices chosen_;
-  std::shared_ptr<const runtime::CallPlan> best_;  // of chosen_
+  std::shared_ptr<const runtime::Executable> best_;  // of chosen_
   std::string failure_;                            // of the plan that stands: no time of it, so nothing to compare with
   std::string notes_;                              // on alternatives of the present choice
 };
 
 }  // namespace
 
-Result<runtime::CallPlan> choose_by_time(const graph::Graph& functional, const std::vector<ChoiceRow>& rows, const MakePlan& make, graph::PlanTimer& timer, double budget) {
+Result<runtime::Executable> choose_by_time(const graph::Graph& functional, const std::vector<ChoiceRow>& rows, const MakePlan& make, graph::PlanTimer& timer, double budget) {
   return Tuner(functional, rows, make, timer, budget).run();
 }
 

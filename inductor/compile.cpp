@@ -76,17 +76,19 @@ class InductorBackend : public graph::Backend {
   explicit InductorBackend(InductorOptions options) : options_(options) {}
   std::string name() const override { return options_.target == Target::kInterp ? "interp" : "framejit"; }
 
-  Result<runtime::CallPlan> compile(const graph::Graph& given) override { return compile_with(given, options_.choices, true); }
+  Result<runtime::Executable> compile(const graph::Graph& given) override { return compile_with(given, options_.choices, true); }
 
-  Result<runtime::CallPlan> compile_timed(const graph::Graph& given, graph::PlanTimer& timer) override {
+  Result<runtime::Executable> compile_timed(const graph::Graph& given, graph::PlanTimer& timer) override {
     // Timed plans run more often than the program says, so they write no input before they end.
     const auto make = [&](const Choices& choices) { return compile_with(given, choices, false); };
     if (options_.target != Target::kMachine) return compile(given);
     return choose_by_time(given, choice_rows(), make, timer, static_cast<double>(config().autotune_ms) / 1000);
   }
 
+  runtime::KernelLoader& loader() override { return loader_; }
+
  private:
-  Result<runtime::CallPlan> compile_with(const graph::Graph& given, const Choices& choices, bool may_write_inputs) {
+  Result<runtime::Executable> compile_with(const graph::Graph& given, const Choices& choices, bool may_write_inputs) {
     FJ_TRY(KernelTarget * target, shared_target(kernel_device(given)));
     const double start = now();
     const graph::Graph functional = options_.target == Target::kMachine ? for_library_calls(given, choices) : given;
@@ -103,11 +105,11 @@ class InductorBackend : public graph::Backend {
     if (log::enabled(log::Kind::Schedule)) log_schedule(schedule);
     const double scheduled_at = now();
     FJ_TRY_VOID(go_on());
-    FJ_TRY(runtime::CallPlan plan, assemble(functional, lowered.forms, schedule, hints, *target, tuning_of(choices)));
+    FJ_TRY(runtime::Executable executable, assemble(functional, lowered.forms, schedule, hints, *target, tuning_of(choices)));
     log_stage(functional.name, "lower", lowered_at - start);
     log_stage(functional.name, "schedule", scheduled_at - lowered_at);
     log_stage(functional.name, "assemble", now() - scheduled_at);
-    return plan;
+    return executable;
   }
 
   // Inputs are written in place where that keeps the order of what may fail.
@@ -126,6 +128,20 @@ class InductorBackend : public graph::Backend {
     }
     return make_schedule(std::move(lowered.program), hints, with_refusals);
   }
+
+  // To the target of a kernel's device.
+  class Loader final : public runtime::KernelLoader {
+   public:
+    explicit Loader(InductorBackend& backend) : backend_(backend) {}
+    Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code, runtime::DeviceId device) override {
+      const graph::DeviceType type = device.is_cpu() ? graph::DeviceType::kCpu : graph::DeviceType::kCuda;
+      FJ_TRY(KernelTarget * target, backend_.shared_target({type, device.index}));
+      return target->load(code, device);
+    }
+
+   private:
+    InductorBackend& backend_;
+  };
 
   // One target per device, made when first needed: LLVM's takes half a millisecond.
   Result<KernelTarget*> shared_target(graph::Device device) {
@@ -146,6 +162,7 @@ class InductorBackend : public graph::Backend {
   }
 
   InductorOptions options_;
+  Loader loader_{*this};
   std::mutex mutex_;
   std::map<int, std::unique_ptr<KernelTarget>> targets_;  // by device index; the CPU is -1
 };

@@ -1,4 +1,4 @@
-// inductor/compile.h — the backend "framejit": a functional graph becomes a call plan of fused kernels and extern calls.
+// inductor/compile.h — the backend "framejit": a functional graph becomes an executable of fused kernels and extern calls.
 //
 // An op without a lowering is an extern call; a kernel that code generation refuses is an Error of the whole compile, upon which
 // the driver runs the segment eagerly. The backend may be used from several threads; identical kernels are compiled once.

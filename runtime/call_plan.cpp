@@ -28,7 +28,13 @@ void run_part(void* state, int64_t begin, int64_t end) {  // in units
 
 int64_t units(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 
-Result<void> run_kernel(const KernelStep& step, PlanHost& host) {
+Error failure(const KernelStep& step, int64_t status) {
+  if (status > 0) return {"kernel_check", "a check of kernel " + step.name + " failed"};
+  return {"launch_failed", "the driver refused to launch kernel " + step.name + " on device " + text_of(step.place.device) +
+                               ": error " + std::to_string(-status)};
+}
+
+Result<void> run_kernel(const KernelStep& step, const LoadedKernel& kernel, PlanHost& host) {
   const size_t buffer_count = step.buffers.size(), size_count = step.sizes.size();
   auto** buffers = static_cast<void**>(alloca((buffer_count + 1) * sizeof(void*)));
   auto* sizes = static_cast<int64_t*>(alloca((size_count + 1) * sizeof(int64_t)));
@@ -36,16 +42,17 @@ Result<void> run_kernel(const KernelStep& step, PlanHost& host) {
   for (size_t i = 0; i < size_count; ++i) sizes[i] = host.size(step.sizes[i]);
   const int64_t extent = host.size(step.extent);
   if (extent == 0) return {};  // what does not depend on the point stands before the loop and would touch memory that is not there
+  if (!step.place.device.is_cpu()) host.enter(step.place);
   int64_t status = 0;
   if (step.grain <= 0 || extent <= step.grain) {
-    status = step.function(buffers, sizes, step.scalars.data(), 0, extent);
+    status = kernel.function(buffers, sizes, kernel.scalars.data(), 0, extent);
   } else {
-    KernelCall call{step.function, buffers, sizes, step.scalars.data(), step.unit, extent};
+    KernelCall call{kernel.function, buffers, sizes, kernel.scalars.data(), step.unit, extent};
     host.parallel_for(0, units(extent, step.unit), units(step.grain, step.unit), run_part, &call);
     status = call.status.load(std::memory_order_relaxed);
   }
   if (status == 0) [[likely]] return {};
-  return Error{"kernel_check", "a check of kernel " + step.name + " failed"};
+  return failure(step, status);
 }
 
 Result<void> run_check(const CheckStep& step, const PlanHost& host) {
@@ -56,15 +63,17 @@ Result<void> run_check(const CheckStep& step, const PlanHost& host) {
 
 }  // namespace
 
-Result<void> run_steps(const CallPlan& plan, const int64_t* symbols, PlanHost& host) {
+Result<void> run_steps(const BoundPlan& bound, const int64_t* symbols, PlanHost& host) {
+  const CallPlan& plan = *bound.plan;
   host.sizes.resize(plan.size_program.size());
   for (size_t i = 0; i < plan.size_program.size(); ++i)
     if (!evaluate(plan.size_program[i], symbols, host.sizes.data(), host.sizes[i])) return Error{"size_range", "a size that is no 64-bit integer"};
-  if (const int64_t bytes = host.size(plan.arena_bytes); bytes > 0) host.take(0, bytes);
+  if (!plan.arena.empty())
+    if (const int64_t bytes = host.size(plan.arena[0].bytes); bytes > 0) host.take(0, bytes);
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& step = plan.steps[i];
     if (const auto* kernel = std::get_if<KernelStep>(&step)) {
-      FJ_TRY_VOID(run_kernel(*kernel, host));
+      FJ_TRY_VOID(run_kernel(*kernel, *bound.kernels[i], host));
     } else if (const auto* call = std::get_if<ExternStep>(&step)) {
       host.call(*call, i);
     } else if (const auto* allocate = std::get_if<AllocateStep>(&step)) {
@@ -74,7 +83,7 @@ Result<void> run_steps(const CallPlan& plan, const int64_t* symbols, PlanHost& h
     } else if (const auto* view = std::get_if<ViewStep>(&step)) {
       host.view(view->base, view->result);
     } else if (const auto* take = std::get_if<TakeStep>(&step)) {
-      host.take(take->block, host.size(take->bytes));
+      host.take(take->block, host.size(plan.arena[take->block].bytes));
     } else if (const auto* give = std::get_if<GiveStep>(&step)) {
       host.give(give->block);
     } else if (const auto* check = std::get_if<CheckStep>(&step)) {

@@ -8,7 +8,6 @@
 
 #include <deque>
 #include <optional>
-#include <set>
 
 #include "frame_hook/aten/plan_timer.h"
 #include "frame_hook/aten/tensor_frontend.h"
@@ -41,16 +40,9 @@ void log_graph(const graph::Graph& graph, const char* stage) {
   log::emit(log::Kind::AtenGraph, place_of(graph), {{"graph", graph.name}, {"stage", stage}, {"ops", std::to_string(graph.nodes.size())}}, graph::print(graph));
 }
 
-void log_plan(const runtime::CallPlan& plan, const std::string& where) {
+void log_plan(const runtime::Executable& executable, const std::string& where) {
   if (!log::enabled(log::Kind::Steps)) return;
-  log::emit(log::Kind::Steps, where, {{"plan", plan.name}, {"steps", std::to_string(plan.steps.size())}}, runtime::print(plan));
-}
-
-size_t count_kernels(const runtime::CallPlan& plan) {
-  std::set<FjKernelFn> kernels;
-  for (const runtime::Step& step : plan.steps)
-    if (const auto* kernel = std::get_if<runtime::KernelStep>(&step)) kernels.insert(kernel->function);
-  return kernels.size();
+  log::emit(log::Kind::Steps, where, {{"plan", executable.name}, {"steps", std::to_string(executable.forward.steps.size())}}, runtime::print(executable));
 }
 
 int64_t constant_elements(const runtime::Buffer& buffer) {
@@ -75,11 +67,11 @@ bool is_short(const runtime::CallPlan& plan) {
 // Runs a plan. Views that leave it, writes to inputs and returned inputs are the runner's and the plan's business.
 class PlannedCall final : public CompiledCall {
  public:
-  PlannedCall(runtime::CallPlan plan, const RecordedGraph& recorded, size_t ops)
-      : runner_(std::make_shared<const runtime::CallPlan>(std::move(plan)), recorded.constants, recorded.opaques) {
+  PlannedCall(const std::shared_ptr<const runtime::BoundExecutable>& executable, const RecordedGraph& recorded, size_t ops)
+      : runner_(executable, recorded.constants, recorded.opaques) {
     output_count = runner_.plan().outputs.size();
     op_count = ops;
-    kernel_count = count_kernels(runner_.plan());
+    kernel_count = executable->executable().kernels.size();
     is_short_ = is_short(runner_.plan());
   }
 
@@ -121,7 +113,7 @@ class PlannedCall final : public CompiledCall {
 
 struct Planned {
   graph::Graph functional;
-  runtime::CallPlan plan;
+  std::shared_ptr<const runtime::BoundExecutable> executable;
 };
 
 // What a backend cannot compile is no defect of the recording.
@@ -134,18 +126,23 @@ Error refusal(const Error& error) {
 // the GIL for themselves.
 Result<Planned> plan_graph(const RecordedGraph& recorded, graph::Backend& backend, bool decompose, bool autotune) {
   Planned made;
-  std::optional<Result<runtime::CallPlan>> plan;
+  std::optional<Result<runtime::Executable>> compiled;
   {
     const Unlocked others_run;
     FJ_TRY(made.functional, graph::run_pipeline(recorded.graph, decompose));
-    if (!autotune) plan = backend.compile(made.functional);
+    if (!autotune) compiled = backend.compile(made.functional);
   }
   if (autotune) {
-    CallTimer timer(recorded, made.functional.shapes);
-    plan = backend.compile_timed(made.functional, timer);
+    CallTimer timer(recorded, made.functional.shapes, backend.loader());
+    compiled = backend.compile_timed(made.functional, timer);
   }
-  if (!plan->ok()) return refusal(plan->error());
-  made.plan = plan->take();
+  if (!compiled->ok()) return refusal(compiled->error());
+  log_plan(compiled->value(), place_of(recorded.graph));
+  const Unlocked others_run;
+  const log::Stopwatch watch(made.functional.name, "bind");
+  auto bound = runtime::BoundExecutable::bind(compiled->take(), backend.loader());
+  if (!bound.ok()) return refusal(bound.error());
+  made.executable = bound.take();
   return made;
 }
 
@@ -163,11 +160,10 @@ Result<std::unique_ptr<CompiledCall>> compile_graph(const RecordedGraph& recorde
   graph::Backend* const backend = find_backend(name);
   if (!backend) return Error{"unknown_backend", "no backend is named '" + name + "'"};
   FJ_TRY(Planned planned, plan_graph(recorded, *backend, name != "eager", request.autotune));
-  auto& [functional, plan] = planned;
+  auto& [functional, executable] = planned;
   const auto& facts = functional.shapes.facts();
   for (size_t i = recorded.graph.shapes.facts().size(); i < facts.size(); ++i) shapes.add_fact(facts[i]);
-  log_plan(plan, place_of(recorded.graph));
-  std::unique_ptr<CompiledCall> call = std::make_unique<PlannedCall>(std::move(plan), recorded, functional.nodes.size());
+  std::unique_ptr<CompiledCall> call = std::make_unique<PlannedCall>(executable, recorded, functional.nodes.size());
   if (request.callable == nullptr) return call;
   call = make_user_call(request.callable, std::move(functional), std::move(call), recorded.example_inputs);
   if (!call) return Error{"backend_raised", "the backend raised"};

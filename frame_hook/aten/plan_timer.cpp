@@ -27,7 +27,8 @@ class Unwarned {
 
 }  // namespace
 
-CallTimer::CallTimer(const RecordedGraph& recorded, const graph::ShapeEnv& shapes) : recorded_(recorded) {
+CallTimer::CallTimer(const RecordedGraph& recorded, const graph::ShapeEnv& shapes, runtime::KernelLoader& loader)
+    : recorded_(recorded), loader_(loader) {
   for (const at::Tensor& input : recorded.example_inputs) {
     const auto alias = input.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0), /*allow_tensor_metadata_change=*/false);
     inputs_.push_back({at::Tensor(alias), input.storage().data(), input.storage().nbytes()});
@@ -40,22 +41,23 @@ bool CallTimer::are_unchanged() const {
   return std::all_of(inputs_.begin(), inputs_.end(), [](const Input& i) { return i.alias.storage().data() == i.data && i.alias.storage().nbytes() == i.bytes; });
 }
 
-const runtime::PlanRunner& CallTimer::runner_of(const std::shared_ptr<const runtime::CallPlan>& plan) {
-  const auto known = runners_.find(plan.get());
-  if (known != runners_.end()) return known->second;
-  return runners_.emplace(plan.get(), runtime::PlanRunner(plan, recorded_.constants, recorded_.opaques)).first->second;
+Result<const runtime::PlanRunner*> CallTimer::runner_of(const std::shared_ptr<const runtime::Executable>& executable) {
+  const auto known = runners_.find(executable.get());
+  if (known != runners_.end()) return &known->second;
+  FJ_TRY(auto bound, runtime::BoundExecutable::bind(*executable, loader_));
+  return &runners_.emplace(executable.get(), runtime::PlanRunner(std::move(bound), recorded_.constants, recorded_.opaques)).first->second;
 }
 
-Result<double> CallTimer::seconds(const std::shared_ptr<const runtime::CallPlan>& plan, double most) {
+Result<double> CallTimer::seconds(const std::shared_ptr<const runtime::Executable>& executable, double most) {
   if (!are_unchanged()) return Error{"timing", "another thread changed an input"};
   std::vector<const at::Tensor*> inputs;
   for (const Input& input : inputs_) inputs.push_back(&input.alias);
   const Unwarned unwarned;
   std::string thrown;
   try {
-    const runtime::PlanRunner& runner = runner_of(plan);
+    FJ_TRY(const runtime::PlanRunner* runner, runner_of(executable));
     const WithoutGil released;
-    return runner.seconds(inputs.data(), symbols_.data(), most);
+    return runner->seconds(inputs.data(), symbols_.data(), most);
   } catch (const c10::Error& e) {
     thrown = e.what_without_backtrace();
   } catch (const std::exception& e) {

@@ -1,4 +1,4 @@
-// frame_hook/aten/plan_timer.h — times plans of a recorded graph on the tensors that it was recorded with.
+// frame_hook/aten/plan_timer.h — times executables of a recorded graph on the tensors that it was recorded with.
 //
 // Runs like the call itself: without the GIL, on torch's threads, under the modes of this thread. Results are dropped, inputs only
 // read. What an operator warns of is dropped as well: it warns again when the program runs.
@@ -17,9 +17,10 @@ namespace framejit::frame_hook {
 
 class CallTimer final : public graph::PlanTimer {
  public:
-  CallTimer(const RecordedGraph& recorded, const graph::ShapeEnv& shapes);  // the symbols' hints are this call's sizes
+  // `loader` is that of the executables. The symbols' hints are this call's sizes.
+  CallTimer(const RecordedGraph& recorded, const graph::ShapeEnv& shapes, runtime::KernelLoader& loader);
 
-  Result<double> seconds(const std::shared_ptr<const runtime::CallPlan>& plan, double most) override;
+  Result<double> seconds(const std::shared_ptr<const runtime::Executable>& executable, double most) override;
 
  private:
   struct Input {
@@ -28,12 +29,13 @@ class CallTimer final : public graph::PlanTimer {
     size_t bytes;
   };
   bool are_unchanged() const;
-  const runtime::PlanRunner& runner_of(const std::shared_ptr<const runtime::CallPlan>& plan);
+  Result<const runtime::PlanRunner*> runner_of(const std::shared_ptr<const runtime::Executable>& executable);
 
   const RecordedGraph& recorded_;
   std::vector<Input> inputs_;
   std::vector<int64_t> symbols_;
-  std::map<const runtime::CallPlan*, runtime::PlanRunner> runners_;
+  runtime::KernelLoader& loader_;
+  std::map<const runtime::Executable*, runtime::PlanRunner> runners_;
 };
 
 }  // namespace framejit::frame_hook

@@ -1,12 +1,15 @@
 // inductor/cpu/orc_jit.cpp — LLVM ORC behind CpuJit: features of this CPU, code generation without IR passes, code lifetime.
 //
 // CPU names are chosen by features, never by LLVM's guess from the model number (it takes a Sapphire Rapids for a Rocket Lake).
-// A kernel's code lives as long as a plan holds it: the cache is of weak references.
+// Compiling makes an object file, loading links it into this process. Both live as long as an executable holds them: the caches
+// are of weak references.
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 
 #include <sys/mman.h>
 
@@ -15,6 +18,7 @@
 #include <llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/ExecutionEngine/Orc/ObjectTransformLayer.h>
+#include <llvm/Config/llvm-config.h>
 #include <llvm/IR/DiagnosticHandler.h>
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/DiagnosticPrinter.h>
@@ -110,12 +114,11 @@ class Reports final : public llvm::DiagnosticHandler {
 thread_local std::string t_session_error;  // what ORC reports beside the error that a look-up returns, which only names the symbol
 
 // Code generation for threads that compile at once: each takes a target machine for as long as it compiles one module.
-class PooledCompiler : public llvm::orc::IRCompileLayer::IRCompiler {
+class PooledCompiler {
  public:
-  explicit PooledCompiler(llvm::orc::JITTargetMachineBuilder builder)
-      : IRCompiler(llvm::orc::irManglingOptionsFromTargetOptions(builder.getOptions())), builder_(std::move(builder)) {}
+  explicit PooledCompiler(llvm::orc::JITTargetMachineBuilder builder) : builder_(std::move(builder)) {}
 
-  llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> operator()(llvm::Module& module) override {
+  llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> operator()(llvm::Module& module) {
     auto machine = take();
     if (!machine) return machine.takeError();
     const WorkName work(module.getModuleIdentifier());
@@ -172,46 +175,93 @@ class FunctionSizes {
 };
 
 struct Session {
+  explicit Session(llvm::orc::JITTargetMachineBuilder builder) : target(std::move(builder)), compiler(std::make_unique<PooledCompiler>(target)) {}
+
   llvm::orc::JITTargetMachineBuilder target;
   std::unique_ptr<FunctionSizes> sizes;  // where names are wanted. Before the JIT, which writes there
   std::unique_ptr<llvm::orc::LLJIT> jit;
+  std::unique_ptr<PooledCompiler> compiler;
+  std::mutex mutex;
+  std::condition_variable removed;
+  std::unordered_set<std::string> defined;  // symbols of kernels that are linked, or about to be
 };
 
-// Frees the machine code with the last plan that uses it. Holds the session: code may outlive the backend.
+// Frees the machine code with the last executable that uses it. Holds the session: code may outlive the backend.
 struct CodeHolder {
   std::shared_ptr<Session> session;
+  std::string symbol;
+  std::shared_ptr<const runtime::KernelCode> code;
   llvm::orc::ResourceTrackerSP tracker;
   FjKernelFn function = nullptr;
   std::shared_ptr<void> announced;
   ~CodeHolder() {
     announced.reset();
     if (tracker) llvm::consumeError(tracker->remove());
+    const std::lock_guard lock(session->mutex);
+    session->defined.erase(symbol);
+    session->removed.notify_all();
   }
 };
+
+std::string symbol_of(const runtime::KernelId& id) { return "fj_" + id.text(); }
+
+// All that machine code depends on besides the kernel's text.
+std::string description_of(const Session& session, const EmitOptions& options) {
+  const llvm::orc::JITTargetMachineBuilder& target = session.target;
+  return "cpu " + target.getTargetTriple().str() + " " + target.getCPU() + " " + target.getFeatures().getString() + " lanes " +
+         std::to_string(options.lanes) + " bits " + std::to_string(options.width_bits) + " registers " + std::to_string(options.registers) +
+         (options.keep_frame_pointer ? " frames" : "") + " LLVM " + LLVM_VERSION_STRING;
+}
 
 class OrcJit : public CpuJit {
  public:
   OrcJit(std::shared_ptr<Session> session, VectorLevel level) : session_(std::move(session)), options_(options_of(level)) {
     options_.keep_frame_pointer = session_->sizes != nullptr;
+    description_ = description_of(*session_, options_);
   }
 
   Result<CompiledKernel> compile(const Kernel& kernel) override {
-    const std::string key = print(kernel);
+    std::string text = print(kernel);
+    const runtime::KernelId id = runtime::content_id(description_, text);
     {
       const std::lock_guard lock(mutex_);
-      if (auto known = cache_.find(key)) {
+      if (auto known = cache_.find(id)) {
         ++statistics_.reused;
-        return CompiledKernel{known->function, known, {}, kernel.extent, kernel.grain};
+        return CompiledKernel{std::move(known), kernel.extent, kernel.grain};
       }
     }
     const auto start = std::chrono::steady_clock::now();
-    FJ_TRY(std::shared_ptr<CodeHolder> code, build(kernel));
+    auto code = std::make_shared<runtime::KernelCode>();
+    FJ_TRY(code->object, build(kernel, symbol_of(id)));
+    code->id = id;
+    code->target = description_;
+    code->text = std::move(text);
+    code->name = kernel.name;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const std::lock_guard lock(mutex_);
-    cache_.insert(key, code);
+    cache_.insert(id, code);
     ++statistics_.kernels;
     statistics_.seconds += seconds;
-    return CompiledKernel{code->function, code, {}, kernel.extent, kernel.grain};
+    return CompiledKernel{std::move(code), kernel.extent, kernel.grain};
+  }
+
+  Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code, runtime::DeviceId) override {
+    if (code->object.empty() || code->target != description_)
+      return Error{"other_target", "kernel " + code->id.text() + " is for " + code->target + ", not for " + description_};
+    const std::string symbol = symbol_of(code->id);
+    {
+      std::unique_lock lock(session_->mutex);
+      for (;;) {
+        if (auto known = loaded_.find(code->id)) return runtime::LoadedKernel{known->function, {}, known};
+        if (session_->defined.insert(symbol).second) break;
+        session_->removed.wait(lock);  // another thread links it, or takes it away
+      }
+    }
+    FJ_TRY(std::shared_ptr<CodeHolder> holder, link(code, symbol));
+    const std::lock_guard lock(session_->mutex);
+    loaded_.insert(code->id, holder);
+    session_->removed.notify_all();
+    return runtime::LoadedKernel{holder->function, {}, holder};
   }
 
   // LLVM IR as it goes into code generation.
@@ -232,16 +282,16 @@ class OrcJit : public CpuJit {
   }
 
   Result<void> try_features(const std::string& features) override {
-    const std::string name = "fj_number_" + std::to_string(next_name_.fetch_add(1));
-    auto context = std::make_unique<llvm::LLVMContext>();
-    auto module = std::make_unique<llvm::Module>(name, *context);
+    const std::string name = "fj_number_" + std::to_string(next_number_.fetch_add(1));
+    llvm::LLVMContext context;
+    auto module = std::make_unique<llvm::Module>(name, context);
     module->setDataLayout(session_->jit->getDataLayout());
     module->setTargetTriple(session_->jit->getTargetTriple());
-    auto* number = llvm::Type::getDoubleTy(*context);
+    auto* number = llvm::Type::getDoubleTy(context);
     auto* function = llvm::Function::Create(llvm::FunctionType::get(number, false), llvm::Function::ExternalLinkage, name, *module);
     function->addFnAttr("target-features", features);
-    llvm::IRBuilder<>(llvm::BasicBlock::Create(*context, "", function)).CreateRet(llvm::ConstantFP::get(number, 1));
-    FJ_TRY_VOID(load(std::move(context), std::move(module), name));
+    llvm::IRBuilder<>(llvm::BasicBlock::Create(context, "", function)).CreateRet(llvm::ConstantFP::get(number, 1));
+    FJ_TRY(const std::string object, object_of(*module));
     return {};
   }
 
@@ -264,37 +314,51 @@ class OrcJit : public CpuJit {
     return make_module(kernel, name, context, session_->jit->getTargetTriple(), session_->jit->getDataLayout(), options_);
   }
 
-  Result<std::shared_ptr<CodeHolder>> build(const Kernel& kernel) {
-    const std::string name = "fj_kernel_" + std::to_string(next_name_.fetch_add(1)) + (kernel.name.empty() ? "" : "_") + kernel.name;
+  Result<std::string> build(const Kernel& kernel, const std::string& symbol) {
     FJ_TRY_VOID(has_room());
-    auto context = std::make_unique<llvm::LLVMContext>();
-    FJ_TRY(auto module, emit(kernel, name, *context));
-    return load(std::move(context), std::move(module), name);
+    llvm::LLVMContext context;
+    FJ_TRY(auto module, emit(kernel, symbol, context));
+    module->setModuleIdentifier(kernel.name.empty() ? symbol : kernel.name);
+    return object_of(*module);
   }
 
-  Result<std::shared_ptr<CodeHolder>> load(std::unique_ptr<llvm::LLVMContext> context, std::unique_ptr<llvm::Module> module, const std::string& name) {
-    auto code = std::make_shared<CodeHolder>();
-    code->session = session_;
-    code->tracker = session_->jit->getMainJITDylib().createResourceTracker();
-    llvm::orc::ThreadSafeModule safe(std::move(module), llvm::orc::ThreadSafeContext(std::move(context)));
-    if (auto error = session_->jit->addIRModule(code->tracker, std::move(safe))) return llvm_error(std::move(error));
+  Result<std::string> object_of(llvm::Module& module) {
+    auto object = (*session_->compiler)(module);
+    if (!object) return llvm_error(object.takeError());
+    return (*object)->getBuffer().str();
+  }
+
+  // `symbol` is among those that are defined, and leaves them with the holder.
+  Result<std::shared_ptr<CodeHolder>> link(const std::shared_ptr<const runtime::KernelCode>& code, const std::string& symbol) {
+    auto holder = std::make_shared<CodeHolder>();
+    holder->session = session_;
+    holder->symbol = symbol;
+    holder->code = code;
+    FJ_TRY_VOID(has_room());
+    holder->tracker = session_->jit->getMainJITDylib().createResourceTracker();
+    auto object = llvm::MemoryBuffer::getMemBuffer(code->object, symbol, /*RequiresNullTerminator=*/false);
+    if (auto error = session_->jit->addObjectFile(holder->tracker, std::move(object))) return llvm_error(std::move(error));
     t_session_error.clear();
-    auto address = session_->jit->lookup(name);
+    auto address = session_->jit->lookup(symbol);
     if (!address) {
       const Error error = llvm_error(address.takeError());
       return t_session_error.empty() ? error : Error{"llvm", t_session_error};
     }
-    code->function = address->toPtr<FjKernelFn>();
-    if (session_->sizes) code->announced = announce({name, address->toPtr<const void*>(), session_->sizes->take(name)});
-    return code;
+    holder->function = address->toPtr<FjKernelFn>();
+    if (!session_->sizes) return holder;
+    const std::string name = "fj_kernel_" + std::to_string(next_number_.fetch_add(1)) + (code->name.empty() ? "" : "_") + code->name;
+    holder->announced = announce({name, address->toPtr<const void*>(), session_->sizes->take(symbol)});
+    return holder;
   }
 
   std::shared_ptr<Session> session_;
   EmitOptions options_;
+  std::string description_;
   mutable std::mutex mutex_;
-  WeakCache<CodeHolder> cache_;
+  WeakCache<const runtime::KernelCode> cache_;
+  WeakCache<CodeHolder> loaded_;  // under the session's mutex
   TargetStatistics statistics_;
-  std::atomic<uint64_t> next_name_{0};
+  std::atomic<uint64_t> next_number_{0};
 };
 
 void note_sizes(Session& session) {
@@ -330,12 +394,10 @@ Result<std::unique_ptr<CpuJit>> CpuJit::create(VectorLevel level) {
   FJ_TRY(auto target, make_target(level, is_host));
   auto jit = llvm::orc::LLJITBuilder()
                  .setJITTargetMachineBuilder(target)
-                 .setCompileFunctionCreator([](llvm::orc::JITTargetMachineBuilder builder) -> llvm::Expected<std::unique_ptr<llvm::orc::IRCompileLayer::IRCompiler>> {
-                   return std::make_unique<PooledCompiler>(std::move(builder));
-                 })
                  .create();
   if (!jit) return llvm_error(jit.takeError());
-  auto session = std::make_shared<Session>(Session{std::move(target), nullptr, std::move(*jit)});
+  auto session = std::make_shared<Session>(std::move(target));
+  session->jit = std::move(*jit);
   session->jit->getExecutionSession().setErrorReporter([](llvm::Error error) { t_session_error = llvm::toString(std::move(error)); });
   if (code_names_are_wanted()) note_sizes(*session);
   if (auto error = define_math(*session->jit)) return llvm_error(std::move(error));

@@ -4,6 +4,7 @@
 #include <alloca.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <mutex>
 
 #include "inductor/gpu/hip_emitter.h"
@@ -24,7 +25,7 @@ struct LoadedKernel {
   size_t buffers = 0, sizes = 0;
 };
 
-// The kernel ABI on a GPU: the pointers are the device's, the range is all of it; 1 when the driver refuses the launch.
+// The kernel ABI on a GPU: the pointers are the device's, the range is all of it.
 int64_t launch(void* const* buffers, const int64_t* sizes, const FjScalar* scalars, int64_t, int64_t end) {
   const auto& k = *reinterpret_cast<const LoadedKernel*>(scalars[0].i);
   if (end <= 0) return 0;
@@ -34,20 +35,37 @@ int64_t launch(void* const* buffers, const int64_t* sizes, const FjScalar* scala
   for (size_t i = 0; i < k.sizes; ++i) arguments[count++] = const_cast<int64_t*>(&sizes[i]);
   arguments[count++] = &end;
   const auto blocks = static_cast<uint32_t>((end + k.per_block - 1) / k.per_block);
-  return k.driver->launch(k.function.handle, blocks, static_cast<uint32_t>(k.threads), runtime::gpu_stream(), arguments) == 0 ? 0 : 1;
+  return -std::abs(k.driver->launch(k.function.handle, blocks, static_cast<uint32_t>(k.threads), runtime::gpu_stream(), arguments));
 }
 
 class GpuTarget : public KernelTarget {
  public:
   GpuTarget(const GpuDriver* driver, const GpuCompiler* compiler, std::string architecture, int device)
-      : driver_(driver), compiler_(compiler), architecture_(std::move(architecture)), device_(device) {}
+      : driver_(driver), compiler_(compiler), architecture_(std::move(architecture)), device_(device),
+        description_("gpu " + architecture_ + "\n" + std::string(hip_prelude())) {}
 
   Result<CompiledKernel> compile(const Kernel& kernel) override {
     FJ_TRY(const HipProgram program, emit_hip(kernel));
-    FJ_TRY(std::shared_ptr<LoadedKernel> loaded, find_or_build(print(kernel), kernel, program));
+    FJ_TRY(std::shared_ptr<const runtime::KernelCode> code, find_or_build(kernel, program));
+    return CompiledKernel{std::move(code), program.extent, 0};
+  }
+
+  Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code, runtime::DeviceId) override {
+    const std::lock_guard lock(load_mutex_);
+    std::shared_ptr<LoadedKernel> loaded = loaded_.find(code->id);
+    if (!loaded) {
+      loaded = std::make_shared<LoadedKernel>();
+      FJ_TRY(loaded->function, driver_->load(code->object, "kernel", device_));
+      loaded->driver = driver_;
+      loaded->per_block = code->per_block;
+      loaded->threads = code->threads;
+      loaded->buffers = code->buffers;
+      loaded->sizes = code->sizes;
+      loaded_.insert(code->id, loaded);
+    }
     FjScalar self;
     self.i = reinterpret_cast<int64_t>(loaded.get());
-    return CompiledKernel{launch, std::move(loaded), {self}, program.extent, 0};
+    return runtime::LoadedKernel{launch, {self}, std::move(loaded)};
   }
 
   Result<std::vector<KernelText>> texts(const Kernel& kernel, bool) override {
@@ -62,37 +80,42 @@ class GpuTarget : public KernelTarget {
   int64_t scratch_bytes() const override { return kGpuScratchBytes; }
 
  private:
-  Result<std::shared_ptr<LoadedKernel>> find_or_build(const std::string& key, const Kernel& kernel, const HipProgram& program) {
+  Result<std::shared_ptr<const runtime::KernelCode>> find_or_build(const Kernel& kernel, const HipProgram& program) {
+    auto code = std::make_shared<runtime::KernelCode>();
+    code->text = print(kernel);
+    code->id = runtime::content_id(description_, code->text);
     {
       const std::lock_guard lock(mutex_);
-      if (auto known = cache_.find(key)) {
+      if (auto known = cache_.find(code->id)) {
         ++statistics_.reused;
         return known;
       }
     }
     const auto start = std::chrono::steady_clock::now();
-    FJ_TRY(const std::string code, compiler_->compile(std::string(hip_prelude()) + program.text, architecture_));
-    auto loaded = std::make_shared<LoadedKernel>();
-    FJ_TRY(loaded->function, driver_->load(code, "kernel", device_));
-    loaded->driver = driver_;
-    loaded->per_block = program.per_block;
-    loaded->threads = program.threads;
-    loaded->sizes = kernel.symbols.size();
-    for (const KernelBuffer& b : kernel.buffers) loaded->buffers += !b.is_local;
+    FJ_TRY(code->object, compiler_->compile(std::string(hip_prelude()) + program.text, architecture_));
+    code->target = "gpu " + architecture_;
+    code->name = kernel.name;
+    code->per_block = program.per_block;
+    code->threads = static_cast<uint32_t>(program.threads);
+    code->sizes = static_cast<uint32_t>(kernel.symbols.size());
+    for (const KernelBuffer& b : kernel.buffers) code->buffers += b.is_local ? 0 : 1;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const std::lock_guard lock(mutex_);
-    cache_.insert(key, loaded);
+    cache_.insert(code->id, code);
     ++statistics_.kernels;
     statistics_.seconds += seconds;
-    return loaded;
+    return std::shared_ptr<const runtime::KernelCode>(std::move(code));
   }
 
   const GpuDriver* driver_;
   const GpuCompiler* compiler_;
   std::string architecture_;
   int device_;
+  std::string description_;  // all that machine code depends on besides the kernel's text
   mutable std::mutex mutex_;
-  WeakCache<LoadedKernel> cache_;
+  WeakCache<const runtime::KernelCode> cache_;
+  std::mutex load_mutex_;
+  WeakCache<LoadedKernel> loaded_;
   TargetStatistics statistics_;
 };
 

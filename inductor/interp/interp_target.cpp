@@ -1,6 +1,7 @@
 // inductor/interp/interp_target.cpp — a kernel as the programs that the interpreter runs, point after point.
 //
-// The kernel itself is a scalar of the call: the ABI has no other place for state.
+// The kernel itself is a scalar of the call: the ABI has no other place for state. Code of this target is the kernel, and stays in its
+// process.
 #include "inductor/interp/interp_target.h"
 
 #include <atomic>
@@ -10,8 +11,12 @@
 namespace framejit::inductor {
 namespace {
 
-struct InterpretedKernel {
+struct InterpretedKernel : runtime::KernelCode {
   explicit InterpretedKernel(Kernel k) : kernel(std::move(k)) {
+    target = "interp";
+    text = print(kernel);
+    name = kernel.name;
+    id = runtime::content_id(target, text);
     program.symbol_count = kernel.symbol_count;
     for (const KernelBuffer& b : kernel.buffers) program.buffers.push_back({"b", BufferRole::kTemp, b.dtype, {SymExpr(1)}, {SymExpr(1)}, UINT32_MAX, false});
   }
@@ -51,10 +56,14 @@ class InterpTarget : public KernelTarget {
  public:
   Result<CompiledKernel> compile(const Kernel& kernel) override {
     ++kernels_;
-    auto code = std::make_shared<InterpretedKernel>(kernel);
+    return CompiledKernel{std::make_shared<InterpretedKernel>(kernel), kernel.extent, 0};
+  }
+  Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code, runtime::DeviceId) override {
+    const auto* kernel = dynamic_cast<const InterpretedKernel*>(code.get());
+    if (kernel == nullptr) return Error{"not_here", "the interpreter runs kernels of this process alone, not " + code->id.text()};
     FjScalar self;
-    self.i = reinterpret_cast<int64_t>(code.get());
-    return CompiledKernel{run_interpreted, std::move(code), {self}, kernel.extent, 0};
+    self.i = reinterpret_cast<int64_t>(kernel);
+    return runtime::LoadedKernel{run_interpreted, {self}, code};
   }
   Result<std::vector<KernelText>> texts(const Kernel&, bool) override { return std::vector<KernelText>{}; }
   TargetStatistics statistics() const override { return {kernels_.load(), 0, 0}; }

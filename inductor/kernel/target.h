@@ -1,7 +1,7 @@
-// inductor/kernel/target.h — what turns kernel IR into something that runs: the seam between assembling a plan and the emitters.
+// inductor/kernel/target.h — what turns kernel IR into code: the seam between assembling a plan and the emitters.
 //
-// In: kernels.  Out: functions of the one kernel ABI and what keeps their code alive. Identical kernels (equal text) are compiled
-// once. What a target cannot compile is an Error. Thread-safe.
+// In: kernels.  Out: code as data (runtime/kernel_code.h), which the target also loads into this process. Identical kernels
+// (equal text) are compiled once. What a target cannot compile is an Error. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,14 @@
 #include <string>
 
 #include "inductor/kernel/kernel_ir.h"
-#include "runtime/abi.h"
+#include "runtime/kernel_code.h"
 
 namespace framejit::inductor {
 
 struct CompiledKernel {
-  FjKernelFn function = nullptr;
-  std::shared_ptr<void> code;
-  std::vector<FjScalar> scalars = {};  // passed to every call
-  SymExpr extent = 1;                  // of the range that the function is called for
-  int64_t grain = 0;                   // least part of it for one thread; 0 or less: called once, for all of it
+  std::shared_ptr<const runtime::KernelCode> code;
+  SymExpr extent = 1;  // of the range that the function is called for
+  int64_t grain = 0;   // least part of it for one thread; 0 or less: called once, for all of it
 };
 
 struct ProductSizes {
@@ -38,9 +36,8 @@ struct KernelText {
   std::string text;
 };
 
-class KernelTarget {
+class KernelTarget : public runtime::KernelLoader {
  public:
-  virtual ~KernelTarget() = default;
   virtual Result<CompiledKernel> compile(const Kernel& kernel) = 0;
   virtual Result<std::vector<KernelText>> texts(const Kernel& kernel, bool with_assembly) = 0;
   virtual TargetStatistics statistics() const = 0;

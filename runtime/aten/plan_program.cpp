@@ -7,19 +7,27 @@
 
 namespace framejit::runtime {
 
-PlanProgram::PlanProgram(std::shared_ptr<const CallPlan> the_plan, std::vector<at::Tensor> the_constants, const std::vector<c10::IValue>& opaque)
-    : plan(std::move(the_plan)), constants(std::move(the_constants)) {
+namespace {
+
+c10::Device torch_device(DeviceId id) {
+  return c10::Device(static_cast<c10::DeviceType>(id.type), id.is_cpu() ? c10::DeviceIndex(-1) : c10::DeviceIndex(id.index));
+}
+
+}  // namespace
+
+PlanProgram::PlanProgram(std::shared_ptr<const BoundExecutable> the_executable, const BoundPlan& the_bound, std::vector<at::Tensor> the_constants,
+                         const std::vector<c10::IValue>& opaque)
+    : executable(std::move(the_executable)), bound(the_bound), plan(the_bound.plan), constants(std::move(the_constants)) {
+  for (const ArenaBlock& block : plan->arena) arena_devices.push_back(torch_device(block.device));
   for (const Buffer& b : plan->buffers) {
-    const c10::Device device(static_cast<c10::DeviceType>(b.device_type), b.device_type == 0 ? c10::DeviceIndex(-1) : c10::DeviceIndex(b.device_index));
+    const c10::Device device = torch_device(b.device);
     const bool constant = all_constant(b.sizes) && all_constant(b.strides);
     shapes.push_back({constant, constants_of(b.sizes), constants_of(b.strides), static_cast<c10::ScalarType>(b.torch_dtype), device});
-    if (b.home == Home::kArena) arena_device = device;
     if (b.home == Home::kConstant) FJ_CHECK(b.index < constants.size(), "constant " + std::to_string(b.index) + " of plan " + plan->name);
   }
   for (const Step& step : plan->steps) {
     calls.emplace_back();
     if (const auto* call = std::get_if<ExternStep>(&step)) calls.back().emplace(*call, opaque);
-    if (const auto* kernel = std::get_if<KernelStep>(&step); kernel != nullptr && !kernel->buffers.empty()) kernel_device = shapes[kernel->buffers[0]].device;
   }
   for (const auto& [input, buffer] : plan->updates)
     if (is_in_place(input, buffer)) written_inputs.push_back(input);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/aten/extern_call.h"
-#include "runtime/call_plan.h"
+#include "runtime/executable.h"
 
 namespace framejit::runtime {
 
@@ -20,12 +20,15 @@ struct PlanProgram {
     c10::Device device;
   };
 
-  PlanProgram(std::shared_ptr<const CallPlan> plan, std::vector<at::Tensor> constants, const std::vector<c10::IValue>& opaque);
+  // `bound` is the executable's.
+  PlanProgram(std::shared_ptr<const BoundExecutable> executable, const BoundPlan& bound, std::vector<at::Tensor> constants, const std::vector<c10::IValue>& opaque);
 
   // Whether an update is done when the steps are: its value is the input itself.
   bool is_in_place(uint32_t input, BufferId buffer) const;
 
-  std::shared_ptr<const CallPlan> plan;
+  std::shared_ptr<const BoundExecutable> executable;
+  const BoundPlan& bound;
+  const CallPlan* plan;
   std::vector<at::Tensor> constants;
   std::vector<Shape> shapes;
   std::vector<std::optional<ExternCall>> calls;  // per step
@@ -33,8 +36,7 @@ struct PlanProgram {
   std::vector<bool> tracked;                     // per step: an extern call that writes, or whose view is returned
   std::vector<bool> copy_before_update;          // per update: its value may show an input that is written
   std::vector<uint32_t> written_inputs;          // which steps write where they are
-  c10::Device arena_device{c10::kCPU};
-  c10::Device kernel_device{c10::kCPU};          // one for all kernels of a plan
+  std::vector<c10::Device> arena_devices;        // per block
   std::vector<at::Generator> generators;         // that its steps draw from
 
  private:

@@ -15,6 +15,7 @@
 #include <array>
 #include <chrono>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "runtime/arena.h"
@@ -44,19 +45,6 @@ class Tracked {
   bool wanted_;
 };
 
-// Kernels of a GPU run on the stream that torch's own would run on.
-class OnDevice {
- public:
-  explicit OnDevice(c10::Device device) {
-    if (device.is_cpu()) return;
-    guard_.reset_device(device);
-    set_gpu_stream(c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle());
-  }
-
- private:
-  c10::OptionalDeviceGuard guard_;
-};
-
 }  // namespace
 
 // One running call. Reused by later calls of the thread, so that its vectors keep their capacity.
@@ -64,14 +52,19 @@ class PlanRunner::Call final : public PlanHost, public Operands {
  public:
   class Lease;
 
-  Result<void> run(const PlanProgram& program, const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs) {
+  Result<void> run(const PlanProgram& program, const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs,
+                   ValuesBetweenPlans* between) {
     const CallPlan& plan = start(program, inputs);
+    between_ = between;
     const c10::impl::ExcludeDispatchKeyGuard below_autograd(kBelowAutograd);
-    const OnDevice on_device(program.kernel_device);
     FJ_TRY_VOID(own_written_inputs());
     RandomState random(program.generators);
-    FJ_TRY_VOID(run_steps(plan, symbols, *this));
+    FJ_TRY_VOID(run_steps(program.bound, symbols, *this));
     random.keep();
+    if (between != nullptr && !plan.saves.empty()) {
+      between->saved.clear();
+      for (BufferId b : plan.saves) between->saved.push_back(Call::tensor(b));
+    }
     write_inputs(plan);
     for (size_t i = 0; i < plan.outputs.size(); ++i) {
       const Output& o = plan.outputs[i];
@@ -82,12 +75,12 @@ class PlanRunner::Call final : public PlanHost, public Operands {
   }
 
   Result<double> seconds(const PlanProgram& program, const at::Tensor* const* inputs, const int64_t* symbols, double most) {
-    const CallPlan& plan = start(program, inputs);
+    start(program, inputs);
     const c10::impl::ExcludeDispatchKeyGuard below_autograd(kBelowAutograd);
     const double begin = now();
     give_up_at_ = begin + most;
     try {
-      FJ_TRY_VOID(run_steps(plan, symbols, *this));
+      FJ_TRY_VOID(run_steps(program.bound, symbols, *this));
     } catch (const GivenUp&) {
       return std::numeric_limits<double>::infinity();
     }
@@ -96,6 +89,9 @@ class PlanRunner::Call final : public PlanHost, public Operands {
 
   void clear() noexcept {
     give_up_at_ = kNever;
+    between_ = nullptr;
+    entered_.reset();
+    device_guard_.reset();
     tensors_.clear();
     stack_.clear();
     for (uint32_t block = 0; block < kArenaBlocks; ++block) give_back(block);
@@ -106,6 +102,8 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     switch (b.home) {
       case Home::kInput: return *inputs_[b.index];
       case Home::kConstant: return program_->constants[b.index];
+      case Home::kDerived: return between_->derived[b.index];
+      case Home::kSaved: return between_->saved[b.index];
       case Home::kArena:
         if (!tensors_[buffer].defined()) tensors_[buffer] = arena_tensor(buffer);
         return tensors_[buffer];
@@ -160,15 +158,26 @@ class PlanRunner::Call final : public PlanHost, public Operands {
 
   void release(BufferId buffer) override { tensors_[buffer].reset(); }
 
+  // Kernels of a device run on the stream that torch's own would run on.
+  void enter(const Place& place) override {
+    if (entered_ == place) [[likely]] return;
+    const c10::Device device(static_cast<c10::DeviceType>(place.device.type), place.device.index);
+    if (device_guard_) device_guard_->reset_device(device);
+    else device_guard_.emplace(device);
+    set_gpu_stream(c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle());
+    entered_ = place;
+  }
+
   void take(uint32_t block, int64_t bytes) override {
     HeldBlock& held = blocks_[block];
-    if (program_->arena_device.is_cpu()) {
+    const c10::Device device = program_->arena_devices[block];
+    if (device.is_cpu()) {
       held.pooled = ArenaPool::cpu().take(bytes);
       held.data = held.pooled.data;
       held.bytes = bytes;
       report(held.data, bytes);
     } else {
-      held.on_device = c10::GetAllocator(program_->arena_device.type())->allocate(static_cast<size_t>(bytes));
+      held.on_device = c10::GetAllocator(device.type())->allocate(static_cast<size_t>(bytes));
       held.data = held.on_device.get();
     }
   }
@@ -235,12 +244,15 @@ class PlanRunner::Call final : public PlanHost, public Operands {
   std::vector<int64_t> shape_;
   std::array<HeldBlock, kArenaBlocks> blocks_;
   double give_up_at_ = kNever;
+  ValuesBetweenPlans* between_ = nullptr;
+  std::optional<Place> entered_;  // where the last kernels of a GPU ran
+  std::optional<c10::DeviceGuard> device_guard_;
 };
 
 at::Tensor PlanRunner::Call::arena_tensor(BufferId buffer) {
   const auto [sizes, strides] = shape_of(buffer);
   const PlanProgram::Shape& shape = program_->shapes[buffer];
-  return at::from_blob(data(buffer), sizes, strides, at::TensorOptions().dtype(shape.dtype).device(program_->arena_device));
+  return at::from_blob(data(buffer), sizes, strides, at::TensorOptions().dtype(shape.dtype).device(shape.device));
 }
 
 // What steps write in place may be written, and is no lazy copy that shares another tensor's memory.
@@ -293,16 +305,19 @@ class PlanRunner::Call::Lease {
   std::unique_ptr<Call> call_;
 };
 
-PlanRunner::PlanRunner(std::shared_ptr<const CallPlan> plan, std::vector<at::Tensor> constants, std::vector<c10::IValue> opaque)
-    : program_(std::make_unique<PlanProgram>(std::move(plan), std::move(constants), opaque)) {}
+PlanRunner::PlanRunner(std::shared_ptr<const BoundExecutable> executable, std::vector<at::Tensor> constants, std::vector<c10::IValue> opaque)
+    : PlanRunner(executable, executable->forward(), std::move(constants), std::move(opaque)) {}
+PlanRunner::PlanRunner(std::shared_ptr<const BoundExecutable> executable, const BoundPlan& plan, std::vector<at::Tensor> constants,
+                       std::vector<c10::IValue> opaque)
+    : program_(std::make_unique<PlanProgram>(std::move(executable), plan, std::move(constants), opaque)) {}
 PlanRunner::~PlanRunner() = default;
 PlanRunner::PlanRunner(PlanRunner&&) noexcept = default;
 
 const CallPlan& PlanRunner::plan() const { return *program_->plan; }
 
-Result<void> PlanRunner::run(const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs) const {
+Result<void> PlanRunner::run(const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs, ValuesBetweenPlans* between) const {
   Call::Lease call;
-  return (*call).run(*program_, inputs, symbols, outputs);
+  return (*call).run(*program_, inputs, symbols, outputs, between);
 }
 
 Result<double> PlanRunner::seconds(const at::Tensor* const* inputs, const int64_t* symbols, double most) const {

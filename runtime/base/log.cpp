@@ -142,6 +142,13 @@ std::string dump(Sinks& s, const Event& event) {
 
 }  // namespace
 
+Stopwatch::Stopwatch(std::string where, std::string stage) : where_(std::move(where)), stage_(std::move(stage)) {}
+Stopwatch::~Stopwatch() {
+  if (!enabled(Kind::Stage)) return;
+  const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - start_;
+  emit(Kind::Stage, where_, {{"stage", stage_}, {"milliseconds", std::to_string(spent.count())}});
+}
+
 std::string to_text(const Event& event) {
   std::string line = "[framejit " + event.id + (event.id.empty() ? "" : " ") + name_of(channel_of(event.kind)) + "]";
   if (!event.where.empty()) line += " " + event.where;

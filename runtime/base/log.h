@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -80,6 +81,20 @@ class Muted {
 };
 
 void emit(Kind kind, std::string where, Fields fields, std::string artefact = "");
+
+// Emits what a stage took, when it ends, on the channel timing.
+class Stopwatch {
+ public:
+  Stopwatch(std::string where, std::string stage);
+  ~Stopwatch();
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  std::string where_, stage_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
 std::string to_text(const Event& event);
 std::string to_json(const Event& event);
 

@@ -130,18 +130,18 @@ const char* const kLogits = R"(graph @f(%x : f32[160, 160], %w : f32[160, 200]) 
 std::string steps_of(const std::string& text) {
   const auto graph = graph::parse_graph(text);
   EXPECT_TRUE(graph.ok());
-  const auto plan = make_inductor_backend()->compile(graph.value());
-  EXPECT_TRUE(plan.ok());
-  const std::string all = print(plan.value());
+  const auto executable = make_inductor_backend()->compile(graph.value());
+  EXPECT_TRUE(executable.ok());
+  const std::string all = print(executable.value().forward);
   return all.substr(all.find("  take"));
 }
 
 TEST(ArenaBlocks, OfAPlan) {
-  EXPECT_EQ(steps_of(kLogits), R"(  take arena 2: 102400 bytes
-   = mm.out(b0, b0, b5)
-  take arena 1: 102400 bytes
-   = mm.out(b5, b0, b2)
-  kernel k0(b5, b2, b3) extent 25600
+  EXPECT_EQ(steps_of(kLogits), R"(  take arena 2
+  call mm.out(b0, b0, b5)
+  take arena 1
+  call mm.out(b5, b0, b2)
+  kernel k0(b5, b2, b3) runs c0 extent 25600 grain -1 unit 64
   give arena 1
   b4 = mm(b3, b1)
   give arena 2

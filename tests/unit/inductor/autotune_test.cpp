@@ -29,7 +29,7 @@ std::string name_of(const Choices& c) { return "u" + std::to_string(static_cast<
 class TableTimer : public graph::PlanTimer {
  public:
   explicit TableTimer(std::map<std::string, double> milliseconds) : milliseconds_(std::move(milliseconds)) {}
-  Result<double> seconds(const std::shared_ptr<const runtime::CallPlan>& plan, double most) override {
+  Result<double> seconds(const std::shared_ptr<const runtime::Executable>& plan, double most) override {
     ++runs[plan->name];
     if (on_run) on_run(plan->name, runs[plan->name]);
     const auto at = milliseconds_.find(plan->name);
@@ -54,17 +54,17 @@ struct Outcome {
 
 constexpr const char* kGraph = "graph @f(%x : f32[4]) {\n  %0 = relu %x : f32[4]\n  return %0\n}";
 
-Outcome tune(TableTimer timer, double budget = 60, const std::string& text = kGraph, const std::function<Result<runtime::CallPlan>(const Choices&)>& plan_of = {}) {
+Outcome tune(TableTimer timer, double budget = 60, const std::string& text = kGraph, const std::function<Result<runtime::Executable>(const Choices&)>& plan_of = {}) {
   Outcome out;
   const auto graph = graph::parse_graph(text);
   EXPECT_TRUE(graph.ok());
   const uint64_t listener = log::add_listener([&](const log::Event& event) {
     if (log::channel_of(event.kind) == log::Channel::autotune) out.lines.push_back(log::to_text(event).substr(sizeof "[framejit autotune] f"));
   });
-  const MakePlan make = [&](const Choices& choices) -> Result<runtime::CallPlan> {
+  const MakePlan make = [&](const Choices& choices) -> Result<runtime::Executable> {
     out.made.push_back(name_of(choices));
     if (plan_of) return plan_of(choices);
-    runtime::CallPlan plan;
+    runtime::Executable plan;
     plan.name = name_of(choices);
     return plan;
   };
@@ -107,15 +107,14 @@ TEST(Autotune, ClearLosersRunThreeTimes) {
 }
 
 TEST(Autotune, EqualPlansDoNotRun) {
-  const Outcome out = tune(TableTimer({}), 60, kGraph, [](const Choices& c) -> Result<runtime::CallPlan> {
+  const Outcome out = tune(TableTimer({}), 60, kGraph, [](const Choices& c) -> Result<runtime::Executable> {
     if (c.unroll == Unroll::twice) return Error{"llvm", "no registers"};
-    runtime::CallPlan plan;
+    runtime::Executable plan;
     plan.name = c.threads == Threads::more ? "f" : "g";
-    runtime::KernelStep kernel;
-    static const auto one = +[](void* const*, const int64_t*, const FjScalar*, int64_t, int64_t) -> int64_t { return 0; };
-    static const auto other = +[](void* const*, const int64_t*, const FjScalar*, int64_t, int64_t) -> int64_t { return 1; };
-    kernel.function = c.threads == Threads::fewer ? other : one;
-    plan.steps.emplace_back(std::move(kernel));
+    auto code = std::make_shared<runtime::KernelCode>();
+    code->id = runtime::content_id("hand", c.threads == Threads::fewer ? "other" : "one");
+    plan.kernels.push_back(std::move(code));
+    plan.forward.steps.emplace_back(runtime::KernelStep{});
     return plan;
   });
   EXPECT_EQ(out.lines.at(0), "unroll not timed: half is cost_model, twice refused: no registers");
@@ -128,9 +127,9 @@ TEST(Autotune, TheBudgetEndsIt) {
   EXPECT_TRUE(none.runs.empty());
   EXPECT_EQ(none.lines, (std::vector<std::string>{"unroll not timed: the budget of 0 ms is used up", "threads not timed: the budget of 0 ms is used up"}));
 
-  const auto sleeping = [](const Choices& c) -> Result<runtime::CallPlan> {
+  const auto sleeping = [](const Choices& c) -> Result<runtime::Executable> {
     std::this_thread::sleep_for(std::chrono::milliseconds(40));  // compiling counts
-    runtime::CallPlan plan;
+    runtime::Executable plan;
     plan.name = name_of(c);
     return plan;
   };
@@ -167,9 +166,9 @@ TEST(Autotune, ASignalEndsIt) {
   g_is_interrupted = false;
   EXPECT_EQ(out.error, "interrupted");
   EXPECT_EQ(out.runs.at("u0 t1"), 4);
-  EXPECT_EQ(tune(TableTimer({}), 60, kGraph, [](const Choices& c) -> Result<runtime::CallPlan> {
+  EXPECT_EQ(tune(TableTimer({}), 60, kGraph, [](const Choices& c) -> Result<runtime::Executable> {
               if (c.unroll == Unroll::half) return Error{"interrupted", "a signal"};
-              return runtime::CallPlan{};
+              return runtime::Executable{};
             }).error,
             "interrupted");
   set_interrupt_reader(nullptr);

@@ -71,7 +71,7 @@ std::string homes(const std::string& text) {
   const auto plan = make_inductor_backend()->compile(graph.value());
   EXPECT_TRUE(plan.ok());
   std::string found;
-  for (const runtime::Buffer& b : plan.value().buffers)
+  for (const runtime::Buffer& b : plan.value().forward.buffers)
     if (b.home == runtime::Home::kArena || b.home == runtime::Home::kTensor) found += b.home == runtime::Home::kArena ? 'a' : 't';
   return found;
 }

@@ -65,7 +65,7 @@ void check(const char* what, const Kernel& kernel, const std::vector<Element>& x
   for (const VectorLevel level : kLevels) {
     if (!is_available(level)) continue;
     auto jit = CpuJit::create(level).take();
-    auto compiled = jit->compile(kernel).take();
+    const auto compiled = jit->load(jit->compile(kernel).take().code, {}).take();
     std::vector<uint16_t> z(kCount);
     void* buffers[3] = {const_cast<Element*>(x.data()), const_cast<Element*>(y.data()), z.data()};
     ASSERT_EQ(compiled.function(buffers, nullptr, nullptr, 0, kRows), 0);
@@ -209,7 +209,7 @@ void check_reduction(ReduceOp op, DType in, int64_t points, int64_t length, bool
   for (const VectorLevel level : kLevels) {
     if (!is_available(level)) continue;
     auto jit = CpuJit::create(level).take();
-    auto compiled = jit->compile(kernel).take();
+    const auto compiled = jit->load(jit->compile(kernel).take().code, {}).take();
     std::vector<char> y(values.size() * 8);
     void* buffers[2] = {x.data(), y.data()};
     ASSERT_EQ(compiled.function(buffers, nullptr, nullptr, 0, 1), 0);

@@ -41,12 +41,13 @@ TEST(CompileKernels, EachOnceAndInPlace) {
   EXPECT_EQ(jit.value()->statistics().reused, 15);
   for (size_t k = 0; k < kernels.size(); ++k) {
     if (k % 6 == 5) {
-      EXPECT_EQ(compiled[k].function, nullptr);
+      EXPECT_EQ(compiled[k].code, nullptr);
       continue;
     }
     float x[64] = {1.5f}, y[64] = {};
     void* buffers[2] = {x, y};
-    ASSERT_EQ(compiled[k].function(buffers, nullptr, nullptr, 0, 64), 0);
+    const runtime::LoadedKernel loaded = jit.value()->load(compiled[k].code, {}).take();
+    ASSERT_EQ(loaded.function(buffers, nullptr, nullptr, 0, 64), 0);
     EXPECT_EQ(y[0], 1.5f + static_cast<float>(k % 6));
   }
 }
@@ -84,6 +85,7 @@ class Refusing : public KernelTarget {
     if (number >= 1) return Error{"refused", std::to_string(static_cast<int>(number))};
     return CompiledKernel{};
   }
+  Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>&, runtime::DeviceId) override { return runtime::LoadedKernel{}; }
   Result<std::vector<KernelText>> texts(const Kernel&, bool) override { return std::vector<KernelText>{}; }
   TargetStatistics statistics() const override { return {}; }
   bool compiles_on_any_thread() const override { return true; }
@@ -134,11 +136,12 @@ TEST(CompileKernels, TheFirstErrorInOrderCounts) {
 TEST(WeakCache, KeepsWhatIsUsedAndForgetsTheRest) {
   WeakCache<int> cache;
   const auto kept = std::make_shared<int>(7);
-  cache.insert("kept", kept);
-  for (int i = 0; i < 1000; ++i) cache.insert(std::to_string(i), std::make_shared<int>(i));
-  EXPECT_EQ(cache.find("kept"), kept);
-  EXPECT_EQ(cache.find("999"), nullptr);
-  EXPECT_EQ(cache.find("never"), nullptr);
+  const auto id = [](const std::string& text) { return runtime::content_id("hand", text); };
+  cache.insert(id("kept"), kept);
+  for (int i = 0; i < 1000; ++i) cache.insert(id(std::to_string(i)), std::make_shared<int>(i));
+  EXPECT_EQ(cache.find(id("kept")), kept);
+  EXPECT_EQ(cache.find(id("999")), nullptr);
+  EXPECT_EQ(cache.find(id("never")), nullptr);
   EXPECT_LE(cache.size(), 200u);
 }
 

@@ -25,9 +25,8 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
-struct HostKernel {
+struct HostKernel : runtime::KernelCode {
   void (*launch)(void* const*, const int64_t*, int64_t, int64_t, int64_t) = nullptr;
-  int64_t per_block = 1, threads = 1;
 };
 
 int64_t run_host_kernel(void* const* buffers, const int64_t* sizes, const FjScalar* scalars, int64_t, int64_t end) {
@@ -53,12 +52,16 @@ class HostGpuTarget : public KernelTarget {
     void* library = dlopen((stem + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return Error{"host_gpu", dlerror()};
     auto code = std::make_shared<HostKernel>();
+    code->id = runtime::content_id("host gpu", print(kernel));
     code->launch = reinterpret_cast<decltype(code->launch)>(dlsym(library, "launch"));
     code->per_block = program.per_block;
-    code->threads = program.threads;
+    code->threads = static_cast<uint32_t>(program.threads);
+    return CompiledKernel{std::move(code), program.extent, 0};
+  }
+  Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code, runtime::DeviceId) override {
     FjScalar self;
-    self.i = reinterpret_cast<int64_t>(code.get());
-    return CompiledKernel{run_host_kernel, std::move(code), {self}, program.extent, 0};
+    self.i = reinterpret_cast<int64_t>(static_cast<const HostKernel*>(code.get()));
+    return runtime::LoadedKernel{run_host_kernel, {self}, code};
   }
   Result<std::vector<KernelText>> texts(const Kernel&, bool) override { return std::vector<KernelText>{}; }
   TargetStatistics statistics() const override { return {}; }

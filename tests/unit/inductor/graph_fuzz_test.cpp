@@ -187,7 +187,7 @@ TEST(Planted, GraphDefectsAreFound) {
     SCOPED_TRACE(defect.name);
     EXPECT_GT(first_seed_that_finds(defect.pattern, defect.wrong, defect.plan), 0);
   }
-  EXPECT_EQ(seeds_until_found(3, "", [](uint32_t seed) { check_graph(RandomGraph(seed).make(), {.tolerance = kTolerance, .seed = seed, .plan = [](runtime::CallPlan&) {}}); }), 0);
+  EXPECT_EQ(seeds_until_found(3, "", [](uint32_t seed) { check_graph(RandomGraph(seed).make(), {.tolerance = kTolerance, .seed = seed, .plan = [](runtime::Executable&) {}}); }), 0);
 }
 
 }  // namespace

@@ -145,12 +145,12 @@ void check_program(uint32_t seed, const Defect& planted = {}) {
     for (const int64_t size : {int64_t{8}, int64_t{2} + seed % 39}) {
       const auto inputs = input_data(random, {size}, seed);
       const auto expected = interpret(random.program, inputs, {size});
-      const auto got = run_plan(plan.value(), inputs, {size}, 1);
+      const auto got = run_plan(plan.value(), target, inputs, {size}, 1);
       ASSERT_EQ(got.ok(), expected.ok()) << (got.ok() ? "has not failed, interpreted it has: " : "has failed, interpreted it has not: ") << (got.ok() ? expected.error() : got.error()).message << "\n"
                                          << what;
       if (got.ok()) compare(random, got.value(), expected.value(), "s0 = " + std::to_string(size) + ", " + what);
       for (const int threads : {2, 3}) {
-        const auto again = run_plan(plan.value(), inputs, {size}, threads);
+        const auto again = run_plan(plan.value(), target, inputs, {size}, threads);
         ASSERT_EQ(again.ok(), got.ok());
         if (!got.ok()) continue;
         ASSERT_EQ(again.value().bytes, got.value().bytes) << threads << " threads give other bits, s0 = " << size << ", " << what;
@@ -206,7 +206,7 @@ TEST(Planted, LoopDefectsAreFound) {
     EXPECT_GT(seeds_until_found(kRounds, ", interpreted ", [&](uint32_t seed) { check_program(seed, defect); }), 0);
   }
   EXPECT_GT(seeds_until_found(kRounds, "failed", [](uint32_t seed) { check_program(seed, {"an index that does not count from the end", in_each_instruction(never_wrap)}); }), 0);
-  EXPECT_EQ(seeds_until_found(3, "", [](uint32_t seed) { check_program(seed, {"none", [](Kernel&) {}, [](runtime::CallPlan&) {}}); }), 0);
+  EXPECT_EQ(seeds_until_found(3, "", [](uint32_t seed) { check_program(seed, {"none", [](Kernel&) {}, [](runtime::Executable&) {}}); }), 0);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "inductor/interp/interpreter.h"
 #include "inductor/lowering/lower.h"
 #include "tests/unit/inductor/guarded_memory.h"
+#include "tests/unit/inductor/planted.h"
 
 namespace framejit::inductor::testing {
 
@@ -116,6 +117,7 @@ class Host : public runtime::PlanHost {
   Host(const runtime::CallPlan& plan, const std::vector<Data>& inputs, int threads)
       : plan_(plan), inputs_(inputs), threads_(threads), storage_(plan.buffers.size()), data_(plan.buffers.size()) {}
 
+  void enter(const runtime::Place&) override {}
   void* data(runtime::BufferId b) override {
     const runtime::Buffer& buffer = plan_.buffers[b];
     if (buffer.home == runtime::Home::kInput && data_[b] == nullptr) {
@@ -247,14 +249,25 @@ Result<Outputs> run_interpreted(const Graph& graph, const std::vector<Data>& inp
   return out;
 }
 
-void share_kernels(runtime::CallPlan& plan) {
-  for (runtime::Step& step : plan.steps)
+void share_kernels(runtime::Executable& executable) {
+  for (runtime::Step& step : executable.forward.steps)
     if (auto* kernel = std::get_if<runtime::KernelStep>(&step); kernel != nullptr && kernel->grain >= 0) kernel->grain = 1;
 }
 
-Result<Outputs> run_plan(const runtime::CallPlan& plan, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols, int threads) {
+Result<Outputs> run_plan(const runtime::Executable& executable, runtime::KernelLoader& loader, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols,
+                         int threads) {
+  const std::string text = runtime::print(executable);
+  const auto parsed = runtime::parse_executable(text);
+  EXPECT_TRUE(parsed.ok()) << parsed.error().message << "\n" << text;
+  if (parsed.ok()) {
+    EXPECT_TRUE(parsed.value() == executable) << text;
+    EXPECT_EQ(runtime::print(parsed.value()), text);
+  }
+  PlantedLoader planted(loader);
+  FJ_TRY(const auto bound, runtime::BoundExecutable::bind(executable, planted));
+  const runtime::CallPlan& plan = bound->executable().forward;
   Host host(plan, inputs, threads);
-  FJ_TRY_VOID(runtime::run_steps(plan, symbols.data(), host));
+  FJ_TRY_VOID(runtime::run_steps(bound->forward(), symbols.data(), host));
   Outputs out;
   for (const runtime::Output& o : plan.outputs) {
     EXPECT_EQ(o.kind, runtime::Output::kBuffer);
@@ -264,8 +277,9 @@ Result<Outputs> run_plan(const runtime::CallPlan& plan, const std::vector<Data>&
 }
 
 Result<Outputs> run_compiled(const Graph& graph, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols, InductorOptions options) {
-  FJ_TRY(const runtime::CallPlan plan, make_inductor_backend(options)->compile(graph));
-  return run_plan(plan, inputs, symbols, 1);
+  const auto backend = make_inductor_backend(options);
+  FJ_TRY(const runtime::Executable executable, backend->compile(graph));
+  return run_plan(executable, backend->loader(), inputs, symbols, 1);
 }
 
 namespace {
@@ -368,7 +382,8 @@ void check_variant(const Reference& r, const InductorOptions& variant, const Che
   const auto compiled = options.compiled.empty() ? Result<Graph>(r.graph) : parse(options.compiled, options.passes);
   ASSERT_TRUE(compiled.ok()) << compiled.error().message << "\n"
                              << options.compiled;
-  auto plan = make_inductor_backend(variant)->compile(compiled.value());
+  const auto backend = make_inductor_backend(variant);
+  auto plan = backend->compile(compiled.value());
   ASSERT_TRUE(plan.ok()) << plan.error().message << "\n"
                          << what;
   if (variant.fuse && variant.target == Target::kMachine) share_kernels(plan.value());
@@ -377,7 +392,7 @@ void check_variant(const Reference& r, const InductorOptions& variant, const Che
   if (variant.target == Target::kMachine) threads = {1, 2, 3};
   std::optional<Outputs> first;
   for (const int n : threads) {
-    const auto got = run_plan(plan.value(), r.inputs, r.symbols, n);
+    const auto got = run_plan(plan.value(), backend->loader(), r.inputs, r.symbols, n);
     ASSERT_TRUE(got.ok()) << got.error().message << "\n" << what;
     if (first) {
       EXPECT_EQ(got.value().bytes, first->bytes) << n << " threads give other bits than " << threads[0] << ", " << what;
@@ -387,7 +402,7 @@ void check_variant(const Reference& r, const InductorOptions& variant, const Che
     EXPECT_EQ(difference(*first, r.expected, options.tolerance), "") << what;
   }
   int kernels = 0;
-  for (const auto& step : plan.value().steps) kernels += std::holds_alternative<runtime::KernelStep>(step);
+  for (const auto& step : plan.value().forward.steps) kernels += std::holds_alternative<runtime::KernelStep>(step);
   if (variant.fuse && options.kernels >= 0) {
     EXPECT_EQ(kernels, options.kernels) << what;
   }
@@ -427,7 +442,7 @@ void check_graph_with(KernelTarget& target, const std::string& text, CheckOption
   const Schedule schedule = make_schedule(std::move(lowered.program), hints);
   auto plan = assemble(r.graph, lowered.forms, schedule, hints, target);
   ASSERT_TRUE(plan.ok()) << plan.error().message << "\n" << text;
-  const auto got = run_plan(plan.value(), r.inputs, r.symbols, 1);
+  const auto got = run_plan(plan.value(), target, r.inputs, r.symbols, 1);
   ASSERT_TRUE(got.ok()) << got.error().message << "\n" << text;
   EXPECT_EQ(difference(got.value(), r.expected, options.tolerance), "") << text;
 }

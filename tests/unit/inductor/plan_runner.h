@@ -39,9 +39,10 @@ Result<Outputs> run_interpreted(const graph::Graph& graph, const std::vector<Dat
 Result<Outputs> run_compiled(const graph::Graph& graph, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols,
                              InductorOptions options);
 // Threads share every kernel, however small. Not for kernels of the interpreter, which run whole.
-void share_kernels(runtime::CallPlan& plan);
+void share_kernels(runtime::Executable& executable);
 // Outputs of a plan whose outputs all are buffers.
-Result<Outputs> run_plan(const runtime::CallPlan& plan, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols, int threads);
+Result<Outputs> run_plan(const runtime::Executable& executable, runtime::KernelLoader& loader, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols,
+                         int threads);
 
 struct CheckOptions {
   double tolerance = 2e-6;       // of difference()
@@ -50,7 +51,7 @@ struct CheckOptions {
   uint32_t seed = 1;
   int kernels = -1;              // expected kernel steps when fused; -1: any
   std::string compiled = {};     // planted: this graph is compiled in place of the one that the interpreter runs
-  std::function<void(runtime::CallPlan&)> plan = {};  // planted: alters what was compiled
+  std::function<void(runtime::Executable&)> plan = {};  // planted: alters what was compiled
   Choices choices = {};
   bool passes = true;            // the graph passes come first, as in production; false: the text is lowered as it stands
 };

@@ -70,8 +70,8 @@ TEST(GuardedMemoryDeathTest, EndsWhatReachesBeyond) {
 TEST(GuardedMemoryDeathTest, EndsAKernelThatReachesBeyond) {
   const std::string text = "graph @f(%x : f32[100000]) {\n  %0 = exp %x : f32[100000]\n  return %0\n}\n";
   check_graph(text);
-  const auto longer = [](runtime::CallPlan& plan) {
-    for (runtime::Step& step : plan.steps)
+  const auto longer = [](runtime::Executable& executable) {
+    for (runtime::Step& step : executable.forward.steps)
       if (auto* kernel = std::get_if<runtime::KernelStep>(&step)) kernel->extent = {100032, -1};
   };
   EXPECT_DEATH(check_graph(text, {.plan = longer}), kDied);

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "inductor/kernel/target.h"
-#include "runtime/call_plan.h"
+#include "runtime/executable.h"
 
 namespace framejit::inductor::testing {
 
@@ -22,6 +22,9 @@ class PlantedTarget : public KernelTarget {
   }
   Result<std::vector<KernelText>> texts(const Kernel& kernel, bool with_assembly) override { return right_.texts(kernel, with_assembly); }
   TargetStatistics statistics() const override { return right_.statistics(); }
+  Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code, runtime::DeviceId device) override {
+    return right_.load(code, device);
+  }
   bool compiles_on_any_thread() const override { return right_.compiles_on_any_thread(); }
   int64_t scratch_bytes() const override { return right_.scratch_bytes(); }
 
@@ -30,30 +33,50 @@ class PlantedTarget : public KernelTarget {
   Change change_;
 };
 
-using PlanChange = std::function<void(runtime::CallPlan&)>;
+using PlanChange = std::function<void(runtime::Executable&)>;
+
+// Code that asks another kernel for another part of its range.
+struct AnotherPart : runtime::KernelCode {
+  AnotherPart(std::shared_ptr<const runtime::KernelCode> the_right, FjKernelFn the_function) : KernelCode(*the_right), right(std::move(the_right)), function(the_function) {}
+  std::shared_ptr<const runtime::KernelCode> right;
+  FjKernelFn function;
+};
+
+// Loads what is planted, and hands everything else on.
+class PlantedLoader final : public runtime::KernelLoader {
+ public:
+  explicit PlantedLoader(runtime::KernelLoader& right) : right_(right) {}
+  Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code, runtime::DeviceId device) override {
+    const auto* planted = dynamic_cast<const AnotherPart*>(code.get());
+    if (planted == nullptr) return right_.load(code, device);
+    FJ_TRY(runtime::LoadedKernel loaded, right_.load(planted->right, device));
+    FjScalar right;  // in front of the kernel's own
+    right.i = reinterpret_cast<int64_t>(loaded.function);
+    loaded.scalars.insert(loaded.scalars.begin(), right);
+    loaded.function = planted->function;
+    return loaded;
+  }
+
+ private:
+  runtime::KernelLoader& right_;
+};
 
 // Every kernel is asked for another part of its range than the plan says: range(begin, end).
 template <std::pair<int64_t, int64_t> (*range)(int64_t, int64_t)>
-void ask_for_another_part(runtime::CallPlan& plan) {
-  for (runtime::Step& step : plan.steps) {
-    auto* kernel = std::get_if<runtime::KernelStep>(&step);
-    if (kernel == nullptr) continue;
-    FjScalar right;  // in front of the kernel's own
-    right.i = reinterpret_cast<int64_t>(kernel->function);
-    kernel->scalars.insert(kernel->scalars.begin(), right);
-    kernel->function = [](void* const* buffers, const int64_t* sizes, const FjScalar* scalars, int64_t begin, int64_t end) -> int64_t {
+void ask_for_another_part(runtime::Executable& executable) {
+  for (auto& kernel : executable.kernels)
+    kernel = std::make_shared<AnotherPart>(kernel, [](void* const* buffers, const int64_t* sizes, const FjScalar* scalars, int64_t begin, int64_t end) -> int64_t {
       std::tie(begin, end) = range(begin, end);
       return begin < end ? reinterpret_cast<FjKernelFn>(scalars[0].i)(buffers, sizes, scalars + 1, begin, end) : 0;
-    };
-  }
+    });
 }
 
 inline std::pair<int64_t, int64_t> without_last(int64_t begin, int64_t end) { return {begin, end - 1}; }
 inline std::pair<int64_t, int64_t> late_behind_another(int64_t begin, int64_t end) { return {begin > 0 ? begin + 1 : 0, end}; }
 
 // Blocks of the arena that live at once lie at the same place.
-inline void share_memory(runtime::CallPlan& plan) {
-  for (runtime::Buffer& buffer : plan.buffers)
+inline void share_memory(runtime::Executable& executable) {
+  for (runtime::Buffer& buffer : executable.forward.buffers)
     if (buffer.home == runtime::Home::kArena) buffer.offset = {0};
 }
 

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "runtime/arena.h"
-#include "runtime/call_plan.h"
+#include "tests/unit/hand_kernels.h"
 
 namespace framejit::runtime {
 namespace {
@@ -31,6 +31,7 @@ class FakeHost : public PlanHost {
     log += "take " + std::to_string(block) + " " + std::to_string(bytes) + "\n";
     arena_[block].assign(bytes, 0);
   }
+  void enter(const Place& place) override { log += "enter " + text_of(place.device) + "\n"; }
   void give(uint32_t block) override {
     log += "give " + std::to_string(block) + "\n";
     arena_[block] = {};
@@ -66,13 +67,13 @@ Buffer buffer(Home home, uint32_t index, Size n) {
   return b;
 }
 
+// Scaling by 2 is kernel 0 of a table, by 10 kernel 1.
 KernelStep kernel(BufferId in, BufferId out, double scale, Size extent) {
   KernelStep k;
-  k.function = scale_kernel;
+  k.kernel = scale == 2.0 ? 0 : 1;
   k.name = "k0";
   k.buffers = {in, out};
   k.sizes = {extent};
-  k.scalars = {FjScalar{.f = scale}};
   k.extent = extent;
   k.grain = 2;
   return k;
@@ -84,7 +85,7 @@ CallPlan two_kernels() {
   plan.name = "f";
   plan.input_count = plan.symbol_count = 1;
   plan.size_program = {{SizeOpcode::kSymbol, 0}, {SizeOpcode::kConstant, 4}, {SizeOpcode::kMul, 0, 0, 1}};
-  plan.arena_bytes = {0, 2};
+  plan.arena = {{{}, {0, 2}}};
   const Size n{0, 0};
   plan.buffers = {buffer(Home::kInput, 0, n), buffer(Home::kArena, 0, n), buffer(Home::kTensor, 0, n)};
   plan.steps = {kernel(0, 1, 2.0, n), AllocateStep{2}, kernel(1, 2, 10.0, n)};
@@ -98,17 +99,26 @@ int64_t part_kernel(void* const* buffers, const int64_t*, const FjScalar*, int64
   return 0;
 }
 
+Result<void> run(const CallPlan& plan, const int64_t* symbols, FakeHost& host) {
+  const testing::HandKernels kernels = {
+      std::make_shared<testing::HandKernel>("twice", scale_kernel, std::vector<FjScalar>{{.f = 2.0}}),
+      std::make_shared<testing::HandKernel>("tenfold", scale_kernel, std::vector<FjScalar>{{.f = 10.0}}),
+      std::make_shared<testing::HandKernel>("part", part_kernel)};
+  FJ_TRY(const auto bound, testing::bind_by_hand(plan, kernels));
+  return run_steps(bound->forward(), symbols, host);
+}
+
 TEST(CallPlan, PartsAreMultiplesOfAUnit) {
   CallPlan plan = two_kernels();
   for (KernelStep* step : {&std::get<KernelStep>(plan.steps[0]), &std::get<KernelStep>(plan.steps[2])}) {
-    step->function = part_kernel;
+    step->kernel = 2;
     step->unit = 64;
     step->grain = 65;
   }
   FakeHost host(plan);
   const int64_t n = 200;
   host.tensors[0].assign(n, 1.0f);
-  ASSERT_TRUE(run_steps(plan, &n, host).ok());
+  ASSERT_TRUE(run(plan, &n, host).ok());
   std::vector<float> expected(128, 0.0f);
   expected.resize(n, 128.0f);
   EXPECT_EQ(host.tensors[2], expected);
@@ -120,7 +130,7 @@ TEST(CallPlan, KernelsRunInOrderOverTheArena) {
   FakeHost host(plan);
   for (int64_t n : {5, 1, 2, 64}) {
     host.tensors[0].assign(n, 1.0f);
-    const auto result = run_steps(plan, &n, host);
+    const auto result = run(plan, &n, host);
     ASSERT_TRUE(result.ok());
     EXPECT_EQ(host.tensors[2], std::vector<float>(n, (2.0f + n) * 10 + n));
   }
@@ -135,7 +145,8 @@ CallPlan blocks_that_come_and_go() {
   const Size n{4};
   plan.buffers = {buffer(Home::kInput, 0, n), buffer(Home::kArena, 1, n), buffer(Home::kArena, 2, n), buffer(Home::kArena, 1, n), buffer(Home::kTensor, 0, n)};
   plan.buffers[3].offset = {16};
-  plan.steps = {TakeStep{1, {32}}, kernel(0, 1, 2.0, n), TakeStep{2, {16}}, kernel(1, 2, 2.0, n), GiveStep{1}, TakeStep{1, {32}}, kernel(2, 3, 2.0, n), GiveStep{2},
+  plan.arena = {{{}, {0}}, {{}, {32}}, {{}, {16}}};
+  plan.steps = {TakeStep{1}, kernel(0, 1, 2.0, n), TakeStep{2}, kernel(1, 2, 2.0, n), GiveStep{1}, TakeStep{1}, kernel(2, 3, 2.0, n), GiveStep{2},
                 AllocateStep{4}, kernel(3, 4, 2.0, n), GiveStep{1}};
   plan.outputs = {{Output::kBuffer, 4}};
   return plan;
@@ -145,7 +156,7 @@ TEST(CallPlan, BlocksComeAndGo) {
   const CallPlan plan = blocks_that_come_and_go();
   FakeHost host(plan);
   host.tensors[0].assign(4, 1.0f);
-  ASSERT_TRUE(run_steps(plan, nullptr, host).ok());
+  ASSERT_TRUE(run(plan, nullptr, host).ok());
   EXPECT_EQ(host.tensors[4], std::vector<float>(4, 76.0f));
   EXPECT_EQ(host.log, "take 1 32\ntake 2 16\ngive 1\ntake 1 32\ngive 2\nallocate 4\ngive 1\n");
 }
@@ -154,15 +165,18 @@ TEST(CallPlan, TextOfBlocks) {
   CallPlan plan = blocks_that_come_and_go();
   plan.steps.erase(plan.steps.begin() + 4, plan.steps.end());
   EXPECT_EQ(print(plan), R"(plan @f inputs 1 symbols 0 {
+  arena 0: 0 bytes
+  arena 1: 32 bytes
+  arena 2: 16 bytes
   b0: input 0 f32[4]
   b1: arena 1:0 f32[4]
   b2: arena 2:0 f32[4]
   b3: arena 1:16 f32[4]
   b4: tensor f32[4]
-  take arena 1: 32 bytes
-  kernel k0(b0, b1) sizes [4] extent 4 grain 2
-  take arena 2: 16 bytes
-  kernel k0(b1, b2) sizes [4] extent 4 grain 2
+  take arena 1
+  kernel k0(b0, b1) runs c0 sizes [4] extent 4 grain 2
+  take arena 2
+  kernel k0(b1, b2) runs c0 sizes [4] extent 4 grain 2
   return b4
 }
 )");
@@ -173,7 +187,7 @@ TEST(CallPlan, FailedKernelCheckStopsThePlan) {
   FakeHost host(plan);
   const int64_t n = 7;
   host.tensors[0] = {1, 1, 1, 1, 1, -1, 1};
-  const auto result = run_steps(plan, &n, host);
+  const auto result = run(plan, &n, host);
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, "kernel_check");
   EXPECT_EQ(result.error().message, "a check of kernel k0 failed");
@@ -182,6 +196,7 @@ TEST(CallPlan, FailedKernelCheckStopsThePlan) {
 
 TEST(CallPlan, SizeChecksAndOtherStepsGoToTheHost) {
   CallPlan plan;
+  plan.input_count = plan.symbol_count = 1;
   plan.size_program = {{SizeOpcode::kSymbol, 0}};
   plan.buffers = {buffer(Home::kInput, 0, {0, 0}), buffer(Home::kTensor, 0, {0, 0})};
   ExternStep call;
@@ -189,31 +204,33 @@ TEST(CallPlan, SizeChecksAndOtherStepsGoToTheHost) {
   plan.steps = {CheckStep{{0, 0}, {3}, "rows"}, call, ViewStep{0, 1}, FreeStep{1}};
   FakeHost host(plan);
   int64_t n = 3;
-  EXPECT_TRUE(run_steps(plan, &n, host).ok());
+  EXPECT_TRUE(run(plan, &n, host).ok());
   EXPECT_EQ(host.log, "call relu 1\nview 0 1\nfree 1\n");
   n = 4;
-  const auto result = run_steps(plan, &n, host);
+  const auto result = run(plan, &n, host);
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().message, "rows: 4 != 3");
 }
 
 TEST(CallPlan, SizeProgramIsPythons) {
   CallPlan plan;
+  plan.symbol_count = 1;
   plan.size_program = {{SizeOpcode::kSymbol, 0},       {SizeOpcode::kConstant, 3},     {SizeOpcode::kFloorDiv, 0, 0, 1}, {SizeOpcode::kMod, 0, 0, 1},
                        {SizeOpcode::kMin, 0, 0, 1},    {SizeOpcode::kMax, 0, 0, 1},    {SizeOpcode::kAdd, 0, 0, 1}};
   FakeHost host(plan);
   const int64_t symbol = -7;
-  ASSERT_TRUE(run_steps(plan, &symbol, host).ok());
+  ASSERT_TRUE(run(plan, &symbol, host).ok());
   EXPECT_EQ(host.sizes, (std::vector<int64_t>{-7, 3, -3, 2, -7, 3, -4}));
 }
 
 TEST(CallPlan, SizesThatAreNoneStopThePlan) {
   CallPlan plan;
+  plan.symbol_count = 2;
   plan.size_program = {{SizeOpcode::kSymbol, 0}, {SizeOpcode::kSymbol, 1}, {SizeOpcode::kMul, 0, 0, 0}, {SizeOpcode::kFloorDiv, 0, 0, 1}};
   FakeHost host(plan);
   for (const auto& [a, b, runs] : {std::tuple(int64_t{3}, int64_t{2}, true), std::tuple(int64_t{1} << 32, int64_t{2}, false), std::tuple(int64_t{3}, int64_t{0}, false)}) {
     const int64_t symbols[] = {a, b};
-    const auto result = run_steps(plan, symbols, host);
+    const auto result = run(plan, symbols, host);
     ASSERT_EQ(result.ok(), runs);
     if (!runs) { EXPECT_EQ(result.error().code, "size_range"); }
   }
@@ -235,13 +252,13 @@ TEST(CallPlan, Text) {
   z0 = s0
   z1 = 4
   z2 = z0*z1
-  arena z2 bytes
+  arena 0: z2 bytes
   b0: input 0 f32[z0; 1] + 8
   b1: arena 0 f32[z0; 1]
   b2: tensor f32[z0; 1]
-  kernel k0(b0, b1) sizes [z0] extent z0 grain 2
+  kernel k0(b0, b1) runs c0 sizes [z0] extent z0 grain 2
   allocate b2
-  kernel k0(b1, b2) sizes [z0] extent z0 grain 2
+  kernel k0(b1, b2) runs c1 sizes [z0] extent z0 grain 2
   none = sum.dim_IntList(b2, [1, z0], true, none, @f32, "a\"b", 2.0, @o1, @l0, [b0, none])
   check z0 == 3 or "rows"
   free b1

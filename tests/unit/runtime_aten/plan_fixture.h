@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/aten/plan_runner.h"
+#include "tests/unit/hand_kernels.h"
 
 namespace framejit::runtime {
 
@@ -17,6 +18,16 @@ inline std::vector<Size> sizes_of(at::IntArrayRef values) {
   for (int64_t v : values) sizes.push_back({v});
   return sizes;
 }
+
+// out[i] = in[i] + 1
+inline int64_t add_one(void* const* buffers, const int64_t*, const FjScalar*, int64_t begin, int64_t end) {
+  const float* in = static_cast<const float*>(buffers[0]);
+  float* out = static_cast<float*>(buffers[1]);
+  for (int64_t i = begin; i < end; ++i) out[i] = in[i] + 1;
+  return 0;
+}
+inline int64_t failing(void* const*, const int64_t*, const FjScalar*, int64_t, int64_t) { return 1; }
+inline constexpr uint32_t kAddOne = 0, kFailing = 1;  // in the table of kernels of a plan that is built here
 
 class PlanBuilder {
  public:
@@ -38,7 +49,7 @@ class PlanBuilder {
     Buffer b;
     b.dtype = dtype_of_torch(static_cast<int>(like.scalar_type()));
     b.torch_dtype = static_cast<int32_t>(like.scalar_type());
-    b.device_type = static_cast<int8_t>(like.device().type());
+    if (!like.device().is_cpu()) b.device = {static_cast<int8_t>(like.device().type()), like.device().index()};
     b.sizes = sizes_of(like.sizes());
     b.strides = sizes_of(like.strides());
     b.offset = {like.storage_offset()};
@@ -66,9 +77,15 @@ class PlanBuilder {
     for (BufferId b : buffers) plan_->outputs.push_back({Output::kBuffer, b});
   }
   CallPlan& plan() { return *plan_; }
-  PlanRunner runner(std::vector<at::Tensor> constants = {}, std::vector<c10::IValue> opaque = {}) { return PlanRunner(plan_, std::move(constants), std::move(opaque)); }
+  PlanRunner runner(std::vector<at::Tensor> constants = {}, std::vector<c10::IValue> opaque = {}) {
+    auto bound = testing::bind_by_hand(*plan_, kernels_);
+    FJ_CHECK(bound.ok(), bound.error().message);
+    return PlanRunner(bound.take(), std::move(constants), std::move(opaque));
+  }
 
  private:
+  testing::HandKernels kernels_ = {std::make_shared<testing::HandKernel>("add_one", add_one),
+                                   std::make_shared<testing::HandKernel>("failing", failing)};
   std::shared_ptr<CallPlan> plan_ = std::make_shared<CallPlan>();
 };
 

@@ -28,18 +28,9 @@
 namespace framejit::runtime {
 namespace {
 
-// out[i] = in[i] + 1
-int64_t add_one(void* const* buffers, const int64_t*, const FjScalar*, int64_t begin, int64_t end) {
-  const float* in = static_cast<const float*>(buffers[0]);
-  float* out = static_cast<float*>(buffers[1]);
-  for (int64_t i = begin; i < end; ++i) out[i] = in[i] + 1;
-  return 0;
-}
-int64_t failing(void* const*, const int64_t*, const FjScalar*, int64_t, int64_t) { return 1; }
-
 KernelStep kernel(BufferId in, BufferId out, Size extent, int64_t grain = 0) {
   KernelStep k;
-  k.function = add_one;
+  k.kernel = kAddOne;
   k.name = "add_one";
   k.buffers = {in, out};
   k.extent = extent;
@@ -81,7 +72,7 @@ TEST(PlanRunner, ArenaAndSymbolicSizes) {
   const at::Tensor like = at::ones({4});
   b.plan().symbol_count = 1;
   b.plan().size_program = {{SizeOpcode::kSymbol, 0}, {SizeOpcode::kConstant, 4}, {SizeOpcode::kMul, 0, 0, 1}};
-  b.plan().arena_bytes = {0, 2};
+  b.plan().arena = {{{}, {0, 2}}};
   const Size n{0, 0};
   const BufferId in = b.input(like), scratch = b.buffer(like), out = b.buffer(like);
   b.plan().buffers[scratch].home = Home::kArena;
@@ -253,7 +244,7 @@ TEST(PlanRunner, TimedRunsWriteNothing) {
   EXPECT_TRUE(at::allclose(run(runner, {x, y})[0], at::mm(before, y) + 1)) << "and the next run has all the time there is";
 
   PlanBuilder check = one_kernel(x);
-  std::get<KernelStep>(check.plan().steps[1]).function = failing;
+  std::get<KernelStep>(check.plan().steps[1]).kernel = kFailing;
   EXPECT_EQ(check.runner().seconds(inputs, nullptr, 60).error().code, "kernel_check");
 }
 
@@ -272,7 +263,7 @@ TEST(PlanRunner, FailureWritesNothingAndTheNextRunWorks) {
   EXPECT_TRUE(at::equal(x, at::ones({3})));
 
   PlanBuilder check = one_kernel(x);
-  std::get<KernelStep>(check.plan().steps[1]).function = failing;
+  std::get<KernelStep>(check.plan().steps[1]).kernel = kFailing;
   check.plan().updates = {{0, 1}};
   at::Tensor out;
   EXPECT_EQ(check.runner().run(inputs, nullptr, &out).error().code, "kernel_check");
@@ -288,13 +279,14 @@ TEST(PlanRunner, BlocksGoBackHoweverACallEnds) {
   b.plan().buffers[first].home = b.plan().buffers[second].home = b.plan().buffers[again].home = Home::kArena;
   b.plan().buffers[first].index = b.plan().buffers[again].index = 1;
   b.plan().buffers[second].index = 2;
-  b.step(TakeStep{1, bytes});
+  b.plan().arena = {{{}, {0}}, {{}, bytes}, {{}, bytes}};
+  b.step(TakeStep{1});
   b.step(kernel(in, first, n));
-  b.step(TakeStep{2, bytes});
+  b.step(TakeStep{2});
   const BufferId sum = b.call("add.Tensor", {arg(first), arg(other), integer(1)});
   b.step(kernel(first, second, n));
   b.step(GiveStep{1});
-  b.step(TakeStep{1, bytes});
+  b.step(TakeStep{1});
   b.step(kernel(second, again, n));
   b.step(AllocateStep{out});
   b.step(kernel(again, out, n));

@@ -1,0 +1,192 @@
+// runtime/executable.cpp — the table of kernels, the rules, and binding.
+#include "runtime/executable.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace framejit::runtime {
+namespace {
+
+// The rules of one plan.
+class Verifier {
+ public:
+  Verifier(const Executable& executable, const CallPlan& plan, const char* kind)
+      : executable_(executable), plan_(plan), kind_(kind) {}
+
+  Result<void> run() {
+    if (plan_.arena.size() > kArenaBlocks) wrong("more than " + std::to_string(kArenaBlocks) + " blocks of the arena");
+    for (size_t i = 0; i < plan_.size_program.size(); ++i) check_size_op(i);
+    for (const ArenaBlock& block : plan_.arena) check(block.bytes);
+    for (const Buffer& b : plan_.buffers) check(b);
+    for (const Step& step : plan_.steps) std::visit([&](const auto& s) { check(s); }, step);
+    for (const auto& [input, buffer] : plan_.updates) {
+      if (input >= plan_.input_count) wrong("an update of input " + std::to_string(input));
+      check(buffer);
+    }
+    for (const Output& o : plan_.outputs) {
+      if (o.kind == Output::kInput && o.index >= plan_.input_count) wrong("output of input " + std::to_string(o.index));
+      if (o.kind == Output::kBuffer && o.index != kNoBuffer) check(o.index);
+    }
+    for (BufferId b : plan_.saves) check(b);
+    if (wrong_.empty()) return {};
+    return Error{"executable", "plan " + std::string(kind_) + " @" + plan_.name + ": " + wrong_};
+  }
+
+ private:
+  void wrong(std::string what) {
+    if (wrong_.empty()) wrong_ = std::move(what);
+  }
+  void check(const Size& s) {
+    if (s.slot >= 0 && static_cast<size_t>(s.slot) >= plan_.size_program.size()) wrong("size slot z" + std::to_string(s.slot));
+  }
+  void check(const std::vector<Size>& sizes) {
+    for (const Size& s : sizes) check(s);
+  }
+  void check(BufferId b) {
+    if (b >= plan_.buffers.size()) wrong("buffer b" + std::to_string(b));
+  }
+  void check_size_op(size_t at) {
+    const SizeOp& op = plan_.size_program[at];
+    const auto is_earlier = [&](int32_t slot) { return slot >= 0 && static_cast<size_t>(slot) < at; };
+    if (op.opcode == SizeOpcode::kConstant) return;
+    const bool fits = op.opcode == SizeOpcode::kSymbol ? op.constant >= 0 && op.constant < plan_.symbol_count
+                                                       : is_earlier(op.left) && is_earlier(op.right);
+    if (!fits) wrong("operands of z" + std::to_string(at));
+  }
+  void check(const Buffer& b) {
+    check(b.sizes);
+    check(b.strides);
+    check(b.offset);
+    if (b.sizes.size() != b.strides.size()) wrong("a buffer with " + std::to_string(b.strides.size()) + " strides");
+    if (b.home == Home::kInput && b.index >= plan_.input_count) wrong("a buffer of input " + std::to_string(b.index));
+    if (b.home == Home::kArena && b.index >= plan_.arena.size()) wrong("a buffer of arena " + std::to_string(b.index));
+    if (b.home == Home::kArena && b.index < plan_.arena.size() && !(b.device == plan_.arena[b.index].device))
+      wrong("a buffer of device " + text_of(b.device) + " in arena " + std::to_string(b.index));
+    if (b.home == Home::kDerived && (b.index >= executable_.derived.size() || std::string_view(kind_) == "derive"))
+      wrong("a buffer of derived value " + std::to_string(b.index));
+    if (b.home == Home::kSaved && (b.index >= executable_.saved.size() || std::string_view(kind_) != "backward"))
+      wrong("a buffer of saved value " + std::to_string(b.index));
+  }
+  void check(const KernelStep& s) {
+    if (s.kernel >= executable_.kernels.size()) wrong("kernel c" + std::to_string(s.kernel));
+    if (s.place.stream != 0) wrong("stream " + std::to_string(s.place.stream) + ": only each device's first is there");
+    if (s.unit < 1) wrong("a unit of " + std::to_string(s.unit));
+    if (!s.place.device.is_cpu() && s.grain > 0) wrong("parts of a kernel that runs on device " + text_of(s.place.device));
+    for (BufferId b : s.buffers) check(b);
+    check(s.sizes);
+    check(s.extent);
+  }
+  struct ArgCheck {
+    Verifier& v;
+    void operator()(BufferId b) const {
+      if (b != kNoBuffer) v.check(b);
+    }
+    void operator()(const std::vector<BufferId>& list) const {
+      for (BufferId b : list) (*this)(b);
+    }
+    void operator()(const Size& s) const { v.check(s); }
+    void operator()(const std::vector<Size>& s) const { v.check(s); }
+    template <class Other> void operator()(const Other&) const {}
+  };
+  void check(const ExternStep& s) {
+    for (const PlanArg& a : s.args) std::visit(ArgCheck{*this}, a.payload);
+    for (BufferId b : s.results)
+      if (b != kNoBuffer) check(b);
+  }
+  void check(const AllocateStep& s) { check_tensor(s.buffer); }
+  void check(const ViewStep& s) { check(s.base), check_tensor(s.result); }
+  void check(const FreeStep& s) { check_tensor(s.buffer); }
+  void check_tensor(BufferId b) {
+    check(b);
+    if (b < plan_.buffers.size() && plan_.buffers[b].home != Home::kTensor) wrong("b" + std::to_string(b) + " has no tensor of its own");
+  }
+  void check_block(uint32_t block) {
+    if (block == 0 || block >= plan_.arena.size()) wrong("arena " + std::to_string(block) + " is not taken by a step");
+  }
+  void check(const TakeStep& s) { check_block(s.block); }
+  void check(const GiveStep& s) { check_block(s.block); }
+  void check(const CheckStep& s) { check(s.left), check(s.right); }
+
+  const Executable& executable_;
+  const CallPlan& plan_;
+  const char* kind_;
+  std::string wrong_;
+};
+
+}  // namespace
+
+bool PlanArg::operator==(const PlanArg& other) const {
+  const auto same = [](double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); };
+  if (const auto* number = std::get_if<double>(&payload)) {
+    const auto* theirs = std::get_if<double>(&other.payload);
+    return theirs != nullptr && same(*number, *theirs);
+  }
+  if (const auto* list = std::get_if<std::vector<double>>(&payload)) {
+    const auto* theirs = std::get_if<std::vector<double>>(&other.payload);
+    return theirs != nullptr && std::equal(list->begin(), list->end(), theirs->begin(), theirs->end(), same);
+  }
+  return payload == other.payload;
+}
+
+bool Executable::operator==(const Executable& other) const {
+  const auto same_id = [](const auto& a, const auto& b) { return a->id == b->id && a->target == b->target && a->name == b->name; };
+  return name == other.name && std::equal(kernels.begin(), kernels.end(), other.kernels.begin(), other.kernels.end(), same_id) &&
+         derived == other.derived && saved == other.saved && derive_inputs == other.derive_inputs && derive == other.derive &&
+         forward == other.forward && backward == other.backward;
+}
+
+Result<void> verify(const Executable& executable) {
+  if (executable.derive) {
+    FJ_TRY_VOID(Verifier(executable, *executable.derive, "derive").run());
+    if (executable.derive->outputs.size() != executable.derived.size() ||
+        executable.derive->input_count != executable.derive_inputs.size())
+      return Error{"executable", "plan derive @" + executable.name + ": inputs or outputs are not those of the executable"};
+  } else if (!executable.derived.empty()) {
+    return Error{"executable", "@" + executable.name + " has derived values and no plan that makes them"};
+  }
+  for (uint32_t input : executable.derive_inputs)
+    if (input >= executable.forward.input_count) return Error{"executable", "derived from input " + std::to_string(input)};
+  FJ_TRY_VOID(Verifier(executable, executable.forward, "forward").run());
+  if (executable.forward.saves.size() != executable.saved.size())
+    return Error{"executable", "plan forward @" + executable.name + " saves " + std::to_string(executable.forward.saves.size()) +
+                                   " values of " + std::to_string(executable.saved.size())};
+  for (const CallPlan& plan : executable.backward) FJ_TRY_VOID(Verifier(executable, plan, "backward").run());
+  return {};
+}
+
+Result<const LoadedKernel*> BoundExecutable::load(const KernelStep& step, KernelLoader& loader) {
+  const DeviceId device = step.place.device;
+  const std::pair<uint32_t, int> key{step.kernel, device.type * 256 + device.index};
+  if (const auto known = loaded_.find(key); known != loaded_.end()) return &known->second;
+  FJ_TRY(LoadedKernel code, loader.load(executable_.kernels[step.kernel], device));
+  return &loaded_.emplace(key, std::move(code)).first->second;
+}
+
+Result<BoundPlan> BoundExecutable::bind_plan(const CallPlan& plan, KernelLoader& loader) {
+  BoundPlan bound{&plan, {}};
+  for (const Step& step : plan.steps) {
+    bound.kernels.push_back(nullptr);
+    if (const auto* kernel = std::get_if<KernelStep>(&step)) {
+      FJ_TRY(bound.kernels.back(), load(*kernel, loader));
+    }
+  }
+  return bound;
+}
+
+Result<std::shared_ptr<const BoundExecutable>> BoundExecutable::bind(Executable executable, KernelLoader& loader) {
+  FJ_TRY_VOID(verify(executable));
+  auto bound = std::make_shared<BoundExecutable>();
+  bound->executable_ = std::move(executable);
+  const Executable& whole = bound->executable_;
+  if (whole.derive) {
+    FJ_TRY(bound->derive_, bound->bind_plan(*whole.derive, loader));
+  }
+  FJ_TRY(bound->forward_, bound->bind_plan(whole.forward, loader));
+  for (const CallPlan& plan : whole.backward) {
+    FJ_TRY(BoundPlan stage, bound->bind_plan(plan, loader));
+    bound->backward_.push_back(std::move(stage));
+  }
+  return std::shared_ptr<const BoundExecutable>(std::move(bound));
+}
+
+}  // namespace framejit::runtime

@@ -1,0 +1,60 @@
+// runtime/executable.h — what a recording becomes: kernels, plans, and the values that live between plans.
+//
+// Pure data: it holds no pointer into this process, prints, parses (parse(print(x)) == x) and hashes the same in every process and
+// run. Training (saved values), derived weights, several devices and a kernel cache are uses of this one structure. Binding it to this
+// process (bind()) makes what runs: immutable, shared by threads.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/call_plan.h"
+
+namespace framejit::runtime {
+
+struct Executable {
+  std::string name;
+  std::vector<std::shared_ptr<const KernelCode>> kernels;  // each content once; KernelStep::kernel is a number of it
+  std::vector<Buffer> derived;                // made by `derive` from inputs of the forward, read by the other plans
+  std::vector<Buffer> saved;                  // CallPlan::saves of the forward, read by the backward plans
+  std::vector<uint32_t> derive_inputs;        // of the forward: what the plan `derive` takes, in the order of its inputs
+  std::optional<CallPlan> derive;             // its outputs are `derived`
+  CallPlan forward;
+  std::vector<CallPlan> backward;             // one a stage; inputs are gradients of outputs
+  bool operator==(const Executable& other) const;  // kernels by id
+};
+
+// The first rule that an executable breaks (a number out of range, a plan that reads what it may not); nothing: it may be bound.
+Result<void> verify(const Executable& executable);
+
+std::string print(const Executable& executable);
+// Kernels of a parsed executable have an id, a target and a name, but no code.
+Result<Executable> parse_executable(std::string_view text);
+Result<CallPlan> parse_plan(std::string_view text);
+
+// An executable in this process: every kernel loaded for the devices on which it runs.
+class BoundExecutable {
+ public:
+  static Result<std::shared_ptr<const BoundExecutable>> bind(Executable executable, KernelLoader& loader);
+  const Executable& executable() const { return executable_; }
+  const BoundPlan& forward() const { return forward_; }
+  const BoundPlan* derive() const { return derive_ ? &*derive_ : nullptr; }
+  const std::vector<BoundPlan>& backward() const { return backward_; }
+
+ private:
+  Result<BoundPlan> bind_plan(const CallPlan& plan, KernelLoader& loader);
+  Result<const LoadedKernel*> load(const KernelStep& step, KernelLoader& loader);
+
+  Executable executable_;
+  std::map<std::pair<uint32_t, int>, LoadedKernel> loaded_;  // by kernel and device, packed
+  BoundPlan forward_;
+  std::optional<BoundPlan> derive_;
+  std::vector<BoundPlan> backward_;
+};
+
+}  // namespace framejit::runtime

@@ -1,0 +1,46 @@
+// runtime/kernel_code.cpp — ids of contents.
+#include "runtime/kernel_code.h"
+
+#include <charconv>
+
+#include "runtime/base/sha256.h"
+
+namespace framejit::runtime {
+
+std::string text_of(DeviceId device) {
+  if (device.is_cpu()) return "cpu";
+  return std::to_string(device.type) + ":" + std::to_string(device.index);
+}
+
+std::string KernelId::text() const {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text(32, '0');
+  for (size_t i = 0; i < 16; ++i) {
+    text[15 - i] = kDigits[high >> (4 * i) & 15];
+    text[31 - i] = kDigits[low >> (4 * i) & 15];
+  }
+  return text;
+}
+
+std::optional<KernelId> KernelId::parse(std::string_view text) {
+  if (text.size() != 32) return std::nullopt;
+  KernelId id;
+  const char* const begin = text.data();
+  const auto first = std::from_chars(begin, begin + 16, id.high, 16);
+  const auto second = std::from_chars(begin + 16, begin + 32, id.low, 16);
+  if (first.ptr != begin + 16 || second.ptr != begin + 32) return std::nullopt;
+  if (id.text() != text) return std::nullopt;  // capitals, signs
+  return id;
+}
+
+KernelId content_id(std::string_view target, std::string_view text) {
+  const Sha256::Digest digest = Sha256().add_part(target).add_part(text).digest();
+  KernelId id;
+  for (size_t i = 0; i < 8; ++i) {
+    id.high = id.high << 8 | digest[i];
+    id.low = id.low << 8 | digest[8 + i];
+  }
+  return id;
+}
+
+}  // namespace framejit::runtime
