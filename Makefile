@@ -131,6 +131,18 @@ sweep: build  ## every op of torch's op_db, compiled and compared; goes on where
 	$(SWEEPS)/forms.jsonl --forms all --samples 3 --dtype $(SWEEP_DTYPES) || failed=1; \
 	exit $$failed
 
+WILD := build/wild/$(VERSION)
+WILD_COUNT ?= 192
+$(WILD)/.setup: requirements.txt tests/wild/requirements.txt $(STAMP)
+	@mkdir -p $(WILD) && "$(PY)" -m venv $(WILD)/venv
+	@$(TOOLS)/quietly "installing torch and transformers" $(WILD)/venv/bin/python -m pip install -q --disable-pip-version-check -r requirements.txt
+	@$(TOOLS)/quietly "installing what is run" $(WILD)/venv/bin/python -m pip install -q --disable-pip-version-check --no-deps -r tests/wild/requirements.txt
+	@touch $@
+
+wild: build $(WILD)/.setup  ## programs of packages that nobody here wrote, plain and compiled (hours); goes on where it was stopped: SEED=0 PACKAGE="einops timm"
+	@HF_HUB_OFFLINE=1 PYTHONPATH=$(CURDIR)/$(BUILD)/package $(WILD)/venv/bin/python -W ignore tests/wild/run_wild.py --journal $(WILD)/journal.jsonl \
+	  --summary benchmarks/results/wild.txt --seed $(SEED) --count $(WILD_COUNT) --jobs $(JOBS) $(if $(PACKAGE),--package $(PACKAGE))
+
 STRIDE ?= 1
 ulp: build  ## worst errors of the elementary functions over all of float32 (hours), kept in benchmarks/results/ulp.txt; STRIDE=61 takes every 61st
 	@{ echo "$$ make ulp STRIDE=$(STRIDE)   $$(date +%F), $$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1); worst error in units of the last place, and where"; \

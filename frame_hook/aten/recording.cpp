@@ -142,7 +142,14 @@ bool TorchRecording::accept_result(PyObject* result, PyObject* const* args, size
 template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* const* args, size_t count) {
   if (const auto mode = unsupported_mode()) return refuse("modes_unsupported", *mode);
   graph::RecordScope scope(*recorder_);
-  PyRef result = PyRef::steal(run());
+  PyRef result;
+  try {
+    result = PyRef::steal(run());
+  } catch (const c10::Error& e) {  // some functions of torch let it through, and Python would never see it
+    drop_error();
+    scope.drop();
+    return refuse("unsupported_op", e.what_without_backtrace());
+  }
   if (auto failure = recorder_->take_break()) {  // whatever Python made of it on the way
     scope.drop();
     return refuse(failure->reason.c_str(), failure->detail);

@@ -223,3 +223,19 @@ def test_ctrl_c_while_a_plan_runs():
     """It is raised behind the segment that runs: all that this writes is there."""
     got, _ = run(CTRL_C)
     assert got["raised"] and not got["returned"] and got["right"] and got["log"] == got["plain"] and got["stats"]["hits"] == 2 and not got["stats"]["fallbacks"], got
+
+
+def test_an_error_of_torch_that_python_never_sees():
+    from torch._C._dynamo.guards import assert_size_stride  # lets a C++ error through where a size is a symbol
+
+    def f(x):
+        y = x * 2
+        assert_size_stride(y, (y.shape[0], 4), (4, 1))
+        return y + 1
+
+    compiled = framejit.compile(f, dynamic=True)
+    for n in (3, 5, 6):
+        x = torch.randn(n, 4)
+        same(compiled(x), f(x))
+    stats = framejit.stats()
+    assert not stats["fallbacks"] and set(stats["break_reasons"]) == {"unsupported_op"}, stats

@@ -1,0 +1,79 @@
+"""The runner of programs from outside: its verdicts, that a crash or a hang is one too, its table, that it goes on where it stopped."""
+import faulthandler
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import framejit
+from check import fresh  # noqa: F401
+
+sys.path.append(str(Path(__file__).parents[1] / "wild"))
+import run_wild  # noqa: E402
+import wild_program  # noqa: E402
+import wild_server  # noqa: E402
+
+PROGRAM = wild_program.Program(lambda x: torch.relu(x * 2), (torch.arange(-3.0, 3),))
+
+
+def record(program=PROGRAM):
+    return wild_program.measured(program, wild_program.eager(program), "compile")
+
+
+def test_a_program_that_is_right_and_whole():
+    r = record()
+    assert r["verdict"] == "right" and r["whole"] and r["graphs"] == 1 and not r["break_reasons"]
+
+
+def test_breaks_are_counted():
+    def breaking(x):
+        print(end="")
+        return x + 1
+    r = record(wild_program.Program(breaking, PROGRAM.args))
+    assert r["verdict"] == "right" and not r["whole"] and r["break_reasons"] == {"outside_effect": 1}
+
+
+@pytest.mark.nothing_captured
+@pytest.mark.parametrize("compiled, said", [(lambda fn: lambda x: fn(x) * 1.001, "off by"), (lambda fn: lambda x: fn(x[0, 0]), "raises IndexError"),
+                                            (lambda fn: lambda x: fn(x.add_(1)) - 2 * (x > 0), "")])
+def test_a_difference_is_told(monkeypatch, compiled, said):
+    monkeypatch.setattr(framejit, "compile", compiled)
+    r = record()
+    assert r["verdict"] == "wrong" and said in r["detail"]
+
+
+@pytest.mark.nothing_captured
+def test_what_eager_refuses_is_passed_over():
+    package = SimpleNamespace(make=lambda name: wild_program.Program(lambda x: x[0, 0, 0], PROGRAM.args))
+    records = wild_server.records_of(package, "x", 20)
+    assert [r["verdict"] for r in records] == ["passed over"] and "IndexError" in records[0]["detail"]
+
+
+@pytest.mark.nothing_captured
+def test_crashes_and_hangs_are_verdicts():
+    assert wild_server.answer_of(lambda: (faulthandler.disable(), os.kill(os.getpid(), signal.SIGSEGV)), 20) == {"verdict": "died", "detail": "signal 11"}
+    assert wild_server.answer_of(lambda: time.sleep(60), 0.3)["verdict"] == "timeout"
+    assert "KeyError" in wild_server.answer_of(lambda: {}["x"], 20)["detail"]
+
+
+@pytest.mark.nothing_captured
+def test_the_table_and_what_is_run_again(monkeypatch, tmp_path):
+    common = dict(package="einops", seed=0, mode="compile", graphs=1, graph_breaks=0, recompiles=0, fallback_reasons={}, seconds=1)
+    rows = [{**common, "name": "a", "verdict": "right", "detail": "", "whole": True, "break_reasons": {}},
+            {**common, "name": "b", "verdict": "wrong", "detail": "off", "whole": False, "break_reasons": {"outside_effect": 2}, "recompiles": 9},
+            dict(package="einops", seed=0, name="c", verdict="passed over", detail="")]
+    text = run_wild.table(rows, 0).splitlines()
+    assert text[1].split() == ["einops", "compile", "2", "1", "1", "1", "2", "outside_effect", "2"]
+    assert text[-2:] == ["not right or fallen back: 1", "einops b (compile): wrong: off"]
+    journal, started = tmp_path / "journal", []
+    journal.write_text("\n".join(map(json.dumps, rows)))
+    monkeypatch.setattr(run_wild, "names_of", lambda package, seed: list("abcdefgh"))
+    monkeypatch.setattr(run_wild.subprocess, "Popen", lambda command, **_: started.append(json.loads(command[-1])))
+    list(run_wild.start("einops", SimpleNamespace(journal=journal, seed=0, count=5, jobs=2, seconds=1)))
+    assert [(s["names"], s["count"]) for s in started] == [(["d", "f", "h"], 2), (["e", "g"], 1)]

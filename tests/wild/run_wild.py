@@ -1,0 +1,99 @@
+"""make wild: programs that nobody here wrote, plain and compiled, in a table by package.
+
+    run_wild.py --journal FILE --summary FILE [--package NAME ...] [--seed 0] [--count 192] [--seconds 120] [--jobs 2]
+
+Each program runs five times under framejit.compile and five times under FRAMEJIT=1, and every result is compared as tests/e2e/check.py does.
+What the journal has for a seed is not run again, so that a run that was stopped goes on.
+"""
+import argparse
+import collections
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PACKAGES = ("einops", "torchdiffeq", "timm", "transformers", "diffusers")
+MANY = 8  # recompiles in five calls
+
+
+def records(journal):
+    return [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
+
+
+def names_of(package, seed):
+    asked = f"import warnings; warnings.simplefilter('ignore'); import {package}_programs as p, json; print(json.dumps(p.names({seed})))"
+    done = subprocess.run([sys.executable, "-c", asked], cwd=HERE, capture_output=True, text=True, timeout=600)
+    if done.returncode:
+        sys.exit(f"{package} cannot be imported: {done.stderr.strip().splitlines()[-1]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def start(package, options):
+    """Servers for what the journal lacks of a package."""
+    known = {r["name"]: r["verdict"] for r in records(options.journal) if (r["package"], r["seed"]) == (package, options.seed)}
+    missing = options.count - sum(v != "passed over" for v in known.values())
+    names = [n for n in names_of(package, options.seed) if n not in known]
+    jobs = min(options.jobs, len(names), max(missing, 0))
+    for job in range(jobs):
+        task = dict(package_name=package, seed=options.seed, names=names[job::jobs], count=missing // jobs + (job < missing % jobs),
+                    seconds=options.seconds, journal=str(options.journal))
+        yield subprocess.Popen([sys.executable, str(HERE / "wild_server.py"), json.dumps(task)], cwd=HERE, stderr=subprocess.DEVNULL)
+
+
+def counted(reasons):
+    return ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
+
+
+def table(rows, seed):
+    """A row for each package and mode, then what is not right, and what breaks most."""
+    text, wrong = [f"{'package':14} {'mode':11} {'programs':>8} {'right':>6} {'whole':>6} {'recompile':>9} {'seconds':>8}  breaks by reason"], []
+    groups = collections.defaultdict(list)
+    for r in rows:
+        if r["verdict"] != "passed over" and r["seed"] == seed:
+            groups[r["package"], r["mode"]].append(r)
+    for (package, mode), found in groups.items():
+        breaks = collections.Counter()
+        for r in found:
+            breaks.update(r.get("break_reasons", {}))
+        text.append(f"{package:14} {mode:11} {len(found):8} {sum(r['verdict'] == 'right' for r in found):6} "
+                    f"{sum(r.get('whole', False) for r in found):6} {sum(r.get('recompiles', 0) > MANY for r in found):9} "
+                    f"{sum(r.get('seconds', 0) for r in found):8.0f}  {counted(breaks)}")
+        fell = [r for r in found if set(r.get("fallback_reasons", {})) & {"internal_error", "run_failed"}]
+        wrong += [f"{package} {r['name']} ({mode}): {r['verdict']}: {r['detail']}" for r in found if r["verdict"] != "right"]
+        wrong += [f"{package} {r['name']} ({mode}): fallbacks {r['fallback_reasons']}" for r in fell]
+    passed = collections.Counter(r["package"] for r in rows if r["verdict"] == "passed over" and r["seed"] == seed)
+    text.append(f"passed over (cannot be made small, or eager refuses the inputs): {counted(passed) or 'none'}")
+    return "\n".join(text + [f"not right or fallen back: {len(wrong)}"] + wrong)
+
+
+def parsed():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--journal", type=Path, required=True)
+    parser.add_argument("--summary", type=Path, required=True)
+    parser.add_argument("--package", nargs="*", default=PACKAGES, choices=PACKAGES)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=192, help="programs of a package that show something")
+    parser.add_argument("--seconds", type=int, default=120, help="for one program in one mode")
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    options.journal, options.summary = options.journal.resolve(), options.summary.resolve()
+    return options
+
+
+def main():
+    options = parsed()
+    for package in options.package:
+        for server in list(start(package, options)):
+            server.wait()
+    found = table(records(options.journal), options.seed)
+    day = time.strftime("%F", time.gmtime(int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))))
+    options.summary.write_text(f"$ make wild SEED={options.seed}   {day}\n{found}\n")
+    print(found)
+    return 1 if any(r["verdict"] in ("wrong", "died") for r in records(options.journal) if r["seed"] == options.seed) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""Runs the programs of one package, each in a process of its own with a timeout: a crash or a hang is a record like others.
+
+The package is imported once; processes are forked from there. A record is a line of the journal; what the journal has is not run again.
+"""
+import importlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+import warnings
+
+import torch
+
+from wild_program import MODES, PassedOver, measured, eager, first_line
+
+
+def answer_of(body, seconds):
+    """What `body` answers in a child: its record, or that it died or took too long."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        code = 1
+        try:
+            record = body()
+            os.write(writing, json.dumps(record).encode())
+            code = 0
+        except BaseException as e:  # the parent says it
+            os.write(writing, json.dumps({"verdict": "wrong", "detail": f"the run itself raises {first_line(e)}"}).encode())
+        finally:
+            os._exit(code)
+    os.close(writing)
+    said, until = b"", time.monotonic() + seconds
+    while time.monotonic() < until:
+        if select.select([reading], [], [], max(until - time.monotonic(), 0))[0]:
+            part = os.read(reading, 1 << 16)
+            if not part:
+                break
+            said += part
+    else:
+        os.kill(child, signal.SIGKILL)
+    os.close(reading)
+    _, status = os.waitpid(child, 0)
+    if said:
+        return json.loads(said)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+        return {"verdict": "timeout", "detail": f"longer than {seconds} s"}
+    return {"verdict": "died", "detail": f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"status {status}"}
+
+
+def records_of(package, name, seconds):
+    """A record for each mode; the program and eager's answers are made once, in a child that forks one for each mode."""
+    def both():
+        try:
+            program = package.make(name)
+            want = eager(program)
+        except PassedOver as e:
+            return [{"verdict": "passed over", "detail": str(e)}]
+        except Exception as e:
+            return [{"verdict": "passed over", "detail": first_line(e)}]
+        return [{"mode": mode, **answer_of(lambda: measured(program, want, mode), seconds)} for mode in MODES]
+    records = answer_of(both, 3 * seconds)
+    if isinstance(records, dict):  # it died before any mode: eager's doing
+        records = [{**records, "verdict": "passed over"}]
+    return records
+
+
+def serve(package_name, seed, names, count, seconds, journal):
+    """Runs names until `count` of them showed something."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)  # no thread pool before a fork
+    package = importlib.import_module(f"{package_name}_programs")
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    said = os.dup(1)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    shown = 0
+    for name in names:
+        if shown >= count:
+            break
+        records = records_of(package, name, seconds)
+        shown += records[0]["verdict"] != "passed over"
+        with open(journal, "a") as file:
+            for record in records:
+                file.write(json.dumps({"package": package_name, "seed": seed, "name": name, **record}) + "\n")
+        line = ", ".join(f"{r.get('mode', '')} {r['verdict']} {r.get('detail', '')}".strip() for r in records)
+        os.write(said, f"{package_name} {name}: {line}\n".encode())
+
+
+if __name__ == "__main__":
+    options = json.loads(sys.argv[1])
+    serve(**options)
