@@ -75,6 +75,18 @@ bool same_range(PyObject* a, PyObject* b) {
   return true;
 }
 
+// Of two objects of a class that shows its value as memory: -0.0 and NaN are told apart.
+bool same_memory(PyObject* a, PyObject* b) {
+  Py_buffer x, y;
+  if (PyObject_GetBuffer(a, &x, PyBUF_SIMPLE) < 0) return drop_error(), false;
+  const bool has_both = PyObject_GetBuffer(b, &y, PyBUF_SIMPLE) == 0;
+  const bool same = has_both && x.len == y.len && std::memcmp(x.buf, y.buf, static_cast<size_t>(x.len)) == 0;
+  PyBuffer_Release(&x);
+  if (has_both) PyBuffer_Release(&y);
+  else drop_error();
+  return same;
+}
+
 std::vector<PyTypeObject*>& types_compared_by_value() {
   static auto* types = new std::vector<PyTypeObject*>;
   return *types;
@@ -118,6 +130,7 @@ bool same_value(PyObject* a, PyObject* b) {
   }
   if (type == &PyRange_Type) return same_range(a, b);
   if (!is_compared_by_value(type)) return false;
+  if (type->tp_as_buffer && type->tp_as_buffer->bf_getbuffer) return same_memory(a, b);
   const PyRef equal = PyRef::steal(type->tp_richcompare(a, b, Py_EQ));
   if (!equal) drop_error();
   return equal.get() == Py_True;
@@ -253,6 +266,8 @@ PyObject* fetch_computed(const RunState& run, PyObject* base, const Step& step) 
   PyObject* made = keep_computed(PyObject_Vectorcall(step.object, operands, count, nullptr));
   return made && is_number_or_text(made) ? made : nullptr;
 }
+
+PyObject* fetch_weak_reference(const RunState&, PyObject* base, const Step&) { return keep_computed(PyWeakref_NewRef(base, nullptr)); }
 
 PyObject* fetch_size(const RunState& run, PyObject*, const Step& step) {
   const auto value = graph::value_of(run.set->sizes[step.number], {run.symbols, run.set->symbol_count});

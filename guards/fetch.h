@@ -8,6 +8,7 @@
 #include "guards/iterators.h"
 #include "guards/lru_cache.h"
 #include "guards/step.h"
+#include "guards/weak_objects.h"
 
 namespace framejit::guards {
 
@@ -90,6 +91,9 @@ inline PyObject* fetch_iterator_container(const RunState&, PyObject* base, const
 
 inline PyObject* fetch_lru_cache(const RunState&, PyObject* base, const Step&) { return lru_cache_of(base); }
 inline PyObject* fetch_lru_result(const RunState&, PyObject* base, const Step&) { return lru_result_of(base); }
+
+inline PyObject* fetch_referent(const RunState&, PyObject* base, const Step&) { return PyWeakref_CheckRef(base) ? or_none(weak_target(base)) : nullptr; }
+PyObject* fetch_weak_reference(const RunState& run, PyObject* base, const Step& step);  // kept as what is computed
 
 // object: the name. What the getter made afresh is kept until the thread's next such fetch.
 PyObject* fetch_attribute(const RunState& run, PyObject* base, const Step& step);

@@ -18,7 +18,7 @@ struct GuardProgram::Body {
   mutable std::vector<BlockRecord> records;
   std::vector<uint32_t> register_of_source;
   uint32_t register_count = 0;
-  bool computes = false;  // has sources of kind computed or size
+  bool computes = false;  // has sources of kind computed, size or weak_reference
   SizeChecks sizes;
   WeakObjects weak;
   PyRef code;  // of the frame, as weak keeps it: for the names of locals

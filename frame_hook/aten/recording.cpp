@@ -18,6 +18,7 @@
 #include "guards/aten/tensor_facts.h"
 #include "guards/interrupts.h"
 #include "guards/py_ref.h"
+#include "runtime/base/log.h"
 
 namespace framejit::frame_hook {
 namespace {
@@ -31,9 +32,18 @@ std::string class_of_error(PyObject* type, PyObject* value) {
   return result.substr(0, 200);
 }
 
+// "torch.foo", "Tensor.foo": of a callable, or the name of an attribute.
+std::string name_of(PyObject* called) {
+  if (PyUnicode_Check(called)) return std::string("Tensor.") + PyUnicode_AsUTF8(called);
+  const PyRef name = PyRef::steal(PyObject_GetAttrString(called, "__name__"));
+  drop_error();
+  const bool is_method = Py_TYPE(called) == &PyMethodDescr_Type;
+  return (is_method ? "Tensor." : "torch function ") + std::string(name && PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : Py_TYPE(called)->tp_name);
+}
+
 // Errors that come from the traced tensor's nature and not from the program.
 bool is_our_limit(const std::string& text) {
-  for (const char* part : {"symbolic", "SymInt", "SymNode", "NYI", "DispatchKey Fake", "dispatch_on_subclass", "torch.fx", "sym_node"})
+  for (const char* part : {"INTERNAL ASSERT FAILED", "symbolic", "SymInt", "SymNode", "NYI", "DispatchKey Fake", "dispatch_on_subclass", "torch.fx", "sym_node"})
     if (text.find(part) != std::string::npos) return true;
   return false;
 }
@@ -139,7 +149,13 @@ bool TorchRecording::accept_result(PyObject* result, PyObject* const* args, size
   return true;
 }
 
-template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* const* args, size_t count) {
+// What torch says then is about its inside, nothing that a user can act on: it goes to the log.
+PyObject* TorchRecording::refuse_limit(PyObject* called, const std::string& words) {
+  log::emit(log::Kind::TorchWords, "", {{"function", name_of(called)}, {"words", words}});
+  return refuse("unsupported_op", name_of(called) + ", whose own code needs a tensor with data, or sizes that are numbers,");
+}
+
+template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* called, PyObject* const* args, size_t count) {
   if (const auto mode = unsupported_mode()) return refuse("modes_unsupported", *mode);
   graph::RecordScope scope(*recorder_);
   PyRef result;
@@ -163,7 +179,7 @@ template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* const* 
     PyErr_Restore(type, value, trace);
     const bool reads_memory = text.find("unallocated storage") != std::string::npos || text.find("data is not allocated yet") != std::string::npos;
     if (reads_memory) return refuse("data_dependent_value", "a function that reads a tensor's memory");
-    return is_our_limit(text) ? refuse("unsupported_op", text) : nullptr;
+    return is_our_limit(text) ? refuse_limit(called, text) : nullptr;
   }
   if (!accept_result(result.get(), args, count, 0)) {
     scope.drop();
@@ -177,14 +193,14 @@ template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* const* 
 
 PyObject* TorchRecording::call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* kwnames) {
   const size_t count = positional + (kwnames != nullptr ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0), first_node = op_count();
-  PyObject* result = recorded([&] { return PyObject_Vectorcall(callable, args, positional, kwnames); }, args, count);
+  PyObject* result = recorded([&] { return PyObject_Vectorcall(callable, args, positional, kwnames); }, callable, args, count);
   if (result != nullptr) calls_.add_call(recorder_->graph(), first_node, callable, args, positional, kwnames, result);
   return result;
 }
 
 PyObject* TorchRecording::get_attribute(PyObject* traced, PyObject* name) {
   const size_t first_node = op_count();
-  PyObject* result = recorded([&] { return PyObject_GetAttr(traced, name); }, &traced, 1);
+  PyObject* result = recorded([&] { return PyObject_GetAttr(traced, name); }, name, &traced, 1);
   if (result != nullptr) calls_.add_attribute(recorder_->graph(), first_node, traced, name, result);
   return result;
 }

@@ -44,7 +44,8 @@ class TorchRecording final : public Recording {
   Result<std::unique_ptr<CompiledCall>> compile(const CompileRequest& request) override;
 
  private:
-  template <class F> PyObject* recorded(F&& run, PyObject* const* args, size_t count);
+  template <class F> PyObject* recorded(F&& run, PyObject* called, PyObject* const* args, size_t count);
+  PyObject* refuse_limit(PyObject* called, const std::string& words);
   bool accept_result(PyObject* result, PyObject* const* args, size_t count, int depth);
   PyObject* refuse(const char* reason, std::string detail);
   Result<void> check_overlap(const std::vector<size_t>& written) const;

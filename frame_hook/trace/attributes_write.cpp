@@ -156,6 +156,7 @@ void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
     else if (!t.dict_delete(dict, t.constant_value(name))) t.raise_new(PyExc_AttributeError, text_of(name));
     return;
   }
+  if (v->kind == ValueKind::tensor && to == v && std::string_view(text_of(name)) == "data") return;  // module.to() of what is there already
   if (v->kind == ValueKind::tensor) graph_break(BreakReason::unsupported_value, std::string("a write to Tensor.") + text_of(name));
   const Found d = look_up(t, v, name);
   if (d.object && Py_TYPE(d.object)->tp_descr_set) return set_through_descriptor(t, d, v, name, to);

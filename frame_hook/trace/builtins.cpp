@@ -29,6 +29,12 @@ constexpr RowName kTorchRows[] = {
 #undef ROW
 };
 
+constexpr RowName kNumpyRows[] = {
+#define CONCRETE(module, path) {#module, #path, nullptr},
+#include "frame_hook/trace/numpy_rows.def"
+#undef CONCRETE
+};
+
 using Table = std::unordered_map<PyObject*, CFunction>;
 
 // What a row names, a new reference kept for ever; null when this CPython or torch lacks it.
@@ -87,6 +93,11 @@ const CFunction* find_row(PyObject* callable) {
   if (!torch_added && PyDict_GetItemString(PyImport_GetModuleDict(), "torch.nn.functional")) {
     torch_added = true;
     add_rows(*table, kTorchRows);
+  }
+  static bool numpy_added = false;
+  if (!numpy_added && PyDict_GetItemString(PyImport_GetModuleDict(), "numpy.matrixlib")) {  // the last part that NumPy imports
+    numpy_added = true;
+    add_rows(*table, kNumpyRows);
   }
   auto it = table->find(callable);
   return it == table->end() ? nullptr : &it->second;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "frame_hook/trace/builtins.h"
+#include "frame_hook/trace/numpy_calls.h"
 #include "guards/interrupts.h"
 
 namespace framejit::frame_hook {
@@ -226,6 +227,7 @@ Value* call_instance(Tracer& t, Value* v, const Arguments& args) {
   PyTypeObject* type = t.type_of(v);
   if (Value* method = python_special(t, v, "__call__")) return t.call(method, args);
   const std::string_view name = type->tp_name;
+  if (v->object && PyWeakref_CheckRef(v->object.get())) return call_weak_reference(t, v, args);
   if (name == "functools.partial" || (builtin_base(type)->tp_call && std::string_view(builtin_base(type)->tp_name) == "functools.partial"))
     return call_partial(t, as<InstanceValue>(v), args);
   if (name == "functools._lru_cache_wrapper" && v->object) return call_lru_cache(t, v, args);
@@ -234,6 +236,10 @@ Value* call_instance(Tracer& t, Value* v, const Arguments& args) {
     if (CFunction row = find_c_function(v->object.get())) {
       t.guard_identity(v);
       return row(t, args);
+    }
+    if (runs_concretely(v->object.get())) {
+      t.guard_identity(v);
+      return call_numpy(t, v->object.get(), args);
     }
     if (std::string_view(type->tp_name).substr(0, 5) == "torch" && any_tensor(t, args)) {
       t.guard_identity(v);
@@ -262,6 +268,7 @@ Value* call_object(Tracer& t, Value* v, const Arguments& args) {
   if (type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type || type == &PyClassMethodDescr_Type || PyCFunction_Check(callable))
     return call_c_function(t, v, callable, args);
   if (std::string_view(type->tp_name) == "functools._lru_cache_wrapper") return call_lru_cache(t, v, args);
+  if (PyWeakref_CheckRefExact(callable)) return call_weak_reference(t, v, args);
   if (std::string_view(type->tp_name) == "method-wrapper") {
     PyRef name = PyRef::steal(PyObject_GetAttrString(callable, "__name__")), real = PyRef::steal(PyObject_GetAttrString(callable, "__self__"));
     t.guard_identity(v);

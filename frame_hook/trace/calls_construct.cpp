@@ -2,6 +2,8 @@
 //
 // C constructors make shadows: an instance whose payload is what the builtin base holds. Which C classes can be constructed is
 // listed in builtin_new(); exact builtin classes have rows in builtins.def.
+#include "frame_hook/trace/numpy_calls.h"
+#include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
 
 namespace framejit::frame_hook {
@@ -165,6 +167,7 @@ Value* call_type(Tracer& t, Value* type_value, const Arguments& args) {
     Unresumable guard(t);
     return row(t, args);
   }
+  if (is_numpy_scalar_type(type) && runs_concretely(reinterpret_cast<PyObject*>(type))) return call_numpy(t, reinterpret_cast<PyObject*>(type), args);
   PyTypeObject* meta = Py_TYPE(type);
   if (meta != &PyType_Type) {
     const Found call = look_up(t, meta, t.type_source(type_value), interned("__call__"));

@@ -177,6 +177,7 @@ Value* Tracer::get_item(Value* v, Value* key) {
   if (v->kind == ValueKind::tensor)
     if (Value* selected = select_by_symbol(*this, v, key)) return selected;
   if (v->kind == ValueKind::tensor) return call_recorded(operator_function("getitem"), Arguments{{v, key}, {}});
+  if (Value* made = type_subscript(*this, v, key)) return made;
   if (!real_type(v))
     if (Value* method = python_special(*this, v, "__getitem__")) return call(method, {key});
   return raw_get_item(*this, v, key);

@@ -250,7 +250,7 @@ bool Tracer::truth(Value* v) {
       PyObject* object = v->object.get();
       if (Value* now = is_open(v) && !PyBool_Check(object) ? computed(operator_function("truth"), {v}) : nullptr) return truth(now);
       if (is_exact_scalar(Py_TYPE(object))) return PyObject_IsTrue(constant(v)) == 1;
-      if (PyRange_Check(object)) return PyObject_IsTrue(constant(v)) == 1;
+      if (PyRange_Check(object) || is_numpy_scalar(object)) return PyObject_IsTrue(constant(v)) == 1;
       if (PyType_Check(object) && Py_TYPE(object) != &PyType_Type) {
         PyTypeObject* meta = Py_TYPE(object);
         if ((meta->tp_as_number && meta->tp_as_number->nb_bool) || (meta->tp_as_mapping && meta->tp_as_mapping->mp_length)) {
@@ -280,9 +280,13 @@ std::optional<graph::SymExpr> Tracer::as_size(Value* v) {
   if (v->kind == ValueKind::sym_int) return as<SymIntValue>(v)->expr;
   if (v->kind == ValueKind::identity) specialised(*this, v);
   if (v->kind == ValueKind::instance && as<InstanceValue>(v)->payload) return type_of(v), as_size(as<InstanceValue>(v)->payload);
-  if (v->kind != ValueKind::object || !PyLong_Check(v->object.get())) return std::nullopt;
+  if (v->kind != ValueKind::object) return std::nullopt;
+  PyRef number = v->object;
+  if (is_numpy_scalar(number.get()) && PyIndex_Check(number.get())) number = PyRef::steal(PyNumber_Index(constant(v)));
+  if (!number || !PyLong_Check(number.get())) return drop_error(), std::optional<graph::SymExpr>();
+  if (number.get() == v->object.get()) constant(v);
   int overflow = 0;
-  const long long value = PyLong_AsLongLongAndOverflow(constant(v), &overflow);
+  const long long value = PyLong_AsLongLongAndOverflow(number.get(), &overflow);
   return overflow ? std::nullopt : std::optional<graph::SymExpr>(graph::SymExpr(value));
 }
 

@@ -2,10 +2,11 @@
 //
 // What is cached is read from the cache, under guards. What is not is traced like any function where its result is a constant and
 // it does nothing else; the exit then calls the wrapper, so that the cache fills as plain Python would have filled it. Anything
-// else breaks: the call itself, in plain Python, fills the cache for the next trace.
+// else breaks: the call itself, in plain Python, fills the cache, and the next call is traced anew without a break.
 #include "guards/lru_cache.h"
 
 #include "frame_hook/trace/protocol.h"
+#include "guards/interrupts.h"
 
 namespace framejit::frame_hook {
 
@@ -19,8 +20,10 @@ std::string name_of(PyObject* callable) { return "a function with lru_cache, " +
 PyRef key_of(Tracer& t, PyObject* callable, const Arguments& args) {
   std::vector<PyObject*> objects;
   auto add = [&](Value* v) {
-    if (!t.is_constant(v)) graph_break(BreakReason::unknown_callable, name_of(callable) + " on an argument that is no constant");
-    objects.push_back(t.constant(v));
+    const bool by_identity = v->object && is_identity_key(v) && v->type->tp_hash == PyBaseObject_Type.tp_hash;  // self, where the method is cached
+    if (by_identity) t.guard_identity(v);
+    else if (!t.is_constant(v)) graph_break(BreakReason::unknown_callable, name_of(callable) + " on an argument that is no constant");
+    objects.push_back(by_identity ? v->object.get() : t.constant(v));
   };
   for (Value* v : args.positional) add(v);
   PyRef names = args.keywords.empty() ? PyRef() : PyRef::steal(PyTuple_New(static_cast<Py_ssize_t>(args.keywords.size())));
@@ -48,6 +51,22 @@ bool acted(Tracer& t, const Actions& before) {
   return now.writes != before.writes || now.ops != before.ops || now.contexts != before.contexts || !t.frontend().same_modes(now.modes, before.modes);
 }
 
+// Of what was compiled around a call that has to run for real once: when it has run, the call is traced as its result.
+class StillUncached final : public guards::ModeFacts {
+ public:
+  StillUncached(PyObject* callable, PyObject* key) : callable_(PyRef::borrow(callable)), key_(PyRef::borrow(key)) {}
+  bool matches() const override {
+    PyObject* cache = guards::lru_cache_of(callable_.get());
+    const bool found = cache && PyDict_GetItemWithError(cache, key_.get());
+    if (!found) drop_error();
+    return !found;
+  }
+  std::string mismatch() const override { return "the result of " + name_of_callable(callable_.get()) + " is cached now"; }
+
+ private:
+  const PyRef callable_, key_;
+};
+
 Value* call_uncached(Tracer& t, Value* v, const Arguments& args, PyObject* key) {
   PyObject* callable = v->object.get();
   Value* function = t.find_attribute(v, interned("__wrapped__"));
@@ -74,7 +93,12 @@ Value* call_lru_cache(Tracer& t, Value* v, const Arguments& given) {
   const PyRef key = key_of(t, callable, args);
   PyObject* entry = PyDict_GetItemWithError(guards::lru_cache_of(callable), key.get());
   if (!entry && PyErr_Occurred()) t.raise_pending();
-  if (!entry) return call_uncached(t, v, args, key.get());
+  if (!entry) {
+    t.rely_until_break(std::make_shared<StillUncached>(callable, key.get()));
+    Value* result = call_uncached(t, v, args, key.get());
+    t.forget_reliance();
+    return result;
+  }
   guards::SourceTable& sources = t.guards().sources;
   const guards::SourceId cache = sources.add(SourceKind::lru_cache, source_of(t, v));
   note(t, GuardKind::dict_has, cache, key.get());

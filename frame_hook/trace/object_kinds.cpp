@@ -33,6 +33,7 @@ bool is_value_class(PyTypeObject* type) {
   static const char* const names[] = {"torch.device", "torch.finfo", "torch.iinfo"};
   for (const char* name : names)
     if (std::strcmp(type->tp_name, name) == 0) return guards::compare_by_value(type), true;
+  if (is_numpy_scalar_type(type)) return guards::compare_by_value(type), true;
   return type == &PyRange_Type;
 }
 
@@ -53,6 +54,41 @@ bool is_singleton(PyObject* object) {
 bool is_exact_scalar(PyTypeObject* type) {
   return type == &PyLong_Type || type == &PyUnicode_Type || type == Py_TYPE(Py_None) || type == &PyBool_Type || type == &PyFloat_Type ||
          type == &PyBytes_Type || type == &PyComplex_Type || type == &PyEllipsis_Type || type == Py_TYPE(Py_NotImplemented);
+}
+
+bool is_numpy_scalar_type(PyTypeObject* type) {
+  if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) || std::strncmp(type->tp_name, "numpy.", 6) != 0) return false;
+  PyObject* module = loaded_module("numpy");
+  const auto member = [&](const char* name) {
+    PyObject* found = module ? PyDict_GetItemString(PyModule_GetDict(module), name) : nullptr;
+    return found && PyType_Check(found) ? reinterpret_cast<PyTypeObject*>(found) : nullptr;
+  };
+  if (type == member("longdouble") || type == member("clongdouble")) return false;  // their bits have gaps
+  PyTypeObject* const number = member("number");
+  return type == member("bool_") || (number && PyType_IsSubtype(type, number));
+}
+
+bool is_numpy_scalar(PyObject* object) { return !(Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE) && remembered(is_numpy_scalar_type, Py_TYPE(object)); }
+
+bool is_typing_form(PyObject* object) {
+  static std::vector<PyObject*>* classes = nullptr;  // kept for ever
+  PyTypeObject* type = Py_TYPE(object);
+  if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
+  PyObject *typing = loaded_module("typing"), *abc = loaded_module("_collections_abc");
+  if (!typing || !abc) return false;
+  if (!classes) {
+    PyObject *final_class = PyDict_GetItemString(PyModule_GetDict(typing), "_Final"), *name, *item;
+    if (!PyDict_GetItemString(PyModule_GetDict(typing), "Callable")) return false;  // it is being imported
+    classes = new std::vector<PyObject*>;
+    for (Py_ssize_t position = 0; PyDict_Next(PyModule_GetDict(typing), &position, &name, &item);) {
+      if (!PyType_Check(item)) continue;
+      auto* made = reinterpret_cast<PyTypeObject*>(item);
+      const bool is_final = final_class && PyType_Check(final_class) && PyType_IsSubtype(made, reinterpret_cast<PyTypeObject*>(final_class));
+      if (is_final || std::strncmp(made->tp_name, "typing.", 7) == 0) classes->push_back(Py_NewRef(item));
+    }
+    if (PyObject* callable_alias = PyDict_GetItemString(PyModule_GetDict(abc), "_CallableGenericAlias")) classes->push_back(Py_NewRef(callable_alias));
+  }
+  return std::find(classes->begin(), classes->end(), reinterpret_cast<PyObject*>(type)) != classes->end();
 }
 
 bool is_enum_class(PyObject* object) {

@@ -25,6 +25,11 @@ bool is_plain_object(PyObject* object);
 bool may_be_half_way(PyTypeObject* type);
 // The object holds one, itself or through few objects; those behind functions, classes and modules are not looked for.
 bool holds_half_way(PyObject* object);
+// A number or bool of NumPy's own exact classes: immutable, compared bit by bit.
+bool is_numpy_scalar(PyObject* object);
+bool is_numpy_scalar_type(PyTypeObject* type);
+// What the classes of module typing make of types (typing.Optional, Optional[int], TypeVars), and collections.abc.Callable[...]: immutable.
+bool is_typing_form(PyObject* object);
 // A subclass, not the class itself, of tuple, list, dict, set, frozenset, int, str, float or bytes.
 bool is_builtin_subclass(PyTypeObject* type);
 // The value of an instance of a subclass of int, float, str or bytes, as an object of the exact class; null for others.

@@ -1,5 +1,6 @@
 // frame_hook/trace/operators_compare.cpp — rich comparison: sizes through the shape environment (an answer from a hint becomes a
 // guarded fact), builtin containers item by item, special methods in CPython's order, identity as the last resort of == and !=.
+#include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
 
 namespace framejit::frame_hook {
@@ -143,7 +144,7 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
   if (!constants) return nullptr;
   // Two strings of which one is None, and other pairs of unlike builtins, are told apart by type alone.
   if (equality && left->kind == ValueKind::object && right->kind == ValueKind::object && left->type != right->type && !is_number(left) && is_plain(left->object.get()) &&
-      is_plain(right->object.get())) {
+      is_plain(right->object.get()) && !is_numpy_scalar(left->object.get()) && !is_numpy_scalar(right->object.get())) {
     t.type_of(left);
     t.type_of(right);
     return t.boolean(answer(op, false));

@@ -128,6 +128,7 @@ std::string name_of_callable(PyObject* callable);
 std::vector<Value*> parse(Tracer& t, const Arguments& args, const char* function, std::initializer_list<const char*> names, size_t required);
 void only_positional(Tracer& t, const Arguments& args, const char* function, size_t least, size_t most);
 Value* call_lru_cache(Tracer& t, Value* wrapper, const Arguments& args);       // a real one
+Value* call_weak_reference(Tracer& t, Value* reference, const Arguments& args);
 Value* run_plain(Tracer& t, PyObject* callable, const Arguments& args);       // concretely on plain arguments, or break
 
 // torch_special.cpp: a Python function that must not be inlined as it is; null: inline it.
@@ -135,6 +136,7 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
 
 // ---- what builtin containers do
 Value* raw_get_item(Tracer& t, Value* v, Value* key);
+Value* type_subscript(Tracer& t, Value* v, Value* key);         // of a type or a form of module typing, by types; null: something else
 void raw_set_item(Tracer& t, Value* v, Value* key, Value* to);
 void raw_delete_item(Tracer& t, Value* v, Value* key);
 bool raw_contains(Tracer& t, Value* v, Value* item);

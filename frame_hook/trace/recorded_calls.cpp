@@ -2,6 +2,7 @@
 //
 // materialise() makes the Python object that such a call gets: constants (guarded deeply), traced tensors, torch's symbolic ints,
 // and fresh containers of them. Nothing of the user's program is passed that the callee could write to.
+#include "frame_hook/trace/numpy_calls.h"
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/set_order.h"
@@ -193,7 +194,16 @@ void Tracer::break_of_recording(const std::string& what) {
 
 Value* Tracer::call_pure(PyObject* callable, const Arguments& args) {
   const CallArguments made = materialise_arguments(*this, args);
-  PyObject* result = PyObject_Vectorcall(callable, made.args.data(), made.positional, made.names.get());
+  const bool of_numpy = calls_numpy(callable, made.args);
+  PyObject* result = nullptr;
+  {
+    const NumpyWarnings raised(of_numpy);
+    result = PyObject_Vectorcall(callable, made.args.data(), made.positional, made.names.get());
+    if (!result && of_numpy && PyErr_ExceptionMatches(PyExc_FloatingPointError)) {
+      drop_error();
+      graph_break(BreakReason::outside_effect, "a floating-point warning of NumPy");
+    }
+  }
   if (!result) raise_of_pure_call();
   return wrap_result(result);
 }

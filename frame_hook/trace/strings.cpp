@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "frame_hook/trace/builtins.h"
+#include "frame_hook/trace/object_kinds.h"
 
 namespace framejit::frame_hook {
 
@@ -128,6 +129,7 @@ std::string text_inside(Tracer& t, Value* v) {
         if (repr.object && PyFunction_Check(repr.object)) return text_of_result(t, t.call(bind(t, repr, v, Py_TYPE(type), nullptr), {}), "__repr__");
         return concrete_repr(t, v);
       }
+      if (is_numpy_scalar(v->object.get())) no_text(v);  // numpy.set_printoptions() has a say
       if (is_plain(v->object.get())) return concrete_repr(t, v);
       if (t.is_constant(v) && !PyCFunction_Check(v->object.get()) && !PyModule_Check(v->object.get()) && !PyCode_Check(v->object.get())) return concrete_repr(t, v);
       no_text(v);

@@ -45,6 +45,7 @@ Value* wrapped_function(Tracer& t, FunctionValue* function) {
 SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* f) {
   static PyObject* const graph_break_name = interned("graph_break");
   static PyObject* const tag_name = interned("tag");
+  static PyObject* const wrapper_name = interned("compile_wrapper");
   static PyObject* const inner_name = interned("inner");
   auto* code = reinterpret_cast<PyCodeObject*>(f->func_code);
   if (f->func_dict && (is_true_mark(f->func_dict, "_torchdynamo_disable") || is_true_mark(f->func_dict, "_framejit_disable"))) {
@@ -52,6 +53,8 @@ SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* f)
     const bool torchs_own = original && PyFunction_Check(original) && within(module_name(reinterpret_cast<PyFunctionObject*>(original)), "torch");
     return torchs_own && !is_true_mark(f->func_dict, "_framejit_disable") ? SpecialFunction::unwrap : SpecialFunction::disabled;
   }
+  // What torch.compile and its like wrap: traced as what it wraps, without their own compiler.
+  if (f->func_dict && code->co_name == wrapper_name && module_name(f) == "torch._dynamo.eval_frame") return SpecialFunction::unwrap;
   if (code->co_name == graph_break_name && within(module_name(f), "torch._dynamo")) return SpecialFunction::graph_break;
   if (code->co_name == tag_name && module_name(f) == "torch._dynamo.mutation_guard") return SpecialFunction::tag_module;
   if (code->co_name == inner_name && module_name(f) == "torch._compile" && std::string_view(text_of(code->co_qualname)) == "_disable_dynamo.<locals>.inner")

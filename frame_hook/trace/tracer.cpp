@@ -85,6 +85,7 @@ void Tracer::set_user_line() {
 
 FrameTrace Tracer::trace_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, size_t start) {
   stop_at_step_ = UINT64_MAX;
+  stop_facts_.clear();
   if (code->is_generator_like()) stop_before(1, BreakReason::generator_frame, PyUnicode_AsUTF8(code->code->co_qualname), "");
   int attempts = 0;
   while (!attempt(frame, code, start)) {
@@ -108,12 +109,13 @@ void Tracer::reset(const guards::FrameAccess& frame) {
   code_caches_.clear();
   raised_at_.clear();
   generator_made_at_.clear();
-  real_generators_ = compiling_was_asked_ = false;
+  real_generators_ = dropped_real_ = compiling_was_asked_ = false;
   break_step_.reset();
   null_ = none_ = true_ = false_ = nullptr;
   last_line_ = {nullptr, 0};
   guard_lines_.clear();
   keys_.clear();
+  break_facts_.clear();
   live_ = frame;
   step_ = 0;
   next_check_ = std::min(stop_at_step_, kPollInterval);
@@ -153,12 +155,14 @@ bool Tracer::run_root(std::shared_ptr<SymbolicFrame> root) {
     trace_.leaves_handler = !root->handled.empty();
     if (trace_.leaves_handler) trace_.handled = root->handled.back();
   } catch (const StopTracing&) {
+    trace_.guards.modes.insert(trace_.guards.modes.end(), stop_facts_.begin(), stop_facts_.end());
     trace_.reason = stop_reason_;
     trace_.detail = stop_detail_;
     if (!stop_where_.empty()) trace_.where = stop_where_;
     trace_.place = stop_place_;
   } catch (const GraphBreak& b) {
     if (b.reason == BreakReason::exception_raised && retells_compiling()) return false;
+    stop_facts_ = std::exchange(break_facts_, {});
     stop_before(break_step_.value_or(1), b.reason, b.detail, stop_where_);
     return false;
   } catch (const SymbolicRaise& raised) {
@@ -407,6 +411,7 @@ void guard_dropped(Tracer& t, Value* v) {
 void Tracer::drops(Value* v, Value* kept) {
   if (!v || v->kind == ValueKind::null || v->kind == ValueKind::tensor) return;
   guard_dropped(*this, v);
+  dropped_real_ = dropped_real_ || (v->kind != ValueKind::object && v->kind != ValueKind::function && v->object && is_held_by_frame(*this, v));
   std::vector<Value*> dropped;
   if (is_held_by_frame(*this, v) && holds_half_way(v->object.get())) dropped.push_back(v);
   if (!real_generators_ && dropped.empty()) return;

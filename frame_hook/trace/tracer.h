@@ -109,6 +109,7 @@ class Tracer {
   void drops(Value* v, Value* kept = nullptr);
   PyObject* traced_tensor(TensorValue* v);                 // borrowed; makes it an input on first use
   Value* identity_of(Value* v);                            // id(v)
+  Value* referent_of(Value* reference);                    // what a real weak reference gives
 
   // ---- object protocol (may inline Python code, raise symbolically, break)
   Value* get_attribute(Value* v, PyObject* name);
@@ -182,6 +183,9 @@ class Tracer {
   Value* float_input(Value* number, Value* beside, bool promotes = true);
   Value* float_number(Value* number);                // an open float where torch takes a number and no tensor; null: it is a constant
   Value* float_arithmetic(const char* function, Value* a, Value* b);  // of module operator; an open result, or null
+  // What a trace that breaks relies on beside its guards, until forget_reliance(): the break is for this state of the process alone.
+  void rely_until_break(std::shared_ptr<const guards::ModeFacts> facts) { break_facts_.push_back(std::move(facts)); }
+  void forget_reliance() { break_facts_.pop_back(); }
   uint64_t writes() const { return writes_; }  // to real objects, so far
 
   TensorFrontend& frontend() { return frontend_; }
@@ -200,6 +204,7 @@ class Tracer {
   std::vector<std::shared_ptr<SymbolicFrame>> frames_;
   PointerMap<PyObject, Value*> by_object_;                 // real mutable objects -> their one value
   uint64_t step_ = 0, stop_at_step_ = UINT64_MAX, writes_ = 0;
+  std::vector<std::shared_ptr<const guards::ModeFacts>> break_facts_, stop_facts_;  // of calls under way; of the break
   BreakReason stop_reason_{};
   std::string stop_detail_;
   Value *null_ = nullptr, *none_ = nullptr, *true_ = nullptr, *false_ = nullptr;
@@ -227,6 +232,7 @@ class Tracer {
   Value* float_tensor(Value* number);
   guards::SourceId operand_source(Value* v);
   void guard_fixed_floats();
+  bool still_leads_to(const Value* v) const;
   PyRef materialise_items(Value* v, const std::vector<Value*>& items);
   bool instance_truth(Value* v);
   std::vector<Value*> items_of(Value* v);                  // of a tuple, list or set
@@ -239,6 +245,7 @@ class Tracer {
   std::unordered_map<Value*, RaisePoint> raised_at_;       // exceptions -> the instruction to stop at, if nobody catches
   std::unordered_map<const GeneratorValue*, uint64_t> generator_made_at_;
   bool real_generators_ = false;                           // the trace has met some
+  bool dropped_real_ = false;                              // the frame let go of a real object
   std::optional<uint64_t> break_step_;                     // set by the innermost frame that a GraphBreak passes
   std::string stop_where_;
   BreakPlace stop_place_;

@@ -181,6 +181,7 @@ Value* slot_repr(Tracer& t, PyTypeObject* owner, const Arguments& args) {
 Value* slot_call(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   Value* self = args.positional[0];
   Arguments rest{{args.positional.begin() + 1, args.positional.end()}, args.keywords};
+  if (self->object && PyWeakref_CheckRef(self->object.get())) return call_weak_reference(t, self, rest);
   if (owner == &PyType_Type) return standard_construct(t, self, known_type(t, self), rest);
   return t.call(self, rest);
 }

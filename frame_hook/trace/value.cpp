@@ -4,6 +4,7 @@
 #include <array>
 #include <unordered_set>
 
+#include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
 #include "guards/interrupts.h"
 
@@ -127,6 +128,7 @@ bool is_plain(PyObject* o) {
   if (type == &PyUnicode_Type || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type || type == &PyBytes_Type ||
       type == &PyComplex_Type || type == &PyRange_Type || o == Py_None || o == Py_Ellipsis || o == Py_NotImplemented)
     return true;
+  if (is_numpy_scalar(o)) return true;
   if (type == &PyTuple_Type) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i)
       if (!is_plain(PyTuple_GET_ITEM(o, i))) return false;

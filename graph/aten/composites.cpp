@@ -2,6 +2,7 @@
 // constant sizes only is left to that function.
 #include "graph/aten/composites.h"
 
+#include <ATen/autocast_mode.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/broadcast_to.h>
 #include <ATen/ops/full.h>
@@ -9,11 +10,16 @@
 #include <ATen/ops/mul.h>
 #include <ATen/ops/reshape.h>
 #include <ATen/WrapDimUtils.h>
+#include <c10/core/GradMode.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <vector>
+
+#include "graph/aten/meta_call.h"
 
 namespace framejit::graph {
 namespace {
@@ -21,6 +27,8 @@ namespace {
 using c10::IValue;
 using c10::SymInt;
 using SymInts = std::vector<SymInt>;
+
+constexpr std::array kRecurrentLayers = {"aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"};
 
 bool is_symbolic(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides(); }
 
@@ -111,6 +119,13 @@ bool take_along_dim(const c10::OperatorHandle&, torch::jit::Stack& args) {  // s
   return true;
 }
 
+// Straight to the recorder: at the keys between, the op would become its parts.
+bool recurrent_layer(const c10::OperatorHandle& op, torch::jit::Stack& args) {
+  if (!stays_whole(op, args)) return false;
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Fake), &args);
+  return true;
+}
+
 using Composite = bool (*)(const c10::OperatorHandle& op, torch::jit::Stack& args);  // true: args became the results
 
 template <Composite composite>
@@ -127,6 +142,15 @@ void whole(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::
 
 }  // namespace
 
+bool stays_whole(const c10::OperatorHandle& op, std::span<const IValue> args) {
+  const std::string& name = op.schema().name();
+  if (std::find(kRecurrentLayers.begin(), kRecurrentLayers.end(), name) == kRecurrentLayers.end() || op.schema().overload_name() != "input") return false;
+  const bool draws = args[6].toBool() && args[5].toDouble() > 0;  // train, dropout
+  bool on_cpu = true;
+  for (const IValue& arg : args) each_tensor(arg, [&](const at::Tensor& tensor) { on_cpu = on_cpu && tensor.is_cpu(); });
+  return on_cpu && !draws && !at::GradMode::is_enabled() && !at::autocast::is_autocast_enabled(at::kCPU);
+}
+
 void register_composites() {
   // Never removed, as the recorder's own.
   auto* fallthrough = new torch::Library(torch::Library::IMPL, "_", kCompositesKey, __FILE__, __LINE__);
@@ -135,6 +159,7 @@ void register_composites() {
   for (const char* name : {"upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d",
                            "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"})
     library->impl((std::string(name) + ".vec").c_str(), torch::CppFunction::makeFromBoxedFunction<&whole<upsample>>());
+  for (const char* name : kRecurrentLayers) library->impl((std::string(name) + ".input").c_str(), torch::CppFunction::makeFromBoxedFunction<&whole<recurrent_layer>>());
   library->impl("kron", torch::CppFunction::makeFromBoxedFunction<&whole<kron>>());
   library->impl("pad_sequence", torch::CppFunction::makeFromBoxedFunction<&whole<pad_sequence>>());
   library->impl("take_along_dim", torch::CppFunction::makeFromBoxedFunction<&whole<take_along_dim>>());

@@ -64,7 +64,7 @@ void fallback(const c10::OperatorHandle& op, DispatchKeySet, torch::jit::Stack* 
     op.callBoxed(*stack);
     return;
   }
-  if (facts.decomposes) {
+  if (facts.decomposes && !stays_whole(facts.handle, std::span(stack->data() + stack->size() - count, count))) {
     op.callBoxedForDispatchKey(DispatchKey::CompositeImplicitAutograd, *stack);
     return;
   }

@@ -1,4 +1,4 @@
-// graph/ops/nn.cpp — normalisation, softmax, convolution, pooling, resampling, sliding windows: memory formats as the CPU kernels answer.
+// graph/ops/nn.cpp — normalisation, softmax, convolution, pooling, resampling, sliding windows, recurrent layers: memory formats as the CPU kernels answer.
 #include <algorithm>
 #include <utility>
 
@@ -317,6 +317,35 @@ bool pixel_shuffle(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
+// input, first state (lstm: hidden and cells), weights, has_biases, num_layers, dropout, train, bidirectional, batch_first. Errors are
+// torch's to word.
+template <bool has_cells>
+bool recurrent(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  const TensorMeta* input = args.tensor(0);
+  std::vector<const TensorMeta*> states{args.tensor(1)}, weights;
+  if (has_cells && (!args.tensors(1, states) || states.size() != 2)) return false;
+  if (input == nullptr || input->ndim() != 3 || !args.tensors(2, weights) || weights.size() < 2) return false;
+  for (const auto& list : {states, weights})
+    for (const TensorMeta* t : list)
+      if (t == nullptr || t->dtype != input->dtype || t->device.type != DeviceType::kCpu) return false;
+  if (input->device.type != DeviceType::kCpu || weights[0]->ndim() != 2) return false;
+  const bool batch_first = args.flag(8);
+  const SymExpr &steps = input->sizes[batch_first ? 1 : 0], &batch = input->sizes[batch_first ? 0 : 1];
+  const SymExpr directions = args.flag(7) ? 2 : 1, layers = args.size(4).value_or(1) * directions;
+  for (const TensorMeta* t : states)
+    if (t->ndim() != 3 || !(t->sizes[0] == layers) || !same_size(env, t->sizes[1], batch)) return false;
+  if (!same_size(env, input->sizes[2], weights[0]->sizes[1])) return false;
+  const SymExpr width = states[0]->sizes[2] * directions;
+  TensorMeta output = dense_like(*input, {steps, batch, width});
+  if (batch_first) {
+    std::swap(output.sizes[0], output.sizes[1]);
+    std::swap(output.strides[0], output.strides[1]);
+  }
+  results.push_back(std::move(output));
+  for (const TensorMeta* t : states) results.push_back(dense_like(*input, t->sizes));
+  return true;
+}
+
 }  // namespace
 
 std::vector<OpRow> nn_ops() {
@@ -345,6 +374,8 @@ std::vector<OpRow> nn_ops() {
   add_rows(rows, affine_grid_generator, {"affine_grid_generator"});
   add_rows(rows, pixel_shuffle<true>, {"pixel_shuffle"});
   add_rows(rows, pixel_shuffle<false>, {"pixel_unshuffle"});
+  add_rows(rows, recurrent<true>, {"lstm.input"});
+  add_rows(rows, recurrent<false>, {"gru.input", "rnn_tanh.input", "rnn_relu.input"});
   return rows;
 }
 

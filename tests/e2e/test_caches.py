@@ -190,3 +190,69 @@ assert framejit.stats()["graph_breaks"] == 0, framejit.stats()["break_reasons"]
 def test_modules_made_in_the_trace_once_torch_compile_was_used():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+class Logger:
+    """As the loggers of libraries: a method that tells each thing once."""
+
+    def __init__(self):
+        self.told = []
+
+    @functools.lru_cache(None)
+    def warn_once(self, *args, **kwargs):
+        self.told.append(args)
+        print(end="")
+
+
+def test_a_cached_method_whose_effect_has_happened():
+    for backend in ("eager", "framejit"):
+        framejit.reset()
+        logger, x = Logger(), torch.ones(2)
+
+        def f(x, what):
+            x = x + 1
+            logger.warn_once("told %s", what, stacklevel=2)
+            return x * 2
+
+        compiled = framejit.compile(f, backend=backend)
+        assert compiled(x, "a")[0] == 4 and logger.told == [("told %s", "a")]
+        assert framejit.stats()["graph_breaks"] == 1
+        for _ in range(3):
+            assert compiled(x, "a")[0] == 4
+        assert len(logger.told) == 1
+        assert framejit.stats()["graph_breaks"] == 1  # traced anew, whole
+        assert framejit.stats()["graphs"] == 3
+        logger.told.clear()
+        Logger.warn_once.cache_clear()
+        assert compiled(x, "a")[0] == 4 and len(logger.told) == 1  # told again
+        assert compiled(x, "b")[0] == 4 and len(logger.told) == 2
+        assert compiled(x, "b")[0] == 4 and compiled(x, "a")[0] == 4 and len(logger.told) == 2
+        logger = Logger()
+        assert compiled(x, "a")[0] == 4 and len(logger.told) == 1
+        assert compiled(x, "a")[0] == 4 and len(logger.told) == 1
+
+
+def test_results_of_a_cached_method_belong_to_their_object():
+    class Scale:
+        def __init__(self, by):
+            self.by = by
+
+        @functools.lru_cache
+        def of(self, n):
+            return self.by * n
+
+    class Counted(Scale):
+        def __hash__(self):
+            hashed.append(self.by)
+            return self.by
+
+    hashed = []
+    compiled = framejit.compile(lambda x, s: x * s.of(3))
+    for by in (2, 5, 2):
+        hashed.clear()
+        assert compiled(torch.ones(1), Counted(by)) == by * 3 and hashed == [by]
+    framejit.reset()
+    compiled = framejit.compile(lambda x, s: x * s.of(3))
+    two, five = Scale(2), Scale(5)
+    for s in (two, five, two, five, Scale(7)):
+        assert compiled(torch.ones(1), s) == s.by * 3

@@ -53,3 +53,23 @@ def test_a_difference_is_told(monkeypatch):
         return lambda **inputs: {k: v * 1.001 if isinstance(v, torch.Tensor) else v for k, v in model(**inputs).items()}
     monkeypatch.setattr(framejit, "compile", wrong)
     assert "DIFFERS: " in hf_classes.row("HeliumModel") and "difference 1.0e-03" in hf_classes.row("HeliumModel")
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_hidden_states_and_attentions_are_given(attention):
+    from transformers import BertConfig, BertModel
+    sizes = dict(vocab_size=99, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=37)
+    model = BertModel(BertConfig(**sizes)).eval()
+    model.set_attn_implementation(attention)
+    ids = torch.randint(0, 90, (2, 7))
+    for asked in ({"output_hidden_states": True}, {"output_attentions": True}, {"output_hidden_states": True, "output_attentions": True}):
+        framejit.reset()
+        want = model(ids, **asked)  # what is told once, is told here
+        compiled = framejit.compile(model)
+        for _ in range(2):
+            got = compiled(ids, **asked)
+            assert list(got) == list(want)
+            for a, b in zip(got.to_tuple(), want.to_tuple()):
+                for x, y in zip(a if isinstance(a, tuple) else [a], b if isinstance(b, tuple) else [b]):
+                    torch.testing.assert_close(x, y)
+        assert framejit.stats()["graph_breaks"] == 0 and framejit.stats()["graphs"] == 1

@@ -3,7 +3,7 @@ import re
 
 from project import files, read, report
 
-TABLES = ("builtins.def", "torch_special.def")
+TABLES = ("builtins.def", "torch_special.def", "numpy_rows.def")
 ROW = re.compile(r"(?:ROW|CONCRETE)\([^)]*\)\s*(?://\s*(.*))?$")
 WORDS = 3
 

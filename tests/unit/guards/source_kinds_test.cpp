@@ -104,6 +104,21 @@ TEST_F(SourceTest, Functions) {
   EXPECT_EQ(text_, "L['a'].__closure__[0].cell_contents");
 }
 
+TEST_F(SourceTest, WeakReferences) {
+  run("import weakref\nclass A: pass\nx = A()\nr = weakref.ref(x)");
+  set(0, "r");
+  set(1, "x");
+  EXPECT_EQ(fetch(from(SourceKind::referent, local())), get("x").get());
+  EXPECT_EQ(text_, "L['a']()");
+  EXPECT_EQ(fetch(from(SourceKind::weak_reference, local(1))), get("r").get());  // the one that all share
+  EXPECT_EQ(text_, "weakref.ref(L['b'])");
+  EXPECT_EQ(fetch(from(SourceKind::referent, local(1))), nullptr);  // no weak reference
+  set(1, "3");
+  EXPECT_EQ(fetch(from(SourceKind::weak_reference, local(1))), nullptr);  // none can be made
+  run("del x");
+  EXPECT_EQ(fetch(from(SourceKind::referent, local())), Py_None);
+}
+
 TEST_F(SourceTest, ContextVariables) {
   run("import contextvars\nv = contextvars.ContextVar('v')\nd = contextvars.ContextVar('d', default='x')");
   set(0, "v");

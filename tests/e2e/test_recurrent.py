@@ -1,0 +1,113 @@
+"""nn.LSTM, GRU and RNN: one graph with every option, what they compute is eager's; packed sequences; weights that are swapped."""
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+import framejit
+from check import check, fresh, same_as  # noqa: F401
+
+KINDS = [nn.LSTM, nn.GRU, nn.RNN]
+OPTIONS = [{}, {"num_layers": 2, "bidirectional": True}, {"batch_first": True}, {"bias": False}, {"num_layers": 3, "dropout": 0.5}]
+
+
+def made(kind, **options):
+    torch.manual_seed(0)
+    return kind(5, 4, **options).eval()
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)
+def test_whole_without_and_with_a_first_state(kind, options):
+    rnn, x = made(kind, **options), torch.randn(6, 3, 5)
+    check(lambda x: rnn(x), x, breaks=0, compiles=1)
+    state = rnn(x)[1]
+    check(lambda x, state: rnn(x * 2, state), x, state, breaks=0, compiles=1)
+
+
+def test_projections_and_relu():
+    x = torch.randn(6, 3, 5)
+    lstm, rnn = made(nn.LSTM, proj_size=2, num_layers=2, bidirectional=True), made(nn.RNN, nonlinearity="relu")
+    check(lambda x: lstm(x), x, breaks=0, compiles=1)
+    check(lambda x: rnn(x), x, breaks=0, compiles=1)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)
+def test_without_a_batch_in_half_precision_and_in_float64(kind):
+    rnn = made(kind)
+    check(lambda x: rnn(x), torch.randn(6, 5), breaks=0, compiles=1)
+    wide = made(kind).double()
+    check(lambda x: wide(x), torch.randn(6, 3, 5, dtype=torch.float64), breaks=0, compiles=1)
+    half = made(kind).bfloat16()
+    check(lambda x: half(x), torch.randn(6, 3, 5, dtype=torch.bfloat16), breaks=0, compiles=1)
+
+
+def test_inside_of_a_model_with_lengths_that_change():
+    class Tagger(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.rnn, self.head = nn.Embedding(20, 5), made(nn.LSTM, batch_first=True, bidirectional=True), nn.Linear(8, 3)
+
+        def forward(self, ids):
+            hidden, (last, _) = self.rnn(self.embed(ids).relu())
+            return self.head(hidden.tanh()).softmax(-1), last.sum(0)
+
+    model = Tagger().eval()
+    check(model, torch.randint(0, 20, (2, 7)), breaks=0, compiles=1)
+    framejit.reset()
+    compiled = framejit.compile(model)
+    for length in (3, 5, 8, 11, 2):
+        ids = torch.randint(0, 20, (2, length))
+        for got, want in zip(compiled(ids), model(ids)):
+            torch.testing.assert_close(got, want)
+    assert framejit.stats()["graph_breaks"] == 0
+    assert framejit.stats()["graphs"] <= 2
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)
+def test_packed_sequences(kind):
+    rnn = made(kind, num_layers=2)
+
+    def f(x, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(x * 2, lengths)
+        out, state = rnn(packed)
+        out, lengths = nn.utils.rnn.pad_packed_sequence(out)
+        return out.sin() + 1, state, lengths
+
+    check(f, torch.randn(6, 3, 5), torch.tensor([6, 4, 1]))
+
+
+def test_weights_that_were_swapped_are_seen():
+    for kind in KINDS:
+        framejit.reset()
+        rnn, x = made(kind), torch.randn(6, 3, 5)
+        compiled = framejit.compile(rnn)
+        assert torch.equal(compiled(x)[0], rnn(x)[0])
+        rnn.weight_ih_l0 = nn.Parameter(torch.randn_like(rnn.weight_ih_l0))
+        torch.testing.assert_close(compiled(x)[0], rnn(x)[0])
+        rnn.weight_ih_l0.mul_(2)
+        torch.testing.assert_close(compiled(x)[0], rnn(x)[0])
+        others = {name: torch.randn_like(p) for name, p in rnn.named_parameters()}
+        want = torch.func.functional_call(rnn, others, (x,))[0]
+        torch.testing.assert_close(torch.func.functional_call(compiled, {f"_orig_mod.{k}" if hasattr(compiled, "_orig_mod") else k: v for k, v in others.items()}, (x,))[0]
+                                   if isinstance(compiled, nn.Module) else want, want)
+        torch.testing.assert_close(compiled(x)[0], rnn(x)[0])
+
+
+def test_errors_are_those_of_eager():
+    rnn = made(nn.LSTM)
+    check(lambda x: rnn(x), torch.randn(6, 3, 7))
+    check(lambda x: rnn(x), torch.randn(6, 3, 5, dtype=torch.float64))
+    check(lambda x, h: rnn(x, (h, h)), torch.randn(6, 3, 5), torch.randn(1, 2, 4))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)
+def test_sizes_of_one_and_layouts(kind):
+    for length, batch, width, batch_first, both, layers in itertools.product((1, 3), (1, 2), (1, 4), (False, True), (False, True), (1, 2)):
+        rnn = kind(5, width, layers, batch_first=batch_first, bidirectional=both).eval()
+        x = torch.randn(batch, length, 5) if batch_first else torch.randn(length, batch, 5)
+        framejit.reset()
+        for fn in (lambda x: rnn(x), lambda x: rnn(x.transpose(0, 1).contiguous().transpose(0, 1))[0].sin().flatten()):
+            same_as(fn, framejit.compile(fn)(x), x)
+        assert framejit.stats()["graph_breaks"] == 0 and not framejit.stats()["fallbacks"]
