@@ -38,9 +38,11 @@ class Assembler {
     make_kernels();
     plan_buffers();
     FJ_TRY_VOID(compile_kernels(kernels_, target_, plan_.name, compiled_));
-    for (size_t s = 0; s < schedule_.steps.size(); ++s) add_step(s);
-    for (size_t i = 0; i < graph_.outputs.size(); ++i) plan_.outputs.push_back(output(i));
-    for (const auto& [input, v] : graph_.updates) plan_.updates.emplace_back(input, buffer_of_value(v));
+    for (size_t s = 0; s < schedule_.steps.size(); ++s) {
+      if (s == commit_) prepare_commit();
+      add_step(s);
+    }
+    if (commit_ >= schedule_.steps.size()) prepare_commit();
     add_frees();
     executable_.forward = std::move(plan_);
     return std::move(executable_);
@@ -123,6 +125,9 @@ class Assembler {
       if (form.kind == ValueForm::kBuffer && form.buffer == forms_[graph::index_of(graph_.inputs[input])].buffer) value_buffer_[graph::index_of(v)] = buffer_of_[form.buffer];
     }
     in_arena_ = arena_buffers(graph_, schedule_);
+    in_input_.assign(program_.buffers.size(), false);
+    if (device_.type == graph::DeviceType::kCpu)
+      for (const NewValue& made : schedule_.new_values) take_input(made);
     find_takers();
     for (const bool owners : {true, false})
       for (size_t b = 0; b < program_.buffers.size(); ++b)
@@ -133,7 +138,28 @@ class Assembler {
 
   bool exists(size_t b) const {
     const LoopBuffer& buffer = program_.buffers[b];
-    return buffer.role == BufferRole::kTemp && (uses_[b].by_extern || buffer.is_output || in_memory_[b]);
+    return buffer.role == BufferRole::kTemp && !in_input_[b] && (uses_[b].by_extern || buffer.is_output || in_memory_[b]);
+  }
+
+  // The new value of an input lies in the input, unless somebody reads the old one later or at another point.
+  void take_input(const NewValue& made) {
+    const size_t s = uses_[made.value].first;
+    if (uses_[made.input].any() && uses_[made.input].last > s) return;
+    std::vector<KernelBuffer>& buffers = kernels_[s].buffers;
+    const auto find = [&](LoopBufferId source) {
+      const auto at = std::find_if(buffers.begin(), buffers.end(), [&](const KernelBuffer& b) { return b.source == source; });
+      return static_cast<size_t>(at - buffers.begin());
+    };
+    const size_t written = find(made.value), read = find(made.input);
+    if (written == buffers.size() || !buffers[written].is_written || buffers[written].is_local) return;
+    if (read < buffers.size()) {
+      if (kept_apart(kernels_[s], static_cast<LoopBufferId>(read), static_cast<LoopBufferId>(written))) return;
+      buffers[read].is_written = true;  // what it loads may change
+    }
+    in_input_[made.value] = true;
+    buffer_of_[made.value] = buffer_of_[made.input];
+    value_buffer_[graph::index_of(graph_.updates[made.update].second)] = buffer_of_[made.input];
+    commit_ = schedule_.commit;
   }
 
   // Results of kernels that take the memory of an operand which ends there: each has one at most, and gives its own to one at most.
@@ -265,9 +291,22 @@ class Assembler {
     return known;
   }
 
+  // What takes memory, in front of the first step from which on nothing may fail.
+  void prepare_commit() {
+    for (const BlockSpan& span : arena_.spans)
+      if (span.first_step >= commit_) take_block(span);
+    for (size_t s = commit_; s < schedule_.steps.size(); ++s)
+      for (const KernelBuffer& b : kernels_[s].buffers)
+        if (b.is_written && !b.is_local) make_tensor(b.source);
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) plan_.outputs.push_back(output(i));
+    for (const auto& [input, v] : graph_.updates) plan_.updates.emplace_back(input, buffer_of_value(v));
+  }
+
+  void take_block(const BlockSpan& span) { plan_.steps.emplace_back(runtime::TakeStep{span.block}); }
+
   void add_step(size_t s) {
     for (const BlockSpan& span : arena_.spans)
-      if (span.first_step == s) plan_.steps.emplace_back(runtime::TakeStep{span.block});
+      if (span.first_step == s && s < commit_) take_block(span);
     if (const auto* call = std::get_if<ExternCall>(&schedule_.steps[s])) add_extern(*call);
     else add_kernel(kernels_[s], std::move(compiled_[s]));
     for (const BlockSpan& span : arena_.spans)
@@ -382,6 +421,8 @@ class Assembler {
   std::vector<Kernel> kernels_;              // per step; extern calls have none
   std::vector<CompiledKernel> compiled_;     // per step
   std::vector<bool> in_memory_, in_arena_, allocated_;  // per loop buffer; in_arena_: or where its owner is
+  std::vector<bool> in_input_;               // per loop buffer: the new value of an input, in its memory
+  size_t commit_ = SIZE_MAX;                 // the first step after one that writes an input may have run
   ArenaBlocks arena_;
   std::vector<LoopBufferId> owner_;          // per loop buffer: itself, or the last of those that take its memory one after the other
   std::vector<BufferId> buffer_of_;          // per loop buffer

@@ -16,6 +16,7 @@
 #include "inductor/lowering/bare_products.h"
 #include "inductor/lowering/memory_formats.h"
 #include "inductor/lowering/wide_products.h"
+#include "inductor/schedule/commit_order.h"
 #include "inductor/schedule/input_writes.h"
 #include "inductor/schedule/products.h"
 #include "runtime/base/config.h"
@@ -102,6 +103,7 @@ class InductorBackend : public graph::Backend {
     Schedule schedule = options_.fuse ? fused(functional, lowered, hints, may_write_inputs) : make_plain_schedule(std::move(lowered.program));
     if (const auto rule = product_rule(choices, *target); rule && kernel_device(functional).type == graph::DeviceType::kCpu)
       take_products(functional, lowered.forms, hints, *rule, schedule);
+    if (options_.fuse && may_write_inputs) order_for_commit(functional, lowered.forms, hints, schedule);
     if (log::enabled(log::Kind::Schedule)) log_schedule(schedule);
     const double scheduled_at = now();
     FJ_TRY_VOID(go_on());

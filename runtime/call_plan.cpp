@@ -44,7 +44,7 @@ Result<void> run_kernel(const KernelStep& step, const LoadedKernel& kernel, Plan
   if (extent == 0) return {};  // what does not depend on the point stands before the loop and would touch memory that is not there
   if (!step.place.device.is_cpu()) host.enter(step.place);
   int64_t status = 0;
-  if (step.grain <= 0 || extent <= step.grain) {
+  if (step.grain <= 0 || extent < 2 * step.grain) {
     status = kernel.function(buffers, sizes, kernel.scalars.data(), 0, extent);
   } else {
     KernelCall call{kernel.function, buffers, sizes, kernel.scalars.data(), step.unit, extent};

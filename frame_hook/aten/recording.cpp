@@ -12,6 +12,7 @@
 #include <set>
 
 #include "frame_hook/aten/compiled_call.h"
+#include "frame_hook/aten/shared_memory.h"
 #include "frame_hook/aten/torch_callables.h"
 #include "frame_hook/aten/torch_modes.h"
 #include "graph/node_values.h"
@@ -48,22 +49,7 @@ bool is_our_limit(const std::string& text) {
   return false;
 }
 
-// The bytes that a tensor may touch; empty for one without elements.
-std::pair<const char*, const char*> extent(const at::Tensor& tensor) {
-  if (tensor.numel() == 0) return {nullptr, nullptr};
-  int64_t last = 0;
-  for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
-  const auto* begin = static_cast<const char*>(tensor.const_data_ptr());
-  return {begin, begin + (last + 1) * static_cast<int64_t>(tensor.element_size())};
-}
-
 }  // namespace
-
-bool may_share_memory(const at::Tensor& a, const at::Tensor& b) {
-  if (a.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() == b.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()) return true;
-  const auto x = extent(a), y = extent(b);
-  return x.first < y.second && y.first < x.second;
-}
 
 PyObject* TorchRecording::add_input(PyObject* tensor, const std::string& source_text, const std::vector<bool>& dynamic) {
   HANDLE_TH_ERRORS
@@ -249,6 +235,12 @@ std::vector<size_t> TorchRecording::written_inputs() const {
 
 // Two inputs with memory in common of which one is written: the order of reads and writes would matter.
 Result<void> TorchRecording::check_overlap(const std::vector<size_t>& written) const {
+  if (written.empty()) return {};
+  std::vector<const at::Tensor*> tensors;
+  for (size_t w : written) tensors.push_back(&inputs_[w]);
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    if (!std::binary_search(written.begin(), written.end(), i)) tensors.push_back(&inputs_[i]);
+  if (!may_share_written(tensors, written.size())) return {};
   for (size_t w : written)
     for (size_t i = 0; i < inputs_.size(); ++i)
       if (i != w && may_share_memory(inputs_[w], inputs_[i])) return Error{"overlapping_inputs", std::to_string(w) + " and " + std::to_string(i)};

@@ -15,9 +15,6 @@
 
 namespace framejit::frame_hook {
 
-// Whether two tensors have memory in common, or might after a resize: one storage, or storages over the same bytes.
-bool may_share_memory(const at::Tensor& a, const at::Tensor& b);
-
 class TorchRecording final : public Recording {
  public:
   TorchRecording() : recorder_(graph::Recorder::make()) {}

@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "frame_hook/aten/recording.h"
+#include "frame_hook/aten/shared_memory.h"
 #include "frame_hook/aten/torch_callables.h"
 #include "frame_hook/aten/torch_modes.h"
 #include "graph/aten/torch_values.h"
@@ -86,10 +87,9 @@ class TorchFrontend final : public TensorFrontend {
     return *static_cast<const TorchModes*>(a.get()) == *static_cast<const TorchModes*>(b.get());
   }
   bool may_overlap(PyObject* const* tensors, size_t written, size_t count) override {
-    for (size_t w = 0; w < written; ++w)
-      for (size_t i = w + 1; i < count; ++i)
-        if (may_share_memory(THPVariable_Unpack(tensors[w]), THPVariable_Unpack(tensors[i]))) return true;
-    return false;
+    c10::SmallVector<const at::Tensor*, 16> all;
+    for (size_t i = 0; i < count; ++i) all.push_back(&THPVariable_Unpack(tensors[i]));
+    return may_share_written({all.data(), all.size()}, written);
   }
   bool is_pure_without_tensors(PyObject* callable) override { return TorchCallables::get().is_pure_without_tensors(callable); }
   bool answers_true_while_compiling(PyObject* callable) override { return TorchCallables::get().answers_true_while_compiling(callable); }

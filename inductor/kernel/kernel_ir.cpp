@@ -258,7 +258,7 @@ class KernelMaker {
     append_lanes_and_reduced(n);
   }
 
-  // Reading and writing 32K points, of which each costs as much as eight additions, keeps a thread busy long enough to be worth waking.
+  // Reading and writing 32K points, of which each costs as much as eight additions, keeps a thread busy for one or two microseconds: the least part that is worth handing out.
   static constexpr int64_t kWorthwhile = 32768;
   void choose_grain() {
     const int64_t worthwhile = tuning_.grain >= 0 ? kWorthwhile << tuning_.grain : kWorthwhile >> -tuning_.grain;
@@ -275,7 +275,7 @@ class KernelMaker {
     kernel_.grain = std::max<int64_t>(worthwhile / std::max<int64_t>(work, 1), 1);
     if (kernel_.is_flat || kernel_.in_tiles || kernel_.lanes_outer) kernel_.grain = (kernel_.grain + kFlatUnit - 1) / kFlatUnit * kFlatUnit;
     if (kernel_.is_product) kernel_.grain = std::max(kernel_.grain, kProductColumns);
-    if (kernel_.extent.is_constant() && extent <= kernel_.grain) kernel_.grain = kernel_.is_flat ? -1 : 0;
+    if (kernel_.extent.is_constant() && extent < 2 * kernel_.grain) kernel_.grain = kernel_.is_flat ? -1 : 0;
   }
 
   void collect_symbols() {

@@ -13,21 +13,6 @@ namespace {
 
 using Steps = std::vector<std::variant<Group, ExternCall>>;
 
-ItemAccess access_of_step(const std::variant<Group, ExternCall>& step) {
-  if (const auto* call = std::get_if<ExternCall>(&step)) return access_of(*call);
-  ItemAccess all;
-  for (const Nest& nest : std::get<Group>(step).nests) {
-    const ItemAccess one = access_of(nest);
-    all.reads.insert(all.reads.end(), one.reads.begin(), one.reads.end());
-    all.writes.insert(all.writes.end(), one.writes.begin(), one.writes.end());
-  }
-  for (auto* list : {&all.reads, &all.writes}) {
-    std::sort(list->begin(), list->end());
-    list->erase(std::unique(list->begin(), list->end()), list->end());
-  }
-  return all;
-}
-
 class MemoryOrder {
  public:
   MemoryOrder(const Schedule& schedule, const SizeHints& hints) : program_(schedule.program), needs_(schedule.steps.size()), needed_by_(schedule.steps.size()) {
@@ -63,6 +48,10 @@ class MemoryOrder {
     for (size_t s = 0; s < needs_.size(); ++s)
       if (is_call_[s] || needed_by_[s].empty()) run_with_needs(s);
     return std::move(order_);
+  }
+
+  void leave_out(const std::vector<LoopBufferId>& buffers) {
+    for (LoopBufferId b : buffers) bytes_[b] = 0;
   }
 
   int64_t peak(const std::vector<size_t>& order) const {
@@ -167,6 +156,15 @@ void order_by_memory(Schedule& schedule, const SizeHints& hints) {
   schedule.steps = std::move(steps);
 }
 
-int64_t peak_bytes(const Schedule& schedule, const SizeHints& hints) { return MemoryOrder(schedule, hints).peak(as_it_stands(schedule.steps.size())); }
+int64_t peak_bytes(const Schedule& schedule, const SizeHints& hints) {
+  return peak_bytes(schedule, hints, as_it_stands(schedule.steps.size()), {});
+}
+
+int64_t peak_bytes(const Schedule& schedule, const SizeHints& hints, const std::vector<size_t>& order,
+                   const std::vector<LoopBufferId>& elsewhere) {
+  MemoryOrder memory(schedule, hints);
+  memory.leave_out(elsewhere);
+  return memory.peak(order);
+}
 
 }  // namespace framejit::inductor

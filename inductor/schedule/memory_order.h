@@ -10,5 +10,8 @@ void order_by_memory(Schedule& schedule, const SizeHints& hints);
 
 // The most bytes of temporaries that are alive during one step, if none shares memory; symbolic sizes count as their hints.
 int64_t peak_bytes(const Schedule& schedule, const SizeHints& hints);
+// The same in another order of its steps, where some temporaries lie in memory that is there anyway.
+int64_t peak_bytes(const Schedule& schedule, const SizeHints& hints, const std::vector<size_t>& order,
+                   const std::vector<LoopBufferId>& elsewhere);
 
 }  // namespace framejit::inductor

@@ -175,6 +175,21 @@ Schedule make_schedule(LoopProgram program, const SizeHints& hints, bool with_re
   return schedule;
 }
 
+ItemAccess access_of_step(const std::variant<Group, ExternCall>& step) {
+  if (const auto* call = std::get_if<ExternCall>(&step)) return access_of(*call);
+  ItemAccess all;
+  for (const Nest& nest : std::get<Group>(step).nests) {
+    const ItemAccess one = access_of(nest);
+    all.reads.insert(all.reads.end(), one.reads.begin(), one.reads.end());
+    all.writes.insert(all.writes.end(), one.writes.begin(), one.writes.end());
+  }
+  for (auto* list : {&all.reads, &all.writes}) {
+    std::sort(list->begin(), list->end());
+    list->erase(std::unique(list->begin(), list->end()), list->end());
+  }
+  return all;
+}
+
 std::vector<bool> private_buffers(const Schedule& schedule) {
   const size_t count = schedule.program.buffers.size();
   std::vector<size_t> users(count, 0), last(count, SIZE_MAX);

@@ -14,11 +14,22 @@ struct Group {
   bool is_product = false;  // one nest, of a matrix product: see products.h
 };
 
+// A temporary that an input becomes, laid out as the input.
+struct NewValue {
+  size_t update = 0;  // of the graph
+  LoopBufferId value = 0, input = 0;
+};
+
 struct Schedule {
   LoopProgram program;                               // buffers; its items are empty
   std::vector<std::variant<Group, ExternCall>> steps;
   RefusalNotes refused;                              // pairs that ended in different steps, when asked for
+  size_t commit = SIZE_MAX;                          // from this step on nothing fails: commit_order.h
+  std::vector<NewValue> new_values;                  // made from there on
 };
+
+// What the nests of a group, or a call, touch.
+ItemAccess access_of_step(const std::variant<Group, ExternCall>& step);
 
 // Runs all fusion passes on a lowered program, then forms groups.
 Schedule make_schedule(LoopProgram program, const SizeHints& hints, bool with_refusals = false);

@@ -1,15 +1,20 @@
-// runtime/aten/parallel.h — parts of a range on torch's own threads, for kernels that never throw.
+// runtime/aten/parallel.h — parts of a range on several threads, for kernels that never throw. How many:
+// torch.get_num_threads().
 //
-// torch's OpenMP runtime is looked up in the process instead of linked, so that there is never a second one: its file name
-// differs between wheels.
+// The threads are our own (runtime/team.h), whose caller waits for nobody that took no part. But after a library call
+// OpenMP's threads keep the cores for some milliseconds, looking out for more: then the range goes to them, if it is
+// large enough to wait for the slowest.
 #pragma once
 
 #include <cstdint>
 
 namespace framejit::runtime {
 
-// Calls body(state, part_begin, part_end) for disjoint parts of [begin, end) of at least `grain`. Serial inside a parallel
-// region, with one thread, and where torch was built without OpenMP. Threads: torch.get_num_threads().
+// Calls body(state, part_begin, part_end) for disjoint parts of [begin, end), of at least `grain`. Serial inside a
+// parallel region, with one thread, and with less than two grains.
 void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(void*, int64_t, int64_t), void* state);
+
+// The calling thread is about to enter a library, which may use all cores.
+void enter_library();
 
 }  // namespace framejit::runtime

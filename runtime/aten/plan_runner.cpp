@@ -152,6 +152,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
   void call(const ExternStep&, size_t step_index) override {
     if (give_up_at_ != kNever && now() > give_up_at_) [[unlikely]]
       throw GivenUp{};
+    enter_library();
     const Tracked tracked(program_->tracked[step_index]);
     program_->calls[step_index]->run(*this, stack_);
   }
@@ -255,12 +256,11 @@ at::Tensor PlanRunner::Call::arena_tensor(BufferId buffer) {
   return at::from_blob(data(buffer), sizes, strides, at::TensorOptions().dtype(shape.dtype).device(shape.device));
 }
 
-// What steps write in place may be written, and is no lazy copy that shares another tensor's memory.
+// What is written may be written; what steps write in place is no lazy copy that shares another tensor's memory.
 Result<void> PlanRunner::Call::own_written_inputs() {
-  for (uint32_t input : program_->written_inputs) {
+  for (const auto& [input, buffer] : program_->plan->updates)
     if (inputs_[input]->is_inference() && !c10::InferenceMode::is_enabled()) return Error{"inference_tensor", "an inference tensor is written outside of inference mode"};
-    inputs_[input]->mutable_data_ptr();
-  }
+  for (uint32_t input : program_->written_inputs) inputs_[input]->mutable_data_ptr();
   return {};
 }
 

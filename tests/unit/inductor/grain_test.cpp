@@ -21,7 +21,8 @@ TEST(Grain, WhatCostsMoreIsSharedSooner) {
 
 TEST(Grain, SmallKernelsAreOneThreads) {
   EXPECT_EQ(grain_of("add.Tensor %x, 1, 1", "[20000]"), -1);
-  EXPECT_GT(grain_of("exp %x", "[20000]"), 0);
+  EXPECT_EQ(grain_of("add.Tensor %x, 1, 1", "[60000]"), -1) << "less than two parts";
+  EXPECT_GT(grain_of("exp %x", "[30000]"), 0);
   EXPECT_EQ(grain_of("exp %x", "[2000]"), -1);
 }
 

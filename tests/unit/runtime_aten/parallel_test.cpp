@@ -1,4 +1,4 @@
-// Parts of a range on torch's own threads: how many there really are, and that they share the range without gaps.
+// Parts of a range on several threads: how many there really are, and that they share the range without gaps.
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
@@ -53,27 +53,24 @@ void look(void* state, int64_t begin, int64_t end) {
   for (int i = 0; i < 10000 && seen.thread_count() < static_cast<size_t>(seen.wanted); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
+using Shared = std::pair<int, int>;
+
 // How many threads ran parts, and how many parts there were.
-std::pair<size_t, int> share(int64_t n, int64_t grain, int wanted = 1) {
+Shared share(int64_t n, int64_t grain, int wanted = 1) {
   Seen seen(n);
   seen.wanted = wanted;
   parallel_for(0, n, grain, look, &seen);
   EXPECT_TRUE(seen.each_once()) << n << " by " << grain;
-  return {seen.thread_count(), seen.parts};
+  return {static_cast<int>(seen.thread_count()), seen.parts};
 }
 
-using Shared = std::pair<size_t, int>;
-
-TEST(Parallel, TwoThreadsReallyWork) {
-  const Threads two(2);
-  EXPECT_EQ(share(1000, 10, 2), Shared(2, 2));
-  EXPECT_EQ(share(1001, 999, 2), Shared(2, 2));
-}
-
-TEST(Parallel, FourThreadsHaveFourParts) {
+TEST(Parallel, AsManyThreadsAsTorchHas) {
+  for (const int count : {2, 4}) {
+    const Threads threads(count);
+    EXPECT_EQ(share(1003, 10, count).first, count);
+  }
   const Threads four(4);
-  EXPECT_EQ(share(1003, 10, 4), Shared(4, 4));
-  EXPECT_EQ(share(30, 10, 3), Shared(3, 3)) << "no more parts than grains";
+  EXPECT_EQ(share(30, 10, 3).first, 3) << "no more than grains";
 }
 
 TEST(Parallel, OneThreadAndSmallRangesAreSerial) {
@@ -83,25 +80,43 @@ TEST(Parallel, OneThreadAndSmallRangesAreSerial) {
   }
   const Threads two(2);
   EXPECT_EQ(share(10, 10), Shared(1, 1));
+  EXPECT_EQ(share(1001, 999), Shared(1, 1)) << "less than two grains";
   Seen none(1);
   parallel_for(3, 3, 1, look, &none);
   EXPECT_EQ(none.parts, 0);
 }
 
+// Whether its threads are used depends on the time that has passed, and on OMP_WAIT_POLICY; the range is whole in any case.
+TEST(Parallel, AfterALibraryCall) {
+  const Threads two(2);
+  for (int round = 0; round < 20; ++round) {
+    enter_library();
+    share(1000, 10);
+    share(100, 10);
+    share(1, 10);
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(share(1000, 10, 2).first, 2);
+}
+
 TEST(Parallel, InsideOfAParallelRegionItIsSerial) {
   const Threads two(2);
-  struct Inner {
-    std::mutex mutex;
-    std::vector<Shared> shares;
-  } inner;
-  // A region as at::parallel_for's, whose template would be serial here: this file is compiled without OpenMP.
-  parallel_for(0, 2, 1, [](void* state, int64_t, int64_t) {
-    const Shared shared = share(1000, 10);
-    Inner& all = *static_cast<Inner*>(state);
-    const std::lock_guard lock(all.mutex);
-    all.shares.push_back(shared);
-  }, &inner);
-  EXPECT_EQ(inner.shares, std::vector<Shared>(2, Shared(1, 1)));
+  for (const bool is_after_library : {false, true}) {
+    struct Inner {
+      std::mutex mutex;
+      std::vector<Shared> shares;
+    } inner;
+    if (is_after_library) enter_library();
+    // A region as at::parallel_for's, whose template would be serial here: this file is compiled without OpenMP.
+    parallel_for(0, 128, 1, [](void* state, int64_t, int64_t) {
+      const Shared shared = share(1000, 10);
+      Inner& all = *static_cast<Inner*>(state);
+      const std::lock_guard lock(all.mutex);
+      all.shares.push_back(shared);
+    }, &inner);
+    EXPECT_EQ(inner.shares, std::vector<Shared>(inner.shares.size(), Shared(1, 1)));
+    EXPECT_GE(inner.shares.size(), 2U);
+  }
 }
 
 }  // namespace
