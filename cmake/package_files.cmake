@@ -13,6 +13,15 @@ foreach(file IN LISTS startup_files)
   file(CREATE_LINK "${file}" "${package_parent}/${name}" SYMBOLIC)
 endforeach()
 
+# What an installer makes of pyproject.toml, for those who look for the package's entry points: torch does, for backends.
+set(package_info "${package_parent}/framejit-${PROJECT_VERSION}.dist-info")
+file(STRINGS "${CMAKE_SOURCE_DIR}/pyproject.toml" entry_points REGEX "^\\[project\\.entry-points\\.|= \"framejit\\.[a-z_]+:[a-z_]+\"$")
+string(REGEX REPLACE "\\[project\\.entry-points\\.([a-z_]+)\\]" "[\\1]" entry_points "${entry_points}")
+string(REPLACE ";" "\n" entry_points "${entry_points}")
+string(REPLACE "\"" "" entry_points "${entry_points}")
+file(CONFIGURE OUTPUT "${package_info}/entry_points.txt" @ONLY CONTENT "@entry_points@\n")
+file(CONFIGURE OUTPUT "${package_info}/METADATA" @ONLY CONTENT "Metadata-Version: 2.1\nName: framejit\nVersion: @PROJECT_VERSION@\n")
+
 set(built_for "${CMAKE_BINARY_DIR}/generated/_built_for.py")
 file(CONFIGURE OUTPUT "${built_for}" @ONLY CONTENT [=[
 """What the extension was compiled for (written by CMake)."""

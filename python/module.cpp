@@ -13,6 +13,7 @@
 #include "frame_hook/hook/stress.h"
 #include "frame_hook/resume/frame_driver.h"
 #include "frame_hook/resume/global_mode.h"
+#include "frame_hook/resume/stance.h"
 #include "frame_hook/resume/stats.h"
 #include "frame_hook/resume/trace_all.h"
 #include "graph/aten/bind_recorder.h"
@@ -107,6 +108,13 @@ PyObject* emit_break(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+PyObject* say_once(PyObject*, PyObject* args) {
+  const char *asked, *instead;
+  if (!PyArg_ParseTuple(args, "ss:say_once", &asked, &instead)) return nullptr;
+  frame_hook::say_once(asked, instead);
+  Py_RETURN_NONE;
+}
+
 // The folder of a module, with a slash; "" when it has none.
 std::string folder_of(const char* module_name) {
   PyRef module = PyRef::steal(PyImport_ImportModule(module_name));
@@ -151,6 +159,7 @@ PyMethodDef methods[] = {
     {"add_listener", add_listener, METH_O, nullptr},
     {"remove_listener", remove_listener, METH_O, nullptr},
     {"emit_break", emit_break, METH_VARARGS, nullptr},
+    {"say_once", say_once, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

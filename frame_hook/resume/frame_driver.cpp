@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "frame_hook/resume/stance.h"
 #include "frame_hook/resume/stats.h"
 #include "guards/interrupts.h"
 #include "guards/running_compile.h"
@@ -27,6 +28,7 @@ struct SegmentEntry final : EntryBase {
 
 struct CodeNote final : EntryBase {
   TraceHints hints;
+  bool was_called = false;                // under a stance that compiles in the second call
   const uint64_t number = ++count;        // of the code object, and how often it was compiled: the id of log events
   uint64_t compiles = 0;
   static inline uint64_t count = 0;
@@ -135,6 +137,8 @@ class Drive final {
   int here() const;
   Next leave_with_error(int at);
   Next raise_interrupt(int index);
+  [[gnu::noinline]] Next miss_under(Stance stance, const guards::FrameAccess& access, int index);
+  std::string failing_guards(const guards::FrameAccess& access, const Site& site) const;
   std::string limit_error(const guards::FrameAccess& access, const Site& site) const;
   void explain_misses(const guards::FrameAccess& access, const Site& site, bool died);
   void log_limit(const guards::FrameAccess& access, Site& site);
@@ -296,8 +300,7 @@ void Drive::log_limit(const guards::FrameAccess& access, Site& site) {
   log::emit(log::Kind::Limit, place(frame_), {{"count", count_text(entries_with(site, options_))}, {"guard", failure ? failure->text : "none"}});
 }
 
-// fullgraph=True promises that nothing runs plainly: where no entry fits and none may be made, the call says which guards fail.
-std::string Drive::limit_error(const guards::FrameAccess& access, const Site& site) const {
+std::string Drive::failing_guards(const guards::FrameAccess& access, const Site& site) const {
   std::vector<std::string> lines;
   for (const auto& entry : site.entries) {
     const Segment& segment = *static_cast<SegmentEntry&>(*entry).segment;
@@ -306,9 +309,15 @@ std::string Drive::limit_error(const guards::FrameAccess& access, const Site& si
     const std::string line = failure ? failure->text + (failure->because.empty() ? "" : "  # " + failure->because) : "";
     if (failure && std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
   }
-  std::string text = place(frame_) + ": " + count_text(entries_with(site, options_)) + " entries with fullgraph=True, and none fits this call. The guards that fail, newest entry first:";
+  std::string text = "The guards that fail, newest entry first:";
   for (const std::string& line : lines) text += "\n  " + line;
-  return text + "\nhint: pass what differs as a tensor, or keep it out of the compiled function; FRAMEJIT_ENTRIES allows more entries";
+  return text;
+}
+
+// fullgraph=True promises that nothing runs plainly: where no entry fits and none may be made, the call says which guards fail.
+std::string Drive::limit_error(const guards::FrameAccess& access, const Site& site) const {
+  return place(frame_) + ": " + count_text(entries_with(site, options_)) + " entries with fullgraph=True, and none fits this call. " + failing_guards(access, site) +
+         "\nhint: pass what differs as a tensor, or keep it out of the compiled function; FRAMEJIT_ENTRIES allows more entries";
 }
 
 // Where the segment begins; before its first line a frame has no place in tracebacks.
@@ -404,8 +413,25 @@ Next Drive::round() {
   return miss(access, index);
 }
 
+// No entry fits, and torch's stance has a say in what happens then. Not left: it is compiled.
+Next Drive::miss_under(Stance stance, const guards::FrameAccess& access, int index) {
+  if (stance == Stance::keep) return plainly();
+  if (stance == Stance::fail) {
+    Site& site = frame_.state().site(index);
+    const bool has_entries = entries_with(site, options_) > 0;
+    const std::string text = place(frame_) + ": would compile, and torch.compiler.set_stance(\"fail_on_recompile\") forbids it. " +
+                             (has_entries ? failing_guards(access, site) : "Nothing is compiled here yet.");
+    PyErr_SetString(PyExc_RuntimeError, text.c_str());
+    return leave_with_error(here());
+  }
+  if (stance == Stance::second_call && frame_.is_fresh() && !std::exchange(note_of(frame_.state()).was_called, true)) return plainly();
+  return {};
+}
+
 Next Drive::miss(const guards::FrameAccess& access, int index) {
   if (!tensor_frontend()) return plainly();
+  if (const Stance stance = stance_now(); stance != Stance::compile)
+    if (const Next next = miss_under(stance, access, index); next.leave) return next;
   if (g_compiling) return plainly_because(Fallback::compile_running);
   Next next;
   const std::shared_ptr<Segment> segment = compile(access, index, next);
@@ -470,7 +496,8 @@ namespace {
 
 bool is_left_alone(LiveFrame& frame) {
   stats().frames += 1;
-  if (!t_enabled || frame.is_generator() || (frame.code()->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR))) return true;
+  if (!t_enabled || stance_now() == Stance::plain) return true;
+  if (frame.is_generator() || (frame.code()->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR))) return true;
   if (!frame.is_observed() && frame.decoded()) return false;
   drop_error();
   count_fallback(frame.is_observed() ? Fallback::observed : Fallback::undecodable, place(frame));
@@ -495,6 +522,7 @@ void FrameDriver::on_stack_end(PyCodeObject* code) { count_fallback(Fallback::st
 
 void FrameDriver::reset() {
   reset_code_states();
+  forget_what_was_said();
   stats() = Stats{};
 }
 

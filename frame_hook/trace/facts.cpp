@@ -5,6 +5,7 @@
 
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
+#include "frame_hook/trace/size_marks.h"
 #include "frame_hook/trace/tracer.h"
 #include "guards/class_state.h"
 #include "guards/interrupts.h"
@@ -350,16 +351,14 @@ namespace {
 
 // A marked size is a symbol within its range; what is outside compiles by itself.
 void decide_marked_ranges(Tracer& t, PyObject* real, PyObject* traced) {
-  const PyRef marks = dynamic_marks(real);
-  const PyRef shape = marks ? PyRef::steal(t.recording().get_attribute(traced, interned("shape"))) : PyRef();
+  const std::vector<SizeMarks::Dynamic> marks = size_marks(real).dynamic;
+  const PyRef shape = marks.empty() ? PyRef() : PyRef::steal(t.recording().get_attribute(traced, interned("shape")));
   if (!shape) return;
-  for (PyObject* mark : items_of_set(marks.get())) {
-    const Py_ssize_t dim = PyTuple_CheckExact(mark) && PyTuple_GET_SIZE(mark) == 3 ? PyLong_AsSsize_t(PyTuple_GET_ITEM(mark, 0)) : -1;
-    const auto size = dim >= 0 && dim < PyTuple_GET_SIZE(shape.get()) ? t.recording().unwrap_size(PyTuple_GET_ITEM(shape.get(), dim)) : std::nullopt;
+  for (const auto& [dim, least, most] : marks) {
+    const auto size = dim < static_cast<size_t>(PyTuple_GET_SIZE(shape.get())) ? t.recording().unwrap_size(PyTuple_GET_ITEM(shape.get(), dim)) : std::nullopt;
     if (!size || size->is_constant()) continue;
-    PyObject *least = PyTuple_GET_ITEM(mark, 1), *most = PyTuple_GET_ITEM(mark, 2);
-    if (PyLong_Check(least)) t.recording().shapes().decide(graph::SymExpr(PyLong_AsLongLong(least)), graph::Relation::kLe, *size, "mark_dynamic");
-    if (PyLong_Check(most)) t.recording().shapes().decide(*size, graph::Relation::kLe, graph::SymExpr(PyLong_AsLongLong(most)), "mark_dynamic");
+    if (least) t.recording().shapes().decide(graph::SymExpr(PyLong_AsLongLong(least.get())), graph::Relation::kLe, *size, "mark_dynamic");
+    if (most) t.recording().shapes().decide(*size, graph::Relation::kLe, graph::SymExpr(PyLong_AsLongLong(most.get())), "mark_dynamic");
   }
   drop_error();
 }

@@ -5,6 +5,7 @@
 // have one Value per source, since their guards are per source.
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
+#include "frame_hook/trace/size_marks.h"
 #include "frame_hook/trace/tracer.h"
 #include "graph/int64_range.h"
 #include "guards/interrupts.h"
@@ -26,16 +27,6 @@ bool is_listed(const TraceHints& hints, const std::string& text) {
 void add_dim(std::vector<bool>& dims, size_t dim) {
   if (dim >= dims.size()) dims.resize(dim + 1, false);
   dims[dim] = true;
-}
-
-void add_marked_dims(PyObject* tensor, std::vector<bool>& dims) {
-  const PyRef marks = dynamic_marks(tensor);
-  if (!marks) return;
-  for (PyObject* mark : items_of_set(marks.get())) {
-    const size_t dim = PyTuple_CheckExact(mark) && PyTuple_GET_SIZE(mark) == 3 ? PyLong_AsSize_t(PyTuple_GET_ITEM(mark, 0)) : SIZE_MAX;
-    if (dim < 64) add_dim(dims, dim);
-  }
-  drop_error();
 }
 
 }  // namespace
@@ -357,14 +348,16 @@ std::vector<bool> Tracer::dynamic_dims(SourceId source) {
   const TraceHints& hints = options_.hints;
   std::vector<bool> dims;
   if (hints.dynamic_never) return dims;
-  if (hints.dynamic_all && is_dynamic(source, "")) return std::vector<bool>(64, true);
-  add_marked_dims(by_source_[source]->object.get(), dims);
-  if (hints.dynamic_sources.empty()) return dims;
-  const std::string prefix = trace_.guards.sources.text(source, live_.code) + ".size(";
+  if (hints.dynamic_all && is_dynamic(source, "")) dims.assign(64, true);
+  const std::string prefix = hints.dynamic_sources.empty() ? "" : trace_.guards.sources.text(source, live_.code) + ".size(";
   for (const std::string& dynamic : hints.dynamic_sources) {
     if (dynamic.compare(0, prefix.size(), prefix) != 0) continue;
     add_dim(dims, std::strtoul(dynamic.c_str() + prefix.size(), nullptr, 10));
   }
+  const SizeMarks marks = size_marks(by_source_[source]->object.get());
+  for (const SizeMarks::Dynamic& mark : marks.dynamic) add_dim(dims, mark.dim);
+  for (size_t dim : marks.fixed)
+    if (dim < dims.size()) dims[dim] = false;
   return dims;
 }
 

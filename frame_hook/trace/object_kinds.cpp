@@ -173,19 +173,6 @@ std::vector<PyObject*> items_of_set(PyObject* set) {
   return items;
 }
 
-PyRef dynamic_marks(PyObject* tensor) {
-  static PyObject* const name = PyUnicode_InternFromString("_framejit_dynamic");
-  PyObject* marks = nullptr;
-#if PY_VERSION_HEX >= 0x030D0000
-  PyObject_GetOptionalAttr(tensor, name, &marks);
-#else
-  _PyObject_LookupAttr(tensor, name, &marks);
-#endif
-  drop_error();
-  PyRef owned = PyRef::steal(marks);
-  return owned && PyFrozenSet_CheckExact(owned.get()) ? owned : PyRef();
-}
-
 bool is_torch_file(PyObject* filename) {
   static std::string* folder = new std::string;
   if (folder->empty()) {

@@ -36,9 +36,6 @@ bool is_builtin_subclass(PyTypeObject* type);
 PyRef exact_copy_of_scalar(PyObject* object);
 // Items of an exact set or frozenset in its order, borrowed from it.
 std::vector<PyObject*> items_of_set(PyObject* set);
-// What framejit.mark_dynamic left on a tensor: a frozenset of (dim, min, max); null: nothing. The class of a traced tensor has no Python
-// lookup.
-PyRef dynamic_marks(PyObject* tensor);
 // Whether the file is part of the torch package itself.
 bool is_torch_file(PyObject* filename);
 bool is_library_file(PyObject* filename);   // of the standard library or of an installed package

@@ -59,12 +59,63 @@ SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* f)
   if (code->co_name == tag_name && module_name(f) == "torch._dynamo.mutation_guard") return SpecialFunction::tag_module;
   if (code->co_name == inner_name && module_name(f) == "torch._compile" && std::string_view(text_of(code->co_qualname)) == "_disable_dynamo.<locals>.inner")
     return SpecialFunction::unwrap;
+  if (f->func_dict && is_true_mark(f->func_dict, "_dynamo_marked_constant")) return SpecialFunction::constant;
   if (frontend.answers_true_while_compiling(reinterpret_cast<PyObject*>(f))) return SpecialFunction::compiling;
   return SpecialFunction::none;
 }
 
+namespace {
+
+// The real object that a function which is run while tracing gets, and what tells it apart; null: there is none.
+PyObject* known_argument(Tracer& t, Value* v, std::string& key) {
+  if (is_plain(t, v)) {
+    PyObject* object = t.constant(v);
+    const PyRef text = PyRef::steal(PyObject_Repr(object));
+    key += text ? text_of(text.get()) : "?";
+    drop_error();
+    return object;
+  }
+  if (v->kind == ValueKind::tensor || !v->object || v->mutated) return nullptr;
+  t.guard_identity(v);
+  key += std::to_string(reinterpret_cast<uintptr_t>(v->object.get()));
+  return v->object.get();
+}
+
+// Runs it once for each set of arguments, as its mark (torch.compiler.assume_constant_result) asks for. Null: it is traced like any other
+// function, since an argument was made in the trace, it raised, or it returned what may change.
+Value* constant_result(Tracer& t, FunctionValue* function, const Arguments& args) {
+  std::string key = std::to_string(reinterpret_cast<uintptr_t>(function->object.get()));
+  std::vector<PyObject*> given;
+  std::vector<PyObject*> names;
+  auto take = [&](Value* v) { return given.emplace_back(known_argument(t, v, key += ',')) != nullptr; };
+  for (Value* v : args.positional)
+    if (!take(v)) return nullptr;
+  for (const auto& [name, v] : args.keywords) {
+    key += text_of(name);
+    if (!take(v)) return nullptr;
+    names.push_back(name);
+  }
+  PyRef& result = t.assumed_constant(key);
+  if (!result) {
+    PyRef keywords = PyRef::steal(PyTuple_New(static_cast<Py_ssize_t>(names.size())));
+    for (size_t i = 0; i < names.size(); ++i) PyTuple_SET_ITEM(keywords.get(), i, Py_NewRef(names[i]));
+    result = PyRef::steal(PyObject_Vectorcall(function->object.get(), given.data(), args.positional.size(), keywords.get()));
+    if (!result && error_is_interrupt()) return keep_error(), throw Interrupted{}, nullptr;
+    if (!result) drop_error();
+  }
+  if (!result || !is_plain(result.get())) return nullptr;
+  t.load(function);
+  return t.constant_value(result.get());
+}
+
+}  // namespace
+
 Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments& args) {
   auto* f = reinterpret_cast<PyFunctionObject*>(function->object.get());
+  if (const CFunction row = find_c_function(function->object.get())) {
+    t.load(function);
+    return row(t, args);
+  }
   switch (classify_function(t.frontend(), f)) {
     case SpecialFunction::none: return nullptr;
     case SpecialFunction::graph_break: graph_break(BreakReason::explicit_break, std::string(module_name(f)) + ".graph_break()");
@@ -72,6 +123,7 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
     case SpecialFunction::compiling:
       t.load(function);
       return t.boolean(t.tell_compiling());
+    case SpecialFunction::constant: return constant_result(t, function, args);
     case SpecialFunction::tag_module:
       if (args.positional.empty() || args.positional.back()->object) return nullptr;
       t.load(function);
@@ -119,6 +171,17 @@ void call_real(PyObject* object, const char* method, std::initializer_list<PyObj
 }
 
 }  // namespace
+
+Value* call_first_argument(Tracer& t, const Arguments& args) {
+  if (args.positional.empty()) return nullptr;
+  return t.call(args.positional[0], Arguments{{args.positional.begin() + 1, args.positional.end()}, args.keywords});
+}
+
+// Where nothing has loaded torch's graphs there is no step to mark.
+Value* mark_graph_step(Tracer& t, const Arguments&) {
+  PyObject* graphs = PyDict_GetItemString(PyImport_GetModuleDict(), "torch._inductor.cudagraph_trees");
+  return graphs ? nullptr : t.none();
+}
 
 // Ops that run plainly, between two segments, keep the casts of weights; without this they would find those of weights that have changed.
 Value* clear_autocast_cache(Tracer& t, const Arguments&) {

@@ -12,6 +12,7 @@ enum class SpecialFunction : uint8_t {
   disabled,      // the user disabled compilation of it
   unwrap,        // torch's own disable wrapper around one of its functions: traced through
   compiling,     // answers True inside a trace
+  constant,      // the user says that it always returns the same
   tag_module,    // torch.compile notes, weakly and by id(), that a module was made: nothing to note of one that the trace makes
 };
 SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* function);

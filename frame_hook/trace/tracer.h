@@ -192,6 +192,8 @@ class Tracer {
   Recording& recording() { return *trace_.recording; }
   guards::GuardSet& guards() { return trace_.guards; }
   ProtocolState& protocol();                               // made on first use, one per trace
+  // What a function returned that was run while tracing; one for all attempts. Null: it was not run.
+  PyRef& assumed_constant(const std::string& call) { return assumed_constants_[call]; }
   // What torch.compiler.is_compiling() answers: true, until an exception has left a trace that was told so.
   bool tell_compiling() { return compiling_was_asked_ = true, tells_compiling_; }
   std::string here() const;                                // "file.py:12 function" of the innermost frame
@@ -238,6 +240,7 @@ class Tracer {
   std::vector<Value*> items_of(Value* v);                  // of a tuple, list or set
 
   // Where a trace stops
+  std::unordered_map<std::string, PyRef> assumed_constants_;
   bool tells_compiling_ = true, compiling_was_asked_ = false;  // the second: in this attempt
   bool retells_compiling();                                // true: the trace starts over with the other answer
   struct StopTracing {};                                   // thrown at an instruction boundary, the exit is set

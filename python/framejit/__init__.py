@@ -22,6 +22,7 @@ from framejit.api import (  # noqa: E402
     is_compiling,
     list_backends,
     mark_dynamic,
+    mark_static,
     reset,
     stats,
 )
@@ -29,8 +30,8 @@ from framejit.explain import Explanation, explain  # noqa: E402
 
 __version__ = "0.1.0"
 __all__ = [
-    "Explanation", "GraphBreakError", "compile", "disable", "explain", "is_compiling", "list_backends", "mark_dynamic", "reset",
-    "stats",
+    "Explanation", "GraphBreakError", "compile", "disable", "explain", "is_compiling", "list_backends", "mark_dynamic", "mark_static",
+    "reset", "stats",
 ]
 
 

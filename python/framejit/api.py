@@ -1,4 +1,4 @@
-"""The public functions: compile, disable, is_compiling, reset, list_backends, mark_dynamic, stats."""
+"""The public functions: compile, disable, is_compiling, reset, list_backends, mark_dynamic, mark_static, stats."""
 from __future__ import annotations
 
 import copyreg
@@ -14,11 +14,14 @@ import torch
 from framejit import _framejit
 from framejit.compiled_module import call_of, compile_module, original_of, wrap_module
 from framejit.options import Backend, Options, check_flag, make_options
+from framejit.torch_settings import say_what_is_not_followed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Where mark_dynamic leaves its wish: an attribute of the tensor, a frozenset of (dim, min, max), read when the tensor is traced.
+# Where mark_dynamic and mark_static leave their wishes: attributes of the tensor, frozensets of (dim, min, max) and of dims, read when the
+# tensor is traced (frame_hook/trace/size_marks.cpp).
 DYNAMIC_ATTRIBUTE = "_framejit_dynamic"
+STATIC_ATTRIBUTE = "_framejit_static"
 SETTINGS = ("fullgraph", "dynamic", "backend", "mode", "options", "disable")
 # The mark of a function that traced code must not enter (frame_hook/trace/torch_special.cpp reads it): the reason, a str.
 DISABLED_ATTRIBUTE = "_framejit_disable"
@@ -38,7 +41,7 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="framejit", mo
     fullgraph  a graph break is an error that says where, why and what to do.
     dynamic    None: a size that changed becomes a symbol; True: every size at once; False: never.
     backend    "framejit", "eager" (the graph replayed op by op), another name of list_backends(), or a callable that is given the
-               graph and example inputs and returns a callable.
+               graph and example inputs and returns a callable. "inductor", "cudagraphs" and "aot_eager" are taken for one of ours.
     mode       one of torch's modes. "max-autotune" times alternatives on the inputs of the call that compiles, for up to
                FRAMEJIT_AUTOTUNE_MS for each graph, and keeps the fastest.
     options    a dict of backend options; not with a mode.
@@ -51,6 +54,7 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="framejit", mo
         raise _unknown_setting(name)
     check_flag("disable", disable, none_allowed=False)
     checked = make_options(fullgraph, dynamic, backend, mode, options)
+    say_what_is_not_followed()
     if model is None:
         return lambda target: _compile(target, checked, disable)
     return _compile(model, checked, disable)
@@ -189,14 +193,37 @@ def stats() -> dict[str, Any]:
 
 def mark_dynamic(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...], *, min: Optional[int] = None,
                  max: Optional[int] = None) -> None:
-    """Makes a size of `tensor` a symbol the first time that the tensor is traced, so that other sizes need no second compile."""
+    """Makes a size of `tensor` a symbol the first time that the tensor is traced, so that other sizes need no second compile.
+
+    A program that needs the number after all (a branch on it, a list of that length) gets a guard on it, as everywhere.
+    """
+    dims = _dims_of("mark_dynamic", tensor, dim)
+    marked = getattr(tensor, DYNAMIC_ATTRIBUTE, frozenset())
+    setattr(tensor, DYNAMIC_ATTRIBUTE, marked | {(d, min, max) for d in dims})
+    setattr(tensor, STATIC_ATTRIBUTE, getattr(tensor, STATIC_ATTRIBUTE, frozenset()) - dims)
+
+
+def mark_static(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...] | None = None) -> None:
+    """Keeps a size of `tensor`, or all of them, a constant: each other size compiles anew, also with dynamic=True.
+
+    The mark is the tensor's, and counts when the tensor is traced.
+    """
+    dims = _dims_of("mark_static", tensor, dim)
+    setattr(tensor, STATIC_ATTRIBUTE, getattr(tensor, STATIC_ATTRIBUTE, frozenset()) | dims)
+    marked = getattr(tensor, DYNAMIC_ATTRIBUTE, frozenset())
+    setattr(tensor, DYNAMIC_ATTRIBUTE, frozenset(mark for mark in marked if mark[0] not in dims))
+
+
+def _dims_of(function: str, tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...] | None) -> frozenset[int]:
+    """Dims counted from the front. None: all of them, where the function takes that."""
     if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"mark_dynamic takes a tensor and a dim, not {type(tensor).__name__} {tensor!r}")
+        raise TypeError(f"{function} takes a tensor and a dim, not {type(tensor).__name__} {tensor!r}")
+    if dim is None and function == "mark_static":
+        return frozenset(range(tensor.dim()))
     dims = list(dim) if isinstance(dim, (list, tuple)) else [dim]
     if not all(isinstance(d, int) for d in dims):
-        raise TypeError(f"mark_dynamic takes an int or a list of ints as dim, not {dim!r}")
+        raise TypeError(f"{function} takes an int or a list of ints as dim, not {dim!r}")
     for d in dims:
         if not -tensor.dim() <= d < tensor.dim():
             raise IndexError(f"dim {d} is out of range for a tensor with {tensor.dim()} dims")
-    marked = getattr(tensor, DYNAMIC_ATTRIBUTE, frozenset())
-    setattr(tensor, DYNAMIC_ATTRIBUTE, marked | {(d % tensor.dim(), min, max) for d in dims})
+    return frozenset(d % tensor.dim() for d in dims)

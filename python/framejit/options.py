@@ -13,6 +13,10 @@ MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagrap
 TIMED_MODES = MODES[2:]
 
 
+# Backends of torch that programs name, and what stands for them here.
+ALIASES = {"inductor": "framejit", "cudagraphs": "framejit", "aot_eager": "eager"}
+
+
 @dataclass(frozen=True, eq=False)
 class Options:
     """Read by the extension. Callables armed with one Options object share their compiled entries."""
@@ -39,7 +43,7 @@ def _check(fullgraph: object, dynamic: object, backend: object, mode: object, op
     check_flag("fullgraph", fullgraph, none_allowed=False)
     check_flag("dynamic", dynamic, none_allowed=True)
     if isinstance(backend, str):
-        if backend not in _framejit.backends():
+        if backend not in ALIASES and backend not in _framejit.backends():
             raise _known("backend", backend, _framejit.backends())
     elif not callable(backend):
         raise TypeError(f"backend must be a name or a callable, not {backend!r}")
@@ -55,6 +59,9 @@ def make_options(fullgraph: bool, dynamic: Optional[bool], backend: Backend, mod
                  options: Optional[dict[str, Any]]) -> Options:
     """Checks every setting. An unknown backend, mode or option is an error that lists the known ones."""
     _check(fullgraph, dynamic, backend, mode, options)
+    if isinstance(backend, str) and backend in ALIASES:
+        _framejit.say_once(f"backend {backend!r}", f"framejit has no such backend, {ALIASES[backend]!r} is taken")
+        backend = ALIASES[backend]
     settings = (fullgraph, dynamic, backend, mode in TIMED_MODES)
     if callable(backend):  # interning it would keep the user's object alive
         return Options(*settings)

@@ -8,7 +8,8 @@ from project import files, read, report
 FOREIGN = re.compile(r"(?:import|from)\s+torch\.(?:_dynamo|_inductor|_functorch|fx|jit)\b|torch\.(?:_dynamo|_inductor|_functorch|fx|jit)\.|torch\.compile\("
                      r"|\"torch\._(?:dynamo|inductor|functorch)")
 FOREIGN_ALLOWED = re.compile(r"^(?:benchmarks|tests|docs)/|^README\.md$"
-                             r"|^frame_hook/aten/torch_callables\.cpp$|^frame_hook/trace/torch_special\.(?:def|cpp)$")
+                             r"|^frame_hook/aten/torch_callables\.cpp$|^frame_hook/trace/torch_special\.(?:def|cpp)$|^frame_hook/resume/stance\.cpp$"
+                             r"|^python/framejit/torch_settings\.py$")
 PROCESS = re.compile(r"\b(?:subprocess|multiprocessing|Popen|os\.(?:system|popen|exec\w*|spawn\w*|posix_spawn\w*))\b")  # the package starts none
 EVERYWHERE = [
     (re.compile(r"/(?:work|root|home)/|\bshared/(?:facts|design|prototypes|hooks)\b"), "a path of one machine"),

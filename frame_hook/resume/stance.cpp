@@ -1,0 +1,77 @@
+// frame_hook/resume/stance.cpp — the stance is an object in a module's dict, replaced by each set_stance: the last one is remembered.
+#include "frame_hook/resume/stance.h"
+
+#include <Python.h>
+
+#include <set>
+#include <string_view>
+
+#include "guards/interrupts.h"
+#include "guards/py_ref.h"
+#include "runtime/base/log.h"
+
+namespace framejit::frame_hook {
+
+namespace {
+
+std::set<std::string>& said() {
+  static auto* texts = new std::set<std::string>;
+  return *texts;
+}
+
+Stance action_of(PyObject* stance) {
+  static constexpr struct { std::string_view name; Stance action; } kRows[] = {
+#define STANCE(name, action) {name, Stance::action},
+#include "frame_hook/resume/stance.def"
+#undef STANCE
+  };
+  const PyRef name = PyRef::steal(PyObject_GetAttrString(stance, "stance"));
+  const char* text = name && PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : nullptr;
+  drop_error();
+  if (!text) return Stance::compile;
+  for (const auto& row : kRows)
+    if (row.name == text) return row.action;
+  say_once(std::string("torch.compiler.set_stance(\"") + text + "\")", "framejit does not know this stance and compiles as always");
+  return Stance::compile;
+}
+
+void say_what_is_not_done(PyObject* stance) {
+  const PyRef unsafe = PyRef::steal(PyObject_GetAttrString(stance, "skip_guard_eval_unsafe")), backend = PyRef::steal(PyObject_GetAttrString(stance, "backend"));
+  drop_error();
+  if (unsafe.get() == Py_True) say_once("torch.compiler.set_stance(skip_guard_eval_unsafe=True)", "framejit checks all of its guards");
+  if (backend && backend.get() != Py_None) say_once("torch.compiler.set_stance(force_backend=...)", "framejit keeps the backend that compile() was given");
+}
+
+// The dict of the module that keeps the stance, for ever; null: it is not loaded.
+PyObject* stance_module() {
+  static PyObject* dict = nullptr;
+  if (dict) return dict;
+  static PyObject* const name = PyUnicode_InternFromString("torch._dynamo.eval_frame");
+  PyObject* module = PyDict_GetItemWithError(PyImport_GetModuleDict(), name);
+  if (!module || !PyModule_Check(module)) return nullptr;
+  return dict = Py_NewRef(PyModule_GetDict(module));
+}
+
+}  // namespace
+
+Stance stance_now() {
+  static PyObject* last = nullptr;         // owned: its address means this stance as long as it lives
+  static Stance action = Stance::compile;
+  static PyObject* const name = PyUnicode_InternFromString("_stance");
+  PyObject* const module = stance_module();
+  PyObject* const stance = module ? PyDict_GetItemWithError(module, name) : nullptr;
+  if (!stance) return Stance::compile;     // also while that module is being loaded
+  if (stance == last) return action;
+  Py_XSETREF(last, Py_NewRef(stance));
+  action = action_of(stance);
+  say_what_is_not_done(stance);
+  return action;
+}
+
+void say_once(const std::string& asked, const std::string& instead) {
+  if (said().insert(asked).second && log::enabled(log::Kind::Unheeded)) log::emit(log::Kind::Unheeded, "", {{"asked", asked}, {"instead", instead}});
+}
+
+void forget_what_was_said() { said().clear(); }
+
+}  // namespace framejit::frame_hook
