@@ -18,6 +18,9 @@ if(FRAMEJIT_MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 
+# The kernel cache tells builds apart by it (runtime/base/build_id.h).
+add_link_options(-Wl,--build-id=sha1)
+
 # Settings shared by libraries, the extension and the tests.
 function(framejit_settings target)
   target_include_directories(${target} PUBLIC "${CMAKE_SOURCE_DIR}")

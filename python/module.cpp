@@ -24,6 +24,7 @@
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
 #include "runtime/eager_kernels.h"
+#include "runtime/kernel_cache.h"
 
 extern char** environ;
 
@@ -36,6 +37,13 @@ PyObject* raise_value_error(const Error& error) {
   return nullptr;
 }
 
+Result<void> open_kernel_cache(const std::string& folder, int64_t megabytes) {
+  if (folder.empty()) return runtime::set_kernel_cache(nullptr), Result<void>();
+  FJ_TRY(auto cache, runtime::KernelCache::open(folder, megabytes << 20));
+  runtime::set_kernel_cache(std::move(cache));
+  return {};
+}
+
 PyObject* configure(PyObject*, PyObject*) {
   auto config = read_config(environ);
   if (!config.ok()) return raise_value_error(config.error());
@@ -46,6 +54,8 @@ PyObject* configure(PyObject*, PyObject*) {
     PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "framejit runs nothing compiled: %s", hook.error().message.c_str());
     if (PyErr_Occurred()) return nullptr;
   }
+  if (const auto opened = open_kernel_cache(c.cache_dir, c.cache_mb); !opened.ok())
+    log::emit(log::Kind::CacheRefused, "", {{"reason", opened.error().message}});
   frame_hook::start_stress_from_environment();
   frame_hook::start_trace_all_from_environment();
   Py_RETURN_NONE;
@@ -60,6 +70,14 @@ PyObject* arm(PyObject*, PyObject* args) {
 PyObject* set_thread_enabled(PyObject*, PyObject* flag) {
   const int on = PyObject_IsTrue(flag);
   return on < 0 ? nullptr : PyBool_FromLong(frame_hook::set_thread_enabled(on == 1));
+}
+
+PyObject* set_kernel_cache(PyObject*, PyObject* args) {
+  const char* folder;
+  long long megabytes;
+  if (!PyArg_ParseTuple(args, "sL:set_kernel_cache", &folder, &megabytes)) return nullptr;
+  if (const auto opened = open_kernel_cache(folder, megabytes); !opened.ok()) return raise_value_error(opened.error());
+  Py_RETURN_NONE;
 }
 
 PyObject* list_of(const std::vector<std::string>& names) {
@@ -83,10 +101,14 @@ PyObject* stats(PyObject*, PyObject*) {
   PyRef d = PyRef::steal(PyDict_New()), reasons = PyRef::steal(PyDict_New()), fallbacks = PyRef::steal(PyDict_New());
   if (!d || !reasons || !fallbacks) return nullptr;
   bool ok = true;
+  runtime::KernelCache::Statistics kept;
   const std::pair<const char*, uint64_t> counts[] = {
       {"graphs", s.graphs}, {"graph_breaks", s.graph_breaks}, {"recompiles", s.recompiles}, {"fallbacks", s.fallbacks}, {"ops", s.ops}, {"kernels", s.kernels},
       {"hits", s.hits}, {"plain_hits", s.plain_hits}, {"frames", s.frames}, {"traced_instructions", s.traced_instructions}, {"inlined_calls", s.inlined_calls}};
   for (auto& [name, count] : counts) ok = ok && put(d.get(), name, PyLong_FromUnsignedLongLong(count));
+  if (const auto cache = runtime::kernel_cache()) kept = cache->statistics();
+  const std::pair<const char*, uint64_t> kept_counts[] = {{"cache_hits", kept.hits}, {"cache_misses", kept.misses}, {"cache_stored", kept.stored}};
+  for (auto& [name, count] : kept_counts) ok = ok && put(d.get(), name, PyLong_FromUnsignedLongLong(count));
   ok = ok && put(d.get(), "compile_seconds", PyFloat_FromDouble(s.compile_seconds)) && put(d.get(), "trace_seconds", PyFloat_FromDouble(s.trace_seconds));
   for (auto& [reason, count] : s.break_reasons) ok = ok && put(reasons.get(), reason.c_str(), PyLong_FromUnsignedLongLong(count));
   for (auto& [reason, count] : s.fallback_reasons) ok = ok && put(fallbacks.get(), reason.c_str(), PyLong_FromUnsignedLongLong(count));
@@ -150,6 +172,7 @@ PyMethodDef methods[] = {
     {"configure", configure, METH_NOARGS, nullptr},
     {"channels", channels, METH_NOARGS, nullptr},
     {"arm", arm, METH_VARARGS, nullptr},
+    {"set_kernel_cache", set_kernel_cache, METH_VARARGS, nullptr},
     {"set_thread_enabled", set_thread_enabled, METH_O, nullptr},
     {"enable_global", enable_global, METH_NOARGS, nullptr},
     {"backends", backends, METH_NOARGS, nullptr},

@@ -36,6 +36,7 @@
 #include "inductor/cpu/code_target.h"
 #include "inductor/cpu/jit.h"
 #include "inductor/cpu/vector_math.h"
+#include "inductor/kernel/kept_kernels.h"
 #include "inductor/kernel/weak_cache.h"
 
 namespace framejit::inductor {
@@ -210,7 +211,7 @@ std::string description_of(const Session& session, const EmitOptions& options) {
   const llvm::orc::JITTargetMachineBuilder& target = session.target;
   return "cpu " + target.getTargetTriple().str() + " " + target.getCPU() + " " + target.getFeatures().getString() + " lanes " +
          std::to_string(options.lanes) + " bits " + std::to_string(options.width_bits) + " registers " + std::to_string(options.registers) +
-         (options.keep_frame_pointer ? " frames" : "") + " LLVM " + LLVM_VERSION_STRING;
+         (options.keep_frame_pointer ? " frames" : "") + " LLVM " + LLVM_VERSION_STRING + " build " + inductor_build();
 }
 
 class OrcJit : public CpuJit {
@@ -231,12 +232,12 @@ class OrcJit : public CpuJit {
       }
     }
     const auto start = std::chrono::steady_clock::now();
-    auto code = std::make_shared<runtime::KernelCode>();
-    FJ_TRY(code->object, build(kernel, symbol_of(id)));
-    code->id = id;
-    code->target = description_;
-    code->text = std::move(text);
-    code->name = kernel.name;
+    FJ_TRY(auto code, kept_or_built(id, description_, text, [&]() -> Result<std::shared_ptr<runtime::KernelCode>> {
+             auto built = std::make_shared<runtime::KernelCode>();
+             FJ_TRY(built->object, build(kernel, symbol_of(id)));
+             built->name = kernel.name;
+             return built;
+           }));
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const std::lock_guard lock(mutex_);
     cache_.insert(id, code);

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "inductor/gpu/hip_emitter.h"
+#include "inductor/kernel/kept_kernels.h"
 #include "inductor/kernel/weak_cache.h"
 #include "runtime/gpu_driver.h"
 
@@ -42,7 +43,7 @@ class GpuTarget : public KernelTarget {
  public:
   GpuTarget(const GpuDriver* driver, const GpuCompiler* compiler, std::string architecture, int device)
       : driver_(driver), compiler_(compiler), architecture_(std::move(architecture)), device_(device),
-        description_("gpu " + architecture_ + "\n" + std::string(hip_prelude())) {}
+        description_("gpu " + architecture_ + " build " + inductor_build()) {}
 
   Result<CompiledKernel> compile(const Kernel& kernel) override {
     FJ_TRY(const HipProgram program, emit_hip(kernel));
@@ -81,30 +82,32 @@ class GpuTarget : public KernelTarget {
 
  private:
   Result<std::shared_ptr<const runtime::KernelCode>> find_or_build(const Kernel& kernel, const HipProgram& program) {
-    auto code = std::make_shared<runtime::KernelCode>();
-    code->text = print(kernel);
-    code->id = runtime::content_id(description_, code->text);
+    const std::string text = print(kernel);
+    const runtime::KernelId id = runtime::content_id(description_, text);
     {
       const std::lock_guard lock(mutex_);
-      if (auto known = cache_.find(code->id)) {
+      if (auto known = cache_.find(id)) {
         ++statistics_.reused;
         return known;
       }
     }
     const auto start = std::chrono::steady_clock::now();
-    FJ_TRY(code->object, compiler_->compile(std::string(hip_prelude()) + program.text, architecture_));
-    code->target = "gpu " + architecture_;
-    code->name = kernel.name;
-    code->per_block = program.per_block;
-    code->threads = static_cast<uint32_t>(program.threads);
-    code->sizes = static_cast<uint32_t>(kernel.symbols.size());
-    for (const KernelBuffer& b : kernel.buffers) code->buffers += b.is_local ? 0 : 1;
+    FJ_TRY(auto code, kept_or_built(id, description_, text, [&]() -> Result<std::shared_ptr<runtime::KernelCode>> {
+             auto built = std::make_shared<runtime::KernelCode>();
+             FJ_TRY(built->object, compiler_->compile(std::string(hip_prelude()) + program.text, architecture_));
+             built->name = kernel.name;
+             built->per_block = program.per_block;
+             built->threads = static_cast<uint32_t>(program.threads);
+             built->sizes = static_cast<uint32_t>(kernel.symbols.size());
+             for (const KernelBuffer& b : kernel.buffers) built->buffers += b.is_local ? 0 : 1;
+             return built;
+           }));
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const std::lock_guard lock(mutex_);
-    cache_.insert(code->id, code);
+    cache_.insert(id, code);
     ++statistics_.kernels;
     statistics_.seconds += seconds;
-    return std::shared_ptr<const runtime::KernelCode>(std::move(code));
+    return code;
   }
 
   const GpuDriver* driver_;

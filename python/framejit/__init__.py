@@ -17,6 +17,7 @@ require_matching_build()
 from framejit import _framejit  # noqa: E402
 from framejit.api import (  # noqa: E402
     GraphBreakError,
+    cache,
     compile,
     disable,
     is_compiling,
@@ -30,8 +31,8 @@ from framejit.explain import Explanation, explain  # noqa: E402
 
 __version__ = "0.1.0"
 __all__ = [
-    "Explanation", "GraphBreakError", "compile", "disable", "explain", "is_compiling", "list_backends", "mark_dynamic", "mark_static",
-    "reset", "stats",
+    "Explanation", "GraphBreakError", "cache", "compile", "disable", "explain", "is_compiling", "list_backends", "mark_dynamic",
+    "mark_static", "reset", "stats",
 ]
 
 

@@ -30,6 +30,9 @@ def enable_global() -> None:
 def treatment_of(op: str) -> str:
     """What becomes of an ATen op ("add.Tensor"): decomposed, view, lowered or extern."""
 
+def set_kernel_cache(folder: str, megabytes: int) -> None:
+    """Keeps compiled kernels in this folder; "" in none. ValueError says why a folder is refused."""
+
 def backends() -> list[str]:
     """Names that Options.backend may have."""
 

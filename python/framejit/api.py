@@ -1,4 +1,4 @@
-"""The public functions: compile, disable, is_compiling, reset, list_backends, mark_dynamic, mark_static, stats."""
+"""The public functions: cache, compile, disable, is_compiling, reset, list_backends, mark_dynamic, mark_static, stats."""
 from __future__ import annotations
 
 import copyreg
@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import functools
 import inspect
+import os
 import types
 from typing import Any, Callable, Optional, TypeVar, overload
 
@@ -187,8 +188,22 @@ def stats() -> dict[str, Any]:
     graph_breaks, recompiles, break_reasons    when code was compiled
     fallbacks, fallback_reasons                calls that ran in plain Python though nothing in the program asks for it
     frames                   calls of compiled callables that the hook took over
+    cache_hits, cache_misses, cache_stored     kernels that the kernel cache had, had not, and took (zeros without one; see cache())
     """
     return _framejit.stats()
+
+
+def cache(folder: str | os.PathLike[str] | None, *, max_mb: int = 256) -> None:
+    """Keeps the machine code of compiled kernels in `folder`, for this process and later ones; None: in none, which is the default.
+
+    The folder is made if it is not there. It must belong to this user and be writable by nobody else. It holds at most `max_mb`
+    megabytes; kernels that were not used for longest go. Any number of processes may share it. A kernel is found again by what it
+    computes, the CPU or GPU, and the build of framejit; a damaged file costs a compile. The same as FRAMEJIT_CACHE_DIR and
+    FRAMEJIT_CACHE_MB. ValueError says why a folder is refused.
+    """
+    if max_mb < 1:
+        raise ValueError(f"max_mb must be at least 1, not {max_mb}")
+    _framejit.set_kernel_cache("" if folder is None else os.path.abspath(os.fspath(folder)), max_mb)
 
 
 def mark_dynamic(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...], *, min: Optional[int] = None,

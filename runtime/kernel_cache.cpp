@@ -1,0 +1,302 @@
+// runtime/kernel_cache.cpp — records, files, and who may write when.
+//
+// A file is a head and records; a record is a fixed head (magic, lengths, id, checksum) and its bytes, padded to eight. Appending takes
+// an exclusive lock on the folder's file `lock`, so that two processes never write at once and rotation is seen whole; reading takes none:
+// a record that is half written fails its checksum.
+#include "runtime/kernel_cache.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "runtime/base/sha256.h"
+
+namespace framejit::runtime {
+namespace {
+
+constexpr char kFileHead[8] = {'f', 'j', 'k', 'e', 'r', 'n', '0', '1'};
+constexpr uint64_t kRecordMagic = 0x3164726f6365726b;  // "krecord1"
+constexpr uint64_t kMostPart = uint64_t{1} << 30;
+
+struct RecordHead {
+  uint64_t magic;
+  uint64_t high, low;             // id
+  uint64_t target_bytes, name_bytes, object_bytes;
+  int64_t per_block;
+  uint32_t threads, buffers, sizes, unused;
+  uint8_t checksum[32];           // of all before it and of the bytes
+};
+static_assert(sizeof(RecordHead) == 104);
+
+uint64_t padded(uint64_t bytes) { return (bytes + 7) & ~uint64_t{7}; }
+uint64_t bytes_of(const RecordHead& head) { return padded(head.target_bytes + head.name_bytes + head.object_bytes); }
+bool has_possible_lengths(const RecordHead& head) {
+  return head.magic == kRecordMagic && head.target_bytes < kMostPart && head.name_bytes < kMostPart && head.object_bytes < kMostPart;
+}
+
+Sha256::Digest checksum_of(const RecordHead& head, std::string_view bytes) {
+  const std::string_view fixed(reinterpret_cast<const char*>(&head), offsetof(RecordHead, checksum));
+  return Sha256().add(fixed).add(bytes).digest();
+}
+
+std::string reason(const char* what, const std::string& path) { return std::string(what) + " " + path + ": " + std::strerror(errno); }
+
+// A descriptor that closes itself.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_;
+};
+
+Descriptor open_file(const std::string& path, int flags) {
+  return Descriptor(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600));
+}
+
+bool write_all(int fd, const std::string& bytes) {
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t n = write(fd, bytes.data() + done, bytes.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    done += static_cast<size_t>(n);
+  }
+  return true;
+}
+
+std::string record_of(const KernelCode& code) {
+  RecordHead head{};
+  head.magic = kRecordMagic;
+  head.high = code.id.high;
+  head.low = code.id.low;
+  head.target_bytes = code.target.size();
+  head.name_bytes = code.name.size();
+  head.object_bytes = code.object.size();
+  head.per_block = code.per_block;
+  head.threads = code.threads;
+  head.buffers = code.buffers;
+  head.sizes = code.sizes;
+  std::string bytes = code.target + code.name + code.object;
+  bytes.resize(padded(bytes.size()));
+  const Sha256::Digest checksum = checksum_of(head, bytes);
+  std::memcpy(head.checksum, checksum.data(), sizeof head.checksum);
+  return std::string(reinterpret_cast<const char*>(&head), sizeof head) + bytes;
+}
+
+// Held while a file is written or replaced. Nobody waits long: a process that was stopped while it held the lock costs a store.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& folder) : lock_(open_file(folder + "/lock", O_RDWR | O_CREAT)) {
+    constexpr int kTries = 50;
+    for (int i = 0; lock_ && flock(lock_.get(), LOCK_EX | LOCK_NB) != 0; ++i) {
+      if (i == kTries || (errno != EWOULDBLOCK && errno != EINTR)) lock_ = Descriptor();
+      else std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  explicit operator bool() const { return static_cast<bool>(lock_); }
+
+ private:
+  Descriptor lock_;
+};
+
+}  // namespace
+
+// One of the files, as far as this process has read it.
+class KernelCache::File {
+ public:
+  explicit File(std::string path) : path_(std::move(path)) {}
+  ~File() { unmap(); }
+
+  // Follows what other processes have done: another file of that name, or more records.
+  void refresh() {
+    struct stat now {};
+    if (lstat(path_.c_str(), &now) != 0 || !S_ISREG(now.st_mode)) return forget();
+    if (now.st_dev == device_ && now.st_ino == inode_ && static_cast<uint64_t>(now.st_size) == mapped_) return;
+    if (now.st_dev != device_ || now.st_ino != inode_ || static_cast<uint64_t>(now.st_size) < mapped_) forget();
+    map();
+  }
+
+  // Null: not there, or damaged.
+  std::shared_ptr<KernelCode> read(const KernelId& id) const {
+    const auto at = offsets_.find(id);
+    if (at == offsets_.end() || !is_whole()) return nullptr;
+    RecordHead head;
+    std::memcpy(&head, data_ + at->second, sizeof head);
+    const char* const bytes = data_ + at->second + sizeof head;
+    const Sha256::Digest checksum = checksum_of(head, {bytes, bytes_of(head)});
+    if (std::memcmp(checksum.data(), head.checksum, sizeof head.checksum) != 0) return nullptr;
+    auto code = std::make_shared<KernelCode>();
+    code->id = id;
+    code->target.assign(bytes, head.target_bytes);
+    code->name.assign(bytes + head.target_bytes, head.name_bytes);
+    code->object.assign(bytes + head.target_bytes + head.name_bytes, head.object_bytes);
+    code->per_block = head.per_block;
+    code->threads = head.threads;
+    code->buffers = head.buffers;
+    code->sizes = head.sizes;
+    return code;
+  }
+
+  // Everything up to the end is records: more may be appended.
+  bool ends_whole() const { return scanned_ == mapped_; }
+  uint64_t bytes() const { return mapped_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  void unmap() {
+    if (data_ != nullptr) munmap(const_cast<char*>(data_), mapped_);
+    data_ = nullptr;
+    mapped_ = 0;
+  }
+  void forget() {
+    unmap();
+    offsets_.clear();
+    scanned_ = device_ = inode_ = 0;
+    file_ = Descriptor();
+  }
+
+  // A file that somebody has cut since it was mapped must not be touched beyond its end.
+  bool is_whole() const {
+    struct stat now {};
+    return fstat(file_.get(), &now) == 0 && static_cast<uint64_t>(now.st_size) >= mapped_;
+  }
+
+  void map() {
+    unmap();
+    if (!file_) file_ = open_file(path_, O_RDONLY);
+    struct stat now {};
+    if (!file_ || fstat(file_.get(), &now) != 0 || !S_ISREG(now.st_mode) || now.st_uid != geteuid()) return forget();
+    device_ = now.st_dev;
+    inode_ = now.st_ino;
+    const auto bytes = static_cast<uint64_t>(now.st_size);
+    if (bytes < sizeof kFileHead) return;
+    void* const data = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file_.get(), 0);
+    if (data == MAP_FAILED) return forget();
+    data_ = static_cast<const char*>(data);
+    mapped_ = bytes;
+    scan();
+  }
+
+  // Notes where records lie, from where the last scan ended. Stops at what is no record.
+  void scan() {
+    if (scanned_ == 0) {
+      if (std::memcmp(data_, kFileHead, sizeof kFileHead) != 0) return;
+      scanned_ = sizeof kFileHead;
+    }
+    while (mapped_ - scanned_ >= sizeof(RecordHead)) {
+      RecordHead head;
+      std::memcpy(&head, data_ + scanned_, sizeof head);
+      if (!has_possible_lengths(head) || bytes_of(head) > mapped_ - scanned_ - sizeof head) return;
+      offsets_[{head.high, head.low}] = scanned_;
+      scanned_ += sizeof head + bytes_of(head);
+    }
+  }
+
+  const std::string path_;
+  Descriptor file_;
+  const char* data_ = nullptr;
+  uint64_t mapped_ = 0, scanned_ = 0;
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+  std::unordered_map<KernelId, uint64_t> offsets_;
+};
+
+KernelCache::KernelCache(std::string folder, int64_t most_bytes)
+    : folder_(std::move(folder)), most_bytes_(most_bytes), young_(std::make_unique<File>(folder_ + "/kernels.new")), old_(std::make_unique<File>(folder_ + "/kernels.old")) {}
+KernelCache::~KernelCache() = default;
+
+Result<std::unique_ptr<KernelCache>> KernelCache::open(const std::string& folder, int64_t most_bytes) {
+  const auto refused = [&](const std::string& why) {
+    return Error{"kernel_cache", "the kernel cache " + folder + " is not used: " + why + "; name a folder that is yours alone (chmod 700)"};
+  };
+  if (folder.empty() || folder[0] != '/') return refused("its path is not absolute");
+  if (most_bytes < 1) return refused("it may hold no bytes");
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return refused(reason("cannot make", folder));
+  struct stat is {};
+  if (lstat(folder.c_str(), &is) != 0) return refused(reason("cannot read", folder));
+  if (!S_ISDIR(is.st_mode)) return refused(S_ISLNK(is.st_mode) ? "it is a link" : "it is no folder");
+  if (is.st_uid != geteuid()) return refused("it belongs to user " + std::to_string(is.st_uid) + ", not to " + std::to_string(geteuid()));
+  if ((is.st_mode & (S_IWGRP | S_IWOTH)) != 0) return refused("others can write it");
+  return std::unique_ptr<KernelCache>(new KernelCache(folder, most_bytes));
+}
+
+std::shared_ptr<const KernelCode> KernelCache::find(const KernelId& id, const std::string& target, const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  young_->refresh();
+  std::shared_ptr<KernelCode> code = young_->read(id);
+  bool is_old = false;
+  if (!code) {
+    old_->refresh();
+    code = old_->read(id);
+    is_old = code != nullptr;
+  }
+  if (!code || code->target != target) return ++misses_, nullptr;
+  ++hits_;
+  if (is_old) append(*code);
+  code->text = text;
+  return code;
+}
+
+void KernelCache::store(const KernelCode& code) {
+  const std::lock_guard lock(mutex_);
+  if (append(code)) ++stored_;
+}
+
+// With the mutex held. What another process has written meanwhile is not written again.
+bool KernelCache::append(const KernelCode& code) {
+  const std::string record = record_of(code);
+  const auto half = static_cast<uint64_t>(most_bytes_) / 2;
+  if (sizeof kFileHead + record.size() > half) return false;
+  const FolderLock folder(folder_);
+  if (!folder) return false;
+  young_->refresh();
+  if (young_->read(code.id)) return false;
+  const bool is_full = young_->bytes() + record.size() > half;
+  if (young_->bytes() > 0 && (is_full || !young_->ends_whole())) {
+    if (rename(young_->path().c_str(), old_->path().c_str()) != 0) return false;
+    young_->refresh();
+  }
+  const Descriptor file = open_file(young_->path(), O_WRONLY | O_APPEND | O_CREAT);
+  struct stat is {};
+  if (!file || fstat(file.get(), &is) != 0 || !S_ISREG(is.st_mode) || is.st_uid != geteuid()) return false;
+  const std::string head = is.st_size == 0 ? std::string(kFileHead, sizeof kFileHead) : "";
+  return write_all(file.get(), head + record);
+}
+
+namespace {
+
+std::mutex g_mutex;
+std::shared_ptr<KernelCache> g_cache;
+
+}  // namespace
+
+std::shared_ptr<KernelCache> kernel_cache() {
+  const std::lock_guard lock(g_mutex);
+  return g_cache;
+}
+
+void set_kernel_cache(std::shared_ptr<KernelCache> cache) {
+  const std::lock_guard lock(g_mutex);
+  g_cache = std::move(cache);
+}
+
+}  // namespace framejit::runtime

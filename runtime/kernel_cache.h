@@ -1,0 +1,58 @@
+// runtime/kernel_cache.h — compiled kernels that outlive the process: two files in a folder that the user names.
+//
+// A kernel is kept under its id, which names its target, the compiler and its text, so that whatever is found is what compiling would
+// make. Records are appended to the file `kernels.new`. When it holds half of what the cache may hold, it becomes `kernels.old`, in
+// place of the one before; what is found in the old file is written to the new one again. So what nobody has used for the time of two
+// halves goes. No file is ever changed but by appending, and none shrinks: other processes may have it mapped.
+//
+// Every record carries a checksum. What is damaged, cut or foreign is not found: it costs a compile, never a wrong kernel.
+// Thread-safe; any number of processes may share a folder. A full disk or a folder that has gone is no error: nothing is kept or found.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "runtime/base/result.h"
+#include "runtime/kernel_code.h"
+
+namespace framejit::runtime {
+
+class KernelCache {
+ public:
+  static constexpr int64_t kDefaultBytes = int64_t{256} << 20;
+
+  // A folder is made if it is not there. Refused: one that others can write, one of another user, a link, no folder.
+  static Result<std::unique_ptr<KernelCache>> open(const std::string& folder, int64_t most_bytes = kDefaultBytes);
+  ~KernelCache();
+  KernelCache(const KernelCache&) = delete;
+
+  // The code of a kernel whose id, target and text are these; null: not there.
+  std::shared_ptr<const KernelCode> find(const KernelId& id, const std::string& target, const std::string& text);
+  void store(const KernelCode& code);
+
+  struct Statistics {
+    uint64_t hits = 0, misses = 0, stored = 0;
+  };
+  Statistics statistics() const { return {hits_, misses_, stored_}; }
+  const std::string& folder() const { return folder_; }
+
+ private:
+  class File;
+  KernelCache(std::string folder, int64_t most_bytes);
+  bool append(const KernelCode& code);
+
+  const std::string folder_;
+  const int64_t most_bytes_;
+  std::mutex mutex_;
+  std::unique_ptr<File> young_, old_;
+  std::atomic<uint64_t> hits_ = 0, misses_ = 0, stored_ = 0;
+};
+
+// The cache of this process; null: there is none, and no file is written.
+std::shared_ptr<KernelCache> kernel_cache();
+void set_kernel_cache(std::shared_ptr<KernelCache> cache);
+
+}  // namespace framejit::runtime

@@ -1,0 +1,216 @@
+// The kernel cache: what is stored is found, by this and by other processes; what is damaged is not; folders of others are refused.
+#include <gtest/gtest.h>
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "runtime/base/build_id.h"
+#include "runtime/kernel_cache.h"
+
+namespace framejit::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+class KernelCacheTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/framejit-cache-XXXXXX";
+    ASSERT_NE(mkdtemp(name), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::unique_ptr<KernelCache> open(int64_t most_bytes = KernelCache::kDefaultBytes) {
+    auto cache = KernelCache::open(folder_, most_bytes);
+    EXPECT_TRUE(cache.ok()) << cache.error().message;
+    return cache.take();
+  }
+  std::string read(const std::string& file) {
+    std::ifstream in(folder_ + "/" + file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  void write(const std::string& file, const std::string& bytes) { std::ofstream(folder_ + "/" + file, std::ios::binary | std::ios::trunc) << bytes; }
+
+  std::string folder_;
+};
+
+KernelCode code_of(int number, size_t bytes = 1000) {
+  KernelCode code;
+  code.target = "cpu test";
+  code.text = "kernel " + std::to_string(number);
+  code.id = content_id(code.target, code.text);
+  code.name = "relu";
+  std::mt19937_64 random(static_cast<uint64_t>(number));
+  for (size_t i = 0; i < bytes; ++i) code.object += static_cast<char>(random());
+  code.per_block = number;
+  code.threads = 7;
+  code.buffers = 3;
+  code.sizes = 2;
+  return code;
+}
+
+// Whether the cache has the kernel; what it has must be right.
+bool finds(KernelCache& cache, const KernelCode& code) {
+  const auto found = cache.find(code.id, code.target, code.text);
+  if (!found) return false;
+  EXPECT_EQ(found->object, code.object);
+  EXPECT_EQ(found->text, code.text);
+  EXPECT_EQ(found->name, code.name);
+  EXPECT_EQ(found->per_block, code.per_block);
+  EXPECT_EQ(found->threads, code.threads);
+  EXPECT_EQ(found->buffers, code.buffers);
+  EXPECT_EQ(found->sizes, code.sizes);
+  return true;
+}
+
+TEST_F(KernelCacheTest, KeepsKernelsForOthers) {
+  const auto mine = open(), theirs = open();
+  EXPECT_FALSE(finds(*mine, code_of(1)));
+  mine->store(code_of(1));
+  mine->store(code_of(1));
+  EXPECT_TRUE(finds(*mine, code_of(1)));
+  EXPECT_TRUE(finds(*theirs, code_of(1))) << "another process that has read the file before";
+  theirs->store(code_of(2, 0));
+  EXPECT_TRUE(finds(*mine, code_of(2, 0)));
+  EXPECT_TRUE(finds(*open(), code_of(1)));
+  EXPECT_EQ(mine->find(code_of(1).id, "another target", "kernel 1"), nullptr);
+  EXPECT_EQ(mine->statistics().stored, 1u);
+  EXPECT_EQ(mine->statistics().hits, 2u);
+  EXPECT_EQ(mine->statistics().misses, 2u);
+}
+
+TEST_F(KernelCacheTest, WhatNobodyUsesGoes) {
+  const int64_t most = 64 * 1024;
+  const auto cache = open(most);
+  for (int i = 0; i < 400; ++i) {
+    cache->store(code_of(i));
+    ASSERT_TRUE(finds(*cache, code_of(0))) << "used all the time, kernel " << i;
+    uintmax_t bytes = 0;
+    for (const auto& entry : fs::directory_iterator(folder_)) bytes += entry.file_size();
+    ASSERT_LE(bytes, static_cast<uintmax_t>(most));
+  }
+  EXPECT_TRUE(finds(*cache, code_of(399)));
+  EXPECT_FALSE(finds(*cache, code_of(1)));
+  cache->store(code_of(1000, 40 * 1024));
+  EXPECT_FALSE(finds(*cache, code_of(1000, 40 * 1024))) << "larger than half of the cache";
+}
+
+TEST_F(KernelCacheTest, DamageCostsACompile) {
+  constexpr int kKernels = 20;
+  {
+    const auto cache = open();
+    for (int i = 0; i < kKernels; ++i) cache->store(code_of(i, 100 + static_cast<size_t>(i) * 7));
+  }
+  const std::string whole = read("kernels.new");
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 600; ++round) {
+    std::string bytes = whole;
+    const size_t at = random() % bytes.size();
+    switch (random() % 5) {
+      case 0: bytes.resize(at); break;
+      case 1: bytes[at] = static_cast<char>(bytes[at] ^ (1 << random() % 8)); break;
+      case 2: bytes.erase(at, 1 + random() % 200); break;
+      case 3: bytes.insert(at, whole.substr(random() % whole.size(), 1 + random() % 300)); break;
+      default: std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(at), bytes.end(), '\0');
+    }
+    fs::remove(folder_ + "/kernels.old");
+    fs::remove(folder_ + "/kernels.new");
+    write("kernels.new", bytes);
+    chmod((folder_ + "/kernels.new").c_str(), 0600);
+    const auto cache = open();
+    for (int i = 0; i < kKernels; ++i) (void)finds(*cache, code_of(i, 100 + static_cast<size_t>(i) * 7));  // right, or not there
+    cache->store(code_of(500));
+    ASSERT_TRUE(finds(*cache, code_of(500))) << "round " << round << ": it goes on beside what is damaged";
+  }
+}
+
+TEST_F(KernelCacheTest, AFileThatIsCutWhileItIsMapped) {
+  const auto cache = open();
+  for (int i = 0; i < 50; ++i) cache->store(code_of(i));
+  ASSERT_TRUE(finds(*cache, code_of(49)));
+  fs::resize_file(folder_ + "/kernels.new", 5000);
+  EXPECT_FALSE(finds(*cache, code_of(49)));
+  EXPECT_TRUE(finds(*cache, code_of(0)));
+  fs::resize_file(folder_ + "/kernels.new", 0);
+  EXPECT_FALSE(finds(*cache, code_of(0)));
+  cache->store(code_of(0));
+  EXPECT_TRUE(finds(*cache, code_of(0)));
+  fs::remove_all(folder_);
+  EXPECT_FALSE(finds(*cache, code_of(0))) << "the folder is gone";
+  cache->store(code_of(0));
+}
+
+TEST_F(KernelCacheTest, ForeignFilesAreLeftAlone) {
+  write("precious", "text");
+  fs::create_symlink(folder_ + "/precious", folder_ + "/kernels.new");
+  const auto cache = open();
+  cache->store(code_of(1));
+  EXPECT_FALSE(finds(*cache, code_of(1)));
+  EXPECT_EQ(read("precious"), "text");
+}
+
+TEST_F(KernelCacheTest, ManyProcessesAtOnce) {
+  constexpr int kProcesses = 4, kEach = 60;
+  for (int p = 0; p < kProcesses; ++p) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child != 0) continue;
+    bool right = true;
+    const auto cache = KernelCache::open(folder_, 200 * 1024).take();
+    for (int i = 0; i < kEach; ++i) {
+      const KernelCode code = code_of(i % 2 == 0 ? i : p * 1000 + i);
+      cache->store(code);
+      const auto found = cache->find(code.id, code.target, code.text);
+      right = right && (!found || found->object == code.object);
+    }
+    _exit(right ? 0 : 1);
+  }
+  for (int p = 0; p < kProcesses; ++p) {
+    int status = 0;
+    wait(&status);
+    EXPECT_EQ(status, 0);
+  }
+  const auto cache = open(200 * 1024);
+  int found = 0;
+  for (int i = 0; i < kEach; i += 2) found += finds(*cache, code_of(i));
+  EXPECT_GT(found, 0);
+}
+
+TEST_F(KernelCacheTest, FoldersOfOthersAreRefused) {
+  const auto message = [](const std::string& folder) {
+    const auto cache = KernelCache::open(folder);
+    return cache.ok() ? std::string() : cache.error().message;
+  };
+  chmod(folder_.c_str(), 0770);
+  EXPECT_EQ(message(folder_), "the kernel cache " + folder_ + " is not used: others can write it; name a folder that is yours alone (chmod 700)");
+  chmod(folder_.c_str(), 0707);
+  EXPECT_NE(message(folder_).find("others can write it"), std::string::npos);
+  chmod(folder_.c_str(), 0755);
+  EXPECT_EQ(message(folder_), "") << "others may read it";
+  fs::create_directory_symlink(folder_, folder_ + "/link");
+  EXPECT_NE(message(folder_ + "/link").find("it is a link"), std::string::npos);
+  write("file", "");
+  EXPECT_NE(message(folder_ + "/file").find("it is no folder"), std::string::npos);
+  EXPECT_NE(message("relative").find("its path is not absolute"), std::string::npos);
+  EXPECT_NE(message(folder_ + "/missing/deeper").find("cannot make"), std::string::npos);
+  if (geteuid() == 0) {
+    ASSERT_EQ(chown(folder_.c_str(), 12345, 12345), 0);
+    EXPECT_NE(message(folder_).find("it belongs to user 12345, not to 0"), std::string::npos);
+  }
+}
+
+TEST(BuildId, IsOfTheObjectThatHoldsAnAddress) {
+  const std::string core = build_id_of(reinterpret_cast<const void*>(&content_id));
+  EXPECT_EQ(core.size(), 40u) << core;
+  EXPECT_EQ(core.find_first_not_of("0123456789abcdef"), std::string::npos);
+  EXPECT_EQ(build_id_of(nullptr), "");
+}
+
+}  // namespace
+}  // namespace framejit::runtime
