@@ -75,7 +75,7 @@ class Recipe {
 
 class RecipeBuilder {
  public:
-  RecipeBuilder(FrameTrace& trace, TensorFrontend& frontend) : trace_(trace), frontend_(frontend) {}
+  RecipeBuilder(FrameTrace& trace, TensorFrontend& frontend);
 
   SlotId slot(Value* value);                 // what rebuilds `value`; kUnbound for null
   void add_effects();                        // trace.effects and modes
@@ -101,6 +101,7 @@ class RecipeBuilder {
   SlotId build_deque(InstanceValue* value);
   SlotId build_mode_guard(InstanceValue* value, const ModeGuard& guard);
   void restore_modes(std::shared_ptr<void> modes);
+  Value* holder_of(Value* payload);          // the instance made in the trace whose items these are, or itself
   SlotId build_exhausted(PyTypeObject* type);
   SlotId build_iterator(IteratorValue* value);
   SlotId build_generator(GeneratorValue* value);
@@ -128,6 +129,7 @@ class RecipeBuilder {
   void fill_pending();
   bool enters_modes_ = false;                // a step before the last one changes modes
   std::vector<Value*> pending_;              // made empty, to be filled
+  std::unordered_map<Value*, Value*> holders_;  // items of an instance made in the trace -> the instance
   std::unordered_set<Value*> filled_;        // filled, or written as effects
   std::unordered_set<Value*> in_progress_;   // iterators whose containers are being settled
 };

@@ -18,6 +18,19 @@ bool is_real(const Value* v) { return v->object && v->source != guards::kNoSourc
 
 }  // namespace
 
+RecipeBuilder::RecipeBuilder(FrameTrace& trace, TensorFrontend& frontend) : trace_(trace), frontend_(frontend) {
+  for (Value* v : trace.values.values()) {
+    if (v->kind != ValueKind::instance || v->object) continue;
+    Value* payload = as<InstanceValue>(v)->payload;
+    if (payload && !payload->object && PyType_IsSubtype(v->type, payload->type)) holders_.emplace(payload, v);
+  }
+}
+
+Value* RecipeBuilder::holder_of(Value* payload) {
+  const auto at = holders_.find(payload);
+  return at == holders_.end() ? payload : at->second;
+}
+
 SlotId RecipeBuilder::step(RecipeOp op, std::vector<SlotId> operands, int64_t number, PyObject* object) {
   RecipeStep s;
   s.op = op;
@@ -48,6 +61,8 @@ SlotId RecipeBuilder::call(const char* builtin, std::vector<SlotId> operands) {
 
 SlotId RecipeBuilder::slot(Value* value) {
   if (!value || value->kind == ValueKind::null) return kUnbound;
+  const bool is_container = value->kind == ValueKind::list || value->kind == ValueKind::dict || value->kind == ValueKind::set;
+  if (is_container && value->type != &PyFrozenSet_Type) value = holder_of(value);
   if (auto it = slots_.find(value); it != slots_.end()) return it->second;
   if (is_real(value)) return slots_[value] = fetch(value->source);
   const SlotId made = build(value);
@@ -98,7 +113,8 @@ SlotId RecipeBuilder::build(Value* value) {
       static const char* const names[] = {"keys", "values", "items"};
       auto* view = as<ViewValue>(value);
       const SlotId dict = slot(view->dict);
-      const bool is_linked = view->dict->object && PyODict_Check(view->dict->object.get());  // its views go by its own order
+      const Value* held = view->dict->object ? view->dict : holder_of(view->dict);
+      const bool is_linked = PyType_IsSubtype(held->object ? Py_TYPE(held->object.get()) : held->type, &PyODict_Type);  // its views go by its own order
       PyRef method = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(is_linked ? &PyODict_Type : &PyDict_Type), names[static_cast<int>(view->what)]));
       return step(RecipeOp::call, {dict}, 0, method.get());
     }
@@ -321,6 +337,7 @@ SlotId RecipeBuilder::build_iterator(IteratorValue* value) {
 // The slot of a container that stands as it will be after the exit.
 SlotId RecipeBuilder::settled(Value* container) {
   const SlotId target = slot(container);
+  if (container->type != &PyFrozenSet_Type) container = holder_of(container);
   if (!is_real(container)) fill(container);
   else if (container->mutated) effect_of(container);
   return target;

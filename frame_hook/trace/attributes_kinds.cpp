@@ -196,7 +196,7 @@ Value* type_attribute(Tracer& t, Value* v, PyObject* name) {
   const guards::SourceId source = source_of(t, v);
   const guards::SourceId meta_source = t.type_source(v);
   const Found md = look_up(t, meta, meta_source, name);
-  if (md.object && Py_TYPE(md.object)->tp_descr_set) {
+  if (md.object && Py_TYPE(md.object)->tp_descr_set && Py_TYPE(md.object)->tp_descr_get) {
     if (Py_TYPE(md.object) == &PyGetSetDescr_Type || Py_TYPE(md.object) == &PyMemberDescr_Type) return type_getter(t, v, type, name);
     return bind(t, md, v, meta, nullptr);
   }
@@ -347,8 +347,11 @@ Value* Tracer::get_attribute(Value* v, PyObject* name) {
   std::string message;
   if (PyObject* type = real_type(v))
     message = std::string("type object '") + reinterpret_cast<PyTypeObject*>(type)->tp_name;
-  else if (v->object && PyModule_Check(v->object.get()))
-    message = std::string("module '") + PyModule_GetName(v->object.get());
+  else if (v->object && PyModule_Check(v->object.get())) {
+    const char* own_name = PyModule_GetName(v->object.get());
+    if (!own_name) drop_error(), raise_new(PyExc_AttributeError, std::string("module has no attribute '") + text_of(name) + "'");
+    message = std::string("module '") + own_name;
+  }
   else
     message = std::string("'") + (v->type ? v->type->tp_name : "?");
   const bool is_named = real_type(v) || (v->object && PyModule_Check(v->object.get()));  // a type or a module

@@ -99,6 +99,8 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
   only_positional(t, args, "reversed", 1, 1);
   Value* v = args.positional[0];
   if (Value* method = v->kind == ValueKind::tensor ? t.lookup_special(v, "__reversed__") : python_special(t, v, "__reversed__")) return t.call(method, {});
+  if (v->kind == ValueKind::instance && look_up(t, v, interned("__reversed__")).object == Py_None)
+    t.raise_new(PyExc_TypeError, std::string("'") + v->type->tp_name + "' object is not reversible");
   Value* inner = contents_of(t, v);
   if (inner->kind == ValueKind::list || inner->kind == ValueKind::tuple) {
     IteratorValue* it = make_iterator(t, Over::reversed, &PyReversed_Type, {inner});
@@ -110,6 +112,10 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
     it->step = -1;
     it->type = &PyDictRevIterKey_Type;
     return it;
+  }
+  if (inner->kind == ValueKind::object && inner->object && PyRange_Check(inner->object.get())) {
+    const PyRef all = PyRef::steal(PySlice_New(nullptr, nullptr, PyRef::steal(PyLong_FromLong(-1)).get()));
+    return raw_iterate(t, t.constant_steal(PyObject_GetItem(t.constant(inner), all.get())));
   }
   if (inner->kind == ValueKind::object && is_plain(t, inner)) {
     std::vector<Value*> items = t.unpack(inner);

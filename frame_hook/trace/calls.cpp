@@ -224,6 +224,7 @@ Value* call_partial(Tracer& t, InstanceValue* v, const Arguments& args) {
 }
 
 Value* call_instance(Tracer& t, Value* v, const Arguments& args) {
+  const Nested nested("__call__()");
   PyTypeObject* type = t.type_of(v);
   if (Value* method = python_special(t, v, "__call__")) return t.call(method, args);
   const std::string_view name = type->tp_name;

@@ -3,6 +3,7 @@
 // They are instance values whose payload is the tuple of arguments; __context__, __cause__ and the like are attributes. None leaves
 // the traced frame: when nobody catches one, tracing stops before the instruction that raised it, and plain Python raises it again.
 #include "frame_hook/trace/opcode_handlers.h"
+#include "frame_hook/trace/protocol.h"
 #include "guards/interrupts.h"
 #include "runtime/base/result.h"
 
@@ -50,13 +51,31 @@ InstanceValue* Tracer::new_exception(PyObject* type, std::vector<Value*> args) {
   return v;
 }
 
+// The chain of contexts of what is handled does not lead back to what is raised now.
+void Tracer::cut_context(Value* handled, Value* raised) {
+  int links = 0;  // a program can make a circle
+  for (Value* at = handled; at && at->kind == ValueKind::instance && ++links < 1000;) {
+    bool known = false;
+    Value* context = as<InstanceValue>(at)->find_attr(interned("__context__"), &known);
+    if (context != raised) {
+      at = context;
+      continue;
+    }
+    if (at->object) graph_break(BreakReason::exception_raised, "a context of an exception that is there");
+    return write_attribute(as<InstanceValue>(at), "__context__", none());
+  }
+}
+
 // The exception being handled becomes the context, as in _PyErr_SetObject.
 void Tracer::raise(Value* exception) {
   FJ_CHECK(exception->kind == ValueKind::instance, "an exception that is no instance");
   if (exception->object) graph_break(BreakReason::exception_raised, exception->type->tp_name);
   bool known = true;
   Value* context = handled_exception(&known);
-  if (context && context != exception) write_attribute(as<InstanceValue>(exception), "__context__", context);
+  if (context && context != exception) {
+    cut_context(context, exception);
+    write_attribute(as<InstanceValue>(exception), "__context__", context);
+  }
   throw SymbolicRaise{exception};
 }
 

@@ -91,6 +91,12 @@ bool compares_as_known(PyTypeObject* type) {
 
 // Other C types answer for themselves: concretely when both operands are constants, else the comparison is left to Python.
 void refuse_unknown_comparison(Tracer& t, Value* a, Value* b) {
+  // Of an instance without a payload nothing is known but its address: a subclass of complex.
+  auto has_value = [](Value* v) {
+    const richcmpfunc compare = v->kind == ValueKind::instance && payload_of(v) == v ? builtin_base(v->type)->tp_richcompare : nullptr;
+    return !compare || compare == PyBaseObject_Type.tp_richcompare;
+  };
+  if (!has_value(a) || !has_value(b)) graph_break(BreakReason::unsupported_value, "the comparison of " + describe(a) + " and " + describe(b));
   auto known = [&](Value* v) { return (v->kind != ValueKind::object && v->kind != ValueKind::instance && v->kind != ValueKind::cell) || compares_as_known(v->type); };
   if (known(a) && known(b)) return;
   if (a->kind == ValueKind::object && b->kind == ValueKind::object && t.is_constant(a) && t.is_constant(b)) return;
@@ -208,6 +214,7 @@ Value* Tracer::compare(int op, Value* a, Value* b) {
 bool values_equal(Tracer& t, Value* a, Value* b) {
   if (a == b) return true;
   if (a->object && b->object && a->object.get() == b->object.get() && a->kind != ValueKind::sym_int && b->kind != ValueKind::sym_int && t.same_object(a, b)) return true;
+  const Nested nested("a comparison");
   Unresumable guard(t);
   return t.truth(t.compare(Py_EQ, a, b));
 }

@@ -113,6 +113,17 @@ void load_method(Tracer& t, MethodValue* m);
 InstanceValue* make_instance(Tracer& t, PyTypeObject* type);
 Value* mapping_proxy(Tracer& t, Value* mapping);
 
+// One level of a recursion in the tracer's own code, for what holds itself or is very deep.
+struct Nested {
+  explicit Nested(const char* what) {
+    if (depth >= 200) graph_break(BreakReason::recursion_limit, what);
+    ++depth;
+  }
+  ~Nested() { --depth; }
+  Nested(const Nested&) = delete;
+  static inline int depth = 0;
+};
+
 // ---- calls
 using CFunction = Value* (*)(Tracer& t, const Arguments& args);
 CFunction find_c_function(PyObject* callable);               // builtins.def, torch_special.def

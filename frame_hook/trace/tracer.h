@@ -284,6 +284,7 @@ class Tracer {
   void bind_arguments(FunctionValue* function, const Arguments& args, SymbolicFrame& frame);
   void run_instructions(SymbolicFrame& frame);
   void drop_locals(SymbolicFrame& frame);                  // of a callee that returned
+  void cut_context(Value* handled, Value* raised);
   void enter_handler(SymbolicFrame& frame, Value* exception);  // raises on when there is none
   std::pair<PyCodeObject*, int> last_line_{nullptr, 0};
   PointerMap<PyCodeObject, bool> torch_codes_;

@@ -47,7 +47,11 @@ Value* new_arguments(Tracer& t, Value* self) {
     (void)method;
     graph_break(BreakReason::unsupported_value, "a copy through __getnewargs_ex__");
   }
-  if (Value* method = python_special(t, self, "__getnewargs__")) return t.call(method, {});
+  if (Value* method = python_special(t, self, "__getnewargs__")) {
+    Value* arguments = t.call(method, {});
+    if (!tuple_of(arguments)) t.raise_new(PyExc_TypeError, std::string("__getnewargs__ should return a tuple, not '") + t.type_of(arguments)->tp_name + "'");
+    return arguments;
+  }
   Value* payload = payload_of(self);
   if (payload == self || list_of(self) || dict_of(self) || set_of(self)) return t.tuple({});
   return t.tuple({tuple_of(payload) ? t.tuple(t.unpack(payload)) : payload});
@@ -116,6 +120,7 @@ Value* exception_add_note(Tracer& t, const Arguments& args) {
     notes = t.list({});
     t.set_attribute(args.positional[0], interned("__notes__"), notes);
   }
+  if (!list_of(notes)) t.raise_new(PyExc_TypeError, "Cannot add note: __notes__ is not a list");
   list_extend(t, list_of(notes), t.tuple({args.positional[1]}));
   return t.none();
 }

@@ -175,6 +175,7 @@ class ValueArena {
     return v;
   }
   void clear();
+  const std::vector<Value*>& values() const { return values_; }
 
  private:
   static constexpr size_t kChunk = 32 * 1024;

@@ -1,5 +1,4 @@
 """Rules of Python that traces once broke in silence, found by tracing CPython's own tests: each program as plain Python runs it."""
-import contextlib
 import copy
 import functools
 import itertools
@@ -81,6 +80,39 @@ class Disguised:
 class Spaced(types.SimpleNamespace):
     def __init__(self, **names):
         super().__init__(**names)
+
+
+class ComplexOfMine(complex):
+    pass
+
+
+class Blocked:
+    __reversed__ = None
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return index
+
+
+class Circular:
+    pass
+
+
+Circular.__call__ = Circular()
+
+
+class Meta(type):
+    pass
+
+
+class OfMeta(metaclass=Meta):
+    pass
+
+
+OfMeta.kept = 42
+Meta.kept = OnlySet()
 
 
 class Odd:
@@ -260,6 +292,66 @@ def module_of_another_class(x):
     module = types.ModuleType("m")
     module.__class__ = type("Sub", (types.ModuleType,), {})
     return x + 1, type(module).__name__
+
+
+def views_of_a_subclass_made_here(x):
+    made = DictOfMine()
+    keys, view = made.keys(), made.items().mapping
+    items = ListOfMine([1])
+    iterator = iter(items)
+    print(end="")
+    made["a"] = 1
+    items.append(2)
+    return x + 1, list(keys), dict(view), list(iterator)
+
+
+def comparisons_of_subclasses_of_complex(x):
+    return x + 1, ComplexOfMine(1) == 1 + 0j, 1 + 0j == ComplexOfMine(1), ComplexOfMine(1) != 1
+
+
+def containers_that_hold_themselves_compared(x):
+    a, b = [], []
+    a.append(a)
+    b.append(b)
+    return x + 1, raised(lambda: a == b)[0], a == a
+
+
+def contexts_in_a_circle(x):
+    first, second = KeyError("first"), ValueError("second")
+    try:
+        try:
+            raise first
+        except KeyError:
+            try:
+                raise second
+            except ValueError:
+                raise first
+    except KeyError:
+        pass
+    return x + 1, second.__context__ is None, first.__context__ is second
+
+
+def reversed_objects(x):
+    return x + 1, raised(reversed, Blocked()), type(reversed(range(3))).__name__, list(reversed(range(0, 7, 3)))
+
+
+def notes_that_are_no_list(x):
+    error = ValueError(1)
+    error.__notes__ = 4
+    return x + 1, raised(error.add_note, "x")
+
+
+def called_for_ever(x):
+    return x + 1, raised(Circular())[0]
+
+
+def modules_without_a_name(x):
+    module = types.ModuleType.__new__(types.ModuleType)
+    return x + 1, raised(getattr, module, "missing"), hasattr(module, "missing")
+
+
+def class_attributes_under_a_setter_of_the_metaclass(x):
+    return x + 1, OfMeta.kept
 
 
 PROGRAMS = [v for v in list(globals().values()) if isinstance(v, types.FunctionType) and v.__code__.co_varnames[:1] == ("x",)]
