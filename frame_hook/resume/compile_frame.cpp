@@ -30,7 +30,10 @@ FramePlan plan_frame(RecipeBuilder& recipe, const SymbolicFrame& frame, bool inn
   plan.index = innermost ? instr.index : instr.opcode_index;
   plan.next_index = instr.next_index;
   if (!outermost) plan.function = recipe.slot(frame.function);
-  for (Value* v : frame.locals) plan.locals.push_back(recipe.slot(v));
+  for (size_t slot = 0; slot < frame.locals.size(); ++slot) {
+    const bool untouched = outermost && !frame.is_written[slot];
+    plan.locals.push_back(untouched ? kAsItIs : recipe.slot(frame.locals[slot]));
+  }
   for (Value* v : frame.stack) plan.stack.push_back(recipe.slot(v));
   plan.on_return = frame.on_return;
   if (frame.pending_object) plan.pending_object = recipe.slot(frame.pending_object);
@@ -142,6 +145,7 @@ void compile_guards(FrameTrace& trace, std::vector<guards::SourceId> wanted, PyC
   trace.guards.symbol_count = trace.recording->shapes().symbol_count();
   for (guards::SourceId source = 0; source < trace.guards.sources.size(); ++source)  // also where nobody asks for it: it may raise
     if (trace.guards.sources[source].kind == guards::SourceKind::computed) wanted.push_back(source);
+  wanted.insert(wanted.end(), trace.bound_sources.begin(), trace.bound_sources.end());
   auto program = guards::GuardProgram::compile(std::move(trace.guards), wanted, code);
   if (!program.ok()) throw InternalError("guards: " + program.error().message);
   segment.guards = program.take();

@@ -92,9 +92,9 @@ std::string count_text(size_t entries) { return std::to_string(entries) + "/" + 
 // Steals the references that a slot table holds for one frame.
 struct FrameContents {
   std::vector<PyObject*> locals, stack;
-  FrameContents(const FramePlan& plan, const SegmentRun& run) {
+  FrameContents(const LiveFrame& frame, const FramePlan& plan, const SegmentRun& run) {
     auto take = [&](SlotId slot) { return slot == kUnbound ? nullptr : Py_NewRef(run.slots[slot].get()); };
-    for (SlotId s : plan.locals) locals.push_back(take(s));
+    for (SlotId s : plan.locals) locals.push_back(s == kAsItIs ? Py_XNewRef(frame.locals()[locals.size()]) : take(s));
     for (SlotId s : plan.stack) stack.push_back(take(s));
   }
 };
@@ -228,7 +228,7 @@ Next Drive::apply(const Segment& segment, SegmentRun& run) {
 }
 
 void Drive::place_contents(const FramePlan& plan, const SegmentRun& run) {
-  FrameContents contents(plan, run);
+  FrameContents contents(frame_, plan, run);
   frame_.replace(contents.locals, contents.stack, plan.index);
   if (plan.writes_handled) frame_.set_handled(plan.handled == kUnbound ? nullptr : Py_NewRef(run.slots[plan.handled].get()));
 }

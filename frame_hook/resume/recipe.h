@@ -20,6 +20,7 @@ namespace framejit::frame_hook {
 
 using SlotId = int32_t;
 inline constexpr SlotId kUnbound = -1;   // an unbound local, a NULL on the value stack
+inline constexpr SlotId kAsItIs = -2;    // a local of the live frame that stays as it is, bound or not
 
 enum class RecipeOp : uint8_t {
   fetch,        // number: register of the guard program

@@ -308,8 +308,7 @@ Value* attribute_or_null(Tracer& t, Value* v, PyObject* name) {
     case ValueKind::cell:
       if (std::string_view(text_of(name)) == "cell_contents") {
         auto* cell = as<CellValue>(v);
-        if (cell->contents) return cell->contents;
-        if (!cell->loaded && cell->object) return t.cell_contents(cell);
+        if (Value* contents = t.cell_contents(cell)) return contents;
         t.raise_new(PyExc_ValueError, "Cell is empty");
       }
       return generic_attribute(t, v, name);

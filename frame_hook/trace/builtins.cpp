@@ -250,18 +250,20 @@ Value* builtin_super(Tracer& t, const Arguments& args) {
   } else {
     SymbolicFrame& frame = t.frame();
     PyCodeObject* code = frame.code->code;
-    if (code->co_argcount == 0 || !frame.locals[0]) t.raise_new(PyExc_RuntimeError, "super(): no arguments");
-    auto contents = [&](Value* v) {
-      if (!v || v->kind != ValueKind::cell) return v;
-      auto* cell = as<CellValue>(v);
-      if (cell->loaded || !cell->object) return cell->contents;
-      PyObject* real = PyCell_GET(cell->object.get());
-      return real ? t.wrap(real, t.guards().sources.add(guards::SourceKind::cell_contents, cell->source)) : nullptr;
-    };
+    if (code->co_argcount == 0) t.raise_new(PyExc_RuntimeError, "super(): no arguments");
+    t.relies_on_binding(frame, 0);
+    auto contents = [&](Value* v) { return v && v->kind == ValueKind::cell ? t.cell_contents(as<CellValue>(v)) : v; };
     self = contents(frame.locals[0]);
-    for (int slot = 0; slot < frame.code->local_count; ++slot)
-      if (frame.code->local_kind(slot) & kFreeSlot && std::strcmp(text_of(frame.code->local_name(slot)), "__class__") == 0) start = contents(frame.locals[slot]);
-    if (!start || !self) t.raise_new(PyExc_RuntimeError, "super(): __class__ cell not found");
+    if (!self) t.raise_new(PyExc_RuntimeError, "super(): arg[0] deleted");
+    bool has_class = false;
+    for (int slot = 0; slot < frame.code->local_count; ++slot) {
+      const bool is_free = frame.code->local_kind(slot) & kFreeSlot;
+      if (!is_free || std::strcmp(text_of(frame.code->local_name(slot)), "__class__") != 0) continue;
+      has_class = true;
+      start = contents(frame.locals[slot]);
+    }
+    const char* const missing = has_class ? "super(): empty __class__ cell" : "super(): __class__ cell not found";
+    if (!start) t.raise_new(PyExc_RuntimeError, missing);
   }
   PyTypeObject* cls = known_type(t, start);
   if (!cls) t.raise_new(PyExc_TypeError, "super() argument 1 must be a type");

@@ -1,6 +1,7 @@
 // frame_hook/trace/handlers_data.cpp — locals, cells, globals, constants, stack shuffling; the table of handlers.
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/opcode_handlers.h"
+#include "frame_hook/trace/protocol.h"
 #include "guards/interrupts.h"
 #include "runtime/base/result.h"
 
@@ -51,16 +52,27 @@ Value* name_value(Tracer& t, SymbolicFrame& f, const Instruction& i) {
 
 OpcodeHandler handler_of(Op op) { return kHandlers.rows[static_cast<size_t>(op)]; }
 
-// An empty real cell cannot be guarded: filling it later would go unseen.
 Value* Tracer::cell_contents(CellValue* cell) {
-  if (!cell->loaded) {
-    PyObject* object = PyCell_GET(cell->object.get());
-    if (!object) graph_break(BreakReason::unsupported_value, "a variable of an outer function that is not bound yet");
-    type_of(cell);
-    cell->contents = wrap(object, trace_.guards.sources.add(SourceKind::cell_contents, cell->source));
-    cell->loaded = true;
-  }
+  if (cell->loaded) return cell->contents;
+  PyObject* object = PyCell_GET(cell->object.get());
+  type_of(cell);
+  const guards::SourceId source = trace_.guards.sources.add(SourceKind::cell_contents, cell->source);
+  if (object) cell->contents = wrap(object, source);
+  cell->loaded = true;
+  relies_on_binding(source, object != nullptr);
   return cell->contents;
+}
+
+void Tracer::relies_on_binding(guards::SourceId source, bool bound) {
+  if (bound) trace_.bound_sources.push_back(source);
+  else note(*this, guards::GuardKind::is, source, nullptr);
+}
+
+// Where the segment begins at a call, the arguments are bound and the other locals are not: nothing to guard.
+void Tracer::relies_on_binding(const SymbolicFrame& f, int slot) {
+  if (!f.is_resumed || f.is_written[static_cast<size_t>(slot)]) return;
+  const guards::SourceId source = trace_.guards.sources.add(SourceKind::local, guards::kNoSource, slot);
+  relies_on_binding(source, f.locals[static_cast<size_t>(slot)] != nullptr);
 }
 
 Value* OpcodeHandlers::raise_unbound(Tracer& t, SymbolicFrame& f, int slot) {
@@ -81,6 +93,7 @@ Flow OpcodeHandlers::make_cell(Tracer& t, SymbolicFrame& f, const Instruction& i
   cell->contents = slot;
   cell->loaded = true;
   slot = cell;
+  f.mark_written(i.arg);
   return Flow::next;
 }
 
@@ -90,6 +103,7 @@ Flow OpcodeHandlers::copy_free_vars(Tracer& t, SymbolicFrame& f, const Instructi
   const size_t first = f.locals.size() - static_cast<size_t>(i.arg);
   FJ_CHECK(f.function->closure.size() == static_cast<size_t>(i.arg), "a closure of another length");
   std::copy(f.function->closure.begin(), f.function->closure.end(), f.locals.begin() + static_cast<long>(first));
+  for (size_t slot = first; slot < f.locals.size(); ++slot) f.mark_written(static_cast<int>(slot));
   return Flow::next;
 }
 
@@ -115,12 +129,15 @@ Flow OpcodeHandlers::swap(Tracer&, SymbolicFrame& f, const Instruction& i) {
 
 Flow OpcodeHandlers::load_fast(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* v = f.locals[static_cast<size_t>(i.arg)];
+  t.relies_on_binding(f, i.arg);
   if (!v) raise_unbound(t, f, i.arg);
   f.push(v);
   return Flow::next;
 }
 
 Flow OpcodeHandlers::load_fast_and_clear(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  t.relies_on_binding(f, i.arg);
+  f.mark_written(i.arg);
   Value* v = std::exchange(f.locals[static_cast<size_t>(i.arg)], nullptr);
   f.push(v ? v : t.null_value());
   return Flow::next;
@@ -128,11 +145,14 @@ Flow OpcodeHandlers::load_fast_and_clear(Tracer& t, SymbolicFrame& f, const Inst
 
 Flow OpcodeHandlers::store_fast(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* v = f.pop();
+  f.mark_written(i.arg);
   t.drops(std::exchange(f.locals[static_cast<size_t>(i.arg)], v->kind == ValueKind::null ? nullptr : v));
   return Flow::next;
 }
 
 Flow OpcodeHandlers::delete_fast(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  t.relies_on_binding(f, i.arg);
+  f.mark_written(i.arg);
   Value* v = std::exchange(f.locals[static_cast<size_t>(i.arg)], nullptr);
   if (!v) raise_unbound(t, f, i.arg);
   t.drops(v);
@@ -156,7 +176,9 @@ Flow OpcodeHandlers::load_deref(Tracer& t, SymbolicFrame& f, const Instruction& 
 Flow OpcodeHandlers::store_deref(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   CellValue* cell = cell_in(f, i.arg);
   t.will_mutate(cell);
-  if (!cell->loaded && PyCell_GET(cell->object.get())) t.cell_contents(cell);
+  // Whether it was bound makes no difference to what is written now.
+  if (PyObject* before = cell->loaded ? nullptr : PyCell_GET(cell->object.get()))
+    cell->contents = t.wrap(before, t.guards().sources.add(SourceKind::cell_contents, cell->source));
   cell->loaded = true;
   t.drops(std::exchange(cell->contents, f.pop()));
   return Flow::next;

@@ -28,6 +28,8 @@ struct SymbolicFrame {
   Value* globals = nullptr;               // DictValue of the function's globals
   Value* builtins = nullptr;              // DictValue
   std::vector<Value*> locals;             // co_nlocalsplus; null: unbound. Cell slots hold CellValues once MAKE_CELL ran
+  std::vector<bool> is_written;           // of the traced frame: slots stored to or deleted; the exit leaves the others alone
+  bool is_resumed = false;                // the traced frame, not at its start: other calls may have other locals bound here
   std::vector<Value*> stack;              // ValueKind::null values for NULL
   std::vector<Value*> handled;            // exceptions being handled (exc_info), innermost last; null for "none"
   int entered_handlers = 0;               // of those, the last that many were entered in the trace; the one before is what a handler of before left
@@ -43,6 +45,7 @@ struct SymbolicFrame {
   int reraised_unit = -1;                 // f_lasti that RERAISE restored, for the handler that is entered next
   bool calls_directly = false;            // the instruction is a call, and what its callable returns is its result
 
+  void mark_written(int slot) { if (!is_written.empty()) is_written[static_cast<size_t>(slot)] = true; }
   Value* pop() { Value* v = stack.back(); stack.pop_back(); return v; }
   void push(Value* v) { stack.push_back(v); }
   Value*& top(size_t depth = 0) { return stack[stack.size() - 1 - depth]; }

@@ -191,6 +191,8 @@ std::shared_ptr<SymbolicFrame> Tracer::root_frame(const guards::FrameAccess& fra
   codes_[root_code_] = code;
   prepare_frame(*root, std::move(code));
   root->position = start;
+  root->is_resumed = start > 0;
+  root->is_written.assign(root->locals.size(), false);
   if (frame.function && PyFunction_Check(frame.function)) root->function = as<FunctionValue>(wrap(frame.function, sources.add(SourceKind::frame_function)));
   auto dictionary = [&](PyObject* object, SourceKind kind) {
     Value* v = wrap(object, sources.add(kind));
@@ -205,7 +207,9 @@ std::shared_ptr<SymbolicFrame> Tracer::root_frame(const guards::FrameAccess& fra
     if (PyObject* object = frame.locals[slot]) root->locals[slot] = wrap(object, sources.add(SourceKind::local, guards::kNoSource, static_cast<int32_t>(slot)));
   for (int k = 0; k < frame.stack_size; ++k) {
     PyObject* object = frame.stack[k];
-    root->push(object ? wrap(object, sources.add(SourceKind::stack, guards::kNoSource, k)) : null_value());
+    const guards::SourceId source = sources.add(SourceKind::stack, guards::kNoSource, k);
+    root->push(object ? wrap(object, source) : null_value());
+    relies_on_binding(source, object != nullptr);
   }
   return root;
 }

@@ -54,6 +54,7 @@ struct FrameTrace {
   ValueArena values;
   std::vector<Value*> effects;            // values whose `object` must be brought to the shadow's state, in order of first write
   std::vector<guards::SourceId> input_sources;  // of the recording's inputs, in order
+  std::vector<guards::SourceId> bound_sources;  // there is something at these, whatever it is
   Value* returned = nullptr;              // set when the frame returned
   bool leaves_handler = false;            // it returned, and what is handled differs from entry: a handler that was entered before is left
   Value* handled = nullptr;               // what is handled then; null: nothing
@@ -129,6 +130,9 @@ class Tracer {
   Value* iterate(Value* v);                                // iter(v)
   Value* next_item(Value* iterator);                       // null at the end
   std::vector<Value*> unpack(Value* iterable);             // list(v) as values
+  // Takes an item, gives it to `use`, takes the next: for C code that writes while it iterates, or calls Python code.
+  // What was used stays used when the iterable, or `use`, raises.
+  void for_each(Value* iterable, const std::function<void(Value*)>& use);
   std::optional<int64_t> length(Value* v);
   Value* format(Value* v, Value* spec);                    // format(v, spec); spec may be null
   Value* to_string(Value* v);                              // str(v)
@@ -152,6 +156,9 @@ class Tracer {
   void close_generator(GeneratorValue* generator);
   Value* run_frame(std::shared_ptr<SymbolicFrame> frame);  // to its return; a generator's yield returns too
   Value* cell_contents(CellValue* cell);                   // null when empty
+  // The trace goes on as it does because a variable is bound, or because it is not.
+  void relies_on_binding(guards::SourceId source, bool bound);
+  void relies_on_binding(const SymbolicFrame& frame, int slot);
   SymbolicFrame& frame() { return *frames_.back(); }
   std::span<const std::shared_ptr<SymbolicFrame>> frames() const { return frames_; }
 
