@@ -326,9 +326,13 @@ SlotId RecipeBuilder::build_iterator(IteratorValue* value) {
     case Over::zip:
     case Over::map:
     case Over::filter:
-      if ((value->over != Over::filter && value->stop == 1) || (value->over == Over::filter && value->step < 0)) break;  // strict, starmap, filterfalse
+    case Over::starmap:
+    case Over::takewhile:
+    case Over::dropwhile:
+      // What these are made of is all their state, but for a strict zip and for a predicate that has given its answer.
+      if ((value->over == Over::zip && value->stop == 1) || (value->over != Over::zip && value->position != 0)) break;
       for (Value* v : value->operands) operands.push_back(slot(v));
-      return call(value->over == Over::zip ? "zip" : value->over == Over::map ? "map" : "filter", std::move(operands));
+      return step(RecipeOp::call, std::move(operands), 0, reinterpret_cast<PyObject*>(value->type));
     default: break;
   }
   graph_break(BreakReason::escaped_traced, std::string("a running ") + value->type->tp_name);

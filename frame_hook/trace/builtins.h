@@ -19,6 +19,6 @@ Value* call_slot(Tracer& t, PyTypeObject* owner, std::string_view name, const Ar
 
 bool is_instance(Tracer& t, Value* v, Value* cls);
 bool is_subclass(Tracer& t, Value* cls, Value* of);
-std::vector<Value*> sorted_values(Tracer& t, std::vector<Value*> items, Value* key, Value* reverse);
+void sort_list(Tracer& t, ListValue* list, Value* key, Value* reverse);  // list.sort() of one that may be written
 
 }  // namespace framejit::frame_hook

@@ -21,32 +21,13 @@ std::vector<Value*> iterators_of(Tracer& t, const std::vector<Value*>& iterables
 
 bool is_none(Value* v) { return !v || (v->kind == ValueKind::object && v->object && v->object.get() == Py_None); }
 
-Value* eager(Tracer& t, const char* type, std::vector<Value*> items) {
+Value* given(Value* v) { return is_none(v) ? nullptr : v; }
+
+Value* rows_of(Tracer& t, const char* type, std::vector<Value*> items) {
   return make_iterator(t, Over::snapshot, itertools_type(type), {t.tuple(std::move(items))});
 }
 
 }  // namespace
-
-std::vector<Value*> sorted_values(Tracer& t, std::vector<Value*> items, Value* key, Value* reverse) {
-  std::vector<std::pair<Value*, Value*>> keyed;
-  for (Value* v : items) keyed.emplace_back(is_none(key) ? v : t.call(key, {v}), v);
-  const bool backwards = reverse && t.truth(reverse);
-  // Insertion by binary search: stable, and as many comparisons as a sort needs when each may inline Python code.
-  std::vector<std::pair<Value*, Value*>> result;
-  for (auto& entry : keyed) {
-    size_t low = 0, high = result.size();
-    while (low < high) {
-      const size_t middle = (low + high) / 2;
-      const bool before = backwards ? t.truth(t.compare(Py_LT, result[middle].first, entry.first)) : t.truth(t.compare(Py_LT, entry.first, result[middle].first));
-      if (before) high = middle;
-      else low = middle + 1;
-    }
-    result.insert(result.begin() + low, entry);
-  }
-  items.clear();
-  for (auto& [k, v] : result) items.push_back(v);
-  return items;
-}
 
 namespace rows {
 
@@ -103,8 +84,9 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
     t.raise_new(PyExc_TypeError, std::string("'") + v->type->tp_name + "' object is not reversible");
   Value* inner = contents_of(t, v);
   if (inner->kind == ValueKind::list || inner->kind == ValueKind::tuple) {
-    IteratorValue* it = make_iterator(t, Over::reversed, &PyReversed_Type, {inner});
+    IteratorValue* it = make_iterator(t, Over::reversed, &PyReversed_Type, {is_deque(v) ? v : inner});
     it->position = *raw_length(t, inner) - 1;
+    if (is_deque(v)) it->removals = as<ListValue>(inner)->changes;
     return it;
   }
   if (inner->kind == ValueKind::dict || inner->kind == ValueKind::view) {
@@ -124,9 +106,10 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
   }
   auto n = t.length(v);
   if (!n) t.raise_new(PyExc_TypeError, std::string("'") + t.type_of(v)->tp_name + "' object is not reversible");
-  std::vector<Value*> items;
-  for (int64_t i = *n; i-- > 0;) items.push_back(t.get_item(v, t.integer(i)));
-  return make_iterator(t, Over::snapshot, &PyReversed_Type, {t.tuple(std::move(items))});
+  IteratorValue* it = make_iterator(t, Over::get_item, &PyReversed_Type, {v});
+  it->position = *n - 1;
+  it->step = -1;
+  return it;
 }
 
 Value* builtin_range(Tracer& t, const Arguments& args) {
@@ -165,7 +148,9 @@ Value* builtin_any(Tracer& t, const Arguments& args) {
 Value* builtin_sorted(Tracer& t, const Arguments& args) {
   if (args.positional.size() != 1) t.raise_new(PyExc_TypeError, "sorted expected 1 argument, got " + std::to_string(args.positional.size()));
   std::vector<Value*> a = parse(t, args, "sorted", {"iterable", "$key", "$reverse"}, 1);
-  return t.list(sorted_values(t, t.unpack(a[0]), a[1], a[2]));
+  ListValue* sorted = t.list(t.unpack(a[0]));
+  sort_list(t, sorted, a[1], a[2]);
+  return sorted;
 }
 
 // ---- itertools
@@ -225,63 +210,44 @@ Value* itertools_product(Tracer& t, const Arguments& args) {
   }
   std::vector<Value*> items;
   for (auto& row : rows) items.push_back(t.tuple(std::move(row)));
-  return eager(t, "product", std::move(items));
+  return rows_of(t, "product", std::move(items));
 }
 
 Value* itertools_zip_longest(Tracer& t, const Arguments& args) {
   Value* fill = t.none();
   for (const auto& [name, v] : args.keywords) fill = v;
-  std::vector<std::vector<Value*>> columns;
-  size_t longest = 0;
-  for (Value* v : args.positional) {
-    columns.push_back(t.unpack(v));
-    longest = std::max(longest, columns.back().size());
-  }
-  std::vector<Value*> items;
-  for (size_t i = 0; i < longest; ++i) {
-    std::vector<Value*> row;
-    for (const auto& column : columns) row.push_back(i < column.size() ? column[i] : fill);
-    items.push_back(t.tuple(std::move(row)));
-  }
-  return eager(t, "zip_longest", std::move(items));
+  std::vector<Value*> operands = iterators_of(t, args.positional);
+  const size_t columns = operands.size();
+  operands.push_back(fill);
+  IteratorValue* it = make_iterator(t, Over::zip_longest, itertools_type("zip_longest"), std::move(operands));
+  it->stop = static_cast<int64_t>(columns);
+  return it;
 }
 
 Value* itertools_accumulate(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "accumulate", {"iterable", "func", "$initial"}, 1);
-  std::vector<Value*> items;
-  Value* total = is_none(a[2]) ? nullptr : a[2];
-  if (total) items.push_back(total);
-  for (Value* v : t.unpack(a[0])) {
-    total = !total ? v : is_none(a[1]) ? t.binary_operator(0, total, v) : t.call(a[1], {total, v});
-    items.push_back(total);
-  }
-  return eager(t, "accumulate", std::move(items));
+  std::vector<Value*> operands{t.iterate(a[0]), given(a[1]), given(a[2])};
+  IteratorValue* it = make_iterator(t, Over::accumulate, itertools_type("accumulate"), std::move(operands));
+  it->position = given(a[2]) ? 1 : 0;
+  return it;
 }
 
 Value* itertools_starmap(Tracer& t, const Arguments& args) {
   only_positional(t, args, "starmap", 2, 2);
-  IteratorValue* it = make_iterator(t, Over::map, itertools_type("starmap"), {args.positional[0], t.iterate(args.positional[1])});
-  it->stop = 1;
-  return it;
+  Value* iterator = t.iterate(args.positional[1]);
+  return make_iterator(t, Over::starmap, itertools_type("starmap"), {args.positional[0], iterator});
 }
 
 Value* itertools_takewhile(Tracer& t, const Arguments& args) {
   only_positional(t, args, "takewhile", 2, 2);
-  std::vector<Value*> items;
   Value* iterator = t.iterate(args.positional[1]);
-  while (Value* v = t.next_item(iterator)) {
-    if (!t.truth(t.call(args.positional[0], {v}))) break;
-    items.push_back(v);
-  }
-  return eager(t, "takewhile", std::move(items));
+  return make_iterator(t, Over::takewhile, itertools_type("takewhile"), {args.positional[0], iterator});
 }
 
 Value* itertools_dropwhile(Tracer& t, const Arguments& args) {
   only_positional(t, args, "dropwhile", 2, 2);
-  std::vector<Value*> items;
-  for (Value* v : t.unpack(args.positional[1]))
-    if (!items.empty() || !t.truth(t.call(args.positional[0], {v}))) items.push_back(v);
-  return eager(t, "dropwhile", std::move(items));
+  Value* iterator = t.iterate(args.positional[1]);
+  return make_iterator(t, Over::dropwhile, itertools_type("dropwhile"), {args.positional[0], iterator});
 }
 
 Value* itertools_filterfalse(Tracer& t, const Arguments& args) {
@@ -308,14 +274,12 @@ Value* itertools_combinations(Tracer& t, const Arguments& args) {
     ++at[k];
     for (int64_t j = k + 1; j < r; ++j) at[j] = at[j - 1] + 1;
   }
-  return eager(t, "combinations", std::move(items));
+  return rows_of(t, "combinations", std::move(items));
 }
 
 Value* itertools_pairwise(Tracer& t, const Arguments& args) {
   only_positional(t, args, "pairwise", 1, 1);
-  std::vector<Value*> all = t.unpack(args.positional[0]), items;
-  for (size_t i = 1; i < all.size(); ++i) items.push_back(t.tuple({all[i - 1], all[i]}));
-  return eager(t, "pairwise", std::move(items));
+  return make_iterator(t, Over::pairwise, itertools_type("pairwise"), {t.iterate(args.positional[0]), nullptr});
 }
 
 Value* functools_reduce(Tracer& t, const Arguments& args) {

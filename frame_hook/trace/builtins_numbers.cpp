@@ -50,21 +50,18 @@ Value* extreme(Tracer& t, const Arguments& args, int op, const char* name) {
     else if (std::string_view(text_of(n)) == "default") fallback = v;
   }
   if (args.positional.empty()) t.raise_new(PyExc_TypeError, std::string(name) + " expected at least 1 argument, got 0");
-  std::vector<Value*> items = args.positional.size() == 1 ? t.unpack(args.positional[0]) : args.positional;
-  if (items.empty()) {
-    if (fallback) return fallback;
-    t.raise_new(PyExc_ValueError, std::string(name) + "() arg is an empty sequence");
-  }
   const bool keyed = key && !(key->kind == ValueKind::object && key->object && key->object.get() == Py_None);
-  Value* best = items[0];
-  Value* best_key = keyed ? t.call(key, {best}) : best;
-  for (size_t i = 1; i < items.size(); ++i) {
-    Value* item_key = keyed ? t.call(key, {items[i]}) : items[i];
-    if (!t.truth(t.compare(op, item_key, best_key))) continue;
-    best = items[i];
+  Value *best = nullptr, *best_key = nullptr;
+  t.for_each(args.positional.size() == 1 ? args.positional[0] : t.tuple(args.positional), [&](Value* item) {
+    Value* item_key = keyed ? t.call(key, {item}) : item;
+    if (best && !t.truth(t.compare(op, item_key, best_key))) return;
+    best = item;
     best_key = item_key;
-  }
-  return best;
+  });
+  if (best) return best;
+  if (fallback) return fallback;
+  const char* const empty = PY_VERSION_HEX >= 0x030C0000 ? "() iterable argument is empty" : "() arg is an empty sequence";
+  t.raise_new(PyExc_ValueError, std::string(name) + empty);
 }
 
 Value* rounded(Tracer& t, const Arguments& args, const char* name, const char* special) {
@@ -134,18 +131,35 @@ Value* builtin_pow(Tracer& t, const Arguments& args) {
 Value* builtin_min(Tracer& t, const Arguments& args) { return extreme(t, args, Py_LT, "min"); }
 Value* builtin_max(Tracer& t, const Arguments& args) { return extreme(t, args, Py_GT, "max"); }
 
+namespace {
+
+// Adding such numbers runs no Python code and raises nothing.
+bool is_number(Tracer& t, Value* v) {
+  PyObject* object = v->kind == ValueKind::object ? v->object.get() : nullptr;
+  return object && (PyLong_CheckExact(object) || PyBool_Check(object) || PyFloat_CheckExact(object)) && is_plain(t, v);
+}
+
+}  // namespace
+
 Value* builtin_sum(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "sum", {"iterable", "start"}, 1);
   Value* total = a[1] ? a[1] : t.integer(0);
   if (payload_of(total)->object && PyUnicode_Check(payload_of(total)->object.get())) t.raise_new(PyExc_TypeError, "sum() can't sum strings [use ''.join(seq) instead]");
-  std::vector<Value*> items = t.unpack(a[0]);
-  bool floats = !items.empty();  // CPython 3.12 adds floats with compensation: let it do that itself
-  for (Value* v : items) floats = floats && is_plain(t, v);
-  if (floats && is_plain(t, total)) {
-    Value* plain = t.tuple(std::move(items));
-    return t.call_pure(builtin("sum"), Arguments{{plain, total}, {}});
-  }
-  for (Value* v : items) total = t.binary_operator(0, total, v);
+  // CPython 3.12 adds floats with compensation, as long as there are numbers alone: let it do that itself.
+  std::vector<Value*> numbers;
+  bool numbers_alone = is_number(t, total);
+  const auto add_numbers = [&] {
+    if (numbers.empty()) return;
+    Value* taken = t.tuple(std::exchange(numbers, {}));
+    total = t.call_pure(builtin("sum"), Arguments{{taken, total}, {}});
+  };
+  t.for_each(a[0], [&](Value* v) {
+    if (numbers_alone && is_number(t, v)) return numbers.push_back(v);
+    numbers_alone = false;
+    add_numbers();
+    total = t.binary_operator(0, total, v);
+  });
+  add_numbers();
   return total;
 }
 
@@ -161,7 +175,7 @@ Value* operator_index(Tracer& t, const Arguments& args) {
 Value* math_prod(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "prod", {"iterable", "$start"}, 1);
   Value* product = a[1] ? a[1] : t.integer(1);
-  for (Value* v : t.unpack(a[0])) product = t.binary_operator(5, product, v);
+  t.for_each(a[0], [&](Value* v) { product = t.binary_operator(5, product, v); });
   return product;
 }
 

@@ -119,7 +119,7 @@ Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
   else if (base == &PyList_Type) payload = t.list({});
   else if (base == &PySet_Type) payload = make_set(t, &PySet_Type, {});
   else if (base == &PyTuple_Type || name == "torch.Size") payload = t.tuple(args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
-  else if (base == &PyFrozenSet_Type) payload = make_set(t, &PyFrozenSet_Type, args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
+  else if (base == &PyFrozenSet_Type) payload = set_from(t, &PyFrozenSet_Type, args.positional.empty() ? t.tuple({}) : args.positional[0]);
   else if (base == &PyLong_Type || base == &PyFloat_Type || base == &PyUnicode_Type || base == &PyBytes_Type) payload = plain_payload(t, base, args);
   if (payload && type == payload->type) return payload;
   if (payload) {

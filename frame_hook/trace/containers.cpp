@@ -37,6 +37,8 @@ static bool write_may_drop(Value* v) {
 
 void Tracer::will_mutate(Value* v) {
   type_of(v);
+  if (v->kind == ValueKind::list && as<ListValue>(v)->being_sorted)
+    graph_break(BreakReason::unsupported_value, "a write to a list that is being sorted");
   if (v->object && !v->mutated && write_may_drop(v)) graph_break(BreakReason::real_iterator, std::string("in a ") + v->type->tp_name + " that is written");
   writes_ += v->object ? 1 : 0;
   if (v->mutated) return;
@@ -167,9 +169,33 @@ SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& ite
   return set;
 }
 
+namespace {
+
+// Whose items a set takes at once, with the hashes that they have there.
+bool is_taken_at_once(Value* v) { return set_of(v) || v->kind == ValueKind::dict; }
+
+}  // namespace
+
 SetValue* set_from(Tracer& t, PyTypeObject* type, Value* iterable) {
-  const SetOperand operand = set_operand(t, iterable);
-  return make_set(t, type, operand.items, operand.real ? real_set(type, operand.real.get()) : PyRef());
+  SetValue* set = make_set(t, type, {});
+  set_update(t, set, iterable);
+  set->mutated = false;
+  return set;
+}
+
+void set_update(Tracer& t, SetValue* set, Value* other) {
+  if (!is_taken_at_once(other)) return t.for_each(other, [&](Value* item) { set_add(t, set, item); });
+  const SetOperand operand = set_operand(t, other);
+  t.will_mutate(set);
+  if (PyRef order = std::exchange(set->order, {})) {
+    if (set->type == &PyFrozenSet_Type)  // one that set_from() makes: it is empty
+      order = operand.real ? real_set(set->type, operand.real.get()) : PyRef();
+    else if (!call_order(t, order, "update", {operand})) order = {};
+    for (Value* v : operand.items) set_add(t, set, v);
+    set->order = std::move(order);
+    return;
+  }
+  for (Value* v : operand.items) set_add(t, set, v);
 }
 
 int find_in_set(Tracer& t, SetValue* set, Value* item) {
@@ -196,12 +222,20 @@ bool set_add(Tracer& t, SetValue* set, Value* item) {
   return true;
 }
 
-void list_extend(Tracer& t, ListValue* list, Value* iterable) {
-  const std::vector<Value*> more = t.unpack(iterable);
-  if (list->loaded)
+void list_append(Tracer& t, ListValue* list, Value* item) {
+  if (list->loaded && !list->mutated)
     for (size_t i = 0; i < list->items.size(); ++i) t.item(list, i);
   t.will_mutate(list);
-  list->items.insert(list->items.end(), more.begin(), more.end());
+  list->items.push_back(item);
+}
+
+// Of lists, tuples and the list itself the items that they hold now; of anything else item by item.
+void list_extend(Tracer& t, ListValue* list, Value* iterable) {
+  t.type_of(iterable);
+  const bool is_itself = payload_of(iterable) == list;
+  if (iterable->kind != ValueKind::list && iterable->kind != ValueKind::tuple && !is_itself)
+    return t.for_each(iterable, [&](Value* item) { list_append(t, list, item); }, true);
+  for (Value* item : t.unpack(is_itself ? list : iterable)) list_append(t, list, item);
 }
 
 std::optional<int64_t> raw_length(Tracer& t, Value* v) {

@@ -304,27 +304,93 @@ bool Tracer::dict_delete(DictValue* v, Value* key) {
   return true;
 }
 
+namespace {
+
+// A dict, or one whose keys() and __getitem__ are the builtin ones: what they would give can be read directly.
+DictValue* plainly_read(Tracer& t, Value* v) {
+  PyTypeObject* type = t.type_of(v);
+  if (v->kind == ValueKind::dict) return as<DictValue>(v);
+  DictValue* held = v->kind == ValueKind::instance ? dict_of(v) : nullptr;
+  if (!held || type == &PyDictProxy_Type) return held;
+  return python_special(t, v, "keys") || python_special(t, v, "__getitem__") ? nullptr : held;
+}
+
+// PyDict_Merge does not ask them where iteration is dict's own.
+DictValue* merged_directly(Tracer& t, Value* v) {
+  if (v->kind == ValueKind::instance && t.type_of(v)->tp_iter == PyDict_Type.tp_iter) return dict_of(v);
+  return plainly_read(t, v);
+}
+
+// PySequence_Fast of one that has to have two items.
+std::vector<Value*> pair_items(Tracer& t, Value* pair, size_t number) {
+  const std::string which = "dictionary update sequence element #" + std::to_string(number);
+  std::vector<Value*> both;
+  try {
+    both = t.unpack(pair);
+  } catch (const SymbolicRaise& raised) {
+    if (!t.exception_matches(raised.exception, PyExc_TypeError) || t.type_of(pair)->tp_iter) throw;
+    t.raise_new(PyExc_TypeError, "cannot convert " + which + " to a sequence");
+  }
+  if (both.size() != 2) t.raise_new(PyExc_ValueError, which + " has length " + std::to_string(both.size()) + "; 2 is required");
+  return both;
+}
+
+// What OrderedDict does with each item of its argument.
+void put_pair(Tracer& t, Value* pair, const PutItem& put) {
+  Unresumable guard(t);
+  Value* iterator = t.iterate(pair);
+  Value* key = t.next_item(iterator);
+  if (!key) t.raise_new(PyExc_ValueError, "need more than 0 values to unpack");
+  Value* value = t.next_item(iterator);
+  if (!value) t.raise_new(PyExc_ValueError, "need more than 1 value to unpack");
+  if (t.next_item(iterator)) t.raise_new(PyExc_ValueError, "too many values to unpack (expected 2)");
+  put(key, value);
+}
+
+}  // namespace
+
+bool merge_mapping(Tracer& t, Value* mapping, const PutItem& put) {
+  if (DictValue* direct = merged_directly(t, mapping)) {
+    t.load(direct);
+    const std::vector<DictEntry> entries = direct->entries;  // __dict__ aliases
+    for (const DictEntry& e : entries) {
+      put(e.key, e.value);
+      if (!direct->owner && direct->entries.size() != entries.size())
+        t.raise_new(PyExc_RuntimeError, "dict mutated during update");
+    }
+    return true;
+  }
+  Value* keys = t.find_attribute(mapping, interned("keys"));
+  if (!keys) return false;
+  Unresumable guard(t);
+  for (Value* key : t.unpack(t.call(keys, {}))) put(key, t.get_item(mapping, key));
+  return true;
+}
+
+// PyDict_Merge, or PyDict_MergeFromSeq2.
 void dict_update(Tracer& t, DictValue* dict, Value* other) {
-  t.type_of(other);
-  DictValue* from = dict_of(other);
-  if (from && other != from && python_special(t, other, "__iter__")) from = nullptr;  // C code goes by keys() then
-  if (!from && other->kind == ValueKind::instance && other->type == &PyDictProxy_Type) from = dict_of(payload_of(other));
-  if (from) {
-    t.load(from);
-    const std::vector<DictEntry> entries = from->entries;  // dict.update(d, d) and __dict__ aliases
-    for (const DictEntry& e : entries) t.dict_set(dict, e.key, e.value);
-    return;
-  }
-  if (Value* keys = t.find_attribute(other, interned("keys"))) {
-    Unresumable guard(t);
-    for (Value* key : t.unpack(t.call(keys, {}))) t.dict_set(dict, key, t.get_item(other, key));
-    return;
-  }
-  for (Value* pair : t.unpack(other)) {
-    std::vector<Value*> both = t.unpack(pair);
-    if (both.size() != 2) t.raise_new(PyExc_ValueError, "dictionary update sequence element has a length that is not 2");
-    t.dict_set(dict, both[0], both[1]);
-  }
+  if (payload_of(other) == dict) return;
+  const auto put = [&](Value* key, Value* value) { t.dict_set(dict, key, value); };
+  if (merge_mapping(t, other, put)) return;
+  size_t number = 0;
+  t.for_each(other, [&](Value* pair) {
+    const std::vector<Value*> both = pair_items(t, pair, number++);
+    put(both[0], both[1]);
+  });
+}
+
+// OrderedDict asks overrides of __setitem__, takes keys one by one, and may have items() asked.
+void update_mapping(Tracer& t, Value* self, Value* other) {
+  DictValue* dict = dict_of(self);
+  const bool is_ordered = self->kind == ValueKind::instance && PyType_IsSubtype(self->type, &PyODict_Type);
+  if (!is_ordered) return dict_update(t, dict, other);
+  const PutItem put = [&](Value* key, Value* value) { t.set_item(self, key, value); };
+  if (plainly_read(t, other)) return static_cast<void>(merge_mapping(t, other, put));
+  Unresumable guard(t);
+  if (Value* keys = t.find_attribute(other, interned("keys")))
+    return t.for_each(t.call(keys, {}), [&](Value* key) { put(key, t.get_item(other, key)); });
+  Value* items = t.find_attribute(other, interned("items"));
+  t.for_each(items ? t.call(items, {}) : other, [&](Value* pair) { put_pair(t, pair, put); });
 }
 
 }  // namespace framejit::frame_hook

@@ -58,14 +58,30 @@ Value* class_item(Tracer& t, Value* v, Value* key) {
   return t.call(bind(t, getter, nullptr, type, v), {key});
 }
 
-void assign_list_slice(Tracer& t, ListValue* list, const SliceBounds& s, Value* to) {
-  std::vector<Value*> items = to ? t.unpack(to) : std::vector<Value*>();
+// PySequence_Fast
+std::vector<Value*> items_to_assign(Tracer& t, Value* v, const char* error) {
+  if (v->kind == ValueKind::list || v->kind == ValueKind::tuple) return t.unpack(v);
+  if (v->kind != ValueKind::instance && t.type_of(v)->tp_iter == nullptr) t.raise_new(PyExc_TypeError, error);
+  return t.unpack(v);
+}
+
+// The bounds are of the list as it was before the items were taken, which may have changed it.
+void assign_list_slice(Tracer& t, ListValue* list, SliceBounds s, Value* to) {
+  const size_t before = list->items.size();
+  const char* const error = s.step == 1 ? "can only assign an iterable" : "must assign iterable to extended slice";
+  const std::vector<Value*> items = to ? items_to_assign(t, to, error) : std::vector<Value*>();
+  const int64_t n = static_cast<int64_t>(list->items.size());
+  if (s.step != 1 && before != list->items.size())
+    graph_break(BreakReason::unsupported_value, "an extended slice of a list that what is assigned to it changes");
+  if (s.step == 1) {
+    s.start = std::min(s.start, n);
+    s.stop = std::clamp(s.stop, s.start, n);
+  }
   for (size_t i = 0; i < list->items.size(); ++i) t.item(list, i);
   t.will_mutate(list);
   auto begin = list->items.begin();
   if (s.step == 1) {
-    const int64_t stop = std::max(s.start, s.stop);
-    list->items.erase(begin + s.start, begin + stop);
+    list->items.erase(begin + s.start, begin + s.stop);
     list->items.insert(list->items.begin() + s.start, items.begin(), items.end());
     return;
   }

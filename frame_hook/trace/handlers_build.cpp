@@ -22,12 +22,7 @@ Value* method_of(Tracer& t, Value* v, const char* name) {
 
 void append(Tracer& t, Value* target, Value* item) {
   FJ_CHECK(target->kind == ValueKind::list, "an item appended to no list");
-  auto* list = as<ListValue>(target);
-  t.load(list);
-  if (list->object && !list->mutated)
-    for (size_t k = 0; k < list->items.size(); ++k) t.item(list, k);
-  t.will_mutate(list);
-  list->items.push_back(item);
+  frame_hook::list_append(t, as<ListValue>(target), item);
 }
 
 // "module.name()", as _PyObject_FunctionStr has it.
@@ -131,8 +126,8 @@ Flow OpcodeHandlers::map_add(Tracer& t, SymbolicFrame& f, const Instruction& i) 
 }
 
 Flow OpcodeHandlers::list_extend(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  const std::vector<Value*> items = t.unpack(f.pop());
-  for (Value* item : items) append(t, target_of(f, i), item);
+  Value* iterable = f.pop();
+  frame_hook::list_extend(t, as<ListValue>(target_of(f, i)), iterable);
   return Flow::next;
 }
 
@@ -142,7 +137,7 @@ Flow OpcodeHandlers::set_update(Tracer& t, SymbolicFrame& f, const Instruction& 
   return Flow::next;
 }
 
-// Dicts, and subclasses without keys() of their own, are read directly as PyDict_Merge does. `callable` is set when the mapping is
+// `callable` is set when the mapping is
 // of a call's keyword arguments, which must not repeat.
 void OpcodeHandlers::merge_into(Tracer& t, DictValue* target, Value* mapping, Value* callable) {
   auto put = [&](Value* key, Value* value) {
@@ -152,21 +147,10 @@ void OpcodeHandlers::merge_into(Tracer& t, DictValue* target, Value* mapping, Va
     }
     t.dict_set(target, key, value);
   };
-  DictValue* direct = nullptr;
-  PyTypeObject* type = t.type_of(mapping);
-  if (mapping->kind == ValueKind::dict) direct = as<DictValue>(mapping);
-  else if (mapping->kind == ValueKind::instance && PyType_IsSubtype(type, &PyDict_Type) && type->tp_iter == PyDict_Type.tp_iter)
-    direct = as<DictValue>(as<InstanceValue>(mapping)->payload);
-  if (direct) {
-    t.load(direct);
-    for (size_t k = 0; k < direct->entries.size(); ++k) put(direct->entries[k].key, t.dict_get(direct, direct->entries[k].key));
-    return;
-  }
-  PyRef name = PyRef::steal(PyUnicode_InternFromString("keys"));
-  Value* keys = t.find_attribute(mapping, name.get());
-  if (!keys && callable) t.raise_new(PyExc_TypeError, text_of_callable(t, callable) + " argument after ** must be a mapping, not " + type->tp_name);
-  if (!keys) t.raise_new(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not a mapping");
-  for (Value* key : t.unpack(t.call(keys, {}))) put(key, t.get_item(mapping, key));
+  if (merge_mapping(t, mapping, put)) return;
+  const std::string type = t.type_of(mapping)->tp_name;
+  if (!callable) t.raise_new(PyExc_TypeError, "'" + type + "' object is not a mapping");
+  t.raise_new(PyExc_TypeError, text_of_callable(t, callable) + " argument after ** must be a mapping, not " + type);
 }
 
 Flow OpcodeHandlers::dict_update(Tracer& t, SymbolicFrame& f, const Instruction& i) {
@@ -213,8 +197,16 @@ Flow OpcodeHandlers::unpack_sequence(Tracer& t, SymbolicFrame& f, const Instruct
 }
 
 Flow OpcodeHandlers::unpack_ex(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  const std::vector<Value*> items = t.unpack(f.pop());
+  Value* iterator = t.iterate(f.pop());
   const size_t before = static_cast<size_t>(i.arg), after = static_cast<size_t>(i.extra);
+  std::vector<Value*> items;
+  while (items.size() < before) {
+    Value* next = t.next_item(iterator);
+    if (!next) break;
+    items.push_back(next);
+  }
+  if (items.size() == before)
+    for (Value* rest : t.unpack(iterator)) items.push_back(rest);
   if (items.size() < before + after)
     t.raise_new(PyExc_ValueError, "not enough values to unpack (expected at least " + std::to_string(before + after) + ", got " + std::to_string(items.size()) + ")");
   const auto middle = items.begin() + static_cast<long>(before), tail = items.end() - static_cast<long>(after);

@@ -80,6 +80,19 @@ Value* next_in_view(Tracer& t, IteratorValue* it) {
   return t.tuple({e.key, e.value});
 }
 
+Value* next_in_deque(Tracer& t, IteratorValue* it) {
+  auto* items = as<ListValue>(payload_of(it->operands[0]));
+  const bool reversed = it->over == Over::reversed;
+  const size_t n = items->items.size(), position = static_cast<size_t>(it->position);
+  const bool ended = reversed ? it->position < 0 : position >= n;
+  // In CPython the one asks first whether it has ended, the other whether the deque has changed.
+  if (ended && reversed) return nullptr;
+  if (items->changes != it->removals) t.raise_new(PyExc_RuntimeError, "deque mutated during iteration");
+  if (ended) return nullptr;
+  it->position += reversed ? -1 : 1;
+  return items->items[position];
+}
+
 Value* next_in_sequence(Tracer& t, IteratorValue* it) {
   Value* sequence = payload_of(it->operands[0]);
   const int64_t n = *raw_length(t, sequence);
@@ -89,6 +102,7 @@ Value* next_in_sequence(Tracer& t, IteratorValue* it) {
 }
 
 Value* next_reversed(Tracer& t, IteratorValue* it) {
+  if (is_deque(it->operands[0])) return next_in_deque(t, it);
   Value* sequence = payload_of(it->operands[0]);
   const int64_t n = *raw_length(t, sequence);
   if (it->position < 0 || it->position >= n) return nullptr;
@@ -122,13 +136,8 @@ Value* next_zip(Tracer& t, IteratorValue* it) {
   return t.tuple(std::move(items));
 }
 
-// stop == 1: starmap.
 Value* next_map(Tracer& t, IteratorValue* it) {
   Arguments args;
-  if (it->stop == 1) {
-    Value* next = t.next_item(it->operands[1]);
-    return next ? t.call(it->operands[0], Arguments{t.unpack(next), {}}) : nullptr;
-  }
   for (size_t i = 1; i < it->operands.size(); ++i) {
     Value* next = t.next_item(it->operands[i]);
     if (!next) return nullptr;
@@ -158,6 +167,54 @@ Value* next_chain(Tracer& t, IteratorValue* it) {
   }
 }
 
+// Columns that have ended are null. stop: how many have not; the last operand is the fill value.
+Value* next_zip_longest(Tracer& t, IteratorValue* it) {
+  if (it->stop == 0) return nullptr;
+  std::vector<Value*> items;
+  for (size_t i = 0; i + 1 < it->operands.size(); ++i) {
+    Value*& column = it->operands[i];
+    Value* next = column ? t.next_item(column) : nullptr;
+    if (column && !next) {
+      column = nullptr;
+      if (--it->stop == 0) return nullptr;
+    }
+    items.push_back(next ? next : it->operands.back());
+  }
+  return t.tuple(std::move(items));
+}
+
+// operands: iterator, function or null, the total or null. position: 1 where the total is an initial value, not given yet.
+Value* next_accumulated(Tracer& t, IteratorValue* it) {
+  if (std::exchange(it->position, 0) == 1) return it->operands[2];
+  Value* next = t.next_item(it->operands[0]);
+  if (!next) return nullptr;
+  Value* total = it->operands[2];
+  if (total) next = it->operands[1] ? t.call(it->operands[1], {total, next}) : t.binary_operator(0, total, next);
+  return it->operands[2] = next;
+}
+
+Value* next_pair(Tracer& t, IteratorValue* it) {
+  Value*& before = it->operands[1];
+  if (!before && !(before = t.next_item(it->operands[0]))) return nullptr;
+  Value* next = t.next_item(it->operands[0]);
+  return next ? t.tuple({std::exchange(before, next), next}) : nullptr;
+}
+
+// position: 1 once the predicate has given its answer for good.
+Value* next_while(Tracer& t, IteratorValue* it) {
+  const bool takes = it->over == Over::takewhile;
+  if (takes && it->position) return nullptr;
+  while (Value* next = t.next_item(it->operands[1])) {
+    if (!takes && it->position) return next;
+    const bool answer = t.truth(t.call(it->operands[0], {next}));
+    if (!answer) it->position = 1;
+    if (answer == takes) return next;
+    if (takes) return nullptr;
+    if (!answer) return next;
+  }
+  return nullptr;
+}
+
 // position: items to drop before the next one is given; stop: how many positions are left, -1 for no end.
 Value* next_islice(Tracer& t, IteratorValue* it) {
   for (; it->position > 0; --it->position) {
@@ -171,12 +228,15 @@ Value* next_islice(Tracer& t, IteratorValue* it) {
   return next;
 }
 
+// step -1: reversed() of such an object.
 Value* next_get_item(Tracer& t, IteratorValue* it) {
+  if (it->position < 0) return nullptr;
   try {
     Value* item = t.get_item(it->operands[0], t.integer(it->position));
-    ++it->position;
+    it->position += it->step;
     return item;
   } catch (const SymbolicRaise& raised) {
+    if (it->step < 0) it->position = -1;
     if (t.exception_matches(raised.exception, PyExc_IndexError) || t.exception_matches(raised.exception, PyExc_StopIteration)) return nullptr;
     throw;
   }
@@ -244,8 +304,17 @@ Value* advance(Tracer& t, IteratorValue* it) {
       if (size_changed(it)) t.raise_new(PyExc_RuntimeError, "Set changed size during iteration");
       refuse_lost_keys(it);
       [[fallthrough]];
-    case Over::text:
-    case Over::other: return next_in_sequence(t, it);
+    case Over::text: return next_in_sequence(t, it);
+    case Over::deque: return next_in_deque(t, it);
+    case Over::zip_longest: return next_zip_longest(t, it);
+    case Over::accumulate: return next_accumulated(t, it);
+    case Over::starmap: {
+      Value* next = t.next_item(it->operands[1]);
+      return next ? t.call(it->operands[0], Arguments{t.unpack(next), {}}) : nullptr;
+    }
+    case Over::takewhile:
+    case Over::dropwhile: return next_while(t, it);
+    case Over::pairwise: return next_pair(t, it);
     case Over::repeat:
       if (it->stop == 0) return nullptr;
       if (it->stop > 0) --it->stop;
@@ -257,6 +326,15 @@ Value* advance(Tracer& t, IteratorValue* it) {
     }
   }
   return nullptr;
+}
+
+// An iterator of CPython's that has ended and says so for ever. The others ask what they are made of again.
+bool remembers_its_end(Over over) {
+  switch (over) {
+    case Over::zip: case Over::enumerate: case Over::map: case Over::filter: case Over::starmap: case Over::accumulate:
+    case Over::takewhile: case Over::dropwhile: case Over::zip_longest: case Over::deque: return false;
+    default: return true;
+  }
 }
 
 }  // namespace
@@ -281,6 +359,12 @@ IteratorValue* make_iterator(Tracer& t, Over over, PyTypeObject* type, std::vect
 static IteratorValue* iterate_set(Tracer& t, SetValue* set) {
   IteratorValue* it = make_iterator(t, Over::snapshot, set_iterator_type(), {t.tuple(ordered_items(t, set)), set});
   it->removals = set->removals;
+  return it;
+}
+
+static IteratorValue* iterate_deque(Tracer& t, Value* deque) {
+  IteratorValue* it = make_iterator(t, Over::deque, list_iterator_type(), {deque});
+  it->removals = as<ListValue>(payload_of(deque))->changes;
   return it;
 }
 
@@ -332,7 +416,7 @@ Value* raw_iterate(Tracer& t, Value* v) {
   Value* inner = contents_of(t, v);
   switch (inner->kind) {
     case ValueKind::list:
-      if (std::string_view(v->type->tp_name) == "collections.deque") return make_iterator(t, Over::other, list_iterator_type(), {v});
+      if (is_deque(v)) return iterate_deque(t, v);
       [[fallthrough]];
     case ValueKind::tuple:
       raw_length(t, inner);
@@ -397,7 +481,7 @@ Value* Tracer::next_item(Value* iterator) {
     if (it->object && !it->value_guarded) guard_parts(*this, it);
     Unresumable guard(*this);
     Value* next = advance(*this, it);
-    it->exhausted = next == nullptr;
+    it->exhausted = next == nullptr && remembers_its_end(it->over);
     return next;
   }
   if (iterator->kind == ValueKind::generator) {
@@ -419,8 +503,32 @@ Value* Tracer::next_item(Value* iterator) {
   }
 }
 
+// What list() and tuple() ask an object before they take its items; the answer changes nothing.
+static void ask_length_hint(Tracer& t, Value* v) {
+  // An iterator by index, forwards or backwards, asks what it goes over.
+  if (v->kind == ValueKind::iterator && as<IteratorValue>(v)->over == Over::get_item)
+    v = as<IteratorValue>(v)->exhausted ? v : as<IteratorValue>(v)->operands[0];
+  if (v->kind != ValueKind::instance) return;
+  try {
+    if (python_special(t, v, "__len__")) t.length(v);
+    else if (Value* hint = python_special(t, v, "__length_hint__")) t.call(hint, {});
+  } catch (const SymbolicRaise& raised) {
+    if (!t.exception_matches(raised.exception, PyExc_TypeError)) throw;
+  }
+}
+
 // An iterator without an end takes no steps that the limit of a trace would count.
 static constexpr size_t kLongest = 1 << 17;
+
+void Tracer::for_each(Value* iterable, const std::function<void(Value*)>& use, bool asks_length) {
+  Unresumable guard(*this);
+  Value* iterator = iterate(iterable);
+  if (asks_length) ask_length_hint(*this, iterable);
+  for (size_t taken = 0; Value* next = next_item(iterator); ++taken) {
+    if (taken >= kLongest) graph_break(BreakReason::trace_too_long, std::to_string(kLongest) + " items of an iterator");
+    use(next);
+  }
+}
 
 std::vector<Value*> Tracer::unpack(Value* v) {
   std::vector<Value*> items;
@@ -438,12 +546,7 @@ std::vector<Value*> Tracer::unpack(Value* v) {
     for (size_t i = 0; i < list->items.size(); ++i) items.push_back(item(list, i));
     return items;
   }
-  Unresumable guard(*this);
-  Value* iterator = iterate(v);
-  while (Value* next = next_item(iterator)) {
-    if (items.size() >= kLongest) graph_break(BreakReason::trace_too_long, std::to_string(kLongest) + " items of an iterator");
-    items.push_back(next);
-  }
+  for_each(v, [&](Value* next) { items.push_back(next); }, true);
   return items;
 }
 

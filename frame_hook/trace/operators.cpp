@@ -151,16 +151,15 @@ Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
 }
 
 Value* merge_dicts(Tracer& t, Value* a, Value* b, bool in_place) {
-  DictValue* left = dict_of(a);
   if (in_place) {
-    dict_update(t, left, b);
+    update_mapping(t, a, b);
     return a;
   }
   if (!dict_of(b)) return nullptr;
   DictValue* merged = t.dict();
   dict_update(t, merged, a);
   dict_update(t, merged, b);
-  if (a->kind != ValueKind::instance || builtin_base(a->type) == &PyDict_Type) return merged;  // a subclass written in Python makes a dict
+  if (a->kind != ValueKind::instance || builtin_base(a->type) == &PyDict_Type) return merged;  // of a subclass too
   InstanceValue* same_class = make_instance(t, a->type);
   same_class->payload = merged;
   return same_class;
@@ -170,9 +169,9 @@ Value* merge_dicts(Tracer& t, Value* a, Value* b, bool in_place) {
 Value* container_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
   t.type_of(a);
   t.type_of(b);
+  if (op == kAdd && in_place && is_deque(a)) return deque_extend(t, a, b), a;
   for (Value* v : {a, b})
-    if (v->kind == ValueKind::instance && list_of(v) && builtin_base(v->type) != &PyList_Type)  // a deque
-      graph_break(BreakReason::unsupported_value, std::string("operator ") + kBinary[op].symbol + " on " + describe(v));
+    if (is_deque(v)) graph_break(BreakReason::unsupported_value, std::string("operator ") + kBinary[op].symbol + " on " + describe(v));
   if (op == kAdd && is_sequence(a)) return concatenate(t, a, b, in_place);
   if (op == kMultiply && is_sequence(a) && is_int(payload_of(b))) return repeat(t, a, b, in_place);
   if (op == kMultiply && is_sequence(b) && is_int(payload_of(a))) return repeat(t, b, a, false);

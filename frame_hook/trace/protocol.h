@@ -66,6 +66,7 @@ template <class T> T* payload_as(Value* v, ValueKind kind) {
 inline DictValue* dict_of(Value* v) { return payload_as<DictValue>(v, ValueKind::dict); }
 inline ListValue* list_of(Value* v) { return payload_as<ListValue>(v, ValueKind::list); }
 inline TupleValue* tuple_of(Value* v) { return payload_as<TupleValue>(v, ValueKind::tuple); }
+bool is_deque(Value* v);                                     // of collections.deque or a subclass: its payload is a list
 inline SetValue* set_of(Value* v) { return payload_as<SetValue>(v, ValueKind::set); }
 std::vector<PyRef> set_items(PyObject* set);                 // of an exact set or frozenset, in iteration order
 // Exact builtin immutables, deeply: their methods run no Python code.
@@ -154,11 +155,17 @@ bool raw_contains(Tracer& t, Value* v, Value* item);
 std::optional<int64_t> raw_length(Tracer& t, Value* v);
 Value* raw_iterate(Tracer& t, Value* v);
 std::optional<bool> raw_equal(Tracer& t, Value* a, Value* b);   // ==, nothing: NotImplemented
+void list_append(Tracer& t, ListValue* list, Value* item);
 void list_extend(Tracer& t, ListValue* list, Value* iterable);
+void deque_extend(Tracer& t, Value* deque, Value* iterable);
+using PutItem = std::function<void(Value* key, Value* value)>;
 void dict_update(Tracer& t, DictValue* dict, Value* other);
+void update_mapping(Tracer& t, Value* self, Value* other);      // self.update(other)
+bool merge_mapping(Tracer& t, Value* mapping, const PutItem& put);  // PyDict_Merge: each item is put; false: no mapping
 SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items);  // added one by one
 SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items, PyRef order);  // set_order.h; null: unknown, or not asked for
 SetValue* set_from(Tracer& t, PyTypeObject* type, Value* iterable);  // set(iterable), frozenset(iterable)
+void set_update(Tracer& t, SetValue* set, Value* other);        // set.update(other)
 bool set_add(Tracer& t, SetValue* set, Value* item);            // false: was there
 int find_in_set(Tracer& t, SetValue* set, Value* item);         // position or -1
 bool values_equal(Tracer& t, Value* a, Value* b);               // identity, then ==

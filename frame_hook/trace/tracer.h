@@ -131,8 +131,8 @@ class Tracer {
   Value* next_item(Value* iterator);                       // null at the end
   std::vector<Value*> unpack(Value* iterable);             // list(v) as values
   // Takes an item, gives it to `use`, takes the next: for C code that writes while it iterates, or calls Python code.
-  // What was used stays used when the iterable, or `use`, raises.
-  void for_each(Value* iterable, const std::function<void(Value*)>& use);
+  // What was used stays used when the iterable, or `use`, raises. asks_length: its __len__ is called first, as by list().
+  void for_each(Value* iterable, const std::function<void(Value*)>& use, bool asks_length = false);
   std::optional<int64_t> length(Value* v);
   Value* format(Value* v, Value* spec);                    // format(v, spec); spec may be null
   Value* to_string(Value* v);                              // str(v)

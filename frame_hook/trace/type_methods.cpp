@@ -35,9 +35,13 @@ SetValue* self_set(Tracer& t, const Arguments& args, const char* method) {
   return set;
 }
 
+// The operands of what is computed from a set. CPython copies the set, or looks into it, while it takes their items.
 std::vector<SetOperand> others_of(Tracer& t, const Arguments& args) {
+  auto* self = set_of(args.positional[0]);
+  const std::vector<Value*> before = self->items;
   std::vector<SetOperand> operands;
   for (size_t i = 1; i < args.positional.size(); ++i) operands.push_back(set_operand(t, args.positional[i]));
+  if (self->items != before) graph_break(BreakReason::unsupported_value, "a set that its operand changes");
   return operands;
 }
 
@@ -71,7 +75,7 @@ Value* builtin_frozenset(Tracer& t, const Arguments& args) {
 
 Value* list_append(Tracer& t, const Arguments& args) {
   only_positional(t, args, "list.append", 2, 2);
-  list_extend(t, self_as<ListValue>(t, args, ValueKind::list, "append"), t.tuple({args.positional[1]}));
+  frame_hook::list_append(t, self_as<ListValue>(t, args, ValueKind::list, "append"), args.positional[1]);
   return t.none();
 }
 
@@ -111,7 +115,7 @@ Value* list_remove(Tracer& t, const Arguments& args) {
   for (size_t i = 0; i < list->items.size(); ++i) {
     if (!values_equal(t, t.item(list, i), args.positional[1])) continue;
     written_list(t, args, "remove");
-    list->items.erase(list->items.begin() + i);
+    if (i < list->items.size()) list->items.erase(list->items.begin() + i);  // == may have shortened it
     return t.none();
   }
   t.raise_new(PyExc_ValueError, "list.remove(x): x not in list");
@@ -130,25 +134,36 @@ Value* list_reverse(Tracer& t, const Arguments& args) {
 
 Value* list_sort(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "sort", {"self", "$key", "$reverse"}, 1);
-  ListValue* list = written_list(t, args, "sort");
-  list->items = sorted_values(t, list->items, a[1], a[2]);
+  sort_list(t, written_list(t, args, "sort"), a[1], a[2]);
   return t.none();
 }
+
+namespace {
+
+Value* sequence_item(Tracer& t, Value* items, int64_t i) {
+  const size_t at = static_cast<size_t>(i);
+  return items->kind == ValueKind::list ? t.item(as<ListValue>(items), at) : t.item(as<TupleValue>(items), at);
+}
+
+}  // namespace
 
 Value* list_copy(Tracer& t, const Arguments& args) { return t.list(t.unpack(self_list(t, args, "copy"))); }
 
 Value* sequence_index(Tracer& t, const Arguments& args) {
   only_positional(t, args, "index", 2, 4);
   t.type_of(args.positional[0]);
-  std::vector<Value*> items = t.unpack(payload_of(args.positional[0]));
-  const int64_t n = static_cast<int64_t>(items.size());
+  Value* items = payload_of(args.positional[0]);
+  const auto length = [&] { return *raw_length(t, items); };
+  const int64_t n = length();  // == may change a list: its length is asked for each time
   auto bound = [&](size_t i, int64_t otherwise) {
     if (args.positional.size() <= i) return otherwise;
     const int64_t at = t.as_index(args.positional[i]);
     return at < 0 ? std::max<int64_t>(0, at + n) : std::min(at, n);
   };
-  for (int64_t i = bound(2, 0), end = bound(3, n); i < end; ++i)
-    if (values_equal(t, items[i], args.positional[1])) return t.integer(i);
+  const int64_t last = args.positional.size() > 3 ? bound(3, n) : INT64_MAX;
+  Unresumable guard(t);
+  for (int64_t i = bound(2, 0); i < last && i < length(); ++i)
+    if (values_equal(t, sequence_item(t, items, i), args.positional[1])) return t.integer(i);
   if (tuple_of(args.positional[0])) t.raise_new(PyExc_ValueError, "tuple.index(x): x not in tuple");
   t.raise_new(PyExc_ValueError, repr_text(t, args.positional[1]) + " is not in list");
 }
@@ -157,7 +172,10 @@ Value* sequence_count(Tracer& t, const Arguments& args) {
   only_positional(t, args, "count", 2, 2);
   t.type_of(args.positional[0]);
   int64_t count = 0;
-  for (Value* v : t.unpack(payload_of(args.positional[0]))) count += values_equal(t, v, args.positional[1]);
+  Value* items = payload_of(args.positional[0]);
+  Unresumable guard(t);
+  for (int64_t i = 0; i < *raw_length(t, items); ++i)
+    count += values_equal(t, sequence_item(t, items, i), args.positional[1]);
   return t.integer(count);
 }
 
@@ -247,19 +265,22 @@ Value* set_clear(Tracer& t, const Arguments& args) {
 
 Value* set_update(Tracer& t, const Arguments& args) {
   SetValue* set = self_set(t, args, "update");
-  const std::vector<SetOperand> operands = others_of(t, args);
-  t.will_mutate(set);
-  PyRef order = set->order;
-  set->order = {};
-  for (const SetOperand& operand : operands)
-    for (Value* v : operand.items) set_add(t, set, v);
-  if (call_order(t, order, "update", operands)) set->order = std::move(order);
+  for (size_t i = 1; i < args.positional.size(); ++i) frame_hook::set_update(t, set, args.positional[i]);
   return t.none();
 }
 
 Value* set_difference_update(Tracer& t, const Arguments& args) {
   SetValue* set = self_set(t, args, "difference_update");
-  return keep(t, set, others_of(t, args), false);
+  for (size_t i = 1; i < args.positional.size(); ++i) {
+    if (set_of(args.positional[i])) {
+      keep(t, set, {set_operand(t, args.positional[i])}, false);
+      continue;
+    }
+    t.for_each(args.positional[i], [&](Value* item) { take_out(t, set, item); });
+    const SetOperand nothing{{}, PyRef::steal(PyTuple_New(0))};
+    if (set->order) call_order(t, set->order, "difference_update", {nothing});  // moves the rest where many places are free
+  }
+  return t.none();
 }
 
 Value* set_intersection_update(Tracer& t, const Arguments& args) {
@@ -308,6 +329,23 @@ Value* set_symmetric_difference(Tracer& t, const Arguments& args) {
   return make_set(t, self->type, items, call_order(t, order_of(t, self), "symmetric_difference", operands));
 }
 
+namespace {
+
+// Whether the iterable has such an item; those behind it are not taken.
+bool find_item(Tracer& t, Value* iterable, const std::function<bool(Value*)>& is_it) {
+  if (set_of(iterable)) {
+    const std::vector<Value*> items = set_operand(t, iterable).items;
+    return std::any_of(items.begin(), items.end(), is_it);
+  }
+  Unresumable guard(t);
+  Value* iterator = t.iterate(iterable);
+  while (Value* item = t.next_item(iterator))
+    if (is_it(item)) return true;
+  return false;
+}
+
+}  // namespace
+
 Value* set_issubset(Tracer& t, const Arguments& args) {
   only_positional(t, args, "issubset", 2, 2);
   SetValue* self = self_set(t, args, "issubset");
@@ -317,14 +355,13 @@ Value* set_issubset(Tracer& t, const Arguments& args) {
 Value* set_issuperset(Tracer& t, const Arguments& args) {
   only_positional(t, args, "issuperset", 2, 2);
   SetValue* self = self_set(t, args, "issuperset");
-  for (Value* v : set_operand(t, args.positional[1]).items)
-    if (find_in_set(t, self, v) < 0) return t.boolean(false);
-  return t.boolean(true);
+  return t.boolean(!find_item(t, args.positional[1], [&](Value* v) { return find_in_set(t, self, v) < 0; }));
 }
 
 Value* set_isdisjoint(Tracer& t, const Arguments& args) {
   only_positional(t, args, "isdisjoint", 2, 2);
-  return t.boolean(filtered(t, self_set(t, args, "isdisjoint"), others_of(t, args), true).empty());
+  SetValue* self = self_set(t, args, "isdisjoint");
+  return t.boolean(!find_item(t, args.positional[1], [&](Value* v) { return find_in_set(t, self, v) >= 0; }));
 }
 
 }  // namespace framejit::frame_hook::rows

@@ -25,6 +25,7 @@ Deque self_deque(Tracer& t, const Arguments& args, const char* method) {
 void push(Tracer& t, const Deque& deque, Value* item, bool left) {
   std::vector<Value*>& items = deque.list->items;
   t.will_mutate(deque.list);
+  ++deque.list->changes;
   if (deque.limit == 0) return;
   if (deque.limit > 0 && static_cast<int64_t>(items.size()) == deque.limit) items.erase(left ? items.end() - 1 : items.begin());
   items.insert(left ? items.begin() : items.end(), item);
@@ -33,7 +34,9 @@ void push(Tracer& t, const Deque& deque, Value* item, bool left) {
 Value* extend(Tracer& t, const Arguments& args, const char* method, bool left) {
   only_positional(t, args, method, 2, 2);
   const Deque deque = self_deque(t, args, method);
-  for (Value* item : t.unpack(args.positional[1])) push(t, deque, item, left);
+  Value* iterable = args.positional[1];
+  if (payload_of(iterable) == deque.list) iterable = t.list(deque.list->items);
+  t.for_each(iterable, [&](Value* item) { push(t, deque, item, left); });
   return t.none();
 }
 
@@ -43,6 +46,7 @@ Value* pop(Tracer& t, const Arguments& args, const char* method, bool left) {
   if (items.empty()) t.raise_new(PyExc_IndexError, "pop from an empty deque");
   const auto at = left ? items.begin() : items.end() - 1;
   Value* item = *at;
+  ++as<ListValue>(payload_of(args.positional[0]))->changes;
   items.erase(at);
   return item;
 }
@@ -80,7 +84,9 @@ Value* deque_pop(Tracer& t, const Arguments& args) { return pop(t, args, "pop", 
 Value* deque_popleft(Tracer& t, const Arguments& args) { return pop(t, args, "popleft", true); }
 
 Value* deque_clear(Tracer& t, const Arguments& args) {
-  self_deque(t, args, "clear").list->items.clear();
+  ListValue* list = self_deque(t, args, "clear").list;
+  ++list->changes;
+  list->items.clear();
   return t.none();
 }
 
@@ -94,8 +100,21 @@ Value* deque_rotate(Tracer& t, const Arguments& args) {
   only_positional(t, args, "rotate", 1, 2);
   std::vector<Value*>& items = self_deque(t, args, "rotate").list->items;
   const int64_t n = static_cast<int64_t>(items.size()), by = args.positional.size() == 2 ? t.as_index(args.positional[1]) : 1;
+  if (n > 1) ++as<ListValue>(payload_of(args.positional[0]))->changes;
   if (n > 0) std::rotate(items.begin(), items.end() - ((by % n) + n) % n, items.end());
   return t.none();
 }
 
 }  // namespace framejit::frame_hook::rows
+
+namespace framejit::frame_hook {
+
+void deque_extend(Tracer& t, Value* deque, Value* iterable) { rows::extend(t, Arguments{{deque, iterable}, {}}, "extend", false); }
+
+bool is_deque(Value* v) {
+  static PyObject* const module = PyImport_ImportModule("collections");
+  static auto* const type = reinterpret_cast<PyTypeObject*>(PyObject_GetAttrString(module, "deque"));
+  return v->kind == ValueKind::instance && PyType_IsSubtype(v->type, type);
+}
+
+}  // namespace framejit::frame_hook

@@ -87,18 +87,16 @@ Value* dict_setdefault(Tracer& t, const Arguments& args) {
   return value;
 }
 
-// Overrides of __setitem__ are not asked, as in CPython; OrderedDict's update does ask them.
+// Overrides of __setitem__ are not asked; OrderedDict's update does ask them.
 Value* dict_update_row(Tracer& t, const Arguments& args) {
   if (args.positional.empty() || args.positional.size() > 2) t.raise_new(PyExc_TypeError, "update expected at most 1 argument");
   DictValue* dict = self_dict(t, args, "update");
   Value* self = args.positional[0];
-  const bool asks = self->kind == ValueKind::instance && PyType_IsSubtype(self->type, &PyODict_Type) && python_special(t, self, "__setitem__");
-  DictValue* more = asks ? t.dict() : dict;
-  if (args.positional.size() == 2) dict_update(t, more, args.positional[1]);
-  for (const auto& [name, v] : args.keywords) t.dict_set(more, t.constant_value(name), v);
-  if (asks) {
-    const std::vector<DictEntry> entries = more->entries;
-    for (const DictEntry& e : entries) t.set_item(self, e.key, e.value);
+  const bool asks = self->kind == ValueKind::instance && PyType_IsSubtype(self->type, &PyODict_Type);
+  if (args.positional.size() == 2) update_mapping(t, self, args.positional[1]);
+  for (const auto& [name, v] : args.keywords) {
+    if (asks) t.set_item(self, t.constant_value(name), v);
+    else t.dict_set(dict, t.constant_value(name), v);
   }
   return t.none();
 }
@@ -138,7 +136,7 @@ Value* dict_fromkeys(Tracer& t, const Arguments& args) {
   Value* value = args.positional.size() == 3 ? args.positional[2] : t.none();
   PyTypeObject* type = known_type(t, args.positional[0]);
   Value* made = type == &PyDict_Type ? t.dict() : t.call(args.positional[0], {});
-  for (Value* key : t.unpack(args.positional[1])) t.set_item(made, key, value);
+  t.for_each(args.positional[1], [&](Value* key) { t.set_item(made, key, value); });
   return made;
 }
 
@@ -146,10 +144,11 @@ Value* dict_fromkeys(Tracer& t, const Arguments& args) {
 Value* count_elements(Tracer& t, const Arguments& args) {
   only_positional(t, args, "_count_elements", 2, 2);
   Value* mapping = args.positional[0];
-  for (Value* key : t.unpack(args.positional[1])) {
-    Value* count = t.call(t.get_attribute(mapping, interned("get")), {key, t.integer(0)});
+  Value* get = t.get_attribute(mapping, interned("get"));
+  t.for_each(args.positional[1], [&](Value* key) {
+    Value* count = t.call(get, {key, t.integer(0)});
     t.set_item(mapping, key, t.binary_operator(0, count, t.integer(1)));
-  }
+  });
   return t.none();
 }
 

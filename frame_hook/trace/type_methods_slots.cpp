@@ -53,21 +53,23 @@ Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   }
   if (DictValue* dict = dict_of(self)) {
     only_positional(t, Arguments{rest.positional, {}}, "dict", 0, 1);
-    if (!rest.positional.empty()) dict_update(t, dict, rest.positional[0]);
+    if (!rest.positional.empty()) update_mapping(t, self, rest.positional[0]);
     for (const auto& [name, v] : rest.keywords) t.dict_set(dict, t.constant_value(name), v);
   } else if (ListValue* list = owner == &PyList_Type ? list_of(self) : nullptr) {
     only_positional(t, rest, "list", 0, 1);
     t.load(list);
     t.will_mutate(list);
-    list->items = rest.positional.empty() ? std::vector<Value*>() : t.unpack(rest.positional[0]);
+    list->items.clear();
+    if (!rest.positional.empty()) list_extend(t, list, rest.positional[0]);
   } else if (SetValue* set = set_of(self); set && set->type == &PySet_Type) {
     if (!rest.keywords.empty()) only_positional(t, rest, "set", 0, 1);
     only_positional(t, rest, t.type_of(self)->tp_name, 0, 1);
     t.load(set);
     t.will_mutate(set);
-    SetValue* made = rest.positional.empty() ? make_set(t, &PySet_Type, {}) : set_from(t, &PySet_Type, rest.positional[0]);
-    set->items = made->items;
-    set->order = made->order;
+    ++set->removals;
+    set->items.clear();
+    set->order = make_set(t, &PySet_Type, {})->order;
+    if (!rest.positional.empty()) set_update(t, set, rest.positional[0]);
   } else {
     graph_break(BreakReason::unknown_callable, std::string(owner->tp_name) + ".__init__");
   }

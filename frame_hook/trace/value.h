@@ -63,6 +63,8 @@ struct TupleValue : Value {
 struct ListValue : Value {
   std::vector<Value*> items;
   bool loaded = false;           // items has the right length (guarded for a real list); before, it holds what was appended alone
+  bool being_sorted = false;     // list.sort() runs: the list looks empty, and must not be written
+  uint32_t changes = 0;          // of a deque: how often it was changed, for its iterators
 };
 
 // Keys are values with a concrete, hashable key object (or identity-hashed instances). Insertion order kept.
@@ -138,12 +140,13 @@ struct InstanceValue : Value {
 // with items, position counts those taken. zip, map and filter have no state but their parts; of enumerate, operands[1] is the index
 // and step counts the items taken.
 struct IteratorValue : Value {
-  enum class Over : uint8_t { sequence, reversed, range, zip, enumerate, map, filter, dict_view, callable, chain, islice, other,
-                              get_item, text, repeat, count, snapshot, real } over;
+  enum class Over : uint8_t { sequence, reversed, range, zip, enumerate, map, filter, dict_view, callable, chain, islice, deque,
+                              get_item, text, repeat, count, snapshot, zip_longest, accumulate, starmap, takewhile, dropwhile,
+                              pairwise, real } over;
   std::vector<Value*> operands;
   int64_t position = 0;
   int64_t step = 1, stop = 0;    // range
-  uint32_t removals = 0;         // of the dict or set, when the iterator was made
+  uint32_t removals = 0;         // of the dict or set, when the iterator was made; of a deque: its changes
   bool exhausted = false;
 };
 struct GeneratorValue : Value {

@@ -1,5 +1,8 @@
-"""Differential fuzzer of frames: random Python functions over tensors, ints, lists and dicts, with loops, branches, closures,
-exceptions, with blocks and breaks at random places; compiled and plain runs must agree in result, written arguments and output.
+"""Differential fuzzer of frames: random Python functions over tensors, ints, lists and dicts, with loops, branches,
+closures, exceptions, with blocks and breaks at random places; generators and iterators over what is being written,
+effects that an exception leaves half done, locals and cells that are unbound or deleted on some paths, several names
+for one container. The calls take different paths. Compiled and plain runs must agree in result, written arguments and
+output.
 
     python tests/fuzz/frames_fuzz.py [--seed N] [--count N] [--backend NAME]
 
@@ -16,6 +19,43 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 TENSOR_EXPRESSIONS = ["{t} + {u}", "{t} * {i}", "{t}.relu()", "torch.sin({t}) - {u}", "{t}.sum(0, keepdim=True) + {u}", "-{t}", "torch.where({t} > 0, {t}, {u})",
                       "{t}.clone()", "h({t}, {i})", "g({t})", "{t}.view(-1).view({t}.shape)", "torch.stack([{t}, {u}]).amax(0)", "xs[{i} % len(xs)] + {t}", "d['k'] * 2 + {t}"]
 INT_EXPRESSIONS = ["{i} + {j}", "{i} * 2 - {j}", "len(xs) + {i}", "{i} % 5", "{t}.shape[0]", "max({i}, {j})", "abs({i} - {j})", "sum(range({i} % 4))", "int(bool({i})) + {j}"]
+# Builtins that take items one by one while they write what these are made from, or while they call Python code.
+LAZY = [
+    "{l}.extend({l}[-1] + {i} for _ in range({j} % 3))", "{l} += ({m}[k % len({m})] * 2 for k in range({i} % 3))",
+    "{l}[{i} % 3:] = ({m}[-1] + k for k in range(len({l}) % 3))",
+    "{l}.extend(map(lambda k: {m}[k % len({m})] + len({l}), range(2)))",
+    "{l}.extend(itertools.islice(zip_sums({l}, {m}), {i} % 4))", "d.update((k, d['k'] + len(d)) for k in 'pq')",
+    "d |= ((k, {t} * len(d)) for k in 'rs')", "s.update(max(s, default=0) + 1 for _ in range({i} % 3))",
+    "q.extend(q[-1] + {i} for _ in range(2))", "q.extendleft({l}[-1] + len(q) for _ in range(2))",
+    "t0 = sum(bumped(t1.clone(), {i} % 4))", "t1 = sum(bumped(t0 + 1, 3), {t})", "t0 = sum(bumped({t} * 2, 2))",
+    "it0 = iter({l}); next(it0, None); {l}.append({t}); n1 = len(list(it0)) % 5",
+    "it0 = iter({l}); {l}.append({t}); n0 = (n0 + len(list(it0))) % 7", "t1 = sum(noisy({l}))", "n0 = min(noisy([{i}, {j}, 2]), key=heard) % 7",
+    "n0 = sum(noisy([{i}, 0.5, True])) % 7", "{l}.sort(key=lambda v: heard(len({l})))",
+    "n0 = sorted(map(Compared, [{i}, {j}, n0, 1]))[0].n",
+    "n1 = len(list(itertools.takewhile(heard, noisy([{i}, {j}, 1]))))",
+    "t0 = list(itertools.accumulate(noisy({l})))[-1]",
+    "for a0, b0 in itertools.zip_longest(noisy({l}), range(2)): LOG.append(b0)",
+    "n1 = [k for _, k in zip(noisy([1, 2]), it0)][-1:] == []", "d.update(dict.fromkeys(noisy(['u', 'v']), {t}))",
+    "s.difference_update(k for k in list(s) if heard(len(s)) % 2)",
+    "n0 = any(heard(k) for k in noisy([{i} % 2, {j} % 2]))",
+    "o.value = collections.deque(noisy({l}), {i} % 3 + 1)[-1]",
+]
+HALF_WAY = [
+    "{l}.extend(half({m}, {i} % 3))", "{l} += half({m}, {i} % 3)",
+    "d.update((k, d['k'] * 2) for k in half(['k', 'w', 'k'], {i} % 4))", "s.update(half([5, 6, 7], {i} % 4))",
+    "q.extend(half({m}, {i} % 3))", "{l}[:1] = half({m}, {i} % 3)", "t0 = sum(half(bumped(t1.clone(), 3), {i} % 4))",
+    "n0 = sorted([3, 1, 2], key=lambda v: 1 // ({i} % 3 - v) or v)[0]", "for t1 in half({m}, {i} % 3): {l}.append(t1)",
+    "n1, n0 = half([{i}, 2, 3], {j} % 4)",
+]
+# u0 is a local, u1 a cell, bound on some paths alone.
+UNBOUND = [
+    "{u}", "t0 = t0 + {u}", "del {u}", "n1 = int({u} is x)", "t1 = peek()", "{l}.append({u})", "{u} = {u} * 2",
+    "[{u} for {u} in range(2)]", "t0 = t1 * {u}.sum()",
+]
+ITERATORS = [
+    "iter({l})", "iter(list({l}))", "enumerate({l})", "reversed({l})", "zip({l}, {m})", "map(g, {l})",
+    "filter(None, [0, {i}, 2])", "iter(d.values())", "noisy({l})", "half({l}, {i} % 3)",
+]
 BREAKS = ["log({i})", "n0 = int({t}.sum().item() > 1e9) + {i}", "log(len(xs))"]
 
 
@@ -29,7 +69,9 @@ class Program:
 
     def pick(self, pool):
         names = dict(t=self.rng.choice(["x", "y", "t0", "t1"]), u=self.rng.choice(["x", "y", "t0", "t1"]),
-                     i=self.rng.choice(["n", "n0", "n1", str(self.rng.randint(0, 4))]), j=self.rng.choice(["n", "n0", "n1", str(self.rng.randint(0, 4))]))
+                     i=self.rng.choice(["n", "n0", "n1", str(self.rng.randint(0, 4))]),
+                     j=self.rng.choice(["n", "n0", "n1", str(self.rng.randint(0, 4))]),
+                     l=self.rng.choice(["xs", "xs", "ys", "o.items"]), m=self.rng.choice(["xs", "ys"]))
         return self.rng.choice(pool).format(**names)
 
     def tensor(self):
@@ -43,6 +85,7 @@ class Program:
 
     def statement(self):
         choices = ["tensor"] * 6 + ["int"] * 3 + ["list", "dict", "attr", "inplace", "break"]
+        choices += ["lazy", "lazy", "half_way", "alias", "bound", "unbound", "iterator", "next"]
         if self.depth < 3:
             choices += ["if", "for", "while", "try", "with", "raise", "inner"]
         kind = self.rng.choice(choices)
@@ -57,6 +100,27 @@ class Program:
     def make_dict(self): return [self.rng.choice(["d['k'] = {e}", "d[{i}] = {e}", "d.update(z={e})", "d.setdefault('s', {e})", "d.pop('z', None)"]).format(e=self.tensor(), i=self.integer())]
     def make_attr(self): return [self.rng.choice(["o.value = {e}", "o.count += {i}", "o.step({e})"]).format(e=self.tensor(), i=self.integer())]
     def make_inplace(self): return [self.rng.choice(["t0.add_({i})", "t0 = t0.clone(); t0.mul_(2)", "t1 = t0.clone(); t1[0] = {i}"]).format(i=self.integer())]
+    def make_lazy(self): return [self.pick(LAZY)]
+    def make_half_way(self):
+        caught = self.rng.choice(["except ValueError:", "except ArithmeticError:", "except Exception as e0:"])
+        handler = [[self.rng.choice(["n0 = 2", "LOG.append(len(xs))", "log(0)"])]]
+        return ["try:", [[self.pick(HALF_WAY)]], caught, handler]
+    def make_alias(self):
+        return [self.rng.choice(["ys = xs", "ys = list(xs)", "o.items = xs", "o.items = ys", "xs, ys = ys, xs",
+                                 "d['xs'] = xs", "it0 = iter(xs)"])]
+    def make_bound(self):
+        return [f"if ({self.integer()}) % 2:", [[f"{self.rng.choice(['u0', 'u1'])} = {self.tensor()}"]]]
+    def make_unbound(self):
+        u = self.rng.choice(["u0", "u1"])
+        body = [[self.pick([part.replace("{u}", u) for part in UNBOUND])]]
+        if self.rng.random() < 0.3: body.append(self.make_break())
+        handler = [[self.rng.choice(["n0 = 4", "LOG.append(str(e0))", "log(1)"])]]
+        return ["try:", body, "except NameError as e0:", handler]
+    def make_iterator(self): return [f"it0 = {self.pick(ITERATORS)}"]
+    def make_next(self):
+        return [self.rng.choice(["n1 = next(it0, None) is None", "for k0 in it0: break",
+                                 "n0 = len(list(it0)) if n0 % 2 else 1",
+                                 "LOG.append(sum(1 for _ in it0) if n0 % 2 else 0)"])]
     def make_break(self): return [self.pick(BREAKS)]
     def make_if(self): return [f"if ({self.integer()}) % 2:", self.block(self.rng.randint(1, 3)), "else:", self.block(self.rng.randint(1, 2))]
     def make_for(self):
@@ -84,10 +148,17 @@ class Program:
                     else:
                         lines.append("    " * indent + part)
         emit(self.body, 1)
-        return PRELUDE + "def f(x, y, n, xs, d, o):\n    t0 = x; t1 = y; n0 = n; n1 = 1\n" + "\n".join(lines) + "\n    return t0, t1, n0, n1, xs, d, o.value, o.count\n"
+        return PRELUDE + HEAD + "\n".join(lines) + "\n    return t0, t1, n0, n1, xs, ys, d, sorted(s), list(q), o.value, o.count\n"
 
 
+HEAD = """def f(x, y, n, xs, d, o):
+    t0 = x; t1 = y; n0 = n; n1 = 1; ys = xs; s = {1, n}; it0 = iter(()); o.items = [x]
+    q = collections.deque([x], 4)
+    def peek(): return u1 + 1
+"""
 PRELUDE = textwrap.dedent("""
+    import collections
+    import itertools
     import torch
     from contextlib import contextmanager
     LOG = []
@@ -105,13 +176,33 @@ PRELUDE = textwrap.dedent("""
         try: yield 5
         finally: LOG.append("out")
     def g(t): return t * 2 if t.dim() else t
+    def heard(v):
+        LOG.append(v)
+        return v
+    def noisy(items):
+        for item in items:
+            LOG.append(len(LOG))
+            yield item
+    def half(items, stop):
+        for k, item in enumerate(items):
+            if k == stop: raise ValueError(k)
+            yield item
+    def bumped(t, k):
+        for _ in range(k): yield t.add_(1)
+    def zip_sums(a, b):
+        for v, w in zip(a, b): yield v + w
+    class Compared:
+        def __init__(self, n): self.n = n
+        def __lt__(self, other):
+            LOG.append((self.n, other.n))
+            return self.n < other.n
     def h(t, k):
         for _ in range(k % 3): t = t + k
         return t
 """)
 
 
-def run(source, seed, backend, calls=3):
+def run(source, seed, backend, calls=4):
     """None when compiled and plain agree, else what differs."""
     import torch
     import framejit
@@ -126,7 +217,7 @@ def run(source, seed, backend, calls=3):
         for call in range(calls):
             torch.manual_seed(seed)
             x, y = torch.randn(3, 2), torch.randn(3, 2)
-            args = [x, y, call % 2 + 2, [x + 1, y], {"k": y}, scope["Obj"]()]
+            args = [x, y, (2, 3, 2, 5)[call % 4], [x + 1, y] if call % 3 < 2 else [y], {"k": y}, scope["Obj"]()]
             try:
                 with torch.no_grad():
                     results.append(("returned", f(*args)))
