@@ -114,7 +114,7 @@ $(OTHER_PYTHONS): without-torch-%: $(STAMP)
 	@$(begin)
 	@$(TOOLS)/test_without_torch $* $(JOBS)
 
-bench: build  ## calls, guards, breaks, capture, kernels, models, memory, cold starts, updates, a busy neighbour, beside eager and torch.compile; kept in benchmarks/results/. NAME=calls runs one
+bench: build  ## calls, guards, breaks, capture, kernels, models, memory, cold starts, growth, updates, a busy neighbour, beside eager and torch.compile; kept in benchmarks/results/. NAME=calls runs one
 	@HF_HUB_OFFLINE=1 $(RUN) benchmarks/run.py $(NAME)
 
 SWEEP ?= benchmarks/results/op_sweep.txt

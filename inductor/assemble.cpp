@@ -11,6 +11,7 @@
 #include "graph/node_values.h"
 #include "inductor/compile_kernels.h"
 #include "inductor/homes.h"
+#include "inductor/kernel/base_offsets.h"
 #include "inductor/kernel/in_place.h"
 #include "inductor/output_code.h"
 #include "inductor/schedule/arena_blocks.h"
@@ -37,6 +38,7 @@ class Assembler {
     find_uses();
     make_kernels();
     plan_buffers();
+    for (Kernel& kernel : kernels_) offsets_.push_back(take_base_offsets(kernel));  // in_place.h compares addresses as they were
     FJ_TRY_VOID(compile_kernels(kernels_, target_, plan_.name, compiled_));
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       if (s == commit_) prepare_commit();
@@ -308,7 +310,7 @@ class Assembler {
     for (const BlockSpan& span : arena_.spans)
       if (span.first_step == s && s < commit_) take_block(span);
     if (const auto* call = std::get_if<ExternCall>(&schedule_.steps[s])) add_extern(*call);
-    else add_kernel(kernels_[s], std::move(compiled_[s]));
+    else add_kernel(kernels_[s], offsets_[s], std::move(compiled_[s]));
     for (const BlockSpan& span : arena_.spans)
       if (span.last_step == s) plan_.steps.emplace_back(runtime::GiveStep{span.block});
   }
@@ -345,15 +347,17 @@ class Assembler {
     step.results.clear();
   }
 
-  void add_kernel(const Kernel& kernel, CompiledKernel compiled) {
+  void add_kernel(const Kernel& kernel, const std::vector<int64_t>& offsets, CompiledKernel compiled) {
     runtime::KernelStep step;
     step.kernel = number_of(std::move(compiled.code));
     step.place.device = device_id_;
     step.name = "k" + std::to_string(next_kernel_++);
     log_kernel(graph_, step.name, kernel, target_);
-    for (const KernelBuffer& b : kernel.buffers) {
+    for (size_t k = 0; k < kernel.buffers.size(); ++k) {
+      const KernelBuffer& b = kernel.buffers[k];
       if (b.is_local) continue;
       if (b.is_written) make_tensor(b.source);
+      if (offsets[k] != 0) step.offsets.emplace_back(static_cast<uint32_t>(step.buffers.size()), offsets[k] * row_of(b.dtype).bytes);
       step.buffers.push_back(buffer_of_[b.source]);
     }
     for (graph::SymbolId symbol : kernel.symbols) step.sizes.push_back(sizes_.size(SymExpr::symbol(symbol)));
@@ -419,6 +423,7 @@ class Assembler {
   graph::PlanSizes sizes_;
   std::vector<Use> uses_;
   std::vector<Kernel> kernels_;              // per step; extern calls have none
+  std::vector<std::vector<int64_t>> offsets_;  // per step and argument, in elements
   std::vector<CompiledKernel> compiled_;     // per step
   std::vector<bool> in_memory_, in_arena_, allocated_;  // per loop buffer; in_arena_: or where its owner is
   std::vector<bool> in_input_;               // per loop buffer: the new value of an input, in its memory

@@ -39,6 +39,7 @@ Result<void> run_kernel(const KernelStep& step, const LoadedKernel& kernel, Plan
   auto** buffers = static_cast<void**>(alloca((buffer_count + 1) * sizeof(void*)));
   auto* sizes = static_cast<int64_t*>(alloca((size_count + 1) * sizeof(int64_t)));
   for (size_t i = 0; i < buffer_count; ++i) buffers[i] = host.data(step.buffers[i]);
+  for (const auto& [i, bytes] : step.offsets) buffers[i] = static_cast<char*>(buffers[i]) + bytes;
   for (size_t i = 0; i < size_count; ++i) sizes[i] = host.size(step.sizes[i]);
   const int64_t extent = host.size(step.extent);
   if (extent == 0) return {};  // what does not depend on the point stands before the loop and would touch memory that is not there

@@ -71,6 +71,7 @@ struct KernelStep {
   std::string name;                    // "k0", "k1": the steps of a plan in order
   Place place;
   std::vector<BufferId> buffers;
+  std::vector<std::pair<uint32_t, int64_t>> offsets;  // arguments that begin further on in their buffers, and by how many bytes
   std::vector<Size> sizes;
   Size extent{1};                      // parallel range [0, extent)
   int64_t grain = 0;                   // at least this much per thread; 0 or less: one thread; -1: the function computes all of it

@@ -73,6 +73,8 @@ class Verifier {
     if (s.unit < 1) wrong("a unit of " + std::to_string(s.unit));
     if (!s.place.device.is_cpu() && s.grain > 0) wrong("parts of a kernel that runs on device " + text_of(s.place.device));
     for (BufferId b : s.buffers) check(b);
+    for (const auto& [argument, bytes] : s.offsets)
+      if (argument >= s.buffers.size() || bytes < 0) wrong("an offset of argument " + std::to_string(argument));
     check(s.sizes);
     check(s.extent);
   }

@@ -270,6 +270,16 @@ class PlanParser {
     }
     FJ_TRY_VOID(in_.expect("runs"));
     FJ_TRY(step.kernel, numbered('c'));
+    if (in_.accept("offsets")) {
+      FJ_TRY_VOID(in_.expect("["));
+      while (!in_.accept("]")) {
+        if (!step.offsets.empty()) FJ_TRY_VOID(in_.expect(","));
+        FJ_TRY(const uint32_t argument, number<uint32_t>());
+        FJ_TRY_VOID(in_.expect(":"));
+        FJ_TRY(const int64_t bytes, in_.integer());
+        step.offsets.emplace_back(argument, bytes);
+      }
+    }
     if (in_.accept("sizes")) {
       FJ_TRY(const PlanArg sizes, list_argument());
       const auto* list = std::get_if<std::vector<Size>>(&sizes.payload);

@@ -101,6 +101,7 @@ struct ArgText {
 struct StepText {
   std::string operator()(const KernelStep& s) const {
     std::string out = "kernel " + name_text(s.name) + "(" + joined(s.buffers, buffer_name) + ") runs c" + std::to_string(s.kernel);
+    if (!s.offsets.empty()) out += " offsets " + list(s.offsets, [](const auto& o) { return std::to_string(o.first) + ": " + std::to_string(o.second); });
     if (!s.sizes.empty()) out += " sizes " + list(s.sizes, [](const Size& z) { return text_of(z); });
     out += " extent " + text_of(s.extent);
     if (s.grain != 0) out += " grain " + std::to_string(s.grain);

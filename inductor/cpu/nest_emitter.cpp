@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "inductor/cpu/lane_math.h"
 #include "inductor/kernel/loop_shape.h"
 #include "inductor/loop/op_costs.h"
 
@@ -96,6 +97,7 @@ void NestEmitter::choose_unroll() {
   is_light_ = weight <= 8;
   unroll_ = narrow || weight > 2 * registers_ ? 1 : weight > registers_ ? 2
                                                                         : 4;
+  if (!narrow && weight > 2 * registers_ && chain_weight() * 2 > weight) unroll_ = chain_unroll();
   if (has_at_most(kFew)) unroll_ = 1;
   if (!narrow) unroll_ = kernel_.unroll >= 0 ? unroll_ << kernel_.unroll : std::max(unroll_ >> -kernel_.unroll, 1u);
   if (kernel_.in_tiles) unroll_ = std::min(unroll_, std::max(static_cast<unsigned>(tile_line(kernel_)) / width_, 1u));
@@ -103,6 +105,27 @@ void NestEmitter::choose_unroll() {
   has_slabs_ = unroll_ >= 4 && weight <= 2 && may_walk_in_slabs();
   const auto extent = nest_.extent(n_.vector_dim).as_constant();
   while (extent && unroll_ > 1 && *extent < static_cast<int64_t>(width_ * unroll_)) unroll_ /= 2;
+}
+
+// Points side by side where instruction waits for instruction, over more of them than a CPU looks ahead: few values live at a time, so
+// that registers allow it. 30 sigmoids of 22607 points take 0.66 ms, two registers of points at once 0.35, four 0.20 (AVX-512, Zen 5).
+unsigned NestEmitter::chain_unroll() const {
+  const bool is_wide = std::any_of(nest_.body.begin(), nest_.body.end(), [](const LoopInst& inst) { return inst.op == LoopOp::kScalar && is_widened(inst.scalar); });
+  return registers_ / (is_wide ? 16 : 8);
+}
+
+// Of the longest row of instructions each of which needs the one before.
+size_t NestEmitter::chain_weight() const {
+  std::vector<size_t> until(nest_.body.size(), 0);
+  size_t longest = 0;
+  for (size_t i = 0; i < nest_.body.size(); ++i) {
+    const LoopInst& inst = nest_.body[i];
+    for (InstId operand : inst.operands)
+      if (operand != kNoInst) until[i] = std::max(until[i], until[operand]);
+    if (inst.op == LoopOp::kScalar) until[i] += cost_of(inst) < kFunctionCost ? 1 : kFunctionCost;
+    longest = std::max(longest, until[i]);
+  }
+  return longest;
 }
 
 bool NestEmitter::is_contiguous(const LoopInst& inst) const {

@@ -62,6 +62,8 @@ class NestEmitter {
   size_t level_of_dim(size_t d) const;
   bool has_at_most(int64_t points, size_t first_dim = 0) const;
   void choose_unroll();
+  unsigned chain_unroll() const;
+  size_t chain_weight() const;
   bool is_contiguous(const LoopInst& inst) const;
   void emit_level(size_t level, Accumulators& main, Accumulators& tail);
   void emit_results(Accumulators& main, Accumulators& tail);

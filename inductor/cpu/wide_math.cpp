@@ -272,9 +272,16 @@ Value* with_far_lanes(llvm::IRBuilderBase& b, llvm::Module& module, const char* 
 
 }  // namespace
 
-Value* emit_widened(llvm::IRBuilderBase& b, llvm::Module& module, ScalarOp op, Value* x, Value* y) {
+static const WideFunction* find_wide(ScalarOp op) {
   const auto* row = std::find_if(std::begin(kFunctions), std::end(kFunctions), [&](const WideFunction& f) { return f.op == op; });
-  if (row == std::end(kFunctions)) return nullptr;
+  return row == std::end(kFunctions) ? nullptr : row;
+}
+
+bool is_widened(ScalarOp op) { return find_wide(op) != nullptr; }
+
+Value* emit_widened(llvm::IRBuilderBase& b, llvm::Module& module, ScalarOp op, Value* x, Value* y) {
+  const WideFunction* row = find_wide(op);
+  if (row == nullptr) return nullptr;
   llvm::Type* wide = x->getType()->getWithNewType(b.getDoubleTy());
   Value* wide_x = b.CreateFPExt(x, wide);
   Value* wide_y = y == nullptr ? nullptr : b.CreateFPExt(y, wide);

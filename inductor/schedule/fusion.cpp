@@ -102,7 +102,7 @@ class Merger {
 
   // Nothing: see refusal().
   std::optional<Nest> merge() {
-    if (first_.body.size() + second_.body.size() > kMaxBody) return refuse(Refusal::too_large);
+    if (are_too_large(first_, second_)) return refuse(Refusal::too_large);
     if (places_into(first_, second_) || places_into(second_, first_)) return refuse(Refusal::placed);
     if (!first_.is_reduction() && is_ordered(second_) && cost_of(first_).heavy) return refuse(Refusal::walked);
     if ((places(first_) && carries(second_)) || (places(second_) && carries(first_))) return refuse(Refusal::walked);

@@ -95,7 +95,7 @@ std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& pr
   bool enlarges = false;
   for (size_t reader : use.readers) {
     const Nest& consumer = std::get<Nest>(program.items[reader]);
-    if (consumer.body.size() + producer.body.size() > kMaxBody) return Refusal::too_large;
+    if (are_too_large(producer, consumer)) return Refusal::too_large;
     if (cost.heavy && is_ordered(consumer)) return Refusal::walked;
     if (loads_masked(consumer, buffer) && !takes_zeros(producer)) return Refusal::conditional;
     loads += count_loads(consumer, buffer);

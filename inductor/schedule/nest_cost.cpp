@@ -12,9 +12,16 @@ NestCost cost_of(const Nest& nest) {
   for (const LoopInst& inst : nest.body) {
     cost.instructions += inst.op == LoopOp::kScalar || inst.op == LoopOp::kCast;
     cost.loads += inst.op == LoopOp::kLoad;
+    if (inst.op == LoopOp::kScalar) cost.work += cost_of(inst);
     cost.heavy |= inst.op == LoopOp::kCheck || cost_of(inst) > 1;
   }
   return cost;
+}
+
+bool is_too_much_work(int one, int other) { return one + other > kMaxWork && std::min(one, other) >= kFunctionCost; }
+
+bool are_too_large(const Nest& first, const Nest& second) {
+  return first.body.size() + second.body.size() > kMaxBody || is_too_much_work(cost_of(first).work, cost_of(second).work);
 }
 
 bool takes_zeros(const Nest& nest) {

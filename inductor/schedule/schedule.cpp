@@ -12,6 +12,7 @@
 
 #include "inductor/schedule/item_order.h"
 #include "inductor/schedule/memory_order.h"
+#include "inductor/schedule/nest_cost.h"
 
 namespace framejit::inductor {
 namespace {
@@ -88,11 +89,17 @@ class Grouper {
       return std::nullopt;
     };
     if (group.nests.size() >= 12) return refuse(Refusal::group_full);
+    int work_of_group = 0;
+    for (const Nest& n : group.nests) work_of_group += cost_of(n).work;
+    if (is_too_much_work(work_of_group, cost_of(nest).work)) return refuse(Refusal::too_much_work);
     const auto points = [&](size_t count) { return hints_.numel({leader.ranges.begin(), leader.ranges.begin() + static_cast<long>(count)}); };
     int64_t most = work(nest);
     for (const Nest& n : group.nests) most = std::max(most, work(n));
     while (outer > 1 && most < kLeastInside * points(outer) && points(outer - 1) >= kEnoughPoints) --outer;
     const bool is_small = work(nest) <= 4096 && std::all_of(group.nests.begin(), group.nests.end(), [&](const Nest& n) { return work(n) <= 4096; });
+    // Outer points of one point each would be scalars, without lanes.
+    if (outer > 0 && most <= points(outer) && !is_small) return refuse(Refusal::nothing_inside);
+    if (most <= points(outer)) outer = 0;
     if (outer == 0 && !is_small) return refuse(Refusal::no_common_outer);
     if (points(outer) < 8 && !is_small) return refuse(Refusal::few_points);
     return outer;

@@ -125,6 +125,18 @@ TEST(CallPlan, PartsAreMultiplesOfAUnit) {
   EXPECT_NE(print(plan).find("extent z0 grain 65 unit 64"), std::string::npos) << print(plan);
 }
 
+TEST(CallPlan, ArgumentsBeginAtOffsets) {
+  CallPlan plan = two_kernels();
+  std::get<KernelStep>(plan.steps[0]).offsets = {{0, 2 * sizeof(float)}};
+  std::get<KernelStep>(plan.steps[0]).extent = {3, -1};
+  FakeHost host(plan);
+  const int64_t n = 5;
+  host.tensors[0] = {1, 2, 3, 4, 5};
+  ASSERT_TRUE(run(plan, &n, host).ok());
+  EXPECT_EQ(host.tensors[2], (std::vector<float>{(3 * 2 + 5) * 10 + 5, (4 * 2 + 5) * 10 + 5, (5 * 2 + 5) * 10 + 5, 5, 5}));
+  EXPECT_NE(print(plan).find("kernel k0(b0, b1) runs c0 offsets [0: 8]"), std::string::npos) << print(plan);
+}
+
 TEST(CallPlan, KernelsRunInOrderOverTheArena) {
   const CallPlan plan = two_kernels();
   FakeHost host(plan);

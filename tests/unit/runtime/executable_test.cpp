@@ -189,6 +189,7 @@ TEST(Executable, RulesAreChecked) {
       {"plan forward @f: stream 1: only each device's first is there", [](Executable& e) { std::get<KernelStep>(e.forward.steps[0]).place.stream = 1; }},
       {"plan forward @f: parts of a kernel that runs on device 1:0", [](Executable& e) { std::get<KernelStep>(e.forward.steps[2]).grain = 2; }},
       {"plan forward @f: a unit of 0", [](Executable& e) { std::get<KernelStep>(e.forward.steps[0]).unit = 0; }},
+      {"plan forward @f: an offset of argument 2", [](Executable& e) { std::get<KernelStep>(e.forward.steps[0]).offsets = {{2, 4}}; }},
       {"plan forward @f: size slot z0", [](Executable& e) { std::get<KernelStep>(e.forward.steps[0]).extent = {0, 0}; }},
       {"plan forward @f: operands of z0", [](Executable& e) { e.forward.size_program = {{SizeOpcode::kAdd, 0, 0, 0}}; }},
       {"plan forward @f: operands of z0", [](Executable& e) { e.forward.size_program = {{SizeOpcode::kSymbol, 3}}; }},
@@ -322,6 +323,7 @@ class RandomExecutable {
         s.name = name();
         s.place = place();
         s.buffers = list_of([&] { return some_buffer(); });
+        s.offsets = list_of([&] { return std::pair<uint32_t, int64_t>(static_cast<uint32_t>(below(3)), size().constant); });
         s.sizes = sizes();
         s.extent = size();
         s.grain = static_cast<int64_t>(below(5)) - 1;
