@@ -1,4 +1,8 @@
 """Bits do not depend on the number of threads: kernels that are large enough for several, one case for each way of cutting them, and models."""
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -20,7 +24,7 @@ def parallel_kernels(fn, *args):
     """How many kernels of a call's plans are cut for threads."""
     report = framejit.explain(fn)(*args)
     steps = [line.strip() for event in report.events if event.channel == "steps" for line in event.artefact.split("\n")]
-    return sum(s.startswith("kernel ") and " grain " in s for s in steps)
+    return sum(s.startswith("kernel ") and " grain " in s and " grain -1" not in s for s in steps)
 
 
 def bits(value):
@@ -115,3 +119,49 @@ def test_models(name, dtype):
     if not torch.equal(*(r[0] for r in eager)):
         pytest.skip("eager's own bits depend on the threads")
     assert torch.equal(*(r[0] for r in ours))
+
+
+TEAM = """
+import os, sys, threading
+import torch
+torch.set_num_threads(3)
+def count():
+    return len(os.listdir("/proc/self/task"))
+before = count()
+import framejit
+f = framejit.compile(lambda x: torch.softmax(x + 1, -1))
+with torch.no_grad():
+    small, large = torch.randn(4, 8), torch.randn(600, 1024)
+    f(small)
+    assert count() == before, "a small call makes no threads"
+    expected = f(large)
+    assert count() == before + 2, count() - before
+    f(large)
+    assert count() == before + 2
+    results = [None] * 4
+    def call(i):
+        with torch.no_grad():
+            for _ in range(50):
+                results[i] = f(large)
+    callers = [threading.Thread(target=call, args=(i,)) for i in range(4)]
+    [t.start() for t in callers], [t.join() for t in callers]
+    assert all(torch.equal(r, expected) for r in results)
+    as_bytes = expected.numpy().tobytes()
+    child = os.fork()
+    if child == 0:
+        alone = count()
+        right = f(large).numpy().tobytes() == as_bytes and count() == alone + 2  # OpenMP of the system does not work in a child
+        os._exit(0 if right else 3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert torch.equal(f(large), expected)
+    threading.Thread(target=lambda: [call(0) for _ in range(1000)], daemon=True).start()
+print("fine")
+"""
+
+
+@pytest.mark.nothing_captured
+def test_when_threads_are_made():
+    """Not at import, not for small calls; in a child anew; with several callers at once; and a call that runs at exit does no harm."""
+    environment = {**os.environ, "OMP_WAIT_POLICY": "passive"}
+    ran = subprocess.run([sys.executable, "-c", TEAM], capture_output=True, text=True, timeout=120, env=environment)
+    assert ran.returncode == 0 and ran.stdout == "fine\n", ran.stderr
