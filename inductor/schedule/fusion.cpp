@@ -111,6 +111,7 @@ class Merger {
     NestBuilder b(program_.symbol_count, second_.name, second_.ranges, by_reduction ? first_.reduced : second_.reduced);
     BodyCopy head(b, first_, dims_);
     head.run();
+    if (writes_elsewhere(head)) return refuse(Refusal::other_element);
     std::vector<SymExpr> own;
     for (size_t d = 0; d < second_.dim_count(); ++d) own.push_back(b.dim(d));
     BodyCopy tail(b, second_, own);
@@ -146,6 +147,16 @@ class Merger {
     return std::any_of(one.body.begin(), one.body.end(), [&](const LoopInst& store) {
       const auto touches = [&](const LoopInst& inst) { return (inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) && inst.buffer == store.buffer; };
       return store.mode != StoreMode::kPlain && std::any_of(other.body.begin(), other.body.end(), touches);
+    });
+  }
+
+  // Whether the second writes elements of what the first touches at other points: a copy of all, and then a column of it.
+  bool writes_elsewhere(const BodyCopy& head) const {
+    const auto touches = [](const LoopInst& inst) { return inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore; };
+    return std::any_of(second_.body.begin(), second_.body.end(), [&](const LoopInst& store) {
+      return store.op == LoopOp::kStore && std::any_of(first_.body.begin(), first_.body.end(), [&](const LoopInst& inst) {
+               return touches(inst) && inst.buffer == store.buffer && !(head.translate(inst).index == store.index);
+             });
     });
   }
 

@@ -167,6 +167,16 @@ def test_layouts(name, make, dynamic):
     check((IN_PLACE | OTHERS)[name], *(make(t[:40, :30].contiguous()) for t in arguments()), dynamic=dynamic)
 
 
+def test_a_column_of_a_copy():
+    """Beside passes over rows that read what was copied."""
+    def replaced(p, g):
+        q = p.clone()
+        q[:, 3] = g[:, 5]
+        return q, torch.softmax(p * 2 + g, -1)
+
+    check(replaced, square()[:40, :30].clone(), square(2.0)[:40, :30].clone(), breaks=0)
+
+
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_nothing_is_copied(name):
     compiled = framejit.compile(IN_PLACE[name])
