@@ -276,10 +276,9 @@ SlotId RecipeBuilder::build_instance(InstanceValue* value) {
 
 // One of the same type that has nothing to give, where a builtin container makes it.
 SlotId RecipeBuilder::build_exhausted(PyTypeObject* type) {
-  static const PyRef samples = PyRef::steal(Py_BuildValue("([](){}NNNsy)", PySet_New(nullptr), PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "i", 0),
-                                                          PyObject_CallMethod(PyRef::steal(PyDict_New()).get(), "items", nullptr), "", ""));
-  for (Py_ssize_t i = 0; samples && i < PyTuple_GET_SIZE(samples.get()); ++i) {
-    PyObject* sample = PyTuple_GET_ITEM(samples.get(), i);
+  static PyObject* const samples = Py_BuildValue("([](){}NNsy)", PySet_New(nullptr), PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "i", 0), "", "");
+  for (Py_ssize_t i = 0; samples && i < PyTuple_GET_SIZE(samples); ++i) {
+    PyObject* sample = PyTuple_GET_ITEM(samples, i);
     const PyRef iterator = PyRef::steal(PyObject_GetIter(sample));
     if (!iterator || Py_TYPE(iterator.get()) != type) continue;
     if (PyList_CheckExact(sample)) return call("iter", {step(RecipeOp::list)});  // nobody adds to it

@@ -39,7 +39,7 @@ bool is_exception_slot(PyTypeObject* type, std::string_view name) {
 void check_exception_slot(Tracer& t, std::string_view name, Value* to) {
   if (!to) graph_break(BreakReason::unsupported_value, "a deleted " + std::string(name) + " of an exception");
   const bool cause = name == "__cause__";
-  const bool none = to->kind == ValueKind::object && to->object && to->object.get() == Py_None;
+  const bool none = is_none(t, to);
   if (name == "__traceback__" && !none) graph_break(BreakReason::unsupported_value, "a write to __traceback__ of an exception");
   if ((cause || name == "__context__") && !none && !PyType_IsSubtype(t.type_of(to), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
     t.raise_new(PyExc_TypeError, std::string("exception ") + (cause ? "cause" : "context") + " must be None or derive from BaseException");

@@ -19,9 +19,7 @@ std::vector<Value*> iterators_of(Tracer& t, const std::vector<Value*>& iterables
   return iterators;
 }
 
-bool is_none(Value* v) { return !v || (v->kind == ValueKind::object && v->object && v->object.get() == Py_None); }
-
-Value* given(Value* v) { return is_none(v) ? nullptr : v; }
+Value* given(Tracer& t, Value* v) { return is_none(t, v) ? nullptr : v; }
 
 Value* rows_of(Tracer& t, const char* type, std::vector<Value*> items) {
   return make_iterator(t, Over::snapshot, itertools_type(type), {t.tuple(std::move(items))});
@@ -43,7 +41,7 @@ Value* builtin_next(Tracer& t, const Arguments& args) {
   if (Value* next = t.next_item(args.positional[0])) return next;
   if (args.positional.size() == 2) return args.positional[1];
   Value* v = args.positional[0];
-  if (v->kind == ValueKind::generator && as<GeneratorValue>(v)->return_value && !is_none(as<GeneratorValue>(v)->return_value))
+  if (v->kind == ValueKind::generator && as<GeneratorValue>(v)->return_value && !is_none(t, as<GeneratorValue>(v)->return_value))
     raise_with(t, PyExc_StopIteration, {as<GeneratorValue>(v)->return_value});
   raise_with(t, PyExc_StopIteration, {});
 }
@@ -169,10 +167,10 @@ Value* itertools_islice(Tracer& t, const Arguments& args) {
   Value* first = a.size() == 2 ? nullptr : a[1];
   Value* last = a.size() == 2 ? a[1] : a[2];
   IteratorValue* it = make_iterator(t, Over::islice, itertools_type("islice"), {t.iterate(a[0])});
-  it->position = is_none(first) ? 0 : t.as_index(first);
-  it->stop = is_none(last) ? -1 : t.as_index(last);
-  it->step = a.size() == 4 && !is_none(a[3]) ? t.as_index(a[3]) : 1;
-  if (it->position < 0 || it->stop < -1 || it->step < 1 || (it->stop == -1 && !is_none(last))) graph_break(BreakReason::exception_raised, "itertools.islice()");
+  it->position = is_none(t, first) ? 0 : t.as_index(first);
+  it->stop = is_none(t, last) ? -1 : t.as_index(last);
+  it->step = a.size() == 4 && !is_none(t, a[3]) ? t.as_index(a[3]) : 1;
+  if (it->position < 0 || it->stop < -1 || it->step < 1 || (it->stop == -1 && !is_none(t, last))) graph_break(BreakReason::exception_raised, "itertools.islice()");
   return it;
 }
 
@@ -226,9 +224,9 @@ Value* itertools_zip_longest(Tracer& t, const Arguments& args) {
 
 Value* itertools_accumulate(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "accumulate", {"iterable", "func", "$initial"}, 1);
-  std::vector<Value*> operands{t.iterate(a[0]), given(a[1]), given(a[2])};
+  std::vector<Value*> operands{t.iterate(a[0]), given(t, a[1]), given(t, a[2])};
   IteratorValue* it = make_iterator(t, Over::accumulate, itertools_type("accumulate"), std::move(operands));
-  it->position = given(a[2]) ? 1 : 0;
+  it->position = given(t, a[2]) ? 1 : 0;
   return it;
 }
 

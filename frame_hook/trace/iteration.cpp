@@ -148,7 +148,7 @@ Value* next_map(Tracer& t, IteratorValue* it) {
 
 Value* next_filter(Tracer& t, IteratorValue* it) {
   Value* function = it->operands[0];
-  const bool plain_truth = function->kind == ValueKind::object && function->object.get() == Py_None;
+  const bool plain_truth = is_none(t, function);
   while (Value* next = t.next_item(it->operands[1]))
     if ((t.truth(plain_truth ? next : t.call(function, {next}))) != (it->step < 0)) return next;  // step -1: filterfalse
   return nullptr;
@@ -464,8 +464,7 @@ Value* Tracer::iterate(Value* v) {
     if (Value* method = python_special(*this, v, "__iter__")) {
       Value* iterator = call(method, {});
       PyTypeObject* type = type_of(iterator);
-      if (!type->tp_iternext || type->tp_iternext == &_PyObject_NextNotImplemented)
-        raise_new(PyExc_TypeError, std::string("iter() returned non-iterator of type '") + type->tp_name + "'");
+      if (!type->tp_iternext || !_PyType_Lookup(type, interned("__next__"))) raise_new(PyExc_TypeError, std::string("iter() returned non-iterator of type '") + type->tp_name + "'");
       return iterator;
     }
     if (!v->type->tp_iter)

@@ -59,7 +59,9 @@ Value* size_operator(Tracer& t, int op, Value* a, Value* b) {
 bool is_sequence(Value* v) { return list_of(v) || tuple_of(v); }
 
 Value* concatenate(Tracer& t, Value* a, Value* b, bool in_place) {
-  const bool lists = list_of(a) != nullptr;
+  const bool lists = list_of(a) != nullptr, tuples = t.type_of(a) == &PyTuple_Type && t.type_of(b) == &PyTuple_Type;
+  if (tuples && raw_length(t, b) == 0) return a;
+  if (tuples && raw_length(t, a) == 0) return b;
   if (in_place && lists) {
     list_extend(t, list_of(a), b);
     return a;
@@ -74,6 +76,7 @@ constexpr int64_t kLongest = 1 << 16;  // a longer one is no work for a trace
 
 Value* repeat(Tracer& t, Value* sequence, Value* times, bool in_place) {
   const int64_t n = t.as_index(times);
+  if (n == 1 && t.type_of(sequence) == &PyTuple_Type) return sequence;
   std::vector<Value*> once = t.unpack(payload_of(sequence)), items;
   if (n > kLongest || static_cast<int64_t>(once.size()) * n > kLongest) graph_break(BreakReason::unsupported_value, "a sequence of so many items");
   for (int64_t i = 0; i < n; ++i) items.insert(items.end(), once.begin(), once.end());

@@ -74,6 +74,11 @@ bool is_plain(PyObject* object);
 bool is_plain(Tracer& t, Value* v);                          // sym_ints are not plain
 bool all_plain(Tracer& t, const Arguments& args);
 inline bool is_int(Value* v) { return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && v->object && PyLong_Check(v->object.get())); }
+inline bool is_none(Tracer& t, Value* v) {                    // or not given; the answer is guarded
+  if (!v) return true;
+  t.type_of(v);
+  return v->kind == ValueKind::object && v->object && v->object.get() == Py_None;
+}
 inline bool is_not_implemented(Value* v) { return v->kind == ValueKind::object && v->object && v->object.get() == Py_NotImplemented; }
 Value* specialised(Tracer& t, Value* v);                     // a sym_int becomes its constant; others are themselves
 Value* without_symbols(Tracer& t, Value* v);                 // what a concrete call can get: no payload, and symbols in tuples are numbers too

@@ -140,7 +140,7 @@ Value* generator_throw(Tracer& t, const Arguments& args) {
   Value* exception = args.positional[1];
   if (real_type(exception)) {
     Value* value = args.positional.size() > 2 ? args.positional[2] : nullptr;
-    const bool given = value && !(value->kind == ValueKind::object && value->object && value->object.get() == Py_None);
+    const bool given = !is_none(t, value);
     exception = given && value->kind == ValueKind::instance ? value : given ? t.call(exception, {value}) : t.call(exception, {});
   }
   if (generator->state == GeneratorValue::State::finished) t.raise(exception);

@@ -191,9 +191,8 @@ Value* slot_call(Tracer& t, PyTypeObject* owner, const Arguments& args) {
 Value* slot_get(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   only_positional(t, args, "__get__", 2, 3);
   Value *self = args.positional[0], *object = args.positional[1];
-  auto is_none = [](Value* v) { return v->kind == ValueKind::object && v->object && v->object.get() == Py_None; };
-  const bool unbound = is_none(object);
-  if (unbound && (args.positional.size() == 2 || is_none(args.positional[2]))) t.raise_new(PyExc_TypeError, "__get__(None, None) is invalid");
+  const bool unbound = is_none(t, object);
+  if (unbound && (args.positional.size() == 2 || is_none(t, args.positional[2]))) t.raise_new(PyExc_TypeError, "__get__(None, None) is invalid");
   if (owner == &PyFunction_Type) return unbound ? self : make_method(t, self, object);
   if (!self->object) return nullptr;
   t.guard_identity(self);

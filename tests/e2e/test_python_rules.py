@@ -7,6 +7,7 @@ import types
 import pytest
 import torch
 
+import framejit
 from check import check, fresh  # noqa: F401  the fixture
 
 X = torch.ones(3)
@@ -240,6 +241,21 @@ def types_of_iterators(x):
     return x + 1, names, [type(i).__name__ for i in iterators], [list(i) for i in iterators]
 
 
+class WithoutNext:
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return 1
+
+
+del WithoutNext.__next__
+
+
+def iterators_without_next(x):
+    return x + 1, raised(iter, WithoutNext())
+
+
 def ended_iterators(x):
     iterators = [iter([1]), iter((1,)), iter("a"), iter({1: 2}), iter({3}), iter(range(1))]
     ended = [list(i) for i in iterators]
@@ -360,3 +376,30 @@ PROGRAMS = [v for v in list(globals().values()) if isinstance(v, types.FunctionT
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 def test_as_plain_python(program):
     check(program, X)
+
+
+def maybe_none(x, last, function, key):
+    items = list(itertools.islice([3, 0, 1], last)), list(filter(function, [0, 1])), sorted([2, 1], key=key)
+    return x + 1, items, ("a",) * 1 + ()
+
+
+def test_none_that_becomes_something_else():
+    """The answer to "is it None?" is guarded: the entry of the first call does not serve the second."""
+    compiled = framejit.compile(maybe_none)
+    for arguments in [(None, None, None), (2, callable, None), (None, None, str), (1, None, None)]:
+        assert compiled(X, *arguments)[1:] == maybe_none(X, *arguments)[1:]
+
+
+class Bound:
+    both = functools.partialmethod(lambda *args: args, 3)
+
+
+def bind_a_partial_method(x, owner):
+    descriptor = vars(Bound)["both"]
+    return x + 1, descriptor.__get__(owner, Bound)(4)
+
+
+def test_partial_methods_of_an_object_and_of_its_class():
+    compiled = framejit.compile(bind_a_partial_method)
+    owner = Bound()
+    assert compiled(X, owner)[1] == (owner, 3, 4) and compiled(X, None)[1] == (4, 3)

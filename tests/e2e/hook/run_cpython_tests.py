@@ -34,8 +34,8 @@ def tests_of(suite, left_out):
 
 
 def name_of(test):
-    """DictTest.test_repr, without the module; what failed in setUpClass or a doctest has a name of its own."""
-    return ".".join(test.id().split(".")[-2:])
+    """DictTest.test_repr, without the module, also of a part of it (subTest); what failed in setUpClass has a name of its own."""
+    return ".".join(getattr(test, "test_case", test).id().split(".")[-2:])
 
 
 def run(mode, names, left_out=()):

@@ -5,6 +5,13 @@ import os
 import subprocess
 import sys
 
+import pytest
+
+import trace_all
+
+# The rest of the table runs in make trace-all.
+SHORT = "test_list test_set test_generators test_iter test_functools test_contextlib test_with test_exceptions test_scope test_super test_property test_builtin".split()
+
 PROGRAM = """
 import _framejit_hooktest as hook, json
 
@@ -42,3 +49,16 @@ def test_effects_are_replayed_and_guards_checked():
     results, total, log, stats = json.loads(done.stdout)
     assert results == repr([{1: 1, 2: 3}, {1: 4, 2: 6}, {5: 11}, "known", "known", "other"]) and (total, log) == (11, [1, 2, 1, 2, 5])
     assert stats["segments"] > 100 and stats["segments"] > 4 * stats["natively"] and not stats["fallbacks"], stats
+
+
+@pytest.mark.skipif(importlib.util.find_spec("test.test_dict") is None and not os.environ.get("CI"), reason="this Python comes without its test suite")
+@pytest.mark.parametrize("name", SHORT)
+def test_cpython_tests_with_every_frame_traced(name):
+    floors, exceptions = trace_all.read_table()
+    row, wrong, _ = trace_all.check(name, floors[name], exceptions.get(name, {}))
+    assert not wrong, row
+
+
+def test_the_table_names_what_runs():
+    floors, exceptions = trace_all.read_table()
+    assert set(SHORT) < set(floors) and set(exceptions) <= set(floors) and all(floor > 10 for name, floor in floors.items() if name != "test_itertools")
