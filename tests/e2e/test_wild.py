@@ -3,6 +3,7 @@ import faulthandler
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -20,6 +21,25 @@ import wild_program  # noqa: E402
 import wild_server  # noqa: E402
 
 PROGRAM = wild_program.Program(lambda x: torch.relu(x * 2), (torch.arange(-3.0, 3),))
+
+
+FAKE = """
+import torch
+from wild_program import Program
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x * 2)
+
+class Breaking(Net):
+    def forward(self, x):
+        x = torch.relu(x * 2)
+        print(end="")
+        return x + 1
+
+def make(name):
+    return Program({"right": Net, "breaking": Breaking}[name](), (torch.arange(3.0),))
+"""
 
 
 def record(program=PROGRAM):
@@ -77,3 +97,15 @@ def test_the_table_and_what_is_run_again(monkeypatch, tmp_path):
     monkeypatch.setattr(run_wild.subprocess, "Popen", lambda command, **_: started.append(json.loads(command[-1])))
     list(run_wild.start("einops", SimpleNamespace(journal=journal, seed=0, count=5, jobs=2, seconds=1)))
     assert [(s["names"], s["count"]) for s in started] == [(["d", "f", "h"], 2), (["e", "g"], 1)]
+
+
+@pytest.mark.nothing_captured  # in this process
+def test_a_server_runs_both_modes(tmp_path):
+    (tmp_path / "fake_programs.py").write_text(FAKE)
+    task = dict(package_name="fake", seed=0, names=["right", "refused", "breaking"], count=9, seconds=60, journal=str(tmp_path / "journal"))
+    server = Path(wild_server.__file__)
+    subprocess.run([sys.executable, server, json.dumps(task)], check=True, timeout=200, env={**os.environ, "PYTHONPATH": f"{server.parent}:{tmp_path}"})
+    records = run_wild.records(tmp_path / "journal")
+    assert [(r["name"], r.get("mode"), r["verdict"], r.get("graphs"), r.get("graph_breaks")) for r in records] == [
+        ("right", "compile", "right", 1, 0), ("right", "FRAMEJIT=1", "right", 1, 0), ("refused", None, "passed over", None, None),
+        ("breaking", "compile", "right", 2, 1), ("breaking", "FRAMEJIT=1", "right", 2, 1)]

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PACKAGES = ("einops", "torchdiffeq", "timm", "transformers", "diffusers")
+PACKAGES = ("einops", "torchdiffeq", "timm", "transformers", "diffusers", "kornia")
 MANY = 8  # recompiles in five calls
 
 
