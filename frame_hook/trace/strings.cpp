@@ -5,6 +5,7 @@
 
 #include "frame_hook/trace/builtins.h"
 #include "frame_hook/trace/object_kinds.h"
+#include "frame_hook/trace/set_order.h"
 
 namespace framejit::frame_hook {
 
@@ -113,9 +114,8 @@ std::string text_inside(Tracer& t, Value* v) {
     case ValueKind::set: {
       if (t.is_constant(v)) return concrete_repr(t, v);
       t.load(as<SetValue>(v));
-      const std::vector<Value*>& items = as<SetValue>(v)->items;
-      if (items.size() > 1) no_text(v);  // in the order of hashes
-      const std::string inner = items.empty() ? "" : "{" + repr_text(t, items[0]) + "}";
+      const std::vector<Value*> items = ordered_items(t, as<SetValue>(v));
+      const std::string inner = items.empty() ? "" : "{" + joined(t, items) + "}";
       if (v->type == &PyFrozenSet_Type) return "frozenset(" + inner + ")";
       return items.empty() ? "set()" : inner;
     }

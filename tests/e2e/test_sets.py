@@ -74,7 +74,17 @@ def removed(x, words):
     return before, after, fold(x, one)
 
 
-@pytest.mark.parametrize("function", [literal, added, from_sets_and_dicts, operators, methods, in_place, removed], ids=lambda f: f.__name__)
+NAMES, LETTERS = {"constant", "reflect", "replicate", "circular"}, frozenset("abcdef")
+
+
+def texts(x, words):
+    made = {33, 1, 100, 5}
+    made.add(17)
+    assert words[0] not in NAMES, f"one of {NAMES}"
+    return x + len(f"{NAMES}"), str(NAMES), f"{made}", repr(LETTERS), str([set(words), frozenset(words[:3])])
+
+
+@pytest.mark.parametrize("function", [literal, added, from_sets_and_dicts, operators, methods, in_place, removed, texts], ids=lambda f: f.__name__)
 def test_order(function):
     check(function, torch.randn(3), list(WORDS), breaks=0)
     check(function, torch.randn(3), list(reversed(WORDS)), breaks=0)
@@ -94,6 +104,16 @@ def test_order_of_a_set_that_was_given():
     x = torch.randn(3)
     for given in (one, two, one, frozenset(one)):
         assert torch.equal(f(x, given), fold(x, given))
+
+
+def test_the_text_of_a_set_that_was_given():
+    @framejit.compile(fullgraph=True)
+    def f(x, words):
+        return x + 1, f"{words}"
+
+    x = torch.randn(3)
+    for given in (numbers(8, 0, 16, 24), numbers(24, 16, 0, 8), numbers(8, 0, 16, 24), {1}, set(), frozenset(numbers(24, 8))):
+        assert f(x, given)[1] == f"{given}"
 
 
 def test_a_set_that_leaves_the_trace():

@@ -9,6 +9,7 @@ from wild_program import PassedOver, Program
 
 torchvision_ops.declare()
 import diffusers  # noqa: E402
+from diffusers import DDIMScheduler, UNet2DConditionModel  # noqa: E402,F401  what all of them import, once for all children
 
 BLOCKS = dict(block_out_channels=(8, 16), norm_num_groups=4)
 CROSS = dict(down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"), up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"))

@@ -36,7 +36,7 @@ def programs():
             module = getattr(module, part, None)
         for name in sorted(dir(module)) if module else ():
             value = getattr(module, name)
-            if not name.startswith("_") and (inspect.isfunction(value) or (inspect.isclass(value) and issubclass(value, torch.nn.Module))):
+            if getattr(value, "__module__", "").startswith("kornia") and (inspect.isfunction(value) or (inspect.isclass(value) and issubclass(value, torch.nn.Module))):
                 found[f"{folder}.{name}"] = value
     return found
 

@@ -10,6 +10,7 @@ torchvision_ops.declare()
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import hf_classes  # noqa: E402
 import transformers  # noqa: E402
+from transformers import T5ForConditionalGeneration, ViTModel  # noqa: E402,F401  what all of them import, once for all children
 from transformers.models.auto import modeling_auto  # noqa: E402
 
 LEFT_OUT = ("FOR_PRETRAINING", "BACKBONE", "TEXT_ENCODING")
