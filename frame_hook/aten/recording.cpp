@@ -150,7 +150,7 @@ template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* called,
   } catch (const c10::Error& e) {  // some functions of torch let it through, and Python would never see it
     drop_error();
     scope.drop();
-    return refuse("unsupported_op", e.what_without_backtrace());
+    return refuse_limit(called, e.what_without_backtrace());
   }
   if (auto failure = recorder_->take_break()) {  // whatever Python made of it on the way
     scope.drop();

@@ -341,3 +341,24 @@ print(framejit.stats()["graphs"])
     assert (plain.stdout, tuned.stdout) == ("0\n", "1\n")
     assert plain.stderr.count("UserWarning") == tuned.stderr.count("UserWarning") == 1, (plain.stderr, tuned.stderr)
     assert "unroll: " in tuned.stderr, tuned.stderr
+
+
+def test_words_of_torch_are_logged_and_are_no_reason():
+    program = """
+import torch, framejit
+from torch._C._dynamo.guards import assert_size_stride  # fails where a size is a symbol
+
+@framejit.compile(dynamic=True)
+def f(x):
+    y = x * 2
+    assert_size_stride(y, (y.shape[0], 4), (4, 1))
+    return y + 1
+
+with torch.no_grad():
+    print(f(torch.ones(3, 4)).sum().item())
+"""
+    done = run(program, FRAMEJIT_LOGS="graph_breaks")
+    assert done.stdout == "36.0\n", done.stderr
+    words = re.search(r"torch's words about torch function assert_size_stride: (.*)", done.stderr)
+    reason = re.search(r"break unsupported_op: (.*)", done.stderr)
+    assert words and "assert_size_stride, whose own code needs" in reason.group(1) and words.group(1) not in reason.group(1)
