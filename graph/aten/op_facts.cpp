@@ -73,6 +73,10 @@ void read_aliases(const FunctionSchema& schema, OpDef& def, std::vector<bool>& r
 }
 
 DataDependence data_dependence_of(const c10::OperatorHandle& op, const std::string& name) {
+  // One number for each tensor of the lists: read, and handed to the kernels as such.
+  const auto& arguments = op.schema().arguments();
+  const auto reads_numbers = [](const c10::Argument& a) { return a.name() == "scalars" && a.type()->kind() == c10::TypeKind::TensorType; };
+  if (std::any_of(arguments.begin(), arguments.end(), reads_numbers)) return DataDependence::kAlways;
   const auto tags = op.getTags();
   const bool tagged = std::any_of(tags.begin(), tags.end(), [](at::Tag tag) { return tag == at::Tag::data_dependent_output || tag == at::Tag::dynamic_output_shape; });
   if (!tagged && name != "_local_scalar_dense") return DataDependence::kNone;

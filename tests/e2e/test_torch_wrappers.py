@@ -86,3 +86,15 @@ def test_a_step_of_an_optimizer(name, backend):
 
 def state_of(optimizer):
     return {str(key): value for key, value in optimizer.state_dict()["state"].items()}
+
+
+def test_numbers_in_a_tensor_are_read_by_foreach():
+    def f(x, numbers):
+        y, z = x + 1, x + 2
+        torch._foreach_addcmul_([y, z], [x, x], [x, x], numbers)
+        return y * z
+    framejit.reset()
+    compiled, x = framejit.compile(f), torch.randn(3)
+    for numbers in ([1.0, 2.0], [3.0, 4.0]):
+        same(compiled(x, torch.tensor(numbers)), f(x, torch.tensor(numbers)))
+    assert set(framejit.stats()["break_reasons"]) == {"data_dependent_value"}, framejit.stats()
