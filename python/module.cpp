@@ -204,6 +204,7 @@ bool initialise(PyObject* module) {
   frame_hook::register_backend("interp", [] { return inductor::make_inductor_backend({.fuse = false, .target = inductor::Target::kInterp}); });
   runtime::set_gelu_reader(runtime::gelu_of_aten);
   frame_hook::set_frame_handler(&frame_hook::frame_driver());
+  frame_hook::look_for_stance_in(PyImport_GetModuleDict());
   pthread_atfork(nullptr, nullptr, frame_hook::forget_running_compile);
   if (!wait_for_compiles_before_forks()) return false;
   PyRef error = PyRef::steal(PyErr_NewExceptionWithDoc("framejit.GraphBreakError", "A graph break in code compiled with fullgraph=True.", PyExc_RuntimeError, nullptr));

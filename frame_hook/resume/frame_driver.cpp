@@ -136,6 +136,7 @@ class Drive final {
   Next plainly();
   int here() const;
   Next leave_with_error(int at);
+  void run_prologue();
   Next raise_interrupt(int index);
   [[gnu::noinline]] Next miss_under(Stance stance, const guards::FrameAccess& access, int index);
   std::string failing_guards(const guards::FrameAccess& access, const Site& site) const;
@@ -323,6 +324,13 @@ std::string Drive::limit_error(const guards::FrameAccess& access, const Site& si
 // Where the segment begins; before its first line a frame has no place in tracebacks.
 int Drive::here() const { return std::max(frame_.next_index(), frame_.code()->_co_firsttraceable); }
 
+// What a frame does before its first line gives it the cells of its closure, which whoever looks at a traceback reads.
+void Drive::run_prologue() {
+  std::vector<uint8_t> stops(frame_.decoded()->unit_count, 0);
+  stops[frame_.code()->_co_firsttraceable] = 1;
+  if (frame_.run({stops.data(), -1}).stop == EvalStop::raised) drop_error();
+}
+
 // The error that is set leaves the frame, whatever the frame handles: it is about the compile. at: f_lasti of its traceback entry.
 Next Drive::leave_with_error(int at) {
   PyObject *type, *value, *traceback;
@@ -333,6 +341,7 @@ Next Drive::leave_with_error(int at) {
     Py_XDECREF(traceback);
     return Next::left(nullptr);
   }
+  if (frame_.is_fresh()) run_prologue();
   PyErr_Restore(type, value, traceback);
   if (at >= 0) frame_.set_current(at);
   if (PyRef frame = PyRef::steal(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(frame_.thread())))) PyTraceBack_Here(reinterpret_cast<PyFrameObject*>(frame.get()));

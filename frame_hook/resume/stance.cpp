@@ -1,8 +1,6 @@
 // frame_hook/resume/stance.cpp — the stance is an object in a module's dict, replaced by each set_stance: the last one is remembered.
 #include "frame_hook/resume/stance.h"
 
-#include <Python.h>
-
 #include <set>
 #include <string_view>
 
@@ -42,17 +40,30 @@ void say_what_is_not_done(PyObject* stance) {
   if (backend && backend.get() != Py_None) say_once("torch.compiler.set_stance(force_backend=...)", "framejit keeps the backend that compile() was given");
 }
 
+PyObject* g_modules = nullptr;             // owned: sys.modules is gone when the interpreter ends, and calls are not
+
+uint64_t version_of(PyObject* dict) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
+#pragma GCC diagnostic pop
+}
+
 // The dict of the module that keeps the stance, for ever; null: it is not loaded.
 PyObject* stance_module() {
   static PyObject* dict = nullptr;
-  if (dict) return dict;
+  static uint64_t looked_at = 0;
+  if (dict || !g_modules || version_of(g_modules) == looked_at) return dict;
+  looked_at = version_of(g_modules);
   static PyObject* const name = PyUnicode_InternFromString("torch._dynamo.eval_frame");
-  PyObject* module = PyDict_GetItemWithError(PyImport_GetModuleDict(), name);
+  PyObject* module = PyDict_GetItemWithError(g_modules, name);
   if (!module || !PyModule_Check(module)) return nullptr;
   return dict = Py_NewRef(PyModule_GetDict(module));
 }
 
 }  // namespace
+
+void look_for_stance_in(PyObject* modules) { Py_XSETREF(g_modules, Py_XNewRef(modules)); }
 
 Stance stance_now() {
   static PyObject* last = nullptr;         // owned: its address means this stance as long as it lives

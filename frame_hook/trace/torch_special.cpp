@@ -59,6 +59,7 @@ SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* f)
   if (code->co_name == tag_name && module_name(f) == "torch._dynamo.mutation_guard") return SpecialFunction::tag_module;
   if (code->co_name == inner_name && module_name(f) == "torch._compile" && std::string_view(text_of(code->co_qualname)) == "_disable_dynamo.<locals>.inner")
     return SpecialFunction::unwrap;
+  if (f->func_dict && PyDict_GetItemWithError(f->func_dict, interned("_torchdynamo_orig_callable"))) return SpecialFunction::unwrap;
   if (f->func_dict && is_true_mark(f->func_dict, "_dynamo_marked_constant")) return SpecialFunction::constant;
   if (frontend.answers_true_while_compiling(reinterpret_cast<PyObject*>(f))) return SpecialFunction::compiling;
   return SpecialFunction::none;

@@ -10,7 +10,7 @@ enum class SpecialFunction : uint8_t {
   none,
   graph_break,   // a call that asks for one
   disabled,      // the user disabled compilation of it
-  unwrap,        // torch's own disable wrapper around one of its functions: traced through
+  unwrap,        // torch's own disable wrapper around one of its functions, or what torch compiled: what is wrapped is traced
   compiling,     // answers True inside a trace
   constant,      // the user says that it always returns the same
   tag_module,    // torch.compile notes, weakly and by id(), that a module was made: nothing to note of one that the trace makes

@@ -85,7 +85,8 @@ def _compile(model: Any, options: Options, disabled: bool) -> Any:
     if isinstance(model, ArmedCall):
         return _compile(model.__wrapped__, options, False)
     if isinstance(model, types.FunctionType):
-        return compile_function(model, options)
+        wrapped = getattr(model, "_torchdynamo_orig_callable", None)  # torch compiled it: what it was made from is compiled here
+        return compile_function(model, options) if wrapped is None else _compile(wrapped, options, False)
     call = getattr(type(model), "__call__", None)
     if isinstance(call, types.FunctionType):
         return types.MethodType(compile_function(call, options), model)
@@ -131,9 +132,9 @@ def _python_caller(target: Callable[..., Any]) -> types.FunctionType:
 
 
 def is_disabled(target: Any) -> bool:
-    """Whether `target` came from disable()."""
+    """Whether `target` came from disable(), or from torch's function of that name."""
     call = call_of(target) if isinstance(target, torch.nn.Module) else target
-    return getattr(call, DISABLED_ATTRIBUTE, None) is not None
+    return getattr(call, DISABLED_ATTRIBUTE, None) is not None or getattr(call, "_torchdynamo_disable", False) is True
 
 
 def disable(function: Any = None, recursive: bool = True, *, reason: Optional[str] = None) -> Any:

@@ -78,6 +78,29 @@ class TestFunctionsInTracedCode:
         assert done.returncode == 0, done.stderr
 
 
+def test_what_torch_disabled_is_not_compiled():
+    @torch.compiler.disable
+    def f(x):
+        return x + 1
+    assert framejit.compile(f) is f
+    check(lambda x: f(x * 2) * 2, torch.randn(3), breaks=1)
+
+
+def test_locals_of_a_frame_that_a_refusal_leaves():
+    """Its cells are there although nothing of it has run."""
+    y = 2
+
+    def f(x):
+        x = x + 1
+        print(x)
+        return x + y
+    x = torch.randn(3)
+    with pytest.raises(framejit.GraphBreakError) as refused:
+        framejit.compile(f, fullgraph=True)(x)
+    assert refused.traceback[-1].frame.raw.f_locals == {"x": x, "y": 2}
+    same(framejit.compile(lambda x: x + y)(x), x + 2)
+
+
 class TestAConstantResult:
     """assume_constant_result: asked while tracing, once for each set of arguments."""
 
@@ -429,13 +452,32 @@ class TestTorchCompilesWithOurBackend:
         same(f(x), x + 1)
         assert framejit.stats()["graphs"] == 1
 
-    def test_from_our_own_compiled_code(self, dynamo):
-        inner = torch.compile(lambda x: x.sin() + 1, backend="framejit")
+
+class TestWhatTorchCompiledInOurCode:
+    """It is traced as what it was made from."""
+
+    @pytest.mark.parametrize("name", ["framejit", "eager", "inductor"])
+    def test_a_function(self, dynamo, name):
+        inner = torch.compile(lambda x, k=3: x.sin() + k, backend=name)
 
         def f(x):
-            return inner(x * 2) - 1
+            return inner(x * 2) - inner(x, k=2)
         x = torch.randn(3)
-        same(framejit.compile(f)(x), (x * 2).sin() + 1 - 1)
+        same(framejit.compile(f, fullgraph=True)(x), (x * 2).sin() + 3 - (x.sin() + 2))
+        same(framejit.compile(inner, fullgraph=True)(x), x.sin() + 3)
+
+    def test_a_module(self, dynamo):
+        net, x = Net().eval(), torch.randn(3, 8)
+        expected = net(x)
+        wrapped = torch.compile(net, backend="eager")
+        same(framejit.compile(lambda x: wrapped(x), fullgraph=True)(x), expected)
+        same(framejit.compile(wrapped, fullgraph=True)(x), expected)
+
+    def test_a_module_compiled_in_place(self, dynamo):
+        net, x = Net().eval(), torch.randn(3, 8)
+        expected = net(x)
+        net.compile(backend="inductor")
+        same(framejit.compile(net, fullgraph=True)(x), expected)
 
 
 PAGE = ROOT / "docs/from_torch_compile.md"
