@@ -276,7 +276,12 @@ SlotId RecipeBuilder::build_instance(InstanceValue* value) {
 
 // One of the same type that has nothing to give, where a builtin container makes it.
 SlotId RecipeBuilder::build_exhausted(PyTypeObject* type) {
-  static PyObject* const samples = Py_BuildValue("([](){}NNsy)", PySet_New(nullptr), PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "i", 0), "", "");
+  // Kept for ever: the process ends after the interpreter.
+  static PyObject* const samples = [] {
+    PyObject* range = PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "i", 0);
+    PyObject* items = PyObject_CallMethod(PyRef::steal(PyDict_New()).get(), "items", nullptr);
+    return Py_BuildValue("([](){}NNNsy)", PySet_New(nullptr), range, items, "", "");
+  }();
   for (Py_ssize_t i = 0; samples && i < PyTuple_GET_SIZE(samples); ++i) {
     PyObject* sample = PyTuple_GET_ITEM(samples, i);
     const PyRef iterator = PyRef::steal(PyObject_GetIter(sample));
