@@ -198,6 +198,16 @@ void set_update(Tracer& t, SetValue* set, Value* other) {
   for (Value* v : operand.items) set_add(t, set, v);
 }
 
+std::vector<Value*> common_items(Tracer& t, SetValue* self, SetValue* other, bool of_other) {
+  t.load(self);
+  t.load(other);
+  of_other = of_other || other->items.size() <= self->items.size();
+  std::vector<Value*> common;
+  for (Value* item : of_other ? other->items : self->items)
+    if (find_in_set(t, of_other ? self : other, item) >= 0) common.push_back(item);
+  return common;
+}
+
 int find_in_set(Tracer& t, SetValue* set, Value* item) {
   t.load(set);
   const Py_hash_t hash = key_hash(t, item);

@@ -93,7 +93,7 @@ PyRef set_operator_order(Tracer& t, int op, SetValue* left, SetValue* right, boo
   const char* const fresh = op == kOr ? "__or__" : op == kAnd ? "__and__" : op == kXor ? "__xor__" : "__sub__";
   const char* const own = op == kOr ? "__ior__" : op == kAnd ? "__iand__" : op == kXor ? "__ixor__" : "__isub__";
   if (in_place) t.will_mutate(left);
-  return call_order(t, order_of(t, left), in_place ? own : fresh, {{{}, order_of(t, right)}});
+  return call_order(t, order_of(t, left), in_place ? own : fresh, {{{}, true, order_of(t, right)}});
 }
 
 // Of views of keys, and of sets beside them: a view's own operators make the set.
@@ -134,12 +134,14 @@ Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
   } else {
     mine = t.unpack(payload_of(a));
   }
-  std::vector<Value*> result;
-  for (Value* item : mine) {
-    const bool in_other = find_in_set(t, other, item) >= 0;
-    if (op == kOr || (op == kAnd && in_other) || ((op == kSubtract || op == kXor) && !in_other)) result.push_back(item);
-  }
   SetValue* me = make_set(t, &PySet_Type, mine, {});
+  std::vector<Value*> result;
+  if (op == kAnd) {
+    result = common_items(t, me, other, !left || !right);
+  } else {
+    for (Value* item : mine)
+      if (op == kOr || find_in_set(t, other, item) < 0) result.push_back(item);
+  }
   if (op == kOr || op == kXor)
     for (Value* item : others)
       if (find_in_set(t, me, item) < 0) result.push_back(item);

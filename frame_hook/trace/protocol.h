@@ -173,6 +173,8 @@ SetValue* set_from(Tracer& t, PyTypeObject* type, Value* iterable);  // set(iter
 void set_update(Tracer& t, SetValue* set, Value* other);        // set.update(other)
 bool set_add(Tracer& t, SetValue* set, Value* item);            // false: was there
 int find_in_set(Tracer& t, SetValue* set, Value* item);         // position or -1
+// As CPython takes them: of equal items those of the smaller set, of the other where both have as many or it is no set.
+std::vector<Value*> common_items(Tracer& t, SetValue* self, SetValue* other, bool of_other);
 bool values_equal(Tracer& t, Value* a, Value* b);               // identity, then ==
 Py_hash_t key_hash(Tracer& t, Value* key);                      // breaks on keys whose hash runs Python code
 bool keys_equal(Tracer& t, Value* a, Value* b);

@@ -64,9 +64,9 @@ PyRef guarded_order(Tracer& t, SetValue* set) {
 SetOperand set_operand(Tracer& t, Value* v) {
   if (SetValue* set = set_of(v)) {
     t.load(set);
-    return {set->items, order_of(t, set)};
+    return {set->items, true, order_of(t, set)};
   }
-  SetOperand operand{t.unpack(v), {}};
+  SetOperand operand{t.unpack(v), false, {}};
   operand.real = tuple_of_keys(t, operand.items);
   if (dict_of(v)) operand.real = dict_of_keys(operand.real);
   return operand;

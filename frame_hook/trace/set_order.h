@@ -16,6 +16,7 @@ class Tracer;
 
 struct SetOperand {  // of an operation on sets: a set, or anything that can be iterated
   std::vector<Value*> items;
+  bool is_set = false;
   PyRef real;  // what CPython's own operation is given in its place; null: unknown
 };
 SetOperand set_operand(Tracer& t, Value* v);

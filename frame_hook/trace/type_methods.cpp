@@ -205,9 +205,13 @@ std::vector<Value*> filtered(Tracer& t, SetValue* self, const std::vector<SetOpe
   std::vector<Value*> kept = self->items;
   for (const SetOperand& operand : operands) {
     SetValue* other = make_set(t, &PySet_Type, operand.items, {});
+    if (keep_common) {
+      kept = common_items(t, make_set(t, &PySet_Type, kept, {}), other, !operand.is_set);
+      continue;
+    }
     std::vector<Value*> next;
     for (Value* v : kept)
-      if ((find_in_set(t, other, v) >= 0) == keep_common) next.push_back(v);
+      if (find_in_set(t, other, v) < 0) next.push_back(v);
     kept = std::move(next);
   }
   return kept;
@@ -277,7 +281,7 @@ Value* set_difference_update(Tracer& t, const Arguments& args) {
       continue;
     }
     t.for_each(args.positional[i], [&](Value* item) { take_out(t, set, item); });
-    const SetOperand nothing{{}, PyRef::steal(PyTuple_New(0))};
+    const SetOperand nothing{{}, false, PyRef::steal(PyTuple_New(0))};
     if (set->order) call_order(t, set->order, "difference_update", {nothing});  // moves the rest where many places are free
   }
   return t.none();

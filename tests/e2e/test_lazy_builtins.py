@@ -354,6 +354,15 @@ def sets_stop_early(x):
     return x + 1, out
 
 
+def common_items(x):
+    out = [{1}.intersection([1.0]), {1}.intersection({1.0}), {1, 2}.intersection({1.0}, [True]), {1} & {1.0}, {1.0} & {1, 2}]
+    s = {1, 2}
+    s &= {1.0}
+    t = {1, 2}
+    t.intersection_update([2.0], {2})
+    return x + 1, list(map(repr, out)), repr(s), repr(t), {1, 2}.issubset([1.0, 2.0])
+
+
 def hashes_between(x):
     log = []
 
@@ -472,6 +481,7 @@ PROGRAMS = [
     deques,
     sets,
     sets_stop_early,
+    common_items,
     hashes_between,
     dicts,
     mappings,
