@@ -64,6 +64,7 @@ PyObject* configure(PyObject*, PyObject*) {
 PyObject* arm(PyObject*, PyObject* args) {
   PyObject *function, *options;
   if (!PyArg_ParseTuple(args, "OO:arm", &function, &options)) return nullptr;
+  frame_hook::FrameDriver::on_request();
   return frame_hook::make_armed_call(function, options);
 }
 
@@ -104,7 +105,7 @@ PyObject* stats(PyObject*, PyObject*) {
   runtime::KernelCache::Statistics kept;
   const std::pair<const char*, uint64_t> counts[] = {
       {"graphs", s.graphs}, {"graph_breaks", s.graph_breaks}, {"recompiles", s.recompiles}, {"fallbacks", s.fallbacks}, {"ops", s.ops}, {"kernels", s.kernels},
-      {"hits", s.hits}, {"plain_hits", s.plain_hits}, {"frames", s.frames}, {"traced_instructions", s.traced_instructions}, {"inlined_calls", s.inlined_calls}};
+      {"hits", s.hits}, {"plain_hits", s.plain_hits}, {"left_alone", s.left_alone}, {"frames", s.frames}, {"traced_instructions", s.traced_instructions}, {"inlined_calls", s.inlined_calls}};
   for (auto& [name, count] : counts) ok = ok && put(d.get(), name, PyLong_FromUnsignedLongLong(count));
   if (const auto cache = runtime::kernel_cache()) kept = cache->statistics();
   const std::pair<const char*, uint64_t> kept_counts[] = {{"cache_hits", kept.hits}, {"cache_misses", kept.misses}, {"cache_stored", kept.stored}};

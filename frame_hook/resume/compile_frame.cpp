@@ -230,7 +230,7 @@ void count_fallback(Fallback reason, const std::string& where, const std::string
   const Row& row = kRows[static_cast<size_t>(reason)];
   stats().fallbacks += 1;
   stats().fallback_reasons[row.name] += 1;
-  if (reason != Fallback::entry_limit && log::enabled(log::Kind::Fallback))
+  if (reason != Fallback::entry_limit && reason != Fallback::does_not_pay && log::enabled(log::Kind::Fallback))
     log::emit(log::Kind::Fallback, where, {{"reason", row.name}, {"detail", detail.empty() ? row.what : detail}});
 }
 
@@ -252,7 +252,9 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
   const Instruction* stopped_at = trace.returned ? nullptr : &code->instructions[trace.exit[0].frame->position];
   if (stopped_at) outcome.at = stopped_at->opcode_index;
   const bool tensor_work = trace.recording->op_count() > 0;
-  if (!tensor_work && !options->every_frame && stopped_at && trace.exit.size() == 1) {
+  if (options->whole && (outcome.broke || !tensor_work)) {
+    // Nothing is made of it, and it breaks nothing.
+  } else if (!tensor_work && !options->every_frame && stopped_at && trace.exit.size() == 1) {
     outcome.segment = plain_segment(trace, trace.reason, stopped_at->index, frame, options);
   } else {
     try {
@@ -261,12 +263,12 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
       outcome.broke = true;
       outcome.reason = b.reason;
       outcome.detail = b.detail;
-      outcome.segment = plain_segment(trace, b.reason, stopped_at ? stopped_at->index : -1, frame, options);
+      if (!options->whole) outcome.segment = plain_segment(trace, b.reason, stopped_at ? stopped_at->index : -1, frame, options);
     }
   }
   if (outcome.broke && (options->fullgraph || log::enabled(log::Kind::Break))) outcome.caret = caret_text(trace.place);
   if (interrupt_is_kept()) throw Interrupted{};
-  if (outcome.broke) count_break(outcome.reason, outcome.detail, outcome.where, outcome.caret);
+  if (outcome.broke && !options->whole) count_break(outcome.reason, outcome.detail, outcome.where, outcome.caret);
   if (outcome.segment) {
     if (const CompiledCall* call = outcome.segment->call.get()) {
       stats().graphs += 1;

@@ -5,6 +5,8 @@
 #include <new>
 #include <utility>
 
+#include "frame_hook/resume/entries.h"
+#include "frame_hook/resume/global_mode.h"
 #include "frame_hook/resume/stance.h"
 #include "frame_hook/resume/stats.h"
 #include "guards/interrupts.h"
@@ -20,72 +22,10 @@ namespace {
 bool g_compiling = false;                 // guarded by the GIL; a forked child starts with it false (forget_running_compile)
 PyObject* g_graph_break_error = nullptr;
 thread_local bool t_enabled = true;
-
-struct SegmentEntry final : EntryBase {
-  explicit SegmentEntry(std::unique_ptr<Segment> s) : segment(std::move(s)) {}
-  std::shared_ptr<Segment> segment;       // a running call keeps it through a reset
-};
-
-struct CodeNote final : EntryBase {
-  TraceHints hints;
-  bool was_called = false;                // under a stance that compiles in the second call
-  const uint64_t number = ++count;        // of the code object, and how often it was compiled: the id of log events
-  uint64_t compiles = 0;
-  static inline uint64_t count = 0;
-};
-
-using Options = std::shared_ptr<const CompileOptions>;
-
-class OptionsSet {
- public:
-  bool has(const Options& options) const {
-    return std::any_of(known_.begin(), known_.end(), [&](const auto& known) { return known.lock() == options; });
-  }
-  bool add(const Options& options) {      // false: was there
-    if (has(options)) return false;
-    return known_.push_back(options), true;
-  }
-
- private:
-  std::vector<std::weak_ptr<const CompileOptions>> known_;
-};
-
-struct SiteNote final : EntryBase {
-  OptionsSet limited;                     // it was said that the entry limit is reached
-  OptionsSet failed;                      // a compile met a defect of ours
-};
-
-SiteNote& note_of(Site& site) {
-  if (!site.note) site.note = std::make_unique<SiteNote>();
-  return static_cast<SiteNote&>(*site.note);
-}
-
-CodeNote& note_of(CodeState& state) {
-  if (!state.note) state.note = std::make_unique<CodeNote>();
-  return static_cast<CodeNote&>(*state.note);
-}
-
-std::string next_id(CodeNote& note) { return std::to_string(note.number) + "." + std::to_string(++note.compiles); }
+uint64_t g_uses = 0;                      // of entries: orders their last uses
+constexpr int kMostVainTries = 3;
 
 std::string place(const LiveFrame& frame) { return place_of(frame.code(), frame.code()->co_firstlineno); }
-
-// Entries of other settings take nobody's room.
-size_t entries_with(const Site& site, const Options& options) {
-  return static_cast<size_t>(std::count_if(site.entries.begin(), site.entries.end(), [&](const auto& entry) { return static_cast<SegmentEntry&>(*entry).segment->options == options; }));
-}
-
-// Entries whose guards name an object that died fit no more and make room: a hundred models, one after the other, are each compiled.
-// Whether some were of these settings.
-bool drop_dead_entries(Site& site, const Options& options) {
-  bool dropped = false;
-  std::erase_if(site.entries, [&](const auto& entry) {
-    const Segment& segment = *static_cast<SegmentEntry&>(*entry).segment;
-    if (!segment.guards->dead()) return false;
-    dropped = dropped || segment.options == options;
-    return true;
-  });
-  return dropped;
-}
 
 std::string count_text(size_t entries) { return std::to_string(entries) + "/" + std::to_string(config().entries); }
 
@@ -108,7 +48,8 @@ struct Next {
 
 class Drive final {
  public:
-  Drive(LiveFrame& frame, const Options& options) : frame_(frame), options_(options) {}
+  // refusal: where it is given, a frame of which nothing has run is left to the caller in place of a plain run.
+  Drive(LiveFrame& frame, const Options& options, bool* refusal = nullptr) : frame_(frame), options_(options), refusal_(refusal) {}
 
   PyObject* run() {
     for (;;) {
@@ -143,9 +84,13 @@ class Drive final {
   std::string limit_error(const guards::FrameAccess& access, const Site& site) const;
   void explain_misses(const guards::FrameAccess& access, const Site& site, bool died);
   void log_limit(const guards::FrameAccess& access, Site& site);
+  void log_loss(Site& site);
+  void log_eviction(const Segment& segment);
+  void count_vain_try(const CompileOutcome& outcome);
 
   LiveFrame& frame_;
   const Options& options_;                // the settings object lives while the call runs
+  bool* const refusal_;
 };
 
 // A compile is running.
@@ -176,7 +121,9 @@ class CalleeFiller final : public FrameFiller {
 };
 
 Next Drive::plainly() {
+  if (refusal_ && !frame_.is_entered()) return *refusal_ = true, Next::left(nullptr);
   if (options_->every_frame) return frame_.is_entered() || frame_.enter() ? Next::left(frame_.conclude(frame_.run())) : Next::left(nullptr);
+  const OutsideOfModules outside;
   return Next::left(frame_.is_entered() ? frame_.hand_over() : frame_.pass_through());
 }
 
@@ -292,19 +239,44 @@ void Drive::explain_misses(const guards::FrameAccess& access, const Site& site, 
 
 // Says once that no further entries are made here, and which guard of the newest entry fails now.
 void Drive::log_limit(const guards::FrameAccess& access, Site& site) {
-  if (!note_of(site).limited.add(options_)) return;
+  if (std::exchange(account_of(site, options_).limit_is_said, true)) return;
   const std::string detail = "plain Python from now on: " + std::to_string(entries_with(site, options_)) + " entries";
   if (log::enabled(log::Kind::Entry)) log::emit(log::Kind::Entry, place(frame_), {{"action", "limit"}, {"detail", detail}});
   if (!log::enabled(log::Kind::Limit)) return;
-  const auto newest = std::find_if(site.entries.begin(), site.entries.end(), [&](const auto& entry) { return static_cast<SegmentEntry&>(*entry).segment->options == options_; });
-  const auto failure = newest == site.entries.end() ? std::nullopt : static_cast<SegmentEntry&>(**newest).segment->guards->explain(access);
+  const auto newest = std::find_if(site.entries.begin(), site.entries.end(), [&](const auto& entry) { return segment_of(entry).options == options_; });
+  const auto failure = newest == site.entries.end() ? std::nullopt : segment_of(*newest).guards->explain(access);
   log::emit(log::Kind::Limit, place(frame_), {{"count", count_text(entries_with(site, options_))}, {"guard", failure ? failure->text : "none"}});
+}
+
+void Drive::log_eviction(const Segment& segment) {
+  if (!log::enabled(log::Kind::Entry)) return;
+  const std::string detail = "not used for longest, after " + std::to_string(segment.hits) + " hits";
+  log::emit(log::Kind::Entry, place(frame_), {{"action", "evict"}, {"detail", detail}});
+}
+
+// Says once that what is compiled here does not pay.
+void Drive::log_loss(Site& site) {
+  if (std::exchange(account_of(site, options_).loss_is_said, true)) return;
+  stats().left_alone += 1;
+  if (!log::enabled(log::Kind::LeftAlone)) return;
+  log::emit(log::Kind::LeftAlone, place(frame_), {{"reason", std::to_string(kMostLosses) + " compiled entries in a row went before " + std::to_string(kHitsThatPay) +
+                                                                 " calls had used them: " + guards::kObjectIsGone}});
+}
+
+// A function that FRAMEJIT=1 found is compiled to its return or not at all.
+void Drive::count_vain_try(const CompileOutcome& outcome) {
+  CodeNote& note = note_of(frame_.state());
+  if (++note.vain_tries < kMostVainTries || std::exchange(note.functions_left_alone, true)) return;
+  stats().left_alone += 1;
+  if (!log::enabled(log::Kind::LeftAlone)) return;
+  const std::string why = outcome.broke ? std::string(row_of(outcome.reason).name) + " at " + outcome.where : "no tensor work";
+  log::emit(log::Kind::LeftAlone, place(frame_), {{"reason", std::to_string(kMostVainTries) + " tries in a row did not compile this function as a whole: " + why}});
 }
 
 std::string Drive::failing_guards(const guards::FrameAccess& access, const Site& site) const {
   std::vector<std::string> lines;
   for (const auto& entry : site.entries) {
-    const Segment& segment = *static_cast<SegmentEntry&>(*entry).segment;
+    const Segment& segment = segment_of(entry);
     if (segment.options != options_) continue;
     const auto failure = segment.guards->explain(access);
     const std::string line = failure ? failure->text + (failure->because.empty() ? "" : "  # " + failure->because) : "";
@@ -360,16 +332,18 @@ Next Drive::raise_interrupt(int index) {
 
 std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int index, Next& next) {
   Site& site = frame_.state().site(index);
-  const bool died = drop_dead_entries(site, options_);
-  if (entries_with(site, options_) >= static_cast<size_t>(config().entries)) {
-    log_limit(access, site);
-    count_fallback(Fallback::entry_limit, place(frame_));
+  bool died = false;
+  std::vector<std::unique_ptr<EntryBase>> evicted, dead = take_dead_entries(site, options_, died);
+  if (const Refusal refusal = ask_account(site, options_, evicted); refusal != Refusal::none) {
+    refusal == Refusal::no_room ? log_limit(access, site) : log_loss(site);
+    count_fallback(refusal == Refusal::no_room ? Fallback::entry_limit : Fallback::does_not_pay, place(frame_));
     if (!options_->fullgraph) return nullptr;
     const std::string text = limit_error(access, site);
     PyErr_SetString(g_graph_break_error ? g_graph_break_error : PyExc_RuntimeError, text.c_str());
     next = leave_with_error(here());
     return nullptr;
   }
+  if (!evicted.empty()) log_eviction(segment_of(evicted.front()));
   const log::CompileScope scope(next_id(note_of(frame_.state())));
   explain_misses(access, site, died);
   const Compiling compiling;
@@ -383,7 +357,7 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
     count_break(BreakReason::no_memory, "the trace and its passes", place(frame_), "");
   } catch (const std::exception& e) {
     count_fallback(Fallback::internal_error, place(frame_), e.what());
-    if (!config().strict) return note_of(site).failed.add(options_), nullptr;
+    if (!config().strict) return account_of(site, options_).failed = true, nullptr;
     PyErr_SetString(PyExc_SystemError, (std::string("framejit: ") + e.what()).c_str());
   }
   if (interrupt_is_kept()) return nullptr;
@@ -394,10 +368,13 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
     next = leave_with_error(outcome.at);
     return nullptr;
   }
+  if (options_->whole && (!outcome.segment || !outcome.segment->call)) return count_vain_try(outcome), nullptr;
   if (!outcome.segment) return nullptr;
+  if (options_->whole) note_of(frame_.state()).vain_tries = 0;
   if (outcome.reason == BreakReason::interrupted || outcome.reason == BreakReason::no_memory) return std::move(outcome.segment);  // not where the next call should stop
   auto entry = std::make_unique<SegmentEntry>(std::move(outcome.segment));
   auto segment = entry->segment;
+  segment->last_use = ++g_uses;
   site.entries.insert(site.entries.begin(), std::move(entry));
   return segment;
 }
@@ -416,9 +393,11 @@ Next Drive::round() {
     if (status == RunStatus::missed) continue;
     if (status != RunStatus::done) return no_result(status);
     (segment->call ? stats().hits : stats().plain_hits) += 1;
+    segment->hits += 1;
+    segment->last_use = ++g_uses;
     return apply(*segment, run);
   }
-  if (site->note && note_of(*site).failed.has(options_)) return plainly_because(Fallback::internal_error, "as before");
+  if (has_failed(*site, options_)) return plainly_because(Fallback::internal_error, "as before");
   return miss(access, index);
 }
 
@@ -439,6 +418,7 @@ Next Drive::miss_under(Stance stance, const guards::FrameAccess& access, int ind
 
 Next Drive::miss(const guards::FrameAccess& access, int index) {
   if (!tensor_frontend()) return plainly();
+  if (options_->whole && note_of(frame_.state()).functions_left_alone) return plainly();
   if (const Stance stance = stance_now(); stance != Stance::compile)
     if (const Next next = miss_under(stance, access, index); next.leave) return next;
   if (g_compiling) return plainly_because(Fallback::compile_running);
@@ -526,6 +506,15 @@ PyObject* FrameDriver::on_frame(LiveFrame& frame, const Options& options) {
   const bool is_of_compile = g_compiling;  // what the tracer imports
   return is_of_compile || is_left_alone(frame) ? frame.pass_through() : Drive(frame, options).run();
 }
+
+std::optional<PyObject*> FrameDriver::try_frame(LiveFrame& frame, const Options& options) {
+  if (is_left_alone(frame)) return std::nullopt;
+  bool refusal = false;
+  PyObject* const result = Drive(frame, options, &refusal).run();
+  return refusal ? std::nullopt : std::optional(result);
+}
+
+void FrameDriver::on_request() { count_request(); }
 
 void FrameDriver::on_stack_end(PyCodeObject* code) { count_fallback(Fallback::stack_low, place_of(code, code->co_firstlineno)); }
 

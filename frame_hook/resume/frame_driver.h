@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "frame_hook/hook/frame_hook.h"
 #include "frame_hook/resume/segment.h"
@@ -18,8 +19,12 @@ class FrameDriver final : public FrameHandler {
   PyObject* on_frame(LiveFrame& frame, PyObject* options) override;
   // A frame that nobody named: FRAMEJIT_TRACE_ALL. What runs while a compile does is left alone.
   PyObject* on_frame(LiveFrame& frame, const std::shared_ptr<const CompileOptions>& options);
+  // A frame that FRAMEJIT=1 found. Nothing: it was not compiled, nothing of it has run, and the caller passes it through.
+  std::optional<PyObject*> try_frame(LiveFrame& frame, const std::shared_ptr<const CompileOptions>& options);
   void on_stack_end(PyCodeObject* code) override;
 
+  // framejit.compile() was called.
+  static void on_request();
   // Drops every entry; running calls keep theirs.
   static void reset();
 };

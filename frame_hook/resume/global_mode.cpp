@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <regex>
 #include <stdexcept>
-#include <unordered_map>
 #include <utility>
 
 #include "frame_hook/hook/frame_hook.h"
+#include "frame_hook/resume/entries.h"
 #include "frame_hook/resume/frame_driver.h"
 #include "frame_hook/trace/tensor_frontend.h"
 #include "guards/interrupts.h"
@@ -88,25 +88,44 @@ class GlobalDriver final : public FrameHandler {
   PyObject* on_frame(LiveFrame& frame, PyObject*) override {
     CodeState& state = frame.state();
     if (!frame.is_fresh() || !tensor_frontend() || inside == Inside::counted_module) return frame.pass_through();
-    const bool is_compiled = state.find_site(0) != nullptr;
+    const Site* site = state.find_site(0);
+    const bool is_compiled = site && !site->entries.empty();
     if (!is_compiled && !is_candidate(frame)) {
       state.skip = true;
       return frame.pass_through();
     }
     const bool is_module = is_module_call(frame, settings_.module_folder);
-    if (is_module && inside == Inside::module) return frame.pass_through();
+    if (is_module ? inside == Inside::module : !has_tensor_argument(frame)) return frame.pass_through();
     if (!is_compiled) {
-      if (!is_module && !has_tensor_argument(frame)) return frame.pass_through();
-      if (++calls(state) < settings_.min_calls) {
+      if (!is_module && note_of(state).functions_left_alone) return frame.pass_through();
+      if (++note_of(state).calls < settings_.min_calls) {
         const Entered entered(is_module ? Inside::counted_module : inside);
         return frame.pass_through();
       }
     }
-    const Entered entered(is_module ? Inside::module : inside);
-    return frame_driver().on_frame(frame, nullptr);
+    return is_module ? run_module(frame) : run_function(frame);
   }
 
  private:
+  PyObject* run_module(LiveFrame& frame) {
+    {
+      const Entered entered(Inside::module);
+      if (const auto result = frame_driver().try_frame(frame, of_modules_)) return *result;
+    }
+    return frame.pass_through();
+  }
+
+  PyObject* run_function(LiveFrame& frame) {
+    const auto result = frame_driver().try_frame(frame, of_functions_);
+    return result ? *result : frame.pass_through();
+  }
+
+  static Options options(bool whole) {
+    auto options = std::make_shared<CompileOptions>();
+    options->whole = whole;
+    return options;
+  }
+
   bool is_candidate(const LiveFrame& frame) const {
     PyCodeObject* code = frame.code();
     if ((code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) || !(code->co_flags & CO_OPTIMIZED)) return false;
@@ -146,15 +165,15 @@ class GlobalDriver final : public FrameHandler {
     return false;
   }
 
-  // Counted by code object; a code object that is freed and its address reused starts with what is there, which is harmless.
-  int64_t& calls(CodeState& state) { return calls_[state.code()]; }
-
   GlobalModeSettings settings_;
   std::regex filter_, skip_;
-  std::unordered_map<PyCodeObject*, int64_t> calls_;
+  const Options of_modules_ = options(false), of_functions_ = options(true);
 };
 
 }  // namespace
+
+OutsideOfModules::OutsideOfModules() : before_(static_cast<int>(std::exchange(inside, Inside::nothing))) {}
+OutsideOfModules::~OutsideOfModules() { inside = static_cast<Inside>(before_); }
 
 Result<void> enable_global_mode(GlobalModeSettings settings) {
   if (settings.min_calls < 1) return Error{"setting", "FRAMEJIT_MIN_CALLS=" + std::to_string(settings.min_calls) + ": expected 1 or more"};

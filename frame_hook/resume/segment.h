@@ -1,6 +1,6 @@
 // frame_hook/resume/segment.h — one compiled entry of a code object: from one instruction to a break or a return.
 //
-// A segment is immutable once installed. run() fetches and checks (guards), runs the graph, rebuilds what the
+// A segment is immutable once installed, but for the driver's counts. run() fetches and checks (guards), runs the graph, rebuilds what the
 // exit needs, and only then applies effects. It touches no frame: the driver writes the exit state into the live frame.
 #pragma once
 
@@ -19,6 +19,7 @@ struct CompileOptions {
   bool fullgraph = false;
   int dynamic = -1;               // -1 automatic, 0 never, 1 always
   bool every_frame = false;       // FRAMEJIT_TRACE_ALL: segments without tensor work are kept, traces are short, and what is left runs natively, counted
+  bool whole = false;             // FRAMEJIT=1, functions: compiled to their return or not at all
   CompileRequest request;         // backend: borrowed from the settings object, which lives while one of its calls runs
 };
 
@@ -72,6 +73,7 @@ class Segment {
   std::string where;                       // of the break
   std::shared_ptr<const CompileOptions> options;
   int plain_until = -1;                    // code unit of the break, for ExitKind::plain
+  uint64_t hits = 0, last_use = 0;         // the driver's, with the GIL held
   uint64_t steps = 0;                      // instructions that a run stands for; 0 for ExitKind::plain
 };
 

@@ -188,6 +188,7 @@ def stats() -> dict[str, Any]:
     plain_hits               those that found an entry without a graph: code that does no tensor work
     graph_breaks, recompiles, break_reasons    when code was compiled
     fallbacks, fallback_reasons                calls that ran in plain Python though nothing in the program asks for it
+    left_alone               functions, and places in them, that are compiled no more because it does not pay: said once in the log
     frames                   calls of compiled callables that the hook took over
     cache_hits, cache_misses, cache_stored     kernels that the kernel cache had, had not, and took (zeros without one; see cache())
     """

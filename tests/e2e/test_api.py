@@ -289,7 +289,7 @@ def test_list_backends_names_what_compile_takes():
 
 
 def test_stats_are_flat_totals_since_import_or_reset():
-    numbers = ["graphs", "graph_breaks", "recompiles", "fallbacks", "ops", "kernels", "hits", "plain_hits", "frames", "compile_seconds", "trace_seconds",
+    numbers = ["graphs", "graph_breaks", "recompiles", "fallbacks", "ops", "kernels", "hits", "plain_hits", "left_alone", "frames", "compile_seconds", "trace_seconds",
                "traced_instructions", "inlined_calls", "cache_hits", "cache_misses", "cache_stored"]
 
     @framejit.compile

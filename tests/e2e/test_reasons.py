@@ -25,6 +25,7 @@ FALLBACKS = rows("frame_hook/resume/fallback_reasons.def", "FALLBACK")
 
 # What no program of a few lines meets, and why; or where it is met.
 ELSEWHERE = {
+    "does_not_pay": "objects that each call makes anew: test_recompile_policy.py",
     "explicit_break": "a process of its own below: torch's compiler is imported for it",
     "trace_too_long": "two million instructions: tests/unit/frame_hook/trace_exit_test.cpp sets another limit",
     "interrupted": "needs a signal at the right time: tests/e2e/test_breaks.py",

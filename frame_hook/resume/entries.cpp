@@ -1,0 +1,114 @@
+// frame_hook/resume/entries.cpp — see entries.h.
+#include "frame_hook/resume/entries.h"
+
+#include <algorithm>
+
+#include "runtime/base/config.h"
+#include "runtime/base/log.h"
+
+namespace framejit::frame_hook {
+
+namespace {
+
+uint64_t g_requests = 0;
+
+SiteNote& note_of(Site& site) {
+  if (!site.note) site.note = std::make_unique<SiteNote>();
+  return static_cast<SiteNote&>(*site.note);
+}
+
+bool is_free(const Options& options) { return options->every_frame; }  // a test of the tracer
+
+void book_gone(Account& account, const Segment& segment) {
+  if (segment.call) account.hits_of_gone += segment.hits;
+  if (account.request != g_requests) account.request = g_requests, account.losses = 0, account.loss_is_said = false;
+  account.losses = segment.call && segment.hits >= kHitsThatPay ? 0 : account.losses + 1;
+}
+
+uint64_t all_hits(const Site& site, const Account& account, const Options& options) {
+  uint64_t hits = account.hits_of_gone;
+  for (const auto& entry : site.entries)
+    if (const Segment& segment = segment_of(entry); segment.options == options && segment.call) hits += segment.hits;
+  return hits;
+}
+
+std::unique_ptr<EntryBase> take_longest_unused(Site& site, const Options& options) {
+  auto longest = site.entries.end();
+  for (auto entry = site.entries.begin(); entry != site.entries.end(); ++entry)
+    if (segment_of(*entry).options == options && (longest == site.entries.end() || segment_of(*entry).last_use < segment_of(*longest).last_use)) longest = entry;
+  if (longest == site.entries.end()) return nullptr;
+  auto taken = std::move(*longest);
+  site.entries.erase(longest);
+  return taken;
+}
+
+}  // namespace
+
+CodeNote& note_of(CodeState& state) {
+  if (!state.note) state.note = std::make_unique<CodeNote>();
+  return static_cast<CodeNote&>(*state.note);
+}
+
+std::string next_id(CodeNote& note) {
+  static uint64_t count = 0;
+  if (note.number == 0) note.number = ++count;
+  return std::to_string(note.number) + "." + std::to_string(++note.compiles);
+}
+
+Account& account_of(Site& site, const Options& options) {
+  std::vector<Account>& accounts = note_of(site).accounts;
+  const auto known = std::find_if(accounts.begin(), accounts.end(), [&](const Account& account) { return account.options.lock() == options; });
+  if (known != accounts.end()) return *known;
+  std::erase_if(accounts, [](const Account& account) { return account.options.expired(); });
+  Account& account = accounts.emplace_back();
+  account.options = options;
+  account.request = g_requests;
+  return account;
+}
+
+bool has_failed(const Site& site, const Options& options) {
+  if (!site.note) return false;
+  const std::vector<Account>& accounts = static_cast<const SiteNote&>(*site.note).accounts;
+  return std::any_of(accounts.begin(), accounts.end(), [&](const Account& account) { return account.failed && account.options.lock() == options; });
+}
+
+size_t entries_with(const Site& site, const Options& options) {
+  return static_cast<size_t>(std::count_if(site.entries.begin(), site.entries.end(), [&](const auto& entry) { return segment_of(entry).options == options; }));
+}
+
+std::vector<std::unique_ptr<EntryBase>> take_dead_entries(Site& site, const Options& options, bool& some_were_ours) {
+  std::vector<std::unique_ptr<EntryBase>> taken;
+  for (auto& entry : site.entries) {
+    const Segment& segment = segment_of(entry);
+    if (!segment.guards->dead()) continue;
+    if (segment.options == options) {
+      some_were_ours = true;
+      book_gone(account_of(site, options), segment);
+    }
+    taken.push_back(std::move(entry));
+  }
+  std::erase(site.entries, nullptr);
+  return taken;
+}
+
+Refusal ask_account(Site& site, const Options& options, std::vector<std::unique_ptr<EntryBase>>& evicted) {
+  Account& account = account_of(site, options);
+  const bool full = entries_with(site, options) >= static_cast<size_t>(config().entries);
+  // fullgraph promises that nothing runs plainly: what dies is made anew as often as it is asked for.
+  const bool loses = account.losses >= kMostLosses && account.request == g_requests && !options->fullgraph && !is_free(options);
+  if (!full && !loses) return Refusal::none;
+  const uint64_t hits = all_hits(site, account, options);
+  if (is_free(options) || hits < account.hits_spent + kHitsToEarn) return loses ? Refusal::does_not_pay : Refusal::no_room;
+  account.hits_spent = hits;
+  if (full) {
+    auto entry = take_longest_unused(site, options);
+    if (!entry) return Refusal::no_room;  // FRAMEJIT_ENTRIES=0
+    book_gone(account, segment_of(entry));
+    evicted.push_back(std::move(entry));
+  }
+  return Refusal::none;
+}
+
+void count_request() { ++g_requests; }
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,135 @@
+"""What is compiled anew, and what is left alone: objects that each call makes anew, entries that make room, functions that FRAMEJIT=1 finds."""
+import json
+
+import pytest
+import torch
+
+import framejit
+from framejit import _framejit
+from test_api import run
+
+
+@pytest.fixture
+def said():
+    seen = []
+    token = _framejit.add_listener(lambda e: e["event"] in ("LeftAlone", "Limit") and seen.append((e["event"], e["text"])))
+    yield seen
+    _framejit.remove_listener(token)
+
+
+@pytest.mark.nothing_captured
+def test_objects_that_each_call_makes_anew(said):
+    def f(x, w):
+        return torch.autograd.grad((x * w).sum(), w)[0]
+    compiled, x, w = framejit.compile(f), torch.randn(3), torch.randn(3, requires_grad=True)
+    framejit.reset()
+    with torch.enable_grad():
+        for _ in range(60):
+            assert torch.equal(compiled(x, w), f(x, w))
+    stats = framejit.stats()
+    assert stats["recompiles"] < 10 and stats["left_alone"] == 1 and stats["fallback_reasons"]["does_not_pay"] >= 50, stats
+    assert [event for event, _ in said] == ["LeftAlone"] and "an object that the guards name is gone" in said[0][1]
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self, by):
+        super().__init__()
+        self.by = by
+
+    def forward(self, x):
+        return x * self.by if self.by is not self else x
+
+
+def test_who_compiles_anew_is_compiled():
+    """Models one after the other, each used once, share an instruction."""
+    x = torch.ones(3)
+    with torch.no_grad():
+        for by in range(20):
+            assert torch.equal(framejit.compile(Scaled(float(by)))(x), x * by)
+    stats = framejit.stats()
+    assert stats["left_alone"] == 0 and "does_not_pay" not in stats["fallback_reasons"], stats
+
+
+def test_the_entry_that_was_not_used_for_longest_makes_room(said):
+    """After 16 hits, not before: words that come once each fill the room, and give way to those that are used."""
+    compiled, x = framejit.compile(lambda x, word: x * len(word)), torch.ones(3)
+    framejit.reset()
+    with torch.no_grad():
+        for word in "abcdefgh":
+            compiled(x, word)
+        compiled(x, "other")
+        assert framejit.stats()["graphs"] == 8 and framejit.stats()["fallback_reasons"] == {"entry_limit": 1}
+        for _ in range(16):
+            assert torch.equal(compiled(x, "h"), x)
+        assert torch.equal(compiled(x, "other"), x * 5)
+        assert framejit.stats()["graphs"] == 9
+        hits = framejit.stats()["hits"]
+        for word in ("other", *"bcdefgh"):
+            compiled(x, word)
+        assert framejit.stats()["hits"] == hits + 8 and framejit.stats()["graphs"] == 9
+        compiled(x, "a")
+    assert framejit.stats()["fallback_reasons"] == {"entry_limit": 2} and [event for event, _ in said] == ["Limit"]
+
+
+REPORT = """
+import json, sys
+print(json.dumps(sys.modules["framejit"].stats()))
+"""
+
+
+def counted(program, **environment):
+    done = run(program + REPORT, FRAMEJIT="1", **environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+@pytest.mark.nothing_captured
+def test_a_loop_that_breaks_is_left_alone_and_its_module_is_not():
+    stats, log = counted("""
+import torch
+torch.set_grad_enabled(False)
+net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+def loop(x, n):
+    while n:
+        x = net(x)
+        if float(x.sum()) > 1e9: break
+        n -= 1
+    return x
+x = torch.ones(2, 4)
+want = loop(x, 3)
+for _ in range(6):
+    assert torch.allclose(loop(x, 3), want)
+""", FRAMEJIT_LOGS="recompiles")
+    assert (stats["graphs"], stats["graph_breaks"], stats["recompiles"], stats["left_alone"]) == (1, 0, 0, 1), stats
+    assert stats["hits"] >= 15 and not stats["fallbacks"]
+    assert log.count("3 tries in a row did not compile this function as a whole: data_dependent") == 1, log
+
+
+@pytest.mark.nothing_captured
+def test_functions_without_tensor_work_are_left_alone():
+    stats, _ = counted("""
+import torch
+torch.set_grad_enabled(False)
+def put(values, name, x):
+    values[name] = x
+values, x = {}, torch.ones(3)
+for i in range(40):
+    put(values, str(i), x)
+assert len(values) == 40
+""")
+    assert stats["graphs"] == stats["graph_breaks"] == stats["fallbacks"] == 0 and stats["left_alone"] == 1, stats
+
+
+@pytest.mark.nothing_captured
+def test_a_function_that_is_compiled_and_called_in_vain_too():
+    stats, _ = counted("""
+import torch
+torch.set_grad_enabled(False)
+def f(x, loud):
+    if loud: print(end="")
+    return x + 1
+x = torch.ones(3)
+for i in range(12):
+    f(x, False), f(x, i > 2)
+""")
+    assert stats["graphs"] == 1 and stats["graph_breaks"] == 0 and stats["left_alone"] == 1 and stats["hits"] >= 10, stats
