@@ -309,6 +309,7 @@ SlotId RecipeBuilder::build_iterator(IteratorValue* value) {
       return step(RecipeOp::advance, {made}, value->position);
     }
     case Over::reversed: {
+      if (value->operands[0]->kind == ValueKind::instance) break;  // a deque, which is made whole
       const SlotId made = call("reversed", {settled(value->operands[0])});
       return step(RecipeOp::advance, {made}, value->position);
     }

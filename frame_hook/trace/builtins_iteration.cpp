@@ -78,7 +78,8 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
   only_positional(t, args, "reversed", 1, 1);
   Value* v = args.positional[0];
   if (Value* method = v->kind == ValueKind::tensor ? t.lookup_special(v, "__reversed__") : python_special(t, v, "__reversed__")) return t.call(method, {});
-  if (v->kind == ValueKind::instance && look_up(t, v, interned("__reversed__")).object == Py_None)
+  if (v->kind == ValueKind::instance &&
+      (look_up(t, v, interned("__reversed__")).object == Py_None || (payload_of(v) == v && !look_up(t, v, interned("__getitem__")).object)))
     t.raise_new(PyExc_TypeError, std::string("'") + v->type->tp_name + "' object is not reversible");
   Value* inner = contents_of(t, v);
   if (inner->kind == ValueKind::list || inner->kind == ValueKind::tuple) {

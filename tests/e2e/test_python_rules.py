@@ -1,4 +1,5 @@
 """Rules of Python that traces once broke in silence, found by tracing CPython's own tests: each program as plain Python runs it."""
+import collections
 import copy
 import functools
 import itertools
@@ -95,6 +96,11 @@ class Blocked:
 
     def __getitem__(self, index):
         return index
+
+
+class Sized:
+    def __len__(self):
+        return 1
 
 
 class Circular:
@@ -256,6 +262,12 @@ def iterators_without_next(x):
     return x + 1, raised(iter, WithoutNext())
 
 
+def reversed_deque_that_leaves(x):
+    backwards = reversed(collections.deque([1, 2]))
+    print(end="")
+    return x + 1, list(backwards)
+
+
 def ended_iterators(x):
     iterators = [iter([1]), iter((1,)), iter("a"), iter({1: 2}), iter({3}), iter(range(1))]
     ended = [list(i) for i in iterators]
@@ -348,7 +360,7 @@ def contexts_in_a_circle(x):
 
 
 def reversed_objects(x):
-    return x + 1, raised(reversed, Blocked()), type(reversed(range(3))).__name__, list(reversed(range(0, 7, 3)))
+    return x + 1, raised(reversed, Blocked()), raised(reversed, Sized()), type(reversed(range(3))).__name__, list(reversed(range(0, 7, 3)))
 
 
 def notes_that_are_no_list(x):
