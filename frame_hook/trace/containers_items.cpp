@@ -58,18 +58,20 @@ Value* class_item(Tracer& t, Value* v, Value* key) {
   return t.call(bind(t, getter, nullptr, type, v), {key});
 }
 
-// PySequence_Fast
-std::vector<Value*> items_to_assign(Tracer& t, Value* v, const char* error) {
-  if (v->kind == ValueKind::list || v->kind == ValueKind::tuple) return t.unpack(v);
-  if (v->kind != ValueKind::instance && t.type_of(v)->tp_iter == nullptr) t.raise_new(PyExc_TypeError, error);
-  return t.unpack(v);
+// PySequence_Fast. The error of what cannot be iterated differs between versions: CPython raises it, of an empty list.
+std::vector<Value*> items_to_assign(Tracer& t, Value* v, int64_t step) {
+  const bool is_iterable = v->kind == ValueKind::instance || t.type_of(v)->tp_iter;
+  if (is_iterable) return t.unpack(v);
+  const PyRef list = PyRef::steal(PyList_New(0)), stride = PyRef::steal(PyLong_FromLongLong(step));
+  const PyRef slice = PyRef::steal(PySlice_New(nullptr, nullptr, stride.get()));
+  PyObject_SetItem(list.get(), slice.get(), Py_None);
+  t.raise_pending();
 }
 
 // The bounds are of the list as it was before the items were taken, which may have changed it.
 void assign_list_slice(Tracer& t, ListValue* list, SliceBounds s, Value* to) {
   const size_t before = list->items.size();
-  const char* const error = s.step == 1 ? "can only assign an iterable" : "must assign iterable to extended slice";
-  const std::vector<Value*> items = to ? items_to_assign(t, to, error) : std::vector<Value*>();
+  const std::vector<Value*> items = to ? items_to_assign(t, to, s.step) : std::vector<Value*>();
   const int64_t n = static_cast<int64_t>(list->items.size());
   if (s.step != 1 && before != list->items.size())
     graph_break(BreakReason::unsupported_value, "an extended slice of a list that what is assigned to it changes");

@@ -84,7 +84,7 @@ bool is_set_like(Value* v) {
 bool compares_as_known(PyTypeObject* type) {
   const richcmpfunc compare = builtin_base(type)->tp_richcompare;
   for (PyTypeObject* known : {&PyBaseObject_Type, &PyLong_Type, &PyFloat_Type, &PyComplex_Type, &PyUnicode_Type, &PyBytes_Type, &PyTuple_Type, &PyList_Type, &PyDict_Type,
-                              &PySet_Type, &PySlice_Type, &PyRange_Type, &PyMethod_Type, &PyODict_Type, &PyDictProxy_Type})
+                              &PySet_Type, &PySlice_Type, &PyRange_Type, &PyMethod_Type, &PyODict_Type, &PyDictProxy_Type, Py_TYPE(Py_None)})
     if (compare == known->tp_richcompare) return true;
   return !compare;
 }
