@@ -115,6 +115,7 @@ TEST_F(SourceTest, WeakReferences) {
   EXPECT_EQ(fetch(from(SourceKind::referent, local(1))), nullptr);  // no weak reference
   set(1, "3");
   EXPECT_EQ(fetch(from(SourceKind::weak_reference, local(1))), nullptr);  // none can be made
+  values_.clear();  // they hold x
   run("del x");
   EXPECT_EQ(fetch(from(SourceKind::referent, local())), Py_None);
 }
