@@ -22,7 +22,7 @@ bool is_free(const Options& options) { return options->every_frame; }  // a test
 void book_gone(Account& account, const Segment& segment) {
   if (segment.call) account.hits_of_gone += segment.hits;
   if (account.request != g_requests) account.request = g_requests, account.losses = 0, account.loss_is_said = false;
-  account.losses = segment.call && segment.hits >= kHitsThatPay ? 0 : account.losses + 1;
+  account.losses = segment.call && segment.hits >= kHitsThatPay ? 0 : account.losses + (segment.call ? 1 : kPlainLoss);
 }
 
 uint64_t all_hits(const Site& site, const Account& account, const Options& options) {

@@ -1,7 +1,7 @@
 // frame_hook/resume/entries.h — what the driver keeps: entries, and an account of what compiles cost and gave.
 //
 // An account belongs to one instruction and one set of options. As many compiles as there is room for are free. Once the room is full,
-// or kMostLosses entries in a row died before they had been used much, a compile must be earned by hits. So a working set that
+// or many entries in a row died before they had been used much, a compile must be earned by hits. So a working set that
 // outgrew the room moves on slowly, and a program that makes its objects anew in each call is left alone. Counts decide, never the
 // clock: equal programs get equal decisions. The GIL guards everything here.
 #pragma once
@@ -37,7 +37,8 @@ struct CodeNote final : EntryBase {
 
 constexpr uint64_t kHitsThatPay = 8;      // of an entry with tensor work, to be no loss
 constexpr uint64_t kHitsToEarn = 16;      // at one instruction, since the last compile that had to be earned
-constexpr int kMostLosses = 8;            // entries in a row
+constexpr int kMostLosses = 32;           // in a row; an entry without tensor work loses more
+constexpr int kPlainLoss = 4;
 
 enum class Refusal : uint8_t {
   none,

@@ -259,8 +259,7 @@ void Drive::log_loss(Site& site) {
   if (std::exchange(account_of(site, options_).loss_is_said, true)) return;
   stats().left_alone += 1;
   if (!log::enabled(log::Kind::LeftAlone)) return;
-  log::emit(log::Kind::LeftAlone, place(frame_), {{"reason", std::to_string(kMostLosses) + " compiled entries in a row went before " + std::to_string(kHitsThatPay) +
-                                                                 " calls had used them: " + guards::kObjectIsGone}});
+  log::emit(log::Kind::LeftAlone, place(frame_), {{"reason", "one compiled entry after the other went before " + std::to_string(kHitsThatPay) + " calls had used it: " + guards::kObjectIsGone}});
 }
 
 // A function that FRAMEJIT=1 found is compiled to its return or not at all.
