@@ -47,6 +47,7 @@ Value* type_getter(Tracer& t, Value* type_value, PyTypeObject* type, PyObject* n
   if (text == "__dict__") return class_dict(t, type_value, type);
   if (text == "__class__") return t.constant_value(reinterpret_cast<PyObject*>(Py_TYPE(type)));
   if (text == "__annotations__") {
+    if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return nullptr;
     PyObject* own = own_class_attribute(type, interned("__annotations__"));
     if (!own) return t.dict();
     return t.wrap(own, t.guards().sources.add(SourceKind::type_lookup, source_of(t, type_value), 0, interned("__annotations__")));

@@ -368,6 +368,7 @@ std::optional<Tracer::Obstacle> Tracer::find_obstacle() {
   auto before_generator = [&](const GeneratorValue* v) { before(generator_made_at_.at(v), std::string("the running generator ") + PyUnicode_AsUTF8(v->function->code->co_qualname)); };
   auto visit = [&](Value* v) {
     if (v->kind == ValueKind::identity) before(as<IdentityValue>(v)->made_at, "id()");
+    if (const auto raised = raised_at_.find(v); raised != raised_at_.end()) before(raised->second.step, "the traceback of an exception");
     if (v->kind != ValueKind::generator) return;
     const auto* generator = as<GeneratorValue>(v);
     if (generator->state == GeneratorValue::State::suspended || generator->state == GeneratorValue::State::running) before_generator(generator);
@@ -381,7 +382,8 @@ std::optional<Tracer::Obstacle> Tracer::find_obstacle() {
     for (Value* v : frame.stack) reachable.walk(v);
     for (size_t slot = 0; slot < frame.locals.size(); ++slot) {
       Value* v = frame.locals[slot];
-      if (v && (v->kind == ValueKind::generator || v->kind == ValueKind::identity) && !frame.code->is_live(static_cast<int>(frame.position), static_cast<int>(slot))) frame.locals[slot] = nullptr;
+      const bool has_a_past = v && (v->kind == ValueKind::generator || v->kind == ValueKind::identity || raised_at_.contains(v));
+      if (has_a_past && !frame.code->is_live(static_cast<int>(frame.position), static_cast<int>(slot))) frame.locals[slot] = nullptr;
       else reachable.walk(v);
     }
     for (Value* v : frame.handled)

@@ -163,6 +163,9 @@ Value* generator_close(Tracer& t, const Arguments& args) {
     if (!t.exception_matches(raised.exception, PyExc_GeneratorExit) && !t.exception_matches(raised.exception, PyExc_StopIteration)) throw;
   }
   if (yielded) t.raise_new(PyExc_RuntimeError, "generator ignored GeneratorExit");
+#if PY_VERSION_HEX >= 0x030D0000
+  if (generator->return_value) return generator->return_value;
+#endif
   return t.none();
 }
 

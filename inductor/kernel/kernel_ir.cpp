@@ -26,8 +26,10 @@ class KernelMaker {
       shape_product();
       return std::move(kernel_);
     }
-    const bool single = group_.nests.size() == 1;
-    for (const Nest& nest : group_.nests) {
+    const std::vector<const Nest*> nests = nests_that_run();
+    const bool single = nests.size() == 1 && (group_.nests.size() == 1 || is_empty_inside(*nests[0]));
+    for (const Nest* from : nests) {
+      const Nest& nest = *from;
       // Divided dimensions are split while indices still have their parts; linear addresses would hide them.
       Nest split = split_divided_dims(nest, program_.symbol_count, single ? 0 : group_.outer);
       Nest flat = merge_dims(drop_unit_dims(linear(split), program_.symbol_count, single ? 0 : group_.outer), program_.symbol_count,
@@ -55,6 +57,19 @@ class KernelMaker {
     const LoopInst* inst;
     const Nest* nest;
   };
+
+  // Inner loops are emitted to run at least once: a nest that is known to be empty inside has no part in a kernel, but for one where
+  // all are. Its buffers stay arguments, so that somebody makes them.
+  std::vector<const Nest*> nests_that_run() const {
+    std::vector<const Nest*> nests;
+    for (const Nest& nest : group_.nests)
+      if (!is_empty_inside(nest)) nests.push_back(&nest);
+    if (nests.empty()) nests.push_back(&group_.nests[0]);
+    return nests;
+  }
+  bool is_empty_inside(const Nest& nest) const {
+    return std::find(nest.ranges.begin() + static_cast<std::ptrdiff_t>(group_.outer), nest.ranges.end(), SymExpr(0)) != nest.ranges.end();
+  }
 
   // Arguments in order of first use, then the scratch buffers.
   void find_buffers() {

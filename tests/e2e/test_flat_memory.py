@@ -30,7 +30,7 @@ def scaled(x, kind):
 
 
 def entries_of_dead_classes(backend):
-    compiled = framejit.compile(scaled, backend=backend)
+    compiled = framejit.compile(scaled, backend=backend, fullgraph=True)  # which is compiled whether it pays or not
     while True:
         k = next(NUMBERS)
         yield compiled, (type("Kind", (), {"k": k}),), lambda x, k=k: (x + k) * k

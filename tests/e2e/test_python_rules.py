@@ -3,6 +3,7 @@ import collections
 import copy
 import functools
 import itertools
+import traceback
 import types
 
 import pytest
@@ -400,6 +401,47 @@ def test_none_that_becomes_something_else():
     compiled = framejit.compile(maybe_none)
     for arguments in [(None, None, None), (2, callable, None), (None, None, str), (1, None, None)]:
         assert compiled(X, *arguments)[1:] == maybe_none(X, *arguments)[1:]
+
+
+def wraps_a_c_class(x):
+    def wrapper(*args):
+        return args
+    functools.update_wrapper(wrapper, type)
+    return x + 1, wrapper.__name__, wrapper.__annotations__, hasattr(int, "__annotations__"), hasattr(type, "__annotations__")
+
+
+def closes_generators(x):
+    def numbers():
+        try:
+            yield 1
+        finally:
+            return 7  # noqa: B012
+    started, fresh_one = numbers(), numbers()
+    next(started)
+    return x + 1, started.close(), started.close(), fresh_one.close()
+
+
+@pytest.mark.parametrize("program", [wraps_a_c_class, closes_generators], ids=lambda f: f.__name__)
+def test_as_this_python(program):
+    check(program, X)
+
+
+def keeps_an_error(x, kept):
+    y = x * 2
+    try:
+        {}["missing"]
+    except KeyError as error:
+        kept.append(error)
+    return y + 1
+
+
+def test_an_exception_that_leaves_a_trace_has_its_traceback():
+    kept, compiled = [], framejit.compile(keeps_an_error)
+    for _ in range(3):
+        assert torch.equal(compiled(X, kept), X * 2 + 1)
+    keeps_an_error(X, kept)
+    lines = [traceback.extract_tb(error.__traceback__)[-1].lineno for error in kept]
+    assert len(lines) == 4 and set(lines) == {keeps_an_error.__code__.co_firstlineno + 3}
 
 
 class Bound:

@@ -18,6 +18,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 TABLE = os.path.join(HERE, "trace_all.txt")
 SECONDS = 240
+THIS_PYTHON = "%d.%d" % sys.version_info[:2]
 LIMITS = {"FRAMEJIT_ENTRIES": "2", "FRAMEJIT_STRICT": "1"}
 
 
@@ -27,11 +28,12 @@ def read_table(path=TABLE):
     for line in open(path):
         words = line.split("#")[0].split(None, 3)
         if words[:1] == ["floor"]:
-            floors[words[1]] = float(words[2])
+            if len(words) == 3 or THIS_PYTHON in words[3].strip("[]\n ").split():
+                floors[words[1]] = float(words[2])
         elif words:
             versions = re.match(r"\[([\d. ]+)\] ", words[2] + " " + words[3])
             assert words[0] in ("skip", "differs") and len(words) == 4, line
-            if not versions or "%d.%d" % sys.version_info[:2] in versions[1].split():
+            if not versions or THIS_PYTHON in versions[1].split():
                 exceptions.setdefault(words[1].split(".")[0], {})[words[1].split(".", 1)[1]] = (words[0], words[2] + " " + words[3])
     return floors, exceptions
 
