@@ -21,8 +21,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLibraryLooksOut{5};  // GNU OpenMP's default, or so: 300,000 looks
 // A region ends when the last of its threads does. Where another process has a core, that is after milliseconds: not
-// for less than this many grains, which take 30 to 100 us.
-constexpr int64_t kWorthARegion = 64;
+// for less than this many grains. From it on OpenMP's threads are the faster ones: eager ops have left them looking out, on
+// the cores that ours would need (benchmarks/kernels.py on two threads: ours took 1.2 to 3.4 times as long).
+constexpr int64_t kWorthARegion = 8;
 
 struct OpenMp {
   void (*parallel)(void (*)(void*), void*, unsigned threads, unsigned flags) = nullptr;
@@ -80,10 +81,10 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(void*,
   const int64_t grains = (end - begin) / std::max<int64_t>(grain, 1);
   const int threads = grains < 2 || at::in_parallel_region() ? 1 : at::get_num_threads();
   if (threads < 2) return body(state, begin, end);
+  const bool is_region = grains >= kWorthARegion && openmp().usable() && !Team::is_inside();
   const bool is_after_library = t_library != Clock::time_point{} && Clock::now() - t_library < kLibraryLooksOut;
-  if (!is_after_library || !openmp().usable() || Team::is_inside())
-    return Team::shared().run(threads, begin, end, grain, body, state);
-  if (grains < kWorthARegion) return body(state, begin, end);
+  if (!is_region && is_after_library && openmp().usable() && !Team::is_inside()) return body(state, begin, end);
+  if (!is_region) return Team::shared().run(threads, begin, end, grain, body, state);
   Range range{begin, end, grains, body, state};
   openmp().parallel(run_chunk, &range, 0, 0);
   t_library = Clock::now();

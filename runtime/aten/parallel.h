@@ -1,9 +1,9 @@
 // runtime/aten/parallel.h — parts of a range on several threads, for kernels that never throw. How many:
 // torch.get_num_threads().
 //
-// The threads are our own (runtime/team.h), whose caller waits for nobody that took no part. But after a library call
-// OpenMP's threads keep the cores for some milliseconds, looking out for more: then the range goes to them, if it is
-// large enough to wait for the slowest.
+// A large range goes to OpenMP's threads, which torch's own ops use too. A smaller one goes to threads of our own
+// (runtime/team.h), whose caller waits for nobody that took no part; right after a library call, when OpenMP's threads
+// keep the cores for some milliseconds, it stays with the caller.
 #pragma once
 
 #include <cstdint>
