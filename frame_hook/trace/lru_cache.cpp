@@ -7,6 +7,7 @@
 
 #include "frame_hook/trace/protocol.h"
 #include "guards/interrupts.h"
+#include "guards/weak_objects.h"
 
 namespace framejit::frame_hook {
 
@@ -51,20 +52,27 @@ bool acted(Tracer& t, const Actions& before) {
   return now.writes != before.writes || now.ops != before.ops || now.contexts != before.contexts || !t.frontend().same_modes(now.modes, before.modes);
 }
 
-// Of what was compiled around a call that has to run for real once: when it has run, the call is traced as its result.
+// Of what was compiled around a call that has to run for real once: when it has run, the call is traced as its result. A wrapper that is
+// gone (made anew in each call) caches nothing.
 class StillUncached final : public guards::ModeFacts {
  public:
-  StillUncached(PyObject* callable, PyObject* key) : callable_(PyRef::borrow(callable)), key_(PyRef::borrow(key)) {}
+  StillUncached(PyObject* callable, PyObject* key)
+      : callable_(PyRef::steal(PyWeakref_NewRef(callable, nullptr))), key_(PyRef::borrow(key)), name_(name_of_callable(callable)) {
+    if (!callable_) drop_error();
+  }
   bool matches() const override {
-    PyObject* cache = guards::lru_cache_of(callable_.get());
+    PyObject* const callable = callable_ ? guards::weak_target(callable_.get()) : nullptr;
+    if (callable == nullptr) return true;
+    PyObject* cache = guards::lru_cache_of(callable);
     const bool found = cache && PyDict_GetItemWithError(cache, key_.get());
     if (!found) drop_error();
     return !found;
   }
-  std::string mismatch() const override { return "the result of " + name_of_callable(callable_.get()) + " is cached now"; }
+  std::string mismatch() const override { return "the result of " + name_ + " is cached now"; }
 
  private:
   const PyRef callable_, key_;
+  const std::string name_;
 };
 
 Value* call_uncached(Tracer& t, Value* v, const Arguments& args, PyObject* key) {

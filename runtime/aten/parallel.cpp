@@ -7,29 +7,27 @@
 
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
-#include <strings.h>
+#include <pthread.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstdlib>
+#include <atomic>
 
 #include "runtime/team.h"
 
 namespace framejit::runtime {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kLibraryLooksOut{5};  // GNU OpenMP's default, or so: 300,000 looks
 // A region ends when the last of its threads does. Where another process has a core, that is after milliseconds: not
-// for less than this many grains. From it on OpenMP's threads are the faster ones: eager ops have left them looking out, on
-// the cores that ours would need (benchmarks/kernels.py on two threads: ours took 1.2 to 3.4 times as long).
+// for less than this many grains, which take up to 100 us. Threads of our own would not have to be waited for, but eager ops leave
+// OpenMP's looking out on the cores that ours would need: in benchmarks/kernels.py they took 1.2 to 5 times as long.
 constexpr int64_t kWorthARegion = 8;
+
+std::atomic<bool> g_is_child{false};  // of a fork: GNU OpenMP waits for threads that are not there
 
 struct OpenMp {
   void (*parallel)(void (*)(void*), void*, unsigned threads, unsigned flags) = nullptr;
   int (*thread)() = nullptr;
   int (*threads)() = nullptr;
-  bool looks_out = true;  // its threads do, when they have nothing to do
 
   OpenMp() {
     void* torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);  // its dependencies are searched too
@@ -40,18 +38,15 @@ struct OpenMp {
     parallel = reinterpret_cast<decltype(parallel)>(find("GOMP_parallel"));
     thread = reinterpret_cast<decltype(thread)>(find("omp_get_thread_num"));
     threads = reinterpret_cast<decltype(threads)>(find("omp_get_num_threads"));
-    const char* policy = std::getenv("OMP_WAIT_POLICY");
-    looks_out = policy == nullptr || strcasecmp(policy, "passive") != 0;
+    pthread_atfork(nullptr, nullptr, [] { g_is_child = true; });
   }
-  bool usable() const { return parallel && thread && threads; }
+  bool usable() const { return parallel && thread && threads && !g_is_child.load(std::memory_order_relaxed); }
 };
 
 const OpenMp& openmp() {
   static const OpenMp found;
   return found;
 }
-
-thread_local Clock::time_point t_library{};  // when this thread entered one last
 
 struct Range {
   int64_t begin, end, grains;
@@ -70,24 +65,15 @@ void run_chunk(void* data) {
 
 }  // namespace
 
-void enter_library() {
-  if (!openmp().looks_out) return;
-  Team::shared().rest();
-  t_library = Clock::now();
-}
-
 void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(void*, int64_t, int64_t), void* state) {
   if (begin >= end) return;
   const int64_t grains = (end - begin) / std::max<int64_t>(grain, 1);
   const int threads = grains < 2 || at::in_parallel_region() ? 1 : at::get_num_threads();
   if (threads < 2) return body(state, begin, end);
-  const bool is_region = grains >= kWorthARegion && openmp().usable() && !Team::is_inside();
-  const bool is_after_library = t_library != Clock::time_point{} && Clock::now() - t_library < kLibraryLooksOut;
-  if (!is_region && is_after_library && openmp().usable() && !Team::is_inside()) return body(state, begin, end);
-  if (!is_region) return Team::shared().run(threads, begin, end, grain, body, state);
+  if (!openmp().usable() || Team::is_inside()) return Team::shared().run(threads, begin, end, grain, body, state);
+  if (grains < kWorthARegion) return body(state, begin, end);
   Range range{begin, end, grains, body, state};
   openmp().parallel(run_chunk, &range, 0, 0);
-  t_library = Clock::now();
 }
 
 }  // namespace framejit::runtime

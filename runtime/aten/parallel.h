@@ -1,9 +1,8 @@
 // runtime/aten/parallel.h — parts of a range on several threads, for kernels that never throw. How many:
 // torch.get_num_threads().
 //
-// A large range goes to OpenMP's threads, which torch's own ops use too. A smaller one goes to threads of our own
-// (runtime/team.h), whose caller waits for nobody that took no part; right after a library call, when OpenMP's threads
-// keep the cores for some milliseconds, it stays with the caller.
+// A large range goes to OpenMP's threads, which torch's own ops use too; a smaller one stays with the caller. Without
+// OpenMP, and in a forked child, where it does not work, the threads are our own (runtime/team.h), whose caller waits for nobody that took no part.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +10,7 @@
 namespace framejit::runtime {
 
 // Calls body(state, part_begin, part_end) for disjoint parts of [begin, end), of at least `grain`. Serial inside a
-// parallel region, with one thread, and with less than two grains.
+// parallel region, with one thread, and with few grains.
 void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(void*, int64_t, int64_t), void* state);
-
-// The calling thread is about to enter a library, which may use all cores.
-void enter_library();
 
 }  // namespace framejit::runtime

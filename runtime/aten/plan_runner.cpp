@@ -152,7 +152,6 @@ class PlanRunner::Call final : public PlanHost, public Operands {
   void call(const ExternStep&, size_t step_index) override {
     if (give_up_at_ != kNever && now() > give_up_at_) [[unlikely]]
       throw GivenUp{};
-    enter_library();
     const Tracked tracked(program_->tracked[step_index]);
     program_->calls[step_index]->run(*this, stack_);
   }
