@@ -32,6 +32,8 @@ class Backend {
 };
 
 runtime::DeviceId runtime_device(Device device);
+// Where a node runs: where its last result is.
+runtime::Place place_of(const Graph& graph, const Node& node);
 
 // Every node an extern call, nothing fused: graph/eager_backend.cpp. Takes the functional graph, or a recorded one as it is.
 std::unique_ptr<Backend> make_eager_backend();

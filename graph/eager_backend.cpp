@@ -64,8 +64,7 @@ class EagerCompiler {
     runtime::ExternStep step;
     step.op = node.op->name;
     step.line = node.line;
-    for (ValueId v : node.results)
-      if (v != kNoValue) step.place.device = runtime_device(graph_.meta(v).device);
+    step.place = place_of(graph_, node);
     step.result_lists = node.result_lists;
     for (const Arg& arg : node.args) step.args.push_back(sizes_.arg(arg, buffer_of_));
     for (ValueId v : node.results) {

@@ -34,6 +34,13 @@ runtime::DeviceId runtime_device(Device device) {
   return {c10_device(device.type), device.index};
 }
 
+runtime::Place place_of(const Graph& graph, const Node& node) {
+  runtime::Place place;
+  for (ValueId v : node.results)
+    if (v != kNoValue) place.device = runtime_device(graph.meta(v).device);
+  return place;
+}
+
 runtime::Size PlanSizes::size(const SymExpr& e) {
   if (e.is_constant()) return {e.constant(), -1};
   return {0, slot(e)};

@@ -321,8 +321,7 @@ class Assembler {
     runtime::ExternStep step;
     step.op = node.op->name;
     step.line = node.line;
-    for (ValueId v : node.results)
-      if (v != graph::kNoValue) step.place.device = graph::runtime_device(graph_.meta(v).device);
+    step.place = graph::place_of(graph_, node);
     step.result_lists = node.result_lists;
     for (const graph::Arg& a : node.args) step.args.push_back(sizes_.arg(a, value_buffer_));
     for (ValueId v : node.results) {

@@ -158,7 +158,7 @@ Result<void> verify(const Executable& executable) {
 
 Result<const LoadedKernel*> BoundExecutable::load(const KernelStep& step, KernelLoader& loader) {
   const DeviceId device = step.place.device;
-  const std::pair<uint32_t, int> key{step.kernel, device.type * 256 + device.index};
+  const std::pair<uint32_t, DeviceId> key{step.kernel, device};
   if (const auto known = loaded_.find(key); known != loaded_.end()) return &known->second;
   FJ_TRY(LoadedKernel code, loader.load(executable_.kernels[step.kernel], device));
   return &loaded_.emplace(key, std::move(code)).first->second;

@@ -51,7 +51,7 @@ class BoundExecutable {
   Result<const LoadedKernel*> load(const KernelStep& step, KernelLoader& loader);
 
   Executable executable_;
-  std::map<std::pair<uint32_t, int>, LoadedKernel> loaded_;  // by kernel and device, packed
+  std::map<std::pair<uint32_t, DeviceId>, LoadedKernel> loaded_;
   BoundPlan forward_;
   std::optional<BoundPlan> derive_;
   std::vector<BoundPlan> backward_;

@@ -38,7 +38,7 @@ bool is_row_major(const Buffer& buffer) {
   return true;
 }
 
-std::string device_text(DeviceId device) { return device == DeviceId{} ? "" : " device " + std::to_string(device.type) + ":" + std::to_string(device.index); }
+std::string device_text(DeviceId device) { return device.is_cpu() ? "" : " device " + text_of(device); }
 std::string place_text(const Place& place) { return device_text(place.device) + (place.stream != 0 ? " stream " + std::to_string(place.stream) : ""); }
 
 std::string text_of(const Buffer& buffer) {
@@ -123,7 +123,9 @@ struct StepText {
   std::string operator()(const CheckStep& s) const { return "check " + text_of(s.left) + " == " + text_of(s.right) + " or " + text::quoted_text(s.message); }
 };
 
-std::string print_plan(const CallPlan& plan) {
+}  // namespace
+
+std::string print(const CallPlan& plan) {
   std::string out = "plan @" + name_text(plan.name) + " inputs " + std::to_string(plan.input_count) + " symbols " + std::to_string(plan.symbol_count) + " {\n";
   for (size_t i = 0; i < plan.size_program.size(); ++i) out += "  z" + std::to_string(i) + " = " + text_of(plan.size_program[i]) + "\n";
   for (size_t i = 0; i < plan.arena.size(); ++i) out += "  arena " + std::to_string(i) + ": " + text_of(plan.arena[i].bytes) + " bytes" + device_text(plan.arena[i].device) + "\n";
@@ -135,10 +137,6 @@ std::string print_plan(const CallPlan& plan) {
   return out + "  return " + joined(plan.outputs, output) + "\n}\n";
 }
 
-}  // namespace
-
-std::string print(const CallPlan& plan) { return print_plan(plan); }
-
 std::string print(const Executable& executable) {
   std::string out = "executable @" + name_text(executable.name) + " {\n";
   for (size_t i = 0; i < executable.kernels.size(); ++i) {
@@ -147,9 +145,9 @@ std::string print(const Executable& executable) {
   }
   for (size_t i = 0; i < executable.derived.size(); ++i) out += "value d" + std::to_string(i) + ": " + text_of(executable.derived[i]) + "\n";
   for (size_t i = 0; i < executable.saved.size(); ++i) out += "value v" + std::to_string(i) + ": " + text_of(executable.saved[i]) + "\n";
-  if (executable.derive) out += "derive from " + list(executable.derive_inputs, [](uint32_t i) { return std::to_string(i); }) + " " + print_plan(*executable.derive);
-  out += "forward " + print_plan(executable.forward);
-  for (const CallPlan& plan : executable.backward) out += "backward " + print_plan(plan);
+  if (executable.derive) out += "derive from " + list(executable.derive_inputs, [](uint32_t i) { return std::to_string(i); }) + " " + print(*executable.derive);
+  out += "forward " + print(executable.forward);
+  for (const CallPlan& plan : executable.backward) out += "backward " + print(plan);
   return out + "}\n";
 }
 

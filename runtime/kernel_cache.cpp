@@ -196,7 +196,7 @@ class KernelCache::File {
     scan();
   }
 
-  // Notes where records lie, from where the last scan ended. Stops at what is no record.
+  // Notes where records lie, from where the last scan ended. Stops at the first bytes that are not a record.
   void scan() {
     if (scanned_ == 0) {
       if (std::memcmp(data_, kFileHead, sizeof kFileHead) != 0) return;

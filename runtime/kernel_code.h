@@ -20,7 +20,7 @@ namespace framejit::runtime {
 struct DeviceId {  // c10 values
   int8_t type = 0, index = -1;
   bool is_cpu() const { return type == 0; }
-  bool operator==(const DeviceId&) const = default;
+  auto operator<=>(const DeviceId&) const = default;
 };
 std::string text_of(DeviceId device);  // "cpu", "1:0"
 

@@ -111,8 +111,6 @@ thread_local bool t_is_inside = false;  // of a body
 struct Workers {
   std::array<Job, kSlots> jobs;
   alignas(64) Word epoch{0};               // changes with each job
-  std::atomic<uint32_t> rests{0};          // changes with each rest()
-  std::atomic<uint32_t> looking{0};
   alignas(64) std::atomic<uint32_t> sleeping{0};
   std::atomic<int> count{0};
   // small jobs for which somebody was woken in vain, in a row; those for which nobody was since
@@ -135,7 +133,7 @@ struct Workers {
   void work(int thread) {
     bool has_slept = true;
     for (;;) {
-      const uint32_t seen = epoch.load(std::memory_order_acquire), rest = rests.load(std::memory_order_relaxed);
+      const uint32_t seen = epoch.load(std::memory_order_acquire);
       bool has_helped = false;
       for (Job& job : jobs) {
         if (thread >= job.threads.load(std::memory_order_relaxed)) continue;
@@ -149,14 +147,11 @@ struct Workers {
         has_slept = false;
         continue;
       }
-      looking.fetch_add(1, std::memory_order_relaxed);
       // shorter for one that came too late: others may want the core
       const Clock::duration longest(look_out.load(std::memory_order_relaxed));
-      const bool is_more = look_for(has_slept ? std::min<Clock::duration>(longest, kLookOutInVain) : longest, [&] {
-        return epoch.load(std::memory_order_relaxed) != seen || rests.load(std::memory_order_relaxed) != rest;
-      });
-      looking.fetch_sub(1, std::memory_order_relaxed);
-      if (is_more && epoch.load(std::memory_order_acquire) != seen) continue;
+      const bool is_more = look_for(has_slept ? std::min<Clock::duration>(longest, kLookOutInVain) : longest,
+                                    [&] { return epoch.load(std::memory_order_relaxed) != seen; });
+      if (is_more) continue;
       sleeping.fetch_add(1);
       wait_on(epoch, seen);
       sleeping.fetch_sub(1);
@@ -265,12 +260,6 @@ void Team::run(int threads, int64_t begin, int64_t end, int64_t grain, Body body
   t_is_inside = false;
   job->is_taken.store(false, std::memory_order_release);
 }
-
-void Team::rest() {
-  if (g_workers.looking.load(std::memory_order_relaxed) > 0) g_workers.rests.fetch_add(1, std::memory_order_relaxed);
-}
-
-bool Team::is_inside() { return t_is_inside; }
 
 int Team::workers() const { return g_workers.count.load(); }
 

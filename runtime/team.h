@@ -19,9 +19,6 @@ class Team {
   // `threads` threads, the caller among them. Inside of a body, and where less than two grains are left, the caller
   // does it all.
   void run(int threads, int64_t begin, int64_t end, int64_t grain, Body body, void* state);
-  // Workers that look out for more work sleep: others will use the cores now.
-  void rest();
-  static bool is_inside();  // of a body
   int workers() const;  // made so far
 };
 

@@ -42,7 +42,8 @@ void log_graph(const graph::Graph& graph, const char* stage) {
 
 void log_plan(const runtime::Executable& executable, const std::string& where) {
   if (!log::enabled(log::Kind::Steps)) return;
-  log::emit(log::Kind::Steps, where, {{"plan", executable.name}, {"steps", std::to_string(executable.forward.steps.size())}}, runtime::print(executable));
+  const std::string steps = std::to_string(executable.forward.steps.size());
+  log::emit(log::Kind::Steps, where, {{"plan", executable.name}, {"steps", steps}}, runtime::print(executable));
 }
 
 int64_t constant_elements(const runtime::Buffer& buffer) {

@@ -48,7 +48,7 @@ struct Next {
 
 class Drive final {
  public:
-  // refusal: where it is given, a frame of which nothing has run is left to the caller in place of a plain run.
+  // `refusal`: if given, a frame that has not started is left to the caller instead of run plainly.
   Drive(LiveFrame& frame, const Options& options, bool* refusal = nullptr) : frame_(frame), options_(options), refusal_(refusal) {}
 
   PyObject* run() {

@@ -335,7 +335,7 @@ Value* set_symmetric_difference(Tracer& t, const Arguments& args) {
 
 namespace {
 
-// Whether the iterable has such an item; those behind it are not taken.
+// Whether the iterable has such an item. Later items are not taken.
 bool find_item(Tracer& t, Value* iterable, const std::function<bool(Value*)>& is_it) {
   if (set_of(iterable)) {
     const std::vector<Value*> items = set_operand(t, iterable).items;

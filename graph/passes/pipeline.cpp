@@ -1,8 +1,6 @@
 // graph/passes/pipeline.cpp — runs the rows of passes.def, with timing, dumps and verification.
 #include "graph/passes/pipeline.h"
 
-#include <chrono>
-
 #include "graph/passes/passes.h"
 #include "runtime/base/config.h"
 #include "runtime/base/interrupt.h"
@@ -11,11 +9,17 @@
 namespace framejit::graph {
 namespace {
 
-void report(const char* pass, const Graph& graph, std::chrono::steady_clock::time_point start) {
-  if (log::enabled(log::Kind::Stage)) {
-    const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - start;
-    log::emit(log::Kind::Stage, graph.name, {{"stage", pass}, {"milliseconds", std::to_string(spent.count())}});
+Result<Graph> run_pass(const PassRow& row, Graph graph) {
+  const log::Stopwatch watch(graph.name, row.name);
+  FJ_TRY(graph, row.run(std::move(graph)));
+  if (config().strict) {
+    const Result<void> valid = verify(graph);
+    FJ_CHECK(valid.ok(), std::string(row.name) + ": " + valid.error().message);
   }
+  return graph;
+}
+
+void dump(const char* pass, const Graph& graph) {
   if (log::enabled(log::Kind::AtenGraph))
     log::emit(log::Kind::AtenGraph, graph.name, {{"graph", graph.name}, {"stage", pass}, {"ops", std::to_string(graph.nodes.size())}}, print(graph));
 }
@@ -35,13 +39,8 @@ Result<Graph> run_pipeline(Graph graph, bool decompose) {
   for (const PassRow& row : passes()) {
     if (!decompose && row.run == &framejit::graph::decompose) continue;
     FJ_TRY_VOID(go_on());
-    const auto start = std::chrono::steady_clock::now();
-    FJ_TRY(graph, row.run(std::move(graph)));
-    if (config().strict) {
-      const Result<void> valid = verify(graph);
-      FJ_CHECK(valid.ok(), std::string(row.name) + ": " + valid.error().message);
-    }
-    report(row.name, graph, start);
+    FJ_TRY(graph, run_pass(row, std::move(graph)));
+    dump(row.name, graph);
   }
   return graph;
 }

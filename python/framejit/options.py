@@ -13,7 +13,7 @@ MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagrap
 TIMED_MODES = MODES[2:]
 
 
-# Backends of torch that programs name, and what stands for them here.
+# Backends of torch that programs name, and the backend that framejit uses instead.
 ALIASES = {"inductor": "framejit", "cudagraphs": "framejit", "aot_eager": "eager"}
 
 

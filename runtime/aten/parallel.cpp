@@ -22,7 +22,9 @@ namespace {
 // OpenMP's looking out on the cores that ours would need: in benchmarks/kernels.py they took 1.2 to 5 times as long.
 constexpr int64_t kWorthARegion = 8;
 
-std::atomic<bool> g_is_child{false};  // of a fork: GNU OpenMP waits for threads that are not there
+// Of a fork: GNU OpenMP waits for threads that are not there, whoever used them in the parent.
+std::atomic<bool> g_is_child{false};
+[[maybe_unused]] const int g_looks_for_forks = pthread_atfork(nullptr, nullptr, [] { g_is_child = true; });
 
 struct OpenMp {
   void (*parallel)(void (*)(void*), void*, unsigned threads, unsigned flags) = nullptr;
@@ -38,7 +40,6 @@ struct OpenMp {
     parallel = reinterpret_cast<decltype(parallel)>(find("GOMP_parallel"));
     thread = reinterpret_cast<decltype(thread)>(find("omp_get_thread_num"));
     threads = reinterpret_cast<decltype(threads)>(find("omp_get_num_threads"));
-    pthread_atfork(nullptr, nullptr, [] { g_is_child = true; });
   }
   bool usable() const { return parallel && thread && threads && !g_is_child.load(std::memory_order_relaxed); }
 };
@@ -70,7 +71,7 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(void*,
   const int64_t grains = (end - begin) / std::max<int64_t>(grain, 1);
   const int threads = grains < 2 || at::in_parallel_region() ? 1 : at::get_num_threads();
   if (threads < 2) return body(state, begin, end);
-  if (!openmp().usable() || Team::is_inside()) return Team::shared().run(threads, begin, end, grain, body, state);
+  if (!openmp().usable()) return Team::shared().run(threads, begin, end, grain, body, state);
   if (grains < kWorthARegion) return body(state, begin, end);
   Range range{begin, end, grains, body, state};
   openmp().parallel(run_chunk, &range, 0, 0);

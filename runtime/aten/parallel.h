@@ -2,7 +2,8 @@
 // torch.get_num_threads().
 //
 // A large range goes to OpenMP's threads, which torch's own ops use too; a smaller one stays with the caller. Without
-// OpenMP, and in a forked child, where it does not work, the threads are our own (runtime/team.h), whose caller waits for nobody that took no part.
+// OpenMP, and in a forked child, where it does not work, the threads are our own (runtime/team.h), whose caller waits
+// for nobody that took no part.
 #pragma once
 
 #include <cstdint>

@@ -7,13 +7,9 @@
 
 namespace framejit::runtime {
 
-namespace {
-
 c10::Device torch_device(DeviceId id) {
   return c10::Device(static_cast<c10::DeviceType>(id.type), id.is_cpu() ? c10::DeviceIndex(-1) : c10::DeviceIndex(id.index));
 }
-
-}  // namespace
 
 PlanProgram::PlanProgram(std::shared_ptr<const BoundExecutable> the_executable, const BoundPlan& the_bound, std::vector<at::Tensor> the_constants,
                          const std::vector<c10::IValue>& opaque)

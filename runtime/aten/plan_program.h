@@ -12,6 +12,8 @@
 
 namespace framejit::runtime {
 
+c10::Device torch_device(DeviceId id);
+
 struct PlanProgram {
   struct Shape {                                 // of a buffer
     bool constant = false;

@@ -161,7 +161,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
   // Kernels of a device run on the stream that torch's own would run on.
   void enter(const Place& place) override {
     if (entered_ == place) [[likely]] return;
-    const c10::Device device(static_cast<c10::DeviceType>(place.device.type), place.device.index);
+    const c10::Device device = torch_device(place.device);
     if (device_guard_) device_guard_->reset_device(device);
     else device_guard_.emplace(device);
     set_gpu_stream(c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle());

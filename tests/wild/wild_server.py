@@ -70,7 +70,7 @@ def records_of(package, name, seconds):
 def serve(package_name, seed, names, count, seconds, journal):
     """Runs names until `count` of them showed something."""
     warnings.simplefilter("ignore")
-    # Read when framejit is imported; the mode begins where enable_global() is called. What compares is no part of the program.
+    # Read when framejit is imported; the mode begins where enable_global() is called. The comparison is not part of the program.
     os.environ.update(FRAMEJIT="1", FRAMEJIT_SKIP="^(check|wide|wild_\\w+):")
     torch.set_num_threads(1)  # no thread pool before a fork
     package = importlib.import_module(f"{package_name}_programs")

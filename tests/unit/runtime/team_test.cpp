@@ -13,43 +13,14 @@
 #include <thread>
 #include <vector>
 
+#include "tests/unit/seen_range.h"
+
 namespace framejit::runtime {
 namespace {
 
 using namespace std::chrono_literals;
-
-struct Seen {
-  explicit Seen(int64_t n, size_t wanted_threads = 1) : visits(static_cast<size_t>(n)), wanted(wanted_threads) {}
-
-  std::vector<std::atomic<int>> visits;
-  const size_t wanted;  // each part waits until so many threads have come
-  std::mutex mutex;
-  std::set<std::thread::id> threads;
-  int64_t smallest = INT64_MAX;
-  int parts = 0;
-
-  size_t thread_count() {
-    const std::lock_guard lock(mutex);
-    return threads.size();
-  }
-  bool each_once() const {
-    for (const auto& visit : visits)
-      if (visit != 1) return false;
-    return true;
-  }
-};
-
-void look(void* state, int64_t begin, int64_t end) {
-  Seen& seen = *static_cast<Seen*>(state);
-  for (int64_t i = begin; i < end; ++i) ++seen.visits[static_cast<size_t>(i)];
-  {
-    const std::lock_guard lock(seen.mutex);
-    seen.threads.insert(std::this_thread::get_id());
-    seen.smallest = std::min(seen.smallest, end - begin);
-    ++seen.parts;
-  }
-  for (int i = 0; i < 10000 && seen.thread_count() < seen.wanted; ++i) std::this_thread::sleep_for(1ms);
-}
+using testing::look;
+using testing::Seen;
 
 void share(Seen& seen, int threads, int64_t grain) {
   Team::shared().run(threads, 0, static_cast<int64_t>(seen.visits.size()), grain, look, &seen);
@@ -147,7 +118,6 @@ TEST(Team, SeveralCallersAtOnce) {
         Seen seen(static_cast<int64_t>(random() % 300 + 1));
         share(seen, static_cast<int>(random() % 4 + 1), static_cast<int64_t>(random() % 9));
         wrong += !seen.each_once();
-        if (random() % 64 == 0) Team::shared().rest();
       }
     });
   for (std::thread& caller : callers) caller.join();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/aten/parallel.h"
+#include "tests/unit/seen_range.h"
 
 namespace framejit::runtime {
 namespace {
@@ -23,42 +24,13 @@ class Threads {
   int before_;
 };
 
-struct Seen {
-  std::vector<std::atomic<int>> visits;
-  std::mutex mutex;
-  std::set<std::thread::id> threads;
-  int parts = 0;
-  int wanted = 1;  // a part waits until so many threads have come
-
-  explicit Seen(int64_t n) : visits(static_cast<size_t>(n)) {}
-  size_t thread_count() {
-    const std::lock_guard lock(mutex);
-    return threads.size();
-  }
-  bool each_once() const {
-    for (const auto& visit : visits)
-      if (visit != 1) return false;
-    return true;
-  }
-};
-
-void look(void* state, int64_t begin, int64_t end) {
-  Seen& seen = *static_cast<Seen*>(state);
-  for (int64_t i = begin; i < end; ++i) ++seen.visits[static_cast<size_t>(i)];
-  {
-    const std::lock_guard lock(seen.mutex);
-    seen.threads.insert(std::this_thread::get_id());
-    ++seen.parts;
-  }
-  for (int i = 0; i < 10000 && seen.thread_count() < static_cast<size_t>(seen.wanted); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-}
-
+using testing::look;
+using testing::Seen;
 using Shared = std::pair<int, int>;
 
 // How many threads ran parts, and how many parts there were.
 Shared share(int64_t n, int64_t grain, int wanted = 1) {
-  Seen seen(n);
-  seen.wanted = wanted;
+  Seen seen(n, static_cast<size_t>(wanted));
   parallel_for(0, n, grain, look, &seen);
   EXPECT_TRUE(seen.each_once()) << n << " by " << grain;
   return {static_cast<int>(seen.thread_count()), seen.parts};
