@@ -16,7 +16,8 @@ using guards::SourceKind;
 
 namespace {
 
-// The dict of a real object, made if the object keeps its attributes inline; nothing when its type has none.
+// The dict of a real object, made if the object keeps its attributes inline; nothing when its type has none. A key that
+// is no str may run code of the program in each lookup, and that code may write to what is looked up.
 PyRef real_instance_dict(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   const bool has = type->tp_dictoffset != 0
@@ -27,7 +28,10 @@ PyRef real_instance_dict(PyObject* object) {
   if (!has) return PyRef();
   PyRef dict = PyRef::steal(PyObject_GenericGetDict(object, nullptr));
   if (!dict) drop_error();
-  if (dict && !PyDict_Check(dict.get())) return PyRef();
+  if (!dict || !PyDict_Check(dict.get())) return PyRef();
+  PyObject *key, *item;
+  for (Py_ssize_t position = 0; PyDict_Next(dict.get(), &position, &key, &item);)
+    if (!PyUnicode_CheckExact(key)) graph_break(BreakReason::unsupported_value, "an instance dict with a key that is no str");
   return dict;
 }
 
@@ -255,7 +259,6 @@ std::vector<PyObject*> own_names(Tracer& t, InstanceValue* v) {
       PyObject *key, *item;
       for (Py_ssize_t position = 0, i = 0; PyDict_Next(dict.get(), &position, &key, &item); ++i) {
         PyTuple_SET_ITEM(keys.get(), i, Py_NewRef(key));
-        if (!PyUnicode_CheckExact(key)) graph_break(BreakReason::unsupported_value, "an instance dict with keys that are no str");
         PyRef name = PyRef::borrow(key);
         PyObject* raw = name.release();
         PyUnicode_InternInPlace(&raw);

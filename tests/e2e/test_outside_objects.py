@@ -138,3 +138,35 @@ def test_data_is_read_and_set_to_itself():
         y.data = x + 1
         return y * 2
     check(writes, torch.randn(3))
+
+
+def test_a_key_that_is_no_str_in_an_instance_dict_runs_its_code_once():
+    class Answer:
+        def __get__(self, owner, kind=None):
+            return 3
+
+    class Deletes:
+        asked = 0
+
+        def __hash__(self):
+            return hash("answer")
+
+        def __eq__(self, other):
+            Deletes.asked += 1
+            if hasattr(Holder, "answer"):
+                del Holder.answer
+            return False
+
+    class Holder:
+        pass
+
+    def f(holder, x):
+        return x * holder.answer
+
+    compiled = framejit.compile(f)
+    for _ in range(3):
+        Holder.answer, holder = Answer(), Holder()
+        holder.__dict__[Deletes()] = 0
+        Deletes.asked = 0
+        assert compiled(holder, torch.ones(2)).tolist() == [3, 3]
+        assert Deletes.asked == 1 and not hasattr(Holder, "answer")
