@@ -162,6 +162,19 @@ Py_ssize_t builtin_length(PyObject* object) {
   return -1;
 }
 
+bool has_keys(PyObject* dict, PyObject* keys) {
+  const Py_ssize_t n = PyTuple_GET_SIZE(keys);
+  if (PyDict_GET_SIZE(dict) != n) return false;
+  Py_ssize_t position = 0, i = 0;
+  PyObject *key, *value;
+  while (i < n && PyDict_Next(dict, &position, &key, &value) && key == PyTuple_GET_ITEM(keys, i)) ++i;  // mostly in the same order
+  for (; i < n; ++i) {
+    PyObject* wanted = PyTuple_GET_ITEM(keys, i);
+    if (!find_in_dict(dict, wanted, PyObject_Hash(wanted))) return false;
+  }
+  return true;
+}
+
 bool has_keys_in_order(PyObject* dict, PyObject* keys) {
   const Py_ssize_t n = PyTuple_GET_SIZE(keys);
   if (PyDict_GET_SIZE(dict) != n) return false;

@@ -17,6 +17,7 @@ bool holds_value(PyObject* object, PyObject* exact);
 bool same_order(PyObject* a, PyObject* b);  // two equal sets iterate alike
 // len() of a builtin container or str or bytes, subclasses' builtin part included; -1 for others.
 Py_ssize_t builtin_length(PyObject* object);
+bool has_keys(PyObject* dict, PyObject* keys);  // these exact strs, and no others
 bool has_keys_in_order(PyObject* dict, PyObject* keys);
 bool is_linked_in_order(PyObject* ordered, PyObject* keys);  // of an OrderedDict, by its own list
 // What sources of kind computed are made of and give: exact float, int, bool, str.
@@ -57,6 +58,9 @@ inline bool check_dict_has(const RunState&, PyObject* object, const Step& step) 
 }
 inline bool check_dict_lacks(const RunState&, PyObject* object, const Step& step) {
   return PyDict_Check(object) && !find_in_dict(object, step.object, step.hash);
+}
+inline bool check_dict_key_set(const RunState&, PyObject* object, const Step& step) {
+  return PyDict_Check(object) && has_keys(object, step.object);
 }
 inline bool check_dict_keys(const RunState&, PyObject* object, const Step& step) {
   return PyDict_Check(object) && has_keys_in_order(object, step.object);

@@ -19,7 +19,9 @@ namespace {
 StepCode fetch_code(SourceKind kind) { return static_cast<StepCode>(kind); }
 StepCode check_code(GuardKind kind) { return static_cast<StepCode>(static_cast<int>(StepCode::check_is) + static_cast<int>(kind)); }
 
-bool is_dict_guard(GuardKind kind) { return kind == GuardKind::dict_has || kind == GuardKind::dict_lacks || kind == GuardKind::dict_keys; }
+bool is_dict_guard(GuardKind kind) {
+  return kind == GuardKind::dict_has || kind == GuardKind::dict_lacks || kind == GuardKind::dict_key_set || kind == GuardKind::dict_keys;
+}
 bool is_block_guard(GuardKind kind) { return is_dict_guard(kind) || kind == GuardKind::length; }
 bool is_relation(GuardKind kind) { return kind == GuardKind::same || kind == GuardKind::distinct; }
 bool is_key_lookup(GuardKind kind) { return kind == GuardKind::dict_has || kind == GuardKind::dict_lacks; }

@@ -45,6 +45,7 @@ std::string actual(const Guard& guard, PyObject* object) {
     case GuardKind::function_code: return "is " + describe(PyFunction_Check(object) ? PyFunction_GET_CODE(object) : object);
     case GuardKind::dict_has: return "it is not there";
     case GuardKind::dict_lacks: return "it is there";
+    case GuardKind::dict_key_set:
     case GuardKind::dict_keys: return "is " + keys_text(object);
     case GuardKind::linked_order: return "is in another";
     case GuardKind::tensor: return "";

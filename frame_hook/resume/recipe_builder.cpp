@@ -378,8 +378,11 @@ SlotId RecipeBuilder::build_generator(GeneratorValue* value) {
   for (; next < code->co_argcount + code->co_kwonlyargcount; ++next) keywords.emplace_back(PyTuple_GET_ITEM(code->co_localsplusnames, next), bound(next));
   if (!ended && (code->co_flags & CO_VARARGS))
     for (Value* v : as<TupleValue>(locals[next++])->items) positional.push_back(slot(v));
-  if (!ended && (code->co_flags & CO_VARKEYWORDS))
-    for (const DictEntry& e : as<DictValue>(locals[next])->entries) keywords.emplace_back(e.key->object.get(), slot(e.value));
+  if (!ended && (code->co_flags & CO_VARKEYWORDS)) {
+    auto* given = as<DictValue>(locals[next]);
+    guard_order(trace_.guards, given->order_from);
+    for (const DictEntry& e : given->entries) keywords.emplace_back(e.key->object.get(), slot(e.value));
+  }
   const SlotId made = call_with(function, std::move(positional), keywords);
   if (!ended) return made;
   PyRef close = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyGen_Type), "close"));
@@ -393,6 +396,7 @@ void RecipeBuilder::fill_items(SlotId target, Value* container) {
     for (Value* v : as<ListValue>(container)->items) operands.push_back(slot(v));
     step(RecipeOp::fill_list, std::move(operands));
   } else if (container->kind == ValueKind::dict) {
+    guard_order(trace_.guards, as<DictValue>(container)->order_from);
     for (const DictEntry& e : as<DictValue>(container)->entries) {
       operands.push_back(key_slot(e.key));
       operands.push_back(slot(e.value));
@@ -482,6 +486,7 @@ void RecipeBuilder::dict_effect(SlotId target, DictValue* value, PyObject* real)
   PyObject *key, *item;
   Py_ssize_t position = 0;
   while (PyDict_Next(real, &position, &key, &item)) kept.push_back(key);
+  const std::unordered_set<PyObject*> real_keys(kept.begin(), kept.end());
   size_t at = 0;
   bool in_order = true;
   std::vector<PyObject*> gone;
@@ -495,6 +500,9 @@ void RecipeBuilder::dict_effect(SlotId target, DictValue* value, PyObject* real)
     if (at < remaining.size()) in_order = in_order && k == remaining[at];
     ++at;
   }
+  // Keys that were taken out or added leave the others in the order in which they come.
+  const bool own_order = std::all_of(value->order_from.begin(), value->order_from.end(), [&](const DictValue* v) { return v == value; });
+  if (!in_order || !own_order) guard_order(trace_.guards, value->order_from);
   if (!in_order) {
     std::vector<SlotId> operands{target};
     for (const DictEntry& e : value->entries) {
@@ -508,7 +516,8 @@ void RecipeBuilder::dict_effect(SlotId target, DictValue* value, PyObject* real)
   for (PyObject* k : gone) step(RecipeOp::delete_dict_item, {target, constant(k)});
   for (const DictEntry& e : value->entries) {
     if (!e.value) continue;
-    if (e.key->object && e.value->source != guards::kNoSource &&
+    const bool was_there = real_keys.contains(e.key->object.get());  // not another key that is equal
+    if (was_there && e.key->object && e.value->source != guards::kNoSource &&
         e.value->source == trace_.guards.sources.add(guards::SourceKind::dict_item, dict_source, 0, e.key->object.get()))
       continue;
     const SlotId k = key_slot(e.key), v = slot(e.value);

@@ -220,6 +220,7 @@ Value* call_partial(Tracer& t, InstanceValue* v, const Arguments& args) {
     if (!overridden) all.keywords.emplace_back(name, e.value);
   }
   all.keywords.insert(all.keywords.end(), args.keywords.begin(), args.keywords.end());
+  all.keywords.order_from = args.keywords.order_from;
   return t.call(function, all);
 }
 
@@ -233,6 +234,7 @@ Value* call_instance(Tracer& t, Value* v, const Arguments& args) {
     return call_partial(t, as<InstanceValue>(v), args);
   if (name == "functools._lru_cache_wrapper" && v->object) return call_lru_cache(t, v, args);
   if (name == "framejit.ArmedCall") return t.call(t.get_attribute(v, interned("function")), args);  // compiled by itself, inlined here
+  guard_keyword_order(t, args);
   if (v->object && type->tp_call) {
     if (CFunction row = find_c_function(v->object.get())) {
       t.guard_identity(v);
@@ -252,6 +254,7 @@ Value* call_instance(Tracer& t, Value* v, const Arguments& args) {
 }
 
 Value* call_object(Tracer& t, Value* v, const Arguments& args) {
+  guard_keyword_order(t, args);
   PyObject* callable = v->object.get();
   PyTypeObject* type = Py_TYPE(callable);
   if (PyType_Check(callable)) return call_type(t, v, args);
@@ -299,6 +302,11 @@ bool is_torch_c_function(PyObject* callable) {
   PyObject* self = PyCFunction_GET_SELF(callable);
   if (self && PyType_Check(self)) return std::string_view(reinterpret_cast<PyTypeObject*>(self)->tp_name).substr(0, 6) == "torch.";
   return self && module.empty() && std::string_view(Py_TYPE(self)->tp_name).find("pybind11") != std::string_view::npos;
+}
+
+void guard_keyword_order(Tracer& t, const Arguments& args) {
+  std::vector<DictValue*> order_from = args.keywords.order_from;
+  guard_order(t.guards(), order_from);
 }
 
 void only_positional(Tracer& t, const Arguments& args, const char* function, size_t least, size_t most) {

@@ -267,7 +267,7 @@ std::optional<int64_t> raw_length(Tracer& t, Value* v) {
         note(t, GuardKind::length, dict->source, nullptr, n);
         return n;
       }
-      t.load(dict);
+      t.load_keys(dict);
       return dict->entries.size();
     }
     case ValueKind::view: return raw_length(t, as<ViewValue>(v)->dict);

@@ -210,25 +210,63 @@ void guard_linked_order(Tracer& t, DictValue* v, PyObject* keys) {
 
 }  // namespace
 
+// Keyword arguments come in the order in which a call names them, and hardly anybody looks at it. So they are found by key, and the
+// order is guarded when it is read. What was made of such dicts (the kwargs of a callee, copies) has its order from them.
+static bool is_found_by_key(const DictValue* v) {
+  if (!v->entries.empty() || !PyDict_CheckExact(v->object.get()) || PyDict_GET_SIZE(v->object.get()) < 2) return false;
+  PyObject *key, *value;
+  for (Py_ssize_t position = 0; PyDict_Next(v->object.get(), &position, &key, &value);)
+    if (!PyUnicode_CheckExact(key)) return false;
+  return true;
+}
+
+static PyRef keys_of(PyObject* dict) {
+  PyRef keys = PyRef::steal(PyTuple_New(PyDict_GET_SIZE(dict)));
+  PyObject *key, *value;
+  Py_ssize_t position = 0;
+  for (Py_ssize_t i = 0; PyDict_Next(dict, &position, &key, &value); ++i) PyTuple_SET_ITEM(keys.get(), i, Py_NewRef(key));
+  return keys;
+}
+
+void guard_order(guards::GuardSet& guards, std::vector<DictValue*>& dicts) {
+  for (DictValue* v : std::exchange(dicts, {})) {
+    guards::Guard guard;
+    guard.kind = GuardKind::dict_keys;
+    guard.source = v->source;
+    guard.object = keys_of(v->object.get());
+    guards.add(std::move(guard));
+  }
+}
+
+static void take_order(DictValue* into, const DictValue* from) {
+  for (DictValue* real : from->order_from)
+    if (std::find(into->order_from.begin(), into->order_from.end(), real) == into->order_from.end()) into->order_from.push_back(real);
+}
+
 void Tracer::load(DictValue* v) {
+  load_keys(v);
+  guard_order(trace_.guards, v->order_from);
+}
+
+void Tracer::load_keys(DictValue* v) {
   if (v->owner) return load_owner(*this, v);
   if (v->loaded) return;
+  const bool by_key = v->object && v->source != guards::kNoSource && is_found_by_key(v);
   std::vector<DictEntry> written = std::move(v->entries);
   v->entries.clear();
   v->loaded = true;
   if (!v->object) return;
   type_of(v);
   PyObject* dict = v->object.get();
-  PyRef keys = PyRef::steal(PyTuple_New(PyDict_GET_SIZE(dict)));
+  const PyRef keys = keys_of(dict);
   PyObject *key, *value;
-  Py_ssize_t position = 0;
-  for (Py_ssize_t i = 0; PyDict_Next(dict, &position, &key, &value); ++i) {
-    PyTuple_SET_ITEM(keys.get(), i, Py_NewRef(key));
+  for (Py_ssize_t position = 0; PyDict_Next(dict, &position, &key, &value);) {
     Value* k = is_plain(key) ? constant_value(key) : wrap(key, trace_.guards.sources.add(SourceKind::constant, guards::kNoSource, 0, key));
     if (!k->object) k->object = PyRef::borrow(key);
     v->entries.push_back({k, nullptr});
   }
-  note(*this, GuardKind::dict_keys, v->source, keys.get());
+  note(*this, by_key ? GuardKind::dict_key_set : GuardKind::dict_keys, v->source, keys.get());
+  if (by_key) v->order_from.push_back(v);
   guard_linked_order(*this, v, keys.get());
   for (DictEntry& e : v->entries) entry_value(*this, v, e);
   for (DictEntry& e : written) {
@@ -264,6 +302,10 @@ Value* Tracer::dict_get(DictValue* v, Value* key) {
   return read_real(*this, v, key, hash);
 }
 
+static bool may_have_had(PyObject* dict, Value* key) {
+  return !key->object || !is_plain(key->object.get()) || PyDict_Contains(dict, key->object.get()) == 1;
+}
+
 void Tracer::dict_set(DictValue* v, Value* key, Value* to) {
   key = settled_key(*this, v, key);
   if (v->owner) {
@@ -273,10 +315,12 @@ void Tracer::dict_set(DictValue* v, Value* key, Value* to) {
     return set_own_attribute(*this, v->owner, name, to);
   }
   const Py_hash_t hash = key_hash(*this, key);
-  if (!v->is_globals) load(v);
+  if (!v->is_globals) load_keys(v);
   will_mutate(v);
-  if (DictEntry* e = find_entry(*this, v, key, hash)) e->value = to;
-  else v->entries.push_back({key, to, hash});
+  if (DictEntry* e = find_entry(*this, v, key, hash)) return static_cast<void>(e->value = to);
+  // A key that comes back is the last one, which it may have been before: of a real dict, the order decides what the exit has to write.
+  if (v->removals > 0 && v->object && may_have_had(v->object.get(), key)) guard_order(trace_.guards, v->order_from);
+  v->entries.push_back({key, to, hash});
 }
 
 bool Tracer::dict_delete(DictValue* v, Value* key) {
@@ -295,7 +339,7 @@ bool Tracer::dict_delete(DictValue* v, Value* key) {
     else v->entries.push_back({key, nullptr, hash});
     return true;
   }
-  load(v);
+  load_keys(v);
   DictEntry* e = find_entry(*this, v, key, hash);
   if (!e) return false;
   will_mutate(v);
@@ -349,9 +393,10 @@ void put_pair(Tracer& t, Value* pair, const PutItem& put) {
 
 }  // namespace
 
-bool merge_mapping(Tracer& t, Value* mapping, const PutItem& put) {
+bool merge_mapping(Tracer& t, Value* mapping, const PutItem& put, DictValue* into) {
   if (DictValue* direct = merged_directly(t, mapping)) {
-    t.load(direct);
+    into ? t.load_keys(direct) : t.load(direct);
+    if (into) take_order(into, direct);
     const std::vector<DictEntry> entries = direct->entries;  // __dict__ aliases
     for (const DictEntry& e : entries) {
       put(e.key, e.value);
@@ -371,7 +416,7 @@ bool merge_mapping(Tracer& t, Value* mapping, const PutItem& put) {
 void dict_update(Tracer& t, DictValue* dict, Value* other) {
   if (payload_of(other) == dict) return;
   const auto put = [&](Value* key, Value* value) { t.dict_set(dict, key, value); };
-  if (merge_mapping(t, other, put)) return;
+  if (merge_mapping(t, other, put, dict)) return;
   size_t number = 0;
   t.for_each(other, [&](Value* pair) {
     const std::vector<Value*> both = pair_items(t, pair, number++);

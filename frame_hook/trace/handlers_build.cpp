@@ -143,11 +143,12 @@ void OpcodeHandlers::merge_into(Tracer& t, DictValue* target, Value* mapping, Va
   auto put = [&](Value* key, Value* value) {
     if (callable && t.dict_get(target, key)) {
       const char* name = t.is_constant(key) && PyUnicode_Check(t.constant(key)) ? PyUnicode_AsUTF8(t.constant(key)) : "?";
+      guard_order(t.guards(), target->order_from);
       t.raise_new(PyExc_TypeError, text_of_callable(t, callable) + " got multiple values for keyword argument '" + name + "'");
     }
     t.dict_set(target, key, value);
   };
-  if (merge_mapping(t, mapping, put)) return;
+  if (merge_mapping(t, mapping, put, target)) return;
   const std::string type = t.type_of(mapping)->tp_name;
   if (!callable) t.raise_new(PyExc_TypeError, "'" + type + "' object is not a mapping");
   t.raise_new(PyExc_TypeError, text_of_callable(t, callable) + " argument after ** must be a mapping, not " + type);

@@ -68,7 +68,8 @@ Flow OpcodeHandlers::call_function_ex(Tracer& t, SymbolicFrame& f, const Instruc
   if (keywords) {
     DictValue* dict = keywords->kind == ValueKind::dict ? as<DictValue>(keywords) : t.dict();
     if (dict != keywords) merge_into(t, dict, keywords, callable);
-    t.load(dict);
+    t.load_keys(dict);
+    args.keywords.order_from = dict->order_from;
     for (size_t k = 0; k < dict->entries.size(); ++k) {
       Value* key = dict->entries[k].key;
       if (!t.is_constant(key) || !PyUnicode_Check(t.constant(key))) t.raise_new(PyExc_TypeError, "keywords must be strings");

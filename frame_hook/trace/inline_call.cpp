@@ -63,11 +63,13 @@ class Binder {
         if (!extra_) unexpected(name);
         t_.dict_set(extra_, t_.constant_value(name), value);
       } else if (slots_[slot]) {
+        guard_keyword_order(t_, args_);  // which of two wrong keywords the error names
         t_.raise_new(PyExc_TypeError, callee() + "() got multiple values for argument '" + text(name) + "'");
       } else {
         slots_[slot] = value;
       }
     }
+    if (extra_ && extra_->entries.size() > 1) extra_->order_from = args_.keywords.order_from;
     if (too_many_) too_many_positional();
   }
 
@@ -80,6 +82,7 @@ class Binder {
   }
 
   void unexpected(PyObject* name) {
+    guard_keyword_order(t_, args_);
     std::vector<std::string> positional_only;
     for (int slot = 0; slot < code_->co_posonlyargcount; ++slot)
       for (const auto& keyword : args_.keywords)

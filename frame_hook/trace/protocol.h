@@ -166,7 +166,8 @@ void deque_extend(Tracer& t, Value* deque, Value* iterable);
 using PutItem = std::function<void(Value* key, Value* value)>;
 void dict_update(Tracer& t, DictValue* dict, Value* other);
 void update_mapping(Tracer& t, Value* self, Value* other);      // self.update(other)
-bool merge_mapping(Tracer& t, Value* mapping, const PutItem& put);  // PyDict_Merge: each item is put; false: no mapping
+// PyDict_Merge: each item is put; false: no mapping. into: the dict that `put` fills, where that is all it does.
+bool merge_mapping(Tracer& t, Value* mapping, const PutItem& put, DictValue* into = nullptr);
 SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items);  // added one by one
 SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items, PyRef order);  // set_order.h; null: unknown, or not asked for
 SetValue* set_from(Tracer& t, PyTypeObject* type, Value* iterable);  // set(iterable), frozenset(iterable)

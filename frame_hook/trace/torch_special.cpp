@@ -85,6 +85,7 @@ PyObject* known_argument(Tracer& t, Value* v, std::string& key) {
 // Runs it once for each set of arguments, as its mark (torch.compiler.assume_constant_result) asks for. Null: it is traced like any other
 // function, since an argument was made in the trace, it raised, or it returned what may change.
 Value* constant_result(Tracer& t, FunctionValue* function, const Arguments& args) {
+  guard_keyword_order(t, args);
   std::string key = std::to_string(reinterpret_cast<uintptr_t>(function->object.get()));
   std::vector<PyObject*> given;
   std::vector<PyObject*> names;
@@ -114,6 +115,7 @@ Value* constant_result(Tracer& t, FunctionValue* function, const Arguments& args
 Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments& args) {
   auto* f = reinterpret_cast<PyFunctionObject*>(function->object.get());
   if (const CFunction row = find_c_function(function->object.get())) {
+    guard_keyword_order(t, args);
     t.load(function);
     return row(t, args);
   }

@@ -34,10 +34,18 @@ struct TraceOptions {
   uint64_t max_steps = 2'000'000;
 };
 
+struct Keywords : std::vector<std::pair<PyObject*, Value*>> {  // borrowed interned names
+  using std::vector<std::pair<PyObject*, Value*>>::vector;
+  std::vector<DictValue*> order_from;     // as of a DictValue: whoever looks at the order guards it
+};
+
 struct Arguments {                        // of a call: positional then keyword, names of the keywords
   std::vector<Value*> positional;
-  std::vector<std::pair<PyObject*, Value*>> keywords;  // borrowed interned names
+  Keywords keywords;
 };
+
+// The keys of these real dicts are in the order of the trace from now on.
+void guard_order(guards::GuardSet& guards, std::vector<DictValue*>& dicts);
 
 struct FrameExit {                        // one frame at the exit, outermost first
   std::shared_ptr<SymbolicFrame> frame;   // state before instruction frame->position (innermost), or inside it (outer frames)
@@ -68,6 +76,9 @@ struct FrameTrace {
   size_t python_calls_inlined = 0;
   std::shared_ptr<struct ProtocolState> protocol;  // side tables of the object protocol (context variables written, ...)
 };
+
+class Tracer;
+void guard_keyword_order(Tracer& t, const Arguments& args);  // the callee looks at it
 
 class Tracer {
  public:
@@ -140,7 +151,8 @@ class Tracer {
 
   // ---- containers with shadows
   void load(ListValue* v);
-  void load(DictValue* v);
+  void load(DictValue* v);                                 // all keys, in their order
+  void load_keys(DictValue* v);                            // all keys; whoever looks at their order calls load()
   void load(SetValue* v);
   void load(FunctionValue* v);
   Value* item(TupleValue* v, size_t i);

@@ -98,6 +98,7 @@ struct DictValue : Value {
   DictReads read;                            // items read one by one before loading
   bool is_globals = false;                   // never loaded for a write: entries are the written keys alone, replayed key by key
   uint32_t removals = 0;                     // how often something was taken out
+  std::vector<DictValue*> order_from;        // real dicts whose order `entries` follow, and that are not guarded to be in it
   InstanceValue* owner = nullptr;            // this is the __dict__ of a traced instance: its attributes, not `entries`, are the truth
 };
 struct SetValue : Value {

@@ -112,6 +112,8 @@ TEST_F(GuardTest, FunctionCode) {
 TEST_F(GuardTest, DictKeys) {
   expect(GuardKind::dict_has, "'k'", 0, "{'k': 1}", "{'l': 1}", "'k' in L['a'] but it is not there");
   expect(GuardKind::dict_lacks, "'k'", 0, "{'l': 1}", "{'k': 1}", "'k' not in L['a'] but it is there");
+  expect(GuardKind::dict_key_set, "('x', 'y')", 0, "{'y': 1, 'x': 2}", "{'x': 1, 'z': 2}", "set(L['a']) == set(('x', 'y')) but is ('x', 'z')");
+  expect(GuardKind::dict_key_set, "('x', 'y')", 0, "{'x': 1, 'y': 2}", "{'x': 1, 'y': 2, 'z': 3}", "set(L['a']) == set(('x', 'y')) but is ('x', 'y', 'z')");
   expect(GuardKind::dict_keys, "('x', 'y')", 0, "{'x': 1, 'y': 2}", "{'y': 1, 'x': 2}", "list(L['a']) == ('x', 'y') but is ('y', 'x')");
   expect(GuardKind::dict_keys, "(1,)", 0, "{1: 1}", "{True: 1}", "list(L['a']) == (1,) but is (True)");
   expect(GuardKind::dict_has, "'k'", 0, "{'k': 1}", "[1]", "L['a'] is not a dict");
