@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "guards/weak_objects.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
 
@@ -32,10 +33,24 @@ uint64_t all_hits(const Site& site, const Account& account, const Options& optio
   return hits;
 }
 
-std::unique_ptr<EntryBase> take_longest_unused(Site& site, const Options& options) {
+bool takes_room(const Segment& segment, const Options& options, PyObject* self) {
+  if (segment.options != options) return false;
+  PyObject* other = segment.self ? guards::weak_target(segment.self.get()) : nullptr;
+  return !other || other == self;
+}
+
+bool is_full(const Site& site, const Options& options, PyObject* self) {
+  const size_t room = static_cast<size_t>(config().entries);
+  return entries_with(site, options, self) >= room || site.entries.size() >= room * kMostRooms;
+}
+
+std::unique_ptr<EntryBase> take_longest_unused(Site& site, const Options& options, PyObject* self) {
+  const bool own = entries_with(site, options, self) > 0;
   auto longest = site.entries.end();
   for (auto entry = site.entries.begin(); entry != site.entries.end(); ++entry)
-    if (segment_of(*entry).options == options && (longest == site.entries.end() || segment_of(*entry).last_use < segment_of(*longest).last_use)) longest = entry;
+    if ((own ? takes_room(segment_of(*entry), options, self) : segment_of(*entry).options == options) &&
+        (longest == site.entries.end() || segment_of(*entry).last_use < segment_of(*longest).last_use))
+      longest = entry;
   if (longest == site.entries.end()) return nullptr;
   auto taken = std::move(*longest);
   site.entries.erase(longest);
@@ -72,8 +87,8 @@ bool has_failed(const Site& site, const Options& options) {
   return std::any_of(accounts.begin(), accounts.end(), [&](const Account& account) { return account.failed && account.options.lock() == options; });
 }
 
-size_t entries_with(const Site& site, const Options& options) {
-  return static_cast<size_t>(std::count_if(site.entries.begin(), site.entries.end(), [&](const auto& entry) { return segment_of(entry).options == options; }));
+size_t entries_with(const Site& site, const Options& options, PyObject* self) {
+  return static_cast<size_t>(std::count_if(site.entries.begin(), site.entries.end(), [&](const auto& entry) { return takes_room(segment_of(entry), options, self); }));
 }
 
 std::vector<std::unique_ptr<EntryBase>> take_dead_entries(Site& site, const Options& options, bool& some_were_ours) {
@@ -91,17 +106,18 @@ std::vector<std::unique_ptr<EntryBase>> take_dead_entries(Site& site, const Opti
   return taken;
 }
 
-Refusal ask_account(Site& site, const Options& options, std::vector<std::unique_ptr<EntryBase>>& evicted) {
+Refusal ask_account(Site& site, const Options& options, PyObject* self, std::vector<std::unique_ptr<EntryBase>>& evicted) {
   Account& account = account_of(site, options);
-  const bool full = entries_with(site, options) >= static_cast<size_t>(config().entries);
+  const bool full = is_full(site, options, self);
   // fullgraph promises that nothing runs plainly: what dies is made anew as often as it is asked for.
   const bool loses = account.losses >= kMostLosses && account.request == g_requests && !options->fullgraph && !is_free(options);
   if (!full && !loses) return Refusal::none;
   const uint64_t hits = all_hits(site, account, options);
-  if (is_free(options) || hits < account.hits_spent + kHitsToEarn) return loses ? Refusal::does_not_pay : Refusal::no_room;
-  account.hits_spent = hits;
+  if (hits >= account.hits_spent + kHitsToEarn && !is_free(options)) account.hits_spent = hits;
+  else if (!loses && account.outgrown > 0 && !is_free(options)) account.outgrown -= 1;
+  else return loses ? Refusal::does_not_pay : Refusal::no_room;
   if (full) {
-    auto entry = take_longest_unused(site, options);
+    auto entry = take_longest_unused(site, options, self);
     if (!entry) return Refusal::no_room;  // FRAMEJIT_ENTRIES=0
     book_gone(account, segment_of(entry));
     evicted.push_back(std::move(entry));

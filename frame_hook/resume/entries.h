@@ -2,8 +2,12 @@
 //
 // An account belongs to one instruction and one set of options. As many compiles as there is room for are free. Once the room is full,
 // or many entries in a row died before they had been used much, a compile must be earned by hits. So a working set that
-// outgrew the room moves on slowly, and a program that makes its objects anew in each call is left alone. Counts decide, never the
+// outgrew the room moves on slowly, and a program that makes its objects anew in each call is left alone. A number that becomes a symbol
+// earns one too: older entries that have it as a constant are hardly asked for any more. Counts decide, never the
 // clock: equal programs get equal decisions. The GIL guards everything here.
+//
+// Every live nn.Module has the whole room for its own methods, although all use the entries of all: layers that differ in a
+// number are as many programs. What is left of modules that are gone takes everybody's room.
 #pragma once
 
 #include <memory>
@@ -39,6 +43,7 @@ constexpr uint64_t kHitsThatPay = 8;      // of an entry with tensor work, to be
 constexpr uint64_t kHitsToEarn = 16;      // at one instruction, since the last compile that had to be earned
 constexpr int kMostLosses = 32;           // in a row; an entry without tensor work loses more
 constexpr int kPlainLoss = 4;
+constexpr size_t kMostRooms = 16;         // of modules at one instruction: every call looks at all entries
 
 enum class Refusal : uint8_t {
   none,
@@ -52,6 +57,7 @@ struct Account {
   uint64_t hits_spent = 0;                // all hits when a compile was last earned
   uint64_t request = 0;                   // requests() when the losses began
   int losses = 0;                         // in a row
+  int outgrown = 0;                       // compiles that made more numbers symbols
   bool limit_is_said = false, loss_is_said = false;
   bool failed = false;                    // a compile met a defect of ours
 };
@@ -65,7 +71,8 @@ std::string next_id(CodeNote& note);
 Account& account_of(Site& site, const Options& options);  // valid until the next call
 bool has_failed(const Site& site, const Options& options);
 
-size_t entries_with(const Site& site, const Options& options);  // entries of other settings take nobody's room
+// Entries of other settings, or of other live modules, take nobody's room. self: the module whose method runs, or null.
+size_t entries_with(const Site& site, const Options& options, PyObject* self);
 
 // Takes out the entries whose guards name an object that died: they fit no more. The caller frees them, which may run Python code.
 // Those of other options are not booked.
@@ -73,7 +80,7 @@ std::vector<std::unique_ptr<EntryBase>> take_dead_entries(Site& site, const Opti
 
 // Whether a compile may be made here. `none` spends what it takes; where there was no room, the entry that was not used for longest is
 // moved to `evicted`.
-Refusal ask_account(Site& site, const Options& options, std::vector<std::unique_ptr<EntryBase>>& evicted);
+Refusal ask_account(Site& site, const Options& options, PyObject* self, std::vector<std::unique_ptr<EntryBase>>& evicted);
 
 // framejit.compile() was called: whoever asks anew is given new tries, whatever objects died before.
 void count_request();

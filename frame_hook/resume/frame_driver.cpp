@@ -9,6 +9,7 @@
 #include "frame_hook/resume/global_mode.h"
 #include "frame_hook/resume/stance.h"
 #include "frame_hook/resume/stats.h"
+#include "frame_hook/trace/object_kinds.h"
 #include "guards/interrupts.h"
 #include "guards/running_compile.h"
 #include "runtime/base/c_stack.h"
@@ -82,7 +83,8 @@ class Drive final {
   [[gnu::noinline]] Next miss_under(Stance stance, const guards::FrameAccess& access, int index);
   std::string failing_guards(const guards::FrameAccess& access, const Site& site) const;
   std::string limit_error(const guards::FrameAccess& access, const Site& site) const;
-  void explain_misses(const guards::FrameAccess& access, const Site& site, bool died);
+  PyObject* self() const;
+  void explain_misses(const guards::FrameAccess& access, Site& site, bool died);
   void log_limit(const guards::FrameAccess& access, Site& site);
   void log_loss(Site& site);
   void log_eviction(const Segment& segment);
@@ -213,10 +215,18 @@ Next Drive::resume_callee(const Segment& segment, SegmentRun& run, size_t level)
 // The numbers of a long iterator are not a symbol each: a sum of them would be an expression without end.
 constexpr size_t kMostDynamicSources = 64;
 
+// The module whose method the frame runs, or null; borrowed.
+PyObject* Drive::self() const {
+  PyObject* first = frame_.code()->co_argcount > 0 ? frame_.locals()[0] : nullptr;
+  if (first && PyCell_Check(first)) first = PyCell_GET(first);  // a closure has it too
+  return first && is_torch_module(first) ? first : nullptr;
+}
+
 // Why no entry fits: counted and logged once, with the guard of the entry that comes closest. Numbers that differ from those of an
 // entry are symbols from now on. died: entries were dropped; that is the reason where no other entry is left.
-void Drive::explain_misses(const guards::FrameAccess& access, const Site& site, bool died) {
+void Drive::explain_misses(const guards::FrameAccess& access, Site& site, bool died) {
   std::vector<std::string>& dynamic = note_of(frame_.state()).hints.dynamic_sources;
+  const size_t known = dynamic.size();
   size_t missed = 0;
   std::optional<guards::GuardFailure> closest;
   std::vector<std::shared_ptr<Segment>> segments;  // a log listener is Python code and may drop entries
@@ -231,21 +241,22 @@ void Drive::explain_misses(const guards::FrameAccess& access, const Site& site, 
     if (!closest || failure->held > closest->held) closest = failure;
   }
   if (missed == 0 && !died) return;
+  if (dynamic.size() > known) account_of(site, options_).outgrown += 1;
   stats().recompiles += 1;
   if (!log::enabled(log::Kind::Recompile)) return;
   const std::string guard = missed == 0 ? guards::kObjectIsGone : missed == 1 ? closest->text : closest->text + " (the closest of " + std::to_string(missed) + " entries)";
-  log::emit(log::Kind::Recompile, place(frame_), {{"count", count_text(entries_with(site, options_))}, {"guard", guard}});
+  log::emit(log::Kind::Recompile, place(frame_), {{"count", count_text(entries_with(site, options_, self()))}, {"guard", guard}});
 }
 
 // Says once that no further entries are made here, and which guard of the newest entry fails now.
 void Drive::log_limit(const guards::FrameAccess& access, Site& site) {
   if (std::exchange(account_of(site, options_).limit_is_said, true)) return;
-  const std::string detail = "plain Python from now on: " + std::to_string(entries_with(site, options_)) + " entries";
+  const std::string detail = "plain Python from now on: " + std::to_string(entries_with(site, options_, self())) + " entries";
   if (log::enabled(log::Kind::Entry)) log::emit(log::Kind::Entry, place(frame_), {{"action", "limit"}, {"detail", detail}});
   if (!log::enabled(log::Kind::Limit)) return;
   const auto newest = std::find_if(site.entries.begin(), site.entries.end(), [&](const auto& entry) { return segment_of(entry).options == options_; });
   const auto failure = newest == site.entries.end() ? std::nullopt : segment_of(*newest).guards->explain(access);
-  log::emit(log::Kind::Limit, place(frame_), {{"count", count_text(entries_with(site, options_))}, {"guard", failure ? failure->text : "none"}});
+  log::emit(log::Kind::Limit, place(frame_), {{"count", count_text(entries_with(site, options_, self()))}, {"guard", failure ? failure->text : "none"}});
 }
 
 void Drive::log_eviction(const Segment& segment) {
@@ -288,7 +299,7 @@ std::string Drive::failing_guards(const guards::FrameAccess& access, const Site&
 
 // fullgraph=True promises that nothing runs plainly: where no entry fits and none may be made, the call says which guards fail.
 std::string Drive::limit_error(const guards::FrameAccess& access, const Site& site) const {
-  return place(frame_) + ": " + count_text(entries_with(site, options_)) + " entries with fullgraph=True, and none fits this call. " + failing_guards(access, site) +
+  return place(frame_) + ": " + count_text(entries_with(site, options_, self())) + " entries with fullgraph=True, and none fits this call. " + failing_guards(access, site) +
          "\nhint: pass what differs as a tensor, or keep it out of the compiled function; FRAMEJIT_ENTRIES allows more entries";
 }
 
@@ -333,7 +344,7 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   Site& site = frame_.state().site(index);
   bool died = false;
   std::vector<std::unique_ptr<EntryBase>> evicted, dead = take_dead_entries(site, options_, died);
-  if (const Refusal refusal = ask_account(site, options_, evicted); refusal != Refusal::none) {
+  if (const Refusal refusal = ask_account(site, options_, self(), evicted); refusal != Refusal::none) {
     refusal == Refusal::no_room ? log_limit(access, site) : log_loss(site);
     count_fallback(refusal == Refusal::no_room ? Fallback::entry_limit : Fallback::does_not_pay, place(frame_));
     if (!options_->fullgraph) return nullptr;
@@ -374,6 +385,8 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   auto entry = std::make_unique<SegmentEntry>(std::move(outcome.segment));
   auto segment = entry->segment;
   segment->last_use = ++g_uses;
+  if (PyObject* module = self()) segment->self = PyRef::steal(PyWeakref_NewRef(module, nullptr));
+  if (PyErr_Occurred()) drop_error();  // a class without weak references
   site.entries.insert(site.entries.begin(), std::move(entry));
   return segment;
 }
@@ -405,7 +418,7 @@ Next Drive::miss_under(Stance stance, const guards::FrameAccess& access, int ind
   if (stance == Stance::keep) return plainly();
   if (stance == Stance::fail) {
     Site& site = frame_.state().site(index);
-    const bool has_entries = entries_with(site, options_) > 0;
+    const bool has_entries = entries_with(site, options_, self()) > 0;
     const std::string text = place(frame_) + ": would compile, and torch.compiler.set_stance(\"fail_on_recompile\") forbids it. " +
                              (has_entries ? failing_guards(access, site) : "Nothing is compiled here yet.");
     PyErr_SetString(PyExc_RuntimeError, text.c_str());

@@ -173,6 +173,15 @@ std::vector<PyObject*> items_of_set(PyObject* set) {
   return items;
 }
 
+bool is_torch_module(PyObject* object) {
+  static PyObject* known = nullptr;  // kept for ever
+  if (!known) {
+    PyObject* module = loaded_module("torch.nn.modules.module");
+    known = Py_XNewRef(module ? PyDict_GetItemString(PyModule_GetDict(module), "Module") : nullptr);
+  }
+  return known && PyType_Check(known) && PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(known));
+}
+
 bool is_torch_file(PyObject* filename) {
   static std::string* folder = new std::string;
   if (folder->empty()) {

@@ -36,6 +36,7 @@ bool is_builtin_subclass(PyTypeObject* type);
 PyRef exact_copy_of_scalar(PyObject* object);
 // Items of an exact set or frozenset in its order, borrowed from it.
 std::vector<PyObject*> items_of_set(PyObject* set);
+bool is_torch_module(PyObject* object);  // an instance of nn.Module
 // Whether the file is part of the torch package itself.
 bool is_torch_file(PyObject* filename);
 bool is_library_file(PyObject* filename);   // of the standard library or of an installed package

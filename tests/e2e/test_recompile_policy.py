@@ -68,6 +68,63 @@ def test_who_compiles_anew_is_compiled():
     assert stats["left_alone"] == 0 and "does_not_pay" not in stats["fallback_reasons"], stats
 
 
+class Stack(torch.nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(layers)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class Lettered(torch.nn.Module):
+    def __init__(self, word):
+        super().__init__()
+        self.word = word
+
+    def forward(self, x):
+        return x + len(self.word)
+
+
+class Broken(Lettered):
+    def forward(self, x):
+        pause()
+        return x + len(self.word)
+
+
+pause = framejit.disable(lambda: None)
+
+
+@pytest.mark.parametrize("count", [9, 20])
+def test_each_live_module_has_room(said, count):
+    """Modules of one class that are as many programs: each its own, and as layers of one model with a break in each."""
+    x, words = torch.ones(3), ["w" * n for n in range(count)]
+    with torch.no_grad():
+        models = [framejit.compile(Lettered(word)) for word in words]
+        for _ in range(3):
+            for model, word in zip(models, words):
+                assert torch.equal(model(x), x + len(word))
+        assert framejit.stats()["fallback_reasons"] == {} and framejit.stats()["graphs"] == count, framejit.stats()
+        framejit.reset()
+        stack = Stack([Broken(word) for word in words[1:]])
+        compiled = framejit.compile(stack)
+        for _ in range(3):
+            assert torch.equal(compiled(x), stack(x))
+    assert framejit.stats()["fallback_reasons"] == {} and not said, framejit.stats()
+
+
+@pytest.mark.nothing_captured
+def test_modules_that_are_gone_leave_no_room():
+    x = torch.ones(3)
+    with torch.no_grad():
+        for number in range(40):
+            assert torch.equal(framejit.compile(Lettered("w" * number))(x), x + number)
+    stats = framejit.stats()
+    assert 8 <= stats["graphs"] <= 10 and stats["fallback_reasons"] == {"entry_limit": 40 - stats["graphs"] - stats["hits"]}, stats
+
+
 def test_the_entry_that_was_not_used_for_longest_makes_room(said):
     """After 16 hits, not before: words that come once each fill the room, and give way to those that are used."""
     compiled, x = framejit.compile(lambda x, word: x * len(word)), torch.ones(3)
