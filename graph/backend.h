@@ -24,6 +24,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
+  // Whether composite ops are decomposed for it. False: it takes the ops that were recorded.
+  virtual bool takes_core_ops() const { return true; }
   virtual Result<runtime::Executable> compile(const Graph& functional) = 0;
   // For callers that accept a longer compile for a faster plan: what can be decided by time may be.
   virtual Result<runtime::Executable> compile_timed(const Graph& functional, PlanTimer&) { return compile(functional); }

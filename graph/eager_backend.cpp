@@ -117,6 +117,7 @@ class NoKernels final : public runtime::KernelLoader {
 class EagerBackend : public Backend {
  public:
   std::string name() const override { return "eager"; }
+  bool takes_core_ops() const override { return false; }
   Result<runtime::Executable> compile(const Graph& functional) override {
     runtime::Executable executable;
     executable.name = functional.name;

@@ -17,6 +17,7 @@
 #include "frame_hook/resume/stats.h"
 #include "frame_hook/resume/trace_all.h"
 #include "graph/aten/bind_recorder.h"
+#include "graph/compiler.h"
 #include "python/events.h"
 #include "guards/running_compile.h"
 #include "inductor/compile.h"
@@ -90,7 +91,7 @@ PyObject* list_of(const std::vector<std::string>& names) {
   return list.release();
 }
 
-PyObject* backends(PyObject*, PyObject*) { return list_of(frame_hook::backend_names()); }
+PyObject* backends(PyObject*, PyObject*) { return list_of(graph::compiler().backend_names()); }
 
 bool put(PyObject* dict, const char* key, PyObject* value) {
   PyRef owned = PyRef::steal(value);
@@ -200,9 +201,9 @@ bool wait_for_compiles_before_forks() {
 
 bool initialise(PyObject* module) {
   if (!frame_hook::install_tensor_frontend()) return false;
-  frame_hook::register_backend("eager", graph::make_eager_backend);
-  frame_hook::register_backend("framejit", [] { return inductor::make_inductor_backend(); });
-  frame_hook::register_backend("interp", [] { return inductor::make_inductor_backend({.fuse = false, .target = inductor::Target::kInterp}); });
+  graph::compiler().add_backend("eager", graph::make_eager_backend);
+  graph::compiler().add_backend("framejit", [] { return inductor::make_inductor_backend(); });
+  graph::compiler().add_backend("interp", [] { return inductor::make_inductor_backend({.fuse = false, .target = inductor::Target::kInterp}); });
   runtime::set_gelu_reader(runtime::gelu_of_aten);
   frame_hook::set_frame_handler(&frame_hook::frame_driver());
   frame_hook::look_for_stance_in(PyImport_GetModuleDict());

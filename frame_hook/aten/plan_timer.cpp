@@ -27,9 +27,9 @@ class Unwarned {
 
 }  // namespace
 
-CallTimer::CallTimer(const RecordedGraph& recorded, const graph::ShapeEnv& shapes, runtime::KernelLoader& loader)
-    : recorded_(recorded), loader_(loader) {
-  for (const at::Tensor& input : recorded.example_inputs) {
+CallTimer::CallTimer(const RecordedValues& values, const graph::ShapeEnv& shapes, runtime::KernelLoader& loader)
+    : values_(values), loader_(loader) {
+  for (const at::Tensor& input : values.example_inputs) {
     const auto alias = input.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0), /*allow_tensor_metadata_change=*/false);
     inputs_.push_back({at::Tensor(alias), input.storage().data(), input.storage().nbytes()});
   }
@@ -45,7 +45,7 @@ Result<const runtime::PlanRunner*> CallTimer::runner_of(const std::shared_ptr<co
   const auto known = runners_.find(executable.get());
   if (known != runners_.end()) return &known->second;
   FJ_TRY(auto bound, runtime::BoundExecutable::bind(*executable, loader_));
-  return &runners_.emplace(executable.get(), runtime::PlanRunner(std::move(bound), recorded_.constants, recorded_.opaques)).first->second;
+  return &runners_.emplace(executable.get(), runtime::PlanRunner(std::move(bound), values_.constants, values_.opaques)).first->second;
 }
 
 Result<double> CallTimer::seconds(const std::shared_ptr<const runtime::Executable>& executable, double most) {

@@ -18,7 +18,7 @@ namespace framejit::frame_hook {
 class CallTimer final : public graph::PlanTimer {
  public:
   // `loader` is that of the executables. The symbols' hints are this call's sizes.
-  CallTimer(const RecordedGraph& recorded, const graph::ShapeEnv& shapes, runtime::KernelLoader& loader);
+  CallTimer(const RecordedValues& values, const graph::ShapeEnv& shapes, runtime::KernelLoader& loader);
 
   Result<double> seconds(const std::shared_ptr<const runtime::Executable>& executable, double most) override;
 
@@ -31,7 +31,7 @@ class CallTimer final : public graph::PlanTimer {
   bool are_unchanged() const;
   Result<const runtime::PlanRunner*> runner_of(const std::shared_ptr<const runtime::Executable>& executable);
 
-  const RecordedGraph& recorded_;
+  const RecordedValues values_;
   std::vector<Input> inputs_;
   std::vector<int64_t> symbols_;
   runtime::KernelLoader& loader_;

@@ -11,10 +11,11 @@
 #include <algorithm>
 #include <set>
 
-#include "frame_hook/aten/compiled_call.h"
+#include "frame_hook/aten/plan_timer.h"
 #include "frame_hook/aten/shared_memory.h"
 #include "frame_hook/aten/torch_callables.h"
 #include "frame_hook/aten/torch_modes.h"
+#include "frame_hook/aten/user_backend.h"
 #include "graph/node_values.h"
 #include "guards/aten/tensor_facts.h"
 #include "guards/interrupts.h"
@@ -247,18 +248,36 @@ Result<void> TorchRecording::check_overlap(const std::vector<size_t>& written) c
   return {};
 }
 
-Result<void> TorchRecording::finish(const std::vector<PyObject*>& outputs) {
+void TorchRecording::log_captured(const graph::CapturedGraph& captured) const {
+  const graph::Graph& graph = captured.graph;
+  if (log::enabled(log::Kind::Graph))
+    log::emit(log::Kind::Graph, captured.where, {{"graph", graph.name}, {"calls", std::to_string(calls_.size())}}, calls_.text(graph));
+  if (log::enabled(log::Kind::AtenGraph))
+    log::emit(log::Kind::AtenGraph, captured.where,
+              {{"graph", graph.name}, {"stage", "recording"}, {"ops", std::to_string(graph.nodes.size())}}, graph::print(graph));
+}
+
+Result<graph::CapturedGraph> TorchRecording::finish(const std::vector<PyObject*>& outputs) {
   std::vector<at::Tensor> tensors;
   for (PyObject* output : outputs) tensors.push_back(THPVariable_Unpack(output));
   const std::vector<size_t> written = written_inputs();
   outputs_ = outputs_of(tensors, traced_inputs_, written);
   FJ_TRY_VOID(recorder_->finish(outputs_.tensors));
-  return check_overlap(written);
+  FJ_TRY_VOID(check_overlap(written));
+  graph::CapturedGraph captured{recorder_->graph(), graph::where_it_begins(recorder_->graph())};
+  log_captured(captured);
+  return captured;
 }
 
-Result<std::unique_ptr<CompiledCall>> TorchRecording::compile(const CompileRequest& request) {
-  FJ_TRY(std::unique_ptr<CompiledCall> call, compile_graph({recorder_->graph(), recorder_->constants(), recorder_->opaques(), inputs_, calls_}, shapes(), request));
-  return with_output_facts(std::move(call), std::move(outputs_), inputs_.size());
+graph::MakeTimer TorchRecording::make_timer() {
+  return [this](const graph::ShapeEnv& shapes, runtime::KernelLoader& loader) { return std::make_unique<CallTimer>(values(), shapes, loader); };
+}
+
+// Called once: the call takes over what is known of the outputs.
+std::unique_ptr<CompiledCall> TorchRecording::bind(graph::CompiledGraph compiled, PyObject* user_backend) {
+  std::unique_ptr<CompiledCall> call = planned_call(compiled, values());
+  if (user_backend != nullptr) call = make_user_call(user_backend, std::move(compiled.functional), std::move(call), inputs_);
+  return call ? with_output_facts(std::move(call), std::move(outputs_), inputs_.size()) : nullptr;
 }
 
 }  // namespace framejit::frame_hook

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "frame_hook/aten/captured_calls.h"
+#include "frame_hook/aten/compiled_call.h"
 #include "frame_hook/aten/output_facts.h"
 #include "frame_hook/trace/tensor_frontend.h"
 #include "graph/aten/recorder.h"
@@ -37,8 +38,9 @@ class TorchRecording final : public Recording {
   std::vector<PyObject*> take_fixed_floats() override;
   std::string text() const override { return graph::print(recorder_->graph()); }
   size_t op_count() const override { return recorder_->graph().nodes.size(); }
-  Result<void> finish(const std::vector<PyObject*>& outputs) override;
-  Result<std::unique_ptr<CompiledCall>> compile(const CompileRequest& request) override;
+  Result<graph::CapturedGraph> finish(const std::vector<PyObject*>& outputs) override;
+  graph::MakeTimer make_timer() override;
+  std::unique_ptr<CompiledCall> bind(graph::CompiledGraph compiled, PyObject* user_backend) override;
 
  private:
   template <class F> PyObject* recorded(F&& run, PyObject* called, PyObject* const* args, size_t count);
@@ -46,6 +48,8 @@ class TorchRecording final : public Recording {
   bool accept_result(PyObject* result, PyObject* const* args, size_t count, int depth);
   PyObject* refuse(const char* reason, std::string detail);
   Result<void> check_overlap(const std::vector<size_t>& written) const;
+  RecordedValues values() const { return {recorder_->constants(), recorder_->opaques(), inputs_}; }
+  void log_captured(const graph::CapturedGraph& captured) const;
 
   std::shared_ptr<graph::Recorder> recorder_;
   std::vector<at::Tensor> inputs_;         // the real ones

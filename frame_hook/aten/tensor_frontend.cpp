@@ -1,13 +1,10 @@
-// frame_hook/aten/tensor_frontend.cpp — what the tracer asks about real tensors and torch's modes; the table of backends.
+// frame_hook/aten/tensor_frontend.cpp — what the tracer asks about real tensors and torch's modes.
 #include "frame_hook/aten/tensor_frontend.h"
 
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/utils/python_symnode.h>
-
-#include <map>
-#include <mutex>
 
 #include "frame_hook/aten/recording.h"
 #include "frame_hook/aten/shared_memory.h"
@@ -95,16 +92,6 @@ class TorchFrontend final : public TensorFrontend {
   bool answers_true_while_compiling(PyObject* callable) override { return TorchCallables::get().answers_true_while_compiling(callable); }
 };
 
-struct BackendTable {
-  std::mutex mutex;
-  std::map<std::string, BackendFactory> factories{{"eager", &graph::make_eager_backend}};
-  std::map<std::string, std::unique_ptr<graph::Backend>> made;
-};
-BackendTable& backend_table() {
-  static auto* const table = new BackendTable;
-  return *table;
-}
-
 }  // namespace
 
 bool install_tensor_frontend() {
@@ -123,28 +110,6 @@ bool install_tensor_frontend() {
   graph::set_wrapped_node_reader(&wrapped_node);
   set_tensor_frontend(&frontend);
   return true;
-}
-
-void register_backend(const std::string& name, BackendFactory factory) {
-  std::lock_guard lock(backend_table().mutex);
-  backend_table().factories[name] = std::move(factory);
-  backend_table().made.erase(name);
-}
-
-graph::Backend* find_backend(const std::string& name) {
-  std::lock_guard lock(backend_table().mutex);
-  const auto at = backend_table().factories.find(name);
-  if (at == backend_table().factories.end()) return nullptr;
-  std::unique_ptr<graph::Backend>& backend = backend_table().made[name];
-  if (!backend) backend = at->second();
-  return backend.get();
-}
-
-std::vector<std::string> backend_names() {
-  std::lock_guard lock(backend_table().mutex);
-  std::vector<std::string> names;
-  for (const auto& [name, factory] : backend_table().factories) names.push_back(name);
-  return names;
 }
 
 }  // namespace framejit::frame_hook

@@ -8,8 +8,10 @@
 #include "frame_hook/bytecode/code.h"
 #include "frame_hook/resume/segment.h"
 #include "frame_hook/resume/stats.h"
+#include "graph/compiler.h"
 #include "graph/int64_range.h"
 #include "guards/interrupts.h"
+#include "guards/running_compile.h"
 #include "runtime/base/log.h"
 
 namespace framejit::frame_hook {
@@ -112,32 +114,35 @@ void plan_exit(FrameTrace& trace, RecipeBuilder& recipe, Segment& segment) {
   recipe.add_effects();
 }
 
-Result<std::unique_ptr<CompiledCall>> compile_recording(FrameTrace& trace, const CompileRequest& request) {
+template <class T> T take_or_break(Result<T> result) {
+  if (result.ok()) return result.take();
+  BreakReason reason = BreakReason::recording_failed;
+  find_break_reason(result.error().code, &reason);
+  graph_break(reason, result.error().message);
+}
+
+// Other threads run meanwhile, unless plans are timed.
+Result<graph::CompiledGraph> ask_compiler(Recording& recording, graph::CapturedGraph captured, const CompileOptions& options) {
   try {
-    return trace.recording->compile(request);
+    if (options.autotune) return graph::compiler().compile(std::move(captured), options.backend, recording.make_timer());
+    const Unlocked others_run;
+    return graph::compiler().compile(std::move(captured), options.backend);
   } catch (const graph::NoInt64& e) {
     return Error{"recording_failed", e.what()};
   }
 }
 
-// The graph, if there is one. Null with a Python error set when a user's backend raised.
+// The graph, if there is one. False with a Python error set when a user's backend raised.
 bool compile_graph(FrameTrace& trace, const RecipeBuilder& recipe, Segment& segment) {
   if (trace.recording->op_count() == 0 && recipe.traced_outputs().empty()) return true;
-  auto finished = trace.recording->finish(recipe.traced_outputs());
-  if (!finished.ok()) {
-    BreakReason reason = BreakReason::recording_failed;
-    find_break_reason(finished.error().code, &reason);
-    graph_break(reason, finished.error().message);
-  }
-  auto compiled = compile_recording(trace, segment.options->request);
-  if (PyErr_Occurred()) return false;
-  if (!compiled.ok()) {
-    BreakReason reason = BreakReason::recording_failed;
-    find_break_reason(compiled.error().code, &reason);
-    graph_break(reason, compiled.error().message);
-  }
-  segment.call = compiled.take();
-  return true;
+  graph::CapturedGraph captured = take_or_break(trace.recording->finish(recipe.traced_outputs()));
+  const size_t known = captured.graph.shapes.facts().size();
+  graph::CompiledGraph compiled = take_or_break(ask_compiler(*trace.recording, std::move(captured), *segment.options));
+  // What the passes took for granted about sizes is guarded.
+  const auto& facts = compiled.functional.shapes.facts();
+  for (size_t i = known; i < facts.size(); ++i) trace.recording->shapes().add_fact(facts[i]);
+  segment.call = trace.recording->bind(std::move(compiled), segment.options->user_backend);
+  return segment.call != nullptr;
 }
 
 void compile_guards(FrameTrace& trace, std::vector<guards::SourceId> wanted, PyCodeObject* code, Segment& segment) {

@@ -456,9 +456,13 @@ std::shared_ptr<CompileOptions> read_settings(PyObject* settings) {
   if (!fullgraph || !dynamic || !backend || !autotune) return nullptr;
   made->fullgraph = PyObject_IsTrue(fullgraph.get()) == 1;
   made->dynamic = dynamic.get() == Py_None ? -1 : PyObject_IsTrue(dynamic.get());
-  made->request.backend = PyUnicode_Check(backend.get()) ? PyUnicode_AsUTF8(backend.get()) : "";
-  made->request.autotune = PyObject_IsTrue(autotune.get()) == 1;
-  made->request.callable = PyUnicode_Check(backend.get()) ? nullptr : backend.get();
+  made->autotune = PyObject_IsTrue(autotune.get()) == 1;
+  if (PyUnicode_Check(backend.get())) {
+    made->backend = PyUnicode_AsUTF8(backend.get());
+  } else {
+    made->backend = "eager";
+    made->user_backend = backend.get();
+  }
   return made;
 }
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/graph.h"
+#include "graph/compiler.h"
 #include "guards/guard.h"
 #include "guards/py_ref.h"
 #include "runtime/base/result.h"
@@ -46,13 +46,7 @@ struct CaptureBreak {  // why a recorded call cannot be in a graph
   std::string detail;
 };
 
-struct CompileRequest {
-  std::string backend = "framejit";  // name, or "" when `callable` is given
-  PyObject* callable = nullptr;      // borrowed: user's backend
-  bool autotune = false;             // the backend may decide by time, on the inputs of the call
-};
-
-// One capture. Lives until its graph is compiled.
+// One capture. Lives until what was compiled of it is bound.
 class Recording {
  public:
   virtual ~Recording() = default;
@@ -88,9 +82,13 @@ class Recording {
   virtual size_t op_count() const = 0;  // ops recorded so far
   virtual std::vector<size_t> written_inputs() const { return {}; }  // inputs whose memory a recorded op writes
 
-  // Ends the recording: outputs are traced tensors (borrowed) in order. Then compile() runs passes and backend.
-  virtual Result<void> finish(const std::vector<PyObject*>& outputs) = 0;
-  virtual Result<std::unique_ptr<CompiledCall>> compile(const CompileRequest& request) = 0;
+  // Ends the recording: outputs are traced tensors (borrowed) in order.
+  virtual Result<graph::CapturedGraph> finish(const std::vector<PyObject*>& outputs) = 0;
+  // Times plans of the captured graph on the inputs of this call. The recording outlives what it makes.
+  virtual graph::MakeTimer make_timer() { return nullptr; }
+  // What runs the compiled graph on Python tensors. `user_backend` (borrowed): if not null, a callable that is given the graph and decides
+  // what runs; null with a Python error set when it raised.
+  virtual std::unique_ptr<CompiledCall> bind(graph::CompiledGraph compiled, PyObject* user_backend) = 0;
 };
 
 class TensorFrontend {

@@ -1,34 +1,28 @@
-// graph/passes/pipeline.cpp — runs the rows of passes.def, with timing, dumps and verification.
+// graph/passes/pipeline.cpp — runs the rows of passes.def.
 #include "graph/passes/pipeline.h"
 
+#include <string_view>
+
 #include "graph/passes/passes.h"
-#include "runtime/base/config.h"
-#include "runtime/base/interrupt.h"
-#include "runtime/base/log.h"
 
 namespace framejit::graph {
 namespace {
 
-Result<Graph> run_pass(const PassRow& row, Graph graph) {
-  const log::Stopwatch watch(graph.name, row.name);
-  FJ_TRY(graph, row.run(std::move(graph)));
-  if (config().strict) {
-    const Result<void> valid = verify(graph);
-    FJ_CHECK(valid.ok(), std::string(row.name) + ": " + valid.error().message);
-  }
-  return graph;
-}
-
-void dump(const char* pass, const Graph& graph) {
-  if (log::enabled(log::Kind::AtenGraph))
-    log::emit(log::Kind::AtenGraph, graph.name, {{"graph", graph.name}, {"stage", pass}, {"ops", std::to_string(graph.nodes.size())}}, print(graph));
+template <Result<Graph> (*pass)(Graph)> Result<void> replace(Graph& graph) {
+  FJ_TRY(graph, pass(std::move(graph)));
+  return {};
 }
 
 }  // namespace
 
-const std::vector<PassRow>& passes() {
-  static const std::vector<PassRow> rows = {
-#define GRAPH_PASS(name, doc) {#name, name},
+void dump_graph(Graph& graph, const char* stage) {
+  if (!log::enabled(log::Kind::AtenGraph)) return;
+  log::emit(log::Kind::AtenGraph, graph.name, {{"graph", graph.name}, {"stage", stage}, {"ops", std::to_string(graph.nodes.size())}}, print(graph));
+}
+
+const std::vector<Stage<Graph>>& passes() {
+  static const std::vector<Stage<Graph>> rows = {
+#define GRAPH_PASS(name, doc) {#name, replace<name>, verify, dump_graph},
 #include "graph/passes/passes.def"
 #undef GRAPH_PASS
   };
@@ -36,12 +30,8 @@ const std::vector<PassRow>& passes() {
 }
 
 Result<Graph> run_pipeline(Graph graph, bool decompose) {
-  for (const PassRow& row : passes()) {
-    if (!decompose && row.run == &framejit::graph::decompose) continue;
-    FJ_TRY_VOID(go_on());
-    FJ_TRY(graph, run_pass(row, std::move(graph)));
-    dump(row.name, graph);
-  }
+  for (const Stage<Graph>& row : passes())
+    if (decompose || std::string_view(row.name) != "decompose") FJ_TRY_VOID(run_stage(row, graph, graph.name));
   return graph;
 }
 

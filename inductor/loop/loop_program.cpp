@@ -164,16 +164,21 @@ Result<void> verify_inst(const LoopProgram& program, const Nest& nest, size_t i,
 
 }  // namespace
 
+Result<void> verify(const LoopProgram& program, const Nest& nest) {
+  if (nest.dim_count() > kMaxDims) return Error{"verify", "nest " + nest.name + " has too many dimensions"};
+  const NestSymbols symbols(program.symbol_count);
+  const auto inner = inner_insts(nest, symbols), after = after_reduction(nest, symbols);
+  for (size_t i = 0; i < nest.body.size(); ++i) FJ_TRY_VOID(verify_inst(program, nest, i, inner, after));
+  return {};
+}
+
 Result<void> verify(const LoopProgram& program) {
   std::set<std::string_view> names;
   for (const auto& item : program.items) {
     const Nest* nest = std::get_if<Nest>(&item);
     if (nest == nullptr) continue;
     if (!names.insert(nest->name).second) return Error{"verify", "two nests are named " + nest->name};
-    if (nest->dim_count() > kMaxDims) return Error{"verify", "nest " + nest->name + " has too many dimensions"};
-    const NestSymbols symbols(program.symbol_count);
-    const auto inner = inner_insts(*nest, symbols), after = after_reduction(*nest, symbols);
-    for (size_t i = 0; i < nest->body.size(); ++i) FJ_TRY_VOID(verify_inst(program, *nest, i, inner, after));
+    FJ_TRY_VOID(verify(program, *nest));
   }
   return {};
 }

@@ -134,5 +134,6 @@ std::string print(const LoopProgram& program);
 std::string print(const LoopProgram& program, const Nest& nest);
 Result<LoopProgram> parse_loops(std::string_view text);
 Result<void> verify(const LoopProgram& program);
+Result<void> verify(const LoopProgram& program, const Nest& nest);
 
 }  // namespace framejit::inductor

@@ -13,7 +13,7 @@
 #include "graph/ops/rule_kit.h"
 #include "graph/passes/rebuild.h"
 #include "inductor/lowering/lower.h"
-#include "inductor/lowering/minimum_cut.h"
+#include "graph/minimum_cut.h"
 
 namespace framejit::inductor {
 
@@ -60,7 +60,7 @@ class FormatChooser {
   Graph run() {
     find_vertices();
     if (!has_preference_) return graph_;
-    MinimumCut cut(count_ + 1);
+    graph::MinimumCut cut(count_ + 1);
     fixed_ = count_;  // the side of what is contiguous
     for (size_t n = 0; n < graph_.nodes.size(); ++n)
       if (vertex_[n] != SIZE_MAX) join_operands(cut, n);
@@ -161,7 +161,7 @@ class FormatChooser {
     return cost.saved * results * (weights / std::max<int64_t>(graph_.shapes.hint(w.sizes[0]), 1)) - cost.rearranged * weights / (is_ready ? 2 : 1);
   }
 
-  void join_operands(MinimumCut& cut, size_t n) {
+  void join_operands(graph::MinimumCut& cut, size_t n) {
     cut.prefer(vertex_[n], preference(graph_.nodes[n]));
     for (ValueId v : carried(graph_.nodes[n])) {
       const size_t made = producer_[graph::index_of(v)];
@@ -170,18 +170,18 @@ class FormatChooser {
     }
   }
 
-  void join_format(MinimumCut& cut, size_t vertex, const TensorMeta& meta, int64_t elements) const {
+  void join_format(graph::MinimumCut& cut, size_t vertex, const TensorMeta& meta, int64_t elements) const {
     if (is_ambiguous(meta)) return;
     if (graph::is_channels_last(meta)) cut.prefer(vertex, kConversion * elements);
     else cut.join(vertex, fixed_, kConversion * elements);
   }
 
-  void join_recorded(MinimumCut& cut, ValueId v) const {
+  void join_recorded(graph::MinimumCut& cut, ValueId v) const {
     if (v == graph::kNoValue || producer_[graph::index_of(v)] == SIZE_MAX) return;
     join_format(cut, vertex_[producer_[graph::index_of(v)]], graph_.meta(v), numel(v));
   }
 
-  void join_readers(MinimumCut& cut, const Node& node) const {
+  void join_readers(graph::MinimumCut& cut, const Node& node) const {
     if (vertex_[static_cast<size_t>(&node - graph_.nodes.data())] != SIZE_MAX) return;
     graph::for_each_value(node, [&](ValueId v) { join_recorded(cut, v); });
   }

@@ -39,6 +39,9 @@ Schedule make_plain_schedule(LoopProgram program);
 // Temps that one step alone touches: they need not outlive it.
 std::vector<bool> private_buffers(const Schedule& schedule);
 
+// What every schedule keeps (schedule_verify.cpp): nests that verify and share the outer dimensions of their group, and no value that
+// is read before it is made.
+Result<void> verify(const Schedule& schedule);
 std::string print(const Schedule& schedule);
 // One line per refused pair: "n3, n7: two_passes: the second needs ...".
 std::string print_refused(const Schedule& schedule);

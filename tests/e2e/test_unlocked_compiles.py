@@ -39,7 +39,7 @@ class Watching:
             self.thread = threading.Thread(target=self.action, daemon=True)
             self.thread.start()
             self.start = time.perf_counter()
-        elif event["event"] == "Stage" and self.start is not None and self.end is None:
+        elif event["event"] == "Stage" and event["fields"]["stage"] == "assemble" and self.start is not None and self.end is None:
             self.end = time.perf_counter()
     def __enter__(self):
         self.token = framejit._framejit.add_listener(self)

@@ -66,10 +66,12 @@ Result<Graph> run_stage(const std::string& stage, const Graph& graph) {
     check_symbolically(graph);
     return infer(graph);
   }
-  const auto pass = std::find_if(passes().begin(), passes().end(), [&](const PassRow& row) { return row.name == stage; });
+  const auto pass = std::find_if(passes().begin(), passes().end(), [&](const Stage<Graph>& row) { return row.name == stage; });
   if (pass == passes().end()) return Error{"golden", "unknown stage " + stage};
-  FJ_TRY(Graph once, pass->run(graph));
-  FJ_TRY(const Graph twice, pass->run(once));
+  Graph once = graph;
+  FJ_TRY_VOID(pass->run(once));
+  Graph twice = once;
+  FJ_TRY_VOID(pass->run(twice));
   EXPECT_EQ(print(once), print(twice)) << stage << " changes its own result";
   return once;
 }

@@ -60,8 +60,8 @@ class FakeRecording : public Recording {
   PyObject* float_number(PyObject*, double) override { return nullptr; }
   std::string text() const override { return ""; }
   size_t op_count() const override { return ops.size(); }
-  Result<void> finish(const std::vector<PyObject*>&) override { return {}; }
-  Result<std::unique_ptr<CompiledCall>> compile(const CompileRequest&) override { return Error{"fake", "nothing is compiled"}; }
+  Result<graph::CapturedGraph> finish(const std::vector<PyObject*>&) override { return Error{"fake", "nothing is compiled"}; }
+  std::unique_ptr<CompiledCall> bind(graph::CompiledGraph, PyObject*) override { return nullptr; }
 
   std::vector<std::string> ops, lines, input_names;
 

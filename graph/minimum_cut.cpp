@@ -1,9 +1,9 @@
-// inductor/lowering/minimum_cut.cpp — maximum flow by Dinic's method: shortest paths found for all vertices at once, then filled.
-#include "inductor/lowering/minimum_cut.h"
+// graph/minimum_cut.cpp — maximum flow by Dinic's method: shortest paths found for all vertices at once, then filled.
+#include "graph/minimum_cut.h"
 
 #include <algorithm>
 
-namespace framejit::inductor {
+namespace framejit::graph {
 
 void MinimumCut::add(size_t from, size_t to, int64_t capacity, int64_t back) {
   out_[from].push_back(edges_.size());
@@ -57,4 +57,4 @@ std::vector<bool> MinimumCut::on_first_side() {
   return first;
 }
 
-}  // namespace framejit::inductor
+}  // namespace framejit::graph

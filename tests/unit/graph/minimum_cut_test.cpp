@@ -1,5 +1,5 @@
 // The minimum cut against the least of all cuts, on small random graphs.
-#include "inductor/lowering/minimum_cut.h"
+#include "graph/minimum_cut.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <array>
 #include <random>
 
-namespace framejit::inductor {
+namespace framejit::graph {
 namespace {
 
 struct Weighted {
@@ -52,4 +52,4 @@ TEST(MinimumCut, WithoutPreferencesNothingIsOnTheFirstSide) {
 }
 
 }  // namespace
-}  // namespace framejit::inductor
+}  // namespace framejit::graph

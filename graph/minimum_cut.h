@@ -1,11 +1,11 @@
-// inductor/lowering/minimum_cut.h — which side each vertex is on when the edges between the two sides weigh least.
+// graph/minimum_cut.h — which side each vertex is on when the edges between the two sides weigh least.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-namespace framejit::inductor {
+namespace framejit::graph {
 
 class MinimumCut {
  public:
@@ -32,4 +32,4 @@ class MinimumCut {
   std::vector<size_t> next_;
 };
 
-}  // namespace framejit::inductor
+}  // namespace framejit::graph

@@ -1,0 +1,56 @@
+// graph/compiler.h — from what a capture hands over to what runs: graph passes, a backend, binding.
+//
+// Capture knows no pass, no backend and no plan; it asks the compiler of this process. A compile touches no Python object, so the
+// caller may let other threads run meanwhile, unless plans are timed.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "graph/backend.h"
+
+namespace framejit::graph {
+
+// What a finished recording hands over. The values of its constants and opaque arguments stay with the recording: the graph
+// numbers them.
+struct CapturedGraph {
+  Graph graph;        // with the views, the writes and the source lines that were recorded
+  std::string where;  // the user's line of the first op: where the graph begins
+};
+std::string where_it_begins(const Graph& graph);
+
+struct CompiledGraph {
+  Graph functional;  // what the backend was given; its shapes hold the facts that passes took for granted
+  std::shared_ptr<const runtime::BoundExecutable> executable;
+};
+
+// Of the plans of one functional graph, whose kernels the loader loads.
+using MakeTimer = std::function<std::unique_ptr<PlanTimer>(const ShapeEnv& shapes, runtime::KernelLoader& loader)>;
+
+using BackendFactory = std::function<std::unique_ptr<Backend>()>;
+
+class Compiler {
+ public:
+  void add_backend(const std::string& name, BackendFactory factory);
+  std::vector<std::string> backend_names() const;
+
+  // `make_timer`: if given, the backend may decide by time. What a backend cannot compile is the Error "kernel_refused".
+  Result<CompiledGraph> compile(CapturedGraph captured, const std::string& backend, const MakeTimer& make_timer = nullptr);
+
+ private:
+  // One for the process, so that it compiles identical kernels once; null: no such name.
+  Backend* find_backend(const std::string& name);
+
+  mutable std::mutex mutex_;
+  std::map<std::string, BackendFactory> factories_;
+  std::map<std::string, std::unique_ptr<Backend>> made_;
+};
+
+// Of this process. Backends are added by whoever owns them.
+Compiler& compiler();
+
+}  // namespace framejit::graph

@@ -1,0 +1,39 @@
+// graph/stage.h — a row of the table from a recorded graph to an executable, and what runs a row.
+//
+// Graph passes (passes/passes.def) are rows over a graph, a backend's own (inductor/stages.def) over what it makes of it. Nothing else
+// changes a graph, a loop program, a schedule or a plan. Each row is timed under the log channel `stage`, dumped under the channel of
+// what it leaves, and verified when FRAMEJIT_STRICT is set. Ctrl-C ends a compile between two rows.
+#pragma once
+
+#include <string>
+
+#include "runtime/base/config.h"
+#include "runtime/base/interrupt.h"
+#include "runtime/base/log.h"
+#include "runtime/base/result.h"
+
+namespace framejit::graph {
+
+template <class State> struct Stage {
+  const char* name;
+  Result<void> (*run)(State&);
+  Result<void> (*verify)(const State&);
+  void (*dump)(State&, const char* stage);
+};
+
+// `graph`: the name under which it is timed. What a row leaves and does not verify is a defect of the row.
+template <class State> Result<void> run_stage(const Stage<State>& row, State& state, const std::string& graph) {
+  FJ_TRY_VOID(go_on());
+  {
+    const log::Stopwatch watch(graph, row.name);
+    FJ_TRY_VOID(row.run(state));
+  }
+  if (config().strict) {
+    const Result<void> valid = row.verify(state);
+    FJ_CHECK(valid.ok(), std::string(row.name) + ": " + valid.error().message);
+  }
+  row.dump(state, row.name);
+  return {};
+}
+
+}  // namespace framejit::graph

@@ -1,0 +1,73 @@
+// inductor/schedule/schedule_verify.cpp — what every schedule keeps. The first broken rule is named with its step.
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "inductor/schedule/schedule.h"
+
+namespace framejit::inductor {
+namespace {
+
+class Verifier {
+ public:
+  explicit Verifier(const Schedule& schedule) : schedule_(schedule), is_made_(schedule.program.buffers.size(), false) {}
+
+  Result<void> run() {
+    const auto& buffers = schedule_.program.buffers;
+    for (size_t b = 0; b < buffers.size(); ++b) is_made_[b] = buffers[b].role != BufferRole::kTemp;
+    for (step_ = 0; step_ < schedule_.steps.size(); ++step_) {
+      if (const auto* group = std::get_if<Group>(&schedule_.steps[step_])) FJ_TRY_VOID(check_group(*group));
+      else FJ_TRY_VOID(check_access(std::get<ExternCall>(schedule_.steps[step_]).reads, std::get<ExternCall>(schedule_.steps[step_]).writes));
+    }
+    if (schedule_.commit != SIZE_MAX && schedule_.commit > schedule_.steps.size()) return Error{"verify", "the commit point is no step"};
+    for (const NewValue& value : schedule_.new_values)
+      if (value.value >= buffers.size() || value.input >= buffers.size()) return Error{"verify", "a new value is no buffer"};
+    for (size_t b = 0; b < buffers.size(); ++b)
+      if (buffers[b].is_output && !is_made_[b]) return Error{"verify", "output " + buffers[b].name + " is never made"};
+    return {};
+  }
+
+ private:
+  Error fail(const std::string& what) const { return {"verify", "step " + std::to_string(step_) + ": " + what}; }
+
+  Result<void> check_group(const Group& group) {
+    if (group.nests.empty()) return fail("a kernel of no nest");
+    if (group.is_product && group.nests.size() != 1) return fail("a product beside other nests");
+    const Nest& first = group.nests[0];
+    for (const Nest& nest : group.nests) {
+      if (!group.is_product && !names_.insert(nest.name).second) return fail("two nests are named " + nest.name);
+      FJ_TRY_VOID(verify(schedule_.program, nest));
+      if (nest.ranges.size() < group.outer || !std::equal(nest.ranges.begin(), nest.ranges.begin() + static_cast<long>(group.outer), first.ranges.begin()))
+        return fail("nest " + nest.name + " does not share the outer dimensions");
+      std::vector<LoopBufferId> reads, writes;
+      for (const LoopInst& inst : nest.body) {
+        if (inst.op == LoopOp::kLoad) reads.push_back(inst.buffer);
+        if (inst.op == LoopOp::kStore) writes.push_back(inst.buffer);
+      }
+      FJ_TRY_VOID(check_access(reads, writes));
+    }
+    return {};
+  }
+
+  Result<void> check_access(const std::vector<LoopBufferId>& reads, const std::vector<LoopBufferId>& writes) {
+    for (const auto& list : {reads, writes})
+      for (LoopBufferId b : list)
+        if (b >= is_made_.size()) return fail("no such buffer");
+    for (LoopBufferId b : reads)
+      if (!is_made_[b] && std::find(writes.begin(), writes.end(), b) == writes.end())
+        return fail(schedule_.program.buffers[b].name + " is read before it is made");
+    for (LoopBufferId b : writes) is_made_[b] = true;
+    return {};
+  }
+
+  const Schedule& schedule_;
+  std::vector<bool> is_made_;
+  std::set<std::string_view> names_;
+  size_t step_ = 0;
+};
+
+}  // namespace
+
+Result<void> verify(const Schedule& schedule) { return Verifier(schedule).run(); }
+
+}  // namespace framejit::inductor

@@ -1,0 +1,139 @@
+// inductor/stages.cpp — one function per row of stages.def.
+#include "inductor/stages.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "graph/passes/pipeline.h"
+#include "inductor/assemble.h"
+#include "inductor/lowering/bare_products.h"
+#include "inductor/lowering/memory_formats.h"
+#include "inductor/lowering/wide_products.h"
+#include "inductor/schedule/commit_order.h"
+#include "inductor/schedule/input_writes.h"
+#include "inductor/schedule/products.h"
+#include "runtime/base/config.h"
+#include "runtime/base/log.h"
+
+namespace framejit::inductor {
+namespace {
+
+Result<void> run_widen_products(Compilation& c) {
+  const WideProducts choice = c.choices.wide_products;
+  const bool is_wide = choice == WideProducts::cost_model ? wants_wide_products() : choice == WideProducts::wide;
+  if (c.is_machine && is_wide) c.graph = widen_products(c.graph);
+  return {};
+}
+
+Result<void> run_bare_products(Compilation& c) {
+  if (c.is_machine) c.graph = bare_products(c.graph);
+  return {};
+}
+
+Result<void> run_memory_formats(Compilation& c) {
+  const MemoryFormats choice = c.choices.memory_formats;
+  if (!c.is_machine || choice == MemoryFormats::as_recorded) return {};
+  c.graph = choose_memory_formats(c.graph, choice == MemoryFormats::channels_last ? FormatRule::kChannelsLast : FormatRule::kLeastCost);
+  return {};
+}
+
+Result<void> run_lower(Compilation& c) {
+  c.lowered = lower(c.graph);
+  for (size_t s = 0; s < c.graph.shapes.symbol_count(); ++s) c.hints.symbols.push_back(c.graph.shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
+  return {};
+}
+
+// With writes of inputs in place, where that keeps the order of what may fail.
+std::optional<Schedule> schedule_in_place(Compilation& c, bool with_refusals) {
+  if (!c.may_write_inputs || c.graph.updates.empty()) return std::nullopt;
+  LoweredGraph in_place = c.lowered;
+  const std::vector<bool> taken = write_inputs_in_place(c.graph, in_place);
+  if (std::find(taken.begin(), taken.end(), true) == taken.end()) return std::nullopt;
+  Schedule schedule = make_schedule(std::move(in_place.program), c.hints, with_refusals);
+  if (!writes_in_order(schedule)) return std::nullopt;
+  c.lowered.forms = std::move(in_place.forms);
+  return schedule;
+}
+
+Result<void> run_schedule(Compilation& c) {
+  if (!c.is_fused) {
+    c.schedule = make_plain_schedule(std::move(c.lowered.program));
+    return {};
+  }
+  const bool with_refusals = log::enabled(log::Kind::Schedule);
+  std::optional<Schedule> in_place = schedule_in_place(c, with_refusals);
+  c.schedule = in_place ? std::move(*in_place) : make_schedule(std::move(c.lowered.program), c.hints, with_refusals);
+  return {};
+}
+
+// Which matrix products are kernels; none where the library computes all of them.
+std::optional<ProductRule> product_rule(const Choices& choices, const KernelTarget& target) {
+  if (choices.products == Products::kernels || config().products == "kernels") return ProductRule{.is_wherever = true};
+  const ProductSizes most = target.most_products();
+  const bool may = choices.products == Products::cost_model && config().products == "auto" && most.rows > 0;
+  return may ? std::optional(ProductRule{.most_rows = most.rows, .most_terms = most.terms}) : std::nullopt;
+}
+
+Result<void> run_products(Compilation& c) {
+  if (const auto rule = product_rule(c.choices, c.target); rule && kernel_device(c.graph).type == graph::DeviceType::kCpu)
+    take_products(c.graph, c.lowered.forms, c.hints, *rule, c.schedule);
+  return {};
+}
+
+Result<void> run_commit_order(Compilation& c) {
+  if (c.is_fused && c.may_write_inputs) order_for_commit(c.graph, c.lowered.forms, c.hints, c.schedule);
+  return {};
+}
+
+KernelTuning tuning_of(const Choices& choices) {
+  KernelTuning tuning;
+  if (choices.unroll != Unroll::cost_model) tuning.unroll = choices.unroll == Unroll::half ? -1 : 1;
+  if (choices.threads != Threads::cost_model) tuning.grain = choices.threads == Threads::fewer ? 2 : -2;
+  return tuning;
+}
+
+Result<void> run_assemble(Compilation& c) {
+  FJ_TRY(c.executable, assemble(c.graph, c.lowered.forms, c.schedule, c.hints, c.target, tuning_of(c.choices)));
+  return {};
+}
+
+// What the rows leave, by the second column.
+
+Result<void> verify_graph(const Compilation& c) { return graph::verify(c.graph); }
+Result<void> verify_loops(const Compilation& c) { return verify(c.lowered.program); }
+Result<void> verify_schedule(const Compilation& c) { return verify(c.schedule); }
+Result<void> verify_plan(const Compilation& c) { return runtime::verify(c.executable); }
+
+void dump_graph(Compilation& c, const char* stage) { graph::dump_graph(c.graph, stage); }
+
+void dump_loops(Compilation& c, const char*) {
+  if (!log::enabled(log::Kind::Loops)) return;
+  const LoopProgram& program = c.lowered.program;
+  log::emit(log::Kind::Loops, program.name, {{"graph", program.name}, {"nests", std::to_string(program.items.size())}}, print(program));
+}
+
+void dump_schedule(Compilation& c, const char* stage) {
+  if (!log::enabled(log::Kind::Schedule)) return;
+  const std::string& name = c.schedule.program.name;
+  std::string text = print(c.schedule);
+  if (text == c.dumped) return;
+  log::emit(log::Kind::Schedule, name, {{"graph", name}, {"stage", stage}, {"steps", std::to_string(c.schedule.steps.size())}}, text);
+  if (c.dumped.empty())
+    log::emit(log::Kind::Refused, name, {{"graph", name}, {"pairs", std::to_string(c.schedule.refused.size())}}, print_refused(c.schedule));
+  c.dumped = std::move(text);
+}
+
+void dump_plan(Compilation&, const char*) {}  // the compiler dumps it, of every backend
+
+}  // namespace
+
+const std::vector<graph::Stage<Compilation>>& stages() {
+  static const std::vector<graph::Stage<Compilation>> rows = {
+#define STAGE(name, leaves, doc) {#name, run_##name, verify_##leaves, dump_##leaves},
+#include "inductor/stages.def"
+#undef STAGE
+  };
+  return rows;
+}
+
+}  // namespace framejit::inductor
