@@ -185,6 +185,26 @@ PyObject* TorchRecording::call(PyObject* callable, PyObject* const* args, size_t
   return result;
 }
 
+PyObject* TorchRecording::known_contents(PyObject* traced) {
+  const at::Tensor contents = recorder_->known_contents(THPVariable_Unpack(traced));
+  if (!contents.defined()) return nullptr;
+  const graph::PlainExecution plain;
+  return THPVariable_Wrap(contents.clone());
+}
+
+PyObject* TorchRecording::lift(PyObject* real) {
+  const size_t first_node = op_count();
+  PyObject* result =
+      recorded([&] { return THPVariable_Wrap(at::lift_fresh(THPVariable_Unpack(real))); }, real, &real, 1);
+  if (result == nullptr) return nullptr;
+  const PyRef torch = PyRef::steal(PyImport_ImportModule("torch")),
+              made_by = PyRef::steal(PyObject_GetAttrString(torch.get(), "from_numpy"));
+  calls_.add_call(recorder_->graph(), first_node, made_by.get(), &real, 1, nullptr, result);
+  return result;
+}
+
+void TorchRecording::keep_unwritten(PyObject* traced) { recorder_->keep_unwritten(THPVariable_Unpack(traced)); }
+
 PyObject* TorchRecording::get_attribute(PyObject* traced, PyObject* name) {
   const size_t first_node = op_count();
   PyObject* result = recorded([&] { return PyObject_GetAttr(traced, name); }, name, &traced, 1);

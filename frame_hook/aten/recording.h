@@ -30,6 +30,9 @@ class TorchRecording final : public Recording {
   PyObject* get_attribute(PyObject* traced, PyObject* name) override;
   std::optional<CaptureBreak> take_break() override;
   void set_line(const graph::Line& line) override { recorder_->set_line(line); }
+  PyObject* known_contents(PyObject* traced) override;
+  PyObject* lift(PyObject* real) override;
+  void keep_unwritten(PyObject* traced) override;
   PyObject* wrap_size(const graph::SymExpr& size) override;
   std::optional<graph::SymExpr> unwrap_size(PyObject* object) override;
   PyObject* add_float(double hint, const std::string& source_text) override;

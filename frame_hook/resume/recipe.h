@@ -100,6 +100,7 @@ class RecipeBuilder {
   SlotId build_instance(InstanceValue* value);
   SlotId build_partial(InstanceValue* value);
   SlotId build_deque(InstanceValue* value);
+  SlotId build_array(ArrayValue* value);
   SlotId build_mode_guard(InstanceValue* value, const ModeGuard& guard);
   void restore_modes(std::shared_ptr<void> modes);
   Value* holder_of(Value* payload);          // the instance made in the trace whose items these are, or itself

@@ -105,6 +105,7 @@ SlotId RecipeBuilder::build(Value* value) {
     case ValueKind::instance: return build_instance(as<InstanceValue>(value));
     case ValueKind::iterator: return build_iterator(as<IteratorValue>(value));
     case ValueKind::generator: return build_generator(as<GeneratorValue>(value));
+    case ValueKind::array: return build_array(as<ArrayValue>(value));
     case ValueKind::super: {
       const SlotId type = slot(as<SuperValue>(value)->start_type), self = slot(as<SuperValue>(value)->self);
       return step(RecipeOp::call, {type, self}, 0, reinterpret_cast<PyObject*>(&PySuper_Type));

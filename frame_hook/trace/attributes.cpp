@@ -3,6 +3,7 @@
 // Guards: a type whose attributes were looked up is guarded unchanged once (type_unchanged); an instance dict by key: the item that
 // was read, or that the name is absent. What was found along a type needs no guard of its own. C getters run only where they are
 // known to be pure: on constants, and the rows of pure_getter().
+#include "frame_hook/trace/numpy_calls.h"
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
 #include "guards/interrupts.h"
@@ -129,6 +130,7 @@ Value* bind_getset(Tracer& t, const Found& d, Value* self, PyTypeObject* type, V
   PyObject* name = reinterpret_cast<PyDescrObject*>(d.object)->d_name;
   const std::string_view text = text_of(name);
   if (text == "__class__") return type_value ? type_value : t.constant_value(reinterpret_cast<PyObject*>(type));
+  if (self->kind == ValueKind::array) return array_attribute(t, as<ArrayValue>(self), name);
   if (text == "__dict__" && self->kind == ValueKind::instance) return instance_dict(t, as<InstanceValue>(self));
   if (self->kind == ValueKind::instance && !self->object) {  // what the trace gave it
     bool known;

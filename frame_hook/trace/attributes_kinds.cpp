@@ -326,6 +326,7 @@ Value* attribute_or_null(Tracer& t, Value* v, PyObject* name) {
     case ValueKind::set:
     case ValueKind::iterator:
     case ValueKind::generator:
+    case ValueKind::array:
     case ValueKind::view: return generic_attribute(t, v, name);
   }
   return nullptr;

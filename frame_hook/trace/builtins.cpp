@@ -163,7 +163,10 @@ Value* builtin_len(Tracer& t, const Arguments& args) {
   Value* v = args.positional[0];
   if (v->kind == ValueKind::tensor) return t.call(t.lookup_special(v, "__len__"), {});
   if (auto n = t.length(v)) return t.integer(*n);
-  t.raise_new(PyExc_TypeError, std::string("object of type '") + t.type_of(v)->tp_name + "' has no len()");
+  const PyTypeObject* type = builtin_base(t.type_of(v));
+  const bool in_c = (type->tp_as_mapping && type->tp_as_mapping->mp_length) ||
+                    (type->tp_as_sequence && type->tp_as_sequence->sq_length);
+  raise_unless_in_c(t, v, in_c, std::string("object of type '") + v->type->tp_name + "' has no len()");
 }
 
 Value* builtin_isinstance(Tracer& t, const Arguments& args) {

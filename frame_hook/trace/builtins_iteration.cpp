@@ -27,6 +27,17 @@ Value* rows_of(Tracer& t, const char* type, std::vector<Value*> items) {
 
 }  // namespace
 
+namespace {
+
+// reversed() takes it by its own method, or item by item, in C.
+bool is_sequence_in_c(Value* v) {
+  const PyTypeObject* type = builtin_base(v->type);
+  return _PyType_Lookup(v->type, interned("__reversed__")) || (type->tp_as_sequence && type->tp_as_sequence->sq_item) ||
+         (type->tp_as_mapping && type->tp_as_mapping->mp_subscript);
+}
+
+}  // namespace
+
 namespace rows {
 
 Value* builtin_iter(Tracer& t, const Arguments& args) {
@@ -80,7 +91,7 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
   if (Value* method = v->kind == ValueKind::tensor ? t.lookup_special(v, "__reversed__") : python_special(t, v, "__reversed__")) return t.call(method, {});
   if (v->kind == ValueKind::instance &&
       (look_up(t, v, interned("__reversed__")).object == Py_None || (payload_of(v) == v && !look_up(t, v, interned("__getitem__")).object)))
-    t.raise_new(PyExc_TypeError, std::string("'") + v->type->tp_name + "' object is not reversible");
+    raise_unless_in_c(t, v, is_sequence_in_c(v), std::string("'") + v->type->tp_name + "' object is not reversible");
   Value* inner = contents_of(t, v);
   if (inner->kind == ValueKind::list || inner->kind == ValueKind::tuple) {
     IteratorValue* it = make_iterator(t, Over::reversed, &PyReversed_Type, {is_deque(v) ? v : inner});
@@ -104,7 +115,9 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
     return make_iterator(t, Over::snapshot, &PyReversed_Type, {t.tuple(std::move(items))});
   }
   auto n = t.length(v);
-  if (!n) t.raise_new(PyExc_TypeError, std::string("'") + t.type_of(v)->tp_name + "' object is not reversible");
+  if (!n)
+    raise_unless_in_c(t, v, is_sequence_in_c(v),
+                      std::string("'") + t.type_of(v)->tp_name + "' object is not reversible");
   IteratorValue* it = make_iterator(t, Over::get_item, &PyReversed_Type, {v});
   it->position = *n - 1;
   it->step = -1;

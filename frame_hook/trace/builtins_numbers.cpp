@@ -1,6 +1,7 @@
 // frame_hook/trace/builtins_numbers.cpp — numbers: int(), abs(), min(), sum(), math: concretely on constants, sizes symbolically where
 // the result is a size, tensors through their own methods.
 #include "frame_hook/trace/builtins.h"
+#include "frame_hook/trace/numpy_calls.h"
 
 namespace framejit::frame_hook::rows {
 
@@ -37,7 +38,14 @@ Value* through_special(Tracer& t, const Arguments& args, const char* special) {
 }
 
 Value* number_constructor(Tracer& t, PyTypeObject* type, const Arguments& args, const char* special) {
-  if (!args.positional.empty() && args.positional[0]->kind == ValueKind::tensor) reads_tensor(type->tp_name);
+  if (!args.positional.empty() && args.positional[0]->kind == ValueKind::tensor) {
+    Value* known = args.positional.size() == 1 && args.keywords.empty()
+                       ? of_known_tensor(t, reinterpret_cast<PyObject*>(type), args.positional[0])
+                       : nullptr;
+    return known ? known : (reads_tensor(type->tp_name), nullptr);
+  }
+  if (args.positional.size() == 1 && args.keywords.empty() && args.positional[0]->kind == ValueKind::array)
+    return call_numpy(t, reinterpret_cast<PyObject*>(type), args);
   if (Value* result = through_special(t, args, special)) return result;
   return run_number(t, reinterpret_cast<PyObject*>(type), args);
 }

@@ -191,7 +191,8 @@ Value* call_c_function(Tracer& t, Value* v, PyObject* callable, const Arguments&
   Unresumable guard(t);
   check_signature(t, callable, args);
   if (CFunction row = find_c_function(callable)) return row(t, args);
-  if (runs_concretely(callable)) return run_plain(t, callable, without_payloads(t, args));
+  if (runs_concretely(callable))
+    return is_of_numpy(callable) ? call_numpy(t, callable, args) : run_plain(t, callable, without_payloads(t, args));
   if (Value* result = call_slot_or_new(t, callable, args)) return result;
   const bool torch = is_torch_c_function(callable);
   if (torch && (dispatches(callable) || any_tensor(t, args))) return call_torch(t, callable, args);
@@ -373,7 +374,7 @@ Value* Tracer::call(Value* callable, const Arguments& args) {
     case ValueKind::object: return call_object(*this, callable, args);
     case ValueKind::null: case ValueKind::tensor: case ValueKind::sym_int: case ValueKind::tuple: case ValueKind::list: case ValueKind::dict:
     case ValueKind::set: case ValueKind::slice: case ValueKind::cell: case ValueKind::iterator: case ValueKind::generator: case ValueKind::super:
-    case ValueKind::view: case ValueKind::identity: break;
+    case ValueKind::view: case ValueKind::identity: case ValueKind::array: break;
   }
   raise_new(PyExc_TypeError, std::string("'") + type_of(callable)->tp_name + "' object is not callable");
 }

@@ -8,6 +8,7 @@
 #include "frame_hook/trace/opcode_handlers.h"
 #include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/set_order.h"
+#include "guards/interrupts.h"
 
 namespace framejit::frame_hook {
 
@@ -271,6 +272,10 @@ std::optional<int64_t> raw_length(Tracer& t, Value* v) {
       return dict->entries.size();
     }
     case ValueKind::view: return raw_length(t, as<ViewValue>(v)->dict);
+    case ValueKind::array: {
+      const Py_ssize_t n = PyObject_Size(as<ArrayValue>(v)->array.get());
+      return n < 0 ? (drop_error(), std::nullopt) : std::optional<int64_t>(n);
+    }
     case ValueKind::set: t.load(as<SetValue>(v)); return as<SetValue>(v)->items.size();
     case ValueKind::object: {
       if (!v->object || !t.is_constant(v)) return std::nullopt;

@@ -99,7 +99,7 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
       t.type_of(key);
       if (key->object && is_identity_key(key)) t.guard_key(key);
       return instance_hash(t, key);
-    case ValueKind::list: case ValueKind::dict: case ValueKind::slice: raise_unhashable(t, key);
+    case ValueKind::list: case ValueKind::dict: case ValueKind::slice: case ValueKind::array: raise_unhashable(t, key);
     case ValueKind::null: case ValueKind::view: case ValueKind::method:
       graph_break(BreakReason::unsupported_value, std::string("an object of type ") + key->type->tp_name + " as a key");
     case ValueKind::tensor: case ValueKind::function: case ValueKind::iterator: case ValueKind::generator: case ValueKind::cell: case ValueKind::super:

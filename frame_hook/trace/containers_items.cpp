@@ -1,6 +1,7 @@
 // frame_hook/trace/containers_items.cpp — v[key], v[key] = x, del v[key], x in v: dispatch, and what the builtin types do.
 #include <algorithm>
 
+#include "frame_hook/trace/numpy_calls.h"
 #include "frame_hook/trace/protocol.h"
 
 namespace framejit::frame_hook {
@@ -113,11 +114,24 @@ void write_list_item(Tracer& t, ListValue* list, Value* key, Value* to) {
   else list->items.erase(list->items.begin() + i);
 }
 
+bool has_items(Value* v) {
+  const PyTypeObject* type = builtin_base(v->type);
+  return (type->tp_as_mapping && type->tp_as_mapping->mp_subscript) ||
+         (type->tp_as_sequence && type->tp_as_sequence->sq_item);
+}
+
+bool takes_items(Value* v) {
+  const PyTypeObject* type = builtin_base(v->type);
+  return (type->tp_as_mapping && type->tp_as_mapping->mp_ass_subscript) ||
+         (type->tp_as_sequence && type->tp_as_sequence->sq_ass_item);
+}
+
 }  // namespace
 
 Value* raw_get_item(Tracer& t, Value* v, Value* key) {
   t.type_of(v);
   Value* inner = contents_of(t, v);
+  if (inner->kind == ValueKind::array) return array_item(t, as<ArrayValue>(inner), key);
   if (inner->kind == ValueKind::list) return list_item(t, v, as<ListValue>(inner), key);
   if (inner->kind == ValueKind::tuple) return tuple_item(t, v, as<TupleValue>(inner), key);
   if (inner->kind == ValueKind::dict) return dict_item(t, v->kind == ValueKind::instance && v->type == &PyDictProxy_Type ? inner : v, as<DictValue>(inner), key);
@@ -134,26 +148,30 @@ Value* raw_get_item(Tracer& t, Value* v, Value* key) {
     }
     if (t.is_constant(inner) && is_plain(inner->object.get())) return run_plain(t, operator_function("getitem"), Arguments{{inner, payload_of(key)}, {}});
   }
-  t.raise_new(PyExc_TypeError, std::string("'") + v->type->tp_name + "' object is not subscriptable");
+  raise_unless_in_c(t, v, has_items(v), std::string("'") + v->type->tp_name + "' object is not subscriptable");
 }
 
 void raw_set_item(Tracer& t, Value* v, Value* key, Value* to) {
   t.type_of(v);
   Value* inner = payload_of(v);
+  if (inner->kind == ValueKind::array) return write_array_item(t, as<ArrayValue>(inner), key, to);
   if (inner->kind == ValueKind::list) return write_list_item(t, as<ListValue>(inner), key, to);
   if (inner->kind == ValueKind::dict) return t.dict_set(as<DictValue>(inner), key, to);
-  t.raise_new(PyExc_TypeError, std::string("'") + v->type->tp_name + "' object does not support item assignment");
+  raise_unless_in_c(t, v, takes_items(v),
+                    std::string("'") + v->type->tp_name + "' object does not support item assignment");
 }
 
 void raw_delete_item(Tracer& t, Value* v, Value* key) {
   t.type_of(v);
   Value* inner = payload_of(v);
+  if (inner->kind == ValueKind::array) graph_break(BreakReason::unsupported_value, "a deletion from an array");
   if (inner->kind == ValueKind::list) return write_list_item(t, as<ListValue>(inner), key, nullptr);
   if (inner->kind == ValueKind::dict) {
     if (!t.dict_delete(as<DictValue>(inner), key)) raise_with(t, PyExc_KeyError, {key});
     return;
   }
-  t.raise_new(PyExc_TypeError, std::string("'") + v->type->tp_name + "' object doesn't support item deletion");
+  raise_unless_in_c(t, v, takes_items(v),
+                    std::string("'") + v->type->tp_name + "' object doesn't support item deletion");
 }
 
 namespace {
@@ -225,6 +243,7 @@ bool raw_contains(Tracer& t, Value* v, Value* item) {
   t.type_of(v);
   Value* inner = contents_of(t, v);
   switch (inner->kind) {
+    case ValueKind::array: return t.truth(call_numpy(t, operator_function("contains"), {{inner, item}, {}}));
     case ValueKind::dict: return t.dict_get(as<DictValue>(inner), item) != nullptr;
     case ValueKind::set: return find_in_set(t, as<SetValue>(inner), item) >= 0;
     case ValueKind::view: {

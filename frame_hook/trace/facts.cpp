@@ -3,6 +3,7 @@
 // Each fact is guarded once per value. Answers never run Python code: what a type answers in Python is inlined.
 #include <cmath>
 
+#include "frame_hook/trace/numpy_calls.h"
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/size_marks.h"
@@ -130,7 +131,7 @@ bool Tracer::is_constant(Value* v) {
     case ValueKind::sym_int: return as<SymIntValue>(v)->expr.is_constant();  // since somebody asked for the number
     case ValueKind::null: case ValueKind::tensor: case ValueKind::list: case ValueKind::dict: case ValueKind::cell:
     case ValueKind::function: case ValueKind::method: case ValueKind::iterator: case ValueKind::generator: case ValueKind::super:
-    case ValueKind::view: case ValueKind::identity: return false;
+    case ValueKind::view: case ValueKind::identity: case ValueKind::array: return false;
   }
   return false;
 }
@@ -202,6 +203,7 @@ PyObject* Tracer::constant(Value* v) {
     }
     case ValueKind::null: case ValueKind::tensor: case ValueKind::list: case ValueKind::dict: case ValueKind::cell: case ValueKind::function:
     case ValueKind::method: case ValueKind::iterator: case ValueKind::generator: case ValueKind::super: case ValueKind::view: case ValueKind::identity:
+    case ValueKind::array:
       FJ_CHECK(false, "constant() of a value that is not one");
   }
   if (!v->object) raise_pending();
@@ -261,7 +263,10 @@ bool Tracer::truth(Value* v) {
       }
       return instance_truth(v);
     }
-    case ValueKind::tensor: graph_break(BreakReason::data_dependent_jump, "a tensor");
+    case ValueKind::tensor:
+      if (Value* known = of_known_tensor(*this, operator_function("truth"), v)) return truth(known);
+      graph_break(BreakReason::data_dependent_jump, "a tensor");
+    case ValueKind::array: return truth(call_numpy(*this, operator_function("truth"), {{v}, {}}));
     case ValueKind::sym_int: return recording().shapes().decide(as<SymIntValue>(v)->expr, graph::Relation::kNe, 0, here());
     case ValueKind::tuple: case ValueKind::list: case ValueKind::dict: case ValueKind::set: case ValueKind::view: {
       auto n = length(v);
@@ -281,6 +286,11 @@ std::optional<graph::SymExpr> Tracer::as_size(Value* v) {
   if (v->kind == ValueKind::sym_int) return as<SymIntValue>(v)->expr;
   if (v->kind == ValueKind::identity) specialised(*this, v);
   if (v->kind == ValueKind::instance && as<InstanceValue>(v)->payload) return type_of(v), as_size(as<InstanceValue>(v)->payload);
+  if (v->kind == ValueKind::tensor || v->kind == ValueKind::array) {
+    Value* known = v->kind == ValueKind::array ? call_numpy(*this, operator_function("index"), {{v}, {}})
+                                               : of_known_tensor(*this, operator_function("index"), v);
+    return known ? as_size(known) : std::nullopt;
+  }
   if (v->kind != ValueKind::object) return std::nullopt;
   PyRef number = v->object;
   if (is_numpy_scalar(number.get()) && PyIndex_Check(number.get())) number = PyRef::steal(PyNumber_Index(constant(v)));
@@ -299,7 +309,9 @@ int64_t Tracer::as_index(Value* v) {
   }
   if (!size) {
     if (v->kind == ValueKind::tensor) graph_break(BreakReason::data_dependent_value, "an index taken from a tensor");
-    raise_new(PyExc_TypeError, std::string("'") + type_of(v)->tp_name + "' object cannot be interpreted as an integer");
+    const PyNumberMethods* numbers = builtin_base(type_of(v))->tp_as_number;
+    raise_unless_in_c(*this, v, numbers && numbers->nb_index,
+                      std::string("'") + v->type->tp_name + "' object cannot be interpreted as an integer");
   }
   if (auto constant = size->as_constant()) return *constant;
   return recording().shapes().specialise(*size, here());

@@ -455,11 +455,14 @@ Value* raw_iterate(Tracer& t, Value* v) {
   }
   if (inner->type && inner->type->tp_iter && inner->kind != ValueKind::function)
     graph_break(BreakReason::unsupported_value, std::string("iteration over an object of type ") + inner->type->tp_name);
-  t.raise_new(PyExc_TypeError, std::string("'") + v->type->tp_name + "' object is not iterable");
+  const PySequenceMethods* sequence = builtin_base(v->type)->tp_as_sequence;
+  raise_unless_in_c(t, v, sequence && sequence->sq_item,
+                    std::string("'") + v->type->tp_name + "' object is not iterable");
 }
 
 Value* Tracer::iterate(Value* v) {
   if (v->kind == ValueKind::tensor) return call(lookup_special(v, "__iter__"), {});
+  if (v->kind == ValueKind::array && length(v)) return make_iterator(*this, Over::get_item, &PySeqIter_Type, {v});
   if (v->kind == ValueKind::instance) {
     if (Value* method = python_special(*this, v, "__iter__")) {
       Value* iterator = call(method, {});

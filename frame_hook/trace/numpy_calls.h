@@ -1,4 +1,8 @@
-// frame_hook/trace/numpy_calls.h — NumPy's functions on plain numbers: they run concretely, and what they give is a constant.
+// frame_hook/trace/numpy_calls.h — NumPy's functions on numbers and arrays that are known: they run for real.
+//
+// A number that comes out is a constant. An array is the trace's own (ArrayValue): the trace writes to it as the
+// program does, and at the exit each call gets a copy. Tensors whose contents are known are read; one that has its
+// memory in common with an array is not written any more, nor is the array.
 #pragma once
 
 #include <Python.h>
@@ -10,6 +14,8 @@
 
 namespace framejit::frame_hook {
 
+// The callable is NumPy's own: a function, a ufunc, a class of numbers, a method of one or of arrays.
+bool is_of_numpy(PyObject* callable);
 // The callable, or one of the arguments, is NumPy's own.
 bool calls_numpy(PyObject* callable, const std::vector<PyObject*>& args);
 
@@ -25,7 +31,18 @@ class NumpyWarnings {
   PyRef state_;
 };
 
-// A row of numpy_rows.def on numbers, and on lists and tuples of them.
-Value* call_numpy(Tracer& t, PyObject* callable, const Arguments& args);
+// A row of numpy_rows.def, or a function of module operator, on numbers, arrays, and lists and tuples of them. It may
+// write to `written`.
+Value* call_numpy(Tracer& t, PyObject* callable, const Arguments& args, ArrayValue* written = nullptr);
+Value* array_operator(Tracer& t, const char* function, Value* a, Value* b);  // `function` of module operator
+Value* array_attribute(Tracer& t, ArrayValue* array, PyObject* name);
+Value* array_item(Tracer& t, ArrayValue* array, Value* key);
+void write_array_item(Tracer& t, ArrayValue* array, Value* key, Value* to);
+bool lies_in_order(PyObject* array);  // contiguous, the last dimension innermost
+
+// What a pure function gives for a tensor whose contents are known; null: they are not.
+Value* of_known_tensor(Tracer& t, PyObject* function, Value* tensor);
+Value* array_of_tensor(Tracer& t, Value* tensor);  // Tensor.numpy(); null: its contents are not known
+Value* tensor_of_array(Tracer& t, ArrayValue* array, bool shares);
 
 }  // namespace framejit::frame_hook

@@ -2,6 +2,7 @@
 //
 // Order: tensors (recorded through the functions of module operator, whose C code follows torch's own slots), symbolic sizes,
 // plain constants (concretely), builtin containers on shadows, then CPython's protocol of special methods.
+#include "frame_hook/trace/numpy_calls.h"
 #include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/set_order.h"
 #include "graph/int64_range.h"
@@ -242,7 +243,13 @@ Value* special_operator(Tracer& t, const BinaryRow& row, Value* a, Value* b, boo
   return nullptr;
 }
 
-bool may_have_specials(Value* v) { return v->kind == ValueKind::instance || v->kind == ValueKind::object; }
+// Whether C code of v's class may know the operator; what is traced by its kind, and constants, are known here.
+bool may_know_operator(Tracer& t, Value* v) {
+  if ((v->kind != ValueKind::instance && v->kind != ValueKind::object) || t.is_constant(v)) return false;
+  const PyTypeObject* type = builtin_base(t.type_of(v));
+  return type->tp_as_number ||
+         (type->tp_as_sequence && (type->tp_as_sequence->sq_concat || type->tp_as_sequence->sq_repeat));
+}
 
 }  // namespace
 
@@ -267,6 +274,8 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
       return call_recorded(operator_function("mul"), Arguments{{call(get_attribute(b, interned("reciprocal")), {}), input}, {}});
     return call_recorded(function, Arguments{{a, b}, {}});
   }
+  if (a->kind == ValueKind::array || b->kind == ValueKind::array)
+    return array_operator(*this, in_place ? row.in_place_function : row.function, a, b);
   Value *left = payload_of(a), *right = payload_of(b);
   const bool python = (a->kind == ValueKind::instance || b->kind == ValueKind::instance || real_type(a) || real_type(b));
   if (python)
@@ -286,8 +295,9 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
   right = specialised(*this, right);
   const bool concrete = (is_plain(*this, left) || is_constant(left)) && (is_plain(*this, right) || is_constant(right));
   if (concrete) return call_pure(function, Arguments{{left, right}, {}});
-  if (may_have_specials(a) && !python && !is_constant(a))
-    graph_break(BreakReason::unsupported_value, std::string("operator ") + row.symbol + " on " + describe(a));
+  for (Value* v : {a, b})
+    if (may_know_operator(*this, v))
+      graph_break(BreakReason::unsupported_value, std::string("operator ") + row.symbol + " on " + describe(v));
   raise_new(PyExc_TypeError, std::string("unsupported operand type(s) for ") + row.symbol + (in_place ? "=" : "") + ": '" + type_of(a)->tp_name + "' and '" +
                                  type_of(b)->tp_name + "'");
 }
@@ -296,6 +306,7 @@ Value* Tracer::unary_operator(const char* special, Value* v) {
   const std::string_view name = special;
   const char* function_name = name == "__neg__" ? "neg" : name == "__pos__" ? "pos" : "invert";
   if (v->kind == ValueKind::tensor) return call_recorded(operator_function(function_name), Arguments{{v}, {}});
+  if (v->kind == ValueKind::array) return call_numpy(*this, operator_function(function_name), Arguments{{v}, {}});
   if (Value* method = python_special(*this, v, special)) return call(method, {});
   refuse_unknown_arithmetic(v, special);
   Value* inner = payload_of(v);
@@ -307,7 +318,11 @@ Value* Tracer::unary_operator(const char* special, Value* v) {
   if (Value* result = computed(operator_function(function_name), {inner})) return result;
   inner = specialised(*this, inner);
   if (is_plain(*this, inner)) return call_pure(operator_function(function_name), Arguments{{inner}, {}});
-  raise_new(PyExc_TypeError, std::string("bad operand type for unary operator: '") + type_of(v)->tp_name + "'");
+  const PyNumberMethods* numbers = builtin_base(type_of(v))->tp_as_number;
+  const bool in_c = numbers && (name == "__neg__"   ? numbers->nb_negative
+                                : name == "__pos__" ? numbers->nb_positive
+                                                    : numbers->nb_invert);
+  raise_unless_in_c(*this, v, in_c, "bad operand type for unary operator: '" + std::string(v->type->tp_name) + "'");
 }
 
 }  // namespace framejit::frame_hook

@@ -1,5 +1,6 @@
 // frame_hook/trace/operators_compare.cpp — rich comparison: sizes through the shape environment (an answer from a hint becomes a
 // guarded fact), builtin containers item by item, special methods in CPython's order, identity as the last resort of == and !=.
+#include "frame_hook/trace/numpy_calls.h"
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
 
@@ -185,6 +186,14 @@ Value* special_compare(Tracer& t, int op, Value* a, Value* b) {
   return right_first ? nullptr : attempt(b, kSwapped[op], a);
 }
 
+// By what C code of its class does: not by identity, nor by its kind as what is traced.
+bool compares_in_c(Tracer& t, Value* v) {
+  const bool may_be_of_c = (v->kind == ValueKind::instance || v->kind == ValueKind::object) && payload_of(v) == v;
+  if (!may_be_of_c || t.is_constant(v) || real_type(v)) return false;
+  const richcmpfunc compare = builtin_base(t.type_of(v))->tp_richcompare;
+  return compare && compare != PyBaseObject_Type.tp_richcompare;
+}
+
 }  // namespace
 
 std::optional<bool> raw_equal(Tracer& t, Value* a, Value* b) {
@@ -201,12 +210,17 @@ Value* Tracer::compare(int op, Value* a, Value* b) {
     if (Value* input = float_input(other, other == b ? a : b)) (other == b ? b : a) = input;
     return call_recorded(operator_function(kFunctions[op]), Arguments{{a, b}, {}});
   }
+  if (a->kind == ValueKind::array || b->kind == ValueKind::array)
+    return call_numpy(*this, operator_function(kFunctions[op]), Arguments{{a, b}, {}});
   if (a->kind == ValueKind::instance || b->kind == ValueKind::instance || a->kind == ValueKind::object || b->kind == ValueKind::object)
     if (Value* result = special_compare(*this, op, a, b)) return result;
   type_of(a);
   type_of(b);
   Value* result = builtin_compare(*this, op, a, b);
   if (result && !is_not_implemented(result)) return result;
+  for (Value* v : {a, b})
+    if (!result && compares_in_c(*this, v))
+      graph_break(BreakReason::unsupported_value, std::string(kSymbols[op]) + " on " + describe(v));
   if (op == Py_EQ || op == Py_NE) return boolean(answer(op, same_object(a, b)));
   raise_new(PyExc_TypeError, std::string("'") + kSymbols[op] + "' not supported between instances of '" + a->type->tp_name + "' and '" + b->type->tp_name + "'");
 }

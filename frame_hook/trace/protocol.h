@@ -31,6 +31,7 @@ struct ProtocolState {
   std::unordered_map<Value*, ModeGuard> mode_guards;
   std::vector<std::pair<Value*, Arguments>> calls_at_exit;  // real callables on constants: what they do is known, and is done at the exit
   std::unordered_map<Value*, Py_hash_t> item_hashes;        // what __hash__ gave when the object was put into a set
+  std::unordered_map<PyObject*, ArrayValue*> arrays;        // NumPy's, made in the trace
   std::unordered_map<PyObject*, std::vector<Value*>> context_values;  // ContextVar -> values set in the trace, innermost last
 };
 
@@ -83,6 +84,8 @@ inline bool is_not_implemented(Value* v) { return v->kind == ValueKind::object &
 Value* specialised(Tracer& t, Value* v);                     // a sym_int becomes its constant; others are themselves
 Value* without_symbols(Tracer& t, Value* v);                 // what a concrete call can get: no payload, and symbols in tuples are numbers too
 // What the class of a C extension computes is its own (np.float64(2.0) * 2 is no float): a break where v is a number of such a class.
+// The TypeError of an operation that v's class does not have; where it has it, in C, the trace breaks.
+[[noreturn]] void raise_unless_in_c(Tracer& t, Value* v, bool in_c, const std::string& message);
 void refuse_unknown_arithmetic(Value* v, const char* what);
 PyObject* real_type(Value* v);                               // the type object that v stands for, or null (not guarded)
 PyTypeObject* known_type(Tracer& t, Value* v);               // the same, guarded

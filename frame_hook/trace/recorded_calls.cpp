@@ -118,7 +118,7 @@ PyRef Tracer::materialise(Value* v) {
       break;
     }
     case ValueKind::null: case ValueKind::cell: case ValueKind::function: case ValueKind::method: case ValueKind::iterator:
-    case ValueKind::generator: case ValueKind::super: case ValueKind::view: case ValueKind::identity: break;
+    case ValueKind::generator: case ValueKind::super: case ValueKind::view: case ValueKind::identity: case ValueKind::array: break;
   }
   graph_break(BreakReason::unsupported_value, std::string("an object of type ") + (v->type ? v->type->tp_name : "NULL") + " passed to a C function");
 }
@@ -167,7 +167,7 @@ bool Tracer::contains_tensor(Value* v) {
     case ValueKind::instance: return contains_tensor(as<InstanceValue>(v)->payload);
     case ValueKind::null: case ValueKind::object: case ValueKind::sym_int: case ValueKind::cell: case ValueKind::function:
     case ValueKind::method: case ValueKind::iterator: case ValueKind::generator: case ValueKind::super: case ValueKind::view:
-    case ValueKind::identity: return false;
+    case ValueKind::identity: case ValueKind::array: return false;
   }
   return false;
 }
@@ -179,6 +179,13 @@ Value* Tracer::call_recorded(PyObject* callable, const Arguments& args) {
   guard_fixed_floats();
   if (result) return wrap_result(result);
   break_of_recording(PyErr_Occurred() ? "" : name_of_callable(callable));
+}
+
+Value* Tracer::lifted(PyObject* real) {
+  set_user_line();
+  PyObject* result = recording().lift(real);
+  if (result) return wrap_result(result);
+  break_of_recording("a tensor of an array");
 }
 
 void Tracer::break_of_recording(const std::string& what) {

@@ -145,7 +145,7 @@ std::string text_inside(Tracer& t, Value* v) {
       return names[static_cast<int>(as<ViewValue>(v)->what)] + joined(t, t.unpack(v)) + "])";
     }
     case ValueKind::null: case ValueKind::tensor: case ValueKind::cell: case ValueKind::function: case ValueKind::method:
-    case ValueKind::iterator: case ValueKind::generator: case ValueKind::super: break;
+    case ValueKind::iterator: case ValueKind::generator: case ValueKind::super: case ValueKind::array: break;
   }
   no_text(v);
 }

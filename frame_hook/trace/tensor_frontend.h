@@ -66,6 +66,13 @@ class Recording {
   virtual std::optional<CaptureBreak> take_break() = 0;
   virtual void set_line(const graph::Line& line) = 0;
 
+  // The contents of a traced tensor that depends on nothing but constants: a real tensor of its own. Null without an
+  // error: not known.
+  virtual PyObject* known_contents(PyObject*) { return nullptr; }
+  // A traced tensor that has the contents of a real one in each call. New reference, or null as call().
+  virtual PyObject* lift(PyObject*) { return nullptr; }
+  virtual void keep_unwritten(PyObject*) {}  // from now on a write to its memory is a break
+
   // Symbolic integers that go in and out of recorded calls (torch.SymInt objects over our expressions).
   virtual PyObject* wrap_size(const graph::SymExpr& size) = 0;
   virtual std::optional<graph::SymExpr> unwrap_size(PyObject* object) = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "frame_hook/trace/builtins.h"
+#include "frame_hook/trace/numpy_calls.h"
 #include "guards/interrupts.h"
 #include "runtime/base/result.h"
 
@@ -118,6 +119,10 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
     guard_keyword_order(t, args);
     t.load(function);
     return row(t, args);
+  }
+  if (runs_concretely(function->object.get()) && std::string_view(module_name(f)).substr(0, 5) == "numpy") {
+    t.load(function);
+    return call_numpy(t, function->object.get(), args);
   }
   switch (classify_function(t.frontend(), f)) {
     case SpecialFunction::none: return nullptr;
@@ -233,6 +238,29 @@ Value* has_torch_function(Tracer& t, const Arguments& args) {
 }
 
 Value* tensor_reads_data(Tracer&, const Arguments&) { graph_break(BreakReason::data_dependent_value, "a method of Tensor (tolist, numpy, data_ptr, untyped_storage or is_set_to)"); }
+
+Value* tensor_tolist(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "tolist", 1, 1);
+  static PyObject* const tolist =
+      PyObject_GetAttrString(reinterpret_cast<PyObject*>(args.positional[0]->type), "tolist");
+  Value* known =
+      args.positional[0]->kind == ValueKind::tensor ? of_known_tensor(t, tolist, args.positional[0]) : nullptr;
+  return known ? known : tensor_reads_data(t, args);
+}
+
+Value* tensor_numpy(Tracer& t, const Arguments& args) {
+  Value* known =
+      args.positional.size() == 1 && args.keywords.empty() ? array_of_tensor(t, args.positional[0]) : nullptr;
+  return known ? known : tensor_reads_data(t, args);
+}
+
+Value* torch_from_numpy(Tracer& t, const Arguments& args) {
+  const bool made_here =
+      args.positional.size() == 1 && args.keywords.empty() && args.positional[0]->kind == ValueKind::array;
+  return made_here ? tensor_of_array(t, as<ArrayValue>(args.positional[0]), true)
+                   : t.call_recorded(torch_function("from_numpy"), args);
+}
+
 Value* unsupported_tensor_method(Tracer&, const Arguments&) { graph_break(BreakReason::unsupported_value, "a change of a tensor's identity, class or gradient"); }
 
 Value* tensor_is_view(Tracer& t, const Arguments& args) {
@@ -289,7 +317,23 @@ Value* tensor_of_open_numbers(Tracer& t, const Arguments& args) {
   return is_row ? t.call(t.constant_value(torch_function("cat")), {t.list(std::move(parts))}) : parts[0];
 }
 
+// torch.tensor() and as_tensor() of an array, with nothing but a dtype and a device. Null: of something else.
+Value* tensor_of_numpy(Tracer& t, const char* function, const Arguments& args) {
+  if (args.positional.size() != 1 || args.positional[0]->kind != ValueKind::array) return nullptr;
+  Arguments rest;
+  for (const auto& [name, v] : args.keywords) {
+    const std::string_view text = text_of(name);
+    if (text != "dtype" && text != "device") return nullptr;
+    if (!t.is_constant(v) || t.constant(v) != Py_None) rest.keywords.emplace_back(name, v);
+  }
+  const std::string_view which = function;
+  if (which != "tensor" && which != "as_tensor") return nullptr;
+  Value* made = tensor_of_array(t, as<ArrayValue>(args.positional[0]), which == "as_tensor");
+  return rest.keywords.empty() ? made : t.call(t.get_attribute(made, interned("to")), rest);
+}
+
 Value* tensor_of_data(Tracer& t, const char* function, const Arguments& args) {
+  if (Value* made = tensor_of_numpy(t, function, args)) return made;
   if (std::string_view(function) == "tensor")
     if (Value* made = tensor_of_open_numbers(t, args)) return made;
   for (Value* v : args.positional) specialise_ints(t, v);

@@ -312,7 +312,7 @@ class Reachable {
         if (as<GeneratorValue>(v)->state == GeneratorValue::State::created) add(as<GeneratorValue>(v)->frame->locals);
         break;
       case ValueKind::null: case ValueKind::object: case ValueKind::tensor: case ValueKind::sym_int: case ValueKind::slice:
-      case ValueKind::identity: break;
+      case ValueKind::identity: case ValueKind::array: break;
     }
   }
 
@@ -368,6 +368,8 @@ std::optional<Tracer::Obstacle> Tracer::find_obstacle() {
   auto before_generator = [&](const GeneratorValue* v) { before(generator_made_at_.at(v), std::string("the running generator ") + PyUnicode_AsUTF8(v->function->code->co_qualname)); };
   auto visit = [&](Value* v) {
     if (v->kind == ValueKind::identity) before(as<IdentityValue>(v)->made_at, "id()");
+    if (v->kind == ValueKind::array && as<ArrayValue>(v)->root->is_shared)
+      before(as<ArrayValue>(v)->root->shared_at, "an array that has its memory in common with a tensor");
     if (const auto raised = raised_at_.find(v); raised != raised_at_.end()) before(raised->second.step, "the traceback of an exception");
     if (v->kind != ValueKind::generator) return;
     const auto* generator = as<GeneratorValue>(v);
@@ -382,7 +384,8 @@ std::optional<Tracer::Obstacle> Tracer::find_obstacle() {
     for (Value* v : frame.stack) reachable.walk(v);
     for (size_t slot = 0; slot < frame.locals.size(); ++slot) {
       Value* v = frame.locals[slot];
-      const bool has_a_past = v && (v->kind == ValueKind::generator || v->kind == ValueKind::identity || raised_at_.contains(v));
+      const bool has_a_past = v && (v->kind == ValueKind::generator || v->kind == ValueKind::identity ||
+                                    v->kind == ValueKind::array || raised_at_.contains(v));
       if (has_a_past && !frame.code->is_live(static_cast<int>(frame.position), static_cast<int>(slot))) frame.locals[slot] = nullptr;
       else reachable.walk(v);
     }

@@ -119,6 +119,10 @@ class Tracer {
   bool same_object(Value* a, Value* b);                    // `is`
   // The program lets go of `v`, but for what it holds elsewhere (`kept`, and what frames hold): breaks when that may run Python code.
   void drops(Value* v, Value* kept = nullptr);
+  Value* lifted(PyObject* real);                           // a traced tensor that has the contents of a real one
+  uint64_t step_to_stop_before() const {
+    return resumable_step();
+  }  // when what is done now cannot be rebuilt at the exit
   PyObject* traced_tensor(TensorValue* v);                 // borrowed; makes it an input on first use
   Value* identity_of(Value* v);                            // id(v)
   Value* referent_of(Value* reference);                    // what a real weak reference gives

@@ -193,6 +193,12 @@ Value* without_symbols(Tracer& t, Value* v) {
   return t.tuple(std::move(items));
 }
 
+void raise_unless_in_c(Tracer& t, Value* v, bool in_c, const std::string& message) {
+  t.type_of(v);
+  if (in_c) graph_break(BreakReason::unsupported_value, "C code of " + describe(v));
+  t.raise_new(PyExc_TypeError, message);
+}
+
 void refuse_unknown_arithmetic(Value* v, const char* what) {
   const Value* payload = payload_of(v);
   if (payload == v || payload->kind != ValueKind::object || builtin_base(v->type) == payload->type) return;

@@ -160,6 +160,14 @@ struct IdentityValue : Value {   // type int; equal when `of` are the same objec
   Value* of = nullptr;
   uint64_t made_at = 0;          // the step to stop before when it would leave the trace
 };
+// The array itself, which the trace computes with and writes to; each call gets its own. A view's root has its memory.
+struct ArrayValue : Value {
+  PyRef array;
+  ArrayValue* root = nullptr;
+  bool is_shared =
+      false;  // of a root: a tensor has its memory too, so that it is neither written any more nor leaves the trace
+  uint64_t shared_at = 0;        // the step to stop before when it would
+};
 struct SuperValue : Value { Value* start_type; Value* self; Value* self_type; };
 struct ViewValue : Value { DictValue* dict; enum class What : uint8_t { keys, values, items } what; };
 

@@ -250,13 +250,52 @@ bool Recorder::depends_on_data(const OpCall& call) const {
   return masks;
 }
 
+// An op whose answer depends on data that is known runs for real.
 bool Recorder::answer_from_known_contents(OpCall& call) {
-  if (call.def().name != "_local_scalar_dense") return false;
-  const auto contents = known_contents(value_of(call.args[0].toTensor()), 32);
-  if (!contents) return false;
-  c10::impl::ExcludeDispatchKeyGuard no_recording{DispatchKeySet(DispatchKey::Fake)};
-  call.results.emplace_back(contents->item());
+  if (!depends_on_data(call) || call.def().has(kMutates) || call.def().has(kRandom)) return false;
+  bool known = true;
+  torch::jit::Stack stack(call.args.begin(), call.args.end());
+  const auto contents = [&](const at::Tensor& tensor) {
+    at::Tensor real = tensor.defined() ? known_contents(tensor) : tensor;
+    known = known && (!tensor.defined() || real.defined());
+    return real;
+  };
+  for (IValue& value : stack) {
+    if (value.isTensor()) {
+      value = contents(value.toTensor());
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(contents(tensor));
+      value = std::move(list);
+    } else if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector())
+        list.push_back(tensor ? std::optional(contents(*tensor)) : std::nullopt);
+      value = std::move(list);
+    } else if (value.isSymInt() || value.isSymIntList()) {
+      return false;
+    }
+  }
+  if (!known) return false;
+  {
+    const PlainExecution plain;
+    call.facts.handle.callBoxed(stack);
+  }
+  for (IValue& value : stack)
+    call.results.push_back(value.isTensor() && value.toTensor().defined() ? IValue(lifted(value.toTensor())) : value);
   return true;
+}
+
+at::Tensor Recorder::lifted(const at::Tensor& real) {
+  Node node;
+  TensorMeta meta = meta_of(real);
+  node.op = find_facts("clone")->def;
+  node.args = {Arg(add_constant(real, true)), Arg()};
+  meta.offset = 0;
+  at::Tensor result = fresh_result(std::move(meta));
+  node.results = {as_traced(result)->value};
+  builder_.add_node(std::move(node));
+  return result;
 }
 
 // torch.tensor(...) builds a real tensor and lifts it: a constant that every run copies.
@@ -264,14 +303,7 @@ bool Recorder::answer_lift(OpCall& call) {
   if (call.def().name != "lift_fresh" && call.def().name != "lift") return false;
   const at::Tensor& real = call.args[0].toTensor();
   if (as_traced(real) != nullptr) return false;
-  TensorMeta meta = meta_of(real);
-  call.node.op = find_facts("clone")->def;
-  call.node.args = {Arg(add_constant(real, true)), Arg()};
-  meta.offset = 0;
-  at::Tensor result = fresh_result(std::move(meta));
-  call.node.results = {as_traced(result)->value};
-  builder_.add_node(std::move(call.node));
-  call.results.emplace_back(std::move(result));
+  call.results.emplace_back(lifted(real));
   return true;
 }
 
@@ -376,6 +408,11 @@ void Recorder::refuse_memory(const OpCall& call) {
     const ValueId* v = i < call.node.args.size() ? call.node.args[i].get<ValueId>() : nullptr;
     return v == nullptr || *v == kNoValue ? nullptr : &graph().meta(*v);
   };
+  for (int8_t i : written_arguments(call))
+    each_tensor(call.args[static_cast<size_t>(i)], [&](const at::Tensor& tensor) {
+      if (kept_storages_.contains(storage_number(traced_storage_of(tensor))))
+        fail({"unsupported_op", call.def().name + " that writes to memory which an array has too"});
+    });
   for (int8_t i : written_arguments(call))
     if (const TensorMeta* written = meta_at(static_cast<size_t>(i)); !call.facts.in_place && written != nullptr && overlaps_itself(*written))
       fail({"unsupported_op", call.def().name + " that writes to a tensor whose elements share memory"});

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "graph/aten/meta_call.h"
 #include "graph/int64_range.h"
 #include "runtime/base/log.h"
 
@@ -177,40 +178,71 @@ void Recorder::change_shape(TracedTensorImpl& traced, TensorMeta meta) {
   traced.value = builder_.new_value(std::move(meta), storage_number(traced.storage()));
 }
 
-// The contents of a tiny tensor that depends on nothing but fresh constants and factories, computed when asked for.
-std::optional<at::Tensor> Recorder::known_contents(ValueId value, int budget) {
+at::Tensor Recorder::known_contents(const at::Tensor& tensor) {
+  constexpr int kMostSteps = 256;
+  const TracedTensorImpl* traced = as_traced(tensor);
+  if (traced == nullptr || &traced->recorder() != this || !live()) return {};
+  const at::Tensor* found = find_contents(traced->value, kMostSteps);
+  return found != nullptr ? *found : at::Tensor();
+}
+
+// A memory that was written is not asked for: which of its contents was meant is not kept.
+const at::Tensor* Recorder::find_contents(ValueId value, int budget) {
+  constexpr int64_t kMostElements = 4096;
   const Graph& g = graph();
   const ValueInfo& info = g.values[index_of(value)];
   const auto numel = info.meta.numel().as_constant();
-  if (!numel || *numel > 64 || written_storages_.count(info.storage) != 0 || budget == 0) return std::nullopt;
-  if (info.node < 0) {
+  if (!numel || *numel > kMostElements || !torch_device_of(info.meta.device).is_cpu() ||
+      written_storages_.count(info.storage) != 0 || budget == 0)
+    return nullptr;
+  if (contents_.size() < g.values.size()) contents_.resize(g.values.size());
+  at::Tensor& known = contents_[index_of(value)];
+  if (!known.defined() && info.node < 0) {
     const auto at = std::find(g.constants.begin(), g.constants.end(), value);
-    if (at == g.constants.end() || !constant_is_fresh_[static_cast<size_t>(at - g.constants.begin())]) return std::nullopt;
-    return constants_[static_cast<size_t>(at - g.constants.begin())];
+    if (at != g.constants.end() && constant_is_fresh_[static_cast<size_t>(at - g.constants.begin())])
+      known = constants_[static_cast<size_t>(at - g.constants.begin())];
+  } else if (!known.defined()) {
+    compute_contents(g.nodes[static_cast<size_t>(info.node)], budget);
   }
-  const Node& node = g.nodes[static_cast<size_t>(info.node)];
-  if (node.op->has(kMutates) || node.op->has(kRandom) || node.op->has(kDataDependent) || node.results.size() != 1) return std::nullopt;
+  return known.defined() ? &known : nullptr;
+}
+
+void Recorder::compute_contents(const Node& node, int budget) {
+  if (node.op->has(kMutates) || node.op->has(kRandom) || node.op->has(kDataDependent)) return;
   const OpFacts* facts = find_facts(node.op->name);
-  if (facts == nullptr) return std::nullopt;
-  std::vector<at::Tensor> values(g.values.size());
-  auto learn = [&](ValueId v) {
-    if (v == kNoValue) return true;
-    auto contents = known_contents(v, budget - 1);
-    if (contents) values[index_of(v)] = *contents;
-    return contents.has_value();
-  };
+  if (facts == nullptr) return;
+  const auto learn = [&](ValueId v) { return v == kNoValue || find_contents(v, budget - 1) != nullptr; };
   bool constant_sizes = true;
   const SizeValue size_of = [&](const SymExpr& e) { constant_sizes = constant_sizes && e.is_constant(); return shapes().hint(e); };
   torch::jit::Stack stack;
   for (size_t i = 0; i < node.args.size(); ++i) {
-    if (const auto* v = node.args[i].get<ValueId>(); v != nullptr && !learn(*v)) return std::nullopt;
-    if (const auto* list = node.args[i].get<std::vector<ValueId>>(); list != nullptr && !std::all_of(list->begin(), list->end(), learn)) return std::nullopt;
-    stack.push_back(ivalue_of(node.args[i], facts->handle.schema().arguments()[i], values, opaques_, size_of));
+    if (const auto* v = node.args[i].get<ValueId>(); v != nullptr && !learn(*v)) return;
+    if (const auto* list = node.args[i].get<std::vector<ValueId>>();
+        list != nullptr && !std::all_of(list->begin(), list->end(), learn))
+      return;
+    stack.push_back(ivalue_of(node.args[i], facts->handle.schema().arguments()[i], contents_, opaques_, size_of));
   }
-  if (!constant_sizes) return std::nullopt;
-  PlainExecution plain;
-  facts->handle.callBoxed(stack);
-  return stack.size() == 1 && stack[0].isTensor() ? std::optional<at::Tensor>(stack[0].toTensor()) : std::nullopt;
+  if (!constant_sizes) return;
+  const PlainExecution plain;
+  try {
+    facts->handle.callBoxed(stack);
+  } catch (const std::exception&) {  // an error of the program, which comes where the op stands
+    return;
+  }
+  size_t next = 0;
+  const auto take = [&](const at::Tensor& tensor) {
+    if (next >= node.results.size()) return;
+    const ValueId v = node.results[next++];
+    if (v == kNoValue || !tensor.defined()) return;
+    const TensorMeta& meta = graph().meta(v);
+    const bool as_recorded = dtype_of(tensor.scalar_type()) == meta.dtype &&
+                             static_cast<size_t>(tensor.dim()) == meta.ndim() &&
+                             std::equal(meta.sizes.begin(), meta.sizes.end(), tensor.sizes().begin(),
+                                        [](const SymExpr& e, int64_t size) { return e == SymExpr(size); });
+    if (as_recorded) contents_[index_of(v)] = tensor;
+  };
+  for (const c10::IValue& result : stack)
+    each_tensor(result, take);
 }
 
 void Recorder::log_python_shapes() const {
@@ -271,6 +303,7 @@ void RecordScope::drop() {
   }
   recorder_.shape_changes_.clear();
   recorder_.builder_.rollback(mark_);
+  recorder_.contents_.resize(std::min(recorder_.contents_.size(), recorder_.graph().values.size()));
 }
 
 }  // namespace framejit::graph

@@ -82,6 +82,9 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
 
   // For the fallback: replaces the arguments on the stack by the results.
   void record(const OpFacts& facts, torch::jit::Stack* stack);
+  // The real contents of a small traced tensor that depends on nothing but fresh constants and factories, or undefined.
+  at::Tensor known_contents(const at::Tensor& tensor);
+  void keep_unwritten(const at::Tensor& traced) { kept_storages_.insert(storage_number(traced_storage_of(traced))); }
   bool live() const { return !finished_; }
 
  private:
@@ -92,6 +95,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   void find_device(OpCall& call) const;
   bool depends_on_data(const OpCall& call) const;
   bool answer_from_known_contents(OpCall& call);
+  at::Tensor lifted(const at::Tensor& real);
   bool answer_lift(OpCall& call);
   void build_args(OpCall& call);
   using FloatArgs = std::vector<std::pair<size_t, ValueId>>;
@@ -121,7 +125,8 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   const c10::Storage& traced_storage_of(const at::Tensor& tensor);
   uint32_t storage_number(const c10::Storage& traced);
   ValueId add_constant(const at::Tensor& real, bool fresh);
-  std::optional<at::Tensor> known_contents(ValueId value, int budget);
+  const at::Tensor* find_contents(ValueId value, int budget);
+  void compute_contents(const Node& node, int budget);
 
   GraphBuilder builder_;
   std::optional<Graph> finished_;
@@ -131,8 +136,9 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   std::unordered_map<const void*, ValueId> constant_ids_;
   std::unordered_map<const void*, uint32_t> opaque_ids_;
   std::vector<c10::IValue> opaques_;
-  std::set<uint32_t> written_storages_, read_offsets_;
+  std::set<uint32_t> written_storages_, read_offsets_, kept_storages_;
   std::vector<ValueId> fixed_floats_;
+  std::vector<at::Tensor> contents_;                           // by value: those that were asked for
   std::optional<CaptureFailure> broken_;
   ShapeCounts counts_;
   Line line_;

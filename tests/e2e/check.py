@@ -10,6 +10,7 @@ import copy
 import functools
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -140,6 +141,11 @@ def same(got, eager, ref64=None, where="result", strides=True):
         assert list(got) == list(eager), f"{where}: keys {list(got)} instead of {list(eager)}"
         for k in eager:
             same(got[k], eager[k], part(ref64, lambda v: v[k]), f"{where}[{k!r}]", strides)
+    elif isinstance(eager, np.ndarray):
+        for name in ("dtype", "shape", "strides"):
+            assert getattr(got, name) == getattr(eager, name), f"{where}: {name} of {got!r}"
+        assert got.flags.writeable == eager.flags.writeable, f"{where}: writeable"
+        assert got.tobytes() == eager.tobytes(), f"{where}: {got!r} instead of {eager!r}"
     elif isinstance(eager, float):
         assert got == eager or (math.isnan(got) and math.isnan(eager)), f"{where}: {got} instead of {eager}"
         assert math.copysign(1, got) == math.copysign(1, eager), f"{where}: sign of zero"
