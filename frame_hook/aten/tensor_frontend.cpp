@@ -78,6 +78,7 @@ class TorchFrontend final : public TensorFrontend {
   }
   std::unique_ptr<Recording> begin() override { return std::make_unique<TorchRecording>(); }
   std::shared_ptr<const guards::ModeFacts> current_modes() override { return guards::current_mode_facts(); }
+  bool records_nothing() override { return unsupported_mode().has_value(); }
   std::shared_ptr<void> save_modes() override { return std::make_shared<TorchModes>(TorchModes::current()); }
   void restore_modes(const std::shared_ptr<void>& snapshot) override { static_cast<const TorchModes*>(snapshot.get())->apply(); }
   bool same_modes(const std::shared_ptr<void>& a, const std::shared_ptr<void>& b) override {

@@ -74,6 +74,7 @@ class Drive final {
   std::shared_ptr<Segment> compile(const guards::FrameAccess& access, int index, Next& next);
   Next apply(const Segment& segment, SegmentRun& run);
   Next run_break();
+  [[gnu::noinline]] Next run_under_mode();
   Next after(const EvalResult& result);
   Next plainly();
   int here() const;
@@ -153,6 +154,18 @@ Next Drive::after(const EvalResult& result) {
 }
 
 Next Drive::run_break() { return after(frame_.run_one()); }
+
+// A mode began after the frame did: nothing is traced until the frame has left it. That happens in a call.
+Next Drive::run_under_mode() {
+  std::vector<uint8_t> stops(frame_.decoded()->unit_count + 1, 0);
+  for (const Instruction& i : frame_.decoded()->instructions)
+    if (i.op == Op::call || i.op == Op::call_function_ex || i.op == Op::with_except_start) stops[i.next_index] = 1;
+  while (tensor_frontend()->records_nothing()) {
+    const EvalResult result = frame_.run({stops.data(), -1});
+    if (result.stop != EvalStop::reached) return Next::left(frame_.conclude(result));
+  }
+  return {};
+}
 
 Next Drive::run_plain(const Segment& segment) {
   if (segment.plain_until < 0) return plainly();
@@ -393,6 +406,7 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
 
 Next Drive::round() {
   if (c_stack_is_low()) return plainly_because(Fallback::stack_low);
+  if (frame_.is_entered() && !frame_.is_fresh() && tensor_frontend() && tensor_frontend()->records_nothing()) return run_under_mode();
   const int index = frame_.next_index();
   const guards::FrameAccess access = frame_.access();
   Site* site = frame_.state().find_site(index);

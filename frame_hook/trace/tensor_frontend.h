@@ -104,6 +104,7 @@ class TensorFrontend {
   virtual TensorClass classify(PyObject* object, std::string* reason) = 0;
   virtual std::unique_ptr<Recording> begin() = 0;
   virtual std::shared_ptr<const guards::ModeFacts> current_modes() = 0;
+  virtual bool records_nothing() { return false; }  // a mode or transform under which no op can be recorded is active
   // Modes that traced code may change (grad mode, autocast, ...): opaque snapshots. While tracing they are changed for real;
   // at the end the tracer restores the first snapshot, and the segment applies the last one when it differs.
   virtual std::shared_ptr<void> save_modes() = 0;

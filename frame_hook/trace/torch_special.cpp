@@ -200,6 +200,11 @@ Value* clear_autocast_cache(Tracer& t, const Arguments&) {
   return t.none();
 }
 
+Value* enter_function_mode(Tracer&, const Arguments&) { graph_break(BreakReason::mode_entered, "a torch-function mode"); }
+Value* enter_dispatch_mode(Tracer&, const Arguments&) { graph_break(BreakReason::mode_entered, "a torch-dispatch mode"); }
+Value* enter_forward_ad(Tracer&, const Arguments&) { graph_break(BreakReason::mode_entered, "forward-mode AD"); }
+Value* enter_transform(Tracer&, const Arguments&) { graph_break(BreakReason::mode_entered, "a functorch transform"); }
+
 Value* inference_mode_new(Tracer& t, const Arguments& args) {
   Value* mode = parse(t, args, "_InferenceMode", {"mode"}, 1)[0];
   if (t.type_of(mode) != &PyBool_Type) graph_break(BreakReason::unsupported_value, "inference mode of " + describe(mode));

@@ -118,6 +118,7 @@ PROGRAMS = {
     "generator_frame": (run_coroutine, lambda: (torch.ones(4),)),
     "real_iterator": (take_one, lambda: (torch.ones(4), open(__file__))),
     "exception_raised": (raises, lambda: (torch.ones(4),)),
+    "mode_entered": (lambda x: torch.func.vmap(lambda row: row * 2)(x + 1) + 1, lambda: (torch.ones(4, 2),)),
     "recursion_limit": (descend, lambda: (torch.ones(4), 400)),
     "escaped_traced": (keep_identity, lambda: (torch.ones(4),)),
 }
