@@ -75,6 +75,7 @@ class StillUncached final : public guards::ModeFacts {
   const std::string name_;
 };
 
+// Null: it did nothing but make an object, which plain Python makes and keeps.
 Value* call_uncached(Tracer& t, Value* v, const Arguments& args, PyObject* key) {
   PyObject* callable = v->object.get();
   Value* function = t.find_attribute(v, interned("__wrapped__"));
@@ -82,11 +83,31 @@ Value* call_uncached(Tracer& t, Value* v, const Arguments& args, PyObject* key) 
     graph_break(BreakReason::unknown_callable, name_of(callable));
   const Actions before(t);
   Value* result = t.call(function, args);
+  const bool alone = before.writes == 0 && before.contexts == 0 && t.protocol().calls_at_exit.empty();
+  if (!t.is_constant(result) && !acted(t, before) && alone) return nullptr;
   if (!t.is_constant(result) || acted(t, before)) graph_break(BreakReason::unknown_callable, name_of(callable) + " which this call is the first of with its arguments");
   PyRef agreed = PyRef::steal(PyTuple_Pack(2, key, t.constant(result)));
   note(t, GuardKind::cache_agrees, source_of(t, v), agreed.get());
   t.protocol().calls_at_exit.emplace_back(v, args);
   return result;
+}
+
+// Calls the wrapper now, as plain Python would have; the entry that it has then.
+PyObject* fill(Tracer& t, PyObject* callable, const Arguments& args, PyObject* key) {
+  std::vector<PyObject*> given;
+  const auto add = [&](Value* v) { given.push_back(t.is_constant(v) ? t.constant(v) : v->object.get()); };
+  for (Value* v : args.positional) add(v);
+  const PyRef names = PyRef::steal(PyTuple_New(static_cast<Py_ssize_t>(args.keywords.size())));
+  for (size_t i = 0; i < args.keywords.size(); ++i) {
+    PyTuple_SET_ITEM(names.get(), i, Py_NewRef(args.keywords[i].first));
+    add(args.keywords[i].second);
+  }
+  const PyRef made = PyRef::steal(PyObject_Vectorcall(callable, given.data(), args.positional.size(), names.get()));
+  if (!made && error_is_interrupt()) return keep_error(), throw Interrupted{}, nullptr;
+  PyObject* entry = made ? PyDict_GetItemWithError(guards::lru_cache_of(callable), key) : nullptr;
+  if (entry) return entry;
+  drop_error();
+  graph_break(BreakReason::unknown_callable, name_of(callable));
 }
 
 }  // namespace
@@ -105,7 +126,8 @@ Value* call_lru_cache(Tracer& t, Value* v, const Arguments& given) {
     t.rely_until_break(std::make_shared<StillUncached>(callable, key.get()));
     Value* result = call_uncached(t, v, args, key.get());
     t.forget_reliance();
-    return result;
+    if (result) return result;
+    entry = fill(t, callable, args, key.get());
   }
   guards::SourceTable& sources = t.guards().sources;
   const guards::SourceId cache = sources.add(SourceKind::lru_cache, source_of(t, v));

@@ -75,7 +75,7 @@ class Operands {
         const PyRef traced = t_.materialise(v);
         PyRef contents = PyRef::steal(t_.recording().known_contents(traced.get()));
         if (!contents) graph_break(BreakReason::data_dependent_value, name_ + " of a tensor");
-        any_tensor = true;
+        tensors.push_back(contents);
         return contents;
       }
       case ValueKind::list: case ValueKind::tuple: {
@@ -100,7 +100,7 @@ class Operands {
   }
 
   std::vector<ArrayValue*> arrays;
-  bool any_tensor = false;
+  std::vector<PyRef> tensors;  // copies of what they hold
 
  private:
   Tracer& t_;
@@ -163,6 +163,24 @@ Value* wrap_answer(Tracer& t, PyObject* object, const std::string& made_by) {
   return t.constant_value(object);
 }
 
+PyRef memory_of(PyObject* tensor) {
+  const PyRef storage = PyRef::steal(PyObject_CallMethod(tensor, "untyped_storage", nullptr));
+  PyRef address = PyRef::steal(storage ? PyObject_CallMethod(storage.get(), "data_ptr", nullptr) : nullptr);
+  drop_error();
+  return address;
+}
+
+// A tensor that NumPy made of tensors, as their __array_wrap__ does. One that is a view of theirs would not be it here.
+Value* wrap_tensor(Tracer& t, PyObject* made, const Operands& operands, const std::string& made_by) {
+  const PyRef memory = memory_of(made);
+  for (const PyRef& tensor : operands.tensors) {
+    const PyRef other = memory_of(tensor.get());
+    if (!memory || !other || PyObject_RichCompareBool(memory.get(), other.get(), Py_EQ) != 0)
+      graph_break(BreakReason::unsupported_value, "a view that " + made_by + " makes");
+  }
+  return t.lifted(made);
+}
+
 void share(Tracer& t, ArrayValue* array, Value* tensor) {
   if (!std::exchange(array->root->is_shared, true)) array->root->shared_at = t.step_to_stop_before();
   const PyRef traced = t.materialise(tensor);
@@ -195,12 +213,14 @@ Value* call_numpy(Tracer& t, PyObject* callable, const Arguments& args, ArrayVal
     const ReadOnly locked(operands.arrays, written);
     result = PyRef::steal(PyObject_Vectorcall(callable, given.data(), args.positional.size(), names.get()));
   }
+  if (result && !operands.tensors.empty() && Py_IS_TYPE(result.get(), Py_TYPE(operands.tensors[0].get())))
+    return wrap_tensor(t, result.get(), operands, name);
   if (result) return wrap_answer(t, result.get(), name);
   if (PyErr_ExceptionMatches(PyExc_FloatingPointError)) {
     drop_error();
     graph_break(BreakReason::outside_effect, "a floating-point warning of NumPy");
   }
-  if (operands.arrays.empty() && !operands.any_tensor) t.constant_steal(nullptr);
+  if (operands.arrays.empty() && operands.tensors.empty()) t.constant_steal(nullptr);
   drop_error();
   graph_break(BreakReason::unknown_callable, name + " of an array, which raises");
 }

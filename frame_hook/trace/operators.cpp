@@ -187,10 +187,35 @@ Value* container_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) 
   return nullptr;
 }
 
+// "%(name)s" with the name taken out of each field, and the values that the mapping has under the names.
+std::string without_names(Tracer& t, std::string text, DictValue* mapping, std::vector<Value*>& values) {
+  for (size_t i = text.find('%'); i != std::string::npos && i + 1 < text.size(); i = text.find('%', i)) {
+    if (text[i + 1] == '%') {
+      i += 2;
+      continue;
+    }
+    const size_t end = text[i + 1] == '(' ? text.find_first_of("()", i + 2) : std::string::npos;
+    if (end == std::string::npos || text[end] == '(')
+      graph_break(BreakReason::unsupported_value, "a format with fields that have no plain name");
+    Value* name = t.string(text.substr(i + 2, end - i - 2).c_str());
+    Value* value = t.dict_get(mapping, name);
+    if (!value) raise_with(t, PyExc_KeyError, {name});
+    values.push_back(value);
+    text.erase(i + 1, end - i);
+    ++i;
+  }
+  return text;
+}
+
 // "..." % values, where a value needs its __str__ or __repr__ inlined first.
 Value* format_percent(Tracer& t, Value* format, Value* values) {
   std::vector<Value*> parts = tuple_of(values) ? t.unpack(values) : std::vector<Value*>{values};
   std::string text = plain_text(t, format, "format");
+  if (values->kind == ValueKind::dict && text.find("%(") != std::string::npos) {
+    parts.clear();
+    text = without_names(t, text, as<DictValue>(values), parts);
+    format = t.string(text.c_str());
+  }
   size_t next = 0;
   bool holds_reprs = false;  // made here: what is left to do is %s
   for (size_t i = 0; i + 1 < text.size() && next < parts.size(); ++i) {
@@ -258,6 +283,9 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
   const int base = in_place ? op - kInPlace : op;
   const BinaryRow& row = kBinary[base];
   PyObject* function = operator_function(in_place ? row.in_place_function : row.function);
+  const bool has_array = a->kind == ValueKind::array || b->kind == ValueKind::array;
+  if (has_array && !(in_place && a->kind == ValueKind::tensor))
+    return array_operator(*this, in_place ? row.in_place_function : row.function, a, b);
   if (a->kind == ValueKind::tensor || b->kind == ValueKind::tensor) {
     Value* other = a->kind == ValueKind::tensor ? b : a;
     if (other->kind == ValueKind::instance)
@@ -274,8 +302,6 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
       return call_recorded(operator_function("mul"), Arguments{{call(get_attribute(b, interned("reciprocal")), {}), input}, {}});
     return call_recorded(function, Arguments{{a, b}, {}});
   }
-  if (a->kind == ValueKind::array || b->kind == ValueKind::array)
-    return array_operator(*this, in_place ? row.in_place_function : row.function, a, b);
   Value *left = payload_of(a), *right = payload_of(b);
   const bool python = (a->kind == ValueKind::instance || b->kind == ValueKind::instance || real_type(a) || real_type(b));
   if (python)

@@ -203,6 +203,8 @@ std::optional<bool> raw_equal(Tracer& t, Value* a, Value* b) {
 }
 
 Value* Tracer::compare(int op, Value* a, Value* b) {
+  if (a->kind == ValueKind::array || b->kind == ValueKind::array)
+    return call_numpy(*this, operator_function(kFunctions[op]), Arguments{{a, b}, {}});
   if (a->kind == ValueKind::tensor || b->kind == ValueKind::tensor) {
     Value* other = a->kind == ValueKind::tensor ? b : a;
     if (other->kind == ValueKind::instance)
@@ -210,8 +212,6 @@ Value* Tracer::compare(int op, Value* a, Value* b) {
     if (Value* input = float_input(other, other == b ? a : b)) (other == b ? b : a) = input;
     return call_recorded(operator_function(kFunctions[op]), Arguments{{a, b}, {}});
   }
-  if (a->kind == ValueKind::array || b->kind == ValueKind::array)
-    return call_numpy(*this, operator_function(kFunctions[op]), Arguments{{a, b}, {}});
   if (a->kind == ValueKind::instance || b->kind == ValueKind::instance || a->kind == ValueKind::object || b->kind == ValueKind::object)
     if (Value* result = special_compare(*this, op, a, b)) return result;
   type_of(a);

@@ -354,6 +354,15 @@ Value* torch_tensor(Tracer& t, const Arguments& args) { return tensor_of_data(t,
 Value* torch_as_tensor(Tracer& t, const Arguments& args) { return tensor_of_data(t, "as_tensor", args); }
 Value* torch_asarray(Tracer& t, const Arguments& args) { return tensor_of_data(t, "asarray", args); }
 
+// The class, called: a list or a tuple holds elements of the default dtype. Sizes, whose memory is not written, break.
+Value* tensor_class(Tracer& t, const Arguments& args) {
+  Value* data = args.positional.size() == 1 && args.keywords.empty() ? args.positional[0] : nullptr;
+  if (!data || (data->kind != ValueKind::list && data->kind != ValueKind::tuple))
+    graph_break(BreakReason::unknown_callable, "class Tensor");
+  Value* dtype = t.call(t.constant_value(torch_function("get_default_dtype")), {});
+  return tensor_of_data(t, "tensor", Arguments{{data}, {{interned("dtype"), dtype}}});
+}
+
 Value* tensor_new_tensor(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "new_tensor", {"self", "data", "$dtype", "$device", "$requires_grad"}, 2);
   Arguments call{{a[1]}, {}};

@@ -256,3 +256,45 @@ def test_results_of_a_cached_method_belong_to_their_object():
     two, five = Scale(2), Scale(5)
     for s in (two, five, two, five, Scale(7)):
         assert compiled(torch.ones(1), s) == s.by * 3
+
+
+class Recipe:
+    def __init__(self, n):
+        self.n, self.sizes = n, [n]
+
+
+def test_the_first_call_of_a_function_that_makes_an_object():
+    @functools.lru_cache
+    def made(n):
+        return Recipe(n)
+
+    @functools.lru_cache(maxsize=None)
+    def used(recipe, k, plus=0):
+        return [recipe.n * k + plus, recipe]
+
+    def f(x):
+        recipe = made(3)
+        found = used(recipe, 2, plus=1)
+        return x * recipe.n + found[0], recipe is made(3), found[1] is recipe, found is used(recipe, 2, plus=1)
+    compiled = framejit.compile(f)
+    for _ in range(3):
+        got = compiled(x)
+        assert torch.equal(got[0], x * 3 + 7) and got[1:] == (True, True, True)
+    assert framejit.stats()["graphs"] == 1 and framejit.stats()["graph_breaks"] == 0
+    assert made.cache_info().misses == 1 and used.cache_info().misses == 1
+    assert made(3).n == 3 and made.cache_info().currsize == 1
+
+
+def test_a_function_that_reads_what_the_trace_wrote_runs_in_its_place():
+    state = {"n": 1}
+
+    @functools.lru_cache
+    def made():
+        return Recipe(state["n"])
+
+    def f(x):
+        state["n"] = 5
+        return x * made().n
+    compiled = framejit.compile(f)
+    for _ in range(3):
+        assert torch.equal(compiled(x), x * 5)

@@ -76,3 +76,13 @@ def test_contents_are_the_programs_own():
         t.zero_()
         k.fill_(9)
     assert framejit.stats()["graph_breaks"] == 0
+
+
+def test_the_class_tensor_is_called():
+    def of_data(x):
+        return torch.Tensor([1, 2.5]), torch.Tensor((1, 2)), torch.Tensor([[1], [2]]), torch.Tensor([]), x + 1
+
+    def of_sizes(x):
+        return torch.Tensor(2, 3).shape, torch.Tensor(torch.Size([2])).shape, torch.Tensor(x), x + 1
+    check(of_data, X, breaks=0)
+    check(of_sizes, X)

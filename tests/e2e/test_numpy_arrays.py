@@ -225,3 +225,34 @@ def test_warnings_of_numpy_are_each_calls():
     for _ in range(3):
         with pytest.warns(RuntimeWarning):
             compiled(X)
+
+
+def test_arrays_and_tensors_together():
+    def known(x):
+        levels = torch.linspace(1, 2, 5)
+        logs = np.log(np.maximum(levels, 1e-10))
+        distances = logs - np.log(np.linspace(1, 2, 5))
+        below = np.cumsum((distances >= 0), axis=0)
+        return logs, distances, below, np.clip(distances, 0, 1), x + 1
+
+    def view_of_a_tensor(x):
+        levels = torch.arange(4.0)
+        table = np.reshape(levels, (2, 2))
+        levels.add_(1)
+        return table, x + 1
+
+    def in_place(x):
+        levels = torch.arange(4.0)
+        try:
+            levels += np.ones(4)
+        except TypeError:
+            return x
+        return levels, x + 1
+
+    def of_an_input(x):
+        return np.maximum(x, 0.5), x + np.ones(4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(known, X, breaks=0)
+        for f in (view_of_a_tensor, in_place, of_an_input):
+            check(f, X)

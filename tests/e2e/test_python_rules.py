@@ -457,3 +457,21 @@ def test_partial_methods_of_an_object_and_of_its_class():
     compiled = framejit.compile(bind_a_partial_method)
     owner = Bound()
     assert compiled(X, owner)[1] == (owner, 3, 4) and compiled(X, None)[1] == (4, 3)
+
+
+def test_formats_with_named_fields():
+    def f(x):
+        named = {"a": "x", "b": 2, "c": [1, 2], "d": 2.5}
+        texts = "%(a)s %(b)03d %% %(c)r %(d).2f|%(a)10s" % named, "%s" % named, "%(b)s%(b)s" % named
+        try:
+            "%(e)s" % named
+        except KeyError as e:
+            return x + 1, texts, str(e)
+
+    def mixed(x):
+        try:
+            return "%(a)s %s" % {"a": [x.shape]}, x
+        except TypeError as e:
+            return str(e), x + 1
+    check(f, torch.ones(2), breaks=0)
+    check(mixed, torch.ones(2))

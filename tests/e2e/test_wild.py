@@ -68,6 +68,20 @@ def test_a_difference_is_told(monkeypatch, compiled, said):
     assert r["verdict"] == "wrong" and said in r["detail"]
 
 
+def test_batches_of_other_sizes():
+    def by_rows(x, table):
+        return x * table.sum() + x.shape[0]
+    program = wild_program.Program(by_rows, (torch.rand(4, 3),), {"table": torch.rand(3)})
+    others = wild_program.eager_of_larger(program)
+    assert [(other.args[0].shape, other.kwargs["table"].shape) for other, _ in others] == [((8, 3), (3,)), ((12, 3), (3,))]
+    r = wild_program.measured(program, wild_program.eager(program), "compile", others)
+    assert r["verdict"] == "right" and r["whole"] and (r["resized"], r["more_graphs"]) == (2, 1)
+    others[1] = (others[1][0], ("returned", others[1][1][1].double(), others[1][1][2]))
+    assert wild_program.measured(program, wild_program.eager(program), "compile", others)["verdict"] == "wrong"
+    assert wild_program.eager_of_larger(wild_program.Program(lambda x: x.view(2, 3), (torch.rand(2, 3),))) == []
+    assert wild_program.larger(wild_program.Program(lambda n: n, (3,)), 2) is None
+
+
 @pytest.mark.nothing_captured
 def test_what_eager_refuses_is_passed_over():
     package = SimpleNamespace(make=lambda name: wild_program.Program(lambda x: x[0, 0, 0], PROGRAM.args))
@@ -85,11 +99,11 @@ def test_crashes_and_hangs_are_verdicts():
 @pytest.mark.nothing_captured
 def test_the_table_and_what_is_run_again(monkeypatch, tmp_path):
     common = dict(package="einops", seed=0, mode="compile", graphs=1, graph_breaks=0, recompiles=0, fallback_reasons={}, seconds=1)
-    rows = [{**common, "name": "a", "verdict": "right", "detail": "", "whole": True, "break_reasons": {}},
+    rows = [{**common, "name": "a", "verdict": "right", "detail": "", "whole": True, "break_reasons": {}, "resized": 2, "more_graphs": 3},
             {**common, "name": "b", "verdict": "wrong", "detail": "off", "whole": False, "break_reasons": {"outside_effect": 2}, "recompiles": 9},
             dict(package="einops", seed=0, name="c", verdict="passed over", detail="")]
     text = run_wild.table(rows, 0).splitlines()
-    assert text[1].split() == ["einops", "compile", "2", "1", "1", "1", "2", "outside_effect", "2"]
+    assert text[1].split() == ["einops", "compile", "2", "1", "1", "1", "1", "1", "2", "outside_effect", "2"]
     assert text[-2:] == ["not right or fallen back: 1", "einops b (compile): wrong: off"]
     journal, started = tmp_path / "journal", []
     journal.write_text("\n".join(map(json.dumps, rows)))

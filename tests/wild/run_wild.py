@@ -2,7 +2,9 @@
 
     run_wild.py --journal FILE --summary FILE [--package NAME ...] [--seed 0] [--count 192] [--seconds 120] [--jobs 2]
 
-Each program runs five times under framejit.compile and five times under FRAMEJIT=1, and every result is compared as tests/e2e/check.py does.
+Each program runs five times under framejit.compile and five times under FRAMEJIT=1, then with batches of other sizes,
+and every result is compared as tests/e2e/check.py does. "sized" are the programs that took other sizes, "again" those
+of them whose other sizes made more graphs than the program has: a size did not become a symbol at its first change.
 What the journal has for a seed is not run again, so that a run that was stopped goes on.
 """
 import argparse
@@ -49,7 +51,8 @@ def counted(reasons):
 
 def table(rows, seed):
     """A row for each package and mode, then what is not right, and what breaks most."""
-    text, wrong = [f"{'package':14} {'mode':11} {'programs':>8} {'right':>6} {'whole':>6} {'recompile':>9} {'seconds':>8}  breaks by reason"], []
+    counts = f"{'programs':>8} {'right':>6} {'whole':>6} {'recompile':>9} {'sized':>6} {'again':>6} {'seconds':>8}"
+    text, wrong = [f"{'package':14} {'mode':11} {counts}  breaks by reason"], []
     groups = collections.defaultdict(list)
     for r in rows:
         if r["verdict"] != "passed over" and r["seed"] == seed:
@@ -60,6 +63,8 @@ def table(rows, seed):
             breaks.update(r.get("break_reasons", {}))
         text.append(f"{package:14} {mode:11} {len(found):8} {sum(r['verdict'] == 'right' for r in found):6} "
                     f"{sum(r.get('whole', False) for r in found):6} {sum(r.get('recompiles', 0) > MANY for r in found):9} "
+                    f"{sum(r.get('resized', 0) > 0 for r in found):6} "
+                    f"{sum(r.get('more_graphs', 0) > r.get('graphs', 0) for r in found):6} "
                     f"{sum(r.get('seconds', 0) for r in found):8.0f}  {counted(breaks)}")
         fell = [r for r in found if set(r.get("fallback_reasons", {})) & {"internal_error", "run_failed"}]
         wrong += [f"{package} {r['name']} ({mode}): {r['verdict']}: {r['detail']}" for r in found if r["verdict"] != "right"]

@@ -1,6 +1,7 @@
 """One program, plain and compiled: whether its results are eager's, and what framejit says of it.
 
-A record is what the table is made of: the verdict, graphs, breaks by reason, recompiles in five calls, seconds.
+A record is what the table is made of: the verdict, graphs, breaks by reason, recompiles in five calls, seconds, and how
+calls with larger batches went.
 """
 import re
 import sys
@@ -10,12 +11,14 @@ from pathlib import Path
 from typing import Any, Callable
 
 import torch
+from torch.utils._pytree import tree_leaves, tree_map
 
 sys.path.append(str(Path(__file__).parents[1] / "e2e"))
 
 CALLS = 5
 NOISE = 4  # the bound has eager's own error in it, which on results of few elements may be small by chance
 MODES = ("compile", "FRAMEJIT=1")
+LARGER = (2, 3)  # times the batch
 
 
 class PassedOver(Exception):
@@ -27,6 +30,20 @@ class Program:
     fn: Callable[..., Any]  # a module, or a function
     args: tuple = ()
     kwargs: dict = field(default_factory=dict)
+
+
+def larger(program, times):
+    """The program with each row of its batch `times` times; None where it has no batch."""
+    tensors = [t for t in tree_leaves((program.args, program.kwargs)) if isinstance(t, torch.Tensor) and t.dim()]
+    if not tensors:
+        return None
+    rows = tensors[0].shape[0]
+
+    def repeated(t):
+        is_batch = isinstance(t, torch.Tensor) and t.dim() and t.shape[0] == rows
+        return t.repeat_interleave(times, 0) if is_batch else t
+    args, kwargs = tree_map(repeated, (program.args, program.kwargs))
+    return Program(program.fn, args, kwargs)
 
 
 def outcome(fn, program):
@@ -72,7 +89,19 @@ def eager(program):
     return want
 
 
-def measured(program, want, mode):
+def eager_of_larger(program):
+    """(program, what plain Python answers) for each larger batch that it takes."""
+    found = []
+    for times in LARGER:
+        other = larger(program, times)
+        try:
+            found += [(other, eager(other))] if other else []
+        except PassedOver:  # its sizes belong together otherwise
+            pass
+    return found
+
+
+def measured(program, want, mode, others=()):
     """The record of a mode, in a process of its own."""
     import framejit
     from wide import in_float64
@@ -93,5 +122,10 @@ def measured(program, want, mode):
             return in_float64(framejit.disable(program.fn), program.args, program.kwargs)
     wrong = next(filter(None, (difference(g, want, exact) for g in got)), None)
     whole = stats["graphs"] == 1 and not stats["graph_breaks"] and not stats["fallbacks"]
-    return {"verdict": "wrong" if wrong else "right", "detail": wrong or "", "whole": whole, "seconds": round(seconds, 2),
+    for other, answer in others:
+        program, ours = other, outcome(fn, other)
+        wrong = wrong or difference(ours, answer, exact)
+    more = framejit.stats()["graphs"] - stats["graphs"]
+    return {"resized": len(others), "more_graphs": more,
+            "verdict": "wrong" if wrong else "right", "detail": wrong or "", "whole": whole, "seconds": round(seconds, 2),
             **{name: stats[name] for name in ("graphs", "graph_breaks", "recompiles", "break_reasons", "fallback_reasons")}}
