@@ -180,6 +180,7 @@ std::unique_ptr<Segment> build_segment(FrameTrace& trace, const guards::FrameAcc
   auto segment = std::make_unique<Segment>();
   segment->options = options;
   segment->steps = trace.steps;
+  segment->told = trace.told;
   RecipeBuilder recipe(trace, *tensor_frontend());
   plan_exit(trace, recipe, *segment);
   if (!compile_graph(trace, recipe, *segment)) return nullptr;

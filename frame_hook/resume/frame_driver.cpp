@@ -10,6 +10,7 @@
 #include "frame_hook/resume/stance.h"
 #include "frame_hook/resume/stats.h"
 #include "frame_hook/trace/object_kinds.h"
+#include "frame_hook/resume/told.h"
 #include "guards/interrupts.h"
 #include "guards/running_compile.h"
 #include "runtime/base/c_stack.h"
@@ -50,7 +51,7 @@ struct Next {
 class Drive final {
  public:
   // `refusal`: if given, a frame that has not started is left to the caller instead of run plainly.
-  Drive(LiveFrame& frame, const Options& options, bool* refusal = nullptr) : frame_(frame), options_(options), refusal_(refusal) {}
+  Drive(LiveFrame& frame, const Options& options, ToldInCall& told, bool* refusal = nullptr) : frame_(frame), options_(options), told_(told), refusal_(refusal) {}
 
   PyObject* run() {
     for (;;) {
@@ -69,7 +70,7 @@ class Drive final {
   [[gnu::noinline]] void place_contents(const FramePlan& plan, const SegmentRun& run);
   [[gnu::noinline]] Next resume_callee(const Segment& segment, SegmentRun& run, size_t level);
   [[gnu::noinline]] Next run_plain(const Segment& segment);
-  [[gnu::noinline]] Next no_result(RunStatus status);
+  [[gnu::noinline]] Next no_result(RunStatus status, const Segment& segment);
   [[gnu::noinline]] Next plainly_because(Fallback reason, const std::string& detail = "");
   std::shared_ptr<Segment> compile(const guards::FrameAccess& access, int index, Next& next);
   Next apply(const Segment& segment, SegmentRun& run);
@@ -93,6 +94,7 @@ class Drive final {
 
   LiveFrame& frame_;
   const Options& options_;                // the settings object lives while the call runs
+  ToldInCall& told_;
   bool* const refusal_;
 };
 
@@ -108,12 +110,16 @@ struct Compiling {
 // that resumes, further up this C stack.
 class CalleeFiller final : public FrameFiller {
  public:
-  CalleeFiller(const Segment& segment, SegmentRun& run, size_t level, const Options& options) : segment_(segment), run_(run), level_(level), options_(options) {}
+  CalleeFiller(const Segment& segment, SegmentRun& run, size_t level, const Options& options, ToldInCall& told)
+      : segment_(segment), run_(run), level_(level), options_(options), told_(told) {}
   PyObject* fill(LiveFrame& frame) override {
     if (!frame.enter()) return nullptr;
-    Drive drive(frame, options_);
+    Drive drive(frame, options_, told_);
+    told_.enters_callee();
     const Next next = drive.resume(segment_, run_, level_);
-    return next.leave ? next.result : drive.run();
+    PyObject* const result = next.leave ? next.result : drive.run();
+    told_.leaves_callee();
+    return result;
   }
 
  private:
@@ -121,6 +127,7 @@ class CalleeFiller final : public FrameFiller {
   SegmentRun& run_;
   size_t level_;
   const Options& options_;
+  ToldInCall& told_;
 };
 
 Next Drive::plainly() {
@@ -136,7 +143,8 @@ Next Drive::plainly_because(Fallback reason, const std::string& detail) {
 }
 
 // An entry that fitted gave no result. The error that is set is the user's, or says why plain Python has to run.
-Next Drive::no_result(RunStatus status) {
+Next Drive::no_result(RunStatus status, const Segment& segment) {
+  if (segment.told == Told::yes) told_.only_no();
   if (status == RunStatus::missed) return plainly_because(Fallback::guards_moved);
   if (status == RunStatus::raised) return leave_with_error(here());
   PyObject *type, *value, *traceback;
@@ -181,6 +189,7 @@ Next Drive::run_plain(const Segment& segment) {
 
 Next Drive::apply(const Segment& segment, SegmentRun& run) {
   stats().segment_instructions += segment.steps;
+  if (segment.told != Told::nothing) told_.runs(segment, frame_.code());
   if (segment.exit == ExitKind::plain) return run_plain(segment);
   if (segment.exit == ExitKind::returned) {
     if (segment.leaves_handler) frame_.set_handled(segment.handled == kUnbound ? nullptr : Py_NewRef(run.slots[segment.handled].get()));
@@ -211,7 +220,7 @@ Next Drive::resume(const Segment& segment, SegmentRun& run, size_t level) {
 Next Drive::resume_callee(const Segment& segment, SegmentRun& run, size_t level) {
   const FramePlan& plan = segment.frames[level];
   frame_.set_current(plan.index);
-  CalleeFiller filler(segment, run, level + 1, options_);
+  CalleeFiller filler(segment, run, level + 1, options_, told_);
   const bool makes_object = plan.on_return == OnReturn::push_object;
   const PyRef function = run.slots[segment.frames[level + 1].function], object = makes_object ? run.slots[plan.pending_object] : PyRef();
   PyRef value = PyRef::steal(call_into(function.get(), filler));
@@ -373,7 +382,9 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   const KeepsInterrupts keeps;
   CompileOutcome outcome;
   try {
-    outcome = compile_segment(access, frame_.decoded(), index, options_, note_of(frame_.state()).hints);
+    TraceHints hints = note_of(frame_.state()).hints;
+    hints.tells_compiling = told_.tells_yes(frame_.state());
+    outcome = compile_segment(access, frame_.decoded(), index, options_, hints);
   } catch (const Interrupted&) {
     count_break(BreakReason::interrupted, "a signal handler", place(frame_), "");
   } catch (const std::bad_alloc&) {
@@ -414,10 +425,10 @@ Next Drive::round() {
   SegmentRun run;
   for (auto& entry : site->entries) {
     const std::shared_ptr<Segment> segment = static_cast<SegmentEntry&>(*entry).segment;
-    if (segment->options != options_) continue;
+    if (segment->options != options_ || (segment->told != Told::nothing && !told_.fits(*segment, frame_.state()))) continue;
     const RunStatus status = segment->run(access, run);
     if (status == RunStatus::missed) continue;
-    if (status != RunStatus::done) return no_result(status);
+    if (status != RunStatus::done) return no_result(status, *segment);
     (segment->call ? stats().hits : stats().plain_hits) += 1;
     segment->hits += 1;
     segment->last_use = ++g_uses;
@@ -455,7 +466,7 @@ Next Drive::miss(const guards::FrameAccess& access, int index) {
   SegmentRun run;
   const RunStatus status = segment->run(access, run);
   // A new entry misses when another thread changed what is guarded while the compile was without the GIL.
-  if (status != RunStatus::done) return no_result(status);
+  if (status != RunStatus::done) return no_result(status, *segment);
   return apply(*segment, run);
 }
 
@@ -529,18 +540,22 @@ PyObject* FrameDriver::on_frame(LiveFrame& frame, PyObject* options) {
   if (is_left_alone(frame)) return frame.pass_through();
   const Options* known = options_of(options);
   if (!known) return frame.is_entered() || frame.enter() ? frame.raise() : nullptr;
-  return Drive(frame, *known).run();
+  ToldInCall told;
+  return told.leaves(Drive(frame, *known, told).run());
 }
 
 PyObject* FrameDriver::on_frame(LiveFrame& frame, const Options& options) {
   const bool is_of_compile = g_compiling;  // what the tracer imports
-  return is_of_compile || is_left_alone(frame) ? frame.pass_through() : Drive(frame, options).run();
+  if (is_of_compile || is_left_alone(frame)) return frame.pass_through();
+  ToldInCall told;
+  return told.leaves(Drive(frame, options, told).run());
 }
 
 std::optional<PyObject*> FrameDriver::try_frame(LiveFrame& frame, const Options& options) {
   if (is_left_alone(frame)) return std::nullopt;
   bool refusal = false;
-  PyObject* const result = Drive(frame, options, &refusal).run();
+  ToldInCall told;
+  PyObject* const result = told.leaves(Drive(frame, options, told, &refusal).run());
   return refusal ? std::nullopt : std::optional(result);
 }
 

@@ -73,6 +73,7 @@ class Segment {
   std::vector<FramePlan> frames;           // when it broke
   BreakReason reason{};
   std::string where;                       // of the break
+  Told told = Told::nothing;
   std::shared_ptr<const CompileOptions> options;
   int plain_until = -1;                    // code unit of the break, for ExitKind::plain
   uint64_t hits = 0, last_use = 0;         // the driver's, with the GIL held

@@ -31,7 +31,7 @@ std::string text_of_position(const SymbolicFrame& frame) { return place_of(frame
 
 }  // namespace
 
-Tracer::Tracer(TensorFrontend& frontend, const TraceOptions& options) : frontend_(frontend), options_(options) {
+Tracer::Tracer(TensorFrontend& frontend, const TraceOptions& options) : frontend_(frontend), options_(options), told_(options.hints.tells_compiling ? Told::yes : Told::no_as_before) {
   set_interrupt_reader(compile_interrupted);  // for the passes and kernels that follow
 }
 
@@ -92,6 +92,7 @@ FrameTrace Tracer::trace_frame(const guards::FrameAccess& frame, std::shared_ptr
     if (interrupt_is_kept()) throw Interrupted{};
     FJ_CHECK(++attempts < 100, "a trace that never ends in an exit");
   }
+  if (compiling_was_asked_) trace_.told = told_;
   return std::move(trace_);
 }
 
@@ -161,27 +162,18 @@ bool Tracer::run_root(std::shared_ptr<SymbolicFrame> root) {
     if (!stop_where_.empty()) trace_.where = stop_where_;
     trace_.place = stop_place_;
   } catch (const GraphBreak& b) {
-    if (b.reason == BreakReason::exception_raised && retells_compiling()) return false;
+    if (retells_at_break(b)) return false;
     stop_facts_ = std::exchange(break_facts_, {});
     stop_before(break_step_.value_or(1), b.reason, b.detail, stop_where_);
     return false;
   } catch (const SymbolicRaise& raised) {
-    if (retells_compiling()) return false;
+    if (retells_after_error()) return false;
     const RaisePoint& point = raised_at_.at(raised.exception);
     stop_before(point.step, BreakReason::exception_raised, raised.exception->type->tp_name, point.where);
     return false;
   }
   trace_.steps = step_;
   return accept_exit();
-}
-
-// Where is_compiling() is true a program may take a path that eager never takes, and fail there. Nothing of the trace was committed: it is
-// made again as plain Python would run it.
-bool Tracer::retells_compiling() {
-  if (!compiling_was_asked_ || !tells_compiling_) return false;
-  tells_compiling_ = false;
-  stop_at_step_ = UINT64_MAX;
-  return true;
 }
 
 std::shared_ptr<SymbolicFrame> Tracer::root_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, size_t start) {
@@ -495,6 +487,8 @@ Value* Tracer::run_frame(std::shared_ptr<SymbolicFrame> frame) {
   const auto stop_here_once = [this] {
     if (break_step_) return;
     break_step_ = resumable_step();
+    break_frames_.clear();
+    for (const auto& frame : frames_) break_frames_.emplace_back(frame->code->code, frame->position);
     stop_place_here();
   };
   for (;;) {

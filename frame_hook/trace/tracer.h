@@ -26,6 +26,7 @@ struct TraceHints {                       // kept per code object, grows with re
   std::vector<std::string> dynamic_sources;  // "L['n']" (an int), "L['x'].size(0)": symbols from now on
   bool dynamic_all = false;               // compile(dynamic=True)
   bool dynamic_never = false;             // compile(dynamic=False)
+  bool tells_compiling = true;            // what torch.compiler.is_compiling() answers, where that is known before the trace
 };
 
 struct TraceOptions {
@@ -51,6 +52,15 @@ struct FrameExit {                        // one frame at the exit, outermost fi
   std::shared_ptr<SymbolicFrame> frame;   // state before instruction frame->position (innermost), or inside it (outer frames)
 };
 
+// What a program was told that asked whether it is being compiled. See told.cpp.
+enum class Told : uint8_t {
+  nothing,         // it did not ask
+  yes,
+  no,              // because the trace ends in a break, and comes as far with this answer
+  no_after_error,  // because an exception left the trace when it was told yes: no for the rest of the call
+  no_as_before,    // because of TraceHints
+};
+
 struct BreakPlace {
   PyRef file;                             // co_filename; null: unknown
   SourceSpan span;
@@ -72,6 +82,7 @@ struct FrameTrace {
   std::string where;                      // "model.py:31 Net.forward"
   BreakPlace place;                       // the same for a caret; of a break
   std::shared_ptr<void> modes_at_exit;    // null when unchanged
+  Told told = Told::nothing;
   uint64_t steps = 0;
   size_t python_calls_inlined = 0;
   std::shared_ptr<struct ProtocolState> protocol;  // side tables of the object protocol (context variables written, ...)
@@ -217,8 +228,7 @@ class Tracer {
   ProtocolState& protocol();                               // made on first use, one per trace
   // What a function returned that was run while tracing; one for all attempts. Null: it was not run.
   PyRef& assumed_constant(const std::string& call) { return assumed_constants_[call]; }
-  // What torch.compiler.is_compiling() answers: true, until an exception has left a trace that was told so.
-  bool tell_compiling() { return compiling_was_asked_ = true, tells_compiling_; }
+  bool tell_compiling() { return compiling_was_asked_ = true, told_ == Told::yes; }  // what torch.compiler.is_compiling() answers
   std::string here() const;                                // "file.py:12 function" of the innermost frame
 
  private:
@@ -264,8 +274,22 @@ class Tracer {
 
   // Where a trace stops
   std::unordered_map<std::string, PyRef> assumed_constants_;
-  bool tells_compiling_ = true, compiling_was_asked_ = false;  // the second: in this attempt
-  bool retells_compiling();                                // true: the trace starts over with the other answer
+  Told told_;                                              // what whoever asks is told in this attempt
+  bool compiling_was_asked_ = false;                       // in this attempt
+  struct Break {
+    std::vector<std::pair<const PyCodeObject*, size_t>> frames;  // each at its instruction, outermost first
+    uint64_t step;
+    BreakReason reason;
+    std::string detail, where;
+    BreakPlace place;
+    std::vector<std::shared_ptr<const guards::ModeFacts>> facts;
+  };
+  std::optional<Break> break_told_yes_;                    // the attempt that was told yes; set while one that is told no goes on
+  std::vector<std::pair<const PyCodeObject*, size_t>> break_frames_;  // as in Break, with break_step_
+  // These: true when the trace starts over with the other answer.
+  bool retells_after_error();
+  bool retells_at_break(const GraphBreak& b);
+  bool returns_to_yes();
   struct StopTracing {};                                   // thrown at an instruction boundary, the exit is set
   struct RaisePoint { uint64_t step; std::string where; };
   std::unordered_map<Value*, RaisePoint> raised_at_;       // exceptions -> the instruction to stop at, if nobody catches

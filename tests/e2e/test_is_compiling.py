@@ -136,6 +136,132 @@ def test_other_calls_are_told_yes_again():
     assert [compiled(x, n)[1] for n in (1, 2, 3, 2)] == [True, False, True, False]
 
 
+class TestALaterError:
+    """What was told yes is committed when a later part of the call fails."""
+
+    def test_no_costs_nothing_at_a_break(self, capsys):
+        def f(x):
+            asked = torch.compiler.is_compiling()
+            y = x * 2
+            print("plain")
+            if asked:
+                raise ValueError("not here")
+            return y + 1
+        check(f, torch.randn(3), breaks=1, compiles=2)
+
+    def test_with_fullgraph_no_may_be_whole(self):
+        def f(x):
+            y = x + 1
+            if torch.compiler.is_compiling():
+                print("plain")
+            return y * 2
+        x = torch.randn(3)
+        same(framejit.compile(f, fullgraph=True)(x), f(x))
+        assert framejit.stats()["graphs"] == 1
+
+    def test_yes_where_no_would_break_earlier(self, capsys):
+        def f(x):
+            if not torch.compiler.is_compiling() and bool(x.sum() > 1e9):
+                return x
+            y = x * 2
+            print("plain")
+            return y + 1
+        check(f, torch.randn(3), breaks=1, compiles=2)
+
+    def test_is_no_later_calls_error(self, capfd):
+        """Yes is what keeps the read of data out: the first error cannot be taken back."""
+        def f(x):
+            asked = torch.compiler.is_compiling()
+            if not asked and bool(x.sum() > 1e9):
+                return x
+            y = x * 2
+            print("plain")
+            if asked:
+                raise ValueError("not here")
+            return y + 1
+        compiled, x = framejit.compile(f), torch.randn(3)
+        with pytest.raises(ValueError, match="not here"):
+            compiled(x)
+        assert capfd.readouterr().err.count("is_compiling() was answered True") == 1
+        for _ in range(3):
+            same(compiled(x), f(x))
+        assert "is_compiling()" not in capfd.readouterr().err
+
+    def test_in_what_runs_on_after_a_callees_break(self, capsys):
+        def callee(x):
+            print("plain")
+            asked = torch.compiler.is_compiling()
+            if not asked and bool(x.sum() > 1e9):
+                return x, asked
+            return x + 1, asked
+
+        def f(x):
+            y, asked = callee(x * 2)
+            print("again")
+            if asked:
+                raise ValueError("not here")
+            return y * 3
+        compiled, x = framejit.compile(f), torch.randn(3)
+        try:
+            compiled(x)
+        except ValueError:
+            pass
+        for _ in range(3):
+            same(compiled(x), f(x))
+
+
+class TestTheRestOfACall:
+    """Once told no because of an error, a call is told no to its end."""
+
+    def value(self, x, fails):
+        if torch.compiler.is_compiling():
+            if fails:
+                raise ValueError("not here")
+            return x + 1, True
+        return x + 1, False
+
+    def test_in_one_segment(self):
+        check(lambda x: [self.value(x, i == 0) for i in range(3)], torch.randn(3), breaks=0, compiles=1)
+
+    def test_after_breaks(self, capsys):
+        def f(x):
+            told = []
+            for i in range(3):
+                told.append(self.value(x, i == 0))
+                print("plain")
+            return told
+        check(f, torch.randn(3))
+
+    def test_in_a_callee_that_breaks(self, capsys):
+        def g(x, fails):
+            print("plain")
+            return self.value(x, fails)
+
+        def f(x):
+            return [g(x, i == 0) for i in range(3)]
+        check(f, torch.randn(3))
+
+    def test_after_data_has_shown_the_error(self, capsys):
+        def g(x, i):
+            print("plain")
+            at = i + 100 if torch.compiler.is_compiling() else i
+            return x[at] * 2
+
+        def f(x, i):
+            y = g(x, i)
+            return y, torch.compiler.is_compiling()
+        x, i = torch.randn(5), torch.tensor([1, 2])
+        same(framejit.compile(f)(x, i), f(x, i))
+
+    def test_the_next_call_begins_anew(self, capsys):
+        def f(x, n):
+            y = self.value(x * n, n == 2)
+            print("plain")
+            return y, torch.compiler.is_compiling()
+        compiled, x = framejit.compile(f, dynamic=False), torch.randn(3)
+        assert [compiled(x, n)[1] for n in (2, 1, 2, 1, 1)] == [False, True, False, True, True]
+
+
 def test_what_else_may_be_asked():
     """Neither export nor torch.jit is at work."""
     def f(x):
