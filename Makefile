@@ -120,8 +120,9 @@ bench: build  ## calls, guards, breaks, capture, kernels, models, memory, cold s
 SWEEP ?= benchmarks/results/op_sweep.txt
 SWEEP_DTYPES ?= float32 bfloat16 float16 float64 int64 int32 uint8 bool
 SWEEPS = OMP_NUM_THREADS=1 FRAMEJIT_STRICT=1 $(RUN) tests/e2e/op_sweep.py --jobs $(JOBS) --summary $(SWEEP) --journal $(BUILD)/sweep
+TRACE_ALL = HOOKTEST_DIR=$(CURDIR)/$(BUILD)/package/framejit $(RUN) tests/e2e/hook/trace_all.py --jobs $(JOBS)
 trace-all: build  ## CPython's own tests with every frame traced: what differs, the share that segments stood for; FILES="test_list ..."
-	@HOOKTEST_DIR=$(CURDIR)/$(BUILD)/package/framejit $(RUN) tests/e2e/hook/trace_all.py --jobs $(JOBS) $(FILES)
+	@$(TRACE_ALL) $(FILES)
 
 sweep: build  ## every op of torch's op_db, compiled and compared; goes on where it was stopped (build/.../sweep)
 	@mkdir -p $(BUILD)/sweep; failed=0; \
@@ -149,11 +150,12 @@ ulp: build  ## worst errors of the elementary functions over all of float32 (hou
 	MATH_STRIDE=$(STRIDE) nice $(BUILD)/tests/inductor_test --gtest_filter='Math/*' --gtest_brief=1 | grep -v '^Running\|^\['; } | tee benchmarks/results/ulp.txt
 
 COUNT ?= 20000
-fuzz: build  ## the fuzzers, long: SEED=0 COUNT=20000
+fuzz: build  ## the fuzzers, long: SEED=0 COUNT=20000; the standard library's own tests with every frame traced
 	@for backend in eager framejit; do $(RUN) tests/fuzz/frames_fuzz.py --backend $$backend --seed $(SEED) --count $(COUNT); done
 	@$(RUN) tests/fuzz/graphs_fuzz.py --seed $(SEED) --count $(COUNT)
 	@$(RUN) tests/fuzz/numbers_fuzz.py --seed $(SEED) --count $(COUNT)
 	@FUZZ_SEED=$(SEED) FUZZ_ROUNDS=$(COUNT) $(BUILD)/tests/inductor_test --gtest_filter='Fuzz.*'
+	@$(TRACE_ALL) --table trace_stdlib.txt
 
 lint: $(STAMP)  ## layering, limits, names, reasons of rows, paths in the documentation
 	@for check in layering limits names reasons docs_paths; do $(RUN) tests/lint/$$check.py; done

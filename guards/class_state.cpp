@@ -208,6 +208,17 @@ class Records {
 
 }  // namespace
 
+PyObject* descriptor_of_method(PyObject* object) {
+  if (!PyCFunction_CheckExact(object)) return nullptr;
+  const auto* function = reinterpret_cast<PyCFunctionObject*>(object);
+  PyObject* const self = function->m_self;
+  if (!self || PyModule_Check(self) || PyType_Check(self)) return nullptr;
+  const PyRef name = PyRef::steal(PyUnicode_InternFromString(function->m_ml->ml_name));
+  PyObject* const found = name ? _PyType_Lookup(Py_TYPE(self), name.get()) : nullptr;
+  const bool is_it = found && Py_IS_TYPE(found, &PyMethodDescr_Type) && reinterpret_cast<PyMethodDescrObject*>(found)->d_method == function->m_ml;
+  return is_it ? found : nullptr;
+}
+
 bool is_class_data(PyObject* name, PyObject* value) {
   PyTypeObject* type = Py_TYPE(value);
   const bool plain = value == Py_None || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type || type == &PyUnicode_Type ||

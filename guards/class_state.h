@@ -14,6 +14,8 @@ namespace framejit::guards {
 
 // Never 0, and unique among all states of all classes. No Python code runs, no exception is left. The GIL must be held.
 uint64_t class_state(PyTypeObject* type);
+// Of a built-in method: what the class of its self has under its name, borrowed; null where that is something else.
+PyObject* descriptor_of_method(PyObject* object);
 bool is_class_data(PyObject* name, PyObject* value);  // an item of a class's dict that is a data attribute
 
 }  // namespace framejit::guards

@@ -10,6 +10,7 @@ namespace framejit::guards {
 namespace {
 
 constexpr size_t kLongest = 80;
+constexpr int kDeepest = 8;
 
 std::string shortened(std::string text) {
   if (text.size() <= kLongest) return text;
@@ -48,8 +49,12 @@ std::string range(PyObject* object) {
   return "range(" + part("start") + ", " + part("stop") + (step == "1" ? "" : ", " + step) + ")";
 }
 
+// A list may hold itself.
 std::string sequence(PyObject* object) {
   const bool tuple = PyTuple_Check(object);
+  static thread_local int depth = 0;
+  if (depth >= kDeepest) return tuple ? "(...)" : "[...]";
+  ++depth;
   const Py_ssize_t n = PySequence_Fast_GET_SIZE(object);
   std::string text(1, tuple ? '(' : '[');
   for (Py_ssize_t i = 0; i < n; ++i) {
@@ -58,6 +63,7 @@ std::string sequence(PyObject* object) {
     text += describe(PySequence_Fast_GET_ITEM(object, i));
   }
   if (tuple && n == 1) text += ",";
+  --depth;
   return text + (tuple ? ")" : "]");
 }
 

@@ -4,6 +4,7 @@
 // that no guard has to come first. No Python code runs, no exception is left set.
 #pragma once
 
+#include "guards/class_state.h"
 #include "guards/interrupts.h"
 #include "guards/iterators.h"
 #include "guards/lru_cache.h"
@@ -81,7 +82,7 @@ inline PyObject* fetch_method_self(const RunState&, PyObject* base, const Step&)
   return PyCFunction_Check(base) ? PyCFunction_GET_SELF(base) : nullptr;
 }
 inline PyObject* fetch_method_function(const RunState&, PyObject* base, const Step&) {
-  return PyMethod_Check(base) ? PyMethod_GET_FUNCTION(base) : nullptr;
+  return PyMethod_Check(base) ? PyMethod_GET_FUNCTION(base) : descriptor_of_method(base);
 }
 
 inline PyObject* fetch_iterator_item(const RunState&, PyObject* base, const Step& step) { return peek_item(base, step.number, false); }

@@ -528,9 +528,11 @@ bool is_left_alone(LiveFrame& frame) {
   stats().frames += 1;
   if (!t_enabled || stance_now() == Stance::plain) return true;
   if (frame.is_generator() || (frame.code()->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR))) return true;
-  if (!frame.is_observed() && frame.decoded()) return false;
+  const guards::FrameAccess access = frame.access();
+  const bool has_odd_globals = !PyDict_CheckExact(access.globals) || !PyDict_CheckExact(access.builtins);
+  if (!has_odd_globals && !frame.is_observed() && frame.decoded()) return false;
   drop_error();
-  count_fallback(frame.is_observed() ? Fallback::observed : Fallback::undecodable, place(frame));
+  count_fallback(has_odd_globals ? Fallback::odd_globals : frame.is_observed() ? Fallback::observed : Fallback::undecodable, place(frame));
   return true;
 }
 

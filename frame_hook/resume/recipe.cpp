@@ -28,6 +28,14 @@ bool fill_set(PyObject* target, const RecipeStep& s, const std::vector<PyRef>& s
   return true;
 }
 
+// Of C code, as str.split, it is a built-in method.
+PyObject* bound_method(PyObject* function, PyObject* self) {
+  PyTypeObject* const of = Py_TYPE(function);
+  if (of == &PyClassMethodDescr_Type) return of->tp_descr_get(function, nullptr, self);
+  const bool in_c = of == &PyMethodDescr_Type || of == &PyWrapperDescr_Type;
+  return in_c ? of->tp_descr_get(function, self, reinterpret_cast<PyObject*>(Py_TYPE(self))) : PyMethod_New(function, self);
+}
+
 // Where the order is not known: of a set that keeps items, the others are removed and the new ones added, as the program did: its order follows from that.
 bool change_set(PyObject* target, const RecipeStep& s, const std::vector<PyRef>& slots) {
   if (s.object) return PySet_Clear(target) == 0 && fill_set(target, s, slots, 1);
@@ -149,7 +157,7 @@ bool Recipe::run_step(const RecipeStep& s, const RecipeInputs& in, std::vector<P
     case RecipeOp::assign_cell: return PyCell_Set(at(0), at(1)) == 0;
     case RecipeOp::function: return give(make_function(s, slots));
     case RecipeOp::instance_dict: return give(PyObject_GenericGetDict(at(0), nullptr));
-    case RecipeOp::method: return give(PyMethod_New(at(0), at(1)));
+    case RecipeOp::method: return give(bound_method(at(0), at(1)));
     case RecipeOp::instance: return give(make_instance(s, slots));
     case RecipeOp::set_attribute: {
       auto* set = PyType_Check(at(0)) || PyModule_Check(at(0)) ? PyObject_SetAttr : PyObject_GenericSetAttr;

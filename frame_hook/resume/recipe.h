@@ -87,6 +87,7 @@ class RecipeBuilder {
 
  private:
   SlotId step(RecipeOp op, std::vector<SlotId> operands = {}, int64_t number = 0, PyObject* object = nullptr);
+  SlotId build_set(SetValue* set);
   SlotId set_step(RecipeOp op, std::vector<SlotId> operands, SetValue* set);  // the operands given, the items of `set`, its order
   SlotId fetch(guards::SourceId source);
   SlotId constant(PyObject* object);

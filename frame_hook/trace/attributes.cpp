@@ -53,6 +53,14 @@ Value* wrapped_function(Tracer& t, const Found& d) {
   return t.wrap(inner.get(), t.guards().sources.add(SourceKind::member, d.source, 0, interned("__func__")));
 }
 
+// Until 3.12 what a classmethod wraps is bound by its own __get__.
+Value* bind_class_method(Tracer& t, const Found& d, Value* owner) {
+  Value* function = wrapped_function(t, d);
+  const bool has_get = function->kind != ValueKind::function && function->kind != ValueKind::method && function->type && function->type->tp_descr_get;
+  if (PY_VERSION_HEX < 0x030D0000 && has_get) graph_break(BreakReason::unknown_attribute, "a classmethod around a descriptor");
+  return make_method(t, function, owner);
+}
+
 bool has_cause(Value* exception) {  // what is set as __cause__, None included, suppresses the context
   bool known = false;
   if (exception->kind == ValueKind::instance) as<InstanceValue>(exception)->find_attr(interned("__cause__"), &known);
@@ -92,6 +100,7 @@ Value* tuple_field(Tracer& t, const Found& d, Value* self) {
 Value* bind_member(Tracer& t, const Found& d, Value* self) {
   PyObject* name = reinterpret_cast<PyDescrObject*>(d.object)->d_name;
   if (Value* field = tuple_field(t, d, self)) return field;
+  if (self->kind == ValueKind::instance && std::string_view(text_of(name)) == "__dict__") return instance_dict(t, as<InstanceValue>(self));
   if (self->kind == ValueKind::instance) {
     bool known;
     Value* written = as<InstanceValue>(self)->find_attr(name, &known);
@@ -118,7 +127,8 @@ Value* exception_attribute(Tracer& t, InstanceValue* self, PyObject* name) {
   if (text == "args" && self->payload && self->payload->kind == ValueKind::tuple) return self->payload;
   if (self->object || text == "args") return nullptr;
   if (text == "__traceback__" && t.was_raised(self)) graph_break(BreakReason::unknown_attribute, "__traceback__ of a caught exception");
-  return text == "__suppress_context__" ? t.boolean(has_cause(self)) : t.none();
+  if (text == "__suppress_context__") return t.boolean(has_cause(self));
+  return text == "__cause__" || text == "__context__" || text == "__traceback__" ? t.none() : nullptr;
 }
 
 // C getters of real, mutable objects that neither run Python code nor make a new object on each read.
@@ -167,6 +177,14 @@ Found look_up(Tracer& t, PyTypeObject* type, guards::SourceId type_source, PyObj
   return found;
 }
 
+// Whether it is a descriptor, and of which kind, a class of Python says, which may change.
+void guard_descriptor_class(Tracer& t, const Found& found) {
+  PyTypeObject* kind = found.object ? Py_TYPE(found.object) : nullptr;
+  if (!kind || !(kind->tp_flags & Py_TPFLAGS_HEAPTYPE) || (kind->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) || PyType_Check(found.object)) return;
+  if (builtin_base(kind) == kind) return;  // of C
+  t.guard_type_unchanged(kind, t.guards().sources.add(SourceKind::constant, guards::kNoSource, 0, reinterpret_cast<PyObject*>(kind)));
+}
+
 Found look_up(Tracer& t, Value* v, PyObject* name) {
   PyTypeObject* type = t.type_of(v);
   return look_up(t, type, t.type_source(v), name);
@@ -187,8 +205,8 @@ Value* bind(Tracer& t, const Found& d, Value* self, PyTypeObject* type, Value* t
   auto owner = [&] { return type_value ? type_value : t.constant_value(reinterpret_cast<PyObject*>(type)); };
   if (kind == &PyFunction_Type || kind == &PyInstanceMethod_Type) return self ? make_method(t, found_value(t, d), self) : found_value(t, d);
   if (kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type) return self ? make_method(t, found_value(t, d), self) : found_value(t, d);
-  if (kind == &PyStaticMethod_Type) return wrapped_function(t, d);
-  if (kind == &PyClassMethod_Type) return make_method(t, wrapped_function(t, d), owner());
+  if (kind->tp_descr_get == PyStaticMethod_Type.tp_descr_get) return wrapped_function(t, d);
+  if (kind->tp_descr_get == PyClassMethod_Type.tp_descr_get) return bind_class_method(t, d, owner());
   if (kind == &PyClassMethodDescr_Type) return make_method(t, found_value(t, d), owner());
   if (kind == &PyMemberDescr_Type) return self ? bind_member(t, d, self) : found_value(t, d);
   if (kind == &PyGetSetDescr_Type) return self ? bind_getset(t, d, self, type, type_value) : found_value(t, d);
@@ -201,10 +219,9 @@ Value* bind(Tracer& t, const Found& d, Value* self, PyTypeObject* type, Value* t
       return t.call(getter, {self ? self : t.none(), owner()});
     }
     if (kind->tp_descr_get == PyProperty_Type.tp_descr_get) return self ? bind_property(t, d, self) : found_value(t, d);
-    if (!self) return found_value(t, d);
     // C descriptors that bind as functions do: functools.lru_cache wrappers, compiled functions.
     const std::string_view name = kind->tp_name;
-    if (name == "framejit.ArmedCall" || name == "functools._lru_cache_wrapper") return make_method(t, found_value(t, d), self);
+    if (name == "framejit.ArmedCall" || name == "functools._lru_cache_wrapper") return self ? make_method(t, found_value(t, d), self) : found_value(t, d);
     graph_break(BreakReason::unknown_attribute, std::string(type->tp_name) + " descriptor of type " + kind->tp_name);
   }
   return t.wrap(d.object, d.source);
@@ -297,6 +314,7 @@ DictValue* instance_dict(Tracer& t, InstanceValue* v) {
 
 Value* generic_attribute(Tracer& t, Value* v, PyObject* name) {
   const Found d = look_up(t, v, name);
+  guard_descriptor_class(t, d);
   if (d.object && Py_TYPE(d.object)->tp_descr_set && Py_TYPE(d.object)->tp_descr_get) return bind(t, d, v, v->type, nullptr);
   if (v->kind == ValueKind::instance || (v->object && v->source != guards::kNoSource))
     if (Value* own = own_attribute(t, v, name)) return own;
@@ -307,6 +325,7 @@ Value* python_special(Tracer& t, Value* v, const char* name) {
   if (v->kind != ValueKind::instance && v->kind != ValueKind::object) return nullptr;
   if (v->kind == ValueKind::object && !(t.type_of(v)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return nullptr;
   const Found d = look_up(t, v, interned(name));
+  if (d.object == Py_None && std::string_view(name) != "__hash__") graph_break(BreakReason::exception_raised, std::string(v->type->tp_name) + "." + name + ", which is None,");
   if (!d.object || d.object == Py_None) return nullptr;
   PyTypeObject* kind = Py_TYPE(d.object);
   if (kind == &PyWrapperDescr_Type || kind == &PyMethodDescr_Type || kind == &PyClassMethodDescr_Type) return nullptr;

@@ -49,7 +49,7 @@ Value* type_getter(Tracer& t, Value* type_value, PyTypeObject* type, PyObject* n
   if (text == "__annotations__") {
     if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return nullptr;
     PyObject* own = own_class_attribute(type, interned("__annotations__"));
-    if (!own) return t.dict();
+    if (!own) graph_break(BreakReason::unknown_attribute, "__annotations__ of a class that has none yet");
     return t.wrap(own, t.guards().sources.add(SourceKind::type_lookup, source_of(t, type_value), 0, interned("__annotations__")));
   }
   if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.guard_type_unchanged(type, source_of(t, type_value));
@@ -69,9 +69,8 @@ Value* metaclass_getattr(Tracer& t, Value* type_value, const Found& getattr, PyT
 Value* module_attribute(Tracer& t, Value* v, PyObject* name) {
   const Found d = look_up(t, v, name);
   if (d.object && Py_TYPE(d.object)->tp_descr_set && std::string_view(text_of(name)) != "__dict__") {
-    module_dict(t, v);
-    PyObject* own = PyDict_GetItemWithError(PyModule_GetDict(v->object.get()), name);
-    if (!own) drop_error();
+    const Value* own = t.dict_get(module_dict(t, v), t.constant_value(name));
+    if (!own && std::string_view(text_of(name)) == "__annotations__") graph_break(BreakReason::unknown_attribute, "__annotations__ of a module that has none yet");
     if (Py_TYPE(d.object) != &PyGetSetDescr_Type || !own) return bind(t, d, v, v->type, nullptr);
   }
   if (std::string_view(text_of(name)) == "__dict__") return module_dict(t, v);
@@ -197,19 +196,38 @@ Value* type_attribute(Tracer& t, Value* v, PyObject* name) {
   const guards::SourceId source = source_of(t, v);
   const guards::SourceId meta_source = t.type_source(v);
   const Found md = look_up(t, meta, meta_source, name);
+  guard_descriptor_class(t, md);
   if (md.object && Py_TYPE(md.object)->tp_descr_set && Py_TYPE(md.object)->tp_descr_get) {
     if (Py_TYPE(md.object) == &PyGetSetDescr_Type || Py_TYPE(md.object) == &PyMemberDescr_Type) return type_getter(t, v, type, name);
     return bind(t, md, v, meta, nullptr);
   }
   const Found d = look_up(t, type, source, name);
+  guard_descriptor_class(t, d);
   if (d.object) {
     if (Py_TYPE(d.object) == &PyGetSetDescr_Type && std::string_view(text_of(name)) == "__class__")
       return t.constant_value(reinterpret_cast<PyObject*>(meta));
     return bind(t, d, nullptr, type, v);
   }
-  if (md.object) return bind(t, md, v, meta, nullptr);
-  const Found getattr = look_up(t, meta, meta_source, interned("__getattr__"));
-  return getattr.object ? metaclass_getattr(t, v, getattr, meta, name) : nullptr;
+  return md.object ? bind(t, md, v, meta, nullptr) : nullptr;
+}
+
+Value* class_attribute(Tracer& t, Value* v, PyObject* name) {
+  PyTypeObject* meta = Py_TYPE(known_type(t, v));
+  if (meta->tp_getattro == PyType_Type.tp_getattro) return type_attribute(t, v, name);
+  const Found getattribute = look_up(t, meta, t.type_source(v), interned("__getattribute__"));
+  const Found getattr = look_up(t, meta, t.type_source(v), interned("__getattr__"));
+  const bool in_python = getattribute.object && PyFunction_Check(getattribute.object);
+  const auto first = [&] { return in_python ? t.call(bind(t, getattribute, v, meta, nullptr), {t.constant_value(name)}) : type_attribute(t, v, name); };
+  if (!getattr.object) return first();
+  {
+    Unresumable guard(t);
+    try {
+      if (Value* found = first()) return found;
+    } catch (const SymbolicRaise& raised) {
+      if (!t.exception_matches(raised.exception, PyExc_AttributeError)) throw;
+    }
+  }
+  return metaclass_getattr(t, v, getattr, meta, name);
 }
 
 DictValue* module_dict(Tracer& t, Value* module) {
@@ -315,7 +333,7 @@ Value* attribute_or_null(Tracer& t, Value* v, PyObject* name) {
       return generic_attribute(t, v, name);
     case ValueKind::instance:
     case ValueKind::object:
-      if (real_type(v)) return type_attribute(t, v, name);
+      if (real_type(v)) return class_attribute(t, v, name);
       if (v->object && PyModule_Check(v->object.get()) && t.type_of(v)->tp_getattro == PyModule_Type.tp_getattro) return module_attribute(t, v, name);
       return hooked_attribute(t, v, name);
     case ValueKind::sym_int:

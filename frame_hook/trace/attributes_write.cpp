@@ -45,6 +45,15 @@ void check_exception_slot(Tracer& t, std::string_view name, Value* to) {
     t.raise_new(PyExc_TypeError, std::string("exception ") + (cause ? "cause" : "context") + " must be None or derive from BaseException");
 }
 
+bool holds_member(Tracer& t, const Found& d, InstanceValue* v, PyObject* name) {
+  bool known = false;
+  if (Value* written = v->find_attr(name, &known); known || !v->object) return written != nullptr;
+  const PyRef value = PyRef::steal(Py_TYPE(d.object)->tp_descr_get(d.object, v->object.get(), reinterpret_cast<PyObject*>(v->type)));
+  if (!value) drop_error(), graph_break(BreakReason::unsupported_value, std::string("a deleted slot that is empty, ") + text_of(name));
+  t.get_attribute(v, name);  // guarded
+  return true;
+}
+
 // A data descriptor of the type takes the write.
 void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name, Value* to) {
   PyTypeObject* kind = Py_TYPE(d.object);
@@ -59,6 +68,9 @@ void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name,
   const bool member = kind == &PyMemberDescr_Type;
   if (context) return write_overlay(t, as<InstanceValue>(v), name, to);
   if (v->kind == ValueKind::instance && (member || is_exception_slot(v->type, text_of(name)))) {
+    if (member && !PyType_IsSubtype(v->type, reinterpret_cast<PyDescrObject*>(d.object)->d_type))
+      graph_break(BreakReason::exception_raised, std::string("a slot of another class, ") + text_of(name));
+    if (member && !to && !holds_member(t, d, as<InstanceValue>(v), name)) t.raise_new(PyExc_AttributeError, text_of(name));
     if (member && (reinterpret_cast<PyMemberDescrObject*>(d.object)->d_member->flags & READONLY)) t.raise_new(PyExc_AttributeError, "readonly attribute");
     if (!member) check_exception_slot(t, text_of(name), to);
     if (!member && std::string_view(text_of(name)) == "args" && to) {
@@ -81,7 +93,11 @@ void set_function_attribute(Tracer& t, FunctionValue* f, PyObject* name, Value* 
     else if (!t.dict_delete(dict, t.constant_value(name))) t.raise_new(PyExc_AttributeError, "'function' object has no attribute '" + std::string(text) + "'");
     return;
   }
-  if (!to || text == "__dict__") graph_break(BreakReason::unsupported_value, "a write to function." + std::string(text));
+  const bool is_name = text == "__name__" || text == "__qualname__", takes_anything = text == "__doc__" || text == "__module__";
+  const bool is_text = to && to->kind == ValueKind::object && to->object && PyUnicode_Check(to->object.get());
+  const bool is_dict = to && text == "__annotations__" && to->kind == ValueKind::dict;
+  if (!to || !(takes_anything || is_dict || (is_name && is_text))) graph_break(BreakReason::unsupported_value, "a write to function." + std::string(text));
+  if (is_name) t.type_of(to);
   t.will_mutate(f);
   if (!f->object && text == "__name__" && to) f->name = to;
   if (!f->object && text == "__qualname__" && to) f->qualname = to;
@@ -125,6 +141,9 @@ void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
   if (const Found d = look_up(t, v, name); d.object && Py_TYPE(d.object)->tp_descr_set)  // the replay's write would go to it
     graph_break(BreakReason::unsupported_value, std::string("an item of __dict__ under the name of a data descriptor, ") + v->type->tp_name + "." + text_of(name));
   auto* instance = as<InstanceValue>(v);
+  bool is_written = false;
+  if (to && instance->object && !instance->find_attr(name, &is_written) && is_written)  // its place in the dict is the last
+    graph_break(BreakReason::unsupported_value, std::string("an attribute that was deleted and is written again, ") + text_of(name));
   drop_own_attribute(t, instance, name);
   if (!instance->object || to == nullptr) {
     // Deleted and written again goes to the end, as in a dict.
@@ -160,7 +179,9 @@ void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
   if (v->kind == ValueKind::tensor) graph_break(BreakReason::unsupported_value, std::string("a write to Tensor.") + text_of(name));
   const Found d = look_up(t, v, name);
   if (d.object && Py_TYPE(d.object)->tp_descr_set) return set_through_descriptor(t, d, v, name, to);
-  if (!has_own_dict(t, v)) t.raise_new(PyExc_AttributeError, std::string("'") + v->type->tp_name + "' object has no attribute '" + text_of(name) + "'");
+  if (!has_own_dict(t, v))
+    t.raise_new(PyExc_AttributeError, std::string("'") + v->type->tp_name + (d.object ? "' object attribute '" : "' object has no attribute '") + text_of(name) +
+                                          (d.object ? "' is read-only" : "'"));
   set_own_attribute(t, v, name, to);
 }
 

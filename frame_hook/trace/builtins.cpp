@@ -1,4 +1,6 @@
 // frame_hook/trace/builtins.cpp — the table of C functions, and the builtins that ask about objects: isinstance, getattr, type, ...
+#include <cmath>
+
 #include "frame_hook/trace/builtins.h"
 #include "guards/interrupts.h"
 
@@ -117,6 +119,7 @@ bool runs_concretely(PyObject* callable) {
 
 bool is_instance(Tracer& t, Value* v, Value* cls) {
   if (TupleValue* classes = tuple_of(cls)) {
+    const Nested nested("isinstance() of a deep tuple");
     for (Value* one : t.unpack(classes))
       if (is_instance(t, v, one)) return true;
     return false;
@@ -141,6 +144,7 @@ bool is_instance(Tracer& t, Value* v, Value* cls) {
 
 bool is_subclass(Tracer& t, Value* cls, Value* of) {
   if (TupleValue* classes = tuple_of(of)) {
+    const Nested nested("issubclass() of a deep tuple");
     for (Value* one : t.unpack(classes))
       if (is_subclass(t, cls, one)) return true;
     return false;
@@ -149,7 +153,7 @@ bool is_subclass(Tracer& t, Value* cls, Value* of) {
     if (Value* members = union_members(t, of)) return is_subclass(t, cls, members);
   PyTypeObject *type = known_type(t, cls), *wanted = known_type(t, of);
   if (!type) t.raise_new(PyExc_TypeError, "issubclass() arg 1 must be a class");
-  if (wanted && (type == wanted || Py_TYPE(wanted) == &PyType_Type)) return PyType_IsSubtype(type, wanted);
+  if (wanted && Py_TYPE(wanted) == &PyType_Type) return PyType_IsSubtype(type, wanted);
   const Found check = look_up(t, of, interned("__subclasscheck__"));
   if (!check.object) t.raise_new(PyExc_TypeError, "issubclass() arg 2 must be a class, a tuple of classes, or a union");
   if (Py_TYPE(check.object) == &PyMethodDescr_Type && wanted) return PyType_IsSubtype(type, wanted);
@@ -218,7 +222,10 @@ Value* builtin_id(Tracer& t, const Arguments& args) {
 Value* builtin_hash(Tracer& t, const Arguments& args) {
   only_positional(t, args, "hash", 1, 1);
   Value* v = args.positional[0];
-  if (Value* method = v->kind == ValueKind::tensor ? nullptr : python_special(t, v, "__hash__")) return t.call(method, {});
+  if (Value* method = v->kind == ValueKind::tensor ? nullptr : python_special(t, v, "__hash__")) return t.integer(returned_hash(t, t.call(method, {})));
+  const bool is_nan = v->kind == ValueKind::instance && payload_of(v)->object && PyFloat_CheckExact(payload_of(v)->object.get()) &&
+                      std::isnan(PyFloat_AS_DOUBLE(payload_of(v)->object.get()));
+  if (is_nan) graph_break(BreakReason::unsupported_value, "hash() of " + describe(v));  // of the address
   v = without_symbols(t, v);
   if (!t.is_constant(v) || is_identity_key(v)) graph_break(BreakReason::unsupported_value, "hash() of " + describe(v));
   const Py_hash_t h = PyObject_Hash(t.constant(v));
@@ -293,6 +300,7 @@ Value* builtin_repr(Tracer& t, const Arguments& args) {
 Value* builtin_str(Tracer& t, const Arguments& args) {
   if (args.positional.empty() && args.keywords.empty()) return t.string("");
   if (args.positional.size() == 1 && args.keywords.empty()) return t.to_string(args.positional[0]);
+  refuse_foreign_codecs(t, args);
   return run_plain(t, reinterpret_cast<PyObject*>(&PyUnicode_Type), args);
 }
 
@@ -303,12 +311,18 @@ Value* builtin_format(Tracer& t, const Arguments& args) {
 
 Value* builtin_method(Tracer& t, const Arguments& args) {
   only_positional(t, args, "method", 2, 2);
-  return make_method(t, args.positional[0], args.positional[1]);
+  Value *function = args.positional[0], *self = args.positional[1];
+  const bool is_known = function->kind == ValueKind::function || function->kind == ValueKind::method || function->kind == ValueKind::instance;
+  if (!is_known || t.same_object(self, t.none())) graph_break(BreakReason::unknown_callable, "class method of " + describe(function));
+  return make_method(t, function, self);
 }
 
 Value* builtin_mapping_proxy(Tracer& t, const Arguments& args) {
   only_positional(t, args, "mappingproxy", 1, 1);
-  return mapping_proxy(t, args.positional[0]);
+  Value* mapping = args.positional[0];
+  PyTypeObject* type = t.type_of(mapping);
+  if (type != &PyDict_Type && type != &PyODict_Type) graph_break(BreakReason::unknown_callable, "mappingproxy of " + describe(mapping));
+  return mapping_proxy(t, mapping);
 }
 
 namespace {
@@ -352,7 +366,11 @@ Value* abc_subclasscheck(Tracer& t, const Arguments& args) {
 
 Value* abc_instancecheck(Tracer& t, const Arguments& args) {
   only_positional(t, args, "_abc_instancecheck", 2, 2);
-  return abc_subclasscheck(t, Arguments{{args.positional[0], t.constant_value(reinterpret_cast<PyObject*>(t.type_of(args.positional[1])))}, {}});
+  PyTypeObject* type = t.type_of(args.positional[1]);
+  const auto has = [&](Value* cls) { return abc_subclasscheck(t, Arguments{{args.positional[0], cls}, {}}); };
+  Value* pretended = overrides_class_attribute(type) ? t.find_attribute(args.positional[1], interned("__class__")) : nullptr;
+  if (pretended && t.truth(has(pretended))) return t.boolean(true);
+  return has(t.constant_value(reinterpret_cast<PyObject*>(type)));
 }
 
 // ---- context variables: values set in the trace are kept aside and set for real at the exit
@@ -452,7 +470,14 @@ Value* recursion_limit(Tracer& t, const Arguments&) {
 }
 
 Value* returns_none(Tracer& t, const Arguments&) { return t.none(); }
-Value* first_argument(Tracer&, const Arguments& args) { return args.positional[0]; }
+Value* intern_text(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "intern", 1, 1);
+  Value* v = args.positional[0];
+  if (v->kind != ValueKind::object || !v->object || !PyUnicode_CheckExact(v->object.get())) graph_break(BreakReason::unknown_callable, "sys.intern() of " + describe(v));
+  PyObject* own = Py_NewRef(t.constant(v));
+  PyUnicode_InternInPlace(&own);
+  return t.constant_steal(own);
+}
 
 }  // namespace rows
 

@@ -37,6 +37,12 @@ Value* through_special(Tracer& t, const Arguments& args, const char* special) {
   return method ? t.call(method, Arguments{{args.positional.begin() + 1, args.positional.end()}, args.keywords}) : nullptr;
 }
 
+// What a special method has to return; plain Python warns of subclasses and refuses the rest.
+Value* exactly(Tracer& t, PyTypeObject* type, Value* result, const char* special) {
+  if (result && t.type_of(result) != type) graph_break(BreakReason::exception_raised, std::string(special) + "() that returns " + describe(result));
+  return result;
+}
+
 Value* number_constructor(Tracer& t, PyTypeObject* type, const Arguments& args, const char* special) {
   if (!args.positional.empty() && args.positional[0]->kind == ValueKind::tensor) {
     Value* known = args.positional.size() == 1 && args.keywords.empty()
@@ -46,7 +52,7 @@ Value* number_constructor(Tracer& t, PyTypeObject* type, const Arguments& args, 
   }
   if (args.positional.size() == 1 && args.keywords.empty() && args.positional[0]->kind == ValueKind::array)
     return call_numpy(t, reinterpret_cast<PyObject*>(type), args);
-  if (Value* result = through_special(t, args, special)) return result;
+  if (Value* result = through_special(t, args, special)) return exactly(t, type, result, special);
   return run_number(t, reinterpret_cast<PyObject*>(type), args);
 }
 
@@ -86,7 +92,8 @@ Value* builtin_int(Tracer& t, const Arguments& args) {
   if (args.positional.size() == 1 && args.keywords.empty() && payload_of(args.positional[0])->kind == ValueKind::sym_int) return payload_of(args.positional[0]);
   if (!args.positional.empty() && args.positional[0]->kind == ValueKind::instance)
     if (Value* method = python_special(t, args.positional[0], "__index__"))
-      if (!python_special(t, args.positional[0], "__int__")) return t.call(method, {});
+      if (!python_special(t, args.positional[0], "__int__") && payload_of(args.positional[0]) == args.positional[0])
+        return exactly(t, &PyLong_Type, t.call(method, {}), "__index__");
   return number_constructor(t, &PyLong_Type, args, "__int__");
 }
 
@@ -176,7 +183,9 @@ Value* operator_index(Tracer& t, const Arguments& args) {
   Value* v = args.positional[0];
   if (v->kind == ValueKind::tensor) reads_tensor("operator.index()");
   if (payload_of(v)->kind == ValueKind::sym_int) return payload_of(v);
-  if (Value* result = through_special(t, args, "__index__")) return result;
+  const bool is_an_int = PyType_IsSubtype(t.type_of(v), &PyLong_Type);  // it is its own index
+  if (is_an_int && v->kind == ValueKind::instance) return payload_of(v);
+  if (Value* result = through_special(t, args, "__index__")) return exactly(t, &PyLong_Type, result, "__index__");
   return run_plain(t, operator_function("index"), concrete(t, args));
 }
 

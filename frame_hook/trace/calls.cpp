@@ -1,6 +1,7 @@
 // frame_hook/trace/calls.cpp — calling a value: Python functions are inlined, C functions go by identity to their row, else are
 // recorded (torch functions on traced tensors), run concretely (pure, on plain arguments), or break with their name.
 #include <algorithm>
+#include <cctype>
 
 #include "frame_hook/trace/builtins.h"
 #include "frame_hook/trace/numpy_calls.h"
@@ -186,10 +187,46 @@ void check_signature(Tracer& t, PyObject* callable, const Arguments& args) {
   t.raise_new(PyExc_TypeError, function + (none ? " takes no arguments (" : " takes exactly one argument (") + std::to_string(given) + " given)");
 }
 
+}  // namespace
+
+// Other codecs and error handlers are Python code that anybody may register.
+void refuse_foreign_codecs(Tracer& t, const Arguments& args) {
+  static constexpr std::string_view kKnown[] = {"utf-8", "utf8", "ascii", "latin-1", "latin1", "iso-8859-1", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be",
+                                                "strict", "ignore", "replace", "backslashreplace", "surrogateescape", "surrogatepass", "xmlcharrefreplace", "namereplace"};
+  auto check = [&](Value* v) {
+    v = payload_of(v);
+    std::string name = v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get()) ? text_of(t.constant(v)) : "?";
+    for (char& c : name) c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (std::find(std::begin(kKnown), std::end(kKnown), name) == std::end(kKnown)) graph_break(BreakReason::unknown_callable, "codec or error handler " + name);
+  };
+  for (size_t i = 1; i < args.positional.size(); ++i) check(args.positional[i]);
+  for (const auto& [name, v] : args.keywords)
+    if (const std::string_view text = text_of(name); text == "encoding" || text == "errors") check(v);
+}
+
+namespace {
+
+bool uses_codec(PyObject* callable) {
+  static PyObject* const encode = _PyType_Lookup(&PyUnicode_Type, interned("encode"));
+  static PyObject* const decode = _PyType_Lookup(&PyBytes_Type, interned("decode"));
+  return callable == encode || callable == decode;
+}
+
+// What OrderedDict overrides, called as dict's own.
+void refuse_half_of_ordered_dict(PyObject* callable, const Arguments& args) {
+  PyTypeObject* kind = Py_TYPE(callable);
+  if ((kind != &PyMethodDescr_Type && kind != &PyWrapperDescr_Type) || args.positional.empty() || args.positional[0]->kind != ValueKind::instance) return;
+  auto* descriptor = reinterpret_cast<PyDescrObject*>(callable);
+  if (descriptor->d_type != &PyDict_Type || builtin_base(args.positional[0]->type) != &PyODict_Type) return;
+  if (_PyType_Lookup(&PyODict_Type, descriptor->d_name) != callable) graph_break(BreakReason::unsupported_value, name_of_callable(callable) + "() of an OrderedDict");
+}
+
 Value* call_c_function(Tracer& t, Value* v, PyObject* callable, const Arguments& args) {
   t.guard_identity(v);
   Unresumable guard(t);
   check_signature(t, callable, args);
+  refuse_half_of_ordered_dict(callable, args);
+  if (uses_codec(callable)) refuse_foreign_codecs(t, args);
   if (CFunction row = find_c_function(callable)) return row(t, args);
   if (runs_concretely(callable))
     return is_of_numpy(callable) ? call_numpy(t, callable, args) : run_plain(t, callable, without_payloads(t, args));
@@ -200,6 +237,8 @@ Value* call_c_function(Tracer& t, Value* v, PyObject* callable, const Arguments&
     if (t.frontend().is_pure_without_tensors(callable)) return run_plain(t, callable, without_payloads(t, args));
   } else if (is_pure_function(callable)) {
     if (Value* result = t.computed(callable, args)) return result;
+    const bool of_range = !args.positional.empty() && payload_of(args.positional[0])->type == &PyRange_Type;  // compared by their own __eq__
+    if (of_range && args.positional.size() > 1 && args.positional[1]->kind == ValueKind::instance) graph_break(BreakReason::unknown_callable, name_of_callable(callable));
     const Arguments plain = without_payloads(t, args);
     if (all_plain(t, plain)) return t.call_pure(callable, plain);
   }
@@ -278,7 +317,8 @@ Value* call_object(Tracer& t, Value* v, const Arguments& args) {
     PyRef name = PyRef::steal(PyObject_GetAttrString(callable, "__name__")), real = PyRef::steal(PyObject_GetAttrString(callable, "__self__"));
     t.guard_identity(v);
     Value* method = t.lookup_special(t.wrap(real.get(), t.guards().sources.add(SourceKind::method_self, source_of(t, v))), text_of(name.get()));
-    if (method) return t.call(method, args);
+    if (method && method->type == method_wrapper_type()) return t.call(method, args);
+    graph_break(BreakReason::unknown_callable, "a method-wrapper, " + name_of_callable(callable));
   }
   return call_instance(t, v, args);
 }

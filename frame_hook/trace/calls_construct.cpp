@@ -20,6 +20,7 @@ Arguments with_first(Value* first, const Arguments& args) {
 
 Value* plain_payload(Tracer& t, PyTypeObject* base, const Arguments& args) {
   CFunction row = find_c_function(reinterpret_cast<PyObject*>(base));
+  if (base == &PyBytes_Type) refuse_foreign_codecs(t, args);
   return payload_of(row ? row(t, args) : run_plain(t, reinterpret_cast<PyObject*>(base), args));
 }
 
@@ -109,7 +110,9 @@ Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
   if (is_class(base, PyExc_BaseException)) {
     refuse_parsed_arguments(type, args.positional.size());
     InstanceValue* v = make_instance(t, type);
-    v->payload = t.tuple(args.positional);
+    const auto* os_error = reinterpret_cast<PyTypeObject*>(PyExc_OSError);  // its arguments are taken by one of the two
+    const bool by_init = is_class(base, PyExc_OSError) && type->tp_init != os_error->tp_init && type->tp_new == os_error->tp_new;
+    v->payload = t.tuple(by_init ? std::vector<Value*>() : args.positional);
     return v;
   }
   if (name == "functools.partial") return new_partial(t, type, args);

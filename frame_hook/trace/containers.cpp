@@ -40,6 +40,7 @@ void Tracer::will_mutate(Value* v) {
   type_of(v);
   if (v->kind == ValueKind::list && as<ListValue>(v)->being_sorted)
     graph_break(BreakReason::unsupported_value, "a write to a list that is being sorted");
+  if (v->object && v->object.get() == PyEval_GetBuiltins()) graph_break(BreakReason::outside_effect, "a write to module builtins");
   if (v->object && !v->mutated && write_may_drop(v)) graph_break(BreakReason::real_iterator, std::string("in a ") + v->type->tp_name + " that is written");
   writes_ += v->object ? 1 : 0;
   if (v->mutated) return;

@@ -3,6 +3,8 @@
 // A real dict is read key by key (dict_has and the item's source, or dict_lacks) until its keys as a whole are needed: iteration,
 // length after a write, a write. Keys are compared as CPython does, but a hash or equality written in Python is inlined or breaks.
 // The __dict__ of a traced instance (owner set) has no entries of its own: the instance's attributes are the truth.
+#include <bit>
+
 #include "frame_hook/trace/protocol.h"
 #include "guards/checks.h"
 #include "guards/interrupts.h"
@@ -34,10 +36,22 @@ Py_hash_t instance_hash(Tracer& t, Value* key) {
   Value* method = python_special(t, key, "__hash__");
   if (!method) graph_break(BreakReason::unsupported_value, std::string("an object of type ") + key->type->tp_name + " as a key");
   Unresumable guard(t);
-  Value* hash = t.call(method, {});
-  PyRef number = PyRef::borrow(t.constant(specialised(t, hash)));
-  return c_hash(t, number.get());
+  return returned_hash(t, t.call(method, {}));
 }
+
+// As CPython hashes a tuple: a __hash__ in Python may return the hash of one.
+class TupleHash {
+ public:
+  void add(Py_hash_t item) { h_ = std::rotl(h_ + static_cast<uint64_t>(item) * 14029467366897019727ULL, 31) * 11400714785074694791ULL; }
+  Py_hash_t of(size_t length) const {
+    const uint64_t h = h_ + (length ^ (kStart ^ 3527539ULL));
+    return h == UINT64_MAX ? 1546275796 : static_cast<Py_hash_t>(h);
+  }
+
+ private:
+  static constexpr uint64_t kStart = 2870177450012600261ULL;
+  uint64_t h_ = kStart;
+};
 
 [[noreturn]] void raise_unhashable(Tracer& t, Value* key) {
   t.raise_new(PyExc_TypeError, std::string("unhashable type: '") + t.type_of(key)->tp_name + "'");
@@ -49,6 +63,16 @@ constexpr Py_hash_t kIdentityHash = 0x1d;
 bool is_exact_int(Value* v) { return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && PyLong_CheckExact(v->object.get())); }
 
 }  // namespace
+
+// What hash() makes of the number that a __hash__ returned.
+Py_hash_t returned_hash(Tracer& t, Value* result) {
+  Value* number = without_symbols(t, result);
+  if (number->kind != ValueKind::object || !PyLong_Check(number->object.get())) t.raise_new(PyExc_TypeError, "__hash__ method should return an integer");
+  PyObject* real = t.constant(number);
+  Py_ssize_t h = PyLong_AsSsize_t(real);
+  if (h == -1 && PyErr_Occurred()) drop_error(), h = PyLong_Type.tp_hash(real);
+  return h == -1 ? -2 : h;
+}
 
 bool is_identity_key(Value* key) {
   switch (key->kind) {
@@ -86,11 +110,11 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
     case ValueKind::sym_int: return c_hash(t, t.constant(key));
     case ValueKind::identity: return kIdentityHash;
     case ValueKind::tuple: {
-      uint64_t h = 0x345678;
+      TupleHash h;
       auto* tuple = as<TupleValue>(key);
       raw_length(t, key);
-      for (size_t i = 0; i < tuple->items.size(); ++i) h = (h ^ static_cast<uint64_t>(key_hash(t, t.item(tuple, i)))) * 1000003;
-      return static_cast<Py_hash_t>(h);
+      for (size_t i = 0; i < tuple->items.size(); ++i) h.add(key_hash(t, t.item(tuple, i)));
+      return h.of(tuple->items.size());
     }
     case ValueKind::set:
       if (t.type_of(key) != &PyFrozenSet_Type) raise_unhashable(t, key);

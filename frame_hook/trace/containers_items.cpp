@@ -153,7 +153,7 @@ Value* raw_get_item(Tracer& t, Value* v, Value* key) {
 
 void raw_set_item(Tracer& t, Value* v, Value* key, Value* to) {
   t.type_of(v);
-  Value* inner = payload_of(v);
+  Value* inner = v->type == &PyDictProxy_Type ? v : payload_of(v);
   if (inner->kind == ValueKind::array) return write_array_item(t, as<ArrayValue>(inner), key, to);
   if (inner->kind == ValueKind::list) return write_list_item(t, as<ListValue>(inner), key, to);
   if (inner->kind == ValueKind::dict) return t.dict_set(as<DictValue>(inner), key, to);
@@ -163,7 +163,7 @@ void raw_set_item(Tracer& t, Value* v, Value* key, Value* to) {
 
 void raw_delete_item(Tracer& t, Value* v, Value* key) {
   t.type_of(v);
-  Value* inner = payload_of(v);
+  Value* inner = v->type == &PyDictProxy_Type ? v : payload_of(v);
   if (inner->kind == ValueKind::array) graph_break(BreakReason::unsupported_value, "a deletion from an array");
   if (inner->kind == ValueKind::list) return write_list_item(t, as<ListValue>(inner), key, nullptr);
   if (inner->kind == ValueKind::dict) {
@@ -171,7 +171,7 @@ void raw_delete_item(Tracer& t, Value* v, Value* key) {
     return;
   }
   raise_unless_in_c(t, v, takes_items(v),
-                    std::string("'") + v->type->tp_name + "' object doesn't support item deletion");
+                    std::string("'") + v->type->tp_name + "' object " + (is_int(payload_of(key)) ? "doesn't" : "does not") + " support item deletion");
 }
 
 namespace {
@@ -253,6 +253,7 @@ bool raw_contains(Tracer& t, Value* v, Value* item) {
     }
     case ValueKind::object: {
       if (!inner->object || !is_plain(inner->object.get())) break;
+      if (item->kind == ValueKind::instance && PyRange_Check(inner->object.get())) break;  // compared by its own __eq__
       item = payload_of(specialised(t, item));
       if (is_plain(t, item)) return t.constant(run_plain(t, operator_function("contains"), Arguments{{inner, item}, {}})) == Py_True;
       if (PyUnicode_CheckExact(inner->object.get())) t.raise_new(PyExc_TypeError, "'in <string>' requires string as left operand");

@@ -1,5 +1,6 @@
 // frame_hook/trace/generators.cpp — generators made in the trace: their frames are run step by step inside of the consumer's instruction.
 #include "frame_hook/trace/opcode_handlers.h"
+#include "frame_hook/trace/protocol.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -91,8 +92,9 @@ Flow OpcodeHandlers::send(Tracer& t, SymbolicFrame& f, const Instruction& i) {
     if (!yielded) result = as<GeneratorValue>(receiver)->return_value;
   } else {
     if (!t.same_object(sent, t.none())) graph_break(BreakReason::unsupported_value, "a value sent through yield from to an iterator");
-    yielded = t.next_item(receiver);
-    if (!yielded) result = t.none();
+    Value* stop = nullptr;
+    yielded = t.next_item(receiver, &stop);
+    if (!yielded) result = stop ? t.get_attribute(stop, interned("value")) : t.none();
   }
   f.pop();
   if (yielded) {

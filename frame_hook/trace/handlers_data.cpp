@@ -155,7 +155,7 @@ Flow OpcodeHandlers::delete_fast(Tracer& t, SymbolicFrame& f, const Instruction&
   f.mark_written(i.arg);
   Value* v = std::exchange(f.locals[static_cast<size_t>(i.arg)], nullptr);
   if (!v) raise_unbound(t, f, i.arg);
-  t.drops(v);
+  t.deletes(v);
   return Flow::next;
 }
 
@@ -188,7 +188,7 @@ Flow OpcodeHandlers::delete_deref(Tracer& t, SymbolicFrame& f, const Instruction
   CellValue* cell = cell_in(f, i.arg);
   if (!t.cell_contents(cell)) raise_unbound(t, f, i.arg);
   t.will_mutate(cell);
-  t.drops(std::exchange(cell->contents, nullptr));
+  t.deletes(std::exchange(cell->contents, nullptr));
   return Flow::next;
 }
 

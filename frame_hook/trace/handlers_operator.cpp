@@ -1,5 +1,6 @@
 // frame_hook/trace/handlers_operator.cpp — operators, subscripts, attributes, pattern matching.
 #include "frame_hook/trace/opcode_handlers.h"
+#include "frame_hook/trace/protocol.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -188,7 +189,9 @@ Flow OpcodeHandlers::match_keys(Tracer& t, SymbolicFrame& f, const Instruction&)
   Value *keys = f.top(), *mapping = f.top(1);
   if (mapping->kind != ValueKind::dict) graph_break(BreakReason::unsupported_value, "a mapping pattern over a mapping that is no dict");
   std::vector<Value*> values;
+  SetValue* seen = make_set(t, &PySet_Type, {});
   for (Value* key : t.unpack(keys)) {
+    if (!frame_hook::set_add(t, seen, key)) t.raise_new(PyExc_ValueError, "mapping pattern checks duplicate key (" + repr_text(t, key) + ")");
     Value* value = t.dict_get(as<DictValue>(mapping), key);
     if (!value) {
       f.push(t.none());
@@ -206,7 +209,13 @@ bool matches_itself(PyTypeObject* type) { return (type->tp_flags & _Py_TPFLAGS_M
 
 // The sub-patterns' values; false when an attribute is missing. As match_class() in CPython's ceval.c.
 bool class_attributes(Tracer& t, Value* subject, Value* type, size_t positional, const std::vector<Value*>& names, std::vector<Value*>& out) {
+  std::vector<PyObject*> taken;
+  const char* const class_name = reinterpret_cast<PyTypeObject*>(type->object.get())->tp_name;
   auto take = [&](PyObject* name) {
+    for (PyObject* other : taken)
+      if (PyUnicode_Compare(other, name) == 0)
+        t.raise_new(PyExc_TypeError, std::string(class_name) + "() got multiple sub-patterns for attribute '" + text_of(name) + "'");
+    taken.push_back(name);
     Value* v = t.find_attribute(subject, name);
     if (v) out.push_back(v);
     return v != nullptr;
@@ -219,8 +228,12 @@ bool class_attributes(Tracer& t, Value* subject, Value* type, size_t positional,
     } else {
       if (!match_args || match_args->kind != ValueKind::tuple || as<TupleValue>(match_args)->items.size() < positional)
         graph_break(BreakReason::unsupported_value, "a class pattern with more positional patterns than __match_args__");
-      for (size_t k = 0; k < positional; ++k)
-        if (!take(t.constant(t.item(as<TupleValue>(match_args), k)))) return false;
+      for (size_t k = 0; k < positional; ++k) {
+        Value* name = t.item(as<TupleValue>(match_args), k);
+        if (name->kind != ValueKind::object || !PyUnicode_CheckExact(name->object.get()))
+          t.raise_new(PyExc_TypeError, std::string("__match_args__ elements must be strings (got ") + t.type_of(name)->tp_name + ")");
+        if (!take(t.constant(name))) return false;
+      }
     }
   }
   for (Value* name : names)

@@ -170,6 +170,7 @@ std::shared_ptr<SymbolicFrame> Tracer::new_frame(FunctionValue* function) {
   prepare_frame(*frame, decoded(function->code));
   frame->function = function;
   frame->globals = function->globals;
+  if (frame->globals->kind != ValueKind::dict) graph_break(BreakReason::unsupported_value, "globals of another type than dict");
   frame->builtins = builtins_of(function);
   return frame;
 }

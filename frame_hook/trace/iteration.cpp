@@ -476,7 +476,7 @@ Value* Tracer::iterate(Value* v) {
   return raw_iterate(*this, v);
 }
 
-Value* Tracer::next_item(Value* iterator) {
+Value* Tracer::next_item(Value* iterator, Value** stop) {
   if (iterator->kind == ValueKind::iterator) {
     auto* it = as<IteratorValue>(iterator);
     if (it->exhausted) return nullptr;
@@ -501,6 +501,7 @@ Value* Tracer::next_item(Value* iterator) {
     return call(method, {});
   } catch (const SymbolicRaise& raised) {
     if (!exception_matches(raised.exception, PyExc_StopIteration)) throw;
+    if (stop) *stop = raised.exception;
     return nullptr;
   }
 }

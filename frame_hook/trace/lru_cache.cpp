@@ -117,8 +117,10 @@ Value* call_lru_cache(Tracer& t, Value* v, const Arguments& given) {
   PyObject* callable = v->object.get();
   t.guard_identity(v);
   Arguments args = given;
-  for (Value*& a : args.positional) a = without_symbols(t, a);
-  for (auto& [name, a] : args.keywords) a = without_symbols(t, a);
+  // An enum's member is no plain number, though it holds one.
+  const auto plain = [&](Value* v) { return v->kind == ValueKind::instance ? v : without_symbols(t, v); };
+  for (Value*& a : args.positional) a = plain(a);
+  for (auto& [name, a] : args.keywords) a = plain(a);
   const PyRef key = key_of(t, callable, args);
   PyObject* entry = PyDict_GetItemWithError(guards::lru_cache_of(callable), key.get());
   if (!entry && PyErr_Occurred()) t.raise_pending();

@@ -8,6 +8,7 @@
 #include "frame_hook/trace/size_marks.h"
 #include "frame_hook/trace/tracer.h"
 #include "graph/int64_range.h"
+#include "guards/class_state.h"
 #include "guards/interrupts.h"
 #include "runtime/base/result.h"
 
@@ -222,6 +223,12 @@ Value* Tracer::wrap_callable(PyObject* object, SourceId source) {
     auto* v = make<MethodValue>(ValueKind::method, type);
     v->function = wrap(PyMethod_GET_FUNCTION(object), sources.add(SourceKind::method_function, source));
     v->self = wrap(PyMethod_GET_SELF(object), sources.add(SourceKind::method_self, source));
+    return v;
+  }
+  if (PyObject* descriptor = guards::descriptor_of_method(object)) {
+    auto* v = make<MethodValue>(ValueKind::method, type);
+    v->function = wrap(descriptor, sources.add(SourceKind::method_function, source));
+    v->self = wrap(PyCFunction_GET_SELF(object), sources.add(SourceKind::method_self, source));
     return v;
   }
   return nullptr;

@@ -153,7 +153,13 @@ Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
     left->order = std::move(order);
     return a;
   }
-  return make_set(t, left ? left->type : &PySet_Type, result, std::move(order));
+  return make_set(t, left && right ? left->type : &PySet_Type, result, std::move(order));  // a view's operators make sets
+}
+
+// Of classes whose operators are dict's own, or both of one that has its own.
+bool is_exactly(Value* a, Value* b) {
+  auto own = [](Value* v) { return v->kind == ValueKind::instance && builtin_base(v->type) != &PyDict_Type ? builtin_base(v->type) : nullptr; };
+  return own(a) == own(b) && (!own(a) || own(a) == &PyODict_Type);
 }
 
 Value* merge_dicts(Tracer& t, Value* a, Value* b, bool in_place) {
@@ -162,6 +168,7 @@ Value* merge_dicts(Tracer& t, Value* a, Value* b, bool in_place) {
     return a;
   }
   if (!dict_of(b)) return nullptr;
+  if (!is_exactly(a, b)) graph_break(BreakReason::unsupported_value, "operator | on " + describe(a) + " and " + describe(b));
   DictValue* merged = t.dict();
   dict_update(t, merged, a);
   dict_update(t, merged, b);
@@ -181,7 +188,11 @@ Value* container_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) 
   if (op == kAdd && is_sequence(a)) return concatenate(t, a, b, in_place);
   if (op == kMultiply && is_sequence(a) && is_int(payload_of(b))) return repeat(t, a, b, in_place);
   if (op == kMultiply && is_sequence(b) && is_int(payload_of(a))) return repeat(t, b, a, false);
-  const bool set_like = set_of(a) || payload_as<ViewValue>(a, ValueKind::view);
+  ViewValue *left_view = payload_as<ViewValue>(a, ValueKind::view), *right_view = payload_as<ViewValue>(b, ValueKind::view);
+  const bool set_like = set_of(a) || left_view, for_sets = op == kOr || op == kAnd || op == kSubtract || op == kXor;
+  // A view takes whatever can be iterated.
+  const bool takes_any = for_sets && ((left_view && !right_view && !set_of(b)) || (right_view && !set_like));
+  if (takes_any) graph_break(BreakReason::unsupported_value, std::string("operator ") + kBinary[op].symbol + " on a view of a dict and " + describe(left_view ? b : a));
   if (set_like && (op == kOr || op == kAnd || op == kSubtract || op == kXor)) return set_operator(t, op, a, b, in_place);
   if (op == kOr && dict_of(a)) return merge_dicts(t, a, b, in_place);
   return nullptr;
@@ -238,6 +249,8 @@ bool has_own_special(PyTypeObject* sub, PyTypeObject* base, const char* name) {
   return _PyType_Lookup(sub, interned(name)) != _PyType_Lookup(base, interned(name));
 }
 
+}  // namespace
+
 Value* type_special(Tracer& t, Value* v, const char* name) {
   if (PyObject* type = real_type(v)) {
     const Found meta = look_up(t, Py_TYPE(type), t.type_source(v), interned(name));
@@ -246,6 +259,8 @@ Value* type_special(Tracer& t, Value* v, const char* name) {
   }
   return python_special(t, v, name);
 }
+
+namespace {
 
 // a.__op__(b), b.__rop__(a), with the subclass first. Null: nobody implements it in Python.
 Value* special_operator(Tracer& t, const BinaryRow& row, Value* a, Value* b, bool in_place) {
@@ -306,13 +321,17 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
   const bool python = (a->kind == ValueKind::instance || b->kind == ValueKind::instance || real_type(a) || real_type(b));
   if (python)
     if (Value* result = special_operator(*this, row, a, b, in_place)) return result;
+  // A class that overrides the operator has nothing left of the number's own.
+  const auto is_own = [&](Value* v, const char* special) { return v->kind == ValueKind::instance && payload_of(v)->kind != ValueKind::instance && python_special(*this, v, special); };
+  if (python && is_own(a, row.special) && (type_of(a) == type_of(b) || is_own(b, row.reflected)))
+    raise_new(PyExc_TypeError, std::string("unsupported operand type(s) for ") + row.symbol + (in_place ? "=" : "") + ": '" + a->type->tp_name + "' and '" + b->type->tp_name + "'");
   refuse_unknown_arithmetic(a, row.special);
   refuse_unknown_arithmetic(b, row.special);
   if ((left->kind == ValueKind::sym_int && is_int(right)) || (right->kind == ValueKind::sym_int && is_int(left)))
     if (Value* result = size_operator(*this, base, left, right)) return result;
-  if (left->kind == ValueKind::object && left->object && PyUnicode_CheckExact(left->object.get()) && base == kRemainder && !is_plain(*this, right))
+  if (left->kind == ValueKind::object && left->object && PyUnicode_CheckExact(left->object.get()) && base == kRemainder && !is_plain(*this, b))
     return format_percent(*this, left, b);
-  if (is_sequence(a) || is_sequence(b) || set_of(a) || dict_of(a) || a->kind == ValueKind::view)
+  if (is_sequence(a) || is_sequence(b) || set_of(a) || dict_of(a) || a->kind == ValueKind::view || b->kind == ValueKind::view)
     if (Value* result = container_operator(*this, base, a, b, in_place)) return result;
   if (is_open_float(left) || is_open_float(right))
     if (Value* result = float_arithmetic(row.function, left, right)) return result;
@@ -320,6 +339,8 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
   left = specialised(*this, left);
   right = specialised(*this, right);
   const bool concrete = (is_plain(*this, left) || is_constant(left)) && (is_plain(*this, right) || is_constant(right));
+  for (Value* v : {left, right})
+    if (concrete && base == kOr && v->object && !compares_in_c(v->object.get())) graph_break(BreakReason::unsupported_value, "operator | on " + describe(v));
   if (concrete) return call_pure(function, Arguments{{left, right}, {}});
   for (Value* v : {a, b})
     if (may_know_operator(*this, v))

@@ -104,8 +104,6 @@ void refuse_unknown_comparison(Tracer& t, Value* a, Value* b) {
   graph_break(BreakReason::unsupported_value, "the comparison of " + describe(a) + " and " + describe(b));
 }
 
-bool is_ordered_dict(Value* v) { return v->kind == ValueKind::instance && builtin_base(v->type) == &PyODict_Type; }
-
 bool in_the_same_order(Tracer& t, DictValue* a, DictValue* b) {
   for (size_t i = 0; i < a->entries.size(); ++i)
     if (!values_equal(t, a->entries[i].key, b->entries[i].key)) return false;
@@ -120,7 +118,7 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
   const bool equality = op == Py_EQ || op == Py_NE;
   if (equality && left->kind == ValueKind::dict && right->kind == ValueKind::dict) {
     auto *x = as<DictValue>(left), *y = as<DictValue>(right);
-    return t.boolean(answer(op, equal_dicts(t, x, y) && (!is_ordered_dict(a) || !is_ordered_dict(b) || in_the_same_order(t, x, y))));
+    return t.boolean(answer(op, equal_dicts(t, x, y) && (!shows_ordered_dict(a) || !shows_ordered_dict(b) || in_the_same_order(t, x, y))));
   }
   if (is_set_like(left) && is_set_like(right)) return compare_sets(t, op, left, right);
   if (equality && left->kind == ValueKind::slice && right->kind == ValueKind::slice) {
@@ -133,6 +131,8 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
     load_method(t, y);
     return t.boolean(answer(op, t.same_object(x->self, y->self) && t.same_object(x->function, y->function)));
   }
+  auto beside = [](Value* v, Value* other) { return v->kind == ValueKind::method && v->type != &PyMethod_Type && other->kind == ValueKind::object && other->type == v->type; };
+  if (beside(left, right) || beside(right, left)) graph_break(BreakReason::unsupported_value, "the comparison of methods in C");
   if (left->kind == ValueKind::identity || right->kind == ValueKind::identity) {
     if (left->kind == right->kind && equality) return t.boolean(answer(op, t.same_object(as<IdentityValue>(left)->of, as<IdentityValue>(right)->of)));
     if (left->kind == right->kind || is_int(left) || is_int(right)) specialised(t, left->kind == ValueKind::identity ? left : right);
@@ -167,9 +167,9 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
 Value* special_compare(Tracer& t, int op, Value* a, Value* b) {
   PyTypeObject *left = t.type_of(a), *right = t.type_of(b);
   auto attempt = [&](Value* self, int which, Value* other) -> Value* {
-    Value* method = real_type(self) ? nullptr : python_special(t, self, kSpecials[which]);
-    if (!method && which == Py_NE && !real_type(self)) {  // object.__ne__ inverts __eq__
-      method = python_special(t, self, "__eq__");
+    Value* method = type_special(t, self, kSpecials[which]);
+    if (!method && which == Py_NE) {  // object.__ne__ inverts __eq__
+      method = type_special(t, self, "__eq__");
       if (!method) return nullptr;
       Value* equal = t.call(method, {other});
       return is_not_implemented(equal) ? nullptr : t.boolean(!t.truth(equal));

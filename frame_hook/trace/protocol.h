@@ -60,6 +60,7 @@ guards::SourceId source_of(Tracer& t, Value* v);             // its source, or t
 void note(Tracer& t, guards::GuardKind kind, guards::SourceId source, PyObject* object = nullptr, int64_t number = 0);
 Value* payload_of(Value* v);                                 // what a subclass of a builtin holds, else v
 Value* contents_of(Tracer& t, Value* v);                     // payload_of, and through a real mappingproxy
+bool shows_ordered_dict(Value* v);                           // an OrderedDict, or a mappingproxy of one
 template <class T> T* payload_as(Value* v, ValueKind kind) {
   Value* p = payload_of(v);
   return p->kind == kind ? static_cast<T*>(p) : nullptr;
@@ -99,11 +100,13 @@ struct Found {                                               // an object found 
 };
 Found look_up(Tracer& t, PyTypeObject* type, guards::SourceId type_source, PyObject* name);
 Found look_up(Tracer& t, Value* v, PyObject* name);          // along type(v); the type is guarded unchanged
+void guard_descriptor_class(Tracer& t, const Found& found);
 Value* found_value(Tracer& t, const Found& found);           // the object itself; identity of C descriptors is known
 Value* bind(Tracer& t, const Found& found, Value* self, PyTypeObject* type, Value* type_value);  // descriptor __get__
 Value* attribute_or_null(Tracer& t, Value* v, PyObject* name);   // null: AttributeError; SymbolicRaise from Python code passes
 Value* generic_attribute(Tracer& t, Value* v, PyObject* name);   // object.__getattribute__
 Value* type_attribute(Tracer& t, Value* type, PyObject* name);   // type.__getattribute__
+Value* class_attribute(Tracer& t, Value* type, PyObject* name);  // type.name: a metaclass may have a __getattribute__
 Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name);
 Value* own_attribute(Tracer& t, Value* v, PyObject* name);       // the instance dict alone
 void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to);  // to null: delete
@@ -117,6 +120,8 @@ Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name);
 DictValue* function_dict(Tracer& t, FunctionValue* f);           // the value of __dict__
 // type(v).name bound to v when Python code (or anything but the builtin's own C slot) implements it; null otherwise.
 Value* python_special(Tracer& t, Value* v, const char* name);
+Value* type_special(Tracer& t, Value* v, const char* name);      // the same; of a class: its metaclass's
+PyTypeObject* method_wrapper_type();                            // of object().__str__
 MethodValue* make_method(Tracer& t, Value* function, Value* self);
 void load_method(Tracer& t, MethodValue* m);
 InstanceValue* make_instance(Tracer& t, PyTypeObject* type);
@@ -149,6 +154,7 @@ std::vector<Value*> parse(Tracer& t, const Arguments& args, const char* function
 void only_positional(Tracer& t, const Arguments& args, const char* function, size_t least, size_t most);
 Value* call_lru_cache(Tracer& t, Value* wrapper, const Arguments& args);       // a real one
 Value* call_weak_reference(Tracer& t, Value* reference, const Arguments& args);
+void refuse_foreign_codecs(Tracer& t, const Arguments& args);  // of self, encoding, errors
 Value* run_plain(Tracer& t, PyObject* callable, const Arguments& args);       // concretely on plain arguments, or break
 
 // torch_special.cpp: a Python function that must not be inlined as it is; null: inline it.
@@ -156,6 +162,7 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
 
 // ---- what builtin containers do
 Value* raw_get_item(Tracer& t, Value* v, Value* key);
+bool compares_in_c(PyObject* type);                              // a union asks which of its types are equal
 Value* type_subscript(Tracer& t, Value* v, Value* key);         // of a type or a form of module typing, by types; null: something else
 void raw_set_item(Tracer& t, Value* v, Value* key, Value* to);
 void raw_delete_item(Tracer& t, Value* v, Value* key);
@@ -181,6 +188,7 @@ int find_in_set(Tracer& t, SetValue* set, Value* item);         // position or -
 std::vector<Value*> common_items(Tracer& t, SetValue* self, SetValue* other, bool of_other);
 bool values_equal(Tracer& t, Value* a, Value* b);               // identity, then ==
 Py_hash_t key_hash(Tracer& t, Value* key);                      // breaks on keys whose hash runs Python code
+Py_hash_t returned_hash(Tracer& t, Value* result);              // of a __hash__ in Python
 bool keys_equal(Tracer& t, Value* a, Value* b);
 bool is_hashed_by_python(Value* key);                           // its class has a __hash__ in Python
 bool relies_on_nothing_handled(Tracer& t);                      // guards that no exception is handled where the segment begins; false: one is

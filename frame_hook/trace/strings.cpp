@@ -12,6 +12,7 @@ namespace framejit::frame_hook {
 namespace {
 
 std::string text_of_result(Tracer& t, Value* v, const char* special) {
+  if (payload_of(v) != v) graph_break(BreakReason::unsupported_value, std::string(special) + "() that returns " + describe(v));
   Value* text = payload_of(v);
   if (text->kind != ValueKind::object || !text->object || !PyUnicode_CheckExact(text->object.get()))
     t.raise_new(PyExc_TypeError, std::string(special) + " returned non-string (type " + t.type_of(v)->tp_name + ")");

@@ -188,7 +188,7 @@ std::shared_ptr<SymbolicFrame> Tracer::root_frame(const guards::FrameAccess& fra
   if (frame.function && PyFunction_Check(frame.function)) root->function = as<FunctionValue>(wrap(frame.function, sources.add(SourceKind::frame_function)));
   auto dictionary = [&](PyObject* object, SourceKind kind) {
     Value* v = wrap(object, sources.add(kind));
-    FJ_CHECK(v->kind == ValueKind::dict, "globals of another type than dict");
+    if (v->kind != ValueKind::dict) graph_break(BreakReason::unsupported_value, "globals of another type than dict");
     as<DictValue>(v)->is_globals = true;
     v->type_guarded = true;
     return v;
@@ -428,6 +428,14 @@ void Tracer::drops(Value* v, Value* kept) {
     for (Value* local : frame->locals) held.walk(local);
   }
   if (!dropped.empty()) graph_break(BreakReason::real_iterator, std::string(dropped.front()->type->tp_name) + " that is dropped here");
+}
+
+// What a del statement lets go of may be gone at once, and weak references tell.
+void Tracer::deletes(Value* v) {
+  drops(v);
+  if (v->kind == ValueKind::tensor || !v->object || !is_held_by_frame(*this, v)) return;
+  if (PyType_SUPPORTS_WEAKREFS(Py_TYPE(v->object.get())) && *PyObject_GET_WEAKREFS_LISTPTR(v->object.get()))
+    graph_break(BreakReason::outside_effect, "del of an object with weak references");
 }
 
 void Tracer::drop_locals(SymbolicFrame& f) {

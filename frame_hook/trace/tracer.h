@@ -130,6 +130,7 @@ class Tracer {
   bool same_object(Value* a, Value* b);                    // `is`
   // The program lets go of `v`, but for what it holds elsewhere (`kept`, and what frames hold): breaks when that may run Python code.
   void drops(Value* v, Value* kept = nullptr);
+  void deletes(Value* v);                                  // the same by a del statement
   Value* lifted(PyObject* real);                           // a traced tensor that has the contents of a real one
   uint64_t step_to_stop_before() const {
     return resumable_step();
@@ -154,7 +155,7 @@ class Tracer {
   void set_item(Value* v, Value* key, Value* to);
   void delete_item(Value* v, Value* key);
   Value* iterate(Value* v);                                // iter(v)
-  Value* next_item(Value* iterator);                       // null at the end
+  Value* next_item(Value* iterator, Value** stop = nullptr);  // null at the end; *stop: the StopIteration of a __next__ in Python
   std::vector<Value*> unpack(Value* iterable);             // list(v) as values
   // Takes an item, gives it to `use`, takes the next: for C code that writes while it iterates, or calls Python code.
   // What was used stays used when the iterable, or `use`, raises. asks_length: its __len__ is called first, as by list().

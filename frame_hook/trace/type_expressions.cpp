@@ -53,6 +53,18 @@ bool has_known_subscript(Tracer& t, Value* v) {
 
 }  // namespace
 
+bool compares_in_c(PyObject* type) {
+  if (PyType_Check(type)) return Py_TYPE(type)->tp_richcompare == PyType_Type.tp_richcompare;
+  static PyTypeObject* const union_type = Py_TYPE(PyNumber_Or(reinterpret_cast<PyObject*>(&PyLong_Type), reinterpret_cast<PyObject*>(&PyUnicode_Type)));
+  if (Py_TYPE(type) != &Py_GenericAliasType && Py_TYPE(type) != union_type) return true;
+  const PyRef args = PyRef::steal(PyObject_GetAttr(type, interned("__args__")));
+  if (!args) return drop_error(), false;
+  const Nested nested("a deep type");
+  for (Py_ssize_t i = 0; PyTuple_Check(args.get()) && i < PyTuple_GET_SIZE(args.get()); ++i)
+    if (!compares_in_c(PyTuple_GET_ITEM(args.get(), i))) return false;
+  return true;
+}
+
 Value* type_subscript(Tracer& t, Value* v, Value* key) {
   const bool is_form = v->kind == ValueKind::instance && v->object && is_typing_form(v->object.get());
   if (!is_form && !real_type(v)) return nullptr;

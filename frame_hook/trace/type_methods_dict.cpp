@@ -122,6 +122,7 @@ Value* dict_clear(Tracer& t, const Arguments& args) {
 Value* dict_copy(Tracer& t, const Arguments& args) {
   only_positional(t, args, "copy", 1, 1);
   Value* self = args.positional[0];
+  if (self->type == &PyDictProxy_Type && shows_ordered_dict(self)) graph_break(BreakReason::unsupported_value, "copy() of a mappingproxy of an OrderedDict");
   DictValue* made = t.dict();
   dict_update(t, made, self_dict(t, args, "copy"));
   if (self->kind != ValueKind::instance || self->type == &PyDictProxy_Type || builtin_base(self->type) == &PyDict_Type) return made;

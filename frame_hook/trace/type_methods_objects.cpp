@@ -63,7 +63,9 @@ Value* object_reduce_ex(Tracer& t, const Arguments& args) {
   only_positional(t, args, "__reduce_ex__", 2, 2);
   Value* self = args.positional[0];
   if (Value* method = python_special(t, self, "__reduce__")) return t.call(method, {});
-  if (self->kind != ValueKind::instance || t.as_index(args.positional[1]) < 2 || set_of(self) ||
+  const Found reduce = look_up(t, self, interned("__reduce__"));
+  const bool is_default = reduce.object == _PyType_Lookup(&PyBaseObject_Type, interned("__reduce__"));
+  if (!is_default || self->kind != ValueKind::instance || t.as_index(args.positional[1]) < 2 || set_of(self) ||
       (builtin_base(t.type_of(self)) != &PyBaseObject_Type && payload_of(self) == self))
     graph_break(BreakReason::unsupported_value, "a copy of " + describe(self));
   Value* get_state = python_special(t, self, "__getstate__");

@@ -29,6 +29,9 @@ void init_exception(Tracer& t, PyTypeObject* owner, Value* self, const Arguments
   }
   if (self->kind != ValueKind::instance) graph_break(BreakReason::unsupported_value, "__init__() of " + describe(self));
   if (self->object) graph_break(BreakReason::unsupported_value, "__init__() of an exception that is there");
+  // A class of OSError with a __new__ of its own has its arguments from there.
+  const auto* os_error = reinterpret_cast<PyTypeObject*>(PyExc_OSError);
+  if (is_class(PyExc_OSError) && (self->type->tp_init == os_error->tp_init || self->type->tp_new != os_error->tp_new)) return;
   as<InstanceValue>(self)->payload = t.tuple(rest.positional);
   for (const auto& [name, v] : rest.keywords) t.set_attribute(self, name, v);
 }
@@ -47,6 +50,7 @@ Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   if (owner == &PyBaseObject_Type) return init_object(t, t.type_of(self), rest), t.none();
   if (std::string_view(owner->tp_name) == "collections.defaultdict") {
     if (!rest.positional.empty()) {
+      if (!is_none(t, rest.positional[0]) && !t.type_of(rest.positional[0])->tp_call) t.raise_new(PyExc_TypeError, "first argument must be callable or None");
       as<InstanceValue>(self)->attrs.emplace_back(PyRef::borrow(interned("default_factory")), rest.positional[0]);
       rest.positional.erase(rest.positional.begin());
     }
@@ -155,8 +159,10 @@ Value* slot_eq(Tracer& t, PyTypeObject* owner, const Arguments& args) {
 Value* slot_ne(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   only_positional(t, args, "__ne__", 2, 2);
   Value *a = args.positional[0], *b = args.positional[1];
-  if (owner == &PyBaseObject_Type) return t.boolean(!values_equal(t, a, b));
-  return equality_slot(t, owner, a, b, Py_NE);
+  if (owner != &PyBaseObject_Type) return equality_slot(t, owner, a, b, Py_NE);
+  Value* method = t.lookup_special(a, "__eq__");
+  Value* equal = method ? t.call(method, {b}) : not_implemented(t);
+  return is_not_implemented(equal) ? equal : t.boolean(!t.truth(equal));
 }
 
 Value* slot_hash(Tracer& t, PyTypeObject* owner, const Arguments& args) {
@@ -216,6 +222,8 @@ Value* operator_slot(Tracer& t, PyTypeObject* owner, std::string_view name, cons
   static constexpr std::string_view kComparisons[] = {"__lt__", "__le__", "", "", "__gt__", "__ge__"};
   if (args.positional.size() != 2 || name.size() < 6) return nullptr;
   Value *a = payload_of(args.positional[0]), *b = payload_of(args.positional[1]);
+  if (is_plain(t, a) && is_plain(t, b))  // NotImplemented is an answer
+    if (PyObject* slot = _PyType_Lookup(owner, interned(std::string(name)))) return run_plain(t, slot, Arguments{{a, b}, {}});
   if (owner != a->type) refuse_unknown_arithmetic(args.positional[0], std::string(name).c_str());
   for (int op : {Py_LT, Py_LE, Py_GT, Py_GE})
     if (name == kComparisons[op]) return t.compare(op, a, b);

@@ -110,9 +110,20 @@ Value* contents_of(Tracer& t, Value* v) {
   if (v->kind != ValueKind::object || !v->object || Py_TYPE(v->object.get()) != &PyDictProxy_Type) return v;
   PyObject* mapping = nullptr;
   PyDictProxy_Type.tp_traverse(v->object.get(), keep_first, &mapping);
-  if (!mapping) return v;
+  if (!mapping || !(PyDict_CheckExact(mapping) || PyODict_CheckExact(mapping)))
+    graph_break(BreakReason::unsupported_value, std::string("a mappingproxy of ") + (mapping ? Py_TYPE(mapping)->tp_name : "nothing"));
   t.guard_identity(v);
   return payload_of(t.wrap(mapping, t.guards().sources.add(guards::SourceKind::constant, guards::kNoSource, 0, mapping)));
+}
+
+bool shows_ordered_dict(Value* v) {
+  if (v->kind != ValueKind::instance && v->kind != ValueKind::object) return false;
+  if (v->kind == ValueKind::instance && builtin_base(v->type) == &PyODict_Type) return true;
+  if (v->type != &PyDictProxy_Type) return false;
+  if (v->kind == ValueKind::instance) return shows_ordered_dict(as<InstanceValue>(v)->payload);
+  PyObject* mapping = nullptr;
+  PyDictProxy_Type.tp_traverse(v->object.get(), keep_first, &mapping);
+  return mapping && PyODict_Check(mapping);
 }
 
 std::vector<PyRef> set_items(PyObject* set) {
@@ -235,9 +246,15 @@ ProtocolState& Tracer::protocol() {
   return *trace_.protocol;
 }
 
+PyTypeObject* method_wrapper_type() {
+  static PyTypeObject* const type = Py_TYPE(PyObject_GetAttrString(Py_None, "__str__"));
+  return type;
+}
+
 MethodValue* make_method(Tracer& t, Value* function, Value* self) {
-  const bool python = function->kind != ValueKind::object || !function->object || PyInstanceMethod_Check(function->object.get());
-  auto* m = t.make<MethodValue>(ValueKind::method, python ? &PyMethod_Type : &PyCFunction_Type);
+  PyTypeObject* const of = function->kind == ValueKind::object && function->object ? Py_TYPE(function->object.get()) : nullptr;
+  const bool in_c = of == &PyMethodDescr_Type || of == &PyClassMethodDescr_Type;
+  auto* m = t.make<MethodValue>(ValueKind::method, of == &PyWrapperDescr_Type ? method_wrapper_type() : in_c ? &PyCFunction_Type : &PyMethod_Type);
   m->function = function;
   m->self = self;
   return m;

@@ -209,6 +209,18 @@ def test_observed():
     assert framejit.stats()["fallback_reasons"] == {"observed": 1}
 
 
+class Defaults(dict):
+    def __missing__(self, name):
+        return 2.0
+
+
+@pytest.mark.nothing_captured
+def test_odd_globals():
+    compiled = framejit.compile(eval("lambda x: x * unknown", Defaults()))
+    same(compiled(torch.ones(4)), torch.full((4,), 2.0))
+    assert framejit.stats()["fallback_reasons"] == {"odd_globals": 1}
+
+
 def test_run_failed():
     compiled = framejit.compile(lambda x, i: x[i] + 1)
     with pytest.raises(IndexError, match="out of bounds"):

@@ -1,0 +1,323 @@
+"""Rules of classes, methods and numbers that traces once broke in silence, found by tracing the tests of the standard library."""
+import abc
+import collections
+import enum
+import sys
+import types
+import typing
+import warnings
+
+import pytest
+import torch
+
+from check import check, fresh  # noqa: F401  the fixture
+
+X = torch.ones(3)
+
+
+def raised(call, *args):
+    try:
+        return call(*args)
+    except Exception as error:
+        return type(error).__name__, str(error)
+
+
+def warned(call, *args):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = raised(call, *args)
+    return result, [w.category.__name__ for w in caught]
+
+
+class Equal:
+    def __init__(self, n):
+        self.n = n
+
+    def __eq__(self, other):
+        return self.n == other.n if isinstance(other, Equal) else NotImplemented
+
+
+def not_equal_by_name():
+    one = Equal(1)
+    return one.__eq__(None) is NotImplemented, one.__ne__(None) is NotImplemented, one.__ne__(Equal(1)), one.__ne__(Equal(2))
+
+
+class Override(dict):
+    def __contains__(self, key):
+        return key == "magic" or dict.__contains__(self, key)
+
+    def __iter__(self):
+        return iter(("iter",))
+
+    def __len__(self):
+        return 500
+
+    def keys(self):
+        return "keys"
+
+    def __getitem__(self, key):
+        return "item " + key
+
+
+def mapping_proxies():
+    ordered = types.MappingProxyType(collections.OrderedDict([("c", 0), ("a", 1)]))
+    other = types.MappingProxyType(collections.OrderedDict([("a", 1), ("c", 0)]))
+    of_override = types.MappingProxyType(Override(key=1))
+    chain = collections.ChainMap({"x": 1}, {"y": 2})
+    of_chain = types.MappingProxyType(chain)
+    answers = [type(ordered.copy()).__name__, ordered == other, ordered != other, list(ordered)]
+    answers += ["magic" in of_override, list(of_override), len(of_override), of_override.keys(), of_override["key"]]
+    answers += [of_chain == chain, len(of_chain), of_chain["y"]]
+    return answers + [raised(types.MappingProxyType, wrong) for wrong in (10, ("a", "b"), ["a"])]
+
+
+def write_to_a_proxy(proxy):
+    proxy["b"] = 1
+
+
+def delete_from_a_proxy(proxy):
+    del proxy["a"]
+
+
+def writes_to_mapping_proxies():
+    proxy = types.MappingProxyType({"a": 1})
+    return raised(write_to_a_proxy, proxy), raised(delete_from_a_proxy, proxy)
+
+
+class HasFoo(abc.ABC):
+    @classmethod
+    def __subclasshook__(cls, other):
+        return "foo" in other.__dict__ if cls is HasFoo else NotImplemented
+
+
+class Foo:
+    foo = 42
+
+
+class Pretender:
+    @property
+    def __class__(self):
+        return Foo
+
+
+def subclass_hooks():
+    return issubclass(HasFoo, HasFoo), issubclass(Foo, HasFoo), issubclass(Equal, HasFoo), isinstance(Pretender(), HasFoo), isinstance(Foo(), (int, HasFoo))
+
+
+class Bound:
+    def __init__(self, wrapped):
+        self.wrapped = wrapped
+
+    def __call__(self, *args):
+        return self.wrapped(*args)
+
+
+class Wrapper:
+    def __init__(self, wrapped):
+        self.wrapped = wrapped
+
+    def __get__(self, instance, owner):
+        return Bound(self.wrapped.__get__(instance, owner))
+
+
+class Chained:
+    @Wrapper
+    @classmethod
+    def inner(cls):
+        return cls.__name__
+
+    @abc.abstractclassmethod
+    def old(cls):
+        return cls.__name__
+
+    if sys.version_info < (3, 13):
+        @classmethod
+        @Wrapper
+        def outer(cls):
+            return "outer"
+
+
+def class_methods():
+    outer = (Chained.outer(), Chained().outer()) if sys.version_info < (3, 13) else ()
+    return Chained.inner(), Chained().inner(), Chained.old(), Chained().old(), outer
+
+
+def namespaces():
+    space = types.SimpleNamespace(x=1, y=2, w=3)
+    del space.y
+    first = dict(vars(space))
+    space.y = 4
+    return first, list(vars(space))
+
+
+class Holder:
+    pass
+
+
+def deleted_and_written_again(holder):
+    del holder.a
+    holder.a = 3
+    return list(vars(holder))
+
+
+def methods_of_c_code():
+    items = []
+    append, split = items.append, "".split
+    print(end="")
+    append(1)
+    names = [type(m).__name__ for m in (append, split, object().__init__, (42).__lt__, int.from_bytes)]
+    return items, names, append == items.append, append.__self__ is items, split("x"), repr(append)[:16], int.from_bytes == getattr(int, "from_bytes")
+
+
+class Number(enum.IntEnum):
+    A = 0
+    B = 1
+
+
+class Word(str, enum.Enum):
+    A = "a"
+
+
+class Shouting(str):
+    def __str__(self):
+        return "loud"
+
+
+class Ours(str):
+    pass
+
+
+class TextOfMine:
+    def __str__(self):
+        return Ours("x")
+
+    def __repr__(self):
+        return Ours("y")
+
+
+def members_are_not_their_numbers():
+    literal = typing.Literal
+    return str((literal[0] | literal[Number.A]).__args__), str(literal[literal[Number.A], literal[0]].__args__)
+
+
+def texts_of_subclasses():
+    loud = Shouting("quiet")
+    return "%s" % loud, "%s %d" % (loud, Number.B), "%s" % Word.A, "{}".format(loud), f"{loud}", "%5s|" % loud, "%s" % Number.B, "{}".format(Word.A)
+
+
+def texts_of_a_subclass_of_str():
+    return type(str(TextOfMine())).__name__, type(repr(TextOfMine())).__name__, type(f"{TextOfMine()}").__name__, "%s" % TextOfMine()
+
+
+class Refusing(type):
+    def __eq__(self, other):
+        return 1 / 0
+
+    __hash__ = type.__hash__
+
+
+class Like(type):
+    def __eq__(cls, other):
+        return type(cls) is type(other) and cls.tag == other.tag
+
+    def __hash__(cls):
+        return 5
+
+    def __lt__(cls, other):
+        return True
+
+
+class LikeA(metaclass=Like):
+    tag = 1
+
+
+class LikeB(metaclass=Like):
+    tag = 1
+
+
+Refused = Refusing("Refused", (), {})
+
+
+def comparisons_of_classes():
+    try:
+        joined = list[int] | list[Refused]
+    except ZeroDivisionError:
+        joined = "refused"
+    return joined, LikeA == LikeB, LikeA != LikeB, LikeA < LikeB, LikeA == 1
+
+
+class Indexed:
+    def __index__(self):
+        return True
+
+
+class IndexedInt(int):
+    def __index__(self):
+        return 8
+
+    def __int__(self):
+        return 42
+
+    def __eq__(self, other):
+        return True
+
+    __hash__ = int.__hash__
+
+
+class FloatOfMine(float):
+    pass
+
+
+class Floating:
+    def __float__(self):
+        return FloatOfMine(42.0)
+
+
+class Refuses(int):
+    def __truediv__(self, other):
+        return NotImplemented
+
+    __rtruediv__ = __truediv__
+
+
+def divide(a, b):
+    return a / b
+
+
+def numbers_of_subclasses():
+    import operator
+    answers = [operator.index(IndexedInt(7)), int(IndexedInt(7)), warned(operator.index, Indexed()), warned(int, Indexed()), warned(float, Floating())]
+    answers += [warned(FloatOfMine, Floating()), raised(divide, Refuses(1), Refuses(2)), divide(1, Refuses(2)), IndexedInt(11) in range(10)]
+    return answers + [range(10).index(IndexedInt(3)), range(10).count(IndexedInt(33)), hash(FloatOfMine("nan")) == 0]
+
+
+PROGRAMS = [not_equal_by_name, mapping_proxies, writes_to_mapping_proxies, subclass_hooks, class_methods, namespaces,
+            methods_of_c_code, members_are_not_their_numbers, texts_of_subclasses, texts_of_a_subclass_of_str,
+            comparisons_of_classes, numbers_of_subclasses]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_as_plain_python(program):
+    def around(x):
+        y = x + 1
+        answer = program()
+        return y * 2, answer
+    check(around, X)
+
+
+def test_an_attribute_that_is_deleted_and_written_again_is_the_last():
+    def around(x, holder):
+        return x + 1, deleted_and_written_again(holder)
+    holder = Holder()
+    holder.a, holder.b = 1, 2
+    check(around, X, holder)
+
+
+def test_isinstance_of_a_deep_tuple():
+    def around(x):
+        classes = (str,)
+        for _ in range(300):
+            classes = (classes,)
+        return x + 1, isinstance("", classes), issubclass(int, classes)
+    check(around, X)
