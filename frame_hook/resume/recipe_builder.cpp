@@ -3,7 +3,6 @@
 // Three rules keep identity and cycles right: a Value has one slot; what has a real object is fetched, never rebuilt; lists,
 // dicts, cells and instances are made empty when first met and filled once the value graph has been walked, or when an iterator
 // is made over one: it goes by what the container holds at that moment.
-#include <algorithm>
 #include <unordered_set>
 
 #include "frame_hook/resume/recipe.h"
@@ -123,22 +122,6 @@ SlotId RecipeBuilder::build(Value* value) {
     default: break;
   }
   graph_break(BreakReason::escaped_traced, std::string("an object of type ") + (value->type ? value->type->tp_name : "?"));
-}
-
-SlotId RecipeBuilder::set_step(RecipeOp op, std::vector<SlotId> operands, SetValue* set) {
-  PyRef order;
-  for (Value* v : items_to_rebuild(set, &order)) operands.push_back(key_slot(v));
-  return step(op, std::move(operands), 0, order.get());
-}
-
-// An item may hold the set: it is there, and empty, when its items are built.
-SlotId RecipeBuilder::build_set(SetValue* set) {
-  if (set->type == &PyFrozenSet_Type) return set_step(RecipeOp::frozenset, {}, set);
-  if (std::all_of(set->items.begin(), set->items.end(), [](const Value* item) { return item->object; })) return set_step(RecipeOp::set, {}, set);
-  const SlotId made = step(RecipeOp::set);
-  slots_[set] = made;
-  set_step(RecipeOp::fill_set, {made}, set);
-  return made;
 }
 
 // A float computed from floats that differ from call to call is computed anew.
