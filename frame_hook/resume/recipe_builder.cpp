@@ -3,6 +3,7 @@
 // Three rules keep identity and cycles right: a Value has one slot; what has a real object is fetched, never rebuilt; lists,
 // dicts, cells and instances are made empty when first met and filled once the value graph has been walked, or when an iterator
 // is made over one: it goes by what the container holds at that moment.
+#include <algorithm>
 #include <unordered_set>
 
 #include "frame_hook/resume/recipe.h"
