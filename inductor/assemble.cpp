@@ -83,7 +83,7 @@ class Assembler {
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       const auto* group = std::get_if<Group>(&schedule_.steps[s]);
       if (group == nullptr) continue;
-      kernels_[s] = make_kernel(program_, *group, is_private, hints_, target_.scratch_bytes(), tuning_);
+      kernels_[s] = make_kernel(program_, *group, is_private, hints_, target_.info(), tuning_);
       kernels_[s].name = origins_name(graph_, kernels_[s]);
       for (const KernelBuffer& b : kernels_[s].buffers)
         if (!b.is_local) in_memory_[b.source] = true;
@@ -126,9 +126,9 @@ class Assembler {
       const ValueForm& form = forms_[graph::index_of(v)];
       if (form.kind == ValueForm::kBuffer && form.buffer == forms_[graph::index_of(graph_.inputs[input])].buffer) value_buffer_[graph::index_of(v)] = buffer_of_[form.buffer];
     }
-    in_arena_ = arena_buffers(graph_, schedule_);
+    in_arena_ = arena_buffers(graph_, schedule_, target_.info());
     in_input_.assign(program_.buffers.size(), false);
-    if (device_.type == graph::DeviceType::kCpu)
+    if (target_.info().facts.steps_end_in_order)
       for (const NewValue& made : schedule_.new_values) take_input(made);
     find_takers();
     for (const bool owners : {true, false})
@@ -170,7 +170,7 @@ class Assembler {
     constexpr LoopBufferId kNobody = UINT32_MAX;
     owner_.resize(program_.buffers.size());
     std::iota(owner_.begin(), owner_.end(), LoopBufferId{0});
-    if (device_.type != graph::DeviceType::kCpu) return;  // a GPU's threads meet at barriers between what they hand over, not here
+    if (!target_.info().facts.points_run_in_order) return;  // threads meet at barriers between what they hand over, not here
     std::vector<LoopBufferId> taken_by(program_.buffers.size(), kNobody);
     for (size_t s = 0; s < kernels_.size(); ++s) {
       std::vector<KernelBuffer>& buffers = kernels_[s].buffers;
@@ -238,8 +238,8 @@ class Assembler {
   void plan_arena_offsets() {
     std::vector<size_t> request_of;
     const std::vector<ArenaRequest> requests = lives(true, request_of);
-    const bool on_cpu = device_.type == graph::DeviceType::kCpu;  // what libraries of a GPU take is not known
-    arena_ = plan_blocks(requests, on_cpu ? bytes_beside_arena() : std::vector<int64_t>{});
+    const TargetInfo& target = target_.info();
+    arena_ = plan_blocks(requests, target.facts.library_memory_is_known ? bytes_beside_arena() : std::vector<int64_t>{}, target.costs.block_saving);
     for (size_t b = 0; b < program_.buffers.size(); ++b) {
       if (buffer_of_[b] == runtime::kNoBuffer || request_of[owner_[b]] == SIZE_MAX) continue;
       const ArenaBlocks::Place& place = arena_.places[request_of[owner_[b]]];

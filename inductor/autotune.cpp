@@ -10,7 +10,6 @@
 #include <cmath>
 #include <cstdio>
 
-#include "inductor/lowering/lower.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/base/log.h"
 
@@ -36,8 +35,8 @@ bool draws_numbers(const graph::Node& node) {
 }
 
 // Why a graph must not run more often than the program says; "" when it may.
-std::string why_not(const graph::Graph& functional) {
-  if (kernel_device(functional).type != graph::DeviceType::kCpu) return "it runs on a GPU";
+std::string why_not(const graph::Graph& functional, const TargetInfo& target) {
+  if (!target.facts.steps_end_in_order) return "its device runs on while the call returns";
   for (const graph::Node& node : functional.nodes) {
     if (node.op->has(graph::kMutates)) return node.op->name + " writes an argument";
     if (draws_numbers(node)) return node.op->name + " draws random numbers";
@@ -68,15 +67,15 @@ struct Candidate {
 
 class Tuner {
  public:
-  Tuner(const graph::Graph& functional, const std::vector<ChoiceRow>& rows, const MakePlan& make, graph::PlanTimer& timer, double budget)
-      : graph_(functional), make_(make), timer_(timer), budget_(budget) {
+  Tuner(const graph::Graph& functional, const std::vector<ChoiceRow>& rows, const MakePlan& make, const TargetInfo& target, graph::PlanTimer& timer, double budget)
+      : graph_(functional), target_(target), make_(make), timer_(timer), budget_(budget) {
     for (const ChoiceRow& row : rows)
       if (row.applies(functional)) rows_.push_back(&row);
   }
 
   Result<runtime::Executable> run() {
     FJ_TRY(runtime::Executable plan, make_({}));
-    if (const std::string why = why_not(graph_); !why.empty()) return leave("graph " + graph_.name, why), std::move(plan);
+    if (const std::string why = why_not(graph_, target_); !why.empty()) return leave("graph " + graph_.name, why), std::move(plan);
     best_ = std::make_shared<const runtime::Executable>(std::move(plan));
     end_ = now() + budget_;
     bool is_changed = false;
@@ -190,6 +189,7 @@ class Tuner {
   void note(const std::string& text) { notes_ += (notes_.empty() ? "" : ", ") + text; }
 
   const graph::Graph& graph_;
+  const TargetInfo& target_;
   std::vector<const ChoiceRow*> rows_;
   const MakePlan& make_;
   graph::PlanTimer& timer_;
@@ -203,8 +203,9 @@ class Tuner {
 
 }  // namespace
 
-Result<runtime::Executable> choose_by_time(const graph::Graph& functional, const std::vector<ChoiceRow>& rows, const MakePlan& make, graph::PlanTimer& timer, double budget) {
-  return Tuner(functional, rows, make, timer, budget).run();
+Result<runtime::Executable> choose_by_time(const graph::Graph& functional, const std::vector<ChoiceRow>& rows, const MakePlan& make, const TargetInfo& target,
+                                           graph::PlanTimer& timer, double budget) {
+  return Tuner(functional, rows, make, target, timer, budget).run();
 }
 
 }  // namespace framejit::inductor

@@ -10,6 +10,7 @@
 
 #include "graph/backend.h"
 #include "inductor/choices.h"
+#include "inductor/target/target_info.h"
 
 namespace framejit::inductor {
 
@@ -18,6 +19,6 @@ using MakePlan = std::function<Result<runtime::Executable>(const Choices&)>;
 // budget: seconds for all that is done beyond the plan of the cost models, compiling included. A signal ends it with the Error
 // "interrupted". Graphs that draw random numbers, call ops of others than PyTorch or run on a GPU are not timed.
 Result<runtime::Executable> choose_by_time(const graph::Graph& functional, const std::vector<ChoiceRow>& rows, const MakePlan& make,
-                                         graph::PlanTimer& timer, double budget);
+                                         const TargetInfo& target, graph::PlanTimer& timer, double budget);
 
 }  // namespace framejit::inductor

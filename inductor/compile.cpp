@@ -12,6 +12,7 @@
 #include "inductor/lowering/lower.h"
 #include "inductor/stages.h"
 #include "runtime/base/config.h"
+#include "runtime/base/log.h"
 
 namespace framejit::inductor {
 namespace {
@@ -34,14 +35,15 @@ class InductorBackend : public graph::Backend {
     // Timed plans run more often than the program says, so they write no input before they end.
     const auto make = [&](const Choices& choices) { return compile_with(given, choices, false); };
     if (options_.target != Target::kMachine) return compile(given);
-    return choose_by_time(given, choice_rows(), make, timer, static_cast<double>(config().autotune_ms) / 1000);
+    FJ_TRY(const KernelTarget* target, shared_target(graph::runtime_device(kernel_device(given))));
+    return choose_by_time(given, choice_rows(), make, target->info(), timer, static_cast<double>(config().autotune_ms) / 1000);
   }
 
   runtime::KernelLoader& loader() override { return loader_; }
 
  private:
   Result<runtime::Executable> compile_with(const graph::Graph& functional, const Choices& choices, bool may_write_inputs) {
-    FJ_TRY(KernelTarget * target, shared_target(kernel_device(functional)));
+    FJ_TRY(KernelTarget * target, shared_target(graph::runtime_device(kernel_device(functional))));
     Compilation compilation{.graph = functional,
                             .choices = choices,
                             .target = *target,
@@ -57,8 +59,7 @@ class InductorBackend : public graph::Backend {
    public:
     explicit Loader(InductorBackend& backend) : backend_(backend) {}
     Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code, runtime::DeviceId device) override {
-      const graph::DeviceType type = device.is_cpu() ? graph::DeviceType::kCpu : graph::DeviceType::kCuda;
-      FJ_TRY(KernelTarget * target, backend_.shared_target({type, device.index}));
+      FJ_TRY(KernelTarget * target, backend_.shared_target(device));
       return target->load(code, device);
     }
 
@@ -66,28 +67,35 @@ class InductorBackend : public graph::Backend {
     InductorBackend& backend_;
   };
 
-  // One target per device, made when first needed: LLVM's takes half a millisecond.
-  Result<KernelTarget*> shared_target(graph::Device device) {
+  // One target for each device, and for each set of costs that a benchmark tries. Made when first needed: LLVM's takes half a
+  // millisecond.
+  Result<KernelTarget*> shared_target(runtime::DeviceId device) {
     const std::lock_guard lock(mutex_);
-    const bool is_cpu = device.type == graph::DeviceType::kCpu;
-    std::unique_ptr<KernelTarget>& target = targets_[is_cpu ? -1 : std::max<int>(device.index, 0)];
+    std::unique_ptr<KernelTarget>& target = targets_[{device, replaced_costs()}];
     if (target) return target.get();
-    if (is_cpu && options_.target == Target::kInterp) {
-      target = make_interp_target();
-    } else if (is_cpu) {
-      FJ_TRY(target, CpuJit::create(options_.vector_level != 0 ? static_cast<VectorLevel>(options_.vector_level) : level_of_setting()));
-    } else if (device.type == graph::DeviceType::kCuda && options_.target == Target::kMachine) {
-      FJ_TRY(target, make_gpu_target(std::max<int>(device.index, 0)));
-    } else {
-      return Error{"no_target", "no kernels for this device"};
-    }
+    FJ_TRY(target, make_target(device));
+    if (log::enabled(log::Kind::Target))
+      log::emit(log::Kind::Target, name(), {{"device", runtime::text_of(device)}, {"description", description_of(target->info(), this_machine())}});
     return target.get();
+  }
+
+  // The one place that asks which kind of device this is. All else asks the target.
+  Result<std::unique_ptr<KernelTarget>> make_target(runtime::DeviceId device) const {
+    const runtime::DeviceId cuda = graph::runtime_device({graph::DeviceType::kCuda, 0});
+    if (device.is_cpu() && options_.target == Target::kInterp) return make_interp_target();
+    if (device.is_cpu()) {
+      const bool is_given = options_.vector_level != 0;
+      FJ_TRY(auto jit, CpuJit::create(is_given ? static_cast<VectorLevel>(options_.vector_level) : level_of_setting()));
+      return std::unique_ptr<KernelTarget>(std::move(jit));
+    }
+    if (device.type == cuda.type && options_.target == Target::kMachine) return make_gpu_target(std::max<int>(device.index, 0));
+    return Error{"no_target", "no kernels for this device"};
   }
 
   InductorOptions options_;
   Loader loader_{*this};
   std::mutex mutex_;
-  std::map<int, std::unique_ptr<KernelTarget>> targets_;  // by device index; the CPU is -1
+  std::map<std::pair<runtime::DeviceId, std::string>, std::unique_ptr<KernelTarget>> targets_;
 };
 
 }  // namespace

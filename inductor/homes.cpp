@@ -25,14 +25,13 @@ const ScratchRow* find_row(const graph::Node& node) {
 }
 
 // Smaller tensors come from memory that the allocator has at hand; sizes that are not known cannot share the arena well.
-bool is_large(const LoopBuffer& buffer) {
-  constexpr int64_t kLarge = 64 * 1024;
+bool is_large(const LoopBuffer& buffer, const Costs& costs) {
   int64_t bytes = row_of(buffer.dtype).bytes;
   for (const SymExpr& size : buffer.sizes) {
     if (!size.is_constant()) return false;
     bytes *= size.constant();
   }
-  return bytes >= kLarge;
+  return bytes >= costs.arena_tensor;
 }
 
 }  // namespace
@@ -52,9 +51,9 @@ SymExpr workspace_bytes(const graph::Graph& graph, const graph::Node& node) {
   return bytes;
 }
 
-std::vector<bool> arena_buffers(const graph::Graph& graph, const Schedule& schedule) {
+std::vector<bool> arena_buffers(const graph::Graph& graph, const Schedule& schedule, const TargetInfo& target) {
   const std::vector<LoopBuffer>& buffers = schedule.program.buffers;
-  const bool on_cpu = kernel_device(graph).type == graph::DeviceType::kCpu;
+  const auto may_hold = [&](LoopBufferId b) { return target.facts.library_memory_is_known && is_large(buffers[b], target.costs); };
   std::vector<bool> fits(buffers.size());
   for (size_t b = 0; b < buffers.size(); ++b) fits[b] = buffers[b].role == BufferRole::kTemp && !buffers[b].is_output;
   for (const auto& step : schedule.steps) {
@@ -62,8 +61,8 @@ std::vector<bool> arena_buffers(const graph::Graph& graph, const Schedule& sched
     if (call == nullptr) continue;
     const graph::Node& node = graph.nodes[call->node];
     const ScratchRow* row = find_row(node);
-    for (LoopBufferId b : call->reads) fits[b] = fits[b] && on_cpu && row != nullptr && is_large(buffers[b]);
-    for (LoopBufferId b : call->writes) fits[b] = fits[b] && on_cpu && out_form(node) && is_large(buffers[b]);
+    for (LoopBufferId b : call->reads) fits[b] = fits[b] && row != nullptr && may_hold(b);
+    for (LoopBufferId b : call->writes) fits[b] = fits[b] && out_form(node) && may_hold(b);
   }
   return fits;
 }

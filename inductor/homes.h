@@ -21,6 +21,6 @@ std::optional<OutForm> out_form(const graph::Node& node);
 SymExpr workspace_bytes(const graph::Graph& graph, const graph::Node& node);
 
 // Per buffer of the program: a temporary of kernels alone, or a large one that library calls may find in the arena.
-std::vector<bool> arena_buffers(const graph::Graph& graph, const Schedule& schedule);
+std::vector<bool> arena_buffers(const graph::Graph& graph, const Schedule& schedule, const TargetInfo& target);
 
 }  // namespace framejit::inductor

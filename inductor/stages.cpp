@@ -20,25 +20,26 @@ namespace {
 
 Result<void> run_widen_products(Compilation& c) {
   const WideProducts choice = c.choices.wide_products;
-  const bool is_wide = choice == WideProducts::cost_model ? wants_wide_products() : choice == WideProducts::wide;
-  if (c.is_machine && is_wide) c.graph = widen_products(c.graph);
+  const bool is_wide = choice == WideProducts::cost_model ? wants_wide_products(c.target.info()) : choice == WideProducts::wide;
+  if (c.is_machine && is_wide) c.graph = widen_products(c.graph, c.target.info());
   return {};
 }
 
 Result<void> run_bare_products(Compilation& c) {
-  if (c.is_machine) c.graph = bare_products(c.graph);
+  if (c.is_machine) c.graph = bare_products(c.graph, c.target.info());
   return {};
 }
 
 Result<void> run_memory_formats(Compilation& c) {
   const MemoryFormats choice = c.choices.memory_formats;
   if (!c.is_machine || choice == MemoryFormats::as_recorded) return {};
-  c.graph = choose_memory_formats(c.graph, choice == MemoryFormats::channels_last ? FormatRule::kChannelsLast : FormatRule::kLeastCost);
+  const FormatRule rule = choice == MemoryFormats::channels_last ? FormatRule::kChannelsLast : FormatRule::kLeastCost;
+  c.graph = choose_memory_formats(c.graph, c.target.info(), rule);
   return {};
 }
 
 Result<void> run_lower(Compilation& c) {
-  c.lowered = lower(c.graph);
+  c.lowered = lower(c.graph, c.target.info());
   for (size_t s = 0; s < c.graph.shapes.symbol_count(); ++s) c.hints.symbols.push_back(c.graph.shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
   return {};
 }
@@ -47,9 +48,9 @@ Result<void> run_lower(Compilation& c) {
 std::optional<Schedule> schedule_in_place(Compilation& c, bool with_refusals) {
   if (!c.may_write_inputs || c.graph.updates.empty()) return std::nullopt;
   LoweredGraph in_place = c.lowered;
-  const std::vector<bool> taken = write_inputs_in_place(c.graph, in_place);
+  const std::vector<bool> taken = write_inputs_in_place(c.graph, c.target.info(), in_place);
   if (std::find(taken.begin(), taken.end(), true) == taken.end()) return std::nullopt;
-  Schedule schedule = make_schedule(std::move(in_place.program), c.hints, with_refusals);
+  Schedule schedule = make_schedule(std::move(in_place.program), c.hints, c.target.info(), with_refusals);
   if (!writes_in_order(schedule)) return std::nullopt;
   c.lowered.forms = std::move(in_place.forms);
   return schedule;
@@ -62,26 +63,24 @@ Result<void> run_schedule(Compilation& c) {
   }
   const bool with_refusals = log::enabled(log::Kind::Schedule);
   std::optional<Schedule> in_place = schedule_in_place(c, with_refusals);
-  c.schedule = in_place ? std::move(*in_place) : make_schedule(std::move(c.lowered.program), c.hints, with_refusals);
+  c.schedule = in_place ? std::move(*in_place) : make_schedule(std::move(c.lowered.program), c.hints, c.target.info(), with_refusals);
   return {};
 }
 
 // Which matrix products are kernels; none where the library computes all of them.
-std::optional<ProductRule> product_rule(const Choices& choices, const KernelTarget& target) {
-  if (choices.products == Products::kernels || config().products == "kernels") return ProductRule{.is_wherever = true};
-  const ProductSizes most = target.most_products();
-  const bool may = choices.products == Products::cost_model && config().products == "auto" && most.rows > 0;
-  return may ? std::optional(ProductRule{.most_rows = most.rows, .most_terms = most.terms}) : std::nullopt;
+std::optional<ProductRule> product_rule(const Choices& choices) {
+  if (choices.products == Products::kernels || config().products == "kernels") return ProductRule::kWherever;
+  const bool may = choices.products == Products::cost_model && config().products == "auto";
+  return may ? std::optional(ProductRule::kWhereTheyPay) : std::nullopt;
 }
 
 Result<void> run_products(Compilation& c) {
-  if (const auto rule = product_rule(c.choices, c.target); rule && kernel_device(c.graph).type == graph::DeviceType::kCpu)
-    take_products(c.graph, c.lowered.forms, c.hints, *rule, c.schedule);
+  if (const auto rule = product_rule(c.choices)) take_products(c.graph, c.lowered.forms, c.hints, c.target.info(), *rule, c.schedule);
   return {};
 }
 
 Result<void> run_commit_order(Compilation& c) {
-  if (c.is_fused && c.may_write_inputs) order_for_commit(c.graph, c.lowered.forms, c.hints, c.schedule);
+  if (c.is_fused && c.may_write_inputs) order_for_commit(c.graph, c.lowered.forms, c.hints, c.target.info(), c.schedule);
   return {};
 }
 

@@ -19,12 +19,6 @@
 
 namespace framejit::inductor {
 
-EmitOptions options_of(VectorLevel level) {
-  if (level == VectorLevel::kAvx512) return {16, 512, 32};
-  if (level == VectorLevel::kAvx2) return {8, 256, 16};
-  return {4, 128, 16};
-}
-
 const char* cpu_of(VectorLevel level) {
   if (level == VectorLevel::kAvx512) return "x86-64-v4";
   return level == VectorLevel::kAvx2 ? "x86-64-v3" : "x86-64-v2";

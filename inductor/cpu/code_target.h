@@ -17,8 +17,6 @@ class Triple;
 
 namespace framejit::inductor {
 
-// Lanes and registers of a level. k128 is also what CPUs other than x86 get.
-EmitOptions options_of(VectorLevel level);
 // The x86 CPU, in LLVM's words, that has what a level promises and nothing else.
 const char* cpu_of(VectorLevel level);
 

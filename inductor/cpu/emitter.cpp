@@ -21,12 +21,11 @@ void add_attributes(llvm::Function* f, const EmitOptions& options) {
 
 // Points side by side in the main loop of a kernel of outer lanes: as the heaviest nest wants it, within the scratch that there is.
 unsigned outer_lanes(FunctionState& s, const Kernel& kernel, const EmitOptions& options) {
-  constexpr int64_t kMostScratch = 128 * 1024;
   unsigned unroll = 4;
   for (const KernelNest& n : kernel.nests) unroll = std::min(unroll, NestEmitter(s, kernel, n, options).unroll());
   int64_t scratch = 0;
   for (const KernelBuffer& b : kernel.buffers) scratch += b.local_elements * row_of(b.dtype).bytes;
-  while (unroll > 1 && scratch * options.lanes * unroll > kMostScratch) unroll /= 2;
+  while (unroll > 1 && scratch * options.lanes * unroll > options.target.costs.scratch_bytes) unroll /= 2;
   return options.lanes * unroll;
 }
 
@@ -97,8 +96,8 @@ void emit_outer(FunctionState& s, const Kernel& kernel, const EmitOptions& optio
     }
     Value* first = s.outer.back();
     Value* step = s.least(s.b.CreateSub(extents.back(), first), s.b.CreateSub(s.end, point));
-    if (kernel.in_tiles) step = s.least(step, s.b.getInt64(static_cast<uint64_t>(tile_points(kernel))));
-    if (kernel.is_product) step = s.least(step, s.b.getInt64(kProductColumns));
+    if (kernel.in_tiles) step = s.least(step, s.b.getInt64(static_cast<uint64_t>(tile_points(kernel, options.target))));
+    if (kernel.is_product) step = s.least(step, s.b.getInt64(static_cast<uint64_t>(options.target.costs.product_columns)));
     s.tile_end = s.b.CreateAdd(first, step);
     if (kernel.is_product) {
       emit_product(s, kernel, options);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "inductor/kernel/kernel_ir.h"
+#include "inductor/target/target_info.h"
 
 namespace llvm {
 class Module;
@@ -12,9 +13,12 @@ class Module;
 namespace framejit::inductor {
 
 struct EmitOptions {
-  unsigned lanes = 16;       // float32 lanes of a register; every dtype uses as many
-  unsigned width_bits = 512;
-  unsigned registers = 32;   // of that width
+  explicit EmitOptions(const TargetInfo& t) : target(t), lanes(t.registers.lanes), width_bits(t.registers.width_bits), registers(t.registers.count) {}
+
+  TargetInfo target;
+  unsigned lanes;       // float32 lanes of a register; every dtype uses as many
+  unsigned width_bits;
+  unsigned registers;   // of that width
   bool keep_frame_pointer = false;  // by which debuggers and profilers find the caller
 
   bool has_avx512() const { return width_bits == 512; }

@@ -10,9 +10,6 @@
 
 namespace framejit::inductor {
 
-// Vector registers that code may use. kHost: the widest that this CPU has.
-enum class VectorLevel : uint8_t { kHost, kAvx512, kAvx2, k128 };
-
 class CpuJit : public KernelTarget {
  public:
   static Result<std::unique_ptr<CpuJit>> create(VectorLevel level = VectorLevel::kHost);

@@ -15,9 +15,7 @@ using llvm::Value;
 
 namespace {
 
-constexpr int64_t kSlabRows = 8, kLeastRows = 4 * kSlabRows;  // 4096x4096 of bfloat16, one thread: 2.05 ms, 16 rows 2.40; only to read it 2.01
-constexpr int64_t kStackBytes = 48 << 10;                     // threads may have small stacks
-constexpr int64_t kCacheLine = 64;
+constexpr int64_t kStackBytes = 48 << 10;  // threads may have small stacks
 
 int64_t bytes_of(Value* value) { return static_cast<int64_t>(value->getType()->getPrimitiveSizeInBits() + 7) / 8; }
 
@@ -27,7 +25,8 @@ int64_t bytes_of(Value* value) { return static_cast<int64_t>(value->getType()->g
 bool NestEmitter::may_walk_in_slabs() const {
   if (!nest_.is_reduction() || is_ordered(nest_) || !has_vector() || vector_is_reduced() || kernel_.lanes_outer || kernel_.in_tiles) return false;
   if (order_.size() != range_levels_ + 1 || order_[range_levels_ - 1] != n_.vector_dim) return false;
-  if (nest_.extent(order_.back()).as_constant().value_or(kLeastRows) < kLeastRows) return false;
+  const auto rows = nest_.extent(order_.back()).as_constant();
+  if (rows && *rows < costs_.slabs * costs_.slab_rows) return false;
   for (size_t i = 0; i < nest_.body.size(); ++i) {
     if (level_[i] == range_levels_ && !after_[i]) return false;
     if (nest_.body[i].op == LoopOp::kReduce && accumulator_dtype(nest_.body[i]) == DType::kFloat64) return false;
@@ -39,7 +38,7 @@ bool NestEmitter::may_walk_in_slabs() const {
 SumBlocks NestEmitter::slab_blocks(const SumBlocks& blocks) const {
   if (blocks.depth == 0) return blocks;
   const auto rows = nest_.extent(order_.back()).as_constant();
-  return {rows && *rows <= kSlabRows * kFanOut ? 1 : 2, kSlabRows};
+  return {rows && *rows <= costs_.slab_rows * kFanOut ? 1 : 2, costs_.slab_rows};
 }
 
 // As many as have room on the stack; a multiple of the lanes. Each accumulator begins at a cache line.
@@ -50,7 +49,7 @@ int64_t NestEmitter::columns_at_once(const std::vector<Accumulators>& sets) cons
       for (Value* v : {a.value, a.position, a.lost}) {
         if (v == nullptr) continue;
         bytes += bytes_of(v);
-        room -= kCacheLine;
+        room -= target_.caches.line;
       }
   const int64_t most = std::max<int64_t>(room / bytes, 1) * lanes_;
   const auto columns = nest_.extent(n_.vector_dim).as_constant();
@@ -63,12 +62,12 @@ NestEmitter::ColumnStack NestEmitter::on_stack(const Accumulators& set, int64_t 
     llvm::BasicBlock& entry = s_.function->getEntryBlock();
     llvm::IRBuilder<> at_entry(&entry, entry.begin());
     auto* block = at_entry.CreateAlloca(at_entry.getInt8Ty(), at_entry.getInt64(kStackBytes));
-    block->setAlignment(llvm::Align(kCacheLine));
+    block->setAlignment(llvm::Align(static_cast<uint64_t>(target_.caches.line)));
     s_.stack = block;
   }
   const auto place = [&](Value* value) -> Value* {
     if (value == nullptr) return nullptr;
-    const int64_t begin = (offset + kCacheLine - 1) / kCacheLine * kCacheLine;
+    const int64_t begin = (offset + target_.caches.line - 1) / target_.caches.line * target_.caches.line;
     offset = begin + columns / lanes_ * bytes_of(value);
     return b_.CreateConstGEP1_64(b_.getInt8Ty(), s_.stack, static_cast<uint64_t>(begin));
   };
@@ -77,7 +76,7 @@ NestEmitter::ColumnStack NestEmitter::on_stack(const Accumulators& set, int64_t 
   return stack;
 }
 
-static llvm::Align alignment_of(Value* value) { return llvm::Align(std::bit_floor(static_cast<uint64_t>(std::min(bytes_of(value), kCacheLine)))); }
+static llvm::Align alignment_of(Value* value, int64_t line) { return llvm::Align(std::bit_floor(static_cast<uint64_t>(std::min(bytes_of(value), line)))); }
 
 Accumulators NestEmitter::taken(const ColumnStack& stack, Value* at) {
   Accumulators set;
@@ -85,7 +84,7 @@ Accumulators NestEmitter::taken(const ColumnStack& stack, Value* at) {
     set.emplace_back();
     for (const auto member : {&Accumulator::value, &Accumulator::position, &Accumulator::lost})
       if (Value* like = stack.like[k].*member; like != nullptr)
-        set[k].*member = b_.CreateAlignedLoad(like->getType(), b_.CreateGEP(like->getType(), stack.place[k].*member, at), alignment_of(like));
+        set[k].*member = b_.CreateAlignedLoad(like->getType(), b_.CreateGEP(like->getType(), stack.place[k].*member, at), alignment_of(like, target_.caches.line));
   }
   return set;
 }
@@ -94,7 +93,7 @@ void NestEmitter::put(const ColumnStack& stack, const Accumulators& set, Value* 
   for (size_t k = 0; k < stack.like.size(); ++k)
     for (const auto member : {&Accumulator::value, &Accumulator::position, &Accumulator::lost})
       if (Value* value = set[k].*member; stack.like[k].*member != nullptr)
-        b_.CreateAlignedStore(value, b_.CreateGEP(value->getType(), stack.place[k].*member, at), alignment_of(value));
+        b_.CreateAlignedStore(value, b_.CreateGEP(value->getType(), stack.place[k].*member, at), alignment_of(value, target_.caches.line));
 }
 
 // `at`: of the columns in the lanes, counted in lanes from the first.
@@ -107,8 +106,8 @@ void NestEmitter::each_column(Value* from, Value* to, llvm::function_ref<void(Va
 
 void NestEmitter::emit_slabs(const ColumnStack& stack, Value* first_row, Value* last_row, Value* from, Value* to) {
   const bool restarts = blocks_.back().depth != 0;
-  emit_loop(first_row, last_row, b_.getInt64(kSlabRows), {}, [&](Value* slab) {
-    Value* const end = s_.least(b_.CreateNSWAdd(slab, b_.getInt64(kSlabRows)), last_row);
+  emit_loop(first_row, last_row, b_.getInt64(static_cast<uint64_t>(costs_.slab_rows)), {}, [&](Value* slab) {
+    Value* const end = s_.least(b_.CreateNSWAdd(slab, b_.getInt64(static_cast<uint64_t>(costs_.slab_rows))), last_row);
     each_column(from, to, [&](Value* at) {
       const Accumulators total = taken(stack, at);
       Accumulators set = restarts ? restarted(total) : total;
@@ -136,9 +135,9 @@ void NestEmitter::emit_columns(Value* from, Value* to) {
     Value* const last = s_.least(b_.CreateNSWAdd(first, step(columns)), to);
     each_column(first, last, [&](Value* at) { put(totals, fresh, at); });
     if (!has_middle) emit_slabs(totals, first_row, rows, first, last);
-    else emit_loop(first_row, rows, step(kSlabRows * kFanOut), {}, [&](Value* block) {
+    else emit_loop(first_row, rows, step(costs_.slab_rows * kFanOut), {}, [&](Value* block) {
       each_column(first, last, [&](Value* at) { put(middles, restarted(taken(totals, at)), at); });
-      emit_slabs(middles, block, s_.least(b_.CreateNSWAdd(block, step(kSlabRows * kFanOut)), rows), first, last);
+      emit_slabs(middles, block, s_.least(b_.CreateNSWAdd(block, step(costs_.slab_rows * kFanOut)), rows), first, last);
       each_column(first, last, [&](Value* at) { put(totals, joined(taken(totals, at), taken(middles, at)), at); });
     });
     each_column(first, last, [&](Value* at) {

@@ -13,7 +13,8 @@ using llvm::BasicBlock;
 using llvm::Value;
 
 NestEmitter::NestEmitter(FunctionState& state, const Kernel& kernel, const KernelNest& n, const EmitOptions& options)
-    : s_(state), b_(state.b), ops_(state.ops), kernel_(kernel), n_(n), nest_(n.nest), bf16_(state.bf16_of(n)), symbols_(kernel.symbol_count), width_(options.lanes), registers_(options.registers) {
+    : s_(state), b_(state.b), ops_(state.ops), kernel_(kernel), n_(n), nest_(n.nest), bf16_(state.bf16_of(n)), symbols_(kernel.symbol_count),
+      target_(options.target), costs_(options.target.costs), width_(options.lanes), registers_(options.registers) {
   dims_.assign(nest_.dim_count(), nullptr);
   for (size_t d = 0; d < state.outer.size(); ++d) dims_[d] = state.outer[d];
   values_.assign(nest_.body.size(), nullptr);
@@ -77,7 +78,6 @@ bool NestEmitter::has_at_most(int64_t points, size_t first_dim) const {
 
 // Light bodies are unrolled, so that loads overlap; heavy ones have parallelism of their own.
 void NestEmitter::choose_unroll() {
-  constexpr int64_t kFew = 1024;  // points: to generate more code for them takes longer than what it saves, for a million calls
   size_t weight = 0;
   bool narrow = false;
   const std::vector<bool> aside = only_borders();
@@ -94,15 +94,15 @@ void NestEmitter::choose_unroll() {
     if (inst.op != LoopOp::kScalar) continue;
     weight += static_cast<size_t>(cost_of(inst) < kFunctionCost ? 1 : kFunctionCost);
   }
-  is_light_ = weight <= 8;
+  is_light_ = weight <= static_cast<size_t>(costs_.light_instructions);
   unroll_ = narrow || weight > 2 * registers_ ? 1 : weight > registers_ ? 2
                                                                         : 4;
   if (!narrow && weight > 2 * registers_ && chain_weight() * 2 > weight) unroll_ = chain_unroll();
-  if (has_at_most(kFew)) unroll_ = 1;
+  if (has_at_most(costs_.unrolled_points)) unroll_ = 1;
   if (!narrow) unroll_ = kernel_.unroll >= 0 ? unroll_ << kernel_.unroll : std::max(unroll_ >> -kernel_.unroll, 1u);
-  if (kernel_.in_tiles) unroll_ = std::min(unroll_, std::max(static_cast<unsigned>(tile_line(kernel_)) / width_, 1u));
+  if (kernel_.in_tiles) unroll_ = std::min(unroll_, std::max(static_cast<unsigned>(tile_line(kernel_, target_)) / width_, 1u));
   if (!has_vector()) return;
-  has_slabs_ = unroll_ >= 4 && weight <= 2 && may_walk_in_slabs();
+  has_slabs_ = unroll_ >= 4 && weight <= static_cast<size_t>(costs_.slab_instructions) && may_walk_in_slabs();
   const auto extent = nest_.extent(n_.vector_dim).as_constant();
   while (extent && unroll_ > 1 && *extent < static_cast<int64_t>(width_ * unroll_)) unroll_ /= 2;
 }
@@ -111,7 +111,7 @@ void NestEmitter::choose_unroll() {
 // that registers allow it. 30 sigmoids of 22607 points take 0.66 ms, two registers of points at once 0.35, four 0.20 (AVX-512, Zen 5).
 unsigned NestEmitter::chain_unroll() const {
   const bool is_wide = std::any_of(nest_.body.begin(), nest_.body.end(), [](const LoopInst& inst) { return inst.op == LoopOp::kScalar && is_widened(inst.scalar); });
-  return registers_ / (is_wide ? 16 : 8);
+  return std::max(registers_ / static_cast<unsigned>(is_wide ? costs_.wide_chain_registers : costs_.chain_registers), 1u);
 }
 
 // Of the longest row of instructions each of which needs the one before.
@@ -217,16 +217,15 @@ void NestEmitter::emit_scalar_loop(size_t level, Accumulators& main, Accumulator
 
 // The innermost loop of an ordered nest or over the points of a tile, with few instructions a point.
 bool NestEmitter::is_walk(size_t level) const {
-  constexpr size_t kFew = 16;
-  return level + 1 == order_.size() && (is_ordered(nest_) || kernel_.in_tiles) && nest_.body.size() <= kFew && blocks_[level].depth == 0;
+  return level + 1 == order_.size() && (is_ordered(nest_) || kernel_.in_tiles) && nest_.body.size() <= static_cast<size_t>(costs_.walked_instructions) && blocks_[level].depth == 0;
 }
 
 // Several points a turn, so that counting and addresses do not hold up what is carried. Answers with where it stopped.
 Value* NestEmitter::emit_walk(Value* from, Value* to, const Sets& sets, LoopBody point) {
-  constexpr uint64_t kPoints = 4;
-  Value* end = b_.CreateAdd(from, b_.CreateAnd(b_.CreateSub(to, from), b_.getInt64(~(kPoints - 1))));
-  emit_loop(from, end, b_.getInt64(kPoints), sets, [&](Value* index) {
-    for (uint64_t k = 0; k < kPoints; ++k) point(k == 0 ? index : b_.CreateNSWAdd(index, b_.getInt64(k)));
+  const auto points = static_cast<uint64_t>(costs_.walked_points);
+  Value* end = b_.CreateAdd(from, b_.CreateAnd(b_.CreateSub(to, from), b_.getInt64(~(points - 1))));
+  emit_loop(from, end, b_.getInt64(points), sets, [&](Value* index) {
+    for (uint64_t k = 0; k < points; ++k) point(k == 0 ? index : b_.CreateNSWAdd(index, b_.getInt64(k)));
   });
   return end;
 }
@@ -237,13 +236,13 @@ bool NestEmitter::has_streams() const { return kernel_.is_flat && is_light_ && u
 // Several streams a turn: neighbours in a short range, each in a part of its own in a long one, since memory answers several streams
 // sooner than one. Answers with where it stopped.
 Value* NestEmitter::emit_streams(size_t level, Value* from, Value* to) {
-  constexpr uint64_t kLongPart = 1 << 14, kApart = 64;
+  constexpr uint64_t kApart = kFlatUnit;
   const uint64_t lanes = main_lanes(), streams = unroll_;
   const auto number = [&](uint64_t n) { return b_.getInt64(n); };
   const auto whole = [&](Value* count, uint64_t part) { return b_.CreateAnd(count, number(~(part - 1))); };
   Value* count = b_.CreateSub(to, from);
   Value* part = b_.CreateUDiv(count, number(streams));
-  Value* is_long = b_.CreateICmpSGE(part, number(kLongPart));
+  Value* is_long = b_.CreateICmpSGE(part, number(static_cast<uint64_t>(costs_.stream_points)));
   // Parts begin an odd number of lines apart: at powers of two all streams would wait for the same few ways of a cache.
   Value* odd = b_.CreateAdd(whole(b_.CreateSub(part, number(kApart)), 2 * kApart), number(kApart));
   Value* apart = b_.CreateSelect(is_long, odd, number(lanes));

@@ -22,13 +22,12 @@ struct Accumulator {  // of one reduction or scan
 using Accumulators = std::vector<Accumulator>;
 
 // Kernels in tiles. Elements of a cache line of what is loaded in tiles: so many lanes are side by side, where registers allow.
-int64_t tile_line(const Kernel& kernel);
+int64_t tile_line(const Kernel& kernel, const TargetInfo& target);
 // Points of the last outer dimension that are taken at once: a line of them and no more, since each is a stream of its own for everything
 // else, and hardware follows few. Beyond caches several lines, and all that is read is asked for two tiles ahead: there a new page for
 // each row of a tile costs more than streams do (4096x4096 of bfloat16 18.3 -> 7.9 ms, float32 17.0 -> 13.7; 1024x1024 would take twice as long).
-int64_t tile_points(const Kernel& kernel);
-bool has_tiles_beyond_caches(const Kernel& kernel);
-inline constexpr unsigned kTilesAhead = 2;
+int64_t tile_points(const Kernel& kernel, const TargetInfo& target);
+bool has_tiles_beyond_caches(const Kernel& kernel, const TargetInfo& target);
 
 // Scratch whose lanes lie as the main loops of nests hold them (nest_lane_order.cpp). Before nests are emitted.
 void choose_split_scratch(FunctionState& state, const Kernel& kernel, const EmitOptions& options);
@@ -192,6 +191,8 @@ class NestEmitter {
   const Nest& nest_;
   const std::vector<Bf16Rounding> bf16_;  // per instruction
   NestSymbols symbols_;
+  const TargetInfo& target_;
+  const Costs& costs_;
   const unsigned width_, registers_;  // lanes of a vector register; how many there are
   unsigned unroll_ = 1;
   bool has_slabs_ = false;  // columns, walked in slabs of rows

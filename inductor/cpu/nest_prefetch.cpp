@@ -8,9 +8,18 @@ namespace framejit::inductor {
 
 using llvm::Value;
 
+namespace {
+
+// In second-level caches: what the hardware's own prefetching leaves to gain.
+constexpr int64_t kStreamCaches = 2;  // a stream so large is asked for in advance
+constexpr int64_t kRowsCaches = 8;    // rows that are so large together are
+constexpr int64_t kPartOfRow = 16;    // of which each is no more than such a part of the cache
+
+}  // namespace
+
 void NestEmitter::prefetch(Value* address, uint64_t bytes) {
-  constexpr unsigned kCacheLine = 64, kForReading = 0, kAllCaches = 3, kData = 1;
-  for (uint64_t byte = 0; byte < bytes; byte += kCacheLine)
+  constexpr unsigned kForReading = 0, kAllCaches = 3, kData = 1;
+  for (uint64_t byte = 0; byte < bytes; byte += static_cast<uint64_t>(target_.caches.line))
     b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()}, {b_.CreateConstGEP1_64(b_.getInt8Ty(), address, byte), b_.getInt32(kForReading), b_.getInt32(kAllCaches), b_.getInt32(kData)});
 }
 
@@ -22,22 +31,21 @@ void NestEmitter::prefetch(DType dtype, Value* address, const SymExpr& elements)
 // A reduction that does little with what it reads once, row after row: the hardware follows a stream to the end of a page only. Sums of
 // float32 keep pace with memory as they are.
 bool NestEmitter::reads_a_stream(DType dtype) const {
-  constexpr int64_t kInCaches = 1 << 20, kHalf = 2;  // points
+  constexpr int64_t kHalf = 2;
   if (!is_light_ || kernel_.nests.size() != 1 || !vector_is_reduced() || in_tail_ || (row_of(dtype).bytes > kHalf && !is_search())) return false;
-  return !has_at_most(kInCaches);
+  return !has_at_most(target_.caches.second * kStreamCaches / kHalf);
 }
 
 // Of a load that is contiguous along the lanes.
 void NestEmitter::prefetch_ahead(DType dtype, Value* address) {
-  constexpr int64_t kBytesAhead = 2048;
-  if (reads_a_stream(dtype)) prefetch(dtype, address, SymExpr(kBytesAhead / row_of(dtype).bytes));
-  if (has_tiles_beyond_caches(kernel_)) prefetch(dtype, address, SymExpr(static_cast<int64_t>(kTilesAhead * lanes_)));
+  if (reads_a_stream(dtype)) prefetch(dtype, address, SymExpr(costs_.prefetch_ahead / row_of(dtype).bytes));
+  if (has_tiles_beyond_caches(kernel_, target_)) prefetch(dtype, address, SymExpr(costs_.tiles_ahead * static_cast<int64_t>(lanes_)));
 }
 
 // A kernel over rows reads the row in its first nest and computes in those behind it, while memory would have nothing to do: the
 // second nest over the row asks for the next one.
 void NestEmitter::prefetch_next_row() {
-  constexpr int64_t kBeyondCaches = 8 << 20, kMostOfARow = 64 << 10;
+  const int64_t beyond_caches = target_.caches.second * kRowsCaches, most_of_a_row = target_.caches.second / kPartOfRow;
   if (kernel_.outer.empty() || kernel_.lanes_outer || order_.size() != 1) return;
   const KernelNest& first = kernel_.nests[0];
   const auto is_over_row = [&](const KernelNest& other) { return other.vector_dim == n_.vector_dim && other.nest.extent(other.vector_dim) == nest_.extent(n_.vector_dim); };
@@ -50,7 +58,7 @@ void NestEmitter::prefetch_next_row() {
     const DType dtype = kernel_.buffers[inst.buffer].dtype;
     const int64_t bytes = *row * row_of(dtype).bytes;
     SymExpr step, rest;
-    if (bytes > kMostOfARow || bytes * *rows < kBeyondCaches || !split_linear(inst.index[0], symbols_.dim(kernel_.outer.size() - 1), step, rest)) continue;
+    if (bytes > most_of_a_row || bytes * *rows < beyond_caches || !split_linear(inst.index[0], symbols_.dim(kernel_.outer.size() - 1), step, rest)) continue;
     if (step.as_constant().value_or(0) < *row) continue;
     const Address a = address_of(inst);
     if (a.has_lanes && a.offsets == nullptr) prefetch(dtype, a.base, step);

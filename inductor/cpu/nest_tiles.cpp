@@ -17,22 +17,22 @@ static bool is_in_tiles(const Kernel& kernel, const KernelNest& n, const LoopIns
   return kernel.in_tiles && is_tiled_load(inst, NestSymbols(kernel.symbol_count), kernel.outer.size() - 1, n.vector_dim);
 }
 
-int64_t tile_line(const Kernel& kernel) {
-  constexpr int64_t kCacheLine = 64, kLeast = 16;
-  int64_t bytes = kCacheLine / kLeast;
+int64_t tile_line(const Kernel& kernel, const TargetInfo& target) {
+  constexpr int64_t kLeast = 16;
+  const int64_t line = target.caches.line;
+  int64_t bytes = line / kLeast;
   for (const LoopInst& inst : kernel.nests[0].nest.body)
     if (is_in_tiles(kernel, kernel.nests[0], inst)) bytes = std::min<int64_t>(bytes, row_of(kernel.buffers[inst.buffer].dtype).bytes);
-  return kCacheLine / bytes;
+  return line / bytes;
 }
 
-int64_t tile_points(const Kernel& kernel) {
-  constexpr int64_t kLines = 4;
-  return tile_line(kernel) * (has_tiles_beyond_caches(kernel) ? kLines : 1);
+int64_t tile_points(const Kernel& kernel, const TargetInfo& target) {
+  return tile_line(kernel, target) * (has_tiles_beyond_caches(kernel, target) ? target.costs.tile_lines : 1);
 }
 
-bool has_tiles_beyond_caches(const Kernel& kernel) {
+bool has_tiles_beyond_caches(const Kernel& kernel, const TargetInfo& target) {
   if (!kernel.in_tiles) return false;
-  constexpr int64_t kCaches = 64 << 20;
+  const int64_t caches = 2 * target.caches.last;
   constexpr int kMostOnStack = 2;  // loads, of which each has 16 KiB at most
   const Nest& nest = kernel.nests[0].nest;
   int64_t bytes = 0;
@@ -41,8 +41,8 @@ bool has_tiles_beyond_caches(const Kernel& kernel) {
     bytes += is_address(inst) ? row_of(kernel.buffers[inst.buffer].dtype).bytes : 0;
     tiled += is_in_tiles(kernel, kernel.nests[0], inst);
   }
-  for (size_t d = 0; d < nest.dim_count() && bytes < kCaches; ++d) bytes *= nest.extent(d).as_constant().value_or(1);
-  return tiled > 0 && tiled <= kMostOnStack && bytes >= kCaches;
+  for (size_t d = 0; d < nest.dim_count() && bytes < caches; ++d) bytes *= nest.extent(d).as_constant().value_or(1);
+  return tiled > 0 && tiled <= kMostOnStack && bytes >= caches;
 }
 
 bool NestEmitter::is_tiled(const LoopInst& inst) const { return is_in_tiles(kernel_, n_, inst); }
@@ -86,8 +86,8 @@ std::vector<Value*> NestEmitter::of_each_lane(const TiledLoad& load, Value* poin
 std::vector<Value*> NestEmitter::tile_block(const TiledLoad& load, Value* point, unsigned first_lane) {
   const DType dtype = kernel_.buffers[load.inst.buffer].dtype;
   const uint64_t bytes = static_cast<uint64_t>(row_of(dtype).bytes);
-  const bool is_far = has_tiles_beyond_caches(kernel_);
-  return ops_.transposed(of_each_lane(load, point, first_lane, [&, ahead = kTilesAhead * lanes_](Value* address) {
+  const bool is_far = has_tiles_beyond_caches(kernel_, target_);
+  return ops_.transposed(of_each_lane(load, point, first_lane, [&, ahead = static_cast<unsigned>(costs_.tiles_ahead) * lanes_](Value* address) {
     if (is_far) prefetch(b_.CreateGEP(ops_.memory_type(dtype, 0), address, b_.CreateMul(load.row_step, b_.getInt64(ahead))), width_ * bytes);
     return ops_.load_stored(dtype, address, width_);
   }));
@@ -115,7 +115,7 @@ void NestEmitter::fill_tile(InstId i) {
     llvm::BasicBlock& entry = s_.function->getEntryBlock();
     llvm::IRBuilder<> at_entry(&entry, entry.begin());
     const DType dtype = kernel_.buffers[nest_.body[i].buffer].dtype;
-    tiles_[i] = at_entry.CreateAlloca(ops_.stored_type(dtype, width_ * unroll_), at_entry.getInt64(static_cast<uint64_t>(tile_points(kernel_))));
+    tiles_[i] = at_entry.CreateAlloca(ops_.stored_type(dtype, width_ * unroll_), at_entry.getInt64(static_cast<uint64_t>(tile_points(kernel_, target_))));
   }
   const TiledLoad load = tiled_load(i);
   for (unsigned first_lane = 0; first_lane < lanes_; first_lane += width_) {
@@ -130,9 +130,8 @@ void NestEmitter::fill_tile(InstId i) {
 // The one tiled load, where there are registers for its blocks. Those on the stack take twice as long beyond caches: their stores wait in
 // line with the results', which wait for memory.
 std::optional<InstId> NestEmitter::load_in_registers() const {
-  constexpr size_t kFew = 8;
   constexpr unsigned kManyRegisters = 32;
-  if (registers_ < kManyRegisters || unroll_ != 1 || nest_.body.size() > kFew) return std::nullopt;
+  if (registers_ < kManyRegisters || unroll_ != 1 || nest_.body.size() > static_cast<size_t>(costs_.register_tile)) return std::nullopt;
   std::optional<InstId> load;
   for (InstId i = 0; i < nest_.body.size(); ++i) {
     if (!is_tiled(nest_.body[i])) continue;

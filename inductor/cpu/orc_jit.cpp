@@ -42,14 +42,6 @@
 namespace framejit::inductor {
 namespace {
 
-bool is_intel() {
-#if defined(__x86_64__)
-  return __builtin_cpu_is("intel") != 0;
-#else
-  return false;
-#endif
-}
-
 bool host_has(const char* feature) {
   static const auto features = llvm::sys::getHostCPUFeatures();
   const auto at = features.find(feature);
@@ -211,15 +203,17 @@ std::string description_of(const Session& session, const EmitOptions& options) {
   const llvm::orc::JITTargetMachineBuilder& target = session.target;
   return "cpu " + target.getTargetTriple().str() + " " + target.getCPU() + " " + target.getFeatures().getString() + " lanes " +
          std::to_string(options.lanes) + " bits " + std::to_string(options.width_bits) + " registers " + std::to_string(options.registers) +
-         (options.keep_frame_pointer ? " frames" : "") + " LLVM " + LLVM_VERSION_STRING + " build " + inductor_build();
+         (options.keep_frame_pointer ? " frames" : "") + " " + text_of(options.target) + " LLVM " + LLVM_VERSION_STRING + " build " + inductor_build();
 }
 
 class OrcJit : public CpuJit {
  public:
-  OrcJit(std::shared_ptr<Session> session, VectorLevel level) : session_(std::move(session)), options_(options_of(level)) {
+  OrcJit(std::shared_ptr<Session> session, const TargetInfo& target) : session_(std::move(session)), options_(target) {
     options_.keep_frame_pointer = session_->sizes != nullptr;
     description_ = description_of(*session_, options_);
   }
+
+  const TargetInfo& info() const override { return options_.target; }
 
   Result<CompiledKernel> compile(const Kernel& kernel) override {
     std::string text = print(kernel);
@@ -301,13 +295,6 @@ class OrcJit : public CpuJit {
     return statistics_;
   }
   bool compiles_on_any_thread() const override { return true; }
-  // Where there is FMA. With 512 bits the library (MKL) is as near to the CPU's limit, but for a few rows; on CPUs of others than Intel it
-  // uses 256 of them: half as fast as kernels, whatever the size.
-  ProductSizes most_products() const override {
-    if (options_.width_bits == 256) return {.rows = 384, .terms = 1280};
-    if (options_.width_bits != 512) return {};
-    return is_intel() ? ProductSizes{.rows = 32} : ProductSizes{.rows = 2048, .terms = 4096};
-  }
   int lanes() const override { return static_cast<int>(options_.lanes); }
 
  private:
@@ -402,7 +389,7 @@ Result<std::unique_ptr<CpuJit>> CpuJit::create(VectorLevel level) {
   session->jit->getExecutionSession().setErrorReporter([](llvm::Error error) { t_session_error = llvm::toString(std::move(error)); });
   if (code_names_are_wanted()) note_sizes(*session);
   if (auto error = define_math(*session->jit)) return llvm_error(std::move(error));
-  return std::unique_ptr<CpuJit>(std::make_unique<OrcJit>(std::move(session), level));
+  return std::unique_ptr<CpuJit>(std::make_unique<OrcJit>(std::move(session), cpu_target(this_machine(), level)));
 }
 
 }  // namespace framejit::inductor

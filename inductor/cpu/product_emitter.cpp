@@ -1,6 +1,8 @@
 // inductor/cpu/product_emitter.cpp — see product_emitter.h.
 #include "inductor/cpu/product_emitter.h"
 
+#include <algorithm>
+
 #include "inductor/loop/index_expr.h"
 
 namespace framejit::inductor {
@@ -10,14 +12,27 @@ using llvm::BasicBlock;
 using llvm::Value;
 
 constexpr size_t kColumn = 0, kRow = 1, kSum = 2;  // dimensions of the nest
-// What is summed before results go to memory: a few rows of the left operand stay in the first-level cache.
-constexpr int64_t kMostTerms = 1024;
+
+// What is summed before results go to memory: `rows` of the left operand take half of the first-level cache.
+int64_t most_terms(const Caches& caches, int64_t rows) {
+  constexpr int64_t kUnit = 64, kElement = 4;
+  return std::max<int64_t>(caches.first / 2 / (rows * kElement) / kUnit * kUnit, kUnit);
+}
+
+// A register holds each sum of a tile, the columns' vectors, and one of a row.
+struct TileShape {
+  unsigned rows, columns;
+};
+TileShape tile_shape(unsigned registers) {
+  constexpr TileShape kLarge{6, 4}, kSmall{4, 3};
+  return kLarge.rows * kLarge.columns + kLarge.columns + 1 <= registers ? kLarge : kSmall;
+}
 
 class ProductEmitter {
  public:
   ProductEmitter(FunctionState& s, const Kernel& kernel, const EmitOptions& options)
       : s_(s), b_(s.b), kernel_(kernel), nest_(kernel.nests[0].nest), symbols_(kernel.symbol_count), lanes_(options.lanes),
-        rows_(options.registers == 32 ? 6 : 4), columns_(options.registers == 32 ? 4 : 3) {
+        rows_(tile_shape(options.registers).rows), columns_(tile_shape(options.registers).columns), caches_(options.target.caches) {
     for (const LoopInst& inst : nest_.body) {
       if (inst.op == LoopOp::kStore) result_ = operand_of(inst);
       if (inst.op == LoopOp::kLoad) (steps_along(inst, kRow) ? left_ : right_) = operand_of(inst);
@@ -26,7 +41,7 @@ class ProductEmitter {
 
   void run() {
     const int64_t terms = nest_.extent(kSum).constant();
-    const int64_t blocks = (terms + kMostTerms - 1) / kMostTerms;
+    const int64_t most = most_terms(caches_, rows_), blocks = (terms + most - 1) / most;
     const int64_t length = ((terms + blocks - 1) / blocks + lanes_ - 1) / lanes_ * lanes_;
     Value* rows = eval_size(s_, nest_.extent(kRow));
     Value *first_column = s_.outer.back(), *end = s_.tile_end;
@@ -166,6 +181,7 @@ class ProductEmitter {
   const Nest& nest_;
   const NestSymbols symbols_;
   const unsigned lanes_, rows_, columns_;
+  const Caches& caches_;
   Operand left_, right_, result_;
   int64_t terms_ = 0;
   Value *from_ = nullptr, *to_ = nullptr;  // of the terms that are summed now

@@ -22,7 +22,7 @@ namespace {
 struct LoadedKernel {
   const GpuDriver* driver = nullptr;
   GpuDriver::Function function;
-  int64_t per_block = 1, threads = 256;
+  int64_t per_block = 1, threads = 0;
   size_t buffers = 0, sizes = 0;
 };
 
@@ -43,10 +43,12 @@ class GpuTarget : public KernelTarget {
  public:
   GpuTarget(const GpuDriver* driver, const GpuCompiler* compiler, std::string architecture, int device)
       : driver_(driver), compiler_(compiler), architecture_(std::move(architecture)), device_(device),
-        description_("gpu " + architecture_ + " build " + inductor_build()) {}
+        info_(gpu_target()), description_("gpu " + architecture_ + " " + text_of(info_) + " build " + inductor_build()) {}
+
+  const TargetInfo& info() const override { return info_; }
 
   Result<CompiledKernel> compile(const Kernel& kernel) override {
-    FJ_TRY(const HipProgram program, emit_hip(kernel));
+    FJ_TRY(const HipProgram program, emit_hip(kernel, info_));
     FJ_TRY(std::shared_ptr<const runtime::KernelCode> code, find_or_build(kernel, program));
     return CompiledKernel{std::move(code), program.extent, 0};
   }
@@ -70,7 +72,7 @@ class GpuTarget : public KernelTarget {
   }
 
   Result<std::vector<KernelText>> texts(const Kernel& kernel, bool) override {
-    FJ_TRY(const HipProgram program, emit_hip(kernel));
+    FJ_TRY(const HipProgram program, emit_hip(kernel, info_));
     return std::vector<KernelText>{{"hip", "//", program.text}};
   }
 
@@ -78,7 +80,6 @@ class GpuTarget : public KernelTarget {
     const std::lock_guard lock(mutex_);
     return statistics_;
   }
-  int64_t scratch_bytes() const override { return kGpuScratchBytes; }
 
  private:
   Result<std::shared_ptr<const runtime::KernelCode>> find_or_build(const Kernel& kernel, const HipProgram& program) {
@@ -114,6 +115,7 @@ class GpuTarget : public KernelTarget {
   const GpuCompiler* compiler_;
   std::string architecture_;
   int device_;
+  const TargetInfo info_;
   std::string description_;  // all that machine code depends on besides the kernel's text
   mutable std::mutex mutex_;
   WeakCache<const runtime::KernelCode> cache_;

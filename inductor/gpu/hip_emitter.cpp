@@ -30,7 +30,7 @@ int64_t power_of_two_from(int64_t n) {
 
 class HipEmitter {
  public:
-  explicit HipEmitter(const Kernel& kernel) : kernel_(kernel) {}
+  HipEmitter(const Kernel& kernel, const Costs& costs) : kernel_(kernel), costs_(costs) { program_.threads = costs.block_threads; }
 
   Result<HipProgram> run() {
     for (const KernelNest& n : kernel_.nests)
@@ -146,8 +146,8 @@ class HipEmitter {
     std::vector<size_t> dims = outer_dims();
     for (size_t d : kept_dims(n)) dims.push_back(d);
     program_.extent = count(n.nest, dims);
-    const int64_t points = program_.extent.as_constant().value_or(1 << 20);
-    const int64_t each = points >= 1 << 20 ? 4 : 1;  // loads in flight, once there are blocks enough
+    const int64_t points = program_.extent.as_constant().value_or(costs_.many_points);
+    const int64_t each = points >= costs_.many_points ? costs_.thread_points : 1;
     program_.per_block = program_.threads * each;
     depth_ = 1;
     line("#pragma unroll");
@@ -159,13 +159,19 @@ class HipEmitter {
     close();
   }
 
+  int64_t threads_of_a_column(int64_t rows) const {
+    if (rows >= costs_.long_columns) return costs_.long_column_threads;
+    if (rows >= costs_.middle_columns) return costs_.middle_column_threads;
+    return rows >= costs_.short_columns ? costs_.short_column_threads : 1;
+  }
+
   void emit_columns(const KernelNest& n) {
     const NestText t(kernel_, n.nest);
     std::vector<size_t> dims = outer_dims();
     for (size_t d : kept_dims(n)) dims.push_back(d);
     program_.extent = count(n.nest, dims);
-    const int64_t rows = count(n.nest, reduced_dims(n.nest)).as_constant().value_or(256);
-    const int64_t parts = rows >= 512 ? 32 : rows >= 128 ? 16 : rows >= 32 ? 8 : 1, lanes = parts == 1 ? 256 : 32;
+    const int64_t parts = threads_of_a_column(count(n.nest, reduced_dims(n.nest)).as_constant().value_or(costs_.unknown_rows));
+    const int64_t lanes = parts == 1 ? costs_.block_threads : costs_.column_lanes;
     program_.threads = parts * lanes;
     program_.per_block = lanes;
     depth_ = 1;
@@ -187,16 +193,17 @@ class HipEmitter {
     for (const KernelNest& n : kernel_.nests) {
       const auto kept = kept_dims(n);
       const SymExpr points = kept.empty() ? count(n.nest, reduced_dims(n.nest)) : count(n.nest, kept);
-      most = std::max(most, points.as_constant().value_or(1024));
+      most = std::max(most, points.as_constant().value_or(costs_.unknown_points));
     }
     return most;
   }
 
   void emit_rows() {
     program_.extent = kernel_.extent;
-    const bool few_rows = kernel_.extent.as_constant().value_or(1024) < 256;
-    const int64_t work = work_of_a_row(), most = few_rows || work >= 8192 ? 1024 : 256;
-    program_.threads = std::clamp<int64_t>(power_of_two_from((work + 3) / 4), 64, most);
+    const bool few_rows = kernel_.extent.as_constant().value_or(costs_.unknown_points) < costs_.few_rows;
+    const int64_t work = work_of_a_row(), each = costs_.row_points;
+    const int64_t most = few_rows || work >= costs_.long_row ? costs_.most_row_threads : costs_.block_threads;
+    program_.threads = std::clamp<int64_t>(power_of_two_from((work + each - 1) / each), costs_.least_row_threads, most);
     depth_ = 1;
     line("__shared__ u64 scratch[64];");
     for (size_t k = 0; k < kernel_.buffers.size(); ++k)
@@ -223,7 +230,7 @@ class HipEmitter {
     }
     if (kept.empty()) return emit_shared_reduction(t, n.nest);
     const SymExpr points = count(n.nest, kept);
-    const bool together = n.nest.is_reduction() && points.as_constant().value_or(1024) * 8 <= program_.threads;
+    const bool together = n.nest.is_reduction() && points.as_constant().value_or(costs_.unknown_points) * costs_.together <= program_.threads;
     open("for (index p = " + std::string(together ? "0" : "(index)threadIdx.x") + "; p < " + t.expr(points) + "; p += " + (together ? "1" : threads) + ")");
     take_apart(t, n.nest, kept, "p");
     if (together) {
@@ -249,6 +256,7 @@ class HipEmitter {
   }
 
   const Kernel& kernel_;
+  const Costs& costs_;
   HipProgram program_;
   std::string text_;
   size_t depth_ = 0;
@@ -256,6 +264,6 @@ class HipEmitter {
 
 }  // namespace
 
-Result<HipProgram> emit_hip(const Kernel& kernel) { return HipEmitter(kernel).run(); }
+Result<HipProgram> emit_hip(const Kernel& kernel, const TargetInfo& target) { return HipEmitter(kernel, target.costs).run(); }
 
 }  // namespace framejit::inductor

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "inductor/kernel/kernel_ir.h"
+#include "inductor/target/target_info.h"
 
 namespace framejit::inductor {
 
@@ -15,12 +16,10 @@ struct HipProgram {
   std::string text;         // one function, "kernel": buffers, sizes, extent
   SymExpr extent = 1;       // its last argument
   int64_t per_block = 1;    // ceil(extent / per_block) blocks
-  int64_t threads = 256;    // of a block
+  int64_t threads = 0;      // of a block
 };
 
-Result<HipProgram> emit_hip(const Kernel& kernel);
+Result<HipProgram> emit_hip(const Kernel& kernel, const TargetInfo& target);
 std::string_view hip_prelude();
-// Shared memory that a kernel's scratch may take.
-inline constexpr int64_t kGpuScratchBytes = 32 * 1024;
 
 }  // namespace framejit::inductor

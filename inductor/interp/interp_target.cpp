@@ -54,6 +54,8 @@ int64_t run_interpreted(void* const* buffers, const int64_t* sizes, const FjScal
 
 class InterpTarget : public KernelTarget {
  public:
+  const TargetInfo& info() const override { return info_; }
+
   Result<CompiledKernel> compile(const Kernel& kernel) override {
     ++kernels_;
     return CompiledKernel{std::make_shared<InterpretedKernel>(kernel), kernel.extent, 0};
@@ -69,6 +71,7 @@ class InterpTarget : public KernelTarget {
   TargetStatistics statistics() const override { return {kernels_.load(), 0, 0}; }
 
  private:
+  const TargetInfo info_ = reference_target();
   std::atomic<int64_t> kernels_{0};
 };
 

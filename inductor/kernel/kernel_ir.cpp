@@ -11,12 +11,10 @@
 namespace framejit::inductor {
 namespace {
 
-constexpr int64_t kMaxScratchElements = 16384;
-
 class KernelMaker {
  public:
-  KernelMaker(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private, const SizeHints& hints, int64_t scratch_bytes, KernelTuning tuning)
-      : program_(program), group_(group), is_private_(is_private), hints_(hints), scratch_bytes_(scratch_bytes), tuning_(tuning), symbols_(program.symbol_count) {}
+  KernelMaker(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private, const SizeHints& hints, const Costs& costs, KernelTuning tuning)
+      : program_(program), group_(group), is_private_(is_private), hints_(hints), costs_(costs), tuning_(tuning), symbols_(program.symbol_count) {}
 
   Kernel run() {
     kernel_.symbol_count = program_.symbol_count;
@@ -111,10 +109,10 @@ class KernelMaker {
       if (!buffer.sizes[k].is_constant()) return false;
       strides[k] = elements;
       elements *= std::max<int64_t>(buffer.sizes[k].constant(), 1);
-      if (elements > kMaxScratchElements) return false;
+      if (elements > costs_.scratch_elements) return false;
     }
     const int64_t bytes = elements * row_of(value_dtype(buffer.dtype)).bytes;
-    if (scratch + bytes > scratch_bytes_) return false;
+    if (scratch + bytes > costs_.scratch_bytes) return false;
     scratch += bytes;
     b.is_local = true;
     b.local_elements = elements;
@@ -165,7 +163,7 @@ class KernelMaker {
     const bool range_lanes = lanes < range_count;
     const size_t outer = range_lanes ? range_count - 1 : range_count;
     SymSizes outer_sizes(n.nest.ranges.begin(), n.nest.ranges.begin() + static_cast<long>(outer));
-    kernel_.is_flat = range_lanes && !kernel_.in_tiles && hints_.numel(outer_sizes) < 8;
+    kernel_.is_flat = range_lanes && !kernel_.in_tiles && hints_.numel(outer_sizes) < costs_.flat_points;
     if (kernel_.is_flat) {
       kernel_.extent = n.nest.extent(lanes);
       for (size_t d = 0; d < outer; ++d) n.order.push_back(d);
@@ -197,13 +195,13 @@ class KernelMaker {
 
   // The dimension along which the loads that are strided along the lanes are contiguous, if there is one, goes before the lanes'.
   bool move_tile_dim(Nest& nest, size_t lanes) const {
-    constexpr int64_t kLeast = 8;
     if (nest.is_reduction()) return false;
     size_t tile = SIZE_MAX;
     for (const LoopInst& inst : nest.body)
       for (size_t d = 0; inst.op == LoopOp::kLoad && d < lanes && tile == SIZE_MAX; ++d)
         if (is_tiled_load(inst, symbols_, d, lanes)) tile = d;
-    if (tile == SIZE_MAX || nest.extent(tile).eval(hints_.symbols) < kLeast || nest.extent(lanes).eval(hints_.symbols) < kLeast) return false;
+    const auto is_short = [&](size_t d) { return nest.extent(d).eval(hints_.symbols) < costs_.tile_extent; };
+    if (tile == SIZE_MAX || is_short(tile) || is_short(lanes)) return false;
     move_range(nest, tile, lanes - 1);
     return true;
   }
@@ -235,7 +233,7 @@ class KernelMaker {
   // Whether more is contiguous along the last outer dimension than along the nests' own, and the scratch is small enough to be
   // kept once for each lane.
   bool outer_lanes_pay() const {
-    constexpr int64_t kMostLanes = 16;
+    constexpr int64_t kMostLanes = 16;  // of any target
     const size_t last = outer_ - 1;
     int along_outer = 0, along_inner = 0;
     for (const KernelNest& n : kernel_.nests) {
@@ -247,7 +245,7 @@ class KernelMaker {
     }
     int64_t scratch = 0;
     for (const KernelBuffer& b : kernel_.buffers) scratch += b.local_elements * row_of(b.dtype).bytes;
-    return along_outer > along_inner && scratch * kMostLanes <= scratch_bytes_;
+    return along_outer > along_inner && scratch * kMostLanes <= costs_.scratch_bytes;
   }
 
   bool mentions_lanes(const SymExpr& e, size_t dim) const {
@@ -273,10 +271,9 @@ class KernelMaker {
     append_lanes_and_reduced(n);
   }
 
-  // Reading and writing 32K points, of which each costs as much as eight additions, keeps a thread busy for one or two microseconds: the least part that is worth handing out.
-  static constexpr int64_t kWorthwhile = 32768;
+  static constexpr int64_t kOfAPoint = 8;  // additions that cost as much as to read and write it
   void choose_grain() {
-    const int64_t worthwhile = tuning_.grain >= 0 ? kWorthwhile << tuning_.grain : kWorthwhile >> -tuning_.grain;
+    const int64_t worthwhile = tuning_.grain >= 0 ? costs_.grain_points << tuning_.grain : costs_.grain_points >> -tuning_.grain;
     int64_t work = 0;
     for (const KernelNest& n : kernel_.nests) {
       int64_t points = 1;
@@ -284,12 +281,12 @@ class KernelMaker {
         if (!kernel_.is_flat || d != n.vector_dim) points *= std::max<int64_t>(n.nest.extent(d).eval(hints_.symbols), 1);
       int64_t cost = 0;
       for (const LoopInst& inst : n.nest.body) cost += cost_of(inst);
-      work += points * (1 + cost / 8);
+      work += points * (1 + cost / kOfAPoint);
     }
     const int64_t extent = kernel_.extent.eval(hints_.symbols);
     kernel_.grain = std::max<int64_t>(worthwhile / std::max<int64_t>(work, 1), 1);
     if (kernel_.is_flat || kernel_.in_tiles || kernel_.lanes_outer) kernel_.grain = (kernel_.grain + kFlatUnit - 1) / kFlatUnit * kFlatUnit;
-    if (kernel_.is_product) kernel_.grain = std::max(kernel_.grain, kProductColumns);
+    if (kernel_.is_product) kernel_.grain = std::max(kernel_.grain, costs_.product_columns);
     if (kernel_.extent.is_constant() && extent < 2 * kernel_.grain) kernel_.grain = kernel_.is_flat ? -1 : 0;
   }
 
@@ -313,7 +310,7 @@ class KernelMaker {
   const Group& group_;
   const std::vector<bool>& is_private_;
   const SizeHints& hints_;
-  const int64_t scratch_bytes_;
+  const Costs& costs_;
   const KernelTuning tuning_;
   size_t outer_ = 0;  // outer dimensions of a kernel of several nests
   NestSymbols symbols_;
@@ -324,9 +321,9 @@ class KernelMaker {
 
 }  // namespace
 
-Kernel make_kernel(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private, const SizeHints& hints, int64_t scratch_bytes,
+Kernel make_kernel(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private, const SizeHints& hints, const TargetInfo& target,
                    KernelTuning tuning) {
-  return KernelMaker(program, group, is_private, hints, scratch_bytes, tuning).run();
+  return KernelMaker(program, group, is_private, hints, target.costs, tuning).run();
 }
 
 namespace {

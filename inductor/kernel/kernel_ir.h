@@ -24,12 +24,8 @@ struct KernelNest {
   size_t vector_dim = SIZE_MAX;
 };
 
-// Columns of a product that are computed together: of their operand, what is summed at a time stays in the second-level cache.
-inline constexpr int64_t kProductColumns = 48;
-
 inline constexpr int64_t kFlatUnit = 64;
 inline constexpr int64_t kProductUnit = 12;  // a multiple of as many columns as registers hold: three or four
-static_assert(kProductColumns % kProductUnit == 0, "what is computed together ends where whole registers of columns do");
 
 // How far kernels deviate from what the cost model decides, as powers of two.
 struct KernelTuning {
@@ -59,9 +55,9 @@ struct Kernel {
                                                                  : 1; }
 };
 
-// `is_private[b]`: only this group touches buffer b and it need not outlive it; scratch if it fits into `scratch_bytes`.
+// `is_private[b]`: only this group touches buffer b and it need not outlive it; scratch if it fits into what the target has.
 Kernel make_kernel(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private, const SizeHints& hints,
-                   int64_t scratch_bytes = 128 * 1024, KernelTuning tuning = {});
+                   const TargetInfo& target, KernelTuning tuning = {});
 std::string print(const Kernel& kernel);
 
 }  // namespace framejit::inductor

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "inductor/kernel/kernel_ir.h"
+#include "inductor/target/target_info.h"
 #include "runtime/kernel_code.h"
 
 namespace framejit::inductor {
@@ -17,11 +18,6 @@ struct CompiledKernel {
   std::shared_ptr<const runtime::KernelCode> code;
   SymExpr extent = 1;  // of the range that the function is called for
   int64_t grain = 0;   // least part of it for one thread; 0 or less: called once, for all of it
-};
-
-struct ProductSizes {
-  int64_t rows = 0;   // of the left operand; 0: none
-  int64_t terms = 0;  // of each sum, where there are more than a few rows
 };
 
 struct TargetStatistics {
@@ -38,15 +34,12 @@ struct KernelText {
 
 class KernelTarget : public runtime::KernelLoader {
  public:
+  virtual const TargetInfo& info() const = 0;
   virtual Result<CompiledKernel> compile(const Kernel& kernel) = 0;
   virtual Result<std::vector<KernelText>> texts(const Kernel& kernel, bool with_assembly) = 0;
   virtual TargetStatistics statistics() const = 0;
   // Whether compile() needs nothing of the thread that calls it, so that it pays to call it from two.
   virtual bool compiles_on_any_thread() const { return false; }
-  // Up to which its kernels of matrix products were measured to be faster than the library.
-  virtual ProductSizes most_products() const { return {}; }
-  // Most memory for what lives during one outer point of a kernel.
-  virtual int64_t scratch_bytes() const { return 128 * 1024; }
 };
 
 }  // namespace framejit::inductor

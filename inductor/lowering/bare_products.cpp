@@ -5,6 +5,7 @@
 #include <array>
 
 #include "graph/passes/rebuild.h"
+#include "inductor/lowering/lower.h"
 
 namespace framejit::inductor {
 
@@ -23,24 +24,25 @@ std::string_view without_addition(std::string_view op) {
 
 namespace {
 
-// The product alone, where the node is one that adds; "" otherwise.
-std::string_view product_of(const Graph& graph, const Node& node) {
+// The product alone, where the node is one that adds, on the kernels' device; "" otherwise.
+std::string_view product_of(const Graph& graph, const Node& node, graph::Device device) {
   const std::string_view alone = without_addition(node.op->name);
   if (alone.empty()) return "";
   const TensorMeta& result = graph.meta(node.results[0]);
   const bool is_wide_enough = result.dtype == DType::kFloat32 || result.dtype == DType::kFloat64;
-  const bool applies = is_wide_enough && result.device.type == graph::DeviceType::kCpu && std::all_of(node.args.begin() + 3, node.args.end(), graph::is_one);
+  const bool applies = is_wide_enough && result.device == device && std::all_of(node.args.begin() + 3, node.args.end(), graph::is_one);
   return applies ? alone : "";
 }
 
 }  // namespace
 
-Graph bare_products(const Graph& functional) {
-  const auto adds = [&](const Node& node) { return !product_of(functional, node).empty(); };
-  if (std::none_of(functional.nodes.begin(), functional.nodes.end(), adds)) return functional;
+Graph bare_products(const Graph& functional, const TargetInfo& target) {
+  const graph::Device device = kernel_device(functional);
+  const auto adds = [&](const Node& node) { return !product_of(functional, node, device).empty(); };
+  if (!target.facts.addmm_copies_first || std::none_of(functional.nodes.begin(), functional.nodes.end(), adds)) return functional;
   Rebuild r(functional, true);
   for (const Node& node : functional.nodes) {
-    const std::string_view op = product_of(functional, node);
+    const std::string_view op = product_of(functional, node, device);
     if (op.empty()) {
       r.copy_node(node);
       continue;

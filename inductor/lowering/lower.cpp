@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 
+#include "graph/backend.h"
 #include "graph/node_values.h"
 #include "inductor/loop/empty_nest.h"
 #include "inductor/lowering/number_checks.h"
@@ -264,16 +265,18 @@ void LowerContext::lower_extern(uint32_t index) {
   program_.items.push_back(std::move(call));
 }
 
-// A GPU cannot end a call in the middle of a kernel: what checks indices or numbers is left to the library there, and so is what
-// must run in order.
+// What checks indices or numbers is left to the library where a kernel cannot stop the call, and what must run in order where kernels do not.
 bool LowerContext::try_row(LowerFn row) {
   const size_t items = program_.items.size(), buffers = program_.buffers.size();
   if (!add_number_checks(*this) || !row(*this)) {
     program_.items.resize(items);
     return false;
   }
-  if (device_.type == graph::DeviceType::kCpu) return true;
-  const auto is_left = [](const LoopInst& inst) { return inst.op == LoopOp::kCheck || is_ordered(inst); };
+  const TargetFacts& facts = target_.facts;
+  const auto is_left = [&](const LoopInst& inst) {
+    return (inst.op == LoopOp::kCheck && !facts.kernels_may_fail) || (is_ordered(inst) && !facts.points_run_in_order);
+  };
+  if (facts.kernels_may_fail && facts.points_run_in_order) return true;
   const bool has_any = std::any_of(program_.items.begin() + static_cast<long>(items), program_.items.end(), [&](const auto& item) {
     const Nest* nest = std::get_if<Nest>(&item);
     return nest != nullptr && std::any_of(nest->body.begin(), nest->body.end(), is_left);
@@ -337,7 +340,7 @@ LoweredGraph LowerContext::run() {
 
 graph::Device kernel_device(const Graph& graph) {
   for (const graph::ValueInfo& value : graph.values)
-    if (value.meta.device.type != graph::DeviceType::kCpu) return value.meta.device;
+    if (!graph::runtime_device(value.meta.device).is_cpu()) return value.meta.device;
   return {};
 }
 
@@ -345,6 +348,6 @@ bool is_size_one(const Graph& graph, const SymExpr& size) {
   return size.is_constant() ? size.constant() == 1 : graph.shapes.known(size, graph::Relation::kEq, 1) == true;
 }
 
-LoweredGraph lower(const Graph& graph) { return LowerContext(graph).run(); }
+LoweredGraph lower(const Graph& graph, const TargetInfo& target) { return LowerContext(graph, target).run(); }
 
 }  // namespace framejit::inductor

@@ -10,6 +10,7 @@
 
 #include "graph/graph.h"
 #include "inductor/loop/nest_builder.h"
+#include "inductor/target/target_info.h"
 
 namespace framejit::inductor {
 
@@ -27,8 +28,8 @@ struct LoweredGraph {
   std::vector<ValueForm> forms;  // per graph value
 };
 
-LoweredGraph lower(const graph::Graph& graph);
-// The one device that kernels of the graph run on: that of its first tensor which is not on the CPU. Ops elsewhere are extern calls.
+LoweredGraph lower(const graph::Graph& graph, const TargetInfo& target);
+// The one device that kernels of the graph run on: that of its first tensor which is not on the host's. Ops elsewhere are extern calls.
 graph::Device kernel_device(const graph::Graph& graph);
 // Whether a size is 1, as a constant or by a fact that is guarded: such a dimension is broadcast.
 bool is_size_one(const graph::Graph& graph, const SymExpr& size);
@@ -50,9 +51,10 @@ using LowerFn = bool (*)(LowerContext&);
 // What a lowering works with. The arguments are the node's, in schema order; trailing ones may be missing.
 class LowerContext {
  public:
-  explicit LowerContext(const graph::Graph& graph) : graph_(graph), device_(kernel_device(graph)) {}
+  LowerContext(const graph::Graph& graph, const TargetInfo& target) : graph_(graph), target_(target), device_(kernel_device(graph)) {}
 
   const graph::Graph& graph() const { return graph_; }
+  const TargetInfo& target() const { return target_; }
   const graph::TensorMeta& meta(graph::ValueId v) const { return graph_.meta(v); }
   const graph::Node& node() const { return *node_; }
   const graph::TensorMeta& result_meta(size_t k = 0) const { return meta(node_->results[k]); }
@@ -102,6 +104,7 @@ class LowerContext {
   LoopBufferId add_buffer(BufferRole role, graph::ValueId v, const std::string& name);
 
   const graph::Graph& graph_;
+  const TargetInfo& target_;
   const graph::Device device_;
   LoopProgram program_;
   std::vector<ValueForm> forms_;
@@ -132,6 +135,6 @@ std::optional<std::vector<SymExpr>> map_view(const graph::Graph& graph, const gr
                                              const std::vector<SymExpr>& index, const DimBounds& bounds);
 int64_t wrap_dim(int64_t dim, size_t ndim);
 // Whether a pooling over two dimensions is a kernel, as far as its window and the use of its results decide.
-bool is_pool_kernel(const graph::Graph& graph, const graph::Node& node);
+bool is_pool_kernel(const graph::Graph& graph, const TargetInfo& target, const graph::Node& node);
 
 }  // namespace framejit::inductor

@@ -43,7 +43,6 @@ constexpr CostRow kCosts[] = {
 #include "inductor/lowering/format_costs.def"
 #undef FORMAT_COST
 };
-constexpr int64_t kConversion = 500;  // picoseconds for each element, measured as the costs are
 
 CostRow cost_of(Kind kind, int64_t window) {
   for (const CostRow& row : kCosts)
@@ -55,7 +54,8 @@ bool is_ambiguous(const TensorMeta& m) { return m.is_contiguous() == graph::is_c
 
 class FormatChooser {
  public:
-  FormatChooser(const Graph& graph, FormatRule rule) : graph_(graph), rule_(rule), vertex_(graph.nodes.size(), SIZE_MAX), producer_(graph.values.size(), SIZE_MAX) {}
+  FormatChooser(const Graph& graph, const TargetInfo& target, FormatRule rule)
+      : graph_(graph), target_(target), rule_(rule), vertex_(graph.nodes.size(), SIZE_MAX), producer_(graph.values.size(), SIZE_MAX) {}
 
   Graph run() {
     find_vertices();
@@ -143,7 +143,7 @@ class FormatChooser {
       if (window == nullptr) return 0;
       int64_t elements = results;
       for (size_t d = 0; d < 2; ++d) elements *= graph_.shapes.hint((*window)[window->size() == 1 ? 0 : d]);
-      const Kind kind = is_pool_kernel(graph_, node) ? Kind::pool_kernel : is_max ? Kind::max_pool
+      const Kind kind = is_pool_kernel(graph_, target_, node) ? Kind::pool_kernel : is_max ? Kind::max_pool
                                                                                   : Kind::avg_pool;
       return cost_of(kind, window_of(*window, 0)).saved * elements;
     }
@@ -165,15 +165,15 @@ class FormatChooser {
     cut.prefer(vertex_[n], preference(graph_.nodes[n]));
     for (ValueId v : carried(graph_.nodes[n])) {
       const size_t made = producer_[graph::index_of(v)];
-      if (made != SIZE_MAX) cut.join(vertex_[made], vertex_[n], kConversion * numel(v));
+      if (made != SIZE_MAX) cut.join(vertex_[made], vertex_[n], target_.costs.conversion * numel(v));
       else join_format(cut, vertex_[n], graph_.meta(v), numel(v));
     }
   }
 
   void join_format(graph::MinimumCut& cut, size_t vertex, const TensorMeta& meta, int64_t elements) const {
     if (is_ambiguous(meta)) return;
-    if (graph::is_channels_last(meta)) cut.prefer(vertex, kConversion * elements);
-    else cut.join(vertex, fixed_, kConversion * elements);
+    if (graph::is_channels_last(meta)) cut.prefer(vertex, target_.costs.conversion * elements);
+    else cut.join(vertex, fixed_, target_.costs.conversion * elements);
   }
 
   void join_recorded(graph::MinimumCut& cut, ValueId v) const {
@@ -229,6 +229,7 @@ class FormatChooser {
   }
 
   const Graph& graph_;
+  const TargetInfo& target_;
   const FormatRule rule_;
   std::vector<size_t> vertex_;    // per node
   std::vector<size_t> producer_;  // per value: the node, if it is a vertex
@@ -240,9 +241,9 @@ class FormatChooser {
 
 }  // namespace
 
-Graph choose_memory_formats(const Graph& functional, FormatRule rule) {
-  if (kernel_device(functional).type != graph::DeviceType::kCpu) return functional;
-  return FormatChooser(functional, rule).run();
+Graph choose_memory_formats(const Graph& functional, const TargetInfo& target, FormatRule rule) {
+  if (!target.facts.formats_differ) return functional;
+  return FormatChooser(functional, target, rule).run();
 }
 
 }  // namespace framejit::inductor

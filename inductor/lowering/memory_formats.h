@@ -1,4 +1,4 @@
-// inductor/lowering/memory_formats.h — the memory format of each convolution and pooling on the CPU, and of what lies between them.
+// inductor/lowering/memory_formats.h — the memory format of each convolution and pooling, and of what lies between them.
 //
 // Library ops differ in the format that they are fast in (format_costs.def), kernels do not care, and going over from one format
 // to the other costs a pass over the elements. The formats that cost least in all are a minimum cut of the graph: one side of the
@@ -7,6 +7,7 @@
 #pragma once
 
 #include "graph/graph.h"
+#include "inductor/target/target_info.h"
 
 namespace framejit::inductor {
 
@@ -16,6 +17,6 @@ enum class FormatRule : uint8_t {
 };
 
 // In and out: a functional graph. Nothing is assumed about symbolic sizes that is not known.
-graph::Graph choose_memory_formats(const graph::Graph& functional, FormatRule rule = FormatRule::kLeastCost);
+graph::Graph choose_memory_formats(const graph::Graph& functional, const TargetInfo& target, FormatRule rule = FormatRule::kLeastCost);
 
 }  // namespace framejit::inductor

@@ -147,16 +147,16 @@ bool lower_div_mode(LowerContext& ctx) {
   return lower_formula(ctx, "self other", Rule::kDivisor, *mode == "floor" ? "floor_div(self, other)" : "trunc_div(self, other)");
 }
 
-// torch hands contiguous tensors of these dtypes to oneDNN where it has kernels of them for the CPU.
-bool may_be_gelu_of_onednn(const TensorMeta& m) {
-  return m.device.type == graph::DeviceType::kCpu && (m.dtype == DType::kFloat32 || m.dtype == DType::kBFloat16 || m.dtype == DType::kFloat16) && m.is_contiguous() && !(m.numel() == SymExpr(1));
+// torch hands contiguous tensors of these dtypes to oneDNN where it has kernels of them.
+bool may_be_gelu_of_onednn(const TargetInfo& target, const TensorMeta& m) {
+  return target.facts.gelu_is_onednn && (m.dtype == DType::kFloat32 || m.dtype == DType::kBFloat16 || m.dtype == DType::kFloat16) && m.is_contiguous() && !(m.numel() == SymExpr(1));
 }
 
 // oneDNN's gelu of infinity is NaN with AVX-512, and overflows before it halves; its kernels for other CPUs never answer -0.0.
-const char* gelu_formula(const TensorMeta& m) {
-  if (may_be_gelu_of_onednn(m) && std::isnan(runtime::eager_gelu(m.dtype, std::numeric_limits<double>::infinity()).value_or(0)))
+const char* gelu_formula(const TargetInfo& target, const TensorMeta& m) {
+  if (may_be_gelu_of_onednn(target, m) && std::isnan(runtime::eager_gelu(m.dtype, std::numeric_limits<double>::infinity()).value_or(0)))
     return "select(self == inf, self - self, self * (1 + erf(self * 0.7071067811865476)) * 0.5)";
-  if (may_be_gelu_of_onednn(m) && !std::signbit(runtime::eager_gelu(m.dtype, -0.0).value_or(-0.0))) return "0.5 * self * (1 + erf(self * 0.7071067811865476)) + 0";
+  if (may_be_gelu_of_onednn(target, m) && !std::signbit(runtime::eager_gelu(m.dtype, -0.0).value_or(-0.0))) return "0.5 * self * (1 + erf(self * 0.7071067811865476)) + 0";
   return "0.5 * self * (1 + erf(self * 0.7071067811865476))";
 }
 
@@ -164,7 +164,7 @@ bool lower_gelu(LowerContext& ctx) {
   if (ctx.text(1).value_or("none") == "tanh")
     return lower_formula(ctx, "self _", Rule::kResult,
                          "0.5 * self * (1 + tanh(0.7978845608028654 * (self + 0.044715 * self * self * self)))");
-  return lower_formula(ctx, "self _", Rule::kResult, gelu_formula(ctx.meta(*ctx.tensor(0))));
+  return lower_formula(ctx, "self _", Rule::kResult, gelu_formula(ctx.target(), ctx.meta(*ctx.tensor(0))));
 }
 
 // Where both are equal, eager answers self beside a number and the bound beside a tensor.
@@ -181,7 +181,7 @@ bool lower_pow_scalar(LowerContext& ctx) {
   const auto exponent = ctx.number(1);
   const bool floating = is_float(ctx.result_meta().dtype);
   // float16 goes through the C library's pow, whose zeros and infinities have no sign left.
-  const bool by_library = ctx.result_meta().dtype == DType::kFloat16 && ctx.result_meta().device.type == graph::DeviceType::kCpu;
+  const bool by_library = ctx.result_meta().dtype == DType::kFloat16 && ctx.target().facts.half_pow_is_libm;
   if (!exponent)  // a number that varies between calls
     return ctx.tensor(1) && floating &&
            lower_formula(ctx, "self exponent", Rule::kResult,

@@ -16,8 +16,6 @@ using graph::ValueId;
 
 namespace {
 
-constexpr int64_t kMostElements = 9;
-
 // Along one of the two dimensions: element k of window o is element o * stride - padding + k * dilation of the input.
 struct Side {
   int64_t kernel = 1, stride = 1, padding = 0, dilation = 1;
@@ -46,7 +44,7 @@ std::optional<Window> window_of(LowerContext& ctx, size_t dilation_at) {
   const size_t first = ctx.meta(*self).ndim() - 2;
   for (size_t d = 0; d < 2; ++d)
     window[d] = {side(*kernel, d), side(*stride, d), side(*padding, d), side(*dilation, d), ctx.meta(*self).sizes[first + d], ctx.result_meta().sizes[first + d]};
-  return is_pool_kernel(ctx.graph(), ctx.node()) ? std::optional(window) : std::nullopt;
+  return is_pool_kernel(ctx.graph(), ctx.target(), ctx.node()) ? std::optional(window) : std::nullopt;
 }
 
 // Element k[0], k[1] of the window; `outside` where the input has none.
@@ -117,11 +115,11 @@ bool lower_avg_pool(LowerContext& ctx) {
 
 }  // namespace
 
-bool is_pool_kernel(const graph::Graph& graph, const graph::Node& node) {
+bool is_pool_kernel(const graph::Graph& graph, const TargetInfo& target, const graph::Node& node) {
   const auto* kernel = node.args.size() > 1 ? node.args[1].get<SymSizes>() : nullptr;
   if (kernel == nullptr || kernel->empty() || (node.results.size() > 1 && is_used(graph, node.results[1]))) return false;
   const SymExpr elements = kernel->size() == 1 ? kernel->front() * kernel->front() : (*kernel)[0] * (*kernel)[1];
-  return elements.is_constant() && elements.constant() <= kMostElements;
+  return elements.is_constant() && elements.constant() <= target.costs.pool_elements;
 }
 
 void register_pool_lowerings() {

@@ -6,6 +6,7 @@
 
 #include "graph/passes/rebuild.h"
 #include "inductor/lowering/bare_products.h"
+#include "inductor/lowering/lower.h"
 #include "runtime/base/config.h"
 
 namespace framejit::inductor {
@@ -42,14 +43,13 @@ double count(const Graph& graph, const SymSizes& sizes) {
 }
 
 // What the wide product saves grows with its multiplications, what it costs with the elements that pass through memory once more.
-bool pays(const Graph& graph, const Node& node, const ProductRow& row) {
-  constexpr double kBreakEven = 16;
+bool pays(const Graph& graph, const TargetInfo& target, const Node& node, const ProductRow& row) {
   const TensorMeta &left = graph.meta(*node.args[row.left].get<ValueId>()), &right = graph.meta(*node.args[row.right].get<ValueId>());
   const TensorMeta& result = graph.meta(node.results[0]);
   const double results = count(graph, result.sizes), elements = count(graph, left.sizes) + count(graph, right.sizes) + results;
   SymSizes joined(right.sizes.begin() + 1, right.sizes.end());  // convolution: channels of a group and window
   if (node.op->name != "convolution") joined = {left.sizes.back()};
-  return results * count(graph, joined) >= kBreakEven * elements;
+  return results * count(graph, joined) >= static_cast<double>(target.costs.wide_products) * elements;
 }
 
 }  // namespace
@@ -58,13 +58,14 @@ bool is_widened_product(std::string_view op) { return rows().contains(op); }
 
 namespace {
 
-bool applies(const Graph& graph, const Node& node, const ProductRow& row) {
+bool applies(const Graph& graph, const TargetInfo& target, const Node& node, const ProductRow& row) {
+  const graph::Device device = kernel_device(graph);
   for (const size_t operand : {row.left, row.right}) {
     const ValueId* v = node.args[operand].get<ValueId>();
-    if (v == nullptr || *v == graph::kNoValue || graph.meta(*v).dtype != DType::kBFloat16 || graph.meta(*v).device.type != graph::DeviceType::kCpu) return false;
+    if (v == nullptr || *v == graph::kNoValue || graph.meta(*v).dtype != DType::kBFloat16 || !(graph.meta(*v).device == device)) return false;
   }
   if (!without_addition(node.op->name).empty() && !std::all_of(node.args.begin() + 3, node.args.end(), graph::is_one)) return false;
-  return pays(graph, node, row);
+  return pays(graph, target, node, row);
 }
 
 // The bias of a convolution lies along its second dimension.
@@ -102,20 +103,16 @@ void widen(Rebuild& r, const Node& node, const ProductRow& row) {
 
 }  // namespace
 
-bool wants_wide_products() {
-  if (config().bf16_products != "auto") return config().bf16_products == "wide";
-#if defined(__x86_64__)
-  return !__builtin_cpu_supports("avx512bf16");
-#else
-  return false;
-#endif
+bool wants_wide_products(const TargetInfo& target) {
+  return config().bf16_products == "auto" ? !target.multiplies_bf16 : config().bf16_products == "wide";
 }
 
-Graph widen_products(const Graph& functional) {
+Graph widen_products(const Graph& functional, const TargetInfo& target) {
+  if (!target.facts.may_widen_bf16) return functional;
   Rebuild r(functional, true);
   for (const Node& node : functional.nodes) {
     const auto row = rows().find(node.op->name);
-    if (row == rows().end() || !applies(functional, node, row->second)) {
+    if (row == rows().end() || !applies(functional, target, node, row->second)) {
       r.copy_node(node);
       continue;
     }

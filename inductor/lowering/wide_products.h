@@ -1,4 +1,4 @@
-// inductor/lowering/wide_products.h — products of bfloat16 on CPUs without instructions for them.
+// inductor/lowering/wide_products.h — products of bfloat16 where libraries have no instructions for them.
 //
 // Such a CPU widens each operand inside the library's product, many times over: three to five times slower than its product of
 // float32. Here mm, addmm, bmm and convolution take operands widened once, compute in float32 and round once at the end, as eager
@@ -9,15 +9,16 @@
 #include <string_view>
 
 #include "graph/graph.h"
+#include "inductor/target/target_info.h"
 
 namespace framejit::inductor {
 
-// Whether this process computes them wide: as FRAMEJIT_BF16_PRODUCTS says, or what pays on this CPU.
-bool wants_wide_products();
+// Whether they are computed wide: as FRAMEJIT_BF16_PRODUCTS says, or what pays on the target.
+bool wants_wide_products(const TargetInfo& target);
 
 bool is_widened_product(std::string_view op);
 
 // In and out: a functional graph. Products too small to pay for a pass over their operands stay.
-graph::Graph widen_products(const graph::Graph& functional);
+graph::Graph widen_products(const graph::Graph& functional, const TargetInfo& target);
 
 }  // namespace framejit::inductor

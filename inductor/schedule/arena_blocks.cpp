@@ -11,8 +11,7 @@ using graph::SymExpr;
 
 namespace {
 
-constexpr int64_t kWorthwhile = 64 * 1024;  // bytes that the second block has to save
-constexpr int kRounds = 32;                 // each places every request anew
+constexpr int kRounds = 32;  // each places every request anew
 
 constexpr uint32_t kLight = 1, kHeavy = 2;
 static_assert(kHeavy < runtime::kArenaBlocks);
@@ -85,7 +84,7 @@ int64_t least_peak(const std::vector<ArenaRequest>& requests, const std::vector<
 
 }  // namespace
 
-ArenaBlocks plan_blocks(const std::vector<ArenaRequest>& requests, const std::vector<int64_t>& beside) {
+ArenaBlocks plan_blocks(const std::vector<ArenaRequest>& requests, const std::vector<int64_t>& beside, int64_t saving) {
   ArenaBlocks current = one_block(requests);
   const bool is_known = std::all_of(requests.begin(), requests.end(), [](const ArenaRequest& r) { return r.bytes.is_constant(); });
   if (requests.empty() || beside.empty() || !is_known) return current;
@@ -93,7 +92,7 @@ ArenaBlocks plan_blocks(const std::vector<ArenaRequest>& requests, const std::ve
   std::vector<bool> is_heavy(beside.size(), false);
   std::vector<int64_t> held = held_with(current, beside);
   auto worst = std::max_element(held.begin(), held.end());
-  int64_t most = *worst - kWorthwhile;  // that a better one may hold
+  int64_t most = *worst - saving;  // that a better one may hold
   const int64_t least = least_peak(requests, beside);
   for (int round = 0; round < kRounds && most >= least && !is_heavy[static_cast<size_t>(worst - held.begin())]; ++round) {
     is_heavy[static_cast<size_t>(worst - held.begin())] = true;

@@ -28,6 +28,7 @@ struct ArenaBlocks {
 };
 
 // `beside`: per step, the bytes that are held beside the arena; none where that is not known. Symbolic sizes cannot be compared: one block.
-ArenaBlocks plan_blocks(const std::vector<ArenaRequest>& requests, const std::vector<int64_t>& beside);
+// `saving`: bytes that a second block has to save.
+ArenaBlocks plan_blocks(const std::vector<ArenaRequest>& requests, const std::vector<int64_t>& beside, int64_t saving);
 
 }  // namespace framejit::inductor

@@ -162,9 +162,9 @@ class CommitOrder {
 
 }  // namespace
 
-void order_for_commit(const Graph& graph, const std::vector<ValueForm>& forms, const SizeHints& hints,
+void order_for_commit(const Graph& graph, const std::vector<ValueForm>& forms, const SizeHints& hints, const TargetInfo& target,
                       Schedule& schedule) {
-  if (graph.updates.empty() || kernel_device(graph).type != graph::DeviceType::kCpu) return;
+  if (graph.updates.empty() || !target.facts.steps_end_in_order) return;
   CommitOrder(graph, forms, schedule).run(hints);
 }
 

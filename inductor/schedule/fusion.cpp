@@ -97,12 +97,12 @@ namespace {
 // over the kept points of the second.
 class Merger {
  public:
-  Merger(const LoopProgram& program, const Nest& first, const Nest& second)
-      : program_(program), first_(first), second_(second), symbols_(program.symbol_count) {}
+  Merger(const LoopProgram& program, const Costs& costs, const Nest& first, const Nest& second)
+      : program_(program), costs_(costs), first_(first), second_(second), symbols_(program.symbol_count) {}
 
   // Nothing: see refusal().
   std::optional<Nest> merge() {
-    if (are_too_large(first_, second_)) return refuse(Refusal::too_large);
+    if (are_too_large(costs_, first_, second_)) return refuse(Refusal::too_large);
     if (places_into(first_, second_) || places_into(second_, first_)) return refuse(Refusal::placed);
     if (!first_.is_reduction() && is_ordered(second_) && cost_of(first_).heavy) return refuse(Refusal::walked);
     if ((places(first_) && carries(second_)) || (places(second_) && carries(first_))) return refuse(Refusal::walked);
@@ -236,6 +236,7 @@ class Merger {
   }
 
   const LoopProgram& program_;
+  const Costs& costs_;
   const Nest& first_;
   const Nest& second_;
   NestSymbols symbols_;
@@ -246,8 +247,8 @@ class Merger {
 // Each nest becomes part of the latest earlier one that takes it and that touches what it reads.
 class MergePass {
  public:
-  MergePass(LoopProgram& program, RefusalNotes* notes)
-      : program_(program), order_(program.items), notes_(notes), touching_(program.buffers.size()), changes_(program.items.size(), 0), asked_for_(program.items.size(), SIZE_MAX) {}
+  MergePass(LoopProgram& program, const Costs& costs, RefusalNotes* notes)
+      : program_(program), costs_(costs), order_(program.items), notes_(notes), touching_(program.buffers.size()), changes_(program.items.size(), 0), asked_for_(program.items.size(), SIZE_MAX) {}
 
   bool sweep() {
     bool changed = false;
@@ -302,7 +303,7 @@ class MergePass {
       uint32_t& refused = refused_.try_emplace(uint64_t{earlier} << 32 | item, UINT32_MAX).first->second;
       if (refused == changes_[earlier] + changes_[item]) continue;
       refused = changes_[earlier] + changes_[item];
-      Merger merger(program_, first, *second);
+      Merger merger(program_, costs_, first, *second);
       auto merged = merger.merge();
       if (!merged) {
         note(notes_, first.name, second->name, merger.refusal());
@@ -317,6 +318,7 @@ class MergePass {
   }
 
   LoopProgram& program_;
+  const Costs& costs_;
   ItemOrder order_;
   RefusalNotes* notes_;
   std::vector<std::vector<size_t>> touching_;   // per buffer: nests and calls so far in the sweep, perhaps joined since
@@ -327,8 +329,8 @@ class MergePass {
 
 }  // namespace
 
-LoopProgram merge_nests(LoopProgram program, RefusalNotes* notes) {
-  MergePass pass(program, notes);
+LoopProgram merge_nests(LoopProgram program, const Costs& costs, RefusalNotes* notes) {
+  MergePass pass(program, costs, notes);
   while (pass.sweep()) continue;
   pass.put_in_order();
   return prune(std::move(program));

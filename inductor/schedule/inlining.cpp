@@ -89,19 +89,21 @@ bool loads_masked(const Nest& nest, LoopBufferId buffer) {
 int64_t points_of(const Nest& nest, const SizeHints& hints) { return hints.numel(nest.ranges) * hints.numel(nest.reduced); }
 
 // Why the producer is not computed where it is read; nothing when it should be.
-std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& producer, const BufferUse& use, LoopBufferId buffer, const SizeHints& hints) {
+std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& producer, const BufferUse& use, LoopBufferId buffer,
+                                      const SizeHints& hints, const Costs& costs) {
   const NestCost cost = cost_of(producer);
   size_t loads = 0;
   bool enlarges = false;
   for (size_t reader : use.readers) {
     const Nest& consumer = std::get<Nest>(program.items[reader]);
-    if (are_too_large(producer, consumer)) return Refusal::too_large;
+    if (are_too_large(costs, producer, consumer)) return Refusal::too_large;
     if (cost.heavy && is_ordered(consumer)) return Refusal::walked;
     if (loads_masked(consumer, buffer) && !takes_zeros(producer)) return Refusal::conditional;
     loads += count_loads(consumer, buffer);
-    enlarges |= points_of(consumer, hints) > 2 * hints.numel(producer.ranges);
+    enlarges |= points_of(consumer, hints) > costs.enlarged * hints.numel(producer.ranges);
   }
-  const bool pays = loads == 1 ? !cost.heavy || !enlarges : !cost.heavy && cost.instructions <= 6 && cost.loads <= 2;
+  const bool is_small = cost.instructions <= static_cast<size_t>(costs.inlined_instructions) && cost.loads <= static_cast<size_t>(costs.inlined_loads);
+  const bool pays = loads == 1 ? !cost.heavy || !enlarges : !cost.heavy && is_small;
   return pays ? std::nullopt : std::optional(Refusal::recomputed);
 }
 
@@ -144,7 +146,8 @@ bool is_checked_by_a_reader(const LoopProgram& program, const Nest& producer, Lo
 
 // After a pass that rewrote item i, the items before it are as they were: one sweep from the front sees all producers. What stays of
 // the item are checks that no reader makes.
-bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& uses, const SizeHints& hints, RefusalNotes* notes, Nest& left) {
+bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& uses, const SizeHints& hints, const Costs& costs,
+                 RefusalNotes* notes, Nest& left) {
   const Nest* producer = std::get_if<Nest>(&program.items[i]);
   if (producer == nullptr) return false;
   InstId store = kNoInst;
@@ -160,7 +163,7 @@ bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& u
   const LoopBufferId buffer = producer->body[store].buffer;
   const BufferUse& use = uses[buffer];
   if (use.readers.empty()) return false;
-  if (const auto refusal = inline_refusal(program, *producer, use, buffer, hints)) {
+  if (const auto refusal = inline_refusal(program, *producer, use, buffer, hints, costs)) {
     note_readers(program, *producer, use, *refusal, notes);
     return false;
   }
@@ -175,42 +178,42 @@ bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& u
 }
 
 // Whether what lies side by side is so short that neighbouring lanes read different regions.
-bool is_interleaved(const LoopBuffer& buffer, const SizeHints& hints) {
-  constexpr int64_t kLeastRun = 16;
+bool is_interleaved(const LoopBuffer& buffer, const SizeHints& hints, const Costs& costs) {
   for (size_t k = 0; k < buffer.sizes.size(); ++k)
-    if (buffer.strides[k] == SymExpr(1) && !(buffer.sizes[k] == SymExpr(1))) return hints.numel({buffer.sizes[k]}) < kLeastRun;
+    if (buffer.strides[k] == SymExpr(1) && !(buffer.sizes[k] == SymExpr(1))) return hints.numel({buffer.sizes[k]}) < costs.region_run;
   return false;
 }
 
 // Why what several nests write is not read where they read it; nothing when it should be.
-std::optional<Refusal> regions_refusal(const LoopProgram& program, const std::vector<Region>& regions, const BufferUse& use, LoopBufferId buffer, const SizeHints& hints) {
-  constexpr size_t kMostChoices = 4, kMostInstructions = 6, kOfAChoice = 6;
+std::optional<Refusal> regions_refusal(const LoopProgram& program, const std::vector<Region>& regions, const BufferUse& use,
+                                       LoopBufferId buffer, const SizeHints& hints, const Costs& costs) {
   size_t instructions = 0, length = 0, loads = 0;
   for (const Region& region : regions) {
     const NestCost cost = cost_of(*region.nest);
     if (!takes_zeros(*region.nest)) return Refusal::conditional;
     if (cost.heavy) return Refusal::recomputed;
     instructions += cost.instructions;
-    length += region.nest->body.size() + kOfAChoice;
+    length += region.nest->body.size() + static_cast<size_t>(costs.choice_instructions);
   }
-  if (is_interleaved(program.buffers[buffer], hints)) return Refusal::recomputed;
+  if (is_interleaved(program.buffers[buffer], hints, costs)) return Refusal::recomputed;
   for (size_t reader : use.readers) {
     const Nest& consumer = std::get<Nest>(program.items[reader]);
     const size_t own = count_loads(consumer, buffer);
-    if (consumer.body.size() + own * length > kMaxBody) return Refusal::too_large;
+    if (consumer.body.size() + own * length > static_cast<size_t>(costs.most_instructions)) return Refusal::too_large;
     if (is_ordered(consumer)) return Refusal::walked;
-    if (points_of(consumer, hints) > 2 * hints.numel(program.buffers[buffer].sizes)) return Refusal::recomputed;
+    if (points_of(consumer, hints) > costs.enlarged * hints.numel(program.buffers[buffer].sizes)) return Refusal::recomputed;
     loads += own;
   }
-  return loads * regions.size() <= kMostChoices && instructions <= kMostInstructions ? std::nullopt : std::optional(Refusal::recomputed);
+  const bool pays = loads * regions.size() <= static_cast<size_t>(costs.region_choices) && instructions <= static_cast<size_t>(costs.region_instructions);
+  return pays ? std::nullopt : std::optional(Refusal::recomputed);
 }
 
 // What the item is the last of several to write is read from where they read it, region by region.
-bool inline_regions(LoopProgram& program, LoopBufferId buffer, const BufferUse& use, const SizeHints& hints, RefusalNotes* notes) {
+bool inline_regions(LoopProgram& program, LoopBufferId buffer, const BufferUse& use, const SizeHints& hints, const Costs& costs, RefusalNotes* notes) {
   if (use.readers.empty() || use.read_by_extern || program.buffers[buffer].is_output || use.readers.front() <= use.writers.back()) return false;
   const auto regions = find_regions(program, buffer, use.writers);
   if (!regions) return false;
-  if (const auto refusal = regions_refusal(program, *regions, use, buffer, hints)) {
+  if (const auto refusal = regions_refusal(program, *regions, use, buffer, hints, costs)) {
     note_readers(program, *regions->back().nest, use, *refusal, notes);
     return false;
   }
@@ -237,16 +240,17 @@ void hand_over(LoopProgram& program, size_t item, const std::vector<size_t>& rea
 
 }  // namespace
 
-LoopProgram inline_producers(LoopProgram program, const SizeHints& hints, RefusalNotes* notes) {
+LoopProgram inline_producers(LoopProgram program, const SizeHints& hints, const Costs& costs, RefusalNotes* notes) {
   std::vector<BufferUse> uses = uses_of(program);
   for (size_t i = 0; i < program.items.size(); ++i) {
     for (LoopBufferId buffer : access_of(program.items[i]).writes) {
-      if (uses[buffer].writers.size() < 2 || uses[buffer].writers.back() != i || !inline_regions(program, buffer, uses[buffer], hints, notes)) continue;
+      if (uses[buffer].writers.size() < 2 || uses[buffer].writers.back() != i) continue;
+      if (!inline_regions(program, buffer, uses[buffer], hints, costs, notes)) continue;
       const BufferUse gone = std::exchange(uses[buffer], {});
       for (size_t writer : gone.writers) hand_over(program, writer, gone.readers, uses);
     }
     Nest left;
-    if (!inline_item(program, i, uses, hints, notes, left)) continue;
+    if (!inline_item(program, i, uses, hints, costs, notes, left)) continue;
     const LoopBufferId written = access_of(program.items[i]).writes[0];
     hand_over(program, i, std::exchange(uses[written], {}).readers, uses, std::move(left));
   }

@@ -20,7 +20,6 @@ class InputWrites {
 
   std::vector<bool> run() {
     std::vector<bool> taken(graph_.updates.size(), false);
-    if (graph_.updates.empty() || kernel_device(graph_).type != graph::DeviceType::kCpu) return taken;
     for (const Item& item : program_.items) access_.push_back(access_of(item));
     std::vector<Candidate> found;
     for (size_t u = 0; u < graph_.updates.size(); ++u)
@@ -195,7 +194,10 @@ bool writes_input(const LoopProgram& program, const Nest& nest) {
 
 }  // namespace
 
-std::vector<bool> write_inputs_in_place(const Graph& graph, LoweredGraph& lowered) { return InputWrites(graph, lowered).run(); }
+std::vector<bool> write_inputs_in_place(const Graph& graph, const TargetInfo& target, LoweredGraph& lowered) {
+  if (graph.updates.empty() || !target.facts.steps_end_in_order) return std::vector<bool>(graph.updates.size(), false);
+  return InputWrites(graph, lowered).run();
+}
 
 bool writes_in_order(const Schedule& schedule) {
   uint32_t written = 0;  // the latest node whose nest has written an input so far

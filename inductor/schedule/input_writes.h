@@ -14,7 +14,7 @@
 namespace framejit::inductor {
 
 // Per update of the graph: whether its value is the input's own memory now.
-std::vector<bool> write_inputs_in_place(const graph::Graph& graph, LoweredGraph& lowered);
+std::vector<bool> write_inputs_in_place(const graph::Graph& graph, const TargetInfo& target, LoweredGraph& lowered);
 
 // Whether all that may fail and comes before a write of an input in the program has run when it begins.
 bool writes_in_order(const Schedule& schedule);

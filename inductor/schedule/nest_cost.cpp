@@ -18,10 +18,13 @@ NestCost cost_of(const Nest& nest) {
   return cost;
 }
 
-bool is_too_much_work(int one, int other) { return one + other > kMaxWork && std::min(one, other) >= kFunctionCost; }
+bool is_too_much_work(const Costs& costs, int one, int other) {
+  return one + other > costs.most_work && std::min(one, other) >= kFunctionCost;
+}
 
-bool are_too_large(const Nest& first, const Nest& second) {
-  return first.body.size() + second.body.size() > kMaxBody || is_too_much_work(cost_of(first).work, cost_of(second).work);
+bool are_too_large(const Costs& costs, const Nest& first, const Nest& second) {
+  if (first.body.size() + second.body.size() > static_cast<size_t>(costs.most_instructions)) return true;
+  return is_too_much_work(costs, cost_of(first).work, cost_of(second).work);
 }
 
 bool takes_zeros(const Nest& nest) {

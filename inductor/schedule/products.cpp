@@ -19,23 +19,23 @@ bool lies_along(const LoopProgram& program, const LoopInst& load, const DimBound
   return split_linear(index, sum, along_sum, rest) && along_sum == SymExpr(1) && split_linear(rest, other, along_other, left) && !(along_other == SymExpr(0));
 }
 
-// A few rows do not pay for the library's panels, whatever their length.
-bool pays(const ProductRule& rule, int64_t rows, int64_t columns, int64_t terms) {
-  constexpr int64_t kFewestTerms = 256, kFewestRows = 4, kFewRows = 32, kFewestColumns = 96;
-  if (terms < kFewestTerms || columns < kFewestColumns || rows < kFewestRows || rows > rule.most_rows) return false;
-  return rows <= kFewRows || terms <= rule.most_terms;
+// A few rows do not pay for the library's panels, however long sums are.
+bool pays(const Costs& costs, int64_t rows, int64_t columns, int64_t terms) {
+  if (terms < costs.product_least_terms || columns < costs.product_least_columns) return false;
+  if (rows < costs.product_least_rows || rows > costs.product_rows) return false;
+  return rows <= costs.product_few_rows || terms <= costs.product_terms;
 }
 
-std::optional<Nest> product_nest(const Graph& graph, const std::vector<ValueForm>& forms, const SizeHints& hints, const ProductRule& rule, const LoopProgram& program,
-                                 const ExternCall& call) {
+std::optional<Nest> product_nest(const Graph& graph, const std::vector<ValueForm>& forms, const SizeHints& hints, const Costs& costs, ProductRule rule,
+                                 const LoopProgram& program, const ExternCall& call) {
   const Node& node = graph.nodes[call.node];
   if (node.op->name != "mm" || call.writes.size() != 1) return std::nullopt;
   const ValueId left = *node.args[0].get<ValueId>(), right = *node.args[1].get<ValueId>();
-  const auto is_float32 = [&](ValueId v) { return graph.meta(v).dtype == DType::kFloat32 && graph.meta(v).device.type == graph::DeviceType::kCpu; };
+  const auto is_float32 = [&](ValueId v) { return graph.meta(v).dtype == DType::kFloat32; };
   if (!is_float32(left) || !is_float32(right) || !is_float32(node.results[0])) return std::nullopt;
   const SymExpr rows = graph.meta(left).sizes[0], terms = graph.meta(left).sizes[1], columns = graph.meta(right).sizes[1];
   if (!terms.is_constant() || !columns.is_constant() || terms.constant() < 2 || columns.constant() < 2 || is_size_one(graph, rows)) return std::nullopt;
-  if (!rule.is_wherever && !pays(rule, rows.eval(hints.symbols), columns.constant(), terms.constant())) return std::nullopt;
+  if (rule == ProductRule::kWhereTheyPay && !pays(costs, rows.eval(hints.symbols), columns.constant(), terms.constant())) return std::nullopt;
   NestBuilder b(program.symbol_count, "product", {columns, rows}, {terms});
   b.add_origins({call.node});
   const InstId x = load_value(graph, forms, program, b, left, {b.dim(1), b.dim(2)});
@@ -49,11 +49,13 @@ std::optional<Nest> product_nest(const Graph& graph, const std::vector<ValueForm
 
 }  // namespace
 
-void take_products(const Graph& graph, const std::vector<ValueForm>& forms, const SizeHints& hints, const ProductRule& rule, Schedule& schedule) {
+void take_products(const Graph& graph, const std::vector<ValueForm>& forms, const SizeHints& hints, const TargetInfo& target, ProductRule rule,
+                   Schedule& schedule) {
+  if (!target.facts.has_product_kernels) return;
   for (auto& step : schedule.steps) {
     const auto* call = std::get_if<ExternCall>(&step);
     if (call == nullptr) continue;
-    if (auto nest = product_nest(graph, forms, hints, rule, schedule.program, *call)) step = Group{{std::move(*nest)}, 1, true};
+    if (auto nest = product_nest(graph, forms, hints, target.costs, rule, schedule.program, *call)) step = Group{{std::move(*nest)}, 1, true};
   }
 }
 

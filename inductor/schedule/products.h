@@ -10,12 +10,13 @@
 
 namespace framejit::inductor {
 
-struct ProductRule {
-  int64_t most_rows = 0, most_terms = 0;  // up to as many the target's kernels are faster (ProductSizes)
-  bool is_wherever = false;  // every product that has this form
+enum class ProductRule : uint8_t {
+  kWhereTheyPay,  // as the target's costs say
+  kWherever,      // every product that has this form
 };
 
-// Behind scheduling, since nothing is fused into a product: library calls become steps of their own.
-void take_products(const graph::Graph& graph, const std::vector<ValueForm>& forms, const SizeHints& hints, const ProductRule& rule, Schedule& schedule);
+// After scheduling, since nothing is fused into a product: library calls become steps of their own.
+void take_products(const graph::Graph& graph, const std::vector<ValueForm>& forms, const SizeHints& hints, const TargetInfo& target,
+                   ProductRule rule, Schedule& schedule);
 
 }  // namespace framejit::inductor

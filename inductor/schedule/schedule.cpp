@@ -19,8 +19,8 @@ namespace {
 
 class Grouper {
  public:
-  Grouper(LoopProgram program, const SizeHints& hints, RefusalNotes* notes)
-      : hints_(hints), symbols_(program.symbol_count), order_(program.items), writing_(program.buffers.size()), steps_(program.items.size()), notes_(notes) {
+  Grouper(LoopProgram program, const SizeHints& hints, const Costs& costs, RefusalNotes* notes)
+      : hints_(hints), costs_(costs), symbols_(program.symbol_count), order_(program.items), writing_(program.buffers.size()), steps_(program.items.size()), notes_(notes) {
     schedule_.program = std::move(program);
   }
 
@@ -74,9 +74,6 @@ class Grouper {
     return false;
   }
 
-  // An outer point in which no nest has this many points of its own is too small for loops and lanes, where fewer outer points will do.
-  static constexpr int64_t kLeastInside = 16, kEnoughPoints = 64;
-
   std::optional<size_t> common_outer(const Group& group, const Nest& nest, const ItemAccess& own) const {
     const Nest& leader = group.nests[0];
     const std::vector<HandedOver> handed = handed_over(group, nest, own);
@@ -88,20 +85,20 @@ class Grouper {
       note(notes_, group.nests.back().name, nest.name, reason);
       return std::nullopt;
     };
-    if (group.nests.size() >= 12) return refuse(Refusal::group_full);
+    if (group.nests.size() >= static_cast<size_t>(costs_.most_nests)) return refuse(Refusal::group_full);
     int work_of_group = 0;
     for (const Nest& n : group.nests) work_of_group += cost_of(n).work;
-    if (is_too_much_work(work_of_group, cost_of(nest).work)) return refuse(Refusal::too_much_work);
+    if (is_too_much_work(costs_, work_of_group, cost_of(nest).work)) return refuse(Refusal::too_much_work);
     const auto points = [&](size_t count) { return hints_.numel({leader.ranges.begin(), leader.ranges.begin() + static_cast<long>(count)}); };
     int64_t most = work(nest);
     for (const Nest& n : group.nests) most = std::max(most, work(n));
-    while (outer > 1 && most < kLeastInside * points(outer) && points(outer - 1) >= kEnoughPoints) --outer;
-    const bool is_small = work(nest) <= 4096 && std::all_of(group.nests.begin(), group.nests.end(), [&](const Nest& n) { return work(n) <= 4096; });
+    while (outer > 1 && most < costs_.points_inside * points(outer) && points(outer - 1) >= costs_.enough_points) --outer;
+    const bool is_small = most <= costs_.small_points;
     // Outer points of one point each would be scalars, without lanes.
     if (outer > 0 && most <= points(outer) && !is_small) return refuse(Refusal::nothing_inside);
     if (most <= points(outer)) outer = 0;
     if (outer == 0 && !is_small) return refuse(Refusal::no_common_outer);
-    if (points(outer) < 8 && !is_small) return refuse(Refusal::few_points);
+    if (points(outer) < costs_.few_points && !is_small) return refuse(Refusal::few_points);
     return outer;
   }
 
@@ -143,6 +140,7 @@ class Grouper {
   }
 
   const SizeHints& hints_;
+  const Costs& costs_;
   NestSymbols symbols_;
   ItemOrder order_;
   std::vector<std::vector<size_t>> writing_;              // per buffer: items so far that write it
@@ -169,14 +167,14 @@ RefusalNotes apart(const Schedule& schedule, const RefusalNotes& notes) {
 
 }  // namespace
 
-Schedule make_schedule(LoopProgram program, const SizeHints& hints, bool with_refusals) {
+Schedule make_schedule(LoopProgram program, const SizeHints& hints, const TargetInfo& target, bool with_refusals) {
   RefusalNotes notes;
   RefusalNotes* const wanted = with_refusals ? &notes : nullptr;
   program = prune(std::move(program));
-  program = inline_producers(std::move(program), hints, wanted);
-  program = merge_nests(std::move(program), wanted);
-  program = prune(split_reductions(std::move(program), hints));
-  Schedule schedule = Grouper(std::move(program), hints, wanted).run();
+  program = inline_producers(std::move(program), hints, target.costs, wanted);
+  program = merge_nests(std::move(program), target.costs, wanted);
+  program = prune(split_reductions(std::move(program), hints, target.costs));
+  Schedule schedule = Grouper(std::move(program), hints, target.costs, wanted).run();
   order_by_memory(schedule, hints);
   schedule.refused = apart(schedule, notes);
   return schedule;

@@ -32,7 +32,7 @@ struct Schedule {
 ItemAccess access_of_step(const std::variant<Group, ExternCall>& step);
 
 // Runs all fusion passes on a lowered program, then forms groups.
-Schedule make_schedule(LoopProgram program, const SizeHints& hints, bool with_refusals = false);
+Schedule make_schedule(LoopProgram program, const SizeHints& hints, const TargetInfo& target, bool with_refusals = false);
 // Every nest its own group, nothing fused: for tests and as the yardstick of fusion.
 Schedule make_plain_schedule(LoopProgram program);
 

@@ -13,9 +13,6 @@
 namespace framejit::inductor {
 namespace {
 
-constexpr int64_t kFewResults = 8, kLongReduction = 65536, kColumnElements = 262144, kMostParts = 64, kEnoughParts = 16;
-constexpr int64_t kRowsOfAPiece = 128, kRun = 1024;  // a run: elements side by side, as many as make up for beginning with a piece
-
 // Positions are not split, and what is ordered is not cut.
 bool is_whole(const LoopInst& inst) { return is_ordered(inst) || (inst.op == LoopOp::kReduce && is_position(inst.reduce)); }
 
@@ -56,28 +53,32 @@ struct Cut {
   bool has_rest = false;
 };
 
-// The largest number of parts up to `most` that divides n; 0 when there is none worth the second nest.
+constexpr int64_t kFewestParts = 4;  // fewer are not worth the second nest
+
+// The largest number of parts up to `most` that divides n; 0 when there is none.
 int64_t parts_of(int64_t n, int64_t most) {
-  for (int64_t parts = std::min(n, most); parts >= 4; --parts)
+  for (int64_t parts = std::min(n, most); parts >= kFewestParts; --parts)
     if (n % parts == 0) return parts;
   return 0;
 }
 
-std::optional<Cut> find_cut(const LoopProgram& program, const Nest& nest, const SizeHints& hints) {
+std::optional<Cut> find_cut(const LoopProgram& program, const Nest& nest, const SizeHints& hints, const Costs& costs) {
   if (!nest.is_reduction() || nest.dim_count() + 1 > kMaxDims || std::any_of(nest.body.begin(), nest.body.end(), is_whole)) return std::nullopt;
   const int64_t results = hints.numel(nest.ranges), length = hints.numel(nest.reduced);
-  const bool is_lonely = results <= kFewResults && length >= kLongReduction;
-  const bool is_columns = results > kFewResults && results * length >= kColumnElements && length >= 4 * kRowsOfAPiece &&
+  const bool is_lonely = results <= costs.split_results && length >= costs.split_length;
+  const bool is_columns = results > costs.split_results && results * length >= costs.split_columns && length >= kFewestParts * costs.split_rows &&
                           is_over_columns(nest, NestSymbols(program.symbol_count));
   if (!is_lonely && !is_columns) return std::nullopt;
   // The outermost dimension that gives enough parts, else the one that gives most; even parts where there are some.
   Cut best;
   for (size_t d = nest.ranges.size(); d < nest.dim_count(); ++d) {
-    const int64_t extent = nest.extent(d).eval(hints.symbols), least = is_lonely ? (is_contiguous_along(program, nest, d) ? kRun : 4) : kRowsOfAPiece;
-    const int64_t most = std::min(kMostParts, extent / least);
+    const int64_t extent = nest.extent(d).eval(hints.symbols);
+    const int64_t least = !is_lonely ? costs.split_rows : is_contiguous_along(program, nest, d) ? costs.split_run : costs.split_scattered;
+    const int64_t most = std::min(costs.most_parts, extent / least);
     const int64_t even = nest.extent(d).is_constant() ? parts_of(extent, most) : 0;
-    const Cut cut = even >= std::min(most, kEnoughParts) ? Cut{d, even} : Cut{d, most, true};
-    if (cut.parts >= 4 && std::min(cut.parts, kEnoughParts) > std::min(best.parts, kEnoughParts)) best = cut;
+    const auto counted = [&](int64_t parts) { return std::min(parts, costs.enough_parts); };
+    const Cut cut = even >= counted(most) ? Cut{d, even} : Cut{d, most, true};
+    if (cut.parts >= kFewestParts && counted(cut.parts) > counted(best.parts)) best = cut;
   }
   return best.parts != 0 ? std::optional(best) : std::nullopt;
 }
@@ -174,12 +175,12 @@ class Splitter {
 
 }  // namespace
 
-LoopProgram split_reductions(LoopProgram program, const SizeHints& hints) {
+LoopProgram split_reductions(LoopProgram program, const SizeHints& hints, const Costs& costs) {
   std::vector<std::variant<Nest, ExternCall>> items = std::move(program.items);
   program.items.clear();
   for (auto& item : items) {
     const Nest* nest = std::get_if<Nest>(&item);
-    const auto cut = nest == nullptr ? std::nullopt : find_cut(program, *nest, hints);
+    const auto cut = nest == nullptr ? std::nullopt : find_cut(program, *nest, hints, costs);
     if (!cut) {
       program.items.push_back(std::move(item));
       continue;

@@ -6,7 +6,7 @@
 // "steps" their names alone, and how many kernels there are; "kernels" the kernel IR of every group; "refused" the pairs that stayed
 // apart; "hip" every kernel as HIP source. A case with one of these is executed as well: interpreted, and by machine code of every
 // vector level that this CPU has ("not_executed": it calls library ops that are not emulated). With "products", matrix products are kernels
-// wherever they can be.
+// wherever they can be. "row=number" replaces a row of inductor/target/costs.def in the target, which is no machine's (reference_target()).
 #include <gtest/gtest.h>
 
 #include <map>
@@ -41,11 +41,11 @@ Result<std::string> lowered_text(const LoopProgram& program) {
   return text;
 }
 
-std::string kernels_text(const Schedule& schedule, const SizeHints& hints) {
+std::string kernels_text(const Schedule& schedule, const SizeHints& hints, const TargetInfo& target) {
   std::string text;
   const std::vector<bool> is_private(schedule.program.buffers.size(), false);
   for (const auto& step : schedule.steps)
-    if (const Group* group = std::get_if<Group>(&step)) text += print(make_kernel(schedule.program, *group, is_private, hints));
+    if (const Group* group = std::get_if<Group>(&step)) text += print(make_kernel(schedule.program, *group, is_private, hints, target));
   return text;
 }
 
@@ -55,7 +55,7 @@ Result<std::string> hip_text(const Schedule& schedule, const SizeHints& hints) {
   for (const auto& step : schedule.steps) {
     const Group* group = std::get_if<Group>(&step);
     if (group == nullptr) continue;
-    FJ_TRY(const HipProgram program, emit_hip(make_kernel(schedule.program, *group, is_private, hints, kGpuScratchBytes)));
+    FJ_TRY(const HipProgram program, emit_hip(make_kernel(schedule.program, *group, is_private, hints, gpu_target()), gpu_target()));
     text += "// ceil(" + program.extent.text() + " / " + std::to_string(program.per_block) + ") blocks of " + std::to_string(program.threads) + "\n" + program.text;
   }
   return text;
@@ -83,24 +83,41 @@ const std::map<std::string, GraphStage>& graph_stages() {
   using graph::Graph;
   static const std::map<std::string, GraphStage> stages = {
       {"pipeline", [](const Graph& g) { return graph::run_pipeline(g, true); }},
-      {"widen", [](const Graph& g) -> Result<Graph> { return widen_products(g); }},
-      {"bare", [](const Graph& g) -> Result<Graph> { return bare_products(g); }},
-      {"formats", [](const Graph& g) -> Result<Graph> { return choose_memory_formats(g, FormatRule::kLeastCost); }},
-      {"last", [](const Graph& g) -> Result<Graph> { return choose_memory_formats(g, FormatRule::kChannelsLast); }}};
+      {"widen", [](const Graph& g) -> Result<Graph> { return widen_products(g, reference_target()); }},
+      {"bare", [](const Graph& g) -> Result<Graph> { return bare_products(g, reference_target()); }},
+      {"formats", [](const Graph& g) -> Result<Graph> { return choose_memory_formats(g, reference_target(), FormatRule::kLeastCost); }},
+      {"last", [](const Graph& g) -> Result<Graph> { return choose_memory_formats(g, reference_target(), FormatRule::kChannelsLast); }}};
   return stages;
 }
 
-Result<std::string> loop_text(const std::string& stage, const graph::Graph& graph, const LoweredGraph& lowered, bool with_products) {
+Result<std::string> loop_text(const std::string& stage, const graph::Graph& graph, const LoweredGraph& lowered, const TargetInfo& target, bool with_products) {
   if (stage == "lower") return lowered_text(lowered.program);
   const SizeHints hints = hints_of(graph);
-  Schedule schedule = make_schedule(lowered.program, hints, true);
-  if (with_products) take_products(graph, lowered.forms, hints, {.is_wherever = true}, schedule);
+  Schedule schedule = make_schedule(lowered.program, hints, target, true);
+  if (with_products) take_products(graph, lowered.forms, hints, target, ProductRule::kWherever, schedule);
   if (stage == "schedule") return print(schedule);
   if (stage == "steps") return steps_text(schedule);
   if (stage == "refused") return print_refused(schedule);
-  if (stage == "kernels") return kernels_text(schedule, hints);
+  if (stage == "kernels") return kernels_text(schedule, hints, target);
   if (stage == "hip") return hip_text(schedule, hints);
   return Error{"golden", "unknown stage " + stage};
+}
+
+// Takes the stages out that say what the target is.
+Result<TargetInfo> target_of(std::vector<std::string>& stages) {
+  TargetInfo target = reference_target();
+  for (size_t at = 0; at < stages.size();) {
+    const size_t equals = stages[at].find('=');
+    if (equals == std::string::npos) {
+      ++at;
+      continue;
+    }
+    const auto row = std::find_if(cost_rows().begin(), cost_rows().end(), [&](const CostRow& r) { return stages[at].substr(0, equals) == r.name; });
+    if (row == cost_rows().end()) return Error{"golden", "no row of costs.def: " + stages[at]};
+    target.costs.*row->field = std::stoll(stages[at].substr(equals + 1));
+    stages.erase(stages.begin() + static_cast<long>(at));
+  }
+  return target;
 }
 
 // What the coarsest floats that the graph computes with round away.
@@ -127,17 +144,18 @@ Result<std::string> run(const golden::Case& c) {
   FJ_TRY(graph::Graph graph, graph::parse_graph(c.in));
   std::vector<std::string> stages = c.stages;
   const bool is_left_out = std::erase(stages, "not_executed") != 0, with_products = std::erase(stages, "products") != 0;
+  FJ_TRY(const TargetInfo target, target_of(stages));
   size_t at = 0;
   for (; at < stages.size() && graph_stages().count(stages[at]) != 0; ++at) {
     FJ_TRY(graph, graph_stages().at(stages[at])(graph));
     FJ_TRY_VOID(graph::verify(graph));
   }
   if (at == stages.size()) return graph::print(graph);
-  const LoweredGraph lowered = lower(graph);
+  const LoweredGraph lowered = lower(graph, target);
   execute(graph, lowered.program, is_left_out, with_products);
   std::string text;
   for (; at < stages.size(); ++at) {
-    FJ_TRY(const std::string part, loop_text(stages[at], graph, lowered, with_products));
+    FJ_TRY(const std::string part, loop_text(stages[at], graph, lowered, target, with_products));
     text += part;
   }
   return text;

@@ -12,6 +12,7 @@ namespace framejit::inductor::testing {
 namespace {
 
 constexpr int64_t kMib = 1 << 20;
+constexpr int64_t kSaving = 64 * 1024;
 
 struct Case {
   std::vector<ArenaRequest> requests;
@@ -80,7 +81,7 @@ TEST(ArenaBlocks, RandomBuffers) {
   size_t split = 0;
   for (int round = 0; round < 500; ++round) {
     const Case made = random_case(random);
-    const ArenaBlocks blocks = plan_blocks(made.requests, made.beside), one = plan_blocks(made.requests, {});
+    const ArenaBlocks blocks = plan_blocks(made.requests, made.beside, kSaving), one = plan_blocks(made.requests, {}, kSaving);
     check_places(made, blocks);
     check_spans(blocks);
     ASSERT_EQ(one.bytes.size(), 1u);
@@ -96,7 +97,7 @@ TEST(ArenaBlocks, RandomBuffers) {
 }
 
 TEST(ArenaBlocks, AnOutputBehindEverything) {
-  const ArenaBlocks blocks = plan_blocks({{8 * kMib, 0, 2}, {kMib, 2, 3}}, {0, 0, 0, 9 * kMib});
+  const ArenaBlocks blocks = plan_blocks({{8 * kMib, 0, 2}, {kMib, 2, 3}}, {0, 0, 0, 9 * kMib}, kSaving);
   EXPECT_EQ(blocks.places[0].block, 1u);
   EXPECT_EQ(blocks.places[1].block, 2u);
   EXPECT_EQ(peak(blocks, {0, 0, 0, 9 * kMib}), 10 * kMib);
@@ -104,17 +105,17 @@ TEST(ArenaBlocks, AnOutputBehindEverything) {
 
 TEST(ArenaBlocks, TakenAgainBehindEachHeavyStep) {
   const std::vector<int64_t> beside{0, 9 * kMib, 0, 9 * kMib, 0};
-  const ArenaBlocks blocks = plan_blocks({{4 * kMib, 0, 0}, {4 * kMib, 2, 2}, {4 * kMib, 4, 4}, {kMib, 0, 4}}, beside);
+  const ArenaBlocks blocks = plan_blocks({{4 * kMib, 0, 0}, {4 * kMib, 2, 2}, {4 * kMib, 4, 4}, {kMib, 0, 4}}, beside, kSaving);
   EXPECT_EQ(peak(blocks, beside), 10 * kMib);
   EXPECT_EQ(std::count_if(blocks.spans.begin(), blocks.spans.end(), [](const BlockSpan& s) { return s.block == 1; }), 3);
 }
 
 TEST(ArenaBlocks, OneWhereTwoSaveNothing) {
-  EXPECT_EQ(plan_blocks({{8 * kMib, 0, 1}, {kMib, 1, 2}}, {0, 0, 0}).bytes.size(), 1u) << "nothing beside";
-  EXPECT_EQ(plan_blocks({{8 * kMib, 0, 3}, {kMib, 2, 3}}, {0, 0, 0, 9 * kMib}).bytes.size(), 1u) << "all of it in use";
-  EXPECT_EQ(plan_blocks({{32 * 1024, 0, 1}, {1024, 1, 2}}, {0, 0, 9 * kMib}).bytes.size(), 1u) << "too little";
-  EXPECT_EQ(plan_blocks({{graph::SymExpr::symbol(0), 0, 1}, {kMib, 1, 2}}, {0, 0, 9 * kMib}).bytes.size(), 1u) << "not known";
-  EXPECT_TRUE(plan_blocks({}, {1, 2}).places.empty());
+  EXPECT_EQ(plan_blocks({{8 * kMib, 0, 1}, {kMib, 1, 2}}, {0, 0, 0}, kSaving).bytes.size(), 1u) << "nothing beside";
+  EXPECT_EQ(plan_blocks({{8 * kMib, 0, 3}, {kMib, 2, 3}}, {0, 0, 0, 9 * kMib}, kSaving).bytes.size(), 1u) << "all of it in use";
+  EXPECT_EQ(plan_blocks({{32 * 1024, 0, 1}, {1024, 1, 2}}, {0, 0, 9 * kMib}, kSaving).bytes.size(), 1u) << "too little";
+  EXPECT_EQ(plan_blocks({{graph::SymExpr::symbol(0), 0, 1}, {kMib, 1, 2}}, {0, 0, 9 * kMib}, kSaving).bytes.size(), 1u) << "not known";
+  EXPECT_TRUE(plan_blocks({}, {1, 2}, kSaving).places.empty());
 }
 
 // A product whose result leaves and is larger than all before: in its step only its operand is left of the arena.

@@ -68,7 +68,7 @@ Outcome tune(TableTimer timer, double budget = 60, const std::string& text = kGr
     plan.name = name_of(choices);
     return plan;
   };
-  const auto plan = choose_by_time(graph.value(), rows(), make, timer, budget);
+  const auto plan = choose_by_time(graph.value(), rows(), make, reference_target(), timer, budget);
   log::remove_listener(listener);
   (plan.ok() ? out.plan : out.error) = plan.ok() ? plan.value().name : plan.error().code;
   out.runs = timer.runs;

@@ -13,7 +13,7 @@ struct Placed {
 };
 
 Placed placed(const std::string& graph) {
-  Kernel kernel = kernels_of(graph, 128 * 1024).at(0);
+  Kernel kernel = kernels_of(graph).at(0);
   std::vector<int64_t> offsets = take_base_offsets(kernel);
   return {print(kernel), offsets};
 }

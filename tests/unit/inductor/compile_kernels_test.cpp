@@ -79,6 +79,7 @@ TEST(CompileKernels, OneTargetForManyThreads) {
 // Refuses kernels by what they add: 2 is a defect, other numbers from 1 on are errors.
 class Refusing : public KernelTarget {
  public:
+  const TargetInfo& info() const override { return info_; }
   Result<CompiledKernel> compile(const Kernel& kernel) override {
     const double number = kernel.nests[0].nest.body[1].constant.f;
     if (number == 2) throw std::runtime_error("a defect");
@@ -89,6 +90,9 @@ class Refusing : public KernelTarget {
   Result<std::vector<KernelText>> texts(const Kernel&, bool) override { return std::vector<KernelText>{}; }
   TargetStatistics statistics() const override { return {}; }
   bool compiles_on_any_thread() const override { return true; }
+
+ private:
+  const TargetInfo info_ = reference_target();  // of two cores
 };
 
 // Logs from its compile(), and waits there until another thread has come too.

@@ -43,8 +43,9 @@ class HostGpuTarget : public KernelTarget {
   }
   ~HostGpuTarget() override { std::filesystem::remove_all(folder_); }
 
+  const TargetInfo& info() const override { return info_; }
   Result<CompiledKernel> compile(const Kernel& kernel) override {
-    FJ_TRY(const HipProgram program, emit_hip(kernel));
+    FJ_TRY(const HipProgram program, emit_hip(kernel, info_));
     const std::string stem = (folder_ / ("k" + std::to_string(count_++))).string();
     std::ofstream(stem + ".cpp") << read_file(FRAMEJIT_SOURCE_DIR "/tests/unit/inductor/host_gpu.h") << hip_prelude() << program.text << launcher(kernel);
     const std::string command = "c++ -std=c++20 -O1 -w -ffp-contract=off -shared -fPIC -DWAVE=" + std::to_string(wave_) + " -o " + stem + ".so " + stem + ".cpp";
@@ -65,9 +66,9 @@ class HostGpuTarget : public KernelTarget {
   }
   Result<std::vector<KernelText>> texts(const Kernel&, bool) override { return std::vector<KernelText>{}; }
   TargetStatistics statistics() const override { return {}; }
-  int64_t scratch_bytes() const override { return kGpuScratchBytes; }
 
  private:
+  const TargetInfo info_ = gpu_target();
   // Runs the blocks one by one; arguments stand in variables, since a fiber's function takes none.
   static std::string launcher(const Kernel& kernel) {
     std::string arguments;
@@ -197,15 +198,15 @@ std::string everything() {
   std::string text(hip_prelude());
   int number = 0;
   for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kInt64, DType::kInt32, DType::kInt16, DType::kInt8, DType::kUInt8}) {
-    const auto program = emit_hip(all_scalar_ops(dtype));
+    const auto program = emit_hip(all_scalar_ops(dtype), gpu_target());
     EXPECT_TRUE(program.ok());
     const std::string name = "k" + std::to_string(number++);
     text += "#undef KERNEL\n#define KERNEL(threads) extern \"C\" __global__ void __launch_bounds__(threads) " + name + "\nnamespace n" + name + " {\n" +
             program.value().text + "}\n";
   }
   for (const HostCase& c : kCases)
-    for (const Kernel& kernel : kernels_of(c.graph, kGpuScratchBytes)) {
-      const auto program = emit_hip(kernel);
+    for (const Kernel& kernel : kernels_of(c.graph, gpu_target())) {
+      const auto program = emit_hip(kernel, gpu_target());
       EXPECT_TRUE(program.ok());
       const std::string name = "k" + std::to_string(number++);
       text += "#undef KERNEL\n#define KERNEL(threads) extern \"C\" __global__ void __launch_bounds__(threads) " + name + "\nnamespace n" + name + " {\n" +
@@ -272,7 +273,7 @@ TEST(Gpu, ACheckedIndexHasNoGpuForm) {
   check.operands[0] = 0;
   check.index = {SymExpr(64)};
   kernel.nests[0].nest.body.push_back(check);
-  EXPECT_FALSE(emit_hip(kernel).ok());
+  EXPECT_FALSE(emit_hip(kernel, gpu_target()).ok());
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace framejit::inductor::testing {
 namespace {
 
 int64_t grain_of(const std::string& op, const std::string& shape) {
-  return kernels_of("graph @f(%x : f32" + shape + ") {\n  %0 = " + op + " : f32" + shape + "\n  return %0\n}", 128 * 1024).at(0).grain;
+  return kernels_of("graph @f(%x : f32" + shape + ") {\n  %0 = " + op + " : f32" + shape + "\n  return %0\n}").at(0).grain;
 }
 
 TEST(Grain, WhatCostsMoreIsSharedSooner) {
@@ -28,7 +28,7 @@ TEST(Grain, SmallKernelsAreOneThreads) {
 
 TEST(Grain, APointOfRowsIsAllOfItsRow) {
   const auto rows = [](const std::string& count) {
-    return kernels_of("graph @f(%x : f32[" + count + ", 64]) {\n  %0 = sum.dim_IntList %x, [1], false : f32[" + count + "]\n  return %0\n}", 128 * 1024).at(0).grain;
+    return kernels_of("graph @f(%x : f32[" + count + ", 64]) {\n  %0 = sum.dim_IntList %x, [1], false : f32[" + count + "]\n  return %0\n}").at(0).grain;
   };
   EXPECT_EQ(rows("2048"), 512);
   EXPECT_EQ(rows("512"), 0);

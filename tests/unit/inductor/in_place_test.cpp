@@ -16,7 +16,7 @@ std::string answer(const std::string& nests, size_t outer, const std::string& y 
   Group group;
   for (auto& item : parsed.value().items) group.nests.push_back(std::get<Nest>(item));
   group.outer = outer;
-  const Kernel kernel = make_kernel(parsed.value(), group, std::vector<bool>(parsed.value().buffers.size(), false), SizeHints{{64}});
+  const Kernel kernel = make_kernel(parsed.value(), group, std::vector<bool>(parsed.value().buffers.size(), false), SizeHints{{64}}, reference_target());
   const auto number = [&](LoopBufferId source) {
     return static_cast<LoopBufferId>(std::find_if(kernel.buffers.begin(), kernel.buffers.end(), [&](const KernelBuffer& b) { return b.source == source; }) - kernel.buffers.begin());
   };

@@ -63,8 +63,8 @@ std::vector<bool> taken(const std::string& body, const std::string& inputs = "%c
   declare_ops();
   const auto graph = graph::parse_graph("graph @f(" + inputs + ") {\n" + body + "}");
   EXPECT_TRUE(graph.ok()) << (graph.ok() ? "" : graph.error().message);
-  LoweredGraph lowered = lower(graph.value());
-  return write_inputs_in_place(graph.value(), lowered);
+  LoweredGraph lowered = lower(graph.value(), reference_target());
+  return write_inputs_in_place(graph.value(), reference_target(), lowered);
 }
 
 TEST(InputWrites, WhichUpdatesAreInPlace) {

@@ -136,7 +136,7 @@ void check_program(uint32_t seed, const Defect& planted = {}) {
     const bool fuse = level != VectorLevel::kAvx2 || seed % 2 == 0;
     const std::string what = "level " + std::to_string(static_cast<int>(level)) + (fuse ? " fused" : " unfused") + "\n" + text;
     Compiler compiler(level);
-    const Schedule schedule = fuse ? make_schedule(random.program, hints) : make_plain_schedule(random.program);
+    const Schedule schedule = fuse ? make_schedule(random.program, hints, reference_target()) : make_plain_schedule(random.program);
     PlantedTarget target(compiler.jit(), planted.kernels);
     auto plan = assemble(graph, forms, schedule, hints, target);
     ASSERT_TRUE(plan.ok()) << plan.error().message << "\n" << what;

@@ -211,7 +211,7 @@ std::vector<Data> random_inputs(const Graph& graph, const std::vector<int64_t>& 
 }
 
 Result<Outputs> run_interpreted(const Graph& graph, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols) {
-  LoweredGraph lowered = lower(graph);
+  LoweredGraph lowered = lower(graph, reference_target());
   if (auto verified = verify(lowered.program); !verified) return verified.error();
   std::vector<Data> storage(lowered.program.buffers.size());
   InterpreterMemory memory{{}, symbols};
@@ -437,9 +437,9 @@ void check_graph_with(KernelTarget& target, const std::string& text, CheckOption
   const auto reference = make_reference(graph.value(), options);
   ASSERT_TRUE(reference.ok()) << reference.error().message << "\n" << text;
   const Reference& r = reference.value();
-  LoweredGraph lowered = lower(r.graph);
+  LoweredGraph lowered = lower(r.graph, target.info());
   const SizeHints hints{hints_of(r.graph)};
-  const Schedule schedule = make_schedule(std::move(lowered.program), hints);
+  const Schedule schedule = make_schedule(std::move(lowered.program), hints, target.info());
   auto plan = assemble(r.graph, lowered.forms, schedule, hints, target);
   ASSERT_TRUE(plan.ok()) << plan.error().message << "\n" << text;
   const auto got = run_plan(plan.value(), target, r.inputs, r.symbols, 1);
@@ -447,15 +447,15 @@ void check_graph_with(KernelTarget& target, const std::string& text, CheckOption
   EXPECT_EQ(difference(got.value(), r.expected, options.tolerance), "") << text;
 }
 
-std::vector<Kernel> kernels_of(const std::string& text, int64_t scratch_bytes) {
+std::vector<Kernel> kernels_of(const std::string& text, const TargetInfo& target) {
   const auto graph = parse(text, true);
   EXPECT_TRUE(graph.ok());
   const SizeHints hints{hints_of(graph.value())};
-  const Schedule schedule = make_schedule(lower(graph.value()).program, hints);
+  const Schedule schedule = make_schedule(lower(graph.value(), target).program, hints, target);
   const std::vector<bool> is_private = private_buffers(schedule);
   std::vector<Kernel> kernels;
   for (const auto& step : schedule.steps)
-    if (const Group* group = std::get_if<Group>(&step)) kernels.push_back(make_kernel(schedule.program, *group, is_private, hints, scratch_bytes));
+    if (const Group* group = std::get_if<Group>(&step)) kernels.push_back(make_kernel(schedule.program, *group, is_private, hints, target));
   return kernels;
 }
 

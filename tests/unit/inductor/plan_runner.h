@@ -63,7 +63,7 @@ void check_graph(const graph::Graph& graph, const CheckOptions& options);
 std::vector<std::string> unknown_calls(const LoopProgram& program);
 // The same, fused, for one target.
 void check_graph_with(KernelTarget& target, const std::string& text, CheckOptions options = {});
-// The kernels of a graph, behind the passes, when everything is fused.
-std::vector<Kernel> kernels_of(const std::string& text, int64_t scratch_bytes);
+// The kernels of a graph, after the passes, when everything is fused.
+std::vector<Kernel> kernels_of(const std::string& text, const TargetInfo& target = reference_target());
 
 }  // namespace framejit::inductor::testing

@@ -15,6 +15,7 @@ class PlantedTarget : public KernelTarget {
  public:
   using Change = std::function<void(Kernel&)>;
   PlantedTarget(KernelTarget& right, Change change) : right_(right), change_(std::move(change)) {}
+  const TargetInfo& info() const override { return right_.info(); }
   Result<CompiledKernel> compile(const Kernel& kernel) override {
     Kernel other = kernel;
     if (change_) change_(other);
@@ -26,7 +27,6 @@ class PlantedTarget : public KernelTarget {
     return right_.load(code, device);
   }
   bool compiles_on_any_thread() const override { return right_.compiles_on_any_thread(); }
-  int64_t scratch_bytes() const override { return right_.scratch_bytes(); }
 
  private:
   KernelTarget& right_;

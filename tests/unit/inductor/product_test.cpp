@@ -54,28 +54,34 @@ TEST(Products, OperandsInTheArenaAndResultsThatMove) {
   })", with_kernels(2e-4));
 }
 
-bool is_taken(int rows, int terms, int columns, const ProductRule& rule) {
+bool is_taken(int rows, int terms, int columns, const TargetInfo& target, ProductRule rule = ProductRule::kWhereTheyPay) {
   declare_ops();
   const graph::Graph graph = graph::parse_graph(linear(rows, terms, columns)).value();
-  LoweredGraph lowered = lower(graph);
-  Schedule schedule = make_schedule(std::move(lowered.program), {});
-  take_products(graph, lowered.forms, {}, rule, schedule);
+  LoweredGraph lowered = lower(graph, target);
+  Schedule schedule = make_schedule(std::move(lowered.program), {}, target);
+  take_products(graph, lowered.forms, {}, target, rule, schedule);
   EXPECT_EQ(schedule.steps.size(), 1u);
   return std::holds_alternative<Group>(schedule.steps[0]);
 }
 
-const ProductRule kPaid{.most_rows = 384, .most_terms = 1280}, kWherever{.is_wherever = true};
+TargetInfo with_products(int64_t rows, int64_t terms) {
+  TargetInfo target = reference_target();
+  target.costs.product_rows = rows;
+  target.costs.product_terms = terms;
+  return target;
+}
 
 TEST(Products, AreTakenWhereTheyPay) {
-  EXPECT_TRUE(is_taken(128, 768, 3072, kPaid));
-  EXPECT_FALSE(is_taken(128, 64, 3072, kPaid)) << "short sums";
-  EXPECT_FALSE(is_taken(8192, 768, 3072, kPaid)) << "many rows";
-  EXPECT_FALSE(is_taken(128, 3072, 768, kPaid)) << "long sums";
-  EXPECT_TRUE(is_taken(16, 3072, 768, kPaid)) << "few rows";
-  EXPECT_FALSE(is_taken(128, 768, 3072, {.most_rows = 32})) << "a library that is faster";
-  EXPECT_FALSE(is_taken(128, 768, 10, kPaid)) << "few columns";
-  EXPECT_FALSE(is_taken(1, 768, 768, kWherever)) << "a vector";
-  EXPECT_TRUE(is_taken(2, 2, 2, kWherever));
+  const TargetInfo paid = with_products(384, 1280);
+  EXPECT_TRUE(is_taken(128, 768, 3072, paid));
+  EXPECT_FALSE(is_taken(128, 64, 3072, paid)) << "short sums";
+  EXPECT_FALSE(is_taken(8192, 768, 3072, paid)) << "many rows";
+  EXPECT_FALSE(is_taken(128, 3072, 768, paid)) << "long sums";
+  EXPECT_TRUE(is_taken(16, 3072, 768, paid)) << "few rows";
+  EXPECT_FALSE(is_taken(128, 768, 3072, with_products(32, 0))) << "a library that is faster";
+  EXPECT_FALSE(is_taken(128, 768, 10, paid)) << "few columns";
+  EXPECT_FALSE(is_taken(1, 768, 768, paid, ProductRule::kWherever)) << "a vector";
+  EXPECT_TRUE(is_taken(2, 2, 2, paid, ProductRule::kWherever));
 }
 
 }  // namespace

@@ -54,11 +54,12 @@ struct Measured {
   Measured(const std::string& text, int count) : nodes(count) {
     const auto graph = graph::parse_graph(text);
     EXPECT_TRUE(graph.ok()) << graph.error().message;
-    program = lower(graph.value()).program;
+    program = lower(graph.value(), reference_target()).program;
   }
   void measure() {
+    static const TargetInfo target = reference_target();
     const double start = cpu_seconds();
-    const Schedule schedule = make_schedule(program, {});
+    const Schedule schedule = make_schedule(program, {}, target);
     const std::vector<bool> is_private = private_buffers(schedule);
     best = std::min(best, (cpu_seconds() - start) * 1e6 / nodes);
     EXPECT_FALSE(schedule.steps.empty());

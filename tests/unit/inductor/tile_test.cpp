@@ -24,9 +24,9 @@ TEST(Tiles, BeyondCaches) {
 }
 
 TEST(Tiles, AreChosenForStridedLoads) {
-  EXPECT_TRUE(kernels_of(add_transposed("f32", 64, 48), 0).at(0).in_tiles);
-  EXPECT_FALSE(kernels_of(add_transposed("f32", 64, 4), 0).at(0).in_tiles);
-  EXPECT_FALSE(kernels_of("graph @f(%x : f32[64, 48], %y : f32[64, 48]) {\n  %0 = add.Tensor %x, %y, 1 : f32[64, 48]\n  return %0\n}", 0).at(0).in_tiles);
+  EXPECT_TRUE(kernels_of(add_transposed("f32", 64, 48)).at(0).in_tiles);
+  EXPECT_FALSE(kernels_of(add_transposed("f32", 64, 4)).at(0).in_tiles);
+  EXPECT_FALSE(kernels_of("graph @f(%x : f32[64, 48], %y : f32[64, 48]) {\n  %0 = add.Tensor %x, %y, 1 : f32[64, 48]\n  return %0\n}").at(0).in_tiles);
 }
 
 TEST(Tiles, BoolsAndSeveralStridedOperandsInOneBody) {
@@ -44,10 +44,10 @@ const char* const kSoftmaxOverChannels = R"(graph @f(%x : f32[3, 40, 7, 11]) {
   })";
 
 TEST(OuterLanes, AreChosenWherePointsLieSideBySide) {
-  const Kernel columns = kernels_of(kSoftmaxOverChannels, 128 * 1024).at(0);
+  const Kernel columns = kernels_of(kSoftmaxOverChannels).at(0);
   EXPECT_TRUE(columns.lanes_outer);
   EXPECT_EQ(columns.outer.size(), 2u) << "height and width step as one";
-  EXPECT_FALSE(kernels_of("graph @f(%x : f32[30, 40]) {\n  %0 = _softmax %x, 1, false : f32[30, 40]\n  return %0\n}", 128 * 1024).at(0).lanes_outer);
+  EXPECT_FALSE(kernels_of("graph @f(%x : f32[30, 40]) {\n  %0 = _softmax %x, 1, false : f32[30, 40]\n  return %0\n}").at(0).lanes_outer);
 }
 
 TEST(OuterLanes, EqualTheInterpreter) {

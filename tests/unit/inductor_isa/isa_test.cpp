@@ -20,9 +20,9 @@ namespace framejit::inductor::testing {
 namespace {
 
 CodeTarget x86(VectorLevel level, const char* cpu = nullptr) {
-  return {"x86_64-unknown-linux-gnu", cpu != nullptr ? cpu : cpu_of(level), "", options_of(level)};
+  return {"x86_64-unknown-linux-gnu", cpu != nullptr ? cpu : cpu_of(level), "", EmitOptions(reference_target(level))};
 }
-CodeTarget arm(const char* features) { return {"aarch64-unknown-linux-gnu", "generic", features, options_of(VectorLevel::k128)}; }
+CodeTarget arm(const char* features) { return {"aarch64-unknown-linux-gnu", "generic", features, EmitOptions(reference_target(VectorLevel::k128))}; }
 
 const char* const kGraphs[][2] = {
     {"pointwise",
@@ -75,7 +75,7 @@ std::map<std::string, Code> compiled(const CodeTarget& target) {
   }();
   std::map<std::string, Code> all;
   for (const auto& [name, graph] : kGraphs) {
-    const std::vector<Kernel> kernels = kernels_of(graph, 128 * 1024);
+    const std::vector<Kernel> kernels = kernels_of(graph);
     EXPECT_TRUE(initialised && kernels.size() == 1) << name;
     const auto text = assembly_of(kernels.at(0), target);
     EXPECT_TRUE(text.ok()) << name << ": " << text.error().message;
@@ -137,7 +137,8 @@ TEST(Isa, GenericStaysWithinItsRegisters) { EXPECT_EQ(missing(x86(VectorLevel::k
 // The tests above fail for code of a narrower level, for half of the width, and where masks are loops over lanes.
 TEST(Isa, TheChecksSeeNarrowCode) {
   CodeTarget halved = x86(VectorLevel::kAvx512);
-  halved.options = {8, 256};
+  halved.options.lanes = 8;
+  halved.options.width_bits = 256;
   EXPECT_NE(missing(halved, kAvx512), "");
   CodeTarget narrow = x86(VectorLevel::kAvx512);
   narrow.options.width_bits = 256;
