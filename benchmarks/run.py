@@ -11,7 +11,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 NAMES = {"calls": [], "guards": [], "breaks": [], "capture": ["--torch-compile"], "kernels": ["--torch-compile"], "cold": ["--torch-compile"],
          "compile": ["--torch-compile"], "memory": ["--torch-compile"], "models": ["--torch-compile"],
-         "growth": [], "neighbour": [], "updates": []}
+         "growth": [], "neighbour": [], "updates": [], "costs": []}
 
 
 def machine():

@@ -102,6 +102,11 @@ class InductorBackend : public graph::Backend {
 
 std::unique_ptr<graph::Backend> make_inductor_backend(InductorOptions options) { return std::make_unique<InductorBackend>(options); }
 
+Result<TargetInfo> target_of_this_machine() {
+  FJ_TRY(const auto jit, CpuJit::create(level_of_setting()));
+  return jit->info();
+}
+
 const char* treatment_of(std::string_view op) {
   if (graph::is_decomposed(op)) return "decomposed";
   if (is_mapped_view(op)) return "view";

@@ -9,6 +9,7 @@
 
 #include "graph/backend.h"
 #include "inductor/choices.h"
+#include "inductor/target/target_info.h"
 
 namespace framejit::inductor {
 
@@ -23,6 +24,9 @@ struct InductorOptions {
 
 // Named "framejit", or "interp" where the interpreter runs the kernels.
 std::unique_ptr<graph::Backend> make_inductor_backend(InductorOptions options = {});
+
+// What kernels of the CPU are made for here, as the settings say.
+Result<TargetInfo> target_of_this_machine();
 
 // What the backend makes of an op, by its table rows: "decomposed", "view" (index arithmetic), "lowered" (own kernels), "extern"
 // (PyTorch's own op). A row may leave some arguments to PyTorch.

@@ -82,6 +82,26 @@ PyObject* set_kernel_cache(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+// For benchmarks/costs.py: other numbers for rows of inductor/target/costs.def, in what is compiled from now on.
+PyObject* replace_costs(PyObject*, PyObject* rows) {
+  const char* text = PyUnicode_AsUTF8(rows);
+  if (text == nullptr) return nullptr;
+  if (const auto replaced = inductor::replace_costs(text); !replaced.ok()) return raise_value_error(replaced.error());
+  Py_RETURN_NONE;
+}
+
+// The class of this machine, and its costs by name.
+PyObject* costs(PyObject*, PyObject*) {
+  const auto target = inductor::target_of_this_machine();
+  if (!target.ok()) return raise_value_error(target.error());
+  PyRef numbers = PyRef::steal(PyDict_New());
+  for (const inductor::CostRow& row : inductor::cost_rows()) {
+    const PyRef number = PyRef::steal(PyLong_FromLongLong(target.value().costs.*row.field));
+    if (!numbers || !number || PyDict_SetItemString(numbers.get(), row.name, number.get()) < 0) return nullptr;
+  }
+  return Py_BuildValue("(sN)", inductor::name_of(target.value().machine_class), numbers.release());
+}
+
 PyObject* list_of(const std::vector<std::string>& names) {
   PyRef list = PyRef::steal(PyList_New(0));
   for (const std::string& name : names) {
@@ -178,6 +198,8 @@ PyMethodDef methods[] = {
     {"set_thread_enabled", set_thread_enabled, METH_O, nullptr},
     {"enable_global", enable_global, METH_NOARGS, nullptr},
     {"backends", backends, METH_NOARGS, nullptr},
+    {"replace_costs", replace_costs, METH_O, nullptr},
+    {"costs", costs, METH_NOARGS, nullptr},
     {"treatment_of", treatment_of, METH_O, nullptr},
     {"stats", stats, METH_NOARGS, nullptr},
     {"reset", reset, METH_NOARGS, nullptr},

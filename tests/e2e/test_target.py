@@ -5,6 +5,9 @@ import subprocess
 import sys
 
 import pytest
+import torch
+
+import framejit
 
 from levels import FLAGS, need
 
@@ -31,3 +34,23 @@ def test_one_line_for_each_target(level):
     assert len(lines) == 1, lines
     text = r"target cpu: \d+ registers of (128|256|512) bits, caches of \d+ KiB, \d+ KiB and \d+ KiB, cores: \d+; costs of \w+"
     assert re.search(text, lines[0]), lines[0]
+
+
+def test_rows_of_costs_and_what_stands_in_for_them():
+    from framejit import _framejit
+    name, costs = _framejit.costs()
+    assert name in ("zen_avx512", "intel_amx", "intel_avx512", "avx2", "sse") and costs["slab_rows"] > 0
+    with pytest.raises(ValueError, match="no row of costs.def and its number: no_such=1"):
+        _framejit.replace_costs("no_such=1")
+    kernels = []
+    try:
+        for rows in ("", "most_work=60"):
+            _framejit.replace_costs(rows)
+            framejit.reset()
+            f = framejit.compile(lambda x: torch.sin(torch.sin(torch.sin(x) * 1.01) * 1.01))
+            before = framejit.stats()["kernels"]
+            torch.testing.assert_close(f(torch.ones(40, 33)), torch.sin(torch.sin(torch.sin(torch.ones(40, 33)) * 1.01) * 1.01))
+            kernels.append(framejit.stats()["kernels"] - before)
+    finally:
+        _framejit.replace_costs("")
+    assert kernels == [1, 3]

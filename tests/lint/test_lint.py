@@ -11,6 +11,7 @@ import layering  # noqa: E402
 import limits  # noqa: E402
 import names  # noqa: E402
 import reasons  # noqa: E402
+import targets  # noqa: E402
 
 
 @pytest.mark.parametrize("path, line, finds", [
@@ -90,3 +91,40 @@ def test_docs_paths(line, finds):
 ])
 def test_reasons(text, finds):
     assert len(reasons.check("builtins.def", text)) == finds
+
+
+@pytest.mark.parametrize("path, line, finds", [
+    ("inductor/cpu/orc_jit.cpp", "if (is_intel()) return 1;", True),
+    ("inductor/cpu/orc_jit.cpp", 'if (vendor == "GenuineIntel") return 1;', True),
+    ("inductor/target/machine_classes.def", 'MACHINE_CLASS(intel, kAvx512, "GenuineIntel", "", "")', False),
+    ("inductor/lowering/pool.cpp", "if (device.type == graph::DeviceType::kCpu) return;", True),
+    ("inductor/schedule/schedule.cpp", "if (place.device.is_cpu()) return;", True),
+    ("inductor/compile.cpp", "if (device.is_cpu()) return make();", False),
+    ("graph/plan_sizes.cpp", "if (device.type == DeviceType::kCpu) return {};", False),
+    ("inductor/compile_kernels.cpp", "if (std::thread::hardware_concurrency() > 1) two();", True),
+    ("inductor/cpu/code_names.cpp", "sysconf(_SC_PAGESIZE)", False),
+    ("inductor/schedule/split.cpp", "constexpr int64_t kFewResults = 8, kLongReduction = 65536;", True),
+    ("inductor/cpu/nest_tiles.cpp", "constexpr int64_t kCaches = 64 << 20;", True),
+    ("inductor/homes.cpp", "constexpr int64_t kLarge = 64 * 1024;", True),
+    ("inductor/schedule/schedule.cpp", "const bool is_small = work(nest) <= 4096;", True),
+    ("inductor/cpu/nest_columns.cpp", "constexpr int64_t kCacheLine = 64;", True),
+    ("inductor/cpu/nest_columns.cpp", "constexpr int64_t kStackBytes = 48 << 10;", False),
+    ("inductor/cpu/nest_reductions.cpp", "constexpr int64_t kShort = 64;  // of 4096 at most", False),
+    ("inductor/cpu/vector_math.cpp", "constexpr int kBias = 1023;", False),
+])
+def test_targets(path, line, finds):
+    assert bool(targets.check(path, line)) is finds
+
+
+@pytest.mark.parametrize("table, programs, finds", [
+    ('COST(a, "rows", 1, 2, AS_ZEN, 3, 4, 5,\n     "of a")\n', 'ROWS = {"a": 1}', 0),
+    ('COST(a, "rows", 1, 2, AS_ZEN, 3, 4,\n     "of a")\n', 'ROWS = {"a": 1}', 1),
+    ('CPU_COST(a, "rows", 1, 2, AS_ZEN, 3, 4,\n     "of a")\n', 'UNTIMED = {"a": "why"}', 0),
+    ('CPU_COST(a, "rows", 1, 2, AS_ZEN, 3, x,\n     "of a")\n', 'ROWS = {"a": 1}', 1),
+    ('CPU_COST(a, "rows", 1, 2, AS_ZEN, 3, 4,\n     "of a")\n', 'ROWS = {}', 1),
+    ('GPU_COST(a, "rows", 1,\n     "of a")\n', 'ROWS = {}', 0),
+    ('GPU_COST(a, "rows", 1,\n     "of a")\n', 'ROWS = {"b": 1}', 1),
+    ('COST(a, "rows", 1, "of a")\n', 'ROWS = {}', 1),
+])
+def test_table_of_costs(table, programs, finds):
+    assert len(targets.check_table(table, programs)) == finds
