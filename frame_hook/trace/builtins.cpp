@@ -236,7 +236,8 @@ Value* builtin_hash(Tracer& t, const Arguments& args) {
 Value* builtin_vars(Tracer& t, const Arguments& args) {
   only_positional(t, args, "vars", 0, 1);
   if (args.positional.empty()) graph_break(BreakReason::unsupported_value, "vars() of the running frame");
-  return t.get_attribute(args.positional[0], interned("__dict__"));
+  if (Value* dict = t.find_attribute(args.positional[0], interned("__dict__"))) return dict;
+  t.raise_new(PyExc_TypeError, "vars() argument must have __dict__ attribute");
 }
 
 Value* builtin_type(Tracer& t, const Arguments& args) {

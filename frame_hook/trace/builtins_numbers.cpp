@@ -80,7 +80,11 @@ Value* extreme(Tracer& t, const Arguments& args, int op, const char* name) {
 
 Value* rounded(Tracer& t, const Arguments& args, const char* name, const char* special) {
   only_positional(t, args, name, 1, 1);
-  if (args.positional[0]->kind == ValueKind::tensor) return t.call(t.lookup_special(args.positional[0], special), {});
+  if (args.positional[0]->kind == ValueKind::tensor) {
+    if (Value* method = t.lookup_special(args.positional[0], special)) return t.call(method, {});
+    Value* known = of_known_tensor(t, math_function(name), args.positional[0]);
+    return known ? known : (reads_tensor(name), nullptr);
+  }
   if (payload_of(args.positional[0])->kind == ValueKind::sym_int) return payload_of(args.positional[0]);
   if (Value* result = through_special(t, args, special)) return result;
   return run_number(t, math_function(name), args);

@@ -18,6 +18,14 @@ Arguments with_first(Value* first, const Arguments& args) {
   return all;
 }
 
+Value* sizes_of(Tracer& t, const Arguments& args) {
+  const std::vector<Value*> items = args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]);
+  const bool ints = std::all_of(items.begin(), items.end(), [](Value* v) { return is_int(payload_of(v)); });
+  if (!ints || args.positional.size() > 1 || !args.keywords.empty())
+    graph_break(BreakReason::unknown_callable, "class torch.Size");
+  return t.tuple(items);
+}
+
 Value* plain_payload(Tracer& t, PyTypeObject* base, const Arguments& args) {
   CFunction row = find_c_function(reinterpret_cast<PyObject*>(base));
   if (base == &PyBytes_Type) refuse_foreign_codecs(t, args);
@@ -121,7 +129,9 @@ Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
   if (PyType_IsSubtype(base, &PyDict_Type)) payload = t.dict();
   else if (base == &PyList_Type) payload = t.list({});
   else if (base == &PySet_Type) payload = make_set(t, &PySet_Type, {});
-  else if (base == &PyTuple_Type || name == "torch.Size") payload = t.tuple(args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
+  else if (name == "torch.Size") payload = sizes_of(t, args);
+  else if (base == &PyTuple_Type)
+    payload = t.tuple(args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
   else if (base == &PyFrozenSet_Type) payload = set_from(t, &PyFrozenSet_Type, args.positional.empty() ? t.tuple({}) : args.positional[0]);
   else if (base == &PyLong_Type || base == &PyFloat_Type || base == &PyUnicode_Type || base == &PyBytes_Type) payload = plain_payload(t, base, args);
   if (payload && type == payload->type) return payload;

@@ -142,11 +142,22 @@ std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length) {
   return SliceBounds{start, stop, step, count};
 }
 
+Value* refuse_set_as_item(Value* item) {
+  const SetValue* set = set_of(item);
+  if (set && set->type != &PyFrozenSet_Type) graph_break(BreakReason::unsupported_value, "a set as an item of a set");
+  return item;
+}
+
+bool is_size(Value* v) {
+  return v->kind == ValueKind::instance && !(v->type->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
+         std::string_view(v->type->tp_name) == "torch.Size";
+}
+
 Value* like(Tracer& t, Value* model, std::vector<Value*> items) {
   if (list_of(model)) return t.list(std::move(items));
   TupleValue* made = t.tuple(std::move(items));
   // torch.Size makes torch.Size; other subclasses of tuple make plain tuples.
-  if (model->kind == ValueKind::instance && !(model->type->tp_flags & Py_TPFLAGS_HEAPTYPE) && std::string_view(model->type->tp_name) == "torch.Size") {
+  if (is_size(model)) {
     InstanceValue* size = make_instance(t, model->type);
     size->payload = made;
     return size;

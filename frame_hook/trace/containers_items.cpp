@@ -245,7 +245,7 @@ bool raw_contains(Tracer& t, Value* v, Value* item) {
   switch (inner->kind) {
     case ValueKind::array: return t.truth(call_numpy(t, operator_function("contains"), {{inner, item}, {}}));
     case ValueKind::dict: return t.dict_get(as<DictValue>(inner), item) != nullptr;
-    case ValueKind::set: return find_in_set(t, as<SetValue>(inner), item) >= 0;
+    case ValueKind::set: return find_in_set(t, as<SetValue>(inner), refuse_set_as_item(item)) >= 0;
     case ValueKind::view: {
       auto* view = as<ViewValue>(inner);
       if (view->what == ViewValue::What::keys) return t.dict_get(view->dict, item) != nullptr;

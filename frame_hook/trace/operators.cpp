@@ -3,6 +3,7 @@
 // Order: tensors (recorded through the functions of module operator, whose C code follows torch's own slots), symbolic sizes,
 // plain constants (concretely), builtin containers on shadows, then CPython's protocol of special methods.
 #include "frame_hook/trace/numpy_calls.h"
+#include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/set_order.h"
 #include "graph/int64_range.h"
@@ -59,6 +60,13 @@ Value* size_operator(Tracer& t, int op, Value* a, Value* b) {
 
 bool is_sequence(Value* v) { return list_of(v) || tuple_of(v); }
 
+// C code of v's class adds numbers, and is asked before a sequence on the other side is lengthened.
+bool adds_in_c(Tracer& t, Value* v) {
+  if (v->kind != ValueKind::instance && (v->kind != ValueKind::object || !v->object)) return false;
+  const PyTypeObject* type = builtin_base(t.type_of(v));
+  return !is_exact_scalar(v->type) && !real_type(v) && type->tp_as_number && type->tp_as_number->nb_add;
+}
+
 Value* concatenate(Tracer& t, Value* a, Value* b, bool in_place) {
   const bool lists = list_of(a) != nullptr, tuples = t.type_of(a) == &PyTuple_Type && t.type_of(b) == &PyTuple_Type;
   if (tuples && raw_length(t, b) == 0) return a;
@@ -70,7 +78,7 @@ Value* concatenate(Tracer& t, Value* a, Value* b, bool in_place) {
   if (lists != (list_of(b) != nullptr) || !is_sequence(b)) return nullptr;
   std::vector<Value*> items = t.unpack(payload_of(a)), more = t.unpack(payload_of(b));
   items.insert(items.end(), more.begin(), more.end());
-  return like(t, a, std::move(items));
+  return like(t, is_size(b) && adds_in_c(t, b) ? b : a, std::move(items));
 }
 
 constexpr int64_t kLongest = 1 << 16;  // a longer one is no work for a trace
@@ -291,6 +299,12 @@ bool may_know_operator(Tracer& t, Value* v) {
          (type->tp_as_sequence && (type->tp_as_sequence->sq_concat || type->tp_as_sequence->sq_repeat));
 }
 
+// An object that says which number it is repeats a sequence.
+bool repeats(Tracer& t, Value* v, Value* other) {
+  const bool of_text = other->object && (PyUnicode_Check(other->object.get()) || PyBytes_Check(other->object.get()));
+  return (of_text || is_sequence(other)) && v->kind == ValueKind::instance && python_special(t, v, "__index__");
+}
+
 }  // namespace
 
 Value* Tracer::binary_operator(int op, Value* a, Value* b) {
@@ -331,6 +345,9 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
     if (Value* result = size_operator(*this, base, left, right)) return result;
   if (left->kind == ValueKind::object && left->object && PyUnicode_CheckExact(left->object.get()) && base == kRemainder && !is_plain(*this, b))
     return format_percent(*this, left, b);
+  for (Value* v : {a, b})
+    if (base == kAdd && (is_sequence(a) || is_sequence(b)) && adds_in_c(*this, v) && !is_size(v))
+      graph_break(BreakReason::unsupported_value, std::string("operator ") + row.symbol + " on " + describe(v));
   if (is_sequence(a) || is_sequence(b) || set_of(a) || dict_of(a) || a->kind == ValueKind::view || b->kind == ValueKind::view)
     if (Value* result = container_operator(*this, base, a, b, in_place)) return result;
   if (is_open_float(left) || is_open_float(right))
@@ -343,7 +360,7 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
     if (concrete && base == kOr && v->object && !compares_in_c(v->object.get())) graph_break(BreakReason::unsupported_value, "operator | on " + describe(v));
   if (concrete) return call_pure(function, Arguments{{left, right}, {}});
   for (Value* v : {a, b})
-    if (may_know_operator(*this, v))
+    if (may_know_operator(*this, v) || (base == kMultiply && repeats(*this, v, v == a ? b : a)))
       graph_break(BreakReason::unsupported_value, std::string("operator ") + row.symbol + " on " + describe(v));
   raise_new(PyExc_TypeError, std::string("unsupported operand type(s) for ") + row.symbol + (in_place ? "=" : "") + ": '" + type_of(a)->tp_name + "' and '" +
                                  type_of(b)->tp_name + "'");

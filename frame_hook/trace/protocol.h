@@ -198,6 +198,8 @@ void guard_parts(Tracer& t, IteratorValue* it);                 // of a real zip
 IteratorValue* wrap_iterator(Tracer& t, PyObject* object, guards::SourceId source);  // null: not one whose state can be read
 bool changed_while_iterated(const IteratorValue* it);           // a dict or set that has other keys than when the iterator was made
 IteratorValue* make_iterator(Tracer& t, IteratorValue::Over over, PyTypeObject* type, std::vector<Value*> operands);
+Value* refuse_set_as_item(Value* item);  // a set that is looked for in a set means a frozenset
+bool is_size(Value* v);                                            // a torch.Size
 Value* like(Tracer& t, Value* model, std::vector<Value*> items);  // tuple or list of the model's kind (torch.Size stays one)
 struct SliceBounds { int64_t start, stop, step, count; };
 std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length);  // nothing: key is no slice

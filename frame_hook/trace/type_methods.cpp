@@ -190,7 +190,7 @@ Value* set_add_row(Tracer& t, const Arguments& args) {
 namespace {
 
 bool take_out(Tracer& t, SetValue* set, Value* item) {
-  const int at = find_in_set(t, set, item);
+  const int at = find_in_set(t, set, refuse_set_as_item(item));
   if (at < 0) return false;
   Value* known = set->items[at];
   t.will_mutate(set);

@@ -145,6 +145,9 @@ Value* generator_throw(Tracer& t, const Arguments& args) {
     const bool given = !is_none(t, value);
     exception = given && value->kind == ValueKind::instance ? value : given ? t.call(exception, {value}) : t.call(exception, {});
   }
+  auto* const base = reinterpret_cast<PyTypeObject*>(PyExc_BaseException);
+  if (exception->kind != ValueKind::instance || !PyType_IsSubtype(t.type_of(exception), base))
+    graph_break(BreakReason::unsupported_value, "throw() of " + describe(exception));
   if (generator->state == GeneratorValue::State::finished) t.raise(exception);
   Value* next = t.resume_generator(generator, nullptr, exception);
   if (next) return next;

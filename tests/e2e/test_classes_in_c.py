@@ -4,6 +4,8 @@ import array
 import collections
 import datetime
 import decimal
+import functools
+import math
 import mmap
 import operator
 import re
@@ -33,6 +35,7 @@ OBJECTS = {
     "dtype": lambda: np.dtype("float32"),
     "pattern": lambda: re.compile("a"),
     "Generator": torch.Generator,
+    "number": lambda: np.float32(2.5),
 }
 
 
@@ -93,6 +96,53 @@ USES = {
     "divmod": lambda a: divmod(a, 2),
     "truth": bool,
     "matmul": lambda a: a @ a,
+}
+USES |= {
+    "index in a list": lambda a: [1].index(a),
+    "count": lambda a: [1, a].count(a),
+    "join": lambda a: "".join(a),
+    "prefix": lambda a: "abc".startswith(a),
+    "formatted": lambda a: f"{a:.2f}",
+    "percent": lambda a: "%d" % a,
+    "updated": lambda a: {}.update(a),
+    "united": lambda a: {1}.union(a),
+    "or of sets": lambda a: {1} | a,
+    "popped": lambda a: [1, 2, 3].pop(a),
+    "text times": lambda a: "ab" * a,
+    "key": lambda a: {1: 2}.get(a),
+    "in a dict": lambda a: a in {1: 2},
+    "in a set": lambda a: a in {1, 2},
+    "in a tuple": lambda a: a in (1, 2),
+    "rounded": lambda a: round(a, 2),
+    "power of three": lambda a: pow(a, 2, 5),
+    "floor": math.floor,
+    "root": math.sqrt,
+    "product": math.prod,
+    "smaller of two": lambda a: min(a, 3),
+    "sorted beside": lambda a: sorted([a, 1]),
+    "chain": lambda a: 1 < a < 3,
+    "and": lambda a: a and 3,
+    "or": lambda a: a or 3,
+    "not": lambda a: not a,
+    "instance": lambda a: isinstance(1, a),
+    "called": lambda a: a(),
+    "arguments": lambda a: (lambda *p: p)(*a),
+    "keywords": lambda a: (lambda **p: p)(**a),
+    "attribute": lambda a: getattr(1, a),
+    "filter": lambda a: list(filter(a, [0, 1])),
+    "text cut": lambda a: "abcdef"[a:],
+    "number of text": lambda a: int("11", a),
+    "dict": dict,
+    "set": set,
+    "vars": vars,
+    "tuples": lambda a: (a,) == (a,),
+    "smaller than text": lambda a: "a" < a,
+    "list and": lambda a: [1] + a,
+    "and list": lambda a: a + [1],
+    "raised": lambda a: (_ for _ in ()).throw(a),
+    "Size": torch.Size,
+    "reduced": lambda a: functools.reduce(operator.add, a),
+    "deque": lambda a: list(collections.deque(a)),
 }
 OBJECTS_NOW = [None]  # equal to the operand, and another object
 

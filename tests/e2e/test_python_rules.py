@@ -3,9 +3,11 @@ import collections
 import copy
 import functools
 import itertools
+import math
 import traceback
 import types
 
+import numpy as np
 import pytest
 import torch
 
@@ -475,3 +477,54 @@ def test_formats_with_named_fields():
             return str(e), x + 1
     check(f, torch.ones(2), breaks=0)
     check(mixed, torch.ones(2))
+
+
+class Index:
+    def __index__(self):
+        return 2
+
+
+def test_operands_that_another_class_takes():
+    single = np.float32(2.5)
+
+    def f(x, size):
+        texts = [1] + single, (1,) + single, single + [1], (1,) + size, size + (1,), "ab" * Index(), [0] * Index(), Index() * (1,)
+        found = [1]
+        found += single
+        return x + 1, [str(text) for text in map(type, texts)], texts[3:], found
+    plain = f(X, torch.Size([2, 3]))
+    compiled = framejit.compile(f)
+    for _ in range(2):
+        got = compiled(X, torch.Size([2, 3]))
+        assert torch.equal(got[0], plain[0]) and got[1:3] == plain[1:3] and [type(v) for v in got[2]] == [type(v) for v in plain[2]]
+        assert type(got[3]) is type(plain[3]) and got[3].tolist() == plain[3].tolist()
+
+
+def test_errors_of_builtins_on_what_they_do_not_take():
+    def f(x, size):
+        return x + 1, raised(vars, size), raised(torch.Size, [1.5]), raised(torch.Size, "a"), {1} in {1, frozenset([1])}, raised({1}.remove, {2})
+    check(f, X, torch.Size([2]))
+
+
+def test_a_tensor_is_rounded_by_functions_of_math():
+    def f(x):
+        return x + 1, math.floor(x[0] * 2.5), math.ceil(x[1] * 2.5), raised(math.floor, x), math.trunc(x[0])
+    check(f, X)
+    check(lambda x: (x + 1, math.floor(torch.tensor(2.5)), math.ceil(torch.tensor(2.5))), X, breaks=0)
+
+
+def test_methods_of_c_classes_keep_their_class():
+    def f(x):
+        items, table = [1], {}
+        methods = items.append, items.__len__, "a".upper, table.get, dict.fromkeys, x.add, bytes.fromhex
+        items.append(2)
+        same = isinstance(methods[0], types.MethodType), methods[0] == items.append, isinstance(methods[1], types.MethodWrapperType)
+        return x + 1, same, methods, [type(m).__name__ for m in methods]
+    want = f(X)
+    compiled = framejit.compile(f)
+    for _ in range(2):
+        got = compiled(X)
+        assert got[1] == want[1] and got[3] == want[3] and [type(m) for m in got[2]] == [type(m) for m in want[2]]
+        got[2][0](3)
+        assert got[2][1]() == 3 and got[2][2]() == "A" and got[2][4]("ab") == {"a": None, "b": None}
+    assert framejit.stats()["graph_breaks"] == 0
