@@ -15,13 +15,17 @@ class PyRef {
   PyRef(const PyRef& other) : object_(other.object_) { Py_XINCREF(object_); }
   PyRef(PyRef&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
   PyRef& operator=(PyRef other) noexcept { std::swap(object_, other.object_); return *this; }
-  ~PyRef() { Py_XDECREF(object_); }
+  ~PyRef() {
+    if (object_ && Py_REFCNT(object_) == 1) drop_last(object_);
+    else Py_XDECREF(object_);
+  }
 
   PyObject* get() const { return object_; }
   PyObject* release() { return std::exchange(object_, nullptr); }
   explicit operator bool() const { return object_ != nullptr; }
 
  private:
+  static void drop_last(PyObject* object) noexcept;
   PyObject* object_ = nullptr;
 };
 

@@ -6,6 +6,7 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <algorithm>
 #include <deque>
 #include <optional>
 
@@ -37,6 +38,30 @@ bool is_short(const runtime::CallPlan& plan) {
   return true;
 }
 
+// Inputs that the plan's run copies as tensor handles. Torch takes the GIL for the second handle of a tensor that Python holds, also
+// where the interpreter ends: there the process would abort.
+std::vector<uint32_t> copied_inputs(const runtime::CallPlan& plan) {
+  std::vector<bool> copied(plan.input_count, false);
+  const auto mark = [&](runtime::BufferId b) {
+    if (b != runtime::kNoBuffer && plan.buffers[b].home == runtime::Home::kInput) copied[plan.buffers[b].index] = true;
+  };
+  for (const runtime::Step& step : plan.steps) {
+    if (const auto* view = std::get_if<runtime::ViewStep>(&step)) mark(view->base);
+    const auto* call = std::get_if<runtime::ExternStep>(&step);
+    if (!call) continue;
+    for (const runtime::PlanArg& arg : call->args) {
+      if (const auto* one = std::get_if<runtime::BufferId>(&arg.payload)) mark(*one);
+      if (const auto* several = std::get_if<std::vector<runtime::BufferId>>(&arg.payload)) std::for_each(several->begin(), several->end(), mark);
+    }
+  }
+  for (const auto& [input, buffer] : plan.updates) copied[input] = true, mark(buffer);
+  for (const runtime::Output& output : plan.outputs) output.kind == runtime::Output::kInput ? void(copied[output.index] = true) : mark(output.index);
+  std::vector<uint32_t> inputs;
+  for (uint32_t i = 0; i < plan.input_count; ++i)
+    if (copied[i]) inputs.push_back(i);
+  return inputs;
+}
+
 // Runs a plan. Views that leave it, writes to inputs and returned inputs are the runner's and the plan's business.
 class PlannedCall final : public CompiledCall {
  public:
@@ -45,6 +70,7 @@ class PlannedCall final : public CompiledCall {
     op_count = compiled.functional.nodes.size();
     kernel_count = compiled.executable->executable().kernels.size();
     is_short_ = is_short(runner_.plan());
+    if (!is_short_) held_inputs_ = copied_inputs(runner_.plan());
   }
 
   bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs) override {
@@ -57,7 +83,8 @@ class PlannedCall final : public CompiledCall {
       if (is_number && !floats) floats.emplace();
       tensors[i] = is_number ? &floats->emplace_back(input_tensor(inputs[i])) : &THPVariable_Unpack(inputs[i]);
     }
-    c10::SmallVector<at::Tensor, 8> results(output_count);
+    c10::SmallVector<at::Tensor, 8> results(output_count), held;
+    for (uint32_t i : held_inputs_) held.push_back(*tensors[i]);
     if (!run_plan(tensors.data(), symbols, results.data())) return false;
     for (size_t i = 0; i < output_count; ++i)
       outputs[i] = plan.outputs[i].kind == runtime::Output::kInput ? Py_NewRef(inputs[plan.outputs[i].index]) : THPVariable_Wrap(results[i]);
@@ -81,6 +108,7 @@ class PlannedCall final : public CompiledCall {
 
   runtime::PlanRunner runner_;
   bool is_short_ = false;
+  std::vector<uint32_t> held_inputs_;  // held by a second handle while the plan runs without the GIL
 };
 
 }  // namespace

@@ -4,6 +4,8 @@
 // differs between versions of CPython. So no sort is written here: list.sort() sorts a real list of stand-ins, and their
 // comparison calls back. A C++ exception of the tracer does not pass through CPython: it is kept, and thrown again once
 // the sort has returned with an error.
+#include <cxxabi.h>
+
 #include <exception>
 
 #include "frame_hook/trace/builtins.h"
@@ -32,6 +34,8 @@ PyObject* compare_stand_ins(PyObject* a, PyObject* b, int op) {
   SortRun& run = *stand_in(a)->run;
   try {
     return PyBool_FromLong(run.t.truth(run.t.compare(op, run.keys[stand_in(a)->index], run.keys[stand_in(b)->index])));
+  } catch (const abi::__forced_unwind&) {  // the interpreter ends this thread
+    throw;
   } catch (...) {
     run.thrown = std::current_exception();
     PyErr_SetNone(PyExc_RuntimeError);

@@ -164,3 +164,40 @@ def test_when_threads_are_made():
     environment = {**os.environ, "OMP_WAIT_POLICY": "passive"}
     ran = subprocess.run([sys.executable, "-c", TEAM], capture_output=True, text=True, timeout=120, env=environment)
     assert ran.returncode == 0 and ran.stdout == "fine\n", ran.stderr
+
+
+DAEMONS = """
+import sys, threading, time
+import torch, framejit
+torch.set_num_threads(2)
+class Dropped:
+    def __del__(self):
+        sum(i for i in range(200))
+def work(rows, columns):
+    def f(x, log):
+        x.mul_(1.0)
+        log.append(Dropped())
+        print(end="")
+        log.clear()
+        x.add_(0.0)
+        last = Dropped()
+        hash("a")
+        x.mul_(1.0)
+    x, log, compiled = torch.randn(rows, columns), [], framejit.compile(f)
+    with torch.no_grad():
+        while True:
+            compiled(x, log)
+for rows, columns in ((4, 8), (600, 1024), (1024, 1024)):
+    threading.Thread(target=work, args=(rows, columns), daemon=True).start()
+time.sleep(float(sys.argv[1]))
+print("fine")
+"""
+
+
+@pytest.mark.nothing_captured
+def test_daemon_threads_when_the_process_ends():
+    """They run segments, kernels, breaks and __del__. No tensor is made or freed: torch itself lets go of the GIL there, and until Python 3.13
+    aborts the process when it takes it back (plain daemon threads that compute do that too)."""
+    for tenth in range(6):
+        ran = subprocess.run([sys.executable, "-c", DAEMONS, str(0.6 + tenth / 10)], capture_output=True, text=True, timeout=120)
+        assert (ran.returncode, ran.stdout) == (0, "fine\n"), ran.stderr
