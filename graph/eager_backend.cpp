@@ -3,6 +3,8 @@
 // In: a functional graph, or a recorded one with its views and writes.  Out: a plan that does what op-by-op execution does; each
 // intermediate is freed behind its last use. Views come out of the view ops themselves, so the output aliases hold by construction.
 #include <algorithm>
+#include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "graph/backend.h"
@@ -59,20 +61,47 @@ class EagerCompiler {
     for (const auto& [input, value] : graph_.updates) keep(value);
   }
 
+  // Their kernels copy all of the operand's storage: of a slice, the result would begin where the slice does.
+  static bool copies_storage(const Node& node) {
+    if (node.results[0] == kNoValue) return false;
+    static constexpr std::string_view kOps[] = {"slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scatter"};
+    return std::find(std::begin(kOps), std::end(kOps), node.op->name) != std::end(kOps);
+  }
+
+  // A copy of the node's first operand, with memory of its own.
+  runtime::BufferId add_copy(const Node& node) {
+    runtime::ExternStep step;
+    step.op = "clone";
+    step.line = node.line;
+    step.place = place_of(graph_, node);
+    step.result_lists = {-1};
+    step.args = {sizes_.arg(node.args[0], buffer_of_), {}};
+    runtime::Buffer buffer = sizes_.buffer(graph_.meta(node.results[0]));
+    buffer.home = runtime::Home::kTensor;
+    const auto copy = static_cast<runtime::BufferId>(plan_.buffers.size());
+    plan_.buffers.push_back(std::move(buffer));
+    step.results = {copy};
+    plan_.steps.emplace_back(std::move(step));
+    return copy;
+  }
+
   void add_node(size_t index) {
     const Node& node = graph_.nodes[index];
+    const runtime::BufferId copy = copies_storage(node) ? add_copy(node) : runtime::kNoBuffer;
     runtime::ExternStep step;
     step.op = node.op->name;
     step.line = node.line;
     step.place = place_of(graph_, node);
     step.result_lists = node.result_lists;
     for (const Arg& arg : node.args) step.args.push_back(sizes_.arg(arg, buffer_of_));
+    if (copy != runtime::kNoBuffer) step.args[0].payload = copy;
     for (ValueId v : node.results) {
       const bool wanted = v != kNoValue && used_[index_of(v)];
       if (wanted && buffer_of_[index_of(v)] == runtime::kNoBuffer) add_buffer(v, runtime::Home::kTensor, 0);
       step.results.push_back(wanted ? buffer_of_[index_of(v)] : runtime::kNoBuffer);
     }
     plan_.steps.emplace_back(std::move(step));
+    if (copy != runtime::kNoBuffer) plan_.steps.emplace_back(runtime::FreeStep{copy});
     std::vector<ValueId> freed;
     for_each_value(node, [&](ValueId v) {
       if (v == kNoValue || last_use_[index_of(v)] != index || std::find(freed.begin(), freed.end(), v) != freed.end()) return;

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 import framejit
-from check import check, fresh, same  # noqa: F401
+from check import backend, check, fresh, same  # noqa: F401
 
 BASE = torch.arange(60.0)
 OFFSETS = (0, 3, 7, 1, 0, 3)
@@ -156,3 +156,42 @@ def test_a_view_of_a_copy_moves_with_it():
     for row in (5, 0, 3):
         same(compiled(whole.clone()[row:row + 4]), f(whole.clone()[row:row + 4]), None, f"row {row}")
     assert not framejit.stats()["fallbacks"]
+
+
+MADE = {
+    "clone": lambda x: x.clone(), "empty_like": lambda x: torch.empty_like(x).copy_(x), "sum": lambda x: x + 1,
+    "zeros_like": lambda x: torch.zeros_like(x), "itself": lambda x: x,
+}
+VIEWS = {
+    "rows": lambda t: t[2:], "column": lambda t: t[:, 1:], "row": lambda t: t.select(0, 1), "transposed": lambda t: t.t(),
+    "flat": lambda t: t.reshape(-1)[3:], "diagonal": lambda t: t.diagonal(), "every second": lambda t: t[::2],
+    "one split": lambda t: t.split(2)[1], "strided": lambda t: t.as_strided((2, 2), (4, 1), 3),
+}
+SLICES = {
+    "all": lambda b: b, "rows": lambda b: b[3:], "columns": lambda b: b[:, 2:], "both": lambda b: b[1:, 1:],
+    "transposed": lambda b: b[3:].t(), "every second": lambda b: b[1::2],
+}
+WRITES = {
+    "scaled": lambda v: v.mul_(2), "filled": lambda v: v.fill_(3.0), "copied to": lambda v: v.copy_(v + 1),
+    "an item": lambda v: v.__setitem__(slice(0, 1), 7.0),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("made", MADE)
+def test_a_view_made_inside_begins_where_eagers_does(made, view, backend):
+    """Of every slice that is given, written in every way."""
+    for write in WRITES.values():
+        def fn(x):
+            y = MADE[made](x)
+            v = VIEWS[view](y)
+            write(v)
+            return y, v
+        compiled = framejit.compile(fn, backend=backend)
+        for name, part_of in SLICES.items():
+            ours, given = torch.arange(64.0).reshape(8, 8), torch.arange(64.0).reshape(8, 8)
+            got, want = compiled(part_of(ours)), fn(part_of(given))
+            same(got, want, None, name)
+            same(ours, given, None, name)
+            for g, w in zip(got, want):
+                assert (g.stride(), g.storage_offset(), g._is_view()) == (w.stride(), w.storage_offset(), w._is_view()), name
