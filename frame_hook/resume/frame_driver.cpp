@@ -22,6 +22,7 @@ namespace framejit::frame_hook {
 namespace {
 
 bool g_compiling = false;                 // guarded by the GIL; a forked child starts with it false (forget_running_compile)
+unsigned long g_own_code_thread = 0;      // where the running compile calls shape functions in Python; 0: it may call a user's backend, too
 PyObject* g_graph_break_error = nullptr;
 thread_local bool t_enabled = true;
 uint64_t g_uses = 0;                      // of entries: orders their last uses
@@ -100,8 +101,14 @@ class Drive final {
 
 // A compile is running.
 struct Compiling {
-  Compiling() { g_compiling = true; }
-  ~Compiling() { g_compiling = false; }
+  explicit Compiling(bool users_backend) {
+    g_compiling = true;
+    g_own_code_thread = users_backend ? 0 : PyThread_get_thread_ident();
+  }
+  ~Compiling() {
+    g_compiling = false;
+    g_own_code_thread = 0;
+  }
   Compiling(const Compiling&) = delete;
   const CollectorWaits collector_waits;
 };
@@ -378,7 +385,7 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   if (!evicted.empty()) log_eviction(segment_of(evicted.front()));
   const log::CompileScope scope(next_id(note_of(frame_.state())));
   explain_misses(access, site, died);
-  const Compiling compiling;
+  const Compiling compiling(options_->user_backend != nullptr);
   const KeepsInterrupts keeps;
   CompileOutcome outcome;
   try {
@@ -458,7 +465,7 @@ Next Drive::miss(const guards::FrameAccess& access, int index) {
   if (options_->whole && note_of(frame_.state()).functions_left_alone) return plainly();
   if (const Stance stance = stance_now(); stance != Stance::compile)
     if (const Next next = miss_under(stance, access, index); next.leave) return next;
-  if (g_compiling) return plainly_because(Fallback::compile_running);
+  if (g_compiling) return PyThread_get_thread_ident() == g_own_code_thread ? plainly() : plainly_because(Fallback::compile_running);
   Next next;
   const std::shared_ptr<Segment> segment = compile(access, index, next);
   if (interrupt_is_kept()) return raise_interrupt(index);

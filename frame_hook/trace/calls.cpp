@@ -5,6 +5,7 @@
 
 #include "frame_hook/trace/builtins.h"
 #include "frame_hook/trace/numpy_calls.h"
+#include "frame_hook/trace/torch_special.h"
 #include "guards/interrupts.h"
 
 namespace framejit::frame_hook {
@@ -242,6 +243,7 @@ Value* call_c_function(Tracer& t, Value* v, PyObject* callable, const Arguments&
     const Arguments plain = without_payloads(t, args);
     if (all_plain(t, plain)) return t.call_pure(callable, plain);
   }
+  say_if_substituted(callable);
   graph_break(BreakReason::unknown_callable, name_of_callable(callable));
 }
 

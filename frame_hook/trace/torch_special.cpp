@@ -3,10 +3,12 @@
 #include "frame_hook/trace/torch_special.h"
 
 #include <algorithm>
+#include <set>
 
 #include "frame_hook/trace/builtins.h"
 #include "frame_hook/trace/numpy_calls.h"
 #include "guards/interrupts.h"
+#include "runtime/base/log.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -112,6 +114,39 @@ Value* constant_result(Tracer& t, FunctionValue* function, const Arguments& args
 }
 
 }  // namespace
+
+namespace {
+
+// Torch's compiler brings replacements of its own, in modules below this one.
+bool is_replaced_by_torch(PyObject* modules, PyObject* callable) {
+  PyObject *name, *module, *key, *value;
+  for (Py_ssize_t at = 0; PyDict_Next(modules, &at, &name, &module);) {
+    if (!PyUnicode_Check(name) || !PyModule_Check(module) || !within(text_of(name), "torch._dynamo.polyfills")) continue;
+    for (Py_ssize_t k = 0; PyDict_Next(PyModule_GetDict(module), &k, &key, &value);) {
+      if (!PyFunction_Check(value) || !reinterpret_cast<PyFunctionObject*>(value)->func_dict) continue;
+      if (PyDict_GetItemWithError(reinterpret_cast<PyFunctionObject*>(value)->func_dict, interned("__torch_dynamo_original__")) == callable) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+void say_if_substituted(PyObject* callable) {
+  static std::set<PyObject*> said;
+  PyObject* const modules = PyImport_GetModuleDict();
+  PyObject* const rules = PyDict_GetItemWithError(modules, interned("torch._dynamo.trace_rules"));
+  if (!rules || !PyModule_Check(rules) || said.count(callable)) return;
+  PyObject* const holder = PyDict_GetItemWithError(PyModule_GetDict(rules), interned("_polyfilled_function_ids"));
+  const PyRef replaced = PyRef::steal(holder ? PyObject_GetAttrString(holder, "function_ids") : nullptr);  // None until there is one
+  const PyRef id = PyRef::steal(PyLong_FromVoidPtr(callable));
+  const bool is_replaced = replaced && id && PySet_Check(replaced.get()) && PySet_Contains(replaced.get(), id.get()) == 1 && !is_replaced_by_torch(modules, callable);
+  drop_error();
+  if (!is_replaced) return;
+  said.insert(Py_NewRef(callable));
+  const std::string asked = "torch.compiler.substitute_in_graph(" + name_of_callable(callable) + ")";
+  if (log::enabled(log::Kind::Unheeded)) log::emit(log::Kind::Unheeded, "", {{"asked", asked}, {"instead", "framejit does not use the replacement, and a call of the function is a graph break"}});
+}
 
 Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments& args) {
   auto* f = reinterpret_cast<PyFunctionObject*>(function->object.get());

@@ -17,4 +17,7 @@ enum class SpecialFunction : uint8_t {
 };
 SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* function);
 
+// A call of `callable` breaks: said once where the program has given torch's compiler a replacement (torch.compiler.substitute_in_graph).
+void say_if_substituted(PyObject* callable);
+
 }  // namespace framejit::frame_hook

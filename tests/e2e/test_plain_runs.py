@@ -172,6 +172,22 @@ class TestCompileRunning:
         assert [reason for reason, _ in fallbacks] == ["compile_running"]
 
 
+    def test_a_shape_function_that_is_compiled_is_no_fallback(self, fallbacks):
+        """The compile itself asks it for sizes."""
+        @torch.library.custom_op("framejit_plain_runs::doubled", mutates_args=())
+        def doubled(x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+        asked = []
+
+        @doubled.register_fake
+        @framejit.compile
+        def _(x):
+            asked.append(1)
+            return torch.empty_like(x)
+        same(framejit.compile(lambda x: doubled(x + 1))(torch.ones(3)), torch.full((3,), 4.0))
+        assert asked and fallbacks == [] and framejit.stats()["fallback_reasons"] == {}
+
+
 class TestHits:
     def test_a_call_that_finds_its_graph_is_a_hit(self):
         compiled = framejit.compile(lambda x: x + 1)

@@ -32,6 +32,26 @@ def said():
         framejit._framejit.remove_listener(token)
 
 
+class TestSubstituteInGraph:
+    """A replacement that torch's compiler would use: one line where a call of the function breaks."""
+
+    @pytest.mark.nothing_captured
+    def test_is_said_where_the_function_is_met(self):
+        code = """
+import torch, framejit, readline
+torch.compiler.substitute_in_graph(readline.get_history_length)(lambda: 0)
+def f(x):
+    return x * 2 + readline.get_history_length()
+compiled = framejit.compile(f)
+for _ in range(3):
+    assert compiled(torch.ones(2)).tolist() == [2 + readline.get_history_length()] * 2
+framejit.compile(lambda x: [x + 1, readline.get_completer()])(torch.ones(2))
+"""
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+        lines = [line for line in ran.stderr.splitlines() if "substitute_in_graph" in line]
+        assert ran.returncode == 0 and len(lines) == 1 and "get_history_length" in lines[0], ran.stderr
+
+
 class TestFunctionsInTracedCode:
     def test_a_nested_region_is_traced_like_any_call(self):
         @torch.compiler.nested_compile_region
