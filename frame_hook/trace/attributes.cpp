@@ -125,8 +125,9 @@ Value* exception_attribute(Tracer& t, InstanceValue* self, PyObject* name) {
   if (Value* written = self->find_attr(name, &known); known) return written ? written : t.none();
   const std::string_view text = text_of(name);
   if (text == "args" && self->payload && self->payload->kind == ValueKind::tuple) return self->payload;
+  // An __exit__ is given another object in its place, and frames hang on a real one.
+  if (text == "__traceback__" && (self->object || t.was_raised(self))) graph_break(BreakReason::unknown_attribute, "__traceback__ of a caught exception");
   if (self->object || text == "args") return nullptr;
-  if (text == "__traceback__" && t.was_raised(self)) graph_break(BreakReason::unknown_attribute, "__traceback__ of a caught exception");
   if (text == "__suppress_context__") return t.boolean(has_cause(self));
   return text == "__cause__" || text == "__context__" || text == "__traceback__" ? t.none() : nullptr;
 }
