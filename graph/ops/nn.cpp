@@ -147,8 +147,9 @@ bool convolution(const RuleArgs& args, ShapeEnv& env, Results& results) {
     else sizes.push_back(SymExpr::floor_div(size + padding[i] * 2 - reach - 1, stride[i]) + 1);
   }
   TensorMeta meta = dense_like(*input, sizes);
-  // conv1d makes its input contiguous first, but not its weight.
-  const bool channels_last = (n == 2 && prefers_channels_last(*input, env)) || prefers_channels_last(*weight, env);
+  // conv1d makes its input contiguous first, but not its weight. An input of length 1 is contiguous whatever its last stride is.
+  const bool keeps_input = n == 2 || input->is_contiguous();
+  const bool channels_last = (keeps_input && prefers_channels_last(*input, env)) || prefers_channels_last(*weight, env);
   if (channels_last && n == 2) meta.strides = channels_last_strides(sizes);
   if (channels_last && n == 1) meta.strides = {sizes[1] * sizes[2], 1, sizes[1]};
   results.push_back(std::move(meta));

@@ -23,6 +23,7 @@
 #include "runtime/aten/parallel.h"
 #include "runtime/aten/plan_program.h"
 #include "runtime/aten/random_state.h"
+#include "runtime/base/config.h"
 #include "runtime/gpu_driver.h"
 #include "runtime/huge_pages.h"
 
@@ -112,7 +113,10 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     FJ_CHECK(tensors_[buffer].defined(), "buffer " + std::to_string(buffer) + " of plan " + program_->plan->name + " is empty");
     return tensors_[buffer];
   }
-  void store(BufferId buffer, at::Tensor tensor) override { tensors_[buffer] = std::move(tensor); }
+  void store(BufferId buffer, at::Tensor tensor) override {
+    if (tensor.defined() && !lies_as_planned(tensor, buffer)) [[unlikely]] tensor = laid_as_planned(tensor, buffer);
+    tensors_[buffer] = std::move(tensor);
+  }
   int64_t value(const Size& s) const override { return size(s); }
 
   void* data(BufferId buffer) override {
@@ -232,6 +236,17 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     return {c10::IntArrayRef(shape_.data(), b.sizes.size()), c10::IntArrayRef(shape_.data() + b.sizes.size(), b.strides.size())};
   }
 
+  // The steps after a library call read its result by the strides that its shape rule promised.
+  bool lies_as_planned(const at::Tensor& tensor, BufferId buffer) {
+    const auto [sizes, strides] = shape_of(buffer);
+    const c10::IntArrayRef has_sizes = tensor.sizes(), has_strides = tensor.strides();
+    if (has_sizes != sizes) return false;
+    for (size_t i = 0; i < sizes.size(); ++i)
+      if (has_strides[i] != strides[i] && sizes[i] > 1) return tensor.numel() == 0;
+    return true;
+  }
+  at::Tensor laid_as_planned(const at::Tensor& tensor, BufferId buffer);
+
   // A tensor over arena memory, for an extern call; it must not outlive the call.
   at::Tensor arena_tensor(BufferId buffer);
   Result<void> own_written_inputs();
@@ -248,6 +263,21 @@ class PlanRunner::Call final : public PlanHost, public Operands {
   std::optional<Place> entered_;  // where the last kernels of a GPU ran
   std::optional<c10::DeviceGuard> device_guard_;
 };
+
+// A rule that promised other strides costs a copy, and is an error where tests look for it.
+at::Tensor PlanRunner::Call::laid_as_planned(const at::Tensor& tensor, BufferId buffer) {
+  const auto [sizes, strides] = shape_of(buffer);
+  const auto text = [](c10::IntArrayRef list) {
+    std::string out;
+    for (int64_t n : list) out += (out.empty() ? "" : ", ") + std::to_string(n);
+    return "[" + out + "]";
+  };
+  const bool is_right = tensor.sizes() == sizes && tensor.storage().use_count() == 1 && !config().strict;
+  FJ_CHECK(is_right, "a library call of plan " + program_->plan->name + " returned " + text(tensor.sizes()) + " with strides " + text(tensor.strides()) + ", its rule promised " +
+                         text(sizes) + " with strides " + text(strides));
+  at::Tensor laid = at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(sizes), c10::fromIntArrayRefSlow(strides), tensor.scalar_type(), c10::kStrided, tensor.device(), false);
+  return at::_ops::copy_::call(laid, tensor, false);
+}
 
 at::Tensor PlanRunner::Call::arena_tensor(BufferId buffer) {
   const auto [sizes, strides] = shape_of(buffer);

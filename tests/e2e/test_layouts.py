@@ -1,4 +1,6 @@
 """Layouts that the recorded program has and the graph that runs has not, once writes are gone and ops are decomposed: views of them, results, aliases."""
+import itertools
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -74,3 +76,27 @@ def test_as_strided_of_parts_of_complex_numbers(backend):
         return t.imag.as_strided((2,), (1,), 0), torch.view_as_real(t).as_strided((3,), (2,), 1) + 1
 
     check(parts, torch.randn(6), backends=[backend])
+
+
+def strided(shape, order):
+    """A tensor of this shape whose memory has its dimensions in this order; strides of dimensions of size 1 tell it too."""
+    made = torch.randn([shape[d] for d in order])
+    return made.permute([order.index(d) for d in range(len(shape))])
+
+
+@pytest.mark.parametrize("channels, groups", [(1, 1), (4, 1), (4, 4), (4, 2)])
+def test_results_of_convolutions_are_read_as_they_lie(channels, groups):
+    """Of sizes that are 1, torch finds the memory format by strides that say nothing."""
+    for length, batch, width in itertools.product((1, 2, 5), (1, 2), (1, 3)):
+        weight = torch.randn(channels, channels // groups, width)
+
+        def once(x):
+            return torch.nn.functional.conv1d(x, weight, None, padding=2, groups=groups) * 2 + 1
+
+        def plane(x):
+            return torch.nn.functional.conv2d(x, weight.unsqueeze(-1), None, padding=2, groups=groups)[:, :, 1:] * 2 + 1
+        for order in itertools.permutations(range(3)):
+            x = strided((batch, channels, length), order)
+            check(once, x, calls=1, backends=("framejit",))
+            y = strided((batch, channels, length, 1), (*order, 3))
+            check(plane, y, calls=1, backends=("framejit",))
