@@ -6,6 +6,7 @@
 #include <set>
 
 #include "frame_hook/trace/builtins.h"
+#include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/numpy_calls.h"
 #include "guards/interrupts.h"
 #include "runtime/base/log.h"
@@ -235,10 +236,22 @@ Value* clear_autocast_cache(Tracer& t, const Arguments&) {
   return t.none();
 }
 
-Value* enter_function_mode(Tracer&, const Arguments&) { graph_break(BreakReason::mode_entered, "a torch-function mode"); }
-Value* enter_dispatch_mode(Tracer&, const Arguments&) { graph_break(BreakReason::mode_entered, "a torch-dispatch mode"); }
-Value* enter_forward_ad(Tracer&, const Arguments&) { graph_break(BreakReason::mode_entered, "forward-mode AD"); }
-Value* enter_transform(Tracer&, const Arguments&) { graph_break(BreakReason::mode_entered, "a functorch transform"); }
+namespace {
+
+// The break is the instruction of the innermost frame that is not torch's own: what torch does around the mode runs plainly too.
+[[noreturn]] void enters_mode(Tracer& t, const char* mode) {
+  const auto& frames = t.frames();
+  auto outside = std::find_if(frames.rbegin(), frames.rend(), [](const auto& frame) { return !is_torch_file(frame->code->code->co_filename); });
+  if (outside != frames.rend()) (*outside)->on_return = OnReturn::not_resumable;
+  graph_break(BreakReason::mode_entered, mode);
+}
+
+}  // namespace
+
+Value* enter_function_mode(Tracer& t, const Arguments&) { enters_mode(t, "a torch-function mode"); }
+Value* enter_dispatch_mode(Tracer& t, const Arguments&) { enters_mode(t, "a torch-dispatch mode"); }
+Value* enter_forward_ad(Tracer& t, const Arguments&) { enters_mode(t, "forward-mode AD"); }
+Value* enter_transform(Tracer& t, const Arguments&) { enters_mode(t, "a functorch transform"); }
 
 Value* inference_mode_new(Tracer& t, const Arguments& args) {
   Value* mode = parse(t, args, "_InferenceMode", {"mode"}, 1)[0];

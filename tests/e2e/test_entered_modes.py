@@ -1,6 +1,7 @@
 """Modes and transforms that compiled code enters: one break where they begin, plain Python under them, capture again where they are left."""
 import pytest
 import torch
+from torch._higher_order_ops.associative_scan import associative_scan
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -107,11 +108,17 @@ def of_a_jvp(x, kept):
     return torch.func.jvp(lambda y: y * y, (x * 2,), (x,))[1].sin() + 1
 
 
+def of_a_scan(x, kept):
+    """As Mamba's layers call it: a recursion in torch, each level of which calls vmap."""
+    y = associative_scan(lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]), (x.sigmoid(), x * 2), dim=1, combine_mode="generic")
+    return y[1].sin() + 1
+
+
 SHAPES = [(2, 12, 4), (2, 9, 4), (3, 12, 4), (2, 17, 4)]
 
 
 @pytest.mark.parametrize("fn, breaks", [(attention_with_a_mask, 1), (under_a_function_mode, 1), (under_a_dispatch_mode, 1), (raises_under_a_mode, 3), (one_in_the_other, 1),
-                                        (entered_and_left_in_other_functions, 1), (of_a_vmap, 1), (of_a_gradient, 1), (of_a_jvp, 2)], ids=lambda v: getattr(v, "__name__", ""))
+                                        (entered_and_left_in_other_functions, 1), (of_a_vmap, 1), (of_a_gradient, 1), (of_a_jvp, 2), (of_a_scan, 1)], ids=lambda v: getattr(v, "__name__", ""))
 def test_one_break_and_capture_goes_on(fn, breaks):
     framejit.reset()
     compiled, kept = framejit.compile(fn), torch.ones(4, 20, dtype=torch.bool)
