@@ -46,10 +46,10 @@ Result<void> GuardCompiler::run(const std::vector<SourceId>& wanted) {
     FJ_TRY_VOID(emit_source(queue[at]));
     for (SourceId child = nodes_[queue[at]].first_child; child != kNoSource; child = nodes_[child].next_sibling) queue.push_back(child);
   }
-  // What is computed comes behind all that it is computed of, in the order of the trace.
+  // What is computed, and what is reached from it, comes after all that it is computed of, in the order of the trace.
   for (SourceId id : merged) {
-    if (!nodes_[id].needed || !is_computed(id) || body_.register_of_source[id] != kNoRegister) continue;
-    body_.computes = true;
+    if (!nodes_[id].needed || body_.register_of_source[id] != kNoRegister) continue;
+    body_.computes |= is_computed(id);
     FJ_TRY_VOID(emit_source(id));
   }
   for (uint32_t index : relations_) FJ_TRY_VOID(emit_guard(index));

@@ -64,7 +64,7 @@ Value* extreme(Tracer& t, const Arguments& args, int op, const char* name) {
     else if (std::string_view(text_of(n)) == "default") fallback = v;
   }
   if (args.positional.empty()) t.raise_new(PyExc_TypeError, std::string(name) + " expected at least 1 argument, got 0");
-  const bool keyed = key && !(key->kind == ValueKind::object && key->object && key->object.get() == Py_None);
+  const bool keyed = !is_none(t, key);
   Value *best = nullptr, *best_key = nullptr;
   t.for_each(args.positional.size() == 1 ? args.positional[0] : t.tuple(args.positional), [&](Value* item) {
     Value* item_key = keyed ? t.call(key, {item}) : item;

@@ -76,7 +76,7 @@ void run_init(Tracer& t, Value* object, const Found& init, PyTypeObject* type, c
     Unresumable guard(t);
     result = t.call(method, args);
   }
-  if (!(result->kind == ValueKind::object && result->object && result->object.get() == Py_None))
+  if (!is_none(t, result))
     t.raise_new(PyExc_TypeError, std::string("__init__() should return None, not '") + t.type_of(result)->tp_name + "'");
 }
 

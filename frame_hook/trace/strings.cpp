@@ -201,8 +201,6 @@ Value* Tracer::to_string(Value* v) {
     if (args.size() == 1) return key_error ? to_repr(args[0]) : to_string(args[0]);
     return to_repr(tuple(args));
   }
-  Value* payload = payload_of(v);
-  if (payload != v && payload->kind == ValueKind::object && payload->object && PyUnicode_CheckExact(payload->object.get())) return payload;
   return to_repr(v);
 }
 

@@ -414,7 +414,7 @@ Value* tensor_class(Tracer& t, const Arguments& args) {
 Value* tensor_new_tensor(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "new_tensor", {"self", "data", "$dtype", "$device", "$requires_grad"}, 2);
   Arguments call{{a[1]}, {}};
-  auto given = [](Value* v) { return v && !(v->kind == ValueKind::object && v->object.get() == Py_None); };
+  auto given = [&](Value* v) { return !is_none(t, v); };
   call.keywords.emplace_back(interned("dtype"), given(a[2]) ? a[2] : t.get_attribute(a[0], interned("dtype")));
   call.keywords.emplace_back(interned("device"), given(a[3]) ? a[3] : t.get_attribute(a[0], interned("device")));
   if (a[4]) call.keywords.emplace_back(interned("requires_grad"), a[4]);

@@ -156,7 +156,7 @@ Value* count_elements(Tracer& t, const Arguments& args) {
 Value* default_missing(Tracer& t, const Arguments& args) {
   only_positional(t, args, "__missing__", 2, 2);
   Value* factory = t.find_attribute(args.positional[0], interned("default_factory"));
-  if (!factory || (factory->kind == ValueKind::object && factory->object.get() == Py_None)) raise_with(t, PyExc_KeyError, {args.positional[1]});
+  if (is_none(t, factory)) raise_with(t, PyExc_KeyError, {args.positional[1]});
   Value* value = t.call(factory, {});
   t.set_item(args.positional[0], args.positional[1], value);
   return value;

@@ -14,7 +14,7 @@ GeneratorValue* self_generator(Tracer& t, const Arguments& args, const char* met
 
 [[noreturn]] void stop_iteration(Tracer& t, GeneratorValue* generator) {
   Value* value = generator->return_value;
-  if (value && !(value->kind == ValueKind::object && value->object && value->object.get() == Py_None)) raise_with(t, PyExc_StopIteration, {value});
+  if (!is_none(t, value)) raise_with(t, PyExc_StopIteration, {value});
   raise_with(t, PyExc_StopIteration, {});
 }
 

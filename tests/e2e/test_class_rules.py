@@ -10,6 +10,7 @@ import warnings
 import pytest
 import torch
 
+import framejit
 from check import check, fresh  # noqa: F401  the fixture
 
 X = torch.ones(3)
@@ -312,6 +313,62 @@ def test_an_attribute_that_is_deleted_and_written_again_is_the_last():
     holder = Holder()
     holder.a, holder.b = 1, 2
     check(around, X, holder)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_methods_of_a_number_that_is_computed(dynamic):
+    def around(x, n):
+        return x * n.bit_length() + (2 ** (n - 1 + 1)).bit_length()
+    compiled = framejit.compile(around, dynamic=dynamic)
+    for n in range(3, 12):
+        assert torch.equal(compiled(X, n), around(X, n))
+    assert framejit.stats()["fallback_reasons"].keys() <= {"entry_limit"}
+
+
+def returned(value):
+    yield 1
+    return value
+
+
+def last_of(generator):
+    next(generator)
+    try:
+        next(generator)
+    except StopIteration as stop:
+        return stop.value is None, len(stop.args)
+
+
+class TextOfObject(str, enum.Enum):
+    item = "text"
+
+    __str__ = object.__str__
+
+    def __repr__(self):
+        return "the repr"
+
+
+CALLS = [
+    (lambda x, key: (x + 1, max([(1, 2), (2, 1)], key=key), min([(1, 2), (2, 1)], key=key)), lambda pair: pair[1]),
+    (lambda x, value: (x + 1, last_of(returned(value))), 7),
+    (lambda x, dtype: x.new_tensor([1, 2], dtype=dtype), torch.int64),
+    (lambda x, factory: (x + 1, raised(collections.defaultdict(factory).__missing__, 1)), list),
+]
+
+
+@pytest.mark.parametrize("case", range(len(CALLS)))
+def test_what_is_none_in_one_call_is_something_in_the_next(case):
+    program, something = CALLS[case]
+    compiled = framejit.compile(program)
+    for given in (None, something, None, something):
+        got, want = compiled(X, given), program(X, given)
+        if isinstance(want, tuple):
+            assert torch.equal(got[0], want[0]) and got[1:] == want[1:]
+        else:
+            assert torch.equal(got, want) and got.dtype == want.dtype
+
+
+def test_the_text_of_a_str_whose_str_is_that_of_object():
+    check(lambda x: (x + 1, str(TextOfObject.item), f"{TextOfObject.item}", "%s" % TextOfObject.item), X)
 
 
 def test_isinstance_of_a_deep_tuple():
