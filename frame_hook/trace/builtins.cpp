@@ -431,8 +431,19 @@ void refuse_lock(Tracer& t) {
 
 }  // namespace
 
-Value* lock_enter(Tracer& t, const Arguments&) { return refuse_lock(t), t.boolean(true); }
-Value* lock_exit(Tracer& t, const Arguments&) { return refuse_lock(t), t.none(); }
+Value* lock_enter(Tracer& t, const Arguments&) {
+  refuse_lock(t);
+  t.frame().locked_since = t.frame().step_at_instruction;
+  return t.boolean(true);
+}
+
+Value* lock_exit(Tracer& t, const Arguments&) {
+  refuse_lock(t);
+  if (!t.frame().locked_since) graph_break(BreakReason::outside_effect, "a lock");  // taken before the trace began
+  t.frame().locked_since.reset();
+  return t.none();
+}
+
 Value* outside_class(Tracer&, const Arguments&) { graph_break(BreakReason::unsupported_value, "a class statement"); }
 Value* unsupported_property(Tracer&, const Arguments&) { graph_break(BreakReason::unsupported_value, "a property made in the trace"); }
 namespace {

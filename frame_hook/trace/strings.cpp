@@ -55,6 +55,12 @@ const char* bare_name(PyTypeObject* type) {
   return dot ? dot + 1 : type->tp_name;
 }
 
+std::string set_items_text(Tracer& t, SetValue* set) {
+  t.load(set);
+  const std::vector<Value*> items = ordered_items(t, set);
+  return items.empty() ? "" : "{" + joined(t, items) + "}";
+}
+
 std::string instance_repr(Tracer& t, Value* v) {
   if (is_exception(v)) {
     std::vector<Value*> args = exception_arguments(t, v);
@@ -63,6 +69,7 @@ std::string instance_repr(Tracer& t, Value* v) {
   Value* payload = payload_of(v);
   PyTypeObject* base = builtin_base(v->type);
   if (std::string_view(base->tp_name) == "torch.Size" && payload->kind == ValueKind::tuple) return "torch.Size([" + joined(t, t.unpack(payload)) + "])";
+  if (payload->kind == ValueKind::set && base == payload->type) return std::string(bare_name(v->type)) + "(" + set_items_text(t, as<SetValue>(payload)) + ")";
   if (payload != v && base == payload->type) return repr_text(t, payload);
   no_text(v);
 }
@@ -84,7 +91,7 @@ std::string dots(Value* v) {
   if (v->kind == ValueKind::tuple) return "(...)";
   if (v->kind == ValueKind::list) return "[...]";
   if (v->kind == ValueKind::dict) return "{...}";
-  if (v->kind == ValueKind::set) return std::string(v->type->tp_name) + "(...)";
+  if (payload_of(v)->kind == ValueKind::set) return std::string(bare_name(v->type)) + "(...)";
   return v->kind == ValueKind::view ? "..." : "";
 }
 
@@ -114,11 +121,9 @@ std::string text_inside(Tracer& t, Value* v) {
     case ValueKind::dict: return dict_repr(t, as<DictValue>(v));
     case ValueKind::set: {
       if (t.is_constant(v)) return concrete_repr(t, v);
-      t.load(as<SetValue>(v));
-      const std::vector<Value*> items = ordered_items(t, as<SetValue>(v));
-      const std::string inner = items.empty() ? "" : "{" + joined(t, items) + "}";
+      const std::string inner = set_items_text(t, as<SetValue>(v));
       if (v->type == &PyFrozenSet_Type) return "frozenset(" + inner + ")";
-      return items.empty() ? "set()" : inner;
+      return inner.empty() ? "set()" : inner;
     }
     case ValueKind::slice: {
       auto* s = as<SliceValue>(v);

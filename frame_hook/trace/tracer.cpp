@@ -215,6 +215,7 @@ uint64_t Tracer::resumable_step() const {
   for (const auto& frame : frames_) {
     if (frame->generator) break;
     step = frame->step_at_instruction;
+    if (frame->locked_since) return *frame->locked_since;
     if (frame->on_return == OnReturn::not_resumable) break;
   }
   return step;

@@ -3,6 +3,7 @@ import codecs
 import collections
 import copy
 import enum
+import functools
 import gc
 import inspect
 import os
@@ -380,6 +381,42 @@ class BadEqual:
         raise ValueError("eq")
 
 
+class SetOfMine(set):
+    pass
+
+
+class FrozenOfMine(frozenset):
+    pass
+
+
+class Wrapping:
+    value = None
+
+    def __repr__(self):
+        return repr(self.value)
+
+
+def texts_of_sets():
+    wrapping = Wrapping()
+    wrapping.value = SetOfMine([wrapping])
+    return repr(SetOfMine([1])), str(FrozenOfMine([1])), f"{SetOfMine()}", repr(wrapping), repr({1}), repr(frozenset())
+
+
+class Locked:
+    calls = 0
+
+    @functools.cached_property
+    def answer(self):
+        Locked.calls += 1
+        print(end="")
+        return 42
+
+
+def a_cached_property_that_breaks():
+    locked = Locked()
+    return locked.answer, locked.answer
+
+
 def comparisons_that_raise():
     one, two = BadEqual(), BadEqual()
     kept = {one: two}
@@ -395,7 +432,8 @@ PROGRAMS = [hashes_in_python, patterns_that_are_refused, struct_sequences, value
             unfit_attributes_of_functions, handlers_of_codecs, merged_dicts, copied_defaultdict,
             slots_that_answer_not_implemented, specials_that_are_none, descriptors_that_become_data,
             slots_of_classes, annotations_made_when_read, a_set_that_its_item_holds, a_list_in_itself_in_a_tuple,
-            attributes_of_metaclasses, interned_texts, finalizers, comparisons_that_raise, copied_by_pickle]
+            attributes_of_metaclasses, interned_texts, texts_of_sets, a_cached_property_that_breaks,
+            finalizers, comparisons_that_raise, copied_by_pickle]
 
 
 @pytest.mark.filterwarnings("ignore")
