@@ -1,13 +1,16 @@
 """What the rows of inductor/target/costs.def are worth on the machine at hand: its column, measured.
 
-    python benchmarks/costs.py [ROW ...] [--rounds 9] [--threads 1]
+    python benchmarks/costs.py [ROW ...] [--rounds 15] [--threads 1]
 
 Each row has values that it could have and programs on whose speed it bears, at sizes that no model of the benchmarks has. Every program
-is compiled once with each value, the variants run in turn inside one process, and what counts is each variant's fastest run. The
-row's number stays as it is unless another value is faster by a twentieth in the mean of the programs. A row that says "compile" counts the first
-call too, as spread over a thousand calls. At the end: the column, for a class of inductor/target/machine_classes.def.
+is compiled with each value, the variants run in turn inside one process, and what counts is each variant's fastest run, in seconds of
+the processor, so that other processes disturb little. Rows that bear on threads count seconds of the clock on two threads, and are left out
+where the machine is busy. The whole is done twice, with other code and memory: a row's number stays as it is unless another value is
+faster both times, by a twentieth in the mean of the programs. A row that says "compile" counts the first call too, as spread over a thousand
+calls. At the end: the column, for a class of inductor/target/machine_classes.def.
 """
 import argparse
+import os
 import statistics
 import time
 import types
@@ -19,6 +22,7 @@ import framejit
 from framejit import _framejit
 
 MARGIN = 0.95
+IDLE = 0.7  # load up to which a machine is
 CALLS = 1000  # over which a compile is spread
 
 
@@ -226,28 +230,29 @@ def clone(function):
 def variant(function, tensors, row, value):
     _framejit.replace_costs(f"{row}={value}")
     call = framejit.compile(clone(function))
-    start = time.perf_counter()
+    start = time.process_time()
     call(*tensors)
-    first = time.perf_counter() - start
+    first = time.process_time() - start
     call(*tensors)
     _framejit.replace_costs("")
     return call, first
 
 
-def fastest(calls, tensors, rounds, target=0.004):
+def fastest(calls, tensors, rounds, target=0.002):
     """Seconds of each call's fastest run; they take turns."""
+    now = time.perf_counter if torch.get_num_threads() > 1 else time.process_time
     best, repeat = [float("inf")] * len(calls), []
     for call in calls:
-        start = time.perf_counter()
+        start = now()
         call(*tensors)
-        repeat.append(max(1, min(10_000, int(target / max(time.perf_counter() - start, 1e-7)))))
+        repeat.append(max(1, min(10_000, int(target / max(now() - start, 1e-7)))))
     for turn in range(rounds):
         for k in range(len(calls)):
             at = (k + turn) % len(calls)
-            start = time.perf_counter()
+            start = now()
             for _ in range(repeat[at]):
                 calls[at](*tensors)
-            best[at] = min(best[at], (time.perf_counter() - start) / repeat[at])
+            best[at] = min(best[at], (now() - start) / repeat[at])
     return best
 
 
@@ -271,7 +276,7 @@ def measured(row, values, programs, how, rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("rows", nargs="*")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     machine, known = _framejit.costs()
@@ -284,12 +289,16 @@ def main():
         for name in options.rows or ROWS:
             values, programs, how = (*ROWS[name], "")[:3]
             now = known[name]
+            if name in SHARED and os.getloadavg()[0] > IDLE:
+                print(f"{name} {now}: not measured, the machine is busy (load {os.getloadavg()[0]:.1f})", flush=True)
+                continue
             tried = sorted({now, *values})
             torch.set_num_threads(2 if name in SHARED else options.threads)
-            ratios = dict(zip(tried, measured(name, tried, programs, how, options.rounds)))
-            best = min(ratios, key=ratios.get)
-            column[name] = best if ratios[best] < MARGIN * ratios[now] else now
-            text = ", ".join(f"{value} {ratio / ratios[now]:.2f}" for value, ratio in ratios.items())
+            rounds = [dict(zip(tried, measured(name, tried, programs, how, options.rounds))) for _ in range(2)]
+            over_now = {value: [ratios[value] / ratios[now] for ratios in rounds] for value in tried}
+            best = min(over_now, key=lambda value: max(over_now[value]))
+            column[name] = best if max(over_now[best]) < MARGIN else now
+            text = ", ".join(f"{value} {first:.2f} {second:.2f}" for value, (first, second) in over_now.items())
             print(f"{name} {now}{'' if column[name] == now else f' -> {column[name]}'}: {text}", flush=True)
     print(f"\ncolumn {machine}:")
     for name, number in column.items():

@@ -65,7 +65,7 @@ bool is_taken(int rows, int terms, int columns, const TargetInfo& target, Produc
 }
 
 TargetInfo with_products(int64_t rows, int64_t terms) {
-  TargetInfo target = reference_target();
+  TargetInfo target = reference_target(VectorLevel::kAvx2);
   target.costs.product_rows = rows;
   target.costs.product_terms = terms;
   return target;
