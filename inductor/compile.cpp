@@ -47,7 +47,6 @@ class InductorBackend : public graph::Backend {
     Compilation compilation{.graph = functional,
                             .choices = choices,
                             .target = *target,
-                            .is_machine = options_.target == Target::kMachine,
                             .is_fused = options_.fuse,
                             .may_write_inputs = may_write_inputs};
     for (const auto& row : stages()) FJ_TRY_VOID(graph::run_stage(row, compilation, functional.name));
@@ -75,11 +74,11 @@ class InductorBackend : public graph::Backend {
     if (target) return target.get();
     FJ_TRY(target, make_target(device));
     if (log::enabled(log::Kind::Target))
-      log::emit(log::Kind::Target, name(), {{"device", runtime::text_of(device)}, {"description", description_of(target->info(), this_machine())}});
+      log::emit(log::Kind::Target, name(), {{"device", runtime::text_of(device)}, {"description", target->info().description}});
     return target.get();
   }
 
-  // The one place that asks which kind of device this is. All else asks the target.
+  // The one place that makes a target of a kind of device. What differs between kinds is asked of the target.
   Result<std::unique_ptr<KernelTarget>> make_target(runtime::DeviceId device) const {
     const runtime::DeviceId cuda = graph::runtime_device({graph::DeviceType::kCuda, 0});
     if (device.is_cpu() && options_.target == Target::kInterp) return make_interp_target();

@@ -46,7 +46,7 @@ void run_jobs(const std::vector<Kernel>& kernels, KernelTarget& target, std::vec
     }
   };
   std::thread second;
-  if (jobs.size() > 1 && target.compiles_on_any_thread() && target.info().host_cores > 1) {
+  if (jobs.size() > 1 && target.compiles_on_any_thread() && target.info().cores > 1) {
     try {
       second = std::thread(work);
     } catch (const std::system_error&) {

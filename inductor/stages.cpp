@@ -21,18 +21,18 @@ namespace {
 Result<void> run_widen_products(Compilation& c) {
   const WideProducts choice = c.choices.wide_products;
   const bool is_wide = choice == WideProducts::cost_model ? wants_wide_products(c.target.info()) : choice == WideProducts::wide;
-  if (c.is_machine && is_wide) c.graph = widen_products(c.graph, c.target.info());
+  if (is_wide) c.graph = widen_products(c.graph, c.target.info());
   return {};
 }
 
 Result<void> run_bare_products(Compilation& c) {
-  if (c.is_machine) c.graph = bare_products(c.graph, c.target.info());
+  c.graph = bare_products(c.graph, c.target.info());
   return {};
 }
 
 Result<void> run_memory_formats(Compilation& c) {
   const MemoryFormats choice = c.choices.memory_formats;
-  if (!c.is_machine || choice == MemoryFormats::as_recorded) return {};
+  if (choice == MemoryFormats::as_recorded) return {};
   const FormatRule rule = choice == MemoryFormats::channels_last ? FormatRule::kChannelsLast : FormatRule::kLeastCost;
   c.graph = choose_memory_formats(c.graph, c.target.info(), rule);
   return {};

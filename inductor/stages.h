@@ -18,7 +18,6 @@ struct Compilation {
   graph::Graph graph;
   const Choices& choices;
   KernelTarget& target;
-  bool is_machine = true;        // false: kernels are interpreted, and the graph's library calls stay as they are
   bool is_fused = true;
   bool may_write_inputs = true;  // before the plan's end
   SizeHints hints = {};          // since `lower`

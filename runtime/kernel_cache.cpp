@@ -225,15 +225,15 @@ KernelCache::KernelCache(std::string folder, int64_t most_bytes)
 KernelCache::~KernelCache() = default;
 
 Result<std::unique_ptr<KernelCache>> KernelCache::open(const std::string& folder, int64_t most_bytes) {
-  const auto refused = [&](const std::string& why) {
-    return Error{"kernel_cache", "the kernel cache " + folder + " is not used: " + why + "; name a folder that is yours alone (chmod 700)"};
+  const auto refused = [&](const std::string& why, const char* advice = "name a folder that is yours alone (chmod 700)") {
+    return Error{"kernel_cache", "the kernel cache " + folder + " is not used: " + why + "; " + advice};
   };
-  if (folder.empty() || folder[0] != '/') return refused("its path is not absolute");
-  if (most_bytes < 1) return refused("it may hold no bytes");
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return refused(reason("cannot make", folder));
+  if (folder.empty() || folder[0] != '/') return refused("its path is not absolute", "begin it with /");
+  if (most_bytes < 1) return refused("it may hold no bytes", "allow it a megabyte or more (FRAMEJIT_CACHE_MB, or max_mb= of framejit.cache())");
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return refused(reason("cannot make", folder), "name a folder that you may make, or that is there");
   struct stat is {};
-  if (lstat(folder.c_str(), &is) != 0) return refused(reason("cannot read", folder));
-  if (!S_ISDIR(is.st_mode)) return refused(S_ISLNK(is.st_mode) ? "it is a link" : "it is no folder");
+  if (lstat(folder.c_str(), &is) != 0) return refused(reason("cannot read", folder), "name a folder that you may read and write");
+  if (!S_ISDIR(is.st_mode)) return refused(S_ISLNK(is.st_mode) ? "it is a link" : "it is no folder", "name a folder itself");
   if (is.st_uid != geteuid()) return refused("it belongs to user " + std::to_string(is.st_uid) + ", not to " + std::to_string(geteuid()));
   if ((is.st_mode & (S_IWGRP | S_IWOTH)) != 0) return refused("others can write it");
   return std::unique_ptr<KernelCache>(new KernelCache(folder, most_bytes));

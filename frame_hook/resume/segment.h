@@ -20,7 +20,7 @@ struct CompileOptions {
   int dynamic = -1;               // -1 automatic, 0 never, 1 always
   bool every_frame = false;       // FRAMEJIT_TRACE_ALL: segments without tensor work are kept, traces are short, and what is left runs natively, counted
   bool whole = false;             // FRAMEJIT=1, functions: compiled to their return or not at all
-  std::string backend = "framejit";  // its name, if `user_backend` is null
+  std::string backend = "framejit";  // the backend that compiles; "eager" under a callable of the user's
   PyObject* user_backend = nullptr;  // a callable: borrowed from the settings object, which lives while one of its calls runs
   bool autotune = false;          // the backend may decide by time, on the inputs of the call
 };

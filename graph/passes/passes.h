@@ -5,7 +5,7 @@
 
 namespace framejit::graph {
 
-#define GRAPH_PASS(name, doc) Result<Graph> name(Graph graph);
+#define GRAPH_PASS(name, backends, doc) Result<Graph> name(Graph graph);
 #include "graph/passes/passes.def"
 #undef GRAPH_PASS
 

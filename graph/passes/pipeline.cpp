@@ -1,8 +1,6 @@
 // graph/passes/pipeline.cpp — runs the rows of passes.def.
 #include "graph/passes/pipeline.h"
 
-#include <string_view>
-
 #include "graph/passes/passes.h"
 
 namespace framejit::graph {
@@ -13,6 +11,17 @@ template <Result<Graph> (*pass)(Graph)> Result<void> replace(Graph& graph) {
   return {};
 }
 
+// Of each row.
+enum class Backends : uint8_t {
+  every,
+  core_ops
+};
+constexpr Backends kBackends[] = {
+#define GRAPH_PASS(name, backends, doc) Backends::backends,
+#include "graph/passes/passes.def"
+#undef GRAPH_PASS
+};
+
 }  // namespace
 
 void dump_graph(Graph& graph, const char* stage) {
@@ -22,7 +31,7 @@ void dump_graph(Graph& graph, const char* stage) {
 
 const std::vector<Stage<Graph>>& passes() {
   static const std::vector<Stage<Graph>> rows = {
-#define GRAPH_PASS(name, doc) {#name, replace<name>, verify, dump_graph},
+#define GRAPH_PASS(name, backends, doc) {#name, replace<name>, verify, dump_graph},
 #include "graph/passes/passes.def"
 #undef GRAPH_PASS
   };
@@ -30,8 +39,8 @@ const std::vector<Stage<Graph>>& passes() {
 }
 
 Result<Graph> run_pipeline(Graph graph, bool decompose) {
-  for (const Stage<Graph>& row : passes())
-    if (decompose || std::string_view(row.name) != "decompose") FJ_TRY_VOID(run_stage(row, graph, graph.name));
+  for (size_t k = 0; k < passes().size(); ++k)
+    if (decompose || kBackends[k] == Backends::every) FJ_TRY_VOID(run_stage(passes()[k], graph, graph.name));
   return graph;
 }
 

@@ -39,12 +39,10 @@ class Verifier {
       FJ_TRY_VOID(verify(schedule_.program, nest));
       if (nest.ranges.size() < group.outer || !std::equal(nest.ranges.begin(), nest.ranges.begin() + static_cast<long>(group.outer), first.ranges.begin()))
         return fail("nest " + nest.name + " does not share the outer dimensions");
-      std::vector<LoopBufferId> reads, writes;
       for (const LoopInst& inst : nest.body) {
-        if (inst.op == LoopOp::kLoad) reads.push_back(inst.buffer);
-        if (inst.op == LoopOp::kStore) writes.push_back(inst.buffer);
+        if (inst.op == LoopOp::kLoad) FJ_TRY_VOID(check_access({inst.buffer}, {}));
+        if (inst.op == LoopOp::kStore) FJ_TRY_VOID(check_access({}, {inst.buffer}));
       }
-      FJ_TRY_VOID(check_access(reads, writes));
     }
     return {};
   }

@@ -1,6 +1,8 @@
 // inductor/target/machine.cpp — cpuid, /sys and the system's limits.
 #include "inductor/target/machine.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <fstream>
 #include <thread>
@@ -46,6 +48,13 @@ std::vector<std::string> features() {
   return found;
 }
 
+// As the scheduler says; it answers with an error where there are more CPUs than the mask has bits.
+int64_t cores() {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return std::max(CPU_COUNT(&allowed), 1);
+  return std::max<int64_t>(std::thread::hardware_concurrency(), 1);
+}
+
 Machine ask() {
   Machine machine;
 #if defined(__x86_64__)
@@ -56,7 +65,7 @@ Machine ask() {
   machine.vendor = vendor();
   machine.features = features();
   machine.caches = caches_in("/sys/devices/system/cpu/cpu0/cache");
-  machine.cores = std::max<int64_t>(std::thread::hardware_concurrency(), 1);
+  machine.cores = cores();
   return machine;
 }
 

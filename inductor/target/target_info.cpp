@@ -34,25 +34,37 @@ constexpr bool is_like(int64_t cell) { return cell < kLike + static_cast<int64_t
 #define AS_GPU like(MachineClass::gpu)
 
 using Cells = int64_t[kClasses];
-constexpr int64_t resolved(const Cells& cells, MachineClass machine_class) {
-  int64_t cell = cells[static_cast<size_t>(machine_class)];
-  for (size_t turn = 0; turn < kClasses && is_like(cell); ++turn) cell = cells[static_cast<size_t>(cell - kLike)];
-  return cell;
+// The class whose number stands in the cell.
+constexpr MachineClass measured_on(const Cells& cells, MachineClass machine_class) {
+  for (size_t turn = 0; turn < kClasses && is_like(cells[static_cast<size_t>(machine_class)]); ++turn)
+    machine_class = static_cast<MachineClass>(cells[static_cast<size_t>(machine_class)] - kLike);
+  return machine_class;
 }
-constexpr bool is_resolved(const Cells& cells) {
+constexpr int64_t number_of(const Cells& cells, MachineClass machine_class) { return cells[static_cast<size_t>(measured_on(cells, machine_class))]; }
+constexpr bool are_resolved(const Cells& cells) {
   for (size_t k = 0; k < kClasses; ++k)
-    if (is_like(resolved(cells, static_cast<MachineClass>(k)))) return false;
+    if (is_like(number_of(cells, static_cast<MachineClass>(k)))) return false;
+  return true;
+}
+constexpr bool are_among(const Cells& cells, const CostNumbers& numbers) {
+  for (size_t k = 0; k < kClasses; ++k)
+    if (!numbers.has(number_of(cells, static_cast<MachineClass>(k)))) return false;
   return true;
 }
 
-// A row with a column too few or too many, or one of which no class has a number, does not compile.
+// Words of costs.def.
+constexpr CostNumbers any{}, positive{1}, power_of_two{1, 1, true};
+constexpr CostNumbers multiple_of(int64_t n) { return {n, n}; }
+
+// A row with a column too few or too many, one of which no class has a number, or one with a number that it may not have, does not compile.
 struct Table {
-#define CELLS(name, ...)                       \
-  static constexpr Cells name = {__VA_ARGS__}; \
-  static_assert(is_resolved(name), "a column is like another that is like it");
-#define COST(name, unit, a, b, c, d, e, f, what) CELLS(name, a, b, c, d, e, f)
-#define CPU_COST(name, unit, a, b, c, d, e, what) CELLS(name, a, b, c, d, e, AS_ZEN)
-#define GPU_COST(name, unit, a, what) CELLS(name, AS_GPU, AS_GPU, AS_GPU, AS_GPU, AS_GPU, a)
+#define CELLS(name, numbers, ...)                                                \
+  static constexpr Cells name = {__VA_ARGS__};                                   \
+  static_assert(are_resolved(name), "a column is like another that is like it"); \
+  static_assert(are_among(name, numbers), "a number that the row may not have");
+#define COST(name, unit, numbers, a, b, c, d, e, f, what) CELLS(name, numbers, a, b, c, d, e, f)
+#define CPU_COST(name, unit, numbers, a, b, c, d, e, what) CELLS(name, numbers, a, b, c, d, e, AS_ZEN)
+#define GPU_COST(name, unit, numbers, a, what) CELLS(name, numbers, AS_GPU, AS_GPU, AS_GPU, AS_GPU, AS_GPU, a)
 #include "inductor/target/costs.def"
 #undef COST
 #undef CPU_COST
@@ -82,27 +94,43 @@ VectorRegisters registers_of(VectorLevel level) {
 }
 
 // The first row that fits; else the first of the level.
-const ClassRow& class_of(const Machine& machine, VectorLevel level, bool& is_measured) {
+const ClassRow& class_of(const Machine& machine, VectorLevel level, bool& fits_machine) {
   const std::vector<ClassRow>& rows = class_rows();
   const auto fits = [&](const ClassRow& row) {
     return row.level == level && machine.architecture == "x86_64" && (row.vendor.empty() || row.vendor == machine.vendor) && (row.feature.empty() || machine.has(row.feature));
   };
   const auto row = std::find_if(rows.begin(), rows.end(), fits);
-  is_measured = row != rows.end();
-  return is_measured ? *row : *std::find_if(rows.begin(), rows.end(), [&](const ClassRow& r) { return r.level == level; });
+  fits_machine = row != rows.end();
+  return fits_machine ? *row : *std::find_if(rows.begin(), rows.end(), [&](const ClassRow& r) { return r.level == level; });
 }
 
 std::string kib(int64_t bytes) { return std::to_string(bytes >> 10) + " KiB"; }
+
+// "costs of avx2 (9 measured, the rest of zen_avx512)"
+std::string costs_text(MachineClass machine_class) {
+  std::map<MachineClass, int> counts;
+  for (const CostRow& row : cost_rows())
+    if (row.asker == CostAsker::any || (row.asker == CostAsker::gpu) == (machine_class == MachineClass::gpu)) ++counts[row.measured_on(machine_class)];
+  const int own = counts[machine_class];
+  counts.erase(machine_class);
+  const std::string text = std::string("costs of ") + name_of(machine_class);
+  if (counts.empty()) return text;
+  const auto most = std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first;
+  std::string others;
+  for (const auto& [other, count] : counts)
+    if (other != most) others += ", " + std::to_string(count) + " of " + name_of(other);
+  return text + " (" + std::to_string(own) + " measured" + others + ", the rest of " + name_of(most) + ")";
+}
 
 }  // namespace
 
 const std::vector<CostRow>& cost_rows() {
   static const std::vector<CostRow> rows = {
-#define ROW(name, unit, what) \
-  {#name, unit, what, [](MachineClass c) { return resolved(Table::name, c); }, [](MachineClass c) { return !is_like(Table::name[static_cast<size_t>(c)]); }, &Costs::name},
-#define COST(name, unit, a, b, c, d, e, f, what) ROW(name, unit, what)
-#define CPU_COST(name, unit, a, b, c, d, e, what) ROW(name, unit, what)
-#define GPU_COST(name, unit, a, what) ROW(name, unit, what)
+#define ROW(name, unit, asker, numbers, what) \
+  {#name, unit, what, CostAsker::asker, numbers, [](MachineClass c) { return number_of(Table::name, c); }, [](MachineClass c) { return measured_on(Table::name, c); }, &Costs::name},
+#define COST(name, unit, numbers, a, b, c, d, e, f, what) ROW(name, unit, any, numbers, what)
+#define CPU_COST(name, unit, numbers, a, b, c, d, e, what) ROW(name, unit, cpu, numbers, what)
+#define GPU_COST(name, unit, numbers, a, what) ROW(name, unit, gpu, numbers, what)
 #include "inductor/target/costs.def"
 #undef COST
 #undef CPU_COST
@@ -110,6 +138,12 @@ const std::vector<CostRow>& cost_rows() {
 #undef ROW
   };
   return rows;
+}
+
+std::string text_of(const CostNumbers& numbers) {
+  const std::string more = std::to_string(numbers.least) + " or more";
+  if (numbers.is_power_of_two) return "a power of two, " + more;
+  return numbers.multiple_of > 1 ? "a multiple of " + std::to_string(numbers.multiple_of) + ", " + more : more;
 }
 
 const char* name_of(MachineClass machine_class) {
@@ -120,43 +154,47 @@ const char* name_of(MachineClass machine_class) {
 
 TargetInfo cpu_target(const Machine& machine, VectorLevel level) {
   TargetInfo target;
-  target.machine_class = class_of(machine, level, target.is_measured).machine_class;
+  bool fits_machine = false;
+  target.machine_class = class_of(machine, level, fits_machine).machine_class;
   target.registers = registers_of(level);
   target.caches = machine.caches;
-  target.cores = target.host_cores = machine.cores;
+  target.cores = machine.cores;
   target.multiplies_bf16 = machine.architecture != "x86_64" || machine.has("avx512bf16");
   take_costs(target);
+  target.description = std::to_string(target.registers.count) + " registers of " + std::to_string(target.registers.width_bits) + " bits, caches of " +
+                       kib(target.caches.first) + ", " + kib(target.caches.second) + " and " + kib(target.caches.last) + ", cores: " + std::to_string(target.cores) +
+                       "; " + costs_text(target.machine_class);
+  if (!fits_machine)
+    target.description += ", the nearest by instruction set: none were measured on CPUs like this one of " +
+                          (machine.vendor.empty() ? machine.architecture : machine.vendor) + " (make bench NAME=costs prints a column)";
   return target;
 }
 
 TargetInfo gpu_target() {
   TargetInfo target;
   target.machine_class = MachineClass::gpu;
-  target.host_cores = this_machine().cores;
+  target.cores = this_machine().cores;
 #define TARGET_FACT(name, cpu, gpu, what) target.facts.name = gpu;
 #include "inductor/target/target_facts.def"
 #undef TARGET_FACT
   take_costs(target);
+  target.description = costs_text(target.machine_class);
   return target;
 }
 
 TargetInfo reference_target(VectorLevel level) {
   Machine machine{"x86_64", "AuthenticAMD", {"avx512bf16"}, {48 << 10, 1 << 20, 32 << 20, 64}, 2};
-  return cpu_target(machine, level);
+  TargetInfo target = cpu_target(machine, level);
+  target.description = "the reference target, which is no machine's; " + costs_text(target.machine_class);
+  return target;
 }
 
 std::string text_of(const TargetInfo& target) {
-  return std::string("costs ") + name_of(target.machine_class) + (target.replaced.empty() ? "" : " but " + target.replaced) + " caches " +
-         std::to_string(target.caches.first) + " " + std::to_string(target.caches.second) + " " + std::to_string(target.caches.last) + " line " + std::to_string(target.caches.line);
-}
-
-std::string description_of(const TargetInfo& target, const Machine& machine) {
-  const std::string own = std::to_string(target.registers.count) + " registers of " + std::to_string(target.registers.width_bits) + " bits, caches of " + kib(target.caches.first) + ", " +
-                          kib(target.caches.second) + " and " + kib(target.caches.last) + ", cores: " + std::to_string(target.cores);
-  const std::string costs = std::string("; costs of ") + name_of(target.machine_class);
-  if (target.is_measured) return own + costs;
-  const std::string maker = machine.vendor.empty() ? machine.architecture : machine.vendor;
-  return own + costs + ", the nearest by instruction set: none were measured on CPUs like this one of " + maker + " (make bench NAME=costs prints a column)";
+  const std::string replaced = target.replaced.empty() ? "" : " but " + target.replaced;
+  const std::string costs = std::string("costs ") + name_of(target.machine_class) + replaced;
+  if (target.machine_class == MachineClass::gpu) return costs;  // nobody asked a GPU for its caches
+  return costs + " caches " + std::to_string(target.caches.first) + " " + std::to_string(target.caches.second) + " " + std::to_string(target.caches.last) + " line " +
+         std::to_string(target.caches.line);
 }
 
 Result<void> replace_costs(std::string_view rows) {
@@ -171,8 +209,9 @@ Result<void> replace_costs(std::string_view rows) {
     int64_t number = 0;
     const std::string_view text = one.substr(std::min(equals + 1, one.size()));
     const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
-    const bool is_row = std::any_of(cost_rows().begin(), cost_rows().end(), [&](const CostRow& row) { return row.name == name; });
-    if (!is_row || failed != std::errc() || end != text.data() + text.size()) return Error{"costs", "no row of costs.def and its number: " + std::string(one)};
+    const auto row = std::find_if(cost_rows().begin(), cost_rows().end(), [&](const CostRow& r) { return r.name == name; });
+    if (row == cost_rows().end() || failed != std::errc() || end != text.data() + text.size()) return Error{"costs", "no row of costs.def and its number: " + std::string(one)};
+    if (!row->numbers.has(number)) return Error{"costs", std::string(one) + ": " + name + " is " + text_of(row->numbers)};
     given[name] = number;
   }
   const std::lock_guard lock(mutex);

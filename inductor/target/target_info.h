@@ -47,15 +47,14 @@ struct VectorRegisters {
 
 struct TargetInfo {
   MachineClass machine_class{};  // whose costs these are
-  bool is_measured = true;       // false: they are another class's, the nearest by instruction set
   VectorRegisters registers;
   Caches caches;
-  int64_t cores = 1;             // that run kernels
-  int64_t host_cores = 1;        // that compile them
+  int64_t cores = 1;             // of the host, that compile kernels
   bool multiplies_bf16 = true;   // libraries multiply bfloat16 with instructions for it
   TargetFacts facts;
   Costs costs;
   std::string replaced;          // rows that replace_costs() has replaced
+  std::string description;       // what the log says of it
 };
 
 // A CPU whose code uses registers of `level`, which is not kHost.
@@ -66,8 +65,6 @@ TargetInfo reference_target(VectorLevel level = VectorLevel::kAvx512);
 
 // All that machine code depends on, as part of what a target says of itself.
 std::string text_of(const TargetInfo& target);
-// Which machine this is and whose costs count, for the log.
-std::string description_of(const TargetInfo& target, const Machine& machine);
 
 // "row=number, row=number": what stands in place of costs.def in targets that are made from now on. For benchmarks, which measure what a
 // row is worth by compiling with other values of it. "" takes it back.
@@ -75,10 +72,26 @@ Result<void> replace_costs(std::string_view rows);
 // The rows that are replaced now.
 std::string replaced_costs();
 
+// The numbers that a row may have.
+struct CostNumbers {
+  int64_t least = 0, multiple_of = 1;
+  bool is_power_of_two = false;
+  constexpr bool has(int64_t n) const { return n >= least && n % multiple_of == 0 && (!is_power_of_two || (n & (n - 1)) == 0); }
+};
+std::string text_of(const CostNumbers& numbers);  // "a power of two, 1 or more"
+
+enum class CostAsker : uint8_t {
+  any,
+  cpu,
+  gpu
+};
+
 struct CostRow {
   const char *name, *unit, *what;
+  CostAsker asker;
+  CostNumbers numbers;
   int64_t (*of)(MachineClass machine_class);
-  bool (*is_measured)(MachineClass machine_class);  // false: the value of another class stands in
+  MachineClass (*measured_on)(MachineClass machine_class);  // whose number that is: another's stands in where none was measured
   int64_t Costs::*field;
 };
 const std::vector<CostRow>& cost_rows();

@@ -30,6 +30,12 @@ def test_the_example_prints_what_stands_below_it(tmp_path):
     assert positions == sorted(positions)
 
 
+def test_the_list_of_channels_is_that_of_help(tmp_path):
+    known = re.findall(r"^  (\w+) ", run(tmp_path, "import framejit", FRAMEJIT_LOGS="help").stderr, re.M)
+    section = README.split("## Reading the logs")[1].split("; `all`")[0]
+    assert len(known) > 10 and sorted(re.findall(r"`(\w+)`", section)) == sorted(["FRAMEJIT_LOGS", *known])
+
+
 def test_the_log_lines_are_those_of_the_example(tmp_path):
     """And of a call with another size."""
     program = PROGRAM.replace("print(framejit.explain(scores)(torch.tensor([1.0, 2.0, 6.0]), 2))", "scores(torch.ones(5), 2)")

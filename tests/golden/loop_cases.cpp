@@ -114,7 +114,9 @@ Result<TargetInfo> target_of(std::vector<std::string>& stages) {
     }
     const auto row = std::find_if(cost_rows().begin(), cost_rows().end(), [&](const CostRow& r) { return stages[at].substr(0, equals) == r.name; });
     if (row == cost_rows().end()) return Error{"golden", "no row of costs.def: " + stages[at]};
-    target.costs.*row->field = std::stoll(stages[at].substr(equals + 1));
+    const int64_t number = std::stoll(stages[at].substr(equals + 1));
+    if (!row->numbers.has(number)) return Error{"golden", stages[at] + ": " + text_of(row->numbers)};
+    target.costs.*row->field = number;
     stages.erase(stages.begin() + static_cast<long>(at));
   }
   return target;

@@ -28,7 +28,7 @@ SKIPPED = re.compile(r"^inductor/cpu/(?:vector_math|wide_math|avx512_math|lane_m
 COMMENT = re.compile(r"//.*|\"(?:\\.|[^\"\\])*\"")
 
 TABLE, PROGRAMS = "inductor/target/costs.def", "benchmarks/costs.py"
-ROW = re.compile(r"^(COST|CPU_COST|GPU_COST)\((\w+), \"([^\"]*)\", (.*),$", re.M)
+ROW = re.compile(r"^(COST|CPU_COST|GPU_COST)\((\w+), \"([^\"]*)\", (?:any|positive|power_of_two|multiple_of\(\d+\)), (.*),$", re.M)
 CELLS = {"COST": 6, "CPU_COST": 5, "GPU_COST": 1}
 
 

@@ -117,14 +117,15 @@ def test_targets(path, line, finds):
 
 
 @pytest.mark.parametrize("table, programs, finds", [
-    ('COST(a, "rows", 1, 2, AS_ZEN, 3, 4, 5,\n     "of a")\n', 'ROWS = {"a": 1}', 0),
-    ('COST(a, "rows", 1, 2, AS_ZEN, 3, 4,\n     "of a")\n', 'ROWS = {"a": 1}', 1),
-    ('CPU_COST(a, "rows", 1, 2, AS_ZEN, 3, 4,\n     "of a")\n', 'UNTIMED = {"a": "why"}', 0),
-    ('CPU_COST(a, "rows", 1, 2, AS_ZEN, 3, x,\n     "of a")\n', 'ROWS = {"a": 1}', 1),
-    ('CPU_COST(a, "rows", 1, 2, AS_ZEN, 3, 4,\n     "of a")\n', 'ROWS = {}', 1),
-    ('GPU_COST(a, "rows", 1,\n     "of a")\n', 'ROWS = {}', 0),
-    ('GPU_COST(a, "rows", 1,\n     "of a")\n', 'ROWS = {"b": 1}', 1),
-    ('COST(a, "rows", 1, "of a")\n', 'ROWS = {}', 1),
+    ('COST(a, "rows", any, 1, 2, AS_ZEN, 3, 4, 5,\n     "of a")\n', 'ROWS = {"a": 1}', 0),
+    ('COST(a, "rows", any, 1, 2, AS_ZEN, 3, 4,\n     "of a")\n', 'ROWS = {"a": 1}', 1),
+    ('CPU_COST(a, "rows", multiple_of(12), 1, 2, AS_ZEN, 3, 4,\n     "of a")\n', 'UNTIMED = {"a": "why"}', 0),
+    ('CPU_COST(a, "rows", any, 1, 2, AS_ZEN, 3, x,\n     "of a")\n', 'ROWS = {"a": 1}', 1),
+    ('CPU_COST(a, "rows", any, 1, 2, AS_ZEN, 3, 4,\n     "of a")\n', 'ROWS = {}', 1),
+    ('GPU_COST(a, "rows", any, 1,\n     "of a")\n', 'ROWS = {}', 0),
+    ('GPU_COST(a, "rows", any, 1,\n     "of a")\n', 'ROWS = {"b": 1}', 1),
+    ('COST(a, "rows", any, 1, "of a")\n', 'ROWS = {}', 1),
+    ('COST(a, "rows", 1, 2, AS_ZEN, 3, 4, 5,\n     "of a")\n', 'ROWS = {"a": 1}', 2),
 ])
 def test_table_of_costs(table, programs, finds):
     assert len(targets.check_table(table, programs)) == finds

@@ -58,6 +58,7 @@ TEST(ScheduleVerify, WhatIsRightPasses) {
 TEST(ScheduleVerify, FindsWhatIsBroken) {
   const Broken table[] = {
       {"step 0: t is read before it is made", [](Schedule& s) { std::swap(s.steps[0], s.steps[1]); }},
+      {"step 0: t is read before it is made", [](Schedule& s) { group(s, 0).nests[0].body[0].buffer = 1; }},
       {"step 2: two nests are named n0", [](Schedule& s) { s.steps.push_back(s.steps[0]); }},
       {"step 1: nest n2 does not share the outer dimensions", [](Schedule& s) { group(s, 1).outer = 2; }},
       {"step 1: a product beside other nests", [](Schedule& s) { group(s, 1).is_product = true; }},

@@ -23,22 +23,33 @@ TEST(Target, TheFirstClassThatFits) {
   EXPECT_EQ(cpu_target(machine("GenuineIntel", {"amx-bf16"}), VectorLevel::kAvx2).machine_class, MachineClass::avx2);
   EXPECT_EQ(cpu_target(machine("AnyMaker"), VectorLevel::kAvx2).machine_class, MachineClass::avx2);
   EXPECT_EQ(cpu_target(machine("AnyMaker"), VectorLevel::k128).machine_class, MachineClass::sse);
-  EXPECT_TRUE(cpu_target(machine("AnyMaker"), VectorLevel::k128).is_measured);
 }
 
 TEST(Target, AClassWithoutRowsTakesTheNearestByInstructionSetAndSaysSo) {
   const Machine other = machine("AnyMaker"), arm = machine("", {}, "aarch64");
   const TargetInfo wide = cpu_target(other, VectorLevel::kAvx512), narrow = cpu_target(arm, VectorLevel::k128);
   EXPECT_EQ(wide.machine_class, MachineClass::zen_avx512);
-  EXPECT_FALSE(wide.is_measured);
   EXPECT_EQ(narrow.machine_class, MachineClass::sse);
-  EXPECT_FALSE(narrow.is_measured);
-  EXPECT_EQ(description_of(wide, other),
+  EXPECT_EQ(wide.description,
             "32 registers of 512 bits, caches of 48 KiB, 1024 KiB and 32768 KiB, cores: 8; costs of zen_avx512, the nearest by instruction set: none "
             "were measured on CPUs like this one of AnyMaker (make bench NAME=costs prints a column)");
-  EXPECT_NE(description_of(narrow, arm).find("this one of aarch64"), std::string::npos);
+  EXPECT_NE(narrow.description.find("this one of aarch64"), std::string::npos);
   const TargetInfo known = cpu_target(machine("GenuineIntel"), VectorLevel::kAvx2);
-  EXPECT_EQ(description_of(known, machine("GenuineIntel")), "16 registers of 256 bits, caches of 48 KiB, 1024 KiB and 32768 KiB, cores: 8; costs of avx2");
+  EXPECT_EQ(known.description,
+            "16 registers of 256 bits, caches of 48 KiB, 1024 KiB and 32768 KiB, cores: 8; costs of avx2 (9 measured, the rest of zen_avx512)");
+}
+
+TEST(Target, WhoseNumbersAColumnHas) {
+  EXPECT_NE(cpu_target(machine("AuthenticAMD"), VectorLevel::kAvx512).description.find("; costs of zen_avx512"), std::string::npos);
+  const std::string amx = cpu_target(machine("GenuineIntel", {"amx-bf16"}), VectorLevel::kAvx512).description;
+  EXPECT_TRUE(amx.ends_with("; costs of intel_amx (2 measured, 7 of avx2, the rest of zen_avx512)")) << amx;
+}
+
+TEST(Target, AGpuAndTheReferenceSayNothingOfThisMachine) {
+  const TargetInfo gpu = gpu_target();
+  EXPECT_EQ(gpu.description, "costs of gpu (19 measured, 1 of avx2, the rest of zen_avx512)");
+  EXPECT_EQ(text_of(gpu), "costs gpu");
+  EXPECT_EQ(reference_target().description, "the reference target, which is no machine's; costs of zen_avx512");
 }
 
 TEST(Target, WhatTheMachineAnswers) {
@@ -82,8 +93,8 @@ TEST(Target, EveryRowHasANumberInEachColumn) {
     EXPECT_FALSE(std::string(row.unit).empty() || std::string(row.what).empty()) << row.name;
     bool is_measured = false;
     for (int k = 0; k <= static_cast<int>(MachineClass::gpu); ++k) {
-      EXPECT_GE(row.of(static_cast<MachineClass>(k)), 0) << row.name << " of " << name_of(static_cast<MachineClass>(k));
-      is_measured = is_measured || row.is_measured(static_cast<MachineClass>(k));
+      EXPECT_TRUE(row.numbers.has(row.of(static_cast<MachineClass>(k)))) << row.name << " of " << name_of(static_cast<MachineClass>(k));
+      is_measured = is_measured || row.measured_on(static_cast<MachineClass>(k)) == static_cast<MachineClass>(k);
     }
     EXPECT_TRUE(is_measured) << row.name;
   }
@@ -108,6 +119,18 @@ TEST(Target, ReplacedCostsAreRowsAndNumbers) {
     const auto refused = replace_costs(wrong);
     ASSERT_FALSE(refused.ok()) << wrong;
     EXPECT_NE(refused.error().message.find(wrong), std::string::npos);
+  }
+  const std::pair<const char*, const char*> table[] = {{"walked_points=3", "a power of two, 1 or more"},
+                                                       {"walked_points=0", "a power of two, 1 or more"},
+                                                       {"product_columns=-1", "a multiple of 12, 12 or more"},
+                                                       {"product_columns=50", "a multiple of 12, 12 or more"},
+                                                       {"slab_rows=0", "1 or more"},
+                                                       {"most_work=-1", "0 or more"}};
+  for (const auto& [rows, numbers] : table) {
+    const auto refused = replace_costs(rows);
+    ASSERT_FALSE(refused.ok()) << rows;
+    const std::string text = rows;
+    EXPECT_EQ(refused.error().message, text + ": " + text.substr(0, text.find('=')) + " is " + numbers);
   }
   EXPECT_EQ(replaced_costs(), "");
 }

@@ -183,8 +183,8 @@ TEST_F(KernelCacheTest, ManyProcessesAtOnce) {
 }
 
 TEST_F(KernelCacheTest, FoldersOfOthersAreRefused) {
-  const auto message = [](const std::string& folder) {
-    const auto cache = KernelCache::open(folder);
+  const auto message = [](const std::string& folder, int64_t most_bytes = KernelCache::kDefaultBytes) {
+    const auto cache = KernelCache::open(folder, most_bytes);
     return cache.ok() ? std::string() : cache.error().message;
   };
   chmod(folder_.c_str(), 0770);
@@ -197,7 +197,11 @@ TEST_F(KernelCacheTest, FoldersOfOthersAreRefused) {
   EXPECT_NE(message(folder_ + "/link").find("it is a link"), std::string::npos);
   write("file", "");
   EXPECT_NE(message(folder_ + "/file").find("it is no folder"), std::string::npos);
-  EXPECT_NE(message("relative").find("its path is not absolute"), std::string::npos);
+  EXPECT_EQ(message("relative"), "the kernel cache relative is not used: its path is not absolute; begin it with /");
+  for (const int64_t bytes : {int64_t{0}, int64_t{-1} << 20})
+    EXPECT_EQ(message(folder_, bytes), "the kernel cache " + folder_ + " is not used: it may hold no bytes; allow it a megabyte or more (FRAMEJIT_CACHE_MB, or max_mb= of framejit.cache())");
+  EXPECT_EQ(message(folder_ + "/no/such"), "the kernel cache " + folder_ + "/no/such is not used: cannot make " + folder_ +
+                                               "/no/such: No such file or directory; name a folder that you may make, or that is there");
   EXPECT_NE(message(folder_ + "/missing/deeper").find("cannot make"), std::string::npos);
   if (geteuid() == 0) {
     ASSERT_EQ(chown(folder_.c_str(), 12345, 12345), 0);
