@@ -16,7 +16,7 @@ namespace framejit::graph {
 class PlanTimer {
  public:
   virtual ~PlanTimer() = default;
-  // Seconds of one run; infinity when it was given up behind about `most` of them. An Error: a step failed or threw.
+  // Seconds of one run; infinity when it was given up after about `most` of them. An Error: a step failed or threw.
   virtual Result<double> seconds(const std::shared_ptr<const runtime::Executable>& executable, double most) = 0;
 };
 

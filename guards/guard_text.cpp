@@ -176,7 +176,7 @@ bool is_check(const Step& step) { return step.code >= StepCode::check_is && step
 
 }  // namespace
 
-// Goes on behind the step that failed as long as only numbers changed.
+// Goes on after the step that failed as long as only numbers changed.
 std::vector<std::string> GuardProgram::Body::all_changed(const RunState& run, int failed) const {
   std::vector<std::string> all;
   PyCodeObject* names = live_code();

@@ -47,7 +47,7 @@ bool ends_flow(Op op) {
 }
 
 // Backward to a fixed point over rows of bits. A handler may be entered from any instruction of its range, so what it reads is
-// live throughout the range, even behind a store.
+// live throughout the range, even after a store.
 void Code::compute_liveness() const {
   live_words_ = static_cast<size_t>(local_count + 63) / 64 + 1;
   live_.assign(instructions.size() * live_words_, 0);

@@ -3,7 +3,7 @@
 // In: a PyCodeObject of CPython 3.11 to 3.13. Out: Code: instructions with resolved operands, jumps and lines, the exception table, liveness.
 // Positions are indices into Code::instructions; indices ("code units") are CPython's, f_lasti / 2, what a frame is resumed at.
 // What does not decode one to one:
-//   EXTENDED_ARG        belongs to the instruction behind it: `index` is its first unit, `opcode_index` the opcode's own (f_lasti)
+//   EXTENDED_ARG        belongs to the instruction after it: `index` is its first unit, `opcode_index` the opcode's own (f_lasti)
 //   KW_NAMES PRECALL CALL   are one `call`: `index` is the first unit of the three, `opcode_index` that of CALL
 //   LOAD_FAST_LOAD_FAST, STORE_FAST_LOAD_FAST, STORE_FAST_STORE_FAST   are two instructions of one index; kSecondHalf on the second,
 //                       which cannot be resumed at
@@ -52,7 +52,7 @@ struct Instruction {
   int32_t extra = 0;         // unpack_ex only
   int32_t index = 0;         // code unit to resume at in order to execute it
   int32_t opcode_index = 0;  // code unit while it executes: f_lasti, lines, exception table
-  int32_t next_index = 0;    // code unit of the instruction behind it
+  int32_t next_index = 0;    // code unit of the instruction after it
   int32_t target = -1;       // jumps: code unit
   int32_t target_position = -1;
   int32_t line = 0;          // 0: none

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "frame_hook/trace/object_kinds.h"
+#include "guards/interrupts.h"
 #include "guards/weak_objects.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
@@ -39,9 +41,10 @@ bool takes_room(const Segment& segment, const Options& options, PyObject* self) 
   return !other || other == self;
 }
 
-bool is_full(const Site& site, const Options& options, PyObject* self) {
+Refusal room_left(const Site& site, const Options& options, PyObject* self) {
   const size_t room = static_cast<size_t>(config().entries);
-  return entries_with(site, options, self) >= room || site.entries.size() >= room * kMostRooms;
+  if (entries_with(site, options, self) >= room) return Refusal::no_room;
+  return site.entries.size() >= room * kMostRooms ? Refusal::no_room_of_modules : Refusal::none;
 }
 
 std::unique_ptr<EntryBase> take_longest_unused(Site& site, const Options& options, PyObject* self) {
@@ -108,21 +111,43 @@ std::vector<std::unique_ptr<EntryBase>> take_dead_entries(Site& site, const Opti
 
 Refusal ask_account(Site& site, const Options& options, PyObject* self, std::vector<std::unique_ptr<EntryBase>>& evicted) {
   Account& account = account_of(site, options);
-  const bool full = is_full(site, options, self);
+  const Refusal room = room_left(site, options, self);
+  const bool full = room != Refusal::none;
   // fullgraph promises that nothing runs plainly: what dies is made anew as often as it is asked for.
   const bool loses = account.losses >= kMostLosses && account.request == g_requests && !options->fullgraph && !is_free(options);
   if (!full && !loses) return Refusal::none;
   const uint64_t hits = all_hits(site, account, options);
   if (hits >= account.hits_spent + kHitsToEarn && !is_free(options)) account.hits_spent = hits;
   else if (!loses && account.outgrown > 0 && !is_free(options)) account.outgrown -= 1;
-  else return loses ? Refusal::does_not_pay : Refusal::no_room;
+  else return loses ? Refusal::does_not_pay : room;
   if (full) {
     auto entry = take_longest_unused(site, options, self);
-    if (!entry) return Refusal::no_room;  // FRAMEJIT_ENTRIES=0
+    if (!entry) return room;  // FRAMEJIT_ENTRIES=0
     book_gone(account, segment_of(entry));
     evicted.push_back(std::move(entry));
   }
   return Refusal::none;
+}
+
+PyObject* self_of(const LiveFrame& frame) {
+  PyObject* first = frame.code()->co_argcount > 0 ? frame.locals()[0] : nullptr;
+  if (first && PyCell_Check(first)) first = PyCell_GET(first);  // a closure has it too
+  return first && is_torch_module(first) ? first : nullptr;
+}
+
+std::string place(const LiveFrame& frame) {
+  static PyObject* const name = PyUnicode_InternFromString("forward");
+  PyCodeObject* const of = frame.code();
+  PyObject* self = self_of(frame);
+  PyObject* forward = self && calls_forward(of) ? _PyType_Lookup(Py_TYPE(self), name) : nullptr;
+  if (forward && PyFunction_Check(forward)) {
+    auto* own = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(forward)->func_code);
+    return place_of(own, own->co_firstlineno);
+  }
+  const std::shared_ptr<const Code>& code = frame.decoded();
+  if (!code) drop_error();
+  const int line = code ? code->instructions[code->position_at(frame.next_index())].line : 0;
+  return place_of(of, line > 0 ? line : of->co_firstlineno);
 }
 
 void count_request() { ++g_requests; }

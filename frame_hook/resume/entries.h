@@ -7,7 +7,7 @@
 // clock: equal programs get equal decisions. The GIL guards everything here.
 //
 // Every live nn.Module has the whole room for its own methods, although all use the entries of all: layers that differ in a
-// number are as many programs. What is left of modules that are gone takes everybody's room.
+// number are as many programs. All together have kMostRooms rooms. What is left of modules that are gone takes everybody's room.
 #pragma once
 
 #include <memory>
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "frame_hook/hook/code_state.h"
+#include "frame_hook/hook/live_frame.h"
 #include "frame_hook/resume/segment.h"
 
 namespace framejit::frame_hook {
@@ -43,11 +44,12 @@ constexpr uint64_t kHitsThatPay = 8;      // of an entry with tensor work, to be
 constexpr uint64_t kHitsToEarn = 16;      // at one instruction, since the last compile that had to be earned
 constexpr int kMostLosses = 32;           // in a row; an entry without tensor work loses more
 constexpr int kPlainLoss = 4;
-constexpr size_t kMostRooms = 16;         // of modules at one instruction: every call looks at all entries
+constexpr size_t kMostRooms = 16;         // at one instruction, of all modules together: every call looks at all entries
 
 enum class Refusal : uint8_t {
   none,
   no_room,       // as many entries as there may be, and too few hits for one of them to go
+  no_room_of_modules,  // the same of all modules: kMostRooms * FRAMEJIT_ENTRIES
   does_not_pay,
 };
 
@@ -70,6 +72,12 @@ CodeNote& note_of(CodeState& state);
 std::string next_id(CodeNote& note);
 Account& account_of(Site& site, const Options& options);  // valid until the next call
 bool has_failed(const Site& site, const Options& options);
+
+// The module whose method the frame runs, or null; borrowed.
+PyObject* self_of(const LiveFrame& frame);
+// "model.py:31 Net.forward": the line of the frame's next instruction. What nn.Module itself runs when a module is called is named by
+// the forward of the module's class.
+std::string place(const LiveFrame& frame);
 
 // Entries of other settings, or of other live modules, take nobody's room. self: the module whose method runs, or null.
 size_t entries_with(const Site& site, const Options& options, PyObject* self);

@@ -9,7 +9,6 @@
 #include "frame_hook/resume/global_mode.h"
 #include "frame_hook/resume/stance.h"
 #include "frame_hook/resume/stats.h"
-#include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/resume/told.h"
 #include "guards/interrupts.h"
 #include "guards/running_compile.h"
@@ -28,9 +27,7 @@ thread_local bool t_enabled = true;
 uint64_t g_uses = 0;                      // of entries: orders their last uses
 constexpr int kMostVainTries = 3;
 
-std::string place(const LiveFrame& frame) { return place_of(frame.code(), frame.code()->co_firstlineno); }
-
-std::string count_text(size_t entries) { return std::to_string(entries) + "/" + std::to_string(config().entries); }
+std::string count_text(size_t entries, size_t rooms = 1) { return std::to_string(entries) + "/" + std::to_string(rooms * static_cast<size_t>(config().entries)); }
 
 // Steals the references that a slot table holds for one frame.
 struct FrameContents {
@@ -85,10 +82,10 @@ class Drive final {
   Next raise_interrupt(int index);
   [[gnu::noinline]] Next miss_under(Stance stance, const guards::FrameAccess& access, int index);
   std::string failing_guards(const guards::FrameAccess& access, const Site& site) const;
-  std::string limit_error(const guards::FrameAccess& access, const Site& site) const;
-  PyObject* self() const;
+  std::string limit_error(Refusal refusal, const guards::FrameAccess& access, const Site& site) const;
+  PyObject* self() const { return self_of(frame_); }
   void explain_misses(const guards::FrameAccess& access, Site& site, bool died);
-  void log_limit(const guards::FrameAccess& access, Site& site);
+  void log_limit(Refusal refusal, const guards::FrameAccess& access, Site& site);
   void log_loss(Site& site);
   void log_eviction(const Segment& segment);
   void count_vain_try(const CompileOutcome& outcome);
@@ -170,7 +167,7 @@ Next Drive::after(const EvalResult& result) {
 
 Next Drive::run_break() { return after(frame_.run_one()); }
 
-// A mode began after the frame did: nothing is traced until the frame has left it. That happens in a call.
+// A mode began after the frame did: nothing is traced until the frame has left it, which only a call does.
 Next Drive::run_under_mode() {
   std::vector<uint8_t> stops(frame_.decoded()->unit_count + 1, 0);
   for (const Instruction& i : frame_.decoded()->instructions)
@@ -244,13 +241,6 @@ Next Drive::resume_callee(const Segment& segment, SegmentRun& run, size_t level)
 // The numbers of a long iterator are not a symbol each: a sum of them would be an expression without end.
 constexpr size_t kMostDynamicSources = 64;
 
-// The module whose method the frame runs, or null; borrowed.
-PyObject* Drive::self() const {
-  PyObject* first = frame_.code()->co_argcount > 0 ? frame_.locals()[0] : nullptr;
-  if (first && PyCell_Check(first)) first = PyCell_GET(first);  // a closure has it too
-  return first && is_torch_module(first) ? first : nullptr;
-}
-
 // Why no entry fits: counted and logged once, with the guard of the entry that comes closest. Numbers that differ from those of an
 // entry are symbols from now on. died: entries were dropped; that is the reason where no other entry is left.
 void Drive::explain_misses(const guards::FrameAccess& access, Site& site, bool died) {
@@ -278,14 +268,18 @@ void Drive::explain_misses(const guards::FrameAccess& access, Site& site, bool d
 }
 
 // Says once that no further entries are made here, and which guard of the newest entry fails now.
-void Drive::log_limit(const guards::FrameAccess& access, Site& site) {
+void Drive::log_limit(Refusal refusal, const guards::FrameAccess& access, Site& site) {
   if (std::exchange(account_of(site, options_).limit_is_said, true)) return;
-  const std::string detail = "plain Python from now on: " + std::to_string(entries_with(site, options_, self())) + " entries";
+  const bool of_modules = refusal == Refusal::no_room_of_modules;
+  const size_t entries = of_modules ? site.entries.size() : entries_with(site, options_, self());
+  const std::string detail = "plain Python from now on: " + std::to_string(entries) + " entries" + (of_modules ? " of all modules" : "");
   if (log::enabled(log::Kind::Entry)) log::emit(log::Kind::Entry, place(frame_), {{"action", "limit"}, {"detail", detail}});
-  if (!log::enabled(log::Kind::Limit)) return;
+  if (!log::enabled(of_modules ? log::Kind::LimitOfModules : log::Kind::Limit)) return;
   const auto newest = std::find_if(site.entries.begin(), site.entries.end(), [&](const auto& entry) { return segment_of(entry).options == options_; });
   const auto failure = newest == site.entries.end() ? std::nullopt : segment_of(*newest).guards->explain(access);
-  log::emit(log::Kind::Limit, place(frame_), {{"count", count_text(entries_with(site, options_, self()))}, {"guard", failure ? failure->text : "none"}});
+  const std::string guard = failure ? failure->text : "none";
+  if (!of_modules) return log::emit(log::Kind::Limit, place(frame_), {{"count", count_text(entries)}, {"guard", guard}});
+  log::emit(log::Kind::LimitOfModules, place(frame_), {{"count", count_text(entries, kMostRooms)}, {"rooms", std::to_string(kMostRooms)}, {"guard", guard}});
 }
 
 void Drive::log_eviction(const Segment& segment) {
@@ -327,8 +321,10 @@ std::string Drive::failing_guards(const guards::FrameAccess& access, const Site&
 }
 
 // fullgraph=True promises that nothing runs plainly: where no entry fits and none may be made, the call says which guards fail.
-std::string Drive::limit_error(const guards::FrameAccess& access, const Site& site) const {
-  return place(frame_) + ": " + count_text(entries_with(site, options_, self())) + " entries with fullgraph=True, and none fits this call. " + failing_guards(access, site) +
+std::string Drive::limit_error(Refusal refusal, const guards::FrameAccess& access, const Site& site) const {
+  const bool of_modules = refusal == Refusal::no_room_of_modules;
+  const std::string count = of_modules ? count_text(site.entries.size(), kMostRooms) + " entries of all modules" : count_text(entries_with(site, options_, self())) + " entries";
+  return place(frame_) + ": " + count + " with fullgraph=True, and none fits this call. " + failing_guards(access, site) +
          "\nhint: pass what differs as a tensor, or keep it out of the compiled function; FRAMEJIT_ENTRIES allows more entries";
 }
 
@@ -374,10 +370,11 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   bool died = false;
   std::vector<std::unique_ptr<EntryBase>> evicted, dead = take_dead_entries(site, options_, died);
   if (const Refusal refusal = ask_account(site, options_, self(), evicted); refusal != Refusal::none) {
-    refusal == Refusal::no_room ? log_limit(access, site) : log_loss(site);
-    count_fallback(refusal == Refusal::no_room ? Fallback::entry_limit : Fallback::does_not_pay, place(frame_));
+    const bool loses = refusal == Refusal::does_not_pay;
+    loses ? log_loss(site) : log_limit(refusal, access, site);
+    count_fallback(loses ? Fallback::does_not_pay : Fallback::entry_limit, place(frame_));
     if (!options_->fullgraph) return nullptr;
-    const std::string text = limit_error(access, site);
+    const std::string text = limit_error(refusal, access, site);
     PyErr_SetString(g_graph_break_error ? g_graph_break_error : PyExc_RuntimeError, text.c_str());
     next = leave_with_error(here());
     return nullptr;

@@ -1,7 +1,7 @@
 // frame_hook/resume/frame_driver.h — what happens to a frame that the hook took: look up, compile on a miss, run, resume.
 //
 // A frame goes round a loop: at the instruction it stands at, an entry that fits is run; a miss is explained and compiled; a break
-// is one instruction run natively on the live frame; then the loop goes on behind it. The frame leaves by a return, by an
+// is one instruction run natively on the live frame; then the loop goes on after it. The frame leaves by a return, by an
 // exception, or handed over to the interpreter. Internal errors are caught here and nowhere else.
 // Nobody waits for a compile: a thread that finds one going on, or re-enters, runs plainly.
 #pragma once

@@ -176,7 +176,6 @@ OutsideOfModules::OutsideOfModules() : before_(static_cast<int>(std::exchange(in
 OutsideOfModules::~OutsideOfModules() { inside = static_cast<Inside>(before_); }
 
 Result<void> enable_global_mode(GlobalModeSettings settings) {
-  if (settings.min_calls < 1) return Error{"setting", "FRAMEJIT_MIN_CALLS=" + std::to_string(settings.min_calls) + ": expected 1 or more"};
   try {
     static GlobalDriver* driver = nullptr;   // never freed: frames may be in it at exit
     if (!driver) driver = new GlobalDriver(std::move(settings));

@@ -28,7 +28,7 @@ bool fill_set(PyObject* target, const RecipeStep& s, const std::vector<PyRef>& s
   return true;
 }
 
-// Of C code, as str.split, it is a built-in method.
+// For C code such as str.split this is a built-in method.
 PyObject* bound_method(PyObject* function, PyObject* self) {
   PyTypeObject* const of = Py_TYPE(function);
   if (of == &PyClassMethodDescr_Type) return of->tp_descr_get(function, nullptr, self);

@@ -8,10 +8,8 @@ namespace framejit::frame_hook {
 
 namespace {
 
-PyRef attribute(PyObject* object, const char* name) { return PyRef::steal(PyObject_GetAttrString(object, name)); }
-
 int64_t address(PyObject* array) {
-  const PyRef interface = attribute(array, "__array_interface__");
+  const PyRef interface = attribute_of(array, "__array_interface__");
   PyObject* data = interface ? PyDict_GetItemString(interface.get(), "data") : nullptr;
   return data ? static_cast<int64_t>(PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(data, 0))) : 0;
 }
@@ -23,12 +21,12 @@ SlotId RecipeBuilder::build_array(ArrayValue* value) {
            *memory = value->root->array.get();
   if (!lies_in_order(memory))
     graph_break(BreakReason::escaped_traced, "an array in another order than that of its memory");
-  if (value->root == value) return step(RecipeOp::call, {constant(array)}, 0, attribute(type, "copy").get());
+  if (value->root == value) return step(RecipeOp::call, {constant(array)}, 0, attribute_of(type, "copy").get());
   const SlotId root = slot(value->root);
-  const PyRef shape = attribute(array, "shape"), dtype = attribute(array, "dtype"),
-              strides = attribute(array, "strides");
+  const PyRef shape = attribute_of(array, "shape"), dtype = attribute_of(array, "dtype"),
+              strides = attribute_of(array, "strides");
   const PyRef offset = PyRef::steal(PyLong_FromLongLong(address(array) - address(memory)));
-  if (!shape || !dtype || !strides || !offset) drop_error(), graph_break(BreakReason::escaped_traced, "an array");
+  if (!shape || !dtype || !strides || !offset) graph_break(BreakReason::escaped_traced, "an array");
   const SlotId sizes = constant(shape.get()), kind = constant(dtype.get()), at = constant(offset.get()),
                steps = constant(strides.get());
   return step(RecipeOp::call, {sizes, kind, root, at, steps}, 0, type);

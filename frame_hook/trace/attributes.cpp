@@ -18,7 +18,7 @@ using guards::SourceKind;
 namespace {
 
 // The dict of a real object, made if the object keeps its attributes inline; nothing when its type has none. A key that
-// is no str may run code of the program in each lookup, and that code may write to what is looked up.
+// is not a str may run code of the program in each lookup, and that code may write to what is looked up.
 PyRef real_instance_dict(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   const bool has = type->tp_dictoffset != 0
@@ -32,7 +32,7 @@ PyRef real_instance_dict(PyObject* object) {
   if (!dict || !PyDict_Check(dict.get())) return PyRef();
   PyObject *key, *item;
   for (Py_ssize_t position = 0; PyDict_Next(dict.get(), &position, &key, &item);)
-    if (!PyUnicode_CheckExact(key)) graph_break(BreakReason::unsupported_value, "an instance dict with a key that is no str");
+    if (!PyUnicode_CheckExact(key)) graph_break(BreakReason::unsupported_value, "an instance dict with a key that is not a str");
   return dict;
 }
 

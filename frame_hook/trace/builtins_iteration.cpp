@@ -25,10 +25,6 @@ Value* rows_of(Tracer& t, const char* type, std::vector<Value*> items) {
   return make_iterator(t, Over::snapshot, itertools_type(type), {t.tuple(std::move(items))});
 }
 
-}  // namespace
-
-namespace {
-
 // reversed() takes it by its own method, or item by item, in C.
 bool is_sequence_in_c(Value* v) {
   const PyTypeObject* type = builtin_base(v->type);

@@ -30,6 +30,11 @@ Value* run_number(Tracer& t, PyObject* function, const Arguments& args) {
 
 [[noreturn]] void reads_tensor(const char* what) { graph_break(BreakReason::data_dependent_value, std::string(what) + " of a tensor"); }
 
+Value* known_or_break(Value* known, const char* what) {
+  if (!known) reads_tensor(what);
+  return known;
+}
+
 // The special method, where Python code implements it; null otherwise.
 Value* through_special(Tracer& t, const Arguments& args, const char* special) {
   if (args.positional.empty() || args.positional[0]->kind == ValueKind::tensor) return nullptr;
@@ -48,7 +53,7 @@ Value* number_constructor(Tracer& t, PyTypeObject* type, const Arguments& args, 
     Value* known = args.positional.size() == 1 && args.keywords.empty()
                        ? of_known_tensor(t, reinterpret_cast<PyObject*>(type), args.positional[0])
                        : nullptr;
-    return known ? known : (reads_tensor(type->tp_name), nullptr);
+    return known_or_break(known, type->tp_name);
   }
   if (args.positional.size() == 1 && args.keywords.empty() && args.positional[0]->kind == ValueKind::array)
     return call_numpy(t, reinterpret_cast<PyObject*>(type), args);
@@ -82,8 +87,7 @@ Value* rounded(Tracer& t, const Arguments& args, const char* name, const char* s
   only_positional(t, args, name, 1, 1);
   if (args.positional[0]->kind == ValueKind::tensor) {
     if (Value* method = t.lookup_special(args.positional[0], special)) return t.call(method, {});
-    Value* known = of_known_tensor(t, math_function(name), args.positional[0]);
-    return known ? known : (reads_tensor(name), nullptr);
+    return known_or_break(of_known_tensor(t, math_function(name), args.positional[0]), name);
   }
   if (payload_of(args.positional[0])->kind == ValueKind::sym_int) return payload_of(args.positional[0]);
   if (Value* result = through_special(t, args, special)) return result;

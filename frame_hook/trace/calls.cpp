@@ -188,25 +188,6 @@ void check_signature(Tracer& t, PyObject* callable, const Arguments& args) {
   t.raise_new(PyExc_TypeError, function + (none ? " takes no arguments (" : " takes exactly one argument (") + std::to_string(given) + " given)");
 }
 
-}  // namespace
-
-// Other codecs and error handlers are Python code that anybody may register.
-void refuse_foreign_codecs(Tracer& t, const Arguments& args) {
-  static constexpr std::string_view kKnown[] = {"utf-8", "utf8", "ascii", "latin-1", "latin1", "iso-8859-1", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be",
-                                                "strict", "ignore", "replace", "backslashreplace", "surrogateescape", "surrogatepass", "xmlcharrefreplace", "namereplace"};
-  auto check = [&](Value* v) {
-    v = payload_of(v);
-    std::string name = v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get()) ? text_of(t.constant(v)) : "?";
-    for (char& c : name) c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    if (std::find(std::begin(kKnown), std::end(kKnown), name) == std::end(kKnown)) graph_break(BreakReason::unknown_callable, "codec or error handler " + name);
-  };
-  for (size_t i = 1; i < args.positional.size(); ++i) check(args.positional[i]);
-  for (const auto& [name, v] : args.keywords)
-    if (const std::string_view text = text_of(name); text == "encoding" || text == "errors") check(v);
-}
-
-namespace {
-
 bool uses_codec(PyObject* callable) {
   static PyObject* const encode = _PyType_Lookup(&PyUnicode_Type, interned("encode"));
   static PyObject* const decode = _PyType_Lookup(&PyBytes_Type, interned("decode"));

@@ -129,7 +129,7 @@ Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
   if (PyType_IsSubtype(base, &PyDict_Type)) payload = t.dict();
   else if (base == &PyList_Type) payload = t.list({});
   else if (base == &PySet_Type) payload = make_set(t, &PySet_Type, {});
-  else if (name == "torch.Size") payload = sizes_of(t, args);
+  else if (is_size_type(base)) payload = sizes_of(t, args);
   else if (base == &PyTuple_Type)
     payload = t.tuple(args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
   else if (base == &PyFrozenSet_Type) payload = set_from(t, &PyFrozenSet_Type, args.positional.empty() ? t.tuple({}) : args.positional[0]);

@@ -149,8 +149,7 @@ Value* refuse_set_as_item(Value* item) {
 }
 
 bool is_size(Value* v) {
-  return v->kind == ValueKind::instance && !(v->type->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
-         std::string_view(v->type->tp_name) == "torch.Size";
+  return v->kind == ValueKind::instance && is_size_type(v->type);
 }
 
 Value* like(Tracer& t, Value* model, std::vector<Value*> items) {

@@ -232,11 +232,9 @@ void guard_linked_order(Tracer& t, DictValue* v, PyObject* keys) {
   note(t, GuardKind::linked_order, v->source, keys);
 }
 
-}  // namespace
-
-// Keyword arguments come in the order in which a call names them, and hardly anybody looks at it. So they are found by key, and the
+// Keyword arguments come in the order in which a call names them, and code rarely looks at it. So they are found by key, and the
 // order is guarded when it is read. What was made of such dicts (the kwargs of a callee, copies) has its order from them.
-static bool is_found_by_key(const DictValue* v) {
+bool is_found_by_key(const DictValue* v) {
   if (!v->entries.empty() || !PyDict_CheckExact(v->object.get()) || PyDict_GET_SIZE(v->object.get()) < 2) return false;
   PyObject *key, *value;
   for (Py_ssize_t position = 0; PyDict_Next(v->object.get(), &position, &key, &value);)
@@ -244,7 +242,7 @@ static bool is_found_by_key(const DictValue* v) {
   return true;
 }
 
-static PyRef keys_of(PyObject* dict) {
+PyRef keys_of(PyObject* dict) {
   PyRef keys = PyRef::steal(PyTuple_New(PyDict_GET_SIZE(dict)));
   PyObject *key, *value;
   Py_ssize_t position = 0;
@@ -252,19 +250,36 @@ static PyRef keys_of(PyObject* dict) {
   return keys;
 }
 
+void take_order(DictValue* into, const DictValue* from) {
+  for (DictValue* real : from->order_from)
+    if (std::find(into->order_from.begin(), into->order_from.end(), real) == into->order_from.end()) into->order_from.push_back(real);
+}
+
+// id() of a real object, in a real dict of ints: the number, good for that object.
+Value* settled_key(Tracer& t, DictValue* v, Value* key) {
+  const bool by_identity = key->kind == ValueKind::tensor || (key->kind == ValueKind::instance && is_identity_key(key));
+  if (v->object && key->object && by_identity) t.guard_identity(key);
+  Value* of = key->kind == ValueKind::identity && v->object && !v->is_globals ? as<IdentityValue>(key)->of : nullptr;
+  if (!of || !of->object || of->source == guards::kNoSource) return key;
+  note(t, GuardKind::is, of->source, of->object.get());
+  return t.constant_steal(PyLong_FromVoidPtr(of->object.get()));
+}
+
+bool may_have_had(PyObject* dict, Value* key) {
+  return !key->object || !is_plain(key->object.get()) || PyDict_Contains(dict, key->object.get()) == 1;
+}
+
+}  // namespace
+
 void guard_order(guards::GuardSet& guards, std::vector<DictValue*>& dicts) {
   for (DictValue* v : std::exchange(dicts, {})) {
     guards::Guard guard;
     guard.kind = GuardKind::dict_keys;
     guard.source = v->source;
     guard.object = keys_of(v->object.get());
+    guard.line = v->keys_line;
     guards.add(std::move(guard));
   }
-}
-
-static void take_order(DictValue* into, const DictValue* from) {
-  for (DictValue* real : from->order_from)
-    if (std::find(into->order_from.begin(), into->order_from.end(), real) == into->order_from.end()) into->order_from.push_back(real);
 }
 
 void Tracer::load(DictValue* v) {
@@ -290,6 +305,7 @@ void Tracer::load_keys(DictValue* v) {
     v->entries.push_back({k, nullptr});
   }
   note(*this, by_key ? GuardKind::dict_key_set : GuardKind::dict_keys, v->source, keys.get());
+  v->keys_line = user_line();
   if (by_key) v->order_from.push_back(v);
   guard_linked_order(*this, v, keys.get());
   for (DictEntry& e : v->entries) entry_value(*this, v, e);
@@ -297,16 +313,6 @@ void Tracer::load_keys(DictValue* v) {
     if (e.value) dict_set(v, e.key, e.value);
     else dict_delete(v, e.key);
   }
-}
-
-// id() of a real object, in a real dict of ints: the number, good for that object.
-static Value* settled_key(Tracer& t, DictValue* v, Value* key) {
-  const bool by_identity = key->kind == ValueKind::tensor || (key->kind == ValueKind::instance && is_identity_key(key));
-  if (v->object && key->object && by_identity) t.guard_identity(key);
-  Value* of = key->kind == ValueKind::identity && v->object && !v->is_globals ? as<IdentityValue>(key)->of : nullptr;
-  if (!of || !of->object || of->source == guards::kNoSource) return key;
-  note(t, GuardKind::is, of->source, of->object.get());
-  return t.constant_steal(PyLong_FromVoidPtr(of->object.get()));
 }
 
 Value* Tracer::dict_get(DictValue* v, Value* key) {
@@ -326,15 +332,11 @@ Value* Tracer::dict_get(DictValue* v, Value* key) {
   return read_real(*this, v, key, hash);
 }
 
-static bool may_have_had(PyObject* dict, Value* key) {
-  return !key->object || !is_plain(key->object.get()) || PyDict_Contains(dict, key->object.get()) == 1;
-}
-
 void Tracer::dict_set(DictValue* v, Value* key, Value* to) {
   key = settled_key(*this, v, key);
   if (v->owner) {
     PyObject* name = attribute_name(key);
-    if (!name) graph_break(BreakReason::unsupported_value, "an instance dict with keys that are no str");
+    if (!name) graph_break(BreakReason::unsupported_value, "an instance dict with a key that is not a str");
     constant(payload_of(key));
     return set_own_attribute(*this, v->owner, name, to);
   }

@@ -9,10 +9,10 @@ namespace {
 
 using State = GeneratorValue::State;
 
-// The instruction behind a yield is a RESUME that says what the yield is part of: 2 yield from, 3 await.
+// The instruction after a yield is a RESUME that says what the yield is part of: 2 yield from, 3 await.
 bool suspended_in_yield_from(const SymbolicFrame& f) {
-  const Instruction& behind = f.code->instructions[f.position];
-  return behind.op == Op::resume && (behind.arg & 3) >= 2;
+  const Instruction& next = f.code->instructions[f.position];
+  return next.op == Op::resume && (next.arg & 3) >= 2;
 }
 
 }  // namespace

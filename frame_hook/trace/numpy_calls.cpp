@@ -10,6 +10,8 @@
 
 namespace framejit::frame_hook {
 
+bool is_numpy_module(std::string_view name) { return name == "numpy" || name.starts_with("numpy."); }
+
 bool is_of_numpy(PyObject* callable) {
   const auto of_numpy = [](const char* name) { return std::strncmp(name, "numpy.", 6) == 0; };
   if (of_numpy(Py_TYPE(callable)->tp_name)) return true;
@@ -17,7 +19,7 @@ bool is_of_numpy(PyObject* callable) {
   if (Py_IS_TYPE(callable, &PyMethodDescr_Type))
     return of_numpy(reinterpret_cast<PyDescrObject*>(callable)->d_type->tp_name);
   PyObject* module = PyCFunction_Check(callable) ? reinterpret_cast<PyCFunctionObject*>(callable)->m_module : nullptr;
-  return module && PyUnicode_Check(module) && std::string_view(text_of(module)).substr(0, 5) == "numpy";
+  return module && PyUnicode_Check(module) && is_numpy_module(text_of(module));
 }
 
 bool calls_numpy(PyObject* callable, const std::vector<PyObject*>& args) {
@@ -44,21 +46,27 @@ NumpyWarnings::~NumpyWarnings() {
   PyErr_Restore(type, value, traceback);
 }
 
+PyRef attribute_of(PyObject* object, const char* name) {
+  PyRef found = PyRef::steal(PyObject_GetAttrString(object, name));
+  if (!found) drop_error();
+  return found;
+}
+
 namespace {
 
 constexpr int64_t kMostBytes = 1 << 20;  // of an array: a larger one is no work for a trace, and each call copies it
 
-PyRef attribute(PyObject* object, const char* name) {
-  PyRef found = PyRef::steal(PyObject_GetAttrString(object, name));
-  if (!found) drop_error();
-  return found;
+// What a traced tensor holds in every call; null: that is not known.
+PyRef known_contents(Tracer& t, Value* tensor) {
+  const PyRef traced = t.materialise(tensor);
+  return PyRef::steal(t.recording().known_contents(traced.get()));
 }
 
 bool is_array_type(PyTypeObject* type) {
   return !(type->tp_flags & Py_TPFLAGS_HEAPTYPE) && std::strcmp(type->tp_name, "numpy.ndarray") == 0;
 }
 
-bool is_true(PyObject* object, const char* name) { return object && attribute(object, name).get() == Py_True; }
+bool is_true(PyObject* object, const char* name) { return object && attribute_of(object, name).get() == Py_True; }
 
 bool is_dtype(PyObject* object) { return std::strncmp(Py_TYPE(object)->tp_name, "numpy.dtype", 11) == 0; }
 
@@ -72,8 +80,7 @@ class Operands {
     switch (v->kind) {
       case ValueKind::array: arrays.push_back(as<ArrayValue>(v)); return as<ArrayValue>(v)->array;
       case ValueKind::tensor: {
-        const PyRef traced = t_.materialise(v);
-        PyRef contents = PyRef::steal(t_.recording().known_contents(traced.get()));
+        PyRef contents = known_contents(t_, v);
         if (!contents) graph_break(BreakReason::data_dependent_value, name_ + " of a tensor");
         tensors.push_back(contents);
         return contents;
@@ -117,7 +124,7 @@ class ReadOnly {
  public:
   ReadOnly(const std::vector<ArrayValue*>& arrays, const ArrayValue* written) {
     for (ArrayValue* v : arrays)
-      if (v != written && is_true(attribute(v->array.get(), "flags").get(), "writeable")) locked_.push_back(v->array);
+      if (v != written && is_true(attribute_of(v->array.get(), "flags").get(), "writeable")) locked_.push_back(v->array);
     for (const PyRef& array : locked_) set_writeable(array.get(), false);
   }
   ~ReadOnly() {
@@ -135,13 +142,13 @@ class ReadOnly {
 
 ArrayValue* wrap_array(Tracer& t, PyObject* array, const std::string& made_by) {
   if (const auto known = t.protocol().arrays.find(array); known != t.protocol().arrays.end()) return known->second;
-  const PyRef dtype = attribute(array, "dtype"), kind = attribute(dtype.get(), "kind"),
-              bytes = attribute(array, "nbytes"), base = attribute(array, "base");
+  const PyRef dtype = attribute_of(array, "dtype"), kind = attribute_of(dtype.get(), "kind"),
+              bytes = attribute_of(array, "nbytes"), base = attribute_of(array, "base");
   const bool numbers = kind && std::strchr("biuf", *text_of(kind.get())) && is_true(dtype.get(), "isnative");
   const bool has_root = base && (base.get() == Py_None || is_array_type(Py_TYPE(base.get())));
   if (!numbers || !has_root || PyLong_AsLongLong(bytes.get()) > kMostBytes)
     graph_break(BreakReason::unsupported_value, "an array that " + made_by + " makes");
-  if (!is_true(attribute(array, "flags").get(), "writeable")) set_writeable(array, true);  // a view of what was locked
+  if (!is_true(attribute_of(array, "flags").get(), "writeable")) set_writeable(array, true);  // a view of what was locked
   auto* v = t.make<ArrayValue>(ValueKind::array, Py_TYPE(array));
   v->type_guarded = true;
   v->array = PyRef::borrow(array);
@@ -182,7 +189,7 @@ Value* wrap_tensor(Tracer& t, PyObject* made, const Operands& operands, const st
 }
 
 void share(Tracer& t, ArrayValue* array, Value* tensor) {
-  if (!std::exchange(array->root->is_shared, true)) array->root->shared_at = t.step_to_stop_before();
+  if (!std::exchange(array->root->is_shared, true)) array->root->shared_at = t.resumable_step();
   const PyRef traced = t.materialise(tensor);
   t.recording().keep_unwritten(traced.get());
 }
@@ -225,9 +232,7 @@ Value* call_numpy(Tracer& t, PyObject* callable, const Arguments& args, ArrayVal
   graph_break(BreakReason::unknown_callable, name + " of an array, which raises");
 }
 
-Value* array_operator(Tracer& t, const char* function, Value* a, Value* b) {
-  const std::string_view name = function;
-  const bool in_place = name.size() > 2 && name[0] == 'i' && name != "invert";
+Value* array_operator(Tracer& t, const char* function, Value* a, Value* b, bool in_place) {
   if (in_place && a->kind != ValueKind::array)
     graph_break(BreakReason::unsupported_value, std::string(function) + " with an array on the right");
   if (in_place) refuse_shared(as<ArrayValue>(a));
@@ -239,7 +244,7 @@ Value* array_attribute(Tracer& t, ArrayValue* array, PyObject* name) {
                                                "real",  "itemsize", "nbytes", "strides"};
   const std::string text = text_of(name);
   const bool is_read = std::find(std::begin(kRead), std::end(kRead), text) != std::end(kRead);
-  const PyRef found = is_read ? attribute(array->array.get(), text.c_str()) : PyRef();
+  const PyRef found = is_read ? attribute_of(array->array.get(), text.c_str()) : PyRef();
   if (!found) graph_break(BreakReason::unknown_attribute, "numpy.ndarray." + text);
   return wrap_answer(t, found.get(), "numpy.ndarray." + text);
 }
@@ -262,10 +267,10 @@ void write_array_item(Tracer& t, ArrayValue* array, Value* key, Value* to) {
   call_numpy(t, operator_function("setitem"), Arguments{{array, key, to}, {}}, array);
 }
 
-bool lies_in_order(PyObject* array) { return is_true(attribute(array, "flags").get(), "c_contiguous"); }
+bool lies_in_order(PyObject* array) { return is_true(attribute_of(array, "flags").get(), "c_contiguous"); }
 
 Value* of_known_tensor(Tracer& t, PyObject* function, Value* tensor) {
-  const PyRef traced = t.materialise(tensor), contents = PyRef::steal(t.recording().known_contents(traced.get()));
+  const PyRef contents = known_contents(t, tensor);
   if (!contents) return nullptr;
   PyObject* result = PyObject_CallOneArg(function, contents.get());
   return result ? t.wrap_result(result) : t.constant_steal(nullptr);
@@ -273,7 +278,7 @@ Value* of_known_tensor(Tracer& t, PyObject* function, Value* tensor) {
 
 Value* array_of_tensor(Tracer& t, Value* tensor) {
   if (tensor->kind != ValueKind::tensor) return nullptr;
-  const PyRef traced = t.materialise(tensor), contents = PyRef::steal(t.recording().known_contents(traced.get()));
+  const PyRef contents = known_contents(t, tensor);
   const PyRef real = contents ? PyRef::steal(PyObject_CallMethod(contents.get(), "numpy", nullptr)) : PyRef();
   const PyRef own =
       real && lies_in_order(real.get()) ? PyRef::steal(PyObject_CallMethod(real.get(), "copy", nullptr)) : PyRef();
@@ -287,7 +292,7 @@ Value* tensor_of_array(Tracer& t, ArrayValue* array, bool shares) {
   if (!lies_in_order(array->array.get()))
     graph_break(BreakReason::unsupported_value, "a tensor of an array in another order than that of its memory");
   PyObject* torch = PyDict_GetItemString(PyImport_GetModuleDict(), "torch");
-  const PyRef make = attribute(torch, "from_numpy"),
+  const PyRef make = attribute_of(torch, "from_numpy"),
               copy = PyRef::steal(PyObject_CallMethod(array->array.get(), "copy", nullptr));
   const PyRef real = copy ? PyRef::steal(PyObject_CallOneArg(make.get(), copy.get())) : PyRef();
   if (!real) drop_error(), graph_break(BreakReason::unsupported_value, "a tensor of an array of this dtype");

@@ -7,6 +7,7 @@
 
 #include <Python.h>
 
+#include <string_view>
 #include <vector>
 
 #include "frame_hook/trace/tracer.h"
@@ -14,6 +15,7 @@
 
 namespace framejit::frame_hook {
 
+bool is_numpy_module(std::string_view name);  // NumPy, or a module of it
 // The callable is NumPy's own: a function, a ufunc, a class of numbers, a method of one or of arrays.
 bool is_of_numpy(PyObject* callable);
 // The callable, or one of the arguments, is NumPy's own.
@@ -34,10 +36,11 @@ class NumpyWarnings {
 // A row of numpy_rows.def, or a function of module operator, on numbers, arrays, and lists and tuples of them. It may
 // write to `written`.
 Value* call_numpy(Tracer& t, PyObject* callable, const Arguments& args, ArrayValue* written = nullptr);
-Value* array_operator(Tracer& t, const char* function, Value* a, Value* b);  // `function` of module operator
+Value* array_operator(Tracer& t, const char* function, Value* a, Value* b, bool in_place);  // `function` of module operator
 Value* array_attribute(Tracer& t, ArrayValue* array, PyObject* name);
 Value* array_item(Tracer& t, ArrayValue* array, Value* key);
 void write_array_item(Tracer& t, ArrayValue* array, Value* key, Value* to);
+PyRef attribute_of(PyObject* object, const char* name);  // null where it has none; no error is set
 bool lies_in_order(PyObject* array);  // contiguous, the last dimension innermost
 
 // What a pure function gives for a tensor whose contents are known; null: they are not.

@@ -71,7 +71,7 @@ bool is_numpy_scalar_type(PyTypeObject* type) {
 bool is_numpy_scalar(PyObject* object) { return !(Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE) && remembered(is_numpy_scalar_type, Py_TYPE(object)); }
 
 bool is_typing_form(PyObject* object) {
-  static std::vector<PyObject*>* classes = nullptr;  // kept for ever
+  static std::vector<PyObject*>* classes = nullptr;  // never freed
   PyTypeObject* type = Py_TYPE(object);
   if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
   PyObject *typing = loaded_module("typing"), *abc = loaded_module("_collections_abc");
@@ -94,7 +94,7 @@ bool is_typing_form(PyObject* object) {
 bool is_enum_class(PyObject* object) {
   PyTypeObject* meta = Py_TYPE(object);
   if (meta == &PyType_Type || !PyType_Check(object)) return false;
-  static PyTypeObject* enum_type = nullptr;  // kept for ever, once the module was imported
+  static PyTypeObject* enum_type = nullptr;  // never freed, once the module was imported
   if (!enum_type) {
     PyObject* module = loaded_module("enum");
     PyObject* found = module ? PyDict_GetItemString(PyModule_GetDict(module), "EnumMeta") : nullptr;
@@ -173,13 +173,36 @@ std::vector<PyObject*> items_of_set(PyObject* set) {
   return items;
 }
 
-bool is_torch_module(PyObject* object) {
-  static PyObject* known = nullptr;  // kept for ever
+bool is_size_type(const PyTypeObject* type) { return !(type->tp_flags & Py_TPFLAGS_HEAPTYPE) && std::strcmp(type->tp_name, "torch.Size") == 0; }
+
+namespace {
+
+PyTypeObject* module_class() {  // nn.Module; null before it is imported
+  static PyObject* known = nullptr;  // never freed
   if (!known) {
     PyObject* module = loaded_module("torch.nn.modules.module");
     known = Py_XNewRef(module ? PyDict_GetItemString(PyModule_GetDict(module), "Module") : nullptr);
   }
-  return known && PyType_Check(known) && PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(known));
+  return known && PyType_Check(known) ? reinterpret_cast<PyTypeObject*>(known) : nullptr;
+}
+
+}  // namespace
+
+bool is_torch_module(PyObject* object) {
+  PyTypeObject* const module = module_class();
+  return module && PyType_IsSubtype(Py_TYPE(object), module);
+}
+
+bool calls_forward(PyCodeObject* code) {
+  PyTypeObject* const module = module_class();
+  const auto is_code_of = [&](const char* name) {
+    PyObject* found = PyDict_GetItemString(module->tp_dict, name);
+    if (!found || !PyFunction_Check(found)) return false;
+    const int is_equal = PyObject_RichCompareBool(reinterpret_cast<PyFunctionObject*>(found)->func_code, reinterpret_cast<PyObject*>(code), Py_EQ);
+    if (is_equal < 0) drop_error();
+    return is_equal == 1;
+  };
+  return module && (is_code_of("_wrapped_call_impl") || is_code_of("_call_impl"));
 }
 
 bool is_torch_file(PyObject* filename) {

@@ -36,7 +36,9 @@ bool is_builtin_subclass(PyTypeObject* type);
 PyRef exact_copy_of_scalar(PyObject* object);
 // Items of an exact set or frozenset in its order, borrowed from it.
 std::vector<PyObject*> items_of_set(PyObject* set);
+bool is_size_type(const PyTypeObject* type);  // torch.Size itself
 bool is_torch_module(PyObject* object);  // an instance of nn.Module
+bool calls_forward(PyCodeObject* code);  // what nn.Module itself runs when a module is called, or a copy of that
 // Whether the file is part of the torch package itself.
 bool is_torch_file(PyObject* filename);
 bool is_library_file(PyObject* filename);   // of the standard library or of an installed package

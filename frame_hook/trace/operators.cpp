@@ -314,7 +314,7 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
   PyObject* function = operator_function(in_place ? row.in_place_function : row.function);
   const bool has_array = a->kind == ValueKind::array || b->kind == ValueKind::array;
   if (has_array && !(in_place && a->kind == ValueKind::tensor))
-    return array_operator(*this, in_place ? row.in_place_function : row.function, a, b);
+    return array_operator(*this, in_place ? row.in_place_function : row.function, a, b, in_place);
   if (a->kind == ValueKind::tensor || b->kind == ValueKind::tensor) {
     Value* other = a->kind == ValueKind::tensor ? b : a;
     if (other->kind == ValueKind::instance)
@@ -357,7 +357,7 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
   right = specialised(*this, right);
   const bool concrete = (is_plain(*this, left) || is_constant(left)) && (is_plain(*this, right) || is_constant(right));
   for (Value* v : {left, right})
-    if (concrete && base == kOr && v->object && !compares_in_c(v->object.get())) graph_break(BreakReason::unsupported_value, "operator | on " + describe(v));
+    if (concrete && base == kOr && v->object && !type_compares_in_c(v->object.get())) graph_break(BreakReason::unsupported_value, "operator | on " + describe(v));
   if (concrete) return call_pure(function, Arguments{{left, right}, {}});
   for (Value* v : {a, b})
     if (may_know_operator(*this, v) || (base == kMultiply && repeats(*this, v, v == a ? b : a)))

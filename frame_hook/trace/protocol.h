@@ -40,7 +40,7 @@ PyObject* operator_function(const char* name); // of module operator, borrowed; 
 const char* text_of(PyObject* str);            // UTF-8 of an exact str; "?" when it has none
 std::string describe(Value* v);                // "a list", "function f": for break details
 
-// While a callee inlined under this guard runs, the frame's instruction cannot be resumed behind the callee.
+// While a callee inlined under this guard runs, the frame's instruction cannot be resumed after the callee.
 class Unresumable {
  public:
   explicit Unresumable(Tracer& t) : frame_(t.frames().empty() ? nullptr : t.frames().back()) {
@@ -84,9 +84,9 @@ inline bool is_none(Tracer& t, Value* v) {                    // or not given; t
 inline bool is_not_implemented(Value* v) { return v->kind == ValueKind::object && v->object && v->object.get() == Py_NotImplemented; }
 Value* specialised(Tracer& t, Value* v);                     // a sym_int becomes its constant; others are themselves
 Value* without_symbols(Tracer& t, Value* v);                 // what a concrete call can get: no payload, and symbols in tuples are numbers too
-// What the class of a C extension computes is its own (np.float64(2.0) * 2 is no float): a break where v is a number of such a class.
 // The TypeError of an operation that v's class does not have; where it has it, in C, the trace breaks.
 [[noreturn]] void raise_unless_in_c(Tracer& t, Value* v, bool in_c, const std::string& message);
+// What the class of a C extension computes is its own (np.float64(2.0) * 2 is no float): a break where v is a number of such a class.
 void refuse_unknown_arithmetic(Value* v, const char* what);
 PyObject* real_type(Value* v);                               // the type object that v stands for, or null (not guarded)
 PyTypeObject* known_type(Tracer& t, Value* v);               // the same, guarded
@@ -162,7 +162,7 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
 
 // ---- what builtin containers do
 Value* raw_get_item(Tracer& t, Value* v, Value* key);
-bool compares_in_c(PyObject* type);                              // a union asks which of its types are equal
+bool type_compares_in_c(PyObject* type);                         // a union asks which of its types are equal
 Value* type_subscript(Tracer& t, Value* v, Value* key);         // of a type or a form of module typing, by types; null: something else
 void raw_set_item(Tracer& t, Value* v, Value* key, Value* to);
 void raw_delete_item(Tracer& t, Value* v, Value* key);

@@ -1,6 +1,7 @@
 // frame_hook/trace/strings.cpp — str(), repr(), format(), join: concretely on plain values, through inlined special methods otherwise.
 // A text that would hold an address, or a tensor's data, breaks.
 #include <algorithm>
+#include <cctype>
 #include <cstring>
 
 #include "frame_hook/trace/builtins.h"
@@ -68,7 +69,7 @@ std::string instance_repr(Tracer& t, Value* v) {
   }
   Value* payload = payload_of(v);
   PyTypeObject* base = builtin_base(v->type);
-  if (std::string_view(base->tp_name) == "torch.Size" && payload->kind == ValueKind::tuple) return "torch.Size([" + joined(t, t.unpack(payload)) + "])";
+  if (is_size_type(base) && payload->kind == ValueKind::tuple) return "torch.Size([" + joined(t, t.unpack(payload)) + "])";
   if (payload->kind == ValueKind::set && base == payload->type) return std::string(bare_name(v->type)) + "(" + set_items_text(t, as<SetValue>(payload)) + ")";
   if (payload != v && base == payload->type) return repr_text(t, payload);
   no_text(v);
@@ -269,5 +270,20 @@ Value* str_format(Tracer& t, const Arguments& args) {
 }
 
 }  // namespace rows
+
+// Other codecs and error handlers are Python code that anybody may register.
+void refuse_foreign_codecs(Tracer& t, const Arguments& args) {
+  static constexpr std::string_view kKnown[] = {"utf-8", "utf8", "ascii", "latin-1", "latin1", "iso-8859-1", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be",
+                                                "strict", "ignore", "replace", "backslashreplace", "surrogateescape", "surrogatepass", "xmlcharrefreplace", "namereplace"};
+  auto check = [&](Value* v) {
+    v = payload_of(v);
+    std::string name = v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get()) ? text_of(t.constant(v)) : "?";
+    for (char& c : name) c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (std::find(std::begin(kKnown), std::end(kKnown), name) == std::end(kKnown)) graph_break(BreakReason::unknown_callable, "codec or error handler " + name);
+  };
+  for (size_t i = 1; i < args.positional.size(); ++i) check(args.positional[i]);
+  for (const auto& [name, v] : args.keywords)
+    if (const std::string_view text = text_of(name); text == "encoding" || text == "errors") check(v);
+}
 
 }  // namespace framejit::frame_hook

@@ -2,7 +2,7 @@
 //
 // Told yes, a program may take a path that eager never takes, and fail there. While nothing of a trace is committed, it is made again as
 // plain Python would run it. What fails after a commit cannot be mended, so yes is told in a trace that ends in a break only if it
-// comes further that way.
+// gets further that way.
 #include "frame_hook/trace/tracer.h"
 
 namespace framejit::frame_hook {

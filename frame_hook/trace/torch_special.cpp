@@ -156,7 +156,7 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
     t.load(function);
     return row(t, args);
   }
-  if (runs_concretely(function->object.get()) && std::string_view(module_name(f)).substr(0, 5) == "numpy") {
+  if (runs_concretely(function->object.get()) && is_numpy_module(module_name(f))) {
     t.load(function);
     return call_numpy(t, function->object.get(), args);
   }

@@ -56,7 +56,7 @@ struct FrameExit {                        // one frame at the exit, outermost fi
 enum class Told : uint8_t {
   nothing,         // it did not ask
   yes,
-  no,              // because the trace ends in a break, and comes as far with this answer
+  no,              // because the trace ends in a break, and gets as far with this answer
   no_after_error,  // because an exception left the trace when it was told yes: no for the rest of the call
   no_as_before,    // because of TraceHints
 };
@@ -132,9 +132,7 @@ class Tracer {
   void drops(Value* v, Value* kept = nullptr);
   void deletes(Value* v);                                  // the same by a del statement
   Value* lifted(PyObject* real);                           // a traced tensor that has the contents of a real one
-  uint64_t step_to_stop_before() const {
-    return resumable_step();
-  }  // when what is done now cannot be rebuilt at the exit
+  uint64_t resumable_step() const;                         // of the innermost instruction that tracing can stop before
   PyObject* traced_tensor(TensorValue* v);                 // borrowed; makes it an input on first use
   Value* identity_of(Value* v);                            // id(v)
   Value* referent_of(Value* reference);                    // what a real weak reference gives
@@ -275,7 +273,7 @@ class Tracer {
 
   // Where a trace stops
   std::unordered_map<std::string, PyRef> assumed_constants_;
-  Told told_;                                              // what whoever asks is told in this attempt
+  Told told_;                                              // the answer to is_compiling() in this attempt
   bool compiling_was_asked_ = false;                       // in this attempt
   struct Break {
     std::vector<std::pair<const PyCodeObject*, size_t>> frames;  // each at its instruction, outermost first
@@ -312,7 +310,6 @@ class Tracer {
   struct Obstacle { uint64_t step; std::string what; };
   std::optional<Obstacle> find_obstacle();                 // what cannot be rebuilt at the exit, and the step to stop before
   std::shared_ptr<SymbolicFrame> root_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, size_t start);
-  uint64_t resumable_step() const;                         // of the innermost instruction that tracing can stop before
   bool resumable_here() const;
   [[noreturn]] void stop_here();
   void check_step();                                       // stop step, limits, signals

@@ -53,7 +53,7 @@ bool has_known_subscript(Tracer& t, Value* v) {
 
 }  // namespace
 
-bool compares_in_c(PyObject* type) {
+bool type_compares_in_c(PyObject* type) {
   if (PyType_Check(type)) return Py_TYPE(type)->tp_richcompare == PyType_Type.tp_richcompare;
   static PyTypeObject* const union_type = Py_TYPE(PyNumber_Or(reinterpret_cast<PyObject*>(&PyLong_Type), reinterpret_cast<PyObject*>(&PyUnicode_Type)));
   if (Py_TYPE(type) != &Py_GenericAliasType && Py_TYPE(type) != union_type) return true;
@@ -61,7 +61,7 @@ bool compares_in_c(PyObject* type) {
   if (!args) return drop_error(), false;
   const Nested nested("a deep type");
   for (Py_ssize_t i = 0; PyTuple_Check(args.get()) && i < PyTuple_GET_SIZE(args.get()); ++i)
-    if (!compares_in_c(PyTuple_GET_ITEM(args.get(), i))) return false;
+    if (!type_compares_in_c(PyTuple_GET_ITEM(args.get(), i))) return false;
   return true;
 }
 

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "graph/sym_expr.h"
+#include "guards/guard.h"
 #include "guards/py_ref.h"
 #include "guards/source.h"
 #include "runtime/base/pointer_map.h"
@@ -98,6 +99,7 @@ struct DictValue : Value {
   DictReads read;                            // items read one by one before loading
   bool is_globals = false;                   // never loaded for a write: entries are the written keys alone, replayed key by key
   uint32_t removals = 0;                     // how often something was taken out
+  guards::LineId keys_line = guards::kNoLine;  // of the user, that caused the loading
   std::vector<DictValue*> order_from;        // real dicts whose order `entries` follow, and that are not guarded to be in it
   InstanceValue* owner = nullptr;            // this is the __dict__ of a traced instance: its attributes, not `entries`, are the truth
 };
@@ -164,8 +166,7 @@ struct IdentityValue : Value {   // type int; equal when `of` are the same objec
 struct ArrayValue : Value {
   PyRef array;
   ArrayValue* root = nullptr;
-  bool is_shared =
-      false;  // of a root: a tensor has its memory too, so that it is neither written any more nor leaves the trace
+  bool is_shared = false;        // of a root: a tensor has its memory too, so that it is neither written any more nor leaves the trace
   uint64_t shared_at = 0;        // the step to stop before when it would
 };
 struct SuperValue : Value { Value* start_type; Value* self; Value* self_type; };

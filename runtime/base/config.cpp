@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <optional>
 #include <string_view>
 
 namespace framejit {
@@ -20,9 +21,18 @@ Result<void> assign(bool& field, const KnobRow& row, const std::string& value) {
   return {};
 }
 
+std::optional<int64_t> number(std::string_view text) {
+  int64_t result = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), result);
+  return failed == std::errc() && end == text.data() + text.size() ? std::optional(result) : std::nullopt;
+}
+
 Result<void> assign(int64_t& field, const KnobRow& row, const std::string& value) {
-  const auto [end, failed] = std::from_chars(value.data(), value.data() + value.size(), field);
-  if (failed != std::errc() || end != value.data() + value.size()) return bad_value(row, value, "an integer");
+  const std::string_view range(row.choices);
+  const int64_t least = number(range.substr(0, range.find(".."))).value(), most = number(range.substr(range.find("..") + 2)).value();
+  const std::optional<int64_t> given = number(value);
+  if (!given || *given < least || *given > most) return bad_value(row, value, "an integer from " + std::to_string(least) + " to " + std::to_string(most));
+  field = *given;
   return {};
 }
 

@@ -252,7 +252,11 @@ def test_help_lists_the_channels():
     ({"FRAMEJIT_LOGS_OUT": "/nowhere/at/all"}, "cannot write '/nowhere/at/all'"),
     ({"FRAMEJIT_DUMP_DIR": "/proc/nowhere"}, "FRAMEJIT_DUMP_DIR: cannot write '/proc/nowhere'"),
     ({"FRAMEJIT_STRICT": "maybe"}, "FRAMEJIT_STRICT='maybe' is not accepted: expected 0 or 1"),
-    ({"FRAMEJIT_ENTRIES": "8x"}, "expected an integer"),
+    ({"FRAMEJIT_ENTRIES": "8x"}, "expected an integer from 0 to"),
+    ({"FRAMEJIT_ENTRIES": "-1"}, "FRAMEJIT_ENTRIES='-1' is not accepted: expected an integer from 0 to"),
+    ({"FRAMEJIT_MIN_CALLS": "-5"}, "expected an integer from 1 to"),
+    ({"FRAMEJIT_AUTOTUNE_MS": "-3"}, "expected an integer from 0 to"),
+    ({"FRAMEJIT_CACHE_MB": "9" * 20}, "expected an integer from 0 to 1000000000 "),
     ({"FRAMEJIT_CPU_FEATURES": "mmx"}, "auto|avx512|avx2|generic"),
     ({"FRAMEJIT_LOG": "all"}, "unknown setting FRAMEJIT_LOG; known: FRAMEJIT"),
     ({"FRAMEJIT_FILTER": "(", "FRAMEJIT": "1"}, "FRAMEJIT_FILTER"),
@@ -280,6 +284,28 @@ def test_a_recompile_is_one_event_of_the_closest_entry():
     recompiles = [e["fields"] for e in heard if e["event"] == "Recompile"]
     assert [f["count"] for f in recompiles] == ["1/8", "2/8"], recompiles
     assert recompiles[1]["guard"].endswith(" (the closest of 2 entries)") and "L['x'].dim() == 1 but is 2" in recompiles[1]["guard"]
+
+
+def places_of_recompiles(heard):
+    return [e["at"] for e in heard if e["event"] == "Recompile"]
+
+
+def test_a_recompile_names_the_line_where_the_entry_begins():
+    def f(x, k):
+        y = x + 1
+        print(end="")
+        return y * len(k)
+    first = f.__code__.co_firstlineno
+    heard = events_of(framejit.compile(f), (torch.ones(2), "a"), (torch.ones(2), "ab"))
+    assert places_of_recompiles(heard) == [f"test_logs.py:{first + 2} {f.__qualname__}"], heard
+
+
+def test_a_recompile_of_a_module_names_its_forward():
+    class Net(torch.nn.Module):
+        def forward(self, x, k):
+            return x * len(k)
+    heard = events_of(framejit.compile(Net()), (torch.ones(2), "a"), (torch.ones(2), "ab"))
+    assert places_of_recompiles(heard) == [f"test_logs.py:{Net.forward.__code__.co_firstlineno} {Net.forward.__qualname__}"], heard
 
 
 def test_a_break_in_library_code_names_the_users_line_too():

@@ -14,7 +14,7 @@ from test_api import run
 @pytest.fixture
 def said():
     seen = []
-    token = _framejit.add_listener(lambda e: e["event"] in ("LeftAlone", "Limit") and seen.append((e["event"], e["text"])))
+    token = _framejit.add_listener(lambda e: e["event"] in ("LeftAlone", "Limit", "LimitOfModules") and seen.append((e["event"], e["text"])))
     yield seen
     _framejit.remove_listener(token)
 
@@ -88,6 +88,11 @@ class Lettered(torch.nn.Module):
         return x + len(self.word)
 
 
+class Worded(Lettered):
+    def forward(self, x, word):
+        return x + len(self.word) + len(word)
+
+
 class Broken(Lettered):
     def forward(self, x):
         pause()
@@ -113,6 +118,17 @@ def test_each_live_module_has_room(said, count):
         for _ in range(3):
             assert torch.equal(compiled(x), stack(x))
     assert framejit.stats()["fallback_reasons"] == {} and not said, framejit.stats()
+
+
+def test_the_limit_of_all_modules_says_so(said):
+    """24 modules with 7 words each: none fills its own room, and all together fill 16."""
+    x, models = torch.ones(3), [framejit.compile(Worded("w" * n)) for n in range(24)]
+    with torch.no_grad():
+        for length in range(7):
+            for n, model in enumerate(models):
+                assert torch.equal(model(x, "w" * length), x + n + length)
+    assert framejit.stats()["graphs"] == 128 and [event for event, _ in said] == ["LimitOfModules"], (framejit.stats(), said)
+    assert "warning: 128/128 entries of all modules here (16 x FRAMEJIT_ENTRIES), plain Python from now on: " in said[0][1], said
 
 
 @pytest.mark.nothing_captured

@@ -64,3 +64,12 @@ def test_the_table_names_what_runs():
     assert set(SHORT) < set(floors) and set(exceptions) <= set(floors) and all(floor > 8 for floor in floors.values())
     floors, exceptions = trace_all.read_table("trace_stdlib.txt")
     assert len(floors) > 130 and set(exceptions) <= set(floors)
+
+
+def test_a_floor_that_cannot_fail_is_refused(tmp_path):
+    table = tmp_path / "table.txt"
+    table.write_text("floor test_a 18.2 18.2 18.2\nfloor test_b ? ? ?\nfloor test_c - - -\n")
+    assert trace_all.read_table(str(table)) == ({"test_a": 18.2, "test_b": 0.0}, {})
+    table.write_text("floor test_a 0.0 0.0 0.0\n")
+    with pytest.raises(AssertionError, match="a floor of 0.0 cannot fail"):
+        trace_all.read_table(str(table))

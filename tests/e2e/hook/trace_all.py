@@ -34,7 +34,8 @@ def read_table(name=TABLE):
         if words[:1] == ["floor"]:
             least = line.split()[2 + PYTHONS.index(THIS_PYTHON)]
             if least != "-":  # this Python has no such file
-                floors[words[1]] = float(least)
+                assert least == "?" or float(least) > 0, "a floor of 0.0 cannot fail, ? says that none was measured: " + line
+                floors[words[1]] = 0.0 if least == "?" else float(least)
         elif words:
             versions = re.match(r"\[([\d. ]+)\] ", words[2] + " " + words[3])
             assert words[0] in ("skip", "differs") and len(words) == 4, line
