@@ -1,6 +1,7 @@
 // frame_hook/aten/recording.cpp — calls under the recorder, and what may come out of them.
 #include "frame_hook/aten/recording.h"
 
+#include <ATen/ops/lift_fresh.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/Exceptions.h>

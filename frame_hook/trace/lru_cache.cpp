@@ -84,7 +84,7 @@ Value* call_uncached(Tracer& t, Value* v, const Arguments& args, PyObject* key) 
   const Actions before(t);
   Value* result = t.call(function, args);
   const bool alone = before.writes == 0 && before.contexts == 0 && t.protocol().calls_at_exit.empty();
-  if (!t.is_constant(result) && !acted(t, before) && alone) return nullptr;
+  if (!t.is_constant(result) && !acted(t, before) && alone && t.may_start_over()) return nullptr;
   if (!t.is_constant(result) || acted(t, before)) graph_break(BreakReason::unknown_callable, name_of(callable) + " which this call is the first of with its arguments");
   PyRef agreed = PyRef::steal(PyTuple_Pack(2, key, t.constant(result)));
   note(t, GuardKind::cache_agrees, source_of(t, v), agreed.get());
@@ -92,8 +92,8 @@ Value* call_uncached(Tracer& t, Value* v, const Arguments& args, PyObject* key) 
   return result;
 }
 
-// Calls the wrapper now, as plain Python would have; the entry that it has then.
-PyObject* fill(Tracer& t, PyObject* callable, const Arguments& args, PyObject* key) {
+// Calls the wrapper now, as plain Python would have. It has an entry then.
+void fill(Tracer& t, PyObject* callable, const Arguments& args, PyObject* key) {
   std::vector<PyObject*> given;
   const auto add = [&](Value* v) { given.push_back(t.is_constant(v) ? t.constant(v) : v->object.get()); };
   for (Value* v : args.positional) add(v);
@@ -103,9 +103,11 @@ PyObject* fill(Tracer& t, PyObject* callable, const Arguments& args, PyObject* k
     add(args.keywords[i].second);
   }
   const PyRef made = PyRef::steal(PyObject_Vectorcall(callable, given.data(), args.positional.size(), names.get()));
-  if (!made && error_is_interrupt()) return keep_error(), throw Interrupted{}, nullptr;
-  PyObject* entry = made ? PyDict_GetItemWithError(guards::lru_cache_of(callable), key) : nullptr;
-  if (entry) return entry;
+  if (!made && error_is_interrupt()) {
+    keep_error();
+    throw Interrupted{};
+  }
+  if (made && PyDict_GetItemWithError(guards::lru_cache_of(callable), key)) return;
   drop_error();
   graph_break(BreakReason::unknown_callable, name_of(callable));
 }
@@ -129,7 +131,8 @@ Value* call_lru_cache(Tracer& t, Value* v, const Arguments& given) {
     Value* result = call_uncached(t, v, args, key.get());
     t.forget_reliance();
     if (result) return result;
-    entry = fill(t, callable, args, key.get());
+    fill(t, callable, args, key.get());
+    t.start_over();
   }
   guards::SourceTable& sources = t.guards().sources;
   const guards::SourceId cache = sources.add(SourceKind::lru_cache, source_of(t, v));

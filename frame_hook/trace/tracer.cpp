@@ -130,6 +130,19 @@ void Tracer::stop_before(uint64_t step, BreakReason reason, std::string detail, 
   stop_where_ = std::move(where);
 }
 
+// Where earlier attempts were to stop is counted in steps that the next one does not take.
+void Tracer::forget_stops() {
+  stop_at_step_ = UINT64_MAX;
+  stop_facts_.clear();
+  if (break_told_yes_) told_ = Told::yes;
+  break_told_yes_.reset();
+}
+
+void Tracer::start_over() {
+  ++starts_over_;
+  throw StartOver{};
+}
+
 bool Tracer::attempt(const guards::FrameAccess& frame, const std::shared_ptr<const Code>& code, size_t start) {
   const std::shared_ptr<void> modes = frontend_.save_modes();
   bool done = false;
@@ -161,6 +174,9 @@ bool Tracer::run_root(std::shared_ptr<SymbolicFrame> root) {
     trace_.detail = stop_detail_;
     if (!stop_where_.empty()) trace_.where = stop_where_;
     trace_.place = stop_place_;
+  } catch (const StartOver&) {
+    forget_stops();
+    return false;
   } catch (const GraphBreak& b) {
     if (retells_at_break(b)) return false;
     stop_facts_ = std::exchange(break_facts_, {});

@@ -225,6 +225,9 @@ class Tracer {
   Recording& recording() { return *trace_.recording; }
   guards::GuardSet& guards() { return trace_.guards; }
   ProtocolState& protocol();                               // made on first use, one per trace
+  // After code of the program has run while tracing and changed what the trace reads. A trace may do it a few times.
+  [[noreturn]] void start_over();
+  bool may_start_over() const { return starts_over_ < 8; }
   // What a function returned that was run while tracing; one for all attempts. Null: it was not run.
   PyRef& assumed_constant(const std::string& call) { return assumed_constants_[call]; }
   bool tell_compiling() { return compiling_was_asked_ = true, told_ == Told::yes; }  // what torch.compiler.is_compiling() answers
@@ -275,6 +278,7 @@ class Tracer {
   std::unordered_map<std::string, PyRef> assumed_constants_;
   Told told_;                                              // the answer to is_compiling() in this attempt
   bool compiling_was_asked_ = false;                       // in this attempt
+  int starts_over_ = 0;
   struct Break {
     std::vector<std::pair<const PyCodeObject*, size_t>> frames;  // each at its instruction, outermost first
     uint64_t step;
@@ -303,6 +307,7 @@ class Tracer {
   PyCodeObject* root_code_ = nullptr;
   void reset(const guards::FrameAccess& frame);
   bool attempt(const guards::FrameAccess& frame, const std::shared_ptr<const Code>& code, size_t start);  // false: start over
+  void forget_stops();
   bool run_root(std::shared_ptr<SymbolicFrame> root);
   void stop_before(uint64_t step, BreakReason reason, std::string detail, std::string where);
   bool accept_exit();                                      // false: it cannot be rebuilt, the next attempt stops earlier

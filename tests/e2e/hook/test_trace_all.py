@@ -73,3 +73,30 @@ def test_a_floor_that_cannot_fail_is_refused(tmp_path):
     table.write_text("floor test_a 0.0 0.0 0.0\n")
     with pytest.raises(AssertionError, match="a floor of 0.0 cannot fail"):
         trace_all.read_table(str(table))
+
+FILLS = """
+import _framejit_hooktest as hook, re, urllib.parse
+
+class Context:
+    def __init__(self, pattern):
+        self.pattern = re.compile(pattern)
+
+def enter(pattern):
+    context = Context(pattern)
+    return context.pattern
+
+def run():
+    parts = urllib.parse.urlsplit("http://Server=sde; Service=sde:oracle")
+    return enter("Port could not be cast to integer value as 'oracle'"), parts
+
+hook.trace_all(True)
+pattern, parts = run()
+hook.trace_all(False)
+print(pattern.pattern, parts.scheme)
+"""
+
+
+def test_a_trace_that_runs_a_cached_function_and_becomes_too_long_stops_where_it_can():
+    environment = dict(os.environ, PYTHONPATH=os.path.dirname(importlib.util.find_spec("_framejit_hooktest").origin), FRAMEJIT_STRICT="1")
+    done = subprocess.run([sys.executable, "-c", FILLS], capture_output=True, text=True, env=environment, timeout=60)
+    assert done.stdout == "Port could not be cast to integer value as 'oracle' http\n", done.stderr
