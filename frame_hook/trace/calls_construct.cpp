@@ -34,6 +34,7 @@ Value* plain_payload(Tracer& t, PyTypeObject* base, const Arguments& args) {
 
 InstanceValue* new_partial(Tracer& t, PyTypeObject* type, const Arguments& args) {
   if (args.positional.empty()) t.raise_new(PyExc_TypeError, "type 'partial' takes at least one argument");
+  if (!t.type_of(args.positional[0])->tp_call) t.raise_new(PyExc_TypeError, "the first argument must be callable");
   InstanceValue* v = make_instance(t, type);
   Value* function = args.positional[0];
   std::vector<Value*> bound(args.positional.begin() + 1, args.positional.end());

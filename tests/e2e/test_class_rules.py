@@ -2,6 +2,7 @@
 import abc
 import collections
 import enum
+import functools
 import sys
 import types
 import typing
@@ -378,3 +379,19 @@ def test_isinstance_of_a_deep_tuple():
             classes = (classes,)
         return x + 1, isinstance("", classes), issubclass(int, classes)
     check(around, X)
+
+
+def test_partial_of_what_cannot_be_called():
+    def unused(x):
+        functools.partial(3)
+        return x + 1
+
+    def caught(x):
+        try:
+            p = functools.partial(x)
+        except TypeError as e:
+            return x - 1, str(e)
+        return x + 1, p
+    check(unused, torch.ones(2))
+    check(caught, torch.ones(2), breaks=0, compiles=1)
+    check(lambda x: functools.partial(functools.partial(torch.add, x), 2)(), torch.ones(2), breaks=0, compiles=1)
