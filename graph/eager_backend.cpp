@@ -63,7 +63,7 @@ class EagerCompiler {
 
   // Their kernels copy all of the operand's storage: of a slice, the result would begin where the slice does.
   static bool copies_storage(const Node& node) {
-    if (node.results[0] == kNoValue) return false;
+    if (node.results.empty() || node.results[0] == kNoValue) return false;  // an op that only checks has none
     static constexpr std::string_view kOps[] = {"slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scatter"};
     return std::find(std::begin(kOps), std::end(kOps), node.op->name) != std::end(kOps);
   }
