@@ -97,6 +97,19 @@ def test_crashes_and_hangs_are_verdicts():
 
 
 @pytest.mark.nothing_captured
+def test_a_program_that_takes_too_long_leaves_no_process(tmp_path):
+    noted = tmp_path / "pid"
+
+    def nested():
+        return wild_server.answer_of(lambda: (noted.write_text(str(os.getpid())), time.sleep(60)), 30)
+    assert wild_server.answer_of(nested, 3)["verdict"] == "timeout"
+    until = time.monotonic() + 10
+    while time.monotonic() < until and os.path.exists(f"/proc/{noted.read_text()}/cmdline") and open(f"/proc/{noted.read_text()}/cmdline").read():
+        time.sleep(0.05)  # a zombie has no command line
+    assert time.monotonic() < until
+
+
+@pytest.mark.nothing_captured
 def test_the_table_and_what_is_run_again(monkeypatch, tmp_path):
     common = dict(package="einops", seed=0, mode="compile", graphs=1, graph_breaks=0, recompiles=0, fallback_reasons={}, seconds=1)
     rows = [{**common, "name": "a", "verdict": "right", "detail": "", "whole": True, "break_reasons": {}, "resized": 2, "more_graphs": 3},

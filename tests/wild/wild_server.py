@@ -2,6 +2,7 @@
 
 The package is imported once; processes are forked from there. A record is a line of the journal; what the journal has is not run again.
 """
+import ctypes
 import importlib
 import json
 import os
@@ -15,12 +16,20 @@ import torch
 
 from wild_program import MODES, PassedOver, eager, eager_of_larger, first_line, measured
 
+PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
+
+
+def end_with_the_parent():
+    """A child that is killed takes with it those that it has forked."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
 
 def answer_of(body, seconds):
     """What `body` answers in a child: its record, or that it died or took too long."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
+        end_with_the_parent()
         os.close(reading)
         code = 1
         try:
