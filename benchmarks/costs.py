@@ -2,12 +2,13 @@
 
     python benchmarks/costs.py [ROW ...] [--rounds 15] [--threads 1]
 
-Each row has values that it could have and programs on whose speed it bears, at sizes that no model of the benchmarks has. Every program
-is compiled with each value, the variants run in turn inside one process, and what counts is each variant's fastest run, in seconds of
-the processor, so that other processes disturb little. Rows that bear on threads count seconds of the clock on two threads, and are left out
-where the machine is busy. The whole is done twice, with other code and memory: a row's number stays as it is unless another value is
-faster both times, by a twentieth in the mean of the programs. A row that says "compile" counts the first call too, as spread over a thousand
-calls. At the end: the column, for a class of inductor/target/machine_classes.def.
+Each row has values that it could have and programs on whose speed it bears, at sizes that no model of the benchmarks
+has. Every program is compiled with each value, the variants run in turn inside one process, and what counts is each
+variant's fastest run, in seconds of the processor, so that other processes disturb little. Rows that bear on threads
+count seconds of the clock on two threads, and are left out where the machine is busy. The whole is done twice, with
+other code and memory: a row's number stays as it is unless another value is faster both times, by a twentieth in the
+mean of the programs. A row that says "compile" counts the first call too, as spread over a thousand calls. At the
+end: the column, for a class of inductor/target/machine_classes.def.
 """
 import argparse
 import os
@@ -153,7 +154,8 @@ def running_extrema(x):
 BF16 = torch.bfloat16
 COLUMN_SIZES = [(columns, rand, (1501, 1207)), (columns, rand, (3001, 133)), (column_norms, rand, (907, 611))]
 LONG = [(all_of, rand, (100_003,)), (all_of, rand, (50_021,)), (row_sums, rand, (3, 70_001))]
-TURNED = [(turned, rand, (1001, 13), (13, 1001)), (turned, rand, (701, 523), (523, 701)), (turned_more, rand, (601, 449), (449, 601))]
+TURNED = [(turned, rand, (1001, 13), (13, 1001)), (turned, rand, (701, 523), (523, 701)),
+          (turned_more, rand, (601, 449), (449, 601))]
 FAR = [(turned, rand, (4507, 4603), (4603, 4507)), (turned, rand, (9001, 2209), (2209, 9001))]
 ROWS_OF_CAT = [(parts, rand, (901, 13), (901, 7), (901, 5)), (parts, rand, (451, 131), (451, 67), (451, 70)), (stacked, rand, *[(70_001,)] * 3)]
 READERS = [(two_readers, rand, *[(613, 307)] * 3), (two_readers, rand, *[(151, 2003)] * 3)]

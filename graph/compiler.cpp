@@ -13,7 +13,7 @@ void log_plan(const runtime::Executable& executable, const std::string& where) {
   log::emit(log::Kind::Steps, where, {{"plan", executable.name}, {"steps", steps}}, runtime::print(executable));
 }
 
-// What a backend cannot compile is no defect of the recording.
+// A backend may refuse a graph that was recorded correctly.
 Error refusal(const Error& error) {
   const bool has_row = error.code == "interrupted" || error.code == "no_memory";
   return {has_row ? error.code : "kernel_refused", error.message};

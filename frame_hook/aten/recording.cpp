@@ -18,6 +18,7 @@
 #include "frame_hook/aten/torch_modes.h"
 #include "frame_hook/aten/user_backend.h"
 #include "graph/node_values.h"
+#include "graph/passes/pipeline.h"
 #include "guards/aten/tensor_facts.h"
 #include "guards/interrupts.h"
 #include "guards/py_ref.h"
@@ -273,9 +274,7 @@ void TorchRecording::log_captured(const graph::CapturedGraph& captured) const {
   const graph::Graph& graph = captured.graph;
   if (log::enabled(log::Kind::Graph))
     log::emit(log::Kind::Graph, captured.where, {{"graph", graph.name}, {"calls", std::to_string(calls_.size())}}, calls_.text(graph));
-  if (log::enabled(log::Kind::AtenGraph))
-    log::emit(log::Kind::AtenGraph, captured.where,
-              {{"graph", graph.name}, {"stage", "recording"}, {"ops", std::to_string(graph.nodes.size())}}, graph::print(graph));
+  graph::log_graph(graph, captured.where, "recording");
 }
 
 Result<graph::CapturedGraph> TorchRecording::finish(const std::vector<PyObject*>& outputs) {

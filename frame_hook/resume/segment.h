@@ -77,7 +77,7 @@ class Segment {
   std::shared_ptr<const CompileOptions> options;
   int plain_until = -1;                    // code unit of the break, for ExitKind::plain
   uint64_t hits = 0, last_use = 0;         // the driver's, with the GIL held
-  PyRef self;                              // weak: the nn.Module whose method this is; null: it is no method of one
+  PyRef self;                              // weak: the nn.Module whose method this is, or null
   uint64_t steps = 0;                      // instructions that a run stands for; 0 for ExitKind::plain
 };
 

@@ -84,8 +84,9 @@ Value* call_uncached(Tracer& t, Value* v, const Arguments& args, PyObject* key) 
   const Actions before(t);
   Value* result = t.call(function, args);
   const bool alone = before.writes == 0 && before.contexts == 0 && t.protocol().calls_at_exit.empty();
-  if (!t.is_constant(result) && !acted(t, before) && alone && t.may_start_over()) return nullptr;
-  if (!t.is_constant(result) || acted(t, before)) graph_break(BreakReason::unknown_callable, name_of(callable) + " which this call is the first of with its arguments");
+  const bool known = t.is_constant(result), acts = acted(t, before);
+  if (!known && !acts && alone && t.may_start_over()) return nullptr;
+  if (!known || acts) graph_break(BreakReason::unknown_callable, name_of(callable) + " which this call is the first of with its arguments");
   PyRef agreed = PyRef::steal(PyTuple_Pack(2, key, t.constant(result)));
   note(t, GuardKind::cache_agrees, source_of(t, v), agreed.get());
   t.protocol().calls_at_exit.emplace_back(v, args);

@@ -24,10 +24,12 @@ constexpr Backends kBackends[] = {
 
 }  // namespace
 
-void dump_graph(Graph& graph, const char* stage) {
+void log_graph(const Graph& graph, const std::string& where, const char* stage) {
   if (!log::enabled(log::Kind::AtenGraph)) return;
-  log::emit(log::Kind::AtenGraph, graph.name, {{"graph", graph.name}, {"stage", stage}, {"ops", std::to_string(graph.nodes.size())}}, print(graph));
+  log::emit(log::Kind::AtenGraph, where, {{"graph", graph.name}, {"stage", stage}, {"ops", std::to_string(graph.nodes.size())}}, print(graph));
 }
+
+void dump_graph(Graph& graph, const char* stage) { log_graph(graph, graph.name, stage); }
 
 const std::vector<Stage<Graph>>& passes() {
   static const std::vector<Stage<Graph>> rows = {

@@ -66,7 +66,7 @@ TargetInfo reference_target(VectorLevel level = VectorLevel::kAvx512);
 // All that machine code depends on, as part of what a target says of itself.
 std::string text_of(const TargetInfo& target);
 
-// "row=number, row=number": what stands in place of costs.def in targets that are made from now on. For benchmarks, which measure what a
+// "row=number, row=number": replaces rows of costs.def in targets made from now on. For benchmarks, which measure what a
 // row is worth by compiling with other values of it. "" takes it back.
 Result<void> replace_costs(std::string_view rows);
 // The rows that are replaced now.

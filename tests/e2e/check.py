@@ -20,6 +20,14 @@ from wide import in_float64
 BACKENDS = ("eager", "framejit")
 
 
+def raised(call, *args):
+    """What a call returns, or the class and the text of what it raises."""
+    try:
+        return call(*args)
+    except Exception as error:
+        return type(error).__name__, str(error)
+
+
 @pytest.fixture(autouse=True)
 def fresh():
     """For every test of a file that imports it: nothing compiled before, no gradients."""

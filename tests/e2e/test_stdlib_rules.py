@@ -16,16 +16,9 @@ import weakref
 import pytest
 import torch
 
-from check import check, fresh  # noqa: F401  the fixture
+from check import check, fresh, raised  # noqa: F401  fresh: the fixture
 
 X = torch.ones(3)
-
-
-def raised(call, *args):
-    try:
-        return call(*args)
-    except Exception as error:
-        return type(error).__name__, str(error)
 
 
 class Number(enum.IntEnum):

@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
 class KernelCacheTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    char name[] = "/tmp/framejit-cache-XXXXXX";
-    ASSERT_NE(mkdtemp(name), nullptr);
+    std::string name = ::testing::TempDir() + "framejit-cache-XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
     folder_ = name;
   }
   void TearDown() override { fs::remove_all(folder_); }
