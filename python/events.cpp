@@ -1,6 +1,9 @@
 // python/events.cpp — see events.h. A listener that raises is reported as unraisable; it never disturbs the traced program.
 #include "python/events.h"
 
+#include <cxxabi.h>
+#include <unistd.h>
+
 #include <memory>
 
 #include "guards/interrupts.h"
@@ -28,7 +31,7 @@ PyObject* event_dict(const log::Event& e) {
 }
 
 // Called with or without the GIL, and possibly with a Python error set.
-void deliver(PyObject* callable, const log::Event& event) {
+void tell(PyObject* callable, const log::Event& event) {
   const PyGILState_STATE state = PyGILState_Ensure();
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -40,6 +43,16 @@ void deliver(PyObject* callable, const log::Event& event) {
   }
   PyErr_Restore(type, value, traceback);
   PyGILState_Release(state);
+}
+
+// CPython until 3.13 ends a thread that asks for the GIL while the interpreter ends, by unwinding its stack. Events come from deep within
+// a compile, where a thread that helps may still run: nothing may unwind through it. The thread stays, as it would in later versions.
+void deliver(PyObject* callable, const log::Event& event) {
+  try {
+    tell(callable, event);
+  } catch (const abi::__forced_unwind&) {
+    for (;;) pause();
+  }
 }
 
 }  // namespace

@@ -161,3 +161,18 @@ print("end", flush=True)
 
 def test_the_program_ends_while_a_daemon_compiles():
     assert run(EXIT_UNLOCKED) == ["end"]
+
+
+# A listener of the daemon, or of the thread that helps it to compile, asks for the GIL while the interpreter ends.
+EXIT_IN_LISTENER = EXIT_UNLOCKED.replace("""event["event"] == "Refused" and inside.set())""",
+                                         """event["event"] == "Stage" and "kernel" in event["text"] and (inside.set(), time.sleep(.2)))""") + """
+class EndsSlowly:
+    def __del__(self, sleep=time.sleep):
+        sleep(1)
+ends_slowly = EndsSlowly()
+"""
+
+
+def test_the_program_ends_while_a_daemon_is_in_a_listener():
+    assert "time.sleep" in EXIT_IN_LISTENER
+    assert run("import time\n" + EXIT_IN_LISTENER) == ["end"]
