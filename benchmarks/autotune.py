@@ -1,9 +1,10 @@
-"""Default against mode="max-autotune", in turn, with what was chosen: models of models.py, and small programs whose plans are kernels.
+"""Default against mode="max-autotune", in turn, with what was chosen: models of models.py, and small programs whose
+plans are kernels.
 
     python benchmarks/autotune.py [--only ResNet-50,columns] [--rounds 30]
 
-The ratio is the default's time over max-autotune's, a median over rounds; the programs differ only in the plan. FRAMEJIT_AUTOTUNE_MS is
-as the environment says (README.md).
+The ratio is the default's time over max-autotune's, a median over rounds; the programs differ only in the plan.
+FRAMEJIT_AUTOTUNE_MS is as the environment says (README.md).
 """
 import argparse
 import time
@@ -17,8 +18,10 @@ from pairs import geomean, measure, median, ratio
 
 def conv_net():
     def block(channels, wider):
-        return [torch.nn.Conv2d(channels, wider, 3, padding=1, bias=False), torch.nn.BatchNorm2d(wider), torch.nn.ReLU()]
-    return torch.nn.Sequential(*block(3, 32), *block(32, 64), torch.nn.MaxPool2d(2), *block(64, 128), torch.nn.Conv2d(128, 128, 1)).eval(), [torch.randn(4, 3, 64, 64)]
+        return [torch.nn.Conv2d(channels, wider, 3, padding=1, bias=False), torch.nn.BatchNorm2d(wider),
+                torch.nn.ReLU()]
+    return torch.nn.Sequential(*block(3, 32), *block(32, 64), torch.nn.MaxPool2d(2), *block(64, 128),
+                               torch.nn.Conv2d(128, 128, 1)).eval(), [torch.randn(4, 3, 64, 64)]
 
 
 PROGRAMS = {
@@ -43,7 +46,8 @@ def load(name):
 def row(name, rounds):
     call, model = load(name)
     plain, tuned, lines = framejit.compile(model), framejit.compile(model, mode="max-autotune"), []
-    token = framejit._framejit.add_listener(lambda event: lines.append(event["text"]) if event["channel"] == "autotune" else None)
+    token = framejit._framejit.add_listener(lambda event: lines.append(event["text"]) if event["channel"] == "autotune"
+                                            else None)
     start = time.perf_counter()
     call(tuned)
     first = time.perf_counter() - start
@@ -53,7 +57,8 @@ def row(name, rounds):
         timed(), timed()
     kept, dropped = measure(candidates, rounds=rounds)
     faster = ratio(kept["default"], kept["max-autotune"])
-    print(f"{name}: default {median(kept['default']) * 1e3:.4g} ms, max-autotune {median(kept['max-autotune']) * 1e3:.4g} ms, ratio {faster:.3f}, "
+    print(f"{name}: default {median(kept['default']) * 1e3:.4g} ms, max-autotune "
+          f"{median(kept['max-autotune']) * 1e3:.4g} ms, ratio {faster:.3f}, "
           f"first call {first:.2f} s, dropped {dropped}", flush=True)
     for line in lines:
         print("   ", line.split("] ", 1)[1], flush=True)

@@ -1,9 +1,11 @@
-"""What a graph break costs on a hit, per level of inlined calls; and how often 32 instances of one block class are compiled.
+"""What a graph break costs on a hit, per level of inlined calls; and how often 32 instances of one block class are
+compiled.
 
     python benchmarks/breaks.py [--no-torch-compile] [--rounds 30]
 
-The broken-out call is a function that is kept out of compiled code and does nothing. `with` is the function with that call, at the
-given depth; `without` is the same function without it. What the call itself costs, a Python call, is in the difference.
+The broken-out call is a function that is kept out of compiled code and does nothing. `with` is the function with that
+call, at the given depth; `without` is the same function without it. What the call itself costs, a Python call, is in
+the difference.
 """
 import argparse
 
@@ -59,7 +61,8 @@ def breaks(options):
         costs = []
         for depth in DEPTHS:
             with_break, without = compile_function(nested(depth, broken_out)), compile_function(whole(depth))
-            candidates = {"with": lambda: with_break(x), "without": lambda: without(x), "eager": lambda f=nested(depth, nothing): f(x)}
+            candidates = {"with": lambda: with_break(x), "without": lambda: without(x),
+                          "eager": lambda f=nested(depth, nothing): f(x)}
             for call in candidates.values():
                 call(), call(), call()
             if name == "framejit":
@@ -67,7 +70,8 @@ def breaks(options):
                 assert_hits(candidates["without"], hits=1, breaks=0)
             kept, dropped = measure(candidates, rounds=options.rounds)
             costs.append(median([a - b for a, b in zip(kept["with"], kept["without"])]) * 1e6)
-            print(f"{name}: break {depth} levels down: {'  '.join(f'{key} {median(v) * 1e6:.2f} us' for key, v in kept.items())}  "
+            print(f"{name}: break {depth} levels down: "
+                  f"{'  '.join(f'{key} {median(v) * 1e6:.2f} us' for key, v in kept.items())}  "
                   f"the break {costs[-1]:.2f} us  ({dropped} rounds dropped)", flush=True)
         print(f"{name}: per level {(costs[-1] - costs[0]) / (DEPTHS[-1] - DEPTHS[0]):.2f} us", flush=True)
 
@@ -87,7 +91,8 @@ def instances(options):
     for block in blocks:
         framejit.compile(block)(x)
     totals = framejit.stats()
-    print(f"framejit: 32 instances of a block class: {totals['graphs']} compiled, {totals['hits']} hits, {totals['recompiles']} recompiles")
+    print(f"framejit: 32 instances of a block class: {totals['graphs']} compiled, {totals['hits']} hits, "
+          f"{totals['recompiles']} recompiles")
     if not options.no_torch_compile:
         compiled = []
 

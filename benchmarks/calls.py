@@ -59,7 +59,8 @@ def main():
             ours = framejit.compile(fn) if not isinstance(fn, ManyInts) else framejit.compile(lambda x, f=fn: f(x))
             candidates = {"eager": lambda: fn(x), "framejit": lambda: ours(x)}
             if not options.no_torch_compile:
-                theirs = torch.compile(fn if isinstance(fn, torch.nn.Module) or not isinstance(fn, ManyInts) else (lambda x, f=fn: f(x)))
+                theirs = torch.compile(fn if isinstance(fn, torch.nn.Module) or not isinstance(fn, ManyInts)
+                                       else (lambda x, f=fn: f(x)))
                 candidates["torch.compile"] = lambda: theirs(x)
             for call in candidates.values():
                 call(), call(), call()

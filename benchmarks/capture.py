@@ -1,10 +1,11 @@
-"""What capture costs: BERT-base from the frame to the functional graph, per op; and what importing framejit costs after torch.
+"""What capture costs: BERT-base from the frame to the functional graph, per op; and what importing framejit costs after
+torch.
 
     python benchmarks/capture.py [--layers 12] [--rounds 20] [--torch-compile]
 
-Time is CPU time of the calling thread, so that a busy machine does not show; the compiled call's own run is taken off. Small hidden
-sizes: capture does not see them. --torch-compile adds torch.compile up to its functional ATen graph (backend aot_eager), warm: the
-best of three compiles in one process.
+Time is CPU time of the calling thread, so that a busy machine does not show; the compiled call's own run is taken off.
+Small hidden sizes: capture does not see them. --torch-compile adds torch.compile up to its functional ATen graph
+(backend aot_eager), warm: the best of three compiles in one process.
 """
 import argparse
 import json
@@ -25,7 +26,8 @@ def children():
         return len(f.read().split())
 before = time.perf_counter(), time.process_time(), children(), set(os.listdir())
 import framejit
-print(json.dumps({"case": "import after torch", "seconds": time.perf_counter() - before[0], "cpu_seconds": time.process_time() - before[1],
+print(json.dumps({"case": "import after torch", "seconds": time.perf_counter() - before[0],
+    "cpu_seconds": time.process_time() - before[1],
                   "child_processes": children() - before[2], "files": len(set(os.listdir()) - before[3])}))
 """
 
@@ -55,8 +57,9 @@ def capture(layers, rounds):
             best_run = min(best_run, *(thread_seconds(lambda: compiled(**inputs)) for _ in range(3)))
     stats = framejit.stats()
     ops, seconds = stats["ops"], best - best_run
-    return {"case": f"capture BERT, {layers} layers", "ops": ops, "milliseconds": round(seconds * 1e3, 2), "us_per_op": round(seconds / ops * 1e6, 1),
-            "graph_breaks": stats["graph_breaks"], "traced_instructions": stats["traced_instructions"], "inlined_calls": stats["inlined_calls"]}
+    return {"case": f"capture BERT, {layers} layers", "ops": ops, "milliseconds": round(seconds * 1e3, 2),
+            "us_per_op": round(seconds / ops * 1e6, 1), "graph_breaks": stats["graph_breaks"],
+            "traced_instructions": stats["traced_instructions"], "inlined_calls": stats["inlined_calls"]}
 
 
 def capture_of_torch_compile(layers):
@@ -75,8 +78,10 @@ def capture_of_torch_compile(layers):
 
 def import_cost():
     with tempfile.TemporaryDirectory() as folder:
-        out = subprocess.run([sys.executable, "-c", IMPORT], cwd=folder, env=dict(os.environ), capture_output=True, text=True)
-    return json.loads(out.stdout) if out.returncode == 0 else {"case": "import after torch", "error": out.stderr.strip().splitlines()[-1:]}
+        out = subprocess.run([sys.executable, "-c", IMPORT], cwd=folder, env=dict(os.environ), capture_output=True,
+                             text=True)
+    return json.loads(out.stdout) if out.returncode == 0 else {"case": "import after torch",
+                                                               "error": out.stderr.strip().splitlines()[-1:]}
 
 
 def main():

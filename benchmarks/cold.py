@@ -30,7 +30,8 @@ out = {"case": name, "compiler": compiler, "first_call_s": first}
 if compiler == "framejit":
     s = framejit.stats()
     assert s["graphs"] == 1 and s["fallbacks"] == s["graph_breaks"] == 0, s
-    out.update({k: s[k] for k in ("graphs", "graph_breaks", "ops", "kernels", "compile_seconds", "trace_seconds", "traced_instructions") if k in s})
+    out.update({k: s[k] for k in ("graphs", "graph_breaks", "ops", "kernels", "compile_seconds", "trace_seconds",
+        "traced_instructions") if k in s})
 print(json.dumps(out))
 """
 

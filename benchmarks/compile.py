@@ -1,11 +1,13 @@
-"""What a compile costs: per captured op, per distinct kernel, per stage; a new process for each row, caches of torch.compile emptied.
+"""What a compile costs: per captured op, per distinct kernel, per stage; a new process for each row, caches of
+torch.compile emptied.
 
     python benchmarks/compile.py [--case BERT-base,ResNet-50,chain] [--torch-compile]
 
-"chain" is 1,000 pointwise ops and 100 row sums of one function. The first call is timed less a second one; "ms an op" is that over the
-calls of torch functions that give tensors ("ops": those that the program makes, counted in an eager call, whoever compiles it), "us an ATen op"
-what a stage takes over the ops of the graph that is lowered. Kernels: framejit's are code generation alone, on two threads; torch.compile's are the seconds in which it
-runs the C++ compiler, over the files that it compiled.
+"chain" is 1,000 pointwise ops and 100 row sums of one function. The first call is timed less a second one; "ms an op"
+is that over the calls of torch functions that give tensors ("ops": those that the program makes, counted in an eager
+call, whoever compiles it), "us an ATen op" what a stage takes over the ops of the graph that is lowered. Kernels:
+framejit's are code generation alone, on two threads; torch.compile's are the seconds in which it runs the C++ compiler,
+over the files that it compiled.
 """
 import argparse
 import json
@@ -32,7 +34,8 @@ class Counted(torch.overrides.TorchFunctionMode):
     calls = 0
     def __torch_function__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
-        self.calls += any(isinstance(r, torch.Tensor) for r in (result if isinstance(result, (tuple, list)) else [result])) and function.__name__ != "__get__"
+        self.calls += any(isinstance(r, torch.Tensor) for r in (result if isinstance(result, (tuple,
+            list)) else [result])) and function.__name__ != "__get__"
         return result
 with torch.no_grad(), Counted() as counted:
     fn(**inputs)
@@ -64,7 +67,8 @@ def run(name, compiler):
         stages = [(stage, float(ms)) for stage, ms in STAGE.findall(log)]
         kernels = [ms for stage, ms in stages if stage.startswith("kernel of ")]
         row["kernels"], row["kernel_s"] = len(kernels), sum(kernels) / 1e3
-        row.update({f"{stage} us an ATen op": ms * 1e3 / row["ATen ops"] for stage, ms in stages if stage in ("lower", "schedule")})
+        row.update({f"{stage} us an ATen op": ms * 1e3 / row["ATen ops"] for stage, ms in stages
+                    if stage in ("lower", "schedule")})
     row["ms an op"] = row["s"] * 1e3 / row["ops"]
     row["ms a kernel"] = row.pop("kernel_s") * 1e3 / max(row["kernels"], 1)
     return row
@@ -77,7 +81,8 @@ def main():
     options = parser.parse_args()
     for name in options.case.split(","):
         for compiler in ["framejit"] + ["torch.compile"] * options.torch_compile:
-            print(json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in run(name, compiler).items()}), flush=True)
+            print(json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in run(name, compiler).items()}),
+                  flush=True)
 
 
 if __name__ == "__main__":

@@ -157,20 +157,25 @@ LONG = [(all_of, rand, (100_003,)), (all_of, rand, (50_021,)), (row_sums, rand, 
 TURNED = [(turned, rand, (1001, 13), (13, 1001)), (turned, rand, (701, 523), (523, 701)),
           (turned_more, rand, (601, 449), (449, 601))]
 FAR = [(turned, rand, (4507, 4603), (4603, 4507)), (turned, rand, (9001, 2209), (2209, 9001))]
-ROWS_OF_CAT = [(parts, rand, (901, 13), (901, 7), (901, 5)), (parts, rand, (451, 131), (451, 67), (451, 70)), (stacked, rand, *[(70_001,)] * 3)]
+ROWS_OF_CAT = [(parts, rand, (901, 13), (901, 7), (901, 5)), (parts, rand, (451, 131), (451, 67), (451, 70)),
+               (stacked, rand, *[(70_001,)] * 3)]
 READERS = [(two_readers, rand, *[(613, 307)] * 3), (two_readers, rand, *[(151, 2003)] * 3)]
 SHORT_ROWS = [(softmaxes, rand, (407, 27, 6)), (softmaxes, rand, (3011, 11)), (small_layers, rand, (71, 53), (71, 53))]
-LINEARS = [(linear, rand, (rows, terms), (columns, terms)) for rows, terms, columns in ((41, 601, 907), (301, 601, 907), (1501, 701, 503))]
+LINEARS = [(linear, rand, (rows, terms), (columns, terms)) for rows, terms,
+           columns in ((41, 601, 907), (301, 601, 907), (1501, 701, 503))]
 
-# Row: the values it may have, programs as (function, how tensors are made, their sizes ...), "compile" where first calls count.
+# Row: the values it may have, programs as (function, how tensors are made, their sizes ...), "compile" where first
+# calls count.
 ROWS = {
     "most_work": ([128, 256, 512, 1024], [(sines, rand, (37, 53)), (sines, rand, (611, 307))], "compile"),
     "most_instructions": ([48, 96, 192], [(sums, rand, (613, 307)), (sums, rand, (41, 33))], "compile"),
-    "most_nests": ([4, 8, 12, 24], [(softmaxes, rand, (301, 211)), (small_layers, rand, (211, 170), (211, 170))], "compile"),
+    "most_nests": ([4, 8, 12, 24], [(softmaxes, rand, (301, 211)), (small_layers, rand, (211, 170), (211, 170))],
+                   "compile"),
     "points_inside": ([4, 8, 16, 32], SHORT_ROWS),
     "enough_points": ([16, 64, 256], SHORT_ROWS),
     "few_points": ([2, 8, 32], [(layer_norm, rand, (5, 40_009)), (layer_norm, rand, (13, 7001))]),
-    "small_points": ([512, 4096, 32_768], [(small_layers, rand, (41, 53), (41, 53)), (small_layers, rand, (130, 170), (130, 170))]),
+    "small_points": ([512, 4096, 32_768],
+                     [(small_layers, rand, (41, 53), (41, 53)), (small_layers, rand, (130, 170), (130, 170))]),
     "inlined_instructions": ([1, 3, 6, 12], READERS),
     "inlined_loads": ([1, 2, 4], READERS),
     "enlarged": ([1, 2, 8], [(enlarged, rand, (307,), (307, 5)), (enlarged, rand, (1201,), (1201, 131))]),
@@ -190,29 +195,39 @@ ROWS = {
     "scratch_elements": ([4096, 16_384, 65_536], [(softmax, rand, (151, n)) for n in (5003, 9001, 20_011)]),
     "tile_extent": ([4, 8, 16, 32], TURNED),
     "flat_points": ([2, 8, 32], [(added, rand, (5, 30_011), (30_011,)), (added, rand, (13, 4001), (4001,))]),
-    "grain_points": ([8192, 32_768, 131_072], [(gelu, rand, (n,)) for n in (20_011, 70_001, 300_007)] + [(added, rand, (170_003,), (170_003,))]),
+    "grain_points": ([8192, 32_768, 131_072], [(gelu, rand, (n,)) for n in (20_011, 70_001, 300_007)]
+                     + [(added, rand, (170_003,), (170_003,))]),
     "pool_elements": ([4, 9, 16, 25], [(pools, rand, (1, 19, 61, 61)), (pools, rand, (3, 7, 37, 35))]),
     "conversion": ([125, 500, 2000], [(convolutions, rand, (1, 37, 41, 41), (37, 37, 3, 3), (37, 37, 3, 3))]),
-    "wide_products": ([4, 16, 64], [(linear, lambda *s: rand(*s, dtype=BF16), (r, 301), (407, 301)) for r in (3, 17, 150)]),
-    "arena_tensor": ([16_384, 65_536, 1_048_576], [(products, rand, (n, 130), (190, 130), (130, 190)) for n in (50, 301, 1700)]),
+    "wide_products": ([4, 16, 64],
+                      [(linear, lambda *s: rand(*s, dtype=BF16), (r, 301), (407, 301)) for r in (3, 17, 150)]),
+    "arena_tensor": ([16_384, 65_536, 1_048_576],
+                     [(products, rand, (n, 130), (190, 130), (130, 190)) for n in (50, 301, 1700)]),
     "product_rows": ([0, 32, 384, 2048, 8192], [*LINEARS, (linear, rand, (3001, 301), (407, 301))]),
-    "product_terms": ([0, 1280, 4096, 8192], [(linear, rand, (131, terms), (407, terms)) for terms in (601, 1501, 3001, 5003)]),
+    "product_terms": ([0, 1280, 4096, 8192],
+                      [(linear, rand, (131, terms), (407, terms)) for terms in (601, 1501, 3001, 5003)]),
     "product_few_rows": ([8, 32, 64], [(linear, rand, (rows, 5003), (407, 5003)) for rows in (11, 29, 57)]),
     "product_least_rows": ([2, 4, 8], [(linear, rand, (rows, 701), (1103, 701)) for rows in (2, 3, 5)]),
-    "product_least_terms": ([32, 128, 256, 512], [(linear, rand, (151, terms), (407, terms)) for terms in (45, 130, 301)]),
+    "product_least_terms": ([32, 128, 256, 512],
+                            [(linear, rand, (151, terms), (407, terms)) for terms in (45, 130, 301)]),
     "product_least_columns": ([12, 48, 96, 192], [(linear, rand, (151, 601), (n, 601)) for n in (21, 70, 131)]),
     "product_columns": ([24, 48, 96, 192], LINEARS),
-    "unrolled_points": ([256, 1024, 4096], [(added, rand, (n,), (n,)) for n in (701, 1301, 3001)] + [(row_sums, rand, (31, 43))], "compile"),
-    "light_instructions": ([2, 4, 8, 16], [(added, rand, (1_500_007,), (1_500_007,)), (turned_more, rand, (1201, 1), (1, 1201)), (row_sums, rand, (701, 3001))]),
+    "unrolled_points": ([256, 1024, 4096], [(added, rand, (n,), (n,)) for n in (701, 1301, 3001)]
+                        + [(row_sums, rand, (31, 43))], "compile"),
+    "light_instructions": ([2, 4, 8, 16],
+                           [(added, rand, (1_500_007,), (1_500_007,)), (turned_more, rand, (1201, 1), (1, 1201)),
+                            (row_sums, rand, (701, 3001))]),
     "slab_instructions": ([0, 1, 2, 4], COLUMN_SIZES),
     "slab_rows": ([4, 8, 16, 32], COLUMN_SIZES),
     "slabs": ([1, 4, 16], [(columns, rand, (n, 3001)) for n in (11, 37, 101)]),
     "walked_points": ([1, 2, 4, 8], [(running, rand, (40_009,)), (running_extrema, rand, (20_011,))]),
-    "walked_instructions": ([2, 16, 64], [(running, rand, (40_009,)), (running_extrema, rand, (20_011,)), (turned, rand, (701, 523), (523, 701))]),
+    "walked_instructions": ([2, 16, 64], [(running, rand, (40_009,)), (running_extrema, rand, (20_011,)),
+                                          (turned, rand, (701, 523), (523, 701))]),
     "stream_points": ([1024, 16_384, 262_144], [(added, rand, (n,), (n,)) for n in (50_021, 300_007, 2_500_009)]),
     "chain_registers": ([4, 8, 16, 32], [(sigmoids, rand, (22_613,)), (sigmoids, rand, (2003,))]),
     "wide_chain_registers": ([8, 16, 32], [(powers, rand, (22_613,)), (powers, rand, (2003,))]),
-    "prefetch_ahead": ([512, 1024, 2048, 4096], [(row_sums, lambda *s: rand(*s, dtype=BF16), size) for size in ((3001, 4099), (151, 30_011))]),
+    "prefetch_ahead": ([512, 1024, 2048, 4096],
+                       [(row_sums, lambda *s: rand(*s, dtype=BF16), size) for size in ((3001, 4099), (151, 30_011))]),
     "tile_lines": ([1, 2, 4, 8], FAR),
     "tiles_ahead": ([0, 1, 2, 4], FAR),
     "register_tile": ([0, 8, 16], FAR + TURNED[1:2]),
@@ -267,7 +282,8 @@ def measured(row, values, programs, how, rounds):
         made = [variant(function, tensors, row, value) for value in values]
         seconds = fastest([call for call, _ in made], tensors, rounds)
         if how == "compile":
-            first = [min(first, *(variant(function, tensors, row, value)[1] for _ in range(2))) for (_, first), value in zip(made, values)]
+            first = [min(first, *(variant(function, tensors, row, value)[1] for _ in range(2))) for (_, first),
+                     value in zip(made, values)]
             seconds = [run + compiled / CALLS for run, compiled in zip(seconds, first)]
         for ratio, own in zip(ratios, seconds):
             ratio.append(own / seconds[0])

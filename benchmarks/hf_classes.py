@@ -1,10 +1,12 @@
-"""Classes of Hugging Face's model mapping that the tests do not name, picked by a seed: what is captured, and whether it is equal to eager.
+"""Classes of Hugging Face's model mapping that the tests do not name, picked by a seed: what is captured, and whether
+it is equal to eager.
 
     python benchmarks/hf_classes.py SEED [--count 10] [--seconds 120]
 
-Each class gets a small configuration, random weights and random inputs with padding. The names are shuffled by the seed; a class that
-cannot be made small, or that eager refuses these inputs, is said and passed over. A process for each class. A row: class, graphs, graph
-breaks with their reasons, the largest difference from eager relative to eager's largest value, and whether the contract's bound holds.
+Each class gets a small configuration, random weights and random inputs with padding. The names are shuffled by the
+seed; a class that cannot be made small, or that eager refuses these inputs, is said and passed over. A process for each
+class. A row: class, graphs, graph breaks with their reasons, the largest difference from eager relative to eager's
+largest value, and whether the contract's bound holds.
 """
 import argparse
 import inspect
@@ -26,13 +28,18 @@ import torch  # noqa: E402
 NOISE = 4  # the bound has eager's own error in it, which on results of few elements may be small by chance
 MOST_PARAMETERS = 60_000_000
 # What is made small, where a configuration has it; an alias is set by the name that the configuration knows.
-SMALL = dict(vocab_size=99, hidden_size=32, d_model=32, n_embd=32, dim=32, embed_dim=32, embedding_size=32, projection_dim=32, decoder_hidden_size=32, num_hidden_layers=2,
-             num_layers=2, encoder_layers=2, decoder_layers=2, num_decoder_layers=2, n_layer=2, n_layers=2, num_attention_heads=4, encoder_attention_heads=4,
-             decoder_attention_heads=4, num_heads=4, n_head=4, n_heads=4, num_key_value_heads=2, head_dim=8, intermediate_size=37, encoder_ffn_dim=37, decoder_ffn_dim=37, d_ff=37,
-             d_kv=8, ffn_dim=37, n_inner=37, image_size=32, patch_size=8, num_experts=4, num_local_experts=4, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
-             shared_expert_intermediate_size=16, max_position_embeddings=64, n_positions=64, num_mel_bins=20, max_source_positions=30, kv_lora_rank=8, q_lora_rank=8,
-             qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=8, num_channels=3, pad_token_id=0, bos_token_id=1, eos_token_id=2)
-FEWER = {name: value for name, value in SMALL.items() if name.endswith("layers") or name in ("n_layer", "vocab_size", "pad_token_id", "bos_token_id", "eos_token_id")}
+SMALL = dict(vocab_size=99, hidden_size=32, d_model=32, n_embd=32, dim=32, embed_dim=32, embedding_size=32,
+             projection_dim=32, decoder_hidden_size=32, num_hidden_layers=2, num_layers=2, encoder_layers=2,
+             decoder_layers=2, num_decoder_layers=2, n_layer=2, n_layers=2, num_attention_heads=4,
+             encoder_attention_heads=4, decoder_attention_heads=4, num_heads=4, n_head=4, n_heads=4,
+             num_key_value_heads=2, head_dim=8, intermediate_size=37, encoder_ffn_dim=37, decoder_ffn_dim=37, d_ff=37,
+             d_kv=8, ffn_dim=37, n_inner=37, image_size=32, patch_size=8, num_experts=4, num_local_experts=4,
+             n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=16,
+             max_position_embeddings=64, n_positions=64, num_mel_bins=20, max_source_positions=30, kv_lora_rank=8,
+             q_lora_rank=8, qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=8, num_channels=3, pad_token_id=0,
+             bos_token_id=1, eos_token_id=2)
+FEWER = {name: value for name, value in SMALL.items() if name.endswith("layers")
+         or name in ("n_layer", "vocab_size", "pad_token_id", "bos_token_id", "eos_token_id")}
 
 
 class PassedOver(Exception):
@@ -64,7 +71,8 @@ def shrink(config, wanted):
     for name, value in list(vars(config).items()):
         if hasattr(value, "model_type"):
             shrink(value, wanted)
-        elif name in ("layer_types", "mlp_layer_types", "block_types") and isinstance(value, list) and isinstance(layers, int):
+        elif name in ("layer_types", "mlp_layer_types", "block_types") and isinstance(value,
+            list) and isinstance(layers, int):
             setattr(config, name, value[:layers])
     config.use_cache = False
     return config
@@ -88,7 +96,9 @@ def inputs_for(model, config):
     ids = torch.randint(3, 90, (2, 12))
     mask = torch.ones_like(ids)
     mask[1, 8:] = 0
-    size = next((s for s in (getattr(config, "image_size", None), getattr(getattr(config, "vision_config", None), "image_size", None)) if isinstance(s, int)), 64)
+    size = next((s for s in (getattr(config, "image_size", None),
+                             getattr(getattr(config, "vision_config", None), "image_size", None))
+                 if isinstance(s, int)), 64)
     taken, image = inspect.signature(model.forward).parameters, torch.randn(2, 3, size, size)
     main = model.main_input_name if model.main_input_name in taken or "pixel_values" not in taken else "pixel_values"
     if main == "input_ids":
@@ -98,7 +108,8 @@ def inputs_for(model, config):
     elif main.startswith("pixel"):
         inputs = {main: image}
     else:
-        inputs = {main: torch.randn(2, getattr(config, "num_mel_bins", 20), 60) if main == "input_features" else torch.randn(2, 4000)}
+        inputs = {main: torch.randn(2, getattr(config, "num_mel_bins", 20), 60) if main == "input_features"
+                  else torch.randn(2, 4000)}
     if getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in taken:
         inputs["decoder_input_ids"] = ids[:, :7]
     return inputs
@@ -107,7 +118,8 @@ def inputs_for(model, config):
 def largest_difference(got, eager):
     """Over all floats of two equal structures, relative to eager's largest value."""
     from check import tensors_in
-    pairs = [(g.double(), e.double()) for g, e in zip(tensors_in(dict(got)), tensors_in(dict(eager))) if e.is_floating_point() and e.numel()]
+    pairs = [(g.double(), e.double()) for g, e in zip(tensors_in(dict(got)), tensors_in(dict(eager)))
+             if e.is_floating_point() and e.numel()]
     return max((float((g - e).abs().max() / e.abs().max().clamp_min(1e-30)) for g, e in pairs), default=0.0)
 
 
@@ -138,7 +150,8 @@ def row(name):
         verdict = f"{beyond:.1f} times the bound" if beyond < NOISE else f"DIFFERS: {e}"
     stats = framejit.stats()
     reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(stats["break_reasons"].items()))
-    return (f"{name:32} graphs {stats['graphs']:3}  breaks {stats['graph_breaks']:3} {'(' + reasons + ')' if reasons else ''}  fallbacks {stats['fallbacks']}  "
+    return (f"{name:32} graphs {stats['graphs']:3}  breaks {stats['graph_breaks']:3} "
+            f"{'(' + reasons + ')' if reasons else ''}  fallbacks {stats['fallbacks']}  "
             f"difference {largest_difference(got, eager):.1e}  {verdict}")
 
 
@@ -157,7 +170,8 @@ def main():
         if rows == options.count:
             break
         try:
-            done = subprocess.run([sys.executable, __file__, str(options.seed), "--row", name], capture_output=True, text=True, timeout=options.seconds)
+            done = subprocess.run([sys.executable, __file__, str(options.seed), "--row", name], capture_output=True,
+                                  text=True, timeout=options.seconds)
             line = done.stdout.strip().splitlines()[-1:] or [f"{name} died: {done.stderr.strip().splitlines()[-1:]}"]
         except subprocess.TimeoutExpired:
             line = [f"{name} took longer than {options.seconds} s"]

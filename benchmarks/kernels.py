@@ -1,11 +1,13 @@
-"""Pointwise and row kernels: eager, framejit and (with --torch-compile) torch.compile in turn, and the share of the copy limit.
+"""Pointwise and row kernels: eager, framejit and (with --torch-compile) torch.compile in turn, and the share of the
+copy limit.
 
-    python benchmarks/kernels.py [--torch-compile] [--only softmax,rope] [--sizes 128x768,4096x4096] [--dtypes f32,bf16] [--threads 1,2]
+    python benchmarks/kernels.py [--torch-compile] [--only softmax,rope] [--sizes 128x768,4096x4096] [--dtypes f32,bf16]
+    [--threads 1,2]
 
-A row's share is the time that copying the bytes it must read and write takes on this machine, timed beside it, over its own time:
-1.00 is the limit of what goes through memory, more means that the data came from a cache. What a row writes is allocated anew in
-each call, as results are, and where it is large in huge pages, which the system zeroes soonest (clone() takes small ones; its time is
-given too, as "clone"). What a row only reads is copied in place.
+A row's share is the time that copying the bytes it must read and write takes on this machine, timed beside it, over its
+own time: 1.00 is the limit of what goes through memory, more means that the data came from a cache. What a row writes
+is allocated anew in each call, as results are, and where it is large in huge pages, which the system zeroes soonest
+(clone() takes small ones; its time is given too, as "clone"). What a row only reads is copied in place.
 """
 import argparse
 import ctypes
@@ -20,7 +22,8 @@ from pairs import assert_hits, geomean, measure, median, ratio
 
 SIZES = ["128x768", "8x128x3072", "4096x4096", "127x769"]
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
-NEAR = {torch.float32: 1e-4, torch.bfloat16: 2e-2}  # of each result, and of the mean result: a row of wrong results is no figure
+# of each result, and of the mean result: a row of wrong results is no figure
+NEAR = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
 
 
 def rms_norm(x, w):
@@ -57,7 +60,8 @@ def cases(size, dtype):
     target = torch.randint(0, cols, (rows,))
     yield "log_softmax+nll", lambda x, t: F.cross_entropy(x.reshape(-1, cols), t), (x, target), 1, 0
     yield "residual+norm", lambda x, y, w, b: F.layer_norm(x + y, (cols,), w, b), (x, y, w, b), 2, 1
-    yield "rope", rope, (x, torch.randn(size[-2:]).to(dtype), torch.randn(size[-2:]).to(dtype)), 1 + 2 * size[-2] * cols / x.numel(), 1
+    yield "rope", rope, (x, torch.randn(size[-2:]).to(dtype), torch.randn(size[-2:]).to(dtype)), 1 + 2 * size[
+        -2] * cols / x.numel(), 1
     mask = torch.rand(size[-2:]) > 0.8
     yield "masked softmax", masked_softmax, (x, mask), 1 + mask.nbytes / x.nbytes, 1
     channels = size[0] if len(size) == 2 else size[1]
@@ -89,12 +93,14 @@ def copies_of(read, written, dtype):
     rest = max(int(read - written) // 2, 0)
     kept, target = torch.randn(rest).to(dtype), torch.empty(rest, dtype=dtype)
     copied = (lambda: in_huge_pages(source).copy_(source)) if source.nbytes >= LEAST_IN_HUGE_PAGES else source.clone
-    return {"copy": lambda: (copied() if written else None, target.copy_(kept)), "clone": lambda: (source.clone() if written else None, target.copy_(kept))}
+    return {"copy": lambda: (copied() if written else None, target.copy_(kept)),
+            "clone": lambda: (source.clone() if written else None, target.copy_(kept))}
 
 
 def run(name, fn, args, read, written, dtype, options):
     ours = framejit.compile(fn)
-    candidates = {"eager": lambda: fn(*args), "framejit": lambda: ours(*args), **copies_of(read * args[0].numel(), written * args[0].numel(), dtype)}
+    candidates = {"eager": lambda: fn(*args), "framejit": lambda: ours(*args),
+                  **copies_of(read * args[0].numel(), written * args[0].numel(), dtype)}
     if options.torch_compile:
         torch.compiler.reset()
         theirs = torch.compile(fn, dynamic=False)
@@ -103,7 +109,8 @@ def run(name, fn, args, read, written, dtype, options):
         call(), call(), call()
     assert_hits(candidates["framejit"], 1, 0)
     exact = fn(*(a.double() if a.is_floating_point() else a for a in args))
-    torch.testing.assert_close(ours(*args).to(exact.dtype), exact, rtol=NEAR[dtype], atol=NEAR[dtype] * exact.double().abs().mean().item())
+    torch.testing.assert_close(ours(*args).to(exact.dtype), exact, rtol=NEAR[dtype],
+                               atol=NEAR[dtype] * exact.double().abs().mean().item())
     assert framejit.stats()["kernels"] > 0, "nothing but library calls"
     kept, dropped = measure(candidates, rounds=options.rounds, target=options.target, warm=True)
     row = {k: median(v) * 1e6 for k, v in kept.items()}
@@ -135,14 +142,18 @@ def main():
                             continue
                         framejit.reset()
                         row, dropped = run(name, fn, args, read, written, DTYPES[dtype], options)
-                        rows.append({"case": name, "size": size, "dtype": dtype, "threads": threads, "dropped": dropped, **row})
-                        print(f"{name:16} {size:11} {dtype:5} {threads}t  " + "  ".join(f"{k} {v:.2f}" for k, v in row.items()), flush=True)
+                        rows.append({"case": name, "size": size, "dtype": dtype, "threads": threads, "dropped": dropped,
+                                     **row})
+                        print(f"{name:16} {size:11} {dtype:5} {threads}t  "
+                              + "  ".join(f"{k} {v:.2f}" for k, v in row.items()), flush=True)
     for key in ("over eager", "over torch.compile", "share"):
         values = [r[key] for r in rows if key in r]
         if values:
             print(f"{key}: geomean {geomean(values):.2f}, least {min(values):.2f}")
-    for what, key, bound, size in (("slower than torch.compile", "over torch.compile", 0.97, None), ("below the copy limit", "share", 0.85, "4096x4096")):
-        short = [f"{r['case']} {r['dtype']} {r['threads']}t {r[key]:.2f}" for r in rows if r.get(key, bound) < bound and size in (None, r["size"])]
+    for what, key, bound, size in (("slower than torch.compile", "over torch.compile", 0.97, None),
+                                   ("below the copy limit", "share", 0.85, "4096x4096")):
+        short = [f"{r['case']} {r['dtype']} {r['threads']}t {r[key]:.2f}" for r in rows if r.get(key, bound) < bound
+                 and size in (None, r["size"])]
         print(f"{what} (less than {bound}{f' at {size}' if size else ''}): {'; '.join(short) or 'none'}")
     print(json.dumps(rows))
 

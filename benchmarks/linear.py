@@ -1,10 +1,12 @@
-"""Matrix products of linear layers as torch exposes them: addmm and mm beside oneDNN's, and layers that share an input beside their joined product.
+"""Matrix products of linear layers as torch exposes them: addmm and mm beside oneDNN's, and layers that share an input
+beside their joined product.
 
     python benchmarks/linear.py [--joined] [--dtype f32] [--threads 1 2] [--rounds 10]
 
-Weights lie as nn.Linear holds them: nothing is packed ahead, and a joined product copies its weights in each call. mkl::_mkl_linear takes packed
-weights only, so that it is not here. Kernels are framejit's, of float32, whatever its cost model says. A ratio above 1 says that
-the second candidate is faster. Before the times of oneDNN's product: whether one thread and two give the same bits.
+Weights lie as nn.Linear holds them: nothing is packed ahead, and a joined product copies its weights in each call.
+mkl::_mkl_linear takes packed weights only, so that it is not here. Kernels are framejit's, of float32, whatever its
+cost model says. A ratio above 1 says that the second candidate is faster. Before the times of oneDNN's product: whether
+one thread and two give the same bits.
 """
 import argparse
 import os
@@ -19,16 +21,19 @@ from pairs import assert_hits, measure  # noqa: E402
 
 LAYERS = [(512, 512), (512, 2048), (768, 768), (768, 3072), (3072, 768), (1024, 1024), (1024, 4096), (4096, 1024)]
 ROWS = (1, 128, 197, 512)
-JOINED = [("Q, K, V", 768, (768,) * 3), ("Q, K, V", 1024, (1024,) * 3), ("gate, up", 1024, (2816,) * 2), ("Q, K, V", 512, (512,) * 3)]
+JOINED = [("Q, K, V", 768, (768,) * 3), ("Q, K, V", 1024, (1024,) * 3), ("gate, up", 1024, (2816,) * 2),
+          ("Q, K, V", 512, (512,) * 3)]
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 pointwise = torch.ops.mkldnn._linear_pointwise
 
 
 def single(rows, depth, width, dtype):
     framejit.reset()  # of one lambda only so many entries are kept
-    x, w, b = torch.randn(rows, depth).to(dtype), (torch.randn(width, depth) * depth ** -0.5).to(dtype), torch.randn(width).to(dtype)
+    x, w, b = torch.randn(rows, depth).to(dtype), (torch.randn(width, depth) * depth ** -0.5).to(dtype), torch.randn(
+        width).to(dtype)
     other, turned = torch.randn(rows, width).to(dtype), w.t()
-    kernels = {"mm ": lambda: torch.mm(x, turned), "kernel": framejit.compile(lambda: torch.mm(x, turned))} if dtype == torch.float32 and rows > 1 else {}
+    kernels = {"mm ": lambda: torch.mm(x, turned),
+               "kernel": framejit.compile(lambda: torch.mm(x, turned))} if dtype == torch.float32 and rows > 1 else {}
     return {
         "addmm": lambda: torch.addmm(b, x, turned),
         "oneDNN": lambda: pointwise(x, w, b, "none", [], ""),
@@ -46,7 +51,8 @@ def single(rows, depth, width, dtype):
 
 def joined(rows, depth, widths, dtype):
     x = torch.randn(rows, depth).to(dtype)
-    weights, biases = [(torch.randn(n, depth) * depth ** -0.5).to(dtype) for n in widths], [torch.randn(n).to(dtype) for n in widths]
+    weights, biases = [(torch.randn(n, depth) * depth ** -0.5).to(dtype) for n in widths], [torch.randn(n).to(dtype)
+        for n in widths]
     whole, bias = torch.cat(weights).t(), torch.cat(biases)
     return {
         "apart": lambda: [torch.addmm(b, x, w.t()) for w, b in zip(weights, biases)],
@@ -80,8 +86,10 @@ def row(name, candidates, threads, rounds):
     torch.set_num_threads(threads)
     seconds, dropped = measure(candidates, rounds=rounds, target=0.01)
     names = list(candidates)
-    ratios = [f"{a.strip()} / {b} {statistics.median(x / y for x, y in zip(seconds[a], seconds[b])):.2f}" for a, b in zip(names[::2], names[1::2])]
-    print(f"{name}  threads {threads}{bits}  dropped {dropped}  {names[0]} us {statistics.median(seconds[names[0]]) * 1e6:.0f}  {'  '.join(ratios)}", flush=True)
+    ratios = [f"{a.strip()} / {b} {statistics.median(x / y for x, y in zip(seconds[a], seconds[b])):.2f}" for a,
+              b in zip(names[::2], names[1::2])]
+    print(f"{name}  threads {threads}{bits}  dropped {dropped}  {names[0]} us "
+          f"{statistics.median(seconds[names[0]]) * 1e6:.0f}  {'  '.join(ratios)}", flush=True)
 
 
 def main():
@@ -99,11 +107,13 @@ def main():
             if options.joined:
                 for name, depth, widths in JOINED:
                     for rows in options.rows or (1, 16, 128, 512, 2048):
-                        row(f"{name} rows {rows} {depth} -> {'+'.join(map(str, widths))}", joined(rows, depth, widths, dtype), threads, options.rounds)
+                        row(f"{name} rows {rows} {depth} -> {'+'.join(map(str, widths))}",
+                            joined(rows, depth, widths, dtype), threads, options.rounds)
             else:
                 for depth, width in LAYERS:
                     for rows in options.rows or ROWS:
-                        row(f"rows {rows} {depth} -> {width}", single(rows, depth, width, dtype), threads, options.rounds)
+                        row(f"rows {rows} {depth} -> {width}", single(rows, depth, width, dtype), threads,
+                            options.rounds)
 
 
 if __name__ == "__main__":

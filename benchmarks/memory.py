@@ -2,11 +2,13 @@
 
     python benchmarks/memory.py [--torch-compile] [--only BERT-base,mlp] [--cases f32,bf16,training]
 
-Counted are the bytes that a call has allocated and not yet freed, at the moment when they are most: torch's own memory events (of
-torch.profiler) in the order in which they came, with the part of framejit's arena that the call borrows as one more allocation. Not
-counted: what was there before the call (parameters, inputs), what libraries allocate without torch, and what allocators keep for
-later calls. The results of a call are alive at its end. A process for each row; the first calls, which compile, are not counted.
-bf16 is autocast on the CPU, entered by the call, so that eager casts its weights anew and keeps them until the call ends.
+Counted are the bytes that a call has allocated and not yet freed, at the moment when they are most: torch's own memory
+events (of torch.profiler) in the order in which they came, with the part of framejit's arena that the call borrows as
+one more allocation. Not counted: what was there before the call (parameters, inputs), what libraries allocate without
+torch, and what allocators keep for later calls. The results of a call are alive at its end. A process for each row; the
+first calls, which compile, are not counted.
+bf16 is autocast on the CPU, entered by the call, so that eager casts its weights anew and keeps them until the call
+ends.
 A training step is forward, backward and an optimizer's step; framejit runs it plainly today (README.md).
 """
 import argparse
@@ -37,7 +39,8 @@ def peak_of(call):
 
 def compilers(torch_compile):
     import framejit
-    return {"eager": lambda f: f, "framejit": framejit.compile} | ({"torch.compile": torch.compile} if torch_compile else {})
+    return {"eager": lambda f: f, "framejit": framejit.compile} | ({"torch.compile": torch.compile} if torch_compile
+                                                                   else {})
 
 
 def peaks(f, call, torch_compile):
@@ -70,7 +73,8 @@ def inference(name, dtype, torch_compile):
 
 def training(torch_compile):
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.LayerNorm(2048), torch.nn.Linear(2048, 512))
+    model = torch.nn.Sequential(torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.LayerNorm(2048),
+                                torch.nn.Linear(2048, 512))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     x, target = torch.randn(256, 512), torch.randn(256, 512)
 
@@ -91,7 +95,8 @@ def main():
     options = parser.parse_args()
     if options.row:
         name, case = options.row
-        return print(json.dumps(training(options.torch_compile) if case == "training" else inference(name, case, options.torch_compile)))
+        return print(json.dumps(training(options.torch_compile) if case == "training"
+                                else inference(name, case, options.torch_compile)))
     only, cases = options.only.split(","), options.cases.split(",")
     rows = [(name, case) for case in DTYPES for name in MODELS if case == "f32" or name in BF16] + [("mlp", "training")]
     above = []
@@ -99,7 +104,8 @@ def main():
         if name not in only or case not in cases:
             continue
         command = [sys.executable, __file__, "--row", name, case] + ["--torch-compile"] * options.torch_compile
-        done = subprocess.run(command, env=dict(os.environ, TORCHINDUCTOR_FX_GRAPH_CACHE="0"), capture_output=True, text=True)
+        done = subprocess.run(command, env=dict(os.environ, TORCHINDUCTOR_FX_GRAPH_CACHE="0"), capture_output=True,
+                              text=True)
         if done.returncode:
             print(name, case, "failed:", *done.stderr.strip().splitlines()[-1:], flush=True)
             continue

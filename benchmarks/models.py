@@ -1,12 +1,13 @@
-"""Models at their published sizes, random weights, batch 1: eager, framejit and (with --torch-compile) torch.compile in turn.
+"""Models at their published sizes, random weights, batch 1: eager, framejit and (with --torch-compile) torch.compile in
+turn.
 
     python benchmarks/models.py [--torch-compile] [--only BERT-base,GPT-2] [--dtypes f32,bf16] [--rounds 30]
 
-A process for each row. bf16 is autocast on the CPU, entered by each call (inside of one long context eager keeps the weights it has
-cast). Before each call that counts stands one that does not: eager gives hundreds of MB back to the system, which the next one would
-have to ask for. The row also gives the first call of each compiler (not paired; cold.py measures that in a process of its own), the
-largest difference from eager relative to the largest value, and the peak of resident memory that compiling added. Ratios are medians
-over rounds.
+A process for each row. bf16 is autocast on the CPU, entered by each call (inside of one long context eager keeps the
+weights it has cast). Before each call that counts stands one that does not: eager gives hundreds of MB back to the
+system, which the next one would have to ask for. The row also gives the first call of each compiler (not paired;
+cold.py measures that in a process of its own), the largest difference from eager relative to the largest value, and the
+peak of resident memory that compiling added. Ratios are medians over rounds.
 """
 import argparse
 import json
@@ -35,7 +36,8 @@ def bert():
 
 def distilbert():
     from transformers import DistilBertConfig, DistilBertModel
-    return DistilBertModel(DistilBertConfig()), dict(input_ids=ids(128), attention_mask=torch.ones(1, 128, dtype=torch.long))
+    return DistilBertModel(DistilBertConfig()), dict(input_ids=ids(128),
+                                                     attention_mask=torch.ones(1, 128, dtype=torch.long))
 
 
 def gpt2():
@@ -55,7 +57,8 @@ def resnet():
 
 def convnext():
     from transformers import ConvNextConfig, ConvNextForImageClassification
-    return ConvNextForImageClassification(ConvNextConfig(num_labels=1000)), dict(pixel_values=torch.randn(1, 3, 224, 224))
+    return ConvNextForImageClassification(ConvNextConfig(num_labels=1000)), dict(pixel_values=torch.randn(1, 3, 224,
+        224))
 
 
 def t5():
@@ -66,13 +69,13 @@ def t5():
 
 def llama():
     from transformers import LlamaConfig, LlamaModel
-    config = LlamaConfig(hidden_size=1024, intermediate_size=2816, num_hidden_layers=8, num_attention_heads=16, num_key_value_heads=8, vocab_size=32000,
-                         use_cache=False)
+    config = LlamaConfig(hidden_size=1024, intermediate_size=2816, num_hidden_layers=8, num_attention_heads=16,
+                         num_key_value_heads=8, vocab_size=32000, use_cache=False)
     return LlamaModel(config), dict(input_ids=ids(128))
 
 
-MODELS = {"BERT-base": bert, "DistilBERT": distilbert, "GPT-2": gpt2, "ViT-B/16": vit, "ResNet-50": resnet, "ConvNeXt-T": convnext, "T5-small": t5,
-          "Llama-style": llama}
+MODELS = {"BERT-base": bert, "DistilBERT": distilbert, "GPT-2": gpt2, "ViT-B/16": vit, "ResNet-50": resnet,
+          "ConvNeXt-T": convnext, "T5-small": t5, "Llama-style": llama}
 
 
 def load(name):
@@ -83,7 +86,9 @@ def load(name):
 
 
 def first_tensor(result):
-    return result if isinstance(result, torch.Tensor) else first_tensor(next(iter(result.values() if hasattr(result, "values") else result)))
+    return result if isinstance(result,
+                                torch.Tensor) else first_tensor(
+                                    next(iter(result.values() if hasattr(result, "values") else result)))
 
 
 def resident_megabytes():
@@ -103,7 +108,8 @@ def row(name, dtype, rounds, torch_compile):
         expected = first_tensor(call(model)).float()
         before = resident_megabytes()
         candidates, out = {"eager": model}, {"model": name, "dtype": dtype}
-        for compiler, compile_ in (("framejit", framejit.compile), ("torch.compile", torch.compile))[:2 if torch_compile else 1]:
+        for compiler, compile_ in (("framejit", framejit.compile), ("torch.compile", torch.compile))[:2 if torch_compile
+            else 1]:
             compiled = candidates[compiler] = compile_(model)
             start = time.perf_counter()
             got = first_tensor(call(compiled)).float()
@@ -111,8 +117,10 @@ def row(name, dtype, rounds, torch_compile):
             if compiler == "framejit":
                 out["MB"] = resident_megabytes() - before
                 out["differs"] = ((got - expected).abs().max() / expected.abs().max()).item()
-                assert out["differs"] < DIFFERS[dtype], f"{name} {dtype} differs from eager by {out['differs']:.2g} of its largest value"
-                out.update({key: framejit.stats()[key] for key in ("graphs", "graph_breaks", "fallbacks", "ops", "kernels")})
+                assert out["differs"] < DIFFERS[
+                    dtype], f"{name} {dtype} differs from eager by {out['differs']:.2g} of its largest value"
+                out.update({key: framejit.stats()[key] for key in ("graphs", "graph_breaks", "fallbacks", "ops",
+                                                                   "kernels")})
         calls = {key: lambda f=f: call(f) for key, f in candidates.items()}
         for timed in calls.values():
             timed(), timed()
@@ -120,7 +128,9 @@ def row(name, dtype, rounds, torch_compile):
         kept, out["dropped"] = measure(calls, rounds=rounds, target=0.001, warm=True)
         now = framejit.stats()
         timed_calls = now["hits"] - settled["hits"]
-        assert timed_calls >= 2 * rounds and all(now[key] == settled[key] for key in ("graphs", "fallbacks", "plain_hits")), "a call that was timed ran plainly"
+        assert timed_calls >= 2 * rounds and all(now[key] == settled[key]
+                                                 for key in ("graphs", "fallbacks",
+                                                             "plain_hits")), "a call that was timed ran plainly"
         out.update({f"{key} ms": median(seconds) * 1e3 for key, seconds in kept.items()})
         out["over eager"] = ratio(kept["eager"], kept["framejit"])
         if torch_compile:
@@ -141,13 +151,16 @@ def main():
     for dtype in options.dtypes.split(","):
         rows = []
         for name in options.only.split(","):
-            command = [sys.executable, __file__, "--row", name, dtype, "--rounds", str(options.rounds)] + ["--torch-compile"] * options.torch_compile
-            done = subprocess.run(command, env=dict(os.environ, TORCHINDUCTOR_FX_GRAPH_CACHE="0"), capture_output=True, text=True)
+            command = [sys.executable, __file__, "--row", name, dtype, "--rounds",
+                       str(options.rounds)] + ["--torch-compile"] * options.torch_compile
+            done = subprocess.run(command, env=dict(os.environ, TORCHINDUCTOR_FX_GRAPH_CACHE="0"), capture_output=True,
+                                  text=True)
             if done.returncode:
                 print(name, dtype, "failed:", *done.stderr.strip().splitlines()[-1:], flush=True)
                 continue
             rows.append(json.loads(done.stdout.strip().splitlines()[-1]))
-            print("  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in rows[-1].items()), flush=True)
+            print("  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in rows[-1].items()),
+                  flush=True)
         for key in ("over eager", "over torch.compile"):
             values = [r[key] for r in rows if key in r]
             if values:

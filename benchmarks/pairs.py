@@ -1,7 +1,7 @@
 """Paired timing: the candidates run in turn inside one process, so that a noisy neighbour hits all of them.
 
-A figure is the median over rounds; a ratio is the median of the per-round ratios. Rounds during which other processes used more
-than a tenth of the machine are dropped (and counted).
+A figure is the median over rounds; a ratio is the median of the per-round ratios. Rounds during which other processes
+used more than a tenth of the machine are dropped (and counted).
 """
 import os
 import statistics
@@ -18,18 +18,22 @@ def _busy_elsewhere():
 
 
 def assert_hits(call, hits, breaks):
-    """One call of a settled compiled callable: so many graphs are run, so many breaks stepped over, nothing is compiled or run plainly."""
+    """One call of a settled compiled callable: so many graphs are run, so many breaks stepped over, nothing is compiled
+    or run plainly."""
     import framejit
     before = framejit.stats()
     call()
     after = framejit.stats()
     seen = {key: after[key] - before[key] for key in ("hits", "graphs", "fallbacks")}
-    assert seen == {"hits": hits, "graphs": 0, "fallbacks": 0} and after["graph_breaks"] - before["graph_breaks"] in (0, breaks), seen
+    assert seen == {"hits": hits, "graphs": 0, "fallbacks": 0} and after["graph_breaks"] - before["graph_breaks"] in (0,
+        breaks), seen
 
 
 def measure(candidates, rounds=30, repeat=None, target=0.02, warm=False):
-    """candidates: {name: zero-argument callable}. Returns {name: [seconds per call, one per kept round]} and the dropped count.
-    warm: each turn begins with a call that does not count: the memory that the one before has freed, and the system has taken back, is found again."""
+    """candidates: {name: zero-argument callable}. Returns {name: [seconds per call, one per kept round]} and the
+    dropped count.
+    warm: each turn begins with a call that does not count: the memory that the one before has freed, and the system has
+    taken back, is found again."""
     if repeat is None:
         repeat = {}
         for name, call in candidates.items():
@@ -49,7 +53,8 @@ def measure(candidates, rounds=30, repeat=None, target=0.02, warm=False):
                 call()
             row[name] = (time.perf_counter() - start) / n
         elsewhere = (_busy_elsewhere() - other) / max(time.perf_counter() - begin, 1e-9)
-        if elsewhere > 0.1 * os.cpu_count() and sum(map(len, kept.values())) // len(kept) + rounds - dropped > rounds // 2:
+        if elsewhere > 0.1 * os.cpu_count() and sum(map(len, kept.values())) // len(
+            kept) + rounds - dropped > rounds // 2:
             dropped += 1
             if dropped < rounds // 2:
                 continue

@@ -1,4 +1,5 @@
-"""Runs benchmarks one after the other and keeps what each prints, with the command that repeats it, in benchmarks/results/NAME.txt.
+"""Runs benchmarks one after the other and keeps what each prints, with the command that repeats it, in
+benchmarks/results/NAME.txt.
 
     python benchmarks/run.py [NAME ...]        all of them without a name; they need the machine for themselves
 """
@@ -9,9 +10,9 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-NAMES = {"calls": [], "guards": [], "breaks": [], "capture": ["--torch-compile"], "kernels": ["--torch-compile"], "cold": ["--torch-compile"],
-         "compile": ["--torch-compile"], "memory": ["--torch-compile"], "models": ["--torch-compile"],
-         "growth": [], "neighbour": [], "updates": [], "costs": []}
+NAMES = {"calls": [], "guards": [], "breaks": [], "capture": ["--torch-compile"], "kernels": ["--torch-compile"],
+         "cold": ["--torch-compile"], "compile": ["--torch-compile"], "memory": ["--torch-compile"],
+         "models": ["--torch-compile"], "growth": [], "neighbour": [], "updates": [], "costs": []}
 
 
 def machine():
@@ -28,7 +29,8 @@ def run(name):
     lines = [f"$ python {' '.join(arguments)}        {machine()}\n"]
     print(lines[0], end="", flush=True)
     environment = {key: value for key, value in os.environ.items() if key not in ("FRAMEJIT_STRICT", "FRAMEJIT_LOGS")}
-    with subprocess.Popen([sys.executable, *arguments], cwd=HERE.parent, env=environment, stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen([sys.executable, *arguments], cwd=HERE.parent, env=environment, stdout=subprocess.PIPE,
+                          text=True) as child:
         for line in child.stdout:
             print(line, end="", flush=True)
             lines.append(line)

@@ -11,8 +11,8 @@
 
 namespace framejit::graph {
 
-// Runs executables of one graph with the inputs of the call that it is compiled for. Nothing that a program can see changes, as long
-// as the graph's ops do nothing but compute.
+// Runs executables of one graph with the inputs of the call that it is compiled for. Nothing that a program can see
+// changes, as long as the graph's ops do nothing but compute.
 class PlanTimer {
  public:
   virtual ~PlanTimer() = default;
@@ -37,7 +37,8 @@ runtime::DeviceId runtime_device(Device device);
 // Where a node runs: where its last result is.
 runtime::Place place_of(const Graph& graph, const Node& node);
 
-// Every node an extern call, nothing fused: graph/eager_backend.cpp. Takes the functional graph, or a recorded one as it is.
+// Every node an extern call, nothing fused: graph/eager_backend.cpp. Takes the functional graph, or a recorded one as
+// it is.
 std::unique_ptr<Backend> make_eager_backend();
 
 // Shared by all backends: fills size program slots for the SymExprs of one plan.

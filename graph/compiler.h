@@ -1,7 +1,7 @@
 // graph/compiler.h — from what a capture hands over to what runs: graph passes, a backend, binding.
 //
-// Capture knows no pass, no backend and no plan; it asks the compiler of this process. A compile touches no Python object, so the
-// caller may let other threads run meanwhile, unless plans are timed.
+// Capture knows no pass, no backend and no plan; it asks the compiler of this process. A compile touches no Python
+// object, so the caller may let other threads run meanwhile, unless plans are timed.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,8 @@
 
 namespace framejit::graph {
 
-// What a finished recording hands over. The values of its constants and opaque arguments stay with the recording: the graph
-// numbers them.
+// What a finished recording hands over. The values of its constants and opaque arguments stay with the recording: the
+// graph numbers them.
 struct CapturedGraph {
   Graph graph;        // with the views, the writes and the source lines that were recorded
   std::string where;  // the user's line of the first op: where the graph begins
@@ -38,8 +38,10 @@ class Compiler {
   void add_backend(const std::string& name, BackendFactory factory);
   std::vector<std::string> backend_names() const;
 
-  // `make_timer`: if given, the backend may decide by time. What a backend cannot compile is the Error "kernel_refused".
-  Result<CompiledGraph> compile(CapturedGraph captured, const std::string& backend, const MakeTimer& make_timer = nullptr);
+  // `make_timer`: if given, the backend may decide by time. What a backend cannot compile is the Error
+  // "kernel_refused".
+  Result<CompiledGraph> compile(CapturedGraph captured, const std::string& backend,
+                                const MakeTimer& make_timer = nullptr);
 
  private:
   // One for the process, so that it compiles identical kernels once; null: no such name.

@@ -1,7 +1,8 @@
 // graph/eager_backend.cpp — backend "eager": every node an extern call, in order; nothing fused, nothing merged.
 //
-// In: a functional graph, or a recorded one with its views and writes.  Out: a plan that does what op-by-op execution does; each
-// intermediate is freed behind its last use. Views come out of the view ops themselves, so the output aliases hold by construction.
+// In: a functional graph, or a recorded one with its views and writes.  Out: a plan that does what op-by-op execution
+// does; each intermediate is freed behind its last use. Views come out of the view ops themselves, so the output
+// aliases hold by construction.
 #include <algorithm>
 #include <iterator>
 #include <string_view>
@@ -15,7 +16,8 @@ namespace {
 
 class EagerCompiler {
  public:
-  explicit EagerCompiler(const Graph& graph) : graph_(graph), sizes_(plan_), buffer_of_(graph.values.size(), runtime::kNoBuffer) {}
+  explicit EagerCompiler(const Graph& graph)
+      : graph_(graph), sizes_(plan_), buffer_of_(graph.values.size(), runtime::kNoBuffer) {}
 
   runtime::CallPlan run() {
     plan_.name = graph_.name;
@@ -64,7 +66,8 @@ class EagerCompiler {
   // Their kernels copy all of the operand's storage: of a slice, the result would begin where the slice does.
   static bool copies_storage(const Node& node) {
     if (node.results.empty() || node.results[0] == kNoValue) return false;  // an op that only checks has none
-    static constexpr std::string_view kOps[] = {"slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scatter"};
+    static constexpr std::string_view kOps[] = {"slice_scatter", "select_scatter", "diagonal_scatter",
+                                                "as_strided_scatter"};
     return std::find(std::begin(kOps), std::end(kOps), node.op->name) != std::end(kOps);
   }
 
@@ -104,14 +107,16 @@ class EagerCompiler {
     if (copy != runtime::kNoBuffer) plan_.steps.emplace_back(runtime::FreeStep{copy});
     std::vector<ValueId> freed;
     for_each_value(node, [&](ValueId v) {
-      if (v == kNoValue || last_use_[index_of(v)] != index || std::find(freed.begin(), freed.end(), v) != freed.end()) return;
+      if (v == kNoValue || last_use_[index_of(v)] != index || std::find(freed.begin(), freed.end(), v) != freed.end())
+        return;
       freed.push_back(v);
       const runtime::BufferId buffer = buffer_of_[index_of(v)];
       if (plan_.buffers[buffer].home == runtime::Home::kTensor) plan_.steps.emplace_back(runtime::FreeStep{buffer});
     });
   }
 
-  // An output that is a view, but whose view op was an identity, becomes a tensor object of its own over the same memory.
+  // An output that is a view, but whose view op was an identity, becomes a tensor object of its own over the same
+  // memory.
   runtime::Output output(size_t i) {
     const ValueId v = graph_.outputs[i];
     const OutputAlias alias = graph_.output_aliases[i];
@@ -119,9 +124,11 @@ class EagerCompiler {
     if (alias.kind == OutputKind::kInput) return {runtime::Output::kInput, alias.of};
     const auto input = std::find(graph_.inputs.begin(), graph_.inputs.end(), v);
     const bool is_input = input != graph_.inputs.end();
-    if (is_input && alias.kind == OutputKind::kFresh) return {runtime::Output::kInput, static_cast<uint32_t>(input - graph_.inputs.begin())};
+    if (is_input && alias.kind == OutputKind::kFresh)
+      return {runtime::Output::kInput, static_cast<uint32_t>(input - graph_.inputs.begin())};
     const runtime::BufferId buffer = buffer_of_[index_of(v)];
-    if (!is_input && !(alias.kind == OutputKind::kViewOfOutput && graph_.outputs[alias.of] == v)) return {runtime::Output::kBuffer, buffer};
+    if (!is_input && !(alias.kind == OutputKind::kViewOfOutput && graph_.outputs[alias.of] == v))
+      return {runtime::Output::kBuffer, buffer};
     add_buffer(v, runtime::Home::kTensor, 0);
     const runtime::BufferId view = std::exchange(buffer_of_[index_of(v)], buffer);
     plan_.steps.emplace_back(runtime::ViewStep{buffer, view});

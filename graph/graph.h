@@ -1,7 +1,8 @@
 // graph/graph.h — the FX-like IR: a flat SSA list of op calls over tensors, immutable once finished.
 //
-// Two dialects share it: the recorded ATen graph (views alias, in-place ops write) and the functional graph (no writes; input
-// updates are listed in `updates`). A value is a tensor; integers are SymExprs inside arguments. GraphBuilder is the sole maker.
+// Two dialects share it: the recorded ATen graph (views alias, in-place ops write) and the functional graph (no writes;
+// input updates are listed in `updates`). A value is a tensor; integers are SymExprs inside arguments. GraphBuilder is
+// the sole maker.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +25,19 @@ enum class ValueId : uint32_t {};
 inline constexpr ValueId kNoValue{UINT32_MAX};  // an undefined tensor, an absent optional
 inline uint32_t index_of(ValueId v) { return static_cast<uint32_t>(v); }
 
-// A slot for what has no text of its own: a torch generator, a Python object. Numbered per graph; the recorder keeps the object.
+// A slot for what has no text of its own: a torch generator, a Python object. Numbered per graph; the recorder keeps
+// the object.
 struct OpaqueSlot { uint32_t index; friend bool operator==(const OpaqueSlot&, const OpaqueSlot&) = default; };
-// Enumerations of torch that a graph only carries: kind 'l' layout, 'm' memory format, 'q' scheme, 'x' others; value as in c10.
+// Enumerations of torch that a graph only carries: kind 'l' layout, 'm' memory format, 'q' scheme, 'x' others; value as
+// in c10.
 struct TorchEnum { char kind; int8_t value; friend bool operator==(const TorchEnum&, const TorchEnum&) = default; };
 struct None { friend bool operator==(const None&, const None&) = default; };
 
 // One argument, in schema order. A Python or wrapped number is SymExpr (int), double or bool, never a value.
 struct Arg {
-  using Payload = std::variant<None, ValueId, std::vector<ValueId>, SymExpr, std::vector<SymExpr>, double, std::vector<double>, bool,
-                               std::vector<bool>, std::string, DType, Device, TorchEnum, OpaqueSlot>;
+  using Payload =
+      std::variant<None, ValueId, std::vector<ValueId>, SymExpr, std::vector<SymExpr>, double, std::vector<double>,
+                   bool, std::vector<bool>, std::string, DType, Device, TorchEnum, OpaqueSlot>;
   Payload payload;
   Arg() = default;
   template <class T> Arg(T value) : payload(std::move(value)) {}
@@ -90,7 +94,7 @@ struct Graph {
 
 std::string print(const Graph& graph);                  // graph/graph_text.cpp
 Result<Graph> parse_graph(std::string_view text);
-Result<void> verify(const Graph& graph);                // graph/graph_verify.cpp: defined before use, arity, metas complete
+Result<void> verify(const Graph& graph);  // graph/graph_verify.cpp: defined before use, arity, metas complete
 uint64_t structural_hash(const Graph& graph);           // names and lines left out
 
 }  // namespace framejit::graph

@@ -10,7 +10,9 @@
 namespace framejit::graph {
 namespace {
 
-uint64_t mix(uint64_t h, uint64_t v) { return (h ^ (v + 0x9e3779b97f4a7c15ULL + (h << 6) + (h >> 2))) * 0xff51afd7ed558ccdULL; }
+uint64_t mix(uint64_t h, uint64_t v) {
+  return (h ^ (v + 0x9e3779b97f4a7c15ULL + (h << 6) + (h >> 2))) * 0xff51afd7ed558ccdULL;
+}
 
 struct ArgHash {
   uint64_t operator()(None) const { return 1; }
@@ -20,8 +22,12 @@ struct ArgHash {
   uint64_t operator()(bool b) const { return b ? 5 : 7; }
   uint64_t operator()(const std::string& s) const { return std::hash<std::string>()(s); }
   uint64_t operator()(DType d) const { return mix(11, static_cast<uint64_t>(d)); }
-  uint64_t operator()(const Device& d) const { return mix(13, static_cast<uint64_t>(d.type) * 256 + static_cast<uint8_t>(d.index)); }
-  uint64_t operator()(const TorchEnum& e) const { return mix(17, static_cast<uint64_t>(e.kind) * 256 + static_cast<uint8_t>(e.value)); }
+  uint64_t operator()(const Device& d) const {
+    return mix(13, static_cast<uint64_t>(d.type) * 256 + static_cast<uint8_t>(d.index));
+  }
+  uint64_t operator()(const TorchEnum& e) const {
+    return mix(17, static_cast<uint64_t>(e.kind) * 256 + static_cast<uint8_t>(e.value));
+  }
   uint64_t operator()(const OpaqueSlot& o) const { return mix(19, o.index); }
   template <class T>
   uint64_t operator()(const std::vector<T>& list) const {
@@ -77,7 +83,8 @@ LineId GraphBuilder::intern_line(const Line& line) {
   const size_t oldest = graph_.lines.size() > 8 ? graph_.lines.size() - 8 : 0;
   for (size_t i = graph_.lines.size(); i-- > oldest;) {
     const Line& known = graph_.lines[i];
-    if (known.number == line.number && known.file == line.file && known.function == line.function) return static_cast<LineId>(i);
+    if (known.number == line.number && known.file == line.file && known.function == line.function)
+      return static_cast<LineId>(i);
   }
   graph_.lines.push_back(line);
   return static_cast<LineId>(graph_.lines.size() - 1);
@@ -88,7 +95,8 @@ size_t GraphBuilder::add_node(Node node) {
     const ValueId* v = arg.get<ValueId>();
     if (v != nullptr && *v == kNoValue) arg = Arg{};  // one spelling of "absent"
   }
-  if (std::all_of(node.result_lists.begin(), node.result_lists.end(), [](int16_t n) { return n < 0; })) node.result_lists.clear();
+  if (std::all_of(node.result_lists.begin(), node.result_lists.end(), [](int16_t n) { return n < 0; }))
+    node.result_lists.clear();
   if (node.line == 0) node.line = line_;
   const auto index = static_cast<int32_t>(graph_.nodes.size());
   for (ValueId v : node.results) {
@@ -111,7 +119,8 @@ const std::vector<ValueId>* GraphBuilder::find_equal(const OpDef& op, const std:
   return nullptr;
 }
 
-std::vector<ValueId> GraphBuilder::emit_many(std::string_view op, std::vector<Arg> args, std::vector<TensorMeta> metas) {
+std::vector<ValueId> GraphBuilder::emit_many(std::string_view op, std::vector<Arg> args,
+                                             std::vector<TensorMeta> metas) {
   Node node;
   node.op = find_op(op);
   FJ_CHECK(node.op != nullptr, "unknown op " + std::string(op));
@@ -138,20 +147,25 @@ ValueId GraphBuilder::emit(std::string_view op, std::vector<Arg> args, TensorMet
   return emit_many(op, std::move(args), {std::move(meta)})[0];
 }
 
-GraphBuilder::Mark GraphBuilder::mark() const { return {graph_.nodes.size(), graph_.values.size(), graph_.shapes.facts().size()}; }
+GraphBuilder::Mark GraphBuilder::mark() const {
+  return {graph_.nodes.size(), graph_.values.size(), graph_.shapes.facts().size()};
+}
 
 // Facts asked by the dropped nodes stay: they are true of this call and only make the guards narrower.
 void GraphBuilder::rollback(const Mark& mark) {
   std::erase_if(seen_, [&](const auto& entry) { return entry.second >= mark.nodes; });
-  const bool holds_boundary = std::any_of(graph_.inputs.begin(), graph_.inputs.end(), [&](ValueId v) { return index_of(v) >= mark.values; }) ||
-                              std::any_of(graph_.constants.begin(), graph_.constants.end(), [&](ValueId v) { return index_of(v) >= mark.values; });
+  const bool holds_boundary =
+      std::any_of(graph_.inputs.begin(), graph_.inputs.end(), [&](ValueId v) { return index_of(v) >= mark.values; }) ||
+      std::any_of(graph_.constants.begin(), graph_.constants.end(),
+                  [&](ValueId v) { return index_of(v) >= mark.values; });
   graph_.nodes.resize(mark.nodes);
   for (ValueInfo& info : graph_.values)
     if (info.node >= static_cast<int32_t>(mark.nodes)) info.node = -1;
   if (!holds_boundary) graph_.values.resize(mark.values);  // else the dropped results stay as values nobody names
 }
 
-Graph GraphBuilder::finish(std::vector<ValueId> outputs, std::vector<OutputAlias> aliases, std::vector<std::pair<uint32_t, ValueId>> updates) {
+Graph GraphBuilder::finish(std::vector<ValueId> outputs, std::vector<OutputAlias> aliases,
+                           std::vector<std::pair<uint32_t, ValueId>> updates) {
   aliases.resize(outputs.size());
   graph_.outputs = std::move(outputs);
   graph_.output_aliases = std::move(aliases);

@@ -1,7 +1,7 @@
 // graph/graph_builder.h — the sole maker of graphs.
 //
-// emit() folds and merges (CSE) pure nodes when `merge` is on; the recorder builds with it off, passes with it on. mark() and
-// rollback() drop the nodes of a call that raised.
+// emit() folds and merges (CSE) pure nodes when `merge` is on; the recorder builds with it off, passes with it on.
+// mark() and rollback() drop the nodes of a call that raised.
 #pragma once
 
 #include <unordered_map>
@@ -41,7 +41,8 @@ class GraphBuilder {
   Mark mark() const;
   void rollback(const Mark& mark);
 
-  Graph finish(std::vector<ValueId> outputs, std::vector<OutputAlias> aliases = {}, std::vector<std::pair<uint32_t, ValueId>> updates = {});
+  Graph finish(std::vector<ValueId> outputs, std::vector<OutputAlias> aliases = {},
+               std::vector<std::pair<uint32_t, ValueId>> updates = {});
 
  private:
   Graph graph_;

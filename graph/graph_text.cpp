@@ -1,12 +1,15 @@
 // graph/graph_text.cpp — prints a graph and reads it back; printer and parser of one grammar, side by side.
 //
-//   graph   = "graph" "@"name "(" [%name ":" type {","}] ")" ["where" clause {","}] "{" {constant | node} {update} return "}"
+//   graph   = "graph" "@"name "(" [%name ":" type {","}] ")" ["where" clause {","}] "{" {constant | node} {update}
+//           return "}"
 //   clause  = s0 "=" hint ["in" "[" low "," high "]"] | size ("==" | "!=" | "<" | "<=") size
-//   constant= "constant" %name ":" type          type = dtype "[" sizes [";" strides [";" offset]] "]" ["@"device] ["grad"] ["&"%value]
-//   node    = [results "="] op args [":" types]  results = %n | "_" | "[" results "]"     update = "update" %input "=" %value
+//   constant= "constant" %name ":" type          type = dtype "[" sizes [";" strides [";" offset]] "]" ["@"device]
+//   ["grad"] ["&"%value]
+//   node    = [results "="] op args [":" types]  results = %n | "_" | "[" results "]"     update = "update" %input "="
+//           %value
 //   return  = "return" %value ["as" ("input" | "view of input" | "view of output") n]
-// Strides are printed when not contiguous; `&%v` says that a value lies in the storage of the earlier %v; `# file:line` is a
-// comment. Arguments stand in schema order. Values are numbered as nodes define them, so the text is canonical.
+// Strides are printed when not contiguous; `&%v` says that a value lies in the storage of the earlier %v; `# file:line`
+// is a comment. Arguments stand in schema order. Values are numbered as nodes define them, so the text is canonical.
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -57,9 +60,11 @@ class Printer {
     header();
     for (ValueId v : graph_.constants) out_ += "  constant " + name(v) + " : " + typed(v) + "\n";
     for (const Node& node : graph_.nodes) print_node(node);
-    for (const auto& [input, value] : graph_.updates) out_ += "  update " + name(graph_.inputs[input]) + " = " + name(value) + "\n";
+    for (const auto& [input, value] : graph_.updates)
+      out_ += "  update " + name(graph_.inputs[input]) + " = " + name(value) + "\n";
     out_ += "  return";
-    for (size_t i = 0; i < graph_.outputs.size(); ++i) out_ += (i != 0 ? ", " : " ") + name(graph_.outputs[i]) + alias_text(i);
+    for (size_t i = 0; i < graph_.outputs.size(); ++i)
+      out_ += (i != 0 ? ", " : " ") + name(graph_.outputs[i]) + alias_text(i);
     return out_ + "\n}\n";
   }
 
@@ -72,10 +77,12 @@ class Printer {
       return name;
     };
     for (size_t i = 0; i < graph_.inputs.size(); ++i) {
-      const std::string wish = decorated_ && i < graph_.input_names.size() ? sanitised(graph_.input_names[i]) : "in" + std::to_string(i);
+      const std::string wish =
+          decorated_ && i < graph_.input_names.size() ? sanitised(graph_.input_names[i]) : "in" + std::to_string(i);
       names_[index_of(graph_.inputs[i])] = unique(wish);
     }
-    for (size_t i = 0; i < graph_.constants.size(); ++i) names_[index_of(graph_.constants[i])] = unique("constant" + std::to_string(i));
+    for (size_t i = 0; i < graph_.constants.size(); ++i)
+      names_[index_of(graph_.constants[i])] = unique("constant" + std::to_string(i));
   }
 
   void name_results() {
@@ -87,13 +94,15 @@ class Printer {
 
   void header() {
     out_ = "graph @" + (decorated_ ? sanitised(graph_.name) : std::string("f")) + "(";
-    for (size_t i = 0; i < graph_.inputs.size(); ++i) out_ += (i != 0 ? ", " : "") + name(graph_.inputs[i]) + " : " + typed(graph_.inputs[i]);
+    for (size_t i = 0; i < graph_.inputs.size(); ++i)
+      out_ += (i != 0 ? ", " : "") + name(graph_.inputs[i]) + " : " + typed(graph_.inputs[i]);
     out_ += ")";
     const char* separator = " where ";
     for (SymbolId id = 0; id < graph_.shapes.symbol_count(); ++id) {
       const SymbolInfo& s = graph_.shapes.symbol(id);
       out_ += separator + SymExpr::symbol(id).text() + " = " + std::to_string(s.hint);
-      if (s.low != kLeastSize || s.high < kMostSize) out_ += " in [" + std::to_string(s.low) + ", " + std::to_string(s.high) + "]";
+      if (s.low != kLeastSize || s.high < kMostSize)
+        out_ += " in [" + std::to_string(s.low) + ", " + std::to_string(s.high) + "]";
       separator = ", ";
     }
     for (const SizeFact& fact : graph_.shapes.facts()) {
@@ -287,7 +296,8 @@ class Parser {
       return {};
     }
     SymbolId id = 0;
-    if (!left.is_symbol(&id) || id != graph_.shapes.symbol_count()) return at_.error("symbols are declared in order, s0 first");
+    if (!left.is_symbol(&id) || id != graph_.shapes.symbol_count())
+      return at_.error("symbols are declared in order, s0 first");
     FJ_TRY_VOID(at_.expect("="));
     FJ_TRY(const int64_t hint, at_.integer());
     SymbolInfo info{hint, kLeastSize, kMostSize};
@@ -344,8 +354,10 @@ class Parser {
 
   // What stands behind '@' in an argument: dtype, device, enumeration, opaque slot.
   Result<Arg> at_token(std::string_view word) {
-    static const std::map<std::string_view, DeviceType> kDevices = {
-        {"cpu", DeviceType::kCpu}, {"cuda", DeviceType::kCuda}, {"meta", DeviceType::kMeta}, {"other", DeviceType::kOther}};
+    static const std::map<std::string_view, DeviceType> kDevices = {{"cpu", DeviceType::kCpu},
+                                                                    {"cuda", DeviceType::kCuda},
+                                                                    {"meta", DeviceType::kMeta},
+                                                                    {"other", DeviceType::kOther}};
     if (const auto found = kDevices.find(word); found != kDevices.end() && !(word == "other" && !at_.peek_is(":"))) {
       Device device{found->second, -1};
       const size_t before = at_.position();
@@ -367,7 +379,8 @@ class Parser {
       graph_.opaque_count = std::max(graph_.opaque_count, static_cast<uint32_t>(number) + 1);
       return Arg(OpaqueSlot{static_cast<uint32_t>(number)});
     }
-    if (numbered && std::string_view("lmqx").find(word[0]) != std::string_view::npos) return Arg(TorchEnum{word[0], static_cast<int8_t>(number)});
+    if (numbered && std::string_view("lmqx").find(word[0]) != std::string_view::npos)
+      return Arg(TorchEnum{word[0], static_cast<int8_t>(number)});
     return at_.error("unknown '@" + std::string(word) + "'");
   }
 
@@ -406,7 +419,8 @@ class Parser {
     }
     if (items.empty()) return Arg(SymSizes{});
     auto all = [&](auto test) { return std::all_of(items.begin(), items.end(), test); };
-    if (all([](const Arg& a) { return a.is_none() || a.get<ValueId>() != nullptr; })) return gather<ValueId>(items, kNoValue);
+    if (all([](const Arg& a) { return a.is_none() || a.get<ValueId>() != nullptr; }))
+      return gather<ValueId>(items, kNoValue);
     if (all([](const Arg& a) { return a.get<SymExpr>() != nullptr; })) return gather<SymExpr>(items, 0);
     if (all([](const Arg& a) { return a.get<double>() != nullptr; })) return gather<double>(items, 0);
     if (all([](const Arg& a) { return a.get<bool>() != nullptr; })) return gather<bool>(items, false);
@@ -455,7 +469,8 @@ class Parser {
   Result<void> node_line() {
     Node node;
     std::vector<std::string> names;
-    if (const char c = at_.peek(); c == '%' || c == '[' || at_.peek_is("_")) FJ_TRY_VOID(results(names, node.result_lists));
+    if (const char c = at_.peek(); c == '%' || c == '[' || at_.peek_is("_"))
+      FJ_TRY_VOID(results(names, node.result_lists));
     const size_t start = (at_.peek(), at_.position());
     const std::string_view op = at_.dotted_word();
     node.op = find_op(op);
@@ -542,7 +557,10 @@ class Parser {
         const bool of_output = view && at_.accept("output");
         if (!of_output) FJ_TRY_VOID(at_.expect("input"));
         FJ_TRY(const int64_t of, at_.integer());
-        alias = {of_output ? OutputKind::kViewOfOutput : view ? OutputKind::kViewOfInput : OutputKind::kInput, static_cast<uint32_t>(of)};
+        alias = {of_output ? OutputKind::kViewOfOutput
+                 : view    ? OutputKind::kViewOfInput
+                           : OutputKind::kInput,
+                 static_cast<uint32_t>(of)};
       }
       graph_.outputs.push_back(v);
       graph_.output_aliases.push_back(alias);

@@ -1,4 +1,5 @@
-// graph/graph_verify.cpp — the invariants every graph keeps, in both dialects. The first broken one is named with its node.
+// graph/graph_verify.cpp — the invariants every graph keeps, in both dialects. The first broken one is named with its
+// node.
 #include <algorithm>
 
 #include "graph/node_values.h"
@@ -22,12 +23,15 @@ class Verifier {
   Error fail(const std::string& what) const { return {"verify", "graph @" + graph_.name + ": " + what}; }
 
   Result<void> meta(const TensorMeta& meta, const std::string& where) const {
-    if (meta.sizes.size() != meta.strides.size()) return fail(where + " has " + std::to_string(meta.sizes.size()) + " sizes but " + std::to_string(meta.strides.size()) + " strides");
+    if (meta.sizes.size() != meta.strides.size())
+      return fail(where + " has " + std::to_string(meta.sizes.size()) + " sizes but " +
+                  std::to_string(meta.strides.size()) + " strides");
     std::vector<SymbolId> symbols;
     for (const SymExpr& e : meta.sizes) e.collect_symbols(symbols);
     for (const SymExpr& e : meta.strides) e.collect_symbols(symbols);
     meta.offset.collect_symbols(symbols);
-    if (!symbols.empty() && symbols.back() >= graph_.shapes.symbol_count()) return fail(where + " uses unknown symbol s" + std::to_string(symbols.back()));
+    if (!symbols.empty() && symbols.back() >= graph_.shapes.symbol_count())
+      return fail(where + " uses unknown symbol s" + std::to_string(symbols.back()));
     return {};
   }
 
@@ -44,7 +48,8 @@ class Verifier {
     const Node& n = graph_.nodes[index];
     if (n.op == nullptr) return fail("node " + std::to_string(index) + " has no op");
     const std::string where = "node " + std::to_string(index) + " (" + n.op->name + ")";
-    if (!n.op->arg_names.empty() && n.args.size() > n.op->arg_names.size()) return fail(where + " has too many arguments");
+    if (!n.op->arg_names.empty() && n.args.size() > n.op->arg_names.size())
+      return fail(where + " has too many arguments");
     std::vector<ValueId> arguments;
     for_each_value(n, [&](ValueId v) { arguments.push_back(v); });
     for (ValueId v : arguments)
@@ -57,7 +62,8 @@ class Verifier {
     for (ValueId v : n.results) {
       if (v == kNoValue || std::find(arguments.begin(), arguments.end(), v) != arguments.end()) continue;
       FJ_TRY_VOID(define(v, "a result of " + where));
-      if (graph_.values[index_of(v)].node != static_cast<int32_t>(index)) return fail(where + " does not own its result");
+      if (graph_.values[index_of(v)].node != static_cast<int32_t>(index))
+        return fail(where + " does not own its result");
     }
     if (!graph_.updates.empty() && n.op->has(kMutates)) return fail(where + " writes in a functional graph");
     if (n.line >= graph_.lines.size()) return fail(where + " has an unknown line");
@@ -72,12 +78,15 @@ class Verifier {
       const OutputAlias& alias = graph_.output_aliases[i];
       const bool of_output = alias.kind == OutputKind::kViewOfOutput;
       const size_t limit = of_output ? i : graph_.inputs.size();
-      if (alias.kind != OutputKind::kFresh && alias.of >= limit) return fail("output " + std::to_string(i) + " aliases what is not there");
+      if (alias.kind != OutputKind::kFresh && alias.of >= limit)
+        return fail("output " + std::to_string(i) + " aliases what is not there");
     }
     for (const auto& [input, value] : graph_.updates) {
-      if (input >= graph_.inputs.size() || value == kNoValue || !is_defined(value)) return fail("an update names what is not there");
+      if (input >= graph_.inputs.size() || value == kNoValue || !is_defined(value))
+        return fail("an update names what is not there");
       const TensorMeta &to = graph_.meta(graph_.inputs[input]), &from = graph_.meta(value);
-      if (to.dtype != from.dtype || to.sizes.size() != from.sizes.size()) return fail("update of input " + std::to_string(input) + " changes its type");
+      if (to.dtype != from.dtype || to.sizes.size() != from.sizes.size())
+        return fail("update of input " + std::to_string(input) + " changes its type");
     }
     return {};
   }

@@ -1,4 +1,5 @@
-// graph/node_values.h — the values among a node's arguments, those of lists too, in order; kNoValue (an absent one) is visited like others.
+// graph/node_values.h — the values among a node's arguments, those of lists too, in order; kNoValue (an absent one) is
+// visited like others.
 #pragma once
 
 #include <algorithm>

@@ -17,7 +17,8 @@ double largest(DType dtype) {
 
 std::optional<NumberRange> fitting_range(DType from, DType target) {
   const DTypeKind source = row_of(from).kind, kind = row_of(target).kind;
-  const bool from_float = source == DTypeKind::float_kind, from_int = source == DTypeKind::signed_kind || source == DTypeKind::unsigned_kind;
+  const bool from_float = source == DTypeKind::float_kind,
+             from_int = source == DTypeKind::signed_kind || source == DTypeKind::unsigned_kind;
   if (!from_float && !from_int) return std::nullopt;
   if (kind == DTypeKind::float_kind) {
     const double most = largest(target);

@@ -1,8 +1,8 @@
 // graph/op_def.h — what is known of an ATen op, once per process.
 //
-// Ops are named as ATen names them without "aten::" ("add.Tensor", "relu", "sum.dim_IntList"); other namespaces keep theirs
-// ("mkldnn::_linear_pointwise"). A definition comes from a row of ours (graph/ops) or is declared at run time from the
-// dispatcher's schema; a declared op has no shape rule and no decomposition, and can only be an extern call.
+// Ops are named as ATen names them without "aten::" ("add.Tensor", "relu", "sum.dim_IntList"); other namespaces keep
+// theirs ("mkldnn::_linear_pointwise"). A definition comes from a row of ours (graph/ops) or is declared at run time
+// from the dispatcher's schema; a declared op has no shape rule and no decomposition, and can only be an extern call.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,8 @@ struct OpDef {
   std::vector<std::string> arg_names;
   std::vector<int8_t> write_args;    // indices of arguments that are written
   std::vector<int8_t> result_alias;  // per result: index of the argument whose storage it shares, or -1
-  std::string functional;            // of an op that writes, or hides that it is a view: its form in functional graphs, "" when none is known
+  std::string functional;  // of an op that writes, or hides that it is a view: its form in functional graphs, "" when
+                           // none is known
   bool drops_out_args = false;       // the functional form takes no out= arguments
   ShapeRule shape_rule = nullptr;
   bool has(OpFlags f) const { return (flags & f) != 0; }

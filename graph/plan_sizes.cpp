@@ -67,7 +67,8 @@ int32_t PlanSizes::slot(const SymExpr& e) {
     result = push({runtime::SizeOpcode::kSymbol, static_cast<int64_t>(symbol)});
   } else {
     const SymExpr::Node& n = *e.node();
-    const bool identity = (n.op == SymOp::kProduct && n.coefficient == 1) || (n.op == SymOp::kSum && n.coefficient == 0);
+    const bool identity =
+        (n.op == SymOp::kProduct && n.coefficient == 1) || (n.op == SymOp::kSum && n.coefficient == 0);
     std::vector<int32_t> slots;
     for (const SymExpr& operand : n.operands) slots.push_back(slot(operand));
     if ((n.op == SymOp::kSum || n.op == SymOp::kProduct) && !identity) slots.push_back(slot(n.coefficient));

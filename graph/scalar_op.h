@@ -1,7 +1,8 @@
 // graph/scalar_op.h — the scalar algebra that pointwise ops, loop bodies, constant folding and all emitters share.
 //
-// One row of scalar_ops.def is all that is known of an op. evaluate() is its definition: every emitter is right when it agrees
-// with it within the dtype's tolerance. Values of bool and integer dtypes travel as int64, of float dtypes as double.
+// One row of scalar_ops.def is all that is known of an op. evaluate() is its definition: every emitter is right when it
+// agrees with it within the dtype's tolerance. Values of bool and integer dtypes travel as int64, of float dtypes as
+// double.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,9 @@
 // graph/shape_env.cpp — what can be proven about size expressions, and the record of what had to be assumed.
 //
-// A question is turned into the sign of one difference d = left - right. It is answered, in this order, from the difference
-// being constant, from its bounds (symbols are shifted to start at zero, so that s0*s1 - s0 is seen to be positive), and from
-// recorded facts about the same difference. Facts that fix a symbol (s0 == 4, s1 == s0) are substituted first.
+// A question is turned into the sign of one difference d = left - right. It is answered, in this order, from the
+// difference being constant, from its bounds (symbols are shifted to start at zero, so that s0*s1 - s0 is seen to be
+// positive), and from recorded facts about the same difference. Facts that fix a symbol (s0 == 4, s1 == s0) are
+// substituted first.
 #include "graph/shape_env.h"
 
 #include <algorithm>
@@ -29,7 +30,8 @@ Wide mul_bound(Wide a, Wide b) {
 
 Bounds add(const Bounds& a, const Bounds& b) { return {saturate(a.low + b.low), saturate(a.high + b.high)}; }
 Bounds multiply(const Bounds& a, const Bounds& b) {
-  const Wide corners[] = {mul_bound(a.low, b.low), mul_bound(a.low, b.high), mul_bound(a.high, b.low), mul_bound(a.high, b.high)};
+  const Wide corners[] = {mul_bound(a.low, b.low), mul_bound(a.low, b.high), mul_bound(a.high, b.low),
+                          mul_bound(a.high, b.high)};
   return {*std::min_element(corners, corners + 4), *std::max_element(corners, corners + 4)};
 }
 Bounds divide(const Bounds& a, const Bounds& b) {
@@ -67,12 +69,14 @@ Bounds bounds_of(const SymExpr& e, const ShapeEnv& env, bool* fits = nullptr) {
   return result;
 }
 
-// Bounds of a difference: the better of the plain ones and those after s = low + s', s' >= 0, where only coefficients count.
+// Bounds of a difference: the better of the plain ones and those after s = low + s', s' >= 0, where only coefficients
+// count.
 Bounds tight_bounds(const SymExpr& e, const ShapeEnv& env) {
   Bounds plain = bounds_of(e, env);
   if (e.is_constant() || e.node()->op != SymOp::kSum) return plain;
   std::vector<SymExpr> shifted;
-  for (SymbolId id = 0; id < env.symbol_count(); ++id) shifted.push_back(SymExpr::symbol(id) + std::max<int64_t>(env.symbol(id).low, 0));
+  for (SymbolId id = 0; id < env.symbol_count(); ++id)
+    shifted.push_back(SymExpr::symbol(id) + std::max<int64_t>(env.symbol(id).low, 0));
   const SymExpr moved = e.substitute(shifted);
   if (moved.is_constant() || moved.node()->op == SymOp::kSymbol) return plain;
   const bool is_sum = moved.node()->op == SymOp::kSum;
@@ -213,7 +217,8 @@ bool keep_exact(ShapeEnv& env, const SymExpr& e, const std::string& why) {
   if (!value_of(e, hints_of(env))) return false;
   bool fits = true;
   bounds_of(e, env, &fits);
-  const bool listed = std::any_of(env.facts().begin(), env.facts().end(), [&](const SizeFact& fact) { return is_any_int64(fact) && fact.right == e; });
+  const bool listed = std::any_of(env.facts().begin(), env.facts().end(),
+                                  [&](const SizeFact& fact) { return is_any_int64(fact) && fact.right == e; });
   if (!fits && !listed) env.add_fact({INT64_MIN, e, Relation::kLe, why});
   return true;
 }

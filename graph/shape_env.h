@@ -1,7 +1,7 @@
 // graph/shape_env.h — the symbols of one capture: hints, ranges, and every fact that was used about them.
 //
-// A question about a symbolic size is answered from constants, from ranges and known facts, or from the hints; an answer from
-// hints is recorded as a fact to be guarded. Nothing is ever answered from a hint in silence.
+// A question about a symbolic size is answered from constants, from ranges and known facts, or from the hints; an
+// answer from hints is recorded as a fact to be guarded. Nothing is ever answered from a hint in silence.
 #pragma once
 
 #include <string>

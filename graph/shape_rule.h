@@ -1,9 +1,10 @@
 // graph/shape_rule.h — what a shape rule is given and what it may ask.
 //
-// A rule is called with the arguments in schema order (missing trailing ones count as their defaults: none) and one meta per
-// result to fill. It answers false when it does not cover the arguments; nothing is recorded in the ShapeEnv before the rule is
-// sure to cover them. A Python or wrapped number is a SymExpr, double or bool argument, so that tensor(i) is null for it: numbers
-// do not promote across categories, 0-dim tensors do not against tensors with dimensions.
+// A rule is called with the arguments in schema order (missing trailing ones count as their defaults: none) and one
+// meta per result to fill. It answers false when it does not cover the arguments; nothing is recorded in the ShapeEnv
+// before the rule is sure to cover them. A Python or wrapped number is a SymExpr, double or bool argument, so that
+// tensor(i) is null for it: numbers do not promote across categories, 0-dim tensors do not against tensors with
+// dimensions.
 #pragma once
 
 #include <optional>
@@ -41,7 +42,8 @@ bool infer_metas(const OpDef& op, std::span<const Arg> args, const ValueInfos& v
                  std::vector<TensorMeta>& results, DType default_dtype = DType::kFloat32);
 
 bool is_as_strided(const OpDef& op);     // or one of its kin: _copy, _scatter, in place
-bool has_own_offset(const Node& node);   // of as_strided and its kin: it says where in the storage, not where in its argument
+bool has_own_offset(
+    const Node& node);  // of as_strided and its kin: it says where in the storage, not where in its argument
 
 // A definition of ours: a row of graph/ops/<family>.cpp.
 struct OpRow {

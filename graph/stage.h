@@ -1,8 +1,9 @@
 // graph/stage.h — a row of the table from a recorded graph to an executable, and what runs a row.
 //
-// Graph passes (passes/passes.def) are rows over a graph, a backend's own (inductor/stages.def) over what it makes of it. Nothing else
-// changes a graph, a loop program, a schedule or a plan. Each row is timed under the log channel `timing`, dumped under the channel of
-// what it leaves, and verified when FRAMEJIT_STRICT is set. Ctrl-C ends a compile between two rows.
+// Graph passes (passes/passes.def) are rows over a graph, a backend's own (inductor/stages.def) over what it makes of
+// it. Nothing else changes a graph, a loop program, a schedule or a plan. Each row is timed under the log channel
+// `timing`, dumped under the channel of what it leaves, and verified when FRAMEJIT_STRICT is set. Ctrl-C ends a compile
+// between two rows.
 #pragma once
 
 #include <string>

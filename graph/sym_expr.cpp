@@ -1,11 +1,13 @@
 // graph/sym_expr.cpp — the canonical form behind SymExpr.
 //
-// An expression is a polynomial: a constant plus terms (coefficient, sorted atoms), in descending graded lexicographic order.
-// Atoms are symbols, floor divisions, modulos, minima and maxima. Every operation unpacks its operands into polynomials, works
-// there, and packs the result; packing is the only place where nodes are made, so equal polynomials have equal nodes.
-// Division first tries to be exact (graded order is a monomial order, so long division finds every exact quotient), then pulls
-// multiples of a constant divisor out; what is left becomes an atom. Integers have any length: a coefficient that needs more than
-// 64 bits is refused with NoInt64.
+// An expression is a polynomial: a constant plus terms (coefficient, sorted atoms), in descending graded lexicographic
+// order.
+// Atoms are symbols, floor divisions, modulos, minima and maxima. Every operation unpacks its operands into
+// polynomials, works there, and packs the result; packing is the only place where nodes are made, so equal polynomials
+// have equal nodes.
+// Division first tries to be exact (graded order is a monomial order, so long division finds every exact quotient),
+// then pulls multiples of a constant divisor out; what is left becomes an atom. Integers have any length: a coefficient
+// that needs more than 64 bits is refused with NoInt64.
 #include "graph/sym_expr.h"
 
 #include <algorithm>
@@ -31,7 +33,9 @@ struct Polynomial {
 
 namespace {
 
-uint64_t mix(uint64_t h, uint64_t value) { return (h ^ (value + 0x9e3779b97f4a7c15ULL + (h << 6) + (h >> 2))) * 0xff51afd7ed558ccdULL; }
+uint64_t mix(uint64_t h, uint64_t value) {
+  return (h ^ (value + 0x9e3779b97f4a7c15ULL + (h << 6) + (h >> 2))) * 0xff51afd7ed558ccdULL;
+}
 
 int compare(const SymExpr& a, const SymExpr& b);
 
@@ -63,7 +67,8 @@ template <Operation operation> int64_t exactly(int64_t a, int64_t b) {
   if (!operation(a, b, result)) throw NoInt64();
   return result;
 }
-constexpr auto add_int = exactly<exact::add>, mul_int = exactly<exact::multiply>, floor_div_int = exactly<exact::floor_div>, mod_int = exactly<exact::mod>;
+constexpr auto add_int = exactly<exact::add>, mul_int = exactly<exact::multiply>,
+               floor_div_int = exactly<exact::floor_div>, mod_int = exactly<exact::mod>;
 
 bool apply(SymOp op, int64_t a, int64_t b, int64_t& out) {
   switch (op) {
@@ -108,7 +113,8 @@ bool divide_atoms(const Atoms& a, const Atoms& b, Atoms& quotient) {
 Term multiply(const Term& a, const Term& b) {
   Term product{mul_int(a.coefficient, b.coefficient), a.atoms};
   product.atoms.insert(product.atoms.end(), b.atoms.begin(), b.atoms.end());
-  std::sort(product.atoms.begin(), product.atoms.end(), [](const SymExpr& x, const SymExpr& y) { return compare(x, y) < 0; });
+  std::sort(product.atoms.begin(), product.atoms.end(),
+            [](const SymExpr& x, const SymExpr& y) { return compare(x, y) < 0; });
   return product;
 }
 
@@ -168,7 +174,8 @@ struct SymBuilder {
       if (a.terms.empty() && a.constant == 0) return quotient;
       const Term top = a.terms.empty() ? Term{a.constant, {}} : a.terms[0];
       Term step{0, {}};
-      if (mod_int(top.coefficient, lead.coefficient) != 0 || !divide_atoms(top.atoms, lead.atoms, step.atoms)) return std::nullopt;
+      if (mod_int(top.coefficient, lead.coefficient) != 0 || !divide_atoms(top.atoms, lead.atoms, step.atoms))
+        return std::nullopt;
       step.coefficient = floor_div_int(top.coefficient, lead.coefficient);
       add_term(quotient, step);
       for (const Term& t : b.terms) {
@@ -185,7 +192,8 @@ struct SymBuilder {
   static void split_multiples(const Polynomial& a, int64_t divisor, Polynomial& multiple, Polynomial& rest) {
     for (const Term& t : a.terms) {
       const bool divides = mod_int(t.coefficient, divisor) == 0;
-      (divides ? multiple : rest).terms.push_back({divides ? floor_div_int(t.coefficient, divisor) : t.coefficient, t.atoms});
+      (divides ? multiple : rest)
+          .terms.push_back({divides ? floor_div_int(t.coefficient, divisor) : t.coefficient, t.atoms});
     }
     multiple.constant = floor_div_int(a.constant, divisor);
     rest.constant = mod_int(a.constant, divisor);

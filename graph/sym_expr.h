@@ -1,7 +1,9 @@
-// graph/sym_expr.h — sizes as expressions: a constant most of the time, else a normalised integer expression over symbols.
+// graph/sym_expr.h — sizes as expressions: a constant most of the time, else a normalised integer expression over
+// symbols.
 //
-// Immutable and cheap to copy. Expressions are kept in a canonical form (sums of products with constant coefficients, then
-// floor division, modulo, min and max as atoms), so that equal polynomials compare equal. Division is Python's floor division.
+// Immutable and cheap to copy. Expressions are kept in a canonical form (sums of products with constant coefficients,
+// then floor division, modulo, min and max as atoms), so that equal polynomials compare equal. Division is Python's
+// floor division.
 #pragma once
 
 #include <cstdint>

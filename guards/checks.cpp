@@ -33,18 +33,22 @@ bool all_entries(PyObject* set, Visit visit) {
 }
 
 bool set_has(PyObject* set, const setentry& wanted) {
-  return !all_entries(set, [&](const setentry& entry) { return entry.hash != wanted.hash || !same_value(entry.key, wanted.key); });
+  return !all_entries(
+      set, [&](const setentry& entry) { return entry.hash != wanted.hash || !same_value(entry.key, wanted.key); });
 }
 
 bool same_set(PyObject* a, PyObject* b) {
-  return PySet_GET_SIZE(a) == PySet_GET_SIZE(b) && all_entries(a, [&](const setentry& entry) { return set_has(b, entry); });
+  return PySet_GET_SIZE(a) == PySet_GET_SIZE(b) &&
+         all_entries(a, [&](const setentry& entry) { return set_has(b, entry); });
 }
 
 bool same_bytes(PyObject* a, PyObject* b) {
-  return PyBytes_GET_SIZE(a) == PyBytes_GET_SIZE(b) && std::memcmp(PyBytes_AS_STRING(a), PyBytes_AS_STRING(b), PyBytes_GET_SIZE(a)) == 0;
+  return PyBytes_GET_SIZE(a) == PyBytes_GET_SIZE(b) &&
+         std::memcmp(PyBytes_AS_STRING(a), PyBytes_AS_STRING(b), PyBytes_GET_SIZE(a)) == 0;
 }
 
-// Exact strs compare equal when length, width and characters are the same: CPython stores each str in its narrowest width.
+// Exact strs compare equal when length, width and characters are the same: CPython stores each str in its narrowest
+// width.
 bool same_str(PyObject* a, PyObject* b) {
   const Py_ssize_t n = PyUnicode_GET_LENGTH(a);
   return PyUnicode_GET_LENGTH(b) == n && PyUnicode_KIND(a) == PyUnicode_KIND(b) &&
@@ -67,7 +71,8 @@ bool same_float(PyObject* a, PyObject* b) {
 
 // Equal ranges may have another start or stop when they are empty or of one item.
 bool same_range(PyObject* a, PyObject* b) {
-  static PyObject* const names[] = {PyUnicode_InternFromString("start"), PyUnicode_InternFromString("stop"), PyUnicode_InternFromString("step")};
+  static PyObject* const names[] = {PyUnicode_InternFromString("start"), PyUnicode_InternFromString("stop"),
+                                    PyUnicode_InternFromString("step")};
   for (PyObject* name : names) {
     const PyRef x = PyRef::steal(PyObject_GenericGetAttr(a, name)), y = PyRef::steal(PyObject_GenericGetAttr(b, name));
     if (!same_value(x.get(), y.get())) return false;
@@ -167,7 +172,8 @@ bool has_keys(PyObject* dict, PyObject* keys) {
   if (PyDict_GET_SIZE(dict) != n) return false;
   Py_ssize_t position = 0, i = 0;
   PyObject *key, *value;
-  while (i < n && PyDict_Next(dict, &position, &key, &value) && key == PyTuple_GET_ITEM(keys, i)) ++i;  // mostly in the same order
+  while (i < n && PyDict_Next(dict, &position, &key, &value) && key == PyTuple_GET_ITEM(keys, i))
+    ++i;  // mostly in the same order
   for (; i < n; ++i) {
     PyObject* wanted = PyTuple_GET_ITEM(keys, i);
     if (!find_in_dict(dict, wanted, PyObject_Hash(wanted))) return false;
@@ -198,7 +204,10 @@ bool is_linked_in_order(PyObject* ordered, PyObject* keys) {
   return i == PyTuple_GET_SIZE(keys);
 }
 
-bool is_number_or_text(PyObject* object) { return PyFloat_CheckExact(object) || PyLong_CheckExact(object) || PyBool_Check(object) || PyUnicode_CheckExact(object); }
+bool is_number_or_text(PyObject* object) {
+  return PyFloat_CheckExact(object) || PyLong_CheckExact(object) || PyBool_Check(object) ||
+         PyUnicode_CheckExact(object);
+}
 
 uint64_t type_version_of(PyTypeObject* type) {
   static PyObject* const name = PyUnicode_InternFromString("__framejit_version__");
@@ -256,7 +265,8 @@ PyObject* fetch_attribute(const RunState&, PyObject* base, const Step& step) {
 
 namespace {
 
-std::vector<PyRef>& computed_objects() {  // never destroyed: a thread may end after the interpreter. The GIL keeps threads apart.
+std::vector<PyRef>&
+computed_objects() {  // never destroyed: a thread may end after the interpreter. The GIL keeps threads apart.
   static auto* const objects = new std::vector<PyRef>;
   return *objects;
 }
@@ -280,7 +290,9 @@ PyObject* fetch_computed(const RunState& run, PyObject* base, const Step& step) 
   return made && is_number_or_text(made) ? made : nullptr;
 }
 
-PyObject* fetch_weak_reference(const RunState&, PyObject* base, const Step&) { return keep_computed(PyWeakref_NewRef(base, nullptr)); }
+PyObject* fetch_weak_reference(const RunState&, PyObject* base, const Step&) {
+  return keep_computed(PyWeakref_NewRef(base, nullptr));
+}
 
 PyObject* fetch_size(const RunState& run, PyObject*, const Step& step) {
   const auto value = graph::value_of(run.set->sizes[step.number], {run.symbols, run.set->symbol_count});

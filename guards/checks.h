@@ -6,10 +6,11 @@
 
 namespace framejit::guards {
 
-// Same exact type and value: bits of floats, True and 1 told apart, tuples and frozensets element by element. Types that were named to
-// compare_by_value(): their own ==. Others: identity.
+// Same exact type and value: bits of floats, True and 1 told apart, tuples and frozensets element by element. Types
+// that were named to compare_by_value(): their own ==. Others: identity.
 bool same_value(PyObject* a, PyObject* b);
-// Instances of this type of a C extension, which lives for ever, are immutable and equal when its == says so; == and repr() run no Python code.
+// Instances of this type of a C extension, which lives for ever, are immutable and equal when its == says so; == and
+// repr() run no Python code.
 void compare_by_value(PyTypeObject* type);
 bool is_compared_by_value(PyTypeObject* type);
 // What the object holds as an instance of a subclass of int, float, str or bytes is the value of `exact`, bit by bit.
@@ -36,15 +37,28 @@ inline bool check_type_unchanged(const RunState&, PyObject* object, const Step& 
   const uint64_t version = type_version(object);
   return (version != 0 && version == step.seen) || is_class_unchanged(object, step);
 }
-inline bool check_same(const RunState& run, PyObject* object, const Step& step) { return object == run.registers[step.target]; }
-inline bool check_distinct(const RunState& run, PyObject* object, const Step& step) { return object != run.registers[step.target]; }
-inline bool check_length(const RunState&, PyObject* object, const Step& step) { return builtin_length(object) == step.number; }
-inline bool check_equals(const RunState&, PyObject* object, const Step& step) {
-  return object == step.object || (same_value(object, step.object) && (step.number == 0 || same_order(object, step.object)));
+inline bool check_same(const RunState& run, PyObject* object, const Step& step) {
+  return object == run.registers[step.target];
 }
-inline bool check_holds(const RunState&, PyObject* object, const Step& step) { return holds_value(object, step.object); }
-inline bool check_iterator_has(const RunState&, PyObject* object, const Step& step) { return items_left(object) >= step.number; }
-inline bool check_iterator_ends(const RunState&, PyObject* object, const Step& step) { return items_left(object) == step.number; }
+inline bool check_distinct(const RunState& run, PyObject* object, const Step& step) {
+  return object != run.registers[step.target];
+}
+inline bool check_length(const RunState&, PyObject* object, const Step& step) {
+  return builtin_length(object) == step.number;
+}
+inline bool check_equals(const RunState&, PyObject* object, const Step& step) {
+  return object == step.object ||
+         (same_value(object, step.object) && (step.number == 0 || same_order(object, step.object)));
+}
+inline bool check_holds(const RunState&, PyObject* object, const Step& step) {
+  return holds_value(object, step.object);
+}
+inline bool check_iterator_has(const RunState&, PyObject* object, const Step& step) {
+  return items_left(object) >= step.number;
+}
+inline bool check_iterator_ends(const RunState&, PyObject* object, const Step& step) {
+  return items_left(object) == step.number;
+}
 inline bool check_cache_agrees(const RunState&, PyObject* object, const Step& step) {
   PyObject* cache = lru_cache_of(object);
   PyObject* entry = cache ? find_in_dict(cache, PyTuple_GET_ITEM(step.object, 0), step.hash) : nullptr;
@@ -65,8 +79,12 @@ inline bool check_dict_key_set(const RunState&, PyObject* object, const Step& st
 inline bool check_dict_keys(const RunState&, PyObject* object, const Step& step) {
   return PyDict_Check(object) && has_keys_in_order(object, step.object);
 }
-inline bool check_linked_order(const RunState&, PyObject* object, const Step& step) { return PyODict_Check(object) && is_linked_in_order(object, step.object); }
-inline bool check_tensor(const RunState& run, PyObject* object, const Step& step) { return step.facts->matches(object, run.symbols); }
+inline bool check_linked_order(const RunState&, PyObject* object, const Step& step) {
+  return PyODict_Check(object) && is_linked_in_order(object, step.object);
+}
+inline bool check_tensor(const RunState& run, PyObject* object, const Step& step) {
+  return step.facts->matches(object, run.symbols);
+}
 inline bool check_int_range(const RunState& run, PyObject* object, const Step& step) {
   if (!PyLong_CheckExact(object)) return false;
   int overflow = 0;

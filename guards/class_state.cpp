@@ -1,7 +1,7 @@
 // guards/class_state.cpp — a record for each class, compared with the class again when its version tag is another.
 //
-// Two values are taken for the same when they lie at one address and the first one cannot have died since: a weak reference to
-// it is alive, or the record keeps it, where it cannot keep the class alive in turn.
+// Two values are taken for the same when they lie at one address and the first one cannot have died since: a weak
+// reference to it is alive, or the record keeps it, where it cannot keep the class alive in turn.
 #include "guards/class_state.h"
 
 #include <array>
@@ -53,7 +53,8 @@ class Part {
       keeps_ = PyRef::steal(PyWeakref_NewRef(object, nullptr));
       if (!keeps_) drop_error();
       known_ = is_weak_ = static_cast<bool>(keeps_);
-    } else if (!PyObject_IS_GC(object) || PyTuple_CheckExact(object) || refers_to_nothing_made_by_users(object)) {  // tuples: __orig_bases__ and the like
+    } else if (!PyObject_IS_GC(object) || PyTuple_CheckExact(object) ||
+               refers_to_nothing_made_by_users(object)) {  // tuples: __orig_bases__ and the like
       keeps_ = PyRef::borrow(object);
     } else {
       known_ = false;
@@ -69,7 +70,8 @@ class Part {
  private:
   static bool is_own_descriptor(PyObject* object, PyTypeObject* owner) {
     PyTypeObject* kind = Py_TYPE(object);
-    const bool descriptor = kind == &PyMemberDescr_Type || kind == &PyGetSetDescr_Type || kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type;
+    const bool descriptor = kind == &PyMemberDescr_Type || kind == &PyGetSetDescr_Type || kind == &PyMethodDescr_Type ||
+                            kind == &PyWrapperDescr_Type;
     return descriptor && PyDescr_TYPE(object) == owner;
   }
 
@@ -89,7 +91,8 @@ Parts parts_of(PyObject* value) {
     return found.get();  // the value keeps it
   };
   if (Py_TYPE(value) == &PyProperty_Type) return {part("fget"), part("fset"), part("fdel")};
-  if (Py_TYPE(value) == &PyClassMethod_Type || Py_TYPE(value) == &PyStaticMethod_Type) return {part("__func__"), nullptr, nullptr};
+  if (Py_TYPE(value) == &PyClassMethod_Type || Py_TYPE(value) == &PyStaticMethod_Type)
+    return {part("__func__"), nullptr, nullptr};
   return {value, nullptr, nullptr};
 }
 
@@ -168,11 +171,13 @@ class Records {
       const Record& record = *at->second;
       if (record.number != 0 && version != 0 && record.version == version && is_alive(record)) return record.number;
     }
-    const int collects = PyGC_Disable();  // weak references are made below: no finaliser may change a dict that is walked
+    const int collects =
+        PyGC_Disable();  // weak references are made below: no finaliser may change a dict that is walked
     std::vector<std::pair<PyTypeObject*, uint64_t>> mro;
     for (Py_ssize_t i = 0; type->tp_mro && i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
       auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
-      mro.emplace_back(base, base->tp_flags & Py_TPFLAGS_IMMUTABLETYPE ? 0 : record_of(base).own.number(base, last_number_));
+      mro.emplace_back(base,
+                       base->tp_flags & Py_TPFLAGS_IMMUTABLETYPE ? 0 : record_of(base).own.number(base, last_number_));
     }
     Record& record = record_of(type);
     if (record.number == 0 || record.mro != mro) {
@@ -215,15 +220,16 @@ PyObject* descriptor_of_method(PyObject* object) {
   if (!self || PyModule_Check(self) || PyType_Check(self)) return nullptr;
   const PyRef name = PyRef::steal(PyUnicode_InternFromString(function->m_ml->ml_name));
   PyObject* const found = name ? _PyType_Lookup(Py_TYPE(self), name.get()) : nullptr;
-  const bool is_it = found && Py_IS_TYPE(found, &PyMethodDescr_Type) && reinterpret_cast<PyMethodDescrObject*>(found)->d_method == function->m_ml;
+  const bool is_it = found && Py_IS_TYPE(found, &PyMethodDescr_Type) &&
+                     reinterpret_cast<PyMethodDescrObject*>(found)->d_method == function->m_ml;
   return is_it ? found : nullptr;
 }
 
 bool is_class_data(PyObject* name, PyObject* value) {
   PyTypeObject* type = Py_TYPE(value);
-  const bool plain = value == Py_None || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type || type == &PyUnicode_Type ||
-                     type == &PyBytes_Type || type == &PyList_Type || type == &PyDict_Type || type == &PyTuple_Type || type == &PySet_Type ||
-                     type == &PyFrozenSet_Type;
+  const bool plain = value == Py_None || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type ||
+                     type == &PyUnicode_Type || type == &PyBytes_Type || type == &PyList_Type || type == &PyDict_Type ||
+                     type == &PyTuple_Type || type == &PySet_Type || type == &PyFrozenSet_Type;
   return plain && !is_special(name);
 }
 

@@ -1,9 +1,10 @@
 // guards/class_state.h — which changes of a class a trace minds.
 //
-// A class has a number that stays while only its data attributes get other values: numbers, strings, None and builtin containers
-// under names that are not __special__. Whoever reads one guards the value that was read, as of any other source. Whatever else a
-// class is made of makes a new number when it changes: the names that it has, its functions, descriptors, __special__ attributes
-// and bases. (Its version tag changes with every assignment, a counter of calls included, and so only says when to look again.)
+// A class has a number that stays while only its data attributes get other values: numbers, strings, None and builtin
+// containers under names that are not __special__. Whoever reads one guards the value that was read, as of any other
+// source. Whatever else a class is made of makes a new number when it changes: the names that it has, its functions,
+// descriptors, __special__ attributes and bases. (Its version tag changes with every assignment, a counter of calls
+// included, and so only says when to look again.)
 #pragma once
 
 #include <Python.h>

@@ -20,8 +20,8 @@ std::string shortened(std::string text) {
 }
 
 bool is_literal(PyTypeObject* t) {
-  return t == &PyLong_Type || t == &PyFloat_Type || t == &PyUnicode_Type || t == &PyBytes_Type || t == &PyBool_Type || t == &PyComplex_Type ||
-         t == Py_TYPE(Py_None) || t == Py_TYPE(Py_Ellipsis);
+  return t == &PyLong_Type || t == &PyFloat_Type || t == &PyUnicode_Type || t == &PyBytes_Type || t == &PyBool_Type ||
+         t == &PyComplex_Type || t == Py_TYPE(Py_None) || t == Py_TYPE(Py_Ellipsis);
 }
 
 // An int of thousands of digits is refused by repr (its limit, an exception) or slow.

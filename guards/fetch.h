@@ -1,7 +1,7 @@
 // guards/fetch.h — how each kind of source is fetched: one function per row of source_kinds.def.
 //
-// A fetch returns a borrowed object or null when there is nothing. It trusts nothing about its base but that it is an object, so
-// that no guard has to come first. No Python code runs, no exception is left set.
+// A fetch returns a borrowed object or null when there is nothing. It trusts nothing about its base but that it is an
+// object, so that no guard has to come first. No Python code runs, no exception is left set.
 #pragma once
 
 #include "guards/class_state.h"
@@ -44,13 +44,17 @@ inline PyObject* fetch_list_item(const RunState&, PyObject* base, const Step& st
 inline PyObject* fetch_tuple_item(const RunState&, PyObject* base, const Step& step) {
   return PyTuple_Check(base) && step.number < PyTuple_GET_SIZE(base) ? PyTuple_GET_ITEM(base, step.number) : nullptr;
 }
-inline PyObject* fetch_type_of(const RunState&, PyObject* base, const Step&) { return reinterpret_cast<PyObject*>(Py_TYPE(base)); }
+inline PyObject* fetch_type_of(const RunState&, PyObject* base, const Step&) {
+  return reinterpret_cast<PyObject*>(Py_TYPE(base));
+}
 inline PyObject* fetch_type_lookup(const RunState&, PyObject* base, const Step& step) {
   return PyType_Check(base) ? _PyType_Lookup(reinterpret_cast<PyTypeObject*>(base), step.object) : nullptr;
 }
 // object: the name of a slot that the type of the base declares; property.fget and its like are slots too.
 PyObject* fetch_member(const RunState& run, PyObject* base, const Step& step);
-inline PyObject* fetch_cell_contents(const RunState&, PyObject* base, const Step&) { return PyCell_Check(base) ? PyCell_GET(base) : nullptr; }
+inline PyObject* fetch_cell_contents(const RunState&, PyObject* base, const Step&) {
+  return PyCell_Check(base) ? PyCell_GET(base) : nullptr;
+}
 
 inline PyFunctionObject* as_function(PyObject* object) {
   return PyFunction_Check(object) ? reinterpret_cast<PyFunctionObject*>(object) : nullptr;
@@ -85,15 +89,25 @@ inline PyObject* fetch_method_function(const RunState&, PyObject* base, const St
   return PyMethod_Check(base) ? PyMethod_GET_FUNCTION(base) : descriptor_of_method(base);
 }
 
-inline PyObject* fetch_iterator_item(const RunState&, PyObject* base, const Step& step) { return peek_item(base, step.number, false); }
-inline PyObject* fetch_iterator_key(const RunState&, PyObject* base, const Step& step) { return peek_item(base, step.number, true); }
-inline PyObject* fetch_iterator_part(const RunState&, PyObject* base, const Step& step) { return iterator_part(base, step.number); }
-inline PyObject* fetch_iterator_container(const RunState&, PyObject* base, const Step&) { return has_items(Py_TYPE(base)) ? container_of(base) : nullptr; }
+inline PyObject* fetch_iterator_item(const RunState&, PyObject* base, const Step& step) {
+  return peek_item(base, step.number, false);
+}
+inline PyObject* fetch_iterator_key(const RunState&, PyObject* base, const Step& step) {
+  return peek_item(base, step.number, true);
+}
+inline PyObject* fetch_iterator_part(const RunState&, PyObject* base, const Step& step) {
+  return iterator_part(base, step.number);
+}
+inline PyObject* fetch_iterator_container(const RunState&, PyObject* base, const Step&) {
+  return has_items(Py_TYPE(base)) ? container_of(base) : nullptr;
+}
 
 inline PyObject* fetch_lru_cache(const RunState&, PyObject* base, const Step&) { return lru_cache_of(base); }
 inline PyObject* fetch_lru_result(const RunState&, PyObject* base, const Step&) { return lru_result_of(base); }
 
-inline PyObject* fetch_referent(const RunState&, PyObject* base, const Step&) { return PyWeakref_CheckRef(base) ? or_none(weak_target(base)) : nullptr; }
+inline PyObject* fetch_referent(const RunState&, PyObject* base, const Step&) {
+  return PyWeakref_CheckRef(base) ? or_none(weak_target(base)) : nullptr;
+}
 PyObject* fetch_weak_reference(const RunState& run, PyObject* base, const Step& step);  // kept as what is computed
 
 // object: the name. What the getter made afresh is kept until the thread's next such fetch.

@@ -7,7 +7,8 @@ namespace framejit::guards {
 namespace {
 
 size_t hash_of(const Guard& g) {
-  return (static_cast<size_t>(g.kind) * 31 + g.source) * 0x9E3779B97F4A7C15ull + static_cast<size_t>(g.number) * 131 + g.other;
+  return (static_cast<size_t>(g.kind) * 31 + g.source) * 0x9E3779B97F4A7C15ull + static_cast<size_t>(g.number) * 131 +
+         g.other;
 }
 
 bool equal(const Guard& a, const Guard& b) {

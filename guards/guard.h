@@ -30,7 +30,8 @@ class TensorFacts {
   virtual std::vector<int> differing_dims(PyObject* tensor) const = 0;
 };
 
-// Process-wide modes that kernels and traces depend on (grad mode, autocast, default dtype, ...), as one comparable record.
+// Process-wide modes that kernels and traces depend on (grad mode, autocast, default dtype, ...), as one comparable
+// record.
 class ModeFacts {
  public:
   virtual ~ModeFacts() = default;

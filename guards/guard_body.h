@@ -49,10 +49,14 @@ class GuardCompiler {
   };
 
   std::vector<SourceId> merge_types();
-  bool is_computed(SourceId source) const { return set_.sources[source].kind == SourceKind::computed || set_.sources[source].kind == SourceKind::size; }
+  bool is_computed(SourceId source) const {
+    return set_.sources[source].kind == SourceKind::computed || set_.sources[source].kind == SourceKind::size;
+  }
   void need(SourceId source);
   void add_guards();
-  std::span<const uint32_t> guards_of(const Node& node) const { return {guard_order_.data() + node.first_guard, node.guard_count}; }
+  std::span<const uint32_t> guards_of(const Node& node) const {
+    return {guard_order_.data() + node.first_guard, node.guard_count};
+  }
   Result<void> emit_source(SourceId source);
   Result<void> emit_fetch(SourceId source);
   Result<void> emit_guard(uint32_t index);

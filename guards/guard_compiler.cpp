@@ -1,9 +1,10 @@
 // guards/guard_compiler.cpp — from a set of guards to the flat program.
 //
-// The needed sources form a forest over frame and constants, and numbers computed of them. It is walked level by level, so that what differs most between
-// calls (types and tensors of the locals) comes first and a path is fetched once. All lookups in one dict, or along one type's
-// MRO, make a block. What the version of the dict or type pins down, the identity of an item and with it the value of an
-// immutable one, is checked inside the block. A type that is known exactly is one source, however many instances lead to it.
+// The needed sources form a forest over frame and constants, and numbers computed of them. It is walked level by level,
+// so that what differs most between calls (types and tensors of the locals) comes first and a path is fetched once. All
+// lookups in one dict, or along one type's MRO, make a block. What the version of the dict or type pins down, the
+// identity of an item and with it the value of an immutable one, is checked inside the block. A type that is known
+// exactly is one source, however many instances lead to it.
 #include <algorithm>
 #include <utility>
 
@@ -17,10 +18,13 @@ namespace framejit::guards {
 namespace {
 
 StepCode fetch_code(SourceKind kind) { return static_cast<StepCode>(kind); }
-StepCode check_code(GuardKind kind) { return static_cast<StepCode>(static_cast<int>(StepCode::check_is) + static_cast<int>(kind)); }
+StepCode check_code(GuardKind kind) {
+  return static_cast<StepCode>(static_cast<int>(StepCode::check_is) + static_cast<int>(kind));
+}
 
 bool is_dict_guard(GuardKind kind) {
-  return kind == GuardKind::dict_has || kind == GuardKind::dict_lacks || kind == GuardKind::dict_key_set || kind == GuardKind::dict_keys;
+  return kind == GuardKind::dict_has || kind == GuardKind::dict_lacks || kind == GuardKind::dict_key_set ||
+         kind == GuardKind::dict_keys;
 }
 bool is_block_guard(GuardKind kind) { return is_dict_guard(kind) || kind == GuardKind::length; }
 bool is_relation(GuardKind kind) { return kind == GuardKind::same || kind == GuardKind::distinct; }
@@ -44,7 +48,8 @@ Result<void> GuardCompiler::run(const std::vector<SourceId>& wanted) {
   body_.steps.reserve(set_.guards_.size() + nodes_.size());
   for (size_t at = 0; at < queue.size(); ++at) {
     FJ_TRY_VOID(emit_source(queue[at]));
-    for (SourceId child = nodes_[queue[at]].first_child; child != kNoSource; child = nodes_[child].next_sibling) queue.push_back(child);
+    for (SourceId child = nodes_[queue[at]].first_child; child != kNoSource; child = nodes_[child].next_sibling)
+      queue.push_back(child);
   }
   // What is computed, and what is reached from it, comes after all that it is computed of, in the order of the trace.
   for (SourceId id : merged) {
@@ -59,8 +64,8 @@ Result<void> GuardCompiler::run(const std::vector<SourceId>& wanted) {
   return {};
 }
 
-// type(x), where a guard fixes the exact type of x, becomes the type itself, and what is reached through it follows: 32 blocks of
-// one class share the guards of their class. Returns what each source became.
+// type(x), where a guard fixes the exact type of x, becomes the type itself, and what is reached through it follows: 32
+// blocks of one class share the guards of their class. Returns what each source became.
 std::vector<SourceId> GuardCompiler::merge_types() {
   SourceTable& sources = set_.sources;
   std::vector<PyRef> exact(sources.size());
@@ -73,8 +78,11 @@ std::vector<SourceId> GuardCompiler::merge_types() {
       merged[id] = sources.add(SourceKind::constant, kNoSource, 0, exact[source.base].get());
     } else {
       const SourceId base = source.base == kNoSource ? kNoSource : merged[source.base];
-      const int32_t index = source.kind == SourceKind::computed && source.index >= 0 ? static_cast<int32_t>(merged[source.index]) : source.index;
-      merged[id] = base == source.base && index == source.index ? id : sources.add(source.kind, base, index, source.key.get());
+      const int32_t index = source.kind == SourceKind::computed && source.index >= 0
+                                ? static_cast<int32_t>(merged[source.index])
+                                : source.index;
+      merged[id] =
+          base == source.base && index == source.index ? id : sources.add(source.kind, base, index, source.key.get());
     }
   }
   std::vector<Guard> guards = std::move(set_.guards_);
@@ -119,7 +127,8 @@ void GuardCompiler::add_guards() {
     if (is_relation(set_.guards_[i].kind)) continue;
     Node& node = nodes_[set_.guards_[i].source];
     uint32_t at = node.first_guard + node.guard_count++;
-    for (; at > node.first_guard && set_.guards_[i].kind < set_.guards_[guard_order_[at - 1]].kind; --at) guard_order_[at] = guard_order_[at - 1];
+    for (; at > node.first_guard && set_.guards_[i].kind < set_.guards_[guard_order_[at - 1]].kind; --at)
+      guard_order_[at] = guard_order_[at - 1];
     guard_order_[at] = i;
   }
 }
@@ -134,11 +143,13 @@ std::optional<StepCode> GuardCompiler::block_of(const Node& node) const {
   return std::nullopt;
 }
 
-// Of what is in a block: holds as long as the item is the same object. An exact type is pinned only where __class__ cannot be assigned.
+// Of what is in a block: holds as long as the item is the same object. An exact type is pinned only where __class__
+// cannot be assigned.
 bool GuardCompiler::is_pinned(const Guard& guard) const {
   if (guard.kind == GuardKind::is || guard.kind == GuardKind::holds) return true;
   if (guard.kind == GuardKind::equals) return !PySet_CheckExact(guard.object.get());
-  return guard.kind == GuardKind::type_is && !is_heap_type(guard.object.get()) && guard.object.get() != reinterpret_cast<PyObject*>(&PyModule_Type);
+  return guard.kind == GuardKind::type_is && !is_heap_type(guard.object.get()) &&
+         guard.object.get() != reinterpret_cast<PyObject*>(&PyModule_Type);
 }
 
 Result<void> GuardCompiler::emit_source(SourceId source) {
@@ -195,14 +206,18 @@ Result<void> GuardCompiler::emit_fetch(SourceId id) {
   step.target = body_.register_of_source[id] = body_.register_count++;
   step.origin = id;
   step.object = source.key.get();
-  step.number = source.kind == SourceKind::computed && source.index >= 0 ? static_cast<int64_t>(body_.register_of_source[source.index]) : source.index;
+  step.number = source.kind == SourceKind::computed && source.index >= 0
+                    ? static_cast<int64_t>(body_.register_of_source[source.index])
+                    : source.index;
   if (source.kind == SourceKind::dict_item) {
     FJ_TRY(step.hash, hash_of(source.key.get()));
   }
-  if (step.object && source.kind == SourceKind::member && Py_TYPE(step.object) == &PyMemberDescr_Type) step.object = PyDescr_NAME(step.object);
+  if (step.object && source.kind == SourceKind::member && Py_TYPE(step.object) == &PyMemberDescr_Type)
+    step.object = PyDescr_NAME(step.object);
   const Node& node = nodes_[id];
   for (uint32_t index : guards_of(node)) step.may_be_absent |= is_absence(set_.guards_[index]);
-  if (step.may_be_absent && (node.guard_count > 1 || node.first_child != kNoSource)) return Error{"guard", "guards on what is absent"};
+  if (step.may_be_absent && (node.guard_count > 1 || node.first_child != kNoSource))
+    return Error{"guard", "guards on what is absent"};
   body_.computes |= source.kind == SourceKind::weak_reference;
   body_.steps.push_back(step);
   return {};
@@ -235,8 +250,8 @@ Result<void> GuardCompiler::emit_guard(uint32_t index) {
 // Steps keep plain pointers; this decides what keeps their objects alive.
 void GuardCompiler::weaken() {
   for (Guard& guard : set_.guards_) {
-    const bool identity = guard.kind == GuardKind::is || guard.kind == GuardKind::type_is || guard.kind == GuardKind::type_unchanged ||
-                          guard.kind == GuardKind::function_code;
+    const bool identity = guard.kind == GuardKind::is || guard.kind == GuardKind::type_is ||
+                          guard.kind == GuardKind::type_unchanged || guard.kind == GuardKind::function_code;
     if (identity || is_heap_type(guard.object.get())) guard.object = body_.weak.hold(guard.object);
   }
   for (Source& source : set_.sources.sources_)

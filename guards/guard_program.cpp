@@ -80,7 +80,8 @@ int GuardProgram::Body::first_failing_step(const RunState& run, size_t start) co
 GuardProgram::GuardProgram(std::unique_ptr<Body> body) : body_(std::move(body)) {}
 GuardProgram::~GuardProgram() = default;
 
-Result<std::unique_ptr<GuardProgram>> GuardProgram::compile(GuardSet guards, const std::vector<SourceId>& wanted, PyCodeObject* code) {
+Result<std::unique_ptr<GuardProgram>> GuardProgram::compile(GuardSet guards, const std::vector<SourceId>& wanted,
+                                                            PyCodeObject* code) {
   auto body = std::make_unique<Body>();
   body->set = std::move(guards);
   FJ_TRY_VOID(GuardCompiler(*body).run(wanted));

@@ -1,9 +1,9 @@
 // guards/guard_program.h — what a compiled frame checks before it may run, and fetches while it checks.
 //
-// In: a GuardSet and the sources whose objects the segment wants (graph inputs, recipe operands). Out: a flat program that
-// fetches each path once into a register, cheapest check first. Hot path: run() allocates nothing, runs no Python code, leaves no
-// exception set, writes nothing but registers. The GIL must be held. Objects that guards name are held weakly where the
-// type allows; when one dies the program is dead() and never matches again.
+// In: a GuardSet and the sources whose objects the segment wants (graph inputs, recipe operands). Out: a flat program
+// that fetches each path once into a register, cheapest check first. Hot path: run() allocates nothing, runs no Python
+// code, leaves no exception set, writes nothing but registers. The GIL must be held. Objects that guards name are held
+// weakly where the type allows; when one dies the program is dead() and never matches again.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ struct GuardFailure {
   const Guard* guard = nullptr;  // valid while the program lives
   int mode = -1;            // index of the failed ModeFacts
   int size_fact = -1;       // index of the failed SizeFact
-  std::vector<std::string> changed;  // "L['n']", "L['x'].size(0)": every int, float and size that differs, as far as guards can be checked
+  std::vector<std::string>
+      changed;  // "L['n']", "L['x'].size(0)": every int, float and size that differs, as far as guards can be checked
   std::string source;       // "L['x']": of the guard that failed
   size_t held = 0;         // steps that held before it: how close the entry comes
   PyObject* object = nullptr;  // borrowed: what that source holds now, null when it is gone
@@ -34,7 +35,8 @@ struct GuardFailure {
 
 class GuardProgram {
  public:
-  static Result<std::unique_ptr<GuardProgram>> compile(GuardSet guards, const std::vector<SourceId>& wanted, PyCodeObject* code);
+  static Result<std::unique_ptr<GuardProgram>> compile(GuardSet guards, const std::vector<SourceId>& wanted,
+                                                       PyCodeObject* code);
   ~GuardProgram();
 
   // True when everything holds. registers: register_count() borrowed objects, those of wanted sources valid on success;

@@ -32,7 +32,8 @@ std::string actual(const Guard& guard, PyObject* object) {
     case GuardKind::is:
     case GuardKind::equals:
     case GuardKind::holds:
-      if (guard.object && describe(object) == describe(guard.object.get())) return "is another " + type_name(Py_TYPE(object));
+      if (guard.object && describe(object) == describe(guard.object.get()))
+        return "is another " + type_name(Py_TYPE(object));
       return "is " + describe(object);
     case GuardKind::type_is: return "is " + type_name(Py_TYPE(object));
     case GuardKind::type_unchanged: return "was changed";
@@ -42,7 +43,8 @@ std::string actual(const Guard& guard, PyObject* object) {
     case GuardKind::iterator_has:
     case GuardKind::iterator_ends: return "has " + std::to_string(items_left(object));
     case GuardKind::cache_agrees: return "has another result";
-    case GuardKind::function_code: return "is " + describe(PyFunction_Check(object) ? PyFunction_GET_CODE(object) : object);
+    case GuardKind::function_code:
+      return "is " + describe(PyFunction_Check(object) ? PyFunction_GET_CODE(object) : object);
     case GuardKind::dict_has: return "it is not there";
     case GuardKind::dict_lacks: return "it is there";
     case GuardKind::dict_key_set:
@@ -84,23 +86,28 @@ namespace {
 
 // Whether `symbol` ("s0") is a word of `text`.
 bool names_symbol(const std::string& text, const std::string& symbol) {
-  auto is_word = [&](size_t i) { return i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) || text[i] == '_'); };
+  auto is_word = [&](size_t i) {
+    return i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) || text[i] == '_');
+  };
   for (size_t at = text.find(symbol); at != std::string::npos; at = text.find(symbol, at + 1))
     if ((at == 0 || !is_word(at - 1)) && !is_word(at + symbol.size())) return true;
   return false;
 }
 
-// Where the guards bind a symbol: an int, or a size in the text of a tensor's facts ("torch.Tensor f32[s0, 4; ...] cpu").
+// Where the guards bind a symbol: an int, or a size in the text of a tensor's facts ("torch.Tensor f32[s0, 4; ...]
+// cpu").
 std::string source_of_symbol(const GuardSet& set, size_t id, const std::string& symbol, PyCodeObject* code) {
   for (const Guard& guard : set.guards()) {
-    if (guard.kind == GuardKind::int_range && guard.number == static_cast<int64_t>(id)) return set.sources.text(guard.source, code);
+    if (guard.kind == GuardKind::int_range && guard.number == static_cast<int64_t>(id))
+      return set.sources.text(guard.source, code);
     if (guard.kind != GuardKind::tensor) continue;
     const std::string text = guard.facts->text();
     const size_t end = text.find_first_of(";]");
     size_t at = text.find('[');
     for (int dim = 0; at != std::string::npos && at < end; ++dim) {
       const size_t next = text.find_first_of(",;]", at + 1), begin = text[at + 1] == ' ' ? at + 2 : at + 1;
-      if (next != std::string::npos && text.substr(begin, next - begin) == symbol) return set.sources.text(guard.source, code) + ".size(" + std::to_string(dim) + ")";
+      if (next != std::string::npos && text.substr(begin, next - begin) == symbol)
+        return set.sources.text(guard.source, code) + ".size(" + std::to_string(dim) + ")";
       at = next;
     }
   }
@@ -135,26 +142,31 @@ std::vector<std::string> GuardProgram::texts() const {
     texts.push_back(std::move(text));
   }
   for (const graph::SizeFact& fact : body_->set.size_facts)
-    texts.push_back(text_of(fact) + symbols_text(text_of(fact), body_->set, code) + (fact.why.empty() ? "" : "  # " + fact.why));
-  if (!body_->set.modes.empty()) texts.push_back("modes of torch (grad, autocast, default dtype and device, ...) as they were");
+    texts.push_back(text_of(fact) + symbols_text(text_of(fact), body_->set, code) +
+                    (fact.why.empty() ? "" : "  # " + fact.why));
+  if (!body_->set.modes.empty())
+    texts.push_back("modes of torch (grad, autocast, default dtype and device, ...) as they were");
   return texts;
 }
 
 namespace {
 
 // False: something else than numbers differs.
-bool add_changed_numbers(PyObject* before, PyObject* now, const std::string& source, std::vector<std::string>& changed) {
+bool add_changed_numbers(PyObject* before, PyObject* now, const std::string& source,
+                         std::vector<std::string>& changed) {
   if (same_value(before, now)) return true;
   if (Py_TYPE(before) != Py_TYPE(now)) return false;
   if (PyLong_CheckExact(now) || PyFloat_CheckExact(now)) return changed.push_back(source), true;
   if (!PyTuple_CheckExact(now) || PyTuple_GET_SIZE(now) != PyTuple_GET_SIZE(before)) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(now); ++i)
-    if (!add_changed_numbers(PyTuple_GET_ITEM(before, i), PyTuple_GET_ITEM(now, i), source + "[" + std::to_string(i) + "]", changed)) return changed.clear(), false;
+    if (!add_changed_numbers(PyTuple_GET_ITEM(before, i), PyTuple_GET_ITEM(now, i),
+                             source + "[" + std::to_string(i) + "]", changed))
+      return changed.clear(), false;
   return true;
 }
 
-// What of a failed guard's value could be a symbol: the int or float itself, those of a tuple, or sizes of the tensor. Nothing in the guards after it
-// relies on such a value, so they can still be checked.
+// What of a failed guard's value could be a symbol: the int or float itself, those of a tuple, or sizes of the tensor.
+// Nothing in the guards after it relies on such a value, so they can still be checked.
 std::vector<std::string> changed_numbers(const Guard& guard, PyObject* now, const std::string& source) {
   std::vector<std::string> changed;
   if (guard.kind == GuardKind::tensor)
@@ -182,7 +194,8 @@ std::vector<std::string> GuardProgram::Body::all_changed(const RunState& run, in
   PyCodeObject* names = live_code();
   while (failed >= 0 && is_check(steps[failed])) {
     const Guard& guard = set.guards()[steps[failed].origin];
-    const std::vector<std::string> changed = changed_numbers(guard, run.registers[steps[failed].base], set.sources.text(guard.source, names));
+    const std::vector<std::string> changed =
+        changed_numbers(guard, run.registers[steps[failed].base], set.sources.text(guard.source, names));
     if (changed.empty()) break;
     all.insert(all.end(), changed.begin(), changed.end());
     failed = first_failing_step(run, failed + 1);

@@ -1,7 +1,8 @@
 // guards/interrupts.h — errors that are no answer: how what C++ asks of Python fails without losing an interrupt.
 //
-// Signal handlers run inside of PyObject_Repr, dict lookups and whatever else may run Python code: the error that is set behind such
-// a call need not be the call's. guards and frame_hook therefore never call PyErr_Clear but drop_error().
+// Signal handlers run inside of PyObject_Repr, dict lookups and whatever else may run Python code: the error that is
+// set behind such a call need not be the call's. guards and frame_hook therefore never call PyErr_Clear but
+// drop_error().
 #pragma once
 
 #include <Python.h>
@@ -9,8 +10,8 @@
 namespace framejit {
 
 void drop_set_error();
-// No error is set behind it. What is no Exception (KeyboardInterrupt, SystemExit) is kept until the compile that runs on this thread
-// ends; without one it is raised at the thread's next instruction, as its type alone.
+// No error is set behind it. What is no Exception (KeyboardInterrupt, SystemExit) is kept until the compile that runs
+// on this thread ends; without one it is raised at the thread's next instruction, as its type alone.
 inline void drop_error() {
   if (PyErr_Occurred()) [[unlikely]] drop_set_error();
 }

@@ -9,7 +9,10 @@
 namespace framejit::guards {
 namespace {
 
-struct SequenceIterator { PyObject_HEAD Py_ssize_t index; PyObject* sequence; };  // of lists and tuples, reversed ones too
+struct SequenceIterator {
+  PyObject_HEAD Py_ssize_t index;
+  PyObject* sequence;
+};  // of lists and tuples, reversed ones too
 struct DictIterator { PyObject_HEAD PyDictObject* dict; Py_ssize_t used, position; PyObject* result; Py_ssize_t left; };
 struct SetIterator { PyObject_HEAD PySetObject* set; Py_ssize_t used, position, left; };
 struct Enumerate { PyObject_HEAD Py_ssize_t index; PyObject *iterator, *result, *long_index; };
@@ -17,7 +20,11 @@ struct Zip { PyObject_HEAD Py_ssize_t size; PyObject *iterators, *result; int st
 struct Map { PyObject_HEAD PyObject *iterators, *function; };
 struct Filter { PyObject_HEAD PyObject *function, *iterator; };
 #if PY_VERSION_HEX >= 0x030C0000
-struct RangeIterator { PyObject_HEAD long start, step, left_; long left() const { return left_; } long at(int64_t k) const { return start + k * step; } };
+struct RangeIterator {
+  PyObject_HEAD long start, step, left_;
+  long left() const { return left_; }
+  long at(int64_t k) const { return start + k * step; }
+};
 #else
 struct RangeIterator {
   PyObject_HEAD long index, start, step, length;
@@ -30,7 +37,9 @@ template <class T> T* as(PyObject* object) { return reinterpret_cast<T*>(object)
 
 bool is_forward(PyTypeObject* type) { return type == &PyListIter_Type || type == &PyTupleIter_Type; }
 bool is_backward(PyTypeObject* type) { return type == &PyListRevIter_Type || type == &PyReversed_Type; }
-bool is_over_dict(PyTypeObject* type) { return type == &PyDictIterKey_Type || type == &PyDictIterValue_Type || type == &PyDictIterItem_Type; }
+bool is_over_dict(PyTypeObject* type) {
+  return type == &PyDictIterKey_Type || type == &PyDictIterValue_Type || type == &PyDictIterItem_Type;
+}
 
 constexpr int64_t kLeastInt = -1024, kInts = 65536;
 
@@ -106,8 +115,12 @@ bool items_are_as_read(PyObject* iterable) {
   for (Py_ssize_t at = 0; at <= count; ++at) {
     if (read_left(iterator.get()) != count - at) return false;
     for (Py_ssize_t k = 0; at + k < count; ++k) {
-      PyObject *item = PyList_GET_ITEM(items.get(), at + k), *read = read_item(iterator.get(), k, Py_TYPE(iterator.get()) == &PyDictIterKey_Type);
-      if (!read || PyObject_RichCompareBool(Py_TYPE(iterator.get()) == &PyDictIterItem_Type ? PyTuple_GET_ITEM(item, 1) : item, read, Py_EQ) != 1) return false;
+      PyObject *item = PyList_GET_ITEM(items.get(), at + k),
+               *read = read_item(iterator.get(), k, Py_TYPE(iterator.get()) == &PyDictIterKey_Type);
+      if (!read ||
+          PyObject_RichCompareBool(Py_TYPE(iterator.get()) == &PyDictIterItem_Type ? PyTuple_GET_ITEM(item, 1) : item,
+                                   read, Py_EQ) != 1)
+        return false;
     }
     PyRef next = PyRef::steal(PyIter_Next(iterator.get()));
   }
@@ -115,13 +128,16 @@ bool items_are_as_read(PyObject* iterable) {
 }
 
 bool composites_are_as_read(PyObject* list) {
-  PyRef a = PyRef::steal(PyObject_GetIter(list)), b = PyRef::steal(PyObject_GetIter(list)), seven = PyRef::steal(PyLong_FromLong(7));
+  PyRef a = PyRef::steal(PyObject_GetIter(list)), b = PyRef::steal(PyObject_GetIter(list)),
+        seven = PyRef::steal(PyLong_FromLong(7));
   PyRef zip = made(PyZip_Type, {a.get(), b.get()}), map = made(PyMap_Type, {Py_None, a.get(), b.get()});
   PyRef filter = made(PyFilter_Type, {Py_None, a.get()}), enumerate = made(PyEnum_Type, {a.get(), seven.get()});
   if (!zip || !map || !filter || !enumerate) return false;
-  const bool parts = read_part(zip.get(), 0) == a.get() && read_part(zip.get(), 1) == b.get() && !read_part(zip.get(), 2) && !is_strict_zip(zip.get()) &&
-                     read_part(map.get(), -1) == Py_None && read_part(map.get(), 1) == b.get() && read_part(filter.get(), -1) == Py_None &&
-                     read_part(filter.get(), 0) == a.get() && read_part(enumerate.get(), 0) == a.get() && part_count(zip.get()) == 2 && part_count(map.get()) == 2;
+  const bool parts = read_part(zip.get(), 0) == a.get() && read_part(zip.get(), 1) == b.get() &&
+                     !read_part(zip.get(), 2) && !is_strict_zip(zip.get()) && read_part(map.get(), -1) == Py_None &&
+                     read_part(map.get(), 1) == b.get() && read_part(filter.get(), -1) == Py_None &&
+                     read_part(filter.get(), 0) == a.get() && read_part(enumerate.get(), 0) == a.get() &&
+                     part_count(zip.get()) == 2 && part_count(map.get()) == 2;
   if (!parts || as<Enumerate>(enumerate.get())->index != 7 || as<Enumerate>(enumerate.get())->long_index) return false;
   PyRef next = PyRef::steal(PyIter_Next(enumerate.get()));
   return next && as<Enumerate>(enumerate.get())->index == 8;
@@ -129,7 +145,8 @@ bool composites_are_as_read(PyObject* list) {
 
 bool prove() {
   PyRef list = PyRef::steal(Py_BuildValue("[iii]", 3, 4, 5)), tuple = PyRef::steal(PyList_AsTuple(list.get()));
-  PyRef set = PyRef::steal(PySet_New(list.get())), dict = PyRef::steal(Py_BuildValue("{sisisi}", "a", 1, "b", 2, "c", 3));
+  PyRef set = PyRef::steal(PySet_New(list.get())),
+        dict = PyRef::steal(Py_BuildValue("{sisisi}", "a", 1, "b", 2, "c", 3));
   PyRef range = PyRef::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "iii", 10, 0, -3));
   if (!list || !tuple || !set || !dict || !range || PyDict_DelItemString(dict.get(), "b") < 0) return false;
   auto view = [&](const char* name) { return PyRef::steal(PyObject_CallMethod(dict.get(), name, nullptr)); };
@@ -138,12 +155,15 @@ bool prove() {
     PyRef iterator = made(PyReversed_Type, {sequence});
     const Py_ssize_t n = backward && iterator ? PyList_GET_SIZE(backward.get()) : 0;
     for (Py_ssize_t k = 0; k < n; ++k)
-      if (read_item(iterator.get(), k, false) != PyList_GET_ITEM(backward.get(), n - 1 - k) || read_left(iterator.get()) != n) return false;
+      if (read_item(iterator.get(), k, false) != PyList_GET_ITEM(backward.get(), n - 1 - k) ||
+          read_left(iterator.get()) != n)
+        return false;
     return n > 0;
   };
-  return items_are_as_read(list.get()) && items_are_as_read(tuple.get()) && items_are_as_read(set.get()) && items_are_as_read(dict.get()) &&
-         items_are_as_read(view("values").get()) && items_are_as_read(view("items").get()) && items_are_as_read(range.get()) &&
-         reversed_of(list.get()) && reversed_of(tuple.get()) && composites_are_as_read(list.get());
+  return items_are_as_read(list.get()) && items_are_as_read(tuple.get()) && items_are_as_read(set.get()) &&
+         items_are_as_read(dict.get()) && items_are_as_read(view("values").get()) &&
+         items_are_as_read(view("items").get()) && items_are_as_read(range.get()) && reversed_of(list.get()) &&
+         reversed_of(tuple.get()) && composites_are_as_read(list.get());
 }
 
 bool proven() {
@@ -172,8 +192,10 @@ PyObject* read_item(PyObject* iterator, int64_t k, bool key) {
   const auto* sequence = as<SequenceIterator>(iterator);
   if (is_forward(type)) return item_of_sequence(sequence->sequence, sequence->index + k);
   if (is_backward(type)) return item_of_sequence(sequence->sequence, sequence->index - k);
-  if (type == &PyRangeIter_Type) return k < as<RangeIterator>(iterator)->left() ? kept_int(as<RangeIterator>(iterator)->at(k)) : nullptr;
-  if (is_over_dict(type)) return as<DictIterator>(iterator)->dict ? item_of_dict(*as<DictIterator>(iterator), k, key) : nullptr;
+  if (type == &PyRangeIter_Type)
+    return k < as<RangeIterator>(iterator)->left() ? kept_int(as<RangeIterator>(iterator)->at(k)) : nullptr;
+  if (is_over_dict(type))
+    return as<DictIterator>(iterator)->dict ? item_of_dict(*as<DictIterator>(iterator), k, key) : nullptr;
   return as<SetIterator>(iterator)->set ? item_of_set(*as<SetIterator>(iterator), k) : nullptr;
 }
 
@@ -183,7 +205,8 @@ PyObject* read_part(PyObject* iterator, int64_t i) {
     if (i == 0) return as<Enumerate>(iterator)->iterator;
     return i == 1 && !as<Enumerate>(iterator)->long_index ? kept_int(as<Enumerate>(iterator)->index) : nullptr;
   }
-  if (type == &PyFilter_Type) return i == 0 ? as<Filter>(iterator)->iterator : i == -1 ? as<Filter>(iterator)->function : nullptr;
+  if (type == &PyFilter_Type)
+    return i == 0 ? as<Filter>(iterator)->iterator : i == -1 ? as<Filter>(iterator)->function : nullptr;
   if (type == &PyMap_Type && i == -1) return as<Map>(iterator)->function;
   if (type == &PyZip_Type && i == -1) return as<Zip>(iterator)->strict ? Py_True : Py_False;
   PyObject* parts = type == &PyMap_Type ? as<Map>(iterator)->iterators : as<Zip>(iterator)->iterators;
@@ -193,14 +216,22 @@ PyObject* read_part(PyObject* iterator, int64_t i) {
 }  // namespace
 
 bool has_items(PyTypeObject* type) {
-  return (is_forward(type) || is_backward(type) || is_over_dict(type) || type == &PyRangeIter_Type || type == &PySetIter_Type) && proven();
+  return (is_forward(type) || is_backward(type) || is_over_dict(type) || type == &PyRangeIter_Type ||
+          type == &PySetIter_Type) &&
+         proven();
 }
 
-bool has_parts(PyTypeObject* type) { return (type == &PyEnum_Type || type == &PyZip_Type || type == &PyMap_Type || type == &PyFilter_Type) && proven(); }
+bool has_parts(PyTypeObject* type) {
+  return (type == &PyEnum_Type || type == &PyZip_Type || type == &PyMap_Type || type == &PyFilter_Type) && proven();
+}
 
 int64_t items_left(PyObject* iterator) { return has_items(Py_TYPE(iterator)) ? read_left(iterator) : -1; }
-PyObject* peek_item(PyObject* iterator, int64_t k, bool key) { return k >= 0 && has_items(Py_TYPE(iterator)) ? read_item(iterator, k, key) : nullptr; }
-PyObject* iterator_part(PyObject* iterator, int64_t i) { return has_parts(Py_TYPE(iterator)) ? read_part(iterator, i) : nullptr; }
+PyObject* peek_item(PyObject* iterator, int64_t k, bool key) {
+  return k >= 0 && has_items(Py_TYPE(iterator)) ? read_item(iterator, k, key) : nullptr;
+}
+PyObject* iterator_part(PyObject* iterator, int64_t i) {
+  return has_parts(Py_TYPE(iterator)) ? read_part(iterator, i) : nullptr;
+}
 
 int64_t part_count(PyObject* iterator) {
   PyTypeObject* type = Py_TYPE(iterator);

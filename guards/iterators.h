@@ -1,8 +1,8 @@
 // guards/iterators.h — what CPython's own iterators will give next, read without advancing them.
 //
-// Iterators over lists, tuples, dicts, sets, ranges and reversed lists and tuples have items; zip, enumerate, map and filter have
-// parts: the iterators that they draw from. The structs are private to CPython: they are compared with what iterators do, once,
-// before they are believed.
+// Iterators over lists, tuples, dicts, sets, ranges and reversed lists and tuples have items; zip, enumerate, map and
+// filter have parts: the iterators that they draw from. The structs are private to CPython: they are compared with what
+// iterators do, once, before they are believed.
 #pragma once
 
 #include <Python.h>
@@ -13,10 +13,11 @@ namespace framejit::guards {
 
 bool has_items(PyTypeObject* iterator_type);     // one of the exact types above
 bool has_parts(PyTypeObject* iterator_type);
-// How many items are left; -1: its next step raises (its dict or set changed size), or its state is not one that can be read.
+// How many items are left; -1: its next step raises (its dict or set changed size), or its state is not one that can be
+// read.
 int64_t items_left(PyObject* iterator);
-// The k-th of the items that are left: borrowed, null where there is none. Of an iterator over the items of a dict `key` picks the
-// key, else the value. Ints that a range makes are kept for ever; those too far from zero are null.
+// The k-th of the items that are left: borrowed, null where there is none. Of an iterator over the items of a dict
+// `key` picks the key, else the value. Ints that a range makes are kept for ever; those too far from zero are null.
 PyObject* peek_item(PyObject* iterator, int64_t k, bool key);
 // Part i, borrowed. zip, map: their iterators; -1 is the function of map and filter, of zip whether it is strict.
 // enumerate: 0 the iterator, 1 the next index.

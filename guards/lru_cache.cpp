@@ -24,7 +24,8 @@ PyObject* word(PyObject* object, size_t offset) {
 // The offset of a pointer in an object; 0: not there, or more than once.
 size_t find_word(PyObject* object, PyObject* wanted) {
   size_t found = 0;
-  for (size_t at = sizeof(PyObject); at + sizeof(PyObject*) <= static_cast<size_t>(Py_TYPE(object)->tp_basicsize); at += sizeof(PyObject*)) {
+  for (size_t at = sizeof(PyObject); at + sizeof(PyObject*) <= static_cast<size_t>(Py_TYPE(object)->tp_basicsize);
+       at += sizeof(PyObject*)) {
     if (word(object, at) != wanted) continue;
     if (found) return 0;
     found = at;
@@ -36,19 +37,22 @@ struct Search { PyObject *key, *dict; };
 
 int visit(PyObject* object, void* state) {
   auto* search = static_cast<Search*>(state);
-  if (PyDict_CheckExact(object) && PyDict_GET_SIZE(object) == 1 && PyDict_GetItemWithError(object, search->key)) search->dict = object;
+  if (PyDict_CheckExact(object) && PyDict_GET_SIZE(object) == 1 && PyDict_GetItemWithError(object, search->key))
+    search->dict = object;
   return 0;
 }
 
 PyRef sample(const char* function, bool typed) {
   PyRef functools = PyRef::steal(PyImport_ImportModule("functools"));
-  PyRef decorator = PyRef::steal(functools ? PyObject_CallMethod(functools.get(), "lru_cache", "iO", 4, typed ? Py_True : Py_False) : nullptr);
+  PyRef decorator = PyRef::steal(
+      functools ? PyObject_CallMethod(functools.get(), "lru_cache", "iO", 4, typed ? Py_True : Py_False) : nullptr);
   PyObject* wrapped = PyDict_GetItemString(PyEval_GetBuiltins(), function);
   return decorator && wrapped ? PyRef::steal(PyObject_CallOneArg(decorator.get(), wrapped)) : PyRef();
 }
 
 bool find_members(Layout& layout) {
-  PyRef wrapper = sample("abs", false), typed = sample("abs", true), named = sample("dict", false), key = PyRef::steal(PyLong_FromLong(-123456789));
+  PyRef wrapper = sample("abs", false), typed = sample("abs", true), named = sample("dict", false),
+        key = PyRef::steal(PyLong_FromLong(-123456789));
   if (!wrapper || !typed || !named || !Py_TYPE(wrapper.get())->tp_traverse) return false;
   const PyRef result = PyRef::steal(PyObject_CallOneArg(wrapper.get(), key.get()));
   Search search{key.get(), nullptr};
@@ -73,7 +77,9 @@ bool find_members(Layout& layout) {
   PyObject *full_key = nullptr, *value;
   Py_ssize_t position = 0;
   if (!dict || !PyDict_CheckExact(dict) || !PyDict_Next(dict, &position, &full_key, &value)) return false;
-  if (!PyTuple_CheckExact(full_key) || PyTuple_GET_SIZE(full_key) != 3 || Py_TYPE(PyTuple_GET_ITEM(full_key, 0)) != &PyBaseObject_Type) return false;
+  if (!PyTuple_CheckExact(full_key) || PyTuple_GET_SIZE(full_key) != 3 ||
+      Py_TYPE(PyTuple_GET_ITEM(full_key, 0)) != &PyBaseObject_Type)
+    return false;
   layout.keyword_mark = PyRef::borrow(PyTuple_GET_ITEM(full_key, 0));
   return true;
 }
@@ -97,16 +103,21 @@ PyObject* lru_cache_of(PyObject* wrapper) {
   return dict && PyDict_CheckExact(dict) ? dict : nullptr;
 }
 
-PyObject* lru_function_of(PyObject* wrapper) { return is_lru_cache(wrapper) ? word(wrapper, layout()->function) : nullptr; }
+PyObject* lru_function_of(PyObject* wrapper) {
+  return is_lru_cache(wrapper) ? word(wrapper, layout()->function) : nullptr;
+}
 
-PyObject* lru_result_of(PyObject* entry) { return layout() && Py_TYPE(entry) == layout()->link ? word(entry, layout()->result) : entry; }
+PyObject* lru_result_of(PyObject* entry) {
+  return layout() && Py_TYPE(entry) == layout()->link ? word(entry, layout()->result) : entry;
+}
 
 PyObject* lru_key(PyObject* wrapper, PyObject* const* args, Py_ssize_t positional, PyObject* names) {
   if (!is_lru_cache(wrapper)) return nullptr;
   int typed;
   std::memcpy(&typed, reinterpret_cast<char*>(wrapper) + layout()->typed, sizeof typed);
   const Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
-  if (!typed && !named && positional == 1 && (PyUnicode_CheckExact(args[0]) || PyLong_CheckExact(args[0]))) return Py_NewRef(args[0]);
+  if (!typed && !named && positional == 1 && (PyUnicode_CheckExact(args[0]) || PyLong_CheckExact(args[0])))
+    return Py_NewRef(args[0]);
   PyRef key = PyRef::steal(PyTuple_New(positional + (named ? 2 * named + 1 : 0) + (typed ? positional + named : 0)));
   Py_ssize_t at = 0;
   auto add = [&](PyObject* object) { PyTuple_SET_ITEM(key.get(), at++, Py_NewRef(object)); };

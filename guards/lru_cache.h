@@ -8,11 +8,12 @@
 namespace framejit::guards {
 
 bool is_lru_cache(PyObject* object);
-PyObject* lru_cache_of(PyObject* wrapper);       // borrowed: its dict from keys to entries; null: not a wrapper that can be read
+PyObject* lru_cache_of(
+    PyObject* wrapper);       // borrowed: its dict from keys to entries; null: not a wrapper that can be read
 PyObject* lru_function_of(PyObject* wrapper);    // borrowed: what it calls
 PyObject* lru_result_of(PyObject* entry);        // borrowed: what an entry of the dict holds
-// The key under which a call with these arguments is cached (names: a tuple of the keywords, or null). New reference or null, no
-// error set.
+// The key under which a call with these arguments is cached (names: a tuple of the keywords, or null). New reference or
+// null, no error set.
 PyObject* lru_key(PyObject* wrapper, PyObject* const* args, Py_ssize_t positional, PyObject* names);
 
 }  // namespace framejit::guards

@@ -1,4 +1,5 @@
-// guards/py_ref.h — an owning reference to a Python object. The GIL must be held wherever one is made, copied or dropped.
+// guards/py_ref.h — an owning reference to a Python object. The GIL must be held wherever one is made, copied or
+// dropped.
 #pragma once
 
 #include <Python.h>

@@ -25,7 +25,8 @@ thread_local Unlocked* t_unlocked = nullptr;
 void WithoutGil::take_back(PyThreadState* thread) {
   try {
     PyEval_RestoreThread(thread);
-  } catch (const abi::__forced_unwind&) {  // CPython until 3.13 ends the thread: the frames above hold references that nobody may drop any more
+  } catch (const abi::__forced_unwind&) {  // CPython until 3.13 ends the thread: the frames above hold references that
+                                           // nobody may drop any more
     for (;;) pause();
   }
 }

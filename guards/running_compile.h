@@ -1,7 +1,8 @@
-// guards/running_compile.h — what a compile asks of the interpreter: the collector waits, other threads run, Ctrl-C ends it.
+// guards/running_compile.h — what a compile asks of the interpreter: the collector waits, other threads run, Ctrl-C
+// ends it.
 //
-// A compile holds the GIL but for its passes and the code generation, which touch no Python object (Unlocked). All of it is on one
-// thread, and there is one compile at a time.
+// A compile holds the GIL but for its passes and the code generation, which touch no Python object (Unlocked). All of
+// it is on one thread, and there is one compile at a time.
 #pragma once
 
 #include <Python.h>
@@ -10,8 +11,8 @@
 
 namespace framejit {
 
-// Lets the GIL go, where that is wanted, and takes it back. Where the interpreter ends meanwhile the thread stays in the destructor
-// for good, as daemon threads do: nothing of Python is touched any more.
+// Lets the GIL go, where that is wanted, and takes it back. Where the interpreter ends meanwhile the thread stays in
+// the destructor for good, as daemon threads do: nothing of Python is touched any more.
 class WithoutGil {
  public:
   explicit WithoutGil(bool wanted = true) : thread_(wanted ? PyEval_SaveThread() : nullptr) {}
@@ -35,8 +36,8 @@ class CollectorWaits {
   static void end();                      // also in a forked child, for the compile that it has not
 };
 
-// Inside of a compile, for what needs no Python: other threads run, and the collector with them. Stays locked while another thread
-// forks: a child has no use for a lock that a thread held which it does not have.
+// Inside of a compile, for what needs no Python: other threads run, and the collector with them. Stays locked while
+// another thread forks: a child has no use for a lock that a thread held which it does not have.
 class Unlocked {
  public:
   Unlocked();
@@ -51,7 +52,8 @@ class Unlocked {
 };
 
 bool ctrl_c_is_pending();                 // with the GIL
-bool compile_interrupted();               // the reader of runtime/base/interrupt.h, with the GIL or Unlocked; false on threads that help
+bool compile_interrupted();  // the reader of runtime/base/interrupt.h, with the GIL or Unlocked; false on threads that
+                             // help
 
 // Around os.fork(): the first waits for another thread's Unlocked, and no other begins until the second.
 void before_fork();

@@ -33,7 +33,8 @@ bool same_key(PyObject* a, PyObject* b) {
 
 std::string key_name(PyObject* key) {
   if (key && PyUnicode_CheckExact(key)) return text_of_str(key);
-  if (key && (Py_TYPE(key) == &PyMemberDescr_Type || Py_TYPE(key) == &PyGetSetDescr_Type)) return text_of_str(PyDescr_NAME(key));
+  if (key && (Py_TYPE(key) == &PyMemberDescr_Type || Py_TYPE(key) == &PyGetSetDescr_Type))
+    return text_of_str(PyDescr_NAME(key));
   return describe(key);
 }
 
@@ -73,7 +74,8 @@ std::string SourceTable::text(SourceId id, PyCodeObject* code) const {
 void SourceTable::append_text(SourceId id, PyCodeObject* code, std::string& out) const {
   if (id == kNoSource) return;
   const Source& source = sources_[id];
-  if (source.kind == SourceKind::dict_item && sources_[source.base].kind == SourceKind::instance_dict && is_identifier(source.key.get())) {
+  if (source.kind == SourceKind::dict_item && sources_[source.base].kind == SourceKind::instance_dict &&
+      is_identifier(source.key.get())) {
     append_text(sources_[source.base].base, code, out);
     out += '.';
     out += text_of_str(source.key.get());
@@ -93,7 +95,8 @@ void SourceTable::append_text(SourceId id, PyCodeObject* code, std::string& out)
     out += ')';
     return;
   }
-  if (source.kind == SourceKind::constant && source.key && (is_type(source.key.get()) || is_number_or_text(source.key.get()))) {
+  if (source.kind == SourceKind::constant && source.key &&
+      (is_type(source.key.get()) || is_number_or_text(source.key.get()))) {
     out += describe(source.key.get());
     return;
   }
@@ -112,7 +115,8 @@ void SourceTable::append_text(SourceId id, PyCodeObject* code, std::string& out)
       p += 6;
       continue;
     }
-    if (field("{key}", [&](bool bare) { return bare ? key_name(source.key.get()) : describe(source.key.get()); })) continue;
+    if (field("{key}", [&](bool bare) { return bare ? key_name(source.key.get()) : describe(source.key.get()); }))
+      continue;
     if (field("{index}", [&](bool) { return std::to_string(source.index); })) continue;
     if (field("{name}", [&](bool) { return local_name(code, source.index); })) continue;
     out += *p++;

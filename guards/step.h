@@ -1,8 +1,10 @@
-// guards/step.h — one instruction of a guard program: a fetch into a register, a check of one, or the head of a dict block.
+// guards/step.h — one instruction of a guard program: a fetch into a register, a check of one, or the head of a dict
+// block.
 //
-// A block is the set of lookups in one dict, or along the MRO of one type. Its head knows the registers that the lookups fill;
-// when the version of the dict or type is one that passed before, the registers are filled from the record and the lookups are
-// skipped. Versions of dicts are unique among all states of all dicts, those of types among types.
+// A block is the set of lookups in one dict, or along the MRO of one type. Its head knows the registers that the
+// lookups fill; when the version of the dict or type is one that passed before, the registers are filled from the
+// record and the lookups are skipped. Versions of dicts are unique among all states of all dicts, those of types among
+// types.
 #pragma once
 
 #include <Python.h>
@@ -39,7 +41,8 @@ struct Step {
     PyObject* object = nullptr;  // kept alive, or watched for its death, by the program
     const TensorFacts* facts;
   };
-  int64_t number = 0;          // index, offset, length, tag, symbol; block: steps to skip; computed: register of the second operand, or -1
+  int64_t number =
+      0;  // index, offset, length, tag, symbol; block: steps to skip; computed: register of the second operand, or -1
   union {
     Py_hash_t hash = 0;        // of `object` as a dict key
     mutable uint64_t seen;     // type_unchanged: the version tag of the type when it last held
@@ -53,8 +56,8 @@ struct RunState {
   const GuardSet* set = nullptr;  // for sources of kind size
 };
 
-// What passed before, by version. Direct mapped; grows while versions collide, so that an entry that serves 32 instances of
-// a class keeps one record for each.
+// What passed before, by version. Direct mapped; grows while versions collide, so that an entry that serves 32
+// instances of a class keeps one record for each.
 class BlockRecord {
  public:
   BlockRecord(uint32_t first_register, uint32_t registers) : first_(first_register), count_(registers) {}
@@ -71,11 +74,14 @@ class BlockRecord {
  private:
   static constexpr uint32_t kMostWays = 128, kMostValues = 4096;
   bool can_grow() const { return (1u << log_ways_) < kMostWays && (count_ << log_ways_) < kMostValues; }
-  size_t way_of(uint64_t version) const { return log_ways_ == 0 ? 0 : (version * 0x9E3779B97F4A7C15ull) >> (64 - log_ways_); }
+  size_t way_of(uint64_t version) const {
+    return log_ways_ == 0 ? 0 : (version * 0x9E3779B97F4A7C15ull) >> (64 - log_ways_);
+  }
   uint32_t first_, count_;
   uint32_t log_ways_ = 0;
   std::vector<uint64_t> versions_ = {0};
-  std::vector<PyObject*> values_ = std::vector<PyObject*>(count_);  // borrowed from the dict or type as long as its version stands
+  std::vector<PyObject*> values_ =
+      std::vector<PyObject*>(count_);  // borrowed from the dict or type as long as its version stands
 };
 
 // A number that no other state of any dict has, or 0 when this dict cannot tell.
@@ -85,7 +91,8 @@ inline uint64_t dict_version(PyObject* object) {
 #else
   auto* dict = reinterpret_cast<PyDictObject*>(object);
 #if PY_VERSION_HEX >= 0x030D0000
-  // CPython 3.13: attributes stored in inline values (Objects/dictobject.c, store_instance_attr) leave the version alone.
+  // CPython 3.13: attributes stored in inline values (Objects/dictobject.c, store_instance_attr) leave the version
+  // alone.
   if (dict->ma_values) return 0;
 #endif
 #pragma GCC diagnostic push

@@ -1,7 +1,7 @@
 // guards/weak_objects.h — objects that guards name without keeping them alive.
 //
-// hold() replaces a strong reference by a weak one where the type allows; when one of the objects dies, dead() turns true for
-// good, so that its reused address is never compared. The GIL must be held.
+// hold() replaces a strong reference by a weak one where the type allows; when one of the objects dies, dead() turns
+// true for good, so that its reused address is never compared. The GIL must be held.
 #pragma once
 
 #include <unordered_map>
@@ -16,8 +16,8 @@ class WeakObjects {
   WeakObjects(const WeakObjects&) = delete;
   WeakObjects& operator=(const WeakObjects&) = delete;
 
-  // Types made by the user, functions, code and instances are held weakly; builtin types and what cannot be referred to weakly
-  // stay as they are. Returns what to keep in place of `object`.
+  // Types made by the user, functions, code and instances are held weakly; builtin types and what cannot be referred to
+  // weakly stay as they are. Returns what to keep in place of `object`.
   PyRef hold(const PyRef& object);
   bool dead() const { return dead_; }
 

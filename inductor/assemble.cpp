@@ -1,7 +1,7 @@
 // inductor/assemble.cpp — buffers get homes, views get steps, everything gets freed behind its last use.
 //
-// A view of a tensor exists as a tensor only where an extern call or an output wants it (kernels read through index maps). It is
-// made when first wanted and, like its base, freed behind the last step that uses either.
+// A view of a tensor exists as a tensor only where an extern call or an output wants it (kernels read through index
+// maps). It is made when first wanted and, like its base, freed behind the last step that uses either.
 #include "inductor/assemble.h"
 
 #include <algorithm>
@@ -28,8 +28,17 @@ namespace {
 
 class Assembler {
  public:
-  Assembler(const Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule, const SizeHints& hints, KernelTarget& target, KernelTuning tuning)
-      : graph_(graph), forms_(forms), schedule_(schedule), program_(schedule.program), hints_(hints), target_(target), tuning_(tuning), device_(kernel_device(graph)), sizes_(plan_) {}
+  Assembler(const Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule, const SizeHints& hints,
+            KernelTarget& target, KernelTuning tuning)
+      : graph_(graph),
+        forms_(forms),
+        schedule_(schedule),
+        program_(schedule.program),
+        hints_(hints),
+        target_(target),
+        tuning_(tuning),
+        device_(kernel_device(graph)),
+        sizes_(plan_) {}
 
   Result<runtime::Executable> run() {
     executable_.name = plan_.name = graph_.name;
@@ -38,7 +47,8 @@ class Assembler {
     find_uses();
     make_kernels();
     plan_buffers();
-    for (Kernel& kernel : kernels_) offsets_.push_back(take_base_offsets(kernel));  // in_place.h compares addresses as they were
+    for (Kernel& kernel : kernels_)
+      offsets_.push_back(take_base_offsets(kernel));  // in_place.h compares addresses as they were
     FJ_TRY_VOID(compile_kernels(kernels_, target_, plan_.name, compiled_));
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       if (s == commit_) prepare_commit();
@@ -121,10 +131,12 @@ class Assembler {
     buffer_of_.assign(program_.buffers.size(), runtime::kNoBuffer);
     value_buffer_.assign(graph_.values.size(), runtime::kNoBuffer);
     for (size_t i = 0; i < graph_.inputs.size(); ++i) plan_graph_buffer(graph_.inputs[i], runtime::Home::kInput, i);
-    for (size_t i = 0; i < graph_.constants.size(); ++i) plan_graph_buffer(graph_.constants[i], runtime::Home::kConstant, i);
+    for (size_t i = 0; i < graph_.constants.size(); ++i)
+      plan_graph_buffer(graph_.constants[i], runtime::Home::kConstant, i);
     for (const auto& [input, v] : graph_.updates) {  // written where it is
       const ValueForm& form = forms_[graph::index_of(v)];
-      if (form.kind == ValueForm::kBuffer && form.buffer == forms_[graph::index_of(graph_.inputs[input])].buffer) value_buffer_[graph::index_of(v)] = buffer_of_[form.buffer];
+      if (form.kind == ValueForm::kBuffer && form.buffer == forms_[graph::index_of(graph_.inputs[input])].buffer)
+        value_buffer_[graph::index_of(v)] = buffer_of_[form.buffer];
     }
     in_arena_ = arena_buffers(graph_, schedule_, target_.info());
     in_input_.assign(program_.buffers.size(), false);
@@ -140,7 +152,8 @@ class Assembler {
 
   bool exists(size_t b) const {
     const LoopBuffer& buffer = program_.buffers[b];
-    return buffer.role == BufferRole::kTemp && !in_input_[b] && (uses_[b].by_extern || buffer.is_output || in_memory_[b]);
+    return buffer.role == BufferRole::kTemp && !in_input_[b] &&
+           (uses_[b].by_extern || buffer.is_output || in_memory_[b]);
   }
 
   // The new value of an input lies in the input, unless somebody reads the old one later or at another point.
@@ -149,7 +162,8 @@ class Assembler {
     if (uses_[made.input].any() && uses_[made.input].last > s) return;
     std::vector<KernelBuffer>& buffers = kernels_[s].buffers;
     const auto find = [&](LoopBufferId source) {
-      const auto at = std::find_if(buffers.begin(), buffers.end(), [&](const KernelBuffer& b) { return b.source == source; });
+      const auto at =
+          std::find_if(buffers.begin(), buffers.end(), [&](const KernelBuffer& b) { return b.source == source; });
       return static_cast<size_t>(at - buffers.begin());
     };
     const size_t written = find(made.value), read = find(made.input);
@@ -164,13 +178,15 @@ class Assembler {
     commit_ = schedule_.commit;
   }
 
-  // Results of kernels that take the memory of an operand which ends there: each has one at most, and gives its own to one at most.
+  // Results of kernels that take the memory of an operand which ends there: each has one at most, and gives its own to
+  // one at most.
   // The last of such a row may leave the plan; then all of them lie in its tensor.
   void find_takers() {
     constexpr LoopBufferId kNobody = UINT32_MAX;
     owner_.resize(program_.buffers.size());
     std::iota(owner_.begin(), owner_.end(), LoopBufferId{0});
-    if (!target_.info().facts.points_run_in_order) return;  // threads meet at barriers between what they hand over, not here
+    if (!target_.info().facts.points_run_in_order)
+      return;  // threads meet at barriers between what they hand over, not here
     std::vector<LoopBufferId> taken_by(program_.buffers.size(), kNobody);
     for (size_t s = 0; s < kernels_.size(); ++s) {
       std::vector<KernelBuffer>& buffers = kernels_[s].buffers;
@@ -179,8 +195,12 @@ class Assembler {
         if (!buffers[w].is_written || buffers[w].is_local || uses_[result].first != s || !exists(result)) continue;
         for (size_t r = 0; r < buffers.size(); ++r) {
           const LoopBufferId operand = buffers[r].source;
-          if (r == w || buffers[r].is_written || buffers[r].is_local || !in_arena_[operand] || uses_[operand].last != s || taken_by[operand] != kNobody) continue;
-          if (program_.buffers[operand].dtype != program_.buffers[result].dtype || !(bytes_of(program_.buffers[operand]) == bytes_of(program_.buffers[result]))) continue;
+          if (r == w || buffers[r].is_written || buffers[r].is_local || !in_arena_[operand] ||
+              uses_[operand].last != s || taken_by[operand] != kNobody)
+            continue;
+          if (program_.buffers[operand].dtype != program_.buffers[result].dtype ||
+              !(bytes_of(program_.buffers[operand]) == bytes_of(program_.buffers[result])))
+            continue;
           if (kept_apart(kernels_[s], static_cast<LoopBufferId>(r), static_cast<LoopBufferId>(w))) continue;
           taken_by[operand] = result;
           buffers[r].is_written = true;  // what it loads may change
@@ -216,7 +236,9 @@ class Assembler {
         requests.push_back({bytes_of(program_.buffers[b]), uses_[b].first, uses_[b].last});
       }
       requests[request].first_step = std::min(requests[request].first_step, uses_[b].first);
-      requests[request].last_step = program_.buffers[b].is_output ? schedule_.steps.size() - 1 : std::max(requests[request].last_step, uses_[b].last);
+      requests[request].last_step = program_.buffers[b].is_output
+                                        ? schedule_.steps.size() - 1
+                                        : std::max(requests[request].last_step, uses_[b].last);
     }
     return requests;
   }
@@ -226,7 +248,8 @@ class Assembler {
     std::vector<size_t> unused;
     std::vector<ArenaRequest> tensors = lives(false, unused);
     for (size_t s = 0; s < schedule_.steps.size(); ++s)
-      if (const auto* call = std::get_if<ExternCall>(&schedule_.steps[s])) tensors.push_back({workspace_bytes(graph_, graph_.nodes[call->node]), s, s});
+      if (const auto* call = std::get_if<ExternCall>(&schedule_.steps[s]))
+        tensors.push_back({workspace_bytes(graph_, graph_.nodes[call->node]), s, s});
     std::vector<int64_t> beside(schedule_.steps.size(), 0);
     for (const ArenaRequest& tensor : tensors) {
       if (!tensor.bytes.is_constant()) return {};
@@ -239,7 +262,8 @@ class Assembler {
     std::vector<size_t> request_of;
     const std::vector<ArenaRequest> requests = lives(true, request_of);
     const TargetInfo& target = target_.info();
-    arena_ = plan_blocks(requests, target.facts.library_memory_is_known ? bytes_beside_arena() : std::vector<int64_t>{}, target.costs.block_saving);
+    arena_ = plan_blocks(requests, target.facts.library_memory_is_known ? bytes_beside_arena() : std::vector<int64_t>{},
+                         target.costs.block_saving);
     for (size_t b = 0; b < program_.buffers.size(); ++b) {
       if (buffer_of_[b] == runtime::kNoBuffer || request_of[owner_[b]] == SIZE_MAX) continue;
       const ArenaBlocks::Place& place = arena_.places[request_of[owner_[b]]];
@@ -356,7 +380,8 @@ class Assembler {
       const KernelBuffer& b = kernel.buffers[k];
       if (b.is_local) continue;
       if (b.is_written) make_tensor(b.source);
-      if (offsets[k] != 0) step.offsets.emplace_back(static_cast<uint32_t>(step.buffers.size()), offsets[k] * row_of(b.dtype).bytes);
+      if (offsets[k] != 0)
+        step.offsets.emplace_back(static_cast<uint32_t>(step.buffers.size()), offsets[k] * row_of(b.dtype).bytes);
       step.buffers.push_back(buffer_of_[b.source]);
     }
     for (graph::SymbolId symbol : kernel.symbols) step.sizes.push_back(sizes_.size(SymExpr::symbol(symbol)));
@@ -376,10 +401,12 @@ class Assembler {
 
   runtime::Output output(size_t i) {
     const ValueId v = graph_.outputs[i];
-    const bool is_input = i < graph_.output_aliases.size() && graph_.output_aliases[i].kind == graph::OutputKind::kInput;
+    const bool is_input =
+        i < graph_.output_aliases.size() && graph_.output_aliases[i].kind == graph::OutputKind::kInput;
     if (is_input) return {runtime::Output::kInput, graph_.output_aliases[i].of};
     const auto input = std::find(graph_.inputs.begin(), graph_.inputs.end(), v);
-    if (input != graph_.inputs.end()) return {runtime::Output::kInput, static_cast<uint32_t>(input - graph_.inputs.begin())};
+    if (input != graph_.inputs.end())
+      return {runtime::Output::kInput, static_cast<uint32_t>(input - graph_.inputs.begin())};
     return {runtime::Output::kBuffer, buffer_of_value(v)};
   }
 
@@ -398,7 +425,8 @@ class Assembler {
     }
     std::vector<std::vector<BufferId>> freed(plan_.steps.size());
     for (BufferId b = 0; b < plan_.buffers.size(); ++b)
-      if (plan_.buffers[b].home == runtime::Home::kTensor && !leaves[b] && last_use_[b] != SIZE_MAX) freed[last_use_[b]].push_back(b);
+      if (plan_.buffers[b].home == runtime::Home::kTensor && !leaves[b] && last_use_[b] != SIZE_MAX)
+        freed[last_use_[b]].push_back(b);
     std::vector<runtime::Step> steps;
     for (size_t s = 0; s < plan_.steps.size(); ++s) {
       steps.push_back(std::move(plan_.steps[s]));
@@ -428,7 +456,8 @@ class Assembler {
   std::vector<bool> in_input_;               // per loop buffer: the new value of an input, in its memory
   size_t commit_ = SIZE_MAX;                 // the first step after one that writes an input may have run
   ArenaBlocks arena_;
-  std::vector<LoopBufferId> owner_;          // per loop buffer: itself, or the last of those that take its memory one after the other
+  std::vector<LoopBufferId>
+      owner_;  // per loop buffer: itself, or the last of those that take its memory one after the other
   std::vector<BufferId> buffer_of_;          // per loop buffer
   std::vector<BufferId> value_buffer_;       // per graph value
   std::vector<size_t> last_use_;             // per plan buffer: step
@@ -437,8 +466,8 @@ class Assembler {
 
 }  // namespace
 
-Result<runtime::Executable> assemble(const Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule, const SizeHints& hints, KernelTarget& target,
-                                   KernelTuning tuning) {
+Result<runtime::Executable> assemble(const Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule,
+                                     const SizeHints& hints, KernelTarget& target, KernelTuning tuning) {
   return Assembler(graph, forms, schedule, hints, target, tuning).run();
 }
 

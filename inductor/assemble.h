@@ -9,7 +9,8 @@
 
 namespace framejit::inductor {
 
-Result<runtime::Executable> assemble(const graph::Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule,
-                                   const SizeHints& hints, KernelTarget& target, KernelTuning tuning = {});
+Result<runtime::Executable> assemble(const graph::Graph& graph, const std::vector<ValueForm>& forms,
+                                     const Schedule& schedule, const SizeHints& hints, KernelTarget& target,
+                                     KernelTuning tuning = {});
 
 }  // namespace framejit::inductor

@@ -1,8 +1,9 @@
 // inductor/autotune.cpp — rounds of runs, and when a difference counts.
 //
-// In each round every plan runs once, beginning with another one each time, so that what disturbs the machine disturbs all. A plan
-// counts as faster when it is by kMargin in three quarters of the rounds, so that chance does not decide, and in the fastest run as
-// well: left alone by other processes, which may hit plans of several threads more than others, it is faster too.
+// In each round every plan runs once, beginning with another one each time, so that what disturbs the machine disturbs
+// all. A plan counts as faster when it is by kMargin in three quarters of the rounds, so that chance does not decide,
+// and in the fastest run as well: left alone by other processes, which may hit plans of several threads more than
+// others, it is faster too.
 #include "inductor/autotune.h"
 
 #include <algorithm>
@@ -47,7 +48,8 @@ std::string why_not(const graph::Graph& functional, const TargetInfo& target) {
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  return values.size() % 2 == 1 ? values[values.size() / 2] : (values[values.size() / 2 - 1] + values[values.size() / 2]) / 2;
+  return values.size() % 2 == 1 ? values[values.size() / 2]
+                                : (values[values.size() / 2 - 1] + values[values.size() / 2]) / 2;
 }
 
 std::string milliseconds(double seconds) {
@@ -67,7 +69,8 @@ struct Candidate {
 
 class Tuner {
  public:
-  Tuner(const graph::Graph& functional, const std::vector<ChoiceRow>& rows, const MakePlan& make, const TargetInfo& target, graph::PlanTimer& timer, double budget)
+  Tuner(const graph::Graph& functional, const std::vector<ChoiceRow>& rows, const MakePlan& make,
+        const TargetInfo& target, graph::PlanTimer& timer, double budget)
       : graph_(functional), target_(target), make_(make), timer_(timer), budget_(budget) {
     for (const ChoiceRow& row : rows)
       if (row.applies(functional)) rows_.push_back(&row);
@@ -75,12 +78,14 @@ class Tuner {
 
   Result<runtime::Executable> run() {
     FJ_TRY(runtime::Executable plan, make_({}));
-    if (const std::string why = why_not(graph_, target_); !why.empty()) return leave("graph " + graph_.name, why), std::move(plan);
+    if (const std::string why = why_not(graph_, target_); !why.empty())
+      return leave("graph " + graph_.name, why), std::move(plan);
     best_ = std::make_shared<const runtime::Executable>(std::move(plan));
     end_ = now() + budget_;
     bool is_changed = false;
     for (size_t r = 0; r < rows_.size(); ++r) {
-      FJ_TRY(const bool changed, decide(*rows_[r], now() + std::max(end_ - now(), 0.0) / static_cast<double>(rows_.size() - r)));
+      FJ_TRY(const bool changed,
+             decide(*rows_[r], now() + std::max(end_ - now(), 0.0) / static_cast<double>(rows_.size() - r)));
       is_changed = is_changed || changed;
     }
     if (is_changed) return make_(chosen_);  // as what was tried, its kernels too; this one is logged
@@ -88,7 +93,8 @@ class Tuner {
   }
 
  private:
-  // Decides one choice by `until`, or later if that is too few rounds; whether it is another alternative than the cost model's.
+  // Decides one choice by `until`, or later if that is too few rounds; whether it is another alternative than the cost
+  // model's.
   Result<bool> decide(const ChoiceRow& row, double until) {
     if (!failure_.empty()) return leave(row.name, failure_);
     if (now() >= until) return leave(row.name, "the budget of " + milliseconds(budget_) + " is used up");
@@ -97,8 +103,11 @@ class Tuner {
     if (all.size() == 1) return leave(row.name, notes_);
     FJ_TRY_VOID(run_rounds(all, until));
     if (!failure_.empty()) return leave(row.name, failure_);
-    const bool is_open = all[0].is_out || std::any_of(all.begin() + 1, all.end(), [](const Candidate& c) { return !c.is_out; });
-    if (is_open && all[0].times.size() < kLeastRounds) return leave(row.name, "the budget of " + milliseconds(budget_) + " allows no " + std::to_string(kLeastRounds) + " rounds");
+    const bool is_open =
+        all[0].is_out || std::any_of(all.begin() + 1, all.end(), [](const Candidate& c) { return !c.is_out; });
+    if (is_open && all[0].times.size() < kLeastRounds)
+      return leave(row.name,
+                   "the budget of " + milliseconds(budget_) + " allows no " + std::to_string(kLeastRounds) + " rounds");
     if (all[0].times.empty()) return leave(row.name, notes_);
     const Candidate& winner = winner_of(all);
     log_choice(row, all, winner);
@@ -126,7 +135,8 @@ class Tuner {
         note(row.alternatives[k] + " refused: " + made.error().message);
         continue;
       }
-      const auto same = std::find_if(all.begin(), all.end(), [&](const Candidate& c) { return *c.plan == made.value(); });
+      const auto same =
+          std::find_if(all.begin(), all.end(), [&](const Candidate& c) { return *c.plan == made.value(); });
       if (same != all.end()) note(row.alternatives[k] + " is " + same->name);
       else all.push_back({row.alternatives[k], k, std::make_shared<const runtime::Executable>(made.take())});
     }
@@ -135,7 +145,8 @@ class Tuner {
 
   // The first run of a plan does not count: it finds cold caches, and libraries prepare themselves in it.
   Result<void> run_rounds(std::vector<Candidate>& all, double until) {
-    for (size_t round = 0; round <= kMostRounds && !all[0].is_out && now() < (round <= kLeastRounds ? end_ : until); ++round) {
+    for (size_t round = 0; round <= kMostRounds && !all[0].is_out && now() < (round <= kLeastRounds ? end_ : until);
+         ++round) {
       for (size_t k = 0; k < all.size(); ++k) {
         Candidate& c = all[(round + k) % all.size()];
         if (c.is_out) continue;
@@ -155,7 +166,8 @@ class Tuner {
     c.is_out = !run.ok() || !std::isfinite(run.value());
     if (!c.is_out && counts) c.times.push_back(run.value());
     if (!run.ok() && c.alternative == 0) failure_ = run.error().message;
-    else if (c.is_out && c.alternative != 0) note(c.name + " given up: " + (run.ok() ? "no time left" : run.error().message));
+    else if (c.is_out && c.alternative != 0)
+      note(c.name + " given up: " + (run.ok() ? "no time left" : run.error().message));
   }
 
   static const Candidate& winner_of(const std::vector<Candidate>& all) {
@@ -176,7 +188,9 @@ class Tuner {
   void log_choice(const ChoiceRow& row, const std::vector<Candidate>& all, const Candidate& winner) const {
     std::string text;
     for (const Candidate& c : all)
-      if (!c.times.empty()) text += (text.empty() ? "" : ", ") + c.name + " " + milliseconds(median(c.times)) + (c.is_out ? " (" + std::to_string(c.times.size()) + " runs)" : "");
+      if (!c.times.empty())
+        text += (text.empty() ? "" : ", ") + c.name + " " + milliseconds(median(c.times)) +
+                (c.is_out ? " (" + std::to_string(c.times.size()) + " runs)" : "");
     if (!notes_.empty()) text += "; " + notes_;
     log::emit(log::Kind::Choice, graph_.name, {{"choice", row.name}, {"winner", winner.name}, {"alternatives", text}});
   }
@@ -203,8 +217,9 @@ class Tuner {
 
 }  // namespace
 
-Result<runtime::Executable> choose_by_time(const graph::Graph& functional, const std::vector<ChoiceRow>& rows, const MakePlan& make, const TargetInfo& target,
-                                           graph::PlanTimer& timer, double budget) {
+Result<runtime::Executable> choose_by_time(const graph::Graph& functional, const std::vector<ChoiceRow>& rows,
+                                           const MakePlan& make, const TargetInfo& target, graph::PlanTimer& timer,
+                                           double budget) {
   return Tuner(functional, rows, make, target, timer, budget).run();
 }
 

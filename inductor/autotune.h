@@ -1,8 +1,9 @@
 // inductor/autotune.h — choices decided by time instead of by cost model: mode="max-autotune".
 //
-// One choice after the other: a plan is made with each alternative, beside what was decided before, and the plans run in turn on the
-// inputs of the call. An alternative replaces what the cost model says only if it is clearly faster. What cannot be timed, or not
-// within the budget, stays with the cost model; the channel `autotune` has one line for each choice.
+// One choice after the other: a plan is made with each alternative, beside what was decided before, and the plans run
+// in turn on the inputs of the call. An alternative replaces what the cost model says only if it is clearly faster.
+// What cannot be timed, or not within the budget, stays with the cost model; the channel `autotune` has one line for
+// each choice.
 #pragma once
 
 #include <functional>
@@ -16,9 +17,11 @@ namespace framejit::inductor {
 
 using MakePlan = std::function<Result<runtime::Executable>(const Choices&)>;
 
-// budget: seconds for all that is done beyond the plan of the cost models, compiling included. A signal ends it with the Error
-// "interrupted". Graphs that draw random numbers, call ops of others than PyTorch or run on a GPU are not timed.
-Result<runtime::Executable> choose_by_time(const graph::Graph& functional, const std::vector<ChoiceRow>& rows, const MakePlan& make,
-                                         const TargetInfo& target, graph::PlanTimer& timer, double budget);
+// budget: seconds for all that is done beyond the plan of the cost models, compiling included. A signal ends it with
+// the Error "interrupted". Graphs that draw random numbers, call ops of others than PyTorch or run on a GPU are not
+// timed.
+Result<runtime::Executable> choose_by_time(const graph::Graph& functional, const std::vector<ChoiceRow>& rows,
+                                           const MakePlan& make, const TargetInfo& target, graph::PlanTimer& timer,
+                                           double budget);
 
 }  // namespace framejit::inductor

@@ -13,7 +13,8 @@ namespace {
 bool always(const graph::Graph&) { return true; }
 
 bool has_convolutions(const graph::Graph& functional) {
-  return std::any_of(functional.nodes.begin(), functional.nodes.end(), [](const graph::Node& node) { return node.op->name == "convolution"; });
+  return std::any_of(functional.nodes.begin(), functional.nodes.end(),
+                     [](const graph::Node& node) { return node.op->name == "convolution"; });
 }
 
 // A setting, where it says which, is the user's decision.
@@ -28,7 +29,8 @@ bool has_products(const graph::Graph& functional) {
   if (config().products != "auto") return false;
   return std::any_of(functional.nodes.begin(), functional.nodes.end(), [&](const graph::Node& node) {
     const DType dtype = functional.meta(node.results[0]).dtype;
-    return (node.op->name == "mm" || node.op->name == "addmm") && (dtype == DType::kFloat32 || dtype == DType::kBFloat16);
+    return (node.op->name == "mm" || node.op->name == "addmm") &&
+           (dtype == DType::kFloat32 || dtype == DType::kBFloat16);
   });
 }
 
@@ -36,7 +38,9 @@ bool has_products(const graph::Graph& functional) {
 
 const std::vector<ChoiceRow>& choice_rows() {
   static const std::vector<ChoiceRow> rows = {
-#define CHOICE(Type, field, applies, ...) {#field, &applies, text::parts_of(#__VA_ARGS__), [](Choices& choices, size_t k) { choices.field = static_cast<Type>(k); }},
+#define CHOICE(Type, field, applies, ...)          \
+  {#field, &applies, text::parts_of(#__VA_ARGS__), \
+   [](Choices& choices, size_t k) { choices.field = static_cast<Type>(k); }},
 #include "inductor/choices.def"
 #undef CHOICE
   };

@@ -1,7 +1,7 @@
 // inductor/choices.h — decisions of a compile that can be made otherwise: rows of choices.def.
 //
-// A default Choices is what the cost models say. Every combination computes the same program within the contract; only speed and the
-// last bits of floats differ.
+// A default Choices is what the cost models say. Every combination computes the same program within the contract; only
+// speed and the last bits of floats differ.
 #pragma once
 
 #include <cstddef>

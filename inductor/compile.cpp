@@ -18,7 +18,8 @@ namespace framejit::inductor {
 namespace {
 
 VectorLevel level_of_setting() {
-  static constexpr std::pair<std::string_view, VectorLevel> kLevels[] = {{"avx512", VectorLevel::kAvx512}, {"avx2", VectorLevel::kAvx2}, {"generic", VectorLevel::k128}};
+  static constexpr std::pair<std::string_view, VectorLevel> kLevels[] = {
+      {"avx512", VectorLevel::kAvx512}, {"avx2", VectorLevel::kAvx2}, {"generic", VectorLevel::k128}};
   for (const auto& [name, level] : kLevels)
     if (name == config().cpu_features) return level;
   return VectorLevel::kHost;
@@ -29,20 +30,24 @@ class InductorBackend : public graph::Backend {
   explicit InductorBackend(InductorOptions options) : options_(options) {}
   std::string name() const override { return options_.target == Target::kInterp ? "interp" : "framejit"; }
 
-  Result<runtime::Executable> compile(const graph::Graph& given) override { return compile_with(given, options_.choices, true); }
+  Result<runtime::Executable> compile(const graph::Graph& given) override {
+    return compile_with(given, options_.choices, true);
+  }
 
   Result<runtime::Executable> compile_timed(const graph::Graph& given, graph::PlanTimer& timer) override {
     // Timed plans run more often than the program says, so they write no input before they end.
     const auto make = [&](const Choices& choices) { return compile_with(given, choices, false); };
     if (options_.target != Target::kMachine) return compile(given);
     FJ_TRY(const KernelTarget* target, shared_target(graph::runtime_device(kernel_device(given))));
-    return choose_by_time(given, choice_rows(), make, target->info(), timer, static_cast<double>(config().autotune_ms) / 1000);
+    return choose_by_time(given, choice_rows(), make, target->info(), timer,
+                          static_cast<double>(config().autotune_ms) / 1000);
   }
 
   runtime::KernelLoader& loader() override { return loader_; }
 
  private:
-  Result<runtime::Executable> compile_with(const graph::Graph& functional, const Choices& choices, bool may_write_inputs) {
+  Result<runtime::Executable> compile_with(const graph::Graph& functional, const Choices& choices,
+                                           bool may_write_inputs) {
     FJ_TRY(KernelTarget * target, shared_target(graph::runtime_device(kernel_device(functional))));
     Compilation compilation{.graph = functional,
                             .choices = choices,
@@ -57,7 +62,8 @@ class InductorBackend : public graph::Backend {
   class Loader final : public runtime::KernelLoader {
    public:
     explicit Loader(InductorBackend& backend) : backend_(backend) {}
-    Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code, runtime::DeviceId device) override {
+    Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code,
+                                       runtime::DeviceId device) override {
       FJ_TRY(KernelTarget * target, backend_.shared_target(device));
       return target->load(code, device);
     }
@@ -66,15 +72,16 @@ class InductorBackend : public graph::Backend {
     InductorBackend& backend_;
   };
 
-  // One target for each device, and for each set of costs that a benchmark tries. Made when first needed: LLVM's takes half a
-  // millisecond.
+  // One target for each device, and for each set of costs that a benchmark tries. Made when first needed: LLVM's takes
+  // half a millisecond.
   Result<KernelTarget*> shared_target(runtime::DeviceId device) {
     const std::lock_guard lock(mutex_);
     std::unique_ptr<KernelTarget>& target = targets_[{device, replaced_costs()}];
     if (target) return target.get();
     FJ_TRY(target, make_target(device));
     if (log::enabled(log::Kind::Target))
-      log::emit(log::Kind::Target, name(), {{"device", runtime::text_of(device)}, {"description", target->info().description}});
+      log::emit(log::Kind::Target, name(),
+                {{"device", runtime::text_of(device)}, {"description", target->info().description}});
     return target.get();
   }
 
@@ -87,7 +94,8 @@ class InductorBackend : public graph::Backend {
       FJ_TRY(auto jit, CpuJit::create(is_given ? static_cast<VectorLevel>(options_.vector_level) : level_of_setting()));
       return std::unique_ptr<KernelTarget>(std::move(jit));
     }
-    if (device.type == cuda.type && options_.target == Target::kMachine) return make_gpu_target(std::max<int>(device.index, 0));
+    if (device.type == cuda.type && options_.target == Target::kMachine)
+      return make_gpu_target(std::max<int>(device.index, 0));
     return Error{"no_target", "no kernels for this device"};
   }
 
@@ -99,7 +107,9 @@ class InductorBackend : public graph::Backend {
 
 }  // namespace
 
-std::unique_ptr<graph::Backend> make_inductor_backend(InductorOptions options) { return std::make_unique<InductorBackend>(options); }
+std::unique_ptr<graph::Backend> make_inductor_backend(InductorOptions options) {
+  return std::make_unique<InductorBackend>(options);
+}
 
 Result<TargetInfo> target_of_this_machine() {
   FJ_TRY(const auto jit, CpuJit::create(level_of_setting()));

@@ -1,7 +1,9 @@
-// inductor/compile.h — the backend "framejit": a functional graph becomes an executable of fused kernels and extern calls.
+// inductor/compile.h — the backend "framejit": a functional graph becomes an executable of fused kernels and extern
+// calls.
 //
-// An op without a lowering is an extern call; a kernel that code generation refuses is an Error of the whole compile, upon which
-// the driver runs the segment eagerly. The backend may be used from several threads; identical kernels are compiled once.
+// An op without a lowering is an extern call; a kernel that code generation refuses is an Error of the whole compile,
+// upon which the driver runs the segment eagerly. The backend may be used from several threads; identical kernels are
+// compiled once.
 #pragma once
 
 #include <memory>
@@ -28,8 +30,8 @@ std::unique_ptr<graph::Backend> make_inductor_backend(InductorOptions options = 
 // What kernels of the CPU are made for here, as the settings say.
 Result<TargetInfo> target_of_this_machine();
 
-// What the backend makes of an op, by its table rows: "decomposed", "view" (index arithmetic), "lowered" (own kernels), "extern"
-// (PyTorch's own op). A row may leave some arguments to PyTorch.
+// What the backend makes of an op, by its table rows: "decomposed", "view" (index arithmetic), "lowered" (own kernels),
+// "extern" (PyTorch's own op). A row may leave some arguments to PyTorch.
 const char* treatment_of(std::string_view op);
 
 }  // namespace framejit::inductor

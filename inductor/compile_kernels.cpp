@@ -59,7 +59,8 @@ void run_jobs(const std::vector<Kernel>& kernels, KernelTarget& target, std::vec
 
 }  // namespace
 
-Result<void> compile_kernels(const std::vector<Kernel>& kernels, KernelTarget& target, const std::string& graph, std::vector<CompiledKernel>& compiled) {
+Result<void> compile_kernels(const std::vector<Kernel>& kernels, KernelTarget& target, const std::string& graph,
+                             std::vector<CompiledKernel>& compiled) {
   std::unordered_map<std::string, size_t> job_of;
   std::vector<Job> jobs;
   std::vector<size_t> own(kernels.size(), SIZE_MAX);
@@ -70,12 +71,15 @@ Result<void> compile_kernels(const std::vector<Kernel>& kernels, KernelTarget& t
     own[k] = at->second;
   }
   run_jobs(kernels, target, jobs);
-  if (std::any_of(jobs.begin(), jobs.end(), [](const Job& job) { return !job.result && !job.defect; })) return Error{"interrupted", "a signal"};
+  if (std::any_of(jobs.begin(), jobs.end(), [](const Job& job) { return !job.result && !job.defect; }))
+    return Error{"interrupted", "a signal"};
   for (const Job& job : jobs) {
     if (job.defect) std::rethrow_exception(job.defect);
     if (!job.result->ok()) return job.result->error();
     if (log::enabled(log::Kind::Stage))
-      log::emit(log::Kind::Stage, graph, {{"stage", "kernel of " + kernels[job.kernel].nests[0].nest.name}, {"milliseconds", std::to_string(job.milliseconds)}});
+      log::emit(log::Kind::Stage, graph,
+                {{"stage", "kernel of " + kernels[job.kernel].nests[0].nest.name},
+                 {"milliseconds", std::to_string(job.milliseconds)}});
   }
   compiled.resize(kernels.size());
   for (size_t k = 0; k < kernels.size(); ++k) {

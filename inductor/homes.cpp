@@ -20,11 +20,13 @@ constexpr ScratchRow kRows[] = {
 };
 
 const ScratchRow* find_row(const graph::Node& node) {
-  const auto row = std::find_if(std::begin(kRows), std::end(kRows), [&](const ScratchRow& r) { return r.op == node.op->name; });
+  const auto row =
+      std::find_if(std::begin(kRows), std::end(kRows), [&](const ScratchRow& r) { return r.op == node.op->name; });
   return row == std::end(kRows) ? nullptr : row;
 }
 
-// Smaller tensors come from memory that the allocator has at hand; sizes that are not known cannot share the arena well.
+// Smaller tensors come from memory that the allocator has at hand; sizes that are not known cannot share the arena
+// well.
 bool is_large(const LoopBuffer& buffer, const Costs& costs) {
   int64_t bytes = row_of(buffer.dtype).bytes;
   for (const SymExpr& size : buffer.sizes) {
@@ -53,7 +55,9 @@ SymExpr workspace_bytes(const graph::Graph& graph, const graph::Node& node) {
 
 std::vector<bool> arena_buffers(const graph::Graph& graph, const Schedule& schedule, const TargetInfo& target) {
   const std::vector<LoopBuffer>& buffers = schedule.program.buffers;
-  const auto may_hold = [&](LoopBufferId b) { return target.facts.library_memory_is_known && is_large(buffers[b], target.costs); };
+  const auto may_hold = [&](LoopBufferId b) {
+    return target.facts.library_memory_is_known && is_large(buffers[b], target.costs);
+  };
   std::vector<bool> fits(buffers.size());
   for (size_t b = 0; b < buffers.size(); ++b) fits[b] = buffers[b].role == BufferRole::kTemp && !buffers[b].is_output;
   for (const auto& step : schedule.steps) {

@@ -1,8 +1,8 @@
 // inductor/homes.h — which buffers of a schedule live in the arena.
 //
-// Memory of the arena is mapped once and stays warm from call to call; a tensor of its own is allocated in each call, and a large
-// one is zeroed by the system when it is written (runtime/huge_pages.h). What leaves the plan, and what a library call might keep,
-// hand back or allocate itself, is a tensor of its own.
+// Memory of the arena is mapped once and stays warm from call to call; a tensor of its own is allocated in each call,
+// and a large one is zeroed by the system when it is written (runtime/huge_pages.h). What leaves the plan, and what a
+// library call might keep, hand back or allocate itself, is a tensor of its own.
 #pragma once
 
 #include "graph/graph.h"

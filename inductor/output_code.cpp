@@ -26,7 +26,9 @@ std::string origins_text(const graph::Graph& graph, const Kernel& kernel, const 
   for (uint32_t n : nodes_of(kernel)) {
     const graph::Node& node = graph.nodes[n];
     const graph::Line& line = graph.lines[node.line];
-    if (node.line != last) text += (text.empty() ? "" : "\n") + comment + " " + (line.file.empty() ? "?" : line.file + ":" + std::to_string(line.number) + " " + line.function) + ":";
+    if (node.line != last)
+      text += (text.empty() ? "" : "\n") + comment + " " +
+              (line.file.empty() ? "?" : line.file + ":" + std::to_string(line.number) + " " + line.function) + ":";
     last = node.line;
     text += " " + node.op->name;
   }
@@ -52,7 +54,8 @@ namespace {
 void log_text(const graph::Graph& graph, const std::string& name, const Kernel& kernel, const KernelText& text) {
   std::string artefact = origins_text(graph, kernel, text.comment) + text.text;
   const auto lines = std::count(text.text.begin(), text.text.end(), '\n');
-  log::emit(log::Kind::Kernel, graph.name, {{"kernel", name}, {"form", text.form}, {"lines", std::to_string(lines)}}, std::move(artefact));
+  log::emit(log::Kind::Kernel, graph.name, {{"kernel", name}, {"form", text.form}, {"lines", std::to_string(lines)}},
+            std::move(artefact));
 }
 
 }  // namespace

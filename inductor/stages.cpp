@@ -20,7 +20,8 @@ namespace {
 
 Result<void> run_widen_products(Compilation& c) {
   const WideProducts choice = c.choices.wide_products;
-  const bool is_wide = choice == WideProducts::cost_model ? wants_wide_products(c.target.info()) : choice == WideProducts::wide;
+  const bool is_wide =
+      choice == WideProducts::cost_model ? wants_wide_products(c.target.info()) : choice == WideProducts::wide;
   if (is_wide) c.graph = widen_products(c.graph, c.target.info());
   return {};
 }
@@ -40,7 +41,8 @@ Result<void> run_memory_formats(Compilation& c) {
 
 Result<void> run_lower(Compilation& c) {
   c.lowered = lower(c.graph, c.target.info());
-  for (size_t s = 0; s < c.graph.shapes.symbol_count(); ++s) c.hints.symbols.push_back(c.graph.shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
+  for (size_t s = 0; s < c.graph.shapes.symbol_count(); ++s)
+    c.hints.symbols.push_back(c.graph.shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
   return {};
 }
 
@@ -63,7 +65,8 @@ Result<void> run_schedule(Compilation& c) {
   }
   const bool with_refusals = log::enabled(log::Kind::Schedule);
   std::optional<Schedule> in_place = schedule_in_place(c, with_refusals);
-  c.schedule = in_place ? std::move(*in_place) : make_schedule(std::move(c.lowered.program), c.hints, c.target.info(), with_refusals);
+  c.schedule = in_place ? std::move(*in_place)
+                        : make_schedule(std::move(c.lowered.program), c.hints, c.target.info(), with_refusals);
   return {};
 }
 
@@ -75,12 +78,14 @@ std::optional<ProductRule> product_rule(const Choices& choices) {
 }
 
 Result<void> run_products(Compilation& c) {
-  if (const auto rule = product_rule(c.choices)) take_products(c.graph, c.lowered.forms, c.hints, c.target.info(), *rule, c.schedule);
+  if (const auto rule = product_rule(c.choices))
+    take_products(c.graph, c.lowered.forms, c.hints, c.target.info(), *rule, c.schedule);
   return {};
 }
 
 Result<void> run_commit_order(Compilation& c) {
-  if (c.is_fused && c.may_write_inputs) order_for_commit(c.graph, c.lowered.forms, c.hints, c.target.info(), c.schedule);
+  if (c.is_fused && c.may_write_inputs)
+    order_for_commit(c.graph, c.lowered.forms, c.hints, c.target.info(), c.schedule);
   return {};
 }
 
@@ -108,7 +113,8 @@ void dump_graph(Compilation& c, const char* stage) { graph::dump_graph(c.graph, 
 void dump_loops(Compilation& c, const char*) {
   if (!log::enabled(log::Kind::Loops)) return;
   const LoopProgram& program = c.lowered.program;
-  log::emit(log::Kind::Loops, program.name, {{"graph", program.name}, {"nests", std::to_string(program.items.size())}}, print(program));
+  log::emit(log::Kind::Loops, program.name, {{"graph", program.name}, {"nests", std::to_string(program.items.size())}},
+            print(program));
 }
 
 void dump_schedule(Compilation& c, const char* stage) {
@@ -116,9 +122,11 @@ void dump_schedule(Compilation& c, const char* stage) {
   const std::string& name = c.schedule.program.name;
   std::string text = print(c.schedule);
   if (text == c.dumped) return;
-  log::emit(log::Kind::Schedule, name, {{"graph", name}, {"stage", stage}, {"steps", std::to_string(c.schedule.steps.size())}}, text);
+  log::emit(log::Kind::Schedule, name,
+            {{"graph", name}, {"stage", stage}, {"steps", std::to_string(c.schedule.steps.size())}}, text);
   if (c.dumped.empty())
-    log::emit(log::Kind::Refused, name, {{"graph", name}, {"pairs", std::to_string(c.schedule.refused.size())}}, print_refused(c.schedule));
+    log::emit(log::Kind::Refused, name, {{"graph", name}, {"pairs", std::to_string(c.schedule.refused.size())}},
+              print_refused(c.schedule));
   c.dumped = std::move(text);
 }
 

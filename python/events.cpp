@@ -1,4 +1,5 @@
-// python/events.cpp — see events.h. A listener that raises is reported as unraisable; it never disturbs the traced program.
+// python/events.cpp — see events.h. A listener that raises is reported as unraisable; it never disturbs the traced
+// program.
 #include "python/events.h"
 
 #include <cxxabi.h>
@@ -24,9 +25,10 @@ PyObject* event_dict(const log::Event& e) {
   if (!d || !fields) return nullptr;
   for (auto& [key, value] : e.fields)
     if (!put(fields.get(), key.c_str(), value)) return nullptr;
-  const bool ok = put(d.get(), "id", e.id) && put(d.get(), "channel", log::name_of(log::channel_of(e.kind))) && put(d.get(), "event", log::name_of(e.kind)) && put(d.get(), "at", e.where) &&
-                  put(d.get(), "text", log::to_text(e)) && put(d.get(), "json", log::to_json(e)) && put(d.get(), "artefact", e.artefact) &&
-                  PyDict_SetItemString(d.get(), "fields", fields.get()) == 0;
+  const bool ok = put(d.get(), "id", e.id) && put(d.get(), "channel", log::name_of(log::channel_of(e.kind))) &&
+                  put(d.get(), "event", log::name_of(e.kind)) && put(d.get(), "at", e.where) &&
+                  put(d.get(), "text", log::to_text(e)) && put(d.get(), "json", log::to_json(e)) &&
+                  put(d.get(), "artefact", e.artefact) && PyDict_SetItemString(d.get(), "fields", fields.get()) == 0;
   return ok ? d.release() : nullptr;
 }
 
@@ -45,8 +47,9 @@ void tell(PyObject* callable, const log::Event& event) {
   PyGILState_Release(state);
 }
 
-// CPython until 3.13 ends a thread that asks for the GIL while the interpreter ends, by unwinding its stack. Events come from deep within
-// a compile, where a thread that helps may still run: nothing may unwind through it. The thread stays, as it would in later versions.
+// CPython until 3.13 ends a thread that asks for the GIL while the interpreter ends, by unwinding its stack. Events
+// come from deep within a compile, where a thread that helps may still run: nothing may unwind through it. The thread
+// stays, as it would in later versions.
 void deliver(PyObject* callable, const log::Event& event) {
   try {
     tell(callable, event);
@@ -76,7 +79,8 @@ PyObject* add_listener(PyObject*, PyObject* callable) {
     Py_DECREF(object);
     PyGILState_Release(state);
   });
-  return PyLong_FromUnsignedLongLong(log::add_listener([kept](const log::Event& event) { deliver(kept.get(), event); }));
+  return PyLong_FromUnsignedLongLong(
+      log::add_listener([kept](const log::Event& event) { deliver(kept.get(), event); }));
 }
 
 PyObject* remove_listener(PyObject*, PyObject* token) {

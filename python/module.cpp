@@ -1,7 +1,8 @@
-// python/module.cpp — the extension framejit._framejit: wires the stages and binds what the package needs (_framejit.pyi).
+// python/module.cpp — the extension framejit._framejit: wires the stages and binds what the package needs
+// (_framejit.pyi).
 //
-// In: calls of python/framejit/*.py. Out: armed callables, totals, log events. Plain C API; errors are Python exceptions that say
-// what is accepted.
+// In: calls of python/framejit/*.py. Out: armed callables, totals, log events. Plain C API; errors are Python
+// exceptions that say what is accepted.
 #include <Python.h>
 
 #include <pthread.h>
@@ -124,16 +125,29 @@ PyObject* stats(PyObject*, PyObject*) {
   if (!d || !reasons || !fallbacks) return nullptr;
   bool ok = true;
   runtime::KernelCache::Statistics kept;
-  const std::pair<const char*, uint64_t> counts[] = {
-      {"graphs", s.graphs}, {"graph_breaks", s.graph_breaks}, {"recompiles", s.recompiles}, {"fallbacks", s.fallbacks}, {"ops", s.ops}, {"kernels", s.kernels},
-      {"hits", s.hits}, {"plain_hits", s.plain_hits}, {"left_alone", s.left_alone}, {"frames", s.frames}, {"traced_instructions", s.traced_instructions}, {"inlined_calls", s.inlined_calls}};
+  const std::pair<const char*, uint64_t> counts[] = {{"graphs", s.graphs},
+                                                     {"graph_breaks", s.graph_breaks},
+                                                     {"recompiles", s.recompiles},
+                                                     {"fallbacks", s.fallbacks},
+                                                     {"ops", s.ops},
+                                                     {"kernels", s.kernels},
+                                                     {"hits", s.hits},
+                                                     {"plain_hits", s.plain_hits},
+                                                     {"left_alone", s.left_alone},
+                                                     {"frames", s.frames},
+                                                     {"traced_instructions", s.traced_instructions},
+                                                     {"inlined_calls", s.inlined_calls}};
   for (auto& [name, count] : counts) ok = ok && put(d.get(), name, PyLong_FromUnsignedLongLong(count));
   if (const auto cache = runtime::kernel_cache()) kept = cache->statistics();
-  const std::pair<const char*, uint64_t> kept_counts[] = {{"cache_hits", kept.hits}, {"cache_misses", kept.misses}, {"cache_stored", kept.stored}};
+  const std::pair<const char*, uint64_t> kept_counts[] = {
+      {"cache_hits", kept.hits}, {"cache_misses", kept.misses}, {"cache_stored", kept.stored}};
   for (auto& [name, count] : kept_counts) ok = ok && put(d.get(), name, PyLong_FromUnsignedLongLong(count));
-  ok = ok && put(d.get(), "compile_seconds", PyFloat_FromDouble(s.compile_seconds)) && put(d.get(), "trace_seconds", PyFloat_FromDouble(s.trace_seconds));
-  for (auto& [reason, count] : s.break_reasons) ok = ok && put(reasons.get(), reason.c_str(), PyLong_FromUnsignedLongLong(count));
-  for (auto& [reason, count] : s.fallback_reasons) ok = ok && put(fallbacks.get(), reason.c_str(), PyLong_FromUnsignedLongLong(count));
+  ok = ok && put(d.get(), "compile_seconds", PyFloat_FromDouble(s.compile_seconds)) &&
+       put(d.get(), "trace_seconds", PyFloat_FromDouble(s.trace_seconds));
+  for (auto& [reason, count] : s.break_reasons)
+    ok = ok && put(reasons.get(), reason.c_str(), PyLong_FromUnsignedLongLong(count));
+  for (auto& [reason, count] : s.fallback_reasons)
+    ok = ok && put(fallbacks.get(), reason.c_str(), PyLong_FromUnsignedLongLong(count));
   ok = ok && put(d.get(), "break_reasons", reasons.release()) && put(d.get(), "fallback_reasons", fallbacks.release());
   return ok ? d.release() : nullptr;
 }
@@ -171,8 +185,12 @@ std::string folder_of(const char* module_name) {
 
 PyObject* enable_global(PyObject*, PyObject*) {
   if (!config().enabled) Py_RETURN_NONE;  // FRAMEJIT=false
-  if (config().trace_all) return raise_value_error({"bad_knob", "FRAMEJIT=1 and FRAMEJIT_TRACE_ALL cannot be set together: both decide how every frame runs"});
-  if (config().stress >= 0) return raise_value_error({"bad_knob", "FRAMEJIT=1 and FRAMEJIT_STRESS cannot be set together: both decide how every frame runs"});
+  if (config().trace_all)
+    return raise_value_error(
+        {"bad_knob", "FRAMEJIT=1 and FRAMEJIT_TRACE_ALL cannot be set together: both decide how every frame runs"});
+  if (config().stress >= 0)
+    return raise_value_error(
+        {"bad_knob", "FRAMEJIT=1 and FRAMEJIT_STRESS cannot be set together: both decide how every frame runs"});
   frame_hook::GlobalModeSettings settings;
   settings.min_calls = config().min_calls;
   settings.filter = config().filter;
@@ -213,11 +231,15 @@ PyMethodDef methods[] = {
 PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_framejit", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
 
 bool wait_for_compiles_before_forks() {
-  static PyMethodDef before{"before_fork", [](PyObject*, PyObject*) { return before_fork(), Py_NewRef(Py_None); }, METH_NOARGS, nullptr};
-  static PyMethodDef after{"after_fork", [](PyObject*, PyObject*) { return after_fork_in_parent(), Py_NewRef(Py_None); }, METH_NOARGS, nullptr};
+  static PyMethodDef before{"before_fork", [](PyObject*, PyObject*) { return before_fork(), Py_NewRef(Py_None); },
+                            METH_NOARGS, nullptr};
+  static PyMethodDef after{"after_fork",
+                           [](PyObject*, PyObject*) { return after_fork_in_parent(), Py_NewRef(Py_None); }, METH_NOARGS,
+                           nullptr};
   const PyRef os = PyRef::steal(PyImport_ImportModule("os")), none = PyRef::steal(PyTuple_New(0));
   const PyRef function = PyRef::steal(os ? PyObject_GetAttrString(os.get(), "register_at_fork") : nullptr);
-  const PyRef hooks = PyRef::steal(Py_BuildValue("{s:N,s:N}", "before", PyCFunction_New(&before, nullptr), "after_in_parent", PyCFunction_New(&after, nullptr)));
+  const PyRef hooks = PyRef::steal(Py_BuildValue("{s:N,s:N}", "before", PyCFunction_New(&before, nullptr),
+                                                 "after_in_parent", PyCFunction_New(&after, nullptr)));
   return function && none && hooks && PyRef::steal(PyObject_Call(function.get(), none.get(), hooks.get()));
 }
 
@@ -225,13 +247,15 @@ bool initialise(PyObject* module) {
   if (!frame_hook::install_tensor_frontend()) return false;
   graph::compiler().add_backend("eager", graph::make_eager_backend);
   graph::compiler().add_backend("framejit", [] { return inductor::make_inductor_backend(); });
-  graph::compiler().add_backend("interp", [] { return inductor::make_inductor_backend({.fuse = false, .target = inductor::Target::kInterp}); });
+  graph::compiler().add_backend(
+      "interp", [] { return inductor::make_inductor_backend({.fuse = false, .target = inductor::Target::kInterp}); });
   runtime::set_gelu_reader(runtime::gelu_of_aten);
   frame_hook::set_frame_handler(&frame_hook::frame_driver());
   frame_hook::look_for_stance_in(PyImport_GetModuleDict());
   pthread_atfork(nullptr, nullptr, frame_hook::forget_running_compile);
   if (!wait_for_compiles_before_forks()) return false;
-  PyRef error = PyRef::steal(PyErr_NewExceptionWithDoc("framejit.GraphBreakError", "A graph break in code compiled with fullgraph=True.", PyExc_RuntimeError, nullptr));
+  PyRef error = PyRef::steal(PyErr_NewExceptionWithDoc(
+      "framejit.GraphBreakError", "A graph break in code compiled with fullgraph=True.", PyExc_RuntimeError, nullptr));
   if (!error || PyModule_AddObjectRef(module, "GraphBreakError", error.get()) < 0) return false;
   frame_hook::set_graph_break_error(error.get());
   return graph::register_recorder_bindings(module);

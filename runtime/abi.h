@@ -1,9 +1,10 @@
 // runtime/abi.h — the one C ABI of every compiled kernel.
 //
-// A kernel works on the half-open part [begin, end) of its parallel range. It touches nothing but its buffers, never allocates,
-// never throws. It returns 0; a positive number where a run-time check failed (an index out of range); a negative one where the
-// driver of its device refused to launch it: the driver's error, negated. A kernel of a GPU returns as soon as it is launched,
-// on the stream that the thread has entered (PlanHost::enter); what fails later on the device is reported as torch's own ops report it.
+// A kernel works on the half-open part [begin, end) of its parallel range. It touches nothing but its buffers, never
+// allocates, never throws. It returns 0; a positive number where a run-time check failed (an index out of range); a
+// negative one where the driver of its device refused to launch it: the driver's error, negated. A kernel of a GPU
+// returns as soon as it is launched, on the stream that the thread has entered (PlanHost::enter); what fails later on
+// the device is reported as torch's own ops report it.
 #pragma once
 
 #include <cstdint>
@@ -17,5 +18,6 @@ union FjScalar {
 
 // buffers: base pointers (storage offset applied), inputs and outputs in the kernel's own order.
 // sizes: the symbolic extents and strides that the kernel asked for. scalars: run-time numbers.
-typedef int64_t (*FjKernelFn)(void* const* buffers, const int64_t* sizes, const FjScalar* scalars, int64_t begin, int64_t end);
+typedef int64_t (*FjKernelFn)(void* const* buffers, const int64_t* sizes, const FjScalar* scalars, int64_t begin,
+                              int64_t end);
 }

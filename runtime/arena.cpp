@@ -39,7 +39,8 @@ ArenaPool::Block ArenaPool::take(int64_t bytes) {
   if (bytes <= 0) return {};
   {
     const std::lock_guard lock(mutex_);
-    auto fit = std::lower_bound(idle_.begin(), idle_.end(), bytes, [](const Block& block, int64_t wanted) { return block.bytes < wanted; });
+    auto fit = std::lower_bound(idle_.begin(), idle_.end(), bytes,
+                                [](const Block& block, int64_t wanted) { return block.bytes < wanted; });
     if (fit != idle_.end()) {
       const Block block = *fit;
       idle_.erase(fit);
@@ -62,7 +63,8 @@ void ArenaPool::give(Block block) noexcept {
   size_t count = 0;
   {
     const std::lock_guard lock(mutex_);
-    auto place = std::lower_bound(idle_.begin(), idle_.end(), block.bytes, [](const Block& known, int64_t wanted) { return known.bytes < wanted; });
+    auto place = std::lower_bound(idle_.begin(), idle_.end(), block.bytes,
+                                  [](const Block& known, int64_t wanted) { return known.bytes < wanted; });
     idle_.insert(place, block);
     idle_bytes_ += block.bytes;
     while (idle_.size() > kMostIdle || idle_bytes_ > kMostIdleBytes) {

@@ -1,7 +1,9 @@
-// runtime/arena.h — scratch memory of running plans: blocks that calls borrow and give back, shared by all plans of the process.
+// runtime/arena.h — scratch memory of running plans: blocks that calls borrow and give back, shared by all plans of the
+// process.
 //
-// A call takes one block for its whole run, or blocks for parts of it (inductor/schedule/arena_blocks.h). Blocks are 64-byte aligned, never initialised, and kept for later calls up to a number
-// and a size; trim() returns what lies idle to the system. Thread-safe; a block belongs to one call at a time.
+// A call takes one block for its whole run, or blocks for parts of it (inductor/schedule/arena_blocks.h). Blocks are
+// 64-byte aligned, never initialised, and kept for later calls up to a number and a size; trim() returns what lies idle
+// to the system. Thread-safe; a block belongs to one call at a time.
 #pragma once
 
 #include <cstdint>

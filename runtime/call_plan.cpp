@@ -22,7 +22,8 @@ struct KernelCall {
 
 void run_part(void* state, int64_t begin, int64_t end) {  // in units
   auto& call = *static_cast<KernelCall*>(state);
-  const int64_t status = call.function(call.buffers, call.sizes, call.scalars, begin * call.unit, std::min(end * call.unit, call.extent));
+  const int64_t status =
+      call.function(call.buffers, call.sizes, call.scalars, begin * call.unit, std::min(end * call.unit, call.extent));
   if (status != 0) [[unlikely]] call.status.store(status, std::memory_order_relaxed);
 }
 
@@ -30,8 +31,8 @@ int64_t units(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 
 Error failure(const KernelStep& step, int64_t status) {
   if (status > 0) return {"kernel_check", "a check of kernel " + step.name + " failed"};
-  return {"launch_failed", "the driver refused to launch kernel " + step.name + " on device " + text_of(step.place.device) +
-                               ": error " + std::to_string(-status)};
+  return {"launch_failed", "the driver refused to launch kernel " + step.name + " on device " +
+                               text_of(step.place.device) + ": error " + std::to_string(-status)};
 }
 
 Result<void> run_kernel(const KernelStep& step, const LoadedKernel& kernel, PlanHost& host) {
@@ -42,7 +43,8 @@ Result<void> run_kernel(const KernelStep& step, const LoadedKernel& kernel, Plan
   for (const auto& [i, bytes] : step.offsets) buffers[i] = static_cast<char*>(buffers[i]) + bytes;
   for (size_t i = 0; i < size_count; ++i) sizes[i] = host.size(step.sizes[i]);
   const int64_t extent = host.size(step.extent);
-  if (extent == 0) return {};  // what does not depend on the point stands before the loop and would touch memory that is not there
+  if (extent == 0)
+    return {};  // what does not depend on the point stands before the loop and would touch memory that is not there
   if (!step.place.device.is_cpu()) host.enter(step.place);
   int64_t status = 0;
   if (step.grain <= 0 || extent < 2 * step.grain) {
@@ -68,7 +70,8 @@ Result<void> run_steps(const BoundPlan& bound, const int64_t* symbols, PlanHost&
   const CallPlan& plan = *bound.plan;
   host.sizes.resize(plan.size_program.size());
   for (size_t i = 0; i < plan.size_program.size(); ++i)
-    if (!evaluate(plan.size_program[i], symbols, host.sizes.data(), host.sizes[i])) return Error{"size_range", "a size that is no 64-bit integer"};
+    if (!evaluate(plan.size_program[i], symbols, host.sizes.data(), host.sizes[i]))
+      return Error{"size_range", "a size that is no 64-bit integer"};
   if (!plan.arena.empty())
     if (const int64_t bytes = host.size(plan.arena[0].bytes); bytes > 0) host.take(0, bytes);
   for (size_t i = 0; i < plan.steps.size(); ++i) {

@@ -37,7 +37,8 @@ class Verifier {
     if (wrong_.empty()) wrong_ = std::move(what);
   }
   void check(const Size& s) {
-    if (s.slot >= 0 && static_cast<size_t>(s.slot) >= plan_.size_program.size()) wrong("size slot z" + std::to_string(s.slot));
+    if (s.slot >= 0 && static_cast<size_t>(s.slot) >= plan_.size_program.size())
+      wrong("size slot z" + std::to_string(s.slot));
   }
   void check(const std::vector<Size>& sizes) {
     for (const Size& s : sizes) check(s);
@@ -71,7 +72,8 @@ class Verifier {
     if (s.kernel >= executable_.kernels.size()) wrong("kernel c" + std::to_string(s.kernel));
     if (s.place.stream != 0) wrong("stream " + std::to_string(s.place.stream) + ": only each device's first is there");
     if (s.unit < 1) wrong("a unit of " + std::to_string(s.unit));
-    if (!s.place.device.is_cpu() && s.grain > 0) wrong("parts of a kernel that runs on device " + text_of(s.place.device));
+    if (!s.place.device.is_cpu() && s.grain > 0)
+      wrong("parts of a kernel that runs on device " + text_of(s.place.device));
     for (BufferId b : s.buffers) check(b);
     for (const auto& [argument, bytes] : s.offsets)
       if (argument >= s.buffers.size() || bytes < 0) wrong("an offset of argument " + std::to_string(argument));
@@ -100,7 +102,8 @@ class Verifier {
   void check(const FreeStep& s) { check_tensor(s.buffer); }
   void check_tensor(BufferId b) {
     check(b);
-    if (b < plan_.buffers.size() && plan_.buffers[b].home != Home::kTensor) wrong("b" + std::to_string(b) + " has no tensor of its own");
+    if (b < plan_.buffers.size() && plan_.buffers[b].home != Home::kTensor)
+      wrong("b" + std::to_string(b) + " has no tensor of its own");
   }
   void check_block(uint32_t block) {
     if (block == 0 || block >= plan_.arena.size()) wrong("arena " + std::to_string(block) + " is not taken by a step");
@@ -131,10 +134,13 @@ bool PlanArg::operator==(const PlanArg& other) const {
 }
 
 bool Executable::operator==(const Executable& other) const {
-  const auto same_id = [](const auto& a, const auto& b) { return a->id == b->id && a->target == b->target && a->name == b->name; };
-  return name == other.name && std::equal(kernels.begin(), kernels.end(), other.kernels.begin(), other.kernels.end(), same_id) &&
-         derived == other.derived && saved == other.saved && derive_inputs == other.derive_inputs && derive == other.derive &&
-         forward == other.forward && backward == other.backward;
+  const auto same_id = [](const auto& a, const auto& b) {
+    return a->id == b->id && a->target == b->target && a->name == b->name;
+  };
+  return name == other.name &&
+         std::equal(kernels.begin(), kernels.end(), other.kernels.begin(), other.kernels.end(), same_id) &&
+         derived == other.derived && saved == other.saved && derive_inputs == other.derive_inputs &&
+         derive == other.derive && forward == other.forward && backward == other.backward;
 }
 
 Result<void> verify(const Executable& executable) {
@@ -142,16 +148,19 @@ Result<void> verify(const Executable& executable) {
     FJ_TRY_VOID(Verifier(executable, *executable.derive, "derive").run());
     if (executable.derive->outputs.size() != executable.derived.size() ||
         executable.derive->input_count != executable.derive_inputs.size())
-      return Error{"executable", "plan derive @" + executable.name + ": inputs or outputs are not those of the executable"};
+      return Error{"executable",
+                   "plan derive @" + executable.name + ": inputs or outputs are not those of the executable"};
   } else if (!executable.derived.empty()) {
     return Error{"executable", "@" + executable.name + " has derived values and no plan that makes them"};
   }
   for (uint32_t input : executable.derive_inputs)
-    if (input >= executable.forward.input_count) return Error{"executable", "derived from input " + std::to_string(input)};
+    if (input >= executable.forward.input_count)
+      return Error{"executable", "derived from input " + std::to_string(input)};
   FJ_TRY_VOID(Verifier(executable, executable.forward, "forward").run());
   if (executable.forward.saves.size() != executable.saved.size())
-    return Error{"executable", "plan forward @" + executable.name + " saves " + std::to_string(executable.forward.saves.size()) +
-                                   " values of " + std::to_string(executable.saved.size())};
+    return Error{"executable", "plan forward @" + executable.name + " saves " +
+                                   std::to_string(executable.forward.saves.size()) + " values of " +
+                                   std::to_string(executable.saved.size())};
   for (const CallPlan& plan : executable.backward) FJ_TRY_VOID(Verifier(executable, plan, "backward").run());
   return {};
 }

@@ -1,8 +1,8 @@
 // runtime/executable.h — what a recording becomes: kernels, plans, and the values that live between plans.
 //
-// Pure data: it holds no pointer into this process, prints, parses (parse(print(x)) == x) and hashes the same in every process and
-// run. Training (saved values), derived weights, several devices and a kernel cache are uses of this one structure. Binding it to this
-// process (bind()) makes what runs: immutable, shared by threads.
+// Pure data: it holds no pointer into this process, prints, parses (parse(print(x)) == x) and hashes the same in every
+// process and run. Training (saved values), derived weights, several devices and a kernel cache are uses of this one
+// structure. Binding it to this process (bind()) makes what runs: immutable, shared by threads.
 #pragma once
 
 #include <map>
@@ -22,14 +22,15 @@ struct Executable {
   std::vector<std::shared_ptr<const KernelCode>> kernels;  // each content once; KernelStep::kernel is a number of it
   std::vector<Buffer> derived;                // made by `derive` from inputs of the forward, read by the other plans
   std::vector<Buffer> saved;                  // CallPlan::saves of the forward, read by the backward plans
-  std::vector<uint32_t> derive_inputs;        // of the forward: what the plan `derive` takes, in the order of its inputs
+  std::vector<uint32_t> derive_inputs;  // of the forward: what the plan `derive` takes, in the order of its inputs
   std::optional<CallPlan> derive;             // its outputs are `derived`
   CallPlan forward;
   std::vector<CallPlan> backward;             // one a stage; inputs are gradients of outputs
   bool operator==(const Executable& other) const;  // kernels by id
 };
 
-// The first rule that an executable breaks (a number out of range, a plan that reads what it may not); nothing: it may be bound.
+// The first rule that an executable breaks (a number out of range, a plan that reads what it may not); nothing: it may
+// be bound.
 Result<void> verify(const Executable& executable);
 
 std::string print(const Executable& executable);

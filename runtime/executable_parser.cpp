@@ -56,7 +56,8 @@ class PlanParser {
       int64_t stride = 1;
       for (size_t i = b.sizes.size(); i-- > 0;) {
         b.strides[i] = {stride};
-        if (i > 0 && __builtin_mul_overflow(stride, b.sizes[i].constant, &stride)) return in_.error("a size beyond 64 bits");
+        if (i > 0 && __builtin_mul_overflow(stride, b.sizes[i].constant, &stride))
+          return in_.error("a size beyond 64 bits");
       }
     }
     FJ_TRY_VOID(in_.expect("]"));
@@ -384,7 +385,8 @@ class PlanParser {
       FJ_TRY(const uint32_t slot, numbered('o'));
       return PlanArg{OpaqueSlot{slot}};
     }
-    if (std::string_view("lmqx").find(kind) == std::string_view::npos) return in_.error("expected a dtype, a device or an enumerator");
+    if (std::string_view("lmqx").find(kind) == std::string_view::npos)
+      return in_.error("expected a dtype, a device or an enumerator");
     FJ_TRY(const uint32_t value, numbered(kind));
     if (value > 127) return in_.error("an enumerator out of range");
     return PlanArg{TorchEnum{kind, static_cast<int8_t>(value)}};

@@ -1,5 +1,5 @@
-// runtime/executable_text.cpp — an executable and its plans as text, for the log channel `steps` and for tests. Kernels are c0, c1;
-// derived and saved values d0, v0; buffers b0, b1; size slots z0, z1. executable_parser.cpp reads it back.
+// runtime/executable_text.cpp — an executable and its plans as text, for the log channel `steps` and for tests. Kernels
+// are c0, c1; derived and saved values d0, v0; buffers b0, b1; size slots z0, z1. executable_parser.cpp reads it back.
 #include <algorithm>
 
 #include "runtime/base/text.h"
@@ -13,18 +13,26 @@ template <class T, class F> std::string joined(const std::vector<T>& items, F te
   for (size_t i = 0; i < items.size(); ++i) out += (i ? ", " : "") + text(items[i]);
   return out;
 }
-template <class T, class F> std::string list(const std::vector<T>& items, F text) { return "[" + joined(items, text) + "]"; }
+template <class T, class F>
+std::string list(const std::vector<T>& items, F text) {
+  return "[" + joined(items, text) + "]";
+}
 // An argument's: an empty one says of what.
 template <class T, class F> std::string list_of(const char* what, const std::vector<T>& items, F text) {
   return items.empty() ? std::string("[") + what + "]" : list(items, text);
 }
 std::string name_text(const std::string& name) {
-  const auto is_word = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; };
-  const bool is_bare = !name.empty() && (name[0] < '0' || name[0] > '9') && std::all_of(name.begin(), name.end(), is_word);
+  const auto is_word = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  const bool is_bare =
+      !name.empty() && (name[0] < '0' || name[0] > '9') && std::all_of(name.begin(), name.end(), is_word);
   return is_bare ? name : text::quoted_text(name);
 }
 
-std::string text_of(const Size& size) { return size.slot < 0 ? std::to_string(size.constant) : "z" + std::to_string(size.slot); }
+std::string text_of(const Size& size) {
+  return size.slot < 0 ? std::to_string(size.constant) : "z" + std::to_string(size.slot);
+}
 std::string buffer_name(BufferId buffer) { return buffer == kNoBuffer ? "none" : "b" + std::to_string(buffer); }
 std::string flag(bool b) { return b ? "true" : "false"; }
 
@@ -39,7 +47,9 @@ bool is_row_major(const Buffer& buffer) {
 }
 
 std::string device_text(DeviceId device) { return device.is_cpu() ? "" : " device " + text_of(device); }
-std::string place_text(const Place& place) { return device_text(place.device) + (place.stream != 0 ? " stream " + std::to_string(place.stream) : ""); }
+std::string place_text(const Place& place) {
+  return device_text(place.device) + (place.stream != 0 ? " stream " + std::to_string(place.stream) : "");
+}
 
 std::string text_of(const Buffer& buffer) {
   std::string out;
@@ -48,14 +58,18 @@ std::string text_of(const Buffer& buffer) {
     case Home::kConstant: out = "constant " + std::to_string(buffer.index); break;
     case Home::kDerived: out = "derived " + std::to_string(buffer.index); break;
     case Home::kSaved: out = "saved " + std::to_string(buffer.index); break;
-    case Home::kArena: out = "arena " + (buffer.index != 0 ? std::to_string(buffer.index) + ":" : "") + text_of(buffer.offset); break;
+    case Home::kArena:
+      out = "arena " + (buffer.index != 0 ? std::to_string(buffer.index) + ":" : "") + text_of(buffer.offset);
+      break;
     case Home::kTensor: out = "tensor"; break;
   }
-  const std::string dtype = buffer.dtype == DType::kOther ? "dtype" + std::to_string(buffer.torch_dtype) : row_of(buffer.dtype).text;
+  const std::string dtype =
+      buffer.dtype == DType::kOther ? "dtype" + std::to_string(buffer.torch_dtype) : row_of(buffer.dtype).text;
   out += " " + dtype + "[" + joined(buffer.sizes, [](const Size& s) { return text_of(s); });
   if (!is_row_major(buffer)) out += "; " + joined(buffer.strides, [](const Size& s) { return text_of(s); });
   out += "]";
-  if (buffer.home != Home::kArena && (buffer.offset.slot >= 0 || buffer.offset.constant != 0)) out += " + " + text_of(buffer.offset);
+  if (buffer.home != Home::kArena && (buffer.offset.slot >= 0 || buffer.offset.constant != 0))
+    out += " + " + text_of(buffer.offset);
   return out + device_text(buffer.device);
 }
 
@@ -79,9 +93,13 @@ struct ArgText {
   std::string operator()(BufferId b) const { return b == kNoBuffer ? "no_buffer" : buffer_name(b); }
   std::string operator()(const std::vector<BufferId>& v) const { return list_of("buffers", v, buffer_name); }
   std::string operator()(const Size& s) const { return text_of(s); }
-  std::string operator()(const std::vector<Size>& v) const { return list_of("sizes", v, [](const Size& s) { return text_of(s); }); }
+  std::string operator()(const std::vector<Size>& v) const {
+    return list_of("sizes", v, [](const Size& s) { return text_of(s); });
+  }
   std::string operator()(double d) const { return text::float_text(d); }
-  std::string operator()(const std::vector<double>& v) const { return list_of("floats", v, [](double d) { return text::float_text(d); }); }
+  std::string operator()(const std::vector<double>& v) const {
+    return list_of("floats", v, [](double d) { return text::float_text(d); });
+  }
   std::string operator()(bool b) const { return flag(b); }
   std::string operator()(const std::vector<bool>& v) const {
     std::string out = v.empty() ? "[bools" : "[";
@@ -93,15 +111,20 @@ struct ArgText {
     const DType dtype = dtype_of_torch(t.scalar_type);
     return dtype == DType::kOther ? "@dtype" + std::to_string(t.scalar_type) : std::string("@") + row_of(dtype).text;
   }
-  std::string operator()(const TorchDevice& d) const { return "@device " + std::to_string(d.type) + ":" + std::to_string(d.index); }
+  std::string operator()(const TorchDevice& d) const {
+    return "@device " + std::to_string(d.type) + ":" + std::to_string(d.index);
+  }
   std::string operator()(const TorchEnum& e) const { return std::string("@") + e.kind + std::to_string(e.value); }
   std::string operator()(const OpaqueSlot& o) const { return "@o" + std::to_string(o.index); }
 };
 
 struct StepText {
   std::string operator()(const KernelStep& s) const {
-    std::string out = "kernel " + name_text(s.name) + "(" + joined(s.buffers, buffer_name) + ") runs c" + std::to_string(s.kernel);
-    if (!s.offsets.empty()) out += " offsets " + list(s.offsets, [](const auto& o) { return std::to_string(o.first) + ": " + std::to_string(o.second); });
+    std::string out =
+        "kernel " + name_text(s.name) + "(" + joined(s.buffers, buffer_name) + ") runs c" + std::to_string(s.kernel);
+    if (!s.offsets.empty())
+      out += " offsets " +
+             list(s.offsets, [](const auto& o) { return std::to_string(o.first) + ": " + std::to_string(o.second); });
     if (!s.sizes.empty()) out += " sizes " + list(s.sizes, [](const Size& z) { return text_of(z); });
     out += " extent " + text_of(s.extent);
     if (s.grain != 0) out += " grain " + std::to_string(s.grain);
@@ -120,20 +143,30 @@ struct StepText {
   std::string operator()(const FreeStep& s) const { return "free " + buffer_name(s.buffer); }
   std::string operator()(const TakeStep& s) const { return "take arena " + std::to_string(s.block); }
   std::string operator()(const GiveStep& s) const { return "give arena " + std::to_string(s.block); }
-  std::string operator()(const CheckStep& s) const { return "check " + text_of(s.left) + " == " + text_of(s.right) + " or " + text::quoted_text(s.message); }
+  std::string operator()(const CheckStep& s) const {
+    return "check " + text_of(s.left) + " == " + text_of(s.right) + " or " + text::quoted_text(s.message);
+  }
 };
 
 }  // namespace
 
 std::string print(const CallPlan& plan) {
-  std::string out = "plan @" + name_text(plan.name) + " inputs " + std::to_string(plan.input_count) + " symbols " + std::to_string(plan.symbol_count) + " {\n";
-  for (size_t i = 0; i < plan.size_program.size(); ++i) out += "  z" + std::to_string(i) + " = " + text_of(plan.size_program[i]) + "\n";
-  for (size_t i = 0; i < plan.arena.size(); ++i) out += "  arena " + std::to_string(i) + ": " + text_of(plan.arena[i].bytes) + " bytes" + device_text(plan.arena[i].device) + "\n";
-  for (size_t i = 0; i < plan.buffers.size(); ++i) out += "  b" + std::to_string(i) + ": " + text_of(plan.buffers[i]) + "\n";
+  std::string out = "plan @" + name_text(plan.name) + " inputs " + std::to_string(plan.input_count) + " symbols " +
+                    std::to_string(plan.symbol_count) + " {\n";
+  for (size_t i = 0; i < plan.size_program.size(); ++i)
+    out += "  z" + std::to_string(i) + " = " + text_of(plan.size_program[i]) + "\n";
+  for (size_t i = 0; i < plan.arena.size(); ++i)
+    out += "  arena " + std::to_string(i) + ": " + text_of(plan.arena[i].bytes) + " bytes" +
+           device_text(plan.arena[i].device) + "\n";
+  for (size_t i = 0; i < plan.buffers.size(); ++i)
+    out += "  b" + std::to_string(i) + ": " + text_of(plan.buffers[i]) + "\n";
   for (const Step& step : plan.steps) out += "  " + std::visit(StepText{}, step) + "\n";
-  for (const auto& [input, buffer] : plan.updates) out += "  update input " + std::to_string(input) + " from " + buffer_name(buffer) + "\n";
+  for (const auto& [input, buffer] : plan.updates)
+    out += "  update input " + std::to_string(input) + " from " + buffer_name(buffer) + "\n";
   if (!plan.saves.empty()) out += "  save " + joined(plan.saves, buffer_name) + "\n";
-  const auto output = [](const Output& o) { return o.kind == Output::kInput ? "input " + std::to_string(o.index) : buffer_name(o.index); };
+  const auto output = [](const Output& o) {
+    return o.kind == Output::kInput ? "input " + std::to_string(o.index) : buffer_name(o.index);
+  };
   return out + "  return " + joined(plan.outputs, output) + "\n}\n";
 }
 
@@ -141,11 +174,16 @@ std::string print(const Executable& executable) {
   std::string out = "executable @" + name_text(executable.name) + " {\n";
   for (size_t i = 0; i < executable.kernels.size(); ++i) {
     const KernelCode& code = *executable.kernels[i];
-    out += "code c" + std::to_string(i) + " = " + text::quoted_text(code.id.text()) + " for " + text::quoted_text(code.target) + " named " + text::quoted_text(code.name) + "\n";
+    out += "code c" + std::to_string(i) + " = " + text::quoted_text(code.id.text()) + " for " +
+           text::quoted_text(code.target) + " named " + text::quoted_text(code.name) + "\n";
   }
-  for (size_t i = 0; i < executable.derived.size(); ++i) out += "value d" + std::to_string(i) + ": " + text_of(executable.derived[i]) + "\n";
-  for (size_t i = 0; i < executable.saved.size(); ++i) out += "value v" + std::to_string(i) + ": " + text_of(executable.saved[i]) + "\n";
-  if (executable.derive) out += "derive from " + list(executable.derive_inputs, [](uint32_t i) { return std::to_string(i); }) + " " + print(*executable.derive);
+  for (size_t i = 0; i < executable.derived.size(); ++i)
+    out += "value d" + std::to_string(i) + ": " + text_of(executable.derived[i]) + "\n";
+  for (size_t i = 0; i < executable.saved.size(); ++i)
+    out += "value v" + std::to_string(i) + ": " + text_of(executable.saved[i]) + "\n";
+  if (executable.derive)
+    out += "derive from " + list(executable.derive_inputs, [](uint32_t i) { return std::to_string(i); }) + " " +
+           print(*executable.derive);
   out += "forward " + print(executable.forward);
   for (const CallPlan& plan : executable.backward) out += "backward " + print(plan);
   return out + "}\n";

@@ -1,7 +1,7 @@
 // runtime/gpu_driver.cpp — libraries found, entry points bound from gpu_driver.def.
 //
-// torch's wheels carry NVRTC outside the loader's search path. It is looked for beside the CUDA libraries that the process has
-// loaded, and its companion library, which it opens by bare name, is opened before it.
+// torch's wheels carry NVRTC outside the loader's search path. It is looked for beside the CUDA libraries that the
+// process has loaded, and its companion library, which it opens by bare name, is opened before it.
 #include "runtime/gpu_driver.h"
 
 #include <dlfcn.h>
@@ -46,7 +46,8 @@ Result<void> bind(void* library, Function*& field, const char* name) {
 }
 
 Result<void> bind_all(void* library, bool cuda, GpuCompiler::Entries& e) {
-#define RTC_ENTRY(field, signature, cuda_name, hip_name) FJ_TRY_VOID(bind(library, e.field, cuda ? cuda_name : hip_name));
+#define RTC_ENTRY(field, signature, cuda_name, hip_name) \
+  FJ_TRY_VOID(bind(library, e.field, cuda ? cuda_name : hip_name));
 #define DRIVER_ENTRY(field, signature, cuda_name, hip_name)
 #include "runtime/gpu_driver.def"
 #undef RTC_ENTRY
@@ -56,7 +57,8 @@ Result<void> bind_all(void* library, bool cuda, GpuCompiler::Entries& e) {
 
 Result<void> bind_all(void* library, bool cuda, GpuDriver::Entries& e) {
 #define RTC_ENTRY(field, signature, cuda_name, hip_name)
-#define DRIVER_ENTRY(field, signature, cuda_name, hip_name) FJ_TRY_VOID(bind(library, e.field, cuda ? cuda_name : hip_name));
+#define DRIVER_ENTRY(field, signature, cuda_name, hip_name) \
+  FJ_TRY_VOID(bind(library, e.field, cuda ? cuda_name : hip_name));
 #include "runtime/gpu_driver.def"
 #undef RTC_ENTRY
 #undef DRIVER_ENTRY
@@ -96,21 +98,25 @@ std::vector<std::string> nvrtc_paths() {
 void* open_compiler(const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash != std::string::npos)
-    for (const std::string& companion : matches(path.substr(0, slash) + "/libnvrtc-builtins.so.[0-9]*")) dlopen(companion.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    for (const std::string& companion : matches(path.substr(0, slash) + "/libnvrtc-builtins.so.[0-9]*"))
+      dlopen(companion.c_str(), RTLD_NOW | RTLD_GLOBAL);
   return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 
 void* open_compiler(GpuVendor vendor) {
   if (!config().gpu_compiler.empty()) return open_compiler(config().gpu_compiler);
   const std::vector<std::string> paths =
-      vendor == GpuVendor::kNvidia ? nvrtc_paths() : std::vector<std::string>{"libhiprtc.so", "libhiprtc.so.6", "libamdhip64.so", "libamdhip64.so.5"};
+      vendor == GpuVendor::kNvidia
+          ? nvrtc_paths()
+          : std::vector<std::string>{"libhiprtc.so", "libhiprtc.so.6", "libamdhip64.so", "libamdhip64.so.5"};
   for (const std::string& path : paths)
     if (void* library = open_compiler(path)) return library;
   return nullptr;
 }
 
 std::vector<std::string> options_for(GpuVendor vendor, const std::string& architecture) {
-  if (vendor == GpuVendor::kNvidia) return {"--gpu-architecture=" + architecture, "--std=c++17", "-default-device", "--fmad=false", "-w"};
+  if (vendor == GpuVendor::kNvidia)
+    return {"--gpu-architecture=" + architecture, "--std=c++17", "-default-device", "--fmad=false", "-w"};
   std::vector<std::string> options{"--offload-arch=" + architecture, "-O3", "-std=c++17", "-ffp-contract=off", "-w"};
   if (architecture.starts_with("gfx1")) options.emplace_back("-DWAVE=32");
   return options;
@@ -127,12 +133,14 @@ std::string log_of(const GpuCompiler::Entries& e, void* program) {
 
 }  // namespace
 
-GpuCompiler::GpuCompiler(GpuVendor vendor, std::unique_ptr<Entries> entries) : vendor_(vendor), entries_(std::move(entries)) {}
+GpuCompiler::GpuCompiler(GpuVendor vendor, std::unique_ptr<Entries> entries)
+    : vendor_(vendor), entries_(std::move(entries)) {}
 
 Result<const GpuCompiler*> GpuCompiler::find(GpuVendor vendor) {
   const auto make = [](GpuVendor v) -> Result<const GpuCompiler*> {
     void* library = open_compiler(v);
-    if (library == nullptr) return Error{"gpu", v == GpuVendor::kNvidia ? "NVRTC was not found" : "hiprtc was not found"};
+    if (library == nullptr)
+      return Error{"gpu", v == GpuVendor::kNvidia ? "NVRTC was not found" : "hiprtc was not found"};
     auto entries = std::make_unique<Entries>();
     FJ_TRY_VOID(bind_all(library, v == GpuVendor::kNvidia, *entries));
     return static_cast<const GpuCompiler*>(new GpuCompiler(v, std::move(entries)));
@@ -146,7 +154,8 @@ Result<std::string> GpuCompiler::compile(const std::string& source, const std::s
   std::vector<const char*> arguments;
   for (const std::string& option : options) arguments.push_back(option.c_str());
   void* program = nullptr;
-  if (entries_->create(&program, source.c_str(), "framejit.hip", 0, nullptr, nullptr) != 0) return Error{"gpu", "the GPU compiler made no program"};
+  if (entries_->create(&program, source.c_str(), "framejit.hip", 0, nullptr, nullptr) != 0)
+    return Error{"gpu", "the GPU compiler made no program"};
   Result<std::string> result = Error{"gpu", ""};
   size_t size = 0;
   if (const int code = entries_->compile(program, static_cast<int>(arguments.size()), arguments.data()); code != 0) {
@@ -166,7 +175,8 @@ struct InContext {
   InContext(const GpuDriver::Entries& e, int device) : entries(e) {
     int handle = 0;
     void* context = nullptr;
-    ok = e.get_context(&before) == 0 && e.device(&handle, device) == 0 && e.retain_context(&context, handle) == 0 && e.set_context(context) == 0;
+    ok = e.get_context(&before) == 0 && e.device(&handle, device) == 0 && e.retain_context(&context, handle) == 0 &&
+         e.set_context(context) == 0;
   }
   ~InContext() {
     if (before != nullptr) entries.set_context(before);
@@ -190,7 +200,8 @@ Result<const GpuDriver*> GpuDriver::find() {
     if (library == nullptr) return Error{"gpu", "there is no GPU driver"};
     auto entries = std::make_unique<Entries>();
     FJ_TRY_VOID(bind_all(library, vendor == GpuVendor::kNvidia, *entries));
-    if (const int code = entries->init(0); code != 0) return Error{"gpu", "the GPU driver does not start: " + std::to_string(code)};
+    if (const int code = entries->init(0); code != 0)
+      return Error{"gpu", "the GPU driver does not start: " + std::to_string(code)};
     return static_cast<const GpuDriver*>(new GpuDriver(vendor, library, std::move(entries)));
   };
   static const Result<const GpuDriver*> found = make();
@@ -203,7 +214,8 @@ Result<std::string> GpuDriver::architecture(int device) const {
     Attribute* attribute = nullptr;
     FJ_TRY_VOID(bind(library_, attribute, "cuDeviceGetAttribute"));
     int handle = 0, major = 0, minor = 0;  // 75, 76: compute capability
-    if (entries_->device(&handle, device) != 0 || attribute(&major, 75, handle) != 0 || attribute(&minor, 76, handle) != 0)
+    if (entries_->device(&handle, device) != 0 || attribute(&major, 75, handle) != 0 ||
+        attribute(&minor, 76, handle) != 0)
       return Error{"gpu", "the GPU does not tell its architecture"};
     return "sm_" + std::to_string(major) + std::to_string(minor);
   }
@@ -223,11 +235,13 @@ Result<GpuDriver::Function> GpuDriver::load(const std::string& code, const char*
   const InContext in_context(*entries_, device);
   if (!in_context.ok) return Error{"gpu", "the GPU has no context"};
   void* module = nullptr;
-  if (const int failed = entries_->load(&module, code.data()); failed != 0) return Error{"gpu", "the driver refuses the code: " + std::to_string(failed)};
+  if (const int failed = entries_->load(&module, code.data()); failed != 0)
+    return Error{"gpu", "the driver refuses the code: " + std::to_string(failed)};
   const Entries* const entries = entries_.get();
   Function result;
   result.module = std::shared_ptr<void>(module, [entries](void* m) { entries->unload(m); });
-  if (const int failed = entries_->function(&result.handle, module, kernel); failed != 0) return Error{"gpu", "the code has no kernel: " + std::to_string(failed)};
+  if (const int failed = entries_->function(&result.handle, module, kernel); failed != 0)
+    return Error{"gpu", "the code has no kernel: " + std::to_string(failed)};
   return result;
 }
 

@@ -1,6 +1,7 @@
 // runtime/gpu_driver.h — the GPU's run-time compiler and driver, NVIDIA's or AMD's, behind one face.
 //
-// Both are opened with dlopen when first asked for; a machine without them gets an Error. Objects live as long as the process.
+// Both are opened with dlopen when first asked for; a machine without them gets an Error. Objects live as long as the
+// process.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ enum class GpuVendor : uint8_t { kNvidia, kAmd };
 class GpuCompiler {
  public:
   static Result<const GpuCompiler*> find(GpuVendor vendor);
-  // Code object of a program for an architecture ("sm_90", "gfx90a"). A program that does not compile is an Error with the log.
+  // Code object of a program for an architecture ("sm_90", "gfx90a"). A program that does not compile is an Error with
+  // the log.
   Result<std::string> compile(const std::string& source, const std::string& architecture) const;
   struct Entries;
 

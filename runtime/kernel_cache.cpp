@@ -1,7 +1,8 @@
 // runtime/kernel_cache.cpp — records, files, and who may write when.
 //
-// A file is a head and records; a record is a fixed head (magic, lengths, id, checksum) and its bytes, padded to eight. Appending takes
-// an exclusive lock on the folder's file `lock`, so that two processes never write at once and rotation is seen whole; reading takes none:
+// A file is a head and records; a record is a fixed head (magic, lengths, id, checksum) and its bytes, padded to eight.
+// Appending takes an exclusive lock on the folder's file `lock`, so that two processes never write at once and rotation
+// is seen whole; reading takes none:
 // a record that is half written fails its checksum.
 #include "runtime/kernel_cache.h"
 
@@ -40,7 +41,8 @@ static_assert(sizeof(RecordHead) == 104);
 uint64_t padded(uint64_t bytes) { return (bytes + 7) & ~uint64_t{7}; }
 uint64_t bytes_of(const RecordHead& head) { return padded(head.target_bytes + head.name_bytes + head.object_bytes); }
 bool has_possible_lengths(const RecordHead& head) {
-  return head.magic == kRecordMagic && head.target_bytes < kMostPart && head.name_bytes < kMostPart && head.object_bytes < kMostPart;
+  return head.magic == kRecordMagic && head.target_bytes < kMostPart && head.name_bytes < kMostPart &&
+         head.object_bytes < kMostPart;
 }
 
 Sha256::Digest checksum_of(const RecordHead& head, std::string_view bytes) {
@@ -48,7 +50,9 @@ Sha256::Digest checksum_of(const RecordHead& head, std::string_view bytes) {
   return Sha256().add(fixed).add(bytes).digest();
 }
 
-std::string reason(const char* what, const std::string& path) { return std::string(what) + " " + path + ": " + std::strerror(errno); }
+std::string reason(const char* what, const std::string& path) {
+  return std::string(what) + " " + path + ": " + std::strerror(errno);
+}
 
 // A descriptor that closes itself.
 class Descriptor {
@@ -102,7 +106,8 @@ std::string record_of(const KernelCode& code) {
   return std::string(reinterpret_cast<const char*>(&head), sizeof head) + bytes;
 }
 
-// Held while a file is written or replaced. Nobody waits long: a process that was stopped while it held the lock costs a store.
+// Held while a file is written or replaced. Nobody waits long: a process that was stopped while it held the lock costs
+// a store.
 class FolderLock {
  public:
   explicit FolderLock(const std::string& folder) : lock_(open_file(folder + "/lock", O_RDWR | O_CREAT)) {
@@ -221,25 +226,36 @@ class KernelCache::File {
 };
 
 KernelCache::KernelCache(std::string folder, int64_t most_bytes)
-    : folder_(std::move(folder)), most_bytes_(most_bytes), young_(std::make_unique<File>(folder_ + "/kernels.new")), old_(std::make_unique<File>(folder_ + "/kernels.old")) {}
+    : folder_(std::move(folder)),
+      most_bytes_(most_bytes),
+      young_(std::make_unique<File>(folder_ + "/kernels.new")),
+      old_(std::make_unique<File>(folder_ + "/kernels.old")) {}
 KernelCache::~KernelCache() = default;
 
 Result<std::unique_ptr<KernelCache>> KernelCache::open(const std::string& folder, int64_t most_bytes) {
-  const auto refused = [&](const std::string& why, const char* advice = "name a folder that is yours alone (chmod 700)") {
+  const auto refused = [&](const std::string& why,
+                           const char* advice = "name a folder that is yours alone (chmod 700)") {
     return Error{"kernel_cache", "the kernel cache " + folder + " is not used: " + why + "; " + advice};
   };
   if (folder.empty() || folder[0] != '/') return refused("its path is not absolute", "begin it with /");
-  if (most_bytes < 1) return refused("it may hold no bytes", "allow it a megabyte or more (FRAMEJIT_CACHE_MB, or max_mb= of framejit.cache())");
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return refused(reason("cannot make", folder), "name a folder that you may make, or that is there");
+  if (most_bytes < 1)
+    return refused("it may hold no bytes",
+                   "allow it a megabyte or more (FRAMEJIT_CACHE_MB, or max_mb= of framejit.cache())");
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    return refused(reason("cannot make", folder), "name a folder that you may make, or that is there");
   struct stat is {};
-  if (lstat(folder.c_str(), &is) != 0) return refused(reason("cannot read", folder), "name a folder that you may read and write");
-  if (!S_ISDIR(is.st_mode)) return refused(S_ISLNK(is.st_mode) ? "it is a link" : "it is no folder", "name a folder itself");
-  if (is.st_uid != geteuid()) return refused("it belongs to user " + std::to_string(is.st_uid) + ", not to " + std::to_string(geteuid()));
+  if (lstat(folder.c_str(), &is) != 0)
+    return refused(reason("cannot read", folder), "name a folder that you may read and write");
+  if (!S_ISDIR(is.st_mode))
+    return refused(S_ISLNK(is.st_mode) ? "it is a link" : "it is no folder", "name a folder itself");
+  if (is.st_uid != geteuid())
+    return refused("it belongs to user " + std::to_string(is.st_uid) + ", not to " + std::to_string(geteuid()));
   if ((is.st_mode & (S_IWGRP | S_IWOTH)) != 0) return refused("others can write it");
   return std::unique_ptr<KernelCache>(new KernelCache(folder, most_bytes));
 }
 
-std::shared_ptr<const KernelCode> KernelCache::find(const KernelId& id, const std::string& target, const std::string& text) {
+std::shared_ptr<const KernelCode> KernelCache::find(const KernelId& id, const std::string& target,
+                                                    const std::string& text) {
   const std::lock_guard lock(mutex_);
   young_->refresh();
   std::shared_ptr<KernelCode> code = young_->read(id);

@@ -1,12 +1,15 @@
 // runtime/kernel_cache.h — compiled kernels that outlive the process: two files in a folder that the user names.
 //
-// A kernel is kept under its id, which names its target, the compiler and its text, so that whatever is found is what compiling would
-// make. Records are appended to the file `kernels.new`. When it holds half of what the cache may hold, it becomes `kernels.old`, in
-// place of the one before; what is found in the old file is written to the new one again. So what nobody has used for the time of two
-// halves goes. No file is ever changed but by appending, and none shrinks: other processes may have it mapped.
+// A kernel is kept under its id, which names its target, the compiler and its text, so that whatever is found is what
+// compiling would make. Records are appended to the file `kernels.new`. When it holds half of what the cache may hold,
+// it becomes `kernels.old`, in place of the one before; what is found in the old file is written to the new one again.
+// So what nobody has used for the time of two halves goes. No file is ever changed but by appending, and none shrinks:
+// other processes may have it mapped.
 //
-// Every record carries a checksum. What is damaged, cut or foreign is not found: it costs a compile, never a wrong kernel.
-// Thread-safe; any number of processes may share a folder. A full disk or a folder that has gone is no error: nothing is kept or found.
+// Every record carries a checksum. What is damaged, cut or foreign is not found: it costs a compile, never a wrong
+// kernel.
+// Thread-safe; any number of processes may share a folder. A full disk or a folder that has gone is no error: nothing
+// is kept or found.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // runtime/kernel_code.h — a compiled kernel as data, and what makes something that runs of it.
 //
-// A kernel is known by its content: an id names the target and the text it was made of, and is the same in every process and
-// run. Loading it into this process is the business of the loader of its target.
+// A kernel is known by its content: an id names the target and the text it was made of, and is the same in every
+// process and run. Loading it into this process is the business of the loader of its target.
 #pragma once
 
 #include <compare>

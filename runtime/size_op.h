@@ -1,4 +1,5 @@
-// runtime/size_op.h — one instruction of a straight program over sizes: what plans compute before they run and what guards compare.
+// runtime/size_op.h — one instruction of a straight program over sizes: what plans compute before they run and what
+// guards compare.
 #pragma once
 
 #include <algorithm>

@@ -188,7 +188,8 @@ struct Workers {
     job.done.store(0, std::memory_order_relaxed);
     ++job.number;
     for (int r = 0; r < regions; ++r) {
-      const auto first = static_cast<uint64_t>(parts * r / regions), last = static_cast<uint64_t>(parts * (r + 1) / regions);
+      const auto first = static_cast<uint64_t>(parts * r / regions),
+                 last = static_cast<uint64_t>(parts * (r + 1) / regions);
       const uint64_t word = job.number << (2 * kPartBits) | last << kPartBits | first;
       job.region[static_cast<size_t>(r)].word.store(word, std::memory_order_release);
     }

@@ -25,11 +25,16 @@ namespace {
 
 using Words = CapturedCalls::Words;
 
-// Where the C functions of torch lie, and under which name users know them. The prefix is part of each function's own name.
+// Where the C functions of torch lie, and under which name users know them. The prefix is part of each function's own
+// name.
 struct PublicModule { const char *module, *prefix, *name; };
 constexpr PublicModule kPublicModules[] = {
-    {"torch._C._nn", "", "torch.nn.functional."}, {"torch._C._linalg", "linalg_", "torch.linalg."}, {"torch._C._fft", "fft_", "torch.fft."},
-    {"torch._C._special", "special_", "torch.special."}, {"_operator", "", "operator."}, {"math", "", "math."},
+    {"torch._C._nn", "", "torch.nn.functional."},
+    {"torch._C._linalg", "linalg_", "torch.linalg."},
+    {"torch._C._fft", "fft_", "torch.fft."},
+    {"torch._C._special", "special_", "torch.special."},
+    {"_operator", "", "operator."},
+    {"math", "", "math."},
 };
 
 std::string text_attribute(PyObject* object, const char* name) {
@@ -84,7 +89,8 @@ void say_object(Words& words, PyObject* object, int depth) {
     say_items(words, object, depth);
   } else if (depth < 4 && PySlice_Check(object)) {
     say_slice(words, reinterpret_cast<PySliceObject*>(object), depth);
-  } else if (THPDtype_Check(object) || THPDevice_Check(object) || THPLayout_Check(object) || THPMemoryFormat_Check(object)) {
+  } else if (THPDtype_Check(object) || THPDevice_Check(object) || THPLayout_Check(object) ||
+             THPMemoryFormat_Check(object)) {
     PyRef text = PyRef::steal(PyObject_Str(object));
     const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
     drop_error();
@@ -99,7 +105,8 @@ void collect_values(std::vector<graph::ValueId>& values, PyObject* result, int d
     const graph::TracedTensorImpl* traced = graph::as_traced(THPVariable_Unpack(result));
     if (traced != nullptr) values.push_back(traced->value);
   } else if (depth < 3 && (PyTuple_Check(result) || PyList_CheckExact(result))) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(result); ++i) collect_values(values, PySequence_Fast_GET_ITEM(result, i), depth + 1);
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(result); ++i)
+      collect_values(values, PySequence_Fast_GET_ITEM(result, i), depth + 1);
   }
 }
 
@@ -117,11 +124,14 @@ std::string spell(const std::vector<graph::ValueId>& values, const std::vector<s
 
 std::string spell(const Words& words, const std::vector<std::string>& names) {
   std::string text;
-  for (const auto& word : words) text += word.index() == 0 ? std::get<std::string>(word) : spell(std::get<graph::ValueId>(word), names);
+  for (const auto& word : words)
+    text += word.index() == 0 ? std::get<std::string>(word) : spell(std::get<graph::ValueId>(word), names);
   return text;
 }
 
-bool is_wanted(const graph::Graph& graph, size_t first_node) { return log::enabled(log::Kind::Graph) && graph.nodes.size() > first_node; }
+bool is_wanted(const graph::Graph& graph, size_t first_node) {
+  return log::enabled(log::Kind::Graph) && graph.nodes.size() > first_node;
+}
 
 }  // namespace
 
@@ -133,7 +143,9 @@ std::string torch_call_name(PyObject* callable) {
     return (type == "torch._C.TensorBase" ? "Tensor" : type) + "." + name;
   }
   if (self != nullptr && is_tensor(self)) return "Tensor." + name;
-  if (self != nullptr && PyType_Check(self) && std::string_view(reinterpret_cast<PyTypeObject*>(self)->tp_name) == "torch._C._VariableFunctionsClass") return "torch." + name;
+  if (self != nullptr && PyType_Check(self) &&
+      std::string_view(reinterpret_cast<PyTypeObject*>(self)->tp_name) == "torch._C._VariableFunctionsClass")
+    return "torch." + name;
   const std::string module = text_attribute(callable, "__module__");
   for (const PublicModule& row : kPublicModules) {
     if (module != row.module) continue;
@@ -144,7 +156,8 @@ std::string torch_call_name(PyObject* callable) {
   return module.empty() || module == "builtins" ? own : module + "." + own;
 }
 
-void CapturedCalls::add_call(const graph::Graph& graph, size_t first_node, PyObject* callable, PyObject* const* args, size_t positional, PyObject* kwnames, PyObject* result) {
+void CapturedCalls::add_call(const graph::Graph& graph, size_t first_node, PyObject* callable, PyObject* const* args,
+                             size_t positional, PyObject* kwnames, PyObject* result) {
   if (!is_wanted(graph, first_node)) return;
   Words words;
   say(words, torch_call_name(callable) + "(");
@@ -154,14 +167,16 @@ void CapturedCalls::add_call(const graph::Graph& graph, size_t first_node, PyObj
   const size_t count = positional + (kwnames != nullptr ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
   for (size_t i = 0; i < count; ++i) {
     if (i != 0 || bound) say(words, ", ");
-    if (i >= positional) say(words, guards::text_of_str(PyTuple_GET_ITEM(kwnames, static_cast<Py_ssize_t>(i - positional))) + "=");
+    if (i >= positional)
+      say(words, guards::text_of_str(PyTuple_GET_ITEM(kwnames, static_cast<Py_ssize_t>(i - positional))) + "=");
     say_object(words, args[i], 0);
   }
   say(words, ")");
   add(graph, first_node, std::move(words), result);
 }
 
-void CapturedCalls::add_attribute(const graph::Graph& graph, size_t first_node, PyObject* traced, PyObject* name, PyObject* result) {
+void CapturedCalls::add_attribute(const graph::Graph& graph, size_t first_node, PyObject* traced, PyObject* name,
+                                  PyObject* result) {
   if (!is_wanted(graph, first_node)) return;
   Words words;
   say_object(words, traced, 0);
@@ -179,7 +194,8 @@ std::string CapturedCalls::text(const graph::Graph& graph) const {
   const std::vector<std::string> names = graph::value_names(graph);
   std::string out;
   for (size_t i = 0; i < graph.inputs.size(); ++i)
-    out += "input " + spell(graph.inputs[i], names) + " = " + graph.input_names[i] + " : " + graph::text_of(graph.meta(graph.inputs[i])) + "\n";
+    out += "input " + spell(graph.inputs[i], names) + " = " + graph.input_names[i] + " : " +
+           graph::text_of(graph.meta(graph.inputs[i])) + "\n";
   for (const Call& call : calls_) {
     std::string types, ops;
     for (graph::ValueId v : call.results) types += (types.empty() ? " : " : ", ") + graph::text_of(graph.meta(v));
@@ -188,8 +204,8 @@ std::string CapturedCalls::text(const graph::Graph& graph) const {
       ops += (ops.empty() ? "" : ", ") + node.op->name + (node.results.empty() ? "" : " ") + spell(node.results, names);
     }
     const graph::Line& line = graph.lines[graph.nodes[call.first_node].line];
-    out += (call.results.empty() ? "" : spell(call.results, names) + " = ") + spell(call.call, names) + types + "   # " + line.file + ":" + std::to_string(line.number) + " " +
-           line.function + "   aten: " + ops + "\n";
+    out += (call.results.empty() ? "" : spell(call.results, names) + " = ") + spell(call.call, names) + types +
+           "   # " + line.file + ":" + std::to_string(line.number) + " " + line.function + "   aten: " + ops + "\n";
   }
   return out + "return" + (graph.outputs.empty() ? "" : " ") + spell(graph.outputs, names) + "\n";
 }

@@ -1,5 +1,5 @@
-// frame_hook/aten/captured_calls.h — the captured graph: the torch-level calls of a recording, each with its user line and the ATen
-// nodes that it made. It is what users read (log channel graph); nothing is compiled from it.
+// frame_hook/aten/captured_calls.h — the captured graph: the torch-level calls of a recording, each with its user line
+// and the ATen nodes that it made. It is what users read (log channel graph); nothing is compiled from it.
 #pragma once
 
 #include <Python.h>
@@ -18,7 +18,8 @@ class CapturedCalls {
   using Words = std::vector<std::variant<std::string, graph::ValueId>>;
 
   // Notes a call that has returned `result`, when the log wants it and it made nodes from number `first_node` on.
-  void add_call(const graph::Graph& graph, size_t first_node, PyObject* callable, PyObject* const* args, size_t positional, PyObject* kwnames, PyObject* result);
+  void add_call(const graph::Graph& graph, size_t first_node, PyObject* callable, PyObject* const* args,
+                size_t positional, PyObject* kwnames, PyObject* result);
   void add_attribute(const graph::Graph& graph, size_t first_node, PyObject* traced, PyObject* name, PyObject* result);
 
   size_t size() const { return calls_.size(); }

@@ -38,8 +38,8 @@ bool is_short(const runtime::CallPlan& plan) {
   return true;
 }
 
-// Inputs that the plan's run copies as tensor handles. Torch takes the GIL for the second handle of a tensor that Python holds, also
-// where the interpreter ends: there the process would abort.
+// Inputs that the plan's run copies as tensor handles. Torch takes the GIL for the second handle of a tensor that
+// Python holds, also where the interpreter ends: there the process would abort.
 std::vector<uint32_t> copied_inputs(const runtime::CallPlan& plan) {
   std::vector<bool> copied(plan.input_count, false);
   const auto mark = [&](runtime::BufferId b) {
@@ -51,11 +51,13 @@ std::vector<uint32_t> copied_inputs(const runtime::CallPlan& plan) {
     if (!call) continue;
     for (const runtime::PlanArg& arg : call->args) {
       if (const auto* one = std::get_if<runtime::BufferId>(&arg.payload)) mark(*one);
-      if (const auto* several = std::get_if<std::vector<runtime::BufferId>>(&arg.payload)) std::for_each(several->begin(), several->end(), mark);
+      if (const auto* several = std::get_if<std::vector<runtime::BufferId>>(&arg.payload))
+        std::for_each(several->begin(), several->end(), mark);
     }
   }
   for (const auto& [input, buffer] : plan.updates) copied[input] = true, mark(buffer);
-  for (const runtime::Output& output : plan.outputs) output.kind == runtime::Output::kInput ? void(copied[output.index] = true) : mark(output.index);
+  for (const runtime::Output& output : plan.outputs)
+    output.kind == runtime::Output::kInput ? void(copied[output.index] = true) : mark(output.index);
   std::vector<uint32_t> inputs;
   for (uint32_t i = 0; i < plan.input_count; ++i)
     if (copied[i]) inputs.push_back(i);
@@ -65,7 +67,8 @@ std::vector<uint32_t> copied_inputs(const runtime::CallPlan& plan) {
 // Runs a plan. Views that leave it, writes to inputs and returned inputs are the runner's and the plan's business.
 class PlannedCall final : public CompiledCall {
  public:
-  PlannedCall(const graph::CompiledGraph& compiled, const RecordedValues& values) : runner_(compiled.executable, values.constants, values.opaques) {
+  PlannedCall(const graph::CompiledGraph& compiled, const RecordedValues& values)
+      : runner_(compiled.executable, values.constants, values.opaques) {
     output_count = runner_.plan().outputs.size();
     op_count = compiled.functional.nodes.size();
     kernel_count = compiled.executable->executable().kernels.size();
@@ -77,7 +80,8 @@ class PlannedCall final : public CompiledCall {
     HANDLE_TH_ERRORS
     const runtime::CallPlan& plan = runner_.plan();
     c10::SmallVector<const at::Tensor*, 64> tensors(plan.input_count);
-    std::optional<std::deque<at::Tensor>> floats;  // tensors that stand for Python floats; even an empty deque allocates
+    std::optional<std::deque<at::Tensor>>
+        floats;  // tensors that stand for Python floats; even an empty deque allocates
     for (uint32_t i = 0; i < plan.input_count; ++i) {
       const bool is_number = PyFloat_CheckExact(inputs[i]);
       if (is_number && !floats) floats.emplace();
@@ -87,7 +91,8 @@ class PlannedCall final : public CompiledCall {
     for (uint32_t i : held_inputs_) held.push_back(*tensors[i]);
     if (!run_plan(tensors.data(), symbols, results.data())) return false;
     for (size_t i = 0; i < output_count; ++i)
-      outputs[i] = plan.outputs[i].kind == runtime::Output::kInput ? Py_NewRef(inputs[plan.outputs[i].index]) : THPVariable_Wrap(results[i]);
+      outputs[i] = plan.outputs[i].kind == runtime::Output::kInput ? Py_NewRef(inputs[plan.outputs[i].index])
+                                                                   : THPVariable_Wrap(results[i]);
     return true;
     END_HANDLE_TH_ERRORS_RET(false)
   }
@@ -114,7 +119,8 @@ class PlannedCall final : public CompiledCall {
 }  // namespace
 
 at::Tensor input_tensor(PyObject* input) {
-  return PyFloat_CheckExact(input) ? at::scalar_tensor(PyFloat_AS_DOUBLE(input), at::kDouble) : at::Tensor(THPVariable_Unpack(input));
+  return PyFloat_CheckExact(input) ? at::scalar_tensor(PyFloat_AS_DOUBLE(input), at::kDouble)
+                                   : at::Tensor(THPVariable_Unpack(input));
 }
 
 std::unique_ptr<CompiledCall> planned_call(const graph::CompiledGraph& compiled, const RecordedValues& values) {

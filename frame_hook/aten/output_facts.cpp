@@ -28,7 +28,9 @@ DifferentiableViewMeta* view_meta(const at::Tensor& tensor) {
   return meta != nullptr && meta->has_bw_view() ? meta : nullptr;
 }
 
-const c10::VariableVersion& counter_of(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->version_counter(); }
+const c10::VariableVersion& counter_of(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->version_counter();
+}
 
 void set_version(const at::Tensor& tensor, int64_t version) {
   c10::VariableVersion counter = counter_of(tensor);
@@ -46,7 +48,8 @@ bool share_counter(const at::Tensor& a, const at::Tensor& b) {
 }
 
 bool same_storage(const at::Tensor& a, const at::Tensor& b) {
-  return a.has_storage() && b.has_storage() && a.unsafeGetTensorImpl()->unsafe_storage().is_alias_of(b.unsafeGetTensorImpl()->unsafe_storage());
+  return a.has_storage() && b.has_storage() &&
+         a.unsafeGetTensorImpl()->unsafe_storage().is_alias_of(b.unsafeGetTensorImpl()->unsafe_storage());
 }
 
 // ------------------------------------------------------------------ facts of traced tensors
@@ -57,7 +60,9 @@ class Collector {
 
   OutputSet run(const std::vector<at::Tensor>& handed_out) {
     for (const at::Tensor& tensor : handed_out) {
-      if (const DifferentiableViewMeta* meta = view_meta(tensor); meta != nullptr && is_hidden(meta->get_backward_view().base_)) add(meta->get_backward_view().base_);
+      if (const DifferentiableViewMeta* meta = view_meta(tensor);
+          meta != nullptr && is_hidden(meta->get_backward_view().base_))
+        add(meta->get_backward_view().base_);
       set_.returned.push_back(add(tensor));
     }
     return std::move(set_);
@@ -70,7 +75,8 @@ class Collector {
   }
 
   size_t add(const at::Tensor& tensor) {
-    const auto at = std::find_if(set_.tensors.begin(), set_.tensors.end(), [&](const at::Tensor& t) { return t.is_same(tensor); });
+    const auto at =
+        std::find_if(set_.tensors.begin(), set_.tensors.end(), [&](const at::Tensor& t) { return t.is_same(tensor); });
     if (at != set_.tensors.end()) return static_cast<size_t>(at - set_.tensors.begin());
     set_.facts.push_back(facts_of(tensor));
     set_.tensors.push_back(tensor);
@@ -101,7 +107,8 @@ class Collector {
   }
 
   // Whether one of `others` has the tensor's memory; notes the one that it belongs to.
-  static bool relate(const at::Tensor& tensor, const std::vector<at::Tensor>& others, OutputFacts::Of of, OutputFacts& facts) {
+  static bool relate(const at::Tensor& tensor, const std::vector<at::Tensor>& others, OutputFacts::Of of,
+                     OutputFacts& facts) {
     bool shares = false;
     for (size_t i = 0; i < others.size(); ++i) {
       if (!same_storage(tensor, others[i])) continue;
@@ -140,7 +147,8 @@ at::Tensor view_by_ops(const at::Tensor& base, const at::Tensor& tensor) {
   const c10::InferenceMode normal(false);
   const c10::AutoGradMode no_grad(false);
   at::Tensor view = base;
-  if (base.is_complex() && !tensor.is_complex()) view = at::_ops::view_as_real::call(base.is_conj() ? at::_ops::_conj::call(base) : base);
+  if (base.is_complex() && !tensor.is_complex())
+    view = at::_ops::view_as_real::call(base.is_conj() ? at::_ops::_conj::call(base) : base);
   if (tensor.is_complex() && !base.is_complex()) {
     c10::SmallVector<int64_t, 8> sizes(tensor.sizes()), strides;
     for (int64_t stride : tensor.strides()) strides.push_back(2 * stride);
@@ -155,17 +163,20 @@ at::Tensor view_by_ops(const at::Tensor& base, const at::Tensor& tensor) {
 }
 
 at::Tensor view_of(const at::Tensor& base, const at::Tensor& tensor, CreationMeta creation) {
-  if (base.is_complex() != tensor.is_complex() || base.is_conj() != tensor.is_conj() || base.is_neg() != tensor.is_neg()) {
+  if (base.is_complex() != tensor.is_complex() || base.is_conj() != tensor.is_conj() ||
+      base.is_neg() != tensor.is_neg()) {
     at::Tensor view = view_by_ops(base, tensor);
     view_meta(view)->set_creation_meta(creation);
     return view;
   }
-  return torch::autograd::make_variable_differentiable_view(own_tensor(tensor, false), torch::autograd::ViewInfo(base, nullptr, nullptr), std::nullopt, true, creation);
+  return torch::autograd::make_variable_differentiable_view(
+      own_tensor(tensor, false), torch::autograd::ViewInfo(base, nullptr, nullptr), std::nullopt, true, creation);
 }
 
 class MarkedCall final : public CompiledCall {
  public:
-  MarkedCall(std::unique_ptr<CompiledCall> call, OutputSet outputs, size_t inputs) : call_(std::move(call)), set_(std::move(outputs)), input_count_(inputs) {
+  MarkedCall(std::unique_ptr<CompiledCall> call, OutputSet outputs, size_t inputs)
+      : call_(std::move(call)), set_(std::move(outputs)), input_count_(inputs) {
     output_count = set_.returned.size();
     op_count = call_->op_count;
     kernel_count = call_->kernel_count;
@@ -194,10 +205,14 @@ class MarkedCall final : public CompiledCall {
   void settle(PyObject* const* inputs, PyObject** made, size_t i) const {
     const OutputFacts& facts = set_.facts[i];
     // What a user's backend returned may be anything.
-    if (facts.is_input || !THPVariable_Check(made[i]) || THPVariable_Unpack(made[i]).layout() != at::kStrided || !THPVariable_Unpack(made[i]).has_storage()) return;
+    if (facts.is_input || !THPVariable_Check(made[i]) || THPVariable_Unpack(made[i]).layout() != at::kStrided ||
+        !THPVariable_Unpack(made[i]).has_storage())
+      return;
     at::Tensor tensor = THPVariable_Unpack(made[i]), of;
-    if (facts.of == OutputFacts::Of::kInput && THPVariable_Check(inputs[facts.index])) of = THPVariable_Unpack(inputs[facts.index]);
-    if (facts.of == OutputFacts::Of::kOutput && THPVariable_Check(made[facts.index])) of = THPVariable_Unpack(made[facts.index]);
+    if (facts.of == OutputFacts::Of::kInput && THPVariable_Check(inputs[facts.index]))
+      of = THPVariable_Unpack(inputs[facts.index]);
+    if (facts.of == OutputFacts::Of::kOutput && THPVariable_Check(made[facts.index]))
+      of = THPVariable_Unpack(made[facts.index]);
     if (of.defined() && !same_storage(of, tensor)) return;
     const bool taken = is_taken(inputs, made, i);
     if (facts.view) {
@@ -218,7 +233,9 @@ class MarkedCall final : public CompiledCall {
   static void settle_view(const OutputFacts& facts, const at::Tensor& of, bool taken, at::Tensor& tensor) {
     const DifferentiableViewMeta* through = view_meta(of);
     const at::Tensor base = through != nullptr ? through->get_backward_view().base_ : of;
-    const CreationMeta creation = through != nullptr ? torch::autograd::propagate_creation_meta(through->get_creation_meta(), facts.creation) : facts.creation;
+    const CreationMeta creation =
+        through != nullptr ? torch::autograd::propagate_creation_meta(through->get_creation_meta(), facts.creation)
+                           : facts.creation;
     DifferentiableViewMeta* meta = taken ? nullptr : view_meta(tensor);
     if (meta == nullptr || !tensor._base().is_same(base)) {
       tensor = view_of(base, tensor, creation);
@@ -231,7 +248,8 @@ class MarkedCall final : public CompiledCall {
   }
 
   static void settle_own(const OutputFacts& facts, const at::Tensor& of, bool taken, at::Tensor& tensor) {
-    if (taken || tensor.is_view() || tensor.is_inference() != facts.inference) tensor = own_tensor(tensor, facts.inference);
+    if (taken || tensor.is_view() || tensor.is_inference() != facts.inference)
+      tensor = own_tensor(tensor, facts.inference);
     if (facts.inference) return;
     if (of.defined()) {
       tensor.unsafeGetTensorImpl()->set_version_counter(counter_of(of));
@@ -249,10 +267,12 @@ class MarkedCall final : public CompiledCall {
 
 }  // namespace
 
-OutputSet outputs_of(const std::vector<at::Tensor>& handed_out, const std::vector<at::Tensor>& traced_inputs, const std::vector<size_t>& written_inputs) {
+OutputSet outputs_of(const std::vector<at::Tensor>& handed_out, const std::vector<at::Tensor>& traced_inputs,
+                     const std::vector<size_t>& written_inputs) {
   OutputSet set = Collector(traced_inputs).run(handed_out);
   for (size_t input : written_inputs)
-    if (counter_of(traced_inputs[input]).enabled()) set.written.push_back({input, counter_of(traced_inputs[input]).current_version()});
+    if (counter_of(traced_inputs[input]).enabled())
+      set.written.push_back({input, counter_of(traced_inputs[input]).current_version()});
   return set;
 }
 

@@ -1,6 +1,6 @@
-// frame_hook/aten/output_facts.h — what the program left on its outputs and a plan, which computes values, would not say: which are
-// one object and which are not, what each is a view of, whose version counter it shares and what that counts, and the marks of the
-// modes that it was made under.
+// frame_hook/aten/output_facts.h — what the program left on its outputs and a plan, which computes values, would not
+// say: which are one object and which are not, what each is a view of, whose version counter it shares and what that
+// counts, and the marks of the modes that it was made under.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,7 +28,8 @@ struct OutputFacts {
   torch::autograd::CreationMeta creation = torch::autograd::CreationMeta::DEFAULT;  // a view's
 };
 
-// A graph's outputs are the tensors the program hands out, each once, and the ones these are views of where nothing else keeps them.
+// A graph's outputs are the tensors the program hands out, each once, and the ones these are views of where nothing
+// else keeps them.
 struct OutputSet {
   struct Written {
     size_t input;
@@ -40,7 +41,8 @@ struct OutputSet {
   std::vector<Written> written;
 };
 
-OutputSet outputs_of(const std::vector<at::Tensor>& handed_out, const std::vector<at::Tensor>& traced_inputs, const std::vector<size_t>& written_inputs);
+OutputSet outputs_of(const std::vector<at::Tensor>& handed_out, const std::vector<at::Tensor>& traced_inputs,
+                     const std::vector<size_t>& written_inputs);
 // A call that makes what was handed out from a call that makes `outputs.tensors`.
 std::unique_ptr<CompiledCall> with_output_facts(std::unique_ptr<CompiledCall> call, OutputSet outputs, size_t inputs);
 

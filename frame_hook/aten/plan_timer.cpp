@@ -30,22 +30,27 @@ class Unwarned {
 CallTimer::CallTimer(const RecordedValues& values, const graph::ShapeEnv& shapes, runtime::KernelLoader& loader)
     : values_(values), loader_(loader) {
   for (const at::Tensor& input : values.example_inputs) {
-    const auto alias = input.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0), /*allow_tensor_metadata_change=*/false);
+    const auto alias = input.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0),
+                                                                            /*allow_tensor_metadata_change=*/false);
     inputs_.push_back({at::Tensor(alias), input.storage().data(), input.storage().nbytes()});
   }
-  for (size_t s = 0; s < shapes.symbol_count(); ++s) symbols_.push_back(shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
+  for (size_t s = 0; s < shapes.symbol_count(); ++s)
+    symbols_.push_back(shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
 }
 
 // Another thread may have given a storage other memory since the last run.
 bool CallTimer::are_unchanged() const {
-  return std::all_of(inputs_.begin(), inputs_.end(), [](const Input& i) { return i.alias.storage().data() == i.data && i.alias.storage().nbytes() == i.bytes; });
+  return std::all_of(inputs_.begin(), inputs_.end(), [](const Input& i) {
+    return i.alias.storage().data() == i.data && i.alias.storage().nbytes() == i.bytes;
+  });
 }
 
 Result<const runtime::PlanRunner*> CallTimer::runner_of(const std::shared_ptr<const runtime::Executable>& executable) {
   const auto known = runners_.find(executable.get());
   if (known != runners_.end()) return &known->second;
   FJ_TRY(auto bound, runtime::BoundExecutable::bind(*executable, loader_));
-  return &runners_.emplace(executable.get(), runtime::PlanRunner(std::move(bound), values_.constants, values_.opaques)).first->second;
+  return &runners_.emplace(executable.get(), runtime::PlanRunner(std::move(bound), values_.constants, values_.opaques))
+              .first->second;
 }
 
 Result<double> CallTimer::seconds(const std::shared_ptr<const runtime::Executable>& executable, double most) {

@@ -1,7 +1,7 @@
 // frame_hook/aten/plan_timer.h — times executables of a recorded graph on the tensors that it was recorded with.
 //
-// Runs like the call itself: without the GIL, on torch's threads, under the modes of this thread. Results are dropped, inputs only
-// read. What an operator warns of is dropped as well: it warns again when the program runs.
+// Runs like the call itself: without the GIL, on torch's threads, under the modes of this thread. Results are dropped,
+// inputs only read. What an operator warns of is dropped as well: it warns again when the program runs.
 #pragma once
 
 #include <ATen/core/Tensor.h>

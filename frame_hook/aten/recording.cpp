@@ -42,19 +42,22 @@ std::string name_of(PyObject* called) {
   const PyRef name = PyRef::steal(PyObject_GetAttrString(called, "__name__"));
   drop_error();
   const bool is_method = Py_TYPE(called) == &PyMethodDescr_Type;
-  return (is_method ? "Tensor." : "torch function ") + std::string(name && PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : Py_TYPE(called)->tp_name);
+  return (is_method ? "Tensor." : "torch function ") +
+         std::string(name && PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : Py_TYPE(called)->tp_name);
 }
 
 // Errors that come from the traced tensor's nature and not from the program.
 bool is_our_limit(const std::string& text) {
-  for (const char* part : {"INTERNAL ASSERT FAILED", "symbolic", "SymInt", "SymNode", "NYI", "DispatchKey Fake", "dispatch_on_subclass", "torch.fx", "sym_node"})
+  for (const char* part : {"INTERNAL ASSERT FAILED", "symbolic", "SymInt", "SymNode", "NYI", "DispatchKey Fake",
+                           "dispatch_on_subclass", "torch.fx", "sym_node"})
     if (text.find(part) != std::string::npos) return true;
   return false;
 }
 
 }  // namespace
 
-PyObject* TorchRecording::add_input(PyObject* tensor, const std::string& source_text, const std::vector<bool>& dynamic) {
+PyObject* TorchRecording::add_input(PyObject* tensor, const std::string& source_text,
+                                    const std::vector<bool>& dynamic) {
   HANDLE_TH_ERRORS
   const at::Tensor real = THPVariable_Unpack(tensor);
   at::Tensor traced = recorder_->add_input(real, source_text, dynamic);
@@ -76,12 +79,14 @@ PyObject* TorchRecording::add_float(double hint, const std::string& source_text)
   END_HANDLE_TH_ERRORS
 }
 
-// A 0-dim double promotes like a Python float beside a floating tensor that has dimensions. Beside integers a Python float promotes to the
-// default dtype; a kernel of float32 reads it rounded to that, kernels of halves do not.
+// A 0-dim double promotes like a Python float beside a floating tensor that has dimensions. Beside integers a Python
+// float promotes to the default dtype; a kernel of float32 reads it rounded to that, kernels of halves do not.
 FloatBeside TorchRecording::float_beside(PyObject* beside) {
   const at::Tensor& tensor = THPVariable_Unpack(beside);
   if (at::isFloatingType(tensor.scalar_type()) && tensor.dim() > 0) return FloatBeside::kDouble;
-  const at::ScalarType promoted = at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true) ? at::get_default_dtype_as_scalartype() : tensor.scalar_type();
+  const at::ScalarType promoted = at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true)
+                                      ? at::get_default_dtype_as_scalartype()
+                                      : tensor.scalar_type();
   if (promoted == at::kDouble) return FloatBeside::kDouble;
   return promoted == at::kFloat ? FloatBeside::kFloat : FloatBeside::kConstant;
 }
@@ -126,11 +131,14 @@ bool TorchRecording::accept_result(PyObject* result, PyObject* const* args, size
   if (is_tensor(result)) {
     const at::Tensor& tensor = THPVariable_Unpack(result);
     const graph::TracedTensorImpl* traced = graph::as_traced(tensor);
-    if (traced == nullptr) return std::find(args, args + count, result) != args + count || (refuse("unsupported_op", "a function that returns a tensor made outside of the trace"), false);
+    if (traced == nullptr)
+      return std::find(args, args + count, result) != args + count ||
+             (refuse("unsupported_op", "a function that returns a tensor made outside of the trace"), false);
     const bool as_given = traced->input >= 0 && inputs_[static_cast<size_t>(traced->input)].requires_grad();
     // Without grad mode a view of a parameter still says so, without a history.
     const bool as_view = !at::GradMode::is_enabled() && tensor.is_view();
-    return !tensor.requires_grad() || as_given || as_view || (refuse("unsupported_tensor", "a result that needs a gradient"), false);
+    return !tensor.requires_grad() || as_given || as_view ||
+           (refuse("unsupported_tensor", "a result that needs a gradient"), false);
   }
   if (depth > 2 || (!PyTuple_Check(result) && !PyList_CheckExact(result))) return true;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(result); ++i)
@@ -141,7 +149,8 @@ bool TorchRecording::accept_result(PyObject* result, PyObject* const* args, size
 // What torch says then is about its inside, nothing that a user can act on: it goes to the log.
 PyObject* TorchRecording::refuse_limit(PyObject* called, const std::string& words) {
   log::emit(log::Kind::TorchWords, "", {{"function", name_of(called)}, {"words", words}});
-  return refuse("unsupported_op", name_of(called) + ", whose own code needs a tensor with data, or sizes that are numbers,");
+  return refuse("unsupported_op",
+                name_of(called) + ", whose own code needs a tensor with data, or sizes that are numbers,");
 }
 
 template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* called, PyObject* const* args, size_t count) {
@@ -166,7 +175,8 @@ template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* called,
     PyErr_NormalizeException(&type, &value, &trace);
     const std::string text = class_of_error(type, value);
     PyErr_Restore(type, value, trace);
-    const bool reads_memory = text.find("unallocated storage") != std::string::npos || text.find("data is not allocated yet") != std::string::npos;
+    const bool reads_memory = text.find("unallocated storage") != std::string::npos ||
+                              text.find("data is not allocated yet") != std::string::npos;
     if (reads_memory) return refuse("data_dependent_value", "a function that reads a tensor's memory");
     return is_our_limit(text) ? refuse_limit(called, text) : nullptr;
   }
@@ -181,8 +191,10 @@ template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* called,
 }
 
 PyObject* TorchRecording::call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* kwnames) {
-  const size_t count = positional + (kwnames != nullptr ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0), first_node = op_count();
-  PyObject* result = recorded([&] { return PyObject_Vectorcall(callable, args, positional, kwnames); }, callable, args, count);
+  const size_t count = positional + (kwnames != nullptr ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0),
+               first_node = op_count();
+  PyObject* result =
+      recorded([&] { return PyObject_Vectorcall(callable, args, positional, kwnames); }, callable, args, count);
   if (result != nullptr) calls_.add_call(recorder_->graph(), first_node, callable, args, positional, kwnames, result);
   return result;
 }
@@ -266,14 +278,16 @@ Result<void> TorchRecording::check_overlap(const std::vector<size_t>& written) c
   if (!may_share_written(tensors, written.size())) return {};
   for (size_t w : written)
     for (size_t i = 0; i < inputs_.size(); ++i)
-      if (i != w && may_share_memory(inputs_[w], inputs_[i])) return Error{"overlapping_inputs", std::to_string(w) + " and " + std::to_string(i)};
+      if (i != w && may_share_memory(inputs_[w], inputs_[i]))
+        return Error{"overlapping_inputs", std::to_string(w) + " and " + std::to_string(i)};
   return {};
 }
 
 void TorchRecording::log_captured(const graph::CapturedGraph& captured) const {
   const graph::Graph& graph = captured.graph;
   if (log::enabled(log::Kind::Graph))
-    log::emit(log::Kind::Graph, captured.where, {{"graph", graph.name}, {"calls", std::to_string(calls_.size())}}, calls_.text(graph));
+    log::emit(log::Kind::Graph, captured.where, {{"graph", graph.name}, {"calls", std::to_string(calls_.size())}},
+              calls_.text(graph));
   graph::log_graph(graph, captured.where, "recording");
 }
 
@@ -290,13 +304,16 @@ Result<graph::CapturedGraph> TorchRecording::finish(const std::vector<PyObject*>
 }
 
 graph::MakeTimer TorchRecording::make_timer() {
-  return [this](const graph::ShapeEnv& shapes, runtime::KernelLoader& loader) { return std::make_unique<CallTimer>(values(), shapes, loader); };
+  return [this](const graph::ShapeEnv& shapes, runtime::KernelLoader& loader) {
+    return std::make_unique<CallTimer>(values(), shapes, loader);
+  };
 }
 
 // Called once: the call takes over what is known of the outputs.
 std::unique_ptr<CompiledCall> TorchRecording::bind(graph::CompiledGraph compiled, PyObject* user_backend) {
   std::unique_ptr<CompiledCall> call = planned_call(compiled, values());
-  if (user_backend != nullptr) call = make_user_call(user_backend, std::move(compiled.functional), std::move(call), inputs_);
+  if (user_backend != nullptr)
+    call = make_user_call(user_backend, std::move(compiled.functional), std::move(call), inputs_);
   return call ? with_output_facts(std::move(call), std::move(outputs_), inputs_.size()) : nullptr;
 }
 

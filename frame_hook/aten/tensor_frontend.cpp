@@ -19,8 +19,8 @@ namespace framejit::frame_hook {
 namespace {
 
 c10::DispatchKeySet ordinary_keys(c10::DispatchKey dense, c10::BackendComponent backend) {
-  return c10::DispatchKeySet({dense, c10::DispatchKey::ADInplaceOrView}) | c10::getAutogradRelatedKeySetFromBackend(backend) |
-         c10::getAutocastRelatedKeySetFromBackend(backend);
+  return c10::DispatchKeySet({dense, c10::DispatchKey::ADInplaceOrView}) |
+         c10::getAutogradRelatedKeySetFromBackend(backend) | c10::getAutocastRelatedKeySetFromBackend(backend);
 }
 
 // Why a tensor of an exact class cannot be traced; empty when it can.
@@ -70,7 +70,8 @@ class TorchFrontend final : public TensorFrontend {
     PyTypeObject* const type = Py_TYPE(object);
     if (!PyType_IsSubtype(type, torch_tensor_type())) return TensorClass::kNot;
     std::string why;
-    if (type != torch_tensor_type() && reinterpret_cast<PyObject*>(type) != TorchCallables::get().parameter_type()) why = std::string("subclass ") + type->tp_name;
+    if (type != torch_tensor_type() && reinterpret_cast<PyObject*>(type) != TorchCallables::get().parameter_type())
+      why = std::string("subclass ") + type->tp_name;
     else if (graph::as_traced(THPVariable_Unpack(object)) == nullptr) why = obstacle(THPVariable_Unpack(object));
     if (why.empty()) return TensorClass::kPlain;
     if (reason != nullptr) *reason = std::move(why);
@@ -80,7 +81,9 @@ class TorchFrontend final : public TensorFrontend {
   std::shared_ptr<const guards::ModeFacts> current_modes() override { return guards::current_mode_facts(); }
   bool records_nothing() override { return unsupported_mode().has_value(); }
   std::shared_ptr<void> save_modes() override { return std::make_shared<TorchModes>(TorchModes::current()); }
-  void restore_modes(const std::shared_ptr<void>& snapshot) override { static_cast<const TorchModes*>(snapshot.get())->apply(); }
+  void restore_modes(const std::shared_ptr<void>& snapshot) override {
+    static_cast<const TorchModes*>(snapshot.get())->apply();
+  }
   bool same_modes(const std::shared_ptr<void>& a, const std::shared_ptr<void>& b) override {
     return *static_cast<const TorchModes*>(a.get()) == *static_cast<const TorchModes*>(b.get());
   }
@@ -89,8 +92,12 @@ class TorchFrontend final : public TensorFrontend {
     for (size_t i = 0; i < count; ++i) all.push_back(&THPVariable_Unpack(tensors[i]));
     return may_share_written({all.data(), all.size()}, written);
   }
-  bool is_pure_without_tensors(PyObject* callable) override { return TorchCallables::get().is_pure_without_tensors(callable); }
-  bool answers_true_while_compiling(PyObject* callable) override { return TorchCallables::get().answers_true_while_compiling(callable); }
+  bool is_pure_without_tensors(PyObject* callable) override {
+    return TorchCallables::get().is_pure_without_tensors(callable);
+  }
+  bool answers_true_while_compiling(PyObject* callable) override {
+    return TorchCallables::get().answers_true_while_compiling(callable);
+  }
 };
 
 }  // namespace

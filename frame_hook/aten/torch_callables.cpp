@@ -14,7 +14,8 @@ namespace framejit::frame_hook {
 namespace {
 
 // Types whose instances are constants. Functions that read state are CONCRETE rows of trace/torch_special.def.
-constexpr const char* kPure[] = {"torch.Size", "torch.device", "torch.dtype", "torch.finfo", "torch.iinfo", "torch.layout", "torch.memory_format"};
+constexpr const char* kPure[] = {"torch.Size",  "torch.device", "torch.dtype",        "torch.finfo",
+                                 "torch.iinfo", "torch.layout", "torch.memory_format"};
 
 // Python functions that say whether a compiler is at work. Modules that are not loaded are not loaded for this.
 constexpr const char* kCompiling[] = {
@@ -37,7 +38,8 @@ PyRef find_path(std::string_view path) {
     PyRef object = PyRef::borrow(module);
     for (size_t at = end; object && at != std::string_view::npos;) {
       const size_t next = path.find('.', at + 1);
-      object = attribute_of(object.get(), std::string(path.substr(at + 1, next == std::string_view::npos ? next : next - at - 1)));
+      object = attribute_of(object.get(),
+                            std::string(path.substr(at + 1, next == std::string_view::npos ? next : next - at - 1)));
       at = next;
     }
     drop_error();
@@ -69,9 +71,11 @@ bool TorchCallables::answers_true_while_compiling(PyObject* callable) const {
   if (compiling_.count(callable) != 0) return true;
   // torch._dynamo may be loaded after us; its function is known by its module.
   if (!PyFunction_Check(callable)) return false;
-  if (PyUnicode_CompareWithASCIIString(reinterpret_cast<PyFunctionObject*>(callable)->func_name, "is_compiling") != 0) return false;
+  if (PyUnicode_CompareWithASCIIString(reinterpret_cast<PyFunctionObject*>(callable)->func_name, "is_compiling") != 0)
+    return false;
   PyObject* module = PyFunction_GetModule(callable);
-  return module != nullptr && PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "torch._dynamo.external_utils") == 0;
+  return module != nullptr && PyUnicode_Check(module) &&
+         PyUnicode_CompareWithASCIIString(module, "torch._dynamo.external_utils") == 0;
 }
 
 }  // namespace framejit::frame_hook

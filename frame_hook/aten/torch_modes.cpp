@@ -18,15 +18,18 @@ int autocast_nesting() {
 }
 
 bool same_flags(const c10::AutogradState& a, const c10::AutogradState& b) {
-  return a.get_grad_mode() == b.get_grad_mode() && a.get_inference_mode() == b.get_inference_mode() && a.get_fw_grad_mode() == b.get_fw_grad_mode() &&
-         a.get_multithreading_enabled() == b.get_multithreading_enabled() && a.get_view_replay_enabled() == b.get_view_replay_enabled();
+  return a.get_grad_mode() == b.get_grad_mode() && a.get_inference_mode() == b.get_inference_mode() &&
+         a.get_fw_grad_mode() == b.get_fw_grad_mode() &&
+         a.get_multithreading_enabled() == b.get_multithreading_enabled() &&
+         a.get_view_replay_enabled() == b.get_view_replay_enabled();
 }
 
 }  // namespace
 
 TorchModes TorchModes::current() {
   TorchModes modes;
-  for (size_t i = 0; i < kDevices.size(); ++i) modes.autocast_dtypes_[i] = at::autocast::get_autocast_dtype(kDevices[i]);
+  for (size_t i = 0; i < kDevices.size(); ++i)
+    modes.autocast_dtypes_[i] = at::autocast::get_autocast_dtype(kDevices[i]);
   modes.autocast_cache_ = at::autocast::is_autocast_cache_enabled();
   modes.autocast_nesting_ = autocast_nesting();
   modes.default_dtype_ = c10::get_default_dtype_as_scalartype();
@@ -37,16 +40,19 @@ void TorchModes::apply() const {
   c10::AutogradState::set_tls_state(autograd_);
   c10::impl::_force_tls_local_dispatch_key_set(keys_);
   for (size_t i = 0; i < kDevices.size(); ++i)
-    if (at::autocast::get_autocast_dtype(kDevices[i]) != autocast_dtypes_[i]) at::autocast::set_autocast_dtype(kDevices[i], autocast_dtypes_[i]);
+    if (at::autocast::get_autocast_dtype(kDevices[i]) != autocast_dtypes_[i])
+      at::autocast::set_autocast_dtype(kDevices[i], autocast_dtypes_[i]);
   at::autocast::set_autocast_cache_enabled(autocast_cache_);
   for (int n = autocast_nesting(); n < autocast_nesting_; ++n) at::autocast::increment_nesting();
   for (int n = autocast_nesting(); n > autocast_nesting_; --n) at::autocast::decrement_nesting();
-  if (c10::get_default_dtype_as_scalartype() != default_dtype_) c10::set_default_dtype(c10::scalarTypeToTypeMeta(default_dtype_));
+  if (c10::get_default_dtype_as_scalartype() != default_dtype_)
+    c10::set_default_dtype(c10::scalarTypeToTypeMeta(default_dtype_));
 }
 
 bool TorchModes::operator==(const TorchModes& other) const {
-  return same_flags(autograd_, other.autograd_) && keys_.included_ == other.keys_.included_ && keys_.excluded_ == other.keys_.excluded_ &&
-         autocast_dtypes_ == other.autocast_dtypes_ && autocast_cache_ == other.autocast_cache_ && autocast_nesting_ == other.autocast_nesting_ &&
+  return same_flags(autograd_, other.autograd_) && keys_.included_ == other.keys_.included_ &&
+         keys_.excluded_ == other.keys_.excluded_ && autocast_dtypes_ == other.autocast_dtypes_ &&
+         autocast_cache_ == other.autocast_cache_ && autocast_nesting_ == other.autocast_nesting_ &&
          default_dtype_ == other.default_dtype_;
 }
 

@@ -1,6 +1,7 @@
 // frame_hook/aten/torch_modes.h — the modes of torch that traced code may change, as a value.
 //
-// Grad and inference mode, autocast (on, dtypes, cache, nesting), default dtype. Thread-local but for the default dtype.
+// Grad and inference mode, autocast (on, dtypes, cache, nesting), default dtype. Thread-local but for the default
+// dtype.
 #pragma once
 
 #include <c10/core/AutogradState.h>

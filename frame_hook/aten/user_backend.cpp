@@ -20,7 +20,8 @@ struct GraphObject {
     return names;
   }
   py::tuple call(const py::args& inputs) const {
-    if (inputs.size() != graph.inputs.size()) throw py::type_error("the graph takes " + std::to_string(graph.inputs.size()) + " tensors");
+    if (inputs.size() != graph.inputs.size())
+      throw py::type_error("the graph takes " + std::to_string(graph.inputs.size()) + " tensors");
     std::vector<at::Tensor> tensors;
     for (py::handle input : inputs) tensors.push_back(input.cast<at::Tensor>());
     const std::vector<int64_t> symbols = graph::bind_symbols(graph, tensors);
@@ -46,18 +47,24 @@ py::object wrap_graph(graph::Graph graph, std::unique_ptr<CompiledCall> runner) 
   return py::cast(std::make_shared<GraphObject>(GraphObject{std::move(graph), std::move(runner)}));
 }
 
-// What a backend's function returned as a list or tuple of `count` tensors; null with an error set that says what is wrong with it.
+// What a backend's function returned as a list or tuple of `count` tensors; null with an error set that says what is
+// wrong with it.
 PyRef tensors_of(PyObject* result, size_t count) {
   if (!PyList_Check(result) && !PyTuple_Check(result)) {
-    PyErr_Format(PyExc_TypeError, "a backend's function must return a list or tuple of tensors, not %.100s", Py_TYPE(result)->tp_name);
+    PyErr_Format(PyExc_TypeError, "a backend's function must return a list or tuple of tensors, not %.100s",
+                 Py_TYPE(result)->tp_name);
     return {};
   }
   PyRef items = PyRef::steal(PySequence_Fast(result, ""));
   const auto n = items ? static_cast<size_t>(PySequence_Fast_GET_SIZE(items.get())) : 0;
-  if (items && n != count) return PyErr_Format(PyExc_ValueError, "a backend's function returned %zu values instead of %zu", n, count), PyRef();
+  if (items && n != count)
+    return PyErr_Format(PyExc_ValueError, "a backend's function returned %zu values instead of %zu", n, count), PyRef();
   for (size_t i = 0; i < n; ++i) {
     PyObject* item = PySequence_Fast_GET_ITEM(items.get(), static_cast<Py_ssize_t>(i));
-    if (!THPVariable_Check(item)) return PyErr_Format(PyExc_TypeError, "value %zu that a backend's function returned is not a tensor but %.100s", i, Py_TYPE(item)->tp_name), PyRef();
+    if (!THPVariable_Check(item))
+      return PyErr_Format(PyExc_TypeError, "value %zu that a backend's function returned is not a tensor but %.100s", i,
+                          Py_TYPE(item)->tp_name),
+             PyRef();
   }
   return items;
 }
@@ -82,7 +89,8 @@ class UserCall final : public CompiledCall {
     if (!items) return false;
     for (size_t i = 0; i < output_count; ++i) {
       const bool is_input = aliases_[i].kind == graph::OutputKind::kInput;
-      outputs[i] = Py_NewRef(is_input ? inputs[aliases_[i].of] : PySequence_Fast_GET_ITEM(items.get(), static_cast<Py_ssize_t>(i)));
+      outputs[i] = Py_NewRef(is_input ? inputs[aliases_[i].of]
+                                      : PySequence_Fast_GET_ITEM(items.get(), static_cast<Py_ssize_t>(i)));
     }
     return true;
   }
@@ -95,7 +103,8 @@ class UserCall final : public CompiledCall {
 
 }  // namespace
 
-std::unique_ptr<CompiledCall> make_user_call(PyObject* backend, graph::Graph functional, std::unique_ptr<CompiledCall> runner,
+std::unique_ptr<CompiledCall> make_user_call(PyObject* backend, graph::Graph functional,
+                                             std::unique_ptr<CompiledCall> runner,
                                              const std::vector<at::Tensor>& example_inputs) {
   const std::vector<graph::OutputAlias> aliases = functional.output_aliases;
   const size_t ops = functional.nodes.size();
@@ -107,7 +116,8 @@ std::unique_ptr<CompiledCall> make_user_call(PyObject* backend, graph::Graph fun
   }
   PyRef callable = PyRef::steal(PyObject_CallFunctionObjArgs(backend, graph.ptr(), examples.get(), nullptr));
   if (!callable) return nullptr;
-  if (callable.get() == graph.ptr()) return std::move(graph.cast<GraphObject&>().runner);  // the graph as it is: its errors are the program's
+  if (callable.get() == graph.ptr())
+    return std::move(graph.cast<GraphObject&>().runner);  // the graph as it is: its errors are the program's
   if (!PyCallable_Check(callable.get())) {
     PyErr_Format(PyExc_TypeError, "a backend must return a callable, not %.100s", Py_TYPE(callable.get())->tp_name);
     return nullptr;

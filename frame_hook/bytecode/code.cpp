@@ -7,7 +7,9 @@
 
 namespace framejit::frame_hook {
 
-uint8_t Code::local_kind(int slot) const { return static_cast<uint8_t>(PyBytes_AS_STRING(code->co_localspluskinds)[slot]); }
+uint8_t Code::local_kind(int slot) const {
+  return static_cast<uint8_t>(PyBytes_AS_STRING(code->co_localspluskinds)[slot]);
+}
 
 const ExceptionRange* Code::find_handler(int opcode_index) const {
   auto after = std::upper_bound(exception_table.begin(), exception_table.end(), opcode_index,
@@ -43,11 +45,12 @@ std::string place_of(PyCodeObject* code, int line) {
 }
 
 bool ends_flow(Op op) {
-  return op == Op::jump || op == Op::return_value || op == Op::return_const || op == Op::reraise || op == Op::raise_varargs;
+  return op == Op::jump || op == Op::return_value || op == Op::return_const || op == Op::reraise ||
+         op == Op::raise_varargs;
 }
 
-// Backward to a fixed point over rows of bits. A handler may be entered from any instruction of its range, so what it reads is
-// live throughout the range, even after a store.
+// Backward to a fixed point over rows of bits. A handler may be entered from any instruction of its range, so what it
+// reads is live throughout the range, even after a store.
 void Code::compute_liveness() const {
   live_words_ = static_cast<size_t>(local_count + 63) / 64 + 1;
   live_.assign(instructions.size() * live_words_, 0);
@@ -108,8 +111,9 @@ std::string to_text(const Code& code) {
     text += std::to_string(instruction.index) + " " + name_of(instruction.op) + operand_text(code, instruction) + "\n";
   }
   for (const ExceptionRange& range : code.exception_table)
-    text += "handler " + std::to_string(range.start) + ".." + std::to_string(range.end) + " to " + std::to_string(range.target) +
-            " depth " + std::to_string(range.depth) + (range.push_lasti ? " lasti" : "") + "\n";
+    text += "handler " + std::to_string(range.start) + ".." + std::to_string(range.end) + " to " +
+            std::to_string(range.target) + " depth " + std::to_string(range.depth) +
+            (range.push_lasti ? " lasti" : "") + "\n";
   return text;
 }
 

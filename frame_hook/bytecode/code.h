@@ -1,14 +1,19 @@
 // frame_hook/bytecode/code.h — a code object decoded into version-neutral instructions.
 //
-// In: a PyCodeObject of CPython 3.11 to 3.13. Out: Code: instructions with resolved operands, jumps and lines, the exception table, liveness.
-// Positions are indices into Code::instructions; indices ("code units") are CPython's, f_lasti / 2, what a frame is resumed at.
+// In: a PyCodeObject of CPython 3.11 to 3.13. Out: Code: instructions with resolved operands, jumps and lines, the
+// exception table, liveness.
+// Positions are indices into Code::instructions; indices ("code units") are CPython's, f_lasti / 2, what a frame is
+// resumed at.
 // What does not decode one to one:
-//   EXTENDED_ARG        belongs to the instruction after it: `index` is its first unit, `opcode_index` the opcode's own (f_lasti)
+//   EXTENDED_ARG        belongs to the instruction after it: `index` is its first unit, `opcode_index` the opcode's own
+//                       (f_lasti)
 //   KW_NAMES PRECALL CALL   are one `call`: `index` is the first unit of the three, `opcode_index` that of CALL
-//   LOAD_FAST_LOAD_FAST, STORE_FAST_LOAD_FAST, STORE_FAST_STORE_FAST   are two instructions of one index; kSecondHalf on the second,
+//   LOAD_FAST_LOAD_FAST, STORE_FAST_LOAD_FAST, STORE_FAST_STORE_FAST   are two instructions of one index; kSecondHalf
+//   on the second,
 //                       which cannot be resumed at
 //   CALL_INTRINSIC_1/2  become the neutral opcode of the intrinsic; CACHE units vanish
-// A Code borrows from its code object, which must outlive it. Immutable but for the lazily computed liveness (the GIL is held).
+// A Code borrows from its code object, which must outlive it. Immutable but for the lazily computed liveness (the GIL
+// is held).
 #pragma once
 
 #include <Python.h>
@@ -67,7 +72,9 @@ struct ExceptionRange {      // code units; sorted, not overlapping
   int target_position;
 };
 
-struct SourceSpan { int line = 0, end_line = 0, column = -1, end_column = -1; };  // -1: unknown; columns are UTF-8 bytes
+struct SourceSpan {
+  int line = 0, end_line = 0, column = -1, end_column = -1;
+};  // -1: unknown; columns are UTF-8 bytes
 
 // What a localsplus slot is.
 enum SlotKind : uint8_t { kHiddenSlot = 0x10, kLocalSlot = 0x20, kCellSlot = 0x40, kFreeSlot = 0x80 };

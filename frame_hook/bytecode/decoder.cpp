@@ -1,8 +1,9 @@
 // frame_hook/bytecode/decoder.cpp — Code::decode.
 //
-// In: co_code as PyCode_GetCode gives it (specialisation and instrumentation undone, caches zero), the line and exception tables.
-// One walk makes the instructions; a second resolves jump targets to positions. Version differences that a row cannot carry are
-// the conditions on kPythonVersion below, each with the release it came with.
+// In: co_code as PyCode_GetCode gives it (specialisation and instrumentation undone, caches zero), the line and
+// exception tables.
+// One walk makes the instructions; a second resolves jump targets to positions. Version differences that a row cannot
+// carry are the conditions on kPythonVersion below, each with the release it came with.
 #include <opcode.h>
 
 #include <string>
@@ -15,8 +16,9 @@ namespace {
 
 struct Intrinsic { int number; Op op; };
 // Include/internal/pycore_intrinsics.h; what is not listed concerns type parameters.
-constexpr Intrinsic kUnaryIntrinsics[] = {{1, Op::print_expr},     {2, Op::import_star},    {3, Op::stopiteration_error},
-                                          {4, Op::async_gen_wrap}, {5, Op::unary_positive}, {6, Op::list_to_tuple}};
+constexpr Intrinsic kUnaryIntrinsics[] = {{1, Op::print_expr},          {2, Op::import_star},
+                                          {3, Op::stopiteration_error}, {4, Op::async_gen_wrap},
+                                          {5, Op::unary_positive},      {6, Op::list_to_tuple}};
 constexpr Intrinsic kBinaryIntrinsics[] = {{1, Op::prep_reraise_star}};
 
 template <size_t N>
@@ -102,7 +104,8 @@ class Decoder {
     result_->instructions.reserve(unit_count_ / 2 + 1);
     for (int unit = 0; unit < unit_count_;) unit = decode_at(unit);
     read_exception_table();
-    for (Instruction& instruction : result_->instructions) instruction.target_position = result_->position_at(instruction.target);
+    for (Instruction& instruction : result_->instructions)
+      instruction.target_position = result_->position_at(instruction.target);
     for (ExceptionRange& range : result_->exception_table) range.target_position = result_->position_at(range.target);
     return result_;
   }

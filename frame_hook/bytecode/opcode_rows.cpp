@@ -1,4 +1,5 @@
-// frame_hook/bytecode/opcode_rows.cpp — the tables of opcodes.def as arrays: neutral opcodes by Op, raw opcodes by number.
+// frame_hook/bytecode/opcode_rows.cpp — the tables of opcodes.def as arrays: neutral opcodes by Op, raw opcodes by
+// number.
 #include "frame_hook/bytecode/opcode_rows.h"
 
 #include <opcode.h>
@@ -8,7 +9,8 @@
 namespace framejit::frame_hook {
 namespace {
 
-// opcode.h defines a macro per opcode that the running version has: the argument of OPCODE becomes its digits, or stays a word.
+// opcode.h defines a macro per opcode that the running version has: the argument of OPCODE becomes its digits, or stays
+// a word.
 #define FJ_AS_TEXT(x) #x
 #define FJ_EXPANDED(x) FJ_AS_TEXT(x)
 
@@ -25,7 +27,8 @@ constexpr int number_of(const char* text) {
 using enum Instruction::Flag;
 
 constexpr OpcodeRow kRows[] = {
-#define OPCODE(name, since, until, neutral, flags) {#name, number_of(FJ_EXPANDED(name)), since, until, Op::neutral, flags},
+#define OPCODE(name, since, until, neutral, flags) \
+  {#name, number_of(FJ_EXPANDED(name)), since, until, Op::neutral, flags},
 #include "frame_hook/bytecode/opcodes.def"
 };
 

@@ -50,7 +50,9 @@ PyObject* armed_bind(PyObject* self, PyObject* object, PyObject*) {
   return object && object != Py_None ? PyMethod_New(self, object) : Py_NewRef(self);
 }
 
-PyObject* armed_repr(PyObject* self) { return PyUnicode_FromFormat("<framejit compiled %R>", as_armed(self)->function); }
+PyObject* armed_repr(PyObject* self) {
+  return PyUnicode_FromFormat("<framejit compiled %R>", as_armed(self)->function);
+}
 
 PyMemberDef armed_members[] = {
     {"function", T_OBJECT_EX, offsetof(ArmedCall, function), READONLY, "the plain function"},

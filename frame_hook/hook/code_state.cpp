@@ -80,7 +80,8 @@ void CodeState::clear() {
   retire_entry(std::move(note));
 }
 
-void CodeState::take_entries(const std::function<bool(const EntryBase&)>& which, std::vector<std::unique_ptr<EntryBase>>& taken) {
+void CodeState::take_entries(const std::function<bool(const EntryBase&)>& which,
+                             std::vector<std::unique_ptr<EntryBase>>& taken) {
   for (const auto& site : sites_) {
     if (!site) continue;
     for (auto& entry : site->entries)
@@ -100,7 +101,8 @@ void for_each_code_state(const std::function<void(CodeState&)>& visit) {
 void reset_code_states() {
   // Dropping entries may free code objects, and with them states: hold all codes meanwhile.
   std::vector<PyRef> codes;
-  for_each_code_state([&](CodeState& state) { codes.push_back(PyRef::borrow(reinterpret_cast<PyObject*>(state.code()))); });
+  for_each_code_state(
+      [&](CodeState& state) { codes.push_back(PyRef::borrow(reinterpret_cast<PyObject*>(state.code()))); });
   for (const PyRef& code : codes)
     if (CodeState* state = CodeState::find(reinterpret_cast<PyCodeObject*>(code.get()))) state->clear();
 }
@@ -120,7 +122,8 @@ bool initialise_code_states() {
   extra_index = index;
   CodeState* state = CodeState::of(probe);
   void* by_api = nullptr;
-  const bool agrees = state && pyver::extra_get_by_api(probe, index, &by_api) == 0 && by_api == state && CodeState::find(probe) == state;
+  const bool agrees = state && pyver::extra_get_by_api(probe, index, &by_api) == 0 && by_api == state &&
+                      CodeState::find(probe) == state;
   Py_DECREF(probe);
   if (!agrees || all_states != nullptr) extra_index = -1;
   PyErr_Clear();

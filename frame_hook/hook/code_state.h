@@ -1,8 +1,11 @@
-// frame_hook/hook/code_state.h — what framejit keeps per code object: its decoded form, and the driver's entries per instruction.
+// frame_hook/hook/code_state.h — what framejit keeps per code object: its decoded form, and the driver's entries per
+// instruction.
 //
-// A CodeState lives in the code object's co_extra slot and dies with it; entries therefore never prolong the life of their code.
-// The driver owns what it derives from EntryBase. reset() drops all sites of all codes; sites and entries that a running call may
-// still use are kept until no LiveFrame exists (retired), so reset() during a call is safe. The GIL guards everything here.
+// A CodeState lives in the code object's co_extra slot and dies with it; entries therefore never prolong the life of
+// their code.
+// The driver owns what it derives from EntryBase. reset() drops all sites of all codes; sites and entries that a
+// running call may still use are kept until no LiveFrame exists (retired), so reset() during a call is safe. The GIL
+// guards everything here.
 #pragma once
 
 #include <Python.h>

@@ -1,9 +1,11 @@
-// frame_hook/hook/evaluator.h — executes neutral instructions natively on a live, linked frame. Internal to hook/: the face is LiveFrame.
+// frame_hook/hook/evaluator.h — executes neutral instructions natively on a live, linked frame. Internal to hook/: the
+// face is LiveFrame.
 //
-// In: a linked frame and its Code; the next instruction is the frame's. Out: how it stopped; the frame then stands at `index`, consistent.
-// Invariants: before anything that can run other code, the frame's current instruction and stack top are what the interpreter would
-// show, and old values are dropped only once the frame is consistent again. An instruction either completes or raises; one that is
-// not executed natively (or whose rare case is not) is left before it has any effect.
+// In: a linked frame and its Code; the next instruction is the frame's. Out: how it stopped; the frame then stands at
+// `index`, consistent.
+// Invariants: before anything that can run other code, the frame's current instruction and stack top are what the
+// interpreter would show, and old values are dropped only once the frame is consistent again. An instruction either
+// completes or raises; one that is not executed natively (or whose rare case is not) is left before it has any effect.
 //
 // Handlers are members named after the neutral opcode, by family: evaluator_{data,operator,call,control,exception}.cpp.
 #pragma once
@@ -39,10 +41,12 @@ class Evaluator {
   void sync() { pyver::set_stack_top(frame_, top_); }
   // Pops `count` operands, pushes `result` (unless null: an error is set), then drops the operands, lowest first.
   Flow consume(int count, PyObject* result);
-  Flow consume_status(int count, int status);                  // for operations without a result; negative: an error is set
+  Flow consume_status(int count, int status);  // for operations without a result; negative: an error is set
   Flow push_new(PyObject* value) { return value ? (push(value), Flow::next) : Flow::raise; }
   Flow push_bool(bool value) { return push_new(Py_NewRef(value ? Py_True : Py_False)); }
-  Flow consume_bool(int count, int truth) { return consume(count, truth < 0 ? nullptr : Py_NewRef(truth ? Py_True : Py_False)); }
+  Flow consume_bool(int count, int truth) {
+    return consume(count, truth < 0 ? nullptr : Py_NewRef(truth ? Py_True : Py_False));
+  }
   void store_local(int slot, PyObject* value);                 // steals
   Flow jump_to(const Instruction& instruction);                // polls if the instruction does
   Flow poll();
@@ -74,7 +78,8 @@ class Evaluator {
   PyObject* result_ = nullptr;   // of return and yield
 };
 
-// A Python function `lambda: None`; its RESUME does pending work where CPython exports nothing that does. Never run natively.
+// A Python function `lambda: None`; its RESUME does pending work where CPython exports nothing that does. Never run
+// natively.
 PyObject* trivial_function();
 bool make_trivial_function();
 

@@ -21,7 +21,8 @@ Flow Evaluator::call(const Instruction& i) {
   if (!callable) callable = base[1];
   else if (base[1]) arguments--, count++;
   if (names) count -= static_cast<size_t>(PyTuple_GET_SIZE(names));
-  // The callee may write the slot below the arguments for a moment; a collector that looks at a generator's stack must not see that.
+  // The callee may write the slot below the arguments for a moment; a collector that looks at a generator's stack must
+  // not see that.
   if (!pyver::is_generator_frame(frame_)) count |= PY_VECTORCALL_ARGUMENTS_OFFSET;
   return finish_call(operand_count, PyObject_Vectorcall(callable, arguments, count, names));
 }
@@ -78,7 +79,8 @@ Flow Evaluator::import_from(const Instruction& i) {
   if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return Flow::raise;
   PyErr_Clear();
   PyRef package = PyRef::steal(PyObject_GetAttrString(module, "__name__"));
-  PyRef full = PyRef::steal(package && PyUnicode_Check(package.get()) ? PyUnicode_FromFormat("%U.%U", package.get(), i.object) : nullptr);
+  PyRef full = PyRef::steal(
+      package && PyUnicode_Check(package.get()) ? PyUnicode_FromFormat("%U.%U", package.get(), i.object) : nullptr);
   PyObject* value = full ? PyImport_GetModule(full.get()) : nullptr;
   if (value) return push_new(value);
   PyErr_Clear();

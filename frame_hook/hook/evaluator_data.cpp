@@ -40,9 +40,11 @@ Flow Evaluator::swap(const Instruction& i) {
 Flow Evaluator::unbound(const Instruction& i, bool is_cell) {
   PyObject* name = code_.local_name(i.arg);
   if (!is_cell || i.arg < code_.local_count - code_.free_count) {
-    PyErr_Format(PyExc_UnboundLocalError, "cannot access local variable '%U' where it is not associated with a value", name);
+    PyErr_Format(PyExc_UnboundLocalError, "cannot access local variable '%U' where it is not associated with a value",
+                 name);
   } else {
-    PyErr_Format(PyExc_NameError, "cannot access free variable '%U' where it is not associated with a value in enclosing scope", name);
+    PyErr_Format(PyExc_NameError,
+                 "cannot access free variable '%U' where it is not associated with a value in enclosing scope", name);
     attach_name(name);
   }
   return Flow::raise;
@@ -165,8 +167,12 @@ Flow Evaluator::load_super_attr(const Instruction& i) {
   for (PyObject* operand : operands) Py_DECREF(operand);
   return Flow::next;
 }
-Flow Evaluator::store_attr(const Instruction& i) { return consume_status(2, PyObject_SetAttr(peek(1), i.object, peek(2))); }
-Flow Evaluator::delete_attr(const Instruction& i) { return consume_status(1, PyObject_SetAttr(peek(1), i.object, nullptr)); }
+Flow Evaluator::store_attr(const Instruction& i) {
+  return consume_status(2, PyObject_SetAttr(peek(1), i.object, peek(2)));
+}
+Flow Evaluator::delete_attr(const Instruction& i) {
+  return consume_status(1, PyObject_SetAttr(peek(1), i.object, nullptr));
+}
 
 // ---- building
 
@@ -214,7 +220,9 @@ Flow Evaluator::build_string(const Instruction& i) {
 }
 Flow Evaluator::list_append(const Instruction& i) { return consume_status(1, PyList_Append(peek(i.arg + 1), peek(1))); }
 Flow Evaluator::set_add(const Instruction& i) { return consume_status(1, PySet_Add(peek(i.arg + 1), peek(1))); }
-Flow Evaluator::map_add(const Instruction& i) { return consume_status(2, PyDict_SetItem(peek(i.arg + 2), peek(2), peek(1))); }
+Flow Evaluator::map_add(const Instruction& i) {
+  return consume_status(2, PyDict_SetItem(peek(i.arg + 2), peek(2), peek(1)));
+}
 
 // What is not iterable gets an error text of the interpreter's own.
 Flow Evaluator::list_extend(const Instruction& i) {
@@ -267,7 +275,8 @@ PyObject* not_iterable(PyObject* object) {
   return nullptr;
 }
 
-// At most `limit` items (negative: all) of an iterable as a list; the texts are those of Python/ceval.c, unpack_iterable.
+// At most `limit` items (negative: all) of an iterable as a list; the texts are those of Python/ceval.c,
+// unpack_iterable.
 PyObject* items_of(PyObject* iterable, int before, int after) {
   PyObject* iterator = PyObject_GetIter(iterable);
   if (!iterator) return not_iterable(iterable);
@@ -281,7 +290,9 @@ PyObject* items_of(PyObject* iterable, int before, int after) {
       continue;
     }
     if (!PyErr_Occurred())
-      PyErr_Format(PyExc_ValueError, after < 0 ? "not enough values to unpack (expected %d, got %zd)" : "not enough values to unpack (expected at least %d, got %zd)",
+      PyErr_Format(PyExc_ValueError,
+                   after < 0 ? "not enough values to unpack (expected %d, got %zd)"
+                             : "not enough values to unpack (expected at least %d, got %zd)",
                    before + (after < 0 ? 0 : after), PyList_GET_SIZE(items));
     fail();
   }
@@ -295,7 +306,8 @@ PyObject* items_of(PyObject* iterable, int before, int after) {
     if (!none) {
       fail();
     } else if (PyList_GET_SIZE(items) < before + after) {
-      PyErr_Format(PyExc_ValueError, "not enough values to unpack (expected at least %d, got %zd)", before + after, PyList_GET_SIZE(items));
+      PyErr_Format(PyExc_ValueError, "not enough values to unpack (expected at least %d, got %zd)", before + after,
+                   PyList_GET_SIZE(items));
       fail();
     }
     Py_XDECREF(none);

@@ -24,7 +24,8 @@ PyObject* exception_object(PyObject* raised, const char* otherwise) {
   if (PyExceptionClass_Check(raised)) {
     PyObject* made = PyObject_CallNoArgs(raised);
     if (!made || PyExceptionInstance_Check(made)) return made;
-    PyErr_Format(PyExc_TypeError, "calling %R should have returned an instance of BaseException, not %R", raised, Py_TYPE(made));
+    PyErr_Format(PyExc_TypeError, "calling %R should have returned an instance of BaseException, not %R", raised,
+                 Py_TYPE(made));
     Py_DECREF(made);
     return nullptr;
   }
@@ -53,7 +54,8 @@ Flow Evaluator::before_with(const Instruction&) {
 Flow Evaluator::with_except_start(const Instruction&) {
   PyObject* exception = peek(1);
   PyRef traceback = PyRef::steal(PyException_GetTraceback(exception));
-  PyObject* arguments[] = {nullptr, reinterpret_cast<PyObject*>(Py_TYPE(exception)), exception, traceback ? traceback.get() : Py_None};
+  PyObject* arguments[] = {nullptr, reinterpret_cast<PyObject*>(Py_TYPE(exception)), exception,
+                           traceback ? traceback.get() : Py_None};
   return push_new(PyObject_Vectorcall(peek(4), arguments + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
 }
 
@@ -113,7 +115,9 @@ Flow Evaluator::raise_varargs(const Instruction& i) {
   PyRef exception = PyRef::steal(exception_object(peek(i.arg), "exceptions must derive from BaseException"));
   if (exception && i.arg == 2) {
     PyObject* given = peek(1);
-    PyRef cause = given == Py_None ? PyRef() : PyRef::steal(exception_object(given, "exception causes must derive from BaseException"));
+    PyRef cause = given == Py_None
+                      ? PyRef()
+                      : PyRef::steal(exception_object(given, "exception causes must derive from BaseException"));
     if (cause || given == Py_None) PyException_SetCause(exception.get(), cause.release());
     else exception = PyRef();
   }

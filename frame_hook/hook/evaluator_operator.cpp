@@ -1,4 +1,5 @@
-// frame_hook/hook/evaluator_operator.cpp — unary and binary operators, comparisons, subscripts, slices, formatting, match tests.
+// frame_hook/hook/evaluator_operator.cpp — unary and binary operators, comparisons, subscripts, slices, formatting,
+// match tests.
 #include "frame_hook/hook/evaluator.h"
 
 namespace framejit::frame_hook {
@@ -11,12 +12,32 @@ PyObject* power(PyObject* a, PyObject* b) { return PyNumber_Power(a, b, Py_None)
 PyObject* inplace_power(PyObject* a, PyObject* b) { return PyNumber_InPlacePower(a, b, Py_None); }
 
 // In the order of NB_* in opcode.h.
-PyObject* (*const kBinary[])(PyObject*, PyObject*) = {
-    PyNumber_Add, PyNumber_And, PyNumber_FloorDivide, PyNumber_Lshift, PyNumber_MatrixMultiply, PyNumber_Multiply,
-    PyNumber_Remainder, PyNumber_Or, power, PyNumber_Rshift, PyNumber_Subtract, PyNumber_TrueDivide, PyNumber_Xor,
-    PyNumber_InPlaceAdd, PyNumber_InPlaceAnd, PyNumber_InPlaceFloorDivide, PyNumber_InPlaceLshift,
-    PyNumber_InPlaceMatrixMultiply, PyNumber_InPlaceMultiply, PyNumber_InPlaceRemainder, PyNumber_InPlaceOr, inplace_power,
-    PyNumber_InPlaceRshift, PyNumber_InPlaceSubtract, PyNumber_InPlaceTrueDivide, PyNumber_InPlaceXor};
+PyObject* (*const kBinary[])(PyObject*, PyObject*) = {PyNumber_Add,
+                                                      PyNumber_And,
+                                                      PyNumber_FloorDivide,
+                                                      PyNumber_Lshift,
+                                                      PyNumber_MatrixMultiply,
+                                                      PyNumber_Multiply,
+                                                      PyNumber_Remainder,
+                                                      PyNumber_Or,
+                                                      power,
+                                                      PyNumber_Rshift,
+                                                      PyNumber_Subtract,
+                                                      PyNumber_TrueDivide,
+                                                      PyNumber_Xor,
+                                                      PyNumber_InPlaceAdd,
+                                                      PyNumber_InPlaceAnd,
+                                                      PyNumber_InPlaceFloorDivide,
+                                                      PyNumber_InPlaceLshift,
+                                                      PyNumber_InPlaceMatrixMultiply,
+                                                      PyNumber_InPlaceMultiply,
+                                                      PyNumber_InPlaceRemainder,
+                                                      PyNumber_InPlaceOr,
+                                                      inplace_power,
+                                                      PyNumber_InPlaceRshift,
+                                                      PyNumber_InPlaceSubtract,
+                                                      PyNumber_InPlaceTrueDivide,
+                                                      PyNumber_InPlaceXor};
 
 PyObject* as_bool(PyObject* steals) {
   if (!steals || PyBool_Check(steals)) return steals;
@@ -54,7 +75,9 @@ Flow Evaluator::contains_op(const Instruction& i) {
 }
 
 Flow Evaluator::binary_subscr(const Instruction&) { return binary(PyObject_GetItem); }
-Flow Evaluator::store_subscr(const Instruction&) { return consume_status(3, PyObject_SetItem(peek(2), peek(1), peek(3))); }
+Flow Evaluator::store_subscr(const Instruction&) {
+  return consume_status(3, PyObject_SetItem(peek(2), peek(1), peek(3)));
+}
 Flow Evaluator::delete_subscr(const Instruction&) { return consume_status(2, PyObject_DelItem(peek(2), peek(1))); }
 
 Flow Evaluator::binary_slice(const Instruction&) {
@@ -90,7 +113,11 @@ Flow Evaluator::get_len(const Instruction&) {
   const Py_ssize_t length = PyObject_Length(peek(1));
   return length < 0 ? Flow::raise : push_new(PyLong_FromSsize_t(length));
 }
-Flow Evaluator::match_mapping(const Instruction&) { return push_bool(PyType_HasFeature(Py_TYPE(peek(1)), Py_TPFLAGS_MAPPING)); }
-Flow Evaluator::match_sequence(const Instruction&) { return push_bool(PyType_HasFeature(Py_TYPE(peek(1)), Py_TPFLAGS_SEQUENCE)); }
+Flow Evaluator::match_mapping(const Instruction&) {
+  return push_bool(PyType_HasFeature(Py_TYPE(peek(1)), Py_TPFLAGS_MAPPING));
+}
+Flow Evaluator::match_sequence(const Instruction&) {
+  return push_bool(PyType_HasFeature(Py_TYPE(peek(1)), Py_TPFLAGS_SEQUENCE));
+}
 
 }  // namespace framejit::frame_hook

@@ -68,7 +68,8 @@ Arming* find_arming(PyThreadState* thread, Frame* frame) {
   return nullptr;
 }
 
-PyObject* give_to_handler(PyThreadState* thread, Frame* frame, EvalFunction below, FrameFiller* filler, PyObject* options) {
+PyObject* give_to_handler(PyThreadState* thread, Frame* frame, EvalFunction below, FrameFiller* filler,
+                          PyObject* options) {
   CodeState* state = CodeState::of(pyver::code(frame));
   if (!state) {
     PyErr_Clear();
@@ -98,7 +99,8 @@ PyObject* one_shot_hook(PyThreadState* thread, Frame* frame, int throwing) {
 
 PyObject* standing_hook(PyThreadState* thread, Frame* frame, int throwing);
 
-// A hook that was installed above ours and had saved ours may be below us now: it would call us for the same frame for ever.
+// A hook that was installed above ours and had saved ours may be below us now: it would call us for the same frame for
+// ever.
 PyObject* pass_below(PyThreadState* thread, Frame* frame, int throwing) {
   static thread_local Frame* passing = nullptr;
   if (!below_standing || passing == frame) return pyver::interpret(thread, frame, throwing);
@@ -160,7 +162,8 @@ Result<void> initialise_hook() {
     PyErr_Clear();
   }
   if (usable) return {};
-  return Error{"hook_refused", "framejit does not run on this CPython (" + std::string(Py_GetVersion()) + "): " + refusal};
+  return Error{"hook_refused",
+               "framejit does not run on this CPython (" + std::string(Py_GetVersion()) + "): " + refusal};
 }
 
 const std::string& hook_refusal() { return refusal; }
@@ -173,8 +176,10 @@ void set_frame_handler(FrameHandler* handler) { armed_handler = handler; }
 
 namespace {
 
-// The calls below that find little stack left are kept out of the frames of those that do not: each level of a recursion counts.
-[[gnu::noinline]] PyObject* call_near_stack_end(PyObject* function, PyObject* const* arguments, size_t count_and_flag, PyObject* keyword_names) {
+// The calls below that find little stack left are kept out of the frames of those that do not: each level of a
+// recursion counts.
+[[gnu::noinline]] PyObject* call_near_stack_end(PyObject* function, PyObject* const* arguments, size_t count_and_flag,
+                                                PyObject* keyword_names) {
   if (c_stack_is_over()) {
     PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded: the C stack of this thread ends");
     return nullptr;
@@ -183,7 +188,8 @@ namespace {
   return PyObject_Vectorcall(function, arguments, count_and_flag, keyword_names);
 }
 
-[[gnu::noinline]] PyObject* call_with_hook(PyObject* function, PyObject* const* arguments, size_t count_and_flag, PyObject* keyword_names, PyObject* options) {
+[[gnu::noinline]] PyObject* call_with_hook(PyObject* function, PyObject* const* arguments, size_t count_and_flag,
+                                           PyObject* keyword_names, PyObject* options) {
   Arming arming{PyThreadState_Get(), code_of_callable(function), nullptr, options, nullptr};
   arm(arming);
   PyObject* result = PyObject_Vectorcall(function, arguments, count_and_flag, keyword_names);
@@ -193,8 +199,10 @@ namespace {
 
 }  // namespace
 
-PyObject* call_armed(PyObject* function, PyObject* const* arguments, size_t count_and_flag, PyObject* keyword_names, PyObject* options) {
-  if (!usable || !code_of_callable(function) || !armed_handler) return PyObject_Vectorcall(function, arguments, count_and_flag, keyword_names);
+PyObject* call_armed(PyObject* function, PyObject* const* arguments, size_t count_and_flag, PyObject* keyword_names,
+                     PyObject* options) {
+  if (!usable || !code_of_callable(function) || !armed_handler)
+    return PyObject_Vectorcall(function, arguments, count_and_flag, keyword_names);
   if (stack_is_low(PyThreadState_Get())) return call_near_stack_end(function, arguments, count_and_flag, keyword_names);
   return call_with_hook(function, arguments, count_and_flag, keyword_names, options);
 }
@@ -210,7 +218,8 @@ PyObject* call_into(PyObject* function, FrameFiller& filler) {
   arguments[0] = nullptr;
   for (int i = 0; i < count; i++) arguments[i + 1] = Py_None;
   PyRef names;
-  if (code->co_kwonlyargcount) names = PyRef::steal(PyTuple_GetSlice(code->co_localsplusnames, code->co_argcount, count));
+  if (code->co_kwonlyargcount)
+    names = PyRef::steal(PyTuple_GetSlice(code->co_localsplusnames, code->co_argcount, count));
   if (code->co_kwonlyargcount && !names) return nullptr;
   Arming arming{PyThreadState_Get(), reinterpret_cast<PyObject*>(code), function, nullptr, &filler};
   arm(arming);

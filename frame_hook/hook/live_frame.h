@@ -1,8 +1,11 @@
-// frame_hook/hook/live_frame.h — a frame that the hook owns: read it, write it, run it natively, and leave it in one of the legal ways.
+// frame_hook/hook/live_frame.h — a frame that the hook owns: read it, write it, run it natively, and leave it in one of
+// the legal ways.
 //
-// A handler gets a LiveFrame that is not entered: CPython does not count it, the thread does not show it. The order of use is
-//   pass_through(), or: enter(), then reads, writes and run() in any order, then exactly one of the leaving functions, whose
-//   result the handler returns at once. return_value() and hand_over() may be called without enter() when nothing ran in between.
+// A handler gets a LiveFrame that is not entered: CPython does not count it, the thread does not show it. The order of
+// use is
+//   pass_through(), or: enter(), then reads, writes and run() in any order, then exactly one of the leaving functions,
+//   whose result the handler returns at once. return_value() and hand_over() may be called without enter() when nothing
+//   ran in between.
 // After a leaving function the frame may be gone: touch nothing of it. "Index" is a code unit (Instruction::index).
 #pragma once
 
@@ -35,12 +38,14 @@ struct EvalResult {
 };
 
 struct EvalLimits {
-  const uint8_t* stop_units = nullptr;  // a byte per code unit: nonzero stops before it; not at the instruction run() starts with
+  const uint8_t* stop_units =
+      nullptr;  // a byte per code unit: nonzero stops before it; not at the instruction run() starts with
   int64_t budget = -1;                  // instructions; negative: no limit
 };
 
 struct HookStats {
-  uint64_t frames = 0, instructions = 0, returns = 0, raises = 0, yields = 0, hand_overs = 0, unwinds = 0, polls = 0, passed = 0;
+  uint64_t frames = 0, instructions = 0, returns = 0, raises = 0, yields = 0, hand_overs = 0, unwinds = 0, polls = 0,
+           passed = 0;
 };
 HookStats& hook_stats();
 
@@ -56,7 +61,9 @@ class LiveFrame {
   PyThreadState* thread() const { return thread_; }
   CodeState& state() const { return state_; }
   PyCodeObject* code() const { return state_.code(); }
-  const std::shared_ptr<const Code>& decoded() const { return state_.decoded(); }  // null with a Python error set: out of memory
+  const std::shared_ptr<const Code>& decoded() const {
+    return state_.decoded();
+  }  // null with a Python error set: out of memory
   bool is_generator() const;                 // a generator's or coroutine's own frame: may yield
   bool is_fresh() const;                     // nothing of it has run
   bool is_observed() const;                  // tracing, profiling or monitoring is on: pass through
@@ -66,12 +73,12 @@ class LiveFrame {
   int next_index() const;
   void set_next(int index);
   int current_index() const;
-  void set_current(int index);               // what tracebacks and f_lineno show while the caller works on the frame's behalf
+  void set_current(int index);  // what tracebacks and f_lineno show while the caller works on the frame's behalf
   std::span<PyObject*> locals() const;       // the slots themselves, owned by the frame
   std::span<PyObject*> stack() const;        // entries themselves, bottom first
   void push(PyObject* value);                // steals
-  // Swaps in all locals (co_nlocalsplus of them, null: unbound) and a whole stack, sets the next instruction, and only then drops
-  // the old values. Steals what `locals` and `stack` hold and leaves them holding nothing that is owned.
+  // Swaps in all locals (co_nlocalsplus of them, null: unbound) and a whole stack, sets the next instruction, and only
+  // then drops the old values. Steals what `locals` and `stack` hold and leaves them holding nothing that is owned.
   void replace(std::span<PyObject*> locals, std::span<PyObject*> stack, int next_index);
   PyObject* handled() const;                 // exception being handled, borrowed; null or None: none
   void set_handled(PyObject* exception);     // steals; null: none
@@ -81,7 +88,8 @@ class LiveFrame {
   bool is_entered() const { return entered_; }
   EvalResult run(const EvalLimits& limits = {});       // from next_index()
   EvalResult run_one() { return run({nullptr, 1}); }   // one instruction: a graph break
-  // An error is set, raised on behalf of the instruction at current_index(): adds the traceback entry, goes to the handler and on.
+  // An error is set, raised on behalf of the instruction at current_index(): adds the traceback entry, goes to the
+  // handler and on.
   EvalResult raise_and_run(const EvalLimits& limits = {});
   bool poll();                               // signals and the like; false: an error is set (raise_and_run it)
 

@@ -1,20 +1,25 @@
-// frame_hook/hook/pyver.h — the version layer: everything that depends on the layout of CPython's frames and thread states.
+// frame_hook/hook/pyver.h — the version layer: everything that depends on the layout of CPython's frames and thread
+// states.
 //
-// Only pyver_*.h may name a CPython-internal struct or include an internal header; only .cpp files of hook/ include this one.
-// One header per version, each defining the same functions in namespace pyver (inline; the GIL is held); what two versions share is
-// in pyver_until_312.h and pyver_since_312.h. "Index" is a code unit.
+// Only pyver_*.h may name a CPython-internal struct or include an internal header; only .cpp files of hook/ include
+// this one.
+// One header per version, each defining the same functions in namespace pyver (inline; the GIL is held); what two
+// versions share is in pyver_until_312.h and pyver_since_312.h. "Index" is a code unit.
 //
-//   code function globals builtins locals        fields of a frame; locals: co_nlocalsplus slots, the value stack follows
+//   code function globals builtins locals        fields of a frame; locals: co_nlocalsplus slots, the value stack
+//   follows
 //   locals_mapping                               f_locals of class bodies and exec, else null
 //   next_index set_next                          where a frame that is not running goes on
 //   current_index set_current                    the instruction that is executing: lines, f_lasti, tracebacks
-//   stack_base stack_top set_stack_top           the value stack; the top is written before anything that may look at the frame
-//   is_generator_frame is_incomplete             owned by a generator; before its RESUME (gets no traceback entry)
-//   FrameStack, and Link over it                 makes the frame the thread's current one while native code runs on it
-//   enter_recursion leave_recursion              what the interpreter counts per call; false: RecursionError set
+//   stack_base stack_top set_stack_top           the value stack; the top is written before anything that may look at
+//   the frame is_generator_frame is_incomplete             owned by a generator; before its RESUME (gets no traceback
+//   entry) FrameStack, and Link over it                 makes the frame the thread's current one while native code runs
+//   on it enter_recursion leave_recursion              what the interpreter counts per call; false: RecursionError set
 //   stack_is_low                                 the interpreter's own C recursion limit is near
-//   end_frame                                    clears an unlinked frame and pops it, or leaves that to the caller as the version wants
-//   suspend_generator                            a native yield: unlinked generator frame, next instruction behind the yield
+//   end_frame                                    clears an unlinked frame and pops it, or leaves that to the caller as
+//                                                the version wants
+//   suspend_generator                            a native yield: unlinked generator frame, next instruction behind the
+//                                                yield
 //   is_observed                                  tracing, profiling or monitoring is on: step aside
 //   breaker_is_set poll                          signals, GIL drop, async exceptions, GC
 //   take_exception give_exception                the raised exception as one normalised object (new reference; steals)

@@ -49,7 +49,8 @@ inline PyObject* take_exception() {
   return value;
 }
 inline void give_exception(PyObject* exception) {
-  PyErr_Restore(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(exception))), exception, PyException_GetTraceback(exception));
+  PyErr_Restore(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(exception))), exception,
+                PyException_GetTraceback(exception));
 }
 
 inline Py_ssize_t extra_request(freefunc free) { return _PyEval_RequestCodeExtraIndex(free); }

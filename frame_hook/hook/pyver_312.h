@@ -1,4 +1,5 @@
-// frame_hook/hook/pyver_312.h — CPython 3.12. The evaluator clears and pops its own frame, and nothing exported does that: own code.
+// frame_hook/hook/pyver_312.h — CPython 3.12. The evaluator clears and pops its own frame, and nothing exported does
+// that: own code.
 #pragma once
 
 #include "frame_hook/hook/pyver_since_312.h"
@@ -19,7 +20,8 @@ struct FrameStack {
   void pop(PyThreadState* thread, Frame*) { thread->cframe = own.previous; }
 };
 
-// A frame object that somebody else holds takes the frame over. The frame is unlinked: the thread's top frame is its caller.
+// A frame object that somebody else holds takes the frame over. The frame is unlinked: the thread's top frame is its
+// caller.
 inline void move_into_frame_object(PyThreadState* thread, PyFrameObject* object, Frame* frame) {
   auto* copy = reinterpret_cast<Frame*>(object->_f_frame_data);
   const size_t bytes = offsetof(Frame, localsplus) + sizeof(PyObject*) * static_cast<size_t>(frame->stacktop);

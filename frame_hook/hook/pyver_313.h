@@ -1,4 +1,5 @@
-// frame_hook/hook/pyver_313.h — CPython 3.13. instr_ptr is the current or next instruction; clearing and polling are exported.
+// frame_hook/hook/pyver_313.h — CPython 3.13. instr_ptr is the current or next instruction; clearing and polling are
+// exported.
 #pragma once
 
 #include "frame_hook/hook/pyver_since_312.h"

@@ -68,10 +68,14 @@ inline void* extra_get(PyCodeObject* code, Py_ssize_t index) {
   return slots && index < slots->count ? slots->values[index] : nullptr;
 }
 
-// make_function bits: 1 defaults, 2 keyword-only defaults, 4 annotations, 8 closure. A fresh function: nobody has seen it.
+// make_function bits: 1 defaults, 2 keyword-only defaults, 4 annotations, 8 closure. A fresh function: nobody has seen
+// it.
 inline void new_function_attribute(PyObject* function, int bit, PyObject* attribute) {
   auto* f = reinterpret_cast<PyFunctionObject*>(function);
-  PyObject*& field = bit == 1 ? f->func_defaults : bit == 2 ? f->func_kwdefaults : bit == 4 ? f->func_annotations : f->func_closure;
+  PyObject*& field = bit == 1   ? f->func_defaults
+                     : bit == 2 ? f->func_kwdefaults
+                     : bit == 4 ? f->func_annotations
+                                : f->func_closure;
   PyObject* old = field;
   field = attribute;
   Py_XDECREF(old);

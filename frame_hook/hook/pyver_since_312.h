@@ -1,4 +1,5 @@
-// frame_hook/hook/pyver_since_312.h — what CPython 3.12 and 3.13 share: a hook ends its own frames, monitoring, the unstable API.
+// frame_hook/hook/pyver_since_312.h — what CPython 3.12 and 3.13 share: a hook ends its own frames, monitoring, the
+// unstable API.
 #pragma once
 
 #include "frame_hook/hook/pyver_common.h"

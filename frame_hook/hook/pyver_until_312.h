@@ -1,4 +1,5 @@
-// frame_hook/hook/pyver_until_312.h — what CPython 3.11 and 3.12 share: prev_instr is the unit before the next; nothing exported polls.
+// frame_hook/hook/pyver_until_312.h — what CPython 3.11 and 3.12 share: prev_instr is the unit before the next; nothing
+// exported polls.
 #pragma once
 
 #include "frame_hook/hook/pyver_common.h"

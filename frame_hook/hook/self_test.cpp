@@ -1,4 +1,5 @@
-// frame_hook/hook/self_test.cpp — see self_test.h. Uses its own one-shot hook, since nothing else may be armed before it passes.
+// frame_hook/hook/self_test.cpp — see self_test.h. Uses its own one-shot hook, since nothing else may be armed before
+// it passes.
 #include "frame_hook/hook/self_test.h"
 
 #include "frame_hook/bytecode/opcode_rows.h"
@@ -42,7 +43,8 @@ std::string compare_fresh_frame(Frame* frame) {
   auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(probe->function));
   if (pyver::function(seen(frame, Fault::function)) != probe->function) return "the function of a frame";
   if (pyver::code(seen(frame, Fault::code)) != code) return "the code of a frame";
-  if (pyver::globals(seen(frame, Fault::globals)) != PyFunction_GET_GLOBALS(probe->function)) return "the globals of a frame";
+  if (pyver::globals(seen(frame, Fault::globals)) != PyFunction_GET_GLOBALS(probe->function))
+    return "the globals of a frame";
   if (!PyDict_Check(pyver::builtins(frame))) return "the builtins of a frame";
   if (pyver::next_index(frame) != 0) return "the instruction of a frame";
   if (pyver::is_generator_frame(frame)) return "the owner of a frame";
@@ -61,9 +63,11 @@ PyObject* probe_hook(PyThreadState* thread, Frame* frame, int throwing) {
   LiveFrame live(thread, frame, *state, nullptr);
   if (!live.enter()) return nullptr;
   EvalResult result = live.run({nullptr, probe->stop_at});
-  if (probe->fault == SelfTestFault::result && result.stop == EvalStop::returned) Py_SETREF(result.value, Py_NewRef(Py_None));
+  if (probe->fault == SelfTestFault::result && result.stop == EvalStop::returned)
+    Py_SETREF(result.value, Py_NewRef(Py_None));
   if (result.stop == EvalStop::reached) {
-    if (!pyver::is_incomplete(frame) && !pyver::agrees_with_api(frame)) probe->mismatch = "the public readers of a frame";
+    if (!pyver::is_incomplete(frame) && !pyver::agrees_with_api(frame))
+      probe->mismatch = "the public readers of a frame";
     PyFrameObject* top = PyThreadState_GetFrame(thread);
     PyCodeObject* shown = top ? PyFrame_GetCode(top) : nullptr;
     if (!pyver::is_incomplete(frame) && shown != pyver::code(frame)) probe->mismatch = "the current frame of a thread";
@@ -125,8 +129,8 @@ std::string run_self_test(SelfTestFault fault) {
   here.fault = fault;
   here.function = PyDict_GetItemString(names.get(), "probe");
   if (!here.function) return "the probe does not compile";
-  PyRef numbers[] = {PyRef::steal(PyLong_FromLong(1000)), PyRef::steal(PyLong_FromLong(3)), PyRef::steal(PyLong_FromLong(2000)),
-                     PyRef::steal(PyLong_FromLong(3000))};
+  PyRef numbers[] = {PyRef::steal(PyLong_FromLong(1000)), PyRef::steal(PyLong_FromLong(3)),
+                     PyRef::steal(PyLong_FromLong(2000)), PyRef::steal(PyLong_FromLong(3000))};
   for (int i = 0; i < 4; i++) here.arguments[i] = numbers[i].get();
   probe = &here;
   std::string mismatch = compare_runs();

@@ -23,7 +23,8 @@ class StressHandler : public FrameHandler {
     }
     if (!frame.enter()) return nullptr;
     const uint64_t draw = random_();
-    const int64_t budget = (draw & 7) == 0 ? -1 : static_cast<int64_t>((draw >> 8) % static_cast<uint64_t>(longest_ + 1));
+    const int64_t budget =
+        (draw & 7) == 0 ? -1 : static_cast<int64_t>((draw >> 8) % static_cast<uint64_t>(longest_ + 1));
     // Some frames are run instruction by instruction, as a graph break is.
     if ((draw & 0x70) == 0x70 && budget >= 0) return frame.conclude(stepwise(frame, budget));
     return frame.conclude(frame.run({nullptr, budget}));

@@ -1,5 +1,6 @@
-// frame_hook/hook/stress.h — FRAMEJIT_STRESS=<seed>: every Python frame runs natively for a random number of instructions and is then
-// handed to the interpreter mid-frame; exceptions are unwound natively. Proves hook and evaluator on programs of any kind.
+// frame_hook/hook/stress.h — FRAMEJIT_STRESS=<seed>: every Python frame runs natively for a random number of
+// instructions and is then handed to the interpreter mid-frame; exceptions are unwound natively. Proves hook and
+// evaluator on programs of any kind.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // frame_hook/resume/compile_frame.cpp — from a live frame to a segment: trace, recipe, graph, guards.
 //
-// A trace without tensor work that breaks in its own frame becomes a plain segment: guards that select it, no graph, no recipe. One
-// that breaks inside an inlined callee is a segment like any other, so that capture can go on inside the callee.
+// A trace without tensor work that breaks in its own frame becomes a plain segment: guards that select it, no graph, no
+// recipe. One that breaks inside an inlined callee is a segment like any other, so that capture can go on inside the
+// callee.
 #include <algorithm>
 #include <chrono>
 
@@ -51,7 +52,8 @@ void log_guards(const Segment& segment, const std::string& where) {
 
 void log_bytecode(const Code& code) {
   if (log::enabled(log::Kind::Bytecode))
-    log::emit(log::Kind::Bytecode, PyUnicode_AsUTF8(code.code->co_qualname), {{"instructions", std::to_string(code.instructions.size())}}, to_text(code));
+    log::emit(log::Kind::Bytecode, PyUnicode_AsUTF8(code.code->co_qualname),
+              {{"instructions", std::to_string(code.instructions.size())}}, to_text(code));
 }
 
 // Of FRAMEJIT_TRACE_ALL: loops of any length are met, and each break inside an inlined call is traced again from there.
@@ -89,12 +91,16 @@ std::string caret_text(const BreakPlace& place) {
   if (indent == std::string::npos) return "";
   std::string result = "    " + line.substr(indent);
   const size_t from = static_cast<size_t>(std::max(span.column, 0));
-  const size_t to = std::min(span.end_line == span.line && span.end_column >= 0 ? static_cast<size_t>(span.end_column) : line.size(), line.size());
+  const size_t to =
+      std::min(span.end_line == span.line && span.end_column >= 0 ? static_cast<size_t>(span.end_column) : line.size(),
+               line.size());
   if (span.column < 0 || from < indent || from >= to) return result;
   auto width = [&](size_t begin, size_t end) {  // in characters
-    return std::count_if(line.begin() + static_cast<long>(begin), line.begin() + static_cast<long>(end), [](char c) { return (c & 0xC0) != 0x80; });
+    return std::count_if(line.begin() + static_cast<long>(begin), line.begin() + static_cast<long>(end),
+                         [](char c) { return (c & 0xC0) != 0x80; });
   };
-  return result + "\n    " + std::string(static_cast<size_t>(width(indent, from)), ' ') + std::string(static_cast<size_t>(width(from, to)), '^');
+  return result + "\n    " + std::string(static_cast<size_t>(width(indent, from)), ' ') +
+         std::string(static_cast<size_t>(width(from, to)), '^');
 }
 
 // Exit, effects and outputs of the trace, in recipe order: what the exit needs first, then the writes.
@@ -122,9 +128,11 @@ template <class T> T take_or_break(Result<T> result) {
 }
 
 // Other threads run meanwhile, unless plans are timed.
-Result<graph::CompiledGraph> ask_compiler(Recording& recording, graph::CapturedGraph captured, const CompileOptions& options) {
+Result<graph::CompiledGraph> ask_compiler(Recording& recording, graph::CapturedGraph captured,
+                                          const CompileOptions& options) {
   try {
-    if (options.autotune) return graph::compiler().compile(std::move(captured), options.backend, recording.make_timer());
+    if (options.autotune)
+      return graph::compiler().compile(std::move(captured), options.backend, recording.make_timer());
     const Unlocked others_run;
     return graph::compiler().compile(std::move(captured), options.backend);
   } catch (const graph::NoInt64& e) {
@@ -148,7 +156,8 @@ bool compile_graph(FrameTrace& trace, const RecipeBuilder& recipe, Segment& segm
 void compile_guards(FrameTrace& trace, std::vector<guards::SourceId> wanted, PyCodeObject* code, Segment& segment) {
   trace.guards.size_facts = trace.recording->shapes().facts();
   trace.guards.symbol_count = trace.recording->shapes().symbol_count();
-  for (guards::SourceId source = 0; source < trace.guards.sources.size(); ++source)  // also where nobody asks for it: it may raise
+  for (guards::SourceId source = 0; source < trace.guards.sources.size();
+       ++source)  // also where nobody asks for it: it may raise
     if (trace.guards.sources[source].kind == guards::SourceKind::computed) wanted.push_back(source);
   wanted.insert(wanted.end(), trace.bound_sources.begin(), trace.bound_sources.end());
   auto program = guards::GuardProgram::compile(std::move(trace.guards), wanted, code);
@@ -164,7 +173,9 @@ std::vector<guards::SourceId> plan_memory(const FrameTrace& trace, Segment& segm
   segment.written_count = written.size();
   for (size_t i : written) sources.push_back(trace.input_sources[i]);
   for (const guards::Guard& guard : trace.guards.guards())  // of the other inputs those that are tensors
-    if (guard.kind == guards::GuardKind::tensor && std::find(sources.begin(), sources.end(), guard.source) == sources.end()) sources.push_back(guard.source);
+    if (guard.kind == guards::GuardKind::tensor &&
+        std::find(sources.begin(), sources.end(), guard.source) == sources.end())
+      sources.push_back(guard.source);
   return sources;
 }
 
@@ -176,7 +187,8 @@ std::vector<size_t> registers_of(const std::vector<guards::SourceId>& sources, c
   return registers;
 }
 
-std::unique_ptr<Segment> build_segment(FrameTrace& trace, const guards::FrameAccess& frame, const std::shared_ptr<const CompileOptions>& options) {
+std::unique_ptr<Segment> build_segment(FrameTrace& trace, const guards::FrameAccess& frame,
+                                       const std::shared_ptr<const CompileOptions>& options) {
   auto segment = std::make_unique<Segment>();
   segment->options = options;
   segment->steps = trace.steps;
@@ -186,19 +198,23 @@ std::unique_ptr<Segment> build_segment(FrameTrace& trace, const guards::FrameAcc
   if (!compile_graph(trace, recipe, *segment)) return nullptr;
   std::vector<guards::SourceId> wanted = recipe.wanted_sources();
   if (segment->call) wanted.insert(wanted.end(), trace.input_sources.begin(), trace.input_sources.end());
-  const std::vector<guards::SourceId> memory = segment->call ? plan_memory(trace, *segment) : std::vector<guards::SourceId>();
+  const std::vector<guards::SourceId> memory =
+      segment->call ? plan_memory(trace, *segment) : std::vector<guards::SourceId>();
   compile_guards(trace, wanted, frame.code, *segment);
   if (segment->call)
-    for (guards::SourceId source : trace.input_sources) segment->input_registers.push_back(segment->guards->register_of(source));
+    for (guards::SourceId source : trace.input_sources)
+      segment->input_registers.push_back(segment->guards->register_of(source));
   for (guards::SourceId source : memory) segment->memory_registers.push_back(segment->guards->register_of(source));
   segment->kept_registers = registers_of(wanted, *segment->guards);
   segment->recipe = recipe.finish([&](guards::SourceId source) { return segment->guards->register_of(source); });
   return segment;
 }
 
-// `until`: where the frame that runs natively meets the instruction that cannot be traced; -1: nowhere. Behind a trace that became
-// too long the next one would: the rest of the frame runs plainly.
-std::unique_ptr<Segment> plain_segment(FrameTrace& trace, BreakReason reason, int until, const guards::FrameAccess& frame, const std::shared_ptr<const CompileOptions>& options) {
+// `until`: where the frame that runs natively meets the instruction that cannot be traced; -1: nowhere. Behind a trace
+// that became too long the next one would: the rest of the frame runs plainly.
+std::unique_ptr<Segment> plain_segment(FrameTrace& trace, BreakReason reason, int until,
+                                       const guards::FrameAccess& frame,
+                                       const std::shared_ptr<const CompileOptions>& options) {
   auto segment = std::make_unique<Segment>();
   segment->options = options;
   segment->exit = ExitKind::plain;
@@ -206,7 +222,8 @@ std::unique_ptr<Segment> plain_segment(FrameTrace& trace, BreakReason reason, in
   segment->reason = reason;
   segment->where = trace.where;
   segment->overlapping = reason == BreakReason::overlapping_inputs;
-  const std::vector<guards::SourceId> memory = segment->overlapping ? plan_memory(trace, *segment) : std::vector<guards::SourceId>();
+  const std::vector<guards::SourceId> memory =
+      segment->overlapping ? plan_memory(trace, *segment) : std::vector<guards::SourceId>();
   compile_guards(trace, memory, frame.code, *segment);
   for (guards::SourceId source : memory) segment->memory_registers.push_back(segment->guards->register_of(source));
   return segment;
@@ -223,7 +240,10 @@ void count_break(BreakReason reason, const std::string& detail, const std::strin
   stats().graph_breaks += 1;
   stats().break_reasons[row_of(reason).name] += 1;
   if (log::enabled(log::Kind::Break))
-    log::emit(log::Kind::Break, where, {{"reason", row_of(reason).name}, {"detail", describe_break(reason, detail)}, {"hint", row_of(reason).hint}}, caret);
+    log::emit(
+        log::Kind::Break, where,
+        {{"reason", row_of(reason).name}, {"detail", describe_break(reason, detail)}, {"hint", row_of(reason).hint}},
+        caret);
 }
 
 void count_fallback(Fallback reason, const std::string& where, const std::string& detail) {
@@ -240,8 +260,8 @@ void count_fallback(Fallback reason, const std::string& where, const std::string
     log::emit(log::Kind::Fallback, where, {{"reason", row.name}, {"detail", detail.empty() ? row.what : detail}});
 }
 
-CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, int index, const std::shared_ptr<const CompileOptions>& options,
-                               const TraceHints& hints) {
+CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, int index,
+                               const std::shared_ptr<const CompileOptions>& options, const TraceHints& hints) {
   const auto start = Clock::now();
   CompileOutcome outcome;
   log_bytecode(*code);
@@ -269,7 +289,8 @@ CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr
       outcome.broke = true;
       outcome.reason = b.reason;
       outcome.detail = b.detail;
-      if (!options->whole) outcome.segment = plain_segment(trace, b.reason, stopped_at ? stopped_at->index : -1, frame, options);
+      if (!options->whole)
+        outcome.segment = plain_segment(trace, b.reason, stopped_at ? stopped_at->index : -1, frame, options);
     }
   }
   if (outcome.broke && (options->fullgraph || log::enabled(log::Kind::Break))) outcome.caret = caret_text(trace.place);

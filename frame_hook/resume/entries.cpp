@@ -75,7 +75,8 @@ std::string next_id(CodeNote& note) {
 
 Account& account_of(Site& site, const Options& options) {
   std::vector<Account>& accounts = note_of(site).accounts;
-  const auto known = std::find_if(accounts.begin(), accounts.end(), [&](const Account& account) { return account.options.lock() == options; });
+  const auto known = std::find_if(accounts.begin(), accounts.end(),
+                                  [&](const Account& account) { return account.options.lock() == options; });
   if (known != accounts.end()) return *known;
   std::erase_if(accounts, [](const Account& account) { return account.options.expired(); });
   Account& account = accounts.emplace_back();
@@ -87,11 +88,14 @@ Account& account_of(Site& site, const Options& options) {
 bool has_failed(const Site& site, const Options& options) {
   if (!site.note) return false;
   const std::vector<Account>& accounts = static_cast<const SiteNote&>(*site.note).accounts;
-  return std::any_of(accounts.begin(), accounts.end(), [&](const Account& account) { return account.failed && account.options.lock() == options; });
+  return std::any_of(accounts.begin(), accounts.end(),
+                     [&](const Account& account) { return account.failed && account.options.lock() == options; });
 }
 
 size_t entries_with(const Site& site, const Options& options, PyObject* self) {
-  return static_cast<size_t>(std::count_if(site.entries.begin(), site.entries.end(), [&](const auto& entry) { return takes_room(segment_of(entry), options, self); }));
+  return static_cast<size_t>(std::count_if(site.entries.begin(), site.entries.end(), [&](const auto& entry) {
+    return takes_room(segment_of(entry), options, self);
+  }));
 }
 
 std::vector<std::unique_ptr<EntryBase>> take_dead_entries(Site& site, const Options& options, bool& some_were_ours) {
@@ -109,12 +113,14 @@ std::vector<std::unique_ptr<EntryBase>> take_dead_entries(Site& site, const Opti
   return taken;
 }
 
-Refusal ask_account(Site& site, const Options& options, PyObject* self, std::vector<std::unique_ptr<EntryBase>>& evicted) {
+Refusal ask_account(Site& site, const Options& options, PyObject* self,
+                    std::vector<std::unique_ptr<EntryBase>>& evicted) {
   Account& account = account_of(site, options);
   const Refusal room = room_left(site, options, self);
   const bool full = room != Refusal::none;
   // fullgraph promises that nothing runs plainly: what dies is made anew as often as it is asked for.
-  const bool loses = account.losses >= kMostLosses && account.request == g_requests && !options->fullgraph && !is_free(options);
+  const bool loses =
+      account.losses >= kMostLosses && account.request == g_requests && !options->fullgraph && !is_free(options);
   if (!full && !loses) return Refusal::none;
   const uint64_t hits = all_hits(site, account, options);
   if (hits >= account.hits_spent + kHitsToEarn && !is_free(options)) account.hits_spent = hits;

@@ -1,13 +1,14 @@
 // frame_hook/resume/entries.h — what the driver keeps: entries, and an account of what compiles cost and gave.
 //
-// An account belongs to one instruction and one set of options. As many compiles as there is room for are free. Once the room is full,
-// or many entries in a row died before they had been used much, a compile must be earned by hits. So a working set that
-// outgrew the room moves on slowly, and a program that makes its objects anew in each call is left alone. A number that becomes a symbol
-// earns one too: older entries that have it as a constant are hardly asked for any more. Counts decide, never the
-// clock: equal programs get equal decisions. The GIL guards everything here.
+// An account belongs to one instruction and one set of options. As many compiles as there is room for are free. Once
+// the room is full, or many entries in a row died before they had been used much, a compile must be earned by hits. So
+// a working set that outgrew the room moves on slowly, and a program that makes its objects anew in each call is left
+// alone. A number that becomes a symbol earns one too: older entries that have it as a constant are hardly asked for
+// any more. Counts decide, never the clock: equal programs get equal decisions. The GIL guards everything here.
 //
-// Every live nn.Module has the whole room for its own methods, although all use the entries of all: layers that differ in a
-// number are as many programs. All together have kMostRooms rooms. What is left of modules that are gone takes everybody's room.
+// Every live nn.Module has the whole room for its own methods, although all use the entries of all: layers that differ
+// in a number are as many programs. All together have kMostRooms rooms. What is left of modules that are gone takes
+// everybody's room.
 #pragma once
 
 #include <memory>
@@ -28,15 +29,19 @@ struct SegmentEntry final : EntryBase {
   std::shared_ptr<Segment> segment;       // a running call keeps it through a reset
 };
 
-inline Segment& segment_of(const std::unique_ptr<EntryBase>& entry) { return *static_cast<SegmentEntry&>(*entry).segment; }
+inline Segment& segment_of(const std::unique_ptr<EntryBase>& entry) {
+  return *static_cast<SegmentEntry&>(*entry).segment;
+}
 
 struct CodeNote final : EntryBase {
   TraceHints hints;
-  uint64_t number = 0;                    // of the code object, from its first compile on, and how often it was compiled: the id of log events
+  uint64_t number =
+      0;  // of the code object, from its first compile on, and how often it was compiled: the id of log events
   uint64_t compiles = 0;
   bool was_called = false;                // under a stance that compiles in the second call
   int64_t calls = 0;                      // FRAMEJIT=1: that could have been compiled
-  int vain_tries = 0;                     // FRAMEJIT=1, of a function: compiles in a row that did not reach its return, or found no tensor work
+  int vain_tries =
+      0;  // FRAMEJIT=1, of a function: compiles in a row that did not reach its return, or found no tensor work
   bool functions_left_alone = false;
 };
 
@@ -44,7 +49,7 @@ constexpr uint64_t kHitsThatPay = 8;      // of an entry with tensor work, to be
 constexpr uint64_t kHitsToEarn = 16;      // at one instruction, since the last compile that had to be earned
 constexpr int kMostLosses = 32;           // in a row; an entry without tensor work loses more
 constexpr int kPlainLoss = 4;
-constexpr size_t kMostRooms = 16;         // at one instruction, of all modules together: every call looks at all entries
+constexpr size_t kMostRooms = 16;  // at one instruction, of all modules together: every call looks at all entries
 
 enum class Refusal : uint8_t {
   none,
@@ -75,20 +80,22 @@ bool has_failed(const Site& site, const Options& options);
 
 // The module whose method the frame runs, or null; borrowed.
 PyObject* self_of(const LiveFrame& frame);
-// "model.py:31 Net.forward": the line of the frame's next instruction. What nn.Module itself runs when a module is called is named by
-// the forward of the module's class.
+// "model.py:31 Net.forward": the line of the frame's next instruction. What nn.Module itself runs when a module is
+// called is named by the forward of the module's class.
 std::string place(const LiveFrame& frame);
 
 // Entries of other settings, or of other live modules, take nobody's room. self: the module whose method runs, or null.
 size_t entries_with(const Site& site, const Options& options, PyObject* self);
 
-// Takes out the entries whose guards name an object that died: they fit no more. The caller frees them, which may run Python code.
+// Takes out the entries whose guards name an object that died: they fit no more. The caller frees them, which may run
+// Python code.
 // Those of other options are not booked.
 std::vector<std::unique_ptr<EntryBase>> take_dead_entries(Site& site, const Options& options, bool& some_were_ours);
 
-// Whether a compile may be made here. `none` spends what it takes; where there was no room, the entry that was not used for longest is
-// moved to `evicted`.
-Refusal ask_account(Site& site, const Options& options, PyObject* self, std::vector<std::unique_ptr<EntryBase>>& evicted);
+// Whether a compile may be made here. `none` spends what it takes; where there was no room, the entry that was not used
+// for longest is moved to `evicted`.
+Refusal ask_account(Site& site, const Options& options, PyObject* self,
+                    std::vector<std::unique_ptr<EntryBase>>& evicted);
 
 // framejit.compile() was called: whoever asks anew is given new tries, whatever objects died before.
 void count_request();

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "frame_hook/resume/call_settings.h"
 #include "frame_hook/resume/entries.h"
 #include "frame_hook/resume/global_mode.h"
 #include "frame_hook/resume/stance.h"
@@ -20,14 +21,17 @@ namespace framejit::frame_hook {
 
 namespace {
 
-bool g_compiling = false;                 // guarded by the GIL; a forked child starts with it false (forget_running_compile)
-unsigned long g_own_code_thread = 0;      // where the running compile calls shape functions in Python; 0: it may call a user's backend, too
+bool g_compiling = false;  // guarded by the GIL; a forked child starts with it false (forget_running_compile)
+unsigned long g_own_code_thread =
+    0;  // where the running compile calls shape functions in Python; 0: it may call a user's backend, too
 PyObject* g_graph_break_error = nullptr;
 thread_local bool t_enabled = true;
 uint64_t g_uses = 0;                      // of entries: orders their last uses
 constexpr int kMostVainTries = 3;
 
-std::string count_text(size_t entries, size_t rooms = 1) { return std::to_string(entries) + "/" + std::to_string(rooms * static_cast<size_t>(config().entries)); }
+std::string count_text(size_t entries, size_t rooms = 1) {
+  return std::to_string(entries) + "/" + std::to_string(rooms * static_cast<size_t>(config().entries));
+}
 
 // Steals the references that a slot table holds for one frame.
 struct FrameContents {
@@ -49,7 +53,8 @@ struct Next {
 class Drive final {
  public:
   // `refusal`: if given, a frame that has not started is left to the caller instead of run plainly.
-  Drive(LiveFrame& frame, const Options& options, ToldInCall& told, bool* refusal = nullptr) : frame_(frame), options_(options), told_(told), refusal_(refusal) {}
+  Drive(LiveFrame& frame, const Options& options, ToldInCall& told, bool* refusal = nullptr)
+      : frame_(frame), options_(options), told_(told), refusal_(refusal) {}
 
   PyObject* run() {
     for (;;) {
@@ -110,8 +115,8 @@ struct Compiling {
   const CollectorWaits collector_waits;
 };
 
-// Resumes an inlined callee: the hook hands its fresh frame to on_frame with this context. Segment and run are those of the round
-// that resumes, further up this C stack.
+// Resumes an inlined callee: the hook hands its fresh frame to on_frame with this context. Segment and run are those of
+// the round that resumes, further up this C stack.
 class CalleeFiller final : public FrameFiller {
  public:
   CalleeFiller(const Segment& segment, SegmentRun& run, size_t level, const Options& options, ToldInCall& told)
@@ -136,7 +141,8 @@ class CalleeFiller final : public FrameFiller {
 
 Next Drive::plainly() {
   if (refusal_ && !frame_.is_entered()) return *refusal_ = true, Next::left(nullptr);
-  if (options_->every_frame) return frame_.is_entered() || frame_.enter() ? Next::left(frame_.conclude(frame_.run())) : Next::left(nullptr);
+  if (options_->every_frame)
+    return frame_.is_entered() || frame_.enter() ? Next::left(frame_.conclude(frame_.run())) : Next::left(nullptr);
   const OutsideOfModules outside;
   return Next::left(frame_.is_entered() ? frame_.hand_over() : frame_.pass_through());
 }
@@ -196,7 +202,8 @@ Next Drive::apply(const Segment& segment, SegmentRun& run) {
   if (segment.told != Told::nothing) told_.runs(segment, frame_.code());
   if (segment.exit == ExitKind::plain) return run_plain(segment);
   if (segment.exit == ExitKind::returned) {
-    if (segment.leaves_handler) frame_.set_handled(segment.handled == kUnbound ? nullptr : Py_NewRef(run.slots[segment.handled].get()));
+    if (segment.leaves_handler)
+      frame_.set_handled(segment.handled == kUnbound ? nullptr : Py_NewRef(run.slots[segment.handled].get()));
     return Next::left(frame_.return_value(run.slots[segment.returned].release()));
   }
   if (!frame_.is_entered() && !frame_.enter()) return Next::left(nullptr);
@@ -206,7 +213,8 @@ Next Drive::apply(const Segment& segment, SegmentRun& run) {
 void Drive::place_contents(const FramePlan& plan, const SegmentRun& run) {
   FrameContents contents(frame_, plan, run);
   frame_.replace(contents.locals, contents.stack, plan.index);
-  if (plan.writes_handled) frame_.set_handled(plan.handled == kUnbound ? nullptr : Py_NewRef(run.slots[plan.handled].get()));
+  if (plan.writes_handled)
+    frame_.set_handled(plan.handled == kUnbound ? nullptr : Py_NewRef(run.slots[plan.handled].get()));
 }
 
 Next Drive::resume(const Segment& segment, SegmentRun& run, size_t level) {
@@ -226,10 +234,12 @@ Next Drive::resume_callee(const Segment& segment, SegmentRun& run, size_t level)
   frame_.set_current(plan.index);
   CalleeFiller filler(segment, run, level + 1, options_, told_);
   const bool makes_object = plan.on_return == OnReturn::push_object;
-  const PyRef function = run.slots[segment.frames[level + 1].function], object = makes_object ? run.slots[plan.pending_object] : PyRef();
+  const PyRef function = run.slots[segment.frames[level + 1].function],
+              object = makes_object ? run.slots[plan.pending_object] : PyRef();
   PyRef value = PyRef::steal(call_into(function.get(), filler));
   if (value && makes_object) {
-    if (value.get() != Py_None) PyErr_Format(PyExc_TypeError, "__init__() should return None, not '%.200s'", Py_TYPE(value.get())->tp_name);
+    if (value.get() != Py_None)
+      PyErr_Format(PyExc_TypeError, "__init__() should return None, not '%.200s'", Py_TYPE(value.get())->tp_name);
     value = value.get() == Py_None ? object : PyRef();
   }
   if (!value) return after(frame_.raise_and_run({nullptr, 0}));
@@ -241,8 +251,9 @@ Next Drive::resume_callee(const Segment& segment, SegmentRun& run, size_t level)
 // The numbers of a long iterator are not a symbol each: a sum of them would be an expression without end.
 constexpr size_t kMostDynamicSources = 64;
 
-// Why no entry fits: counted and logged once, with the guard of the entry that comes closest. Numbers that differ from those of an
-// entry are symbols from now on. died: entries were dropped; that is the reason where no other entry is left.
+// Why no entry fits: counted and logged once, with the guard of the entry that comes closest. Numbers that differ from
+// those of an entry are symbols from now on. died: entries were dropped; that is the reason where no other entry is
+// left.
 void Drive::explain_misses(const guards::FrameAccess& access, Site& site, bool died) {
   std::vector<std::string>& dynamic = note_of(frame_.state()).hints.dynamic_sources;
   const size_t known = dynamic.size();
@@ -256,15 +267,19 @@ void Drive::explain_misses(const guards::FrameAccess& access, Site& site, bool d
     if (!failure) continue;
     missed += 1;
     for (const std::string& source : failure->changed)
-      if (dynamic.size() < kMostDynamicSources && std::find(dynamic.begin(), dynamic.end(), source) == dynamic.end()) dynamic.push_back(source);
+      if (dynamic.size() < kMostDynamicSources && std::find(dynamic.begin(), dynamic.end(), source) == dynamic.end())
+        dynamic.push_back(source);
     if (!closest || failure->held > closest->held) closest = failure;
   }
   if (missed == 0 && !died) return;
   if (dynamic.size() > known) account_of(site, options_).outgrown += 1;
   stats().recompiles += 1;
   if (!log::enabled(log::Kind::Recompile)) return;
-  const std::string guard = missed == 0 ? guards::kObjectIsGone : missed == 1 ? closest->text : closest->text + " (the closest of " + std::to_string(missed) + " entries)";
-  log::emit(log::Kind::Recompile, place(frame_), {{"count", count_text(entries_with(site, options_, self()))}, {"guard", guard}});
+  const std::string guard = missed == 0   ? guards::kObjectIsGone
+                            : missed == 1 ? closest->text
+                                          : closest->text + " (the closest of " + std::to_string(missed) + " entries)";
+  log::emit(log::Kind::Recompile, place(frame_),
+            {{"count", count_text(entries_with(site, options_, self()))}, {"guard", guard}});
 }
 
 // Says once that no further entries are made here, and which guard of the newest entry fails now.
@@ -272,14 +287,19 @@ void Drive::log_limit(Refusal refusal, const guards::FrameAccess& access, Site& 
   if (std::exchange(account_of(site, options_).limit_is_said, true)) return;
   const bool of_modules = refusal == Refusal::no_room_of_modules;
   const size_t entries = of_modules ? site.entries.size() : entries_with(site, options_, self());
-  const std::string detail = "plain Python from now on: " + std::to_string(entries) + " entries" + (of_modules ? " of all modules" : "");
-  if (log::enabled(log::Kind::Entry)) log::emit(log::Kind::Entry, place(frame_), {{"action", "limit"}, {"detail", detail}});
+  const std::string detail =
+      "plain Python from now on: " + std::to_string(entries) + " entries" + (of_modules ? " of all modules" : "");
+  if (log::enabled(log::Kind::Entry))
+    log::emit(log::Kind::Entry, place(frame_), {{"action", "limit"}, {"detail", detail}});
   if (!log::enabled(of_modules ? log::Kind::LimitOfModules : log::Kind::Limit)) return;
-  const auto newest = std::find_if(site.entries.begin(), site.entries.end(), [&](const auto& entry) { return segment_of(entry).options == options_; });
+  const auto newest = std::find_if(site.entries.begin(), site.entries.end(),
+                                   [&](const auto& entry) { return segment_of(entry).options == options_; });
   const auto failure = newest == site.entries.end() ? std::nullopt : segment_of(*newest).guards->explain(access);
   const std::string guard = failure ? failure->text : "none";
-  if (!of_modules) return log::emit(log::Kind::Limit, place(frame_), {{"count", count_text(entries)}, {"guard", guard}});
-  log::emit(log::Kind::LimitOfModules, place(frame_), {{"count", count_text(entries, kMostRooms)}, {"rooms", std::to_string(kMostRooms)}, {"guard", guard}});
+  if (!of_modules)
+    return log::emit(log::Kind::Limit, place(frame_), {{"count", count_text(entries)}, {"guard", guard}});
+  log::emit(log::Kind::LimitOfModules, place(frame_),
+            {{"count", count_text(entries, kMostRooms)}, {"rooms", std::to_string(kMostRooms)}, {"guard", guard}});
 }
 
 void Drive::log_eviction(const Segment& segment) {
@@ -293,7 +313,9 @@ void Drive::log_loss(Site& site) {
   if (std::exchange(account_of(site, options_).loss_is_said, true)) return;
   stats().left_alone += 1;
   if (!log::enabled(log::Kind::LeftAlone)) return;
-  log::emit(log::Kind::LeftAlone, place(frame_), {{"reason", "one compiled entry after the other went before " + std::to_string(kHitsThatPay) + " calls had used it: " + guards::kObjectIsGone}});
+  log::emit(log::Kind::LeftAlone, place(frame_),
+            {{"reason", "one compiled entry after the other went before " + std::to_string(kHitsThatPay) +
+                            " calls had used it: " + guards::kObjectIsGone}});
 }
 
 // A function that FRAMEJIT=1 found is compiled to its return or not at all.
@@ -302,8 +324,11 @@ void Drive::count_vain_try(const CompileOutcome& outcome) {
   if (++note.vain_tries < kMostVainTries || std::exchange(note.functions_left_alone, true)) return;
   stats().left_alone += 1;
   if (!log::enabled(log::Kind::LeftAlone)) return;
-  const std::string why = outcome.broke ? std::string(row_of(outcome.reason).name) + " at " + outcome.where : "no tensor work";
-  log::emit(log::Kind::LeftAlone, place(frame_), {{"reason", std::to_string(kMostVainTries) + " tries in a row did not compile this function as a whole: " + why}});
+  const std::string why =
+      outcome.broke ? std::string(row_of(outcome.reason).name) + " at " + outcome.where : "no tensor work";
+  log::emit(log::Kind::LeftAlone, place(frame_),
+            {{"reason",
+              std::to_string(kMostVainTries) + " tries in a row did not compile this function as a whole: " + why}});
 }
 
 std::string Drive::failing_guards(const guards::FrameAccess& access, const Site& site) const {
@@ -320,12 +345,16 @@ std::string Drive::failing_guards(const guards::FrameAccess& access, const Site&
   return text;
 }
 
-// fullgraph=True promises that nothing runs plainly: where no entry fits and none may be made, the call says which guards fail.
+// fullgraph=True promises that nothing runs plainly: where no entry fits and none may be made, the call says which
+// guards fail.
 std::string Drive::limit_error(Refusal refusal, const guards::FrameAccess& access, const Site& site) const {
   const bool of_modules = refusal == Refusal::no_room_of_modules;
-  const std::string count = of_modules ? count_text(site.entries.size(), kMostRooms) + " entries of all modules" : count_text(entries_with(site, options_, self())) + " entries";
-  return place(frame_) + ": " + count + " with fullgraph=True, and none fits this call. " + failing_guards(access, site) +
-         "\nhint: pass what differs as a tensor, or keep it out of the compiled function; FRAMEJIT_ENTRIES allows more entries";
+  const std::string count = of_modules ? count_text(site.entries.size(), kMostRooms) + " entries of all modules"
+                                       : count_text(entries_with(site, options_, self())) + " entries";
+  return place(frame_) + ": " + count + " with fullgraph=True, and none fits this call. " +
+         failing_guards(access, site) +
+         "\nhint: pass what differs as a tensor, or keep it out of the compiled function; FRAMEJIT_ENTRIES allows more "
+         "entries";
 }
 
 // Where the segment begins; before its first line a frame has no place in tracebacks.
@@ -338,7 +367,8 @@ void Drive::run_prologue() {
   if (frame_.run({stops.data(), -1}).stop == EvalStop::raised) drop_error();
 }
 
-// The error that is set leaves the frame, whatever the frame handles: it is about the compile. at: f_lasti of its traceback entry.
+// The error that is set leaves the frame, whatever the frame handles: it is about the compile. at: f_lasti of its
+// traceback entry.
 Next Drive::leave_with_error(int at) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -351,7 +381,8 @@ Next Drive::leave_with_error(int at) {
   if (frame_.is_fresh()) run_prologue();
   PyErr_Restore(type, value, traceback);
   if (at >= 0) frame_.set_current(at);
-  if (PyRef frame = PyRef::steal(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(frame_.thread())))) PyTraceBack_Here(reinterpret_cast<PyFrameObject*>(frame.get()));
+  if (PyRef frame = PyRef::steal(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(frame_.thread()))))
+    PyTraceBack_Here(reinterpret_cast<PyFrameObject*>(frame.get()));
   return Next::left(frame_.raise());
 }
 
@@ -400,8 +431,10 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   }
   if (interrupt_is_kept()) return nullptr;
   if (options_->fullgraph && outcome.broke && outcome.reason != BreakReason::exception_raised && !PyErr_Occurred())
-    PyErr_Format(g_graph_break_error ? g_graph_break_error : PyExc_RuntimeError, "%s: graph break with fullgraph=True: %s: %s\n%s\nhint: %s", outcome.where.c_str(),
-                 row_of(outcome.reason).name, describe_break(outcome.reason, outcome.detail).c_str(), outcome.caret.c_str(), row_of(outcome.reason).hint);
+    PyErr_Format(g_graph_break_error ? g_graph_break_error : PyExc_RuntimeError,
+                 "%s: graph break with fullgraph=True: %s: %s\n%s\nhint: %s", outcome.where.c_str(),
+                 row_of(outcome.reason).name, describe_break(outcome.reason, outcome.detail).c_str(),
+                 outcome.caret.c_str(), row_of(outcome.reason).hint);
   if (PyErr_Occurred()) {
     next = leave_with_error(outcome.at);
     return nullptr;
@@ -409,7 +442,8 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   if (options_->whole && (!outcome.segment || !outcome.segment->call)) return count_vain_try(outcome), nullptr;
   if (!outcome.segment) return nullptr;
   if (options_->whole) note_of(frame_.state()).vain_tries = 0;
-  if (outcome.reason == BreakReason::interrupted || outcome.reason == BreakReason::no_memory) return std::move(outcome.segment);  // not where the next call should stop
+  if (outcome.reason == BreakReason::interrupted || outcome.reason == BreakReason::no_memory)
+    return std::move(outcome.segment);  // not where the next call should stop
   auto entry = std::make_unique<SegmentEntry>(std::move(outcome.segment));
   auto segment = entry->segment;
   segment->last_use = ++g_uses;
@@ -421,7 +455,8 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
 
 Next Drive::round() {
   if (c_stack_is_low()) return plainly_because(Fallback::stack_low);
-  if (frame_.is_entered() && !frame_.is_fresh() && tensor_frontend() && tensor_frontend()->records_nothing()) return run_under_mode();
+  if (frame_.is_entered() && !frame_.is_fresh() && tensor_frontend() && tensor_frontend()->records_nothing())
+    return run_under_mode();
   const int index = frame_.next_index();
   const guards::FrameAccess access = frame_.access();
   Site* site = frame_.state().find_site(index);
@@ -429,7 +464,8 @@ Next Drive::round() {
   SegmentRun run;
   for (auto& entry : site->entries) {
     const std::shared_ptr<Segment> segment = static_cast<SegmentEntry&>(*entry).segment;
-    if (segment->options != options_ || (segment->told != Told::nothing && !told_.fits(*segment, frame_.state()))) continue;
+    if (segment->options != options_ || (segment->told != Told::nothing && !told_.fits(*segment, frame_.state())))
+      continue;
     const RunStatus status = segment->run(access, run);
     if (status == RunStatus::missed) continue;
     if (status != RunStatus::done) return no_result(status, *segment);
@@ -448,12 +484,14 @@ Next Drive::miss_under(Stance stance, const guards::FrameAccess& access, int ind
   if (stance == Stance::fail) {
     Site& site = frame_.state().site(index);
     const bool has_entries = entries_with(site, options_, self()) > 0;
-    const std::string text = place(frame_) + ": would compile, and torch.compiler.set_stance(\"fail_on_recompile\") forbids it. " +
+    const std::string text = place(frame_) +
+                             ": would compile, and torch.compiler.set_stance(\"fail_on_recompile\") forbids it. " +
                              (has_entries ? failing_guards(access, site) : "Nothing is compiled here yet.");
     PyErr_SetString(PyExc_RuntimeError, text.c_str());
     return leave_with_error(here());
   }
-  if (stance == Stance::second_call && frame_.is_fresh() && !std::exchange(note_of(frame_.state()).was_called, true)) return plainly();
+  if (stance == Stance::second_call && frame_.is_fresh() && !std::exchange(note_of(frame_.state()).was_called, true))
+    return plainly();
   return {};
 }
 
@@ -462,7 +500,8 @@ Next Drive::miss(const guards::FrameAccess& access, int index) {
   if (options_->whole && note_of(frame_.state()).functions_left_alone) return plainly();
   if (const Stance stance = stance_now(); stance != Stance::compile)
     if (const Next next = miss_under(stance, access, index); next.leave) return next;
-  if (g_compiling) return PyThread_get_thread_ident() == g_own_code_thread ? plainly() : plainly_because(Fallback::compile_running);
+  if (g_compiling)
+    return PyThread_get_thread_ident() == g_own_code_thread ? plainly() : plainly_because(Fallback::compile_running);
   Next next;
   const std::shared_ptr<Segment> segment = compile(access, index, next);
   if (interrupt_is_kept()) return raise_interrupt(index);
@@ -474,69 +513,19 @@ Next Drive::miss(const guards::FrameAccess& access, int index) {
   return apply(*segment, run);
 }
 
-constexpr const char* kOptionsName = "framejit.CompileOptions";
-PyObject* g_last_settings = nullptr;      // borrowed: its options are dropped with it
-const Options* g_last_options = nullptr;
-
-std::shared_ptr<CompileOptions> read_settings(PyObject* settings) {
-  auto made = std::make_shared<CompileOptions>();
-  auto attribute = [&](const char* name) { return PyRef::steal(PyObject_GetAttrString(settings, name)); };
-  const PyRef fullgraph = attribute("fullgraph"), dynamic = attribute("dynamic"), backend = attribute("backend"), autotune = attribute("autotune");
-  if (!fullgraph || !dynamic || !backend || !autotune) return nullptr;
-  made->fullgraph = PyObject_IsTrue(fullgraph.get()) == 1;
-  made->dynamic = dynamic.get() == Py_None ? -1 : PyObject_IsTrue(dynamic.get());
-  made->autotune = PyObject_IsTrue(autotune.get()) == 1;
-  if (PyUnicode_Check(backend.get())) {
-    made->backend = PyUnicode_AsUTF8(backend.get());
-  } else {
-    made->backend = "eager";
-    made->user_backend = backend.get();
-  }
-  return made;
-}
-
-// The settings object is gone, so nobody can call what was compiled with it.
-void drop_options(PyObject* capsule) {
-  auto* options = static_cast<Options*>(PyCapsule_GetPointer(capsule, kOptionsName));
-  if (g_last_options == options) g_last_options = nullptr;
-  drop_entries([&](const EntryBase& entry) { return static_cast<const SegmentEntry&>(entry).segment->options == *options; });
-  delete options;
-}
-
-// The settings object of a compile() call (options.py: Options) as the stages want it; null with a Python error set. It is kept in
-// the object's own dict and dies with it: what a user gave as backend lives no longer than the callables compiled with it.
-const Options* options_of(PyObject* settings) {
-  static const Options* const defaults = new Options(std::make_shared<CompileOptions>());
-  if (!settings || settings == Py_None) return defaults;
-  if (g_last_options && settings == g_last_settings) return g_last_options;
-  static PyObject* const name = PyUnicode_InternFromString("_compile_options");
-  PyRef capsule = PyRef::steal(PyObject_GenericGetAttr(settings, name));
-  if (!capsule) {
-    drop_error();
-    auto made = read_settings(settings);
-    if (!made) return nullptr;
-    auto* options = new Options(std::move(made));
-    capsule = PyRef::steal(PyCapsule_New(options, kOptionsName, drop_options));
-    if (!capsule) return delete options, nullptr;
-    if (PyObject_GenericSetAttr(settings, name, capsule.get()) < 0) return nullptr;
-  }
-  g_last_settings = settings;
-  return g_last_options = static_cast<const Options*>(PyCapsule_GetPointer(capsule.get(), kOptionsName));
-}
-
-}  // namespace
-
-namespace {
-
 bool is_left_alone(LiveFrame& frame) {
   stats().frames += 1;
   if (!t_enabled || stance_now() == Stance::plain) return true;
-  if (frame.is_generator() || (frame.code()->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR))) return true;
+  if (frame.is_generator() || (frame.code()->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)))
+    return true;
   const guards::FrameAccess access = frame.access();
   const bool has_odd_globals = !PyDict_CheckExact(access.globals) || !PyDict_CheckExact(access.builtins);
   if (!has_odd_globals && !frame.is_observed() && frame.decoded()) return false;
   drop_error();
-  count_fallback(has_odd_globals ? Fallback::odd_globals : frame.is_observed() ? Fallback::observed : Fallback::undecodable, place(frame));
+  count_fallback(has_odd_globals       ? Fallback::odd_globals
+                 : frame.is_observed() ? Fallback::observed
+                                       : Fallback::undecodable,
+                 place(frame));
   return true;
 }
 
@@ -567,7 +556,9 @@ std::optional<PyObject*> FrameDriver::try_frame(LiveFrame& frame, const Options&
 
 void FrameDriver::on_request() { count_request(); }
 
-void FrameDriver::on_stack_end(PyCodeObject* code) { count_fallback(Fallback::stack_low, place_of(code, code->co_firstlineno)); }
+void FrameDriver::on_stack_end(PyCodeObject* code) {
+  count_fallback(Fallback::stack_low, place_of(code, code->co_firstlineno));
+}
 
 void FrameDriver::reset() {
   reset_code_states();

@@ -1,8 +1,9 @@
-// frame_hook/resume/frame_driver.h — what happens to a frame that the hook took: look up, compile on a miss, run, resume.
+// frame_hook/resume/frame_driver.h — what happens to a frame that the hook took: look up, compile on a miss, run,
+// resume.
 //
-// A frame goes round a loop: at the instruction it stands at, an entry that fits is run; a miss is explained and compiled; a break
-// is one instruction run natively on the live frame; then the loop goes on after it. The frame leaves by a return, by an
-// exception, or handed over to the interpreter. Internal errors are caught here and nowhere else.
+// A frame goes round a loop: at the instruction it stands at, an entry that fits is run; a miss is explained and
+// compiled; a break is one instruction run natively on the live frame; then the loop goes on after it. The frame leaves
+// by a return, by an exception, or handed over to the interpreter. Internal errors are caught here and nowhere else.
 // Nobody waits for a compile: a thread that finds one going on, or re-enters, runs plainly.
 #pragma once
 
@@ -19,7 +20,8 @@ class FrameDriver final : public FrameHandler {
   PyObject* on_frame(LiveFrame& frame, PyObject* options) override;
   // A frame that nobody named: FRAMEJIT_TRACE_ALL. What runs while a compile does is left alone.
   PyObject* on_frame(LiveFrame& frame, const std::shared_ptr<const CompileOptions>& options);
-  // A frame that FRAMEJIT=1 found. Nothing: it was not compiled, nothing of it has run, and the caller passes it through.
+  // A frame that FRAMEJIT=1 found. Nothing: it was not compiled, nothing of it has run, and the caller passes it
+  // through.
   std::optional<PyObject*> try_frame(LiveFrame& frame, const std::shared_ptr<const CompileOptions>& options);
   void on_stack_end(PyCodeObject* code) override;
 

@@ -24,7 +24,9 @@ std::regex expression(const char* knob, const std::string& text) {
   }
 }
 
-bool starts_with(const std::string& text, const std::string& prefix) { return !prefix.empty() && text.compare(0, prefix.size(), prefix) == 0; }
+bool starts_with(const std::string& text, const std::string& prefix) {
+  return !prefix.empty() && text.compare(0, prefix.size(), prefix) == 0;
+}
 
 std::string text_of(PyObject* object) {
   const char* text = object && PyUnicode_Check(object) ? PyUnicode_AsUTF8(object) : nullptr;
@@ -57,13 +59,15 @@ bool holds_tensor(PyObject* object) {
 bool is_module_call(const LiveFrame& frame, const std::string& module_folder) {
   const PyRef caller = PyRef::steal(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(frame.thread())));
   if (!caller) return false;
-  const PyRef code = PyRef::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(reinterpret_cast<PyFrameObject*>(caller.get()))));
+  const PyRef code =
+      PyRef::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(reinterpret_cast<PyFrameObject*>(caller.get()))));
   auto* calling = reinterpret_cast<PyCodeObject*>(code.get());
-  return starts_with(text_of(calling->co_qualname), "Module._call_impl") && starts_with(text_of(calling->co_filename), module_folder);
+  return starts_with(text_of(calling->co_qualname), "Module._call_impl") &&
+         starts_with(text_of(calling->co_filename), module_folder);
 }
 
-// What this thread is inside of. The calls of a module that still counts are not looked at; those of one that is compiled run compiled
-// where they are functions, not where they are other modules.
+// What this thread is inside of. The calls of a module that still counts are not looked at; those of one that is
+// compiled run compiled where they are functions, not where they are other modules.
 enum class Inside : uint8_t { nothing, module, counted_module };
 thread_local Inside inside = Inside::nothing;
 
@@ -128,9 +132,11 @@ class GlobalDriver final : public FrameHandler {
 
   bool is_candidate(const LiveFrame& frame) const {
     PyCodeObject* code = frame.code();
-    if ((code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) || !(code->co_flags & CO_OPTIMIZED)) return false;
+    if ((code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) || !(code->co_flags & CO_OPTIMIZED))
+      return false;
     const std::string file = text_of(code->co_filename), name = text_of(code->co_qualname);
-    const bool forward_of_torch = starts_with(file, settings_.module_folder) && name.size() > 8 && name.ends_with(".forward");
+    const bool forward_of_torch =
+        starts_with(file, settings_.module_folder) && name.size() > 8 && name.ends_with(".forward");
     if (!forward_of_torch && is_of_library(file)) return false;
     if (file.empty() || file[0] == '<') return file == "<stdin>" || file == "<string>";
     const std::string full = text_of(PyDict_GetItemString(frame.access().globals, "__name__")) + ":" + name;
@@ -141,9 +147,11 @@ class GlobalDriver final : public FrameHandler {
   // Packages are installed below the standard library of an interpreter that is no virtual environment.
   bool is_of_library(const std::string& file) const {
     const std::string& standard = settings_.standard_folder;
-    if (starts_with(file, standard) && file.compare(standard.size(), 14, "site-packages/") != 0 && file.compare(standard.size(), 14, "dist-packages/") != 0)
+    if (starts_with(file, standard) && file.compare(standard.size(), 14, "site-packages/") != 0 &&
+        file.compare(standard.size(), 14, "dist-packages/") != 0)
       return true;
-    return std::any_of(settings_.library_folders.begin(), settings_.library_folders.end(), [&](const std::string& folder) { return starts_with(file, folder); });
+    return std::any_of(settings_.library_folders.begin(), settings_.library_folders.end(),
+                       [&](const std::string& folder) { return starts_with(file, folder); });
   }
 
   static bool has_tensor_argument(const LiveFrame& frame) {

@@ -1,10 +1,11 @@
 // frame_hook/resume/global_mode.h — FRAMEJIT=1: the standing hook's choice of what to compile.
 //
-// After min_calls calls are compiled: what an nn.Module's __call__ calls, unless a compiled module's call is going on in the thread, and
-// functions that have a tensor among their arguments, directly or one container deep. A function is compiled to its return or not at
-// all: a program's loops and its bookkeeping break, and the modules and functions that they call have entries of their own. Never: the standard library, framejit, torch's
-// own Python but the forwards of its modules, generators, and what the FRAMEJIT_FILTER and FRAMEJIT_SKIP expressions on
-// module:qualname leave out; a module that is left out is as if it were not there.
+// After min_calls calls are compiled: what an nn.Module's __call__ calls, unless a compiled module's call is going on
+// in the thread, and functions that have a tensor among their arguments, directly or one container deep. A function is
+// compiled to its return or not at all: a program's loops and its bookkeeping break, and the modules and functions that
+// they call have entries of their own. Never: the standard library, framejit, torch's own Python but the forwards of
+// its modules, generators, and what the FRAMEJIT_FILTER and FRAMEJIT_SKIP expressions on module:qualname leave out; a
+// module that is left out is as if it were not there.
 #pragma once
 
 #include <string>

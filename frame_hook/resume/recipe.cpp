@@ -15,7 +15,8 @@ PyObject* item(const std::vector<PyRef>& slots, SlotId id) { return id == kUnbou
 PyObject* tuple_of(const std::vector<SlotId>& operands, const std::vector<PyRef>& slots, size_t from = 0) {
   PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(operands.size() - from));
   if (!tuple) return nullptr;
-  for (size_t i = from; i < operands.size(); ++i) PyTuple_SET_ITEM(tuple, i - from, Py_NewRef(item(slots, operands[i])));
+  for (size_t i = from; i < operands.size(); ++i)
+    PyTuple_SET_ITEM(tuple, i - from, Py_NewRef(item(slots, operands[i])));
   return tuple;
 }
 
@@ -33,10 +34,12 @@ PyObject* bound_method(PyObject* function, PyObject* self) {
   PyTypeObject* const of = Py_TYPE(function);
   if (of == &PyClassMethodDescr_Type) return of->tp_descr_get(function, nullptr, self);
   const bool in_c = of == &PyMethodDescr_Type || of == &PyWrapperDescr_Type;
-  return in_c ? of->tp_descr_get(function, self, reinterpret_cast<PyObject*>(Py_TYPE(self))) : PyMethod_New(function, self);
+  return in_c ? of->tp_descr_get(function, self, reinterpret_cast<PyObject*>(Py_TYPE(self)))
+              : PyMethod_New(function, self);
 }
 
-// Where the order is not known: of a set that keeps items, the others are removed and the new ones added, as the program did: its order follows from that.
+// Where the order is not known: of a set that keeps items, the others are removed and the new ones added, as the
+// program did: its order follows from that.
 bool change_set(PyObject* target, const RecipeStep& s, const std::vector<PyRef>& slots) {
   if (s.object) return PySet_Clear(target) == 0 && fill_set(target, s, slots, 1);
   PyRef wanted = PyRef::steal(PySet_New(nullptr)), before = PyRef::steal(PySequence_List(target));
@@ -63,9 +66,11 @@ bool extend_list(PyObject* target, const std::vector<SlotId>& operands, const st
   return items && PyList_SetSlice(target, PyList_GET_SIZE(target), PyList_GET_SIZE(target), items.get()) == 0;
 }
 
-// The mapping slot of the builtin class that lays the object out, so that OrderedDict keeps its order and no user code runs.
+// The mapping slot of the builtin class that lays the object out, so that OrderedDict keeps its order and no user code
+// runs.
 bool assign_item(PyObject* target, PyObject* key, PyObject* value) {
-  if (PyDict_CheckExact(target)) return value ? PyDict_SetItem(target, key, value) == 0 : PyDict_DelItem(target, key) == 0;
+  if (PyDict_CheckExact(target))
+    return value ? PyDict_SetItem(target, key, value) == 0 : PyDict_DelItem(target, key) == 0;
   return builtin_base(Py_TYPE(target))->tp_as_mapping->mp_ass_subscript(target, key, value) == 0;
 }
 
@@ -74,9 +79,12 @@ PyObject* make_function(const RecipeStep& s, const std::vector<PyRef>& slots) {
   if (!f) return nullptr;
   PyRef owned = PyRef::steal(f);
   if (PyObject* closure = item(slots, s.operands[1]); closure && PyFunction_SetClosure(f, closure) < 0) return nullptr;
-  if (PyObject* defaults = item(slots, s.operands[2]); defaults && PyFunction_SetDefaults(f, defaults) < 0) return nullptr;
-  if (PyObject* kwdefaults = item(slots, s.operands[3]); kwdefaults && PyFunction_SetKwDefaults(f, kwdefaults) < 0) return nullptr;
-  if (PyObject* name = item(slots, s.operands[4]); name && PyObject_SetAttrString(f, "__name__", name) < 0) return nullptr;
+  if (PyObject* defaults = item(slots, s.operands[2]); defaults && PyFunction_SetDefaults(f, defaults) < 0)
+    return nullptr;
+  if (PyObject* kwdefaults = item(slots, s.operands[3]); kwdefaults && PyFunction_SetKwDefaults(f, kwdefaults) < 0)
+    return nullptr;
+  if (PyObject* name = item(slots, s.operands[4]); name && PyObject_SetAttrString(f, "__name__", name) < 0)
+    return nullptr;
   return owned.release();
 }
 
@@ -87,7 +95,9 @@ PyObject* make_instance(const RecipeStep& s, const std::vector<PyRef>& slots) {
   PyTypeObject* base = builtin_base(type);
   PyRef made = PyRef::steal(base->tp_new(type, arguments.get(), nullptr));
   // The rest of an exception's state is made by its C initialiser: StopIteration.value, OSError.errno.
-  if (made && PyExceptionInstance_Check(made.get()) && type->tp_init == base->tp_init && base->tp_init(made.get(), arguments.get(), nullptr) < 0) return nullptr;
+  if (made && PyExceptionInstance_Check(made.get()) && type->tp_init == base->tp_init &&
+      base->tp_init(made.get(), arguments.get(), nullptr) < 0)
+    return nullptr;
   return made.release();
 }
 
@@ -177,7 +187,8 @@ bool Recipe::run_step(const RecipeStep& s, const RecipeInputs& in, std::vector<P
     case RecipeOp::assign_dict_item: return assign_item(at(0), at(1), at(2));
     case RecipeOp::delete_dict_item: return absent_now(assign_item(at(0), at(1), nullptr), PyExc_KeyError);
     case RecipeOp::clear_dict: {
-      PyRef method = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(builtin_base(Py_TYPE(at(0)))), "clear"));
+      PyRef method =
+          PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(builtin_base(Py_TYPE(at(0)))), "clear"));
       PyRef done = method ? PyRef::steal(PyObject_CallOneArg(method.get(), at(0))) : PyRef();
       return static_cast<bool>(done);
     }

@@ -1,10 +1,10 @@
 // frame_hook/resume/recipe.h — how the Python objects of a trace's exit are rebuilt after its graph has run.
 //
-// In: the values of a FrameTrace (returned value, frames at a break, mutated objects). Out: a flat program over slots: fetch a
-// guarded source, take a graph output, build a container, an instance, a function, an iterator; then the effects, in order of
-// first write; then what the exit needs. One Value is one slot, so identity inside containers is kept; containers and instances
-// are made empty first and filled afterwards, so cycles are legal. Running it executes no user code except where plain Python
-// would (a class's tp_alloc, dict key hashing of user keys).
+// In: the values of a FrameTrace (returned value, frames at a break, mutated objects). Out: a flat program over slots:
+// fetch a guarded source, take a graph output, build a container, an instance, a function, an iterator; then the
+// effects, in order of first write; then what the exit needs. One Value is one slot, so identity inside containers is
+// kept; containers and instances are made empty first and filled afterwards, so cycles are legal. Running it executes
+// no user code except where plain Python would (a class's tp_alloc, dict key hashing of user keys).
 #pragma once
 
 #include <cstdint>
@@ -27,19 +27,35 @@ enum class RecipeOp : uint8_t {
   constant,     // object
   output,       // number: graph output
   size,         // number: index into sizes
-  tuple, list, set, frozenset, dict, slice, cell,  // operands; dict: key, value, ...; sets: object: null or the order (set_order.h)
-  fill_list, fill_dict, fill_set, fill_cell,       // operands[0], empty, is filled with the rest; set: object as above
+  tuple,
+  list,
+  set,
+  frozenset,
+  dict,
+  slice,
+  cell,  // operands; dict: key, value, ...; sets: object: null or the order (set_order.h)
+  fill_list,
+  fill_dict,
+  fill_set,
+  fill_cell,       // operands[0], empty, is filled with the rest; set: object as above
   function,     // operands: globals, closure tuple or unbound, defaults, kwdefaults, name, qualname; object: code
   method,       // operands: function, self
   instance_dict,  // operands: instance
   instance,     // object: type; operands: arguments of its C class's tp_new
-  set_attribute,// operands: instance, value (unbound: gone, if it was there); object: name; generic, no user __setattr__
+  set_attribute,// operands: instance, value (unbound: gone, if it was there); object: name; generic, no user
+                // __setattr__
   call,         // object: callable; operands: arguments. iterators, views, super, unstarted generators
   call_slot,    // operands: callable, arguments...; object: names of the keyword ones, last, or null
   advance,      // operands: iterator; number: __setstate__ position
   consume,      // operands: iterator; number: items to drop
   skip,         // operands: enumerate; number: to add to its index
-  assign_list, extend_list, assign_dict_item, delete_dict_item, clear_dict, change_set, assign_cell,  // effects on real objects
+  assign_list,
+  extend_list,
+  assign_dict_item,
+  delete_dict_item,
+  clear_dict,
+  change_set,
+  assign_cell,  // effects on real objects
   restore_modes,  // number: index into modes
 };
 
@@ -60,7 +76,8 @@ struct RecipeInputs {
 
 class Recipe {
  public:
-  // Fills slots (new references). False with a Python error set: slots made so far are released, effects may be partial.
+  // Fills slots (new references). False with a Python error set: slots made so far are released, effects may be
+  // partial.
   bool run(const RecipeInputs& inputs, std::vector<PyRef>& slots) const;
   const std::vector<RecipeStep>& steps() const { return steps_; }
 
@@ -88,7 +105,8 @@ class RecipeBuilder {
  private:
   SlotId step(RecipeOp op, std::vector<SlotId> operands = {}, int64_t number = 0, PyObject* object = nullptr);
   SlotId build_set(SetValue* set);
-  SlotId set_step(RecipeOp op, std::vector<SlotId> operands, SetValue* set);  // the operands given, the items of `set`, its order
+  SlotId set_step(RecipeOp op, std::vector<SlotId> operands,
+                  SetValue* set);  // the operands given, the items of `set`, its order
   SlotId fetch(guards::SourceId source);
   SlotId constant(PyObject* object);
   SlotId build(Value* value);
@@ -108,7 +126,8 @@ class RecipeBuilder {
   SlotId build_exhausted(PyTypeObject* type);
   SlotId build_iterator(IteratorValue* value);
   SlotId build_generator(GeneratorValue* value);
-  SlotId call_with(SlotId callable, std::vector<SlotId> positional, const std::vector<std::pair<PyObject*, SlotId>>& keywords);
+  SlotId call_with(SlotId callable, std::vector<SlotId> positional,
+                   const std::vector<std::pair<PyObject*, SlotId>>& keywords);
   SlotId call(const char* builtin, std::vector<SlotId> operands);
   void effect_of(Value* value);
   void dict_effect(SlotId target, DictValue* value, PyObject* real);

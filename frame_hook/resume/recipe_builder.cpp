@@ -1,8 +1,8 @@
 // frame_hook/resume/recipe_builder.cpp — values of a trace to steps of a recipe.
 //
-// Three rules keep identity and cycles right: a Value has one slot; what has a real object is fetched, never rebuilt; lists,
-// dicts, cells and instances are made empty when first met and filled once the value graph has been walked, or when an iterator
-// is made over one: it goes by what the container holds at that moment.
+// Three rules keep identity and cycles right: a Value has one slot; what has a real object is fetched, never rebuilt;
+// lists, dicts, cells and instances are made empty when first met and filled once the value graph has been walked, or
+// when an iterator is made over one: it goes by what the container holds at that moment.
 #include <algorithm>
 #include <unordered_set>
 
@@ -62,7 +62,8 @@ SlotId RecipeBuilder::call(const char* builtin, std::vector<SlotId> operands) {
 
 SlotId RecipeBuilder::slot(Value* value) {
   if (!value || value->kind == ValueKind::null) return kUnbound;
-  const bool is_container = value->kind == ValueKind::list || value->kind == ValueKind::dict || value->kind == ValueKind::set;
+  const bool is_container =
+      value->kind == ValueKind::list || value->kind == ValueKind::dict || value->kind == ValueKind::set;
   if (is_container && value->type != &PyFrozenSet_Type) value = holder_of(value);
   if (auto it = slots_.find(value); it != slots_.end()) return it->second;
   if (is_real(value)) return slots_[value] = fetch(value->source);
@@ -116,13 +117,16 @@ SlotId RecipeBuilder::build(Value* value) {
       auto* view = as<ViewValue>(value);
       const SlotId dict = slot(view->dict);
       const Value* held = view->dict->object ? view->dict : holder_of(view->dict);
-      const bool is_linked = PyType_IsSubtype(held->object ? Py_TYPE(held->object.get()) : held->type, &PyODict_Type);  // its views go by its own order
-      PyRef method = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(is_linked ? &PyODict_Type : &PyDict_Type), names[static_cast<int>(view->what)]));
+      const bool is_linked = PyType_IsSubtype(held->object ? Py_TYPE(held->object.get()) : held->type,
+                                              &PyODict_Type);  // its views go by its own order
+      PyRef method = PyRef::steal(PyObject_GetAttrString(
+          reinterpret_cast<PyObject*>(is_linked ? &PyODict_Type : &PyDict_Type), names[static_cast<int>(view->what)]));
       return step(RecipeOp::call, {dict}, 0, method.get());
     }
     default: break;
   }
-  graph_break(BreakReason::escaped_traced, std::string("an object of type ") + (value->type ? value->type->tp_name : "?"));
+  graph_break(BreakReason::escaped_traced,
+              std::string("an object of type ") + (value->type ? value->type->tp_name : "?"));
 }
 
 // A float computed from floats that differ from call to call is computed anew.
@@ -174,7 +178,8 @@ SlotId RecipeBuilder::build_function(FunctionValue* value) {
   }
   const SlotId globals = slot(value->globals), defaults = slot(value->defaults), kwdefaults = slot(value->kwdefaults);
   const SlotId name = slot(value->name), qualname = slot(value->qualname);
-  const SlotId made = step(RecipeOp::function, {globals, closure, defaults, kwdefaults, name, qualname}, 0, reinterpret_cast<PyObject*>(value->code));
+  const SlotId made = step(RecipeOp::function, {globals, closure, defaults, kwdefaults, name, qualname}, 0,
+                           reinterpret_cast<PyObject*>(value->code));
   slots_[value] = made;
   if (!value->attrs.empty()) pending_.push_back(value);
   return made;
@@ -182,14 +187,19 @@ SlotId RecipeBuilder::build_function(FunctionValue* value) {
 
 namespace {
 
-bool is_exception(PyTypeObject* type) { return PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)); }
+bool is_exception(PyTypeObject* type) {
+  return PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
+}
 
 // C classes whose tp_new, given the payload, makes an object that filling and attributes complete.
 bool is_rebuildable(PyTypeObject* base, const Value* payload) {
   const std::string_view name = base->tp_name;
-  if (base == &PyBaseObject_Type || is_exception(base) || name == "types.SimpleNamespace" || name == "functools.partial") return true;
+  if (base == &PyBaseObject_Type || is_exception(base) || name == "types.SimpleNamespace" ||
+      name == "functools.partial")
+    return true;
   if (!payload) return false;
-  if (base == &PyDictProxy_Type || base == &PyList_Type || base == &PySet_Type || base == &PyFrozenSet_Type) return true;
+  if (base == &PyDictProxy_Type || base == &PyList_Type || base == &PySet_Type || base == &PyFrozenSet_Type)
+    return true;
   if (name == "collections.deque") return payload->kind == ValueKind::list;
   if (base == &PyDict_Type || name == "collections.OrderedDict" || name == "collections.defaultdict") return true;
   if (PyType_IsSubtype(base, &PyTuple_Type)) return payload->kind == ValueKind::tuple;
@@ -215,9 +225,11 @@ SlotId RecipeBuilder::build_partial(InstanceValue* value) {
 }
 
 void RecipeBuilder::fill_partial(SlotId target, InstanceValue* value) {
-  const SlotId function = slot(attribute_of(value, "func")), arguments = slot(attribute_of(value, "args")), keywords = slot(attribute_of(value, "keywords"));
+  const SlotId function = slot(attribute_of(value, "func")), arguments = slot(attribute_of(value, "args")),
+               keywords = slot(attribute_of(value, "keywords"));
   const SlotId state = step(RecipeOp::tuple, {function, arguments, keywords, constant(Py_None)});
-  PyRef set_state = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(builtin_base(value->type)), "__setstate__"));
+  PyRef set_state =
+      PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(builtin_base(value->type)), "__setstate__"));
   step(RecipeOp::call, {target, state}, 0, set_state.get());
   for (auto& [name, v] : value->attrs)
     if (const std::string_view text = text_of(name.get()); text != "func" && text != "args" && text != "keywords")
@@ -249,10 +261,12 @@ SlotId RecipeBuilder::build_deque(InstanceValue* value) {
 
 SlotId RecipeBuilder::build_instance(InstanceValue* value) {
   if (trace_.protocol)
-    if (auto guard = trace_.protocol->mode_guards.find(value); guard != trace_.protocol->mode_guards.end()) return build_mode_guard(value, guard->second);
+    if (auto guard = trace_.protocol->mode_guards.find(value); guard != trace_.protocol->mode_guards.end())
+      return build_mode_guard(value, guard->second);
   PyTypeObject* base = builtin_base(value->type);
   Value* payload = value->payload;
-  if (!is_rebuildable(base, payload)) graph_break(BreakReason::escaped_traced, std::string("an object of type ") + value->type->tp_name);
+  if (!is_rebuildable(base, payload))
+    graph_break(BreakReason::escaped_traced, std::string("an object of type ") + value->type->tp_name);
   if (base == &PyDictProxy_Type) return step(RecipeOp::call, {slot(payload)}, 0, reinterpret_cast<PyObject*>(base));
   if (std::string_view(base->tp_name) == "functools.partial") return build_partial(value);
   if (std::string_view(base->tp_name) == "collections.deque") return build_deque(value);
@@ -261,7 +275,8 @@ SlotId RecipeBuilder::build_instance(InstanceValue* value) {
     arguments.push_back(build_tuple(as<TupleValue>(payload)));
   } else if (payload && payload->kind == ValueKind::tuple && is_exception(base)) {
     for (Value* v : as<TupleValue>(payload)->items) arguments.push_back(slot(v));
-  } else if (payload && (base == &PyFrozenSet_Type || payload->kind == ValueKind::object || payload->kind == ValueKind::sym_int)) {
+  } else if (payload &&
+             (base == &PyFrozenSet_Type || payload->kind == ValueKind::object || payload->kind == ValueKind::sym_int)) {
     arguments.push_back(slot(payload));
   }
   const SlotId made = step(RecipeOp::instance, std::move(arguments), 0, reinterpret_cast<PyObject*>(value->type));
@@ -291,15 +306,18 @@ SlotId RecipeBuilder::build_exhausted(PyTypeObject* type) {
 SlotId RecipeBuilder::build_iterator(IteratorValue* value) {
   std::vector<SlotId> operands;
   if (value->exhausted) return build_exhausted(value->type);
-  if (!in_progress_.insert(value).second) graph_break(BreakReason::escaped_traced, "an iterator that is part of what it iterates over");
+  if (!in_progress_.insert(value).second)
+    graph_break(BreakReason::escaped_traced, "an iterator that is part of what it iterates over");
   using Over = IteratorValue::Over;
   // Made over what the container has become, it would not notice.
-  if (changed_while_iterated(value)) graph_break(BreakReason::unsupported_value, "an iterator over a container that has changed");
+  if (changed_while_iterated(value))
+    graph_break(BreakReason::unsupported_value, "an iterator over a container that has changed");
   switch (value->over) {
     case Over::sequence:
     case Over::text:
     case Over::snapshot: {
-      if (value->over == Over::snapshot && value->operands.size() == 1) break;  // items that an itertools function would find one by one
+      if (value->over == Over::snapshot && value->operands.size() == 1)
+        break;  // items that an itertools function would find one by one
       const SlotId made = call("iter", {settled(value->operands.back())});
       if (value->over == Over::snapshot) return step(RecipeOp::consume, {made}, value->position);
       return step(RecipeOp::advance, {made}, value->position);
@@ -316,7 +334,9 @@ SlotId RecipeBuilder::build_iterator(IteratorValue* value) {
       return step(RecipeOp::consume, {made}, value->position);
     }
     case Over::range: {
-      PyRef range = PyRef::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "LLL", (long long)value->position, (long long)value->stop, (long long)value->step));
+      PyRef range = PyRef::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "LLL",
+                                                       (long long)value->position, (long long)value->stop,
+                                                       (long long)value->step));
       return call("iter", {constant(range.get())});
     }
     case Over::enumerate: {
@@ -348,7 +368,8 @@ SlotId RecipeBuilder::settled(Value* container) {
   return target;
 }
 
-SlotId RecipeBuilder::call_with(SlotId callable, std::vector<SlotId> positional, const std::vector<std::pair<PyObject*, SlotId>>& keywords) {
+SlotId RecipeBuilder::call_with(SlotId callable, std::vector<SlotId> positional,
+                                const std::vector<std::pair<PyObject*, SlotId>>& keywords) {
   positional.insert(positional.begin(), callable);
   PyRef names = keywords.empty() ? PyRef() : PyRef::steal(PyTuple_New(static_cast<Py_ssize_t>(keywords.size())));
   for (size_t i = 0; i < keywords.size(); ++i) {
@@ -358,11 +379,12 @@ SlotId RecipeBuilder::call_with(SlotId callable, std::vector<SlotId> positional,
   return step(RecipeOp::call_slot, std::move(positional), 0, names.get());
 }
 
-// Only a generator that has not started, or has ended, can be made again: its function is called with the bound arguments, or the
-// generator closed before it starts.
+// Only a generator that has not started, or has ended, can be made again: its function is called with the bound
+// arguments, or the generator closed before it starts.
 SlotId RecipeBuilder::build_generator(GeneratorValue* value) {
   const bool ended = value->state == GeneratorValue::State::finished;
-  if (!ended && value->state != GeneratorValue::State::created) graph_break(BreakReason::escaped_traced, "a generator that has started");
+  if (!ended && value->state != GeneratorValue::State::created)
+    graph_break(BreakReason::escaped_traced, "a generator that has started");
   PyCodeObject* code = value->function->code;
   const auto& locals = value->frame->locals;
   auto bound = [&](int local) { return ended ? constant(Py_None) : slot(locals[local]); };
@@ -371,7 +393,8 @@ SlotId RecipeBuilder::build_generator(GeneratorValue* value) {
   const SlotId function = slot(value->function);
   int next = 0;
   for (; next < code->co_argcount; ++next) positional.push_back(bound(next));
-  for (; next < code->co_argcount + code->co_kwonlyargcount; ++next) keywords.emplace_back(PyTuple_GET_ITEM(code->co_localsplusnames, next), bound(next));
+  for (; next < code->co_argcount + code->co_kwonlyargcount; ++next)
+    keywords.emplace_back(PyTuple_GET_ITEM(code->co_localsplusnames, next), bound(next));
   if (!ended && (code->co_flags & CO_VARARGS))
     for (Value* v : as<TupleValue>(locals[next++])->items) positional.push_back(slot(v));
   if (!ended && (code->co_flags & CO_VARKEYWORDS)) {
@@ -421,7 +444,8 @@ void RecipeBuilder::fill(Value* value) {
       if (as<CellValue>(value)->contents) step(RecipeOp::fill_cell, {target, slot(as<CellValue>(value)->contents)});
       break;
     case ValueKind::function:
-      for (auto& [name, v] : as<FunctionValue>(value)->attrs) step(RecipeOp::set_attribute, {target, slot(v)}, 0, name.get());
+      for (auto& [name, v] : as<FunctionValue>(value)->attrs)
+        step(RecipeOp::set_attribute, {target, slot(v)}, 0, name.get());
       break;
     case ValueKind::instance: fill_instance(target, as<InstanceValue>(value)); break;
     default: break;
@@ -455,130 +479,6 @@ SlotId RecipeBuilder::key_slot(Value* key) {
 void RecipeBuilder::fill_pending() {
   for (size_t k = 0; k < pending_.size(); ++k) fill(pending_[k]);  // filling may add more
   pending_.clear();
-}
-
-void RecipeBuilder::attribute_effects(SlotId target, InstanceValue* value) {
-  for (auto& [name, v] : value->attrs) {
-    const SlotId to = v ? slot(v) : kUnbound;
-    step(RecipeOp::set_attribute, {target, to}, 0, name.get());
-  }
-}
-
-// Writes only what the trace wrote: an entry that still is what was read from the same place is left alone. When the order of
-// keys changed, the dict is emptied and filled.
-void RecipeBuilder::dict_effect(SlotId target, DictValue* value, PyObject* real) {
-  const guards::SourceId dict_source = value->source;
-  if (value->owner) return;  // written as attributes of its instance
-  if (value->is_globals && !value->loaded) {  // entries are the written keys alone
-    for (const DictEntry& e : value->entries) {
-      const SlotId k = key_slot(e.key);
-      if (e.value) step(RecipeOp::assign_dict_item, {target, k, slot(e.value)});
-      else step(RecipeOp::delete_dict_item, {target, k});
-    }
-    return;
-  }
-  if (!value->loaded && value->entries.empty()) return;
-  std::vector<PyObject*> kept;
-  PyObject *key, *item;
-  Py_ssize_t position = 0;
-  while (PyDict_Next(real, &position, &key, &item)) kept.push_back(key);
-  const std::unordered_set<PyObject*> real_keys(kept.begin(), kept.end());
-  size_t at = 0;
-  bool in_order = true;
-  std::vector<PyObject*> gone;
-  std::unordered_set<PyObject*> final_keys;
-  for (const DictEntry& e : value->entries) final_keys.insert(e.key->object.get());
-  auto final_has = [&](PyObject* k) { return final_keys.contains(k); };
-  std::vector<PyObject*> remaining;
-  for (PyObject* k : kept) (final_has(k) ? remaining : gone).push_back(k);
-  for (const DictEntry& e : value->entries) {
-    PyObject* k = e.key->object.get();
-    if (at < remaining.size()) in_order = in_order && k == remaining[at];
-    ++at;
-  }
-  // Keys that were taken out or added leave the others in the order in which they come.
-  const bool own_order = std::all_of(value->order_from.begin(), value->order_from.end(), [&](const DictValue* v) { return v == value; });
-  if (!in_order || !own_order) guard_order(trace_.guards, value->order_from);
-  if (!in_order) {
-    std::vector<SlotId> operands{target};
-    for (const DictEntry& e : value->entries) {
-      operands.push_back(key_slot(e.key));
-      operands.push_back(e.value ? slot(e.value) : fetch(trace_.guards.sources.add(guards::SourceKind::dict_item, value->source, 0, e.key->object.get())));
-    }
-    step(RecipeOp::clear_dict, {target});
-    step(RecipeOp::fill_dict, std::move(operands));
-    return;
-  }
-  for (PyObject* k : gone) step(RecipeOp::delete_dict_item, {target, constant(k)});
-  for (const DictEntry& e : value->entries) {
-    if (!e.value) continue;
-    const bool was_there = real_keys.contains(e.key->object.get());  // not another key that is equal
-    if (was_there && e.key->object && e.value->source != guards::kNoSource &&
-        e.value->source == trace_.guards.sources.add(guards::SourceKind::dict_item, dict_source, 0, e.key->object.get()))
-      continue;
-    const SlotId k = key_slot(e.key), v = slot(e.value);
-    step(RecipeOp::assign_dict_item, {target, k, v});
-  }
-}
-
-void RecipeBuilder::effect_of(Value* value) {
-  if (!filled_.insert(value).second) return;
-  const SlotId target = slot(value);
-  switch (value->kind) {
-    case ValueKind::list: {
-      std::vector<SlotId> operands{target};
-      for (Value* v : as<ListValue>(value)->items) operands.push_back(slot(v));
-      step(as<ListValue>(value)->loaded ? RecipeOp::assign_list : RecipeOp::extend_list, std::move(operands));
-      break;
-    }
-    case ValueKind::dict: dict_effect(target, as<DictValue>(value), value->object.get()); break;
-    case ValueKind::set: set_step(RecipeOp::change_set, {target}, as<SetValue>(value)); break;
-    case ValueKind::cell: {
-      auto* cell = as<CellValue>(value);
-      step(RecipeOp::assign_cell, {target, cell->contents ? slot(cell->contents) : kUnbound});
-      break;
-    }
-    case ValueKind::function:
-      for (auto& [name, v] : as<FunctionValue>(value)->attrs) step(RecipeOp::set_attribute, {target, v ? slot(v) : kUnbound}, 0, name.get());
-      break;
-    case ValueKind::instance: {
-      auto* instance = as<InstanceValue>(value);
-      if (instance->payload && instance->payload->mutated) effect_of(instance->payload);
-      attribute_effects(target, instance);
-      break;
-    }
-    case ValueKind::iterator: {
-      auto* iterator = as<IteratorValue>(value);
-      if (iterator->over == IteratorValue::Over::enumerate) step(RecipeOp::skip, {target}, iterator->step);
-      else step(RecipeOp::consume, {target}, iterator->position + (iterator->exhausted ? 1 : 0));
-      break;
-    }
-    default: graph_break(BreakReason::unsupported_value, std::string("a write to an object of type ") + (value->type ? value->type->tp_name : "?"));
-  }
-}
-
-void RecipeBuilder::add_effects() {
-  for (size_t i = 0; i < trace_.effects.size(); ++i)
-    if (trace_.effects[i]->object) effect_of(trace_.effects[i]);
-  if (trace_.protocol) {
-    PyRef set = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyContextVar_Type), "set"));
-    for (auto& [variable, values] : trace_.protocol->context_values) {
-      if (values.empty()) continue;
-      const SlotId value = slot(values.back());
-      step(RecipeOp::call, {constant(variable), value}, 0, set.get());
-    }
-  }
-  fill_pending();
-  if (trace_.protocol)
-    for (auto& [callable, arguments] : trace_.protocol->calls_at_exit) {
-      std::vector<SlotId> positional;
-      std::vector<std::pair<PyObject*, SlotId>> keywords;
-      for (Value* v : arguments.positional) positional.push_back(slot(v));
-      for (auto& [name, v] : arguments.keywords) keywords.emplace_back(name, slot(v));
-      call_with(slot(callable), std::move(positional), keywords);
-    }
-  if (trace_.modes_at_exit) restore_modes(trace_.modes_at_exit);
-  else if (enters_modes_) restore_modes(frontend_.save_modes());
 }
 
 Recipe RecipeBuilder::finish(const std::function<size_t(guards::SourceId)>& register_of) {

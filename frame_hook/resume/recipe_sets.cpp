@@ -1,4 +1,5 @@
-// frame_hook/resume/recipe_sets.cpp — sets of a trace to steps of a recipe, in the order in which they give their items.
+// frame_hook/resume/recipe_sets.cpp — sets of a trace to steps of a recipe, in the order in which they give their
+// items.
 #include <algorithm>
 
 #include "frame_hook/resume/recipe.h"
@@ -15,7 +16,8 @@ SlotId RecipeBuilder::set_step(RecipeOp op, std::vector<SlotId> operands, SetVal
 // An item may hold the set: it is there, and empty, when its items are built.
 SlotId RecipeBuilder::build_set(SetValue* set) {
   if (set->type == &PyFrozenSet_Type) return set_step(RecipeOp::frozenset, {}, set);
-  if (std::all_of(set->items.begin(), set->items.end(), [](const Value* item) { return item->object; })) return set_step(RecipeOp::set, {}, set);
+  if (std::all_of(set->items.begin(), set->items.end(), [](const Value* item) { return item->object; }))
+    return set_step(RecipeOp::set, {}, set);
   const SlotId made = step(RecipeOp::set);
   slots_[set] = made;
   set_step(RecipeOp::fill_set, {made}, set);

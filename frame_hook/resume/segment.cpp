@@ -47,7 +47,9 @@ RunStatus replay_failed() {
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
   const PyRef kinds[] = {PyRef::steal(type), PyRef::steal(traceback)};
-  PyRef error = PyRef::steal(PyObject_CallFunction(PyExc_SystemError, "s", "framejit: an effect of compiled code failed when others had been applied; please report it"));
+  PyRef error = PyRef::steal(PyObject_CallFunction(
+      PyExc_SystemError, "s",
+      "framejit: an effect of compiled code failed when others had been applied; please report it"));
   if (error) PyException_SetCause(error.get(), value);
   else Py_XDECREF(value);
   if (error) PyErr_SetObject(PyExc_SystemError, error.get());
@@ -64,12 +66,14 @@ RunStatus Segment::run(const guards::FrameAccess& frame, SegmentRun& out) {
   if (written_count > 0) {
     auto** tensors = static_cast<PyObject**>(alloca(memory_registers.size() * sizeof(PyObject*)));
     for (size_t i = 0; i < memory_registers.size(); ++i) tensors[i] = registers[memory_registers[i]];
-    if (tensor_frontend()->may_overlap(tensors, written_count, memory_registers.size()) != overlapping) return RunStatus::missed;
+    if (tensor_frontend()->may_overlap(tensors, written_count, memory_registers.size()) != overlapping)
+      return RunStatus::missed;
   }
 
   const Kept kept(registers, kept_registers);
   const size_t output_count = call ? call->output_count : 0;
-  Outputs outputs{stack_array<PyObject*>(alloca((output_count + 1) * sizeof(PyObject*)), output_count + 1), output_count};
+  Outputs outputs{stack_array<PyObject*>(alloca((output_count + 1) * sizeof(PyObject*)), output_count + 1),
+                  output_count};
   if (call) {
     const size_t n = input_registers.size();
     auto** inputs = static_cast<PyObject**>(alloca((n + 1) * sizeof(PyObject*)));

@@ -1,7 +1,8 @@
 // frame_hook/resume/segment.h — one compiled entry of a code object: from one instruction to a break or a return.
 //
-// A segment is immutable once installed, but for the driver's counts. run() fetches and checks (guards), runs the graph, rebuilds what the
-// exit needs, and only then applies effects. It touches no frame: the driver writes the exit state into the live frame.
+// A segment is immutable once installed, but for the driver's counts. run() fetches and checks (guards), runs the
+// graph, rebuilds what the exit needs, and only then applies effects. It touches no frame: the driver writes the exit
+// state into the live frame.
 #pragma once
 
 #include <memory>
@@ -18,10 +19,12 @@ namespace framejit::frame_hook {
 struct CompileOptions {
   bool fullgraph = false;
   int dynamic = -1;               // -1 automatic, 0 never, 1 always
-  bool every_frame = false;       // FRAMEJIT_TRACE_ALL: segments without tensor work are kept, traces are short, and what is left runs natively, counted
+  bool every_frame = false;  // FRAMEJIT_TRACE_ALL: segments without tensor work are kept, traces are short, and what is
+                             // left runs natively, counted
   bool whole = false;             // FRAMEJIT=1, functions: compiled to their return or not at all
   std::string backend = "framejit";  // the backend that compiles; "eager" under a callable of the user's
-  PyObject* user_backend = nullptr;  // a callable: borrowed from the settings object, which lives while one of its calls runs
+  PyObject* user_backend =
+      nullptr;  // a callable: borrowed from the settings object, which lives while one of its calls runs
   bool autotune = false;          // the backend may decide by time, on the inputs of the call
 };
 
@@ -32,7 +35,7 @@ enum class ExitKind : uint8_t {
 };
 
 struct FramePlan {                // how one frame stands at the exit, outermost first
-  PyRef code;                     // PyCodeObject; a weak link is not needed: the segment belongs to it or to code it inlined
+  PyRef code;  // PyCodeObject; a weak link is not needed: the segment belongs to it or to code it inlined
   SlotId function = kUnbound;     // of an inlined frame
   int index = 0;                  // code unit: innermost: the next instruction; outer frames: the calling instruction
   int next_index = 0;             // outer frames: where execution goes on after the callee has returned
@@ -62,10 +65,11 @@ class Segment {
   std::unique_ptr<CompiledCall> call;      // null: no tensor work
   Recipe recipe;
   std::vector<size_t> input_registers;
-  std::vector<size_t> kept_registers;      // what the graph and the recipe use: kept alive, since the graph runs without the GIL and effects drop objects
+  std::vector<size_t> kept_registers;  // what the graph and the recipe use: kept alive, since the graph runs without
+                                       // the GIL and effects drop objects
   std::vector<size_t> memory_registers;    // when the graph writes inputs: the written ones, then the others
   size_t written_count = 0;
-  bool overlapping = false;                // fits only when the memory of a written input overlaps another's; else only when not
+  bool overlapping = false;  // fits only when the memory of a written input overlaps another's; else only when not
   ExitKind exit = ExitKind::returned;
   SlotId returned = kUnbound;
   bool leaves_handler = false;             // when it returned: the exception being handled is then that of a slot
@@ -90,7 +94,7 @@ struct CompileOutcome {
 };
 
 // Traces from the instruction at code unit `index` and compiles. Logs, counts. Throws InternalError for our bugs.
-CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, int index, const std::shared_ptr<const CompileOptions>& options,
-                               const TraceHints& hints);
+CompileOutcome compile_segment(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, int index,
+                               const std::shared_ptr<const CompileOptions>& options, const TraceHints& hints);
 
 }  // namespace framejit::frame_hook

@@ -1,4 +1,5 @@
-// frame_hook/resume/stance.cpp — the stance is an object in a module's dict, replaced by each set_stance: the last one is remembered.
+// frame_hook/resume/stance.cpp — the stance is an object in a module's dict, replaced by each set_stance: the last one
+// is remembered.
 #include "frame_hook/resume/stance.h"
 
 #include <set>
@@ -29,15 +30,19 @@ Stance action_of(PyObject* stance) {
   if (!text) return Stance::compile;
   for (const auto& row : kRows)
     if (row.name == text) return row.action;
-  say_once(std::string("torch.compiler.set_stance(\"") + text + "\")", "framejit does not know this stance and compiles as always");
+  say_once(std::string("torch.compiler.set_stance(\"") + text + "\")",
+           "framejit does not know this stance and compiles as always");
   return Stance::compile;
 }
 
 void say_what_is_not_done(PyObject* stance) {
-  const PyRef unsafe = PyRef::steal(PyObject_GetAttrString(stance, "skip_guard_eval_unsafe")), backend = PyRef::steal(PyObject_GetAttrString(stance, "backend"));
+  const PyRef unsafe = PyRef::steal(PyObject_GetAttrString(stance, "skip_guard_eval_unsafe")),
+              backend = PyRef::steal(PyObject_GetAttrString(stance, "backend"));
   drop_error();
-  if (unsafe.get() == Py_True) say_once("torch.compiler.set_stance(skip_guard_eval_unsafe=True)", "framejit checks all of its guards");
-  if (backend && backend.get() != Py_None) say_once("torch.compiler.set_stance(force_backend=...)", "framejit keeps the backend that compile() was given");
+  if (unsafe.get() == Py_True)
+    say_once("torch.compiler.set_stance(skip_guard_eval_unsafe=True)", "framejit checks all of its guards");
+  if (backend && backend.get() != Py_None)
+    say_once("torch.compiler.set_stance(force_backend=...)", "framejit keeps the backend that compile() was given");
 }
 
 PyObject* g_modules = nullptr;             // owned: sys.modules is gone when the interpreter ends, and calls are not
@@ -80,7 +85,8 @@ Stance stance_now() {
 }
 
 void say_once(const std::string& asked, const std::string& instead) {
-  if (said().insert(asked).second && log::enabled(log::Kind::Unheeded)) log::emit(log::Kind::Unheeded, "", {{"asked", asked}, {"instead", instead}});
+  if (said().insert(asked).second && log::enabled(log::Kind::Unheeded))
+    log::emit(log::Kind::Unheeded, "", {{"asked", asked}, {"instead", instead}});
 }
 
 void forget_what_was_said() { said().clear(); }

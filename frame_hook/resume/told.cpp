@@ -31,9 +31,12 @@ void ToldInCall::learn_from_error() {
   for (const PyRef& code : told_yes_) {
     CodeState* state = CodeState::find(reinterpret_cast<PyCodeObject*>(code.get()));
     if (!state || !std::exchange(note_of(*state).hints.tells_compiling, false)) continue;
-    state->take_entries([](const EntryBase& entry) { return static_cast<const SegmentEntry&>(entry).segment->told == Told::yes; }, taken);
+    state->take_entries(
+        [](const EntryBase& entry) { return static_cast<const SegmentEntry&>(entry).segment->told == Told::yes; },
+        taken);
     if (log::enabled(log::Kind::ToldYes)) {
-      const std::string error = reinterpret_cast<PyTypeObject*>(type)->tp_name, function = place_of(state->code(), state->code()->co_firstlineno);
+      const std::string error = reinterpret_cast<PyTypeObject*>(type)->tp_name,
+                        function = place_of(state->code(), state->code()->co_firstlineno);
       log::emit(log::Kind::ToldYes, "", {{"error", error}, {"function", function}});
     }
   }

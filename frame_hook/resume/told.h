@@ -1,7 +1,8 @@
 // frame_hook/resume/told.h — what one call of a compiled callable was told when it asked whether it is being compiled.
 //
-// One object a call: its frame, the frames that segments inlined, and what runs after breaks share it. Once the call had to be told no it is
-// told no to its end. When an exception leaves a call, what it was told yes before cannot be taken back; later calls are told no there.
+// One object a call: its frame, the frames that segments inlined, and what runs after breaks share it. Once the call
+// had to be told no it is told no to its end. When an exception leaves a call, what it was told yes before cannot be
+// taken back; later calls are told no there.
 #pragma once
 
 #include <vector>
@@ -20,13 +21,13 @@ class ToldInCall final {
   void enters_callee() { ++callees_; }
   void leaves_callee() { --callees_; }
   void only_no() { only_no_ = true; }
-  PyObject* leaves(PyObject* result);                             // the call is over; null: with a Python error set, or refused
+  PyObject* leaves(PyObject* result);  // the call is over; null: with a Python error set, or refused
 
  private:
   void learn_from_error();
   bool only_no_ = false;
-  int callees_ = 0;                                               // frames that segments inlined, and that go on by themselves
-  std::vector<PyRef> told_yes_;                                   // code objects whose segments were, and the call went on
+  int callees_ = 0;  // frames that segments inlined, and that go on by themselves
+  std::vector<PyRef> told_yes_;  // code objects whose segments were, and the call went on
 };
 
 }  // namespace framejit::frame_hook

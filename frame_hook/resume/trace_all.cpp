@@ -18,7 +18,8 @@ std::shared_ptr<const CompileOptions> options_of_all() {
 class TraceAllHandler final : public FrameHandler {
  public:
   PyObject* on_frame(LiveFrame& frame, PyObject*) override {
-    if (!frame.is_fresh() || !(frame.code()->co_flags & CO_OPTIMIZED) || !tensor_frontend()) return frame.pass_through();
+    if (!frame.is_fresh() || !(frame.code()->co_flags & CO_OPTIMIZED) || !tensor_frontend())
+      return frame.pass_through();
     return frame_driver().on_frame(frame, options_);
   }
 

@@ -1,8 +1,9 @@
-// frame_hook/trace/attributes.cpp — attribute reads: CPython's lookup along the MRO, descriptors, the instance dict, __getattr__.
+// frame_hook/trace/attributes.cpp — attribute reads: CPython's lookup along the MRO, descriptors, the instance dict,
+// __getattr__.
 //
-// Guards: a type whose attributes were looked up is guarded unchanged once (type_unchanged); an instance dict by key: the item that
-// was read, or that the name is absent. What was found along a type needs no guard of its own. C getters run only where they are
-// known to be pure: on constants, and the rows of pure_getter().
+// Guards: a type whose attributes were looked up is guarded unchanged once (type_unchanged); an instance dict by key:
+// the item that was read, or that the name is absent. What was found along a type needs no guard of its own. C getters
+// run only where they are known to be pure: on constants, and the rows of pure_getter().
 #include "frame_hook/trace/numpy_calls.h"
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
@@ -32,7 +33,8 @@ PyRef real_instance_dict(PyObject* object) {
   if (!dict || !PyDict_Check(dict.get())) return PyRef();
   PyObject *key, *item;
   for (Py_ssize_t position = 0; PyDict_Next(dict.get(), &position, &key, &item);)
-    if (!PyUnicode_CheckExact(key)) graph_break(BreakReason::unsupported_value, "an instance dict with a key that is not a str");
+    if (!PyUnicode_CheckExact(key))
+      graph_break(BreakReason::unsupported_value, "an instance dict with a key that is not a str");
   return dict;
 }
 
@@ -56,8 +58,10 @@ Value* wrapped_function(Tracer& t, const Found& d) {
 // Until 3.12 what a classmethod wraps is bound by its own __get__.
 Value* bind_class_method(Tracer& t, const Found& d, Value* owner) {
   Value* function = wrapped_function(t, d);
-  const bool has_get = function->kind != ValueKind::function && function->kind != ValueKind::method && function->type && function->type->tp_descr_get;
-  if (PY_VERSION_HEX < 0x030D0000 && has_get) graph_break(BreakReason::unknown_attribute, "a classmethod around a descriptor");
+  const bool has_get = function->kind != ValueKind::function && function->kind != ValueKind::method && function->type &&
+                       function->type->tp_descr_get;
+  if (PY_VERSION_HEX < 0x030D0000 && has_get)
+    graph_break(BreakReason::unknown_attribute, "a classmethod around a descriptor");
   return make_method(t, function, owner);
 }
 
@@ -67,7 +71,8 @@ bool has_cause(Value* exception) {  // what is set as __cause__, None included, 
   return known;
 }
 
-// Members of an exception made in the trace that its constructor fills: StopIteration.value from its argument, the rest None.
+// Members of an exception made in the trace that its constructor fills: StopIteration.value from its argument, the rest
+// None.
 Value* exception_member(Tracer& t, Value* self, std::string_view name) {
   if (name == "__suppress_context__") return t.boolean(has_cause(self));
   if (PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_OSError)) ||
@@ -79,7 +84,8 @@ Value* exception_member(Tracer& t, Value* self, std::string_view name) {
   return t.none();
 }
 
-// A field of a named tuple: namedtuple's C descriptor, or the member of a struct sequence (torch.return_types). Null: neither.
+// A field of a named tuple: namedtuple's C descriptor, or the member of a struct sequence (torch.return_types). Null:
+// neither.
 Value* tuple_field(Tracer& t, const Found& d, Value* self) {
   TupleValue* items = tuple_of(self);
   if (!items || self == items) return nullptr;
@@ -90,25 +96,30 @@ Value* tuple_field(Tracer& t, const Found& d, Value* self) {
     if (offset >= first) index = (offset - first) / static_cast<Py_ssize_t>(sizeof(PyObject*));
   } else {
     PyRef state = PyRef::steal(PyObject_CallMethod(d.object, "__reduce__", nullptr));
-    if (state && PyTuple_Check(state.get())) index = PyLong_AsLongLong(PyTuple_GET_ITEM(PyTuple_GET_ITEM(state.get(), 1), 0));
+    if (state && PyTuple_Check(state.get()))
+      index = PyLong_AsLongLong(PyTuple_GET_ITEM(PyTuple_GET_ITEM(state.get(), 1), 0));
     drop_error();
   }
   t.type_of(self);
-  return index >= 0 && index < static_cast<int64_t>(items->items.size()) ? t.item(items, static_cast<size_t>(index)) : nullptr;
+  return index >= 0 && index < static_cast<int64_t>(items->items.size()) ? t.item(items, static_cast<size_t>(index))
+                                                                         : nullptr;
 }
 
 Value* bind_member(Tracer& t, const Found& d, Value* self) {
   PyObject* name = reinterpret_cast<PyDescrObject*>(d.object)->d_name;
   if (Value* field = tuple_field(t, d, self)) return field;
-  if (self->kind == ValueKind::instance && std::string_view(text_of(name)) == "__dict__") return instance_dict(t, as<InstanceValue>(self));
+  if (self->kind == ValueKind::instance && std::string_view(text_of(name)) == "__dict__")
+    return instance_dict(t, as<InstanceValue>(self));
   if (self->kind == ValueKind::instance) {
     bool known;
     Value* written = as<InstanceValue>(self)->find_attr(name, &known);
     if (known) return written;
   }
-  if (!self->object && PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) return exception_member(t, self, text_of(name));
+  if (!self->object && PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
+    return exception_member(t, self, text_of(name));
   if (!self->object) return nullptr;
-  PyRef value = PyRef::steal(Py_TYPE(d.object)->tp_descr_get(d.object, self->object.get(), reinterpret_cast<PyObject*>(self->type)));
+  PyRef value = PyRef::steal(
+      Py_TYPE(d.object)->tp_descr_get(d.object, self->object.get(), reinterpret_cast<PyObject*>(self->type)));
   if (!value) {
     drop_error();
     graph_break(BreakReason::unknown_attribute, std::string(text_of(name)) + " (an empty slot)");
@@ -126,7 +137,8 @@ Value* exception_attribute(Tracer& t, InstanceValue* self, PyObject* name) {
   const std::string_view text = text_of(name);
   if (text == "args" && self->payload && self->payload->kind == ValueKind::tuple) return self->payload;
   // An __exit__ is given another object in its place, and frames hang on a real one.
-  if (text == "__traceback__" && (self->object || t.was_raised(self))) graph_break(BreakReason::unknown_attribute, "__traceback__ of a caught exception");
+  if (text == "__traceback__" && (self->object || t.was_raised(self)))
+    graph_break(BreakReason::unknown_attribute, "__traceback__ of a caught exception");
   if (self->object || text == "args") return nullptr;
   if (text == "__suppress_context__") return t.boolean(has_cause(self));
   return text == "__cause__" || text == "__context__" || text == "__traceback__" ? t.none() : nullptr;
@@ -134,7 +146,8 @@ Value* exception_attribute(Tracer& t, InstanceValue* self, PyObject* name) {
 
 // C getters of real, mutable objects that neither run Python code nor make a new object on each read.
 bool pure_getter(PyTypeObject* owner) {
-  return owner == &PyFunction_Type || owner == &PyProperty_Type || owner == &PyMethod_Type || owner == reinterpret_cast<PyTypeObject*>(PyExc_BaseException);
+  return owner == &PyFunction_Type || owner == &PyProperty_Type || owner == &PyMethod_Type ||
+         owner == reinterpret_cast<PyTypeObject*>(PyExc_BaseException);
 }
 
 Value* bind_getset(Tracer& t, const Found& d, Value* self, PyTypeObject* type, Value* type_value) {
@@ -157,11 +170,13 @@ Value* bind_getset(Tracer& t, const Found& d, Value* self, PyTypeObject* type, V
   }
   if (payload->kind == ValueKind::object && t.is_constant(payload)) {
     PyObject* real = t.constant(payload);
-    return t.constant_steal(Py_TYPE(d.object)->tp_descr_get(d.object, real, reinterpret_cast<PyObject*>(Py_TYPE(real))));
+    return t.constant_steal(
+        Py_TYPE(d.object)->tp_descr_get(d.object, real, reinterpret_cast<PyObject*>(Py_TYPE(real))));
   }
   PyTypeObject* owner = reinterpret_cast<PyDescrObject*>(d.object)->d_type;
   if (self->object && pure_getter(owner)) {
-    PyRef value = PyRef::steal(Py_TYPE(d.object)->tp_descr_get(d.object, self->object.get(), reinterpret_cast<PyObject*>(type)));
+    PyRef value =
+        PyRef::steal(Py_TYPE(d.object)->tp_descr_get(d.object, self->object.get(), reinterpret_cast<PyObject*>(type)));
     if (!value) t.raise_pending();
     return t.wrap(value.get(), t.guards().sources.add(SourceKind::attribute, source_of(t, self), 0, name));
   }
@@ -181,9 +196,12 @@ Found look_up(Tracer& t, PyTypeObject* type, guards::SourceId type_source, PyObj
 // Whether it is a descriptor, and of which kind, a class of Python says, which may change.
 void guard_descriptor_class(Tracer& t, const Found& found) {
   PyTypeObject* kind = found.object ? Py_TYPE(found.object) : nullptr;
-  if (!kind || !(kind->tp_flags & Py_TPFLAGS_HEAPTYPE) || (kind->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) || PyType_Check(found.object)) return;
+  if (!kind || !(kind->tp_flags & Py_TPFLAGS_HEAPTYPE) || (kind->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) ||
+      PyType_Check(found.object))
+    return;
   if (builtin_base(kind) == kind) return;  // of C
-  t.guard_type_unchanged(kind, t.guards().sources.add(SourceKind::constant, guards::kNoSource, 0, reinterpret_cast<PyObject*>(kind)));
+  t.guard_type_unchanged(
+      kind, t.guards().sources.add(SourceKind::constant, guards::kNoSource, 0, reinterpret_cast<PyObject*>(kind)));
 }
 
 Found look_up(Tracer& t, Value* v, PyObject* name) {
@@ -204,8 +222,10 @@ Value* found_value(Tracer& t, const Found& found) {
 Value* bind(Tracer& t, const Found& d, Value* self, PyTypeObject* type, Value* type_value) {
   PyTypeObject* kind = Py_TYPE(d.object);
   auto owner = [&] { return type_value ? type_value : t.constant_value(reinterpret_cast<PyObject*>(type)); };
-  if (kind == &PyFunction_Type || kind == &PyInstanceMethod_Type) return self ? make_method(t, found_value(t, d), self) : found_value(t, d);
-  if (kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type) return self ? make_method(t, found_value(t, d), self) : found_value(t, d);
+  if (kind == &PyFunction_Type || kind == &PyInstanceMethod_Type)
+    return self ? make_method(t, found_value(t, d), self) : found_value(t, d);
+  if (kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type)
+    return self ? make_method(t, found_value(t, d), self) : found_value(t, d);
   if (kind->tp_descr_get == PyStaticMethod_Type.tp_descr_get) return wrapped_function(t, d);
   if (kind->tp_descr_get == PyClassMethod_Type.tp_descr_get) return bind_class_method(t, d, owner());
   if (kind == &PyClassMethodDescr_Type) return make_method(t, found_value(t, d), owner());
@@ -222,7 +242,8 @@ Value* bind(Tracer& t, const Found& d, Value* self, PyTypeObject* type, Value* t
     if (kind->tp_descr_get == PyProperty_Type.tp_descr_get) return self ? bind_property(t, d, self) : found_value(t, d);
     // C descriptors that bind as functions do: functools.lru_cache wrappers, compiled functions.
     const std::string_view name = kind->tp_name;
-    if (name == "framejit.ArmedCall" || name == "functools._lru_cache_wrapper") return self ? make_method(t, found_value(t, d), self) : found_value(t, d);
+    if (name == "framejit.ArmedCall" || name == "functools._lru_cache_wrapper")
+      return self ? make_method(t, found_value(t, d), self) : found_value(t, d);
     graph_break(BreakReason::unknown_attribute, std::string(type->tp_name) + " descriptor of type " + kind->tp_name);
   }
   return t.wrap(d.object, d.source);
@@ -316,7 +337,8 @@ DictValue* instance_dict(Tracer& t, InstanceValue* v) {
 Value* generic_attribute(Tracer& t, Value* v, PyObject* name) {
   const Found d = look_up(t, v, name);
   guard_descriptor_class(t, d);
-  if (d.object && Py_TYPE(d.object)->tp_descr_set && Py_TYPE(d.object)->tp_descr_get) return bind(t, d, v, v->type, nullptr);
+  if (d.object && Py_TYPE(d.object)->tp_descr_set && Py_TYPE(d.object)->tp_descr_get)
+    return bind(t, d, v, v->type, nullptr);
   if (v->kind == ValueKind::instance || (v->object && v->source != guards::kNoSource))
     if (Value* own = own_attribute(t, v, name)) return own;
   return d.object ? bind(t, d, v, v->type, nullptr) : nullptr;
@@ -326,7 +348,8 @@ Value* python_special(Tracer& t, Value* v, const char* name) {
   if (v->kind != ValueKind::instance && v->kind != ValueKind::object) return nullptr;
   if (v->kind == ValueKind::object && !(t.type_of(v)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return nullptr;
   const Found d = look_up(t, v, interned(name));
-  if (d.object == Py_None && std::string_view(name) != "__hash__") graph_break(BreakReason::exception_raised, std::string(v->type->tp_name) + "." + name + ", which is None,");
+  if (d.object == Py_None && std::string_view(name) != "__hash__")
+    graph_break(BreakReason::exception_raised, std::string(v->type->tp_name) + "." + name + ", which is None,");
   if (!d.object || d.object == Py_None) return nullptr;
   PyTypeObject* kind = Py_TYPE(d.object);
   if (kind == &PyWrapperDescr_Type || kind == &PyMethodDescr_Type || kind == &PyClassMethodDescr_Type) return nullptr;

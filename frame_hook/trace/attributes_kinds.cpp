@@ -1,5 +1,5 @@
-// frame_hook/trace/attributes_kinds.cpp — attribute reads of the kinds that CPython treats specially: types, modules, functions,
-// methods, super objects, tensors, builtin containers; and the dispatch over kinds.
+// frame_hook/trace/attributes_kinds.cpp — attribute reads of the kinds that CPython treats specially: types, modules,
+// functions, methods, super objects, tensors, builtin containers; and the dispatch over kinds.
 #include "frame_hook/trace/protocol.h"
 #include "guards/class_state.h"
 #include "guards/interrupts.h"
@@ -36,7 +36,8 @@ Value* class_dict(Tracer& t, Value* type_value, PyTypeObject* type) {
   PyObject *key, *item;
   for (Py_ssize_t position = 0; dict && PyDict_Next(dict.get(), &position, &key, &item);) {
     const Found found{item, t.guards().sources.add(SourceKind::type_lookup, source, 0, key)};
-    t.dict_set(items, t.constant_value(key), guards::is_class_data(key, item) ? t.wrap(item, found.source) : found_value(t, found));
+    t.dict_set(items, t.constant_value(key),
+               guards::is_class_data(key, item) ? t.wrap(item, found.source) : found_value(t, found));
   }
   return mapping_proxy(t, items);
 }
@@ -50,7 +51,8 @@ Value* type_getter(Tracer& t, Value* type_value, PyTypeObject* type, PyObject* n
     if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return nullptr;
     PyObject* own = own_class_attribute(type, interned("__annotations__"));
     if (!own) graph_break(BreakReason::unknown_attribute, "__annotations__ of a class that has none yet");
-    return t.wrap(own, t.guards().sources.add(SourceKind::type_lookup, source_of(t, type_value), 0, interned("__annotations__")));
+    return t.wrap(
+        own, t.guards().sources.add(SourceKind::type_lookup, source_of(t, type_value), 0, interned("__annotations__")));
   }
   if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.guard_type_unchanged(type, source_of(t, type_value));
   PyRef value = PyRef::steal(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), name));
@@ -62,7 +64,8 @@ Value* type_getter(Tracer& t, Value* type_value, PyTypeObject* type, PyObject* n
 }
 
 Value* metaclass_getattr(Tracer& t, Value* type_value, const Found& getattr, PyTypeObject* meta, PyObject* name) {
-  if (!PyFunction_Check(getattr.object)) graph_break(BreakReason::unknown_attribute, std::string(meta->tp_name) + ".__getattr__");
+  if (!PyFunction_Check(getattr.object))
+    graph_break(BreakReason::unknown_attribute, std::string(meta->tp_name) + ".__getattr__");
   return t.call(bind(t, getattr, type_value, meta, nullptr), {t.constant_value(name)});
 }
 
@@ -70,13 +73,15 @@ Value* module_attribute(Tracer& t, Value* v, PyObject* name) {
   const Found d = look_up(t, v, name);
   if (d.object && Py_TYPE(d.object)->tp_descr_set && std::string_view(text_of(name)) != "__dict__") {
     const Value* own = t.dict_get(module_dict(t, v), t.constant_value(name));
-    if (!own && std::string_view(text_of(name)) == "__annotations__") graph_break(BreakReason::unknown_attribute, "__annotations__ of a module that has none yet");
+    if (!own && std::string_view(text_of(name)) == "__annotations__")
+      graph_break(BreakReason::unknown_attribute, "__annotations__ of a module that has none yet");
     if (Py_TYPE(d.object) != &PyGetSetDescr_Type || !own) return bind(t, d, v, v->type, nullptr);
   }
   if (std::string_view(text_of(name)) == "__dict__") return module_dict(t, v);
   if (Value* found = t.dict_get(module_dict(t, v), t.constant_value(name))) return found;
   if (d.object) return bind(t, d, v, v->type, nullptr);
-  if (Value* getattr = t.dict_get(module_dict(t, v), t.constant_value(interned("__getattr__")))) return t.call(getattr, {t.constant_value(name)});
+  if (Value* getattr = t.dict_get(module_dict(t, v), t.constant_value(interned("__getattr__"))))
+    return t.call(getattr, {t.constant_value(name)});
   return nullptr;
 }
 
@@ -87,7 +92,8 @@ Value* method_attribute(Tracer& t, MethodValue* m, PyObject* name) {
   if (text == "__func__" && m->type == &PyMethod_Type) return m->function;
   if (text == "__class__") return t.constant_value(reinterpret_cast<PyObject*>(m->type));
   if (text == "__call__") return m;
-  if (text == "__get__" || text == "__reduce__") graph_break(BreakReason::unknown_attribute, "method." + std::string(text));
+  if (text == "__get__" || text == "__reduce__")
+    graph_break(BreakReason::unknown_attribute, "method." + std::string(text));
   return attribute_or_null(t, m->function, name);
 }
 
@@ -99,9 +105,11 @@ Value* slice_attribute(Tracer& t, SliceValue* v, PyObject* name) {
   return generic_attribute(t, v, name);
 }
 
-// Facts of a real input that tracing does not change are read from the real tensor: they are guarded with it, and the traced
-// stand-in may not have them (requires_grad).
-bool read_from_real_tensor(std::string_view name) { return name == "requires_grad" || name == "is_leaf" || name == "grad_fn" || name == "name"; }
+// Facts of a real input that tracing does not change are read from the real tensor: they are guarded with it, and the
+// traced stand-in may not have them (requires_grad).
+bool read_from_real_tensor(std::string_view name) {
+  return name == "requires_grad" || name == "is_leaf" || name == "grad_fn" || name == "name";
+}
 
 // No stand-in knows what its tensor is a view of: only that there is no base is told.
 Value* base_of(Tracer& t, TensorValue* v, PyObject* name, PyObject* traced) {
@@ -115,7 +123,8 @@ Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
   const std::string_view text = text_of(name);
   if (text == "__class__") return t.constant_value(reinterpret_cast<PyObject*>(t.type_of(v)));
   if (text == "__dict__") graph_break(BreakReason::unknown_attribute, "Tensor.__dict__");
-  if (text == "_cdata" || text == "_version") graph_break(BreakReason::unknown_attribute, "Tensor." + std::string(text));
+  if (text == "_cdata" || text == "_version")
+    graph_break(BreakReason::unknown_attribute, "Tensor." + std::string(text));
   PyObject* traced = t.traced_tensor(v);
   if (text == "_base") return base_of(t, v, name, traced);
   if (v->object && !v->mutated && (read_from_real_tensor(text) || text == "grad")) {
@@ -157,7 +166,8 @@ Value* hooked_attribute(Tracer& t, Value* v, PyObject* name) {
   const Found getattribute = look_up(t, v, interned("__getattribute__"));
   const Found getattr = look_up(t, v, interned("__getattr__"));
   if (getattribute.object && Py_TYPE(getattribute.object) == &PyWrapperDescr_Type &&
-      reinterpret_cast<PyWrapperDescrObject*>(getattribute.object)->d_wrapped != reinterpret_cast<void*>(PyObject_GenericGetAttr) &&
+      reinterpret_cast<PyWrapperDescrObject*>(getattribute.object)->d_wrapped !=
+          reinterpret_cast<void*>(PyObject_GenericGetAttr) &&
       !(v->object && PyModule_Check(v->object.get())))  // C code of the type's own: threading.local
     graph_break(BreakReason::unknown_attribute, std::string(type->tp_name) + "." + text_of(name));
   auto call_hook = [&](const Found& hook) {
@@ -180,7 +190,8 @@ Value* hooked_attribute(Tracer& t, Value* v, PyObject* name) {
   {
     Unresumable guard(t);
     try {
-      found = v->object && PyModule_Check(v->object.get()) ? module_attribute(t, v, name) : generic_attribute(t, v, name);
+      found =
+          v->object && PyModule_Check(v->object.get()) ? module_attribute(t, v, name) : generic_attribute(t, v, name);
     } catch (const SymbolicRaise& raised) {
       if (!t.exception_matches(raised.exception, PyExc_AttributeError)) throw;
     }
@@ -198,7 +209,8 @@ Value* type_attribute(Tracer& t, Value* v, PyObject* name) {
   const Found md = look_up(t, meta, meta_source, name);
   guard_descriptor_class(t, md);
   if (md.object && Py_TYPE(md.object)->tp_descr_set && Py_TYPE(md.object)->tp_descr_get) {
-    if (Py_TYPE(md.object) == &PyGetSetDescr_Type || Py_TYPE(md.object) == &PyMemberDescr_Type) return type_getter(t, v, type, name);
+    if (Py_TYPE(md.object) == &PyGetSetDescr_Type || Py_TYPE(md.object) == &PyMemberDescr_Type)
+      return type_getter(t, v, type, name);
     return bind(t, md, v, meta, nullptr);
   }
   const Found d = look_up(t, type, source, name);
@@ -217,7 +229,10 @@ Value* class_attribute(Tracer& t, Value* v, PyObject* name) {
   const Found getattribute = look_up(t, meta, t.type_source(v), interned("__getattribute__"));
   const Found getattr = look_up(t, meta, t.type_source(v), interned("__getattr__"));
   const bool in_python = getattribute.object && PyFunction_Check(getattribute.object);
-  const auto first = [&] { return in_python ? t.call(bind(t, getattribute, v, meta, nullptr), {t.constant_value(name)}) : type_attribute(t, v, name); };
+  const auto first = [&] {
+    return in_python ? t.call(bind(t, getattribute, v, meta, nullptr), {t.constant_value(name)})
+                     : type_attribute(t, v, name);
+  };
   if (!getattr.object) return first();
   {
     Unresumable guard(t);
@@ -249,7 +264,8 @@ Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name) {
   if (text == "__globals__") return f->globals;
   if (text == "__defaults__") return f->defaults ? f->defaults : t.none();
   if (text == "__kwdefaults__") return f->kwdefaults ? f->kwdefaults : t.none();
-  if (text == "__closure__") return f->closure.empty() ? t.none() : t.tuple(std::vector<Value*>(f->closure.begin(), f->closure.end()));
+  if (text == "__closure__")
+    return f->closure.empty() ? t.none() : t.tuple(std::vector<Value*>(f->closure.begin(), f->closure.end()));
   if (!f->object) {
     if (text == "__name__") return f->name ? f->name : t.constant_value(f->code->co_name);
     if (text == "__qualname__") return f->qualname ? f->qualname : t.constant_value(f->code->co_qualname);
@@ -298,7 +314,8 @@ Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name) {
   auto* start = known_type(t, v->start_type);
   auto* type = reinterpret_cast<PyTypeObject*>(real_type(v->self_type));
   if (!start || !type) graph_break(BreakReason::unsupported_value, "super() of a class made in the trace");
-  const bool on_class = v->self == v->self_type || (real_type(v->self) && real_type(v->self) == real_type(v->self_type));
+  const bool on_class =
+      v->self == v->self_type || (real_type(v->self) && real_type(v->self) == real_type(v->self_type));
   const guards::SourceId type_source = on_class ? source_of(t, v->self_type) : t.type_source(v->self);
   if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.guard_type_unchanged(type, type_source);
   PyObject* mro = type->tp_mro;
@@ -309,7 +326,8 @@ Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name) {
     auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
     PyObject* found = own_class_attribute(base, name);
     if (!found) continue;
-    const guards::SourceId base_source = t.guards().sources.add(SourceKind::constant, guards::kNoSource, 0, reinterpret_cast<PyObject*>(base));
+    const guards::SourceId base_source =
+        t.guards().sources.add(SourceKind::constant, guards::kNoSource, 0, reinterpret_cast<PyObject*>(base));
     const Found d{found, t.guards().sources.add(SourceKind::type_lookup, base_source, 0, name)};
     return bind(t, d, on_class ? nullptr : v->self, type, v->self_type);
   }
@@ -334,7 +352,8 @@ Value* attribute_or_null(Tracer& t, Value* v, PyObject* name) {
     case ValueKind::instance:
     case ValueKind::object:
       if (real_type(v)) return class_attribute(t, v, name);
-      if (v->object && PyModule_Check(v->object.get()) && t.type_of(v)->tp_getattro == PyModule_Type.tp_getattro) return module_attribute(t, v, name);
+      if (v->object && PyModule_Check(v->object.get()) && t.type_of(v)->tp_getattro == PyModule_Type.tp_getattro)
+        return module_attribute(t, v, name);
       return hooked_attribute(t, v, name);
     case ValueKind::sym_int:
     case ValueKind::identity:
@@ -368,13 +387,15 @@ Value* Tracer::get_attribute(Value* v, PyObject* name) {
     message = std::string("type object '") + reinterpret_cast<PyTypeObject*>(type)->tp_name;
   else if (v->object && PyModule_Check(v->object.get())) {
     const char* own_name = PyModule_GetName(v->object.get());
-    if (!own_name) drop_error(), raise_new(PyExc_AttributeError, std::string("module has no attribute '") + text_of(name) + "'");
+    if (!own_name)
+      drop_error(), raise_new(PyExc_AttributeError, std::string("module has no attribute '") + text_of(name) + "'");
     message = std::string("module '") + own_name;
   }
   else
     message = std::string("'") + (v->type ? v->type->tp_name : "?");
   const bool is_named = real_type(v) || (v->object && PyModule_Check(v->object.get()));  // a type or a module
-  raise_new(PyExc_AttributeError, message + (is_named ? "' has no attribute '" : "' object has no attribute '") + text_of(name) + "'");
+  raise_new(PyExc_AttributeError,
+            message + (is_named ? "' has no attribute '" : "' object has no attribute '") + text_of(name) + "'");
 }
 
 Value* Tracer::find_attribute(Value* v, PyObject* name) {

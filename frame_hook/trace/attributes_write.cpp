@@ -1,4 +1,5 @@
-// frame_hook/trace/attributes_write.cpp — attribute writes and deletes: __setattr__ overrides, data descriptors, instance dicts.
+// frame_hook/trace/attributes_write.cpp — attribute writes and deletes: __setattr__ overrides, data descriptors,
+// instance dicts.
 // Nothing real is touched: writes land in the value's shadow and are replayed at the exit.
 #include "frame_hook/trace/protocol.h"
 #include "guards/interrupts.h"
@@ -14,7 +15,8 @@ void set_property(Tracer& t, const Found& d, Value* self, Value* to) {
   PyRef function = PyRef::steal(PyObject_GetAttr(d.object, which));
   if (!function || function.get() == Py_None) {
     drop_error();
-    t.raise_new(PyExc_AttributeError, std::string("property of '") + self->type->tp_name + "' object has no " + (to ? "setter" : "deleter"));
+    t.raise_new(PyExc_AttributeError,
+                std::string("property of '") + self->type->tp_name + "' object has no " + (to ? "setter" : "deleter"));
   }
   Value* setter = t.wrap(function.get(), t.guards().sources.add(guards::SourceKind::member, d.source, 0, which));
   to ? t.call(setter, {self, to}) : t.call(setter, {self});
@@ -32,7 +34,8 @@ void write_overlay(Tracer& t, InstanceValue* v, PyObject* name, Value* to) {
 
 bool is_exception_slot(PyTypeObject* type, std::string_view name) {
   return PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) &&
-         (name == "__cause__" || name == "__context__" || name == "__traceback__" || name == "__suppress_context__" || name == "args");
+         (name == "__cause__" || name == "__context__" || name == "__traceback__" || name == "__suppress_context__" ||
+          name == "args");
 }
 
 // As the setters of BaseException do.
@@ -40,16 +43,22 @@ void check_exception_slot(Tracer& t, std::string_view name, Value* to) {
   if (!to) graph_break(BreakReason::unsupported_value, "a deleted " + std::string(name) + " of an exception");
   const bool cause = name == "__cause__";
   const bool none = is_none(t, to);
-  if (name == "__traceback__" && !none) graph_break(BreakReason::unsupported_value, "a write to __traceback__ of an exception");
-  if ((cause || name == "__context__") && !none && !PyType_IsSubtype(t.type_of(to), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
-    t.raise_new(PyExc_TypeError, std::string("exception ") + (cause ? "cause" : "context") + " must be None or derive from BaseException");
+  if (name == "__traceback__" && !none)
+    graph_break(BreakReason::unsupported_value, "a write to __traceback__ of an exception");
+  if ((cause || name == "__context__") && !none &&
+      !PyType_IsSubtype(t.type_of(to), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
+    t.raise_new(PyExc_TypeError, std::string("exception ") + (cause ? "cause" : "context") +
+                                     " must be None or derive from BaseException");
 }
 
 bool holds_member(Tracer& t, const Found& d, InstanceValue* v, PyObject* name) {
   bool known = false;
   if (Value* written = v->find_attr(name, &known); known || !v->object) return written != nullptr;
-  const PyRef value = PyRef::steal(Py_TYPE(d.object)->tp_descr_get(d.object, v->object.get(), reinterpret_cast<PyObject*>(v->type)));
-  if (!value) drop_error(), graph_break(BreakReason::unsupported_value, std::string("a deleted slot that is empty, ") + text_of(name));
+  const PyRef value =
+      PyRef::steal(Py_TYPE(d.object)->tp_descr_get(d.object, v->object.get(), reinterpret_cast<PyObject*>(v->type)));
+  if (!value)
+    drop_error(),
+        graph_break(BreakReason::unsupported_value, std::string("a deleted slot that is empty, ") + text_of(name));
   t.get_attribute(v, name);  // guarded
   return true;
 }
@@ -64,14 +73,17 @@ void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name,
     to ? t.call(setter, {v, to}) : t.call(setter, {v});
     return;
   }
-  const bool context = kind == &PyGetSetDescr_Type && !v->object && std::string_view(builtin_base(v->type)->tp_name) == "torch._C._FunctionBase";
+  const bool context = kind == &PyGetSetDescr_Type && !v->object &&
+                       std::string_view(builtin_base(v->type)->tp_name) == "torch._C._FunctionBase";
   const bool member = kind == &PyMemberDescr_Type;
   if (context) return write_overlay(t, as<InstanceValue>(v), name, to);
   if (v->kind == ValueKind::instance && (member || is_exception_slot(v->type, text_of(name)))) {
     if (member && !PyType_IsSubtype(v->type, reinterpret_cast<PyDescrObject*>(d.object)->d_type))
       graph_break(BreakReason::exception_raised, std::string("a slot of another class, ") + text_of(name));
-    if (member && !to && !holds_member(t, d, as<InstanceValue>(v), name)) t.raise_new(PyExc_AttributeError, text_of(name));
-    if (member && (reinterpret_cast<PyMemberDescrObject*>(d.object)->d_member->flags & READONLY)) t.raise_new(PyExc_AttributeError, "readonly attribute");
+    if (member && !to && !holds_member(t, d, as<InstanceValue>(v), name))
+      t.raise_new(PyExc_AttributeError, text_of(name));
+    if (member && (reinterpret_cast<PyMemberDescrObject*>(d.object)->d_member->flags & READONLY))
+      t.raise_new(PyExc_AttributeError, "readonly attribute");
     if (!member) check_exception_slot(t, text_of(name), to);
     if (!member && std::string_view(text_of(name)) == "args" && to) {
       as<InstanceValue>(v)->payload = t.tuple(t.unpack(to));
@@ -85,18 +97,22 @@ void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name,
 
 void set_function_attribute(Tracer& t, FunctionValue* f, PyObject* name, Value* to) {
   const std::string_view text = text_of(name);
-  if (text == "__code__" || text == "__defaults__" || text == "__kwdefaults__" || text == "__globals__" || text == "__closure__")
+  if (text == "__code__" || text == "__defaults__" || text == "__kwdefaults__" || text == "__globals__" ||
+      text == "__closure__")
     graph_break(BreakReason::unsupported_value, "a write to function." + std::string(text));
   if (const PyObject* known = _PyType_Lookup(&PyFunction_Type, name); !known || !Py_TYPE(known)->tp_descr_set) {
     DictValue* dict = function_dict(t, f);
     if (to) t.dict_set(dict, t.constant_value(name), to);
-    else if (!t.dict_delete(dict, t.constant_value(name))) t.raise_new(PyExc_AttributeError, "'function' object has no attribute '" + std::string(text) + "'");
+    else if (!t.dict_delete(dict, t.constant_value(name)))
+      t.raise_new(PyExc_AttributeError, "'function' object has no attribute '" + std::string(text) + "'");
     return;
   }
-  const bool is_name = text == "__name__" || text == "__qualname__", takes_anything = text == "__doc__" || text == "__module__";
+  const bool is_name = text == "__name__" || text == "__qualname__",
+             takes_anything = text == "__doc__" || text == "__module__";
   const bool is_text = to && to->kind == ValueKind::object && to->object && PyUnicode_Check(to->object.get());
   const bool is_dict = to && text == "__annotations__" && to->kind == ValueKind::dict;
-  if (!to || !(takes_anything || is_dict || (is_name && is_text))) graph_break(BreakReason::unsupported_value, "a write to function." + std::string(text));
+  if (!to || !(takes_anything || is_dict || (is_name && is_text)))
+    graph_break(BreakReason::unsupported_value, "a write to function." + std::string(text));
   if (is_name) t.type_of(to);
   t.will_mutate(f);
   if (!f->object && text == "__name__" && to) f->name = to;
@@ -124,9 +140,12 @@ void write(Tracer& t, Value* v, PyObject* name, Value* to) {
         to ? t.call(method, {t.constant_value(key.get()), to}) : t.call(method, {t.constant_value(key.get())});
         return;
       }
-      if (hook.object && Py_IS_TYPE(hook.object, &PyWrapperDescr_Type) && !PyModule_Check(v->object ? v->object.get() : Py_None) && !real_type(v) &&
-          reinterpret_cast<PyWrapperDescrObject*>(hook.object)->d_wrapped != reinterpret_cast<void*>(PyObject_GenericSetAttr))
-        graph_break(BreakReason::unsupported_value, std::string("a write to ") + v->type->tp_name + "." + text_of(key.get()) + ", which C code takes");
+      if (hook.object && Py_IS_TYPE(hook.object, &PyWrapperDescr_Type) &&
+          !PyModule_Check(v->object ? v->object.get() : Py_None) && !real_type(v) &&
+          reinterpret_cast<PyWrapperDescrObject*>(hook.object)->d_wrapped !=
+              reinterpret_cast<void*>(PyObject_GenericSetAttr))
+        graph_break(BreakReason::unsupported_value,
+                    std::string("a write to ") + v->type->tp_name + "." + text_of(key.get()) + ", which C code takes");
     }
   }
   generic_set_attribute(t, v, key.get(), to);
@@ -136,14 +155,20 @@ void write(Tracer& t, Value* v, PyObject* name, Value* to) {
 
 void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
   if (v->kind != ValueKind::instance)
-    graph_break(BreakReason::unsupported_value, std::string("a write to attribute ") + text_of(name) + " of " + describe(v));
+    graph_break(BreakReason::unsupported_value,
+                std::string("a write to attribute ") + text_of(name) + " of " + describe(v));
   if (!to && !own_attribute(t, v, name)) t.raise_new(PyExc_AttributeError, text_of(name));
-  if (const Found d = look_up(t, v, name); d.object && Py_TYPE(d.object)->tp_descr_set)  // the replay's write would go to it
-    graph_break(BreakReason::unsupported_value, std::string("an item of __dict__ under the name of a data descriptor, ") + v->type->tp_name + "." + text_of(name));
+  if (const Found d = look_up(t, v, name);
+      d.object && Py_TYPE(d.object)->tp_descr_set)  // the replay's write would go to it
+    graph_break(BreakReason::unsupported_value,
+                std::string("an item of __dict__ under the name of a data descriptor, ") + v->type->tp_name + "." +
+                    text_of(name));
   auto* instance = as<InstanceValue>(v);
   bool is_written = false;
-  if (to && instance->object && !instance->find_attr(name, &is_written) && is_written)  // its place in the dict is the last
-    graph_break(BreakReason::unsupported_value, std::string("an attribute that was deleted and is written again, ") + text_of(name));
+  if (to && instance->object && !instance->find_attr(name, &is_written) &&
+      is_written)  // its place in the dict is the last
+    graph_break(BreakReason::unsupported_value,
+                std::string("an attribute that was deleted and is written again, ") + text_of(name));
   drop_own_attribute(t, instance, name);
   if (!instance->object || to == nullptr) {
     // Deleted and written again goes to the end, as in a dict.
@@ -166,7 +191,8 @@ void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
     as<CellValue>(v)->loaded = true;
     return;
   }
-  if (real_type(v)) graph_break(BreakReason::outside_effect, std::string("a write to a class attribute of ") + describe(v));
+  if (real_type(v))
+    graph_break(BreakReason::outside_effect, std::string("a write to a class attribute of ") + describe(v));
   if (v->object && PyModule_Check(v->object.get())) {
     if (const Found d = look_up(t, v, name); d.object && Py_TYPE(d.object)->tp_descr_set)
       graph_break(BreakReason::outside_effect, std::string("a write to ") + text_of(name) + " of " + describe(v));
@@ -175,13 +201,16 @@ void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
     else if (!t.dict_delete(dict, t.constant_value(name))) t.raise_new(PyExc_AttributeError, text_of(name));
     return;
   }
-  if (v->kind == ValueKind::tensor && to == v && std::string_view(text_of(name)) == "data") return;  // module.to() of what is there already
-  if (v->kind == ValueKind::tensor) graph_break(BreakReason::unsupported_value, std::string("a write to Tensor.") + text_of(name));
+  if (v->kind == ValueKind::tensor && to == v && std::string_view(text_of(name)) == "data")
+    return;  // module.to() of what is there already
+  if (v->kind == ValueKind::tensor)
+    graph_break(BreakReason::unsupported_value, std::string("a write to Tensor.") + text_of(name));
   const Found d = look_up(t, v, name);
   if (d.object && Py_TYPE(d.object)->tp_descr_set) return set_through_descriptor(t, d, v, name, to);
   if (!has_own_dict(t, v))
-    t.raise_new(PyExc_AttributeError, std::string("'") + v->type->tp_name + (d.object ? "' object attribute '" : "' object has no attribute '") + text_of(name) +
-                                          (d.object ? "' is read-only" : "'"));
+    t.raise_new(PyExc_AttributeError, std::string("'") + v->type->tp_name +
+                                          (d.object ? "' object attribute '" : "' object has no attribute '") +
+                                          text_of(name) + (d.object ? "' is read-only" : "'"));
   set_own_attribute(t, v, name, to);
 }
 

@@ -1,4 +1,5 @@
-// frame_hook/trace/builtins.cpp — the table of C functions, and the builtins that ask about objects: isinstance, getattr, type, ...
+// frame_hook/trace/builtins.cpp — the table of C functions, and the builtins that ask about objects: isinstance,
+// getattr, type, ...
 #include <cmath>
 
 #include "frame_hook/trace/builtins.h"
@@ -49,7 +50,8 @@ PyObject* resolve(const RowName& row) {
     path = dot == std::string::npos ? "" : path.substr(dot + 1);
     // A module's dict, not getattr: torch's module-level __getattr__ imports what it is asked for.
     if (PyModule_Check(at.get())) at = PyRef::borrow(PyDict_GetItemString(PyModule_GetDict(at.get()), name.c_str()));
-    else if (PyType_Check(at.get())) at = PyRef::borrow(_PyType_Lookup(reinterpret_cast<PyTypeObject*>(at.get()), interned(name)));
+    else if (PyType_Check(at.get()))
+      at = PyRef::borrow(_PyType_Lookup(reinterpret_cast<PyTypeObject*>(at.get()), interned(name)));
     else at = PyRef::steal(PyObject_GetAttrString(at.get(), name.c_str()));
   }
   drop_error();
@@ -65,7 +67,8 @@ void add_rows(Table& table, const RowName (&list)[n]) {
 PyObject* known_str(Tracer& t, Value* v, const char* what) {
   v = payload_of(v);
   if (v->kind != ValueKind::object || !v->object || !PyUnicode_CheckExact(v->object.get()))
-    t.raise_new(PyExc_TypeError, std::string(what) + ": attribute name must be string, not '" + t.type_of(v)->tp_name + "'");
+    t.raise_new(PyExc_TypeError,
+                std::string(what) + ": attribute name must be string, not '" + t.type_of(v)->tp_name + "'");
   return t.constant(v);
 }
 
@@ -97,7 +100,8 @@ const CFunction* find_row(PyObject* callable) {
     add_rows(*table, kTorchRows);
   }
   static bool numpy_added = false;
-  if (!numpy_added && PyDict_GetItemString(PyImport_GetModuleDict(), "numpy.matrixlib")) {  // the last part that NumPy imports
+  if (!numpy_added &&
+      PyDict_GetItemString(PyImport_GetModuleDict(), "numpy.matrixlib")) {  // the last part that NumPy imports
     numpy_added = true;
     add_rows(*table, kNumpyRows);
   }
@@ -222,8 +226,10 @@ Value* builtin_id(Tracer& t, const Arguments& args) {
 Value* builtin_hash(Tracer& t, const Arguments& args) {
   only_positional(t, args, "hash", 1, 1);
   Value* v = args.positional[0];
-  if (Value* method = v->kind == ValueKind::tensor ? nullptr : python_special(t, v, "__hash__")) return t.integer(returned_hash(t, t.call(method, {})));
-  const bool is_nan = v->kind == ValueKind::instance && payload_of(v)->object && PyFloat_CheckExact(payload_of(v)->object.get()) &&
+  if (Value* method = v->kind == ValueKind::tensor ? nullptr : python_special(t, v, "__hash__"))
+    return t.integer(returned_hash(t, t.call(method, {})));
+  const bool is_nan = v->kind == ValueKind::instance && payload_of(v)->object &&
+                      PyFloat_CheckExact(payload_of(v)->object.get()) &&
                       std::isnan(PyFloat_AS_DOUBLE(payload_of(v)->object.get()));
   if (is_nan) graph_break(BreakReason::unsupported_value, "hash() of " + describe(v));  // of the address
   v = without_symbols(t, v);
@@ -286,7 +292,8 @@ Value* builtin_super(Tracer& t, const Arguments& args) {
     v->self_type = self;
   } else {
     PyTypeObject* type = t.type_of(self);
-    if (!PyType_IsSubtype(type, cls)) t.raise_new(PyExc_TypeError, "super(type, obj): obj must be an instance or subtype of type");
+    if (!PyType_IsSubtype(type, cls))
+      t.raise_new(PyExc_TypeError, "super(type, obj): obj must be an instance or subtype of type");
     v->self_type = t.constant_value(reinterpret_cast<PyObject*>(type));
   }
   return v;
@@ -313,8 +320,10 @@ Value* builtin_format(Tracer& t, const Arguments& args) {
 Value* builtin_method(Tracer& t, const Arguments& args) {
   only_positional(t, args, "method", 2, 2);
   Value *function = args.positional[0], *self = args.positional[1];
-  const bool is_known = function->kind == ValueKind::function || function->kind == ValueKind::method || function->kind == ValueKind::instance;
-  if (!is_known || t.same_object(self, t.none())) graph_break(BreakReason::unknown_callable, "class method of " + describe(function));
+  const bool is_known = function->kind == ValueKind::function || function->kind == ValueKind::method ||
+                        function->kind == ValueKind::instance;
+  if (!is_known || t.same_object(self, t.none()))
+    graph_break(BreakReason::unknown_callable, "class method of " + describe(function));
   return make_method(t, function, self);
 }
 
@@ -322,7 +331,8 @@ Value* builtin_mapping_proxy(Tracer& t, const Arguments& args) {
   only_positional(t, args, "mappingproxy", 1, 1);
   Value* mapping = args.positional[0];
   PyTypeObject* type = t.type_of(mapping);
-  if (type != &PyDict_Type && type != &PyODict_Type) graph_break(BreakReason::unknown_callable, "mappingproxy of " + describe(mapping));
+  if (type != &PyDict_Type && type != &PyODict_Type)
+    graph_break(BreakReason::unknown_callable, "mappingproxy of " + describe(mapping));
   return mapping_proxy(t, mapping);
 }
 
@@ -354,7 +364,8 @@ void guard_registrations(Tracer& t) {
 
 }  // namespace
 
-// What an abstract base class answers for a real class depends on its registrations alone; the answer is its own C code's.
+// What an abstract base class answers for a real class depends on its registrations alone; the answer is its own C
+// code's.
 Value* abc_subclasscheck(Tracer& t, const Arguments& args) {
   only_positional(t, args, "_abc_subclasscheck", 2, 2);
   PyTypeObject *cls = known_type(t, args.positional[0]), *sub = known_type(t, args.positional[1]);
@@ -369,7 +380,8 @@ Value* abc_instancecheck(Tracer& t, const Arguments& args) {
   only_positional(t, args, "_abc_instancecheck", 2, 2);
   PyTypeObject* type = t.type_of(args.positional[1]);
   const auto has = [&](Value* cls) { return abc_subclasscheck(t, Arguments{{args.positional[0], cls}, {}}); };
-  Value* pretended = overrides_class_attribute(type) ? t.find_attribute(args.positional[1], interned("__class__")) : nullptr;
+  Value* pretended =
+      overrides_class_attribute(type) ? t.find_attribute(args.positional[1], interned("__class__")) : nullptr;
   if (pretended && t.truth(has(pretended))) return t.boolean(true);
   return has(t.constant_value(reinterpret_cast<PyObject*>(type)));
 }
@@ -381,7 +393,8 @@ Value* context_get(Tracer& t, const Arguments& args) {
   Value* variable = args.positional[0];
   t.guard_identity(variable);
   PyObject* real = variable->object.get();
-  if (auto it = t.protocol().context_values.find(real); it != t.protocol().context_values.end() && !it->second.empty()) return it->second.back();
+  if (auto it = t.protocol().context_values.find(real); it != t.protocol().context_values.end() && !it->second.empty())
+    return it->second.back();
   PyObject* value = nullptr;
   if (PyContextVar_Get(real, nullptr, &value) < 0) t.raise_pending();
   const guards::SourceId source = t.guards().sources.add(guards::SourceKind::context_value, source_of(t, variable));
@@ -408,7 +421,8 @@ Value* context_reset(Tracer& t, const Arguments& args) {
   t.guard_identity(variable);
   std::vector<Value*>& values = t.protocol().context_values[variable->object.get()];
   bool known = false;
-  Value* depth = token->kind == ValueKind::instance ? as<InstanceValue>(token)->find_attr(interned("depth"), &known) : nullptr;
+  Value* depth =
+      token->kind == ValueKind::instance ? as<InstanceValue>(token)->find_attr(interned("depth"), &known) : nullptr;
   if (!depth || values.empty()) graph_break(BreakReason::outside_effect, "ContextVar.reset");
   values.resize(static_cast<size_t>(t.as_index(depth)) - 1);
   return t.none();
@@ -425,7 +439,9 @@ namespace {
 // The lock of functools.cached_property guards a look-up and a write that a trace commits in one step.
 void refuse_lock(Tracer& t) {
   PyCodeObject* code = t.frame().code->code;
-  if (std::string_view(text_of(code->co_qualname)) == "cached_property.__get__" && std::string_view(text_of(code->co_filename)).ends_with("functools.py")) return;
+  if (std::string_view(text_of(code->co_qualname)) == "cached_property.__get__" &&
+      std::string_view(text_of(code->co_filename)).ends_with("functools.py"))
+    return;
   graph_break(BreakReason::outside_effect, "a lock");
 }
 
@@ -445,13 +461,17 @@ Value* lock_exit(Tracer& t, const Arguments&) {
 }
 
 Value* outside_class(Tracer&, const Arguments&) { graph_break(BreakReason::unsupported_value, "a class statement"); }
-Value* unsupported_property(Tracer&, const Arguments&) { graph_break(BreakReason::unsupported_value, "a property made in the trace"); }
+Value* unsupported_property(Tracer&, const Arguments&) {
+  graph_break(BreakReason::unsupported_value, "a property made in the trace");
+}
 namespace {
 
 class RecursionLimit final : public guards::ModeFacts {
  public:
   bool matches() const override { return Py_GetRecursionLimit() == limit_; }
-  std::string mismatch() const override { return "sys.getrecursionlimit() == " + std::to_string(limit_) + " but is " + std::to_string(Py_GetRecursionLimit()); }
+  std::string mismatch() const override {
+    return "sys.getrecursionlimit() == " + std::to_string(limit_) + " but is " + std::to_string(Py_GetRecursionLimit());
+  }
 
  private:
   const int limit_ = Py_GetRecursionLimit();
@@ -459,7 +479,8 @@ class RecursionLimit final : public guards::ModeFacts {
 
 void rely_on_nothing_handled(Tracer& t, const std::string& asker) {
   bool known = false;
-  if (t.handled_exception(&known) || (!known && !relies_on_nothing_handled(t))) graph_break(BreakReason::unsupported_value, asker + " while an exception is handled");
+  if (t.handled_exception(&known) || (!known && !relies_on_nothing_handled(t)))
+    graph_break(BreakReason::unsupported_value, asker + " while an exception is handled");
 }
 
 }  // namespace
@@ -485,7 +506,8 @@ Value* returns_none(Tracer& t, const Arguments&) { return t.none(); }
 Value* intern_text(Tracer& t, const Arguments& args) {
   only_positional(t, args, "intern", 1, 1);
   Value* v = args.positional[0];
-  if (v->kind != ValueKind::object || !v->object || !PyUnicode_CheckExact(v->object.get())) graph_break(BreakReason::unknown_callable, "sys.intern() of " + describe(v));
+  if (v->kind != ValueKind::object || !v->object || !PyUnicode_CheckExact(v->object.get()))
+    graph_break(BreakReason::unknown_callable, "sys.intern() of " + describe(v));
   PyObject* own = Py_NewRef(t.constant(v));
   PyUnicode_InternInPlace(&own);
   return t.constant_steal(own);

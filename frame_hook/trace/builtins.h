@@ -14,7 +14,8 @@ namespace rows {
 #undef ROW
 }  // namespace rows
 
-// A slot wrapper of a builtin class, by its name ("__getitem__"), on the shadow that self holds. Null: not one that is known.
+// A slot wrapper of a builtin class, by its name ("__getitem__"), on the shadow that self holds. Null: not one that is
+// known.
 Value* call_slot(Tracer& t, PyTypeObject* owner, std::string_view name, const Arguments& args);
 
 bool is_instance(Tracer& t, Value* v, Value* cls);

@@ -1,4 +1,5 @@
-// frame_hook/trace/builtins_iteration.cpp — iter, zip, map, sorted, any, itertools: lazy ones make iterators of the trace.
+// frame_hook/trace/builtins_iteration.cpp — iter, zip, map, sorted, any, itertools: lazy ones make iterators of the
+// trace.
 #include "frame_hook/trace/builtins.h"
 
 namespace framejit::frame_hook {
@@ -48,7 +49,8 @@ Value* builtin_next(Tracer& t, const Arguments& args) {
   if (Value* next = t.next_item(args.positional[0])) return next;
   if (args.positional.size() == 2) return args.positional[1];
   Value* v = args.positional[0];
-  if (v->kind == ValueKind::generator && as<GeneratorValue>(v)->return_value && !is_none(t, as<GeneratorValue>(v)->return_value))
+  if (v->kind == ValueKind::generator && as<GeneratorValue>(v)->return_value &&
+      !is_none(t, as<GeneratorValue>(v)->return_value))
     raise_with(t, PyExc_StopIteration, {as<GeneratorValue>(v)->return_value});
   raise_with(t, PyExc_StopIteration, {});
 }
@@ -84,9 +86,11 @@ Value* builtin_filter(Tracer& t, const Arguments& args) {
 Value* builtin_reversed(Tracer& t, const Arguments& args) {
   only_positional(t, args, "reversed", 1, 1);
   Value* v = args.positional[0];
-  if (Value* method = v->kind == ValueKind::tensor ? t.lookup_special(v, "__reversed__") : python_special(t, v, "__reversed__")) return t.call(method, {});
-  if (v->kind == ValueKind::instance &&
-      (look_up(t, v, interned("__reversed__")).object == Py_None || (payload_of(v) == v && !look_up(t, v, interned("__getitem__")).object)))
+  if (Value* method =
+          v->kind == ValueKind::tensor ? t.lookup_special(v, "__reversed__") : python_special(t, v, "__reversed__"))
+    return t.call(method, {});
+  if (v->kind == ValueKind::instance && (look_up(t, v, interned("__reversed__")).object == Py_None ||
+                                         (payload_of(v) == v && !look_up(t, v, interned("__getitem__")).object)))
     raise_unless_in_c(t, v, is_sequence_in_c(v), std::string("'") + v->type->tp_name + "' object is not reversible");
   Value* inner = contents_of(t, v);
   if (inner->kind == ValueKind::list || inner->kind == ValueKind::tuple) {
@@ -154,7 +158,8 @@ Value* builtin_any(Tracer& t, const Arguments& args) {
 }
 
 Value* builtin_sorted(Tracer& t, const Arguments& args) {
-  if (args.positional.size() != 1) t.raise_new(PyExc_TypeError, "sorted expected 1 argument, got " + std::to_string(args.positional.size()));
+  if (args.positional.size() != 1)
+    t.raise_new(PyExc_TypeError, "sorted expected 1 argument, got " + std::to_string(args.positional.size()));
   std::vector<Value*> a = parse(t, args, "sorted", {"iterable", "$key", "$reverse"}, 1);
   ListValue* sorted = t.list(t.unpack(a[0]));
   sort_list(t, sorted, a[1], a[2]);
@@ -180,7 +185,8 @@ Value* itertools_islice(Tracer& t, const Arguments& args) {
   it->position = is_none(t, first) ? 0 : t.as_index(first);
   it->stop = is_none(t, last) ? -1 : t.as_index(last);
   it->step = a.size() == 4 && !is_none(t, a[3]) ? t.as_index(a[3]) : 1;
-  if (it->position < 0 || it->stop < -1 || it->step < 1 || (it->stop == -1 && !is_none(t, last))) graph_break(BreakReason::exception_raised, "itertools.islice()");
+  if (it->position < 0 || it->stop < -1 || it->step < 1 || (it->stop == -1 && !is_none(t, last)))
+    graph_break(BreakReason::exception_raised, "itertools.islice()");
   return it;
 }
 
@@ -194,8 +200,10 @@ Value* itertools_repeat(Tracer& t, const Arguments& args) {
 Value* itertools_count(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "count", {"start", "step"}, 0);
   for (Value* v : a)
-    if (v && !PyType_IsSubtype(t.type_of(v), &PyLong_Type) && v->type != &PyFloat_Type) graph_break(BreakReason::unsupported_value, "itertools.count() of " + describe(v));
-  return make_iterator(t, Over::count, itertools_type("count"), {a[0] ? a[0] : t.integer(0), a[1] ? a[1] : t.integer(1)});
+    if (v && !PyType_IsSubtype(t.type_of(v), &PyLong_Type) && v->type != &PyFloat_Type)
+      graph_break(BreakReason::unsupported_value, "itertools.count() of " + describe(v));
+  return make_iterator(t, Over::count, itertools_type("count"),
+                       {a[0] ? a[0] : t.integer(0), a[1] ? a[1] : t.integer(1)});
 }
 
 Value* itertools_product(Tracer& t, const Arguments& args) {
@@ -260,7 +268,8 @@ Value* itertools_dropwhile(Tracer& t, const Arguments& args) {
 
 Value* itertools_filterfalse(Tracer& t, const Arguments& args) {
   only_positional(t, args, "filterfalse", 2, 2);
-  IteratorValue* it = make_iterator(t, Over::filter, itertools_type("filterfalse"), {args.positional[0], t.iterate(args.positional[1])});
+  IteratorValue* it = make_iterator(t, Over::filter, itertools_type("filterfalse"),
+                                    {args.positional[0], t.iterate(args.positional[1])});
   it->step = -1;
   return it;
 }

@@ -1,5 +1,5 @@
-// frame_hook/trace/builtins_numbers.cpp — numbers: int(), abs(), min(), sum(), math: concretely on constants, sizes symbolically where
-// the result is a size, tensors through their own methods.
+// frame_hook/trace/builtins_numbers.cpp — numbers: int(), abs(), min(), sum(), math: concretely on constants, sizes
+// symbolically where the result is a size, tensors through their own methods.
 #include "frame_hook/trace/builtins.h"
 #include "frame_hook/trace/numpy_calls.h"
 
@@ -28,7 +28,9 @@ Value* run_number(Tracer& t, PyObject* function, const Arguments& args) {
   return result ? result : run_plain(t, function, concrete(t, args));
 }
 
-[[noreturn]] void reads_tensor(const char* what) { graph_break(BreakReason::data_dependent_value, std::string(what) + " of a tensor"); }
+[[noreturn]] void reads_tensor(const char* what) {
+  graph_break(BreakReason::data_dependent_value, std::string(what) + " of a tensor");
+}
 
 Value* known_or_break(Value* known, const char* what) {
   if (!known) reads_tensor(what);
@@ -39,12 +41,14 @@ Value* known_or_break(Value* known, const char* what) {
 Value* through_special(Tracer& t, const Arguments& args, const char* special) {
   if (args.positional.empty() || args.positional[0]->kind == ValueKind::tensor) return nullptr;
   Value* method = python_special(t, args.positional[0], special);
-  return method ? t.call(method, Arguments{{args.positional.begin() + 1, args.positional.end()}, args.keywords}) : nullptr;
+  return method ? t.call(method, Arguments{{args.positional.begin() + 1, args.positional.end()}, args.keywords})
+                : nullptr;
 }
 
 // What a special method has to return; plain Python warns of subclasses and refuses the rest.
 Value* exactly(Tracer& t, PyTypeObject* type, Value* result, const char* special) {
-  if (result && t.type_of(result) != type) graph_break(BreakReason::exception_raised, std::string(special) + "() that returns " + describe(result));
+  if (result && t.type_of(result) != type)
+    graph_break(BreakReason::exception_raised, std::string(special) + "() that returns " + describe(result));
   return result;
 }
 
@@ -79,7 +83,8 @@ Value* extreme(Tracer& t, const Arguments& args, int op, const char* name) {
   });
   if (best) return best;
   if (fallback) return fallback;
-  const char* const empty = PY_VERSION_HEX >= 0x030C0000 ? "() iterable argument is empty" : "() arg is an empty sequence";
+  const char* const empty =
+      PY_VERSION_HEX >= 0x030C0000 ? "() iterable argument is empty" : "() arg is an empty sequence";
   t.raise_new(PyExc_ValueError, std::string(name) + empty);
 }
 
@@ -97,7 +102,9 @@ Value* rounded(Tracer& t, const Arguments& args, const char* name, const char* s
 }  // namespace
 
 Value* builtin_int(Tracer& t, const Arguments& args) {
-  if (args.positional.size() == 1 && args.keywords.empty() && payload_of(args.positional[0])->kind == ValueKind::sym_int) return payload_of(args.positional[0]);
+  if (args.positional.size() == 1 && args.keywords.empty() &&
+      payload_of(args.positional[0])->kind == ValueKind::sym_int)
+    return payload_of(args.positional[0]);
   if (!args.positional.empty() && args.positional[0]->kind == ValueKind::instance)
     if (Value* method = python_special(t, args.positional[0], "__index__"))
       if (!python_special(t, args.positional[0], "__int__") && payload_of(args.positional[0]) == args.positional[0])
@@ -105,7 +112,9 @@ Value* builtin_int(Tracer& t, const Arguments& args) {
   return number_constructor(t, &PyLong_Type, args, "__int__");
 }
 
-Value* builtin_float(Tracer& t, const Arguments& args) { return number_constructor(t, &PyFloat_Type, args, "__float__"); }
+Value* builtin_float(Tracer& t, const Arguments& args) {
+  return number_constructor(t, &PyFloat_Type, args, "__float__");
+}
 
 Value* builtin_bool(Tracer& t, const Arguments& args) {
   only_positional(t, args, "bool", 0, 1);
@@ -117,7 +126,8 @@ Value* builtin_abs(Tracer& t, const Arguments& args) {
   Value* v = args.positional[0];
   if (v->kind == ValueKind::tensor) return t.call(t.lookup_special(v, "__abs__"), {});
   if (Value* result = through_special(t, args, "__abs__")) return result;
-  if (payload_of(v)->kind == ValueKind::sym_int && !t.truth(t.compare(Py_LT, payload_of(v), t.integer(0)))) return payload_of(v);
+  if (payload_of(v)->kind == ValueKind::sym_int && !t.truth(t.compare(Py_LT, payload_of(v), t.integer(0))))
+    return payload_of(v);
   refuse_unknown_arithmetic(v, "abs()");
   return run_number(t, builtin("abs"), args);
 }
@@ -137,7 +147,9 @@ Value* builtin_divmod(Tracer& t, const Arguments& args) {
   only_positional(t, args, "divmod", 2, 2);
   for (Value* v : args.positional) {
     const ValueKind kind = payload_of(v)->kind;
-    if (kind != ValueKind::object && kind != ValueKind::sym_int) graph_break(BreakReason::unsupported_value, std::string("divmod() of an object of type ") + t.type_of(v)->tp_name);
+    if (kind != ValueKind::object && kind != ValueKind::sym_int)
+      graph_break(BreakReason::unsupported_value,
+                  std::string("divmod() of an object of type ") + t.type_of(v)->tp_name);
   }
   Value* quotient = t.binary_operator(2, args.positional[0], args.positional[1]);
   return t.tuple({quotient, t.binary_operator(6, args.positional[0], args.positional[1])});
@@ -147,7 +159,8 @@ Value* builtin_pow(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "pow", {"base", "exp", "mod"}, 2);
   if (!a[2]) return t.binary_operator(8, a[0], a[1]);
   for (Value* v : a)
-    if (v->kind == ValueKind::instance) graph_break(BreakReason::unsupported_value, "pow() with a modulus, of " + describe(v));
+    if (v->kind == ValueKind::instance)
+      graph_break(BreakReason::unsupported_value, "pow() with a modulus, of " + describe(v));
   return run_plain(t, builtin("pow"), concrete(t, args));
 }
 
@@ -167,7 +180,8 @@ bool is_number(Tracer& t, Value* v) {
 Value* builtin_sum(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "sum", {"iterable", "start"}, 1);
   Value* total = a[1] ? a[1] : t.integer(0);
-  if (payload_of(total)->object && PyUnicode_Check(payload_of(total)->object.get())) t.raise_new(PyExc_TypeError, "sum() can't sum strings [use ''.join(seq) instead]");
+  if (payload_of(total)->object && PyUnicode_Check(payload_of(total)->object.get()))
+    t.raise_new(PyExc_TypeError, "sum() can't sum strings [use ''.join(seq) instead]");
   // CPython 3.12 adds floats with compensation, as long as there are numbers alone: let it do that itself.
   std::vector<Value*> numbers;
   bool numbers_alone = is_number(t, total);

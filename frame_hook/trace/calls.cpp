@@ -1,5 +1,6 @@
-// frame_hook/trace/calls.cpp — calling a value: Python functions are inlined, C functions go by identity to their row, else are
-// recorded (torch functions on traced tensors), run concretely (pure, on plain arguments), or break with their name.
+// frame_hook/trace/calls.cpp — calling a value: Python functions are inlined, C functions go by identity to their row,
+// else are recorded (torch functions on traced tensors), run concretely (pure, on plain arguments), or break with their
+// name.
 #include <algorithm>
 #include <cctype>
 
@@ -45,7 +46,8 @@ std::string_view module_of(PyObject* callable) {
       PyObject* self = PyCFunction_GET_SELF(callable);
       if (self && PyType_Check(self)) return reinterpret_cast<PyTypeObject*>(self)->tp_name;
     }
-  } else if (PyObject_TypeCheck(callable, &PyMethodDescr_Type) || Py_TYPE(callable) == &PyWrapperDescr_Type || Py_TYPE(callable) == &PyClassMethodDescr_Type) {
+  } else if (PyObject_TypeCheck(callable, &PyMethodDescr_Type) || Py_TYPE(callable) == &PyWrapperDescr_Type ||
+             Py_TYPE(callable) == &PyClassMethodDescr_Type) {
     return reinterpret_cast<PyDescrObject*>(callable)->d_type->tp_name;
   } else if (PyType_Check(callable)) {
     return reinterpret_cast<PyTypeObject*>(callable)->tp_name;
@@ -55,20 +57,22 @@ std::string_view module_of(PyObject* callable) {
   return module && PyUnicode_Check(module) ? text_of(module) : "";
 }
 
-// Functions that only make or read tensors through the dispatcher: what they do is recorded even without tensor arguments.
+// Functions that only make or read tensors through the dispatcher: what they do is recorded even without tensor
+// arguments.
 bool dispatches(PyObject* callable) {
   if (!PyCFunction_Check(callable)) return false;
   const std::string_view module = module_of(callable);
   PyObject* self = PyCFunction_GET_SELF(callable);
-  return (module == "torch" && !self) || module == "torch._C._nn" || module == "torch._C._fft" || module == "torch._C._linalg" ||
-         module == "torch._C._special" || module == "torch._C._VariableFunctions";
+  return (module == "torch" && !self) || module == "torch._C._nn" || module == "torch._C._fft" ||
+         module == "torch._C._linalg" || module == "torch._C._special" || module == "torch._C._VariableFunctions";
 }
 
 // A C function bound to a real object that is no module or class: the method of its type, on the wrapped object.
 Value* unbound_method(Tracer& t, Value* v, PyObject* callable, Value** self) {
   PyObject* bound = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
   if (!bound || PyModule_Check(bound) || PyType_Check(bound) || find_c_function(callable)) return nullptr;
-  PyObject* descriptor = _PyType_Lookup(Py_TYPE(bound), interned(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name));
+  PyObject* descriptor =
+      _PyType_Lookup(Py_TYPE(bound), interned(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name));
   if (!descriptor || Py_TYPE(descriptor) != &PyMethodDescr_Type) return nullptr;
   t.guard_identity(v);
   *self = t.wrap(bound, t.guards().sources.add(SourceKind::method_self, source_of(t, v)));
@@ -76,8 +80,9 @@ Value* unbound_method(Tracer& t, Value* v, PyObject* callable, Value** self) {
 }
 
 bool is_builtin_immutable(PyTypeObject* type) {
-  return type == &PyUnicode_Type || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type || type == &PyBytes_Type ||
-         type == &PyComplex_Type || type == &PyTuple_Type || type == &PyFrozenSet_Type || type == &PyRange_Type || type == &PySlice_Type;
+  return type == &PyUnicode_Type || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type ||
+         type == &PyBytes_Type || type == &PyComplex_Type || type == &PyTuple_Type || type == &PyFrozenSet_Type ||
+         type == &PyRange_Type || type == &PySlice_Type;
 }
 
 // Methods of exact builtin immutables on plain arguments; functions of pure modules.
@@ -89,7 +94,8 @@ bool is_pure_function(PyObject* callable) {
     PyObject* self = PyCFunction_GET_SELF(callable);
     if (self && PyType_Check(self)) return is_builtin_immutable(reinterpret_cast<PyTypeObject*>(self));
     const std::string_view module = module_of(callable);
-    return module == "math" || module == "_operator" || module == "cmath" || module == "_bisect" || module == "binascii" || module == "_struct";
+    return module == "math" || module == "_operator" || module == "cmath" || module == "_bisect" ||
+           module == "binascii" || module == "_struct";
   }
   return false;
 }
@@ -110,7 +116,9 @@ Value* call_slot_or_new(Tracer& t, PyObject* callable, const Arguments& args) {
   }
   if (!PyCFunction_Check(callable) || args.positional.empty()) return nullptr;
   PyObject* self = PyCFunction_GET_SELF(callable);
-  if (!self || !PyType_Check(self) || std::string_view(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name) != "__new__") return nullptr;
+  if (!self || !PyType_Check(self) ||
+      std::string_view(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name) != "__new__")
+    return nullptr;
   PyTypeObject* type = known_type(t, args.positional[0]);
   if (!type) t.raise_new(PyExc_TypeError, "__new__(X): X is not a type object");
   return builtin_new(t, type, Arguments{{args.positional.begin() + 1, args.positional.end()}, args.keywords});
@@ -136,23 +144,28 @@ constexpr NumberOperand kNumberOperands[] = {
 
 bool any_open_float(Tracer& t, const Arguments& args) {
   return std::any_of(args.positional.begin(), args.positional.end(), [&](Value* v) { return t.is_open_float(v); }) ||
-         std::any_of(args.keywords.begin(), args.keywords.end(), [&](const auto& named) { return t.is_open_float(named.second); });
+         std::any_of(args.keywords.begin(), args.keywords.end(),
+                     [&](const auto& named) { return t.is_open_float(named.second); });
 }
 
 // The call of a torch function with what float_operands.def says about its floats.
 Value* call_torch(Tracer& t, PyObject* callable, Arguments args) {
   const char* own_name = nullptr;
   if (PyCFunction_Check(callable)) own_name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
-  else if (Py_TYPE(callable) == &PyMethodDescr_Type) own_name = reinterpret_cast<PyMethodDescrObject*>(callable)->d_method->ml_name;
+  else if (Py_TYPE(callable) == &PyMethodDescr_Type)
+    own_name = reinterpret_cast<PyMethodDescrObject*>(callable)->d_method->ml_name;
   auto& given = args.positional;
   if (!own_name || !any_open_float(t, args)) return t.call_recorded(callable, args);
   for (const FloatOperand& row : kFloatOperands) {
-    if (row.name != own_name || !args.keywords.empty() || row.position >= given.size() || row.beside >= given.size() || given[row.beside]->kind != ValueKind::tensor) continue;
+    if (row.name != own_name || !args.keywords.empty() || row.position >= given.size() || row.beside >= given.size() ||
+        given[row.beside]->kind != ValueKind::tensor)
+      continue;
     if (Value* input = t.float_input(given[row.position], given[row.beside], row.promotes)) given[row.position] = input;
   }
   for (const NumberOperand& row : kNumberOperands) {
     if (row.name != own_name) continue;
-    if (Value* number = row.position < given.size() ? t.float_number(given[row.position]) : nullptr) given[row.position] = number;
+    if (Value* number = row.position < given.size() ? t.float_number(given[row.position]) : nullptr)
+      given[row.position] = number;
     for (auto& [name, v] : args.keywords)
       if (row.keyword == text_of(name))
         if (Value* number = t.float_number(v)) v = number;
@@ -162,20 +175,26 @@ Value* call_torch(Tracer& t, PyObject* callable, Arguments args) {
 
 PyMethodDef* definition_of(PyObject* callable) {
   if (PyCFunction_Check(callable)) return reinterpret_cast<PyCFunctionObject*>(callable)->m_ml;
-  return Py_IS_TYPE(callable, &PyMethodDescr_Type) ? reinterpret_cast<PyMethodDescrObject*>(callable)->d_method : nullptr;
+  return Py_IS_TYPE(callable, &PyMethodDescr_Type) ? reinterpret_cast<PyMethodDescrObject*>(callable)->d_method
+                                                   : nullptr;
 }
 
 // What CPython checks before a C function sees its arguments: self of its class, none, one, or no keywords.
 void check_signature(Tracer& t, PyObject* callable, const Arguments& args) {
-  const bool slot = Py_IS_TYPE(callable, &PyWrapperDescr_Type), unbound = slot || Py_IS_TYPE(callable, &PyMethodDescr_Type);
+  const bool slot = Py_IS_TYPE(callable, &PyWrapperDescr_Type),
+             unbound = slot || Py_IS_TYPE(callable, &PyMethodDescr_Type);
   if (unbound) {
     auto* descriptor = reinterpret_cast<PyDescrObject*>(callable);
     const std::string name = text_of(descriptor->d_name), type = descriptor->d_type->tp_name;
     if (args.positional.empty())
-      t.raise_new(PyExc_TypeError, (slot ? "descriptor '" + name + "' of '" + type + "' object" : "unbound method " + type + "." + name + "()") + " needs an argument");
+      t.raise_new(PyExc_TypeError, (slot ? "descriptor '" + name + "' of '" + type + "' object"
+                                         : "unbound method " + type + "." + name + "()") +
+                                       " needs an argument");
     Value* self = args.positional[0];
     if (!PyType_IsSubtype(t.type_of(self), descriptor->d_type))
-      t.raise_new(PyExc_TypeError, "descriptor '" + name + (slot ? "' requires a '" + type + "' object but received a '" : "' for '" + type + "' objects doesn't apply to a '") +
+      t.raise_new(PyExc_TypeError, "descriptor '" + name +
+                                       (slot ? "' requires a '" + type + "' object but received a '"
+                                             : "' for '" + type + "' objects doesn't apply to a '") +
                                        self->type->tp_name + (slot ? "'" : "' object"));
   }
   const PyMethodDef* method = definition_of(callable);
@@ -185,7 +204,8 @@ void check_signature(Tracer& t, PyObject* callable, const Arguments& args) {
   if (args.keywords.empty() && !(none && given != 0) && !(one && given != 1)) return;
   const std::string function = name_of_callable(callable) + "()";
   if (!args.keywords.empty()) t.raise_new(PyExc_TypeError, function + " takes no keyword arguments");
-  t.raise_new(PyExc_TypeError, function + (none ? " takes no arguments (" : " takes exactly one argument (") + std::to_string(given) + " given)");
+  t.raise_new(PyExc_TypeError, function + (none ? " takes no arguments (" : " takes exactly one argument (") +
+                                   std::to_string(given) + " given)");
 }
 
 bool uses_codec(PyObject* callable) {
@@ -197,10 +217,13 @@ bool uses_codec(PyObject* callable) {
 // What OrderedDict overrides, called as dict's own.
 void refuse_half_of_ordered_dict(PyObject* callable, const Arguments& args) {
   PyTypeObject* kind = Py_TYPE(callable);
-  if ((kind != &PyMethodDescr_Type && kind != &PyWrapperDescr_Type) || args.positional.empty() || args.positional[0]->kind != ValueKind::instance) return;
+  if ((kind != &PyMethodDescr_Type && kind != &PyWrapperDescr_Type) || args.positional.empty() ||
+      args.positional[0]->kind != ValueKind::instance)
+    return;
   auto* descriptor = reinterpret_cast<PyDescrObject*>(callable);
   if (descriptor->d_type != &PyDict_Type || builtin_base(args.positional[0]->type) != &PyODict_Type) return;
-  if (_PyType_Lookup(&PyODict_Type, descriptor->d_name) != callable) graph_break(BreakReason::unsupported_value, name_of_callable(callable) + "() of an OrderedDict");
+  if (_PyType_Lookup(&PyODict_Type, descriptor->d_name) != callable)
+    graph_break(BreakReason::unsupported_value, name_of_callable(callable) + "() of an OrderedDict");
 }
 
 Value* call_c_function(Tracer& t, Value* v, PyObject* callable, const Arguments& args) {
@@ -219,8 +242,10 @@ Value* call_c_function(Tracer& t, Value* v, PyObject* callable, const Arguments&
     if (t.frontend().is_pure_without_tensors(callable)) return run_plain(t, callable, without_payloads(t, args));
   } else if (is_pure_function(callable)) {
     if (Value* result = t.computed(callable, args)) return result;
-    const bool of_range = !args.positional.empty() && payload_of(args.positional[0])->type == &PyRange_Type;  // compared by their own __eq__
-    if (of_range && args.positional.size() > 1 && args.positional[1]->kind == ValueKind::instance) graph_break(BreakReason::unknown_callable, name_of_callable(callable));
+    const bool of_range = !args.positional.empty() &&
+                          payload_of(args.positional[0])->type == &PyRange_Type;  // compared by their own __eq__
+    if (of_range && args.positional.size() > 1 && args.positional[1]->kind == ValueKind::instance)
+      graph_break(BreakReason::unknown_callable, name_of_callable(callable));
     const Arguments plain = without_payloads(t, args);
     if (all_plain(t, plain)) return t.call_pure(callable, plain);
   }
@@ -253,10 +278,12 @@ Value* call_instance(Tracer& t, Value* v, const Arguments& args) {
   if (Value* method = python_special(t, v, "__call__")) return t.call(method, args);
   const std::string_view name = type->tp_name;
   if (v->object && PyWeakref_CheckRef(v->object.get())) return call_weak_reference(t, v, args);
-  if (name == "functools.partial" || (builtin_base(type)->tp_call && std::string_view(builtin_base(type)->tp_name) == "functools.partial"))
+  if (name == "functools.partial" ||
+      (builtin_base(type)->tp_call && std::string_view(builtin_base(type)->tp_name) == "functools.partial"))
     return call_partial(t, as<InstanceValue>(v), args);
   if (name == "functools._lru_cache_wrapper" && v->object) return call_lru_cache(t, v, args);
-  if (name == "framejit.ArmedCall") return t.call(t.get_attribute(v, interned("function")), args);  // compiled by itself, inlined here
+  if (name == "framejit.ArmedCall")
+    return t.call(t.get_attribute(v, interned("function")), args);  // compiled by itself, inlined here
   guard_keyword_order(t, args);
   if (v->object && type->tp_call) {
     if (CFunction row = find_c_function(v->object.get())) {
@@ -283,7 +310,9 @@ Value* call_object(Tracer& t, Value* v, const Arguments& args) {
   if (PyType_Check(callable)) return call_type(t, v, args);
   if (type == &PyStaticMethod_Type) {
     PyRef inner = PyRef::steal(PyObject_GetAttr(callable, interned("__func__")));
-    return t.call(t.wrap(inner.get(), t.guards().sources.add(SourceKind::member, source_of(t, v), 0, interned("__func__"))), args);
+    return t.call(
+        t.wrap(inner.get(), t.guards().sources.add(SourceKind::member, source_of(t, v), 0, interned("__func__"))),
+        args);
   }
   if (PyInstanceMethod_Check(callable)) {
     t.guard_identity(v);
@@ -292,14 +321,17 @@ Value* call_object(Tracer& t, Value* v, const Arguments& args) {
   }
   Value* self = nullptr;
   if (Value* method = unbound_method(t, v, callable, &self)) return t.call(method, with_self(self, args));
-  if (type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type || type == &PyClassMethodDescr_Type || PyCFunction_Check(callable))
+  if (type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type || type == &PyClassMethodDescr_Type ||
+      PyCFunction_Check(callable))
     return call_c_function(t, v, callable, args);
   if (std::string_view(type->tp_name) == "functools._lru_cache_wrapper") return call_lru_cache(t, v, args);
   if (PyWeakref_CheckRefExact(callable)) return call_weak_reference(t, v, args);
   if (std::string_view(type->tp_name) == "method-wrapper") {
-    PyRef name = PyRef::steal(PyObject_GetAttrString(callable, "__name__")), real = PyRef::steal(PyObject_GetAttrString(callable, "__self__"));
+    PyRef name = PyRef::steal(PyObject_GetAttrString(callable, "__name__")),
+          real = PyRef::steal(PyObject_GetAttrString(callable, "__self__"));
     t.guard_identity(v);
-    Value* method = t.lookup_special(t.wrap(real.get(), t.guards().sources.add(SourceKind::method_self, source_of(t, v))), text_of(name.get()));
+    Value* method = t.lookup_special(
+        t.wrap(real.get(), t.guards().sources.add(SourceKind::method_self, source_of(t, v))), text_of(name.get()));
     if (method && method->type == method_wrapper_type()) return t.call(method, args);
     graph_break(BreakReason::unknown_callable, "a method-wrapper, " + name_of_callable(callable));
   }
@@ -311,7 +343,9 @@ Value* call_object(Tracer& t, Value* v, const Arguments& args) {
 std::string name_of_callable(PyObject* callable) {
   PyRef name = PyRef::steal(PyObject_GetAttrString(callable, "__qualname__"));
   if (!name) drop_error();
-  std::string own = name && PyUnicode_Check(name.get()) && PyUnicode_GET_LENGTH(name.get()) > 0 ? text_of(name.get()) : Py_TYPE(callable)->tp_name;
+  std::string own = name && PyUnicode_Check(name.get()) && PyUnicode_GET_LENGTH(name.get()) > 0
+                        ? text_of(name.get())
+                        : Py_TYPE(callable)->tp_name;
   if (own.starts_with("pybind11_detail_function_record")) own = own.substr(own.rfind('.') + 1);
   if (own.find('.') != std::string::npos) return own;
   const std::string module(module_of(callable));
@@ -324,7 +358,8 @@ bool is_torch_c_function(PyObject* callable) {
   // pybind11 functions name their module in m_module or carry a function record.
   if (!PyCFunction_Check(callable)) return false;
   PyObject* self = PyCFunction_GET_SELF(callable);
-  if (self && PyType_Check(self)) return std::string_view(reinterpret_cast<PyTypeObject*>(self)->tp_name).substr(0, 6) == "torch.";
+  if (self && PyType_Check(self))
+    return std::string_view(reinterpret_cast<PyTypeObject*>(self)->tp_name).substr(0, 6) == "torch.";
   return self && module.empty() && std::string_view(Py_TYPE(self)->tp_name).find("pybind11") != std::string_view::npos;
 }
 
@@ -339,10 +374,12 @@ void only_positional(Tracer& t, const Arguments& args, const char* function, siz
   if (n >= least && n <= most) return;
   const char* how = least == most ? "exactly" : n < least ? "at least" : "at most";
   const size_t want = n < least ? least : most;
-  t.raise_new(PyExc_TypeError, std::string(function) + " expected " + how + " " + std::to_string(want) + " argument" + (want == 1 ? "" : "s") + ", got " + std::to_string(n));
+  t.raise_new(PyExc_TypeError, std::string(function) + " expected " + how + " " + std::to_string(want) + " argument" +
+                                   (want == 1 ? "" : "s") + ", got " + std::to_string(n));
 }
 
-std::vector<Value*> parse(Tracer& t, const Arguments& args, const char* function, std::initializer_list<const char*> names, size_t required) {
+std::vector<Value*> parse(Tracer& t, const Arguments& args, const char* function,
+                          std::initializer_list<const char*> names, size_t required) {
   std::vector<Value*> bound;
   std::vector<std::string_view> known;
   size_t most_positional = SIZE_MAX;
@@ -352,23 +389,30 @@ std::vector<Value*> parse(Tracer& t, const Arguments& args, const char* function
   }
   bound.resize(known.size(), nullptr);
   if (args.positional.size() > std::min(most_positional, known.size()))
-    t.raise_new(PyExc_TypeError, std::string(function) + "() takes at most " + std::to_string(known.size()) + " arguments (" + std::to_string(args.positional.size()) + " given)");
+    t.raise_new(PyExc_TypeError, std::string(function) + "() takes at most " + std::to_string(known.size()) +
+                                     " arguments (" + std::to_string(args.positional.size()) + " given)");
   std::copy(args.positional.begin(), args.positional.end(), bound.begin());
   for (const auto& [name, v] : args.keywords) {
     auto it = std::find(known.begin(), known.end(), text_of(name));
-    if (it == known.end()) t.raise_new(PyExc_TypeError, std::string("'") + text_of(name) + "' is an invalid keyword argument for " + function + "()");
+    if (it == known.end())
+      t.raise_new(PyExc_TypeError,
+                  std::string("'") + text_of(name) + "' is an invalid keyword argument for " + function + "()");
     bound[it - known.begin()] = v;
   }
   for (size_t i = 0; i < required; ++i)
-    if (!bound[i]) t.raise_new(PyExc_TypeError, std::string(function) + "() missing required argument '" + std::string(known[i]) + "' (pos " + std::to_string(i + 1) + ")");
+    if (!bound[i])
+      t.raise_new(PyExc_TypeError, std::string(function) + "() missing required argument '" + std::string(known[i]) +
+                                       "' (pos " + std::to_string(i + 1) + ")");
   return bound;
 }
 
 Value* run_plain(Tracer& t, PyObject* callable, const Arguments& args) {
   for (Value* v : args.positional)
-    if (!t.is_constant(v)) graph_break(BreakReason::unknown_callable, name_of_callable(callable) + " on " + describe(v));
+    if (!t.is_constant(v))
+      graph_break(BreakReason::unknown_callable, name_of_callable(callable) + " on " + describe(v));
   for (const auto& [name, v] : args.keywords)
-    if (!t.is_constant(v)) graph_break(BreakReason::unknown_callable, name_of_callable(callable) + " on " + describe(v));
+    if (!t.is_constant(v))
+      graph_break(BreakReason::unknown_callable, name_of_callable(callable) + " on " + describe(v));
   return t.call_pure(callable, args);
 }
 
@@ -378,7 +422,9 @@ Value* call_exception(Tracer& t, PyObject* type, std::initializer_list<Value*> a
   return exception;
 }
 
-void raise_with(Tracer& t, PyObject* type, std::initializer_list<Value*> args) { t.raise(call_exception(t, type, args)); }
+void raise_with(Tracer& t, PyObject* type, std::initializer_list<Value*> args) {
+  t.raise(call_exception(t, type, args));
+}
 
 Value* Tracer::call(Value* callable, const Arguments& args) {
   switch (callable->kind) {
@@ -395,13 +441,25 @@ Value* Tracer::call(Value* callable, const Arguments& args) {
     }
     case ValueKind::instance: return call_instance(*this, callable, args);
     case ValueKind::object: return call_object(*this, callable, args);
-    case ValueKind::null: case ValueKind::tensor: case ValueKind::sym_int: case ValueKind::tuple: case ValueKind::list: case ValueKind::dict:
-    case ValueKind::set: case ValueKind::slice: case ValueKind::cell: case ValueKind::iterator: case ValueKind::generator: case ValueKind::super:
+    case ValueKind::null:
+    case ValueKind::tensor:
+    case ValueKind::sym_int:
+    case ValueKind::tuple:
+    case ValueKind::list:
+    case ValueKind::dict:
+    case ValueKind::set:
+    case ValueKind::slice:
+    case ValueKind::cell:
+    case ValueKind::iterator:
+    case ValueKind::generator:
+    case ValueKind::super:
     case ValueKind::view: case ValueKind::identity: case ValueKind::array: break;
   }
   raise_new(PyExc_TypeError, std::string("'") + type_of(callable)->tp_name + "' object is not callable");
 }
 
-Value* Tracer::call(Value* callable, std::initializer_list<Value*> positional) { return call(callable, Arguments{std::vector<Value*>(positional), {}}); }
+Value* Tracer::call(Value* callable, std::initializer_list<Value*> positional) {
+  return call(callable, Arguments{std::vector<Value*>(positional), {}});
+}
 
 }  // namespace framejit::frame_hook

@@ -1,7 +1,8 @@
-// frame_hook/trace/calls_construct.cpp — calling a class: the metaclass's __call__, then __new__ and __init__ as type.__call__ does.
+// frame_hook/trace/calls_construct.cpp — calling a class: the metaclass's __call__, then __new__ and __init__ as
+// type.__call__ does.
 //
-// C constructors make shadows: an instance whose payload is what the builtin base holds. Which C classes can be constructed is
-// listed in builtin_new(); exact builtin classes have rows in builtins.def.
+// C constructors make shadows: an instance whose payload is what the builtin base holds. Which C classes can be
+// constructed is listed in builtin_new(); exact builtin classes have rows in builtins.def.
 #include "frame_hook/trace/numpy_calls.h"
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
@@ -78,10 +79,13 @@ void run_init(Tracer& t, Value* object, const Found& init, PyTypeObject* type, c
     result = t.call(method, args);
   }
   if (!is_none(t, result))
-    t.raise_new(PyExc_TypeError, std::string("__init__() should return None, not '") + t.type_of(result)->tp_name + "'");
+    t.raise_new(PyExc_TypeError,
+                std::string("__init__() should return None, not '") + t.type_of(result)->tp_name + "'");
 }
 
-bool is_object_slot(PyObject* found, const char* name) { return found == _PyType_Lookup(&PyBaseObject_Type, interned(name)); }
+bool is_object_slot(PyObject* found, const char* name) {
+  return found == _PyType_Lookup(&PyBaseObject_Type, interned(name));
+}
 
 }  // namespace
 
@@ -91,8 +95,10 @@ bool is_class(PyTypeObject* type, PyObject* of) { return PyType_IsSubtype(type, 
 
 // Which class an OSError is of, and what the others hold, is worked out of the arguments by C code.
 void refuse_parsed_arguments(PyTypeObject* type, size_t given) {
-  if ((is_class(type, PyExc_OSError) && given > 1) || (is_class(type, PyExc_SyntaxError) && given > 1) || is_class(type, PyExc_UnicodeEncodeError) ||
-      is_class(type, PyExc_UnicodeDecodeError) || is_class(type, PyExc_UnicodeTranslateError) || std::string_view(builtin_base(type)->tp_name).ends_with("ExceptionGroup"))
+  if ((is_class(type, PyExc_OSError) && given > 1) || (is_class(type, PyExc_SyntaxError) && given > 1) ||
+      is_class(type, PyExc_UnicodeEncodeError) || is_class(type, PyExc_UnicodeDecodeError) ||
+      is_class(type, PyExc_UnicodeTranslateError) ||
+      std::string_view(builtin_base(type)->tp_name).ends_with("ExceptionGroup"))
     graph_break(BreakReason::unknown_callable, std::string("class ") + type->tp_name);
 }
 
@@ -100,8 +106,10 @@ void refuse_parsed_arguments(PyTypeObject* type, size_t given) {
 void check_arguments(Tracer& t, PyTypeObject* type, PyTypeObject* base, const Arguments& args) {
   const bool any = !args.positional.empty() || !args.keywords.empty();
   if (base == &PyBaseObject_Type && any) {
-    if (type->tp_new != PyBaseObject_Type.tp_new) t.raise_new(PyExc_TypeError, "object.__new__() takes exactly one argument (the type to instantiate)");
-    if (type->tp_init == PyBaseObject_Type.tp_init) t.raise_new(PyExc_TypeError, std::string(type->tp_name) + "() takes no arguments");
+    if (type->tp_new != PyBaseObject_Type.tp_new)
+      t.raise_new(PyExc_TypeError, "object.__new__() takes exactly one argument (the type to instantiate)");
+    if (type->tp_init == PyBaseObject_Type.tp_init)
+      t.raise_new(PyExc_TypeError, std::string(type->tp_name) + "() takes no arguments");
   }
   const bool immutable = base == &PyTuple_Type || base == &PyFrozenSet_Type;
   if (immutable && type->tp_init == base->tp_init && (!args.keywords.empty() || args.positional.size() > 1))
@@ -112,7 +120,8 @@ void check_arguments(Tracer& t, PyTypeObject* type, PyTypeObject* base, const Ar
 
 Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
   PyTypeObject* base = builtin_base(type);
-  if (type->tp_flags & Py_TPFLAGS_IS_ABSTRACT) graph_break(BreakReason::exception_raised, std::string("an error of the abstract class ") + type->tp_name);
+  if (type->tp_flags & Py_TPFLAGS_IS_ABSTRACT)
+    graph_break(BreakReason::exception_raised, std::string("an error of the abstract class ") + type->tp_name);
   const std::string_view name = base->tp_name;
   check_arguments(t, type, base, args);
   if (base == &PyBaseObject_Type) return make_instance(t, type);
@@ -120,7 +129,8 @@ Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
     refuse_parsed_arguments(type, args.positional.size());
     InstanceValue* v = make_instance(t, type);
     const auto* os_error = reinterpret_cast<PyTypeObject*>(PyExc_OSError);  // its arguments are taken by one of the two
-    const bool by_init = is_class(base, PyExc_OSError) && type->tp_init != os_error->tp_init && type->tp_new == os_error->tp_new;
+    const bool by_init =
+        is_class(base, PyExc_OSError) && type->tp_init != os_error->tp_init && type->tp_new == os_error->tp_new;
     v->payload = t.tuple(by_init ? std::vector<Value*>() : args.positional);
     return v;
   }
@@ -133,8 +143,10 @@ Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
   else if (is_size_type(base)) payload = sizes_of(t, args);
   else if (base == &PyTuple_Type)
     payload = t.tuple(args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
-  else if (base == &PyFrozenSet_Type) payload = set_from(t, &PyFrozenSet_Type, args.positional.empty() ? t.tuple({}) : args.positional[0]);
-  else if (base == &PyLong_Type || base == &PyFloat_Type || base == &PyUnicode_Type || base == &PyBytes_Type) payload = plain_payload(t, base, args);
+  else if (base == &PyFrozenSet_Type)
+    payload = set_from(t, &PyFrozenSet_Type, args.positional.empty() ? t.tuple({}) : args.positional[0]);
+  else if (base == &PyLong_Type || base == &PyFloat_Type || base == &PyUnicode_Type || base == &PyBytes_Type)
+    payload = plain_payload(t, base, args);
   if (payload && type == payload->type) return payload;
   if (payload) {
     InstanceValue* v = make_instance(t, type);
@@ -165,7 +177,8 @@ Value* standard_construct(Tracer& t, Value* type_value, PyTypeObject* type, cons
   }
   PyTypeObject* made = t.type_of(object);
   if (!PyType_IsSubtype(made, type)) return object;
-  const Found init = made == type ? look_up(t, type, source, interned("__init__")) : look_up(t, object, interned("__init__"));
+  const Found init =
+      made == type ? look_up(t, type, source, interned("__init__")) : look_up(t, object, interned("__init__"));
   if (is_object_slot(init.object, "__init__")) {
     if (!python_new && builtin_base(type) == &PyBaseObject_Type && !(args.positional.empty() && args.keywords.empty()))
       t.raise_new(PyExc_TypeError, std::string(type->tp_name) + "() takes no arguments");
@@ -181,15 +194,18 @@ Value* call_type(Tracer& t, Value* type_value, const Arguments& args) {
     Unresumable guard(t);
     return row(t, args);
   }
-  if (is_numpy_scalar_type(type) && runs_concretely(reinterpret_cast<PyObject*>(type))) return call_numpy(t, reinterpret_cast<PyObject*>(type), args);
+  if (is_numpy_scalar_type(type) && runs_concretely(reinterpret_cast<PyObject*>(type)))
+    return call_numpy(t, reinterpret_cast<PyObject*>(type), args);
   PyTypeObject* meta = Py_TYPE(type);
   if (meta != &PyType_Type) {
     const Found call = look_up(t, meta, t.type_source(type_value), interned("__call__"));
-    if (call.object && Py_TYPE(call.object) != &PyWrapperDescr_Type) return t.call(bind(t, call, type_value, meta, nullptr), args);
+    if (call.object && Py_TYPE(call.object) != &PyWrapperDescr_Type)
+      return t.call(bind(t, call, type_value, meta, nullptr), args);
     if (call.object && reinterpret_cast<PyDescrObject*>(call.object)->d_type != &PyType_Type)
       graph_break(BreakReason::unknown_callable, std::string("class ") + type->tp_name);
   }
-  if (PyType_IsSubtype(type, &PyType_Type)) graph_break(BreakReason::unsupported_value, std::string("a class made by ") + type->tp_name);
+  if (PyType_IsSubtype(type, &PyType_Type))
+    graph_break(BreakReason::unsupported_value, std::string("a class made by ") + type->tp_name);
   return standard_construct(t, type_value, type, args);
 }
 

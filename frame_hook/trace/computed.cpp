@@ -1,8 +1,8 @@
-// frame_hook/trace/computed.cpp — what pure C functions make of numbers that differ from call to call: 1 - beta ** step,
-// math.cos(step), x.shape[1] ** 0.5, scale > 1.0, f"{rate:.2f}".
+// frame_hook/trace/computed.cpp — what pure C functions make of numbers that differ from call to call: 1 - beta **
+// step, math.cos(step), x.shape[1] ** 0.5, scale > 1.0, f"{rate:.2f}".
 //
-// Such a value has a source of its own (computed): the guard program calls the function again. Whoever asks for the value has that
-// guarded, not what it was computed of; a float stays open, an int becomes a symbol.
+// Such a value has a source of its own (computed): the guard program calls the function again. Whoever asks for the
+// value has that guarded, not what it was computed of; a float stays open, an int becomes a symbol.
 #include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/tracer.h"
 #include "guards/checks.h"
@@ -58,8 +58,10 @@ Value* Tracer::computed(PyObject* function, std::initializer_list<Value*> operan
   size_t count = 0;
   for (Value* v : operands) {
     open = open || is_open(v);
-    if (v->kind == ValueKind::sym_int) objects[count] = PyRef::steal(PyLong_FromLongLong(recording().shapes().hint(as<SymIntValue>(v)->expr)));
-    else if (v->kind == ValueKind::object && v->object && guards::is_number_or_text(v->object.get())) objects[count] = v->object;
+    if (v->kind == ValueKind::sym_int)
+      objects[count] = PyRef::steal(PyLong_FromLongLong(recording().shapes().hint(as<SymIntValue>(v)->expr)));
+    else if (v->kind == ValueKind::object && v->object && guards::is_number_or_text(v->object.get()))
+      objects[count] = v->object;
     else return nullptr;
     now[count] = objects[count].get();
     ++count;
@@ -78,7 +80,8 @@ Value* Tracer::computed(PyObject* function, std::initializer_list<Value*> operan
 Value* Tracer::computed(PyObject* function, const Arguments& args) {
   const std::vector<Value*>& given = args.positional;
   if (!args.keywords.empty() || given.empty() || given.size() > 2) return nullptr;
-  return given.size() == 1 ? computed(function, {payload_of(given[0])}) : computed(function, {payload_of(given[0]), payload_of(given[1])});
+  return given.size() == 1 ? computed(function, {payload_of(given[0])})
+                           : computed(function, {payload_of(given[0]), payload_of(given[1])});
 }
 
 }  // namespace framejit::frame_hook

@@ -1,7 +1,8 @@
-// frame_hook/trace/containers.cpp — shadows of lists, tuples, sets and functions: reading real ones through sources, loading them.
+// frame_hook/trace/containers.cpp — shadows of lists, tuples, sets and functions: reading real ones through sources,
+// loading them.
 //
-// A real list, tuple or set is guarded by its length (a set by its value) when it is first looked into; its items are wrapped one
-// by one. A write registers the container as an effect once; from then on the shadow alone is the truth.
+// A real list, tuple or set is guarded by its length (a set by its value) when it is first looked into; its items are
+// wrapped one by one. A write registers the container as an effect once; from then on the shadow alone is the truth.
 #include <algorithm>
 
 #include "frame_hook/trace/object_kinds.h"
@@ -27,7 +28,8 @@ bool OpcodeHandlers::wrote_attributes_in(const Tracer& t, PyObject* dict) {
 static bool write_may_drop(Value* v) {
   if (v->kind == ValueKind::list) {
     PyObject** const items = PySequence_Fast_ITEMS(v->object.get());
-    return std::any_of(items, items + PyList_GET_SIZE(v->object.get()), [](PyObject* item) { return may_be_half_way(Py_TYPE(item)); });
+    return std::any_of(items, items + PyList_GET_SIZE(v->object.get()),
+                       [](PyObject* item) { return may_be_half_way(Py_TYPE(item)); });
   }
   if (v->kind != ValueKind::dict || as<DictValue>(v)->is_globals) return false;
   PyObject *key, *item;
@@ -40,8 +42,10 @@ void Tracer::will_mutate(Value* v) {
   type_of(v);
   if (v->kind == ValueKind::list && as<ListValue>(v)->being_sorted)
     graph_break(BreakReason::unsupported_value, "a write to a list that is being sorted");
-  if (v->object && v->object.get() == PyEval_GetBuiltins()) graph_break(BreakReason::outside_effect, "a write to module builtins");
-  if (v->object && !v->mutated && write_may_drop(v)) graph_break(BreakReason::real_iterator, std::string("in a ") + v->type->tp_name + " that is written");
+  if (v->object && v->object.get() == PyEval_GetBuiltins())
+    graph_break(BreakReason::outside_effect, "a write to module builtins");
+  if (v->object && !v->mutated && write_may_drop(v))
+    graph_break(BreakReason::real_iterator, std::string("in a ") + v->type->tp_name + " that is written");
   writes_ += v->object ? 1 : 0;
   if (v->mutated) return;
   if (SetValue* set = v->kind == ValueKind::set && v->object ? as<SetValue>(v) : nullptr) adopt_order(*this, set);
@@ -62,7 +66,9 @@ void Tracer::load(ListValue* v) {
 Value* Tracer::item(ListValue* v, size_t i) {
   load(v);
   Value*& slot = v->items[i];
-  if (!slot) slot = wrap(PyList_GET_ITEM(v->object.get(), i), trace_.guards.sources.add(SourceKind::list_item, v->source, static_cast<int32_t>(i)));
+  if (!slot)
+    slot = wrap(PyList_GET_ITEM(v->object.get(), i),
+                trace_.guards.sources.add(SourceKind::list_item, v->source, static_cast<int32_t>(i)));
   return slot;
 }
 
@@ -82,11 +88,14 @@ Value* Tracer::item(TupleValue* v, size_t i) {
 void Tracer::load(SetValue* v) {
   if (v->loaded || !v->object) return;
   type_of(v);
-  if (!PyAnySet_CheckExact(v->object.get())) graph_break(BreakReason::unsupported_value, std::string("the items of a ") + Py_TYPE(v->object.get())->tp_name);
+  if (!PyAnySet_CheckExact(v->object.get()))
+    graph_break(BreakReason::unsupported_value, std::string("the items of a ") + Py_TYPE(v->object.get())->tp_name);
   v->loaded = true;
   for (const PyRef& owned : set_items(v->object.get())) {
     PyObject* item = owned.get();
-    if (!is_plain(item) && !PyType_Check(item)) graph_break(BreakReason::unsupported_value, "a set that holds an object of type " + std::string(Py_TYPE(item)->tp_name));
+    if (!is_plain(item) && !PyType_Check(item))
+      graph_break(BreakReason::unsupported_value,
+                  "a set that holds an object of type " + std::string(Py_TYPE(item)->tp_name));
     v->items.push_back(constant_value(item));
   }
   if (v->value_guarded || v->source == guards::kNoSource) return;
@@ -114,7 +123,8 @@ void Tracer::load(FunctionValue* v) {
   if (!f->func_closure) return;
   const guards::SourceId closure = sources.add(SourceKind::function_closure, where);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(f->func_closure); ++i)
-    v->closure.push_back(wrap(PyTuple_GET_ITEM(f->func_closure, i), sources.add(SourceKind::tuple_item, closure, static_cast<int32_t>(i))));
+    v->closure.push_back(wrap(PyTuple_GET_ITEM(f->func_closure, i),
+                              sources.add(SourceKind::tuple_item, closure, static_cast<int32_t>(i))));
 }
 
 std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length) {
@@ -268,7 +278,8 @@ std::optional<int64_t> raw_length(Tracer& t, Value* v) {
       if (auto* tuple = as<TupleValue>(v); !tuple->length_guarded) {
         t.type_of(v);
         tuple->length_guarded = true;
-        if (!v->value_guarded) note(t, GuardKind::length, v->source, nullptr, static_cast<int64_t>(tuple->items.size()));
+        if (!v->value_guarded)
+          note(t, GuardKind::length, v->source, nullptr, static_cast<int64_t>(tuple->items.size()));
       }
       return as<TupleValue>(v)->items.size();
     case ValueKind::dict: {

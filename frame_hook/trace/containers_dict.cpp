@@ -1,7 +1,8 @@
 // frame_hook/trace/containers_dict.cpp — shadows of dicts: keys, lookups in real dicts by key, writes.
 //
-// A real dict is read key by key (dict_has and the item's source, or dict_lacks) until its keys as a whole are needed: iteration,
-// length after a write, a write. Keys are compared as CPython does, but a hash or equality written in Python is inlined or breaks.
+// A real dict is read key by key (dict_has and the item's source, or dict_lacks) until its keys as a whole are needed:
+// iteration, length after a write, a write. Keys are compared as CPython does, but a hash or equality written in Python
+// is inlined or breaks.
 // The __dict__ of a traced instance (owner set) has no entries of its own: the instance's attributes are the truth.
 #include <bit>
 
@@ -32,9 +33,11 @@ Py_hash_t c_hash(Tracer& t, PyObject* object) {
 Py_hash_t instance_hash(Tracer& t, Value* key) {
   if (is_identity_key(key)) return pointer_hash(key->object ? static_cast<void*>(key->object.get()) : key);
   Value* payload = payload_of(key);
-  if (payload != key && !defined_in_python(key->type, "__hash__") && !defined_in_python(key->type, "__eq__")) return key_hash(t, payload);
+  if (payload != key && !defined_in_python(key->type, "__hash__") && !defined_in_python(key->type, "__eq__"))
+    return key_hash(t, payload);
   Value* method = python_special(t, key, "__hash__");
-  if (!method) graph_break(BreakReason::unsupported_value, std::string("an object of type ") + key->type->tp_name + " as a key");
+  if (!method)
+    graph_break(BreakReason::unsupported_value, std::string("an object of type ") + key->type->tp_name + " as a key");
   Unresumable guard(t);
   return returned_hash(t, t.call(method, {}));
 }
@@ -42,7 +45,9 @@ Py_hash_t instance_hash(Tracer& t, Value* key) {
 // As CPython hashes a tuple: a __hash__ in Python may return the hash of one.
 class TupleHash {
  public:
-  void add(Py_hash_t item) { h_ = std::rotl(h_ + static_cast<uint64_t>(item) * 14029467366897019727ULL, 31) * 11400714785074694791ULL; }
+  void add(Py_hash_t item) {
+    h_ = std::rotl(h_ + static_cast<uint64_t>(item) * 14029467366897019727ULL, 31) * 11400714785074694791ULL;
+  }
   Py_hash_t of(size_t length) const {
     const uint64_t h = h_ + (length ^ (kStart ^ 3527539ULL));
     return h == UINT64_MAX ? 1546275796 : static_cast<Py_hash_t>(h);
@@ -60,14 +65,17 @@ class TupleHash {
 // One hash for all: which of them are equal is asked of same_object, which guards the answer.
 constexpr Py_hash_t kIdentityHash = 0x1d;
 
-bool is_exact_int(Value* v) { return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && PyLong_CheckExact(v->object.get())); }
+bool is_exact_int(Value* v) {
+  return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && PyLong_CheckExact(v->object.get()));
+}
 
 }  // namespace
 
 // What hash() makes of the number that a __hash__ returned.
 Py_hash_t returned_hash(Tracer& t, Value* result) {
   Value* number = without_symbols(t, result);
-  if (number->kind != ValueKind::object || !PyLong_Check(number->object.get())) t.raise_new(PyExc_TypeError, "__hash__ method should return an integer");
+  if (number->kind != ValueKind::object || !PyLong_Check(number->object.get()))
+    t.raise_new(PyExc_TypeError, "__hash__ method should return an integer");
   PyObject* real = t.constant(number);
   Py_ssize_t h = PyLong_AsSsize_t(real);
   if (h == -1 && PyErr_Occurred()) drop_error(), h = PyLong_Type.tp_hash(real);
@@ -76,30 +84,39 @@ Py_hash_t returned_hash(Tracer& t, Value* result) {
 
 bool is_identity_key(Value* key) {
   switch (key->kind) {
-    case ValueKind::tensor: case ValueKind::function: case ValueKind::iterator: case ValueKind::generator: case ValueKind::cell: case ValueKind::super:
-      return true;
+    case ValueKind::tensor:
+    case ValueKind::function:
+    case ValueKind::iterator:
+    case ValueKind::generator:
+    case ValueKind::cell:
+    case ValueKind::super: return true;
     case ValueKind::object:
-      return key->object && !is_plain(key->object.get()) && Py_TYPE(key->object.get())->tp_richcompare == PyBaseObject_Type.tp_richcompare;
+      return key->object && !is_plain(key->object.get()) &&
+             Py_TYPE(key->object.get())->tp_richcompare == PyBaseObject_Type.tp_richcompare;
     case ValueKind::instance: {
       if (key->type->tp_richcompare == PyBaseObject_Type.tp_richcompare) return true;
       PyObject* eq = _PyType_Lookup(key->type, interned("__eq__"));
       PyObject* plain = _PyType_Lookup(&PyBaseObject_Type, interned("__eq__"));
       if (eq == plain) return true;
       // A member of an enumeration that is also a str or int: hashed by its name, so only the member itself is found.
-      return key->object && defined_in_python(key->type, "__hash__") && _PyType_Lookup(key->type, interned("_member_map_"));
+      return key->object && defined_in_python(key->type, "__hash__") &&
+             _PyType_Lookup(key->type, interned("_member_map_"));
     }
     default: return false;
   }
 }
 
-bool is_hashed_by_python(Value* key) { return key->kind == ValueKind::instance && !is_identity_key(key) && defined_in_python(key->type, "__hash__"); }
+bool is_hashed_by_python(Value* key) {
+  return key->kind == ValueKind::instance && !is_identity_key(key) && defined_in_python(key->type, "__hash__");
+}
 
 Py_hash_t key_hash(Tracer& t, Value* key) {
   switch (key->kind) {
     case ValueKind::object: {
       PyTypeObject* type = Py_TYPE(key->object.get());
       if (!t.is_constant(key)) {
-        if (!is_identity_key(key)) graph_break(BreakReason::unsupported_value, std::string("an object of type ") + type->tp_name + " as a key");
+        if (!is_identity_key(key))
+          graph_break(BreakReason::unsupported_value, std::string("an object of type ") + type->tp_name + " as a key");
         t.guard_identity(key);
         return pointer_hash(key->object.get());
       }
@@ -126,7 +143,12 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
     case ValueKind::list: case ValueKind::dict: case ValueKind::slice: case ValueKind::array: raise_unhashable(t, key);
     case ValueKind::null: case ValueKind::view: case ValueKind::method:
       graph_break(BreakReason::unsupported_value, std::string("an object of type ") + key->type->tp_name + " as a key");
-    case ValueKind::tensor: case ValueKind::function: case ValueKind::iterator: case ValueKind::generator: case ValueKind::cell: case ValueKind::super:
+    case ValueKind::tensor:
+    case ValueKind::function:
+    case ValueKind::iterator:
+    case ValueKind::generator:
+    case ValueKind::cell:
+    case ValueKind::super:
       if (key->object) key->kind == ValueKind::tensor ? t.guard_key(key) : t.guard_identity(key);
       return pointer_hash(key->object ? static_cast<void*>(key->object.get()) : key);
   }
@@ -142,7 +164,8 @@ bool keys_equal(Tracer& t, Value* a, Value* b) {
   }
   if (a->kind == ValueKind::object && b->kind == ValueKind::object && a->object.get() == b->object.get()) return true;
   if (is_identity_key(a) || is_identity_key(b)) return a->object && a->object.get() == b->object.get();
-  if (a->kind == ValueKind::object && b->kind == ValueKind::object && is_plain(a->object.get()) && is_plain(b->object.get())) {
+  if (a->kind == ValueKind::object && b->kind == ValueKind::object && is_plain(a->object.get()) &&
+      is_plain(b->object.get())) {
     const int equal = PyObject_RichCompareBool(t.constant(a), t.constant(b), Py_EQ);
     if (equal < 0) t.raise_pending();
     return equal == 1;
@@ -157,8 +180,10 @@ Py_hash_t hash_of(Tracer& t, DictEntry& e) { return e.hash != -1 ? e.hash : e.ha
 DictEntry* find_entry(Tracer& t, DictValue* v, Value* key, Py_hash_t hash) {
   const bool identity = key->kind == ValueKind::identity, number = is_exact_int(key);
   for (DictEntry& e : v->entries)
-    if (e.key == key || (identity && is_exact_int(e.key) && keys_equal(t, e.key, key)) || (number && e.key->kind == ValueKind::identity && keys_equal(t, e.key, key)) ||
-        (hash_of(t, e) == hash && keys_equal(t, e.key, key))) return &e;
+    if (e.key == key || (identity && is_exact_int(e.key) && keys_equal(t, e.key, key)) ||
+        (number && e.key->kind == ValueKind::identity && keys_equal(t, e.key, key)) ||
+        (hash_of(t, e) == hash && keys_equal(t, e.key, key)))
+      return &e;
   return nullptr;
 }
 
@@ -166,18 +191,23 @@ DictEntry* find_entry(Tracer& t, DictValue* v, Value* key, Py_hash_t hash) {
 PyObject* real_item(Tracer& t, DictValue* v, Value* key, PyObject** real_key) {
   PyObject* dict = v->object.get();
   PyObject* k = key->object ? key->object.get() : nullptr;
-  if (!k && (key->kind == ValueKind::tuple || key->kind == ValueKind::sym_int || key->kind == ValueKind::set) && (key->kind == ValueKind::sym_int || t.is_constant(key)))
+  if (!k && (key->kind == ValueKind::tuple || key->kind == ValueKind::sym_int || key->kind == ValueKind::set) &&
+      (key->kind == ValueKind::sym_int || t.is_constant(key)))
     k = t.constant(key);
   if (!k) {
-    if (is_identity_key(key) || key->kind == ValueKind::identity) return nullptr;  // made in the trace: not in a real dict
-    graph_break(BreakReason::unsupported_value, std::string("a lookup of an object of type ") + key->type->tp_name + " in a dict");
+    if (is_identity_key(key) || key->kind == ValueKind::identity)
+      return nullptr;  // made in the trace: not in a real dict
+    graph_break(BreakReason::unsupported_value,
+                std::string("a lookup of an object of type ") + key->type->tp_name + " in a dict");
   }
   *real_key = k;
   const bool by_identity = is_identity_key(key) && defined_in_python(Py_TYPE(k), "__hash__");
   if (!by_identity) {
     Value* payload = payload_of(key);
-    if (payload != key && payload->kind == ValueKind::object && payload->object && !is_identity_key(key)) *real_key = k = payload->object.get();
-    if (!is_plain(k) && key->kind == ValueKind::tuple && !t.is_constant(key)) graph_break(BreakReason::unsupported_value, "a tuple of objects as a key");
+    if (payload != key && payload->kind == ValueKind::object && payload->object && !is_identity_key(key))
+      *real_key = k = payload->object.get();
+    if (!is_plain(k) && key->kind == ValueKind::tuple && !t.is_constant(key))
+      graph_break(BreakReason::unsupported_value, "a tuple of objects as a key");
     PyObject* item = PyDict_GetItemWithError(dict, k);
     if (!item) drop_error();
     return item;
@@ -190,7 +220,10 @@ PyObject* real_item(Tracer& t, DictValue* v, Value* key, PyObject** real_key) {
 
 Value* read_real(Tracer& t, DictValue* v, Value* key, Py_hash_t hash) {
   PyObject* wanted = key->object.get();
-  auto same = [&](PyObject* have) { return have == wanted || (wanted && is_plain(have) && is_plain(wanted) && PyObject_RichCompareBool(have, wanted, Py_EQ) == 1); };
+  auto same = [&](PyObject* have) {
+    return have == wanted ||
+           (wanted && is_plain(have) && is_plain(wanted) && PyObject_RichCompareBool(have, wanted, Py_EQ) == 1);
+  };
   if (Value** read = v->read.find(hash, same)) return *read;
   PyObject* real_key = nullptr;
   PyObject* item = real_item(t, v, key, &real_key);
@@ -220,7 +253,8 @@ Value* entry_value(Tracer& t, DictValue* v, DictEntry& e) {
 
 void load_owner(Tracer& t, DictValue* v) {
   v->entries.clear();
-  for (PyObject* name : own_names(t, v->owner)) v->entries.push_back({t.constant_value(name), own_attribute(t, v->owner, name)});
+  for (PyObject* name : own_names(t, v->owner))
+    v->entries.push_back({t.constant_value(name), own_attribute(t, v->owner, name)});
   v->loaded = true;
 }
 
@@ -228,12 +262,14 @@ void load_owner(Tracer& t, DictValue* v) {
 void guard_linked_order(Tracer& t, DictValue* v, PyObject* keys) {
   PyObject* dict = v->object.get();
   if (!PyODict_Check(dict) || PyDict_GET_SIZE(dict) < 2) return;
-  if (!guards::is_linked_in_order(dict, keys)) graph_break(BreakReason::unsupported_value, "an OrderedDict whose order was changed");
+  if (!guards::is_linked_in_order(dict, keys))
+    graph_break(BreakReason::unsupported_value, "an OrderedDict whose order was changed");
   note(t, GuardKind::linked_order, v->source, keys);
 }
 
-// Keyword arguments come in the order in which a call names them, and code rarely looks at it. So they are found by key, and the
-// order is guarded when it is read. What was made of such dicts (the kwargs of a callee, copies) has its order from them.
+// Keyword arguments come in the order in which a call names them, and code rarely looks at it. So they are found by
+// key, and the order is guarded when it is read. What was made of such dicts (the kwargs of a callee, copies) has its
+// order from them.
 bool is_found_by_key(const DictValue* v) {
   if (!v->entries.empty() || !PyDict_CheckExact(v->object.get()) || PyDict_GET_SIZE(v->object.get()) < 2) return false;
   PyObject *key, *value;
@@ -246,13 +282,15 @@ PyRef keys_of(PyObject* dict) {
   PyRef keys = PyRef::steal(PyTuple_New(PyDict_GET_SIZE(dict)));
   PyObject *key, *value;
   Py_ssize_t position = 0;
-  for (Py_ssize_t i = 0; PyDict_Next(dict, &position, &key, &value); ++i) PyTuple_SET_ITEM(keys.get(), i, Py_NewRef(key));
+  for (Py_ssize_t i = 0; PyDict_Next(dict, &position, &key, &value); ++i)
+    PyTuple_SET_ITEM(keys.get(), i, Py_NewRef(key));
   return keys;
 }
 
 void take_order(DictValue* into, const DictValue* from) {
   for (DictValue* real : from->order_from)
-    if (std::find(into->order_from.begin(), into->order_from.end(), real) == into->order_from.end()) into->order_from.push_back(real);
+    if (std::find(into->order_from.begin(), into->order_from.end(), real) == into->order_from.end())
+      into->order_from.push_back(real);
 }
 
 // id() of a real object, in a real dict of ints: the number, good for that object.
@@ -300,7 +338,8 @@ void Tracer::load_keys(DictValue* v) {
   const PyRef keys = keys_of(dict);
   PyObject *key, *value;
   for (Py_ssize_t position = 0; PyDict_Next(dict, &position, &key, &value);) {
-    Value* k = is_plain(key) ? constant_value(key) : wrap(key, trace_.guards.sources.add(SourceKind::constant, guards::kNoSource, 0, key));
+    Value* k = is_plain(key) ? constant_value(key)
+                             : wrap(key, trace_.guards.sources.add(SourceKind::constant, guards::kNoSource, 0, key));
     if (!k->object) k->object = PyRef::borrow(key);
     v->entries.push_back({k, nullptr});
   }
@@ -344,7 +383,8 @@ void Tracer::dict_set(DictValue* v, Value* key, Value* to) {
   if (!v->is_globals) load_keys(v);
   will_mutate(v);
   if (DictEntry* e = find_entry(*this, v, key, hash)) return static_cast<void>(e->value = to);
-  // A key that comes back is the last one, which it may have been before: of a real dict, the order decides what the exit has to write.
+  // A key that comes back is the last one, which it may have been before: of a real dict, the order decides what the
+  // exit has to write.
   if (v->removals > 0 && v->object && may_have_had(v->object.get(), key)) guard_order(trace_.guards, v->order_from);
   v->entries.push_back({key, to, hash});
 }
@@ -401,7 +441,8 @@ std::vector<Value*> pair_items(Tracer& t, Value* pair, size_t number) {
     if (!t.exception_matches(raised.exception, PyExc_TypeError) || t.type_of(pair)->tp_iter) throw;
     t.raise_new(PyExc_TypeError, "cannot convert " + which + " to a sequence");
   }
-  if (both.size() != 2) t.raise_new(PyExc_ValueError, which + " has length " + std::to_string(both.size()) + "; 2 is required");
+  if (both.size() != 2)
+    t.raise_new(PyExc_ValueError, which + " has length " + std::to_string(both.size()) + "; 2 is required");
   return both;
 }
 

@@ -1,4 +1,5 @@
-// frame_hook/trace/containers_items.cpp — v[key], v[key] = x, del v[key], x in v: dispatch, and what the builtin types do.
+// frame_hook/trace/containers_items.cpp — v[key], v[key] = x, del v[key], x in v: dispatch, and what the builtin types
+// do.
 #include <algorithm>
 
 #include "frame_hook/trace/numpy_calls.h"
@@ -11,7 +12,8 @@ namespace {
 size_t checked_index(Tracer& t, Value* key, int64_t length, const char* what) {
   const PyTypeObject* type = t.type_of(key);
   const bool index = key->kind == ValueKind::sym_int || (type->tp_as_number && type->tp_as_number->nb_index);
-  if (!index) t.raise_new(PyExc_TypeError, std::string(what) + " indices must be integers or slices, not " + type->tp_name);
+  if (!index)
+    t.raise_new(PyExc_TypeError, std::string(what) + " indices must be integers or slices, not " + type->tp_name);
   int64_t i = t.as_index(key);
   if (i < 0) i += length;
   if (i < 0 || i >= length) t.raise_new(PyExc_IndexError, std::string(what) + " index out of range");
@@ -51,7 +53,8 @@ Value* class_item(Tracer& t, Value* v, Value* key) {
   const Found meta = look_up(t, Py_TYPE(type), t.type_source(v), interned("__getitem__"));
   if (meta.object) return t.call(bind(t, meta, v, Py_TYPE(type), nullptr), {key});
   if (type == &PyType_Type || !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
-    if (!t.is_constant(key)) graph_break(BreakReason::unsupported_value, std::string(type->tp_name) + "[...] of a value made in the trace");
+    if (!t.is_constant(key))
+      graph_break(BreakReason::unsupported_value, std::string(type->tp_name) + "[...] of a value made in the trace");
     return t.constant_steal(PyObject_GetItem(t.constant(v), t.constant(key)));
   }
   const Found getter = look_up(t, type, source_of(t, v), interned("__class_getitem__"));
@@ -90,7 +93,8 @@ void assign_list_slice(Tracer& t, ListValue* list, SliceBounds s, Value* to) {
   }
   if (to) {
     if (static_cast<int64_t>(items.size()) != s.count)
-      t.raise_new(PyExc_ValueError, "attempt to assign sequence of size " + std::to_string(items.size()) + " to extended slice of size " + std::to_string(s.count));
+      t.raise_new(PyExc_ValueError, "attempt to assign sequence of size " + std::to_string(items.size()) +
+                                        " to extended slice of size " + std::to_string(s.count));
     for (int64_t k = 0; k < s.count; ++k) list->items[s.start + k * s.step] = items[k];
     return;
   }
@@ -134,7 +138,9 @@ Value* raw_get_item(Tracer& t, Value* v, Value* key) {
   if (inner->kind == ValueKind::array) return array_item(t, as<ArrayValue>(inner), key);
   if (inner->kind == ValueKind::list) return list_item(t, v, as<ListValue>(inner), key);
   if (inner->kind == ValueKind::tuple) return tuple_item(t, v, as<TupleValue>(inner), key);
-  if (inner->kind == ValueKind::dict) return dict_item(t, v->kind == ValueKind::instance && v->type == &PyDictProxy_Type ? inner : v, as<DictValue>(inner), key);
+  if (inner->kind == ValueKind::dict)
+    return dict_item(t, v->kind == ValueKind::instance && v->type == &PyDictProxy_Type ? inner : v,
+                     as<DictValue>(inner), key);
   if (inner->kind == ValueKind::object && inner->object) {
     if (real_type(inner)) return class_item(t, inner, key);
     key = specialised(t, key);
@@ -146,7 +152,8 @@ Value* raw_get_item(Tracer& t, Value* v, Value* key) {
       plain->step = specialised(t, s->step);
       key = plain;
     }
-    if (t.is_constant(inner) && is_plain(inner->object.get())) return run_plain(t, operator_function("getitem"), Arguments{{inner, payload_of(key)}, {}});
+    if (t.is_constant(inner) && is_plain(inner->object.get()))
+      return run_plain(t, operator_function("getitem"), Arguments{{inner, payload_of(key)}, {}});
   }
   raise_unless_in_c(t, v, has_items(v), std::string("'") + v->type->tp_name + "' object is not subscriptable");
 }
@@ -171,25 +178,33 @@ void raw_delete_item(Tracer& t, Value* v, Value* key) {
     return;
   }
   raise_unless_in_c(t, v, takes_items(v),
-                    std::string("'") + v->type->tp_name + "' object " + (is_int(payload_of(key)) ? "doesn't" : "does not") + " support item deletion");
+                    std::string("'") + v->type->tp_name + "' object " +
+                        (is_int(payload_of(key)) ? "doesn't" : "does not") + " support item deletion");
 }
 
 namespace {
 
 bool is_basic_index(Value* v) {
   if (v->kind == ValueKind::sym_int || v->kind == ValueKind::slice) return true;
-  return v->kind == ValueKind::object && v->object && (v->object.get() == Py_None || v->object.get() == Py_Ellipsis || PyLong_CheckExact(v->object.get()));
+  return v->kind == ValueKind::object && v->object &&
+         (v->object.get() == Py_None || v->object.get() == Py_Ellipsis || PyLong_CheckExact(v->object.get()));
 }
 
-// x[i, 1:] where i is a symbol: torch's own indexing would make it a constant, select() does not. Null: an index of another form.
+// x[i, 1:] where i is a symbol: torch's own indexing would make it a constant, select() does not. Null: an index of
+// another form.
 Value* select_by_symbol(Tracer& t, Value* v, Value* key) {
-  auto select = [&](Value* from, int64_t dim, Value* index) { return t.call(t.get_attribute(from, interned("select")), {t.integer(dim), index}); };
+  auto select = [&](Value* from, int64_t dim, Value* index) {
+    return t.call(t.get_attribute(from, interned("select")), {t.integer(dim), index});
+  };
   if (key->kind == ValueKind::sym_int) return select(v, 0, key);
   if (key->kind != ValueKind::tuple) return nullptr;
   std::vector<Value*> parts = t.unpack(key);
   auto is_symbol = [](Value* part) { return part->kind == ValueKind::sym_int; };
-  if (!std::any_of(parts.begin(), parts.end(), is_symbol) || !std::all_of(parts.begin(), parts.end(), is_basic_index)) return nullptr;
-  auto is = [](Value* part, PyObject* object) { return part->kind == ValueKind::object && part->object.get() == object; };
+  if (!std::any_of(parts.begin(), parts.end(), is_symbol) || !std::all_of(parts.begin(), parts.end(), is_basic_index))
+    return nullptr;
+  auto is = [](Value* part, PyObject* object) {
+    return part->kind == ValueKind::object && part->object.get() == object;
+  };
   int64_t unnamed = t.as_index(t.get_attribute(v, interned("ndim")));
   for (Value* part : parts) unnamed -= !is(part, Py_None) && !is(part, Py_Ellipsis);
   if (unnamed < 0) return nullptr;
@@ -255,8 +270,10 @@ bool raw_contains(Tracer& t, Value* v, Value* item) {
       if (!inner->object || !is_plain(inner->object.get())) break;
       if (item->kind == ValueKind::instance && PyRange_Check(inner->object.get())) break;  // compared by its own __eq__
       item = payload_of(specialised(t, item));
-      if (is_plain(t, item)) return t.constant(run_plain(t, operator_function("contains"), Arguments{{inner, item}, {}})) == Py_True;
-      if (PyUnicode_CheckExact(inner->object.get())) t.raise_new(PyExc_TypeError, "'in <string>' requires string as left operand");
+      if (is_plain(t, item))
+        return t.constant(run_plain(t, operator_function("contains"), Arguments{{inner, item}, {}})) == Py_True;
+      if (PyUnicode_CheckExact(inner->object.get()))
+        t.raise_new(PyExc_TypeError, "'in <string>' requires string as left operand");
       break;
     }
     default: break;
@@ -276,7 +293,8 @@ bool Tracer::contains(Value* container, Value* item) {
     const Found meta = look_up(*this, Py_TYPE(type), type_source(container), interned("__contains__"));
     if (meta.object) return truth(call(bind(*this, meta, container, Py_TYPE(type), nullptr), {item}));
   }
-  if (container->kind == ValueKind::instance && (payload_of(container) == container || python_special(*this, container, "__iter__"))) {
+  if (container->kind == ValueKind::instance &&
+      (payload_of(container) == container || python_special(*this, container, "__iter__"))) {
     Value* iterator = iterate(container);
     while (Value* next = next_item(iterator))
       if (values_equal(*this, next, item)) return true;

@@ -1,7 +1,8 @@
 // frame_hook/trace/exceptions.cpp — exceptions of the traced program: made, raised, matched, handled.
 //
-// They are instance values whose payload is the tuple of arguments; __context__, __cause__ and the like are attributes. None leaves
-// the traced frame: when nobody catches one, tracing stops before the instruction that raised it, and plain Python raises it again.
+// They are instance values whose payload is the tuple of arguments; __context__, __cause__ and the like are attributes.
+// None leaves the traced frame: when nobody catches one, tracing stops before the instruction that raised it, and plain
+// Python raises it again.
 #include "frame_hook/trace/opcode_handlers.h"
 #include "frame_hook/trace/protocol.h"
 #include "guards/interrupts.h"
@@ -79,7 +80,9 @@ void Tracer::raise(Value* exception) {
   throw SymbolicRaise{exception};
 }
 
-void Tracer::raise_new(PyObject* type, const std::string& message) { raise(new_exception(type, {string(message.c_str())})); }
+void Tracer::raise_new(PyObject* type, const std::string& message) {
+  raise(new_exception(type, {string(message.c_str())}));
+}
 
 void Tracer::raise_of_pure_call() {
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
@@ -145,7 +148,8 @@ void Tracer::enter_handler(SymbolicFrame& f, Value* exception) {
   if (!range) throw SymbolicRaise{exception};
   bool known = true;
   handled_exception(&known);
-  if (!known && !relies_on_nothing_handled(*this)) leave_to_python();  // its context, and what is handled behind the handler, are the live frame's
+  if (!known && !relies_on_nothing_handled(*this))
+    leave_to_python();  // its context, and what is handled behind the handler, are the live frame's
   if (range->push_lasti) f.push(integer(unit >= 0 ? unit : i.opcode_index));
   f.push(exception);
   f.position = static_cast<size_t>(range->target_position);
@@ -157,7 +161,8 @@ void Tracer::enter_handler(SymbolicFrame& f, Value* exception) {
 Flow OpcodeHandlers::push_exc_info(Tracer& t, SymbolicFrame& f, const Instruction&) {
   bool known = true;
   Value* previous = f.handled.empty() && f.generator ? nullptr : t.handled_exception(&known);
-  if (!known && !relies_on_nothing_handled(t)) graph_break(BreakReason::unsupported_value, "a handler that is entered while an exception is handled");
+  if (!known && !relies_on_nothing_handled(t))
+    graph_break(BreakReason::unsupported_value, "a handler that is entered while an exception is handled");
   Value* exception = f.pop();
   f.push(previous ? previous : t.none());
   f.push(exception);
@@ -182,7 +187,9 @@ Flow OpcodeHandlers::pop_except(Tracer& t, SymbolicFrame& f, const Instruction&)
 // exception type -- exception bool
 Flow OpcodeHandlers::check_exc_match(Tracer& t, SymbolicFrame& f, const Instruction&) {
   Value* type = f.pop();
-  auto is_class = [](PyObject* o) { return PyType_Check(o) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(o), base_exception()); };
+  auto is_class = [](PyObject* o) {
+    return PyType_Check(o) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(o), base_exception());
+  };
   PyObject* object = t.is_constant(type) ? t.constant(type) : nullptr;
   bool legal = object && (is_class(object) || PyTuple_CheckExact(object));
   if (legal && PyTuple_CheckExact(object))
@@ -202,9 +209,11 @@ Flow OpcodeHandlers::reraise(Tracer& t, SymbolicFrame& f, const Instruction& i) 
 
 // An instance: classes are called.
 Value* OpcodeHandlers::as_exception(Tracer& t, Value* v, const char* error) {
-  if (v->kind == ValueKind::object && PyType_Check(v->object.get()) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(v->object.get()), base_exception()))
+  if (v->kind == ValueKind::object && PyType_Check(v->object.get()) &&
+      PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(v->object.get()), base_exception()))
     v = t.call(v, {});
-  if (v->kind != ValueKind::instance || !PyType_IsSubtype(t.type_of(v), base_exception())) t.raise_new(PyExc_TypeError, error);
+  if (v->kind != ValueKind::instance || !PyType_IsSubtype(t.type_of(v), base_exception()))
+    t.raise_new(PyExc_TypeError, error);
   return v;
 }
 

@@ -36,7 +36,8 @@ PyTypeObject* Tracer::type_of(Value* v) {
   if (!v->type_guarded) {
     v->type_guarded = true;
     if (!v->value_guarded) {
-      PyTypeObject* real = v->object ? Py_TYPE(v->object.get()) : v->type;  // a payload is of the builtin class, its object of a subclass
+      PyTypeObject* real = v->object ? Py_TYPE(v->object.get())
+                                     : v->type;  // a payload is of the builtin class, its object of a subclass
       add_guard(GuardKind::type_is, v->source, reinterpret_cast<PyObject*>(real));
       v->type_is_fixed = true;
     }
@@ -53,7 +54,8 @@ SourceId Tracer::type_source(Value* v) {
 // Static types never change. `source` reaches the type itself.
 void Tracer::guard_type_unchanged(PyTypeObject* type, SourceId source) {
   if ((type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) || !unchanged_types_.try_emplace(type, true).second) return;
-  add_guard(GuardKind::type_unchanged, source, reinterpret_cast<PyObject*>(type), static_cast<int64_t>(guards::class_state(type)));
+  add_guard(GuardKind::type_unchanged, source, reinterpret_cast<PyObject*>(type),
+            static_cast<int64_t>(guards::class_state(type)));
 }
 
 namespace {
@@ -77,8 +79,8 @@ void Tracer::guard_identity(Value* v) {
   else guard_operands(*this, v);
 }
 
-// Which object it is does not matter to a dict or set that the trace made, only that two of them are two: 32 instances of a block
-// share an entry. Beyond a few keys the guards, one a pair, would cost more than an entry for each instance.
+// Which object it is does not matter to a dict or set that the trace made, only that two of them are two: 32 instances
+// of a block share an entry. Beyond a few keys the guards, one a pair, would cost more than an entry for each instance.
 void Tracer::guard_key(Value* v) {
   constexpr size_t kMostKeys = 24;
   if (v->identity_guarded || std::find(keys_.begin(), keys_.end(), v) != keys_.end()) return;
@@ -112,7 +114,9 @@ bool Tracer::is_constant(Value* v) {
         PyObject* unread = t->items[i] ? nullptr : PyTuple_GET_ITEM(t->object.get(), i);
         if (unread && !is_constant_object(unread)) return false;
         const bool known = !unread || v->source == kNoSource || v->value_guarded;
-        if (!known && holds_symbol(unread, trace_.guards.sources.add(SourceKind::tuple_item, v->source, static_cast<int32_t>(i)))) return false;
+        if (!known &&
+            holds_symbol(unread, trace_.guards.sources.add(SourceKind::tuple_item, v->source, static_cast<int32_t>(i))))
+          return false;
       }
       return true;
     }
@@ -130,7 +134,11 @@ bool Tracer::is_constant(Value* v) {
     case ValueKind::instance: return v->object && is_enum_member(v->object.get());
     case ValueKind::sym_int: return as<SymIntValue>(v)->expr.is_constant();  // since somebody asked for the number
     case ValueKind::null: case ValueKind::tensor: case ValueKind::list: case ValueKind::dict: case ValueKind::cell:
-    case ValueKind::function: case ValueKind::method: case ValueKind::iterator: case ValueKind::generator: case ValueKind::super:
+    case ValueKind::function:
+    case ValueKind::method:
+    case ValueKind::iterator:
+    case ValueKind::generator:
+    case ValueKind::super:
     case ValueKind::view: case ValueKind::identity: case ValueKind::array: return false;
   }
   return false;
@@ -158,8 +166,10 @@ void Tracer::guard_value(Value* v) {
   if (v->value_guarded) return;
   v->value_guarded = v->type_guarded = true;
   if (v->source == kNoSource) return guard_operands(*this, v);
-  const bool is_nan = PyFloat_CheckExact(v->object.get()) && std::isnan(PyFloat_AS_DOUBLE(v->object.get()));  // equal to itself alone, as a key and in lists
-  const bool by_value = is_computed(v->source) || (holds_only_scalars(v->object.get()) && !is_singleton(v->object.get()) && !is_nan);
+  const bool is_nan = PyFloat_CheckExact(v->object.get()) &&
+                      std::isnan(PyFloat_AS_DOUBLE(v->object.get()));  // equal to itself alone, as a key and in lists
+  const bool by_value =
+      is_computed(v->source) || (holds_only_scalars(v->object.get()) && !is_singleton(v->object.get()) && !is_nan);
   v->identity_guarded = !by_value;
   add_guard(by_value ? GuardKind::equals : GuardKind::is, v->source, v->object.get());
 }
@@ -174,7 +184,9 @@ PyObject* Tracer::constant(Value* v) {
         guard_value(v);
       } else {
         PyRef made = materialise_items(v, items_of(v));
-        const bool is_payload = v->object && !PyTuple_CheckExact(v->object.get());  // with its items guarded, a tuple as the trace makes them
+        const bool is_payload =
+            v->object &&
+            !PyTuple_CheckExact(v->object.get());  // with its items guarded, a tuple as the trace makes them
         if (is_payload) v->source = kNoSource;
         if (is_payload || !v->object) v->object = made;
         v->value_guarded = true;
@@ -201,8 +213,18 @@ PyObject* Tracer::constant(Value* v) {
       as<SymIntValue>(v)->expr = graph::SymExpr(value);
       break;
     }
-    case ValueKind::null: case ValueKind::tensor: case ValueKind::list: case ValueKind::dict: case ValueKind::cell: case ValueKind::function:
-    case ValueKind::method: case ValueKind::iterator: case ValueKind::generator: case ValueKind::super: case ValueKind::view: case ValueKind::identity:
+    case ValueKind::null:
+    case ValueKind::tensor:
+    case ValueKind::list:
+    case ValueKind::dict:
+    case ValueKind::cell:
+    case ValueKind::function:
+    case ValueKind::method:
+    case ValueKind::iterator:
+    case ValueKind::generator:
+    case ValueKind::super:
+    case ValueKind::view:
+    case ValueKind::identity:
     case ValueKind::array:
       FJ_CHECK(false, "constant() of a value that is not one");
   }
@@ -225,18 +247,21 @@ bool same_truth_slots(PyTypeObject* a, PyTypeObject* b) {
 // Types without nb_bool and lengths are true; the slots of a class written in Python are seen by lookup_special.
 bool Tracer::instance_truth(Value* v) {
   PyTypeObject* type = type_of(v);
-  if (Value* payload = v->kind == ValueKind::instance ? as<InstanceValue>(v)->payload : nullptr; payload && same_truth_slots(type, payload->type)) {
+  if (Value* payload = v->kind == ValueKind::instance ? as<InstanceValue>(v)->payload : nullptr;
+      payload && same_truth_slots(type, payload->type)) {
     guard_type_unchanged(type, type_source(v));
     return truth(payload);
   }
   if (v->kind == ValueKind::instance && (type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
     if (Value* method = lookup_special(v, "__bool__")) {
       Value* result = call(method, {});
-      if (type_of(result) != &PyBool_Type) raise_new(PyExc_TypeError, std::string("__bool__ should return bool, returned ") + result->type->tp_name);
+      if (type_of(result) != &PyBool_Type)
+        raise_new(PyExc_TypeError, std::string("__bool__ should return bool, returned ") + result->type->tp_name);
       return constant(result) == Py_True;
     }
   }
-  const bool sized = (type->tp_as_mapping && type->tp_as_mapping->mp_length) || (type->tp_as_sequence && type->tp_as_sequence->sq_length);
+  const bool sized = (type->tp_as_mapping && type->tp_as_mapping->mp_length) ||
+                     (type->tp_as_sequence && type->tp_as_sequence->sq_length);
   if (sized) {
     if (auto n = length(v)) return *n != 0;
     graph_break(BreakReason::unsupported_value, std::string("the truth of an object of type ") + type->tp_name);
@@ -251,14 +276,17 @@ bool Tracer::truth(Value* v) {
   switch (v->kind) {
     case ValueKind::object: {
       PyObject* object = v->object.get();
-      if (Value* now = is_open(v) && !PyBool_Check(object) ? computed(operator_function("truth"), {v}) : nullptr) return truth(now);
+      if (Value* now = is_open(v) && !PyBool_Check(object) ? computed(operator_function("truth"), {v}) : nullptr)
+        return truth(now);
       if (is_exact_scalar(Py_TYPE(object))) return PyObject_IsTrue(constant(v)) == 1;
       if (PyRange_Check(object) || is_numpy_scalar(object)) return PyObject_IsTrue(constant(v)) == 1;
       if (PyType_Check(object) && Py_TYPE(object) != &PyType_Type) {
         PyTypeObject* meta = Py_TYPE(object);
-        if ((meta->tp_as_number && meta->tp_as_number->nb_bool) || (meta->tp_as_mapping && meta->tp_as_mapping->mp_length)) {
+        if ((meta->tp_as_number && meta->tp_as_number->nb_bool) ||
+            (meta->tp_as_mapping && meta->tp_as_mapping->mp_length)) {
           if (is_enum_class(object)) return type_of(v), true;
-          graph_break(BreakReason::unsupported_value, std::string("the truth of class ") + reinterpret_cast<PyTypeObject*>(object)->tp_name);
+          graph_break(BreakReason::unsupported_value,
+                      std::string("the truth of class ") + reinterpret_cast<PyTypeObject*>(object)->tp_name);
         }
       }
       return instance_truth(v);
@@ -267,7 +295,8 @@ bool Tracer::truth(Value* v) {
       if (Value* known = of_known_tensor(*this, operator_function("truth"), v)) return truth(known);
       graph_break(BreakReason::data_dependent_jump, "a tensor");
     case ValueKind::array: return truth(call_numpy(*this, operator_function("truth"), {{v}, {}}));
-    case ValueKind::sym_int: return recording().shapes().decide(as<SymIntValue>(v)->expr, graph::Relation::kNe, 0, here());
+    case ValueKind::sym_int:
+      return recording().shapes().decide(as<SymIntValue>(v)->expr, graph::Relation::kNe, 0, here());
     case ValueKind::tuple: case ValueKind::list: case ValueKind::dict: case ValueKind::set: case ValueKind::view: {
       auto n = length(v);
       FJ_CHECK(n, "a container without a length");
@@ -276,7 +305,11 @@ bool Tracer::truth(Value* v) {
     case ValueKind::instance: return instance_truth(v);
     case ValueKind::identity: return true;
     case ValueKind::null: FJ_CHECK(false, "truth of NULL");
-    case ValueKind::slice: case ValueKind::cell: case ValueKind::function: case ValueKind::method: case ValueKind::iterator:
+    case ValueKind::slice:
+    case ValueKind::cell:
+    case ValueKind::function:
+    case ValueKind::method:
+    case ValueKind::iterator:
     case ValueKind::generator: case ValueKind::super: type_of(v); return true;
   }
   return true;
@@ -285,7 +318,8 @@ bool Tracer::truth(Value* v) {
 std::optional<graph::SymExpr> Tracer::as_size(Value* v) {
   if (v->kind == ValueKind::sym_int) return as<SymIntValue>(v)->expr;
   if (v->kind == ValueKind::identity) specialised(*this, v);
-  if (v->kind == ValueKind::instance && as<InstanceValue>(v)->payload) return type_of(v), as_size(as<InstanceValue>(v)->payload);
+  if (v->kind == ValueKind::instance && as<InstanceValue>(v)->payload)
+    return type_of(v), as_size(as<InstanceValue>(v)->payload);
   if (v->kind == ValueKind::tensor || v->kind == ValueKind::array) {
     Value* known = v->kind == ValueKind::array ? call_numpy(*this, operator_function("index"), {{v}, {}})
                                                : of_known_tensor(*this, operator_function("index"), v);
@@ -332,7 +366,8 @@ bool Tracer::same_object(Value* a, Value* b) {
     return true;
   }
   if (!a->object || !b->object) {  // one was made in the trace, or is an int of a symbol
-    if (a->kind == ValueKind::sym_int && b->kind == ValueKind::sym_int) graph_break(BreakReason::unsupported_value, "the identity of a symbolic size");
+    if (a->kind == ValueKind::sym_int && b->kind == ValueKind::sym_int)
+      graph_break(BreakReason::unsupported_value, "the identity of a symbolic size");
     if (b->kind == ValueKind::object && is_singleton(b->object.get())) guard_identity(b);
     if (a->kind == ValueKind::object && is_singleton(a->object.get())) guard_identity(a);
     if (a->object && a->source != kNoSource) type_of(a);
@@ -342,7 +377,9 @@ bool Tracer::same_object(Value* a, Value* b) {
   // Two real objects: their types tell them apart, or they are told apart as such.
   if (a->type != b->type && type_of(a) != type_of(b)) return false;
   guards::SourceTable& sources = trace_.guards.sources;
-  auto source_of = [&](Value* v) { return v->source != kNoSource ? v->source : sources.add(SourceKind::constant, kNoSource, 0, v->object.get()); };
+  auto source_of = [&](Value* v) {
+    return v->source != kNoSource ? v->source : sources.add(SourceKind::constant, kNoSource, 0, v->object.get());
+  };
   if (a->identity_guarded && b->identity_guarded) return false;
   guards::Guard guard;
   guard.kind = GuardKind::distinct;
@@ -367,10 +404,16 @@ void decide_marked_ranges(Tracer& t, PyObject* real, PyObject* traced) {
   const PyRef shape = marks.empty() ? PyRef() : PyRef::steal(t.recording().get_attribute(traced, interned("shape")));
   if (!shape) return;
   for (const auto& [dim, least, most] : marks) {
-    const auto size = dim < static_cast<size_t>(PyTuple_GET_SIZE(shape.get())) ? t.recording().unwrap_size(PyTuple_GET_ITEM(shape.get(), dim)) : std::nullopt;
+    const auto size = dim < static_cast<size_t>(PyTuple_GET_SIZE(shape.get()))
+                          ? t.recording().unwrap_size(PyTuple_GET_ITEM(shape.get(), dim))
+                          : std::nullopt;
     if (!size || size->is_constant()) continue;
-    if (least) t.recording().shapes().decide(graph::SymExpr(PyLong_AsLongLong(least.get())), graph::Relation::kLe, *size, "mark_dynamic");
-    if (most) t.recording().shapes().decide(*size, graph::Relation::kLe, graph::SymExpr(PyLong_AsLongLong(most.get())), "mark_dynamic");
+    if (least)
+      t.recording().shapes().decide(graph::SymExpr(PyLong_AsLongLong(least.get())), graph::Relation::kLe, *size,
+                                    "mark_dynamic");
+    if (most)
+      t.recording().shapes().decide(*size, graph::Relation::kLe, graph::SymExpr(PyLong_AsLongLong(most.get())),
+                                    "mark_dynamic");
   }
   drop_error();
 }
@@ -380,8 +423,10 @@ void decide_marked_ranges(Tracer& t, PyObject* real, PyObject* traced) {
 PyObject* Tracer::traced_tensor(TensorValue* v) {
   if (v->traced) return v->traced.get();
   std::string reason;
-  if (frontend_.classify(v->object.get(), &reason) != TensorClass::kPlain) graph_break(BreakReason::unsupported_tensor, reason);
-  if (v->source == kNoSource) graph_break(BreakReason::unsupported_tensor, "a tensor that is a constant of the program");
+  if (frontend_.classify(v->object.get(), &reason) != TensorClass::kPlain)
+    graph_break(BreakReason::unsupported_tensor, reason);
+  if (v->source == kNoSource)
+    graph_break(BreakReason::unsupported_tensor, "a tensor that is a constant of the program");
   const std::vector<bool> dynamic = dynamic_dims(v->source);
   PyObject* traced = recording().add_input(v->object.get(), trace_.guards.sources.text(v->source, live_.code), dynamic);
   if (!traced) break_of_recording("an input tensor");

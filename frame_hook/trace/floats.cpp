@@ -1,10 +1,10 @@
 // frame_hook/trace/floats.cpp — Python floats that differ from call to call.
 //
-// A float whose guard failed before is open: it has the number of this trace, and no guard but its type. Beside tensors it becomes a 0-dim
-// float64 input of the graph; sums, differences and products of open floats are open too, 0-dim nodes of the graph there and plain
-// Python arithmetic where they leave the trace. Other arithmetic, comparisons, math and texts of open floats are computed sources
-// (computed.cpp). Whoever asks for the number (an index, C code of torch) closes the float: constant() guards it, or what it was
-// computed from, by value.
+// A float whose guard failed before is open: it has the number of this trace, and no guard but its type. Beside tensors
+// it becomes a 0-dim float64 input of the graph; sums, differences and products of open floats are open too, 0-dim
+// nodes of the graph there and plain Python arithmetic where they leave the trace. Other arithmetic, comparisons, math
+// and texts of open floats are computed sources (computed.cpp). Whoever asks for the number (an index, C code of torch)
+// closes the float: constant() guards it, or what it was computed from, by value.
 #include <cmath>
 
 #include "frame_hook/trace/protocol.h"
@@ -48,7 +48,8 @@ Value* Tracer::float_arithmetic(const char* function, Value* a, Value* b) {
     if (open) type_of(v);
     else constant(v);
   }
-  PyRef now = PyRef::steal(PyObject_CallFunctionObjArgs(operator_function(function), a->object.get(), b->object.get(), nullptr));
+  PyRef now = PyRef::steal(
+      PyObject_CallFunctionObjArgs(operator_function(function), a->object.get(), b->object.get(), nullptr));
   if (!now) raise_pending();
   Value* result = object_value(now.get(), kNoSource);
   result->value_guarded = false;
@@ -61,7 +62,8 @@ Value* Tracer::float_tensor(Value* number) {
   Value* tensor = nullptr;
   if (number->source != kNoSource) {
     const size_t inputs = recording().input_count();
-    PyRef traced = PyRef::steal(recording().add_float(PyFloat_AS_DOUBLE(number->object.get()), trace_.guards.sources.text(number->source, live_.code)));
+    PyRef traced = PyRef::steal(recording().add_float(PyFloat_AS_DOUBLE(number->object.get()),
+                                                      trace_.guards.sources.text(number->source, live_.code)));
     if (!traced) break_of_recording("a float input");
     if (recording().input_count() > inputs) trace_.input_sources.push_back(number->source);
     type_of(number);
@@ -86,7 +88,8 @@ Value* Tracer::float_input(Value* number, Value* beside, bool promotes) {
 Value* Tracer::float_number(Value* number) {
   if (!is_open_float(number)) return nullptr;
   Value* tensor = float_tensor(number);
-  PyRef made = PyRef::steal(recording().float_number(traced_tensor(as<TensorValue>(tensor)), PyFloat_AS_DOUBLE(number->object.get())));
+  PyRef made = PyRef::steal(
+      recording().float_number(traced_tensor(as<TensorValue>(tensor)), PyFloat_AS_DOUBLE(number->object.get())));
   if (!made) break_of_recording("a float");
   return object_value(made.get(), kNoSource);
 }

@@ -1,4 +1,5 @@
-// frame_hook/trace/generators.cpp — generators made in the trace: their frames are run step by step inside of the consumer's instruction.
+// frame_hook/trace/generators.cpp — generators made in the trace: their frames are run step by step inside of the
+// consumer's instruction.
 #include "frame_hook/trace/opcode_handlers.h"
 #include "frame_hook/trace/protocol.h"
 #include "runtime/base/result.h"
@@ -27,9 +28,11 @@ Value* Tracer::resume_generator(GeneratorValue* generator, Value* sent, Value* t
     return nullptr;
   }
   if (generator->state == State::created) {
-    if (sent && !same_object(sent, none())) raise_new(PyExc_TypeError, "can't send non-None value to a just-started generator");
+    if (sent && !same_object(sent, none()))
+      raise_new(PyExc_TypeError, "can't send non-None value to a just-started generator");
   } else if (thrown) {
-    if (suspended_in_yield_from(f)) graph_break(BreakReason::unsupported_value, "an exception thrown into a generator that waits in yield from");
+    if (suspended_in_yield_from(f))
+      graph_break(BreakReason::unsupported_value, "an exception thrown into a generator that waits in yield from");
     f.thrown = thrown;
     --f.position;
   } else {
@@ -57,9 +60,12 @@ void Tracer::close_generator(GeneratorValue* generator) {
   if (generator->state == State::created) generator->state = State::finished;
   if (generator->state == State::finished) return;
   try {
-    if (resume_generator(generator, nullptr, new_exception(PyExc_GeneratorExit, {}))) raise_new(PyExc_RuntimeError, "generator ignored GeneratorExit");
+    if (resume_generator(generator, nullptr, new_exception(PyExc_GeneratorExit, {})))
+      raise_new(PyExc_RuntimeError, "generator ignored GeneratorExit");
   } catch (const SymbolicRaise& raised) {
-    if (!exception_matches(raised.exception, PyExc_GeneratorExit) && !exception_matches(raised.exception, PyExc_StopIteration)) throw;
+    if (!exception_matches(raised.exception, PyExc_GeneratorExit) &&
+        !exception_matches(raised.exception, PyExc_StopIteration))
+      throw;
   }
 }
 
@@ -91,7 +97,8 @@ Flow OpcodeHandlers::send(Tracer& t, SymbolicFrame& f, const Instruction& i) {
     yielded = t.resume_generator(as<GeneratorValue>(receiver), sent, nullptr);
     if (!yielded) result = as<GeneratorValue>(receiver)->return_value;
   } else {
-    if (!t.same_object(sent, t.none())) graph_break(BreakReason::unsupported_value, "a value sent through yield from to an iterator");
+    if (!t.same_object(sent, t.none()))
+      graph_break(BreakReason::unsupported_value, "a value sent through yield from to an iterator");
     Value* stop = nullptr;
     yielded = t.next_item(receiver, &stop);
     if (!yielded) result = stop ? t.get_attribute(stop, interned("value")) : t.none();

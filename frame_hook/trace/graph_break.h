@@ -1,7 +1,8 @@
 // frame_hook/trace/graph_break.h — why and where tracing stopped: rows of break_reasons.def.
 //
-// What unwinds as a C++ exception, and who catches it: GraphBreak and StopTracing Tracer::run_root (a GraphBreak of an exit's recipe or graph
-// compile_segment), SymbolicRaise the frame loop and protocol code where CPython clears the error too, InternalError and Interrupted the driver.
+// What unwinds as a C++ exception, and who catches it: GraphBreak and StopTracing Tracer::run_root (a GraphBreak of an
+// exit's recipe or graph compile_segment), SymbolicRaise the frame loop and protocol code where CPython clears the
+// error too, InternalError and Interrupted the driver.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +36,11 @@ struct SymbolicRaise {         // thrown: a Python exception of the traced progr
   Value* exception;            // an instance, real or made in the trace
 };
 
-struct StartOver {};           // thrown: code of the program has run while tracing, so the next attempt takes other steps
+struct StartOver {};  // thrown: code of the program has run while tracing, so the next attempt takes other steps
 struct Interrupted {};         // thrown: an interrupt is kept (guards/interrupts.h), the compile is given up
 
-[[noreturn]] inline void graph_break(BreakReason reason, std::string detail) { throw GraphBreak{reason, std::move(detail)}; }
+[[noreturn]] inline void graph_break(BreakReason reason, std::string detail) {
+  throw GraphBreak{reason, std::move(detail)};
+}
 
 }  // namespace framejit::frame_hook

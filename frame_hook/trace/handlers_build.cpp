@@ -142,9 +142,11 @@ Flow OpcodeHandlers::set_update(Tracer& t, SymbolicFrame& f, const Instruction& 
 void OpcodeHandlers::merge_into(Tracer& t, DictValue* target, Value* mapping, Value* callable) {
   auto put = [&](Value* key, Value* value) {
     if (callable && t.dict_get(target, key)) {
-      const char* name = t.is_constant(key) && PyUnicode_Check(t.constant(key)) ? PyUnicode_AsUTF8(t.constant(key)) : "?";
+      const char* name =
+          t.is_constant(key) && PyUnicode_Check(t.constant(key)) ? PyUnicode_AsUTF8(t.constant(key)) : "?";
       guard_order(t.guards(), target->order_from);
-      t.raise_new(PyExc_TypeError, text_of_callable(t, callable) + " got multiple values for keyword argument '" + name + "'");
+      t.raise_new(PyExc_TypeError,
+                  text_of_callable(t, callable) + " got multiple values for keyword argument '" + name + "'");
     }
     t.dict_set(target, key, value);
   };
@@ -177,7 +179,9 @@ Flow OpcodeHandlers::list_to_tuple(Tracer& t, SymbolicFrame& f, const Instructio
 Flow OpcodeHandlers::unpack_sequence(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* iterable = f.pop();
   const size_t wanted = static_cast<size_t>(i.arg);
-  auto too_many = [&] { t.raise_new(PyExc_ValueError, "too many values to unpack (expected " + std::to_string(wanted) + ")"); };
+  auto too_many = [&] {
+    t.raise_new(PyExc_ValueError, "too many values to unpack (expected " + std::to_string(wanted) + ")");
+  };
   std::vector<Value*> items;
   if (iterable->kind == ValueKind::tuple || iterable->kind == ValueKind::list) {
     items = t.unpack(iterable);
@@ -192,7 +196,8 @@ Flow OpcodeHandlers::unpack_sequence(Tracer& t, SymbolicFrame& f, const Instruct
     if (items.size() == wanted && t.next_item(iterator)) too_many();
   }
   if (items.size() < wanted)
-    t.raise_new(PyExc_ValueError, "not enough values to unpack (expected " + std::to_string(wanted) + ", got " + std::to_string(items.size()) + ")");
+    t.raise_new(PyExc_ValueError, "not enough values to unpack (expected " + std::to_string(wanted) + ", got " +
+                                      std::to_string(items.size()) + ")");
   f.stack.insert(f.stack.end(), items.rbegin(), items.rend());
   return Flow::next;
 }
@@ -209,7 +214,8 @@ Flow OpcodeHandlers::unpack_ex(Tracer& t, SymbolicFrame& f, const Instruction& i
   if (items.size() == before)
     for (Value* rest : t.unpack(iterator)) items.push_back(rest);
   if (items.size() < before + after)
-    t.raise_new(PyExc_ValueError, "not enough values to unpack (expected at least " + std::to_string(before + after) + ", got " + std::to_string(items.size()) + ")");
+    t.raise_new(PyExc_ValueError, "not enough values to unpack (expected at least " + std::to_string(before + after) +
+                                      ", got " + std::to_string(items.size()) + ")");
   const auto middle = items.begin() + static_cast<long>(before), tail = items.end() - static_cast<long>(after);
   f.stack.insert(f.stack.end(), items.rbegin(), std::make_reverse_iterator(tail));
   f.push(t.list(std::vector<Value*>(middle, tail)));

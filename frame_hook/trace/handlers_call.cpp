@@ -72,7 +72,8 @@ Flow OpcodeHandlers::call_function_ex(Tracer& t, SymbolicFrame& f, const Instruc
     args.keywords.order_from = dict->order_from;
     for (size_t k = 0; k < dict->entries.size(); ++k) {
       Value* key = dict->entries[k].key;
-      if (!t.is_constant(key) || !PyUnicode_Check(t.constant(key))) t.raise_new(PyExc_TypeError, "keywords must be strings");
+      if (!t.is_constant(key) || !PyUnicode_Check(t.constant(key)))
+        t.raise_new(PyExc_TypeError, "keywords must be strings");
       names.push_back(PyRef::borrow(t.constant(key)));
       args.keywords.emplace_back(names.back().get(), t.dict_get(dict, key));
     }
@@ -139,7 +140,8 @@ Value* imported_module(Tracer& t, PyObject* name) {
 // The absolute name that a relative import means, from the __package__ of the frame's globals.
 PyRef absolute_name(Tracer& t, SymbolicFrame& f, PyObject* name, int64_t level) {
   Value* package = t.dict_get(as<DictValue>(f.globals), t.string("__package__"));
-  if (!package || !t.is_constant(package) || !PyUnicode_Check(t.constant(package))) graph_break(BreakReason::outside_effect, "a relative import without __package__");
+  if (!package || !t.is_constant(package) || !PyUnicode_Check(t.constant(package)))
+    graph_break(BreakReason::outside_effect, "a relative import without __package__");
   std::string base = text(t.constant(package));
   for (int64_t k = 1; k < level; ++k) {
     const size_t dot = base.rfind('.');
@@ -163,7 +165,8 @@ Flow OpcodeHandlers::import_name(Tracer& t, SymbolicFrame& f, const Instruction&
     PyObject* wanted = t.constant(from);
     for (Py_ssize_t k = 0; PyTuple_Check(wanted) && k < PyTuple_GET_SIZE(wanted); ++k) {
       PyObject* attribute = PyTuple_GET_ITEM(wanted, k);
-      if (!t.find_attribute(module, attribute)) graph_break(BreakReason::outside_effect, "the import of " + text(attribute) + " from " + text(name.get()));
+      if (!t.find_attribute(module, attribute))
+        graph_break(BreakReason::outside_effect, "the import of " + text(attribute) + " from " + text(name.get()));
     }
   } else if (const std::string full = text(name.get()); level == 0 && full.find('.') != std::string::npos) {
     PyRef top = PyRef::steal(PyUnicode_FromString(full.substr(0, full.find('.')).c_str()));
@@ -187,7 +190,10 @@ Flow OpcodeHandlers::import_from(Tracer& t, SymbolicFrame& f, const Instruction&
 // manager -- exit entered
 Flow OpcodeHandlers::before_with(Tracer& t, SymbolicFrame& f, const Instruction&) {
   Value* manager = f.pop();
-  auto missing = [&] { t.raise_new(PyExc_TypeError, std::string("'") + t.type_of(manager)->tp_name + "' object does not support the context manager protocol"); };
+  auto missing = [&] {
+    t.raise_new(PyExc_TypeError, std::string("'") + t.type_of(manager)->tp_name +
+                                     "' object does not support the context manager protocol");
+  };
   Value* enter = t.lookup_special(manager, "__enter__");
   if (!enter) missing();
   Value* exit = t.lookup_special(manager, "__exit__");
@@ -197,7 +203,8 @@ Flow OpcodeHandlers::before_with(Tracer& t, SymbolicFrame& f, const Instruction&
   return Flow::next;
 }
 
-// exit lasti previous exception -- exit lasti previous exception result. The traceback is an object that nobody can look into.
+// exit lasti previous exception -- exit lasti previous exception result. The traceback is an object that nobody can
+// look into.
 Flow OpcodeHandlers::with_except_start(Tracer& t, SymbolicFrame& f, const Instruction&) {
   Value *exception = f.top(), *exit = f.top(3);
   Value* type = t.constant_value(reinterpret_cast<PyObject*>(t.type_of(exception)));

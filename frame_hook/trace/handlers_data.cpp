@@ -78,11 +78,15 @@ void Tracer::relies_on_binding(const SymbolicFrame& f, int slot) {
 Value* OpcodeHandlers::raise_unbound(Tracer& t, SymbolicFrame& f, int slot) {
   const std::string name = text(f.code->local_name(slot));
   if (f.code->local_kind(slot) & kFreeSlot)
-    t.raise_new(PyExc_NameError, "cannot access free variable '" + name + "' where it is not associated with a value in enclosing scope");
-  t.raise_new(PyExc_UnboundLocalError, "cannot access local variable '" + name + "' where it is not associated with a value");
+    t.raise_new(PyExc_NameError, "cannot access free variable '" + name +
+                                     "' where it is not associated with a value in enclosing scope");
+  t.raise_new(PyExc_UnboundLocalError,
+              "cannot access local variable '" + name + "' where it is not associated with a value");
 }
 
-Value* OpcodeHandlers::raise_name_error(Tracer& t, PyObject* name) { t.raise_new(PyExc_NameError, "name '" + text(name) + "' is not defined"); }
+Value* OpcodeHandlers::raise_name_error(Tracer& t, PyObject* name) {
+  t.raise_new(PyExc_NameError, "name '" + text(name) + "' is not defined");
+}
 
 Flow OpcodeHandlers::nop(Tracer&, SymbolicFrame&, const Instruction&) { return Flow::next; }
 Flow OpcodeHandlers::resume(Tracer&, SymbolicFrame&, const Instruction&) { return Flow::next; }

@@ -119,7 +119,8 @@ namespace {
 
 // For a call that follows: a bound Python method is left as function and object, anything else as a NULL and the value.
 void push_for_call(Tracer& t, SymbolicFrame& f, const Instruction& i, Value* object, Value* value) {
-  if (value->kind == ValueKind::method && !value->object && as<MethodValue>(value)->self == object && as<MethodValue>(value)->function->kind == ValueKind::function) {
+  if (value->kind == ValueKind::method && !value->object && as<MethodValue>(value)->self == object &&
+      as<MethodValue>(value)->function->kind == ValueKind::function) {
     f.push(as<MethodValue>(value)->function);
     f.push(object);
     return;
@@ -187,11 +188,13 @@ Flow OpcodeHandlers::match_sequence(Tracer& t, SymbolicFrame& f, const Instructi
 // value keys -- value keys values_or_none
 Flow OpcodeHandlers::match_keys(Tracer& t, SymbolicFrame& f, const Instruction&) {
   Value *keys = f.top(), *mapping = f.top(1);
-  if (mapping->kind != ValueKind::dict) graph_break(BreakReason::unsupported_value, "a mapping pattern over a mapping that is no dict");
+  if (mapping->kind != ValueKind::dict)
+    graph_break(BreakReason::unsupported_value, "a mapping pattern over a mapping that is no dict");
   std::vector<Value*> values;
   SetValue* seen = make_set(t, &PySet_Type, {});
   for (Value* key : t.unpack(keys)) {
-    if (!frame_hook::set_add(t, seen, key)) t.raise_new(PyExc_ValueError, "mapping pattern checks duplicate key (" + repr_text(t, key) + ")");
+    if (!frame_hook::set_add(t, seen, key))
+      t.raise_new(PyExc_ValueError, "mapping pattern checks duplicate key (" + repr_text(t, key) + ")");
     Value* value = t.dict_get(as<DictValue>(mapping), key);
     if (!value) {
       f.push(t.none());
@@ -208,13 +211,15 @@ namespace {
 bool matches_itself(PyTypeObject* type) { return (type->tp_flags & _Py_TPFLAGS_MATCH_SELF) != 0; }
 
 // The sub-patterns' values; false when an attribute is missing. As match_class() in CPython's ceval.c.
-bool class_attributes(Tracer& t, Value* subject, Value* type, size_t positional, const std::vector<Value*>& names, std::vector<Value*>& out) {
+bool class_attributes(Tracer& t, Value* subject, Value* type, size_t positional, const std::vector<Value*>& names,
+                      std::vector<Value*>& out) {
   std::vector<PyObject*> taken;
   const char* const class_name = reinterpret_cast<PyTypeObject*>(type->object.get())->tp_name;
   auto take = [&](PyObject* name) {
     for (PyObject* other : taken)
       if (PyUnicode_Compare(other, name) == 0)
-        t.raise_new(PyExc_TypeError, std::string(class_name) + "() got multiple sub-patterns for attribute '" + text_of(name) + "'");
+        t.raise_new(PyExc_TypeError,
+                    std::string(class_name) + "() got multiple sub-patterns for attribute '" + text_of(name) + "'");
     taken.push_back(name);
     Value* v = t.find_attribute(subject, name);
     if (v) out.push_back(v);
@@ -227,11 +232,13 @@ bool class_attributes(Tracer& t, Value* subject, Value* type, size_t positional,
       out.push_back(subject);
     } else {
       if (!match_args || match_args->kind != ValueKind::tuple || as<TupleValue>(match_args)->items.size() < positional)
-        graph_break(BreakReason::unsupported_value, "a class pattern with more positional patterns than __match_args__");
+        graph_break(BreakReason::unsupported_value,
+                    "a class pattern with more positional patterns than __match_args__");
       for (size_t k = 0; k < positional; ++k) {
         Value* name = t.item(as<TupleValue>(match_args), k);
         if (name->kind != ValueKind::object || !PyUnicode_CheckExact(name->object.get()))
-          t.raise_new(PyExc_TypeError, std::string("__match_args__ elements must be strings (got ") + t.type_of(name)->tp_name + ")");
+          t.raise_new(PyExc_TypeError,
+                      std::string("__match_args__ elements must be strings (got ") + t.type_of(name)->tp_name + ")");
         if (!take(t.constant(name))) return false;
       }
     }
@@ -248,10 +255,12 @@ Flow OpcodeHandlers::match_class(Tracer& t, SymbolicFrame& f, const Instruction&
   const std::vector<Value*> names = t.unpack(f.pop());
   Value* type = f.pop();
   Value* subject = f.pop();
-  if (type->kind != ValueKind::object || !PyType_Check(type->object.get())) t.raise_new(PyExc_TypeError, "called match pattern must be a class");
+  if (type->kind != ValueKind::object || !PyType_Check(type->object.get()))
+    t.raise_new(PyExc_TypeError, "called match pattern must be a class");
   Value* is_instance = t.constant_value(PyDict_GetItemString(PyEval_GetBuiltins(), "isinstance"));
   std::vector<Value*> attributes;
-  const bool matched = t.truth(t.call(is_instance, {subject, type})) && class_attributes(t, subject, type, static_cast<size_t>(i.arg), names, attributes);
+  const bool matched = t.truth(t.call(is_instance, {subject, type})) &&
+                       class_attributes(t, subject, type, static_cast<size_t>(i.arg), names, attributes);
   f.push(matched ? static_cast<Value*>(t.tuple(std::move(attributes))) : t.none());
   return Flow::next;
 }

@@ -1,4 +1,5 @@
-// frame_hook/trace/inline_call.cpp — calls of Python functions: arguments are bound as CPython binds them, then a frame is run.
+// frame_hook/trace/inline_call.cpp — calls of Python functions: arguments are bound as CPython binds them, then a frame
+// is run.
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/tracer.h"
 #include "guards/interrupts.h"
@@ -14,7 +15,9 @@ std::string text(PyObject* name) {
   return s ? s : "?";
 }
 
-bool same_name(PyObject* a, PyObject* b) { return a == b || (PyUnicode_GET_LENGTH(a) == PyUnicode_GET_LENGTH(b) && PyUnicode_Compare(a, b) == 0); }
+bool same_name(PyObject* a, PyObject* b) {
+  return a == b || (PyUnicode_GET_LENGTH(a) == PyUnicode_GET_LENGTH(b) && PyUnicode_Compare(a, b) == 0);
+}
 
 // "'a', 'b', and 'c'" as CPython lists missing arguments.
 std::string listed(const std::vector<std::string>& names) {
@@ -43,13 +46,16 @@ class Binder {
   bool has(int flag) const { return (code_->co_flags & flag) != 0; }
   int named() const { return code_->co_argcount + code_->co_kwonlyargcount; }
   PyObject* name_of(int slot) const { return PyTuple_GET_ITEM(code_->co_localsplusnames, slot); }
-  std::string callee() const { return function_->qualname ? text(t_.constant(function_->qualname)) : text(code_->co_qualname); }
+  std::string callee() const {
+    return function_->qualname ? text(t_.constant(function_->qualname)) : text(code_->co_qualname);
+  }
 
   void bind_positional() {
     const size_t given = args_.positional.size(), wanted = static_cast<size_t>(code_->co_argcount);
     for (size_t i = 0; i < std::min(given, wanted); ++i) slots_[i] = args_.positional[i];
     if (has(CO_VARARGS)) {
-      std::vector<Value*> rest(args_.positional.begin() + static_cast<long>(std::min(given, wanted)), args_.positional.end());
+      std::vector<Value*> rest(args_.positional.begin() + static_cast<long>(std::min(given, wanted)),
+                               args_.positional.end());
       slots_[named()] = t_.tuple(std::move(rest));
     }
     too_many_ = given > wanted && !has(CO_VARARGS);
@@ -90,7 +96,8 @@ class Binder {
     if (!positional_only.empty()) {
       std::string names;
       for (const std::string& n : positional_only) names += (names.empty() ? "" : ", ") + n;
-      t_.raise_new(PyExc_TypeError, callee() + "() got some positional-only arguments passed as keyword arguments: '" + names + "'");
+      t_.raise_new(PyExc_TypeError,
+                   callee() + "() got some positional-only arguments passed as keyword arguments: '" + names + "'");
     }
     t_.raise_new(PyExc_TypeError, callee() + "() got an unexpected keyword argument '" + text(name) + "'");
   }
@@ -100,13 +107,17 @@ class Binder {
   void too_many_positional() {
     int keyword_only = 0;
     for (int slot = code_->co_argcount; slot < named(); ++slot) keyword_only += slots_[slot] != nullptr;
-    const int takes = code_->co_argcount, given = static_cast<int>(args_.positional.size()), defaults = static_cast<int>(default_count());
-    const std::string range = defaults ? "from " + std::to_string(takes - defaults) + " to " + std::to_string(takes) : std::to_string(takes);
+    const int takes = code_->co_argcount, given = static_cast<int>(args_.positional.size()),
+              defaults = static_cast<int>(default_count());
+    const std::string range =
+        defaults ? "from " + std::to_string(takes - defaults) + " to " + std::to_string(takes) : std::to_string(takes);
     std::string and_keywords;
     if (keyword_only)
-      and_keywords = " positional argument" + std::string(given == 1 ? "" : "s") + " (and " + std::to_string(keyword_only) + " keyword-only argument" + (keyword_only == 1 ? "" : "s") + ")";
-    t_.raise_new(PyExc_TypeError, callee() + "() takes " + range + " positional argument" + (defaults || takes != 1 ? "s" : "") + " but " + std::to_string(given) + and_keywords +
-                                      (given == 1 && !keyword_only ? " was given" : " were given"));
+      and_keywords = " positional argument" + std::string(given == 1 ? "" : "s") + " (and " +
+                     std::to_string(keyword_only) + " keyword-only argument" + (keyword_only == 1 ? "" : "s") + ")";
+    t_.raise_new(PyExc_TypeError, callee() + "() takes " + range + " positional argument" +
+                                      (defaults || takes != 1 ? "s" : "") + " but " + std::to_string(given) +
+                                      and_keywords + (given == 1 && !keyword_only ? " was given" : " were given"));
   }
 
   void missing(int from, int to, const char* kind) {
@@ -114,7 +125,8 @@ class Binder {
     for (int slot = from; slot < to; ++slot)
       if (!slots_[slot]) names.push_back(text(name_of(slot)));
     if (names.empty()) return;
-    t_.raise_new(PyExc_TypeError, callee() + "() missing " + std::to_string(names.size()) + " required " + kind + " argument" + (names.size() == 1 ? "" : "s") + ": " + listed(names));
+    t_.raise_new(PyExc_TypeError, callee() + "() missing " + std::to_string(names.size()) + " required " + kind +
+                                      " argument" + (names.size() == 1 ? "" : "s") + ": " + listed(names));
   }
 
   void apply_defaults() {
@@ -123,12 +135,14 @@ class Binder {
     const int defaults = static_cast<int>(default_count()), first = std::max(0, wanted - defaults);
     missing(0, first, "positional");
     for (int slot = first; slot < wanted; ++slot)
-      if (!slots_[slot]) slots_[slot] = t_.item(as<TupleValue>(function_->defaults), static_cast<size_t>(slot - wanted + defaults));
+      if (!slots_[slot])
+        slots_[slot] = t_.item(as<TupleValue>(function_->defaults), static_cast<size_t>(slot - wanted + defaults));
   }
 
   void apply_keyword_defaults() {
     for (int slot = code_->co_argcount; slot < named(); ++slot)
-      if (!slots_[slot] && function_->kwdefaults) slots_[slot] = t_.dict_get(as<DictValue>(function_->kwdefaults), t_.constant_value(name_of(slot)));
+      if (!slots_[slot] && function_->kwdefaults)
+        slots_[slot] = t_.dict_get(as<DictValue>(function_->kwdefaults), t_.constant_value(name_of(slot)));
     missing(code_->co_argcount, named(), "keyword-only");
   }
 
@@ -170,14 +184,17 @@ std::shared_ptr<SymbolicFrame> Tracer::new_frame(FunctionValue* function) {
   prepare_frame(*frame, decoded(function->code));
   frame->function = function;
   frame->globals = function->globals;
-  if (frame->globals->kind != ValueKind::dict) graph_break(BreakReason::unsupported_value, "globals of another type than dict");
+  if (frame->globals->kind != ValueKind::dict)
+    graph_break(BreakReason::unsupported_value, "globals of another type than dict");
   frame->builtins = builtins_of(function);
   return frame;
 }
 
-// Those of the traced frame, but for functions made with a `__builtins__` dictionary of their own (namedtuple's __new__).
+// Those of the traced frame, but for functions made with a `__builtins__` dictionary of their own (namedtuple's
+// __new__).
 Value* Tracer::builtins_of(FunctionValue* function) {
-  PyObject* own = function->object ? reinterpret_cast<PyFunctionObject*>(function->object.get())->func_builtins : nullptr;
+  PyObject* own =
+      function->object ? reinterpret_cast<PyFunctionObject*>(function->object.get())->func_builtins : nullptr;
   if (!own) return frames_.back()->builtins;
   if (own == live_.builtins) return frames_.front()->builtins;
   Value* named = dict_get(as<DictValue>(function->globals), string("__builtins__"));
@@ -201,7 +218,8 @@ Value* Tracer::call_function(FunctionValue* function, const Arguments& args) {
   std::shared_ptr<SymbolicFrame> frame = new_frame(function);
   bind_arguments(function, args, *frame);
   const int flags = function->code->co_flags;
-  if (flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE)) graph_break(BreakReason::generator_frame, text(function->code->co_qualname));
+  if (flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE))
+    graph_break(BreakReason::generator_frame, text(function->code->co_qualname));
   trace_.python_calls_inlined += 1;
   if (!(flags & CO_GENERATOR)) return run_frame(std::move(frame));
   auto* generator = make<GeneratorValue>(ValueKind::generator, &PyGen_Type);

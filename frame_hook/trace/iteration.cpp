@@ -1,5 +1,6 @@
-// frame_hook/trace/iteration.cpp — iter() and next(): iterators made in the trace are values with a position; generators are
-// resumed. Of an iterator that was made outside the coming items are read where its type allows it, and taken at the exit; others break.
+// frame_hook/trace/iteration.cpp — iter() and next(): iterators made in the trace are values with a position;
+// generators are resumed. Of an iterator that was made outside the coming items are read where its type allows it, and
+// taken at the exit; others break.
 #include "frame_hook/trace/opcode_handlers.h"
 #include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/set_order.h"
@@ -37,8 +38,12 @@ PyTypeObject* set_iterator_type() {
 namespace {
 
 // The dict and set whose keys an iterator over one goes over, or null.
-DictValue* dict_under(const IteratorValue* it) { return it->over == Over::dict_view ? as<ViewValue>(it->operands[0])->dict : nullptr; }
-SetValue* set_under(const IteratorValue* it) { return it->over == Over::snapshot && it->operands.size() == 2 ? as<SetValue>(it->operands[1]) : nullptr; }
+DictValue* dict_under(const IteratorValue* it) {
+  return it->over == Over::dict_view ? as<ViewValue>(it->operands[0])->dict : nullptr;
+}
+SetValue* set_under(const IteratorValue* it) {
+  return it->over == Over::snapshot && it->operands.size() == 2 ? as<SetValue>(it->operands[1]) : nullptr;
+}
 
 bool size_changed(const IteratorValue* it) {
   if (const DictValue* dict = dict_under(it)) return it->stop != static_cast<int64_t>(dict->entries.size());
@@ -54,7 +59,8 @@ bool lost_keys(const IteratorValue* it) {
 
 // What comes after a key was taken out and another put in depends on where the table has them.
 void refuse_lost_keys(const IteratorValue* it) {
-  if (lost_keys(it)) graph_break(BreakReason::unsupported_value, "an iterator over a dict or set whose keys were exchanged");
+  if (lost_keys(it))
+    graph_break(BreakReason::unsupported_value, "an iterator over a dict or set whose keys were exchanged");
 }
 
 }  // namespace
@@ -125,10 +131,13 @@ Value* next_zip(Tracer& t, IteratorValue* it) {
     Value* next = t.next_item(it->operands[i]);
     if (!next) {
       if (it->stop != 1) return nullptr;
-      if (i > 0) t.raise_new(PyExc_ValueError, "zip() argument " + std::to_string(i + 1) + " is shorter than argument" + (i == 1 ? " 1" : "s 1-" + std::to_string(i)));
+      if (i > 0)
+        t.raise_new(PyExc_ValueError, "zip() argument " + std::to_string(i + 1) + " is shorter than argument" +
+                                          (i == 1 ? " 1" : "s 1-" + std::to_string(i)));
       for (size_t k = 1; k < it->operands.size(); ++k)
         if (t.next_item(it->operands[k]))
-          t.raise_new(PyExc_ValueError, "zip() argument " + std::to_string(k + 1) + " is longer than argument" + (k == 1 ? " 1" : "s 1-" + std::to_string(k)));
+          t.raise_new(PyExc_ValueError, "zip() argument " + std::to_string(k + 1) + " is longer than argument" +
+                                            (k == 1 ? " 1" : "s 1-" + std::to_string(k)));
       return nullptr;
     }
     items.push_back(next);
@@ -150,7 +159,8 @@ Value* next_filter(Tracer& t, IteratorValue* it) {
   Value* function = it->operands[0];
   const bool plain_truth = is_none(t, function);
   while (Value* next = t.next_item(it->operands[1]))
-    if ((t.truth(plain_truth ? next : t.call(function, {next}))) != (it->step < 0)) return next;  // step -1: filterfalse
+    if ((t.truth(plain_truth ? next : t.call(function, {next}))) != (it->step < 0))
+      return next;  // step -1: filterfalse
   return nullptr;
 }
 
@@ -183,7 +193,8 @@ Value* next_zip_longest(Tracer& t, IteratorValue* it) {
   return t.tuple(std::move(items));
 }
 
-// operands: iterator, function or null, the total or null. position: 1 where the total is an initial value, not given yet.
+// operands: iterator, function or null, the total or null. position: 1 where the total is an initial value, not given
+// yet.
 Value* next_accumulated(Tracer& t, IteratorValue* it) {
   if (std::exchange(it->position, 0) == 1) return it->operands[2];
   Value* next = t.next_item(it->operands[0]);
@@ -237,7 +248,9 @@ Value* next_get_item(Tracer& t, IteratorValue* it) {
     return item;
   } catch (const SymbolicRaise& raised) {
     if (it->step < 0) it->position = -1;
-    if (t.exception_matches(raised.exception, PyExc_IndexError) || t.exception_matches(raised.exception, PyExc_StopIteration)) return nullptr;
+    if (t.exception_matches(raised.exception, PyExc_IndexError) ||
+        t.exception_matches(raised.exception, PyExc_StopIteration))
+      return nullptr;
     throw;
   }
 }
@@ -258,10 +271,12 @@ Value* next_real(Tracer& t, IteratorValue* it) {
   if (left < 0) graph_break(BreakReason::real_iterator, it->type->tp_name);
   refuse_written_container(t, it);
   t.will_mutate(it);
-  note(t, left > k ? guards::GuardKind::iterator_has : guards::GuardKind::iterator_ends, it->source, nullptr, left > k ? k + 1 : left);
+  note(t, left > k ? guards::GuardKind::iterator_has : guards::GuardKind::iterator_ends, it->source, nullptr,
+       left > k ? k + 1 : left);
   if (left <= k) return nullptr;
   auto item = [&](guards::SourceKind kind) {
-    PyObject* object = guards::peek_item(real, k, kind == guards::SourceKind::iterator_key || it->type == &PyDictIterKey_Type);
+    PyObject* object =
+        guards::peek_item(real, k, kind == guards::SourceKind::iterator_key || it->type == &PyDictIterKey_Type);
     if (!object) graph_break(BreakReason::real_iterator, it->type->tp_name);
     return t.wrap(object, t.guards().sources.add(kind, it->source, static_cast<int32_t>(k)));
   };
@@ -344,9 +359,12 @@ void guard_parts(Tracer& t, IteratorValue* it) {
   t.type_of(it);
   it->value_guarded = true;
   if (it->over == Over::real || it->over == Over::enumerate) return;
-  auto part = [&](int64_t i) { return t.guards().sources.add(guards::SourceKind::iterator_part, it->source, static_cast<int32_t>(i)); };
+  auto part = [&](int64_t i) {
+    return t.guards().sources.add(guards::SourceKind::iterator_part, it->source, static_cast<int32_t>(i));
+  };
   note(t, guards::GuardKind::is, part(guards::part_count(it->object.get())), nullptr);
-  if (it->over == Over::zip) note(t, guards::GuardKind::is, part(-1), guards::is_strict_zip(it->object.get()) ? Py_True : Py_False);
+  if (it->over == Over::zip)
+    note(t, guards::GuardKind::is, part(-1), guards::is_strict_zip(it->object.get()) ? Py_True : Py_False);
 }
 
 IteratorValue* make_iterator(Tracer& t, Over over, PyTypeObject* type, std::vector<Value*> operands) {
@@ -378,9 +396,15 @@ IteratorValue* wrap_iterator(Tracer& t, PyObject* object, guards::SourceId sourc
   for (int64_t i = first; i < end; ++i) {
     PyObject* part = guards::iterator_part(object, i);
     if (!part) return nullptr;
-    parts.push_back(t.wrap(part, t.guards().sources.add(guards::SourceKind::iterator_part, source, static_cast<int32_t>(i))));
+    parts.push_back(
+        t.wrap(part, t.guards().sources.add(guards::SourceKind::iterator_part, source, static_cast<int32_t>(i))));
   }
-  IteratorValue* it = make_iterator(t, enumerates ? Over::enumerate : type == &PyZip_Type ? Over::zip : type == &PyMap_Type ? Over::map : Over::filter, type, std::move(parts));
+  IteratorValue* it = make_iterator(t,
+                                    enumerates            ? Over::enumerate
+                                    : type == &PyZip_Type ? Over::zip
+                                    : type == &PyMap_Type ? Over::map
+                                                          : Over::filter,
+                                    type, std::move(parts));
   it->stop = guards::is_strict_zip(object);
   it->step = enumerates ? 0 : 1;
   return it;
@@ -420,7 +444,8 @@ Value* raw_iterate(Tracer& t, Value* v) {
       [[fallthrough]];
     case ValueKind::tuple:
       raw_length(t, inner);
-      return make_iterator(t, Over::sequence, inner->kind == ValueKind::tuple ? tuple_iterator_type() : list_iterator_type(), {inner});
+      return make_iterator(t, Over::sequence,
+                           inner->kind == ValueKind::tuple ? tuple_iterator_type() : list_iterator_type(), {inner});
     case ValueKind::dict: inner = make_view(t, as<DictValue>(inner), ViewValue::What::keys); [[fallthrough]];
     case ValueKind::view: {
       auto* view = as<ViewValue>(inner);
@@ -454,7 +479,8 @@ Value* raw_iterate(Tracer& t, Value* v) {
     default: break;
   }
   if (inner->type && inner->type->tp_iter && inner->kind != ValueKind::function)
-    graph_break(BreakReason::unsupported_value, std::string("iteration over an object of type ") + inner->type->tp_name);
+    graph_break(BreakReason::unsupported_value,
+                std::string("iteration over an object of type ") + inner->type->tp_name);
   const PySequenceMethods* sequence = builtin_base(v->type)->tp_as_sequence;
   raise_unless_in_c(t, v, sequence && sequence->sq_item,
                     std::string("'") + v->type->tp_name + "' object is not iterable");
@@ -467,7 +493,8 @@ Value* Tracer::iterate(Value* v) {
     if (Value* method = python_special(*this, v, "__iter__")) {
       Value* iterator = call(method, {});
       PyTypeObject* type = type_of(iterator);
-      if (!type->tp_iternext || !_PyType_Lookup(type, interned("__next__"))) raise_new(PyExc_TypeError, std::string("iter() returned non-iterator of type '") + type->tp_name + "'");
+      if (!type->tp_iternext || !_PyType_Lookup(type, interned("__next__")))
+        raise_new(PyExc_TypeError, std::string("iter() returned non-iterator of type '") + type->tp_name + "'");
       return iterator;
     }
     if (!v->type->tp_iter)
@@ -493,7 +520,8 @@ Value* Tracer::next_item(Value* iterator, Value** stop) {
   }
   Value* method = python_special(*this, iterator, "__next__");
   if (!method) {
-    if (iterator->object && Py_TYPE(iterator->object.get())->tp_iternext) graph_break(BreakReason::real_iterator, Py_TYPE(iterator->object.get())->tp_name);
+    if (iterator->object && Py_TYPE(iterator->object.get())->tp_iternext)
+      graph_break(BreakReason::real_iterator, Py_TYPE(iterator->object.get())->tp_name);
     raise_new(PyExc_TypeError, std::string("'") + type_of(iterator)->tp_name + "' object is not an iterator");
   }
   Unresumable guard(*this);

@@ -1,8 +1,9 @@
 // frame_hook/trace/lru_cache.cpp — calls of functools.lru_cache wrappers.
 //
-// What is cached is read from the cache, under guards. What is not is traced like any function where its result is a constant and
-// it does nothing else; the exit then calls the wrapper, so that the cache fills as plain Python would have filled it. Anything
-// else breaks: the call itself, in plain Python, fills the cache, and the next call is traced anew without a break.
+// What is cached is read from the cache, under guards. What is not is traced like any function where its result is a
+// constant and it does nothing else; the exit then calls the wrapper, so that the cache fills as plain Python would
+// have filled it. Anything else breaks: the call itself, in plain Python, fills the cache, and the next call is traced
+// anew without a break.
 #include "guards/lru_cache.h"
 
 #include "frame_hook/trace/protocol.h"
@@ -21,18 +22,22 @@ std::string name_of(PyObject* callable) { return "a function with lru_cache, " +
 PyRef key_of(Tracer& t, PyObject* callable, const Arguments& args) {
   std::vector<PyObject*> objects;
   auto add = [&](Value* v) {
-    const bool by_identity = v->object && is_identity_key(v) && v->type->tp_hash == PyBaseObject_Type.tp_hash;  // self, where the method is cached
+    const bool by_identity = v->object && is_identity_key(v) &&
+                             v->type->tp_hash == PyBaseObject_Type.tp_hash;  // self, where the method is cached
     if (by_identity) t.guard_identity(v);
-    else if (!t.is_constant(v)) graph_break(BreakReason::unknown_callable, name_of(callable) + " on an argument that is no constant");
+    else if (!t.is_constant(v))
+      graph_break(BreakReason::unknown_callable, name_of(callable) + " on an argument that is no constant");
     objects.push_back(by_identity ? v->object.get() : t.constant(v));
   };
   for (Value* v : args.positional) add(v);
-  PyRef names = args.keywords.empty() ? PyRef() : PyRef::steal(PyTuple_New(static_cast<Py_ssize_t>(args.keywords.size())));
+  PyRef names =
+      args.keywords.empty() ? PyRef() : PyRef::steal(PyTuple_New(static_cast<Py_ssize_t>(args.keywords.size())));
   for (size_t i = 0; i < args.keywords.size(); ++i) {
     PyTuple_SET_ITEM(names.get(), i, Py_NewRef(args.keywords[i].first));
     add(args.keywords[i].second);
   }
-  PyRef key = PyRef::steal(guards::lru_key(callable, objects.data(), static_cast<Py_ssize_t>(args.positional.size()), names.get()));
+  PyRef key = PyRef::steal(
+      guards::lru_key(callable, objects.data(), static_cast<Py_ssize_t>(args.positional.size()), names.get()));
   if (!key || !guards::lru_cache_of(callable)) graph_break(BreakReason::unknown_callable, name_of(callable));
   if (PyObject_Hash(key.get()) == -1) t.raise_pending();
   return key;
@@ -49,15 +54,18 @@ struct Actions {
 
 bool acted(Tracer& t, const Actions& before) {
   const Actions now(t);
-  return now.writes != before.writes || now.ops != before.ops || now.contexts != before.contexts || !t.frontend().same_modes(now.modes, before.modes);
+  return now.writes != before.writes || now.ops != before.ops || now.contexts != before.contexts ||
+         !t.frontend().same_modes(now.modes, before.modes);
 }
 
-// Of what was compiled around a call that has to run for real once: when it has run, the call is traced as its result. A wrapper that is
-// gone (made anew in each call) caches nothing.
+// Of what was compiled around a call that has to run for real once: when it has run, the call is traced as its result.
+// A wrapper that is gone (made anew in each call) caches nothing.
 class StillUncached final : public guards::ModeFacts {
  public:
   StillUncached(PyObject* callable, PyObject* key)
-      : callable_(PyRef::steal(PyWeakref_NewRef(callable, nullptr))), key_(PyRef::borrow(key)), name_(name_of_callable(callable)) {
+      : callable_(PyRef::steal(PyWeakref_NewRef(callable, nullptr))),
+        key_(PyRef::borrow(key)),
+        name_(name_of_callable(callable)) {
     if (!callable_) drop_error();
   }
   bool matches() const override {
@@ -86,7 +94,9 @@ Value* call_uncached(Tracer& t, Value* v, const Arguments& args, PyObject* key) 
   const bool alone = before.writes == 0 && before.contexts == 0 && t.protocol().calls_at_exit.empty();
   const bool known = t.is_constant(result), acts = acted(t, before);
   if (!known && !acts && alone && t.may_start_over()) return nullptr;
-  if (!known || acts) graph_break(BreakReason::unknown_callable, name_of(callable) + " which this call is the first of with its arguments");
+  if (!known || acts)
+    graph_break(BreakReason::unknown_callable,
+                name_of(callable) + " which this call is the first of with its arguments");
   PyRef agreed = PyRef::steal(PyTuple_Pack(2, key, t.constant(result)));
   note(t, GuardKind::cache_agrees, source_of(t, v), agreed.get());
   t.protocol().calls_at_exit.emplace_back(v, args);

@@ -1,8 +1,8 @@
 // frame_hook/trace/make_values.cpp — values for the objects that a trace meets, and for those that it makes.
 //
-// wrap() looks at the exact type of a real object, without adding a guard: what is there is only relied on once somebody asks
-// (facts.cpp). One real object of a kind with identity has one Value; reaching it by a second source adds a `same` guard. Scalars
-// have one Value per source, since their guards are per source.
+// wrap() looks at the exact type of a real object, without adding a guard: what is there is only relied on once
+// somebody asks (facts.cpp). One real object of a kind with identity has one Value; reaching it by a second source adds
+// a `same` guard. Scalars have one Value per source, since their guards are per source.
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/size_marks.h"
@@ -91,7 +91,8 @@ Value* Tracer::constant_value(PyObject* object) {
   if (PyBool_Check(object)) return boolean(object == Py_True);
   if (PyTuple_CheckExact(object)) {
     std::vector<Value*> items;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i) items.push_back(constant_value(PyTuple_GET_ITEM(object, i)));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
+      items.push_back(constant_value(PyTuple_GET_ITEM(object, i)));
     TupleValue* v = tuple(std::move(items));
     if (is_constant(v)) v->object = PyRef::borrow(object);
     return v;
@@ -122,7 +123,8 @@ Value* Tracer::wrap(PyObject* object, SourceId source) {
   } else {
     by_source_.resize(std::max<size_t>(source + 1, by_source_.size() * 2), nullptr);
   }
-  if (is_exact_scalar(Py_TYPE(object)) || PyTuple_CheckExact(object)) return by_source_[source] = wrap_fresh(object, source);
+  if (is_exact_scalar(Py_TYPE(object)) || PyTuple_CheckExact(object))
+    return by_source_[source] = wrap_fresh(object, source);
   if (Value** known = by_object_.find(object)) {
     if ((*known)->source != kNoSource) {
       guards::Guard guard;
@@ -147,19 +149,24 @@ Value* Tracer::wrap_fresh(PyObject* object, SourceId source) {
   else if ((v = wrap_callable(object, source))) {}
   else if (type->tp_iternext && (v = wrap_iterator(*this, object, source))) {}
   else if (is_plain_object(object)) v = object_value(object, source);
-  else if (std::string reason; frontend_.classify(object, &reason) != TensorClass::kNot) v = make<TensorValue>(ValueKind::tensor, type);
-  else if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) || type->tp_dictoffset != 0 || is_builtin_subclass(type)) v = wrap_instance(object, source);
+  else if (std::string reason; frontend_.classify(object, &reason) != TensorClass::kNot)
+    v = make<TensorValue>(ValueKind::tensor, type);
+  else if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) || type->tp_dictoffset != 0 || is_builtin_subclass(type))
+    v = wrap_instance(object, source);
   else v = object_value(object, source);
   v->object = PyRef::borrow(object);
   v->source = source;
-  const bool guarded = v->kind == ValueKind::sym_int || (v->kind == ValueKind::instance && as<InstanceValue>(v)->payload && as<InstanceValue>(v)->payload->kind == ValueKind::object);
+  const bool guarded =
+      v->kind == ValueKind::sym_int || (v->kind == ValueKind::instance && as<InstanceValue>(v)->payload &&
+                                        as<InstanceValue>(v)->payload->kind == ValueKind::object);
   v->type_guarded = v->value_guarded = guarded;
   v->identity_guarded = false;
   real_generators_ = real_generators_ || may_be_half_way(type);
   return v;
 }
 
-// 0 and 1 stay constants, since too much code asks for them, until the int has changed once: a loop index starts with them.
+// 0 and 1 stay constants, since too much code asks for them, until the int has changed once: a loop index starts with
+// them.
 bool Tracer::becomes_symbol(PyObject* integer, SourceId source) {
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(integer, &overflow);
@@ -168,10 +175,13 @@ bool Tracer::becomes_symbol(PyObject* integer, SourceId source) {
 }
 
 bool Tracer::holds_symbol(PyObject* object, SourceId source) {
-  if (options_.hints.dynamic_never || (!options_.hints.dynamic_all && options_.hints.dynamic_sources.empty())) return false;
+  if (options_.hints.dynamic_never || (!options_.hints.dynamic_all && options_.hints.dynamic_sources.empty()))
+    return false;
   if (PyLong_CheckExact(object)) return becomes_symbol(object, source);
   for (Py_ssize_t i = 0; PyTuple_CheckExact(object) && i < PyTuple_GET_SIZE(object); ++i)
-    if (holds_symbol(PyTuple_GET_ITEM(object, i), trace_.guards.sources.add(SourceKind::tuple_item, source, static_cast<int32_t>(i)))) return true;
+    if (holds_symbol(PyTuple_GET_ITEM(object, i),
+                     trace_.guards.sources.add(SourceKind::tuple_item, source, static_cast<int32_t>(i))))
+      return true;
   return false;
 }
 
@@ -234,8 +244,10 @@ Value* Tracer::wrap_callable(PyObject* object, SourceId source) {
   return nullptr;
 }
 
-// An instance of a subclass of a builtin container keeps the container's part as its payload, reached through the same source.
-// That of an int, str, ... subclass is a copy of exact type, good under what the instance holds; of a member of an enumeration under identity.
+// An instance of a subclass of a builtin container keeps the container's part as its payload, reached through the same
+// source.
+// That of an int, str, ... subclass is a copy of exact type, good under what the instance holds; of a member of an
+// enumeration under identity.
 Value* Tracer::wrap_instance(PyObject* object, SourceId source) {
   auto* v = make<InstanceValue>(ValueKind::instance, Py_TYPE(object));
   Value* payload = nullptr;
@@ -260,8 +272,9 @@ Value* Tracer::wrap_instance(PyObject* object, SourceId source) {
   if (payload) {
     payload->object = PyRef::borrow(object);
     payload->source = source;
-    payload->type_guarded = payload->value_guarded = payload->identity_guarded = false;  // read and guarded like a real container
-    payload->type_is_fixed = true;                                                     // its class is the builtin one, that of the object is not
+    payload->type_guarded = payload->value_guarded = payload->identity_guarded =
+        false;  // read and guarded like a real container
+    payload->type_is_fixed = true;  // its class is the builtin one, that of the object is not
   }
   v->payload = payload;
   return v;
@@ -284,7 +297,8 @@ Value* Tracer::wrap_result(PyObject* object) {
   if (auto size = recording().unwrap_size(object)) return size_value(*size);
   if (Value** known = by_object_.find(object)) return *known;
   std::string reason;
-  if (frontend_.classify(object, &reason) != TensorClass::kNot) graph_break(BreakReason::unsupported_tensor, "a tensor that a C function made outside of the recording");
+  if (frontend_.classify(object, &reason) != TensorClass::kNot)
+    graph_break(BreakReason::unsupported_tensor, "a tensor that a C function made outside of the recording");
   if (is_numpy_scalar(object)) return constant_value(object);
   if (PyLong_Check(object) || PyFloat_Check(object)) {
     PyRef copy = exact_copy_of_scalar(object);
@@ -306,7 +320,8 @@ Value* Tracer::wrap_result_container(PyObject* object) {
     DictValue* v = dict();
     PyObject *key, *item;
     Py_ssize_t position = 0;
-    while (PyDict_Next(object, &position, &key, &item)) v->entries.push_back({wrap_result(Py_NewRef(key)), wrap_result(Py_NewRef(item))});
+    while (PyDict_Next(object, &position, &key, &item))
+      v->entries.push_back({wrap_result(Py_NewRef(key)), wrap_result(Py_NewRef(item))});
     return v;
   }
   if (PySet_CheckExact(object) || PyFrozenSet_CheckExact(object)) {
@@ -342,7 +357,8 @@ bool Tracer::is_dynamic(SourceId source, const std::string& suffix) {
   if (hints.dynamic_all) {
     SourceId s = source;
     const guards::SourceTable& sources = trace_.guards.sources;
-    while (s != kNoSource && (sources[s].kind == SourceKind::tuple_item || sources[s].kind == SourceKind::list_item || sources[s].kind == SourceKind::dict_item))
+    while (s != kNoSource && (sources[s].kind == SourceKind::tuple_item || sources[s].kind == SourceKind::list_item ||
+                              sources[s].kind == SourceKind::dict_item))
       s = sources[s].base;
     return s != kNoSource && sources[s].kind == SourceKind::local;
   }
@@ -356,7 +372,8 @@ std::vector<bool> Tracer::dynamic_dims(SourceId source) {
   std::vector<bool> dims;
   if (hints.dynamic_never) return dims;
   if (hints.dynamic_all && is_dynamic(source, "")) dims.assign(64, true);
-  const std::string prefix = hints.dynamic_sources.empty() ? "" : trace_.guards.sources.text(source, live_.code) + ".size(";
+  const std::string prefix =
+      hints.dynamic_sources.empty() ? "" : trace_.guards.sources.text(source, live_.code) + ".size(";
   for (const std::string& dynamic : hints.dynamic_sources) {
     if (dynamic.compare(0, prefix.size(), prefix) != 0) continue;
     add_dim(dims, std::strtoul(dynamic.c_str() + prefix.size(), nullptr, 10));

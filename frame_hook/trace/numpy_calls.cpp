@@ -124,7 +124,8 @@ class ReadOnly {
  public:
   ReadOnly(const std::vector<ArrayValue*>& arrays, const ArrayValue* written) {
     for (ArrayValue* v : arrays)
-      if (v != written && is_true(attribute_of(v->array.get(), "flags").get(), "writeable")) locked_.push_back(v->array);
+      if (v != written && is_true(attribute_of(v->array.get(), "flags").get(), "writeable"))
+        locked_.push_back(v->array);
     for (const PyRef& array : locked_) set_writeable(array.get(), false);
   }
   ~ReadOnly() {
@@ -148,7 +149,8 @@ ArrayValue* wrap_array(Tracer& t, PyObject* array, const std::string& made_by) {
   const bool has_root = base && (base.get() == Py_None || is_array_type(Py_TYPE(base.get())));
   if (!numbers || !has_root || PyLong_AsLongLong(bytes.get()) > kMostBytes)
     graph_break(BreakReason::unsupported_value, "an array that " + made_by + " makes");
-  if (!is_true(attribute_of(array, "flags").get(), "writeable")) set_writeable(array, true);  // a view of what was locked
+  if (!is_true(attribute_of(array, "flags").get(), "writeable"))
+    set_writeable(array, true);  // a view of what was locked
   auto* v = t.make<ArrayValue>(ValueKind::array, Py_TYPE(array));
   v->type_guarded = true;
   v->array = PyRef::borrow(array);

@@ -21,7 +21,8 @@ bool is_of_numpy(PyObject* callable);
 // The callable, or one of the arguments, is NumPy's own.
 bool calls_numpy(PyObject* callable, const std::vector<PyObject*>& args);
 
-// As long as it lives, what NumPy would warn of raises FloatingPointError: a warning belongs to each call, not to the trace.
+// As long as it lives, what NumPy would warn of raises FloatingPointError: a warning belongs to each call, not to the
+// trace.
 class NumpyWarnings {
  public:
   explicit NumpyWarnings(bool active);
@@ -36,7 +37,8 @@ class NumpyWarnings {
 // A row of numpy_rows.def, or a function of module operator, on numbers, arrays, and lists and tuples of them. It may
 // write to `written`.
 Value* call_numpy(Tracer& t, PyObject* callable, const Arguments& args, ArrayValue* written = nullptr);
-Value* array_operator(Tracer& t, const char* function, Value* a, Value* b, bool in_place);  // `function` of module operator
+Value* array_operator(Tracer& t, const char* function, Value* a, Value* b,
+                      bool in_place);  // `function` of module operator
 Value* array_attribute(Tracer& t, ArrayValue* array, PyObject* name);
 Value* array_item(Tracer& t, ArrayValue* array, Value* key);
 void write_array_item(Tracer& t, ArrayValue* array, Value* key, Value* to);

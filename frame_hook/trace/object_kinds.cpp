@@ -20,12 +20,15 @@ PyObject* loaded_module(const char* name) {  // borrowed; null when it was never
 
 // Classes of C extensions whose instances are immutable and, for all practical purposes, unique.
 bool is_identity_class(PyTypeObject* type) {
-  static const char* const names[] = {"torch.dtype", "torch.layout", "torch.memory_format", "torch.qscheme", "types.GenericAlias", "types.UnionType", "builtin_function_or_method", "_abc._abc_data"};
+  static const char* const names[] = {
+      "torch.dtype",        "torch.layout",    "torch.memory_format",        "torch.qscheme",
+      "types.GenericAlias", "types.UnionType", "builtin_function_or_method", "_abc._abc_data"};
   for (const char* name : names)
     if (std::strcmp(type->tp_name, name) == 0) return true;
-  return type == &PyCFunction_Type || type == &PyCMethod_Type || type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type ||
-         type == &PyGetSetDescr_Type || type == &PyMemberDescr_Type || type == &PyClassMethodDescr_Type || type == &PyCode_Type ||
-         type == &PyProperty_Type || type == &PyStaticMethod_Type || type == &PyClassMethod_Type;
+  return type == &PyCFunction_Type || type == &PyCMethod_Type || type == &PyMethodDescr_Type ||
+         type == &PyWrapperDescr_Type || type == &PyGetSetDescr_Type || type == &PyMemberDescr_Type ||
+         type == &PyClassMethodDescr_Type || type == &PyCode_Type || type == &PyProperty_Type ||
+         type == &PyStaticMethod_Type || type == &PyClassMethod_Type;
 }
 
 // Classes of C extensions whose instances are immutable and made anew wherever one is asked for.
@@ -48,12 +51,14 @@ bool remembered(bool (*is)(PyTypeObject*), PyTypeObject* type) {
 }  // namespace
 
 bool is_singleton(PyObject* object) {
-  return object == Py_None || object == Py_True || object == Py_False || object == Py_Ellipsis || object == Py_NotImplemented;
+  return object == Py_None || object == Py_True || object == Py_False || object == Py_Ellipsis ||
+         object == Py_NotImplemented;
 }
 
 bool is_exact_scalar(PyTypeObject* type) {
-  return type == &PyLong_Type || type == &PyUnicode_Type || type == Py_TYPE(Py_None) || type == &PyBool_Type || type == &PyFloat_Type ||
-         type == &PyBytes_Type || type == &PyComplex_Type || type == &PyEllipsis_Type || type == Py_TYPE(Py_NotImplemented);
+  return type == &PyLong_Type || type == &PyUnicode_Type || type == Py_TYPE(Py_None) || type == &PyBool_Type ||
+         type == &PyFloat_Type || type == &PyBytes_Type || type == &PyComplex_Type || type == &PyEllipsis_Type ||
+         type == Py_TYPE(Py_NotImplemented);
 }
 
 bool is_numpy_scalar_type(PyTypeObject* type) {
@@ -68,7 +73,9 @@ bool is_numpy_scalar_type(PyTypeObject* type) {
   return type == member("bool_") || (number && PyType_IsSubtype(type, number));
 }
 
-bool is_numpy_scalar(PyObject* object) { return !(Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE) && remembered(is_numpy_scalar_type, Py_TYPE(object)); }
+bool is_numpy_scalar(PyObject* object) {
+  return !(Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE) && remembered(is_numpy_scalar_type, Py_TYPE(object));
+}
 
 bool is_typing_form(PyObject* object) {
   static std::vector<PyObject*>* classes = nullptr;  // never freed
@@ -83,10 +90,12 @@ bool is_typing_form(PyObject* object) {
     for (Py_ssize_t position = 0; PyDict_Next(PyModule_GetDict(typing), &position, &name, &item);) {
       if (!PyType_Check(item)) continue;
       auto* made = reinterpret_cast<PyTypeObject*>(item);
-      const bool is_final = final_class && PyType_Check(final_class) && PyType_IsSubtype(made, reinterpret_cast<PyTypeObject*>(final_class));
+      const bool is_final = final_class && PyType_Check(final_class) &&
+                            PyType_IsSubtype(made, reinterpret_cast<PyTypeObject*>(final_class));
       if (is_final || std::strncmp(made->tp_name, "typing.", 7) == 0) classes->push_back(Py_NewRef(item));
     }
-    if (PyObject* callable_alias = PyDict_GetItemString(PyModule_GetDict(abc), "_CallableGenericAlias")) classes->push_back(Py_NewRef(callable_alias));
+    if (PyObject* callable_alias = PyDict_GetItemString(PyModule_GetDict(abc), "_CallableGenericAlias"))
+      classes->push_back(Py_NewRef(callable_alias));
   }
   return std::find(classes->begin(), classes->end(), reinterpret_cast<PyObject*>(type)) != classes->end();
 }
@@ -115,7 +124,8 @@ bool has_identity_constant(PyObject* object) {
   if (PyType_Check(object) || PyModule_Check(object) || has_own_equality(object)) return true;
   PyTypeObject* type = Py_TYPE(object);
   if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) {
-    const bool has_dotted_name = std::strchr(type->tp_name, '.') != nullptr;  // made by C code: a class statement names no module
+    const bool has_dotted_name =
+        std::strchr(type->tp_name, '.') != nullptr;  // made by C code: a class statement names no module
     return (has_dotted_name && is_identity_class(type)) || is_enum_member(object);
   }
   return remembered(is_identity_class, type);
@@ -123,15 +133,19 @@ bool has_identity_constant(PyObject* object) {
 
 bool is_plain_object(PyObject* object) { return has_identity_constant(object) && !is_enum_member(object); }
 
-bool may_be_half_way(PyTypeObject* type) { return type == &PyGen_Type || (type->tp_iternext && std::strncmp(type->tp_name, "itertools.", 10) == 0); }
+bool may_be_half_way(PyTypeObject* type) {
+  return type == &PyGen_Type || (type->tp_iternext && std::strncmp(type->tp_name, "itertools.", 10) == 0);
+}
 
 bool holds_half_way(PyObject* object) {
   constexpr size_t kMostObjects = 200;
   std::vector<PyObject*> seen{object};
   auto add = [](PyObject* part, void* to) {
     auto& parts = *static_cast<std::vector<PyObject*>*>(to);
-    const bool shared = PyType_Check(part) || PyModule_Check(part) || PyFunction_Check(part) || is_exact_scalar(Py_TYPE(part));
-    if (!shared && parts.size() < kMostObjects && std::find(parts.begin(), parts.end(), part) == parts.end()) parts.push_back(part);
+    const bool shared =
+        PyType_Check(part) || PyModule_Check(part) || PyFunction_Check(part) || is_exact_scalar(Py_TYPE(part));
+    if (!shared && parts.size() < kMostObjects && std::find(parts.begin(), parts.end(), part) == parts.end())
+      parts.push_back(part);
     return 0;
   };
   for (size_t k = 0; k < seen.size(); ++k) {
@@ -142,11 +156,13 @@ bool holds_half_way(PyObject* object) {
 }
 
 bool is_builtin_subclass(PyTypeObject* type) {
-  const unsigned long containers = Py_TPFLAGS_TUPLE_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_DICT_SUBCLASS | Py_TPFLAGS_LONG_SUBCLASS |
-                                   Py_TPFLAGS_UNICODE_SUBCLASS | Py_TPFLAGS_BYTES_SUBCLASS;
+  const unsigned long containers = Py_TPFLAGS_TUPLE_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_DICT_SUBCLASS |
+                                   Py_TPFLAGS_LONG_SUBCLASS | Py_TPFLAGS_UNICODE_SUBCLASS | Py_TPFLAGS_BYTES_SUBCLASS;
   if (type->tp_flags & containers)
-    return type != &PyTuple_Type && type != &PyList_Type && type != &PyDict_Type && type != &PyLong_Type && type != &PyUnicode_Type && type != &PyBytes_Type;
-  return (PyType_IsSubtype(type, &PySet_Type) && type != &PySet_Type) || (PyType_IsSubtype(type, &PyFrozenSet_Type) && type != &PyFrozenSet_Type) ||
+    return type != &PyTuple_Type && type != &PyList_Type && type != &PyDict_Type && type != &PyLong_Type &&
+           type != &PyUnicode_Type && type != &PyBytes_Type;
+  return (PyType_IsSubtype(type, &PySet_Type) && type != &PySet_Type) ||
+         (PyType_IsSubtype(type, &PyFrozenSet_Type) && type != &PyFrozenSet_Type) ||
          (PyType_IsSubtype(type, &PyFloat_Type) && type != &PyFloat_Type);
 }
 
@@ -173,7 +189,9 @@ std::vector<PyObject*> items_of_set(PyObject* set) {
   return items;
 }
 
-bool is_size_type(const PyTypeObject* type) { return !(type->tp_flags & Py_TPFLAGS_HEAPTYPE) && std::strcmp(type->tp_name, "torch.Size") == 0; }
+bool is_size_type(const PyTypeObject* type) {
+  return !(type->tp_flags & Py_TPFLAGS_HEAPTYPE) && std::strcmp(type->tp_name, "torch.Size") == 0;
+}
 
 namespace {
 
@@ -198,7 +216,8 @@ bool calls_forward(PyCodeObject* code) {
   const auto is_code_of = [&](const char* name) {
     PyObject* found = PyDict_GetItemString(module->tp_dict, name);
     if (!found || !PyFunction_Check(found)) return false;
-    const int is_equal = PyObject_RichCompareBool(reinterpret_cast<PyFunctionObject*>(found)->func_code, reinterpret_cast<PyObject*>(code), Py_EQ);
+    const int is_equal = PyObject_RichCompareBool(reinterpret_cast<PyFunctionObject*>(found)->func_code,
+                                                  reinterpret_cast<PyObject*>(code), Py_EQ);
     if (is_equal < 0) drop_error();
     return is_equal == 1;
   };
@@ -230,7 +249,8 @@ bool is_library_file(PyObject* filename) {
   const char* text = PyUnicode_AsUTF8(filename);
   if (!text) return drop_error(), false;
   const std::string_view path = text;
-  return path.starts_with(*standard) || path.starts_with("<frozen ") || path.find("/site-packages/") != path.npos || path.find("/dist-packages/") != path.npos;
+  return path.starts_with(*standard) || path.starts_with("<frozen ") || path.find("/site-packages/") != path.npos ||
+         path.find("/dist-packages/") != path.npos;
 }
 
 }  // namespace framejit::frame_hook

@@ -1,4 +1,5 @@
-// frame_hook/trace/object_kinds.h — questions about real objects that are answered from their exact type, without Python code.
+// frame_hook/trace/object_kinds.h — questions about real objects that are answered from their exact type, without
+// Python code.
 #pragma once
 
 #include <Python.h>
@@ -15,11 +16,13 @@ bool is_exact_scalar(PyTypeObject* type);
 bool is_singleton(PyObject* object);
 // Immutable, made anew wherever one is asked for, equal when == says so: devices, finfo, iinfo, ranges.
 bool has_own_equality(PyObject* object);
-// Objects that stand for themselves: types, modules, C functions and descriptors, code objects, dtypes, devices, enum members, ...
+// Objects that stand for themselves: types, modules, C functions and descriptors, code objects, dtypes, devices, enum
+// members, ...
 bool has_identity_constant(PyObject* object);
 bool is_enum_member(PyObject* object);
 bool is_enum_class(PyObject* object);
-// An object that has no attributes worth shadowing although its type keeps a dict: types, modules, C functions, descriptors.
+// An object that has no attributes worth shadowing although its type keeps a dict: types, modules, C functions,
+// descriptors.
 bool is_plain_object(PyObject* object);
 // A generator, or an iterator of itertools that may hold one: dropped half-way, it may run Python code.
 bool may_be_half_way(PyTypeObject* type);
@@ -28,7 +31,8 @@ bool holds_half_way(PyObject* object);
 // A number or bool of NumPy's own exact classes: immutable, compared bit by bit.
 bool is_numpy_scalar(PyObject* object);
 bool is_numpy_scalar_type(PyTypeObject* type);
-// What the classes of module typing make of types (typing.Optional, Optional[int], TypeVars), and collections.abc.Callable[...]: immutable.
+// What the classes of module typing make of types (typing.Optional, Optional[int], TypeVars), and
+// collections.abc.Callable[...]: immutable.
 bool is_typing_form(PyObject* object);
 // A subclass, not the class itself, of tuple, list, dict, set, frozenset, int, str, float or bytes.
 bool is_builtin_subclass(PyTypeObject* type);

@@ -1,7 +1,8 @@
 // frame_hook/trace/opcode_handlers.h — one handler per neutral opcode that can be traced, by family in handlers_*.cpp.
 //
-// A handler pops its operands before anything may leave the trace, so that a frame outside of a break stands as CPython's does
-// while the callee runs. What throws (break, exception of the traced program) leaves the frame's position at the instruction.
+// A handler pops its operands before anything may leave the trace, so that a frame outside of a break stands as
+// CPython's does while the callee runs. What throws (break, exception of the traced program) leaves the frame's
+// position at the instruction.
 #pragma once
 
 #include "frame_hook/trace/tracer.h"
@@ -25,7 +26,8 @@ struct OpcodeHandlers {
   static Value* call_value(Tracer& t, SymbolicFrame& f, Value* callable, const Arguments& args);
   static void merge_into(Tracer& t, DictValue* target, Value* mapping, Value* callable);
   static Value* as_exception(Tracer& t, Value* v, const char* error);
-  static bool wrote_attributes_in(const Tracer& t, PyObject* dict);  // the real dict of an instance that the trace writes
+  static bool wrote_attributes_in(const Tracer& t,
+                                  PyObject* dict);  // the real dict of an instance that the trace writes
   static Flow jump_to(SymbolicFrame& f, const Instruction& i) {
     f.position = static_cast<size_t>(i.target_position);
     return Flow::jump;

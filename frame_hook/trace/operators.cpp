@@ -1,7 +1,7 @@
 // frame_hook/trace/operators.cpp — binary and unary operators.
 //
-// Order: tensors (recorded through the functions of module operator, whose C code follows torch's own slots), symbolic sizes,
-// plain constants (concretely), builtin containers on shadows, then CPython's protocol of special methods.
+// Order: tensors (recorded through the functions of module operator, whose C code follows torch's own slots), symbolic
+// sizes, plain constants (concretely), builtin containers on shadows, then CPython's protocol of special methods.
 #include "frame_hook/trace/numpy_calls.h"
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
@@ -32,13 +32,15 @@ constexpr BinaryRow kBinary[] = {
     {"__truediv__", "__rtruediv__", "__itruediv__", "truediv", "itruediv", "/"},
     {"__xor__", "__rxor__", "__ixor__", "xor", "ixor", "^"},
 };
-constexpr int kAdd = 0, kAnd = 1, kFloorDivide = 2, kMultiply = 5, kRemainder = 6, kOr = 7, kPower = 8, kSubtract = 10, kTrueDivide = 11, kXor = 12, kInPlace = 13;
+constexpr int kAdd = 0, kAnd = 1, kFloorDivide = 2, kMultiply = 5, kRemainder = 6, kOr = 7, kPower = 8, kSubtract = 10,
+              kTrueDivide = 11, kXor = 12, kInPlace = 13;
 
 // Arithmetic of sizes; null: this operator specialises, or the result needs more than 64 bits.
 Value* size_operator(Tracer& t, int op, const graph::SymExpr& left, const graph::SymExpr& right) {
   const bool divides = op == kFloorDivide || op == kRemainder;
   if (divides && t.recording().shapes().decide(right, graph::Relation::kEq, 0, t.here()))
-    t.raise_new(PyExc_ZeroDivisionError, op == kRemainder ? "integer modulo by zero" : "integer division or modulo by zero");
+    t.raise_new(PyExc_ZeroDivisionError,
+                op == kRemainder ? "integer modulo by zero" : "integer division or modulo by zero");
   try {
     switch (op) {
       case kAdd: return t.size_value(left + right);
@@ -87,7 +89,8 @@ Value* repeat(Tracer& t, Value* sequence, Value* times, bool in_place) {
   const int64_t n = t.as_index(times);
   if (n == 1 && t.type_of(sequence) == &PyTuple_Type) return sequence;
   std::vector<Value*> once = t.unpack(payload_of(sequence)), items;
-  if (n > kLongest || static_cast<int64_t>(once.size()) * n > kLongest) graph_break(BreakReason::unsupported_value, "a sequence of so many items");
+  if (n > kLongest || static_cast<int64_t>(once.size()) * n > kLongest)
+    graph_break(BreakReason::unsupported_value, "a sequence of so many items");
   for (int64_t i = 0; i < n; ++i) items.insert(items.end(), once.begin(), once.end());
   if (in_place && list_of(sequence)) {
     t.will_mutate(list_of(sequence));
@@ -115,14 +118,18 @@ PyRef view_operator_order(Tracer& t, int op, Value* a, Value* b) {
   };
   const PyRef left = real(a), right = real(b);
   if (!left || !right) return {};
-  PyRef made = PyRef::steal((op == kOr ? PyNumber_Or : op == kAnd ? PyNumber_And : op == kXor ? PyNumber_Xor : PyNumber_Subtract)(left.get(), right.get()));
+  PyRef made = PyRef::steal((op == kOr    ? PyNumber_Or
+                             : op == kAnd ? PyNumber_And
+                             : op == kXor ? PyNumber_Xor
+                                          : PyNumber_Subtract)(left.get(), right.get()));
   if (!made) t.raise_pending();
   return made;
 }
 
 Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
   SetValue *left = set_of(a), *right = set_of(b);
-  in_place = in_place && left && right && left->type == &PySet_Type;  // beside a view, an operator in place makes a new set
+  in_place =
+      in_place && left && right && left->type == &PySet_Type;  // beside a view, an operator in place makes a new set
   std::vector<Value*> others;
   PyRef order;  // null: the order of the result is unknown
   if (right) {
@@ -161,12 +168,15 @@ Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
     left->order = std::move(order);
     return a;
   }
-  return make_set(t, left && right ? left->type : &PySet_Type, result, std::move(order));  // a view's operators make sets
+  return make_set(t, left && right ? left->type : &PySet_Type, result,
+                  std::move(order));  // a view's operators make sets
 }
 
 // Of classes whose operators are dict's own, or both of one that has its own.
 bool is_exactly(Value* a, Value* b) {
-  auto own = [](Value* v) { return v->kind == ValueKind::instance && builtin_base(v->type) != &PyDict_Type ? builtin_base(v->type) : nullptr; };
+  auto own = [](Value* v) {
+    return v->kind == ValueKind::instance && builtin_base(v->type) != &PyDict_Type ? builtin_base(v->type) : nullptr;
+  };
   return own(a) == own(b) && (!own(a) || own(a) == &PyODict_Type);
 }
 
@@ -176,7 +186,8 @@ Value* merge_dicts(Tracer& t, Value* a, Value* b, bool in_place) {
     return a;
   }
   if (!dict_of(b)) return nullptr;
-  if (!is_exactly(a, b)) graph_break(BreakReason::unsupported_value, "operator | on " + describe(a) + " and " + describe(b));
+  if (!is_exactly(a, b))
+    graph_break(BreakReason::unsupported_value, "operator | on " + describe(a) + " and " + describe(b));
   DictValue* merged = t.dict();
   dict_update(t, merged, a);
   dict_update(t, merged, b);
@@ -192,16 +203,21 @@ Value* container_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) 
   t.type_of(b);
   if (op == kAdd && in_place && is_deque(a)) return deque_extend(t, a, b), a;
   for (Value* v : {a, b})
-    if (is_deque(v)) graph_break(BreakReason::unsupported_value, std::string("operator ") + kBinary[op].symbol + " on " + describe(v));
+    if (is_deque(v))
+      graph_break(BreakReason::unsupported_value, std::string("operator ") + kBinary[op].symbol + " on " + describe(v));
   if (op == kAdd && is_sequence(a)) return concatenate(t, a, b, in_place);
   if (op == kMultiply && is_sequence(a) && is_int(payload_of(b))) return repeat(t, a, b, in_place);
   if (op == kMultiply && is_sequence(b) && is_int(payload_of(a))) return repeat(t, b, a, false);
-  ViewValue *left_view = payload_as<ViewValue>(a, ValueKind::view), *right_view = payload_as<ViewValue>(b, ValueKind::view);
+  ViewValue *left_view = payload_as<ViewValue>(a, ValueKind::view),
+            *right_view = payload_as<ViewValue>(b, ValueKind::view);
   const bool set_like = set_of(a) || left_view, for_sets = op == kOr || op == kAnd || op == kSubtract || op == kXor;
   // A view takes whatever can be iterated.
   const bool takes_any = for_sets && ((left_view && !right_view && !set_of(b)) || (right_view && !set_like));
-  if (takes_any) graph_break(BreakReason::unsupported_value, std::string("operator ") + kBinary[op].symbol + " on a view of a dict and " + describe(left_view ? b : a));
-  if (set_like && (op == kOr || op == kAnd || op == kSubtract || op == kXor)) return set_operator(t, op, a, b, in_place);
+  if (takes_any)
+    graph_break(BreakReason::unsupported_value, std::string("operator ") + kBinary[op].symbol +
+                                                    " on a view of a dict and " + describe(left_view ? b : a));
+  if (set_like && (op == kOr || op == kAnd || op == kSubtract || op == kXor))
+    return set_operator(t, op, a, b, in_place);
   if (op == kOr && dict_of(a)) return merge_dicts(t, a, b, in_place);
   return nullptr;
 }
@@ -241,7 +257,8 @@ Value* format_percent(Tracer& t, Value* format, Value* values) {
     if (text[i] != '%') continue;
     size_t k = i + 1;
     while (k < text.size() && std::string_view("0123456789.-+ #").find(text[k]) != std::string_view::npos) ++k;
-    if (k >= text.size() || text[k] == '(' || text[k] == '*') graph_break(BreakReason::unsupported_value, "a format with named or starred fields");
+    if (k >= text.size() || text[k] == '(' || text[k] == '*')
+      graph_break(BreakReason::unsupported_value, "a format with named or starred fields");
     if (text[k] != '%') {
       Value*& part = parts[next++];
       if (text[k] == 's') part = t.to_string(part);
@@ -250,7 +267,8 @@ Value* format_percent(Tracer& t, Value* format, Value* values) {
     }
     i = k;
   }
-  return run_plain(t, operator_function("mod"), Arguments{{holds_reprs ? t.string(text.c_str()) : format, t.tuple(std::move(parts))}, {}});
+  return run_plain(t, operator_function("mod"),
+                   Arguments{{holds_reprs ? t.string(text.c_str()) : format, t.tuple(std::move(parts))}, {}});
 }
 
 bool has_own_special(PyTypeObject* sub, PyTypeObject* base, const char* name) {
@@ -282,7 +300,8 @@ Value* special_operator(Tracer& t, const BinaryRow& row, Value* a, Value* b, boo
   Unresumable guard(t);
   if (in_place)
     if (Value* result = attempt(a, row.in_place, b)) return result;
-  const bool right_first = left != right && PyType_IsSubtype(right, left) && has_own_special(right, left, row.reflected);
+  const bool right_first =
+      left != right && PyType_IsSubtype(right, left) && has_own_special(right, left, row.reflected);
   if (right_first)
     if (Value* result = attempt(b, row.reflected, a)) return result;
   if (Value* result = attempt(a, row.special, b)) return result;
@@ -319,36 +338,46 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
     Value* other = a->kind == ValueKind::tensor ? b : a;
     if (other->kind == ValueKind::instance)
       if (Value* result = special_operator(*this, row, a, b, in_place)) return result;
-    const bool promotes_alike = base == kAdd || base == kSubtract || base == kMultiply || ((base == kTrueDivide || base == kFloorDivide) && other == b);
+    const bool promotes_alike = base == kAdd || base == kSubtract || base == kMultiply ||
+                                ((base == kTrueDivide || base == kFloorDivide) && other == b);
     if (Value* input = promotes_alike ? float_input(other, other == b ? a : b) : nullptr) {
       if (other == a) return call_recorded(operator_function(row.function), Arguments{{input, b}, {}});
       b = input;
     }
     if (Value* number = (base == kPower || base == kRemainder) && other == b ? float_number(b) : nullptr) b = number;
-    if ((base == kPower || base == kRemainder) && other == a && is_open_float(a)) return call(get_attribute(b, interned(row.reflected)), {a});
+    if ((base == kPower || base == kRemainder) && other == a && is_open_float(a))
+      return call(get_attribute(b, interned(row.reflected)), {a});
     // As Tensor.__rtruediv__ does it.
     if (Value* input = base == kTrueDivide && other == a ? float_input(a, b) : nullptr)
-      return call_recorded(operator_function("mul"), Arguments{{call(get_attribute(b, interned("reciprocal")), {}), input}, {}});
+      return call_recorded(operator_function("mul"),
+                           Arguments{{call(get_attribute(b, interned("reciprocal")), {}), input}, {}});
     return call_recorded(function, Arguments{{a, b}, {}});
   }
   Value *left = payload_of(a), *right = payload_of(b);
-  const bool python = (a->kind == ValueKind::instance || b->kind == ValueKind::instance || real_type(a) || real_type(b));
+  const bool python =
+      (a->kind == ValueKind::instance || b->kind == ValueKind::instance || real_type(a) || real_type(b));
   if (python)
     if (Value* result = special_operator(*this, row, a, b, in_place)) return result;
   // A class that overrides the operator has nothing left of the number's own.
-  const auto is_own = [&](Value* v, const char* special) { return v->kind == ValueKind::instance && payload_of(v)->kind != ValueKind::instance && python_special(*this, v, special); };
+  const auto is_own = [&](Value* v, const char* special) {
+    return v->kind == ValueKind::instance && payload_of(v)->kind != ValueKind::instance &&
+           python_special(*this, v, special);
+  };
   if (python && is_own(a, row.special) && (type_of(a) == type_of(b) || is_own(b, row.reflected)))
-    raise_new(PyExc_TypeError, std::string("unsupported operand type(s) for ") + row.symbol + (in_place ? "=" : "") + ": '" + a->type->tp_name + "' and '" + b->type->tp_name + "'");
+    raise_new(PyExc_TypeError, std::string("unsupported operand type(s) for ") + row.symbol + (in_place ? "=" : "") +
+                                   ": '" + a->type->tp_name + "' and '" + b->type->tp_name + "'");
   refuse_unknown_arithmetic(a, row.special);
   refuse_unknown_arithmetic(b, row.special);
   if ((left->kind == ValueKind::sym_int && is_int(right)) || (right->kind == ValueKind::sym_int && is_int(left)))
     if (Value* result = size_operator(*this, base, left, right)) return result;
-  if (left->kind == ValueKind::object && left->object && PyUnicode_CheckExact(left->object.get()) && base == kRemainder && !is_plain(*this, b))
+  if (left->kind == ValueKind::object && left->object && PyUnicode_CheckExact(left->object.get()) &&
+      base == kRemainder && !is_plain(*this, b))
     return format_percent(*this, left, b);
   for (Value* v : {a, b})
     if (base == kAdd && (is_sequence(a) || is_sequence(b)) && adds_in_c(*this, v) && !is_size(v))
       graph_break(BreakReason::unsupported_value, std::string("operator ") + row.symbol + " on " + describe(v));
-  if (is_sequence(a) || is_sequence(b) || set_of(a) || dict_of(a) || a->kind == ValueKind::view || b->kind == ValueKind::view)
+  if (is_sequence(a) || is_sequence(b) || set_of(a) || dict_of(a) || a->kind == ValueKind::view ||
+      b->kind == ValueKind::view)
     if (Value* result = container_operator(*this, base, a, b, in_place)) return result;
   if (is_open_float(left) || is_open_float(right))
     if (Value* result = float_arithmetic(row.function, left, right)) return result;
@@ -357,13 +386,14 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
   right = specialised(*this, right);
   const bool concrete = (is_plain(*this, left) || is_constant(left)) && (is_plain(*this, right) || is_constant(right));
   for (Value* v : {left, right})
-    if (concrete && base == kOr && v->object && !type_compares_in_c(v->object.get())) graph_break(BreakReason::unsupported_value, "operator | on " + describe(v));
+    if (concrete && base == kOr && v->object && !type_compares_in_c(v->object.get()))
+      graph_break(BreakReason::unsupported_value, "operator | on " + describe(v));
   if (concrete) return call_pure(function, Arguments{{left, right}, {}});
   for (Value* v : {a, b})
     if (may_know_operator(*this, v) || (base == kMultiply && repeats(*this, v, v == a ? b : a)))
       graph_break(BreakReason::unsupported_value, std::string("operator ") + row.symbol + " on " + describe(v));
-  raise_new(PyExc_TypeError, std::string("unsupported operand type(s) for ") + row.symbol + (in_place ? "=" : "") + ": '" + type_of(a)->tp_name + "' and '" +
-                                 type_of(b)->tp_name + "'");
+  raise_new(PyExc_TypeError, std::string("unsupported operand type(s) for ") + row.symbol + (in_place ? "=" : "") +
+                                 ": '" + type_of(a)->tp_name + "' and '" + type_of(b)->tp_name + "'");
 }
 
 Value* Tracer::unary_operator(const char* special, Value* v) {
@@ -376,7 +406,9 @@ Value* Tracer::unary_operator(const char* special, Value* v) {
   Value* inner = payload_of(v);
   if (inner->kind == ValueKind::sym_int) {
     if (name == "__pos__") return inner;
-    if (Value* result = size_operator(*this, kSubtract, graph::SymExpr(name == "__neg__" ? 0 : -1), as<SymIntValue>(inner)->expr)) return result;
+    if (Value* result =
+            size_operator(*this, kSubtract, graph::SymExpr(name == "__neg__" ? 0 : -1), as<SymIntValue>(inner)->expr))
+      return result;
   }
   if (name == "__neg__" && is_open_float(inner)) return float_arithmetic("mul", inner, integer(-1));
   if (Value* result = computed(operator_function(function_name), {inner})) return result;

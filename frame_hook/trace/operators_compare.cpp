@@ -1,5 +1,6 @@
-// frame_hook/trace/operators_compare.cpp — rich comparison: sizes through the shape environment (an answer from a hint becomes a
-// guarded fact), builtin containers item by item, special methods in CPython's order, identity as the last resort of == and !=.
+// frame_hook/trace/operators_compare.cpp — rich comparison: sizes through the shape environment (an answer from a hint
+// becomes a guarded fact), builtin containers item by item, special methods in CPython's order, identity as the last
+// resort of == and !=.
 #include "frame_hook/trace/numpy_calls.h"
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
@@ -81,24 +82,32 @@ bool is_set_like(Value* v) {
   return view && view->what != ViewValue::What::values;
 }
 
-// Whether what a type compares in C is what builtin_compare() does: by identity, or as the builtin type that it extends.
+// Whether what a type compares in C is what builtin_compare() does: by identity, or as the builtin type that it
+// extends.
 bool compares_as_known(PyTypeObject* type) {
   const richcmpfunc compare = builtin_base(type)->tp_richcompare;
-  for (PyTypeObject* known : {&PyBaseObject_Type, &PyLong_Type, &PyFloat_Type, &PyComplex_Type, &PyUnicode_Type, &PyBytes_Type, &PyTuple_Type, &PyList_Type, &PyDict_Type,
-                              &PySet_Type, &PySlice_Type, &PyRange_Type, &PyMethod_Type, &PyODict_Type, &PyDictProxy_Type, Py_TYPE(Py_None)})
+  for (PyTypeObject* known : {&PyBaseObject_Type, &PyLong_Type, &PyFloat_Type, &PyComplex_Type, &PyUnicode_Type,
+                              &PyBytes_Type, &PyTuple_Type, &PyList_Type, &PyDict_Type, &PySet_Type, &PySlice_Type,
+                              &PyRange_Type, &PyMethod_Type, &PyODict_Type, &PyDictProxy_Type, Py_TYPE(Py_None)})
     if (compare == known->tp_richcompare) return true;
   return !compare;
 }
 
-// Other C types answer for themselves: concretely when both operands are constants, else the comparison is left to Python.
+// Other C types answer for themselves: concretely when both operands are constants, else the comparison is left to
+// Python.
 void refuse_unknown_comparison(Tracer& t, Value* a, Value* b) {
   // Of an instance without a payload nothing is known but its address: a subclass of complex.
   auto has_value = [](Value* v) {
-    const richcmpfunc compare = v->kind == ValueKind::instance && payload_of(v) == v ? builtin_base(v->type)->tp_richcompare : nullptr;
+    const richcmpfunc compare =
+        v->kind == ValueKind::instance && payload_of(v) == v ? builtin_base(v->type)->tp_richcompare : nullptr;
     return !compare || compare == PyBaseObject_Type.tp_richcompare;
   };
-  if (!has_value(a) || !has_value(b)) graph_break(BreakReason::unsupported_value, "the comparison of " + describe(a) + " and " + describe(b));
-  auto known = [&](Value* v) { return (v->kind != ValueKind::object && v->kind != ValueKind::instance && v->kind != ValueKind::cell) || compares_as_known(v->type); };
+  if (!has_value(a) || !has_value(b))
+    graph_break(BreakReason::unsupported_value, "the comparison of " + describe(a) + " and " + describe(b));
+  auto known = [&](Value* v) {
+    return (v->kind != ValueKind::object && v->kind != ValueKind::instance && v->kind != ValueKind::cell) ||
+           compares_as_known(v->type);
+  };
   if (known(a) && known(b)) return;
   if (a->kind == ValueKind::object && b->kind == ValueKind::object && t.is_constant(a) && t.is_constant(b)) return;
   graph_break(BreakReason::unsupported_value, "the comparison of " + describe(a) + " and " + describe(b));
@@ -114,16 +123,19 @@ bool in_the_same_order(Tracer& t, DictValue* a, DictValue* b) {
 Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
   refuse_unknown_comparison(t, a, b);
   Value *left = contents_of(t, a), *right = contents_of(t, b);
-  if ((list_of(left) && list_of(right)) || (tuple_of(left) && tuple_of(right))) return compare_sequences(t, op, left, right);
+  if ((list_of(left) && list_of(right)) || (tuple_of(left) && tuple_of(right)))
+    return compare_sequences(t, op, left, right);
   const bool equality = op == Py_EQ || op == Py_NE;
   if (equality && left->kind == ValueKind::dict && right->kind == ValueKind::dict) {
     auto *x = as<DictValue>(left), *y = as<DictValue>(right);
-    return t.boolean(answer(op, equal_dicts(t, x, y) && (!shows_ordered_dict(a) || !shows_ordered_dict(b) || in_the_same_order(t, x, y))));
+    return t.boolean(answer(
+        op, equal_dicts(t, x, y) && (!shows_ordered_dict(a) || !shows_ordered_dict(b) || in_the_same_order(t, x, y))));
   }
   if (is_set_like(left) && is_set_like(right)) return compare_sets(t, op, left, right);
   if (equality && left->kind == ValueKind::slice && right->kind == ValueKind::slice) {
     auto *x = as<SliceValue>(left), *y = as<SliceValue>(right);
-    return t.boolean(answer(op, values_equal(t, x->start, y->start) && values_equal(t, x->stop, y->stop) && values_equal(t, x->step, y->step)));
+    return t.boolean(answer(op, values_equal(t, x->start, y->start) && values_equal(t, x->stop, y->stop) &&
+                                    values_equal(t, x->step, y->step)));
   }
   if (equality && left->kind == ValueKind::method && right->kind == ValueKind::method) {
     auto *x = as<MethodValue>(left), *y = as<MethodValue>(right);
@@ -131,27 +143,39 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
     load_method(t, y);
     return t.boolean(answer(op, t.same_object(x->self, y->self) && t.same_object(x->function, y->function)));
   }
-  auto beside = [](Value* v, Value* other) { return v->kind == ValueKind::method && v->type != &PyMethod_Type && other->kind == ValueKind::object && other->type == v->type; };
-  if (beside(left, right) || beside(right, left)) graph_break(BreakReason::unsupported_value, "the comparison of methods in C");
+  auto beside = [](Value* v, Value* other) {
+    return v->kind == ValueKind::method && v->type != &PyMethod_Type && other->kind == ValueKind::object &&
+           other->type == v->type;
+  };
+  if (beside(left, right) || beside(right, left))
+    graph_break(BreakReason::unsupported_value, "the comparison of methods in C");
   if (left->kind == ValueKind::identity || right->kind == ValueKind::identity) {
-    if (left->kind == right->kind && equality) return t.boolean(answer(op, t.same_object(as<IdentityValue>(left)->of, as<IdentityValue>(right)->of)));
-    if (left->kind == right->kind || is_int(left) || is_int(right)) specialised(t, left->kind == ValueKind::identity ? left : right);
+    if (left->kind == right->kind && equality)
+      return t.boolean(answer(op, t.same_object(as<IdentityValue>(left)->of, as<IdentityValue>(right)->of)));
+    if (left->kind == right->kind || is_int(left) || is_int(right))
+      specialised(t, left->kind == ValueKind::identity ? left : right);
   }
   if ((left->kind == ValueKind::sym_int && is_int(right)) || (right->kind == ValueKind::sym_int && is_int(left))) {
     auto x = t.as_size(left), y = t.as_size(right);
     if (x && y) return t.boolean(decide(t, op, *x, *y));
   }
-  auto is_number = [](Value* v) { return v->kind == ValueKind::sym_int || (v->object && (PyLong_Check(v->object.get()) || PyFloat_Check(v->object.get()) || PyComplex_Check(v->object.get()))); };
+  auto is_number = [](Value* v) {
+    return v->kind == ValueKind::sym_int ||
+           (v->object &&
+            (PyLong_Check(v->object.get()) || PyFloat_Check(v->object.get()) || PyComplex_Check(v->object.get())));
+  };
   if (is_number(left) && is_number(right)) {
     if (Value* result = t.computed(operator_function(kFunctions[op]), {left, right})) return result;
     left = specialised(t, left);
     right = specialised(t, right);
   }
-  const bool constants = left->kind != ValueKind::instance && right->kind != ValueKind::instance && t.is_constant(left) && t.is_constant(right);
+  const bool constants = left->kind != ValueKind::instance && right->kind != ValueKind::instance &&
+                         t.is_constant(left) && t.is_constant(right);
   if (!constants) return nullptr;
   // Two strings of which one is None, and other pairs of unlike builtins, are told apart by type alone.
-  if (equality && left->kind == ValueKind::object && right->kind == ValueKind::object && left->type != right->type && !is_number(left) && is_plain(left->object.get()) &&
-      is_plain(right->object.get()) && !is_numpy_scalar(left->object.get()) && !is_numpy_scalar(right->object.get())) {
+  if (equality && left->kind == ValueKind::object && right->kind == ValueKind::object && left->type != right->type &&
+      !is_number(left) && is_plain(left->object.get()) && is_plain(right->object.get()) &&
+      !is_numpy_scalar(left->object.get()) && !is_numpy_scalar(right->object.get())) {
     t.type_of(left);
     t.type_of(right);
     return t.boolean(answer(op, false));
@@ -212,7 +236,8 @@ Value* Tracer::compare(int op, Value* a, Value* b) {
     if (Value* input = float_input(other, other == b ? a : b)) (other == b ? b : a) = input;
     return call_recorded(operator_function(kFunctions[op]), Arguments{{a, b}, {}});
   }
-  if (a->kind == ValueKind::instance || b->kind == ValueKind::instance || a->kind == ValueKind::object || b->kind == ValueKind::object)
+  if (a->kind == ValueKind::instance || b->kind == ValueKind::instance || a->kind == ValueKind::object ||
+      b->kind == ValueKind::object)
     if (Value* result = special_compare(*this, op, a, b)) return result;
   type_of(a);
   type_of(b);
@@ -222,12 +247,15 @@ Value* Tracer::compare(int op, Value* a, Value* b) {
     if (!result && compares_in_c(*this, v))
       graph_break(BreakReason::unsupported_value, std::string(kSymbols[op]) + " on " + describe(v));
   if (op == Py_EQ || op == Py_NE) return boolean(answer(op, same_object(a, b)));
-  raise_new(PyExc_TypeError, std::string("'") + kSymbols[op] + "' not supported between instances of '" + a->type->tp_name + "' and '" + b->type->tp_name + "'");
+  raise_new(PyExc_TypeError, std::string("'") + kSymbols[op] + "' not supported between instances of '" +
+                                 a->type->tp_name + "' and '" + b->type->tp_name + "'");
 }
 
 bool values_equal(Tracer& t, Value* a, Value* b) {
   if (a == b) return true;
-  if (a->object && b->object && a->object.get() == b->object.get() && a->kind != ValueKind::sym_int && b->kind != ValueKind::sym_int && t.same_object(a, b)) return true;
+  if (a->object && b->object && a->object.get() == b->object.get() && a->kind != ValueKind::sym_int &&
+      b->kind != ValueKind::sym_int && t.same_object(a, b))
+    return true;
   const Nested nested("a comparison");
   Unresumable guard(t);
   return t.truth(t.compare(Py_EQ, a, b));

@@ -1,8 +1,9 @@
-// frame_hook/trace/protocol.h — what the files of the object protocol (attributes, calls, operators, containers, builtins) share.
+// frame_hook/trace/protocol.h — what the files of the object protocol (attributes, calls, operators, containers,
+// builtins) share.
 //
-// Layers: the members of Tracer dispatch as CPython does (Python overrides are inlined); the raw_* functions below are what the
-// builtin types themselves do, on shadows, and never look at overrides. Rows of builtins.def and torch_special.def lead from the
-// identity of a C function, descriptor or type to a CFunction.
+// Layers: the members of Tracer dispatch as CPython does (Python overrides are inlined); the raw_* functions below are
+// what the builtin types themselves do, on shadows, and never look at overrides. Rows of builtins.def and
+// torch_special.def lead from the identity of a C function, descriptor or type to a CFunction.
 #pragma once
 
 #include <initializer_list>
@@ -12,14 +13,14 @@
 
 namespace framejit::frame_hook {
 
-// A torch guard object made in the trace. before: the modes that its exit brings back, null while it is not entered; inside: those
-// that its entry set.
+// A torch guard object made in the trace. before: the modes that its exit brings back, null while it is not entered;
+// inside: those that its entry set.
 struct ModeGuard {
   Value* argument = nullptr;
   std::shared_ptr<void> before, inside;
 };
 
-struct FloatFormula {                          // an open float computed from others: a function of module operator of its operands
+struct FloatFormula {  // an open float computed from others: a function of module operator of its operands
   const char* function;
   Value *a, *b;
 };
@@ -29,10 +30,12 @@ struct ProtocolState {
   size_t computed = 0;                               // values of Tracer::computed
   std::unordered_map<Value*, Value*> float_tensors;  // open floats -> the 0-dim tensors that hold them
   std::unordered_map<Value*, ModeGuard> mode_guards;
-  std::vector<std::pair<Value*, Arguments>> calls_at_exit;  // real callables on constants: what they do is known, and is done at the exit
+  std::vector<std::pair<Value*, Arguments>>
+      calls_at_exit;  // real callables on constants: what they do is known, and is done at the exit
   std::unordered_map<Value*, Py_hash_t> item_hashes;        // what __hash__ gave when the object was put into a set
   std::unordered_map<PyObject*, ArrayValue*> arrays;        // NumPy's, made in the trace
-  std::unordered_map<PyObject*, std::vector<Value*>> context_values;  // ContextVar -> values set in the trace, innermost last
+  std::unordered_map<PyObject*, std::vector<Value*>>
+      context_values;  // ContextVar -> values set in the trace, innermost last
 };
 
 PyObject* interned(std::string_view text);     // borrowed, immortal
@@ -68,25 +71,31 @@ template <class T> T* payload_as(Value* v, ValueKind kind) {
 inline DictValue* dict_of(Value* v) { return payload_as<DictValue>(v, ValueKind::dict); }
 inline ListValue* list_of(Value* v) { return payload_as<ListValue>(v, ValueKind::list); }
 inline TupleValue* tuple_of(Value* v) { return payload_as<TupleValue>(v, ValueKind::tuple); }
-bool is_deque(Value* v);                                     // of collections.deque or a subclass: its payload is a list
+bool is_deque(Value* v);  // of collections.deque or a subclass: its payload is a list
 inline SetValue* set_of(Value* v) { return payload_as<SetValue>(v, ValueKind::set); }
 std::vector<PyRef> set_items(PyObject* set);                 // of an exact set or frozenset, in iteration order
 // Exact builtin immutables, deeply: their methods run no Python code.
 bool is_plain(PyObject* object);
 bool is_plain(Tracer& t, Value* v);                          // sym_ints are not plain
 bool all_plain(Tracer& t, const Arguments& args);
-inline bool is_int(Value* v) { return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && v->object && PyLong_Check(v->object.get())); }
+inline bool is_int(Value* v) {
+  return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && v->object && PyLong_Check(v->object.get()));
+}
 inline bool is_none(Tracer& t, Value* v) {                    // or not given; the answer is guarded
   if (!v) return true;
   t.type_of(v);
   return v->kind == ValueKind::object && v->object && v->object.get() == Py_None;
 }
-inline bool is_not_implemented(Value* v) { return v->kind == ValueKind::object && v->object && v->object.get() == Py_NotImplemented; }
+inline bool is_not_implemented(Value* v) {
+  return v->kind == ValueKind::object && v->object && v->object.get() == Py_NotImplemented;
+}
 Value* specialised(Tracer& t, Value* v);                     // a sym_int becomes its constant; others are themselves
-Value* without_symbols(Tracer& t, Value* v);                 // what a concrete call can get: no payload, and symbols in tuples are numbers too
+Value* without_symbols(Tracer& t,
+                       Value* v);  // what a concrete call can get: no payload, and symbols in tuples are numbers too
 // The TypeError of an operation that v's class does not have; where it has it, in C, the trace breaks.
 [[noreturn]] void raise_unless_in_c(Tracer& t, Value* v, bool in_c, const std::string& message);
-// What the class of a C extension computes is its own (np.float64(2.0) * 2 is no float): a break where v is a number of such a class.
+// What the class of a C extension computes is its own (np.float64(2.0) * 2 is no float): a break where v is a number of
+// such a class.
 void refuse_unknown_arithmetic(Value* v, const char* what);
 PyObject* real_type(Value* v);                               // the type object that v stands for, or null (not guarded)
 PyTypeObject* known_type(Tracer& t, Value* v);               // the same, guarded
@@ -103,7 +112,8 @@ Found look_up(Tracer& t, Value* v, PyObject* name);          // along type(v); t
 void guard_descriptor_class(Tracer& t, const Found& found);
 Value* found_value(Tracer& t, const Found& found);           // the object itself; identity of C descriptors is known
 Value* bind(Tracer& t, const Found& found, Value* self, PyTypeObject* type, Value* type_value);  // descriptor __get__
-Value* attribute_or_null(Tracer& t, Value* v, PyObject* name);   // null: AttributeError; SymbolicRaise from Python code passes
+Value* attribute_or_null(Tracer& t, Value* v,
+                         PyObject* name);  // null: AttributeError; SymbolicRaise from Python code passes
 Value* generic_attribute(Tracer& t, Value* v, PyObject* name);   // object.__getattribute__
 Value* type_attribute(Tracer& t, Value* type, PyObject* name);   // type.__getattribute__
 Value* class_attribute(Tracer& t, Value* type, PyObject* name);  // type.name: a metaclass may have a __getattribute__
@@ -111,7 +121,8 @@ Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name);
 Value* own_attribute(Tracer& t, Value* v, PyObject* name);       // the instance dict alone
 void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to);  // to null: delete
 void drop_own_attribute(Tracer& t, InstanceValue* v, PyObject* name);  // it is written or deleted: Tracer::drops
-std::vector<PyObject*> own_names(Tracer& t, InstanceValue* v);   // keys of the instance dict in order; a real one is guarded
+std::vector<PyObject*> own_names(Tracer& t,
+                                 InstanceValue* v);  // keys of the instance dict in order; a real one is guarded
 bool has_own_dict(Tracer& t, Value* v);
 DictValue* instance_dict(Tracer& t, InstanceValue* v);           // the value of __dict__
 DictValue* module_dict(Tracer& t, Value* module);
@@ -150,7 +161,8 @@ Value* call_exception(Tracer& t, PyObject* type, std::initializer_list<Value*> a
 bool is_torch_c_function(PyObject* callable);
 std::string name_of_callable(PyObject* callable);
 // Binds C function arguments: names in order, '$' before the first keyword-only one; missing optional ones are null.
-std::vector<Value*> parse(Tracer& t, const Arguments& args, const char* function, std::initializer_list<const char*> names, size_t required);
+std::vector<Value*> parse(Tracer& t, const Arguments& args, const char* function,
+                          std::initializer_list<const char*> names, size_t required);
 void only_positional(Tracer& t, const Arguments& args, const char* function, size_t least, size_t most);
 Value* call_lru_cache(Tracer& t, Value* wrapper, const Arguments& args);       // a real one
 Value* call_weak_reference(Tracer& t, Value* reference, const Arguments& args);
@@ -163,7 +175,8 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
 // ---- what builtin containers do
 Value* raw_get_item(Tracer& t, Value* v, Value* key);
 bool type_compares_in_c(PyObject* type);                         // a union asks which of its types are equal
-Value* type_subscript(Tracer& t, Value* v, Value* key);         // of a type or a form of module typing, by types; null: something else
+Value* type_subscript(Tracer& t, Value* v,
+                      Value* key);  // of a type or a form of module typing, by types; null: something else
 void raw_set_item(Tracer& t, Value* v, Value* key, Value* to);
 void raw_delete_item(Tracer& t, Value* v, Value* key);
 bool raw_contains(Tracer& t, Value* v, Value* item);
@@ -179,7 +192,8 @@ void update_mapping(Tracer& t, Value* self, Value* other);      // self.update(o
 // PyDict_Merge: each item is put; false: no mapping. into: the dict that `put` fills, where that is all it does.
 bool merge_mapping(Tracer& t, Value* mapping, const PutItem& put, DictValue* into = nullptr);
 SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items);  // added one by one
-SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items, PyRef order);  // set_order.h; null: unknown, or not asked for
+SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items,
+                   PyRef order);  // set_order.h; null: unknown, or not asked for
 SetValue* set_from(Tracer& t, PyTypeObject* type, Value* iterable);  // set(iterable), frozenset(iterable)
 void set_update(Tracer& t, SetValue* set, Value* other);        // set.update(other)
 bool set_add(Tracer& t, SetValue* set, Value* item);            // false: was there
@@ -191,16 +205,20 @@ Py_hash_t key_hash(Tracer& t, Value* key);                      // breaks on key
 Py_hash_t returned_hash(Tracer& t, Value* result);              // of a __hash__ in Python
 bool keys_equal(Tracer& t, Value* a, Value* b);
 bool is_hashed_by_python(Value* key);                           // its class has a __hash__ in Python
-bool relies_on_nothing_handled(Tracer& t);                      // guards that no exception is handled where the segment begins; false: one is
+bool relies_on_nothing_handled(
+    Tracer& t);  // guards that no exception is handled where the segment begins; false: one is
 bool is_identity_key(Value* key);                               // hashed and compared by identity
 Value* make_view(Tracer& t, DictValue* dict, ViewValue::What what);
-void guard_parts(Tracer& t, IteratorValue* it);                 // of a real zip, enumerate, map, filter: it has these and no more
-IteratorValue* wrap_iterator(Tracer& t, PyObject* object, guards::SourceId source);  // null: not one whose state can be read
-bool changed_while_iterated(const IteratorValue* it);           // a dict or set that has other keys than when the iterator was made
+void guard_parts(Tracer& t, IteratorValue* it);  // of a real zip, enumerate, map, filter: it has these and no more
+IteratorValue* wrap_iterator(Tracer& t, PyObject* object,
+                             guards::SourceId source);  // null: not one whose state can be read
+bool changed_while_iterated(
+    const IteratorValue* it);  // a dict or set that has other keys than when the iterator was made
 IteratorValue* make_iterator(Tracer& t, IteratorValue::Over over, PyTypeObject* type, std::vector<Value*> operands);
 Value* refuse_set_as_item(Value* item);  // a set that is looked for in a set means a frozenset
 bool is_size(Value* v);                                            // a torch.Size
-Value* like(Tracer& t, Value* model, std::vector<Value*> items);  // tuple or list of the model's kind (torch.Size stays one)
+Value* like(Tracer& t, Value* model,
+            std::vector<Value*> items);  // tuple or list of the model's kind (torch.Size stays one)
 struct SliceBounds { int64_t start, stop, step, count; };
 std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length);  // nothing: key is no slice
 std::string repr_text(Tracer& t, Value* v);

@@ -1,7 +1,8 @@
-// frame_hook/trace/recorded_calls.cpp — C functions called for real: on traced tensors under the recorder, or on constants.
+// frame_hook/trace/recorded_calls.cpp — C functions called for real: on traced tensors under the recorder, or on
+// constants.
 //
-// materialise() makes the Python object that such a call gets: constants (guarded deeply), traced tensors, torch's symbolic ints,
-// and fresh containers of them. Nothing of the user's program is passed that the callee could write to.
+// materialise() makes the Python object that such a call gets: constants (guarded deeply), traced tensors, torch's
+// symbolic ints, and fresh containers of them. Nothing of the user's program is passed that the callee could write to.
 #include "frame_hook/trace/numpy_calls.h"
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
@@ -57,7 +58,8 @@ std::vector<Value*> Tracer::items_of(Value* v) {
 
 PyRef Tracer::materialise_items(Value* v, const std::vector<Value*>& items) {
   const bool is_list = v->kind == ValueKind::list;
-  PyRef made = PyRef::steal(is_list ? PyList_New(static_cast<Py_ssize_t>(items.size())) : PyTuple_New(static_cast<Py_ssize_t>(items.size())));
+  PyRef made = PyRef::steal(is_list ? PyList_New(static_cast<Py_ssize_t>(items.size()))
+                                    : PyTuple_New(static_cast<Py_ssize_t>(items.size())));
   if (!made) raise_pending();
   for (size_t i = 0; i < items.size(); ++i) {
     PyObject* object = materialise(items[i]).release();
@@ -72,7 +74,9 @@ PyRef Tracer::materialise(Value* v) {
     case ValueKind::object:
       if (is_constant_object(v->object.get())) return PyRef::borrow(constant(v));
       // Arrays of other libraries: no guard sees what is written to their memory, and what is made of them shares it.
-      if (PyObject_CheckBuffer(v->object.get())) graph_break(BreakReason::unsupported_value, std::string("the memory of an object of type ") + Py_TYPE(v->object.get())->tp_name);
+      if (PyObject_CheckBuffer(v->object.get()))
+        graph_break(BreakReason::unsupported_value,
+                    std::string("the memory of an object of type ") + Py_TYPE(v->object.get())->tp_name);
       guard_identity(v);
       return v->object;
     case ValueKind::tensor: return PyRef::borrow(traced_tensor(as<TensorValue>(v)));
@@ -111,16 +115,26 @@ PyRef Tracer::materialise(Value* v) {
       if (is_constant(v)) return PyRef::borrow(constant(v));
       auto* instance = as<InstanceValue>(v);
       // torch.Size and the named results of torch: what C functions read of them is the tuple.
-      if (instance->payload && (instance->payload->kind == ValueKind::tuple || instance->payload->kind == ValueKind::object)) {
+      if (instance->payload &&
+          (instance->payload->kind == ValueKind::tuple || instance->payload->kind == ValueKind::object)) {
         type_of(v);
         return materialise(instance->payload);
       }
       break;
     }
-    case ValueKind::null: case ValueKind::cell: case ValueKind::function: case ValueKind::method: case ValueKind::iterator:
-    case ValueKind::generator: case ValueKind::super: case ValueKind::view: case ValueKind::identity: case ValueKind::array: break;
+    case ValueKind::null:
+    case ValueKind::cell:
+    case ValueKind::function:
+    case ValueKind::method:
+    case ValueKind::iterator:
+    case ValueKind::generator:
+    case ValueKind::super:
+    case ValueKind::view:
+    case ValueKind::identity:
+    case ValueKind::array: break;
   }
-  graph_break(BreakReason::unsupported_value, std::string("an object of type ") + (v->type ? v->type->tp_name : "NULL") + " passed to a C function");
+  graph_break(BreakReason::unsupported_value,
+              std::string("an object of type ") + (v->type ? v->type->tp_name : "NULL") + " passed to a C function");
 }
 
 // Without guards: whoever acts on the answer materialises the value, which guards what is in it.
@@ -153,7 +167,9 @@ bool Tracer::contains_tensor(Value* v) {
   switch (v->kind) {
     case ValueKind::tensor: return true;
     case ValueKind::tuple: return any(as<TupleValue>(v)->items) || (v->object && holds_tensor(v->object.get(), 0));
-    case ValueKind::list: return any(as<ListValue>(v)->items) || (v->object && !as<ListValue>(v)->loaded && holds_tensor(v->object.get(), 0));
+    case ValueKind::list:
+      return any(as<ListValue>(v)->items) ||
+             (v->object && !as<ListValue>(v)->loaded && holds_tensor(v->object.get(), 0));
     case ValueKind::set: return any(as<SetValue>(v)->items);
     case ValueKind::slice: {
       auto* s = as<SliceValue>(v);
@@ -165,8 +181,16 @@ bool Tracer::contains_tensor(Value* v) {
       return v->object && !as<DictValue>(v)->loaded && holds_tensor(v->object.get(), 0);
     }
     case ValueKind::instance: return contains_tensor(as<InstanceValue>(v)->payload);
-    case ValueKind::null: case ValueKind::object: case ValueKind::sym_int: case ValueKind::cell: case ValueKind::function:
-    case ValueKind::method: case ValueKind::iterator: case ValueKind::generator: case ValueKind::super: case ValueKind::view:
+    case ValueKind::null:
+    case ValueKind::object:
+    case ValueKind::sym_int:
+    case ValueKind::cell:
+    case ValueKind::function:
+    case ValueKind::method:
+    case ValueKind::iterator:
+    case ValueKind::generator:
+    case ValueKind::super:
+    case ValueKind::view:
     case ValueKind::identity: case ValueKind::array: return false;
   }
   return false;

@@ -25,7 +25,9 @@ PyRef tuple_of_keys(Tracer& t, const std::vector<Value*>& items) {
 }
 
 PyRef dict_of_keys(const PyRef& keys) {  // only how many there are, and their order, is looked at
-  return keys ? PyRef::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyDict_Type), "fromkeys", "(O)", keys.get())) : PyRef();
+  return keys ? PyRef::steal(
+                    PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyDict_Type), "fromkeys", "(O)", keys.get()))
+              : PyRef();
 }
 
 bool is_real(const SetValue* set) { return set->object && !set->mutated; }
@@ -42,7 +44,8 @@ std::vector<Value*> values_in(PyObject* order, const std::vector<Value*>& items)
 
 bool has_plain_key(const Value* v) {
   PyObject* key = v->kind == ValueKind::object ? v->object.get() : nullptr;
-  return key && (PyUnicode_CheckExact(key) || PyLong_CheckExact(key) || PyFloat_CheckExact(key) || PyBytes_CheckExact(key) || PyBool_Check(key) || key == Py_None);
+  return key && (PyUnicode_CheckExact(key) || PyLong_CheckExact(key) || PyFloat_CheckExact(key) ||
+                 PyBytes_CheckExact(key) || PyBool_Check(key) || key == Py_None);
 }
 
 // A set with the items of another in the same places.
@@ -81,7 +84,9 @@ PyRef order_of(Tracer& t, SetValue* set) {
   if (!is_real(set)) return set->order;
   if (set->source == guards::kNoSource || set->value_guarded) return set->object;
   t.load(set);
-  return std::all_of(set->items.begin(), set->items.end(), [&](Value* v) { return is_plain(t, v); }) ? guarded_order(t, set) : PyRef();
+  return std::all_of(set->items.begin(), set->items.end(), [&](Value* v) { return is_plain(t, v); })
+             ? guarded_order(t, set)
+             : PyRef();
 }
 
 PyRef new_order(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items) {
@@ -131,7 +136,8 @@ std::vector<Value*> ordered_items(Tracer& t, SetValue* set) {
 std::vector<Value*> items_to_rebuild(SetValue* set, PyRef* order) {
   std::vector<Value*> items = set->order ? values_in(set->order.get(), set->items) : std::vector<Value*>();
   if (!set->order || items.size() != set->items.size()) {
-    if (set->items.size() > 1 && std::all_of(set->items.begin(), set->items.end(), has_plain_key)) graph_break(BreakReason::unsupported_value, "the order of a set");
+    if (set->items.size() > 1 && std::all_of(set->items.begin(), set->items.end(), has_plain_key))
+      graph_break(BreakReason::unsupported_value, "the order of a set");
     return set->items;
   }
   *order = PyRef::steal(PySet_New(nullptr));  // the trace may go on with its own
@@ -144,7 +150,8 @@ std::vector<Value*> items_to_rebuild(SetValue* set, PyRef* order) {
   return items;
 }
 
-// No sequence of calls makes every table: one that grew by a union, or that lost items, is larger than its items ask for.
+// No sequence of calls makes every table: one that grew by a union, or that lost items, is larger than its items ask
+// for.
 bool fill_in_places(PyObject* set, PyObject* order, const std::vector<PyObject*>& items) {
   auto* to = reinterpret_cast<PySetObject*>(set);
   const auto* from = reinterpret_cast<const PySetObject*>(order);
@@ -157,7 +164,8 @@ bool fill_in_places(PyObject* set, PyObject* order, const std::vector<PyObject*>
   std::copy_n(from->table, length, to->table);
   size_t next = 0;
   for (size_t i = 0; i < length; ++i)
-    if (to->table[i].key && to->table[i].hash != -1) to->table[i].key = Py_NewRef(items[next++]);  // -1: the place of a removed item
+    if (to->table[i].key && to->table[i].hash != -1)
+      to->table[i].key = Py_NewRef(items[next++]);  // -1: the place of a removed item
   to->mask = from->mask;
   to->fill = from->fill;
   to->used = from->used;

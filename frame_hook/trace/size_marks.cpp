@@ -12,7 +12,8 @@ namespace {
 
 constexpr size_t kMostDims = 64;
 constexpr const char* kRanges[] = {"_framejit_dynamic"};  // (dim, least, most); None: no bound
-constexpr const char* kDynamic[] = {"_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_unbacked_indices"};
+constexpr const char* kDynamic[] = {"_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices",
+                                    "_dynamo_unbacked_indices"};
 constexpr const char* kFixed[] = {"_framejit_static", "_dynamo_static_indices"};
 
 // Most tensors have no attributes: then nothing is looked up by name.
@@ -23,7 +24,8 @@ PyObject* own_attributes(PyObject* tensor) {
 
 std::vector<PyObject*> marks_of(PyObject* attributes, const char* name) {
   PyObject* marks = PyDict_GetItemString(attributes, name);
-  return marks && (PySet_CheckExact(marks) || PyFrozenSet_CheckExact(marks)) ? items_of_set(marks) : std::vector<PyObject*>();
+  return marks && (PySet_CheckExact(marks) || PyFrozenSet_CheckExact(marks)) ? items_of_set(marks)
+                                                                             : std::vector<PyObject*>();
 }
 
 // A negative one marks nothing, as in torch.
@@ -36,7 +38,8 @@ bool read_dim(PyObject* object, size_t* dim) {
 PyRef bound(PyObject* object) { return object && PyLong_Check(object) ? PyRef::borrow(object) : PyRef(); }
 
 SizeMarks::Dynamic& dynamic_mark(SizeMarks& marks, size_t dim) {
-  const auto known = std::find_if(marks.dynamic.begin(), marks.dynamic.end(), [&](const auto& mark) { return mark.dim == dim; });
+  const auto known =
+      std::find_if(marks.dynamic.begin(), marks.dynamic.end(), [&](const auto& mark) { return mark.dim == dim; });
   return known != marks.dynamic.end() ? *known : marks.dynamic.emplace_back(dim, PyRef(), PyRef());
 }
 
@@ -51,7 +54,8 @@ void add_range(SizeMarks& marks, PyObject* dim, PyObject* least, PyObject* most)
 // torch keeps bounds beside its set of dims, as objects with attributes.
 void add_torch_ranges(SizeMarks& marks, PyObject* attributes) {
   for (PyObject* range : marks_of(attributes, "_dynamo_dynamic_range")) {
-    const PyRef dim = PyRef::steal(PyObject_GetAttrString(range, "dim")), least = PyRef::steal(PyObject_GetAttrString(range, "min")),
+    const PyRef dim = PyRef::steal(PyObject_GetAttrString(range, "dim")),
+                least = PyRef::steal(PyObject_GetAttrString(range, "min")),
                 most = PyRef::steal(PyObject_GetAttrString(range, "max"));
     drop_error();
     add_range(marks, dim.get(), least.get(), most.get());
@@ -67,14 +71,17 @@ SizeMarks size_marks(PyObject* tensor) {
   size_t dim = 0;
   for (const char* name : kRanges)
     for (PyObject* mark : marks_of(attributes, name))
-      if (PyTuple_CheckExact(mark) && PyTuple_GET_SIZE(mark) == 3) add_range(marks, PyTuple_GET_ITEM(mark, 0), PyTuple_GET_ITEM(mark, 1), PyTuple_GET_ITEM(mark, 2));
+      if (PyTuple_CheckExact(mark) && PyTuple_GET_SIZE(mark) == 3)
+        add_range(marks, PyTuple_GET_ITEM(mark, 0), PyTuple_GET_ITEM(mark, 1), PyTuple_GET_ITEM(mark, 2));
   for (const char* name : kDynamic)
     for (PyObject* mark : marks_of(attributes, name))
       if (read_dim(mark, &dim)) dynamic_mark(marks, dim);
   add_torch_ranges(marks, attributes);
   for (const char* name : kFixed)
     for (PyObject* mark : marks_of(attributes, name))
-      if (read_dim(mark, &dim) && std::none_of(marks.dynamic.begin(), marks.dynamic.end(), [&](const auto& m) { return m.dim == dim; })) marks.fixed.push_back(dim);
+      if (read_dim(mark, &dim) &&
+          std::none_of(marks.dynamic.begin(), marks.dynamic.end(), [&](const auto& m) { return m.dim == dim; }))
+        marks.fixed.push_back(dim);
   return marks;
 }
 

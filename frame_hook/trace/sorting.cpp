@@ -1,9 +1,9 @@
 // frame_hook/trace/sorting.cpp — list.sort() and sorted(): CPython's own sort, over stand-ins that the trace compares.
 //
-// An __lt__ in Python sees which items are compared and in which order, and how far they are sorted when it raises. This
-// differs between versions of CPython. So no sort is written here: list.sort() sorts a real list of stand-ins, and their
-// comparison calls back. A C++ exception of the tracer does not pass through CPython: it is kept, and thrown again once
-// the sort has returned with an error.
+// An __lt__ in Python sees which items are compared and in which order, and how far they are sorted when it raises.
+// This differs between versions of CPython. So no sort is written here: list.sort() sorts a real list of stand-ins, and
+// their comparison calls back. A C++ exception of the tracer does not pass through CPython: it is kept, and thrown
+// again once the sort has returned with an error.
 #include <cxxabi.h>
 
 #include <exception>

@@ -1,4 +1,5 @@
-// frame_hook/trace/strings.cpp — str(), repr(), format(), join: concretely on plain values, through inlined special methods otherwise.
+// frame_hook/trace/strings.cpp — str(), repr(), format(), join: concretely on plain values, through inlined special
+// methods otherwise.
 // A text that would hold an address, or a tensor's data, breaks.
 #include <algorithm>
 #include <cctype>
@@ -13,7 +14,8 @@ namespace framejit::frame_hook {
 namespace {
 
 std::string text_of_result(Tracer& t, Value* v, const char* special) {
-  if (payload_of(v) != v) graph_break(BreakReason::unsupported_value, std::string(special) + "() that returns " + describe(v));
+  if (payload_of(v) != v)
+    graph_break(BreakReason::unsupported_value, std::string(special) + "() that returns " + describe(v));
   Value* text = payload_of(v);
   if (text->kind != ValueKind::object || !text->object || !PyUnicode_CheckExact(text->object.get()))
     t.raise_new(PyExc_TypeError, std::string(special) + " returned non-string (type " + t.type_of(v)->tp_name + ")");
@@ -36,7 +38,8 @@ std::string dict_repr(Tracer& t, DictValue* dict) {
   t.load(dict);
   std::string text = "{";
   const std::vector<DictEntry> entries = dict->entries;
-  for (const DictEntry& e : entries) text += (text.size() == 1 ? "" : ", ") + repr_text(t, e.key) + ": " + repr_text(t, e.value);
+  for (const DictEntry& e : entries)
+    text += (text.size() == 1 ? "" : ", ") + repr_text(t, e.key) + ": " + repr_text(t, e.value);
   return text + "}";
 }
 
@@ -46,7 +49,8 @@ std::string dict_repr(Tracer& t, DictValue* dict) {
 }
 
 bool is_exception(Value* v) {
-  return v->kind == ValueKind::instance && PyType_IsSubtype(v->type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
+  return v->kind == ValueKind::instance &&
+         PyType_IsSubtype(v->type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
 }
 
 std::vector<Value*> exception_arguments(Tracer& t, Value* v) { return t.unpack(t.get_attribute(v, interned("args"))); }
@@ -69,8 +73,10 @@ std::string instance_repr(Tracer& t, Value* v) {
   }
   Value* payload = payload_of(v);
   PyTypeObject* base = builtin_base(v->type);
-  if (is_size_type(base) && payload->kind == ValueKind::tuple) return "torch.Size([" + joined(t, t.unpack(payload)) + "])";
-  if (payload->kind == ValueKind::set && base == payload->type) return std::string(bare_name(v->type)) + "(" + set_items_text(t, as<SetValue>(payload)) + ")";
+  if (is_size_type(base) && payload->kind == ValueKind::tuple)
+    return "torch.Size([" + joined(t, t.unpack(payload)) + "])";
+  if (payload->kind == ValueKind::set && base == payload->type)
+    return std::string(bare_name(v->type)) + "(" + set_items_text(t, as<SetValue>(payload)) + ")";
   if (payload != v && base == payload->type) return repr_text(t, payload);
   no_text(v);
 }
@@ -133,12 +139,15 @@ std::string text_inside(Tracer& t, Value* v) {
     case ValueKind::object:
       if (PyObject* type = real_type(v)) {
         const Found repr = look_up(t, Py_TYPE(type), t.type_source(v), interned("__repr__"));
-        if (repr.object && PyFunction_Check(repr.object)) return text_of_result(t, t.call(bind(t, repr, v, Py_TYPE(type), nullptr), {}), "__repr__");
+        if (repr.object && PyFunction_Check(repr.object))
+          return text_of_result(t, t.call(bind(t, repr, v, Py_TYPE(type), nullptr), {}), "__repr__");
         return concrete_repr(t, v);
       }
       if (is_numpy_scalar(v->object.get())) no_text(v);  // numpy.set_printoptions() has a say
       if (is_plain(v->object.get())) return concrete_repr(t, v);
-      if (t.is_constant(v) && !PyCFunction_Check(v->object.get()) && !PyModule_Check(v->object.get()) && !PyCode_Check(v->object.get())) return concrete_repr(t, v);
+      if (t.is_constant(v) && !PyCFunction_Check(v->object.get()) && !PyModule_Check(v->object.get()) &&
+          !PyCode_Check(v->object.get()))
+        return concrete_repr(t, v);
       no_text(v);
     case ValueKind::instance: {
       if (Value* method = python_special(t, v, "__repr__")) {
@@ -151,7 +160,11 @@ std::string text_inside(Tracer& t, Value* v) {
       static const char* const names[] = {"dict_keys([", "dict_values([", "dict_items(["};
       return names[static_cast<int>(as<ViewValue>(v)->what)] + joined(t, t.unpack(v)) + "])";
     }
-    case ValueKind::null: case ValueKind::tensor: case ValueKind::cell: case ValueKind::function: case ValueKind::method:
+    case ValueKind::null:
+    case ValueKind::tensor:
+    case ValueKind::cell:
+    case ValueKind::function:
+    case ValueKind::method:
     case ValueKind::iterator: case ValueKind::generator: case ValueKind::super: case ValueKind::array: break;
   }
   no_text(v);
@@ -176,7 +189,10 @@ Text kind_of_text(Tracer& t, Value* v) {
   const std::string_view name = text_of(reinterpret_cast<PyDescrObject*>(found.object)->d_name);
   if (owner == &PyBaseObject_Type) return Text::of_repr;
   if (PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
-    return owner->tp_str == reinterpret_cast<PyTypeObject*>(PyExc_BaseException)->tp_str || owner == reinterpret_cast<PyTypeObject*>(PyExc_KeyError) ? Text::of_arguments : Text::unknown;
+    return owner->tp_str == reinterpret_cast<PyTypeObject*>(PyExc_BaseException)->tp_str ||
+                   owner == reinterpret_cast<PyTypeObject*>(PyExc_KeyError)
+               ? Text::of_arguments
+               : Text::unknown;
   Value* payload = payload_of(v);  // int.__repr__ as __str__ of an IntEnum
   if (payload->type == owner && (name == "__str__" || name == "__repr__")) return Text::of_value;
   return Text::unknown;
@@ -194,7 +210,8 @@ Value* Tracer::to_string(Value* v) {
     return text;
   }
   if (v->kind == ValueKind::object && v->object && !real_type(v) && is_constant(v) && !is_plain(v->object.get())) {
-    if (PyCFunction_Check(v->object.get()) || PyModule_Check(v->object.get()) || PyCode_Check(v->object.get())) no_text(v);
+    if (PyCFunction_Check(v->object.get()) || PyModule_Check(v->object.get()) || PyCode_Check(v->object.get()))
+      no_text(v);
     return constant_steal(PyObject_Str(constant(v)));
   }
   const Text kind = v->kind == ValueKind::instance ? kind_of_text(*this, v) : Text::of_repr;
@@ -212,13 +229,15 @@ Value* Tracer::to_string(Value* v) {
 
 Value* Tracer::format(Value* v, Value* spec) {
   type_of(v);
-  const bool no_spec = !spec || (spec->kind == ValueKind::object && spec->object && PyUnicode_Check(spec->object.get()) && PyUnicode_GET_LENGTH(constant(spec)) == 0);
+  const bool no_spec = !spec || (spec->kind == ValueKind::object && spec->object &&
+                                 PyUnicode_Check(spec->object.get()) && PyUnicode_GET_LENGTH(constant(spec)) == 0);
   if (no_spec && v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get())) return v;
   if (v->kind == ValueKind::tensor) no_text(v);
   if (Value* method = real_type(v) ? nullptr : python_special(*this, v, "__format__")) {
     Unresumable guard(*this);
     Value* text = call(method, {spec ? spec : string("")});
-    if (!PyType_IsSubtype(type_of(text), &PyUnicode_Type)) raise_new(PyExc_TypeError, std::string("__format__ must return a str, not ") + text->type->tp_name);
+    if (!PyType_IsSubtype(type_of(text), &PyUnicode_Type))
+      raise_new(PyExc_TypeError, std::string("__format__ must return a str, not ") + text->type->tp_name);
     return text;
   }
   if (no_spec) return to_string(v);
@@ -226,7 +245,8 @@ Value* Tracer::format(Value* v, Value* spec) {
   if (Value* text = computed(function, {payload_of(v), spec})) return text;
   Value* plain = specialised(*this, payload_of(v));
   if (is_plain(*this, plain) && is_plain(*this, spec)) return call_pure(function, Arguments{{plain, spec}, {}});
-  if (v->kind == ValueKind::list || v->kind == ValueKind::tuple || v->kind == ValueKind::dict || v->kind == ValueKind::set || v->kind == ValueKind::instance)
+  if (v->kind == ValueKind::list || v->kind == ValueKind::tuple || v->kind == ValueKind::dict ||
+      v->kind == ValueKind::set || v->kind == ValueKind::instance)
     raise_new(PyExc_TypeError, std::string("unsupported format string passed to ") + v->type->tp_name + ".__format__");
   no_text(v);
 }
@@ -241,13 +261,15 @@ Value* str_join(Tracer& t, const Arguments& args) {
     Value*& part = parts[i];
     Value* text = payload_of(part);
     if (text->kind != ValueKind::object || !text->object || !PyUnicode_CheckExact(text->object.get()))
-      t.raise_new(PyExc_TypeError, "sequence item " + std::to_string(i) + ": expected str instance, " + t.type_of(part)->tp_name + " found");
+      t.raise_new(PyExc_TypeError, "sequence item " + std::to_string(i) + ": expected str instance, " +
+                                       t.type_of(part)->tp_name + " found");
     part = text;
   }
   return t.call_pure(method, Arguments{{payload_of(args.positional[0]), t.tuple(std::move(parts))}, {}});
 }
 
-// Values that are not plain are turned into their texts first, which is the same for fields without conversion, spec or attribute.
+// Values that are not plain are turned into their texts first, which is the same for fields without conversion, spec or
+// attribute.
 Value* str_format(Tracer& t, const Arguments& args) {
   static PyObject* const method = _PyType_Lookup(&PyUnicode_Type, interned("format"));
   Arguments plain = args;
@@ -260,7 +282,8 @@ Value* str_format(Tracer& t, const Arguments& args) {
     bool alone = simple;
     for (size_t at = text.find('{'); !alone && at != std::string::npos; at = text.find('{', at + 1)) {
       const std::string field = text.substr(at, text.find('}', at) - at);
-      if (field.find_first_of(":!.[") != std::string::npos) graph_break(BreakReason::unsupported_value, "str.format() of " + describe(v));
+      if (field.find_first_of(":!.[") != std::string::npos)
+        graph_break(BreakReason::unsupported_value, "str.format() of " + describe(v));
     }
     v = t.format(v, nullptr);
   };
@@ -273,13 +296,34 @@ Value* str_format(Tracer& t, const Arguments& args) {
 
 // Other codecs and error handlers are Python code that anybody may register.
 void refuse_foreign_codecs(Tracer& t, const Arguments& args) {
-  static constexpr std::string_view kKnown[] = {"utf-8", "utf8", "ascii", "latin-1", "latin1", "iso-8859-1", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be",
-                                                "strict", "ignore", "replace", "backslashreplace", "surrogateescape", "surrogatepass", "xmlcharrefreplace", "namereplace"};
+  static constexpr std::string_view kKnown[] = {"utf-8",
+                                                "utf8",
+                                                "ascii",
+                                                "latin-1",
+                                                "latin1",
+                                                "iso-8859-1",
+                                                "utf-16",
+                                                "utf-16-le",
+                                                "utf-16-be",
+                                                "utf-32",
+                                                "utf-32-le",
+                                                "utf-32-be",
+                                                "strict",
+                                                "ignore",
+                                                "replace",
+                                                "backslashreplace",
+                                                "surrogateescape",
+                                                "surrogatepass",
+                                                "xmlcharrefreplace",
+                                                "namereplace"};
   auto check = [&](Value* v) {
     v = payload_of(v);
-    std::string name = v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get()) ? text_of(t.constant(v)) : "?";
+    std::string name = v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get())
+                           ? text_of(t.constant(v))
+                           : "?";
     for (char& c : name) c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    if (std::find(std::begin(kKnown), std::end(kKnown), name) == std::end(kKnown)) graph_break(BreakReason::unknown_callable, "codec or error handler " + name);
+    if (std::find(std::begin(kKnown), std::end(kKnown), name) == std::end(kKnown))
+      graph_break(BreakReason::unknown_callable, "codec or error handler " + name);
   };
   for (size_t i = 1; i < args.positional.size(); ++i) check(args.positional[i]);
   for (const auto& [name, v] : args.keywords)

@@ -1,8 +1,8 @@
-// frame_hook/trace/tensor_frontend.h — all that the tracer knows of torch. One implementation in frame_hook/aten; a fake one in
-// the torch-free tests.
+// frame_hook/trace/tensor_frontend.h — all that the tracer knows of torch. One implementation in frame_hook/aten; a
+// fake one in the torch-free tests.
 //
-// A real tensor that the trace meets becomes a graph input: a traced tensor, an exact torch.Tensor without data. C functions
-// called on traced tensors run for real under a record scope, and their ATen ops land in the recording.
+// A real tensor that the trace meets becomes a graph input: a traced tensor, an exact torch.Tensor without data. C
+// functions called on traced tensors run for real under a record scope, and their ATen ops land in the recording.
 #pragma once
 
 #include <Python.h>
@@ -32,10 +32,12 @@ enum class FloatBeside : uint8_t { kConstant, kDouble, kFloat };  // none; one o
 class CompiledCall {
  public:
   virtual ~CompiledCall() = default;
-  // inputs: borrowed, one per recording input, a float where add_float made it; symbols: as bound by the guards. outputs: new references.
-  // False with a Python error set: nothing was written and the segment must run plainly (but see `raises`). Input writes happen last.
+  // inputs: borrowed, one per recording input, a float where add_float made it; symbols: as bound by the guards.
+  // outputs: new references.
+  // False with a Python error set: nothing was written and the segment must run plainly (but see `raises`). Input
+  // writes happen last.
   virtual bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs) = 0;
-  bool raises = false;      // run() is the user's code: its error is the user's, and plain Python does not run in its place
+  bool raises = false;  // run() is the user's code: its error is the user's, and plain Python does not run in its place
   size_t output_count = 0;
   size_t op_count = 0;      // ATen ops of the functional graph
   size_t kernel_count = 0;  // distinct compiled kernels
@@ -52,15 +54,17 @@ class Recording {
   virtual ~Recording() = default;
   virtual graph::ShapeEnv& shapes() = 0;
 
-  // A real tensor (borrowed) becomes input number inputs()-1; dims in `dynamic` get symbols. New reference to the traced tensor.
+  // A real tensor (borrowed) becomes input number inputs()-1; dims in `dynamic` get symbols. New reference to the
+  // traced tensor.
   // An empty `dynamic` means all constant. The facts to guard it by are made by facts_of with the same symbols.
   virtual PyObject* add_input(PyObject* tensor, const std::string& source_text, const std::vector<bool>& dynamic) = 0;
   virtual std::shared_ptr<const guards::TensorFacts> facts_of_input(size_t input) = 0;
   virtual size_t input_count() const = 0;
 
   virtual bool is_traced(PyObject* object) const = 0;
-  // Calls `callable` with arguments in vectorcall form; ops on the thread are recorded meanwhile. New reference, or null with a
-  // Python error set, or null without one when take_break() has the reason. Ops of a failed call are dropped.
+  // Calls `callable` with arguments in vectorcall form; ops on the thread are recorded meanwhile. New reference, or
+  // null with a Python error set, or null without one when take_break() has the reason. Ops of a failed call are
+  // dropped.
   virtual PyObject* call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* kwnames) = 0;
   virtual PyObject* get_attribute(PyObject* traced, PyObject* name) = 0;  // C getters and methods of torch.Tensor
   virtual std::optional<CaptureBreak> take_break() = 0;
@@ -76,13 +80,16 @@ class Recording {
   // Symbolic integers that go in and out of recorded calls (torch.SymInt objects over our expressions).
   virtual PyObject* wrap_size(const graph::SymExpr& size) = 0;
   virtual std::optional<graph::SymExpr> unwrap_size(PyObject* object) = 0;
-  // A float that must not specialise: a 0-dim traced tensor, an input whose object at a call is the float itself. New reference, or
-  // null with an error set. One input per source.
+  // A float that must not specialise: a 0-dim traced tensor, an input whose object at a call is the float itself. New
+  // reference, or null with an error set. One input per source.
   virtual PyObject* add_float(double hint, const std::string& source_text) = 0;
   virtual FloatBeside float_beside(PyObject* beside) = 0;
-  // What stands for the float in such a 0-dim traced tensor where torch takes a number and no tensor. New reference; null: an error is set.
+  // What stands for the float in such a 0-dim traced tensor where torch takes a number and no tensor. New reference;
+  // null: an error is set.
   virtual PyObject* float_number(PyObject* traced, double now) = 0;
-  virtual std::vector<PyObject*> take_fixed_floats() { return {}; }  // borrowed tensors given to float_number whose number was asked for since
+  virtual std::vector<PyObject*> take_fixed_floats() {
+    return {};
+  }  // borrowed tensors given to float_number whose number was asked for since
 
   // Object identity of torch tensors that a graph captured as constants, printable form of what was captured so far.
   virtual std::string text() const = 0;
@@ -93,8 +100,8 @@ class Recording {
   virtual Result<graph::CapturedGraph> finish(const std::vector<PyObject*>& outputs) = 0;
   // Times plans of the captured graph on the inputs of this call. The recording outlives what it makes.
   virtual graph::MakeTimer make_timer() { return nullptr; }
-  // What runs the compiled graph on Python tensors. `user_backend` (borrowed): if not null, a callable that is given the graph and decides
-  // what runs; null with a Python error set when it raised.
+  // What runs the compiled graph on Python tensors. `user_backend` (borrowed): if not null, a callable that is given
+  // the graph and decides what runs; null with a Python error set when it raised.
   virtual std::unique_ptr<CompiledCall> bind(graph::CompiledGraph compiled, PyObject* user_backend) = 0;
 };
 
@@ -105,14 +112,15 @@ class TensorFrontend {
   virtual std::unique_ptr<Recording> begin() = 0;
   virtual std::shared_ptr<const guards::ModeFacts> current_modes() = 0;
   virtual bool records_nothing() { return false; }  // a mode or transform under which no op can be recorded is active
-  // Modes that traced code may change (grad mode, autocast, ...): opaque snapshots. While tracing they are changed for real;
-  // at the end the tracer restores the first snapshot, and the segment applies the last one when it differs.
+  // Modes that traced code may change (grad mode, autocast, ...): opaque snapshots. While tracing they are changed for
+  // real; at the end the tracer restores the first snapshot, and the segment applies the last one when it differs.
   virtual std::shared_ptr<void> save_modes() = 0;
   virtual void restore_modes(const std::shared_ptr<void>& snapshot) = 0;
   virtual bool same_modes(const std::shared_ptr<void>& a, const std::shared_ptr<void>& b) = 0;
   // Whether the memory of one of the first `written` tensors may overlap another's.
   virtual bool may_overlap(PyObject* const* tensors, size_t written, size_t count) = 0;
-  // Pure C functions of torch that read state or build constants and take no traced tensor (torch.device, torch.Size, finfo, ...).
+  // Pure C functions of torch that read state or build constants and take no traced tensor (torch.device, torch.Size,
+  // finfo, ...).
   virtual bool is_pure_without_tensors(PyObject* callable) = 0;
   // Tells torch.compiler.is_compiling() inside the trace: the function objects that must answer True.
   virtual bool answers_true_while_compiling(PyObject* callable) = 0;

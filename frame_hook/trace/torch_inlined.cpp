@@ -1,4 +1,5 @@
-// frame_hook/trace/torch_inlined.cpp — torch's C functions that are traced as what they do: one_hot, autograd.Function.apply.
+// frame_hook/trace/torch_inlined.cpp — torch's C functions that are traced as what they do: one_hot,
+// autograd.Function.apply.
 #include "frame_hook/trace/builtins.h"
 #include "runtime/base/result.h"
 
@@ -13,7 +14,9 @@ PyObject* torch_member(const char* module_name, const char* name) {
   return found;
 }
 
-Value* method(Tracer& t, Value* self, const char* name, std::initializer_list<Value*> args) { return t.call(t.get_attribute(self, interned(name)), args); }
+Value* method(Tracer& t, Value* self, const char* name, std::initializer_list<Value*> args) {
+  return t.call(t.get_attribute(self, interned(name)), args);
+}
 
 bool grad_mode() {
   const PyRef on = PyRef::steal(PyObject_CallNoArgs(torch_member("torch", "is_grad_enabled")));
@@ -33,7 +36,9 @@ class NoGrad final {  // for real, as long as forward() is traced
   const bool before_ = grad_mode();
 };
 
-[[noreturn]] void refuse_function(const char* why) { graph_break(BreakReason::unsupported_value, std::string("an autograd.Function ") + why); }
+[[noreturn]] void refuse_function(const char* why) {
+  graph_break(BreakReason::unsupported_value, std::string("an autograd.Function ") + why);
+}
 
 // What forward() gets and gives: tensors as they are, or none that autograd's bookkeeping would wrap.
 void check_outputs(Tracer& t, Value* output, const std::vector<Value*>& inputs) {
@@ -50,7 +55,8 @@ InstanceValue* make_context(Tracer& t, Value* cls, const std::vector<Value*>& in
   Value* type = t.get_attribute(cls, interned("_backward_cls"));
   InstanceValue* context = make_instance(t, known_type(t, type));
   std::vector<Value*> needed;
-  for (Value* v : inputs) needed.push_back(v->kind == ValueKind::tensor ? t.get_attribute(v, interned("requires_grad")) : t.boolean(false));
+  for (Value* v : inputs)
+    needed.push_back(v->kind == ValueKind::tensor ? t.get_attribute(v, interned("requires_grad")) : t.boolean(false));
   context->attrs.emplace_back(PyRef::borrow(interned("needs_input_grad")), t.tuple(std::move(needed)));
   return context;
 }
@@ -63,8 +69,8 @@ bool has_context_setup(Tracer& t, Value* cls) {
 
 }  // namespace
 
-// Inputs that need a gradient in grad mode were refused when they were first used. The context never leaves the trace: no recipe can
-// make one.
+// Inputs that need a gradient in grad mode were refused when they were first used. The context never leaves the trace:
+// no recipe can make one.
 Value* function_apply(Tracer& t, const Arguments& args) {
   if (!args.keywords.empty() || args.positional.empty()) refuse_function("called with keywords");
   Value* cls = args.positional[0];
@@ -96,10 +102,12 @@ Value* one_hot(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "one_hot", {"tensor", "num_classes"}, 1);
   Value* indices = a[0];
   std::vector<Value*> shape = t.unpack(t.get_attribute(indices, interned("shape")));
-  bool simple = a[1] && t.same_object(t.get_attribute(indices, interned("dtype")), t.constant_value(torch_member("torch", "int64")));
+  bool simple = a[1] && t.same_object(t.get_attribute(indices, interned("dtype")),
+                                      t.constant_value(torch_member("torch", "int64")));
   for (Value* size : shape) simple = simple && !(size->kind == ValueKind::object && t.as_index(size) == 0);
   const auto classes = simple ? t.as_size(a[1]) : std::nullopt;
-  if (!classes || !t.recording().shapes().decide(0, graph::Relation::kLt, *classes, t.here())) return t.call_recorded(torch_member("torch._C._nn", "one_hot"), args);
+  if (!classes || !t.recording().shapes().decide(0, graph::Relation::kLt, *classes, t.here()))
+    return t.call_recorded(torch_member("torch._C._nn", "one_hot"), args);
   shape.push_back(a[1]);
   Value* result = method(t, indices, "new_zeros", {t.tuple(std::move(shape))});
   method(t, result, "scatter_", {t.integer(-1), method(t, indices, "unsqueeze", {t.integer(-1)}), t.integer(1)});

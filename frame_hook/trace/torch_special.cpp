@@ -1,5 +1,5 @@
-// frame_hook/trace/torch_special.cpp — torch callables that need more than a call: rows of torch_special.def, and Python functions
-// recognised by marks that torch and framejit leave on them. torch._dynamo is never imported for it.
+// frame_hook/trace/torch_special.cpp — torch callables that need more than a call: rows of torch_special.def, and
+// Python functions recognised by marks that torch and framejit leave on them. torch._dynamo is never imported for it.
 #include "frame_hook/trace/torch_special.h"
 
 #include <algorithm>
@@ -29,7 +29,8 @@ bool is_true_mark(PyObject* dict, const char* name) {
 }
 
 bool within(std::string_view module, std::string_view package) {
-  return module.substr(0, package.size()) == package && (module.size() == package.size() || module[package.size()] == '.');
+  return module.substr(0, package.size()) == package &&
+         (module.size() == package.size() || module[package.size()] == '.');
 }
 
 // The function that a disable wrapper carries in its closure ("fn"), or in _torchdynamo_orig_callable.
@@ -52,18 +53,24 @@ SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* f)
   static PyObject* const wrapper_name = interned("compile_wrapper");
   static PyObject* const inner_name = interned("inner");
   auto* code = reinterpret_cast<PyCodeObject*>(f->func_code);
-  if (f->func_dict && (is_true_mark(f->func_dict, "_torchdynamo_disable") || is_true_mark(f->func_dict, "_framejit_disable"))) {
+  if (f->func_dict &&
+      (is_true_mark(f->func_dict, "_torchdynamo_disable") || is_true_mark(f->func_dict, "_framejit_disable"))) {
     PyObject* original = PyDict_GetItemWithError(f->func_dict, interned("_torchdynamo_orig_callable"));
-    const bool torchs_own = original && PyFunction_Check(original) && within(module_name(reinterpret_cast<PyFunctionObject*>(original)), "torch");
-    return torchs_own && !is_true_mark(f->func_dict, "_framejit_disable") ? SpecialFunction::unwrap : SpecialFunction::disabled;
+    const bool torchs_own = original && PyFunction_Check(original) &&
+                            within(module_name(reinterpret_cast<PyFunctionObject*>(original)), "torch");
+    return torchs_own && !is_true_mark(f->func_dict, "_framejit_disable") ? SpecialFunction::unwrap
+                                                                          : SpecialFunction::disabled;
   }
   // What torch.compile and its like wrap: traced as what it wraps, without their own compiler.
-  if (f->func_dict && code->co_name == wrapper_name && module_name(f) == "torch._dynamo.eval_frame") return SpecialFunction::unwrap;
+  if (f->func_dict && code->co_name == wrapper_name && module_name(f) == "torch._dynamo.eval_frame")
+    return SpecialFunction::unwrap;
   if (code->co_name == graph_break_name && within(module_name(f), "torch._dynamo")) return SpecialFunction::graph_break;
   if (code->co_name == tag_name && module_name(f) == "torch._dynamo.mutation_guard") return SpecialFunction::tag_module;
-  if (code->co_name == inner_name && module_name(f) == "torch._compile" && std::string_view(text_of(code->co_qualname)) == "_disable_dynamo.<locals>.inner")
+  if (code->co_name == inner_name && module_name(f) == "torch._compile" &&
+      std::string_view(text_of(code->co_qualname)) == "_disable_dynamo.<locals>.inner")
     return SpecialFunction::unwrap;
-  if (f->func_dict && PyDict_GetItemWithError(f->func_dict, interned("_torchdynamo_orig_callable"))) return SpecialFunction::unwrap;
+  if (f->func_dict && PyDict_GetItemWithError(f->func_dict, interned("_torchdynamo_orig_callable")))
+    return SpecialFunction::unwrap;
   if (f->func_dict && is_true_mark(f->func_dict, "_dynamo_marked_constant")) return SpecialFunction::constant;
   if (frontend.answers_true_while_compiling(reinterpret_cast<PyObject*>(f))) return SpecialFunction::compiling;
   return SpecialFunction::none;
@@ -86,8 +93,8 @@ PyObject* known_argument(Tracer& t, Value* v, std::string& key) {
   return v->object.get();
 }
 
-// Runs it once for each set of arguments, as its mark (torch.compiler.assume_constant_result) asks for. Null: it is traced like any other
-// function, since an argument was made in the trace, it raised, or it returned what may change.
+// Runs it once for each set of arguments, as its mark (torch.compiler.assume_constant_result) asks for. Null: it is
+// traced like any other function, since an argument was made in the trace, it raised, or it returned what may change.
 Value* constant_result(Tracer& t, FunctionValue* function, const Arguments& args) {
   guard_keyword_order(t, args);
   std::string key = std::to_string(reinterpret_cast<uintptr_t>(function->object.get()));
@@ -105,7 +112,8 @@ Value* constant_result(Tracer& t, FunctionValue* function, const Arguments& args
   if (!result) {
     PyRef keywords = PyRef::steal(PyTuple_New(static_cast<Py_ssize_t>(names.size())));
     for (size_t i = 0; i < names.size(); ++i) PyTuple_SET_ITEM(keywords.get(), i, Py_NewRef(names[i]));
-    result = PyRef::steal(PyObject_Vectorcall(function->object.get(), given.data(), args.positional.size(), keywords.get()));
+    result =
+        PyRef::steal(PyObject_Vectorcall(function->object.get(), given.data(), args.positional.size(), keywords.get()));
     if (!result && error_is_interrupt()) return keep_error(), throw Interrupted{}, nullptr;
     if (!result) drop_error();
   }
@@ -122,10 +130,13 @@ namespace {
 bool is_replaced_by_torch(PyObject* modules, PyObject* callable) {
   PyObject *name, *module, *key, *value;
   for (Py_ssize_t at = 0; PyDict_Next(modules, &at, &name, &module);) {
-    if (!PyUnicode_Check(name) || !PyModule_Check(module) || !within(text_of(name), "torch._dynamo.polyfills")) continue;
+    if (!PyUnicode_Check(name) || !PyModule_Check(module) || !within(text_of(name), "torch._dynamo.polyfills"))
+      continue;
     for (Py_ssize_t k = 0; PyDict_Next(PyModule_GetDict(module), &k, &key, &value);) {
       if (!PyFunction_Check(value) || !reinterpret_cast<PyFunctionObject*>(value)->func_dict) continue;
-      if (PyDict_GetItemWithError(reinterpret_cast<PyFunctionObject*>(value)->func_dict, interned("__torch_dynamo_original__")) == callable) return true;
+      if (PyDict_GetItemWithError(reinterpret_cast<PyFunctionObject*>(value)->func_dict,
+                                  interned("__torch_dynamo_original__")) == callable)
+        return true;
     }
   }
   return false;
@@ -139,14 +150,19 @@ void say_if_substituted(PyObject* callable) {
   PyObject* const rules = PyDict_GetItemWithError(modules, interned("torch._dynamo.trace_rules"));
   if (!rules || !PyModule_Check(rules) || said.count(callable)) return;
   PyObject* const holder = PyDict_GetItemWithError(PyModule_GetDict(rules), interned("_polyfilled_function_ids"));
-  const PyRef replaced = PyRef::steal(holder ? PyObject_GetAttrString(holder, "function_ids") : nullptr);  // None until there is one
+  const PyRef replaced =
+      PyRef::steal(holder ? PyObject_GetAttrString(holder, "function_ids") : nullptr);  // None until there is one
   const PyRef id = PyRef::steal(PyLong_FromVoidPtr(callable));
-  const bool is_replaced = replaced && id && PySet_Check(replaced.get()) && PySet_Contains(replaced.get(), id.get()) == 1 && !is_replaced_by_torch(modules, callable);
+  const bool is_replaced = replaced && id && PySet_Check(replaced.get()) &&
+                           PySet_Contains(replaced.get(), id.get()) == 1 && !is_replaced_by_torch(modules, callable);
   drop_error();
   if (!is_replaced) return;
   said.insert(Py_NewRef(callable));
   const std::string asked = "torch.compiler.substitute_in_graph(" + name_of_callable(callable) + ")";
-  if (log::enabled(log::Kind::Unheeded)) log::emit(log::Kind::Unheeded, "", {{"asked", asked}, {"instead", "framejit does not use the replacement, and a call of the function is a graph break"}});
+  if (log::enabled(log::Kind::Unheeded))
+    log::emit(log::Kind::Unheeded, "",
+              {{"asked", asked},
+               {"instead", "framejit does not use the replacement, and a call of the function is a graph break"}});
 }
 
 Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments& args) {
@@ -162,7 +178,8 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
   }
   switch (classify_function(t.frontend(), f)) {
     case SpecialFunction::none: return nullptr;
-    case SpecialFunction::graph_break: graph_break(BreakReason::explicit_break, std::string(module_name(f)) + ".graph_break()");
+    case SpecialFunction::graph_break:
+      graph_break(BreakReason::explicit_break, std::string(module_name(f)) + ".graph_break()");
     case SpecialFunction::disabled: graph_break(BreakReason::disabled_function, text_of(f->func_qualname));
     case SpecialFunction::compiling:
       t.load(function);
@@ -204,13 +221,15 @@ PyObject* inference_mode_type() {
 
 ModeGuard& mode_guard(Tracer& t, Value* v) {
   auto it = t.protocol().mode_guards.find(v);
-  if (it == t.protocol().mode_guards.end()) graph_break(BreakReason::outside_effect, "leaving inference mode that was entered outside of the trace");
+  if (it == t.protocol().mode_guards.end())
+    graph_break(BreakReason::outside_effect, "leaving inference mode that was entered outside of the trace");
   return it->second;
 }
 
 void call_real(PyObject* object, const char* method, std::initializer_list<PyObject*> args) {
   PyRef bound = PyRef::steal(PyObject_GetAttrString(object, method));
-  const PyRef done = bound ? PyRef::steal(PyObject_Vectorcall(bound.get(), args.begin(), args.size(), nullptr)) : PyRef();
+  const PyRef done =
+      bound ? PyRef::steal(PyObject_Vectorcall(bound.get(), args.begin(), args.size(), nullptr)) : PyRef();
   FJ_CHECK(done, std::string("_InferenceMode.") + method);
 }
 
@@ -227,21 +246,25 @@ Value* mark_graph_step(Tracer& t, const Arguments&) {
   return graphs ? nullptr : t.none();
 }
 
-// Ops that run plainly, between two segments, keep the casts of weights; without this they would find those of weights that have changed.
+// Ops that run plainly, between two segments, keep the casts of weights; without this they would find those of weights
+// that have changed.
 Value* clear_autocast_cache(Tracer& t, const Arguments&) {
   PyObject* callable = torch_function("clear_autocast_cache");
   auto& calls = t.protocol().calls_at_exit;
-  const bool is_known = std::any_of(calls.begin(), calls.end(), [&](const auto& call) { return call.first->object.get() == callable; });
+  const bool is_known =
+      std::any_of(calls.begin(), calls.end(), [&](const auto& call) { return call.first->object.get() == callable; });
   if (!is_known) calls.emplace_back(t.constant_value(callable), Arguments{});
   return t.none();
 }
 
 namespace {
 
-// The break is the instruction of the innermost frame that is not torch's own: what torch does around the mode runs plainly too.
+// The break is the instruction of the innermost frame that is not torch's own: what torch does around the mode runs
+// plainly too.
 [[noreturn]] void enters_mode(Tracer& t, const char* mode) {
   const auto& frames = t.frames();
-  auto outside = std::find_if(frames.rbegin(), frames.rend(), [](const auto& frame) { return !is_torch_file(frame->code->code->co_filename); });
+  auto outside = std::find_if(frames.rbegin(), frames.rend(),
+                              [](const auto& frame) { return !is_torch_file(frame->code->code->co_filename); });
   if (outside != frames.rend()) (*outside)->on_return = OnReturn::not_resumable;
   graph_break(BreakReason::mode_entered, mode);
 }
@@ -255,7 +278,8 @@ Value* enter_transform(Tracer& t, const Arguments&) { enters_mode(t, "a functorc
 
 Value* inference_mode_new(Tracer& t, const Arguments& args) {
   Value* mode = parse(t, args, "_InferenceMode", {"mode"}, 1)[0];
-  if (t.type_of(mode) != &PyBool_Type) graph_break(BreakReason::unsupported_value, "inference mode of " + describe(mode));
+  if (t.type_of(mode) != &PyBool_Type)
+    graph_break(BreakReason::unsupported_value, "inference mode of " + describe(mode));
   t.constant(mode);
   InstanceValue* v = make_instance(t, reinterpret_cast<PyTypeObject*>(inference_mode_type()));
   t.protocol().mode_guards[v].argument = mode;
@@ -279,7 +303,8 @@ Value* inference_mode_enter(Tracer& t, const Arguments& args) {
 Value* inference_mode_exit(Tracer& t, const Arguments& args) {
   ModeGuard& guard = mode_guard(t, args.positional.at(0));
   if (!guard.before) graph_break(BreakReason::unsupported_value, "inference mode that is left twice");
-  if (!t.frontend().same_modes(guard.inside, t.frontend().save_modes())) graph_break(BreakReason::unsupported_value, "a mode that was changed inside of inference mode and not back");
+  if (!t.frontend().same_modes(guard.inside, t.frontend().save_modes()))
+    graph_break(BreakReason::unsupported_value, "a mode that was changed inside of inference mode and not back");
   t.frontend().restore_modes(guard.before);
   guard.before = guard.inside = nullptr;
   return t.none();
@@ -290,7 +315,10 @@ Value* has_torch_function(Tracer& t, const Arguments& args) {
   return t.boolean(false);
 }
 
-Value* tensor_reads_data(Tracer&, const Arguments&) { graph_break(BreakReason::data_dependent_value, "a method of Tensor (tolist, numpy, data_ptr, untyped_storage or is_set_to)"); }
+Value* tensor_reads_data(Tracer&, const Arguments&) {
+  graph_break(BreakReason::data_dependent_value,
+              "a method of Tensor (tolist, numpy, data_ptr, untyped_storage or is_set_to)");
+}
 
 Value* tensor_tolist(Tracer& t, const Arguments& args) {
   only_positional(t, args, "tolist", 1, 1);
@@ -314,11 +342,14 @@ Value* torch_from_numpy(Tracer& t, const Arguments& args) {
                    : t.call_recorded(torch_function("from_numpy"), args);
 }
 
-Value* unsupported_tensor_method(Tracer&, const Arguments&) { graph_break(BreakReason::unsupported_value, "a change of a tensor's identity, class or gradient"); }
+Value* unsupported_tensor_method(Tracer&, const Arguments&) {
+  graph_break(BreakReason::unsupported_value, "a change of a tensor's identity, class or gradient");
+}
 
 Value* tensor_is_view(Tracer& t, const Arguments& args) {
   Value* self = args.positional.at(0);
-  if (self->kind != ValueKind::tensor || !self->object) return t.call_recorded(_PyType_Lookup(self->type, interned("_is_view")), args);
+  if (self->kind != ValueKind::tensor || !self->object)
+    return t.call_recorded(_PyType_Lookup(self->type, interned("_is_view")), args);
   t.get_attribute(self, interned("_base"));  // a view breaks here
   return t.boolean(false);
 }
@@ -338,7 +369,8 @@ bool is_floating(PyObject* dtype) {
   return answer.get() == Py_True;
 }
 
-// torch.tensor of a number that differs between calls, or of a list of such: torch.full() takes them as they are. Null: as constants.
+// torch.tensor of a number that differs between calls, or of a list of such: torch.full() takes them as they are. Null:
+// as constants.
 Value* tensor_of_open_numbers(Tracer& t, const Arguments& args) {
   constexpr size_t kMost = 16;
   PyObject* dtype = nullptr;
@@ -353,20 +385,26 @@ Value* tensor_of_open_numbers(Tracer& t, const Arguments& args) {
   bool open = false, any_float = dtype && is_floating(dtype);
   for (Value* item : items) {
     const bool is_float = item->kind == ValueKind::object && item->object && PyFloat_CheckExact(item->object.get());
-    const bool is_int = item->kind == ValueKind::sym_int || (item->kind == ValueKind::object && item->object && PyLong_CheckExact(item->object.get()));
+    const bool is_int = item->kind == ValueKind::sym_int ||
+                        (item->kind == ValueKind::object && item->object && PyLong_CheckExact(item->object.get()));
     if (!is_float && !is_int) return nullptr;
     any_float = any_float || is_float;
     open = open || t.is_open(item);
   }
-  if (!open || items.size() > kMost || (dtype && dtype != torch_function("int64") && !is_floating(dtype))) return nullptr;
+  if (!open || items.size() > kMost || (dtype && dtype != torch_function("int64") && !is_floating(dtype)))
+    return nullptr;
   if (any_float && dtype && !is_floating(dtype)) return nullptr;
   auto* to_float = reinterpret_cast<PyObject*>(&PyFloat_Type);
   for (Value*& item : items)  // as torch.tensor() reads them
-    if (any_float && item->type == &PyLong_Type) item = t.is_open(item) ? t.computed(to_float, {item}) : t.call(t.constant_value(to_float), {item});
+    if (any_float && item->type == &PyLong_Type)
+      item = t.is_open(item) ? t.computed(to_float, {item}) : t.call(t.constant_value(to_float), {item});
   if (std::find(items.begin(), items.end(), nullptr) != items.end()) return nullptr;
   Value* full = t.constant_value(torch_function("full"));
   std::vector<Value*> parts;
-  for (Value* item : items) parts.push_back(t.call(full, Arguments{{t.tuple(is_row ? std::vector<Value*>{t.integer(1)} : std::vector<Value*>{}), item}, args.keywords}));
+  for (Value* item : items)
+    parts.push_back(t.call(
+        full,
+        Arguments{{t.tuple(is_row ? std::vector<Value*>{t.integer(1)} : std::vector<Value*>{}), item}, args.keywords}));
   return is_row ? t.call(t.constant_value(torch_function("cat")), {t.list(std::move(parts))}) : parts[0];
 }
 

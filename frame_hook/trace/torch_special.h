@@ -1,5 +1,6 @@
-// frame_hook/trace/torch_special.h — what the tracer must know about single torch functions beyond calling them. The handlers of
-// torch_special.def are declared in builtins.h; this is the part that is found by a function's own marks, not by identity.
+// frame_hook/trace/torch_special.h — what the tracer must know about single torch functions beyond calling them. The
+// handlers of torch_special.def are declared in builtins.h; this is the part that is found by a function's own marks,
+// not by identity.
 #pragma once
 
 #include "frame_hook/trace/protocol.h"
@@ -10,14 +11,16 @@ enum class SpecialFunction : uint8_t {
   none,
   graph_break,   // a call that asks for one
   disabled,      // the user disabled compilation of it
-  unwrap,        // torch's own disable wrapper around one of its functions, or what torch compiled: what is wrapped is traced
-  compiling,     // answers True inside a trace
-  constant,      // the user says that it always returns the same
-  tag_module,    // torch.compile notes, weakly and by id(), that a module was made: nothing to note of one that the trace makes
+  unwrap,  // torch's own disable wrapper around one of its functions, or what torch compiled: what is wrapped is traced
+  compiling,  // answers True inside a trace
+  constant,  // the user says that it always returns the same
+  tag_module,  // torch.compile notes, weakly and by id(), that a module was made: nothing to note of one that the trace
+               // makes
 };
 SpecialFunction classify_function(TensorFrontend& frontend, PyFunctionObject* function);
 
-// A call of `callable` breaks: said once where the program has given torch's compiler a replacement (torch.compiler.substitute_in_graph).
+// A call of `callable` breaks: said once where the program has given torch's compiler a replacement
+// (torch.compiler.substitute_in_graph).
 void say_if_substituted(PyObject* callable);
 
 }  // namespace framejit::frame_hook

@@ -1,9 +1,10 @@
 // frame_hook/trace/tracer.cpp — attempts at tracing a frame, and the loop that executes instructions.
 //
-// A graph break is found in the middle of an instruction, when values have been written and ops recorded. The state before the
-// instruction is had by tracing again from the start with stop_at_step_ set: tracing is deterministic, so step n is the same
-// instruction. The stop is moved outwards (and the trace made again) when the frames at the exit could not be rebuilt: a callee
-// that cannot be resumed in place, a generator half-way, an exception being handled (its traceback exists only natively).
+// A graph break is found in the middle of an instruction, when values have been written and ops recorded. The state
+// before the instruction is had by tracing again from the start with stop_at_step_ set: tracing is deterministic, so
+// step n is the same instruction. The stop is moved outwards (and the trace made again) when the frames at the exit
+// could not be rebuilt: a callee that cannot be resumed in place, a generator half-way, an exception being handled (its
+// traceback exists only natively).
 #include "frame_hook/trace/tracer.h"
 
 #include <algorithm>
@@ -27,17 +28,21 @@ namespace {
 
 constexpr uint64_t kPollInterval = 1024;
 
-std::string text_of_position(const SymbolicFrame& frame) { return place_of(frame.code->code, frame.code->instructions[frame.position].line); }
+std::string text_of_position(const SymbolicFrame& frame) {
+  return place_of(frame.code->code, frame.code->instructions[frame.position].line);
+}
 
 }  // namespace
 
-Tracer::Tracer(TensorFrontend& frontend, const TraceOptions& options) : frontend_(frontend), options_(options), told_(options.hints.tells_compiling ? Told::yes : Told::no_as_before) {
+Tracer::Tracer(TensorFrontend& frontend, const TraceOptions& options)
+    : frontend_(frontend), options_(options), told_(options.hints.tells_compiling ? Told::yes : Told::no_as_before) {
   set_interrupt_reader(compile_interrupted);  // for the passes and kernels that follow
 }
 
 std::string Tracer::here() const {
   if (frames_.empty()) return "";
-  const auto user = std::find_if(frames_.rbegin(), frames_.rend(), [](const auto& f) { return !is_library_file(f->code->code->co_filename); });
+  const auto user = std::find_if(frames_.rbegin(), frames_.rend(),
+                                 [](const auto& f) { return !is_library_file(f->code->code->co_filename); });
   const std::string place = text_of_position(*frames_.back());
   return user == frames_.rend() || user == frames_.rbegin() ? place : text_of_position(**user) + ", in " + place;
 }
@@ -86,7 +91,8 @@ void Tracer::set_user_line() {
 FrameTrace Tracer::trace_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, size_t start) {
   stop_at_step_ = UINT64_MAX;
   stop_facts_.clear();
-  if (code->is_generator_like()) stop_before(1, BreakReason::generator_frame, PyUnicode_AsUTF8(code->code->co_qualname), "");
+  if (code->is_generator_like())
+    stop_before(1, BreakReason::generator_frame, PyUnicode_AsUTF8(code->code->co_qualname), "");
   int attempts = 0;
   while (!attempt(frame, code, start)) {
     if (interrupt_is_kept()) throw Interrupted{};
@@ -192,7 +198,8 @@ bool Tracer::run_root(std::shared_ptr<SymbolicFrame> root) {
   return accept_exit();
 }
 
-std::shared_ptr<SymbolicFrame> Tracer::root_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, size_t start) {
+std::shared_ptr<SymbolicFrame> Tracer::root_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code,
+                                                  size_t start) {
   auto root = std::make_shared<SymbolicFrame>();
   guards::SourceTable& sources = trace_.guards.sources;
   root_code_ = code->code;
@@ -201,7 +208,8 @@ std::shared_ptr<SymbolicFrame> Tracer::root_frame(const guards::FrameAccess& fra
   root->position = start;
   root->is_resumed = start > 0;
   root->is_written.assign(root->locals.size(), false);
-  if (frame.function && PyFunction_Check(frame.function)) root->function = as<FunctionValue>(wrap(frame.function, sources.add(SourceKind::frame_function)));
+  if (frame.function && PyFunction_Check(frame.function))
+    root->function = as<FunctionValue>(wrap(frame.function, sources.add(SourceKind::frame_function)));
   auto dictionary = [&](PyObject* object, SourceKind kind) {
     Value* v = wrap(object, sources.add(kind));
     if (v->kind != ValueKind::dict) graph_break(BreakReason::unsupported_value, "globals of another type than dict");
@@ -212,7 +220,8 @@ std::shared_ptr<SymbolicFrame> Tracer::root_frame(const guards::FrameAccess& fra
   root->globals = dictionary(frame.globals, SourceKind::globals);
   root->builtins = dictionary(frame.builtins, SourceKind::builtins);
   for (size_t slot = 0; slot < root->locals.size(); ++slot)
-    if (PyObject* object = frame.locals[slot]) root->locals[slot] = wrap(object, sources.add(SourceKind::local, guards::kNoSource, static_cast<int32_t>(slot)));
+    if (PyObject* object = frame.locals[slot])
+      root->locals[slot] = wrap(object, sources.add(SourceKind::local, guards::kNoSource, static_cast<int32_t>(slot)));
   for (int k = 0; k < frame.stack_size; ++k) {
     PyObject* object = frame.stack[k];
     const guards::SourceId source = sources.add(SourceKind::stack, guards::kNoSource, k);
@@ -285,7 +294,9 @@ class Reachable {
 
  private:
   void add(Value* v) {
-    if (v && v->kind != ValueKind::null && (v->kind != ValueKind::object || may_be_half_way(v->type)) && seen_.insert(v).second) pending_.push_back(v);
+    if (v && v->kind != ValueKind::null && (v->kind != ValueKind::object || may_be_half_way(v->type)) &&
+        seen_.insert(v).second)
+      pending_.push_back(v);
   }
   void add(const std::vector<Value*>& values) {
     for (Value* v : values) add(v);
@@ -320,7 +331,11 @@ class Reachable {
       case ValueKind::generator:
         if (as<GeneratorValue>(v)->state == GeneratorValue::State::created) add(as<GeneratorValue>(v)->frame->locals);
         break;
-      case ValueKind::null: case ValueKind::object: case ValueKind::tensor: case ValueKind::sym_int: case ValueKind::slice:
+      case ValueKind::null:
+      case ValueKind::object:
+      case ValueKind::tensor:
+      case ValueKind::sym_int:
+      case ValueKind::slice:
       case ValueKind::identity: case ValueKind::array: break;
     }
   }
@@ -340,13 +355,15 @@ int32_t behind_clause(Tracer& t, const SymbolicFrame& f, int32_t position) {
   Value* type = t.dict_get(globals, name);
   if (!type) type = t.dict_get(builtins, name);
   PyObject* caught = type ? real_type(type) : nullptr;
-  if (!caught || PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(PyExc_GeneratorExit), reinterpret_cast<PyTypeObject*>(caught))) return -1;
+  if (!caught ||
+      PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(PyExc_GeneratorExit), reinterpret_cast<PyTypeObject*>(caught)))
+    return -1;
   t.guard_identity(type);
   return i[2].target_position;
 }
 
-// A generator that is dropped half-way runs what its frame protects, at a time that the trace does not know. Clauses that let
-// GeneratorExit pass are nothing that runs.
+// A generator that is dropped half-way runs what its frame protects, at a time that the trace does not know. Clauses
+// that let GeneratorExit pass are nothing that runs.
 bool runs_code_when_dropped(Tracer& t, const GeneratorValue* generator) {
   if (generator->state != GeneratorValue::State::suspended) return false;
   const SymbolicFrame& f = *generator->frame;
@@ -374,15 +391,20 @@ std::optional<Tracer::Obstacle> Tracer::find_obstacle() {
   auto before = [&](uint64_t step, std::string what) {
     if (!earliest || step < earliest->step) earliest = {step, std::move(what)};
   };
-  auto before_generator = [&](const GeneratorValue* v) { before(generator_made_at_.at(v), std::string("the running generator ") + PyUnicode_AsUTF8(v->function->code->co_qualname)); };
+  auto before_generator = [&](const GeneratorValue* v) {
+    before(generator_made_at_.at(v),
+           std::string("the running generator ") + PyUnicode_AsUTF8(v->function->code->co_qualname));
+  };
   auto visit = [&](Value* v) {
     if (v->kind == ValueKind::identity) before(as<IdentityValue>(v)->made_at, "id()");
     if (v->kind == ValueKind::array && as<ArrayValue>(v)->root->is_shared)
       before(as<ArrayValue>(v)->root->shared_at, "an array that has its memory in common with a tensor");
-    if (const auto raised = raised_at_.find(v); raised != raised_at_.end()) before(raised->second.step, "the traceback of an exception");
+    if (const auto raised = raised_at_.find(v); raised != raised_at_.end())
+      before(raised->second.step, "the traceback of an exception");
     if (v->kind != ValueKind::generator) return;
     const auto* generator = as<GeneratorValue>(v);
-    if (generator->state == GeneratorValue::State::suspended || generator->state == GeneratorValue::State::running) before_generator(generator);
+    if (generator->state == GeneratorValue::State::suspended || generator->state == GeneratorValue::State::running)
+      before_generator(generator);
   };
   Reachable reachable(visit);
   if (trace_.returned) reachable.walk(trace_.returned);
@@ -395,11 +417,13 @@ std::optional<Tracer::Obstacle> Tracer::find_obstacle() {
       Value* v = frame.locals[slot];
       const bool has_a_past = v && (v->kind == ValueKind::generator || v->kind == ValueKind::identity ||
                                     v->kind == ValueKind::array || raised_at_.contains(v));
-      if (has_a_past && !frame.code->is_live(static_cast<int>(frame.position), static_cast<int>(slot))) frame.locals[slot] = nullptr;
+      if (has_a_past && !frame.code->is_live(static_cast<int>(frame.position), static_cast<int>(slot)))
+        frame.locals[slot] = nullptr;
       else reachable.walk(v);
     }
     for (Value* v : frame.handled)
-      if (auto raised = v ? raised_at_.find(v) : raised_at_.end(); raised != raised_at_.end()) before(raised->second.step, "an exception that is being handled");
+      if (auto raised = v ? raised_at_.find(v) : raised_at_.end(); raised != raised_at_.end())
+        before(raised->second.step, "an exception that is being handled");
   }
   for (const auto& [generator, step] : generator_made_at_)
     if (runs_code_when_dropped(*this, generator)) before_generator(generator);
@@ -411,7 +435,8 @@ namespace {
 // Real, and held by a frame: its drop may be the last.
 bool is_held_by_frame(Tracer& t, Value* v) {
   const SourceKind kind = v->source == guards::kNoSource ? SourceKind::constant : t.guards().sources[v->source].kind;
-  return kind == SourceKind::local || kind == SourceKind::stack || kind == SourceKind::cell_contents || kind == SourceKind::iterator_part;
+  return kind == SourceKind::local || kind == SourceKind::stack || kind == SourceKind::cell_contents ||
+         kind == SourceKind::iterator_part;
 }
 
 // What is dropped is no generator in a later call either.
@@ -429,7 +454,8 @@ void guard_dropped(Tracer& t, Value* v) {
 void Tracer::drops(Value* v, Value* kept) {
   if (!v || v->kind == ValueKind::null || v->kind == ValueKind::tensor) return;
   guard_dropped(*this, v);
-  dropped_real_ = dropped_real_ || (v->kind != ValueKind::object && v->kind != ValueKind::function && v->object && is_held_by_frame(*this, v));
+  dropped_real_ = dropped_real_ || (v->kind != ValueKind::object && v->kind != ValueKind::function && v->object &&
+                                    is_held_by_frame(*this, v));
   std::vector<Value*> dropped;
   if (is_held_by_frame(*this, v) && holds_half_way(v->object.get())) dropped.push_back(v);
   if (!real_generators_ && dropped.empty()) return;
@@ -444,7 +470,8 @@ void Tracer::drops(Value* v, Value* kept) {
     for (Value* entry : frame->stack) held.walk(entry);
     for (Value* local : frame->locals) held.walk(local);
   }
-  if (!dropped.empty()) graph_break(BreakReason::real_iterator, std::string(dropped.front()->type->tp_name) + " that is dropped here");
+  if (!dropped.empty())
+    graph_break(BreakReason::real_iterator, std::string(dropped.front()->type->tp_name) + " that is dropped here");
 }
 
 // What a del statement lets go of may be gone at once, and weak references tell.
@@ -460,21 +487,27 @@ void Tracer::drop_locals(SymbolicFrame& f) {
   for (Value* v : locals) drops(v, f.result);
 }
 
-// What was written and what was read of the same type are other objects: they were in the trace, and must be when it is used.
+// What was written and what was read of the same type are other objects: they were in the trace, and must be when it is
+// used.
 void Tracer::guard_effects_apart() {
   auto was_read = [](const Value* v) {
     if (v->kind == ValueKind::list) return static_cast<const ListValue*>(v)->loaded || v->mutated;
     if (v->kind == ValueKind::set) return static_cast<const SetValue*>(v)->loaded;
-    if (v->kind == ValueKind::dict) return static_cast<const DictValue*>(v)->loaded || !static_cast<const DictValue*>(v)->read.empty();
+    if (v->kind == ValueKind::dict)
+      return static_cast<const DictValue*>(v)->loaded || !static_cast<const DictValue*>(v)->read.empty();
     if (v->kind == ValueKind::cell) return static_cast<const CellValue*>(v)->loaded;
     return v->type_guarded;
   };
-  auto is_namespace = [](const Value* v) { return v->kind == ValueKind::dict && static_cast<const DictValue*>(v)->is_globals; };
+  auto is_namespace = [](const Value* v) {
+    return v->kind == ValueKind::dict && static_cast<const DictValue*>(v)->is_globals;
+  };
   for (size_t k = 0; k < trace_.effects.size(); ++k) {
     Value* written = trace_.effects[k];
     if (written->source == guards::kNoSource || is_namespace(written)) continue;
     for (const auto& [object, other] : by_object_) {
-      if (!other || other == written || other->type != written->type || other->source == guards::kNoSource || is_namespace(other) || !was_read(other)) continue;
+      if (!other || other == written || other->type != written->type || other->source == guards::kNoSource ||
+          is_namespace(other) || !was_read(other))
+        continue;
       if (other->mutated && other < written) continue;  // once per pair
       guards::Guard guard;
       guard.kind = guards::GuardKind::distinct;
@@ -548,7 +581,9 @@ void Tracer::run_instructions(SymbolicFrame& f) {
       if (step_ >= next_check_) [[unlikely]] check_step();
     }
     const OpcodeHandler handler = handler_of(i.op);
-    if (!handler) graph_break(BreakReason::unsupported_opcode, i.op == Op::unknown ? std::string(raw_name_of(i.raw)) : name_of(i.op));
+    if (!handler)
+      graph_break(BreakReason::unsupported_opcode,
+                  i.op == Op::unknown ? std::string(raw_name_of(i.raw)) : name_of(i.op));
     const Flow flow = handler(*this, f, i);
     if (flow == Flow::next) ++f.position;
     else if (flow == Flow::leave) return;

@@ -1,10 +1,11 @@
 // frame_hook/trace/tracer.h — executes a frame symbolically from one instruction on, inlining every Python call.
 //
-// In: the live frame (read only), its Code, what earlier recompiles learnt (TraceHints). Out: FrameTrace: the recording, guards,
-// effects, and the exit (a value returned, or the state of all frames before the instruction that broke).
-// Invariants: nothing outside of the trace is written while tracing (modes of torch are, and are restored); a second trace of
-// the same frame takes the same steps. On a break whose frame stack cannot be resumed in place, trace_frame starts over and stops
-// cleanly before the instruction that can.
+// In: the live frame (read only), its Code, what earlier recompiles learnt (TraceHints). Out: FrameTrace: the
+// recording, guards, effects, and the exit (a value returned, or the state of all frames before the instruction that
+// broke).
+// Invariants: nothing outside of the trace is written while tracing (modes of torch are, and are restored); a second
+// trace of the same frame takes the same steps. On a break whose frame stack cannot be resumed in place, trace_frame
+// starts over and stops cleanly before the instruction that can.
 //
 // The members are implemented by family: tracer.cpp (loop, wrap, guards), handlers_*.cpp (one per opcode family),
 // inline_call.cpp (argument binding, frames, generators), attributes.cpp, calls.cpp, operators.cpp, containers.cpp,
@@ -26,7 +27,7 @@ struct TraceHints {                       // kept per code object, grows with re
   std::vector<std::string> dynamic_sources;  // "L['n']" (an int), "L['x'].size(0)": symbols from now on
   bool dynamic_all = false;               // compile(dynamic=True)
   bool dynamic_never = false;             // compile(dynamic=False)
-  bool tells_compiling = true;            // what torch.compiler.is_compiling() answers, where that is known before the trace
+  bool tells_compiling = true;  // what torch.compiler.is_compiling() answers, where that is known before the trace
 };
 
 struct TraceOptions {
@@ -49,7 +50,8 @@ struct Arguments {                        // of a call: positional then keyword,
 void guard_order(guards::GuardSet& guards, std::vector<DictValue*>& dicts);
 
 struct FrameExit {                        // one frame at the exit, outermost first
-  std::shared_ptr<SymbolicFrame> frame;   // state before instruction frame->position (innermost), or inside it (outer frames)
+  std::shared_ptr<SymbolicFrame>
+      frame;  // state before instruction frame->position (innermost), or inside it (outer frames)
 };
 
 // What a program was told that asked whether it is being compiled. See told.cpp.
@@ -70,11 +72,12 @@ struct FrameTrace {
   std::unique_ptr<Recording> recording;
   guards::GuardSet guards;
   ValueArena values;
-  std::vector<Value*> effects;            // values whose `object` must be brought to the shadow's state, in order of first write
+  std::vector<Value*> effects;  // values whose `object` must be brought to the shadow's state, in order of first write
   std::vector<guards::SourceId> input_sources;  // of the recording's inputs, in order
   std::vector<guards::SourceId> bound_sources;  // there is something at these, whatever it is
   Value* returned = nullptr;              // set when the frame returned
-  bool leaves_handler = false;            // it returned, and what is handled differs from entry: a handler that was entered before is left
+  bool leaves_handler =
+      false;  // it returned, and what is handled differs from entry: a handler that was entered before is left
   Value* handled = nullptr;               // what is handled then; null: nothing
   std::vector<FrameExit> exit;            // set when it broke
   BreakReason reason{};
@@ -85,7 +88,8 @@ struct FrameTrace {
   Told told = Told::nothing;
   uint64_t steps = 0;
   size_t python_calls_inlined = 0;
-  std::shared_ptr<struct ProtocolState> protocol;  // side tables of the object protocol (context variables written, ...)
+  std::shared_ptr<struct ProtocolState>
+      protocol;  // side tables of the object protocol (context variables written, ...)
 };
 
 class Tracer;
@@ -103,7 +107,7 @@ class Tracer {
   template <class T> T* make(ValueKind kind, PyTypeObject* type);
   Value* null_value();
   Value* constant_value(PyObject* object);                 // borrowed; no guard: a constant of the program
-  Value* constant_steal(PyObject* object);                 // new reference; null with an error set raises it symbolically
+  Value* constant_steal(PyObject* object);  // new reference; null with an error set raises it symbolically
   Value* none();
   Value* boolean(bool b);
   Value* integer(int64_t i);
@@ -113,7 +117,7 @@ class Tracer {
   ListValue* list(std::vector<Value*> items);
   DictValue* dict();
   Value* wrap(PyObject* object, guards::SourceId source);  // a real object reached by `source` (borrowed)
-  Value* wrap_result(PyObject* object);                    // new reference: result of a recorded or pure call, tensors inside
+  Value* wrap_result(PyObject* object);  // new reference: result of a recorded or pure call, tensors inside
 
   // ---- using facts (adds guards)
   PyTypeObject* type_of(Value* v);
@@ -128,7 +132,8 @@ class Tracer {
   std::optional<graph::SymExpr> as_size(Value* v);         // int or SymInt, without specialising
   int64_t as_index(Value* v);                              // a concrete int (specialises a symbol)
   bool same_object(Value* a, Value* b);                    // `is`
-  // The program lets go of `v`, but for what it holds elsewhere (`kept`, and what frames hold): breaks when that may run Python code.
+  // The program lets go of `v`, but for what it holds elsewhere (`kept`, and what frames hold): breaks when that may
+  // run Python code.
   void drops(Value* v, Value* kept = nullptr);
   void deletes(Value* v);                                  // the same by a del statement
   Value* lifted(PyObject* real);                           // a traced tensor that has the contents of a real one
@@ -153,10 +158,12 @@ class Tracer {
   void set_item(Value* v, Value* key, Value* to);
   void delete_item(Value* v, Value* key);
   Value* iterate(Value* v);                                // iter(v)
-  Value* next_item(Value* iterator, Value** stop = nullptr);  // null at the end; *stop: the StopIteration of a __next__ in Python
+  Value* next_item(Value* iterator,
+                   Value** stop = nullptr);  // null at the end; *stop: the StopIteration of a __next__ in Python
   std::vector<Value*> unpack(Value* iterable);             // list(v) as values
   // Takes an item, gives it to `use`, takes the next: for C code that writes while it iterates, or calls Python code.
-  // What was used stays used when the iterable, or `use`, raises. asks_length: its __len__ is called first, as by list().
+  // What was used stays used when the iterable, or `use`, raises. asks_length: its __len__ is called first, as by
+  // list().
   void for_each(Value* iterable, const std::function<void(Value*)>& use, bool asks_length = false);
   std::optional<int64_t> length(Value* v);
   Value* format(Value* v, Value* spec);                    // format(v, spec); spec may be null
@@ -194,29 +201,36 @@ class Tracer {
   [[noreturn]] void raise_pending();                       // a Python error set by a concrete call becomes symbolic
   [[noreturn]] void raise_of_pure_call();                  // the same where the only Python code is a signal handler's
   bool exception_matches(Value* exception, PyObject* type);
-  Value* handled_exception(bool* known) const;             // what is being handled; null: nothing. known: false when it was so at entry
+  Value* handled_exception(
+      bool* known) const;  // what is being handled; null: nothing. known: false when it was so at entry
   bool was_raised(Value* exception) const { return raised_at_.contains(exception); }
   InstanceValue* new_exception(PyObject* type, std::vector<Value*> args);
 
   // ---- recorded and concrete calls
   Value* call_recorded(PyObject* callable, const Arguments& args);  // with traced tensors inside args
   Value* call_pure(PyObject* callable, const Arguments& args);      // concretely; every argument constant
-  PyRef materialise(Value* v);    // a real object for a recorded or pure call: constants, traced tensors, fresh containers of them
+  PyRef materialise(
+      Value* v);  // a real object for a recorded or pure call: constants, traced tensors, fresh containers of them
   bool contains_tensor(Value* v);
   // ---- what is computed of numbers that differ from call to call (computed.cpp)
-  bool is_open(Value* v);                            // a size, an open float, or what was computed of them and nobody has asked for
-  // A pure C function of one or two numbers and texts of which one is open, computed anew in each call; null: call it on constants.
+  bool is_open(Value* v);  // a size, an open float, or what was computed of them and nobody has asked for
+  // A pure C function of one or two numbers and texts of which one is open, computed anew in each call; null: call it
+  // on constants.
   Value* computed(PyObject* function, std::initializer_list<Value*> operands);
   Value* computed(PyObject* function, const Arguments& args);
-  bool is_computed(guards::SourceId source) const { return source != guards::kNoSource && trace_.guards.sources[source].kind == guards::SourceKind::computed; }
+  bool is_computed(guards::SourceId source) const {
+    return source != guards::kNoSource && trace_.guards.sources[source].kind == guards::SourceKind::computed;
+  }
 
   // ---- floats that differ from call to call (floats.cpp): open until somebody asks for the number
   bool is_open_float(Value* v);
-  // An open float as a 0-dim tensor beside a tensor; null: it is a constant there. `promotes`: the number takes part in the promotion of dtypes.
+  // An open float as a 0-dim tensor beside a tensor; null: it is a constant there. `promotes`: the number takes part in
+  // the promotion of dtypes.
   Value* float_input(Value* number, Value* beside, bool promotes = true);
-  Value* float_number(Value* number);                // an open float where torch takes a number and no tensor; null: it is a constant
+  Value* float_number(Value* number);  // an open float where torch takes a number and no tensor; null: it is a constant
   Value* float_arithmetic(const char* function, Value* a, Value* b);  // of module operator; an open result, or null
-  // What a trace that breaks relies on beside its guards, until forget_reliance(): the break is for this state of the process alone.
+  // What a trace that breaks relies on beside its guards, until forget_reliance(): the break is for this state of the
+  // process alone.
   void rely_until_break(std::shared_ptr<const guards::ModeFacts> facts) { break_facts_.push_back(std::move(facts)); }
   void forget_reliance() { break_facts_.pop_back(); }
   uint64_t writes() const { return writes_; }  // to real objects, so far
@@ -230,7 +244,9 @@ class Tracer {
   bool may_start_over() const { return starts_over_ < 8; }
   // What a function returned that was run while tracing; one for all attempts. Null: it was not run.
   PyRef& assumed_constant(const std::string& call) { return assumed_constants_[call]; }
-  bool tell_compiling() { return compiling_was_asked_ = true, told_ == Told::yes; }  // what torch.compiler.is_compiling() answers
+  bool tell_compiling() {
+    return compiling_was_asked_ = true, told_ == Told::yes;
+  }  // what torch.compiler.is_compiling() answers
   std::string here() const;                                // "file.py:12 function" of the innermost frame
 
  private:
@@ -287,7 +303,7 @@ class Tracer {
     BreakPlace place;
     std::vector<std::shared_ptr<const guards::ModeFacts>> facts;
   };
-  std::optional<Break> break_told_yes_;                    // the attempt that was told yes; set while one that is told no goes on
+  std::optional<Break> break_told_yes_;  // the attempt that was told yes; set while one that is told no goes on
   std::vector<std::pair<const PyCodeObject*, size_t>> break_frames_;  // as in Break, with break_step_
   // These: true when the trace starts over with the other answer.
   bool retells_after_error();
@@ -295,7 +311,7 @@ class Tracer {
   bool returns_to_yes();
   struct StopTracing {};                                   // thrown at an instruction boundary, the exit is set
   struct RaisePoint { uint64_t step; std::string where; };
-  std::unordered_map<Value*, RaisePoint> raised_at_;       // exceptions -> the instruction to stop at, if nobody catches
+  std::unordered_map<Value*, RaisePoint> raised_at_;  // exceptions -> the instruction to stop at, if nobody catches
   std::unordered_map<const GeneratorValue*, uint64_t> generator_made_at_;
   bool real_generators_ = false;                           // the trace has met some
   bool dropped_real_ = false;                              // the frame let go of a real object
@@ -306,15 +322,17 @@ class Tracer {
   uint64_t next_check_ = 0;                                // step at which check_step() looks
   PyCodeObject* root_code_ = nullptr;
   void reset(const guards::FrameAccess& frame);
-  bool attempt(const guards::FrameAccess& frame, const std::shared_ptr<const Code>& code, size_t start);  // false: start over
+  bool attempt(const guards::FrameAccess& frame, const std::shared_ptr<const Code>& code,
+               size_t start);  // false: start over
   void forget_stops();
   bool run_root(std::shared_ptr<SymbolicFrame> root);
   void stop_before(uint64_t step, BreakReason reason, std::string detail, std::string where);
-  bool accept_exit();                                      // false: it cannot be rebuilt, the next attempt stops earlier
+  bool accept_exit();  // false: it cannot be rebuilt, the next attempt stops earlier
   void guard_effects_apart();
   struct Obstacle { uint64_t step; std::string what; };
-  std::optional<Obstacle> find_obstacle();                 // what cannot be rebuilt at the exit, and the step to stop before
-  std::shared_ptr<SymbolicFrame> root_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, size_t start);
+  std::optional<Obstacle> find_obstacle();  // what cannot be rebuilt at the exit, and the step to stop before
+  std::shared_ptr<SymbolicFrame> root_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code,
+                                            size_t start);
   bool resumable_here() const;
   [[noreturn]] void stop_here();
   void check_step();                                       // stop step, limits, signals
@@ -322,7 +340,8 @@ class Tracer {
   void set_user_line();
   guards::LineId user_line();                              // of user_frame(), for guards
   std::vector<Value*> keys_;                               // that guard_key() has told apart
-  PointerMap<PyCodeObject, std::vector<std::pair<int, guards::LineId>>> guard_lines_;  // that guards of this trace have named
+  PointerMap<PyCodeObject, std::vector<std::pair<int, guards::LineId>>>
+      guard_lines_;  // that guards of this trace have named
 
   // Frames and exceptions
   std::unordered_map<PyCodeObject*, std::shared_ptr<const Code>> codes_;

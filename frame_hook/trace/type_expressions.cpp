@@ -1,6 +1,8 @@
-// frame_hook/trace/type_expressions.cpp — Callable[..., int], Optional[Tensor], collections.abc.Sequence[T]: subscripts of types by types.
+// frame_hook/trace/type_expressions.cpp — Callable[..., int], Optional[Tensor], collections.abc.Sequence[T]: subscripts
+// of types by types.
 //
-// Module typing's own code makes them, natively: it reads types alone, and what it makes is immutable. The operands are guarded.
+// Module typing's own code makes them, natively: it reads types alone, and what it makes is immutable. The operands are
+// guarded.
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
 #include "guards/interrupts.h"
@@ -16,7 +18,8 @@ PyObject* member_of(const char* module_name, const char* name) {  // borrowed; n
 
 bool is_type_expression(Tracer& t, Value* v) {
   if (v->kind == ValueKind::instance && v->object && is_typing_form(v->object.get())) return true;
-  if (v->kind != ValueKind::tuple && v->kind != ValueKind::list) return v->kind == ValueKind::object && t.is_constant(v);
+  if (v->kind != ValueKind::tuple && v->kind != ValueKind::list)
+    return v->kind == ValueKind::object && t.is_constant(v);
   for (Value* item : t.unpack(v))
     if (!is_type_expression(t, item)) return false;
   return true;
@@ -48,14 +51,16 @@ bool has_known_subscript(Tracer& t, Value* v) {
     PyObject* typing = PyDict_GetItemString(PyImport_GetModuleDict(), "typing");
     return typing && PyFunction_GET_GLOBALS(maker.get()) == PyModule_GetDict(typing);
   }
-  return maker.get() == reinterpret_cast<PyObject*>(&Py_GenericAliasType) || maker.get() == member_of("_collections_abc", "_CallableGenericAlias");
+  return maker.get() == reinterpret_cast<PyObject*>(&Py_GenericAliasType) ||
+         maker.get() == member_of("_collections_abc", "_CallableGenericAlias");
 }
 
 }  // namespace
 
 bool type_compares_in_c(PyObject* type) {
   if (PyType_Check(type)) return Py_TYPE(type)->tp_richcompare == PyType_Type.tp_richcompare;
-  static PyTypeObject* const union_type = Py_TYPE(PyNumber_Or(reinterpret_cast<PyObject*>(&PyLong_Type), reinterpret_cast<PyObject*>(&PyUnicode_Type)));
+  static PyTypeObject* const union_type =
+      Py_TYPE(PyNumber_Or(reinterpret_cast<PyObject*>(&PyLong_Type), reinterpret_cast<PyObject*>(&PyUnicode_Type)));
   if (Py_TYPE(type) != &Py_GenericAliasType && Py_TYPE(type) != union_type) return true;
   const PyRef args = PyRef::steal(PyObject_GetAttr(type, interned("__args__")));
   if (!args) return drop_error(), false;

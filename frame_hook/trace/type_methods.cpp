@@ -8,7 +8,8 @@ namespace {
 
 template <class T>
 T* self_as(Tracer& t, const Arguments& args, ValueKind kind, const char* method) {
-  if (args.positional.empty()) t.raise_new(PyExc_TypeError, std::string("unbound method ") + method + "() needs an argument");
+  if (args.positional.empty())
+    t.raise_new(PyExc_TypeError, std::string("unbound method ") + method + "() needs an argument");
   t.type_of(args.positional[0]);
   T* self = payload_as<T>(args.positional[0], kind);
   if (!self) graph_break(BreakReason::unsupported_value, std::string(method) + "() of " + describe(args.positional[0]));
@@ -67,8 +68,11 @@ Value* builtin_set(Tracer& t, const Arguments& args) {
 
 Value* builtin_frozenset(Tracer& t, const Arguments& args) {
   only_positional(t, args, "frozenset", 0, 1);
-  if (!args.positional.empty() && args.positional[0]->kind == ValueKind::set && t.type_of(args.positional[0]) == &PyFrozenSet_Type) return args.positional[0];
-  return args.positional.empty() ? make_set(t, &PyFrozenSet_Type, {}) : set_from(t, &PyFrozenSet_Type, args.positional[0]);
+  if (!args.positional.empty() && args.positional[0]->kind == ValueKind::set &&
+      t.type_of(args.positional[0]) == &PyFrozenSet_Type)
+    return args.positional[0];
+  return args.positional.empty() ? make_set(t, &PyFrozenSet_Type, {})
+                                 : set_from(t, &PyFrozenSet_Type, args.positional[0]);
 }
 
 // ---- list
@@ -236,7 +240,8 @@ Value* set_discard(Tracer& t, const Arguments& args) {
 
 Value* set_remove(Tracer& t, const Arguments& args) {
   only_positional(t, args, "remove", 2, 2);
-  if (!take_out(t, self_set(t, args, "remove"), args.positional[1])) raise_with(t, PyExc_KeyError, {args.positional[1]});
+  if (!take_out(t, self_set(t, args, "remove"), args.positional[1]))
+    raise_with(t, PyExc_KeyError, {args.positional[1]});
   return t.none();
 }
 
@@ -248,7 +253,8 @@ Value* set_pop(Tracer& t, const Arguments& args) {
   Value* item = set->items[0];
   if (set->order) {
     PyRef key = PyRef::steal(PySet_Pop(set->order.get()));
-    const auto at = std::find_if(set->items.begin(), set->items.end(), [&](Value* v) { return v->object.get() == key.get(); });
+    const auto at =
+        std::find_if(set->items.begin(), set->items.end(), [&](Value* v) { return v->object.get() == key.get(); });
     if (at == set->items.end()) graph_break(BreakReason::unsupported_value, "set.pop() of several items");
     item = *at;
   } else if (set->items.size() > 1) {
@@ -282,7 +288,8 @@ Value* set_difference_update(Tracer& t, const Arguments& args) {
     }
     t.for_each(args.positional[i], [&](Value* item) { take_out(t, set, item); });
     const SetOperand nothing{{}, false, PyRef::steal(PyTuple_New(0))};
-    if (set->order) call_order(t, set->order, "difference_update", {nothing});  // moves the rest where many places are free
+    if (set->order)
+      call_order(t, set->order, "difference_update", {nothing});  // moves the rest where many places are free
   }
   return t.none();
 }
@@ -314,13 +321,15 @@ Value* set_union(Tracer& t, const Arguments& args) {
 Value* set_intersection(Tracer& t, const Arguments& args) {
   SetValue* self = self_set(t, args, "intersection");
   const std::vector<SetOperand> operands = others_of(t, args);
-  return make_set(t, self->type, filtered(t, self, operands, true), call_order(t, order_of(t, self), "intersection", operands));
+  return make_set(t, self->type, filtered(t, self, operands, true),
+                  call_order(t, order_of(t, self), "intersection", operands));
 }
 
 Value* set_difference(Tracer& t, const Arguments& args) {
   SetValue* self = self_set(t, args, "difference");
   const std::vector<SetOperand> operands = others_of(t, args);
-  return make_set(t, self->type, filtered(t, self, operands, false), call_order(t, order_of(t, self), "difference", operands));
+  return make_set(t, self->type, filtered(t, self, operands, false),
+                  call_order(t, order_of(t, self), "difference", operands));
 }
 
 Value* set_symmetric_difference(Tracer& t, const Arguments& args) {

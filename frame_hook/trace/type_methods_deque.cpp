@@ -1,4 +1,5 @@
-// frame_hook/trace/type_methods_deque.cpp — collections.deque made in the trace: an instance whose payload is a list, and its maxlen.
+// frame_hook/trace/type_methods_deque.cpp — collections.deque made in the trace: an instance whose payload is a list,
+// and its maxlen.
 // A real deque has no path to its items: it breaks.
 #include <algorithm>
 
@@ -16,7 +17,9 @@ struct Deque {
 Deque self_deque(Tracer& t, const Arguments& args, const char* method) {
   Value* self = args.positional.at(0);
   ListValue* list = self->kind == ValueKind::instance && !self->object ? list_of(self) : nullptr;
-  if (!list) graph_break(BreakReason::unsupported_value, std::string("deque.") + method + "() of one that was made outside of the trace");
+  if (!list)
+    graph_break(BreakReason::unsupported_value,
+                std::string("deque.") + method + "() of one that was made outside of the trace");
   bool known = false;
   Value* limit = as<InstanceValue>(self)->find_attr(interned("maxlen"), &known);
   return {list, t.same_object(limit, t.none()) ? -1 : t.as_index(limit)};
@@ -27,7 +30,8 @@ void push(Tracer& t, const Deque& deque, Value* item, bool left) {
   t.will_mutate(deque.list);
   ++deque.list->changes;
   if (deque.limit == 0) return;
-  if (deque.limit > 0 && static_cast<int64_t>(items.size()) == deque.limit) items.erase(left ? items.end() - 1 : items.begin());
+  if (deque.limit > 0 && static_cast<int64_t>(items.size()) == deque.limit)
+    items.erase(left ? items.end() - 1 : items.begin());
   items.insert(left ? items.begin() : items.end(), item);
 }
 
@@ -59,7 +63,8 @@ Value* builtin_deque(Tracer& t, const Arguments& args) {
   PyRef type = PyRef::steal(PyObject_GetAttrString(module, "deque"));
   InstanceValue* v = make_instance(t, reinterpret_cast<PyTypeObject*>(type.get()));
   Value* limit = a[1] ? a[1] : t.none();
-  if (!t.same_object(limit, t.none()) && t.as_index(limit) < 0) t.raise_new(PyExc_ValueError, "maxlen must be non-negative");
+  if (!t.same_object(limit, t.none()) && t.as_index(limit) < 0)
+    t.raise_new(PyExc_ValueError, "maxlen must be non-negative");
   v->payload = t.list({});
   v->attrs.emplace_back(PyRef::borrow(interned("maxlen")), limit);
   if (a[0]) extend(t, Arguments{{v, a[0]}, {}}, "extend", false);
@@ -99,7 +104,8 @@ Value* deque_reverse(Tracer& t, const Arguments& args) {
 Value* deque_rotate(Tracer& t, const Arguments& args) {
   only_positional(t, args, "rotate", 1, 2);
   std::vector<Value*>& items = self_deque(t, args, "rotate").list->items;
-  const int64_t n = static_cast<int64_t>(items.size()), by = args.positional.size() == 2 ? t.as_index(args.positional[1]) : 1;
+  const int64_t n = static_cast<int64_t>(items.size()),
+                by = args.positional.size() == 2 ? t.as_index(args.positional[1]) : 1;
   if (n > 1) ++as<ListValue>(payload_of(args.positional[0]))->changes;
   if (n > 0) std::rotate(items.begin(), items.end() - ((by % n) + n) % n, items.end());
   return t.none();
@@ -109,7 +115,9 @@ Value* deque_rotate(Tracer& t, const Arguments& args) {
 
 namespace framejit::frame_hook {
 
-void deque_extend(Tracer& t, Value* deque, Value* iterable) { rows::extend(t, Arguments{{deque, iterable}, {}}, "extend", false); }
+void deque_extend(Tracer& t, Value* deque, Value* iterable) {
+  rows::extend(t, Arguments{{deque, iterable}, {}}, "extend", false);
+}
 
 bool is_deque(Value* v) {
   static PyObject* const module = PyImport_ImportModule("collections");

@@ -1,4 +1,5 @@
-// frame_hook/trace/type_methods_dict.cpp — dict(), and the methods of dict, OrderedDict, defaultdict and mappingproxy on shadows.
+// frame_hook/trace/type_methods_dict.cpp — dict(), and the methods of dict, OrderedDict, defaultdict and mappingproxy
+// on shadows.
 #include "frame_hook/trace/builtins.h"
 
 namespace framejit::frame_hook::rows {
@@ -6,10 +7,12 @@ namespace framejit::frame_hook::rows {
 namespace {
 
 DictValue* self_dict(Tracer& t, const Arguments& args, const char* method) {
-  if (args.positional.empty()) t.raise_new(PyExc_TypeError, std::string("unbound method dict.") + method + "() needs an argument");
+  if (args.positional.empty())
+    t.raise_new(PyExc_TypeError, std::string("unbound method dict.") + method + "() needs an argument");
   t.type_of(args.positional[0]);
   Value* contents = contents_of(t, args.positional[0]);
-  if (contents->kind != ValueKind::dict) graph_break(BreakReason::unsupported_value, std::string(method) + "() of " + describe(args.positional[0]));
+  if (contents->kind != ValueKind::dict)
+    graph_break(BreakReason::unsupported_value, std::string(method) + "() of " + describe(args.positional[0]));
   return as<DictValue>(contents);
 }
 
@@ -21,7 +24,8 @@ Value* view_of(Tracer& t, const Arguments& args, ViewValue::What what, const cha
 }  // namespace
 
 Value* builtin_dict(Tracer& t, const Arguments& args) {
-  if (args.positional.size() > 1) t.raise_new(PyExc_TypeError, "dict expected at most 1 argument, got " + std::to_string(args.positional.size()));
+  if (args.positional.size() > 1)
+    t.raise_new(PyExc_TypeError, "dict expected at most 1 argument, got " + std::to_string(args.positional.size()));
   DictValue* made = t.dict();
   if (!args.positional.empty()) dict_update(t, made, args.positional[0]);
   for (const auto& [name, v] : args.keywords) t.dict_set(made, t.constant_value(name), v);
@@ -89,7 +93,8 @@ Value* dict_setdefault(Tracer& t, const Arguments& args) {
 
 // Overrides of __setitem__ are not asked; OrderedDict's update does ask them.
 Value* dict_update_row(Tracer& t, const Arguments& args) {
-  if (args.positional.empty() || args.positional.size() > 2) t.raise_new(PyExc_TypeError, "update expected at most 1 argument");
+  if (args.positional.empty() || args.positional.size() > 2)
+    t.raise_new(PyExc_TypeError, "update expected at most 1 argument");
   DictValue* dict = self_dict(t, args, "update");
   Value* self = args.positional[0];
   const bool asks = self->kind == ValueKind::instance && PyType_IsSubtype(self->type, &PyODict_Type);
@@ -122,13 +127,16 @@ Value* dict_clear(Tracer& t, const Arguments& args) {
 Value* dict_copy(Tracer& t, const Arguments& args) {
   only_positional(t, args, "copy", 1, 1);
   Value* self = args.positional[0];
-  if (self->type == &PyDictProxy_Type && shows_ordered_dict(self)) graph_break(BreakReason::unsupported_value, "copy() of a mappingproxy of an OrderedDict");
+  if (self->type == &PyDictProxy_Type && shows_ordered_dict(self))
+    graph_break(BreakReason::unsupported_value, "copy() of a mappingproxy of an OrderedDict");
   DictValue* made = t.dict();
   dict_update(t, made, self_dict(t, args, "copy"));
-  if (self->kind != ValueKind::instance || self->type == &PyDictProxy_Type || builtin_base(self->type) == &PyDict_Type) return made;
+  if (self->kind != ValueKind::instance || self->type == &PyDictProxy_Type || builtin_base(self->type) == &PyDict_Type)
+    return made;
   InstanceValue* same_class = make_instance(t, self->type);
   same_class->payload = made;
-  if (Value* factory = t.find_attribute(self, interned("default_factory"))) same_class->attrs.emplace_back(PyRef::borrow(interned("default_factory")), factory);
+  if (Value* factory = t.find_attribute(self, interned("default_factory")))
+    same_class->attrs.emplace_back(PyRef::borrow(interned("default_factory")), factory);
   return same_class;
 }
 

@@ -28,7 +28,9 @@ bool has_slots(PyTypeObject* type) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
     auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
     PyObject* slots = base == &PyBaseObject_Type ? nullptr : _PyType_Lookup(base, interned("__slots__"));
-    if (slots && !(PyTuple_Check(slots) && PyTuple_GET_SIZE(slots) == 0) && !(PyList_Check(slots) && PyList_GET_SIZE(slots) == 0)) return true;
+    if (slots && !(PyTuple_Check(slots) && PyTuple_GET_SIZE(slots) == 0) &&
+        !(PyList_Check(slots) && PyList_GET_SIZE(slots) == 0))
+      return true;
   }
   return false;
 }
@@ -36,7 +38,8 @@ bool has_slots(PyTypeObject* type) {
 // State of an instance without slots of its own: its dict, or None when there is nothing in it.
 Value* default_state(Tracer& t, Value* self) {
   if (self->kind != ValueKind::instance) return t.none();
-  if (has_slots(self->type)) graph_break(BreakReason::unsupported_value, std::string("a copy of an object with slots: ") + self->type->tp_name);
+  if (has_slots(self->type))
+    graph_break(BreakReason::unsupported_value, std::string("a copy of an object with slots: ") + self->type->tp_name);
   if (!has_own_dict(t, self)) return t.none();
   auto* instance = as<InstanceValue>(self);
   return own_names(t, instance).empty() ? t.none() : static_cast<Value*>(instance_dict(t, instance));
@@ -49,7 +52,9 @@ Value* new_arguments(Tracer& t, Value* self) {
   }
   if (Value* method = python_special(t, self, "__getnewargs__")) {
     Value* arguments = t.call(method, {});
-    if (!tuple_of(arguments)) t.raise_new(PyExc_TypeError, std::string("__getnewargs__ should return a tuple, not '") + t.type_of(arguments)->tp_name + "'");
+    if (!tuple_of(arguments))
+      t.raise_new(PyExc_TypeError,
+                  std::string("__getnewargs__ should return a tuple, not '") + t.type_of(arguments)->tp_name + "'");
     return arguments;
   }
   Value* payload = payload_of(self);
@@ -77,7 +82,9 @@ Value* object_reduce_ex(Tracer& t, const Arguments& args) {
   return t.tuple({t.constant_value(copyreg_function("__newobj__")), t.tuple(std::move(made)), state, items, pairs});
 }
 
-Value* object_reduce(Tracer&, const Arguments& args) { graph_break(BreakReason::unsupported_value, "__reduce__ of " + describe(args.positional[0])); }
+Value* object_reduce(Tracer&, const Arguments& args) {
+  graph_break(BreakReason::unsupported_value, "__reduce__ of " + describe(args.positional[0]));
+}
 
 Value* object_getstate(Tracer& t, const Arguments& args) {
   only_positional(t, args, "__getstate__", 1, 1);
@@ -87,7 +94,8 @@ Value* object_getstate(Tracer& t, const Arguments& args) {
 Value* object_format(Tracer& t, const Arguments& args) {
   only_positional(t, args, "__format__", 2, 2);
   if (!plain_text(t, args.positional[1], "format spec").empty())
-    t.raise_new(PyExc_TypeError, std::string("unsupported format string passed to ") + t.type_of(args.positional[0])->tp_name + ".__format__");
+    t.raise_new(PyExc_TypeError, std::string("unsupported format string passed to ") +
+                                     t.type_of(args.positional[0])->tp_name + ".__format__");
   return t.to_string(args.positional[0]);
 }
 
@@ -143,7 +151,9 @@ Value* generator_throw(Tracer& t, const Arguments& args) {
   if (real_type(exception)) {
     Value* value = args.positional.size() > 2 ? args.positional[2] : nullptr;
     const bool given = !is_none(t, value);
-    exception = given && value->kind == ValueKind::instance ? value : given ? t.call(exception, {value}) : t.call(exception, {});
+    exception = given && value->kind == ValueKind::instance ? value
+                : given                                     ? t.call(exception, {value})
+                                                            : t.call(exception, {});
   }
   auto* const base = reinterpret_cast<PyTypeObject*>(PyExc_BaseException);
   if (exception->kind != ValueKind::instance || !PyType_IsSubtype(t.type_of(exception), base))
@@ -165,7 +175,9 @@ Value* generator_close(Tracer& t, const Arguments& args) {
   try {
     yielded = t.resume_generator(generator, nullptr, call_exception(t, PyExc_GeneratorExit, {}));
   } catch (const SymbolicRaise& raised) {
-    if (!t.exception_matches(raised.exception, PyExc_GeneratorExit) && !t.exception_matches(raised.exception, PyExc_StopIteration)) throw;
+    if (!t.exception_matches(raised.exception, PyExc_GeneratorExit) &&
+        !t.exception_matches(raised.exception, PyExc_StopIteration))
+      throw;
   }
   if (yielded) t.raise_new(PyExc_RuntimeError, "generator ignored GeneratorExit");
 #if PY_VERSION_HEX >= 0x030D0000

@@ -1,5 +1,6 @@
-// frame_hook/trace/type_methods_slots.cpp — slot wrappers of builtin classes, called as methods: super().__setattr__(...),
-// dict.__getitem__(self, key), function.__get__(...). They act on the shadow and never look at overrides.
+// frame_hook/trace/type_methods_slots.cpp — slot wrappers of builtin classes, called as methods:
+// super().__setattr__(...), dict.__getitem__(self, key), function.__get__(...). They act on the shadow and never look
+// at overrides.
 #include "frame_hook/trace/builtins.h"
 
 namespace framejit::frame_hook {
@@ -11,7 +12,8 @@ using Slot = Value* (*)(Tracer& t, PyTypeObject* owner, const Arguments& args);
 PyObject* name_argument(Tracer& t, const Arguments& args) {
   only_positional(t, args, "attribute access", 2, 3);
   Value* name = payload_of(args.positional[1]);
-  if (name->kind != ValueKind::object || !PyUnicode_CheckExact(name->object.get())) t.raise_new(PyExc_TypeError, "attribute name must be string");
+  if (name->kind != ValueKind::object || !PyUnicode_CheckExact(name->object.get()))
+    t.raise_new(PyExc_TypeError, "attribute name must be string");
   return interned(text_of(t.constant(name)));
 }
 
@@ -20,18 +22,24 @@ Value* not_implemented(Tracer& t) { return t.constant_value(Py_NotImplemented); 
 // BaseException.__init__() takes no keywords; those of its subclasses that take some keep them as members.
 void init_exception(Tracer& t, PyTypeObject* owner, Value* self, const Arguments& rest) {
   auto is_class = [&](PyObject* of) { return PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(of)); };
-  const bool imports = is_class(PyExc_ImportError), named = imports || is_class(PyExc_NameError) || is_class(PyExc_AttributeError);
-  if (!rest.keywords.empty() && !named) t.raise_new(PyExc_TypeError, std::string(t.type_of(self)->tp_name) + "() takes no keyword arguments");
+  const bool imports = is_class(PyExc_ImportError),
+             named = imports || is_class(PyExc_NameError) || is_class(PyExc_AttributeError);
+  if (!rest.keywords.empty() && !named)
+    t.raise_new(PyExc_TypeError, std::string(t.type_of(self)->tp_name) + "() takes no keyword arguments");
   for (const auto& [name, v] : rest.keywords) {
     const std::string_view text = text_of(name);
-    if (text == "name" || (imports && (text == "path" || text == "name_from")) || (text == "obj" && is_class(PyExc_AttributeError))) continue;
-    t.raise_new(PyExc_TypeError, "'" + std::string(text) + "' is an invalid keyword argument for " + owner->tp_name + "()");
+    if (text == "name" || (imports && (text == "path" || text == "name_from")) ||
+        (text == "obj" && is_class(PyExc_AttributeError)))
+      continue;
+    t.raise_new(PyExc_TypeError,
+                "'" + std::string(text) + "' is an invalid keyword argument for " + owner->tp_name + "()");
   }
   if (self->kind != ValueKind::instance) graph_break(BreakReason::unsupported_value, "__init__() of " + describe(self));
   if (self->object) graph_break(BreakReason::unsupported_value, "__init__() of an exception that is there");
   // A class of OSError with a __new__ of its own has its arguments from there.
   const auto* os_error = reinterpret_cast<PyTypeObject*>(PyExc_OSError);
-  if (is_class(PyExc_OSError) && (self->type->tp_init == os_error->tp_init || self->type->tp_new != os_error->tp_new)) return;
+  if (is_class(PyExc_OSError) && (self->type->tp_init == os_error->tp_init || self->type->tp_new != os_error->tp_new))
+    return;
   as<InstanceValue>(self)->payload = t.tuple(rest.positional);
   for (const auto& [name, v] : rest.keywords) t.set_attribute(self, name, v);
 }
@@ -39,18 +47,23 @@ void init_exception(Tracer& t, PyTypeObject* owner, Value* self, const Arguments
 // object.__init__() takes no arguments where the class has no __new__ of its own, or has an __init__.
 void init_object(Tracer& t, PyTypeObject* type, const Arguments& rest) {
   if (rest.positional.empty() && rest.keywords.empty()) return;
-  if (type->tp_init != PyBaseObject_Type.tp_init) t.raise_new(PyExc_TypeError, "object.__init__() takes exactly one argument (the instance to initialize)");
-  if (type->tp_new == PyBaseObject_Type.tp_new) t.raise_new(PyExc_TypeError, std::string(type->tp_name) + ".__init__() takes exactly one argument (the instance to initialize)");
+  if (type->tp_init != PyBaseObject_Type.tp_init)
+    t.raise_new(PyExc_TypeError, "object.__init__() takes exactly one argument (the instance to initialize)");
+  if (type->tp_new == PyBaseObject_Type.tp_new)
+    t.raise_new(PyExc_TypeError,
+                std::string(type->tp_name) + ".__init__() takes exactly one argument (the instance to initialize)");
 }
 
 Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   Value* self = args.positional[0];
   Arguments rest{{args.positional.begin() + 1, args.positional.end()}, args.keywords};
-  if (PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) return init_exception(t, owner, self, rest), t.none();
+  if (PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
+    return init_exception(t, owner, self, rest), t.none();
   if (owner == &PyBaseObject_Type) return init_object(t, t.type_of(self), rest), t.none();
   if (std::string_view(owner->tp_name) == "collections.defaultdict") {
     if (!rest.positional.empty()) {
-      if (!is_none(t, rest.positional[0]) && !t.type_of(rest.positional[0])->tp_call) t.raise_new(PyExc_TypeError, "first argument must be callable or None");
+      if (!is_none(t, rest.positional[0]) && !t.type_of(rest.positional[0])->tp_call)
+        t.raise_new(PyExc_TypeError, "first argument must be callable or None");
       as<InstanceValue>(self)->attrs.emplace_back(PyRef::borrow(interned("default_factory")), rest.positional[0]);
       rest.positional.erase(rest.positional.begin());
     }
@@ -83,9 +96,12 @@ Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
 Value* slot_getattribute(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   PyObject* name = name_argument(t, args);
   Value* self = args.positional[0];
-  Value* found = owner == &PyType_Type ? type_attribute(t, self, name) : owner == &PyBaseObject_Type ? generic_attribute(t, self, name) : attribute_or_null(t, self, name);
+  Value* found = owner == &PyType_Type         ? type_attribute(t, self, name)
+                 : owner == &PyBaseObject_Type ? generic_attribute(t, self, name)
+                                               : attribute_or_null(t, self, name);
   if (found) return found;
-  t.raise_new(PyExc_AttributeError, std::string("'") + self->type->tp_name + "' object has no attribute '" + text_of(name) + "'");
+  t.raise_new(PyExc_AttributeError,
+              std::string("'") + self->type->tp_name + "' object has no attribute '" + text_of(name) + "'");
 }
 
 Value* slot_setattr(Tracer& t, PyTypeObject*, const Arguments& args) {
@@ -128,9 +144,13 @@ Value* slot_iter(Tracer& t, PyTypeObject*, const Arguments& args) {
   return raw_iterate(t, args.positional[0]);
 }
 
-Value* slot_next(Tracer& t, PyTypeObject*, const Arguments& args) { return rows::builtin_next(t, Arguments{{args.positional[0]}, {}}); }
+Value* slot_next(Tracer& t, PyTypeObject*, const Arguments& args) {
+  return rows::builtin_next(t, Arguments{{args.positional[0]}, {}});
+}
 
-Value* slot_reversed(Tracer& t, PyTypeObject*, const Arguments& args) { return rows::builtin_reversed(t, Arguments{{payload_of(args.positional[0])}, {}}); }
+Value* slot_reversed(Tracer& t, PyTypeObject*, const Arguments& args) {
+  return rows::builtin_reversed(t, Arguments{{payload_of(args.positional[0])}, {}});
+}
 
 Value* slot_contains(Tracer& t, PyTypeObject*, const Arguments& args) {
   only_positional(t, args, "__contains__", 2, 2);
@@ -140,11 +160,13 @@ Value* slot_contains(Tracer& t, PyTypeObject*, const Arguments& args) {
 // A slot called by name answers NotImplemented where an operator would ask the other operand.
 Value* equality_slot(Tracer& t, PyTypeObject* owner, Value* a, Value* b, int op) {
   Value *left = payload_of(a), *right = payload_of(b);
-  if (left->kind == ValueKind::object && right->kind == ValueKind::object && t.is_constant(left) && t.is_constant(right) && owner->tp_richcompare)
+  if (left->kind == ValueKind::object && right->kind == ValueKind::object && t.is_constant(left) &&
+      t.is_constant(right) && owner->tp_richcompare)
     return t.constant_steal(owner->tp_richcompare(t.constant(left), t.constant(right), op));
   const bool sets = set_of(left) && set_of(right);
   if (left->kind != right->kind || (left->type != right->type && !sets))
-    graph_break(BreakReason::unsupported_value, std::string(owner->tp_name) + ".__eq__() of " + describe(a) + " and " + describe(b));
+    graph_break(BreakReason::unsupported_value,
+                std::string(owner->tp_name) + ".__eq__() of " + describe(a) + " and " + describe(b));
   const auto equal = raw_equal(t, a, b);
   return equal ? t.boolean(*equal == (op == Py_EQ)) : not_implemented(t);
 }
@@ -167,7 +189,8 @@ Value* slot_ne(Tracer& t, PyTypeObject* owner, const Arguments& args) {
 
 Value* slot_hash(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   Value* self = owner == &PyBaseObject_Type ? args.positional[0] : without_symbols(t, args.positional[0]);
-  if (owner == &PyBaseObject_Type || !t.is_constant(self)) graph_break(BreakReason::unsupported_value, "the hash of " + describe(self));
+  if (owner == &PyBaseObject_Type || !t.is_constant(self))
+    graph_break(BreakReason::unsupported_value, "the hash of " + describe(self));
   const Py_hash_t h = PyObject_Hash(t.constant(self));
   if (h == -1 && PyErr_Occurred()) t.raise_pending();
   return t.integer(h);
@@ -182,8 +205,10 @@ Value* slot_str(Tracer& t, PyTypeObject* owner, const Arguments& args) {
 
 Value* slot_repr(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   Value* self = args.positional[0];
-  if (owner == &PyBaseObject_Type) graph_break(BreakReason::unsupported_value, "the address in the repr of " + describe(self));
-  return t.to_repr(PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) ? self : payload_of(self));
+  if (owner == &PyBaseObject_Type)
+    graph_break(BreakReason::unsupported_value, "the address in the repr of " + describe(self));
+  return t.to_repr(PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) ? self
+                                                                                                 : payload_of(self));
 }
 
 Value* slot_call(Tracer& t, PyTypeObject* owner, const Arguments& args) {
@@ -198,32 +223,49 @@ Value* slot_get(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   only_positional(t, args, "__get__", 2, 3);
   Value *self = args.positional[0], *object = args.positional[1];
   const bool unbound = is_none(t, object);
-  if (unbound && (args.positional.size() == 2 || is_none(t, args.positional[2]))) t.raise_new(PyExc_TypeError, "__get__(None, None) is invalid");
+  if (unbound && (args.positional.size() == 2 || is_none(t, args.positional[2])))
+    t.raise_new(PyExc_TypeError, "__get__(None, None) is invalid");
   if (owner == &PyFunction_Type) return unbound ? self : make_method(t, self, object);
   if (!self->object) return nullptr;
   t.guard_identity(self);
-  return bind(t, Found{self->object.get(), source_of(t, self)}, unbound ? nullptr : object, unbound ? nullptr : t.type_of(object),
-              args.positional.size() == 3 ? args.positional[2] : nullptr);
+  return bind(t, Found{self->object.get(), source_of(t, self)}, unbound ? nullptr : object,
+              unbound ? nullptr : t.type_of(object), args.positional.size() == 3 ? args.positional[2] : nullptr);
 }
 
 const std::unordered_map<std::string_view, Slot>& slots() {
-  static const auto* const table = new std::unordered_map<std::string_view, Slot>{
-      {"__init__", slot_init},         {"__getattribute__", slot_getattribute}, {"__setattr__", slot_setattr}, {"__delattr__", slot_delattr},
-      {"__getitem__", slot_getitem},   {"__setitem__", slot_setitem},           {"__delitem__", slot_delitem}, {"__len__", slot_len},
-      {"__iter__", slot_iter},         {"__next__", slot_next},                 {"__reversed__", slot_reversed}, {"__contains__", slot_contains},
-      {"__eq__", slot_eq},             {"__ne__", slot_ne},                     {"__hash__", slot_hash},       {"__str__", slot_str},
-      {"__repr__", slot_repr},         {"__call__", slot_call},                 {"__get__", slot_get}};
+  static const auto* const table =
+      new std::unordered_map<std::string_view, Slot>{{"__init__", slot_init},
+                                                     {"__getattribute__", slot_getattribute},
+                                                     {"__setattr__", slot_setattr},
+                                                     {"__delattr__", slot_delattr},
+                                                     {"__getitem__", slot_getitem},
+                                                     {"__setitem__", slot_setitem},
+                                                     {"__delitem__", slot_delitem},
+                                                     {"__len__", slot_len},
+                                                     {"__iter__", slot_iter},
+                                                     {"__next__", slot_next},
+                                                     {"__reversed__", slot_reversed},
+                                                     {"__contains__", slot_contains},
+                                                     {"__eq__", slot_eq},
+                                                     {"__ne__", slot_ne},
+                                                     {"__hash__", slot_hash},
+                                                     {"__str__", slot_str},
+                                                     {"__repr__", slot_repr},
+                                                     {"__call__", slot_call},
+                                                     {"__get__", slot_get}};
   return *table;
 }
 
 // Binary operators and comparisons on what the instances hold.
 Value* operator_slot(Tracer& t, PyTypeObject* owner, std::string_view name, const Arguments& args) {
-  static constexpr std::string_view kOperators[] = {"add", "and", "floordiv", "lshift", "matmul", "mul", "mod", "or", "pow", "rshift", "sub", "truediv", "xor"};
+  static constexpr std::string_view kOperators[] = {"add", "and", "floordiv", "lshift", "matmul",  "mul", "mod",
+                                                    "or",  "pow", "rshift",   "sub",    "truediv", "xor"};
   static constexpr std::string_view kComparisons[] = {"__lt__", "__le__", "", "", "__gt__", "__ge__"};
   if (args.positional.size() != 2 || name.size() < 6) return nullptr;
   Value *a = payload_of(args.positional[0]), *b = payload_of(args.positional[1]);
   if (is_plain(t, a) && is_plain(t, b))  // NotImplemented is an answer
-    if (PyObject* slot = _PyType_Lookup(owner, interned(std::string(name)))) return run_plain(t, slot, Arguments{{a, b}, {}});
+    if (PyObject* slot = _PyType_Lookup(owner, interned(std::string(name))))
+      return run_plain(t, slot, Arguments{{a, b}, {}});
   if (owner != a->type) refuse_unknown_arithmetic(args.positional[0], std::string(name).c_str());
   for (int op : {Py_LT, Py_LE, Py_GT, Py_GE})
     if (name == kComparisons[op]) return t.compare(op, a, b);
@@ -244,7 +286,8 @@ Value* operator_slot(Tracer& t, PyTypeObject* owner, std::string_view name, cons
 }  // namespace
 
 Value* call_slot(Tracer& t, PyTypeObject* owner, std::string_view name, const Arguments& args) {
-  if (args.positional.empty() || name.substr(0, 2) != "__" || args.positional[0]->kind == ValueKind::tensor) return nullptr;
+  if (args.positional.empty() || name.substr(0, 2) != "__" || args.positional[0]->kind == ValueKind::tensor)
+    return nullptr;
   t.type_of(args.positional[0]);
   if (auto it = slots().find(name); it != slots().end()) return it->second(t, owner, args);
   return operator_slot(t, owner, name, args);

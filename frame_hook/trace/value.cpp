@@ -1,4 +1,5 @@
-// frame_hook/trace/value.cpp — small facts about traced values that all of the object protocol uses. None of them runs Python code.
+// frame_hook/trace/value.cpp — small facts about traced values that all of the object protocol uses. None of them runs
+// Python code.
 #include "frame_hook/trace/value.h"
 
 #include <array>
@@ -26,7 +27,8 @@ void ValueArena::clear() {
 void* ValueArena::allocate(size_t size) {
   constexpr size_t kAlign = alignof(std::max_align_t);
   size = (size + kAlign - 1) / kAlign * kAlign;
-  if (chunks_.empty() || chunks_.back().used + size > kChunk) chunks_.push_back({std::make_unique_for_overwrite<std::byte[]>(kChunk), 0});
+  if (chunks_.empty() || chunks_.back().used + size > kChunk)
+    chunks_.push_back({std::make_unique_for_overwrite<std::byte[]>(kChunk), 0});
   Chunk& chunk = chunks_.back();
   return chunk.data.get() + std::exchange(chunk.used, chunk.used + size);
 }
@@ -71,7 +73,8 @@ const char* text_of(PyObject* str) {
 
 std::string describe(Value* v) {
   if (!v) return "nothing";
-  if (v->object && PyType_Check(v->object.get())) return std::string("class ") + reinterpret_cast<PyTypeObject*>(v->object.get())->tp_name;
+  if (v->object && PyType_Check(v->object.get()))
+    return std::string("class ") + reinterpret_cast<PyTypeObject*>(v->object.get())->tp_name;
   if (v->kind == ValueKind::function) {
     PyCodeObject* code = as<FunctionValue>(v)->code;
     return std::string("function ") + (code ? text_of(code->co_qualname) : "?");
@@ -111,9 +114,11 @@ Value* contents_of(Tracer& t, Value* v) {
   PyObject* mapping = nullptr;
   PyDictProxy_Type.tp_traverse(v->object.get(), keep_first, &mapping);
   if (!mapping || !(PyDict_CheckExact(mapping) || PyODict_CheckExact(mapping)))
-    graph_break(BreakReason::unsupported_value, std::string("a mappingproxy of ") + (mapping ? Py_TYPE(mapping)->tp_name : "nothing"));
+    graph_break(BreakReason::unsupported_value,
+                std::string("a mappingproxy of ") + (mapping ? Py_TYPE(mapping)->tp_name : "nothing"));
   t.guard_identity(v);
-  return payload_of(t.wrap(mapping, t.guards().sources.add(guards::SourceKind::constant, guards::kNoSource, 0, mapping)));
+  return payload_of(
+      t.wrap(mapping, t.guards().sources.add(guards::SourceKind::constant, guards::kNoSource, 0, mapping)));
 }
 
 bool shows_ordered_dict(Value* v) {
@@ -136,8 +141,9 @@ std::vector<PyRef> set_items(PyObject* set) {
 
 bool is_plain(PyObject* o) {
   PyTypeObject* type = Py_TYPE(o);
-  if (type == &PyUnicode_Type || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type || type == &PyBytes_Type ||
-      type == &PyComplex_Type || type == &PyRange_Type || o == Py_None || o == Py_Ellipsis || o == Py_NotImplemented)
+  if (type == &PyUnicode_Type || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type ||
+      type == &PyBytes_Type || type == &PyComplex_Type || type == &PyRange_Type || o == Py_None || o == Py_Ellipsis ||
+      o == Py_NotImplemented)
     return true;
   if (is_numpy_scalar(o)) return true;
   if (type == &PyTuple_Type) {
@@ -252,9 +258,12 @@ PyTypeObject* method_wrapper_type() {
 }
 
 MethodValue* make_method(Tracer& t, Value* function, Value* self) {
-  PyTypeObject* const of = function->kind == ValueKind::object && function->object ? Py_TYPE(function->object.get()) : nullptr;
+  PyTypeObject* const of =
+      function->kind == ValueKind::object && function->object ? Py_TYPE(function->object.get()) : nullptr;
   const bool in_c = of == &PyMethodDescr_Type || of == &PyClassMethodDescr_Type;
-  auto* m = t.make<MethodValue>(ValueKind::method, of == &PyWrapperDescr_Type ? method_wrapper_type() : in_c ? &PyCFunction_Type : &PyMethod_Type);
+  auto* m = t.make<MethodValue>(ValueKind::method, of == &PyWrapperDescr_Type ? method_wrapper_type()
+                                                   : in_c                     ? &PyCFunction_Type
+                                                                              : &PyMethod_Type);
   m->function = function;
   m->self = self;
   return m;
@@ -264,13 +273,16 @@ void load_method(Tracer& t, MethodValue* m) {
   if (m->function) return;
   t.type_of(m);
   auto& sources = t.guards().sources;
-  m->function = t.wrap(PyMethod_GET_FUNCTION(m->object.get()), sources.add(guards::SourceKind::method_function, m->source));
+  m->function =
+      t.wrap(PyMethod_GET_FUNCTION(m->object.get()), sources.add(guards::SourceKind::method_function, m->source));
   m->self = t.wrap(PyMethod_GET_SELF(m->object.get()), sources.add(guards::SourceKind::method_self, m->source));
 }
 
 // A finaliser runs at the moment the last reference goes, which a trace does not know.
 InstanceValue* make_instance(Tracer& t, PyTypeObject* type) {
-  if (_PyType_Lookup(type, interned("__del__"))) graph_break(BreakReason::unsupported_value, std::string("an object of class ") + type->tp_name + ", which has a __del__,");
+  if (_PyType_Lookup(type, interned("__del__")))
+    graph_break(BreakReason::unsupported_value,
+                std::string("an object of class ") + type->tp_name + ", which has a __del__,");
   return t.make<InstanceValue>(ValueKind::instance, type);
 }
 

@@ -1,12 +1,14 @@
 // frame_hook/trace/value.h — what the tracer computes with.
 //
-// Concrete first: a value carries the real object that it stands for, where one exists (`object`), and where it came from
-// (`source`). What the trace makes has neither until a recipe rebuilds it. Values are owned by their Trace and addressed by plain
-// pointers; equal pointers are equal identity: one real mutable object has one Value in a trace (Tracer::wrap).
+// Concrete first: a value carries the real object that it stands for, where one exists (`object`), and where it came
+// from (`source`). What the trace makes has neither until a recipe rebuilds it. Values are owned by their Trace and
+// addressed by plain pointers; equal pointers are equal identity: one real mutable object has one Value in a trace
+// (Tracer::wrap).
 //
-// Laziness: a value with a source has no guard yet. Whoever uses its type asks Tracer::type_of, whoever uses its value asks
-// Tracer::constant: these add the guards. Real lists, dicts, tuples and instances are read item by item through their sources;
-// a write first loads a container fully (its length or keys guarded) and from then on works on the shadow.
+// Laziness: a value with a source has no guard yet. Whoever uses its type asks Tracer::type_of, whoever uses its value
+// asks Tracer::constant: these add the guards. Real lists, dicts, tuples and instances are read item by item through
+// their sources; a write first loads a container fully (its length or keys guarded) and from then on works on the
+// shadow.
 #pragma once
 
 #include <Python.h>
@@ -37,7 +39,8 @@ struct SymbolicFrame;
 struct Value {
   ValueKind kind = ValueKind::null;
   bool type_guarded = false;     // its type_is guard exists, or none is needed (no source)
-  bool type_is_fixed = false;    // its type_is guard exists: what is reached through type(source) is reached through the type
+  bool type_is_fixed =
+      false;    // its type_is guard exists: what is reached through type(source) is reached through the type
   bool value_guarded = false;    // its equals / is guard exists, or none is needed: the value is known
   bool identity_guarded = false; // its is guard exists, or none is needed: which object it is, is known
   bool mutated = false;          // differs from `object` now, or was written: replayed at the commit point
@@ -63,7 +66,8 @@ struct TupleValue : Value {
 };
 struct ListValue : Value {
   std::vector<Value*> items;
-  bool loaded = false;           // items has the right length (guarded for a real list); before, it holds what was appended alone
+  bool loaded =
+      false;  // items has the right length (guarded for a real list); before, it holds what was appended alone
   bool being_sorted = false;     // list.sort() runs: the list looks empty, and must not be written
   uint32_t changes = 0;          // of a deque: how often it was changed, for its iterators
 };
@@ -97,11 +101,12 @@ struct DictValue : Value {
   std::vector<DictEntry> entries;            // when loaded; deleted entries are erased
   bool loaded = false;                       // all keys known (keys guarded for a real dict)
   DictReads read;                            // items read one by one before loading
-  bool is_globals = false;                   // never loaded for a write: entries are the written keys alone, replayed key by key
+  bool is_globals = false;  // never loaded for a write: entries are the written keys alone, replayed key by key
   uint32_t removals = 0;                     // how often something was taken out
   guards::LineId keys_line = guards::kNoLine;  // of the user, that caused the loading
-  std::vector<DictValue*> order_from;        // real dicts whose order `entries` follow, and that are not guarded to be in it
-  InstanceValue* owner = nullptr;            // this is the __dict__ of a traced instance: its attributes, not `entries`, are the truth
+  std::vector<DictValue*> order_from;  // real dicts whose order `entries` follow, and that are not guarded to be in it
+  InstanceValue* owner =
+      nullptr;  // this is the __dict__ of a traced instance: its attributes, not `entries`, are the truth
 };
 struct SetValue : Value {
   std::vector<Value*> items;     // in insertion order, unique
@@ -132,20 +137,45 @@ struct MethodValue : Value { Value* function; Value* self; };
 // attrs: attributes written or deleted (null) in the trace, then the object's own through its source.
 struct InstanceValue : Value {
   std::vector<std::pair<PyRef, Value*>> attrs;  // names interned
-  PointerMap<PyObject, std::pair<PyRef, Value*>> read;  // own attributes of `object` read so far, names interned; null: guarded to be absent
+  PointerMap<PyObject, std::pair<PyRef, Value*>>
+      read;  // own attributes of `object` read so far, names interned; null: guarded to be absent
   DictValue* dict = nullptr;     // the value of __dict__, once the trace asked for it (its `owner` is this)
-  Value* payload = nullptr;      // what a subclass of dict, list, tuple, set, int, str, ... holds, as a Value of the builtin kind
+  Value* payload =
+      nullptr;  // what a subclass of dict, list, tuple, set, int, str, ... holds, as a Value of the builtin kind
   Value* find_attr(PyObject* name, bool* known) const;
 };
 
 // next(): the next item or null at the end; may raise. state describes it for recipes (kind, operands, position).
-// A real one (`object`) of CPython's own types stays as it is until the exit, which takes from it what the trace took. `real`: one
-// with items, position counts those taken. zip, map and filter have no state but their parts; of enumerate, operands[1] is the index
-// and step counts the items taken.
+// A real one (`object`) of CPython's own types stays as it is until the exit, which takes from it what the trace took.
+// `real`: one with items, position counts those taken. zip, map and filter have no state but their parts; of enumerate,
+// operands[1] is the index and step counts the items taken.
 struct IteratorValue : Value {
-  enum class Over : uint8_t { sequence, reversed, range, zip, enumerate, map, filter, dict_view, callable, chain, islice, deque,
-                              get_item, text, repeat, count, snapshot, zip_longest, accumulate, starmap, takewhile, dropwhile,
-                              pairwise, real } over;
+  enum class Over : uint8_t {
+    sequence,
+    reversed,
+    range,
+    zip,
+    enumerate,
+    map,
+    filter,
+    dict_view,
+    callable,
+    chain,
+    islice,
+    deque,
+    get_item,
+    text,
+    repeat,
+    count,
+    snapshot,
+    zip_longest,
+    accumulate,
+    starmap,
+    takewhile,
+    dropwhile,
+    pairwise,
+    real
+  } over;
   std::vector<Value*> operands;
   int64_t position = 0;
   int64_t step = 1, stop = 0;    // range
@@ -166,7 +196,8 @@ struct IdentityValue : Value {   // type int; equal when `of` are the same objec
 struct ArrayValue : Value {
   PyRef array;
   ArrayValue* root = nullptr;
-  bool is_shared = false;        // of a root: a tensor has its memory too, so that it is neither written any more nor leaves the trace
+  bool is_shared =
+      false;  // of a root: a tensor has its memory too, so that it is neither written any more nor leaves the trace
   uint64_t shared_at = 0;        // the step to stop before when it would
 };
 struct SuperValue : Value { Value* start_type; Value* self; Value* self_type; };

@@ -1,7 +1,8 @@
 // frame_hook/trace/weak_references.cpp — weakref.ref: made of a real object, and called.
 //
-// A reference is asked anew in each call, and what it gives is guarded like anything that is read. In the trace everything that was
-// read lives on, in plain Python it dies with its last owner: a reference whose object the trace may have let go of breaks.
+// A reference is asked anew in each call, and what it gives is guarded like anything that is read. In the trace
+// everything that was read lives on, in plain Python it dies with its last owner: a reference whose object the trace
+// may have let go of breaks.
 #include "frame_hook/trace/builtins.h"
 #include "guards/weak_objects.h"
 
@@ -25,7 +26,8 @@ bool Tracer::still_leads_to(const Value* v) const {
     if (source.kind == SourceKind::dict_item && trace_.guards.sources[source.base].kind == SourceKind::instance_dict) {
       const Value* instance = wrapped_at(trace_.guards.sources[source.base].base);
       bool written = false;
-      if (instance && instance->kind == ValueKind::instance) static_cast<const InstanceValue*>(instance)->find_attr(source.key.get(), &written);
+      if (instance && instance->kind == ValueKind::instance)
+        static_cast<const InstanceValue*>(instance)->find_attr(source.key.get(), &written);
       if (written) return false;
     } else if (owner && owner->mutated) {
       return false;
@@ -39,13 +41,17 @@ Value* Tracer::referent_of(Value* reference) {
   const guards::SourceId source = trace_.guards.sources.add(SourceKind::referent, reference->source);
   if (!object) return wrap(Py_None, source);
   Value** known = by_object_.find(object);
-  const bool lives = known && (*known)->source != guards::kNoSource ? still_leads_to(*known) : writes_ == 0 && !dropped_real_;
-  if (!lives) graph_break(BreakReason::unsupported_value, "a weak reference to an object that the traced code may have let go of");
+  const bool lives =
+      known && (*known)->source != guards::kNoSource ? still_leads_to(*known) : writes_ == 0 && !dropped_real_;
+  if (!lives)
+    graph_break(BreakReason::unsupported_value,
+                "a weak reference to an object that the traced code may have let go of");
   return wrap(object, source);
 }
 
 Value* call_weak_reference(Tracer& t, Value* v, const Arguments& args) {
-  if (!args.positional.empty() || !args.keywords.empty()) graph_break(BreakReason::unknown_callable, "a weak reference with arguments");
+  if (!args.positional.empty() || !args.keywords.empty())
+    graph_break(BreakReason::unknown_callable, "a weak reference with arguments");
   t.type_of(v);
   return t.referent_of(v);
 }
@@ -53,9 +59,11 @@ Value* call_weak_reference(Tracer& t, Value* v, const Arguments& args) {
 namespace rows {
 
 Value* weak_reference(Tracer& t, const Arguments& args) {
-  if (!args.keywords.empty() || args.positional.empty() || args.positional.size() > 2) graph_break(BreakReason::unknown_callable, "weakref.ref");
+  if (!args.keywords.empty() || args.positional.empty() || args.positional.size() > 2)
+    graph_break(BreakReason::unknown_callable, "weakref.ref");
   Value* referent = args.positional[0];
-  if (args.positional.size() == 2 && !t.same_object(args.positional[1], t.none())) graph_break(BreakReason::outside_effect, "a weak reference with a callback");
+  if (args.positional.size() == 2 && !t.same_object(args.positional[1], t.none()))
+    graph_break(BreakReason::outside_effect, "a weak reference with a callback");
   if (!referent->object || (referent->kind != ValueKind::object && referent->source == guards::kNoSource))
     graph_break(BreakReason::unsupported_value, "a weak reference to what the trace made");
   t.type_of(referent);

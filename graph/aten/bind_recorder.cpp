@@ -1,4 +1,5 @@
-// graph/aten/bind_recorder.cpp — Recorder for Python tests: record a call, look at the graph, replay it, run the passes.
+// graph/aten/bind_recorder.cpp — Recorder for Python tests: record a call, look at the graph, replay it, run the
+// passes.
 #include "graph/aten/bind_recorder.h"
 
 #include <torch/csrc/utils/pybind.h>
@@ -20,7 +21,9 @@ struct RecorderForTests {
   JointRecording joint{recorder};
   Graph functional;
 
-  at::Tensor input(const at::Tensor& tensor, const std::string& source, const std::vector<bool>& dynamic) { return recorder->add_input(tensor, source, dynamic); }
+  at::Tensor input(const at::Tensor& tensor, const std::string& source, const std::vector<bool>& dynamic) {
+    return recorder->add_input(tensor, source, dynamic);
+  }
 
   py::object call(const py::object& callable, const py::args& args, const py::kwargs& kwargs) {
     RecordScope scope(*recorder);
@@ -37,7 +40,9 @@ struct RecorderForTests {
     return py::reinterpret_steal<py::object>(result);
   }
 
-  at::Tensor joint_input(const at::Tensor& tensor, const std::string& source, const std::vector<bool>& dynamic) { return joint.add_input(tensor, source, dynamic); }
+  at::Tensor joint_input(const at::Tensor& tensor, const std::string& source, const std::vector<bool>& dynamic) {
+    return joint.add_input(tensor, source, dynamic);
+  }
 
   py::object joint_call(const py::object& callable, const py::args& args, const py::kwargs& kwargs) {
     ForwardScope views_by_op;
@@ -55,7 +60,8 @@ struct RecorderForTests {
       const auto right = verify(done.graph);
       if (!right.ok()) throw std::runtime_error(right.error().message);
     } catch (const std::exception&) {
-      if (const auto failure = recorder->take_break()) throw std::runtime_error("break " + failure->reason + ": " + failure->detail);
+      if (const auto failure = recorder->take_break())
+        throw std::runtime_error("break " + failure->reason + ": " + failure->detail);
       throw;
     }
     return py::make_tuple(done.forward_nodes, done.tangents, done.gradient_output);
@@ -79,7 +85,8 @@ struct RecorderForTests {
     ReplayResult result;
     {
       py::gil_scoped_release released;
-      result = replay(graph, {inputs, recorder->constants(), recorder->opaques()}, bind_symbols(recorder->graph(), inputs), true);
+      result = replay(graph, {inputs, recorder->constants(), recorder->opaques()},
+                      bind_symbols(recorder->graph(), inputs), true);
     }
     return py::make_tuple(result.outputs, result.wrong_shapes, result.broken_facts);
   }
@@ -92,7 +99,8 @@ struct RecorderForTests {
 
   std::vector<std::string> facts() const {
     std::vector<std::string> texts;
-    for (const SizeFact& f : recorder->shapes().facts()) texts.push_back(f.left.text() + " " + std::to_string(static_cast<int>(f.relation)) + " " + f.right.text());
+    for (const SizeFact& f : recorder->shapes().facts())
+      texts.push_back(f.left.text() + " " + std::to_string(static_cast<int>(f.relation)) + " " + f.right.text());
     return texts;
   }
 
@@ -111,8 +119,9 @@ std::string text_of_op(const std::string& name) {
   for (int8_t i : def.write_args) text += " " + std::to_string(i);
   text += " alias";
   for (int8_t i : def.result_alias) text += " " + std::to_string(i);
-  return text + " functional '" + def.functional + "'" + (def.drops_out_args ? " drops_out_args" : "") + (facts->in_place ? " in_place" : "") +
-         (facts->decomposes ? " decomposes" : "") + (facts->typed_meta != nullptr ? " typed" : "") + (def.shape_rule != nullptr ? " rule" : "");
+  return text + " functional '" + def.functional + "'" + (def.drops_out_args ? " drops_out_args" : "") +
+         (facts->in_place ? " in_place" : "") + (facts->decomposes ? " decomposes" : "") +
+         (facts->typed_meta != nullptr ? " typed" : "") + (def.shape_rule != nullptr ? " rule" : "");
 }
 
 }  // namespace
@@ -122,10 +131,12 @@ bool register_recorder_bindings(PyObject* module) {
     auto m = py::reinterpret_borrow<py::module_>(module);
     py::class_<RecorderForTests>(m, "Recorder")
         .def(py::init<>())
-        .def("input", &RecorderForTests::input, py::arg("tensor"), py::arg("source"), py::arg("dynamic") = std::vector<bool>())
+        .def("input", &RecorderForTests::input, py::arg("tensor"), py::arg("source"),
+             py::arg("dynamic") = std::vector<bool>())
         .def("call", &RecorderForTests::call)
         .def("finish", &RecorderForTests::finish)
-        .def("joint_input", &RecorderForTests::joint_input, py::arg("tensor"), py::arg("source"), py::arg("dynamic") = std::vector<bool>())
+        .def("joint_input", &RecorderForTests::joint_input, py::arg("tensor"), py::arg("source"),
+             py::arg("dynamic") = std::vector<bool>())
         .def("joint_call", &RecorderForTests::joint_call)
         .def("joint_finish", &RecorderForTests::joint_finish)
         .def("run_passes", &RecorderForTests::run_passes, py::arg("decompose") = true)

@@ -1,5 +1,5 @@
-// graph/aten/composites.cpp — see composites.h. Each answers as the function of ATen that it names; what is unusual, an error, or of
-// constant sizes only is left to that function.
+// graph/aten/composites.cpp — see composites.h. Each answers as the function of ATen that it names; what is unusual, an
+// error, or of constant sizes only is left to that function.
 #include "graph/aten/composites.h"
 
 #include <ATen/autocast_mode.h>
@@ -44,7 +44,8 @@ std::optional<SymInt> scaled(const SymInt& size, double scale) {
   return std::nullopt;
 }
 
-// upsample_*.vec(input, output_size?, [align_corners], scale_factors?): the overload without a name, given sizes and scales.
+// upsample_*.vec(input, output_size?, [align_corners], scale_factors?): the overload without a name, given sizes and
+// scales.
 bool upsample(const c10::OperatorHandle& op, torch::jit::Stack& args) {
   const at::Tensor& input = args[0].toTensor();
   const size_t rank = static_cast<size_t>(input.dim());
@@ -76,7 +77,9 @@ bool kron(const c10::OperatorHandle&, torch::jit::Stack& args) {
   const int64_t rank = std::max(a.dim(), b.dim());
   SymInts of_a, of_b, sizes;
   for (int64_t i = 0; i < rank; ++i) {
-    const auto size = [&](const at::Tensor& t) { return i < rank - t.dim() ? SymInt(1) : t.sym_size(i - (rank - t.dim())); };
+    const auto size = [&](const at::Tensor& t) {
+      return i < rank - t.dim() ? SymInt(1) : t.sym_size(i - (rank - t.dim()));
+    };
     of_a.insert(of_a.end(), {size(a), 1});
     of_b.insert(of_b.end(), {1, size(b)});
     sizes.push_back(size(a) * size(b));
@@ -86,10 +89,13 @@ bool kron(const c10::OperatorHandle&, torch::jit::Stack& args) {
   return true;
 }
 
-bool pad_sequence(const c10::OperatorHandle&, torch::jit::Stack& args) {  // sequences, batch_first, padding_value, padding_side
+bool pad_sequence(const c10::OperatorHandle&,
+                  torch::jit::Stack& args) {  // sequences, batch_first, padding_value, padding_side
   const std::vector<at::Tensor> list = args[0].toTensorVector();
   const bool batch_first = args[1].toBool(), left = args[3].toStringRef() == "left";
-  if (list.empty() || std::none_of(list.begin(), list.end(), is_symbolic) || (!left && args[3].toStringRef() != "right")) return false;
+  if (list.empty() || std::none_of(list.begin(), list.end(), is_symbolic) ||
+      (!left && args[3].toStringRef() != "right"))
+    return false;
   if (std::any_of(list.begin(), list.end(), [](const at::Tensor& t) { return t.dim() == 0; })) return false;
   SymInt longest = list[0].sym_size(0);
   for (const at::Tensor& t : list)
@@ -108,7 +114,9 @@ bool pad_sequence(const c10::OperatorHandle&, torch::jit::Stack& args) {  // seq
 
 bool take_along_dim(const c10::OperatorHandle&, torch::jit::Stack& args) {  // self, indices, dim?
   const at::Tensor self = args[0].toTensor(), indices = args[1].toTensor();
-  if ((!is_symbolic(self) && !is_symbolic(indices)) || args[2].isNone() || self.dim() != indices.dim() || indices.scalar_type() != at::kLong) return false;
+  if ((!is_symbolic(self) && !is_symbolic(indices)) || args[2].isNone() || self.dim() != indices.dim() ||
+      indices.scalar_type() != at::kLong)
+    return false;
   const int64_t dim = at::maybe_wrap_dim(args[2].toInt(), self.dim());
   SymInts of_self = self.sym_sizes().vec(), of_indices = indices.sym_sizes().vec();
   of_self[static_cast<size_t>(dim)] = indices.sym_size(dim);
@@ -144,10 +152,13 @@ void whole(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::
 
 bool stays_whole(const c10::OperatorHandle& op, std::span<const IValue> args) {
   const std::string& name = op.schema().name();
-  if (std::find(kRecurrentLayers.begin(), kRecurrentLayers.end(), name) == kRecurrentLayers.end() || op.schema().overload_name() != "input") return false;
+  if (std::find(kRecurrentLayers.begin(), kRecurrentLayers.end(), name) == kRecurrentLayers.end() ||
+      op.schema().overload_name() != "input")
+    return false;
   const bool draws = args[6].toBool() && args[5].toDouble() > 0;  // train, dropout
   bool on_cpu = true;
-  for (const IValue& arg : args) each_tensor(arg, [&](const at::Tensor& tensor) { on_cpu = on_cpu && tensor.is_cpu(); });
+  for (const IValue& arg : args)
+    each_tensor(arg, [&](const at::Tensor& tensor) { on_cpu = on_cpu && tensor.is_cpu(); });
   return on_cpu && !draws && !at::GradMode::is_enabled() && !at::autocast::is_autocast_enabled(at::kCPU);
 }
 
@@ -156,10 +167,14 @@ void register_composites() {
   auto* fallthrough = new torch::Library(torch::Library::IMPL, "_", kCompositesKey, __FILE__, __LINE__);
   fallthrough->fallback(torch::CppFunction::makeFallthrough());
   auto* library = new torch::Library(torch::Library::IMPL, "aten", kCompositesKey, __FILE__, __LINE__);
-  for (const char* name : {"upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d",
-                           "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"})
+  for (const char* name :
+       {"upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d",
+        "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "upsample_linear1d", "upsample_bilinear2d",
+        "upsample_trilinear3d", "upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"})
     library->impl((std::string(name) + ".vec").c_str(), torch::CppFunction::makeFromBoxedFunction<&whole<upsample>>());
-  for (const char* name : kRecurrentLayers) library->impl((std::string(name) + ".input").c_str(), torch::CppFunction::makeFromBoxedFunction<&whole<recurrent_layer>>());
+  for (const char* name : kRecurrentLayers)
+    library->impl((std::string(name) + ".input").c_str(),
+                  torch::CppFunction::makeFromBoxedFunction<&whole<recurrent_layer>>());
   library->impl("kron", torch::CppFunction::makeFromBoxedFunction<&whole<kron>>());
   library->impl("pad_sequence", torch::CppFunction::makeFromBoxedFunction<&whole<pad_sequence>>());
   library->impl("take_along_dim", torch::CppFunction::makeFromBoxedFunction<&whole<take_along_dim>>());

@@ -17,7 +17,9 @@ namespace {
 
 // x + alpha * y of integers and bools takes no fraction.
 bool has_fractional_alpha(const Graph& graph, const Node& node) {
-  if (!node.op->has(kTakesAlpha) || node.args.size() < 3 || node.args[2].get<double>() == nullptr || node.args[1].get<double>() != nullptr) return false;
+  if (!node.op->has(kTakesAlpha) || node.args.size() < 3 || node.args[2].get<double>() == nullptr ||
+      node.args[1].get<double>() != nullptr)
+    return false;
   const ValueId* other = node.args[1].get<ValueId>();
   const auto is_whole = [&](ValueId v) { return !is_float(graph.meta(v).dtype) && !is_complex(graph.meta(v).dtype); };
   return is_whole(*node.args[0].get<ValueId>()) && (other == nullptr || is_whole(*other));
@@ -41,7 +43,8 @@ bool has_fewer_rows_than_groups(const Graph& graph, const Node& node) {
 // Resized to nothing.
 bool has_size_without_elements(const Node& node) {
   const auto* sizes = node.args.size() > 1 ? node.args[1].get<std::vector<SymExpr>>() : nullptr;
-  return sizes != nullptr && std::any_of(sizes->begin(), sizes->end(), [](const SymExpr& e) { return e.is_constant() && e.constant() <= 0; });
+  return sizes != nullptr && std::any_of(sizes->begin(), sizes->end(),
+                                         [](const SymExpr& e) { return e.is_constant() && e.constant() <= 0; });
 }
 
 }  // namespace
@@ -61,8 +64,10 @@ bool eager_raises(const Graph& graph, const Node& node) {
   if (name == "_upsample_bilinear2d_aa" || name == "_upsample_bicubic2d_aa") return has_size_without_elements(node);
   if (name != "max.dim" && name != "min.dim" && name != "mode") return false;
   const SymExpr* dim = node.args.size() > 1 ? node.args[1].get<SymExpr>() : nullptr;
-  const int64_t given = dim == nullptr ? -1 : dim->as_constant().value_or(-1), count = static_cast<int64_t>(self.ndim());
-  return given >= -count && given < count && self.sizes[static_cast<size_t>(given < 0 ? given + count : given)] == SymExpr(0);
+  const int64_t given = dim == nullptr ? -1 : dim->as_constant().value_or(-1),
+                count = static_cast<int64_t>(self.ndim());
+  return given >= -count && given < count &&
+         self.sizes[static_cast<size_t>(given < 0 ? given + count : given)] == SymExpr(0);
 }
 
 }  // namespace framejit::graph

@@ -1,4 +1,5 @@
-// graph/aten/eager_errors.h — calls that eager refuses although neither a shape rule of ours nor torch's shape functions do.
+// graph/aten/eager_errors.h — calls that eager refuses although neither a shape rule of ours nor torch's shape
+// functions do.
 #pragma once
 
 #include "graph/graph.h"

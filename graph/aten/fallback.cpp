@@ -1,8 +1,8 @@
 // graph/aten/fallback.cpp — the boxed kernel on the Fake key: one op in, one node out.
 //
-// Order: who is concerned (traced arguments, or an open scope), composites that arrive below autograd are expanded, answers that depend
-// on data break unless the contents are known, arguments, shapes, results. Shape errors are torch's own: a rule that does not cover
-// its arguments leaves them to torch's shape functions, which raise what eager raises.
+// Order: who is concerned (traced arguments, or an open scope), composites that arrive below autograd are expanded,
+// answers that depend on data break unless the contents are known, arguments, shapes, results. Shape errors are torch's
+// own: a rule that does not cover its arguments leaves them to torch's shape functions, which raise what eager raises.
 #include <ATen/autocast_mode.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -92,7 +92,8 @@ bool broadcasts_to(const ShapeEnv& env, const TensorMeta& from, const TensorMeta
 
 // Their kernels call ops that autocast casts, which it does not where a compiled graph runs them.
 bool is_cast_inside(const std::string& name, c10::Device device) {
-  const bool calls_ops = name == "_transformer_encoder_layer_fwd" || name == "_native_multi_head_attention" || name == "_trilinear";
+  const bool calls_ops =
+      name == "_transformer_encoder_layer_fwd" || name == "_native_multi_head_attention" || name == "_trilinear";
   return calls_ops && at::autocast::is_autocast_enabled(device.type());
 }
 
@@ -138,16 +139,21 @@ void register_recorder() {
   });
 }
 
-c10::SymFloat Recorder::float_of(const at::Tensor& traced, double now) { return open_float(index_of(value_of(traced)), now, shared_from_this()); }
+c10::SymFloat Recorder::float_of(const at::Tensor& traced, double now) {
+  return open_float(index_of(value_of(traced)), now, shared_from_this());
+}
 
-// Arguments look as if the numbers of open floats were given. Which arguments they are, if the op has a form that takes values.
+// Arguments look as if the numbers of open floats were given. Which arguments they are, if the op has a form that takes
+// values.
 Recorder::FloatArgs Recorder::settle_floats(const OpFacts& facts, torch::jit::Stack* stack) {
   FloatArgs found;
   const size_t count = facts.arg_classes.size(), first = stack->size() - count;
   for (size_t i = 0; i < count; ++i) {
     IValue& value = (*stack)[first + i];
     if (!value.isSymFloat()) continue;
-    const auto open = facts.arg_classes[i] == ArgClass::kScalar && twin_with_values(facts) != nullptr ? as_open_float(value.toSymFloat()) : std::nullopt;
+    const auto open = facts.arg_classes[i] == ArgClass::kScalar && twin_with_values(facts) != nullptr
+                          ? as_open_float(value.toSymFloat())
+                          : std::nullopt;
     if (open) found.emplace_back(i, ValueId{open->value});
     value = open ? open->now : value.toSymFloat().guard_float(__FILE__, __LINE__);
   }
@@ -160,23 +166,27 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
   const FloatArgs floats = settle_floats(facts, stack);
   OpCall call(facts, std::span<const IValue>(stack->data() + stack->size() - count, count));
   call.node.op = facts.def;
-  if (open_scopes_ == 0 || !live()) fail({"escaped_traced", "a traced tensor outside of its capture (" + call.def().name + ")"});
+  if (open_scopes_ == 0 || !live())
+    fail({"escaped_traced", "a traced tensor outside of its capture (" + call.def().name + ")"});
   if (!answer_from_known_contents(call) && !answer_lift(call)) {
     if (depends_on_data(call)) {
-      const bool value = std::all_of(facts.returns.begin(), facts.returns.end(), [](ReturnClass r) { return r == ReturnClass::kOther; });
+      const bool value = std::all_of(facts.returns.begin(), facts.returns.end(),
+                                     [](ReturnClass r) { return r == ReturnClass::kOther; });
       fail({value ? "data_dependent_value" : "data_dependent_size", call.def().name});
     }
     find_device(call);
     build_args(call);
     refuse_writes_to_constants(call);
     refuse_absolute_offsets(call);
-    if (facts.in_place && call.def().has(kRandom) && !fills_contiguous(graph(), call.node)) fail({"unsupported_op", call.def().name + " on a tensor that is not contiguous"});
+    if (facts.in_place && call.def().has(kRandom) && !fills_contiguous(graph(), call.node))
+      fail({"unsupported_op", call.def().name + " on a tensor that is not contiguous"});
     // The memory behind the new sizes has no functional form.
     if (facts.def->name == "resize_" || facts.def->name == "resize_as_") fail({"unsupported_op", facts.def->name});
     refuse_memory(call);
     if (is_cast_inside(facts.def->name, call.device)) fail({"unsupported_op", facts.def->name + " under autocast"});
     const bool is_pointwise = call.def().has(kPointwise) && call.device.is_cpu();
-    if (eager_raises(graph(), call.node) || (is_pointwise && refuses_kinds(facts, call.args))) fail({"exception_raised", "an error of " + call.def().name});
+    if (eager_raises(graph(), call.node) || (is_pointwise && refuses_kinds(facts, call.args)))
+      fail({"exception_raised", "an error of " + call.def().name});
     ShapeOrigin origin = ShapeOrigin::kRule;
     if (keep_shape_in_place(call)) {
       origin = ShapeOrigin::kInPlace;
@@ -184,31 +194,39 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
       if (call.def().has(kRuleIsComplete)) fail({"exception_raised", "an error of " + call.def().name});
       origin = shape_by_torch(call);
     }
-    if (has_empty_argument(graph(), call.node) || ((origin == ShapeOrigin::kRule || origin == ShapeOrigin::kInPlace) && !is_pointwise && is_new_mix(facts, call.args))) MetaCall(*this, call).execute();
+    if (has_empty_argument(graph(), call.node) || ((origin == ShapeOrigin::kRule || origin == ShapeOrigin::kInPlace) &&
+                                                   !is_pointwise && is_new_mix(facts, call.args)))
+      MetaCall(*this, call).execute();
     ++counts_.calls[static_cast<size_t>(origin)];
     note_writes(call);
     if (!floats.empty()) call.node.op = twin_with_values(facts);
     for (const auto& [i, value] : floats) call.node.args[i] = Arg(value);
     // An op without tensor results and without writes (a choice of kernel, a property) leaves no trace.
-    if (!call.node.results.empty() || call.def().has(kMutates) || call.def().has(kSideEffect)) builder_.add_node(std::move(call.node));
+    if (!call.node.results.empty() || call.def().has(kMutates) || call.def().has(kSideEffect))
+      builder_.add_node(std::move(call.node));
   }
   torch::jit::drop(*stack, count);
   for (IValue& result : call.results) stack->push_back(std::move(result));
 }
 
-// Random fills draw along memory, functional forms along the dimensions: what lies in another order is filled through a view that does not.
+// Random fills draw along memory, functional forms along the dimensions: what lies in another order is filled through a
+// view that does not.
 bool Recorder::fill_in_memory_order(const OpFacts& facts, torch::jit::Stack* stack) {
   if (!facts.in_place || !facts.def->has(kRandom)) return false;
   const size_t first = stack->size() - facts.arg_classes.size();
   const at::Tensor self = (*stack)[first].toTensor();
   if (as_traced(self) == nullptr || !self.device().is_cpu()) return false;
   const TensorMeta meta = graph().meta(as_traced(self)->value);
-  if (meta.is_contiguous() || overlaps_itself(meta) || !draws_along_memory(facts, std::span<const IValue>(stack->data() + first, facts.arg_classes.size()))) return false;
+  if (meta.is_contiguous() || overlaps_itself(meta) ||
+      !draws_along_memory(facts, std::span<const IValue>(stack->data() + first, facts.arg_classes.size())))
+    return false;
   std::vector<int64_t> order(meta.ndim());
   std::iota(order.begin(), order.end(), 0);
   const auto stride = [&](int64_t d) { return meta.strides[static_cast<size_t>(d)]; };
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return shapes().hint(stride(a)) > shapes().hint(stride(b)); });
-  for (size_t i = 1; i < order.size(); ++i) shapes().decide(stride(order[i]), Relation::kLe, stride(order[i - 1]), "order of random numbers");
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return shapes().hint(stride(a)) > shapes().hint(stride(b)); });
+  for (size_t i = 1; i < order.size(); ++i)
+    shapes().decide(stride(order[i]), Relation::kLe, stride(order[i - 1]), "order of random numbers");
   if (std::is_sorted(order.begin(), order.end())) return false;
   at::AutoDispatchBelowAutograd below;
   (*stack)[first] = self.permute(order);
@@ -228,14 +246,16 @@ void Recorder::find_device(OpCall& call) const {
         found = true;
         only_scalars = scalar;
       } else if (!scalar && !may_mix && tensor.device() != call.device) {
-        TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", call.device, " and ", tensor.device(), "!");
+        TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
+                    call.device, " and ", tensor.device(), "!");
       }
     });
   if (call.facts.device_arg < 0) return;
   const IValue& device = call.args[static_cast<size_t>(call.facts.device_arg)];
   if (!device.isDevice()) return;
   call.device = device.toDevice();
-  if (call.device.is_cuda() && !call.device.has_index()) call.device = c10::impl::VirtualGuardImpl(call.device.type()).getDevice();  // the current one
+  if (call.device.is_cuda() && !call.device.has_index())
+    call.device = c10::impl::VirtualGuardImpl(call.device.type()).getDevice();  // the current one
 }
 
 bool Recorder::depends_on_data(const OpCall& call) const {
@@ -246,7 +266,9 @@ bool Recorder::depends_on_data(const OpCall& call) const {
     case DataDependence::kOfMasks: break;
   }
   bool masks = false;
-  each_tensor(call.args[1], [&](const at::Tensor& index) { masks = masks || index.scalar_type() == at::kBool || index.scalar_type() == at::kByte; });
+  each_tensor(call.args[1], [&](const at::Tensor& index) {
+    masks = masks || index.scalar_type() == at::kBool || index.scalar_type() == at::kByte;
+  });
   return masks;
 }
 
@@ -326,7 +348,9 @@ void Recorder::build_args(OpCall& call) {
     } else if (value.isTensorList() || call.facts.arg_classes[i] == ArgClass::kOptionalTensorList) {
       std::vector<ValueId> list;
       if (value.isTensorList()) for (const at::Tensor& t : value.toTensorList()) list.push_back(value_of(t));
-      else if (!value.isNone()) for (const IValue& item : value.toListRef()) list.push_back(item.isTensor() ? value_of(item.toTensor()) : kNoValue);
+      else if (!value.isNone())
+        for (const IValue& item : value.toListRef())
+          list.push_back(item.isTensor() ? value_of(item.toTensor()) : kNoValue);
       call.node.args.push_back(std::move(list));
     } else if (value.isSymInt()) {
       call.node.args.push_back(expr_of(value.toSymInt()));
@@ -345,7 +369,9 @@ void Recorder::build_args(OpCall& call) {
       call.node.args.push_back(OpaqueSlot{at->second});
     } else {
       auto arg = arg_of(value, call.facts.arg_classes[i]);
-      if (!arg) fail({"unsupported_op", call.def().name + " with " + value.tagKind() + " for '" + call.def().arg_names[i] + "'"});
+      if (!arg)
+        fail({"unsupported_op",
+              call.def().name + " with " + value.tagKind() + " for '" + call.def().arg_names[i] + "'"});
       call.node.args.push_back(std::move(*arg));
     }
   }
@@ -355,7 +381,9 @@ namespace {
 
 // native_batch_norm writes the running statistics although its schema does not say so.
 std::vector<int8_t> written_arguments(const OpCall& call) {
-  if (call.def().name != "native_batch_norm" || call.args.size() < 6 || !call.args[5].isBool() || !call.args[5].toBool()) return call.def().write_args;
+  if (call.def().name != "native_batch_norm" || call.args.size() < 6 || !call.args[5].isBool() ||
+      !call.args[5].toBool())
+    return call.def().write_args;
   return {3, 4};
 }
 
@@ -364,7 +392,8 @@ std::vector<int8_t> written_arguments(const OpCall& call) {
 void Recorder::refuse_writes_to_constants(const OpCall& call) {
   for (int8_t i : written_arguments(call))
     each_tensor(call.args[static_cast<size_t>(i)], [&](const at::Tensor& tensor) {
-      if (as_traced(tensor) == nullptr) fail({"unsupported_op", call.def().name + " that writes to a tensor captured as a constant"});
+      if (as_traced(tensor) == nullptr)
+        fail({"unsupported_op", call.def().name + " that writes to a tensor captured as a constant"});
     });
 }
 
@@ -373,11 +402,13 @@ void Recorder::refuse_absolute_offsets(const OpCall& call) {
   if (!has_own_offset(call.node)) return;
   const ValueId* self = call.node.args[0].get<ValueId>();
   for (ValueId input : graph().inputs)
-    if (graph().values[index_of(input)].storage == graph().values[index_of(*self)].storage) fail({"unsupported_op", call.def().name + " with a storage offset on an input"});
+    if (graph().values[index_of(input)].storage == graph().values[index_of(*self)].storage)
+      fail({"unsupported_op", call.def().name + " with a storage offset on an input"});
 }
 
-// Eager refuses where a written tensor shares some elements with another argument but is not laid out as that one is. As eager does,
-// only tensors without gaps are looked at: two columns of a matrix lie between each other and share nothing.
+// Eager refuses where a written tensor shares some elements with another argument but is not laid out as that one is.
+// As eager does, only tensors without gaps are looked at: two columns of a matrix lie between each other and share
+// nothing.
 bool Recorder::reads_what_it_writes(const OpCall& call) {
   const Graph& g = graph();
   const auto range = [&](ValueId v) {  // empty: with gaps
@@ -386,7 +417,8 @@ bool Recorder::reads_what_it_writes(const OpCall& call) {
     return std::pair(begin, begin + (is_dense(meta, shapes()) ? shapes().hint(meta.numel()) : 0));
   };
   const auto collide = [&](ValueId written, ValueId read) {
-    if (read == kNoValue || read == written || g.values[index_of(read)].storage != g.values[index_of(written)].storage) return false;
+    if (read == kNoValue || read == written || g.values[index_of(read)].storage != g.values[index_of(written)].storage)
+      return false;
     const TensorMeta &a = g.meta(written), &b = g.meta(read);
     if (a.sizes == b.sizes && a.strides == b.strides && a.offset == b.offset) return false;
     const auto [a_begin, a_end] = range(written);
@@ -402,7 +434,8 @@ bool Recorder::reads_what_it_writes(const OpCall& call) {
   return false;
 }
 
-// What has no functional form: several writes to one element, results that keep their first argument's place in its storage.
+// What has no functional form: several writes to one element, results that keep their first argument's place in its
+// storage.
 void Recorder::refuse_memory(const OpCall& call) {
   const auto meta_at = [&](size_t i) -> const TensorMeta* {
     const ValueId* v = i < call.node.args.size() ? call.node.args[i].get<ValueId>() : nullptr;
@@ -414,11 +447,13 @@ void Recorder::refuse_memory(const OpCall& call) {
         fail({"unsupported_op", call.def().name + " that writes to memory which an array has too"});
     });
   for (int8_t i : written_arguments(call))
-    if (const TensorMeta* written = meta_at(static_cast<size_t>(i)); !call.facts.in_place && written != nullptr && overlaps_itself(*written))
+    if (const TensorMeta* written = meta_at(static_cast<size_t>(i));
+        !call.facts.in_place && written != nullptr && overlaps_itself(*written))
       fail({"unsupported_op", call.def().name + " that writes to a tensor whose elements share memory"});
   if (reads_what_it_writes(call)) fail({"unsupported_op", call.def().name + " that writes to a part of what it reads"});
   if (call.def().has(kKeepsPlace) && meta_at(0) != nullptr) {
-    if (!(meta_at(0)->offset == SymExpr(0))) fail({"unsupported_op", call.def().name + " of a tensor that does not begin its storage"});
+    if (!(meta_at(0)->offset == SymExpr(0)))
+      fail({"unsupported_op", call.def().name + " of a tensor that does not begin its storage"});
     offset_is_read(traced_storage_of(call.args[0].toTensor()));
   }
 }
@@ -429,7 +464,8 @@ void Recorder::note_writes(const OpCall& call) {
   for (int8_t i : written_arguments(call))
     each_tensor(call.args[static_cast<size_t>(i)], [&](const at::Tensor& tensor) {
       written_storages_.insert(storage_number(traced_storage_of(tensor)));
-      if (kernel_counts && tensor.unsafeGetTensorImpl()->version_counter().enabled()) tensor.unsafeGetTensorImpl()->bump_version();
+      if (kernel_counts && tensor.unsafeGetTensorImpl()->version_counter().enabled())
+        tensor.unsafeGetTensorImpl()->bump_version();
     });
 }
 
@@ -447,12 +483,15 @@ bool Recorder::fits_in_place(const OpCall& call) const {
     if (arg.get<SymExpr>() != nullptr && meta.dtype == DType::kBool && name != "fill_") return false;
     const ValueId* v = arg.get<ValueId>();
     if (v == nullptr) continue;
-    if ((graph().meta(*v).dtype != meta.dtype && name != "copy_") || !broadcasts_to(builder_.peek().shapes, graph().meta(*v), meta)) return false;
+    if ((graph().meta(*v).dtype != meta.dtype && name != "copy_") ||
+        !broadcasts_to(builder_.peek().shapes, graph().meta(*v), meta))
+      return false;
   }
   return true;
 }
 
-// In place a tensor keeps its shape; only broadcasting and promotion must be right, which the functional form's rule tells.
+// In place a tensor keeps its shape; only broadcasting and promotion must be right, which the functional form's rule
+// tells.
 bool Recorder::keep_shape_in_place(OpCall& call) {
   if (!call.facts.in_place) return false;
   if (!fits_in_place(call)) {
@@ -462,7 +501,8 @@ bool Recorder::keep_shape_in_place(OpCall& call) {
     if (self == nullptr || functional == nullptr || overlaps_itself(graph().meta(*self))) return false;
     if (!infer_metas(*functional, call.node.args, graph().values, shapes(), metas) || metas.size() != 1) return false;
     const DType from = metas[0].dtype, to = graph().meta(*self).dtype;
-    if (metas[0].sizes != graph().meta(*self).sizes || !c10::canCast(scalar_type_of(from), scalar_type_of(to))) return false;
+    if (metas[0].sizes != graph().meta(*self).sizes || !c10::canCast(scalar_type_of(from), scalar_type_of(to)))
+      return false;
   }
   call.node.results = {*call.node.args[0].get<ValueId>()};
   call.results.push_back(call.args[0]);
@@ -478,7 +518,8 @@ bool Recorder::shape_by_rule(OpCall& call) {
   if (std::any_of(returns.begin(), returns.end(), [](ReturnClass r) { return r == ReturnClass::kOther; })) return false;
   const bool lists = std::any_of(returns.begin(), returns.end(), is_list);
   if (lists ? returns.size() != 1 : metas.size() != returns.size()) return false;
-  if (!lists && call.def().name.starts_with("as_strided") && !within_storage(call, metas[0])) fail({"exception_raised", "an error of " + call.def().name});
+  if (!lists && call.def().name.starts_with("as_strided") && !within_storage(call, metas[0]))
+    fail({"exception_raised", "an error of " + call.def().name});
   add_rule_results(call, metas);
   return true;
 }
@@ -504,7 +545,8 @@ at::Tensor Recorder::result_of_rule(OpCall& call, size_t result, TensorMeta meta
   if (!call.facts.returns_argument[result]) return view_result(std::move(meta), base);
   TracedTensorImpl& written = *as_traced(base);
   const TensorMeta& before = graph().meta(written.value);
-  if (before.sizes != meta.sizes || before.strides != meta.strides || !(before.offset == meta.offset)) change_shape(written, std::move(meta));
+  if (before.sizes != meta.sizes || before.strides != meta.strides || !(before.offset == meta.offset))
+    change_shape(written, std::move(meta));
   return base;
 }
 

@@ -17,15 +17,19 @@ bool is_number(const c10::Argument& argument) { return class_of(argument) == Arg
 
 c10::Argument with_value(const c10::Argument& a) {
   c10::TypePtr type = a.real_type();
-  if (is_number(a)) type = type->kind() == c10::TypeKind::OptionalType ? c10::TypePtr(c10::OptionalType::create(c10::TensorType::get())) : c10::TypePtr(c10::TensorType::get());
+  if (is_number(a))
+    type = type->kind() == c10::TypeKind::OptionalType ? c10::TypePtr(c10::OptionalType::create(c10::TensorType::get()))
+                                                       : c10::TypePtr(c10::TensorType::get());
   const std::optional<c10::AliasInfo> alias = a.alias_info() ? std::optional(*a.alias_info()) : std::nullopt;
-  return c10::Argument(a.name(), std::move(type), a.N(), std::nullopt, a.kwarg_only(), alias);  // nodes give every argument: no defaults
+  return c10::Argument(a.name(), std::move(type), a.N(), std::nullopt, a.kwarg_only(),
+                       alias);  // nodes give every argument: no defaults
 }
 
 // "framejit::pow.Tensor_Scalar" runs pow.Tensor_Scalar.
 void run_twin(const c10::OperatorHandle& twin, torch::jit::Stack* stack) {
   const c10::OperatorName& name = twin.operator_name();
-  const OpFacts* facts = find_facts(name.name.substr(kNamespace.size()) + (name.overload_name.empty() ? "" : "." + name.overload_name));
+  const OpFacts* facts =
+      find_facts(name.name.substr(kNamespace.size()) + (name.overload_name.empty() ? "" : "." + name.overload_name));
   FJ_CHECK(facts != nullptr, "no operator behind " + name.name);
   const auto& arguments = facts->handle.schema().arguments();
   const size_t first = stack->size() - arguments.size();
@@ -41,18 +45,25 @@ void run_twin(const c10::OperatorHandle& twin, torch::jit::Stack* stack) {
 const OpDef* register_twin(const OpFacts& facts) {
   const c10::FunctionSchema& schema = facts.handle.schema();
   constexpr std::string_view kAten = "aten::";
-  if (!schema.name().starts_with(kAten) || std::none_of(schema.arguments().begin(), schema.arguments().end(), is_number)) return nullptr;
+  if (!schema.name().starts_with(kAten) ||
+      std::none_of(schema.arguments().begin(), schema.arguments().end(), is_number))
+    return nullptr;
   if (facts.def->has(kMutates)) {
     const OpFacts* functional = facts.def->functional.empty() ? nullptr : find_facts(facts.def->functional);
     if (functional == nullptr || twin_with_values(*functional) == nullptr) return nullptr;
   }
   std::vector<c10::Argument> arguments;
   for (const c10::Argument& a : schema.arguments()) arguments.push_back(with_value(a));
-  const std::string base = schema.name().substr(kAten.size()), name = schema.overload_name().empty() ? base : base + "." + schema.overload_name();
-  static auto* const library = new torch::Library(torch::Library::FRAGMENT, "framejit", std::nullopt, __FILE__, __LINE__);  // never removed: graphs name its ops
+  const std::string base = schema.name().substr(kAten.size()),
+                    name = schema.overload_name().empty() ? base : base + "." + schema.overload_name();
+  static auto* const library = new torch::Library(torch::Library::FRAGMENT, "framejit", std::nullopt, __FILE__,
+                                                  __LINE__);  // never removed: graphs name its ops
   const std::vector<at::Tag> tags = facts.handle.getTags().vec();
-  library->def(c10::FunctionSchema(std::string(kNamespace) + base, schema.overload_name(), std::move(arguments), schema.returns()), tags);
-  library->impl(name.c_str(), torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, torch::CppFunction::makeFromBoxedFunction<&run_twin>()));
+  library->def(c10::FunctionSchema(std::string(kNamespace) + base, schema.overload_name(), std::move(arguments),
+                                   schema.returns()),
+               tags);
+  library->impl(name.c_str(), torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
+                                              torch::CppFunction::makeFromBoxedFunction<&run_twin>()));
   const OpFacts* twin = find_facts(std::string(kNamespace) + name);
   FJ_CHECK(twin != nullptr, "the twin of " + name + " is not there");
   return twin->def;

@@ -2,9 +2,10 @@
 
 usage: python gen_meta_table.py OUTPUT.cpp     (run by the python whose torch is built against)
 
-In: the *_meta_dispatch.h and *_ops.h headers of the installed torch, and the symbols of its libtorch_cpu.so.  Out: a C++ file
-that defines framejit::graph::typed_meta_rows().  After `import torch` the dispatcher's Meta kernel of most ops is Python; the
-typed functions are the only door to the C++ ones.  Some in-place functions are declared but not exported, hence nm.
+In: the *_meta_dispatch.h and *_ops.h headers of the installed torch, and the symbols of its libtorch_cpu.so.  Out: a
+C++ file that defines framejit::graph::typed_meta_rows().  After `import torch` the dispatcher's Meta kernel of most ops
+is Python; the typed functions are the only door to the C++ ones.  Some in-place functions are declared but not
+exported, hence nm.
 """
 import glob
 import os
@@ -67,7 +68,8 @@ def types_of(arguments):
 
 def exported_functions():
     library = os.path.join(TORCH, "lib", "libtorch_cpu.so")
-    symbols = subprocess.run(["nm", "-DC", "--defined-only", library], capture_output=True, text=True, check=True).stdout
+    symbols = subprocess.run(["nm", "-DC", "--defined-only", library], capture_output=True, text=True,
+                             check=True).stdout
     return set(re.findall(r" T at::meta::(\w+)\(", symbols))
 
 
@@ -99,9 +101,11 @@ def main(output):
         rows += found
         if found:
             includes += [f"#include <ATen/ops/{base}_meta_dispatch.h>", f"#include <ATen/ops/{base}_ops.h>"]
-    lines = [f'  rows.push_back({{"{name}", boxed<at::_ops::{struct}::schema, static_cast<at::_ops::{struct}::ptr_schema>(&at::meta::{function})>()}});'
+    lines = [f'  rows.push_back({{"{name}", boxed<at::_ops::{struct}::schema, '
+             f'static_cast<at::_ops::{struct}::ptr_schema>(&at::meta::{function})>()}});'
              for name, struct, function in rows]
-    text = HEAD + "\n".join(includes) + "\n" + BODY + "\n".join(lines) + "\n  return rows;\n}\n\n}  // namespace framejit::graph\n"
+    text = HEAD + "\n".join(includes) + "\n" + BODY + "\n".join(
+        lines) + "\n  return rows;\n}\n\n}  // namespace framejit::graph\n"
     if os.path.exists(output) and read(output) == text:
         return
     with open(output, "w") as f:

@@ -13,7 +13,9 @@ namespace {
 
 // What stands between a hidden leaf and the input that the program sees: the identity.
 struct InputNode final : torch::autograd::Node {
-  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override { return std::move(gradients); }
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    return std::move(gradients);
+  }
   std::string name() const override { return "FramejitInput"; }
 };
 
@@ -33,10 +35,13 @@ at::Tensor non_leaf(const at::Tensor& leaf) {
   return result;
 }
 
-// Whether autograd runs on this thread alone is of no matter to eager, but the recorder is used by one thread at a time.
+// Whether autograd runs on this thread alone is of no matter to eager, but the recorder is used by one thread at a
+// time.
 class OnThisThread {
  public:
-  OnThisThread() : outer_(c10::AutogradState::get_tls_state()) { c10::AutogradState::get_tls_state().set_multithreading_enabled(false); }
+  OnThisThread() : outer_(c10::AutogradState::get_tls_state()) {
+    c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+  }
   ~OnThisThread() { c10::AutogradState::set_tls_state(outer_); }
   OnThisThread(const OnThisThread&) = delete;
 
@@ -46,7 +51,8 @@ class OnThisThread {
 
 }  // namespace
 
-at::Tensor JointRecording::add_input(const at::Tensor& real, const std::string& source, const std::vector<bool>& dynamic) {
+at::Tensor JointRecording::add_input(const at::Tensor& real, const std::string& source,
+                                     const std::vector<bool>& dynamic) {
   at::Tensor traced = recorder_->add_input(real, source, dynamic);
   leaves_.push_back(real.requires_grad() ? traced : at::Tensor());
   return real.requires_grad() && !real.is_leaf() ? non_leaf(traced) : traced;
@@ -57,11 +63,13 @@ at::Tensor JointRecording::add_tangent(const at::Tensor& output, size_t index) {
   std::vector<TensorMeta> metas;
   FJ_CHECK(empty_like != nullptr, "no row for empty_like");
   const std::vector<Arg> args{Arg(recorder_->value_of(output))};
-  FJ_CHECK(infer_metas(*empty_like, args, recorder_->graph().values, recorder_->shapes(), metas), "empty_like refuses an output");
+  FJ_CHECK(infer_metas(*empty_like, args, recorder_->graph().values, recorder_->shapes(), metas),
+           "empty_like refuses an output");
   return recorder_->add_input(std::move(metas[0]), "tangent of output " + std::to_string(index));
 }
 
-std::vector<at::Tensor> JointRecording::run_backward(const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& tangents) const {
+std::vector<at::Tensor> JointRecording::run_backward(const std::vector<at::Tensor>& roots,
+                                                     const std::vector<at::Tensor>& tangents) const {
   std::vector<at::Tensor> wanted;
   for (const at::Tensor& leaf : leaves_)
     if (leaf.defined()) wanted.push_back(leaf);
@@ -72,7 +80,8 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<at::Tenso
     OnThisThread alone;
     recorder_->set_line({});
     try {
-      found = torch::autograd::grad(roots, wanted, tangents, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
+      found = torch::autograd::grad(roots, wanted, tangents, /*retain_graph=*/false, /*create_graph=*/false,
+                                    /*allow_unused=*/true);
     } catch (...) {
       scope.drop();
       throw;
@@ -86,7 +95,8 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<at::Tenso
 
 Result<JointGraph> JointRecording::finish(const std::vector<at::Tensor>& outputs) {
   for (const at::Tensor& constant : recorder_->constants())
-    if (constant.requires_grad()) return Error{"unsupported_tensor", "a captured tensor needs a gradient but is no input"};
+    if (constant.requires_grad())
+      return Error{"unsupported_tensor", "a captured tensor needs a gradient but is no input"};
   JointGraph joint;
   joint.forward_inputs = recorder_->input_count();
   joint.forward_outputs = outputs.size();

@@ -1,9 +1,10 @@
 // graph/aten/joint.h — the joint graph: a forward and its backward in one recording.
 //
-// Inputs are added and the forward is recorded (RecordScope, inside a ForwardScope); finish() adds a tangent input for every output
-// that needs a gradient and lets torch's autograd engine run over the traced tensors, whose ops are recorded like any others.
-// An input that is no leaf in the caller is none here (it may be written in place); its gradient is that of a hidden leaf behind
-// it. Backward nodes have no user line. An instance is used by one thread at a time.
+// Inputs are added and the forward is recorded (RecordScope, inside a ForwardScope); finish() adds a tangent input for
+// every output that needs a gradient and lets torch's autograd engine run over the traced tensors, whose ops are
+// recorded like any others.
+// An input that is no leaf in the caller is none here (it may be written in place); its gradient is that of a hidden
+// leaf behind it. Backward nodes have no user line. An instance is used by one thread at a time.
 #pragma once
 
 #include <c10/core/AutogradState.h>
@@ -22,7 +23,8 @@ struct JointGraph {
   Graph graph;
   size_t forward_inputs = 0, forward_outputs = 0, forward_nodes = 0;
   std::vector<uint32_t> tangents;        // which forward output each tangent belongs to
-  std::vector<int32_t> gradient_output;  // per forward input: the output that is its gradient; -1: it needs none or gets none
+  std::vector<int32_t>
+      gradient_output;  // per forward input: the output that is its gradient; -1: it needs none or gets none
 };
 
 class JointRecording {
@@ -31,12 +33,13 @@ class JointRecording {
 
   at::Tensor add_input(const at::Tensor& real, const std::string& source, const std::vector<bool>& dynamic = {});
 
-  // Call without the GIL: the engine refuses to run under it. Throws what the backward throws, after dropping its ops; a capture
-  // break is then kept by the recorder. An error: the recording cannot be finished.
+  // Call without the GIL: the engine refuses to run under it. Throws what the backward throws, after dropping its ops;
+  // a capture break is then kept by the recorder. An error: the recording cannot be finished.
   Result<JointGraph> finish(const std::vector<at::Tensor>& outputs);
 
  private:
-  std::vector<at::Tensor> run_backward(const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& tangents) const;
+  std::vector<at::Tensor> run_backward(const std::vector<at::Tensor>& roots,
+                                       const std::vector<at::Tensor>& tangents) const;
   at::Tensor add_tangent(const at::Tensor& output, size_t index);
 
   std::shared_ptr<Recorder> recorder_;
@@ -46,7 +49,9 @@ class JointRecording {
 // Open while the forward runs: autograd remembers views by the op that made them, not as as_strided.
 class ForwardScope {
  public:
-  ForwardScope() : outer_(c10::AutogradState::get_tls_state()) { c10::AutogradState::get_tls_state().set_view_replay_enabled(true); }
+  ForwardScope() : outer_(c10::AutogradState::get_tls_state()) {
+    c10::AutogradState::get_tls_state().set_view_replay_enabled(true);
+  }
   ~ForwardScope() { c10::AutogradState::set_tls_state(outer_); }
   ForwardScope(const ForwardScope&) = delete;
 

@@ -36,7 +36,12 @@ void add_kind(const IValue& arg, ArgClass arg_class, std::string& key) {
   } else if (arg.isString()) {
     key += '"' + arg.toStringRef() + '"';
   } else {
-    key += arg.isNone() ? 'N' : arg.isBool() ? 'b' : arg.isDouble() ? (arg.toDouble() < 0 ? 'e' : 'd') : arg.isSymInt() ? 'i' : arg.isComplexDouble() ? 'c' : 'o';
+    key += arg.isNone()            ? 'N'
+           : arg.isBool()          ? 'b'
+           : arg.isDouble()        ? (arg.toDouble() < 0 ? 'e' : 'd')
+           : arg.isSymInt()        ? 'i'
+           : arg.isComplexDouble() ? 'c'
+                                   : 'o';
   }
 }
 

@@ -50,7 +50,8 @@ void Recorder::specialise_symbols(const OpCall& call) {
     if (const auto* list = arg.get<std::vector<SymExpr>>())
       for (const SymExpr& e : *list) e.collect_symbols(symbols);
   }
-  for (SymbolId id : symbols) shapes().specialise(SymExpr::symbol(id), why() + " (" + call.def().name + " has no symbolic shape rule)");
+  for (SymbolId id : symbols)
+    shapes().specialise(SymExpr::symbol(id), why() + " (" + call.def().name + " has no symbolic shape rule)");
 }
 
 ShapeOrigin Recorder::shape_by_torch(OpCall& call) {
@@ -59,7 +60,8 @@ ShapeOrigin Recorder::shape_by_torch(OpCall& call) {
 }
 
 at::Tensor MetaCall::twin_of(const at::Tensor& tensor) {
-  if (!tensor.defined() || (tensor.unsafeGetTensorImpl()->is_wrapped_number() && as_traced(tensor) == nullptr)) return tensor;  // Python wants the number
+  if (!tensor.defined() || (tensor.unsafeGetTensorImpl()->is_wrapped_number() && as_traced(tensor) == nullptr))
+    return tensor;  // Python wants the number
   for (const Twin& twin : twins_)
     if (twin.argument.is_same(tensor)) return twin.meta;
   const TensorMeta meta = meta_of_argument(tensor);
@@ -74,7 +76,8 @@ IValue MetaCall::meta_argument(size_t index) {
   const Arg& arg = call_.node.args[index];
   const ArgClass arg_class = call_.facts.arg_classes[index];
   if (static_cast<int>(index) == call_.facts.device_arg) {
-    const bool follows_a_tensor = value.isNone() && std::any_of(call_.args.begin(), call_.args.end(), [](const IValue& v) { return v.isTensor(); });
+    const bool follows_a_tensor = value.isNone() && std::any_of(call_.args.begin(), call_.args.end(),
+                                                                [](const IValue& v) { return v.isTensor(); });
     return follows_a_tensor ? value : IValue(c10::Device(c10::kMeta));
   }
   if (value.isTensor()) return twin_of(value.toTensor());
@@ -85,7 +88,9 @@ IValue MetaCall::meta_argument(size_t index) {
   }
   if (arg_class == ArgClass::kOptionalTensorList && value.isList()) {
     c10::List<std::optional<at::Tensor>> list;
-    for (const IValue& item : value.toListRef()) list.push_back(item.isTensor() && item.toTensor().defined() ? std::optional<at::Tensor>(twin_of(item.toTensor())) : std::nullopt);
+    for (const IValue& item : value.toListRef())
+      list.push_back(item.isTensor() && item.toTensor().defined() ? std::optional<at::Tensor>(twin_of(item.toTensor()))
+                                                                  : std::nullopt);
     return list;
   }
   if (value.isGenerator()) return IValue();
@@ -101,14 +106,16 @@ IValue MetaCall::meta_argument(size_t index) {
 }
 
 ShapeOrigin MetaCall::call_meta(torch::jit::Stack& stack) {
-  c10::impl::ExcludeDispatchKeyGuard below(DispatchKeySet({DispatchKey::Fake, DispatchKey::Functionalize, DispatchKey::Python}) |
-                                           c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+  c10::impl::ExcludeDispatchKeyGuard below(
+      DispatchKeySet({DispatchKey::Fake, DispatchKey::Functionalize, DispatchKey::Python}) |
+      c10::autograd_dispatch_keyset_with_ADInplaceOrView);
   if (call_.facts.typed_meta != nullptr) {
     call_.facts.typed_meta->callBoxed(call_.facts.handle, DispatchKeySet(DispatchKey::Meta), &stack);
     return ShapeOrigin::kTyped;
   }
   const MetaKernel kernel = call_.facts.meta_kernel();
-  if (kernel == MetaKernel::kNone) recorder_.fail({"unsupported_op", call_.def().name + ", which has no shape function"});
+  if (kernel == MetaKernel::kNone)
+    recorder_.fail({"unsupported_op", call_.def().name + ", which has no shape function"});
   try {
     call_.facts.handle.redispatchBoxed(DispatchKeySet(DispatchKey::Meta), &stack);
   } catch (const c10::NotImplementedError&) {  // torch's own fallback of the Meta key
@@ -149,10 +156,13 @@ torch::jit::Stack MetaCall::run_on(int64_t value) const {
       stack.push_back(std::move(list));
     } else if (call_.facts.arg_classes[i] == ArgClass::kOptionalTensorList && given.isList()) {
       c10::List<std::optional<at::Tensor>> list;
-      for (const IValue& item : given.toListRef()) list.push_back(item.isTensor() && item.toTensor().defined() ? std::optional<at::Tensor>(real(item.toTensor())) : std::nullopt);
+      for (const IValue& item : given.toListRef())
+        list.push_back(item.isTensor() && item.toTensor().defined() ? std::optional<at::Tensor>(real(item.toTensor()))
+                                                                    : std::nullopt);
       stack.push_back(std::move(list));
     } else {
-      stack.push_back(ivalue_of(call_.node.args[i], schema[i], {}, recorder_.opaques_, [this](const SymExpr& e) { return recorder_.shapes().hint(e); }));
+      stack.push_back(ivalue_of(call_.node.args[i], schema[i], {}, recorder_.opaques_,
+                                [this](const SymExpr& e) { return recorder_.shapes().hint(e); }));
     }
   }
   call_.facts.handle.callBoxed(stack);
@@ -163,7 +173,8 @@ std::optional<torch::jit::Stack> MetaCall::execute() const {
   constexpr int64_t kMostElements = 1 << 20;
   int64_t elements = 0;
   for (const IValue& arg : call_.args)
-    each_tensor(arg, [&](const at::Tensor& tensor) { elements += recorder_.shapes().hint(meta_of_argument(tensor).numel()); });
+    each_tensor(
+        arg, [&](const at::Tensor& tensor) { elements += recorder_.shapes().hint(meta_of_argument(tensor).numel()); });
   const OpDef& def = call_.def();
   if (def.has(kRandom) || def.has(kView) || !call_.device.is_cpu() || elements > kMostElements) return std::nullopt;
   PlainExecution plain;
@@ -195,9 +206,11 @@ void MetaCall::apply_shape_changes() {
     TensorMeta meta = recorder_.graph().meta(traced->value);
     const TensorMeta after = meta_of(twin.meta);
     const ConcreteShape before = concrete_shape(meta, recorder_.shapes());
-    if (c10::IntArrayRef(before.sizes) == twin.meta.sizes() && c10::IntArrayRef(before.strides) == twin.meta.strides() && before.offset == twin.meta.storage_offset())
+    if (c10::IntArrayRef(before.sizes) == twin.meta.sizes() &&
+        c10::IntArrayRef(before.strides) == twin.meta.strides() && before.offset == twin.meta.storage_offset())
       continue;
-    if (traced->input >= 0) recorder_.fail({"unsupported_op", call_.def().name + " that changes the shape of an input"});
+    if (traced->input >= 0)
+      recorder_.fail({"unsupported_op", call_.def().name + " that changes the shape of an input"});
     meta.sizes = after.sizes;
     meta.strides = after.strides;
     meta.offset = after.offset;
@@ -205,13 +218,15 @@ void MetaCall::apply_shape_changes() {
   }
 }
 
-// Storage identity is believed for arguments; everything else is fresh, even if the shape function returned one tensor twice.
+// Storage identity is believed for arguments; everything else is fresh, even if the shape function returned one tensor
+// twice.
 at::Tensor MetaCall::result_of(const at::Tensor& meta) {
   if (!meta.defined()) return meta;
   for (const Twin& twin : twins_)
     if (twin.meta.is_same(meta)) return twin.argument;
   TensorMeta shape = meta_of(meta);
-  if (shape.dtype == DType::kOther) recorder_.fail({"unsupported_op", call_.def().name + " with a result of type " + std::string(meta.toString())});
+  if (shape.dtype == DType::kOther)
+    recorder_.fail({"unsupported_op", call_.def().name + " with a result of type " + std::string(meta.toString())});
   shape.device = device_of(call_.device);
   for (const Twin& twin : twins_)
     if (meta.has_storage() && twin.meta.storage().unsafeGetStorageImpl() == meta.storage().unsafeGetStorageImpl())
@@ -246,7 +261,8 @@ void MetaCall::add_results(torch::jit::Stack& stack) {
   }
 }
 
-// The program may catch an error and read it, and the words of a shape function are not those of the kernel: plain Python raises it.
+// The program may catch an error and read it, and the words of a shape function are not those of the kernel: plain
+// Python raises it.
 ShapeOrigin MetaCall::meta_or_break(torch::jit::Stack& stack) {
   try {
     return call_meta(stack);

@@ -1,8 +1,9 @@
 // graph/aten/meta_call.h — one op's shapes from torch's own shape functions.
 //
-// Arguments are replaced by meta twins of concrete shape; what comes back is believed as to dtype, sizes, strides and whether it shares
-// an argument's storage. Written arguments whose twin has another shape afterwards change theirs. Hand-written shape functions
-// (the dispatcher's, C++ or Python) disagree with the CPU kernels here and there, so the op is also run once, on zeros, if it is small.
+// Arguments are replaced by meta twins of concrete shape; what comes back is believed as to dtype, sizes, strides and
+// whether it shares an argument's storage. Written arguments whose twin has another shape afterwards change theirs.
+// Hand-written shape functions (the dispatcher's, C++ or Python) disagree with the CPU kernels here and there, so the
+// op is also run once, on zeros, if it is small.
 #pragma once
 
 #include "graph/aten/recorder.h"
@@ -27,8 +28,8 @@ class MetaCall {
  public:
   MetaCall(Recorder& recorder, OpCall& call) : recorder_(recorder), call_(call) {}
   ShapeOrigin run();
-  // The results of the op itself on zeros, or on ones; nothing where it must not or cannot be run. An error that both give is
-  // eager's, and ends the recording here: plain Python raises it.
+  // The results of the op itself on zeros, or on ones; nothing where it must not or cannot be run. An error that both
+  // give is eager's, and ends the recording here: plain Python raises it.
   std::optional<torch::jit::Stack> execute() const;
 
  private:

@@ -27,7 +27,9 @@ std::string name_of(const FunctionSchema& schema) {
   return name;
 }
 
-bool is_written(const c10::Argument& argument) { return argument.alias_info() != nullptr && argument.alias_info()->isWrite(); }
+bool is_written(const c10::Argument& argument) {
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
 
 const c10::KernelFunction* find_typed_meta(const std::string& name) {
   static const auto* const table = [] {
@@ -41,8 +43,21 @@ const c10::KernelFunction* find_typed_meta(const std::string& name) {
 
 // Written in place, but with another shape afterwards.
 bool changes_shape(std::string_view name) {
-  static constexpr std::array kNames = {"t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_", "resize_", "resize_as_",
-                                        "set_", "as_strided_", "rename_", "detach_", "_resize_output_", "resize_as_sparse_", "requires_grad_"};
+  static constexpr std::array kNames = {"t_",
+                                        "transpose_",
+                                        "squeeze_",
+                                        "unsqueeze_",
+                                        "swapaxes_",
+                                        "swapdims_",
+                                        "resize_",
+                                        "resize_as_",
+                                        "set_",
+                                        "as_strided_",
+                                        "rename_",
+                                        "detach_",
+                                        "_resize_output_",
+                                        "resize_as_sparse_",
+                                        "requires_grad_"};
   const std::string_view base = name.substr(0, name.find('.'));
   return std::find(kNames.begin(), kNames.end(), base) != kNames.end();
 }
@@ -50,7 +65,8 @@ bool changes_shape(std::string_view name) {
 struct AliasNames {
   static bool share(const c10::AliasInfo* a, const c10::AliasInfo* b) {
     if (a == nullptr || b == nullptr) return false;
-    return std::any_of(a->beforeSets().begin(), a->beforeSets().end(), [&](const auto& set) { return b->beforeSets().count(set) != 0; });
+    return std::any_of(a->beforeSets().begin(), a->beforeSets().end(),
+                       [&](const auto& set) { return b->beforeSets().count(set) != 0; });
   }
 };
 
@@ -75,10 +91,14 @@ void read_aliases(const FunctionSchema& schema, OpDef& def, std::vector<bool>& r
 DataDependence data_dependence_of(const c10::OperatorHandle& op, const std::string& name) {
   // One number for each tensor of the lists: read, and handed to the kernels as such.
   const auto& arguments = op.schema().arguments();
-  const auto reads_numbers = [](const c10::Argument& a) { return a.name() == "scalars" && a.type()->kind() == c10::TypeKind::TensorType; };
+  const auto reads_numbers = [](const c10::Argument& a) {
+    return a.name() == "scalars" && a.type()->kind() == c10::TypeKind::TensorType;
+  };
   if (std::any_of(arguments.begin(), arguments.end(), reads_numbers)) return DataDependence::kAlways;
   const auto tags = op.getTags();
-  const bool tagged = std::any_of(tags.begin(), tags.end(), [](at::Tag tag) { return tag == at::Tag::data_dependent_output || tag == at::Tag::dynamic_output_shape; });
+  const bool tagged = std::any_of(tags.begin(), tags.end(), [](at::Tag tag) {
+    return tag == at::Tag::data_dependent_output || tag == at::Tag::dynamic_output_shape;
+  });
   if (!tagged && name != "_local_scalar_dense") return DataDependence::kNone;
   if (name == "index.Tensor" || name == "_unsafe_index.Tensor") return DataDependence::kOfMasks;
   return name == "repeat_interleave.Tensor" ? DataDependence::kWithoutSize : DataDependence::kAlways;
@@ -87,10 +107,14 @@ DataDependence data_dependence_of(const c10::OperatorHandle& op, const std::stri
 void read_tags(const c10::OperatorHandle& op, OpDef& def) {
   for (at::Tag tag : op.getTags())
     if (tag == at::Tag::nondeterministic_seeded) def.flags |= kRandom;
-  if (def.name.starts_with("_assert") || def.name == "_linalg_check_errors" || def.name.starts_with("_functional_assert")) def.flags |= kSideEffect;
+  if (def.name.starts_with("_assert") || def.name == "_linalg_check_errors" ||
+      def.name.starts_with("_functional_assert"))
+    def.flags |= kSideEffect;
 }
 
-bool same_argument(const c10::Argument& a, const c10::Argument& b) { return a.name() == b.name() && *a.real_type() == *b.real_type(); }
+bool same_argument(const c10::Argument& a, const c10::Argument& b) {
+  return a.name() == b.name() && *a.real_type() == *b.real_type();
+}
 
 // `candidate` takes what `schema` takes, the out= arguments left out.
 bool is_functional_twin(const FunctionSchema& candidate, const FunctionSchema& schema, bool out_style) {
@@ -109,14 +133,16 @@ bool is_functional_twin(const FunctionSchema& candidate, const FunctionSchema& s
 std::vector<std::string> overload_candidates(const std::string& name, const std::string& overload) {
   std::vector<std::string> names{overload, "", "Tensor", "default", "p", "functional"};
   for (const char* suffix : {"_out", ".out", "out"})
-    if (overload.ends_with(suffix)) names.push_back(overload.substr(0, overload.size() - std::string_view(suffix).size()));
+    if (overload.ends_with(suffix))
+      names.push_back(overload.substr(0, overload.size() - std::string_view(suffix).size()));
   for (const c10::OperatorName& other : c10::Dispatcher::singleton().getAllOpNames())
     if (other.name == name) names.push_back(other.overload_name);
   return names;
 }
 
 void find_functional(const FunctionSchema& schema, OpDef& def) {
-  const bool out_style = std::any_of(schema.arguments().begin(), schema.arguments().end(), [](const auto& a) { return is_written(a) && a.kwarg_only(); });
+  const bool out_style = std::any_of(schema.arguments().begin(), schema.arguments().end(),
+                                     [](const auto& a) { return is_written(a) && a.kwarg_only(); });
   std::string base = schema.name();
   if (!out_style && base.ends_with("_")) base.pop_back();
   for (const std::string& name : {base, base + "_functional"})
@@ -139,7 +165,8 @@ std::unique_ptr<OpFacts> read_facts(const c10::OperatorHandle& op) {
   facts->data_dependence = data_dependence_of(op, def.name);
   if (facts->data_dependence == DataDependence::kAlways) def.flags |= kDataDependent;
   if (def.has(kMutates)) find_functional(schema, def);
-  facts->decomposes = op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) && !op.hasKernelForDispatchKey(DispatchKey::CPU) &&
+  facts->decomposes = op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) &&
+                      !op.hasKernelForDispatchKey(DispatchKey::CPU) &&
                       !op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd);
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     facts->arg_classes.push_back(class_of(schema.arguments()[i]));
@@ -147,13 +174,16 @@ std::unique_ptr<OpFacts> read_facts(const c10::OperatorHandle& op) {
   }
   for (const c10::Argument& result : schema.returns()) {
     const ArgClass c = class_of(result);
-    facts->returns.push_back(c == ArgClass::kTensor ? ReturnClass::kTensor : c == ArgClass::kTensorList ? ReturnClass::kTensorList : ReturnClass::kOther);
+    facts->returns.push_back(c == ArgClass::kTensor       ? ReturnClass::kTensor
+                             : c == ArgClass::kTensorList ? ReturnClass::kTensorList
+                                                          : ReturnClass::kOther);
   }
   facts->typed_meta = find_typed_meta(def.name);
-  facts->in_place = def.write_args == std::vector<int8_t>{0} && facts->returns_argument == std::vector<bool>{true} && !changes_shape(def.name) &&
-                    !schema.arguments()[0].kwarg_only();
+  facts->in_place = def.write_args == std::vector<int8_t>{0} && facts->returns_argument == std::vector<bool>{true} &&
+                    !changes_shape(def.name) && !schema.arguments()[0].kwarg_only();
   facts->def = declare_op(std::move(def));
-  if (!facts->def->functional.empty() && facts->def->has(kMutates)) find_facts(facts->def->functional);  // passes need its definition
+  if (!facts->def->functional.empty() && facts->def->has(kMutates))
+    find_facts(facts->def->functional);  // passes need its definition
   return facts;
 }
 

@@ -1,7 +1,8 @@
 // graph/aten/op_facts.h — what the dispatcher knows of an operator, read once from its schema, tags and kernels.
 //
-// facts_of() declares the operator in the graph's op table (flags, written arguments, aliases, functional form) and keeps what only
-// the recorder needs. Entries live for ever; looking one up takes no lock after the first time on a thread.
+// facts_of() declares the operator in the graph's op table (flags, written arguments, aliases, functional form) and
+// keeps what only the recorder needs. Entries live for ever; looking one up takes no lock after the first time on a
+// thread.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -15,7 +16,12 @@ namespace framejit::graph {
 
 enum class MetaKernel : uint8_t { kUnknown, kNone, kCpp, kPython };
 // Whether a result or its size depends on data: a tag of the operator's; for some operators the arguments decide.
-enum class DataDependence : uint8_t { kNone, kAlways, kOfMasks, kWithoutSize };  // only with masks as indices; only without an output_size
+enum class DataDependence : uint8_t {
+  kNone,
+  kAlways,
+  kOfMasks,
+  kWithoutSize
+};  // only with masks as indices; only without an output_size
 enum class ReturnClass : uint8_t { kTensor, kTensorList, kOther };
 
 struct OpFacts {

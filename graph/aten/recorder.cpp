@@ -25,7 +25,8 @@ SymSizes symbolic_strides(const SymSizes& sizes, c10::IntArrayRef hints, c10::In
   std::vector<size_t> order(sizes.size());
   std::iota(order.begin(), order.end(), size_t{0});
   // Of equal strides the later dimension is the inner one, as in a contiguous tensor with a size of 1.
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return strides[a] != strides[b] ? strides[a] < strides[b] : a > b; });
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return strides[a] != strides[b] ? strides[a] < strides[b] : a > b; });
   SymSizes result(sizes.size());
   SymExpr expected = 1;
   int64_t expected_hint = 1;
@@ -65,7 +66,9 @@ void note_break_on_thread(CaptureFailure failure) {
 Recorder* recorder_of_thread() { return t_recorder; }
 
 void set_wrapped_symbol_reader(WrappedSymbolFn reader) { g_wrapped_symbol_reader = reader; }
-std::optional<SymExpr> wrapped_symbol_of(const at::Tensor& number) { return g_wrapped_symbol_reader ? g_wrapped_symbol_reader(number) : std::nullopt; }
+std::optional<SymExpr> wrapped_symbol_of(const at::Tensor& number) {
+  return g_wrapped_symbol_reader ? g_wrapped_symbol_reader(number) : std::nullopt;
+}
 
 void Recorder::fail(CaptureFailure failure) {
   if (!broken_) broken_ = failure;  // the first one is the cause
@@ -121,8 +124,9 @@ at::Tensor Recorder::add_input(const at::Tensor& real, const std::string& source
 at::Tensor Recorder::add_input(TensorMeta meta, const std::string& source) {
   FJ_CHECK(meta.dtype != DType::kOther, "a tensor that cannot be an input: " + source);
   const c10::Device device = torch_device_of(meta.device);
-  auto impl = c10::make_intrusive<TracedTensorImpl>(shared_from_this(), make_traced_storage(bytes_of(meta, shapes()), device),
-                                                    c10::scalarTypeToTypeMeta(scalar_type_of(meta.dtype)), device);
+  auto impl =
+      c10::make_intrusive<TracedTensorImpl>(shared_from_this(), make_traced_storage(bytes_of(meta, shapes()), device),
+                                            c10::scalarTypeToTypeMeta(scalar_type_of(meta.dtype)), device);
   impl->set_shape(meta);
   impl->input = static_cast<int32_t>(input_count());
   impl->value = builder_.add_input(std::move(meta), storage_number(impl->storage()), source);
@@ -152,7 +156,8 @@ at::Tensor Recorder::new_traced(TensorMeta meta, c10::Storage storage, const at:
   const auto dtype = c10::scalarTypeToTypeMeta(scalar_type_of(meta.dtype));
   const c10::Device device = torch_device_of(meta.device);
   auto impl = view_of != nullptr
-                  ? c10::make_intrusive<TracedTensorImpl>(shared_from_this(), std::move(storage), view_of->key_set(), dtype, device)
+                  ? c10::make_intrusive<TracedTensorImpl>(shared_from_this(), std::move(storage), view_of->key_set(),
+                                                          dtype, device)
                   : c10::make_intrusive<TracedTensorImpl>(shared_from_this(), std::move(storage), dtype, device);
   impl->set_shape(meta);
   impl->value = builder_.new_value(std::move(meta), storage_number(impl->storage()));
@@ -172,7 +177,8 @@ at::Tensor Recorder::view_result(TensorMeta meta, const at::Tensor& base) {
 // A written tensor with another shape afterwards is another value on the same storage.
 void Recorder::change_shape(TracedTensorImpl& traced, TensorMeta meta) {
   // The program holds an input's tensor object, and a graph writes contents only.
-  if (graph().values[index_of(traced.value)].node < 0) fail({"unsupported_op", "a change of an input's own shape or strides"});
+  if (graph().values[index_of(traced.value)].node < 0)
+    fail({"unsupported_op", "a change of an input's own shape or strides"});
   shape_changes_.push_back({c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(&traced), traced.value});
   traced.set_shape(meta);
   traced.value = builder_.new_value(std::move(meta), storage_number(traced.storage()));
@@ -213,7 +219,10 @@ void Recorder::compute_contents(const Node& node, int budget) {
   if (facts == nullptr) return;
   const auto learn = [&](ValueId v) { return v == kNoValue || find_contents(v, budget - 1) != nullptr; };
   bool constant_sizes = true;
-  const SizeValue size_of = [&](const SymExpr& e) { constant_sizes = constant_sizes && e.is_constant(); return shapes().hint(e); };
+  const SizeValue size_of = [&](const SymExpr& e) {
+    constant_sizes = constant_sizes && e.is_constant();
+    return shapes().hint(e);
+  };
   torch::jit::Stack stack;
   for (size_t i = 0; i < node.args.size(); ++i) {
     if (const auto* v = node.args[i].get<ValueId>(); v != nullptr && !learn(*v)) return;
@@ -258,13 +267,17 @@ Result<void> Recorder::finish(const std::vector<at::Tensor>& outputs) {
   std::vector<OutputAlias> aliases;
   for (const at::Tensor& output : outputs) {
     const TracedTensorImpl* traced = as_traced(output);
-    if (traced == nullptr || &traced->recorder() != this) return Error{"recording_failed", "an output is not a tensor of this capture"};
+    if (traced == nullptr || &traced->recorder() != this)
+      return Error{"recording_failed", "an output is not a tensor of this capture"};
     // Without grad mode a view of a leaf says that it needs a gradient, as eager's does, and has no history.
     const TracedTensorImpl* base = output.is_view() ? as_traced(output._base()) : nullptr;
-    const bool view_of_leaf = base != nullptr && base->input >= 0 && torch::autograd::impl::grad_fn_unsafe(output) == nullptr;
-    if (output.requires_grad() && traced->input < 0 && !view_of_leaf) return Error{"unsupported_tensor", "a result needs a gradient"};
+    const bool view_of_leaf =
+        base != nullptr && base->input >= 0 && torch::autograd::impl::grad_fn_unsafe(output) == nullptr;
+    if (output.requires_grad() && traced->input < 0 && !view_of_leaf)
+      return Error{"unsupported_tensor", "a result needs a gradient"};
     values.push_back(traced->value);
-    aliases.push_back(traced->input >= 0 ? OutputAlias{OutputKind::kInput, static_cast<uint32_t>(traced->input)} : OutputAlias{});
+    aliases.push_back(traced->input >= 0 ? OutputAlias{OutputKind::kInput, static_cast<uint32_t>(traced->input)}
+                                         : OutputAlias{});
   }
   log_python_shapes();
   finished_ = builder_.finish(std::move(values), std::move(aliases));

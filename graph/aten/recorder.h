@@ -1,9 +1,11 @@
 // graph/aten/recorder.h — from ATen calls on traced tensors to a recorded graph.
 //
-// A boxed fallback on the dispatch key Fake sees every op below autograd that has a traced argument, and while a RecordScope is
-// open every op of the thread. An op's shapes come from, in this order: our shape rule (symbolic), torch's typed C++ shape
-// function, its dispatcher kernel in C++, the one in Python (counted); only the rule sees symbols, the others make them constants.
-// What cannot be captured throws CaptureBreakError and is kept for take_break(). A recorder is used by one thread at a time.
+// A boxed fallback on the dispatch key Fake sees every op below autograd that has a traced argument, and while a
+// RecordScope is open every op of the thread. An op's shapes come from, in this order: our shape rule (symbolic),
+// torch's typed C++ shape function, its dispatcher kernel in C++, the one in Python (counted); only the rule sees
+// symbols, the others make them constants.
+// What cannot be captured throws CaptureBreakError and is kept for take_break(). A recorder is used by one thread at a
+// time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -60,17 +62,22 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   void set_line(const Line& line);
   // A Scalar that stands for the number in a traced 0-dim tensor of float64; `now` is the number of this trace.
   c10::SymFloat float_of(const at::Tensor& traced, double now);
-  std::vector<ValueId> take_fixed_floats() { return std::exchange(fixed_floats_, {}); }  // those whose number was asked for since
+  std::vector<ValueId> take_fixed_floats() {
+    return std::exchange(fixed_floats_, {});
+  }  // those whose number was asked for since
   void float_is_fixed(uint32_t value) override { fixed_floats_.push_back(ValueId{value}); }
   // The trace relies on where the inputs begin that lie in this storage.
   void offset_is_read(const c10::Storage& traced);
   bool relies_on_offsets() const { return !read_offsets_.empty(); }
-  bool relies_on_offset(size_t input) const { return read_offsets_.contains(graph().values[index_of(graph().inputs[input])].storage); }
+  bool relies_on_offset(size_t input) const {
+    return read_offsets_.contains(graph().values[index_of(graph().inputs[input])].storage);
+  }
   std::optional<CaptureFailure> take_break();
   bool has_break() const { return broken_.has_value(); }
   [[noreturn]] void fail(CaptureFailure failure);
 
-  // Ends the recording; traced tensors are of no use from here on. An output that is an input's own traced tensor is marked as kInput.
+  // Ends the recording; traced tensors are of no use from here on. An output that is an input's own traced tensor is
+  // marked as kInput.
   Result<void> finish(const std::vector<at::Tensor>& outputs);
   const std::vector<at::Tensor>& constants() const { return constants_; }
   const std::vector<c10::IValue>& opaques() const { return opaques_; }

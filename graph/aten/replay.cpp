@@ -31,7 +31,8 @@ class Replayer {
 
   ReplayResult run() {
     for (const SizeFact& fact : graph_.shapes.facts())
-      if (!holds(fact, symbols_)) result_.broken_facts.push_back(fact.left.text() + " against " + fact.right.text() + " (" + fact.why + ")");
+      if (!holds(fact, symbols_))
+        result_.broken_facts.push_back(fact.left.text() + " against " + fact.right.text() + " (" + fact.why + ")");
     if (!result_.broken_facts.empty()) return std::move(result_);
     for (size_t i = 0; i < graph_.inputs.size(); ++i) values_[index_of(graph_.inputs[i])] = in_.inputs[i];
     for (size_t i = 0; i < graph_.constants.size(); ++i) values_[index_of(graph_.constants[i])] = in_.constants[i];
@@ -48,7 +49,9 @@ class Replayer {
     const auto& arguments = facts->handle.schema().arguments();
     torch::jit::Stack stack;
     for (size_t i = 0; i < arguments.size(); ++i) {
-      if (i < node.args.size()) stack.push_back(ivalue_of(node.args[i], arguments[i], values_, in_.opaques, [this](const SymExpr& e) { return e.eval(symbols_); }));
+      if (i < node.args.size())
+        stack.push_back(ivalue_of(node.args[i], arguments[i], values_, in_.opaques,
+                                  [this](const SymExpr& e) { return e.eval(symbols_); }));
       else stack.push_back(arguments[i].default_value().value_or(c10::IValue()));
     }
     facts->handle.callBoxed(stack);
@@ -58,7 +61,9 @@ class Replayer {
       if (value.isTensorList())
         for (const at::Tensor& t : value.toTensorVector()) take(node, next++, t);
     }
-    if (next != node.results.size() && !node.results.empty()) result_.wrong_shapes.push_back(node.op->name + ": " + std::to_string(next) + " results, recorded " + std::to_string(node.results.size()));
+    if (next != node.results.size() && !node.results.empty())
+      result_.wrong_shapes.push_back(node.op->name + ": " + std::to_string(next) + " results, recorded " +
+                                     std::to_string(node.results.size()));
   }
 
   void take(const Node& node, size_t index, const at::Tensor& tensor) {
@@ -77,11 +82,13 @@ class Replayer {
     bool same = dtype_of(tensor.scalar_type()) == meta.dtype && static_cast<size_t>(tensor.dim()) == meta.ndim();
     for (size_t d = 0; same && d < meta.ndim(); ++d) {
       const auto i = static_cast<int64_t>(d);
-      same = meta.sizes[d].eval(symbols_) == tensor.size(i) && (tensor.size(i) <= 1 || tensor.numel() == 0 || meta.strides[d].eval(symbols_) == tensor.stride(i));
+      same = meta.sizes[d].eval(symbols_) == tensor.size(i) &&
+             (tensor.size(i) <= 1 || tensor.numel() == 0 || meta.strides[d].eval(symbols_) == tensor.stride(i));
     }
     if (same) return;
     std::ostringstream text;
-    text << "%" << index_of(v) << " = " << node.op->name << ": recorded " << text_of(meta) << " real " << tensor.scalar_type() << tensor.sizes() << " strides " << tensor.strides();
+    text << "%" << index_of(v) << " = " << node.op->name << ": recorded " << text_of(meta) << " real "
+         << tensor.scalar_type() << tensor.sizes() << " strides " << tensor.strides();
     result_.wrong_shapes.push_back(text.str());
   }
 

@@ -1,4 +1,5 @@
-// graph/aten/replay.h — runs a graph op by op through the dispatcher, and compares every result with its recorded shape.
+// graph/aten/replay.h — runs a graph op by op through the dispatcher, and compares every result with its recorded
+// shape.
 //
 // The reference of what a recording means: tests execute it next to eager. Works on both dialects.
 #pragma once

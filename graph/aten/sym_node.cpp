@@ -26,14 +26,19 @@ class ExprNode final : public c10::SymNodeImpl {
  public:
   enum class Kind : uint8_t { kInt, kBool, kFloat };
 
-  ExprNode(std::shared_ptr<SymOwner> owner, SymExpr expr) : owner_(std::move(owner)), kind_(Kind::kInt), expr_(std::move(expr)) {}
-  ExprNode(std::shared_ptr<SymOwner> owner, Truth truth) : owner_(std::move(owner)), kind_(Kind::kBool), truth_(std::move(truth)) {}
-  ExprNode(std::shared_ptr<SymOwner> owner, double number) : owner_(std::move(owner)), kind_(Kind::kFloat), number_(number) {}
-  ExprNode(std::shared_ptr<SymOwner> owner, OpenFloat open) : owner_(std::move(owner)), kind_(Kind::kFloat), number_(open.now), open_(open.value) {}
+  ExprNode(std::shared_ptr<SymOwner> owner, SymExpr expr)
+      : owner_(std::move(owner)), kind_(Kind::kInt), expr_(std::move(expr)) {}
+  ExprNode(std::shared_ptr<SymOwner> owner, Truth truth)
+      : owner_(std::move(owner)), kind_(Kind::kBool), truth_(std::move(truth)) {}
+  ExprNode(std::shared_ptr<SymOwner> owner, double number)
+      : owner_(std::move(owner)), kind_(Kind::kFloat), number_(number) {}
+  ExprNode(std::shared_ptr<SymOwner> owner, OpenFloat open)
+      : owner_(std::move(owner)), kind_(Kind::kFloat), number_(open.now), open_(open.value) {}
 
   static const ExprNode& of(const SymNode& node) {
     const auto* ours = dynamic_cast<const ExprNode*>(node.get());
-    if (ours == nullptr) throw CaptureBreakError({"unsupported_value", "a symbolic number of another tracer: " + node->str()});
+    if (ours == nullptr)
+      throw CaptureBreakError({"unsupported_value", "a symbolic number of another tracer: " + node->str()});
     return *ours;
   }
   const SymExpr& expr() const { return expr_; }
@@ -58,8 +63,12 @@ class ExprNode final : public c10::SymNodeImpl {
     return make(std::move(product));
   }
   SymNode neg() override { return kind_ == Kind::kFloat ? make(-number()) : make(SymExpr(0) - expr_); }
-  SymNode ceil() override { return kind_ == Kind::kFloat ? make(SymExpr(static_cast<int64_t>(std::ceil(number())))) : self(); }
-  SymNode floor() override { return kind_ == Kind::kFloat ? make(SymExpr(static_cast<int64_t>(std::floor(number())))) : self(); }
+  SymNode ceil() override {
+    return kind_ == Kind::kFloat ? make(SymExpr(static_cast<int64_t>(std::ceil(number())))) : self();
+  }
+  SymNode floor() override {
+    return kind_ == Kind::kFloat ? make(SymExpr(static_cast<int64_t>(std::floor(number())))) : self();
+  }
   SymNode sym_float() override { return make(number()); }
   SymNode sym_min(const SymNode& other) override { return extreme(other, true); }
   SymNode sym_max(const SymNode& other) override { return extreme(other, false); }
@@ -78,7 +87,9 @@ class ExprNode final : public c10::SymNodeImpl {
   }
   SymNode sym_and(const SymNode& other) override { return combine(other, Truth::Kind::kAnd, false); }
   SymNode sym_or(const SymNode& other) override { return combine(other, Truth::Kind::kOr, true); }
-  SymNode sym_ite(const SymNode& then_value, const SymNode& else_value) override { return decide() ? then_value : else_value; }
+  SymNode sym_ite(const SymNode& then_value, const SymNode& else_value) override {
+    return decide() ? then_value : else_value;
+  }
 
   SymNode wrap_int(int64_t value) override { return make(SymExpr(value)); }
   SymNode wrap_bool(bool value) override { return truth(value); }
@@ -87,7 +98,8 @@ class ExprNode final : public c10::SymNodeImpl {
   int64_t guard_int(const char*, int64_t) override { return constant(); }
   bool guard_bool(const char*, int64_t) override { return decide(); }
   double guard_float(const char*, int64_t) override { return number(); }
-  // The default of what is not known would be right for values, but not for what shares memory: reshape() would copy where eager views.
+  // The default of what is not known would be right for values, but not for what shares memory: reshape() would copy
+  // where eager views.
   bool guard_or_false(const char*, int64_t) override { return decide(); }
   bool guard_or_true(const char*, int64_t) override { return decide(); }
   bool guard_size_oblivious(const char*, int64_t) override { return decide(); }
@@ -99,16 +111,25 @@ class ExprNode final : public c10::SymNodeImpl {
   std::string str() override;
   std::optional<int64_t> constant_int() override { return kind_ == Kind::kInt ? expr_.as_constant() : std::nullopt; }
   std::optional<bool> constant_bool() override {
-    return kind_ == Kind::kBool && truth_.kind == Truth::Kind::kConstant ? std::optional<bool>(truth_.value) : std::nullopt;
+    return kind_ == Kind::kBool && truth_.kind == Truth::Kind::kConstant ? std::optional<bool>(truth_.value)
+                                                                         : std::nullopt;
   }
   std::optional<int64_t> maybe_as_int() override { return constant_int(); }
 
   // Layout questions of SymbolicShapeMeta, over the given sizes and strides.
   SymNode is_contiguous(c10::ArrayRef<SymNode> sizes, c10::ArrayRef<SymNode> strides) override;
-  SymNode is_channels_last_contiguous_2d(c10::ArrayRef<SymNode> sizes, c10::ArrayRef<SymNode> strides) override { return in_order(sizes, strides, {1, 3, 2, 0}); }
-  SymNode is_channels_last_contiguous_3d(c10::ArrayRef<SymNode> sizes, c10::ArrayRef<SymNode> strides) override { return in_order(sizes, strides, {1, 4, 3, 2, 0}); }
-  SymNode is_channels_last_strides_2d(c10::ArrayRef<SymNode> sizes, c10::ArrayRef<SymNode> strides) override { return in_order(sizes, strides, {1, 3, 2, 0}); }
-  SymNode is_channels_last_strides_3d(c10::ArrayRef<SymNode> sizes, c10::ArrayRef<SymNode> strides) override { return in_order(sizes, strides, {1, 4, 3, 2, 0}); }
+  SymNode is_channels_last_contiguous_2d(c10::ArrayRef<SymNode> sizes, c10::ArrayRef<SymNode> strides) override {
+    return in_order(sizes, strides, {1, 3, 2, 0});
+  }
+  SymNode is_channels_last_contiguous_3d(c10::ArrayRef<SymNode> sizes, c10::ArrayRef<SymNode> strides) override {
+    return in_order(sizes, strides, {1, 4, 3, 2, 0});
+  }
+  SymNode is_channels_last_strides_2d(c10::ArrayRef<SymNode> sizes, c10::ArrayRef<SymNode> strides) override {
+    return in_order(sizes, strides, {1, 3, 2, 0});
+  }
+  SymNode is_channels_last_strides_3d(c10::ArrayRef<SymNode> sizes, c10::ArrayRef<SymNode> strides) override {
+    return in_order(sizes, strides, {1, 4, 3, 2, 0});
+  }
   SymNode is_non_overlapping_and_dense(c10::ArrayRef<SymNode> sizes, c10::ArrayRef<SymNode> strides) override {
     return truth(decide_dense(env(), exprs(sizes), exprs(strides), owner_->why()));
   }
@@ -124,7 +145,9 @@ class ExprNode final : public c10::SymNodeImpl {
     return result;
   }
 
-  int64_t constant() const { return kind_ == Kind::kInt ? env().specialise(expr_, owner_->why()) : static_cast<int64_t>(number()); }
+  int64_t constant() const {
+    return kind_ == Kind::kInt ? env().specialise(expr_, owner_->why()) : static_cast<int64_t>(number());
+  }
   double number() const {
     if (open_) owner_->float_is_fixed(*open_);
     if (kind_ == Kind::kFloat) return number_;
@@ -156,14 +179,17 @@ class ExprNode final : public c10::SymNodeImpl {
   }
   SymNode extreme(const SymNode& other, bool smallest) const {
     const ExprNode& right = of(other);
-    if (kind_ != Kind::kInt || right.kind_ != Kind::kInt) return make(smallest ? std::min(number(), right.number()) : std::max(number(), right.number()));
+    if (kind_ != Kind::kInt || right.kind_ != Kind::kInt)
+      return make(smallest ? std::min(number(), right.number()) : std::max(number(), right.number()));
     if (const auto below = env().known(expr_, Relation::kLe, right.expr_)) return *below == smallest ? self() : other;
     return make(smallest ? SymExpr::min(expr_, right.expr_) : SymExpr::max(expr_, right.expr_));
   }
   SymNode relation(const SymNode& other, Relation kind, bool swapped) const {
     const ExprNode& right = of(other);
-    if (kind_ == Kind::kFloat || right.kind_ == Kind::kFloat) return truth(holds(number(), kind, right.number(), swapped));
-    if (kind_ == Kind::kBool || right.kind_ == Kind::kBool) return truth(holds(number(), kind, right.number(), swapped));
+    if (kind_ == Kind::kFloat || right.kind_ == Kind::kFloat)
+      return truth(holds(number(), kind, right.number(), swapped));
+    if (kind_ == Kind::kBool || right.kind_ == Kind::kBool)
+      return truth(holds(number(), kind, right.number(), swapped));
     const SymExpr &a = swapped ? right.expr_ : expr_, &b = swapped ? expr_ : right.expr_;
     if (const auto answer = env().known(a, kind, b)) return truth(*answer);
     return make(Truth{Truth::Kind::kRelation, false, a, b, kind, {}, {}});
@@ -213,7 +239,8 @@ class ExprNode final : public c10::SymNodeImpl {
     }
     return false;
   }
-  SymNode in_order(c10::ArrayRef<SymNode> sizes, c10::ArrayRef<SymNode> strides, const std::vector<size_t>& order) const {
+  SymNode in_order(c10::ArrayRef<SymNode> sizes, c10::ArrayRef<SymNode> strides,
+                   const std::vector<size_t>& order) const {
     if (sizes.size() != order.size()) return truth(false);
     return truth(decide_contiguous(env(), exprs(sizes), exprs(strides), order, owner_->why()));
   }
@@ -238,7 +265,8 @@ std::string ExprNode::str() {
   if (kind_ == Kind::kFloat) return std::to_string(number_);
   switch (truth_.kind) {
     case Truth::Kind::kConstant: return truth_.value ? "True" : "False";
-    case Truth::Kind::kRelation: return truth_.left.text() + kSigns[static_cast<int>(truth_.relation)] + truth_.right.text();
+    case Truth::Kind::kRelation:
+      return truth_.left.text() + kSigns[static_cast<int>(truth_.relation)] + truth_.right.text();
     case Truth::Kind::kNot: return "not (" + truth_.first->str() + ")";
     case Truth::Kind::kAnd: return "(" + truth_.first->str() + ") and (" + truth_.second->str() + ")";
     case Truth::Kind::kOr: return "(" + truth_.first->str() + ") or (" + truth_.second->str() + ")";
@@ -274,7 +302,8 @@ std::optional<OpenFloat> as_open_float(const c10::SymFloat& number) {
   if (!number.is_symbolic()) return std::nullopt;
   const c10::SymNode node = number.toSymNodeImpl();
   const auto* ours = dynamic_cast<const ExprNode*>(node.get());
-  if (ours == nullptr && g_wrapped_node_reader != nullptr) ours = dynamic_cast<const ExprNode*>(g_wrapped_node_reader.load()(*node));
+  if (ours == nullptr && g_wrapped_node_reader != nullptr)
+    ours = dynamic_cast<const ExprNode*>(g_wrapped_node_reader.load()(*node));
   return ours == nullptr ? std::nullopt : ours->open();
 }
 
@@ -283,7 +312,8 @@ SymExpr expr_of(const c10::SymInt& value) {
   return ExprNode::of(value.toSymNode()).expr();
 }
 
-bool decide_contiguous(ShapeEnv& env, const SymSizes& sizes, const SymSizes& strides, const std::vector<size_t>& order, const std::string& why) {
+bool decide_contiguous(ShapeEnv& env, const SymSizes& sizes, const SymSizes& strides, const std::vector<size_t>& order,
+                       const std::string& why) {
   for (const SymExpr& size : sizes)
     if (env.decide(size, Relation::kEq, 0, why)) return true;
   SymExpr expected = 1;
@@ -298,7 +328,8 @@ bool decide_contiguous(ShapeEnv& env, const SymSizes& sizes, const SymSizes& str
 bool decide_dense(ShapeEnv& env, const SymSizes& sizes, const SymSizes& strides, const std::string& why) {
   std::vector<size_t> order(sizes.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return env.hint(strides[a]) < env.hint(strides[b]); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return env.hint(strides[a]) < env.hint(strides[b]); });
   return decide_contiguous(env, sizes, strides, order, why);
 }
 

@@ -8,7 +8,8 @@ namespace framejit::graph {
 
 namespace {
 
-static_assert(static_cast<int>(c10::kFloat) == 6 && static_cast<int>(c10::kBool) == 11 && static_cast<int>(c10::kBFloat16) == 15,
+static_assert(static_cast<int>(c10::kFloat) == 6 && static_cast<int>(c10::kBool) == 11 &&
+                  static_cast<int>(c10::kBFloat16) == 15,
               "dtypes.def disagrees with c10::ScalarType");
 
 c10::TypePtr plain_type(const c10::Argument& argument) {
@@ -125,7 +126,8 @@ std::optional<Arg> device_arg(const c10::Device& device) {
 
 std::optional<Arg> arg_of(const c10::IValue& value, ArgClass arg_class) {
   if (value.isNone()) return Arg();
-  if (arg_class == ArgClass::kDType || arg_class == ArgClass::kLayout || arg_class == ArgClass::kMemoryFormat || arg_class == ArgClass::kQScheme)
+  if (arg_class == ArgClass::kDType || arg_class == ArgClass::kLayout || arg_class == ArgClass::kMemoryFormat ||
+      arg_class == ArgClass::kQScheme)
     return enum_of(value, arg_class);
   if (arg_class == ArgClass::kScalarList) return scalars_of(value);
   if (value.isDevice()) return device_arg(value.toDevice());
@@ -144,7 +146,8 @@ std::optional<Arg> arg_of(const c10::IValue& value, ArgClass arg_class) {
 
 namespace {
 
-c10::IValue list_ivalue(const Arg& arg, ArgClass arg_class, std::span<const at::Tensor> values, const SizeValue& size_of) {
+c10::IValue list_ivalue(const Arg& arg, ArgClass arg_class, std::span<const at::Tensor> values,
+                        const SizeValue& size_of) {
   auto at_index = [&](ValueId v) { return v == kNoValue ? at::Tensor() : values[index_of(v)]; };
   if (const auto* ids = arg.get<std::vector<ValueId>>()) {
     if (arg_class == ArgClass::kOptionalTensorList) {
@@ -179,10 +182,13 @@ c10::IValue number_ivalue(const c10::Scalar& number, ArgClass arg_class) {
 
 }  // namespace
 
-c10::IValue ivalue_of(const Arg& arg, const c10::Argument& schema, std::span<const at::Tensor> values, std::span<const c10::IValue> opaques,
-                      const SizeValue& size_of) {
+c10::IValue ivalue_of(const Arg& arg, const c10::Argument& schema, std::span<const at::Tensor> values,
+                      std::span<const c10::IValue> opaques, const SizeValue& size_of) {
   const ArgClass arg_class = class_of(schema);
-  if (arg.is_none()) return arg_class == ArgClass::kTensor && schema.type()->kind() == c10::TypeKind::TensorType ? c10::IValue(at::Tensor()) : c10::IValue();
+  if (arg.is_none())
+    return arg_class == ArgClass::kTensor && schema.type()->kind() == c10::TypeKind::TensorType
+               ? c10::IValue(at::Tensor())
+               : c10::IValue();
   if (const auto* v = arg.get<ValueId>()) return *v == kNoValue ? c10::IValue() : c10::IValue(values[index_of(*v)]);
   if (const auto* e = arg.get<SymExpr>()) return number_ivalue(size_of(*e), arg_class);
   if (const auto* d = arg.get<double>()) return number_ivalue(*d, arg_class);

@@ -18,21 +18,33 @@ Device device_of(c10::Device device);
 c10::Device torch_device_of(Device device);
 
 // What the schema says of an argument; IValue alone cannot tell a dtype from an int.
-enum class ArgClass : uint8_t { kTensor, kTensorList, kOptionalTensorList, kDType, kLayout, kMemoryFormat, kQScheme, kGenerator, kScalar, kScalarList, kPlain };
+enum class ArgClass : uint8_t {
+  kTensor,
+  kTensorList,
+  kOptionalTensorList,
+  kDType,
+  kLayout,
+  kMemoryFormat,
+  kQScheme,
+  kGenerator,
+  kScalar,
+  kScalarList,
+  kPlain
+};
 ArgClass class_of(const c10::Argument& argument);
 
 // Sizes of a real (not traced) tensor.
 TensorMeta meta_of(const at::Tensor& tensor);
 
-// What an IValue that holds no tensor is in a graph; nullopt for what a graph cannot carry (complex numbers, streams, names, foreign
-// symbolic numbers). Generators are the caller's.
+// What an IValue that holds no tensor is in a graph; nullopt for what a graph cannot carry (complex numbers, streams,
+// names, foreign symbolic numbers). Generators are the caller's.
 std::optional<Arg> arg_of(const c10::IValue& value, ArgClass arg_class);
 // A wrapped number as an immediate; nullopt for complex ones.
 std::optional<Arg> number_of(const at::Tensor& wrapped_number);
 
 // The reverse, for running nodes: `values` by ValueId, sizes by `size_of`.
 using SizeValue = std::function<int64_t(const SymExpr&)>;
-c10::IValue ivalue_of(const Arg& arg, const c10::Argument& schema, std::span<const at::Tensor> values, std::span<const c10::IValue> opaques,
-                      const SizeValue& size_of);
+c10::IValue ivalue_of(const Arg& arg, const c10::Argument& schema, std::span<const at::Tensor> values,
+                      std::span<const c10::IValue> opaques, const SizeValue& size_of);
 
 }  // namespace framejit::graph

@@ -14,8 +14,8 @@
 
 namespace framejit::graph {
 
-// Has `note` called when something asks for the memory of `storage` to write to it. Before 2.13 the reader gets an error instead,
-// which ends a segment like any other exception.
+// Has `note` called when something asks for the memory of `storage` to write to it. Before 2.13 the reader gets an
+// error instead, which ends a segment like any other exception.
 inline void note_data_read(c10::StorageImpl& storage, void (*note)(c10::StorageImpl*)) {
 #if FRAMEJIT_TORCH >= 213
   storage.set_materializer(note);

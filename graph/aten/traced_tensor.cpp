@@ -14,7 +14,9 @@ using c10::DispatchKey;
 using c10::DispatchKeySet;
 
 DispatchKeySet traced_keys(c10::Device device) {
-  return DispatchKeySet(device.is_cuda() ? DispatchKey::CUDA : DispatchKey::CPU).add(DispatchKey::Fake).add(kCompositesKey);
+  return DispatchKeySet(device.is_cuda() ? DispatchKey::CUDA : DispatchKey::CPU)
+      .add(DispatchKey::Fake)
+      .add(kCompositesKey);
 }
 
 // Hands out null pointers; kernels that only look at sizes never notice.
@@ -27,29 +29,36 @@ struct NullAllocator final : c10::Allocator {
 NullAllocator g_null_allocator;
 
 c10::intrusive_ptr<c10::StorageImpl> empty_storage(int64_t bytes, c10::Device device) {
-  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), c10::SymInt(bytes), c10::DataPtr(nullptr, device), &g_null_allocator,
+  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), c10::SymInt(bytes),
+                                               c10::DataPtr(nullptr, device), &g_null_allocator,
                                                /*resizable=*/true);
 }
 
 // Only mutable access is guarded: meta functions read const pointers (is_alias_of) without using them.
-void data_was_read(c10::StorageImpl*) { note_break_on_thread({"data_dependent_value", "code that reads the memory of a tensor"}); }
+void data_was_read(c10::StorageImpl*) {
+  note_break_on_thread({"data_dependent_value", "code that reads the memory of a tensor"});
+}
 
 struct MetaTwinImpl final : c10::TensorImpl {
-  MetaTwinImpl(c10::Storage storage, caffe2::TypeMeta dtype) : c10::TensorImpl(DispatchKeySet(DispatchKey::Meta), dtype, c10::Device(c10::kMeta)) {
+  MetaTwinImpl(c10::Storage storage, caffe2::TypeMeta dtype)
+      : c10::TensorImpl(DispatchKeySet(DispatchKey::Meta), dtype, c10::Device(c10::kMeta)) {
     storage_ = std::move(storage);
   }
 };
 
 }  // namespace
 
-TracedTensorImpl::TracedTensorImpl(std::shared_ptr<Recorder> recorder, c10::Storage storage, caffe2::TypeMeta dtype, c10::Device device)
+TracedTensorImpl::TracedTensorImpl(std::shared_ptr<Recorder> recorder, c10::Storage storage, caffe2::TypeMeta dtype,
+                                   c10::Device device)
     : c10::TensorImpl(traced_keys(device), dtype, device), recorder_(std::move(recorder)) {
   storage_ = std::move(storage);
   set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
 }
 
-TracedTensorImpl::TracedTensorImpl(std::shared_ptr<Recorder> recorder, c10::Storage storage, DispatchKeySet base_keys, caffe2::TypeMeta dtype, c10::Device device)
-    : c10::TensorImpl(ImplType::VIEW, std::move(storage), base_keys.add(DispatchKey::Fake).add(kCompositesKey), dtype), recorder_(std::move(recorder)) {
+TracedTensorImpl::TracedTensorImpl(std::shared_ptr<Recorder> recorder, c10::Storage storage, DispatchKeySet base_keys,
+                                   caffe2::TypeMeta dtype, c10::Device device)
+    : c10::TensorImpl(ImplType::VIEW, std::move(storage), base_keys.add(DispatchKey::Fake).add(kCompositesKey), dtype),
+      recorder_(std::move(recorder)) {
   device_opt_ = device;
   set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
 }
@@ -66,7 +75,8 @@ c10::SymInt TracedTensorImpl::sym_storage_offset_custom() const {
 
 void TracedTensorImpl::set_shape(const TensorMeta& meta) {
   bool symbolic = !meta.offset.is_constant();
-  for (size_t i = 0; i < meta.ndim(); ++i) symbolic = symbolic || !meta.sizes[i].is_constant() || !meta.strides[i].is_constant();
+  for (size_t i = 0; i < meta.ndim(); ++i)
+    symbolic = symbolic || !meta.sizes[i].is_constant() || !meta.strides[i].is_constant();
   if (symbolic) {
     const auto sizes = sym_ints_of(meta.sizes, recorder_), strides = sym_ints_of(meta.strides, recorder_);
     set_sizes_and_strides(c10::SymIntArrayRef(sizes), c10::SymIntArrayRef(strides), sym_int_of(meta.offset, recorder_));
@@ -80,17 +90,20 @@ void TracedTensorImpl::set_shape(const TensorMeta& meta) {
   set_sizes_and_strides(sizes, strides, meta.offset.constant());
 }
 
-template <class Version> c10::intrusive_ptr<c10::TensorImpl> TracedTensorImpl::copy(Version&& version, bool allow_change) const {
+template <class Version>
+c10::intrusive_ptr<c10::TensorImpl> TracedTensorImpl::copy(Version&& version, bool allow_change) const {
   auto result = c10::make_intrusive<TracedTensorImpl>(recorder_, storage_, data_type_, *device_opt_);
   copy_tensor_metadata(this, result.get(), std::forward<Version>(version), allow_change);
   result->value = value;
   return result;
 }
 
-c10::intrusive_ptr<c10::TensorImpl> TracedTensorImpl::shallow_copy_and_detach(const c10::VariableVersion& version, bool allow_change) const {
+c10::intrusive_ptr<c10::TensorImpl> TracedTensorImpl::shallow_copy_and_detach(const c10::VariableVersion& version,
+                                                                              bool allow_change) const {
   return copy(version, allow_change);
 }
-c10::intrusive_ptr<c10::TensorImpl> TracedTensorImpl::shallow_copy_and_detach(c10::VariableVersion&& version, bool allow_change) const {
+c10::intrusive_ptr<c10::TensorImpl> TracedTensorImpl::shallow_copy_and_detach(c10::VariableVersion&& version,
+                                                                              bool allow_change) const {
   return copy(std::move(version), allow_change);
 }
 
@@ -140,7 +153,8 @@ const c10::Storage& TracedStorages::twin_of(const c10::Storage& traced) {
   return twin;
 }
 
-at::Tensor make_meta_twin(c10::Storage twin_storage, caffe2::TypeMeta dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset) {
+at::Tensor make_meta_twin(c10::Storage twin_storage, caffe2::TypeMeta dtype, c10::IntArrayRef sizes,
+                          c10::IntArrayRef strides, int64_t offset) {
   auto impl = c10::make_intrusive<MetaTwinImpl>(std::move(twin_storage), dtype);
   impl->set_sizes_and_strides(sizes, strides, offset);
   return at::Tensor(std::move(impl));

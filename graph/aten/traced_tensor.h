@@ -1,8 +1,9 @@
 // graph/aten/traced_tensor.h — the tensor without data that stands for a graph value while code is traced.
 //
-// A TracedTensorImpl has the device, dtype, sizes and strides of its value, the dispatch keys of its device plus Fake, and a storage
-// that holds nothing: reading the data (data_ptr, numpy, foreign kernels) is a capture break. Values that alias share the storage
-// object. Meta twins are what torch's shape functions see: plain meta tensors whose storages mirror the traced ones.
+// A TracedTensorImpl has the device, dtype, sizes and strides of its value, the dispatch keys of its device plus Fake,
+// and a storage that holds nothing: reading the data (data_ptr, numpy, foreign kernels) is a capture break. Values that
+// alias share the storage object. Meta twins are what torch's shape functions see: plain meta tensors whose storages
+// mirror the traced ones.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,9 +22,11 @@ class Recorder;
 
 class TracedTensorImpl final : public c10::TensorImpl {
  public:
-  TracedTensorImpl(std::shared_ptr<Recorder> recorder, c10::Storage storage, caffe2::TypeMeta dtype, c10::Device device);
+  TracedTensorImpl(std::shared_ptr<Recorder> recorder, c10::Storage storage, caffe2::TypeMeta dtype,
+                   c10::Device device);
   // A view takes the key set of its base: in inference mode a view of a normal tensor is a normal tensor.
-  TracedTensorImpl(std::shared_ptr<Recorder> recorder, c10::Storage storage, c10::DispatchKeySet base_keys, caffe2::TypeMeta dtype, c10::Device device);
+  TracedTensorImpl(std::shared_ptr<Recorder> recorder, c10::Storage storage, c10::DispatchKeySet base_keys,
+                   caffe2::TypeMeta dtype, c10::Device device);
 
   void set_shape(const TensorMeta& meta);
   Recorder& recorder() const { return *recorder_; }
@@ -31,8 +34,10 @@ class TracedTensorImpl final : public c10::TensorImpl {
   ValueId value = kNoValue;
   int32_t input = -1;   // index of the input that this object stands for; copies do not inherit it
 
-  c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version, bool allow_change) const override;
-  c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(c10::VariableVersion&& version, bool allow_change) const override;
+  c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version,
+                                                              bool allow_change) const override;
+  c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(c10::VariableVersion&& version,
+                                                              bool allow_change) const override;
   void shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>& source) override;
   const char* tensorimpl_type_name() const override { return "framejit::TracedTensorImpl"; }
 
@@ -52,7 +57,8 @@ TracedTensorImpl* as_traced(const at::TensorBase& tensor);
 // A storage without memory on `device`; asking it for a mutable pointer breaks the capture.
 c10::Storage make_traced_storage(int64_t bytes, c10::Device device);
 
-// Storages of one recording. A real storage is stood in for by one traced storage, so that inputs that alias go on aliasing.
+// Storages of one recording. A real storage is stood in for by one traced storage, so that inputs that alias go on
+// aliasing.
 class TracedStorages {
  public:
   // The number of a traced storage; a new one is told by `fresh`.
@@ -68,6 +74,7 @@ class TracedStorages {
 };
 
 // A meta tensor of the given concrete shape on the companion storage.
-at::Tensor make_meta_twin(c10::Storage twin_storage, caffe2::TypeMeta dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset);
+at::Tensor make_meta_twin(c10::Storage twin_storage, caffe2::TypeMeta dtype, c10::IntArrayRef sizes,
+                          c10::IntArrayRef strides, int64_t offset);
 
 }  // namespace framejit::graph

@@ -1,4 +1,5 @@
-// graph/ops/backward.cpp — gradients that autograd asks for by an op of its own; those with masks of wanted results are torch's.
+// graph/ops/backward.cpp — gradients that autograd asks for by an op of its own; those with masks of wanted results are
+// torch's.
 #include "graph/ops/families.h"
 #include "graph/ops/rule_kit.h"
 

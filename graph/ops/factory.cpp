@@ -14,7 +14,8 @@ template <size_t dtype>
 bool made(const RuleArgs& args, ShapeEnv& env, Results& results) {
   SymSizes sizes;
   if (!args.sizes(0, sizes) || any_negative(env, sizes)) return false;
-  results.push_back(dense(args.dtype(dtype).value_or(args.default_dtype), args.device(dtype + 2).value_or(Device{}), std::move(sizes)));
+  results.push_back(dense(args.dtype(dtype).value_or(args.default_dtype), args.device(dtype + 2).value_or(Device{}),
+                          std::move(sizes)));
   return true;
 }
 
@@ -52,7 +53,8 @@ bool made_new(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
   SymSizes sizes;
   if (self == nullptr || !args.sizes(1, sizes) || any_negative(env, sizes)) return false;
-  results.push_back(dense(args.dtype(dtype).value_or(self->dtype), args.device(dtype + 2).value_or(self->device), std::move(sizes)));
+  results.push_back(
+      dense(args.dtype(dtype).value_or(self->dtype), args.device(dtype + 2).value_or(self->device), std::move(sizes)));
   return true;
 }
 
@@ -84,7 +86,8 @@ std::optional<double> as_double(const RuleArgs& args, size_t i) {
 }
 
 // start and end at the given places (absent start: 0), step 1 unless given, dtype behind them.
-bool range(const RuleArgs& args, ShapeEnv& env, int start_at, size_t end_at, int step_at, size_t dtype, Results& results) {
+bool range(const RuleArgs& args, ShapeEnv& env, int start_at, size_t end_at, int step_at, size_t dtype,
+           Results& results) {
   bool integral = true;
   for (size_t i = 0; i < dtype; ++i) integral = integral && args.size(i).has_value();
   SymExpr length;
@@ -104,7 +107,8 @@ bool range(const RuleArgs& args, ShapeEnv& env, int start_at, size_t end_at, int
     if (env.decide(length, Relation::kLt, 0, "arange is empty")) return false;
   } else {
     const auto start = start_at < 0 ? std::optional<double>(0) : as_double(args, static_cast<size_t>(start_at));
-    const auto end = as_double(args, end_at), step = step_at < 0 ? std::optional<double>(1) : as_double(args, static_cast<size_t>(step_at));
+    const auto end = as_double(args, end_at),
+               step = step_at < 0 ? std::optional<double>(1) : as_double(args, static_cast<size_t>(step_at));
     if (!start || !end || !step || *step == 0) return false;
     length = static_cast<int64_t>(std::ceil((*end - *start) / *step));
     if (length.constant() < 0) return false;
@@ -117,14 +121,16 @@ bool range(const RuleArgs& args, ShapeEnv& env, int start_at, size_t end_at, int
 bool eye(const RuleArgs& args, ShapeEnv& env, Results& results, size_t dtype) {
   const auto n = args.size(0), m = dtype == 2 ? args.size(1) : n;
   if (!n || !m || any_negative(env, {*n, *m})) return false;
-  results.push_back(dense(args.dtype(dtype).value_or(args.default_dtype), args.device(dtype + 2).value_or(Device{}), {*n, *m}));
+  results.push_back(
+      dense(args.dtype(dtype).value_or(args.default_dtype), args.device(dtype + 2).value_or(Device{}), {*n, *m}));
   return true;
 }
 
 bool randint(const RuleArgs& args, ShapeEnv& env, Results& results, size_t size_at) {
   SymSizes sizes;
   if (!args.sizes(size_at, sizes) || any_negative(env, sizes)) return false;
-  results.push_back(dense(args.dtype(size_at + 1).value_or(DType::kInt64), args.device(size_at + 3).value_or(Device{}), std::move(sizes)));
+  results.push_back(dense(args.dtype(size_at + 1).value_or(DType::kInt64), args.device(size_at + 3).value_or(Device{}),
+                          std::move(sizes)));
   return true;
 }
 
@@ -138,8 +144,11 @@ bool randperm(const RuleArgs& args, ShapeEnv& env, Results& results) {
 bool multinomial(const RuleArgs& args, ShapeEnv& env, Results& results) {  // weights, num_samples, replacement
   const TensorMeta* self = args.tensor(0);
   const auto count = args.size(1);
-  if (self == nullptr || self->ndim() < 1 || self->ndim() > 2 || !is_float(self->dtype) || !count || any_negative(env, {*count - 1})) return false;
-  if (!args.flag(2) && !env.decide(*count, Relation::kLe, self->sizes.back(), "multinomial has enough categories")) return false;
+  if (self == nullptr || self->ndim() < 1 || self->ndim() > 2 || !is_float(self->dtype) || !count ||
+      any_negative(env, {*count - 1}))
+    return false;
+  if (!args.flag(2) && !env.decide(*count, Relation::kLe, self->sizes.back(), "multinomial has enough categories"))
+    return false;
   SymSizes sizes = self->sizes;
   sizes.back() = *count;
   results.push_back(dense(DType::kInt64, self->device, std::move(sizes)));
@@ -163,12 +172,15 @@ std::vector<OpRow> factory_ops() {
   add_rows(rows, made_like<1>, {"rand_like", "randn_like"}, kRandom);
   add_rows(rows, made_like<2>, {"full_like"});
   add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return range(a, e, -1, 0, -1, 1, r); }, {"arange"});
-  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return range(a, e, 0, 1, -1, 2, r); }, {"arange.start"});
-  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return range(a, e, 0, 1, 2, 3, r); }, {"arange.start_step"});
+  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return range(a, e, 0, 1, -1, 2, r); },
+           {"arange.start"});
+  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return range(a, e, 0, 1, 2, 3, r); },
+           {"arange.start_step"});
   add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return eye(a, e, r, 1); }, {"eye"});
   add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return eye(a, e, r, 2); }, {"eye.m"});
   add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return randint(a, e, r, 1); }, {"randint"}, kRandom);
-  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return randint(a, e, r, 2); }, {"randint.low"}, kRandom);
+  add_rows(
+      rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return randint(a, e, r, 2); }, {"randint.low"}, kRandom);
   add_rows(rows, randperm, {"randperm"}, kRandom);
   add_rows(rows, multinomial, {"multinomial"}, kRandom | kChecksData);
   return rows;

@@ -40,13 +40,15 @@ bool gather(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, d
   const auto d = wrap_dim(*dim, self->ndim());
   if (!d) return false;
   for (size_t i = 0; i < self->ndim(); ++i)
-    if (i != *d && index->sizes[i] != self->sizes[i] && !env.decide(index->sizes[i], Relation::kLe, self->sizes[i], "gather stays inside")) return false;
+    if (i != *d && index->sizes[i] != self->sizes[i] &&
+        !env.decide(index->sizes[i], Relation::kLe, self->sizes[i], "gather stays inside"))
+      return false;
   results.push_back(dense_like(*self, index->sizes));
   return true;
 }
 
-// index.Tensor(self, indices): integer indices only. Adjacent ones stay in their place, others move to the front; the strides
-// are those of TensorIterator over self (restrided with 0 for what is indexed) and the indices.
+// index.Tensor(self, indices): integer indices only. Adjacent ones stay in their place, others move to the front; the
+// strides are those of TensorIterator over self (restrided with 0 for what is indexed) and the indices.
 bool index_tensor(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
   std::vector<const TensorMeta*> indices;
@@ -171,7 +173,8 @@ bool stack(const RuleArgs& args, ShapeEnv& env, Results& results) {
 bool repeat(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
   SymSizes repeats;
-  if (self == nullptr || !args.sizes(1, repeats) || repeats.size() < self->ndim() || any_negative(env, repeats)) return false;
+  if (self == nullptr || !args.sizes(1, repeats) || repeats.size() < self->ndim() || any_negative(env, repeats))
+    return false;
   const size_t added = repeats.size() - self->ndim();
   for (size_t i = 0; i < self->ndim(); ++i) repeats[added + i] = repeats[added + i] * self->sizes[i];
   results.push_back(dense_like(*self, std::move(repeats)));
@@ -203,7 +206,8 @@ bool flip(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, dim
   return true;
 }
 
-// at::roll joins two narrowed parts for every dimension, so the layout is that of cat: channels_last only when both parts are.
+// at::roll joins two narrowed parts for every dimension, so the layout is that of cat: channels_last only when both
+// parts are.
 bool roll(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, shifts, dims
   const TensorMeta* self = args.tensor(0);
   std::vector<int64_t> dims;
@@ -243,7 +247,8 @@ bool constant_pad_nd(const RuleArgs& args, ShapeEnv& env, Results& results) {  /
   for (size_t i = 0; i < pad.size() / 2; ++i) {
     SymExpr& size = sizes[sizes.size() - 1 - i];
     size = size + pad[2 * i] + pad[2 * i + 1];
-    grows = grows || env.decide(0, Relation::kLt, pad[2 * i], "padding grows") || env.decide(0, Relation::kLt, pad[2 * i + 1], "padding grows");
+    grows = grows || env.decide(0, Relation::kLt, pad[2 * i], "padding grows") ||
+            env.decide(0, Relation::kLt, pad[2 * i + 1], "padding grows");
   }
   if (!grows) return false;  // cropping only: a clone of a view
   results.push_back(in_suggested_format(*self, std::move(sizes), env));
@@ -265,7 +270,8 @@ bool edge_pad(const RuleArgs& args, ShapeEnv& env, Results& results) {
       if (reflects && !env.decide(pad[side], Relation::kLt, size, "reflection stays inside")) return false;
     size = size + pad[2 * k] + pad[2 * k + 1];
   }
-  results.push_back(count > 1 ? in_suggested_format(*self, std::move(sizes), env) : dense_like(*self, std::move(sizes)));
+  results.push_back(count > 1 ? in_suggested_format(*self, std::move(sizes), env)
+                              : dense_like(*self, std::move(sizes)));
   return true;
 }
 
@@ -277,28 +283,35 @@ bool diag_embed(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, o
   if (!first || !second || *first == *second) return false;
   SymSizes sizes(self->sizes.begin(), self->sizes.end() - 1);
   const SymExpr side = self->sizes.back() + std::abs(args.integer_or(1, 0));
-  for (const size_t d : {std::min(*first, *second), std::max(*first, *second)}) sizes.insert(sizes.begin() + static_cast<std::ptrdiff_t>(d), side);
+  for (const size_t d : {std::min(*first, *second), std::max(*first, *second)})
+    sizes.insert(sizes.begin() + static_cast<std::ptrdiff_t>(d), side);
   results.push_back(dense_like(*self, std::move(sizes)));
   return true;
 }
 
-// Where the numbers of argument `numbers` (a tensor or a number) belong in the sorted argument `sorted`: 1-d, or a row for each of theirs.
-bool searched(const RuleArgs& args, ShapeEnv& env, size_t sorted, size_t numbers, Results& results) {  // then out_int32, right, side, sorter
+// Where the numbers of argument `numbers` (a tensor or a number) belong in the sorted argument `sorted`: 1-d, or a row
+// for each of theirs.
+bool searched(const RuleArgs& args, ShapeEnv& env, size_t sorted, size_t numbers,
+              Results& results) {  // then out_int32, right, side, sorter
   const TensorMeta *rows = args.tensor(sorted), *self = args.tensor(numbers);
-  if (rows == nullptr || rows->ndim() == 0 || args.given(5) || (self == nullptr && (!args.number(numbers) || rows->ndim() != 1))) return false;
+  if (rows == nullptr || rows->ndim() == 0 || args.given(5) ||
+      (self == nullptr && (!args.number(numbers) || rows->ndim() != 1)))
+    return false;
   if (rows->ndim() != 1) {
     if (rows->ndim() != self->ndim()) return false;
     for (size_t i = 0; i + 1 < rows->ndim(); ++i)
       if (!same_size(env, rows->sizes[i], self->sizes[i])) return false;
   }
-  results.push_back(dense(args.flag(2) ? DType::kInt32 : DType::kInt64, rows->device, self == nullptr ? SymSizes{} : self->sizes));
+  results.push_back(
+      dense(args.flag(2) ? DType::kInt32 : DType::kInt64, rows->device, self == nullptr ? SymSizes{} : self->sizes));
   return true;
 }
 
 bool is_in(const RuleArgs& args, ShapeEnv&, Results& results) {  // elements, test_elements
   const TensorMeta *elements = args.tensor(0), *tested = args.tensor(1);
   if (elements == nullptr && tested == nullptr) return false;
-  results.push_back(dense(DType::kBool, (elements != nullptr ? elements : tested)->device, elements != nullptr ? elements->sizes : SymSizes{}));
+  results.push_back(dense(DType::kBool, (elements != nullptr ? elements : tested)->device,
+                          elements != nullptr ? elements->sizes : SymSizes{}));
   return true;
 }
 
@@ -309,7 +322,8 @@ bool take(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, index
   return true;
 }
 
-bool block_diag(const RuleArgs& args, ShapeEnv&, Results& results) {  // a list of at most 2-d tensors; numbers and vectors are rows
+bool block_diag(const RuleArgs& args, ShapeEnv&,
+                Results& results) {  // a list of at most 2-d tensors; numbers and vectors are rows
   std::vector<const TensorMeta*> list;
   if (!args.tensors(0, list) || list.empty() || list[0] == nullptr) return false;
   TensorMeta meta = dense_like(*list[0], {0, 0});
@@ -325,7 +339,8 @@ bool block_diag(const RuleArgs& args, ShapeEnv&, Results& results) {  // a list 
 }
 
 // Without indices only: torch's shape function looks at the first slice of the source, which eager's kernel does not.
-bool index_reduce_of_nothing(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, dim, index, source, reduce, include_self
+bool index_reduce_of_nothing(const RuleArgs& args, ShapeEnv& env,
+                             Results& results) {  // self, dim, index, source, reduce, include_self
   const TensorMeta* index = args.tensor(2);
   return index != nullptr && index->numel() == SymExpr(0) && dense_self(args, env, results);
 }
@@ -352,18 +367,24 @@ std::vector<OpRow> index_ops() {
   add_rows_in_place(rows, triangle, {"tril", "triu"});
   add_rows(rows, flip, {"flip"});
   add_rows(rows, roll, {"roll"});
-  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return searched(a, e, 0, 1, r); }, {"searchsorted.Tensor", "searchsorted.Scalar"});
-  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return searched(a, e, 1, 0, r); }, {"bucketize.Tensor", "bucketize.Scalar"});
+  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return searched(a, e, 0, 1, r); },
+           {"searchsorted.Tensor", "searchsorted.Scalar"});
+  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return searched(a, e, 1, 0, r); },
+           {"bucketize.Tensor", "bucketize.Scalar"});
   add_rows(rows, is_in, {"isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor"});
   add_rows(rows, take, {"take"}, kChecksData);
   add_rows(rows, block_diag, {"block_diag"});
   // Functional scatters clone self (or allocate as it lies) and write.
-  add_rows_in_place(rows, preserved_self, {"index_put", "index_fill.int_Scalar", "index_fill.int_Tensor"}, kChecksData | kChecksOperands);
+  add_rows_in_place(rows, preserved_self, {"index_put", "index_fill.int_Scalar", "index_fill.int_Tensor"},
+                    kChecksData | kChecksOperands);
   rows.push_back({"_index_put_impl_", same_as_self, kMutates | kChecksData | kChecksOperands, "_index_put_impl"});
   rows.push_back({"put_", same_as_self, kMutates | kChecksData | kChecksOperands, "put"});
   add_rows_in_place(rows, dense_self, {"index_add", "index_copy", "masked_scatter"}, kChecksData);
   add_rows_in_place(rows, index_reduce_of_nothing, {"index_reduce"}, kChecksData);
-  add_rows_in_place(rows, dense_self, {"scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce", "scatter_add", "scatter_reduce.two"}, kChecksData);
+  add_rows_in_place(
+      rows, dense_self,
+      {"scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce", "scatter_add", "scatter_reduce.two"},
+      kChecksData);
   return rows;
 }
 

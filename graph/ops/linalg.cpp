@@ -23,13 +23,16 @@ SymSizes with(SymSizes sizes, std::initializer_list<SymExpr> more) {
   sizes.insert(sizes.end(), more);
   return sizes;
 }
-TensorMeta integers(const TensorMeta& like, SymSizes sizes) { return dense(DType::kInt32, like.device, std::move(sizes)); }
+TensorMeta integers(const TensorMeta& like, SymSizes sizes) {
+  return dense(DType::kInt32, like.device, std::move(sizes));
+}
 TensorMeta nothing(const TensorMeta& like) { return dense_like(like, {SymExpr(0)}); }
 
 // A batch of matrices that LAPACK takes.
 const TensorMeta* matrix(const RuleArgs& args, size_t i) {
   const TensorMeta* t = args.tensor(i);
-  const bool fits = t != nullptr && t->ndim() >= 2 && (t->dtype == DType::kFloat32 || t->dtype == DType::kFloat64) && t->device == Device{};
+  const bool fits = t != nullptr && t->ndim() >= 2 && (t->dtype == DType::kFloat32 || t->dtype == DType::kFloat64) &&
+                    t->device == Device{};
   return fits ? t : nullptr;
 }
 const TensorMeta* square(const RuleArgs& args, size_t i, ShapeEnv& env) {
@@ -58,7 +61,9 @@ bool determinant(const RuleArgs& args, ShapeEnv& env, Results& results) {
 bool lu_factor(const RuleArgs& args, ShapeEnv&, Results& results) {
   const TensorMeta* a = matrix(args, 0);
   if (a == nullptr) return false;
-  results = {columns(*a, a->sizes), integers(*a, with(batch_of(*a), {SymExpr::min(a->sizes[a->ndim() - 2], a->sizes.back())})), integers(*a, batch_of(*a))};
+  results = {columns(*a, a->sizes),
+             integers(*a, with(batch_of(*a), {SymExpr::min(a->sizes[a->ndim() - 2], a->sizes.back())})),
+             integers(*a, batch_of(*a))};
   return true;
 }
 
@@ -79,8 +84,10 @@ bool solve(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta of_a = dense_like(*a, batch_of(*a)), of_b = dense_like(*b, batch_of(wide));
   const auto batch = broadcast(env, {&of_a, &of_b});
   if (!batch) return false;
-  const SymSizes sizes = is_vector ? with(*batch, {a->sizes.back()}) : with(*batch, {wide.sizes[wide.ndim() - 2], wide.sizes.back()});
-  results.push_back(left && sizes.size() > 1 ? columns(*b, sizes) : dense_like(*b, sizes));  // a batch of vectors too lies by columns
+  const SymSizes sizes =
+      is_vector ? with(*batch, {a->sizes.back()}) : with(*batch, {wide.sizes[wide.ndim() - 2], wide.sizes.back()});
+  results.push_back(left && sizes.size() > 1 ? columns(*b, sizes)
+                                             : dense_like(*b, sizes));  // a batch of vectors too lies by columns
   results.push_back(columns(*a, a->sizes));
   results.push_back(integers(*a, with(batch_of(*a), {a->sizes.back()})));
   results.push_back(integers(*a, batch_of(*a)));
@@ -138,7 +145,8 @@ bool cross(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, ot
 
 bool cdist_forward(const RuleArgs& args, ShapeEnv& env, Results& results) {  // x1, x2, p, compute_mode
   const TensorMeta *x = args.tensor(0), *y = args.tensor(1);
-  if (x == nullptr || y == nullptr || x->ndim() < 2 || y->ndim() < 2 || x->dtype != y->dtype || !is_float(x->dtype)) return false;
+  if (x == nullptr || y == nullptr || x->ndim() < 2 || y->ndim() < 2 || x->dtype != y->dtype || !is_float(x->dtype))
+    return false;
   if (!same_size(env, x->sizes.back(), y->sizes.back())) return false;
   const TensorMeta of_x = dense_like(*x, batch_of(*x)), of_y = dense_like(*y, batch_of(*y));
   const auto batch = broadcast(env, {&of_x, &of_y});

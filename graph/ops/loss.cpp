@@ -1,4 +1,5 @@
-// graph/ops/loss.cpp — losses, gated units and bags of embeddings. A loss is elementwise when reduction is 0 (none), else a number.
+// graph/ops/loss.cpp — losses, gated units and bags of embeddings. A loss is elementwise when reduction is 0 (none),
+// else a number.
 #include "graph/ops/families.h"
 #include "graph/ops/rule_kit.h"
 
@@ -27,23 +28,27 @@ bool broadcast_loss(const RuleArgs& args, ShapeEnv& env, Results& results) {
 
 // Absent, or a tensor that fits these sizes.
 bool fits(const RuleArgs& args, ShapeEnv& env, size_t i, const TensorMeta& to) {
-  return !args.given(i) || (args.tensor(i) != nullptr && args.tensor(i)->dtype == to.dtype && expands_to(env, *args.tensor(i), to.sizes));
+  return !args.given(i) ||
+         (args.tensor(i) != nullptr && args.tensor(i)->dtype == to.dtype && expands_to(env, *args.tensor(i), to.sizes));
 }
 
 bool binary_cross_entropy(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, target, weight, reduction
   const TensorMeta *self = args.tensor(0), *target = args.tensor(1);
   const auto reduction = args.integer(3);
-  if (self == nullptr || target == nullptr || !reduction || self->dtype != target->dtype || !is_float(self->dtype)) return false;
+  if (self == nullptr || target == nullptr || !reduction || self->dtype != target->dtype || !is_float(self->dtype))
+    return false;
   if (!same_sizes(env, *self, *target) || !fits(args, env, 2, *self)) return false;
   results.push_back(*reduction == 0 ? preserved(*self, env) : dense_like(*self, {}));
   return true;
 }
 
 // Composed as (1 - target).mul_(self)...: the target's layout.
-bool binary_cross_entropy_with_logits(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, target, weight, pos_weight, reduction
+bool binary_cross_entropy_with_logits(const RuleArgs& args, ShapeEnv& env,
+                                      Results& results) {  // self, target, weight, pos_weight, reduction
   const TensorMeta *self = args.tensor(0), *target = args.tensor(1);
   const auto reduction = args.integer(4);
-  if (self == nullptr || target == nullptr || !reduction || self->dtype != target->dtype || !is_float(self->dtype)) return false;
+  if (self == nullptr || target == nullptr || !reduction || self->dtype != target->dtype || !is_float(self->dtype))
+    return false;
   if (!same_sizes(env, *self, *target) || !fits(args, env, 2, *self) || !fits(args, env, 3, *self)) return false;
   TensorMeta meta = dense_like(*target, *reduction == 0 ? target->sizes : SymSizes{});
   if (*reduction == 0) meta.strides = iterator_strides(env, target->sizes, {target}, true);
@@ -51,7 +56,8 @@ bool binary_cross_entropy_with_logits(const RuleArgs& args, ShapeEnv& env, Resul
   return true;
 }
 
-bool nll_loss_forward(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, target, weight, reduction, ignore_index
+bool nll_loss_forward(const RuleArgs& args, ShapeEnv&,
+                      Results& results) {  // self, target, weight, reduction, ignore_index
   const TensorMeta *self = args.tensor(0), *target = args.tensor(1);
   const auto reduction = args.integer(3);
   if (self == nullptr || target == nullptr || !reduction) return false;
@@ -60,13 +66,18 @@ bool nll_loss_forward(const RuleArgs& args, ShapeEnv&, Results& results) {  // s
   return true;
 }
 
-bool nll_loss2d_forward(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, target, weight, reduction, ignore_index
+bool nll_loss2d_forward(const RuleArgs& args, ShapeEnv& env,
+                        Results& results) {  // self, target, weight, reduction, ignore_index
   const TensorMeta *self = args.tensor(0), *target = args.tensor(1), *weight = args.tensor(2);
   const auto reduction = args.integer(3);
-  if (self == nullptr || target == nullptr || !reduction || self->ndim() != 4 || target->ndim() != 3 || target->dtype != DType::kInt64) return false;
+  if (self == nullptr || target == nullptr || !reduction || self->ndim() != 4 || target->ndim() != 3 ||
+      target->dtype != DType::kInt64)
+    return false;
   for (const size_t i : {0, 1, 2})
     if (!same_size(env, target->sizes[i], self->sizes[i == 0 ? 0 : i + 1])) return false;
-  if (weight != nullptr && (weight->dtype != self->dtype || weight->ndim() != 1 || !same_size(env, weight->sizes[0], self->sizes[1]))) return false;
+  if (weight != nullptr &&
+      (weight->dtype != self->dtype || weight->ndim() != 1 || !same_size(env, weight->sizes[0], self->sizes[1])))
+    return false;
   results.push_back(dense_like(*self, *reduction == 0 ? target->sizes : SymSizes{}));
   results.push_back(dense_like(*self, {}));
   return true;
@@ -85,15 +96,19 @@ bool glu(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, dim:
   return true;
 }
 
-// weight, indices, offsets, scale_grad_by_freq, mode (0 sum, 1 mean, 2 max), sparse, per_sample_weights, include_last_offset, padding_idx.
+// weight, indices, offsets, scale_grad_by_freq, mode (0 sum, 1 mean, 2 max), sparse, per_sample_weights,
+// include_last_offset, padding_idx.
 // Sums by fbgemm need no offset2bag. `forward_only` leaves the last offset in the sizes of bags that are summed.
 template <bool forward_only>
 bool embedding_bag(const RuleArgs& args, ShapeEnv&, Results& results) {
   const TensorMeta *weight = args.tensor(0), *indices = args.tensor(1), *offsets = args.tensor(2);
   const auto mode = args.integer(4);
-  if (weight == nullptr || indices == nullptr || offsets == nullptr || !mode || weight->device != Device{}) return false;
-  if (weight->ndim() != 2 || indices->ndim() != 1 || offsets->ndim() != 1 || args.given(6) || !weight->is_contiguous()) return false;
-  const bool has_fast_path = weight->dtype == DType::kFloat32 || weight->dtype == DType::kFloat16 || weight->dtype == DType::kBFloat16;
+  if (weight == nullptr || indices == nullptr || offsets == nullptr || !mode || weight->device != Device{})
+    return false;
+  if (weight->ndim() != 2 || indices->ndim() != 1 || offsets->ndim() != 1 || args.given(6) || !weight->is_contiguous())
+    return false;
+  const bool has_fast_path =
+      weight->dtype == DType::kFloat32 || weight->dtype == DType::kFloat16 || weight->dtype == DType::kBFloat16;
   const bool sums = *mode == 0, is_fast = sums && has_fast_path && args.integer_or(8, -1) < 0;
   const SymExpr bags = args.flag(7) ? offsets->sizes[0] - 1 : offsets->sizes[0];
   const SymExpr counted = sums && forward_only ? offsets->sizes[0] : bags;

@@ -24,21 +24,25 @@ bool product(const RuleArgs& args, ShapeEnv& env, Results& results) {
   }
   sizes.push_back(x->sizes[kRank - 2]);
   sizes.push_back(y->sizes[kRank - 1]);
-  if (a == 1 && (args.tensor(0) == nullptr || args.tensor(0)->dtype != x->dtype || !expands_to(env, *args.tensor(0), sizes))) return false;
+  if (a == 1 &&
+      (args.tensor(0) == nullptr || args.tensor(0)->dtype != x->dtype || !expands_to(env, *args.tensor(0), sizes)))
+    return false;
   results.push_back(dense_like(*x, std::move(sizes)));
   return true;
 }
 
 bool mv(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta *x = args.tensor(0), *y = args.tensor(1);
-  if (x == nullptr || y == nullptr || x->ndim() != 2 || y->ndim() != 1 || !same_size(env, x->sizes[1], y->sizes[0])) return false;
+  if (x == nullptr || y == nullptr || x->ndim() != 2 || y->ndim() != 1 || !same_size(env, x->sizes[1], y->sizes[0]))
+    return false;
   results.push_back(dense_like(*x, {x->sizes[0]}));
   return true;
 }
 
 bool dot(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta *x = args.tensor(0), *y = args.tensor(1);
-  if (x == nullptr || y == nullptr || x->ndim() != 1 || y->ndim() != 1 || !same_size(env, x->sizes[0], y->sizes[0])) return false;
+  if (x == nullptr || y == nullptr || x->ndim() != 1 || y->ndim() != 1 || !same_size(env, x->sizes[0], y->sizes[0]))
+    return false;
   results.push_back(dense_like(*x, {}));
   return true;
 }
@@ -50,17 +54,22 @@ bool flash_attention_for_cpu(const RuleArgs& args, ShapeEnv& env, Results& resul
   TensorMeta out = dense_like(*q, q->sizes);
   out.strides = dense_strides(q->sizes, q->strides, env);
   results.push_back(std::move(out));
-  TensorMeta sums = dense(q->dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32, q->device, {q->sizes[0], q->sizes[1], q->sizes[2]});
+  TensorMeta sums = dense(q->dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32, q->device,
+                          {q->sizes[0], q->sizes[1], q->sizes[2]});
   sums.strides = {q->sizes[2] * q->sizes[1], 1, q->sizes[1]};
   results.push_back(std::move(sums));
   return true;
 }
 
 // PyTorch takes this op only where the last dimensions are dense; its kernel does not look.
-bool is_dense_along_rows(const TensorMeta* t) { return t != nullptr && t->ndim() > 0 && t->strides.back() == SymExpr(1); }
+bool is_dense_along_rows(const TensorMeta* t) {
+  return t != nullptr && t->ndim() > 0 && t->strides.back() == SymExpr(1);
+}
 
-bool library_attention(const RuleArgs& args, ShapeEnv& env, Results& results) {  // query, key, value, dropout, causal, mask, scale
-  return is_dense_along_rows(args.tensor(0)) && is_dense_along_rows(args.tensor(1)) && is_dense_along_rows(args.tensor(2)) && flash_attention_for_cpu(args, env, results);
+bool library_attention(const RuleArgs& args, ShapeEnv& env,
+                       Results& results) {  // query, key, value, dropout, causal, mask, scale
+  return is_dense_along_rows(args.tensor(0)) && is_dense_along_rows(args.tensor(1)) &&
+         is_dense_along_rows(args.tensor(2)) && flash_attention_for_cpu(args, env, results);
 }
 
 // Our own op (runtime/aten/attention.h): query, key, value, mask, whether the mask replaces scores, scale.
@@ -70,10 +79,13 @@ bool attention(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
-// The fused forms of nn.MultiheadAttention and nn.TransformerEncoderLayer: [batch, length, features] in and out. A mask of type 0 is
-// [length, length], of type 1 [batch, length].
-bool takes_sequences(const RuleArgs& args, ShapeEnv& env, const TensorMeta* x, const SymExpr& features, size_t mask_at, size_t type_at) {
-  if (x == nullptr || x->ndim() != 3 || x->numel() == SymExpr(0) || x->device != Device{} || !same_size(env, x->sizes[2], features)) return false;
+// The fused forms of nn.MultiheadAttention and nn.TransformerEncoderLayer: [batch, length, features] in and out. A mask
+// of type 0 is [length, length], of type 1 [batch, length].
+bool takes_sequences(const RuleArgs& args, ShapeEnv& env, const TensorMeta* x, const SymExpr& features, size_t mask_at,
+                     size_t type_at) {
+  if (x == nullptr || x->ndim() != 3 || x->numel() == SymExpr(0) || x->device != Device{} ||
+      !same_size(env, x->sizes[2], features))
+    return false;
   if (!args.given(mask_at)) return true;
   const TensorMeta* mask = args.tensor(mask_at);
   const auto type = args.integer(type_at);
@@ -85,7 +97,8 @@ bool native_multi_head_attention(const RuleArgs& args, ShapeEnv& env, Results& r
   // query, key, value, embed_dim, num_head, two weights and biases, mask, need_weights, average_attn_weights, mask_type
   const TensorMeta *q = args.tensor(0), *k = args.tensor(1), *v = args.tensor(2);
   const auto features = args.size(3), heads = args.size(4);
-  if (!features || !heads || k == nullptr || v == nullptr || !takes_sequences(args, env, q, *features, 9, 12)) return false;
+  if (!features || !heads || k == nullptr || v == nullptr || !takes_sequences(args, env, q, *features, 9, 12))
+    return false;
   if (k->ndim() != 3 || v->ndim() != 3 || k->dtype != q->dtype || v->dtype != q->dtype) return false;
   for (size_t d = 0; d < 3; ++d)
     if (!same_size(env, k->sizes[d], q->sizes[d]) || !same_size(env, v->sizes[d], q->sizes[d])) return false;
@@ -96,7 +109,8 @@ bool native_multi_head_attention(const RuleArgs& args, ShapeEnv& env, Results& r
   return true;
 }
 
-bool transformer_encoder_layer(const RuleArgs& args, ShapeEnv& env, Results& results) {  // src, embed_dim, num_heads, ..., mask, mask_type
+bool transformer_encoder_layer(const RuleArgs& args, ShapeEnv& env,
+                               Results& results) {  // src, embed_dim, num_heads, ..., mask, mask_type
   const TensorMeta* x = args.tensor(0);
   const auto features = args.size(1);
   if (!features || !takes_sequences(args, env, x, *features, 18, 19)) return false;

@@ -1,4 +1,5 @@
-// graph/ops/nn.cpp — normalisation, softmax, convolution, pooling, resampling, sliding windows, recurrent layers: memory formats as the CPU kernels answer.
+// graph/ops/nn.cpp — normalisation, softmax, convolution, pooling, resampling, sliding windows, recurrent layers:
+// memory formats as the CPU kernels answer.
 #include <algorithm>
 #include <utility>
 
@@ -17,26 +18,32 @@ DType statistics_dtype(const TensorMeta& input, const TensorMeta* weight) {
 }
 
 bool same_sizes(ShapeEnv& env, const SymSizes& a, const SymSizes& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](const SymExpr& x, const SymExpr& y) { return same_size(env, x, y); });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](const SymExpr& x, const SymExpr& y) { return same_size(env, x, y); });
 }
 
-bool native_layer_norm(const RuleArgs& args, ShapeEnv& env, Results& results) {  // input, normalized_shape, weight, bias, eps
+bool native_layer_norm(const RuleArgs& args, ShapeEnv& env,
+                       Results& results) {  // input, normalized_shape, weight, bias, eps
   const TensorMeta* input = args.tensor(0);
   SymSizes normalized;
-  if (input == nullptr || !args.sizes(1, normalized) || normalized.empty() || normalized.size() > input->ndim()) return false;
+  if (input == nullptr || !args.sizes(1, normalized) || normalized.empty() || normalized.size() > input->ndim())
+    return false;
   SymSizes kept = input->sizes;
   const size_t first = kept.size() - normalized.size();
   for (size_t i = first; i < kept.size(); ++i)
     if (!same_size(env, std::exchange(kept[i], SymExpr(1)), normalized[i - first])) return false;
   for (const size_t i : {2, 3})
-    if (const TensorMeta* parameter = args.tensor(i); parameter != nullptr && !same_sizes(env, parameter->sizes, normalized)) return false;
+    if (const TensorMeta* parameter = args.tensor(i);
+        parameter != nullptr && !same_sizes(env, parameter->sizes, normalized))
+      return false;
   results.push_back(dense_like(*input, input->sizes));
   results.push_back(dense(statistics_dtype(*input, args.tensor(2)), input->device, std::move(kept)));
   results.push_back(results[1]);
   return true;
 }
 
-bool native_group_norm(const RuleArgs& args, ShapeEnv& env, Results& results) {  // input, weight, bias, N, C, HxW, group, eps
+bool native_group_norm(const RuleArgs& args, ShapeEnv& env,
+                       Results& results) {  // input, weight, bias, N, C, HxW, group, eps
   const TensorMeta* input = args.tensor(0);
   const auto batch = args.size(3), groups = args.size(6);
   const auto channels = args.size(4);
@@ -44,20 +51,24 @@ bool native_group_norm(const RuleArgs& args, ShapeEnv& env, Results& results) { 
   if (!same_size(env, input->sizes[0], *batch) || !same_size(env, input->sizes[1], *channels)) return false;
   if (!(SymExpr::mod(*channels, *groups) == SymExpr(0))) return false;
   for (const size_t i : {1, 2})
-    if (const TensorMeta* t = args.tensor(i); t != nullptr && (t->ndim() != 1 || !same_size(env, t->sizes[0], *channels))) return false;
+    if (const TensorMeta* t = args.tensor(i);
+        t != nullptr && (t->ndim() != 1 || !same_size(env, t->sizes[0], *channels)))
+      return false;
   results.push_back(in_suggested_format(*input, input->sizes, env));
   results.push_back(dense(statistics_dtype(*input, args.tensor(1)), input->device, {*batch, *groups}));
   results.push_back(results[1]);
   return true;
 }
 
-// input, weight, bias, mean, var at arguments 0 to 4; no mean and var where `running` is 0. The CPU kernel returns empty statistics
-// when it does not train, and never a reserve. Parameters of another size are errors that torch words.
+// input, weight, bias, mean, var at arguments 0 to 4; no mean and var where `running` is 0. The CPU kernel returns
+// empty statistics when it does not train, and never a reserve. Parameters of another size are errors that torch words.
 bool normalised_by_batch(const RuleArgs& args, ShapeEnv& env, bool training, size_t running, Results& results) {
   const TensorMeta* input = args.tensor(0);
   if (input == nullptr || input->ndim() < 2) return false;
   for (size_t i = 1; i < 3 + running; ++i)
-    if (const TensorMeta* t = args.tensor(i); t != nullptr && (t->ndim() != 1 || !same_size(env, t->sizes[0], input->sizes[1]))) return false;
+    if (const TensorMeta* t = args.tensor(i);
+        t != nullptr && (t->ndim() != 1 || !same_size(env, t->sizes[0], input->sizes[1])))
+      return false;
   results.push_back(in_suggested_format(*input, input->sizes, env));
   const SymSizes channels{training ? input->sizes[1] : SymExpr(0)};
   results.push_back(dense(statistics_dtype(*input, args.tensor(1)), input->device, channels));
@@ -66,7 +77,8 @@ bool normalised_by_batch(const RuleArgs& args, ShapeEnv& env, bool training, siz
 }
 
 template <bool has_training, size_t extra_results>
-bool batch_norm(const RuleArgs& args, ShapeEnv& env, Results& results) {  // input, weight, bias, mean, var, [training], momentum, eps
+bool batch_norm(const RuleArgs& args, ShapeEnv& env,
+                Results& results) {  // input, weight, bias, mean, var, [training], momentum, eps
   if (!normalised_by_batch(args, env, has_training && args.flag(5), 2, results)) return false;
   for (size_t i = 0; i < extra_results; ++i) {  // updated running mean, then variance
     const TensorMeta* running = args.tensor(3 + i);
@@ -76,12 +88,14 @@ bool batch_norm(const RuleArgs& args, ShapeEnv& env, Results& results) {  // inp
   return true;
 }
 
-bool batch_norm_without_statistics(const RuleArgs& args, ShapeEnv& env, Results& results) {  // input, weight, bias, training, momentum, eps
+bool batch_norm_without_statistics(const RuleArgs& args, ShapeEnv& env,
+                                   Results& results) {  // input, weight, bias, training, momentum, eps
   return normalised_by_batch(args, env, args.flag(3), 0, results);
 }
 
 template <bool training>
-bool batch_norm_with_reserve(const RuleArgs& args, ShapeEnv& env, Results& results) {  // input, weight, bias, mean, var, momentum, eps
+bool batch_norm_with_reserve(const RuleArgs& args, ShapeEnv& env,
+                             Results& results) {  // input, weight, bias, mean, var, momentum, eps
   if (!normalised_by_batch(args, env, training, 2, results)) return false;
   results.push_back(dense(DType::kUInt8, results[0].device, {SymExpr(0)}));
   return true;
@@ -130,7 +144,9 @@ bool prefers_channels_last(const TensorMeta& t, ShapeEnv& env) {
 bool convolution(const RuleArgs& args, ShapeEnv& env, Results& results) {
   // input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
   const TensorMeta *input = args.tensor(0), *weight = args.tensor(1);
-  if (input == nullptr || weight == nullptr || input->ndim() != weight->ndim() || input->ndim() < 3 || input->ndim() > 4) return false;
+  if (input == nullptr || weight == nullptr || input->ndim() != weight->ndim() || input->ndim() < 3 ||
+      input->ndim() > 4)
+    return false;
   const size_t n = input->ndim() - 2;
   SymSizes stride, padding, dilation, output_padding;
   if (!spatial(args, 3, n, {1}, stride) || !spatial(args, 4, n, {0}, padding) || !spatial(args, 5, n, {1}, dilation) ||
@@ -147,7 +163,8 @@ bool convolution(const RuleArgs& args, ShapeEnv& env, Results& results) {
     else sizes.push_back(SymExpr::floor_div(size + padding[i] * 2 - reach - 1, stride[i]) + 1);
   }
   TensorMeta meta = dense_like(*input, sizes);
-  // conv1d makes its input contiguous first, but not its weight. An input of length 1 is contiguous whatever its last stride is.
+  // conv1d makes its input contiguous first, but not its weight. An input of length 1 is contiguous whatever its last
+  // stride is.
   const bool keeps_input = n == 2 || input->is_contiguous();
   const bool channels_last = (keeps_input && prefers_channels_last(*input, env)) || prefers_channels_last(*weight, env);
   if (channels_last && n == 2) meta.strides = channels_last_strides(sizes);
@@ -166,10 +183,12 @@ SymExpr pooled(ShapeEnv& env, const SymExpr& size, const SymExpr& kernel, const 
 }
 
 // A window with steps that are positive and with padding of at most half of it.
-bool is_pool_window(ShapeEnv& env, const SymSizes& kernel, const SymSizes& stride, const SymSizes& padding, const SymSizes& dilation) {
+bool is_pool_window(ShapeEnv& env, const SymSizes& kernel, const SymSizes& stride, const SymSizes& padding,
+                    const SymSizes& dilation) {
   const auto positive = [&](const SymExpr& e) { return env.decide(0, Relation::kLt, e, "pooling window"); };
   for (size_t i = 0; i < kernel.size(); ++i) {
-    if (!positive(kernel[i]) || !positive(stride[i]) || !positive(dilation[i]) || any_negative(env, {padding[i]})) return false;
+    if (!positive(kernel[i]) || !positive(stride[i]) || !positive(dilation[i]) || any_negative(env, {padding[i]}))
+      return false;
     if (!env.decide(padding[i] * 2, Relation::kLe, kernel[i], "pooling padding")) return false;
   }
   return true;
@@ -216,7 +235,9 @@ bool resized(const RuleArgs& args, ShapeEnv& env, Results& results) {
 bool adaptive_max_pool2d(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, output_size
   const TensorMeta* self = args.tensor(0);
   SymSizes target;
-  if (self == nullptr || self->ndim() < 3 || self->ndim() > 4 || !args.sizes(1, target) || target.size() != 2 || any_negative(env, target)) return false;
+  if (self == nullptr || self->ndim() < 3 || self->ndim() > 4 || !args.sizes(1, target) || target.size() != 2 ||
+      any_negative(env, target))
+    return false;
   for (size_t i = self->ndim() - 3; i < self->ndim(); ++i)
     if (!env.decide(0, Relation::kLt, self->sizes[i], "pooled dimension has elements")) return false;
   if (!resized(args, env, results)) return false;
@@ -226,11 +247,13 @@ bool adaptive_max_pool2d(const RuleArgs& args, ShapeEnv& env, Results& results) 
 }
 
 // Blocks of a sliding window per dimension: those of im2col and col2im.
-bool count_blocks(ShapeEnv& env, const SymSizes& sizes, const SymSizes& kernel, const SymSizes& dilation, const SymSizes& padding, const SymSizes& stride, SymExpr& blocks) {
+bool count_blocks(ShapeEnv& env, const SymSizes& sizes, const SymSizes& kernel, const SymSizes& dilation,
+                  const SymSizes& padding, const SymSizes& stride, SymExpr& blocks) {
   blocks = 1;
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (any_negative(env, {kernel[i] - 1, dilation[i] - 1, padding[i], stride[i] - 1})) return false;
-    const SymExpr steps = SymExpr::floor_div(sizes[i] + padding[i] * 2 - dilation[i] * (kernel[i] - 1) - 1, stride[i]) + 1;
+    const SymExpr steps =
+        SymExpr::floor_div(sizes[i] + padding[i] * 2 - dilation[i] * (kernel[i] - 1) - 1, stride[i]) + 1;
     if (!env.decide(0, Relation::kLt, steps, "sliding window fits")) return false;
     blocks = blocks * steps;
   }
@@ -240,10 +263,13 @@ bool count_blocks(ShapeEnv& env, const SymSizes& sizes, const SymSizes& kernel, 
 bool im2col(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, kernel, dilation, padding, stride
   const TensorMeta* self = args.tensor(0);
   SymSizes kernel, dilation, padding, stride;
-  if (self == nullptr || self->ndim() < 3 || self->ndim() > 4 || !spatial(args, 1, 2, {}, kernel) || !spatial(args, 2, 2, {1}, dilation)) return false;
+  if (self == nullptr || self->ndim() < 3 || self->ndim() > 4 || !spatial(args, 1, 2, {}, kernel) ||
+      !spatial(args, 2, 2, {1}, dilation))
+    return false;
   if (!spatial(args, 3, 2, {0}, padding) || !spatial(args, 4, 2, {1}, stride)) return false;
   SymExpr blocks;
-  if (!count_blocks(env, {self->sizes.end() - 2, self->sizes.end()}, kernel, dilation, padding, stride, blocks)) return false;
+  if (!count_blocks(env, {self->sizes.end() - 2, self->sizes.end()}, kernel, dilation, padding, stride, blocks))
+    return false;
   SymSizes sizes(self->sizes.begin(), self->sizes.end() - 2);
   sizes.back() = sizes.back() * kernel[0] * kernel[1];
   sizes.push_back(blocks);
@@ -251,13 +277,19 @@ bool im2col(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, k
   return true;
 }
 
-bool col2im(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, output_size, kernel, dilation, padding, stride
+bool col2im(const RuleArgs& args, ShapeEnv& env,
+            Results& results) {  // self, output_size, kernel, dilation, padding, stride
   const TensorMeta* self = args.tensor(0);
   SymSizes target, kernel, dilation, padding, stride;
-  if (self == nullptr || self->ndim() < 2 || self->ndim() > 3 || !args.sizes(1, target) || target.size() != 2 || !spatial(args, 2, 2, {}, kernel)) return false;
-  if (!spatial(args, 3, 2, {1}, dilation) || !spatial(args, 4, 2, {0}, padding) || !spatial(args, 5, 2, {1}, stride)) return false;
+  if (self == nullptr || self->ndim() < 2 || self->ndim() > 3 || !args.sizes(1, target) || target.size() != 2 ||
+      !spatial(args, 2, 2, {}, kernel))
+    return false;
+  if (!spatial(args, 3, 2, {1}, dilation) || !spatial(args, 4, 2, {0}, padding) || !spatial(args, 5, 2, {1}, stride))
+    return false;
   SymExpr blocks;
-  if (!count_blocks(env, target, kernel, dilation, padding, stride, blocks) || !same_size(env, self->sizes.back(), blocks)) return false;
+  if (!count_blocks(env, target, kernel, dilation, padding, stride, blocks) ||
+      !same_size(env, self->sizes.back(), blocks))
+    return false;
   SymSizes sizes(self->sizes.begin(), self->sizes.end() - 1);
   const SymExpr window = kernel[0] * kernel[1];
   if (!env.decide(SymExpr::mod(sizes.back(), window), Relation::kEq, 0, "columns are whole windows")) return false;
@@ -268,11 +300,16 @@ bool col2im(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, o
 }
 
 template <size_t spatial_count>
-bool grid_sampler(const RuleArgs& args, ShapeEnv& env, Results& results) {  // input, grid, interpolation_mode, padding_mode, align_corners
+bool grid_sampler(const RuleArgs& args, ShapeEnv& env,
+                  Results& results) {  // input, grid, interpolation_mode, padding_mode, align_corners
   const TensorMeta *input = args.tensor(0), *grid = args.tensor(1);
   constexpr size_t kRank = spatial_count + 2;
-  if (input == nullptr || grid == nullptr || input->ndim() != kRank || grid->ndim() != kRank || input->device != Device{} || input->dtype != grid->dtype) return false;
-  if (!same_size(env, input->sizes[0], grid->sizes[0]) || !same_size(env, grid->sizes.back(), static_cast<int64_t>(spatial_count))) return false;
+  if (input == nullptr || grid == nullptr || input->ndim() != kRank || grid->ndim() != kRank ||
+      input->device != Device{} || input->dtype != grid->dtype)
+    return false;
+  if (!same_size(env, input->sizes[0], grid->sizes[0]) ||
+      !same_size(env, grid->sizes.back(), static_cast<int64_t>(spatial_count)))
+    return false;
   for (size_t i = 2; i < kRank; ++i)
     if (!env.decide(0, Relation::kLt, input->sizes[i], "sampled dimension has elements")) return false;
   SymSizes sizes{input->sizes[0], input->sizes[1]};
@@ -284,9 +321,13 @@ bool grid_sampler(const RuleArgs& args, ShapeEnv& env, Results& results) {  // i
 bool affine_grid_generator(const RuleArgs& args, ShapeEnv& env, Results& results) {  // theta, size, align_corners
   const TensorMeta* theta = args.tensor(0);
   SymSizes size;
-  if (theta == nullptr || theta->ndim() != 3 || !args.sizes(1, size) || size.size() < 4 || size.size() > 5 || any_negative(env, size)) return false;
+  if (theta == nullptr || theta->ndim() != 3 || !args.sizes(1, size) || size.size() < 4 || size.size() > 5 ||
+      any_negative(env, size))
+    return false;
   const auto count = static_cast<int64_t>(size.size()) - 2;
-  if (!same_size(env, theta->sizes[0], size[0]) || !same_size(env, theta->sizes[1], count) || !same_size(env, theta->sizes[2], count + 1)) return false;
+  if (!same_size(env, theta->sizes[0], size[0]) || !same_size(env, theta->sizes[1], count) ||
+      !same_size(env, theta->sizes[2], count + 1))
+    return false;
   SymSizes sizes{size[0]};
   sizes.insert(sizes.end(), size.begin() + 2, size.end());
   sizes.emplace_back(count);
@@ -299,8 +340,12 @@ template <bool up>
 bool pixel_shuffle(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
   const auto factor = args.integer(1);
-  if (self == nullptr || self->ndim() < 3 || !factor || *factor <= 0 || *factor > 1 << 15 || self->numel() == SymExpr(0)) return false;
-  const auto divides = [&](const SymExpr& e, int64_t by) { return env.decide(SymExpr::mod(e, by), Relation::kEq, 0, "pixels are shuffled evenly"); };
+  if (self == nullptr || self->ndim() < 3 || !factor || *factor <= 0 || *factor > 1 << 15 ||
+      self->numel() == SymExpr(0))
+    return false;
+  const auto divides = [&](const SymExpr& e, int64_t by) {
+    return env.decide(SymExpr::mod(e, by), Relation::kEq, 0, "pixels are shuffled evenly");
+  };
   SymSizes sizes = self->sizes;
   SymExpr &channels = sizes[sizes.size() - 3], &height = sizes[sizes.size() - 2], &width = sizes.back();
   if (up) {
@@ -318,8 +363,8 @@ bool pixel_shuffle(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
-// input, first state (lstm: hidden and cells), weights, has_biases, num_layers, dropout, train, bidirectional, batch_first. Errors are
-// torch's to word.
+// input, first state (lstm: hidden and cells), weights, has_biases, num_layers, dropout, train, bidirectional,
+// batch_first. Errors are torch's to word.
 template <bool has_cells>
 bool recurrent(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* input = args.tensor(0);
@@ -365,8 +410,10 @@ std::vector<OpRow> nn_ops() {
   add_rows(rows, convolution, {"convolution"});
   add_rows(rows, max_pool2d_with_indices, {"max_pool2d_with_indices"});
   add_rows(rows, avg_pool2d, {"avg_pool2d"});
-  add_rows(rows, resized, {"_adaptive_avg_pool2d", "upsample_nearest1d", "upsample_nearest2d", "_upsample_nearest_exact1d",
-      "_upsample_nearest_exact2d", "upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "_upsample_bilinear2d_aa"});
+  add_rows(rows, resized,
+           {"_adaptive_avg_pool2d", "upsample_nearest1d", "upsample_nearest2d", "_upsample_nearest_exact1d",
+            "_upsample_nearest_exact2d", "upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d",
+            "_upsample_bilinear2d_aa"});
   add_rows(rows, adaptive_max_pool2d, {"adaptive_max_pool2d"});
   add_rows(rows, im2col, {"im2col"});
   add_rows(rows, col2im, {"col2im"});

@@ -33,7 +33,8 @@ bool unary_with_numbers(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
-// Integers to negative integer powers, bitwise ops on floating-point numbers, bounds that are not there: errors that torch words.
+// Integers to negative integer powers, bitwise ops on floating-point numbers, bounds that are not there: errors that
+// torch words.
 bool power_of_tensor(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return unary_with_numbers<1>(args, env, results) && !(is_negative_integer(args, 1) && !is_float(results[0].dtype));
 }
@@ -54,7 +55,8 @@ bool power_of_number(const RuleArgs& args, ShapeEnv& env, Results& results) {
 
 template <size_t... operands>
 bool bitwise(const RuleArgs& args, ShapeEnv& env, Results& results) {
-  return mapped<keep, operands...>(args, env, results) && (is_integral(results[0].dtype) || results[0].dtype == DType::kBool);
+  return mapped<keep, operands...>(args, env, results) &&
+         (is_integral(results[0].dtype) || results[0].dtype == DType::kBool);
 }
 
 bool shifted(const RuleArgs& args, ShapeEnv& env, Results& results) {
@@ -62,7 +64,9 @@ bool shifted(const RuleArgs& args, ShapeEnv& env, Results& results) {
 }
 
 template <ShapeRule rule>
-bool bounded(const RuleArgs& args, ShapeEnv& env, Results& results) { return (args.given(1) || args.given(2)) && rule(args, env, results); }
+bool bounded(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  return (args.given(1) || args.given(2)) && rule(args, env, results);
+}
 
 bool where(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* condition = args.tensor(0);
@@ -82,7 +86,8 @@ bool where(const RuleArgs& args, ShapeEnv& env, Results& results) {
 template <size_t... operands>
 bool lerp(const RuleArgs& args, ShapeEnv& env, Results& results) {  // tensors of one dtype
   for (const size_t i : {operands...})
-    if (args.tensor(0) == nullptr || (args.tensor(i) != nullptr && args.tensor(i)->dtype != args.tensor(0)->dtype)) return false;
+    if (args.tensor(0) == nullptr || (args.tensor(i) != nullptr && args.tensor(i)->dtype != args.tensor(0)->dtype))
+      return false;
   return mapped<keep, operands...>(args, env, results);
 }
 
@@ -111,7 +116,8 @@ bool clone(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
-bool to_copy(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, dtype, layout, device, pin_memory, non_blocking, format
+bool to_copy(const RuleArgs& args, ShapeEnv& env,
+             Results& results) {  // self, dtype, layout, device, pin_memory, non_blocking, format
   const TensorMeta* self = args.tensor(0);
   if (self == nullptr) return false;
   auto meta = in_format(*self, args.memory_format(6), env);
@@ -130,12 +136,14 @@ bool copy(const RuleArgs& args, ShapeEnv& env, Results& results) {
   return true;
 }
 
-bool copy_from(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, src, non_blocking: src is broadcast to self
+bool copy_from(const RuleArgs& args, ShapeEnv& env,
+               Results& results) {  // self, src, non_blocking: src is broadcast to self
   const TensorMeta *self = args.tensor(0), *source = args.tensor(1);
   return self != nullptr && source != nullptr && expands_to(env, *source, self->sizes) && copy(args, env, results);
 }
 
-bool log_sigmoid_forward(const RuleArgs& args, ShapeEnv&, Results& results) {  // the result and a buffer for the backward, of a CPU
+bool log_sigmoid_forward(const RuleArgs& args, ShapeEnv&,
+                         Results& results) {  // the result and a buffer for the backward, of a CPU
   const TensorMeta* self = args.tensor(0);
   if (self == nullptr || self->device != Device{} || !is_float(self->dtype)) return false;
   results.assign(2, dense_like(*self, self->sizes));
@@ -156,35 +164,52 @@ bool native_dropout(const RuleArgs& args, ShapeEnv& env, Results& results) {
 
 std::vector<OpRow> pointwise_ops() {
   std::vector<OpRow> rows;
-  add_rows_in_place(rows, mapped<keep, 0>, {"neg", "relu", "sign", "sgn", "floor", "ceil", "round", "round.decimals", "trunc", "frac",
-      "hardtanh", "leaky_relu", "elu", "celu", "threshold", "silu", "mish", "hardswish", "hardsigmoid", "nan_to_num", "gelu"});
+  add_rows_in_place(rows, mapped<keep, 0>,
+                    {"neg",   "relu",      "sign",        "sgn",        "floor", "ceil", "round",     "round.decimals",
+                     "trunc", "frac",      "hardtanh",    "leaky_relu", "elu",   "celu", "threshold", "silu",
+                     "mish",  "hardswish", "hardsigmoid", "nan_to_num", "gelu"});
   add_rows(rows, mapped<keep, 0>, {"softplus", "hardshrink", "softshrink", "relu6"});
-  add_rows_in_place(rows, mapped<floating, 0>, {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan",
-      "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "sigmoid", "reciprocal", "lgamma", "digamma", "sinc", "deg2rad", "rad2deg"});
+  add_rows_in_place(
+      rows, mapped<floating, 0>,
+      {"exp",  "exp2",   "expm1",   "log",        "log2",   "log10",   "log1p", "sqrt",    "rsqrt",  "sin",   "cos",
+       "tan",  "asin",   "acos",    "atan",       "sinh",   "cosh",    "tanh",  "asinh",   "acosh",  "atanh", "erf",
+       "erfc", "erfinv", "sigmoid", "reciprocal", "lgamma", "digamma", "sinc",  "deg2rad", "rad2deg"});
   add_rows_in_place(rows, mapped<to_real, 0>, {"abs"});
   add_rows(rows, angle, {"angle"});
   add_rows(rows, mapped<floating, 0>, {"special_entr"});
-  add_rows(rows, mapped<floating, 0, 1>, {"special_xlog1py", "special_xlog1py.other_scalar", "special_xlog1py.self_scalar", "xlogy.Scalar_Other", "xlogy.Scalar_Self"});
+  add_rows(rows, mapped<floating, 0, 1>,
+           {"special_xlog1py", "special_xlog1py.other_scalar", "special_xlog1py.self_scalar", "xlogy.Scalar_Other",
+            "xlogy.Scalar_Self"});
   add_rows_in_place(rows, mapped<keep, 0, 1>, {"add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar"}, kTakesAlpha);
   add_rows_in_place(rows, mapped<keep, 0, 1>, {"mul.Tensor", "mul.Scalar", "hypot"});
-  add_rows_in_place(rows, mapped<keep, 0, 1>, {"remainder.Tensor", "remainder.Scalar", "fmod.Tensor", "fmod.Scalar", "floor_divide.Scalar"}, kDivides);
+  add_rows_in_place(rows, mapped<keep, 0, 1>,
+                    {"remainder.Tensor", "remainder.Scalar", "fmod.Tensor", "fmod.Scalar", "floor_divide.Scalar"},
+                    kDivides);
   add_rows(rows, mapped<keep, 0, 1>, {"floor_divide"}, kDivides);
   add_rows_in_place(rows, bitwise<0>, {"bitwise_not"});
-  add_rows_in_place(rows, bitwise<0, 1>, {"bitwise_and.Tensor", "bitwise_and.Scalar", "bitwise_or.Tensor", "bitwise_or.Scalar", "bitwise_xor.Tensor", "bitwise_xor.Scalar"});
-  add_rows_in_place(rows, shifted, {"bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar", "bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar"});
+  add_rows_in_place(rows, bitwise<0, 1>,
+                    {"bitwise_and.Tensor", "bitwise_and.Scalar", "bitwise_or.Tensor", "bitwise_or.Scalar",
+                     "bitwise_xor.Tensor", "bitwise_xor.Scalar"});
+  add_rows_in_place(rows, shifted,
+                    {"bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar", "bitwise_right_shift.Tensor",
+                     "bitwise_right_shift.Tensor_Scalar"});
   add_rows(rows, shifted, {"__lshift__.Tensor", "__lshift__.Scalar", "__rshift__.Tensor", "__rshift__.Scalar"});
-  add_rows(rows, bitwise<0, 1>, {"__and__.Tensor", "__and__.Scalar", "__or__.Tensor", "__or__.Scalar", "__xor__.Tensor", "__xor__.Scalar"});
+  add_rows(rows, bitwise<0, 1>,
+           {"__and__.Tensor", "__and__.Scalar", "__or__.Tensor", "__or__.Scalar", "__xor__.Tensor", "__xor__.Scalar"});
   add_rows(rows, mapped<keep, 1, 0>, {"rsub.Tensor", "rsub.Scalar"}, kTakesAlpha);  // sub(other, self)
   add_rows(rows, log_sigmoid_forward, {"log_sigmoid_forward"});
-  add_rows(rows, mapped<keep, 0, 1>, {"maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2", "pow.Tensor_Tensor", "_prelu_kernel",
-      "softplus_backward", "hardsigmoid_backward", "hardswish_backward",
-      "threshold_backward", "gelu_backward", "silu_backward", "sigmoid_backward", "tanh_backward", "clamp_min.Tensor", "clamp_max.Tensor"});
+  add_rows(rows, mapped<keep, 0, 1>,
+           {"maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2", "pow.Tensor_Tensor", "_prelu_kernel",
+            "softplus_backward", "hardsigmoid_backward", "hardswish_backward", "threshold_backward", "gelu_backward",
+            "silu_backward", "sigmoid_backward", "tanh_backward", "clamp_min.Tensor", "clamp_max.Tensor"});
   add_rows(rows, mapped<keep, 0, 1>, {"remainder.Scalar_Tensor"}, kDivides);
   add_rows_in_place(rows, mapped<floating, 0, 1>, {"div.Tensor", "div.Scalar"}, kDivides);
   add_rows_in_place(rows, mapped<floating, 0, 1>, {"atan2", "copysign.Tensor", "copysign.Scalar", "xlogy.Tensor"});
   add_rows_in_place(rows, div_mode, {"div.Tensor_mode", "div.Scalar_mode"}, kDivides);
-  add_rows_in_place(rows, mapped<boolean, 0, 1>, {"eq.Tensor", "eq.Scalar", "ne.Tensor", "ne.Scalar", "lt.Tensor", "lt.Scalar", "le.Tensor",
-      "le.Scalar", "gt.Tensor", "gt.Scalar", "ge.Tensor", "ge.Scalar", "logical_and", "logical_or", "logical_xor"});
+  add_rows_in_place(
+      rows, mapped<boolean, 0, 1>,
+      {"eq.Tensor", "eq.Scalar", "ne.Tensor", "ne.Scalar", "lt.Tensor", "lt.Scalar", "le.Tensor", "le.Scalar",
+       "gt.Tensor", "gt.Scalar", "ge.Tensor", "ge.Scalar", "logical_and", "logical_or", "logical_xor"});
   add_rows(rows, mapped<boolean, 0>, {"isnan", "isinf", "isfinite", "signbit", "isposinf", "isneginf"});
   add_rows_in_place(rows, mapped<boolean, 0>, {"logical_not"});
   add_rows_in_place(rows, mapped<keep, 0, 1, 2>, {"addcmul", "addcdiv"});

@@ -51,13 +51,15 @@ template <ReducedDType dtype_of>
 bool extremum(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
   std::vector<bool> reduced;
-  if (self == nullptr || !reduced_dims(args, 1, self->ndim(), reduced) || reduces_nothing(*self, reduced, env)) return false;
+  if (self == nullptr || !reduced_dims(args, 1, self->ndim(), reduced) || reduces_nothing(*self, reduced, env))
+    return false;
   return reduce<dtype_of, 1, 2>(args, env, results);
 }
 
 bool extremum_of_all(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
-  return self != nullptr && !reduces_nothing(*self, std::vector<bool>(self->ndim(), true), env) && reduce_all<same>(args, env, results);
+  return self != nullptr && !reduces_nothing(*self, std::vector<bool>(self->ndim(), true), env) &&
+         reduce_all<same>(args, env, results);
 }
 
 bool aminmax(const RuleArgs& args, ShapeEnv& env, Results& results) {
@@ -81,7 +83,9 @@ bool logsumexp(const RuleArgs& args, ShapeEnv& env, Results& results) {
 
 // A reduction of floating-point numbers only.
 template <ShapeRule rule, size_t dtype = kAbsent>
-bool of_fractions(const RuleArgs& args, ShapeEnv& env, Results& results) { return has_fraction(args, dtype) && rule(args, env, results); }
+bool of_fractions(const RuleArgs& args, ShapeEnv& env, Results& results) {
+  return has_fraction(args, dtype) && rule(args, env, results);
+}
 
 template <ShapeRule rule>
 bool of_magnitudes(const RuleArgs& args, ShapeEnv& env, Results& results) {
@@ -131,7 +135,8 @@ bool topk(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self, k, 
   const auto dim = wrap_dim(args.integer_or(2, -1), self->ndim());
   if (!dim || any_negative(env, {*k})) return false;
   SymSizes sizes = self->sizes;
-  if (!env.decide(*k, Relation::kLe, sizes.empty() ? SymExpr(1) : sizes[*dim], "topk has enough elements")) return false;
+  if (!env.decide(*k, Relation::kLe, sizes.empty() ? SymExpr(1) : sizes[*dim], "topk has enough elements"))
+    return false;
   if (!sizes.empty()) sizes[*dim] = *k;
   results.assign(2, dense_like(*self, std::move(sizes)));
   results[1].dtype = DType::kInt64;
@@ -160,7 +165,9 @@ bool kth_value(const RuleArgs& args, ShapeEnv& env, Results& results) {
   if (self == nullptr || !k) return false;
   const auto dim = wrap_dim(args.integer_or(2, -1), self->ndim());
   if (!dim || any_negative(env, {*k - 1})) return false;
-  return env.decide(*k, Relation::kLe, self->ndim() == 0 ? SymExpr(1) : self->sizes[*dim], "kthvalue has enough elements") && selected(args, env, 2, results);
+  return env.decide(*k, Relation::kLe, self->ndim() == 0 ? SymExpr(1) : self->sizes[*dim],
+                    "kthvalue has enough elements") &&
+         selected(args, env, 2, results);
 }
 
 bool histogram(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, bins, min, max
@@ -176,7 +183,9 @@ bool histogram(const RuleArgs& args, ShapeEnv&, Results& results) {  // self, bi
 std::vector<OpRow> reduction_ops() {
   std::vector<OpRow> rows;
   add_rows(rows, reduce<widened, 1, 2, 3>, {"sum.dim_IntList", "nansum"});
-  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return a.given(1) && reduce<widened, 1, 2, 3>(a, e, r); }, {"prod.dim_int"});
+  add_rows(rows,
+           [](const RuleArgs& a, ShapeEnv& e, Results& r) { return a.given(1) && reduce<widened, 1, 2, 3>(a, e, r); },
+           {"prod.dim_int"});
   add_rows(rows, reduce_all<widened, 1>, {"sum", "prod"});
   add_rows(rows, of_fractions<reduce<same, 1, 2, 3>, 3>, {"mean.dim"});
   add_rows(rows, of_fractions<reduce_all<same, 1>, 1>, {"mean"});
@@ -193,13 +202,15 @@ std::vector<OpRow> reduction_ops() {
   add_rows(rows, of_magnitudes<reduce<same, 2, 3>>, {"norm.ScalarOpt_dim"});
   add_rows(rows, extremum<index>, {"argmax", "argmin"});
   add_rows(rows, values_and_indices, {"max.dim", "min.dim"});
-  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return selected(a, e, 1, r); }, {"median.dim", "nanmedian.dim", "mode"});
+  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return selected(a, e, 1, r); },
+           {"median.dim", "nanmedian.dim", "mode"});
   add_rows(rows, kth_value, {"kthvalue"});
   add_rows(rows, histogram, {"histc"}, kChecksData);
   add_rows(rows, scan<widened>, {"cumsum", "cumprod"});
   add_rows(rows, scan<same>, {"logcumsumexp"});
   add_rows(rows, cumulative_extremum, {"cummax", "cummin"});
-  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return sort(a.tensor(0), e, r); }, {"sort", "sort.stable"});
+  add_rows(rows, [](const RuleArgs& a, ShapeEnv& e, Results& r) { return sort(a.tensor(0), e, r); },
+           {"sort", "sort.stable"});
   add_rows(rows, topk, {"topk"});
   return rows;
 }

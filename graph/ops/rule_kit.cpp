@@ -6,14 +6,17 @@
 
 namespace framejit::graph {
 
-bool is_one(ShapeEnv& env, const SymExpr& e) { return e.is_constant() ? e.constant() == 1 : env.decide(e, Relation::kEq, 1, "size is 1"); }
+bool is_one(ShapeEnv& env, const SymExpr& e) {
+  return e.is_constant() ? e.constant() == 1 : env.decide(e, Relation::kEq, 1, "size is 1");
+}
 
 bool same_size(ShapeEnv& env, const SymExpr& a, const SymExpr& b) {
   return a == b || env.decide(a, Relation::kEq, b, "sizes are equal");
 }
 
 bool any_negative(ShapeEnv& env, const SymSizes& sizes) {
-  return std::any_of(sizes.begin(), sizes.end(), [&](const SymExpr& e) { return env.decide(e, Relation::kLt, 0, "size is not negative"); });
+  return std::any_of(sizes.begin(), sizes.end(),
+                     [&](const SymExpr& e) { return env.decide(e, Relation::kLt, 0, "size is not negative"); });
 }
 
 std::optional<size_t> wrap_dim(int64_t dim, size_t ndim) {
@@ -31,10 +34,14 @@ TensorMeta dense(DType dtype, Device device, SymSizes sizes) {
   return meta;
 }
 
-TensorMeta dense_like(const TensorMeta& like, SymSizes sizes) { return dense(like.dtype, like.device, std::move(sizes)); }
+TensorMeta dense_like(const TensorMeta& like, SymSizes sizes) {
+  return dense(like.dtype, like.device, std::move(sizes));
+}
 
 // Dimensions of channels_last and channels_last_3d, fastest first.
-static std::vector<size_t> channels_last_order(size_t ndim) { return ndim == 4 ? std::vector<size_t>{1, 3, 2, 0} : std::vector<size_t>{1, 4, 3, 2, 0}; }
+static std::vector<size_t> channels_last_order(size_t ndim) {
+  return ndim == 4 ? std::vector<size_t>{1, 3, 2, 0} : std::vector<size_t>{1, 4, 3, 2, 0};
+}
 
 SymSizes channels_last_strides(const SymSizes& sizes) {
   if (sizes.size() != 4 && sizes.size() != 5) return contiguous_strides(sizes);
@@ -84,7 +91,8 @@ bool is_dense(const TensorMeta& meta, const ShapeEnv& env) {
     if (meta.sizes[i] != SymExpr(1)) order.push_back(i);
   }
   // Ordered for the hints; the running product then proves or refutes it for all sizes.
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return env.hint(meta.strides[a]) < env.hint(meta.strides[b]); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return env.hint(meta.strides[a]) < env.hint(meta.strides[b]); });
   SymExpr expected = 1;
   for (const size_t d : order) {
     if (meta.strides[d] != expected) return false;
@@ -100,7 +108,8 @@ SymSizes permuted_strides(ShapeEnv& env, const SymSizes& shape, const std::vecto
   auto compare = [&](size_t a, size_t b) {
     for (const SymSizes& strides : operand_strides) {
       if (strides[a] == SymExpr(0) || strides[b] == SymExpr(0)) continue;
-      if (strides[a] != strides[b]) return env.decide(strides[a], Relation::kLt, strides[b], "order of strides") ? -1 : 1;
+      if (strides[a] != strides[b])
+        return env.decide(strides[a], Relation::kLt, strides[b], "order of strides") ? -1 : 1;
       if (shape[a] != shape[b] && env.decide(shape[b], Relation::kLt, shape[a], "order of equal strides")) return 1;
     }
     return 0;
@@ -126,7 +135,9 @@ SymSizes permuted_strides(ShapeEnv& env, const SymSizes& shape, const std::vecto
   return row_major ? contiguous_strides(shape) : strides;
 }
 
-SymSizes dense_strides(const SymSizes& sizes, const SymSizes& strides, ShapeEnv& env) { return permuted_strides(env, sizes, {strides}); }
+SymSizes dense_strides(const SymSizes& sizes, const SymSizes& strides, ShapeEnv& env) {
+  return permuted_strides(env, sizes, {strides});
+}
 
 TensorMeta preserved(const TensorMeta& like, ShapeEnv& env) {
   TensorMeta meta = dense_like(like, like.sizes);
@@ -179,14 +190,16 @@ bool expands_to(ShapeEnv& env, const TensorMeta& from, const SymSizes& to) {
   return true;
 }
 
-SymSizes iterator_strides(ShapeEnv& env, const SymSizes& shape, const std::vector<const TensorMeta*>& operands, bool has_number) {
+SymSizes iterator_strides(ShapeEnv& env, const SymSizes& shape, const std::vector<const TensorMeta*>& operands,
+                          bool has_number) {
   bool same_shape = !has_number || shape.empty();
   for (const TensorMeta* t : operands) same_shape = same_shape && t->sizes == shape;
   auto all = [&](auto test) { return std::all_of(operands.begin(), operands.end(), test); };
   if (same_shape) {
     if (all([](const TensorMeta* t) { return t->is_contiguous(); })) return contiguous_strides(shape);
     if (all([](const TensorMeta* t) { return is_channels_last(*t); })) return channels_last_strides(shape);
-    if (all([&](const TensorMeta* t) { return t->strides == operands[0]->strides && is_dense(*t, env); })) return operands[0]->strides;
+    if (all([&](const TensorMeta* t) { return t->strides == operands[0]->strides && is_dense(*t, env); }))
+      return operands[0]->strides;
   }
   std::vector<SymSizes> strides;
   for (const TensorMeta* t : operands) {
@@ -215,7 +228,8 @@ DType combine(std::optional<DType> higher, std::optional<DType> lower) {
 
 }  // namespace
 
-DType result_type(const std::vector<const TensorMeta*>& tensors, const std::vector<DType>& numbers, DType default_dtype) {
+DType result_type(const std::vector<const TensorMeta*>& tensors, const std::vector<DType>& numbers,
+                  DType default_dtype) {
   std::optional<DType> dimensioned, scalar, number;
   auto join = [](std::optional<DType>& into, DType d) { into = into ? promote(*into, d) : d; };
   for (const TensorMeta* t : tensors) join(t->ndim() > 0 ? dimensioned : scalar, t->dtype);
@@ -233,7 +247,8 @@ Device common_device(const std::vector<const TensorMeta*>& tensors) {
   return {};
 }
 
-bool elementwise(const RuleArgs& args, ShapeEnv& env, std::initializer_list<size_t> operands, DTypeOf dtype_of, TensorMeta& result) {
+bool elementwise(const RuleArgs& args, ShapeEnv& env, std::initializer_list<size_t> operands, DTypeOf dtype_of,
+                 TensorMeta& result) {
   std::vector<const TensorMeta*> tensors;
   std::vector<DType> numbers;
   for (const size_t i : operands) {
@@ -281,7 +296,8 @@ void add_rows(std::vector<OpRow>& rows, ShapeRule rule, std::initializer_list<co
   for (const char* name : names) rows.push_back({name, rule, flags, ""});
 }
 
-void add_rows_in_place(std::vector<OpRow>& rows, ShapeRule rule, std::initializer_list<const char*> names, uint32_t flags) {
+void add_rows_in_place(std::vector<OpRow>& rows, ShapeRule rule, std::initializer_list<const char*> names,
+                       uint32_t flags) {
   for (const std::string name : names) {
     rows.push_back({name, rule, flags, ""});
     const size_t dot = std::min(name.find('.'), name.size());
@@ -309,13 +325,15 @@ std::optional<SymSizes> view_strides(ShapeEnv& env, const TensorMeta& meta, cons
     old_numel = old_numel * meta.sizes[d];
     const bool chunk_ends = d == 0 || (!is_one(env, meta.sizes[d - 1]) && meta.strides[d - 1] != old_numel * chunk);
     if (!chunk_ends) continue;
-    while (left > 0 && (is_one(env, sizes[left - 1]) ||
-                        (new_numel != old_numel && env.decide(new_numel, Relation::kLt, old_numel, "view of a chunk")))) {
+    while (left > 0 &&
+           (is_one(env, sizes[left - 1]) ||
+            (new_numel != old_numel && env.decide(new_numel, Relation::kLt, old_numel, "view of a chunk")))) {
       --left;
       strides[left] = new_numel * chunk;
       new_numel = new_numel * sizes[left];
     }
-    if (new_numel != old_numel && !env.decide(new_numel, Relation::kEq, old_numel, "view keeps its chunks")) return std::nullopt;
+    if (new_numel != old_numel && !env.decide(new_numel, Relation::kEq, old_numel, "view keeps its chunks"))
+      return std::nullopt;
     if (d == 0) break;
     chunk = meta.strides[d - 1];
     old_numel = 1;
@@ -337,10 +355,12 @@ bool infer_size(ShapeEnv& env, SymSizes& sizes, const SymExpr& numel) {
       known = known * sizes[i];
     }
   }
-  if (hole == sizes.size()) return known == numel || env.decide(known, Relation::kEq, numel, "view keeps the number of elements");
+  if (hole == sizes.size())
+    return known == numel || env.decide(known, Relation::kEq, numel, "view keeps the number of elements");
   if (known == SymExpr(0)) return false;
   sizes[hole] = SymExpr::floor_div(numel, known);
-  return sizes[hole] * known == numel || env.decide(sizes[hole] * known, Relation::kEq, numel, "view divides the number of elements");
+  return sizes[hole] * known == numel ||
+         env.decide(sizes[hole] * known, Relation::kEq, numel, "view divides the number of elements");
 }
 
 }  // namespace framejit::graph

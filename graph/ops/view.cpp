@@ -1,4 +1,5 @@
-// graph/ops/view.cpp — ops whose result lies in the storage of their argument: sizes, strides and offset follow from it.
+// graph/ops/view.cpp — ops whose result lies in the storage of their argument: sizes, strides and offset follow from
+// it.
 #include "graph/ops/families.h"
 #include "graph/ops/rule_kit.h"
 
@@ -42,7 +43,8 @@ bool reshape(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
   SymSizes sizes;
   if (self == nullptr || !args.sizes(1, sizes) || !infer_size(env, sizes, self->numel())) return false;
-  if (auto strides = view_strides(env, *self, sizes)) results.push_back(restrided(*self, std::move(sizes), std::move(*strides), self->offset));
+  if (auto strides = view_strides(env, *self, sizes))
+    results.push_back(restrided(*self, std::move(sizes), std::move(*strides), self->offset));
   else results.push_back(dense_like(*self, std::move(sizes)));
   return true;
 }
@@ -58,7 +60,8 @@ bool reshape_alias(const RuleArgs& args, ShapeEnv&, Results& results) {
 bool as_strided(const RuleArgs& args, ShapeEnv&, Results& results) {
   const TensorMeta* self = args.tensor(0);
   SymSizes sizes, strides;
-  if (self == nullptr || !args.sizes(1, sizes) || !args.sizes(2, strides) || sizes.size() != strides.size()) return false;
+  if (self == nullptr || !args.sizes(1, sizes) || !args.sizes(2, strides) || sizes.size() != strides.size())
+    return false;
   results.push_back(restrided(*self, std::move(sizes), std::move(strides), args.size(3).value_or(self->offset)));
   return true;
 }
@@ -70,7 +73,8 @@ bool expand(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const size_t added = sizes.size() - self->ndim();
   SymSizes strides(sizes.size(), SymExpr(0));
   for (size_t i = sizes.size(); i-- > 0;) {
-    if (i < added) {  // as at::inferExpandGeometry: a new dimension takes size * stride of the one behind it, or 0 when it repeats
+    if (i < added) {  // as at::inferExpandGeometry: a new dimension takes size * stride of the one behind it, or 0 when
+                      // it repeats
       if (sizes[i] == SymExpr(-1)) return false;
       const bool is_single = is_one(env, sizes[i]);
       if (is_single) strides[i] = i + 1 < sizes.size() ? sizes[i + 1] * strides[i + 1] : SymExpr(1);
@@ -205,7 +209,9 @@ bool select(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const auto d = wrap_dim(*dim, self->ndim());
   if (!d) return false;
   if (env.decide(*index, Relation::kLt, 0, "index counts from the end")) index = *index + self->sizes[*d];
-  if (env.decide(*index, Relation::kLt, 0, "index in range") || !env.decide(*index, Relation::kLt, self->sizes[*d], "index in range")) return false;
+  if (env.decide(*index, Relation::kLt, 0, "index in range") ||
+      !env.decide(*index, Relation::kLt, self->sizes[*d], "index in range"))
+    return false;
   TensorMeta meta = *self;
   meta.offset = self->offset + *index * self->strides[*d];
   meta.sizes.erase(meta.sizes.begin() + static_cast<std::ptrdiff_t>(*d));
@@ -241,12 +247,14 @@ bool split_with_sizes(const RuleArgs& args, ShapeEnv& env, Results& results) {
 bool split(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
   const auto length = args.size(1);
-  if (self == nullptr || self->ndim() == 0 || !length || env.decide(*length, Relation::kLe, 0, "length of a split")) return false;
+  if (self == nullptr || self->ndim() == 0 || !length || env.decide(*length, Relation::kLe, 0, "length of a split"))
+    return false;
   const auto dim = wrap_dim(args.integer_or(2, 0), self->ndim());
   if (!dim) return false;
   // The number of parts is part of the graph's structure: it must be a constant.
   const SymExpr& size = self->sizes[*dim];
-  const int64_t count = std::max<int64_t>(1, env.specialise(SymExpr::floor_div(size + *length - 1, *length), "number of parts of a split"));
+  const int64_t count = std::max<int64_t>(
+      1, env.specialise(SymExpr::floor_div(size + *length - 1, *length), "number of parts of a split"));
   SymSizes lengths(static_cast<size_t>(count) - 1, *length);
   lengths.push_back(size - *length * SymExpr(count - 1));
   return parts(*self, *dim, lengths, results);
@@ -279,7 +287,8 @@ bool diagonal(const RuleArgs& args, ShapeEnv& env, Results& results) {  // self,
   SymExpr length = env.decide(rows, Relation::kLe, columns, "shorter side of a diagonal") ? rows : columns;
   if (env.decide(length, Relation::kLt, 0, "diagonal is empty")) length = 0;
   TensorMeta meta = restrided(*self, {}, {}, self->offset);
-  if (length != SymExpr(0)) meta.offset = self->offset + (shift < 0 ? self->strides[*a] * SymExpr(-shift) : self->strides[*b] * SymExpr(shift));
+  if (length != SymExpr(0))
+    meta.offset = self->offset + (shift < 0 ? self->strides[*a] * SymExpr(-shift) : self->strides[*b] * SymExpr(shift));
   for (size_t i = 0; i < self->ndim(); ++i) {
     if (i == *a || i == *b) continue;
     meta.sizes.push_back(self->sizes[i]);
@@ -311,7 +320,8 @@ bool scattered(const RuleArgs& args, ShapeEnv& env, Results& results) {
   const TensorMeta* self = args.tensor(0);
   if (self == nullptr) return false;
   bool repeats = false;
-  for (size_t i = 0; i < self->ndim(); ++i) repeats = repeats || (self->strides[i] == SymExpr(0) && self->sizes[i] != SymExpr(1));
+  for (size_t i = 0; i < self->ndim(); ++i)
+    repeats = repeats || (self->strides[i] == SymExpr(0) && self->sizes[i] != SymExpr(1));
   results.push_back(repeats ? preserved(*self, env) : *self);
   return true;
 }
@@ -375,8 +385,12 @@ std::vector<OpRow> view_ops() {
   rows.push_back({"unsafe_split_with_sizes", split_with_sizes, kView, "split_with_sizes"});
   // In-place changes of a tensor's own sizes: a new value on the same storage (not writes of data).
   for (const auto& [name, rule, plain] : std::initializer_list<std::tuple<const char*, ShapeRule, const char*>>{
-           {"t_", t, "t"}, {"transpose_", transpose, "transpose.int"}, {"unsqueeze_", unsqueeze, "unsqueeze"},
-           {"squeeze_", squeeze, "squeeze"}, {"squeeze_.dim", squeeze, "squeeze.dim"}, {"as_strided_", as_strided, "as_strided"}})
+           {"t_", t, "t"},
+           {"transpose_", transpose, "transpose.int"},
+           {"unsqueeze_", unsqueeze, "unsqueeze"},
+           {"squeeze_", squeeze, "squeeze"},
+           {"squeeze_.dim", squeeze, "squeeze.dim"},
+           {"as_strided_", as_strided, "as_strided"}})
     rows.push_back({name, rule, kMutates | kView, plain});
   return rows;
 }

@@ -1,13 +1,14 @@
 // graph/passes/attention.cpp — softmax(scale * query @ key^T + mask) @ value, written out, becomes one op.
 //
-// In: a canonical graph without dead nodes, softmax decomposed.  Out: each attention that pays (attention_costs.def) is one
-// "framejit::attention", which never holds the scores as a whole. That op says itself where it would differ from the ops that were
-// written, in what is not finite, and runs those instead (runtime/aten/attention.h): no proof about masks is needed here. Training graphs
-// keep what they have, since their backward pass reads the weights. Halves keep theirs too: what is written between them rounds.
+// In: a canonical graph without dead nodes, softmax decomposed.  Out: each attention that pays (attention_costs.def) is
+// one "framejit::attention", which never holds the scores as a whole. That op says itself where it would differ from
+// the ops that were written, in what is not finite, and runs those instead (runtime/aten/attention.h): no proof about
+// masks is needed here. Training graphs keep what they have, since their backward pass reads the weights. Halves keep
+// theirs too: what is written between them rounds.
 //
-// A factor of the query or the key stays where it was written, so that what overflows does so as before. A number in place of a score
-// is added as a mask when it is so low that a score added to it is lost. Two masks (a bias of positions, padding) are summed first, unless
-// that makes more memory than either has.
+// A factor of the query or the key stays where it was written, so that what overflows does so as before. A number in
+// place of a score is added as a mask when it is so low that a score added to it is lost. Two masks (a bias of
+// positions, padding) are summed first, unless that makes more memory than either has.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -45,7 +46,8 @@ struct Attention {
 
 std::optional<double> number_of(const Arg& arg) {
   if (const double* real = arg.get<double>()) return *real;
-  if (const SymExpr* size = arg.get<SymExpr>(); size != nullptr && size->is_constant()) return static_cast<double>(size->constant());
+  if (const SymExpr* size = arg.get<SymExpr>(); size != nullptr && size->is_constant())
+    return static_cast<double>(size->constant());
   return std::nullopt;
 }
 
@@ -54,7 +56,9 @@ ValueId value_of(const Node& node, size_t i) {
   return v == nullptr ? kNoValue : *v;
 }
 
-bool is(const Node& node, size_t i, int64_t number) { return i < node.args.size() && number_of(node.args[i]) == static_cast<double>(number); }
+bool is(const Node& node, size_t i, int64_t number) {
+  return i < node.args.size() && number_of(node.args[i]) == static_cast<double>(number);
+}
 
 // Elements lie in memory in the order of their indices.
 bool is_row_major(const TensorMeta& meta) {
@@ -92,10 +96,14 @@ class Finder {
     Attention found{.product = &product};
     const ValueId scores = softmax_of(unreshaped(value_of(product, 0)));
     if (scores == kNoValue || !find_product(scores, 2, found)) return std::nullopt;
-    const SymSizes &q = graph_.meta(found.query).sizes, &v = graph_.meta(value_of(product, 1)).sizes, &all = graph_.meta(scores).sizes;
+    const SymSizes &q = graph_.meta(found.query).sizes, &v = graph_.meta(value_of(product, 1)).sizes,
+                   &all = graph_.meta(scores).sizes;
     // The weights are the product of query and key row for row, however they were reshaped on the way.
-    const bool same_rows = graph_.meta(value_of(product, 0)).sizes == SymSizes{q[0], q[1], graph_.meta(found.key).sizes[2]} && all.back() == v[1];
-    if (!same_rows || !(q[2] == v[2]) || graph_.shapes.known(1, Relation::kLe, q[2]) != true || !pays(q, v)) return std::nullopt;
+    const bool same_rows =
+        graph_.meta(value_of(product, 0)).sizes == SymSizes{q[0], q[1], graph_.meta(found.key).sizes[2]} &&
+        all.back() == v[1];
+    if (!same_rows || !(q[2] == v[2]) || graph_.shapes.known(1, Relation::kLe, q[2]) != true || !pays(q, v))
+      return std::nullopt;
     if (found.batch.empty()) found.batch = batch_of(found.query, all);
     if (!(found.batch[0] * found.batch[1] == q[0])) return std::nullopt;
     if (!found.masks.empty() && !(all[all.size() - 2] == q[1])) return std::nullopt;
@@ -132,7 +140,8 @@ class Finder {
   // Behind views that change nothing but the shape, and that nobody else looks at.
   ValueId unreshaped(ValueId v) const {
     while (const Node* node = producer(v)) {
-      const bool reshapes = node->op->name == "view" || (node->op->name == "permute" && is_row_major(graph_.meta(node->results[0])));
+      const bool reshapes =
+          node->op->name == "view" || (node->op->name == "permute" && is_row_major(graph_.meta(node->results[0])));
       if (!reshapes || uses(v) != 1 || !is_row_major(graph_.meta(value_of(*node, 0)))) break;
       v = value_of(*node, 0);
     }
@@ -145,7 +154,8 @@ class Finder {
     if (quotient == nullptr || uses(weights) != 1) return kNoValue;
     const ValueId powers = value_of(*quotient, 0), total = value_of(*quotient, 1);
     const Node *power = producer(powers, "exp"), *sum = producer(total, "sum.dim_IntList");
-    if (power == nullptr || sum == nullptr || uses(powers) != 2 || uses(total) != 1 || value_of(*sum, 0) != powers) return kNoValue;
+    if (power == nullptr || sum == nullptr || uses(powers) != 2 || uses(total) != 1 || value_of(*sum, 0) != powers)
+      return kNoValue;
     const Node* shifted = producer(value_of(*power, 0), "sub.Tensor");
     if (shifted == nullptr || uses(shifted->results[0]) != 1 || !is(*shifted, 2, 1)) return kNoValue;
     const ValueId scores = value_of(*shifted, 0);
@@ -168,7 +178,8 @@ class Finder {
     if (op == "mul.Tensor" || op == "mul.Scalar" || op == "div.Tensor" || op == "div.Scalar") {
       const std::optional<double> factor = scalar_of(node->args[1]);
       if (!factor || node->args.size() != 2) return false;
-      return add_factor(op.starts_with("mul") ? *factor : 1 / *factor, found) && find_product(value_of(*node, 0), 1, found);
+      return add_factor(op.starts_with("mul") ? *factor : 1 / *factor, found) &&
+             find_product(value_of(*node, 0), 1, found);
     }
     if (op == "add.Tensor" && is(*node, 2, 1)) {
       const ValueId left = value_of(*node, 0), right = value_of(*node, 1);
@@ -188,7 +199,8 @@ class Finder {
   bool find_masked(const Node& node, ValueId scores, ValueId mask, Attention& found) const {
     if (scores == kNoValue || mask == kNoValue || !is_plain(mask)) return false;
     Attention inner = found;
-    if (!set_mask(graph_.meta(node.results[0]).sizes, scores, mask, inner) || !find_product(scores, 1, inner)) return false;
+    if (!set_mask(graph_.meta(node.results[0]).sizes, scores, mask, inner) || !find_product(scores, 1, inner))
+      return false;
     found = inner;
     return true;
   }
@@ -197,10 +209,12 @@ class Finder {
     for (const size_t at : {size_t{1}, size_t{2}}) {
       const std::optional<double> number = scalar_of(node.args[at]);
       const ValueId scores = value_of(node, 3 - at), condition = value_of(node, 0);
-      if (!found.masks.empty() || !number || !(*number <= kLosesScores) || scores == kNoValue || condition == kNoValue) continue;
+      if (!found.masks.empty() || !number || !(*number <= kLosesScores) || scores == kNoValue || condition == kNoValue)
+        continue;
       found.replacement = static_cast<double>(static_cast<float>(*number));
       found.replaced_where = at == 1;
-      return graph_.meta(condition).dtype == DType::kBool && set_mask(graph_.meta(node.results[0]).sizes, scores, condition, found) && find_product(scores, 1, found);
+      return graph_.meta(condition).dtype == DType::kBool &&
+             set_mask(graph_.meta(node.results[0]).sizes, scores, condition, found) && find_product(scores, 1, found);
     }
     return false;
   }
@@ -208,12 +222,18 @@ class Finder {
   // Masks are for the finished scores: two leading dimensions at most, each as long as the scores' or one, all keys.
   bool set_mask(const SymSizes& sizes, ValueId scores, ValueId mask, Attention& found) const {
     const TensorMeta& meta = graph_.meta(mask);
-    if (found.masks.size() > (found.replacement ? 0 : 1) || found.scale != 1 || graph_.meta(scores).sizes != sizes || sizes.size() < 3 || sizes.size() > 4) return false;
-    if (meta.ndim() == 0 || meta.ndim() > sizes.size() || !(meta.sizes.back() == sizes.back()) || !(meta.device == Device{})) return false;
+    if (found.masks.size() > (found.replacement ? 0 : 1) || found.scale != 1 || graph_.meta(scores).sizes != sizes ||
+        sizes.size() < 3 || sizes.size() > 4)
+      return false;
+    if (meta.ndim() == 0 || meta.ndim() > sizes.size() || !(meta.sizes.back() == sizes.back()) ||
+        !(meta.device == Device{}))
+      return false;
     for (size_t d = 0; d + 1 < meta.ndim(); ++d)
       if (!(meta.sizes[d] == SymExpr(1)) && !(meta.sizes[d] == sizes[sizes.size() - meta.ndim() + d])) return false;
     const SymSizes batch = sizes.size() == 4 ? SymSizes{sizes[0], sizes[1]} : SymSizes{SymExpr(1), sizes[0]};
-    if (!found.masks.empty() && (found.batch != batch || !(covers(mask, found.masks[0]) || covers(found.masks[0], mask)))) return false;
+    if (!found.masks.empty() &&
+        (found.batch != batch || !(covers(mask, found.masks[0]) || covers(found.masks[0], mask))))
+      return false;
     found.masks.push_back(mask);
     found.batch = batch;
     return true;
@@ -251,8 +271,11 @@ class Finder {
 
   bool pays(const SymSizes& query, const SymSizes& value) const {
     const ShapeEnv& env = graph_.shapes;
-    const int64_t size = env.hint(query[2]), queries = env.hint(query[1]), scores = env.hint(query[0] * query[1] * value[1]);
-    return std::any_of(std::begin(kCosts), std::end(kCosts), [&](const CostRow& row) { return size <= row.size && queries >= row.queries && scores >= row.scores; });
+    const int64_t size = env.hint(query[2]), queries = env.hint(query[1]),
+                  scores = env.hint(query[0] * query[1] * value[1]);
+    return std::any_of(std::begin(kCosts), std::end(kCosts), [&](const CostRow& row) {
+      return size <= row.size && queries >= row.queries && scores >= row.scores;
+    });
   }
 
   const Graph& graph_;
@@ -262,7 +285,8 @@ class Finder {
 class Rewriter {
  public:
   using Matches = std::unordered_map<const Node*, Attention>;  // by their last product
-  Rewriter(const Graph& graph, const Finder& finder, const Matches& matches) : graph_(graph), finder_(finder), matches_(matches), r_(graph, true) {}
+  Rewriter(const Graph& graph, const Finder& finder, const Matches& matches)
+      : graph_(graph), finder_(finder), matches_(matches), r_(graph, true) {}
 
   Result<Graph> run() {
     for (const Node& node : graph_.nodes) {
@@ -281,8 +305,10 @@ class Rewriter {
     r_.begin(*found.product);
     const ValueId keys = batched(found.key, found.batch, true);
     const Arg mask = found.masks.empty() ? Arg{} : Arg(mask_of(found));
-    const ValueId attended = out().emit("framejit::attention", {batched(found.query, found.batch, false), keys, batched(value_of(*found.product, 1), found.batch, false),
-                                                                mask, found.replacement.has_value(), found.scale});
+    const ValueId attended =
+        out().emit("framejit::attention", {batched(found.query, found.batch, false), keys,
+                                           batched(value_of(*found.product, 1), found.batch, false), mask,
+                                           found.replacement.has_value(), found.scale});
     report(attended, out().meta(keys).sizes[2]);
     const ValueId product = found.product->results[0];
     if (const Node* view = freely_laid(product, found.batch)) {
@@ -293,9 +319,11 @@ class Rewriter {
     r_.adopt(product, reshaped(out(), contiguous_clone(out(), attended), graph_.meta(product).sizes));
   }
 
-  // [batch, rows, columns] as [b, h, rows, columns], without the copy that a product of matrices wanted; keys are turned round.
+  // [batch, rows, columns] as [b, h, rows, columns], without the copy that a product of matrices wanted; keys are
+  // turned round.
   ValueId batched(ValueId matrices, const SymSizes& batch, bool turned) {
-    static const SymSizes kTurned{SymExpr(0), SymExpr(2), SymExpr(1)}, kTurned4{SymExpr(0), SymExpr(1), SymExpr(3), SymExpr(2)};
+    static const SymSizes kTurned{SymExpr(0), SymExpr(2), SymExpr(1)},
+        kTurned4{SymExpr(0), SymExpr(1), SymExpr(3), SymExpr(2)};
     const Node* made = finder_.producer(matrices);
     if (made != nullptr && made->op->name == "permute" && *made->args[1].get<SymSizes>() == kTurned) {
       const ValueId plain = batched(value_of(*made, 0), batch, false);
@@ -310,8 +338,10 @@ class Rewriter {
 
   ValueId uncopied(ValueId matrices, const SymSizes& sizes) {
     ValueId base = matrices;
-    if (const Node* view = finder_.producer(base); view != nullptr && view->op->name == "view") base = value_of(*view, 0);
-    if (const Node* copy = finder_.producer(base); copy != nullptr && copy->op->name == "clone") base = value_of(*copy, 0);
+    if (const Node* view = finder_.producer(base); view != nullptr && view->op->name == "view")
+      base = value_of(*view, 0);
+    if (const Node* copy = finder_.producer(base); copy != nullptr && copy->op->name == "clone")
+      base = value_of(*copy, 0);
     const ValueId original = r_.get(base);
     if (out().meta(original).sizes == sizes) return original;
     std::vector<TensorMeta> metas;
@@ -323,7 +353,8 @@ class Rewriter {
   // What is added to the scores, in four dimensions. Two masks become one, here once for all layers that share them.
   ValueId mask_of(const Attention& found) {
     ValueId mask = in_four_dimensions(r_.get(found.masks[0]));
-    if (found.masks.size() == 2) mask = out().emit("add.Tensor", {in_four_dimensions(r_.get(found.masks[1])), mask, SymExpr(1)});
+    if (found.masks.size() == 2)
+      mask = out().emit("add.Tensor", {in_four_dimensions(r_.get(found.masks[1])), mask, SymExpr(1)});
     if (found.replacement) {
       const ValueId zero = out().emit("full", {SymSizes{}, 0.0, DType::kFloat32, Arg{}, Device{}, Arg{}});
       if (found.replaced_where) mask = out().emit("where.self", {mask, *found.replacement, zero});
@@ -359,7 +390,8 @@ class Rewriter {
 
   void report(ValueId attended, const SymExpr& keys) {
     if (!log::enabled(log::Kind::Attention)) return;
-    log::emit(log::Kind::Attention, graph_.name, {{"graph", graph_.name}, {"queries", text_of(out().meta(attended))}, {"keys", keys.text()}});
+    log::emit(log::Kind::Attention, graph_.name,
+              {{"graph", graph_.name}, {"queries", text_of(out().meta(attended))}, {"keys", keys.text()}});
   }
 
   const Graph& graph_;

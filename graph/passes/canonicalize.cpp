@@ -1,8 +1,8 @@
 // graph/passes/canonicalize.cpp — no-ops go, chains of views become one, equal pure nodes become one.
 //
-// In: a functional graph.  Out: the same values with fewer nodes. A row gets the mapped arguments and answers the value that
-// stands for the node, or nothing. Copies are removed because values of a functional graph are immutable; where a copy made an
-// output fresh, Rebuild::finish() brings it back. A change of dtype is never removed: it rounds.
+// In: a functional graph.  Out: the same values with fewer nodes. A row gets the mapped arguments and answers the value
+// that stands for the node, or nothing. Copies are removed because values of a functional graph are immutable; where a
+// copy made an output fresh, Rebuild::finish() brings it back. A change of dtype is never removed: it rounds.
 #include <set>
 #include <unordered_map>
 
@@ -57,7 +57,8 @@ ValueId view(Context& c) {
 std::vector<int64_t> order_of(const Arg& arg) {
   std::vector<int64_t> order;
   const auto* list = arg.get<SymSizes>();
-  for (const SymExpr& e : *list) order.push_back(e.constant() < 0 ? e.constant() + static_cast<int64_t>(list->size()) : e.constant());
+  for (const SymExpr& e : *list)
+    order.push_back(e.constant() < 0 ? e.constant() + static_cast<int64_t>(list->size()) : e.constant());
   return order;
 }
 
@@ -107,10 +108,12 @@ Result<Graph> canonicalize(Graph graph) {
   Rebuild r(graph, true);
   const std::set<ValueId> kept = addressed_memory(graph);
   for (const Node& node : graph.nodes) {
-    if (node.op->has(kMutates)) return Error{"canonicalize", "needs a functional graph, but " + node.op->name + " writes"};
+    if (node.op->has(kMutates))
+      return Error{"canonicalize", "needs a functional graph, but " + node.op->name + " writes"};
     r.begin(node);
     const auto row = rows().find(node.op->name);
-    if (row != rows().end() && node.results.size() == 1 && node.results[0] != kNoValue && !kept.contains(node.results[0])) {
+    if (row != rows().end() && node.results.size() == 1 && node.results[0] != kNoValue &&
+        !kept.contains(node.results[0])) {
       Context context{r, node, r.map_args(node)};
       if (const ValueId simpler = row->second(context); simpler != kNoValue) {
         r.set(node.results[0], simpler);

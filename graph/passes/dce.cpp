@@ -1,6 +1,7 @@
 // graph/passes/dce.cpp — dead code elimination: one walk backwards marks what is needed, one walk forwards copies it.
 //
-// Random nodes stay (a dead draw advances the generator), so do nodes with side effects and nodes that raise for some data.
+// Random nodes stay (a dead draw advances the generator), so do nodes with side effects and nodes that raise for some
+// data.
 // Needs a functional graph.
 #include <vector>
 
@@ -20,7 +21,9 @@ bool may_divide_by_zero(const Graph& graph, const Node& node) {
 }
 
 // An op of which no more is known than its schema counts as one that may raise.
-bool may_raise(const Graph& graph, const Node& node) { return node.op->shape_rule == nullptr || node.op->has(kChecksData) || may_divide_by_zero(graph, node); }
+bool may_raise(const Graph& graph, const Node& node) {
+  return node.op->shape_rule == nullptr || node.op->has(kChecksData) || may_divide_by_zero(graph, node);
+}
 
 }  // namespace
 

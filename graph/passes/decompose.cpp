@@ -1,7 +1,7 @@
 // graph/passes/decompose.cpp — driver: looks each op up in the table and replaces it, or copies it.
 //
-// The table is made of the families decompose_{norm,pointwise,shape,nn,lists,reduction}.cpp. What a library does better has no row: products,
-// convolution, attention, sort, embedding.
+// The table is made of the families decompose_{norm,pointwise,shape,nn,lists,reduction}.cpp. What a library does better
+// has no row: products, convolution, attention, sort, embedding.
 #include "graph/passes/decompose.h"
 
 #include "graph/passes/passes.h"
@@ -69,7 +69,8 @@ Result<Graph> decompose(Graph graph) {
       r.copy_node(node);
       continue;
     }
-    FJ_CHECK(d.results.size() == node.results.size(), "decomposition of " + node.op->name + " has another number of results");
+    FJ_CHECK(d.results.size() == node.results.size(),
+             "decomposition of " + node.op->name + " has another number of results");
     for (size_t i = 0; i < d.results.size(); ++i) {
       if (node.results[i] == kNoValue) continue;
       const TensorMeta& made = r.out().meta(d.results[i]);

@@ -1,8 +1,8 @@
 // graph/passes/decompose.h — one decomposition: an op's arguments in, values of simpler ops out.
 //
-// A decomposition returns false to leave the node as it is; what it emitted is dropped. It fills one result per result of
-// the node, with its dtype and sizes; strides may differ (outputs are brought back, consumers are inferred anew). Half-precision
-// inputs are computed in float32 and rounded once at the end, as the kernels do.
+// A decomposition returns false to leave the node as it is; what it emitted is dropped. It fills one result per result
+// of the node, with its dtype and sizes; strides may differ (outputs are brought back, consumers are inferred anew).
+// Half-precision inputs are computed in float32 and rounded once at the end, as the kernels do.
 #pragma once
 
 #include <unordered_map>
@@ -30,7 +30,9 @@ struct Decomposing {
   ValueId sub(Arg a, Arg b) { return emit("sub.Tensor", {std::move(a), std::move(b), SymExpr(1)}); }
   ValueId mul(Arg a, Arg b) { return emit("mul.Tensor", {std::move(a), std::move(b)}); }
   ValueId div(Arg a, Arg b) { return emit("div.Tensor", {std::move(a), std::move(b)}); }
-  ValueId sum(ValueId v, const SymSizes& dims, bool keepdim) { return emit("sum.dim_IntList", {v, dims, keepdim, Arg{}}); }
+  ValueId sum(ValueId v, const SymSizes& dims, bool keepdim) {
+    return emit("sum.dim_IntList", {v, dims, keepdim, Arg{}});
+  }
   ValueId full(const SymSizes& sizes, Arg number, DType dtype, Device device) {
     return emit("full", {sizes, std::move(number), dtype, Arg{}, device, Arg{}});
   }

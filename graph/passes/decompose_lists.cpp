@@ -11,26 +11,32 @@ struct ListRow {
 
 constexpr ListRow kRows[] = {
 #define FJ_UNARY(name) {"_foreach_" name, name},
-    FJ_UNARY("abs") FJ_UNARY("acos") FJ_UNARY("asin") FJ_UNARY("atan") FJ_UNARY("ceil") FJ_UNARY("clone") FJ_UNARY("cos") FJ_UNARY("cosh")
-    FJ_UNARY("erf") FJ_UNARY("erfc") FJ_UNARY("exp") FJ_UNARY("expm1") FJ_UNARY("floor") FJ_UNARY("frac") FJ_UNARY("log") FJ_UNARY("log10")
-    FJ_UNARY("log1p") FJ_UNARY("log2") FJ_UNARY("max") FJ_UNARY("neg") FJ_UNARY("reciprocal") FJ_UNARY("round") FJ_UNARY("rsqrt")
-    FJ_UNARY("sigmoid") FJ_UNARY("sign") FJ_UNARY("sin") FJ_UNARY("sinh") FJ_UNARY("sqrt") FJ_UNARY("tan") FJ_UNARY("tanh") FJ_UNARY("trunc")
+    FJ_UNARY("abs") FJ_UNARY("acos") FJ_UNARY("asin") FJ_UNARY("atan") FJ_UNARY("ceil") FJ_UNARY("clone") FJ_UNARY(
+        "cos") FJ_UNARY("cosh") FJ_UNARY("erf") FJ_UNARY("erfc") FJ_UNARY("exp") FJ_UNARY("expm1") FJ_UNARY("floor")
+        FJ_UNARY("frac") FJ_UNARY("log") FJ_UNARY("log10") FJ_UNARY("log1p") FJ_UNARY("log2") FJ_UNARY("max") FJ_UNARY(
+            "neg") FJ_UNARY("reciprocal") FJ_UNARY("round") FJ_UNARY("rsqrt") FJ_UNARY("sigmoid") FJ_UNARY("sign")
+            FJ_UNARY("sin") FJ_UNARY("sinh") FJ_UNARY("sqrt") FJ_UNARY("tan") FJ_UNARY("tanh") FJ_UNARY("trunc")
 #undef FJ_UNARY
 #define FJ_BINARY(name) \
   {"_foreach_" name ".List", name ".Tensor"}, {"_foreach_" name ".Scalar", name ".Tensor"}, \
   {"_foreach_" name ".ScalarList", name ".Tensor"}, {"_foreach_" name ".Tensor", name ".Tensor"},
-    FJ_BINARY("add") FJ_BINARY("sub") FJ_BINARY("mul") FJ_BINARY("div")
+                FJ_BINARY("add") FJ_BINARY("sub") FJ_BINARY("mul") FJ_BINARY("div")
 #undef FJ_BINARY
 #define FJ_BOUND(name, tensor, number) \
   {"_foreach_" name ".List", tensor}, {"_foreach_" name ".Scalar", number}, {"_foreach_" name ".ScalarList", number},
-    FJ_BOUND("clamp_min", "maximum", "clamp_min") FJ_BOUND("maximum", "maximum", "clamp_min")
-    FJ_BOUND("clamp_max", "minimum", "clamp_max") FJ_BOUND("minimum", "minimum", "clamp_max")
-    FJ_BOUND("pow", "pow.Tensor_Tensor", "pow.Tensor_Scalar")
+                    FJ_BOUND("clamp_min", "maximum", "clamp_min") FJ_BOUND("maximum", "maximum", "clamp_min")
+                        FJ_BOUND("clamp_max", "minimum", "clamp_max") FJ_BOUND("minimum", "minimum", "clamp_max")
+                            FJ_BOUND("pow", "pow.Tensor_Tensor", "pow.Tensor_Scalar")
 #undef FJ_BOUND
-    {"_foreach_pow.ScalarAndTensor", "pow.Scalar", true}, {"_foreach_copy", "copy"},
-    {"_foreach_addcmul.Scalar", "addcmul"}, {"_foreach_addcmul.ScalarList", "addcmul"},
-    {"_foreach_addcdiv.Scalar", "addcdiv"}, {"_foreach_addcdiv.ScalarList", "addcdiv"},
-    {"_foreach_lerp.List", "lerp.Tensor"}, {"_foreach_lerp.Scalar", "lerp.Scalar"}, {"_foreach_lerp.ScalarList", "lerp.Scalar"},
+                                {"_foreach_pow.ScalarAndTensor", "pow.Scalar", true},
+    {"_foreach_copy", "copy"},
+    {"_foreach_addcmul.Scalar", "addcmul"},
+    {"_foreach_addcmul.ScalarList", "addcmul"},
+    {"_foreach_addcdiv.Scalar", "addcdiv"},
+    {"_foreach_addcdiv.ScalarList", "addcdiv"},
+    {"_foreach_lerp.List", "lerp.Tensor"},
+    {"_foreach_lerp.Scalar", "lerp.Scalar"},
+    {"_foreach_lerp.ScalarList", "lerp.Scalar"},
 };
 
 const ListRow& row_of_list(std::string_view op) {
@@ -41,9 +47,12 @@ const ListRow& row_of_list(std::string_view op) {
 
 // The k-th of a list of numbers, or the argument that all share.
 std::optional<Arg> number_for(const Arg& arg, size_t k) {
-  if (const auto* sizes = arg.get<SymSizes>()) return k < sizes->size() ? std::optional<Arg>((*sizes)[k]) : std::nullopt;
-  if (const auto* floats = arg.get<std::vector<double>>()) return k < floats->size() ? std::optional<Arg>((*floats)[k]) : std::nullopt;
-  if (const auto* flags = arg.get<std::vector<bool>>()) return k < flags->size() ? std::optional<Arg>(Arg(static_cast<bool>((*flags)[k]))) : std::nullopt;
+  if (const auto* sizes = arg.get<SymSizes>())
+    return k < sizes->size() ? std::optional<Arg>((*sizes)[k]) : std::nullopt;
+  if (const auto* floats = arg.get<std::vector<double>>())
+    return k < floats->size() ? std::optional<Arg>((*floats)[k]) : std::nullopt;
+  if (const auto* flags = arg.get<std::vector<bool>>())
+    return k < flags->size() ? std::optional<Arg>(Arg(static_cast<bool>((*flags)[k]))) : std::nullopt;
   return arg;
 }
 
@@ -74,7 +83,9 @@ bool each_of_list(Decomposing& d) {
   std::vector<TensorMeta> metas;
   for (size_t k = 0; k < d.metas.size(); ++k) {
     auto args = single_args(d, row, k);
-    if (!args || !infer_metas(*single, *args, d.out.peek().values, d.out.shapes(), metas) || metas.size() != 1 || metas[0].dtype != d.metas[k].dtype) return false;
+    if (!args || !infer_metas(*single, *args, d.out.peek().values, d.out.shapes(), metas) || metas.size() != 1 ||
+        metas[0].dtype != d.metas[k].dtype)
+      return false;
     calls.push_back(std::move(*args));
   }
   for (std::vector<Arg>& args : calls) d.results.push_back(d.out.emit(row.single, std::move(args)));

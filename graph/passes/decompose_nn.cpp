@@ -21,7 +21,8 @@ bool is_nonempty(Decomposing& d, const SymExpr& numel) { return d.out.shapes().k
 
 // Eager's composites overflow between two steps in float16; the range of bfloat16 is that of float32.
 ValueId step(Decomposing& d, ValueId v) {
-  return d.metas[0].dtype == DType::kFloat16 ? converted(d.out, converted(d.out, v, DType::kFloat16), DType::kFloat32) : v;
+  return d.metas[0].dtype == DType::kFloat16 ? converted(d.out, converted(d.out, v, DType::kFloat16), DType::kFloat32)
+                                             : v;
 }
 
 // at::Reduction: 0 keeps the elements, 1 their mean, 2 their sum.
@@ -42,7 +43,9 @@ struct LossOperands {
 std::optional<LossOperands> loss_operands(Decomposing& d, size_t reduction_at) {
   const TensorMeta &self = d.meta(d.value(0)), &target = d.meta(d.value(1));
   const auto reduction = d.args.size() > reduction_at ? d.rule().integer(reduction_at) : std::optional<int64_t>(1);
-  if (!reduction || !is_float(self.dtype) || self.dtype != target.dtype || self.sizes != target.sizes || !is_nonempty(d, self.numel())) return std::nullopt;
+  if (!reduction || !is_float(self.dtype) || self.dtype != target.dtype || self.sizes != target.sizes ||
+      !is_nonempty(d, self.numel()))
+    return std::nullopt;
   return LossOperands{d.wide(d.value(0)), d.wide(d.value(1)), *reduction};
 }
 
@@ -53,7 +56,9 @@ std::optional<double> number_at(const Decomposing& d, size_t i, double otherwise
   return n ? std::optional<double>(static_cast<double>(*n)) : std::nullopt;
 }
 
-ValueId where(Decomposing& d, ValueId condition, Arg yes, Arg no) { return d.emit("where.self", {condition, std::move(yes), std::move(no)}); }
+ValueId where(Decomposing& d, ValueId condition, Arg yes, Arg no) {
+  return d.emit("where.self", {condition, std::move(yes), std::move(no)});
+}
 
 bool mse_loss(Decomposing& d) {  // self, target, reduction
   const auto o = loss_operands(d, 2);
@@ -114,7 +119,8 @@ bool log_sigmoid_forward(Decomposing& d) {  // self -> (value, buffer)
 bool binary_cross_entropy(Decomposing& d) {  // self, target, weight, reduction
   const auto o = loss_operands(d, 3);
   if (!o || o->reduction == 0) return false;
-  const ValueId loss = d.emit("binary_cross_entropy", {d.args[0], d.args[1], d.args.size() > 2 ? d.args[2] : Arg{}, SymExpr(0)});
+  const ValueId loss =
+      d.emit("binary_cross_entropy", {d.args[0], d.args[1], d.args.size() > 2 ? d.args[2] : Arg{}, SymExpr(0)});
   d.results = {reduced_loss(d, d.wide(loss), o->reduction)};
   return true;
 }
@@ -123,7 +129,9 @@ bool binary_cross_entropy_with_logits(Decomposing& d) {  // self, target, weight
   const auto o = loss_operands(d, 4);
   if (!o) return false;
   ValueId likely = step(d, log_sigmoid(d, o->self).value);
-  if (d.has(3)) likely = step(d, d.mul(likely, step(d, d.add(step(d, d.mul(step(d, d.sub(d.wide(d.value(3)), 1.0)), o->target)), 1.0))));
+  if (d.has(3))
+    likely =
+        step(d, d.mul(likely, step(d, d.add(step(d, d.mul(step(d, d.sub(d.wide(d.value(3)), 1.0)), o->target)), 1.0))));
   const ValueId unlikely = step(d, d.mul(step(d, d.emit("rsub.Scalar", {o->target, SymExpr(1), SymExpr(1)})), o->self));
   ValueId loss = d.sub(unlikely, likely);
   if (d.has(2)) loss = d.mul(step(d, loss), d.wide(d.value(2)));
@@ -178,7 +186,8 @@ bool layer_norm_backward(Decomposing& d) {
   d.results.assign(3, kNoValue);
   if (d.node.results[0] != kNoValue) {
     const ValueId scaled = d.has(5) ? d.mul(grad, d.wide(d.value(5))) : grad;
-    const ValueId mean = d.div(d.sum(scaled, row, true), count), along = d.div(d.sum(d.mul(scaled, normal), row, true), count);
+    const ValueId mean = d.div(d.sum(scaled, row, true), count),
+                  along = d.div(d.sum(d.mul(scaled, normal), row, true), count);
     d.results[0] = d.narrow(d.mul(d.sub(d.sub(scaled, mean), d.mul(normal, along)), rstd), 0);
   }
   const auto summed = [&](ValueId v, size_t k) { return d.narrow(outer.empty() ? v : d.sum(v, outer, false), k); };
@@ -193,7 +202,8 @@ bool addr(Decomposing& d) {  // self, vec1, vec2, beta, alpha
   for (size_t i = 0; i < 3; ++i)
     if (d.meta(d.value(i)).dtype != d.metas[0].dtype) return false;
   const SymSizes& sizes = d.metas[0].sizes;
-  ValueId product = d.mul(reshaped(d.out, d.wide(d.value(1)), {sizes[0], 1}), reshaped(d.out, d.wide(d.value(2)), {1, sizes[1]}));
+  ValueId product =
+      d.mul(reshaped(d.out, d.wide(d.value(1)), {sizes[0], 1}), reshaped(d.out, d.wide(d.value(2)), {1, sizes[1]}));
   if (*alpha != 1) product = d.mul(product, *alpha);
   if (*beta != 0) product = d.add(*beta == 1 ? d.wide(d.value(0)) : d.mul(d.wide(d.value(0)), *beta), product);
   d.results = {d.narrow(product, 0)};

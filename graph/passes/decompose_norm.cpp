@@ -39,7 +39,8 @@ bool mean_all(Decomposing& d) {  // self, dtype
 }
 
 bool is_never_empty(const Decomposing& d, const SymSizes& sizes) {
-  return std::all_of(sizes.begin(), sizes.end(), [&](const SymExpr& size) { return d.out.shapes().known(1, Relation::kLe, size) == true; });
+  return std::all_of(sizes.begin(), sizes.end(),
+                     [&](const SymExpr& size) { return d.out.shapes().known(1, Relation::kLe, size) == true; });
 }
 
 struct Moments {
@@ -53,7 +54,8 @@ Moments moments(Decomposing& d, ValueId x, const std::vector<bool>& reduced, con
   return {mean, centred, d.div(d.sum(d.mul(centred, centred), dims_of(reduced), true), divisor)};
 }
 
-// A mean is rounded, and what is off by a part of its last digit a small deviation magnifies: rows of equal values would not become zero.
+// A mean is rounded, and what is off by a part of its last digit a small deviation magnifies: rows of equal values
+// would not become zero.
 // So the mean of what is left is taken away too.
 Moments careful_moments(Decomposing& d, ValueId x, const std::vector<bool>& reduced) {
   const ValueId mean = mean_of(d, x, reduced, true);
@@ -145,9 +147,11 @@ bool batch_norm(Decomposing& d) {  // input, weight, bias, mean, var, [training]
   if (d.has(2)) beta = d.add(beta, d.wide(d.value(2)));
   SymSizes channel(input.ndim(), SymExpr(1));
   channel[1] = input.sizes[1];
-  const ValueId result = d.add(d.mul(d.wide(d.value(0)), reshaped(d.out, alpha, channel)), reshaped(d.out, beta, channel));
+  const ValueId result =
+      d.add(d.mul(d.wide(d.value(0)), reshaped(d.out, alpha, channel)), reshaped(d.out, beta, channel));
   d.results = {d.narrow(result, 0)};
-  for (size_t i = 1; i < 3; ++i) d.results.push_back(d.full(d.metas[i].sizes, 0.0, d.metas[i].dtype, d.metas[i].device));
+  for (size_t i = 1; i < 3; ++i)
+    d.results.push_back(d.full(d.metas[i].sizes, 0.0, d.metas[i].dtype, d.metas[i].device));
   return true;
 }
 

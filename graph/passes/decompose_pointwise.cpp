@@ -8,7 +8,8 @@ namespace {
 // A number that the op itself must check stays its argument.
 bool surely_fits(Decomposing& d, const Arg& number) {
   const ValueId* tensor = number.get<ValueId>();
-  return tensor != nullptr ? !fitting_range(d.meta(*tensor).dtype, d.metas[0].dtype) : is_fitting_constant(number, d.metas[0].dtype);
+  return tensor != nullptr ? !fitting_range(d.meta(*tensor).dtype, d.metas[0].dtype)
+                           : is_fitting_constant(number, d.metas[0].dtype);
 }
 
 bool masked_fill(Decomposing& d) {  // self, mask, value
@@ -40,7 +41,8 @@ bool fill_tensor(Decomposing& d) {  // self, value
 // Memory like a tensor's does not wait for what stands in that tensor.
 bool empty_like(Decomposing& d) {  // self, dtype, layout, device, pin_memory, memory_format
   if (d.has(4)) return false;
-  d.results = {d.emit("empty_strided", {d.metas[0].sizes, d.metas[0].strides, d.metas[0].dtype, Arg{}, d.metas[0].device, Arg{}})};
+  d.results = {d.emit("empty_strided",
+                      {d.metas[0].sizes, d.metas[0].strides, d.metas[0].dtype, Arg{}, d.metas[0].device, Arg{}})};
   return true;
 }
 
@@ -62,8 +64,8 @@ bool arange(Decomposing& d) {
     const SymExpr* n = a.get<SymExpr>();
     return floating && n != nullptr && n->is_constant() ? Arg(static_cast<double>(n->constant())) : a;
   };
-  d.results = {d.emit("arange.start_step", {has_start ? as_kind(d.args[0]) : number(0), as_kind(d.args[end]), number(1), d.metas[0].dtype, Arg{},
-                                            d.metas[0].device, Arg{}})};
+  d.results = {d.emit("arange.start_step", {has_start ? as_kind(d.args[0]) : number(0), as_kind(d.args[end]), number(1),
+                                            d.metas[0].dtype, Arg{}, d.metas[0].device, Arg{}})};
   return true;
 }
 

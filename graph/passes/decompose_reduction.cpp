@@ -7,12 +7,14 @@
 namespace framejit::graph {
 namespace {
 
-// The reduced dimensions of argument i as a list; nothing where they are not constant, or where the reduction may be over nothing.
+// The reduced dimensions of argument i as a list; nothing where they are not constant, or where the reduction may be
+// over nothing.
 std::optional<SymSizes> reduced_list(Decomposing& d, size_t i, bool over_something) {
   const TensorMeta& self = d.meta(d.value(0));
   std::vector<bool> reduced;
   if (!reduced_dims(d.rule(), i, self.ndim(), reduced)) return std::nullopt;
-  if (over_something && d.out.shapes().known(1, Relation::kLe, reduced_count(self, reduced)) != true) return std::nullopt;
+  if (over_something && d.out.shapes().known(1, Relation::kLe, reduced_count(self, reduced)) != true)
+    return std::nullopt;
   SymSizes dims;
   for (size_t k = 0; k < reduced.size(); ++k)
     if (reduced[k]) dims.emplace_back(static_cast<int64_t>(k));
@@ -32,7 +34,9 @@ bool logsumexp(Decomposing& d) {  // self, dim, keepdim
   const auto dims = reduced_list(d, 1, true);
   if (!dims || !is_float(d.meta(d.value(0)).dtype)) return false;
   const ValueId x = d.wide(d.value(0)), most = d.emit("amax", {x, *dims, true});
-  const ValueId shift = d.emit("where.self", {d.emit("eq.Scalar", {d.emit("abs", {most}), std::numeric_limits<double>::infinity()}), SymExpr(0), most});
+  const ValueId shift =
+      d.emit("where.self",
+             {d.emit("eq.Scalar", {d.emit("abs", {most}), std::numeric_limits<double>::infinity()}), SymExpr(0), most});
   const ValueId sum = d.sum(d.emit("exp", {d.sub(x, shift)}), *dims, true);
   d.results = {d.narrow(reshaped(d.out, d.add(d.emit("log", {sum}), shift), d.metas[0].sizes), 0)};
   return true;
@@ -55,7 +59,9 @@ bool nansum(Decomposing& d) {  // self, dim, keepdim, dtype
 }
 
 bool distance(Decomposing& d) {  // self, other, p
-  if (!is_float(d.metas[0].dtype) || d.meta(d.value(0)).dtype != d.meta(d.value(1)).dtype || d.meta(d.value(0)).sizes != d.meta(d.value(1)).sizes) return false;
+  if (!is_float(d.metas[0].dtype) || d.meta(d.value(0)).dtype != d.meta(d.value(1)).dtype ||
+      d.meta(d.value(0)).sizes != d.meta(d.value(1)).sizes)
+    return false;
   const Arg order = d.args.size() > 2 ? d.args[2] : Arg(2.0);
   const ValueId difference = d.sub(d.wide(d.value(0)), d.wide(d.value(1)));
   d.results = {d.narrow(d.emit("linalg_vector_norm", {difference, order, Arg{}, false, Arg{}}), 0)};

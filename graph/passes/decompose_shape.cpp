@@ -1,4 +1,5 @@
-// graph/passes/decompose_shape.cpp — many spellings of a view become view, permute, slice and select; parts become slices.
+// graph/passes/decompose_shape.cpp — many spellings of a view become view, permute, slice and select; parts become
+// slices.
 //
 // A row applies only where the simpler op gives the very same sizes, strides and offset.
 #include "graph/ops/rule_kit.h"
@@ -97,7 +98,8 @@ bool view_of_copy(Decomposing& d) {
   }
   std::vector<TensorMeta> metas;
   const OpDef* op = find_op(name);
-  if (op == nullptr || !infer_metas(*op, d.args, d.out.peek().values, d.out.shapes(), metas) || metas.size() != 1) return false;
+  if (op == nullptr || !infer_metas(*op, d.args, d.out.peek().values, d.out.shapes(), metas) || metas.size() != 1)
+    return false;
   d.results = {d.out.emit(name, d.args, metas[0])};
   return true;
 }
@@ -204,8 +206,9 @@ void add_shape_decompositions(Decompositions& table) {
                 {"pixel_unshuffle", pixel_shuffle<false>},
                 {"channel_shuffle", channel_shuffle},
                 {"native_channel_shuffle", channel_shuffle}});
-  for (const char* name : {"alias_copy", "detach_copy", "expand_copy", "permute_copy", "diagonal_copy", "squeeze_copy", "squeeze_copy.dim", "squeeze_copy.dims",
-                           "t_copy", "transpose_copy.int", "unsqueeze_copy", "view_copy", "slice_copy.Tensor", "select_copy.int", "unfold_copy"})
+  for (const char* name : {"alias_copy", "detach_copy", "expand_copy", "permute_copy", "diagonal_copy", "squeeze_copy",
+                           "squeeze_copy.dim", "squeeze_copy.dims", "t_copy", "transpose_copy.int", "unsqueeze_copy",
+                           "view_copy", "slice_copy.Tensor", "select_copy.int", "unfold_copy"})
     table.emplace(name, copied<view_of_copy>);
 }
 

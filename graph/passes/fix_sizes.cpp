@@ -1,8 +1,8 @@
 // graph/passes/fix_sizes.cpp — symbols that facts make constants, or equal to others, are replaced where they stand.
 //
-// In: any graph. Out: the same nodes; sizes, strides, offsets and size arguments without those symbols, so that what has one size at
-// run time is seen to have it. The facts stay: they are what makes this right. Symbolic positions that count from the end, as the
-// facts say, count from the front afterwards, so that nobody behind has to ask.
+// In: any graph. Out: the same nodes; sizes, strides, offsets and size arguments without those symbols, so that what
+// has one size at run time is seen to have it. The facts stay: they are what makes this right. Symbolic positions that
+// count from the end, as the facts say, count from the front afterwards, so that nobody behind has to ask.
 #include "graph/passes/passes.h"
 
 namespace framejit::graph {
@@ -16,7 +16,9 @@ SymSizes fixed_symbols(const ShapeEnv& env) {
     const SymExpr symbol = SymExpr::symbol(id), hint = env.symbol(id).hint;
     SymExpr value = env.known(symbol, Relation::kEq, hint) == true ? hint : symbol;
     for (SymbolId other = 0; other < id && value == symbol; ++other)
-      if (env.symbol(other).hint == env.symbol(id).hint && env.known(symbol, Relation::kEq, SymExpr::symbol(other)) == true) value = by_symbol[other];
+      if (env.symbol(other).hint == env.symbol(id).hint &&
+          env.known(symbol, Relation::kEq, SymExpr::symbol(other)) == true)
+        value = by_symbol[other];
     any = any || !(value == symbol);
     by_symbol.push_back(std::move(value));
   }

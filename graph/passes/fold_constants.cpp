@@ -1,8 +1,8 @@
 // graph/passes/fold_constants.cpp — what is one known number everywhere is filled with it.
 //
-// In: a functional graph.  Out: the same values; pointwise ops over fills, casts of them and choices by them are fills or gone. Only ops
-// that every machine computes alike; a number that a half rounds stays, since a kernel may read it unrounded. Views are looked through,
-// but stay: what they alias is not for this pass to change.
+// In: a functional graph.  Out: the same values; pointwise ops over fills, casts of them and choices by them are fills
+// or gone. Only ops that every machine computes alike; a number that a half rounds stays, since a kernel may read it
+// unrounded. Views are looked through, but stay: what they alias is not for this pass to change.
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -50,7 +50,8 @@ bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::k
 std::optional<Known> number_of(const Arg& arg) {
   if (const bool* truth = arg.get<bool>()) return Known{{.i = *truth}, DType::kBool};
   if (const double* real = arg.get<double>()) return Known{{.f = *real}, DType::kFloat64};
-  if (const SymExpr* size = arg.get<SymExpr>(); size != nullptr && size->is_constant()) return Known{{.i = size->constant()}, DType::kInt64};
+  if (const SymExpr* size = arg.get<SymExpr>(); size != nullptr && size->is_constant())
+    return Known{{.i = size->constant()}, DType::kInt64};
   return std::nullopt;
 }
 
@@ -92,7 +93,9 @@ class Folder {
     const std::optional<Known>& from = known(*self);
     const TensorMeta& made = meta(node);
     if (!from || !has_scalar_form(made.dtype) || !(made.device == graph_.meta(*self).device)) return std::nullopt;
-    if (is_float(from->dtype) && !is_float(made.dtype) && made.dtype != DType::kBool && !is_fitting_constant(from->value.f, made.dtype)) return std::nullopt;
+    if (is_float(from->dtype) && !is_float(made.dtype) && made.dtype != DType::kBool &&
+        !is_fitting_constant(from->value.f, made.dtype))
+      return std::nullopt;
     return Known{convert(from->value, from->dtype, made.dtype), made.dtype};
   }
 
@@ -137,7 +140,8 @@ ValueId chosen(const Graph& graph, const Folder& folder, const Node& node) {
   if (node.op->name != "where.self") return kNoValue;
   const std::optional<Known>& condition = folder.known(*node.args[0].get<ValueId>());
   if (!condition) return kNoValue;
-  const ValueId* const taken = node.args[condition->value.i != 0 ? 1 : 2].get<ValueId>();  // none: a number, as of masked_fill
+  const ValueId* const taken =
+      node.args[condition->value.i != 0 ? 1 : 2].get<ValueId>();  // none: a number, as of masked_fill
   return taken != nullptr && same_layout(graph.meta(*taken), graph.meta(node.results[0])) ? *taken : kNoValue;
 }
 
@@ -158,7 +162,8 @@ Result<Graph> fold_constants(Graph graph) {
         const TensorMeta filled = dense(meta.dtype, meta.device, meta.sizes);
         if (same_layout(filled, meta)) {
           folder.set(node, *known);
-          r.set(node.results[0], r.out().emit("full", {meta.sizes, argument_of(*known), meta.dtype, Arg{}, meta.device, Arg{}}, filled));
+          r.set(node.results[0],
+                r.out().emit("full", {meta.sizes, argument_of(*known), meta.dtype, Arg{}, meta.device, Arg{}}, filled));
           continue;
         }
       } else if (const ValueId taken = chosen(graph, folder, node); taken != kNoValue) {

@@ -1,13 +1,14 @@
 // graph/passes/functionalize.cpp — in-place ops and aliasing views become pure ops; writes to inputs become updates.
 //
-// In: a recorded graph, where values with the same storage alias.  Out: a graph without writes, whose `updates` say what each
-// written input holds in the end and whose outputs say what they alias.
-// Every storage has a root value that holds its whole content. A view is not computed where it was recorded, but replayed from the
-// root's current value when it is read (so that dead views cost nothing); a version per storage tells whether an earlier replay is
-// still good. A write becomes the op's functional form, and the inverse of each view on the way carries the new content up to the
-// root. Replayed views keep the recorded metas where the root looks as recorded; else shape rules make them anew.
-// Outputs are replayed last: from the input itself when they are views of an input (its update is visible through them), else from
-// the root, so that outputs of one storage alias each other.
+// In: a recorded graph, where values with the same storage alias.  Out: a graph without writes, whose `updates` say
+// what each written input holds in the end and whose outputs say what they alias.
+// Every storage has a root value that holds its whole content. A view is not computed where it was recorded, but
+// replayed from the root's current value when it is read (so that dead views cost nothing); a version per storage tells
+// whether an earlier replay is still good. A write becomes the op's functional form, and the inverse of each view on
+// the way carries the new content up to the root. Replayed views keep the recorded metas where the root looks as
+// recorded; else shape rules make them anew.
+// Outputs are replayed last: from the input itself when they are views of an input (its update is visible through
+// them), else from the root, so that outputs of one storage alias each other.
 #include <algorithm>
 #include <deque>
 #include <unordered_map>
@@ -90,7 +91,8 @@ class Functionalizer {
   // What as_strided takes: the recorded layout. Nothing makes one with gaps anew.
   Result<ValueId> as_recorded(ValueId made, ValueId recorded) {
     const ValueId v = with_layout(out_, made, g_.meta(recorded));
-    if (!same_layout(out_.meta(v), g_.meta(recorded))) return Error{"functionalize", "as_strided of a written tensor whose layout has gaps"};
+    if (!same_layout(out_.meta(v), g_.meta(recorded)))
+      return Error{"functionalize", "as_strided of a written tensor whose layout has gaps"};
     return v;
   }
 
@@ -162,8 +164,8 @@ class Functionalizer {
     return kNoValue;
   }
 
-  // as_strided sees the whole storage, also what lies outside of its argument: where its place in the storage is known, it is taken
-  // of the root. An input's own offset is not known; the recorder lets nothing depend on it.
+  // as_strided sees the whole storage, also what lies outside of its argument: where its place in the storage is known,
+  // it is taken of the root. An input's own offset is not known; the recorder lets nothing depend on it.
   View view_of_root(const Node& node, const OpDef* op, ValueId parent) {
     const Storage& s = storage_of(parent);
     const ValueId result = node.results[0];
@@ -177,7 +179,9 @@ class Functionalizer {
   // The same value and layout at the beginning of memory of its own.
   ValueId in_own_memory(ValueId v) {
     const ValueId memory = memory_of(out_.peek(), v);
-    const auto is_memory = [&](const std::vector<ValueId>& boundary) { return std::find(boundary.begin(), boundary.end(), memory) != boundary.end(); };
+    const auto is_memory = [&](const std::vector<ValueId>& boundary) {
+      return std::find(boundary.begin(), boundary.end(), memory) != boundary.end();
+    };
     if (memory == v && !is_memory(out_.peek().inputs) && !is_memory(out_.peek().constants)) return v;
     const TensorMeta layout = out_.meta(v);
     return with_layout(out_, contiguous_clone(out_, v), layout);
@@ -192,8 +196,10 @@ class Functionalizer {
       const OpDef* op = node.op;
       if (op->has(kMutates) || !op->functional.empty()) op = find_op(op->functional);
       if (op == nullptr) return Error{"functionalize", "no functional form of " + node.op->name};
-      if (const ValueId root = storage_of(parent).root; is_as_strided(*op) && root != kNoValue && g_.meta(root).dtype != g_.meta(node.results[i]).dtype)
-        return Error{"functionalize", "as_strided of a view of another dtype"};  // its place is counted in other elements
+      if (const ValueId root = storage_of(parent).root;
+          is_as_strided(*op) && root != kNoValue && g_.meta(root).dtype != g_.meta(node.results[i]).dtype)
+        return Error{"functionalize",
+                     "as_strided of a view of another dtype"};  // its place is counted in other elements
       views_[node.results[i]] = is_as_strided(*op) ? view_of_root(node, op, parent) : View{parent, &node, op, i};
       if (op->name == "lift_fresh") storage_of(parent).is_lifted = true;
       is_view = true;
@@ -201,12 +207,15 @@ class Functionalizer {
     if (is_view) return {};
     if (trains_batch_norm(node)) return batch_norm(node);
     FJ_TRY(std::vector<Arg> args, read_args(node, false));
-    if (has_own_offset(node) && !views_.contains(*node.args[0].get<ValueId>())) args[0] = in_own_memory(*args[0].get<ValueId>());
+    if (has_own_offset(node) && !views_.contains(*node.args[0].get<ValueId>()))
+      args[0] = in_own_memory(*args[0].get<ValueId>());
     const std::vector<ValueId> made = r_.emit_like(node, node.op, std::move(args));
     for (size_t i = 0; i < made.size(); ++i) {
       const ValueId old = node.results[i];
       if (old == kNoValue) continue;
-      const bool returns_argument = std::any_of(node.args.begin(), node.args.end(), [&](const Arg& a) { return a.get<ValueId>() != nullptr && *a.get<ValueId>() == old; });
+      const bool returns_argument = std::any_of(node.args.begin(), node.args.end(), [&](const Arg& a) {
+        return a.get<ValueId>() != nullptr && *a.get<ValueId>() == old;
+      });
       if (!returns_argument) new_root(old, made[i]);
     }
     return {};
@@ -224,7 +233,8 @@ class Functionalizer {
   bool trains_batch_norm(const Node& node) const {
     if (node.op->name != "native_batch_norm" || node.args.size() < 6) return false;
     const bool* training = node.args[5].get<bool>();
-    return training != nullptr && *training && node.args[3].get<ValueId>() != nullptr && node.args[4].get<ValueId>() != nullptr;
+    return training != nullptr && *training && node.args[3].get<ValueId>() != nullptr &&
+           node.args[4].get<ValueId>() != nullptr;
   }
 
   Result<void> batch_norm(const Node& node) {
@@ -233,7 +243,8 @@ class Functionalizer {
     Node like = node;
     like.results.push_back(mean);
     like.results.push_back(variance);
-    const std::vector<ValueId> made = r_.emit_like(like, find_op("_native_batch_norm_legit_functional"), std::move(args));
+    const std::vector<ValueId> made =
+        r_.emit_like(like, find_op("_native_batch_norm_legit_functional"), std::move(args));
     for (size_t i = 0; i < 3; ++i)
       if (node.results[i] != kNoValue) new_root(node.results[i], made[i]);
     FJ_TRY_VOID(write(mean, made[3]));
@@ -270,7 +281,8 @@ class Functionalizer {
     return {};
   }
 
-  // A functional form returns the op's own results first, then the written tensors in order. Leaves the former and counts them.
+  // A functional form returns the op's own results first, then the written tensors in order. Leaves the former and
+  // counts them.
   static size_t keep_fresh_results(Node& node) {
     std::vector<ValueId> results;
     std::vector<int16_t> lists;
@@ -292,7 +304,8 @@ class Functionalizer {
   // out= with a resize: the result is a new value that replaces the root of its storage.
   ValueId resized_result(const Node& node, ValueId written) const {
     for (ValueId v : node.results)
-      if (v != kNoValue && v != written && g_.values[index_of(v)].storage == g_.values[index_of(written)].storage) return v;
+      if (v != kNoValue && v != written && g_.values[index_of(v)].storage == g_.values[index_of(written)].storage)
+        return v;
     return kNoValue;
   }
 
@@ -330,7 +343,8 @@ class Functionalizer {
     s.content = content;
     ++s.version;
     ++s.writes;
-    if (const auto view = views_.find(leaf); view != views_.end()) remember(leaf, view->second, leaf_content, s.version);
+    if (const auto view = views_.find(leaf); view != views_.end())
+      remember(leaf, view->second, leaf_content, s.version);
     return {};
   }
 

@@ -26,7 +26,8 @@ constexpr Backends kBackends[] = {
 
 void log_graph(const Graph& graph, const std::string& where, const char* stage) {
   if (!log::enabled(log::Kind::AtenGraph)) return;
-  log::emit(log::Kind::AtenGraph, where, {{"graph", graph.name}, {"stage", stage}, {"ops", std::to_string(graph.nodes.size())}}, print(graph));
+  log::emit(log::Kind::AtenGraph, where,
+            {{"graph", graph.name}, {"stage", stage}, {"ops", std::to_string(graph.nodes.size())}}, print(graph));
 }
 
 void dump_graph(Graph& graph, const char* stage) { log_graph(graph, graph.name, stage); }

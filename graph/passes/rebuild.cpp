@@ -20,7 +20,8 @@ std::optional<std::vector<size_t>> dense_order(const TensorMeta& layout) {
   for (size_t k = 0; k < layout.ndim(); ++k) {  // fastest first; of equal strides, size 1 comes first
     size_t found = layout.ndim();
     for (size_t d = layout.ndim(); d-- > 0;)
-      if (!taken[d] && layout.strides[d] == expected && (found == layout.ndim() || layout.sizes[d] == SymExpr(1))) found = d;
+      if (!taken[d] && layout.strides[d] == expected && (found == layout.ndim() || layout.sizes[d] == SymExpr(1)))
+        found = d;
     if (found == layout.ndim()) return std::nullopt;
     taken[found] = true;
     order.insert(order.begin(), found);
@@ -29,7 +30,8 @@ std::optional<std::vector<size_t>> dense_order(const TensorMeta& layout) {
   return order;
 }
 
-// The value in the old layout, as a view of a contiguous clone where the layout is dense: kernels need no copy for that.
+// The value in the old layout, as a view of a contiguous clone where the layout is dense: kernels need no copy for
+// that.
 ValueId relaid(GraphBuilder& out, ValueId value, const TensorMeta& layout) {
   if (same_layout(out.meta(value), layout)) return value;
   const auto order = dense_order(layout);
@@ -51,9 +53,11 @@ void follow_base(const Node& view, const TensorMeta& now, const TensorMeta& befo
 
 }  // namespace
 
-Rebuild::Rebuild(const Graph& from, bool merge) : from_(from), out_(from.name, merge), map_(from.values.size(), kNoValue), viewed_(from.values.size()) {
+Rebuild::Rebuild(const Graph& from, bool merge)
+    : from_(from), out_(from.name, merge), map_(from.values.size(), kNoValue), viewed_(from.values.size()) {
   for (const Node& node : from.nodes)
-    if (const ValueId* base = node.op->has(kView) && !node.args.empty() ? node.args[0].get<ValueId>() : nullptr) viewed_[index_of(*base)] = true;
+    if (const ValueId* base = node.op->has(kView) && !node.args.empty() ? node.args[0].get<ValueId>() : nullptr)
+      viewed_[index_of(*base)] = true;
   out_.shapes() = from.shapes;
   for (const Line& line : from.lines) lines_.push_back(out_.intern_line(line));
   for (uint32_t i = 0; i < from.opaque_count; ++i) out_.new_opaque();
@@ -82,7 +86,8 @@ void Rebuild::begin(const Node& node) { out_.set_line(node.line < lines_.size() 
 
 std::vector<ValueId> Rebuild::emit_like(const Node& like, const OpDef* op, std::vector<Arg> args) {
   if (const std::vector<ValueId>* known = out_.find_equal(*op, args)) return *known;
-  // Old and new tensors pair up in order: the arguments are those of `like`, or fewer when a functional form drops some.
+  // Old and new tensors pair up in order: the arguments are those of `like`, or fewer when a functional form drops
+  // some.
   std::vector<ValueId> before;
   for_each_value(like, [&](ValueId v) { before.push_back(v); });
   bool unchanged = op == like.op && args.size() == like.args.size();
@@ -90,12 +95,15 @@ std::vector<ValueId> Rebuild::emit_like(const Node& like, const OpDef* op, std::
   for (const Arg& arg : args)
     for_each_value(arg, [&](ValueId v) {
       const ValueId old = at < before.size() ? before[at++] : kNoValue;
-      unchanged = unchanged && (v == kNoValue) == (old == kNoValue) && (v == kNoValue || same_layout(out_.meta(v), from_.meta(old)));
+      unchanged = unchanged && (v == kNoValue) == (old == kNoValue) &&
+                  (v == kNoValue || same_layout(out_.meta(v), from_.meta(old)));
     });
   // Its strides are those of the recorded layout: of another one the same elements are a view, or a copy.
-  if (!unchanged && op->name == "_reshape_alias") return {reshaped(out_, *args[0].get<ValueId>(), from_.meta(like.results[0]).sizes)};
+  if (!unchanged && op->name == "_reshape_alias")
+    return {reshaped(out_, *args[0].get<ValueId>(), from_.meta(like.results[0]).sizes)};
   std::vector<TensorMeta> metas;
-  const bool inferred = !unchanged && infer_metas(*op, args, out_.peek().values, out_.shapes(), metas) && metas.size() == like.results.size();
+  const bool inferred = !unchanged && infer_metas(*op, args, out_.peek().values, out_.shapes(), metas) &&
+                        metas.size() == like.results.size();
   if (!inferred) {
     at = 0;
     if (!unchanged && op == like.op)
@@ -105,7 +113,8 @@ std::vector<ValueId> Rebuild::emit_like(const Node& like, const OpDef* op, std::
           if (v != kNoValue && old != kNoValue) v = with_layout(out_, v, from_.meta(old));
         };
         if (auto* v = std::get_if<ValueId>(&arg.payload)) restore(*v);
-        if (auto* list = std::get_if<std::vector<ValueId>>(&arg.payload)) std::for_each(list->begin(), list->end(), restore);
+        if (auto* list = std::get_if<std::vector<ValueId>>(&arg.payload))
+          std::for_each(list->begin(), list->end(), restore);
       }
     metas.clear();
     for (ValueId v : like.results) metas.push_back(v == kNoValue ? TensorMeta{} : from_.meta(v));
@@ -117,7 +126,8 @@ std::vector<ValueId> Rebuild::emit_like(const Node& like, const OpDef* op, std::
   node.args = std::move(args);
   node.result_lists = like.result_lists;
   for (size_t i = 0; i < like.results.size(); ++i)
-    node.results.push_back(like.results[i] == kNoValue ? kNoValue : out_.new_value(std::move(metas[i]), out_.new_storage()));
+    node.results.push_back(like.results[i] == kNoValue ? kNoValue
+                                                       : out_.new_value(std::move(metas[i]), out_.new_storage()));
   std::vector<ValueId> results = node.results;
   out_.add_node(std::move(node));
   return results;
@@ -130,7 +140,9 @@ void Rebuild::copy_node(const Node& node) {
     if (node.results[i] != kNoValue) adopt(node.results[i], results[i]);
 }
 
-void Rebuild::adopt(ValueId old, ValueId made) { set(old, viewed_[index_of(old)] ? relaid(out_, made, from_.meta(old)) : made); }
+void Rebuild::adopt(ValueId old, ValueId made) {
+  set(old, viewed_[index_of(old)] ? relaid(out_, made, from_.meta(old)) : made);
+}
 
 Graph Rebuild::finish() {
   std::vector<ValueId> outputs;
@@ -138,12 +150,14 @@ Graph Rebuild::finish() {
     const ValueId old = from_.outputs[i];
     outputs.push_back(get(old));
     // Strides of a fresh output are part of what the graph promises.
-    if (old != kNoValue && from_.output_aliases[i].kind == OutputKind::kFresh) outputs[i] = with_layout(out_, outputs[i], from_.meta(old));
+    if (old != kNoValue && from_.output_aliases[i].kind == OutputKind::kFresh)
+      outputs[i] = with_layout(out_, outputs[i], from_.meta(old));
   }
   // Outputs that show the whole of another one follow it.
   for (size_t j = 0; j < outputs.size(); ++j) {
     const OutputAlias& alias = from_.output_aliases[j];
-    if (outputs[j] != kNoValue && alias.kind == OutputKind::kViewOfOutput && outputs[j] == get(from_.outputs[alias.of])) outputs[j] = outputs[alias.of];
+    if (outputs[j] != kNoValue && alias.kind == OutputKind::kViewOfOutput && outputs[j] == get(from_.outputs[alias.of]))
+      outputs[j] = outputs[alias.of];
   }
   std::vector<std::pair<uint32_t, ValueId>> updates;
   for (const auto& [input, value] : from_.updates) updates.emplace_back(input, get(value));
@@ -164,7 +178,8 @@ ValueId own_copy(GraphBuilder& out, ValueId value, ValueId memory) {
 
 }  // namespace
 
-Graph Rebuild::finish(std::vector<ValueId> outputs, std::vector<OutputAlias> aliases, std::vector<std::pair<uint32_t, ValueId>> updates) {
+Graph Rebuild::finish(std::vector<ValueId> outputs, std::vector<OutputAlias> aliases,
+                      std::vector<std::pair<uint32_t, ValueId>> updates) {
   std::set<ValueId> taken;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i] == kNoValue || aliases[i].kind != OutputKind::kFresh) continue;
@@ -179,10 +194,12 @@ Graph Rebuild::finish(std::vector<ValueId> outputs, std::vector<OutputAlias> ali
 }
 
 // Outputs that are views of output `first` move along with it.
-void Rebuild::give_own_memory(std::vector<ValueId>& outputs, const std::vector<OutputAlias>& aliases, size_t first, ValueId memory) {
+void Rebuild::give_own_memory(std::vector<ValueId>& outputs, const std::vector<OutputAlias>& aliases, size_t first,
+                              ValueId memory) {
   std::vector<size_t> group;
   for (size_t j = 0; j < outputs.size(); ++j)
-    if (outputs[j] != kNoValue && aliases[j].kind == OutputKind::kViewOfOutput && aliases[j].of == first) group.push_back(j);
+    if (outputs[j] != kNoValue && aliases[j].kind == OutputKind::kViewOfOutput && aliases[j].of == first)
+      group.push_back(j);
   if (group.empty()) {
     outputs[first] = own_copy(out_, outputs[first], memory);
     return;
@@ -206,7 +223,8 @@ ValueId Rebuild::moved(ValueId v, ValueId from, ValueId to) {
   for (ValueId result : node.results) metas.push_back(out_.meta(result));
   follow_base(node, out_.meta(new_base), out_.meta(base), metas);
   for (TensorMeta& meta : metas) copy.results.push_back(out_.new_value(std::move(meta), out_.new_storage()));
-  const ValueId made = copy.results[static_cast<size_t>(std::find(node.results.begin(), node.results.end(), v) - node.results.begin())];
+  const ValueId made =
+      copy.results[static_cast<size_t>(std::find(node.results.begin(), node.results.end(), v) - node.results.begin())];
   out_.add_node(std::move(copy));
   return made;
 }
@@ -226,7 +244,8 @@ ValueId contiguous_clone(GraphBuilder& out, ValueId value) { return out.emit("cl
 ValueId with_layout(GraphBuilder& out, ValueId value, const TensorMeta& layout) {
   if (same_layout(out.meta(value), layout)) return value;
   if (layout.is_contiguous()) return contiguous_clone(out, value);
-  const ValueId empty = out.emit("empty_strided", {layout.sizes, layout.strides, layout.dtype, Arg{}, layout.device, Arg{}});
+  const ValueId empty =
+      out.emit("empty_strided", {layout.sizes, layout.strides, layout.dtype, Arg{}, layout.device, Arg{}});
   return out.emit("copy", {empty, value, false});
 }
 
@@ -235,7 +254,8 @@ ValueId reshaped(GraphBuilder& out, ValueId value, const SymSizes& sizes) {
   const OpDef* view = find_op("view");
   std::vector<TensorMeta> metas;
   const std::vector<Arg> args{value, sizes};
-  if (!infer_metas(*view, args, out.peek().values, out.shapes(), metas)) return out.emit("view", {contiguous_clone(out, value), sizes});
+  if (!infer_metas(*view, args, out.peek().values, out.shapes(), metas))
+    return out.emit("view", {contiguous_clone(out, value), sizes});
   return out.emit("view", args, metas[0]);
 }
 

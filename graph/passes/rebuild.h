@@ -1,5 +1,5 @@
-// graph/passes/rebuild.h — what every pass does alike: a new graph that has the old one's inputs, constants, symbols and lines, and
-// a map from old values to new ones.
+// graph/passes/rebuild.h — what every pass does alike: a new graph that has the old one's inputs, constants, symbols
+// and lines, and a map from old values to new ones.
 #pragma once
 
 #include <optional>
@@ -22,20 +22,24 @@ class Rebuild {
   std::vector<Arg> map_args(const Node& node) const;
 
   void begin(const Node& node);       // nodes emitted from now on carry this node's line
-  // Emits the node with mapped arguments. Its metas are kept where the arguments look as before, else made anew by the shape
-  // rule; without a rule the arguments are first brought back to their old layout.
+  // Emits the node with mapped arguments. Its metas are kept where the arguments look as before, else made anew by the
+  // shape rule; without a rule the arguments are first brought back to their old layout.
   void copy_node(const Node& node);
-  // The same for given arguments; returns the results, kNoValue where the old node had none. `like` gives old results and metas.
+  // The same for given arguments; returns the results, kNoValue where the old node had none. `like` gives old results
+  // and metas.
   std::vector<ValueId> emit_like(const Node& like, const OpDef* op, std::vector<Arg> args);
   // set(), but a value that is viewed is brought back to its old layout first: the views' strides follow from it.
   void adopt(ValueId old, ValueId made);
 
-  // Outputs, aliases and updates of the old graph, mapped. A fresh output gets memory of its own, and those that view it follow.
+  // Outputs, aliases and updates of the old graph, mapped. A fresh output gets memory of its own, and those that view
+  // it follow.
   Graph finish();
-  Graph finish(std::vector<ValueId> outputs, std::vector<OutputAlias> aliases, std::vector<std::pair<uint32_t, ValueId>> updates);
+  Graph finish(std::vector<ValueId> outputs, std::vector<OutputAlias> aliases,
+               std::vector<std::pair<uint32_t, ValueId>> updates);
 
  private:
-  void give_own_memory(std::vector<ValueId>& outputs, const std::vector<OutputAlias>& aliases, size_t first, ValueId memory);
+  void give_own_memory(std::vector<ValueId>& outputs, const std::vector<OutputAlias>& aliases, size_t first,
+                       ValueId memory);
   ValueId moved(ValueId v, ValueId from, ValueId to);
   const Graph& from_;
   GraphBuilder out_;

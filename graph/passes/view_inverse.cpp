@@ -1,7 +1,8 @@
 // graph/passes/view_inverse.cpp — one row per kind of view.
 //
-// Views that reorder are undone by the opposite view; views that take a part are undone by the scatter of that part; views that
-// keep all elements in order are undone by a reshape. A new row must return a value with the sizes and dtype of the base.
+// Views that reorder are undone by the opposite view; views that take a part are undone by the scatter of that part;
+// views that keep all elements in order are undone by a reshape. A new row must return a value with the sizes and dtype
+// of the base.
 #include "graph/passes/view_inverse.h"
 
 #include <unordered_map>
@@ -18,7 +19,9 @@ struct Undo {
   ValueId base, written;
 
   const Arg& arg(size_t i) const { return view.args[i]; }
-  Arg arg_or(size_t i, Arg otherwise) const { return i < view.args.size() && !view.args[i].is_none() ? view.args[i] : otherwise; }
+  Arg arg_or(size_t i, Arg otherwise) const {
+    return i < view.args.size() && !view.args[i].is_none() ? view.args[i] : otherwise;
+  }
   SymExpr size_or(size_t i, SymExpr otherwise) const {
     const SymExpr* e = i < view.args.size() ? view.args[i].get<SymExpr>() : nullptr;
     return e != nullptr ? *e : otherwise;
@@ -31,15 +34,20 @@ ValueId reshape(const Undo& u) { return reshaped(u.out, u.written, u.out.meta(u.
 ValueId transpose(const Undo& u) { return u.out.emit("transpose.int", {u.written, u.arg(1), u.arg(2)}); }
 ValueId t(const Undo& u) { return u.out.emit("t", {u.written}); }
 ValueId slice(const Undo& u) {
-  return u.out.emit("slice_scatter", {u.base, u.written, u.arg_or(1, SymExpr(0)), u.arg_or(2, Arg{}), u.arg_or(3, Arg{}), u.arg_or(4, SymExpr(1))});
+  return u.out.emit("slice_scatter", {u.base, u.written, u.arg_or(1, SymExpr(0)), u.arg_or(2, Arg{}),
+                                      u.arg_or(3, Arg{}), u.arg_or(4, SymExpr(1))});
 }
 ValueId select(const Undo& u) { return u.out.emit("select_scatter", {u.base, u.written, u.arg(1), u.arg(2)}); }
 ValueId diagonal(const Undo& u) {
-  return u.out.emit("diagonal_scatter", {u.base, u.written, u.arg_or(1, SymExpr(0)), u.arg_or(2, SymExpr(0)), u.arg_or(3, SymExpr(1))});
+  return u.out.emit("diagonal_scatter",
+                    {u.base, u.written, u.arg_or(1, SymExpr(0)), u.arg_or(2, SymExpr(0)), u.arg_or(3, SymExpr(1))});
 }
-ValueId as_strided(const Undo& u) { return u.out.emit("as_strided_scatter", {u.base, u.written, u.arg(1), u.arg(2), u.arg_or(3, Arg{})}); }
+ValueId as_strided(const Undo& u) {
+  return u.out.emit("as_strided_scatter", {u.base, u.written, u.arg(1), u.arg(2), u.arg_or(3, Arg{})});
+}
 ValueId unbind(const Undo& u) {
-  return u.out.emit("select_scatter", {u.base, u.written, u.arg_or(1, SymExpr(0)), SymExpr(static_cast<int64_t>(u.result))});
+  return u.out.emit("select_scatter",
+                    {u.base, u.written, u.arg_or(1, SymExpr(0)), SymExpr(static_cast<int64_t>(u.result))});
 }
 
 ValueId permute(const Undo& u) {
@@ -73,12 +81,35 @@ ValueId split_with_sizes(const Undo& u) {
 
 const std::unordered_map<std::string_view, UndoFn>& rows() {
   static const std::unordered_map<std::string_view, UndoFn> table = {
-      {"alias", same}, {"detach", same}, {"lift_fresh", same}, {"lift", same},
-      {"view", reshape}, {"_reshape_alias", reshape}, {"reshape", reshape}, {"_unsafe_view", reshape}, {"unsqueeze", reshape}, {"unsqueeze_", reshape},
-      {"squeeze", reshape}, {"squeeze.dim", reshape}, {"squeeze.dims", reshape}, {"squeeze_", reshape}, {"squeeze_.dim", reshape},
-      {"t", t}, {"t_", t}, {"transpose.int", transpose}, {"transpose_", transpose}, {"permute", permute},
-      {"slice.Tensor", slice}, {"select.int", select}, {"diagonal", diagonal}, {"as_strided", as_strided}, {"as_strided_", as_strided},
-      {"unbind.int", unbind}, {"split.Tensor", split}, {"unsafe_split.Tensor", split}, {"split_with_sizes", split_with_sizes},
+      {"alias", same},
+      {"detach", same},
+      {"lift_fresh", same},
+      {"lift", same},
+      {"view", reshape},
+      {"_reshape_alias", reshape},
+      {"reshape", reshape},
+      {"_unsafe_view", reshape},
+      {"unsqueeze", reshape},
+      {"unsqueeze_", reshape},
+      {"squeeze", reshape},
+      {"squeeze.dim", reshape},
+      {"squeeze.dims", reshape},
+      {"squeeze_", reshape},
+      {"squeeze_.dim", reshape},
+      {"t", t},
+      {"t_", t},
+      {"transpose.int", transpose},
+      {"transpose_", transpose},
+      {"permute", permute},
+      {"slice.Tensor", slice},
+      {"select.int", select},
+      {"diagonal", diagonal},
+      {"as_strided", as_strided},
+      {"as_strided_", as_strided},
+      {"unbind.int", unbind},
+      {"split.Tensor", split},
+      {"unsafe_split.Tensor", split},
+      {"split_with_sizes", split_with_sizes},
       {"unsafe_split_with_sizes", split_with_sizes},
   };
   return table;

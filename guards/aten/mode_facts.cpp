@@ -1,7 +1,8 @@
 // guards/aten/mode_facts.cpp — torch's modes as one record of words, read anew at each call and compared.
 //
-// The thread's dispatch keys tell autocast per device, inference mode, functorch, Python dispatcher and dispatch modes. What
-// keys do not tell is read one by one. Precision flags are read through float32Precision, which never warns or throws.
+// The thread's dispatch keys tell autocast per device, inference mode, functorch, Python dispatcher and dispatch modes.
+// What keys do not tell is read one by one. Precision flags are read through float32Precision, which never warns or
+// throws.
 #include <ATen/Context.h>
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/SavedTensorHooks.h>
@@ -70,7 +71,8 @@ class ThreadModes : public ModeFacts {
     const Modes modes = Modes::now();
     for (size_t i = 0; i < kFlagCount; ++i)
       if (modes.flags[i] != seen_.flags[i])
-        return std::string(kFlagTexts[i]) + " == " + std::to_string(seen_.flags[i]) + " but is " + std::to_string(modes.flags[i]);
+        return std::string(kFlagTexts[i]) + " == " + std::to_string(seen_.flags[i]) + " but is " +
+               std::to_string(modes.flags[i]);
     if (modes.included == seen_.included && modes.excluded == seen_.excluded) return "";
     return "dispatch keys of the thread == " + keys(seen_) + " but are " + keys(modes);
   }

@@ -61,7 +61,8 @@ class TensorImplFacts : public TensorFacts {
   bool matches(PyObject* tensor, int64_t* symbols) const override {
     if (Py_TYPE(tensor) != type_) return false;
     const c10::TensorImpl& impl = *impl_of(tensor);
-    if (impl.key_set() != keys_ || impl.dtype() != dtype_ || impl.device() != device_ || !(grad_facts(impl) == grad_)) return false;
+    if (impl.key_set() != keys_ || impl.dtype() != dtype_ || impl.device() != device_ || !(grad_facts(impl) == grad_))
+      return false;
     if (offset_ != kAnyOffset && impl.storage_offset() != offset_) return false;
     const c10::IntArrayRef sizes = impl.sizes(), strides = impl.strides();
     const size_t n = sizes.size();
@@ -112,7 +113,7 @@ class TensorImplFacts : public TensorFacts {
   caffe2::TypeMeta dtype_;
   c10::Device device_{c10::kCPU};
   GradFacts grad_;
-  int8_t few_dims_ = -1;         // that many, with constant sizes and strides: few_ says all, beside what else a hit reads
+  int8_t few_dims_ = -1;  // that many, with constant sizes and strides: few_ says all, beside what else a hit reads
   int64_t few_[2 * kFewDims];    // sizes, then strides
   graph::TensorMeta meta_;
   int64_t seen_offset_ = 0;
@@ -121,10 +122,14 @@ class TensorImplFacts : public TensorFacts {
   size_t symbol_limit_ = 0;
 };
 
-std::string differs(const std::string& what, const std::string& expected, const std::string& actual) { return what + " == " + expected + " but is " + actual; }
+std::string differs(const std::string& what, const std::string& expected, const std::string& actual) {
+  return what + " == " + expected + " but is " + actual;
+}
 std::string flag(bool b) { return b ? "True" : "False"; }
 std::string dtype_name(caffe2::TypeMeta dtype) { return c10::toString(c10::typeMetaToScalarType(dtype)); }
-bool is_inference(c10::DispatchKeySet keys) { return !keys.has_any(c10::inplace_or_view_ks) && !keys.has_any(c10::autograd_dispatch_keyset); }
+bool is_inference(c10::DispatchKeySet keys) {
+  return !keys.has_any(c10::inplace_or_view_ks) && !keys.has_any(c10::autograd_dispatch_keyset);
+}
 
 std::string TensorImplFacts::attribute_mismatch(PyObject* tensor) const {
   if (Py_TYPE(tensor) != type_) return differs("__class__", type_name(type_), type_name(Py_TYPE(tensor)));
@@ -132,15 +137,20 @@ std::string TensorImplFacts::attribute_mismatch(PyObject* tensor) const {
   if (impl.dtype() != dtype_) return differs("dtype", dtype_name(dtype_), dtype_name(impl.dtype()));
   if (impl.device() != device_) return differs("device", device_.str(), impl.device().str());
   const c10::DispatchKeySet keys = impl.key_set();
-  if (is_inference(keys) != is_inference(keys_)) return differs("is_inference()", flag(is_inference(keys_)), flag(is_inference(keys)));
-  for (auto [key, name] : {std::pair(c10::DispatchKey::Conjugate, "is_conj()"), std::pair(c10::DispatchKey::Negative, "is_neg()")})
+  if (is_inference(keys) != is_inference(keys_))
+    return differs("is_inference()", flag(is_inference(keys_)), flag(is_inference(keys)));
+  for (auto [key, name] :
+       {std::pair(c10::DispatchKey::Conjugate, "is_conj()"), std::pair(c10::DispatchKey::Negative, "is_neg()")})
     if (keys.has(key) != keys_.has(key)) return differs(name, flag(keys_.has(key)), flag(keys.has(key)));
   if (keys != keys_) return differs("dispatch keys", c10::toString(keys_), c10::toString(keys));
   const GradFacts grad = grad_facts(impl);
-  if (grad.requires_grad != grad_.requires_grad) return differs("requires_grad", flag(grad_.requires_grad), flag(grad.requires_grad));
+  if (grad.requires_grad != grad_.requires_grad)
+    return differs("requires_grad", flag(grad_.requires_grad), flag(grad.requires_grad));
   if (grad.is_leaf != grad_.is_leaf) return differs("is_leaf", flag(grad_.is_leaf), flag(grad.is_leaf));
-  if (grad.has_tangent != grad_.has_tangent) return differs("forward-mode tangent", flag(grad_.has_tangent), flag(grad.has_tangent));
-  if (2 * static_cast<size_t>(impl.dim()) != extents_.size()) return differs("dim()", std::to_string(extents_.size() / 2), std::to_string(impl.dim()));
+  if (grad.has_tangent != grad_.has_tangent)
+    return differs("forward-mode tangent", flag(grad_.has_tangent), flag(grad.has_tangent));
+  if (2 * static_cast<size_t>(impl.dim()) != extents_.size())
+    return differs("dim()", std::to_string(extents_.size() / 2), std::to_string(impl.dim()));
   return "";
 }
 
@@ -154,11 +164,13 @@ std::string TensorImplFacts::mismatch(PyObject* tensor) const {
     const Extent& e = extents_[i];
     if (fits(e, actual, symbols.data())) continue;
     const std::string what = i < n ? "size(" + std::to_string(i) + ")" : "stride(" + std::to_string(i - n) + ")";
-    const std::string bound = actual < graph::kLeastSize ? " >= " + std::to_string(graph::kLeastSize) : " <= " + std::to_string(graph::kMostSize);
+    const std::string bound = actual < graph::kLeastSize ? " >= " + std::to_string(graph::kLeastSize)
+                                                         : " <= " + std::to_string(graph::kMostSize);
     if (e.kind == Extent::binds) return what + bound + " but is " + std::to_string(actual);
     return differs(what, e.kind == Extent::constant ? std::to_string(e.value) : e.expr.text(), std::to_string(actual));
   }
-  if (offset_ != kAnyOffset && impl.storage_offset() != offset_) return differs("storage_offset()", std::to_string(offset_), std::to_string(impl.storage_offset()));
+  if (offset_ != kAnyOffset && impl.storage_offset() != offset_)
+    return differs("storage_offset()", std::to_string(offset_), std::to_string(impl.storage_offset()));
   return "";
 }
 
@@ -181,7 +193,9 @@ std::vector<int> TensorImplFacts::differing_dims(PyObject* tensor) const {
 
 }  // namespace
 
-std::shared_ptr<TensorFacts> make_tensor_facts(PyObject* tensor, const graph::TensorMeta& meta) { return std::make_shared<TensorImplFacts>(tensor, meta); }
+std::shared_ptr<TensorFacts> make_tensor_facts(PyObject* tensor, const graph::TensorMeta& meta) {
+  return std::make_shared<TensorImplFacts>(tensor, meta);
+}
 
 void include_offset(TensorFacts& facts) { static_cast<TensorImplFacts&>(facts).include_offset(); }
 

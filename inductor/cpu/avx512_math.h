@@ -1,4 +1,5 @@
-// inductor/cpu/avx512_math.h — what float32 functions gain by two instructions of AVX-512: vscalefps, vpermps on a whole register.
+// inductor/cpu/avx512_math.h — what float32 functions gain by two instructions of AVX-512: vscalefps, vpermps on a
+// whole register.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>

@@ -8,8 +8,8 @@
 namespace framejit::inductor {
 namespace {
 
-// What its operands' NaN become in it, bit by bit; all others are taken to make NaN of any bits. Emitted as arithmetic, but for exp,
-// whose factors are finite or infinite.
+// What its operands' NaN become in it, bit by bit; all others are taken to make NaN of any bits. Emitted as arithmetic,
+// but for exp, whose factors are finite or infinite.
 bool hands_on_nan(ScalarOp op) {
   switch (op) {
     case ScalarOp::k_add:
@@ -31,14 +31,18 @@ bool hands_on_nan(ScalarOp op) {
 }
 
 // Picked from its operands, or made of one by changing its sign.
-bool picks(ScalarOp op) { return op == ScalarOp::k_minimum || op == ScalarOp::k_maximum || op == ScalarOp::k_select || op == ScalarOp::k_abs || op == ScalarOp::k_neg; }
+bool picks(ScalarOp op) {
+  return op == ScalarOp::k_minimum || op == ScalarOp::k_maximum || op == ScalarOp::k_select || op == ScalarOp::k_abs ||
+         op == ScalarOp::k_neg;
+}
 
 Bf16Rounding of_number(float number) {
   if ((std::bit_cast<uint32_t>(number) & 0xFFFF) == 0) return Bf16Rounding::kExact;
   return std::isnan(number) ? Bf16Rounding::kAny : Bf16Rounding::kShortNan;
 }
 
-Bf16Rounding of_inst(const Nest& nest, const LoopInst& inst, const std::vector<Bf16Rounding>& before, const std::vector<KernelBuffer>& buffers, const std::vector<Bf16Rounding>& scratch) {
+Bf16Rounding of_inst(const Nest& nest, const LoopInst& inst, const std::vector<Bf16Rounding>& before,
+                     const std::vector<KernelBuffer>& buffers, const std::vector<Bf16Rounding>& scratch) {
   const auto least = [&](size_t from) {
     Bf16Rounding r = Bf16Rounding::kExact;
     for (size_t k = from; k < static_cast<size_t>(inst.operand_count()); ++k) r = std::min(r, before[inst.operands[k]]);
@@ -48,21 +52,26 @@ Bf16Rounding of_inst(const Nest& nest, const LoopInst& inst, const std::vector<B
   switch (inst.op) {
     case LoopOp::kLoad: {
       const KernelBuffer& buffer = buffers[inst.buffer];
-      const Bf16Rounding r = buffer.dtype == DType::kBFloat16 ? Bf16Rounding::kExact : buffer.is_local ? scratch[inst.buffer]
-                                                                                                       : Bf16Rounding::kAny;
+      const Bf16Rounding r = buffer.dtype == DType::kBFloat16 ? Bf16Rounding::kExact
+                             : buffer.is_local                ? scratch[inst.buffer]
+                                                              : Bf16Rounding::kAny;
       return inst.is_masked() ? std::min(r, before[inst.operands[1]]) : r;
     }
-    case LoopOp::kConstant: return is_float(inst.dtype) ? of_number(static_cast<float>(inst.constant.f)) : Bf16Rounding::kAny;
+    case LoopOp::kConstant:
+      return is_float(inst.dtype) ? of_number(static_cast<float>(inst.constant.f)) : Bf16Rounding::kAny;
     case LoopOp::kReduce:
-    case LoopOp::kScan: return inst.reduce == ReduceOp::kMax || inst.reduce == ReduceOp::kMin ? least(0) : handed_on(least(0));
-    case LoopOp::kCast: return !is_float(nest.body[inst.operands[0]].dtype) ? Bf16Rounding::kShortNan : handed_on(least(0));
+    case LoopOp::kScan:
+      return inst.reduce == ReduceOp::kMax || inst.reduce == ReduceOp::kMin ? least(0) : handed_on(least(0));
+    case LoopOp::kCast:
+      return !is_float(nest.body[inst.operands[0]].dtype) ? Bf16Rounding::kShortNan : handed_on(least(0));
     case LoopOp::kScalar: break;
     case LoopOp::kIndex:
     case LoopOp::kStore:
     case LoopOp::kCheck: return Bf16Rounding::kAny;
   }
   if (inst.scalar == ScalarOp::k_round_bf16) return Bf16Rounding::kExact;
-  if (!hands_on_nan(inst.scalar) || (inst.scalar == ScalarOp::k_exp && inst.dtype != DType::kFloat32)) return Bf16Rounding::kAny;
+  if (!hands_on_nan(inst.scalar) || (inst.scalar == ScalarOp::k_exp && inst.dtype != DType::kFloat32))
+    return Bf16Rounding::kAny;
   const Bf16Rounding r = least(inst.scalar == ScalarOp::k_select ? 1 : 0);
   return picks(inst.scalar) ? r : handed_on(r);
 }
@@ -70,7 +79,8 @@ Bf16Rounding of_inst(const Nest& nest, const LoopInst& inst, const std::vector<B
 }  // namespace
 
 Bf16Values bf16_values(const Kernel& kernel) {
-  std::vector<Bf16Rounding> scratch(kernel.buffers.size(), Bf16Rounding::kExact);  // what all stores to it have in common
+  std::vector<Bf16Rounding> scratch(kernel.buffers.size(),
+                                    Bf16Rounding::kExact);  // what all stores to it have in common
   Bf16Values values(kernel.nests.size());
   for (bool has_changed = true; has_changed;) {
     has_changed = false;

@@ -1,7 +1,7 @@
 // inductor/cpu/code_names.cpp — perf's jitdump format, version 1, and gdb's JIT interface, version 1.
 //
-// Both are small enough to be written here. LLVM's own writers of them need debug information (jitdump), take the folder from a
-// variable of their own, and never tell gdb that code is gone.
+// Both are small enough to be written here. LLVM's own writers of them need debug information (jitdump), take the
+// folder from a variable of their own, and never tell gdb that code is gone.
 #include "inductor/cpu/code_names.h"
 
 #include <elf.h>
@@ -20,14 +20,19 @@
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
 
-// The two symbols that gdb looks up by name. Protected: it sees them, and no other copy in the process ever stands in for them.
-// LLVM has its own in an archive member that is linked for the third symbol, and would hide them; the third one stands here in its
-// place. It is what LLVM's plugin for gdb would call, which nobody installs.
+// The two symbols that gdb looks up by name. Protected: it sees them, and no other copy in the process ever stands in
+// for them.
+// LLVM has its own in an archive member that is linked for the third symbol, and would hide them; the third one stands
+// here in its place. It is what LLVM's plugin for gdb would call, which nobody installs.
 extern "C" {
-__attribute__((visibility("protected"), used)) jit_descriptor __jit_debug_descriptor = {1, JIT_NOACTION, nullptr, nullptr};
-__attribute__((visibility("protected"), used, noinline)) void __jit_debug_register_code() { asm volatile("" ::: "memory"); }
+__attribute__((visibility("protected"), used)) jit_descriptor __jit_debug_descriptor = {1, JIT_NOACTION, nullptr,
+                                                                                        nullptr};
+__attribute__((visibility("protected"), used, noinline)) void __jit_debug_register_code() {
+  asm volatile("" ::: "memory");
+}
 llvm::orc::shared::CWrapperFunctionBuffer llvm_orc_registerJITLoaderGDBAllocAction(const char*, size_t) {
-  return llvm::orc::shared::WrapperFunctionBuffer::createOutOfBandError("framejit tells gdb of its code itself").release();
+  return llvm::orc::shared::WrapperFunctionBuffer::createOutOfBandError("framejit tells gdb of its code itself")
+      .release();
 }
 }
 
@@ -47,7 +52,8 @@ void append(std::string& bytes, const T& value) {
   bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-// --- perf ---------------------------------------------------------------------------------------------------------------------
+// --- perf
+// ---------------------------------------------------------------------------------------------------------------------
 struct DumpHeader {
   uint32_t magic = 0x4A695444, version = 1, header_bytes = 40, machine = kMachine, padding = 0, pid = 0;
   uint64_t time = 0, flags = 0;
@@ -104,7 +110,9 @@ class JitDump {
     append(bytes, header);
     if (!write_all(bytes)) return;
     // perf finds the file by this: it records executable mappings. Never unmapped.
-    if (mmap(nullptr, static_cast<size_t>(sysconf(_SC_PAGESIZE)), PROT_READ | PROT_EXEC, MAP_PRIVATE, file_, 0) == MAP_FAILED) give_up();
+    if (mmap(nullptr, static_cast<size_t>(sysconf(_SC_PAGESIZE)), PROT_READ | PROT_EXEC, MAP_PRIVATE, file_, 0) ==
+        MAP_FAILED)
+      give_up();
   }
 
   bool write_all(const std::string& bytes) {
@@ -135,8 +143,10 @@ class JitDump {
   std::string path_;
 };
 
-// --- gdb ----------------------------------------------------------------------------------------------------------------------
-// An object that says where one function is and nothing more: gdb reads the code from memory, and finds the caller by the frame pointer.
+// --- gdb
+// ---------------------------------------------------------------------------------------------------------------------
+// An object that says where one function is and nothing more: gdb reads the code from memory, and finds the caller by
+// the frame pointer.
 std::string elf_object(const NamedCode& code) {
   enum Section : uint16_t { kNone, kText, kSymbols, kStrings, kCount };
   static constexpr char kSectionNames[] = "\0.text\0.symtab\0.strtab";
@@ -163,7 +173,9 @@ std::string elf_object(const NamedCode& code) {
   symbols[1].st_shndx = kText;
   symbols[1].st_size = code.bytes;
   Elf64_Shdr sections[kCount]{};
-  sections[kText] = {1, SHT_NOBITS, SHF_ALLOC | SHF_EXECINSTR, reinterpret_cast<uint64_t>(code.begin), symbols_at, code.bytes, 0, 0, 1, 0};
+  sections[kText] = {
+      1, SHT_NOBITS, SHF_ALLOC | SHF_EXECINSTR, reinterpret_cast<uint64_t>(code.begin), symbols_at, code.bytes, 0, 0,
+      1, 0};
   sections[kSymbols] = {7, SHT_SYMTAB, 0, 0, symbols_at, sizeof symbols, kStrings, 1, 8, sizeof(Elf64_Sym)};
   sections[kStrings] = {15, SHT_STRTAB, 0, 0, symbols_at + sizeof symbols, strings.size(), 0, 0, 1, 0};
   std::string object;
@@ -187,7 +199,8 @@ class DebugObject {
   }
   ~DebugObject() {
     const std::lock_guard lock(list_mutex());
-    (entry_.prev_entry != nullptr ? entry_.prev_entry->next_entry : __jit_debug_descriptor.first_entry) = entry_.next_entry;
+    (entry_.prev_entry != nullptr ? entry_.prev_entry->next_entry : __jit_debug_descriptor.first_entry) =
+        entry_.next_entry;
     if (entry_.next_entry != nullptr) entry_.next_entry->prev_entry = entry_.prev_entry;
     tell(JIT_UNREGISTER_FN);
   }

@@ -30,8 +30,10 @@ thread_local const std::string* t_work = nullptr;
 
 // LLVM exits or aborts behind it.
 void say_last_words(void*, const char* reason, bool) {
-  const std::string text = "framejit: LLVM gives up on " + (t_work == nullptr ? "what it compiles" : *t_work) + ", which ends this process: " + reason +
-                           "\nframejit: FRAMEJIT_CPU_FEATURES=generic (or avx2) takes other instructions; backend=\"eager\" compiles no kernels. Please report it.\n";
+  const std::string text = "framejit: LLVM gives up on " + (t_work == nullptr ? "what it compiles" : *t_work) +
+                           ", which ends this process: " + reason +
+                           "\nframejit: FRAMEJIT_CPU_FEATURES=generic (or avx2) takes other instructions; "
+                           "backend=\"eager\" compiles no kernels. Please report it.\n";
   [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
 }
 
@@ -47,12 +49,14 @@ void prepare_code_generation() {
     const auto& options = llvm::cl::getRegisteredOptions();
     for (const auto& [name, value] : {std::pair("disable-lsr", "true"), std::pair("enable-misched", "false")}) {
       const auto found = options.find(name);
-      FJ_CHECK(found != options.end() && !found->second->addOccurrence(0, name, value), std::string("LLVM has no option ") + name);
+      FJ_CHECK(found != options.end() && !found->second->addOccurrence(0, name, value),
+               std::string("LLVM has no option ") + name);
     }
   });
 }
 
-Result<std::unique_ptr<llvm::Module>> make_module(const Kernel& kernel, const std::string& name, llvm::LLVMContext& context, const llvm::Triple& triple,
+Result<std::unique_ptr<llvm::Module>> make_module(const Kernel& kernel, const std::string& name,
+                                                  llvm::LLVMContext& context, const llvm::Triple& triple,
                                                   const llvm::DataLayout& layout, const EmitOptions& options) {
   auto module = std::make_unique<llvm::Module>(name, context);
   module->setDataLayout(layout);
@@ -60,7 +64,8 @@ Result<std::unique_ptr<llvm::Module>> make_module(const Kernel& kernel, const st
   emit_kernel(*module, kernel, name, options);
   std::string problem;
   llvm::raw_string_ostream stream(problem);
-  if (llvm::verifyModule(*module, &stream)) return Error{"llvm", "emitted code does not verify: " + problem + "\n" + print(kernel)};
+  if (llvm::verifyModule(*module, &stream))
+    return Error{"llvm", "emitted code does not verify: " + problem + "\n" + print(kernel)};
   return module;
 }
 
@@ -69,7 +74,8 @@ Result<std::string> assembly_of(llvm::Module& module, llvm::TargetMachine& machi
   llvm::SmallVector<char, 0> text;
   llvm::raw_svector_ostream stream(text);
   llvm::legacy::PassManager passes;
-  if (machine.addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile)) return Error{"llvm", "this target has no assembly printer"};
+  if (machine.addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile))
+    return Error{"llvm", "this target has no assembly printer"};
   passes.run(module);
   return std::string(text.begin(), text.end());
 }
@@ -80,8 +86,9 @@ Result<std::string> assembly_of(const Kernel& kernel, const CodeTarget& target) 
   std::string problem;
   const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple, problem);
   if (found == nullptr) return Error{"llvm", problem};
-  const std::unique_ptr<llvm::TargetMachine> machine(found->createTargetMachine(triple, target.cpu, target.features, llvm::TargetOptions(), llvm::Reloc::PIC_,
-                                                                                llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, true));
+  const std::unique_ptr<llvm::TargetMachine> machine(
+      found->createTargetMachine(triple, target.cpu, target.features, llvm::TargetOptions(), llvm::Reloc::PIC_,
+                                 llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, true));
   llvm::LLVMContext context;
   FJ_TRY(auto module, make_module(kernel, "kernel", context, triple, machine->createDataLayout(), target.options));
   return assembly_of(*module, *machine);

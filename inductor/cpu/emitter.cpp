@@ -1,4 +1,5 @@
-// inductor/cpu/emitter.cpp — the function of a kernel: arguments, scratch, the loop over outer points. Nests: nest_emitter.h.
+// inductor/cpu/emitter.cpp — the function of a kernel: arguments, scratch, the loop over outer points. Nests:
+// nest_emitter.h.
 #include "inductor/cpu/emitter.h"
 
 #include "inductor/cpu/nest_emitter.h"
@@ -19,7 +20,8 @@ void add_attributes(llvm::Function* f, const EmitOptions& options) {
   if (options.keep_frame_pointer) f->addFnAttr("frame-pointer", "all");
 }
 
-// Points side by side in the main loop of a kernel of outer lanes: as the heaviest nest wants it, within the scratch that there is.
+// Points side by side in the main loop of a kernel of outer lanes: as the heaviest nest wants it, within the scratch
+// that there is.
 unsigned outer_lanes(FunctionState& s, const Kernel& kernel, const EmitOptions& options) {
   unsigned unroll = 4;
   for (const KernelNest& n : kernel.nests) unroll = std::min(unroll, NestEmitter(s, kernel, n, options).unroll());
@@ -36,7 +38,8 @@ void emit_arguments(FunctionState& s, const Kernel& kernel, const EmitOptions& o
   for (size_t k = 0; k < kernel.buffers.size(); ++k) {
     const KernelBuffer& buffer = kernel.buffers[k];
     if (buffer.is_local) {
-      auto* type = llvm::ArrayType::get(s.ops.memory_type(buffer.dtype, 0), static_cast<uint64_t>(buffer.local_elements * copies));
+      auto* type = llvm::ArrayType::get(s.ops.memory_type(buffer.dtype, 0),
+                                        static_cast<uint64_t>(buffer.local_elements * copies));
       auto* scratch = s.b.CreateAlloca(type);
       scratch->setAlignment(llvm::Align(64));
       s.buffers.push_back(scratch);
@@ -46,7 +49,8 @@ void emit_arguments(FunctionState& s, const Kernel& kernel, const EmitOptions& o
   }
   s.symbols.assign(kernel.symbol_count, nullptr);
   for (size_t k = 0; k < kernel.symbols.size(); ++k)
-    s.symbols[kernel.symbols[k]] = s.b.CreateLoad(s.b.getInt64Ty(), s.b.CreateConstGEP1_64(s.b.getInt64Ty(), s.function->getArg(1), k));
+    s.symbols[kernel.symbols[k]] =
+        s.b.CreateLoad(s.b.getInt64Ty(), s.b.CreateConstGEP1_64(s.b.getInt64Ty(), s.function->getArg(1), k));
 }
 
 void emit_nests(FunctionState& s, const Kernel& kernel, const EmitOptions& options) {
@@ -78,8 +82,8 @@ void emit_lanes(FunctionState& s, const Kernel& kernel, const EmitOptions& optio
   s.mask = nullptr;
 }
 
-// The loop over outer points; the linear index is taken apart, last dimension fastest. Kernels in tiles, of outer lanes and of
-// products take several points that differ in the last dimension only.
+// The loop over outer points; the linear index is taken apart, last dimension fastest. Kernels in tiles, of outer lanes
+// and of products take several points that differ in the last dimension only.
 void emit_outer(FunctionState& s, const Kernel& kernel, const EmitOptions& options) {
   std::vector<Value*> extents;
   for (const SymExpr& e : kernel.outer) extents.push_back(eval_size(s, e));
@@ -97,7 +101,8 @@ void emit_outer(FunctionState& s, const Kernel& kernel, const EmitOptions& optio
     Value* first = s.outer.back();
     Value* step = s.least(s.b.CreateSub(extents.back(), first), s.b.CreateSub(s.end, point));
     if (kernel.in_tiles) step = s.least(step, s.b.getInt64(static_cast<uint64_t>(tile_points(kernel, options.target))));
-    if (kernel.is_product) step = s.least(step, s.b.getInt64(static_cast<uint64_t>(options.target.costs.product_columns)));
+    if (kernel.is_product)
+      step = s.least(step, s.b.getInt64(static_cast<uint64_t>(options.target.costs.product_columns)));
     s.tile_end = s.b.CreateAdd(first, step);
     if (kernel.is_product) {
       emit_product(s, kernel, options);

@@ -13,7 +13,8 @@ class Module;
 namespace framejit::inductor {
 
 struct EmitOptions {
-  explicit EmitOptions(const TargetInfo& t) : target(t), lanes(t.registers.lanes), width_bits(t.registers.width_bits), registers(t.registers.count) {}
+  explicit EmitOptions(const TargetInfo& t)
+      : target(t), lanes(t.registers.lanes), width_bits(t.registers.width_bits), registers(t.registers.count) {}
 
   TargetInfo target;
   unsigned lanes;       // float32 lanes of a register; every dtype uses as many

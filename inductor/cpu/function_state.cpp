@@ -21,10 +21,12 @@ Value* eval_size(FunctionState& s, const SymExpr& e) {
   if (node.op == graph::SymOp::kMin) return s.b.CreateSelect(s.b.CreateICmpSLT(v[0], v[1]), v[0], v[1]);
   if (node.op == graph::SymOp::kMax) return s.b.CreateSelect(s.b.CreateICmpSGT(v[0], v[1]), v[0], v[1]);
   Value* pair[2] = {v[0], v[1]};
-  return s.ops.scalar_op(node.op == graph::SymOp::kFloorDiv ? ScalarOp::k_floor_div : ScalarOp::k_rem, DType::kInt64, pair);
+  return s.ops.scalar_op(node.op == graph::SymOp::kFloorDiv ? ScalarOp::k_floor_div : ScalarOp::k_rem, DType::kInt64,
+                         pair);
 }
 
-void emit_loop(FunctionState& s, Value* from, Value* to, const std::vector<Value**>& carried, llvm::function_ref<Value*(Value* index)> body) {
+void emit_loop(FunctionState& s, Value* from, Value* to, const std::vector<Value**>& carried,
+               llvm::function_ref<Value*(Value* index)> body) {
   Value* runs = s.b.CreateICmpSLT(from, to);  // folded where both are numbers
   if (runs == s.b.getFalse()) return;
   const bool runs_always = runs == s.b.getTrue();

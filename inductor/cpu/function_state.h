@@ -1,4 +1,5 @@
-// inductor/cpu/function_state.h — a kernel's function while it is emitted, and the loops over points that its emitters share.
+// inductor/cpu/function_state.h — a kernel's function while it is emitted, and the loops over points that its emitters
+// share.
 #pragma once
 
 #include <vector>
@@ -16,11 +17,18 @@ namespace framejit::inductor {
 // State that all nests of a kernel share.
 struct FunctionState {
   FunctionState(llvm::Module& m, llvm::Function* f, const Kernel& kernel, const EmitOptions& options)
-      : module(m), function(f), b(m.getContext()), ops(b, m, options.has_avx512()), first_nest(kernel.nests.data()), bf16(bf16_values(kernel)) {
+      : module(m),
+        function(f),
+        b(m.getContext()),
+        ops(b, m, options.has_avx512()),
+        first_nest(kernel.nests.data()),
+        bf16(bf16_values(kernel)) {
     split_scratch.assign(kernel.buffers.size(), false);
   }
   llvm::Value* least(llvm::Value* x, llvm::Value* y) { return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, y); }
-  const std::vector<Bf16Rounding>& bf16_of(const KernelNest& n) const { return bf16[static_cast<size_t>(&n - first_nest)]; }
+  const std::vector<Bf16Rounding>& bf16_of(const KernelNest& n) const {
+    return bf16[static_cast<size_t>(&n - first_nest)];
+  }
   llvm::Module& module;
   llvm::Function* function;
   llvm::IRBuilder<> b;
@@ -32,16 +40,19 @@ struct FunctionState {
   std::vector<llvm::Value*> symbols;  // by symbol id: sizes
   std::vector<llvm::Value*> outer;    // outer dimensions
   llvm::Value *begin = nullptr, *end = nullptr;
-  unsigned lanes = 0;                 // kernels of outer lanes: how many points are side by side, of which `mask` (null: all) exist
+  unsigned lanes = 0;  // kernels of outer lanes: how many points are side by side, of which `mask` (null: all) exist
   llvm::Value* mask = nullptr;
-  llvm::Value* tile_end = nullptr;    // kernels in tiles, of outer lanes and of products: the last outer dimension runs from outer.back() to here
+  llvm::Value* tile_end = nullptr;  // kernels in tiles, of outer lanes and of products: the last outer dimension runs
+                                    // from outer.back() to here
   llvm::BasicBlock* failed = nullptr;
   llvm::Value* stack = nullptr;       // memory that nests use one after the other (nest_columns.cpp)
 };
 
 // Sizes only, as an i64: extents and strides.
 llvm::Value* eval_size(FunctionState& s, const SymExpr& e);
-// A rotated loop from `from` while index < to; `body` answers with the step. What `carried` points to is what the last turn left there.
-void emit_loop(FunctionState& s, llvm::Value* from, llvm::Value* to, const std::vector<llvm::Value**>& carried, llvm::function_ref<llvm::Value*(llvm::Value* index)> body);
+// A rotated loop from `from` while index < to; `body` answers with the step. What `carried` points to is what the last
+// turn left there.
+void emit_loop(FunctionState& s, llvm::Value* from, llvm::Value* to, const std::vector<llvm::Value**>& carried,
+               llvm::function_ref<llvm::Value*(llvm::Value* index)> body);
 
 }  // namespace framejit::inductor

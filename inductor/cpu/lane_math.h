@@ -1,7 +1,8 @@
-// inductor/cpu/lane_math.h — the building blocks of elementary functions: constants, polynomials, scaling, taking a number apart.
+// inductor/cpu/lane_math.h — the building blocks of elementary functions: constants, polynomials, scaling, taking a
+// number apart.
 //
-// Rounding to an integer is the addition of 1.5 * 2^23 (2^52): defined for every input, NaN included. fmuladd may fuse: only where
-// either result will do.
+// Rounding to an integer is the addition of 1.5 * 2^23 (2^52): defined for every input, NaN included. fmuladd may fuse:
+// only where either result will do.
 #pragma once
 
 #include <cmath>
@@ -21,7 +22,8 @@ class LaneMath {
 
   LaneMath(llvm::IRBuilderBase& b, Value* like) : b_(b), type_(like->getType()) {}
 
-  static constexpr double kRounding32 = 12582912.0, kRounding64 = 6755399441055744.0;  // 1.5 * 2^23, 2^52: numbers near them have no fraction
+  static constexpr double kRounding32 = 12582912.0,
+                          kRounding64 = 6755399441055744.0;  // 1.5 * 2^23, 2^52: numbers near them have no fraction
 
   Value* c(double v) { return llvm::ConstantFP::get(type_, v); }
   Value* fma(Value* a, Value* x, Value* y) { return b_.CreateIntrinsic(llvm::Intrinsic::fmuladd, {type_}, {a, x, y}); }
@@ -40,8 +42,10 @@ class LaneMath {
     return p;
   }
 
-  Value* at_most(Value* x, double high) { return b_.CreateSelect(b_.CreateFCmpOGT(x, c(high)), c(high), x); }  // NaN stays
-  Value* clamp(Value* x, double low, double high) {                                                          // NaN stays
+  Value* at_most(Value* x, double high) {
+    return b_.CreateSelect(b_.CreateFCmpOGT(x, c(high)), c(high), x);
+  }  // NaN stays
+  Value* clamp(Value* x, double low, double high) {  // NaN stays
     x = at_most(x, high);
     return b_.CreateSelect(b_.CreateFCmpOLT(x, c(low)), c(low), x);
   }
@@ -58,7 +62,8 @@ class LaneMath {
 };
 
 // Functions of float32 values that are computed in float64: null for those that are not. What they call beside libm.
-llvm::Value* emit_widened(llvm::IRBuilderBase& builder, llvm::Module& module, graph::ScalarOp op, llvm::Value* x, llvm::Value* y);
+llvm::Value* emit_widened(llvm::IRBuilderBase& builder, llvm::Module& module, graph::ScalarOp op, llvm::Value* x,
+                          llvm::Value* y);
 bool is_widened(graph::ScalarOp op);
 std::span<const MathSymbol> far_symbols();
 

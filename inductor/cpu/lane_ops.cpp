@@ -17,7 +17,9 @@ using llvm::Value;
 
 namespace {
 
-Type* with_lanes(Type* scalar, unsigned lanes) { return lanes == 0 ? scalar : llvm::FixedVectorType::get(scalar, lanes); }
+Type* with_lanes(Type* scalar, unsigned lanes) {
+  return lanes == 0 ? scalar : llvm::FixedVectorType::get(scalar, lanes);
+}
 bool is_signed(DType d) { return row_of(d).kind == DTypeKind::signed_kind; }
 unsigned bits_of(DType d) { return d == DType::kBool ? 1 : static_cast<unsigned>(8 * row_of(d).bytes); }
 
@@ -30,7 +32,9 @@ Value* LaneOps::shuffled(Value* a, Value* b, unsigned lanes, llvm::function_ref<
   return b_.CreateShuffleVector(a, b, mask);
 }
 
-void LaneOps::set_invariant(llvm::Instruction* load) { load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b_.getContext(), {})); }
+void LaneOps::set_invariant(llvm::Instruction* load) {
+  load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b_.getContext(), {}));
+}
 
 unsigned LaneOps::lanes_of(Value* value) {
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(value->getType());
@@ -57,7 +61,8 @@ Value* LaneOps::splat(Value* value, unsigned lanes) {
 
 Value* LaneOps::constant(DType dtype, graph::ScalarValue value) {
   if (is_float(dtype)) return llvm::ConstantFP::get(value_type(dtype, 0), value.f);
-  return llvm::ConstantInt::get(llvm::cast<llvm::IntegerType>(value_type(dtype, 0)), static_cast<uint64_t>(value.i) & (~uint64_t{0} >> (64 - bits_of(dtype))));
+  return llvm::ConstantInt::get(llvm::cast<llvm::IntegerType>(value_type(dtype, 0)),
+                                static_cast<uint64_t>(value.i) & (~uint64_t{0} >> (64 - bits_of(dtype))));
 }
 
 Value* LaneOps::iota(unsigned lanes) {
@@ -71,13 +76,14 @@ Value* LaneOps::first_lanes(Value* count, unsigned lanes) {
   std::vector<llvm::Constant*> numbers;
   for (unsigned k = 0; k < lanes; ++k) numbers.push_back(b_.getInt32(k));
   Value* bounded = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, count, b_.getInt64(lanes));
-  return b_.CreateICmpSLT(llvm::ConstantVector::get(numbers), b_.CreateVectorSplat(lanes, b_.CreateTrunc(bounded, b_.getInt32Ty())));
+  return b_.CreateICmpSLT(llvm::ConstantVector::get(numbers),
+                          b_.CreateVectorSplat(lanes, b_.CreateTrunc(bounded, b_.getInt32Ty())));
 }
 
 // The bits of a float32, of which the upper half is the nearest bfloat16; the lower one is of no use.
-// By integers on every CPU: vcvtneps2bf16 (AVX512-BF16) takes denormals for zero, whatever MXCSR says, and gives zeros for them, where
-// eager keeps them. To look for such lanes first leaves little of the seven instructions that it would save, in kernels that wait for
-// memory. LLVM takes it for fptrunc to bfloat, so no such type is emitted.
+// By integers on every CPU: vcvtneps2bf16 (AVX512-BF16) takes denormals for zero, whatever MXCSR says, and gives zeros
+// for them, where eager keeps them. To look for such lanes first leaves little of the seven instructions that it would
+// save, in kernels that wait for memory. LLVM takes it for fptrunc to bfloat, so no such type is emitted.
 Value* LaneOps::rounded_bits(Value* value, Bf16Rounding rounding) {
   Type* wide = with_lanes(b_.getInt32Ty(), lanes_of(value));
   const auto c = [&](uint64_t v) { return llvm::ConstantInt::get(wide, v); };
@@ -85,7 +91,8 @@ Value* LaneOps::rounded_bits(Value* value, Bf16Rounding rounding) {
   if (rounding == Bf16Rounding::kExact) return bits;
   Value* odd = b_.CreateAnd(b_.CreateLShr(bits, c(16)), c(1));
   Value* rounded = b_.CreateAdd(b_.CreateAdd(bits, c(0x7FFF)), odd);
-  return rounding == Bf16Rounding::kShortNan ? rounded : b_.CreateSelect(b_.CreateFCmpUNO(value, value), c(0x7FC00000), rounded);
+  return rounding == Bf16Rounding::kShortNan ? rounded
+                                             : b_.CreateSelect(b_.CreateFCmpUNO(value, value), c(0x7FC00000), rounded);
 }
 
 Value* LaneOps::round_bf16(Value* value, Bf16Rounding rounding) {
@@ -93,7 +100,8 @@ Value* LaneOps::round_bf16(Value* value, Bf16Rounding rounding) {
   return b_.CreateBitCast(b_.CreateAnd(bits, llvm::ConstantInt::get(bits->getType(), 0xFFFF0000)), value->getType());
 }
 
-// float16 is converted by what the CPU has (F16C, AVX-512): exact both ways, denormals included. It is not computed with (AVX512-FP16):
+// float16 is converted by what the CPU has (F16C, AVX-512): exact both ways, denormals included. It is not computed
+// with (AVX512-FP16):
 // eager rounds once per op, from float32, and so does a kernel at most.
 Value* LaneOps::to_value(DType dtype, Value* memory) {
   const unsigned lanes = lanes_of(memory);
@@ -110,7 +118,8 @@ Value* LaneOps::to_memory(DType dtype, Value* value, Bf16Rounding rounding) {
   if (dtype == DType::kFloat16) return b_.CreateFPTrunc(value, memory_type(dtype, lanes_of(value)));
   if (dtype != DType::kBFloat16) return value;
   Value* bits = rounded_bits(value, rounding);
-  return b_.CreateTrunc(b_.CreateLShr(bits, llvm::ConstantInt::get(bits->getType(), 16)), memory_type(dtype, lanes_of(value)));
+  return b_.CreateTrunc(b_.CreateLShr(bits, llvm::ConstantInt::get(bits->getType(), 16)),
+                        memory_type(dtype, lanes_of(value)));
 }
 
 Type* LaneOps::stored_type(DType dtype, unsigned lanes) const {
@@ -118,26 +127,32 @@ Type* LaneOps::stored_type(DType dtype, unsigned lanes) const {
 }
 
 Value* LaneOps::load_stored(DType dtype, Value* address, unsigned lanes) {
-  Value* memory = b_.CreateAlignedLoad(memory_type(dtype, lanes), address, llvm::Align(static_cast<uint64_t>(row_of(dtype).bytes)));
+  Value* memory =
+      b_.CreateAlignedLoad(memory_type(dtype, lanes), address, llvm::Align(static_cast<uint64_t>(row_of(dtype).bytes)));
   return dtype == DType::kBool ? memory : to_value(dtype, memory);
 }
 
-Value* LaneOps::from_stored(DType dtype, Value* stored) { return dtype == DType::kBool ? to_value(dtype, stored) : stored; }
+Value* LaneOps::from_stored(DType dtype, Value* stored) {
+  return dtype == DType::kBool ? to_value(dtype, stored) : stored;
+}
 
-// First inside groups of 128 bits, by interleaving elements; then of the groups, by taking the even and the odd ones of a pair.
+// First inside groups of 128 bits, by interleaving elements; then of the groups, by taking the even and the odd ones of
+// a pair.
 // Both are one instruction each in every register size.
 std::vector<Value*> LaneOps::transposed(std::vector<Value*> rows) {
   const unsigned lanes = lanes_of(rows[0]), bits = rows[0]->getType()->getScalarSizeInBits();
   const unsigned group = std::min(lanes, std::max(128 / bits, 1u)), groups = lanes / group;
   const auto shuffle = [&](Value* a, Value* b, auto lane) { return shuffled(a, b, lanes, lane); };
   const auto interleaved = [&](Value* a, Value* b, unsigned half) {
-    return shuffle(a, b, [&](unsigned k) { return k / group * group + half * (group / 2) + k % group / 2 + (k % 2) * lanes; });
+    return shuffle(
+        a, b, [&](unsigned k) { return k / group * group + half * (group / 2) + k % group / 2 + (k % 2) * lanes; });
   };
   for (unsigned stage = 1; stage < group; stage *= 2)
     for (unsigned g = 0; g < groups; ++g) {
       std::vector<Value*> next;
       for (unsigned k = 0; k < group / 2; ++k)
-        for (unsigned half : {0u, 1u}) next.push_back(interleaved(rows[g * group + k], rows[g * group + k + group / 2], half));
+        for (unsigned half : {0u, 1u})
+          next.push_back(interleaved(rows[g * group + k], rows[g * group + k + group / 2], half));
       std::copy(next.begin(), next.end(), rows.begin() + g * group);
     }
   const auto every_other = [&](Value* a, Value* b, unsigned odd) {
@@ -198,13 +213,16 @@ void LaneOps::store_split(Value* address, Value* value, Bf16Rounding rounding) {
   Value* odd = shuffled(bits, bits, half, [&](unsigned k) { return k + half; });
   Type* memory = memory_type(DType::kBFloat16, lanes);
   Value* low = b_.CreateBitCast(b_.CreateLShr(even, llvm::ConstantInt::get(even->getType(), 16)), memory);
-  Value* pairs = shuffled(low, b_.CreateBitCast(odd, memory), lanes, [&](unsigned k) { return k % 2 == 0 ? k : k + lanes; });
+  Value* pairs =
+      shuffled(low, b_.CreateBitCast(odd, memory), lanes, [&](unsigned k) { return k % 2 == 0 ? k : k + lanes; });
   b_.CreateAlignedStore(pairs, address, llvm::Align(2));
 }
 
 Value* LaneOps::split_lanes(Value* value) {
   const unsigned lanes = lanes_of(value);
-  return lanes == 0 ? value : shuffled(value, value, lanes, [&](unsigned k) { return k < lanes / 2 ? 2 * k : 2 * k + 1 - lanes; });
+  return lanes == 0
+             ? value
+             : shuffled(value, value, lanes, [&](unsigned k) { return k < lanes / 2 ? 2 * k : 2 * k + 1 - lanes; });
 }
 
 Value* LaneOps::ordered_lanes(Value* value) {
@@ -232,7 +250,8 @@ Value* LaneOps::gather(DType dtype, Value* base, Value* offsets, Value* mask) {
 
 void LaneOps::scatter(DType dtype, Value* base, Value* offsets, Value* value, Value* mask) {
   Value* addresses = b_.CreateGEP(memory_type(dtype, 0), base, offsets);
-  b_.CreateMaskedScatter(to_memory(dtype, value), addresses, llvm::Align(static_cast<uint64_t>(row_of(dtype).bytes)), mask);
+  b_.CreateMaskedScatter(to_memory(dtype, value), addresses, llvm::Align(static_cast<uint64_t>(row_of(dtype).bytes)),
+                         mask);
 }
 
 Value* LaneOps::cast(Value* v, DType from, DType to) {
@@ -241,7 +260,8 @@ Value* LaneOps::cast(Value* v, DType from, DType to) {
   Type* type = value_type(to, lanes);
   Value* zero = llvm::Constant::getNullValue(v->getType());
   if (to == DType::kBool) return is_float(from) ? b_.CreateFCmpUNE(v, zero) : b_.CreateICmpNE(v, zero);
-  if (is_float(from) && is_float(to)) return to == DType::kFloat64 ? b_.CreateFPExt(v, type) : b_.CreateFPTrunc(v, type);
+  if (is_float(from) && is_float(to))
+    return to == DType::kFloat64 ? b_.CreateFPExt(v, type) : b_.CreateFPTrunc(v, type);
   if (is_float(to)) return is_signed(from) ? b_.CreateSIToFP(v, type) : b_.CreateUIToFP(v, type);
   if (is_float(from)) {  // small integers through a wider one, so that what does not fit wraps as in C++
     const DType wide = to == DType::kInt64 ? DType::kInt64 : DType::kInt32;
@@ -259,7 +279,8 @@ Value* LaneOps::larger(Value* a, Value* b, bool max) {
     llvm::Constant* one = c->getType()->isVectorTy() ? c->getSplatValue() : c;
     auto* number = llvm::dyn_cast_or_null<llvm::ConstantFP>(one);
     // Against a number only a can be NaN: one comparison, false for NaN, keeps it.
-    if (number != nullptr && !number->isNaN()) return b_.CreateSelect(max ? b_.CreateFCmpOLE(a, b) : b_.CreateFCmpOGE(a, b), b, a);
+    if (number != nullptr && !number->isNaN())
+      return b_.CreateSelect(max ? b_.CreateFCmpOLE(a, b) : b_.CreateFCmpOGE(a, b), b, a);
   }
   return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, picked);
 }
@@ -310,14 +331,16 @@ Value* LaneOps::float_op(ScalarOp op, DType, std::span<Value* const> v) {
   }
   Value* r = emit_math(b_, module_, has_avx512_, ScalarOp::k_fmod, v[0], v[1]);
   if (op == ScalarOp::k_fmod) return r;
-  Value* differs = b_.CreateAnd(b_.CreateFCmpUNE(r, c(0)), b_.CreateXor(b_.CreateFCmpOLT(r, c(0)), b_.CreateFCmpOLT(v[1], c(0))));
+  Value* differs =
+      b_.CreateAnd(b_.CreateFCmpUNE(r, c(0)), b_.CreateXor(b_.CreateFCmpOLT(r, c(0)), b_.CreateFCmpOLT(v[1], c(0))));
   if (op == ScalarOp::k_rem) return b_.CreateSelect(differs, b_.CreateFAdd(r, v[1]), r);
   Value* q = b_.CreateFDiv(b_.CreateFSub(v[0], r), v[1]);
   q = b_.CreateSelect(differs, b_.CreateFSub(q, c(1)), q);
   Value* floor = b_.CreateUnaryIntrinsic(llvm::Intrinsic::floor, q);
   floor = b_.CreateSelect(b_.CreateFCmpOGT(b_.CreateFSub(q, floor), c(0.5)), b_.CreateFAdd(floor, c(1)), floor);
   Value* plain = b_.CreateFDiv(v[0], v[1]);
-  floor = b_.CreateSelect(b_.CreateFCmpOEQ(q, c(0)), b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, c(0), plain), floor);
+  floor = b_.CreateSelect(b_.CreateFCmpOEQ(q, c(0)), b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, c(0), plain),
+                          floor);
   return b_.CreateSelect(b_.CreateFCmpOEQ(v[1], c(0)), plain, floor);
 }
 
@@ -325,14 +348,17 @@ Value* LaneOps::int_op(ScalarOp op, DType dtype, std::span<Value* const> v) {
   Type* type = v[0]->getType();
   const bool is_signed_type = is_signed(dtype);
   const auto c = [&](int64_t x) { return llvm::ConstantInt::getSigned(type, x); };
-  const auto compare = [&](llvm::CmpInst::Predicate s, llvm::CmpInst::Predicate u) { return b_.CreateICmp(is_signed_type ? s : u, v[0], v[1]); };
+  const auto compare = [&](llvm::CmpInst::Predicate s, llvm::CmpInst::Predicate u) {
+    return b_.CreateICmp(is_signed_type ? s : u, v[0], v[1]);
+  };
   using P = llvm::CmpInst;
   switch (op) {
     case ScalarOp::k_add: return b_.CreateAdd(v[0], v[1]);
     case ScalarOp::k_sub: return b_.CreateSub(v[0], v[1]);
     case ScalarOp::k_mul: return b_.CreateMul(v[0], v[1]);
     case ScalarOp::k_neg: return b_.CreateNeg(v[0]);
-    case ScalarOp::k_abs: return is_signed_type ? b_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, v[0], b_.getFalse()) : v[0];
+    case ScalarOp::k_abs:
+      return is_signed_type ? b_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, v[0], b_.getFalse()) : v[0];
     case ScalarOp::k_sign: {
       Value* nonzero = b_.CreateZExt(b_.CreateICmpNE(v[0], c(0)), type);
       return is_signed_type ? b_.CreateSelect(b_.CreateICmpSLT(v[0], c(0)), c(-1), nonzero) : nonzero;
@@ -354,7 +380,8 @@ Value* LaneOps::int_op(ScalarOp op, DType dtype, std::span<Value* const> v) {
     case ScalarOp::k_shr: {
       Value* width = c(bits_of(dtype));
       Value* outside = b_.CreateICmpUGE(v[1], width);
-      if (op == ScalarOp::k_shl) return b_.CreateSelect(outside, c(0), b_.CreateShl(v[0], b_.CreateSelect(outside, c(0), v[1])));
+      if (op == ScalarOp::k_shl)
+        return b_.CreateSelect(outside, c(0), b_.CreateShl(v[0], b_.CreateSelect(outside, c(0), v[1])));
       Value* by = b_.CreateSelect(outside, c(bits_of(dtype) - 1), v[1]);
       return is_signed_type ? b_.CreateAShr(v[0], by) : b_.CreateLShr(v[0], by);
     }
@@ -366,7 +393,9 @@ Value* LaneOps::int_op(ScalarOp op, DType dtype, std::span<Value* const> v) {
     default: FJ_CHECK(false, std::string("no integer form of ") + graph::row_of(op).name);
     // clang-format on
   }
-  if (!is_signed_type) return op == ScalarOp::k_trunc_div || op == ScalarOp::k_floor_div ? b_.CreateUDiv(v[0], v[1]) : b_.CreateURem(v[0], v[1]);
+  if (!is_signed_type)
+    return op == ScalarOp::k_trunc_div || op == ScalarOp::k_floor_div ? b_.CreateUDiv(v[0], v[1])
+                                                                      : b_.CreateURem(v[0], v[1]);
   // The smallest integer over -1 would trap: divide by 1 there and negate.
   Value* minus_one = b_.CreateICmpEQ(v[1], c(-1));
   Value* divisor = b_.CreateSelect(minus_one, c(1), v[1]);
@@ -391,7 +420,8 @@ Value* LaneOps::neutral(ReduceOp op, DType dtype, unsigned lanes) {
     }
   };
   const unsigned bits = floating ? 64 : bits_of(dtype);
-  const int64_t largest = is_signed(dtype) ? static_cast<int64_t>(~uint64_t{0} >> (65 - bits)) : static_cast<int64_t>(~uint64_t{0} >> (64 - bits));
+  const int64_t largest = is_signed(dtype) ? static_cast<int64_t>(~uint64_t{0} >> (65 - bits))
+                                           : static_cast<int64_t>(~uint64_t{0} >> (64 - bits));
   const int64_t smallest = is_signed(dtype) ? -largest - 1 : 0;
   switch (op) {
     case ReduceOp::kSum:
@@ -433,18 +463,28 @@ Value* LaneOps::halve(ReduceOp op, DType dtype, Value* value, unsigned lanes) {
   return lanes == 0 && lanes_of(value) != 0 ? b_.CreateExtractElement(value, uint64_t{0}) : value;
 }
 
-// Sums of at most four registers by horizontal additions: a quarter of the instructions that general shuffles are selected for.
+// Sums of at most four registers by horizontal additions: a quarter of the instructions that general shuffles are
+// selected for.
 Value* LaneOps::horizontal_sums(const std::vector<Value*>& vectors) {
-  const auto at = [&](size_t k) { return halve(ReduceOp::kSum, DType::kFloat32, vectors[std::min(k, vectors.size() - 1)], 8); };
-  const auto pairs = [&](Value* a, Value* b) { return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx_hadd_ps_256, {}, {a, b}); };
+  const auto at = [&](size_t k) {
+    return halve(ReduceOp::kSum, DType::kFloat32, vectors[std::min(k, vectors.size() - 1)], 8);
+  };
+  const auto pairs = [&](Value* a, Value* b) {
+    return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx_hadd_ps_256, {}, {a, b});
+  };
   Value* first = pairs(at(0), at(1));
-  Value* sums = halve(ReduceOp::kSum, DType::kFloat32, pairs(first, vectors.size() > 2 ? pairs(at(2), at(3)) : first), 4);
-  return vectors.size() == 4 ? sums : shuffled(sums, sums, static_cast<unsigned>(vectors.size()), [](unsigned k) { return k; });
+  Value* sums =
+      halve(ReduceOp::kSum, DType::kFloat32, pairs(first, vectors.size() > 2 ? pairs(at(2), at(3)) : first), 4);
+  return vectors.size() == 4
+             ? sums
+             : shuffled(sums, sums, static_cast<unsigned>(vectors.size()), [](unsigned k) { return k; });
 }
 
 // Vectors are joined in pairs, the lower halves of what is still to be reduced and the higher ones, until one is left.
 Value* LaneOps::halve_each(ReduceOp op, DType dtype, std::vector<Value*> vectors) {
-  if (has_avx512_ && op == ReduceOp::kSum && dtype == DType::kFloat32 && lanes_of(vectors[0]) == 16 && vectors.size() <= 4) return horizontal_sums(vectors);
+  if (has_avx512_ && op == ReduceOp::kSum && dtype == DType::kFloat32 && lanes_of(vectors[0]) == 16 &&
+      vectors.size() <= 4)
+    return horizontal_sums(vectors);
   const unsigned results = static_cast<unsigned>(vectors.size());
   vectors.resize(std::bit_ceil(vectors.size()), vectors.back());
   for (unsigned length = lanes_of(vectors[0]); length > 1; length /= 2) {
@@ -454,11 +494,13 @@ Value* LaneOps::halve_each(ReduceOp op, DType dtype, std::vector<Value*> vectors
       const unsigned half = length / 2, lanes = lanes_of(vectors[v]) * static_cast<unsigned>(together) / 2;
       const auto lane = [&](unsigned k) { return k / half * length + k % half; };
       Value *a = vectors[v], *b = vectors[v + together - 1];
-      halved.push_back(combine(op, dtype, shuffled(a, b, lanes, lane), shuffled(a, b, lanes, [&](unsigned k) { return lane(k) + half; })));
+      halved.push_back(combine(op, dtype, shuffled(a, b, lanes, lane),
+                               shuffled(a, b, lanes, [&](unsigned k) { return lane(k) + half; })));
     }
     vectors = std::move(halved);
   }
-  return lanes_of(vectors[0]) == results ? vectors[0] : shuffled(vectors[0], vectors[0], results, [](unsigned k) { return k; });
+  return lanes_of(vectors[0]) == results ? vectors[0]
+                                         : shuffled(vectors[0], vectors[0], results, [](unsigned k) { return k; });
 }
 
 }  // namespace framejit::inductor

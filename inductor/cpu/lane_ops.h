@@ -1,4 +1,5 @@
-// inductor/cpu/lane_ops.h — scalar algebra, conversions and memory accesses as LLVM instructions, on scalars and vectors alike.
+// inductor/cpu/lane_ops.h — scalar algebra, conversions and memory accesses as LLVM instructions, on scalars and
+// vectors alike.
 //
 // A value's LLVM type says how many lanes it has; bool is i1. Operands of one operation have the same number of lanes.
 #pragma once
@@ -22,7 +23,8 @@ namespace framejit::inductor {
 
 class LaneOps {
  public:
-  LaneOps(llvm::IRBuilderBase& builder, llvm::Module& module, bool has_avx512) : b_(builder), module_(module), has_avx512_(has_avx512) {}
+  LaneOps(llvm::IRBuilderBase& builder, llvm::Module& module, bool has_avx512)
+      : b_(builder), module_(module), has_avx512_(has_avx512) {}
 
   // As many vectors as they have lanes: the first lanes of all, the second lanes of all, ...
   std::vector<llvm::Value*> transposed(std::vector<llvm::Value*> rows);
@@ -33,7 +35,8 @@ class LaneOps {
   llvm::Value* splat(llvm::Value* value, unsigned lanes);      // unchanged if it has lanes or lanes is 0
   llvm::Value* constant(DType dtype, graph::ScalarValue value);
   llvm::Value* iota(unsigned lanes);                           // i64 0, 1, 2, ...
-  llvm::Value* first_lanes(llvm::Value* count, unsigned lanes);  // a mask: lane k is on if k < count (i64, not below -2^31)
+  llvm::Value* first_lanes(llvm::Value* count,
+                           unsigned lanes);  // a mask: lane k is on if k < count (i64, not below -2^31)
 
   llvm::Value* scalar_op(ScalarOp op, DType dtype, std::span<llvm::Value* const> operands);
   llvm::Value* cast(llvm::Value* value, DType from, DType to);
@@ -58,8 +61,8 @@ class LaneOps {
   llvm::Value* neutral(ReduceOp op, DType dtype, unsigned lanes);
   llvm::Value* combine(ReduceOp op, DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* halve(ReduceOp op, DType dtype, llvm::Value* value, unsigned lanes);  // down to `lanes`; 0: a scalar
-  // All lanes of each vector into one, by a tree that does not depend on how many they are: as many lanes as there are vectors, of
-  // which none has fewer lanes.
+  // All lanes of each vector into one, by a tree that does not depend on how many they are: as many lanes as there are
+  // vectors, of which none has fewer lanes.
   llvm::Value* halve_each(ReduceOp op, DType dtype, std::vector<llvm::Value*> vectors);
 
  private:

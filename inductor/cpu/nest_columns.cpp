@@ -1,8 +1,9 @@
 // inductor/cpu/nest_columns.cpp — reductions over rows whose lanes are columns, in slabs.
 //
-// Memory likes to be read by whole rows, and registers hold the accumulators of a few columns only. So those of all columns lie on the
-// stack, and a slab of a few rows is walked from its first column to its last: the lanes' accumulators step over the rows of the slab in
-// registers before they are put back. Each row is then a stream of its own, which the hardware follows.
+// Memory likes to be read by whole rows, and registers hold the accumulators of a few columns only. So those of all
+// columns lie on the stack, and a slab of a few rows is walked from its first column to its last: the lanes'
+// accumulators step over the rows of the slab in registers before they are put back. Each row is then a stream of its
+// own, which the hardware follows.
 #include <algorithm>
 #include <bit>
 
@@ -23,7 +24,9 @@ int64_t bytes_of(Value* value) { return static_cast<int64_t>(value->getType()->g
 
 // One loop over rows inside the loop over columns, which nothing stands between.
 bool NestEmitter::may_walk_in_slabs() const {
-  if (!nest_.is_reduction() || is_ordered(nest_) || !has_vector() || vector_is_reduced() || kernel_.lanes_outer || kernel_.in_tiles) return false;
+  if (!nest_.is_reduction() || is_ordered(nest_) || !has_vector() || vector_is_reduced() || kernel_.lanes_outer ||
+      kernel_.in_tiles)
+    return false;
   if (order_.size() != range_levels_ + 1 || order_[range_levels_ - 1] != n_.vector_dim) return false;
   const auto rows = nest_.extent(order_.back()).as_constant();
   if (rows && *rows < costs_.slabs * costs_.slab_rows) return false;
@@ -34,7 +37,8 @@ bool NestEmitter::may_walk_in_slabs() const {
   return true;
 }
 
-// Blocks that are slabs. The columns that the main loop leaves over are cut in the same way: which those are depends on the threads.
+// Blocks that are slabs. The columns that the main loop leaves over are cut in the same way: which those are depends on
+// the threads.
 SumBlocks NestEmitter::slab_blocks(const SumBlocks& blocks) const {
   if (blocks.depth == 0) return blocks;
   const auto rows = nest_.extent(order_.back()).as_constant();
@@ -76,7 +80,9 @@ NestEmitter::ColumnStack NestEmitter::on_stack(const Accumulators& set, int64_t 
   return stack;
 }
 
-static llvm::Align alignment_of(Value* value, int64_t line) { return llvm::Align(std::bit_floor(static_cast<uint64_t>(std::min(bytes_of(value), line)))); }
+static llvm::Align alignment_of(Value* value, int64_t line) {
+  return llvm::Align(std::bit_floor(static_cast<uint64_t>(std::min(bytes_of(value), line))));
+}
 
 Accumulators NestEmitter::taken(const ColumnStack& stack, Value* at) {
   Accumulators set;
@@ -84,7 +90,9 @@ Accumulators NestEmitter::taken(const ColumnStack& stack, Value* at) {
     set.emplace_back();
     for (const auto member : {&Accumulator::value, &Accumulator::position, &Accumulator::lost})
       if (Value* like = stack.like[k].*member; like != nullptr)
-        set[k].*member = b_.CreateAlignedLoad(like->getType(), b_.CreateGEP(like->getType(), stack.place[k].*member, at), alignment_of(like, target_.caches.line));
+        set[k].*member =
+            b_.CreateAlignedLoad(like->getType(), b_.CreateGEP(like->getType(), stack.place[k].*member, at),
+                                 alignment_of(like, target_.caches.line));
   }
   return set;
 }
@@ -93,7 +101,8 @@ void NestEmitter::put(const ColumnStack& stack, const Accumulators& set, Value* 
   for (size_t k = 0; k < stack.like.size(); ++k)
     for (const auto member : {&Accumulator::value, &Accumulator::position, &Accumulator::lost})
       if (Value* value = set[k].*member; stack.like[k].*member != nullptr)
-        b_.CreateAlignedStore(value, b_.CreateGEP(value->getType(), stack.place[k].*member, at), alignment_of(value, target_.caches.line));
+        b_.CreateAlignedStore(value, b_.CreateGEP(value->getType(), stack.place[k].*member, at),
+                              alignment_of(value, target_.caches.line));
 }
 
 // `at`: of the columns in the lanes, counted in lanes from the first.
@@ -121,8 +130,8 @@ void NestEmitter::emit_slabs(const ColumnStack& stack, Value* first_row, Value* 
   });
 }
 
-// The columns from `from` to `to`, a multiple of the lanes apart, as many at once as have room. Sums go by slabs into a total, or where there
-// are many rows by kFanOut slabs into a middle total.
+// The columns from `from` to `to`, a multiple of the lanes apart, as many at once as have room. Sums go by slabs into a
+// total, or where there are many rows by kFanOut slabs into a middle total.
 void NestEmitter::emit_columns(Value* from, Value* to) {
   const bool has_middle = blocks_.back().depth == 2;
   const Accumulators fresh = neutral(lanes_), middle = has_middle ? restarted(fresh) : Accumulators{};

@@ -13,8 +13,18 @@ using llvm::BasicBlock;
 using llvm::Value;
 
 NestEmitter::NestEmitter(FunctionState& state, const Kernel& kernel, const KernelNest& n, const EmitOptions& options)
-    : s_(state), b_(state.b), ops_(state.ops), kernel_(kernel), n_(n), nest_(n.nest), bf16_(state.bf16_of(n)), symbols_(kernel.symbol_count),
-      target_(options.target), costs_(options.target.costs), width_(options.lanes), registers_(options.registers) {
+    : s_(state),
+      b_(state.b),
+      ops_(state.ops),
+      kernel_(kernel),
+      n_(n),
+      nest_(n.nest),
+      bf16_(state.bf16_of(n)),
+      symbols_(kernel.symbol_count),
+      target_(options.target),
+      costs_(options.target.costs),
+      width_(options.lanes),
+      registers_(options.registers) {
   dims_.assign(nest_.dim_count(), nullptr);
   for (size_t d = 0; d < state.outer.size(); ++d) dims_[d] = state.outer[d];
   values_.assign(nest_.body.size(), nullptr);
@@ -50,7 +60,8 @@ void NestEmitter::find_levels() {
       level_[i] = range_levels_;
       continue;
     }
-    for (size_t d = nest_.ranges.size(); is_ordered(inst) && d < nest_.dim_count(); ++d) level_[i] = std::max(level_[i], level_of_dim(d));
+    for (size_t d = nest_.ranges.size(); is_ordered(inst) && d < nest_.dim_count(); ++d)
+      level_[i] = std::max(level_[i], level_of_dim(d));
     for (const SymExpr& e : inst.index) {
       std::vector<graph::SymbolId> ids;
       e.collect_symbols(ids);
@@ -72,7 +83,8 @@ size_t NestEmitter::level_of_dim(size_t d) const {
 // Over the dimensions from `first_dim` on. Sizes that are not known may be any.
 bool NestEmitter::has_at_most(int64_t points, size_t first_dim) const {
   int64_t count = 1;
-  for (size_t d = first_dim; d < nest_.dim_count() && count <= points; ++d) count *= nest_.extent(d).as_constant().value_or(points + 1);
+  for (size_t d = first_dim; d < nest_.dim_count() && count <= points; ++d)
+    count *= nest_.extent(d).as_constant().value_or(points + 1);
   return count <= points;
 }
 
@@ -81,14 +93,16 @@ void NestEmitter::choose_unroll() {
   size_t weight = 0;
   bool narrow = false;
   const std::vector<bool> aside = only_borders();
-  const bool has_rows = !order_.empty() && is_ordered(nest_) && order_.back() == n_.vector_dim;  // the lanes are the innermost loop
+  const bool has_rows =
+      !order_.empty() && is_ordered(nest_) && order_.back() == n_.vector_dim;  // the lanes are the innermost loop
   for (size_t i = 0; i < nest_.body.size(); ++i) {
     const LoopInst& inst = nest_.body[i];
     if (has_rows && level_[i] < order_.size()) continue;  // once for all lanes
     if (vector_is_reduced() && after_[i]) continue;       // once, of no lanes
     const bool has_position = is_carried(inst) && is_position(inst.reduce);
     if (aside[i]) continue;
-    narrow |= inst.op == LoopOp::kCheck || (inst.dtype == DType::kInt64 && !has_position) || inst.dtype == DType::kFloat64;
+    narrow |=
+        inst.op == LoopOp::kCheck || (inst.dtype == DType::kInt64 && !has_position) || inst.dtype == DType::kFloat64;
     narrow |= has_position && !has_short_positions_;
     narrow |= (inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) && !is_contiguous(inst) && !is_tiled(inst);
     if (inst.op != LoopOp::kScalar) continue;
@@ -100,18 +114,23 @@ void NestEmitter::choose_unroll() {
   if (!narrow && weight > 2 * registers_ && chain_weight() * 2 > weight) unroll_ = chain_unroll();
   if (has_at_most(costs_.unrolled_points)) unroll_ = 1;
   if (!narrow) unroll_ = kernel_.unroll >= 0 ? unroll_ << kernel_.unroll : std::max(unroll_ >> -kernel_.unroll, 1u);
-  if (kernel_.in_tiles) unroll_ = std::min(unroll_, std::max(static_cast<unsigned>(tile_line(kernel_, target_)) / width_, 1u));
+  if (kernel_.in_tiles)
+    unroll_ = std::min(unroll_, std::max(static_cast<unsigned>(tile_line(kernel_, target_)) / width_, 1u));
   if (!has_vector()) return;
   has_slabs_ = unroll_ >= 4 && weight <= static_cast<size_t>(costs_.slab_instructions) && may_walk_in_slabs();
   const auto extent = nest_.extent(n_.vector_dim).as_constant();
   while (extent && unroll_ > 1 && *extent < static_cast<int64_t>(width_ * unroll_)) unroll_ /= 2;
 }
 
-// Points side by side where instruction waits for instruction, over more of them than a CPU looks ahead: few values live at a time, so
-// that registers allow it. 30 sigmoids of 22607 points take 0.66 ms, two registers of points at once 0.35, four 0.20 (AVX-512, Zen 5).
+// Points side by side where instruction waits for instruction, over more of them than a CPU looks ahead: few values
+// live at a time, so that registers allow it. 30 sigmoids of 22607 points take 0.66 ms, two registers of points at once
+// 0.35, four 0.20 (AVX-512, Zen 5).
 unsigned NestEmitter::chain_unroll() const {
-  const bool is_wide = std::any_of(nest_.body.begin(), nest_.body.end(), [](const LoopInst& inst) { return inst.op == LoopOp::kScalar && is_widened(inst.scalar); });
-  return std::max(registers_ / static_cast<unsigned>(is_wide ? costs_.wide_chain_registers : costs_.chain_registers), 1u);
+  const bool is_wide = std::any_of(nest_.body.begin(), nest_.body.end(), [](const LoopInst& inst) {
+    return inst.op == LoopOp::kScalar && is_widened(inst.scalar);
+  });
+  return std::max(registers_ / static_cast<unsigned>(is_wide ? costs_.wide_chain_registers : costs_.chain_registers),
+                  1u);
 }
 
 // Of the longest row of instructions each of which needs the one before.
@@ -131,15 +150,18 @@ size_t NestEmitter::chain_weight() const {
 bool NestEmitter::is_contiguous(const LoopInst& inst) const {
   if (!has_vector()) return true;
   SymExpr coefficient, rest;
-  return split_linear(inst.index[0], symbols_.dim(n_.vector_dim), coefficient, rest) && (coefficient == SymExpr(0) || coefficient == SymExpr(1));
+  return split_linear(inst.index[0], symbols_.dim(n_.vector_dim), coefficient, rest) &&
+         (coefficient == SymExpr(0) || coefficient == SymExpr(1));
 }
 
 void NestEmitter::emit_insts(size_t level, Accumulators& main) {
   for (size_t i = 0; i < nest_.body.size(); ++i)
-    if (level_[i] == level && !after_[i]) nest_.body[i].op == LoopOp::kScan ? scan(static_cast<InstId>(i), main) : emit_inst(static_cast<InstId>(i));
+    if (level_[i] == level && !after_[i])
+      nest_.body[i].op == LoopOp::kScan ? scan(static_cast<InstId>(i), main) : emit_inst(static_cast<InstId>(i));
 }
 
-// Emits everything inside the first `level` loops. `main` and `tail` are the accumulators there; both are updated in place.
+// Emits everything inside the first `level` loops. `main` and `tail` are the accumulators there; both are updated in
+// place.
 void NestEmitter::emit_level(size_t level, Accumulators& main, Accumulators& tail) {
   emit_insts(level, main);
   const bool starts_reduction = nest_.is_reduction() && level == range_levels_;
@@ -188,7 +210,8 @@ void NestEmitter::emit_loop(Value* from, Value* to, Value* step, const Sets& set
 static void replace(Accumulators& set, const Accumulators& by) { std::copy(by.begin(), by.end(), set.begin()); }
 
 // The loop as blocks of `blocks.steps` steps, with sums that start anew in each.
-void NestEmitter::emit_blocks(const SumBlocks& blocks, int depth, Value* from, Value* to, int64_t step, const Sets& sets, LoopBody body) {
+void NestEmitter::emit_blocks(const SumBlocks& blocks, int depth, Value* from, Value* to, int64_t step,
+                              const Sets& sets, LoopBody body) {
   if (depth == 0) return emit_loop(from, to, b_.getInt64(static_cast<uint64_t>(step)), sets, body);
   const int64_t span = step * blocks.steps * (depth == 2 ? kFanOut : 1);
   emit_loop(from, to, b_.getInt64(static_cast<uint64_t>(span)), sets, [&](Value* index) {
@@ -217,7 +240,8 @@ void NestEmitter::emit_scalar_loop(size_t level, Accumulators& main, Accumulator
 
 // The innermost loop of an ordered nest or over the points of a tile, with few instructions a point.
 bool NestEmitter::is_walk(size_t level) const {
-  return level + 1 == order_.size() && (is_ordered(nest_) || kernel_.in_tiles) && nest_.body.size() <= static_cast<size_t>(costs_.walked_instructions) && blocks_[level].depth == 0;
+  return level + 1 == order_.size() && (is_ordered(nest_) || kernel_.in_tiles) &&
+         nest_.body.size() <= static_cast<size_t>(costs_.walked_instructions) && blocks_[level].depth == 0;
 }
 
 // Several points a turn, so that counting and addresses do not hold up what is carried. Answers with where it stopped.
@@ -230,11 +254,15 @@ Value* NestEmitter::emit_walk(Value* from, Value* to, const Sets& sets, LoopBody
   return end;
 }
 
-// Heavy bodies are not held up by memory, and are better off with vectors that one instruction after the other takes together.
-bool NestEmitter::has_streams() const { return kernel_.is_flat && is_light_ && unroll_ > 1 && order_.size() == 1 && !nest_.is_reduction() && !is_ordered(nest_); }
+// Heavy bodies are not held up by memory, and are better off with vectors that one instruction after the other takes
+// together.
+bool NestEmitter::has_streams() const {
+  return kernel_.is_flat && is_light_ && unroll_ > 1 && order_.size() == 1 && !nest_.is_reduction() &&
+         !is_ordered(nest_);
+}
 
-// Several streams a turn: neighbours in a short range, each in a part of its own in a long one, since memory answers several streams
-// sooner than one. Answers with where it stopped.
+// Several streams a turn: neighbours in a short range, each in a part of its own in a long one, since memory answers
+// several streams sooner than one. Answers with where it stopped.
 Value* NestEmitter::emit_streams(size_t level, Value* from, Value* to) {
   constexpr uint64_t kApart = kFlatUnit;
   const uint64_t lanes = main_lanes(), streams = unroll_;
@@ -263,7 +291,9 @@ Value* NestEmitter::emit_streams(size_t level, Value* from, Value* to) {
 // Lanes of one body in the main loop.
 unsigned NestEmitter::main_lanes() const {
   if (!has_streams()) return width_ * unroll_;
-  const bool has_halves = std::any_of(nest_.body.begin(), nest_.body.end(), [&](const LoopInst& i) { return is_address(i) && row_of(kernel_.buffers[i.buffer].dtype).bytes < 4; });
+  const bool has_halves = std::any_of(nest_.body.begin(), nest_.body.end(), [&](const LoopInst& i) {
+    return is_address(i) && row_of(kernel_.buffers[i.buffer].dtype).bytes < 4;
+  });
   return has_halves ? width_ * 2 : width_;
 }
 

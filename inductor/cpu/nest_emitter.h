@@ -1,10 +1,11 @@
 // inductor/cpu/nest_emitter.h — one nest of a kernel as LLVM IR, vectorised as it is written.
 //
-// Every instruction belongs to a level: the number of loops of its nest that it depends on. A level's instructions are emitted
-// where that loop's body begins, so loop-invariant work is outside without any pass. The loop over the vector dimension is emitted
-// twice: a main loop of `lanes * unroll` lanes (wide vectors, which code generation splits into registers: that is the unrolling)
-// and a masked tail. Reductions are carried as phis, one set for the main loop and one for the tail; they meet in a fixed tree, so
-// that results depend neither on threads nor on the place of the tail. Long sums of floats are cut into blocks: see sum_blocks.h.
+// Every instruction belongs to a level: the number of loops of its nest that it depends on. A level's instructions are
+// emitted where that loop's body begins, so loop-invariant work is outside without any pass. The loop over the vector
+// dimension is emitted twice: a main loop of `lanes * unroll` lanes (wide vectors, which code generation splits into
+// registers: that is the unrolling) and a masked tail. Reductions are carried as phis, one set for the main loop and
+// one for the tail; they meet in a fixed tree, so that results depend neither on threads nor on the place of the tail.
+// Long sums of floats are cut into blocks: see sum_blocks.h.
 // Scans are carried as reductions are, never along the lanes.
 #pragma once
 
@@ -21,11 +22,13 @@ struct Accumulator {  // of one reduction or scan
 };
 using Accumulators = std::vector<Accumulator>;
 
-// Kernels in tiles. Elements of a cache line of what is loaded in tiles: so many lanes are side by side, where registers allow.
+// Kernels in tiles. Elements of a cache line of what is loaded in tiles: so many lanes are side by side, where
+// registers allow.
 int64_t tile_line(const Kernel& kernel, const TargetInfo& target);
-// Points of the last outer dimension that are taken at once: a line of them and no more, since each is a stream of its own for everything
-// else, and hardware follows few. Beyond caches several lines, and all that is read is asked for two tiles ahead: there a new page for
-// each row of a tile costs more than streams do (4096x4096 of bfloat16 18.3 -> 7.9 ms, float32 17.0 -> 13.7; 1024x1024 would take twice as long).
+// Points of the last outer dimension that are taken at once: a line of them and no more, since each is a stream of its
+// own for everything else, and hardware follows few. Beyond caches several lines, and all that is read is asked for two
+// tiles ahead: there a new page for each row of a tile costs more than streams do (4096x4096 of bfloat16 18.3 -> 7.9
+// ms, float32 17.0 -> 13.7; 1024x1024 would take twice as long).
 int64_t tile_points(const Kernel& kernel, const TargetInfo& target);
 bool has_tiles_beyond_caches(const Kernel& kernel, const TargetInfo& target);
 
@@ -42,7 +45,8 @@ class NestEmitter {
     int64_t end = 0;
     bool operator==(const MainLoop&) const = default;
   };
-  std::optional<MainLoop> split_walk(const LoopInst& inst) const;  // over all that it addresses, with lanes that are split
+  std::optional<MainLoop> split_walk(
+      const LoopInst& inst) const;  // over all that it addresses, with lanes that are split
 
  private:
   using Value = llvm::Value;
@@ -69,7 +73,8 @@ class NestEmitter {
   void emit_deeper(size_t level, Accumulators& main, Accumulators& tail);
   void emit_insts(size_t level, Accumulators& main);
   void emit_loop(Value* from, Value* to, Value* step, const Sets& sets, LoopBody body);
-  void emit_blocks(const SumBlocks& blocks, int depth, Value* from, Value* to, int64_t step, const Sets& sets, LoopBody body);
+  void emit_blocks(const SumBlocks& blocks, int depth, Value* from, Value* to, int64_t step, const Sets& sets,
+                   LoopBody body);
   void emit_scalar_loop(size_t level, Accumulators& main, Accumulators& tail);
   bool is_walk(size_t level) const;
   Value* emit_walk(Value* from, Value* to, const Sets& sets, LoopBody point);
@@ -101,7 +106,8 @@ class NestEmitter {
   Value* best_position(const LoopInst& inst, const Accumulator& main, const Accumulator& tail);
 
   // Columns that are added up: nest_columns.cpp
-  struct ColumnStack {  // accumulators of the columns that a walk takes at once: where they lie, and values of their types
+  struct ColumnStack {  // accumulators of the columns that a walk takes at once: where they lie, and values of their
+                        // types
     Accumulators place, like;
   };
   bool may_walk_in_slabs() const;
@@ -128,7 +134,8 @@ class NestEmitter {
     Value *row_step, *last_lane;  // from lane to lane, in elements; the last one that is on, null: all are
   };
   TiledLoad tiled_load(InstId i);
-  std::vector<Value*> of_each_lane(const TiledLoad& load, Value* point, unsigned first_lane, llvm::function_ref<Value*(Value* address)> read);
+  std::vector<Value*> of_each_lane(const TiledLoad& load, Value* point, unsigned first_lane,
+                                   llvm::function_ref<Value*(Value* address)> read);
   std::vector<Value*> tile_block(const TiledLoad& load, Value* point, unsigned first_lane);
   Value* tile_column(const TiledLoad& load, Value* point, unsigned first_lane);
   void each_tile_block(llvm::function_ref<void(Value* point)> block, llvm::function_ref<void(Value* point)> single);
@@ -142,7 +149,9 @@ class NestEmitter {
   bool is_split() const { return splits_lanes_ && in_vector() && !in_tail_; }
   Value* load_split(const LoopInst& inst, Value* address);
   void store_split(const LoopInst& inst, Value* address, Value* value, Bf16Rounding rounding);
-  Value* iota(unsigned lanes, bool is_split) { return is_split ? ops_.split_lanes(ops_.iota(lanes)) : ops_.iota(lanes); }
+  Value* iota(unsigned lanes, bool is_split) {
+    return is_split ? ops_.split_lanes(ops_.iota(lanes)) : ops_.iota(lanes);
+  }
 
   // Masked loads: nest_masks.cpp
   struct Lanes {  // of a mask: whether none or all of them hold, as far as that is known before it is computed
@@ -208,7 +217,8 @@ class NestEmitter {
   std::vector<bool> after_;
   std::vector<Value*> values_, dims_;
   std::vector<Value*> tiles_;  // per instruction: the block of a tiled load, transposed
-  Value* tile_value_ = nullptr;  // of the one load whose block stays in registers: the lanes of the point that is emitted
+  Value* tile_value_ =
+      nullptr;  // of the one load whose block stays in registers: the lanes of the point that is emitted
   unsigned lanes_ = 0;     // of the vector dimension here; 0 outside its loop
   Value* mask_ = nullptr;  // active lanes; null: all
   bool in_tail_ = false;

@@ -37,7 +37,8 @@ Value* NestEmitter::eval(const SymExpr& e) {
     case graph::SymOp::kFloorDiv:
     case graph::SymOp::kMod: {
       Value* pair[2] = {v[0], v[1]};
-      return ops_.scalar_op(node.op == graph::SymOp::kFloorDiv ? ScalarOp::k_floor_div : ScalarOp::k_rem, DType::kInt64, pair);
+      return ops_.scalar_op(node.op == graph::SymOp::kFloorDiv ? ScalarOp::k_floor_div : ScalarOp::k_rem, DType::kInt64,
+                            pair);
     }
     case graph::SymOp::kMin: return b_.CreateSelect(b_.CreateICmpSLT(v[0], v[1]), v[0], v[1]);
     case graph::SymOp::kMax: return b_.CreateSelect(b_.CreateICmpSGT(v[0], v[1]), v[0], v[1]);
@@ -57,7 +58,8 @@ Value* NestEmitter::eval_symbol(graph::SymbolId id) {
 bool NestEmitter::has_lanes_at(const LoopInst& inst) const {
   std::vector<graph::SymbolId> ids;
   inst.index[0].collect_symbols(ids);
-  return (kernel_.lanes_outer && kernel_.buffers[inst.buffer].is_local) || std::any_of(ids.begin(), ids.end(), [&](graph::SymbolId id) { return is_vector_symbol(id); });
+  return (kernel_.lanes_outer && kernel_.buffers[inst.buffer].is_local) ||
+         std::any_of(ids.begin(), ids.end(), [&](graph::SymbolId id) { return is_vector_symbol(id); });
 }
 
 NestEmitter::Address NestEmitter::address_of(const LoopInst& inst) {
@@ -73,7 +75,9 @@ NestEmitter::Address NestEmitter::address_of(const LoopInst& inst) {
   Address a;
   const bool is_per_lane = kernel_.lanes_outer && buffer.is_local;  // scratch of each lane, interleaved
   a.has_lanes = from_values || from_dim || is_per_lane;
-  const auto behind = [&](Value* address, Value* offset) { return b_.CreateGEP(ops_.memory_type(buffer.dtype, 0), address, offset); };
+  const auto behind = [&](Value* address, Value* offset) {
+    return b_.CreateGEP(ops_.memory_type(buffer.dtype, 0), address, offset);
+  };
   const auto at = [&](Value* offset) { return behind(s_.buffers[inst.buffer], offset); };
   if (!a.has_lanes) {
     a.base = at(eval(e));
@@ -85,7 +89,9 @@ NestEmitter::Address NestEmitter::address_of(const LoopInst& inst) {
   }
   SymExpr coefficient, rest;
   if (!from_values && split_linear(e, symbols_.dim(n_.vector_dim), coefficient, rest) && coefficient == SymExpr(1)) {
-    a.base = behind(at(eval(rest)), dims_[n_.vector_dim]);  // what the loop does not change first: nothing is left to reduce in strength
+    a.base =
+        behind(at(eval(rest)),
+               dims_[n_.vector_dim]);  // what the loop does not change first: nothing is left to reduce in strength
     return a;
   }
   a.base = s_.buffers[inst.buffer];
@@ -109,7 +115,9 @@ void NestEmitter::emit_load(InstId i) {
   values_[i] = tiles_[i] != nullptr || (tile_value_ != nullptr && is_tiled(inst)) ? tile_row(i) : loaded(inst, mask_);
 }
 
-Value* NestEmitter::all_lanes() { return llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), lanes_)); }
+Value* NestEmitter::all_lanes() {
+  return llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), lanes_));
+}
 Value* NestEmitter::all_or_mask() { return mask_ != nullptr ? mask_ : all_lanes(); }
 
 void NestEmitter::emit_store(const LoopInst& inst) {

@@ -1,9 +1,10 @@
 // inductor/cpu/nest_lane_order.cpp — lanes of the main loop that are not side by side in memory.
 //
-// A register of bfloat16 holds two lanes in every 32 bits. Shifted left it is the even lanes as float32, with the lower half cleared the
-// odd ones: two instructions where to widen in order takes four, and as much is saved where both are put together again. So a main
-// loop whose memory is all bfloat16, or scratch of such loops, holds its even lanes first and then the odd ones. Whatever else goes to
-// memory, or asks which lane it is, is put in order; nests that do so in their innermost loop stay in order.
+// A register of bfloat16 holds two lanes in every 32 bits. Shifted left it is the even lanes as float32, with the lower
+// half cleared the odd ones: two instructions where to widen in order takes four, and as much is saved where both are
+// put together again. So a main loop whose memory is all bfloat16, or scratch of such loops, holds its even lanes first
+// and then the odd ones. Whatever else goes to memory, or asks which lane it is, is put in order; nests that do so in
+// their innermost loop stay in order.
 #include <algorithm>
 
 #include "inductor/cpu/nest_emitter.h"
@@ -14,7 +15,8 @@ namespace framejit::inductor {
 using llvm::Value;
 
 bool NestEmitter::wants_split_lanes() const {
-  if (!has_vector() || kernel_.lanes_outer || kernel_.in_tiles || is_ordered(nest_) || main_lanes() % (2 * width_) != 0) return false;
+  if (!has_vector() || kernel_.lanes_outer || kernel_.in_tiles || is_ordered(nest_) || main_lanes() % (2 * width_) != 0)
+    return false;
   bool has_split = false;
   for (size_t i = 0; i < nest_.body.size(); ++i) {
     const LoopInst& inst = nest_.body[i];
@@ -23,8 +25,12 @@ bool NestEmitter::wants_split_lanes() const {
     std::vector<graph::SymbolId> ids;
     inst.index[0].collect_symbols(ids);
     if (std::any_of(ids.begin(), ids.end(), [&](graph::SymbolId id) { return symbols_.is_value(id); })) return false;
-    if (std::none_of(ids.begin(), ids.end(), [&](graph::SymbolId id) { return symbols_.is_dim(id) && symbols_.dim_of(id) == n_.vector_dim; })) continue;
-    if (inst.op == LoopOp::kIndex || !is_contiguous(inst) || (inst.op == LoopOp::kStore && inst.mode != StoreMode::kPlain)) return false;
+    if (std::none_of(ids.begin(), ids.end(),
+                     [&](graph::SymbolId id) { return symbols_.is_dim(id) && symbols_.dim_of(id) == n_.vector_dim; }))
+      continue;
+    if (inst.op == LoopOp::kIndex || !is_contiguous(inst) ||
+        (inst.op == LoopOp::kStore && inst.mode != StoreMode::kPlain))
+      return false;
     const bool is_half = kernel_.buffers[inst.buffer].dtype == DType::kBFloat16;
     if (!is_half && level_[i] == order_.size() && !s_.split_scratch[inst.buffer]) return false;
     has_split |= is_half;
@@ -33,7 +39,9 @@ bool NestEmitter::wants_split_lanes() const {
 }
 
 std::optional<NestEmitter::MainLoop> NestEmitter::split_walk(const LoopInst& inst) const {
-  if (!splits_lanes_ || inst.is_masked() || inst.mode != StoreMode::kPlain || !(inst.index[0] == symbols_.dim(n_.vector_dim))) return std::nullopt;
+  if (!splits_lanes_ || inst.is_masked() || inst.mode != StoreMode::kPlain ||
+      !(inst.index[0] == symbols_.dim(n_.vector_dim)))
+    return std::nullopt;
   const auto extent = nest_.extent(n_.vector_dim).as_constant();
   const int64_t wide = width_ * unroll_;
   if (!extent) return std::nullopt;
@@ -42,7 +50,9 @@ std::optional<NestEmitter::MainLoop> NestEmitter::split_walk(const LoopInst& ins
 
 // All that touch it walk all of it, by main loops that end at the same place.
 void choose_split_scratch(FunctionState& s, const Kernel& kernel, const EmitOptions& options) {
-  const auto may_split = [](const KernelBuffer& b) { return b.is_local && b.local_elements > 1 && b.dtype != DType::kBFloat16; };
+  const auto may_split = [](const KernelBuffer& b) {
+    return b.is_local && b.local_elements > 1 && b.dtype != DType::kBFloat16;
+  };
   if (kernel.lanes_outer || std::none_of(kernel.buffers.begin(), kernel.buffers.end(), may_split)) return;
   std::transform(kernel.buffers.begin(), kernel.buffers.end(), s.split_scratch.begin(), may_split);
   for (bool has_changed = true; has_changed;) {

@@ -1,8 +1,9 @@
 // inductor/cpu/nest_masks.cpp — masks, and loads that read only where one holds.
 //
-// Most masks say on which side of a border a place lies. Where lanes step through the place one by one, that is a comparison of one
-// lane's place with the border, and most often all lanes are on one side: such a load reads as if it had no mask, or not at all, behind a
-// branch that is easily predicted. Only lanes on both sides are read one by one under the mask.
+// Most masks say on which side of a border a place lies. Where lanes step through the place one by one, that is a
+// comparison of one lane's place with the border, and most often all lanes are on one side: such a load reads as if it
+// had no mask, or not at all, behind a branch that is easily predicted. Only lanes on both sides are read one by one
+// under the mask.
 #include <algorithm>
 #include <utility>
 
@@ -15,13 +16,17 @@ using llvm::Value;
 
 // A comparison of a place that the lanes step through one by one with one that they share.
 bool NestEmitter::is_border(const LoopInst& inst) const {
-  if (!has_vector() || inst.op != LoopOp::kScalar || (inst.scalar != ScalarOp::k_lt && inst.scalar != ScalarOp::k_ge)) return false;
+  if (!has_vector() || inst.op != LoopOp::kScalar || (inst.scalar != ScalarOp::k_lt && inst.scalar != ScalarOp::k_ge))
+    return false;
   const LoopInst &place = nest_.body[inst.operands[0]], &limit = nest_.body[inst.operands[1]];
   if (place.op != LoopOp::kIndex || (limit.op != LoopOp::kIndex && limit.op != LoopOp::kConstant)) return false;
   SymExpr step, rest;
   const SymExpr lane = symbols_.dim(n_.vector_dim);
-  if (mentions_values(place.index[0], symbols_) || !split_linear(place.index[0], lane, step, rest) || !(step == SymExpr(1))) return false;
-  return limit.op == LoopOp::kConstant || (!mentions_values(limit.index[0], symbols_) && split_linear(limit.index[0], lane, step, rest) && step == SymExpr(0));
+  if (mentions_values(place.index[0], symbols_) || !split_linear(place.index[0], lane, step, rest) ||
+      !(step == SymExpr(1)))
+    return false;
+  return limit.op == LoopOp::kConstant || (!mentions_values(limit.index[0], symbols_) &&
+                                           split_linear(limit.index[0], lane, step, rest) && step == SymExpr(0));
 }
 
 // Instructions that are needed for nothing but borders, which compute with the first lane's place.
@@ -43,7 +48,8 @@ Value* NestEmitter::border(const LoopInst& inst) {
   Value* first = eval(nest_.body[inst.operands[0]].index[0]);
   lanes_ = lanes;
   Value* limit = values_[inst.operands[1]];
-  Value* distance = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, b_.CreateSub(limit, first), b_.getInt64(lanes));  // exact without a sign, however far
+  Value* distance = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, b_.CreateSub(limit, first),
+                                             b_.getInt64(lanes));  // exact without a sign, however far
   Value* below = ops_.first_lanes(b_.CreateSelect(b_.CreateICmpSLT(first, limit), distance, b_.getInt64(0)), lanes);
   return inst.scalar == ScalarOp::k_lt ? below : b_.CreateNot(below);
 }
@@ -69,7 +75,8 @@ Value* NestEmitter::mask_value(InstId i) {
   const LoopInst& inst = nest_.body[i];
   if (LaneOps::lanes_of(values_[i]) == 0) return b_.CreateVectorSplat(lanes_, values_[i]);
   if (is_border(inst)) return border(inst);
-  if (inst.op == LoopOp::kScalar && inst.scalar == ScalarOp::k_bit_and) return b_.CreateAnd(mask_value(inst.operands[0]), mask_value(inst.operands[1]));
+  if (inst.op == LoopOp::kScalar && inst.scalar == ScalarOp::k_bit_and)
+    return b_.CreateAnd(mask_value(inst.operands[0]), mask_value(inst.operands[1]));
   return values_[i];
 }
 
@@ -92,7 +99,8 @@ Value* NestEmitter::either(Value* condition, llvm::function_ref<Value*()> yes, l
 
 void NestEmitter::emit_masked_load(InstId i) {
   const LoopInst& inst = nest_.body[i];
-  const bool has_lanes = in_vector() && (LaneOps::lanes_of(values_[inst.operands[0]]) != 0 || LaneOps::lanes_of(values_[inst.operands[1]]) != 0 || has_lanes_at(inst));
+  const bool has_lanes = in_vector() && (LaneOps::lanes_of(values_[inst.operands[0]]) != 0 ||
+                                         LaneOps::lanes_of(values_[inst.operands[1]]) != 0 || has_lanes_at(inst));
   const auto wide = [&](Value* v) { return has_lanes ? ops_.splat(v, lanes_) : v; };
   Value* other = wide(values_[inst.operands[1]]);
   const auto whole = [&] { return wide(loaded(inst, mask_)); };
@@ -104,7 +112,9 @@ void NestEmitter::emit_masked_load(InstId i) {
     Value* mask = mask_value(inst.operands[0]);
     if (mask_ != nullptr) mask = b_.CreateAnd(mask, mask_);
     if (has_lanes_at(inst)) return b_.CreateSelect(mask, loaded(inst, mask), other);
-    return either(b_.CreateOrReduce(mask), [&]() -> Value* { return b_.CreateSelect(mask, wide(loaded(inst, nullptr)), other); }, [&] { return other; });
+    return either(
+        b_.CreateOrReduce(mask), [&]() -> Value* { return b_.CreateSelect(mask, wide(loaded(inst, nullptr)), other); },
+        [&] { return other; });
   };
   const auto known = lanes_of_mask(inst.operands[0]);
   if (!known) {

@@ -12,11 +12,14 @@ using llvm::Value;
 
 namespace {
 
-bool is_float_sum(const LoopInst& inst) { return inst.op == LoopOp::kReduce && inst.reduce == ReduceOp::kSum && is_float(inst.dtype); }
+bool is_float_sum(const LoopInst& inst) {
+  return inst.op == LoopOp::kReduce && inst.reduce == ReduceOp::kSum && is_float(inst.dtype);
+}
 
 }  // namespace
 
-// Short sums are added up in float64: their terms may be much larger than they are, and no later one hides what was lost.
+// Short sums are added up in float64: their terms may be much larger than they are, and no later one hides what was
+// lost.
 DType NestEmitter::accumulator_dtype(const LoopInst& inst) const {
   constexpr int64_t kShort = 64;
   if (!is_float_sum(inst) || operand_dtype(inst) != DType::kFloat32) return operand_dtype(inst);
@@ -29,7 +32,8 @@ Accumulators NestEmitter::neutral(unsigned lanes) {
     if (!is_carried(inst)) continue;
     Accumulator a{ops_.neutral(inst.reduce, accumulator_dtype(inst), lanes)};
     if (is_compensated_ && is_float_sum(inst)) a.lost = a.value;
-    if (is_position(inst.reduce)) a.position = ops_.splat(position_zero(), lanes);  // of the neutral element: it is best where all are equal to it
+    if (is_position(inst.reduce))
+      a.position = ops_.splat(position_zero(), lanes);  // of the neutral element: it is best where all are equal to it
     out.push_back(a);
   }
   return out;
@@ -47,25 +51,32 @@ void NestEmitter::accumulate(Accumulators& set) {
       pick(inst, a, x, ops_.splat(reduced_position(), lanes), active);
     } else {
       const DType dtype = accumulator_dtype(inst);
-      Value* next = ops_.combine(inst.reduce, dtype, a.value, dtype == operand_dtype(inst) ? x : ops_.cast(x, operand_dtype(inst), dtype));
+      Value* next = ops_.combine(inst.reduce, dtype, a.value,
+                                 dtype == operand_dtype(inst) ? x : ops_.cast(x, operand_dtype(inst), dtype));
       a.value = active == nullptr ? next : b_.CreateSelect(active, next, a.value);
     }
   }
 }
 
-// The running maximum (minimum) of the values of which `i` is the running position, or the other way round: they step as one.
+// The running maximum (minimum) of the values of which `i` is the running position, or the other way round: they step
+// as one.
 InstId NestEmitter::twin_of(InstId i) const {
   const LoopInst& inst = nest_.body[i];
-  const auto kind = [](ReduceOp op) { return op == ReduceOp::kArgmax ? ReduceOp::kMax : op == ReduceOp::kArgmin ? ReduceOp::kMin : op; };
+  const auto kind = [](ReduceOp op) {
+    return op == ReduceOp::kArgmax ? ReduceOp::kMax : op == ReduceOp::kArgmin ? ReduceOp::kMin : op;
+  };
   for (size_t k = 0; k < nest_.body.size(); ++k) {
     const LoopInst& other = nest_.body[k];
-    const bool is_twin = other.op == LoopOp::kScan && other.operands[0] == inst.operands[0] && kind(other.reduce) == kind(inst.reduce);
+    const bool is_twin =
+        other.op == LoopOp::kScan && other.operands[0] == inst.operands[0] && kind(other.reduce) == kind(inst.reduce);
     if (is_twin && is_position(other.reduce) != is_position(inst.reduce)) return static_cast<InstId>(k);
   }
   return kNoInst;
 }
 
-size_t NestEmitter::place_of(InstId i) const { return static_cast<size_t>(std::count_if(nest_.body.begin(), nest_.body.begin() + i, is_carried)); }
+size_t NestEmitter::place_of(InstId i) const {
+  return static_cast<size_t>(std::count_if(nest_.body.begin(), nest_.body.begin() + i, is_carried));
+}
 
 // One step of a running result, and its value here. Of twins the position steps, where the first of them stands.
 void NestEmitter::scan(InstId i, Accumulators& set) {
@@ -106,8 +117,8 @@ void NestEmitter::take(Value* takes, Accumulator& a, Value* x, Value* position) 
   if (position != nullptr) a.position = b_.CreateSelect(takes, position, a.position);
 }
 
-// By a branch: a new extremum is rare in most data, and what is carried need not wait for the comparison. One comparison lets NaN on
-// either side in; which side it is asked only then.
+// By a branch: a new extremum is rare in most data, and what is carried need not wait for the comparison. One
+// comparison lets NaN on either side in; which side it is asked only then.
 void NestEmitter::take_if(Value* takes, Accumulator& a, Value* x, Value* position) {
   llvm::BasicBlock* before = b_.GetInsertBlock();
   llvm::BasicBlock* taken = llvm::BasicBlock::Create(b_.getContext(), "taken", s_.function);
@@ -118,11 +129,14 @@ void NestEmitter::take_if(Value* takes, Accumulator& a, Value* x, Value* positio
   Value* is_new = nullptr;
   if (x->getType()->isFloatingPointTy()) {
     unordered = llvm::BasicBlock::Create(b_.getContext(), "unordered", s_.function);
-    b_.CreateCondBr(b_.CreateFCmpUNO(x, a.value), unordered, behind, llvm::MDBuilder(b_.getContext()).createUnlikelyBranchWeights());
+    b_.CreateCondBr(b_.CreateFCmpUNO(x, a.value), unordered, behind,
+                    llvm::MDBuilder(b_.getContext()).createUnlikelyBranchWeights());
     b_.SetInsertPoint(unordered);
     is_new = b_.CreateFCmpUNO(x, x);
   }
-  const auto chosen = [&](Value* old, Value* next) { return is_new == nullptr || next == nullptr ? nullptr : b_.CreateSelect(is_new, next, old); };
+  const auto chosen = [&](Value* old, Value* next) {
+    return is_new == nullptr || next == nullptr ? nullptr : b_.CreateSelect(is_new, next, old);
+  };
   Value *chosen_value = chosen(a.value, x), *chosen_position = chosen(a.position, position);
   b_.CreateBr(behind);
   b_.SetInsertPoint(behind);
@@ -146,7 +160,8 @@ Accumulators NestEmitter::restarted(const Accumulators& set) {
   return out;
 }
 
-// What stands after a block. The sum of two floats is exactly s + lost (Knuth); infinities leave NaN in `lost`, see finished().
+// What stands after a block. The sum of two floats is exactly s + lost (Knuth); infinities leave NaN in `lost`, see
+// finished().
 Accumulators NestEmitter::joined(const Accumulators& total, const Accumulators& block) {
   Accumulators out = block;
   for_each_carried(total, [&](size_t k, const LoopInst& inst) {
@@ -162,7 +177,8 @@ Accumulators NestEmitter::joined(const Accumulators& total, const Accumulators& 
   return out;
 }
 
-void NestEmitter::for_each_carried(const Accumulators& set, llvm::function_ref<void(size_t k, const LoopInst& inst)> body) {
+void NestEmitter::for_each_carried(const Accumulators& set,
+                                   llvm::function_ref<void(size_t k, const LoopInst& inst)> body) {
   if (set.empty()) return;  // the tail's, where lanes are not reduced
   size_t k = 0;
   for (const LoopInst& inst : nest_.body)
@@ -171,23 +187,27 @@ void NestEmitter::for_each_carried(const Accumulators& set, llvm::function_ref<v
 
 Value* NestEmitter::finished(const Accumulator& a) {
   if (a.lost == nullptr) return a.value;
-  Value* lost = b_.CreateSelect(b_.CreateFCmpORD(a.lost, a.lost), a.lost, llvm::Constant::getNullValue(a.lost->getType()));
+  Value* lost =
+      b_.CreateSelect(b_.CreateFCmpORD(a.lost, a.lost), a.lost, llvm::Constant::getNullValue(a.lost->getType()));
   return b_.CreateFAdd(a.value, lost);
 }
 
-// a becomes (x, position) where x is better, or equally good and earlier; positions that count up never are. NaN is best.
+// a becomes (x, position) where x is better, or equally good and earlier; positions that count up never are. NaN is
+// best.
 void NestEmitter::pick(const LoopInst& inst, Accumulator& a, Value* x, Value* position, Value* active) {
   const DType dtype = operand_dtype(inst);
   const bool max = inst.reduce == ReduceOp::kArgmax;
   Value *pair[2] = {x, a.value}, *take = nullptr;
   if (is_float(dtype)) {
-    take = b_.CreateAnd(max ? b_.CreateFCmpUGT(x, a.value) : b_.CreateFCmpULT(x, a.value), b_.CreateFCmpORD(a.value, a.value));
+    take = b_.CreateAnd(max ? b_.CreateFCmpUGT(x, a.value) : b_.CreateFCmpULT(x, a.value),
+                        b_.CreateFCmpORD(a.value, a.value));
   } else {
     take = ops_.scalar_op(max ? ScalarOp::k_gt : ScalarOp::k_lt, dtype, pair);
   }
   if (!positions_count_up_) {
     Value* equal = ops_.scalar_op(ScalarOp::k_eq, dtype, pair);
-    if (is_float(dtype)) equal = b_.CreateOr(equal, b_.CreateAnd(b_.CreateFCmpUNO(x, x), b_.CreateFCmpUNO(a.value, a.value)));
+    if (is_float(dtype))
+      equal = b_.CreateOr(equal, b_.CreateAnd(b_.CreateFCmpUNO(x, x), b_.CreateFCmpUNO(a.value, a.value)));
     take = b_.CreateOr(take, b_.CreateAnd(equal, b_.CreateICmpSLT(position, a.position)));
   }
   if (active != nullptr) take = b_.CreateAnd(take, active);
@@ -195,7 +215,8 @@ void NestEmitter::pick(const LoopInst& inst, Accumulator& a, Value* x, Value* po
   a.position = b_.CreateSelect(take, position, a.position);
 }
 
-// How positions among the reduced points are carried: those that count up in each lane as those of lane 0, and in 32 bits if they fit.
+// How positions among the reduced points are carried: those that count up in each lane as those of lane 0, and in 32
+// bits if they fit.
 void NestEmitter::choose_positions() {
   constexpr int64_t kMost32 = INT32_MAX;
   positions_count_up_ = !vector_is_reduced() || n_.vector_dim + 1 == nest_.dim_count();
@@ -224,7 +245,8 @@ Value* NestEmitter::whole_positions(const Accumulator& a) {
   const unsigned lanes = LaneOps::lanes_of(a.position);
   Value* whole = b_.CreateSExt(a.position, ops_.value_type(DType::kInt64, lanes));
   const bool is_main = lanes > width_;
-  return positions_count_up_ && vector_is_reduced() ? b_.CreateAdd(whole, iota(lanes, splits_lanes_ && is_main)) : whole;
+  return positions_count_up_ && vector_is_reduced() ? b_.CreateAdd(whole, iota(lanes, splits_lanes_ && is_main))
+                                                    : whole;
 }
 
 // From how it was accumulated to the value of the instruction.
@@ -247,7 +269,8 @@ void NestEmitter::finish_reductions(Accumulators& main, Accumulators& tail) {
       Value* folded = ops_.halve(inst.reduce, dtype, finished(main[at]), width_);
       Value* left = finished(tail[at]);
       // Without a tail, or without a main loop, one of them is still the neutral element.
-      if (!llvm::isa<llvm::Constant>(left)) folded = llvm::isa<llvm::Constant>(folded) ? left : ops_.combine(inst.reduce, dtype, folded, left);
+      if (!llvm::isa<llvm::Constant>(left))
+        folded = llvm::isa<llvm::Constant>(folded) ? left : ops_.combine(inst.reduce, dtype, folded, left);
       values_[i] = rounded(inst, ops_.halve(inst.reduce, dtype, folded, 0));
     }
   }
@@ -257,7 +280,8 @@ void NestEmitter::finish_reductions(Accumulators& main, Accumulators& tail) {
 Value* NestEmitter::best_position(const LoopInst& inst, const Accumulator& main, const Accumulator& tail) {
   const DType dtype = operand_dtype(inst);
   const ReduceOp better = inst.reduce == ReduceOp::kArgmax ? ReduceOp::kMax : ReduceOp::kMin;
-  Value* best = ops_.halve(better, dtype, ops_.combine(better, dtype, ops_.halve(better, dtype, main.value, width_), tail.value), 0);
+  Value* best = ops_.halve(better, dtype,
+                           ops_.combine(better, dtype, ops_.halve(better, dtype, main.value, width_), tail.value), 0);
   const auto earliest = [&](const Accumulator& a) {
     const unsigned lanes = LaneOps::lanes_of(a.value);
     Value* pair[2] = {a.value, ops_.splat(best, lanes)};
@@ -266,6 +290,7 @@ Value* NestEmitter::best_position(const LoopInst& inst, const Accumulator& main,
     Value* position = b_.CreateSelect(is_best, whole_positions(a), ops_.splat(b_.getInt64(INT64_MAX), lanes));
     return ops_.halve(ReduceOp::kMin, DType::kInt64, position, width_);
   };
-  return ops_.halve(ReduceOp::kMin, DType::kInt64, ops_.combine(ReduceOp::kMin, DType::kInt64, earliest(main), earliest(tail)), 0);
+  return ops_.halve(ReduceOp::kMin, DType::kInt64,
+                    ops_.combine(ReduceOp::kMin, DType::kInt64, earliest(main), earliest(tail)), 0);
 }
 }  // namespace framejit::inductor

@@ -1,7 +1,8 @@
 // inductor/cpu/nest_searches.cpp — where an extremum stands, found by blocks.
 //
-// A place for each lane costs a comparison and two choices a step, for what seldom changes. So the main loop of argmax and argmin asks of a
-// whole block of lanes only whether any is better than the best number so far; then, rarely, what the block's best number is.
+// A place for each lane costs a comparison and two choices a step, for what seldom changes. So the main loop of argmax
+// and argmin asks of a whole block of lanes only whether any is better than the best number so far; then, rarely, what
+// the block's best number is.
 // The block in which the last of these stood is computed once more behind the loop: its lanes are the accumulators.
 #include <algorithm>
 
@@ -36,7 +37,8 @@ void NestEmitter::emit_search(size_t level, Value* from, Value* to, Accumulator&
   const auto block_at = [&](Value* index) {
     dims_[d] = index;
     for (size_t i = 0; i < nest_.body.size(); ++i)
-      if (level_[i] == level + 1 && !after_[i] && nest_.body[i].op != LoopOp::kReduce) emit_inst(static_cast<InstId>(i));
+      if (level_[i] == level + 1 && !after_[i] && nest_.body[i].op != LoopOp::kReduce)
+        emit_inst(static_cast<InstId>(i));
     return ops_.splat(values_[inst.operands[0]], lanes_);
   };
   // `lost`: whether NaN was found. Behind it there is no better number than an infinity, and no other NaN is taken.
@@ -64,7 +66,8 @@ void NestEmitter::search_block(ReduceOp better, DType dtype, Value* x, Value* in
   BasicBlock* before = b_.GetInsertBlock();
   BasicBlock* taken = BasicBlock::Create(b_.getContext(), "taken", s_.function);
   BasicBlock* behind = BasicBlock::Create(b_.getContext(), "kept", s_.function);
-  b_.CreateCondBr(b_.CreateOrReduce(takes), taken, behind, llvm::MDBuilder(b_.getContext()).createUnlikelyBranchWeights());
+  b_.CreateCondBr(b_.CreateOrReduce(takes), taken, behind,
+                  llvm::MDBuilder(b_.getContext()).createUnlikelyBranchWeights());
   b_.SetInsertPoint(taken);
   Accumulator next{ops_.halve(better, dtype, x, 0), index, nullptr};
   if (best.lost != nullptr) {

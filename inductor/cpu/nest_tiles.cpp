@@ -1,9 +1,10 @@
 // inductor/cpu/nest_tiles.cpp — loads that are strided along the lanes, read in the other direction.
 //
-// A kernel in tiles takes up to tile_points() points of its last outer dimension at once, inside the loop over the lanes, of which there
-// are as many as fill a cache line too. There such a load is contiguous along the outer dimension: blocks as wide as a register in both
-// directions are loaded by rows, transposed in registers, and laid on the stack, the lanes of one outer point side by side. Half
-// precision is widened first, so that all but 64-bit types and bytes take the same shuffles.
+// A kernel in tiles takes up to tile_points() points of its last outer dimension at once, inside the loop over the
+// lanes, of which there are as many as fill a cache line too. There such a load is contiguous along the outer
+// dimension: blocks as wide as a register in both directions are loaded by rows, transposed in registers, and laid on
+// the stack, the lanes of one outer point side by side. Half precision is widened first, so that all but 64-bit types
+// and bytes take the same shuffles.
 #include <algorithm>
 
 #include "inductor/cpu/nest_emitter.h"
@@ -14,7 +15,8 @@ namespace framejit::inductor {
 using llvm::Value;
 
 static bool is_in_tiles(const Kernel& kernel, const KernelNest& n, const LoopInst& inst) {
-  return kernel.in_tiles && is_tiled_load(inst, NestSymbols(kernel.symbol_count), kernel.outer.size() - 1, n.vector_dim);
+  return kernel.in_tiles &&
+         is_tiled_load(inst, NestSymbols(kernel.symbol_count), kernel.outer.size() - 1, n.vector_dim);
 }
 
 int64_t tile_line(const Kernel& kernel, const TargetInfo& target) {
@@ -22,7 +24,8 @@ int64_t tile_line(const Kernel& kernel, const TargetInfo& target) {
   const int64_t line = target.caches.line;
   int64_t bytes = line / kLeast;
   for (const LoopInst& inst : kernel.nests[0].nest.body)
-    if (is_in_tiles(kernel, kernel.nests[0], inst)) bytes = std::min<int64_t>(bytes, row_of(kernel.buffers[inst.buffer].dtype).bytes);
+    if (is_in_tiles(kernel, kernel.nests[0], inst))
+      bytes = std::min<int64_t>(bytes, row_of(kernel.buffers[inst.buffer].dtype).bytes);
   return line / bytes;
 }
 
@@ -57,14 +60,18 @@ NestEmitter::TiledLoad NestEmitter::tiled_load(InstId i) {
   SymExpr coefficient, rest;
   split_linear(inst.index[0], symbols_.dim(n_.vector_dim), coefficient, rest);
   const unsigned lanes = std::exchange(lanes_, 0);  // sizes are scalars
-  TiledLoad load{inst, eval(coefficient), mask_ == nullptr ? nullptr : b_.CreateSub(extent(n_.vector_dim), b_.CreateAdd(dims_[n_.vector_dim], b_.getInt64(1)))};
+  TiledLoad load{inst, eval(coefficient),
+                 mask_ == nullptr
+                     ? nullptr
+                     : b_.CreateSub(extent(n_.vector_dim), b_.CreateAdd(dims_[n_.vector_dim], b_.getInt64(1)))};
   lanes_ = lanes;
   return load;
 }
 
-// What `read` answers with for each of a register's lanes from `first_lane` on, at the address of `point`. Lanes that are off read what
-// the last one that is on reads: masked loads of less than 32 bits are not what CPUs have.
-std::vector<Value*> NestEmitter::of_each_lane(const TiledLoad& load, Value* point, unsigned first_lane, llvm::function_ref<Value*(Value* address)> read) {
+// What `read` answers with for each of a register's lanes from `first_lane` on, at the address of `point`. Lanes that
+// are off read what the last one that is on reads: masked loads of less than 32 bits are not what CPUs have.
+std::vector<Value*> NestEmitter::of_each_lane(const TiledLoad& load, Value* point, unsigned first_lane,
+                                              llvm::function_ref<Value*(Value* address)> read) {
   const size_t tile = kernel_.outer.size() - 1;
   Value* const first_point = std::exchange(dims_[tile], point);
   const unsigned lanes = std::exchange(lanes_, 0);  // addresses are scalars
@@ -87,25 +94,31 @@ std::vector<Value*> NestEmitter::tile_block(const TiledLoad& load, Value* point,
   const DType dtype = kernel_.buffers[load.inst.buffer].dtype;
   const uint64_t bytes = static_cast<uint64_t>(row_of(dtype).bytes);
   const bool is_far = has_tiles_beyond_caches(kernel_, target_);
-  return ops_.transposed(of_each_lane(load, point, first_lane, [&, ahead = static_cast<unsigned>(costs_.tiles_ahead) * lanes_](Value* address) {
-    if (is_far) prefetch(b_.CreateGEP(ops_.memory_type(dtype, 0), address, b_.CreateMul(load.row_step, b_.getInt64(ahead))), width_ * bytes);
-    return ops_.load_stored(dtype, address, width_);
-  }));
+  return ops_.transposed(of_each_lane(
+      load, point, first_lane, [&, ahead = static_cast<unsigned>(costs_.tiles_ahead) * lanes_](Value* address) {
+        if (is_far)
+          prefetch(b_.CreateGEP(ops_.memory_type(dtype, 0), address, b_.CreateMul(load.row_step, b_.getInt64(ahead))),
+                   width_ * bytes);
+        return ops_.load_stored(dtype, address, width_);
+      }));
 }
 
 // The lanes of one point.
 Value* NestEmitter::tile_column(const TiledLoad& load, Value* point, unsigned first_lane) {
   const DType dtype = kernel_.buffers[load.inst.buffer].dtype;
-  const std::vector<Value*> elements = of_each_lane(load, point, first_lane, [&](Value* address) { return ops_.load_stored(dtype, address, 0); });
+  const std::vector<Value*> elements =
+      of_each_lane(load, point, first_lane, [&](Value* address) { return ops_.load_stored(dtype, address, 0); });
   Value* values = llvm::PoisonValue::get(ops_.stored_type(dtype, width_));
   for (unsigned k = 0; k < width_; ++k) values = b_.CreateInsertElement(values, elements[k], k);
   return values;
 }
 
 // Blocks, and then the points that are too few for one.
-void NestEmitter::each_tile_block(llvm::function_ref<void(Value* point)> block, llvm::function_ref<void(Value* point)> single) {
+void NestEmitter::each_tile_block(llvm::function_ref<void(Value* point)> block,
+                                  llvm::function_ref<void(Value* point)> single) {
   Value* const first = s_.outer.back();
-  Value* const whole = b_.CreateAdd(first, b_.CreateAnd(b_.CreateSub(s_.tile_end, first), b_.getInt64(~static_cast<uint64_t>(width_ - 1))));
+  Value* const whole = b_.CreateAdd(
+      first, b_.CreateAnd(b_.CreateSub(s_.tile_end, first), b_.getInt64(~static_cast<uint64_t>(width_ - 1))));
   emit_loop(first, whole, b_.getInt64(width_), {}, block);
   emit_loop(whole, s_.tile_end, b_.getInt64(1), {}, single);
 }
@@ -115,23 +128,28 @@ void NestEmitter::fill_tile(InstId i) {
     llvm::BasicBlock& entry = s_.function->getEntryBlock();
     llvm::IRBuilder<> at_entry(&entry, entry.begin());
     const DType dtype = kernel_.buffers[nest_.body[i].buffer].dtype;
-    tiles_[i] = at_entry.CreateAlloca(ops_.stored_type(dtype, width_ * unroll_), at_entry.getInt64(static_cast<uint64_t>(tile_points(kernel_, target_))));
+    tiles_[i] = at_entry.CreateAlloca(ops_.stored_type(dtype, width_ * unroll_),
+                                      at_entry.getInt64(static_cast<uint64_t>(tile_points(kernel_, target_))));
   }
   const TiledLoad load = tiled_load(i);
   for (unsigned first_lane = 0; first_lane < lanes_; first_lane += width_) {
     const auto block = [&](Value* point) {
       const std::vector<Value*> rows = tile_block(load, point, first_lane);
-      for (unsigned k = 0; k < width_; ++k) b_.CreateStore(rows[k], tile_address(i, b_.CreateAdd(point, b_.getInt64(k)), first_lane));
+      for (unsigned k = 0; k < width_; ++k)
+        b_.CreateStore(rows[k], tile_address(i, b_.CreateAdd(point, b_.getInt64(k)), first_lane));
     };
-    each_tile_block(block, [&](Value* point) { b_.CreateStore(tile_column(load, point, first_lane), tile_address(i, point, first_lane)); });
+    each_tile_block(block, [&](Value* point) {
+      b_.CreateStore(tile_column(load, point, first_lane), tile_address(i, point, first_lane));
+    });
   }
 }
 
-// The one tiled load, where there are registers for its blocks. Those on the stack take twice as long beyond caches: their stores wait in
-// line with the results', which wait for memory.
+// The one tiled load, where there are registers for its blocks. Those on the stack take twice as long beyond caches:
+// their stores wait in line with the results', which wait for memory.
 std::optional<InstId> NestEmitter::load_in_registers() const {
   constexpr unsigned kManyRegisters = 32;
-  if (registers_ < kManyRegisters || unroll_ != 1 || nest_.body.size() > static_cast<size_t>(costs_.register_tile)) return std::nullopt;
+  if (registers_ < kManyRegisters || unroll_ != 1 || nest_.body.size() > static_cast<size_t>(costs_.register_tile))
+    return std::nullopt;
   std::optional<InstId> load;
   for (InstId i = 0; i < nest_.body.size(); ++i) {
     if (!is_tiled(nest_.body[i])) continue;
@@ -166,7 +184,9 @@ Value* NestEmitter::tile_address(InstId i, Value* point, unsigned lane) {
 
 Value* NestEmitter::tile_row(InstId i) {
   const DType dtype = kernel_.buffers[nest_.body[i].buffer].dtype;
-  Value* stored = tile_value_ != nullptr ? tile_value_ : b_.CreateLoad(ops_.stored_type(dtype, lanes_), tile_address(i, dims_[kernel_.outer.size() - 1], 0));
+  Value* stored = tile_value_ != nullptr ? tile_value_
+                                         : b_.CreateLoad(ops_.stored_type(dtype, lanes_),
+                                                         tile_address(i, dims_[kernel_.outer.size() - 1], 0));
   return ops_.from_stored(dtype, stored);
 }
 

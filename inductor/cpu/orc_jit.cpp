@@ -1,8 +1,10 @@
-// inductor/cpu/orc_jit.cpp — LLVM ORC behind CpuJit: features of this CPU, code generation without IR passes, code lifetime.
+// inductor/cpu/orc_jit.cpp — LLVM ORC behind CpuJit: features of this CPU, code generation without IR passes, code
+// lifetime.
 //
-// CPU names are chosen by features, never by LLVM's guess from the model number (it takes a Sapphire Rapids for a Rocket Lake).
-// Compiling makes an object file, loading links it into this process. Both live as long as an executable holds them: the caches
-// are of weak references.
+// CPU names are chosen by features, never by LLVM's guess from the model number (it takes a Sapphire Rapids for a
+// Rocket Lake).
+// Compiling makes an object file, loading links it into this process. Both live as long as an executable holds them:
+// the caches are of weak references.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -49,14 +51,16 @@ bool host_has(const char* feature) {
 }
 
 VectorLevel host_level() {
-  if (host_has("avx512f") && host_has("avx512bw") && host_has("avx512dq") && host_has("avx512vl")) return VectorLevel::kAvx512;
+  if (host_has("avx512f") && host_has("avx512bw") && host_has("avx512dq") && host_has("avx512vl"))
+    return VectorLevel::kAvx512;
   if (host_has("avx2") && host_has("fma") && host_has("f16c")) return VectorLevel::kAvx2;
   return VectorLevel::k128;
 }
 
 Error llvm_error(llvm::Error error) { return {"llvm", llvm::toString(std::move(error))}; }
 
-// What code is made with: the models of LLJIT's linker, said here so that printed assembly is that of the code that runs.
+// What code is made with: the models of LLJIT's linker, said here so that printed assembly is that of the code that
+// runs.
 llvm::orc::JITTargetMachineBuilder with_models(llvm::orc::JITTargetMachineBuilder target) {
   target.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
   target.setRelocationModel(llvm::Reloc::PIC_);
@@ -70,14 +74,16 @@ Result<llvm::orc::JITTargetMachineBuilder> make_target(VectorLevel level, bool i
   if (!host->getTargetTriple().isX86()) return with_models(std::move(*host));
   if (is_host && level == VectorLevel::kAvx512) {
     host->setCPU(host_has("amx-bf16") ? "sapphirerapids" : "icelake-server");
-    return with_models(std::move(*host));  // with the host's own feature list, so that the name promises nothing that is absent
+    return with_models(
+        std::move(*host));  // with the host's own feature list, so that the name promises nothing that is absent
   }
   llvm::orc::JITTargetMachineBuilder plain(host->getTargetTriple());
   plain.setCPU(cpu_of(level));
   return with_models(std::move(plain));
 }
 
-// LLVM ends the process where it gets no memory: code generation begins only where this much is left of the address space.
+// LLVM ends the process where it gets no memory: code generation begins only where this much is left of the address
+// space.
 constexpr size_t kRoom = size_t{64} << 20;
 
 Result<void> has_room() {
@@ -104,7 +110,8 @@ class Reports final : public llvm::DiagnosticHandler {
   std::string& errors_;
 };
 
-thread_local std::string t_session_error;  // what ORC reports beside the error that a look-up returns, which only names the symbol
+thread_local std::string
+    t_session_error;  // what ORC reports beside the error that a look-up returns, which only names the symbol
 
 // Code generation for threads that compile at once: each takes a target machine for as long as it compiles one module.
 class PooledCompiler {
@@ -168,7 +175,8 @@ class FunctionSizes {
 };
 
 struct Session {
-  explicit Session(llvm::orc::JITTargetMachineBuilder builder) : target(std::move(builder)), compiler(std::make_unique<PooledCompiler>(target)) {}
+  explicit Session(llvm::orc::JITTargetMachineBuilder builder)
+      : target(std::move(builder)), compiler(std::make_unique<PooledCompiler>(target)) {}
 
   llvm::orc::JITTargetMachineBuilder target;
   std::unique_ptr<FunctionSizes> sizes;  // where names are wanted. Before the JIT, which writes there
@@ -201,9 +209,10 @@ std::string symbol_of(const runtime::KernelId& id) { return "fj_" + id.text(); }
 // All that machine code depends on besides the kernel's text.
 std::string description_of(const Session& session, const EmitOptions& options) {
   const llvm::orc::JITTargetMachineBuilder& target = session.target;
-  return "cpu " + target.getTargetTriple().str() + " " + target.getCPU() + " " + target.getFeatures().getString() + " lanes " +
-         std::to_string(options.lanes) + " bits " + std::to_string(options.width_bits) + " registers " + std::to_string(options.registers) +
-         (options.keep_frame_pointer ? " frames" : "") + " " + text_of(options.target) + " LLVM " + LLVM_VERSION_STRING + " build " + inductor_build();
+  return "cpu " + target.getTargetTriple().str() + " " + target.getCPU() + " " + target.getFeatures().getString() +
+         " lanes " + std::to_string(options.lanes) + " bits " + std::to_string(options.width_bits) + " registers " +
+         std::to_string(options.registers) + (options.keep_frame_pointer ? " frames" : "") + " " +
+         text_of(options.target) + " LLVM " + LLVM_VERSION_STRING + " build " + inductor_build();
 }
 
 class OrcJit : public CpuJit {
@@ -240,9 +249,11 @@ class OrcJit : public CpuJit {
     return CompiledKernel{std::move(code), kernel.extent, kernel.grain};
   }
 
-  Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code, runtime::DeviceId) override {
+  Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code,
+                                     runtime::DeviceId) override {
     if (code->object.empty() || code->target != description_)
-      return Error{"other_target", "kernel " + code->id.text() + " is for " + code->target + ", not for " + description_};
+      return Error{"other_target",
+                   "kernel " + code->id.text() + " is for " + code->target + ", not for " + description_};
     const std::string symbol = symbol_of(code->id);
     {
       std::unique_lock lock(session_->mutex);
@@ -283,7 +294,8 @@ class OrcJit : public CpuJit {
     module->setDataLayout(session_->jit->getDataLayout());
     module->setTargetTriple(session_->jit->getTargetTriple());
     auto* number = llvm::Type::getDoubleTy(context);
-    auto* function = llvm::Function::Create(llvm::FunctionType::get(number, false), llvm::Function::ExternalLinkage, name, *module);
+    auto* function =
+        llvm::Function::Create(llvm::FunctionType::get(number, false), llvm::Function::ExternalLinkage, name, *module);
     function->addFnAttr("target-features", features);
     llvm::IRBuilder<>(llvm::BasicBlock::Create(context, "", function)).CreateRet(llvm::ConstantFP::get(number, 1));
     FJ_TRY(const std::string object, object_of(*module));
@@ -298,8 +310,10 @@ class OrcJit : public CpuJit {
   int lanes() const override { return static_cast<int>(options_.lanes); }
 
  private:
-  Result<std::unique_ptr<llvm::Module>> emit(const Kernel& kernel, const std::string& name, llvm::LLVMContext& context) const {
-    return make_module(kernel, name, context, session_->jit->getTargetTriple(), session_->jit->getDataLayout(), options_);
+  Result<std::unique_ptr<llvm::Module>> emit(const Kernel& kernel, const std::string& name,
+                                             llvm::LLVMContext& context) const {
+    return make_module(kernel, name, context, session_->jit->getTargetTriple(), session_->jit->getDataLayout(),
+                       options_);
   }
 
   Result<std::string> build(const Kernel& kernel, const std::string& symbol) {
@@ -317,7 +331,8 @@ class OrcJit : public CpuJit {
   }
 
   // `symbol` is among those that are defined, and leaves them with the holder.
-  Result<std::shared_ptr<CodeHolder>> link(const std::shared_ptr<const runtime::KernelCode>& code, const std::string& symbol) {
+  Result<std::shared_ptr<CodeHolder>> link(const std::shared_ptr<const runtime::KernelCode>& code,
+                                           const std::string& symbol) {
     auto holder = std::make_shared<CodeHolder>();
     holder->session = session_;
     holder->symbol = symbol;
@@ -325,7 +340,8 @@ class OrcJit : public CpuJit {
     FJ_TRY_VOID(has_room());
     holder->tracker = session_->jit->getMainJITDylib().createResourceTracker();
     auto object = llvm::MemoryBuffer::getMemBuffer(code->object, symbol, /*RequiresNullTerminator=*/false);
-    if (auto error = session_->jit->addObjectFile(holder->tracker, std::move(object))) return llvm_error(std::move(error));
+    if (auto error = session_->jit->addObjectFile(holder->tracker, std::move(object)))
+      return llvm_error(std::move(error));
     t_session_error.clear();
     auto address = session_->jit->lookup(symbol);
     if (!address) {
@@ -334,7 +350,8 @@ class OrcJit : public CpuJit {
     }
     holder->function = address->toPtr<FjKernelFn>();
     if (!session_->sizes) return holder;
-    const std::string name = "fj_kernel_" + std::to_string(next_number_.fetch_add(1)) + (code->name.empty() ? "" : "_") + code->name;
+    const std::string name =
+        "fj_kernel_" + std::to_string(next_number_.fetch_add(1)) + (code->name.empty() ? "" : "_") + code->name;
     holder->announced = announce({name, address->toPtr<const void*>(), session_->sizes->take(symbol)});
     return holder;
   }
@@ -351,7 +368,8 @@ class OrcJit : public CpuJit {
 
 void note_sizes(Session& session) {
   session.sizes = std::make_unique<FunctionSizes>();
-  session.jit->getObjTransformLayer().setTransform([&sizes = *session.sizes](std::unique_ptr<llvm::MemoryBuffer> object) -> llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> {
+  session.jit->getObjTransformLayer().setTransform([&sizes = *session.sizes](std::unique_ptr<llvm::MemoryBuffer> object)
+                                                       -> llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> {
     if (auto error = sizes.note(*object)) return error;
     return object;
   });
@@ -360,13 +378,17 @@ void note_sizes(Session& session) {
 llvm::Error define_math(llvm::orc::LLJIT& jit) {
   llvm::orc::SymbolMap symbols;
   for (const MathSymbol& s : math_symbols())
-    symbols[jit.mangleAndIntern(s.name)] = {llvm::orc::ExecutorAddr::fromPtr(s.address), llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
+    symbols[jit.mangleAndIntern(s.name)] = {llvm::orc::ExecutorAddr::fromPtr(s.address),
+                                            llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
   return jit.getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(symbols)));
 }
 
 }  // namespace
 
-bool is_available(VectorLevel level) { return level == VectorLevel::kHost || level == VectorLevel::k128 || static_cast<int>(level) >= static_cast<int>(host_level()); }
+bool is_available(VectorLevel level) {
+  return level == VectorLevel::kHost || level == VectorLevel::k128 ||
+         static_cast<int>(level) >= static_cast<int>(host_level());
+}
 
 Result<std::unique_ptr<CpuJit>> CpuJit::create(VectorLevel level) {
   static std::once_flag once;
@@ -376,7 +398,10 @@ Result<std::unique_ptr<CpuJit>> CpuJit::create(VectorLevel level) {
     prepare_code_generation();
   });
   FJ_TRY_VOID(has_room());
-  if (!is_available(level)) return Error{"unavailable", "this CPU does not have the vector registers asked for; FRAMEJIT_CPU_FEATURES=auto takes those that it has"};
+  if (!is_available(level))
+    return Error{
+        "unavailable",
+        "this CPU does not have the vector registers asked for; FRAMEJIT_CPU_FEATURES=auto takes those that it has"};
   const bool is_host = level == VectorLevel::kHost;
   if (is_host) level = host_level();
   FJ_TRY(auto target, make_target(level, is_host));
@@ -386,7 +411,8 @@ Result<std::unique_ptr<CpuJit>> CpuJit::create(VectorLevel level) {
   if (!jit) return llvm_error(jit.takeError());
   auto session = std::make_shared<Session>(std::move(target));
   session->jit = std::move(*jit);
-  session->jit->getExecutionSession().setErrorReporter([](llvm::Error error) { t_session_error = llvm::toString(std::move(error)); });
+  session->jit->getExecutionSession().setErrorReporter(
+      [](llvm::Error error) { t_session_error = llvm::toString(std::move(error)); });
   if (code_names_are_wanted()) note_sizes(*session);
   if (auto error = define_math(*session->jit)) return llvm_error(std::move(error));
   return std::unique_ptr<CpuJit>(std::make_unique<OrcJit>(std::move(session), cpu_target(this_machine(), level)));

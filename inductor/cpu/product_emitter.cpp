@@ -31,8 +31,15 @@ TileShape tile_shape(unsigned registers) {
 class ProductEmitter {
  public:
   ProductEmitter(FunctionState& s, const Kernel& kernel, const EmitOptions& options)
-      : s_(s), b_(s.b), kernel_(kernel), nest_(kernel.nests[0].nest), symbols_(kernel.symbol_count), lanes_(options.lanes),
-        rows_(tile_shape(options.registers).rows), columns_(tile_shape(options.registers).columns), caches_(options.target.caches) {
+      : s_(s),
+        b_(s.b),
+        kernel_(kernel),
+        nest_(kernel.nests[0].nest),
+        symbols_(kernel.symbol_count),
+        lanes_(options.lanes),
+        rows_(tile_shape(options.registers).rows),
+        columns_(tile_shape(options.registers).columns),
+        caches_(options.target.caches) {
     for (const LoopInst& inst : nest_.body) {
       if (inst.op == LoopOp::kStore) result_ = operand_of(inst);
       if (inst.op == LoopOp::kLoad) (steps_along(inst, kRow) ? left_ : right_) = operand_of(inst);
@@ -71,7 +78,9 @@ class ProductEmitter {
 
   Value* number(int64_t n) { return b_.getInt64(static_cast<uint64_t>(n)); }
   // The last index that steps of `step` from `from` reach whole.
-  Value* whole(Value* from, Value* to, unsigned step) { return b_.CreateSub(to, b_.CreateURem(b_.CreateSub(to, from), number(step))); }
+  Value* whole(Value* from, Value* to, unsigned step) {
+    return b_.CreateSub(to, b_.CreateURem(b_.CreateSub(to, from), number(step)));
+  }
 
   bool steps_along(const LoopInst& inst, size_t dim) const {
     SymExpr coefficient, rest;
@@ -90,25 +99,29 @@ class ProductEmitter {
     o.row_step = eval_size(s_, take(kRow));
     o.column_step = eval_size(s_, take(kColumn));
     const SymExpr along = take(kSum);
-    FJ_CHECK(along == SymExpr(inst.op == LoopOp::kLoad ? 1 : 0), "a product whose operand is not contiguous along its sums");
+    FJ_CHECK(along == SymExpr(inst.op == LoopOp::kLoad ? 1 : 0),
+             "a product whose operand is not contiguous along its sums");
     o.offset = eval_size(s_, rest);
     return o;
   }
 
   Value* address(const Operand& o, Value* row, Value* column) {
-    Value* index = b_.CreateAdd(b_.CreateAdd(b_.CreateMul(row, o.row_step), b_.CreateMul(column, o.column_step)), o.offset);
+    Value* index =
+        b_.CreateAdd(b_.CreateAdd(b_.CreateMul(row, o.row_step), b_.CreateMul(column, o.column_step)), o.offset);
     return b_.CreateGEP(s_.ops.memory_type(o.dtype, 0), o.memory, index);
   }
 
   Value* columns(Value* row, unsigned rows, Value* first, Value* end) {
-    const bool has_no_edge = kernel_.unit() % columns_ == 0 && nest_.extent(kColumn).is_constant() && nest_.extent(kColumn).constant() % int64_t{columns_} == 0;
+    const bool has_no_edge = kernel_.unit() % columns_ == 0 && nest_.extent(kColumn).is_constant() &&
+                             nest_.extent(kColumn).constant() % int64_t{columns_} == 0;
     Value* whole_columns = has_no_edge ? end : whole(first, end, columns_);
     emit_loop(s_, first, whole_columns, {}, [&](Value* column) { return tile(row, rows, column, columns_); });
     if (!has_no_edge) emit_loop(s_, whole_columns, end, {}, [&](Value* column) { return tile(row, rows, column, 1); });
     return number(rows);
   }
 
-  // Where the rows (columns) of a tile begin: elements `offset` from `begin`. Numbers become parts of addresses, all else lies in registers.
+  // Where the rows (columns) of a tile begin: elements `offset` from `begin`. Numbers become parts of addresses, all
+  // else lies in registers.
   struct Lines {
     std::vector<Value*> begin, offset;
   };
@@ -125,14 +138,17 @@ class ProductEmitter {
   }
 
   Value* tile(Value* row, unsigned rows, Value* column, unsigned columns) {
-    const Lines left = lines(left_, row, column, left_.row_step, rows), right = lines(right_, row, column, right_.column_step, columns);
+    const Lines left = lines(left_, row, column, left_.row_step, rows),
+                right = lines(right_, row, column, right_.column_step, columns);
     std::vector<Value*> sums(size_t{rows} * columns, s_.ops.neutral(ReduceOp::kSum, DType::kFloat32, lanes_));
     Value* whole_end = terms_ % lanes_ == 0 ? to_ : whole(from_, to_, lanes_);
     sum_up(from_, whole_end, left, right, sums);
-    if (terms_ % lanes_ != 0) step(left, right, whole_end, s_.ops.first_lanes(b_.CreateSub(to_, whole_end), lanes_), sums);
+    if (terms_ % lanes_ != 0)
+      step(left, right, whole_end, s_.ops.first_lanes(b_.CreateSub(to_, whole_end), lanes_), sums);
     for (unsigned r = 0; r < rows; ++r) {
       const auto first = sums.begin() + r * columns;
-      store(s_.ops.halve_each(ReduceOp::kSum, DType::kFloat32, {first, first + columns}), b_.CreateAdd(row, number(r)), column);
+      store(s_.ops.halve_each(ReduceOp::kSum, DType::kFloat32, {first, first + columns}), b_.CreateAdd(row, number(r)),
+            column);
     }
     return number(columns);
   }
@@ -162,7 +178,8 @@ class ProductEmitter {
   void step(const Lines& left, const Lines& right, Value* index, Value* mask, std::vector<Value*>& sums) {
     const auto load = [&](const Operand& o, const Lines& lines, size_t k) {
       llvm::Type* type = s_.ops.memory_type(o.dtype, 0);
-      return s_.ops.load(o.dtype, b_.CreateGEP(type, b_.CreateGEP(type, lines.begin[k], index), lines.offset[k]), lanes_, mask, false);
+      return s_.ops.load(o.dtype, b_.CreateGEP(type, b_.CreateGEP(type, lines.begin[k], index), lines.offset[k]),
+                         lanes_, mask, false);
     };
     std::vector<Value*> columns;
     for (size_t c = 0; c < right.begin.size(); ++c) columns.push_back(load(right_, right, c));
@@ -190,6 +207,8 @@ class ProductEmitter {
 
 }  // namespace
 
-void emit_product(FunctionState& s, const Kernel& kernel, const EmitOptions& options) { ProductEmitter(s, kernel, options).run(); }
+void emit_product(FunctionState& s, const Kernel& kernel, const EmitOptions& options) {
+  ProductEmitter(s, kernel, options).run();
+}
 
 }  // namespace framejit::inductor

@@ -9,8 +9,9 @@ namespace {
 constexpr int64_t kShortChain = 32;
 
 bool has_float_sum(const Nest& nest) {
-  return std::any_of(nest.body.begin(), nest.body.end(),
-                     [](const LoopInst& i) { return i.op == LoopOp::kReduce && i.reduce == ReduceOp::kSum && is_float(i.dtype); });
+  return std::any_of(nest.body.begin(), nest.body.end(), [](const LoopInst& i) {
+    return i.op == LoopOp::kReduce && i.reduce == ReduceOp::kSum && is_float(i.dtype);
+  });
 }
 
 }  // namespace

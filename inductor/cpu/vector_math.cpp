@@ -22,7 +22,7 @@ class Float32Math : public LaneMath {
   Float32Math(llvm::IRBuilderBase& b, Value* like, bool has_avx512) : LaneMath(b, like), has_avx512_(has_avx512) {}
 
   static constexpr int kBias = 152;                // even; -kBias: below the least exponent of what is not zero
-  static constexpr double kScale = 0x1p102;        // what two factors of 2^(n / 2) lack when n + kBias are their exponents
+  static constexpr double kScale = 0x1p102;  // what two factors of 2^(n / 2) lack when n + kBias are their exponents
 
   // x less the nearest multiple n of log 2, and n in two forms: a number, and the last bits of one, plus `bias`.
   struct Reduced {
@@ -37,12 +37,18 @@ class Float32Math : public LaneMath {
   }
   // e^r times `factor`, a power of two; |r| <= log 2 / 2
   Value* exp_of_reduced(Value* r, double factor) {
-    const double k[] = {factor, factor, factor * 0.4999999403953552, factor * 0.1666652113199234, factor * 0.04166826605796814, factor * 0.008368677459657192,
+    const double k[] = {factor,
+                        factor,
+                        factor * 0.4999999403953552,
+                        factor * 0.1666652113199234,
+                        factor * 0.04166826605796814,
+                        factor * 0.008368677459657192,
                         factor * 0.001382073387503624};
     return polynomial(r, k);
   }
-  // p / kScale * 2^n, n + kBias being the last bits of `shifted`: in two steps, n / 2 rounded down and up, so that overflow and denormals
-  // come out right. At -kBias both factors are zero: a product that underflows takes the CPU a hundred times as long.
+  // p / kScale * 2^n, n + kBias being the last bits of `shifted`: in two steps, n / 2 rounded down and up, so that
+  // overflow and denormals come out right. At -kBias both factors are zero: a product that underflows takes the CPU a
+  // hundred times as long.
   Value* scale(Value* p, Value* shifted) {
     Value* twice = b_.CreateShl(bits(shifted), i(22));
     Value* down = b_.CreateAnd(twice, i(0x7F800000));
@@ -50,7 +56,9 @@ class Float32Math : public LaneMath {
     return b_.CreateFMul(b_.CreateFMul(p, unbits(down)), unbits(up));
   }
   // p * 2^n, and zero where x is below `low`, minus infinity too.
-  Value* scale_above(Value* x, double low, Value* p, Value* n) { return b_.CreateSelect(b_.CreateFCmpOLT(x, c(low)), c(0), scale_by_power(b_, p, n)); }
+  Value* scale_above(Value* x, double low, Value* p, Value* n) {
+    return b_.CreateSelect(b_.CreateFCmpOLT(x, c(low)), c(0), scale_by_power(b_, p, n));
+  }
 
   static constexpr double kExpLow = -105.4, kExpHigh = 89, kExp2Low = -152, kExp2High = 129;
 
@@ -64,7 +72,8 @@ class Float32Math : public LaneMath {
   }
   // Of what is at most kExpHigh. An instruction more; without fused ones, a fifth of the error less.
   Value* careful_exp(Value* x) {
-    static constexpr double k[] = {0.4999999403953552, 0.1666652113199234, 0.04166826605796814, 0.008368677459657192, 0.001382073387503624};
+    static constexpr double k[] = {0.4999999403953552, 0.1666652113199234, 0.04166826605796814, 0.008368677459657192,
+                                   0.001382073387503624};
     const Reduced by = reduced(has_avx512_ ? x : clamp(x, kExpLow, kExpHigh), kBias);
     Value* less_one = fma(b_.CreateFMul(by.r, by.r), polynomial(by.r, k), by.r);
     if (has_avx512_) return scale_above(x, kExpLow, b_.CreateFAdd(less_one, c(1)), by.whole);
@@ -78,8 +87,13 @@ class Float32Math : public LaneMath {
 
   Value* exp2(Value* x) {
     const auto of_rest = [&](Value* r, double factor) {
-      const double k[] = {factor, factor * 0.6931472028559711, factor * 0.24022647913499393, factor * 0.0555033246969216, factor * 0.009618437366357922,
-                          factor * 0.00133988748672631, factor * 0.00015353360648333314};
+      const double k[] = {factor,
+                          factor * 0.6931472028559711,
+                          factor * 0.24022647913499393,
+                          factor * 0.0555033246969216,
+                          factor * 0.009618437366357922,
+                          factor * 0.00133988748672631,
+                          factor * 0.00015353360648333314};
       return polynomial(r, k);
     };
     Value* bounded = has_avx512_ ? at_most(x, kExp2High) : clamp(x, kExp2Low, kExp2High);
@@ -128,7 +142,8 @@ class Float32Math : public LaneMath {
 
   Value* tanh32(Value* x) {
     if (has_avx512_) return tanh_by_pieces(b_, x);
-    static constexpr double k[] = {-0.33333277702331543, 0.13331331312656403, -0.05373000353574753, 0.02060616761445999, -0.005666968412697315};
+    static constexpr double k[] = {-0.33333277702331543, 0.13331331312656403, -0.05373000353574753, 0.02060616761445999,
+                                   -0.005666968412697315};
     Value* t = abs(x);
     Value* s = b_.CreateFMul(x, x);
     Value* small = fma(b_.CreateFMul(s, x), polynomial(s, k), x);
@@ -140,10 +155,12 @@ class Float32Math : public LaneMath {
 
   Value* erf32(Value* x) {
     if (has_avx512_) return erf_by_pieces(b_, x);
-    static constexpr double small_k[] = {0.12837916612625122, -0.37612631916999817, 0.1128367930650711, -0.02685849741101265,
-                                         0.005198829807341099, -0.0008118074620142579, 8.267458906630054e-05};
-    static constexpr double large_k[] = {-0.00017468443547841161, 1.1295149326324463, 0.6333469152450562, 0.10828009247779846,
-                                         -0.02511942759156227, 0.00417106319218874, -0.0004344626213423908, 2.1095051124575548e-05};
+    static constexpr double small_k[] = {0.12837916612625122,  -0.37612631916999817, 0.1128367930650711,
+                                         -0.02685849741101265, 0.005198829807341099, -0.0008118074620142579,
+                                         8.267458906630054e-05};
+    static constexpr double large_k[] = {-0.00017468443547841161, 1.1295149326324463,    0.6333469152450562,
+                                         0.10828009247779846,     -0.02511942759156227,  0.00417106319218874,
+                                         -0.0004344626213423908,  2.1095051124575548e-05};
     Value* t = abs(x);
     Value* s = b_.CreateFMul(x, x);
     Value* small = fma(polynomial(s, small_k), x, x);
@@ -152,8 +169,8 @@ class Float32Math : public LaneMath {
     return b_.CreateSelect(b_.CreateFCmpOLT(t, c(0.9375)), small, large);
   }
 
-  // t = exp(-|x|) never overflows, so that tiny results keep their digits. What 1 + t lost in rounding comes back as a part of the
-  // quotient: lost / (1 + t), where a line is near enough to 1 / (1 + t).
+  // t = exp(-|x|) never overflows, so that tiny results keep their digits. What 1 + t lost in rounding comes back as a
+  // part of the quotient: lost / (1 + t), where a line is near enough to 1 / (1 + t).
   Value* sigmoid(Value* x, Value* t) {
     Value* down = b_.CreateFAdd(t, c(1));
     Value* lost = b_.CreateFSub(t, b_.CreateFSub(down, c(1)));
@@ -170,7 +187,9 @@ Value* call_lane_by_lane(llvm::IRBuilderBase& b, llvm::Module& module, const std
   llvm::Type* scalar = x->getType()->getScalarType();
   std::vector<llvm::Type*> parameters(y == nullptr ? 1 : 2, scalar);
   llvm::FunctionCallee function = module.getOrInsertFunction(name, llvm::FunctionType::get(scalar, parameters, false));
-  const auto call = [&](Value* p, Value* q) { return q == nullptr ? b.CreateCall(function, {p}) : b.CreateCall(function, {p, q}); };
+  const auto call = [&](Value* p, Value* q) {
+    return q == nullptr ? b.CreateCall(function, {p}) : b.CreateCall(function, {p, q});
+  };
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
   if (vector == nullptr) return call(x, y);
   Value* result = llvm::PoisonValue::get(vector);
@@ -188,7 +207,8 @@ Value* emit_math(llvm::IRBuilderBase& b, llvm::Module& module, bool has_avx512, 
   Float32Math m(b, x, has_avx512);
   if (op == ScalarOp::k_sigmoid) {
     Value* minus = b.CreateFNeg(m.abs(x));
-    return m.sigmoid(x, is_float32 ? m.careful_exp(minus) : emit_math(b, module, has_avx512, ScalarOp::k_exp, minus, nullptr));
+    return m.sigmoid(
+        x, is_float32 ? m.careful_exp(minus) : emit_math(b, module, has_avx512, ScalarOp::k_exp, minus, nullptr));
   }
   if (!is_float32) return call_lane_by_lane(b, module, graph::row_of(op).name, x, y);
   if (op == ScalarOp::k_exp) return m.exp32(x);
@@ -205,7 +225,9 @@ Value* emit_math(llvm::IRBuilderBase& b, llvm::Module& module, bool has_avx512, 
 // The half-precision conversions that code generation asks for where the CPU has no instruction.
 static float extend_half(_Float16 h) { return static_cast<float>(h); }
 static _Float16 truncate_float(float f) { return static_cast<_Float16>(f); }
-static _Float16 truncate_double(double d) { return static_cast<_Float16>(d); }  // LLVM joins two roundings where the first one is exact
+static _Float16 truncate_double(double d) {
+  return static_cast<_Float16>(d);
+}  // LLVM joins two roundings where the first one is exact
 
 std::span<const MathSymbol> math_symbols() {
 #define UNARY(name) {#name, reinterpret_cast<void*>(static_cast<double (*)(double)>(::name))}
@@ -214,11 +236,14 @@ std::span<const MathSymbol> math_symbols() {
   static const std::vector<MathSymbol> kSymbols = [] {
     // clang-format off
     std::vector<MathSymbol> all{
-        UNARY(exp), UNARY(exp2), UNARY(expm1), UNARY(log), UNARY(log2), UNARY(log10), UNARY(log1p), UNARY(sin), UNARY(cos), UNARY(tan),
-        UNARY(asin), UNARY(acos), UNARY(atan), UNARY(sinh), UNARY(cosh), UNARY(asinh), UNARY(acosh), UNARY(atanh), UNARY(tanh),
+        UNARY(exp), UNARY(exp2), UNARY(expm1), UNARY(log), UNARY(log2), UNARY(log10), UNARY(log1p), UNARY(sin),
+        UNARY(cos), UNARY(tan),
+        UNARY(asin), UNARY(acos), UNARY(atan), UNARY(sinh), UNARY(cosh), UNARY(asinh), UNARY(acosh), UNARY(atanh),
+        UNARY(tanh),
         UNARY(erf), UNARY(erfc), BINARY(pow), BINARY(atan2), BINARY(hypot), BINARY(fmod),
         ROUNDING(floor), ROUNDING(ceil), ROUNDING(trunc), ROUNDING(rint), ROUNDING(nearbyint), ROUNDING(sqrt),
-        {"__extendhfsf2", reinterpret_cast<void*>(extend_half)}, {"__truncsfhf2", reinterpret_cast<void*>(truncate_float)},
+        {"__extendhfsf2", reinterpret_cast<void*>(extend_half)}, {"__truncsfhf2",
+        reinterpret_cast<void*>(truncate_float)},
         {"__truncdfhf2", reinterpret_cast<void*>(truncate_double)}};
     // clang-format on
     all.insert(all.end(), far_symbols().begin(), far_symbols().end());

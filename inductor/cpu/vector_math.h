@@ -13,9 +13,10 @@ class Value;
 
 namespace framejit::inductor {
 
-// Function `op` of a (and b): one lane, or with AVX-512 those of whole registers. Float64 goes through libm lane by lane, float32 only
-// where reducing an argument takes more than float64.
-llvm::Value* emit_math(llvm::IRBuilderBase& builder, llvm::Module& module, bool has_avx512, graph::ScalarOp op, llvm::Value* a, llvm::Value* b);
+// Function `op` of a (and b): one lane, or with AVX-512 those of whole registers. Float64 goes through libm lane by
+// lane, float32 only where reducing an argument takes more than float64.
+llvm::Value* emit_math(llvm::IRBuilderBase& builder, llvm::Module& module, bool has_avx512, graph::ScalarOp op,
+                       llvm::Value* a, llvm::Value* b);
 
 // Name and address of every function that emitted code may call.
 struct MathSymbol {

@@ -1,8 +1,10 @@
-// inductor/cpu/wide_math.cpp — functions of float32 values computed in float64, where cancellation and rounding do not hurt.
+// inductor/cpu/wide_math.cpp — functions of float32 values computed in float64, where cancellation and rounding do not
+// hurt.
 //
-// Each is within 1e-8 of the truth relative to it before its one rounding to float32, edges included. Coefficients are our own
-// fits, as in vector_math.cpp. Sines reduce by multiples of pi/2 in three parts of 25, 25 and 53 bits: multiples below 2^28 of the
-// first two are exact, with and without fused instructions. Lanes beyond that go to libm, behind one branch that asks for any.
+// Each is within 1e-8 of the truth relative to it before its one rounding to float32, edges included. Coefficients are
+// our own fits, as in vector_math.cpp. Sines reduce by multiples of pi/2 in three parts of 25, 25 and 53 bits:
+// multiples below 2^28 of the first two are exact, with and without fused instructions. Lanes beyond that go to libm,
+// behind one branch that asks for any.
 #include <algorithm>
 
 #include <llvm/IR/MDBuilder.h>
@@ -36,7 +38,8 @@ class WideMath : public LaneMath {
 
   // Zero below -110, and beyond float32 above 120. No factor overflows on the way.
   Value* exponential(Value* x) {
-    static constexpr double k[] = {0.5000000067685852, 0.16666665868936112, 0.04166629493682657, 0.008333497069355583, 0.0013944660261308926, 0.00019790346406617062};
+    static constexpr double k[] = {0.5000000067685852,   0.16666665868936112,   0.04166629493682657,
+                                   0.008333497069355583, 0.0013944660261308926, 0.00019790346406617062};
     Value* alive = b_.CreateFCmpUGE(x, c(-110.0));
     x = clamp(x, -110.0, 120.0);
     Value* shifted = fma(x, c(1.4426950408889634074), c(kRounding64));
@@ -51,7 +54,8 @@ class WideMath : public LaneMath {
   // x: normal in float64, as every float32 value is, or an edge. The exponent, biased, becomes a number as the
   // last bits of 2^52: conversions of 64-bit integers need AVX-512.
   Value* logarithm(Value* x) {
-    static constexpr double k[] = {2.00000000000847, 0.6666666523535691, 0.40000386754114453, 0.28534936762529783, 0.2361831890807804};
+    static constexpr double k[] = {2.00000000000847, 0.6666666523535691, 0.40000386754114453, 0.28534936762529783,
+                                   0.2361831890807804};
     Value* biased = b_.CreateLShr(b_.CreateAdd(bits(x), i(0x3FF0000000000000 - 0x3FE6A09E667F3BCD)), i(52));
     Value* m = unbits(b_.CreateSub(b_.CreateAdd(bits(x), i(0x3FF0000000000000)), b_.CreateShl(biased, i(52))));
     Value* e = sub(unbits(b_.CreateOr(biased, i(0x4330000000000000))), c(4503599627370496.0 + 1023));
@@ -103,7 +107,8 @@ class WideMath : public LaneMath {
   Value* odd_sign(Value* shifted) { return b_.CreateShl(bits(shifted), i(63)); }
   // sin r, |r| <= pi/2. A product with r: the sign of zero survives.
   Value* sine_of_half_turn(Value* r) {
-    static constexpr double k[] = {-0.1666666662611569, 0.008333331107273537, -0.00019840868042532008, 2.7525376006842658e-06, -2.3888762487757533e-08};
+    static constexpr double k[] = {-0.1666666662611569, 0.008333331107273537, -0.00019840868042532008,
+                                   2.7525376006842658e-06, -2.3888762487757533e-08};
     Value* s = mul(r, r);
     return mul(r, fma(s, polynomial(s, k), c(1)));
   }
@@ -118,8 +123,10 @@ class WideMath : public LaneMath {
     return unbits(b_.CreateXor(bits(sine_of_half_turn(r)), b_.CreateXor(odd_sign(shifted), i(INT64_MIN))));
   }
   Value* tan(Value* x) {  // of x - n pi/2; for odd n its reciprocal, negated
-    static constexpr double sine[] = {-0.1666666664161373, 0.008333329384486431, -0.00019839334397529597, 2.7183073832069997e-06};
-    static constexpr double cosine[] = {-0.49999999724959837, 0.0416666233081042, -0.0013886763287753962, 2.439040327623724e-05};
+    static constexpr double sine[] = {-0.1666666664161373, 0.008333329384486431, -0.00019839334397529597,
+                                      2.7183073832069997e-06};
+    static constexpr double cosine[] = {-0.49999999724959837, 0.0416666233081042, -0.0013886763287753962,
+                                        2.439040327623724e-05};
     Value* shifted = fma(x, c(2 / kPi), c(kRounding64));
     Value* r = reduced(x, sub(shifted, c(kRounding64)), 2);
     Value* s = mul(r, r);
@@ -131,7 +138,8 @@ class WideMath : public LaneMath {
 
   // atan(y / x) of y, x >= 0: turned by pi/4 or pi/2 until the argument is below tan(pi/8).
   Value* angle(Value* y, Value* x) {
-    static constexpr double k[] = {-0.3333333251412745, 0.1999990514179583, -0.1428204071967162, 0.11045075946153943, -0.08478303422120982, 0.047480536804201};
+    static constexpr double k[] = {-0.3333333251412745, 0.1999990514179583,   -0.1428204071967162,
+                                   0.11045075946153943, -0.08478303422120982, 0.047480536804201};
     Value* is_small = b_.CreateFCmpOLE(y, mul(x, c(0.41421356237309503)));
     Value* is_large = b_.CreateFCmpOGE(y, mul(x, c(2.414213562373095)));
     Value* up = pick(is_small, y, pick(is_large, b_.CreateFNeg(x), sub(y, x)));
@@ -164,15 +172,16 @@ class WideMath : public LaneMath {
 
   // t exp(P(t) - x^2), t = 2 / (2 + |x|).
   Value* erfc(Value* x) {
-    static constexpr double k[] = {-1.265570561718627, 1.0016363732885776, 0.35510203851519057, 0.22166912310325196, -0.6942506612075039, 1.6179671368809991,
-                                   -3.4622555673458195, 4.133142914996981, -2.7119732224613884, 0.9409266848661907, -0.13639425282606046};
+    static constexpr double k[] = {-1.265570561718627,  1.0016363732885776, 0.35510203851519057, 0.22166912310325196,
+                                   -0.6942506612075039, 1.6179671368809991, -3.4622555673458195, 4.133142914996981,
+                                   -2.7119732224613884, 0.9409266848661907, -0.13639425282606046};
     Value* t = div(c(2), add(abs(x), c(2)));
     Value* right = mul(t, exponential(sub(polynomial(t, k), mul(x, x))));
     return pick(below(x, c(0)), sub(c(2), right), right);
   }
 
-  // The rules of C99: pow(x, 0) and pow(1, y) are 1 even of NaN, pow(-1, infinity) is 1; negative x has a power for whole y only, of
-  // its sign for odd y.
+  // The rules of C99: pow(x, 0) and pow(1, y) are 1 even of NaN, pow(-1, infinity) is 1; negative x has a power for
+  // whole y only, of its sign for odd y.
   Value* pow(Value* x, Value* y) {
     Value* l = logarithm(abs(x));
     Value* result = exponential(pick(b_.CreateFCmpOEQ(l, c(0)), l, mul(y, l)));
@@ -194,7 +203,9 @@ class WideMath : public LaneMath {
   }
   Value* far_quotient(Value* x, Value* y) { return between(abs(div(x, y)), kFarQuotient); }
   Value* far_angle(Value* x, Value*) { return between(abs(x), kFarAngle); }
-  Value* between(Value* x, double low) { return b_.CreateAnd(b_.CreateFCmpOGE(x, c(low)), b_.CreateFCmpOLT(x, c(INFINITY))); }
+  Value* between(Value* x, double low) {
+    return b_.CreateAnd(b_.CreateFCmpOGE(x, c(low)), b_.CreateFCmpOLT(x, c(INFINITY)));
+  }
 };
 
 // For each lane that the vector code cannot do: the value of libm.
@@ -240,7 +251,8 @@ constexpr WideFunction kFunctions[] = {
 };
 
 // `result`, after `name` has replaced its far lanes, if there are any. Operands go through the stack.
-Value* with_far_lanes(llvm::IRBuilderBase& b, llvm::Module& module, const char* name, Value* is_far, Value* x, Value* y, Value* result) {
+Value* with_far_lanes(llvm::IRBuilderBase& b, llvm::Module& module, const char* name, Value* is_far, Value* x, Value* y,
+                      Value* result) {
   llvm::LLVMContext& context = b.getContext();
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
   llvm::BasicBlock* before = b.GetInsertBlock();
@@ -260,7 +272,8 @@ Value* with_far_lanes(llvm::IRBuilderBase& b, llvm::Module& module, const char* 
   b.CreateStore(result, slots[2]);
   llvm::Type* pointer = b.getPtrTy();
   auto* type = llvm::FunctionType::get(b.getVoidTy(), {pointer, pointer, pointer, b.getInt64Ty()}, false);
-  b.CreateCall(module.getOrInsertFunction(name, type), {slots[0], slots[1], slots[2], b.getInt64(vector == nullptr ? 1 : vector->getNumElements())});
+  b.CreateCall(module.getOrInsertFunction(name, type),
+               {slots[0], slots[1], slots[2], b.getInt64(vector == nullptr ? 1 : vector->getNumElements())});
   Value* filled = b.CreateLoad(x->getType(), slots[2]);
   b.CreateBr(behind);
   b.SetInsertPoint(behind);
@@ -273,7 +286,8 @@ Value* with_far_lanes(llvm::IRBuilderBase& b, llvm::Module& module, const char* 
 }  // namespace
 
 static const WideFunction* find_wide(ScalarOp op) {
-  const auto* row = std::find_if(std::begin(kFunctions), std::end(kFunctions), [&](const WideFunction& f) { return f.op == op; });
+  const auto* row =
+      std::find_if(std::begin(kFunctions), std::end(kFunctions), [&](const WideFunction& f) { return f.op == op; });
   return row == std::end(kFunctions) ? nullptr : row;
 }
 
@@ -286,7 +300,8 @@ Value* emit_widened(llvm::IRBuilderBase& b, llvm::Module& module, ScalarOp op, V
   Value* wide_x = b.CreateFPExt(x, wide);
   Value* wide_y = y == nullptr ? nullptr : b.CreateFPExt(y, wide);
   WideMath m(b, wide_x);
-  Value* result = b.CreateFPTrunc(row->unary != nullptr ? (m.*row->unary)(wide_x) : (m.*row->binary)(wide_x, wide_y), x->getType());
+  Value* result =
+      b.CreateFPTrunc(row->unary != nullptr ? (m.*row->unary)(wide_x) : (m.*row->binary)(wide_x, wide_y), x->getType());
   if (row->is_far == nullptr) return result;
   return with_far_lanes(b, module, row->fill_far, (m.*row->is_far)(wide_x, wide_y), x, y, result);
 }

@@ -36,14 +36,19 @@ int64_t launch(void* const* buffers, const int64_t* sizes, const FjScalar* scala
   for (size_t i = 0; i < k.sizes; ++i) arguments[count++] = const_cast<int64_t*>(&sizes[i]);
   arguments[count++] = &end;
   const auto blocks = static_cast<uint32_t>((end + k.per_block - 1) / k.per_block);
-  return -std::abs(k.driver->launch(k.function.handle, blocks, static_cast<uint32_t>(k.threads), runtime::gpu_stream(), arguments));
+  return -std::abs(
+      k.driver->launch(k.function.handle, blocks, static_cast<uint32_t>(k.threads), runtime::gpu_stream(), arguments));
 }
 
 class GpuTarget : public KernelTarget {
  public:
   GpuTarget(const GpuDriver* driver, const GpuCompiler* compiler, std::string architecture, int device)
-      : driver_(driver), compiler_(compiler), architecture_(std::move(architecture)), device_(device),
-        info_(gpu_target()), description_("gpu " + architecture_ + " " + text_of(info_) + " build " + inductor_build()) {}
+      : driver_(driver),
+        compiler_(compiler),
+        architecture_(std::move(architecture)),
+        device_(device),
+        info_(gpu_target()),
+        description_("gpu " + architecture_ + " " + text_of(info_) + " build " + inductor_build()) {}
 
   const TargetInfo& info() const override { return info_; }
 
@@ -53,7 +58,8 @@ class GpuTarget : public KernelTarget {
     return CompiledKernel{std::move(code), program.extent, 0};
   }
 
-  Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code, runtime::DeviceId) override {
+  Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code,
+                                     runtime::DeviceId) override {
     const std::lock_guard lock(load_mutex_);
     std::shared_ptr<LoadedKernel> loaded = loaded_.find(code->id);
     if (!loaded) {

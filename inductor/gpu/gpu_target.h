@@ -1,4 +1,5 @@
-// inductor/gpu/gpu_target.h — kernel IR becomes code of this machine's GPU, through hiprtc or NVRTC, and is launched by its driver.
+// inductor/gpu/gpu_target.h — kernel IR becomes code of this machine's GPU, through hiprtc or NVRTC, and is launched by
+// its driver.
 //
 // Kernels run on the stream that runtime::gpu_stream() names when they are called, and are not waited for.
 #pragma once

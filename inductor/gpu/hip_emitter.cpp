@@ -1,10 +1,10 @@
 // inductor/gpu/hip_emitter.cpp — which threads take which points, and the loops around the statements.
 //
-// Three shapes. Points: one nest without a reduction, a thread for each point. Columns: one nest whose kept dimensions are
-// contiguous and whose reduced ones are not: neighbouring threads take neighbouring columns, several threads share a column and
-// meet in shared memory. Rows: everything else: a block for each outer point; the block's threads step through a nest's inner
-// points together, a barrier stands between nests, scratch lies in shared memory. Sums are added in an order that depends on the
-// kernel alone.
+// Three shapes. Points: one nest without a reduction, a thread for each point. Columns: one nest whose kept dimensions
+// are contiguous and whose reduced ones are not: neighbouring threads take neighbouring columns, several threads share
+// a column and meet in shared memory. Rows: everything else: a block for each outer point; the block's threads step
+// through a nest's inner points together, a barrier stands between nests, scratch lies in shared memory. Sums are added
+// in an order that depends on the kernel alone.
 #include "inductor/gpu/hip_emitter.h"
 
 #include <algorithm>
@@ -30,7 +30,9 @@ int64_t power_of_two_from(int64_t n) {
 
 class HipEmitter {
  public:
-  HipEmitter(const Kernel& kernel, const Costs& costs) : kernel_(kernel), costs_(costs) { program_.threads = costs.block_threads; }
+  HipEmitter(const Kernel& kernel, const Costs& costs) : kernel_(kernel), costs_(costs) {
+    program_.threads = costs.block_threads;
+  }
 
   Result<HipProgram> run() {
     for (const KernelNest& n : kernel_.nests)
@@ -56,7 +58,8 @@ class HipEmitter {
     for (size_t k = 0; k < kernel_.buffers.size(); ++k) {
       const KernelBuffer& b = kernel_.buffers[k];
       if (b.is_local) continue;
-      text += (b.is_written ? "" : "const ") + memory_type_text(b.dtype) + (b.is_written ? "* b" : "* __restrict__ b") + std::to_string(k) + ", ";
+      text += (b.is_written ? "" : "const ") + memory_type_text(b.dtype) + (b.is_written ? "* b" : "* __restrict__ b") +
+              std::to_string(k) + ", ";
     }
     for (graph::SymbolId s : kernel_.symbols) text += "i64 s" + std::to_string(s) + ", ";
     return text + "i64 extent) {\n";
@@ -136,8 +139,10 @@ class HipEmitter {
   void emit_results(const NestText& t, const Nest& nest, const std::string& function, const std::string& arguments) {
     for_each_reduction(nest, [&](InstId i) {
       const std::string own = "a" + std::to_string(i);
-      const std::string whole = function.empty() ? own : function + "<" + t.operation(i) + ">(" + own + ", " + arguments + ")";
-      line("const " + value_type_text(nest.body[i].dtype) + " v" + std::to_string(i) + " = " + whole + (t.is_position(i) ? ".at;" : ";"));
+      const std::string whole =
+          function.empty() ? own : function + "<" + t.operation(i) + ">(" + own + ", " + arguments + ")";
+      line("const " + value_type_text(nest.body[i].dtype) + " v" + std::to_string(i) + " = " + whole +
+           (t.is_position(i) ? ".at;" : ";"));
     });
   }
 
@@ -152,7 +157,8 @@ class HipEmitter {
     depth_ = 1;
     line("#pragma unroll");
     open("for (int k = 0; k < " + std::to_string(each) + "; ++k)");
-    line("const index p = (index)blockIdx.x * " + std::to_string(program_.per_block) + " + k * " + std::to_string(program_.threads) + " + (index)threadIdx.x;");
+    line("const index p = (index)blockIdx.x * " + std::to_string(program_.per_block) + " + k * " +
+         std::to_string(program_.threads) + " + (index)threadIdx.x;");
     line("if (p >= extent) return;");
     take_apart(t, n.nest, dims, "p");
     emit_part(t, n.nest, Part::kBefore, "");
@@ -170,13 +176,15 @@ class HipEmitter {
     std::vector<size_t> dims = outer_dims();
     for (size_t d : kept_dims(n)) dims.push_back(d);
     program_.extent = count(n.nest, dims);
-    const int64_t parts = threads_of_a_column(count(n.nest, reduced_dims(n.nest)).as_constant().value_or(costs_.unknown_rows));
+    const int64_t parts =
+        threads_of_a_column(count(n.nest, reduced_dims(n.nest)).as_constant().value_or(costs_.unknown_rows));
     const int64_t lanes = parts == 1 ? costs_.block_threads : costs_.column_lanes;
     program_.threads = parts * lanes;
     program_.per_block = lanes;
     depth_ = 1;
     if (parts > 1) line("__shared__ u64 scratch[" + std::to_string(2 * program_.threads) + "];");
-    line("const index p = (index)blockIdx.x * " + std::to_string(lanes) + " + (index)threadIdx.x % " + std::to_string(lanes) + ";");
+    line("const index p = (index)blockIdx.x * " + std::to_string(lanes) + " + (index)threadIdx.x % " +
+         std::to_string(lanes) + ";");
     line("const bool live = p < extent;");
     line("const index column = live ? p : 0;");
     take_apart(t, n.nest, dims, "column");
@@ -208,7 +216,8 @@ class HipEmitter {
     line("__shared__ u64 scratch[64];");
     for (size_t k = 0; k < kernel_.buffers.size(); ++k)
       if (kernel_.buffers[k].is_local)
-        line("__shared__ " + memory_type_text(kernel_.buffers[k].dtype) + " b" + std::to_string(k) + "[" + std::to_string(kernel_.buffers[k].local_elements) + "];");
+        line("__shared__ " + memory_type_text(kernel_.buffers[k].dtype) + " b" + std::to_string(k) + "[" +
+             std::to_string(kernel_.buffers[k].local_elements) + "];");
     line("const index row = (index)blockIdx.x;");
     for (size_t k = 0; k < kernel_.nests.size(); ++k) {
       if (k > 0) line("__syncthreads();");
@@ -230,8 +239,10 @@ class HipEmitter {
     }
     if (kept.empty()) return emit_shared_reduction(t, n.nest);
     const SymExpr points = count(n.nest, kept);
-    const bool together = n.nest.is_reduction() && points.as_constant().value_or(costs_.unknown_points) * costs_.together <= program_.threads;
-    open("for (index p = " + std::string(together ? "0" : "(index)threadIdx.x") + "; p < " + t.expr(points) + "; p += " + (together ? "1" : threads) + ")");
+    const bool together = n.nest.is_reduction() &&
+                          points.as_constant().value_or(costs_.unknown_points) * costs_.together <= program_.threads;
+    open("for (index p = " + std::string(together ? "0" : "(index)threadIdx.x") + "; p < " + t.expr(points) +
+         "; p += " + (together ? "1" : threads) + ")");
     take_apart(t, n.nest, kept, "p");
     if (together) {
       emit_shared_reduction(t, n.nest);
@@ -264,6 +275,8 @@ class HipEmitter {
 
 }  // namespace
 
-Result<HipProgram> emit_hip(const Kernel& kernel, const TargetInfo& target) { return HipEmitter(kernel, target.costs).run(); }
+Result<HipProgram> emit_hip(const Kernel& kernel, const TargetInfo& target) {
+  return HipEmitter(kernel, target.costs).run();
+}
 
 }  // namespace framejit::inductor

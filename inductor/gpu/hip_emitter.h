@@ -1,7 +1,7 @@
 // inductor/gpu/hip_emitter.h — a kernel as HIP source that hiprtc and NVRTC both take.
 //
-// In: kernel IR.  Out: text without headers, to stand behind the prelude, and how to launch it. What the GPU form of a kernel
-// cannot say (a bounds check that must stop the call) is an Error.
+// In: kernel IR.  Out: text without headers, to stand behind the prelude, and how to launch it. What the GPU form of a
+// kernel cannot say (a bounds check that must stop the call) is an Error.
 #pragma once
 
 #include <string>

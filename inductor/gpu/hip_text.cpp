@@ -1,4 +1,5 @@
-// inductor/gpu/hip_text.cpp — spelling; everything that is not an operator of C is a function of the prelude named fj_<op>.
+// inductor/gpu/hip_text.cpp — spelling; everything that is not an operator of C is a function of the prelude named
+// fj_<op>.
 #include "inductor/gpu/hip_text.h"
 
 #include <algorithm>
@@ -131,8 +132,10 @@ std::string NestText::expr(const SymExpr& e) const {
   switch (n.op) {
     case SymOp::kSymbol:
       if (symbols_.is_dim(n.symbol)) return dim(symbols_.dim_of(n.symbol));
-      return symbols_.is_value(n.symbol) ? "(index)v" + std::to_string(symbols_.inst_of(n.symbol)) : "s" + std::to_string(n.symbol);
-    case SymOp::kSum: return "(" + joined(" + ") + (n.coefficient == 0 ? "" : " + " + integer_text(n.coefficient)) + ")";
+      return symbols_.is_value(n.symbol) ? "(index)v" + std::to_string(symbols_.inst_of(n.symbol))
+                                         : "s" + std::to_string(n.symbol);
+    case SymOp::kSum:
+      return "(" + joined(" + ") + (n.coefficient == 0 ? "" : " + " + integer_text(n.coefficient)) + ")";
     case SymOp::kProduct: return (n.coefficient == 1 ? "" : integer_text(n.coefficient) + " * ") + joined(" * ");
     case SymOp::kFloorDiv: return is_plain ? "(" + joined(" / ") + ")" : call("idx_div");
     case SymOp::kMod: return is_plain ? "(" + joined(" % ") + ")" : call("idx_mod");
@@ -142,7 +145,9 @@ std::string NestText::expr(const SymExpr& e) const {
   return "";
 }
 
-std::string NestText::access(const LoopInst& inst) const { return "b" + std::to_string(inst.buffer) + "[" + expr(inst.index[0]) + "]"; }
+std::string NestText::access(const LoopInst& inst) const {
+  return "b" + std::to_string(inst.buffer) + "[" + expr(inst.index[0]) + "]";
+}
 
 std::string NestText::scalar(const LoopInst& inst) const {
   const auto operand = [&](int k) { return "v" + std::to_string(inst.operands[k]); };
@@ -193,7 +198,9 @@ std::string NestText::inst(InstId i, const std::string& guard) const {
   return "const " + type + " v" + std::to_string(i) + " = " + value + ";";
 }
 
-bool NestText::is_position(InstId i) const { return nest_.body[i].reduce == ReduceOp::kArgmax || nest_.body[i].reduce == ReduceOp::kArgmin; }
+bool NestText::is_position(InstId i) const {
+  return nest_.body[i].reduce == ReduceOp::kArgmax || nest_.body[i].reduce == ReduceOp::kArgmin;
+}
 
 std::string NestText::operation(InstId i) const {
   switch (nest_.body[i].reduce) {

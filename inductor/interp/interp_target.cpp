@@ -1,7 +1,7 @@
 // inductor/interp/interp_target.cpp — a kernel as the programs that the interpreter runs, point after point.
 //
-// The kernel itself is a scalar of the call: the ABI has no other place for state. Code of this target is the kernel, and stays in its
-// process.
+// The kernel itself is a scalar of the call: the ABI has no other place for state. Code of this target is the kernel,
+// and stays in its process.
 #include "inductor/interp/interp_target.h"
 
 #include <atomic>
@@ -18,7 +18,8 @@ struct InterpretedKernel : runtime::KernelCode {
     name = kernel.name;
     id = runtime::content_id(target, text);
     program.symbol_count = kernel.symbol_count;
-    for (const KernelBuffer& b : kernel.buffers) program.buffers.push_back({"b", BufferRole::kTemp, b.dtype, {SymExpr(1)}, {SymExpr(1)}, UINT32_MAX, false});
+    for (const KernelBuffer& b : kernel.buffers)
+      program.buffers.push_back({"b", BufferRole::kTemp, b.dtype, {SymExpr(1)}, {SymExpr(1)}, UINT32_MAX, false});
   }
 
   Kernel kernel;
@@ -37,7 +38,8 @@ int64_t run_points(const InterpretedKernel& k, const InterpreterMemory& memory, 
   return 0;
 }
 
-int64_t run_interpreted(void* const* buffers, const int64_t* sizes, const FjScalar* scalars, int64_t begin, int64_t end) {
+int64_t run_interpreted(void* const* buffers, const int64_t* sizes, const FjScalar* scalars, int64_t begin,
+                        int64_t end) {
   const auto& k = *reinterpret_cast<const InterpretedKernel*>(scalars[0].i);
   InterpreterMemory memory;
   memory.symbols.assign(k.kernel.symbol_count, 0);
@@ -52,7 +54,8 @@ int64_t run_interpreted(void* const* buffers, const int64_t* sizes, const FjScal
   return run_points(k, memory, begin, end);
 }
 
-// The graph's library calls stay as they are: this backend defines what kernels compute, and nothing beside them should differ.
+// The graph's library calls stay as they are: this backend defines what kernels compute, and nothing beside them should
+// differ.
 TargetInfo interp_info() {
   TargetInfo info = reference_target();
   info.facts.may_widen_bf16 = info.facts.addmm_copies_first = info.facts.formats_differ = false;
@@ -67,9 +70,11 @@ class InterpTarget : public KernelTarget {
     ++kernels_;
     return CompiledKernel{std::make_shared<InterpretedKernel>(kernel), kernel.extent, 0};
   }
-  Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code, runtime::DeviceId) override {
+  Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code,
+                                     runtime::DeviceId) override {
     const auto* kernel = dynamic_cast<const InterpretedKernel*>(code.get());
-    if (kernel == nullptr) return Error{"not_here", "the interpreter runs kernels of this process alone, not " + code->id.text()};
+    if (kernel == nullptr)
+      return Error{"not_here", "the interpreter runs kernels of this process alone, not " + code->id.text()};
     FjScalar self;
     self.i = reinterpret_cast<int64_t>(kernel);
     return runtime::LoadedKernel{run_interpreted, {self}, code};

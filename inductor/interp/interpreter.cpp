@@ -84,7 +84,9 @@ class NestRun {
       case LoopOp::kConstant: values_[i] = inst.constant; return 0;
       case LoopOp::kIndex: values_[i].i = inst.index[0].eval(env_); return 0;
       case LoopOp::kLoad:
-        values_[i] = inst.is_masked() && values_[inst.operands[0]].i == 0 ? values_[inst.operands[1]] : graph::load_element(program_.buffers[inst.buffer].dtype, address(inst));
+        values_[i] = inst.is_masked() && values_[inst.operands[0]].i == 0
+                         ? values_[inst.operands[1]]
+                         : graph::load_element(program_.buffers[inst.buffer].dtype, address(inst));
         return 0;
       case LoopOp::kStore: store(inst); return 0;
       case LoopOp::kCheck: {
@@ -103,7 +105,9 @@ class NestRun {
         values_[i] = graph::evaluate(inst.scalar, dtype, {operands, static_cast<size_t>(inst.operand_count())});
         return 0;
       }
-      case LoopOp::kCast: values_[i] = graph::convert(values_[inst.operands[0]], nest_.body[inst.operands[0]].dtype, inst.dtype); return 0;
+      case LoopOp::kCast:
+        values_[i] = graph::convert(values_[inst.operands[0]], nest_.body[inst.operands[0]].dtype, inst.dtype);
+        return 0;
       case LoopOp::kScan: scan(i); return 0;
       case LoopOp::kReduce: return 0;
     }
@@ -124,7 +128,8 @@ class NestRun {
   void* address(const LoopInst& inst) const {
     int64_t offset = 0;
     for (size_t k = 0; k < inst.index.size(); ++k) offset += inst.index[k].eval(env_) * strides_[inst.buffer][k];
-    return static_cast<char*>(memory_.buffers[inst.buffer]) + offset * row_of(program_.buffers[inst.buffer].dtype).bytes;
+    return static_cast<char*>(memory_.buffers[inst.buffer]) +
+           offset * row_of(program_.buffers[inst.buffer].dtype).bytes;
   }
 
   // Float sums are kept in double and rounded once: a reference more exact than any order of float additions.
@@ -141,8 +146,9 @@ class NestRun {
     };
     if (!is_position(inst.reduce)) return binary(joining(inst.reduce));
     const bool max = inst.reduce == ReduceOp::kArgmax;
-    const bool better = floating ? !std::isnan(a.value.f) && (std::isnan(x.f) || (max ? x.f > a.value.f : x.f < a.value.f))
-                                 : (max ? x.i > a.value.i : x.i < a.value.i);
+    const bool better = floating
+                            ? !std::isnan(a.value.f) && (std::isnan(x.f) || (max ? x.f > a.value.f : x.f < a.value.f))
+                            : (max ? x.i > a.value.i : x.i < a.value.i);
     if (first || better) {
       a.value = x;
       a.position = position_;
@@ -157,7 +163,8 @@ class NestRun {
     Accumulator& a = accumulators_[i];
     if (is_position(inst.reduce)) {
       const bool max = inst.reduce == ReduceOp::kArgmax;
-      const bool takes = is_float(dtype) ? std::isnan(x.f) || (max ? x.f >= a.value.f : x.f <= a.value.f) : (max ? x.i >= a.value.i : x.i <= a.value.i);
+      const bool takes = is_float(dtype) ? std::isnan(x.f) || (max ? x.f >= a.value.f : x.f <= a.value.f)
+                                         : (max ? x.i >= a.value.i : x.i <= a.value.i);
       if (!std::exchange(a.is_started, true) || takes) {
         a.value = x;
         a.position = position_;
@@ -209,11 +216,13 @@ class NestRun {
 
 }  // namespace
 
-int64_t run_nest(const LoopProgram& program, const Nest& nest, const InterpreterMemory& memory, std::span<const int64_t> point) {
+int64_t run_nest(const LoopProgram& program, const Nest& nest, const InterpreterMemory& memory,
+                 std::span<const int64_t> point) {
   return NestRun(program, nest, memory).run(point);
 }
 
-Result<void> run_program(const LoopProgram& program, const InterpreterMemory& memory, const std::function<void(const ExternCall&)>& call) {
+Result<void> run_program(const LoopProgram& program, const InterpreterMemory& memory,
+                         const std::function<void(const ExternCall&)>& call) {
   for (const auto& item : program.items) {
     if (const Nest* nest = std::get_if<Nest>(&item)) {
       if (const int64_t failed = run_nest(program, *nest, memory))

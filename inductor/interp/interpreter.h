@@ -15,9 +15,12 @@ struct InterpreterMemory {
   std::vector<int64_t> symbols;       // values of the size symbols
 };
 
-// Runs one nest; its first dimensions stand still at `point`. Returns 0, or 1 + the position of the check instruction that failed.
-int64_t run_nest(const LoopProgram& program, const Nest& nest, const InterpreterMemory& memory, std::span<const int64_t> point = {});
+// Runs one nest; its first dimensions stand still at `point`. Returns 0, or 1 + the position of the check instruction
+// that failed.
+int64_t run_nest(const LoopProgram& program, const Nest& nest, const InterpreterMemory& memory,
+                 std::span<const int64_t> point = {});
 // Runs all items; extern calls go to `call`. A failed check is an Error.
-Result<void> run_program(const LoopProgram& program, const InterpreterMemory& memory, const std::function<void(const ExternCall&)>& call);
+Result<void> run_program(const LoopProgram& program, const InterpreterMemory& memory,
+                         const std::function<void(const ExternCall&)>& call);
 
 }  // namespace framejit::inductor

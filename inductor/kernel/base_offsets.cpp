@@ -24,7 +24,9 @@ void for_each_address(Kernel& kernel, Visit visit) {
 
 std::vector<int64_t> take_base_offsets(Kernel& kernel) {
   std::vector<int64_t> offsets(kernel.buffers.size(), INT64_MAX);
-  for_each_address(kernel, [&](const LoopInst& inst) { offsets[inst.buffer] = std::min(offsets[inst.buffer], constant_of(inst.index[0])); });
+  for_each_address(kernel, [&](const LoopInst& inst) {
+    offsets[inst.buffer] = std::min(offsets[inst.buffer], constant_of(inst.index[0]));
+  });
   for (int64_t& offset : offsets)
     if (offset == INT64_MAX || offset < 0) offset = 0;  // scratch; what begins before the buffer, under a mask
   for_each_address(kernel, [&](LoopInst& inst) { inst.index[0] = inst.index[0] - SymExpr(offsets[inst.buffer]); });

@@ -16,14 +16,17 @@ constexpr const char* kNames[] = {
 
 class Accesses {
  public:
-  Accesses(const Kernel& kernel, LoopBufferId read, LoopBufferId written) : kernel_(kernel), read_(read), written_(written), symbols_(kernel.symbol_count) {}
+  Accesses(const Kernel& kernel, LoopBufferId read, LoopBufferId written)
+      : kernel_(kernel), read_(read), written_(written), symbols_(kernel.symbol_count) {}
 
   std::optional<KeptApart> run() const {
-    if (row_of(kernel_.buffers[read_].dtype).bytes != row_of(kernel_.buffers[written_].dtype).bytes) return KeptApart::element_size;
+    if (row_of(kernel_.buffers[read_].dtype).bytes != row_of(kernel_.buffers[written_].dtype).bytes)
+      return KeptApart::element_size;
     bool is_begun = false;  // a nest before this one writes
     for (const KernelNest& n : kernel_.nests) {
       if (const auto reason = in_nest(n, is_begun)) return reason;
-      is_begun |= std::any_of(n.nest.body.begin(), n.nest.body.end(), [&](const LoopInst& inst) { return is_store(inst); });
+      is_begun |=
+          std::any_of(n.nest.body.begin(), n.nest.body.end(), [&](const LoopInst& inst) { return is_store(inst); });
     }
     if (kernel_.nests.size() > 1 && !is_by_point()) return KeptApart::not_by_point;
     return std::nullopt;
@@ -42,15 +45,18 @@ class Accesses {
     for (size_t i = 0; i < body.size(); ++i) {
       if (!is_load(body[i])) continue;
       if (is_begun) return KeptApart::read_later;
-      if (kernel_.in_tiles && is_tiled_load(body[i], symbols_, kernel_.outer.size() - 1, n.vector_dim)) return KeptApart::tiled;
+      if (kernel_.in_tiles && is_tiled_load(body[i], symbols_, kernel_.outer.size() - 1, n.vector_dim))
+        return KeptApart::tiled;
       for (size_t k = 0; k < body.size(); ++k)
-        if (is_store(body[k]) && (k < i || !(body[k].index == body[i].index) || mentions_values(body[k].index[0], symbols_))) return KeptApart::other_element;
+        if (is_store(body[k]) &&
+            (k < i || !(body[k].index == body[i].index) || mentions_values(body[k].index[0], symbols_)))
+          return KeptApart::other_element;
     }
     return std::nullopt;
   }
 
-  // Whether each outer point has a part of the memory to itself: every access is the same combination of the outer dimensions, with
-  // factors so far apart that no two points meet, whatever the nests add to it.
+  // Whether each outer point has a part of the memory to itself: every access is the same combination of the outer
+  // dimensions, with factors so far apart that no two points meet, whatever the nests add to it.
   bool is_by_point() const {
     const size_t outer = kernel_.outer.size();
     std::vector<SymExpr> factors;
@@ -104,7 +110,8 @@ class Accesses {
       if (!factors[d].is_constant() || factors[d].constant() <= 0) return false;
       order.push_back(d);
     }
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return factors[a].constant() < factors[b].constant(); });
+    std::sort(order.begin(), order.end(),
+              [&](size_t a, size_t b) { return factors[a].constant() < factors[b].constant(); });
     for (size_t k = 0; k < order.size(); ++k) {
       const int64_t factor = factors[order[k]].constant();
       if (factor < reach) return false;
@@ -125,6 +132,8 @@ class Accesses {
 
 const char* name_of(KeptApart reason) { return kNames[static_cast<size_t>(reason)]; }
 
-std::optional<KeptApart> kept_apart(const Kernel& kernel, LoopBufferId read, LoopBufferId written) { return Accesses(kernel, read, written).run(); }
+std::optional<KeptApart> kept_apart(const Kernel& kernel, LoopBufferId read, LoopBufferId written) {
+  return Accesses(kernel, read, written).run();
+}
 
 }  // namespace framejit::inductor

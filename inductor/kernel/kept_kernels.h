@@ -9,7 +9,8 @@
 
 namespace framejit::inductor {
 
-// Which build of the inductor this is, as part of what a target says of itself: another one may make other code of the same text.
+// Which build of the inductor this is, as part of what a target says of itself: another one may make other code of the
+// same text.
 const std::string& inductor_build();
 
 // `build` makes object, name and launch shape; the rest is filled in here.

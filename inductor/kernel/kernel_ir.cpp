@@ -13,8 +13,15 @@ namespace {
 
 class KernelMaker {
  public:
-  KernelMaker(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private, const SizeHints& hints, const Costs& costs, KernelTuning tuning)
-      : program_(program), group_(group), is_private_(is_private), hints_(hints), costs_(costs), tuning_(tuning), symbols_(program.symbol_count) {}
+  KernelMaker(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private,
+              const SizeHints& hints, const Costs& costs, KernelTuning tuning)
+      : program_(program),
+        group_(group),
+        is_private_(is_private),
+        hints_(hints),
+        costs_(costs),
+        tuning_(tuning),
+        symbols_(program.symbol_count) {}
 
   Kernel run() {
     kernel_.symbol_count = program_.symbol_count;
@@ -30,8 +37,8 @@ class KernelMaker {
       const Nest& nest = *from;
       // Divided dimensions are split while indices still have their parts; linear addresses would hide them.
       Nest split = split_divided_dims(nest, program_.symbol_count, single ? 0 : group_.outer);
-      Nest flat = merge_dims(drop_unit_dims(linear(split), program_.symbol_count, single ? 0 : group_.outer), program_.symbol_count,
-                             single ? 0 : group_.outer);
+      Nest flat = merge_dims(drop_unit_dims(linear(split), program_.symbol_count, single ? 0 : group_.outer),
+                             program_.symbol_count, single ? 0 : group_.outer);
       kernel_.nests.push_back({std::move(flat), {}, SIZE_MAX});
     }
     if (single) {
@@ -56,8 +63,8 @@ class KernelMaker {
     const Nest* nest;
   };
 
-  // Inner loops are emitted to run at least once: a nest that is known to be empty inside has no part in a kernel, but for one where
-  // all are. Its buffers stay arguments, so that somebody makes them.
+  // Inner loops are emitted to run at least once: a nest that is known to be empty inside has no part in a kernel, but
+  // for one where all are. Its buffers stay arguments, so that somebody makes them.
   std::vector<const Nest*> nests_that_run() const {
     std::vector<const Nest*> nests;
     for (const Nest& nest : group_.nests)
@@ -66,7 +73,8 @@ class KernelMaker {
     return nests;
   }
   bool is_empty_inside(const Nest& nest) const {
-    return std::find(nest.ranges.begin() + static_cast<std::ptrdiff_t>(group_.outer), nest.ranges.end(), SymExpr(0)) != nest.ranges.end();
+    return std::find(nest.ranges.begin() + static_cast<std::ptrdiff_t>(group_.outer), nest.ranges.end(), SymExpr(0)) !=
+           nest.ranges.end();
   }
 
   // Arguments in order of first use, then the scratch buffers.
@@ -93,7 +101,8 @@ class KernelMaker {
       }
     }
     kernel_.buffers.insert(kernel_.buffers.end(), locals.begin(), locals.end());
-    for (size_t k = 0; k < kernel_.buffers.size(); ++k) number_[kernel_.buffers[k].source] = static_cast<LoopBufferId>(k);
+    for (size_t k = 0; k < kernel_.buffers.size(); ++k)
+      number_[kernel_.buffers[k].source] = static_cast<LoopBufferId>(k);
   }
 
   // Scratch holds what one outer point needs: components of the index that are outer dimensions everywhere drop out.
@@ -104,7 +113,8 @@ class KernelMaker {
     for (size_t k = buffer.sizes.size(); k-- > 0;) {
       bool is_outer = false;
       for (size_t d = 0; d < group_.outer && !is_outer; ++d)
-        is_outer = std::all_of(accesses.begin(), accesses.end(), [&](const Access& a) { return a.inst->index[k] == symbols_.dim(d); });
+        is_outer = std::all_of(accesses.begin(), accesses.end(),
+                               [&](const Access& a) { return a.inst->index[k] == symbols_.dim(d); });
       if (is_outer) continue;
       if (!buffer.sizes[k].is_constant()) return false;
       strides[k] = elements;
@@ -173,27 +183,32 @@ class KernelMaker {
     append_lanes_and_reduced(n);
   }
 
-  // Among the dimensions from `first` on; of an ordered nest only those that are independent of each other, and none rather than a bad one.
+  // Among the dimensions from `first` on; of an ordered nest only those that are independent of each other, and none
+  // rather than a bad one.
   size_t choose_lanes(const Nest& nest, size_t first) const {
     const bool ordered = is_ordered(nest);
     std::vector<size_t> candidates;
     for (size_t d = first; d < (ordered ? nest.ranges.size() : nest.dim_count()); ++d) candidates.push_back(d);
     const std::vector<int64_t> sizes = extents(nest);
     const size_t lanes = choose_vector_dim(nest, program_.symbol_count, candidates, sizes);
-    return ordered && lanes != SIZE_MAX && vector_score(nest, program_.symbol_count, lanes, sizes[lanes]) <= 0 ? SIZE_MAX : lanes;
+    return ordered && lanes != SIZE_MAX && vector_score(nest, program_.symbol_count, lanes, sizes[lanes]) <= 0
+               ? SIZE_MAX
+               : lanes;
   }
 
   // What is carried stays in registers inside of the lanes' loop. Where nothing is, rows are read and written along.
   void append_lanes_and_reduced(KernelNest& n) const {
     const bool range_lanes = n.vector_dim < n.nest.ranges.size();
-    const bool has_rows = range_lanes && is_ordered(n.nest) && std::none_of(n.nest.body.begin(), n.nest.body.end(), is_carried);
+    const bool has_rows =
+        range_lanes && is_ordered(n.nest) && std::none_of(n.nest.body.begin(), n.nest.body.end(), is_carried);
     if (range_lanes && !has_rows) n.order.push_back(n.vector_dim);
     for (size_t d = n.nest.ranges.size(); d < n.nest.dim_count(); ++d)
       if (d != n.vector_dim) n.order.push_back(d);
     if (has_rows || (!range_lanes && n.vector_dim != SIZE_MAX)) n.order.push_back(n.vector_dim);
   }
 
-  // The dimension along which the loads that are strided along the lanes are contiguous, if there is one, goes before the lanes'.
+  // The dimension along which the loads that are strided along the lanes are contiguous, if there is one, goes before
+  // the lanes'.
   bool move_tile_dim(Nest& nest, size_t lanes) const {
     if (nest.is_reduction()) return false;
     size_t tile = SIZE_MAX;
@@ -209,9 +224,11 @@ class KernelMaker {
   void move_range(Nest& nest, size_t from, size_t to) const {
     if (from == to) return;
     SymSizes ranges = nest.ranges;
-    std::rotate(ranges.begin() + static_cast<long>(from), ranges.begin() + static_cast<long>(from) + 1, ranges.begin() + static_cast<long>(to) + 1);
+    std::rotate(ranges.begin() + static_cast<long>(from), ranges.begin() + static_cast<long>(from) + 1,
+                ranges.begin() + static_cast<long>(to) + 1);
     std::vector<SymExpr> dims;
-    for (size_t d = 0; d < nest.ranges.size(); ++d) dims.push_back(symbols_.dim(d == from ? to : d > from && d <= to ? d - 1 : d));
+    for (size_t d = 0; d < nest.ranges.size(); ++d)
+      dims.push_back(symbols_.dim(d == from ? to : d > from && d <= to ? d - 1 : d));
     for (size_t d = nest.ranges.size(); d < nest.dim_count(); ++d) dims.push_back(symbols_.dim(d));
     nest = with_dims(nest, program_.symbol_count, std::move(ranges), nest.reduced, std::move(dims));
   }
@@ -220,7 +237,8 @@ class KernelMaker {
   void merge_outer() {
     outer_ = group_.outer;
     for (size_t d = 0; d + 1 < outer_;) {
-      const bool merges = std::all_of(kernel_.nests.begin(), kernel_.nests.end(), [&](const KernelNest& n) { return can_merge(n.nest, program_.symbol_count, d); });
+      const bool merges = std::all_of(kernel_.nests.begin(), kernel_.nests.end(),
+                                      [&](const KernelNest& n) { return can_merge(n.nest, program_.symbol_count, d); });
       if (!merges) {
         ++d;
         continue;
@@ -230,8 +248,8 @@ class KernelMaker {
     }
   }
 
-  // Whether more is contiguous along the last outer dimension than along the nests' own, and the scratch is small enough to be
-  // kept once for each lane.
+  // Whether more is contiguous along the last outer dimension than along the nests' own, and the scratch is small
+  // enough to be kept once for each lane.
   bool outer_lanes_pay() const {
     constexpr int64_t kMostLanes = 16;  // of any target
     const size_t last = outer_ - 1;
@@ -239,9 +257,11 @@ class KernelMaker {
     for (const KernelNest& n : kernel_.nests) {
       const std::vector<int64_t> sizes = extents(n.nest);
       along_outer += vector_score(n.nest, program_.symbol_count, last, sizes[last]);
-      if (n.vector_dim != SIZE_MAX) along_inner += vector_score(n.nest, program_.symbol_count, n.vector_dim, sizes[n.vector_dim]);
+      if (n.vector_dim != SIZE_MAX)
+        along_inner += vector_score(n.nest, program_.symbol_count, n.vector_dim, sizes[n.vector_dim]);
       for (const LoopInst& inst : n.nest.body)
-        if (is_address(inst) && kernel_.buffers[inst.buffer].is_local && mentions_lanes(inst.index[0], last)) return false;
+        if (is_address(inst) && kernel_.buffers[inst.buffer].is_local && mentions_lanes(inst.index[0], last))
+          return false;
     }
     int64_t scratch = 0;
     for (const KernelBuffer& b : kernel_.buffers) scratch += b.local_elements * row_of(b.dtype).bytes;
@@ -251,7 +271,9 @@ class KernelMaker {
   bool mentions_lanes(const SymExpr& e, size_t dim) const {
     std::vector<graph::SymbolId> ids;
     e.collect_symbols(ids);
-    return std::any_of(ids.begin(), ids.end(), [&](graph::SymbolId id) { return symbols_.is_value(id) || (symbols_.is_dim(id) && symbols_.dim_of(id) == dim); });
+    return std::any_of(ids.begin(), ids.end(), [&](graph::SymbolId id) {
+      return symbols_.is_value(id) || (symbols_.is_dim(id) && symbols_.dim_of(id) == dim);
+    });
   }
 
   void take_outer_lanes() {
@@ -273,19 +295,22 @@ class KernelMaker {
 
   static constexpr int64_t kOfAPoint = 8;  // additions that cost as much as to read and write it
   void choose_grain() {
-    const int64_t worthwhile = tuning_.grain >= 0 ? costs_.grain_points << tuning_.grain : costs_.grain_points >> -tuning_.grain;
+    const int64_t worthwhile =
+        tuning_.grain >= 0 ? costs_.grain_points << tuning_.grain : costs_.grain_points >> -tuning_.grain;
     int64_t work = 0;
     for (const KernelNest& n : kernel_.nests) {
       int64_t points = 1;
       for (size_t d = kernel_.is_flat ? 0 : kernel_.outer.size(); d < n.nest.dim_count(); ++d)
-        if (!kernel_.is_flat || d != n.vector_dim) points *= std::max<int64_t>(n.nest.extent(d).eval(hints_.symbols), 1);
+        if (!kernel_.is_flat || d != n.vector_dim)
+          points *= std::max<int64_t>(n.nest.extent(d).eval(hints_.symbols), 1);
       int64_t cost = 0;
       for (const LoopInst& inst : n.nest.body) cost += cost_of(inst);
       work += points * (1 + cost / kOfAPoint);
     }
     const int64_t extent = kernel_.extent.eval(hints_.symbols);
     kernel_.grain = std::max<int64_t>(worthwhile / std::max<int64_t>(work, 1), 1);
-    if (kernel_.is_flat || kernel_.in_tiles || kernel_.lanes_outer) kernel_.grain = (kernel_.grain + kFlatUnit - 1) / kFlatUnit * kFlatUnit;
+    if (kernel_.is_flat || kernel_.in_tiles || kernel_.lanes_outer)
+      kernel_.grain = (kernel_.grain + kFlatUnit - 1) / kFlatUnit * kFlatUnit;
     if (kernel_.is_product) kernel_.grain = std::max(kernel_.grain, costs_.product_columns);
     if (kernel_.extent.is_constant() && extent < 2 * kernel_.grain) kernel_.grain = kernel_.is_flat ? -1 : 0;
   }
@@ -321,8 +346,8 @@ class KernelMaker {
 
 }  // namespace
 
-Kernel make_kernel(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private, const SizeHints& hints, const TargetInfo& target,
-                   KernelTuning tuning) {
+Kernel make_kernel(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private,
+                   const SizeHints& hints, const TargetInfo& target, KernelTuning tuning) {
   return KernelMaker(program, group, is_private, hints, target.costs, tuning).run();
 }
 
@@ -339,14 +364,20 @@ std::string print(const Kernel& kernel) {
   std::string out = "kernel (";
   for (size_t k = 0; k < kernel.buffers.size(); ++k) {
     const KernelBuffer& b = kernel.buffers[k];
-    frame.buffers.push_back({"b" + std::to_string(k), BufferRole::kTemp, b.dtype, {SymExpr(1)}, {SymExpr(1)}, UINT32_MAX, false});
-    out += (k ? ", " : "") + std::string(b.is_local ? "local " : b.is_written ? "out " : "in ") + frame.buffers.back().name + ": " + row_of(b.dtype).text;
+    frame.buffers.push_back(
+        {"b" + std::to_string(k), BufferRole::kTemp, b.dtype, {SymExpr(1)}, {SymExpr(1)}, UINT32_MAX, false});
+    out += (k ? ", " : "") +
+           std::string(b.is_local     ? "local "
+                       : b.is_written ? "out "
+                                      : "in ") +
+           frame.buffers.back().name + ": " + row_of(b.dtype).text;
     if (b.is_local) out += "[" + std::to_string(b.local_elements) + "]";
   }
   out += ") symbols";
   for (graph::SymbolId s : kernel.symbols) out += " s" + std::to_string(s);
   if (kernel.is_whole()) out += " whole";
-  out += kernel.is_flat ? " flat {\n" : " outer " + std::to_string(kernel.outer.size()) + points_at_once(kernel) + " {\n";
+  out +=
+      kernel.is_flat ? " flat {\n" : " outer " + std::to_string(kernel.outer.size()) + points_at_once(kernel) + " {\n";
   if (kernel.unroll != 0) out += "  unroll " + std::to_string(kernel.unroll) + "\n";
   for (const KernelNest& n : kernel.nests) {
     Nest unnamed = n.nest;

@@ -1,9 +1,11 @@
-// inductor/kernel/kernel_ir.h — one kernel: nests with linear addresses, their loop order, and which dimension the lanes take.
+// inductor/kernel/kernel_ir.h — one kernel: nests with linear addresses, their loop order, and which dimension the
+// lanes take.
 //
-// In: a group of the schedule.  Out: what an emitter needs and nothing else. Buffers are numbered as the kernel's arguments, then
-// the local ones (scratch that lives for one outer point). Loads and stores carry one index, in elements. Dimensions
-// [0, outer_count) of every nest are the outer point: the parallel range is their linear index. In a flat kernel (one nest,
-// outer_count 0) the parallel range is the vector dimension itself. How lanes and tiles lie changes no result. Equal text means equal machine code: the text is the cache key.
+// In: a group of the schedule.  Out: what an emitter needs and nothing else. Buffers are numbered as the kernel's
+// arguments, then the local ones (scratch that lives for one outer point). Loads and stores carry one index, in
+// elements. Dimensions [0, outer_count) of every nest are the outer point: the parallel range is their linear index. In
+// a flat kernel (one nest, outer_count 0) the parallel range is the vector dimension itself. How lanes and tiles lie
+// changes no result. Equal text means equal machine code: the text is the cache key.
 #pragma once
 
 #include "inductor/schedule/schedule.h"
@@ -20,7 +22,8 @@ struct KernelBuffer {
 
 struct KernelNest {
   Nest nest;
-  std::vector<size_t> order;  // dimensions that this nest loops over, outermost first; reduced ones last, but for the lanes of rows that are stored in order
+  std::vector<size_t> order;  // dimensions that this nest loops over, outermost first; reduced ones last, but for the
+                              // lanes of rows that are stored in order
   size_t vector_dim = SIZE_MAX;
 };
 
@@ -40,24 +43,29 @@ struct Kernel {
   std::vector<graph::SymbolId> symbols;  // those used: sizes argument k is symbols[k]
   SymSizes outer;
   bool is_flat = false;
-  bool lanes_outer = false;  // the last outer dimension is every nest's vector dimension: lanes are outer points side by side
-  bool is_product = false;   // one nest [n, m] x [k] that sums left[m, k] * right[n, k]: several m and n at a time stay in registers
+  bool lanes_outer =
+      false;  // the last outer dimension is every nest's vector dimension: lanes are outer points side by side
+  bool is_product =
+      false;  // one nest [n, m] x [k] that sums left[m, k] * right[n, k]: several m and n at a time stay in registers
   bool in_tiles = false;  // some loads are strided along the lanes and contiguous along the last outer dimension
   std::vector<KernelNest> nests;
   SymExpr extent = 1;    // of the parallel range
-  int64_t grain = 0;     // least part of it that is worth a thread; 0: one thread runs all; -1: and no other part can be asked for
+  int64_t grain =
+      0;  // least part of it that is worth a thread; 0: one thread runs all; -1: and no other part can be asked for
   int8_t unroll = 0;     // KernelTuning::unroll
 
   // A flat one that is called once, for all of its extent, which is a number.
   bool is_whole() const { return grain < 0; }
-  // Parts of the range begin at multiples of it, and end at one or at the range's end: where that is a multiple too, no part has a tail.
+  // Parts of the range begin at multiples of it, and end at one or at the range's end: where that is a multiple too, no
+  // part has a tail.
   int64_t unit() const { return is_flat ? kFlatUnit : is_product ? kProductUnit
                                                                  : 1; }
 };
 
-// `is_private[b]`: only this group touches buffer b and it need not outlive it; scratch if it fits into what the target has.
-Kernel make_kernel(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private, const SizeHints& hints,
-                   const TargetInfo& target, KernelTuning tuning = {});
+// `is_private[b]`: only this group touches buffer b and it need not outlive it; scratch if it fits into what the target
+// has.
+Kernel make_kernel(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private,
+                   const SizeHints& hints, const TargetInfo& target, KernelTuning tuning = {});
 std::string print(const Kernel& kernel);
 
 }  // namespace framejit::inductor

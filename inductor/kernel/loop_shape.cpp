@@ -1,4 +1,5 @@
-// inductor/kernel/loop_shape.cpp — rewriting of dimensions; each rewrite is a substitution of dimensions by expressions.
+// inductor/kernel/loop_shape.cpp — rewriting of dimensions; each rewrite is a substitution of dimensions by
+// expressions.
 #include "inductor/kernel/loop_shape.h"
 
 #include <algorithm>
@@ -21,19 +22,22 @@ Nest with_dims(const Nest& nest, uint32_t symbol_count, SymSizes ranges, SymSize
 namespace {
 
 // Finds a dimension d >= fixed and a constant c that divides its extent, such that d // c or d % c occurs.
-bool find_divided(const SymExpr& e, const NestSymbols& symbols, const Nest& nest, size_t fixed, size_t& dim, int64_t& divisor) {
+bool find_divided(const SymExpr& e, const NestSymbols& symbols, const Nest& nest, size_t fixed, size_t& dim,
+                  int64_t& divisor) {
   if (e.is_constant()) return false;
   const SymExpr::Node& n = *e.node();
   if (n.op == SymOp::kFloorDiv || n.op == SymOp::kMod) {
     SymbolId id = 0;
-    if (n.operands[0].is_symbol(&id) && symbols.is_dim(id) && symbols.dim_of(id) >= fixed && n.operands[1].is_constant()) {
+    if (n.operands[0].is_symbol(&id) && symbols.is_dim(id) && symbols.dim_of(id) >= fixed &&
+        n.operands[1].is_constant()) {
       dim = symbols.dim_of(id);
       divisor = n.operands[1].constant();
       const SymExpr& extent = nest.extent(dim);
       if (divisor > 1 && SymExpr::mod(extent, divisor) == SymExpr(0) && !(extent == SymExpr(divisor))) return true;
     }
   }
-  return std::any_of(n.operands.begin(), n.operands.end(), [&](const SymExpr& x) { return find_divided(x, symbols, nest, fixed, dim, divisor); });
+  return std::any_of(n.operands.begin(), n.operands.end(),
+                     [&](const SymExpr& x) { return find_divided(x, symbols, nest, fixed, dim, divisor); });
 }
 
 Nest split_dim(const Nest& nest, uint32_t symbol_count, size_t dim, int64_t divisor) {
@@ -97,7 +101,8 @@ bool can_merge(const Nest& nest, uint32_t symbol_count, size_t d) {
   for (const LoopInst& inst : nest.body) {
     for (const SymExpr& e : inst.index) {
       SymExpr first, second, rest;
-      if (!split_linear(e, symbols.dim(d), first, rest) || !split_linear(e, symbols.dim(d + 1), second, rest)) return false;
+      if (!split_linear(e, symbols.dim(d), first, rest) || !split_linear(e, symbols.dim(d + 1), second, rest))
+        return false;
       if (!(first == second * nest.extent(d + 1))) return false;
     }
   }
@@ -114,7 +119,8 @@ Nest merge_two(const Nest& nest, uint32_t symbol_count, size_t d) {
       dims.push_back(0);
       continue;
     }
-    (k < nest.ranges.size() ? ranges : reduced).push_back(k == d + 1 ? nest.extent(d) * nest.extent(d + 1) : nest.extent(k));
+    (k < nest.ranges.size() ? ranges : reduced)
+        .push_back(k == d + 1 ? nest.extent(d) * nest.extent(d + 1) : nest.extent(k));
     dims.push_back(symbols.dim(next++));
   }
   return with_dims(nest, symbol_count, std::move(ranges), std::move(reduced), std::move(dims));
@@ -136,7 +142,8 @@ bool is_tiled_load(const LoopInst& inst, const NestSymbols& symbols, size_t tile
   if (inst.op != LoopOp::kLoad || inst.is_masked() || mentions_values(inst.index[0], symbols)) return false;
   SymExpr along_tile, along_lanes, rest;
   return split_linear(inst.index[0], symbols.dim(tile), along_tile, rest) && along_tile == SymExpr(1) &&
-         split_linear(inst.index[0], symbols.dim(lanes), along_lanes, rest) && !(along_lanes == SymExpr(0)) && !(along_lanes == SymExpr(1));
+         split_linear(inst.index[0], symbols.dim(lanes), along_lanes, rest) && !(along_lanes == SymExpr(0)) &&
+         !(along_lanes == SymExpr(1));
 }
 
 int vector_score(const Nest& nest, uint32_t symbol_count, size_t d, int64_t extent) {
@@ -162,7 +169,8 @@ int vector_score(const Nest& nest, uint32_t symbol_count, size_t d, int64_t exte
   return score;
 }
 
-size_t choose_vector_dim(const Nest& nest, uint32_t symbol_count, const std::vector<size_t>& candidates, const std::vector<int64_t>& extents) {
+size_t choose_vector_dim(const Nest& nest, uint32_t symbol_count, const std::vector<size_t>& candidates,
+                         const std::vector<int64_t>& extents) {
   size_t best = SIZE_MAX;
   int best_score = INT32_MIN;
   for (size_t d : candidates) {

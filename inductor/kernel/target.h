@@ -1,7 +1,7 @@
 // inductor/kernel/target.h — what turns kernel IR into code: the seam between assembling a plan and the emitters.
 //
-// In: kernels.  Out: code as data (runtime/kernel_code.h), which the target also loads into this process. Identical kernels
-// (equal text) are compiled once. What a target cannot compile is an Error. Thread-safe.
+// In: kernels.  Out: code as data (runtime/kernel_code.h), which the target also loads into this process. Identical
+// kernels (equal text) are compiled once. What a target cannot compile is an Error. Thread-safe.
 #pragma once
 
 #include <cstdint>

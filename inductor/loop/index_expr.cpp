@@ -1,8 +1,9 @@
 // inductor/loop/index_expr.cpp — range-aware rewriting of index expressions.
 //
-// One bottom-up walk rebuilds the expression through SymExpr's own operators; at each floor division and modulo three facts are
-// tried: multiples of the divisor leave the numerator (floor division distributes over them), a numerator within [0, divisor)
-// gives 0 or itself, and d*(e // d) + e % d is e. Upper bounds are polynomials: the extents' largest values put in.
+// One bottom-up walk rebuilds the expression through SymExpr's own operators; at each floor division and modulo three
+// facts are tried: multiples of the divisor leave the numerator (floor division distributes over them), a numerator
+// within [0, divisor) gives 0 or itself, and d*(e // d) + e % d is e. Upper bounds are polynomials: the extents'
+// largest values put in.
 #include "inductor/loop/index_expr.h"
 
 #include <algorithm>
@@ -33,7 +34,8 @@ SymExpr substitute(const SymExpr& e, const std::function<SymExpr(SymbolId)>& rep
       for (const SymExpr& x : n.operands) product = product * substitute(x, replace);
       return product;
     }
-    case SymOp::kFloorDiv: return SymExpr::floor_div(substitute(n.operands[0], replace), substitute(n.operands[1], replace));
+    case SymOp::kFloorDiv:
+      return SymExpr::floor_div(substitute(n.operands[0], replace), substitute(n.operands[1], replace));
     case SymOp::kMod: return SymExpr::mod(substitute(n.operands[0], replace), substitute(n.operands[1], replace));
     case SymOp::kMin: return SymExpr::min(substitute(n.operands[0], replace), substitute(n.operands[1], replace));
     case SymOp::kMax: return SymExpr::max(substitute(n.operands[0], replace), substitute(n.operands[1], replace));
@@ -44,7 +46,8 @@ SymExpr substitute(const SymExpr& e, const std::function<SymExpr(SymbolId)>& rep
 bool mentions(const SymExpr& e, SymbolId id) {
   if (e.is_constant()) return false;
   if (e.node()->op == SymOp::kSymbol) return e.node()->symbol == id;
-  return std::any_of(e.node()->operands.begin(), e.node()->operands.end(), [&](const SymExpr& x) { return mentions(x, id); });
+  return std::any_of(e.node()->operands.begin(), e.node()->operands.end(),
+                     [&](const SymExpr& x) { return mentions(x, id); });
 }
 
 bool mentions_values(const SymExpr& e, const NestSymbols& symbols) {
@@ -56,7 +59,9 @@ bool mentions_values(const SymExpr& e, const NestSymbols& symbols) {
 LoopInst renumbered(LoopInst inst, const NestSymbols& symbols, const std::vector<InstId>& values) {
   for (int k = 0; k < inst.operand_count(); ++k) inst.operands[k] = values[inst.operands[k]];
   for (SymExpr& e : inst.index)
-    e = substitute(e, [&](SymbolId id) { return symbols.is_value(id) ? symbols.value(values[symbols.inst_of(id)]) : SymExpr::symbol(id); });
+    e = substitute(e, [&](SymbolId id) {
+      return symbols.is_value(id) ? symbols.value(values[symbols.inst_of(id)]) : SymExpr::symbol(id);
+    });
   return inst;
 }
 
@@ -126,7 +131,8 @@ bool upper_bound(const SymExpr& e, const DimBounds& bounds, SymExpr& bound) {
     }
     case SymOp::kFloorDiv: {
       SymExpr a;
-      if (!n.operands[1].is_constant() || n.operands[1].constant() <= 0 || !upper_bound(n.operands[0], bounds, a)) return false;
+      if (!n.operands[1].is_constant() || n.operands[1].constant() <= 0 || !upper_bound(n.operands[0], bounds, a))
+        return false;
       bound = SymExpr::floor_div(a, n.operands[1]);
       return true;
     }
@@ -176,7 +182,8 @@ SymExpr modulo(const SymExpr& a, const SymExpr& b, const DimBounds& bounds) {
 SymExpr join_quotients(SymExpr e) {
   for (const SymExpr& term : terms_of(e)) {
     if (term.is_constant()) continue;
-    std::vector<SymExpr> atoms = term.node()->op == SymOp::kProduct ? term.node()->operands : std::vector<SymExpr>{term};
+    std::vector<SymExpr> atoms =
+        term.node()->op == SymOp::kProduct ? term.node()->operands : std::vector<SymExpr>{term};
     for (const SymExpr& atom : atoms) {
       if (atom.node()->op != SymOp::kMod) continue;
       const SymExpr &a = atom.node()->operands[0], &b = atom.node()->operands[1];
@@ -222,12 +229,15 @@ SymExpr simplify(const SymExpr& e, const DimBounds& bounds) { return rebuild(e, 
 
 namespace {
 
-// Only of dimensions, and of symbols that extents are made of: others may be numbers of the program, which may be negative.
+// Only of dimensions, and of symbols that extents are made of: others may be numbers of the program, which may be
+// negative.
 bool is_of_places(const SymExpr& e, const DimBounds& bounds) {
   std::vector<SymbolId> ids, sizes;
   e.collect_symbols(ids);
   for (const SymExpr& extent : bounds.extents) extent.collect_symbols(sizes);
-  return std::all_of(ids.begin(), ids.end(), [&](SymbolId id) { return bounds.symbols.is_dim(id) || std::find(sizes.begin(), sizes.end(), id) != sizes.end(); });
+  return std::all_of(ids.begin(), ids.end(), [&](SymbolId id) {
+    return bounds.symbols.is_dim(id) || std::find(sizes.begin(), sizes.end(), id) != sizes.end();
+  });
 }
 
 }  // namespace
@@ -240,17 +250,19 @@ bool is_never_below(const SymExpr& a, const SymExpr& b, const DimBounds& bounds)
   return is_of_places(a, bounds) && is_of_places(b, bounds) && is_nonnegative(a - b);
 }
 
-std::vector<SymExpr> reshape_index(const SymSizes& from, const SymSizes& to, const std::vector<SymExpr>& index, const DimBounds& bounds) {
+std::vector<SymExpr> reshape_index(const SymSizes& from, const SymSizes& to, const std::vector<SymExpr>& index,
+                                   const DimBounds& bounds) {
   std::vector<SymExpr> result(from.size(), SymExpr(0));
   size_t f = 0, t = 0;
   while (f < from.size() && t < to.size()) {
-    // The smallest groups [f, f_end) and [t, t_end) with equal products. Groups are ended from the left: what is left of a
-    // group has the same number of elements on both sides, so row-major order is kept group by group.
+    // The smallest groups [f, f_end) and [t, t_end) with equal products. Groups are ended from the left: what is left
+    // of a group has the same number of elements on both sides, so row-major order is kept group by group.
     size_t f_end = f + 1, t_end = t + 1;
     SymExpr product_from = from[f], product_to = to[t];
     while (!(product_from == product_to) && (f_end < from.size() || t_end < to.size())) {
-      const bool grow_from = t_end == to.size() ||
-                             (f_end < from.size() && (product_from == SymExpr(1) || is_nonnegative(product_to - product_from)));
+      const bool grow_from =
+          t_end == to.size() ||
+          (f_end < from.size() && (product_from == SymExpr(1) || is_nonnegative(product_to - product_from)));
       if (grow_from && f_end < from.size()) {
         product_from = product_from * from[f_end++];
       } else if (t_end < to.size()) {

@@ -1,6 +1,7 @@
 // inductor/loop/index_expr.h — index arithmetic that knows the extents of the dimensions.
 //
-// SymExpr alone knows no ranges. Here a nest's dimension d lies in [0, extent), so (64*i + r) // 64 is i and r % 64 is r.
+// SymExpr alone knows no ranges. Here a nest's dimension d lies in [0, extent), so (64*i + r) // 64 is i and r % 64 is
+// r.
 #pragma once
 
 #include <functional>
@@ -19,14 +20,17 @@ DimBounds bounds_of(const Nest& nest, const NestSymbols& symbols);
 SymExpr simplify(const SymExpr& e, const DimBounds& bounds);
 // e with every symbol replaced; `replace` answers with the symbol itself to keep it.
 SymExpr substitute(const SymExpr& e, const std::function<SymExpr(graph::SymbolId)>& replace);
-// Index into `from` (sizes) of the element that stands at `index` of `to`, both with the same number of elements, row-major.
-std::vector<SymExpr> reshape_index(const SymSizes& from, const SymSizes& to, const std::vector<SymExpr>& index, const DimBounds& bounds);
+// Index into `from` (sizes) of the element that stands at `index` of `to`, both with the same number of elements,
+// row-major.
+std::vector<SymExpr> reshape_index(const SymSizes& from, const SymSizes& to, const std::vector<SymExpr>& index,
+                                   const DimBounds& bounds);
 // Whether a < b, or a >= b, is known to hold at every point. What data tells is never known.
 bool is_always_below(const SymExpr& a, const SymExpr& b, const DimBounds& bounds);
 bool is_never_below(const SymExpr& a, const SymExpr& b, const DimBounds& bounds);
 // sum of index * stride, simplified.
 SymExpr linear_index(const std::vector<SymExpr>& index, const SymSizes& strides, const DimBounds& bounds);
-// The part of e that is a multiple of dimension d: e == coefficient * d + rest, rest free of d. False when d occurs otherwise.
+// The part of e that is a multiple of dimension d: e == coefficient * d + rest, rest free of d. False when d occurs
+// otherwise.
 bool split_linear(const SymExpr& e, const SymExpr& dim, SymExpr& coefficient, SymExpr& rest);
 bool mentions(const SymExpr& e, graph::SymbolId id);
 bool mentions_values(const SymExpr& e, const NestSymbols& symbols);

@@ -8,8 +8,9 @@
 namespace framejit::inductor {
 
 bool operator==(const LoopInst& a, const LoopInst& b) {
-  return a.op == b.op && a.scalar == b.scalar && a.reduce == b.reduce && a.mode == b.mode && a.dtype == b.dtype && a.wrap == b.wrap &&
-         a.operands == b.operands && a.buffer == b.buffer && a.index == b.index && a.constant.i == b.constant.i;
+  return a.op == b.op && a.scalar == b.scalar && a.reduce == b.reduce && a.mode == b.mode && a.dtype == b.dtype &&
+         a.wrap == b.wrap && a.operands == b.operands && a.buffer == b.buffer && a.index == b.index &&
+         a.constant.i == b.constant.i;
 }
 
 int LoopInst::operand_count() const {
@@ -27,7 +28,9 @@ int LoopInst::operand_count() const {
   return 0;
 }
 
-DType value_dtype(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16 ? DType::kFloat32 : dtype; }
+DType value_dtype(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 ? DType::kFloat32 : dtype;
+}
 
 const char* name_of(ReduceOp op) {
   switch (op) {
@@ -134,20 +137,25 @@ Result<void> verify_inst(const LoopProgram& program, const Nest& nest, size_t i,
   std::vector<InstId> uses;
   collect_uses(inst, symbols, uses);
   for (InstId use : uses)
-    if (use >= i || nest.body[use].op == LoopOp::kStore) return bad(nest, i, "reads a value that is not defined before it");
+    if (use >= i || nest.body[use].op == LoopOp::kStore)
+      return bad(nest, i, "reads a value that is not defined before it");
   if (inner[i] && after[i]) return bad(nest, i, "mixes reduced dimensions with the result of a reduction");
-  if (inst.op != LoopOp::kStore && inst.dtype != value_dtype(inst.dtype)) return bad(nest, i, "half precision is not a value dtype");
+  if (inst.op != LoopOp::kStore && inst.dtype != value_dtype(inst.dtype))
+    return bad(nest, i, "half precision is not a value dtype");
   if (inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) {
     if (inst.buffer >= program.buffers.size()) return bad(nest, i, "no such buffer");
     const LoopBuffer& buffer = program.buffers[inst.buffer];
-    if (inst.index.size() != buffer.sizes.size()) return bad(nest, i, "one index per dimension of the buffer is needed");
+    if (inst.index.size() != buffer.sizes.size())
+      return bad(nest, i, "one index per dimension of the buffer is needed");
     const DType dtype = inst.op == LoopOp::kLoad ? inst.dtype : nest.body[inst.operands[0]].dtype;
     if (dtype != value_dtype(buffer.dtype)) return bad(nest, i, "dtype differs from the buffer's");
   }
   if (inst.is_masked() && nest.body[inst.operands[0]].dtype != DType::kBool) return bad(nest, i, "a mask is a bool");
-  if (inst.is_masked() && nest.body[inst.operands[1]].dtype != inst.dtype) return bad(nest, i, "the other value of a masked load has another dtype");
+  if (inst.is_masked() && nest.body[inst.operands[1]].dtype != inst.dtype)
+    return bad(nest, i, "the other value of a masked load has another dtype");
   if ((is_carried(inst) || is_ordered(inst)) && !nest.is_reduction()) return bad(nest, i, "reduces over nothing");
-  if (inst.op == LoopOp::kStore && !is_ordered(inst) && uses.size() > 1) return bad(nest, i, "stores where the data tells, without an order");
+  if (inst.op == LoopOp::kStore && !is_ordered(inst) && uses.size() > 1)
+    return bad(nest, i, "stores where the data tells, without an order");
   if (inst.mode == StoreMode::kJoin && is_position(inst.reduce)) return bad(nest, i, "positions are not joined");
   if (inst.op == LoopOp::kReduce && after[inst.operands[0]]) return bad(nest, i, "reduces the result of a reduction");
   if (inst.op == LoopOp::kScalar) FJ_TRY_VOID(verify_scalar(nest, i));
@@ -156,7 +164,8 @@ Result<void> verify_inst(const LoopProgram& program, const Nest& nest, size_t i,
     e.collect_symbols(ids);
     for (graph::SymbolId id : ids) {
       if (symbols.is_dim(id) && symbols.dim_of(id) >= nest.dim_count()) return bad(nest, i, "no such dimension");
-      if (symbols.is_value(id) && nest.body[symbols.inst_of(id)].dtype != DType::kInt64) return bad(nest, i, "an index is an i64");
+      if (symbols.is_value(id) && nest.body[symbols.inst_of(id)].dtype != DType::kInt64)
+        return bad(nest, i, "an index is an i64");
     }
   }
   return {};

@@ -1,13 +1,18 @@
-// inductor/loop/loop_program.h — loop nests over buffers: what lowering writes, fusion rewrites, the interpreter defines.
+// inductor/loop/loop_program.h — loop nests over buffers: what lowering writes, fusion rewrites, the interpreter
+// defines.
 //
-// A program is a list of items in execution order: nests and extern calls. A nest runs its body for every point of `ranges` x
-// `reduced`; what depends on reduced dimensions runs in the inner loop, what depends on a reduction runs after it. Bodies are flat
-// SSA; an instruction is named by its position. Loads and stores name a buffer and one index expression per dimension of it.
-// An ordered nest (see is_ordered) walks its reduced points one after another, row-major and ascending; its ranges stay independent.
-// Symbols in a nest's expressions: sizes first, then the nest's dimensions, then values (int64 instructions): see NestSymbols. An index
-// that is data goes through a check; one that is computed from dimensions alone may stand for itself.
+// A program is a list of items in execution order: nests and extern calls. A nest runs its body for every point of
+// `ranges` x `reduced`; what depends on reduced dimensions runs in the inner loop, what depends on a reduction runs
+// after it. Bodies are flat SSA; an instruction is named by its position. Loads and stores name a buffer and one index
+// expression per dimension of it.
+// An ordered nest (see is_ordered) walks its reduced points one after another, row-major and ascending; its ranges stay
+// independent.
+// Symbols in a nest's expressions: sizes first, then the nest's dimensions, then values (int64 instructions): see
+// NestSymbols. An index that is data goes through a check; one that is computed from dimensions alone may stand for
+// itself.
 // Values are bool, integers, f32 or f64; half-precision buffers are converted by loads and stores.
-// A load may have a mask: it reads, and its index need be in range, only where the mask holds; elsewhere its value is another one.
+// A load may have a mask: it reads, and its index need be in range, only where the mask holds; elsewhere its value is
+// another one.
 #pragma once
 
 #include <array>
@@ -42,7 +47,8 @@ enum class LoopOp : uint8_t { kConstant,
                               kCast,
                               kReduce,
                               kScan };
-// kPlain: each element at most once, at an index of dimensions alone. The others run at every reduced point, in order, at any index:
+// kPlain: each element at most once, at an index of dimensions alone. The others run at every reduced point, in order,
+// at any index:
 // kLast: later points win; kJoin: joined by `reduce` to what stands there.
 enum class StoreMode : uint8_t { kPlain,
                                  kLast,
@@ -52,13 +58,14 @@ enum class ReduceOp : uint8_t { kSum, kProd, kMax, kMin, kAny, kAll, kArgmax, kA
 struct LoopInst {
   LoopOp op = LoopOp::kConstant;
   ScalarOp scalar = ScalarOp::k_add;      // kScalar
-  // kReduce: over all reduced points; kArgmax: the first one, NaN wins. kScan: over those up to and including this one, joined in
-  // order and in the value's dtype; kArgmax: the last one, NaN wins. kStore that joins: how.
+  // kReduce: over all reduced points; kArgmax: the first one, NaN wins. kScan: over those up to and including this one,
+  // joined in order and in the value's dtype; kArgmax: the last one, NaN wins. kStore that joins: how.
   ReduceOp reduce = ReduceOp::kSum;
   StoreMode mode = StoreMode::kPlain;     // kStore
   DType dtype = DType::kFloat32;          // of the value; kStore: unused
   bool wrap = false;                      // kCheck: negative indices count from the end
-  std::array<InstId, 3> operands{kNoInst, kNoInst, kNoInst};  // kLoad: none, or a mask and the value where it does not hold
+  std::array<InstId, 3> operands{kNoInst, kNoInst,
+                                 kNoInst};  // kLoad: none, or a mask and the value where it does not hold
   LoopBufferId buffer = 0;                // kLoad, kStore
   std::vector<SymExpr> index;             // kLoad, kStore: one per dimension; kIndex: the value; kCheck: the extent
   graph::ScalarValue constant{};          // kConstant
@@ -123,8 +130,8 @@ bool is_ordered(const LoopInst& inst);
 bool is_ordered(const Nest& nest);
 // The operation that joins two results of a reduction, positions aside.
 ScalarOp joining(ReduceOp op);
-// Which instructions run per point of the reduced dimensions (the others run once per point of `ranges`, after the loop, or
-// before it when no reduction feeds them).
+// Which instructions run per point of the reduced dimensions (the others run once per point of `ranges`, after the
+// loop, or before it when no reduction feeds them).
 std::vector<bool> inner_insts(const Nest& nest, const NestSymbols& symbols);
 std::vector<bool> after_reduction(const Nest& nest, const NestSymbols& symbols);
 // Instructions that an instruction reads: operands and values in index expressions.

@@ -45,7 +45,8 @@ std::string number(int64_t n) { return std::to_string(n); }
 
 std::string expr_text(const SymExpr& e, const NestSymbols& symbols, size_t range_count) {
   return translate(e.text(), [&](std::string_view word) -> std::string {
-    if (word.size() < 2 || word[0] != 's' || !std::isdigit(static_cast<unsigned char>(word[1]))) return std::string(word);
+    if (word.size() < 2 || word[0] != 's' || !std::isdigit(static_cast<unsigned char>(word[1])))
+      return std::string(word);
     const auto id = static_cast<graph::SymbolId>(std::stoul(std::string(word.substr(1))));
     if (symbols.is_value(id)) return "$" + number(symbols.inst_of(id));
     if (!symbols.is_dim(id)) return std::string(word);
@@ -80,11 +81,15 @@ std::string inst_text(const LoopProgram& program, const Nest& nest, size_t i) {
       text = "load " + program.buffers[inst.buffer].name + "[" + exprs() + "]";
       if (inst.is_masked()) text += " if " + operand(0) + " else " + operand(1);
       break;
-    case LoopOp::kStore: return store_word(inst.mode, inst.reduce) + " " + program.buffers[inst.buffer].name + "[" + exprs() + "], " + operand(0);
+    case LoopOp::kStore:
+      return store_word(inst.mode, inst.reduce) + " " + program.buffers[inst.buffer].name + "[" + exprs() + "], " +
+             operand(0);
     case LoopOp::kCheck: text = std::string(inst.wrap ? "check_wrap " : "check ") + operand(0) + ", " + exprs(); break;
     case LoopOp::kCast: text = "cast " + operand(0); break;
     case LoopOp::kReduce:
-    case LoopOp::kScan: text = std::string(inst.op == LoopOp::kScan ? "scan_" : "reduce_") + name_of(inst.reduce) + " " + operand(0); break;
+    case LoopOp::kScan:
+      text = std::string(inst.op == LoopOp::kScan ? "scan_" : "reduce_") + name_of(inst.reduce) + " " + operand(0);
+      break;
     case LoopOp::kScalar:
       text = graph::row_of(inst.scalar).name;
       for (int k = 0; k < inst.operand_count(); ++k) text += (k ? ", " : " ") + operand(k);
@@ -200,7 +205,9 @@ class Parser {
         return std::string(word);
       }
       const uint32_t n = static_cast<uint32_t>(std::stoul(std::string(word.substr(1))));
-      const uint32_t base = program_.symbol_count + (word[0] == '$' ? kMaxDims : word[0] == 'r' ? static_cast<uint32_t>(range_count_) : 0);
+      const uint32_t base = program_.symbol_count + (word[0] == '$'   ? kMaxDims
+                                                     : word[0] == 'r' ? static_cast<uint32_t>(range_count_)
+                                                                      : 0);
       return "s" + std::to_string(base + n);
     });
     text::Cursor inner(plain);
@@ -380,7 +387,10 @@ std::string print(const LoopProgram& program, const Nest& nest) {
 std::string print(const LoopProgram& program) {
   std::string out = "loops @" + program.name + " symbols " + number(program.symbol_count) + " {\n";
   for (const LoopBuffer& b : program.buffers) {
-    const char* role = b.role == BufferRole::kInput ? "input" : b.role == BufferRole::kConstant ? "constant" : b.is_output ? "output" : "temp";
+    const char* role = b.role == BufferRole::kInput      ? "input"
+                       : b.role == BufferRole::kConstant ? "constant"
+                       : b.is_output                     ? "output"
+                                                         : "temp";
     out += std::string("  ") + role + " " + b.name + ": " + row_of(b.dtype).text + "[" + sizes_text(b.sizes);
     if (!(b.strides == graph::contiguous_strides(b.sizes))) out += "; " + sizes_text(b.strides);
     out += "]\n";
@@ -396,7 +406,8 @@ std::string print(const LoopProgram& program) {
       for (size_t k = 0; k < ids.size(); ++k) text += (k ? ", " : "") + program.buffers[ids[k]].name;
       return text;
     };
-    out += "  extern " + number(call.node) + " " + call.op + "(" + names(call.reads) + ") -> (" + names(call.writes) + ")\n";
+    out += "  extern " + number(call.node) + " " + call.op + "(" + names(call.reads) + ") -> (" + names(call.writes) +
+           ")\n";
   }
   return out + "}\n";
 }

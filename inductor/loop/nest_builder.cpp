@@ -7,7 +7,8 @@
 
 namespace framejit::inductor {
 
-NestBuilder::NestBuilder(uint32_t symbol_count, std::string name, SymSizes ranges, SymSizes reduced) : symbols_(symbol_count) {
+NestBuilder::NestBuilder(uint32_t symbol_count, std::string name, SymSizes ranges, SymSizes reduced)
+    : symbols_(symbol_count) {
   nest_.name = std::move(name);
   nest_.ranges = std::move(ranges);
   nest_.reduced = std::move(reduced);
@@ -52,7 +53,8 @@ InstId NestBuilder::index(SymExpr value) {
   return emit(std::move(inst));
 }
 
-InstId NestBuilder::load(LoopBufferId buffer, DType buffer_dtype, std::vector<SymExpr> index, InstId mask, InstId other) {
+InstId NestBuilder::load(LoopBufferId buffer, DType buffer_dtype, std::vector<SymExpr> index, InstId mask,
+                         InstId other) {
   LoopInst inst;
   inst.op = LoopOp::kLoad;
   inst.operands = {mask, other, kNoInst};
@@ -139,16 +141,16 @@ std::optional<SymExpr> place_of(const LoopInst& inst) {
 std::optional<bool> settled(ScalarOp op, const SymExpr& a, const SymExpr& b, const DimBounds& bounds) {
   if (op != ScalarOp::k_lt && op != ScalarOp::k_ge && op != ScalarOp::k_eq) return std::nullopt;
   const bool below = is_always_below(a, b, bounds), above = is_never_below(a, b, bounds);
-  if (op == ScalarOp::k_eq) return a == b ? std::optional(true) : below || is_always_below(b, a, bounds) ? std::optional(false)
-                                                                                                         : std::nullopt;
+  if (op == ScalarOp::k_eq)
+    return a == b ? std::optional(true) : below || is_always_below(b, a, bounds) ? std::optional(false) : std::nullopt;
   if (!below && !above) return std::nullopt;
   return below == (op == ScalarOp::k_lt);
 }
 
 }  // namespace
 
-// Constant operands are computed; x*1, a select on a constant, and the mask of a load that always or never reads vanish. x+0 stays: it
-// turns -0.0 into 0.0.
+// Constant operands are computed; x*1, a select on a constant, and the mask of a load that always or never reads
+// vanish. x+0 stays: it turns -0.0 into 0.0.
 bool NestBuilder::fold(LoopInst& inst, InstId& existing) const {
   const auto operand = [&](int k) -> const LoopInst& { return nest_.body[inst.operands[k]]; };
   const auto is_constant = [&](int k) { return operand(k).op == LoopOp::kConstant; };
@@ -188,7 +190,8 @@ bool NestBuilder::fold(LoopInst& inst, InstId& existing) const {
     return true;
   }
   if (inst.scalar == ScalarOp::k_mul || inst.scalar == ScalarOp::k_div) {
-    const bool is_one = is_constant(1) && (is_float(inst.dtype) ? operand(1).constant.f == 1 : operand(1).constant.i == 1);
+    const bool is_one =
+        is_constant(1) && (is_float(inst.dtype) ? operand(1).constant.f == 1 : operand(1).constant.i == 1);
     if (is_one) {
       existing = inst.operands[0];
       return true;
@@ -214,7 +217,9 @@ namespace {
 size_t hash_of(const LoopInst& inst) {
   size_t hash = static_cast<size_t>(inst.constant.i);
   const auto mix = [&](size_t value) { hash = (hash ^ value) * 0x9E3779B97F4A7C15u + (hash >> 29); };
-  for (size_t value : {static_cast<size_t>(inst.op), static_cast<size_t>(inst.scalar), static_cast<size_t>(inst.reduce), static_cast<size_t>(inst.dtype), static_cast<size_t>(inst.buffer)}) mix(value);
+  for (size_t value : {static_cast<size_t>(inst.op), static_cast<size_t>(inst.scalar), static_cast<size_t>(inst.reduce),
+                       static_cast<size_t>(inst.dtype), static_cast<size_t>(inst.buffer)})
+    mix(value);
   for (InstId operand : inst.operands) mix(operand);
   for (const SymExpr& e : inst.index) mix(e.hash());
   return hash;

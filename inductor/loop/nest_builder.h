@@ -23,8 +23,10 @@ class NestBuilder {
   InstId constant(double value, DType dtype);     // integers and bools convert exactly
   InstId integer(int64_t value, DType dtype);
   InstId index(SymExpr value);                     // int64
-  InstId load(LoopBufferId buffer, DType buffer_dtype, std::vector<SymExpr> index, InstId mask = kNoInst, InstId other = kNoInst);
-  void store(LoopBufferId buffer, std::vector<SymExpr> index, InstId value, StoreMode mode = StoreMode::kPlain, ReduceOp op = ReduceOp::kSum);
+  InstId load(LoopBufferId buffer, DType buffer_dtype, std::vector<SymExpr> index, InstId mask = kNoInst,
+              InstId other = kNoInst);
+  void store(LoopBufferId buffer, std::vector<SymExpr> index, InstId value, StoreMode mode = StoreMode::kPlain,
+             ReduceOp op = ReduceOp::kSum);
   SymExpr checked_index(InstId value, SymExpr extent, bool wrap);  // for use in load indices
   InstId scalar(ScalarOp op, std::initializer_list<InstId> operands);
   InstId cast(InstId value, DType dtype);
@@ -43,7 +45,8 @@ class NestBuilder {
   void grow();
   NestSymbols symbols_;
   Nest nest_;
-  std::vector<InstId> slots_ = std::vector<InstId>(64, kNoInst);  // a hash table of what may stand for an equal instruction
+  std::vector<InstId> slots_ =
+      std::vector<InstId>(64, kNoInst);  // a hash table of what may stand for an equal instruction
   std::vector<InstId> stores_;
 };
 

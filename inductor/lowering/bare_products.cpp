@@ -17,7 +17,8 @@ using graph::SymExpr;
 using graph::TensorMeta;
 
 std::string_view without_addition(std::string_view op) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kProducts = {{{"addmm", "mm"}, {"baddbmm", "bmm"}}};
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kProducts = {
+      {{"addmm", "mm"}, {"baddbmm", "bmm"}}};
   const auto* row = std::find_if(kProducts.begin(), kProducts.end(), [&](const auto& p) { return p.first == op; });
   return row == kProducts.end() ? "" : row->second;
 }
@@ -30,7 +31,8 @@ std::string_view product_of(const Graph& graph, const Node& node, graph::Device 
   if (alone.empty()) return "";
   const TensorMeta& result = graph.meta(node.results[0]);
   const bool is_wide_enough = result.dtype == DType::kFloat32 || result.dtype == DType::kFloat64;
-  const bool applies = is_wide_enough && result.device == device && std::all_of(node.args.begin() + 3, node.args.end(), graph::is_one);
+  const bool applies =
+      is_wide_enough && result.device == device && std::all_of(node.args.begin() + 3, node.args.end(), graph::is_one);
   return applies ? alone : "";
 }
 
@@ -39,7 +41,8 @@ std::string_view product_of(const Graph& graph, const Node& node, graph::Device 
 Graph bare_products(const Graph& functional, const TargetInfo& target) {
   const graph::Device device = kernel_device(functional);
   const auto adds = [&](const Node& node) { return !product_of(functional, node, device).empty(); };
-  if (!target.facts.addmm_copies_first || std::none_of(functional.nodes.begin(), functional.nodes.end(), adds)) return functional;
+  if (!target.facts.addmm_copies_first || std::none_of(functional.nodes.begin(), functional.nodes.end(), adds))
+    return functional;
   Rebuild r(functional, true);
   for (const Node& node : functional.nodes) {
     const std::string_view op = product_of(functional, node, device);

@@ -1,7 +1,8 @@
 // inductor/lowering/bare_products.h — addmm as mm and an addition, where the library's copies first.
 //
-// PyTorch's addmm first copies what is added over the whole result and then lets the product add to it. Here the addition is part of
-// the kernel behind the product where there is one, and else a pass that costs no more than that copy.
+// PyTorch's addmm first copies what is added over the whole result and then lets the product add to it. Here the
+// addition is part of the kernel behind the product where there is one, and else a pass that costs no more than that
+// copy.
 #pragma once
 
 #include <string_view>

@@ -103,9 +103,10 @@ bool lower_repeat(LowerContext& ctx) {
   return gather_by(ctx, [&](std::vector<SymExpr> index) {
     index.erase(index.begin(), index.end() - static_cast<long>(sizes.size()));
     for (size_t d = 0; d < sizes.size(); ++d)
-      index[d] = sizes[d] == SymExpr(1) ? SymExpr(0) : ctx.result_meta().sizes[ctx.result_meta().ndim() - sizes.size() + d] == sizes[d]
-                                                           ? index[d]
-                                                           : SymExpr::mod(index[d], sizes[d]);
+      index[d] = sizes[d] == SymExpr(1) ? SymExpr(0)
+                 : ctx.result_meta().sizes[ctx.result_meta().ndim() - sizes.size() + d] == sizes[d]
+                     ? index[d]
+                     : SymExpr::mod(index[d], sizes[d]);
     return index;
   });
 }
@@ -128,7 +129,9 @@ bool lower_flip(LowerContext& ctx) {
 bool lower_roll(LowerContext& ctx) {
   const auto self = ctx.tensor(0);
   const auto shifts = ctx.integers(1), dims = ctx.integers(2);
-  if (!self || !shifts || !dims || dims->size() != shifts->size() || dims->empty() || ctx.meta(*self).numel() == SymExpr(0)) return false;
+  if (!self || !shifts || !dims || dims->size() != shifts->size() || dims->empty() ||
+      ctx.meta(*self).numel() == SymExpr(0))
+    return false;
   return gather_by(ctx, [&](std::vector<SymExpr> index) {
     for (size_t k = 0; k < dims->size(); ++k) {
       const size_t dim = static_cast<size_t>(wrap_dim((*dims)[k], index.size()));
@@ -222,7 +225,8 @@ bool lower_slice_backward(LowerContext& ctx) {
   const auto dim_argument = ctx.dimension(2, ctx.result_meta().ndim()), step = ctx.integer(5);
   const auto start_argument = ctx.size(3);
   const SymSizes& sizes = ctx.result_meta().sizes;
-  if (!grad || !dim_argument || !step || !start_argument || sizes.empty() || ctx.meta(*grad).ndim() != sizes.size()) return false;
+  if (!grad || !dim_argument || !step || !start_argument || sizes.empty() || ctx.meta(*grad).ndim() != sizes.size())
+    return false;
   const auto dim = static_cast<size_t>(*dim_argument);
   const SymExpr start = slice_start(*start_argument, sizes[dim]);
   fill_with_zeros(ctx);
@@ -233,8 +237,10 @@ bool lower_slice_backward(LowerContext& ctx) {
   return true;
 }
 
-// The place on a diagonal: row and column of element `at`, put into the dimensions first and second of an index of the others.
-std::vector<SymExpr> on_diagonal(std::vector<SymExpr> others, const SymExpr& at, int64_t offset, size_t first, size_t second) {
+// The place on a diagonal: row and column of element `at`, put into the dimensions first and second of an index of the
+// others.
+std::vector<SymExpr> on_diagonal(std::vector<SymExpr> others, const SymExpr& at, int64_t offset, size_t first,
+                                 size_t second) {
   const SymExpr row = at + SymExpr(std::max<int64_t>(-offset, 0)), column = at + SymExpr(std::max<int64_t>(offset, 0));
   const auto put = [&](size_t d, const SymExpr& e) { others.insert(others.begin() + static_cast<long>(d), e); };
   put(std::min(first, second), first < second ? row : column);
@@ -256,7 +262,8 @@ bool lower_diag_embed(LowerContext& ctx) {
   const size_t ndim = ctx.result_meta().ndim();
   if (!self || ctx.meta(*self).ndim() == 0) return false;
   fill_with_zeros(ctx);
-  store_diagonal(ctx, *self, ctx.integer(1).value_or(0), static_cast<size_t>(wrap_dim(ctx.integer(2).value_or(-2), ndim)),
+  store_diagonal(ctx, *self, ctx.integer(1).value_or(0),
+                 static_cast<size_t>(wrap_dim(ctx.integer(2).value_or(-2), ndim)),
                  static_cast<size_t>(wrap_dim(ctx.integer(3).value_or(-1), ndim)));
   return true;
 }
@@ -267,7 +274,8 @@ bool lower_diagonal_scatter(LowerContext& ctx) {
   if (!self || !source || ctx.meta(*source).ndim() == 0) return false;
   const size_t ndim = ctx.result_meta().ndim();
   store_region(ctx, *self, [](std::vector<SymExpr> index) { return index; });
-  store_diagonal(ctx, *source, ctx.integer(2).value_or(0), static_cast<size_t>(wrap_dim(ctx.integer(3).value_or(0), ndim)),
+  store_diagonal(ctx, *source, ctx.integer(2).value_or(0),
+                 static_cast<size_t>(wrap_dim(ctx.integer(3).value_or(0), ndim)),
                  static_cast<size_t>(wrap_dim(ctx.integer(4).value_or(1), ndim)));
   return true;
 }
@@ -281,7 +289,8 @@ bool lower_block_diag(LowerContext& ctx) {
   fill_with_zeros(ctx);
   SymExpr row = 0, column = 0;
   for (ValueId v : *list) {
-    store_region(ctx, v, [&](std::vector<SymExpr> index) { return std::vector<SymExpr>{index[0] + row, index[1] + column}; });
+    store_region(ctx, v,
+                 [&](std::vector<SymExpr> index) { return std::vector<SymExpr>{index[0] + row, index[1] + column}; });
     row = row + ctx.meta(v).sizes[0];
     column = column + ctx.meta(v).sizes[1];
   }
@@ -291,11 +300,21 @@ bool lower_block_diag(LowerContext& ctx) {
 }  // namespace
 
 void register_copy_lowerings() {
-  static constexpr std::pair<const char*, LowerFn> kTable[] = {
-      {"cat", lower_cat}, {"stack", lower_stack}, {"constant_pad_nd", lower_pad}, {"repeat", lower_repeat}, {"flip", lower_flip},
-      {"roll", lower_roll}, {"tril", lower_tril}, {"triu", lower_triu}, {"slice_scatter", lower_slice_scatter},
-      {"select_scatter", lower_select_scatter}, {"diag_embed", lower_diag_embed}, {"diagonal_scatter", lower_diagonal_scatter},
-      {"block_diag", lower_block_diag}, {"select_backward", lower_select_backward}, {"slice_backward", lower_slice_backward}};
+  static constexpr std::pair<const char*, LowerFn> kTable[] = {{"cat", lower_cat},
+                                                               {"stack", lower_stack},
+                                                               {"constant_pad_nd", lower_pad},
+                                                               {"repeat", lower_repeat},
+                                                               {"flip", lower_flip},
+                                                               {"roll", lower_roll},
+                                                               {"tril", lower_tril},
+                                                               {"triu", lower_triu},
+                                                               {"slice_scatter", lower_slice_scatter},
+                                                               {"select_scatter", lower_select_scatter},
+                                                               {"diag_embed", lower_diag_embed},
+                                                               {"diagonal_scatter", lower_diagonal_scatter},
+                                                               {"block_diag", lower_block_diag},
+                                                               {"select_backward", lower_select_backward},
+                                                               {"slice_backward", lower_slice_backward}};
   for (const auto& [op, function] : kTable) add_lowering(op, function);
 }
 

@@ -1,4 +1,5 @@
-// inductor/lowering/factory.cpp — tensors from nothing: constants and ranges. Sizes and dtype are those of the result's meta.
+// inductor/lowering/factory.cpp — tensors from nothing: constants and ranges. Sizes and dtype are those of the result's
+// meta.
 #include "inductor/lowering/lower.h"
 
 namespace framejit::inductor {
@@ -25,8 +26,8 @@ bool fill(LowerContext& ctx, size_t argument) {
 bool lower_full(LowerContext& ctx) { return fill(ctx, 1); }
 bool lower_new_full(LowerContext& ctx) { return fill(ctx, 2); }
 
-// arange.start_step(start, end, step): start + i * step, computed as torch does: in int64 for integer results, in f64 (then rounded)
-// for float ones.
+// arange.start_step(start, end, step): start + i * step, computed as torch does: in int64 for integer results, in f64
+// (then rounded) for float ones.
 bool lower_range(LowerContext& ctx) {
   const DType dtype = ctx.result_meta().dtype;
   const auto number = [&](NestBuilder& b, size_t i, int64_t otherwise, DType compute) -> std::optional<InstId> {
@@ -59,8 +60,10 @@ bool lower_eye(LowerContext& ctx) {
 
 // The other fills and ranges are decomposed into full and arange.start_step; where the number is a tensor, they stay.
 void register_factory_lowerings() {
-  static constexpr std::pair<const char*, LowerFn> kTable[] = {{"full", lower_full}, {"full_like", lower_full}, {"fill.Scalar", lower_full}, {"new_full", lower_new_full},
-                                                               {"arange.start_step", lower_range}, {"eye", lower_eye}, {"eye.m", lower_eye}};
+  static constexpr std::pair<const char*, LowerFn> kTable[] = {
+      {"full", lower_full},         {"full_like", lower_full},          {"fill.Scalar", lower_full},
+      {"new_full", lower_new_full}, {"arange.start_step", lower_range}, {"eye", lower_eye},
+      {"eye.m", lower_eye}};
   for (const auto& [op, function] : kTable) add_lowering(op, function);
 }
 

@@ -20,7 +20,8 @@ namespace {
 
 class FormulaParser {
  public:
-  FormulaParser(NestBuilder& builder, std::string_view text, DType compute, const std::function<InstId(std::string_view)>& argument)
+  FormulaParser(NestBuilder& builder, std::string_view text, DType compute,
+                const std::function<InstId(std::string_view)>& argument)
       : builder_(builder), cursor_(text), text_(text), compute_(compute), argument_(argument) {}
 
   InstId whole() {
@@ -33,8 +34,9 @@ class FormulaParser {
   [[noreturn]] void fail() { throw_internal_error(__FILE__, __LINE__, "formula parses", std::string(text_)); }
 
   InstId comparison() {
-    static constexpr std::pair<const char*, ScalarOp> kSigns[] = {{"<=", ScalarOp::k_le}, {">=", ScalarOp::k_ge}, {"==", ScalarOp::k_eq},
-                                                                  {"!=", ScalarOp::k_ne}, {"<", ScalarOp::k_lt},  {">", ScalarOp::k_gt}};
+    static constexpr std::pair<const char*, ScalarOp> kSigns[] = {{"<=", ScalarOp::k_le}, {">=", ScalarOp::k_ge},
+                                                                  {"==", ScalarOp::k_eq}, {"!=", ScalarOp::k_ne},
+                                                                  {"<", ScalarOp::k_lt},  {">", ScalarOp::k_gt}};
     const InstId left = sum();
     for (const auto& [sign, op] : kSigns)
       if (cursor_.accept(sign)) return builder_.scalar(op, {left, sum()});
@@ -74,7 +76,8 @@ class FormulaParser {
       return value;
     }
     if (std::isdigit(static_cast<unsigned char>(cursor_.peek()))) {
-      auto number = cursor_.next_is_float() ? cursor_.floating() : Result<double>(static_cast<double>(cursor_.integer().take()));
+      auto number =
+          cursor_.next_is_float() ? cursor_.floating() : Result<double>(static_cast<double>(cursor_.integer().take()));
       return builder_.constant(number.take(), compute_);
     }
     const std::string name(cursor_.word());
@@ -103,7 +106,8 @@ class FormulaParser {
 
 }  // namespace
 
-InstId emit_formula(NestBuilder& builder, std::string_view formula, DType compute, const std::function<InstId(std::string_view)>& argument) {
+InstId emit_formula(NestBuilder& builder, std::string_view formula, DType compute,
+                    const std::function<InstId(std::string_view)>& argument) {
   return FormulaParser(builder, formula, compute, argument).whole();
 }
 

@@ -1,6 +1,8 @@
-// inductor/lowering/index.cpp — loads at indices that are data: embedding, index_select, gather, index with integer tensors.
+// inductor/lowering/index.cpp — loads at indices that are data: embedding, index_select, gather, index with integer
+// tensors.
 //
-// Every such index is checked against the extent, as eager checks it; negative ones count from the end only where eager's do.
+// Every such index is checked against the extent, as eager checks it; negative ones count from the end only where
+// eager's do.
 #include <algorithm>
 
 #include "inductor/lowering/lower.h"
@@ -37,7 +39,8 @@ bool lower_index_select(LowerContext& ctx) {
   NestBuilder b = ctx.result_nest();
   std::vector<SymExpr> at = b.range_dims(), which;
   if (ctx.meta(*index).ndim() == 1) which = {is_number ? SymExpr(0) : at[dim]};
-  const SymExpr place = b.checked_index(ctx.load(b, *index, std::move(which)), is_number ? SymExpr(1) : ctx.meta(*self).sizes[dim], false);
+  const SymExpr place = b.checked_index(ctx.load(b, *index, std::move(which)),
+                                        is_number ? SymExpr(1) : ctx.meta(*self).sizes[dim], false);
   if (!is_number) at[dim] = place;
   const InstId value = ctx.load(b, *self, std::move(at));
   ctx.finish_result(std::move(b), value);
@@ -59,8 +62,8 @@ bool lower_gather(LowerContext& ctx) {
   return true;
 }
 
-// index.Tensor(self, indices): integer index tensors, broadcast together. They stand where the first of them stands when they
-// are next to each other, else in front.
+// index.Tensor(self, indices): integer index tensors, broadcast together. They stand where the first of them stands
+// when they are next to each other, else in front.
 bool lower_index(LowerContext& ctx) {
   const auto self = ctx.tensor(0);
   const auto* list = ctx.arg(1) == nullptr ? nullptr : ctx.arg(1)->get<std::vector<ValueId>>();
@@ -79,7 +82,8 @@ bool lower_index(LowerContext& ctx) {
   const size_t position = last - first + 1 == count ? first : 0;
   NestBuilder b = ctx.result_nest();
   const std::vector<SymExpr> dims = b.range_dims();
-  const std::vector<SymExpr> index_point(dims.begin() + static_cast<long>(position), dims.begin() + static_cast<long>(position + broadcast_ndim));
+  const std::vector<SymExpr> index_point(dims.begin() + static_cast<long>(position),
+                                         dims.begin() + static_cast<long>(position + broadcast_ndim));
   std::vector<SymExpr> at;
   size_t next = 0;  // next dimension of the result that is not one of the index tensors'
   for (size_t d = 0; d < m.ndim(); ++d) {
@@ -111,8 +115,10 @@ bool lower_take(LowerContext& ctx) {
 }  // namespace
 
 void register_index_lowerings() {
-  static constexpr std::pair<const char*, LowerFn> kTable[] = {{"embedding", lower_embedding}, {"index_select", lower_index_select},
-                                                               {"gather", lower_gather}, {"index.Tensor", lower_index},
+  static constexpr std::pair<const char*, LowerFn> kTable[] = {{"embedding", lower_embedding},
+                                                               {"index_select", lower_index_select},
+                                                               {"gather", lower_gather},
+                                                               {"index.Tensor", lower_index},
                                                                {"take", lower_take}};
   for (const auto& [op, function] : kTable) add_lowering(op, function);
 }

@@ -9,7 +9,8 @@ namespace {
 
 enum Reduction : int64_t { kNone, kMean, kSum };  // ATen/core/Reduction.h
 
-// What row `at` (empty: there is one) adds: -input[at, target] * weight[target], and the weight; zeros where the target is ignored.
+// What row `at` (empty: there is one) adds: -input[at, target] * weight[target], and the weight; zeros where the target
+// is ignored.
 // Targets are checked against the number of classes.
 struct RowLoss {
   InstId loss, weight;
@@ -25,7 +26,8 @@ RowLoss row_loss(LowerContext& ctx, NestBuilder& b, const std::vector<SymExpr>& 
   const InstId weight = ctx.tensor(2) ? b.cast(ctx.load(b, *ctx.tensor(2), {column}), compute) : b.constant(1, compute);
   const InstId value = b.scalar(ScalarOp::k_neg, {b.cast(ctx.load(b, *ctx.tensor(0), element), compute)});
   const InstId loss = b.scalar(ScalarOp::k_mul, {value, weight}), zero = b.constant(0, compute);
-  return {b.scalar(ScalarOp::k_select, {is_ignored, zero, loss}), b.scalar(ScalarOp::k_select, {is_ignored, zero, weight})};
+  return {b.scalar(ScalarOp::k_select, {is_ignored, zero, loss}),
+          b.scalar(ScalarOp::k_select, {is_ignored, zero, weight})};
 }
 
 // nll_loss_forward(self, target, weight, reduction, ignore_index) -> (output, total_weight)
@@ -39,7 +41,8 @@ bool lower_nll_loss(LowerContext& ctx) {
   if (ctx.given(2) && (!ctx.tensor(2) || ctx.meta(*ctx.tensor(2)).ndim() != 1)) return false;
   const DType compute = value_dtype(ctx.result_meta().dtype);
   const auto store_weight = [&](NestBuilder b, std::vector<SymExpr> index, InstId value) {
-    if (ctx.node().results.size() > 1 && ctx.node().results[1] != graph::kNoValue) ctx.finish(std::move(b), ctx.result_buffer(1), std::move(index), value);
+    if (ctx.node().results.size() > 1 && ctx.node().results[1] != graph::kNoValue)
+      ctx.finish(std::move(b), ctx.result_buffer(1), std::move(index), value);
   };
   if (*reduction == kNone && rows == 1) {
     NestBuilder b = ctx.nest(targets.sizes);
@@ -64,23 +67,30 @@ bool lower_nll_loss(LowerContext& ctx) {
   return true;
 }
 
-// binary_cross_entropy(self, target, weight, reduction), each element's: (target - 1) * log1p(-self) - target * log(self), the logarithms cut
-// off at -100. Eager rounds each step to float16, where it may overflow. A self or a target outside of [0, 1] is an error.
+// binary_cross_entropy(self, target, weight, reduction), each element's: (target - 1) * log1p(-self) - target *
+// log(self), the logarithms cut off at -100. Eager rounds each step to float16, where it may overflow. A self or a
+// target outside of [0, 1] is an error.
 bool lower_binary_cross_entropy(LowerContext& ctx) {
   const auto self = ctx.tensor(0), target = ctx.tensor(1);
   const auto reduction = ctx.given(3) ? ctx.integer(3) : std::optional<int64_t>(kMean);
-  if (!self || !target || reduction != kNone || !is_float(ctx.result_meta().dtype) || (ctx.given(2) && !ctx.tensor(2))) return false;
+  if (!self || !target || reduction != kNone || !is_float(ctx.result_meta().dtype) || (ctx.given(2) && !ctx.tensor(2)))
+    return false;
   const DType dtype = ctx.result_meta().dtype;
   NestBuilder b = ctx.result_nest();
   const std::vector<SymExpr> at = b.range_dims();
   const InstId x = ctx.load(b, *self, at), t = ctx.load(b, *target, at);
   const auto number = [&](double value) { return b.constant(value, dtype); };
   const auto step = [&](InstId value) { return dtype == DType::kFloat16 ? b.round_to(value, dtype) : value; };
-  const auto is_likelihood = [&](InstId v) { return b.scalar(ScalarOp::k_bit_and, {b.scalar(ScalarOp::k_ge, {v, number(0)}), b.scalar(ScalarOp::k_le, {v, number(1)})}); };
+  const auto is_likelihood = [&](InstId v) {
+    return b.scalar(ScalarOp::k_bit_and,
+                    {b.scalar(ScalarOp::k_ge, {v, number(0)}), b.scalar(ScalarOp::k_le, {v, number(1)})});
+  };
   const InstId likely = b.scalar(ScalarOp::k_bit_and, {is_likelihood(x), is_likelihood(t)});
-  b.checked_index(b.scalar(ScalarOp::k_select, {likely, b.integer(0, DType::kInt64), b.integer(1, DType::kInt64)}), 1, false);
+  b.checked_index(b.scalar(ScalarOp::k_select, {likely, b.integer(0, DType::kInt64), b.integer(1, DType::kInt64)}), 1,
+                  false);
   const auto cut = [&](InstId value) { return b.scalar(ScalarOp::k_maximum, {step(value), number(-100)}); };
-  const InstId missed = cut(b.scalar(ScalarOp::k_log1p, {b.scalar(ScalarOp::k_neg, {x})})), hit = cut(b.scalar(ScalarOp::k_log, {x}));
+  const InstId missed = cut(b.scalar(ScalarOp::k_log1p, {b.scalar(ScalarOp::k_neg, {x})})),
+               hit = cut(b.scalar(ScalarOp::k_log, {x}));
   const InstId left = step(b.scalar(ScalarOp::k_mul, {step(b.scalar(ScalarOp::k_sub, {t, number(1)})), missed}));
   InstId loss = step(b.scalar(ScalarOp::k_sub, {left, step(b.scalar(ScalarOp::k_mul, {t, hit}))}));
   if (ctx.tensor(2)) loss = step(b.scalar(ScalarOp::k_mul, {loss, ctx.load_broadcast(b, *ctx.tensor(2), at)}));

@@ -173,7 +173,8 @@ LoopBufferId LowerContext::result_buffer(size_t k) {
 
 LoopBufferId LowerContext::temp(DType dtype, SymSizes sizes) {
   SymSizes strides = graph::contiguous_strides(sizes);
-  program_.buffers.push_back({"t" + std::to_string(next_temp_++), BufferRole::kTemp, dtype, std::move(sizes), std::move(strides), UINT32_MAX, false});
+  program_.buffers.push_back({"t" + std::to_string(next_temp_++), BufferRole::kTemp, dtype, std::move(sizes),
+                              std::move(strides), UINT32_MAX, false});
   return static_cast<LoopBufferId>(program_.buffers.size() - 1);
 }
 
@@ -198,8 +199,8 @@ InstId LowerContext::load_temp(NestBuilder& builder, LoopBufferId b, std::vector
   return builder.load(b, program_.buffers[b].dtype, std::move(index));
 }
 
-InstId load_value(const Graph& graph, const std::vector<ValueForm>& forms, const LoopProgram& program, NestBuilder& builder, ValueId v, std::vector<SymExpr> index,
-                  InstId mask, InstId other) {
+InstId load_value(const Graph& graph, const std::vector<ValueForm>& forms, const LoopProgram& program,
+                  NestBuilder& builder, ValueId v, std::vector<SymExpr> index, InstId mask, InstId other) {
   const DimBounds bounds = builder.bounds();
   while (forms[graph::index_of(v)].kind == ValueForm::kView) {
     const ValueForm& form = forms[graph::index_of(v)];
@@ -209,13 +210,17 @@ InstId load_value(const Graph& graph, const std::vector<ValueForm>& forms, const
     v = form.base;
   }
   const LoopBuffer& buffer = program.buffers[forms[graph::index_of(v)].buffer];
-  for (size_t k = 0; k < index.size(); ++k) index[k] = buffer.sizes[k] == SymExpr(1) ? SymExpr(0) : simplify(index[k], bounds);
+  for (size_t k = 0; k < index.size(); ++k)
+    index[k] = buffer.sizes[k] == SymExpr(1) ? SymExpr(0) : simplify(index[k], bounds);
   return builder.load(forms[graph::index_of(v)].buffer, buffer.dtype, std::move(index), mask, other);
 }
 
-InstId LowerContext::load(NestBuilder& builder, ValueId v, std::vector<SymExpr> index) { return load_masked(builder, v, std::move(index), kNoInst, kNoInst); }
+InstId LowerContext::load(NestBuilder& builder, ValueId v, std::vector<SymExpr> index) {
+  return load_masked(builder, v, std::move(index), kNoInst, kNoInst);
+}
 
-InstId LowerContext::load_masked(NestBuilder& builder, ValueId v, std::vector<SymExpr> index, InstId mask, InstId other) {
+InstId LowerContext::load_masked(NestBuilder& builder, ValueId v, std::vector<SymExpr> index, InstId mask,
+                                 InstId other) {
   return load_value(graph_, forms_, program_, builder, v, std::move(index), mask, other);
 }
 
@@ -233,8 +238,10 @@ LoopBufferId LowerContext::root_buffer(ValueId v) {
 }
 
 void LowerContext::add_inputs() {
-  for (size_t i = 0; i < graph_.inputs.size(); ++i) add_buffer(BufferRole::kInput, graph_.inputs[i], "in" + std::to_string(i));
-  for (size_t i = 0; i < graph_.constants.size(); ++i) add_buffer(BufferRole::kConstant, graph_.constants[i], "c" + std::to_string(i));
+  for (size_t i = 0; i < graph_.inputs.size(); ++i)
+    add_buffer(BufferRole::kInput, graph_.inputs[i], "in" + std::to_string(i));
+  for (size_t i = 0; i < graph_.constants.size(); ++i)
+    add_buffer(BufferRole::kConstant, graph_.constants[i], "c" + std::to_string(i));
 }
 
 // Only dense tensors on the kernels' device, of dtypes with a scalar form, are lowered.
@@ -265,7 +272,8 @@ void LowerContext::lower_extern(uint32_t index) {
   program_.items.push_back(std::move(call));
 }
 
-// What checks indices or numbers is left to the library where a kernel cannot stop the call, and what must run in order where kernels do not.
+// What checks indices or numbers is left to the library where a kernel cannot stop the call, and what must run in order
+// where kernels do not.
 bool LowerContext::try_row(LowerFn row) {
   const size_t items = program_.items.size(), buffers = program_.buffers.size();
   if (!add_number_checks(*this) || !row(*this)) {
@@ -277,10 +285,11 @@ bool LowerContext::try_row(LowerFn row) {
     return (inst.op == LoopOp::kCheck && !facts.kernels_may_fail) || (is_ordered(inst) && !facts.points_run_in_order);
   };
   if (facts.kernels_may_fail && facts.points_run_in_order) return true;
-  const bool has_any = std::any_of(program_.items.begin() + static_cast<long>(items), program_.items.end(), [&](const auto& item) {
-    const Nest* nest = std::get_if<Nest>(&item);
-    return nest != nullptr && std::any_of(nest->body.begin(), nest->body.end(), is_left);
-  });
+  const bool has_any =
+      std::any_of(program_.items.begin() + static_cast<long>(items), program_.items.end(), [&](const auto& item) {
+        const Nest* nest = std::get_if<Nest>(&item);
+        return nest != nullptr && std::any_of(nest->body.begin(), nest->body.end(), is_left);
+      });
   if (!has_any) return true;
   program_.items.resize(items);
   program_.buffers.resize(buffers);
@@ -295,10 +304,12 @@ bool LowerContext::is_copied_over(const Node& node) const {
   const ValueId made = node.results[0];
   const auto is = [&](ValueId v) { return v == made; };
   if (std::any_of(graph_.outputs.begin(), graph_.outputs.end(), is)) return false;
-  if (std::any_of(graph_.updates.begin(), graph_.updates.end(), [&](const auto& update) { return is(update.second); })) return false;
+  if (std::any_of(graph_.updates.begin(), graph_.updates.end(), [&](const auto& update) { return is(update.second); }))
+    return false;
   for (const Node& user : graph_.nodes)
     for (size_t i = 0; i < user.args.size(); ++i)
-      if (graph::has_value(user.args[i], made) && (user.op->name != "copy" || i != 0 || !is_supported(user))) return false;
+      if (graph::has_value(user.args[i], made) && (user.op->name != "copy" || i != 0 || !is_supported(user)))
+        return false;
   return true;
 }
 

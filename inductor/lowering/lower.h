@@ -1,8 +1,9 @@
-// inductor/lowering/lower.h — a functional graph becomes a loop program: one nest per op, views as index maps, the rest extern.
+// inductor/lowering/lower.h — a functional graph becomes a loop program: one nest per op, views as index maps, the rest
+// extern.
 //
-// In: a functional graph.  Out: a LoopProgram whose buffers have the layouts that the graph's metas state, so that an output is
-// stored where eager would have put it. An op without a lowering, or whose lowering does not cover the arguments, is an extern call;
-// nothing is refused.
+// In: a functional graph.  Out: a LoopProgram whose buffers have the layouts that the graph's metas state, so that an
+// output is stored where eager would have put it. An op without a lowering, or whose lowering does not cover the
+// arguments, is an extern call; nothing is refused.
 #pragma once
 
 #include <string_view>
@@ -29,16 +30,19 @@ struct LoweredGraph {
 };
 
 LoweredGraph lower(const graph::Graph& graph, const TargetInfo& target);
-// The one device that kernels of the graph run on: that of its first tensor which is not on the host's. Ops elsewhere are extern calls.
+// The one device that kernels of the graph run on: that of its first tensor which is not on the host's. Ops elsewhere
+// are extern calls.
 graph::Device kernel_device(const graph::Graph& graph);
 // Whether a size is 1, as a constant or by a fact that is guarded: such a dimension is broadcast.
 bool is_size_one(const graph::Graph& graph, const SymExpr& size);
 
 // One element of a graph value; views on the way become index arithmetic. With a mask: see LowerContext::load_masked.
-InstId load_value(const graph::Graph& graph, const std::vector<ValueForm>& forms, const LoopProgram& program, NestBuilder& builder, graph::ValueId v,
-                  std::vector<SymExpr> index, InstId mask = kNoInst, InstId other = kNoInst);
+InstId load_value(const graph::Graph& graph, const std::vector<ValueForm>& forms, const LoopProgram& program,
+                  NestBuilder& builder, graph::ValueId v, std::vector<SymExpr> index, InstId mask = kNoInst,
+                  InstId other = kNoInst);
 
-// A nest that goes along one dimension of `sizes` in order and takes the others as they come; `index` is the current element.
+// A nest that goes along one dimension of `sizes` in order and takes the others as they come; `index` is the current
+// element.
 struct Walk {
   NestBuilder builder;
   std::vector<SymExpr> index;
@@ -51,7 +55,8 @@ using LowerFn = bool (*)(LowerContext&);
 // What a lowering works with. The arguments are the node's, in schema order; trailing ones may be missing.
 class LowerContext {
  public:
-  LowerContext(const graph::Graph& graph, const TargetInfo& target) : graph_(graph), target_(target), device_(kernel_device(graph)) {}
+  LowerContext(const graph::Graph& graph, const TargetInfo& target)
+      : graph_(graph), target_(target), device_(kernel_device(graph)) {}
 
   const graph::Graph& graph() const { return graph_; }
   const TargetInfo& target() const { return target_; }
@@ -64,7 +69,8 @@ class LowerContext {
   std::optional<graph::ValueId> tensor(size_t i) const;
   std::optional<SymExpr> size(size_t i) const;
   std::optional<int64_t> integer(size_t i) const;
-  std::optional<int64_t> dimension(size_t i, size_t ndim) const;  // from the front; none where there is no such dimension: torch says so
+  std::optional<int64_t> dimension(
+      size_t i, size_t ndim) const;  // from the front; none where there is no such dimension: torch says so
   std::optional<double> number(size_t i) const;       // int, float or bool constants
   bool flag(size_t i, bool otherwise) const;
   std::optional<SymSizes> sizes(size_t i) const;      // a list, or one int

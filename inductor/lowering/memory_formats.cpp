@@ -1,8 +1,8 @@
 // inductor/lowering/memory_formats.cpp — see memory_formats.h.
 //
-// Vertices are the nodes whose result follows the format of its operands: convolutions and poolings, which have a preference, and
-// elementwise ops, concatenations and the like, which have none. Values of other nodes, inputs, outputs and what other nodes read
-// have the format that was recorded.
+// Vertices are the nodes whose result follows the format of its operands: convolutions and poolings, which have a
+// preference, and elementwise ops, concatenations and the like, which have none. Values of other nodes, inputs, outputs
+// and what other nodes read have the format that was recorded.
 #include "inductor/lowering/memory_formats.h"
 
 #include <algorithm>
@@ -55,7 +55,11 @@ bool is_ambiguous(const TensorMeta& m) { return m.is_contiguous() == graph::is_c
 class FormatChooser {
  public:
   FormatChooser(const Graph& graph, const TargetInfo& target, FormatRule rule)
-      : graph_(graph), target_(target), rule_(rule), vertex_(graph.nodes.size(), SIZE_MAX), producer_(graph.values.size(), SIZE_MAX) {}
+      : graph_(graph),
+        target_(target),
+        rule_(rule),
+        vertex_(graph.nodes.size(), SIZE_MAX),
+        producer_(graph.values.size(), SIZE_MAX) {}
 
   Graph run() {
     find_vertices();
@@ -76,7 +80,8 @@ class FormatChooser {
 
  private:
   static constexpr int64_t kFixed = int64_t{1} << 60;
-  static constexpr int64_t kWanted = int64_t{1} << 44;  // more than conversions cost, and the sum of many fits below kFixed
+  static constexpr int64_t kWanted = int64_t{1}
+                                     << 44;  // more than conversions cost, and the sum of many fits below kFixed
 
   const ValueId* value(const Node& node, size_t i) const {
     const ValueId* v = i < node.args.size() ? node.args[i].get<ValueId>() : nullptr;
@@ -95,13 +100,15 @@ class FormatChooser {
 
   // Operands whose format the result follows; none for nodes that are no vertices.
   std::vector<ValueId> carried(const Node& node) const {
-    static const std::set<std::string_view> kFirstOnly = {"max_pool2d_with_indices", "avg_pool2d", "_adaptive_avg_pool2d", "constant_pad_nd",
-                                                          "upsample_nearest2d", "upsample_bilinear2d", "convolution"};
+    static const std::set<std::string_view> kFirstOnly = {
+        "max_pool2d_with_indices", "avg_pool2d",          "_adaptive_avg_pool2d", "constant_pad_nd",
+        "upsample_nearest2d",      "upsample_bilinear2d", "convolution"};
     std::vector<ValueId> found;
     const auto take = [&](ValueId v) {
       if (v != graph::kNoValue && graph_.meta(v).ndim() == 4) found.push_back(v);
     };
-    const bool preserves = (node.op->name == "clone" && !value_given(node, 1)) || (node.op->name == "_to_copy" && !value_given(node, 6));
+    const bool preserves =
+        (node.op->name == "clone" && !value_given(node, 1)) || (node.op->name == "_to_copy" && !value_given(node, 6));
     if (kFirstOnly.contains(node.op->name) || preserves) {
       if (const ValueId* v = value(node, 0)) take(*v);
     } else if (node.op->name == "cat") {
@@ -116,11 +123,14 @@ class FormatChooser {
   static bool value_given(const Node& node, size_t i) { return i < node.args.size() && !node.args[i].is_none(); }
 
   bool is_vertex(const Node& node) const {
-    if (node.results.empty() || node.results[0] == graph::kNoValue || graph_.meta(node.results[0]).ndim() != 4 || carried(node).empty()) return false;
+    if (node.results.empty() || node.results[0] == graph::kNoValue || graph_.meta(node.results[0]).ndim() != 4 ||
+        carried(node).empty())
+      return false;
     if (node.op->name != "convolution") return true;
     const DType dtype = graph_.meta(node.results[0]).dtype;
     const bool* transposed = node.args[6].get<bool>();
-    return (dtype == DType::kFloat32 || dtype == DType::kBFloat16) && transposed != nullptr && !*transposed && all_ones(node, 5);
+    return (dtype == DType::kFloat32 || dtype == DType::kBFloat16) && transposed != nullptr && !*transposed &&
+           all_ones(node, 5);
   }
 
   void find_vertices() {
@@ -151,14 +161,20 @@ class FormatChooser {
     if (rule_ == FormatRule::kChannelsLast) return kWanted;
     const ValueId weight = *value(node, 1);
     const TensorMeta& w = graph_.meta(weight);
-    const int64_t groups = node.args[8].get<SymExpr>() == nullptr ? 1 : graph_.shapes.hint(*node.args[8].get<SymExpr>());
+    const int64_t groups =
+        node.args[8].get<SymExpr>() == nullptr ? 1 : graph_.shapes.hint(*node.args[8].get<SymExpr>());
     const int64_t per_group = graph_.shapes.hint(w.sizes[1]), window = window_of(w.sizes, 2);
     const Kind plain = window == 1 && !all_ones(node, 3) ? Kind::strided : Kind::dense;
-    const CostRow cost = cost_of(groups == 1 || per_group > 32 ? plain : per_group == 1 ? Kind::depthwise : Kind::grouped, window);
+    const CostRow cost = cost_of(groups == 1 || per_group > 32 ? plain
+                                 : per_group == 1              ? Kind::depthwise
+                                                               : Kind::grouped,
+                                 window);
     const int64_t weights = graph_.shapes.hint(w.numel());
     // A weight that a kernel writes anyway, or that lies so already, is rearranged by the library alone.
-    const bool is_ready = (graph::is_channels_last(w) && !w.is_contiguous()) || graph_.values[graph::index_of(weight)].node >= 0;
-    return cost.saved * results * (weights / std::max<int64_t>(graph_.shapes.hint(w.sizes[0]), 1)) - cost.rearranged * weights / (is_ready ? 2 : 1);
+    const bool is_ready =
+        (graph::is_channels_last(w) && !w.is_contiguous()) || graph_.values[graph::index_of(weight)].node >= 0;
+    return cost.saved * results * (weights / std::max<int64_t>(graph_.shapes.hint(w.sizes[0]), 1)) -
+           cost.rearranged * weights / (is_ready ? 2 : 1);
   }
 
   void join_operands(graph::MinimumCut& cut, size_t n) {
@@ -216,7 +232,8 @@ class FormatChooser {
     std::vector<Arg> args = r.map_args(node);
     for (size_t i = 0; i < args.size(); ++i) {
       if (const ValueId* v = node.args[i].get<ValueId>()) args[i] = laid(*v);
-      if (const auto* list = node.args[i].get<std::vector<ValueId>>()) std::transform(list->begin(), list->end(), std::get<std::vector<ValueId>>(args[i].payload).begin(), laid);
+      if (const auto* list = node.args[i].get<std::vector<ValueId>>())
+        std::transform(list->begin(), list->end(), std::get<std::vector<ValueId>>(args[i].payload).begin(), laid);
     }
     if (node.op->name == "convolution") args[1] = in_format(r.out(), *args[1].get<ValueId>(), last);
     return args;
@@ -225,7 +242,8 @@ class FormatChooser {
   static ValueId in_format(graph::GraphBuilder& out, ValueId v, bool last) {
     const TensorMeta& meta = out.meta(v);
     if (last ? graph::is_channels_last(meta) : meta.is_contiguous()) return v;
-    return last ? out.emit("clone", {v, graph::TorchEnum{'m', graph::kChannelsLastFormat}}) : graph::contiguous_clone(out, v);
+    return last ? out.emit("clone", {v, graph::TorchEnum{'m', graph::kChannelsLastFormat}})
+                : graph::contiguous_clone(out, v);
   }
 
   const Graph& graph_;

@@ -1,8 +1,9 @@
-// inductor/lowering/pointwise.cpp — elementwise ops: the rows of pointwise.def, and the few whose arguments choose the formula.
+// inductor/lowering/pointwise.cpp — elementwise ops: the rows of pointwise.def, and the few whose arguments choose the
+// formula.
 //
 // Values are computed in the result's dtype (f32 for half precision), as eager's kernels compute in their op-math type.
-// Comparisons promote their operands as torch's TensorIterator does: dimensioned tensors first, then 0-dim ones, then numbers,
-// each only if of a higher category.
+// Comparisons promote their operands as torch's TensorIterator does: dimensioned tensors first, then 0-dim ones, then
+// numbers, each only if of a higher category.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -85,7 +86,8 @@ DType operand_dtype(LowerContext& ctx, size_t count) {
 }
 
 // The value of argument i in `compute`; numbers become constants. `round` is the half dtype to round to, or kOther.
-InstId operand(LowerContext& ctx, NestBuilder& b, size_t i, const Argument& argument, DType compute, DType round, bool round_numbers = true) {
+InstId operand(LowerContext& ctx, NestBuilder& b, size_t i, const Argument& argument, DType compute, DType round,
+               bool round_numbers = true) {
   if (const auto v = ctx.tensor(i)) {
     const DType own = ctx.meta(*v).dtype;
     InstId value = ctx.load_broadcast(b, *v, b.range_dims());
@@ -103,7 +105,8 @@ bool divisor_is_safe(LowerContext& ctx) {
   if (is_float(ctx.result_meta().dtype)) return true;
   const auto number = ctx.number(1);
   const auto integer = ctx.integer(1);  // of which narrow results take the low bits
-  return number && *number != 0 && (!integer || static_cast<uint64_t>(*integer) << (64 - 8 * row_of(ctx.result_meta().dtype).bytes) != 0);
+  return number && *number != 0 &&
+         (!integer || static_cast<uint64_t>(*integer) << (64 - 8 * row_of(ctx.result_meta().dtype).bytes) != 0);
 }
 
 bool lower_formula(LowerContext& ctx, std::string_view argument_text, Rule rule, std::string_view formula) {
@@ -111,7 +114,10 @@ bool lower_formula(LowerContext& ctx, std::string_view argument_text, Rule rule,
   const std::vector<Argument> arguments = parse_arguments(argument_text);
   for (size_t i = 0; i < arguments.size(); ++i) {
     const bool readable = ctx.tensor(i) || ctx.size(i) || ctx.number(i);
-    if (arguments[i].must_be_absent ? ctx.given(i) : arguments[i].name != "_" && !readable && (ctx.given(i) || !arguments[i].otherwise)) return false;
+    if (arguments[i].must_be_absent
+            ? ctx.given(i)
+            : arguments[i].name != "_" && !readable && (ctx.given(i) || !arguments[i].otherwise))
+      return false;
   }
   if (rule == Rule::kDivisor && !divisor_is_safe(ctx)) return false;
   DType compute = ctx.result_meta().dtype, round = DType::kOther;
@@ -119,14 +125,16 @@ bool lower_formula(LowerContext& ctx, std::string_view argument_text, Rule rule,
   if (rule == Rule::kLogical) compute = DType::kBool;
   if (rule == Rule::kCompare && !is_float(compute) && formula.find("inf") != formula.npos)
     formula = formula.find('<') != formula.npos ? "self == self" : "self != self";  // integers are finite
-  const bool floats_only = formula.find("inf") != formula.npos || formula.find("copysign") != formula.npos || formula.find("pow(") != formula.npos;
+  const bool floats_only = formula.find("inf") != formula.npos || formula.find("copysign") != formula.npos ||
+                           formula.find("pow(") != formula.npos;
   if (floats_only && !is_float(compute)) return false;
   if (rule != Rule::kResult && compute != value_dtype(compute)) round = compute;
   compute = value_dtype(compute);
   NestBuilder b = ctx.result_nest();
   const InstId value = emit_formula(b, formula, compute, [&](std::string_view name) -> InstId {
     for (size_t i = 0; i < arguments.size(); ++i)
-      if (arguments[i].name == name) return operand(ctx, b, i, arguments[i], compute, round, formula.find("_div(") == formula.npos);
+      if (arguments[i].name == name)
+        return operand(ctx, b, i, arguments[i], compute, round, formula.find("_div(") == formula.npos);
     throw_internal_error(__FILE__, __LINE__, "formula names an argument", std::string(formula));
   });
   ctx.finish_result(std::move(b), value);
@@ -143,20 +151,27 @@ bool lower_div_mode(LowerContext& ctx) {
   const auto mode = ctx.text(2);
   if (!mode) return lower_formula(ctx, "self other", Rule::kResult, "self / other");
   const DType dtype = ctx.result_meta().dtype;
-  if (*mode == "trunc" && dtype != value_dtype(dtype) && ctx.tensor(1)) return false;  // eager rounds the quotient before it truncates
-  return lower_formula(ctx, "self other", Rule::kDivisor, *mode == "floor" ? "floor_div(self, other)" : "trunc_div(self, other)");
+  if (*mode == "trunc" && dtype != value_dtype(dtype) && ctx.tensor(1))
+    return false;  // eager rounds the quotient before it truncates
+  return lower_formula(ctx, "self other", Rule::kDivisor,
+                       *mode == "floor" ? "floor_div(self, other)" : "trunc_div(self, other)");
 }
 
 // torch hands contiguous tensors of these dtypes to oneDNN where it has kernels of them.
 bool may_be_gelu_of_onednn(const TargetInfo& target, const TensorMeta& m) {
-  return target.facts.gelu_is_onednn && (m.dtype == DType::kFloat32 || m.dtype == DType::kBFloat16 || m.dtype == DType::kFloat16) && m.is_contiguous() && !(m.numel() == SymExpr(1));
+  return target.facts.gelu_is_onednn &&
+         (m.dtype == DType::kFloat32 || m.dtype == DType::kBFloat16 || m.dtype == DType::kFloat16) &&
+         m.is_contiguous() && !(m.numel() == SymExpr(1));
 }
 
-// oneDNN's gelu of infinity is NaN with AVX-512, and overflows before it halves; its kernels for other CPUs never answer -0.0.
+// oneDNN's gelu of infinity is NaN with AVX-512, and overflows before it halves; its kernels for other CPUs never
+// answer -0.0.
 const char* gelu_formula(const TargetInfo& target, const TensorMeta& m) {
-  if (may_be_gelu_of_onednn(target, m) && std::isnan(runtime::eager_gelu(m.dtype, std::numeric_limits<double>::infinity()).value_or(0)))
+  if (may_be_gelu_of_onednn(target, m) &&
+      std::isnan(runtime::eager_gelu(m.dtype, std::numeric_limits<double>::infinity()).value_or(0)))
     return "select(self == inf, self - self, self * (1 + erf(self * 0.7071067811865476)) * 0.5)";
-  if (may_be_gelu_of_onednn(target, m) && !std::signbit(runtime::eager_gelu(m.dtype, -0.0).value_or(-0.0))) return "0.5 * self * (1 + erf(self * 0.7071067811865476)) + 0";
+  if (may_be_gelu_of_onednn(target, m) && !std::signbit(runtime::eager_gelu(m.dtype, -0.0).value_or(-0.0)))
+    return "0.5 * self * (1 + erf(self * 0.7071067811865476)) + 0";
   return "0.5 * self * (1 + erf(self * 0.7071067811865476))";
 }
 
@@ -171,9 +186,12 @@ bool lower_gelu(LowerContext& ctx) {
 bool lower_clamp(LowerContext& ctx) {
   if (!ctx.given(1) && !ctx.given(2)) return false;
   const bool tensors = row_name(ctx.node()) == "clamp.Tensor";
-  if (!ctx.given(2)) return lower_formula(ctx, "self low", Rule::kResult, tensors ? "maximum(self, low)" : "maximum(low, self)");
-  if (!ctx.given(1)) return lower_formula(ctx, "self _ high", Rule::kResult, tensors ? "minimum(self, high)" : "minimum(high, self)");
-  return lower_formula(ctx, "self low high", Rule::kResult, tensors ? "minimum(maximum(self, low), high)" : "minimum(high, maximum(low, self))");
+  if (!ctx.given(2))
+    return lower_formula(ctx, "self low", Rule::kResult, tensors ? "maximum(self, low)" : "maximum(low, self)");
+  if (!ctx.given(1))
+    return lower_formula(ctx, "self _ high", Rule::kResult, tensors ? "minimum(self, high)" : "minimum(high, self)");
+  return lower_formula(ctx, "self low high", Rule::kResult,
+                       tensors ? "minimum(maximum(self, low), high)" : "minimum(high, maximum(low, self))");
 }
 
 // Small exponents as eager writes them; others through pow.
@@ -186,13 +204,16 @@ bool lower_pow_scalar(LowerContext& ctx) {
     return ctx.tensor(1) && floating &&
            lower_formula(ctx, "self exponent", Rule::kResult,
                          by_library ? "pow(self, exponent)"
-                                    : "select(exponent == 0.5, sqrt(self), select(exponent == neg(0.5), 1 / sqrt(self), pow(self, exponent)))");
+                                    : "select(exponent == 0.5, sqrt(self), select(exponent == neg(0.5), 1 / "
+                                      "sqrt(self), pow(self, exponent)))");
   if (!floating && *exponent < 0) return false;
   if (*exponent == 1) return lower_formula(ctx, "self _", Rule::kResult, "self");
   if (*exponent == 2) return lower_formula(ctx, "self _", Rule::kResult, "self * self");
   if (*exponent == 3) return lower_formula(ctx, "self _", Rule::kResult, "self * self * self");
-  if (by_library && *exponent == 0.5) return lower_formula(ctx, "self _", Rule::kResult, "select(self == neg(inf), inf, sqrt(self) + 0)");
-  if (by_library && *exponent == -0.5) return lower_formula(ctx, "self _", Rule::kResult, "select(self == neg(inf), 0, 1 / (sqrt(self) + 0))");
+  if (by_library && *exponent == 0.5)
+    return lower_formula(ctx, "self _", Rule::kResult, "select(self == neg(inf), inf, sqrt(self) + 0)");
+  if (by_library && *exponent == -0.5)
+    return lower_formula(ctx, "self _", Rule::kResult, "select(self == neg(inf), 0, 1 / (sqrt(self) + 0))");
   if (floating && *exponent == 0.5) return lower_formula(ctx, "self _", Rule::kResult, "sqrt(self)");
   if (floating && *exponent == -0.5) return lower_formula(ctx, "self _", Rule::kResult, "1 / sqrt(self)");
   if (floating && *exponent == -1) return lower_formula(ctx, "self _", Rule::kResult, "1 / self");
@@ -202,7 +223,9 @@ bool lower_pow_scalar(LowerContext& ctx) {
 
 // Bits of unsigned numbers are shifted out; signed numbers keep their sign.
 bool lower_shift_right(LowerContext& ctx) {
-  return lower_formula(ctx, "self other", Rule::kResult, ctx.result_meta().dtype == DType::kUInt8 ? "select(other >= 8, 0, shr(self, other))" : "shr(self, other)");
+  return lower_formula(
+      ctx, "self other", Rule::kResult,
+      ctx.result_meta().dtype == DType::kUInt8 ? "select(other >= 8, 0, shr(self, other))" : "shr(self, other)");
 }
 
 // nan_to_num(self, nan, posinf, neginf): integers have nothing to replace.
@@ -219,9 +242,12 @@ bool lower_nan_to_num(LowerContext& ctx) {
   const auto infinity = std::numeric_limits<double>::infinity();
   NestBuilder b = ctx.result_nest();
   const InstId value = b.round_to(b.cast(ctx.load(b, *self, b.range_dims()), compute), dtype);
-  InstId result = b.scalar(ScalarOp::k_select, {b.scalar(ScalarOp::k_eq, {value, b.constant(-infinity, compute)}), b.constant(with[2], compute), value});
-  result = b.scalar(ScalarOp::k_select, {b.scalar(ScalarOp::k_eq, {value, b.constant(infinity, compute)}), b.constant(with[1], compute), result});
-  result = b.scalar(ScalarOp::k_select, {b.scalar(ScalarOp::k_ne, {value, value}), b.constant(with[0], compute), result});
+  InstId result = b.scalar(ScalarOp::k_select, {b.scalar(ScalarOp::k_eq, {value, b.constant(-infinity, compute)}),
+                                                b.constant(with[2], compute), value});
+  result = b.scalar(ScalarOp::k_select, {b.scalar(ScalarOp::k_eq, {value, b.constant(infinity, compute)}),
+                                         b.constant(with[1], compute), result});
+  result =
+      b.scalar(ScalarOp::k_select, {b.scalar(ScalarOp::k_ne, {value, value}), b.constant(with[0], compute), result});
   ctx.finish_result(std::move(b), result);
   return true;
 }
@@ -235,7 +261,8 @@ bool lower_round_decimals(LowerContext& ctx) {
   NestBuilder b = ctx.result_nest();
   const InstId ten = b.constant(std::pow(10.0, static_cast<double>(std::abs(*decimals))), compute);
   const InstId value = ctx.load(b, *self, b.range_dims());
-  const ScalarOp there = *decimals < 0 ? ScalarOp::k_div : ScalarOp::k_mul, back = *decimals < 0 ? ScalarOp::k_mul : ScalarOp::k_div;
+  const ScalarOp there = *decimals < 0 ? ScalarOp::k_div : ScalarOp::k_mul,
+                 back = *decimals < 0 ? ScalarOp::k_mul : ScalarOp::k_div;
   const InstId result = b.scalar(back, {b.scalar(ScalarOp::k_round, {b.scalar(there, {value, ten})}), ten});
   ctx.finish_result(std::move(b), result);
   return true;
@@ -245,9 +272,10 @@ bool lower_round_decimals(LowerContext& ctx) {
 bool lower_elu_backward(LowerContext& ctx) {
   const bool* of_result = ctx.given(4) ? ctx.arg(4)->get<bool>() : nullptr;
   if (of_result == nullptr) return false;
-  return lower_formula(ctx, "grad alpha scale input_scale _ self", Rule::kResult,
-                       *of_result ? "select(self > 0, grad * scale, grad * input_scale * (self + alpha * scale))"
-                                  : "select(self > 0, grad * scale, grad * input_scale * (alpha * scale) * exp(self * input_scale))");
+  return lower_formula(
+      ctx, "grad alpha scale input_scale _ self", Rule::kResult,
+      *of_result ? "select(self > 0, grad * scale, grad * input_scale * (self + alpha * scale))"
+                 : "select(self > 0, grad * scale, grad * input_scale * (alpha * scale) * exp(self * input_scale))");
 }
 
 InstId select_operand(LowerContext& ctx, NestBuilder& b, size_t i, DType compute) {
@@ -272,7 +300,8 @@ bool lower_where(LowerContext& ctx) {
 bool lower_masked_fill(LowerContext& ctx) {
   if (!ctx.tensor(0) || !ctx.tensor(1) || !readable(ctx, 2)) return false;
   const DType dtype = ctx.result_meta().dtype, compute = value_dtype(dtype);
-  if (ctx.tensor(2) && is_float(ctx.meta(*ctx.tensor(2)).dtype) && !is_float(dtype)) return false;  // whether it fits is eager's to check
+  if (ctx.tensor(2) && is_float(ctx.meta(*ctx.tensor(2)).dtype) && !is_float(dtype))
+    return false;  // whether it fits is eager's to check
   NestBuilder b = ctx.result_nest();
   const InstId mask = select_operand(ctx, b, 1, DType::kBool);
   const InstId value = b.round_to(select_operand(ctx, b, 2, compute), dtype), self = select_operand(ctx, b, 0, compute);
@@ -310,8 +339,9 @@ bool lower_copy(LowerContext& ctx) {
 // gelu_backward(grad, self, approximate)
 bool lower_gelu_backward(LowerContext& ctx) {
   if (ctx.text(2).value_or("none") != "none") return false;
-  return lower_formula(ctx, "grad self _", Rule::kResult,
-                       "grad * (0.5 * (1 + erf(self * 0.7071067811865476)) + self * exp(neg(self * self) * 0.5) * 0.3989422804014327)");
+  return lower_formula(
+      ctx, "grad self _", Rule::kResult,
+      "grad * (0.5 * (1 + erf(self * 0.7071067811865476)) + self * exp(neg(self * self) * 0.5) * 0.3989422804014327)");
 }
 
 }  // namespace
@@ -319,13 +349,29 @@ bool lower_gelu_backward(LowerContext& ctx) {
 void register_pointwise_lowerings() {
   for (const PointwiseRow& row : kRows) add_lowering(row.op, lower_row);
   static constexpr std::pair<const char*, LowerFn> kOthers[] = {
-      {"div.Tensor_mode", lower_div_mode}, {"div.Scalar_mode", lower_div_mode}, {"gelu", lower_gelu}, {"gelu_backward", lower_gelu_backward},
-      {"clamp", lower_clamp}, {"clamp.Tensor", lower_clamp}, {"clip", lower_clamp}, {"pow.Tensor_Scalar", lower_pow_scalar},
-      {"bitwise_right_shift.Tensor", lower_shift_right}, {"bitwise_right_shift.Tensor_Scalar", lower_shift_right},
-      {"__rshift__.Scalar", lower_shift_right}, {"__rshift__.Tensor", lower_shift_right}, {"nan_to_num", lower_nan_to_num}, {"round.decimals", lower_round_decimals},
-      {"elu_backward", lower_elu_backward}, {"where.self", lower_where},
-      {"masked_fill.Scalar", lower_masked_fill}, {"masked_fill.Tensor", lower_masked_fill}, {"_to_copy", lower_to_copy},
-      {"clone", lower_to_copy}, {"contiguous", lower_to_copy}, {"copy", lower_copy}, {"lift_fresh_copy", lower_to_copy}};
+      {"div.Tensor_mode", lower_div_mode},
+      {"div.Scalar_mode", lower_div_mode},
+      {"gelu", lower_gelu},
+      {"gelu_backward", lower_gelu_backward},
+      {"clamp", lower_clamp},
+      {"clamp.Tensor", lower_clamp},
+      {"clip", lower_clamp},
+      {"pow.Tensor_Scalar", lower_pow_scalar},
+      {"bitwise_right_shift.Tensor", lower_shift_right},
+      {"bitwise_right_shift.Tensor_Scalar", lower_shift_right},
+      {"__rshift__.Scalar", lower_shift_right},
+      {"__rshift__.Tensor", lower_shift_right},
+      {"nan_to_num", lower_nan_to_num},
+      {"round.decimals", lower_round_decimals},
+      {"elu_backward", lower_elu_backward},
+      {"where.self", lower_where},
+      {"masked_fill.Scalar", lower_masked_fill},
+      {"masked_fill.Tensor", lower_masked_fill},
+      {"_to_copy", lower_to_copy},
+      {"clone", lower_to_copy},
+      {"contiguous", lower_to_copy},
+      {"copy", lower_copy},
+      {"lift_fresh_copy", lower_to_copy}};
   for (const auto& [op, function] : kOthers) add_lowering(op, function);
 }
 

@@ -1,8 +1,8 @@
 // inductor/lowering/pool.cpp — poolings over small windows, each element of the window a load of its own.
 //
-// Where a window may leave the input its loads are masked. The masks are borders of the place in the result, not of the place in the
-// input, so that lanes along it step one by one (inductor/cpu/nest_masks.cpp). Larger windows, and a largest element whose position
-// is asked for (of several NaN eager takes the last), stay PyTorch's.
+// Where a window may leave the input its loads are masked. The masks are borders of the place in the result, not of the
+// place in the input, so that lanes along it step one by one (inductor/cpu/nest_masks.cpp). Larger windows, and a
+// largest element whose position is asked for (of several NaN eager takes the last), stay PyTorch's.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -22,8 +22,12 @@ struct Side {
   SymExpr size, results;
   SymExpr place(const SymExpr& o, int64_t k) const { return o * SymExpr(stride) + SymExpr(k * dilation - padding); }
   // Windows whose element k is inside: from `first`, below `end`.
-  SymExpr first(int64_t k) const { return SymExpr(std::max<int64_t>((padding - k * dilation + stride - 1) / stride, 0)); }
-  SymExpr end(int64_t k) const { return SymExpr::floor_div(size + SymExpr(padding - k * dilation + stride - 1), stride); }
+  SymExpr first(int64_t k) const {
+    return SymExpr(std::max<int64_t>((padding - k * dilation + stride - 1) / stride, 0));
+  }
+  SymExpr end(int64_t k) const {
+    return SymExpr::floor_div(size + SymExpr(padding - k * dilation + stride - 1), stride);
+  }
 };
 using Window = std::array<Side, 2>;
 
@@ -31,19 +35,26 @@ using Window = std::array<Side, 2>;
 std::optional<Window> window_of(LowerContext& ctx, size_t dilation_at) {
   const auto self = ctx.tensor(0);
   const auto kernel = ctx.integers(1);
-  if (!self || !kernel || kernel->empty() || !is_float(ctx.meta(*self).dtype) || ctx.meta(*self).ndim() < 3) return std::nullopt;
+  if (!self || !kernel || kernel->empty() || !is_float(ctx.meta(*self).dtype) || ctx.meta(*self).ndim() < 3)
+    return std::nullopt;
   const auto list = [&](size_t i, const std::vector<int64_t>& otherwise) -> std::optional<std::vector<int64_t>> {
     if (!ctx.given(i)) return otherwise;
     auto given = ctx.integers(i);
     return given && given->empty() ? std::optional(otherwise) : given;
   };
-  const auto stride = list(2, *kernel), padding = list(3, {0}), dilation = dilation_at == 0 ? std::optional(std::vector<int64_t>{1}) : list(dilation_at, {1});
+  const auto stride = list(2, *kernel), padding = list(3, {0}),
+             dilation = dilation_at == 0 ? std::optional(std::vector<int64_t>{1}) : list(dilation_at, {1});
   if (!stride || !padding || !dilation) return std::nullopt;
   const auto side = [](const std::vector<int64_t>& v, size_t d) { return v[v.size() == 1 ? 0 : d]; };
   Window window;
   const size_t first = ctx.meta(*self).ndim() - 2;
   for (size_t d = 0; d < 2; ++d)
-    window[d] = {side(*kernel, d), side(*stride, d), side(*padding, d), side(*dilation, d), ctx.meta(*self).sizes[first + d], ctx.result_meta().sizes[first + d]};
+    window[d] = {side(*kernel, d),
+                 side(*stride, d),
+                 side(*padding, d),
+                 side(*dilation, d),
+                 ctx.meta(*self).sizes[first + d],
+                 ctx.result_meta().sizes[first + d]};
   return is_pool_kernel(ctx.graph(), ctx.target(), ctx.node()) ? std::optional(window) : std::nullopt;
 }
 
@@ -78,8 +89,10 @@ bool is_used(const graph::Graph& graph, ValueId v) {
   const auto is = [&](ValueId other) { return other == v; };
   if (v == graph::kNoValue) return false;
   if (std::any_of(graph.outputs.begin(), graph.outputs.end(), is)) return true;
-  if (std::any_of(graph.updates.begin(), graph.updates.end(), [&](const auto& update) { return is(update.second); })) return true;
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const graph::Node& node) { return graph::has_argument(node, v); });
+  if (std::any_of(graph.updates.begin(), graph.updates.end(), [&](const auto& update) { return is(update.second); }))
+    return true;
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [&](const graph::Node& node) { return graph::has_argument(node, v); });
 }
 
 // max_pool2d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)
@@ -92,7 +105,8 @@ bool lower_max_pool(LowerContext& ctx) {
   return true;
 }
 
-// avg_pool2d(self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override): added row by row, as eager does.
+// avg_pool2d(self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override): added row by row, as
+// eager does.
 bool lower_avg_pool(LowerContext& ctx) {
   const auto window = window_of(ctx, 0);
   if (!window || (ctx.given(6) && !ctx.integer(6))) return false;
@@ -102,9 +116,11 @@ bool lower_avg_pool(LowerContext& ctx) {
   SymExpr count = 1;
   for (size_t d = 0; d < 2; ++d) {
     const Side& side = (*window)[d];
-    const SymExpr begin = side.place(b.range_dims()[b.range_dims().size() - 2 + d], 0), end = begin + SymExpr(side.kernel);
+    const SymExpr begin = side.place(b.range_dims()[b.range_dims().size() - 2 + d], 0),
+                  end = begin + SymExpr(side.kernel);
     const bool is_whole = !ctx.flag(4, false) && (with_padding || side.padding == 0);
-    const SymExpr taken = with_padding ? SymExpr::min(end, side.size + SymExpr(side.padding)) - begin : SymExpr::min(end, side.size) - SymExpr::max(begin, 0);
+    const SymExpr taken = with_padding ? SymExpr::min(end, side.size + SymExpr(side.padding)) - begin
+                                       : SymExpr::min(end, side.size) - SymExpr::max(begin, 0);
     count = count * (is_whole ? SymExpr(side.kernel) : taken);
   }
   if (ctx.given(6)) count = SymExpr(*ctx.integer(6));
@@ -117,7 +133,8 @@ bool lower_avg_pool(LowerContext& ctx) {
 
 bool is_pool_kernel(const graph::Graph& graph, const TargetInfo& target, const graph::Node& node) {
   const auto* kernel = node.args.size() > 1 ? node.args[1].get<SymSizes>() : nullptr;
-  if (kernel == nullptr || kernel->empty() || (node.results.size() > 1 && is_used(graph, node.results[1]))) return false;
+  if (kernel == nullptr || kernel->empty() || (node.results.size() > 1 && is_used(graph, node.results[1])))
+    return false;
   const SymExpr elements = kernel->size() == 1 ? kernel->front() * kernel->front() : (*kernel)[0] * (*kernel)[1];
   return elements.is_constant() && elements.constant() <= target.costs.pool_elements;
 }

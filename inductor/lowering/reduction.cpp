@@ -1,7 +1,8 @@
 // inductor/lowering/reduction.cpp — sums, means, extrema, truth, positions and variances.
 //
-// A reduction is one nest: the kept dimensions are its ranges, the reduced ones its reduced dimensions. Sums of half precision
-// are kept in f32. Variance is two-pass (mean, then squared distances): more exact than one pass, and the row is in cache.
+// A reduction is one nest: the kept dimensions are its ranges, the reduced ones its reduced dimensions. Sums of half
+// precision are kept in f32. Variance is two-pass (mean, then squared distances): more exact than one pass, and the row
+// is in cache.
 #include <algorithm>
 #include <cmath>
 
@@ -92,14 +93,26 @@ bool reduce_as(LowerContext& ctx, size_t dims_argument, ReduceOp op, DType dtype
   return true;
 }
 
-bool lower_sum_dims(LowerContext& ctx) { return reduce_as(ctx, 1, ReduceOp::kSum, ctx.result_meta().dtype, false, true); }
-bool lower_sum(LowerContext& ctx) { return reduce_as(ctx, kNoArgument, ReduceOp::kSum, ctx.result_meta().dtype, false, true); }
-bool lower_prod_dim(LowerContext& ctx) { return reduce_as(ctx, 1, ReduceOp::kProd, ctx.result_meta().dtype, false, true); }
-bool lower_prod(LowerContext& ctx) { return reduce_as(ctx, kNoArgument, ReduceOp::kProd, ctx.result_meta().dtype, false, true); }
+bool lower_sum_dims(LowerContext& ctx) {
+  return reduce_as(ctx, 1, ReduceOp::kSum, ctx.result_meta().dtype, false, true);
+}
+bool lower_sum(LowerContext& ctx) {
+  return reduce_as(ctx, kNoArgument, ReduceOp::kSum, ctx.result_meta().dtype, false, true);
+}
+bool lower_prod_dim(LowerContext& ctx) {
+  return reduce_as(ctx, 1, ReduceOp::kProd, ctx.result_meta().dtype, false, true);
+}
+bool lower_prod(LowerContext& ctx) {
+  return reduce_as(ctx, kNoArgument, ReduceOp::kProd, ctx.result_meta().dtype, false, true);
+}
 bool lower_amax(LowerContext& ctx) { return reduce_as(ctx, 1, ReduceOp::kMax, ctx.result_meta().dtype, false, false); }
 bool lower_amin(LowerContext& ctx) { return reduce_as(ctx, 1, ReduceOp::kMin, ctx.result_meta().dtype, false, false); }
-bool lower_max(LowerContext& ctx) { return reduce_as(ctx, kNoArgument, ReduceOp::kMax, ctx.result_meta().dtype, false, false); }
-bool lower_min(LowerContext& ctx) { return reduce_as(ctx, kNoArgument, ReduceOp::kMin, ctx.result_meta().dtype, false, false); }
+bool lower_max(LowerContext& ctx) {
+  return reduce_as(ctx, kNoArgument, ReduceOp::kMax, ctx.result_meta().dtype, false, false);
+}
+bool lower_min(LowerContext& ctx) {
+  return reduce_as(ctx, kNoArgument, ReduceOp::kMin, ctx.result_meta().dtype, false, false);
+}
 
 // any and all of uint8 answer uint8 (torch's old mask dtype); the truth is stored as 0 or 1 there.
 bool lower_any_dim(LowerContext& ctx) { return reduce_as(ctx, 1, ReduceOp::kAny, DType::kBool, false, true); }
@@ -161,10 +174,13 @@ bool lower_variance(LowerContext& ctx, bool root, bool with_mean) {
   if (with_mean) first.store(ctx.result_buffer(1), result_index(first, *s, ctx.result_meta(1).ndim()), mean);
   ctx.finish(std::move(first), mean_buffer, mean_index, mean);
   NestBuilder b = ctx.nest(s->kept, s->reduced);
-  const InstId distance = b.scalar(ScalarOp::k_sub, {load_input(ctx, b, *s, compute), ctx.load_temp(b, mean_buffer, mean_index)});
+  const InstId distance =
+      b.scalar(ScalarOp::k_sub, {load_input(ctx, b, *s, compute), ctx.load_temp(b, mean_buffer, mean_index)});
   const InstId squares = b.reduce(ReduceOp::kSum, b.scalar(ScalarOp::k_mul, {distance, distance}));
-  const InstId freedom = b.scalar(ScalarOp::k_maximum, {b.scalar(ScalarOp::k_sub, {count_of(b, s->count, compute), b.constant(*correction, compute)}),
-                                                       b.constant(0, compute)});
+  const InstId freedom =
+      b.scalar(ScalarOp::k_maximum,
+               {b.scalar(ScalarOp::k_sub, {count_of(b, s->count, compute), b.constant(*correction, compute)}),
+                b.constant(0, compute)});
   InstId result = b.scalar(ScalarOp::k_div, {squares, freedom});
   if (root) result = b.scalar(ScalarOp::k_sqrt, {result});
   auto index = result_index(b, *s, ctx.result_meta().ndim());
@@ -201,7 +217,8 @@ bool lower_vector_norm(LowerContext& ctx) {
   const NormSteps steps = norm_steps(b, load_input(ctx, b, *s, compute), *order, compute);
   InstId result = b.reduce(steps.op, steps.term);
   if (*order == 2) result = b.scalar(ScalarOp::k_sqrt, {result});
-  else if (!std::isinf(*order) && *order != 0 && *order != 1) result = b.scalar(ScalarOp::k_pow, {result, b.constant(1 / *order, compute)});
+  else if (!std::isinf(*order) && *order != 0 && *order != 1)
+    result = b.scalar(ScalarOp::k_pow, {result, b.constant(1 / *order, compute)});
   auto index = result_index(b, *s, ctx.result_meta().ndim());
   ctx.finish(std::move(b), ctx.result_buffer(), std::move(index), result);
   return true;
@@ -210,13 +227,31 @@ bool lower_vector_norm(LowerContext& ctx) {
 }  // namespace
 
 void register_reduction_lowerings() {
-  static constexpr std::pair<const char*, LowerFn> kTable[] = {
-      {"sum.dim_IntList", lower_sum_dims}, {"sum", lower_sum}, {"prod.dim_int", lower_prod_dim}, {"prod", lower_prod},
-      {"amax", lower_amax}, {"amin", lower_amin}, {"max", lower_max}, {"min", lower_min}, {"any.dim", lower_any_dim},
-      {"any.dims", lower_any_dim}, {"any", lower_any}, {"all.dim", lower_all_dim}, {"all.dims", lower_all_dim}, {"all", lower_all},
-      {"argmax", lower_argmax}, {"argmin", lower_argmin}, {"max.dim", lower_max_dim}, {"min.dim", lower_min_dim},
-      {"mean.dim", lower_mean_dim}, {"mean", lower_mean}, {"var.correction", lower_var}, {"std.correction", lower_std},
-      {"var_mean.correction", lower_var_mean}, {"std_mean.correction", lower_std_mean}, {"linalg_vector_norm", lower_vector_norm}};
+  static constexpr std::pair<const char*, LowerFn> kTable[] = {{"sum.dim_IntList", lower_sum_dims},
+                                                               {"sum", lower_sum},
+                                                               {"prod.dim_int", lower_prod_dim},
+                                                               {"prod", lower_prod},
+                                                               {"amax", lower_amax},
+                                                               {"amin", lower_amin},
+                                                               {"max", lower_max},
+                                                               {"min", lower_min},
+                                                               {"any.dim", lower_any_dim},
+                                                               {"any.dims", lower_any_dim},
+                                                               {"any", lower_any},
+                                                               {"all.dim", lower_all_dim},
+                                                               {"all.dims", lower_all_dim},
+                                                               {"all", lower_all},
+                                                               {"argmax", lower_argmax},
+                                                               {"argmin", lower_argmin},
+                                                               {"max.dim", lower_max_dim},
+                                                               {"min.dim", lower_min_dim},
+                                                               {"mean.dim", lower_mean_dim},
+                                                               {"mean", lower_mean},
+                                                               {"var.correction", lower_var},
+                                                               {"std.correction", lower_std},
+                                                               {"var_mean.correction", lower_var_mean},
+                                                               {"std_mean.correction", lower_std_mean},
+                                                               {"linalg_vector_norm", lower_vector_norm}};
   for (const auto& [op, function] : kTable) add_lowering(op, function);
 }
 

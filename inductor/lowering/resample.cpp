@@ -1,7 +1,8 @@
-// inductor/lowering/resample.cpp — elements taken from computed places: nearest and linear resampling, reflected and repeated edges.
+// inductor/lowering/resample.cpp — elements taken from computed places: nearest and linear resampling, reflected and
+// repeated edges.
 //
-// A place is an index expression where one is exact, else a value that the kernel computes as eager's kernels do; it is inside by
-// construction and needs no check.
+// A place is an index expression where one is exact, else a value that the kernel computes as eager's kernels do; it is
+// inside by construction and needs no check.
 #include <algorithm>
 #include <cmath>
 
@@ -14,8 +15,8 @@ using graph::ValueId;
 
 namespace {
 
-// Scale of output to input positions, as at::native::area_pixel_compute_scale does without align_corners: in float32, but for the
-// linear forms of float64.
+// Scale of output to input positions, as at::native::area_pixel_compute_scale does without align_corners: in float32,
+// but for the linear forms of float64.
 std::optional<double> pixel_scale(LowerContext& ctx, size_t argument, int64_t input, int64_t output, bool in_double) {
   const auto given = ctx.given(argument) ? ctx.number(argument) : std::optional<double>(0.0);
   if (!given) return std::nullopt;
@@ -30,8 +31,10 @@ struct Axis {
   double scale;
 };
 
-// The last dimensions of (self, output_size, [align], scales...) with their scales; nothing where a size is not constant.
-std::optional<std::vector<Axis>> resampled_axes(LowerContext& ctx, size_t count, size_t scales_at, bool in_double = false) {
+// The last dimensions of (self, output_size, [align], scales...) with their scales; nothing where a size is not
+// constant.
+std::optional<std::vector<Axis>> resampled_axes(LowerContext& ctx, size_t count, size_t scales_at,
+                                                bool in_double = false) {
   const auto self = ctx.tensor(0);
   if (!self || ctx.meta(*self).ndim() != count + 2) return std::nullopt;
   std::vector<Axis> axes;
@@ -76,7 +79,8 @@ bool lower_nearest(LowerContext& ctx, size_t count, double shift) {
     }
     InstId position = b.cast(b.index(at), DType::kFloat32);
     if (shift != 0) position = b.scalar(ScalarOp::k_add, {position, b.constant(shift, DType::kFloat32)});
-    position = b.scalar(ScalarOp::k_floor, {b.scalar(ScalarOp::k_mul, {position, b.constant(axis.scale, DType::kFloat32)})});
+    position =
+        b.scalar(ScalarOp::k_floor, {b.scalar(ScalarOp::k_mul, {position, b.constant(axis.scale, DType::kFloat32)})});
     const InstId whole = b.cast(position, DType::kInt64);
     at = place_of(b, b.scalar(ScalarOp::k_minimum, {whole, b.integer(axis.input - 1, DType::kInt64)}));
   }
@@ -99,7 +103,9 @@ struct Neighbours {
 
 Neighbours neighbours(NestBuilder& b, const Axis& axis, const SymExpr& at, bool align_corners, DType compute) {
   const auto number = [&](double n) { return b.constant(n, compute); };
-  const double scale = !align_corners ? axis.scale : axis.output > 1 ? static_cast<double>(axis.input - 1) / static_cast<double>(axis.output - 1) : 0.0;
+  const double scale = !align_corners    ? axis.scale
+                       : axis.output > 1 ? static_cast<double>(axis.input - 1) / static_cast<double>(axis.output - 1)
+                                         : 0.0;
   InstId place = b.cast(b.index(at), compute);
   if (align_corners) {
     place = b.scalar(ScalarOp::k_mul, {place, number(scale)});
@@ -115,7 +121,8 @@ Neighbours neighbours(NestBuilder& b, const Axis& axis, const SymExpr& at, bool 
   return {place_of(b, low), place_of(b, high), weight};
 }
 
-InstId blend(LowerContext& ctx, NestBuilder& b, const std::vector<Axis>& axes, const std::vector<Neighbours>& near, size_t axis, std::vector<SymExpr> index, DType compute) {
+InstId blend(LowerContext& ctx, NestBuilder& b, const std::vector<Axis>& axes, const std::vector<Neighbours>& near,
+             size_t axis, std::vector<SymExpr> index, DType compute) {
   if (axis == axes.size()) return b.cast(ctx.load(b, *ctx.tensor(0), std::move(index)), compute);
   const Neighbours& n = near[axis];
   index[axes[axis].dim] = n.low;
@@ -123,7 +130,8 @@ InstId blend(LowerContext& ctx, NestBuilder& b, const std::vector<Axis>& axes, c
   index[axes[axis].dim] = n.high;
   const InstId high = blend(ctx, b, axes, near, axis + 1, index, compute);
   const InstId rest = b.scalar(ScalarOp::k_sub, {b.constant(1, compute), n.weight});
-  return b.scalar(ScalarOp::k_add, {b.scalar(ScalarOp::k_mul, {low, rest}), b.scalar(ScalarOp::k_mul, {high, n.weight})});
+  return b.scalar(ScalarOp::k_add,
+                  {b.scalar(ScalarOp::k_mul, {low, rest}), b.scalar(ScalarOp::k_mul, {high, n.weight})});
 }
 
 // (self, output_size, align_corners, scales...) for floats.
@@ -147,7 +155,9 @@ bool lower_trilinear3d(LowerContext& ctx) { return lower_linear(ctx, 3); }
 bool lower_edge_pad(LowerContext& ctx, size_t count, bool reflects) {
   const auto self = ctx.tensor(0);
   const auto padding = ctx.integers(1);
-  if (!self || !padding || padding->size() != 2 * count || ctx.meta(*self).ndim() < count || ctx.meta(*self).numel() == SymExpr(0)) return false;
+  if (!self || !padding || padding->size() != 2 * count || ctx.meta(*self).ndim() < count ||
+      ctx.meta(*self).numel() == SymExpr(0))
+    return false;
   NestBuilder b = ctx.result_nest();
   std::vector<SymExpr> index = b.range_dims();
   for (size_t k = 0; k < count; ++k) {
@@ -174,13 +184,21 @@ bool lower_edges(LowerContext& ctx) { return lower_edge_pad(ctx, count, reflects
 }  // namespace
 
 void register_resample_lowerings() {
-  static constexpr std::pair<const char*, LowerFn> kTable[] = {
-      {"upsample_nearest1d", lower_nearest1d}, {"upsample_nearest2d", lower_nearest2d}, {"upsample_nearest3d", lower_nearest3d},
-      {"_upsample_nearest_exact1d", lower_nearest_exact1d}, {"_upsample_nearest_exact2d", lower_nearest_exact2d},
-      {"_upsample_nearest_exact3d", lower_nearest_exact3d}, {"upsample_linear1d", lower_linear1d}, {"upsample_bilinear2d", lower_bilinear2d},
-      {"upsample_trilinear3d", lower_trilinear3d}, {"reflection_pad1d", lower_edges<1, true>}, {"reflection_pad2d", lower_edges<2, true>},
-      {"reflection_pad3d", lower_edges<3, true>}, {"replication_pad1d", lower_edges<1, false>}, {"replication_pad2d", lower_edges<2, false>},
-      {"replication_pad3d", lower_edges<3, false>}};
+  static constexpr std::pair<const char*, LowerFn> kTable[] = {{"upsample_nearest1d", lower_nearest1d},
+                                                               {"upsample_nearest2d", lower_nearest2d},
+                                                               {"upsample_nearest3d", lower_nearest3d},
+                                                               {"_upsample_nearest_exact1d", lower_nearest_exact1d},
+                                                               {"_upsample_nearest_exact2d", lower_nearest_exact2d},
+                                                               {"_upsample_nearest_exact3d", lower_nearest_exact3d},
+                                                               {"upsample_linear1d", lower_linear1d},
+                                                               {"upsample_bilinear2d", lower_bilinear2d},
+                                                               {"upsample_trilinear3d", lower_trilinear3d},
+                                                               {"reflection_pad1d", lower_edges<1, true>},
+                                                               {"reflection_pad2d", lower_edges<2, true>},
+                                                               {"reflection_pad3d", lower_edges<3, true>},
+                                                               {"replication_pad1d", lower_edges<1, false>},
+                                                               {"replication_pad2d", lower_edges<2, false>},
+                                                               {"replication_pad3d", lower_edges<3, false>}};
   for (const auto& [op, function] : kTable) add_lowering(op, function);
 }
 

@@ -1,7 +1,7 @@
 // inductor/lowering/scan.cpp — running results along a dimension: cumsum, cumprod, cummax, cummin.
 //
-// A scan is one nest: the dimension is reduced, the others are ranges, and every reduced point stores. Sums and products are carried as
-// eager carries them: integers in int64, float32 in float64, half precision in float32.
+// A scan is one nest: the dimension is reduced, the others are ranges, and every reduced point stores. Sums and
+// products are carried as eager carries them: integers in int64, float32 in float64, half precision in float32.
 #include "inductor/lowering/lower.h"
 
 namespace framejit::inductor {

@@ -1,9 +1,10 @@
-// inductor/lowering/scatter.cpp — stores at indices that are data: scatter, index_add, index_copy, index_fill, index_put and the gradient
-// of embedding.
+// inductor/lowering/scatter.cpp — stores at indices that are data: scatter, index_add, index_copy, index_fill,
+// index_put and the gradient of embedding.
 //
-// The result starts as a copy of self; then one nest walks the indices in order and takes the other dimensions as they come. Where an
-// element is written twice the last write wins, as in eager. Half precision is added up as eager does it: in float32 where eager keeps
-// it, else rounded at each addition. Every index is checked against the extent; negative ones count from the end only where eager's do.
+// The result starts as a copy of self; then one nest walks the indices in order and takes the other dimensions as they
+// come. Where an element is written twice the last write wins, as in eager. Half precision is added up as eager does
+// it: in float32 where eager keeps it, else rounded at each addition. Every index is checked against the extent;
+// negative ones count from the end only where eager's do.
 #include <algorithm>
 #include <limits>
 
@@ -18,7 +19,8 @@ namespace {
 
 bool is_half(DType dtype) { return value_dtype(dtype) != dtype; }
 
-// Whether float32 memory in place of a result of half precision pays: what is written must outweigh what is only copied.
+// Whether float32 memory in place of a result of half precision pays: what is written must outweigh what is only
+// copied.
 bool wide_pays(LowerContext& ctx, ValueId written) {
   const auto all = ctx.result_meta().numel().as_constant(), some = ctx.meta(written).numel().as_constant();
   return !is_half(ctx.result_meta().dtype) || (all && some && *all <= *some);
@@ -71,7 +73,9 @@ void store(LowerContext& ctx, Walk walk, LoopBufferId buffer, std::vector<SymExp
 }
 
 // Surely no more than the other; sizes that only a guard could compare are not.
-bool fits(const SymExpr& a, const SymExpr& b) { return a == b || (a.is_constant() && b.is_constant() && a.constant() <= b.constant()); }
+bool fits(const SymExpr& a, const SymExpr& b) {
+  return a == b || (a.is_constant() && b.is_constant() && a.constant() <= b.constant());
+}
 
 // A number argument, or a tensor of no dimensions, in the dtype of the result.
 std::optional<InstId> number(LowerContext& ctx, NestBuilder& b, size_t argument) {
@@ -85,7 +89,8 @@ std::optional<InstId> number(LowerContext& ctx, NestBuilder& b, size_t argument)
   return std::nullopt;
 }
 
-// scatter and its kin (self, dim, index, src or value, ...): one write for each element of index, which may be smaller than self.
+// scatter and its kin (self, dim, index, src or value, ...): one write for each element of index, which may be smaller
+// than self.
 struct ScatterArgs {
   ValueId self, index;
   std::optional<ValueId> source;
@@ -116,14 +121,17 @@ bool scatter(LowerContext& ctx, const ScatterArgs& args, LoopBufferId buffer, Wr
   const InstId place = ctx.load(walk.builder, args.index, walk.index);
   const SymSizes& sizes = ctx.meta(args.self).sizes;
   std::vector<SymExpr> at = walk.index;
-  const SymExpr checked = walk.builder.checked_index(place, at.empty() ? SymExpr(1) : sizes[static_cast<size_t>(args.dim)], false);
+  const SymExpr checked =
+      walk.builder.checked_index(place, at.empty() ? SymExpr(1) : sizes[static_cast<size_t>(args.dim)], false);
   if (!at.empty()) at[static_cast<size_t>(args.dim)] = checked;
   store(ctx, std::move(walk), buffer, std::move(at), *value, write);
   return true;
 }
 
 bool scatter_source(LowerContext& ctx, const ScatterArgs& args, LoopBufferId buffer, Write write) {
-  return scatter(ctx, args, buffer, write, [&](NestBuilder& b, const std::vector<SymExpr>& at) { return std::optional(ctx.load(b, *args.source, at)); });
+  return scatter(ctx, args, buffer, write, [&](NestBuilder& b, const std::vector<SymExpr>& at) {
+    return std::optional(ctx.load(b, *args.source, at));
+  });
 }
 
 bool lower_scatter(LowerContext& ctx) {
@@ -162,13 +170,19 @@ bool lower_scatter_reduce(LowerContext& ctx) {
   if (!args || !args->source || !name || dtype == DType::kBool) return false;
   const auto row = std::find_if(std::begin(kOps), std::end(kOps), [&](const auto& r) { return r.first == *name; });
   if (row == std::end(kOps)) return false;
-  const bool joins_self = ctx.flag(5, true), is_extremum = row->second == ReduceOp::kMax || row->second == ReduceOp::kMin;
+  const bool joins_self = ctx.flag(5, true),
+             is_extremum = row->second == ReduceOp::kMax || row->second == ReduceOp::kMin;
   if ((!joins_self && is_extremum && !is_float(dtype)) || (!is_extremum && !wide_pays(ctx, args->index))) return false;
   Destination to(ctx, !is_extremum);
   to.copy(args->self);
   const double infinity = std::numeric_limits<double>::infinity();
-  const double neutral = row->second == ReduceOp::kSum ? 0 : row->second == ReduceOp::kProd ? 1 : row->second == ReduceOp::kMax ? -infinity : infinity;
-  if (!joins_self) scatter(ctx, *args, to.buffer(), kSet, [&](NestBuilder& b, const auto&) { return std::optional(b.constant(neutral, dtype)); });
+  const double neutral = row->second == ReduceOp::kSum    ? 0
+                         : row->second == ReduceOp::kProd ? 1
+                         : row->second == ReduceOp::kMax  ? -infinity
+                                                          : infinity;
+  if (!joins_self)
+    scatter(ctx, *args, to.buffer(), kSet,
+            [&](NestBuilder& b, const auto&) { return std::optional(b.constant(neutral, dtype)); });
   scatter_source(ctx, *args, to.buffer(), {StoreMode::kJoin, row->second});
   to.finish();
   return true;
@@ -201,7 +215,8 @@ bool write_slices(LowerContext& ctx, const SliceArgs& args, LoopBufferId buffer,
   const SymExpr extent = sizes[args.dim];
   sizes[args.dim] = ctx.meta(args.index).sizes[0];
   Walk walk = ctx.walk(std::move(sizes), static_cast<int64_t>(args.dim));
-  const auto value = args.source ? std::optional(ctx.load(walk.builder, *args.source, walk.index)) : number(ctx, walk.builder, 3);
+  const auto value =
+      args.source ? std::optional(ctx.load(walk.builder, *args.source, walk.index)) : number(ctx, walk.builder, 3);
   if (!value) return false;
   std::vector<SymExpr> at = walk.index;
   at[args.dim] = walk.builder.checked_index(ctx.load(walk.builder, args.index, {at[args.dim]}), extent, wrap);
@@ -212,7 +227,9 @@ bool write_slices(LowerContext& ctx, const SliceArgs& args, LoopBufferId buffer,
 // index_add(self, dim, index, source, alpha). A factor is left to torch, which multiplies and adds in one step.
 bool lower_index_add(LowerContext& ctx) {
   const auto args = slice_args(ctx, true);
-  if (!args || ctx.result_meta().dtype == DType::kBool || (ctx.given(4) && ctx.number(4) != 1.0) || !wide_pays(ctx, *args->source)) return false;
+  if (!args || ctx.result_meta().dtype == DType::kBool || (ctx.given(4) && ctx.number(4) != 1.0) ||
+      !wide_pays(ctx, *args->source))
+    return false;
   Destination to(ctx, true);
   to.copy(args->self);
   write_slices(ctx, *args, to.buffer(), kAdd, false);
@@ -238,8 +255,8 @@ bool lower_index_fill(LowerContext& ctx) {
   return write_slices(ctx, *args, to.buffer(), kSet, true);
 }
 
-// index_put(self, indices, values, accumulate): integer indices, broadcast together; they stand in `values` where the first of them
-// stands when they are next to each other, else in front.
+// index_put(self, indices, values, accumulate): integer indices, broadcast together; they stand in `values` where the
+// first of them stands when they are next to each other, else in front.
 struct PutArgs {
   std::vector<ValueId> indices;  // per dimension of self, kNoValue for those that are taken whole
   SymSizes together;             // sizes of the indices, broadcast
@@ -265,7 +282,8 @@ std::optional<PutArgs> put_args(LowerContext& ctx, size_t ndim) {
   for (size_t d = 0; d < ndim; ++d) {
     if (args.indices[d] == graph::kNoValue) continue;
     const TensorMeta& m = ctx.meta(args.indices[d]);
-    if ((m.dtype != DType::kInt64 && m.dtype != DType::kInt32) || !join_sizes(args.together, m.sizes)) return std::nullopt;
+    if ((m.dtype != DType::kInt64 && m.dtype != DType::kInt32) || !join_sizes(args.together, m.sizes))
+      return std::nullopt;
     first = std::min(first, d);
     last = d;
     ++count;
@@ -277,8 +295,11 @@ std::optional<PutArgs> put_args(LowerContext& ctx, size_t ndim) {
 
 // torch goes through several dimensions of indices in the order of their strides.
 bool is_row_major(LowerContext& ctx, const PutArgs& args, ValueId values) {
-  const auto is_dense = [&](ValueId v) { return v == graph::kNoValue || ctx.meta(v).strides == graph::contiguous_strides(ctx.meta(v).sizes); };
-  return args.together.size() < 2 || (is_dense(values) && std::all_of(args.indices.begin(), args.indices.end(), is_dense));
+  const auto is_dense = [&](ValueId v) {
+    return v == graph::kNoValue || ctx.meta(v).strides == graph::contiguous_strides(ctx.meta(v).sizes);
+  };
+  return args.together.size() < 2 ||
+         (is_dense(values) && std::all_of(args.indices.begin(), args.indices.end(), is_dense));
 }
 
 bool lower_index_put(LowerContext& ctx) {
@@ -287,7 +308,9 @@ bool lower_index_put(LowerContext& ctx) {
   const TensorMeta& m = ctx.meta(*self);
   const auto args = put_args(ctx, m.ndim());
   const bool adds = ctx.flag(3, false);
-  if (!args || ctx.meta(*values).dtype != m.dtype || (adds && m.dtype == DType::kBool) || !is_row_major(ctx, *args, *values)) return false;
+  if (!args || ctx.meta(*values).dtype != m.dtype || (adds && m.dtype == DType::kBool) ||
+      !is_row_major(ctx, *args, *values))
+    return false;
   SymSizes whole, written;
   for (size_t d = 0; d < m.ndim(); ++d)
     if (args->indices[d] == graph::kNoValue) whole.push_back(m.sizes[d]);
@@ -307,23 +330,27 @@ bool lower_index_put(LowerContext& ctx) {
   place.insert(place.begin() + static_cast<long>(args->position), index_point.begin(), index_point.end());
   for (size_t d = 0, next = 0; d < m.ndim(); ++d) {
     const ValueId index = args->indices[d];
-    at.push_back(index == graph::kNoValue ? b.dim(next++) : b.checked_index(ctx.load_broadcast(b, index, index_point), m.sizes[d], true));
+    at.push_back(index == graph::kNoValue
+                     ? b.dim(next++)
+                     : b.checked_index(ctx.load_broadcast(b, index, index_point), m.sizes[d], true));
   }
   const InstId value = ctx.load_broadcast(b, *values, place);
   store(ctx, std::move(walk), to.buffer(), std::move(at), value, adds ? kAdd : kSet);
   return true;
 }
 
-// embedding_dense_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq): rows of grad are added to the rows that indices
-// name. Indices that name none are passed over, as eager does: they add nothing to row 0.
+// embedding_dense_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq): rows of grad are added to the
+// rows that indices name. Indices that name none are passed over, as eager does: they add nothing to row 0.
 bool lower_embedding_backward(LowerContext& ctx) {
   const auto grad = ctx.tensor(0), indices = ctx.tensor(1);
   const auto padding = ctx.integer(3);
-  if (!grad || !indices || !padding || ctx.flag(4, false) || ctx.result_meta().dtype != ctx.meta(*grad).dtype) return false;
+  if (!grad || !indices || !padding || ctx.flag(4, false) || ctx.result_meta().dtype != ctx.meta(*grad).dtype)
+    return false;
   const SymSizes& rows = ctx.meta(*indices).sizes;
   const SymSizes& sizes = ctx.result_meta().sizes;
   const DType index_dtype = ctx.meta(*indices).dtype;
-  if ((index_dtype != DType::kInt64 && index_dtype != DType::kInt32) || ctx.meta(*grad).ndim() != rows.size() + 1) return false;
+  if ((index_dtype != DType::kInt64 && index_dtype != DType::kInt32) || ctx.meta(*grad).ndim() != rows.size() + 1)
+    return false;
   for (size_t d = 0; d < rows.size(); ++d)
     if (!(ctx.meta(*grad).sizes[d] == rows[d])) return false;
   Destination to(ctx, false);
@@ -332,8 +359,10 @@ bool lower_embedding_backward(LowerContext& ctx) {
   NestBuilder& b = walk.builder;
   for (size_t d = 0; d < rows.size(); ++d) walk.index.push_back(b.dim(1 + d));
   const InstId row = b.cast(ctx.load(b, *indices, walk.index), DType::kInt64), zero = b.integer(0, DType::kInt64);
-  const InstId inside = b.scalar(ScalarOp::k_bit_and, {b.scalar(ScalarOp::k_ge, {row, zero}), b.scalar(ScalarOp::k_lt, {row, b.index(sizes[0])})});
-  const InstId counts = b.scalar(ScalarOp::k_bit_and, {inside, b.scalar(ScalarOp::k_ne, {row, b.integer(*padding, DType::kInt64)})});
+  const InstId inside = b.scalar(
+      ScalarOp::k_bit_and, {b.scalar(ScalarOp::k_ge, {row, zero}), b.scalar(ScalarOp::k_lt, {row, b.index(sizes[0])})});
+  const InstId counts =
+      b.scalar(ScalarOp::k_bit_and, {inside, b.scalar(ScalarOp::k_ne, {row, b.integer(*padding, DType::kInt64)})});
   const SymExpr at = b.checked_index(b.scalar(ScalarOp::k_select, {counts, row, zero}), sizes[0], false);
   walk.index.push_back(b.dim(0));
   const InstId given = ctx.load(b, *grad, walk.index);
@@ -345,11 +374,16 @@ bool lower_embedding_backward(LowerContext& ctx) {
 }  // namespace
 
 void register_scatter_lowerings() {
-  static constexpr std::pair<const char*, LowerFn> kTable[] = {
-      {"scatter.src", lower_scatter}, {"scatter.value", lower_scatter_value}, {"scatter_add", lower_scatter_add},
-      {"scatter_reduce.two", lower_scatter_reduce}, {"index_add", lower_index_add}, {"index_copy", lower_index_copy},
-      {"index_fill.int_Scalar", lower_index_fill}, {"index_fill.int_Tensor", lower_index_fill}, {"index_put", lower_index_put},
-      {"embedding_dense_backward", lower_embedding_backward}};
+  static constexpr std::pair<const char*, LowerFn> kTable[] = {{"scatter.src", lower_scatter},
+                                                               {"scatter.value", lower_scatter_value},
+                                                               {"scatter_add", lower_scatter_add},
+                                                               {"scatter_reduce.two", lower_scatter_reduce},
+                                                               {"index_add", lower_index_add},
+                                                               {"index_copy", lower_index_copy},
+                                                               {"index_fill.int_Scalar", lower_index_fill},
+                                                               {"index_fill.int_Tensor", lower_index_fill},
+                                                               {"index_put", lower_index_put},
+                                                               {"embedding_dense_backward", lower_embedding_backward}};
   for (const auto& [op, function] : kTable) add_lowering(op, function);
 }
 

@@ -32,7 +32,9 @@ struct ViewQuery {
     const SymExpr* e = size(i);
     return e != nullptr && e->is_constant() ? e->constant() : otherwise;
   }
-  size_t dim(size_t i, int64_t otherwise = 0) const { return static_cast<size_t>(wrap_dim(integer(i, otherwise), base().ndim())); }
+  size_t dim(size_t i, int64_t otherwise = 0) const {
+    return static_cast<size_t>(wrap_dim(integer(i, otherwise), base().ndim()));
+  }
 };
 
 using MapFn = std::optional<Index> (*)(const ViewQuery&);
@@ -140,16 +142,35 @@ struct ViewRow {
   MapFn map;
 };
 constexpr std::array kViews = {
-    ViewRow{"view", map_reshape}, ViewRow{"_unsafe_view", map_reshape}, ViewRow{"_reshape_alias", map_reshape},
-    ViewRow{"reshape", map_reshape}, ViewRow{"unsqueeze", map_reshape}, ViewRow{"squeeze", map_reshape},
-    ViewRow{"squeeze.dim", map_reshape}, ViewRow{"squeeze.dims", map_reshape}, ViewRow{"flatten.using_ints", map_reshape},
-    ViewRow{"view_as", map_reshape}, ViewRow{"unflatten.int", map_reshape},
-    ViewRow{"permute", map_permute}, ViewRow{"transpose.int", map_transpose}, ViewRow{"t", map_t}, ViewRow{"numpy_T", map_t},
-    ViewRow{"expand", map_expand}, ViewRow{"expand_as", map_expand}, ViewRow{"broadcast_to", map_expand},
-    ViewRow{"slice.Tensor", map_slice}, ViewRow{"select.int", map_select},
-    ViewRow{"split.Tensor", map_split}, ViewRow{"split_with_sizes", map_split}, ViewRow{"chunk", map_split},
-    ViewRow{"unbind.int", map_unbind}, ViewRow{"alias", map_identity}, ViewRow{"detach", map_identity},
-    ViewRow{"lift_fresh", map_identity}, ViewRow{"diagonal", map_diagonal}, ViewRow{"unfold", map_unfold},
+    ViewRow{"view", map_reshape},
+    ViewRow{"_unsafe_view", map_reshape},
+    ViewRow{"_reshape_alias", map_reshape},
+    ViewRow{"reshape", map_reshape},
+    ViewRow{"unsqueeze", map_reshape},
+    ViewRow{"squeeze", map_reshape},
+    ViewRow{"squeeze.dim", map_reshape},
+    ViewRow{"squeeze.dims", map_reshape},
+    ViewRow{"flatten.using_ints", map_reshape},
+    ViewRow{"view_as", map_reshape},
+    ViewRow{"unflatten.int", map_reshape},
+    ViewRow{"permute", map_permute},
+    ViewRow{"transpose.int", map_transpose},
+    ViewRow{"t", map_t},
+    ViewRow{"numpy_T", map_t},
+    ViewRow{"expand", map_expand},
+    ViewRow{"expand_as", map_expand},
+    ViewRow{"broadcast_to", map_expand},
+    ViewRow{"slice.Tensor", map_slice},
+    ViewRow{"select.int", map_select},
+    ViewRow{"split.Tensor", map_split},
+    ViewRow{"split_with_sizes", map_split},
+    ViewRow{"chunk", map_split},
+    ViewRow{"unbind.int", map_unbind},
+    ViewRow{"alias", map_identity},
+    ViewRow{"detach", map_identity},
+    ViewRow{"lift_fresh", map_identity},
+    ViewRow{"diagonal", map_diagonal},
+    ViewRow{"unfold", map_unfold},
 };
 
 const ViewRow* find_view(std::string_view op) {
@@ -162,7 +183,8 @@ const ViewRow* find_view(std::string_view op) {
 
 bool is_mapped_view(std::string_view op) { return find_view(op) != nullptr; }
 
-std::optional<Index> map_view(const Graph& graph, const Node& node, uint32_t result, const Index& index, const DimBounds& bounds) {
+std::optional<Index> map_view(const Graph& graph, const Node& node, uint32_t result, const Index& index,
+                              const DimBounds& bounds) {
   const ViewRow* row = find_view(node.op->name);
   if (row == nullptr || node.args.empty() || node.args[0].get<ValueId>() == nullptr) return std::nullopt;
   return row->map(ViewQuery{graph, node, result, index, bounds});

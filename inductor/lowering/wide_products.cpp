@@ -29,24 +29,31 @@ struct ProductRow {
 };
 
 const std::unordered_map<std::string_view, ProductRow>& rows() {
-  static const std::unordered_map<std::string_view, ProductRow> table = {
-      {"mm", {0, 1, kNoArgument}}, {"bmm", {0, 1, kNoArgument}}, {"addmm", {1, 2, 0}}, {"baddbmm", {1, 2, 0}}, {"convolution", {0, 1, 2}}};
+  static const std::unordered_map<std::string_view, ProductRow> table = {{"mm", {0, 1, kNoArgument}},
+                                                                         {"bmm", {0, 1, kNoArgument}},
+                                                                         {"addmm", {1, 2, 0}},
+                                                                         {"baddbmm", {1, 2, 0}},
+                                                                         {"convolution", {0, 1, 2}}};
   return table;
 }
 
 double count(const Graph& graph, const SymSizes& sizes) {
   std::vector<int64_t> hints;
-  for (size_t s = 0; s < graph.shapes.symbol_count(); ++s) hints.push_back(graph.shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
+  for (size_t s = 0; s < graph.shapes.symbol_count(); ++s)
+    hints.push_back(graph.shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
   double n = 1;
   for (const SymExpr& e : sizes) n *= static_cast<double>(e.eval(hints));
   return n;
 }
 
-// What the wide product saves grows with its multiplications, what it costs with the elements that pass through memory once more.
+// What the wide product saves grows with its multiplications, what it costs with the elements that pass through memory
+// once more.
 bool pays(const Graph& graph, const TargetInfo& target, const Node& node, const ProductRow& row) {
-  const TensorMeta &left = graph.meta(*node.args[row.left].get<ValueId>()), &right = graph.meta(*node.args[row.right].get<ValueId>());
+  const TensorMeta &left = graph.meta(*node.args[row.left].get<ValueId>()),
+                   &right = graph.meta(*node.args[row.right].get<ValueId>());
   const TensorMeta& result = graph.meta(node.results[0]);
-  const double results = count(graph, result.sizes), elements = count(graph, left.sizes) + count(graph, right.sizes) + results;
+  const double results = count(graph, result.sizes),
+               elements = count(graph, left.sizes) + count(graph, right.sizes) + results;
   SymSizes joined(right.sizes.begin() + 1, right.sizes.end());  // convolution: channels of a group and window
   if (node.op->name != "convolution") joined = {left.sizes.back()};
   return results * count(graph, joined) >= static_cast<double>(target.costs.wide_products) * elements;
@@ -62,9 +69,12 @@ bool applies(const Graph& graph, const TargetInfo& target, const Node& node, con
   const graph::Device device = kernel_device(graph);
   for (const size_t operand : {row.left, row.right}) {
     const ValueId* v = node.args[operand].get<ValueId>();
-    if (v == nullptr || *v == graph::kNoValue || graph.meta(*v).dtype != DType::kBFloat16 || !(graph.meta(*v).device == device)) return false;
+    if (v == nullptr || *v == graph::kNoValue || graph.meta(*v).dtype != DType::kBFloat16 ||
+        !(graph.meta(*v).device == device))
+      return false;
   }
-  if (!without_addition(node.op->name).empty() && !std::all_of(node.args.begin() + 3, node.args.end(), graph::is_one)) return false;
+  if (!without_addition(node.op->name).empty() && !std::all_of(node.args.begin() + 3, node.args.end(), graph::is_one))
+    return false;
   return pays(graph, target, node, row);
 }
 
@@ -80,7 +90,8 @@ ValueId bias_of(graph::GraphBuilder& out, ValueId bias, bool of_convolution, Val
 
 void widen(Rebuild& r, const Node& node, const ProductRow& row) {
   std::vector<Arg> args = r.map_args(node);
-  for (const size_t operand : {row.left, row.right}) args[operand] = graph::converted(r.out(), *args[operand].get<ValueId>(), DType::kFloat32);
+  for (const size_t operand : {row.left, row.right})
+    args[operand] = graph::converted(r.out(), *args[operand].get<ValueId>(), DType::kFloat32);
   const bool is_convolution = node.op->name == "convolution";
   const ValueId* given = row.added < args.size() ? args[row.added].get<ValueId>() : nullptr;
   const ValueId added = given != nullptr ? *given : graph::kNoValue;

@@ -1,9 +1,9 @@
 // inductor/lowering/wide_products.h — products of bfloat16 where libraries have no instructions for them.
 //
-// Such a CPU widens each operand inside the library's product, many times over: three to five times slower than its product of
-// float32. Here mm, addmm, bmm and convolution take operands widened once, compute in float32 and round once at the end, as eager
-// does: products of two bfloat16 numbers are exact in float32, so only the order of the sums differs. Widening and rounding are
-// then part of the kernels around the product.
+// Such a CPU widens each operand inside the library's product, many times over: three to five times slower than its
+// product of float32. Here mm, addmm, bmm and convolution take operands widened once, compute in float32 and round once
+// at the end, as eager does: products of two bfloat16 numbers are exact in float32, so only the order of the sums
+// differs. Widening and rounding are then part of the kernels around the product.
 #pragma once
 
 #include <string_view>

@@ -25,7 +25,8 @@ ArenaBlocks one_block(const std::vector<ArenaRequest>& requests) {
 }
 
 // The light block is held over runs of steps between two heavy ones.
-std::vector<BlockSpan> spans_of(const std::vector<ArenaRequest>& requests, const std::vector<ArenaBlocks::Place>& places, const std::vector<bool>& is_heavy) {
+std::vector<BlockSpan> spans_of(const std::vector<ArenaRequest>& requests,
+                                const std::vector<ArenaBlocks::Place>& places, const std::vector<bool>& is_heavy) {
   std::vector<size_t> run_of;  // per step: heavy ones so far
   size_t run = 0;
   for (const bool heavy : is_heavy) run_of.push_back(run += heavy ? 1 : 0);
@@ -42,7 +43,8 @@ std::vector<BlockSpan> spans_of(const std::vector<ArenaRequest>& requests, const
     known->first_step = std::min(known->first_step, own.first_step);
     known->last_step = std::max(known->last_step, own.last_step);
   }
-  std::stable_sort(spans.begin(), spans.end(), [](const BlockSpan& a, const BlockSpan& b) { return a.first_step < b.first_step; });
+  std::stable_sort(spans.begin(), spans.end(),
+                   [](const BlockSpan& a, const BlockSpan& b) { return a.first_step < b.first_step; });
   return spans;
 }
 
@@ -50,7 +52,9 @@ ArenaBlocks two_blocks(const std::vector<ArenaRequest>& requests, const std::vec
   ArenaBlocks blocks;
   std::vector<ArenaRequest> requests_of[kHeavy + 1];
   for (const ArenaRequest& r : requests) {
-    const bool meets_heavy = std::any_of(is_heavy.begin() + static_cast<long>(r.first_step), is_heavy.begin() + static_cast<long>(r.last_step) + 1, [](bool heavy) { return heavy; });
+    const bool meets_heavy =
+        std::any_of(is_heavy.begin() + static_cast<long>(r.first_step),
+                    is_heavy.begin() + static_cast<long>(r.last_step) + 1, [](bool heavy) { return heavy; });
     blocks.places.push_back({meets_heavy ? kHeavy : kLight, {}});
     requests_of[blocks.places.back().block].push_back(r);
   }
@@ -86,7 +90,8 @@ int64_t least_peak(const std::vector<ArenaRequest>& requests, const std::vector<
 
 ArenaBlocks plan_blocks(const std::vector<ArenaRequest>& requests, const std::vector<int64_t>& beside, int64_t saving) {
   ArenaBlocks current = one_block(requests);
-  const bool is_known = std::all_of(requests.begin(), requests.end(), [](const ArenaRequest& r) { return r.bytes.is_constant(); });
+  const bool is_known =
+      std::all_of(requests.begin(), requests.end(), [](const ArenaRequest& r) { return r.bytes.is_constant(); });
   if (requests.empty() || beside.empty() || !is_known) return current;
   ArenaBlocks best = current;
   std::vector<bool> is_heavy(beside.size(), false);
@@ -94,7 +99,8 @@ ArenaBlocks plan_blocks(const std::vector<ArenaRequest>& requests, const std::ve
   auto worst = std::max_element(held.begin(), held.end());
   int64_t most = *worst - saving;  // that a better one may hold
   const int64_t least = least_peak(requests, beside);
-  for (int round = 0; round < kRounds && most >= least && !is_heavy[static_cast<size_t>(worst - held.begin())]; ++round) {
+  for (int round = 0; round < kRounds && most >= least && !is_heavy[static_cast<size_t>(worst - held.begin())];
+       ++round) {
     is_heavy[static_cast<size_t>(worst - held.begin())] = true;
     current = two_blocks(requests, is_heavy);
     held = held_with(current, beside);

@@ -45,7 +45,8 @@ void BodyCopy::run() {
     }
     if (inst.op == LoopOp::kLoad && replace_load) {
       if (const auto value = replace_load(inst)) {
-        map_[i] = inst.is_masked() ? to_.scalar(ScalarOp::k_select, {inst.operands[0], *value, inst.operands[1]}) : *value;
+        map_[i] =
+            inst.is_masked() ? to_.scalar(ScalarOp::k_select, {inst.operands[0], *value, inst.operands[1]}) : *value;
         continue;
       }
     }

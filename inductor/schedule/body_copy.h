@@ -10,9 +10,11 @@ namespace framejit::inductor {
 class BodyCopy {
  public:
   // `dims`: for each dimension of `from`, its value in the target nest.
-  BodyCopy(NestBuilder& to, const Nest& from, std::vector<SymExpr> dims) : to_(to), from_(from), dims_(std::move(dims)), bounds_(to.bounds()) {}
+  BodyCopy(NestBuilder& to, const Nest& from, std::vector<SymExpr> dims)
+      : to_(to), from_(from), dims_(std::move(dims)), bounds_(to.bounds()) {}
 
-  // Answers with the value that stands for a load (its index already in terms of the target), or nothing to keep the load.
+  // Answers with the value that stands for a load (its index already in terms of the target), or nothing to keep the
+  // load.
   std::function<std::optional<InstId>(const LoopInst& load)> replace_load;
   bool with_stores = true;
   // A value of the target: what is loaded is read only where it holds, and zero elsewhere.

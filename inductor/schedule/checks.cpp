@@ -8,7 +8,8 @@
 namespace framejit::inductor {
 
 bool has_checks(const Nest& nest) {
-  return std::any_of(nest.body.begin(), nest.body.end(), [](const LoopInst& inst) { return inst.op == LoopOp::kCheck; });
+  return std::any_of(nest.body.begin(), nest.body.end(),
+                     [](const LoopInst& inst) { return inst.op == LoopOp::kCheck; });
 }
 
 std::vector<bool> feeding_checks(const Nest& nest, const NestSymbols& symbols) {
@@ -54,6 +55,8 @@ ChecksCopy copy_checks(const Nest& nest, uint32_t symbol_count, std::string name
   return {std::move(builder), std::move(own), copy.map()};
 }
 
-Nest checks_of(const Nest& nest, uint32_t symbol_count) { return copy_checks(nest, symbol_count, nest.name).builder.finish(); }
+Nest checks_of(const Nest& nest, uint32_t symbol_count) {
+  return copy_checks(nest, symbol_count, nest.name).builder.finish();
+}
 
 }  // namespace framejit::inductor

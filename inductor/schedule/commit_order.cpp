@@ -35,7 +35,8 @@ class CommitOrder {
     if (!find_candidates()) return;
     find_conflicts();
     const std::vector<size_t> order = moved_order();
-    const bool pays = !order.empty() && peak_bytes(schedule_, hints, order, values_in_place()) <= peak_bytes(schedule_, hints);
+    const bool pays =
+        !order.empty() && peak_bytes(schedule_, hints, order, values_in_place()) <= peak_bytes(schedule_, hints);
     if (pays) move(order);
     for (const Candidate& c : candidates_)
       if (c.step >= schedule_.commit) schedule_.new_values.push_back(c.made);
@@ -162,8 +163,8 @@ class CommitOrder {
 
 }  // namespace
 
-void order_for_commit(const Graph& graph, const std::vector<ValueForm>& forms, const SizeHints& hints, const TargetInfo& target,
-                      Schedule& schedule) {
+void order_for_commit(const Graph& graph, const std::vector<ValueForm>& forms, const SizeHints& hints,
+                      const TargetInfo& target, Schedule& schedule) {
   if (graph.updates.empty() || !target.facts.steps_end_in_order) return;
   CommitOrder(graph, forms, schedule).run(hints);
 }

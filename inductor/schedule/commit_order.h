@@ -13,7 +13,7 @@ namespace framejit::inductor {
 
 // Fills schedule.commit and schedule.new_values; steps change their places only where that needs no more memory at a
 // time.
-void order_for_commit(const graph::Graph& graph, const std::vector<ValueForm>& forms, const SizeHints& hints, const TargetInfo& target,
-                      Schedule& schedule);
+void order_for_commit(const graph::Graph& graph, const std::vector<ValueForm>& forms, const SizeHints& hints,
+                      const TargetInfo& target, Schedule& schedule);
 
 }  // namespace framejit::inductor

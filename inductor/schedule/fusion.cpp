@@ -1,8 +1,8 @@
 // inductor/schedule/fusion.cpp — merging, pruning.
 //
-// Merging puts two nests over the same points into one; the consumer's loads become the producer's values, and a reduction takes
-// a pointwise nest over all its points as prologue, or one over its kept points as epilogue. What stands between two nests is no
-// hindrance unless it needs one of them and is needed by the other (item_order.h).
+// Merging puts two nests over the same points into one; the consumer's loads become the producer's values, and a
+// reduction takes a pointwise nest over all its points as prologue, or one over its kept points as epilogue. What
+// stands between two nests is no hindrance unless it needs one of them and is needed by the other (item_order.h).
 #include "inductor/schedule/fusion.h"
 
 #include <algorithm>
@@ -93,8 +93,8 @@ LoopProgram prune(LoopProgram program) {
 
 namespace {
 
-// What the first nest's dimensions are in the second, if the two can be one nest. Both run over the same points, or the first
-// over the kept points of the second.
+// What the first nest's dimensions are in the second, if the two can be one nest. Both run over the same points, or the
+// first over the kept points of the second.
 class Merger {
  public:
   Merger(const LoopProgram& program, const Costs& costs, const Nest& first, const Nest& second)
@@ -130,7 +130,8 @@ class Merger {
     Nest merged = b.finish();
     const auto inner = inner_insts(merged, symbols_), after = after_reduction(merged, symbols_);
     for (size_t i = 0; i < merged.body.size(); ++i)
-      one_pass &= !(inner[i] && after[i]) && !(merged.body[i].op == LoopOp::kReduce && after[merged.body[i].operands[0]]);
+      one_pass &=
+          !(inner[i] && after[i]) && !(merged.body[i].op == LoopOp::kReduce && after[merged.body[i].operands[0]]);
     if (!same_element) return refuse(Refusal::other_element);
     if (!one_pass) return refuse(Refusal::two_passes);
     return merged;
@@ -139,22 +140,27 @@ class Merger {
 
  private:
   static bool places(const Nest& nest) {
-    return std::any_of(nest.body.begin(), nest.body.end(), [](const LoopInst& inst) { return inst.mode != StoreMode::kPlain; });
+    return std::any_of(nest.body.begin(), nest.body.end(),
+                       [](const LoopInst& inst) { return inst.mode != StoreMode::kPlain; });
   }
   static bool carries(const Nest& nest) { return std::any_of(nest.body.begin(), nest.body.end(), is_carried); }
   // Whether one stores in order into what the other touches.
   static bool places_into(const Nest& one, const Nest& other) {
     return std::any_of(one.body.begin(), one.body.end(), [&](const LoopInst& store) {
-      const auto touches = [&](const LoopInst& inst) { return (inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) && inst.buffer == store.buffer; };
+      const auto touches = [&](const LoopInst& inst) {
+        return (inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) && inst.buffer == store.buffer;
+      };
       return store.mode != StoreMode::kPlain && std::any_of(other.body.begin(), other.body.end(), touches);
     });
   }
 
-  // Whether the second writes elements of what the first touches at other points: a copy of all, and then a column of it.
+  // Whether the second writes elements of what the first touches at other points: a copy of all, and then a column of
+  // it.
   bool writes_elsewhere(const BodyCopy& head) const {
     const auto touches = [](const LoopInst& inst) { return inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore; };
     return std::any_of(second_.body.begin(), second_.body.end(), [&](const LoopInst& store) {
-      return store.op == LoopOp::kStore && std::any_of(first_.body.begin(), first_.body.end(), [&](const LoopInst& inst) {
+      return store.op == LoopOp::kStore &&
+             std::any_of(first_.body.begin(), first_.body.end(), [&](const LoopInst& inst) {
                return touches(inst) && inst.buffer == store.buffer && !(head.translate(inst).index == store.index);
              });
     });
@@ -175,7 +181,8 @@ class Merger {
     return true;
   }
 
-  // Whether what both load is loaded at the same places by none: one goes along the rows and the other along the columns, which are as many.
+  // Whether what both load is loaded at the same places by none: one goes along the rows and the other along the
+  // columns, which are as many.
   bool reads_across() const {
     const auto has_two = [&](const LoopInst& load) {
       std::vector<graph::SymbolId> ids;
@@ -187,7 +194,8 @@ class Merger {
     bool across = false;
     for (const LoopInst& a : first_.body)
       for (const LoopInst& b : second_.body) {
-        if (a.op != LoopOp::kLoad || b.op != LoopOp::kLoad || a.buffer != b.buffer || !has_two(a) || !has_two(b)) continue;
+        if (a.op != LoopOp::kLoad || b.op != LoopOp::kLoad || a.buffer != b.buffer || !has_two(a) || !has_two(b))
+          continue;
         if (a.index == b.index) return false;
         across = true;
       }
@@ -222,8 +230,8 @@ class Merger {
       dims_[d] = loaded[k];
     }
     if (std::find(bound.begin(), bound.end(), false) != bound.end()) return false;
-    return covers(used, 0, second_.ranges.size()) &&
-           (covers(used, second_.ranges.size(), second_.dim_count()) || none(used, second_.ranges.size(), second_.dim_count()));
+    return covers(used, 0, second_.ranges.size()) && (covers(used, second_.ranges.size(), second_.dim_count()) ||
+                                                      none(used, second_.ranges.size(), second_.dim_count()));
   }
 
   bool covers(const std::vector<bool>& used, size_t begin, size_t end) const {
@@ -232,7 +240,8 @@ class Merger {
     return true;
   }
   static bool none(const std::vector<bool>& used, size_t begin, size_t end) {
-    return std::find(used.begin() + static_cast<long>(begin), used.begin() + static_cast<long>(end), true) == used.begin() + static_cast<long>(end);
+    return std::find(used.begin() + static_cast<long>(begin), used.begin() + static_cast<long>(end), true) ==
+           used.begin() + static_cast<long>(end);
   }
 
   const LoopProgram& program_;
@@ -248,7 +257,13 @@ class Merger {
 class MergePass {
  public:
   MergePass(LoopProgram& program, const Costs& costs, RefusalNotes* notes)
-      : program_(program), costs_(costs), order_(program.items), notes_(notes), touching_(program.buffers.size()), changes_(program.items.size(), 0), asked_for_(program.items.size(), SIZE_MAX) {}
+      : program_(program),
+        costs_(costs),
+        order_(program.items),
+        notes_(notes),
+        touching_(program.buffers.size()),
+        changes_(program.items.size(), 0),
+        asked_for_(program.items.size(), SIZE_MAX) {}
 
   bool sweep() {
     bool changed = false;
@@ -279,7 +294,9 @@ class MergePass {
       const std::vector<size_t>& all = touching_[b];
       for (size_t k = all.size() > kMost ? all.size() - kMost : 0; k < all.size(); ++k) {
         const size_t other = all[k];
-        if (order_.found(other) != other || std::exchange(asked_for_[other], item) == item || !std::holds_alternative<Nest>(program_.items[other])) continue;
+        if (order_.found(other) != other || std::exchange(asked_for_[other], item) == item ||
+            !std::holds_alternative<Nest>(program_.items[other]))
+          continue;
         found.push_back(other);
       }
     }

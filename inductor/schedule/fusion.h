@@ -1,4 +1,5 @@
-// inductor/schedule/fusion.h — loop programs rewritten so that less goes through memory. Every pass keeps what the program computes.
+// inductor/schedule/fusion.h — loop programs rewritten so that less goes through memory. Every pass keeps what the
+// program computes.
 #pragma once
 
 #include "inductor/loop/nest_builder.h"
@@ -14,11 +15,12 @@ struct SizeHints {
 };
 
 // Pointwise producers are computed where they are read.
-LoopProgram inline_producers(LoopProgram program, const SizeHints& hints, const Costs& costs, RefusalNotes* notes = nullptr);
+LoopProgram inline_producers(LoopProgram program, const SizeHints& hints, const Costs& costs,
+                             RefusalNotes* notes = nullptr);
 // Nests over the same points become one nest: producer and consumer, or siblings that read the same data.
 LoopProgram merge_nests(LoopProgram program, const Costs& costs, RefusalNotes* notes = nullptr);
-// Long reductions with few results, or over columns, become partial results of a fixed number of parts and a short reduction of
-// those: work for all threads, in an order that does not depend on their number.
+// Long reductions with few results, or over columns, become partial results of a fixed number of parts and a short
+// reduction of those: work for all threads, in an order that does not depend on their number.
 LoopProgram split_reductions(LoopProgram program, const SizeHints& hints, const Costs& costs);
 // Stores that nobody reads go, and what only fed them; empty nests go. Bounds checks stay.
 LoopProgram prune(LoopProgram program);

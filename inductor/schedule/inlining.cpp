@@ -1,7 +1,8 @@
 // inductor/schedule/inlining.cpp — producers computed where they are read.
 //
-// A pointwise producer's body is substituted for each load of what it stores; it pays when the body is cheap or read once. What
-// several nests write region by region (cat, stack, pad) becomes a choice of masked loads (regions.h) where the regions are few and light.
+// A pointwise producer's body is substituted for each load of what it stores; it pays when the body is cheap or read
+// once. What several nests write region by region (cat, stack, pad) becomes a choice of masked loads (regions.h) where
+// the regions are few and light.
 #include <algorithm>
 #include <functional>
 #include <iterator>
@@ -16,7 +17,8 @@ namespace framejit::inductor {
 namespace {
 
 // For a nest that stores exactly one element of one buffer per point: position of each dimension in the store's index.
-bool find_identity_store(const Nest& nest, const NestSymbols& symbols, InstId& store, std::vector<size_t>& position_of_dim) {
+bool find_identity_store(const Nest& nest, const NestSymbols& symbols, InstId& store,
+                         std::vector<size_t>& position_of_dim) {
   if (nest.is_reduction()) return false;
   store = kNoInst;
   for (size_t i = 0; i < nest.body.size(); ++i) {
@@ -29,7 +31,8 @@ bool find_identity_store(const Nest& nest, const NestSymbols& symbols, InstId& s
   position_of_dim.assign(nest.ranges.size(), SIZE_MAX);
   for (size_t k = 0; k < index.size(); ++k) {
     graph::SymbolId id = 0;
-    if (!index[k].is_symbol(&id) || !symbols.is_dim(id) || position_of_dim[symbols.dim_of(id)] != SIZE_MAX) return false;
+    if (!index[k].is_symbol(&id) || !symbols.is_dim(id) || position_of_dim[symbols.dim_of(id)] != SIZE_MAX)
+      return false;
     position_of_dim[symbols.dim_of(id)] = k;
   }
   return std::find(position_of_dim.begin(), position_of_dim.end(), SIZE_MAX) == position_of_dim.end();
@@ -54,8 +57,9 @@ std::vector<BufferUse> uses_of(const LoopProgram& program) {
 }
 
 size_t count_loads(const Nest& nest, LoopBufferId buffer) {
-  return static_cast<size_t>(std::count_if(nest.body.begin(), nest.body.end(),
-                                           [&](const LoopInst& i) { return i.op == LoopOp::kLoad && i.buffer == buffer; }));
+  return static_cast<size_t>(std::count_if(nest.body.begin(), nest.body.end(), [&](const LoopInst& i) {
+    return i.op == LoopOp::kLoad && i.buffer == buffer;
+  }));
 }
 
 using Replace = std::function<std::optional<InstId>(NestBuilder&, const LoopInst& load)>;
@@ -69,7 +73,8 @@ Nest with_loads_replaced(const LoopProgram& program, const Nest& nest, const Rep
   return b.finish();
 }
 
-Nest substitute_producer(const LoopProgram& program, const Nest& producer, InstId store, const std::vector<size_t>& positions, const Nest& consumer) {
+Nest substitute_producer(const LoopProgram& program, const Nest& producer, InstId store,
+                         const std::vector<size_t>& positions, const Nest& consumer) {
   return with_loads_replaced(program, consumer, [&](NestBuilder& b, const LoopInst& load) -> std::optional<InstId> {
     if (load.buffer != producer.body[store].buffer) return std::nullopt;
     std::vector<SymExpr> at;
@@ -83,14 +88,17 @@ Nest substitute_producer(const LoopProgram& program, const Nest& producer, InstI
 }
 
 bool loads_masked(const Nest& nest, LoopBufferId buffer) {
-  return std::any_of(nest.body.begin(), nest.body.end(), [&](const LoopInst& i) { return i.is_masked() && i.buffer == buffer; });
+  return std::any_of(nest.body.begin(), nest.body.end(),
+                     [&](const LoopInst& i) { return i.is_masked() && i.buffer == buffer; });
 }
 
-int64_t points_of(const Nest& nest, const SizeHints& hints) { return hints.numel(nest.ranges) * hints.numel(nest.reduced); }
+int64_t points_of(const Nest& nest, const SizeHints& hints) {
+  return hints.numel(nest.ranges) * hints.numel(nest.reduced);
+}
 
 // Why the producer is not computed where it is read; nothing when it should be.
-std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& producer, const BufferUse& use, LoopBufferId buffer,
-                                      const SizeHints& hints, const Costs& costs) {
+std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& producer, const BufferUse& use,
+                                      LoopBufferId buffer, const SizeHints& hints, const Costs& costs) {
   const NestCost cost = cost_of(producer);
   size_t loads = 0;
   bool enlarges = false;
@@ -102,27 +110,31 @@ std::optional<Refusal> inline_refusal(const LoopProgram& program, const Nest& pr
     loads += count_loads(consumer, buffer);
     enlarges |= points_of(consumer, hints) > costs.enlarged * hints.numel(producer.ranges);
   }
-  const bool is_small = cost.instructions <= static_cast<size_t>(costs.inlined_instructions) && cost.loads <= static_cast<size_t>(costs.inlined_loads);
+  const bool is_small = cost.instructions <= static_cast<size_t>(costs.inlined_instructions) &&
+                        cost.loads <= static_cast<size_t>(costs.inlined_loads);
   const bool pays = loads == 1 ? !cost.heavy || !enlarges : !cost.heavy && is_small;
   return pays ? std::nullopt : std::optional(Refusal::recomputed);
 }
 
 // Why a nest is computed once and stored, whatever it costs; nothing when each of its readers could compute it.
-std::optional<Refusal> storing_refusal(const LoopProgram& program, const Nest& producer, LoopBufferId buffer, const BufferUse& use) {
+std::optional<Refusal> storing_refusal(const LoopProgram& program, const Nest& producer, LoopBufferId buffer,
+                                       const BufferUse& use) {
   if (producer.is_reduction()) return Refusal::reduces;
   if (use.writers.size() != 1) return Refusal::several_writers;  // and inline_regions() did not take them
   if (program.buffers[buffer].is_output) return Refusal::is_output;
   return use.read_by_extern ? std::optional(Refusal::read_by_library) : std::nullopt;
 }
 
-void note_readers(const LoopProgram& program, const Nest& producer, const BufferUse& use, Refusal refusal, RefusalNotes* notes) {
+void note_readers(const LoopProgram& program, const Nest& producer, const BufferUse& use, Refusal refusal,
+                  RefusalNotes* notes) {
   if (notes == nullptr) return;
   for (size_t reader : use.readers)
     if (const Nest* nest = std::get_if<Nest>(&program.items[reader])) note(notes, producer.name, nest->name, refusal);
 }
 
 // Whether some reader comes to every element on which what is checked depends. Else a part of the checks would be lost.
-bool is_checked_by_a_reader(const LoopProgram& program, const Nest& producer, LoopBufferId buffer, const std::vector<size_t>& positions, const BufferUse& use) {
+bool is_checked_by_a_reader(const LoopProgram& program, const Nest& producer, LoopBufferId buffer,
+                            const std::vector<size_t>& positions, const BufferUse& use) {
   const NestSymbols symbols(program.symbol_count);
   const std::vector<bool> is_used = dims_of_checks(producer, symbols, feeding_checks(producer, symbols));
   const auto is_whole = [&](const Nest& consumer, const LoopInst& load) {
@@ -144,10 +156,10 @@ bool is_checked_by_a_reader(const LoopProgram& program, const Nest& producer, Lo
   });
 }
 
-// After a pass that rewrote item i, the items before it are as they were: one sweep from the front sees all producers. What stays of
-// the item are checks that no reader makes.
-bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& uses, const SizeHints& hints, const Costs& costs,
-                 RefusalNotes* notes, Nest& left) {
+// After a pass that rewrote item i, the items before it are as they were: one sweep from the front sees all producers.
+// What stays of the item are checks that no reader makes.
+bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& uses, const SizeHints& hints,
+                 const Costs& costs, RefusalNotes* notes, Nest& left) {
   const Nest* producer = std::get_if<Nest>(&program.items[i]);
   if (producer == nullptr) return false;
   InstId store = kNoInst;
@@ -168,7 +180,8 @@ bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& u
     return false;
   }
   Nest checks;
-  if (has_checks(*producer) && !is_checked_by_a_reader(program, *producer, buffer, positions, use)) checks = checks_of(*producer, program.symbol_count);
+  if (has_checks(*producer) && !is_checked_by_a_reader(program, *producer, buffer, positions, use))
+    checks = checks_of(*producer, program.symbol_count);
   for (size_t reader : use.readers) {
     Nest fused = substitute_producer(program, *producer, store, positions, std::get<Nest>(program.items[reader]));
     program.items[reader] = std::move(fused);
@@ -180,13 +193,15 @@ bool inline_item(LoopProgram& program, size_t i, const std::vector<BufferUse>& u
 // Whether what lies side by side is so short that neighbouring lanes read different regions.
 bool is_interleaved(const LoopBuffer& buffer, const SizeHints& hints, const Costs& costs) {
   for (size_t k = 0; k < buffer.sizes.size(); ++k)
-    if (buffer.strides[k] == SymExpr(1) && !(buffer.sizes[k] == SymExpr(1))) return hints.numel({buffer.sizes[k]}) < costs.region_run;
+    if (buffer.strides[k] == SymExpr(1) && !(buffer.sizes[k] == SymExpr(1)))
+      return hints.numel({buffer.sizes[k]}) < costs.region_run;
   return false;
 }
 
 // Why what several nests write is not read where they read it; nothing when it should be.
-std::optional<Refusal> regions_refusal(const LoopProgram& program, const std::vector<Region>& regions, const BufferUse& use,
-                                       LoopBufferId buffer, const SizeHints& hints, const Costs& costs) {
+std::optional<Refusal> regions_refusal(const LoopProgram& program, const std::vector<Region>& regions,
+                                       const BufferUse& use, LoopBufferId buffer, const SizeHints& hints,
+                                       const Costs& costs) {
   size_t instructions = 0, length = 0, loads = 0;
   for (const Region& region : regions) {
     const NestCost cost = cost_of(*region.nest);
@@ -201,16 +216,21 @@ std::optional<Refusal> regions_refusal(const LoopProgram& program, const std::ve
     const size_t own = count_loads(consumer, buffer);
     if (consumer.body.size() + own * length > static_cast<size_t>(costs.most_instructions)) return Refusal::too_large;
     if (is_ordered(consumer)) return Refusal::walked;
-    if (points_of(consumer, hints) > costs.enlarged * hints.numel(program.buffers[buffer].sizes)) return Refusal::recomputed;
+    if (points_of(consumer, hints) > costs.enlarged * hints.numel(program.buffers[buffer].sizes))
+      return Refusal::recomputed;
     loads += own;
   }
-  const bool pays = loads * regions.size() <= static_cast<size_t>(costs.region_choices) && instructions <= static_cast<size_t>(costs.region_instructions);
+  const bool pays = loads * regions.size() <= static_cast<size_t>(costs.region_choices) &&
+                    instructions <= static_cast<size_t>(costs.region_instructions);
   return pays ? std::nullopt : std::optional(Refusal::recomputed);
 }
 
 // What the item is the last of several to write is read from where they read it, region by region.
-bool inline_regions(LoopProgram& program, LoopBufferId buffer, const BufferUse& use, const SizeHints& hints, const Costs& costs, RefusalNotes* notes) {
-  if (use.readers.empty() || use.read_by_extern || program.buffers[buffer].is_output || use.readers.front() <= use.writers.back()) return false;
+bool inline_regions(LoopProgram& program, LoopBufferId buffer, const BufferUse& use, const SizeHints& hints,
+                    const Costs& costs, RefusalNotes* notes) {
+  if (use.readers.empty() || use.read_by_extern || program.buffers[buffer].is_output ||
+      use.readers.front() <= use.writers.back())
+    return false;
   const auto regions = find_regions(program, buffer, use.writers);
   if (!regions) return false;
   if (const auto refusal = regions_refusal(program, *regions, use, buffer, hints, costs)) {
@@ -219,19 +239,22 @@ bool inline_regions(LoopProgram& program, LoopBufferId buffer, const BufferUse& 
   }
   for (size_t reader : use.readers) {
     const Nest& consumer = std::get<Nest>(program.items[reader]);
-    program.items[reader] = with_loads_replaced(program, consumer, [&](NestBuilder& b, const LoopInst& load) -> std::optional<InstId> {
-      return load.buffer == buffer ? std::optional(read_regions(b, program, *regions, load)) : std::nullopt;
-    });
+    program.items[reader] =
+        with_loads_replaced(program, consumer, [&](NestBuilder& b, const LoopInst& load) -> std::optional<InstId> {
+          return load.buffer == buffer ? std::optional(read_regions(b, program, *regions, load)) : std::nullopt;
+        });
   }
   return true;
 }
 
 // What an item read that goes, its readers read now, and what is left of it; what it wrote, nobody touches.
-void hand_over(LoopProgram& program, size_t item, const std::vector<size_t>& readers, std::vector<BufferUse>& uses, Nest left = {}) {
+void hand_over(LoopProgram& program, size_t item, const std::vector<size_t>& readers, std::vector<BufferUse>& uses,
+               Nest left = {}) {
   const std::vector<LoopBufferId> still = access_of(left).reads;
   for (LoopBufferId b : access_of(program.items[item]).reads) {
     std::vector<size_t> all;
-    std::set_union(uses[b].readers.begin(), uses[b].readers.end(), readers.begin(), readers.end(), std::back_inserter(all));
+    std::set_union(uses[b].readers.begin(), uses[b].readers.end(), readers.begin(), readers.end(),
+                   std::back_inserter(all));
     if (!std::binary_search(still.begin(), still.end(), b)) all.erase(std::find(all.begin(), all.end(), item));
     uses[b].readers = std::move(all);
   }

@@ -12,11 +12,14 @@ using graph::Graph;
 using graph::ValueId;
 using Item = std::variant<Nest, ExternCall>;
 
-bool touches(const std::vector<LoopBufferId>& sorted, LoopBufferId b) { return std::binary_search(sorted.begin(), sorted.end(), b); }
+bool touches(const std::vector<LoopBufferId>& sorted, LoopBufferId b) {
+  return std::binary_search(sorted.begin(), sorted.end(), b);
+}
 
 class InputWrites {
  public:
-  InputWrites(const Graph& graph, LoweredGraph& lowered) : graph_(graph), program_(lowered.program), forms_(lowered.forms), symbols_(program_.symbol_count) {}
+  InputWrites(const Graph& graph, LoweredGraph& lowered)
+      : graph_(graph), program_(lowered.program), forms_(lowered.forms), symbols_(program_.symbol_count) {}
 
   std::vector<bool> run() {
     std::vector<bool> taken(graph_.updates.size(), false);
@@ -50,7 +53,9 @@ class InputWrites {
     const auto& [input, value] = graph_.updates[u];
     Candidate c{u, root_of(graph_.inputs[input]), root_of(value), SIZE_MAX, {}};
     const graph::TensorMeta &from = graph_.meta(graph_.inputs[input]), &to = graph_.meta(value);
-    if (forms_[graph::index_of(value)].kind != ValueForm::kBuffer || program_.buffers[c.value].role != BufferRole::kTemp) return std::nullopt;
+    if (forms_[graph::index_of(value)].kind != ValueForm::kBuffer ||
+        program_.buffers[c.value].role != BufferRole::kTemp)
+      return std::nullopt;
     if (from.dtype != to.dtype || !(from.sizes == to.sizes) || !(from.strides == to.strides)) return std::nullopt;
     for (size_t other = 0; other < graph_.updates.size(); ++other) {
       const LoopBufferId shown = root_of(graph_.updates[other].second);
@@ -74,23 +79,30 @@ class InputWrites {
     }
     c.writes.push_back(i);
     return !reads_input && std::none_of(nest->body.begin(), nest->body.end(), [&](const LoopInst& inst) {
-      return inst.buffer == c.value && (inst.op == LoopOp::kLoad || (inst.op == LoopOp::kStore && inst.mode == StoreMode::kJoin));
+      return inst.buffer == c.value &&
+             (inst.op == LoopOp::kLoad || (inst.op == LoopOp::kStore && inst.mode == StoreMode::kJoin));
     });
   }
 
   // Of every element to its own place; a dimension of one element may be named or not.
   bool is_copy(const Nest& nest) const {
-    if (nest.body.size() != 2 || !nest.reduced.empty() || nest.body[0].op != LoopOp::kLoad || nest.body[1].op != LoopOp::kStore || nest.body[1].mode != StoreMode::kPlain) return false;
+    if (nest.body.size() != 2 || !nest.reduced.empty() || nest.body[0].op != LoopOp::kLoad ||
+        nest.body[1].op != LoopOp::kStore || nest.body[1].mode != StoreMode::kPlain)
+      return false;
     const auto without_units = [&](const SymExpr& e) {
-      return substitute(e, [&](graph::SymbolId id) { return symbols_.is_dim(id) && nest.extent(symbols_.dim_of(id)) == SymExpr(1) ? SymExpr(0) : SymExpr::symbol(id); });
+      return substitute(e, [&](graph::SymbolId id) {
+        return symbols_.is_dim(id) && nest.extent(symbols_.dim_of(id)) == SymExpr(1) ? SymExpr(0) : SymExpr::symbol(id);
+      });
     };
-    return std::equal(nest.body[0].index.begin(), nest.body[0].index.end(), nest.body[1].index.begin(), nest.body[1].index.end(),
+    return std::equal(nest.body[0].index.begin(), nest.body[0].index.end(), nest.body[1].index.begin(),
+                      nest.body[1].index.end(),
                       [&](const SymExpr& a, const SymExpr& b) { return without_units(a) == without_units(b); });
   }
 
   void take(const Candidate& c) {
     for (size_t w : c.writes)
-      if (has_checks(std::get<Nest>(program_.items[w]))) program_.items[w] = behind_gate(std::get<Nest>(program_.items[w]));
+      if (has_checks(std::get<Nest>(program_.items[w])))
+        program_.items[w] = behind_gate(std::get<Nest>(program_.items[w]));
     program_.items[c.copy] = Nest{};  // pruned
     for (Item& item : program_.items) redirect(item, c.value, c.input);
     for (ValueForm& form : forms_)
@@ -119,10 +131,12 @@ class InputWrites {
     Gate made{{}, body, {}, first_write_};
     for (size_t i = 0; i < write.body.size(); ++i) {
       const bool is_copied = copy.map[i] != kNoInst;
-      if (is_copied && write.body[i].op == LoopOp::kLoad) made.before = std::max(made.before, made_by(write.body[i].buffer));
+      if (is_copied && write.body[i].op == LoopOp::kLoad)
+        made.before = std::max(made.before, made_by(write.body[i].buffer));
       if (write.body[i].op != LoopOp::kCheck) continue;
       made.checked.push_back(static_cast<LoopBufferId>(program_.buffers.size()));
-      program_.buffers.push_back({"checked" + std::to_string(program_.buffers.size()), BufferRole::kTemp, DType::kInt64, ranges, graph::contiguous_strides(ranges), UINT32_MAX, false});
+      program_.buffers.push_back({"checked" + std::to_string(program_.buffers.size()), BufferRole::kTemp, DType::kInt64,
+                                  ranges, graph::contiguous_strides(ranges), UINT32_MAX, false});
       copy.builder.store(made.checked.back(), copy.builder.range_dims(), copy.map[i]);
     }
     made.nest = copy.builder.finish();
@@ -189,7 +203,9 @@ class InputWrites {
 };
 
 bool writes_input(const LoopProgram& program, const Nest& nest) {
-  return std::any_of(nest.body.begin(), nest.body.end(), [&](const LoopInst& inst) { return inst.op == LoopOp::kStore && program.buffers[inst.buffer].role == BufferRole::kInput; });
+  return std::any_of(nest.body.begin(), nest.body.end(), [&](const LoopInst& inst) {
+    return inst.op == LoopOp::kStore && program.buffers[inst.buffer].role == BufferRole::kInput;
+  });
 }
 
 }  // namespace
@@ -217,8 +233,11 @@ bool writes_in_order(const Schedule& schedule) {
     }
     // Its points may run before those of nests that stand in front of it.
     const std::vector<Nest>& nests = std::get<Group>(step).nests;
-    const bool writes = std::any_of(nests.begin(), nests.end(), [&](const Nest& nest) { return writes_input(schedule.program, nest); });
-    const bool may_fail = std::any_of(nests.begin(), nests.end(), [&](const Nest& nest) { return has_checks(nest) && !writes_input(schedule.program, nest); });
+    const bool writes =
+        std::any_of(nests.begin(), nests.end(), [&](const Nest& nest) { return writes_input(schedule.program, nest); });
+    const bool may_fail = std::any_of(nests.begin(), nests.end(), [&](const Nest& nest) {
+      return has_checks(nest) && !writes_input(schedule.program, nest);
+    });
     if (writes && may_fail && std::get<Group>(step).outer != 0) return false;
   }
   return true;

@@ -38,7 +38,9 @@ ItemOrder::ItemOrder(const std::vector<std::variant<Nest, ExternCall>>& items)
   for (size_t i = 0; i < items.size(); ++i) {
     access_.push_back(access_of(items[i]));
     std::vector<size_t>& needs = needs_[i];
-    const auto add = [&](const std::vector<size_t>& earlier) { needs.insert(needs.end(), earlier.begin(), earlier.end()); };
+    const auto add = [&](const std::vector<size_t>& earlier) {
+      needs.insert(needs.end(), earlier.begin(), earlier.end());
+    };
     if (std::holds_alternative<ExternCall>(items[i])) {
       if (last_call) needs.push_back(*last_call);
       last_call = i;

@@ -1,8 +1,9 @@
 // inductor/schedule/item_order.h — which items of a program may become one, whatever stands between them.
 //
-// Two items conflict when one writes what the other touches; they stay in order, and so do calls (random numbers). Joining two is right unless a third needs the first and
-// is needed by the second. That is asked of the graph of conflicts, not of the distance: each item keeps those before it that it
-// conflicts with, and looking back from an item walks what it needs, latest first, as far as is asked.
+// Two items conflict when one writes what the other touches; they stay in order, and so do calls (random numbers).
+// Joining two is right unless a third needs the first and is needed by the second. That is asked of the graph of
+// conflicts, not of the distance: each item keeps those before it that it conflicts with, and looking back from an item
+// walks what it needs, latest first, as far as is asked.
 #pragma once
 
 #include "inductor/schedule/fusion.h"
@@ -24,7 +25,8 @@ class ItemOrder {
   void look_back(size_t from);
   // Whether an item between the two needs `earlier` and is needed by the one that is looked back from.
   bool is_parted(size_t earlier);
-  // The one that is looked back from becomes a part of `earlier`, which moves behind all that both need. Not when they are parted.
+  // The one that is looked back from becomes a part of `earlier`, which moves behind all that both need. Not when they
+  // are parted.
   void join(size_t earlier);
 
  private:

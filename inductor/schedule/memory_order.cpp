@@ -1,9 +1,10 @@
-// inductor/schedule/memory_order.cpp — late where a step makes more than it ends, early where it ends more than it makes.
+// inductor/schedule/memory_order.cpp — late where a step makes more than it ends, early where it ends more than it
+// makes.
 //
-// Library calls and steps whose results nobody in the program reads are taken in program order; in front of each goes, in program
-// order too, what it needs and has not run yet. So the copy of a weight stands directly in front of the product that takes it,
-// wherever the program made it. As soon as a step could run that frees at least what it writes, it runs. That is greedy: the order
-// found is simulated, and the program's own stands where it is no worse.
+// Library calls and steps whose results nobody in the program reads are taken in program order; in front of each goes,
+// in program order too, what it needs and has not run yet. So the copy of a weight stands directly in front of the
+// product that takes it, wherever the program made it. As soon as a step could run that frees at least what it writes,
+// it runs. That is greedy: the order found is simulated, and the program's own stands where it is no worse.
 #include "inductor/schedule/memory_order.h"
 
 #include <algorithm>
@@ -15,11 +16,13 @@ using Steps = std::vector<std::variant<Group, ExternCall>>;
 
 class MemoryOrder {
  public:
-  MemoryOrder(const Schedule& schedule, const SizeHints& hints) : program_(schedule.program), needs_(schedule.steps.size()), needed_by_(schedule.steps.size()) {
+  MemoryOrder(const Schedule& schedule, const SizeHints& hints)
+      : program_(schedule.program), needs_(schedule.steps.size()), needed_by_(schedule.steps.size()) {
     const size_t buffers = program_.buffers.size();
     writers_.resize(buffers);
     touching_.resize(buffers);
-    for (const LoopBuffer& b : program_.buffers) bytes_.push_back(b.role == BufferRole::kTemp ? hints.numel(b.sizes) * row_of(b.dtype).bytes : 0);
+    for (const LoopBuffer& b : program_.buffers)
+      bytes_.push_back(b.role == BufferRole::kTemp ? hints.numel(b.sizes) * row_of(b.dtype).bytes : 0);
     std::optional<size_t> last_call;
     for (size_t s = 0; s < schedule.steps.size(); ++s) {
       access_.push_back(access_of_step(schedule.steps[s]));
@@ -30,7 +33,8 @@ class MemoryOrder {
       }
       for (LoopBufferId b : access_[s].reads)
         needs_[s].insert(needs_[s].end(), writers_[b].begin(), writers_[b].end());
-      for (LoopBufferId b : access_[s].writes) needs_[s].insert(needs_[s].end(), touching_[b].begin(), touching_[b].end());
+      for (LoopBufferId b : access_[s].writes)
+        needs_[s].insert(needs_[s].end(), touching_[b].begin(), touching_[b].end());
       std::sort(needs_[s].begin(), needs_[s].end());
       needs_[s].erase(std::unique(needs_[s].begin(), needs_[s].end()), needs_[s].end());
       for (size_t earlier : needs_[s]) needed_by_[earlier].push_back(s);
@@ -131,10 +135,10 @@ class MemoryOrder {
   const LoopProgram& program_;
   std::vector<ItemAccess> access_;
   std::vector<bool> is_call_, is_run_;
-  std::vector<std::vector<size_t>> needs_, needed_by_;      // per step: direct conflicts with earlier and with later ones
+  std::vector<std::vector<size_t>> needs_, needed_by_;  // per step: direct conflicts with earlier and with later ones
   std::vector<std::vector<size_t>> writers_, touching_;     // per buffer: steps, in program order
   std::vector<int64_t> bytes_;                              // per buffer
-  std::vector<size_t> left_, missing_;                      // while ordering: steps that still touch a buffer; what a step still waits for
+  std::vector<size_t> left_, missing_;  // while ordering: steps that still touch a buffer; what a step still waits for
   std::vector<size_t> order_;
 };
 

@@ -1,7 +1,7 @@
 // inductor/schedule/memory_plan.cpp — interval packing.
 //
-// Constant sizes: the largest first, each at the lowest offset that is free during its life. Symbolic sizes cannot be compared, so
-// they share slots only with requests of the very same size, behind the constant part.
+// Constant sizes: the largest first, each at the lowest offset that is free during its life. Symbolic sizes cannot be
+// compared, so they share slots only with requests of the very same size, behind the constant part.
 #include "inductor/schedule/memory_plan.h"
 
 #include <algorithm>
@@ -15,7 +15,9 @@ namespace {
 
 constexpr int64_t kAlign = 64;
 
-bool meet(const ArenaRequest& a, const ArenaRequest& b) { return a.first_step <= b.last_step && b.first_step <= a.last_step; }
+bool meet(const ArenaRequest& a, const ArenaRequest& b) {
+  return a.first_step <= b.last_step && b.first_step <= a.last_step;
+}
 
 struct Placed {
   size_t request;
@@ -37,7 +39,8 @@ ArenaPlan plan_arena(const std::vector<ArenaRequest>& requests) {
   std::vector<size_t> order(requests.size());
   std::iota(order.begin(), order.end(), size_t{0});
   const auto constant = [&](size_t r) { return requests[r].bytes.as_constant(); };
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return constant(a).value_or(-1) > constant(b).value_or(-1); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return constant(a).value_or(-1) > constant(b).value_or(-1); });
   std::vector<Placed> placed;
   int64_t end = 0;
   struct Slot {
@@ -52,13 +55,16 @@ ArenaPlan plan_arena(const std::vector<ArenaRequest>& requests) {
       const int64_t at = lowest_offset(requests, placed, r, size);
       plan.offsets[r] = at;
       const Placed entry{r, at, at + size};
-      placed.insert(std::upper_bound(placed.begin(), placed.end(), entry, [](const Placed& a, const Placed& b) { return a.begin < b.begin; }), entry);
+      placed.insert(std::upper_bound(placed.begin(), placed.end(), entry,
+                                     [](const Placed& a, const Placed& b) { return a.begin < b.begin; }),
+                    entry);
       end = std::max(end, at + size);
       continue;
     }
     const SymExpr size = SymExpr::floor_div(requests[r].bytes + SymExpr(kAlign - 1), kAlign) * SymExpr(kAlign);
     auto slot = std::find_if(slots.begin(), slots.end(), [&](const Slot& s) {
-      return s.bytes == size && std::none_of(s.users.begin(), s.users.end(), [&](size_t u) { return meet(requests[u], requests[r]); });
+      return s.bytes == size &&
+             std::none_of(s.users.begin(), s.users.end(), [&](size_t u) { return meet(requests[u], requests[r]); });
     });
     if (slot == slots.end()) {
       slots.push_back({size, symbolic_end, {}});

@@ -29,7 +29,8 @@ bool are_too_large(const Costs& costs, const Nest& first, const Nest& second) {
 
 bool takes_zeros(const Nest& nest) {
   return std::none_of(nest.body.begin(), nest.body.end(), [](const LoopInst& inst) {
-    const bool divides = inst.scalar == ScalarOp::k_floor_div || inst.scalar == ScalarOp::k_trunc_div || inst.scalar == ScalarOp::k_rem || inst.scalar == ScalarOp::k_fmod;
+    const bool divides = inst.scalar == ScalarOp::k_floor_div || inst.scalar == ScalarOp::k_trunc_div ||
+                         inst.scalar == ScalarOp::k_rem || inst.scalar == ScalarOp::k_fmod;
     return inst.op == LoopOp::kCheck || (inst.op == LoopOp::kScalar && divides && !is_float(inst.dtype));
   });
 }

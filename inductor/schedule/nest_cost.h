@@ -16,7 +16,8 @@ NestCost cost_of(const Nest& nest);
 bool is_too_much_work(const Costs& costs, int one, int other);
 // Whether one nest of both would be larger than fusion makes them.
 bool are_too_large(const Costs& costs, const Nest& first, const Nest& second);
-// Whether the body may be computed on zeros in place of what it would have loaded: it checks nothing and divides no integers.
+// Whether the body may be computed on zeros in place of what it would have loaded: it checks nothing and divides no
+// integers.
 bool takes_zeros(const Nest& nest);
 
 }  // namespace framejit::inductor

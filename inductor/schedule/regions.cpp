@@ -40,7 +40,8 @@ std::optional<Region> region_of(const Nest& nest, const NestSymbols& symbols, Lo
 }
 
 // Whether the place is in the region, and where there; `inside` comes with what must hold anyway.
-void find_place(NestBuilder& b, const Region& region, const SymSizes& sizes, const std::vector<SymExpr>& place, std::optional<InstId>& inside, std::vector<SymExpr>& at) {
+void find_place(NestBuilder& b, const Region& region, const SymSizes& sizes, const std::vector<SymExpr>& place,
+                std::optional<InstId>& inside, std::vector<SymExpr>& at) {
   const auto require = [&](ScalarOp op, const SymExpr& x, const SymExpr& y) {
     const InstId holds = b.scalar(op, {b.index(x), b.index(y)});
     inside = inside ? b.scalar(ScalarOp::k_bit_and, {*inside, holds}) : holds;
@@ -69,18 +70,21 @@ InstId chosen(NestBuilder& b, InstId inside, InstId yes, InstId no) {
 
 }  // namespace
 
-std::optional<std::vector<Region>> find_regions(const LoopProgram& program, LoopBufferId buffer, const std::vector<size_t>& writers) {
+std::optional<std::vector<Region>> find_regions(const LoopProgram& program, LoopBufferId buffer,
+                                                const std::vector<size_t>& writers) {
   std::vector<Region> regions;
   for (size_t writer : writers) {
     const Nest* nest = std::get_if<Nest>(&program.items[writer]);
-    auto region = nest == nullptr || is_ordered(*nest) ? std::nullopt : region_of(*nest, NestSymbols(program.symbol_count), buffer);
+    auto region = nest == nullptr || is_ordered(*nest) ? std::nullopt
+                                                       : region_of(*nest, NestSymbols(program.symbol_count), buffer);
     if (!region) return std::nullopt;
     regions.push_back(std::move(*region));
   }
   return regions;
 }
 
-InstId read_regions(NestBuilder& b, const LoopProgram& program, const std::vector<Region>& regions, const LoopInst& load) {
+InstId read_regions(NestBuilder& b, const LoopProgram& program, const std::vector<Region>& regions,
+                    const LoopInst& load) {
   InstId value = kNoInst;
   for (const Region& region : regions) {
     std::optional<InstId> inside = load.is_masked() ? std::optional(load.operands[0]) : std::nullopt;

@@ -1,8 +1,9 @@
 // inductor/schedule/schedule.cpp — greedy grouping in program order.
 //
-// A nest joins the latest group that it shares data with, if no step between needs one and is needed by the other, and if both agree on at
-// least the outer dimensions over which their common buffers are accessed point by point: every store and every load of a buffer
-// that the group hands over must name the outer dimensions at the same positions of its index.
+// A nest joins the latest group that it shares data with, if no step between needs one and is needed by the other, and
+// if both agree on at least the outer dimensions over which their common buffers are accessed point by point: every
+// store and every load of a buffer that the group hands over must name the outer dimensions at the same positions of
+// its index.
 #include "inductor/schedule/schedule.h"
 
 #include <algorithm>
@@ -20,7 +21,13 @@ namespace {
 class Grouper {
  public:
   Grouper(LoopProgram program, const SizeHints& hints, const Costs& costs, RefusalNotes* notes)
-      : hints_(hints), costs_(costs), symbols_(program.symbol_count), order_(program.items), writing_(program.buffers.size()), steps_(program.items.size()), notes_(notes) {
+      : hints_(hints),
+        costs_(costs),
+        symbols_(program.symbol_count),
+        order_(program.items),
+        writing_(program.buffers.size()),
+        steps_(program.items.size()),
+        notes_(notes) {
     schedule_.program = std::move(program);
   }
 
@@ -89,10 +96,13 @@ class Grouper {
     int work_of_group = 0;
     for (const Nest& n : group.nests) work_of_group += cost_of(n).work;
     if (is_too_much_work(costs_, work_of_group, cost_of(nest).work)) return refuse(Refusal::too_much_work);
-    const auto points = [&](size_t count) { return hints_.numel({leader.ranges.begin(), leader.ranges.begin() + static_cast<long>(count)}); };
+    const auto points = [&](size_t count) {
+      return hints_.numel({leader.ranges.begin(), leader.ranges.begin() + static_cast<long>(count)});
+    };
     int64_t most = work(nest);
     for (const Nest& n : group.nests) most = std::max(most, work(n));
-    while (outer > 1 && most < costs_.points_inside * points(outer) && points(outer - 1) >= costs_.enough_points) --outer;
+    while (outer > 1 && most < costs_.points_inside * points(outer) && points(outer - 1) >= costs_.enough_points)
+      --outer;
     const bool is_small = most <= costs_.small_points;
     // Outer points of one point each would be scalars, without lanes.
     if (outer > 0 && most <= points(outer) && !is_small) return refuse(Refusal::nothing_inside);
@@ -112,7 +122,9 @@ class Grouper {
   using HandedOver = std::pair<const LoopInst*, const LoopInst*>;
   static std::vector<HandedOver> handed_over(const Group& group, const Nest& nest, const ItemAccess& own) {
     const auto is_access = [](const LoopInst& i) { return i.op == LoopOp::kStore || i.op == LoopOp::kLoad; };
-    const auto touches = [](const std::vector<LoopBufferId>& list, LoopBufferId b) { return std::binary_search(list.begin(), list.end(), b); };
+    const auto touches = [](const std::vector<LoopBufferId>& list, LoopBufferId b) {
+      return std::binary_search(list.begin(), list.end(), b);
+    };
     std::vector<HandedOver> pairs;
     for (const Nest& n : group.nests)
       for (const LoopInst& other : n.body) {
@@ -120,17 +132,23 @@ class Grouper {
           if (other.op != LoopOp::kStore || !touches(own.reads, other.buffer)) continue;
         }
         for (const LoopInst& mine : nest.body)
-          if (is_access(mine) && mine.buffer == other.buffer && (mine.op == LoopOp::kStore || other.op == LoopOp::kStore)) pairs.emplace_back(&mine, &other);
+          if (is_access(mine) && mine.buffer == other.buffer &&
+              (mine.op == LoopOp::kStore || other.op == LoopOp::kStore))
+            pairs.emplace_back(&mine, &other);
       }
     return pairs;
   }
 
-  // Both name each outer dimension at the same position. A group of no outer dimensions runs in order at one point: always right.
+  // Both name each outer dimension at the same position. A group of no outer dimensions runs in order at one point:
+  // always right.
   bool agrees(const std::vector<HandedOver>& handed, const Nest& nest, size_t outer) const {
-    return std::all_of(handed.begin(), handed.end(), [&](const HandedOver& pair) { return same_points(pair.first->index, pair.second->index, nest.ranges, outer); });
+    return std::all_of(handed.begin(), handed.end(), [&](const HandedOver& pair) {
+      return same_points(pair.first->index, pair.second->index, nest.ranges, outer);
+    });
   }
 
-  bool same_points(const std::vector<SymExpr>& a, const std::vector<SymExpr>& b, const SymSizes& ranges, size_t outer) const {
+  bool same_points(const std::vector<SymExpr>& a, const std::vector<SymExpr>& b, const SymSizes& ranges,
+                   size_t outer) const {
     for (size_t d = 0; d < outer; ++d) {
       bool found = ranges[d] == SymExpr(1);
       for (size_t k = 0; k < a.size() && !found; ++k) found = a[k] == symbols_.dim(d) && b[k] == symbols_.dim(d);
@@ -251,7 +269,8 @@ std::string print(const Schedule& schedule) {
       continue;
     }
     const Group& group = std::get<Group>(step);
-    out += "kernel k" + std::to_string(kernel++) + " outer " + std::to_string(group.outer) + (group.is_product ? " product\n" : "\n");
+    out += "kernel k" + std::to_string(kernel++) + " outer " + std::to_string(group.outer) +
+           (group.is_product ? " product\n" : "\n");
     for (const Nest& nest : group.nests) out += print(frame, nest);
   }
   return out + "}\n";

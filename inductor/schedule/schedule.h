@@ -1,7 +1,8 @@
 // inductor/schedule/schedule.h — which nests run together as one kernel, and in what order everything runs.
 //
-// A group is a list of nests that share their first `outer` dimensions: for every outer point all nests of the group run one after
-// the other, so that what they hand each other stays in cache. Outer points are independent of each other and run in parallel.
+// A group is a list of nests that share their first `outer` dimensions: for every outer point all nests of the group
+// run one after the other, so that what they hand each other stays in cache. Outer points are independent of each other
+// and run in parallel.
 #pragma once
 
 #include "inductor/schedule/fusion.h"
@@ -32,15 +33,16 @@ struct Schedule {
 ItemAccess access_of_step(const std::variant<Group, ExternCall>& step);
 
 // Runs all fusion passes on a lowered program, then forms groups.
-Schedule make_schedule(LoopProgram program, const SizeHints& hints, const TargetInfo& target, bool with_refusals = false);
+Schedule make_schedule(LoopProgram program, const SizeHints& hints, const TargetInfo& target,
+                       bool with_refusals = false);
 // Every nest its own group, nothing fused: for tests and as the yardstick of fusion.
 Schedule make_plain_schedule(LoopProgram program);
 
 // Temps that one step alone touches: they need not outlive it.
 std::vector<bool> private_buffers(const Schedule& schedule);
 
-// What every schedule keeps (schedule_verify.cpp): nests that verify and share the outer dimensions of their group, and no value that
-// is read before it is made.
+// What every schedule keeps (schedule_verify.cpp): nests that verify and share the outer dimensions of their group, and
+// no value that is read before it is made.
 Result<void> verify(const Schedule& schedule);
 std::string print(const Schedule& schedule);
 // One line per refused pair: "n3, n7: two_passes: the second needs ...".

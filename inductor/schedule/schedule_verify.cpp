@@ -17,11 +17,15 @@ class Verifier {
     for (size_t b = 0; b < buffers.size(); ++b) is_made_[b] = buffers[b].role != BufferRole::kTemp;
     for (step_ = 0; step_ < schedule_.steps.size(); ++step_) {
       if (const auto* group = std::get_if<Group>(&schedule_.steps[step_])) FJ_TRY_VOID(check_group(*group));
-      else FJ_TRY_VOID(check_access(std::get<ExternCall>(schedule_.steps[step_]).reads, std::get<ExternCall>(schedule_.steps[step_]).writes));
+      else
+        FJ_TRY_VOID(check_access(std::get<ExternCall>(schedule_.steps[step_]).reads,
+                                 std::get<ExternCall>(schedule_.steps[step_]).writes));
     }
-    if (schedule_.commit != SIZE_MAX && schedule_.commit > schedule_.steps.size()) return Error{"verify", "the commit point is no step"};
+    if (schedule_.commit != SIZE_MAX && schedule_.commit > schedule_.steps.size())
+      return Error{"verify", "the commit point is no step"};
     for (const NewValue& value : schedule_.new_values)
-      if (value.value >= buffers.size() || value.input >= buffers.size()) return Error{"verify", "a new value is no buffer"};
+      if (value.value >= buffers.size() || value.input >= buffers.size())
+        return Error{"verify", "a new value is no buffer"};
     for (size_t b = 0; b < buffers.size(); ++b)
       if (buffers[b].is_output && !is_made_[b]) return Error{"verify", "output " + buffers[b].name + " is never made"};
     return {};
@@ -37,7 +41,8 @@ class Verifier {
     for (const Nest& nest : group.nests) {
       if (!group.is_product && !names_.insert(nest.name).second) return fail("two nests are named " + nest.name);
       FJ_TRY_VOID(verify(schedule_.program, nest));
-      if (nest.ranges.size() < group.outer || !std::equal(nest.ranges.begin(), nest.ranges.begin() + static_cast<long>(group.outer), first.ranges.begin()))
+      if (nest.ranges.size() < group.outer ||
+          !std::equal(nest.ranges.begin(), nest.ranges.begin() + static_cast<long>(group.outer), first.ranges.begin()))
         return fail("nest " + nest.name + " does not share the outer dimensions");
       for (const LoopInst& inst : nest.body) {
         if (inst.op == LoopOp::kLoad) FJ_TRY_VOID(check_access({inst.buffer}, {}));

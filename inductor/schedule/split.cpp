@@ -1,9 +1,10 @@
 // inductor/schedule/split.cpp — one long reduction becomes two short ones.
 //
-// A reduced dimension of extent n is cut into `parts` pieces: the first nest keeps the piece as a dimension and stores a partial
-// result for each, the second reduces the partial results and does what came after the reduction. Where n is a symbol or not
-// divisible, a third nest in between reduces the n mod parts elements that are left over. It pays where the kept
-// dimensions alone do not occupy the threads: for whole sums, and for columns, of which a thread then takes whole rows.
+// A reduced dimension of extent n is cut into `parts` pieces: the first nest keeps the piece as a dimension and stores
+// a partial result for each, the second reduces the partial results and does what came after the reduction. Where n is
+// a symbol or not divisible, a third nest in between reduces the n mod parts elements that are left over. It pays where
+// the kept dimensions alone do not occupy the threads: for whole sums, and for columns, of which a thread then takes
+// whole rows.
 #include <algorithm>
 
 #include "graph/tensor_meta.h"
@@ -14,7 +15,9 @@ namespace framejit::inductor {
 namespace {
 
 // Positions are not split, and what is ordered is not cut.
-bool is_whole(const LoopInst& inst) { return is_ordered(inst) || (inst.op == LoopOp::kReduce && is_position(inst.reduce)); }
+bool is_whole(const LoopInst& inst) {
+  return is_ordered(inst) || (inst.op == LoopOp::kReduce && is_position(inst.reduce));
+}
 
 bool mentions_reduced(const Nest& nest, const SymExpr& e, const NestSymbols& symbols) {
   for (size_t d = nest.ranges.size(); d < nest.dim_count(); ++d)
@@ -27,7 +30,8 @@ bool is_over_columns(const Nest& nest, const NestSymbols& symbols) {
   bool found = false;
   for (const LoopInst& inst : nest.body) {
     if (inst.op != LoopOp::kLoad || inst.index.empty()) continue;
-    const bool reads_all = std::any_of(inst.index.begin(), inst.index.end(), [&](const SymExpr& e) { return mentions_reduced(nest, e, symbols); });
+    const bool reads_all = std::any_of(inst.index.begin(), inst.index.end(),
+                                       [&](const SymExpr& e) { return mentions_reduced(nest, e, symbols); });
     if (!reads_all) continue;
     if (mentions_reduced(nest, inst.index.back(), symbols)) return false;
     found = true;
@@ -63,17 +67,22 @@ int64_t parts_of(int64_t n, int64_t most) {
 }
 
 std::optional<Cut> find_cut(const LoopProgram& program, const Nest& nest, const SizeHints& hints, const Costs& costs) {
-  if (!nest.is_reduction() || nest.dim_count() + 1 > kMaxDims || std::any_of(nest.body.begin(), nest.body.end(), is_whole)) return std::nullopt;
+  if (!nest.is_reduction() || nest.dim_count() + 1 > kMaxDims ||
+      std::any_of(nest.body.begin(), nest.body.end(), is_whole))
+    return std::nullopt;
   const int64_t results = hints.numel(nest.ranges), length = hints.numel(nest.reduced);
   const bool is_lonely = results <= costs.split_results && length >= costs.split_length;
-  const bool is_columns = results > costs.split_results && results * length >= costs.split_columns && length >= kFewestParts * costs.split_rows &&
+  const bool is_columns = results > costs.split_results && results * length >= costs.split_columns &&
+                          length >= kFewestParts * costs.split_rows &&
                           is_over_columns(nest, NestSymbols(program.symbol_count));
   if (!is_lonely && !is_columns) return std::nullopt;
   // The outermost dimension that gives enough parts, else the one that gives most; even parts where there are some.
   Cut best;
   for (size_t d = nest.ranges.size(); d < nest.dim_count(); ++d) {
     const int64_t extent = nest.extent(d).eval(hints.symbols);
-    const int64_t least = !is_lonely ? costs.split_rows : is_contiguous_along(program, nest, d) ? costs.split_run : costs.split_scattered;
+    const int64_t least = !is_lonely                              ? costs.split_rows
+                          : is_contiguous_along(program, nest, d) ? costs.split_run
+                                                                  : costs.split_scattered;
     const int64_t most = std::min(costs.most_parts, extent / least);
     const int64_t even = nest.extent(d).is_constant() ? parts_of(extent, most) : 0;
     const auto counted = [&](int64_t parts) { return std::min(parts, costs.enough_parts); };
@@ -85,7 +94,8 @@ std::optional<Cut> find_cut(const LoopProgram& program, const Nest& nest, const 
 
 class Splitter {
  public:
-  Splitter(LoopProgram& program, const Nest& nest, Cut cut) : program_(program), nest_(nest), cut_(cut), symbols_(program.symbol_count) {
+  Splitter(LoopProgram& program, const Nest& nest, Cut cut)
+      : program_(program), nest_(nest), cut_(cut), symbols_(program.symbol_count) {
     inner_ = inner_insts(nest, symbols_);
     after_ = after_reduction(nest, symbols_);
     partial_.assign(nest.body.size(), 0);
@@ -132,7 +142,8 @@ class Splitter {
     copy.replace_reduction = [&](InstId i) {
       const LoopInst& inst = nest_.body[i];
       const InstId joined = b.reduce(inst.reduce, b.load(partial_[i], inst.dtype, at));
-      return cut_.has_rest ? b.scalar(joining(inst.reduce), {joined, b.load(rest_[i], inst.dtype, b.range_dims())}) : joined;
+      return cut_.has_rest ? b.scalar(joining(inst.reduce), {joined, b.load(rest_[i], inst.dtype, b.range_dims())})
+                           : joined;
     };
     copy.run();
     return b.finish();
@@ -153,7 +164,8 @@ class Splitter {
     return b.finish();
   }
 
-  // The parts come first: neighbouring results lie side by side, and no group takes both nests for the sake of their kept points.
+  // The parts come first: neighbouring results lie side by side, and no group takes both nests for the sake of their
+  // kept points.
   SymSizes with_parts(SymSizes sizes) const {
     sizes.insert(sizes.begin(), SymExpr(cut_.parts));
     return sizes;
@@ -161,7 +173,8 @@ class Splitter {
 
   LoopBufferId add_buffer(DType dtype, SymSizes sizes) const {
     SymSizes strides = graph::contiguous_strides(sizes);
-    program_.buffers.push_back({"p" + std::to_string(program_.buffers.size()), BufferRole::kTemp, dtype, std::move(sizes), std::move(strides), UINT32_MAX, false});
+    program_.buffers.push_back({"p" + std::to_string(program_.buffers.size()), BufferRole::kTemp, dtype,
+                                std::move(sizes), std::move(strides), UINT32_MAX, false});
     return static_cast<LoopBufferId>(program_.buffers.size() - 1);
   }
 

@@ -32,7 +32,8 @@ int64_t bytes_of(const std::string& text) {
 std::string vendor() {
 #if defined(__x86_64__)
   unsigned most = 0, words[3] = {};
-  if (__get_cpuid(0, &most, &words[0], &words[2], &words[1]) != 0) return {reinterpret_cast<const char*>(words), sizeof words};
+  if (__get_cpuid(0, &most, &words[0], &words[2], &words[1]) != 0)
+    return {reinterpret_cast<const char*>(words), sizeof words};
 #endif
   return "";
 }
@@ -71,7 +72,9 @@ Machine ask() {
 
 }  // namespace
 
-bool Machine::has(const std::string& feature) const { return std::find(features.begin(), features.end(), feature) != features.end(); }
+bool Machine::has(const std::string& feature) const {
+  return std::find(features.begin(), features.end(), feature) != features.end();
+}
 
 // sysconf() is not asked: in virtual machines it gives the last level of the whole processor for that of this part.
 Caches caches_in(const std::string& folder) {

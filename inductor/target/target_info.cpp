@@ -18,7 +18,8 @@ struct ClassRow {
 
 const std::vector<ClassRow>& class_rows() {
   static const std::vector<ClassRow> rows = {
-#define MACHINE_CLASS(name, level, vendor, feature, what) {MachineClass::name, #name, VectorLevel::level, vendor, feature},
+#define MACHINE_CLASS(name, level, vendor, feature, what) \
+  {MachineClass::name, #name, VectorLevel::level, vendor, feature},
 #include "inductor/target/machine_classes.def"
 #undef MACHINE_CLASS
   };
@@ -40,7 +41,9 @@ constexpr MachineClass measured_on(const Cells& cells, MachineClass machine_clas
     machine_class = static_cast<MachineClass>(cells[static_cast<size_t>(machine_class)] - kLike);
   return machine_class;
 }
-constexpr int64_t number_of(const Cells& cells, MachineClass machine_class) { return cells[static_cast<size_t>(measured_on(cells, machine_class))]; }
+constexpr int64_t number_of(const Cells& cells, MachineClass machine_class) {
+  return cells[static_cast<size_t>(measured_on(cells, machine_class))];
+}
 constexpr bool are_resolved(const Cells& cells) {
   for (size_t k = 0; k < kClasses; ++k)
     if (is_like(number_of(cells, static_cast<MachineClass>(k)))) return false;
@@ -56,7 +59,8 @@ constexpr bool are_among(const Cells& cells, const CostNumbers& numbers) {
 constexpr CostNumbers any{}, positive{1}, power_of_two{1, 1, true};
 constexpr CostNumbers multiple_of(int64_t n) { return {n, n}; }
 
-// A row with a column too few or too many, one of which no class has a number, or one with a number that it may not have, does not compile.
+// A row with a column too few or too many, one of which no class has a number, or one with a number that it may not
+// have, does not compile.
 struct Table {
 #define CELLS(name, numbers, ...)                                                \
   static constexpr Cells name = {__VA_ARGS__};                                   \
@@ -83,7 +87,8 @@ void take_costs(TargetInfo& target) {
   for (const CostRow& row : cost_rows()) {
     const auto replaced = replacements.find(row.name);
     target.costs.*row.field = replaced == replacements.end() ? row.of(target.machine_class) : replaced->second;
-    if (replaced != replacements.end()) target.replaced += std::string(row.name) + "=" + std::to_string(replaced->second) + ", ";
+    if (replaced != replacements.end())
+      target.replaced += std::string(row.name) + "=" + std::to_string(replaced->second) + ", ";
   }
 }
 
@@ -97,11 +102,13 @@ VectorRegisters registers_of(VectorLevel level) {
 const ClassRow& class_of(const Machine& machine, VectorLevel level, bool& fits_machine) {
   const std::vector<ClassRow>& rows = class_rows();
   const auto fits = [&](const ClassRow& row) {
-    return row.level == level && machine.architecture == "x86_64" && (row.vendor.empty() || row.vendor == machine.vendor) && (row.feature.empty() || machine.has(row.feature));
+    return row.level == level && machine.architecture == "x86_64" &&
+           (row.vendor.empty() || row.vendor == machine.vendor) && (row.feature.empty() || machine.has(row.feature));
   };
   const auto row = std::find_if(rows.begin(), rows.end(), fits);
   fits_machine = row != rows.end();
-  return fits_machine ? *row : *std::find_if(rows.begin(), rows.end(), [&](const ClassRow& r) { return r.level == level; });
+  return fits_machine ? *row
+                      : *std::find_if(rows.begin(), rows.end(), [&](const ClassRow& r) { return r.level == level; });
 }
 
 std::string kib(int64_t bytes) { return std::to_string(bytes >> 10) + " KiB"; }
@@ -110,12 +117,15 @@ std::string kib(int64_t bytes) { return std::to_string(bytes >> 10) + " KiB"; }
 std::string costs_text(MachineClass machine_class) {
   std::map<MachineClass, int> counts;
   for (const CostRow& row : cost_rows())
-    if (row.asker == CostAsker::any || (row.asker == CostAsker::gpu) == (machine_class == MachineClass::gpu)) ++counts[row.measured_on(machine_class)];
+    if (row.asker == CostAsker::any || (row.asker == CostAsker::gpu) == (machine_class == MachineClass::gpu))
+      ++counts[row.measured_on(machine_class)];
   const int own = counts[machine_class];
   counts.erase(machine_class);
   const std::string text = std::string("costs of ") + name_of(machine_class);
   if (counts.empty()) return text;
-  const auto most = std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first;
+  const auto most = std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
+                      return a.second < b.second;
+                    })->first;
   std::string others;
   for (const auto& [other, count] : counts)
     if (other != most) others += ", " + std::to_string(count) + " of " + name_of(other);
@@ -126,8 +136,15 @@ std::string costs_text(MachineClass machine_class) {
 
 const std::vector<CostRow>& cost_rows() {
   static const std::vector<CostRow> rows = {
-#define ROW(name, unit, asker, numbers, what) \
-  {#name, unit, what, CostAsker::asker, numbers, [](MachineClass c) { return number_of(Table::name, c); }, [](MachineClass c) { return measured_on(Table::name, c); }, &Costs::name},
+#define ROW(name, unit, asker, numbers, what)                  \
+  {#name,                                                      \
+   unit,                                                       \
+   what,                                                       \
+   CostAsker::asker,                                           \
+   numbers,                                                    \
+   [](MachineClass c) { return number_of(Table::name, c); },   \
+   [](MachineClass c) { return measured_on(Table::name, c); }, \
+   &Costs::name},
 #define COST(name, unit, numbers, a, b, c, d, e, f, what) ROW(name, unit, any, numbers, what)
 #define CPU_COST(name, unit, numbers, a, b, c, d, e, what) ROW(name, unit, cpu, numbers, what)
 #define GPU_COST(name, unit, numbers, a, what) ROW(name, unit, gpu, numbers, what)
@@ -161,12 +178,14 @@ TargetInfo cpu_target(const Machine& machine, VectorLevel level) {
   target.cores = machine.cores;
   target.multiplies_bf16 = machine.architecture != "x86_64" || machine.has("avx512bf16");
   take_costs(target);
-  target.description = std::to_string(target.registers.count) + " registers of " + std::to_string(target.registers.width_bits) + " bits, caches of " +
-                       kib(target.caches.first) + ", " + kib(target.caches.second) + " and " + kib(target.caches.last) + ", cores: " + std::to_string(target.cores) +
-                       "; " + costs_text(target.machine_class);
+  target.description = std::to_string(target.registers.count) + " registers of " +
+                       std::to_string(target.registers.width_bits) + " bits, caches of " + kib(target.caches.first) +
+                       ", " + kib(target.caches.second) + " and " + kib(target.caches.last) +
+                       ", cores: " + std::to_string(target.cores) + "; " + costs_text(target.machine_class);
   if (!fits_machine)
     target.description += ", the nearest by instruction set: none were measured on CPUs like this one of " +
-                          (machine.vendor.empty() ? machine.architecture : machine.vendor) + " (make bench NAME=costs prints a column)";
+                          (machine.vendor.empty() ? machine.architecture : machine.vendor) +
+                          " (make bench NAME=costs prints a column)";
   return target;
 }
 
@@ -193,8 +212,8 @@ std::string text_of(const TargetInfo& target) {
   const std::string replaced = target.replaced.empty() ? "" : " but " + target.replaced;
   const std::string costs = std::string("costs ") + name_of(target.machine_class) + replaced;
   if (target.machine_class == MachineClass::gpu) return costs;  // nobody asked a GPU for its caches
-  return costs + " caches " + std::to_string(target.caches.first) + " " + std::to_string(target.caches.second) + " " + std::to_string(target.caches.last) + " line " +
-         std::to_string(target.caches.line);
+  return costs + " caches " + std::to_string(target.caches.first) + " " + std::to_string(target.caches.second) + " " +
+         std::to_string(target.caches.last) + " line " + std::to_string(target.caches.line);
 }
 
 Result<void> replace_costs(std::string_view rows) {
@@ -209,9 +228,12 @@ Result<void> replace_costs(std::string_view rows) {
     int64_t number = 0;
     const std::string_view text = one.substr(std::min(equals + 1, one.size()));
     const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
-    const auto row = std::find_if(cost_rows().begin(), cost_rows().end(), [&](const CostRow& r) { return r.name == name; });
-    if (row == cost_rows().end() || failed != std::errc() || end != text.data() + text.size()) return Error{"costs", "no row of costs.def and its number: " + std::string(one)};
-    if (!row->numbers.has(number)) return Error{"costs", std::string(one) + ": " + name + " is " + text_of(row->numbers)};
+    const auto row =
+        std::find_if(cost_rows().begin(), cost_rows().end(), [&](const CostRow& r) { return r.name == name; });
+    if (row == cost_rows().end() || failed != std::errc() || end != text.data() + text.size())
+      return Error{"costs", "no row of costs.def and its number: " + std::string(one)};
+    if (!row->numbers.has(number))
+      return Error{"costs", std::string(one) + ": " + name + " is " + text_of(row->numbers)};
     given[name] = number;
   }
   const std::lock_guard lock(mutex);

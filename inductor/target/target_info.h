@@ -1,7 +1,9 @@
-// inductor/target/target_info.h — what lowering, scheduling, choices and emitters know of the machine that kernels are for.
+// inductor/target/target_info.h — what lowering, scheduling, choices and emitters know of the machine that kernels are
+// for.
 //
-// A target describes itself: how its device runs plans (target_facts.def), its vector registers, caches and cores, and what was measured on
-// machines of its class (costs.def). Decisions read this and nothing else: no vendor, no device, no number of a machine of their own.
+// A target describes itself: how its device runs plans (target_facts.def), its vector registers, caches and cores, and
+// what was measured on machines of its class (costs.def). Decisions read this and nothing else: no vendor, no device,
+// no number of a machine of their own.
 // Tests make one up, so that what they expect does not depend on the machine at hand.
 #pragma once
 
@@ -66,8 +68,8 @@ TargetInfo reference_target(VectorLevel level = VectorLevel::kAvx512);
 // All that machine code depends on, as part of what a target says of itself.
 std::string text_of(const TargetInfo& target);
 
-// "row=number, row=number": replaces rows of costs.def in targets made from now on. For benchmarks, which measure what a
-// row is worth by compiling with other values of it. "" takes it back.
+// "row=number, row=number": replaces rows of costs.def in targets made from now on. For benchmarks, which measure what
+// a row is worth by compiling with other values of it. "" takes it back.
 Result<void> replace_costs(std::string_view rows);
 // The rows that are replaced now.
 std::string replaced_costs();
@@ -76,7 +78,9 @@ std::string replaced_costs();
 struct CostNumbers {
   int64_t least = 0, multiple_of = 1;
   bool is_power_of_two = false;
-  constexpr bool has(int64_t n) const { return n >= least && n % multiple_of == 0 && (!is_power_of_two || (n & (n - 1)) == 0); }
+  constexpr bool has(int64_t n) const {
+    return n >= least && n % multiple_of == 0 && (!is_power_of_two || (n & (n - 1)) == 0);
+  }
 };
 std::string text_of(const CostNumbers& numbers);  // "a power of two, 1 or more"
 
@@ -91,7 +95,8 @@ struct CostRow {
   CostAsker asker;
   CostNumbers numbers;
   int64_t (*of)(MachineClass machine_class);
-  MachineClass (*measured_on)(MachineClass machine_class);  // whose number that is: another's stands in where none was measured
+  MachineClass (*measured_on)(
+      MachineClass machine_class);  // whose number that is: another's stands in where none was measured
   int64_t Costs::*field;
 };
 const std::vector<CostRow>& cost_rows();

@@ -6,7 +6,8 @@
     def f(x):
         return torch.relu(x * 2 + 1)
 
-The work is done by the C++ extension framejit._framejit; this package holds the public names, their checks and their documentation.
+The work is done by the C++ extension framejit._framejit; this package holds the public names, their checks and their
+documentation.
 """
 import torch  # noqa: F401  first: the extension resolves torch's libraries from the process
 
@@ -31,8 +32,8 @@ from framejit.explain import Explanation, explain  # noqa: E402
 
 __version__ = "0.1.0"
 __all__ = [
-    "Explanation", "GraphBreakError", "cache", "compile", "disable", "explain", "is_compiling", "list_backends", "mark_dynamic",
-    "mark_static", "reset", "stats",
+    "Explanation", "GraphBreakError", "cache", "compile", "disable", "explain", "is_compiling", "list_backends",
+    "mark_dynamic", "mark_static", "reset", "stats",
 ]
 
 
@@ -42,5 +43,6 @@ def __dir__() -> list[str]:
 
 
 _framejit.configure()
-if globals().pop("enable_global_mode_at_the_end", False):  # FRAMEJIT=1, and the program imported us before torch: _framejit_startup.py
+# FRAMEJIT=1, and the program imported us before torch: _framejit_startup.py
+if globals().pop("enable_global_mode_at_the_end", False):
     _framejit.enable_global()

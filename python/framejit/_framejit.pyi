@@ -10,7 +10,8 @@ def channels() -> list[tuple[str, str]]:
     """Name and description of every log channel."""
 
 class ArmedCall:
-    """Calls a Python function with its frame compiled. It has a __dict__, binds as a method, and takes no argument tuple."""
+    """Calls a Python function with its frame compiled. It has a __dict__, binds as a method, and takes no argument
+    tuple."""
     function: Callable[..., Any]
     options: Options
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

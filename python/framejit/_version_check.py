@@ -20,7 +20,8 @@ def require_matching_build() -> None:
         raise ImportError(f"framejit was built for {built}, this is {running}; rebuild it with: {rebuild}")
     if not same_torch:
         wanted = ".".join(_built_for.torch.split(".")[:2])
-        raise ImportError(f"framejit was built for {built}, this is {running}; install that torch with: {sys.executable} -m pip install 'torch=={wanted}.*', "
+        raise ImportError(f"framejit was built for {built}, this is {running}; install that torch with: "
+                          f"{sys.executable} -m pip install 'torch=={wanted}.*', "
                           f"or rebuild framejit for this one with: {rebuild}")
     if importlib.util.find_spec("framejit._framejit") is None:
         raise ImportError(f"framejit's extension is not built; run: {rebuild}")

@@ -1,4 +1,5 @@
-"""The public functions: cache, compile, disable, is_compiling, reset, list_backends, mark_dynamic, mark_static, stats."""
+"""The public functions: cache, compile, disable, is_compiling, reset, list_backends, mark_dynamic, mark_static,
+stats."""
 from __future__ import annotations
 
 import copyreg
@@ -19,37 +20,41 @@ from framejit.torch_settings import say_what_is_not_followed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Where mark_dynamic and mark_static leave their wishes: attributes of the tensor, frozensets of (dim, min, max) and of dims, read when the
-# tensor is traced (frame_hook/trace/size_marks.cpp).
+# Where mark_dynamic and mark_static leave their wishes: attributes of the tensor, frozensets of (dim, min, max) and of
+# dims, read when the tensor is traced (frame_hook/trace/size_marks.cpp).
 DYNAMIC_ATTRIBUTE = "_framejit_dynamic"
 STATIC_ATTRIBUTE = "_framejit_static"
 SETTINGS = ("fullgraph", "dynamic", "backend", "mode", "options", "disable")
-# The mark of a function that traced code must not enter (frame_hook/trace/torch_special.cpp reads it): the reason, a str.
+# The mark of a function that traced code must not enter (frame_hook/trace/torch_special.cpp reads it): the reason, a
+# str.
 DISABLED_ATTRIBUTE = "_framejit_disable"
 
 
 @overload
-def compile(model: F, *, fullgraph: bool = ..., dynamic: Optional[bool] = ..., backend: Backend = ..., mode: Optional[str] = ...,
-            options: Optional[dict[str, Any]] = ..., disable: bool = ...) -> F: ...
+def compile(model: F, *, fullgraph: bool = ..., dynamic: Optional[bool] = ..., backend: Backend = ...,
+            mode: Optional[str] = ..., options: Optional[dict[str, Any]] = ..., disable: bool = ...) -> F: ...
 @overload
-def compile(model: None = ..., *, fullgraph: bool = ..., dynamic: Optional[bool] = ..., backend: Backend = ..., mode: Optional[str] = ...,
-            options: Optional[dict[str, Any]] = ..., disable: bool = ...) -> Callable[[F], F]: ...
+def compile(model: None = ..., *, fullgraph: bool = ..., dynamic: Optional[bool] = ..., backend: Backend = ...,
+            mode: Optional[str] = ..., options: Optional[dict[str, Any]] = ..., disable: bool = ...) -> Callable[[F],
+                F]: ...
 
 
-def compile(model=None, *, fullgraph=False, dynamic=None, backend="framejit", mode=None, options=None, disable=False, **unknown):
+def compile(model=None, *, fullgraph=False, dynamic=None, backend="framejit", mode=None, options=None, disable=False,
+            **unknown):
     """Compiles a function, a method or an nn.Module; with no model, a decorator.
 
     fullgraph  a graph break is an error that says where, why and what to do.
     dynamic    None: a size that changed becomes a symbol; True: every size at once; False: never.
-    backend    "framejit", "eager" (the graph replayed op by op), another name of list_backends(), or a callable that is given the
-               graph and example inputs and returns a callable. "inductor", "cudagraphs" and "aot_eager" are taken for one of ours.
-    mode       one of torch's modes. "max-autotune" times alternatives on the inputs of the call that compiles, for up to
-               FRAMEJIT_AUTOTUNE_MS for each graph, and keeps the fastest.
+    backend    "framejit", "eager" (the graph replayed op by op), another name of list_backends(), or a callable that is
+               given the graph and example inputs and returns a callable. "inductor", "cudagraphs" and "aot_eager" are
+               taken for one of ours.
+    mode       one of torch's modes. "max-autotune" times alternatives on the inputs of the call that compiles, for up
+               to FRAMEJIT_AUTOTUNE_MS for each graph, and keeps the fastest.
     options    a dict of backend options; not with a mode.
     disable    True returns the model as it is.
 
-    The result of a function is called, bound, inspected and pickled like the function. The result of a module is a module of a
-    generated subclass that shares the original's attributes; the original itself is left as it was.
+    The result of a function is called, bound, inspected and pickled like the function. The result of a module is a
+    module of a generated subclass that shares the original's attributes; the original itself is left as it was.
     """
     for name in unknown:
         raise _unknown_setting(name)
@@ -67,8 +72,9 @@ def _unknown_setting(name: str) -> TypeError:
     return TypeError(f"compile() got an unexpected keyword argument {name!r}; {meant}: {', '.join(SETTINGS)}")
 
 
-def compile_afresh(model: Any, *, fullgraph: bool = False, dynamic: Optional[bool] = None, backend: Backend = "framejit",
-                   mode: Optional[str] = None, options: Optional[dict[str, Any]] = None) -> Any:
+def compile_afresh(model: Any, *, fullgraph: bool = False, dynamic: Optional[bool] = None,
+                   backend: Backend = "framejit", mode: Optional[str] = None,
+                   options: Optional[dict[str, Any]] = None) -> Any:
     """compile() with settings that are an object of their own: no entry that exists is shared."""
     return _compile(model, dataclasses.replace(make_options(fullgraph, dynamic, backend, mode, options)), False)
 
@@ -85,7 +91,8 @@ def _compile(model: Any, options: Options, disabled: bool) -> Any:
     if isinstance(model, ArmedCall):
         return _compile(model.__wrapped__, options, False)
     if isinstance(model, types.FunctionType):
-        wrapped = getattr(model, "_torchdynamo_orig_callable", None)  # torch compiled it: what it was made from is compiled here
+        # torch compiled it: what it was made from is compiled here
+        wrapped = getattr(model, "_torchdynamo_orig_callable", None)
         return compile_function(model, options) if wrapped is None else _compile(wrapped, options, False)
     call = getattr(type(model), "__call__", None)
     if isinstance(call, types.FunctionType):
@@ -118,8 +125,8 @@ def compile_function(function: types.FunctionType, options: Options) -> Callable
 
 
 def _python_caller(target: Callable[..., Any]) -> types.FunctionType:
-    """A Python function that calls a C callable or a partial: what is compiled is the frame of this function. Each has a code
-    object of its own, because entries are kept per code object."""
+    """A Python function that calls a C callable or a partial: what is compiled is the frame of this function. Each has
+    a code object of its own, because entries are kept per code object."""
     def call(*args, **kwargs):
         return target(*args, **kwargs)
     call.__code__ = call.__code__.replace(co_name=getattr(target, "__name__", "call"))
@@ -171,7 +178,8 @@ def is_compiling() -> bool:
 
 
 def reset() -> None:
-    """Forgets everything compiled and sets the totals of stats() to zero. Compiled callables stay valid and compile anew."""
+    """Forgets everything compiled and sets the totals of stats() to zero. Compiled callables stay valid and compile
+    anew."""
     _framejit.reset()
 
 
@@ -183,25 +191,30 @@ def list_backends() -> list[str]:
 def stats() -> dict[str, Any]:
     """Totals since import or reset.
 
-    graphs, ops, kernels     what was compiled; compile_seconds, trace_seconds, traced_instructions, inlined_calls: at what cost
-    hits                     calls, or parts of calls between breaks, that found their compiled graph (the call that compiles is none)
+    graphs, ops, kernels     what was compiled; compile_seconds, trace_seconds, traced_instructions, inlined_calls: at
+    what cost
+    hits                     calls, or parts of calls between breaks, that found their compiled graph (the call that
+                             compiles is none)
     plain_hits               those that found an entry without a graph: code that does no tensor work
     graph_breaks, recompiles, break_reasons    when code was compiled
     fallbacks, fallback_reasons                calls that ran in plain Python though nothing in the program asks for it
-    left_alone               functions, and places in them, that are compiled no more because it does not pay: said once in the log
+    left_alone               functions, and places in them, that are compiled no more because it does not pay: said once
+                             in the log
     frames                   calls of compiled callables that the hook took over
-    cache_hits, cache_misses, cache_stored     kernels that the kernel cache had, had not, and took (zeros without one; see cache())
+    cache_hits, cache_misses, cache_stored     kernels that the kernel cache had, had not, and took (zeros without one;
+    see cache())
     """
     return _framejit.stats()
 
 
 def cache(folder: str | os.PathLike[str] | None, *, max_mb: int = 256) -> None:
-    """Keeps the machine code of compiled kernels in `folder`, for this process and later ones; None: in none, which is the default.
+    """Keeps the machine code of compiled kernels in `folder`, for this process and later ones; None: in none, which is
+    the default.
 
-    The folder is made if it is not there. It must belong to this user and be writable by nobody else. It holds at most `max_mb`
-    megabytes; kernels that were not used for longest go. Any number of processes may share it. A kernel is found again by what it
-    computes, the CPU or GPU, and the build of framejit; a damaged file costs a compile. The same as FRAMEJIT_CACHE_DIR and
-    FRAMEJIT_CACHE_MB. ValueError says why a folder is refused.
+    The folder is made if it is not there. It must belong to this user and be writable by nobody else. It holds at most
+    `max_mb` megabytes; kernels that were not used for longest go. Any number of processes may share it. A kernel is
+    found again by what it computes, the CPU or GPU, and the build of framejit; a damaged file costs a compile. The same
+    as FRAMEJIT_CACHE_DIR and FRAMEJIT_CACHE_MB. ValueError says why a folder is refused.
     """
     if max_mb < 1:
         raise ValueError(f"max_mb must be at least 1, not {max_mb}")
@@ -210,7 +223,8 @@ def cache(folder: str | os.PathLike[str] | None, *, max_mb: int = 256) -> None:
 
 def mark_dynamic(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...], *, min: Optional[int] = None,
                  max: Optional[int] = None) -> None:
-    """Makes a size of `tensor` a symbol the first time that the tensor is traced, so that other sizes need no second compile.
+    """Makes a size of `tensor` a symbol the first time that the tensor is traced, so that other sizes need no second
+    compile.
 
     A program that needs the number after all (a branch on it, a list of that length) gets a guard on it, as everywhere.
     """

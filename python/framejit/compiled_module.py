@@ -1,8 +1,9 @@
 """A compiled nn.Module: an object of a generated subclass that shares the original's __dict__.
 
-Everything that lives in the __dict__ (parameters, hooks, training flag, attributes) is the original's own, so state_dict(), train(),
-to() and hooks act on both. Only the call differs: it goes to the original through another callable, so that traced code sees
-the object and the class that plain code sees, and all instances of a class share their compiled entries.
+Everything that lives in the __dict__ (parameters, hooks, training flag, attributes) is the original's own, so
+state_dict(), train(), to() and hooks act on both. Only the call differs: it goes to the original through another
+callable, so that traced code sees the object and the class that plain code sees, and all instances of a class share
+their compiled entries.
 """
 from __future__ import annotations
 
@@ -75,18 +76,20 @@ def _subclass_of(original: type) -> type:
 
 
 # The armed calls of a class live as long as the class, not as long as some compiled module of it.
-_armed_calls: "weakref.WeakKeyDictionary[type, dict[tuple[Options, Callable[..., Any]], Callable[..., Any]]]" = weakref.WeakKeyDictionary()
+_ArmedCalls = dict[tuple[Options, Callable[..., Any]], Callable[..., Any]]
+_armed_calls: "weakref.WeakKeyDictionary[type, _ArmedCalls]" = weakref.WeakKeyDictionary()
 
 
 def _armed_call(kind: type, options: Options) -> Callable[..., Any]:
-    """An armed copy of the class's __call__, one per class, __call__ and settings. The code object is a copy, because entries are
-    kept per code object and nn.Module's own is shared by every model of the process."""
+    """An armed copy of the class's __call__, one per class, __call__ and settings. The code object is a copy, because
+    entries are kept per code object and nn.Module's own is shared by every model of the process."""
     armed = _armed_calls.setdefault(kind, {})
     call = kind.__call__
     key = (options, inspect.getattr_static(kind, "__call__"))  # what a descriptor gives may be new each time
     if key not in armed:
         if isinstance(call, types.FunctionType):
-            copied = types.FunctionType(call.__code__.replace(), call.__globals__, call.__name__, call.__defaults__, call.__closure__)
+            copied = types.FunctionType(call.__code__.replace(), call.__globals__, call.__name__, call.__defaults__,
+                                        call.__closure__)
             copied.__kwdefaults__ = call.__kwdefaults__
             copied.__qualname__ = call.__qualname__
             call = copied
@@ -94,7 +97,8 @@ def _armed_call(kind: type, options: Options) -> Callable[..., Any]:
     return armed[key]
 
 
-def wrap_module(original: torch.nn.Module, call: Callable[..., Any], wrap: Callable[[torch.nn.Module], torch.nn.Module]) -> torch.nn.Module:
+def wrap_module(original: torch.nn.Module, call: Callable[..., Any],
+                wrap: Callable[[torch.nn.Module], torch.nn.Module]) -> torch.nn.Module:
     """A module that shares `original`'s attributes and, when called, runs call(original, ...)."""
     wrapped = object.__new__(_subclass_of(type(original)))
     object.__setattr__(wrapped, "__dict__", original.__dict__)

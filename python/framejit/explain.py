@@ -52,10 +52,13 @@ class Explanation:
 
     def __str__(self) -> str:
         totals = self.stats
-        lines = [f"graphs {totals.get('graphs', 0)}, breaks {totals.get('graph_breaks', 0)}, recompiles {totals.get('recompiles', 0)}, "
-                 f"ops {totals.get('ops', 0)}, kernels {totals.get('kernels', 0)}, compiled in {totals.get('compile_seconds', 0.0):.3f} s"]
+        lines = [f"graphs {totals.get('graphs', 0)}, breaks {totals.get('graph_breaks', 0)}, recompiles "
+                 f"{totals.get('recompiles', 0)}, "
+                 f"ops {totals.get('ops', 0)}, kernels {totals.get('kernels', 0)}, compiled in "
+                 f"{totals.get('compile_seconds', 0.0):.3f} s"]
         for number, event in enumerate(self.breaks, 1):
-            lines += ["", f"break {number} at {event.at}", f"  {event.fields.get('reason', '')}: {event.fields.get('detail', '')}"]
+            lines += ["", f"break {number} at {event.at}",
+                      f"  {event.fields.get('reason', '')}: {event.fields.get('detail', '')}"]
             lines += [f"  | {line}" for line in event.artefact.splitlines()]
             if event.fields.get("hint"):
                 lines.append(f"  what to do: {event.fields['hint']}")
@@ -66,7 +69,8 @@ class Explanation:
         if self.guards:
             lines += ["", f"guards ({len(self.guards)})"]
             counted = Counter(e.fields.get("guard", e.text) for e in self.guards)
-            lines += [f"  {guard}" + (f"  ({n} times)" if n > 1 else "") for guard, n in list(counted.items())[:MOST_GUARDS_PRINTED]]
+            lines += [f"  {guard}" + (f"  ({n} times)" if n > 1 else "") for guard,
+                      n in list(counted.items())[:MOST_GUARDS_PRINTED]]
             if len(counted) > MOST_GUARDS_PRINTED:
                 lines.append(f"  and {len(counted) - MOST_GUARDS_PRINTED} more: .guards of this object has them all")
         return "\n".join(lines)
@@ -85,7 +89,8 @@ def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
 
 
 def explain(model: Any, **options: Any) -> Callable[..., Explanation]:
-    """Returns a function that compiles `model` anew, calls it once with the arguments that it is given, and returns an Explanation.
+    """Returns a function that compiles `model` anew, calls it once with the arguments that it is given, and returns an
+    Explanation.
 
     Keyword options are those of compile(). What was compiled before is neither used nor dropped.
     """

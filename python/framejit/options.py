@@ -39,7 +39,8 @@ def check_flag(name: str, value: object, none_allowed: bool) -> None:
         raise TypeError(f"{name} must be True{', False or None' if none_allowed else ' or False'}, not {value!r}")
 
 
-def _check(fullgraph: object, dynamic: object, backend: object, mode: object, options: Optional[dict[str, Any]]) -> None:
+def _check(fullgraph: object, dynamic: object, backend: object, mode: object,
+           options: Optional[dict[str, Any]]) -> None:
     check_flag("fullgraph", fullgraph, none_allowed=False)
     check_flag("dynamic", dynamic, none_allowed=True)
     if isinstance(backend, str):

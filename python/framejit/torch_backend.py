@@ -1,7 +1,9 @@
-"""The backend "framejit" of torch.compile: torch traces the program, and each graph that it hands over is compiled here.
+"""The backend "framejit" of torch.compile: torch traces the program, and each graph that it hands over is compiled
+here.
 
-torch finds it by the entry point `torch_dynamo_backends` of this package. Nothing in framejit needs it: framejit.compile traces programs
-itself. Where a gradient is recorded the graph runs op by op under autograd, so gradients are torch's.
+torch finds it by the entry point `torch_dynamo_backends` of this package. Nothing in framejit needs it:
+framejit.compile traces programs itself. Where a gradient is recorded the graph runs op by op under autograd, so
+gradients are torch's.
 """
 from __future__ import annotations
 
@@ -10,8 +12,10 @@ from typing import Any, Callable, Optional, Sequence
 from framejit import api
 
 
-def compile_graph(graph: Any, inputs: Sequence[Any], *, mode: Optional[str] = None, options: Optional[dict[str, Any]] = None) -> Callable[..., Any]:
-    """`graph` is a module whose forward() torch writes when its text is asked for. Its inputs may have other sizes in later calls."""
+def compile_graph(graph: Any, inputs: Sequence[Any], *, mode: Optional[str] = None,
+                  options: Optional[dict[str, Any]] = None) -> Callable[..., Any]:
+    """`graph` is a module whose forward() torch writes when its text is asked for. Its inputs may have other sizes in
+    later calls."""
     assert graph.code
     return api.compile(graph.forward, mode=mode, options=options)
 

@@ -1,4 +1,5 @@
-"""Settings of torch's own compiler that a program may have made, and that framejit does not follow: each is said once in the log.
+"""Settings of torch's own compiler that a program may have made, and that framejit does not follow: each is said once
+in the log.
 
 They are read where torch keeps them, if the program has loaded that module.
 """
@@ -19,7 +20,8 @@ SETTINGS = (
     ("torch._dynamo.config", "assume_static_by_default", True, "pass dynamic=True"),
     ("torch._dynamo.config", "automatic_dynamic_shapes", True, "pass dynamic=False"),
     ("torch._dynamo.config", "capture_scalar_outputs", False, "a tensor that becomes a Python number is a graph break"),
-    ("torch._dynamo.config", "capture_dynamic_output_shape_ops", False, "an op whose result size depends on data is a graph break"),
+    ("torch._dynamo.config", "capture_dynamic_output_shape_ops", False,
+     "an op whose result size depends on data is a graph break"),
     ("torch._dynamo.config", "disable", False, 'torch.compiler.set_stance("force_eager") is followed'),
     ("torch._inductor.config", "max_autotune", False, 'pass mode="max-autotune"'),
     ("torch._inductor.config", "freezing", False, "weights are read in each call"),

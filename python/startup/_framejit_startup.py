@@ -1,4 +1,5 @@
-"""FRAMEJIT=1 python anything.py: turns global mode on as soon as the program has imported torch, and imports nothing before that.
+"""FRAMEJIT=1 python anything.py: turns global mode on as soon as the program has imported torch, and imports nothing
+before that.
 
 Run at interpreter start by framejit_startup.pth, only when the variable FRAMEJIT is set.
 """

@@ -72,7 +72,8 @@ bool settle(at::Tensor& result, const at::Tensor& sums, const std::optional<at::
   return true;
 }
 
-at::Tensor as_written(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& mask, bool replaces, double scale) {
+at::Tensor as_written(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                      const std::optional<at::Tensor>& mask, bool replaces, double scale) {
   at::Tensor scores = at::matmul(query, key.transpose(-2, -1)).mul_(scale);
   if (mask) scores = replaces ? at::where(mask->ne(0), *mask, scores) : scores.add_(*mask);
   return at::empty_like(query).copy_(at::matmul(at::_softmax(scores, -1, false), value));
@@ -82,10 +83,12 @@ at::Tensor with_dense_rows(const at::Tensor& tensor) { return tensor.stride(-1) 
 
 }  // namespace
 
-at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& mask, bool replaces, double scale) {
+at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                     const std::optional<at::Tensor>& mask, bool replaces, double scale) {
   const std::optional<at::Tensor> rows = mask ? std::optional(with_dense_rows(*mask)) : std::nullopt;
   at::Tensor result, sums;
-  std::tie(result, sums) = at::_scaled_dot_product_flash_attention_for_cpu(with_dense_rows(query), with_dense_rows(key), with_dense_rows(value), 0.0, false, rows, scale);
+  std::tie(result, sums) = at::_scaled_dot_product_flash_attention_for_cpu(
+      with_dense_rows(query), with_dense_rows(key), with_dense_rows(value), 0.0, false, rows, scale);
   if (!settle(result, sums, rows)) return as_written(query, key, value, mask, replaces, scale);
   return query.stride(-1) == 1 ? result : at::empty_like(query).copy_(result);
 }

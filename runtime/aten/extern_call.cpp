@@ -77,14 +77,17 @@ struct ConstantValue {  // what needs no tensor and no run-time size
   const c10::TypePtr& type;
   const std::vector<c10::IValue>& opaque;
   c10::IValue operator()(const None&) const { return {}; }
-  c10::IValue operator()(const Size& s) const { return wants_tensor(type) ? wrapped_number(s.constant) : integer_value(s.constant, type); }
+  c10::IValue operator()(const Size& s) const {
+    return wants_tensor(type) ? wrapped_number(s.constant) : integer_value(s.constant, type);
+  }
   c10::IValue operator()(const std::vector<Size>& v) const { return integer_list(constants_of(v), type); }
   c10::IValue operator()(double d) const {
     if (wants_tensor(type)) return wrapped_number(d);
     return type->kind() == TypeKind::ListType ? c10::IValue(std::vector<double>{d}) : c10::IValue(d);
   }
   c10::IValue operator()(const std::vector<double>& v) const {
-    if (element_of(type) && wants_number(without_optional(element_of(type)))) return c10::IValue(std::vector<at::Scalar>(v.begin(), v.end()));
+    if (element_of(type) && wants_number(without_optional(element_of(type))))
+      return c10::IValue(std::vector<at::Scalar>(v.begin(), v.end()));
     return c10::IValue(v);
   }
   c10::IValue operator()(bool b) const { return wants_tensor(type) ? wrapped_number(b) : c10::IValue(b); }
@@ -95,7 +98,9 @@ struct ConstantValue {  // what needs no tensor and no run-time size
   }
   c10::IValue operator()(const std::string& s) const { return c10::IValue(s); }
   c10::IValue operator()(const TorchDType& t) const { return c10::IValue(static_cast<int64_t>(t.scalar_type)); }
-  c10::IValue operator()(const TorchDevice& d) const { return c10::IValue(c10::Device(static_cast<c10::DeviceType>(d.type), d.index)); }
+  c10::IValue operator()(const TorchDevice& d) const {
+    return c10::IValue(c10::Device(static_cast<c10::DeviceType>(d.type), d.index));
+  }
   c10::IValue operator()(const TorchEnum& e) const { return c10::IValue(static_cast<int64_t>(e.value)); }
   c10::IValue operator()(const OpaqueSlot& o) const {
     FJ_CHECK(o.index < opaque.size(), "opaque slot " + std::to_string(o.index));
@@ -107,7 +112,8 @@ struct ConstantValue {  // what needs no tensor and no run-time size
 
 }  // namespace
 
-ExternCall::ExternCall(const ExternStep& step, const std::vector<c10::IValue>& opaque) : op_(find_operator(step.op)), results_(step.results) {
+ExternCall::ExternCall(const ExternStep& step, const std::vector<c10::IValue>& opaque)
+    : op_(find_operator(step.op)), results_(step.results) {
   const c10::FunctionSchema& schema = op_.schema();
   FJ_CHECK(step.args.size() <= schema.arguments().size(), "too many arguments of " + step.op);
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
@@ -134,7 +140,10 @@ void ExternCall::add_argument(const PlanArg& arg, const c10::Argument& formal, c
     const bool optional = element_of(type) && is_optional(element_of(type));
     filled_.push_back({optional ? Filled::optional_tensors : Filled::tensors, index, *buffers, {}});
   } else if (size && size->slot >= 0) {
-    const auto kind = wants_tensor(type) ? Filled::wrapped : type->kind() == TypeKind::ListType ? Filled::integers : wants_float(type) ? Filled::number : Filled::integer;
+    const auto kind = wants_tensor(type)                   ? Filled::wrapped
+                      : type->kind() == TypeKind::ListType ? Filled::integers
+                      : wants_float(type)                  ? Filled::number
+                                                           : Filled::integer;
     filled_.push_back({kind, index, {}, {*size}});
   } else if (sizes && (!all_constant(*sizes) || sizes->empty())) {
     const bool numbers = element_of(type) && wants_number(without_optional(element_of(type)));
@@ -146,7 +155,8 @@ void ExternCall::add_argument(const PlanArg& arg, const c10::Argument& formal, c
 }
 
 void ExternCall::note_aliases(const c10::FunctionSchema& schema, const ExternStep& step) {
-  for (const c10::Argument& result : schema.returns()) returns_view_ |= result.alias_info() && !result.alias_info()->isWrite();
+  for (const c10::Argument& result : schema.returns())
+    returns_view_ |= result.alias_info() && !result.alias_info()->isWrite();
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
     if (!alias) continue;
@@ -156,7 +166,8 @@ void ExternCall::note_aliases(const c10::FunctionSchema& schema, const ExternSte
       if (alias->isWrite()) written_.push_back(buffer);
     };
     if (const auto* buffer = std::get_if<BufferId>(&step.args[i].payload)) note(*buffer);
-    if (const auto* buffers = std::get_if<std::vector<BufferId>>(&step.args[i].payload)) std::for_each(buffers->begin(), buffers->end(), note);
+    if (const auto* buffers = std::get_if<std::vector<BufferId>>(&step.args[i].payload))
+      std::for_each(buffers->begin(), buffers->end(), note);
   }
 }
 
@@ -175,7 +186,8 @@ c10::IValue ExternCall::make(const Filled& filled, Operands& operands) const {
     }
     case Filled::optional_tensors: {
       c10::List<std::optional<at::Tensor>> list;
-      for (BufferId b : filled.buffers) list.push_back(b == kNoBuffer ? std::optional<at::Tensor>() : std::optional<at::Tensor>(operands.tensor(b)));
+      for (BufferId b : filled.buffers)
+        list.push_back(b == kNoBuffer ? std::optional<at::Tensor>() : std::optional<at::Tensor>(operands.tensor(b)));
       return c10::IValue(std::move(list));
     }
     case Filled::wrapped: return wrapped_number(operands.value(filled.sizes[0]));
@@ -215,11 +227,13 @@ void ExternCall::run(Operands& operands, std::vector<c10::IValue>& stack) const 
 bool ExternCall::draws(std::optional<at::Generator>& generator) const {
   bool has_argument = op_.hasTag(at::Tag::nondeterministic_seeded);
   for (size_t i = 0; i < constants_.size(); ++i) {
-    if (op_.schema().arguments()[i].name() == "dropout_p" && constants_[i].isDouble() && constants_[i].toDouble() == 0) return false;  // attention, as is usual
+    if (op_.schema().arguments()[i].name() == "dropout_p" && constants_[i].isDouble() && constants_[i].toDouble() == 0)
+      return false;  // attention, as is usual
     if (constants_[i].isGenerator()) generator = constants_[i].toGenerator();
     const c10::Type& type = *op_.schema().arguments()[i].type();
     has_argument |= type.kind() == c10::TypeKind::GeneratorType ||
-                    (type.kind() == c10::TypeKind::OptionalType && type.castRaw<c10::OptionalType>()->getElementType()->kind() == c10::TypeKind::GeneratorType);
+                    (type.kind() == c10::TypeKind::OptionalType &&
+                     type.castRaw<c10::OptionalType>()->getElementType()->kind() == c10::TypeKind::GeneratorType);
   }
   return has_argument;
 }

@@ -1,4 +1,5 @@
-// runtime/aten/extern_call.h — one extern step, resolved once: the operator, its constant arguments, and what is filled in per call.
+// runtime/aten/extern_call.h — one extern step, resolved once: the operator, its constant arguments, and what is filled
+// in per call.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -18,8 +18,9 @@ namespace framejit::runtime {
 namespace {
 
 // A region ends when the last of its threads does. Where another process has a core, that is after milliseconds: not
-// for less than this many grains, which take up to 100 us. Threads of our own would not have to be waited for, but eager ops leave
-// OpenMP's looking out on the cores that ours would need: in benchmarks/kernels.py they took 1.2 to 5 times as long.
+// for less than this many grains, which take up to 100 us. Threads of our own would not have to be waited for, but
+// eager ops leave OpenMP's looking out on the cores that ours would need: in benchmarks/kernels.py they took 1.2 to 5
+// times as long.
 constexpr int64_t kWorthARegion = 8;
 
 // Of a fork: GNU OpenMP waits for threads that are not there, whoever used them in the parent.

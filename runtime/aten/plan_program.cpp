@@ -8,18 +8,24 @@
 namespace framejit::runtime {
 
 c10::Device torch_device(DeviceId id) {
-  return c10::Device(static_cast<c10::DeviceType>(id.type), id.is_cpu() ? c10::DeviceIndex(-1) : c10::DeviceIndex(id.index));
+  return c10::Device(static_cast<c10::DeviceType>(id.type),
+                     id.is_cpu() ? c10::DeviceIndex(-1) : c10::DeviceIndex(id.index));
 }
 
-PlanProgram::PlanProgram(std::shared_ptr<const BoundExecutable> the_executable, const BoundPlan& the_bound, std::vector<at::Tensor> the_constants,
-                         const std::vector<c10::IValue>& opaque)
-    : executable(std::move(the_executable)), bound(the_bound), plan(the_bound.plan), constants(std::move(the_constants)) {
+PlanProgram::PlanProgram(std::shared_ptr<const BoundExecutable> the_executable, const BoundPlan& the_bound,
+                         std::vector<at::Tensor> the_constants, const std::vector<c10::IValue>& opaque)
+    : executable(std::move(the_executable)),
+      bound(the_bound),
+      plan(the_bound.plan),
+      constants(std::move(the_constants)) {
   for (const ArenaBlock& block : plan->arena) arena_devices.push_back(torch_device(block.device));
   for (const Buffer& b : plan->buffers) {
     const c10::Device device = torch_device(b.device);
     const bool constant = all_constant(b.sizes) && all_constant(b.strides);
-    shapes.push_back({constant, constants_of(b.sizes), constants_of(b.strides), static_cast<c10::ScalarType>(b.torch_dtype), device});
-    if (b.home == Home::kConstant) FJ_CHECK(b.index < constants.size(), "constant " + std::to_string(b.index) + " of plan " + plan->name);
+    shapes.push_back({constant, constants_of(b.sizes), constants_of(b.strides),
+                      static_cast<c10::ScalarType>(b.torch_dtype), device});
+    if (b.home == Home::kConstant)
+      FJ_CHECK(b.index < constants.size(), "constant " + std::to_string(b.index) + " of plan " + plan->name);
   }
   for (const Step& step : plan->steps) {
     calls.emplace_back();
@@ -32,7 +38,9 @@ PlanProgram::PlanProgram(std::shared_ptr<const BoundExecutable> the_executable, 
   find_generators();
 }
 
-bool PlanProgram::is_in_place(uint32_t input, BufferId buffer) const { return plan->buffers[buffer].home == Home::kInput && plan->buffers[buffer].index == input; }
+bool PlanProgram::is_in_place(uint32_t input, BufferId buffer) const {
+  return plan->buffers[buffer].home == Home::kInput && plan->buffers[buffer].index == input;
+}
 
 // Backwards from the outputs, through views to what they are views of.
 void PlanProgram::find_tracked_steps() {
@@ -47,11 +55,14 @@ void PlanProgram::find_tracked_steps() {
     }
     const auto* step = std::get_if<ExternStep>(&plan->steps[i]);
     if (!step) continue;
-    const bool view_leaves = calls[i]->returns_view() &&
-                             std::any_of(step->results.begin(), step->results.end(), [&](BufferId b) { return b != kNoBuffer && leaves[b]; });
+    const bool view_leaves =
+        calls[i]->returns_view() && std::any_of(step->results.begin(), step->results.end(),
+                                                [&](BufferId b) { return b != kNoBuffer && leaves[b]; });
     // Memory of the arena is no tensor that autograd knows.
     const std::vector<BufferId>& written = calls[i]->written();
-    tracked[i] = view_leaves || std::any_of(written.begin(), written.end(), [&](BufferId b) { return b != kNoBuffer && plan->buffers[b].home != Home::kArena; });
+    tracked[i] = view_leaves || std::any_of(written.begin(), written.end(), [&](BufferId b) {
+                   return b != kNoBuffer && plan->buffers[b].home != Home::kArena;
+                 });
     if (!view_leaves) continue;
     for (BufferId b : calls[i]->viewed())
       if (b != kNoBuffer) leaves[b] = true;
@@ -71,7 +82,8 @@ void PlanProgram::find_updates_to_copy() {
   }
   for (const auto& [input, buffer] : plan->updates) {
     const int64_t from = is_in_place(input, buffer) ? -1 : root[buffer];
-    copy_before_update.push_back(std::any_of(plan->updates.begin(), plan->updates.end(), [&](const auto& other) { return other.first == from; }));
+    copy_before_update.push_back(std::any_of(plan->updates.begin(), plan->updates.end(),
+                                             [&](const auto& other) { return other.first == from; }));
   }
 }
 

@@ -1,4 +1,5 @@
-// runtime/aten/plan_program.h — what is the same in all calls of a plan: resolved operators, shapes, which steps torch must see.
+// runtime/aten/plan_program.h — what is the same in all calls of a plan: resolved operators, shapes, which steps torch
+// must see.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,7 +24,8 @@ struct PlanProgram {
   };
 
   // `bound` is the executable's.
-  PlanProgram(std::shared_ptr<const BoundExecutable> executable, const BoundPlan& bound, std::vector<at::Tensor> constants, const std::vector<c10::IValue>& opaque);
+  PlanProgram(std::shared_ptr<const BoundExecutable> executable, const BoundPlan& bound,
+              std::vector<at::Tensor> constants, const std::vector<c10::IValue>& opaque);
 
   // Whether an update is done when the steps are: its value is the input itself.
   bool is_in_place(uint32_t input, BufferId buffer) const;

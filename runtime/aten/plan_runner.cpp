@@ -29,7 +29,8 @@
 namespace framejit::runtime {
 namespace {
 
-const c10::DispatchKeySet kBelowAutograd = c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
+const c10::DispatchKeySet kBelowAutograd =
+    c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
 
 // Views and writes inside are seen by autograd's bookkeeping.
 class Tracked {
@@ -52,8 +53,8 @@ class PlanRunner::Call final : public PlanHost, public Operands {
  public:
   class Lease;
 
-  Result<void> run(const PlanProgram& program, const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs,
-                   ValuesBetweenPlans* between) {
+  Result<void> run(const PlanProgram& program, const at::Tensor* const* inputs, const int64_t* symbols,
+                   at::Tensor* outputs, ValuesBetweenPlans* between) {
     const CallPlan& plan = start(program, inputs);
     between_ = between;
     const c10::impl::ExcludeDispatchKeyGuard below_autograd(kBelowAutograd);
@@ -74,7 +75,8 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     return {};
   }
 
-  Result<double> seconds(const PlanProgram& program, const at::Tensor* const* inputs, const int64_t* symbols, double most) {
+  Result<double> seconds(const PlanProgram& program, const at::Tensor* const* inputs, const int64_t* symbols,
+                         double most) {
     start(program, inputs);
     const c10::impl::ExcludeDispatchKeyGuard below_autograd(kBelowAutograd);
     const double begin = now();
@@ -109,7 +111,8 @@ class PlanRunner::Call final : public PlanHost, public Operands {
         return tensors_[buffer];
       case Home::kTensor: break;
     }
-    FJ_CHECK(tensors_[buffer].defined(), "buffer " + std::to_string(buffer) + " of plan " + program_->plan->name + " is empty");
+    FJ_CHECK(tensors_[buffer].defined(),
+             "buffer " + std::to_string(buffer) + " of plan " + program_->plan->name + " is empty");
     return tensors_[buffer];
   }
   void store(BufferId buffer, at::Tensor tensor) override {
@@ -129,9 +132,12 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     const auto [sizes, strides] = shape_of(buffer);
     if (shape.device.is_cpu()) {
       tensors_[buffer] = at::Tensor(at::detail::empty_strided_cpu(sizes, strides, shape.dtype));
-      prefer_huge_pages(const_cast<void*>(tensors_[buffer].const_data_ptr()), static_cast<int64_t>(tensors_[buffer].storage().nbytes()));
+      prefer_huge_pages(const_cast<void*>(tensors_[buffer].const_data_ptr()),
+                        static_cast<int64_t>(tensors_[buffer].storage().nbytes()));
     } else {
-      tensors_[buffer] = at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(sizes), c10::fromIntArrayRefSlow(strides), shape.dtype, c10::kStrided, shape.device, false);
+      tensors_[buffer] =
+          at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(sizes), c10::fromIntArrayRefSlow(strides), shape.dtype,
+                                        c10::kStrided, shape.device, false);
     }
   }
 
@@ -141,13 +147,16 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     const auto [sizes, strides] = shape_of(result);
     FJ_CHECK(from.torch_dtype == to.torch_dtype, "a view step of plan " + program_->plan->name + " changes the dtype");
     // Relative to where the base really begins: an input may be a slice.
-    const int64_t offset = source.storage_offset() + size(to.offset) - (from.home == Home::kArena ? 0 : size(from.offset));
+    const int64_t offset =
+        source.storage_offset() + size(to.offset) - (from.home == Home::kArena ? 0 : size(from.offset));
     if (program_->leaves[result]) {
       const Tracked tracked(true);
-      tensors_[result] = at::_ops::as_strided::call(source, c10::fromIntArrayRefSlow(sizes), c10::fromIntArrayRefSlow(strides), offset);
+      tensors_[result] = at::_ops::as_strided::call(source, c10::fromIntArrayRefSlow(sizes),
+                                                    c10::fromIntArrayRefSlow(strides), offset);
       return;
     }
-    at::Tensor alias = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(source.storage()), source.key_set(), source.dtype());
+    at::Tensor alias = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(source.storage()),
+                                                                source.key_set(), source.dtype());
     alias.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
     tensors_[result] = std::move(alias);
   }
@@ -187,7 +196,8 @@ class PlanRunner::Call final : public PlanHost, public Operands {
 
   void give(uint32_t block) override { give_back(block); }
 
-  void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(void*, int64_t, int64_t), void* state) override {
+  void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(void*, int64_t, int64_t),
+                    void* state) override {
     runtime::parallel_for(begin, end, grain, body, state);
   }
 
@@ -200,7 +210,9 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     c10::DataPtr on_device;
   };
   static constexpr double kNever = std::numeric_limits<double>::infinity();
-  static double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+  static double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
 
   // Memory profilers of torch see what a call uses of the pool as they see tensors.
   static void report(void* data, int64_t bytes) noexcept {
@@ -232,7 +244,8 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     shape_.clear();
     for (const Size& s : b.sizes) shape_.push_back(size(s));
     for (const Size& s : b.strides) shape_.push_back(size(s));
-    return {c10::IntArrayRef(shape_.data(), b.sizes.size()), c10::IntArrayRef(shape_.data() + b.sizes.size(), b.strides.size())};
+    return {c10::IntArrayRef(shape_.data(), b.sizes.size()),
+            c10::IntArrayRef(shape_.data() + b.sizes.size(), b.strides.size())};
   }
 
   // The steps after a library call read its result by the strides that its shape rule promised.
@@ -267,9 +280,11 @@ class PlanRunner::Call final : public PlanHost, public Operands {
 // A rule that promised other strides costs a copy. What shares its memory with another tensor stays where it is.
 at::Tensor PlanRunner::Call::laid_as_planned(const at::Tensor& tensor, BufferId buffer) {
   const auto [sizes, strides] = shape_of(buffer);
-  FJ_CHECK(tensor.sizes() == sizes, "a library call of plan " + program_->plan->name + " returned other sizes than its rule promised");
+  FJ_CHECK(tensor.sizes() == sizes,
+           "a library call of plan " + program_->plan->name + " returned other sizes than its rule promised");
   if (tensor.storage().use_count() != 1) return tensor;
-  at::Tensor laid = at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(sizes), c10::fromIntArrayRefSlow(strides), tensor.scalar_type(), c10::kStrided, tensor.device(), false);
+  at::Tensor laid = at::_ops::empty_strided::call(c10::fromIntArrayRefSlow(sizes), c10::fromIntArrayRefSlow(strides),
+                                                  tensor.scalar_type(), c10::kStrided, tensor.device(), false);
   return at::_ops::copy_::call(laid, tensor, false);
 }
 
@@ -282,7 +297,8 @@ at::Tensor PlanRunner::Call::arena_tensor(BufferId buffer) {
 // What is written may be written; what steps write in place is no lazy copy that shares another tensor's memory.
 Result<void> PlanRunner::Call::own_written_inputs() {
   for (const auto& [input, buffer] : program_->plan->updates)
-    if (inputs_[input]->is_inference() && !c10::InferenceMode::is_enabled()) return Error{"inference_tensor", "an inference tensor is written outside of inference mode"};
+    if (inputs_[input]->is_inference() && !c10::InferenceMode::is_enabled())
+      return Error{"inference_tensor", "an inference tensor is written outside of inference mode"};
   for (uint32_t input : program_->written_inputs) inputs_[input]->mutable_data_ptr();
   return {};
 }
@@ -328,17 +344,19 @@ class PlanRunner::Call::Lease {
   std::unique_ptr<Call> call_;
 };
 
-PlanRunner::PlanRunner(std::shared_ptr<const BoundExecutable> executable, std::vector<at::Tensor> constants, std::vector<c10::IValue> opaque)
-    : PlanRunner(executable, executable->forward(), std::move(constants), std::move(opaque)) {}
-PlanRunner::PlanRunner(std::shared_ptr<const BoundExecutable> executable, const BoundPlan& plan, std::vector<at::Tensor> constants,
+PlanRunner::PlanRunner(std::shared_ptr<const BoundExecutable> executable, std::vector<at::Tensor> constants,
                        std::vector<c10::IValue> opaque)
+    : PlanRunner(executable, executable->forward(), std::move(constants), std::move(opaque)) {}
+PlanRunner::PlanRunner(std::shared_ptr<const BoundExecutable> executable, const BoundPlan& plan,
+                       std::vector<at::Tensor> constants, std::vector<c10::IValue> opaque)
     : program_(std::make_unique<PlanProgram>(std::move(executable), plan, std::move(constants), opaque)) {}
 PlanRunner::~PlanRunner() = default;
 PlanRunner::PlanRunner(PlanRunner&&) noexcept = default;
 
 const CallPlan& PlanRunner::plan() const { return *program_->plan; }
 
-Result<void> PlanRunner::run(const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs, ValuesBetweenPlans* between) const {
+Result<void> PlanRunner::run(const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs,
+                             ValuesBetweenPlans* between) const {
   Call::Lease call;
   return (*call).run(*program_, inputs, symbols, outputs, between);
 }

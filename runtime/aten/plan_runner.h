@@ -1,9 +1,11 @@
 // runtime/aten/plan_runner.h — a plan of a bound executable over torch tensors.
 //
-// Extern calls go through the dispatcher below autograd and autocast, under the modes of the thread (the guards saw to it that
-// they are those of the capture). Steps that write, and views that leave the plan, run where torch keeps version counters and
-// view bookkeeping, so that the caller sees eager's `_version`, `_base` and `_is_view()`. Writes to inputs come last.
-// A runner is immutable: any number of threads may run it, with or without the GIL. State of a call lies in a per-thread pool.
+// Extern calls go through the dispatcher below autograd and autocast, under the modes of the thread (the guards saw to
+// it that they are those of the capture). Steps that write, and views that leave the plan, run where torch keeps
+// version counters and view bookkeeping, so that the caller sees eager's `_version`, `_base` and `_is_view()`. Writes
+// to inputs come last.
+// A runner is immutable: any number of threads may run it, with or without the GIL. State of a call lies in a
+// per-thread pool.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,23 +26,26 @@ struct ValuesBetweenPlans {
 
 class PlanRunner {
  public:
-  // The executable's forward. constants, opaque: by the plan's constant and opaque slots. Throws InternalError for an operator that
-  // does not exist.
-  PlanRunner(std::shared_ptr<const BoundExecutable> executable, std::vector<at::Tensor> constants, std::vector<c10::IValue> opaque = {});
-  // Another of its plans.
-  PlanRunner(std::shared_ptr<const BoundExecutable> executable, const BoundPlan& plan, std::vector<at::Tensor> constants,
+  // The executable's forward. constants, opaque: by the plan's constant and opaque slots. Throws InternalError for an
+  // operator that does not exist.
+  PlanRunner(std::shared_ptr<const BoundExecutable> executable, std::vector<at::Tensor> constants,
              std::vector<c10::IValue> opaque = {});
+  // Another of its plans.
+  PlanRunner(std::shared_ptr<const BoundExecutable> executable, const BoundPlan& plan,
+             std::vector<at::Tensor> constants, std::vector<c10::IValue> opaque = {});
   ~PlanRunner();
   PlanRunner(PlanRunner&&) noexcept;
 
   // inputs: pointers to plan().input_count tensors, which the caller keeps alive.
-  // outputs: plan().outputs.size() tensors, overwritten. A failed check is an Error, what an operator throws passes through; in
-  // both cases no input was written.
-  // `between` holds the executable's derived and saved values; a forward that saves fills `saved`. Null: there are none.
-  Result<void> run(const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs, ValuesBetweenPlans* between = nullptr) const;
+  // outputs: plan().outputs.size() tensors, overwritten. A failed check is an Error, what an operator throws passes
+  // through; in both cases no input was written.
+  // `between` holds the executable's derived and saved values; a forward that saves fills `saved`. Null: there are
+  // none.
+  Result<void> run(const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* outputs,
+                   ValuesBetweenPlans* between = nullptr) const;
   const CallPlan& plan() const;
-  // Runs the steps and drops their results: nothing is written to an input. Seconds that it took; infinity when it was given up before
-  // an operator that would have begun later than `most` seconds behind the start.
+  // Runs the steps and drops their results: nothing is written to an input. Seconds that it took; infinity when it was
+  // given up before an operator that would have begun later than `most` seconds behind the start.
   Result<double> seconds(const at::Tensor* const* inputs, const int64_t* symbols, double most) const;
 
  private:

@@ -1,4 +1,5 @@
-// runtime/aten/random_state.h — generators as they were, for calls that do not finish: plain Python runs them again, and draws the same numbers.
+// runtime/aten/random_state.h — generators as they were, for calls that do not finish: plain Python runs them again,
+// and draws the same numbers.
 #pragma once
 
 #include <ATen/core/Generator.h>

@@ -5,8 +5,8 @@
 
 namespace framejit {
 
-// The build id that the linker wrote into the object (library or program) that holds `address`, in hexadecimal digits; "" where it
-// has none. Equal ids mean equal code.
+// The build id that the linker wrote into the object (library or program) that holds `address`, in hexadecimal digits;
+// "" where it has none. Equal ids mean equal code.
 std::string build_id_of(const void* address);
 
 }  // namespace framejit

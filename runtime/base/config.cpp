@@ -11,7 +11,8 @@ namespace framejit {
 namespace {
 
 Error bad_value(const KnobRow& row, const std::string& value, const std::string& accepted) {
-  return {"bad_knob", std::string(row.environment) + "='" + value + "' is not accepted: expected " + accepted + " (" + row.doc + ")"};
+  return {"bad_knob", std::string(row.environment) + "='" + value + "' is not accepted: expected " + accepted + " (" +
+                          row.doc + ")"};
 }
 
 Result<void> assign(bool& field, const KnobRow& row, const std::string& value) {
@@ -29,9 +30,11 @@ std::optional<int64_t> number(std::string_view text) {
 
 Result<void> assign(int64_t& field, const KnobRow& row, const std::string& value) {
   const std::string_view range(row.choices);
-  const int64_t least = number(range.substr(0, range.find(".."))).value(), most = number(range.substr(range.find("..") + 2)).value();
+  const int64_t least = number(range.substr(0, range.find(".."))).value(),
+                most = number(range.substr(range.find("..") + 2)).value();
   const std::optional<int64_t> given = number(value);
-  if (!given || *given < least || *given > most) return bad_value(row, value, "an integer from " + std::to_string(least) + " to " + std::to_string(most));
+  if (!given || *given < least || *given > most)
+    return bad_value(row, value, "an integer from " + std::to_string(least) + " to " + std::to_string(most));
   field = *given;
   return {};
 }
@@ -53,7 +56,8 @@ Result<void> assign(std::string& field, const KnobRow& row, const std::string& v
 
 const std::vector<KnobRow>& knobs() {
   static const std::vector<KnobRow> rows = {
-#define KNOB(field, type, environment, default_value, choices, doc) {#field, #type, environment, #default_value, choices, doc},
+#define KNOB(field, type, environment, default_value, choices, doc) \
+  {#field, #type, environment, #default_value, choices, doc},
 #include "runtime/base/config.def"
 #undef KNOB
   };

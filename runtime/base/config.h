@@ -1,7 +1,7 @@
 // runtime/base/config.h — every environment knob is a row of config.def: type, default, accepted words, doc.
 //
-// A value that does not fit its row and an unknown FRAMEJIT_* name are errors that say what is accepted. config() is read from
-// the environment once; a bad environment is reported by read_config(), which the package calls at import.
+// A value that does not fit its row and an unknown FRAMEJIT_* name are errors that say what is accepted. config() is
+// read from the environment once; a bad environment is reported by read_config(), which the package calls at import.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// runtime/base/exact_int.h — Python's int arithmetic on int64: the true result, or false where it is none (it needs more than
-// 64 bits, or the divisor is zero). `out` is written only with a true result.
+// runtime/base/exact_int.h — Python's int arithmetic on int64: the true result, or false where it is none (it needs
+// more than 64 bits, or the divisor is zero). `out` is written only with a true result.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// runtime/base/hash_index.h — an open-addressing table from hashes to ids. What an id stands for lives elsewhere and is compared by
-// the caller, so that one allocation serves the table however many entries it has; a few are looked through one by one, without it.
+// runtime/base/hash_index.h — an open-addressing table from hashes to ids. What an id stands for lives elsewhere and is
+// compared by the caller, so that one allocation serves the table however many entries it has; a few are looked through
+// one by one, without it.
 #pragma once
 
 #include <cstddef>

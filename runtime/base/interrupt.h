@@ -1,4 +1,5 @@
-// runtime/base/interrupt.h — whether the user wants a compile to end: asked between its stages, answered by whoever embeds us.
+// runtime/base/interrupt.h — whether the user wants a compile to end: asked between its stages, answered by whoever
+// embeds us.
 #pragma once
 
 #include "runtime/base/result.h"

@@ -1,7 +1,8 @@
 // runtime/base/log.cpp — sinks and the two spellings of an event.
 //
-// One mutex guards the sinks. Listeners run and die outside of it: theirs may take other locks, the GIL among them. Text and JSON are both made from the fields of the
-// event; the row of log_events.def only says how they stand in the line.
+// One mutex guards the sinks. Listeners run and die outside of it: theirs may take other locks, the GIL among them.
+// Text and JSON are both made from the fields of the event; the row of log_events.def only says how they stand in the
+// line.
 #include "runtime/base/log.h"
 
 #include <unistd.h>
@@ -33,7 +34,8 @@ constexpr ChannelRow kChannels[] = {
 #include "runtime/base/log_channels.def"
 #undef LOG_CHANNEL
 };
-constexpr uint32_t kAll = (1u << static_cast<int>(Channel::kCount)) - 1, kUnnamed = 1u << static_cast<int>(Channel::warnings);
+constexpr uint32_t kAll = (1u << static_cast<int>(Channel::kCount)) - 1,
+                   kUnnamed = 1u << static_cast<int>(Channel::warnings);
 
 struct EventRow {
   const char* name;
@@ -75,10 +77,15 @@ std::string known_channels() {
 size_t utf8_length(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned first = byte(at), second = byte(at + 1);
-  const size_t length = first < 0x80 ? 1 : first >= 0xC2 && first < 0xE0 ? 2 : first >= 0xE0 && first < 0xF0 ? 3 : first >= 0xF0 && first < 0xF5 ? 4 : 0;
+  const size_t length = first < 0x80                    ? 1
+                        : first >= 0xC2 && first < 0xE0 ? 2
+                        : first >= 0xE0 && first < 0xF0 ? 3
+                        : first >= 0xF0 && first < 0xF5 ? 4
+                                                        : 0;
   for (size_t i = 1; i < length; ++i)
     if ((byte(at + i) & 0xC0) != 0x80) return 0;
-  const bool is_overlong_or_beyond = (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) || (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F);
+  const bool is_overlong_or_beyond = (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
+                                     (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F);
   return is_overlong_or_beyond ? 0 : length;
 }
 
@@ -235,7 +242,8 @@ Result<uint32_t> wanted_channels(std::string_view logs) {
     for (size_t i = 0; i < std::size(kChannels); ++i)
       if (name == kChannels[i].name) bits = 1u << i;
     if (bits == 0)
-      return Error{"log_channel", "FRAMEJIT_LOGS: unknown channel '" + std::string(name) + "'; known: " + known_channels() + ", all, help"};
+      return Error{"log_channel", "FRAMEJIT_LOGS: unknown channel '" + std::string(name) +
+                                      "'; known: " + known_channels() + ", all, help"};
     wanted = remove ? wanted & ~bits : wanted | bits;
   }
   return wanted;
@@ -243,20 +251,23 @@ Result<uint32_t> wanted_channels(std::string_view logs) {
 
 }  // namespace
 
-Result<void> configure(std::string_view logs, std::string_view out, std::string_view format, std::string_view dump_dir) {
+Result<void> configure(std::string_view logs, std::string_view out, std::string_view format,
+                       std::string_view dump_dir) {
   FJ_TRY(const uint32_t wanted, wanted_channels(logs));
   if (!format.empty() && format != "text" && format != "json")
     return Error{"log_format", "FRAMEJIT_LOGS_FORMAT: '" + std::string(format) + "' is not text or json"};
   std::unique_ptr<std::ofstream> file;
   if (!out.empty()) {
     file = std::make_unique<std::ofstream>(std::string(out), std::ios::app);
-    if (!*file) return Error{"log_out", "FRAMEJIT_LOGS_OUT: cannot write '" + std::string(out) + "': " + std::strerror(errno)};
+    if (!*file)
+      return Error{"log_out", "FRAMEJIT_LOGS_OUT: cannot write '" + std::string(out) + "': " + std::strerror(errno)};
   }
   if (!dump_dir.empty()) {
     std::error_code failed;
     std::filesystem::create_directories(dump_dir, failed);
     if (failed || access(std::string(dump_dir).c_str(), W_OK) != 0)
-      return Error{"dump_dir", "FRAMEJIT_DUMP_DIR: cannot write '" + std::string(dump_dir) + "': " + (failed ? failed.message() : std::strerror(errno))};
+      return Error{"dump_dir", "FRAMEJIT_DUMP_DIR: cannot write '" + std::string(dump_dir) +
+                                   "': " + (failed ? failed.message() : std::strerror(errno))};
   }
   Sinks& s = sinks();
   std::lock_guard lock(s.mutex);
@@ -281,7 +292,8 @@ void remove_listener(uint64_t id) {
   Sinks& s = sinks();
   std::shared_ptr<const Listener> removed;  // dies after the lock
   std::lock_guard lock(s.mutex);
-  const auto at = std::find_if(s.listeners.begin(), s.listeners.end(), [&](const auto& entry) { return entry.first == id; });
+  const auto at =
+      std::find_if(s.listeners.begin(), s.listeners.end(), [&](const auto& entry) { return entry.first == id; });
   if (at == s.listeners.end()) return;
   removed = std::move(at->second);
   s.listeners.erase(at);

@@ -1,7 +1,8 @@
 // runtime/base/log.h — channels and events: one line per event, text or JSON from the same row.
 //
-// Channels and events are rows of log_channels.def and log_events.def; an event's row says its channel. A channel that is off costs
-// one load and a predictable branch. `warnings` alone is on from the start. Sinks: stderr or FRAMEJIT_LOGS_OUT, plus any number of listeners (framejit.explain, tests).
+// Channels and events are rows of log_channels.def and log_events.def; an event's row says its channel. A channel that
+// is off costs one load and a predictable branch. `warnings` alone is on from the start. Sinks: stderr or
+// FRAMEJIT_LOGS_OUT, plus any number of listeners (framejit.explain, tests).
 // Events of one compile carry its id, on whatever thread they arise.
 #pragma once
 
@@ -56,7 +57,8 @@ struct Event {
   std::string artefact;  // IR text, source; printed below the line prefixed by "| ", or dumped to a file
 };
 
-// While one lives, the events of its thread carry its id. Threads that work for a compile open one of their own with current_id().
+// While one lives, the events of its thread carry its id. Threads that work for a compile open one of their own with
+// current_id().
 class CompileScope {
  public:
   explicit CompileScope(std::string id);

@@ -1,4 +1,5 @@
-// runtime/base/pointer_map.h — a map from pointers to values in order of insertion; entries are never removed one by one.
+// runtime/base/pointer_map.h — a map from pointers to values in order of insertion; entries are never removed one by
+// one.
 #pragma once
 
 #include <utility>

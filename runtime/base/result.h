@@ -1,8 +1,8 @@
 // runtime/base/result.h — how a stage says "cannot", and how it says "our bug".
 //
-// Result<T> carries a value or an Error (which stage, what, where, what to do). It is for expected failures: an op without a
-// lowering, a text that does not parse. FJ_CHECK throws InternalError, for our own bugs only; it is caught in one place, the
-// frame driver, which logs it and lets the frame run eagerly.
+// Result<T> carries a value or an Error (which stage, what, where, what to do). It is for expected failures: an op
+// without a lowering, a text that does not parse. FJ_CHECK throws InternalError, for our own bugs only; it is caught in
+// one place, the frame driver, which logs it and lets the frame run eagerly.
 #pragma once
 
 #include <optional>

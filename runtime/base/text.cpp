@@ -149,7 +149,8 @@ Result<std::string> Cursor::quoted() {
       value += '\n';
     } else if (c == '"' || c == '\\') {
       value += c;
-    } else if (c == 'x' && at_ + 1 < source_.size() && hex_value(source_[at_]) >= 0 && hex_value(source_[at_ + 1]) >= 0) {
+    } else if (c == 'x' && at_ + 1 < source_.size() && hex_value(source_[at_]) >= 0 &&
+               hex_value(source_[at_ + 1]) >= 0) {
       value += static_cast<char>(hex_value(source_[at_]) * 16 + hex_value(source_[at_ + 1]));
       at_ += 2;
     } else {

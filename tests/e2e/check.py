@@ -1,8 +1,9 @@
 """The one entry of the end-to-end tests: run a function plainly and compiled, and compare everything a user can see.
 
-check(fn, *args) calls fn eagerly on one deep copy of the arguments and compiled (several times, so that hits are tested too) on
-others, then compares results (structure, classes, identity of returned inputs, strides, values within the contract's bound: where they
-are not within its last term alone, wide.py runs the program in float64), written arguments and exceptions. Counts of graphs, breaks and recompiles are asserted when given.
+check(fn, *args) calls fn eagerly on one deep copy of the arguments and compiled (several times, so that hits are tested
+too) on others, then compares results (structure, classes, identity of returned inputs, strides, values within the
+contract's bound: where they are not within its last term alone, wide.py runs the program in float64), written arguments
+and exceptions. Counts of graphs, breaks and recompiles are asserted when given.
 """
 import collections
 import contextlib
@@ -58,7 +59,8 @@ def deep_copy(value):
 
     def tensor(t):
         if id(t) not in memo:
-            if isinstance(t, torch.nn.Parameter) or t.layout != torch.strided or type(t) is not torch.Tensor or t.is_inference():
+            if isinstance(t, torch.nn.Parameter) or t.layout != torch.strided or type(
+                t) is not torch.Tensor or t.is_inference():
                 memo[id(t)] = copy.deepcopy(t) if t.is_leaf else t.detach().clone()
             else:
                 storage = t.untyped_storage()
@@ -95,13 +97,16 @@ def norms(t):
 def assert_close(got, eager, ref64, where):
     """The contract's bound: |out - ref64| <= 2 |eager - ref64| + 2 ulp |ref64|, in max norm and in L2.
 
-    Results within 2 ulp |eager| of eager's keep it whatever the reference is. `ref64` is a tensor, None, or a function that makes either.
-    Where none is known, float32 may be off by 8 ulp |eager| (sums of a few dozen); float64 has no wider reference: 32 ulp.
+    Results within 2 ulp |eager| of eager's keep it whatever the reference is. `ref64` is a tensor, None, or a function
+    that makes either.
+    Where none is known, float32 may be off by 8 ulp |eager| (sums of a few dozen); float64 has no wider reference: 32
+    ulp.
     """
     if not eager.dtype.is_floating_point:
         assert torch.equal(got, eager), f"{where}: values differ"
         return
-    same_special = (torch.isnan(got) == torch.isnan(eager)) & (torch.isposinf(got) == torch.isposinf(eager)) & (torch.isneginf(got) == torch.isneginf(eager))
+    same_special = (torch.isnan(got) == torch.isnan(eager)) & (torch.isposinf(got) == torch.isposinf(eager)) & (
+        torch.isneginf(got) == torch.isneginf(eager))
     assert bool(same_special.all()), f"{where}: positions of NaN or infinities differ"
     finite = torch.isfinite(eager)
     g, e = got[finite].double(), eager[finite].double()
@@ -160,7 +165,8 @@ def same(got, eager, ref64=None, where="result", strides=True):
     elif isinstance(eager, torch.nn.Module):
         pass
     elif callable(eager):
-        assert getattr(got, "__qualname__", None) == getattr(eager, "__qualname__", None), f"{where}: {got} instead of {eager}"
+        assert getattr(got, "__qualname__", None) == getattr(eager, "__qualname__",
+                                                             None), f"{where}: {got} instead of {eager}"
     elif hasattr(eager, "__dict__") and not isinstance(eager, type):
         same(vars(got), vars(eager), part(ref64, vars), f"vars({where})", strides)
     else:
@@ -208,7 +214,8 @@ def exactly(fn, args, kwargs, grad, seed):
             return None
 
 
-def check(fn, *args, breaks=None, compiles=None, backends=BACKENDS, calls=3, grad=False, seed=0, kwargs=None, strides=True, **options):
+def check(fn, *args, breaks=None, compiles=None, backends=BACKENDS, calls=3, grad=False, seed=0, kwargs=None,
+          strides=True, **options):
     """Asserts that compiled `fn` is eager `fn`; returns the stats of the last backend."""
     kwargs = kwargs or {}
     stats = None
@@ -227,16 +234,20 @@ def check(fn, *args, breaks=None, compiles=None, backends=BACKENDS, calls=3, gra
             where = f"backend {backend}, call {call}"
             assert got[0] == want[0], f"{where}: {got} instead of {want}"
             if want[0] == "raised":
-                assert type(got[1]) is type(want[1]) and str(got[1]) == str(want[1]), f"{where}: {got[1]!r} instead of {want[1]!r}"
+                assert type(got[1]) is type(want[1]) and str(got[1]) == str(
+                    want[1]), f"{where}: {got[1]!r} instead of {want[1]!r}"
             else:
                 same(got[1], want[1], part(exact, lambda v: v[0]), f"{where}: result", strides)
-                assert identities(got[1], our_args) == identities(want[1], plain_args), f"{where}: which results are which arguments"
+                assert identities(got[1], our_args) == identities(want[1],
+                                                                  plain_args), (f"{where}: which results are which "
+                                                                                "arguments")
             same(our_args, plain_args, part(exact, lambda v: v[1]), f"{where}: arguments", strides)
             same(our_kwargs, plain_kwargs, part(exact, lambda v: v[2]), f"{where}: keyword arguments", strides)
         stats = framejit.stats()
         assert want[0] == "raised" or not stats["fallbacks"], "compiled code failed and plain Python ran"
         if breaks is not None:
-            assert stats["graph_breaks"] == breaks, f"{stats['graph_breaks']} breaks instead of {breaks}: {stats['break_reasons']}"
+            assert stats["graph_breaks"] == breaks, (f"{stats['graph_breaks']} breaks instead of {breaks}: "
+                                                     f"{stats['break_reasons']}")
         if compiles is not None:
             assert stats["graphs"] == compiles, f"{stats['graphs']} graphs instead of {compiles}"
     return stats

@@ -1,14 +1,15 @@
 """Every end-to-end test must have had something compiled: one that passes with plain Python alone proves nothing.
 
-A test that is about what is not compiled says so: @pytest.mark.nothing_captured. Tests that compile in child processes, or that
-check no compiled code, live in the files of WITHOUT.
+A test that is about what is not compiled says so: @pytest.mark.nothing_captured. Tests that compile in child processes,
+or that check no compiled code, live in the files of WITHOUT.
 """
 import random
 import sys
 
 import pytest
 
-WITHOUT = ("test_api", "test_code_names", "test_deep_recursion", "test_demo", "test_levels", "test_logs", "test_op_sweep", "test_op_table", "test_output_code", "test_process", "test_readme",
+WITHOUT = ("test_api", "test_code_names", "test_deep_recursion", "test_demo", "test_levels", "test_logs",
+           "test_op_sweep", "test_op_table", "test_output_code", "test_process", "test_readme",
            "test_untouched_programs", "hook/", "recorder/")
 
 
@@ -41,12 +42,14 @@ def something_was_captured(request, monkeypatch):
     monkeypatch.setattr(framejit, "reset", counting_reset)
     yield
     captured += framejit.stats()["graphs"]
-    assert captured > 0 or request.node.get_closest_marker("nothing_captured"), "the test passed without a graph: it shows nothing about compiled code"
+    assert captured > 0 or request.node.get_closest_marker(
+        "nothing_captured"), "the test passed without a graph: it shows nothing about compiled code"
 
 
 def pytest_terminal_summary(terminalreporter):
     """What a machine leaves out is seen (tools/not_tested), in quiet runs too."""
-    reasons = {report.longrepr[2] for report in terminalreporter.stats.get("skipped", ()) if isinstance(report.longrepr, tuple)}
+    reasons = {report.longrepr[2] for report in terminalreporter.stats.get("skipped", ())
+               if isinstance(report.longrepr, tuple)}
     for reason in sorted(r.removeprefix("Skipped: ") for r in reasons):
         if reason.startswith("not tested: "):
             terminalreporter.write_line(f"framejit: {reason}")

@@ -3,7 +3,8 @@ import re
 
 import pytest
 
-FLAGS = {"generic": "", "avx2": "avx2", "avx512": "avx512vl"}  # a level and its flag in /proc/cpuinfo, narrow ones first
+# a level and its flag in /proc/cpuinfo, narrow ones first
+FLAGS = {"generic": "", "avx2": "avx2", "avx512": "avx512vl"}
 
 
 def has(level):
@@ -18,6 +19,7 @@ def own():
 
 
 def need(level):
-    """Skips the test where the CPU lacks the level; conftest.py says so in one line. No failure under CI: no package brings a CPU."""
+    """Skips the test where the CPU lacks the level; conftest.py says so in one line. No failure under CI: no package
+    brings a CPU."""
     if not has(level):
         pytest.skip(f"not tested: {level} kernels on a CPU that has no {FLAGS[level]}")

@@ -1,11 +1,14 @@
-"""Every op of torch's op_db, compiled as `lambda *a, **k: op(*a, **k)`: equal to eager, or a clean break for a known reason.
+"""Every op of torch's op_db, compiled as `lambda *a, **k: op(*a, **k)`: equal to eager, or a clean break for a known
+reason.
 
-    python tests/e2e/op_sweep.py [--backend framejit] [--dtype float32 ...] [--forms plain ...] [--samples N] [--jobs 2] [--only REGEX]
+    python tests/e2e/op_sweep.py [--backend framejit] [--dtype float32 ...] [--forms plain ...] [--samples N] [--jobs 2]
+    [--only REGEX]
                                  [--classes FILE] [--partly FILE] [--journal FILE] [--summary FILE] [--at-least PERCENT]
 
-Runs in worker processes, so that one crash is one row. With --journal, rows are kept as they come and a second run of the same build
-goes on behind the last op that was done. Exit status 1 when a sample differs or crashes, or breaks for a reason that op_sweep_reasons.txt does not
-list for its op, or when fewer ops than --at-least are captured whole. --summary rewrites the lines of these runs in a text file.
+Runs in worker processes, so that one crash is one row. With --journal, rows are kept as they come and a second run of
+the same build goes on behind the last op that was done. Exit status 1 when a sample differs or crashes, or breaks for a
+reason that op_sweep_reasons.txt does not list for its op, or when fewer ops than --at-least are captured whole.
+--summary rewrites the lines of these runs in a text file.
 """
 import argparse
 import collections
@@ -26,7 +29,8 @@ SECONDS_AN_OP = 300  # a worker that says nothing for so long is stuck
 
 
 def known_reasons():
-    """Lines "op reason": the breaks that are accepted, and "late" for errors that depend on data; op may be * for all."""
+    """Lines "op reason": the breaks that are accepted, and "late" for errors that depend on data; op may be * for
+    all."""
     table = set()
     if os.path.exists(REASONS):
         with open(REASONS) as f:
@@ -82,10 +86,13 @@ class Journal:
 
 
 def run_worker(options, dtype, names, take):
-    """Starts one worker on the ops `names` and hands its rows to `take`. Answers with the sample it died at, or None."""
+    """Starts one worker on the ops `names` and hands its rows to `take`. Answers with the sample it died at, or
+    None."""
     classes = ["--classes", options.classes or options.partly] if options.classes or options.partly else []
-    command = [sys.executable, os.path.abspath(__file__), *classes, "--worker", dtype, "--backend", options.backend, "--samples", str(options.samples), "--forms", *options.forms]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, os.path.abspath(__file__), *classes, "--worker", dtype, "--backend", options.backend,
+               "--samples", str(options.samples), "--forms", *options.forms]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True)
     errors = []
     reader = threading.Thread(target=lambda: errors.extend(process.stderr.read().strip().splitlines()[-1:]))
     reader.start()
@@ -115,7 +122,8 @@ def run_worker(options, dtype, names, take):
     reader.join()
     if code == 0:
         return None
-    return {**(last or {}), "why": "stuck" if stuck.is_set() else f"signal {-code}" if code < 0 else " ".join(errors)[:200]}
+    return {**(last or {}), "why": "stuck" if stuck.is_set() else f"signal {-code}" if code < 0
+            else " ".join(errors)[:200]}
 
 
 def run_chunk(options, dtype, names, journal):
@@ -134,7 +142,8 @@ def run_chunk(options, dtype, names, journal):
         died = run_worker(options, dtype, left, take)
         if died is None:
             break
-        take({"op": left[0], "sample": -1, "form": "", **{k: v for k, v in died.items() if k != "begin"}, "status": "crash"})
+        take({"op": left[0], "sample": -1, "form": "", **{k: v for k, v in died.items() if k != "begin"},
+              "status": "crash"})
         take({"op": died.get("op", left[0]), "done": True})
 
 
@@ -146,9 +155,11 @@ def by_op(rows):
 
 
 def share_whole(rows):
-    """Percentage of ops whose samples all were captured whole; samples on which plain Python raises do not count either way."""
+    """Percentage of ops whose samples all were captured whole; samples on which plain Python raises do not count either
+    way."""
     ops = by_op(rows).values()
-    return 100 * sum({"whole"} <= {r["status"] for r in op} <= {"whole", "raises", "late"} for op in ops) / max(len(ops), 1)
+    return 100 * sum({"whole"} <= {r["status"] for r in op} <= {"whole", "raises", "late"}
+                     for op in ops) / max(len(ops), 1)
 
 
 def bad_rows(rows, known):
@@ -168,7 +179,8 @@ def summary_of(rows):
     """The lines of one run: ops and samples by outcome, breaks by reason, and what fails the sweep."""
     known = known_reasons()
     count = collections.Counter(r["status"] for r in rows)
-    lines = [f"ops {len(by_op(rows))}, captured whole {share_whole(rows):.1f} %; samples {len(rows)}: " + ", ".join(f"{k} {n}" for k, n in sorted(count.items(), key=lambda c: -c[1]))]
+    lines = [f"ops {len(by_op(rows))}, captured whole {share_whole(rows):.1f} %; samples {len(rows)}: "
+             + ", ".join(f"{k} {n}" for k, n in sorted(count.items(), key=lambda c: -c[1]))]
     reasons = collections.defaultdict(lambda: [0, set()])
     for row in rows:
         if row["status"] == "break":
@@ -179,19 +191,23 @@ def summary_of(rows):
             reasons["late error"][0] += 1
             reasons["late error"][1].add(row["op"])
     for reason, (samples, ops) in sorted(reasons.items(), key=lambda r: -len(r[1][1])):
-        lines.append(f"  {reason}: {len(ops)} ops, {samples} samples: {' '.join(sorted(ops)[:12])}{' ...' if len(ops) > 12 else ''}")
+        lines.append(f"  {reason}: {len(ops)} ops, {samples} samples: "
+                     f"{' '.join(sorted(ops)[:12])}{' ...' if len(ops) > 12 else ''}")
     luck = [r for r in rows if "luck" in r]
     if luck:
-        lines.append(f"  as near to eager as eager's results for inputs an ulp away: {len(luck)} samples: {' '.join(sorted({r['op'] for r in luck}))}")
+        lines.append(f"  as near to eager as eager's results for inputs an ulp away: {len(luck)} samples: "
+                     f"{' '.join(sorted({r['op'] for r in luck}))}")
     bad = collections.defaultdict(list)
     for row in bad_rows(rows, known):
         bad[row["op"], row["status"], row.get("why", "")[:60] if row["status"] != "break" else row["why"]].append(row)
     lines.append(f"  unexpected: {sum(len(r) for r in bad.values())} samples")
-    return lines + [f"    {text_of(same[0])}" + (f" (and {len(same) - 1} more)" if len(same) > 1 else "") for same in bad.values()]
+    return lines + [f"    {text_of(same[0])}" + (f" (and {len(same) - 1} more)" if len(same) > 1 else "")
+                    for same in bad.values()]
 
 
 def write_summary(path, sections):
-    """Sections of the file that these runs made anew are replaced, the others stay. A section is a line "# name" and what follows."""
+    """Sections of the file that these runs made anew are replaced, the others stay. A section is a line "# name" and
+    what follows."""
     old = {}
     if os.path.exists(path):
         with open(path) as f:
@@ -200,7 +216,8 @@ def write_summary(path, sections):
                 old[name] = body.rstrip("\n").split("\n")
     old.update(sections)
     with open(path, "w") as f:
-        f.write("".join(f"# {name}\n" + "\n".join(lines) + "\n\n" for name, lines in sorted(old.items())).rstrip("\n") + "\n")
+        f.write("".join(f"# {name}\n" + "\n".join(lines) + "\n\n" for name, lines in sorted(old.items())).rstrip("\n")
+                + "\n")
 
 
 RANKS = ["break", "extern", "mixed", "kernels", "views"]
@@ -229,8 +246,10 @@ def read_classes(path):
 
 def write_classes(path, table):
     with open(path, "w") as f:
-        f.write("# What the default backend makes of the first sample of each op of torch's op_db: nothing but our own kernels, views that need no step,\n"
-                "# kernels beside PyTorch's own ops (mixed), those alone (extern), a graph break. Ops may move up, never down (make golden-update).\n")
+        f.write("# What the default backend makes of the first sample of each op of torch's op_db: nothing but our "
+                "own kernels, views that need no step,\n"
+                "# kernels beside PyTorch's own ops (mixed), those alone (extern), a graph break. Ops may move up, "
+                "never down (make golden-update).\n")
         for kind in reversed(RANKS):
             ops = sorted(op for op, k in table.items() if k == kind)
             f.write(f"{kind} {len(ops)}: {' '.join(ops)}\n")
@@ -250,7 +269,8 @@ def write_partly(path, rows):
             counts[row["op"]][0] += row["class"] != "extern"
             counts[row["op"]][1] += 1
     with open(path, "w") as f:
-        f.write("# How many of an op's samples (op_db, float32) have kernels or views of our own, where others are PyTorch's own op alone (make sweep).\n")
+        f.write("# How many of an op's samples (op_db, float32) have kernels or views of our own, where others are "
+                "PyTorch's own op alone (make sweep).\n")
         f.write("".join(f"{op}: {own} of {all_}\n" for op, (own, all_) in sorted(counts.items()) if 0 < own < all_))
 
 
@@ -271,7 +291,8 @@ def report(journal, options):
     failed, sections = False, {}
     for dtype in options.dtype:
         run = (options.backend, dtype, " ".join(options.forms))
-        rows = [r for r in journal.rows if (r["backend"], r["dtype"], r["forms"]) == run and re.search(options.only, r["op"])]
+        rows = [r for r in journal.rows if (r["backend"], r["dtype"], r["forms"]) == run
+                and re.search(options.only, r["op"])]
         limit = f", first {options.samples} samples" if options.samples < 10**6 else ""
         name = f"backend {options.backend}, {dtype}, inputs {run[2]}{limit}"
         sections[name] = summary_of(rows)
@@ -296,8 +317,10 @@ def main():
     parser.add_argument("--dtype", nargs="+", default=["float32", "int64", "bool"])
     parser.add_argument("--only", default="")
     parser.add_argument("--at-least", type=float, default=0.0, metavar="PERCENT", help="captured whole, for each dtype")
-    parser.add_argument("--classes", metavar="FILE", help="compare what each op becomes with a committed table (one dtype, plain inputs)")
-    parser.add_argument("--partly", metavar="FILE", help="write which ops are kernels for some samples only (one dtype, plain inputs)")
+    parser.add_argument("--classes", metavar="FILE",
+                        help="compare what each op becomes with a committed table (one dtype, plain inputs)")
+    parser.add_argument("--partly", metavar="FILE",
+                        help="write which ops are kernels for some samples only (one dtype, plain inputs)")
     parser.add_argument("--journal")
     parser.add_argument("--summary")
     options = parser.parse_args()

@@ -1,4 +1,5 @@
-"""One sample of an op of torch's op_db: compiled as `lambda *a, **k: op(*a, **k)` and compared with eager. See op_sweep.py."""
+"""One sample of an op of torch's op_db: compiled as `lambda *a, **k: op(*a, **k)` and compared with eager. See
+op_sweep.py."""
 import itertools
 import json
 import os
@@ -9,20 +10,25 @@ import unittest
 import warnings
 
 # Results that torch leaves undefined: only their metadata is compared.
-UNDEFINED_VALUES = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_", "resize_as_"}
-# Samples that eager itself answers with what lies in memory, or dies of: _chunk_cat of 0-dim tensors, the median of a broadcast tensor.
-READ_OUTSIDE = {("_chunk_cat", "scalar"), ("masked.median", "broadcast"), ("median", "broadcast"), ("nanmedian", "broadcast")}
+UNDEFINED_VALUES = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided",
+                    "resize_", "resize_as_"}
+# Samples that eager itself answers with what lies in memory, or dies of: _chunk_cat of 0-dim tensors, the median of a
+# broadcast tensor.
+READ_OUTSIDE = {("_chunk_cat", "scalar"), ("masked.median", "broadcast"), ("median", "broadcast"),
+                ("nanmedian", "broadcast")}
 
 
 def op_database():
-    """torch's op_db. Its module imports expecttest for a base class that no op uses; a bare class stands in where that is missing."""
+    """torch's op_db. Its module imports expecttest for a base class that no op uses; a bare class stands in where that
+    is missing."""
     try:
         import expecttest  # noqa: F401
     except ImportError:
         sys.modules["expecttest"] = types.ModuleType("expecttest")
         sys.modules["expecttest"].TestCase = unittest.TestCase
     import torch.testing._internal.common_methods_invocations as database
-    # Many random ops are wrapped so that each call seeds itself and restores the generator. run_one seeds: the op itself is compiled.
+    # Many random ops are wrapped so that each call seeds itself and restores the generator. run_one seeds: the op
+    # itself is compiled.
     database.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
     return database.op_db
 
@@ -75,7 +81,8 @@ def as_scalar(t):
     return t.reshape(-1)[0].clone() if t.numel() else t.new_ones(())
 
 
-FORMS = {"plain": None, "transposed": as_transposed, "broadcast": as_broadcast, "stepped": as_stepped, "empty": as_empty, "scalar": as_scalar, "one": as_one}
+FORMS = {"plain": None, "transposed": as_transposed, "broadcast": as_broadcast, "stepped": as_stepped,
+         "empty": as_empty, "scalar": as_scalar, "one": as_one}
 
 
 def is_strided(t):
@@ -84,7 +91,8 @@ def is_strided(t):
 
 
 def copier():
-    """A function that copies tensors with their memory: strides, offsets, overlaps and sharing between arguments are kept."""
+    """A function that copies tensors with their memory: strides, offsets, overlaps and sharing between arguments are
+    kept."""
     import torch
     storages, tensors = {}, {}
 
@@ -95,13 +103,15 @@ def copier():
             storage = t.untyped_storage()
             if storage.data_ptr() not in storages:
                 storages[storage.data_ptr()] = storage.clone()
-            tensors[id(t)] = torch.empty(0, dtype=t.dtype).set_(storages[storage.data_ptr()], t.storage_offset(), t.size(), t.stride())
+            tensors[id(t)] = torch.empty(0, dtype=t.dtype).set_(storages[storage.data_ptr()], t.storage_offset(),
+                                                                t.size(), t.stride())
         return tensors[id(t)]
     return copy
 
 
 def samples_of(op, dtype, forms, count):
-    """(form, args, kwargs) of the first `count` samples in each form; forms that leave a sample as it is are skipped."""
+    """(form, args, kwargs) of the first `count` samples in each form; forms that leave a sample as it is are
+    skipped."""
     try:
         samples = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=False), count))
     except Exception as e:  # the op_db itself cannot make the sample
@@ -128,7 +138,8 @@ def samples_of(op, dtype, forms, count):
 
 
 def comparable(value, undefined=False):
-    """Tensors in a form that `same` can look into: sparse ones dense beside their layout, complex ones as pairs of numbers."""
+    """Tensors in a form that `same` can look into: sparse ones dense beside their layout, complex ones as pairs of
+    numbers."""
     import torch
     if isinstance(value, torch.Tensor):
         if undefined:
@@ -144,13 +155,16 @@ def comparable(value, undefined=False):
 
 
 def reference(want, exact):
-    """float64 results for the contract's bound, eager's own where the two are far apart (another seed, another branch)."""
+    """float64 results for the contract's bound, eager's own where the two are far apart (another seed, another
+    branch)."""
     import torch
     if isinstance(want, torch.Tensor):
-        if not isinstance(exact, torch.Tensor) or exact.shape != want.shape or not want.dtype.is_floating_point or want.dtype == torch.float64:
+        if not isinstance(exact, torch.Tensor) or exact.shape != want.shape or not want.dtype.is_floating_point \
+            or want.dtype == torch.float64:
             return None
         exact = torch.where(torch.isfinite(want), exact.double(), want.double())
-        near = torch.isfinite(exact).all() and (exact - want.double()).nan_to_num().norm() <= 0.05 * exact.nan_to_num().norm()
+        near = torch.isfinite(exact).all() and (
+            exact - want.double()).nan_to_num().norm() <= 0.05 * exact.nan_to_num().norm()
         return exact if near else None
     if isinstance(want, (list, tuple)):
         if not isinstance(exact, (list, tuple)) or len(exact) != len(want):
@@ -160,13 +174,16 @@ def reference(want, exact):
 
 
 def difference(got, want, exact, undefined):
-    """What differs between two outcomes, in words, or None. `exact` makes the result in float64; it is asked only where bits differ."""
+    """What differs between two outcomes, in words, or None. `exact` makes the result in float64; it is asked only where
+    bits differ."""
     from check import same
     if got[0] != want[0]:
-        return f"{got[0]} {got[1] if got[0] == 'raised' else ''} instead of {want[0]} {want[1] if want[0] == 'raised' else ''}"
+        return (f"{got[0]} {got[1] if got[0] == 'raised' else ''} instead of {want[0]} "
+                f"{want[1] if want[0] == 'raised' else ''}")
     if got[0] == "raised":
         return None if got[1] == want[1] else f"raised {got[1]} instead of {want[1]}"
-    pairs = [(comparable(got[1], undefined), comparable(want[1], undefined), "result"), (comparable(got[2]), comparable(want[2]), "arguments"),
+    pairs = [(comparable(got[1], undefined), comparable(want[1], undefined), "result"),
+             (comparable(got[2]), comparable(want[2]), "arguments"),
              (comparable(got[3]), comparable(want[3]), "generator")]
     try:
         for a, b, where in pairs:
@@ -198,7 +215,8 @@ def call_of(fn, args, kwargs, widen=False):
     try:
         result = fn(*a, **k)
     except Exception as e:
-        return "raised", f"{type(e).__name__}: {str(e).splitlines()[:1]}", None, None  # some of torch's messages go on with a C++ stack
+        # some of torch's messages go on with a C++ stack
+        return "raised", f"{type(e).__name__}: {str(e).splitlines()[:1]}", None, None
     return "returned", result, [a, k], torch.get_rng_state()
 
 
@@ -211,14 +229,15 @@ def floats_in(value):
 
 
 def ill_conditioned(fn, args, kwargs, want, got):
-    """Whether `got` lies at most twice as far from eager's result as that moves when each input moves by an ulp or not at all. Where
-    terms cancel, the bound of `same`, twice eager's error, is a matter of luck."""
+    """Whether `got` lies at most twice as far from eager's result as that moves when each input moves by an ulp or not
+    at all. Where terms cancel, the bound of `same`, twice eager's error, is a matter of luck."""
     import torch
 
     def moved(t):
         if t.dtype in (torch.uint8, torch.int32, torch.int64) and only_integers:
             t = t.float()  # what integers become beside real numbers
-        return t * (1 + (torch.randint(-1, 2, t.shape) * torch.finfo(t.dtype).eps).to(t.dtype)) if t.dtype.is_floating_point and is_strided(t) else t
+        return t * (1 + (torch.randint(-1, 2, t.shape) * torch.finfo(t.dtype).eps).to(
+            t.dtype)) if t.dtype.is_floating_point and is_strided(t) else t
     only_integers = not floats_in(comparable([*args, *kwargs.values()]))
     results, here = floats_in(comparable(want[1])), floats_in(comparable(got[1]))
     reach = [torch.zeros((), dtype=torch.float64) for _ in results]
@@ -234,8 +253,8 @@ def ill_conditioned(fn, args, kwargs, want, got):
 
 
 def run_one(op, args, kwargs, backend):
-    """The row of one sample: whole | raises (eager does, and tracing or plain Python says so) | late (eager raises, only the compiled
-    graph found out) | break | differs | fallback (our own failure) | recompiles | not traced."""
+    """The row of one sample: whole | raises (eager does, and tracing or plain Python says so) | late (eager raises,
+    only the compiled graph found out) | break | differs | fallback (our own failure) | recompiles | not traced."""
     import torch
     import framejit
     fn = op.op
@@ -249,18 +268,22 @@ def run_one(op, args, kwargs, backend):
             if not exact:
                 exact.append(call_of(fn, args, kwargs, widen=True)[1])
             return exact[0]
-        why = difference(first, want, in_double, op.name in UNDEFINED_VALUES) or difference(second, want, in_double, op.name in UNDEFINED_VALUES)
+        why = difference(first, want, in_double, op.name in UNDEFINED_VALUES) or difference(second, want, in_double,
+            op.name in UNDEFINED_VALUES)
         seen = verdict(framejit.stats(), want[0])
-        if why and "off by" in why and seen["status"] == "whole" and all(ill_conditioned(fn, args, kwargs, want, got) for got in (first, second)):
+        if why and "off by" in why and seen["status"] == "whole" and all(ill_conditioned(fn, args, kwargs, want, got)
+            for got in (first, second)):
             return {**seen, "luck": why}
     return {"status": "differs", "why": why} if why else seen
 
 
 def verdict(stats, outcome):
-    """What the totals of two equal calls say. `whole` needs a traced segment that the second call hit, and nothing else."""
+    """What the totals of two equal calls say. `whole` needs a traced segment that the second call hit, and nothing
+    else."""
     reasons = set(stats["break_reasons"])
     if stats["fallbacks"]:
-        return {"status": "late" if outcome == "raised" and set(stats["fallback_reasons"]) == {"run_failed"} else "fallback"}
+        return {"status": "late" if outcome == "raised" and set(stats["fallback_reasons"]) == {"run_failed"}
+                else "fallback"}
     if outcome == "raised" and reasons <= {"exception_raised"}:
         return {"status": "raises"}
     if outcome == "raised":
@@ -275,8 +298,8 @@ def verdict(stats, outcome):
 
 
 def class_of(op, args, kwargs):
-    """What the default backend makes of one sample that it captures whole: views (no step at all), kernels (nothing but our own), mixed, or
-    extern (PyTorch's own ops and nothing else)."""
+    """What the default backend makes of one sample that it captures whole: views (no step at all), kernels (nothing but
+    our own), mixed, or extern (PyTorch's own ops and nothing else)."""
     import torch
     import framejit
     fn = op.op
@@ -291,7 +314,8 @@ def class_of(op, args, kwargs):
 
 
 def work(options):
-    """Rows on standard output, one JSON line each; "begin" before a sample, so that a crash is seen, "done" behind an op."""
+    """Rows on standard output, one JSON line each; "begin" before a sample, so that a crash is seen, "done" behind an
+    op."""
     warnings.simplefilter("ignore")
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import torch

@@ -13,7 +13,8 @@ def _ids(vocabulary=99, batch=2, length=12):
 
 
 def _small(**extra):
-    return dict(vocab_size=99, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=37, **extra)
+    return dict(vocab_size=99, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=37,
+                **extra)
 
 
 def bert(attn):
@@ -52,32 +53,37 @@ def llama(attn):
 def t5(attn):
     from transformers import T5Config, T5ForConditionalGeneration
     ids, mask = _ids()
-    config = T5Config(vocab_size=99, d_model=32, d_kv=8, d_ff=37, num_layers=2, num_heads=4, decoder_start_token_id=0, attn_implementation=attn)
+    config = T5Config(vocab_size=99, d_model=32, d_kv=8, d_ff=37, num_layers=2, num_heads=4, decoder_start_token_id=0,
+                      attn_implementation=attn)
     return T5ForConditionalGeneration(config), dict(input_ids=ids, attention_mask=mask, decoder_input_ids=ids[:, :7])
 
 
 def vit(attn):
     from transformers import ViTConfig, ViTModel
-    config = ViTConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=37, image_size=32, patch_size=8, attn_implementation=attn)
+    config = ViTConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=37, image_size=32,
+                       patch_size=8, attn_implementation=attn)
     return ViTModel(config), dict(pixel_values=torch.randn(2, 3, 32, 32))
 
 
 def resnet(attn):
     from transformers import ResNetConfig, ResNetModel
-    return ResNetModel(ResNetConfig(embedding_size=16, hidden_sizes=[16, 32, 32, 64], depths=[2, 2, 2, 2])), dict(pixel_values=torch.randn(2, 3, 64, 64))
+    return ResNetModel(ResNetConfig(embedding_size=16, hidden_sizes=[16, 32, 32, 64], depths=[2, 2, 2, 2])), dict(
+        pixel_values=torch.randn(2, 3, 64, 64))
 
 
 def convnext(attn):
     from transformers import ConvNextConfig, ConvNextModel
-    return ConvNextModel(ConvNextConfig(hidden_sizes=[16, 32, 32, 64], depths=[2, 2, 2, 2])), dict(pixel_values=torch.randn(2, 3, 64, 64))
+    return ConvNextModel(ConvNextConfig(hidden_sizes=[16, 32, 32, 64], depths=[2, 2, 2, 2])), dict(
+        pixel_values=torch.randn(2, 3, 64, 64))
 
 
 def whisper(attn):
     from transformers import WhisperConfig
     from transformers.models.whisper.modeling_whisper import WhisperEncoder
-    config = WhisperConfig(d_model=32, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=37, num_mel_bins=20, max_source_positions=30,
-                           decoder_layers=1, decoder_attention_heads=4, decoder_ffn_dim=37, vocab_size=99, pad_token_id=0, bos_token_id=1, eos_token_id=2,
-                           decoder_start_token_id=1, attn_implementation=attn)
+    config = WhisperConfig(d_model=32, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=37, num_mel_bins=20,
+                           max_source_positions=30, decoder_layers=1, decoder_attention_heads=4, decoder_ffn_dim=37,
+                           vocab_size=99, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1,
+                           attn_implementation=attn)
     return WhisperEncoder(config), dict(input_features=torch.randn(2, 20, 60))
 
 
@@ -111,5 +117,6 @@ def decode_steps(model, step, ids, tokens):
     cache = StaticCache(config=model.config, max_cache_len=24)
     logits = [model(input_ids=ids, past_key_values=cache, cache_position=torch.arange(ids.shape[1])).logits]
     for i, token in enumerate(tokens):
-        logits.append(step(input_ids=token, past_key_values=cache, cache_position=torch.tensor([ids.shape[1] + i])).logits)
+        logits.append(step(input_ids=token, past_key_values=cache,
+                           cache_position=torch.tensor([ids.shape[1] + i])).logits)
     return logits, cache

@@ -188,9 +188,11 @@ def test_fullgraph_names_place_cause_and_remedy():
     def breaks(x):
         print("effect")
         return x + 1
-    with torch.no_grad(), pytest.raises(framejit.GraphBreakError, match=r"test_api.py:\d+ .*breaks.*outside_effect.*print"):
+    with torch.no_grad(), pytest.raises(framejit.GraphBreakError,
+                                        match=r"test_api.py:\d+ .*breaks.*outside_effect.*print"):
         framejit.compile(breaks, fullgraph=True)(torch.ones(2))
-    with torch.no_grad(), pytest.raises(framejit.GraphBreakError, match=r"(?m)^hint: move it out of the compiled function$"):
+    with torch.no_grad(), pytest.raises(framejit.GraphBreakError,
+                                        match=r"(?m)^hint: move it out of the compiled function$"):
         framejit.compile(breaks, fullgraph=True)(torch.ones(2))
     with pytest.raises(framejit.GraphBreakError, match="generator"):
         framejit.compile(lambda x: (yield x), fullgraph=True)
@@ -213,7 +215,8 @@ def test_explain_reports_events():
     at = lines.index(f"break 1 at test_api.py:{first + 2} {breaks.__qualname__}")
     assert lines[at + 1] == "  outside_effect: print() acts outside of the traced program"
     source, carets = lines[at + 2:at + 4]
-    assert source.startswith("  | ") and source[carets.index("^"):] == 'print("effect")' and set(carets[carets.index("^"):]) == {"^"} and len(carets) == len(source)
+    assert source.startswith("  | ") and source[carets.index("^"):] == 'print("effect")' and set(
+        carets[carets.index("^"):]) == {"^"} and len(carets) == len(source)
     assert lines[at + 4] == "  what to do: move it out of the compiled function"
     graphs = [line for line in lines if line.startswith("graph at ")]
     assert graphs == [f"graph at test_api.py:{first + line} {breaks.__qualname__}" for line in (1, 3)]
@@ -251,7 +254,8 @@ def test_explain_prints_the_first_guards_and_says_how_many_there_are():
         explanation = framejit.explain(layers)(torch.randn(1, 2))
     lines = str(explanation).splitlines()
     at = lines.index(f"guards ({len(explanation.guards)})")
-    assert len(explanation.guards) > 31 and len(lines) == at + 1 + 30 + 1 and lines[-1].endswith("more: .guards of this object has them all")
+    assert len(explanation.guards) > 31 and len(lines) == at + 1 + 30 + 1 and lines[-1].endswith(
+        "more: .guards of this object has them all")
 
 
 def test_mark_dynamic_checks_its_dim():
@@ -259,14 +263,19 @@ def test_mark_dynamic_checks_its_dim():
         framejit.mark_dynamic(torch.ones(2, 3), 2)
 
 
-@pytest.mark.parametrize("given, message", [((3, 0), "takes a tensor and a dim, not int 3"), ((torch.ones(2), "0"), "an int or a list of ints as dim, not '0'"),
-                                            ((torch.ones(2), None), "as dim, not None"), ((torch.ones(2), [0, 1.5]), "as dim, not")])
+@pytest.mark.parametrize("given, message",
+                         [((3, 0), "takes a tensor and a dim, not int 3"),
+                          ((torch.ones(2), "0"), "an int or a list of ints as dim, not '0'"),
+                                            ((torch.ones(2), None), "as dim, not None"),
+                          ((torch.ones(2), [0, 1.5]), "as dim, not")])
 def test_mark_dynamic_says_what_it_takes(given, message):
     with pytest.raises(TypeError, match=message):
         framejit.mark_dynamic(*given)
 
 
-@pytest.mark.parametrize("name, message", [("fullgrpah", "'fullgrpah'; did you mean 'fullgraph'. Known: fullgraph, dynamic"), ("zzz", "'zzz'; known: fullgraph, dynamic")])
+@pytest.mark.parametrize("name, message",
+                         [("fullgrpah", "'fullgrpah'; did you mean 'fullgraph'. Known: fullgraph, dynamic"),
+                          ("zzz", "'zzz'; known: fullgraph, dynamic")])
 def test_an_unknown_setting_names_the_closest(name, message):
     with pytest.raises(TypeError, match=message):
         framejit.compile(**{name: True})
@@ -285,12 +294,14 @@ def test_list_backends_names_what_compile_takes():
     assert framejit.list_backends() == ["eager", "framejit", "interp"]
     with torch.no_grad():
         for name in framejit.list_backends():
-            assert torch.equal(framejit.compile(lambda x: x + 1, backend=name, fullgraph=True)(torch.ones(2)), torch.full((2,), 2.0))
+            assert torch.equal(framejit.compile(lambda x: x + 1, backend=name, fullgraph=True)(torch.ones(2)),
+                               torch.full((2,), 2.0))
 
 
 def test_stats_are_flat_totals_since_import_or_reset():
-    numbers = ["graphs", "graph_breaks", "recompiles", "fallbacks", "ops", "kernels", "hits", "plain_hits", "left_alone", "frames", "compile_seconds", "trace_seconds",
-               "traced_instructions", "inlined_calls", "cache_hits", "cache_misses", "cache_stored"]
+    numbers = ["graphs", "graph_breaks", "recompiles", "fallbacks", "ops", "kernels", "hits", "plain_hits",
+               "left_alone", "frames", "compile_seconds", "trace_seconds", "traced_instructions", "inlined_calls",
+               "cache_hits", "cache_misses", "cache_stored"]
 
     @framejit.compile
     def f(x):
@@ -306,16 +317,20 @@ def test_stats_are_flat_totals_since_import_or_reset():
             f(torch.ones(size))
     stats = framejit.stats()
     assert sorted(stats) == sorted([*numbers, "break_reasons", "fallback_reasons"])
-    assert {name: stats[name] for name in ("graphs", "graph_breaks", "recompiles", "fallbacks", "ops", "kernels", "hits", "plain_hits", "frames", "inlined_calls")} == {
-        "graphs": 4, "graph_breaks": 2, "recompiles": 2, "fallbacks": 0, "ops": 8, "kernels": 4, "hits": 2, "plain_hits": 0, "frames": 3, "inlined_calls": 2}
-    assert stats["break_reasons"] == {"outside_effect": 2} and stats["traced_instructions"] > 20 and stats["compile_seconds"] > stats["trace_seconds"] > 0
+    assert {name: stats[name] for name in ("graphs", "graph_breaks", "recompiles", "fallbacks", "ops", "kernels",
+                                           "hits", "plain_hits", "frames", "inlined_calls")} == {
+        "graphs": 4, "graph_breaks": 2, "recompiles": 2, "fallbacks": 0, "ops": 8, "kernels": 4, "hits": 2,
+        "plain_hits": 0, "frames": 3, "inlined_calls": 2}
+    assert stats["break_reasons"] == {"outside_effect": 2} and stats["traced_instructions"] > 20 and stats[
+        "compile_seconds"] > stats["trace_seconds"] > 0
     framejit.reset()
     assert framejit.stats() == {name: 0 for name in numbers} | {"break_reasons": {}, "fallback_reasons": {}}
     assert run("import framejit; print(any(framejit.stats().values()))").stdout == "False\n"
 
 
 def test_dir_is_the_public_api():
-    assert sorted(framejit.__all__) == [name for name in dir(framejit) if name != "__version__"] and "__version__" in dir(framejit)
+    assert sorted(framejit.__all__) == [name for name in dir(framejit)
+                                        if name != "__version__"] and "__version__" in dir(framejit)
 
 
 def test_another_torch_is_told_how_to_go_on(monkeypatch):
@@ -325,7 +340,8 @@ def test_another_torch_is_told_how_to_go_on(monkeypatch):
     with pytest.raises(ImportError) as raised:
         require_matching_build()
     wanted = ".".join(framejit._built_for.torch.split(".")[:2])
-    assert f"torch=={wanted}.*" in str(raised.value) and "make build PYTHON=" in str(raised.value) and "torch 2.5.1" in str(raised.value)
+    assert f"torch=={wanted}.*" in str(raised.value) and "make build PYTHON=" in str(
+        raised.value) and "torch 2.5.1" in str(raised.value)
 
 
 def run(code, **environment):
@@ -340,7 +356,8 @@ def run(code, **environment):
     ({"FRAMEJIT_LOGS_FORMAT": "xml"}, "json"),
     ({"FRAMEJIT": "1", "FRAMEJIT_FILTER": "["}, "FRAMEJIT_FILTER=[ is not a regular expression"),
     ({"FRAMEJIT": "1", "FRAMEJIT_SKIP": "("}, "FRAMEJIT_SKIP=( is not a regular expression"),
-    ({"FRAMEJIT": "1", "FRAMEJIT_MIN_CALLS": "-1"}, "FRAMEJIT_MIN_CALLS='-1' is not accepted: expected an integer from 1 to"),
+    ({"FRAMEJIT": "1", "FRAMEJIT_MIN_CALLS": "-1"},
+     "FRAMEJIT_MIN_CALLS='-1' is not accepted: expected an integer from 1 to"),
 ])
 def test_bad_environment_is_an_error_at_import(environment, message):
     done = run("import framejit", **environment)
@@ -348,7 +365,8 @@ def test_bad_environment_is_an_error_at_import(environment, message):
 
 
 def test_start_up_file_does_nothing_unless_asked():
-    assert run("import sys; assert 'torch' not in sys.modules and '_framejit_startup' not in sys.modules").returncode == 0
+    unasked = run("import sys; assert 'torch' not in sys.modules and '_framejit_startup' not in sys.modules")
+    assert unasked.returncode == 0
     assert run("import sys; assert 'torch' not in sys.modules", FRAMEJIT="1").returncode == 0
 
 
@@ -475,7 +493,8 @@ print(framejit.stats()["graphs"])
 
 
 def test_every_frame_of_a_program_is_traced():
-    """FRAMEJIT_TRACE_ALL, beside what is compiled by name: a frame without tensors has a segment too, and it is found again."""
+    """FRAMEJIT_TRACE_ALL, beside what is compiled by name: a frame without tensors has a segment too, and it is found
+    again."""
     program = """
 import framejit, torch
 def plain(items):

@@ -1,4 +1,5 @@
-"""Attention that is written out becomes one library call where that pays: as people write it, and with what is not finite in it."""
+"""Attention that is written out becomes one library call where that pays: as people write it, and with what is not
+finite in it."""
 import math
 
 import pytest
@@ -64,7 +65,8 @@ def of_batches(q, k, v, m):
 
 def repeated(q, k, v, m):
     q = heads(q)
-    k, v = (t[..., : 2 * SIZE].view(BATCH, -1, 2, SIZE).transpose(1, 2)[:, :, None].expand(-1, -1, 2, -1, -1).reshape(BATCH, HEADS, -1, SIZE) for t in (k, v))
+    k, v = (t[..., : 2 * SIZE].view(BATCH, -1, 2, SIZE).transpose(1, 2)[:, :, None].expand(-1, -1, 2, -1,
+        -1).reshape(BATCH, HEADS, -1, SIZE) for t in (k, v))
     return joined(((q @ k.mT) / 4 + m).softmax(-1) @ v) - 1
 
 
@@ -167,7 +169,8 @@ def test_special_values(case, length):
     SPECIAL[case](q, k, v, m)
     for mask, replaces in (None, False), (m, False), (m, True), (m.expand(-1, 3, length, -1).tril(-1), True):
         want = written(q, k, v, mask, replaces, 0.25)
-        same(one_op(q, k, v, mask, replaces, 0.25), want, lambda: written(q.double(), k.double(), v.double(), mask, replaces, 0.25), strides=False)
+        same(one_op(q, k, v, mask, replaces, 0.25), want, lambda: written(q.double(), k.double(), v.double(), mask,
+            replaces, 0.25), strides=False)
 
 
 @pytest.mark.nothing_captured
@@ -179,7 +182,8 @@ def test_rows_without_a_key():
         for replaces in (False, True):
             got, want = one_op(q, keys, v, m, replaces, 0.25), written(q, keys, v, m, replaces, 0.25)
             assert bool(got[:, :, 5].isnan().all()) and torch.equal(got.isnan(), want.isnan())
-            same(got, want, lambda: written(q.double(), keys.double(), v.double(), m.double(), replaces, 0.25), strides=False)
+            same(got, want, lambda: written(q.double(), keys.double(), v.double(), m.double(), replaces, 0.25),
+                 strides=False)
     one = k[:, :, :1], v[:, :, :1]  # one key of score zero: the logarithm of the sum is zero too
     assert torch.equal(one_op(q * 0, *one, None, False, 1.0), one[1].expand(-1, -1, 70, -1))
 
@@ -191,7 +195,8 @@ def test_contract_over_seeds(spread, length):
     for seed in range(8):
         q, k, v, m = op_inputs(seed, length)
         args = q * spread, k, v.abs() + 1 if seed % 2 else v, m, False, 0.25
-        same(one_op(*args), written(*args), lambda: written(*(t.double() for t in args[:4]), False, 0.25), strides=False)
+        same(one_op(*args), written(*args), lambda: written(*(t.double() for t in args[:4]), False, 0.25),
+             strides=False)
 
 
 @pytest.mark.nothing_captured
@@ -207,7 +212,8 @@ def test_thread_counts(length):
 @pytest.mark.nothing_captured
 def test_layouts():
     q, k, v, m = op_inputs()
-    for turn in (lambda t: t.contiguous(), lambda t: t.mT.contiguous().mT, lambda t: t[:, :, ::2], lambda t: t.permute(1, 0, 2, 3)[:, 1:]):
+    for turn in (lambda t: t.contiguous(), lambda t: t.mT.contiguous().mT, lambda t: t[:, :,
+        ::2], lambda t: t.permute(1, 0, 2, 3)[:, 1:]):
         args = turn(q), turn(k), turn(v)
         got = one_op(*args, None, False, 1.0)
         torch.testing.assert_close(got, written(*args, None, False, 1.0))
@@ -242,12 +248,16 @@ def test_left_as_written():
 
 def test_result_lies_as_before():
     q, k, v = (heads(t) for t in inputs()[:3])
-    check(lambda q, k, v: (lambda o: (o, o.transpose(1, 2)))(torch.softmax(q @ k.mT, -1) @ v), q, k, v, backends=["framejit"], calls=1)
-    check(lambda q, k, v: (torch.softmax(q @ k.mT, -1) @ v).transpose(1, 2).contiguous(), q, k, v, backends=["framejit"], calls=1)
+    check(lambda q, k, v: (lambda o: (o, o.transpose(1, 2)))(torch.softmax(q @ k.mT, -1) @ v), q, k, v,
+          backends=["framejit"], calls=1)
+    check(lambda q, k, v: (torch.softmax(q @ k.mT, -1) @ v).transpose(1, 2).contiguous(), q, k, v,
+          backends=["framejit"], calls=1)
 
 
-BEFORE = {"layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]), "softmax": lambda x: x.softmax(-1), "relu": lambda x: x.relu(), "avg_pool2d": lambda x: F.avg_pool2d(x, 3, 1, 1),
-          "max_pool2d": lambda x: F.max_pool2d(x, 3, 1, 1), "conv2d": lambda x: F.conv2d(x, torch.full((4, 4, 3, 3), 0.1).to(x.dtype), None, 1, 1)}
+BEFORE = {"layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]), "softmax": lambda x: x.softmax(-1),
+          "relu": lambda x: x.relu(), "avg_pool2d": lambda x: F.avg_pool2d(x, 3, 1, 1),
+          "max_pool2d": lambda x: F.max_pool2d(x, 3, 1, 1),
+          "conv2d": lambda x: F.conv2d(x, torch.full((4, 4, 3, 3), 0.1).to(x.dtype), None, 1, 1)}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -258,5 +268,6 @@ def test_the_library_call_behind_ops_that_lay_out_anew(before, dtype):
         q = BEFORE[before](x)
         return F.scaled_dot_product_attention(q, q, q) + 1
 
-    for x in torch.randn(1, 4, 16, 32).transpose(2, 3), torch.randn(2, 4, 8, 8), torch.randn(2, 4, 8, 8).to(memory_format=torch.channels_last), torch.randn(8, 2, 4, 8).permute(1, 2, 3, 0):
+    for x in torch.randn(1, 4, 16, 32).transpose(2, 3), torch.randn(2, 4, 8, 8), torch.randn(2, 4, 8,
+        8).to(memory_format=torch.channels_last), torch.randn(8, 2, 4, 8).permute(1, 2, 3, 0):
         check(attended, x.to(dtype), backends=["framejit"])

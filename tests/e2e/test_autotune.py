@@ -1,4 +1,5 @@
-"""mode="max-autotune": choices are timed on the inputs of the call that compiles; nothing else that a program can see differs."""
+"""mode="max-autotune": choices are timed on the inputs of the call that compiles; nothing else that a program can see
+differs."""
 import contextlib
 import signal
 import threading
@@ -37,17 +38,21 @@ def heard(fn, *args, mode="max-autotune"):
 
 
 def refusals(events):
-    """Why choices were left, but for the two reasons that depend on the machine: the time, and alternatives that are the same here."""
-    return [text for event, _, text in events if event == "NotTimed" and not any(why in text for why in ("the budget of", "no time left", " is "))]
+    """Why choices were left, but for the two reasons that depend on the machine: the time, and alternatives that are
+    the same here."""
+    return [text for event, _, text in events if event == "NotTimed"
+            and not any(why in text for why in ("the budget of", "no time left", " is "))]
 
 
 def conv_net():
-    return torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3, padding=1), torch.nn.BatchNorm2d(16), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
-                               torch.nn.Conv2d(16, 16, 3, groups=16), torch.nn.Conv2d(16, 24, 1), torch.nn.Flatten(), torch.nn.Linear(24 * 196, 10)).eval()
+    return torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3, padding=1), torch.nn.BatchNorm2d(16), torch.nn.ReLU(),
+                               torch.nn.MaxPool2d(2), torch.nn.Conv2d(16, 16, 3, groups=16), torch.nn.Conv2d(16, 24, 1),
+                               torch.nn.Flatten(), torch.nn.Linear(24 * 196, 10)).eval()
 
 
 def mlp(dtype=torch.float32):
-    return torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128), torch.nn.Linear(128, 64), torch.nn.Softmax(1)).to(dtype).eval()
+    return torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128),
+                               torch.nn.Linear(128, 64), torch.nn.Softmax(1)).to(dtype).eval()
 
 
 def attention(q, k, v):
@@ -57,7 +62,8 @@ def attention(q, k, v):
 @pytest.mark.parametrize("make, choices", [
     (lambda: (conv_net(), torch.randn(2, 3, 32, 32)), {"memory_formats", "products", "threads", "unroll"}),
     (lambda: (mlp(), torch.randn(32, 64)), {"products", "threads", "unroll"}),
-    (lambda: (mlp(torch.bfloat16), torch.randn(256, 64, dtype=torch.bfloat16)), {"wide_products", "products", "threads", "unroll"}),
+    (lambda: (mlp(torch.bfloat16), torch.randn(256, 64, dtype=torch.bfloat16)),
+     {"wide_products", "products", "threads", "unroll"}),
     (lambda: (attention, *torch.randn(3, 1, 4, 32, 16)), {"threads", "unroll"}),
 ], ids=["conv_net", "mlp", "mlp_bf16", "attention"])
 def test_equal_to_eager_and_every_choice_is_named(make, choices):
@@ -107,7 +113,8 @@ def test_random_numbers_are_those_of_eager():
     with autotune_events() as events:
         same(tuned(x), want)
     assert torch.equal(torch.get_rng_state(), state)
-    assert [(event, choice) for event, choice, _ in events] == [("NotTimed", "graph f")] and "draws random numbers" in events[0][2]
+    assert [(event, choice) for event, choice,
+            _ in events] == [("NotTimed", "graph f")] and "draws random numbers" in events[0][2]
 
 
 def test_written_inputs_are_written_once():

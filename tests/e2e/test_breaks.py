@@ -1,4 +1,5 @@
-"""Frames that break, are resumed, raise, recurse and are seen from outside: what Python shows of them is what plain Python shows."""
+"""Frames that break, are resumed, raise, recurse and are seen from outside: what Python shows of them is what plain
+Python shows."""
 import collections
 import functools
 import os
@@ -250,7 +251,8 @@ class TestSeenFromOutside:
         def look():
             frame, found = sys._getframe(1), []
             for _ in range(3):
-                found.append((frame.f_code.co_name, frame.f_lineno, {k: v for k, v in frame.f_locals.items() if k in "abxyz"}))
+                found.append((frame.f_code.co_name, frame.f_lineno,
+                              {k: v for k, v in frame.f_locals.items() if k in "abxyz"}))
                 frame = frame.f_back
             seen.append(found)
 
@@ -295,7 +297,8 @@ class TestSeenFromOutside:
         def lines(call, k):
             with pytest.raises((ValueError, RuntimeError)) as caught:
                 call(torch.ones(2), k)
-            return [(s.name, s.lineno) for s in traceback.extract_tb(caught.value.__traceback__) if s.name in ("inner", "middle", "f")], str(caught.value)
+            return [(s.name, s.lineno) for s in traceback.extract_tb(caught.value.__traceback__)
+                    if s.name in ("inner", "middle", "f")], str(caught.value)
 
         compiled = framejit.compile(f, backend="eager")
         for k in (True, False, True, False):
@@ -469,7 +472,8 @@ class TestManyCallers:
         same(framejit.compile(g, backend="eager")(torch.ones(2)), torch.full((2,), 2.0))
 
     def test_interrupt_between_kernels(self):
-        lines = [f"    x = (x * 0.{i % 7 + 1}).sin() + {i / 100}" + ("\n    x = x.sort(0).values" if i % 7 == 6 else "") for i in range(200)]
+        lines = [f"    x = (x * 0.{i % 7 + 1}).sin() + {i / 100}" + ("\n    x = x.sort(0).values" if i % 7 == 6 else "")
+                 for i in range(200)]
         names = {}
         exec("def f(x):\n" + "\n".join(lines) + "\n    return x\n", names)
         x = torch.ones(64)
@@ -480,7 +484,9 @@ class TestManyCallers:
         assert framejit.stats()["kernels"] > 20
         framejit.reset()
         # From another process, which no lock of this one holds up.
-        killer = subprocess.Popen([sys.executable, "-S", "-c", f"import os, sys, time; sys.stdin.readline(); time.sleep({whole / 3}); os.kill({os.getpid()}, 2)"],
+        killer = subprocess.Popen([sys.executable, "-S", "-c",
+                                   f"import os, sys, time; sys.stdin.readline(); time.sleep({whole / 3}); "
+                                   f"os.kill({os.getpid()}, 2)"],
                                   stdin=subprocess.PIPE, text=True)
         with pytest.raises(KeyboardInterrupt):
             killer.stdin.write("go\n")
@@ -489,7 +495,8 @@ class TestManyCallers:
             killer.wait()
             time.sleep(1)
         killer.wait()
-        assert framejit.stats()["graphs"] == 0 and framejit.stats()["break_reasons"] == {"interrupted": 1}, framejit.stats()
+        assert framejit.stats()["graphs"] == 0 and framejit.stats()["break_reasons"] == {
+            "interrupted": 1}, framejit.stats()
         same(compiled(x), names["f"](x))
         assert framejit.stats()["graphs"] == 1
 
@@ -503,8 +510,10 @@ class TestManyCallers:
                 return self.body(x) * self.scale
         net, x = Net().eval(), torch.randn(2, 4)
         compiled = framejit.compile(net)
-        edits = [lambda: None, lambda: setattr(net, "scale", 3), lambda: net.body.append(torch.nn.Tanh()), lambda: net.body.pop(0),
-                 lambda: setattr(net, "body", torch.nn.Linear(4, 2).eval()), lambda: setattr(net, "forward", lambda x: x - 1), lambda: delattr(net, "forward")]
+        edits = [lambda: None, lambda: setattr(net, "scale",
+                                               3), lambda: net.body.append(torch.nn.Tanh()), lambda: net.body.pop(0),
+                 lambda: setattr(net, "body", torch.nn.Linear(4, 2).eval()), lambda: setattr(net,
+                     "forward", lambda x: x - 1), lambda: delattr(net, "forward")]
         for edit in edits:
             edit()
             same(compiled(x), net(x))

@@ -1,4 +1,5 @@
-"""Instances of subclasses of builtin classes as arguments and attributes: what they hold is read, and guarded, like that of the class itself."""
+"""Instances of subclasses of builtin classes as arguments and attributes: what they hold is read, and guarded, like
+that of the class itself."""
 import collections
 
 import pytest
@@ -81,7 +82,8 @@ READS = {
     "in a dict": (lambda x, d: torch.zeros(d["size"]) + x, [{"size": s} for s in SIZES]),
     "field": (lambda x, p: x * p.h - p.w, PAIRS),
     "named: expand": (lambda x, p: x.expand(p), PAIRS),
-    "named: fields of other types": (lambda x, p: x * (p.h if isinstance(p.h, int) else len(p.h)), PAIRS + [Pair("ab", "c"), Pair("abc", None)]),
+    "named: fields of other types": (lambda x, p: x * (p.h if isinstance(p.h, int) else len(p.h)),
+                                     PAIRS + [Pair("ab", "c"), Pair("abc", None)]),
     "named: equal": (lambda x, p: x * 2 if p == (2, 3) else x, PAIRS),
     "named: pool": (lambda x, p: F.avg_pool2d(IMAGE, p) + x, PAIRS),
     "named: interpolate": (lambda x, p: F.interpolate(IMAGE, size=p) + x, PAIRS),
@@ -91,7 +93,8 @@ READS = {
     "permute": (lambda x, p: CUBE.permute(p) + x, [Row((0, 1, 2)), Row((2, 1, 0)), Row((1, 0, 2)), Row((2, 0, 1))]),
     "dims of a sum": (lambda x, p: CUBE.sum(p) + x, [Row((0, 1)), Row((1, 2)), Row((0,)), Row((0, 2))]),
     "roll": (lambda x, p: torch.roll(CUBE, p, (0, 1)) + x, [Row((0, 1)), Row((1, 2)), Row((1, 1))]),
-    "its own attributes": (lambda x, r: x.expand(r) * r.scale, [Row((2, 1)), Row((2, 1), 3), Row((4, 1), 3), Row((4, 1), 5), Row((4, 2))]),
+    "its own attributes": (lambda x, r: x.expand(r) * r.scale,
+                           [Row((2, 1)), Row((2, 1), 3), Row((4, 1), 3), Row((4, 1), 5), Row((4, 2))]),
     "its own __eq__": (lambda x, r: x * 2 if r == (2, 3) else x * len(r), [AllEqual((1,)), AllEqual((1, 2))]),
     "list": (lambda x, s: x * len(s) + s[0], [Items([1, 3]), Items([1]), Items([1, 2, 3]), Items([2, 2, 3])]),
     "dict": (lambda x, s: x * len(s) + s.get("a", 0), [Table(a=1), Table(), Table(a=1, b=2), Table(a=4, b=2)]),
@@ -126,7 +129,8 @@ def test_answers_keep_their_classes(backend):  # noqa: F811
 def test_sizes_in_them_become_symbols(backend):  # noqa: F811
     """As those of plain tuples and lists do."""
     x = torch.ones(1)
-    for make, fn in ((lambda n: Size((n, 3)), lambda x, s: x.expand(s) * 2), (lambda n: Pair(n, n + 1), lambda x, s: x.expand(s) + s.h),
+    for make, fn in ((lambda n: Size((n, 3)), lambda x, s: x.expand(s) * 2),
+                     (lambda n: Pair(n, n + 1), lambda x, s: x.expand(s) + s.h),
                      (lambda n: Holder(Size((2, n))), lambda x, h: x.expand(h.last) + 1)):
         framejit.reset()
         compiled = framejit.compile(fn, backend=backend)

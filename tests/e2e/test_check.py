@@ -1,4 +1,5 @@
-"""The comparison that the other tests stand on: it refuses what the contract refuses, and its float64 reference is one."""
+"""The comparison that the other tests stand on: it refuses what the contract refuses, and its float64 reference is
+one."""
 import types
 
 import pytest
@@ -64,14 +65,16 @@ class TestWithoutReference:
             refused(wrong, eager)
 
     @pytest.mark.parametrize("wrong", [
-        lambda t: t.double(), lambda t: t.T.contiguous().T, lambda t: t[:1], lambda t: t.clone().requires_grad_(), lambda t: torch.cat([t, t])[2:], torch.nn.Parameter, list,
+        lambda t: t.double(), lambda t: t.T.contiguous().T, lambda t: t[
+            :1], lambda t: t.clone().requires_grad_(), lambda t: torch.cat([t, t])[2:], torch.nn.Parameter, list,
     ], ids=["dtype", "strides", "shape", "requires_grad", "offset", "class", "list"])
     def test_what_is_not_a_value(self, wrong):
         eager = torch.arange(6.0).view(2, 3)
         refused(wrong(eager), eager)
 
     def test_integers_and_structure(self):
-        for got, eager in ((torch.tensor([1, 2]), torch.tensor([1, 3])), (torch.tensor([True]), torch.tensor([False])), ([1], [1, 2]), ((1,), [1]), ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        for got, eager in ((torch.tensor([1, 2]), torch.tensor([1, 3])), (torch.tensor([True]), torch.tensor([False])),
+                           ([1], [1, 2]), ((1,), [1]), ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
                            (0.0, -0.0), (1, True), (types.SimpleNamespace(a=1), types.SimpleNamespace(a=2))):
             refused(got, eager)
 
@@ -109,7 +112,8 @@ class TestCheck:
     @pytest.mark.parametrize("name", PROGRAMS)
     def test_refuses(self, name, dtype, monkeypatch):
         def fn(x):
-            return torch.softmax(x, -1) * 3 if name != "a cast that is left out" else x.to(torch.bfloat16).sin().float() * x
+            return torch.softmax(x, -1) * 3 if name != "a cast that is left out" else x.to(
+                torch.bfloat16).sin().float() * x
         if name == "a cast that is left out":
             if dtype in HALF:
                 return
@@ -173,7 +177,8 @@ class TestInFloat64:
 
     def test_branches_and_integers_are_eagers(self):
         x = torch.tensor([1.0, 1.0 + 2 ** -8]).bfloat16() * 3
-        result, _, _ = in_float64(lambda x: ((x * 1.01).argmax(), (x * 1.01 > 3.04).tolist(), x.dtype, (x * 1.01)[0].item()), [x])
+        result, _, _ = in_float64(lambda x: ((x * 1.01).argmax(), (x * 1.01 > 3.04).tolist(), x.dtype,
+                                             (x * 1.01)[0].item()), [x])
         assert result == [(x * 1.01).argmax(), (x * 1.01 > 3.04).tolist(), torch.bfloat16, (x * 1.01)[0].item()]
 
     def test_random_numbers_are_eagers(self):
@@ -184,7 +189,8 @@ class TestInFloat64:
         assert torch.equal(result, torch.rand(5).double() / 3)
 
     def test_a_module(self):
-        net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.Flatten(), torch.nn.Linear(16, 5)).eval().bfloat16()
+        net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.Flatten(),
+                                  torch.nn.Linear(16, 5)).eval().bfloat16()
         x = torch.randn(2, 3, 4, 4).bfloat16()
         result, _, _ = in_float64(net, [x])
         torch.testing.assert_close(result, net.double()(x.double()), rtol=1e-12, atol=1e-12)

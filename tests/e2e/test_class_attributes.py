@@ -1,4 +1,5 @@
-"""Classes that change between calls: counters and settings in them cost no recompiles, other functions are seen at once."""
+"""Classes that change between calls: counters and settings in them cost no recompiles, other functions are seen at
+once."""
 import gc
 import subprocess
 import sys
@@ -97,7 +98,8 @@ def test_a_counter_that_is_not_read(backend):
     f = lambda x: x * Settings.scale
     assert check_calls(f, lambda: (torch.randn(3),), count, backend) == {"graphs": 1, "recompiles": 0, "fallbacks": 0}
     framejit.reset()
-    assert check_calls(Counting(), lambda: (torch.randn(2, 3),), count, backend) == {"graphs": 1, "recompiles": 0, "fallbacks": 0}
+    assert check_calls(Counting(), lambda: (torch.randn(2, 3),), count, backend) == {"graphs": 1, "recompiles": 0,
+        "fallbacks": 0}
 
 
 def test_a_counter_of_a_base_class(backend):
@@ -106,7 +108,8 @@ def test_a_counter_of_a_base_class(backend):
 
     def count():
         Counting.calls += 1
-    assert check_calls(Sub(), lambda: (torch.randn(2, 3),), count, backend) == {"graphs": 1, "recompiles": 0, "fallbacks": 0}
+    assert check_calls(Sub(), lambda: (torch.randn(2, 3),), count, backend) == {"graphs": 1, "recompiles": 0,
+        "fallbacks": 0}
 
 
 @pytest.mark.parametrize("model", [Reading, Several])
@@ -114,13 +117,15 @@ def test_a_counter_that_is_read(model, backend):
     def count():
         Reading.calls += 2
     Reading.calls = 3
-    assert check_calls(model(), lambda: (torch.randn(2, 3),), count, backend) == {"graphs": 2, "recompiles": 1, "fallbacks": 0}
+    assert check_calls(model(), lambda: (torch.randn(2, 3),), count, backend) == {"graphs": 2, "recompiles": 1,
+        "fallbacks": 0}
 
 
 def test_a_float_that_is_read(backend):
     def change():
         Settings.rate += 0.25
-    assert check_calls(lambda x: x * Settings.rate, lambda: (torch.randn(3),), change, backend) == {"graphs": 2, "recompiles": 1, "fallbacks": 0}
+    assert check_calls(lambda x: x * Settings.rate, lambda: (torch.randn(3),), change, backend) == {"graphs": 2,
+        "recompiles": 1, "fallbacks": 0}
 
 
 def test_numbers_among_the_globals_of_a_module(backend):
@@ -128,7 +133,8 @@ def test_numbers_among_the_globals_of_a_module(backend):
         global STEP, RATE
         STEP += 3
         RATE += 0.25
-    assert check_calls(OfGlobals(), lambda: (torch.randn(3),), change, backend) == {"graphs": 2, "recompiles": 1, "fallbacks": 0}
+    assert check_calls(OfGlobals(), lambda: (torch.randn(3),), change, backend) == {"graphs": 2, "recompiles": 1,
+        "fallbacks": 0}
 
 
 def test_a_counter_that_the_program_writes(backend):
@@ -150,9 +156,11 @@ def test_each_value_that_is_read_is_seen(backend):
             x = x + 1
         if Settings.cache is None:
             x = x * 2
-        return x * len(Settings.table) + sum(Settings.table), Settings.name, Settings.__dict__["scale"], vars(Settings)["name"]
+        return x * len(Settings.table) + sum(Settings.table), Settings.name, Settings.__dict__["scale"], vars(Settings)[
+            "name"]
     compiled, x = framejit.compile(f, backend=backend), torch.randn(3)
-    for name, value in [("calls", 1), ("name", "b"), ("calls", 2), ("cache", 5), ("table", [1, 2, 3]), ("scale", 4), ("name", "a"), ("cache", None),
+    for name, value in [("calls", 1), ("name", "b"), ("calls", 2), ("cache", 5), ("table", [1, 2, 3]), ("scale", 4),
+                        ("name", "a"), ("cache", None),
                         ("scale", 2.5), ("name", 7), ("table", (4, 5))]:
         same(compiled(x), f(x))
         setattr(Settings, name, value)
@@ -180,7 +188,8 @@ def test_functions_that_are_exchanged_are_seen(backend):
     for k in range(2, 7):
         Block.calls += 1
         same(compiled(x), block(x))
-        for name, value in (("part", lambda self, x, k=k: x * k), ("kind", property(lambda self, k=k: k)), ("kind", k), ("made", classmethod(lambda cls, x, k=k: x - k)),
+        for name, value in (("part", lambda self, x, k=k: x * k), ("kind", property(lambda self, k=k: k)), ("kind", k),
+                            ("made", classmethod(lambda cls, x, k=k: x - k)),
                             ("part", staticmethod(lambda x, k=k: x - k)), ("kind", property(lambda self, k=k: k + 1))):
             setattr(Block, name, None)  # what it was may die: the next one lies where it lay
             setattr(Block, name, value)

@@ -1,4 +1,5 @@
-"""Rules of classes, methods and numbers that traces once broke in silence, found by tracing the tests of the standard library."""
+"""Rules of classes, methods and numbers that traces once broke in silence, found by tracing the tests of the standard
+library."""
 import abc
 import collections
 import enum
@@ -34,7 +35,8 @@ class Equal:
 
 def not_equal_by_name():
     one = Equal(1)
-    return one.__eq__(None) is NotImplemented, one.__ne__(None) is NotImplemented, one.__ne__(Equal(1)), one.__ne__(Equal(2))
+    return one.__eq__(None) is NotImplemented, one.__ne__(None) is NotImplemented, one.__ne__(Equal(1)), one.__ne__(
+        Equal(2))
 
 
 class Override(dict):
@@ -96,7 +98,8 @@ class Pretender:
 
 
 def subclass_hooks():
-    return issubclass(HasFoo, HasFoo), issubclass(Foo, HasFoo), issubclass(Equal, HasFoo), isinstance(Pretender(), HasFoo), isinstance(Foo(), (int, HasFoo))
+    return issubclass(HasFoo, HasFoo), issubclass(Foo, HasFoo), issubclass(Equal, HasFoo), isinstance(Pretender(),
+        HasFoo), isinstance(Foo(), (int, HasFoo))
 
 
 class Bound:
@@ -161,7 +164,8 @@ def methods_of_c_code():
     print(end="")
     append(1)
     names = [type(m).__name__ for m in (append, split, object().__init__, (42).__lt__, int.from_bytes)]
-    return items, names, append == items.append, append.__self__ is items, split("x"), repr(append)[:16], int.from_bytes == getattr(int, "from_bytes")
+    return items, names, append == items.append, append.__self__ is items, split("x"), repr(append)[
+        :16], int.from_bytes == getattr(int, "from_bytes")
 
 
 class Number(enum.IntEnum):
@@ -197,11 +201,14 @@ def members_are_not_their_numbers():
 
 def texts_of_subclasses():
     loud = Shouting("quiet")
-    return "%s" % loud, "%s %d" % (loud, Number.B), "%s" % Word.A, "{}".format(loud), f"{loud}", "%5s|" % loud, "%s" % Number.B, "{}".format(Word.A)
+    return "%s" % loud, "%s %d" % (loud,
+                                   Number.B), "%s" % Word.A, "{}".format(
+                                       loud), f"{loud}", "%5s|" % loud, "%s" % Number.B, "{}".format(Word.A)
 
 
 def texts_of_a_subclass_of_str():
-    return type(str(TextOfMine())).__name__, type(repr(TextOfMine())).__name__, type(f"{TextOfMine()}").__name__, "%s" % TextOfMine()
+    return type(str(TextOfMine())).__name__, type(repr(TextOfMine())).__name__, type(
+        f"{TextOfMine()}").__name__, "%s" % TextOfMine()
 
 
 class Refusing(type):
@@ -281,8 +288,10 @@ def divide(a, b):
 
 def numbers_of_subclasses():
     import operator
-    answers = [operator.index(IndexedInt(7)), int(IndexedInt(7)), warned(operator.index, Indexed()), warned(int, Indexed()), warned(float, Floating())]
-    answers += [warned(FloatOfMine, Floating()), raised(divide, Refuses(1), Refuses(2)), divide(1, Refuses(2)), IndexedInt(11) in range(10)]
+    answers = [operator.index(IndexedInt(7)), int(IndexedInt(7)), warned(operator.index, Indexed()),
+               warned(int, Indexed()), warned(float, Floating())]
+    answers += [warned(FloatOfMine, Floating()), raised(divide, Refuses(1), Refuses(2)), divide(1, Refuses(2)),
+                IndexedInt(11) in range(10)]
     return answers + [range(10).index(IndexedInt(3)), range(10).count(IndexedInt(33)), hash(FloatOfMine("nan")) == 0]
 
 

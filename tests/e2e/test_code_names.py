@@ -25,7 +25,8 @@ def run(tmp_path, program=PROGRAM, **environment):
     folder = tmp_path / "here"
     folder.mkdir()
     (tmp_path / "program.py").write_text(program)
-    out = subprocess.run([sys.executable, str(tmp_path / "program.py")], capture_output=True, text=True, cwd=folder, env=dict(os.environ, **environment))
+    out = subprocess.run([sys.executable, str(tmp_path / "program.py")], capture_output=True, text=True, cwd=folder,
+                         env=dict(os.environ, **environment))
     assert out.returncode == 0, out.stderr
     return out, sorted(folder.iterdir())
 
@@ -38,7 +39,8 @@ def records(path):
     assert machine in (62, 183) and path.name == f"jit-{pid}.dump"
     found, at = [], size
     while at < len(data):
-        kind, total, time, its_pid, _, address, code_address, code_size, index = struct.unpack_from("<2IQ2I4Q", data, at)
+        kind, total, time, its_pid, _, address, code_address, code_size, index = struct.unpack_from("<2IQ2I4Q", data,
+            at)
         assert (kind, its_pid, address, index) == (0, pid, code_address, len(found)) and time >= start
         name, code = data[at + 56:at + total - code_size].rstrip(b"\0"), data[at + total - code_size:at + total]
         assert data[at + 56 + len(name)] == 0 and 56 + len(name) + 1 + code_size == total
@@ -116,10 +118,13 @@ with torch.no_grad():
 def test_perf_names_kernels(tmp_path):
     if shutil.which("perf") is None:
         pytest.skip("perf is not installed")
-    (tmp_path / "program.py").write_text(ONE_KERNEL.replace("64, 96", "1 << 18") + "    for _ in range(300):\n        f(torch.ones(1 << 18))\n")
+    (tmp_path / "program.py").write_text(ONE_KERNEL.replace("64, 96", "1 << 18")
+                                         + "    for _ in range(300):\n        f(torch.ones(1 << 18))\n")
     def perf(*words, **environment):
-        return subprocess.run(["perf", *words], capture_output=True, text=True, cwd=tmp_path, env=dict(os.environ, **environment))
-    recorded = perf("record", "-e", "cpu-clock", "-k", "1", "-o", "perf.data", sys.executable, "program.py", FRAMEJIT_PERF="1")
+        return subprocess.run(["perf", *words], capture_output=True, text=True, cwd=tmp_path,
+                              env=dict(os.environ, **environment))
+    recorded = perf("record", "-e", "cpu-clock", "-k", "1", "-o", "perf.data", sys.executable, "program.py",
+                    FRAMEJIT_PERF="1")
     if recorded.returncode != 0:
         pytest.skip(f"perf cannot record here: {recorded.stderr.splitlines()[:1]}")
     assert perf("inject", "--jit", "-i", "perf.data", "-o", "named.data").returncode == 0
@@ -130,17 +135,20 @@ def gdb(tmp_path, *commands, program=ONE_KERNEL, **environment):
     if shutil.which("gdb") is None:
         pytest.skip("gdb is not installed")
     (tmp_path / "program.py").write_text(program)
-    words = ["gdb", "-nx", "-batch", "-ex", "set debuginfod enabled off", "-ex", "set breakpoint pending on", "-ex", "set confirm off"]
+    words = ["gdb", "-nx", "-batch", "-ex", "set debuginfod enabled off", "-ex", "set breakpoint pending on", "-ex",
+             "set confirm off"]
     for command in commands:
         words += ["-ex", command]
-    out = subprocess.run([*words, "--args", sys.executable, str(tmp_path / "program.py")], capture_output=True, text=True, stdin=subprocess.DEVNULL, env=dict(os.environ, **environment))
+    out = subprocess.run([*words, "--args", sys.executable, str(tmp_path / "program.py")], capture_output=True,
+                         text=True, stdin=subprocess.DEVNULL, env=dict(os.environ, **environment))
     if "ptrace" in out.stderr and "not permitted" in out.stderr:
         pytest.skip("this process may not debug others")
     return out.stdout
 
 
 def test_gdb_names_a_frame_and_its_callers(tmp_path):
-    shown = gdb(tmp_path, "break fj_kernel_0_tanh_mul", "run", "backtrace 3", "info symbol $pc", "delete", "continue", FRAMEJIT_GDB="1")
+    shown = gdb(tmp_path, "break fj_kernel_0_tanh_mul", "run", "backtrace 3", "info symbol $pc", "delete", "continue",
+                FRAMEJIT_GDB="1")
     frames = [line for line in shown.splitlines() if line.startswith("#")]
     assert "in fj_kernel_0_tanh_mul ()" in frames[0]
     assert "framejit::runtime" in frames[1] + frames[2]  # found by the frame pointer
@@ -160,6 +168,7 @@ g = framejit.compile(lambda x: torch.sin(x) * 3)
 with torch.no_grad():
     g(torch.ones(8))
 """
-    shown = gdb(tmp_path, "break fj_kernel_1_sin_mul", "run", "info functions fj_kernel_", program=program, FRAMEJIT_GDB="1")
+    shown = gdb(tmp_path, "break fj_kernel_1_sin_mul", "run", "info functions fj_kernel_", program=program,
+                FRAMEJIT_GDB="1")
     known = shown.split("All functions")[1]
     assert "fj_kernel_1_sin_mul" in known and "fj_kernel_0_tanh_mul" not in known

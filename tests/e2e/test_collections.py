@@ -106,7 +106,8 @@ def test_the_order_of_an_ordered_dict_is_guarded():
     compiled = framejit.compile(f)
     d = collections.OrderedDict(a=2.0, bb=3.0, ccc=5.0)
     with torch.no_grad():
-        for change in (lambda: None, lambda: d.move_to_end("a"), lambda: d.move_to_end("ccc", last=False), lambda: d.popitem(last=False), lambda: d.update(a=d.pop("a"))):
+        for change in (lambda: None, lambda: d.move_to_end("a"), lambda: d.move_to_end("ccc",
+            last=False), lambda: d.popitem(last=False), lambda: d.update(a=d.pop("a"))):
             change()
             assert torch.equal(compiled(torch.ones(2), d), f(torch.ones(2), d)), list(d)
 
@@ -159,7 +160,8 @@ class TestKeysHashedByPython:
     def test_a_set_asks_for_equality_where_hashes_are_equal(self):
         def f(x):
             w = Everything
-            return x + 1, w(3) in {w(1), w(2)}, w(1) in {w(1)}, len({w(1), w(2), w(1)}), {w(1)} & {w(2)}, {w(1)} == {w(2)}, {w(1): 5}.get(w(2)), w(3) in frozenset([w(1)])
+            return x + 1, w(3) in {w(1), w(2)}, w(1) in {w(1)}, len({w(1), w(2), w(1)}), {w(1)} & {w(2)}, {w(1)} == {
+                w(2)}, {w(1): 5}.get(w(2)), w(3) in frozenset([w(1)])
         compiled, x = framejit.compile(f, backend="eager"), torch.ones(2)
         for _ in range(2):
             assert str(compiled(x)) == str(f(x))

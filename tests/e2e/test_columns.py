@@ -1,4 +1,5 @@
-"""Reductions over rows: slabs of rows, columns that fill no register, more columns than the stack takes at once, on any number of threads."""
+"""Reductions over rows: slabs of rows, columns that fill no register, more columns than the stack takes at once, on any
+number of threads."""
 import pytest
 import torch
 
@@ -10,7 +11,8 @@ PROGRAMS = {
     "amax": lambda x: x.amax(0),
     "argmax": lambda x: x.argmax(0),
     "any": lambda x: (x > 2).any(0),
-    "any and amax": lambda x: ((x > 2).any(0), x.amax(0)),  # of different widths on the stack, the narrow one first and last
+    # of different widths on the stack, the narrow one first and last
+    "any and amax": lambda x: ((x > 2).any(0), x.amax(0)),
     "amax and any": lambda x: (x.amax(0), (x > 2).any(0)),
     "three": lambda x: (x.sum(0), x.amax(0), (x * x).sum(0)),
     "scaled": lambda x: x.sum(0) * 0.5 + x[0],

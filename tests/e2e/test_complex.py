@@ -1,13 +1,15 @@
-"""Complex tensors that are made inside a compiled function: library ops take them; what a program sees of them while it is traced is eager's."""
+"""Complex tensors that are made inside a compiled function: library ops take them; what a program sees of them while it
+is traced is eager's."""
 import pytest
 import torch
 import torch.nn.functional as F
 
 from check import backend, check, fresh  # noqa: F401
 
-REAL = {"abs": torch.abs, "angle": torch.angle, "norm": torch.norm, "norm of rows": lambda z: z.norm(dim=-1), "vector norm": lambda z: torch.linalg.vector_norm(z, 3, -1),
-        "matrix norm": torch.linalg.matrix_norm, "l1_loss": lambda z: F.l1_loss(z, z * 2), "distance": lambda z: F.pairwise_distance(z, z + 1), "real": lambda z: z.real * 2,
-        "var": lambda z: z.var(-1)}
+REAL = {"abs": torch.abs, "angle": torch.angle, "norm": torch.norm, "norm of rows": lambda z: z.norm(dim=-1),
+        "vector norm": lambda z: torch.linalg.vector_norm(z, 3, -1), "matrix norm": torch.linalg.matrix_norm,
+        "l1_loss": lambda z: F.l1_loss(z, z * 2), "distance": lambda z: F.pairwise_distance(z, z + 1),
+        "real": lambda z: z.real * 2, "var": lambda z: z.var(-1)}
 
 
 @pytest.mark.parametrize("name", REAL)

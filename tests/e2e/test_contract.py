@@ -93,7 +93,8 @@ class TestSizes:
 
 
 class TestGuardLiterals:
-    @pytest.mark.parametrize("values", [(0.0, -0.0), (True, 1), (1, 1.0), (float("nan"), 1.0), (2 ** 70, 2 ** 71), ("a", "b")])
+    @pytest.mark.parametrize("values", [(0.0, -0.0), (True, 1), (1, 1.0), (float("nan"), 1.0), (2 ** 70, 2 ** 71),
+                                        ("a", "b")])
     def test_told_apart(self, values):
         def f(x, k):
             return x + 1, k, type(k).__name__, str(k)
@@ -246,7 +247,8 @@ class TestTracebacks:
             try:
                 call(torch.ones(2))
             except ValueError as e:
-                return [(s.name, s.lineno, s.line) for s in traceback.extract_tb(e.__traceback__) if s.name in ("inner", "f")]
+                return [(s.name, s.lineno, s.line) for s in traceback.extract_tb(e.__traceback__)
+                        if s.name in ("inner", "f")]
         assert lines(framejit.compile(f)) == lines(f)
 
 
@@ -329,7 +331,8 @@ def collects(x):
 
 
 class TestEffectsOfTheSameTrace:
-    @pytest.mark.parametrize("fn", [set_and_delete, set_and_delete_in_the_dict, set_and_delete_a_global, set_within_a_try, of_a_function])
+    @pytest.mark.parametrize("fn", [set_and_delete, set_and_delete_in_the_dict, set_and_delete_a_global,
+                                    set_within_a_try, of_a_function])
     def test_what_is_set_and_deleted_happens_once(self, fn):
         seen = []
         for f in (fn, framejit.compile(fn)):

@@ -77,7 +77,8 @@ with torch.no_grad():
 def run(name, n):
     def small_stack():
         resource.setrlimit(resource.RLIMIT_STACK, (8 << 20, resource.getrlimit(resource.RLIMIT_STACK)[1]))
-    result = subprocess.run([sys.executable, "-c", PROGRAM, name, str(n)], capture_output=True, text=True, timeout=300, preexec_fn=small_stack)
+    result = subprocess.run([sys.executable, "-c", PROGRAM, name, str(n)], capture_output=True, text=True, timeout=300,
+                            preexec_fn=small_stack)
     assert result.returncode == 0, (result.returncode, result.stderr[-2000:])
     answer, plainly = result.stdout.splitlines()
     return answer, int(plainly)
@@ -87,7 +88,8 @@ def run(name, n):
 COUNTS_C_CALLS = sys.version_info >= (3, 12)
 
 
-@pytest.mark.parametrize("name, n", [("quiet", 5000), ("broken", 5000), ("inlined", 5000), ("module", 2000), ("built", 5000), ("mapped", 2000)])
+@pytest.mark.parametrize("name, n", [("quiet", 5000), ("broken", 5000), ("inlined", 5000), ("module", 2000),
+                                     ("built", 5000), ("mapped", 2000)])
 def test_deep_recursion_ends_as_in_plain_python(name, n):
     assert run(name, 200 if COUNTS_C_CALLS else n)[0] == "as plain Python"
 

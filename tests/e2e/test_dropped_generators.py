@@ -1,4 +1,5 @@
-"""A generator that is dropped half-way closes where plain Python closes it: what its with and finally blocks do comes before the next line."""
+"""A generator that is dropped half-way closes where plain Python closes it: what its with and finally blocks do comes
+before the next line."""
 import contextlib
 
 import pytest
@@ -302,9 +303,11 @@ def in_containers(make, x):
     return (x + 1) + weight
 
 
-WAYS = [left_by_break, left_by_a_later_break, left_in_a_zip, zip_at_its_end, two_in_a_zip, deleted, overwritten, overwritten_in_a_cell, left_by_an_exception,
-        left_by_an_exception_of_a_callee, callee_returns, callee_returns_in_the_loop, passed_to_a_callee, returned_in_the_loop, held_elsewhere, held_in_a_list,
-        breaks_in_between, one_after_the_other, in_an_attribute, in_a_global, in_a_real_dict, in_an_object, in_containers]
+WAYS = [left_by_break, left_by_a_later_break, left_in_a_zip, zip_at_its_end, two_in_a_zip, deleted, overwritten,
+        overwritten_in_a_cell, left_by_an_exception, left_by_an_exception_of_a_callee, callee_returns,
+        callee_returns_in_the_loop, passed_to_a_callee, returned_in_the_loop, held_elsewhere, held_in_a_list,
+        breaks_in_between, one_after_the_other, in_an_attribute, in_a_global, in_a_real_dict, in_an_object,
+        in_containers]
 
 
 def traits(result):
@@ -337,7 +340,8 @@ def without_exit_code(x):
         yield x * (i + 1)
 
 
-@pytest.mark.parametrize("way", [left_by_break, left_by_a_later_break, left_in_a_zip, deleted, overwritten, left_by_an_exception, callee_returns_in_the_loop])
+@pytest.mark.parametrize("way", [left_by_break, left_by_a_later_break, left_in_a_zip, deleted, overwritten,
+                                 left_by_an_exception, callee_returns_in_the_loop])
 def test_without_exit_code_it_is_one_graph(way):
     check(lambda x: way(without_exit_code, x), torch.ones(2), breaks=0, compiles=1)
 
@@ -353,7 +357,8 @@ def test_an_entry_for_other_iterators_is_not_used(grad):
         return (x + 1) + weight
 
     compiled = framejit.compile(f)
-    for make in [lambda: [1, 2], lambda: logged(torch.ones(2)), lambda: enumerate([1, 2]), lambda: enumerate(without_grad(torch.ones(2)))]:
+    for make in [lambda: [1, 2], lambda: logged(torch.ones(2)), lambda: enumerate([1, 2]), lambda: enumerate(
+        without_grad(torch.ones(2)))]:
         def run(fn):
             log.clear()
             with torch.set_grad_enabled(grad):

@@ -1,5 +1,6 @@
-"""What a traced function does to the world around it: globals and cells of real outer functions keep their writes, effects on several objects
-happen in the order of the program, log records and warnings happen on each call, at their line."""
+"""What a traced function does to the world around it: globals and cells of real outer functions keep their writes,
+effects on several objects happen in the order of the program, log records and warnings happen on each call, at their
+line."""
 import logging
 import warnings
 
@@ -57,7 +58,8 @@ def clean_globals():
     clean()
 
 
-@pytest.mark.parametrize("program, breaks", [(write_globals, 0), (delete_a_global, 0), (write_globals_around_a_break, 1)])
+@pytest.mark.parametrize("program, breaks",
+                         [(write_globals, 0), (delete_a_global, 0), (write_globals_around_a_break, 1)])
 def test_globals_keep_what_is_written(program, breaks, clean_globals, backend):
     seen, x = [], torch.randn(3)
     for call in (program, framejit.compile(program, backend=backend)):
@@ -66,9 +68,11 @@ def test_globals_keep_what_is_written(program, breaks, clean_globals, backend):
     same(seen[1], seen[0])
     results, state = seen[1][-1]
     assert program is delete_a_global or state["LAST"] is not None
-    assert program is not write_globals or (state["COUNT"], state["TABLE"]["count"], state["NEW"][0] is state["LAST"], state["NEW"][1] is x) == (12, 12, True, True)
+    assert program is not write_globals or (state["COUNT"], state["TABLE"]["count"], state["NEW"][0] is state["LAST"],
+                                            state["NEW"][1] is x) == (12, 12, True, True)
     stats = framejit.stats()
-    assert stats["hits"] >= 4 and stats["graph_breaks"] == breaks * stats["graphs"] // 2 and not stats["fallbacks"], stats
+    assert stats["hits"] >= 4 and stats["graph_breaks"] == breaks * stats["graphs"] // 2 and not stats[
+        "fallbacks"], stats
 
 
 def test_a_global_that_others_write_between_calls(clean_globals, backend):
@@ -213,7 +217,9 @@ def over_objects_that_raises(x, a, b):
     return b.items["none"]
 
 
-@pytest.mark.parametrize("program, make", [(over_objects, Watched), (over_lists, WatchedList), (over_objects_with_a_break, Watched), (over_objects_that_raises, Watched)])
+@pytest.mark.parametrize("program, make",
+                         [(over_objects, Watched), (over_lists, WatchedList), (over_objects_with_a_break, Watched),
+                          (over_objects_that_raises, Watched)])
 def test_effects_on_several_objects_are_in_order(program, make, backend):
     compiled, x = framejit.compile(program, backend=backend), torch.randn(3)
     for _ in range(4):
@@ -225,7 +231,8 @@ def test_effects_on_several_objects_are_in_order(program, make, backend):
                 result = call(x, a, b)
             except KeyError as error:
                 result = str(error)
-            state = [list(v)[:2] if isinstance(v, list) else (v.items, v.__dict__.get("first"), v.value) for v in (a, b)]
+            state = [list(v)[:2] if isinstance(v, list) else (v.items, v.__dict__.get("first"), v.value)
+                     for v in (a, b)]
             seen.append((result, journal, state))
         same(seen[1], seen[0])
         assert len(seen[1][1]) >= 4 and {entry[0] for entry in seen[1][1]} == {"a", "b"}
@@ -334,7 +341,8 @@ def set_in_the_dict_of_a_new_one(x, a):
     return x + 1, new.__dict__, new
 
 
-@pytest.mark.parametrize("program", [set_in_the_dict, update_the_dict, delete_in_the_dict, set_both, set_in_the_dict_of_a_new_one])
+@pytest.mark.parametrize("program", [set_in_the_dict, update_the_dict, delete_in_the_dict, set_both,
+                                     set_in_the_dict_of_a_new_one])
 def test_items_of_a_dict_under_the_name_of_a_property(program, backend):
     compiled, x = framejit.compile(program, backend=backend), torch.randn(3)
     for _ in range(3):
@@ -343,7 +351,8 @@ def test_items_of_a_dict_under_the_name_of_a_property(program, backend):
 
 
 def test_the_order_is_seen_by_what_fails_in_the_middle(backend):
-    """An error of the graph comes behind the effects in front of it and before those behind it, or all is undone and done again."""
+    """An error of the graph comes behind the effects in front of it and before those behind it, or all is undone and
+    done again."""
     def f(x, i, a, b):
         a.append(len(b))
         b.append(len(a))
@@ -399,7 +408,8 @@ def logs_an_exception(x):
 
 
 @pytest.mark.parametrize("program, function, offset", [
-    (logs, logs, 2), (logs_in_a_callee, logs, 2), (logs_for_its_caller, logs_for_its_caller, 5), (logs_an_exception, logs_an_exception, 5)],
+    (logs, logs, 2), (logs_in_a_callee, logs, 2), (logs_for_its_caller, logs_for_its_caller, 5),
+    (logs_an_exception, logs_an_exception, 5)],
     ids=["function", "callee", "stacklevel", "exception"])
 def test_a_record_is_logged_on_each_call(program, function, offset, backend, caplog):
     compiled, x = framejit.compile(program, backend=backend), torch.randn(3)
@@ -408,7 +418,8 @@ def test_a_record_is_logged_on_each_call(program, function, offset, backend, cap
         for each in (program, compiled):
             caplog.clear()
             result = each(x)
-            records.append((result, [(r.levelname, r.getMessage(), r.funcName, r.lineno, r.pathname, r.exc_info and (r.exc_info[0], str(r.exc_info[1])))
+            records.append((result, [(r.levelname, r.getMessage(), r.funcName, r.lineno, r.pathname, r.exc_info
+                                      and (r.exc_info[0], str(r.exc_info[1])))
                                      for r in caplog.records]))
         same(records[1], records[0])
         [(_, _, name, line, _, _)] = records[1][1]
@@ -437,8 +448,9 @@ def warns_for_its_caller(x):
     return x - 1
 
 
-@pytest.mark.parametrize("program, function, offset", [(warns, warns, 2), (warns_in_a_callee, warns, 2), (warns_for_its_caller, warns_for_its_caller, 5)],
-                         ids=["function", "callee", "stacklevel"])
+@pytest.mark.parametrize("program, function, offset",
+                         [(warns, warns, 2), (warns_in_a_callee, warns, 2),
+                          (warns_for_its_caller, warns_for_its_caller, 5)], ids=["function", "callee", "stacklevel"])
 @pytest.mark.parametrize("action, count", [("always", 4), ("default", 1), ("ignore", 0), ("error", 4)])
 def test_a_warning_is_given_on_each_call(program, function, offset, action, count, backend):
     def warned(call, x):
@@ -450,7 +462,8 @@ def test_a_warning_is_given_on_each_call(program, function, offset, action, coun
                 try:
                     results.append(call(x))
                 except Warning as warning:
-                    results.append((type(warning), str(warning), [entry.tb_lineno for entry in entries(warning.__traceback__)][1:]))
+                    results.append((type(warning), str(warning),
+                                    [entry.tb_lineno for entry in entries(warning.__traceback__)][1:]))
         return results, [(str(w.message), w.category, w.filename, w.lineno) for w in seen]
 
     def entries(trace):
@@ -465,5 +478,7 @@ def test_a_warning_is_given_on_each_call(program, function, offset, action, coun
     after = framejit.stats()
     assert [line for *_, line in got[1]] == [line_of(function, offset)] * (0 if action == "error" else count)
     assert sum(isinstance(r, tuple) for r in got[0]) == (4 if action == "error" else 0)
-    assert after["break_reasons"]["outside_effect"] == 1 and after["graphs"] == before["graphs"] and not after["fallbacks"], after
-    assert after["hits"] - before["hits"] == (4 if action == "error" else 8 if program is warns else 12)  # a graph on both sides, and in the caller
+    assert after["break_reasons"]["outside_effect"] == 1 and after["graphs"] == before["graphs"] and not after[
+        "fallbacks"], after
+    # a graph on both sides, and in the caller
+    assert after["hits"] - before["hits"] == (4 if action == "error" else 8 if program is warns else 12)

@@ -1,7 +1,9 @@
 """Empty tensors: every way to come by one, then every op on what came, in pairs, as eager: results, or the error.
 
-An empty tensor has no memory. A loop over it runs at no point, and nothing that stands in that loop may be moved out of it.
-EMPTY=all takes every pair, in both dtypes and with sizes that are symbols; without it, each pair is taken in one of these forms.
+An empty tensor has no memory. A loop over it runs at no point, and nothing that stands in that loop may be moved out of
+it.
+EMPTY=all takes every pair, in both dtypes and with sizes that are symbols; without it, each pair is taken in one of
+these forms.
 """
 import os
 
@@ -80,15 +82,18 @@ DONE = {
     "slice_assigned": lambda t: written(*around(t), t),
     "last_slice_assigned": lambda t: written(t.new_zeros(*t.shape[:-1], t.shape[-1] + 2), (..., slice(1, -1)), t),
     "slice_of_none_assigned": lambda t: written(t.new_zeros(2, *t.shape), (slice(1, 1),), t),
-    "slice_of_none_assigned_a_broadcast": lambda t: written(t.new_zeros(1, 2, 3), (slice(None), slice(1, -1)), t.flatten()[:0].view(1, 0).unsqueeze(2)),
-    "slice_with_steps_assigned": lambda t: written(t.new_zeros(t.shape[0] * 2, *t.shape[1:]), (slice(None, None, 2),), t * 2),
+    "slice_of_none_assigned_a_broadcast": lambda t: written(t.new_zeros(1, 2, 3), (slice(None), slice(1, -1)),
+                                                            t.flatten()[:0].view(1, 0).unsqueeze(2)),
+    "slice_with_steps_assigned": lambda t: written(t.new_zeros(t.shape[0] * 2, *t.shape[1:]), (slice(None, None, 2),),
+                                                   t * 2),
     "row_assigned": lambda t: written(t.new_zeros(2, *t.shape), 1, t),
     "added_in_place": lambda t: t.clone().add_(1),
     "view_added_in_place": lambda t: t.clone().view(-1).add_(1),
     "filled": lambda t: written(t * 1, (slice(None),), 3),
     "scatter": lambda t: t.new_zeros(4, *t.shape[1:]).scatter(0, torch.zeros_like(t, dtype=torch.long), t),
     "scatter_add": lambda t: t.new_zeros(4, *t.shape[1:]).scatter_add(0, torch.zeros_like(t, dtype=torch.long), t),
-    "scatter_amax": lambda t: t.new_zeros(4, *t.shape[1:]).scatter_reduce(0, torch.zeros_like(t, dtype=torch.long), t, "amax"),
+    "scatter_amax": lambda t: t.new_zeros(4, *t.shape[1:]).scatter_reduce(0, torch.zeros_like(t, dtype=torch.long), t,
+        "amax"),
     "put": lambda t: t.new_zeros(5, *t.shape[1:]).index_put((torch.arange(t.shape[0]),), t),
     "put_and_added": lambda t: t.new_zeros(5, *t.shape[1:]).index_put((long(t.shape[0]),), t, True),
     "put_in_place": lambda t: written(t.new_zeros(5, *t.shape[1:]), torch.arange(t.shape[0]), t),
@@ -169,18 +174,21 @@ def differs(fn, dtype, dynamic, backend):
             if want[0] == "returned":
                 same(got[1], want[1])
             else:
-                assert type(got[1]) is type(want[1]) and str(got[1]) == str(want[1]), f"{got[1]!r} instead of {want[1]!r}"
+                assert type(got[1]) is type(want[1]) and str(got[1]) == str(
+                    want[1]), f"{got[1]!r} instead of {want[1]!r}"
         except AssertionError as e:
             return f"n = {n}, {backend}, {dtype}{', dynamic' if dynamic else ''}: {e}"
     fallbacks = dict(framejit.stats()["fallback_reasons"])
-    if dynamic:  # where a size is a symbol, indices are checked before it is known that nobody uses them: plain Python runs
+    # where a size is a symbol, indices are checked before it is known that nobody uses them: plain Python runs
+    if dynamic:
         fallbacks.pop("run_failed", None)
     return f"{backend}, {dtype}: {fallbacks}" if fallbacks and want[0] == "returned" else None
 
 
 def wrong_pairs(made):
     pairs = [(done, *form) for done in DONE for form in forms(made, done)]
-    found = [(done, differs(program(made, done), dtype, dynamic, backend)) for done, dtype, dynamic in pairs for backend in BACKENDS]
+    found = [(done, differs(program(made, done), dtype, dynamic, backend)) for done, dtype, dynamic in pairs
+             for backend in BACKENDS]
     return [(made, *pair) for pair in found if pair[1]]
 
 

@@ -1,4 +1,5 @@
-"""Modes and transforms that compiled code enters: one break where they begin, plain Python under them, capture again where they are left."""
+"""Modes and transforms that compiled code enters: one break where they begin, plain Python under them, capture again
+where they are left."""
 import pytest
 import torch
 from torch._higher_order_ops.associative_scan import associative_scan
@@ -110,15 +111,19 @@ def of_a_jvp(x, kept):
 
 def of_a_scan(x, kept):
     """As Mamba's layers call it: a recursion in torch, each level of which calls vmap."""
-    y = associative_scan(lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]), (x.sigmoid(), x * 2), dim=1, combine_mode="generic")
+    y = associative_scan(lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]), (x.sigmoid(), x * 2), dim=1,
+                         combine_mode="generic")
     return y[1].sin() + 1
 
 
 SHAPES = [(2, 12, 4), (2, 9, 4), (3, 12, 4), (2, 17, 4)]
 
 
-@pytest.mark.parametrize("fn, breaks", [(attention_with_a_mask, 1), (under_a_function_mode, 1), (under_a_dispatch_mode, 1), (raises_under_a_mode, 3), (one_in_the_other, 1),
-                                        (entered_and_left_in_other_functions, 1), (of_a_vmap, 1), (of_a_gradient, 1), (of_a_jvp, 2), (of_a_scan, 1)], ids=lambda v: getattr(v, "__name__", ""))
+@pytest.mark.parametrize("fn, breaks",
+                         [(attention_with_a_mask, 1), (under_a_function_mode, 1), (under_a_dispatch_mode, 1),
+                          (raises_under_a_mode, 3), (one_in_the_other, 1),
+                                        (entered_and_left_in_other_functions, 1), (of_a_vmap, 1), (of_a_gradient, 1),
+                          (of_a_jvp, 2), (of_a_scan, 1)], ids=lambda v: getattr(v, "__name__", ""))
 def test_one_break_and_capture_goes_on(fn, breaks):
     framejit.reset()
     compiled, kept = framejit.compile(fn), torch.ones(4, 20, dtype=torch.bool)
@@ -134,8 +139,10 @@ def test_one_break_and_capture_goes_on(fn, breaks):
         hits = stats["hits"]
         same(compiled(x, kept), want)
         after = framejit.stats()
-    assert stats["break_reasons"].pop("mode_entered") and set(stats["break_reasons"]) <= {"exception_raised"} and stats["recompiles"] <= 6 and not stats["fallbacks"], stats
-    assert after["hits"] - hits >= 2 and after["graphs"] == stats["graphs"], after  # what is before the mode, and after it
+    assert stats["break_reasons"].pop("mode_entered") and set(stats["break_reasons"]) <= {"exception_raised"} and stats[
+        "recompiles"] <= 6 and not stats["fallbacks"], stats
+    # what is before the mode, and after it
+    assert after["hits"] - hits >= 2 and after["graphs"] == stats["graphs"], after
 
 
 @pytest.mark.nothing_captured

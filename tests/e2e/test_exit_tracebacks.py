@@ -1,4 +1,5 @@
-"""What the __exit__ of a with block is told of an exception: type, value and traceback as in plain Python, however it was raised."""
+"""What the __exit__ of a with block is told of an exception: type, value and traceback as in plain Python, however it
+was raised."""
 import pytest
 import torch
 
@@ -51,7 +52,8 @@ def raised_again(x):
 
 
 RAISING = [
-    raised, raised_from, raised_again, lambda x: int("x"), lambda x: None.missing, lambda x: x @ torch.ones(7), lambda x: next(iter(())),
+    raised, raised_from, raised_again, lambda x: int("x"), lambda x: None.missing, lambda x: x @ torch.ones(
+        7), lambda x: next(iter(())),
     lambda x: x,
 ]
 

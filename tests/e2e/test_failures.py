@@ -31,7 +31,8 @@ def resident():
 
 
 def run(program, **environment):
-    """What a process of its own prints last, and its log. JIT: the settings that are asked for, results compared with plain PyTorch."""
+    """What a process of its own prints last, and its log. JIT: the settings that are asked for, results compared with
+    plain PyTorch."""
     out = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=300,
                          env={**os.environ, "FRAMEJIT_LOGS": "graph_breaks", **environment})
     assert out.returncode == 0, out.stderr[-3000:]
@@ -73,7 +74,8 @@ REFUSED = """
 def test_kernels_that_are_refused():
     got, log = run(REFUSED, FRAMEJIT_CPU_FEATURES="avx512")
     # Each function is compiled once: the second call meets the plain entry of the first.
-    assert got["right"] and got["graphs"] == 0 and got["break_reasons"] == {"kernel_refused": 50} and got["plain_hits"] == 50 and not got["fallbacks"], got
+    assert got["right"] and got["graphs"] == 0 and got["break_reasons"] == {"kernel_refused": 50} and got[
+        "plain_hits"] == 50 and not got["fallbacks"], got
     assert "break kernel_refused: no code can be made: this CPU does not have the vector registers asked for" in log
     assert got["grown"] < 2500, got
 
@@ -83,7 +85,8 @@ LIMITS = """
     MIB = 1 << 20
     def limit(mib):
         used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + mib * MIB if mib else resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_AS, (used + mib * MIB if mib else resource.RLIM_INFINITY,
+            resource.RLIM_INFINITY))
     def outcome(f, x, log):
         try:
             return f(x, log).sum().item()
@@ -107,7 +110,8 @@ NO_MEMORY_IN_A_CALL = LIMITS + """
         limited = framejit.stats()
         limit(0)
         again, wanted_again = outcome(compiled, x, log), outcome(f, x, plain)
-        print(json.dumps(dict(got=got, want=want, same=torch.equal(log, plain), limited=limited, again=again == wanted_again, stats=framejit.stats())))
+        print(json.dumps(dict(got=got, want=want, same=torch.equal(log, plain), limited=limited,
+            again=again == wanted_again, stats=framejit.stats())))
 """
 
 
@@ -115,7 +119,8 @@ NO_MEMORY_IN_A_CALL = LIMITS + """
 @pytest.mark.nothing_captured
 def test_no_memory_in_a_call(mib):
     got, log = run(NO_MEMORY_IN_A_CALL.replace("{mib}", str(mib)))
-    # The result, of compiled code or of plain Python behind it, or eager's own error; and what is written is written once.
+    # The result, of compiled code or of plain Python behind it, or eager's own error; and what is written is written
+    # once.
     assert got["got"] in (32 * 2**20 / 4 * 12, got["want"]) and got["same"] and got["again"], got
     failed = got["limited"]["fallback_reasons"].get("run_failed", 0)
     assert failed == (mib < 200) and got["stats"]["hits"] == 2 - failed and got["stats"]["graphs"] == 1, got
@@ -136,7 +141,8 @@ NO_MEMORY_IN_A_COMPILE = LIMITS + """
         limited = framejit.stats()
         limit(0)
         rest = [outcome(compiled, x, log) == outcome(f, x, plain) for _ in range(2)]
-        print(json.dumps(dict(right=[first, *rest], same=torch.equal(log, plain), limited=limited, stats=framejit.stats())))
+        print(json.dumps(dict(right=[first, *rest], same=torch.equal(log, plain), limited=limited,
+            stats=framejit.stats())))
 """
 
 
@@ -145,13 +151,15 @@ NO_MEMORY_IN_A_COMPILE = LIMITS + """
 def test_no_memory_in_a_compile(warm):
     got, log = run(NO_MEMORY_IN_A_COMPILE.replace("{warm}", str(warm)))
     assert got["right"] == [True] * 3 and got["same"], got
-    assert got["limited"]["graphs"] == 0 and got["limited"]["break_reasons"] == {"no_memory": 1} and not got["limited"]["fallbacks"], got
+    assert got["limited"]["graphs"] == 0 and got["limited"]["break_reasons"] == {"no_memory": 1} and not got["limited"][
+        "fallbacks"], got
     assert got["stats"]["graphs"] == 1 and got["stats"]["hits"] == 1, got  # a later call tries again
     assert "break no_memory: there is no memory for code generation" in log
 
 
 def test_failed_calls_leave_memory_flat():
-    compiled, x, good, bad = framejit.compile(lambda x, i: x[i] + 1), torch.ones(1000), torch.tensor([1]), torch.tensor([1000])
+    compiled, x, good, bad = framejit.compile(lambda x, i: x[i] + 1), torch.ones(1000), torch.tensor([1]), torch.tensor(
+        [1000])
     same(compiled(x, good), x[good] + 1)
 
     def calls():
@@ -204,7 +212,8 @@ CTRL_C = """
         want = f(x, plain)
         compiled(x, log)
         raised, returned = False, False
-        threading.Timer(0.03, lambda: os.kill(os.getpid(), signal.SIGINT)).start()  # the call takes some hundreds of milliseconds
+        threading.Timer(0.03, lambda: os.kill(os.getpid(),
+            signal.SIGINT)).start()  # the call takes some hundreds of milliseconds
         try:
             compiled(x, log)
             returned = True
@@ -214,7 +223,8 @@ CTRL_C = """
         interrupted = log.tolist()
         f(x, plain)
         right = torch.allclose(compiled(x, log), want, atol=1e-5)
-        print(json.dumps(dict(raised=raised, returned=returned, log=interrupted, plain=plain.tolist(), right=right, stats=framejit.stats())))
+        print(json.dumps(dict(raised=raised, returned=returned, log=interrupted, plain=plain.tolist(), right=right,
+            stats=framejit.stats())))
 """
 
 
@@ -222,7 +232,8 @@ CTRL_C = """
 def test_ctrl_c_while_a_plan_runs():
     """It is raised behind the segment that runs: all that this writes is there."""
     got, _ = run(CTRL_C)
-    assert got["raised"] and not got["returned"] and got["right"] and got["log"] == got["plain"] and got["stats"]["hits"] == 2 and not got["stats"]["fallbacks"], got
+    assert got["raised"] and not got["returned"] and got["right"] and got["log"] == got["plain"] and got["stats"][
+        "hits"] == 2 and not got["stats"]["fallbacks"], got
 
 
 def test_an_error_of_torch_that_python_never_sees():

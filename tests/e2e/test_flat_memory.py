@@ -1,4 +1,5 @@
-"""A thousand recompiles leave the process as large as it was: new functions, one function whose entries die, and one that is reset."""
+"""A thousand recompiles leave the process as large as it was: new functions, one function whose entries die, and one
+that is reset."""
 import gc
 import itertools
 

@@ -1,4 +1,5 @@
-"""Python floats that differ from call to call: two compiles at most, wherever torch takes a number, and every answer is eager's."""
+"""Python floats that differ from call to call: two compiles at most, wherever torch takes a number, and every answer is
+eager's."""
 import math
 
 import pytest
@@ -61,7 +62,8 @@ def test_a_number_compiles_twice(name, backend):
     assert runs(NUMBERS[name], x, FLOATS, backend) == 2
 
 
-@pytest.mark.parametrize("name", ["operator pow", "pow", "clamp min", "clamp max", "alpha", "full", "operator mod", "leaky_relu", "operator pow of a number", "operator mod of a number"])
+@pytest.mark.parametrize("name", ["operator pow", "pow", "clamp min", "clamp max", "alpha", "full", "operator mod",
+                                  "leaky_relu", "operator pow of a number", "operator mod of a number"])
 def test_special_numbers_are_eagers(name, backend):
     x = torch.tensor([[0.0, -0.0, 1.0], [math.inf, -math.inf, math.nan], [2.0, -3.0, 0.5]])
     assert runs(NUMBERS[name], x, SPECIAL, backend) == 2
@@ -166,7 +168,8 @@ def test_the_captured_graph_names_the_float(backend):
     for k in (0.5, 1.5):
         compiled(torch.ones(2), k)
     framejit._framejit.remove_listener(token)
-    assert "L['k']" not in events[0] and "%L_k = L['k'] : f64[]" in events[1] and "min=%L_k" in events[1] and "framejit::clamp" in events[1]
+    assert "L['k']" not in events[0] and "%L_k = L['k'] : f64[]" in events[1] and "min=%L_k" in events[
+        1] and "framejit::clamp" in events[1]
 
 
 def test_a_module_attribute():
@@ -191,7 +194,9 @@ def test_a_module_attribute():
 
 CHECKED = {
     "masked_fill": lambda x, n: x.masked_fill(x > 0, n),
-    "masked_fill of a tensor": lambda x, n: x.masked_fill(x > 0, torch.scalar_tensor(n, dtype=torch.float64 if isinstance(n, float) else torch.int64)),
+    "masked_fill of a tensor": lambda x, n: x.masked_fill(x > 0,
+                                                          torch.scalar_tensor(n, dtype=torch.float64
+                                                              if isinstance(n, float) else torch.int64)),
     "clamp": lambda x, n: x.clamp(min=n),
     "clamp both": lambda x, n: x.clamp(-1, n),
     "clip": lambda x, n: torch.clip(x, max=n),
@@ -207,20 +212,23 @@ CHECKED = {
     "unchecked": lambda x, n: (x + n, x * n, x == n),
 }
 OVERFLOWING = {
-    torch.uint8: (256, -256, 2**40, -1.5, 300.0), torch.int8: (128, -129, 2**31, 200.0, math.inf), torch.int32: (2**31, -(2**31) - 1, 2.0**31, math.nan),
-    torch.float16: (65505, -(2**40), 65505.0, 1e39, math.inf), torch.bfloat16: (2**63 - 1, 3.4e38, -1e39, math.nan), torch.float32: (2**63 - 1, 3.41e38, -1e300, -math.inf),
+    torch.uint8: (256, -256, 2**40, -1.5, 300.0), torch.int8: (128, -129, 2**31, 200.0, math.inf),
+    torch.int32: (2**31, -(2**31) - 1, 2.0**31, math.nan), torch.float16: (65505, -(2**40), 65505.0, 1e39, math.inf),
+    torch.bfloat16: (2**63 - 1, 3.4e38, -1e39, math.nan), torch.float32: (2**63 - 1, 3.41e38, -1e300, -math.inf),
 }
 
 
 class TestNumbersThatDoNotFit:
-    """Eager checks numbers against the result's dtype; so does a graph whose number has become an input, and one that holds it."""
+    """Eager checks numbers against the result's dtype; so does a graph whose number has become an input, and one that
+    holds it."""
 
     @pytest.mark.parametrize("dynamic", [None, True, False])
     @pytest.mark.parametrize("dtype", OVERFLOWING, ids=str)
     @pytest.mark.parametrize("name", CHECKED)
     def test_raises_as_eager(self, name, dtype, dynamic, backend):
         if name.startswith("where") and dtype == torch.float32 and backend == "eager":
-            dtype = torch.float64  # beside float32 the number is a 0-dim tensor there, which eager's where() does not check
+            # beside float32 the number is a 0-dim tensor there, which eager's where() does not check
+            dtype = torch.float64
         fn, x = CHECKED[name], torch.ones(2).to(dtype)
         for kind in (int, float):
             compiled = framejit.compile(fn, backend=backend, dynamic=dynamic)

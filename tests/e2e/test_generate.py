@@ -1,4 +1,5 @@
-"""transformers' generate() of tiny models, whose modules are compiled: prompts of different lengths, one mode after the other."""
+"""transformers' generate() of tiny models, whose modules are compiled: prompts of different lengths, one mode after the
+other."""
 import pytest
 import torch
 
@@ -7,46 +8,54 @@ transformers = pytest.importorskip("transformers")
 import framejit  # noqa: E402
 
 SMALL = dict(vocab_size=64, pad_token_id=0, bos_token_id=1, eos_token_id=2)
-MODES = {"greedy": {}, "beams": {"num_beams": 2}, "three beams": {"num_beams": 3}, "sampling": {"do_sample": True, "top_k": 10}}
+MODES = {"greedy": {}, "beams": {"num_beams": 2}, "three beams": {"num_beams": 3},
+         "sampling": {"do_sample": True, "top_k": 10}}
 LENGTHS = (5, 9, 7, 12, 3)
 
 
 def t5():
-    config = transformers.T5Config(d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2, decoder_start_token_id=0, **SMALL)
+    config = transformers.T5Config(d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2, decoder_start_token_id=0,
+                                   **SMALL)
     return transformers.T5ForConditionalGeneration(config)
 
 
 def bart():
-    config = transformers.BartConfig(d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=32,
-                                     decoder_ffn_dim=32, max_position_embeddings=64, decoder_start_token_id=2, **SMALL)
+    config = transformers.BartConfig(d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=2,
+                                     decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32,
+                                     max_position_embeddings=64, decoder_start_token_id=2, **SMALL)
     return transformers.BartForConditionalGeneration(config)
 
 
 def llama():
-    config = transformers.LlamaConfig(hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64,
-                                      **SMALL)
+    config = transformers.LlamaConfig(hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+                                      num_key_value_heads=1, max_position_embeddings=64, **SMALL)
     return transformers.LlamaForCausalLM(config)
 
 
 def gpt2():
-    return transformers.GPT2LMHeadModel(transformers.GPT2Config(n_embd=16, n_layer=2, n_head=2, n_positions=64, **SMALL))
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(n_embd=16, n_layer=2, n_head=2, n_positions=64,
+                                                                **SMALL))
 
 
 def generate(model, prompt, mode):
     torch.manual_seed(0)
-    return model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=6, min_new_tokens=4, **MODES[mode])
+    return model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=6, min_new_tokens=4,
+                          **MODES[mode])
 
 
 def entries():
     """By place in the code, how often something was compiled there."""
     counts = {}
-    token = framejit._framejit.add_listener(lambda e: e["event"] == "Graph" and counts.update({e["at"]: counts.get(e["at"], 0) + 1}))
+    token = framejit._framejit.add_listener(lambda e: e["event"] == "Graph"
+                                            and counts.update({e["at"]: counts.get(e["at"], 0) + 1}))
     return counts, token
 
 
-# A decoder alone has a prompt's step, a step of one token and that step with symbols, for one row and for several: six. Encoders and
-# decoders have a first step that fills the cache of the encoder's keys, and caches of one row, of several, of one token.
-@pytest.mark.parametrize("make, most", [(t5, 9), (bart, 9), (llama, 6), (gpt2, 6)], ids=lambda v: getattr(v, "__name__", ""))
+# A decoder alone has a prompt's step, a step of one token and that step with symbols, for one row and for several: six.
+# Encoders and decoders have a first step that fills the cache of the encoder's keys, and caches of one row, of several,
+# of one token.
+@pytest.mark.parametrize("make, most", [(t5, 9), (bart, 9), (llama, 6), (gpt2, 6)],
+                         ids=lambda v: getattr(v, "__name__", ""))
 @pytest.mark.parametrize("modes", [("greedy",), ("beams",), ("greedy", "beams"), tuple(MODES)], ids=", ".join)
 def test_prompts_of_five_lengths(make, most, modes):
     torch.manual_seed(3)
@@ -65,5 +74,6 @@ def test_prompts_of_five_lengths(make, most, modes):
         assert torch.equal(ours, plain), call
     stats = framejit.stats()
     assert len(counts) == 1 and stats["graphs"] <= most, counts
-    assert stats["recompiles"] == stats["graphs"] - 1 and stats["graph_breaks"] == 0 and stats["fallback_reasons"] == {}, stats
+    assert stats["recompiles"] == stats["graphs"] - 1 and stats["graph_breaks"] == 0 and stats[
+        "fallback_reasons"] == {}, stats
     assert stats["hits"] + stats["graphs"] == stats["frames"], stats

@@ -1,4 +1,5 @@
-"""Gradient modes that are set inside of a traced function: in force for what follows, in the graph, and left as eager leaves them."""
+"""Gradient modes that are set inside of a traced function: in force for what follows, in the graph, and left as eager
+leaves them."""
 import pytest
 import torch
 
@@ -99,8 +100,8 @@ def left_by_return_and_break(x):
     return early(x), on(x)
 
 
-PROGRAMS = [with_blocks, plain_calls, manager_entered_by_hand, enabled, set_enabled, disabled, bare, decorated_callees, decorated_generator, left_by_an_exception,
-            left_by_return_and_break]
+PROGRAMS = [with_blocks, plain_calls, manager_entered_by_hand, enabled, set_enabled, disabled, bare, decorated_callees,
+            decorated_generator, left_by_an_exception, left_by_return_and_break]
 
 
 @pytest.mark.parametrize("grad", [False, True])
@@ -186,7 +187,8 @@ def test_a_gradient_taken_inside(backend):
     assert not framejit.stats()["fallbacks"]
 
 
-# Autocast keeps the low-precision casts of weights until it is left: those of ops that run plainly, between compiled parts, too.
+# Autocast keeps the low-precision casts of weights until it is left: those of ops that run plainly, between compiled
+# parts, too.
 def steps(compile_, step):
     torch.manual_seed(0)
     linear = torch.nn.Linear(10, 3)

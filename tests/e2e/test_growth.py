@@ -1,4 +1,5 @@
-"""Long programs: kernels stay small, and those that differ only in where they begin are one. Exponents: benchmarks/growth.py."""
+"""Long programs: kernels stay small, and those that differ only in where they begin are one. Exponents:
+benchmarks/growth.py."""
 import pytest
 import torch
 import torch.nn.functional as F
@@ -62,7 +63,8 @@ def test_unrolled_cells_share_their_kernels(steps):
     assert kernels_of(f, *args) <= 5
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool],
+                         ids=str)
 @pytest.mark.parametrize("length", [1, 16, 37])
 def test_slices_of_one_tensor_share_a_kernel(dtype, length):
     def f(x):  # results of their own, so that none of them merge; matrices keep them apart

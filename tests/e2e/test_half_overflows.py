@@ -1,11 +1,13 @@
-"""Losses that PyTorch composes of several ops overflow between two steps in float16: NaN and infinities stand where eager has them."""
+"""Losses that PyTorch composes of several ops overflow between two steps in float16: NaN and infinities stand where
+eager has them."""
 import pytest
 import torch
 import torch.nn.functional as F
 
 from check import check, fresh  # noqa: F401
 
-VALUES = torch.tensor([0.0, 1, -1, 8, -8, 12, -12, 20, -20, 300, -300, 400, 1000, -1000, 30000, -30000, 60000, -60000, 65504, -65504, 6e-5])
+VALUES = torch.tensor([0.0, 1, -1, 8, -8, 12, -12, 20, -20, 300, -300, 400, 1000, -1000, 30000, -30000, 60000, -60000,
+                       65504, -65504, 6e-5])
 LOSSES = {
     "mse": F.mse_loss,
     "smooth_l1": F.smooth_l1_loss,
@@ -22,6 +24,7 @@ LOSSES = {
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses(name, reduction):
     for dtype in (torch.float16, torch.bfloat16, torch.float32):
-        pairs = [(VALUES.repeat_interleave(len(VALUES)), VALUES.repeat(len(VALUES)))] if reduction == "none" else [(VALUES, VALUES.flip(0)), (VALUES[:9], VALUES[:9].flip(0))]
+        pairs = [(VALUES.repeat_interleave(len(VALUES)), VALUES.repeat(len(VALUES)))] if reduction == "none" else [
+            (VALUES, VALUES.flip(0)), (VALUES[:9], VALUES[:9].flip(0))]
         for x, y in pairs:
             check(lambda x, y: LOSSES[name](x, y, reduction=reduction), x.to(dtype), y.to(dtype), breaks=0)

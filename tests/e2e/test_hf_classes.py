@@ -26,7 +26,8 @@ def test_rows_are_counted(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["hf_classes.py", "4", "--count", "1"])
     assert hf_classes.main() == 0
     passed, row = capsys.readouterr().out.splitlines()
-    assert passed.startswith("passed over GlmImageVisionModel") and row.startswith("HeliumModel") and row.endswith("equal"), row
+    assert passed.startswith("passed over GlmImageVisionModel") and row.startswith("HeliumModel") and row.endswith(
+        "equal"), row
 
 
 @pytest.mark.parametrize("name", ["HeliumModel", "MBartModel", "XGLMModel"])
@@ -62,7 +63,8 @@ def test_hidden_states_and_attentions_are_given(attention):
     model = BertModel(BertConfig(**sizes)).eval()
     model.set_attn_implementation(attention)
     ids = torch.randint(0, 90, (2, 7))
-    for asked in ({"output_hidden_states": True}, {"output_attentions": True}, {"output_hidden_states": True, "output_attentions": True}):
+    for asked in ({"output_hidden_states": True}, {"output_attentions": True},
+                  {"output_hidden_states": True, "output_attentions": True}):
         framejit.reset()
         want = model(ids, **asked)  # what is told once, is told here
         compiled = framejit.compile(model)

@@ -38,7 +38,8 @@ def by_id(x, a, b):
     return x + 1 if id(a) == id(b) else x - 1
 
 
-@pytest.mark.parametrize("twins", [(TEXT, SAME_TEXT), (LARGE, SAME_LARGE), (FLOAT, SAME_FLOAT), (PAIR, SAME_PAIR)], ids=["str", "int", "float", "tuple"])
+@pytest.mark.parametrize("twins", [(TEXT, SAME_TEXT), (LARGE, SAME_LARGE), (FLOAT, SAME_FLOAT), (PAIR, SAME_PAIR)],
+                         ids=["str", "int", "float", "tuple"])
 @pytest.mark.parametrize("fn", [once_compared, never_compared, formatted, in_containers, by_id])
 def test_equal_objects_are_not_the_same_object(fn, twins, backend):
     one, other = twins

@@ -1,4 +1,5 @@
-"""torch.inference_mode inside traced code, and what modes leave on the outputs: is_inference, _base, how a view was made."""
+"""torch.inference_mode inside traced code, and what modes leave on the outputs: is_inference, _base, how a view was
+made."""
 import pytest
 import torch
 
@@ -140,7 +141,8 @@ class Views(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.randn(4, 6))
 
     def forward(self, x):
-        return self.weight[0], self.weight.t(), self.weight.view(24), self.weight.t()[1], self.weight.detach(), self.weight[0] * x
+        return self.weight[0], self.weight.t(), self.weight.view(24), self.weight.t()[
+            1], self.weight.detach(), self.weight[0] * x
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -152,8 +154,10 @@ def test_views_of_parameters_are_eagers(backend):
     with torch.no_grad():
         for _ in range(2):
             for got, want in zip(compiled(x), m(x)):
-                assert torch.equal(got, want) and got.stride() == want.stride() and got.storage_offset() == want.storage_offset()
-                assert (got._base is want._base) and got.requires_grad == want.requires_grad and got.is_leaf == want.is_leaf
+                assert torch.equal(got, want) and got.stride() == want.stride() \
+                    and got.storage_offset() == want.storage_offset()
+                assert (got._base is want._base) and got.requires_grad == want.requires_grad \
+                    and got.is_leaf == want.is_leaf
                 assert got._version == want._version
     assert framejit.stats()["graph_breaks"] == 0 and framejit.stats()["graphs"] == 1
 
@@ -192,8 +196,9 @@ def test_what_shares_memory_is_an_object_of_its_own(fn):
     def facts(call, x):
         out = call(x)
         named = [x, *out]
-        return [([k for k, other in enumerate(named) if other is t], [k for k, other in enumerate(named) if other is t._base], t._is_view(), t.requires_grad,
-                 type(t), [k for k, other in enumerate(named) if other.data_ptr() == t.data_ptr()]) for t in out]
+        return [([k for k, other in enumerate(named) if other is t],
+                 [k for k, other in enumerate(named) if other is t._base], t._is_view(), t.requires_grad, type(t),
+                 [k for k, other in enumerate(named) if other.data_ptr() == t.data_ptr()]) for t in out]
     for backend in BACKENDS:
         framejit.reset()
         compiled = framejit.compile(fn, backend=backend)

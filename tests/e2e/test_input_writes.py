@@ -131,7 +131,8 @@ def transposed(c, at, k):
     return t.sum(1), c
 
 
-OTHERS = {f.__name__: f for f in (two, reads_before, adds, returns_old, swapped, written_twice, part_of_a_part, through_a_view, transposed)}
+OTHERS = {f.__name__: f for f in (two, reads_before, adds, returns_old, swapped, written_twice, part_of_a_part,
+                                  through_a_view, transposed)}
 
 
 @pytest.mark.parametrize("inference", [False, True])
@@ -141,7 +142,9 @@ def test_old_content_that_is_read(name, inference):
         check(OTHERS[name], cache(), torch.tensor([2, 8]), row(2.0, 2), breaks=0)
 
 
-@pytest.mark.parametrize("make", [lambda c: c[:, :, 1:], lambda c: c.transpose(2, 3).contiguous().transpose(2, 3), lambda c: c.repeat(1, 2, 1, 1)[:, ::2], torch._lazy_clone],
+@pytest.mark.parametrize("make",
+                         [lambda c: c[:, :, 1:], lambda c: c.transpose(2, 3).contiguous().transpose(2,
+                             3), lambda c: c.repeat(1, 2, 1, 1)[:, ::2], torch._lazy_clone],
                          ids=["a slice", "permuted", "with gaps", "a lazy clone"])
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_layouts(name, make):

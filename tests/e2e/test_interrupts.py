@@ -56,7 +56,8 @@ def call_until(compiled, x, delay):
 
 @pytest.mark.parametrize("backend", ["eager", "framejit"])
 @pytest.mark.parametrize("make", [chain, Residual])
-@pytest.mark.parametrize("handler, raised", [(signal.default_int_handler, KeyboardInterrupt), (raise_stop, Stop), (raise_timeout, TimeoutError)])
+@pytest.mark.parametrize("handler, raised", [(signal.default_int_handler, KeyboardInterrupt), (raise_stop, Stop),
+                                             (raise_timeout, TimeoutError)])
 def test_alarm_during_a_compile(make, backend, handler, raised):
     model, x = make(), torch.ones(3, 4)
     compiled = framejit.compile(model, backend=backend)

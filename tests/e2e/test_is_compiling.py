@@ -1,4 +1,5 @@
-"""What a program is told when it asks whether it is being compiled: yes, unless an exception leaves the code that was told so. Then no."""
+"""What a program is told when it asks whether it is being compiled: yes, unless an exception leaves the code that was
+told so. Then no."""
 import pytest
 import torch
 
@@ -28,7 +29,8 @@ class TestAnErrorOfTheCompiledBranch:
             return masked_only_in_eager(x + 1) * 2
         check(f, torch.randn(3, 4), breaks=0, compiles=1)
 
-    @pytest.mark.parametrize("ask", [torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, framejit.is_compiling, told],
+    @pytest.mark.parametrize("ask", [torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling,
+                                     framejit.is_compiling, told],
                              ids=["is_compiling", "is_dynamo_compiling", "framejit", "a helper"])
     def test_whoever_was_asked(self, ask):
         def f(x):
@@ -182,7 +184,9 @@ class TestALaterError:
         compiled, x = framejit.compile(f), torch.randn(3)
         with pytest.raises(ValueError, match="not here"):
             compiled(x)
-        assert capfd.readouterr().err.count("f was told that it is being compiled, and then raised ValueError; plain Python may not raise it. Call it again: ") == 1
+        assert capfd.readouterr().err.count(
+            "f was told that it is being compiled, and then raised ValueError; plain Python may not raise it. Call it "
+            "again: ") == 1
         for _ in range(3):
             same(compiled(x), f(x))
         assert "is_compiling()" not in capfd.readouterr().err
@@ -263,5 +267,6 @@ class TestTheRestOfACall:
 def test_what_else_may_be_asked():
     """Neither export nor torch.jit is at work."""
     def f(x):
-        return x + 1, torch.compiler.is_exporting(), torch.jit.is_tracing(), torch.jit.is_scripting(), torch.onnx.is_in_onnx_export()
+        return x + 1, torch.compiler.is_exporting(), torch.jit.is_tracing(), torch.jit.is_scripting(), \
+            torch.onnx.is_in_onnx_export()
     check(f, torch.randn(3), breaks=0, compiles=1)

@@ -1,4 +1,5 @@
-"""Breaks inside loops over CPython's own iterators: traced on both sides, and the real iterator ends where eager's does."""
+"""Breaks inside loops over CPython's own iterators: traced on both sides, and the real iterator ends where eager's
+does."""
 import pytest
 import torch
 
@@ -106,7 +107,8 @@ def test_an_iterator_that_lives_on():
                 break
         return x, first
 
-    made = [lambda: iter([1, 2, 3, 4, 5, 6, 7]), lambda: iter((1, 2, 3, 4, 5, 6, 7)), lambda: iter(range(1, 9)), lambda: iter({1: 1, 2: 2, 3: 3, 4: 4, 5: 5}.values()),
+    made = [lambda: iter([1, 2, 3, 4, 5, 6, 7]), lambda: iter((1, 2, 3, 4, 5, 6, 7)), lambda: iter(
+        range(1, 9)), lambda: iter({1: 1, 2: 2, 3: 3, 4: 4, 5: 5}.values()),
             lambda: map(abs, [1, 2, 3, 4, 5, 6])]
     for make in made:
         framejit.reset()
@@ -145,7 +147,8 @@ def test_lengths_of_zip_and_strictness_are_guarded():
     framejit.reset()
     compiled = framejit.compile(f)
     with torch.no_grad():
-        for make in (lambda: zip([1, 2]), lambda: zip([1, 2], [3, 4]), lambda: zip([1, 2], [3], strict=False), lambda: zip([1, 2], [3, 4], strict=True)):
+        for make in (lambda: zip([1, 2]), lambda: zip([1, 2], [3, 4]), lambda: zip([1, 2], [3],
+            strict=False), lambda: zip([1, 2], [3, 4], strict=True)):
             assert torch.equal(compiled(make(), x), f(make(), x))
         for _ in range(2):
             with pytest.raises(ValueError, match="shorter"):

@@ -1,4 +1,5 @@
-"""The kernel cache: a second process compiles nothing anew, what is damaged is compiled again, nothing is written unasked."""
+"""The kernel cache: a second process compiles nothing anew, what is damaged is compiled again, nothing is written
+unasked."""
 import os
 import subprocess
 import sys
@@ -41,7 +42,8 @@ def test_a_second_process_finds_every_kernel(tmp_path):
     assert kernels > 1 and cold == [0, kernels, kernels]
     assert run(folder)[0] == [kernels, kernels, 0, 0]
     assert (folder.stat().st_mode & 0o777) == 0o700
-    assert run(folder, FRAMEJIT_CPU_FEATURES="generic")[0] == [kernels, 0, kernels, kernels], "kernels of another target"
+    assert run(folder, FRAMEJIT_CPU_FEATURES="generic")[0] == [kernels, 0, kernels,
+                                                               kernels], "kernels of another target"
 
 
 @pytest.mark.nothing_captured

@@ -1,4 +1,5 @@
-"""Kernels whose operands lie across each other: transposed, permuted, in all dtypes, with edges that fill no register."""
+"""Kernels whose operands lie across each other: transposed, permuted, in all dtypes, with edges that fill no
+register."""
 import pytest
 import torch
 import torch.nn.functional as F
@@ -6,7 +7,8 @@ import torch.nn.functional as F
 import framejit
 from check import check, same_as, threads
 
-DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool]
+DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32, torch.int16,
+          torch.int8, torch.uint8, torch.bool]
 SHAPES = [(127, 769), (8, 8), (64, 64), (9, 200), (3, 100, 70), (2, 3, 50, 33)]
 
 
@@ -74,5 +76,6 @@ def test_cross_entropy_refuses_what_eager_refuses():
 
 def test_empty_inputs_without_strides():
     empty = torch.empty(0).as_strided((0,), (0,))
-    for fn in (torch.clone, lambda x: x * 2 + 1, lambda x: x.sum(0), lambda x: x[None].expand(3, 0).sum(1), lambda x: x.new_zeros(0).copy_(x)):
+    for fn in (torch.clone, lambda x: x * 2 + 1, lambda x: x.sum(0), lambda x: x[None].expand(3,
+        0).sum(1), lambda x: x.new_zeros(0).copy_(x)):
         check(fn, empty, strides=False)

@@ -93,8 +93,10 @@ def all_orders(fn, compiled):
     framejit.reset()
     with torch.no_grad():
         for names in itertools.permutations(VALUES):
-            given = {chr(ord(name)): VALUES[name] for name in names}  # keys that are other objects than those of the code
-            assert str(compiled(torch.ones(3), **given)) == str(fn(torch.ones(3), **given))  # == of dicts does not look at the order
+            # keys that are other objects than those of the code
+            given = {chr(ord(name)): VALUES[name] for name in names}
+            # == of dicts does not look at the order
+            assert str(compiled(torch.ones(3), **given)) == str(fn(torch.ones(3), **given))
     return framejit.stats()
 
 
@@ -110,7 +112,8 @@ def test_a_module():
     assert stats["graphs"] == 1 and stats["recompiles"] == 0, stats
 
 
-@pytest.mark.parametrize("fn", [in_a_list, in_a_loop, at_the_end, as_text, in_the_callee, returned_copy, put_back, of_an_attribute], ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize("fn", [in_a_list, in_a_loop, at_the_end, as_text, in_the_callee, returned_copy, put_back,
+                                of_an_attribute], ids=lambda fn: fn.__name__)
 def test_somebody_looks(fn):
     all_orders(fn, framejit.compile(fn))
 
@@ -128,18 +131,24 @@ def test_which_keyword_an_error_names():
 
 
 STEPS = (
-    "x = x + kw['{name}']", "x = x + kw.get('{name}', 1)", "x = x + kw.pop('{name}', 2)", "kw['{name}'] = {number}", "kw.update({other}={number}, {name}=1)", "kw = dict(kw)",
-    "kw = {{**kw, '{name}': {number}}}", "kw = kw | {{'{name}': 7}}", "x = x + len(kw)", "x = x * 2 if '{name}' in kw else x", "seen.append(list(kw))", "seen.append(kw.popitem())",
-    "x = sum(kw.values(), x)", "seen.append(dict(**kw))", "stop()", "kw.setdefault('{name}', {number})", "seen.append(inner(x, **kw))", "kept.update(kw)", "kept['{name}'] = kw",
-    "del kw['{name}']", "seen.append(str(kw))", "seen.append(sorted(kw))", "seen.append(kw == kept)", "kw, kept = kept, kw",
+    "x = x + kw['{name}']", "x = x + kw.get('{name}', 1)", "x = x + kw.pop('{name}', 2)", "kw['{name}'] = {number}",
+    "kw.update({other}={number}, {name}=1)", "kw = dict(kw)", "kw = {{**kw, '{name}': {number}}}",
+    "kw = kw | {{'{name}': 7}}", "x = x + len(kw)", "x = x * 2 if '{name}' in kw else x", "seen.append(list(kw))",
+    "seen.append(kw.popitem())", "x = sum(kw.values(), x)", "seen.append(dict(**kw))", "stop()",
+    "kw.setdefault('{name}', {number})", "seen.append(inner(x, **kw))", "kept.update(kw)", "kept['{name}'] = kw",
+    "del kw['{name}']", "seen.append(str(kw))", "seen.append(sorted(kw))", "seen.append(kw == kept)",
+    "kw, kept = kept, kw",
 )
 
 
 def program(seed):
     draw = random.Random(seed)
-    steps = [draw.choice(STEPS).format(name=draw.choice("abcd"), other=draw.choice("ef"), number=draw.randrange(9)) for _ in range(draw.randrange(2, 7))]
-    body = "\n".join(f"try:\n    {step}\nexcept (KeyError, TypeError) as error:\n    seen.append(str(error))" for step in steps)
-    source = "def f(x, kept, **kw):\n    seen = []\n" + textwrap.indent(body, "    ") + f"\n    return x + 1, seen{draw.choice(['', ', kw, kept'])}\n"
+    steps = [draw.choice(STEPS).format(name=draw.choice("abcd"), other=draw.choice("ef"), number=draw.randrange(9))
+             for _ in range(draw.randrange(2, 7))]
+    body = "\n".join(f"try:\n    {step}\nexcept (KeyError, TypeError) as error:\n    seen.append(str(error))"
+                     for step in steps)
+    source = ("def f(x, kept, **kw):\n    seen = []\n" + textwrap.indent(body, "    ")
+              + f"\n    return x + 1, seen{draw.choice(['', ', kw, kept'])}\n")
     scope = {"stop": stop, "inner": lambda x, a=0, **rest: (x + a, rest)}
     exec(compile(source, "<keywords>", "exec"), scope)
     return scope["f"], source

@@ -1,4 +1,5 @@
-"""Layouts that the recorded program has and the graph that runs has not, once writes are gone and ops are decomposed: views of them, results, aliases."""
+"""Layouts that the recorded program has and the graph that runs has not, once writes are gone and ops are decomposed:
+views of them, results, aliases."""
 import itertools
 
 import pytest
@@ -79,7 +80,8 @@ def test_as_strided_of_parts_of_complex_numbers(backend):
 
 
 def strided(shape, order):
-    """A tensor of this shape whose memory has its dimensions in this order; strides of dimensions of size 1 tell it too."""
+    """A tensor of this shape whose memory has its dimensions in this order; strides of dimensions of size 1 tell it
+    too."""
     made = torch.randn([shape[d] for d in order])
     return made.permute([order.index(d) for d in range(len(shape))])
 

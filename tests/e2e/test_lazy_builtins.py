@@ -1,4 +1,5 @@
-"""Builtins that take items one by one while they write, or call Python code: each sees of the other what CPython shows."""
+"""Builtins that take items one by one while they write, or call Python code: each sees of the other what CPython
+shows."""
 
 import collections
 
@@ -355,7 +356,8 @@ def sets_stop_early(x):
 
 
 def common_items(x):
-    out = [{1}.intersection([1.0]), {1}.intersection({1.0}), {1, 2}.intersection({1.0}, [True]), {1} & {1.0}, {1.0} & {1, 2}]
+    out = [{1}.intersection([1.0]), {1}.intersection({1.0}), {1, 2}.intersection({1.0}, [True]), {1} & {1.0},
+           {1.0} & {1, 2}]
     s = {1, 2}
     s &= {1.0}
     t = {1, 2}

@@ -1,5 +1,5 @@
-"""What is not compiled and never wrong: tensor subclasses, complex, quantised and sparse tensors, functorch transforms and whatever needs
-a gradient run plainly, results and gradients are eager's, and the break log names the obstacle."""
+"""What is not compiled and never wrong: tensor subclasses, complex, quantised and sparse tensors, functorch transforms
+and whatever needs a gradient run plainly, results and gradients are eager's, and the break log names the obstacle."""
 import copy
 
 import pytest
@@ -15,7 +15,8 @@ from framejit import _framejit
 def breaks():
     """The Break events of the test: (reason, detail)."""
     seen = []
-    token = _framejit.add_listener(lambda e: e["event"] == "Break" and seen.append((e["fields"]["reason"], e["fields"]["detail"])))
+    token = _framejit.add_listener(lambda e: e["event"] == "Break"
+                                   and seen.append((e["fields"]["reason"], e["fields"]["detail"])))
     yield seen
     _framejit.remove_listener(token)
 
@@ -62,7 +63,8 @@ TENSORS = {
     "complex": (work, lambda: torch.randn(4, dtype=torch.complex64), "dtype ComplexFloat"),
     "complex double": (work, lambda: torch.randn(4, dtype=torch.complex128), "dtype ComplexDouble"),
     "conjugated": (work, lambda: torch.randn(4, dtype=torch.complex64).conj(), "dtype ComplexFloat"),
-    "negative view": (work, lambda: torch.randn(4, dtype=torch.complex64).conj().imag, "dispatch keys DispatchKeySet(Negative)"),
+    "negative view": (work, lambda: torch.randn(4, dtype=torch.complex64).conj().imag,
+                      "dispatch keys DispatchKeySet(Negative)"),
     "quantised": (dequantised, quantised, "dtype QInt8"),
     "sparse": (dense, lambda: torch.eye(3).to_sparse(), "a tensor that is not strided"),
     "compressed rows": (dense, lambda: torch.eye(3).to_sparse_csr(), "a tensor that is not strided"),
@@ -76,7 +78,8 @@ def ordinary(value):
         return tuple(ordinary(v) for v in value)
     if value is None or value.layout == torch.strided and not value.is_quantized:
         return value
-    return value.to_dense() if not value.is_quantized else (value.int_repr(), value.q_scale(), value.q_zero_point()), str(value.layout), value.dtype
+    return value.to_dense() if not value.is_quantized else (value.int_repr(), value.q_scale(),
+                                                            value.q_zero_point()), str(value.layout), value.dtype
 
 
 @pytest.mark.filterwarnings("ignore:.*quantized:UserWarning", "ignore:Sparse CSR:UserWarning")
@@ -98,11 +101,14 @@ class TestTensors:
             assert Counted.calls == seen
             same(ordinary(got), ordinary(want))
         stats = framejit.stats()
-        assert set(breaks) == {("unsupported_tensor", f"{obstacle} cannot be traced")} and stats["graphs"] >= 2 and not stats["fallbacks"]
+        assert set(breaks) == {("unsupported_tensor", f"{obstacle} cannot be traced")} and stats[
+            "graphs"] >= 2 and not stats["fallbacks"]
         assert stats["hits"] == 2 * stats["graphs"]
 
     @pytest.mark.nothing_captured
-    @pytest.mark.parametrize("name", [name for name in TENSORS if name not in ("quantised", "of another library", "negative view")])
+    @pytest.mark.parametrize("name",
+                             [name for name in TENSORS if name not in ("quantised", "of another library",
+                                                                       "negative view")])
     def test_gradients(self, name, backend, breaks):
         plain, make, obstacle = TENSORS[name]
         compiled = framejit.compile(lambda t: plain(t)[0].abs().sum(), backend=backend)
@@ -145,7 +151,8 @@ class TestTransforms:
         with torch.set_grad_enabled(grad):
             for _ in range(2):
                 same(transform(compiled, x), transform(cube, x))
-        assert {reason for reason, _ in breaks} == {"unsupported_tensor"} and all("FuncTorch" in detail for _, detail in breaks), breaks
+        assert {reason for reason, _ in breaks} == {"unsupported_tensor"} and all("FuncTorch" in detail for _,
+            detail in breaks), breaks
         assert not framejit.stats()["fallbacks"] and not framejit.stats()["graphs"]
 
     def test_around_what_was_compiled_without(self, name, grad, backend):
@@ -172,7 +179,8 @@ class TestTransforms:
         before = framejit.stats()
         with torch.set_grad_enabled(grad):
             compiled(x)
-        assert framejit.stats()["hits"] - before["hits"] >= 2 and framejit.stats()["graphs"] == before["graphs"] and not framejit.stats()["fallbacks"]
+        assert framejit.stats()["hits"] - before["hits"] >= 2 and framejit.stats()["graphs"] == before[
+            "graphs"] and not framejit.stats()["fallbacks"]
 
 
 @pytest.mark.nothing_captured
@@ -247,7 +255,9 @@ class TestTrainableModules:
                 for optimizer in optimizers:
                     optimizer.step()
         same(dict(ours.state_dict()), dict(plain.state_dict()))
-        assert set(breaks) == {("unsupported_tensor", "a tensor that needs a gradient cannot be traced")} and not framejit.stats()["fallbacks"]
+        assert set(breaks) == {("unsupported_tensor",
+                                "a tensor that needs a gradient cannot be traced")} and not framejit.stats()[
+                                    "fallbacks"]
 
     def test_captured_without_gradients_and_plain_with_them_in_turn(self, backend, breaks):
         net, x = Net().eval(), torch.randn(5, 4)
@@ -273,4 +283,5 @@ class TestTrainableModules:
             net(eager).sum().backward()
             compiled(ours).sum().backward()
             same(ours.grad, eager.grad)
-        assert set(breaks) == {("unsupported_tensor", "a tensor that needs a gradient cannot be traced")} and framejit.stats()["graphs"] == 1
+        assert set(breaks) == {("unsupported_tensor",
+                                "a tensor that needs a gradient cannot be traced")} and framejit.stats()["graphs"] == 1

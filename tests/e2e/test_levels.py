@@ -1,5 +1,5 @@
-"""Models, own kernels and special values with the vector registers of other CPUs: every level that this CPU has beside its own, which all other
-tests use. LEVELS=all (make levels) takes every case of these files in place of some."""
+"""Models, own kernels and special values with the vector registers of other CPUs: every level that this CPU has beside
+its own, which all other tests use. LEVELS=all (make levels) takes every case of these files in place of some."""
 import os
 import re
 import subprocess
@@ -25,7 +25,8 @@ SOME = {"test_models": ("test_whole_model and framejit and sdpa", 20),
 def test_level(level, file):
     levels.need(level)
     chosen, least = SOME[file]
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / f"{file}.py"), *([] if ALL else ["-k", chosen])],
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / f"{file}.py"),
+                           *([] if ALL else ["-k", chosen])],
                           capture_output=True, text=True, env={**os.environ, "FRAMEJIT_CPU_FEATURES": level})
     passed = re.search(r"(\d+) passed", done.stdout)
     assert done.returncode == 0 and passed and int(passed.group(1)) >= least, done.stdout[-6000:]

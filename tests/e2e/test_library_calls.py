@@ -1,4 +1,5 @@
-"""Operands and results of library calls: large ones lie in memory that a plan keeps, but never what anybody else can hold."""
+"""Operands and results of library calls: large ones lie in memory that a plan keeps, but never what anybody else can
+hold."""
 import resource
 
 import pytest
@@ -33,15 +34,18 @@ PROGRAMS = {
     "scaled": lambda x, w: torch.addmm(x * 2, x + 1, w, beta=0.5, alpha=2) * 3,
     "bias": lambda x, w: torch.relu(F.linear(torch.tanh(x), w, x[0])) - 1,
     "batched": lambda x, w: torch.relu(torch.bmm((x - 1).view(4, 64, SIZE), (w + 1).expand(4, -1, -1))) + 1,
-    "batched, added": lambda x, w: torch.baddbmm((x + w).view(4, 64, SIZE), (x - 1).view(4, 64, SIZE), (w + 1).expand(4, -1, -1)).relu(),
+    "batched, added": lambda x, w: torch.baddbmm((x + w).view(4, 64, SIZE), (x - 1).view(4, 64, SIZE),
+                                                 (w + 1).expand(4, -1, -1)).relu(),
     "transposed operands": lambda x, w: (((x + 1).t() @ (w + 1).t()).t() @ (x - 1)[:, ::2]).relu(),
     "operand returned": lambda x, w: (lambda y: (y, (y @ w).relu()))(x * 2),
     "result returned": lambda x, w: (lambda y: (y, y.relu()))((x * 2) @ w),
     "view of an operand returned": lambda x, w: (lambda y: (y[2:].t(), (y @ w).relu()))(x * 2),
     "view of a result returned": lambda x, w: (lambda y: (y.view(-1), y.relu()))((x * 2) @ w),
     "result written to an argument": lambda x, w: x.copy_((x * 2) @ w).relu(),
-    "convolution": lambda x, w: F.max_pool2d(F.conv2d((x + 1).view(1, 16, 64, 64), (w - 1).view(64, 16, 8, 8)).relu() + 1, 2),
-    "views made by the library": lambda x, w: torch.ops.aten.as_strided((x * 2) @ w, [8, 8], [3, 5]) + torch.narrow((x + 2) @ w, 0, 3, 8)[:, :8],
+    "convolution": lambda x, w: F.max_pool2d(F.conv2d((x + 1).view(1, 16, 64, 64), (w - 1).view(64, 16, 8, 8)).relu()
+                                             + 1, 2),
+    "views made by the library": lambda x, w: torch.ops.aten.as_strided((x * 2) @ w, [8, 8], [3, 5])
+    + torch.narrow((x + 2) @ w, 0, 3, 8)[:, :8],
 }
 
 

@@ -104,7 +104,8 @@ def test_heads_picked_by_name():
     class Router(nn.Module):
         def __init__(self):
             super().__init__()
-            self.heads = nn.ModuleDict({"cls": nn.Linear(4, 2), "reg": nn.Sequential(nn.Linear(4, 4), nn.GELU(), nn.Linear(4, 1))})
+            self.heads = nn.ModuleDict({"cls": nn.Linear(4, 2),
+                                        "reg": nn.Sequential(nn.Linear(4, 4), nn.GELU(), nn.Linear(4, 1))})
             self.gains = nn.ParameterDict({k: nn.Parameter(torch.ones(1)) for k in self.heads})
 
         def forward(self, x, tasks=None):
@@ -135,7 +136,8 @@ def test_chunks_and_indexing():
         z[mask] = 0.0
         z[:, 1:3] += 1
         z[index[0], 0] = 5.0
-        return a * b, c + d.sum(-1, keepdim=True) + e[:, :1], y, z, x[:, None][..., -1], torch.take_along_dim(x, index, 1), x.flip(0)[::2], x.roll(1, 0)
+        return a * b, c + d.sum(-1, keepdim=True) + e[:, :1], y, z, x[:, None][..., -1], torch.take_along_dim(x, index,
+            1), x.flip(0)[::2], x.roll(1, 0)
     check(f, torch.randn(4, 6), torch.randint(0, 6, (4, 2)), torch.rand(4, 6) > 0.5, breaks=0)
 
 

@@ -1,4 +1,5 @@
-"""What users read: every channel's events through FRAMEJIT_LOGS, as text and as JSON, and the settings that choose them."""
+"""What users read: every channel's events through FRAMEJIT_LOGS, as text and as JSON, and the settings that choose
+them."""
 import json
 import os
 import random
@@ -46,7 +47,8 @@ def captured(fn, *args):
 
 
 def names_of_calls(explanation):
-    return [re.search(r"(?:= |^)([\w.%]+)\(", line).group(1) for event in explanation.graphs for line in event.artefact.splitlines()
+    return [re.search(r"(?:= |^)([\w.%]+)\(", line).group(1) for event in explanation.graphs
+            for line in event.artefact.splitlines()
             if re.search(r"^(?!input |return).*\(", line)]
 
 
@@ -72,7 +74,8 @@ def test_captured_graph_names_calls_lines_and_aten_nodes():
         assert f" = {name}(" in line and at == f"test_logs.py:{first + offset} {f.__qualname__}"
         for node in nodes.split(", %")[0].split(", "):  # op and the values it makes, spelled as in the ATen graph
             op, value = node.split(" ")
-            assert re.search(rf"{re.escape(value)} = {re.escape(op)} .*# test_logs.py:{first + offset}$", aten, re.M), (node, aten)
+            assert re.search(rf"{re.escape(value)} = {re.escape(op)} .*# test_logs.py:{first + offset}$", aten,
+                             re.M), (node, aten)
         assert nodes.rsplit("%", 1)[1] == made[1:]
     assert "\ngraph at " in str(explanation) and "torch.nn.functional.linear(" in str(explanation)
 
@@ -85,7 +88,8 @@ def test_names_of_captured_calls():
         a, b = torch.split(x, 2)
         return torch.cat([a, b[:, 0:1]], 1), x.to(torch.float64)
     names = names_of_calls(captured(f, torch.randn(2, 4)))
-    for name in ("torch.linalg.vector_norm", "torch.special.expit", "operator.add", "operator.iadd", "torch.cat", "operator.getitem", "Tensor.to", "Tensor.contiguous"):
+    for name in ("torch.linalg.vector_norm", "torch.special.expit", "operator.add", "operator.iadd", "torch.cat",
+                 "operator.getitem", "Tensor.to", "Tensor.contiguous"):
         assert name in names, (name, names)
 
 
@@ -125,11 +129,14 @@ RECOMPILES = [
     (lambda x, k: x * k, (torch.ones(2), 2), (torch.ones(2), 2.5), "L['k']", "2", "2.5"),
     (lambda x, k: x if k == "a" else -x, (torch.ones(2), "a"), (torch.ones(2), "b"), "L['k']", "'a'", "'b'"),
     (lambda x, k: x * len(k), (torch.ones(2), [1]), (torch.ones(2), [1, 2]), "len(L['k'])", "1", "2"),
-    (lambda x, k: x * k["a"], (torch.ones(2), {"a": 1}), (torch.ones(2), {"b": 1, "a": 3}), "L['k']", "'a'", "('b', 'a')|3"),
+    (lambda x, k: x * k["a"], (torch.ones(2), {"a": 1}), (torch.ones(2), {"b": 1, "a": 3}), "L['k']", "'a'",
+     "('b', 'a')|3"),
     (lambda x, k: x if k is None else -x, (torch.ones(2), None), (torch.ones(2), 3), "L['k']", "None", "3"),
-    (lambda x, k: x + k, (torch.ones(2), torch.ones(2)), (torch.ones(2), torch.ones(2, dtype=torch.int64)), "L['k'].dtype", "Float", "Long"),
+    (lambda x, k: x + k, (torch.ones(2), torch.ones(2)), (torch.ones(2), torch.ones(2, dtype=torch.int64)),
+     "L['k'].dtype", "Float", "Long"),
     (lambda x, k: x + k, (torch.ones(2), torch.ones(2)), (torch.ones(2), torch.ones(1)), "L['k'].size(0)", "2", "1"),
-    (lambda x, k: x + k, (torch.ones(2, 2), torch.ones(2, 2)), (torch.ones(2, 2), torch.ones(2, 2).t()), "L['k'].stride(0)", "2", "1"),
+    (lambda x, k: x + k, (torch.ones(2, 2), torch.ones(2, 2)), (torch.ones(2, 2), torch.ones(2, 2).t()),
+     "L['k'].stride(0)", "2", "1"),
 ]
 
 
@@ -170,11 +177,15 @@ def test_each_channel_prints_and_only_what_was_asked(tmp_path):
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()
     seen = {m.group(1) for m in (re.match(r"\[framejit (?:\d+\.\d+ )?(\w+)\]", line) for line in lines) if m}
-    assert seen <= set(names) and {"graph", "aten_graph", "guards", "graph_breaks", "recompiles", "steps", "timing", "bytecode"} <= seen
-    assert all(line.startswith(("[framejit ", "| ")) for line in lines), [line for line in lines if not line.startswith(("[framejit ", "| "))][:3]
+    assert seen <= set(names) and {"graph", "aten_graph", "guards", "graph_breaks", "recompiles", "steps", "timing",
+                                   "bytecode"} <= seen
+    assert all(line.startswith(("[framejit ", "| ")) for line in lines), [line for line in lines
+        if not line.startswith(("[framejit ", "| "))][:3]
     done = run(tmp_path=tmp_path, FRAMEJIT_LOGS="graph, recompiles,-recompiles")
-    assert {re.sub(r"\d+\.\d+ ", "", line.split("]")[0]) for line in done.stderr.splitlines() if line.startswith("[")} == {"[framejit graph"}
-    assert re.search(r"^\[framejit \d+\.\d+ graph\] program.py:\d+ f graph \w+ with \d+ calls$", done.stderr, re.M), done.stderr[:300]
+    assert {re.sub(r"\d+\.\d+ ", "", line.split("]")[0]) for line in done.stderr.splitlines()
+            if line.startswith("[")} == {"[framejit graph"}
+    assert re.search(r"^\[framejit \d+\.\d+ graph\] program.py:\d+ f graph \w+ with \d+ calls$", done.stderr,
+                     re.M), done.stderr[:300]
     assert run(FRAMEJIT_LOGS="").stderr == ""
 
 
@@ -215,12 +226,14 @@ def test_explained_events_carry_the_number_of_their_compile():
     compiles = [sorted({event.id for event in e.events}, key=lambda i: int(i.split(".")[1])) for e in (first, second)]
     assert [len(ids) for ids in compiles] == [2, 2] and [event.id for event in first.graphs] == compiles[0]
     numbers = [tuple(map(int, i.split("."))) for ids in compiles for i in ids]
-    assert len({code for code, _ in numbers}) == 1 and [n for _, n in numbers] == list(range(numbers[0][1], numbers[0][1] + 4))
+    assert len({code for code, _ in numbers}) == 1 and [n for _,
+                                                        n in numbers] == list(range(numbers[0][1], numbers[0][1] + 4))
 
 
 def test_odd_text_stays_valid_json(tmp_path):
     out = tmp_path / "log.jsonl"
-    program = "import torch, framejit\nk = {'\\u00e9\\ud800\\t\"': 1}\nf = framejit.compile(lambda x, s: x * len(s) * k['\\u00e9\\ud800\\t\"'])\n" \
+    program = "import torch, framejit\nk = {'\\u00e9\\ud800\\t\"': 1}\n" \
+              "f = framejit.compile(lambda x, s: x * len(s) * k['\\u00e9\\ud800\\t\"'])\n" \
               "with torch.no_grad():\n    f(torch.ones(2), 'a\\\\\\n\\x01\\u4e2d'), f(torch.ones(2), '\\x7f\\u00e9')\n"
     done = run(program, FRAMEJIT_LOGS="all", FRAMEJIT_LOGS_FORMAT="json", FRAMEJIT_LOGS_OUT=str(out))
     assert done.returncode == 0, done.stderr
@@ -283,7 +296,8 @@ def test_a_recompile_is_one_event_of_the_closest_entry():
     heard = events_of(compiled, (torch.ones(2), "a"), (torch.ones(2), ""), (torch.ones(3, 1), ""))
     recompiles = [e["fields"] for e in heard if e["event"] == "Recompile"]
     assert [f["count"] for f in recompiles] == ["1/8", "2/8"], recompiles
-    assert recompiles[1]["guard"].endswith(" (the closest of 2 entries)") and "L['x'].dim() == 1 but is 2" in recompiles[1]["guard"]
+    assert recompiles[1]["guard"].endswith(
+        " (the closest of 2 entries)") and "L['x'].dim() == 1 but is 2" in recompiles[1]["guard"]
 
 
 def places_of_recompiles(heard):
@@ -305,7 +319,8 @@ def test_a_recompile_of_a_module_names_its_forward():
         def forward(self, x, k):
             return x * len(k)
     heard = events_of(framejit.compile(Net()), (torch.ones(2), "a"), (torch.ones(2), "ab"))
-    assert places_of_recompiles(heard) == [f"test_logs.py:{Net.forward.__code__.co_firstlineno} {Net.forward.__qualname__}"], heard
+    assert places_of_recompiles(heard) == [
+        f"test_logs.py:{Net.forward.__code__.co_firstlineno} {Net.forward.__qualname__}"], heard
 
 
 def test_a_break_in_library_code_names_the_users_line_too():
@@ -324,13 +339,15 @@ def test_a_break_in_library_code_names_the_users_line_too():
 def test_a_break_names_a_function_of_pybind11_by_its_module():
     with torch.no_grad():
         breaks = framejit.explain(lambda x: (x + 1, torch._C._jit_texpr_fuser_enabled()))(torch.ones(2)).of("Break")
-    assert [b.fields["detail"] for b in breaks] == ["call of torch._C._jit_texpr_fuser_enabled, which is not known to be safe to trace"]
+    assert [b.fields["detail"]
+            for b in breaks] == ["call of torch._C._jit_texpr_fuser_enabled, which is not known to be safe to trace"]
 
 
 TUNED = """
 import torch, framejit
 with torch.no_grad():
-    framejit.compile(torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3), torch.nn.Sigmoid()), mode="max-autotune")(torch.randn(2, 8, 32, 32))
+    framejit.compile(torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3), torch.nn.Sigmoid()),
+        mode="max-autotune")(torch.randn(2, 8, 32, 32))
 """
 
 
@@ -340,7 +357,8 @@ def test_max_autotune_names_times_and_winners():
     assert len(lines) == len(choices), lines
     for choice, line in zip(choices, lines):
         same_plans = r"\w+ is \w+(, \w+ is \w+)*"
-        text = rf"({choice}: \w+ of cost_model {timed}(, \w+ {timed})+(; {same_plans})?|{choice} not timed: {same_plans})"
+        text = (rf"({choice}: \w+ of cost_model {timed}(, \w+ {timed})+(; {same_plans})?|{choice} not timed: "
+                rf"{same_plans})")
         assert re.fullmatch(rf"\[framejit 1.1 autotune\] \w+ {text}", line), line
     assert " of cost_model " in "".join(lines)
 
@@ -387,4 +405,5 @@ with torch.no_grad():
     assert done.stdout == "36.0\n", done.stderr
     words = re.search(r"torch's words about torch function assert_size_stride: (.*)", done.stderr)
     reason = re.search(r"break unsupported_op: (.*)", done.stderr)
-    assert words and "assert_size_stride, whose own code needs" in reason.group(1) and words.group(1) not in reason.group(1)
+    assert words and "assert_size_stride, whose own code needs" in reason.group(1) and words.group(
+        1) not in reason.group(1)

@@ -1,4 +1,5 @@
-"""Immutable objects that every call makes anew: guarded by value where the class compares by value, so that equal ones share a graph."""
+"""Immutable objects that every call makes anew: guarded by value where the class compares by value, so that equal ones
+share a graph."""
 import enum
 
 import numpy as np
@@ -33,13 +34,18 @@ BIG = 10**30
 MADE = {
     "device": (lambda x, d: x + torch.ones(2, device=d), lambda: [torch.device("cpu")]),
     "device compared": (lambda x, d: x if d == x.device else -x, lambda: [torch.device("cpu"), torch.device("meta")]),
-    "device in a tuple": (lambda x, p: x + torch.ones(2, device=p[0], dtype=p[1]), lambda: [(torch.device("cpu"), torch.float32), (torch.device("cpu"), torch.float64)]),
-    "device as a key": (lambda x, d: x * {torch.device("cpu"): 3}.get(d, 4), lambda: [torch.device("cpu"), torch.device("meta")]),
+    "device in a tuple": (lambda x, p: x
+                          + torch.ones(2, device=p[0], dtype=p[1]), lambda: [(torch.device("cpu"), torch.float32),
+                              (torch.device("cpu"), torch.float64)]),
+    "device as a key": (lambda x, d: x * {torch.device("cpu"): 3}.get(d, 4), lambda: [torch.device("cpu"),
+        torch.device("meta")]),
     "finfo": (lambda x, f: x.clamp(min=f.min), lambda: [torch.finfo(torch.float32), torch.finfo(torch.float16)]),
     "iinfo": (lambda x, f: x.clamp(max=f.max), lambda: [torch.iinfo(torch.int8), torch.iinfo(torch.int16)]),
     "range": (lambda x, r: x + sum(r), lambda: [range(3), range(1, 9, 3), range(0, 4)]),
-    "equal ranges": (lambda x, r: x + r.start + r.stop * r.step, lambda: [range(0), range(5, 5), range(1, 9, 3), range(1, 8, 3)]),
-    "np.float64": (lambda x, s: x * s, lambda: [np.float64(0.5), np.float64(0.25), np.float64("nan"), np.float64(-0.0)]),
+    "equal ranges": (lambda x, r: x + r.start + r.stop * r.step, lambda: [range(0), range(5, 5), range(1, 9, 3),
+        range(1, 8, 3)]),
+    "np.float64": (lambda x, s: x * s, lambda: [np.float64(0.5), np.float64(0.25), np.float64("nan"),
+                                                np.float64(-0.0)]),
     "np.str_": (lambda x, s: x * len(s), lambda: [np.str_("ab"), np.str_("abc")]),
     "a subclass of float": (lambda x, s: x * s + (s > 0.3), lambda: [Real(0.5), Real(0.25)]),
     "a subclass of int": (lambda x, s: x * s, lambda: [Whole(5), Whole(7)]),

@@ -1,4 +1,5 @@
-"""Tensors that traced code gives a class of the user's: the class is kept, and its __torch_function__ is asked at each call."""
+"""Tensors that traced code gives a class of the user's: the class is kept, and its __torch_function__ is asked at each
+call."""
 import pytest
 import torch
 

@@ -1,4 +1,5 @@
-"""The most that a call holds at a time is at most what eager holds (benchmarks/memory.py counts it), and results stay right."""
+"""The most that a call holds at a time is at most what eager holds (benchmarks/memory.py counts it), and results stay
+right."""
 import sys
 from pathlib import Path
 
@@ -28,7 +29,8 @@ def mlp(x, w):
 
 
 def attention(x, w):
-    q, k, v = (x @ w).view(SIZE, 4, -1).transpose(0, 1), (x @ w.t()).view(SIZE, 4, -1).transpose(0, 1), x.view(SIZE, 4, -1).transpose(0, 1)
+    q, k, v = (x @ w).view(SIZE, 4, -1).transpose(0, 1), (x @ w.t()).view(SIZE, 4, -1).transpose(0, 1), x.view(SIZE, 4,
+        -1).transpose(0, 1)
     scores = (q @ k.transpose(1, 2)) * 0.125
     return ((scores + 1).softmax(-1) @ v).transpose(0, 1).reshape(SIZE, -1) @ w
 
@@ -111,13 +113,15 @@ def test_results_are_tensors_of_their_own():
     f = framejit.compile(lambda x, w: (x @ w).relu())
     x, w = matrices((SIZE, SIZE), (SIZE, SIZE))
     first = [f(x, w) for _ in range(3)]
-    assert len({t.data_ptr() for t in first}) == 3 and all(t._version == 0 and t._base is None and t.storage_offset() == 0 for t in first)
+    assert len({t.data_ptr() for t in first}) == 3 and all(t._version == 0 and t._base is None
+                                                           and t.storage_offset() == 0 for t in first)
     first[0].zero_()
     assert torch.equal(first[1], (x @ w).relu())
 
 
 class Residual(torch.nn.Module):
-    """Large activations first; then convolutions whose weight, which the library reorders in each call, is larger than they are."""
+    """Large activations first; then convolutions whose weight, which the library reorders in each call, is larger than
+    they are."""
 
     def __init__(self):
         super().__init__()
@@ -147,7 +151,8 @@ class LanguageModel(torch.nn.Module):
     def forward(self, x):
         for layer in self.layers:
             q, k, v = (t.view(1, -1, 4, SIZE // 4).transpose(1, 2) for t in layer(x).split(SIZE, -1))
-            x = F.layer_norm(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(x.shape) + x, [SIZE])
+            x = F.layer_norm(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(x.shape)
+                             + x, [SIZE])
         return self.head(x)
 
 
@@ -183,7 +188,8 @@ def flags_of(tensor):
     return []
 
 
-@pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="this system has no huge pages to lend")
+@pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(),
+                    reason="this system has no huge pages to lend")
 def test_large_results_ask_for_huge_pages():
     compiled = framejit.compile(lambda x: torch.relu(x) + 1)
     large, small = torch.randn(4096, 4096), torch.randn(64, 64)

@@ -1,4 +1,5 @@
-"""Convolutions and poolings in the memory format that they are fastest in: results and their strides are those of eager."""
+"""Convolutions and poolings in the memory format that they are fastest in: results and their strides are those of
+eager."""
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,8 +12,10 @@ def weights(dtype=torch.float32, channels=24):
     torch.manual_seed(0)
     make = lambda *sizes: (torch.randn(*sizes) / (sizes[1] * sizes[2] * sizes[3]) ** 0.5).to(dtype)
     c = channels
-    return dict(dense=make(c, c, 3, 3), depth=make(c, 1, 3, 3), deep=make(c, 1, 7, 7), up=make(3 * c, c, 1, 1), down=make(c, 3 * c, 1, 1), wide=make(3 * c, 1, 3, 3),
-                patch=make(2 * c, c, 2, 2), groups=make(c, c // 4, 3, 3), stem=make(c, 3, 3, 3), bias=make(c, 1, 1, 1).view(c), scale=make(c, 1, 1, 1).view(c).abs() + 1)
+    return dict(dense=make(c, c, 3, 3), depth=make(c, 1, 3, 3), deep=make(c, 1, 7, 7), up=make(3 * c, c, 1, 1),
+                down=make(c, 3 * c, 1, 1), wide=make(3 * c, 1, 3, 3), patch=make(2 * c, c, 2, 2),
+                groups=make(c, c // 4, 3, 3), stem=make(c, 3, 3, 3), bias=make(c, 1, 1, 1).view(c),
+                scale=make(c, 1, 1, 1).view(c).abs() + 1)
 
 
 def norm(x, w):
@@ -21,7 +24,8 @@ def norm(x, w):
 
 def residual(x, w):
     for _ in range(2):
-        x = torch.relu(x + norm(F.conv2d(torch.relu(norm(F.conv2d(x, w["dense"], None, 1, 1), w)), w["depth"], w["bias"], 1, 1, 1, x.shape[1]), w))
+        x = torch.relu(x + norm(F.conv2d(torch.relu(norm(F.conv2d(x, w["dense"], None, 1, 1), w)), w["depth"],
+                                         w["bias"], 1, 1, 1, x.shape[1]), w))
     return F.max_pool2d(x, 3, 2, 1)
 
 
@@ -46,7 +50,8 @@ def dense_block(x, w):
 def returned_and_viewed(x, w):
     y = F.conv2d(x, w["depth"], None, 1, 1, 1, x.shape[1])
     z = F.max_pool2d(torch.relu(y), 3, 2)
-    return y, y[:, ::2], z.permute(0, 2, 3, 1), z.reshape(z.shape[0], -1).sum(1), torch.as_strided(y, (2, 3), (5, 1), 1), F.max_pool2d(y, 3, return_indices=True)
+    return y, y[:, ::2], z.permute(0, 2, 3, 1), z.reshape(z.shape[0], -1).sum(1), torch.as_strided(y, (2, 3), (5, 1),
+        1), F.max_pool2d(y, 3, return_indices=True)
 
 
 def pads_and_scales(x, w):
@@ -102,7 +107,8 @@ def test_few_channels(sizes):
         check(program, image(*sizes), weights(channels=4), breaks=0, calls=2)
 
 
-@pytest.mark.parametrize("sizes", [(1, 1, 64, 64), (3, 1, 64, 64), (1, 48, 1, 400), (48, 1, 1, 90), (1, 1, 1, 400)], ids=str)
+@pytest.mark.parametrize("sizes", [(1, 1, 64, 64), (3, 1, 64, 64), (1, 48, 1, 400), (48, 1, 1, 90), (1, 1, 1, 400)],
+                         ids=str)
 def test_strides_that_mean_both_formats(sizes):
     def f(x, w):
         y = F.max_pool2d(torch.relu(F.conv2d(x, w, None, 1, 1, 1, x.shape[1])), 3, 2, 1)
@@ -114,7 +120,8 @@ def test_strides_that_mean_both_formats(sizes):
 def test_slices_and_expanded_images():
     w = weights()
     f = lambda x, w: F.max_pool2d(F.conv2d(x, w["depth"], None, 1, 1, 1, 24), 2)
-    for x in (image(4, 24, 60, 60)[1:3, :, ::2, 3:40], image(1, 24, 40, 40).expand(3, -1, -1, -1), image(40, 40, 24).permute(2, 0, 1)[None]):
+    for x in (image(4, 24, 60, 60)[1:3, :, ::2, 3:40], image(1, 24, 40, 40).expand(3, -1, -1, -1),
+              image(40, 40, 24).permute(2, 0, 1)[None]):
         check(f, x, w, breaks=0, calls=2)
 
 
@@ -151,7 +158,8 @@ VOLUMES = {
     "roll": lambda x: torch.roll(x, 1, 1),
     "batch_norm": lambda x: F.batch_norm(x, torch.zeros(x.shape[1]), torch.ones(x.shape[1])),
     "batch_norm of a part": lambda x: F.batch_norm(x[:, :, 1:], torch.zeros(x.shape[1]), torch.ones(x.shape[1])),
-    "conv3d": lambda x: F.conv3d(x.contiguous(), torch.ones(2, x.shape[1], 3, 3, 3).to(memory_format=torch.channels_last_3d)),
+    "conv3d": lambda x: F.conv3d(x.contiguous(),
+                                 torch.ones(2, x.shape[1], 3, 3, 3).to(memory_format=torch.channels_last_3d)),
     "pooling": lambda x: F.max_pool3d(torch.relu(F.avg_pool3d(x, 2, 1)), 2),
     "interpolate": lambda x: F.interpolate(x, scale_factor=2),
 }

@@ -1,4 +1,5 @@
-"""Ten programs in the idioms of model libraries that the other files do not have: windows, mixtures of experts, caches, beams, anchors."""
+"""Ten programs in the idioms of model libraries that the other files do not have: windows, mixtures of experts, caches,
+beams, anchors."""
 import dataclasses
 import math
 from collections import OrderedDict
@@ -21,12 +22,14 @@ def seeded():
 
 def window_partition(x, size):
     b, h, w, c = x.shape
-    return x.view(b, h // size, size, w // size, size, c).permute(0, 1, 3, 2, 4, 5).contiguous().view(-1, size * size, c)
+    return x.view(b, h // size, size, w // size, size, c).permute(0, 1, 3, 2, 4, 5).contiguous().view(-1, size * size,
+        c)
 
 
 def window_reverse(windows, size, h, w):
     c = windows.shape[-1]
-    return windows.view(-1, h // size, w // size, size, size, c).permute(0, 1, 3, 2, 4, 5).contiguous().view(-1, h, w, c)
+    return windows.view(-1, h // size, w // size, size, size, c).permute(0, 1, 3, 2, 4, 5).contiguous().view(-1, h, w,
+        c)
 
 
 class ShiftedWindows(nn.Module):
@@ -75,18 +78,22 @@ class Experts(nn.Module):
     def __init__(self, dim=8, count=4, top=2):
         super().__init__()
         self.gate = nn.Linear(dim, count, bias=False)
-        self.experts = nn.ModuleDict(OrderedDict((f"expert_{i}", nn.Sequential(nn.Linear(dim, 16), nn.SiLU(), nn.Linear(16, dim))) for i in range(count)))
+        self.experts = nn.ModuleDict(
+            OrderedDict((f"expert_{i}", nn.Sequential(nn.Linear(dim, 16), nn.SiLU(), nn.Linear(16, dim)))
+                        for i in range(count)))
         self.top = top
 
     def forward(self, x, temperature=1.0):
         weights, chosen = torch.topk(F.softmax(self.gate(x) / temperature, dim=-1, dtype=torch.float), self.top, dim=-1)
         weights /= weights.sum(dim=-1, keepdim=True)
-        shares = torch.zeros(*x.shape[:-1], len(self.experts), dtype=x.dtype).scatter_add_(-1, chosen, weights.to(x.dtype))
+        shares = torch.zeros(*x.shape[:-1], len(self.experts), dtype=x.dtype).scatter_add_(-1, chosen,
+            weights.to(x.dtype))
         out = torch.zeros_like(x)
         for i, (name, expert) in enumerate(self.experts.items()):
             assert name.endswith(str(i))
             out = out + shares[..., i, None] * expert(x)
-        return out, {"load": shares.mean(dim=(0, 1)), "entropy": -(shares.clamp(min=1e-9).log() * shares).sum(-1).mean()}
+        return out, {"load": shares.mean(dim=(0, 1)),
+                     "entropy": -(shares.clamp(min=1e-9).log() * shares).sum(-1).mean()}
 
 
 def test_experts():
@@ -173,12 +180,14 @@ def beam_step(logits, beams: Beams, width: int, end: int) -> Beams:
     best, flat = scores.view(batch, -1).topk(width, dim=-1, sorted=True)
     source = torch.div(flat, vocabulary, rounding_mode="floor")
     token = flat % vocabulary
-    tokens = torch.cat([beams.tokens.gather(1, source[..., None].expand(-1, -1, beams.tokens.shape[-1])), token[..., None]], dim=-1)
+    tokens = torch.cat([beams.tokens.gather(1, source[..., None].expand(-1, -1, beams.tokens.shape[-1])),
+                        token[..., None]], dim=-1)
     return beams._replace(tokens=tokens, scores=best, finished=beams.finished.gather(1, source) | token.eq(end))
 
 
 def test_beams():
-    beams = Beams(torch.randint(0, 7, (2, 3, 4)), torch.randn(2, 3), torch.tensor([[True, False, False], [False, False, True]]))
+    beams = Beams(torch.randint(0, 7, (2, 3, 4)), torch.randn(2, 3),
+                  torch.tensor([[True, False, False], [False, False, True]]))
     check(beam_step, torch.randn(2, 3, 7), beams, 3, 6, breaks=0, compiles=1)
 
 
@@ -191,7 +200,8 @@ def anchors_of(features, sizes=((8,), (16,)), ratios=(0.5, 1.0, 2.0), image=(32,
         stride = torch.tensor([image[0] // rows, image[1] // columns])
         ratio = torch.as_tensor(ratios)
         high = torch.sqrt(ratio)
-        base = torch.stack([-1 / high[:, None] * torch.tensor(scale), -high[:, None] * torch.tensor(scale)], -1).flatten(0, 1)
+        base = torch.stack([-1 / high[:, None] * torch.tensor(scale), -high[:, None] * torch.tensor(scale)],
+                           -1).flatten(0, 1)
         base = torch.cat([base, -base], -1).div(2).round()
         y, x = torch.meshgrid(torch.arange(rows) * stride[0], torch.arange(columns) * stride[1], indexing="ij")
         shifts = torch.stack((x.reshape(-1), y.reshape(-1), x.reshape(-1), y.reshape(-1)), dim=1)
@@ -260,7 +270,8 @@ class Stage(nn.Module):
         rates = [x.item() for x in torch.linspace(0, 0.2, depth)]
         self.rates = rates
         for i in range(depth):
-            self.add_module(f"block{i}", nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, dim), ACTIVATIONS[act](), LayerScale(dim, inplace=i % 2 == 0)))
+            self.add_module(f"block{i}", nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, dim), ACTIVATIONS[act](),
+                                                       LayerScale(dim, inplace=i % 2 == 0)))
 
     def forward(self, x, return_all=False):
         found = []
@@ -275,7 +286,8 @@ class Stage(nn.Module):
 def test_stage_with_a_hook(training):
     def run(stage, x):
         seen = []
-        handle = stage.block1.register_forward_hook(lambda module, inputs, output: seen.append(output.mean()) or output * 2)
+        handle = stage.block1.register_forward_hook(lambda module, inputs, output: seen.append(output.mean())
+                                                    or output * 2)
         try:
             return stage(x, return_all=True), seen
         finally:
@@ -302,7 +314,8 @@ def packed(lengths, x, window=None):
     angles = positions[:, None].float() / (10000 ** (torch.arange(0, x.shape[-1], 2).float() / x.shape[-1]))
     table = torch.stack([angles.cos(), angles.sin()], -1)
     pairs = x.unflatten(-1, (-1, 2))
-    rotated = torch.stack([pairs[..., 0] * table[..., 0] - pairs[..., 1] * table[..., 1], pairs[..., 1] * table[..., 0] + pairs[..., 0] * table[..., 1]], -1).flatten(-2)
+    rotated = torch.stack([pairs[..., 0] * table[..., 0] - pairs[..., 1] * table[..., 1], pairs[..., 1] * table[..., 0]
+                           + pairs[..., 0] * table[..., 1]], -1).flatten(-2)
     return (rotated @ rotated.mT + bias).softmax(-1) @ x, {i: part.sum() for i, part in enumerate(x.split(lengths))}
 
 
@@ -350,4 +363,5 @@ class Schedule:
 @pytest.mark.parametrize("eta", (0.0, 0.5))
 def test_schedule(eta):
     schedule = Schedule()
-    check(lambda noise, step, sample: schedule.step(noise, step, sample, eta=eta), torch.randn(2, 3, 4, 4), torch.tensor([3, 7]), torch.randn(2, 3, 4, 4), breaks=0, compiles=1)
+    check(lambda noise, step, sample: schedule.step(noise, step, sample, eta=eta), torch.randn(2, 3, 4, 4),
+          torch.tensor([3, 7]), torch.randn(2, 3, 4, 4), breaks=0, compiles=1)

@@ -1,4 +1,5 @@
-"""NumPy's numbers and its functions of numbers: constants of a trace, guarded by class and bits; nothing of them breaks."""
+"""NumPy's numbers and its functions of numbers: constants of a trace, guarded by class and bits; nothing of them
+breaks."""
 import math
 import warnings
 
@@ -9,7 +10,8 @@ import torch
 import framejit
 from check import check, fresh  # noqa: F401
 
-NUMBERS = [np.float64(2.5), np.float32(2.5), np.float16(0.5), np.int64(3), np.int32(-2), np.uint8(7), np.bool_(True), np.float64("nan"), np.float64(-0.0)]
+NUMBERS = [np.float64(2.5), np.float32(2.5), np.float16(0.5), np.int64(3), np.int32(-2), np.uint8(7), np.bool_(True),
+           np.float64("nan"), np.float64(-0.0)]
 
 
 def same_number(a, b):
@@ -20,7 +22,8 @@ def same_number(a, b):
 @pytest.mark.parametrize("a", NUMBERS, ids=repr)
 def test_operators(a):
     def results():
-        return [a + 1, 1.5 - a, a * a, -a if not isinstance(a, (np.bool_, np.uint8)) else a, abs(a), a > 2, a == a, a != 3, not a, bool(a), f"{a:4}", a < a, divmod(a, a)[1] if 3 >= a >= 2 else a]
+        return [a + 1, 1.5 - a, a * a, -a if not isinstance(a, (np.bool_, np.uint8)) else a, abs(a), a > 2, a == a,
+                a != 3, not a, bool(a), f"{a:4}", a < a, divmod(a, a)[1] if 3 >= a >= 2 else a]
 
     def f(x):
         return x + 1, results()
@@ -45,11 +48,16 @@ def test_texts_follow_the_print_options():
 
 def test_functions_of_plain_numbers():
     scale = np.float64(3.0)
-    for f in (lambda x: x * (scale * 2), lambda x: x * np.sqrt(2), lambda x: x.reshape(np.prod(x.shape)), lambda x: x.reshape(int(np.prod(x.shape[1:])), -1),
-              lambda x: x * np.pi + np.float32(2) + np.log(10) + np.ceil(2.5), lambda x: x * math.sqrt(np.float64(4)) + max(np.float64(1), 2),
-              lambda x: x.sum() / np.power(2, 0.5), lambda x: x[: np.int64(1)], lambda x: x.view(np.prod([2, 3])), lambda x: x + np.mean((1, 2, 4)),
-              lambda x: x * scale.item() + int(np.round(2.6)), lambda x: x + 1 if np.maximum(2, scale) > 2 else x, lambda x: [x, x + 1][np.int64(1)],
-              lambda x: scale * x, lambda x: np.float32(2) * x + x ** np.float64(2), lambda x: torch.full((np.int64(2), 2), np.float32(3)) + x[:, :2]):
+    for f in (lambda x: x * (scale * 2), lambda x: x * np.sqrt(2), lambda x: x.reshape(
+        np.prod(x.shape)), lambda x: x.reshape(int(np.prod(x.shape[1:])), -1),
+              lambda x: x * np.pi + np.float32(2) + np.log(10) + np.ceil(2.5), lambda x: x * math.sqrt(np.float64(4))
+              + max(np.float64(1), 2),
+              lambda x: x.sum() / np.power(2, 0.5), lambda x: x[: np.int64(1)], lambda x: x.view(
+                  np.prod([2, 3])), lambda x: x + np.mean((1, 2, 4)),
+              lambda x: x * scale.item() + int(np.round(2.6)), lambda x: x + 1 if np.maximum(2, scale) > 2
+              else x, lambda x: [x, x + 1][np.int64(1)],
+              lambda x: scale * x, lambda x: np.float32(2) * x
+              + x ** np.float64(2), lambda x: torch.full((np.int64(2), 2), np.float32(3)) + x[:, :2]):
         check(f, torch.randn(2, 3), breaks=0)
 
 

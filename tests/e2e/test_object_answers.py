@@ -1,4 +1,5 @@
-"""What objects of C types answer (==, str(), attributes) is theirs: concrete under a guard, or a break, never an answer of ours."""
+"""What objects of C types answer (==, str(), attributes) is theirs: concrete under a guard, or a break, never an answer
+of ours."""
 import array
 import collections
 import copy
@@ -50,11 +51,16 @@ def both_ways(fn, *calls):
 
 X = torch.ones(2)
 PAIRS = [
-    (datetime.date(2020, 1, 1), datetime.date(2020, 1, 1)), (datetime.timedelta(1), copy.copy(datetime.timedelta(1))), (np.int64(3), 3), (np.float32(1), 1.0),
-    (np.float64(2), 2.0), (decimal.Decimal(1), 1), (collections.deque([1]), collections.deque([1])), (types.SimpleNamespace(a=1), types.SimpleNamespace(a=1)),
-    (bytearray(b"a"), b"a"), (array.array("i", [1]), array.array("i", [1])), (memoryview(b"a"), b"a"), (np.dtype("float32"), "float32"), ({"a": 1}.keys(), {"a"}),
-    (1 + 0j, 1), (True, 1.0), (collections.OrderedDict(a=1, b=2), collections.OrderedDict(b=2, a=1)), (collections.OrderedDict(a=1), {"a": 1}), (Level.LOW, 1), (Text("a"), "a"),
-    (torch.device("cpu"), torch.device("cpu", 0)), (range(2), range(0, 2)), ([1], (1,)), (None, 0), (torch.Size([1]), (1,)), (types.MappingProxyType({}), {}),
+    (datetime.date(2020, 1, 1), datetime.date(2020, 1, 1)), (datetime.timedelta(1), copy.copy(datetime.timedelta(1))),
+    (np.int64(3), 3), (np.float32(1), 1.0),
+    (np.float64(2), 2.0), (decimal.Decimal(1), 1), (collections.deque([1]), collections.deque([1])),
+    (types.SimpleNamespace(a=1), types.SimpleNamespace(a=1)),
+    (bytearray(b"a"), b"a"), (array.array("i", [1]), array.array("i", [1])), (memoryview(b"a"), b"a"),
+    (np.dtype("float32"), "float32"), ({"a": 1}.keys(), {"a"}),
+    (1 + 0j, 1), (True, 1.0), (collections.OrderedDict(a=1, b=2), collections.OrderedDict(b=2, a=1)),
+    (collections.OrderedDict(a=1), {"a": 1}), (Level.LOW, 1), (Text("a"), "a"),
+    (torch.device("cpu"), torch.device("cpu", 0)), (range(2), range(0, 2)), ([1], (1,)), (None, 0),
+    (torch.Size([1]), (1,)), (types.MappingProxyType({}), {}),
 ]
 
 
@@ -65,7 +71,8 @@ def test_equality(a, b):
 
 
 def test_equality_decides_a_branch():
-    both_ways(lambda x, d: x + 100 if d == datetime.date(2020, 1, 1) else x, (X, datetime.date(2020, 1, 1)), (X, datetime.date(2021, 1, 1)))
+    both_ways(lambda x, d: x + 100 if d == datetime.date(2020, 1, 1) else x, (X, datetime.date(2020, 1, 1)),
+              (X, datetime.date(2021, 1, 1)))
 
 
 def test_order_of_what_has_none():
@@ -76,13 +83,16 @@ def test_order_of_what_has_none():
     both_ways(compare, (X, collections.OrderedDict(a=1), collections.OrderedDict(b=1)))
 
 
-TEXTS = [torch.device("cpu"), torch.float32, Level.LOW, Both.A | Both.B, OSError(2, "x"), KeyError("k"), ValueError(1, 2), UnicodeDecodeError("utf8", b"a", 0, 1, "why"),
-         Text("t"), torch.Size([1, 2]), datetime.date(2020, 1, 1), decimal.Decimal("1.50"), np.float32(1.5), collections.OrderedDict(a=1), int, range(3), 1 + 2j]
+TEXTS = [torch.device("cpu"), torch.float32, Level.LOW, Both.A | Both.B, OSError(2, "x"), KeyError("k"),
+         ValueError(1, 2), UnicodeDecodeError("utf8", b"a", 0, 1, "why"), Text("t"), torch.Size([1, 2]),
+         datetime.date(2020, 1, 1), decimal.Decimal("1.50"), np.float32(1.5), collections.OrderedDict(a=1), int,
+         range(3), 1 + 2j]
 
 
 @pytest.mark.parametrize("value", TEXTS, ids=lambda v: type(v).__name__)
 def test_texts(value):
-    both_ways(lambda x, v: (x + 1, str(v), f"{v}", f"{v!s}", "%s" % (v,), "%r" % (v,), "%%%9r|%-4s" % (v, v), "{}".format(v), repr(v)), (X, value))
+    both_ways(lambda x, v: (x + 1, str(v), f"{v}", f"{v!s}", "%s" % (v,), "%r" % (v,), "%%%9r|%-4s" % (v, v),
+                            "{}".format(v), repr(v)), (X, value))
 
 
 def first(n):
@@ -196,7 +206,8 @@ def test_attributes_that_c_code_of_the_type_looks_up():
             return x * here.k
         except AttributeError:
             return x * 10
-    for fn in (lambda x: x * getattr(here, "k", 10), lambda x: x + hasattr(here, "k"), caught, lambda x: x * answering.k + answering.z):
+    for fn in (lambda x: x * getattr(here, "k", 10), lambda x: x + hasattr(here, "k"), caught, lambda x: x * answering.k
+               + answering.z):
         compiled = framejit.compile(fn, backend="eager")
         for _ in range(2):
             assert torch.equal(compiled(X), fn(X))

@@ -1,4 +1,5 @@
-"""Where a tensor begins in its storage: slices of one tensor share an entry, unless the program looks at the place itself."""
+"""Where a tensor begins in its storage: slices of one tensor share an entry, unless the program looks at the place
+itself."""
 import pytest
 import torch
 
@@ -68,7 +69,8 @@ def test_the_guard_and_the_recompile_name_the_offset():
         compiled(part(7))
     finally:
         framejit._framejit.remove_listener(token)
-    assert [e["fields"]["guard"] for e in heard if e["event"] == "Recompile"] == ["L['x'].storage_offset() == 3 but is 7"]
+    assert [e["fields"]["guard"] for e in heard
+            if e["event"] == "Recompile"] == ["L['x'].storage_offset() == 3 but is 7"]
 
 
 def test_slices_share_an_entry_otherwise():
@@ -114,7 +116,9 @@ STRIDED = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.nothing_captured] if n == "written beyond a part of the argument" else []) for n in STRIDED])
+@pytest.mark.parametrize("name",
+                         [pytest.param(n, marks=[pytest.mark.nothing_captured]
+                                       if n == "written beyond a part of the argument" else []) for n in STRIDED])
 def test_as_strided_at_every_offset(name):
     at_every_offset(STRIDED[name])
 
@@ -163,9 +167,10 @@ MADE = {
     "zeros_like": lambda x: torch.zeros_like(x), "itself": lambda x: x,
 }
 VIEWS = {
-    "rows": lambda t: t[2:], "column": lambda t: t[:, 1:], "row": lambda t: t.select(0, 1), "transposed": lambda t: t.t(),
-    "flat": lambda t: t.reshape(-1)[3:], "diagonal": lambda t: t.diagonal(), "every second": lambda t: t[::2],
-    "one split": lambda t: t.split(2)[1], "strided": lambda t: t.as_strided((2, 2), (4, 1), 3),
+    "rows": lambda t: t[2:], "column": lambda t: t[:, 1:], "row": lambda t: t.select(0, 1),
+    "transposed": lambda t: t.t(), "flat": lambda t: t.reshape(-1)[3:], "diagonal": lambda t: t.diagonal(),
+    "every second": lambda t: t[::2], "one split": lambda t: t.split(2)[1],
+    "strided": lambda t: t.as_strided((2, 2), (4, 1), 3),
 }
 SLICES = {
     "all": lambda b: b, "rows": lambda b: b[3:], "columns": lambda b: b[:, 2:], "both": lambda b: b[1:, 1:],
@@ -194,4 +199,5 @@ def test_a_view_made_inside_begins_where_eagers_does(made, view, backend):
             same(got, want, None, name)
             same(ours, given, None, name)
             for g, w in zip(got, want):
-                assert (g.stride(), g.storage_offset(), g._is_view()) == (w.stride(), w.storage_offset(), w._is_view()), name
+                assert (g.stride(), g.storage_offset(), g._is_view()) == (w.stride(), w.storage_offset(),
+                    w._is_view()), name

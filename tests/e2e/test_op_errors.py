@@ -1,4 +1,5 @@
-"""Errors that eager's kernels raise for the shapes they are given: the compiled function raises the same one, and found out while tracing."""
+"""Errors that eager's kernels raise for the shapes they are given: the compiled function raises the same one, and found
+out while tracing."""
 import abc
 
 import pytest
@@ -21,8 +22,10 @@ CASES = {
     "batch norm with another number of channels": lambda: F.batch_norm(torch.ones(2, 3), torch.ones(4), torch.ones(4)),
     "sort along no dimension": lambda: torch.sort(torch.tensor(1.0), -3),
     "stable sort along no dimension": lambda: torch.sort(torch.ones(3), dim=1, stable=True),
-    "transposed convolution of fewer rows than groups": lambda: F.conv_transpose1d(torch.ones(1, 1, 1), torch.ones(1, 1, 1), groups=2),
-    "resized to nothing": lambda: F.interpolate(torch.ones(1, 1, 1, 1), scale_factor=0.5, mode="bilinear", antialias=True),
+    "transposed convolution of fewer rows than groups": lambda: F.conv_transpose1d(torch.ones(1, 1, 1),
+        torch.ones(1, 1, 1), groups=2),
+    "resized to nothing": lambda: F.interpolate(torch.ones(1, 1, 1, 1), scale_factor=0.5, mode="bilinear",
+                                                antialias=True),
     "preserved memory format of nothing": lambda: torch.empty(3, memory_format=torch.preserve_format),
     "copy into shared memory": lambda: torch.ones(1, 2).expand(3, 2).copy_(torch.ones(3, 2)),
 }
@@ -123,10 +126,12 @@ def test_errors_that_the_program_catches_and_reads(case):
 
 
 def test_statistics_whose_elements_share_memory():
-    """Eager writes one element several times; a graph of its own copies would not. On two threads, eager's own writes race."""
+    """Eager writes one element several times; a graph of its own copies would not. On two threads, eager's own writes
+    race."""
     x = torch.arange(50.0).view(2, 5, 5)
     with threads(1):
-        check(lambda x, m, v: F.batch_norm(x * 2, m, v, training=True) + 1, x, torch.zeros(1).expand(5), torch.ones(1).expand(5), breaks=1)
+        check(lambda x, m, v: F.batch_norm(x * 2, m, v, training=True) + 1, x, torch.zeros(1).expand(5),
+              torch.ones(1).expand(5), breaks=1)
 
 
 def test_results_that_keep_their_place_in_the_storage():
@@ -194,22 +199,32 @@ def test_index_reduce_of_nothing(reduce):
 
 def test_reversed_subtraction_of_small_integers():
     for dtype in (torch.uint8, torch.int8, torch.int16):
-        check(lambda x: torch.rsub(x, 0.5) + torch.rsub(x, 2, alpha=3), torch.tensor([0, 1, 100, torch.iinfo(dtype).max], dtype=dtype))
+        check(lambda x: torch.rsub(x, 0.5) + torch.rsub(x, 2, alpha=3),
+              torch.tensor([0, 1, 100, torch.iinfo(dtype).max], dtype=dtype))
 
 
 DEAD_ERRORS = {
-    "int floor_divide": (lambda x, y: (x // y, x + 1)[1], torch.ones(3, dtype=torch.int64), torch.zeros(3, dtype=torch.int64)),
-    "int remainder": (lambda x, y: (x % y, x + 1)[1], torch.ones(3, dtype=torch.int64), torch.zeros(3, dtype=torch.int64)),
-    "int fmod": (lambda x, y: (torch.fmod(x, y), x + 1)[1], torch.ones(3, dtype=torch.int64), torch.zeros(3, dtype=torch.int64)),
-    "int div": (lambda x, y: (torch.div(x, y, rounding_mode="trunc"), x + 1)[1], torch.ones(3, dtype=torch.int64), torch.zeros(3, dtype=torch.int64)),
+    "int floor_divide": (lambda x, y: (x // y, x + 1)[1], torch.ones(3, dtype=torch.int64),
+                         torch.zeros(3, dtype=torch.int64)),
+    "int remainder": (lambda x, y: (x % y, x + 1)[1], torch.ones(3, dtype=torch.int64),
+                      torch.zeros(3, dtype=torch.int64)),
+    "int fmod": (lambda x, y: (torch.fmod(x, y), x + 1)[1], torch.ones(3, dtype=torch.int64),
+                 torch.zeros(3, dtype=torch.int64)),
+    "int div": (lambda x, y: (torch.div(x, y, rounding_mode="trunc"), x + 1)[1], torch.ones(3, dtype=torch.int64),
+                torch.zeros(3, dtype=torch.int64)),
     "embedding_bag": (lambda i, w: (F.embedding_bag(i, w), w + 1)[1], torch.full((2, 2), 99), torch.ones(3, 4)),
-    "_unsafe_index": (lambda x, i: (torch.ops.aten._unsafe_index(x, [i]), x + 1)[1], torch.ones(5), torch.full((2,), 99)),
+    "_unsafe_index": (lambda x, i: (torch.ops.aten._unsafe_index(x, [i]), x + 1)[1], torch.ones(5),
+                      torch.full((2,), 99)),
     "masked_scatter": (lambda x, s: (x.masked_scatter(x > 0, s), x + 1)[1], torch.ones(5), torch.ones(2)),
-    "segment_reduce": (lambda x, n: (torch.segment_reduce(x, "sum", lengths=n), x + 1)[1], torch.ones(5), torch.tensor([3, 3])),
-    "binary_cross_entropy": (lambda x, t: (F.binary_cross_entropy(x, t), x + 1)[1], torch.full((3,), 2.0), torch.ones(3)),
+    "segment_reduce": (lambda x, n: (torch.segment_reduce(x, "sum", lengths=n), x + 1)[1], torch.ones(5),
+                       torch.tensor([3, 3])),
+    "binary_cross_entropy": (lambda x, t: (F.binary_cross_entropy(x, t), x + 1)[1], torch.full((3,), 2.0),
+                             torch.ones(3)),
     "multi_margin_loss": (lambda x, t: (F.multi_margin_loss(x, t), x + 1)[1], torch.ones(2, 3), torch.tensor([7, 7])),
-    "multilabel_margin_loss": (lambda x, t: (F.multilabel_margin_loss(x, t), x + 1)[1], torch.ones(2, 3), torch.full((2, 3), 7)),
-    "max_unpool2d": (lambda x, i: (F.max_unpool2d(x, i, 2), x + 1)[1], torch.ones(1, 1, 2, 2), torch.full((1, 1, 2, 2), 99)),
+    "multilabel_margin_loss": (lambda x, t: (F.multilabel_margin_loss(x, t), x + 1)[1], torch.ones(2, 3),
+                               torch.full((2, 3), 7)),
+    "max_unpool2d": (lambda x, i: (F.max_unpool2d(x, i, 2), x + 1)[1], torch.ones(1, 1, 2, 2),
+                     torch.full((1, 1, 2, 2), 99)),
     "eigh": (lambda x: (torch.linalg.eigh(x), x + 1)[1], torch.full((3, 3), float("nan"))),
     "svd": (lambda x: (torch.linalg.svd(x), x + 1)[1], torch.full((3, 3), float("nan"))),
     "gather": (lambda x, i: (x.gather(0, i), x + 1)[1], torch.ones(5), torch.full((2,), 99)),
@@ -322,8 +337,11 @@ class TestPartsOfWhatIsChecked:
 
 
 @pytest.mark.nothing_captured
-@pytest.mark.parametrize("write", [lambda x, n: x.cumsum_(1), lambda x, n: x.cumprod_(1), lambda x, n: x.index_fill_(1, n, 0.5), lambda x, n: x.index_add_(1, n, x[:2]),
-                                   lambda x, n: x.scatter_(1, n, 1.0)], ids=["cumsum_", "cumprod_", "index_fill_", "index_add_", "scatter_"])
+@pytest.mark.parametrize("write",
+                         [lambda x, n: x.cumsum_(1), lambda x, n: x.cumprod_(1), lambda x, n: x.index_fill_(1, n,
+                             0.5), lambda x, n: x.index_add_(1, n, x[:2]),
+                                   lambda x, n: x.scatter_(1, n, 1.0)],
+                         ids=["cumsum_", "cumprod_", "index_fill_", "index_add_", "scatter_"])
 def test_dimensions_that_there_are_not(write):
     """Whatever the rank was when sizes became symbols."""
     n = torch.tensor([1, 0])

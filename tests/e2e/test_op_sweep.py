@@ -1,4 +1,5 @@
-"""The op sweep's floor: the first sample of each op of torch's op_db in each dtype, in worker processes, on both backends."""
+"""The op sweep's floor: the first sample of each op of torch's op_db in each dtype, in worker processes, on both
+backends."""
 import os
 import re
 import subprocess
@@ -29,11 +30,13 @@ def test_first_samples_of_other_dtypes():
 
 
 def test_kernels_of_inputs_in_other_forms():
-    """Ops of the class kernels, with their inputs transposed, broadcast, stepped through memory, empty, of one element and without dimensions."""
+    """Ops of the class kernels, with their inputs transposed, broadcast, stepped through memory, empty, of one element
+    and without dimensions."""
     ops = [op for op, kind in op_sweep.read_classes(CLASSES).items() if kind == "kernels"]
     assert len(ops) > 250
     forms = [form for form in worker.FORMS if form != "plain"]
-    done = sweep("--dtype", "float32", "bfloat16", "int64", "--forms", *forms, "--only", f"^({'|'.join(map(re.escape, ops))})$")
+    done = sweep("--dtype", "float32", "bfloat16", "int64", "--forms", *forms, "--only",
+                 f"^({'|'.join(map(re.escape, ops))})$")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
@@ -61,7 +64,9 @@ def test_a_fall_is_seen(tmp_path, monkeypatch):
 
 
 def test_some_samples_of_an_op(tmp_path):
-    rows = [{"op": op, "class": kind} for op, kinds in {"sum": "kernels views", "mm": "extern extern", "roll": "extern kernels mixed"}.items() for kind in kinds.split()]
+    rows = [{"op": op, "class": kind} for op,
+            kinds in {"sum": "kernels views", "mm": "extern extern", "roll": "extern kernels mixed"}.items()
+            for kind in kinds.split()]
     op_sweep.write_partly(str(tmp_path / "partly.txt"), [*rows, {"op": "roll", "status": "raises"}])
     assert (tmp_path / "partly.txt").read_text().splitlines()[1:] == ["roll: 2 of 3"]
 
@@ -76,8 +81,10 @@ def test_luck_is_not_for_errors():
     assert verdict(torch.sum, lambda t: t + 1e-3) and not verdict(torch.sum, lambda t: t + 0.1)
     assert not verdict(torch.sin, lambda t: t * 0) and not verdict(torch.neg, lambda t: t * (1 + 1e-5))
     numbers = torch.tensor([3, 7], dtype=torch.uint8)
-    assert verdict(lambda t: t.exp().sum() - 1116.7, lambda t: t + 5e-4, numbers) and not verdict(lambda t: t.exp().sum() - 1116.7, lambda t: t + 0.1, numbers)
-    assert not verdict(torch.sum, lambda t: t * float("nan")) and not verdict(torch.sum, lambda t: t.unsqueeze(0).expand(2).clone())
+    assert verdict(lambda t: t.exp().sum() - 1116.7, lambda t: t + 5e-4,
+                   numbers) and not verdict(lambda t: t.exp().sum() - 1116.7, lambda t: t + 0.1, numbers)
+    assert not verdict(torch.sum, lambda t: t * float("nan")) and not verdict(
+        torch.sum, lambda t: t.unsqueeze(0).expand(2).clone())
 
 
 def test_a_break_without_a_reason_fails():
@@ -104,8 +111,8 @@ def test_a_break_without_a_reason_fails():
 
 def test_whole_is_what_the_totals_say():
     """A break, a failure, a recompile or a second call that missed never counts as whole."""
-    totals = {"graphs": 1, "hits": 1, "plain_hits": 0, "graph_breaks": 0, "fallbacks": 0, "recompiles": 0, "traced_instructions": 5, "break_reasons": {},
-              "fallback_reasons": {}}
+    totals = {"graphs": 1, "hits": 1, "plain_hits": 0, "graph_breaks": 0, "fallbacks": 0, "recompiles": 0,
+              "traced_instructions": 5, "break_reasons": {}, "fallback_reasons": {}}
 
     def verdict(outcome="returned", **changed):
         return op_sweep.worker.verdict({**totals, **changed}, outcome)["status"]
@@ -114,7 +121,8 @@ def test_whole_is_what_the_totals_say():
     assert verdict(hits=0) == "not traced" and verdict(graphs=0, traced_instructions=0) == "not traced"
     assert verdict(graph_breaks=1, break_reasons={"unsupported_op": 1}) == "break"
     assert verdict(fallbacks=1) == "fallback" and verdict(recompiles=1) == "recompiles"
-    assert verdict("raised", fallbacks=1, fallback_reasons={"run_failed": 1}) == "late" and verdict("raised", break_reasons={"exception_raised": 1}) == "raises"
+    assert verdict("raised", fallbacks=1, fallback_reasons={"run_failed": 1}) == "late" and verdict("raised",
+        break_reasons={"exception_raised": 1}) == "raises"
     assert verdict("raised", fallbacks=1, fallback_reasons={"internal_error": 1}) == "fallback"
     assert verdict("raised", break_reasons={"unsupported_op": 1}) == "break"
 
@@ -126,8 +134,10 @@ def test_a_difference_is_told():
     for other in (a + 1, a.double(), a[:3], a.view(2, 3)):
         assert op_sweep.worker.difference(("returned", other, [], torch.zeros(1)), returned, lambda: None, False)
     assert op_sweep.worker.difference(("returned", a, [], torch.ones(1)), returned, lambda: None, False)
-    assert op_sweep.worker.difference(("raised", "ValueError: b", None, None), ("raised", "ValueError: a", None, None), lambda: None, False)
-    assert op_sweep.worker.difference(("returned", a.clone(), [], torch.zeros(1)), returned, lambda: None, False) is None
+    assert op_sweep.worker.difference(("raised", "ValueError: b", None, None),
+                                      ("raised", "ValueError: a", None, None), lambda: None, False)
+    assert op_sweep.worker.difference(("returned", a.clone(), [], torch.zeros(1)), returned, lambda: None,
+                                      False) is None
 
 
 def test_forms_keep_what_they_promise():
@@ -139,4 +149,5 @@ def test_forms_keep_what_they_promise():
     assert forms["empty"].shape == (0, 3, 4) and forms["scalar"].shape == () and forms["one"].shape == (1, 1, 1)
     copy = op_sweep.worker.copier()
     a, b = copy(t[1]), copy(t[:, 0])
-    assert a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() != t.untyped_storage().data_ptr() and a.storage_offset() == 12
+    assert a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() != t.untyped_storage().data_ptr() \
+        and a.storage_offset() == 12

@@ -1,4 +1,5 @@
-"""docs/ops.md: what becomes of every op of the core ATen set, read from the tables of rows. The file is kept current by this test.
+"""docs/ops.md: what becomes of every op of the core ATen set, read from the tables of rows. The file is kept current by
+this test.
 
     make golden-update        rewrites it (UPDATE_GOLDEN=1)
 """
@@ -40,28 +41,32 @@ def core_ops():
 
 def treatment_of(op):
     kind = _framejit.treatment_of(op)
-    composite = kind == "extern" and torch._C._dispatch_has_kernel_for_dispatch_key("aten::" + op, "CompositeImplicitAutograd")
+    composite = kind == "extern" and torch._C._dispatch_has_kernel_for_dispatch_key("aten::" + op,
+        "CompositeImplicitAutograd")
     return "composite" if composite else kind
 
 
 def own_overloads():
-    """All overloads of PyTorch that a row of ours takes: by kind, those that write nothing; and in-place ones whose functional form it takes."""
+    """All overloads of PyTorch that a row of ours takes: by kind, those that write nothing; and in-place ones whose
+    functional form it takes."""
     names = {n[len("aten::"):] for n in torch._C._dispatch_get_all_op_names() if n.startswith("aten::")}
     kinds = {kind: sorted(n for n in names if treatment_of(n) == kind) for kind in ("decomposed", "view", "lowered")}
     own = {n for ops in kinds.values() for n in ops}
-    in_place = sorted(n for n in names if n.partition(".")[0].endswith("_") and n.replace("_.", ".", 1).removesuffix("_") in own and n not in own)
+    in_place = sorted(n for n in names if n.partition(".")[0].endswith("_")
+                      and n.replace("_.", ".", 1).removesuffix("_") in own and n not in own)
     return kinds, in_place
 
 
 def declined(own):
-    """Lines about ops that have rows and are PyTorch's own op for some samples of op_db: how many are not (op_partly.txt); and for the first
-    sample, which is a small one (op_classes.txt)."""
+    """Lines about ops that have rows and are PyTorch's own op for some samples of op_db: how many are not
+    (op_partly.txt); and for the first sample, which is a small one (op_classes.txt)."""
     bases = {name.partition(".")[0] for name in own}
     names = {op_sweep_worker.label_of(op): op.aten_name for op in op_sweep_worker.op_database()}
     partly = [line.split(": ") for line in PARTLY.read_text().splitlines() if not line.startswith("#")]
     some = [f"`{op}` {count}" for op, count in partly if names.get(op) in bases]
     listed = {op for op, _ in partly}
-    none = [f"`{op}`" for op, kind in sorted(op_sweep.read_classes(CLASSES).items()) if kind == "extern" and names.get(op) in bases and op not in listed]
+    none = [f"`{op}`" for op, kind in sorted(op_sweep.read_classes(CLASSES).items()) if kind == "extern"
+            and names.get(op) in bases and op not in listed]
     return ", ".join(some), ", ".join(none) or "none"
 
 
@@ -71,25 +76,32 @@ def make_table():
         groups[treatment_of(op)].append(op)
     kinds, in_place = own_overloads()
     text = ["# What becomes of the core ATen ops", "",
-            "Written by `tests/e2e/test_op_table.py` from the rows of the decompositions and lowerings (`make golden-update`). A row may leave",
-            "some arguments or dtypes to PyTorch (the last section counts them); ops outside the core set are treated the same way.", ""]
+            "Written by `tests/e2e/test_op_table.py` from the rows of the decompositions and lowerings (`make "
+            "golden-update`). A row may leave",
+            "some arguments or dtypes to PyTorch (the last section counts them); ops outside the core set are treated "
+            "the same way.", ""]
     text += ["| | ops | meaning |", "|---|---|---|"]
     text += [f"| {kind} | {len(groups[kind])} | {MEANING[kind]} |" for kind in MEANING]
     for kind in MEANING:
         text += ["", f"## {kind}", ", ".join(f"`{op}`" for op in groups[kind]) or "none"]
     total = sum(len(ops) for ops in kinds.values())
     text += ["", "## All overloads that become kernels or index arithmetic",
-             f"{total} overloads of PyTorch that write nothing: " + ", ".join(f"{len(ops)} {kind}" for kind, ops in kinds.items()) +
-             f". Beside them {len(in_place)} in-place ones, which become their functional form. Of the core set that is "
+             f"{total} overloads of PyTorch that write nothing: "
+             + ", ".join(f"{len(ops)} {kind}" for kind, ops in kinds.items()) +
+             f". Beside them {len(in_place)} in-place ones, which become their functional form. Of the core set that "
+             "is "
              f"{sum(len(groups[kind]) for kind in kinds)} of {sum(len(ops) for ops in groups.values())}."]
     for kind, ops in kinds.items():
         core = set(groups[kind])
         text += ["", f"{kind}, not core: " + ", ".join(f"`{op}`" for op in ops if op not in core)]
     some, none = declined({name for ops in kinds.values() for name in ops})
     text += ["", "## Rows that leave some samples to PyTorch",
-             "Of the first 40 float32 samples of torch's op_db so many have kernels or views of our own; the others, those of no elements and of no",
-             "dimensions among them, run as PyTorch's own op (`tests/e2e/op_partly.txt`, `make sweep`): " + some + ".", "",
-             "In none of them: " + none + ". Random ops (`native_dropout` that drops, `bernoulli`) always draw by PyTorch's own op: its generator decides."]
+             "Of the first 40 float32 samples of torch's op_db so many have kernels or views of our own; the others, "
+             "those of no elements and of no",
+             "dimensions among them, run as PyTorch's own op (`tests/e2e/op_partly.txt`, `make sweep`): " + some + ".",
+             "", "In none of them: " + none
+             + ". Random ops (`native_dropout` that drops, `bernoulli`) always draw by PyTorch's own op: its "
+               "generator decides."]
     return "\n".join(text) + "\n", groups, total
 
 

@@ -1,5 +1,5 @@
-"""Numbers that differ from call to call, in arithmetic, math, comparisons and texts: compiled a few times (a number that varies,
-the side of a branch), never plain Python."""
+"""Numbers that differ from call to call, in arithmetic, math, comparisons and texts: compiled a few times (a number
+that varies, the side of a branch), never plain Python."""
 import math
 
 import pytest

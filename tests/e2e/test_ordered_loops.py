@@ -1,4 +1,5 @@
-"""Ops whose points have an order, as kernels of our own: running results along a dimension, stores at places that the data tells."""
+"""Ops whose points have an order, as kernels of our own: running results along a dimension, stores at places that the
+data tells."""
 import pytest
 import torch
 
@@ -40,13 +41,16 @@ class TestScans:
             own(SCANS[name], x, dim)
 
     @pytest.mark.parametrize("name", SCANS)
-    @pytest.mark.parametrize("size", [(), (1,), (0,), (3, 0), (0, 3), (1, 1), (130,), (2, 67), (67, 2), (2, 3, 4, 5)], ids=str)
+    @pytest.mark.parametrize("size", [(), (1,), (0,), (3, 0), (0, 3), (1, 1), (130,), (2, 67), (67, 2), (2, 3, 4, 5)],
+                             ids=str)
     def test_sizes(self, name, size):
         for dim in {0, -1, len(size) // 2}:
             own(SCANS[name], make(torch.float32, *size), dim)
 
     @pytest.mark.parametrize("name", SCANS)
-    @pytest.mark.parametrize("layout", [lambda x: x.t(), lambda x: x[:, ::2], lambda x: x[:, :1].expand(-1, 9), lambda x: x.flip(1)], ids=["transposed", "stepped", "expanded", "flipped"])
+    @pytest.mark.parametrize("layout",
+                             [lambda x: x.t(), lambda x: x[:, ::2], lambda x: x[:, :1].expand(-1,
+                                 9), lambda x: x.flip(1)], ids=["transposed", "stepped", "expanded", "flipped"])
     def test_layouts(self, name, layout):
         for dim in (0, 1):
             check(lambda x, d: SCANS[name](layout(x), d), make(torch.float32, 19, 40), dim)
@@ -119,21 +123,35 @@ NONE = torch.zeros(0, dtype=torch.int64)
 MANY = rows(3, 0, 3, 2, 3, 0, 6)  # with duplicates
 PLACES = torch.randint(0, 5, (7, 9), generator=torch.Generator().manual_seed(1))
 STORES = {
-    "scatter": lambda x, y: (x.scatter(0, PLACES, y[:7, :9]), x.scatter(1, PLACES[:5], y), x.scatter(0, PLACES[:2, :3], y)),
+    "scatter": lambda x, y: (x.scatter(0, PLACES, y[:7, :9]), x.scatter(1, PLACES[:5], y),
+                             x.scatter(0, PLACES[:2, :3], y)),
     "scatter a number": lambda x, y: (x.scatter(0, PLACES, 2), x.scatter(-1, PLACES[:5, :2], 1)),
-    "scatter_add": lambda x, y: (x.scatter_add(0, PLACES, y), x.scatter_add(1, PLACES[:6], y), x.scatter_add(0, MANY[:, None].expand(7, 9), y), x[:, 0].scatter_add(0, MANY, y[:7, 1])),
-    "scatter_reduce": lambda x, y: [x.scatter_reduce(d, PLACES[:6], y.sign() if o == "prod" else y, o) for d in (0, 1) for o in ("sum", "prod", "amax", "amin")],
-    "scatter_reduce without self": lambda x, y: [x.scatter_reduce(0, PLACES, y.sign() if o == "prod" else y, o, include_self=False) for o in ("sum", "prod")],
-    "index_add": lambda x, y: (x.index_add(0, MANY, y[:7, :9]), x.index_add(1, MANY, y[:7, :7]), x[:, 2].index_add(0, MANY, y[:7, 2]), x.index_add(0, MANY.int(), y[:7])),
-    "index_copy": lambda x, y: (x.index_copy(0, MANY, y[:7, :9]), x.index_copy(-1, MANY, y[:7, :7]), x[:, 2].index_copy(0, MANY, y[:7, 2])),
-    "index_fill": lambda x, y: (x.index_fill(0, rows(-1, 2, -7), 1), x.index_fill(1, MANY, y[0, 0]), x.index_fill(1, NONE, 3)),
-    "index_put": lambda x, y: (x.index_put((MANY,), y[:7]), x.index_put((MANY,), y[0, 0]), torch.ops.aten.index_put(x, [None, MANY], y[:7, :7]), x.index_put((MANY, MANY), y[0, :7]),
-                               x.index_put((rows(-1, -7),), y[:2]), x.index_put((PLACES, MANY[:1]), y), x.index_put((rows(1)[0],), y[3])),
-    "index_put adds": lambda x, y: (x.index_put((MANY,), y[:7], accumulate=True), x.index_put((MANY, -MANY), y[0, :7], accumulate=True), x.index_put((PLACES,), y[0], accumulate=True)),
+    "scatter_add": lambda x, y: (x.scatter_add(0, PLACES, y), x.scatter_add(1, PLACES[:6], y),
+                                 x.scatter_add(0, MANY[:, None].expand(7, 9), y),
+                                 x[:, 0].scatter_add(0, MANY, y[:7, 1])),
+    "scatter_reduce": lambda x, y: [x.scatter_reduce(d, PLACES[:6], y.sign() if o == "prod" else y, o) for d in (0, 1)
+                                    for o in ("sum", "prod", "amax", "amin")],
+    "scatter_reduce without self": lambda x, y: [x.scatter_reduce(0, PLACES, y.sign() if o == "prod" else y, o,
+                                                                  include_self=False) for o in ("sum", "prod")],
+    "index_add": lambda x, y: (x.index_add(0, MANY, y[:7, :9]), x.index_add(1, MANY, y[:7, :7]),
+                               x[:, 2].index_add(0, MANY, y[:7, 2]), x.index_add(0, MANY.int(), y[:7])),
+    "index_copy": lambda x, y: (x.index_copy(0, MANY, y[:7, :9]), x.index_copy(-1, MANY, y[:7, :7]),
+                                x[:, 2].index_copy(0, MANY, y[:7, 2])),
+    "index_fill": lambda x, y: (x.index_fill(0, rows(-1, 2, -7), 1), x.index_fill(1, MANY, y[0, 0]),
+                                x.index_fill(1, NONE, 3)),
+    "index_put": lambda x, y: (x.index_put((MANY,), y[:7]), x.index_put((MANY,), y[0, 0]),
+                               torch.ops.aten.index_put(x, [None, MANY], y[:7, :7]),
+                               x.index_put((MANY, MANY), y[0, :7]), x.index_put((rows(-1, -7),), y[:2]),
+                               x.index_put((PLACES, MANY[:1]), y), x.index_put((rows(1)[0],), y[3])),
+    "index_put adds": lambda x, y: (x.index_put((MANY,), y[:7], accumulate=True),
+                                    x.index_put((MANY, -MANY), y[0, :7], accumulate=True),
+                                    x.index_put((PLACES,), y[0], accumulate=True)),
     "assignments": lambda x, y: assigned(x, y),
-    "embedding backward": lambda x, y: (torch.ops.aten.embedding_dense_backward(y[:7], MANY, 7, 3, False), torch.ops.aten.embedding_dense_backward(y[:7], MANY, 5, -1, False),
+    "embedding backward": lambda x, y: (torch.ops.aten.embedding_dense_backward(y[:7], MANY, 7, 3, False),
+                                        torch.ops.aten.embedding_dense_backward(y[:7], MANY, 5, -1, False),
                                         torch.ops.aten.embedding_dense_backward(y[None, :7], MANY[None], 9, -1, False)),
-    "backward of parts": lambda x, y: (torch.ops.aten.select_backward(y[0], [4, 9], 0, -1), torch.ops.aten.slice_backward(y[:2], [7, 9], 0, 1, 5, 2),
+    "backward of parts": lambda x, y: (torch.ops.aten.select_backward(y[0], [4, 9], 0, -1),
+                                       torch.ops.aten.slice_backward(y[:2], [7, 9], 0, 1, 5, 2),
                                        torch.ops.aten.slice_backward(y[:, :3], [7, 9], 1, -3, 99, 1)),
 }
 
@@ -154,7 +172,8 @@ class TestStores:
     @pytest.mark.parametrize("dtype", FLOATS + INTEGERS, ids=str)
     @pytest.mark.parametrize("name", STORES)
     def test_dtypes(self, name, dtype):
-        own(STORES[name], source(dtype, 0), source(dtype, 1)) if dtype not in HALVES else check(STORES[name], source(dtype, 0), source(dtype, 1))
+        own(STORES[name], source(dtype, 0), source(dtype, 1)) if dtype not in HALVES else check(STORES[name],
+            source(dtype, 0), source(dtype, 1))
 
     @pytest.mark.parametrize("name", ["scatter", "scatter a number", "index_copy", "index_fill", "index_put"])
     def test_bools(self, name):
@@ -163,7 +182,8 @@ class TestStores:
     @pytest.mark.parametrize("name", STORES)
     def test_layouts(self, name):
         x, y = source(torch.float32, 0), source(torch.float32, 1)
-        for layout in (lambda t: t.t().contiguous().t(), lambda t: torch.stack((t, t), -1)[..., 0], lambda t: t[:, :1].expand(-1, 9)):
+        for layout in (lambda t: t.t().contiguous().t(), lambda t: torch.stack((t, t), -1)[..., 0], lambda t: t[:,
+            :1].expand(-1, 9)):
             check(STORES[name], layout(x), layout(y))
         check(STORES[name], x, x)
 
@@ -183,16 +203,19 @@ class TestStores:
     def test_large(self):
         """Enough columns for all threads, and many writes of one row."""
         where = torch.randint(0, 50, (400,), generator=torch.Generator().manual_seed(3))
-        x, y, once = make(torch.float32, 50, 700), make(torch.float32, 400, 700, seed=1), torch.arange(50).flip(0)  # eager's threads race for an element that is set twice
+        # eager's threads race for an element that is set twice
+        x, y, once = make(torch.float32, 50, 700), make(torch.float32, 400, 700, seed=1), torch.arange(50).flip(0)
         for count in (1, 2):
             with threads(count):
-                own(lambda x, y: (x.index_add(0, where, y), x.index_copy(0, once, y[:50]), x.scatter(0, where[:, None].expand_as(y), y),
+                own(lambda x, y: (x.index_add(0, where, y), x.index_copy(0, once, y[:50]),
+                                  x.scatter(0, where[:, None].expand_as(y), y),
                                   torch.ops.aten.embedding_dense_backward(y, where, 60, 4, False)), x, y)
 
     @pytest.mark.parametrize("size", [(0, 9), (7, 0)], ids=str)
     def test_nothing_to_write(self, size):
         x, none = make(torch.float32, *size), NONE
-        check(lambda x: (x.index_add(0, none, x[:0]), x.index_copy(0, none, x[:0]), x.index_fill(1, none, 2), x.scatter(0, none[:, None], 1.0), x.index_put((none,), x[:0])), x)
+        check(lambda x: (x.index_add(0, none, x[:0]), x.index_copy(0, none, x[:0]), x.index_fill(1, none, 2),
+                         x.scatter(0, none[:, None], 1.0), x.index_put((none,), x[:0])), x)
 
     def test_numbers(self):
         at = torch.tensor(0)
@@ -201,12 +224,16 @@ class TestStores:
     @pytest.mark.parametrize("dtype", HALVES, ids=str)
     def test_halves_are_added_up_in_float32(self, dtype):
         x, y, where = make(dtype, 3, 20), make(dtype, 90, 20, seed=1), torch.arange(90) % 3
-        own(lambda x, y: (x.index_add(0, where, y), x.scatter_add(0, where[:, None].expand_as(y), y), x.scatter_reduce(0, where[:, None].repeat(1, 20), y, "sum")), x, y)
-        own(lambda x, y: (x.index_put((where,), y, accumulate=True), torch.ops.aten.embedding_dense_backward(y, where, 3, -1, False)), x, y)
+        own(lambda x, y: (x.index_add(0, where, y), x.scatter_add(0, where[:, None].expand_as(y), y),
+                          x.scatter_reduce(0, where[:, None].repeat(1, 20), y, "sum")), x, y)
+        own(lambda x, y: (x.index_put((where,), y, accumulate=True),
+                          torch.ops.aten.embedding_dense_backward(y, where, 3, -1, False)), x, y)
 
     def test_one_index_for_many(self):
         """Every element of an expanded index is a write of its own."""
-        own(lambda x: (x.scatter_add(0, torch.tensor([2]).expand(6), x), x.index_put((torch.tensor([1]).expand(5),), torch.ones(()), accumulate=True)), make(torch.float32, 6))
+        own(lambda x: (x.scatter_add(0, torch.tensor([2]).expand(6), x),
+                       x.index_put((torch.tensor([1]).expand(5),), torch.ones(()), accumulate=True)),
+            make(torch.float32, 6))
 
     def test_what_is_written_is_read_and_written_again(self):
         def run(x, y):
@@ -226,7 +253,8 @@ class TestStores:
         check(run, source(torch.float32, 0), source(torch.float32, 1))
 
     @pytest.mark.parametrize("place", [-1, -7, -8, 7, 100])
-    @pytest.mark.parametrize("name", ["scatter", "scatter_add", "index_add", "index_copy", "index_fill", "index_put", "embedding"])
+    @pytest.mark.parametrize("name", ["scatter", "scatter_add", "index_add", "index_copy", "index_fill", "index_put",
+                                      "embedding"])
     def test_places_outside(self, name, place):
         """Eager's error, or eager's answer; what would have been written before is not."""
         ops = {
@@ -242,14 +270,16 @@ class TestStores:
 
     def test_shapes_that_do_not_fit(self):
         x = source(torch.float32, 0)
-        for fn in (lambda x: x.scatter(0, PLACES, x[:3]), lambda x: x.index_add(0, MANY, x[:3]), lambda x: x.index_copy(0, MANY, x[:, :3]), lambda x: x.index_put((MANY,), x[:3]),
+        for fn in (lambda x: x.scatter(0, PLACES, x[:3]), lambda x: x.index_add(0, MANY,
+            x[:3]), lambda x: x.index_copy(0, MANY, x[:, :3]), lambda x: x.index_put((MANY,), x[:3]),
                    lambda x: x.scatter(0, MANY, x), lambda x: x.scatter(0, PLACES, x.double())):
             check(fn, x, breaks=None)
 
     def test_idioms(self):
         def experts(scores):
             weights, chosen = scores.softmax(-1).topk(2)
-            return torch.zeros_like(scores).scatter_add_(-1, chosen, weights), torch.zeros(scores.shape).scatter_(1, chosen, 1.0)
+            return torch.zeros_like(scores).scatter_add_(-1, chosen, weights), torch.zeros(scores.shape).scatter_(1,
+                chosen, 1.0)
 
         def penalty(logits, seen):
             score = logits.gather(-1, seen)
@@ -260,7 +290,8 @@ class TestStores:
             return keys.sum(), keys
 
         check(experts, make(torch.float32, 6, 8))
-        own(penalty, make(torch.float32, 2, 50), torch.randint(0, 50, (2, 9), generator=torch.Generator().manual_seed(2)))
+        own(penalty, make(torch.float32, 2, 50),
+            torch.randint(0, 50, (2, 9), generator=torch.Generator().manual_seed(2)))
         check(cache, make(torch.float32, 1, 2, 16, 4), rows(5), make(torch.float32, 1, 2, 1, 4, seed=1))
 
     def test_sizes_that_vary(self):
@@ -268,4 +299,5 @@ class TestStores:
             return x.index_add(0, at, y), x.scatter(0, at[:, None].expand(-1, x.shape[1]), y), x.index_put((at,), y)
 
         for count, columns in ((4, 5), (7, 5), (3, 20), (9, 33)):
-            check(run, make(torch.float32, 6, columns), torch.arange(count) % 6, make(torch.float32, count, columns, seed=1))
+            check(run, make(torch.float32, 6, columns), torch.arange(count) % 6,
+                  make(torch.float32, count, columns, seed=1))

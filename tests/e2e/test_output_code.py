@@ -30,7 +30,8 @@ BODY = """y = torch.nn.functional.layer_norm(x, (96,), w, b)
 def log_of(tmp_path, channels, options="", body=BODY, **environment):
     path = tmp_path / "program.py"
     path.write_text(PROGRAM.format(options=options, body=body))
-    out = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, env=dict(os.environ, FRAMEJIT_LOGS=channels, **environment))
+    out = subprocess.run([sys.executable, str(path)], capture_output=True, text=True,
+                         env=dict(os.environ, FRAMEJIT_LOGS=channels, **environment))
     assert out.returncode == 0, out.stderr
     return out.stderr
 
@@ -43,7 +44,8 @@ def sections(log):
 
 def test_each_kernel_has_its_ir_and_machine_independent_code_with_ops_and_lines(tmp_path):
     events = sections(log_of(tmp_path, "output_code"))
-    forms = [(m.group(1), m.group(2)) for line, _ in events for m in [re.search(r"kernel (k\d+) as (\w+), \d+ lines", line)] if m]
+    forms = [(m.group(1), m.group(2)) for line, _ in events
+             for m in [re.search(r"kernel (k\d+) as (\w+), \d+ lines", line)] if m]
     kernels = sorted({k for k, _ in forms})
     assert len(kernels) == 2
     assert {f for _, f in forms} == {"kernel_ir", "llvm"}
@@ -71,10 +73,13 @@ for n in (2400, 240):
 
 
 def test_what_is_beyond_caches_has_slabs_and_prefetches():
-    out = subprocess.run([sys.executable, "-c", ROWS], capture_output=True, text=True, env=dict(os.environ, FRAMEJIT_LOGS="output_code"))
+    out = subprocess.run([sys.executable, "-c", ROWS], capture_output=True, text=True,
+                         env=dict(os.environ, FRAMEJIT_LOGS="output_code"))
     assert out.returncode == 0, out.stderr
-    columns, joined, large, small, large_tiles, small_tiles = (body for line, body in sections(out.stderr) if "as llvm" in line)
-    assert "alloca i8, i64 49152" in columns and "alloca i8" not in joined + large, "accumulators of columns lie on the stack"
+    columns, joined, large, small, large_tiles, small_tiles = (body for line, body in sections(out.stderr)
+                                                               if "as llvm" in line)
+    assert "alloca i8, i64 49152" in columns and "alloca i8" not in joined + large, ("accumulators of columns lie on "
+        "the stack")
     assert "llvm.prefetch" in large and "llvm.prefetch" not in small
     assert "llvm.prefetch" in large_tiles and "llvm.prefetch" not in small_tiles
 
@@ -121,10 +126,12 @@ def test_interp_prints_no_machine_code(tmp_path, backend):
 
 def test_the_setting_of_vector_registers_is_followed():
     program = ("import torch, framejit\nwith torch.no_grad():\n"
-               "    print(framejit.compile(lambda x: x * 2 + 1)(torch.arange(8.)).tolist(), framejit.stats()['kernels'])\n")
+               "    print(framejit.compile(lambda x: x * 2 + 1)(torch.arange(8.)).tolist(), "
+               "framejit.stats()['kernels'])\n")
     for level, registers in (("generic", {"xmm"}), ("avx2", {"xmm", "ymm"})):
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
-                              env={**os.environ, "FRAMEJIT_CPU_FEATURES": level, "FRAMEJIT_LOGS": "output_code", "FRAMEJIT_ASSEMBLY": "1"})
+                              env={**os.environ, "FRAMEJIT_CPU_FEATURES": level, "FRAMEJIT_LOGS": "output_code",
+                                   "FRAMEJIT_ASSEMBLY": "1"})
         assert done.stdout.split() == [*str((torch.arange(8.) * 2 + 1).tolist()).split(), "1"], done.stderr
         used = set(re.findall(r"\b([xyz]mm)\d+", done.stderr))
         assert used and used <= registers, used

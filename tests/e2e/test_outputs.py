@@ -1,4 +1,5 @@
-"""What a program leaves on the tensors it hands out is eager's: identity, _base, requires_grad, _version, whose memory they show."""
+"""What a program leaves on the tensors it hands out is eager's: identity, _base, requires_grad, _version, whose memory
+they show."""
 import pytest
 import torch
 
@@ -133,7 +134,8 @@ PROGRAMS = {
     "equal sums, one written": one_of_two_written,
     "equal copies, a view of one written": view_of_one_of_two_written,
     "hidden views": hidden_views,
-    "products and their hidden views": lambda x: (x @ x.t(), torch.matmul(x[None], x.t()), torch.matmul(x[None], x.t())),
+    "products and their hidden views": lambda x: (x @ x.t(), torch.matmul(x[None], x.t()),
+                                                  torch.matmul(x[None], x.t())),
 }
 INPUTS = {
     "tensor": lambda: torch.arange(6.0).reshape(2, 3),
@@ -144,7 +146,8 @@ INPUTS = {
 
 
 def facts(fn, make):
-    """Everything a caller can see of the outputs without their values, by positions; a `_base` that nobody holds by its layout."""
+    """Everything a caller can see of the outputs without their values, by positions; a `_base` that nobody holds by its
+    layout."""
     x = make()
     out = fn(x)
     out = list(out) if isinstance(out, (tuple, list)) else [out]
@@ -155,10 +158,13 @@ def facts(fn, make):
     for t in out:
         base = t._base
         rows.append({
-            "is": where(t), "base": None if base is None else (where(base), layout(base), base.requires_grad, base._version),
+            "is": where(t), "base": None if base is None else (where(base), layout(base), base.requires_grad,
+                                                               base._version),
             "bases": [i for i, other in enumerate(held) if base is not None and other._base is base],
-            "memory": [i for i, other in enumerate(held) if other.untyped_storage().data_ptr() == t.untyped_storage().data_ptr()],
-            "requires_grad": t.requires_grad, "leaf": None if t.requires_grad else t.is_leaf, "version": t._version, "class": type(t), "layout": layout(t),
+            "memory": [i for i, other in enumerate(held)
+                       if other.untyped_storage().data_ptr() == t.untyped_storage().data_ptr()],
+            "requires_grad": t.requires_grad, "leaf": None if t.requires_grad else t.is_leaf, "version": t._version,
+            "class": type(t), "layout": layout(t),
         })
     return rows, x._version, [t.detach().clone() for t in out], x.detach().clone()
 

@@ -1,4 +1,5 @@
-"""Locks, context managers and generators that were made outside, nested compilers, Tensor.data: clean breaks, the rest traced."""
+"""Locks, context managers and generators that were made outside, nested compilers, Tensor.data: clean breaks, the rest
+traced."""
 import contextlib
 import threading
 
@@ -10,7 +11,8 @@ import framejit
 from check import check, fresh  # noqa: F401
 
 
-@pytest.mark.parametrize("make", [threading.Lock, threading.RLock, threading.Condition, lambda: threading.Semaphore(1)], ids=["Lock", "RLock", "Condition", "Semaphore"])
+@pytest.mark.parametrize("make", [threading.Lock, threading.RLock, threading.Condition, lambda: threading.Semaphore(1)],
+                         ids=["Lock", "RLock", "Condition", "Semaphore"])
 def test_locks_are_held_while_the_body_runs(make):
     for backend in ("eager", "framejit"):
         framejit.reset()
@@ -18,7 +20,8 @@ def test_locks_are_held_while_the_body_runs(make):
 
         def is_held():
             free = []
-            asker = threading.Thread(target=lambda: free.append(lock.acquire(blocking=False)) or (free[0] and lock.release()))
+            asker = threading.Thread(target=lambda: free.append(lock.acquire(blocking=False))
+                                     or (free[0] and lock.release()))
             asker.start()
             asker.join()
             return not free[0]

@@ -1,4 +1,5 @@
-"""Ops that are kernels of our own and nothing else: equal to eager in every dtype and layout that they are given, without an extern call."""
+"""Ops that are kernels of our own and nothing else: equal to eager in every dtype and layout that they are given,
+without an extern call."""
 import math
 import re
 
@@ -11,92 +12,138 @@ from check import check, same
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 X, Y, Z = (torch.randn(4, 6, generator=torch.Generator().manual_seed(k)) for k in range(3))
-SPECIAL = torch.tensor([[0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1.5], [1, -1, 20, -20, 0.5, 88]]).repeat(2, 1)
+SPECIAL = torch.tensor([[0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1.5], [1, -1, 20, -20, 0.5, 88]]).repeat(
+    2, 1)
 aten = torch.ops.aten
 
 CASES = {
     # losses
     "mse_loss": lambda x, y, z: [F.mse_loss(x, y, reduction=r) for r in ("none", "mean", "sum")],
-    "smooth_l1_loss": lambda x, y, z: [F.smooth_l1_loss(x, y, reduction=r, beta=b) for r in ("none", "mean", "sum") for b in (1.0, 0.3)],
-    "huber_loss": lambda x, y, z: [F.huber_loss(x, y, reduction=r, delta=b) for r in ("none", "mean", "sum") for b in (1.0, 0.3)],
+    "smooth_l1_loss": lambda x, y, z: [F.smooth_l1_loss(x, y, reduction=r, beta=b) for r in ("none", "mean", "sum")
+                                       for b in (1.0, 0.3)],
+    "huber_loss": lambda x, y, z: [F.huber_loss(x, y, reduction=r, delta=b) for r in ("none", "mean", "sum")
+                                   for b in (1.0, 0.3)],
     "soft_margin_loss": lambda x, y, z: F.soft_margin_loss(x, y.sign()),
-    "binary_cross_entropy_with_logits": lambda x, y, z: [F.binary_cross_entropy_with_logits(x, y.abs(), weight=w, pos_weight=p, reduction=r)
-                                                         for r in ("none", "mean", "sum") for w, p in ((None, None), (z.abs(), y[0].abs()))],
-    "binary_cross_entropy": lambda x, y, z: [F.binary_cross_entropy(p, y.sigmoid(), weight=w, reduction=r) for r in ("none", "mean", "sum") for w in (None, z.abs(), z[:1].abs())
+    "binary_cross_entropy_with_logits": lambda x, y, z: [F.binary_cross_entropy_with_logits(x, y.abs(), weight=w,
+        pos_weight=p, reduction=r)
+                                                         for r in ("none", "mean", "sum") for w,
+                                                         p in ((None, None), (z.abs(), y[0].abs()))],
+    "binary_cross_entropy": lambda x, y, z: [F.binary_cross_entropy(p, y.sigmoid(), weight=w, reduction=r)
+                                             for r in ("none", "mean", "sum") for w in (None, z.abs(), z[:1].abs())
                                              for p in (x.sigmoid(), (x > 0).to(x.dtype))],
     "logsigmoid": lambda x, y, z: F.logsigmoid(x),
     "glu": lambda x, y, z: (F.glu(x), F.glu(x, 0)),
     "softmax backward": lambda x, y, z: aten._softmax_backward_data(x, y.softmax(1), 1, x.dtype),
     "log_softmax backward": lambda x, y, z: aten._log_softmax_backward_data(x, y.log_softmax(0), 0, x.dtype),
-    "nll_loss": lambda x, y, z: [F.nll_loss(x, t, weight=w, ignore_index=i, reduction=r) for r in ("none", "mean", "sum") for w in (None, z[0].abs())
-                                 for t, i in ((torch.tensor([0, 5, 3, 3]), -100), (torch.tensor([0, 5, 3, 3]), 3), (torch.tensor([-100, 1, -100, 2]), -100))],
+    "nll_loss": lambda x, y, z: [F.nll_loss(x, t, weight=w, ignore_index=i, reduction=r)
+                                 for r in ("none", "mean", "sum") for w in (None, z[0].abs())
+                                 for t, i in ((torch.tensor([0, 5, 3, 3]), -100), (torch.tensor([0, 5, 3, 3]), 3),
+                                              (torch.tensor([-100, 1, -100, 2]), -100))],
     "cross_entropy": lambda x, y, z: F.cross_entropy(x, torch.tensor([0, 5, -100, 3])),
-    "addr": lambda x, y, z: (torch.addr(x, y[:, 0], z[0], beta=0.5, alpha=2), torch.addr(x, y[:, 0], z[0], beta=0), torch.addr(x, y[:, 0], z[0])),
+    "addr": lambda x, y, z: (torch.addr(x, y[:, 0], z[0], beta=0.5, alpha=2), torch.addr(x, y[:, 0], z[0], beta=0),
+                             torch.addr(x, y[:, 0], z[0])),
     # reductions
     "aminmax": lambda x, y, z: (*x.aminmax(), *x.aminmax(dim=1, keepdim=True)),
     "logsumexp": lambda x, y, z: (x.logsumexp(1), x.logsumexp((0, 1)), x.logsumexp(0, keepdim=True)),
     "count_nonzero": lambda x, y, z: (x.relu().count_nonzero(), x.relu().count_nonzero(1)),
     "nansum": lambda x, y, z: (x.nansum(), x.sqrt().nansum(1, keepdim=True)),
     "dist": lambda x, y, z: torch.dist(x, y),
-    "vector_norm": lambda x, y, z: [torch.linalg.vector_norm(x, o, d) for o in (0, 1, 2, 3, 0.5, float("inf"), -float("inf"), -1.5, -1) for d in (None, 1)],
+    "vector_norm": lambda x, y, z: [torch.linalg.vector_norm(x, o, d)
+                                    for o in (0, 1, 2, 3, 0.5, float("inf"), -float("inf"), -1.5, -1)
+                                    for d in (None, 1)],
     "trace": lambda x, y, z: x.trace(),
     # elementwise
-    "xlogy": lambda x, y, z: (torch.xlogy(x, y.abs()), torch.xlogy(x, 2.0), torch.xlogy(2.0, x.abs()), torch.special.xlog1py(x, y.abs())),
+    "xlogy": lambda x, y, z: (torch.xlogy(x, y.abs()), torch.xlogy(x, 2.0), torch.xlogy(2.0, x.abs()),
+                              torch.special.xlog1py(x, y.abs())),
     "entr": lambda x, y, z: torch.special.entr(x),
-    "logaddexp": lambda x, y, z: (torch.logaddexp(x, y), torch.logaddexp2(x, y), torch.logaddexp(x * float("inf"), x * float("inf"))),
+    "logaddexp": lambda x, y, z: (torch.logaddexp(x, y), torch.logaddexp2(x, y),
+                                  torch.logaddexp(x * float("inf"), x * float("inf"))),
     "heaviside": lambda x, y, z: torch.heaviside(x.trunc(), y),
-    "round": lambda x, y, z: (x.round(), *((x * 100).round(decimals=d) for d in (2, -1))) if x.dtype in (torch.float32, torch.float64) else x.round(),
+    "round": lambda x, y, z: (x.round(), *((x * 100).round(decimals=d) for d in (2, -1)))
+    if x.dtype in (torch.float32, torch.float64) else x.round(),
     "sinc": lambda x, y, z: torch.sinc(x.trunc() + y * (y > 0)),
     "angles": lambda x, y, z: (torch.deg2rad(x), torch.rad2deg(x), torch.angle(x)),
-    "nan_to_num": lambda x, y, z: (x.sqrt().nan_to_num(), (x / (y * 0)).nan_to_num(1.0, 2.0, -3.0), (x / 0).nan_to_num(posinf=4.0)),
+    "nan_to_num": lambda x, y, z: (x.sqrt().nan_to_num(), (x / (y * 0)).nan_to_num(1.0, 2.0, -3.0),
+                                   (x / 0).nan_to_num(posinf=4.0)),
     "prelu": lambda x, y, z: F.prelu(x, y[0, :1]),
-    "backward formulas": lambda x, y, z: (aten.softplus_backward(x, y, 1.0, 20.0), aten.hardsigmoid_backward(x, y * 4), aten.hardswish_backward(x, y * 4),
-                                          aten.elu_backward(x, 1.0, 1.5, 0.5, False, y), aten.elu_backward(x, 1.0, 1.5, 0.5, True, F.elu(y))),
+    "backward formulas": lambda x, y, z: (aten.softplus_backward(x, y, 1.0, 20.0), aten.hardsigmoid_backward(x, y * 4),
+                                          aten.hardswish_backward(x, y * 4),
+                                          aten.elu_backward(x, 1.0, 1.5, 0.5, False, y),
+                                          aten.elu_backward(x, 1.0, 1.5, 0.5, True, F.elu(y))),
     # movements
-    "copies of views": lambda x, y, z: (torch.permute_copy(x, (1, 0)), torch.expand_copy(x[:, :1], (-1, 3)), torch.transpose_copy(x, 0, 1), torch.t_copy(x),
-                                        torch.unsqueeze_copy(x, 1), torch.squeeze_copy(x[:, :1]), torch.diagonal_copy(x), torch.select_copy(x, 1, 2),
-                                        torch.slice_copy(x, 1, 1, 5, 2), torch.view_copy(x, (-1,)), torch.unfold_copy(x, 1, 2, 2), torch.detach_copy(x)),
-    "copies of parts": lambda x, y, z: [*torch.unbind_copy(x, 1), *torch.split_copy(x, 4, 1), *torch.split_with_sizes_copy(x, [1, 5], 1)],
+    "copies of views": lambda x, y, z: (torch.permute_copy(x, (1, 0)), torch.expand_copy(x[:, :1], (-1, 3)),
+                                        torch.transpose_copy(x, 0, 1), torch.t_copy(x), torch.unsqueeze_copy(x, 1),
+                                        torch.squeeze_copy(x[:, :1]), torch.diagonal_copy(x),
+                                        torch.select_copy(x, 1, 2), torch.slice_copy(x, 1, 1, 5, 2),
+                                        torch.view_copy(x, (-1,)), torch.unfold_copy(x, 1, 2, 2), torch.detach_copy(x)),
+    "copies of parts": lambda x, y, z: [*torch.unbind_copy(x, 1), *torch.split_copy(x, 4, 1),
+                                        *torch.split_with_sizes_copy(x, [1, 5], 1)],
     "roll": lambda x, y, z: (x.roll(3), x.roll(-7), x.roll(1, 0), x.roll((1, 2), (0, 1))),
     "rot90": lambda x, y, z: [x.rot90(k) for k in range(-1, 4)],
-    "pixel_shuffle": lambda x, y, z: (F.pixel_shuffle(x.reshape(4, -1, 2), 2), F.pixel_unshuffle(x[None], 2), F.channel_shuffle(x.reshape(2, 4, -1), 2)),
-    "parts": lambda x, y, z: (torch.cat([x, y]) * 2, torch.cat([x, y, z], 1).relu(), torch.cat([x[:, 3:], -x[:, :3]], 1) + z, torch.stack([x, y]) + 1,
-                              torch.stack([x, y], 1).sum(1), torch.stack([x, y], -1) * 2, torch.cat([torch.cat([x, y]), z])[1:9].neg(), torch.cat([x, y, z, x, y], 1).abs()),
-    "parts of many lanes": lambda x, y, z: (torch.cat([x.repeat(5, 19), y.repeat(5, 7)], 1) + 1, torch.cat([x.repeat(9, 1), y.repeat(3, 1)]).flatten() * 2,
-                                            torch.cat([x.repeat(1, 9), y.repeat(1, 4)], 1).sum(1), torch.cat([x.flatten(), y.flatten().repeat(5)]).relu(),
+    "pixel_shuffle": lambda x, y, z: (F.pixel_shuffle(x.reshape(4, -1, 2), 2), F.pixel_unshuffle(x[None], 2),
+                                      F.channel_shuffle(x.reshape(2, 4, -1), 2)),
+    "parts": lambda x, y, z: (torch.cat([x, y]) * 2, torch.cat([x, y, z], 1).relu(), torch.cat([x[:, 3:], -x[:, :3]], 1)
+                              + z, torch.stack([x, y]) + 1,
+                              torch.stack([x, y], 1).sum(1), torch.stack([x, y], -1) * 2,
+                              torch.cat([torch.cat([x, y]), z])[1:9].neg(), torch.cat([x, y, z, x, y], 1).abs()),
+    "parts of many lanes": lambda x, y, z: (torch.cat([x.repeat(5, 19), y.repeat(5, 7)], 1) + 1,
+                                            torch.cat([x.repeat(9, 1), y.repeat(3, 1)]).flatten() * 2,
+                                            torch.cat([x.repeat(1, 9), y.repeat(1, 4)], 1).sum(1),
+                                            torch.cat([x.flatten(), y.flatten().repeat(5)]).relu(),
                                             torch.cat([x.repeat(3, 9), y.repeat(3, 2)], 1).t() + 1),
-    "edges of numbers": lambda x, y, z: (F.pad(x, (1, 2), value=0.5) + 1, F.pad(x, (3, 0, 1, 1)) * 2, F.pad(x.repeat(3, 9), (40, 1, 2, 3), value=-1).abs(),
+    "edges of numbers": lambda x, y, z: (F.pad(x, (1, 2), value=0.5) + 1, F.pad(x, (3, 0, 1, 1)) * 2,
+                                         F.pad(x.repeat(3, 9), (40, 1, 2, 3), value=-1).abs(),
                                          F.pad(x.reshape(2, 2, -1), (1, 1, 0, 0, 2, 0)).sum(0)),
-    "slices written over": lambda x, y, z: (x.slice_scatter(y[:, :3], 1, 2, 5) * 2, x.select_scatter(y[0], 0, -1) + 1, x.slice_scatter(y[:2], 0, 0, 4, 2) * 2),
-    "diagonals": lambda x, y, z: (x.diag_embed(), x.diag_embed(-2, 0, 2), torch.diagonal_scatter(x, y[0, :len(x)]), torch.diagonal_scatter(x, y[0, 1:len(x)], -1), torch.block_diag(x, y[:2], z)),
+    "slices written over": lambda x, y, z: (x.slice_scatter(y[:, :3], 1, 2, 5) * 2, x.select_scatter(y[0], 0, -1) + 1,
+                                            x.slice_scatter(y[:2], 0, 0, 4, 2) * 2),
+    "diagonals": lambda x, y, z: (x.diag_embed(), x.diag_embed(-2, 0, 2), torch.diagonal_scatter(x, y[0, :len(x)]),
+                                  torch.diagonal_scatter(x, y[0, 1:len(x)], -1), torch.block_diag(x, y[:2], z)),
     "take": lambda x, y, z: (torch.take(x, torch.tensor([[0, 23], [-1, 5]])), torch.take(x, (y * 5).long())),
-    "index_select": lambda x, y, z: (x.index_select(0, torch.tensor([3, 0, 3])), x.index_select(-1, torch.tensor(2)), x[0, 0].index_select(0, torch.tensor([0])) + 1,
+    "index_select": lambda x, y, z: (x.index_select(0, torch.tensor([3, 0, 3])), x.index_select(-1, torch.tensor(2)),
+                                     x[0, 0].index_select(0, torch.tensor([0])) + 1,
                                      x[0, 0].index_select(0, torch.tensor(0)) + 1),
     "one_hot": lambda x, y, z: (F.one_hot(x.argmax(-1), x.shape[-1]), F.one_hot(torch.tensor([[0, 3], [2, 1]]), 4) * 2),
     "eye": lambda x, y, z: (torch.eye(*x.shape, dtype=x.dtype) * x, torch.eye(3) + 1, torch.eye(3, dtype=torch.int64)),
     # places
-    "nearest": lambda x, y, z: [F.interpolate(v.reshape(shape), mode=m, **k) for v in (x,) for shape in ((1, *x.shape), (1, 2, 3, -1), (1, 1, 2, 3, -1))
-                                for m in ("nearest", "nearest-exact") for k in ({"scale_factor": 2}, {"scale_factor": 1.7}, {"size": 5})],
-    "linear": lambda x, y, z: [F.interpolate(x.reshape(shape), mode=m, align_corners=a, **k) for shape, m in (((1, *x.shape), "linear"), ((1, 2, 3, -1), "bilinear"), ((1, 1, 2, 3, -1), "trilinear"))
-                               for a in (False, True) for k in ({"scale_factor": 2}, {"scale_factor": 1.7}, {"size": 5}, {"size": 1})],
-    "max_pool": lambda x, y, z: [F.max_pool2d(v, *w) for v in (x.reshape(1, 1, *x.shape), x.repeat(2, 9).reshape(2, 2, -1, 18))
-                                 for w in ((2,), (3, 2, 1), (3, 1, 1), ((1, 3), (1, 2), (0, 1)), (2, 2, 0, 2), (3, 2, 1, 1, True), (2, 3, 1, 1, True))],
-    "avg_pool": lambda x, y, z: [F.avg_pool2d(v, *w) for v in (x.reshape(1, *x.shape), x.repeat(2, 9).reshape(2, 2, -1, 18))
-                                 for w in ((2,), (3, 2, 1), (3, 2, 1, False, False), ((3, 1), 1), (3, 2, 1, True), (3, 2, 1, True, False), (2, 3, 1, True, True), (3, 2, 0, False, True, 7))],
-    "pools of many lanes": lambda x, y, z: [p(x.repeat(10, 16).reshape(2, 2, -1, 96).contiguous(memory_format=m), 3, 2, 1) for p in (F.max_pool2d, F.avg_pool2d)
+    "nearest": lambda x, y, z: [F.interpolate(v.reshape(shape), mode=m, **k) for v in (x,
+                                ) for shape in ((1, *x.shape), (1, 2, 3, -1), (1, 1, 2, 3, -1))
+                                for m in ("nearest", "nearest-exact")
+                                for k in ({"scale_factor": 2}, {"scale_factor": 1.7}, {"size": 5})],
+    "linear": lambda x, y, z: [F.interpolate(x.reshape(shape), mode=m, align_corners=a, **k) for shape,
+                               m in (((1, *x.shape), "linear"), ((1, 2, 3, -1), "bilinear"),
+                                     ((1, 1, 2, 3, -1), "trilinear"))
+                               for a in (False, True) for k in ({"scale_factor": 2}, {"scale_factor": 1.7}, {"size": 5},
+                                                                {"size": 1})],
+    "max_pool": lambda x, y, z: [F.max_pool2d(v, *w)
+                                 for v in (x.reshape(1, 1, *x.shape), x.repeat(2, 9).reshape(2, 2, -1, 18))
+                                 for w in ((2,), (3, 2, 1), (3, 1, 1), ((1, 3), (1, 2), (0, 1)), (2, 2, 0, 2),
+                                           (3, 2, 1, 1, True), (2, 3, 1, 1, True))],
+    "avg_pool": lambda x, y, z: [F.avg_pool2d(v, *w)
+                                 for v in (x.reshape(1, *x.shape), x.repeat(2, 9).reshape(2, 2, -1, 18))
+                                 for w in ((2,), (3, 2, 1), (3, 2, 1, False, False), ((3, 1), 1), (3, 2, 1, True),
+                                           (3, 2, 1, True, False), (2, 3, 1, True, True), (3, 2, 0, False, True, 7))],
+    "pools of many lanes": lambda x, y, z: [p(x.repeat(10, 16).reshape(2, 2, -1, 96).contiguous(memory_format=m), 3, 2,
+                                              1) for p in (F.max_pool2d, F.avg_pool2d)
                                             for m in (torch.contiguous_format, torch.channels_last)],
     "edges": lambda x, y, z: [F.pad(x.reshape(shape), pad, mode=m) for m in ("reflect", "replicate")
-                              for shape, pad in ((x.shape, (2, 3)), ((1, *x.shape), (1, 0, 2, 3)), ((2, 3, -1), (3, 1, 2, 0)), ((1, 2, 3, -1), (1, 1, 2, 2, 0, 1)))],
+                              for shape, pad in ((x.shape, (2, 3)), ((1, *x.shape), (1, 0, 2, 3)),
+                                                 ((2, 3, -1), (3, 1, 2, 0)), ((1, 2, 3, -1), (1, 1, 2, 2, 0, 1)))],
     # lists
-    "foreach unary": lambda x, y, z: [r for f in (torch._foreach_exp, torch._foreach_neg, torch._foreach_sqrt, torch._foreach_abs) for r in f([x, y])],
-    "foreach binary": lambda x, y, z: [r for f in (torch._foreach_add, torch._foreach_sub, torch._foreach_mul, torch._foreach_div)
+    "foreach unary": lambda x, y, z: [r for f in (torch._foreach_exp, torch._foreach_neg, torch._foreach_sqrt,
+                                                  torch._foreach_abs) for r in f([x, y])],
+    "foreach binary": lambda x, y, z: [r for f in (torch._foreach_add, torch._foreach_sub, torch._foreach_mul,
+                                                   torch._foreach_div)
                                        for r in (*f([x, y], [y, z]), *f([x, y], 2.0), *f([x, y], [3.0, 0.5]))],
-    "foreach alpha": lambda x, y, z: (*torch._foreach_add([x, y], [y, z], alpha=0.5), *torch._foreach_add([x, y], z[0, 0])),
-    "foreach bounds": lambda x, y, z: [r for f in (torch._foreach_clamp_min, torch._foreach_maximum, torch._foreach_clamp_max, torch._foreach_minimum)
+    "foreach alpha": lambda x, y, z: (*torch._foreach_add([x, y], [y, z], alpha=0.5),
+                                      *torch._foreach_add([x, y], z[0, 0])),
+    "foreach bounds": lambda x, y, z: [r for f in (torch._foreach_clamp_min, torch._foreach_maximum,
+                                                   torch._foreach_clamp_max, torch._foreach_minimum)
                                        for r in (*f([x, y], [y, z]), *f([x, y], 0.1), *f([x, y], [0.1, -0.1]))],
-    "foreach three": lambda x, y, z: (*torch._foreach_addcmul([x], [y], [z], 2.0), *torch._foreach_addcdiv([x, y], [y, z], [z.exp(), x.exp()], [2.0, 1.0]),
+    "foreach three": lambda x, y, z: (*torch._foreach_addcmul([x], [y], [z], 2.0),
+                                      *torch._foreach_addcdiv([x, y], [y, z], [z.exp(), x.exp()], [2.0, 1.0]),
                                       *torch._foreach_lerp([x], [y], 0.3), *torch._foreach_lerp([x], [y], [z])),
-    "foreach pow": lambda x, y, z: (*torch._foreach_pow([x.abs()], 1.5), *torch._foreach_pow([x.abs()], [2]), *torch._foreach_pow(2.0, [x])),
+    "foreach pow": lambda x, y, z: (*torch._foreach_pow([x.abs()], 1.5), *torch._foreach_pow([x.abs()], [2]),
+                                    *torch._foreach_pow(2.0, [x])),
 }
 
 
@@ -114,7 +161,8 @@ def layouts(dtype):
     tensors = [t.to(dtype) for t in (X, Y, Z)]
     if dtype != torch.float32:
         return {"contiguous": tensors}
-    return {"contiguous": tensors, "transposed": [t.t().contiguous().t() for t in tensors], "stepped": [torch.stack((t, t), -1)[..., 0] for t in tensors]}
+    return {"contiguous": tensors, "transposed": [t.t().contiguous().t() for t in tensors],
+            "stepped": [torch.stack((t, t), -1)[..., 0] for t in tensors]}
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
@@ -130,11 +178,13 @@ def test_own_kernels(name, dtype):
 def test_interpreter_agrees(name):
     """The interpreter defines what the kernels compute."""
     with torch.no_grad():
-        defined, compiled = (framejit.compile(CASES[name], backend=backend)(X, Y, Z) for backend in ("interp", "framejit"))
+        defined, compiled = (framejit.compile(CASES[name], backend=backend)(X, Y, Z)
+                             for backend in ("interp", "framejit"))
     same(compiled, defined)
 
 
-SPECIAL_CASES = ("max_pool", "avg_pool", "parts", "logsigmoid", "aminmax", "logsumexp", "count_nonzero", "nansum", "xlogy", "entr", "logaddexp", "heaviside", "angles", "nan_to_num", "huber_loss")
+SPECIAL_CASES = ("max_pool", "avg_pool", "parts", "logsigmoid", "aminmax", "logsumexp", "count_nonzero", "nansum",
+                 "xlogy", "entr", "logaddexp", "heaviside", "angles", "nan_to_num", "huber_loss")
 
 
 @pytest.mark.parametrize("name", SPECIAL_CASES)
@@ -143,7 +193,8 @@ def test_special_values(name):
 
 
 @pytest.mark.parametrize("name", ["parts", "parts of many lanes", "edges of numbers", "slices written over",
-                                  "count_nonzero", "trace", "roll", "rot90", "copies of views", "copies of parts", "pixel_shuffle", "aminmax"])
+                                  "count_nonzero", "trace", "roll", "rot90", "copies of views", "copies of parts",
+                                  "pixel_shuffle", "aminmax"])
 def test_integers(name):
     tensors = [(t * 10).long() for t in (X, Y, Z)]
     check(CASES[name], *tensors)
@@ -156,7 +207,8 @@ VARYING = {
     "powers": lambda x, v: (x.abs() ** v, torch.pow(v, x)),
     "bounds": lambda x, v: (x.clamp(min=-v, max=v), x.clamp_min(v), x.clamp_max(v)),
     "remainders": lambda x, v: (x % v, torch.fmod(x, v)),
-    "alpha": lambda x, v: (torch.add(x, x, alpha=v), torch.sub(x, x, alpha=v), torch.addcmul(x, x, x, value=v), torch.addcdiv(x, x, x.exp(), value=v)),
+    "alpha": lambda x, v: (torch.add(x, x, alpha=v), torch.sub(x, x, alpha=v), torch.addcmul(x, x, x, value=v),
+                           torch.addcdiv(x, x, x.exp(), value=v)),
 }
 
 
@@ -223,7 +275,8 @@ def test_lists_are_written_in_place():
     assert steps_of(step, [X.clone(), Y.clone()], [Z.clone(), X * 2])[1] == []
 
 
-@pytest.mark.parametrize("shape, dtype", [((300, 1300), torch.float32), ((300, 1300), torch.bfloat16), ((70, 519), torch.float16), ((90, 1031), torch.int32),
+@pytest.mark.parametrize("shape, dtype", [((300, 1300), torch.float32), ((300, 1300), torch.bfloat16),
+                                          ((70, 519), torch.float16), ((90, 1031), torch.int32),
                                           ((2, 4, 130, 777), torch.bfloat16), ((4100, 2056), torch.bfloat16)], ids=str)
 def test_columns(shape, dtype):
     x = (torch.randn(shape) * 20).to(dtype)
@@ -268,15 +321,19 @@ def test_values_of_bfloat16_are_not_rounded_again():
     with_nan[3, 5:9] = math.nan
 
     def picked(x):
-        return (x.t().contiguous(), x.abs(), torch.maximum(x, x.flip(0)), torch.where(x > 0, x, x.roll(1, 1)), x.amax(0), x.amin(1), x.cummax(1), x.cummin(0), torch.cat([x, x * 1.5]))
+        return (x.t().contiguous(), x.abs(), torch.maximum(x, x.flip(0)), torch.where(x > 0, x, x.roll(1, 1)),
+                x.amax(0), x.amin(1), x.cummax(1), x.cummin(0), torch.cat([x, x * 1.5]))
     check(picked, every)
     check(picked, with_nan)
 
 
-# Kernels that are called once, for all of their points, have no code for what their sizes leave over where that is nothing.
+# Kernels that are called once, for all of their points, have no code for what their sizes leave over where that is
+# nothing.
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_what_is_left_over_of_small_sizes(dtype):
-    check(lambda *all: [(torch.relu(x) * 2, x > 0) for x in all], *[torch.randn(n).to(dtype) for n in (1, 7, 8, 16, 31, 32, 33, 64, 65, 96, 97, 160, 1023, 1024, 1056, 4128, 20000)])
+    check(lambda *all: [(torch.relu(x) * 2, x > 0) for x in all],
+          *[torch.randn(n).to(dtype) for n in (1, 7, 8, 16, 31, 32, 33, 64, 65, 96, 97, 160, 1023, 1024, 1056, 4128,
+                                               20000)])
 
 
 def mean_over_two(base, y):
@@ -287,7 +344,8 @@ def softmax_of_chosen_rows(table, idx):
     return torch.softmax(table.index_select(0, idx)[0], -1)
 
 
-# Rows so many that a kernel asks memory for the next one while it computes: rows of the first nest, and what is none of them.
+# Rows so many that a kernel asks memory for the next one while it computes: rows of the first nest, and what is none of
+# them.
 @pytest.mark.parametrize("name", ["layer_norm", "mean_over_two", "softmax_of_chosen_rows", "masked"])
 def test_rows_beyond_caches(name):
     x = torch.randn(2100, 1030)

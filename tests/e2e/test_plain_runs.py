@@ -1,5 +1,5 @@
-"""When plain Python runs in place of compiled code: counted, logged, an error under fullgraph=True, and never in place of the
-user's own errors. And what stats() counts as a hit."""
+"""When plain Python runs in place of compiled code: counted, logged, an error under fullgraph=True, and never in place
+of the user's own errors. And what stats() counts as a hit."""
 import sys
 import threading
 
@@ -15,7 +15,8 @@ from framejit import _framejit
 def fallbacks():
     """The Fallback events of the test: (reason, detail)."""
     seen = []
-    token = _framejit.add_listener(lambda e: e["event"] == "Fallback" and seen.append((e["fields"]["reason"], e["fields"]["detail"])))
+    token = _framejit.add_listener(lambda e: e["event"] == "Fallback"
+                                   and seen.append((e["fields"]["reason"], e["fields"]["detail"])))
     yield seen
     _framejit.remove_listener(token)
 
@@ -33,7 +34,8 @@ class TestEntryLimit:
             with pytest.raises(framejit.GraphBreakError) as error:
                 compiled(x, "b")
             text = str(error.value)
-            assert "test_plain_runs.py" in text and "8/8 entries with fullgraph=True" in text and "FRAMEJIT_ENTRIES" in text
+            assert "test_plain_runs.py" in text and "8/8 entries with fullgraph=True" in text \
+                and "FRAMEJIT_ENTRIES" in text
             assert text.index("L['s'] == 'aaaaaaa' but is 'b'") < text.index("L['s'] == 'aa' but is 'b'")
         same(compiled(x, "aaa"), x * 3)
         assert framejit.stats()["fallback_reasons"] == {"entry_limit": 2}
@@ -67,7 +69,8 @@ class TestEntryLimit:
             assert counts(i, 1) == (min(i + 8, 16), 2 + max(i - 8, 0))
 
     def test_entries_of_other_settings_take_no_room(self):
-        compiled = [framejit.compile(self.named, backend=backend, dynamic=dynamic) for backend in ("eager", "framejit") for dynamic in (None, False)]
+        compiled = [framejit.compile(self.named, backend=backend, dynamic=dynamic) for backend in ("eager", "framejit")
+                    for dynamic in (None, False)]
         x = torch.ones(3)
         for i in range(5):
             for each in compiled:
@@ -225,4 +228,5 @@ def test_a_watched_call_runs_plainly_and_says_so(watch, fallbacks):
     finally:
         watch(None)
     assert "call" in seen
-    assert framejit.stats()["fallback_reasons"] == {"observed": 1} and fallbacks[0][0] == "observed" and "tracer" in fallbacks[0][1]
+    assert framejit.stats()["fallback_reasons"] == {"observed": 1} and fallbacks[0][
+        0] == "observed" and "tracer" in fallbacks[0][1]

@@ -1,4 +1,5 @@
-"""argmax and argmin: the earliest of equal values, NaN before all, in rows of any length, along any dimension, in any layout."""
+"""argmax and argmin: the earliest of equal values, NaN before all, in rows of any length, along any dimension, in any
+layout."""
 import pytest
 import torch
 
@@ -9,7 +10,8 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.int32
 
 
 def extremes(dtype):
-    return (float("-inf"), float("inf")) if dtype.is_floating_point else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+    return (float("-inf"), float("inf")) if dtype.is_floating_point else (torch.iinfo(dtype).min,
+        torch.iinfo(dtype).max)
 
 
 def inputs(dtype):
@@ -42,7 +44,8 @@ def test_positions_equal_eager(dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.uint8], ids=str)
 def test_rows_of_symbolic_length(dtype):
     """Shorter than a vector of lanes too: nothing of the next row may be looked at."""
-    compiled = {name: framejit.compile(lambda x, find=find: find(x, -1), dynamic=True) for name, find in (("argmax", torch.argmax), ("argmin", torch.argmin))}
+    compiled = {name: framejit.compile(lambda x, find=find: find(x, -1), dynamic=True) for name,
+                find in (("argmax", torch.argmax), ("argmin", torch.argmin))}
     for length in [40, *range(2, 20), 63, 64, 65, 300]:
         x = torch.arange(7 * length).reshape(7, length).remainder(251).to(dtype)
         for rows in (x, x.flip(1), x.flip(0)):

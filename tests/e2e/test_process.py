@@ -1,4 +1,5 @@
-"""What the first compile does to the process: no module of torch's own compiler is imported, no child is started, no file written."""
+"""What the first compile does to the process: no module of torch's own compiler is imported, no child is started, no
+file written."""
 import json
 import os
 import signal
@@ -28,15 +29,18 @@ def f(x):
 with torch.no_grad():
     for n in (2, 3, 4):
         f(torch.randn(n, 8))
-names = sorted(n for n in set(sys.modules) - before if n.startswith(("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx")))
+names = sorted(n for n in set(sys.modules) - before if n.startswith(("torch._dynamo", "torch._inductor",
+    "torch._functorch", "torch.fx")))
 print()
-print(json.dumps({"names": names, "opened": opened, "started": started, "graphs": framejit.stats()["graphs"], "fallbacks": framejit.stats()["fallbacks"]}))
+print(json.dumps({"names": names, "opened": opened, "started": started, "graphs": framejit.stats()["graphs"],
+    "fallbacks": framejit.stats()["fallbacks"]}))
 """
 
 
 def run(program, **environment):
-    started = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               env=dict(os.environ, **environment), start_new_session=True)
+    started = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, env=dict(os.environ, **environment),
+                               start_new_session=True)
     try:
         out, errors = started.communicate(timeout=240)
     except subprocess.TimeoutExpired:
@@ -107,14 +111,15 @@ def test_a_child_forked_during_a_compile_collects_and_compiles():
     assert run(FORK) == ["child True True 1 0", "parent True True 1"]
 
 
-# The first round forks nothing. What torch's ops set up when they first run is set up in it: the C library's lock around that is not
-# made free in a child that is forked meanwhile, with framejit or without.
+# The first round forks nothing. What torch's ops set up when they first run is set up in it: the C library's lock
+# around that is not made free in a child that is forked meanwhile, with framejit or without.
 FORK_UNLOCKED = """
 import os, threading, torch, framejit
 from framejit import _framejit
 names, lines = {}, [f"    x = (x * 0.{i + 1}).sin() + {i}\\n    x = x.sort(0).values" for i in range(20)]
 exec("def f(x):\\n" + "\\n".join(lines) + "\\n    return x", names)
-compiled, quick, x, state, seen = framejit.compile(names["f"]), framejit.compile(lambda x: (x * 3).sin()), torch.ones(8), [], []
+compiled, quick, x, state, seen = framejit.compile(names["f"]), framejit.compile(lambda x: (x * 3).sin()), \\
+    torch.ones(8), [], []
 def fork():
     child = os.fork()
     if child == 0:
@@ -164,8 +169,9 @@ def test_the_program_ends_while_a_daemon_compiles():
 
 
 # A listener of the daemon, or of the thread that helps it to compile, asks for the GIL while the interpreter ends.
-EXIT_IN_LISTENER = EXIT_UNLOCKED.replace("""event["event"] == "Refused" and inside.set())""",
-                                         """event["event"] == "Stage" and "kernel" in event["text"] and (inside.set(), time.sleep(.2)))""") + """
+EXIT_IN_LISTENER = EXIT_UNLOCKED.replace(
+    'event["event"] == "Refused" and inside.set()',
+    'event["event"] == "Stage" and "kernel" in event["text"] and (inside.set(), time.sleep(.2))') + """
 class EndsSlowly:
     def __del__(self, sleep=time.sleep):
         sleep(1)

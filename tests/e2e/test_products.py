@@ -1,4 +1,5 @@
-"""Matrix products by kernels in place of the library's: FRAMEJIT_PRODUCTS=kernels takes every product that has the form, on every CPU."""
+"""Matrix products by kernels in place of the library's: FRAMEJIT_PRODUCTS=kernels takes every product that has the
+form, on every CPU."""
 import os
 import re
 import subprocess
@@ -23,7 +24,8 @@ PROGRAMS = {
     "result returned twice": lambda x, w: (lambda y: (y, y.relu(), y[3:].t()))(F.linear(x + 1, w)),
     "written to an argument": lambda x, w: x[:, :COLUMNS].copy_(F.linear(x, w)).relu(),
     "computed weight": lambda x, w: F.linear(x, torch.tanh(w)),
-    "square chain": lambda x, w: F.linear(F.linear(F.linear(x[:, :COLUMNS] * 2, w[:, :100]), w[:, 100:200]), w[:, 200:300]) + 1,
+    "square chain": lambda x, w: F.linear(F.linear(F.linear(x[:, :COLUMNS] * 2, w[:, :100]), w[:, 100:200]),
+                                          w[:, 200:300]) + 1,
     "other forms beside it": lambda x, w: (x @ w.t()) + (x.t().contiguous().t() @ w.t()) + (x @ w.t().contiguous()),
 }
 
@@ -35,7 +37,8 @@ def operands():
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_equal(name):
-    """Of these sizes cost models take the products on CPUs with AVX2, and with AVX-512 on those that are not Intel's."""
+    """Of these sizes cost models take the products on CPUs with AVX2, and with AVX-512 on those that are not
+    Intel's."""
     check(PROGRAMS[name], *operands(), breaks=0)
 
 
@@ -101,10 +104,12 @@ with torch.no_grad():
 def test_the_setting(how, features, tmp_path):
     path = tmp_path / "program.py"
     path.write_text(PROGRAM.format(tests=os.path.dirname(__file__)))
-    env = dict(os.environ, FRAMEJIT_PRODUCTS=how, FRAMEJIT_CPU_FEATURES=features, FRAMEJIT_LOGS="schedule", PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
+    env = dict(os.environ, FRAMEJIT_PRODUCTS=how, FRAMEJIT_CPU_FEATURES=features, FRAMEJIT_LOGS="schedule",
+               PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
     done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr[-3000:]
-    for part in done.stderr.split("rows_that_change")[0], *re.split("rows_that_change|bits_do_not_depend_on_threads", done.stderr)[1:]:
+    for part in done.stderr.split("rows_that_change")[0], *re.split("rows_that_change|bits_do_not_depend_on_threads",
+                                                                    done.stderr)[1:]:
         assert (" product\n" in part) == (how == "kernels"), part[-2000:]
     rows = done.stderr.split("rows_that_change")[1].split("bits_do_not")[0]
     assert re.search(r"nest product \(.*\bs\d", rows) or how != "kernels", "rows by a symbol"

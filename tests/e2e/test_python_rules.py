@@ -1,4 +1,5 @@
-"""Rules of Python that traces once broke in silence, found by tracing CPython's own tests: each program as plain Python runs it."""
+"""Rules of Python that traces once broke in silence, found by tracing CPython's own tests: each program as plain Python
+runs it."""
 import collections
 import copy
 import functools
@@ -131,14 +132,18 @@ class Odd:
 
 
 def arguments_that_c_functions_refuse(x):
-    calls = [raised([].clear, None), raised([].copy, None), raised([1].reverse, 42), raised({}.clear, None), raised({}.copy, 1), raised([].append), raised([].append, 1, 2)]
-    calls += [raised([].append, item=1), raised(list.append), raised(list.append, 3, 4), raised(dict.__len__, []), raised(len), raised(len, [], []), raised(sorted), raised(sorted, [], None)]
+    calls = [raised([].clear, None), raised([].copy, None), raised([1].reverse, 42), raised({}.clear, None),
+             raised({}.copy, 1), raised([].append), raised([].append, 1, 2)]
+    calls += [raised([].append, item=1), raised(list.append), raised(list.append, 3, 4), raised(dict.__len__, []),
+              raised(len), raised(len, [], []), raised(sorted), raised(sorted, [], None)]
     return x + 1, calls
 
 
 def arguments_that_constructors_refuse(x):
-    calls = [raised(ListOfMine, a=1), raised(SetOfMine, a=1), raised(FrozenOfMine, a=1), raised(FrozenOfMine, [], 2), raised(SetOfMine, [], 2), raised(list, [], 2)]
-    calls += [raised(object.__new__, Plain, 5), raised(Plain, 5), raised(ValueError, a=1), raised(ImportError, a=1), raised(object.__init__, Plain(), 1)]
+    calls = [raised(ListOfMine, a=1), raised(SetOfMine, a=1), raised(FrozenOfMine, a=1), raised(FrozenOfMine, [], 2),
+             raised(SetOfMine, [], 2), raised(list, [], 2)]
+    calls += [raised(object.__new__, Plain, 5), raised(Plain, 5), raised(ValueError, a=1), raised(ImportError, a=1),
+              raised(object.__init__, Plain(), 1)]
     return x + 1, calls, ImportError("m", name="n").name
 
 
@@ -147,7 +152,8 @@ def keywords_of_an_exception(x):
 
 
 def what_an_os_error_is(x):
-    return x + 1, type(OSError(2, "gone")).__name__, raised(UnicodeDecodeError), SyntaxError("bad", ("file.py", 1, 2, "text")).filename
+    return x + 1, type(OSError(2, "gone")).__name__, raised(UnicodeDecodeError), SyntaxError("bad",
+        ("file.py", 1, 2, "text")).filename
 
 
 def made_slots(x):
@@ -216,7 +222,8 @@ def causes(x):
     error = ValueError(1)
     before = error.__suppress_context__
     error.__cause__ = None
-    return x + 1, before, error.__suppress_context__, raised(setattr, error, "__cause__", 1), raised(setattr, error, "__context__", 1), raised(error.add_note, 3)
+    return x + 1, before, error.__suppress_context__, raised(setattr, error, "__cause__", 1), raised(setattr, error,
+        "__context__", 1), raised(error.add_note, 3)
 
 
 def texts_of_containers_in_themselves(x):
@@ -238,7 +245,8 @@ def long_repetitions(x):
 
 
 def iterators_that_are_none(x):
-    return x + 1, raised(iter, Refusing()), raised(list, Refusing()), raised(enumerate, Refusing()), raised(iter, 42, 42)
+    return x + 1, raised(iter, Refusing()), raised(list, Refusing()), raised(enumerate, Refusing()), raised(iter, 42,
+        42)
 
 
 def types_of_iterators(x):
@@ -283,7 +291,8 @@ def endless_starmap(x):
 
 
 def wrong_counts(x):
-    return x + 1, raised(itertools.combinations, "abc", -2), raised(itertools.islice, [1], -1), raised(itertools.count, "a"), list(itertools.islice([1, 2, 3], None, None, 2))
+    return x + 1, raised(itertools.combinations, "abc", -2), raised(itertools.islice, [1], -1), raised(itertools.count,
+        "a"), list(itertools.islice([1, 2, 3], None, None, 2))
 
 
 def copies_of_dicts(x):
@@ -363,7 +372,8 @@ def contexts_in_a_circle(x):
 
 
 def reversed_objects(x):
-    return x + 1, raised(reversed, Blocked()), raised(reversed, Sized()), type(reversed(range(3))).__name__, list(reversed(range(0, 7, 3)))
+    return x + 1, raised(reversed, Blocked()), raised(reversed, Sized()), type(reversed(range(3))).__name__, list(
+        reversed(range(0, 7, 3)))
 
 
 def notes_that_are_no_list(x):
@@ -385,7 +395,8 @@ def class_attributes_under_a_setter_of_the_metaclass(x):
     return x + 1, OfMeta.kept
 
 
-PROGRAMS = [v for v in list(globals().values()) if isinstance(v, types.FunctionType) and v.__code__.co_varnames[:1] == ("x",)]
+PROGRAMS = [v for v in list(globals().values()) if isinstance(v, types.FunctionType)
+            and v.__code__.co_varnames[:1] == ("x",)]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
@@ -409,7 +420,8 @@ def wraps_a_c_class(x):
     def wrapper(*args):
         return args
     functools.update_wrapper(wrapper, type)
-    return x + 1, wrapper.__name__, wrapper.__annotations__, hasattr(int, "__annotations__"), hasattr(type, "__annotations__")
+    return x + 1, wrapper.__name__, wrapper.__annotations__, hasattr(int, "__annotations__"), hasattr(type,
+        "__annotations__")
 
 
 def closes_generators(x):
@@ -488,7 +500,8 @@ def test_operands_that_another_class_takes():
     single = np.float32(2.5)
 
     def f(x, size):
-        texts = [1] + single, (1,) + single, single + [1], (1,) + size, size + (1,), "ab" * Index(), [0] * Index(), Index() * (1,)
+        texts = [1] + single, (1,) + single, single + [1], (1,) + size, size + (1,), "ab" * Index(), [
+            0] * Index(), Index() * (1,)
         found = [1]
         found += single
         return x + 1, [str(text) for text in map(type, texts)], texts[3:], found
@@ -496,13 +509,15 @@ def test_operands_that_another_class_takes():
     compiled = framejit.compile(f)
     for _ in range(2):
         got = compiled(X, torch.Size([2, 3]))
-        assert torch.equal(got[0], plain[0]) and got[1:3] == plain[1:3] and [type(v) for v in got[2]] == [type(v) for v in plain[2]]
+        assert torch.equal(got[0], plain[0]) and got[1:3] == plain[1:3] and [type(v) for v in got[2]] == [type(v)
+            for v in plain[2]]
         assert type(got[3]) is type(plain[3]) and got[3].tolist() == plain[3].tolist()
 
 
 def test_errors_of_builtins_on_what_they_do_not_take():
     def f(x, size):
-        return x + 1, raised(vars, size), raised(torch.Size, [1.5]), raised(torch.Size, "a"), {1} in {1, frozenset([1])}, raised({1}.remove, {2})
+        return x + 1, raised(vars, size), raised(torch.Size, [1.5]), raised(torch.Size, "a"), {1} in {1,
+            frozenset([1])}, raised({1}.remove, {2})
     check(f, X, torch.Size([2]))
 
 
@@ -518,7 +533,8 @@ def test_methods_of_c_classes_keep_their_class():
         items, table = [1], {}
         methods = items.append, items.__len__, "a".upper, table.get, dict.fromkeys, x.add, bytes.fromhex
         items.append(2)
-        same = isinstance(methods[0], types.MethodType), methods[0] == items.append, isinstance(methods[1], types.MethodWrapperType)
+        same = isinstance(methods[0], types.MethodType), methods[0] == items.append, isinstance(methods[1],
+            types.MethodWrapperType)
         return x + 1, same, methods, [type(m).__name__ for m in methods]
     want = f(X)
     compiled = framejit.compile(f)

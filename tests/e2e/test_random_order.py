@@ -96,14 +96,17 @@ class TestCallsThatFail:
         assert framejit.stats()["fallbacks"] == 1
 
     @pytest.mark.parametrize("backend", ["eager", "framejit"])
-    @pytest.mark.parametrize("draw", [lambda: torch.rand(4), lambda: F.dropout(torch.ones(4)), lambda: torch.randperm(4) * 1.0], ids=["rand", "dropout", "randperm"])
+    @pytest.mark.parametrize("draw",
+                             [lambda: torch.rand(4), lambda: F.dropout(torch.ones(4)), lambda: torch.randperm(4) * 1.0],
+                             ids=["rand", "dropout", "randperm"])
     def test_default_generator(self, draw, backend):
         compiled_fn = lambda x, i: (draw() + x[:4]).sum() + (x * 2)[i] + draw().sum()
         self.same(lambda x, i: (draw() + x[:4]).sum() + (x * 2)[i] + draw().sum(), torch.arange(9.0), backend=backend)
 
     def test_generator_of_ones_own(self):
         g = torch.Generator()
-        self.same(lambda x, i: torch.rand(9, generator=g) + (x * 2)[i] + torch.rand(9, generator=g) + torch.rand(9), torch.arange(9.0), generator=g)
+        self.same(lambda x, i: torch.rand(9, generator=g) + (x * 2)[i] + torch.rand(9, generator=g) + torch.rand(9),
+                  torch.arange(9.0), generator=g)
 
     def test_caught(self):
         """What the function catches itself goes on with the numbers that eager draws."""

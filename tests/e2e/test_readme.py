@@ -38,7 +38,8 @@ def test_the_list_of_channels_is_that_of_help(tmp_path):
 
 def test_the_log_lines_are_those_of_the_example(tmp_path):
     """And of a call with another size."""
-    program = PROGRAM.replace("print(framejit.explain(scores)(torch.tensor([1.0, 2.0, 6.0]), 2))", "scores(torch.ones(5), 2)")
+    program = PROGRAM.replace("print(framejit.explain(scores)(torch.tensor([1.0, 2.0, 6.0]), 2))",
+                              "scores(torch.ones(5), 2)")
     log = run(tmp_path, program, FRAMEJIT_LOGS="graph_breaks,recompiles,graph").stderr.splitlines()
     section = README.split("## Reading the logs")[1]
     shown = [line for block in re.findall(r"^```\n(.*?)^```$", section, re.M | re.S) for line in block.splitlines()]

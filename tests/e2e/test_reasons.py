@@ -1,4 +1,5 @@
-"""Every reason for which something is not compiled: rows of the two tables, and a program that meets each and still answers as eager does."""
+"""Every reason for which something is not compiled: rows of the two tables, and a program that meets each and still
+answers as eager does."""
 import datetime
 import re
 import subprocess
@@ -29,7 +30,8 @@ ELSEWHERE = {
     "explicit_break": "a process of its own below: torch's compiler is imported for it",
     "trace_too_long": "two million instructions: tests/unit/frame_hook/trace_exit_test.cpp sets another limit",
     "interrupted": "needs a signal at the right time: tests/e2e/test_breaks.py",
-    "kernel_refused": "needs a setting that this CPU cannot follow, in a process of its own: tests/e2e/test_failures.py",
+    "kernel_refused": "needs a setting that this CPU cannot follow, in a process of its own: "
+                      "tests/e2e/test_failures.py",
     "no_memory": "in a process of its own with little memory: tests/e2e/test_failures.py",
     "recording_failed": "only a defect of framejit ends a recording without another reason",
     "internal_error": "only a defect of framejit",
@@ -135,7 +137,8 @@ def outcome(fn, args):
 def test_every_row_has_a_program_or_a_reason_why_not():
     here = {*PROGRAMS, *ELSEWHERE, *(name[len("test_"):] for name in globals() if name.startswith("test_"))}
     assert here.issuperset(BREAKS + FALLBACKS), sorted({*BREAKS, *FALLBACKS} - here)
-    assert not set(PROGRAMS) - set(BREAKS) and not set(ELSEWHERE) - {*BREAKS, *FALLBACKS} and not set(PROGRAMS) & set(ELSEWHERE)
+    assert not set(PROGRAMS) - set(BREAKS) and not set(ELSEWHERE) - {*BREAKS,
+                                                                     *FALLBACKS} and not set(PROGRAMS) & set(ELSEWHERE)
     for reason, why in ELSEWHERE.items():
         for path in re.findall(r"tests/\S+\.(?:py|cpp)", why):
             assert re.search(rf"\b{reason}\b", (ROOT / path).read_text()), (reason, path)
@@ -156,7 +159,8 @@ def test_a_break(reason):
 def test_explicit_break():
     program = ("import torch, framejit\nimport torch._dynamo as other\n"
                "def f(x):\n    x = x + 1\n    other.graph_break()\n    return x * 2\n"
-               "with torch.no_grad():\n    assert torch.equal(framejit.compile(f)(torch.ones(2)), torch.full((2,), 4.0))\n"
+               "with torch.no_grad():\n    assert torch.equal(framejit.compile(f)(torch.ones(2)), torch.full((2,), "
+               "4.0))\n"
                "print(framejit.stats()['break_reasons'], framejit.stats()['graphs'])\n")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout == "{'explicit_break': 1} 2\n", (done.stdout, done.stderr[-2000:])

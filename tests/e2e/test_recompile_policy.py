@@ -1,4 +1,5 @@
-"""What is compiled anew, and what is left alone: objects that each call makes anew, entries that make room, functions that FRAMEJIT=1 finds."""
+"""What is compiled anew, and what is left alone: objects that each call makes anew, entries that make room, functions
+that FRAMEJIT=1 finds."""
 import gc
 import json
 
@@ -14,7 +15,8 @@ from test_api import run
 @pytest.fixture
 def said():
     seen = []
-    token = _framejit.add_listener(lambda e: e["event"] in ("LeftAlone", "Limit", "LimitOfModules") and seen.append((e["event"], e["text"])))
+    token = _framejit.add_listener(lambda e: e["event"] in ("LeftAlone", "Limit", "LimitOfModules")
+                                   and seen.append((e["event"], e["text"])))
     yield seen
     _framejit.remove_listener(token)
 
@@ -32,7 +34,9 @@ def test_gradients_in_a_loop_compile_once():
     assert stats["recompiles"] == 0 and stats["fallback_reasons"] == {}, stats
 
 
-@pytest.mark.parametrize("work, most", [(lambda x, scaled: x * scaled.by, 33), pytest.param(lambda x, scaled: scaled.by, 9, marks=pytest.mark.nothing_captured)],
+@pytest.mark.parametrize("work, most",
+                         [(lambda x, scaled: x * scaled.by, 33),
+                          pytest.param(lambda x, scaled: scaled.by, 9, marks=pytest.mark.nothing_captured)],
                          ids=["tensor work", "none"])
 def test_classes_that_each_call_makes_anew(said, work, most):
     """What does no tensor work is left alone sooner."""
@@ -45,7 +49,8 @@ def test_classes_that_each_call_makes_anew(said, work, most):
             del made
             gc.collect()  # a class is in a circle with itself
     stats = framejit.stats()
-    assert stats["recompiles"] < most and stats["left_alone"] == 1 and stats["fallback_reasons"] == {"does_not_pay": 50 - stats["recompiles"] - 1}, stats
+    assert stats["recompiles"] < most and stats["left_alone"] == 1 and stats["fallback_reasons"] == {
+        "does_not_pay": 50 - stats["recompiles"] - 1}, stats
     assert [event for event, _ in said] == ["LeftAlone"] and "an object that the guards name is gone" in said[0][1]
 
 
@@ -127,8 +132,10 @@ def test_the_limit_of_all_modules_says_so(said):
         for length in range(7):
             for n, model in enumerate(models):
                 assert torch.equal(model(x, "w" * length), x + n + length)
-    assert framejit.stats()["graphs"] == 128 and [event for event, _ in said] == ["LimitOfModules"], (framejit.stats(), said)
-    assert "warning: 128/128 entries of all modules here (16 x FRAMEJIT_ENTRIES), plain Python from now on: " in said[0][1], said
+    assert framejit.stats()["graphs"] == 128 and [event for event, _ in said] == ["LimitOfModules"], (framejit.stats(),
+        said)
+    assert "warning: 128/128 entries of all modules here (16 x FRAMEJIT_ENTRIES), plain Python from now on: " in said[
+        0][1], said
 
 
 @pytest.mark.nothing_captured
@@ -138,7 +145,8 @@ def test_modules_that_are_gone_leave_no_room():
         for number in range(40):
             assert torch.equal(framejit.compile(Lettered("w" * number))(x), x + number)
     stats = framejit.stats()
-    assert 8 <= stats["graphs"] <= 10 and stats["fallback_reasons"] == {"entry_limit": 40 - stats["graphs"] - stats["hits"]}, stats
+    assert 8 <= stats["graphs"] <= 10 and stats["fallback_reasons"] == {
+        "entry_limit": 40 - stats["graphs"] - stats["hits"]}, stats
 
 
 def test_the_entry_that_was_not_used_for_longest_makes_room(said):
@@ -223,4 +231,5 @@ x = torch.ones(3)
 for i in range(12):
     f(x, False), f(x, i > 2)
 """)
-    assert stats["graphs"] == 1 and stats["graph_breaks"] == 0 and stats["left_alone"] == 1 and stats["hits"] >= 10, stats
+    assert stats["graphs"] == 1 and stats["graph_breaks"] == 0 and stats["left_alone"] == 1 and stats[
+        "hits"] >= 10, stats

@@ -1,4 +1,5 @@
-"""nn.LSTM, GRU and RNN: one graph with every option, what they compute is eager's; packed sequences; weights that are swapped."""
+"""nn.LSTM, GRU and RNN: one graph with every option, what they compute is eager's; packed sequences; weights that are
+swapped."""
 import itertools
 
 import pytest
@@ -9,7 +10,8 @@ import framejit
 from check import check, fresh, same_as  # noqa: F401
 
 KINDS = [nn.LSTM, nn.GRU, nn.RNN]
-OPTIONS = [{}, {"num_layers": 2, "bidirectional": True}, {"batch_first": True}, {"bias": False}, {"num_layers": 3, "dropout": 0.5}]
+OPTIONS = [{}, {"num_layers": 2, "bidirectional": True}, {"batch_first": True}, {"bias": False},
+           {"num_layers": 3, "dropout": 0.5}]
 
 
 def made(kind, **options):
@@ -47,7 +49,8 @@ def test_inside_of_a_model_with_lengths_that_change():
     class Tagger(nn.Module):
         def __init__(self):
             super().__init__()
-            self.embed, self.rnn, self.head = nn.Embedding(20, 5), made(nn.LSTM, batch_first=True, bidirectional=True), nn.Linear(8, 3)
+            self.embed, self.rnn, self.head = nn.Embedding(20, 5), made(nn.LSTM, batch_first=True,
+                                                                        bidirectional=True), nn.Linear(8, 3)
 
         def forward(self, ids):
             hidden, (last, _) = self.rnn(self.embed(ids).relu())
@@ -90,7 +93,9 @@ def test_weights_that_were_swapped_are_seen():
         torch.testing.assert_close(compiled(x)[0], rnn(x)[0])
         others = {name: torch.randn_like(p) for name, p in rnn.named_parameters()}
         want = torch.func.functional_call(rnn, others, (x,))[0]
-        torch.testing.assert_close(torch.func.functional_call(compiled, {f"_orig_mod.{k}" if hasattr(compiled, "_orig_mod") else k: v for k, v in others.items()}, (x,))[0]
+        torch.testing.assert_close(torch.func.functional_call(compiled,
+                                                              {f"_orig_mod.{k}" if hasattr(compiled, "_orig_mod")
+                                                               else k: v for k, v in others.items()}, (x,))[0]
                                    if isinstance(compiled, nn.Module) else want, want)
         torch.testing.assert_close(compiled(x)[0], rnn(x)[0])
 
@@ -104,7 +109,8 @@ def test_errors_are_those_of_eager():
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)
 def test_sizes_of_one_and_layouts(kind):
-    for length, batch, width, batch_first, both, layers in itertools.product((1, 3), (1, 2), (1, 4), (False, True), (False, True), (1, 2)):
+    for length, batch, width, batch_first, both, layers in itertools.product((1, 3), (1, 2), (1, 4), (False, True),
+        (False, True), (1, 2)):
         rnn = kind(5, width, layers, batch_first=batch_first, bidirectional=both).eval()
         x = torch.randn(batch, length, 5) if batch_first else torch.randn(length, batch, 5)
         framejit.reset()

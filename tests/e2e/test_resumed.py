@@ -1,5 +1,5 @@
-"""A break is resumed in place: what lies in front of it and behind it is captured, wherever it stands and however deep, and runs as
-graphs on every later call."""
+"""A break is resumed in place: what lies in front of it and behind it is captured, wherever it stands and however deep,
+and runs as graphs on every later call."""
 import pytest
 import torch
 
@@ -212,5 +212,7 @@ def test_both_sides_of_every_break_are_graphs(place, depth, backend):
     # The callers are one code object: one graph more in front of the break, which holds their
     # work, and one behind it, which each of them runs.
     assert framejit.stats()["break_reasons"] == {"disabled_function": breaks}
-    assert deltas[0] | {"hits": 0} == {"graphs": graphs + (depth > 0), "graph_breaks": breaks, "ops": ops + (depth and depth + 1), "fallbacks": 0, "hits": 0}
-    assert deltas[1:] == [{"graphs": 0, "graph_breaks": 0, "ops": 0, "fallbacks": 0, "hits": len(noted) + 1 + depth}] * 2
+    assert deltas[0] | {"hits": 0} == {"graphs": graphs + (depth > 0), "graph_breaks": breaks, "ops": ops
+                                       + (depth and depth + 1), "fallbacks": 0, "hits": 0}
+    assert deltas[1:] == [{"graphs": 0, "graph_breaks": 0, "ops": 0, "fallbacks": 0, "hits": len(noted) + 1
+                           + depth}] * 2

@@ -1,4 +1,5 @@
-"""Context managers of contextlib, class statements, abstract base classes: in the graph, or a clean break that is resumed in place."""
+"""Context managers of contextlib, class statements, abstract base classes: in the graph, or a clean break that is
+resumed in place."""
 import abc
 import collections.abc
 import contextlib
@@ -44,7 +45,8 @@ class TestContextlib:
         check(f, torch.randn(3), breaks=0, compiles=1)
 
     def test_the_handled_exception_is_asked_for(self):
-        check(lambda x: x + (1 if sys.exception() is None and sys.exc_info()[0] is None else 2), torch.randn(3), breaks=0, compiles=1)
+        check(lambda x: x + (1 if sys.exception() is None and sys.exc_info()[0] is None else 2), torch.randn(3),
+              breaks=0, compiles=1)
 
         def f(x):
             return x + (1 if sys.exception() is None else 2)
@@ -69,7 +71,8 @@ class TestContextlib:
 
     def test_suppress_closing_and_nullcontext(self):
         def f(x, log):
-            with contextlib.suppress(KeyError, IndexError), contextlib.closing(log) as l, contextlib.nullcontext(3) as n:
+            with contextlib.suppress(KeyError, IndexError), contextlib.closing(log) as l, contextlib.nullcontext(
+                3) as n:
                 x = x * n
                 l.lines.append("in")
                 x = x + {}["missing"]
@@ -225,7 +228,8 @@ class TestWhatIsHandledAfterwards:
 
 
 class TestHandledExceptions:
-    """What is being handled where a segment begins, or in the caller, is the context of what is raised, and stays handled behind."""
+    """What is being handled where a segment begins, or in the caller, is the context of what is raised, and stays
+    handled behind."""
 
     def test_a_second_one_inside_of_a_handler(self):
         def nested(x):

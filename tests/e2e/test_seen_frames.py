@@ -1,4 +1,5 @@
-"""What a broken-out call sees of its callers, on every call: frames, lines, locals and their identity, where its warnings point."""
+"""What a broken-out call sees of its callers, on every call: frames, lines, locals and their identity, where its
+warnings point."""
 import contextlib
 import functools
 import sys
@@ -26,12 +27,14 @@ def held(value):
 
 @framejit.disable
 def look():
-    """Notes every frame between the call of the test and this one and the exception that is handled, and warns at two of the frames."""
+    """Notes every frame between the call of the test and this one and the exception that is handled, and warns at two
+    of the frames."""
     frame, found = sys._getframe(2), []
     while frame.f_code.co_name != "seen_by":
         names = dict(frame.f_locals)
         shared = [[name for name, other in names.items() if other is value] for value in names.values()]
-        found.append((frame.f_code.co_name, frame.f_lineno, {name: held(value) for name, value in names.items() if name != "__module__"}, shared))
+        found.append((frame.f_code.co_name, frame.f_lineno,
+                      {name: held(value) for name, value in names.items() if name != "__module__"}, shared))
         frame = frame.f_back
     SEEN.append([*found, repr(sys.exc_info()[1])])
     warnings.warn("caller", stacklevel=3)
@@ -130,7 +133,8 @@ def in_key(x):
         y = x + k
         look()
         return -k
-    return sorted([1, 2, 3], key=key), list(map(key, [4, 5])), functools.reduce(lambda a, b: (look(), a + b)[1], [x, x, x])
+    return sorted([1, 2, 3], key=key), list(map(key, [4, 5])), functools.reduce(lambda a, b: (look(), a + b)[1],
+        [x, x, x])
 
 
 class Thing:
@@ -334,8 +338,8 @@ def unpack(x):
     return g(a, *b, **d)
 
 
-PROGRAMS = [in_generator, in_genexp, in_listcomp, in_nested_comp, in_key, in_methods, in_contextmanager, deleted, decorated, recursion, finallies,
-            raises_through, classbody, loops, cells, lambdas, partials, unpack]
+PROGRAMS = [in_generator, in_genexp, in_listcomp, in_nested_comp, in_key, in_methods, in_contextmanager, deleted,
+            decorated, recursion, finallies, raises_through, classbody, loops, cells, lambdas, partials, unpack]
 
 
 def outcome(call, x):

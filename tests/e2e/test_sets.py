@@ -1,5 +1,5 @@
-"""Sets made in traced code give their items in the order of CPython's own, whatever was done to them; as keys, objects that are hashed
-by identity are told apart, not pinned."""
+"""Sets made in traced code give their items in the order of CPython's own, whatever was done to them; as keys, objects
+that are hashed by identity are told apart, not pinned."""
 import pytest
 import torch
 
@@ -84,7 +84,8 @@ def texts(x, words):
     return x + len(f"{NAMES}"), str(NAMES), f"{made}", repr(LETTERS), str([set(words), frozenset(words[:3])])
 
 
-@pytest.mark.parametrize("function", [literal, added, from_sets_and_dicts, operators, methods, in_place, removed, texts], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", [literal, added, from_sets_and_dicts, operators, methods, in_place, removed,
+                                      texts], ids=lambda f: f.__name__)
 def test_order(function):
     check(function, torch.randn(3), list(WORDS), breaks=0)
     check(function, torch.randn(3), list(reversed(WORDS)), breaks=0)
@@ -112,7 +113,8 @@ def test_the_text_of_a_set_that_was_given():
         return x + 1, f"{words}"
 
     x = torch.randn(3)
-    for given in (numbers(8, 0, 16, 24), numbers(24, 16, 0, 8), numbers(8, 0, 16, 24), {1}, set(), frozenset(numbers(24, 8))):
+    for given in (numbers(8, 0, 16, 24), numbers(24, 16, 0, 8), numbers(8, 0, 16, 24), {1}, set(),
+                  frozenset(numbers(24, 8))):
         assert f(x, given)[1] == f"{given}"
 
 
@@ -182,7 +184,8 @@ def of_views(given, words):
     counts, more = dict.fromkeys(words), {"q": 1, "n": 2, "b": 3}
     kept = given
     kept |= more.keys()
-    return counts.keys() & more.keys(), counts.keys() - more.keys(), given | counts.keys(), counts.keys() ^ given, kept, given
+    return counts.keys() & more.keys(), counts.keys() - more.keys(), given | counts.keys(), counts.keys() ^ given, \
+        kept, given
 
 
 def later(made):

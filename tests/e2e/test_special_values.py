@@ -1,7 +1,8 @@
-"""Every pointwise op that becomes a kernel, in every dtype, at zeros of both signs, infinities, NaN, and the ends of the ranges: as eager.
+"""Every pointwise op that becomes a kernel, in every dtype, at zeros of both signs, infinities, NaN, and the ends of
+the ranges: as eager.
 
-The ops are the rows of inductor/lowering/pointwise.def and the few that pointwise.cpp adds. NaN, infinities and the sign of zero are eager's;
-other values are within a few ulp of it, but for what the tables below name.
+The ops are the rows of inductor/lowering/pointwise.def and the few that pointwise.cpp adds. NaN, infinities and the
+sign of zero are eager's; other values are within a few ulp of it, but for what the tables below name.
 """
 import itertools
 import re
@@ -12,30 +13,39 @@ import torch
 
 import framejit
 
-ROWS = re.findall(r'(?m)^POINTWISE\("([^"]+)"', (Path(__file__).resolve().parents[2] / "inductor" / "lowering" / "pointwise.def").read_text())
-OTHERS = ["gelu", "gelu_backward", "div.Tensor_mode", "div.Scalar_mode", "clamp", "clamp.Tensor", "pow.Tensor_Scalar", "where.self"]
+ROWS = re.findall(r'(?m)^POINTWISE\("([^"]+)"',
+                  (Path(__file__).resolve().parents[2] / "inductor" / "lowering" / "pointwise.def").read_text())
+OTHERS = ["gelu", "gelu_backward", "div.Tensor_mode", "div.Scalar_mode", "clamp", "clamp.Tensor", "pow.Tensor_Scalar",
+          "where.self"]
 # How many ops have a kernel for the dtype, at the least.
-LEAST = {torch.float32: 120, torch.float16: 120, torch.bfloat16: 120, torch.float64: 120, torch.int64: 60, torch.int32: 60, torch.int16: 60,
-         torch.int8: 60, torch.uint8: 60, torch.bool: 40}
-VALUES = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 1.5, 2.5, -2.5, 3.0, -3.0, float("inf"), float("-inf"), float("nan"),
-          1e-30, -1e-30, 65504.0, -65504.0, 1e30, -1e30, 88.0, -88.0, 20.0, -20.0, 0.75, -0.75, 7.0]
-ENDS = [1e-40, -1e-40, 3e38, -3e38]  # denormal and greatest float32: for ops of one tensor, where no step between overflows
+LEAST = {torch.float32: 120, torch.float16: 120, torch.bfloat16: 120, torch.float64: 120, torch.int64: 60,
+         torch.int32: 60, torch.int16: 60, torch.int8: 60, torch.uint8: 60, torch.bool: 40}
+VALUES = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 1.5, 2.5, -2.5, 3.0, -3.0, float("inf"), float("-inf"),
+          float("nan"), 1e-30, -1e-30, 65504.0, -65504.0, 1e30, -1e30, 88.0, -88.0, 20.0, -20.0, 0.75, -0.75, 7.0]
+# denormal and greatest float32: for ops of one tensor, where no step between overflows
+ENDS = [1e-40, -1e-40, 3e38, -3e38]
 FILLED = 64  # so many equal elements in a row fill vectors of every kernel, eager's included
 NUMBERS = [0.0, -0.0, 0.5, -2.0, 3, float("inf"), float("nan")]
 EXPONENTS = [0.5, -0.5, 0, 0.0, 1, 2, 3, -1, -2, 1.5, 2.0, -3.0, 4.0]
 MODES = {"gelu": [{"approximate": "none"}, {"approximate": "tanh"}], "gelu_backward": [{"approximate": "none"}],
-         "div.Tensor_mode": [{"rounding_mode": m} for m in ("floor", "trunc")], "div.Scalar_mode": [{"rounding_mode": m} for m in ("floor", "trunc")]}
+         "div.Tensor_mode": [{"rounding_mode": m} for m in ("floor", "trunc")],
+         "div.Scalar_mode": [{"rounding_mode": m} for m in ("floor", "trunc")]}
 ALIASES = {"positive"}  # of their argument: no kernel to test
-# What eager itself rounds: the sign of a sum or product that is zero, of the larger of 0.0 and -0.0 (by the length of the vector), of a NaN.
+# What eager itself rounds: the sign of a sum or product that is zero, of the larger of 0.0 and -0.0 (by the length of
+# the vector), of a NaN.
 SIGN_OF_ZERO_IS_FREE = {"lerp.Tensor", "lerp.Scalar", "softshrink", "fmax", "fmin", "clamp.Tensor", "clamp"}
 # Eager's relative inaccuracy: oneDNN's erf, a sum that cancels.
 LOOSE = {"gelu": 1e-3, "gelu_backward": 1e-3}
-# (op, dtype or None): values that are not compared. A sum that cancels to zero; Sleef's remainder of numbers 60 orders of magnitude apart; eager rounds each step of
-# the float16 formula; tiny bfloat16 values are flushed; a bfloat16 NaN has lost its sign.
+# (op, dtype or None): values that are not compared. A sum that cancels to zero; Sleef's remainder of numbers 60 orders
+# of magnitude apart; eager rounds each step of the float16 formula; tiny bfloat16 values are flushed; a bfloat16 NaN
+# has lost its sign.
 NOT_COMPARED = {("logaddexp2", None): lambda a: (a[0] == -1) & (a[1] == -1),
-                ("remainder.Tensor", None): lambda a: a[1].abs() < 1e-20, ("fmod.Tensor", None): lambda a: a[1].abs() < 1e-20,
-                ("sigmoid_backward", torch.float16): lambda a: a[0].abs() > 1000, ("signbit", torch.bfloat16): lambda a: a[0].isnan(),
-                ("erf", torch.bfloat16): lambda a: a[0].abs() < 1e-20, ("special_erf", torch.bfloat16): lambda a: a[0].abs() < 1e-20}
+                ("remainder.Tensor", None): lambda a: a[1].abs() < 1e-20,
+                ("fmod.Tensor", None): lambda a: a[1].abs() < 1e-20,
+                ("sigmoid_backward", torch.float16): lambda a: a[0].abs() > 1000,
+                ("signbit", torch.bfloat16): lambda a: a[0].isnan(),
+                ("erf", torch.bfloat16): lambda a: a[0].abs() < 1e-20,
+                ("special_erf", torch.bfloat16): lambda a: a[0].abs() < 1e-20}
 
 
 def overload(name):
@@ -48,20 +58,24 @@ def integers(dtype):
     if dtype == torch.bool:
         return torch.tensor([False, True])
     info = torch.iinfo(dtype)
-    some = {0, 1, -1, 2, -2, 3, -3, 7, -7, 8, 15, 16, 31, 32, 33, 63, 64, 65, 100, info.max, info.max - 1, info.min, info.min + 1}
+    some = {0, 1, -1, 2, -2, 3, -3, 7, -7, 8, 15, 16, 31, 32, 33, 63, 64, 65, 100, info.max, info.max - 1, info.min,
+            info.min + 1}
     return torch.tensor(sorted(n for n in some if info.min <= n <= info.max), dtype=dtype)
 
 
 def calls_of(name, op, dtype, filled=False):
-    """(arguments, keywords) that fill every argument without a default with special values; filled: each FILLED times in a row."""
+    """(arguments, keywords) that fill every argument without a default with special values; filled: each FILLED times
+    in a row."""
     values = torch.tensor(VALUES, dtype=torch.float64).to(dtype) if dtype.is_floating_point else integers(dtype)
     first, second = values.repeat_interleave(len(values)), values.repeat(len(values))
-    kinds = [str(a.type) for a in op._schema.arguments if not a.has_default_value() and a.name not in MODES.get(name, [{}])[0]]
+    kinds = [str(a.type) for a in op._schema.arguments if not a.has_default_value()
+             and a.name not in MODES.get(name, [{}])[0]]
     tensors = [values] if kinds.count("Tensor") == 1 else [first, second, first.flip(0)]
     numbers = EXPONENTS if name.startswith("pow.Tensor") else NUMBERS
     if name == "hardtanh_backward":  # eager's vectors and the elements behind them disagree about bounds that are NaN
         numbers = numbers[:-1]
-    if dtype in (torch.int32, torch.int64) and re.match("div|floor_div|remainder|fmod", name):  # the least number divided by -1 kills eager
+    # the least number divided by -1 kills eager
+    if dtype in (torch.int32, torch.int64) and re.match("div|floor_div|remainder|fmod", name):
         first, second = first.clamp(min=-100), second.clamp(min=-100)
         tensors = [values.clamp(min=-100)] if len(tensors) == 1 else [first, second, first.flip(0)]
     if not dtype.is_floating_point:
@@ -73,13 +87,15 @@ def calls_of(name, op, dtype, filled=False):
         kinds += ["number", "number"] if name == "clamp" else ["Tensor", "Tensor"]
         tensors = [first, second, first.flip(0)]
     if filled:
-        tensors = [torch.cat([values, torch.tensor(ENDS, dtype=torch.float64).to(dtype)])] if len(tensors) == 1 else tensors
+        tensors = [torch.cat([values, torch.tensor(ENDS, dtype=torch.float64).to(dtype)])] if len(
+            tensors) == 1 else tensors
         tensors = [t.repeat_interleave(FILLED) for t in tensors]
     choices = [numbers if k == "number" else [False] if k == "bool" else [None] for k in kinds]
     for chosen in itertools.islice(itertools.product(*choices), 2 if filled else 20):
         given = iter(tensors)
         for mode in MODES.get(name, [{}]):
-            yield [next(given) if k.startswith("Tensor") or k == "Optional[Tensor]" else c for k, c in zip(kinds, chosen)], mode
+            yield [next(given) if k.startswith("Tensor") or k == "Optional[Tensor]" else c for k,
+                   c in zip(kinds, chosen)], mode
             given = iter(tensors)
 
 
@@ -89,7 +105,8 @@ def wrong(name, got, want):
         return got != want
     a, b = got.double(), want.double()
     info = torch.finfo(want.dtype)
-    near = torch.isfinite(a) & torch.isfinite(b) & ((a - b).abs() <= (16 * info.eps + LOOSE.get(name, 0)) * b.abs() + 4 * info.smallest_normal)
+    near = torch.isfinite(a) & torch.isfinite(b) & ((a - b).abs() <= (16 * info.eps + LOOSE.get(name, 0)) * b.abs()
+                                                    + 4 * info.smallest_normal)
     same = (a == b) | (a.isnan() & b.isnan()) | near
     signs = (a.signbit() == b.signbit()) | (a != 0) | (b != 0)
     return ~same if name in SIGN_OF_ZERO_IS_FREE else ~(same & signs)
@@ -118,7 +135,9 @@ def compare(name, op, arguments, mode):
     if not bad.any():
         return None if totals["kernels"] else "extern"
     at = int(bad.flatten().nonzero()[0])
-    return f"{int(bad.sum())} values, first at {[a.flatten()[at].item() if isinstance(a, torch.Tensor) else a for a in arguments]}: {got.flatten()[at]} instead of {want.flatten()[at]}"
+    return (f"{int(bad.sum())} values, first at "
+        f"{[a.flatten()[at].item() if isinstance(a, torch.Tensor) else a for a in arguments]}: {got.flatten()[at]} "
+        f"instead of {want.flatten()[at]}")
 
 
 @pytest.mark.parametrize("dtype, least", LEAST.items(), ids=lambda d: str(d).removeprefix("torch."))
@@ -128,7 +147,8 @@ def test_special_values(dtype, least):
         op = overload(name)
         if op is None or name in ALIASES:
             continue
-        calls = itertools.chain(calls_of(name, op, dtype), calls_of(name, op, dtype, filled=True) if dtype.is_floating_point else [])
+        calls = itertools.chain(calls_of(name, op, dtype), calls_of(name, op, dtype, filled=True)
+                                if dtype.is_floating_point else [])
         for arguments, mode in calls:
             answer = compare(name, op, arguments, mode)
             if answer is None:
@@ -141,7 +161,8 @@ def test_special_values(dtype, least):
 
 @pytest.mark.parametrize("name", ["exp", "exp2", "log", "log1p", "tanh", "erf", "sigmoid", "sin"])
 def test_a_value_has_the_same_bits_wherever_it_is_computed(name):
-    """In a flat kernel, for one row after its reduction (one lane), for columns side by side, and for a few elements."""
+    """In a flat kernel, for one row after its reduction (one lane), for columns side by side, and for a few
+    elements."""
     function = getattr(torch, name)
     values = torch.cat([torch.randn(61) * 4, torch.tensor([0.13, 1e-3, 9.5])])
     flat = framejit.compile(lambda x: function(x))
@@ -149,6 +170,7 @@ def test_a_value_has_the_same_bits_wherever_it_is_computed(name):
     expected = flat(values)
     across = values[:, None].expand(64, 40).contiguous()
     kernels = framejit.stats()["kernels"]
-    for got in [rows(across), columns(across.t().contiguous()), torch.cat([flat(values[k:k + 3]) for k in range(0, 63, 3)] + [flat(values[63])[None]])]:
+    for got in [rows(across), columns(across.t().contiguous()),
+                torch.cat([flat(values[k:k + 3]) for k in range(0, 63, 3)] + [flat(values[63])[None]])]:
         torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
     assert framejit.stats()["kernels"] >= kernels + 3

@@ -1,4 +1,5 @@
-"""Rules of hashes, patterns, iterators, sets and attributes that traces once broke in silence, found by tracing the tests of the standard library."""
+"""Rules of hashes, patterns, iterators, sets and attributes that traces once broke in silence, found by tracing the
+tests of the standard library."""
 import codecs
 import collections
 import copy
@@ -56,7 +57,8 @@ class Hashed:
 
 def hashes_in_python():
     numbers = [hash(Hashed(h)) == hash(h) for h in (-1, 2**61, 2**70, True, 7)]
-    return len({"halibut", Halibut()}), len({(1, "a"), Pair()}), {(1, "a"): 5}.get(Pair()), Pair() in {(1, "a")}, numbers, raised(hash, Hashed("x"))
+    return len({"halibut", Halibut()}), len({(1, "a"), Pair()}), {(1, "a"): 5}.get(Pair()), Pair() in {
+        (1, "a")}, numbers, raised(hash, Hashed("x"))
 
 
 class Twice:
@@ -97,7 +99,8 @@ def match_duplicate(subject):
 
 
 def patterns_that_are_refused():
-    return raised(match_twice, Twice()), raised(match_keyword, Twice()), raised(match_no_name, NoName()), raised(match_duplicate, {"a": 1, "b": 2})
+    return raised(match_twice, Twice()), raised(match_keyword, Twice()), raised(match_no_name,
+        NoName()), raised(match_duplicate, {"a": 1, "b": 2})
 
 
 def struct_sequences():
@@ -173,7 +176,8 @@ def errors_of_the_system():
 
 def views_beside_sets():
     keys = {"d": 4}.keys()
-    made = [keys & frozenset("d"), frozenset("d") & keys, keys | frozenset("d"), frozenset("d") - keys, frozenset("d") ^ keys, [] & keys, keys - ["d"], keys | ("e",)]
+    made = [keys & frozenset("d"), frozenset("d") & keys, keys | frozenset("d"), frozenset("d") - keys,
+            frozenset("d") ^ keys, [] & keys, keys - ["d"], keys | ("e",)]
     return [type(m).__name__ for m in made], [sorted(m) for m in made]
 
 
@@ -185,7 +189,8 @@ def attribute_of_a_function(name, to):
 
 
 def unfit_attributes_of_functions():
-    return [raised(attribute_of_a_function, *pair) for pair in (("__name__", 7), ("__qualname__", 7), ("__builtins__", 7), ("__name__", "f"), ("__doc__", 7))]
+    return [raised(attribute_of_a_function, *pair) for pair in (("__name__", 7), ("__qualname__", 7),
+                                                                ("__builtins__", 7), ("__name__", "f"), ("__doc__", 7))]
 
 
 REPLACED = ["one"]
@@ -196,7 +201,8 @@ def handlers_of_codecs():
     answers = []
     for word in ("two", "three"):
         REPLACED.append(word)
-        answers += ["\u3042".encode("ascii", "framejit.replaced"), b"\xff".decode("ascii", errors="framejit.replaced"), str(b"\xff", "ascii", "framejit.replaced")]
+        answers += ["\u3042".encode("ascii", "framejit.replaced"), b"\xff".decode("ascii", errors="framejit.replaced"),
+                    str(b"\xff", "ascii", "framejit.replaced")]
     return answers
 
 
@@ -349,7 +355,9 @@ class WithWarns(metaclass=Warns):
 
 
 def attributes_of_metaclasses():
-    return WithDynamic.eggs, WithDynamic().eggs, ("eggs", "of the class eggs") in inspect.getmembers(WithDynamic), WithWarns.q, getattr(WithWarns, "q")
+    return WithDynamic.eggs, WithDynamic().eggs, ("eggs",
+                                                  "of the class eggs") in inspect.getmembers(
+                                                      WithDynamic), WithWarns.q, getattr(WithWarns, "q")
 
 
 def interned_texts():
@@ -413,7 +421,8 @@ def a_cached_property_that_breaks():
 def comparisons_that_raise():
     one, two = BadEqual(), BadEqual()
     kept = {one: two}
-    return one in kept, raised(kept.__contains__, two), raised(kept.keys().__contains__, two), raised(kept.items().__contains__, (one, one))
+    return one in kept, raised(kept.__contains__, two), raised(kept.keys().__contains__,
+                                                               two), raised(kept.items().__contains__, (one, one))
 
 
 def copied_by_pickle():

@@ -1,8 +1,9 @@
-"""Sums are as exact as eager's: at most twice its error against float64, for all lengths, fixed and symbolic, and the same bits on
-one thread and on two.
+"""Sums are as exact as eager's: at most twice its error against float64, for all lengths, fixed and symbolic, and the
+same bits on one thread and on two.
 
-Errors are root mean squares over what a call returns and over several draws; half a unit in the last place of the result is free,
-because eager is sometimes exact by luck. All numbers are positive, so that nothing cancels: every rounding of a long chain shows.
+Errors are root mean squares over what a call returns and over several draws; half a unit in the last place of the
+result is free, because eager is sometimes exact by luck. All numbers are positive, so that nothing cancels: every
+rounding of a long chain shows.
 """
 import pytest
 import torch
@@ -46,7 +47,8 @@ def check_accuracy(fn, compiled, shape, dtype, draws=4):
         eager_error += rms(fn(x).double() - truth)
         own_error += rms(compiled(x).double() - truth)
         size += rms(truth)
-    assert own_error <= 2 * eager_error + 0.5 * torch.finfo(dtype).eps * size, f"{shape}: {own_error / draws}, eager {eager_error / draws}"
+    assert own_error <= 2 * eager_error + 0.5 * torch.finfo(
+        dtype).eps * size, f"{shape}: {own_error / draws}, eager {eager_error / draws}"
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -68,7 +70,8 @@ def test_fixed_lengths(name):
             check_accuracy(fn, framejit.compile(fn, dynamic=False), shape(n), torch.float32)
 
 
-@pytest.mark.parametrize("shape, dims", [((9, 200_003), -1), ((200_003, 9), 0), ((1000, 1000), (0, 1)), ((300_007,), 0)])
+@pytest.mark.parametrize("shape, dims", [((9, 200_003), -1), ((200_003, 9), 0), ((1000, 1000), (0, 1)),
+                                         ((300_007,), 0)])
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_very_long_sums(shape, dims, dynamic):
     def fn(x):
@@ -102,8 +105,8 @@ def test_bits_do_not_depend_on_threads(name):
 
 
 LEFT_OVER = {
-    "sum": lambda x: x.sum(), "prod": lambda x: (x * 1e-9 + 1).prod(), "amax": lambda x: x.amax(), "amin": lambda x: x.amin(),
-    "any": lambda x: (x > 1e9).any(), "all": lambda x: (x < 1e9).all(),
+    "sum": lambda x: x.sum(), "prod": lambda x: (x * 1e-9 + 1).prod(), "amax": lambda x: x.amax(),
+    "amin": lambda x: x.amin(), "any": lambda x: (x > 1e9).any(), "all": lambda x: (x < 1e9).all(),
     "count": lambda x: (x > 0).sum(),
 }
 

@@ -24,7 +24,8 @@ f(torch.ones(3, 4), torch.ones(3, 4))
 
 
 def said(program=PROGRAM, **environment):
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, "FRAMEJIT_LOGS": "target", **environment})
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                          env={**os.environ, "FRAMEJIT_LOGS": "target", **environment})
     assert done.returncode == 0, done.stderr
     return done.stderr
 
@@ -35,7 +36,8 @@ def test_one_line_for_each_target(level):
         need(level)
     lines = said(FRAMEJIT_CPU_FEATURES=level).splitlines()
     assert len(lines) == 1, lines
-    text = r"target cpu: \d+ registers of (128|256|512) bits, caches of \d+ KiB, \d+ KiB and \d+ KiB, cores: \d+; costs of \w+"
+    text = (r"target cpu: \d+ registers of (128|256|512) bits, caches of \d+ KiB, \d+ KiB and \d+ KiB, cores: \d+; "
+            r"costs of \w+")
     assert re.search(text, lines[0]), lines[0]
 
 
@@ -53,7 +55,8 @@ def test_the_interpreter_is_no_machine():
 @pytest.mark.parametrize("backend, adds", [("framejit", "add.Tensor"), ("interp", "addmm")])
 def test_the_interpreter_leaves_library_calls_as_they_are(backend, adds):
     program = PROGRAM.replace("(x * y + 1).relu().sum()", "torch.addmm(x[0, :3], x, y.t())")
-    graph = said(program, BACKEND=backend, FRAMEJIT_LOGS="aten_graph").split(" after bare_products ")[1].split("[framejit")[0]
+    graph = said(program, BACKEND=backend, FRAMEJIT_LOGS="aten_graph").split(" after bare_products ")[1].split(
+        "[framejit")[0]
     assert re.findall(r"= (add\S+) ", graph) == [adds], graph
 
 
@@ -72,7 +75,8 @@ def test_rows_of_costs_and_what_stands_in_for_them():
             framejit.reset()
             f = framejit.compile(lambda x: torch.sin(torch.sin(torch.sin(x) * 1.01) * 1.01))
             before = framejit.stats()["kernels"]
-            torch.testing.assert_close(f(torch.ones(40, 33)), torch.sin(torch.sin(torch.sin(torch.ones(40, 33)) * 1.01) * 1.01))
+            torch.testing.assert_close(f(torch.ones(40, 33)),
+                                       torch.sin(torch.sin(torch.sin(torch.ones(40, 33)) * 1.01) * 1.01))
             kernels.append(framejit.stats()["kernels"] - before)
     finally:
         _framejit.replace_costs("")

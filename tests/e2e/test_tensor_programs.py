@@ -1,4 +1,5 @@
-"""Small tensor programs that the graph fuzzer found: layouts behind views, shared memory of outputs, shapes of inputs, late errors."""
+"""Small tensor programs that the graph fuzzer found: layouts behind views, shared memory of outputs, shapes of inputs,
+late errors."""
 import pytest
 import torch
 
@@ -34,7 +35,9 @@ class TestLayouts:
             return z.select(1, 0), z.view(-1)
         check(f, torch.randn(6, 4).T, torch.randn(4, 6), breaks=0)
 
-    @pytest.mark.parametrize("op", [lambda x, i: x.index_add(0, i, x[i]), lambda x, i: x.index_copy(0, i, x[i]), lambda x, i: x.masked_scatter(x > 0, x), lambda x, i: x.index_fill(0, i, 1.0)],
+    @pytest.mark.parametrize("op",
+                             [lambda x, i: x.index_add(0, i, x[i]), lambda x, i: x.index_copy(0, i,
+                                 x[i]), lambda x, i: x.masked_scatter(x > 0, x), lambda x, i: x.index_fill(0, i, 1.0)],
                              ids=["index_add", "index_copy", "masked_scatter", "index_fill"])
     def test_indexed_writes_of_a_transposed_tensor(self, op):
         def f(x, i):
@@ -49,7 +52,9 @@ class TestLayouts:
             return y.select(1, 0), y
         check_sharing(f, torch.randn(6, 4).T)
 
-    @pytest.mark.parametrize("view", [lambda x: x[:, ::2].T, lambda x: x[:1].expand(3, 8).T, lambda x: x.view(2, 6, 2, 2).contiguous(memory_format=torch.channels_last)[:, 1:]],
+    @pytest.mark.parametrize("view",
+                             [lambda x: x[:, ::2].T, lambda x: x[:1].expand(3, 8).T, lambda x: x.view(2, 6, 2,
+                                 2).contiguous(memory_format=torch.channels_last)[:, 1:]],
                              ids=["stepped", "expanded", "channels_last"])
     def test_a_cast_of_a_tensor_with_gaps(self, view):
         def f(x):
@@ -83,7 +88,9 @@ class TestSharing:
 
 
 class TestInputs:
-    @pytest.mark.parametrize("change", [lambda x: x.unsqueeze_(0), lambda x: x.t_(), lambda x: x.transpose_(0, 1), lambda x: x.resize_(2, 2), lambda x: x.squeeze_()],
+    @pytest.mark.parametrize("change",
+                             [lambda x: x.unsqueeze_(0), lambda x: x.t_(), lambda x: x.transpose_(0,
+                                 1), lambda x: x.resize_(2, 2), lambda x: x.squeeze_()],
                              ids=["unsqueeze_", "t_", "transpose_", "resize_", "squeeze_"])
     def test_a_change_of_an_inputs_own_shape(self, change):
         def f(x):
@@ -112,7 +119,9 @@ class TestErrors:
             return x
         check(f, torch.randn(2, 1, 4))
 
-    @pytest.mark.parametrize("use", [lambda x, i: x.index_fill_(0, i, 1.0), lambda x, i: x[i], lambda x, i: x.gather(0, i), lambda x, i: torch.nn.functional.embedding(i, x[:, None])],
+    @pytest.mark.parametrize("use",
+                             [lambda x, i: x.index_fill_(0, i, 1.0), lambda x, i: x[i], lambda x, i: x.gather(0,
+                                 i), lambda x, i: torch.nn.functional.embedding(i, x[:, None])],
                              ids=["index_fill_", "index", "gather", "embedding"])
     def test_an_index_out_of_range_that_nobody_reads(self, use):
         def f(x, i):
@@ -126,7 +135,10 @@ class TestErrors:
             check(solve, torch.zeros(3, 3))
             check(solve, torch.eye(3), breaks=0)
 
-    @pytest.mark.parametrize("use", [lambda x: x.max(), lambda x: x.min(0), lambda x: x.mode(0), lambda x: torch.diagonal_scatter(x, x)], ids=["max", "min_dim", "mode", "diagonal_scatter"])
+    @pytest.mark.parametrize("use",
+                             [lambda x: x.max(), lambda x: x.min(0), lambda x: x.mode(
+                                 0), lambda x: torch.diagonal_scatter(x, x)],
+                             ids=["max", "min_dim", "mode", "diagonal_scatter"])
     def test_a_reduction_of_nothing_that_nobody_reads(self, use):
         def f(x):
             use(x * 2)
@@ -134,7 +146,8 @@ class TestErrors:
         check(f, torch.randn(0))
 
     @pytest.mark.nothing_captured
-    @pytest.mark.parametrize("args", [(torch.ones(()), torch.ones(()), 0, 0), (torch.ones(3), torch.ones(2), 0, 0), (torch.ones(3, 3), torch.ones(3), 0, 7), (torch.ones(3, 3), torch.ones(3), 2, 0)])
+    @pytest.mark.parametrize("args", [(torch.ones(()), torch.ones(()), 0, 0), (torch.ones(3), torch.ones(2), 0, 0),
+                                      (torch.ones(3, 3), torch.ones(3), 0, 7), (torch.ones(3, 3), torch.ones(3), 2, 0)])
     def test_a_scatter_that_does_not_fit(self, args):
         check(torch.select_scatter, *args)
 
@@ -153,7 +166,9 @@ class TestErrors:
 
     def test_a_choice_by_a_known_mask(self):
         for known in (torch.ones, torch.zeros):
-            check(lambda x: (x.masked_fill(known(4, dtype=torch.bool), 0.5), torch.where(known(4, dtype=torch.bool), 1.5, x), torch.where(known(4, dtype=torch.bool), x, 1.5) + x), torch.randn(4))
+            check(lambda x: (x.masked_fill(known(4, dtype=torch.bool), 0.5),
+                             torch.where(known(4, dtype=torch.bool), 1.5, x),
+                             torch.where(known(4, dtype=torch.bool), x, 1.5) + x), torch.randn(4))
 
 
 class TestRandom:
@@ -172,7 +187,8 @@ def test_an_expression_that_is_one_is_broadcast():
     """Its size is no constant; that it is 1 is a fact of the graph."""
     def f(x):
         halves = x[::2].square()[::2]
-        return torch.minimum(halves.sum(-1), halves), torch.where(halves > 0, halves.amax(-1), 0.0), halves.amin(-1).expand(3, x.shape[1]) + 1
+        return torch.minimum(halves.sum(-1), halves), torch.where(halves > 0, halves.amax(-1),
+                                                                  0.0), halves.amin(-1).expand(3, x.shape[1]) + 1
     compiled = framejit.compile(f)
     with torch.no_grad():
         for size in ((3, 3), (4, 2), (4, 9), (3, 40)):

@@ -1,4 +1,5 @@
-"""Bits do not depend on the number of threads: kernels that are large enough for several, one case for each way of cutting them, and models."""
+"""Bits do not depend on the number of threads: kernels that are large enough for several, one case for each way of
+cutting them, and models."""
 import os
 import subprocess
 import sys
@@ -15,8 +16,8 @@ from test_own_kernels import CASES
 COUNTS = (1, 2, 3)
 SHAPE = (300, 1030)
 # Cases that are about a few rows or columns, or whose result is a square of their size.
-SHAPES = {"nll_loss": (4, 90_000), "cross_entropy": (4, 90_000), "copies of parts": (60_000, 6), "diagonals": (64, 96), "trace": (4000, 4001),
-          "max_pool": (64, 96), "avg_pool": (64, 96), "pools of many lanes": (64, 96)}
+SHAPES = {"nll_loss": (4, 90_000), "cross_entropy": (4, 90_000), "copies of parts": (60_000, 6), "diagonals": (64, 96),
+          "trace": (4000, 4001), "max_pool": (64, 96), "avg_pool": (64, 96), "pools of many lanes": (64, 96)}
 ONE_THREAD = {"trace", "nll_loss", "index_select"}  # nests of a few thousand points at most
 
 
@@ -100,7 +101,8 @@ def test_ways_of_cutting(way, dtype, dynamic):
 @pytest.mark.parametrize("dtype", [torch.int64, torch.uint8], ids=str)
 def test_integers(dtype):
     x, y = ((random(SHAPE, torch.float32, seed) * 50).to(dtype) for seed in range(2))
-    assert_same_bits(framejit.compile(lambda x, y: (x * y + 3, x.sum(0), y.sum(), x.amax(1), (x > y).t().contiguous(), x.cumsum(1))), (x, y))
+    assert_same_bits(framejit.compile(lambda x, y: (x * y + 3, x.sum(0), y.sum(), x.amax(1), (x > y).t().contiguous(),
+                                                    x.cumsum(1))), (x, y))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -150,7 +152,8 @@ with torch.no_grad():
     child = os.fork()
     if child == 0:
         alone = count()
-        right = f(large).numpy().tobytes() == as_bytes and count() == alone + 2  # OpenMP of the system does not work in a child
+        right = f(large).numpy().tobytes() == as_bytes and \\
+            count() == alone + 2  # OpenMP of the system does not work in a child
         os._exit(0 if right else 3)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert torch.equal(f(large), expected)
@@ -196,8 +199,10 @@ print("fine")
 
 @pytest.mark.nothing_captured
 def test_daemon_threads_when_the_process_ends():
-    """They run segments, kernels, breaks and __del__. No tensor is made or freed: torch itself lets go of the GIL there, and until Python 3.13
-    aborts the process when it takes it back (plain daemon threads that compute do that too)."""
+    """They run segments, kernels, breaks and __del__. No tensor is made or freed: torch itself lets go of the GIL
+    there, and until Python 3.13 aborts the process when it takes it back (plain daemon threads that compute do that
+    too)."""
     for tenth in range(6):
-        ran = subprocess.run([sys.executable, "-c", DAEMONS, str(0.6 + tenth / 10)], capture_output=True, text=True, timeout=120)
+        ran = subprocess.run([sys.executable, "-c", DAEMONS, str(0.6 + tenth / 10)], capture_output=True, text=True,
+                             timeout=120)
         assert (ran.returncode, ran.stdout) == (0, "fine\n"), ran.stderr

@@ -1,6 +1,8 @@
-"""What programs written for torch.compile call and set: torch.compiler's functions, stances, marks, backends by name, and the way back.
+"""What programs written for torch.compile call and set: torch.compiler's functions, stances, marks, backends by name,
+and the way back.
 
-docs/from_torch_compile.md says of each name what it does here; the last tests compare that page with torch and with framejit.
+docs/from_torch_compile.md says of each name what it does here; the last tests compare that page with torch and with
+framejit.
 """
 import contextlib
 import copy
@@ -25,7 +27,8 @@ ROOT = Path(__file__).parents[2]
 def said():
     """What is logged inside, as (asked, instead)."""
     events = []
-    token = framejit._framejit.add_listener(lambda e: events.append((e["fields"]["asked"], e["fields"]["instead"])) if e["event"] == "Unheeded" else None)
+    token = framejit._framejit.add_listener(lambda e: events.append((e["fields"]["asked"], e["fields"]["instead"]))
+                                            if e["event"] == "Unheeded" else None)
     try:
         yield events
     finally:
@@ -153,7 +156,9 @@ class TestAConstantResult:
             return x + config.size()
         same(framejit.compile(f, fullgraph=True)(x), f(x))
 
-    @pytest.mark.parametrize("kind", [list, lambda numbers: {n: n for n in numbers}, lambda numbers: torch.tensor(list(numbers))], ids=["list", "dict", "tensor"])
+    @pytest.mark.parametrize("kind",
+                             [list, lambda numbers: {n: n for n in numbers}, lambda numbers: torch.tensor(
+                                 list(numbers))], ids=["list", "dict", "tensor"])
     def test_that_could_change_is_traced(self, kind):
         @torch.compiler.assume_constant_result
         def numbers(n):
@@ -245,7 +250,8 @@ class TestStances:
                     f(x)
                 with stance("default", skip_guard_eval_unsafe=True):
                     f(x)
-        assert [asked for asked, _ in lines] == ["torch.compiler.set_stance(force_backend=...)", "torch.compiler.set_stance(skip_guard_eval_unsafe=True)"]
+        assert [asked for asked, _ in lines] == ["torch.compiler.set_stance(force_backend=...)",
+                                                 "torch.compiler.set_stance(skip_guard_eval_unsafe=True)"]
 
     def test_set_in_compiled_code(self, stance):
         def f(x):
@@ -357,10 +363,12 @@ class TestBackendsByName:
 def test_settings_of_torch_are_said_once():
     import torch._dynamo
     x = torch.randn(3)
-    with said() as lines, torch._dynamo.config.patch(capture_scalar_outputs=True), torch.compiler.config.patch(dynamic_sources="L['x']"):
+    with said() as lines, torch._dynamo.config.patch(capture_scalar_outputs=True), torch.compiler.config.patch(
+        dynamic_sources="L['x']"):
         for _ in range(2):
             framejit.compile(lambda x: x + 1)(x)
-    assert [asked for asked, _ in lines] == ["torch.compiler.config.dynamic_sources is not followed", "torch._dynamo.config.capture_scalar_outputs is not followed"]
+    assert [asked for asked, _ in lines] == ["torch.compiler.config.dynamic_sources is not followed",
+                                             "torch._dynamo.config.capture_scalar_outputs is not followed"]
     import torch._inductor.config  # noqa: F401
     for module, name, usual, _ in torch_settings.SETTINGS:
         assert getattr(sys.modules[module], name) == usual, f"{module}.{name}"
@@ -397,7 +405,8 @@ class TestTorchCompilesWithOurBackend:
         for _ in range(2):
             same(compiled(*args), f(*args))
         stats = framejit.stats()
-        assert stats["graphs"] == 1 and stats["hits"] == 1 and not stats["graph_breaks"] and not stats["fallbacks"], stats
+        assert stats["graphs"] == 1 and stats["hits"] == 1 and not stats["graph_breaks"] and not stats[
+            "fallbacks"], stats
 
     def test_a_module_in_place(self, dynamo):
         net, x = Net().eval(), torch.randn(3, 8)
@@ -442,7 +451,8 @@ class TestTorchCompilesWithOurBackend:
         for (name, p), q in zip(plain.named_parameters(), ours.parameters()):
             torch.testing.assert_close(q, p, msg=name)
             torch.testing.assert_close(q.grad, p.grad, msg=name)
-        assert set(framejit.stats()["break_reasons"]) == {"unsupported_tensor"}, framejit.stats()  # what has a gradient to record runs plainly
+        # what has a gradient to record runs plainly
+        assert set(framejit.stats()["break_reasons"]) == {"unsupported_tensor"}, framejit.stats()
         torch.testing.assert_close(ours(x), plain(x))
         assert framejit.stats()["graphs"] == 1
 
@@ -524,7 +534,8 @@ class TestThePage:
 
     def test_every_public_name_of_torch_compiler_has_a_row(self):
         public = set(torch.compiler.__all__) | {name for name, value in vars(torch.compiler).items()
-                                                if inspect.isfunction(value) and value.__module__ == "torch.compiler" and not name.startswith("_")}
+                                                if inspect.isfunction(value) and value.__module__ == "torch.compiler"
+                                                and not name.startswith("_")}
         assert {name for name in public if f"torch.compiler.{name}" not in page_rows()} == set()
 
     def test_every_argument_of_torch_compile_has_a_row(self):
@@ -539,5 +550,6 @@ class TestThePage:
         marks = [f"torch._dynamo.{name}" for name in dir(torch._dynamo) if re.match(r"(maybe_)?mark_", name)]
         settings = [f"{module}.{name}" for module, name, _, _ in torch_settings.SETTINGS]
         backends = [f'backend="{name}"' for name in (*options.ALIASES, *framejit.list_backends())]
-        expected = [*(f'mode="{mode}"' for mode in options.MODES), *(f'set_stance("{s}")' for s in stances), *marks, *settings, *backends]
+        expected = [*(f'mode="{mode}"' for mode in options.MODES), *(f'set_stance("{s}")' for s in stances), *marks,
+                    *settings, *backends]
         assert {name for name in expected if name not in page_rows()} == set()

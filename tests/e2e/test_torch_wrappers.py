@@ -1,4 +1,5 @@
-"""torch's own disable wrappers, in checkpoint and optimizers, are no breaks: what they wrap is traced. Only the user's disable is honoured."""
+"""torch's own disable wrappers, in checkpoint and optimizers, are no breaks: what they wrap is traced. Only the user's
+disable is honoured."""
 import copy
 import importlib
 
@@ -23,12 +24,16 @@ def block(x):
 
 
 def test_checkpoint_is_one_graph():
-    checkpoint(block, torch.randn(3, 4), use_reentrant=False)  # keeps the default device in a class attribute from now on, which is a break once
-    check(lambda x: checkpoint(block, x * 2, use_reentrant=False, preserve_rng_state=False) * 3, torch.randn(3, 4), breaks=0, compiles=1)
+    # keeps the default device in a class attribute from now on, which is a break once
+    checkpoint(block, torch.randn(3, 4), use_reentrant=False)
+    check(lambda x: checkpoint(block, x * 2, use_reentrant=False, preserve_rng_state=False) * 3, torch.randn(3, 4),
+          breaks=0, compiles=1)
 
 
 @pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
-@pytest.mark.parametrize("settings", [{"use_reentrant": False}, {"use_reentrant": True}, {"use_reentrant": False, "preserve_rng_state": False}], ids=str)
+@pytest.mark.parametrize("settings",
+                         [{"use_reentrant": False}, {"use_reentrant": True},
+                          {"use_reentrant": False, "preserve_rng_state": False}], ids=str)
 def test_checkpoint_breaks_at_no_wrapper(settings):
     """The reentrant one warns, and the other reads the state of the generator, which are breaks."""
     stats = check(lambda x: checkpoint(block, x * 2, **settings) * 3, torch.randn(3, 4), grad=False)
@@ -75,7 +80,8 @@ def test_a_step_of_an_optimizer(name, backend):
         if kind is torch.optim.SGD:
             same((list(ours.parameters()), state_of(b)), (list(plain.parameters()), state_of(a)))
         else:  # asks is_compiling(), and then computes its bias corrections in float32 in place of Python's floats
-            torch.testing.assert_close((list(ours.parameters()), state_of(b)), (list(plain.parameters()), state_of(a)), rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close((list(ours.parameters()), state_of(b)), (list(plain.parameters()), state_of(a)),
+                                       rtol=1e-4, atol=1e-5)
         b.zero_grad()
         assert all(q.grad is None for q in ours.parameters())
     stats = framejit.stats()

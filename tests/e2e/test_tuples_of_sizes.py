@@ -1,4 +1,5 @@
-"""Tuples of ints as arguments: guarded whole at first; ints in them that changed are symbols from then on, like those of lists."""
+"""Tuples of ints as arguments: guarded whole at first; ints in them that changed are symbols from then on, like those
+of lists."""
 import functools
 import math
 
@@ -40,7 +41,8 @@ SHARED = {  # one graph and one for any number
 }
 ANSWERS = {  # what asks for the numbers
     "key": (lambda x, s: x * {(2, 3): 4}.get(s, 1), arguments(lambda i: (X, (2, i)))),
-    "key of a dict that is given": (lambda x, d, s: x * d.get(s, 1), arguments(lambda i: (X, {(2, 3): 4, (2, 5): 6}, (2, i)))),
+    "key of a dict that is given": (lambda x, d, s: x * d.get(s, 1),
+                                    arguments(lambda i: (X, {(2, 3): 4, (2, 5): 6}, (2, i)))),
     "texts": (lambda x, s: (x * 2, str(s), "%s %r" % s, f"{s}", "{}".format(s)), arguments(lambda i: (X, (2, i)))),
     "hash of a nested one": (lambda x, s: (x + 1, hash((s, 1))), arguments(lambda i: (X, (2, i)))),
     "order of a set": (lambda x, s: (x + 1, list({s, (2, 3)})), arguments(lambda i: (X, (2, i)))),
@@ -52,9 +54,11 @@ ANSWERS = {  # what asks for the numbers
     "membership of a set": (lambda x, s: x * 2 if s in {(2, 3), (2, 4)} else x, arguments(lambda i: (X, (2, i)))),
     "most and least": (lambda x, s: x * max(s) + min(s), arguments(lambda i: (X, (5, i)))),
     "kernel": (lambda y, s: F.avg_pool2d(y[None, None], s), arguments(lambda i: (GRID, (2, i)))),
-    "dims": (lambda y, s: y.view(2, 10, 20).permute(s) + 1, [(GRID, s) for s in ((0, 1, 2), (0, 2, 1), (1, 2, 0), (2, 1, 0))]),
+    "dims": (lambda y, s: y.view(2, 10, 20).permute(s) + 1,
+             [(GRID, s) for s in ((0, 1, 2), (0, 2, 1), (1, 2, 0), (2, 1, 0))]),
     "range": (lambda x, s: x * sum(range(*s)), arguments(lambda i: (X, (1, i)))),
-    "bools": (lambda x, s: x * 2 if s[1] else x * s[0], [(X, (1, True)), (X, (1, False)), (X, (2, True)), (X, (3, 1)), (X, (3, 0))]),
+    "bools": (lambda x, s: x * 2 if s[1] else x * s[0], [(X, (1, True)), (X, (1, False)), (X, (2, True)), (X, (3, 1)),
+                                                         (X, (3, 0))]),
     "floats": (lambda x, s: x * s[0] + s[1], arguments(lambda i: (X, (i * 0.5, i)))),
 }
 
@@ -63,7 +67,8 @@ def run(fn, calls, backend):  # noqa: F811
     compiled = framejit.compile(fn, backend=backend)
     for args in calls + calls[::-1]:
         expected, got = fn(*args), compiled(*args)
-        torch.testing.assert_close(got[0] if isinstance(got, tuple) else got, expected[0] if isinstance(expected, tuple) else expected)
+        torch.testing.assert_close(got[0] if isinstance(got, tuple) else got, expected[0] if isinstance(expected, tuple)
+                                   else expected)
         if isinstance(expected, tuple):
             assert got[1:] == expected[1:]
 
@@ -71,7 +76,8 @@ def run(fn, calls, backend):  # noqa: F811
 @pytest.mark.parametrize("name", SHARED)
 def test_one_more_graph(name, backend):  # noqa: F811
     run(*SHARED[name], backend)
-    assert framejit.stats()["recompiles"] <= 1 and framejit.stats()["fallbacks"] == framejit.stats()["graph_breaks"] == 0
+    assert framejit.stats()["recompiles"] <= 1 and framejit.stats()["fallbacks"] == framejit.stats()[
+        "graph_breaks"] == 0
 
 
 @pytest.mark.parametrize("name", ANSWERS)

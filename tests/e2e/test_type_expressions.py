@@ -1,4 +1,5 @@
-"""Types subscripted at run time (Callable[..., X], Optional[X], Sequence[X]) make no break, and are what typing makes."""
+"""Types subscripted at run time (Callable[..., X], Optional[X], Sequence[X]) make no break, and are what typing
+makes."""
 import collections.abc
 import typing
 
@@ -18,9 +19,11 @@ class Box(typing.Generic[T]):
 
 def test_subscripts():
     def f(x):
-        made = (typing.Callable[..., int], collections.abc.Callable[[int, str], torch.Tensor], typing.Optional[nn.Module], list[int], dict[str, "Box"],
-                typing.Union[int, str], typing.Dict[str, torch.Tensor], typing.Tuple[int, ...], collections.abc.Sequence[int], Box[int], typing.List[T][int],
-                typing.Literal["a", 3], typing.Annotated[int, "x"], typing.Callable[[typing.Optional[int]], Box[str]], type[int])
+        made = (typing.Callable[..., int], collections.abc.Callable[[int, str], torch.Tensor],
+                typing.Optional[nn.Module], list[int], dict[str, "Box"], typing.Union[int, str],
+                typing.Dict[str, torch.Tensor], typing.Tuple[int, ...], collections.abc.Sequence[int], Box[int],
+                typing.List[T][int], typing.Literal["a", 3], typing.Annotated[int, "x"],
+                typing.Callable[[typing.Optional[int]], Box[str]], type[int])
         return x + len(made), made
 
     want = f(torch.ones(1))[1]

@@ -1,5 +1,5 @@
-"""Locals and cells that are bound in one call and not in another, across breaks: an entry fits only where what it relies
-on is the same, and its exit leaves what it did not touch as it is."""
+"""Locals and cells that are bound in one call and not in another, across breaks: an entry fits only where what it
+relies on is the same, and its exit leaves what it did not touch as it is."""
 
 import weakref
 

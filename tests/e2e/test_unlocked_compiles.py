@@ -30,8 +30,8 @@ def big_function(kernels=20, tail="x"):
 
 
 class Watching:
-    """Calls action() once, on a thread of its own, when the scheduled loops of a compile are logged: the code generation follows. Keeps the
-    times of that event and of the first one behind the code generation."""
+    """Calls action() once, on a thread of its own, when the scheduled loops of a compile are logged: the code
+    generation follows. Keeps the times of that event and of the first one behind the code generation."""
     def __init__(self, action=lambda: None):
         self.action, self.start, self.end, self.thread = action, None, None, None
     def __call__(self, event):
@@ -39,7 +39,8 @@ class Watching:
             self.thread = threading.Thread(target=self.action, daemon=True)
             self.thread.start()
             self.start = time.perf_counter()
-        elif event["event"] == "Stage" and event["fields"]["stage"] == "assemble" and self.start is not None and self.end is None:
+        elif event["event"] == "Stage" and event["fields"][
+            "stage"] == "assemble" and self.start is not None and self.end is None:
             self.end = time.perf_counter()
     def __enter__(self):
         self.token = framejit._framejit.add_listener(self)
@@ -113,7 +114,8 @@ def test_ctrl_c_of_another_thread():
     with Watching(interrupt) as watching, pytest.raises(KeyboardInterrupt):
         compiled(x)
         time.sleep(1)
-    assert watching.start and framejit.stats()["graphs"] == 0 and framejit.stats()["break_reasons"] == {"interrupted": 1}, framejit.stats()
+    assert watching.start and framejit.stats()["graphs"] == 0 and framejit.stats()["break_reasons"] == {
+        "interrupted": 1}, framejit.stats()
     same(compiled(x), f(x))
     assert framejit.stats()["graphs"] == 1
 
@@ -141,7 +143,8 @@ def test_what_is_guarded_changes_meanwhile():
     with Watching(change):
         got = compiled(x)
     same(got, f(x))
-    assert (K.k, names["k"]()) == (3, 5) and framejit.stats()["fallback_reasons"] == {"guards_moved": 1} and framejit.stats()["graphs"] == 1
+    assert (K.k, names["k"]()) == (3, 5) and framejit.stats()["fallback_reasons"] == {
+        "guards_moved": 1} and framejit.stats()["graphs"] == 1
     same(compiled(x), f(x))
     assert framejit.stats()["graphs"] == 2
 

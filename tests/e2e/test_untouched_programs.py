@@ -19,7 +19,8 @@ def run(tmp_path, program, **environment):
     """What the program prints, and the functions that its graphs begin in."""
     path = tmp_path / "program.py"
     path.write_text(START + program)
-    env = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEJIT")} | {"FRAMEJIT": "1", "FRAMEJIT_STRICT": "1", "FRAMEJIT_LOGS": "graph", "FRAMEJIT_LOGS_FORMAT": "json"}
+    env = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEJIT")} | {"FRAMEJIT": "1",
+        "FRAMEJIT_STRICT": "1", "FRAMEJIT_LOGS": "graph", "FRAMEJIT_LOGS_FORMAT": "json"}
     done = subprocess.run([sys.executable, str(path)], env=env | environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines(), [json.loads(line)["at"].split(" ")[1] for line in done.stderr.splitlines()]
@@ -97,7 +98,8 @@ def test_the_standard_library_and_torchs_own_functions_are_left_alone(tmp_path):
     out, compiled = run(tmp_path, """
 import colorsys, torch.nn.functional as F
 from torch.nn.utils.convert_parameters import parameters_to_vector
-calls = [lambda f: f(colorsys.rgb_to_yiq)(x, x, x), lambda f: f(F.softmax)(x, -1), lambda f: f(parameters_to_vector)([x, x])]
+calls = [lambda f: f(colorsys.rgb_to_yiq)(x, x, x), lambda f: f(F.softmax)(x, -1),
+    lambda f: f(parameters_to_vector)([x, x])]
 for call in calls:
     for _ in range(4):
         call(lambda function: function)

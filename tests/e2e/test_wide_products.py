@@ -23,11 +23,14 @@ CASES = {
     "bmm": (lambda x, w: x @ w, (make(3, 40, 64), make(3, 64, 48))),
     "linear": (lambda x, w, b: F.gelu(F.linear(x, w, b)), (make(2, 20, 64), make(48, 64), make(48))),
     "conv2d": (lambda x, w, b: F.conv2d(x, w, b, 2, 1), (make(2, 16, 13, 13), make(32, 16, 3, 3), make(32))),
-    "conv2d, channels last": (lambda x, w, b: F.conv2d(x, w, b), (make(2, 16, 13, 13).to(memory_format=torch.channels_last), make(32, 16, 3, 3), make(32))),
+    "conv2d, channels last": (lambda x, w, b: F.conv2d(x, w, b), (make(2, 16, 13,
+        13).to(memory_format=torch.channels_last), make(32, 16, 3, 3), make(32))),
     "conv2d, groups": (lambda x, w: F.conv2d(x, w, None, 1, 1, 1, 2), (make(2, 16, 13, 13), make(32, 8, 3, 3))),
-    "conv_transpose2d": (lambda x, w, b: F.conv_transpose2d(x, w, b, 2), (make(2, 16, 13, 13), make(16, 32, 3, 3), make(32))),
+    "conv_transpose2d": (lambda x, w, b: F.conv_transpose2d(x, w, b, 2), (make(2, 16, 13, 13), make(16, 32, 3, 3),
+        make(32))),
     "conv1d": (lambda x, w, b: F.conv1d(x, w, b), (make(2, 16, 64), make(32, 16, 5), make(32))),
-    "infinities and NaN": (lambda x, w: x @ w, (make(40, 64).index_fill(0, torch.tensor([1, 5]), float("inf")).index_fill(1, torch.tensor([3]), float("nan")), make(64, 48))),
+    "infinities and NaN": (lambda x, w: x @ w, (make(40, 64).index_fill(0, torch.tensor([1, 5]),
+        float("inf")).index_fill(1, torch.tensor([3]), float("nan")), make(64, 48))),
     "a bias that cancels": (F.linear, (make(4, 512).abs(), make(48, 512).abs(), None)),
     "a matrix that cancels": (torch.addmm, (None, make(8, 512).abs(), make(512, 8).abs())),
     "matrices that cancel": (torch.baddbmm, (None, make(3, 8, 512).abs(), make(3, 512, 8).abs())),
@@ -40,8 +43,10 @@ def cancelled(fn, args):
     product = a @ (b.t() if fn is F.linear else b)
     other = (-product.mean(0) if fn is F.linear else -product * (1 + torch.rand_like(product) * 1e-3)).bfloat16()
     return tuple(other if t is None else t for t in args)
-CASES = {name: (fn, cancelled(fn, args) if None in [t if t is None else 0 for t in args] else args) for name, (fn, args) in CASES.items()}
-# The same convolution behind more and more ops: wherever the values of the graph would move in memory while it is widened.
+CASES = {name: (fn, cancelled(fn, args) if None in [t if t is None else 0 for t in args] else args) for name, (fn,
+    args) in CASES.items()}
+# The same convolution behind more and \\
+    more ops: wherever the values of the graph would move in memory while it is widened.
 def behind(n, x, w, b):
     for _ in range(n):
         x = torch.relu(x)
@@ -51,7 +56,8 @@ with torch.no_grad():
     args = CASES["conv2d"][1]
     for n in range(40):
         framejit.reset()
-        same(framejit.compile(behind)(n, *args), behind(n, *args), behind(n, *(a.double() for a in args)), f"behind {n}")
+        same(framejit.compile(behind)(n, *args), behind(n, *args), behind(n, *(a.double() for a in args)),
+            f"behind {n}")
         assert framejit.stats()["fallbacks"] == 0, n
     framejit.reset()
 
@@ -74,14 +80,17 @@ assert framejit.stats()["graphs"] == len(CASES) + 1, framejit.stats()
 def test_products_equal_eager(tmp_path, how):
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
-    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, env=dict(os.environ, FRAMEJIT_BF16_PRODUCTS=how, PYTHONPATH=os.pathsep.join(filter(None, sys.path))))
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True,
+                          env=dict(os.environ, FRAMEJIT_BF16_PRODUCTS=how,
+                                   PYTHONPATH=os.pathsep.join(filter(None, sys.path))))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("how,wide", [("wide", True), ("native", False)])
 @pytest.mark.nothing_captured  # in this process
 def test_what_the_kernels_round(tmp_path, how, wide):
-    program = "import torch, framejit\nwith torch.no_grad(): framejit.compile(lambda x, w: x @ w)(*torch.ones(2, 64, 64).bfloat16())\n"
+    program = ("import torch, framejit\nwith torch.no_grad(): framejit.compile(lambda x, w: x @ w)(*torch.ones(2, 64, "
+               "64).bfloat16())\n")
     path = tmp_path / "program.py"
     path.write_text(program)
     done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True,

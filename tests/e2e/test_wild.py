@@ -1,4 +1,5 @@
-"""The runner of programs from outside: its verdicts, that a crash or a hang is one too, its table, that it goes on where it stopped."""
+"""The runner of programs from outside: its verdicts, that a crash or a hang is one too, its table, that it goes on
+where it stopped."""
 import faulthandler
 import json
 import os
@@ -60,7 +61,9 @@ def test_breaks_are_counted():
 
 
 @pytest.mark.nothing_captured
-@pytest.mark.parametrize("compiled, said", [(lambda fn: lambda x: fn(x) * 1.001, "off by"), (lambda fn: lambda x: fn(x[0, 0]), "raises IndexError"),
+@pytest.mark.parametrize("compiled, said",
+                         [(lambda fn: lambda x: fn(x) * 1.001, "off by"),
+                          (lambda fn: lambda x: fn(x[0, 0]), "raises IndexError"),
                                             (lambda fn: lambda x: fn(x.add_(1)) - 2 * (x > 0), "")])
 def test_a_difference_is_told(monkeypatch, compiled, said):
     monkeypatch.setattr(framejit, "compile", compiled)
@@ -73,7 +76,8 @@ def test_batches_of_other_sizes():
         return x * table.sum() + x.shape[0]
     program = wild_program.Program(by_rows, (torch.rand(4, 3),), {"table": torch.rand(3)})
     others = wild_program.eager_of_larger(program)
-    assert [(other.args[0].shape, other.kwargs["table"].shape) for other, _ in others] == [((8, 3), (3,)), ((12, 3), (3,))]
+    assert [(other.args[0].shape, other.kwargs["table"].shape) for other, _ in others] == [((8, 3), (3,)),
+        ((12, 3), (3,))]
     r = wild_program.measured(program, wild_program.eager(program), "compile", others)
     assert r["verdict"] == "right" and r["whole"] and (r["resized"], r["more_graphs"]) == (2, 1)
     others[1] = (others[1][0], ("returned", others[1][1][1].double(), others[1][1][2]))
@@ -91,7 +95,8 @@ def test_what_eager_refuses_is_passed_over():
 
 @pytest.mark.nothing_captured
 def test_crashes_and_hangs_are_verdicts():
-    assert wild_server.answer_of(lambda: (faulthandler.disable(), os.kill(os.getpid(), signal.SIGSEGV)), 20) == {"verdict": "died", "detail": "signal 11"}
+    assert wild_server.answer_of(lambda: (faulthandler.disable(), os.kill(os.getpid(), signal.SIGSEGV)),
+                                 20) == {"verdict": "died", "detail": "signal 11"}
     assert wild_server.answer_of(lambda: time.sleep(60), 0.3)["verdict"] == "timeout"
     assert "KeyError" in wild_server.answer_of(lambda: {}["x"], 20)["detail"]
 
@@ -104,16 +109,20 @@ def test_a_program_that_takes_too_long_leaves_no_process(tmp_path):
         return wild_server.answer_of(lambda: (noted.write_text(str(os.getpid())), time.sleep(60)), 30)
     assert wild_server.answer_of(nested, 3)["verdict"] == "timeout"
     until = time.monotonic() + 10
-    while time.monotonic() < until and os.path.exists(f"/proc/{noted.read_text()}/cmdline") and open(f"/proc/{noted.read_text()}/cmdline").read():
+    while time.monotonic() < until and os.path.exists(f"/proc/{noted.read_text()}/cmdline") and open(
+        f"/proc/{noted.read_text()}/cmdline").read():
         time.sleep(0.05)  # a zombie has no command line
     assert time.monotonic() < until
 
 
 @pytest.mark.nothing_captured
 def test_the_table_and_what_is_run_again(monkeypatch, tmp_path):
-    common = dict(package="einops", seed=0, mode="compile", graphs=1, graph_breaks=0, recompiles=0, fallback_reasons={}, seconds=1)
-    rows = [{**common, "name": "a", "verdict": "right", "detail": "", "whole": True, "break_reasons": {}, "resized": 2, "more_graphs": 3},
-            {**common, "name": "b", "verdict": "wrong", "detail": "off", "whole": False, "break_reasons": {"outside_effect": 2}, "recompiles": 9},
+    common = dict(package="einops", seed=0, mode="compile", graphs=1, graph_breaks=0, recompiles=0, fallback_reasons={},
+                  seconds=1)
+    rows = [{**common, "name": "a", "verdict": "right", "detail": "", "whole": True, "break_reasons": {}, "resized": 2,
+             "more_graphs": 3},
+            {**common, "name": "b", "verdict": "wrong", "detail": "off", "whole": False,
+             "break_reasons": {"outside_effect": 2}, "recompiles": 9},
             dict(package="einops", seed=0, name="c", verdict="passed over", detail="")]
     text = run_wild.table(rows, 0).splitlines()
     assert text[1].split() == ["einops", "compile", "2", "1", "1", "1", "1", "1", "2", "outside_effect", "2"]
@@ -129,10 +138,13 @@ def test_the_table_and_what_is_run_again(monkeypatch, tmp_path):
 @pytest.mark.nothing_captured  # in this process
 def test_a_server_runs_both_modes(tmp_path):
     (tmp_path / "fake_programs.py").write_text(FAKE)
-    task = dict(package_name="fake", seed=0, names=["right", "refused", "breaking"], count=9, seconds=60, journal=str(tmp_path / "journal"))
+    task = dict(package_name="fake", seed=0, names=["right", "refused", "breaking"], count=9, seconds=60,
+                journal=str(tmp_path / "journal"))
     server = Path(wild_server.__file__)
-    subprocess.run([sys.executable, server, json.dumps(task)], check=True, timeout=200, env={**os.environ, "PYTHONPATH": f"{server.parent}:{tmp_path}"})
+    subprocess.run([sys.executable, server, json.dumps(task)], check=True, timeout=200,
+                   env={**os.environ, "PYTHONPATH": f"{server.parent}:{tmp_path}"})
     records = run_wild.records(tmp_path / "journal")
     assert [(r["name"], r.get("mode"), r["verdict"], r.get("graphs"), r.get("graph_breaks")) for r in records] == [
-        ("right", "compile", "right", 1, 0), ("right", "FRAMEJIT=1", "right", 1, 0), ("refused", None, "passed over", None, None),
+        ("right", "compile", "right", 1, 0), ("right", "FRAMEJIT=1", "right", 1, 0),
+        ("refused", None, "passed over", None, None),
         ("breaking", "compile", "right", 2, 1), ("breaking", "FRAMEJIT=1", "right", 2, 1)]

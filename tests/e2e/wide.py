@@ -1,7 +1,8 @@
 """The reference of the contract's bound: what a program gives when every op computes in float64.
 
-The program runs as it is. Beside each memory of floats lies one of float64, in which each op is done once more; views and in-place
-writes find it by the memory that they share. Python sees eager's own tensors, so that dtypes, integers and branches are eager's.
+The program runs as it is. Beside each memory of floats lies one of float64, in which each op is done once more; views
+and in-place writes find it by the memory that they share. Python sees eager's own tensors, so that dtypes, integers and
+branches are eager's.
 Casts that the dispatcher sees round here too (they are never elided), the rounding of other ops does not happen.
 """
 import types
@@ -39,7 +40,8 @@ class Wide(TorchDispatchMode):
         return kept[1].as_strided(t.size(), t.stride(), t.storage_offset())
 
     def widened(self, func, args, kwargs):
-        """A call of the op on float64 tensors as they are now; what the op writes beside floats, it writes into copies."""
+        """A call of the op on float64 tensors as they are now; what the op writes beside floats, it writes into
+        copies."""
         def widen(v):
             if isinstance(v, torch.Tensor):
                 return self.of(v) if is_float(v) else v.clone() if func._schema.is_mutable else v
@@ -86,7 +88,8 @@ class Wide(TorchDispatchMode):
             made = {}
             seen[id(value)] = value, made
             made.update((k, self.values(v, seen)) for k, v in value.items())
-        elif hasattr(value, "__len__") and hasattr(value, "__iter__") and not isinstance(value, (str, bytes, range, set, frozenset)):
+        elif hasattr(value, "__len__") and hasattr(value, "__iter__") and not isinstance(value,
+            (str, bytes, range, set, frozenset)):
             made = []
             seen[id(value)] = value, made
             made.extend(self.values(v, seen) for v in value)
@@ -100,7 +103,8 @@ class Wide(TorchDispatchMode):
 
 
 def in_float64(fn, args=(), kwargs=None, seed=None):
-    """[what `fn` returns, the arguments afterwards, the keyword arguments afterwards], floats in float64. The generator is left as it is."""
+    """[what `fn` returns, the arguments afterwards, the keyword arguments afterwards], floats in float64. The generator
+    is left as it is."""
     kwargs = kwargs or {}
     state = torch.get_rng_state()
     try:

@@ -16,9 +16,12 @@ import textwrap
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 
-TENSOR_EXPRESSIONS = ["{t} + {u}", "{t} * {i}", "{t}.relu()", "torch.sin({t}) - {u}", "{t}.sum(0, keepdim=True) + {u}", "-{t}", "torch.where({t} > 0, {t}, {u})",
-                      "{t}.clone()", "h({t}, {i})", "g({t})", "{t}.view(-1).view({t}.shape)", "torch.stack([{t}, {u}]).amax(0)", "xs[{i} % len(xs)] + {t}", "d['k'] * 2 + {t}"]
-INT_EXPRESSIONS = ["{i} + {j}", "{i} * 2 - {j}", "len(xs) + {i}", "{i} % 5", "{t}.shape[0]", "max({i}, {j})", "abs({i} - {j})", "sum(range({i} % 4))", "int(bool({i})) + {j}"]
+TENSOR_EXPRESSIONS = ["{t} + {u}", "{t} * {i}", "{t}.relu()", "torch.sin({t}) - {u}", "{t}.sum(0, keepdim=True) + {u}",
+                      "-{t}", "torch.where({t} > 0, {t}, {u})", "{t}.clone()", "h({t}, {i})", "g({t})",
+                      "{t}.view(-1).view({t}.shape)", "torch.stack([{t}, {u}]).amax(0)", "xs[{i} % len(xs)] + {t}",
+                      "d['k'] * 2 + {t}"]
+INT_EXPRESSIONS = ["{i} + {j}", "{i} * 2 - {j}", "len(xs) + {i}", "{i} % 5", "{t}.shape[0]", "max({i}, {j})",
+                   "abs({i} - {j})", "sum(range({i} % 4))", "int(bool({i})) + {j}"]
 # Builtins that take items one by one while they write what these are made from, or while they call Python code.
 LAZY = [
     "{l}.extend({l}[-1] + {i} for _ in range({j} % 3))", "{l} += ({m}[k % len({m})] * 2 for k in range({i} % 3))",
@@ -29,9 +32,9 @@ LAZY = [
     "q.extend(q[-1] + {i} for _ in range(2))", "q.extendleft({l}[-1] + len(q) for _ in range(2))",
     "t0 = sum(bumped(t1.clone(), {i} % 4))", "t1 = sum(bumped(t0 + 1, 3), {t})", "t0 = sum(bumped({t} * 2, 2))",
     "it0 = iter({l}); next(it0, None); {l}.append({t}); n1 = len(list(it0)) % 5",
-    "it0 = iter({l}); {l}.append({t}); n0 = (n0 + len(list(it0))) % 7", "t1 = sum(noisy({l}))", "n0 = min(noisy([{i}, {j}, 2]), key=heard) % 7",
-    "n0 = sum(noisy([{i}, 0.5, True])) % 7", "{l}.sort(key=lambda v: heard(len({l})))",
-    "n0 = sorted(map(Compared, [{i}, {j}, n0, 1]))[0].n",
+    "it0 = iter({l}); {l}.append({t}); n0 = (n0 + len(list(it0))) % 7", "t1 = sum(noisy({l}))",
+    "n0 = min(noisy([{i}, {j}, 2]), key=heard) % 7", "n0 = sum(noisy([{i}, 0.5, True])) % 7",
+    "{l}.sort(key=lambda v: heard(len({l})))", "n0 = sorted(map(Compared, [{i}, {j}, n0, 1]))[0].n",
     "n1 = len(list(itertools.takewhile(heard, noisy([{i}, {j}, 1]))))",
     "t0 = list(itertools.accumulate(noisy({l})))[-1]",
     "for a0, b0 in itertools.zip_longest(noisy({l}), range(2)): LOG.append(b0)",
@@ -96,10 +99,17 @@ class Program:
 
     def make_tensor(self): return [f"{self.rng.choice(['t0', 't1'])} = {self.tensor()}"]
     def make_int(self): return [f"{self.rng.choice(['n0', 'n1'])} = ({self.integer()}) % 7"]
-    def make_list(self): return [self.rng.choice(["xs.append({e})", "xs[0] = {e}", "xs.insert(1, {e})", "xs.extend([{e}])", "xs[-1:] = [{e}]"]).format(e=self.tensor())]
-    def make_dict(self): return [self.rng.choice(["d['k'] = {e}", "d[{i}] = {e}", "d.update(z={e})", "d.setdefault('s', {e})", "d.pop('z', None)"]).format(e=self.tensor(), i=self.integer())]
-    def make_attr(self): return [self.rng.choice(["o.value = {e}", "o.count += {i}", "o.step({e})"]).format(e=self.tensor(), i=self.integer())]
-    def make_inplace(self): return [self.rng.choice(["t0.add_({i})", "t0 = t0.clone(); t0.mul_(2)", "t1 = t0.clone(); t1[0] = {i}"]).format(i=self.integer())]
+    def make_list(self): return [
+        self.rng.choice(["xs.append({e})", "xs[0] = {e}", "xs.insert(1, {e})", "xs.extend([{e}])",
+                         "xs[-1:] = [{e}]"]).format(e=self.tensor())]
+    def make_dict(self): return [
+        self.rng.choice(["d['k'] = {e}", "d[{i}] = {e}", "d.update(z={e})", "d.setdefault('s', {e})",
+                         "d.pop('z', None)"]).format(e=self.tensor(), i=self.integer())]
+    def make_attr(self): return [self.rng.choice(["o.value = {e}", "o.count += {i}", "o.step({e})"]).format(
+        e=self.tensor(), i=self.integer())]
+    def make_inplace(self): return [
+        self.rng.choice(["t0.add_({i})", "t0 = t0.clone(); t0.mul_(2)", "t1 = t0.clone(); t1[0] = {i}"]).format(
+            i=self.integer())]
     def make_lazy(self): return [self.pick(LAZY)]
     def make_half_way(self):
         caught = self.rng.choice(["except ValueError:", "except ArithmeticError:", "except Exception as e0:"])
@@ -122,21 +132,29 @@ class Program:
                                  "n0 = len(list(it0)) if n0 % 2 else 1",
                                  "LOG.append(sum(1 for _ in it0) if n0 % 2 else 0)"])]
     def make_break(self): return [self.pick(BREAKS)]
-    def make_if(self): return [f"if ({self.integer()}) % 2:", self.block(self.rng.randint(1, 3)), "else:", self.block(self.rng.randint(1, 2))]
+    def make_if(self): return [f"if ({self.integer()}) % 2:", self.block(self.rng.randint(1, 3)), "else:",
+                               self.block(self.rng.randint(1, 2))]
     def make_for(self):
-        head = self.rng.choice(["for n1 in range({i} % 4):", "for n1, t1 in enumerate(list(xs)[:2]):", "for n1 in [1, 2]:", "for k0, v0 in list(d.items())[:2]:"])
+        head = self.rng.choice(["for n1 in range({i} % 4):", "for n1, t1 in enumerate(list(xs)[:2]):",
+                                "for n1 in [1, 2]:", "for k0, v0 in list(d.items())[:2]:"])
         body = self.block(self.rng.randint(1, 3))
-        body.insert(self.rng.randint(0, len(body)), [self.rng.choice(["pass", "if n1 == 2: break", "if n1 == 1: continue"])])
+        body.insert(self.rng.randint(0, len(body)),
+                    [self.rng.choice(["pass", "if n1 == 2: break", "if n1 == 1: continue"])])
         return [head.format(i=self.integer()), body]
     def make_while(self): return ["w0 = 0", "while w0 < 2:", [["w0 += 1"]] + self.block(self.rng.randint(1, 2))]
     def make_try(self):
-        return ["try:", self.block(self.rng.randint(1, 2)) + [[self.rng.choice(["pass", "raise ValueError(n0)", "xs[99]", "d['missing']"])]],
-                self.rng.choice(["except (ValueError, IndexError) as e0:", "except LookupError as e0:", "except Exception as e0:"]),
+        return ["try:", self.block(self.rng.randint(1, 2))
+                + [[self.rng.choice(["pass", "raise ValueError(n0)", "xs[99]", "d['missing']"])]],
+                self.rng.choice(["except (ValueError, IndexError) as e0:", "except LookupError as e0:",
+                                 "except Exception as e0:"]),
                 [["log(type(e0).__name__)"] if self.rng.random() < 0.3 else ["n0 = 3"]] + self.block(1),
                 self.rng.choice(["finally:", "else:"]), self.block(1)]
-    def make_with(self): return [self.rng.choice(["with cm():", "with torch.no_grad():", "with cm() as c0:"]), self.block(self.rng.randint(1, 3))]
+    def make_with(self): return [self.rng.choice(["with cm():", "with torch.no_grad():", "with cm() as c0:"]),
+                                 self.block(self.rng.randint(1, 3))]
     def make_raise(self): return [f"if ({self.integer()}) % 7 == 6:", [[f"raise RuntimeError('r%d' % n0)"]]]
-    def make_inner(self): return ["def g0(a, b=n0, *c, k=1):", [["nonlocal n1"], ["n1 = (n1 + b) % 5"], ["return a * k + b"]], self.rng.choice(["t0 = g0({t})", "t1 = g0({t}, 2, k=3)"]).format(t="x")]
+    def make_inner(self): return ["def g0(a, b=n0, *c, k=1):",
+                                  [["nonlocal n1"], ["n1 = (n1 + b) % 5"], ["return a * k + b"]],
+                                  self.rng.choice(["t0 = g0({t})", "t1 = g0({t}, 2, k=3)"]).format(t="x")]
 
     def source(self):
         lines = []
@@ -148,7 +166,8 @@ class Program:
                     else:
                         lines.append("    " * indent + part)
         emit(self.body, 1)
-        return PRELUDE + HEAD + "\n".join(lines) + "\n    return t0, t1, n0, n1, xs, ys, d, sorted(s), list(q), o.value, o.count\n"
+        return PRELUDE + HEAD + "\n".join(
+            lines) + "\n    return t0, t1, n0, n1, xs, ys, d, sorted(s), list(q), o.value, o.count\n"
 
 
 HEAD = """def f(x, y, n, xs, d, o):

@@ -1,10 +1,11 @@
-"""Differential fuzzer of tensor programs: random straight lines of torch calls with views, in-place writes, reductions, broadcasting,
-indexing and dtypes; compiled and eager must agree in results, written arguments, strides and which results share memory.
+"""Differential fuzzer of tensor programs: random straight lines of torch calls with views, in-place writes, reductions,
+broadcasting, indexing and dtypes; compiled and eager must agree in results, written arguments, strides and which
+results share memory.
 
     python tests/fuzz/graphs_fuzz.py [--seed N] [--count N] [--backend NAME]
 
-A line is kept when eager accepts it. Discrete operations are put only on values that are small multiples of 1/16, which every order
-of evaluation computes exactly. A failure prints the seed and the program, shrunk by dropping lines.
+A line is kept when eager accepts it. Discrete operations are put only on values that are small multiples of 1/16, which
+every order of evaluation computes exactly. A failure prints the seed and the program, shrunk by dropping lines.
 """
 import argparse
 import os
@@ -14,30 +15,47 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 
 # {t} {u} {v} tensors, {e} {w} exact ones, {b} bools, {i} {j} ints, {d} a dimension, {p} a permutation, {f} a fraction
-POINTWISE = ["{t} + {u}", "{t} - {u}", "{t} * {u}", "{t} * {f}", "{i} - {t}", "torch.add({t}, {u}, alpha={i})", "torch.addcmul({t}, {u}, {v}, value={f})", "-{t}", "{t}.abs()",
-             "torch.tanh({t})", "torch.sigmoid({t})", "torch.sin({t})", "torch.exp(-{t}.abs())", "torch.log1p({t}.abs())", "{t} / (1 + {u}.abs())", "torch.relu({t})",
-             "torch.nn.functional.gelu({t})", "torch.nn.functional.silu({t})", "torch.maximum({t}, {u})", "torch.minimum({t}, {u})", "{t}.clamp(-1, {f})", "torch.where({b}, {t}, {u})",
-             "{t}.masked_fill({b}, {f})", "torch.lerp({t}, {u}, 0.25)", "torch.hypot({t}, {u})", "{t}.square()", "{t} ** 2", "{t}.to(torch.{dtype})", "{t}.float()", "{t}.double()"]
-DISCRETE = ["{e} > {w}", "{e} == {w}", "{e} <= {f}", "{e} != {i}", "{e}.floor()", "{e}.round()", "{e}.sign()", "{e}.to(torch.int64)", "{e}.to(torch.int32)", "{e}.bool()", "{e} // {k}",
-            "{e} % {k}", "torch.fmod({e}, {k})", "{e}.argmax({d})", "{e}.argmin({d}, keepdim=True)", "{e}.max({d})[0]", "{e}.max({d})[1]", "{e}.any({d})", "{e}.all()", "({e} > {w}).sum()",
-            "{b} & {b}", "{b} | ~{b}", "{b} ^ {b}", "~{b}", "{b}.sum({d})", "torch.logical_and({e}, {w})", "{e}.sort({d})[0]", "{e}.cumsum({d})", "torch.trunc({e})", "{e}.eq({w}).float()",
-            "{e}.count_nonzero()", "torch.isfinite({t})", "torch.signbit({e})", "{e}.int() << 1", "{e}.int() & 3", "{e}.long() >> 1", "{e}.to(torch.uint8)"]
-REDUCTIONS = ["{t}.sum({d})", "{t}.sum()", "{t}.sum({d}, keepdim=True)", "{t}.mean({d}, keepdim=True)", "{t}.float().mean()", "{t}.amax({d})", "{t}.amin({d}, keepdim=True)", "{t}.max()",
-              "torch.softmax({t}.float(), {d})", "torch.log_softmax({t}.float(), {d})", "{t}.float().var({d}, correction=0)", "torch.logsumexp({t}.float(), {d})", "{t}.prod({d}) * 0.0625",
-              "torch.nn.functional.layer_norm({t}.float(), {t}.shape[-1:])", "{t}.cumsum({d})", "torch.linalg.vector_norm({t}.float(), dim={d})", "{t}.float().std({d}, correction=0)"]
-VIEWS = ["{t}.transpose({d}, {d2})", "{t}.unsqueeze({d})", "{t}.squeeze()", "{t}.flatten()", "{t}.reshape(-1)", "{t}.view(-1)", "{t}.view({t}.shape[0], -1)", "{t}[{i}:]", "{t}[::2]", "{t}[..., 1:]",
-         "{t}[..., ::2]", "{t}[0]", "{t}[..., -1]", "{t}[None]", "{t}.narrow({d}, 0, 1)", "{t}.select({d}, 0)", "{t}.permute(*reversed(range({t}.dim())))", "{t}.expand(2, *{t}.shape)",
-         "{t}.chunk(2, {d})[-1]", "{t}.split(1, {d})[0]", "{t}.unbind({d})[-1]", "{t}.diagonal()", "{t}.T", "{t}.mT", "{t}.movedim(0, -1)", "{t}.contiguous()", "{t}.clone()", "{t}.detach()",
-         "{t}.unflatten(0, (1, -1))", "{t}.view_as({u})", "{t}.expand_as({u})", "{t}.swapaxes(0, {d})", "{t}.broadcast_to({u}.shape)"]
-MOVES = ["torch.cat([{t}, {u}], {d})", "torch.stack([{t}, {u}], {d})", "{t}.flip({d})", "{t}.roll(1, {d})", "{t}.repeat(2, *[1] * ({t}.dim() - 1))", "torch.nn.functional.pad({t}, (1, 2))",
-         "{t}.tril()", "{t}.triu(1)", "{t}[{x}]", "{t}.index_select({d}, {x})", "torch.gather({t}, 0, torch.zeros_like({t}, dtype=torch.int64))", "{t} @ {u}", "torch.matmul({t}, {u}.mT)",
-         "torch.zeros_like({t})", "torch.ones({t}.shape)", "torch.full_like({t}, {i})", "torch.arange({t}.shape[0])", "torch.arange({t}.shape[-1]) * {t}", "torch.nn.functional.embedding({x}, {u})",
-         "{t}.repeat_interleave(2, {d})", "torch.nn.functional.one_hot({x}, 4)", "{t}.index_add(0, {x}, {t}[{x}])", "torch.einsum('...i,...j->...ij', {t}, {u})", "{e}.view(torch.int32)",
-         "torch.atleast_2d({t})"]
-WRITES = ["{t}.add_({u})", "{t}.mul_({f})", "{t}.zero_()", "{t}[0] = {f}", "{t}[..., :1] = {u}", "{t}.copy_({u})", "{t}.relu_()", "{t}[{b}] = {i}", "{t}.masked_fill_({b}, {f})",
-          "{t}[:, 0].fill_({i})", "{t}.transpose(0, -1).mul_(2)", "{t}[::2].add_(1)", "{t}[{x}] = {f}", "{t}.clamp_(-1, 1)", "{t} += {u}", "{t} *= {i}",
-          "{t}.select({d}, 0).copy_({u}.select({d2}, -1))", "{t}.unsqueeze_(0)",
-          "{t}.sub_({u}, alpha={i})", "{t}.view(-1)[1:].neg_()", "{t}.t_()", "{t}.fill_diagonal_({f})", "{t}.index_fill_({d}, {x}, {f})"]
+POINTWISE = ["{t} + {u}", "{t} - {u}", "{t} * {u}", "{t} * {f}", "{i} - {t}", "torch.add({t}, {u}, alpha={i})",
+             "torch.addcmul({t}, {u}, {v}, value={f})", "-{t}", "{t}.abs()", "torch.tanh({t})", "torch.sigmoid({t})",
+             "torch.sin({t})", "torch.exp(-{t}.abs())", "torch.log1p({t}.abs())", "{t} / (1 + {u}.abs())",
+             "torch.relu({t})", "torch.nn.functional.gelu({t})", "torch.nn.functional.silu({t})",
+             "torch.maximum({t}, {u})", "torch.minimum({t}, {u})", "{t}.clamp(-1, {f})", "torch.where({b}, {t}, {u})",
+             "{t}.masked_fill({b}, {f})", "torch.lerp({t}, {u}, 0.25)", "torch.hypot({t}, {u})", "{t}.square()",
+             "{t} ** 2", "{t}.to(torch.{dtype})", "{t}.float()", "{t}.double()"]
+DISCRETE = ["{e} > {w}", "{e} == {w}", "{e} <= {f}", "{e} != {i}", "{e}.floor()", "{e}.round()", "{e}.sign()",
+            "{e}.to(torch.int64)", "{e}.to(torch.int32)", "{e}.bool()", "{e} // {k}", "{e} % {k}",
+            "torch.fmod({e}, {k})", "{e}.argmax({d})", "{e}.argmin({d}, keepdim=True)", "{e}.max({d})[0]",
+            "{e}.max({d})[1]", "{e}.any({d})", "{e}.all()", "({e} > {w}).sum()", "{b} & {b}", "{b} | ~{b}", "{b} ^ {b}",
+            "~{b}", "{b}.sum({d})", "torch.logical_and({e}, {w})", "{e}.sort({d})[0]", "{e}.cumsum({d})",
+            "torch.trunc({e})", "{e}.eq({w}).float()", "{e}.count_nonzero()", "torch.isfinite({t})",
+            "torch.signbit({e})", "{e}.int() << 1", "{e}.int() & 3", "{e}.long() >> 1", "{e}.to(torch.uint8)"]
+REDUCTIONS = ["{t}.sum({d})", "{t}.sum()", "{t}.sum({d}, keepdim=True)", "{t}.mean({d}, keepdim=True)",
+              "{t}.float().mean()", "{t}.amax({d})", "{t}.amin({d}, keepdim=True)", "{t}.max()",
+              "torch.softmax({t}.float(), {d})", "torch.log_softmax({t}.float(), {d})",
+              "{t}.float().var({d}, correction=0)", "torch.logsumexp({t}.float(), {d})", "{t}.prod({d}) * 0.0625",
+              "torch.nn.functional.layer_norm({t}.float(), {t}.shape[-1:])", "{t}.cumsum({d})",
+              "torch.linalg.vector_norm({t}.float(), dim={d})", "{t}.float().std({d}, correction=0)"]
+VIEWS = ["{t}.transpose({d}, {d2})", "{t}.unsqueeze({d})", "{t}.squeeze()", "{t}.flatten()", "{t}.reshape(-1)",
+         "{t}.view(-1)", "{t}.view({t}.shape[0], -1)", "{t}[{i}:]", "{t}[::2]", "{t}[..., 1:]", "{t}[..., ::2]",
+         "{t}[0]", "{t}[..., -1]", "{t}[None]", "{t}.narrow({d}, 0, 1)", "{t}.select({d}, 0)",
+         "{t}.permute(*reversed(range({t}.dim())))", "{t}.expand(2, *{t}.shape)", "{t}.chunk(2, {d})[-1]",
+         "{t}.split(1, {d})[0]", "{t}.unbind({d})[-1]", "{t}.diagonal()", "{t}.T", "{t}.mT", "{t}.movedim(0, -1)",
+         "{t}.contiguous()", "{t}.clone()", "{t}.detach()", "{t}.unflatten(0, (1, -1))", "{t}.view_as({u})",
+         "{t}.expand_as({u})", "{t}.swapaxes(0, {d})", "{t}.broadcast_to({u}.shape)"]
+MOVES = ["torch.cat([{t}, {u}], {d})", "torch.stack([{t}, {u}], {d})", "{t}.flip({d})", "{t}.roll(1, {d})",
+         "{t}.repeat(2, *[1] * ({t}.dim() - 1))", "torch.nn.functional.pad({t}, (1, 2))", "{t}.tril()", "{t}.triu(1)",
+         "{t}[{x}]", "{t}.index_select({d}, {x})", "torch.gather({t}, 0, torch.zeros_like({t}, dtype=torch.int64))",
+         "{t} @ {u}", "torch.matmul({t}, {u}.mT)", "torch.zeros_like({t})", "torch.ones({t}.shape)",
+         "torch.full_like({t}, {i})", "torch.arange({t}.shape[0])", "torch.arange({t}.shape[-1]) * {t}",
+         "torch.nn.functional.embedding({x}, {u})", "{t}.repeat_interleave(2, {d})",
+         "torch.nn.functional.one_hot({x}, 4)", "{t}.index_add(0, {x}, {t}[{x}])",
+         "torch.einsum('...i,...j->...ij', {t}, {u})", "{e}.view(torch.int32)", "torch.atleast_2d({t})"]
+WRITES = ["{t}.add_({u})", "{t}.mul_({f})", "{t}.zero_()", "{t}[0] = {f}", "{t}[..., :1] = {u}", "{t}.copy_({u})",
+          "{t}.relu_()", "{t}[{b}] = {i}", "{t}.masked_fill_({b}, {f})", "{t}[:, 0].fill_({i})",
+          "{t}.transpose(0, -1).mul_(2)", "{t}[::2].add_(1)", "{t}[{x}] = {f}", "{t}.clamp_(-1, 1)", "{t} += {u}",
+          "{t} *= {i}", "{t}.select({d}, 0).copy_({u}.select({d2}, -1))", "{t}.unsqueeze_(0)",
+          "{t}.sub_({u}, alpha={i})", "{t}.view(-1)[1:].neg_()", "{t}.t_()", "{t}.fill_diagonal_({f})",
+          "{t}.index_fill_({d}, {x}, {f})"]
 INPUTS = ["a", "b", "c", "n", "m"]
 
 
@@ -48,7 +66,8 @@ def make_inputs(rng, sizes=None):
     generator = torch.Generator().manual_seed(rng.randint(0, 2**31))
 
     def quarters(*shape): return torch.randint(-8, 9, shape, generator=generator) / 4
-    layouts = [lambda t: t, lambda t: t.T.contiguous().T, lambda t: t.repeat(1, 2)[:, ::2], lambda t: torch.cat([t, t])[-t.shape[0]:]]
+    layouts = [lambda t: t, lambda t: t.T.contiguous().T, lambda t: t.repeat(1, 2)[:,
+        ::2], lambda t: torch.cat([t, t])[-t.shape[0]:]]
     a, b = (rng.choice(layouts)(quarters(rows, columns)) for _ in range(2))
     c = rng.choice([quarters(columns), quarters(2, 1, columns), quarters(rows, 1), quarters()])
     if rng.random() < 0.25:
@@ -62,17 +81,21 @@ def is_exact(t):
     if not t.dtype.is_floating_point:
         return True
     d = t.detach().double() * 16
-    return bool(torch.isfinite(d).all()) and bool((d == d.round()).all()) and (t.numel() == 0 or float(d.abs().max()) <= 128)
+    return bool(torch.isfinite(d).all()) and bool((d == d.round()).all()) and (t.numel() == 0
+        or float(d.abs().max()) <= 128)
 
 
 def shows_rounding(tensors):
-    """Whether integers share the memory of floats that are not exact: the last bit of a rounding is a large number there."""
+    """Whether integers share the memory of floats that are not exact: the last bit of a rounding is a large number
+    there."""
     rounded = {t.untyped_storage().data_ptr() for t in tensors if not is_exact(t)}
-    return any(t.untyped_storage().data_ptr() in rounded for t in tensors if t.numel() and not t.dtype.is_floating_point)
+    return any(t.untyped_storage().data_ptr() in rounded for t in tensors if t.numel()
+               and not t.dtype.is_floating_point)
 
 
 class Program:
-    """Lines that eager accepted one by one, on the inputs of the seed. What is exact is so on the inputs of all sizes that eager takes."""
+    """Lines that eager accepted one by one, on the inputs of the seed. What is exact is so on the inputs of all sizes
+    that eager takes."""
 
     def __init__(self, seed, lines=14):
         import torch
@@ -80,7 +103,8 @@ class Program:
         self.dynamic = self.rng.random() < 0.3
         state = self.rng.getstate()
         self.inputs = make_inputs(self.rng)
-        self.more = [make_inputs(self.rng, (self.rng.randint(2, 6), self.rng.randint(2, 9))) for _ in range(2 if self.dynamic else 0)]
+        self.more = [make_inputs(self.rng, (self.rng.randint(2, 6), self.rng.randint(2, 9)))
+                     for _ in range(2 if self.dynamic else 0)]
         assert state is not None
         self.scopes = [{"torch": torch, **dict(zip(INPUTS, copies(inputs)))} for inputs in [self.inputs, *self.more]]
         self.names, self.lines = list(INPUTS), []
@@ -97,15 +121,19 @@ class Program:
         recent = self.names[-4:] * 2 + self.names
         tensors = [n for n in recent if scope[n].dtype.is_floating_point or rng.random() < 0.3]
         exact = [n for n in recent if scope[n].numel() and all(is_exact(s[n]) for s in self.scopes)]
-        bools = [n for n in self.names if scope[n].dtype.is_floating_point is False and str(scope[n].dtype) == "torch.bool"]
+        bools = [n for n in self.names if scope[n].dtype.is_floating_point is False
+                 and str(scope[n].dtype) == "torch.bool"]
         words = {key: rng.choice(tensors) for key in "tuv"}
-        words.update({key: rng.choice(exact or ["a"]) for key in "ew"}, b=rng.choice(bools), x="n", i=rng.randint(-2, 3), j=rng.randint(0, 3), k=rng.choice([2, 3, -2, 0.5]),
-                     f=rng.choice([0.5, -0.25, 2.0, 1.5]), d=rng.choice([-1, 0, -1, 0, 1]), d2=rng.choice([-1, 0, 1]), dtype=rng.choice(["float64", "bfloat16", "float16", "float32"]))
+        words.update({key: rng.choice(exact or ["a"]) for key in "ew"}, b=rng.choice(bools), x="n",
+                     i=rng.randint(-2, 3), j=rng.randint(0, 3), k=rng.choice([2, 3, -2, 0.5]),
+                     f=rng.choice([0.5, -0.25, 2.0, 1.5]), d=rng.choice([-1, 0, -1, 0, 1]), d2=rng.choice([-1, 0, 1]),
+                     dtype=rng.choice(["float64", "bfloat16", "float16", "float32"]))
         return pattern.format(**words)
 
     def try_line(self):
         import torch
-        pool = self.rng.choice([POINTWISE] * 4 + [DISCRETE] * 2 + [REDUCTIONS] * 2 + [VIEWS] * 3 + [MOVES] + [WRITES] * 2)
+        pool = self.rng.choice([POINTWISE] * 4 + [DISCRETE] * 2 + [REDUCTIONS] * 2 + [VIEWS] * 3 + [MOVES]
+                               + [WRITES] * 2)
         text = self.fill(self.rng.choice(pool))
         name = f"t{len(self.lines)}"
         line = text if pool is WRITES else f"{name} = {text}"
@@ -120,7 +148,8 @@ class Program:
                     return
                 continue  # a call that raises in both
             made = [trial[n] for n in self.names] + ([trial[name]] if pool is not WRITES else [])
-            if not all(isinstance(t, torch.Tensor) and t.numel() < 4000 and sane(t) for t in made) or shows_rounding(made):
+            if not all(isinstance(t, torch.Tensor) and t.numel() < 4000 and sane(t)
+                       for t in made) or shows_rounding(made):
                 return
             trials.append(trial)
         self.scopes = trials
@@ -129,13 +158,15 @@ class Program:
         self.lines.append(line)
 
     def source(self):
-        return f"def f({', '.join(INPUTS)}):\n" + "".join(f"    {line}\n" for line in self.lines) + f"    return {self.result}\n"
+        return f"def f({', '.join(INPUTS)}):\n" + "".join(f"    {line}\n"
+                                                          for line in self.lines) + f"    return {self.result}\n"
 
 
 def sane(t):
     import torch
     limit = 60 if t.dtype in (torch.float16, torch.bfloat16) else 1000
-    return t.numel() == 0 or t.dtype.is_complex is False and bool(torch.isfinite(t).all()) and (not t.dtype.is_floating_point or float(t.abs().max()) < limit)
+    return t.numel() == 0 or t.dtype.is_complex is False and bool(torch.isfinite(t).all()) and (
+        not t.dtype.is_floating_point or float(t.abs().max()) < limit)
 
 
 def copies(values):
@@ -153,7 +184,8 @@ def sharing(tensors):
 
 
 def difference(got, want, exact, coarsest, where):
-    """Metadata must be equal, exact values too; others agree as far as float64 and the coarsest dtype on the way say that they could."""
+    """Metadata must be equal, exact values too; others agree as far as float64 and the coarsest dtype on the way say
+    that they could."""
     import torch
     if got.dtype != want.dtype or got.shape != want.shape:
         return f"{where}: {got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
@@ -166,8 +198,11 @@ def difference(got, want, exact, coarsest, where):
         return f"{where}: values differ, {int((got != want).sum())} of {want.numel()}"
     known = isinstance(exact, torch.Tensor) and exact.shape == want.shape
     reference = exact.double() if known else want.double()
-    unit = max(torch.finfo(dtype).eps for dtype in ([want.dtype, coarsest] if known else [want.dtype, coarsest, torch.float32]))  # inputs are float32
-    bound = 8 * float((want.double() - reference).abs().max()) + 256 * min(unit, 1e-3) * max(1.0, float(reference.abs().max()))
+    # inputs are float32
+    unit = max(torch.finfo(dtype).eps
+               for dtype in ([want.dtype, coarsest] if known else [want.dtype, coarsest, torch.float32]))
+    bound = 8 * float((want.double() - reference).abs().max()) + 256 * min(unit, 1e-3) * max(1.0,
+        float(reference.abs().max()))
     off = float((got.double() - reference).abs().max())
     return None if off <= bound else f"{where}: off by {off:.3g}, allowed {bound:.3g}"
 
@@ -187,7 +222,10 @@ def widened(source, inputs):
     import torch
     if ".view(torch.int32)" in source:
         return None  # other bits than those that were meant
-    source = source.replace("torch.bfloat16", "torch.float64").replace("torch.float16", "torch.float64").replace("torch.float32", "torch.float64").replace(".float()", ".double()")
+    source = source.replace("torch.bfloat16", "torch.float64").replace("torch.float16",
+                                                                       "torch.float64").replace("torch.float32",
+                                                                           "torch.float64").replace(".float()",
+                                                                               ".double()")
     scope = {"torch": torch}
     exec(source, scope)
     inputs = copies(inputs)
@@ -218,10 +256,13 @@ def run(program, seed, backend):
             if want != got:
                 return f"call {number}: {got} instead of {want}"
             continue
-        coarsest = torch.bfloat16 if "bfloat16" in source or inputs[1].dtype == torch.bfloat16 else torch.float16 if "float16" in source or inputs[1].dtype == torch.float16 else torch.float64
+        coarsest = torch.bfloat16 if "bfloat16" in source or inputs[
+            1].dtype == torch.bfloat16 else torch.float16 if "float16" in source or inputs[
+                1].dtype == torch.float16 else torch.float64
         exact = widened(source, inputs) or [None] * len(want)
         for k, (a, b, e) in enumerate(zip(got + ours, want + plain, exact + [None] * len(plain))):
-            why = difference(a, b, e, coarsest, f"call {number}, " + (f"result {k}" if k < len(want) else f"argument {k - len(want)}"))
+            why = difference(a, b, e, coarsest, f"call {number}, "
+                             + (f"result {k}" if k < len(want) else f"argument {k - len(want)}"))
             if why:
                 return why
         if sharing(got + ours) != sharing(want + plain):
@@ -256,7 +297,8 @@ def call_plain(program):
 
 
 def fuzz(first, count, backend):
-    """Runs `count` programs; answers with the failures as text, and how many programs were captured whole (but for eager's errors)."""
+    """Runs `count` programs; answers with the failures as text, and how many programs were captured whole (but for
+    eager's errors)."""
     failures, whole = [], 0
     for seed in range(first, first + count):
         import framejit

@@ -2,8 +2,9 @@
 
     python tests/fuzz/numbers_fuzz.py [--seed 0] [--count 200] [--backend eager]
 
-A program is an expression tree over i (int), g (float) and n (a size of the tensor), with tests between its parts; it is called with
-a dozen values, zeros, negative, huge, infinite and NaN ones among them. Results, their types and exceptions must be plain Python's.
+A program is an expression tree over i (int), g (float) and n (a size of the tensor), with tests between its parts; it
+is called with a dozen values, zeros, negative, huge, infinite and NaN ones among them. Results, their types and
+exceptions must be plain Python's.
 """
 import argparse
 import math
@@ -17,13 +18,15 @@ import framejit
 INTS = [0, 1, 2, 3, 5, 8, 13, -1, -7, 100, 2 ** 31, 2 ** 62, -(2 ** 63), 2 ** 70, True]
 FLOATS = [0.0, -0.0, 1.0, 0.5, 1.5, 2.5, 3.75, -2.25, 1e-3, 1e10, 1e300, math.inf, -math.inf, math.nan, 7]
 BINARY = ["+", "-", "*", "/", "//", "%", "**", "<", "<=", "==", "!=", ">", "&", "|", "^", "<<", ">>"]
-FUNCTIONS = ["abs", "float", "int", "round", "bool", "math.sqrt", "math.cos", "math.exp", "math.log", "math.floor", "math.ceil", "math.isfinite", "str", "-", "not "]
+FUNCTIONS = ["abs", "float", "int", "round", "bool", "math.sqrt", "math.cos", "math.exp", "math.log", "math.floor",
+             "math.ceil", "math.isfinite", "str", "-", "not "]
 PAIRS = ["min", "max", "math.atan2", "math.hypot", "math.copysign", "divmod", "round"]
 
 
 def expression(rng, depth):
     if depth == 0 or rng.random() < 0.15:
-        return rng.choice(["i", "g", "n", "i", "g", "n", str(rng.randint(0, 4)), repr(rng.choice([0.5, 2.0, 0.1, -1.5]))])
+        return rng.choice(["i", "g", "n", "i", "g", "n", str(rng.randint(0, 4)),
+                           repr(rng.choice([0.5, 2.0, 0.1, -1.5]))])
     def part():
         return expression(rng, depth - 1)
     kind = rng.random()
@@ -65,7 +68,8 @@ def outcome(f, args):
 def alike(ours, plain):
     if ours[0] != plain[0] or (ours[1] is None) != (plain[1] is None):
         return False
-    return plain[1] is None or (ours[1].shape == plain[1].shape and ours[1].dtype == plain[1].dtype and torch.allclose(ours[1], plain[1], rtol=1e-6, atol=0, equal_nan=True))
+    return plain[1] is None or (ours[1].shape == plain[1].shape and ours[1].dtype == plain[1].dtype
+                                and torch.allclose(ours[1], plain[1], rtol=1e-6, atol=0, equal_nan=True))
 
 
 def check(seed, backend):
@@ -79,10 +83,12 @@ def check(seed, backend):
     compiled = framejit.compile(f, backend=backend)
     usual = rng.random() < 0.6
     for k in range(12):
-        args = (torch.rand(rng.randint(1, 6)), k + 2 if usual else rng.choice(INTS), k / 4 + 0.3 if usual else rng.choice(FLOATS))
+        args = (torch.rand(rng.randint(1, 6)), k + 2 if usual else rng.choice(INTS), k / 4 + 0.3 if usual
+                else rng.choice(FLOATS))
         ours, plain = outcome(compiled, args), outcome(f, args)
         if not alike(ours, plain):
-            return f"seed {seed}, call {k}, i={args[1]!r}, g={args[2]!r}, n={args[0].shape[0]}: {ours} instead of {plain}\n{source}", 0
+            return (f"seed {seed}, call {k}, i={args[1]!r}, g={args[2]!r}, n={args[0].shape[0]}: {ours} instead of "
+                    f"{plain}\n{source}"), 0
     return None, framejit.stats()["hits"] + framejit.stats()["plain_hits"]
 
 

@@ -25,8 +25,10 @@ def test_a_difference_is_told():
 def test_bits_of_roundings_are_told():
     import torch
     third, half = torch.full((2,), 1 / 3), torch.full((2,), 0.5)
-    assert graphs_fuzz.shows_rounding([third, third.view(torch.int32)]) and graphs_fuzz.shows_rounding([half.view(torch.int32)[:1], half.copy_(third)])
-    assert not graphs_fuzz.shows_rounding([third, third.long()]) and not graphs_fuzz.shows_rounding([third, half.zero_(), half.view(torch.int32)])
+    assert graphs_fuzz.shows_rounding([third, third.view(torch.int32)]) and graphs_fuzz.shows_rounding(
+        [half.view(torch.int32)[:1], half.copy_(third)])
+    assert not graphs_fuzz.shows_rounding([third, third.long()]) and not graphs_fuzz.shows_rounding(
+        [third, half.zero_(), half.view(torch.int32)])
 
 
 def test_the_reference_is_float64_throughout():
@@ -38,7 +40,8 @@ def test_the_reference_is_float64_throughout():
 
 @pytest.mark.filterwarnings("ignore")
 def test_roundings_are_no_differences(monkeypatch):
-    """A sigmoid that is off by a unit in the last place: programs must not read its bits, nor forget that integers become float32."""
+    """A sigmoid that is off by a unit in the last place: programs must not read its bits, nor forget that integers
+    become float32."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -47,7 +50,8 @@ def test_roundings_are_no_differences(monkeypatch):
             result = func(*args, **(kwargs or {}))
             if func is not torch.ops.aten.sigmoid.default:
                 return result
-            return torch.where(result * 16 == (result * 16).round(), result, result.nextafter(torch.ones((), dtype=result.dtype)))
+            return torch.where(result * 16 == (result * 16).round(), result,
+                               result.nextafter(torch.ones((), dtype=result.dtype)))
 
     def backend(graph, examples):
         def run(*inputs):
@@ -55,7 +59,8 @@ def test_roundings_are_no_differences(monkeypatch):
                 return graph(*inputs)
         return run
 
-    monkeypatch.setattr(graphs_fuzz, "POINTWISE", ["torch.sigmoid({t})", "torch.sigmoid({e}.long())", "{t} + {u}", "{t}.float()", "{t}.double()"])
+    monkeypatch.setattr(graphs_fuzz, "POINTWISE", ["torch.sigmoid({t})", "torch.sigmoid({e}.long())", "{t} + {u}",
+                                                   "{t}.float()", "{t}.double()"])
     monkeypatch.setattr(graphs_fuzz, "VIEWS", [move for move in graphs_fuzz.MOVES if "torch.int32" in move] + ["{t}.T"])
     monkeypatch.setattr(graphs_fuzz, "DISCRETE", graphs_fuzz.VIEWS)
     monkeypatch.setattr(graphs_fuzz, "REDUCTIONS", graphs_fuzz.POINTWISE)

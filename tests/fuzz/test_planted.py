@@ -51,10 +51,13 @@ def seeds_until_found(fuzzer, limit, backend):
 
 
 OPS = {
-    "an add that subtracts": ("add", lambda op, a, k: aten.sub.Tensor(*a, **k) if op is aten.add.Tensor else op(*a, **k)),
-    "a sum that misses an element": ("sum", lambda op, a, k: op(a[0].narrow(-1, 0, a[0].size(-1) - 1) if a[0].dim() and a[0].size(-1) > 1 else a[0], *a[1:], **k)),
+    "an add that subtracts": ("add", lambda op, a, k: aten.sub.Tensor(*a, **k) if op is aten.add.Tensor
+                              else op(*a, **k)),
+    "a sum that misses an element": ("sum", lambda op, a, k: op(a[0].narrow(-1, 0, a[0].size(-1) - 1) if a[0].dim()
+                                                                and a[0].size(-1) > 1 else a[0], *a[1:], **k)),
     "a relu that keeps negatives": ("relu", lambda op, a, k: a[0].clone()),
-    "a half that is off by 3%": ("mul", lambda op, a, k: op(*a, **k) * 1.03 if a[0].dtype.is_floating_point else op(*a, **k)),
+    "a half that is off by 3%": ("mul", lambda op, a, k: op(*a, **k) * 1.03 if a[0].dtype.is_floating_point
+                                 else op(*a, **k)),
 }
 
 
@@ -63,7 +66,8 @@ def test_graphs_fuzz_finds_wrong_ops(name):
     assert seeds_until_found(graphs_fuzz, 40, backend_with(*OPS[name]))
 
 
-@pytest.mark.parametrize("name", ["an add that subtracts", "a sum that misses an element", "a relu that keeps negatives"])
+@pytest.mark.parametrize("name",
+                         ["an add that subtracts", "a sum that misses an element", "a relu that keeps negatives"])
 def test_frames_fuzz_finds_wrong_ops(name):
     assert seeds_until_found(frames_fuzz, 40, backend_with(*OPS[name]))
 
@@ -232,8 +236,10 @@ def test_frames_fuzz_finds_wrong_frames(mutant, monkeypatch):
 RESULTS = {
     "strides": lambda t: t.clone(memory_format=torch.contiguous_format),
     "a copy in place of a view": lambda t: t.clone(),
-    "dtype": lambda t: t.float() if t.dtype == torch.bfloat16 else t.double() if t.dtype == torch.float32 and not t.dim() else t,
-    "one element": lambda t: t.clone().index_fill_(-1, torch.tensor([t.size(-1) - 1]), 0) if t.dim() and t.numel() else t,
+    "dtype": lambda t: t.float() if t.dtype == torch.bfloat16 else t.double() if t.dtype == torch.float32
+    and not t.dim() else t,
+    "one element": lambda t: t.clone().index_fill_(-1, torch.tensor([t.size(-1) - 1]), 0) if t.dim() and t.numel()
+    else t,
 }
 
 

@@ -24,7 +24,8 @@ struct Case {
   bool has_out = false;
 };
 
-// What a folder of cases means: runs the stages on the text of `in`. May add its own expectations (round trip, verifier).
+// What a folder of cases means: runs the stages on the text of `in`. May add its own expectations (round trip,
+// verifier).
 using Runner = std::function<Result<std::string>(const Case&)>;
 
 struct Folder {
@@ -32,6 +33,7 @@ struct Folder {
 };
 
 std::vector<Case> read_cases(const std::string& text);
-std::string write_cases(const std::vector<Case>& cases, const std::string& head);  // head: comment lines before the first case
+std::string write_cases(const std::vector<Case>& cases,
+                        const std::string& head);  // head: comment lines before the first case
 
 }  // namespace framejit::golden

@@ -32,7 +32,8 @@ bool is_updating() {
 
 class FileTest : public testing::Test {
  public:
-  FileTest(std::filesystem::path path, Runner runner, std::string only) : path_(std::move(path)), runner_(std::move(runner)), only_(std::move(only)) {}
+  FileTest(std::filesystem::path path, Runner runner, std::string only)
+      : path_(std::move(path)), runner_(std::move(runner)), only_(std::move(only)) {}
 
   void TestBody() override {
     const std::string text = read_file(path_);
@@ -40,9 +41,11 @@ class FileTest : public testing::Test {
     bool changed = false;
     for (Case& c : cases) {
       if (c.name != only_) continue;
-      ASSERT_FALSE(c.stages.empty()) << path_.filename() << ": " << c.name << " has no 'run:' line: it would test nothing";
+      ASSERT_FALSE(c.stages.empty()) << path_.filename() << ": " << c.name
+                                     << " has no 'run:' line: it would test nothing";
       const Result<std::string> result = runner_(c);
-      const std::string got = result.ok() ? result.value() : "error " + result.error().code + ": " + result.error().message + "\n";
+      const std::string got =
+          result.ok() ? result.value() : "error " + result.error().code + ": " + result.error().message + "\n";
       const std::string& expected = c.has_out ? c.out : c.in;
       if (got != expected && is_updating()) {
         c.out = got;
@@ -122,7 +125,8 @@ void register_all() {
     std::sort(files.begin(), files.end());
     for (const auto& path : files)
       for (const Case& c : read_cases(read_file(path)))
-        testing::RegisterTest(("golden_" + folder + "_" + path.stem().string()).c_str(), c.name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+        testing::RegisterTest(("golden_" + folder + "_" + path.stem().string()).c_str(), c.name.c_str(), nullptr,
+                              nullptr, __FILE__, __LINE__,
                               [path, runner = runner, name = c.name] { return new FileTest(path, runner, name); });
   }
 }

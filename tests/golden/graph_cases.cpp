@@ -1,8 +1,8 @@
 // tests/golden/graph_cases.cpp — folder graph: cases in the graph text form.
 //
-// Stages: every pass by its name, and "infer" (each node's types are made anew by its shape rule: the text must say what torch
-// answered). Each case also checks the round trip of its text, the verifier after every stage, and that a pass run twice equals
-// the pass run once.
+// Stages: every pass by its name, and "infer" (each node's types are made anew by its shape rule: the text must say
+// what torch answered). Each case also checks the round trip of its text, the verifier after every stage, and that a
+// pass run twice equals the pass run once.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,8 @@ Result<Graph> infer(const Graph& graph) {
   Graph result = graph;
   for (const Node& node : result.nodes) {
     std::vector<TensorMeta> metas;
-    if (!infer_metas(*node.op, node.args, result.values, result.shapes, metas)) return Error{"infer", "no shape rule covers " + node.op->name};
+    if (!infer_metas(*node.op, node.args, result.values, result.shapes, metas))
+      return Error{"infer", "no shape rule covers " + node.op->name};
     if (metas.size() != node.results.size()) return Error{"infer", node.op->name + " has another number of results"};
     for (size_t i = 0; i < metas.size(); ++i)
       if (node.results[i] != kNoValue) result.values[index_of(node.results[i])].meta = metas[i];
@@ -33,8 +34,8 @@ SymSizes at_hints(const ShapeEnv& env, const SymSizes& sizes) {
   return values;
 }
 
-// The same graph with every dimension of every contiguous input a symbol of its own: whatever the rules then assume or compute
-// must give the recorded types for the recorded sizes.
+// The same graph with every dimension of every contiguous input a symbol of its own: whatever the rules then assume or
+// compute must give the recorded types for the recorded sizes.
 void check_symbolically(const Graph& graph) {
   Graph symbolic = graph;
   for (ValueId v : graph.inputs) {
@@ -54,7 +55,8 @@ void check_symbolically(const Graph& graph) {
       if (node.results[i] == kNoValue) continue;
       const TensorMeta& recorded = graph.meta(node.results[i]);
       EXPECT_EQ(at_hints(symbolic.shapes, metas[i].sizes), recorded.sizes) << node.op->name << " " << text_of(metas[i]);
-      EXPECT_EQ(at_hints(symbolic.shapes, metas[i].strides), recorded.strides) << node.op->name << " " << text_of(metas[i]);
+      EXPECT_EQ(at_hints(symbolic.shapes, metas[i].strides), recorded.strides)
+          << node.op->name << " " << text_of(metas[i]);
       EXPECT_EQ(symbolic.shapes.hint(metas[i].offset), recorded.offset.constant()) << node.op->name;
       symbolic.values[index_of(node.results[i])].meta = metas[i];
     }
@@ -66,7 +68,8 @@ Result<Graph> run_stage(const std::string& stage, const Graph& graph) {
     check_symbolically(graph);
     return infer(graph);
   }
-  const auto pass = std::find_if(passes().begin(), passes().end(), [&](const Stage<Graph>& row) { return row.name == stage; });
+  const auto pass =
+      std::find_if(passes().begin(), passes().end(), [&](const Stage<Graph>& row) { return row.name == stage; });
   if (pass == passes().end()) return Error{"golden", "unknown stage " + stage};
   Graph once = graph;
   FJ_TRY_VOID(pass->run(once));

@@ -1,12 +1,14 @@
 // tests/golden/loop_cases.cpp — folders loops, schedule and hip: cases that start from a graph's text.
 //
-// Stages of graphs, in front: "pipeline" runs all graph passes, as production does; "widen" computes products of bfloat16 in
-// float32; "bare" takes additions out of products; "formats" chooses the memory formats that cost least, "last" channels_last for all
-// convolutions. Stages of loops: "lower" prints the loop program (and checks its round trip and verifier); "schedule" the fused groups;
-// "steps" their names alone, and how many kernels there are; "kernels" the kernel IR of every group; "refused" the pairs that stayed
-// apart; "hip" every kernel as HIP source. A case with one of these is executed as well: interpreted, and by machine code of every
-// vector level that this CPU has ("not_executed": it calls library ops that are not emulated). With "products", matrix products are kernels
-// wherever they can be. "row=number" replaces a row of inductor/target/costs.def in the target, which is no machine's (reference_target()).
+// Stages of graphs, in front: "pipeline" runs all graph passes, as production does; "widen" computes products of
+// bfloat16 in float32; "bare" takes additions out of products; "formats" chooses the memory formats that cost least,
+// "last" channels_last for all convolutions. Stages of loops: "lower" prints the loop program (and checks its round
+// trip and verifier); "schedule" the fused groups; "steps" their names alone, and how many kernels there are; "kernels"
+// the kernel IR of every group; "refused" the pairs that stayed apart; "hip" every kernel as HIP source. A case with
+// one of these is executed as well: interpreted, and by machine code of every vector level that this CPU has
+// ("not_executed": it calls library ops that are not emulated). With "products", matrix products are kernels wherever
+// they can be. "row=number" replaces a row of inductor/target/costs.def in the target, which is no machine's
+// (reference_target()).
 #include <gtest/gtest.h>
 
 #include <map>
@@ -29,7 +31,8 @@ namespace {
 
 SizeHints hints_of(const graph::Graph& graph) {
   SizeHints hints;
-  for (size_t s = 0; s < graph.shapes.symbol_count(); ++s) hints.symbols.push_back(graph.shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
+  for (size_t s = 0; s < graph.shapes.symbol_count(); ++s)
+    hints.symbols.push_back(graph.shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
   return hints;
 }
 
@@ -45,7 +48,8 @@ std::string kernels_text(const Schedule& schedule, const SizeHints& hints, const
   std::string text;
   const std::vector<bool> is_private(schedule.program.buffers.size(), false);
   for (const auto& step : schedule.steps)
-    if (const Group* group = std::get_if<Group>(&step)) text += print(make_kernel(schedule.program, *group, is_private, hints, target));
+    if (const Group* group = std::get_if<Group>(&step))
+      text += print(make_kernel(schedule.program, *group, is_private, hints, target));
   return text;
 }
 
@@ -55,8 +59,10 @@ Result<std::string> hip_text(const Schedule& schedule, const SizeHints& hints) {
   for (const auto& step : schedule.steps) {
     const Group* group = std::get_if<Group>(&step);
     if (group == nullptr) continue;
-    FJ_TRY(const HipProgram program, emit_hip(make_kernel(schedule.program, *group, is_private, hints, gpu_target()), gpu_target()));
-    text += "// ceil(" + program.extent.text() + " / " + std::to_string(program.per_block) + ") blocks of " + std::to_string(program.threads) + "\n" + program.text;
+    FJ_TRY(const HipProgram program,
+           emit_hip(make_kernel(schedule.program, *group, is_private, hints, gpu_target()), gpu_target()));
+    text += "// ceil(" + program.extent.text() + " / " + std::to_string(program.per_block) + ") blocks of " +
+            std::to_string(program.threads) + "\n" + program.text;
   }
   return text;
 }
@@ -75,7 +81,8 @@ std::string steps_text(const Schedule& schedule) {
     for (const Nest& nest : group->nests) text += " " + nest.name;
     text += "\n";
   }
-  return text + "kernels: " + std::to_string(kernels) + ", library calls: " + std::to_string(schedule.steps.size() - kernels) + "\n";
+  return text + "kernels: " + std::to_string(kernels) +
+         ", library calls: " + std::to_string(schedule.steps.size() - kernels) + "\n";
 }
 
 using GraphStage = Result<graph::Graph> (*)(const graph::Graph&);
@@ -85,12 +92,18 @@ const std::map<std::string, GraphStage>& graph_stages() {
       {"pipeline", [](const Graph& g) { return graph::run_pipeline(g, true); }},
       {"widen", [](const Graph& g) -> Result<Graph> { return widen_products(g, reference_target()); }},
       {"bare", [](const Graph& g) -> Result<Graph> { return bare_products(g, reference_target()); }},
-      {"formats", [](const Graph& g) -> Result<Graph> { return choose_memory_formats(g, reference_target(), FormatRule::kLeastCost); }},
-      {"last", [](const Graph& g) -> Result<Graph> { return choose_memory_formats(g, reference_target(), FormatRule::kChannelsLast); }}};
+      {"formats",
+       [](const Graph& g) -> Result<Graph> {
+         return choose_memory_formats(g, reference_target(), FormatRule::kLeastCost);
+       }},
+      {"last", [](const Graph& g) -> Result<Graph> {
+         return choose_memory_formats(g, reference_target(), FormatRule::kChannelsLast);
+       }}};
   return stages;
 }
 
-Result<std::string> loop_text(const std::string& stage, const graph::Graph& graph, const LoweredGraph& lowered, const TargetInfo& target, bool with_products) {
+Result<std::string> loop_text(const std::string& stage, const graph::Graph& graph, const LoweredGraph& lowered,
+                              const TargetInfo& target, bool with_products) {
   if (stage == "lower") return lowered_text(lowered.program);
   const SizeHints hints = hints_of(graph);
   Schedule schedule = make_schedule(lowered.program, hints, target, true);
@@ -112,7 +125,8 @@ Result<TargetInfo> target_of(std::vector<std::string>& stages) {
       ++at;
       continue;
     }
-    const auto row = std::find_if(cost_rows().begin(), cost_rows().end(), [&](const CostRow& r) { return stages[at].substr(0, equals) == r.name; });
+    const auto row = std::find_if(cost_rows().begin(), cost_rows().end(),
+                                  [&](const CostRow& r) { return stages[at].substr(0, equals) == r.name; });
     if (row == cost_rows().end()) return Error{"golden", "no row of costs.def: " + stages[at]};
     const int64_t number = std::stoll(stages[at].substr(equals + 1));
     if (!row->numbers.has(number)) return Error{"golden", stages[at] + ": " + text_of(row->numbers)};
@@ -126,14 +140,17 @@ Result<TargetInfo> target_of(std::vector<std::string>& stages) {
 double tolerance_of(const graph::Graph& graph) {
   double tolerance = 2e-6;
   for (const graph::ValueInfo& value : graph.values)
-    if (graph::is_half(value.meta.dtype)) tolerance = std::max(tolerance, value.meta.dtype == DType::kBFloat16 ? 1e-2 : 1e-3);
+    if (graph::is_half(value.meta.dtype))
+      tolerance = std::max(tolerance, value.meta.dtype == DType::kBFloat16 ? 1e-2 : 1e-3);
   return tolerance;
 }
 
-// Every program that is printed is run too, unless it calls what the tests' host does not emulate: then the case says so.
+// Every program that is printed is run too, unless it calls what the tests' host does not emulate: then the case says
+// so.
 void execute(const graph::Graph& graph, const LoopProgram& program, bool is_left_out, bool with_products) {
   const bool can_run = testing::unknown_calls(program).empty();
-  EXPECT_NE(can_run, is_left_out) << (can_run ? "'not_executed' has no reason" : "calls an op that is not emulated: say 'not_executed'");
+  EXPECT_NE(can_run, is_left_out) << (can_run ? "'not_executed' has no reason"
+                                              : "calls an op that is not emulated: say 'not_executed'");
   if (!can_run) return;
   Choices choices;
   if (with_products) choices.products = Products::kernels;

@@ -12,7 +12,8 @@ namespace {
 
 TEST(Refusals, EachHasACase) {
   std::string answers;
-  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(FRAMEJIT_SOURCE_DIR) / "tests" / "golden" / "schedule")) {
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(FRAMEJIT_SOURCE_DIR) / "tests" /
+                                                               "golden" / "schedule")) {
     std::ifstream in(entry.path());
     std::stringstream text;
     text << in.rdbuf();
@@ -24,7 +25,8 @@ TEST(Refusals, EachHasACase) {
 #include "inductor/schedule/refusals.def"
 #undef REFUSAL
        })
-    EXPECT_NE(answers.find(std::string(": ") + name + ": "), std::string::npos) << name << " is the answer of no case in tests/golden/schedule";
+    EXPECT_NE(answers.find(std::string(": ") + name + ": "), std::string::npos)
+        << name << " is the answer of no case in tests/golden/schedule";
 }
 
 }  // namespace

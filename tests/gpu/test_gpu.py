@@ -29,7 +29,8 @@ def kernels_run():
 
 
 def check(fn, *args, kernels=None, tolerance=None):
-    """Compiled equals eager, bit for bit where results are discrete; at least one kernel, or as many as given, was made."""
+    """Compiled equals eager, bit for bit where results are discrete; at least one kernel, or as many as given, was
+    made."""
     with torch.no_grad():
         eager = fn(*args)
         reference = fn(*(a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args))
@@ -81,7 +82,8 @@ def test_library_calls_between_kernels():
 
 def test_columns_whole_sums_and_positions():
     check(lambda x: (x.sum(0), x.amax(0), x.mean(0)), randn(1000, 300))
-    check(lambda x: x.sum(), randn(123, 457).abs())  # no cancellation: where the sum is near zero, eager's own error is chance
+    # no cancellation: where the sum is near zero, eager's own error is chance
+    check(lambda x: x.sum(), randn(123, 457).abs())
     check(lambda x: (x.argmax(1), x.argmin(0)), randn(64, 1001))
     check(lambda x: (x > 0).any(1), randn(64, 1001))
 
@@ -152,7 +154,8 @@ def test_cuda_and_cpu_tensors_in_one_function():
 
 def test_new_tensors_on_the_current_device():
     c = torch.randn(7, 5)
-    for fn in (lambda c: torch.zeros_like(c, device="cuda"), lambda c: torch.full_like(c, 2, device="cuda") + 1, lambda c: c.new_ones(3, device="cuda"),
+    for fn in (lambda c: torch.zeros_like(c, device="cuda"), lambda c: torch.full_like(c, 2, device="cuda")
+               + 1, lambda c: c.new_ones(3, device="cuda"),
                lambda c: torch.arange(6, device="cuda") * 2, lambda c: torch.ones(3, device="cuda:0").sum()):
         with torch.no_grad():
             got, expected = framejit.compile(fn)(c), fn(c)
@@ -178,8 +181,9 @@ def microseconds(call, count=50):
 def times():
     cases = {
         "gelu(x + b)": (lambda x, w, b: F.gelu(x + b), 2), "softmax": (lambda x, w, b: torch.softmax(x, -1), 2),
-        "layer_norm": (lambda x, w, b: F.layer_norm(x, (x.shape[-1],), w, b), 2), "tanh, layer_norm, softmax": (block, 2),
-        "column sum": (lambda x, w, b: x.sum(0), 1), "argmax": (lambda x, w, b: x.argmax(-1), 1),
+        "layer_norm": (lambda x, w, b: F.layer_norm(x, (x.shape[-1],), w, b), 2),
+        "tanh, layer_norm, softmax": (block, 2), "column sum": (lambda x, w, b: x.sum(0), 1),
+        "argmax": (lambda x, w, b: x.argmax(-1), 1),
     }
     for size in ((197, 768), (8192, 8192)):
         for dtype in (torch.float32, torch.bfloat16):
@@ -192,7 +196,8 @@ def times():
                     compiled(x, w, b)
                     eager, ours = microseconds(lambda: fn(x, w, b)), microseconds(lambda: compiled(x, w, b))
                 rate = moved * x.numel() * x.element_size() / ours / 1e3
-                print(f"  {name:26} eager {eager:8.1f} us   framejit {ours:8.1f} us   {eager / ours:5.2f}x   {rate:6.0f} GB/s")
+                print(f"  {name:26} eager {eager:8.1f} us   framejit {ours:8.1f} us   {eager / ours:5.2f}x   "
+                      f"{rate:6.0f} GB/s")
 
 
 def main():

@@ -1,4 +1,5 @@
-"""Paths that README.md and docs/ name exist: `folder/file.ext`, `folder/{a,b}.*`, `folder/`; and every make target they name."""
+"""Paths that README.md and docs/ name exist: `folder/file.ext`, `folder/{a,b}.*`, `folder/`; and every make target they
+name."""
 import re
 from pathlib import Path
 
@@ -14,7 +15,8 @@ def expand(text: str) -> list[str]:
     match = re.search(r"\{([^}]*)\}", text)
     if not match:
         return [text]
-    return [whole for part in match.group(1).split(",") for whole in expand(text[:match.start()] + part + text[match.end():])]
+    return [whole for part in match.group(1).split(",")
+            for whole in expand(text[:match.start()] + part + text[match.end():])]
 
 
 def is_path(text: str, top: set[str]) -> bool:
@@ -35,7 +37,8 @@ def check(page: Path, text: str) -> list[str]:
         for code in CODE.findall(line):
             paths = expand(code) if is_path(code, top) else []
             found += [f"{page}:{number}: {path} does not exist" for path in paths if missing(path, ROOT / page.parent)]
-            found += [f"{page}:{number}: make {target} is no target" for target in MAKE.findall(code) if target not in targets]
+            found += [f"{page}:{number}: make {target} is no target" for target in MAKE.findall(code)
+                      if target not in targets]
     return found
 
 

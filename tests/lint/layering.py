@@ -1,4 +1,5 @@
-"""Every #include follows the order of the folders in docs/architecture.md, and outside headers appear where they may."""
+"""Every #include follows the order of the folders in docs/architecture.md, and outside headers appear where they
+may."""
 import re
 
 from project import files, read, report
@@ -17,9 +18,10 @@ LAYERS = {
     "frame_hook/hook": ["runtime", "graph", "guards", "frame_hook/bytecode"],
     "frame_hook/trace": ["runtime", "graph", "guards", "frame_hook/bytecode"],
     "frame_hook/resume": ["runtime", "graph", "guards", "frame_hook/bytecode", "frame_hook/hook", "frame_hook/trace"],
-    "frame_hook/aten": ["runtime", "runtime/aten", "graph", "graph/aten", "guards", "guards/aten", "frame_hook/bytecode", "frame_hook/trace"],
-    "inductor": ["runtime", "graph", "inductor/target", "inductor/loop", "inductor/lowering", "inductor/schedule", "inductor/kernel",
-                 "inductor/interp", "inductor/cpu", "inductor/gpu"],
+    "frame_hook/aten": ["runtime", "runtime/aten", "graph", "graph/aten", "guards", "guards/aten",
+                        "frame_hook/bytecode", "frame_hook/trace"],
+    "inductor": ["runtime", "graph", "inductor/target", "inductor/loop", "inductor/lowering", "inductor/schedule",
+                 "inductor/kernel", "inductor/interp", "inductor/cpu", "inductor/gpu"],
     "inductor/target": ["runtime"],
     "inductor/loop": ["runtime", "graph"],
     "inductor/lowering": ["runtime", "graph", "inductor/target", "inductor/loop"],
@@ -33,11 +35,15 @@ FREE = ("python/", "tests/", "benchmarks/")  # the top: may include everything
 
 # Outside headers: pattern, where they may appear, why.
 OUTSIDE = [
-    (re.compile(r"^(ATen|c10|torch)/"), re.compile(r"/aten/|^python/|^tests/unit/\w+_aten/"), "torch headers belong in aten/ folders and python/"),
-    (re.compile(r"^(Python\.h|structmember\.h|frameobject\.h)$"), re.compile(r"^(guards|frame_hook|python|tests)/|/aten/"),
+    (re.compile(r"^(ATen|c10|torch)/"), re.compile(r"/aten/|^python/|^tests/unit/\w+_aten/"),
+     "torch headers belong in aten/ folders and python/"),
+    (re.compile(r"^(Python\.h|structmember\.h|frameobject\.h)$"),
+     re.compile(r"^(guards|frame_hook|python|tests)/|/aten/"),
      "Python.h belongs in guards/, frame_hook/, python/ and aten/"),
-    (re.compile(r"^(internal/)?pycore_"), re.compile(r"^frame_hook/hook/pyver_\w+\.h$"), "CPython's internals belong in frame_hook/hook/pyver_*.h"),
-    (re.compile(r"^llvm(-c)?/"), re.compile(r"^inductor/cpu/\w+\.(cpp|h)$|^tests/unit/inductor_isa/"), "LLVM belongs in inductor/cpu/"),
+    (re.compile(r"^(internal/)?pycore_"), re.compile(r"^frame_hook/hook/pyver_\w+\.h$"),
+     "CPython's internals belong in frame_hook/hook/pyver_*.h"),
+    (re.compile(r"^llvm(-c)?/"), re.compile(r"^inductor/cpu/\w+\.(cpp|h)$|^tests/unit/inductor_isa/"),
+     "LLVM belongs in inductor/cpu/"),
 ]
 
 

@@ -1,16 +1,20 @@
-"""Names that must not appear: the compiler that framejit replaces, paths of one machine, registry hosts, notes to self."""
+"""Names that must not appear: the compiler that framejit replaces, paths of one machine, registry hosts, notes to
+self."""
 import re
 
 from project import files, read, report
 
 # torch's own compiler: allowed where it is compared with, and in the lists of names that user programs call
 # and the tracer recognises without importing them.
-FOREIGN = re.compile(r"(?:import|from)\s+torch\.(?:_dynamo|_inductor|_functorch|fx|jit)\b|torch\.(?:_dynamo|_inductor|_functorch|fx|jit)\.|torch\.compile\("
+FOREIGN = re.compile(r"(?:import|from)\s+torch\.(?:_dynamo|_inductor|_functorch|fx|jit)\b"
+                     r"|torch\.(?:_dynamo|_inductor|_functorch|fx|jit)\.|torch\.compile\("
                      r"|\"torch\._(?:dynamo|inductor|functorch)")
 FOREIGN_ALLOWED = re.compile(r"^(?:benchmarks|tests|docs)/|^README\.md$"
-                             r"|^frame_hook/aten/torch_callables\.cpp$|^frame_hook/trace/torch_special\.(?:def|cpp)$|^frame_hook/resume/stance\.cpp$"
+                             r"|^frame_hook/aten/torch_callables\.cpp$|^frame_hook/trace/torch_special\.(?:def|cpp)$"
+                             r"|^frame_hook/resume/stance\.cpp$"
                              r"|^python/framejit/torch_settings\.py$")
-PROCESS = re.compile(r"\b(?:subprocess|multiprocessing|Popen|os\.(?:system|popen|exec\w*|spawn\w*|posix_spawn\w*))\b")  # the package starts none
+# the package starts none
+PROCESS = re.compile(r"\b(?:subprocess|multiprocessing|Popen|os\.(?:system|popen|exec\w*|spawn\w*|posix_spawn\w*))\b")
 EVERYWHERE = [
     (re.compile(r"/(?:work|root|home)/|\bshared/(?:facts|design|prototypes|hooks)\b"), "a path of one machine"),
     (re.compile(r"py[p]i\.org|pythonho[s]ted|deb\.debi[a]n\.org"), "a registry host"),
@@ -26,7 +30,8 @@ def check(path: str, text: str) -> list[str]:
             found.append(f"{path}:{number}: leans on torch's compiler: {line.strip()[:100]}")
         if path.startswith("python/") and PROCESS.search(line):
             found.append(f"{path}:{number}: starts a process: {line.strip()[:100]}")
-        found += [f"{path}:{number}: {why}: {line.strip()[:100]}" for pattern, why in EVERYWHERE if pattern.search(line)]
+        found += [f"{path}:{number}: {why}: {line.strip()[:100]}" for pattern, why in EVERYWHERE
+                  if pattern.search(line)]
     return found
 
 

@@ -1,4 +1,5 @@
-"""A row that names a class or function says why the protocol cannot serve: behind it, or in a sentence above its group."""
+"""A row that names a class or function says why the protocol cannot serve: behind it, or in a sentence above its
+group."""
 import re
 
 from project import files, read, report
@@ -29,4 +30,5 @@ def check(path: str, text: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    report("reasons", [finding for page in files(".def") if page.name in TABLES for finding in check(str(page), read(page))])
+    report("reasons", [finding for page in files(".def") if page.name in TABLES
+                       for finding in check(str(page), read(page))])

@@ -1,4 +1,5 @@
-"""The inductor asks the target: no maker of CPUs, no device and no number of a machine of its own; every cost has a program that measures it."""
+"""The inductor asks the target: no maker of CPUs, no device and no number of a machine of its own; every cost has a
+program that measures it."""
 import ast
 import re
 
@@ -6,16 +7,20 @@ from project import files, read, report
 
 DECIDES = re.compile(r"^inductor/(?!target/)")
 ASKS = [
-    (re.compile(r"\bis_intel\b|\bis_amd\b|GenuineIntel|AuthenticAMD|__builtin_cpu_(?:is|supports)\b|\b__get_cpuid"), "tells CPUs apart: inductor/target/machine_classes.def does"),
-    (re.compile(r"\bDeviceType::kCpu\b|\.is_cpu\(\)"), "tells devices apart: ask a row of inductor/target/target_facts.def"),
-    (re.compile(r"\bhardware_concurrency\b|\bsysconf\((?!_SC_PAGESIZE)|\bsched_getaffinity\b|/sys/devices"), "asks the machine: inductor/target/machine.h does"),
+    (re.compile(r"\bis_intel\b|\bis_amd\b|GenuineIntel|AuthenticAMD|__builtin_cpu_(?:is|supports)\b|\b__get_cpuid"),
+     "tells CPUs apart: inductor/target/machine_classes.def does"),
+    (re.compile(r"\bDeviceType::kCpu\b|\.is_cpu\(\)"),
+     "tells devices apart: ask a row of inductor/target/target_facts.def"),
+    (re.compile(r"\bhardware_concurrency\b|\bsysconf\((?!_SC_PAGESIZE)|\bsched_getaffinity\b|/sys/devices"),
+     "asks the machine: inductor/target/machine.h does"),
 ]
 # Where a device becomes a target, and which device a graph's kernels run on.
 ASKED_IN = {("inductor/compile.cpp", "is_cpu"), ("inductor/lowering/lower.cpp", "is_cpu")}
 
 # Numbers from 256 on, and shifts and multiples of 1024: sizes and costs, as far as they can be recognised.
 NUMBER = r"(?:\d+\s*<<\s*\d+|\d+\s*\*\s*1024|(?:2(?:5[6-9]|[6-9]\d)|[3-9]\d\d|\d{4,}))\b"
-BARE = re.compile(r"\bconstexpr\s+(?:u?int\d+_t|size_t|unsigned|int|double)\b[^;]*?\bk\w+\s*=\s*(?:int64_t\{|size_t\{)?\s*" + NUMBER + r"|[<>]=?\s*" + NUMBER)
+BARE = re.compile(r"\bconstexpr\s+(?:u?int\d+_t|size_t|unsigned|int|double)\b[^;]*?\bk\w+\s*=\s*"
+                  r"(?:int64_t\{|size_t\{)?\s*" + NUMBER + r"|[<>]=?\s*" + NUMBER)
 NAMED = re.compile(r"\bk(?:CacheLine|CacheBytes|L[123]\w*|Cores)\b")
 # What looks like a number of a machine and is none.
 ALLOWED = {
@@ -24,11 +29,13 @@ ALLOWED = {
     "kNoArgument": "no position of an argument",
     "kRounding32": "a property of float32",
 }
-SKIPPED = re.compile(r"^inductor/cpu/(?:vector_math|wide_math|avx512_math|lane_math|lane_ops|bf16_values|code_names)\.|_costs\.def$|prelude\.hip$")
+SKIPPED = re.compile(r"^inductor/cpu/(?:vector_math|wide_math|avx512_math|lane_math|lane_ops|bf16_values|code_names)\."
+                     r"|_costs\.def$|prelude\.hip$")
 COMMENT = re.compile(r"//.*|\"(?:\\.|[^\"\\])*\"")
 
 TABLE, PROGRAMS = "inductor/target/costs.def", "benchmarks/costs.py"
-ROW = re.compile(r"^(COST|CPU_COST|GPU_COST)\((\w+), \"([^\"]*)\", (?:any|positive|power_of_two|multiple_of\(\d+\)), (.*),$", re.M)
+ROW = re.compile(r"^(COST|CPU_COST|GPU_COST)\((\w+), \"([^\"]*)\", (?:any|positive|power_of_two|multiple_of\(\d+\)), "
+                 r"(.*),$", re.M)
 CELLS = {"COST": 6, "CPU_COST": 5, "GPU_COST": 1}
 
 
@@ -44,7 +51,8 @@ def check(path: str, text: str) -> list[str]:
                 found.append(f"{path}:{number}: {why}: {line.strip()[:100]}")
         is_bare = (BARE.search(code) and not SKIPPED.search(path)) or NAMED.search(code)
         if is_bare and not any(re.search(rf"\b{name}\b", code) for name in ALLOWED):
-            found.append(f"{path}:{number}: a bare number: a row of {TABLE}, or a formula of what the machine is asked: {line.strip()[:100]}")
+            found.append(f"{path}:{number}: a bare number: a row of {TABLE}, or a formula of what the machine is "
+                         f"asked: {line.strip()[:100]}")
     return found
 
 
@@ -58,7 +66,8 @@ def check_table(table: str, programs: str) -> list[str]:
             found.append(f"{TABLE}: {name} has {count} columns, not {CELLS[kind]}")
         if not unit:
             found.append(f"{TABLE}: {name} has no unit")
-        found += [f"{TABLE}: {name}: {cell} is no number" for cell in cells.split(", ") if not re.fullmatch(r"\d+|AS_[A-Z0-9]+", cell)]
+        found += [f"{TABLE}: {name}: {cell} is no number" for cell in cells.split(", ")
+                  if not re.fullmatch(r"\d+|AS_[A-Z0-9]+", cell)]
     lines = len(re.findall(r"^(?:COST|CPU_COST|GPU_COST)\(", table, re.M))
     if lines != len(names):
         found.append(f"{TABLE}: {lines - len(names)} rows cannot be read")

@@ -33,7 +33,8 @@ def test_layering(path, line, finds):
 
 
 def body(lines):
-    return "namespace a {\nclass B {\n  int f(int x) const {\n" + "    x += '{';  // {\n" * lines + "    return x;\n  }\n};\n}\n"
+    return "namespace a {\nclass B {\n  int f(int x) const {\n" + "    x += '{';  // {\n" * lines \
+        + "    return x;\n  }\n};\n}\n"
 
 
 def test_limits_cpp():

@@ -1,4 +1,5 @@
-"""What the tests leave out on a machine is one line there, and a failure where CI is set: an interpreter, its headers, its library."""
+"""What the tests leave out on a machine is one line there, and a failure where CI is set: an interpreter, its headers,
+its library."""
 import os
 import subprocess
 import sys
@@ -27,9 +28,12 @@ def run(command, folder, ci):
 
 @pytest.fixture
 def without_torch(tmp_path):
-    """Calls tools/test_without_torch for an interpreter that says what it is told to; its build folder is there, with these targets."""
+    """Calls tools/test_without_torch for an interpreter that says what it is told to; its build folder is there, with
+    these targets."""
     def call(ci, found="3.99", include=sysconfig.get_path("include"), targets=""):
-        program(tmp_path / "bin" / "python3.99", f'case $2 in *executable*) echo "$0" ;; *version_info*) echo {found} ;; *include*) echo {include} ;; esac\n')
+        program(tmp_path / "bin" / "python3.99",
+                f'case $2 in *executable*) echo "$0" ;; *version_info*) echo {found} ;; *include*) echo {include} ;; '
+                'esac\n')
         for tool in ("ninja", "ctest", "cmake"):
             program(tmp_path / "bin" / tool, "exit 0\n")
         build = tmp_path / "build" / "3.99-notorch"
@@ -42,18 +46,22 @@ def without_torch(tmp_path):
     return call
 
 
-@pytest.mark.parametrize("missing, says", [({"found": ""}, "there is no such interpreter"), ({"found": "3.98"}, "is Python 3.98"), ({"include": "/nonexistent"}, "internal headers are missing")])
+@pytest.mark.parametrize("missing, says",
+                         [({"found": ""}, "there is no such interpreter"), ({"found": "3.98"}, "is Python 3.98"),
+                          ({"include": "/nonexistent"}, "internal headers are missing")])
 def test_a_missing_interpreter(without_torch, tmp_path, missing, says):
     for ci in (False, True):
         status, lines = without_torch(ci, **missing)
-        assert status == ci and len(lines) == 1 and lines[0].startswith("framejit: not tested: Python 3.99 without torch: ") and says in lines[0]
+        assert status == ci and len(lines) == 1 and lines[0].startswith(
+            "framejit: not tested: Python 3.99 without torch: ") and says in lines[0]
     assert not (tmp_path / "pytest").exists()
 
 
 def test_a_missing_library(without_torch, tmp_path):
     """Without libpython the hook's own tests still run."""
     status, lines = without_torch(False)
-    assert status == 0 and len(lines) == 1 and "not tested: the unit tests of tracer and guards on Python 3.99" in lines[0]
+    assert status == 0 and len(
+        lines) == 1 and "not tested: the unit tests of tracer and guards on Python 3.99" in lines[0]
     assert "tests/e2e/hook" in (tmp_path / "pytest").read_text()
     assert without_torch(True)[0] == 1
     assert without_torch(True, targets="build frame_hook_test: phony tests/frame_hook_test\n") == (0, [])
@@ -61,10 +69,13 @@ def test_a_missing_library(without_torch, tmp_path):
 
 def test_cpp_tests_without_the_library(tmp_path):
     program(tmp_path / "bin" / "ctest", "exit 0\n")
-    make = ["make", "-C", str(ROOT), "--no-print-directory", "-o", "build", "test-cpp", f"BUILD={tmp_path}", f"PYTHON={sys.executable}"]
+    make = ["make", "-C", str(ROOT), "--no-print-directory", "-o", "build", "test-cpp", f"BUILD={tmp_path}",
+            f"PYTHON={sys.executable}"]
     (tmp_path / "build.ninja").write_text("build base_test: phony tests/base_test\n")
     status, lines = run(make, tmp_path, False)
-    assert status == 0 and len(lines) == 1 and f"not tested: the C++ tests that embed Python: Python {VERSION} has no shared library" in lines[0]
+    assert status == 0 and len(
+        lines) == 1 and f"not tested: the C++ tests that embed Python: Python {VERSION} has no shared library" in lines[
+            0]
     assert run(make, tmp_path, True)[0] != 0
     (tmp_path / "build.ninja").write_text("build frame_hook_test: phony tests/frame_hook_test\n")
     assert run(make, tmp_path, True) == (0, [])
@@ -72,8 +83,11 @@ def test_cpp_tests_without_the_library(tmp_path):
 
 def test_what_cpp_tests_leave_out_is_shown(tmp_path):
     """ctest shows nothing of tests that pass; its log has their lines."""
-    program(tmp_path / "bin" / "ctest", f'mkdir -p {tmp_path}/Testing/Temporary; printf "1/1 Test\\nframejit: not tested: GPU kernels for AMD\\n" > {tmp_path}/Testing/Temporary/LastTest.log\n')
-    make = ["make", "-C", str(ROOT), "--no-print-directory", "-o", "build", "test-cpp", f"BUILD={tmp_path}", f"PYTHON={sys.executable}"]
+    program(tmp_path / "bin" / "ctest",
+            f'mkdir -p {tmp_path}/Testing/Temporary; printf "1/1 Test\\nframejit: not tested: GPU kernels for AMD\\n" '
+            f'> {tmp_path}/Testing/Temporary/LastTest.log\n')
+    make = ["make", "-C", str(ROOT), "--no-print-directory", "-o", "build", "test-cpp", f"BUILD={tmp_path}",
+            f"PYTHON={sys.executable}"]
     (tmp_path / "build.ninja").write_text("build frame_hook_test: phony tests/frame_hook_test\n")
     assert run(make, tmp_path, False) == (0, ["framejit: not tested: GPU kernels for AMD"])
 
@@ -84,9 +98,13 @@ def test_continuous_integration_leaves_nothing_out():
 
 def test_a_python_without_its_own_tests(tmp_path):
     """CPython's tests under stress are skipped on such a Python, and fail where CI is set."""
-    (tmp_path / "conftest.py").write_text("import importlib.util as u\nfind = u.find_spec\nu.find_spec = lambda name, *a: None if name == 'test.test_dict' else find(name, *a)\n")
+    (tmp_path / "conftest.py").write_text(
+        "import importlib.util as u\nfind = u.find_spec\nu.find_spec = lambda name, *a: None if name == "
+        "'test.test_dict' else find(name, *a)\n")
     stress = ROOT / "tests" / "e2e" / "hook" / "test_stress.py"
-    command = [sys.executable, "-c", "import conftest, test_stress, sys; sys.exit(not test_stress.test_cpython_tests_under_stress.pytestmark[-1].args[0])"]
+    command = [sys.executable, "-c",
+               "import conftest, test_stress, sys; sys.exit(not "
+               "test_stress.test_cpython_tests_under_stress.pytestmark[-1].args[0])"]
     for ci in (False, True):
         environment = {k: v for k, v in os.environ.items() if k != "CI"}
         environment.update(PYTHONPATH=f"{tmp_path}:{stress.parent}", **({"CI": "1"} if ci else {}))

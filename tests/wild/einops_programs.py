@@ -7,12 +7,15 @@ from einops.layers.torch import EinMix, Rearrange, Reduce
 
 from wild_program import Program
 
-REARRANGED = ["b c h w -> b h w c", "b c h w -> b (c h w)", "b c (h x) (w y) -> b (h w) (x y c)", "b (g c) h w -> b g c h w",
-              "b c h w -> (b h) (w c)", "b c (h 2) (w 2) -> b (c 4) h w", "b c h w -> b c 1 h w", "b ... -> ... b"]
-REDUCED = [("b c h w -> b c", "mean"), ("b c h w -> b c 1 1", "max"), ("b c (h x) (w y) -> b c h w", "max"), ("b c h w -> c", "sum"),
+REARRANGED = ["b c h w -> b h w c", "b c h w -> b (c h w)", "b c (h x) (w y) -> b (h w) (x y c)",
+              "b (g c) h w -> b g c h w", "b c h w -> (b h) (w c)", "b c (h 2) (w 2) -> b (c 4) h w",
+              "b c h w -> b c 1 h w", "b ... -> ... b"]
+REDUCED = [("b c h w -> b c", "mean"), ("b c h w -> b c 1 1", "max"), ("b c (h x) (w y) -> b c h w", "max"),
+           ("b c h w -> c", "sum"),
            ("b ... -> b", "min"), ("b c h w -> b c h", "prod"), ("b c h w ->", "mean")]
 REPEATED = ["b c h w -> b c (h 2) (w 2)", "b c h w -> b 3 c h w", "b c h w -> (r b) c h w", "b c h w -> b c h w 2"]
-CONTRACTED = ["b c h w, b c h w -> b h w", "b c h w, b d h w -> b c d", "b c h w, b c x w -> b c h x", "b c h w, b c h w ->"]
+CONTRACTED = ["b c h w, b c h w -> b h w", "b c h w, b d h w -> b c d", "b c h w, b c x w -> b c h x",
+              "b c h w, b c h w ->"]
 SIZES = {"x": 2, "y": 2, "g": 2, "r": 2}
 
 
@@ -40,7 +43,8 @@ def packed(x):
 class Attention(torch.nn.Module):
     def __init__(self, channels, heads=2):
         super().__init__()
-        self.heads, self.qkv, self.out = heads, torch.nn.Linear(channels, 3 * channels), torch.nn.Linear(channels, channels)
+        self.heads, self.qkv, self.out = heads, torch.nn.Linear(channels, 3 * channels), torch.nn.Linear(channels,
+            channels)
 
     def forward(self, x):
         x = rearrange(x, "b c h w -> b (h w) c")
@@ -51,7 +55,8 @@ class Attention(torch.nn.Module):
 
 def programs():
     found = {f"rearrange {p}": lambda c, p=p: rearranged(p) for p in REARRANGED}
-    found |= {f"reduce {p} {how}": lambda c, p=p, how=how: lambda x: reduce(x + 1, p, how, **sizes_in(p)) for p, how in REDUCED}
+    found |= {f"reduce {p} {how}": lambda c, p=p, how=how: lambda x: reduce(x + 1, p, how, **sizes_in(p)) for p,
+              how in REDUCED}
     found |= {f"repeat {p}": lambda c, p=p: lambda x: repeat(x, p, **sizes_in(p)) + 1 for p in REPEATED}
     found |= {f"einsum {p}": lambda c, p=p: lambda x: einsum(x, x * 2, p) for p in CONTRACTED}
     found |= {"pack": lambda c: packed, "attention": Attention,

@@ -26,7 +26,8 @@ def records(journal):
 
 
 def names_of(package, seed):
-    asked = f"import warnings; warnings.simplefilter('ignore'); import {package}_programs as p, json; print(json.dumps(p.names({seed})))"
+    asked = (f"import warnings; warnings.simplefilter('ignore'); import {package}_programs as p, json; "
+             f"print(json.dumps(p.names({seed})))")
     done = subprocess.run([sys.executable, "-c", asked], cwd=HERE, capture_output=True, text=True, timeout=600)
     if done.returncode:
         sys.exit(f"{package} cannot be imported: {done.stderr.strip().splitlines()[-1]}")
@@ -35,14 +36,17 @@ def names_of(package, seed):
 
 def start(package, options):
     """Servers for what the journal lacks of a package."""
-    known = {r["name"]: r["verdict"] for r in records(options.journal) if (r["package"], r["seed"]) == (package, options.seed)}
+    known = {r["name"]: r["verdict"] for r in records(options.journal)
+             if (r["package"], r["seed"]) == (package, options.seed)}
     missing = options.count - sum(v != "passed over" for v in known.values())
     names = [n for n in names_of(package, options.seed) if n not in known]
     jobs = min(options.jobs, len(names), max(missing, 0))
     for job in range(jobs):
-        task = dict(package_name=package, seed=options.seed, names=names[job::jobs], count=missing // jobs + (job < missing % jobs),
+        task = dict(package_name=package, seed=options.seed, names=names[job::jobs], count=missing // jobs
+                    + (job < missing % jobs),
                     seconds=options.seconds, journal=str(options.journal))
-        yield subprocess.Popen([sys.executable, str(HERE / "wild_server.py"), json.dumps(task)], cwd=HERE, stderr=subprocess.DEVNULL)
+        yield subprocess.Popen([sys.executable, str(HERE / "wild_server.py"), json.dumps(task)], cwd=HERE,
+                               stderr=subprocess.DEVNULL)
 
 
 def counted(reasons):
@@ -62,12 +66,14 @@ def table(rows, seed):
         for r in found:
             breaks.update(r.get("break_reasons", {}))
         text.append(f"{package:14} {mode:11} {len(found):8} {sum(r['verdict'] == 'right' for r in found):6} "
-                    f"{sum(r.get('whole', False) for r in found):6} {sum(r.get('recompiles', 0) > MANY for r in found):9} "
+                    f"{sum(r.get('whole', False) for r in found):6} "
+                    f"{sum(r.get('recompiles', 0) > MANY for r in found):9} "
                     f"{sum(r.get('resized', 0) > 0 for r in found):6} "
                     f"{sum(r.get('more_graphs', 0) > r.get('graphs', 0) for r in found):6} "
                     f"{sum(r.get('seconds', 0) for r in found):8.0f}  {counted(breaks)}")
         fell = [r for r in found if set(r.get("fallback_reasons", {})) & {"internal_error", "run_failed"}]
-        wrong += [f"{package} {r['name']} ({mode}): {r['verdict']}: {r['detail']}" for r in found if r["verdict"] != "right"]
+        wrong += [f"{package} {r['name']} ({mode}): {r['verdict']}: {r['detail']}" for r in found
+                  if r["verdict"] != "right"]
         wrong += [f"{package} {r['name']} ({mode}): fallbacks {r['fallback_reasons']}" for r in fell]
     passed = collections.Counter(r["package"] for r in rows if r["verdict"] == "passed over" and r["seed"] == seed)
     text.append(f"passed over (cannot be made small, or eager refuses the inputs): {counted(passed) or 'none'}")
@@ -97,7 +103,8 @@ def main():
     day = time.strftime("%F", time.gmtime(int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))))
     options.summary.write_text(f"$ make wild SEED={options.seed}   {day}\n{found}\n")
     print(found)
-    return 1 if any(r["verdict"] in ("wrong", "died") for r in records(options.journal) if r["seed"] == options.seed) else 0
+    return 1 if any(r["verdict"] in ("wrong", "died") for r in records(options.journal)
+                    if r["seed"] == options.seed) else 0
 
 
 if __name__ == "__main__":

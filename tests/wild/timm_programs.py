@@ -9,7 +9,8 @@ from wild_program import PassedOver, Program
 torchvision_ops.declare()
 import timm  # noqa: E402
 
-SMALL = ("test_", "atto", "femto", "pico", "nano", "xxs", "_xs", "tiny", "mini", "micro", "_s", "small", "_b0", "18", "050", "035", "_lite")
+SMALL = ("test_", "atto", "femto", "pico", "nano", "xxs", "_xs", "tiny", "mini", "micro", "_s", "small", "_b0", "18",
+         "050", "035", "_lite")
 MOST_PARAMETERS = 40_000_000
 SIDES = (64, 96, 128, 160, 224, 256)
 

@@ -32,7 +32,8 @@ def names(seed):
 
 
 def event(y):
-    return torchdiffeq.odeint_event(lambda t, y: -y, y, torch.tensor(0.0), event_fn=lambda t, y: y.sum() - 0.5, atol=1e-6, rtol=1e-6)
+    return torchdiffeq.odeint_event(lambda t, y: -y, y, torch.tensor(0.0), event_fn=lambda t, y: y.sum() - 0.5,
+                                    atol=1e-6, rtol=1e-6)
 
 
 def make(name):
@@ -48,4 +49,5 @@ def make(name):
     if form == "backwards":
         times = times.flip(0)
     rough = {"rtol": 1e-3, "atol": 1e-3}  # thousands of steps are no other program than ten
-    return Program(lambda y, times: solve(net, (y, y * 2) if form == "tuple" else y, times, method=method, **rough), (y, times))
+    return Program(lambda y, times: solve(net, (y, y * 2) if form == "tuple" else y, times, method=method, **rough),
+                   (y, times))

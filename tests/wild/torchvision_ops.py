@@ -1,4 +1,5 @@
-"""torchvision beside a torch that its compiled part was not built for: its ops are declared by name, so that its Python part can be imported.
+"""torchvision beside a torch that its compiled part was not built for: its ops are declared by name, so that its Python
+part can be imported.
 
 Nothing of the programs here calls one of them.
 """

@@ -10,14 +10,16 @@ torchvision_ops.declare()
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import hf_classes  # noqa: E402
 import transformers  # noqa: E402
-from transformers import T5ForConditionalGeneration, ViTModel  # noqa: E402,F401  what all of them import, once for all children
+# noqa: E402,F401  what all of them import, once for all children
+from transformers import T5ForConditionalGeneration, ViTModel
 from transformers.models.auto import modeling_auto  # noqa: E402
 
 LEFT_OUT = ("FOR_PRETRAINING", "BACKBONE", "TEXT_ENCODING")
 
 
 def names(seed):
-    mappings = [v for k, v in vars(modeling_auto).items() if k.endswith("MAPPING_NAMES") and not any(part in k for part in LEFT_OUT)]
+    mappings = [v for k, v in vars(modeling_auto).items() if k.endswith("MAPPING_NAMES")
+                and not any(part in k for part in LEFT_OUT)]
     found = {c for m in mappings for v in m.values() for c in (v if isinstance(v, (list, tuple)) else [v])}
     found = sorted(name for name in found if not name.endswith(("Config", "Processor", "Extractor", "Tokenizer")))
     random.Random(seed).shuffle(found)

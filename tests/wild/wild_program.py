@@ -127,5 +127,7 @@ def measured(program, want, mode, others=()):
         wrong = wrong or difference(ours, answer, exact)
     more = framejit.stats()["graphs"] - stats["graphs"]
     return {"resized": len(others), "more_graphs": more,
-            "verdict": "wrong" if wrong else "right", "detail": wrong or "", "whole": whole, "seconds": round(seconds, 2),
-            **{name: stats[name] for name in ("graphs", "graph_breaks", "recompiles", "break_reasons", "fallback_reasons")}}
+            "verdict": "wrong" if wrong else "right", "detail": wrong or "", "whole": whole,
+            "seconds": round(seconds, 2),
+            **{name: stats[name] for name in ("graphs", "graph_breaks", "recompiles", "break_reasons",
+                                              "fallback_reasons")}}

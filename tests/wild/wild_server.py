@@ -1,6 +1,8 @@
-"""Runs the programs of one package, each in a process of its own with a timeout: a crash or a hang is a record like others.
+"""Runs the programs of one package, each in a process of its own with a timeout: a crash or a hang is a record like
+others.
 
-The package is imported once; processes are forked from there. A record is a line of the journal; what the journal has is not run again.
+The package is imported once; processes are forked from there. A record is a line of the journal; what the journal has
+is not run again.
 """
 import ctypes
 import importlib
@@ -37,7 +39,8 @@ def answer_of(body, seconds):
             os.write(writing, json.dumps(record).encode())
             code = 0
         except BaseException as e:  # the parent says it
-            os.write(writing, json.dumps({"verdict": "wrong", "detail": f"the run itself raises {first_line(e)}"}).encode())
+            os.write(writing, json.dumps({"verdict": "wrong",
+                                          "detail": f"the run itself raises {first_line(e)}"}).encode())
         finally:
             os._exit(code)
     os.close(writing)
@@ -56,11 +59,13 @@ def answer_of(body, seconds):
         return json.loads(said)
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
         return {"verdict": "timeout", "detail": f"longer than {seconds} s"}
-    return {"verdict": "died", "detail": f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"status {status}"}
+    return {"verdict": "died", "detail": f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status)
+            else f"status {status}"}
 
 
 def records_of(package, name, seconds):
-    """A record for each mode; the program and eager's answers are made once, in a child that forks one for each mode."""
+    """A record for each mode; the program and eager's answers are made once, in a child that forks one for each
+    mode."""
     def both():
         try:
             program = package.make(name)
@@ -79,7 +84,8 @@ def records_of(package, name, seconds):
 def serve(package_name, seed, names, count, seconds, journal):
     """Runs names until `count` of them showed something."""
     warnings.simplefilter("ignore")
-    # Read when framejit is imported; the mode begins where enable_global() is called. The comparison is not part of the program.
+    # Read when framejit is imported; the mode begins where enable_global() is called. The comparison is not part of the
+    # program.
     os.environ.update(FRAMEJIT="1", FRAMEJIT_SKIP="^(check|wide|wild_\\w+):")
     torch.set_num_threads(1)  # no thread pool before a fork
     package = importlib.import_module(f"{package_name}_programs")

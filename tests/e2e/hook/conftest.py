@@ -12,7 +12,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 def pytest_configure(config):
     folders = [os.environ.get("HOOKTEST_DIR")]
     suffix = "_framejit_hooktest*cpython-%d%d*" % sys.version_info[:2]
-    folders += [os.path.dirname(p) for p in sorted(glob.glob(os.path.join(ROOT, "build", "**", suffix), recursive=True))]
+    folders += [os.path.dirname(p)
+                for p in sorted(glob.glob(os.path.join(ROOT, "build", "**", suffix), recursive=True))]
     sys.path[:0] = [f for f in folders if f] + [HERE]
 
 

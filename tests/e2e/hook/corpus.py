@@ -1,4 +1,5 @@
-"""Functions for the stop-before-every-instruction test: no arguments, deterministic, a comparable result or an exception.
+"""Functions for the stop-before-every-instruction test: no arguments, deterministic, a comparable result or an
+exception.
 
 HELPERS are the functions that they run through; LOG collects side effects.
 """
@@ -97,13 +98,15 @@ def f_containers():
     xs[1:3] = "ab"
     del xs[0]
     d["k"] += 5
-    return xs[::-1], xs[0], xs[:2], d, first, middle, last, p, q, sorted(map(str, r)), (*xs, 1), f"{p!r:>4}{q}{xs[0]:{p + 4}}"
+    return xs[::-1], xs[0], xs[:2], d, first, middle, last, p, q, sorted(map(str, r)), (*xs,
+        1), f"{p!r:>4}{q}{xs[0]:{p + 4}}"
 
 
 def f_calls():
     s = Square(3)
     t = Shape(2)
-    out = [s.scaled(2), t.scaled(2, plus=1).size, t.scaled(by=3).area, Shape.scaled(t, 5).size, s.kind, s[1:2], t(1, 2, z=3)]
+    out = [s.scaled(2), t.scaled(2, plus=1).size, t.scaled(by=3).area, Shape.scaled(t, 5).size, s.kind, s[1:2],
+           t(1, 2, z=3)]
     out.append(t(*[1, 2], **{"u": 1}))
     out.append(s(*(), k=1, **{"v": 2}))
     out.append(max([3, 1, 2], key=lambda v: -v))
@@ -151,7 +154,8 @@ def f_loops():
 def f_comprehensions():
     k = 3
     table = {x: [x * y for y in range(x)] for x in range(4)}
-    return [x * k for x in range(6) if x % 2], table, {x % 2 for x in range(5)}, sum(x + k for x in range(4)), [[k for k in "ab"], k]
+    return [x * k for x in range(6) if x % 2], table, {x % 2 for x in range(5)}, sum(x + k
+        for x in range(4)), [[k for k in "ab"], k]
 
 
 def f_unpack_errors():
@@ -389,7 +393,8 @@ def f_call_errors():
             f(*args, **kwargs)
         except TypeError as error:
             out.append(str(error))
-    for call in (lambda: f(*3), lambda: f(**3), lambda: f(**{"a": 1}, **{"a": 2}), lambda: COUNTER(1), lambda: f(1, **{1: 2})):
+    for call in (lambda: f(*3), lambda: f(**3), lambda: f(**{"a": 1}, **{"a": 2}), lambda: COUNTER(1), lambda: f(1,
+        **{1: 2})):
         try:
             out.append(call())
         except TypeError as error:
@@ -533,11 +538,15 @@ def f_long():
     r = 0
     for i in range(3):
         r += 1 if i == 0 else 2
-        v = [1000 + i, 1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014, 1015, 1016 + r]
-        d = {"a%d" % i: 1, "b": v[0], "c": v[1], "d": v[2], "e": v[3], "f": v[4], "g": v[5], "h": v[6], "i": v[7], "j": v[8]}
+        v = [1000 + i, 1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014, 1015,
+             1016 + r]
+        d = {"a%d" % i: 1, "b": v[0], "c": v[1], "d": v[2], "e": v[3], "f": v[4], "g": v[5], "h": v[6], "i": v[7],
+             "j": v[8]}
         if d["b"] == 1001:
-            x = v[0] + v[1] + v[2] + v[3] + v[4] + v[5] + v[6] + v[7] + v[8] + v[9] + v[10] + v[11] + v[12] + v[13] + v[14]
-            y = v[0] - v[1] - v[2] - v[3] - v[4] - v[5] - v[6] - v[7] - v[8] - v[9] - v[10] - v[11] - v[12] - v[13] - v[14]
+            x = v[0] + v[1] + v[2] + v[3] + v[4] + v[5] + v[6] + v[7] + v[8] + v[9] + v[10] + v[11] + v[12] + v[13] + v[
+                14]
+            y = v[0] - v[1] - v[2] - v[3] - v[4] - v[5] - v[6] - v[7] - v[8] - v[9] - v[10] - v[11] - v[12] - v[13] - v[
+                14]
             x = v[0] * v[1] + v[2] + v[3] + v[4] + v[5] + v[6] + v[7] + v[8] + v[9] + v[10] + v[11] + v[12] + v[13] + x
             r += x + y
     return r, sorted(d)
@@ -560,5 +569,6 @@ def f_introspection():
 
 
 FUNCTIONS = [value for name, value in list(globals().items()) if name.startswith("f_")]
-HELPERS = [counting, delegating, everything, doubled, stream, fail_if_even, countdown, Awaitable.__await__, AsyncGuarded.__aenter__,
-           AsyncGuarded.__aexit__, Guarded.__enter__, Guarded.__exit__, Shape.scaled, Shape.__call__, Shape.__del__, Square.__init__, Square.scaled]
+HELPERS = [counting, delegating, everything, doubled, stream, fail_if_even, countdown, Awaitable.__await__,
+           AsyncGuarded.__aenter__, AsyncGuarded.__aexit__, Guarded.__enter__, Guarded.__exit__, Shape.scaled,
+           Shape.__call__, Shape.__del__, Square.__init__, Square.scaled]

@@ -1,9 +1,11 @@
-"""Runs CPython's own tests in this process and prints one JSON object: tests run, and those that failed, each with the last line of its error.
+"""Runs CPython's own tests in this process and prints one JSON object: tests run, and those that failed, each with the
+last line of its error.
 
-    run_cpython_tests.py MODE test_dict test_with -DictTest.test_repr ...     MODE: plain | idle | stress:<seed> | trace; -TEST is left out
+    run_cpython_tests.py MODE test_dict test_with -DictTest.test_repr ...     MODE: plain | idle | stress:<seed> |
+    trace; -TEST is left out
 
-idle installs a hook that passes everything on, so that what any hook changes can be told from what ours breaks. Each module runs
-with the hook installed only while its tests do.
+idle installs a hook that passes everything on, so that what any hook changes can be told from what ours breaks. Each
+module runs with the hook installed only while its tests do.
 """
 import importlib
 import importlib.util
@@ -13,14 +15,18 @@ import sys
 import tempfile
 import unittest
 
-DEFAULT = ("test_generators test_contextlib test_dict test_list test_scope test_exceptions test_sys test_traceback test_inspect "
+DEFAULT = ("test_generators test_contextlib test_dict test_list test_scope test_exceptions test_sys test_traceback "
+           "test_inspect "
            "test_with test_super test_property").split()
 
 
 def load(name):
-    """A test module, or the package of that name: test_inspect became one in 3.13, and test_dataclasses has its tests in __init__.py."""
+    """A test module, or the package of that name: test_inspect became one in 3.13, and test_dataclasses has its tests
+    in __init__.py."""
     module = importlib.import_module("test." + name)
-    if hasattr(module, "__path__") and not hasattr(module, "load_tests") and importlib.util.find_spec("test.%s.%s" % (name, name)):
+    if hasattr(module, "__path__") and not hasattr(module,
+                                                   "load_tests") and importlib.util.find_spec("test.%s.%s" % (name,
+                                                       name)):
         module = importlib.import_module("test.%s.%s" % (name, name))
     return unittest.defaultTestLoader.loadTestsFromModule(module)
 
@@ -34,7 +40,8 @@ def tests_of(suite, left_out):
 
 
 def name_of(test):
-    """DictTest.test_repr, without the module, also of a part of it (subTest); what failed in setUpClass has a name of its own."""
+    """DictTest.test_repr, without the module, also of a part of it (subTest); what failed in setUpClass has a name of
+    its own."""
     return ".".join(getattr(test, "test_case", test).id().split(".")[-2:])
 
 

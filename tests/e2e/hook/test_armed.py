@@ -43,7 +43,8 @@ def test_wrong_arguments_disarm(ht):
 
 
 def test_python_code_during_binding(ht):
-    """Keyword binding compares keys of a str subclass with Python code: that frame is passed on, the call stays armed."""
+    """Keyword binding compares keys of a str subclass with Python code: that frame is passed on, the call stays
+    armed."""
     class Name(str):
         def __eq__(self, other):
             return str.__eq__(self, other)
@@ -224,7 +225,8 @@ def test_call_into_leaks_nothing(ht):
     token = object()
 
     def once():
-        ht.call_into(callee, {"a": 1, "k": 1, "total": 7, "c": token, "offset": callee.__closure__[0]}, [iter([5])], loop)
+        ht.call_into(callee, {"a": 1, "k": 1, "total": 7, "c": token, "offset": callee.__closure__[0]}, [iter([5])],
+                     loop)
 
     once()
     counts = [sys.getrefcount(o) for o in (token, callee, callee.__code__, callee.__closure__[0], None)]

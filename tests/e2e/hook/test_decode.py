@@ -19,12 +19,14 @@ def test_every_opcode_is_a_row():
 
 
 def test_no_row_of_another_version():
-    for name in ("PRECALL", "KW_NAMES", "RETURN_CONST", "CALL_KW", "TO_BOOL", "LOAD_METHOD", "BINARY_SLICE", "NOT_AN_OPCODE"):
+    for name in ("PRECALL", "KW_NAMES", "RETURN_CONST", "CALL_KW", "TO_BOOL", "LOAD_METHOD", "BINARY_SLICE",
+                 "NOT_AN_OPCODE"):
         assert (h.row(name) is not None) == (name in opcode.opmap), name
 
 
 def all_codes():
-    for module in [corpus] + [importlib.import_module(name) for name in "dis ast argparse dataclasses enum typing inspect asyncio.tasks".split()]:
+    for module in [corpus] + [importlib.import_module(name)
+                              for name in "dis ast argparse dataclasses enum typing inspect asyncio.tasks".split()]:
         with open(module.__file__) as source:
             todo = [compile(source.read(), module.__file__, "exec")]
         while todo:
@@ -66,7 +68,8 @@ def test_instructions_agree_with_dis():
             elif i.opcode in dis.hasjrel:
                 assert row["target"] == i.argval // 2, i
             if i.opcode in dis.hasname:
-                assert row["object"] == code.co_names[row["arg"]] and i.argval in (row["object"], "NULL + " + row["object"])
+                assert row["object"] == code.co_names[row["arg"]] and i.argval in (row["object"],
+                    "NULL + " + row["object"])
             elif row["op"] in ("load_const", "return_const"):
                 assert row["object"] is code.co_consts[row["arg"]]
             elif i.opcode in dis.haslocal or i.opcode in dis.hasfree:
@@ -85,7 +88,8 @@ def test_no_jump_into_the_middle():
 
 def test_exception_table_agrees_with_dis():
     for code in all_codes():
-        expected = [(e.start // 2, e.end // 2, e.target // 2, e.depth, int(e.lasti)) for e in dis._parse_exception_table(code)]
+        expected = [(e.start // 2, e.end // 2, e.target // 2, e.depth, int(e.lasti))
+                    for e in dis._parse_exception_table(code)]
         if VERSION >= (3, 13):  # dis gives inclusive ends there
             ends = {(start, target): end for start, end, target, _, _ in h.handlers(code)}
             expected = [(s, ends[s, t], t, d, l) for s, _, t, d, l in expected]
@@ -173,7 +177,8 @@ def test_text_lists_lines_and_handlers():
 def test_wide_arguments():
     names = ["n%d" % k for k in range(300)]
     scope = {}
-    exec("def f(g):\n" + "".join("  %s = %d\n" % (n, 1000 + k) for k, n in enumerate(names)) + "  return g(k=%s)" % names[-1], scope)
+    exec("def f(g):\n" + "".join("  %s = %d\n" % (n, 1000 + k) for k, n in enumerate(names))
+         + "  return g(k=%s)" % names[-1], scope)
     rows = h.decode(scope["f"])
     assert [r["object"] for r in rows if r["op"] == "load_const"][:300] == list(range(1000, 1300))
     wide = [r for r in rows if r["op"] == "store_fast" and r["arg"] > 255][0]

@@ -1,4 +1,5 @@
-"""An interpreter that is not the one which the hook was built for is refused: nothing is armed, and the reason is told."""
+"""An interpreter that is not the one which the hook was built for is refused: nothing is armed, and the reason is
+told."""
 import importlib.util
 import os
 import subprocess
@@ -65,13 +66,15 @@ print(results, len(seen), framejit.stats()["graphs"], framejit.stats()["hits"])
     assert errors.count("framejit runs nothing compiled") == 1 and "RuntimeWarning" in errors and cause in errors
 
 
-FAULTS = {"function": "the function of a frame", "code": "the code of a frame", "globals": "the globals of a frame", "locals": "the locals of a frame",
-          "stack": "the stack top of a frame", "slot": "the place of the evaluator in the interpreter state", "result": "a native run gives another result"}
+FAULTS = {"function": "the function of a frame", "code": "the code of a frame", "globals": "the globals of a frame",
+          "locals": "the locals of a frame", "stack": "the stack top of a frame",
+          "slot": "the place of the evaluator in the interpreter state", "result": "a native run gives another result"}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found_and_nothing_is_armed(ht, fault):
-    """One place of the layout a word further on, or an evaluator that is wrong: told by name, and armed calls are plain ones."""
+    """One place of the layout a word further on, or an evaluator that is wrong: told by name, and armed calls are plain
+    ones."""
     def f(x):
         return x + 1
 

@@ -1,4 +1,5 @@
-"""FRAMEJIT_TRACE_ALL: every frame is traced, its effects replayed, its guards checked; CPython's own tests are the programs."""
+"""FRAMEJIT_TRACE_ALL: every frame is traced, its effects replayed, its guards checked; CPython's own tests are the
+programs."""
 import importlib.util
 import json
 import os
@@ -10,7 +11,8 @@ import pytest
 import trace_all
 
 # The rest of the table runs in make trace-all.
-SHORT = "test_list test_set test_generators test_iter test_functools test_contextlib test_with test_exceptions test_scope test_super test_property test_builtin".split()
+SHORT = ("test_list test_set test_generators test_iter test_functools test_contextlib test_with test_exceptions "
+         "test_scope test_super test_property test_builtin").split()
 
 PROGRAM = """
 import _framejit_hooktest as hook, json
@@ -43,15 +45,18 @@ print(json.dumps([repr(results), account.total, account.log, stats]))
 
 
 def test_effects_are_replayed_and_guards_checked():
-    environment = dict(os.environ, PYTHONPATH=os.path.dirname(importlib.util.find_spec("_framejit_hooktest").origin), FRAMEJIT_STRICT="1")
+    environment = dict(os.environ, PYTHONPATH=os.path.dirname(importlib.util.find_spec("_framejit_hooktest").origin),
+                       FRAMEJIT_STRICT="1")
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment, timeout=60)
     assert done.returncode == 0, done.stderr
     results, total, log, stats = json.loads(done.stdout)
-    assert results == repr([{1: 1, 2: 3}, {1: 4, 2: 6}, {5: 11}, "known", "known", "other"]) and (total, log) == (11, [1, 2, 1, 2, 5])
+    assert results == repr([{1: 1, 2: 3}, {1: 4, 2: 6}, {5: 11}, "known", "known", "other"]) and (total, log) == (11,
+        [1, 2, 1, 2, 5])
     assert stats["segments"] > 100 and stats["segments"] > 4 * stats["natively"] and not stats["fallbacks"], stats
 
 
-@pytest.mark.skipif(importlib.util.find_spec("test.test_dict") is None and not os.environ.get("CI"), reason="this Python comes without its test suite")
+@pytest.mark.skipif(importlib.util.find_spec("test.test_dict") is None and not os.environ.get("CI"),
+                    reason="this Python comes without its test suite")
 @pytest.mark.parametrize("name", SHORT)
 def test_cpython_tests_with_every_frame_traced(name):
     floors, exceptions = trace_all.read_table()
@@ -97,6 +102,7 @@ print(pattern.pattern, parts.scheme)
 
 
 def test_a_trace_that_runs_a_cached_function_and_becomes_too_long_stops_where_it_can():
-    environment = dict(os.environ, PYTHONPATH=os.path.dirname(importlib.util.find_spec("_framejit_hooktest").origin), FRAMEJIT_STRICT="1")
+    environment = dict(os.environ, PYTHONPATH=os.path.dirname(importlib.util.find_spec("_framejit_hooktest").origin),
+                       FRAMEJIT_STRICT="1")
     done = subprocess.run([sys.executable, "-c", FILLS], capture_output=True, text=True, env=environment, timeout=60)
     assert done.stdout == "Port could not be cast to integer value as 'oracle' http\n", done.stderr

@@ -1,12 +1,14 @@
-"""CPython's own tests with every frame traced (FRAMEJIT_TRACE_ALL): each test passes as without, or a table says why not.
+"""CPython's own tests with every frame traced (FRAMEJIT_TRACE_ALL): each test passes as without, or a table says why
+not.
 
     trace_all.py [--jobs N] [--update] [--table trace_all.txt] [test_list test_dict ...]
 
 trace_all.txt is about the language and its builtins, trace_stdlib.txt about modules of the standard library that are
 written in Python, and about more of the language.
 
-Prints a row per file: tests, those that differ, the share of instructions that traced segments stood for (of all that traced frames executed),
-and the least share that is allowed. Ends with 1 when a test differs that is not listed, a listed one passes, or a share is below its floor.
+Prints a row per file: tests, those that differ, the share of instructions that traced segments stood for (of all that
+traced frames executed), and the least share that is allowed. Ends with 1 when a test differs that is not listed, a
+listed one passes, or a share is below its floor.
 --update writes this Python's floors anew: 85 hundredths of what was seen (tests with threads vary by a twentieth).
 """
 import argparse
@@ -34,23 +36,28 @@ def read_table(name=TABLE):
         if words[:1] == ["floor"]:
             least = line.split()[2 + PYTHONS.index(THIS_PYTHON)]
             if least != "-":  # this Python has no such file
-                assert least == "?" or float(least) > 0, "a floor of 0.0 cannot fail, ? says that none was measured: " + line
+                assert least == "?" or float(
+                    least) > 0, "a floor of 0.0 cannot fail, ? says that none was measured: " + line
                 floors[words[1]] = 0.0 if least == "?" else float(least)
         elif words:
             versions = re.match(r"\[([\d. ]+)\] ", words[2] + " " + words[3])
             assert words[0] in ("skip", "differs") and len(words) == 4, line
             if not versions or THIS_PYTHON in versions[1].split():
-                exceptions.setdefault(words[1].split(".")[0], {})[words[1].split(".", 1)[1]] = (words[0], words[2] + " " + words[3])
+                exceptions.setdefault(words[1].split(".")[0], {})[words[1].split(".", 1)[1]] = (words[0], words[2] + " "
+                    + words[3])
     return floors, exceptions
 
 
 def ask(mode, name, skipped=()):
-    environment = dict(os.environ, **LIMITS, HOOKTEST_DIR=os.path.dirname(importlib.util.find_spec("_framejit_hooktest").origin))
+    environment = dict(os.environ, **LIMITS,
+                       HOOKTEST_DIR=os.path.dirname(importlib.util.find_spec("_framejit_hooktest").origin))
     for knob in ("FRAMEJIT_STRESS", "FRAMEJIT_TRACE_ALL"):
         environment.pop(knob, None)
-    command = [sys.executable, os.path.join(HERE, "run_cpython_tests.py"), mode, name] + ["-" + test for test in skipped]
+    command = [sys.executable, os.path.join(HERE, "run_cpython_tests.py"), mode, name] + ["-" + test
+        for test in skipped]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment, timeout=SECONDS)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment,
+                              timeout=SECONDS)
     except subprocess.TimeoutExpired as late:
         return {"died": "took longer than %d s\n%s" % (SECONDS, (late.stderr or b"")[-1500:].decode(errors="replace"))}
     if done.returncode:
@@ -71,12 +78,14 @@ def check(name, floor, listed):
     trace = report["trace"]
     share = 100 * trace["segments"] / max(1, trace["segments"] + trace["natively"])
     wrong = ["%s.%s: %s" % (name, test, text) for test, text in failed.items() if test not in listed]
-    wrong += ["%s.%s is listed, and passes" % (name, test) for test, (kind, _) in listed.items() if kind == "differs" and test not in failed]
+    wrong += ["%s.%s is listed, and passes" % (name, test) for test, (kind, _) in listed.items() if kind == "differs"
+              and test not in failed]
     if report["run"] == 0 or trace["segments"] < 100:
         wrong.append("%s: nothing was traced" % name)
     if share < floor:
         wrong.append("%s: share %.1f %% is below its floor" % (name, share))
-    row = "%-18s %5d tests %3d differ %3d left out   share %5.1f %%  floor %5.1f %%" % (name, report["run"], len(failed), len(skipped), share, floor)
+    row = "%-18s %5d tests %3d differ %3d left out   share %5.1f %%  floor %5.1f %%" % (name, report["run"],
+        len(failed), len(skipped), share, floor)
     return row, wrong, share
 
 
@@ -99,7 +108,9 @@ def main():
     floors, exceptions = read_table(arguments.table)
     names, bad, shares = arguments.names or list(floors), [], {}
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        for name, (row, wrong, share) in zip(names, pool.map(lambda name: check(name, floors.get(name, 0), exceptions.get(name, {})), names)):
+        for name, (row, wrong, share) in zip(names,
+                                             pool.map(lambda name: check(name, floors.get(name, 0),
+                                                 exceptions.get(name, {})), names)):
             print(row, flush=True)
             bad += wrong
             shares[name] = share

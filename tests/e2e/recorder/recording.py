@@ -1,4 +1,5 @@
-"""Records a function, replays the recording op by op, and compares with eager: shapes of every op, outputs, written inputs."""
+"""Records a function, replays the recording op by op, and compares with eager: shapes of every op, outputs, written
+inputs."""
 import torch
 
 from framejit._framejit import Recorder
@@ -33,17 +34,20 @@ class Recording:
 
 
 def same(got, want, tolerance, where):
-    assert got.dtype == want.dtype and got.shape == want.shape, f"{where}: {got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
+    assert got.dtype == want.dtype and got.shape == want.shape, (f"{where}: {got.dtype}{list(got.shape)} instead of "
+                                                                 f"{want.dtype}{list(want.shape)}")
     for d in range(want.dim()):
         if want.numel() and want.size(d) > 1:
             assert got.stride(d) == want.stride(d), f"{where}: strides {got.stride()} instead of {want.stride()}"
     if tolerance is None:
         return
-    assert torch.allclose(got.double(), want.double(), rtol=tolerance, atol=tolerance, equal_nan=True), f"{where}: values differ by {(got.double() - want.double()).abs().max()}"
+    assert torch.allclose(got.double(), want.double(), rtol=tolerance, atol=tolerance,
+                          equal_nan=True), f"{where}: values differ by {(got.double() - want.double()).abs().max()}"
 
 
 def check_recording(fn, *inputs, dynamic=None, others=(), tolerance=1e-6, python_ops=(), functional=True, seed=0):
-    """Records fn(*inputs), then runs the recording (and its functional form) on the inputs and on every tuple of `others`."""
+    """Records fn(*inputs), then runs the recording (and its functional form) on the inputs and on every tuple of
+    `others`."""
     recording = Recording(fn, inputs, dynamic)
     unexpected = set(recording.recorder.python_ops()) - set(python_ops)
     assert not unexpected, f"shape of {sorted(unexpected)} came from Python"

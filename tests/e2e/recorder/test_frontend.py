@@ -36,7 +36,9 @@ def test_written_and_returned_inputs():
         assert x[0, 0] == 9
 
 
-@pytest.mark.parametrize("fn", [lambda x: x * 2 if x.sum() > 0 else x, lambda x: x.tolist()[0] * 2, lambda x: x * x.sum().item(), lambda x: x[x > 0]])
+@pytest.mark.parametrize("fn",
+                         [lambda x: x * 2 if x.sum() > 0
+                          else x, lambda x: x.tolist()[0] * 2, lambda x: x * x.sum().item(), lambda x: x[x > 0]])
 def test_data_dependence_breaks(fn):
     compiled, x = framejit.compile(fn, backend="eager"), torch.randn(4)
     for _ in range(2):

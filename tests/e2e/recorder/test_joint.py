@@ -1,7 +1,9 @@
-"""The joint graph (forward and backward in one recording) against eager: outputs, gradients and written state, bit for bit.
+"""The joint graph (forward and backward in one recording) against eager: outputs, gradients and written state, bit for
+bit.
 
-Every case is recorded with torch's autograd engine running over traced tensors, replayed op by op as recorded, then made functional
-by our pass and replayed again. Inputs are leaves (parameters) and non-leaves (results of earlier code), buffers are plain inputs.
+Every case is recorded with torch's autograd engine running over traced tensors, replayed op by op as recorded, then
+made functional by our pass and replayed again. Inputs are leaves (parameters) and non-leaves (results of earlier code),
+buffers are plain inputs.
 """
 import copy
 import gc
@@ -27,15 +29,18 @@ def state_of(module):
 
 
 class Joint:
-    """Records module(*inputs) and its backward. `inputs` that need a gradient are given to the program as non-leaves."""
+    """Records module(*inputs) and its backward. `inputs` that need a gradient are given to the program as
+    non-leaves."""
 
     def __init__(self, module, inputs, dynamic=None):
         self.recorder = Recorder()
         dynamic = dynamic or [[] for _ in inputs]
         slots = state_of(module)
-        traced = [self.recorder.joint_input(t * 1 if t.requires_grad else t, f"L['x{i}']", d) for i, (t, d) in enumerate(zip(inputs, dynamic))]
+        traced = [self.recorder.joint_input(t * 1 if t.requires_grad else t, f"L['x{i}']", d) for i,
+                  (t, d) in enumerate(zip(inputs, dynamic))]
         swapped = {id(t): self.recorder.joint_input(t, f"P['{name}']") for _, name, t in slots}
-        places = [(m, table, name) for m in module.modules() for table in (m._parameters, m._buffers) for name, t in table.items() if t is not None]
+        places = [(m, table, name) for m in module.modules() for table in (m._parameters, m._buffers) for name,
+                  t in table.items() if t is not None]
         originals = [table[name] for _, table, name in places]
         try:
             for (_, table, name), t in zip(places, originals):
@@ -48,7 +53,8 @@ class Joint:
 
 
 def eager(module, inputs, seed):
-    """Outputs, tangents, gradients of every input and parameter (None where there is none), and the state afterwards."""
+    """Outputs, tangents, gradients of every input and parameter (None where there is none), and the state
+    afterwards."""
     torch.manual_seed(seed)
     leaves = [t.detach().clone(memory_format=torch.preserve_format).requires_grad_(t.requires_grad) for t in inputs]
     outputs = flat_tensors(module(*[t * 1 if t.requires_grad else t for t in leaves]))
@@ -62,7 +68,8 @@ def eager(module, inputs, seed):
 
 
 def same_bits(got, want, where):
-    assert got.shape == want.shape and got.dtype == want.dtype, f"{where}: {got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
+    assert got.shape == want.shape and got.dtype == want.dtype, (f"{where}: {got.dtype}{list(got.shape)} instead of "
+                                                                 f"{want.dtype}{list(want.shape)}")
     assert torch.equal(got, want), f"{where}: differs by {(got.double() - want.double()).abs().max()}"
 
 
@@ -88,7 +95,8 @@ def check_replay(joint, module, inputs, seed, functional):
 
 def check_joint(module, *inputs, dynamic=None, others=(), seed=3):
     joint = Joint(copy.deepcopy(module), inputs, dynamic)
-    assert any(at >= 0 for at in joint.gradients) and len(joint.recorder.ops()) > joint.forward_nodes, "there is no backward"
+    assert any(at >= 0 for at in joint.gradients) and len(
+        joint.recorder.ops()) > joint.forward_nodes, "there is no backward"
     check_replay(joint, module, inputs, seed, False)
     joint.recorder.run_passes(decompose=False)
     for args in (inputs, *others):
@@ -114,7 +122,8 @@ class Fn(nn.Module):
 class Attention(nn.Module):
     def __init__(self, width=32, heads=4, causal=False, plain=False):
         super().__init__()
-        self.qkv, self.out, self.heads, self.causal, self.plain = nn.Linear(width, 3 * width), nn.Linear(width, width), heads, causal, plain
+        self.qkv, self.out, self.heads, self.causal, self.plain = nn.Linear(width, 3 * width), nn.Linear(width,
+            width), heads, causal, plain
 
     def forward(self, x):
         b, t, c = x.shape
@@ -139,15 +148,19 @@ def views_in_place(x):
     return y.sum(0), y * 2, v
 
 
-MLP = lambda: nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 4), nn.Softmax(-1))
+MLP = lambda: nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 4),
+                            nn.Softmax(-1))
 CASES = {
     "mlp": lambda: (MLP(), rand(5, 16)),
-    "conv bn": lambda: (nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(196, 3)), rand(2, 3, 16, 16)),
-    "conv bn eval": lambda: (nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()).eval(), rand(2, 3, 16, 16)),
+    "conv bn": lambda: (nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.MaxPool2d(2),
+                                      nn.Flatten(), nn.Linear(196, 3)), rand(2, 3, 16, 16)),
+    "conv bn eval": lambda: (nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
+                                           nn.Flatten()).eval(), rand(2, 3, 16, 16)),
     "attention sdpa": lambda: (Attention(), rand(2, 7, 32)),
     "attention causal": lambda: (Attention(causal=True), rand(2, 7, 32)),
     "attention plain": lambda: (Attention(plain=True), rand(2, 7, 32)),
-    "embedding": lambda: (nn.Sequential(nn.Embedding(50, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 4)), torch.arange(27).view(3, 9) % 7),
+    "embedding": lambda: (nn.Sequential(nn.Embedding(50, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 4)),
+                          torch.arange(27).view(3, 9) % 7),
     "encoder layer": lambda: (nn.TransformerEncoderLayer(32, 4, 64, 0.0, batch_first=True), rand(2, 7, 32)),
     "dropout": lambda: (nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.4), nn.Linear(16, 2)), rand(5, 16)),
     "group norm silu": lambda: (nn.Sequential(nn.GroupNorm(2, 8), nn.SiLU()), rand(2, 8, 6, 6)),

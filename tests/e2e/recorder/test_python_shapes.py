@@ -16,7 +16,8 @@ def python_shapes(fn, *args, **kwargs):
 
 def test_a_python_shape_is_logged():
     x = torch.rand(3, 4)
-    logged = python_shapes(lambda x: torch.nn.functional.pixel_shuffle(x.view(1, 4, 3, 1), 2) + torch.special.ndtri(x).sum() + torch.nn.functional.pdist(x).sum(), x)
+    logged = python_shapes(lambda x: torch.nn.functional.pixel_shuffle(x.view(1, 4, 3, 1), 2)
+                           + torch.special.ndtri(x).sum() + torch.nn.functional.pdist(x).sum(), x)
     assert len(logged) == 1 and int(logged[0]["calls"]) >= 1 and "_pdist_forward" in logged[0]["ops"].split()
 
 

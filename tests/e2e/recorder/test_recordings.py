@@ -1,4 +1,5 @@
-"""Small programs and models: recorded, replayed op by op, made functional, replayed again; equal to eager, written inputs included."""
+"""Small programs and models: recorded, replayed op by op, made functional, replayed again; equal to eager, written
+inputs included."""
 import pytest
 import torch
 import torch.nn as nn
@@ -87,15 +88,23 @@ def out_variant(x):
     return y * 2
 
 
-PROGRAMS = {"in_place_view": in_place_view, "chain": chain, "returned_input": returned_input, "shape_changes": shape_changes, "counters": counters, "known_scalar": known_scalar,
-            "multi_views": multi_views, "random": random_program, "out": out_variant, "reduced_out": reduced_into_out, "masks": lambda x: torch.where(x > 0.5, x, torch.tensor(0.0)),
-            "fill_diagonal": lambda x: (x + 0).fill_diagonal_(2.0), "index_put": lambda x: x.index_put_((torch.tensor([0, 2]),), torch.tensor(1.0)),
+PROGRAMS = {"in_place_view": in_place_view, "chain": chain, "returned_input": returned_input,
+            "shape_changes": shape_changes, "counters": counters, "known_scalar": known_scalar,
+            "multi_views": multi_views, "random": random_program, "out": out_variant, "reduced_out": reduced_into_out,
+            "masks": lambda x: torch.where(x > 0.5, x, torch.tensor(0.0)),
+            "fill_diagonal": lambda x: (x + 0).fill_diagonal_(2.0),
+            "index_put": lambda x: x.index_put_((torch.tensor([0, 2]),), torch.tensor(1.0)),
             "scatter": lambda x: x.scatter_(1, torch.zeros(3, 1, dtype=torch.long), 9.0),
-            "cat_views": lambda x: torch.cat([x[:, :2], x[:, 2:] * 2], 1), "expand_add": lambda x: x + x[0].expand(3, 4), "einsum": lambda x: torch.einsum("ij,kj->ik", x, x),
-            "normalise": lambda x: (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + 1e-5).sqrt(), "argsort": lambda x: x.gather(1, x.argsort(1)), "cumsum": lambda x: x.cumsum(0).flip(0),
-            "constant": lambda x, c=torch.arange(4.0): x + c, "lift": lambda x: x @ torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]), "half": lambda x: x.half().float(),
-            "numbers": lambda x: (2 - x) ** 2 / 3 + True,
-            "as_strided": lambda x: (x + 0).as_strided((2, 2), (4, 1), 1).add_(1), "one_hot": lambda x: (torch.arange(4) == x.argmax(1, keepdim=True)).float(), "copy": lambda x: x.copy_(x.flip(0))}
+            "cat_views": lambda x: torch.cat([x[:, :2], x[:, 2:] * 2], 1), "expand_add": lambda x: x
+            + x[0].expand(3, 4), "einsum": lambda x: torch.einsum("ij,kj->ik", x, x),
+            "normalise": lambda x: (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + 1e-5).sqrt(),
+            "argsort": lambda x: x.gather(1, x.argsort(1)), "cumsum": lambda x: x.cumsum(0).flip(0),
+            "constant": lambda x, c=torch.arange(4.0): x + c,
+            "lift": lambda x: x @ torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]),
+            "half": lambda x: x.half().float(), "numbers": lambda x: (2 - x) ** 2 / 3 + True,
+            "as_strided": lambda x: (x + 0).as_strided((2, 2), (4, 1), 1).add_(1),
+            "one_hot": lambda x: (torch.arange(4) == x.argmax(1, keepdim=True)).float(),
+            "copy": lambda x: x.copy_(x.flip(0))}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -112,7 +121,8 @@ class Block(nn.Module):
         super().__init__()
         self.conv1, self.bn1 = nn.Conv2d(8, 8, 3, stride, 1, bias=False), nn.BatchNorm2d(8)
         self.conv2, self.bn2 = nn.Conv2d(8, 8, 3, 1, 1, bias=False), nn.BatchNorm2d(8)
-        self.down = nn.Sequential(nn.Conv2d(8, 8, 1, stride, bias=False), nn.BatchNorm2d(8)) if stride > 1 else nn.Identity()
+        self.down = nn.Sequential(nn.Conv2d(8, 8, 1, stride, bias=False),
+                                  nn.BatchNorm2d(8)) if stride > 1 else nn.Identity()
 
     def forward(self, x):
         out = F.relu(self.bn1(self.conv1(x)), inplace=True)
@@ -120,7 +130,8 @@ class Block(nn.Module):
 
 
 def resnet():
-    return nn.Sequential(nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(True), nn.MaxPool2d(3, 2, 1), Block(1), Block(2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
+    return nn.Sequential(nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(True), nn.MaxPool2d(3, 2, 1),
+                         Block(1), Block(2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
 
 
 class Attention(nn.Module):
@@ -129,7 +140,8 @@ class Attention(nn.Module):
     def __init__(self, eager):
         super().__init__()
         self.q, self.k, self.v, self.o = (nn.Linear(16, 16) for _ in range(4))
-        self.norm1, self.norm2, self.up, self.down = nn.LayerNorm(16), nn.LayerNorm(16), nn.Linear(16, 32), nn.Linear(32, 16)
+        self.norm1, self.norm2, self.up, self.down = nn.LayerNorm(16), nn.LayerNorm(16), nn.Linear(16,
+            32), nn.Linear(32, 16)
         self.eager = eager
 
     def split(self, x):
@@ -165,25 +177,29 @@ def test_attention(eager, dtype):
 def test_attention_with_symbols(eager):
     model = Attention(eager).eval()
     inputs = lambda b, n: (rand(b, n, 16), torch.ones(b, n, dtype=torch.long))
-    recording = check_recording(model, *inputs(3, 5), dynamic=[[True, True, False], [True, True]], others=[inputs(2, 5), inputs(7, 64), inputs(64, 9)], tolerance=1e-5)
+    recording = check_recording(model, *inputs(3, 5), dynamic=[[True, True, False], [True, True]],
+                                others=[inputs(2, 5), inputs(7, 64), inputs(64, 9)], tolerance=1e-5)
     counts = recording.recorder.counts()
     assert counts["typed"] == counts["dispatcher_cpp"] == counts["dispatcher_python"] == 0, counts
 
 
 def test_resnet_with_symbolic_batch():
     model = resnet().eval()
-    recording = check_recording(model, torch.rand(3, 3, 33, 33), dynamic=[[True]], others=[(torch.rand(2, 3, 33, 33),), (torch.rand(9, 3, 33, 33),)], tolerance=1e-5)
+    recording = check_recording(model, torch.rand(3, 3, 33, 33), dynamic=[[True]],
+                                others=[(torch.rand(2, 3, 33, 33),), (torch.rand(9, 3, 33, 33),)], tolerance=1e-5)
     assert recording.recorder.facts() == []
 
 
 def test_encoder_layer():
-    check_recording(nn.TransformerEncoderLayer(16, 4, 32, batch_first=True).eval(), rand(2, 5, 16), tolerance=1e-5, python_ops={"_transformer_encoder_layer_fwd"})
+    check_recording(nn.TransformerEncoderLayer(16, 4, 32, batch_first=True).eval(), rand(2, 5, 16), tolerance=1e-5,
+                    python_ops={"_transformer_encoder_layer_fwd"})
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
 def test_recurrent(kind):
     model = kind(8, 16, batch_first=True).eval()
-    check_recording(lambda x: model(x)[0], rand(2, 5, 8), tolerance=1e-5, python_ops={"mkldnn_rnn_layer", "unsafe_split.Tensor"})
+    check_recording(lambda x: model(x)[0], rand(2, 5, 8), tolerance=1e-5,
+                    python_ops={"mkldnn_rnn_layer", "unsafe_split.Tensor"})
 
 
 def test_autocast_casts_are_complete():
@@ -212,9 +228,12 @@ def test_modes_follow_the_program():
 
 
 @pytest.mark.parametrize("fn, reason", [
-    (lambda x: x.sum().item(), "data_dependent_value"), (lambda x: bool(x.sum() > 0), "data_dependent_value"), (lambda x: x.nonzero(), "data_dependent_size"),
-    (lambda x: x[x > 0], "data_dependent_size"), (lambda x: x.numpy(), "data_dependent_value"), (lambda x: repr(x), "data_dependent"),
-    (lambda x: x.to(torch.complex64), ""), (lambda x: CONSTANT.add_(x), "unsupported_op"), (lambda x: torch.unique(x), "data_dependent_size"), (lambda x: x.data_ptr(), "data_dependent_value"),
+    (lambda x: x.sum().item(), "data_dependent_value"), (lambda x: bool(x.sum() > 0), "data_dependent_value"),
+    (lambda x: x.nonzero(), "data_dependent_size"),
+    (lambda x: x[x > 0], "data_dependent_size"), (lambda x: x.numpy(), "data_dependent_value"),
+    (lambda x: repr(x), "data_dependent"),
+    (lambda x: x.to(torch.complex64), ""), (lambda x: CONSTANT.add_(x), "unsupported_op"),
+    (lambda x: torch.unique(x), "data_dependent_size"), (lambda x: x.data_ptr(), "data_dependent_value"),
     (lambda x: torch.geqrf(x), "unsupported_op")])
 def test_breaks(fn, reason):
     recorder = Recorder()
@@ -237,7 +256,9 @@ CONSTANT = torch.zeros(3, 4)
 def test_errors_of_shapes_are_left_to_eager():
     recorder = Recorder()
     x = recorder.input(rand(3, 4), "L['x']")
-    for fn in [lambda x: x @ x, lambda x: x + torch.ones(7), lambda x: x.view(5), lambda x: x.add_(torch.ones(2, 3, 4)), lambda x: torch.cat([x, x[0]]), lambda x: x.add_(torch.ones(2, 4))]:
+    for fn in [lambda x: x @ x, lambda x: x
+               + torch.ones(7), lambda x: x.view(5), lambda x: x.add_(torch.ones(2, 3, 4)), lambda x: torch.cat(
+                   [x, x[0]]), lambda x: x.add_(torch.ones(2, 4))]:
         with pytest.raises((RuntimeError, IndexError)):
             fn(rand(3, 4))
         with pytest.raises(RuntimeError, match="break exception_raised: an error of "):
@@ -289,21 +310,29 @@ def test_hugging_face(name, attention, monkeypatch):
     image = torch.rand(2, 3, 32, 32)
     t = transformers
     config, inputs = {
-        "bert": lambda: (t.BertConfig(**small), (ids, mask)), "roberta": lambda: (t.RobertaConfig(**small), (ids, mask)),
-        "distilbert": lambda: (t.DistilBertConfig(dim=32, n_layers=2, n_heads=4, hidden_dim=64, vocab_size=99), (ids, mask)),
-        "gpt2": lambda: (t.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=99, use_cache=False), (ids, mask)),
+        "bert": lambda: (t.BertConfig(**small), (ids, mask)),
+        "roberta": lambda: (t.RobertaConfig(**small), (ids, mask)),
+        "distilbert": lambda: (t.DistilBertConfig(dim=32, n_layers=2, n_heads=4, hidden_dim=64, vocab_size=99),
+                               (ids, mask)), "gpt2": lambda: (t.GPT2Config(n_embd=32, n_layer=2, n_head=4,
+                                   vocab_size=99, use_cache=False), (ids, mask)),
         "llama": lambda: (t.LlamaConfig(**small, num_key_value_heads=2, use_cache=False), (ids, mask)),
-        "t5": lambda: (t.T5Config(d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, vocab_size=99, use_cache=False), (ids, mask)),
-        "vit": lambda: (t.ViTConfig(**{k: v for k, v in small.items() if k != "vocab_size"}, image_size=32, patch_size=8), (image,)),
-        "convnext": lambda: (t.ConvNextConfig(hidden_sizes=[8, 16], depths=[1, 1], num_stages=2, image_size=32), (image,)),
-        "whisper": lambda: (t.WhisperConfig(d_model=32, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=64, num_mel_bins=8, max_source_positions=16, decoder_layers=1,
+        "t5": lambda: (t.T5Config(d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, vocab_size=99,
+                                  use_cache=False), (ids, mask)),
+        "vit": lambda: (t.ViTConfig(**{k: v for k, v in small.items() if k != "vocab_size"}, image_size=32,
+                                    patch_size=8), (image,)),
+        "convnext": lambda: (t.ConvNextConfig(hidden_sizes=[8, 16], depths=[1, 1], num_stages=2, image_size=32), (image,
+                             )),
+        "whisper": lambda: (t.WhisperConfig(d_model=32, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=64,
+                                            num_mel_bins=8, max_source_positions=16, decoder_layers=1,
             decoder_attention_heads=4), (torch.rand(2, 8, 32),)),
     }[name]()
     if attention == "sdpa" and name == "convnext":
         pytest.skip("ConvNeXt has no attention whose implementation could be chosen")
     config._attn_implementation = attention
-    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)  # as the tracer answers: no data-dependent shortcuts
-    model = (t.models.whisper.modeling_whisper.WhisperEncoder(config) if name == "whisper" else t.T5EncoderModel(config) if name == "t5" else t.AutoModel.from_config(config)).eval()
+    # as the tracer answers: no data-dependent shortcuts
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    model = (t.models.whisper.modeling_whisper.WhisperEncoder(config) if name == "whisper" else t.T5EncoderModel(config)
+             if name == "t5" else t.AutoModel.from_config(config)).eval()
     keys = ["input_ids", "attention_mask"] if len(inputs) == 2 else [None]
 
     def fn(*args):

@@ -72,13 +72,19 @@ TEST(Config, UnknownNameListsTheKnownOnes) {
 }
 
 log::Event break_event() {
-  return {log::Kind::Break, "3.1", "model.py:31 f", {{"reason", "data_dependent_jump"}, {"detail", "bool() of \"x\""}, {"hint", "use torch.where"}}, ""};
+  return {log::Kind::Break,
+          "3.1",
+          "model.py:31 f",
+          {{"reason", "data_dependent_jump"}, {"detail", "bool() of \"x\""}, {"hint", "use torch.where"}},
+          ""};
 }
 
 void emit_break() { log::emit(log::Kind::Break, "model.py:31 f", break_event().fields); }
 
 TEST(Log, TextAndJsonComeFromTheSameRow) {
-  EXPECT_EQ(log::to_text(break_event()), "[framejit 3.1 graph_breaks] model.py:31 f break data_dependent_jump: bool() of \"x\"; what to do: use torch.where");
+  EXPECT_EQ(log::to_text(break_event()),
+            "[framejit 3.1 graph_breaks] model.py:31 f break data_dependent_jump: bool() of \"x\"; what to do: use "
+            "torch.where");
   EXPECT_EQ(log::to_json(break_event()),
             "{\"id\":\"3.1\",\"channel\":\"graph_breaks\",\"event\":\"Break\",\"at\":\"model.py:31 f\","
             "\"reason\":\"data_dependent_jump\",\"detail\":\"bool() of \\\"x\\\"\",\"hint\":\"use torch.where\"}");
@@ -221,7 +227,8 @@ TEST(DType, RowsAndPromotion) {
   EXPECT_EQ(promote(DType::kFloat64, DType::kComplex64), DType::kComplex128);
   for (int a = 0; a < static_cast<int>(DType::kOther); ++a)
     for (int b = 0; b < static_cast<int>(DType::kOther); ++b)
-      EXPECT_EQ(promote(static_cast<DType>(a), static_cast<DType>(b)), promote(static_cast<DType>(b), static_cast<DType>(a)));
+      EXPECT_EQ(promote(static_cast<DType>(a), static_cast<DType>(b)),
+                promote(static_cast<DType>(b), static_cast<DType>(a)));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// tests/unit/frame_hook/bytecode_code_test.cpp — the decoder's tables and queries. Against dis: tests/e2e/hook/test_decode.py.
+// tests/unit/frame_hook/bytecode_code_test.cpp — the decoder's tables and queries. Against dis:
+// tests/e2e/hook/test_decode.py.
 #include "frame_hook/bytecode/code.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +22,9 @@ PyRef code_of(const char* source) {
   return PyRef::borrow(function ? PyFunction_GET_CODE(function) : nullptr);
 }
 
-std::shared_ptr<const Code> decode(const PyRef& code) { return Code::decode(reinterpret_cast<PyCodeObject*>(code.get())); }
+std::shared_ptr<const Code> decode(const PyRef& code) {
+  return Code::decode(reinterpret_cast<PyCodeObject*>(code.get()));
+}
 
 std::vector<Op> ops_of(const Code& code) {
   std::vector<Op> ops;
@@ -54,7 +57,8 @@ TEST(Opcodes, RowsAreFoundByNumber) {
 TEST(Code, StraightLine) {
   const PyRef code = code_of("def f(a, b):\n  return a * b\n");
   const auto decoded = decode(code);
-  EXPECT_EQ(ops_of(*decoded), (std::vector<Op>{Op::resume, Op::load_fast, Op::load_fast, Op::binary_op, Op::return_value}));
+  EXPECT_EQ(ops_of(*decoded),
+            (std::vector<Op>{Op::resume, Op::load_fast, Op::load_fast, Op::binary_op, Op::return_value}));
   EXPECT_EQ(decoded->instructions[1].line, 2);
   EXPECT_EQ(decoded->instructions[2].arg, 1);
   EXPECT_EQ(decoded->instructions.back().next_index, decoded->unit_count);
@@ -77,7 +81,8 @@ TEST(Code, PositionsAreWhereInstructionsStart) {
 }
 
 TEST(Code, HandlersAndJumpsPointAtInstructions) {
-  const PyRef code = code_of("def f(a):\n  for x in a:\n    try:\n      g(x)\n    except ValueError:\n      pass\n  return 1\n");
+  const PyRef code =
+      code_of("def f(a):\n  for x in a:\n    try:\n      g(x)\n    except ValueError:\n      pass\n  return 1\n");
   const auto decoded = decode(code);
   ASSERT_FALSE(decoded->exception_table.empty());
   for (const ExceptionRange& range : decoded->exception_table) {
@@ -105,7 +110,8 @@ TEST(Code, LivenessKillsBehindTheLastRead) {
 TEST(Code, SpanHasColumns) {
   const PyRef code = code_of("def f(a):\n  return a + missing\n");
   const auto decoded = decode(code);
-  const auto add = std::find_if(decoded->instructions.begin(), decoded->instructions.end(), [](const Instruction& i) { return i.op == Op::binary_op; });
+  const auto add = std::find_if(decoded->instructions.begin(), decoded->instructions.end(),
+                                [](const Instruction& i) { return i.op == Op::binary_op; });
   const SourceSpan span = decoded->span(*add);
   EXPECT_EQ(span.line, 2);
   EXPECT_EQ(span.column, 9);

@@ -1,7 +1,7 @@
 // tests/unit/frame_hook/fake_frontend.h — traces Python source with the fake torch of fake_torch.h.
 //
-// trial("def f(x): return x + 1", "torch.tensor('x', 2)") compiles the source, evaluates the arguments, traces f from its first
-// instruction and gives what tests look at as text. run_eagerly() does the same with plain Python.
+// trial("def f(x): return x + 1", "torch.tensor('x', 2)") compiles the source, evaluates the arguments, traces f from
+// its first instruction and gives what tests look at as text. run_eagerly() does the same with plain Python.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,8 @@ inline std::string text_of(Value* v) {
   if (!v) return "<unbound>";
   switch (v->kind) {
     case ValueKind::null: return "<NULL>";
-    case ValueKind::tensor: return text_of(as<TensorValue>(v)->traced ? as<TensorValue>(v)->traced.get() : v->object.get());
+    case ValueKind::tensor:
+      return text_of(as<TensorValue>(v)->traced ? as<TensorValue>(v)->traced.get() : v->object.get());
     case ValueKind::sym_int: return as<SymIntValue>(v)->expr.text();
     case ValueKind::tuple:
       if (v->object) break;
@@ -39,7 +40,8 @@ inline std::string text_of(Value* v) {
         for (const auto& [name, attribute] : owner->attrs)
           if (attribute) out += (out.empty() ? "" : ", ") + text_of(name.get()) + ": " + text_of(attribute);
       }
-      for (const DictEntry& e : as<DictValue>(v)->entries) out += (out.empty() ? "" : ", ") + text_of(e.key) + ": " + text_of(e.value);
+      for (const DictEntry& e : as<DictValue>(v)->entries)
+        out += (out.empty() ? "" : ", ") + text_of(e.key) + ": " + text_of(e.value);
       return "{" + out + "}";
     }
     default: break;
@@ -56,7 +58,9 @@ struct Trial {
   std::string reason, detail, where;    // of the break
   std::vector<std::string> exit_lines;  // "f:3" per frame of the exit, outermost first
 
-  bool has_guard(const std::string& text) const { return std::find(guards.begin(), guards.end(), text) != guards.end(); }
+  bool has_guard(const std::string& text) const {
+    return std::find(guards.begin(), guards.end(), text) != guards.end();
+  }
 };
 
 inline FakeFrontend& frontend() {
@@ -76,7 +80,9 @@ inline void prepare(Trial& trial, const std::string& source, const std::string& 
   PyRef code = PyRef::steal(Py_CompileString(("import torch\n" + source).c_str(), "program.py", Py_file_input));
   PyRef done = code ? PyRef::steal(PyEval_EvalCode(code.get(), trial.globals.get(), trial.globals.get())) : PyRef();
   if (done) trial.function = PyRef::borrow(PyDict_GetItemString(trial.globals.get(), "f"));
-  trial.args = done ? PyRef::steal(PyRun_String(("(" + args + (args.empty() ? ")" : ",)")).c_str(), Py_eval_input, trial.globals.get(), trial.globals.get())) : PyRef();
+  trial.args = done ? PyRef::steal(PyRun_String(("(" + args + (args.empty() ? ")" : ",)")).c_str(), Py_eval_input,
+                                                trial.globals.get(), trial.globals.get()))
+                    : PyRef();
   if (!trial.function || !trial.args) PyErr_Print();
   ASSERT_TRUE(trial.function && trial.args) << source;
 }
@@ -99,7 +105,10 @@ inline void describe(Trial& trial, PyCodeObject* code) {
     std::string text = std::string(name_of(g.kind)) + " " + trace.guards.sources.text(g.source, code);
     if (g.other != guards::kNoSource) text += " " + trace.guards.sources.text(g.other, code);
     if (g.facts) text += " " + g.facts->text();
-    else if (g.object) text += " " + (PyType_Check(g.object.get()) ? std::string(reinterpret_cast<PyTypeObject*>(g.object.get())->tp_name) : text_of(g.object.get()));
+    else if (g.object)
+      text +=
+          " " + (PyType_Check(g.object.get()) ? std::string(reinterpret_cast<PyTypeObject*>(g.object.get())->tp_name)
+                                              : text_of(g.object.get()));
     if (g.kind == guards::GuardKind::length) text += " " + std::to_string(g.number);
     trial.guards.push_back(text);
   }
@@ -112,7 +121,8 @@ inline void describe(Trial& trial, PyCodeObject* code) {
   trial.where = trace.where;
   for (const FrameExit& exit : trace.exit) {
     const Instruction& i = exit.frame->code->instructions[exit.frame->position];
-    trial.exit_lines.push_back(std::string(PyUnicode_AsUTF8(exit.frame->code->code->co_name)) + ":" + std::to_string(i.line - 1));
+    trial.exit_lines.push_back(std::string(PyUnicode_AsUTF8(exit.frame->code->code->co_name)) + ":" +
+                               std::to_string(i.line - 1));
   }
 }
 
@@ -125,7 +135,8 @@ inline Trial trial(const std::string& source, const std::string& args = "", cons
   auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
   std::shared_ptr<const Code> decoded = Code::decode(code);
   std::vector<PyObject*> locals(static_cast<size_t>(decoded->local_count), nullptr);
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result.args.get()); ++i) locals[static_cast<size_t>(i)] = PyTuple_GET_ITEM(result.args.get(), i);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result.args.get()); ++i)
+    locals[static_cast<size_t>(i)] = PyTuple_GET_ITEM(result.args.get(), i);
   guards::FrameAccess frame;
   frame.code = code;
   frame.function = result.function.get();
@@ -149,8 +160,10 @@ inline std::string run_eagerly(const std::string& source, const std::string& arg
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
-  PyRef a = PyRef::steal(type), b = PyRef::steal(value), c = PyRef::steal(traceback), text = PyRef::steal(PyObject_Str(value));
-  return std::string("raised ") + reinterpret_cast<PyTypeObject*>(type)->tp_name + ": " + (text ? PyUnicode_AsUTF8(text.get()) : "?");
+  PyRef a = PyRef::steal(type), b = PyRef::steal(value), c = PyRef::steal(traceback),
+        text = PyRef::steal(PyObject_Str(value));
+  return std::string("raised ") + reinterpret_cast<PyTypeObject*>(type)->tp_name + ": " +
+         (text ? PyUnicode_AsUTF8(text.get()) : "?");
 }
 
 // The trace of f is whole and gives what plain Python gives.

@@ -11,7 +11,9 @@ namespace framejit::frame_hook::fake {
 class Facts : public guards::TensorFacts {
  public:
   explicit Facts(graph::SymSizes sizes) : sizes_(std::move(sizes)) {}
-  bool matches(PyObject* tensor, int64_t*) const override { return is_tensor(tensor) && *as_tensor(tensor)->sizes == sizes_; }
+  bool matches(PyObject* tensor, int64_t*) const override {
+    return is_tensor(tensor) && *as_tensor(tensor)->sizes == sizes_;
+  }
   std::string mismatch(PyObject*) const override { return "other sizes"; }
   std::string text() const override {
     std::string out = "f32[";
@@ -30,7 +32,8 @@ class FakeRecording : public Recording {
   PyObject* add_input(PyObject* tensor, const std::string& source, const std::vector<bool>& dynamic) override {
     graph::SymSizes sizes = *as_tensor(tensor)->sizes;
     for (size_t i = 0; i < std::min(dynamic.size(), sizes.size()); ++i)
-      if (dynamic[i] && sizes[i].constant() > 1) sizes[i] = graph::SymExpr::symbol(shapes_.add_symbol(sizes[i].constant()));
+      if (dynamic[i] && sizes[i].constant() > 1)
+        sizes[i] = graph::SymExpr::symbol(shapes_.add_symbol(sizes[i].constant()));
     inputs_.push_back(std::make_shared<Facts>(sizes));
     input_names.push_back(source);
     return make_tensor(*as_tensor(tensor)->name, sizes, true);
@@ -60,7 +63,9 @@ class FakeRecording : public Recording {
   PyObject* float_number(PyObject*, double) override { return nullptr; }
   std::string text() const override { return ""; }
   size_t op_count() const override { return ops.size(); }
-  Result<graph::CapturedGraph> finish(const std::vector<PyObject*>&) override { return Error{"fake", "nothing is compiled"}; }
+  Result<graph::CapturedGraph> finish(const std::vector<PyObject*>&) override {
+    return Error{"fake", "nothing is compiled"};
+  }
   std::unique_ptr<CompiledCall> bind(graph::CompiledGraph, PyObject*) override { return nullptr; }
 
   std::vector<std::string> ops, lines, input_names;
@@ -83,7 +88,9 @@ class FakeFrontend : public TensorFrontend {
   std::shared_ptr<const guards::ModeFacts> current_modes() override { return nullptr; }
   std::shared_ptr<void> save_modes() override { return std::make_shared<bool>(state().grad); }
   void restore_modes(const std::shared_ptr<void>& m) override { state().grad = *static_cast<bool*>(m.get()); }
-  bool same_modes(const std::shared_ptr<void>& a, const std::shared_ptr<void>& b) override { return *static_cast<bool*>(a.get()) == *static_cast<bool*>(b.get()); }
+  bool same_modes(const std::shared_ptr<void>& a, const std::shared_ptr<void>& b) override {
+    return *static_cast<bool*>(a.get()) == *static_cast<bool*>(b.get());
+  }
   bool may_overlap(PyObject* const*, size_t, size_t) override { return false; }
   bool is_pure_without_tensors(PyObject*) override { return false; }
   bool answers_true_while_compiling(PyObject*) override { return false; }

@@ -1,7 +1,8 @@
 // tests/unit/frame_hook/fake_torch.h — a module `torch` for tests without torch: tensors that are names and sizes.
 //
-// A fake tensor's name is the expression that made it ("add(x, 2)"), in eager and in traced execution alike, so that the repr of an
-// eager result can be compared with what a trace returned. Ops run while a FakeRecording is active are listed in it.
+// A fake tensor's name is the expression that made it ("add(x, 2)"), in eager and in traced execution alike, so that
+// the repr of an eager result can be compared with what a trace returned. Ops run while a FakeRecording is active are
+// listed in it.
 #pragma once
 
 #include <Python.h>
@@ -41,7 +42,8 @@ inline PyTypeObject*& sym_int_type() { static PyTypeObject* type = nullptr; retu
 inline bool is_tensor(PyObject* o) { return PyObject_TypeCheck(o, tensor_type()); }
 inline Tensor* as_tensor(PyObject* o) { return reinterpret_cast<Tensor*>(o); }
 
-inline PyObject* make_tensor(const std::string& name, graph::SymSizes sizes, bool traced, PyTypeObject* type = nullptr) {
+inline PyObject* make_tensor(const std::string& name, graph::SymSizes sizes, bool traced,
+                             PyTypeObject* type = nullptr) {
   if (!type) type = tensor_type();
   auto* t = reinterpret_cast<Tensor*>(type->tp_alloc(type, 0));
   t->name = new std::string(name);
@@ -119,7 +121,9 @@ inline PyObject* get_shape(PyObject* o, void*) {
   return shape;
 }
 inline PyObject* relu(PyObject* self, PyObject*) { return run("relu", {self}); }
-inline PyObject* size(PyObject* self, PyObject* dim) { return size_object(as_tensor(self)->sizes->at(static_cast<size_t>(PyLong_AsLong(dim)))); }
+inline PyObject* size(PyObject* self, PyObject* dim) {
+  return size_object(as_tensor(self)->sizes->at(static_cast<size_t>(PyLong_AsLong(dim))));
+}
 
 // ---- module functions
 
@@ -132,7 +136,8 @@ inline PyObject* function_relu(PyObject*, PyObject* x) { return run("relu", {x})
 inline PyObject* function_cat(PyObject*, PyObject* list) {
   std::vector<PyObject*> items;
   PyRef fast = PyRef::steal(PySequence_Fast(list, "a sequence"));
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) items.push_back(PySequence_Fast_GET_ITEM(fast.get(), i));
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i)
+    items.push_back(PySequence_Fast_GET_ITEM(fast.get(), i));
   return run("cat", items);
 }
 inline PyObject* function_fail(PyObject*, PyObject* x) {  // an op that raises
@@ -152,22 +157,38 @@ inline PyObject* function_interrupt(PyObject*, PyObject* x) {  // Ctrl-C arrives
 }
 
 inline PyObject* make_module() {
-  static PyMethodDef methods[] = {{"relu", relu, METH_NOARGS, nullptr}, {"size", size, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};
-  static PyGetSetDef getters[] = {{"shape", get_shape, nullptr, nullptr, nullptr}, {nullptr, nullptr, nullptr, nullptr, nullptr}};
-  static PyType_Slot slots[] = {{Py_tp_repr, reinterpret_cast<void*>(repr)}, {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
-                                {Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {Py_nb_add, reinterpret_cast<void*>(add)},
-                                {Py_nb_subtract, reinterpret_cast<void*>(sub)}, {Py_nb_multiply, reinterpret_cast<void*>(mul)},
-                                {Py_nb_matrix_multiply, reinterpret_cast<void*>(matmul)}, {Py_nb_negative, reinterpret_cast<void*>(negative)},
-                                {Py_nb_bool, reinterpret_cast<void*>(truth)}, {Py_mp_subscript, reinterpret_cast<void*>(subscript)},
-                                {Py_tp_richcompare, reinterpret_cast<void*>(compare)}, {Py_tp_hash, reinterpret_cast<void*>(hash)},
-                                {Py_tp_methods, methods}, {Py_tp_getset, getters}, {0, nullptr}};
-  static PyType_Spec spec = {"torch.Tensor", sizeof(Tensor), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, slots};
+  static PyMethodDef methods[] = {
+      {"relu", relu, METH_NOARGS, nullptr}, {"size", size, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};
+  static PyGetSetDef getters[] = {{"shape", get_shape, nullptr, nullptr, nullptr},
+                                  {nullptr, nullptr, nullptr, nullptr, nullptr}};
+  static PyType_Slot slots[] = {{Py_tp_repr, reinterpret_cast<void*>(repr)},
+                                {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+                                {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                                {Py_nb_add, reinterpret_cast<void*>(add)},
+                                {Py_nb_subtract, reinterpret_cast<void*>(sub)},
+                                {Py_nb_multiply, reinterpret_cast<void*>(mul)},
+                                {Py_nb_matrix_multiply, reinterpret_cast<void*>(matmul)},
+                                {Py_nb_negative, reinterpret_cast<void*>(negative)},
+                                {Py_nb_bool, reinterpret_cast<void*>(truth)},
+                                {Py_mp_subscript, reinterpret_cast<void*>(subscript)},
+                                {Py_tp_richcompare, reinterpret_cast<void*>(compare)},
+                                {Py_tp_hash, reinterpret_cast<void*>(hash)},
+                                {Py_tp_methods, methods},
+                                {Py_tp_getset, getters},
+                                {0, nullptr}};
+  static PyType_Spec spec = {"torch.Tensor", sizeof(Tensor), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, slots};
   static PyType_Slot size_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc_sym_int)}, {0, nullptr}};
   static PyType_Spec size_spec = {"torch.SymInt", sizeof(SymInt), 0, Py_TPFLAGS_DEFAULT, size_slots};
-  static PyMethodDef functions[] = {{"tensor", tensor, METH_VARARGS, nullptr}, {"relu", function_relu, METH_O, nullptr}, {"cat", function_cat, METH_O, nullptr},
-                                    {"fail", function_fail, METH_O, nullptr}, {"nonzero", function_size_of_data, METH_O, nullptr},
-                                    {"interrupt", function_interrupt, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};
-  static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "torch", nullptr, -1, functions, nullptr, nullptr, nullptr, nullptr};
+  static PyMethodDef functions[] = {{"tensor", tensor, METH_VARARGS, nullptr},
+                                    {"relu", function_relu, METH_O, nullptr},
+                                    {"cat", function_cat, METH_O, nullptr},
+                                    {"fail", function_fail, METH_O, nullptr},
+                                    {"nonzero", function_size_of_data, METH_O, nullptr},
+                                    {"interrupt", function_interrupt, METH_O, nullptr},
+                                    {nullptr, nullptr, 0, nullptr}};
+  static PyModuleDef definition = {
+      PyModuleDef_HEAD_INIT, "torch", nullptr, -1, functions, nullptr, nullptr, nullptr, nullptr};
   PyObject* module = PyModule_Create(&definition);
   tensor_type() = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
   sym_int_type() = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&size_spec));

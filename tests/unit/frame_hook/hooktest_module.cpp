@@ -1,7 +1,8 @@
-// tests/unit/frame_hook/hooktest_module.cpp — the torch-free extension _framejit_hooktest: hook, evaluator and decoder for Python tests.
+// tests/unit/frame_hook/hooktest_module.cpp — the torch-free extension _framejit_hooktest: hook, evaluator and decoder
+// for Python tests.
 //
-// mark() tells the test handler what to do with frames of a code object; install() puts the handler under the standing hook, armed()
-// makes armed calls with it. Importing it honours FRAMEJIT_STRESS.
+// mark() tells the test handler what to do with frames of a code object; install() puts the handler under the standing
+// hook, armed() makes armed calls with it. Importing it honours FRAMEJIT_STRESS.
 #include <Python.h>
 
 #include <iterator>
@@ -42,7 +43,8 @@ class TestHandler : public FrameHandler {
     Mark* mark = mark_of(&frame.state());
     last_options = PyRef::borrow(options);
     if (mark) mark->hits++;
-    if (!mark || mark->mode == Mode::pass || mark->mode == Mode::count || frame.is_observed() || !frame.decoded()) return frame.pass_through();
+    if (!mark || mark->mode == Mode::pass || mark->mode == Mode::count || frame.is_observed() || !frame.decoded())
+      return frame.pass_through();
     if (mark->mode == Mode::give) {
       if (frame.is_generator() || frame.decoded()->is_generator_like()) return frame.pass_through();
       return frame.return_value(Py_NewRef(mark->value.get()));
@@ -108,7 +110,8 @@ PyObject* py_mark(PyObject*, PyObject* arguments, PyObject* keywords) {
   PyObject *object, *value = nullptr;
   int mode = static_cast<int>(Mode::run), stop_at = -1;
   long arrival = 1, budget = -1;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|iOill", const_cast<char**>(names), &object, &mode, &value, &stop_at, &arrival, &budget))
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|iOill", const_cast<char**>(names), &object, &mode, &value,
+                                   &stop_at, &arrival, &budget))
     return nullptr;
   PyCodeObject* code = code_argument(object);
   CodeState* state = code ? CodeState::of(code) : nullptr;
@@ -172,8 +175,8 @@ PyObject* py_call_into(PyObject*, PyObject* arguments) {
   TestFiller filler;
   PyObject* function;
   filler.budget = -1;
-  if (!PyArg_ParseTuple(arguments, "O!O!O!i|l", &PyFunction_Type, &function, &PyDict_Type, &filler.locals, &PyList_Type, &filler.values,
-                        &filler.next, &filler.budget))
+  if (!PyArg_ParseTuple(arguments, "O!O!O!i|l", &PyFunction_Type, &function, &PyDict_Type, &filler.locals, &PyList_Type,
+                        &filler.values, &filler.next, &filler.budget))
     return nullptr;
   return call_into(function, filler);
 }
@@ -218,14 +221,18 @@ PyObject* py_trace_all(PyObject*, PyObject* on) {
   return PyBool_FromLong(start_trace_all());
 }
 
-// What was traced since the last call: instructions that segments stood for, what they left, breaks and defects by reason.
+// What was traced since the last call: instructions that segments stood for, what they left, breaks and defects by
+// reason.
 PyObject* py_trace_stats(PyObject*, PyObject*) {
   Stats& s = stats();
   const PyRef breaks = PyRef::steal(PyDict_New()), fallbacks = PyRef::steal(PyDict_New());
-  for (const auto& [name, count] : s.break_reasons) PyDict_SetItemString(breaks.get(), name.c_str(), PyRef::steal(PyLong_FromUnsignedLongLong(count)).get());
-  for (const auto& [name, count] : s.fallback_reasons) PyDict_SetItemString(fallbacks.get(), name.c_str(), PyRef::steal(PyLong_FromUnsignedLongLong(count)).get());
-  PyObject* result = Py_BuildValue("{sKsKsKsKsOsO}", "segments", s.segment_instructions, "natively", hook_stats().instructions, "traced", s.traced_instructions,
-                                   "hand_overs", hook_stats().hand_overs, "breaks", breaks.get(), "fallbacks", fallbacks.get());
+  for (const auto& [name, count] : s.break_reasons)
+    PyDict_SetItemString(breaks.get(), name.c_str(), PyRef::steal(PyLong_FromUnsignedLongLong(count)).get());
+  for (const auto& [name, count] : s.fallback_reasons)
+    PyDict_SetItemString(fallbacks.get(), name.c_str(), PyRef::steal(PyLong_FromUnsignedLongLong(count)).get());
+  PyObject* result = Py_BuildValue("{sKsKsKsKsOsO}", "segments", s.segment_instructions, "natively",
+                                   hook_stats().instructions, "traced", s.traced_instructions, "hand_overs",
+                                   hook_stats().hand_overs, "breaks", breaks.get(), "fallbacks", fallbacks.get());
   s = Stats{};
   hook_stats() = HookStats{};
   return result;
@@ -233,8 +240,9 @@ PyObject* py_trace_stats(PyObject*, PyObject*) {
 
 PyObject* py_stats(PyObject*, PyObject*) {
   HookStats& s = hook_stats();
-  PyObject* stats = Py_BuildValue("{sKsKsKsKsKsKsKsKsK}", "frames", s.frames, "instructions", s.instructions, "returns", s.returns, "raises", s.raises,
-                                  "yields", s.yields, "hand_overs", s.hand_overs, "unwinds", s.unwinds, "polls", s.polls, "passed", s.passed);
+  PyObject* stats = Py_BuildValue("{sKsKsKsKsKsKsKsKsK}", "frames", s.frames, "instructions", s.instructions, "returns",
+                                  s.returns, "raises", s.raises, "yields", s.yields, "hand_overs", s.hand_overs,
+                                  "unwinds", s.unwinds, "polls", s.polls, "passed", s.passed);
   s = HookStats{};
   return stats;
 }
@@ -268,9 +276,10 @@ PyObject* py_decode(PyObject*, PyObject* object) {
     for (int slot = 0; slot < decoded->local_count; slot++)
       if (decoded->is_live(static_cast<int>(position), slot)) PyList_Append(live.get(), decoded->local_name(slot));
     PyRef row = PyRef::steal(Py_BuildValue(
-        "{sssisisisisisisisOsOs(iiii)sOsi}", "op", name_of(i.op), "arg", i.arg, "flags", i.flags, "index", i.index, "opcode_index", i.opcode_index,
-        "next_index", i.next_index, "target", i.target, "line", i.line, "object", i.object ? i.object : Py_None, "live", live.get(), "span",
-        span.line, span.end_line, span.column, span.end_column, "native", runs_natively(i.op) ? Py_True : Py_False, "raw", i.raw));
+        "{sssisisisisisisisOsOs(iiii)sOsi}", "op", name_of(i.op), "arg", i.arg, "flags", i.flags, "index", i.index,
+        "opcode_index", i.opcode_index, "next_index", i.next_index, "target", i.target, "line", i.line, "object",
+        i.object ? i.object : Py_None, "live", live.get(), "span", span.line, span.end_line, span.column,
+        span.end_column, "native", runs_natively(i.op) ? Py_True : Py_False, "raw", i.raw));
     if (!row || PyList_Append(list, row.get()) < 0) Py_CLEAR(list);
   }
   return list;
@@ -282,7 +291,8 @@ PyObject* py_handlers(PyObject*, PyObject* object) {
   PyObject* list = decoded ? PyList_New(0) : nullptr;
   for (size_t k = 0; list && k < decoded->exception_table.size(); k++) {
     const ExceptionRange& range = decoded->exception_table[k];
-    PyRef row = PyRef::steal(Py_BuildValue("iiiii", range.start, range.end, range.target, range.depth, range.push_lasti));
+    PyRef row =
+        PyRef::steal(Py_BuildValue("iiiii", range.start, range.end, range.target, range.depth, range.push_lasti));
     if (!row || PyList_Append(list, row.get()) < 0) Py_CLEAR(list);
   }
   return list;
@@ -294,7 +304,9 @@ PyObject* py_text(PyObject*, PyObject* object) {
   return decoded ? PyUnicode_FromString(to_text(*decoded).c_str()) : nullptr;
 }
 
-PyCFunction with_keywords(PyCFunctionWithKeywords function) { return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function)); }
+PyCFunction with_keywords(PyCFunctionWithKeywords function) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
 
 // self_test(fault): why the hook is refused, "" when it is not; a fault is a name below, "" for none.
 PyObject* py_self_test(PyObject*, PyObject* name) {
@@ -302,7 +314,8 @@ PyObject* py_self_test(PyObject*, PyObject* name) {
   const char* text = PyUnicode_AsUTF8(name);
   if (!text) return nullptr;
   for (size_t fault = 0; fault < std::size(kFaults); ++fault)
-    if (std::string_view(kFaults[fault]) == text) return PyUnicode_FromString(repeat_self_test(static_cast<SelfTestFault>(fault)).c_str());
+    if (std::string_view(kFaults[fault]) == text)
+      return PyUnicode_FromString(repeat_self_test(static_cast<SelfTestFault>(fault)).c_str());
   return PyErr_Format(PyExc_ValueError, "no fault: %s", text);
 }
 
@@ -327,7 +340,8 @@ PyMethodDef methods[] = {{"self_test", py_self_test, METH_O, nullptr},
                          {"handlers", py_handlers, METH_O, nullptr},
                          {"text", py_text, METH_O, nullptr},
                          {nullptr, nullptr, 0, nullptr}};
-PyModuleDef module = {PyModuleDef_HEAD_INIT, "_framejit_hooktest", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
+PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "_framejit_hooktest", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace
 

@@ -1,4 +1,5 @@
-// Attribute protocol: what traced code sees of instances, classes, functions, modules and super objects, and the guards it leaves.
+// Attribute protocol: what traced code sees of instances, classes, functions, modules and super objects, and the guards
+// it leaves.
 #include "fake_frontend.h"
 
 namespace framejit::frame_hook::fake {
@@ -225,7 +226,8 @@ class Mode(str, enum.Enum):
     FAST = 'fast'
 def f(c):
     return c.name, c.value, c is Color.RED, c == Color.BLUE, Color('b').name, Color['RED'].value, Mode.FAST == 'fast', Mode('fast') is Mode.FAST
-)", "Color.RED");
+)",
+               "Color.RED");
 }
 
 TEST(Attributes, Modules) {

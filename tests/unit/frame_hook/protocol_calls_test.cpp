@@ -56,7 +56,8 @@ def f(p):
     d.b.append(2)
     x, y = q
     return p.x + p[1], q.x, q.y, x + y, len(q), d.total(), d == D(1, [2]), d.a, q._replace(x=9).x, q._asdict(), [f.name for f in dataclasses.fields(d)]
-)", "P(1, 2)");
+)",
+               "P(1, 2)");
 }
 
 TEST(Calls, SubclassesOfBuiltins) {
@@ -106,7 +107,8 @@ def f(x):
     return (isinstance(A(), Base), isinstance([], collections.abc.Sequence), isinstance({}, collections.abc.Mapping), isinstance(3, (str, int)),
             isinstance('a', int | str), issubclass(bool, int), isinstance(x, torch.Tensor), isinstance(x, (list, tuple)), isinstance(True, numbers.Number),
             callable(f), callable(3), isinstance(A, type))
-)", "torch.tensor('x', 2)");
+)",
+               "torch.tensor('x', 2)");
 }
 
 TEST(Calls, AbstractClassesAreRefusedByPython) {
@@ -232,12 +234,14 @@ TEST(Calls, OutsideEffectsBreak) {
 }
 
 TEST(Calls, DisabledFunctionsBreak) {
-  const Trial t = trial("def g(x): return x\ng._torchdynamo_disable = True\ndef f(x): return g(x)", "torch.tensor('x', 2)");
+  const Trial t =
+      trial("def g(x): return x\ng._torchdynamo_disable = True\ndef f(x): return g(x)", "torch.tensor('x', 2)");
   EXPECT_EQ(t.reason, "disabled_function");
 }
 
 TEST(Calls, TensorFunctionsAreRecorded) {
-  const Trial t = trial("def f(x, y): return torch.cat([torch.relu(x), y + 1])", "torch.tensor('x', 2), torch.tensor('y', 2)");
+  const Trial t =
+      trial("def f(x, y): return torch.cat([torch.relu(x), y + 1])", "torch.tensor('x', 2), torch.tensor('y', 2)");
   EXPECT_EQ(t.returned, "cat(relu(x), add(y, 1))") << t.detail;
   EXPECT_EQ(t.ops.size(), 3u);
 }

@@ -39,11 +39,13 @@ def f(real):
     del d['m']
     return (list(d), got, last, d['x']['y'], list(d.items())[0], list(d.values())[0], 'n' in d, len(d), dict.fromkeys('ab', 0), d.keys() & {'n', 'q'}, {**real, 'b': 2},
         {k: v for k, v in real.items()} == real)
-)", "{'a': 1}");
+)",
+               "{'a': 1}");
 }
 
 TEST(Containers, RealDictsAreReadByKey) {
-  const Trial t = trial("def f(d, x): return x + d['n'] if 'q' not in d else x", "{'n': 2, 'unused': object()}, torch.tensor('x', 2)");
+  const Trial t = trial("def f(d, x): return x + d['n'] if 'q' not in d else x",
+                        "{'n': 2, 'unused': object()}, torch.tensor('x', 2)");
   EXPECT_EQ(t.returned, "add(x, 2)") << t.detail;
   EXPECT_TRUE(t.has_guard("dict_lacks L['d'] 'q'"));
   for (const std::string& g : t.guards) EXPECT_EQ(g.find("dict_keys"), std::string::npos) << g;
@@ -57,7 +59,8 @@ def f(real):
     s.remove(6)
     return (sorted(s), 5 in s, len(s), sorted(s | {7}), sorted(s & {1, 5}), sorted(s - {1}), sorted(s ^ {1, 8}), s >= {1}, s.issubset({1, 2, 5, 9}), s.isdisjoint({40}), {1, 2} == {2, 1},
         frozenset([1]) in {frozenset([1])})
-)", "{1, 2}");
+)",
+               "{1, 2}");
 }
 
 TEST(Containers, KeysAreComparedAsPythonDoes) {
@@ -71,7 +74,8 @@ def f(real):
     e = {K(1): 'k'}
     o = object()
     return d[1.0], d[True], d[(1, 'x')], d[None], d[int], e[K(1)], K(2) in e, {o: 1}[o], real[(1, 2)], real.get((3, 4)), real[int]
-)", "{(1, 2): 'tuple', int: 'type'}");
+)",
+               "{(1, 2): 'tuple', int: 'type'}");
 }
 
 TEST(Containers, OrderedDict) {
@@ -90,7 +94,8 @@ TEST(Operators, Numbers) {
 def f(n, x):
     return (n + 1, n - 3, n * 2, n / 4, n // 4, n % 4, n ** 2, -n, ~n, +n, n << 1, n >> 1, n & 6, n | 1, n ^ 3, n < 8, n >= 7, n == 7.0, n != 7,
             abs(-n), divmod(n, 4), round(x, 1), int(x), float(n), bool(n), min(n, 3), max([1, n]), sum([n, 1]), pow(n, 2, 5), 1 < n < 9, not n)
-)", "7, 2.55");
+)",
+               "7, 2.55");
 }
 
 TEST(Operators, SpecialMethods) {
@@ -131,13 +136,17 @@ TEST(Operators, Comparisons) {
 def f(l):
     return ([1, 2] == l, (1, 2) < (1, 3), [1] != [1], {'a': [1]} == {'a': [1]}, 'a' < 'b', None == 0, None is None, 1 == 'a', int == int, (1, 'x') == (1, 'x'), [] == (), 'b' in 'abc',
         3 in range(2, 5), 'x' not in ['y'], {1} < {1, 2}, slice(1) == slice(1), l.append == l.append)
-)", "[1, 2]");
+)",
+               "[1, 2]");
 }
 
 TEST(Operators, SymbolicSizes) {
   TraceOptions options;
   options.hints.dynamic_sources = {"L['n']"};
-  const Trial t = trial("def f(n): return n + 1, n * 2 - n, n // 2, n % 2, n > 3, max(n, 2), len(range(3)), min(n, 1000) if n < 1000 else 0", "7", options);
+  const Trial t = trial(
+      "def f(n): return n + 1, n * 2 - n, n // 2, n % 2, n > 3, max(n, 2), len(range(3)), min(n, 1000) if n < 1000 "
+      "else 0",
+      "7", options);
   EXPECT_EQ(t.reason, "") << t.detail;
   EXPECT_EQ(t.returned, "(s0 + 1, s0, s0//2, s0 % 2, True, s0, 3, s0)");
 }
@@ -161,7 +170,8 @@ def f(l, d):
             list(itertools.chain.from_iterable([[1], [2]])), list(itertools.product('ab', [1, 2])), list(itertools.zip_longest([1], [2, 3], fillvalue=0)),
             functools.reduce(lambda a, b: a * b, l), list(itertools.repeat('r', 2)), list(itertools.accumulate(l)), next(iter(l)), next(iter([]), 'end'),
             sum(v for v in l), tuple(x for x in d.items()), max(l, key=lambda v: -v), list(itertools.combinations(l, 2)), list(itertools.pairwise(l)), dict(zip('ab', l)))
-)", "[1, 2, 3], {'a': 1}");
+)",
+               "[1, 2, 3], {'a': 1}");
 }
 
 TEST(Iteration, IteratorsWrittenInPython) {
@@ -195,7 +205,9 @@ def f():
 )");
 }
 
-TEST(Iteration, RealIteratorsOfUnknownStateBreak) { EXPECT_EQ(trial("def f(it):\n    return next(it)", "iter(__import__('io').StringIO('a'))").reason, "real_iterator"); }
+TEST(Iteration, RealIteratorsOfUnknownStateBreak) {
+  EXPECT_EQ(trial("def f(it):\n    return next(it)", "iter(__import__('io').StringIO('a'))").reason, "real_iterator");
+}
 
 TEST(Strings, Methods) {
   expect_whole(R"(
@@ -203,7 +215,8 @@ def f(s):
     return (s.upper(), s.split(','), s.startswith(('a', 'b')), ' '.join(['x', s]), '{} {n:>4}'.format(s, n=3), '{0}-{0}'.format([1]), s[1:], s * 2, len(s), '%s has %d' % (s, 3), '%s' % [s],
         '%r' % None, f'{s!r:>8}|{3.14159:.2f}|{[1, "a"]}', s.encode(), s.isidentifier(), s in 'zza,bzz', str(1.5), repr({'a': (1,)}), str(None), str(int), list('ab'), s.replace('a', 'c'),
         max('ab'), ascii('x'), ord('a'))
-)", "'a,b'");
+)",
+               "'a,b'");
 }
 
 TEST(Strings, TextOfATensorBreaks) {

@@ -56,7 +56,8 @@ def f(x):
         except Exception as e:
             out.append((type(e).__name__, str(e)))
     return y, sorted(s), d, out
-)", "1");
+)",
+               "1");
 }
 
 TEST(LazyBuiltins, SortsCompareAsThisPythonDoes) {

@@ -1,4 +1,5 @@
-// tests/unit/frame_hook/trace_exit_test.cpp — where traces stop, what their exits hold, which guards and ops they leave.
+// tests/unit/frame_hook/trace_exit_test.cpp — where traces stop, what their exits hold, which guards and ops they
+// leave.
 #include "fake_frontend.h"
 
 #include "frame_hook/trace/opcode_handlers.h"
@@ -32,13 +33,17 @@ TEST(TraceExit, CalleeIsResumedInPlace) {
 }
 
 TEST(TraceExit, CalleeOfABuiltinIsNotResumedInPlace) {
-  const Trial t = trial("def g(x):\n  torch.nonzero(x)\n  return x\ndef f(x):\n  y = x + 1\n  return sorted([x], key=g)", kX);
+  const Trial t =
+      trial("def g(x):\n  torch.nonzero(x)\n  return x\ndef f(x):\n  y = x + 1\n  return sorted([x], key=g)", kX);
   EXPECT_EQ(t.exit_lines, (Lines{"f:6"}));
   EXPECT_EQ(t.ops, (Lines{"add(x, 1)"}));
 }
 
 TEST(TraceExit, HalfRunGeneratorMovesTheStopToItsMaking) {
-  const Trial t = trial("def g(x):\n  yield x\n  yield x + 1\ndef f(x):\n  it = g(x)\n  a = next(it)\n  torch.nonzero(a)\n  return next(it)", kX);
+  const Trial t = trial(
+      "def g(x):\n  yield x\n  yield x + 1\ndef f(x):\n  it = g(x)\n  a = next(it)\n  torch.nonzero(a)\n  return "
+      "next(it)",
+      kX);
   EXPECT_EQ(t.reason, "data_dependent_size");
   EXPECT_EQ(t.where, "program.py:8 f");
   EXPECT_EQ(t.exit_lines, (Lines{"f:5"}));
@@ -50,13 +55,18 @@ TEST(TraceExit, BreakInsideAGeneratorStopsAtItsConsumer) {
 }
 
 TEST(TraceExit, BreakInAHandlerStopsAtTheRaise) {
-  const Trial t = trial("def f(x):\n  y = x + 1\n  try:\n    raise ValueError\n  except ValueError:\n    torch.nonzero(y)\n  return y", kX);
+  const Trial t = trial(
+      "def f(x):\n  y = x + 1\n  try:\n    raise ValueError\n  except ValueError:\n    torch.nonzero(y)\n  return y",
+      kX);
   EXPECT_EQ(t.where, "program.py:7 f");
   EXPECT_EQ(t.exit_lines, (Lines{"f:4"}));
 }
 
 TEST(TraceExit, UncaughtExceptionStopsBeforeTheRaise) {
-  const Trial t = trial("def g(v):\n  raise ValueError(v)\ndef f(x):\n  y = x + 1\n  try:\n    g(2)\n  finally:\n    z = y * 2\n  return z", kX);
+  const Trial t = trial(
+      "def g(v):\n  raise ValueError(v)\ndef f(x):\n  y = x + 1\n  try:\n    g(2)\n  finally:\n    z = y * 2\n  return "
+      "z",
+      kX);
   EXPECT_EQ(t.reason, "exception_raised");
   EXPECT_EQ(t.detail, "ValueError");
   EXPECT_EQ(t.exit_lines, (Lines{"f:6", "g:2"}));
@@ -83,23 +93,45 @@ TEST(TraceExit, GeneratorsAndLimits) {
 TEST(TraceExit, CtrlCStopsTracingAndStaysPending) {
   frontend();
   PyRun_SimpleString("import signal\nseen = []\nold = signal.signal(signal.SIGINT, lambda *a: seen.append(1))");
-  const Trial t = trial("def f(x):\n  x = torch.interrupt(x)\n  i = 0\n  while i < 100000:\n    i += 1\n  return x", kX);
+  const Trial t =
+      trial("def f(x):\n  x = torch.interrupt(x)\n  i = 0\n  while i < 100000:\n    i += 1\n  return x", kX);
   EXPECT_EQ(t.reason, "interrupted");
   EXPECT_LT(t.trace.steps, 5000u);
   EXPECT_EQ(PyRun_SimpleString("assert seen == [1], seen\nsignal.signal(signal.SIGINT, old)"), 0);
 }
 
 TEST(TraceExit, UnsupportedOpcodeIsNamed) {
-  const Trial t = trial("def f(x):\n  y = x + 1\n  try:\n    raise ValueError\n  except* ValueError: pass\n  return y", kX);
+  const Trial t =
+      trial("def f(x):\n  y = x + 1\n  try:\n    raise ValueError\n  except* ValueError: pass\n  return y", kX);
   EXPECT_EQ(t.reason, "unsupported_opcode");
   EXPECT_EQ(t.detail, "check_eg_match");
 }
 
 // What is left out on purpose; a new neutral opcode must be handled or listed here.
 TEST(TraceExit, EveryOpcodeIsHandledOrListed) {
-  const Lines left = {"load_classderef", "load_from_dict_or_deref", "load_from_dict_or_globals", "load_locals", "load_name", "store_name", "delete_name",
-                      "cleanup_throw", "async_gen_wrap", "get_awaitable", "get_aiter", "get_anext", "end_async_for", "before_async_with",
-                      "check_eg_match", "prep_reraise_star", "import_star", "setup_annotations", "print_expr", "typing_intrinsic_1", "typing_intrinsic_2", "unknown", "never"};
+  const Lines left = {"load_classderef",
+                      "load_from_dict_or_deref",
+                      "load_from_dict_or_globals",
+                      "load_locals",
+                      "load_name",
+                      "store_name",
+                      "delete_name",
+                      "cleanup_throw",
+                      "async_gen_wrap",
+                      "get_awaitable",
+                      "get_aiter",
+                      "get_anext",
+                      "end_async_for",
+                      "before_async_with",
+                      "check_eg_match",
+                      "prep_reraise_star",
+                      "import_star",
+                      "setup_annotations",
+                      "print_expr",
+                      "typing_intrinsic_1",
+                      "typing_intrinsic_2",
+                      "unknown",
+                      "never"};
   Lines found;
   for (int op = 0; op < static_cast<int>(Op::kCount); ++op)
     if (!handler_of(static_cast<Op>(op))) found.push_back(name_of(static_cast<Op>(op)));
@@ -134,7 +166,8 @@ TEST(TraceGuards, OneObjectUnderTwoSources) {
 TEST(TraceSizes, DynamicSourcesBecomeSymbols) {
   TraceOptions options;
   options.hints.dynamic_sources = {"L['n']", "L['x'].size(0)"};
-  const Trial t = trial("def f(x, n):\n  return x + n, x.size(0), x.size(1), n + 1, n is None", "torch.tensor('x', 5, 3), 7", options);
+  const Trial t = trial("def f(x, n):\n  return x + n, x.size(0), x.size(1), n + 1, n is None",
+                        "torch.tensor('x', 5, 3), 7", options);
   EXPECT_EQ(t.reason, "") << t.detail;
   EXPECT_EQ(t.returned, "(add(x, s0), s1, 3, s0 + 1, False)");
   TraceOptions never = options;
@@ -154,7 +187,10 @@ TEST(TraceSizes, BranchOnASymbolIsAFact) {
 }
 
 TEST(TraceEffects, WritesToRealObjectsAreListed) {
-  const Trial t = trial("L = []\nclass C: pass\nc = C()\nK = 1\ndef f(x):\n  global K\n  L.append(x)\n  c.a = 2\n  K = 3\n  return len(L), c.a, K", kX);
+  const Trial t = trial(
+      "L = []\nclass C: pass\nc = C()\nK = 1\ndef f(x):\n  global K\n  L.append(x)\n  c.a = 2\n  K = 3\n  return "
+      "len(L), c.a, K",
+      kX);
   EXPECT_EQ(t.returned, "(1, 2, 3)");
   EXPECT_EQ(t.trace.effects.size(), 3u);
   EXPECT_EQ(run_eagerly("L = []\ndef f(x):\n  return len(L)", kX), "0");

@@ -19,7 +19,8 @@ TensorMeta tensor(SymSizes sizes, DType dtype = DType::kFloat32) {
   return meta;
 }
 
-constexpr const char* kCanonical = R"(graph @f(%x : f32[s0, 64], %w : bf16[64, 64; 1, 64; 8] @cuda:0 grad) where s0 = 8, s1 = 3 in [0, 9], s0 < 2*s1 + 7 {
+constexpr const char* kCanonical =
+    R"(graph @f(%x : f32[s0, 64], %w : bf16[64, 64; 1, 64; 8] @cuda:0 grad) where s0 = 8, s1 = 3 in [0, 9], s0 < 2*s1 + 7 {
   constant %constant0 : i64[]
   %0 = view %x, [64, s0] : f32[64, s0] &%x
   %1 = add_.Tensor %0, 1.5, 1 : f32[64, s0]
@@ -79,7 +80,8 @@ TEST_F(GraphText, ErrorsNameLineAndColumn) {
 }
 
 Arg random_arg(std::mt19937_64& random, const std::vector<ValueId>& values, uint32_t& opaques) {
-  const SymExpr size = SymExpr::symbol(0) * SymExpr(static_cast<int64_t>(random() % 5)) + SymExpr(static_cast<int64_t>(random() % 7) - 3);
+  const SymExpr size = SymExpr::symbol(0) * SymExpr(static_cast<int64_t>(random() % 5)) +
+                       SymExpr(static_cast<int64_t>(random() % 7) - 3);
   switch (random() % 14) {
     case 0: return {};
     case 1: return values[random() % values.size()];
@@ -92,7 +94,8 @@ Arg random_arg(std::mt19937_64& random, const std::vector<ValueId>& values, uint
     case 8: return std::vector<bool>(random() % 3, true);
     case 9: return std::string("a \"quoted\"\n# %1 ]");
     case 10: return static_cast<DType>(random() % 12);
-    case 11: return Device{static_cast<DeviceType>(random() % 3), static_cast<int8_t>(static_cast<int>(random() % 3) - 1)};
+    case 11:
+      return Device{static_cast<DeviceType>(random() % 3), static_cast<int8_t>(static_cast<int>(random() % 3) - 1)};
     case 12: return TorchEnum{"lmqx"[random() % 4], static_cast<int8_t>(random() % 4)};
     default: opaques = std::max(opaques, 3u); return OpaqueSlot{static_cast<uint32_t>(random() % 3)};
   }
@@ -104,7 +107,9 @@ TEST_F(GraphText, FuzzedGraphsRoundTrip) {
     GraphBuilder b;
     b.shapes().add_symbol(5);
     std::vector<ValueId> values;
-    for (int i = 0; i < 2; ++i) values.push_back(b.add_input(tensor({SymExpr::symbol(0), 4}), b.new_storage(), "L['x'][" + std::to_string(random() % 2) + "]"));
+    for (int i = 0; i < 2; ++i)
+      values.push_back(b.add_input(tensor({SymExpr::symbol(0), 4}), b.new_storage(),
+                                   "L['x'][" + std::to_string(random() % 2) + "]"));
     uint32_t opaques = 0;
     for (int i = 0; i < 8; ++i) {
       Node node;
@@ -113,7 +118,8 @@ TEST_F(GraphText, FuzzedGraphsRoundTrip) {
       for (size_t r = random() % 3; r-- > 0;) {
         TensorMeta meta = tensor({static_cast<int64_t>(random() % 4), 3}, static_cast<DType>(random() % 12));
         if (random() % 3 == 0) meta.strides = {1, 7}, meta.offset = SymExpr::symbol(0);
-        const uint32_t storage = random() % 3 == 0 ? b.peek().values[index_of(values[random() % values.size()])].storage : b.new_storage();
+        const uint32_t storage =
+            random() % 3 == 0 ? b.peek().values[index_of(values[random() % values.size()])].storage : b.new_storage();
         node.results.push_back(random() % 5 == 0 ? kNoValue : b.new_value(meta, storage));
       }
       if (node.results.size() == 2 && random() % 2 == 0) node.result_lists = {2};
@@ -136,7 +142,8 @@ TEST_F(GraphText, FuzzedGraphsRoundTrip) {
 }
 
 TEST(GraphVerify, FindsWhatIsBroken) {
-  const Graph good = parse_graph("graph @f(%x : f32[3]) {\n  %0 = exp %x : f32[3]\n  %1 = exp %0 : f32[3]\n  return %1\n}").take();
+  const Graph good =
+      parse_graph("graph @f(%x : f32[3]) {\n  %0 = exp %x : f32[3]\n  %1 = exp %0 : f32[3]\n  return %1\n}").take();
   ASSERT_TRUE(verify(good).ok());
   auto broken = [&](auto change) {
     Graph g = good;
@@ -214,7 +221,8 @@ TEST(OpTable, ThreadsMayDeclareAndFind) {
 }
 
 TEST(OpTable, InPlaceRowsNameAFunctionalForm) {
-  for (const char* name : {"add_.Tensor", "relu_", "masked_fill_.Scalar", "copy_", "zero_", "bernoulli_.float", "index_put_"}) {
+  for (const char* name :
+       {"add_.Tensor", "relu_", "masked_fill_.Scalar", "copy_", "zero_", "bernoulli_.float", "index_put_"}) {
     const OpDef* op = find_op(name);
     ASSERT_NE(op, nullptr) << name;
     EXPECT_TRUE(op->has(kMutates)) << name;

@@ -31,7 +31,8 @@ TEST(MinimumCut, IsTheLeastOfAll) {
     Weighted graph{1 + random() % 8, {}, {}};
     for (size_t v = 0; v < graph.vertices; ++v) graph.preference.push_back(static_cast<int64_t>(random() % 21) - 10);
     for (size_t e = random() % 14; e-- > 0;)
-      graph.edges.push_back({static_cast<int64_t>(random() % graph.vertices), static_cast<int64_t>(random() % graph.vertices), static_cast<int64_t>(random() % 12)});
+      graph.edges.push_back({static_cast<int64_t>(random() % graph.vertices),
+                             static_cast<int64_t>(random() % graph.vertices), static_cast<int64_t>(random() % 12)});
     MinimumCut cut(graph.vertices);
     for (size_t v = 0; v < graph.vertices; ++v) cut.prefer(v, graph.preference[v]);
     for (const auto& [a, b, w] : graph.edges) cut.join(static_cast<size_t>(a), static_cast<size_t>(b), w);

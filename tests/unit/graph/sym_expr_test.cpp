@@ -142,11 +142,14 @@ TEST(SymExpr, HasItsTrueValueOrNone) {
 
 TEST(ShapeEnv, KeepsWhatMayNotFit) {
   ShapeEnv env;
-  const SymExpr n = SymExpr::symbol(env.add_symbol(5, INT64_MIN, INT64_MAX)), size = SymExpr::symbol(env.add_symbol(8, kLeastSize, kMostSize));
-  for (const SymExpr& e : {n, size * 1024 + 7, SymExpr::mod(n, 7), SymExpr::floor_div(n, 3), SymExpr::min(n, 4), SymExpr::floor_div(1000, size)})
+  const SymExpr n = SymExpr::symbol(env.add_symbol(5, INT64_MIN, INT64_MAX)),
+                size = SymExpr::symbol(env.add_symbol(8, kLeastSize, kMostSize));
+  for (const SymExpr& e : {n, size * 1024 + 7, SymExpr::mod(n, 7), SymExpr::floor_div(n, 3), SymExpr::min(n, 4),
+                           SymExpr::floor_div(1000, size)})
     EXPECT_TRUE(keep_exact(env, e, "test") && env.facts().empty()) << e.text();
   size_t count = 0;
-  for (const SymExpr& e : {n + 1, SymExpr(0) - n, n * n, size * size, size * (int64_t{1} << 40), SymExpr::mod(n * 2, 7), SymExpr::floor_div(7, n)}) {
+  for (const SymExpr& e : {n + 1, SymExpr(0) - n, n * n, size * size, size * (int64_t{1} << 40), SymExpr::mod(n * 2, 7),
+                           SymExpr::floor_div(7, n)}) {
     EXPECT_TRUE(keep_exact(env, e, "test") && keep_exact(env, e, "test"));
     ASSERT_EQ(env.facts().size(), ++count) << e.text();
     EXPECT_TRUE(is_any_int64(env.facts().back()) && env.facts().back().right == e);
@@ -162,12 +165,15 @@ TEST(ShapeEnv, KeepsWhatMayNotFit) {
 TEST(ShapeEnv, ClaimsHoldByBruteForce) {
   std::mt19937_64 random(5);
   const Relation relations[] = {Relation::kEq, Relation::kNe, Relation::kLt, Relation::kLe};
-  auto holds = [](int64_t a, Relation r, int64_t b) { return r == Relation::kEq ? a == b : r == Relation::kNe ? a != b : r == Relation::kLt ? a < b : a <= b; };
+  auto holds = [](int64_t a, Relation r, int64_t b) {
+    return r == Relation::kEq ? a == b : r == Relation::kNe ? a != b : r == Relation::kLt ? a < b : a <= b;
+  };
   int claims = 0;
   for (int round = 0; round < 400; ++round) {
     ShapeEnv env;
     for (int i = 0; i < 3; ++i) env.add_symbol(2 + static_cast<int64_t>(random() % 9), 2, 10);
-    for (int i = 0; i < 2; ++i) env.decide(random_expr(random, 2).expr, relations[random() % 4], random_expr(random, 1).expr, "");
+    for (int i = 0; i < 2; ++i)
+      env.decide(random_expr(random, 2).expr, relations[random() % 4], random_expr(random, 1).expr, "");
     const SymExpr left = random_expr(random, 3).expr, right = random_expr(random, 2).expr;
     const Relation relation = relations[random() % 4];
     const auto claim = env.known(left, relation, right);
@@ -179,8 +185,10 @@ TEST(ShapeEnv, ClaimsHoldByBruteForce) {
           const int64_t v[3] = {a, b, c};
           bool allowed = true;
           try {
-            for (const SizeFact& f : env.facts()) allowed = allowed && holds(f.left.eval(v), f.relation, f.right.eval(v));
-            if (allowed) ASSERT_EQ(holds(left.eval(v), relation, right.eval(v)), *claim) << left.text() << " ? " << right.text();
+            for (const SizeFact& f : env.facts())
+              allowed = allowed && holds(f.left.eval(v), f.relation, f.right.eval(v));
+            if (allowed)
+              ASSERT_EQ(holds(left.eval(v), relation, right.eval(v)), *claim) << left.text() << " ? " << right.text();
           } catch (const NoInt64&) {  // a random divisor that is zero here
           }
         }

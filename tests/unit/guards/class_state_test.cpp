@@ -15,7 +15,8 @@ class ClassStateTest : public GuardTest {
         "class Base:\n  limit = 1\n  def inherited(self): pass\n"
         "class Other: pass\n"
         "class Descriptor:\n  def __get__(self, instance, owner): return 1\n"
-        "class A(Base):\n  '''text'''\n  count, rate, name, seen, cache, table = 0, 0.5, 'a', False, None, [1]\n  __slots__ = ('slot',)\n"
+        "class A(Base):\n  '''text'''\n  count, rate, name, seen, cache, table = 0, 0.5, 'a', False, None, [1]\n  "
+        "__slots__ = ('slot',)\n"
         "  number: int = 3\n"
         "  def f(self): pass\n"
         "  @property\n  def p(self): return 1\n"
@@ -33,23 +34,44 @@ class ClassStateTest : public GuardTest {
 };
 
 TEST_F(ClassStateTest, DataAttributesGetOtherValues) {
-  for (const char* change : {"A.count += 1", "A.rate = 2.5", "A.name = 'b'", "A.seen = True", "A.cache = {1: 2}", "A.cache = 5", "A.table = []", "A.number = 7",
-                             "Base.limit = 9", "A.count = 'text'", "A.count = 10**40"})
+  for (const char* change :
+       {"A.count += 1", "A.rate = 2.5", "A.name = 'b'", "A.seen = True", "A.cache = {1: 2}", "A.cache = 5",
+        "A.table = []", "A.number = 7", "Base.limit = 9", "A.count = 'text'", "A.count = 10**40"})
     EXPECT_TRUE(keeps_state(change)) << change;
 }
 
 TEST_F(ClassStateTest, EverythingElseIsAChange) {
-  for (const char* change :
-       {"A.f = lambda self: 1", "A.f = 3", "A.new = 1", "del A.new", "del A.rate", "A.p = property(lambda self: 2)", "A.c = classmethod(lambda cls: 2)",
-        "A.s = staticmethod(lambda: 2)", "A.d = Descriptor()", "A.d = None", "A.cache = Other", "A.cache = Other()", "A.cache = lambda: 1", "A.__doc__ = 'other'",
-        "A.__module__ = 'other'", "A.__annotations__['x'] = int\nA.count += 1", "A.__annotations__ = {}", "A.__len__ = lambda self: 0", "A.__bool__ = None",
-        "Base.inherited = lambda self: 2", "Base.more = 1", "A.__bases__ = (Base, Other)", "Other.more = 1", "A.__eq__ = lambda a, b: True"})
+  for (const char* change : {"A.f = lambda self: 1",
+                             "A.f = 3",
+                             "A.new = 1",
+                             "del A.new",
+                             "del A.rate",
+                             "A.p = property(lambda self: 2)",
+                             "A.c = classmethod(lambda cls: 2)",
+                             "A.s = staticmethod(lambda: 2)",
+                             "A.d = Descriptor()",
+                             "A.d = None",
+                             "A.cache = Other",
+                             "A.cache = Other()",
+                             "A.cache = lambda: 1",
+                             "A.__doc__ = 'other'",
+                             "A.__module__ = 'other'",
+                             "A.__annotations__['x'] = int\nA.count += 1",
+                             "A.__annotations__ = {}",
+                             "A.__len__ = lambda self: 0",
+                             "A.__bool__ = None",
+                             "Base.inherited = lambda self: 2",
+                             "Base.more = 1",
+                             "A.__bases__ = (Base, Other)",
+                             "Other.more = 1",
+                             "A.__eq__ = lambda a, b: True"})
     EXPECT_FALSE(keeps_state(change)) << change;
 }
 
 // The address of what was replaced may be taken by what replaces it.
 TEST_F(ClassStateTest, ValuesThatTakeTheAddressOfDeadOnes) {
-  for (const char* make : {"lambda self: 1", "property(lambda self: 1)", "classmethod(lambda cls: 1)", "staticmethod(lambda: 1)", "Descriptor()", "Other()", "type('T', (), {})"}) {
+  for (const char* make : {"lambda self: 1", "property(lambda self: 1)", "classmethod(lambda cls: 1)",
+                           "staticmethod(lambda: 1)", "Descriptor()", "Other()", "type('T', (), {})"}) {
     for (int i = 0; i < 50; ++i) {
       run(std::string("A.d = ") + make);
       EXPECT_FALSE(keeps_state(std::string("A.d = None\nA.d = ") + make)) << make;
@@ -113,9 +135,11 @@ TEST_F(ClassStateTest, KindsOfClasses) {
   run("import collections, dataclasses, enum, abc, typing, functools\n"
       "T = typing.TypeVar('T')\n"
       "class Abstract(abc.ABC):\n  n = 0\n  @abc.abstractmethod\n  def f(self): pass\n"
-      "@dataclasses.dataclass\nclass Data:\n  x: int = 0\n  n = 0\n  y: list = dataclasses.field(default_factory=list)\n"
+      "@dataclasses.dataclass\nclass Data:\n  x: int = 0\n  n = 0\n  y: list = "
+      "dataclasses.field(default_factory=list)\n"
       "class Generic(typing.Generic[T]):\n  n = 0\n"
-      "class Cached:\n  n = 0\n  @functools.cached_property\n  def p(self): return 1\n  @functools.lru_cache\n  def q(self): return 1\n"
+      "class Cached:\n  n = 0\n  @functools.cached_property\n  def p(self): return 1\n  @functools.lru_cache\n  def "
+      "q(self): return 1\n"
       "class Tuple(collections.namedtuple('Tuple', 'a b')):\n  n = 0\n"
       "class Dict(dict):\n  n = 0\n  __getattr__ = dict.__getitem__\n"
       "class Partial:\n  n = 0\n  f = functools.partial(print)\n  g = functools.partialmethod(print)\n  h = len\n");

@@ -43,7 +43,9 @@ class GuardTest : public testing::Test {
 
   SourceId local(int slot = 0) { return set_.sources.add(SourceKind::local, kNoSource, slot); }
   SourceId from(SourceKind kind, SourceId base, int index = 0) { return set_.sources.add(kind, base, index); }
-  SourceId keyed(SourceKind kind, SourceId base, const PyRef& key) { return set_.sources.add(kind, base, 0, key.get()); }
+  SourceId keyed(SourceKind kind, SourceId base, const PyRef& key) {
+    return set_.sources.add(kind, base, 0, key.get());
+  }
 
   Guard guard(GuardKind kind, SourceId source, const std::string& object = "", int64_t number = 0) {
     Guard g;
@@ -53,7 +55,9 @@ class GuardTest : public testing::Test {
     g.number = number;
     return g;
   }
-  void add(GuardKind kind, SourceId source, const std::string& object = "", int64_t number = 0) { set_.add(guard(kind, source, object, number)); }
+  void add(GuardKind kind, SourceId source, const std::string& object = "", int64_t number = 0) {
+    set_.add(guard(kind, source, object, number));
+  }
 
   void compile(std::vector<SourceId> wanted = {}) {
     auto program = GuardProgram::compile(std::move(set_), wanted, code_);
@@ -84,7 +88,8 @@ class GuardTest : public testing::Test {
     return failure ? failure->text : "holds";
   }
   // One guard on the first local, tried with a value that fits and one that does not.
-  void expect(GuardKind kind, const std::string& object, int64_t number, const std::string& good, const std::string& bad, const std::string& text) {
+  void expect(GuardKind kind, const std::string& object, int64_t number, const std::string& good,
+              const std::string& bad, const std::string& text) {
     set_ = GuardSet();
     set(0, good);
     add(kind, local(), object, number);

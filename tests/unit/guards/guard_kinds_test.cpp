@@ -57,9 +57,12 @@ TEST_F(GuardTest, Relations) {
 }
 
 TEST_F(GuardTest, Length) {
-  for (auto [good, bad, text] : {std::tuple("[1, 2]", "[1]", "len(L['a']) == 2 but is 1"), std::tuple("(1, 2)", "(1, 2, 3)", "len(L['a']) == 2 but is 3"),
-                                 std::tuple("{1: 1, 2: 2}", "{}", "len(L['a']) == 2 but is 0"), std::tuple("{1, 2}", "{1}", "len(L['a']) == 2 but is 1"),
-                                 std::tuple("frozenset((1, 2))", "frozenset()", "len(L['a']) == 2 but is 0"), std::tuple("'ab'", "'abc'", "len(L['a']) == 2 but is 3"),
+  for (auto [good, bad, text] : {std::tuple("[1, 2]", "[1]", "len(L['a']) == 2 but is 1"),
+                                 std::tuple("(1, 2)", "(1, 2, 3)", "len(L['a']) == 2 but is 3"),
+                                 std::tuple("{1: 1, 2: 2}", "{}", "len(L['a']) == 2 but is 0"),
+                                 std::tuple("{1, 2}", "{1}", "len(L['a']) == 2 but is 1"),
+                                 std::tuple("frozenset((1, 2))", "frozenset()", "len(L['a']) == 2 but is 0"),
+                                 std::tuple("'ab'", "'abc'", "len(L['a']) == 2 but is 3"),
                                  std::tuple("[1, 2]", "7", "len(L['a']) == 2 but is -1")})
     expect(GuardKind::length, "", 2, good, bad, text);
 }
@@ -71,34 +74,45 @@ TEST_F(GuardTest, EqualsTellsLiteralsApart) {
   expect(GuardKind::equals, "0.0", 0, "0.0 * 1", "-0.0", "L['a'] == 0.0 but is -0.0");
   expect(GuardKind::equals, "float('nan')", 0, "float('nan')", "1.0", "L['a'] == nan but is 1.0");
   expect(GuardKind::equals, "10**40", 0, "10**39 * 10", "10**40 + 1", "L['a'] == <int of 133 bits> but is another int");
-  expect(GuardKind::equals, "2**63", 0, "2**62 * 2", "-2**63", "L['a'] == <int of 64 bits> but is -9223372036854775808");
-  expect(GuardKind::equals, "'h\\xe9\\u4e2d'", 0, "'h\\xe9' + '\\u4e2d'", "'he'", "L['a'] == 'h\xc3\xa9\xe4\xb8\xad' but is 'he'");
+  expect(GuardKind::equals, "2**63", 0, "2**62 * 2", "-2**63",
+         "L['a'] == <int of 64 bits> but is -9223372036854775808");
+  expect(GuardKind::equals, "'h\\xe9\\u4e2d'", 0, "'h\\xe9' + '\\u4e2d'", "'he'",
+         "L['a'] == 'h\xc3\xa9\xe4\xb8\xad' but is 'he'");
   expect(GuardKind::equals, "b'ab'", 0, "bytes([97, 98])", "b'ac'", "L['a'] == b'ab' but is b'ac'");
-  expect(GuardKind::equals, "complex(0.0, -0.0)", 0, "complex(0.0, -0.0)", "complex(0.0, 0.0)", "L['a'] == -0j but is 0j");
-  expect(GuardKind::equals, "(1, ('a', 2.0))", 0, "tuple([1, ('a', 2.0)])", "(1, ('a', 2))", "L['a'] == (1, ('a', 2.0)) but is (1, ('a', 2))");
+  expect(GuardKind::equals, "complex(0.0, -0.0)", 0, "complex(0.0, -0.0)", "complex(0.0, 0.0)",
+         "L['a'] == -0j but is 0j");
+  expect(GuardKind::equals, "(1, ('a', 2.0))", 0, "tuple([1, ('a', 2.0)])", "(1, ('a', 2))",
+         "L['a'] == (1, ('a', 2.0)) but is (1, ('a', 2))");
   expect(GuardKind::equals, "(1,)", 0, "tuple([1])", "[1]", "L['a'] == (1,) but is [1]");
-  expect(GuardKind::equals, "frozenset((1, 'a'))", 0, "frozenset(('a', 1))", "frozenset((True, 'a'))", "L['a'] == <frozenset object> but is another frozenset");
-  expect(GuardKind::equals, "slice(1, None, 2)", 0, "slice(1, None, 2)", "slice(1, 3, 2)", "L['a'] == <slice object> but is another slice");
-  expect(GuardKind::equals, "range(1, 9, 3)", 0, "range(1, 9, 3)", "range(1, 8, 3)", "L['a'] == range(1, 9, 3) but is range(1, 8, 3)");  // the same items
+  expect(GuardKind::equals, "frozenset((1, 'a'))", 0, "frozenset(('a', 1))", "frozenset((True, 'a'))",
+         "L['a'] == <frozenset object> but is another frozenset");
+  expect(GuardKind::equals, "slice(1, None, 2)", 0, "slice(1, None, 2)", "slice(1, 3, 2)",
+         "L['a'] == <slice object> but is another slice");
+  expect(GuardKind::equals, "range(1, 9, 3)", 0, "range(1, 9, 3)", "range(1, 8, 3)",
+         "L['a'] == range(1, 9, 3) but is range(1, 8, 3)");  // the same items
 }
 
 TEST_F(GuardTest, HoldsLooksIntoInstancesOfSubclasses) {
-  run("def refuse(*_): raise AssertionError\nclass Real(float): __eq__ = refuse\nclass Whole(int): __eq__ = __index__ = refuse\nclass Text(str): __eq__ = refuse");
+  run("def refuse(*_): raise AssertionError\nclass Real(float): __eq__ = refuse\nclass Whole(int): __eq__ = __index__ "
+      "= refuse\nclass Text(str): __eq__ = refuse");
   expect(GuardKind::holds, "-0.0", 0, "Real(-0.0)", "Real(0.0)", "L['a'] holds -0.0 but is <Real object>");
-  expect(GuardKind::holds, "10**40", 0, "Whole(10**40)", "Whole(10**40 + 1)", "L['a'] holds <int of 133 bits> but is <Whole object>");
+  expect(GuardKind::holds, "10**40", 0, "Whole(10**40)", "Whole(10**40 + 1)",
+         "L['a'] holds <int of 133 bits> but is <Whole object>");
   expect(GuardKind::holds, "7", 0, "Whole(7)", "Real(7)", "L['a'] holds 7 but is <Real object>");
   expect(GuardKind::holds, "'ab'", 0, "Text('ab')", "Text('ac')", "L['a'] holds 'ab' but is <Text object>");
 }
 
 TEST_F(GuardTest, EqualsRunsNoPythonCode) {
-  run("calls = []\nclass Liar(str):\n  def __eq__(self, other): calls.append(1); return True\n  __hash__ = str.__hash__");
+  run("calls = []\nclass Liar(str):\n  def __eq__(self, other): calls.append(1); return True\n  __hash__ = "
+      "str.__hash__");
   expect(GuardKind::equals, "'x'", 0, "'x'", "Liar('x')", "L['a'] == 'x' but is <Liar object>");
   EXPECT_EQ(PyList_GET_SIZE(get("calls").get()), 0);
 }
 
 TEST_F(GuardTest, FunctionCode) {
   run("def f(): return 1\ndef g(): return 2\ndef make():\n  def h(): pass\n  return h\na, b = make(), make()");
-  expect(GuardKind::function_code, "a.__code__", 0, "b", "f", "L['a'].__code__ is <code make.<locals>.h> but is <code f>");
+  expect(GuardKind::function_code, "a.__code__", 0, "b", "f",
+         "L['a'].__code__ is <code make.<locals>.h> but is <code f>");
   expect(GuardKind::function_code, "f.__code__", 0, "f", "len", "L['a'].__code__ is <code f> but is len");
   set_ = GuardSet();
   set(0, "f");
@@ -112,9 +126,12 @@ TEST_F(GuardTest, FunctionCode) {
 TEST_F(GuardTest, DictKeys) {
   expect(GuardKind::dict_has, "'k'", 0, "{'k': 1}", "{'l': 1}", "'k' in L['a'] but it is not there");
   expect(GuardKind::dict_lacks, "'k'", 0, "{'l': 1}", "{'k': 1}", "'k' not in L['a'] but it is there");
-  expect(GuardKind::dict_key_set, "('x', 'y')", 0, "{'y': 1, 'x': 2}", "{'x': 1, 'z': 2}", "set(L['a']) == set(('x', 'y')) but is ('x', 'z')");
-  expect(GuardKind::dict_key_set, "('x', 'y')", 0, "{'x': 1, 'y': 2}", "{'x': 1, 'y': 2, 'z': 3}", "set(L['a']) == set(('x', 'y')) but is ('x', 'y', 'z')");
-  expect(GuardKind::dict_keys, "('x', 'y')", 0, "{'x': 1, 'y': 2}", "{'y': 1, 'x': 2}", "list(L['a']) == ('x', 'y') but is ('y', 'x')");
+  expect(GuardKind::dict_key_set, "('x', 'y')", 0, "{'y': 1, 'x': 2}", "{'x': 1, 'z': 2}",
+         "set(L['a']) == set(('x', 'y')) but is ('x', 'z')");
+  expect(GuardKind::dict_key_set, "('x', 'y')", 0, "{'x': 1, 'y': 2}", "{'x': 1, 'y': 2, 'z': 3}",
+         "set(L['a']) == set(('x', 'y')) but is ('x', 'y', 'z')");
+  expect(GuardKind::dict_keys, "('x', 'y')", 0, "{'x': 1, 'y': 2}", "{'y': 1, 'x': 2}",
+         "list(L['a']) == ('x', 'y') but is ('y', 'x')");
   expect(GuardKind::dict_keys, "(1,)", 0, "{1: 1}", "{True: 1}", "list(L['a']) == (1,) but is (True)");
   expect(GuardKind::dict_has, "'k'", 0, "{'k': 1}", "[1]", "L['a'] is not a dict");
   run("from collections import OrderedDict");
@@ -179,7 +196,8 @@ TEST_F(GuardTest, ModesFail) {
 
 TEST_F(GuardTest, ItemsLeftInIterators) {
   expect(GuardKind::iterator_has, "", 2, "iter([1, 2, 3])", "iter([1])", "L['a'] has 2 items left or more but has 1");
-  expect(GuardKind::iterator_ends, "", 2, "iter({'x': 1, 'y': 2})", "iter({1, 2, 3})", "L['a'] has 2 items left but has 3");
+  expect(GuardKind::iterator_ends, "", 2, "iter({'x': 1, 'y': 2})", "iter({1, 2, 3})",
+         "L['a'] has 2 items left but has 3");
   run("d = {'x': 1, 'y': 2}\ni = iter(d)\nnext(i)");
   set_ = GuardSet();
   set(0, "i");
@@ -191,8 +209,10 @@ TEST_F(GuardTest, ItemsLeftInIterators) {
 }
 
 TEST_F(GuardTest, ResultsOfCachedFunctions) {
-  run("import functools\n@functools.lru_cache\ndef f(n): return n + 1\nempty = functools.lru_cache(abs)\nother = functools.lru_cache(str)\nf(3); other(3)");
-  expect(GuardKind::cache_agrees, "(3, 4)", 0, "f", "other", "L['a'] has nothing cached but (3, 4) but has another result");
+  run("import functools\n@functools.lru_cache\ndef f(n): return n + 1\nempty = functools.lru_cache(abs)\nother = "
+      "functools.lru_cache(str)\nf(3); other(3)");
+  expect(GuardKind::cache_agrees, "(3, 4)", 0, "f", "other",
+         "L['a'] has nothing cached but (3, 4) but has another result");
   set(0, "empty");
   EXPECT_TRUE(holds());
   set(0, "3");
@@ -201,7 +221,9 @@ TEST_F(GuardTest, ResultsOfCachedFunctions) {
 
 TEST_F(GuardTest, TensorFactsBindAndExplain) {
   struct Even : TensorFacts {  // stands for a tensor: an even int whose value is bound
-    bool matches(PyObject* o, int64_t* symbols) const override { return PyLong_Check(o) && (symbols[0] = PyLong_AsLong(o)) % 2 == 0; }
+    bool matches(PyObject* o, int64_t* symbols) const override {
+      return PyLong_Check(o) && (symbols[0] = PyLong_AsLong(o)) % 2 == 0;
+    }
     std::string mismatch(PyObject* o) const override { return PyLong_AsLong(o) % 2 ? "size(0) == 4 but is 5" : ""; }
     std::string text() const override { return "f32[s0]"; }
     std::vector<int> differing_dims(PyObject*) const override { return {0}; }
@@ -216,7 +238,9 @@ TEST_F(GuardTest, TensorFactsBindAndExplain) {
   compile();
   EXPECT_TRUE(holds());
   EXPECT_EQ(symbols_[0], 8);
-  EXPECT_EQ(program_->texts(), (std::vector<std::string>{"L['a'] matches f32[s0]  # model.py:31 Net.forward", "s0 < 100 where s0 = L['a'].size(0)  # model.py:32 Net.forward"}));
+  EXPECT_EQ(program_->texts(),
+            (std::vector<std::string>{"L['a'] matches f32[s0]  # model.py:31 Net.forward",
+                                      "s0 < 100 where s0 = L['a'].size(0)  # model.py:32 Net.forward"}));
   set(0, "5");
   const auto failure = program_->explain(frame());
   ASSERT_TRUE(failure);

@@ -1,4 +1,5 @@
-// tests/unit/guards/guard_program_test.cpp — the program as a whole: dict versions, weak objects, merging, no allocation.
+// tests/unit/guards/guard_program_test.cpp — the program as a whole: dict versions, weak objects, merging, no
+// allocation.
 #include "guard_fixture.h"
 
 namespace framejit::guards {
@@ -19,7 +20,8 @@ TEST_F(GuardTest, EqualGuardsMerge) {
 class DictVersions : public GuardTest {
  protected:
   void SetUp() override {
-    run("class Child: pass\nclass A: pass\nx = A()\nx.child = Child()\nx.child.flag = True\nx.n = 3\nfor i in range(200): x.n = 3\nold = x.child");
+    run("class Child: pass\nclass A: pass\nx = A()\nx.child = Child()\nx.child.flag = True\nx.n = 3\nfor i in "
+        "range(200): x.n = 3\nold = x.child");
     set(0, "x");
     const SourceId dict = from(SourceKind::instance_dict, local());
     child_ = keyed(SourceKind::dict_item, dict, str("child"));
@@ -107,7 +109,9 @@ TEST_F(GuardTest, InstancesOfAClassShareItsGuards) {
   same.other = from(SourceKind::type_of, local(1));
   set_.add(same);
   compile({last});
-  EXPECT_EQ(program_->texts(), (std::vector<std::string>{"type(L['a']) is A", "A unchanged", "A.f.__code__ is <code A.f>", "A.limit == 5", "type(L['b']) is A"}));
+  EXPECT_EQ(program_->texts(),
+            (std::vector<std::string>{"type(L['a']) is A", "A unchanged", "A.f.__code__ is <code A.f>", "A.limit == 5",
+                                      "type(L['b']) is A"}));
   EXPECT_TRUE(holds()) << why();
   EXPECT_EQ(PyLong_AsLong(registers_[program_->register_of(last)]), 5);
   EXPECT_TRUE(holds());

@@ -48,7 +48,8 @@ TEST_F(SourceTest, Items) {
 }
 
 TEST_F(SourceTest, Attributes) {
-  run("import types\nclass S:\n  __slots__ = ('w', 'v')\nclass A:\n  def f(self): pass\n  @property\n  def p(self): return 1\nx = A()\nx.y = 5\ns = S()\ns.w = 6\nm = x.f");
+  run("import types\nclass S:\n  __slots__ = ('w', 'v')\nclass A:\n  def f(self): pass\n  @property\n  def p(self): "
+      "return 1\nx = A()\nx.y = 5\ns = S()\ns.w = 6\nm = x.f");
   set(0, "x");
   set(1, "s");
   set(2, "m");
@@ -146,7 +147,8 @@ TEST_F(SourceTest, ModuleAttributesReadAsUsersWriteThem) {
 }
 
 TEST_F(SourceTest, WhatIteratorsGiveNext) {
-  for (const char* made : {"iter([10, 20, 30])", "iter((10, 20, 30))", "iter({'a': 10, 'b': 20, 'c': 30}.values())", "reversed([30, 20, 10])", "iter(range(10, 40, 10))"}) {
+  for (const char* made : {"iter([10, 20, 30])", "iter((10, 20, 30))", "iter({'a': 10, 'b': 20, 'c': 30}.values())",
+                           "reversed([30, 20, 10])", "iter(range(10, 40, 10))"}) {
     set(0, made);
     EXPECT_EQ(PyLong_AsLong(fetch(from(SourceKind::iterator_item, local(), 1))), 20) << made;
     EXPECT_EQ(text_, "next(L['a'], 1)");
@@ -171,7 +173,8 @@ TEST_F(SourceTest, WhatIteratorsGiveNext) {
 }
 
 TEST_F(SourceTest, CachesOfFunctions) {
-  run("import functools\n@functools.lru_cache(maxsize=2)\ndef f(n): return [n]\n@functools.lru_cache(None)\ndef g(n): return [n]\nkept, also = f(7), g(7)");
+  run("import functools\n@functools.lru_cache(maxsize=2)\ndef f(n): return [n]\n@functools.lru_cache(None)\ndef g(n): "
+      "return [n]\nkept, also = f(7), g(7)");
   for (const char* name : {"f", "g"}) {
     set(0, name);
     const SourceId entry = keyed(SourceKind::dict_item, from(SourceKind::lru_cache, local()), get("7"));
@@ -194,11 +197,17 @@ TEST_F(SourceTest, ComputedOfOthers) {
   run("import math, operator\nx, n = 2.25, 7");
   set(0, "x");
   set(1, "n");
-  auto computed = [&](const char* function, SourceId a, int b = -1) { return set_.sources.add(SourceKind::computed, a, b, get(function).get()); };
-  auto constant = [&](const char* value) { return static_cast<int>(set_.sources.add(SourceKind::constant, kNoSource, 0, get(value).get())); };
+  auto computed = [&](const char* function, SourceId a, int b = -1) {
+    return set_.sources.add(SourceKind::computed, a, b, get(function).get());
+  };
+  auto constant = [&](const char* value) {
+    return static_cast<int>(set_.sources.add(SourceKind::constant, kNoSource, 0, get(value).get()));
+  };
   EXPECT_EQ(PyFloat_AsDouble(fetch(computed("math.sqrt", local()))), 1.5);
   EXPECT_EQ(text_, "sqrt(L['a'])");
-  EXPECT_EQ(PyFloat_AsDouble(fetch(computed("operator.mul", computed("math.sqrt", local()), static_cast<int>(local(1))))), 10.5);
+  EXPECT_EQ(
+      PyFloat_AsDouble(fetch(computed("operator.mul", computed("math.sqrt", local()), static_cast<int>(local(1))))),
+      10.5);
   EXPECT_EQ(text_, "mul(sqrt(L['a']), L['b'])");
   EXPECT_STREQ(PyUnicode_AsUTF8(fetch(computed("format", local(), constant("'.1f'")))), "2.2");
   set(0, "0.0");
@@ -222,7 +231,9 @@ TEST_F(SourceTest, ComputedOfSymbols) {
   EXPECT_EQ(PyLong_AsLong(fetch(size)), 18);
   EXPECT_EQ(text_, "3*s0");
   bind();  // what is computed may bind a symbol that sizes behind it are made of
-  const SourceId root = set_.sources.add(SourceKind::computed, set_.sources.add(SourceKind::size, kNoSource, 0, str("3*s0").get()), -1, get("math.isqrt").get());
+  const SourceId root =
+      set_.sources.add(SourceKind::computed, set_.sources.add(SourceKind::size, kNoSource, 0, str("3*s0").get()), -1,
+                       get("math.isqrt").get());
   add(GuardKind::int_range, root, "", 1);
   set_.symbol_count = 2;
   set_.sizes.push_back(graph::SymExpr::symbol(1) + graph::SymExpr::symbol(0));

@@ -1,4 +1,5 @@
-// tests/unit/guards_aten/tensor_facts_test.cpp — tensor and mode facts against real torch: each property that must be told apart.
+// tests/unit/guards_aten/tensor_facts_test.cpp — tensor and mode facts against real torch: each property that must be
+// told apart.
 #include "guards/aten/tensor_facts.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +33,8 @@ class TensorFactsTest : public testing::Test {
   std::vector<int64_t> ints(const PyRef& tensor, const char* method) {
     const PyRef tuple = PyRef::steal(PyObject_CallMethod(tensor.get(), method, nullptr));
     std::vector<int64_t> values;
-    for (Py_ssize_t i = 0; i < PyTuple_Size(tuple.get()); ++i) values.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(tuple.get(), i)));
+    for (Py_ssize_t i = 0; i < PyTuple_Size(tuple.get()); ++i)
+      values.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(tuple.get(), i)));
     return values;
   }
   graph::TensorMeta meta_of(const PyRef& tensor) {
@@ -70,19 +72,23 @@ TEST_F(TensorFactsTest, Properties) {
   EXPECT_EQ(compare("torch.ones(2)", "torch.ones(2, dtype=torch.float64)"), "dtype == Float but is Double");
   EXPECT_EQ(compare("torch.ones(2)", "torch.ones(2, device='meta')"), "device == cpu but is meta");
   EXPECT_EQ(compare("torch.ones(2)", "torch.ones(2, requires_grad=True)"), "requires_grad == False but is True");
-  EXPECT_EQ(compare("torch.ones(2, requires_grad=True)", "torch.ones(2, requires_grad=True) * 2"), "is_leaf == True but is False");
+  EXPECT_EQ(compare("torch.ones(2, requires_grad=True)", "torch.ones(2, requires_grad=True) * 2"),
+            "is_leaf == True but is False");
   EXPECT_EQ(compare("torch.ones(2)", "torch.nn.Parameter(torch.ones(2), requires_grad=False)"),
             "__class__ == torch.Tensor but is torch.nn.parameter.Parameter");
   EXPECT_EQ(compare("torch.nn.Parameter(torch.ones(2))", "torch.nn.Parameter(torch.zeros(2))"), "");
-  EXPECT_EQ(compare("torch.ones(2, dtype=torch.cfloat)", "torch.ones(2, dtype=torch.cfloat).conj()"), "is_conj() == False but is True");
-  EXPECT_EQ(compare("torch.ones(2)", "torch.zeros(2, dtype=torch.cfloat).conj().imag"), "is_neg() == False but is True");
+  EXPECT_EQ(compare("torch.ones(2, dtype=torch.cfloat)", "torch.ones(2, dtype=torch.cfloat).conj()"),
+            "is_conj() == False but is True");
+  EXPECT_EQ(compare("torch.ones(2)", "torch.zeros(2, dtype=torch.cfloat).conj().imag"),
+            "is_neg() == False but is True");
   EXPECT_NE(compare("torch.ones(2, 2)", "torch.ones(2, 2).to_sparse()"), "");
   run("with torch.inference_mode():\n  inference = torch.ones(2)");
   EXPECT_EQ(compare("torch.ones(2)", "inference"), "is_inference() == False but is True");
   run("class Sub(torch.Tensor): pass");
   EXPECT_EQ(compare("torch.ones(2)", "torch.ones(2).as_subclass(Sub)"), "__class__ == torch.Tensor but is Sub");
   EXPECT_EQ(compare("torch.ones(2)", "3"), "__class__ == torch.Tensor but is int");
-  run("import torch.autograd.forward_ad as fwAD\nctx = fwAD.dual_level()\nctx.__enter__()\ndual = fwAD.make_dual(torch.ones(2), torch.ones(2))");
+  run("import torch.autograd.forward_ad as fwAD\nctx = fwAD.dual_level()\nctx.__enter__()\ndual = "
+      "fwAD.make_dual(torch.ones(2), torch.ones(2))");
   EXPECT_EQ(compare("torch.ones(2)", "dual"), "forward-mode tangent == False but is True");
   run("ctx.__exit__(None, None, None)");
 }
@@ -92,10 +98,11 @@ TEST_F(TensorFactsTest, InPlaceChangesAreSeen) {
   const PyRef p = get("p");
   const auto facts = make_tensor_facts(p.get(), meta_of(p));
   int64_t symbols[1];
-  for (auto [change, undo, text] : {std::tuple("p.data = torch.ones(5, 4)", "p.data = torch.ones(4, 4)", "size(0) == 4 but is 5"),
-                                    std::tuple("p.requires_grad_(False)", "p.requires_grad_()", "requires_grad == True but is False"),
-                                    std::tuple("p.data = p.data.half()", "p.data = p.data.float()", "dtype == Float but is Half"),
-                                    std::tuple("p.data = p.data.t()", "p.data = p.data.t()", "stride(0) == 4 but is 1")}) {
+  for (auto [change, undo, text] :
+       {std::tuple("p.data = torch.ones(5, 4)", "p.data = torch.ones(4, 4)", "size(0) == 4 but is 5"),
+        std::tuple("p.requires_grad_(False)", "p.requires_grad_()", "requires_grad == True but is False"),
+        std::tuple("p.data = p.data.half()", "p.data = p.data.float()", "dtype == Float but is Half"),
+        std::tuple("p.data = p.data.t()", "p.data = p.data.t()", "stride(0) == 4 but is 1")}) {
     run(change);
     EXPECT_FALSE(facts->matches(p.get(), symbols)) << change;
     EXPECT_EQ(facts->mismatch(p.get()), text);
@@ -156,11 +163,16 @@ TEST_F(TensorFactsTest, Modes) {
   with("torch.autograd.graph.disable_saved_tensors_hooks('no')", "saved-tensor hooks disabled == 0 but is 1");
   run("from torch.utils._python_dispatch import TorchDispatchMode\nclass Mode(TorchDispatchMode): pass");
   with("Mode()", "dispatch keys of the thread == ");
-  expect("torch.set_default_dtype(torch.float64)", "torch.set_default_dtype(torch.float32)", "default dtype == 6 but is 7");
-  expect("torch.use_deterministic_algorithms(True)", "torch.use_deterministic_algorithms(False)", "deterministic algorithms == 0 but is 1");
-  expect("torch.backends.mkldnn.enabled = False", "torch.backends.mkldnn.enabled = True", "mkldnn enabled == 1 but is 0");
-  expect("torch.set_float32_matmul_precision('medium')", "torch.set_float32_matmul_precision('highest')", "fp32 precision of mkldnn matmul == ");
-  expect("torch._C._set_sdp_use_flash(False)", "torch._C._set_sdp_use_flash(True)", "flash attention enabled == 1 but is 0");
+  expect("torch.set_default_dtype(torch.float64)", "torch.set_default_dtype(torch.float32)",
+         "default dtype == 6 but is 7");
+  expect("torch.use_deterministic_algorithms(True)", "torch.use_deterministic_algorithms(False)",
+         "deterministic algorithms == 0 but is 1");
+  expect("torch.backends.mkldnn.enabled = False", "torch.backends.mkldnn.enabled = True",
+         "mkldnn enabled == 1 but is 0");
+  expect("torch.set_float32_matmul_precision('medium')", "torch.set_float32_matmul_precision('highest')",
+         "fp32 precision of mkldnn matmul == ");
+  expect("torch._C._set_sdp_use_flash(False)", "torch._C._set_sdp_use_flash(True)",
+         "flash attention enabled == 1 but is 0");
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Blocks of random buffers beside random tensors: what lives lies in a block that is held, apart from the others; the peak only falls.
+// Blocks of random buffers beside random tensors: what lives lies in a block that is held, apart from the others; the
+// peak only falls.
 #include "inductor/schedule/arena_blocks.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,8 @@ Case random_case(std::mt19937_64& random) {
   const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
   Case made;
   const size_t steps = below(40) + 1, count = below(40);
-  for (size_t s = 0; s < steps; ++s) made.beside.push_back(static_cast<int64_t>(below(5) == 0 ? below(9 * kMib) : below(kMib)));
+  for (size_t s = 0; s < steps; ++s)
+    made.beside.push_back(static_cast<int64_t>(below(5) == 0 ? below(9 * kMib) : below(kMib)));
   for (size_t r = 0; r < count; ++r) {
     const size_t first = below(steps), last = first + below(std::min<size_t>(steps - first, 6));
     made.requests.push_back({static_cast<int64_t>(below(2 * kMib) + 1), first, last});
@@ -32,7 +34,9 @@ Case random_case(std::mt19937_64& random) {
 }
 
 bool is_held(const ArenaBlocks& blocks, uint32_t block, size_t step) {
-  return block == 0 || std::any_of(blocks.spans.begin(), blocks.spans.end(), [&](const BlockSpan& s) { return s.block == block && s.first_step <= step && step <= s.last_step; });
+  return block == 0 || std::any_of(blocks.spans.begin(), blocks.spans.end(), [&](const BlockSpan& s) {
+           return s.block == block && s.first_step <= step && step <= s.last_step;
+         });
 }
 
 int64_t peak(const ArenaBlocks& blocks, const std::vector<int64_t>& beside) {
@@ -61,9 +65,11 @@ void check_places(const Case& made, const ArenaBlocks& blocks) {
     EXPECT_TRUE(covered) << "request " << a;
     for (size_t b = 0; b < a; ++b) {
       const ArenaRequest& other = made.requests[b];
-      if (blocks.places[b].block != block || one.first_step > other.last_step || other.first_step > one.last_step) continue;
+      if (blocks.places[b].block != block || one.first_step > other.last_step || other.first_step > one.last_step)
+        continue;
       const int64_t at = offset.constant(), other_at = blocks.places[b].offset.constant();
-      EXPECT_TRUE(at + one.bytes.constant() <= other_at || other_at + other.bytes.constant() <= at) << a << " and " << b;
+      EXPECT_TRUE(at + one.bytes.constant() <= other_at || other_at + other.bytes.constant() <= at)
+          << a << " and " << b;
     }
   }
 }
@@ -72,7 +78,9 @@ void check_spans(const ArenaBlocks& blocks) {
   for (size_t i = 0; i < blocks.spans.size(); ++i) {
     ASSERT_TRUE(blocks.spans[i].block == 1 || blocks.spans[i].block == 2);
     for (size_t k = 0; k < i; ++k)
-      EXPECT_TRUE(blocks.spans[k].block != blocks.spans[i].block || blocks.spans[k].last_step < blocks.spans[i].first_step) << "taken twice";
+      EXPECT_TRUE(blocks.spans[k].block != blocks.spans[i].block ||
+                  blocks.spans[k].last_step < blocks.spans[i].first_step)
+          << "taken twice";
   }
 }
 
@@ -81,7 +89,8 @@ TEST(ArenaBlocks, RandomBuffers) {
   size_t split = 0;
   for (int round = 0; round < 500; ++round) {
     const Case made = random_case(random);
-    const ArenaBlocks blocks = plan_blocks(made.requests, made.beside, kSaving), one = plan_blocks(made.requests, {}, kSaving);
+    const ArenaBlocks blocks = plan_blocks(made.requests, made.beside, kSaving),
+                      one = plan_blocks(made.requests, {}, kSaving);
     check_places(made, blocks);
     check_spans(blocks);
     ASSERT_EQ(one.bytes.size(), 1u);
@@ -105,16 +114,20 @@ TEST(ArenaBlocks, AnOutputBehindEverything) {
 
 TEST(ArenaBlocks, TakenAgainBehindEachHeavyStep) {
   const std::vector<int64_t> beside{0, 9 * kMib, 0, 9 * kMib, 0};
-  const ArenaBlocks blocks = plan_blocks({{4 * kMib, 0, 0}, {4 * kMib, 2, 2}, {4 * kMib, 4, 4}, {kMib, 0, 4}}, beside, kSaving);
+  const ArenaBlocks blocks =
+      plan_blocks({{4 * kMib, 0, 0}, {4 * kMib, 2, 2}, {4 * kMib, 4, 4}, {kMib, 0, 4}}, beside, kSaving);
   EXPECT_EQ(peak(blocks, beside), 10 * kMib);
-  EXPECT_EQ(std::count_if(blocks.spans.begin(), blocks.spans.end(), [](const BlockSpan& s) { return s.block == 1; }), 3);
+  EXPECT_EQ(std::count_if(blocks.spans.begin(), blocks.spans.end(), [](const BlockSpan& s) { return s.block == 1; }),
+            3);
 }
 
 TEST(ArenaBlocks, OneWhereTwoSaveNothing) {
   EXPECT_EQ(plan_blocks({{8 * kMib, 0, 1}, {kMib, 1, 2}}, {0, 0, 0}, kSaving).bytes.size(), 1u) << "nothing beside";
-  EXPECT_EQ(plan_blocks({{8 * kMib, 0, 3}, {kMib, 2, 3}}, {0, 0, 0, 9 * kMib}, kSaving).bytes.size(), 1u) << "all of it in use";
+  EXPECT_EQ(plan_blocks({{8 * kMib, 0, 3}, {kMib, 2, 3}}, {0, 0, 0, 9 * kMib}, kSaving).bytes.size(), 1u)
+      << "all of it in use";
   EXPECT_EQ(plan_blocks({{32 * 1024, 0, 1}, {1024, 1, 2}}, {0, 0, 9 * kMib}, kSaving).bytes.size(), 1u) << "too little";
-  EXPECT_EQ(plan_blocks({{graph::SymExpr::symbol(0), 0, 1}, {kMib, 1, 2}}, {0, 0, 9 * kMib}, kSaving).bytes.size(), 1u) << "not known";
+  EXPECT_EQ(plan_blocks({{graph::SymExpr::symbol(0), 0, 1}, {kMib, 1, 2}}, {0, 0, 9 * kMib}, kSaving).bytes.size(), 1u)
+      << "not known";
   EXPECT_TRUE(plan_blocks({}, {1, 2}, kSaving).places.empty());
 }
 

@@ -21,10 +21,14 @@ const std::vector<ChoiceRow>& rows() {
   static const auto yes = [](const graph::Graph&) { return true; };
   static const std::vector<ChoiceRow> two = {
       {"unroll", yes, {"cost_model", "half", "twice"}, [](Choices& c, size_t k) { c.unroll = static_cast<Unroll>(k); }},
-      {"threads", yes, {"cost_model", "fewer", "more"}, [](Choices& c, size_t k) { c.threads = static_cast<Threads>(k); }}};
+      {"threads", yes, {"cost_model", "fewer", "more"}, [](Choices& c, size_t k) {
+         c.threads = static_cast<Threads>(k);
+       }}};
   return two;
 }
-std::string name_of(const Choices& c) { return "u" + std::to_string(static_cast<int>(c.unroll)) + " t" + std::to_string(static_cast<int>(c.threads)); }
+std::string name_of(const Choices& c) {
+  return "u" + std::to_string(static_cast<int>(c.unroll)) + " t" + std::to_string(static_cast<int>(c.threads));
+}
 
 class TableTimer : public graph::PlanTimer {
  public:
@@ -33,7 +37,8 @@ class TableTimer : public graph::PlanTimer {
     ++runs[plan->name];
     if (on_run) on_run(plan->name, runs[plan->name]);
     const auto at = milliseconds_.find(plan->name);
-    const double took = (at == milliseconds_.end() ? 10 : at->second) / 1000 * (factor ? factor(plan->name, runs[plan->name]) : 1);
+    const double took =
+        (at == milliseconds_.end() ? 10 : at->second) / 1000 * (factor ? factor(plan->name, runs[plan->name]) : 1);
     if (took < 0) return Error{"timing", "index out of range"};
     return took > most ? std::numeric_limits<double>::infinity() : took;
   }
@@ -54,12 +59,14 @@ struct Outcome {
 
 constexpr const char* kGraph = "graph @f(%x : f32[4]) {\n  %0 = relu %x : f32[4]\n  return %0\n}";
 
-Outcome tune(TableTimer timer, double budget = 60, const std::string& text = kGraph, const std::function<Result<runtime::Executable>(const Choices&)>& plan_of = {}) {
+Outcome tune(TableTimer timer, double budget = 60, const std::string& text = kGraph,
+             const std::function<Result<runtime::Executable>(const Choices&)>& plan_of = {}) {
   Outcome out;
   const auto graph = graph::parse_graph(text);
   EXPECT_TRUE(graph.ok());
   const uint64_t listener = log::add_listener([&](const log::Event& event) {
-    if (log::channel_of(event.kind) == log::Channel::autotune) out.lines.push_back(log::to_text(event).substr(sizeof "[framejit autotune] f"));
+    if (log::channel_of(event.kind) == log::Channel::autotune)
+      out.lines.push_back(log::to_text(event).substr(sizeof "[framejit autotune] f"));
   });
   const MakePlan make = [&](const Choices& choices) -> Result<runtime::Executable> {
     out.made.push_back(name_of(choices));
@@ -78,8 +85,10 @@ Outcome tune(TableTimer timer, double budget = 60, const std::string& text = kGr
 TEST(Autotune, TheFastestOfEachChoiceIsTaken) {
   const Outcome out = tune(TableTimer({{"u0 t0", 10}, {"u1 t0", 9}, {"u2 t0", 8}, {"u2 t1", 7}, {"u2 t2", 9}}));
   EXPECT_EQ(out.plan, "u2 t1");
-  EXPECT_EQ(out.lines, (std::vector<std::string>{"unroll: twice of cost_model 10 ms, half 9 ms, twice 8 ms", "threads: fewer of cost_model 8 ms, fewer 7 ms, more 9 ms"}));
-  EXPECT_EQ(out.made, (std::vector<std::string>{"u0 t0", "u1 t0", "u2 t0", "u2 t1", "u2 t2", "u2 t1"})) << "the winner is made again, for the log";
+  EXPECT_EQ(out.lines, (std::vector<std::string>{"unroll: twice of cost_model 10 ms, half 9 ms, twice 8 ms",
+                                                 "threads: fewer of cost_model 8 ms, fewer 7 ms, more 9 ms"}));
+  EXPECT_EQ(out.made, (std::vector<std::string>{"u0 t0", "u1 t0", "u2 t0", "u2 t1", "u2 t2", "u2 t1"}))
+      << "the winner is made again, for the log";
 }
 
 TEST(Autotune, ThreePercentAreNoDifference) {
@@ -118,14 +127,16 @@ TEST(Autotune, EqualPlansDoNotRun) {
     return plan;
   });
   EXPECT_EQ(out.lines.at(0), "unroll not timed: half is cost_model, twice refused: no registers");
-  EXPECT_NE(out.lines.at(1).find("fewer 10 ms, more 10 ms"), std::string::npos) << "machine code and texts count: " << out.lines.at(1);
+  EXPECT_NE(out.lines.at(1).find("fewer 10 ms, more 10 ms"), std::string::npos)
+      << "machine code and texts count: " << out.lines.at(1);
 }
 
 TEST(Autotune, TheBudgetEndsIt) {
   const Outcome none = tune(TableTimer({}), 0);
   EXPECT_EQ(none.made.size(), 1u);
   EXPECT_TRUE(none.runs.empty());
-  EXPECT_EQ(none.lines, (std::vector<std::string>{"unroll not timed: the budget of 0 ms is used up", "threads not timed: the budget of 0 ms is used up"}));
+  EXPECT_EQ(none.lines, (std::vector<std::string>{"unroll not timed: the budget of 0 ms is used up",
+                                                  "threads not timed: the budget of 0 ms is used up"}));
 
   const auto sleeping = [](const Choices& c) -> Result<runtime::Executable> {
     std::this_thread::sleep_for(std::chrono::milliseconds(40));  // compiling counts
@@ -141,7 +152,8 @@ TEST(Autotune, TheBudgetEndsIt) {
   slow.on_run = [](const std::string&, int) { std::this_thread::sleep_for(std::chrono::milliseconds(30)); };
   EXPECT_EQ(tune(std::move(slow), 0.2).plan, "u0 t0") << "three runs are no proof";
   EXPECT_EQ(tune(TableTimer({{"u0 t0", 3000}, {"u1 t0", 1}}), 2).plan, "u0 t0") << "the plan that stands has no time";
-  EXPECT_EQ(tune(TableTimer({{"u1 t0", 3000}, {"u2 t0", 3000}}), 2).lines.at(0), "unroll not timed: half given up: no time left, twice given up: no time left");
+  EXPECT_EQ(tune(TableTimer({{"u1 t0", 3000}, {"u2 t0", 3000}}), 2).lines.at(0),
+            "unroll not timed: half given up: no time left, twice given up: no time left");
   const Outcome long_loser = tune(TableTimer({{"u1 t0", 3000}, {"u2 t0", 8}}), 2);
   EXPECT_EQ(long_loser.plan, "u2 t0");
   EXPECT_EQ(long_loser.lines.at(0), "unroll: twice of cost_model 10 ms, twice 8 ms; half given up: no time left");
@@ -150,7 +162,8 @@ TEST(Autotune, TheBudgetEndsIt) {
 TEST(Autotune, WhatFailsIsNotChosen) {
   const Outcome all = tune(TableTimer({{"u0 t0", -1}, {"u1 t0", 1}}));
   EXPECT_EQ(all.plan, "u0 t0");
-  EXPECT_EQ(all.lines, (std::vector<std::string>{"unroll not timed: index out of range", "threads not timed: index out of range"}));
+  EXPECT_EQ(all.lines, (std::vector<std::string>{"unroll not timed: index out of range",
+                                                 "threads not timed: index out of range"}));
   const Outcome one = tune(TableTimer({{"u1 t0", -1}, {"u2 t0", 8}}));
   EXPECT_EQ(one.plan, "u2 t0");
   EXPECT_EQ(one.lines.at(0), "unroll: twice of cost_model 10 ms, twice 8 ms; half given up: index out of range");
@@ -186,14 +199,16 @@ TEST(Autotune, WhatDoesMoreThanComputeIsNotTimed) {
   declare("mine::op", {"x"}, 0);
   declare("autotune_test_write", {"x"}, graph::kMutates);
   const auto line_of = [](const std::string& call) {
-    const Outcome out = tune(TableTimer({{"u1 t0", 1}}), 60, "graph @f(%x : f32[4]) {\n  %0 = " + call + " : f32[4]\n  return %0\n}");
+    const Outcome out =
+        tune(TableTimer({{"u1 t0", 1}}), 60, "graph @f(%x : f32[4]) {\n  %0 = " + call + " : f32[4]\n  return %0\n}");
     EXPECT_EQ(out.plan, out.runs.empty() ? "u0 t0" : "u1 t0");
     return out.lines.at(0);
   };
   EXPECT_EQ(line_of("rand_like %x"), "graph f not timed: rand_like draws random numbers");
   EXPECT_EQ(line_of("autotune_test_write %x"), "graph f not timed: autotune_test_write writes an argument");
   EXPECT_EQ(line_of("mine::op %x"), "graph f not timed: mine::op may do more than compute");
-  EXPECT_EQ(line_of("autotune_test_attention %x, 0.1"), "graph f not timed: autotune_test_attention draws random numbers");
+  EXPECT_EQ(line_of("autotune_test_attention %x, 0.1"),
+            "graph f not timed: autotune_test_attention draws random numbers");
   EXPECT_EQ(line_of("autotune_test_attention %x, 0.0").substr(0, 13), "unroll: half ");
   EXPECT_EQ(line_of("autotune_test_attention %x").substr(0, 13), "unroll: half ");
 }
@@ -222,7 +237,8 @@ TEST(Choices, EveryAlternativeComputesTheSame) {
 TEST(Choices, TheTableSaysWhatTheyAreFor) {
   const auto applying = [](const std::string& call) {
     std::string names;
-    const auto graph = graph::parse_graph("graph @f(%x : f32[1, 8, 9, 9], %w : f32[4, 8, 3, 3], %a : bf16[4, 4]) {\n  " + call + "\n  return %0\n}");
+    const auto graph = graph::parse_graph(
+        "graph @f(%x : f32[1, 8, 9, 9], %w : f32[4, 8, 3, 3], %a : bf16[4, 4]) {\n  " + call + "\n  return %0\n}");
     EXPECT_TRUE(graph.ok()) << graph.error().message;
     for (const ChoiceRow& row : choice_rows()) {
       EXPECT_GE(row.alternatives.size(), 2u) << row.name;
@@ -233,7 +249,8 @@ TEST(Choices, TheTableSaysWhatTheyAreFor) {
   };
   EXPECT_EQ(applying("%0 = relu %x : f32[1, 8, 9, 9]"), "threads unroll ");
   EXPECT_EQ(applying("%0 = mm %a, %a : bf16[4, 4]"), "wide_products products threads unroll ");
-  EXPECT_EQ(applying("%0 = convolution %x, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1 : f32[1, 4, 7, 7]"), "memory_formats threads unroll ");
+  EXPECT_EQ(applying("%0 = convolution %x, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1 : f32[1, 4, 7, 7]"),
+            "memory_formats threads unroll ");
 }
 
 }  // namespace

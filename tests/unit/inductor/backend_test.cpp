@@ -72,7 +72,8 @@ std::string homes(const std::string& text) {
   EXPECT_TRUE(plan.ok());
   std::string found;
   for (const runtime::Buffer& b : plan.value().forward.buffers)
-    if (b.home == runtime::Home::kArena || b.home == runtime::Home::kTensor) found += b.home == runtime::Home::kArena ? 'a' : 't';
+    if (b.home == runtime::Home::kArena || b.home == runtime::Home::kTensor)
+      found += b.home == runtime::Home::kArena ? 'a' : 't';
   return found;
 }
 
@@ -91,9 +92,15 @@ TEST(Backend, LargeOperandsAndResultsOfLibraryCallsLieInTheArena) {
 
 TEST(Backend, TensorsOfTheirOwn) {
   // small ones, what leaves, what an unknown op reads or makes
-  EXPECT_EQ(homes("graph @f(%x : f32[8, 8]) {\n %0 = neg %x : f32[8, 8]\n %1 = mm %0, %x : f32[8, 8]\n %2 = relu %1 : f32[8, 8]\n return %2\n}"), "ttt");
-  EXPECT_EQ(homes("graph @f(%x : f32[160, 160]) {\n %0 = neg %x : f32[160, 160]\n %1 = mm %0, %x : f32[160, 160]\n return %0, %1\n}"), "tt");
-  EXPECT_EQ(homes("graph @f(%x : f32[160, 160]) {\n %0 = neg %x : f32[160, 160]\n %1 = bernoulli %0 : f32[160, 160]\n %2 = neg %1 : f32[160, 160]\n return %2\n}"), "ttt");
+  EXPECT_EQ(homes("graph @f(%x : f32[8, 8]) {\n %0 = neg %x : f32[8, 8]\n %1 = mm %0, %x : f32[8, 8]\n %2 = relu %1 : "
+                  "f32[8, 8]\n return %2\n}"),
+            "ttt");
+  EXPECT_EQ(homes("graph @f(%x : f32[160, 160]) {\n %0 = neg %x : f32[160, 160]\n %1 = mm %0, %x : f32[160, 160]\n "
+                  "return %0, %1\n}"),
+            "tt");
+  EXPECT_EQ(homes("graph @f(%x : f32[160, 160]) {\n %0 = neg %x : f32[160, 160]\n %1 = bernoulli %0 : f32[160, 160]\n "
+                  "%2 = neg %1 : f32[160, 160]\n return %2\n}"),
+            "ttt");
 }
 
 TEST(Backend, SymbolicSizesOfLibraryCallsHaveTensors) {

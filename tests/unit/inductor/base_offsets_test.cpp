@@ -19,8 +19,8 @@ Placed placed(const std::string& graph) {
 }
 
 Placed rows(int first) {
-  return placed("graph @f(%x : f32[40, 30]) {\n  %0 = slice.Tensor %x, 0, " + std::to_string(first) + ", " + std::to_string(first + 5) +
-                ", 1 : f32[5, 30]\n  %1 = sin %0 : f32[5, 30]\n  return %1\n}");
+  return placed("graph @f(%x : f32[40, 30]) {\n  %0 = slice.Tensor %x, 0, " + std::to_string(first) + ", " +
+                std::to_string(first + 5) + ", 1 : f32[5, 30]\n  %1 = sin %0 : f32[5, 30]\n  return %1\n}");
 }
 
 TEST(BaseOffsets, SlicesOfOneTensor) {
@@ -33,8 +33,9 @@ TEST(BaseOffsets, SlicesOfOneTensor) {
 TEST(BaseOffsets, DistancesStay) {
   const auto neighbours = [](int first, int second) {
     const std::string a = std::to_string(first), b = std::to_string(second);
-    return placed("graph @f(%x : f32[100]) {\n  %0 = slice.Tensor %x, 0, " + a + ", " + std::to_string(first + 20) + ", 1 : f32[20]\n  %1 = slice.Tensor %x, 0, " + b + ", " +
-                  std::to_string(second + 20) + ", 1 : f32[20]\n  %2 = mul.Tensor %0, %1 : f32[20]\n  return %2\n}");
+    return placed("graph @f(%x : f32[100]) {\n  %0 = slice.Tensor %x, 0, " + a + ", " + std::to_string(first + 20) +
+                  ", 1 : f32[20]\n  %1 = slice.Tensor %x, 0, " + b + ", " + std::to_string(second + 20) +
+                  ", 1 : f32[20]\n  %2 = mul.Tensor %0, %1 : f32[20]\n  return %2\n}");
   };
   EXPECT_EQ(neighbours(3, 8).text, neighbours(40, 45).text);
   EXPECT_NE(neighbours(3, 8).text, neighbours(3, 9).text);
@@ -43,7 +44,9 @@ TEST(BaseOffsets, DistancesStay) {
 
 // What is read under a mask may begin before the buffer.
 TEST(BaseOffsets, NothingBeginsBeforeItsBuffer) {
-  const Placed padded = placed("graph @f(%x : f32[100]) {\n  %0 = constant_pad_nd %x, [3, 2], 0 : f32[105]\n  %1 = sin %0 : f32[105]\n  return %1\n}");
+  const Placed padded = placed(
+      "graph @f(%x : f32[100]) {\n  %0 = constant_pad_nd %x, [3, 2], 0 : f32[105]\n  %1 = sin %0 : f32[105]\n  return "
+      "%1\n}");
   for (int64_t offset : padded.offsets) EXPECT_GE(offset, 0);
 }
 

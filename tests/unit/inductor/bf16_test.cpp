@@ -1,4 +1,5 @@
-// bfloat16 bit for bit: stores of every number that it has, of NaN of every bits and of what lies between two numbers; reductions of it and of wider numbers.
+// bfloat16 bit for bit: stores of every number that it has, of NaN of every bits and of what lies between two numbers;
+// reductions of it and of wider numbers.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -61,7 +62,8 @@ template <class Element>
 using ToFloat = std::function<float(Element)>;
 
 template <class Element>
-void check(const char* what, const Kernel& kernel, const std::vector<Element>& x, const std::vector<Element>& y, const Number& number, const ToFloat<Element>& value, bool backwards = false) {
+void check(const char* what, const Kernel& kernel, const std::vector<Element>& x, const std::vector<Element>& y,
+           const Number& number, const ToFloat<Element>& value, bool backwards = false) {
   for (const VectorLevel level : kLevels) {
     if (!is_available(level)) continue;
     auto jit = CpuJit::create(level).take();
@@ -72,7 +74,8 @@ void check(const char* what, const Kernel& kernel, const std::vector<Element>& x
     for (size_t k = 0; k < kCount; ++k) {
       const size_t column = k % kColumns, from = backwards ? k - column + kColumns - 1 - column : k;
       const uint16_t expected = nearest(number(value(x[from]), value(y[from])));
-      ASSERT_TRUE(same(z[k], expected)) << what << " of " << std::hex << x[k] << " and " << y[k] << " is " << z[k] << " and not " << expected << ", level " << static_cast<int>(level);
+      ASSERT_TRUE(same(z[k], expected)) << what << " of " << std::hex << x[k] << " and " << y[k] << " is " << z[k]
+                                        << " and not " << expected << ", level " << static_cast<int>(level);
     }
   }
 }
@@ -80,7 +83,8 @@ void check(const char* what, const Kernel& kernel, const std::vector<Element>& x
 // x counts through all patterns; y visits them in another order, half of the time among the specials.
 void check_bf16(const char* what, const Body& body, const Number& number, Scratch scratch = Scratch::kNone) {
   std::vector<uint16_t> x(kCount), y(kCount);
-  constexpr uint16_t kSpecial[] = {0, 0x8000, 1, 0x8001, 0x7F80, 0xFF80, 0x7F81, 0xFF81, 0x7FC0, 0xFFC0, 0x7FFF, 0xFFFF, 0x7F7F, 0xFF7F, 0x3F80, 0x0080};
+  constexpr uint16_t kSpecial[] = {0,      0x8000, 1,      0x8001, 0x7F80, 0xFF80, 0x7F81, 0xFF81,
+                                   0x7FC0, 0xFFC0, 0x7FFF, 0xFFFF, 0x7F7F, 0xFF7F, 0x3F80, 0x0080};
   for (size_t k = 0; k < kCount; ++k) {
     x[k] = static_cast<uint16_t>(k);
     y[k] = k % 2 == 0 ? static_cast<uint16_t>(k * 25173 + 13849) : kSpecial[k / 2 % std::size(kSpecial)];
@@ -113,12 +117,17 @@ TEST(Bf16, ResultsOfEveryNumberAreRoundedToTheNearest) {
 
 TEST(Bf16, NanOfFunctionsStaysNan) {
   const Number nan = [](float x, float) { return std::isnan(x) ? x : 1.0f; };
-  const ScalarOp functions[] = {ScalarOp::k_exp, ScalarOp::k_exp2, ScalarOp::k_expm1, ScalarOp::k_log, ScalarOp::k_log1p, ScalarOp::k_tanh,
-                                ScalarOp::k_erf, ScalarOp::k_sigmoid, ScalarOp::k_sin, ScalarOp::k_tan, ScalarOp::k_floor, ScalarOp::k_round};
+  const ScalarOp functions[] = {ScalarOp::k_exp,   ScalarOp::k_exp2, ScalarOp::k_expm1, ScalarOp::k_log,
+                                ScalarOp::k_log1p, ScalarOp::k_tanh, ScalarOp::k_erf,   ScalarOp::k_sigmoid,
+                                ScalarOp::k_sin,   ScalarOp::k_tan,  ScalarOp::k_floor, ScalarOp::k_round};
   for (const ScalarOp op : functions)  // 1 where it is given a number
-    check_bf16(graph::row_of(op).name, [&](NestBuilder& b, InstId x, InstId) {
-      const InstId of_x = b.scalar(op, {x});
-      return b.scalar(ScalarOp::k_select, {b.scalar(ScalarOp::k_eq, {x, x}), b.constant(1, DType::kFloat32), of_x}); }, nan);
+    check_bf16(
+        graph::row_of(op).name,
+        [&](NestBuilder& b, InstId x, InstId) {
+          const InstId of_x = b.scalar(op, {x});
+          return b.scalar(ScalarOp::k_select, {b.scalar(ScalarOp::k_eq, {x, x}), b.constant(1, DType::kFloat32), of_x});
+        },
+        nan);
 }
 
 TEST(Bf16, RoundingsInsideOfABody) {
@@ -127,7 +136,9 @@ TEST(Bf16, RoundingsInsideOfABody) {
     const InstId product = b.round_to(b.scalar(ScalarOp::k_mul, {x, y}), DType::kBFloat16);
     return b.scalar(ScalarOp::k_add, {product, y});
   };
-  const Body rounded_load = [](NestBuilder& b, InstId x, InstId y) { return b.scalar(ScalarOp::k_mul, {b.scalar(ScalarOp::k_round_bf16, {x}), y}); };
+  const Body rounded_load = [](NestBuilder& b, InstId x, InstId y) {
+    return b.scalar(ScalarOp::k_mul, {b.scalar(ScalarOp::k_round_bf16, {x}), y});
+  };
   const Body with_numbers = [](NestBuilder& b, InstId x, InstId) {
     const InstId relu = b.scalar(ScalarOp::k_maximum, {x, b.constant(0, DType::kFloat32)});
     return b.scalar(ScalarOp::k_add, {relu, b.constant(0.1f, DType::kFloat32)});
@@ -158,13 +169,18 @@ TEST(Bf16, OfFloat32OfAnyBits) {
     for (size_t k = 0; k < kCount; ++k) x[k] = static_cast<uint32_t>(k % 65536) << 16 | low;
     const auto value = [](uint32_t bits) { return std::bit_cast<float>(bits); };
     check<uint32_t>("itself", kernel_of(itself, DType::kFloat32), x, y, [](float a, float) { return a; }, value);
-    check<uint32_t>("abs", kernel_of(unary(ScalarOp::k_abs), DType::kFloat32), x, y, [](float a, float) { return std::fabs(a); }, value);
-    check<uint32_t>("through scratch", kernel_of(itself, DType::kFloat32, Scratch::kAsItLies), x, y, [](float a, float b) { return a + b; }, value);
+    check<uint32_t>(
+        "abs", kernel_of(unary(ScalarOp::k_abs), DType::kFloat32), x, y, [](float a, float) { return std::fabs(a); },
+        value);
+    check<uint32_t>(
+        "through scratch", kernel_of(itself, DType::kFloat32, Scratch::kAsItLies), x, y,
+        [](float a, float b) { return a + b; }, value);
   }
 }
 
-// --- reductions, along the lanes and across them ---------------------------------------------------------------------------------
-// Of few different values, so that there are ties; each fourth row or column has NaN, which wins.
+// --- reductions, along the lanes and across them
+// --------------------------------------------------------------------------------- Of few different values, so that
+// there are ties; each fourth row or column has NaN, which wins.
 double reduced(ReduceOp op, const std::vector<float>& values) {
   double best = values[0], sum = 0;
   size_t at = 0;
@@ -180,7 +196,8 @@ double reduced(ReduceOp op, const std::vector<float>& values) {
 }
 
 void check_reduction(ReduceOp op, DType in, int64_t points, int64_t length, bool along_lanes) {
-  std::string what = std::to_string(static_cast<int>(op)) + (along_lanes ? " of rows " : " of columns ") + std::to_string(points) + " x " + std::to_string(length);
+  std::string what = std::to_string(static_cast<int>(op)) + (along_lanes ? " of rows " : " of columns ") +
+                     std::to_string(points) + " x " + std::to_string(length);
   what += " of dtype " + std::to_string(static_cast<int>(in));
   Kernel kernel;
   const DType out = is_position(op) ? DType::kInt64 : value_dtype(in);
@@ -204,7 +221,10 @@ void check_reduction(ReduceOp op, DType in, int64_t points, int64_t length, bool
       values[p].push_back(value);
       graph::ScalarValue number;
       is_float(in) ? number.f = value : number.i = static_cast<int64_t>(value);
-      graph::store_element(in, x.data() + bytes * (along_lanes ? p * static_cast<size_t>(length) + k : k * static_cast<size_t>(points) + p), number);
+      graph::store_element(
+          in,
+          x.data() + bytes * (along_lanes ? p * static_cast<size_t>(length) + k : k * static_cast<size_t>(points) + p),
+          number);
     }
   for (const VectorLevel level : kLevels) {
     if (!is_available(level)) continue;
@@ -216,7 +236,8 @@ void check_reduction(ReduceOp op, DType in, int64_t points, int64_t length, bool
     for (size_t p = 0; p < values.size(); ++p) {
       const auto element = graph::load_element(out, y.data() + p * static_cast<size_t>(row_of(out).bytes));
       const double got = is_float(out) ? element.f : static_cast<double>(element.i), expected = reduced(op, values[p]);
-      ASSERT_TRUE(got == expected || (std::isnan(got) && std::isnan(expected))) << what << ": " << got << " and not " << expected << " at " << p << ", level " << static_cast<int>(level);
+      ASSERT_TRUE(got == expected || (std::isnan(got) && std::isnan(expected)))
+          << what << ": " << got << " and not " << expected << " at " << p << ", level " << static_cast<int>(level);
     }
   }
 }
@@ -225,15 +246,18 @@ TEST(Reductions, OfAnyLengthAndPlace) {
   for (const DType in : {DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kInt32, DType::kInt64})
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kArgmax, ReduceOp::kArgmin})
       for (const bool along_lanes : {true, false})
-        for (const auto& [points, length] : {std::pair{16, 1000}, {260, 33}, {7, 64}, {64, 5}, {3, 2049}}) check_reduction(op, in, points, length, along_lanes);
+        for (const auto& [points, length] : {std::pair{16, 1000}, {260, 33}, {7, 64}, {64, 5}, {3, 2049}})
+          check_reduction(op, in, points, length, along_lanes);
 }
 
 TEST(Bf16, RowsThatPassThroughScratch) {
   for (const char* columns : {"32", "70", "999", "4096"}) {
     const std::string rows = std::string("bf16[5, ") + columns + "]", row = std::string("bf16[") + columns + "]";
-    testing::check_graph("graph @f(%x : " + rows + ") {\n  %0 = _softmax %x, 1, false : " + rows + "\n  return %0\n}", {.tolerance = 1e-2});
-    testing::check_graph("graph @f(%x : " + rows + ", %y : " + rows + ", %w : " + row + ") {\n  %0 = add.Tensor %x, %y, 1 : " + rows + "\n  %1, %2, %3 = native_layer_norm %0, [" + columns +
-                             "], %w, none, 1e-05 : " + rows + ", bf16[5, 1], bf16[5, 1]\n  return %1\n}",
+    testing::check_graph("graph @f(%x : " + rows + ") {\n  %0 = _softmax %x, 1, false : " + rows + "\n  return %0\n}",
+                         {.tolerance = 1e-2});
+    testing::check_graph("graph @f(%x : " + rows + ", %y : " + rows + ", %w : " + row +
+                             ") {\n  %0 = add.Tensor %x, %y, 1 : " + rows + "\n  %1, %2, %3 = native_layer_norm %0, [" +
+                             columns + "], %w, none, 1e-05 : " + rows + ", bf16[5, 1], bf16[5, 1]\n  return %1\n}",
                          {.tolerance = 2e-2});
   }
 }

@@ -49,10 +49,12 @@ TEST(CommitOrder, WhichUpdatesAreInPlace) {
 }
 
 TEST(CommitOrder, WhichAreCopiedWhenThePlanEnds) {
-  EXPECT_EQ(in_place(kDoubled + "  %1 = mm %0, %g : f32[64, 64]\n" + kEnd + "%1\n"), kNo) << "the call needs the new value";
+  EXPECT_EQ(in_place(kDoubled + "  %1 = mm %0, %g : f32[64, 64]\n" + kEnd + "%1\n"), kNo)
+      << "the call needs the new value";
   EXPECT_EQ(in_place(kDoubled + kEnd + "%0\n"), kNo) << "a tensor of its own leaves";
   EXPECT_EQ(in_place("  %0 = mm %p, %g : f32[64, 64]\n" + kEnd + "%g\n"), kNo) << "a library makes it";
-  const std::string other_elements = "  %1 = transpose.int %p, 0, 1 : f32[64, 64; 1, 64]\n  %0 = add.Tensor %p, %1, 1 : f32[64, 64]\n";
+  const std::string other_elements =
+      "  %1 = transpose.int %p, 0, 1 : f32[64, 64; 1, 64]\n  %0 = add.Tensor %p, %1, 1 : f32[64, 64]\n";
   EXPECT_EQ(in_place(other_elements + kEnd + "%g\n"), kNo);
   const std::vector<bool> both{false, false};
   EXPECT_EQ(in_place(kDoubled + "  update %g = %0\n" + kEnd + "%n\n"), both) << "two inputs get it";
@@ -62,7 +64,8 @@ TEST(CommitOrder, WhichAreCopiedWhenThePlanEnds) {
 // From the first kernel that writes an input on there is nothing but kernels, and memory that is given back.
 TEST(CommitOrder, NothingFailsAfterTheFirstWrite) {
   const runtime::CallPlan plan = plan_of(
-      "  %0 = mul.Tensor %p, 2 : f32[64, 64]\n  %1 = mm %g, %g : f32[64, 64]\n  %2 = add.Tensor %1, %0, 1 : f32[64, 64]\n"
+      "  %0 = mul.Tensor %p, 2 : f32[64, 64]\n  %1 = mm %g, %g : f32[64, 64]\n  %2 = add.Tensor %1, %0, 1 : f32[64, "
+      "64]\n"
       "  %3 = index_select %g, 0, %n : f32[4, 64]\n"
       "  %4 = exp %2 : f32[64, 64]\n  %5 = sum %0, none : f32[]\n  update %p = %0\n  return %4, %3, %5\n");
   EXPECT_TRUE(is_in_place(plan, plan.updates.at(0)));
@@ -73,7 +76,8 @@ TEST(CommitOrder, NothingFailsAfterTheFirstWrite) {
       has_written = has_written || std::find(used.begin(), used.end(), plan.updates[0].second) != used.end();
       continue;
     }
-    const bool frees = std::holds_alternative<runtime::FreeStep>(step) || std::holds_alternative<runtime::GiveStep>(step);
+    const bool frees =
+        std::holds_alternative<runtime::FreeStep>(step) || std::holds_alternative<runtime::GiveStep>(step);
     EXPECT_TRUE(frees || !has_written) << print(plan);
   }
   EXPECT_TRUE(has_written);

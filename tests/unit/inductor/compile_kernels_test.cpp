@@ -21,7 +21,8 @@ namespace {
 // y[i] = x[i] + number
 Kernel adding(double number) {
   NestBuilder b(0, "n", {SymExpr(64)});
-  b.store(1, {b.dim(0)}, b.scalar(ScalarOp::k_add, {b.load(0, DType::kFloat32, {b.dim(0)}), b.constant(number, DType::kFloat32)}));
+  b.store(1, {b.dim(0)},
+          b.scalar(ScalarOp::k_add, {b.load(0, DType::kFloat32, {b.dim(0)}), b.constant(number, DType::kFloat32)}));
   Kernel kernel;
   kernel.buffers = {{0, DType::kFloat32, false, false, 0}, {1, DType::kFloat32, true, false, 0}};
   kernel.is_flat = true;
@@ -34,7 +35,8 @@ TEST(CompileKernels, EachOnceAndInPlace) {
   auto jit = CpuJit::create();
   ASSERT_TRUE(jit.ok());
   std::vector<Kernel> kernels;
-  for (int k = 0; k < 24; ++k) kernels.push_back(k % 6 == 5 ? Kernel{} : adding(k % 6));  // every sixth step is no kernel
+  for (int k = 0; k < 24; ++k)
+    kernels.push_back(k % 6 == 5 ? Kernel{} : adding(k % 6));  // every sixth step is no kernel
   std::vector<CompiledKernel> compiled;
   ASSERT_TRUE(compile_kernels(kernels, *jit.value(), "f", compiled).ok());
   EXPECT_EQ(jit.value()->statistics().kernels, 5);
@@ -59,7 +61,8 @@ TEST(CpuJit, WhatLlvmReportsIsAnError) {
   const auto refused = jit.value()->try_features("-sse,-sse2");
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, "llvm");
-  EXPECT_NE(refused.error().message.find("SSE register return with SSE disabled"), std::string::npos) << refused.error().message;
+  EXPECT_NE(refused.error().message.find("SSE register return with SSE disabled"), std::string::npos)
+      << refused.error().message;
   EXPECT_TRUE(jit.value()->try_features("").ok());  // the target machine of the refused one is used again
 }
 
@@ -86,7 +89,9 @@ class Refusing : public KernelTarget {
     if (number >= 1) return Error{"refused", std::to_string(static_cast<int>(number))};
     return CompiledKernel{};
   }
-  Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>&, runtime::DeviceId) override { return runtime::LoadedKernel{}; }
+  Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>&, runtime::DeviceId) override {
+    return runtime::LoadedKernel{};
+  }
   Result<std::vector<KernelText>> texts(const Kernel&, bool) override { return std::vector<KernelText>{}; }
   TargetStatistics statistics() const override { return {}; }
   bool compiles_on_any_thread() const override { return true; }

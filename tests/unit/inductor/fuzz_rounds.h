@@ -1,5 +1,5 @@
-// tests/unit/inductor/fuzz_rounds.h — how many seeds a fuzzer runs: few in the tests, FUZZ_ROUNDS in long runs; and how many it takes
-// to find a defect that was planted.
+// tests/unit/inductor/fuzz_rounds.h — how many seeds a fuzzer runs: few in the tests, FUZZ_ROUNDS in long runs; and how
+// many it takes to find a defect that was planted.
 #pragma once
 
 #include <gtest/gtest-spi.h>
@@ -28,15 +28,16 @@ void for_each_seed(int rounds, Round round) {
 // What the comparison of one number of threads with another says.
 inline constexpr const char* kOtherBits = "threads give other bits";
 
-// The first seed of 1 to `rounds` whose round fails, 0 where none does. The first failure must be the fuzzer's own finding: `finding`
-// is part of its message, or kOtherBits. What fails is not the running test's failure.
+// The first seed of 1 to `rounds` whose round fails, 0 where none does. The first failure must be the fuzzer's own
+// finding: `finding` is part of its message, or kOtherBits. What fails is not the running test's failure.
 template <class Round>
 int seeds_until_found(int rounds, const std::string& finding, Round round) {
   const Unguarded unguarded;
   for (int seed = 1; seed <= rounds; ++seed) {
     ::testing::TestPartResultArray failures;
     {
-      const ::testing::ScopedFakeTestPartResultReporter taken(::testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &failures);
+      const ::testing::ScopedFakeTestPartResultReporter taken(
+          ::testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &failures);
       round(static_cast<uint32_t>(seed));
     }
     if (failures.size() == 0) continue;

@@ -1,4 +1,5 @@
-// The GPU form of kernels: executed on the CPU by emulated blocks and waves, and compiled for real GPUs where a compiler is found.
+// The GPU form of kernels: executed on the CPU by emulated blocks and waves, and compiled for real GPUs where a
+// compiler is found.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -38,7 +39,9 @@ int64_t run_host_kernel(void* const* buffers, const int64_t* sizes, const FjScal
 // Kernels compiled by the C++ compiler behind host_gpu.h.
 class HostGpuTarget : public KernelTarget {
  public:
-  explicit HostGpuTarget(int wave) : wave_(wave), folder_(std::filesystem::temp_directory_path() / ("framejit-host-gpu-" + std::to_string(getpid()))) {
+  explicit HostGpuTarget(int wave)
+      : wave_(wave),
+        folder_(std::filesystem::temp_directory_path() / ("framejit-host-gpu-" + std::to_string(getpid()))) {
     std::filesystem::create_directories(folder_);
   }
   ~HostGpuTarget() override { std::filesystem::remove_all(folder_); }
@@ -47,8 +50,11 @@ class HostGpuTarget : public KernelTarget {
   Result<CompiledKernel> compile(const Kernel& kernel) override {
     FJ_TRY(const HipProgram program, emit_hip(kernel, info_));
     const std::string stem = (folder_ / ("k" + std::to_string(count_++))).string();
-    std::ofstream(stem + ".cpp") << read_file(FRAMEJIT_SOURCE_DIR "/tests/unit/inductor/host_gpu.h") << hip_prelude() << program.text << launcher(kernel);
-    const std::string command = "c++ -std=c++20 -O1 -w -ffp-contract=off -shared -fPIC -DWAVE=" + std::to_string(wave_) + " -o " + stem + ".so " + stem + ".cpp";
+    std::ofstream(stem + ".cpp") << read_file(FRAMEJIT_SOURCE_DIR "/tests/unit/inductor/host_gpu.h") << hip_prelude()
+                                 << program.text << launcher(kernel);
+    const std::string command =
+        "c++ -std=c++20 -O1 -w -ffp-contract=off -shared -fPIC -DWAVE=" + std::to_string(wave_) + " -o " + stem +
+        ".so " + stem + ".cpp";
     if (std::system(command.c_str()) != 0) return Error{"host_gpu", "the kernel does not compile:\n" + program.text};
     void* library = dlopen((stem + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return Error{"host_gpu", dlerror()};
@@ -59,7 +65,8 @@ class HostGpuTarget : public KernelTarget {
     code->threads = static_cast<uint32_t>(program.threads);
     return CompiledKernel{std::move(code), program.extent, 0};
   }
-  Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code, runtime::DeviceId) override {
+  Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code,
+                                     runtime::DeviceId) override {
     FjScalar self;
     self.i = reinterpret_cast<int64_t>(static_cast<const HostKernel*>(code.get()));
     return runtime::LoadedKernel{run_host_kernel, {self}, code};
@@ -73,13 +80,17 @@ class HostGpuTarget : public KernelTarget {
   static std::string launcher(const Kernel& kernel) {
     std::string arguments;
     size_t k = 0;
-    for (; k < kernel.buffers.size() && !kernel.buffers[k].is_local; ++k) arguments += "any{g_buffers[" + std::to_string(k) + "]}, ";
+    for (; k < kernel.buffers.size() && !kernel.buffers[k].is_local; ++k)
+      arguments += "any{g_buffers[" + std::to_string(k) + "]}, ";
     for (k = 0; k < kernel.symbols.size(); ++k) arguments += "g_sizes[" + std::to_string(k) + "], ";
     return "struct any { void* p; template <class T> operator T*() const { return (T*)p; } };\n"
            "static void* const* g_buffers;\nstatic const long* g_sizes;\nstatic long g_extent;\n"
-           "extern \"C\" void launch(void* const* buffers, const long* sizes, long extent, long blocks, long threads) {\n"
+           "extern \"C\" void launch(void* const* buffers, const long* sizes, long extent, long blocks, long threads) "
+           "{\n"
            "  g_buffers = buffers;\n  g_sizes = sizes;\n  g_extent = extent;\n  blockDim.x = threads;\n"
-           "  host_gpu::body = [] { kernel(" + arguments + "g_extent); };\n"
+           "  host_gpu::body = [] { kernel(" +
+           arguments +
+           "g_extent); };\n"
            "  for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) host_gpu::run_block();\n}\n";
   }
 
@@ -159,7 +170,8 @@ const HostCase kCases[] = {
 };
 
 TEST(Gpu, EmulatedKernelsAgreeWithTheInterpreter) {
-  if (std::system("c++ --version > /dev/null 2>&1") != 0) FJ_NOT_TESTED("kernels on an emulated GPU: there is no C++ compiler (c++)");
+  if (std::system("c++ --version > /dev/null 2>&1") != 0)
+    FJ_NOT_TESTED("kernels on an emulated GPU: there is no C++ compiler (c++)");
   for (const int wave : {32, 64}) {
     HostGpuTarget target(wave);
     for (const HostCase& c : kCases) {
@@ -179,7 +191,8 @@ Kernel all_scalar_ops(DType dtype) {
   for (int k = 0; k <= static_cast<int>(ScalarOp::k_select); ++k) {
     const auto op = static_cast<ScalarOp>(k);
     const bool is_bits = op >= ScalarOp::k_bit_and && op <= ScalarOp::k_shr;
-    const bool is_function = op == ScalarOp::k_div || (op >= ScalarOp::k_sqrt && op <= ScalarOp::k_copysign) || op == ScalarOp::k_round_bf16 || op == ScalarOp::k_round_f16;
+    const bool is_function = op == ScalarOp::k_div || (op >= ScalarOp::k_sqrt && op <= ScalarOp::k_copysign) ||
+                             op == ScalarOp::k_round_bf16 || op == ScalarOp::k_round_f16;
     if (floating ? is_bits : is_function) continue;
     if ((op == ScalarOp::k_round_bf16 || op == ScalarOp::k_round_f16) && dtype != DType::kFloat32) continue;
     const auto& row = graph::row_of(op);
@@ -193,24 +206,26 @@ Kernel all_scalar_ops(DType dtype) {
   return kernel;
 }
 
-// All programs in one text, each in a namespace and with an entry of its own name: a compiler's start costs more than a kernel.
+// All programs in one text, each in a namespace and with an entry of its own name: a compiler's start costs more than a
+// kernel.
 std::string everything() {
   std::string text(hip_prelude());
   int number = 0;
-  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kInt64, DType::kInt32, DType::kInt16, DType::kInt8, DType::kUInt8}) {
+  for (const DType dtype :
+       {DType::kFloat32, DType::kFloat64, DType::kInt64, DType::kInt32, DType::kInt16, DType::kInt8, DType::kUInt8}) {
     const auto program = emit_hip(all_scalar_ops(dtype), gpu_target());
     EXPECT_TRUE(program.ok());
     const std::string name = "k" + std::to_string(number++);
-    text += "#undef KERNEL\n#define KERNEL(threads) extern \"C\" __global__ void __launch_bounds__(threads) " + name + "\nnamespace n" + name + " {\n" +
-            program.value().text + "}\n";
+    text += "#undef KERNEL\n#define KERNEL(threads) extern \"C\" __global__ void __launch_bounds__(threads) " + name +
+            "\nnamespace n" + name + " {\n" + program.value().text + "}\n";
   }
   for (const HostCase& c : kCases)
     for (const Kernel& kernel : kernels_of(c.graph, gpu_target())) {
       const auto program = emit_hip(kernel, gpu_target());
       EXPECT_TRUE(program.ok());
       const std::string name = "k" + std::to_string(number++);
-      text += "#undef KERNEL\n#define KERNEL(threads) extern \"C\" __global__ void __launch_bounds__(threads) " + name + "\nnamespace n" + name + " {\n" +
-              program.value().text + "}\n";
+      text += "#undef KERNEL\n#define KERNEL(threads) extern \"C\" __global__ void __launch_bounds__(threads) " + name +
+              "\nnamespace n" + name + " {\n" + program.value().text + "}\n";
     }
   return text;
 }
@@ -262,7 +277,9 @@ TEST(Gpu, TheLibrariesOfAmdHaveEveryEntryPoint) {
 #undef RTC_ENTRY
 #undef DRIVER_ENTRY
        })
-    EXPECT_TRUE(std::any_of(libraries.begin(), libraries.end(), [&](void* library) { return dlsym(library, name) != nullptr; })) << name;
+    EXPECT_TRUE(std::any_of(libraries.begin(), libraries.end(), [&](void* library) {
+      return dlsym(library, name) != nullptr;
+    })) << name;
 }
 
 TEST(Gpu, ACheckedIndexHasNoGpuForm) {

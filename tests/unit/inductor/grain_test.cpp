@@ -8,11 +8,14 @@ namespace framejit::inductor::testing {
 namespace {
 
 int64_t grain_of(const std::string& op, const std::string& shape) {
-  return kernels_of("graph @f(%x : f32" + shape + ") {\n  %0 = " + op + " : f32" + shape + "\n  return %0\n}").at(0).grain;
+  return kernels_of("graph @f(%x : f32" + shape + ") {\n  %0 = " + op + " : f32" + shape + "\n  return %0\n}")
+      .at(0)
+      .grain;
 }
 
 TEST(Grain, WhatCostsMoreIsSharedSooner) {
-  const int64_t add = grain_of("add.Tensor %x, 1, 1", "[1048576]"), exp = grain_of("exp %x", "[1048576]"), pow = grain_of("pow.Tensor_Scalar %x, 1.7", "[1048576]");
+  const int64_t add = grain_of("add.Tensor %x, 1, 1", "[1048576]"), exp = grain_of("exp %x", "[1048576]"),
+                pow = grain_of("pow.Tensor_Scalar %x, 1.7", "[1048576]");
   EXPECT_EQ(add, 32768);
   EXPECT_LE(exp * 2, add);
   EXPECT_LE(pow * 4, exp);
@@ -28,7 +31,10 @@ TEST(Grain, SmallKernelsAreOneThreads) {
 
 TEST(Grain, APointOfRowsIsAllOfItsRow) {
   const auto rows = [](const std::string& count) {
-    return kernels_of("graph @f(%x : f32[" + count + ", 64]) {\n  %0 = sum.dim_IntList %x, [1], false : f32[" + count + "]\n  return %0\n}").at(0).grain;
+    return kernels_of("graph @f(%x : f32[" + count + ", 64]) {\n  %0 = sum.dim_IntList %x, [1], false : f32[" + count +
+                      "]\n  return %0\n}")
+        .at(0)
+        .grain;
   };
   EXPECT_EQ(rows("2048"), 512);
   EXPECT_EQ(rows("512"), 0);

@@ -1,5 +1,5 @@
-// Random graphs of pointwise ops, views and reductions: compiled, fused and not, against the interpreter. Seeded; the text of a
-// failing graph is in the message. FUZZ_ROUNDS asks for more.
+// Random graphs of pointwise ops, views and reductions: compiled, fused and not, against the interpreter. Seeded; the
+// text of a failing graph is in the message. FUZZ_ROUNDS asks for more.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,12 +20,14 @@ class RandomGraph {
 
   std::string make() {
     shape_ = {1 + pick(5), 1 + pick(4), pick(4) == 0 ? 1 : 2 + pick(40)};
-    std::string text = "graph @f(%x : f32" + sizes(shape_) + ", %y : f32" + sizes(shape_) + ", %row : f32[" + std::to_string(shape_[2]) + "]) {\n";
+    std::string text = "graph @f(%x : f32" + sizes(shape_) + ", %y : f32" + sizes(shape_) + ", %row : f32[" +
+                       std::to_string(shape_[2]) + "]) {\n";
     full_ = {"%x", "%y"};
     const int count = 3 + pick(9);
     for (int k = 0; k < count; ++k) text += line();
     text += "  return " + full_.back();
-    for (size_t k = full_.size() - 1; k-- > std::max<size_t>(full_.size() - 4, 2);) text += ", " + full_[k];  // a value that nobody uses shows nothing
+    for (size_t k = full_.size() - 1; k-- > std::max<size_t>(full_.size() - 4, 2);)
+      text += ", " + full_[k];  // a value that nobody uses shows nothing
     for (const std::string& r : rows_) text += ", " + r;
     return text + "\n}\n";
   }
@@ -60,7 +62,8 @@ class RandomGraph {
         return "  " + full_.back() + " = " + op + type;
       }
       case 3: {  // a row statistic, used and returned
-        static const char* kReduce[] = {"amax @, [2], true", "mean.dim @, [2], true, none", "sum.dim_IntList @, [2], true, none", "amin @, [0, 2], true"};
+        static const char* kReduce[] = {"amax @, [2], true", "mean.dim @, [2], true, none",
+                                        "sum.dim_IntList @, [2], true, none", "amin @, [0, 2], true"};
         const int which = pick(4);
         std::string op = kReduce[which];
         op.replace(op.find('@'), 1, any());
@@ -68,7 +71,8 @@ class RandomGraph {
         rows_.push_back(r);
         const std::string other = any();
         full_.push_back(used);
-        return "  " + r + " = " + op + " : f32" + sizes({which == 3 ? 1 : shape_[0], shape_[1], 1}) + "\n  " + used + " = sub.Tensor " + other + ", " + r + ", 1" + type;
+        return "  " + r + " = " + op + " : f32" + sizes({which == 3 ? 1 : shape_[0], shape_[1], 1}) + "\n  " + used +
+               " = sub.Tensor " + other + ", " + r + ", 1" + type;
       }
       case 4: {
         const std::string v = any();
@@ -77,24 +81,27 @@ class RandomGraph {
       }
       case 5: {  // through a transposition and back
         const std::string v = any(), t = next(), e = next(), r = next();
-        const std::string strides = "; " + std::to_string(shape_[2]) + ", " + std::to_string(shape_[1] * shape_[2]) + ", 1]";
+        const std::string strides =
+            "; " + std::to_string(shape_[2]) + ", " + std::to_string(shape_[1] * shape_[2]) + ", 1]";
         std::string turned = sizes({shape_[1], shape_[0], shape_[2]});
         turned.pop_back();
         full_.push_back(r);
-        return "  " + t + " = permute " + v + ", [1, 0, 2] : f32" + turned + strides + "\n  " + e + " = exp " + t + " : f32" + turned + strides +
-               "\n  " + r + " = permute " + e + ", [1, 0, 2]" + type;
+        return "  " + t + " = permute " + v + ", [1, 0, 2] : f32" + turned + strides + "\n  " + e + " = exp " + t +
+               " : f32" + turned + strides + "\n  " + r + " = permute " + e + ", [1, 0, 2]" + type;
       }
       case 6: {  // through a flat view
         const std::string v = any(), c = next(), f = next(), g = next(), r = next();
         const std::string flat = "[" + std::to_string(shape_[0] * shape_[1] * shape_[2]) + "]";
         full_.push_back(r);
-        return "  " + c + " = clone " + v + ", none" + type + "  " + f + " = view " + c + ", " + flat + " : f32" + flat + "\n  " + g + " = mul.Tensor " + f +
-               ", 0.5 : f32" + flat + "\n  " + r + " = view " + g + ", " + sizes(shape_) + type;
+        return "  " + c + " = clone " + v + ", none" + type + "  " + f + " = view " + c + ", " + flat + " : f32" +
+               flat + "\n  " + g + " = mul.Tensor " + f + ", 0.5 : f32" + flat + "\n  " + r + " = view " + g + ", " +
+               sizes(shape_) + type;
       }
       default: {
         const std::string a = any(), b = any(), c = any(), m = next(), r = next();
         full_.push_back(r);
-        return "  " + m + " = lt.Tensor " + a + ", " + b + " : bool" + sizes(shape_) + "\n  " + r + " = where.self " + m + ", " + c + ", " + a + type;
+        return "  " + m + " = lt.Tensor " + a + ", " + b + " : bool" + sizes(shape_) + "\n  " + r + " = where.self " +
+               m + ", " + c + ", " + a + type;
       }
     }
   }
@@ -123,17 +130,19 @@ double largest(const std::vector<double>& values, const std::vector<double>& bas
   return most;
 }
 
-// The text without outputs of which rounding makes a visible part, as of the sum of what is off its mean: any order of evaluation
-// gives others. What float64 gives says which. Empty: none is left.
+// The text without outputs of which rounding makes a visible part, as of the sum of what is off its mean: any order of
+// evaluation gives others. What float64 gives says which. Empty: none is left.
 std::string without_roundings(const std::string& text, uint32_t seed) {
-  const auto rounded = interpret(text, seed), exact = interpret(std::regex_replace(text, std::regex("f32"), "f64"), seed);
+  const auto rounded = interpret(text, seed),
+             exact = interpret(std::regex_replace(text, std::regex("f32"), "f64"), seed);
   if (!rounded.ok() || !exact.ok()) return text;  // check_graph says why
   const size_t at = text.rfind("  return ");
   std::string left, names = text.substr(at + 9, text.rfind("\n}") - at - 9);
   std::regex comma(", ");
   size_t o = 0;
   for (std::sregex_token_iterator name(names.begin(), names.end(), comma, -1), end; name != end; ++name, ++o)
-    if (largest(rounded.value().values[o], exact.value().values[o]) <= kTolerance / 32 * largest(exact.value().values[o], {}))
+    if (largest(rounded.value().values[o], exact.value().values[o]) <=
+        kTolerance / 32 * largest(exact.value().values[o], {}))
       left += (left.empty() ? "" : ", ") + name->str();
   return left.empty() ? left : text.substr(0, at) + "  return " + left + "\n}\n";
 }
@@ -147,7 +156,8 @@ TEST(Fuzz, RandomGraphs) {
 
 TEST(Fuzz, OutputsThatAreRoundingsAreLeftOut) {
   const auto graph = [](const std::string& outputs) {
-    return "graph @f(%x : f32[2, 9]) {\n  %0 = mean.dim %x, [1], true, none : f32[2, 1]\n  %1 = sub.Tensor %x, %0, 1 : f32[2, 9]\n"
+    return "graph @f(%x : f32[2, 9]) {\n  %0 = mean.dim %x, [1], true, none : f32[2, 1]\n  %1 = sub.Tensor %x, %0, 1 : "
+           "f32[2, 9]\n"
            "  %2 = sum.dim_IntList %1, [1], true, none : f32[2, 1]\n  return " +
            outputs + "\n}\n";
   };
@@ -161,11 +171,16 @@ TEST(Fuzz, OutputsThatAreRoundingsAreLeftOut) {
   EXPECT_GE(whole, 90);
 }
 
-// --- planted defects ----------------------------------------------------------------------------------------------------------
+// --- planted defects
+// ----------------------------------------------------------------------------------------------------------
 int first_seed_that_finds(const std::string& pattern, const std::string& wrong, const PlanChange& plan) {
   return seeds_until_found(kRounds, ", expected ", [&](uint32_t seed) {
     const std::string text = without_roundings(RandomGraph(seed).make(), seed);
-    if (!text.empty()) check_graph(text, {.tolerance = kTolerance, .seed = seed, .compiled = std::regex_replace(text, std::regex(pattern), wrong), .plan = plan});
+    if (!text.empty())
+      check_graph(text, {.tolerance = kTolerance,
+                         .seed = seed,
+                         .compiled = std::regex_replace(text, std::regex(pattern), wrong),
+                         .plan = plan});
   });
 }
 
@@ -187,7 +202,13 @@ TEST(Planted, GraphDefectsAreFound) {
     SCOPED_TRACE(defect.name);
     EXPECT_GT(first_seed_that_finds(defect.pattern, defect.wrong, defect.plan), 0);
   }
-  EXPECT_EQ(seeds_until_found(3, "", [](uint32_t seed) { check_graph(RandomGraph(seed).make(), {.tolerance = kTolerance, .seed = seed, .plan = [](runtime::Executable&) {}}); }), 0);
+  EXPECT_EQ(seeds_until_found(3, "",
+                              [](uint32_t seed) {
+                                check_graph(
+                                    RandomGraph(seed).make(),
+                                    {.tolerance = kTolerance, .seed = seed, .plan = [](runtime::Executable&) {}});
+                              }),
+            0);
 }
 
 }  // namespace

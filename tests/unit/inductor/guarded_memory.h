@@ -1,5 +1,5 @@
-// tests/unit/inductor/guarded_memory.h — memory that ends where nothing may be read or written: machine code that goes past a buffer
-// dies at once, and says why. No sanitizer sees what the kernels do.
+// tests/unit/inductor/guarded_memory.h — memory that ends where nothing may be read or written: machine code that goes
+// past a buffer dies at once, and says why. No sanitizer sees what the kernels do.
 #pragma once
 
 #include <sys/mman.h>
@@ -21,7 +21,8 @@ inline void say_where_it_died(int signal) {
   std::raise(signal);
 }
 
-// While one lives, the pages around blocks are 0xCB as well: kernels with a planted defect may reach there, and are told by what they make.
+// While one lives, the pages around blocks are 0xCB as well: kernels with a planted defect may reach there, and are
+// told by what they make.
 class Unguarded {
  public:
   Unguarded() { ++count_; }
@@ -34,14 +35,17 @@ class Unguarded {
   static inline int count_ = 0;
 };
 
-// `bytes` of 0xCB, so that what is read before it is written shows. The last one, rounded up to `alignment`, stands before a page that
-// cannot be touched; the first one behind such a page and a part of another, which is 0xCB too.
+// `bytes` of 0xCB, so that what is read before it is written shows. The last one, rounded up to `alignment`, stands
+// before a page that cannot be touched; the first one behind such a page and a part of another, which is 0xCB too.
 inline std::shared_ptr<char[]> guarded_block(int64_t bytes, int64_t alignment) {
   static const bool handled = std::signal(SIGSEGV, say_where_it_died) != SIG_ERR;
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  const size_t used = static_cast<size_t>((bytes + alignment - 1) / alignment * alignment), space = (used + page - 1) / page * page, all = space + 2 * page;
-  void* const mapped = mmap(nullptr, all, Unguarded::exists() ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (!handled || mapped == MAP_FAILED || mprotect(static_cast<char*>(mapped) + page, space, PROT_READ | PROT_WRITE) != 0)
+  const size_t used = static_cast<size_t>((bytes + alignment - 1) / alignment * alignment),
+               space = (used + page - 1) / page * page, all = space + 2 * page;
+  void* const mapped =
+      mmap(nullptr, all, Unguarded::exists() ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (!handled || mapped == MAP_FAILED ||
+      mprotect(static_cast<char*>(mapped) + page, space, PROT_READ | PROT_WRITE) != 0)
     throw std::runtime_error("no guarded memory");
   char* const first = static_cast<char*>(mapped) + page;
   if (Unguarded::exists()) std::memset(mapped, 0xCB, all);
@@ -57,7 +61,8 @@ inline std::shared_ptr<char[]> guarded_copy(const char* data, int64_t bytes) {
   if (Unguarded::exists()) return block;
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const uintptr_t first = reinterpret_cast<uintptr_t>(block.get()) / page * page;
-  mprotect(reinterpret_cast<void*>(first), reinterpret_cast<uintptr_t>(block.get()) + static_cast<uintptr_t>(bytes) - first, PROT_READ);
+  mprotect(reinterpret_cast<void*>(first),
+           reinterpret_cast<uintptr_t>(block.get()) + static_cast<uintptr_t>(bytes) - first, PROT_READ);
   return block;
 }
 

@@ -1,5 +1,5 @@
-// Random index expressions against brute force: what simplify, reshape_index, linear_index and split_linear answer is evaluated at
-// every point of the nest and compared. Seeded; FUZZ_ROUNDS asks for more, FUZZ_SEED says where to begin.
+// Random index expressions against brute force: what simplify, reshape_index, linear_index and split_linear answer is
+// evaluated at every point of the nest and compared. Seeded; FUZZ_ROUNDS asks for more, FUZZ_SEED says where to begin.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -43,7 +43,8 @@ class RandomIndex {
   }
 
   SymExpr expression(int depth) {
-    if (depth == 0 || pick(6) == 0) return pick(5) == 0 ? SymExpr(pick(7)) : dim(static_cast<size_t>(pick(static_cast<int>(extents_.size()))));
+    if (depth == 0 || pick(6) == 0)
+      return pick(5) == 0 ? SymExpr(pick(7)) : dim(static_cast<size_t>(pick(static_cast<int>(extents_.size()))));
     switch (pick(9)) {
       case 0:
       case 1: return expression(depth - 1) + expression(depth - 1);
@@ -52,7 +53,9 @@ class RandomIndex {
       case 4: return SymExpr::floor_div(expression(depth - 1), divisor());
       case 5:
       case 6: return SymExpr::mod(expression(depth - 1), divisor());
-      case 7: return pick(2) == 0 ? SymExpr::min(expression(depth - 1), expression(depth - 1)) : SymExpr::max(expression(depth - 1), expression(depth - 1));
+      case 7:
+        return pick(2) == 0 ? SymExpr::min(expression(depth - 1), expression(depth - 1))
+                            : SymExpr::max(expression(depth - 1), expression(depth - 1));
       default: return pick(2) == 0 ? expression(depth - 1) - SymExpr(pick(5)) : recombined(expression(depth - 1));
     }
   }
@@ -82,7 +85,9 @@ class RandomIndex {
   std::vector<int64_t> symbol_values() { return {1 + pick(5), 1 + pick(5)}; }
 
  private:
-  SymExpr divisor() { return pick(4) == 0 ? extents_[static_cast<size_t>(pick(static_cast<int>(extents_.size())))] : SymExpr(1 + pick(8)); }
+  SymExpr divisor() {
+    return pick(4) == 0 ? extents_[static_cast<size_t>(pick(static_cast<int>(extents_.size())))] : SymExpr(1 + pick(8));
+  }
   std::mt19937 random_;
   NestSymbols symbols_;
   SymSizes extents_;
@@ -102,7 +107,8 @@ void for_each_point(const SymSizes& extents, const std::vector<int64_t>& symbols
 }
 
 std::string words(const SymSizes& sizes) {
-  return std::accumulate(sizes.begin(), sizes.end(), std::string(), [](std::string s, const SymExpr& e) { return s + "[" + e.text() + "]"; });
+  return std::accumulate(sizes.begin(), sizes.end(), std::string(),
+                         [](std::string s, const SymExpr& e) { return s + "[" + e.text() + "]"; });
 }
 
 void check_simplify(RandomIndex& random, const IndexFunctions& fuzzed) {
@@ -110,7 +116,8 @@ void check_simplify(RandomIndex& random, const IndexFunctions& fuzzed) {
   const SymExpr simple = fuzzed.simplify(e, random.bounds());
   for (int round = 0; round < 3; ++round)
     for_each_point(random.bounds().extents, random.symbol_values(), [&](const std::vector<int64_t>& env) {
-      ASSERT_EQ(simple.eval(env), e.eval(env)) << e.text() << " became " << simple.text() << " over " << words(random.bounds().extents);
+      ASSERT_EQ(simple.eval(env), e.eval(env))
+          << e.text() << " became " << simple.text() << " over " << words(random.bounds().extents);
     });
 }
 
@@ -122,7 +129,8 @@ void check_split(RandomIndex& random, const IndexFunctions& fuzzed) {
   ASSERT_TRUE(dim.is_symbol(&id));
   ASSERT_FALSE(mentions(rest, id) || mentions(coefficient, id)) << e.text();
   for_each_point(random.bounds().extents, random.symbol_values(), [&](const std::vector<int64_t>& env) {
-    ASSERT_EQ(coefficient.eval(env) * dim.eval(env) + rest.eval(env), e.eval(env)) << e.text() << " split into " << coefficient.text() << " and " << rest.text();
+    ASSERT_EQ(coefficient.eval(env) * dim.eval(env) + rest.eval(env), e.eval(env))
+        << e.text() << " split into " << coefficient.text() << " and " << rest.text();
   });
 }
 
@@ -142,7 +150,8 @@ void check_reshape(RandomIndex& random, const IndexFunctions& fuzzed) {
       for (size_t k = 0; k < to.size(); ++k) expected = expected * to[k].eval(env) + index[k].eval(env);
       for (size_t k = 0; k < from.size(); ++k) {
         const int64_t at = mapped[k].eval(env);
-        ASSERT_TRUE(at >= 0 && at < from[k].eval(env)) << "dimension " << k << " of " << words(from) << " seen as " << words(to) << ": " << mapped[k].text();
+        ASSERT_TRUE(at >= 0 && at < from[k].eval(env))
+            << "dimension " << k << " of " << words(from) << " seen as " << words(to) << ": " << mapped[k].text();
         got = got * from[k].eval(env) + at;
       }
       ASSERT_EQ(got, expected) << words(from) << " seen as " << words(to) << ": " << words(mapped);
@@ -169,8 +178,11 @@ TEST(Fuzz, IndexExpressions) {
   for_each_seed(kRounds, [](uint32_t seed) { check_index(seed, {}); });
 }
 
-// --- planted defects ----------------------------------------------------------------------------------------------------------
-SymExpr toward_zero(const SymExpr& a, const SymExpr& b) { return SymExpr::floor_div(SymExpr::max(a, 0), b) - SymExpr::floor_div(SymExpr::max(SymExpr(0) - a, 0), b); }
+// --- planted defects
+// ----------------------------------------------------------------------------------------------------------
+SymExpr toward_zero(const SymExpr& a, const SymExpr& b) {
+  return SymExpr::floor_div(SymExpr::max(a, 0), b) - SymExpr::floor_div(SymExpr::max(SymExpr(0) - a, 0), b);
+}
 
 // `e` with other divisions and modulos.
 using Binary = std::function<SymExpr(const SymExpr&, const SymExpr&)>;
@@ -179,7 +191,9 @@ SymExpr with(const SymExpr& e, const Binary& division, const Binary& modulo) {
   const SymExpr::Node& node = *e.node();
   std::vector<SymExpr> operands;
   for (const SymExpr& o : node.operands) operands.push_back(with(o, division, modulo));
-  const auto joined = [&](auto join) { return std::accumulate(operands.begin(), operands.end(), SymExpr(node.coefficient), join); };
+  const auto joined = [&](auto join) {
+    return std::accumulate(operands.begin(), operands.end(), SymExpr(node.coefficient), join);
+  };
   switch (node.op) {
     case graph::SymOp::kSum: return joined([](const SymExpr& a, const SymExpr& b) { return a + b; });
     case graph::SymOp::kProduct: return joined([](const SymExpr& a, const SymExpr& b) { return a * b; });
@@ -204,13 +218,15 @@ bool without_symbol(const SymExpr& e, const SymExpr& dim, SymExpr& coefficient, 
   return true;
 }
 
-std::vector<SymExpr> exchanged(const SymSizes& from, const SymSizes& to, const std::vector<SymExpr>& index, const DimBounds& bounds) {
+std::vector<SymExpr> exchanged(const SymSizes& from, const SymSizes& to, const std::vector<SymExpr>& index,
+                               const DimBounds& bounds) {
   std::vector<SymExpr> mapped = reshape_index(from, to, index, bounds);
   if (from.size() > 1 && from[0] == from[1]) std::swap(mapped[0], mapped[1]);
   return mapped;
 }
 
-std::vector<SymExpr> one_further(const SymSizes& from, const SymSizes& to, const std::vector<SymExpr>& index, const DimBounds& bounds) {
+std::vector<SymExpr> one_further(const SymSizes& from, const SymSizes& to, const std::vector<SymExpr>& index,
+                                 const DimBounds& bounds) {
   std::vector<SymExpr> mapped = reshape_index(from, to, index, bounds);
   if (!mapped.empty()) mapped.back() = SymExpr::min(mapped.back() + SymExpr(1), from.back() - SymExpr(1));
   return mapped;
@@ -223,14 +239,17 @@ SymExpr without_last(const std::vector<SymExpr>& index, SymSizes strides, const 
 
 TEST(Planted, IndexDefectsAreFound) {
   const auto simplify_with = [](const Binary& division, const Binary& modulo) {
-    return IndexFunctions{.simplify = [=](const SymExpr& e, const DimBounds& bounds) { return simplify(with(e, division, modulo), bounds); }};
+    return IndexFunctions{.simplify = [=](const SymExpr& e, const DimBounds& bounds) {
+      return simplify(with(e, division, modulo), bounds);
+    }};
   };
   const struct {
     const char *name, *finding;
     IndexFunctions fuzzed;
   } defects[] = {
       {"a division that rounds negative numbers towards zero", "became", simplify_with(toward_zero, SymExpr::mod)},
-      {"a modulo with the sign of the dividend", "became", simplify_with(SymExpr::floor_div, [](const SymExpr& a, const SymExpr& b) { return a - b * toward_zero(a, b); })},
+      {"a modulo with the sign of the dividend", "became",
+       simplify_with(SymExpr::floor_div, [](const SymExpr& a, const SymExpr& b) { return a - b * toward_zero(a, b); })},
       {"a bound that is one too small", "became", {.simplify = one_short}},
       {"a coefficient that loses its symbol", "split into", {.split_linear = without_symbol}},
       {"dimensions of equal size that change places", "seen as", {.reshape_index = exchanged}},
@@ -241,7 +260,9 @@ TEST(Planted, IndexDefectsAreFound) {
     SCOPED_TRACE(defect.name);
     EXPECT_GT(seeds_until_found(kRounds, defect.finding, [&](uint32_t seed) { check_index(seed, defect.fuzzed); }), 0);
   }
-  EXPECT_EQ(seeds_until_found(50, "", [&](uint32_t seed) { check_index(seed, simplify_with(SymExpr::floor_div, SymExpr::mod)); }), 0);
+  EXPECT_EQ(seeds_until_found(
+                50, "", [&](uint32_t seed) { check_index(seed, simplify_with(SymExpr::floor_div, SymExpr::mod)); }),
+            0);
 }
 
 }  // namespace

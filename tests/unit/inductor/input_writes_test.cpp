@@ -1,4 +1,5 @@
-// Which schedules write an input too early: something that may fail comes before the write in the program and behind it in the plan.
+// Which schedules write an input too early: something that may fail comes before the write in the program and behind it
+// in the plan.
 #include "inductor/schedule/input_writes.h"
 
 #include <gtest/gtest.h>
@@ -8,12 +9,20 @@
 namespace framejit::inductor::testing {
 namespace {
 
-const char* const kHeader = "loops @f symbols 0 {\n  input c: f32[64, 8]\n  input n: i64[4]\n  input v: f32[4, 8]\n  temp t: i64[4]\n  output y: f32[8]\n";
-const char* const kWrite = "  nest w (i0: 8 | r0: 4) {\n    %0 = load v[r0, i0] : f32\n    %1 = load t[r0] : i64\n    %2 = check %1, 64 : i64\n    store_last c[$2, i0], %0\n  }\n";
-const char* const kGate = "  nest g (i0: 4) {\n    %0 = load n[i0] : i64\n    %1 = check %0, 64 : i64\n    store t[i0], %1\n  }\n";
-const char* const kLookUp = "  nest l (i0: 8) {\n    %0 = load n[0] : i64\n    %1 = check %0, 4 : i64\n    %2 = load v[$1, i0] : f32\n    store y[i0], %2\n  }\n";
+const char* const kHeader =
+    "loops @f symbols 0 {\n  input c: f32[64, 8]\n  input n: i64[4]\n  input v: f32[4, 8]\n  temp t: i64[4]\n  output "
+    "y: f32[8]\n";
+const char* const kWrite =
+    "  nest w (i0: 8 | r0: 4) {\n    %0 = load v[r0, i0] : f32\n    %1 = load t[r0] : i64\n    %2 = check %1, 64 : "
+    "i64\n    store_last c[$2, i0], %0\n  }\n";
+const char* const kGate =
+    "  nest g (i0: 4) {\n    %0 = load n[i0] : i64\n    %1 = check %0, 64 : i64\n    store t[i0], %1\n  }\n";
+const char* const kLookUp =
+    "  nest l (i0: 8) {\n    %0 = load n[0] : i64\n    %1 = check %0, 4 : i64\n    %2 = load v[$1, i0] : f32\n    "
+    "store y[i0], %2\n  }\n";
 
-// Each item a step of its own, in order, with the numbers of the nodes that they compute; `together`: all nests in one kernel over so many outer dimensions.
+// Each item a step of its own, in order, with the numbers of the nodes that they compute; `together`: all nests in one
+// kernel over so many outer dimensions.
 bool is_right(const std::string& items, const std::vector<uint32_t>& nodes, std::optional<size_t> together = {}) {
   auto parsed = parse_loops(kHeader + items + "}\n");
   EXPECT_TRUE(parsed.ok()) << parsed.error().message;
@@ -59,7 +68,8 @@ TEST(InputWrites, LibraryCallsStandOnTheirSideToo) {
 }
 
 // Which of a graph's updates become writes in place.
-std::vector<bool> taken(const std::string& body, const std::string& inputs = "%c : f32[64, 8], %n : i64[4], %v : f32[4, 8]") {
+std::vector<bool> taken(const std::string& body,
+                        const std::string& inputs = "%c : f32[64, 8], %n : i64[4], %v : f32[4, 8]") {
   declare_ops();
   const auto graph = graph::parse_graph("graph @f(" + inputs + ") {\n" + body + "}");
   EXPECT_TRUE(graph.ok()) << (graph.ok() ? "" : graph.error().message);
@@ -71,16 +81,25 @@ TEST(InputWrites, WhichUpdatesAreInPlace) {
   const std::vector<bool> yes{true}, no{false};
   const std::string copied = "  %0 = index_copy %c, 0, %n, %v : f32[64, 8]\n";
   EXPECT_EQ(taken(copied + "  update %c = %0\n  return %0\n"), yes);
-  EXPECT_EQ(taken(copied + "  %1 = sum %0, none : f32[]\n  update %c = %0\n  return %1\n"), yes) << "the new content may be read";
-  EXPECT_EQ(taken(copied + "  %1 = exp %c : f32[64, 8]\n  update %c = %0\n  return %1\n"), no) << "the old content is read";
-  EXPECT_EQ(taken("  %0 = index_add %c, 0, %n, %v, 1 : f32[64, 8]\n  update %c = %0\n  return %0\n"), no) << "what is added depends on the old content";
+  EXPECT_EQ(taken(copied + "  %1 = sum %0, none : f32[]\n  update %c = %0\n  return %1\n"), yes)
+      << "the new content may be read";
+  EXPECT_EQ(taken(copied + "  %1 = exp %c : f32[64, 8]\n  update %c = %0\n  return %1\n"), no)
+      << "the old content is read";
+  EXPECT_EQ(taken("  %0 = index_add %c, 0, %n, %v, 1 : f32[64, 8]\n  update %c = %0\n  return %0\n"), no)
+      << "what is added depends on the old content";
   EXPECT_EQ(taken("  %0 = mul.Tensor %c, 2 : f32[64, 8]\n  update %c = %0\n  return %0\n"), no) << "no copy";
   EXPECT_EQ(taken(copied + "  return %0\n"), std::vector<bool>{}) << "a copy that leaves";
   const std::string both = "%c : f32[64, 8], %n : i64[4], %v : f32[4, 8], %d : f32[64, 8]";
-  EXPECT_EQ(taken(copied + "  update %c = %0\n  update %d = %0\n  return %v\n", both), (std::vector<bool>{false, false})) << "two inputs get it";
-  EXPECT_EQ(taken(copied + "  update %c = %0\n  update %d = %c\n  return %v\n", both), (std::vector<bool>{false, false})) << "another input gets the old content";
+  EXPECT_EQ(taken(copied + "  update %c = %0\n  update %d = %0\n  return %v\n", both),
+            (std::vector<bool>{false, false}))
+      << "two inputs get it";
+  EXPECT_EQ(taken(copied + "  update %c = %0\n  update %d = %c\n  return %v\n", both),
+            (std::vector<bool>{false, false}))
+      << "another input gets the old content";
   EXPECT_EQ(taken(copied + "  update %d = %0\n  return %v\n", both), no) << "the copy is of another input";
-  EXPECT_EQ(taken(copied + "  update %c = %0\n  return %v\n", "%c : f32[64, 8; 1, 64], %n : i64[4], %v : f32[4, 8]"), no) << "in other strides";
+  EXPECT_EQ(taken(copied + "  update %c = %0\n  return %v\n", "%c : f32[64, 8; 1, 64], %n : i64[4], %v : f32[4, 8]"),
+            no)
+      << "in other strides";
 }
 
 }  // namespace

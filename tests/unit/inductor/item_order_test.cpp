@@ -81,7 +81,8 @@ TEST(ItemOrder, EqualsASearchOfTheWholeGraph) {
       const std::vector<size_t> now = order.order();
       if (now.size() < 2) break;
       for (size_t a = 0; a < now.size(); ++a)
-        for (size_t b = a + 1; b < now.size(); ++b) ASSERT_FALSE(model.needs(now[a], now[b])) << "seed " << seed << ": " << now[b] << " stands behind " << now[a];
+        for (size_t b = a + 1; b < now.size(); ++b)
+          ASSERT_FALSE(model.needs(now[a], now[b])) << "seed " << seed << ": " << now[b] << " stands behind " << now[a];
       const size_t at = 1 + pick(now.size() - 1);
       order.look_back(now[at]);
       for (size_t k = at; k-- > 0;) {

@@ -1,4 +1,5 @@
-// Random loop programs: the interpreter against machine code of every vector level, fused and not, at sizes that were not the hint.
+// Random loop programs: the interpreter against machine code of every vector level, fused and not, at sizes that were
+// not the hint.
 // Seeded; the text of a failing program is in the message (fuzz_rounds.h).
 #include <gtest/gtest.h>
 
@@ -64,10 +65,12 @@ graph::Graph frame_of(RandomProgram& random, std::vector<ValueForm>& forms) {
   return graph;
 }
 
-Result<Outputs> interpret(const LoopProgram& program, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols) {
+Result<Outputs> interpret(const LoopProgram& program, const std::vector<Data>& inputs,
+                          const std::vector<int64_t>& symbols) {
   std::vector<Data> storage = inputs;
   for (size_t b = storage.size(); b < program.buffers.size(); ++b)
-    storage.push_back({std::vector<char>(static_cast<size_t>(numel(program.buffers[b], symbols) * row_of(program.buffers[b].dtype).bytes + 64))});
+    storage.push_back({std::vector<char>(
+        static_cast<size_t>(numel(program.buffers[b], symbols) * row_of(program.buffers[b].dtype).bytes + 64))});
   InterpreterMemory memory{{}, symbols};
   for (Data& d : storage) memory.buffers.push_back(d.bytes.data());
   FJ_TRY_VOID(run_program(program, memory, [](const ExternCall&) {}));
@@ -80,7 +83,8 @@ Result<Outputs> interpret(const LoopProgram& program, const std::vector<Data>& i
     for (;;) {
       int64_t offset = 0;
       for (size_t k = 0; k < at.size(); ++k) offset += at[k] * buffer.strides[k].eval(symbols);
-      const auto value = graph::load_element(buffer.dtype, storage[b].bytes.data() + offset * row_of(buffer.dtype).bytes);
+      const auto value =
+          graph::load_element(buffer.dtype, storage[b].bytes.data() + offset * row_of(buffer.dtype).bytes);
       out.values.back().push_back(is_float(buffer.dtype) ? value.f : static_cast<double>(value.i));
       size_t d = at.size();
       while (d > 0 && ++at[d - 1] == buffer.sizes[d - 1].eval(symbols)) at[--d] = 0;
@@ -99,7 +103,9 @@ void compare(const RandomProgram& random, const Outputs& got, const Outputs& exp
     for (size_t k = 0; k < expected.values[o].size(); ++k) {
       const double x = got.values[o][k], y = expected.values[o][k];
       if (x == y || (std::isnan(x) && std::isnan(y))) continue;
-      ASSERT_LE(std::fabs(x - y), fact.exact ? 0 : 4 * fact.error) << what << "\n" << random.program.buffers[b].name << " element " << k << " is " << x << ", interpreted " << y;
+      ASSERT_LE(std::fabs(x - y), fact.exact ? 0 : 4 * fact.error)
+          << what << "\n"
+          << random.program.buffers[b].name << " element " << k << " is " << x << ", interpreted " << y;
     }
     ++o;
   }
@@ -134,9 +140,11 @@ void check_program(uint32_t seed, const Defect& planted = {}) {
   for (const VectorLevel level : {VectorLevel::kAvx512, VectorLevel::kAvx2, VectorLevel::k128}) {
     if (!is_available(level)) continue;
     const bool fuse = level != VectorLevel::kAvx2 || seed % 2 == 0;
-    const std::string what = "level " + std::to_string(static_cast<int>(level)) + (fuse ? " fused" : " unfused") + "\n" + text;
+    const std::string what =
+        "level " + std::to_string(static_cast<int>(level)) + (fuse ? " fused" : " unfused") + "\n" + text;
     Compiler compiler(level);
-    const Schedule schedule = fuse ? make_schedule(random.program, hints, reference_target()) : make_plain_schedule(random.program);
+    const Schedule schedule =
+        fuse ? make_schedule(random.program, hints, reference_target()) : make_plain_schedule(random.program);
     PlantedTarget target(compiler.jit(), planted.kernels);
     auto plan = assemble(graph, forms, schedule, hints, target);
     ASSERT_TRUE(plan.ok()) << plan.error().message << "\n" << what;
@@ -146,14 +154,17 @@ void check_program(uint32_t seed, const Defect& planted = {}) {
       const auto inputs = input_data(random, {size}, seed);
       const auto expected = interpret(random.program, inputs, {size});
       const auto got = run_plan(plan.value(), target, inputs, {size}, 1);
-      ASSERT_EQ(got.ok(), expected.ok()) << (got.ok() ? "has not failed, interpreted it has: " : "has failed, interpreted it has not: ") << (got.ok() ? expected.error() : got.error()).message << "\n"
+      ASSERT_EQ(got.ok(), expected.ok()) << (got.ok() ? "has not failed, interpreted it has: "
+                                                      : "has failed, interpreted it has not: ")
+                                         << (got.ok() ? expected.error() : got.error()).message << "\n"
                                          << what;
       if (got.ok()) compare(random, got.value(), expected.value(), "s0 = " + std::to_string(size) + ", " + what);
       for (const int threads : {2, 3}) {
         const auto again = run_plan(plan.value(), target, inputs, {size}, threads);
         ASSERT_EQ(again.ok(), got.ok());
         if (!got.ok()) continue;
-        ASSERT_EQ(again.value().bytes, got.value().bytes) << threads << " threads give other bits, s0 = " << size << ", " << what;
+        ASSERT_EQ(again.value().bytes, got.value().bytes)
+            << threads << " threads give other bits, s0 = " << size << ", " << what;
       }
       if (::testing::Test::HasFailure()) return;
     }
@@ -166,7 +177,8 @@ TEST(Fuzz, LoopPrograms) {
   for_each_seed(kRounds, [](uint32_t seed) { check_program(seed); });
 }
 
-// --- planted defects ----------------------------------------------------------------------------------------------------------
+// --- planted defects
+// ----------------------------------------------------------------------------------------------------------
 template <class Change>
 PlantedTarget::Change in_each_instruction(Change change) {
   return [=](Kernel& kernel) {
@@ -186,15 +198,18 @@ PlantedTarget::Change taken_for(ReduceOp right, ReduceOp wrong) {
 }
 
 void load_one_too_low(const Kernel& kernel, LoopInst& inst) {
-  if (inst.op == LoopOp::kLoad && !kernel.buffers[inst.buffer].is_local) inst.index[0] = SymExpr::max(inst.index[0] - SymExpr(1), 0);
+  if (inst.op == LoopOp::kLoad && !kernel.buffers[inst.buffer].is_local)
+    inst.index[0] = SymExpr::max(inst.index[0] - SymExpr(1), 0);
 }
 void never_wrap(const Kernel&, LoopInst& inst) { inst.wrap = false; }
 
 TEST(Planted, LoopDefectsAreFound) {
   const Defect defects[] = {
       {"an add that subtracts", taken_for({{ScalarOp::k_add, ScalarOp::k_sub}})},
-      {"equal numbers taken for different ones", taken_for({{ScalarOp::k_lt, ScalarOp::k_le}, {ScalarOp::k_gt, ScalarOp::k_ge}})},
-      {"negative numbers that are rounded towards zero", taken_for({{ScalarOp::k_floor, ScalarOp::k_trunc}, {ScalarOp::k_floor_div, ScalarOp::k_trunc_div}})},
+      {"equal numbers taken for different ones",
+       taken_for({{ScalarOp::k_lt, ScalarOp::k_le}, {ScalarOp::k_gt, ScalarOp::k_ge}})},
+      {"negative numbers that are rounded towards zero",
+       taken_for({{ScalarOp::k_floor, ScalarOp::k_trunc}, {ScalarOp::k_floor_div, ScalarOp::k_trunc_div}})},
       {"a largest that is the smallest", taken_for(ReduceOp::kMax, ReduceOp::kMin)},
       {"a load that is off by one", in_each_instruction(load_one_too_low)},
       {"a mask that misses the last lane", {}, ask_for_another_part<without_last>},
@@ -205,8 +220,16 @@ TEST(Planted, LoopDefectsAreFound) {
     SCOPED_TRACE(defect.name);
     EXPECT_GT(seeds_until_found(kRounds, ", interpreted ", [&](uint32_t seed) { check_program(seed, defect); }), 0);
   }
-  EXPECT_GT(seeds_until_found(kRounds, "failed", [](uint32_t seed) { check_program(seed, {"an index that does not count from the end", in_each_instruction(never_wrap)}); }), 0);
-  EXPECT_EQ(seeds_until_found(3, "", [](uint32_t seed) { check_program(seed, {"none", [](Kernel&) {}, [](runtime::Executable&) {}}); }), 0);
+  EXPECT_GT(seeds_until_found(kRounds, "failed",
+                              [](uint32_t seed) {
+                                check_program(seed, {"an index that does not count from the end",
+                                                     in_each_instruction(never_wrap)});
+                              }),
+            0);
+  EXPECT_EQ(
+      seeds_until_found(
+          3, "", [](uint32_t seed) { check_program(seed, {"none", [](Kernel&) {}, [](runtime::Executable&) {}}); }),
+      0);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Elementary functions of the CPU emitter in float32, beside libm in float64: within 2 ulp; signs of zero, NaN and infinities exact.
+// Elementary functions of the CPU emitter in float32, beside libm in float64: within 2 ulp; signs of zero, NaN and
+// infinities exact.
 //
 // MATH_STRIDE=1 takes every float (minutes a function); each function prints its worst error per level, in ulp.
 #include <gtest/gtest.h>
@@ -55,8 +56,10 @@ struct Reference {
 #define UNARY(name) {ScalarOp::k_##name, [](double x) -> double { return std::name(x); }}
 #define BINARY(name) {ScalarOp::k_##name, nullptr, [](double x, double y) -> double { return std::name(x, y); }}
 constexpr Reference kUnary[] = {
-    UNARY(exp), UNARY(log), UNARY(log1p), UNARY(expm1), UNARY(tanh), UNARY(erf), {ScalarOp::k_sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }},
-    UNARY(sin), UNARY(cos), UNARY(tan), UNARY(exp2), UNARY(log2), UNARY(log10), UNARY(sqrt), UNARY(erfc), UNARY(sinh), UNARY(cosh), UNARY(asinh),
+    UNARY(exp), UNARY(log), UNARY(log1p), UNARY(expm1), UNARY(tanh), UNARY(erf), {ScalarOp::k_sigmoid,
+    [](double x) { return 1 / (1 + std::exp(-x)); }},
+    UNARY(sin), UNARY(cos), UNARY(tan), UNARY(exp2), UNARY(log2), UNARY(log10), UNARY(sqrt), UNARY(erfc), UNARY(sinh),
+    UNARY(cosh), UNARY(asinh),
     UNARY(acosh), UNARY(atanh), UNARY(asin), UNARY(acos), UNARY(atan)};
 constexpr Reference kBinary[] = {BINARY(pow), BINARY(atan2), BINARY(hypot), BINARY(fmod)};
 // clang-format on
@@ -81,7 +84,8 @@ double ulps(float got, double expected) {
 class Functions {
  public:
   explicit Functions(const Reference& reference) : reference_(reference) {
-    static constexpr std::pair<VectorLevel, const char*> kLevels[] = {{VectorLevel::kAvx512, "avx512"}, {VectorLevel::kAvx2, "avx2"}, {VectorLevel::k128, "generic"}};
+    static constexpr std::pair<VectorLevel, const char*> kLevels[] = {
+        {VectorLevel::kAvx512, "avx512"}, {VectorLevel::kAvx2, "avx2"}, {VectorLevel::k128, "generic"}};
     for (const auto& [level, name] : kLevels) {
       if (!is_available(level)) continue;
       auto jit = CpuJit::create(level).take();
@@ -96,7 +100,8 @@ class Functions {
     std::vector<float> left = x, right = y;  // the kernel takes all of its range
     left.resize(kBlock);
     right.resize(kBlock);
-    for (size_t k = 0; k < x.size(); ++k) expected_[k] = y.empty() ? reference_.unary(x[k]) : reference_.binary(x[k], y[k]);
+    for (size_t k = 0; k < x.size(); ++k)
+      expected_[k] = y.empty() ? reference_.unary(x[k]) : reference_.binary(x[k], y[k]);
     for (Form& form : forms_) {
       void* buffers[3] = {left.data(), y.empty() ? result_.data() : right.data(), result_.data()};
       ASSERT_EQ(form.compiled.function(buffers, nullptr, nullptr, 0, kBlock), 0);
@@ -119,7 +124,8 @@ class Functions {
       char text[96];
       std::snprintf(text, sizeof text, "  %s %.3f (at %.9g)", form.name, form.worst, form.at[0]);
       line += text;
-      EXPECT_LE(form.worst, limit) << graph::row_of(reference_.op).name << " of " << form.at[0] << ", " << form.at[1] << " is " << form.got << ", level " << form.name;
+      EXPECT_LE(form.worst, limit) << graph::row_of(reference_.op).name << " of " << form.at[0] << ", " << form.at[1]
+                                   << " is " << form.got << ", level " << form.name;
     }
     std::printf("%s\n", line.c_str());
     std::fflush(stdout);
@@ -138,8 +144,14 @@ class Functions {
   std::vector<float> result_;
 };
 
-const std::vector<float> kEdges = {0.0f, 1e-45f, 1.17549435e-38f, 1e-20f, 0.25f, 0.5f, 1.0f, 1.00000012f, 1.5f, 2.0f, 3.0f, 4.0f, 7.0f, 88.72284f, 103.97f,
-                                   16777215.0f, 16777216.0f, 268435456.0f, 3e9f, 1e30f, 3.4e38f, INFINITY, NAN};
+const std::vector<float> kEdges = {0.0f,        1e-45f,      1.17549435e-38f,
+                                   1e-20f,      0.25f,       0.5f,
+                                   1.0f,        1.00000012f, 1.5f,
+                                   2.0f,        3.0f,        4.0f,
+                                   7.0f,        88.72284f,   103.97f,
+                                   16777215.0f, 16777216.0f, 268435456.0f,
+                                   3e9f,        1e30f,       3.4e38f,
+                                   INFINITY,    NAN};
 
 class OneOperand : public ::testing::TestWithParam<Reference> {};
 
@@ -161,7 +173,8 @@ INSTANTIATE_TEST_SUITE_P(Math, OneOperand, ::testing::ValuesIn(kUnary), name_of)
 
 class TwoOperands : public ::testing::TestWithParam<Reference> {};
 
-// The edges in pairs; any two floats; moderate ones, where powers and quotients have digits; whole exponents of either sign.
+// The edges in pairs; any two floats; moderate ones, where powers and quotients have digits; whole exponents of either
+// sign.
 TEST_P(TwoOperands, IsWithinTwoUlp) {
   Functions f(GetParam());
   std::vector<float> x, y;
@@ -197,7 +210,8 @@ INSTANTIATE_TEST_SUITE_P(Math, TwoOperands, ::testing::ValuesIn(kBinary), name_o
 TEST(Math, IdenticalKernelsAreCompiledOnce) {
   auto jit = CpuJit::create();
   ASSERT_TRUE(jit.ok());
-  auto first = jit.value()->compile(kernel_of(ScalarOp::k_exp)), second = jit.value()->compile(kernel_of(ScalarOp::k_exp));
+  auto first = jit.value()->compile(kernel_of(ScalarOp::k_exp)),
+       second = jit.value()->compile(kernel_of(ScalarOp::k_exp));
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_EQ(first.value().code, second.value().code);
   EXPECT_EQ(jit.value()->statistics().kernels, 1);

@@ -1,4 +1,5 @@
-// The order of steps: needs less memory where it differs from the program's, breaks no dependency, and is the same each time.
+// The order of steps: needs less memory where it differs from the program's, breaks no dependency, and is the same each
+// time.
 #include "inductor/schedule/memory_order.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +17,14 @@ const SizeHints kNoHints{};
 
 LoopProgram empty_program(size_t buffers) {
   LoopProgram program;
-  for (size_t b = 0; b < buffers; ++b) program.buffers.push_back({"v" + std::to_string(b), BufferRole::kTemp, DType::kFloat32, {SymExpr(1000)}, {SymExpr(1)}, UINT32_MAX, false});
+  for (size_t b = 0; b < buffers; ++b)
+    program.buffers.push_back({"v" + std::to_string(b),
+                               BufferRole::kTemp,
+                               DType::kFloat32,
+                               {SymExpr(1000)},
+                               {SymExpr(1)},
+                               UINT32_MAX,
+                               false});
   return program;
 }
 
@@ -31,7 +39,8 @@ std::string order_of(const Schedule& schedule) {
   std::string text;
   for (const auto& step : schedule.steps) {
     const auto* group = std::get_if<Group>(&step);
-    text += group != nullptr ? "k" + std::to_string(group->nests[0].body.back().buffer) + " " : "c" + std::to_string(std::get<ExternCall>(step).writes[0]) + " ";
+    text += group != nullptr ? "k" + std::to_string(group->nests[0].body.back().buffer) + " "
+                             : "c" + std::to_string(std::get<ExternCall>(step).writes[0]) + " ";
   }
   return text;
 }
@@ -126,13 +135,18 @@ TEST(MemoryOrder, RandomPrograms) {
   EXPECT_GT(improved, 20u);
 }
 
-// The casts of all weights stand first in the program; in the plan each follows the product before it, into the same slot.
+// The casts of all weights stand first in the program; in the plan each follows the product before it, into the same
+// slot.
 TEST(MemoryOrder, OneSlotForTheCastsOfAllWeights) {
   std::string text = "graph @f(%x : bf16[32, 192]";
   for (int k = 0; k < 6; ++k) text += ", %w" + std::to_string(k) + " : f32[192, 192]";
   text += ") {\n";
-  for (int k = 0; k < 6; ++k) text += "  %" + std::to_string(k) + " = _to_copy %w" + std::to_string(k) + ", @bf16, none, none, none, false, none : bf16[192, 192]\n";
-  for (int k = 0; k < 6; ++k) text += "  %" + std::to_string(6 + k) + " = mm " + (k == 0 ? "%x" : "%" + std::to_string(5 + k)) + ", %" + std::to_string(k) + " : bf16[32, 192]\n";
+  for (int k = 0; k < 6; ++k)
+    text += "  %" + std::to_string(k) + " = _to_copy %w" + std::to_string(k) +
+            ", @bf16, none, none, none, false, none : bf16[192, 192]\n";
+  for (int k = 0; k < 6; ++k)
+    text += "  %" + std::to_string(6 + k) + " = mm " + (k == 0 ? "%x" : "%" + std::to_string(5 + k)) + ", %" +
+            std::to_string(k) + " : bf16[32, 192]\n";
   const auto graph = graph::parse_graph(text + "  return %11\n}");
   ASSERT_TRUE(graph.ok()) << graph.error().message;
   InductorOptions options;
@@ -140,7 +154,8 @@ TEST(MemoryOrder, OneSlotForTheCastsOfAllWeights) {
   ASSERT_TRUE(plan.ok());
   std::vector<int64_t> offsets;
   for (const runtime::Buffer& b : plan.value().forward.buffers)
-    if (b.home == runtime::Home::kArena && b.sizes.size() == 2 && b.sizes[0].constant == 192) offsets.push_back(b.offset.constant);
+    if (b.home == runtime::Home::kArena && b.sizes.size() == 2 && b.sizes[0].constant == 192)
+      offsets.push_back(b.offset.constant);
   ASSERT_GE(offsets.size(), 6u);
   for (int64_t offset : offsets) EXPECT_EQ(offset, offsets[0]);
 }

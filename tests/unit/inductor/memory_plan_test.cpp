@@ -1,4 +1,5 @@
-// Offsets of random buffers: what is alive at the same time lies apart, and the block is no larger than it has to be at worst.
+// Offsets of random buffers: what is alive at the same time lies apart, and the block is no larger than it has to be at
+// worst.
 #include "inductor/schedule/memory_plan.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +49,8 @@ TEST(MemoryPlan, RandomBuffers) {
       for (size_t b = 0; b < a; ++b) {
         const ArenaRequest& other = made.requests[b];
         if (one.first_step > other.last_step || other.first_step > one.last_step) continue;
-        const int64_t other_begin = plan.offsets[b].eval(made.symbols), other_end = other_begin + other.bytes.eval(made.symbols);
+        const int64_t other_begin = plan.offsets[b].eval(made.symbols),
+                      other_end = other_begin + other.bytes.eval(made.symbols);
         EXPECT_TRUE(end <= other_begin || other_end <= begin) << "round " << round << ": " << a << " and " << b;
       }
     }

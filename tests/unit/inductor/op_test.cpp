@@ -7,17 +7,20 @@ namespace framejit::inductor::testing {
 namespace {
 
 std::string replace_all(std::string text, const std::string& what, const std::string& by) {
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size())) text.replace(at, what.size(), by);
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size()))
+    text.replace(at, what.size(), by);
   return text;
 }
 
 TEST(Ops, UnaryFloat) {
-  for (const char* op : {"exp", "tanh", "sigmoid", "erf", "abs", "neg", "relu", "silu", "sin", "cos", "floor", "ceil", "round", "trunc", "sign",
-                         "expm1", "exp2", "reciprocal", "square", "hardswish", "mish", "atan"}) {
+  for (const char* op :
+       {"exp",  "tanh",  "sigmoid", "erf",  "abs",   "neg",  "relu",       "silu",   "sin",       "cos",  "floor",
+        "ceil", "round", "trunc",   "sign", "expm1", "exp2", "reciprocal", "square", "hardswish", "mish", "atan"}) {
     for (const char* dtype : {"f32", "f64", "bf16", "f16"}) {
       const std::string t = dtype;
       const double tolerance = t == "f32" ? 3e-6 : t == "f64" ? 1e-14 : t == "bf16" ? 8e-3 : 1e-3;
-      check_graph(replace_all("graph @f(%x : $T[5, 27]) {\n %0 = " + std::string(op) + " %x : $T[5, 27]\n return %0\n}", "$T", dtype),
+      check_graph(replace_all("graph @f(%x : $T[5, 27]) {\n %0 = " + std::string(op) + " %x : $T[5, 27]\n return %0\n}",
+                              "$T", dtype),
                   {.tolerance = tolerance, .kernels = 1});
     }
   }
@@ -25,22 +28,28 @@ TEST(Ops, UnaryFloat) {
 
 TEST(Ops, PositiveDomain) {
   for (const char* op : {"log", "log2", "log10", "log1p", "sqrt", "rsqrt"})
-    check_graph("graph @f(%x : f32[133]) {\n %0 = abs %x : f32[133]\n %1 = " + std::string(op) + " %0 : f32[133]\n return %1\n}", {.tolerance = 4e-6});
+    check_graph("graph @f(%x : f32[133]) {\n %0 = abs %x : f32[133]\n %1 = " + std::string(op) +
+                    " %0 : f32[133]\n return %1\n}",
+                {.tolerance = 4e-6});
 }
 
 TEST(Ops, BinaryIntegers) {
-  for (const char* op : {"add.Tensor %x, %y, 1", "mul.Tensor %x, %y", "sub.Tensor %x, %y, 3", "maximum %x, %y", "minimum %x, %y",
-                         "bitwise_and.Tensor %x, %y", "bitwise_xor.Tensor %x, %y", "remainder.Scalar %x, 3", "floor_divide.Scalar %x, 3"})
+  for (const char* op : {"add.Tensor %x, %y, 1", "mul.Tensor %x, %y", "sub.Tensor %x, %y, 3", "maximum %x, %y",
+                         "minimum %x, %y", "bitwise_and.Tensor %x, %y", "bitwise_xor.Tensor %x, %y",
+                         "remainder.Scalar %x, 3", "floor_divide.Scalar %x, 3"})
     for (const char* dtype : {"i64", "i32", "i16", "i8", "u8"})
-      check_graph(replace_all("graph @f(%x : $T[77], %y : $T[77]) {\n %0 = " + std::string(op) + " : $T[77]\n return %0\n}", "$T", dtype),
-                  {.tolerance = 0, .int_limit = 256});
+      check_graph(
+          replace_all("graph @f(%x : $T[77], %y : $T[77]) {\n %0 = " + std::string(op) + " : $T[77]\n return %0\n}",
+                      "$T", dtype),
+          {.tolerance = 0, .int_limit = 256});
 }
 
 TEST(Ops, ComparisonsAndSelection) {
   for (const char* dtype : {"f32", "bf16", "i64", "u8", "f64"})
     for (const char* op : {"eq.Tensor", "lt.Tensor", "ge.Tensor", "ne.Tensor"})
       check_graph(replace_all("graph @f(%x : $T[3, 21], %y : $T[21]) {\n %0 = " + std::string(op) +
-                                  " %x, %y : bool[3, 21]\n %1 = where.self %0, %x, %y : $T[3, 21]\n %2 = logical_not %0 : bool[3, 21]\n return %1, %2\n}",
+                                  " %x, %y : bool[3, 21]\n %1 = where.self %0, %x, %y : $T[3, 21]\n %2 = logical_not "
+                                  "%0 : bool[3, 21]\n return %1, %2\n}",
                               "$T", dtype),
                   {.tolerance = 0});
 }
@@ -48,16 +57,17 @@ TEST(Ops, ComparisonsAndSelection) {
 TEST(Ops, Casts) {
   for (const char* from : {"f32", "bf16", "f16", "f64", "i64", "i32", "u8", "bool"})
     for (const char* to : {"f32", "bf16", "f16", "f64", "i64", "i32", "i8", "bool"})
-      check_graph("graph @f(%x : " + std::string(from) + "[51]) {\n %0 = _to_copy %x, @" + to + ", none, none, none, false, none : " + to +
-                      "[51]\n return %0\n}",
+      check_graph("graph @f(%x : " + std::string(from) + "[51]) {\n %0 = _to_copy %x, @" + to +
+                      ", none, none, none, false, none : " + to + "[51]\n return %0\n}",
                   {.tolerance = 0, .int_limit = 100});
 }
 
 TEST(Ops, SizesAndLayouts) {
-  for (const char* shape : {"[0]", "[1]", "[2]", "[63]", "[64]", "[65]", "[1, 1, 1]", "[3, 0, 4]", "[7, 1, 33]", "[]", "[12, 5; 1, 12]", "[6, 10; 40, 2]",
-                            "[4, 3, 2; 6, 2, 1]", "[2, 3, 5, 4; 60, 1, 12, 3]"}) {
+  for (const char* shape : {"[0]", "[1]", "[2]", "[63]", "[64]", "[65]", "[1, 1, 1]", "[3, 0, 4]", "[7, 1, 33]", "[]",
+                            "[12, 5; 1, 12]", "[6, 10; 40, 2]", "[4, 3, 2; 6, 2, 1]", "[2, 3, 5, 4; 60, 1, 12, 3]"}) {
     const std::string dense = shape;
-    check_graph("graph @f(%x : f32" + dense + ") {\n %0 = mul.Tensor %x, 3.0 : f32" + dense + "\n %1 = tanh %0 : f32" + dense + "\n return %1\n}",
+    check_graph("graph @f(%x : f32" + dense + ") {\n %0 = mul.Tensor %x, 3.0 : f32" + dense + "\n %1 = tanh %0 : f32" +
+                    dense + "\n return %1\n}",
                 {.tolerance = 3e-6});
   }
 }
@@ -78,12 +88,18 @@ TEST(Ops, Reductions) {
     std::string result;
     const char* sizes[] = {"7", "13", "65"};
     for (int d = 0; d < 3; ++d)
-      if (list.find(static_cast<char>('0' + d)) == std::string::npos) result += (result.empty() ? "" : ", ") + std::string(sizes[d]);
-    for (const char* op : {"sum.dim_IntList %x, $D, false, none", "mean.dim %x, $D, false, none", "amax %x, $D, false", "amin %x, $D, false",
-                           "var.correction %x, $D, 1, false"})
-      check_graph("graph @f(%x : f32[7, 13, 65]) {\n %0 = " + replace_all(op, "$D", list) + " : f32[" + result + "]\n return %0\n}", {.tolerance = 4e-6});
-    check_graph("graph @f(%x : bool[7, 13, 65]) {\n %0 = any.dims %x, " + list + ", false : bool[" + result + "]\n return %0\n}");
-    check_graph("graph @f(%x : i32[7, 13, 65]) {\n %0 = sum.dim_IntList %x, " + list + ", false, none : i64[" + result + "]\n return %0\n}", {.tolerance = 0});
+      if (list.find(static_cast<char>('0' + d)) == std::string::npos)
+        result += (result.empty() ? "" : ", ") + std::string(sizes[d]);
+    for (const char* op : {"sum.dim_IntList %x, $D, false, none", "mean.dim %x, $D, false, none", "amax %x, $D, false",
+                           "amin %x, $D, false", "var.correction %x, $D, 1, false"})
+      check_graph("graph @f(%x : f32[7, 13, 65]) {\n %0 = " + replace_all(op, "$D", list) + " : f32[" + result +
+                      "]\n return %0\n}",
+                  {.tolerance = 4e-6});
+    check_graph("graph @f(%x : bool[7, 13, 65]) {\n %0 = any.dims %x, " + list + ", false : bool[" + result +
+                "]\n return %0\n}");
+    check_graph("graph @f(%x : i32[7, 13, 65]) {\n %0 = sum.dim_IntList %x, " + list + ", false, none : i64[" + result +
+                    "]\n return %0\n}",
+                {.tolerance = 0});
   }
 }
 
@@ -93,36 +109,48 @@ TEST(Ops, RunningResults) {
       for (const char* sizes : {"5, 27", "40, 1", "3, 2, 9", "0, 4"})
         for (const char* dim : {"0", "-1"}) {
           const std::string t = dtype;
-          std::string text = replace_all(replace_all("graph @f(%x : $T[$S]) {\n %0 = " + std::string(op) + "\n return %0\n}", "$D", dim), "$S", sizes);
+          std::string text = replace_all(
+              replace_all("graph @f(%x : $T[$S]) {\n %0 = " + std::string(op) + "\n return %0\n}", "$D", dim), "$S",
+              sizes);
           text = replace_all(replace_all(text, "$R", t[0] == 'i' || t == "u8" ? "i64" : t), "$T", t);
           check_graph(text, {.tolerance = 0, .int_limit = 100, .kernels = 1});
         }
   for (const char* dtype : {"f32", "bf16", "f64", "i64", "i16", "bool"})
     for (const char* op : {"cummax", "cummin"})
       for (const char* dim : {"0", "1"})
-        check_graph(replace_all("graph @f(%x : $T[13, 21]) {\n %0, %1 = " + std::string(op) + " %x, " + dim + " : $T[13, 21], i64[13, 21]\n return %0, %1\n}", "$T", dtype),
+        check_graph(replace_all("graph @f(%x : $T[13, 21]) {\n %0, %1 = " + std::string(op) + " %x, " + dim +
+                                    " : $T[13, 21], i64[13, 21]\n return %0, %1\n}",
+                                "$T", dtype),
                     {.tolerance = 0, .kernels = 1});
 }
 
 TEST(Ops, OrderedStores) {
   for (const char* dtype : {"f32", "f64", "i32"})
-    for (const char* op : {"scatter.src %x, $D, %at, %y", "scatter_add %x, $D, %at, %y", "scatter_reduce.two %x, $D, %at, %y, \"amax\", true"})
+    for (const char* op : {"scatter.src %x, $D, %at, %y", "scatter_add %x, $D, %at, %y",
+                           "scatter_reduce.two %x, $D, %at, %y, \"amax\", true"})
       for (const char* dim : {"0", "1"})
-        check_graph(replace_all(replace_all("graph @f(%x : $T[9, 40], %at : i64[6, 35], %y : $T[8, 40]) {\n %0 = " + std::string(op) + " : $T[9, 40]\n return %0\n}", "$D", dim), "$T", dtype),
+        check_graph(replace_all(replace_all("graph @f(%x : $T[9, 40], %at : i64[6, 35], %y : $T[8, 40]) {\n %0 = " +
+                                                std::string(op) + " : $T[9, 40]\n return %0\n}",
+                                            "$D", dim),
+                                "$T", dtype),
                     {.tolerance = 0, .int_limit = 9});
-  for (const char* op : {"index_add %a, 0, %at, %b, 1", "index_copy %a, 0, %at, %b", "index_fill.int_Scalar %a, 1, %at, 2", "index_put %a, [%at], %b, true",
+  for (const char* op : {"index_add %a, 0, %at, %b, 1", "index_copy %a, 0, %at, %b",
+                         "index_fill.int_Scalar %a, 1, %at, 2", "index_put %a, [%at], %b, true",
                          "index_put %a, [none, %at], 1.0, false", "embedding_dense_backward %b, %at, 11, 2, false"})
     for (const char* columns : {"40", "1", "s1"})
-      check_graph(replace_all(replace_all(R"(graph @f(%x : f32[11, $C], %at : i64[s0], %y : f32[s0, $C], %v : f32[1]) where s0 = 20, s1 = 10 {
+      check_graph(
+          replace_all(
+              replace_all(
+                  R"(graph @f(%x : f32[11, $C], %at : i64[s0], %y : f32[s0, $C], %v : f32[1]) where s0 = 20, s1 = 10 {
         %a = neg %x : f32[11, $C]
         %b = mul.Tensor %y, 2.0 : f32[s0, $C]
         %0 = $O : f32[11, $C]
         %1 = add.Tensor %0, %x, 1 : f32[11, $C]
         return %1, %b
       })",
-                                          "$O", replace_all(op, ", 1.0, false", ", %v, false")),
-                              "$C", columns),
-                  {.tolerance = 0, .int_limit = columns[0] == '1' ? 1 : 10, .symbols = {17, 13}});
+                  "$O", replace_all(op, ", 1.0, false", ", %v, false")),
+              "$C", columns),
+          {.tolerance = 0, .int_limit = columns[0] == '1' ? 1 : 10, .symbols = {17, 13}});
 }
 
 TEST(Ops, RunningResultsAmongOthers) {
@@ -137,18 +165,26 @@ TEST(Ops, RunningResultsAmongOthers) {
   })";
   for (const auto& [rows, columns] : {std::pair{"33", "50"}, {"s0", "50"}, {"33", "s0"}})
     for (const int dim : {0, 1}) {
-      const std::string sizes = std::string(rows) + ", " + columns, kept = dim == 0 ? std::string("1, ") + columns : std::string(rows) + ", 1";
-      check_graph(replace_all(replace_all(replace_all(text, "$K", kept), "$D", std::to_string(dim)), "$S", sizes), {.tolerance = 1e-5, .symbols = {17}});
+      const std::string sizes = std::string(rows) + ", " + columns,
+                        kept = dim == 0 ? std::string("1, ") + columns : std::string(rows) + ", 1";
+      check_graph(replace_all(replace_all(replace_all(text, "$K", kept), "$D", std::to_string(dim)), "$S", sizes),
+                  {.tolerance = 1e-5, .symbols = {17}});
     }
 }
 
 TEST(Ops, Positions) {
   for (const char* dtype : {"f32", "i64", "bf16", "u8"}) {
-    check_graph(replace_all("graph @f(%x : $T[9, 70]) {\n %0 = argmax %x, 1, false : i64[9]\n %1 = argmin %x, 0, true : i64[1, 70]\n return %0, %1\n}", "$T", dtype),
+    check_graph(replace_all("graph @f(%x : $T[9, 70]) {\n %0 = argmax %x, 1, false : i64[9]\n %1 = argmin %x, 0, true "
+                            ": i64[1, 70]\n return %0, %1\n}",
+                            "$T", dtype),
                 {.tolerance = 0, .int_limit = 50});
-    check_graph(replace_all("graph @f(%x : $T[9, 70]) {\n %0 = argmax %x, none, false : i64[]\n return %0\n}", "$T", dtype), {.tolerance = 0, .int_limit = 50});
-    check_graph(replace_all("graph @f(%x : $T[9, 70]) {\n %0, %1 = max.dim %x, 1, false : $T[9], i64[9]\n return %0, %1\n}", "$T", dtype),
-                {.tolerance = 0, .int_limit = 50});
+    check_graph(
+        replace_all("graph @f(%x : $T[9, 70]) {\n %0 = argmax %x, none, false : i64[]\n return %0\n}", "$T", dtype),
+        {.tolerance = 0, .int_limit = 50});
+    check_graph(
+        replace_all("graph @f(%x : $T[9, 70]) {\n %0, %1 = max.dim %x, 1, false : $T[9], i64[9]\n return %0, %1\n}",
+                    "$T", dtype),
+        {.tolerance = 0, .int_limit = 50});
   }
 }
 
@@ -156,10 +192,15 @@ TEST(Ops, RowsInManyForms) {
   for (const char* dtype : {"f32", "bf16", "f64"}) {
     const double tolerance = std::string(dtype) == "bf16" ? 1e-2 : 5e-6;
     for (const char* shape : {"[3, 17]", "[2, 4, 100]", "[1, 1]", "[5, 64]", "[4, 1000]"}) {
-      std::string text = replace_all("graph @f(%x : $T$S) {\n %0 = _softmax %x, -1, false   : $T$S\n %1 = _log_softmax %x, -1, false   : $T$S\n return %0, %1\n}", "$S", shape);
+      std::string text = replace_all(
+          "graph @f(%x : $T$S) {\n %0 = _softmax %x, -1, false   : $T$S\n %1 = _log_softmax %x, -1, false   : $T$S\n "
+          "return %0, %1\n}",
+          "$S", shape);
       check_graph(replace_all(text, "$T", dtype), {.tolerance = tolerance});
     }
-    check_graph(replace_all("graph @f(%x : $T[6, 9, 5]) {\n %0 = _softmax %x, 1, false : $T[6, 9, 5]\n return %0\n}", "$T", dtype), {.tolerance = tolerance});
+    check_graph(replace_all("graph @f(%x : $T[6, 9, 5]) {\n %0 = _softmax %x, 1, false : $T[6, 9, 5]\n return %0\n}",
+                            "$T", dtype),
+                {.tolerance = tolerance});
   }
 }
 
@@ -241,7 +282,8 @@ TEST(Ops, Convolutional) {
     %4 = relu %1 : f32[2, 6, 5, 4; 120, 1, 24, 6]
     %5 = mean.dim %4, [2, 3], true, none : f32[2, 6, 1, 1]
     return %4, %5
-  })", {.tolerance = 5e-6});
+  })",
+              {.tolerance = 5e-6});
   check_graph(R"(graph @f(%x : f32[2, 6, 5, 4], %w : f32[6], %b : f32[6]) {
     %0, %1, %2 = native_group_norm %x, %w, %b, 2, 6, 20, 3, 1e-05 : f32[2, 6, 5, 4], f32[2, 3], f32[2, 3]
     return %0, %1, %2

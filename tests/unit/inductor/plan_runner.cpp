@@ -106,8 +106,10 @@ void emulate(const std::string& op, const std::vector<View>& in, const View& out
     double sum = first == 1 ? get(in[0], in[0].sizes.size() == 1 ? std::vector<int64_t>{at[1]} : at) : 0;
     left.back() = right[right.size() - 2] = 0;
     const char *l = element(a, left), *r = element(b, right);
-    const int64_t bytes = row_of(a.dtype).bytes, along = a.strides.back() * bytes, down = b.strides[right.size() - 2] * bytes;
-    for (int64_t k = 0; k < a.sizes.back(); ++k) sum += number_at(a.dtype, l + k * along) * number_at(b.dtype, r + k * down);
+    const int64_t bytes = row_of(a.dtype).bytes, along = a.strides.back() * bytes,
+                  down = b.strides[right.size() - 2] * bytes;
+    for (int64_t k = 0; k < a.sizes.back(); ++k)
+      sum += number_at(a.dtype, l + k * along) * number_at(b.dtype, r + k * down);
     set(out, at, sum);
   });
 }
@@ -126,7 +128,8 @@ class Host : public runtime::PlanHost {
       data_[b] = storage_[b].get();
     }
     if (buffer.home == runtime::Home::kArena) {
-      EXPECT_NE(arena_[buffer.index], nullptr) << "buffer " << b << " lies in a block that nobody took, or that was given back";
+      EXPECT_NE(arena_[buffer.index], nullptr)
+          << "buffer " << b << " lies in a block that nobody took, or that was given back";
       return arena_[buffer.index].get() + size(buffer.offset);
     }
     EXPECT_NE(data_[b], nullptr) << "buffer " << b << " is used before it exists or after it was freed";
@@ -145,7 +148,8 @@ class Host : public runtime::PlanHost {
   void call(const runtime::ExternStep& step, size_t) override {
     std::vector<View> in;
     for (const runtime::PlanArg& a : step.args)
-      if (const auto* b = std::get_if<runtime::BufferId>(&a.payload)) in.push_back(view(*b, static_cast<char*>(data(*b))));
+      if (const auto* b = std::get_if<runtime::BufferId>(&a.payload))
+        in.push_back(view(*b, static_cast<char*>(data(*b))));
     if (const size_t dot = step.op.find(".out"); dot != std::string::npos) {
       const View out = in.back();
       in.pop_back();
@@ -164,10 +168,12 @@ class Host : public runtime::PlanHost {
   }
   void give(uint32_t block) override { arena_[block].reset(); }
   // Chunks in reverse order on one thread: results must not depend on who runs what when.
-  void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(void*, int64_t, int64_t), void* state) override {
+  void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(void*, int64_t, int64_t),
+                    void* state) override {
     const int64_t chunk = std::max(grain, (end - begin + threads_ - 1) / threads_);
     std::vector<std::pair<int64_t, int64_t>> parts;
-    for (int64_t at = begin; at < end; at += std::max<int64_t>(chunk, 1)) parts.emplace_back(at, std::min(end, at + std::max<int64_t>(chunk, 1)));
+    for (int64_t at = begin; at < end; at += std::max<int64_t>(chunk, 1))
+      parts.emplace_back(at, std::min(end, at + std::max<int64_t>(chunk, 1)));
     for (size_t k = parts.size(); k-- > 0;) body(state, parts[k].first, parts[k].second);
   }
 
@@ -189,7 +195,8 @@ class Host : public runtime::PlanHost {
 
 }  // namespace
 
-std::vector<Data> random_inputs(const Graph& graph, const std::vector<int64_t>& symbols, uint32_t seed, int64_t int_limit) {
+std::vector<Data> random_inputs(const Graph& graph, const std::vector<int64_t>& symbols, uint32_t seed,
+                                int64_t int_limit) {
   std::mt19937 random(seed);
   std::vector<Data> inputs;
   for (ValueId v : graph.inputs) {
@@ -210,7 +217,8 @@ std::vector<Data> random_inputs(const Graph& graph, const std::vector<int64_t>& 
   return inputs;
 }
 
-Result<Outputs> run_interpreted(const Graph& graph, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols) {
+Result<Outputs> run_interpreted(const Graph& graph, const std::vector<Data>& inputs,
+                                const std::vector<int64_t>& symbols) {
   LoweredGraph lowered = lower(graph, reference_target());
   if (auto verified = verify(lowered.program); !verified) return verified.error();
   std::vector<Data> storage(lowered.program.buffers.size());
@@ -224,11 +232,13 @@ Result<Outputs> run_interpreted(const Graph& graph, const std::vector<Data>& inp
     views.push_back(v);
     memory.buffers.push_back(v.data);
   }
-  for (size_t i = 0; i < inputs.size(); ++i) storage[lowered.forms[graph::index_of(graph.inputs[i])].buffer].bytes = inputs[i].bytes;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    storage[lowered.forms[graph::index_of(graph.inputs[i])].buffer].bytes = inputs[i].bytes;
   for (size_t b = 0; b < storage.size(); ++b) memory.buffers[b] = views[b].data = storage[b].bytes.data();
   const auto view_of = [&](ValueId v) {
     ValueId root = v;
-    while (lowered.forms[graph::index_of(root)].kind == ValueForm::kView) root = lowered.forms[graph::index_of(root)].base;
+    while (lowered.forms[graph::index_of(root)].kind == ValueForm::kView)
+      root = lowered.forms[graph::index_of(root)].base;
     View base = views[lowered.forms[graph::index_of(root)].buffer];
     const TensorMeta& m = graph.meta(v);
     base.data += (m.offset.eval(symbols) - graph.meta(root).offset.eval(symbols)) * row_of(base.dtype).bytes;
@@ -251,11 +261,12 @@ Result<Outputs> run_interpreted(const Graph& graph, const std::vector<Data>& inp
 
 void share_kernels(runtime::Executable& executable) {
   for (runtime::Step& step : executable.forward.steps)
-    if (auto* kernel = std::get_if<runtime::KernelStep>(&step); kernel != nullptr && kernel->grain >= 0) kernel->grain = 1;
+    if (auto* kernel = std::get_if<runtime::KernelStep>(&step); kernel != nullptr && kernel->grain >= 0)
+      kernel->grain = 1;
 }
 
-Result<Outputs> run_plan(const runtime::Executable& executable, runtime::KernelLoader& loader, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols,
-                         int threads) {
+Result<Outputs> run_plan(const runtime::Executable& executable, runtime::KernelLoader& loader,
+                         const std::vector<Data>& inputs, const std::vector<int64_t>& symbols, int threads) {
   const std::string text = runtime::print(executable);
   const auto parsed = runtime::parse_executable(text);
   EXPECT_TRUE(parsed.ok()) << parsed.error().message << "\n" << text;
@@ -276,7 +287,8 @@ Result<Outputs> run_plan(const runtime::Executable& executable, runtime::KernelL
   return out;
 }
 
-Result<Outputs> run_compiled(const Graph& graph, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols, InductorOptions options) {
+Result<Outputs> run_compiled(const Graph& graph, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols,
+                             InductorOptions options) {
   const auto backend = make_inductor_backend(options);
   FJ_TRY(const runtime::Executable executable, backend->compile(graph));
   return run_plan(executable, backend->loader(), inputs, symbols, 1);
@@ -313,7 +325,8 @@ std::string difference(const Outputs& got, const Outputs& expected, double toler
     for (size_t k = 0; k < theirs.size(); ++k)
       if (!is_close(mine[k], theirs[k], own * std::fabs(theirs[k]) + (is_exact ? 0 : tolerance / 8 * largest))) {
         std::ostringstream text;
-        text << std::setprecision(12) << "output " << o << " element " << k << " is " << mine[k] << ", expected " << theirs[k] << " (largest " << largest << ")";
+        text << std::setprecision(12) << "output " << o << " element " << k << " is " << mine[k] << ", expected "
+             << theirs[k] << " (largest " << largest << ")";
         return text.str();
       }
   }
@@ -323,7 +336,8 @@ std::string difference(const Outputs& got, const Outputs& expected, double toler
 std::vector<std::string> unknown_calls(const LoopProgram& program) {
   std::vector<std::string> unknown;
   for (const auto& item : program.items)
-    if (const auto* call = std::get_if<ExternCall>(&item); call != nullptr && !is_emulated(call->op)) unknown.push_back(call->op);
+    if (const auto* call = std::get_if<ExternCall>(&item); call != nullptr && !is_emulated(call->op))
+      unknown.push_back(call->op);
   return unknown;
 }
 
@@ -343,7 +357,8 @@ namespace {
 
 // Every way of compiling that this CPU has; kAvx512 is the host's where there is any.
 std::vector<InductorOptions> variants() {
-  std::vector<InductorOptions> all{{false, 0, Target::kMachine}, {true, 0, Target::kInterp}, {false, 0, Target::kInterp}};
+  std::vector<InductorOptions> all{
+      {false, 0, Target::kMachine}, {true, 0, Target::kInterp}, {false, 0, Target::kInterp}};
   for (const VectorLevel level : {VectorLevel::kHost, VectorLevel::kAvx2, VectorLevel::k128})
     if (is_available(level)) all.push_back({true, static_cast<int>(level), Target::kMachine});
   return all;
@@ -351,7 +366,8 @@ std::vector<InductorOptions> variants() {
 
 std::vector<int64_t> hints_of(const Graph& graph) {
   std::vector<int64_t> hints;
-  for (size_t s = 0; s < graph.shapes.symbol_count(); ++s) hints.push_back(graph.shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
+  for (size_t s = 0; s < graph.shapes.symbol_count(); ++s)
+    hints.push_back(graph.shapes.symbol(static_cast<graph::SymbolId>(s)).hint);
   return hints;
 }
 
@@ -378,7 +394,8 @@ Result<Reference> make_reference(const Graph& graph, const CheckOptions& options
 }
 
 // Compiled once, run as often as there are numbers of threads: what they are must not show in a single bit.
-void check_variant(const Reference& r, const InductorOptions& variant, const CheckOptions& options, const std::string& what) {
+void check_variant(const Reference& r, const InductorOptions& variant, const CheckOptions& options,
+                   const std::string& what) {
   const auto compiled = options.compiled.empty() ? Result<Graph>(r.graph) : parse(options.compiled, options.passes);
   ASSERT_TRUE(compiled.ok()) << compiled.error().message << "\n"
                              << options.compiled;
@@ -455,7 +472,8 @@ std::vector<Kernel> kernels_of(const std::string& text, const TargetInfo& target
   const std::vector<bool> is_private = private_buffers(schedule);
   std::vector<Kernel> kernels;
   for (const auto& step : schedule.steps)
-    if (const Group* group = std::get_if<Group>(&step)) kernels.push_back(make_kernel(schedule.program, *group, is_private, hints, target));
+    if (const Group* group = std::get_if<Group>(&step))
+      kernels.push_back(make_kernel(schedule.program, *group, is_private, hints, target));
   return kernels;
 }
 

@@ -1,4 +1,5 @@
-// tests/unit/inductor/plan_runner.h — runs graphs in plain C++: through the interpreter as reference, and through compiled plans.
+// tests/unit/inductor/plan_runner.h — runs graphs in plain C++: through the interpreter as reference, and through
+// compiled plans.
 //
 // A handful of extern ops (mm, bmm, addmm, as_strided copies) is emulated, enough to put library calls between kernels.
 #pragma once
@@ -27,22 +28,25 @@ struct Outputs {
   std::vector<std::string> bytes;           // the same elements as they lie in memory
   std::vector<DType> dtypes;
 };
-// The first place where results differ by more than they may, in words; empty: nowhere. What is no float, and everything when
-// the tolerance is 0, must be equal. Else an element may be off by two units in the last place of its dtype, by `tolerance` of
-// itself, and by an eighth of `tolerance` of the output's largest magnitude, which is what cancellation leaves.
+// The first place where results differ by more than they may, in words; empty: nowhere. What is no float, and
+// everything when the tolerance is 0, must be equal. Else an element may be off by two units in the last place of its
+// dtype, by `tolerance` of itself, and by an eighth of `tolerance` of the output's largest magnitude, which is what
+// cancellation leaves.
 std::string difference(const Outputs& got, const Outputs& expected, double tolerance);
 
 // Values by kind of dtype: floats around zero, integers in [0, int_limit), bools.
-std::vector<Data> random_inputs(const graph::Graph& graph, const std::vector<int64_t>& symbols, uint32_t seed, int64_t int_limit);
+std::vector<Data> random_inputs(const graph::Graph& graph, const std::vector<int64_t>& symbols, uint32_t seed,
+                                int64_t int_limit);
 
-Result<Outputs> run_interpreted(const graph::Graph& graph, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols);
-Result<Outputs> run_compiled(const graph::Graph& graph, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols,
-                             InductorOptions options);
+Result<Outputs> run_interpreted(const graph::Graph& graph, const std::vector<Data>& inputs,
+                                const std::vector<int64_t>& symbols);
+Result<Outputs> run_compiled(const graph::Graph& graph, const std::vector<Data>& inputs,
+                             const std::vector<int64_t>& symbols, InductorOptions options);
 // Threads share every kernel, however small. Not for kernels of the interpreter, which run whole.
 void share_kernels(runtime::Executable& executable);
 // Outputs of a plan whose outputs all are buffers.
-Result<Outputs> run_plan(const runtime::Executable& executable, runtime::KernelLoader& loader, const std::vector<Data>& inputs, const std::vector<int64_t>& symbols,
-                         int threads);
+Result<Outputs> run_plan(const runtime::Executable& executable, runtime::KernelLoader& loader,
+                         const std::vector<Data>& inputs, const std::vector<int64_t>& symbols, int threads);
 
 struct CheckOptions {
   double tolerance = 2e-6;       // of difference()
@@ -53,10 +57,10 @@ struct CheckOptions {
   std::string compiled = {};     // planted: this graph is compiled in place of the one that the interpreter runs
   std::function<void(runtime::Executable&)> plan = {};  // planted: alters what was compiled
   Choices choices = {};
-  bool passes = true;            // the graph passes come first, as in production; false: the text is lowered as it stands
+  bool passes = true;  // the graph passes come first, as in production; false: the text is lowered as it stands
 };
-// Runs the graph on the interpreter, compiles it for every vector level fused and unfused, compares; with 1, 2 and 3 threads the
-// results are the same bytes. Reports through gtest.
+// Runs the graph on the interpreter, compiles it for every vector level fused and unfused, compares; with 1, 2 and 3
+// threads the results are the same bytes. Reports through gtest.
 void check_graph(const std::string& text, CheckOptions options = {});
 void check_graph(const graph::Graph& graph, const CheckOptions& options);
 // The library ops that a lowered graph calls and that are not emulated here.

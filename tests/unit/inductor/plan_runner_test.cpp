@@ -1,4 +1,5 @@
-// What the comparison of the tests' host finds: small wrong numbers among small ones, lost infinities, integers off by one.
+// What the comparison of the tests' host finds: small wrong numbers among small ones, lost infinities, integers off by
+// one.
 #include "tests/unit/inductor/guarded_memory.h"
 #include "tests/unit/inductor/plan_runner.h"
 

@@ -1,4 +1,5 @@
-// tests/unit/inductor/planted.h — defects that are planted behind the seams of the product, for tests that show that fuzzers find them.
+// tests/unit/inductor/planted.h — defects that are planted behind the seams of the product, for tests that show that
+// fuzzers find them.
 #pragma once
 
 #include <functional>
@@ -21,9 +22,12 @@ class PlantedTarget : public KernelTarget {
     if (change_) change_(other);
     return right_.compile(other);
   }
-  Result<std::vector<KernelText>> texts(const Kernel& kernel, bool with_assembly) override { return right_.texts(kernel, with_assembly); }
+  Result<std::vector<KernelText>> texts(const Kernel& kernel, bool with_assembly) override {
+    return right_.texts(kernel, with_assembly);
+  }
   TargetStatistics statistics() const override { return right_.statistics(); }
-  Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code, runtime::DeviceId device) override {
+  Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code,
+                                     runtime::DeviceId device) override {
     return right_.load(code, device);
   }
   bool compiles_on_any_thread() const override { return right_.compiles_on_any_thread(); }
@@ -37,7 +41,8 @@ using PlanChange = std::function<void(runtime::Executable&)>;
 
 // Code that asks another kernel for another part of its range.
 struct AnotherPart : runtime::KernelCode {
-  AnotherPart(std::shared_ptr<const runtime::KernelCode> the_right, FjKernelFn the_function) : KernelCode(*the_right), right(std::move(the_right)), function(the_function) {}
+  AnotherPart(std::shared_ptr<const runtime::KernelCode> the_right, FjKernelFn the_function)
+      : KernelCode(*the_right), right(std::move(the_right)), function(the_function) {}
   std::shared_ptr<const runtime::KernelCode> right;
   FjKernelFn function;
 };
@@ -46,7 +51,8 @@ struct AnotherPart : runtime::KernelCode {
 class PlantedLoader final : public runtime::KernelLoader {
  public:
   explicit PlantedLoader(runtime::KernelLoader& right) : right_(right) {}
-  Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code, runtime::DeviceId device) override {
+  Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code,
+                                     runtime::DeviceId device) override {
     const auto* planted = dynamic_cast<const AnotherPart*>(code.get());
     if (planted == nullptr) return right_.load(code, device);
     FJ_TRY(runtime::LoadedKernel loaded, right_.load(planted->right, device));
@@ -65,14 +71,18 @@ class PlantedLoader final : public runtime::KernelLoader {
 template <std::pair<int64_t, int64_t> (*range)(int64_t, int64_t)>
 void ask_for_another_part(runtime::Executable& executable) {
   for (auto& kernel : executable.kernels)
-    kernel = std::make_shared<AnotherPart>(kernel, [](void* const* buffers, const int64_t* sizes, const FjScalar* scalars, int64_t begin, int64_t end) -> int64_t {
-      std::tie(begin, end) = range(begin, end);
-      return begin < end ? reinterpret_cast<FjKernelFn>(scalars[0].i)(buffers, sizes, scalars + 1, begin, end) : 0;
-    });
+    kernel = std::make_shared<AnotherPart>(
+        kernel,
+        [](void* const* buffers, const int64_t* sizes, const FjScalar* scalars, int64_t begin, int64_t end) -> int64_t {
+          std::tie(begin, end) = range(begin, end);
+          return begin < end ? reinterpret_cast<FjKernelFn>(scalars[0].i)(buffers, sizes, scalars + 1, begin, end) : 0;
+        });
 }
 
 inline std::pair<int64_t, int64_t> without_last(int64_t begin, int64_t end) { return {begin, end - 1}; }
-inline std::pair<int64_t, int64_t> late_behind_another(int64_t begin, int64_t end) { return {begin > 0 ? begin + 1 : 0, end}; }
+inline std::pair<int64_t, int64_t> late_behind_another(int64_t begin, int64_t end) {
+  return {begin > 0 ? begin + 1 : 0, end};
+}
 
 // Blocks of the arena that live at once lie at the same place.
 inline void share_memory(runtime::Executable& executable) {

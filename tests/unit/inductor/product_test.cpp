@@ -1,4 +1,5 @@
-// Kernels of matrix products against the interpreter, at every vector level and on several threads: every edge of tiles and blocks.
+// Kernels of matrix products against the interpreter, at every vector level and on several threads: every edge of tiles
+// and blocks.
 #include <gtest/gtest.h>
 
 #include "inductor/schedule/products.h"
@@ -9,8 +10,9 @@ namespace {
 
 std::string linear(int rows, int terms, int columns) {
   const std::string m = std::to_string(rows), k = std::to_string(terms), n = std::to_string(columns);
-  return "graph @f(%x : f32[" + m + ", " + k + "], %w : f32[" + n + ", " + k + "]) {\n  %0 = permute %w, [1, 0] : f32[" + k + ", " + n + "; 1, " + k + "]\n  %1 = mm %x, %0 : f32[" +
-         m + ", " + n + "]\n  return %1\n}";
+  return "graph @f(%x : f32[" + m + ", " + k + "], %w : f32[" + n + ", " + k +
+         "]) {\n  %0 = permute %w, [1, 0] : f32[" + k + ", " + n + "; 1, " + k + "]\n  %1 = mm %x, %0 : f32[" + m +
+         ", " + n + "]\n  return %1\n}";
 }
 
 CheckOptions with_kernels(double tolerance, int kernels = -1) {
@@ -20,7 +22,17 @@ CheckOptions with_kernels(double tolerance, int kernels = -1) {
 }
 
 TEST(Products, EveryEdge) {
-  for (const auto& [rows, terms, columns] : {std::tuple{2, 2, 2}, {4, 8, 3}, {6, 16, 4}, {5, 9, 4}, {7, 70, 50}, {13, 33, 97}, {3, 4, 150}, {64, 31, 101}, {4, 40, 144}, {5, 1031, 100}, {8, 2100, 51}})
+  for (const auto& [rows, terms, columns] : {std::tuple{2, 2, 2},
+                                             {4, 8, 3},
+                                             {6, 16, 4},
+                                             {5, 9, 4},
+                                             {7, 70, 50},
+                                             {13, 33, 97},
+                                             {3, 4, 150},
+                                             {64, 31, 101},
+                                             {4, 40, 144},
+                                             {5, 1031, 100},
+                                             {8, 2100, 51}})
     check_graph(linear(rows, terms, columns), with_kernels(1e-5, 1));
 }
 
@@ -54,7 +66,8 @@ TEST(Products, OperandsInTheArenaAndResultsThatMove) {
   })", with_kernels(2e-4));
 }
 
-bool is_taken(int rows, int terms, int columns, const TargetInfo& target, ProductRule rule = ProductRule::kWhereTheyPay) {
+bool is_taken(int rows, int terms, int columns, const TargetInfo& target,
+              ProductRule rule = ProductRule::kWhereTheyPay) {
   declare_ops();
   const graph::Graph graph = graph::parse_graph(linear(rows, terms, columns)).value();
   LoweredGraph lowered = lower(graph, target);

@@ -8,12 +8,15 @@ namespace framejit::inductor::testing {
 namespace {
 
 constexpr double kLargestSymbol = 40, kTooLarge = 1 << 16;
-constexpr DType kBufferTypes[] = {DType::kFloat32, DType::kFloat32, DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16, DType::kInt64,
-                                  DType::kInt64,   DType::kInt32,   DType::kInt16,   DType::kInt8,    DType::kUInt8,    DType::kBool};
+constexpr DType kBufferTypes[] = {DType::kFloat32, DType::kFloat32, DType::kFloat32, DType::kFloat64, DType::kBFloat16,
+                                  DType::kFloat16, DType::kInt64,   DType::kInt64,   DType::kInt32,   DType::kInt16,
+                                  DType::kInt8,    DType::kUInt8,   DType::kBool};
 
 double largest(DType d) {
   if (d == DType::kBool) return 1;
-  return is_integral(d) ? std::ldexp(1.0, row_of(d).bytes * 8 - (d == DType::kUInt8 ? 0 : 1)) : d == DType::kFloat16 ? 65000 : 1e30;
+  return is_integral(d)         ? std::ldexp(1.0, row_of(d).bytes * 8 - (d == DType::kUInt8 ? 0 : 1))
+         : d == DType::kFloat16 ? 65000
+                                : 1e30;
 }
 int mantissa(DType d) {
   switch (d) {
@@ -23,7 +26,9 @@ int mantissa(DType d) {
     default: return 24;
   }
 }
-double bound_of(const SymExpr& e) { return static_cast<double>(e.eval(std::vector<int64_t>(1, static_cast<int64_t>(kLargestSymbol)))); }
+double bound_of(const SymExpr& e) {
+  return static_cast<double>(e.eval(std::vector<int64_t>(1, static_cast<int64_t>(kLargestSymbol))));
+}
 
 // The fact after rounding to float dtype `d`: exact where the value fits, else off by a unit in the last place more.
 Fact rounded(Fact f, DType d) {
@@ -96,7 +101,8 @@ class Maker {
   }
   void add_input(int k) {
     const DType dtype = k == 0 ? DType::kFloat32 : kBufferTypes[pick(13)];
-    add_buffer(BufferRole::kInput, dtype, shape(), is_float(dtype) ? Fact{2, 2} : Fact{dtype == DType::kBool ? 1.0 : 4.0});
+    add_buffer(BufferRole::kInput, dtype, shape(),
+               is_float(dtype) ? Fact{2, 2} : Fact{dtype == DType::kBool ? 1.0 : 4.0});
   }
 
   NestBuilder start(SymSizes ranges, SymSizes reduced) {
@@ -104,7 +110,8 @@ class Maker {
     return NestBuilder(1, "n" + std::to_string(next_nest_++), std::move(ranges), std::move(reduced));
   }
 
-  // --- values --------------------------------------------------------------------------------------------------------------
+  // --- values
+  // --------------------------------------------------------------------------------------------------------------
   void keep(InstId id, Value::Level level, Fact fact) { values_.push_back({id, level, fact}); }
 
   // An index into a dimension of `extent` elements made from some dimension of the nest. False: nothing fits.
@@ -120,7 +127,8 @@ class Maker {
         return b.checked_index(v->id, extent, pick(2) == 0);
       }
     }
-    if (nest.dim_count() == 0) return SymExpr(pick(static_cast<int>(std::max<int64_t>(extent.as_constant().value_or(1), 1))));
+    if (nest.dim_count() == 0)
+      return SymExpr(pick(static_cast<int>(std::max<int64_t>(extent.as_constant().value_or(1), 1))));
     size_t d = fitting.empty() ? static_cast<size_t>(pick(static_cast<int>(nest.dim_count()))) : one_of(fitting);
     if (preferred < nest.dim_count() && nest.extent(preferred) == extent && pick(4) != 0) d = preferred;
     if (d >= nest.ranges.size()) level = Value::kInner;
@@ -131,7 +139,8 @@ class Maker {
     }
     if (have.is_constant() && extent.is_constant()) {
       const int64_t h = have.constant(), e = extent.constant();
-      if (h < e) return 2 * (h - 1) < e && pick(2) == 0 ? dim * SymExpr(2) : dim + SymExpr(pick(static_cast<int>(e - h + 1)));
+      if (h < e)
+        return 2 * (h - 1) < e && pick(2) == 0 ? dim * SymExpr(2) : dim + SymExpr(pick(static_cast<int>(e - h + 1)));
       if (pick(2) == 0) return SymExpr::floor_div(dim, SymExpr((h + e - 1) / e));
     }
     return SymExpr::mod(dim, extent);
@@ -162,12 +171,14 @@ class Maker {
     load.dtype = value_dtype(from.dtype);
     load.buffer = buffer;
     if (!index.empty() && nest.dim_count() > 0 && pick(3) != 0) {
-      const auto k = static_cast<size_t>(pick(static_cast<int>(index.size()))), d = static_cast<size_t>(pick(static_cast<int>(nest.dim_count())));
+      const auto k = static_cast<size_t>(pick(static_cast<int>(index.size()))),
+                 d = static_cast<size_t>(pick(static_cast<int>(nest.dim_count())));
       if (d >= nest.ranges.size()) level = Value::kInner;
       const SymExpr begin(pick(20)), place = b.dim(d);
       index[k] = place - begin;
       const InstId above = b.scalar(ScalarOp::k_ge, {b.index(place), b.index(begin)});
-      load.operands[0] = b.scalar(ScalarOp::k_bit_and, {above, b.scalar(ScalarOp::k_lt, {b.index(place), b.index(begin + from.sizes[k])})});
+      load.operands[0] = b.scalar(ScalarOp::k_bit_and,
+                                  {above, b.scalar(ScalarOp::k_lt, {b.index(place), b.index(begin + from.sizes[k])})});
     } else {
       std::vector<const Value*> truths;
       for (const Value& v : values_)
@@ -179,7 +190,9 @@ class Maker {
     }
     const Value* any_other = any(level);
     std::optional<Value> other = any_other == nullptr ? std::nullopt : converted(b, *any_other, load.dtype);
-    if (!other) other = Value{is_float(load.dtype) ? b.constant(0.5, load.dtype) : b.integer(1, load.dtype), Value::kPlain, {1, 1}};
+    if (!other)
+      other =
+          Value{is_float(load.dtype) ? b.constant(0.5, load.dtype) : b.integer(1, load.dtype), Value::kPlain, {1, 1}};
     load.operands[1] = other->id;
     load.index = std::move(index);
     const Fact fact = merged(out_.facts[buffer], other->fact);
@@ -195,7 +208,8 @@ class Maker {
   void constant(NestBuilder& b) {
     const DType dtype = value_dtype(kBufferTypes[pick(12)]);
     const int number = pick(dtype == DType::kUInt8 ? 5 : 9) - (dtype == DType::kUInt8 ? 0 : 4);
-    is_float(dtype) ? remember(b, b.constant(number / 4.0, dtype), Value::kPlain, {1, 2}) : remember(b, b.integer(number, dtype), Value::kPlain, {4});
+    is_float(dtype) ? remember(b, b.constant(number / 4.0, dtype), Value::kPlain, {1, 2})
+                    : remember(b, b.integer(number, dtype), Value::kPlain, {4});
   }
 
   static constexpr Value::Level kNone = static_cast<Value::Level>(3);
@@ -217,7 +231,8 @@ class Maker {
     if (is_float(target)) {
       out.fact = rounded(v.fact, target);
     } else {
-      if (!v.fact.exact || (is_float(from) && (v.fact.top >= largest(target) || target == DType::kUInt8))) return std::nullopt;
+      if (!v.fact.exact || (is_float(from) && (v.fact.top >= largest(target) || target == DType::kUInt8)))
+        return std::nullopt;
       out.fact.bits = 0;
       if (target == DType::kBool) out.fact.top = 1;
     }
@@ -236,7 +251,8 @@ class Maker {
     const int kind = pick(10);
     if (kind < 2) return compare(b, a, *c);
     if (kind < 3) {
-      if (const auto cast = converted(b, a, value_dtype(kBufferTypes[pick(13)]))) remember(b, cast->id, a.level, cast->fact);
+      if (const auto cast = converted(b, a, value_dtype(kBufferTypes[pick(13)])))
+        remember(b, cast->id, a.level, cast->fact);
       return;
     }
     if (dtype == DType::kBool) return logic(b, a, *c);
@@ -245,7 +261,8 @@ class Maker {
   }
 
   void compare(NestBuilder& b, const Value& a, const Value& c) {
-    static constexpr ScalarOp kOps[] = {ScalarOp::k_eq, ScalarOp::k_ne, ScalarOp::k_lt, ScalarOp::k_le, ScalarOp::k_gt, ScalarOp::k_ge};
+    static constexpr ScalarOp kOps[] = {ScalarOp::k_eq, ScalarOp::k_ne, ScalarOp::k_lt,
+                                        ScalarOp::k_le, ScalarOp::k_gt, ScalarOp::k_ge};
     if (!a.fact.exact || !c.fact.exact) return;
     const Value::Level level = join(a.level, c.level);
     const InstId truth = b.scalar(kOps[pick(6)], {a.id, c.id});
@@ -255,9 +272,12 @@ class Maker {
     const Value *no = any(join(level, yes->level)), keep_yes = *yes;
     if (no == nullptr) return;
     const Value::Level all = join(join(level, keep_yes.level), no->level);
-    if (const auto same = converted(b, *no, b.dtype(keep_yes.id))) remember(b, b.scalar(ScalarOp::k_select, {truth, keep_yes.id, same->id}), all, merged(keep_yes.fact, same->fact));
+    if (const auto same = converted(b, *no, b.dtype(keep_yes.id)))
+      remember(b, b.scalar(ScalarOp::k_select, {truth, keep_yes.id, same->id}), all, merged(keep_yes.fact, same->fact));
   }
-  static Fact merged(const Fact& a, const Fact& c) { return {std::max(a.top, c.top), std::max(a.bits, c.bits), a.exact && c.exact, std::max(a.error, c.error)}; }
+  static Fact merged(const Fact& a, const Fact& c) {
+    return {std::max(a.top, c.top), std::max(a.bits, c.bits), a.exact && c.exact, std::max(a.error, c.error)};
+  }
 
   void logic(NestBuilder& b, const Value& a, const Value& c) {
     static constexpr ScalarOp kOps[] = {ScalarOp::k_bit_and, ScalarOp::k_bit_or, ScalarOp::k_bit_xor};
@@ -265,8 +285,10 @@ class Maker {
   }
 
   void integer_op(NestBuilder& b, const Value& a, const Value& c) {
-    static constexpr ScalarOp kBits[] = {ScalarOp::k_bit_and, ScalarOp::k_bit_or, ScalarOp::k_bit_xor, ScalarOp::k_shl, ScalarOp::k_shr};
-    static constexpr ScalarOp kDivisions[] = {ScalarOp::k_floor_div, ScalarOp::k_trunc_div, ScalarOp::k_rem, ScalarOp::k_fmod};
+    static constexpr ScalarOp kBits[] = {ScalarOp::k_bit_and, ScalarOp::k_bit_or, ScalarOp::k_bit_xor, ScalarOp::k_shl,
+                                         ScalarOp::k_shr};
+    static constexpr ScalarOp kDivisions[] = {ScalarOp::k_floor_div, ScalarOp::k_trunc_div, ScalarOp::k_rem,
+                                              ScalarOp::k_fmod};
     const DType dtype = b.dtype(a.id);
     const Fact whole{largest(dtype)};
     if (pick(2) == 0) return remember(b, b.scalar(kBits[pick(5)], {a.id, c.id}), join(a.level, c.level), whole);
@@ -277,29 +299,36 @@ class Maker {
   }
 
   void arithmetic(NestBuilder& b, const Value& a, const Value& c) {
-    static constexpr ScalarOp kOps[] = {ScalarOp::k_add, ScalarOp::k_sub, ScalarOp::k_mul, ScalarOp::k_minimum, ScalarOp::k_maximum, ScalarOp::k_neg, ScalarOp::k_abs, ScalarOp::k_sign};
+    static constexpr ScalarOp kOps[] = {ScalarOp::k_add,     ScalarOp::k_sub, ScalarOp::k_mul, ScalarOp::k_minimum,
+                                        ScalarOp::k_maximum, ScalarOp::k_neg, ScalarOp::k_abs, ScalarOp::k_sign};
     const ScalarOp op = kOps[pick(8)];
     const DType dtype = b.dtype(a.id);
     Fact f = merged(a.fact, c.fact);
-    if (op == ScalarOp::k_add || op == ScalarOp::k_sub) f = {a.fact.top + c.fact.top, f.bits, f.exact, a.fact.error + c.fact.error};
-    if (op == ScalarOp::k_mul) f = {a.fact.top * c.fact.top, a.fact.bits + c.fact.bits, f.exact, a.fact.top * c.fact.error + c.fact.top * a.fact.error};
+    if (op == ScalarOp::k_add || op == ScalarOp::k_sub)
+      f = {a.fact.top + c.fact.top, f.bits, f.exact, a.fact.error + c.fact.error};
+    if (op == ScalarOp::k_mul)
+      f = {a.fact.top * c.fact.top, a.fact.bits + c.fact.bits, f.exact,
+           a.fact.top * c.fact.error + c.fact.top * a.fact.error};
     if (graph::row_of(op).arity == 1) {
       if (op == ScalarOp::k_sign && !a.fact.exact) return;
       f = op == ScalarOp::k_sign ? Fact{1} : a.fact;
       return remember(b, b.scalar(op, {a.id}), a.level, is_float(dtype) ? f : Fact{largest(dtype)});
     }
-    remember(b, b.scalar(op, {a.id, c.id}), join(a.level, c.level), is_float(dtype) ? rounded(f, dtype) : Fact{largest(dtype)});
+    remember(b, b.scalar(op, {a.id, c.id}), join(a.level, c.level),
+             is_float(dtype) ? rounded(f, dtype) : Fact{largest(dtype)});
   }
 
   // Functions whose slope is at most 1 on what is put in.
   void smooth(NestBuilder& b, const Value& a, const Value& c) {
-    static constexpr ScalarOp kOps[] = {ScalarOp::k_tanh, ScalarOp::k_sigmoid, ScalarOp::k_sin, ScalarOp::k_cos, ScalarOp::k_erf, ScalarOp::k_atan, ScalarOp::k_log1p, ScalarOp::k_exp,
-        ScalarOp::k_div};
+    static constexpr ScalarOp kOps[] = {ScalarOp::k_tanh,  ScalarOp::k_sigmoid, ScalarOp::k_sin,
+                                        ScalarOp::k_cos,   ScalarOp::k_erf,     ScalarOp::k_atan,
+                                        ScalarOp::k_log1p, ScalarOp::k_exp,     ScalarOp::k_div};
     const ScalarOp op = kOps[pick(9)];
     Fact f{2, 0, false, 1.2 * a.fact.error + 2e-6};
     InstId id = a.id;
     if (op == ScalarOp::k_div) {  // a / (1 + |c|)
-      id = b.scalar(ScalarOp::k_div, {id, b.scalar(ScalarOp::k_add, {b.constant(1, b.dtype(id)), b.scalar(ScalarOp::k_abs, {c.id})})});
+      id = b.scalar(ScalarOp::k_div,
+                    {id, b.scalar(ScalarOp::k_add, {b.constant(1, b.dtype(id)), b.scalar(ScalarOp::k_abs, {c.id})})});
       f = {a.fact.top, 0, false, a.fact.error + a.fact.top * (c.fact.error + 2e-6)};
       return remember(b, id, join(a.level, c.level), f);
     }
@@ -311,7 +340,8 @@ class Maker {
 
   void discrete(NestBuilder& b, const Value& a) {
     static constexpr ScalarOp kOps[] = {ScalarOp::k_floor, ScalarOp::k_ceil, ScalarOp::k_trunc, ScalarOp::k_round};
-    static constexpr ScalarOp kDivisions[] = {ScalarOp::k_floor_div, ScalarOp::k_trunc_div, ScalarOp::k_rem, ScalarOp::k_fmod};
+    static constexpr ScalarOp kDivisions[] = {ScalarOp::k_floor_div, ScalarOp::k_trunc_div, ScalarOp::k_rem,
+                                              ScalarOp::k_fmod};
     if (!a.fact.exact) return;
     if (pick(2) == 0) return remember(b, b.scalar(kOps[pick(4)], {a.id}), a.level, {a.fact.top + 1, 0});
     const double divisor = (pick(2) == 0 ? 1 : -1) * (1 + pick(6)) * 0.5;
@@ -347,12 +377,14 @@ class Maker {
     remember(b, made(op), level, f);
   }
 
-  // --- nests ---------------------------------------------------------------------------------------------------------------
+  // --- nests
+  // ---------------------------------------------------------------------------------------------------------------
   void fill(NestBuilder& b) {
     const int loads = 1 + pick(3), operations = 1 + pick(7);
     for (int k = 0; k < loads; ++k) load(b);
     if (pick(2) == 0) constant(b);
-    if (pick(4) == 0 && !b.peek().ranges.empty()) remember(b, b.index(b.dim(0) * SymExpr(1 + pick(3))), Value::kPlain, {200});
+    if (pick(4) == 0 && !b.peek().ranges.empty())
+      remember(b, b.index(b.dim(0) * SymExpr(1 + pick(3))), Value::kPlain, {200});
     for (int k = 0; k < operations; ++k) operation(b);
     if (!b.peek().is_reduction()) return;
     for (int k = 1 + pick(2); k > 0; --k) reduce(b);
@@ -460,7 +492,8 @@ class Maker {
     SymSizes sizes = ranges;
     sizes.insert(sizes.begin() + static_cast<long>(place), extent);
     if (bound_of(product(sizes)) > 2e4 || bound_of(product(ranges) * walked) > 2e4) return;
-    static constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat32, DType::kBFloat16, DType::kFloat64, DType::kInt64, DType::kInt32};
+    static constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat32, DType::kBFloat16,
+                                       DType::kFloat64, DType::kInt64,   DType::kInt32};
     const DType dtype = kTypes[pick(6)];
     const LoopBufferId buffer = add_buffer(BufferRole::kTemp, dtype, sizes, {});
     readable_ = buffer;  // not before it is written
@@ -476,7 +509,8 @@ class Maker {
     const double count = bound_of(walked);
     static constexpr ReduceOp kJoins[] = {ReduceOp::kSum, ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin};
     const ReduceOp op = kJoins[pick(4)];
-    const bool is_sum = op == ReduceOp::kSum, joins = pick(3) != 0 && !(is_sum && is_float(dtype) && count * v.fact.top + before.top > kTooLarge);
+    const bool is_sum = op == ReduceOp::kSum,
+               joins = pick(3) != 0 && !(is_sum && is_float(dtype) && count * v.fact.top + before.top > kTooLarge);
     b.store(buffer, std::move(index), v.id, joins ? StoreMode::kJoin : StoreMode::kLast, op);
     out_.program.items.push_back(b.finish());
     Fact fact = merged(before, stored_fact(v.fact, dtype));
@@ -493,7 +527,8 @@ class Maker {
 
   // Some instructions, nothing carried, and a value of `dtype` at the end.
   Value filled(NestBuilder& b, DType dtype) {
-    is_float(dtype) ? remember(b, b.constant(pick(9) / 4.0 - 1, dtype), Value::kPlain, {1, 2}) : remember(b, b.integer(pick(9) - 4, dtype), Value::kPlain, {4});
+    is_float(dtype) ? remember(b, b.constant(pick(9) / 4.0 - 1, dtype), Value::kPlain, {1, 2})
+                    : remember(b, b.integer(pick(9) - 4, dtype), Value::kPlain, {4});
     for (int k = 1 + pick(3); k > 0; --k) load(b);
     for (int k = pick(5); k > 0; --k) operation(b);
     for (size_t k = values_.size(); k-- > 0;)
@@ -503,7 +538,9 @@ class Maker {
 
   SymExpr place_in(NestBuilder& b, const SymExpr& extent) {
     const Value* from = indirect();
-    const InstId number = from != nullptr && pick(6) != 0 ? b.cast(from->id, DType::kInt64) : b.index(b.dim(b.peek().dim_count() - 1) * SymExpr(1 + pick(3)));
+    const InstId number = from != nullptr && pick(6) != 0
+                              ? b.cast(from->id, DType::kInt64)
+                              : b.index(b.dim(b.peek().dim_count() - 1) * SymExpr(1 + pick(3)));
     return b.checked_index(b.scalar(ScalarOp::k_rem, {number, b.index(extent)}), extent, false);
   }
 

@@ -1,4 +1,5 @@
-// What scheduling costs per node of the graph: it grows linearly, for chains and for graphs whose nodes all read the same data.
+// What scheduling costs per node of the graph: it grows linearly, for chains and for graphs whose nodes all read the
+// same data.
 #include <gtest/gtest.h>
 
 #include <ctime>
@@ -40,7 +41,8 @@ std::string fan(int nodes) {
   std::string text = "graph @f(%x : f32[32, 64]) {\n", outputs;
   for (int n = 0; n + 2 <= nodes; n += 2) {
     const std::string scaled = "%" + std::to_string(n), sum = "%" + std::to_string(n + 1);
-    text += "  " + scaled + " = mul.Tensor %x, " + std::to_string(n) + ".5 : f32[32, 64]\n  " + sum + " = sum.dim_IntList " + scaled + ", [1], true, none : f32[32, 1]\n";
+    text += "  " + scaled + " = mul.Tensor %x, " + std::to_string(n) + ".5 : f32[32, 64]\n  " + sum +
+            " = sum.dim_IntList " + scaled + ", [1], true, none : f32[32, 1]\n";
     outputs += (n ? ", " : "") + sum;
   }
   return text + "  return " + outputs + "\n}\n";
@@ -66,15 +68,16 @@ struct Measured {
   }
 };
 
-// Twice the nodes would cost twice as much per node if it were quadratic. On a busy machine the best of a few rounds can be far
-// from what it is, so there are more of them as long as the answer is no.
+// Twice the nodes would cost twice as much per node if it were quadratic. On a busy machine the best of a few rounds
+// can be far from what it is, so there are more of them as long as the answer is no.
 void check_growth(const char* name, std::string (*make)(int)) {
   declare_ops();
   Measured sizes[] = {{make(500), 500}, {make(1000), 1000}, {make(2000), 2000}};
   const auto is_linear = [&] { return sizes[2].best <= 1.5 * sizes[1].best; };
   for (int round = 0; round < 3 || (round < 40 && !is_linear()); ++round)
     for (Measured& size : sizes) size.measure();
-  std::printf("schedule of %s: %.1f us per node of 500, %.1f of 1000, %.1f of 2000\n", name, sizes[0].best, sizes[1].best, sizes[2].best);
+  std::printf("schedule of %s: %.1f us per node of 500, %.1f of 1000, %.1f of 2000\n", name, sizes[0].best,
+              sizes[1].best, sizes[2].best);
   EXPECT_TRUE(is_linear());
 }
 

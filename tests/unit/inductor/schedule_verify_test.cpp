@@ -74,7 +74,8 @@ TEST(ScheduleVerify, FindsWhatIsBroken) {
     row.spoil(schedule);
     const auto valid = verify(schedule);
     ASSERT_FALSE(valid.ok()) << row.error;
-    EXPECT_NE(valid.error().message.find(row.error), std::string::npos) << row.error << " was reported as " << valid.error().message;
+    EXPECT_NE(valid.error().message.find(row.error), std::string::npos)
+        << row.error << " was reported as " << valid.error().message;
   }
 }
 

@@ -1,4 +1,5 @@
-// What a target knows of a machine: which class's costs count, what is said of it, and that decisions follow a target that was made up.
+// What a target knows of a machine: which class's costs count, what is said of it, and that decisions follow a target
+// that was made up.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -12,14 +13,16 @@
 namespace framejit::inductor::testing {
 namespace {
 
-Machine machine(const std::string& vendor, std::vector<std::string> features = {}, const std::string& architecture = "x86_64") {
+Machine machine(const std::string& vendor, std::vector<std::string> features = {},
+                const std::string& architecture = "x86_64") {
   return {architecture, vendor, std::move(features), {48 << 10, 1 << 20, 32 << 20, 64}, 8};
 }
 
 TEST(Target, TheFirstClassThatFits) {
   EXPECT_EQ(cpu_target(machine("AuthenticAMD"), VectorLevel::kAvx512).machine_class, MachineClass::zen_avx512);
   EXPECT_EQ(cpu_target(machine("GenuineIntel"), VectorLevel::kAvx512).machine_class, MachineClass::intel_avx512);
-  EXPECT_EQ(cpu_target(machine("GenuineIntel", {"amx-bf16"}), VectorLevel::kAvx512).machine_class, MachineClass::intel_amx);
+  EXPECT_EQ(cpu_target(machine("GenuineIntel", {"amx-bf16"}), VectorLevel::kAvx512).machine_class,
+            MachineClass::intel_amx);
   EXPECT_EQ(cpu_target(machine("GenuineIntel", {"amx-bf16"}), VectorLevel::kAvx2).machine_class, MachineClass::avx2);
   EXPECT_EQ(cpu_target(machine("AnyMaker"), VectorLevel::kAvx2).machine_class, MachineClass::avx2);
   EXPECT_EQ(cpu_target(machine("AnyMaker"), VectorLevel::k128).machine_class, MachineClass::sse);
@@ -31,16 +34,19 @@ TEST(Target, AClassWithoutRowsTakesTheNearestByInstructionSetAndSaysSo) {
   EXPECT_EQ(wide.machine_class, MachineClass::zen_avx512);
   EXPECT_EQ(narrow.machine_class, MachineClass::sse);
   EXPECT_EQ(wide.description,
-            "32 registers of 512 bits, caches of 48 KiB, 1024 KiB and 32768 KiB, cores: 8; costs of zen_avx512, the nearest by instruction set: none "
+            "32 registers of 512 bits, caches of 48 KiB, 1024 KiB and 32768 KiB, cores: 8; costs of zen_avx512, the "
+            "nearest by instruction set: none "
             "were measured on CPUs like this one of AnyMaker (make bench NAME=costs prints a column)");
   EXPECT_NE(narrow.description.find("this one of aarch64"), std::string::npos);
   const TargetInfo known = cpu_target(machine("GenuineIntel"), VectorLevel::kAvx2);
   EXPECT_EQ(known.description,
-            "16 registers of 256 bits, caches of 48 KiB, 1024 KiB and 32768 KiB, cores: 8; costs of avx2 (9 measured, the rest of zen_avx512)");
+            "16 registers of 256 bits, caches of 48 KiB, 1024 KiB and 32768 KiB, cores: 8; costs of avx2 (9 measured, "
+            "the rest of zen_avx512)");
 }
 
 TEST(Target, WhoseNumbersAColumnHas) {
-  EXPECT_NE(cpu_target(machine("AuthenticAMD"), VectorLevel::kAvx512).description.find("; costs of zen_avx512"), std::string::npos);
+  EXPECT_NE(cpu_target(machine("AuthenticAMD"), VectorLevel::kAvx512).description.find("; costs of zen_avx512"),
+            std::string::npos);
   const std::string amx = cpu_target(machine("GenuineIntel", {"amx-bf16"}), VectorLevel::kAvx512).description;
   EXPECT_TRUE(amx.ends_with("; costs of intel_amx (2 measured, 7 of avx2, the rest of zen_avx512)")) << amx;
 }
@@ -93,7 +99,8 @@ TEST(Target, EveryRowHasANumberInEachColumn) {
     EXPECT_FALSE(std::string(row.unit).empty() || std::string(row.what).empty()) << row.name;
     bool is_measured = false;
     for (int k = 0; k <= static_cast<int>(MachineClass::gpu); ++k) {
-      EXPECT_TRUE(row.numbers.has(row.of(static_cast<MachineClass>(k)))) << row.name << " of " << name_of(static_cast<MachineClass>(k));
+      EXPECT_TRUE(row.numbers.has(row.of(static_cast<MachineClass>(k))))
+          << row.name << " of " << name_of(static_cast<MachineClass>(k));
       is_measured = is_measured || row.measured_on(static_cast<MachineClass>(k)) == static_cast<MachineClass>(k);
     }
     EXPECT_TRUE(is_measured) << row.name;
@@ -135,7 +142,8 @@ TEST(Target, ReplacedCostsAreRowsAndNumbers) {
   EXPECT_EQ(replaced_costs(), "");
 }
 
-const char* const kTransposed = "graph @f(%x : f32[64, 48; 1, 64], %y : f32[64, 48]) {\n  %0 = add.Tensor %y, %x, 1 : f32[64, 48]\n  return %0\n}";
+const char* const kTransposed =
+    "graph @f(%x : f32[64, 48; 1, 64], %y : f32[64, 48]) {\n  %0 = add.Tensor %y, %x, 1 : f32[64, 48]\n  return %0\n}";
 
 TEST(Target, ATargetThatIsMadeUpDecides) {
   TargetInfo target = reference_target();

@@ -22,17 +22,23 @@ namespace {
 CodeTarget x86(VectorLevel level, const char* cpu = nullptr) {
   return {"x86_64-unknown-linux-gnu", cpu != nullptr ? cpu : cpu_of(level), "", EmitOptions(reference_target(level))};
 }
-CodeTarget arm(const char* features) { return {"aarch64-unknown-linux-gnu", "generic", features, EmitOptions(reference_target(VectorLevel::k128))}; }
+CodeTarget arm(const char* features) {
+  return {"aarch64-unknown-linux-gnu", "generic", features, EmitOptions(reference_target(VectorLevel::k128))};
+}
 
 const char* const kGraphs[][2] = {
     {"pointwise",
-     "graph @f(%x : f32[9, 1001], %y : f32[9, 1001]) {\n  %0 = mul.Tensor %x, %y : f32[9, 1001]\n  %1 = add.Tensor %0, %y, 1 : f32[9, 1001]\n"
+     "graph @f(%x : f32[9, 1001], %y : f32[9, 1001]) {\n  %0 = mul.Tensor %x, %y : f32[9, 1001]\n  %1 = add.Tensor %0, "
+     "%y, 1 : f32[9, 1001]\n"
      "  %2 = relu %1 : f32[9, 1001]\n  return %2\n}"},
     {"softmax", "graph @f(%x : f32[33, 1000]) {\n  %0 = _softmax %x, 1, false : f32[33, 1000]\n  return %0\n}"},
     {"gelu", "graph @f(%x : f32[4099]) {\n  %0 = gelu %x, \"none\" : f32[4099]\n  return %0\n}"},
-    {"tile", "graph @f(%x : f32[127, 70; 1, 127], %y : f32[127, 70]) {\n  %0 = add.Tensor %y, %x, 1 : f32[127, 70]\n  return %0\n}"},
+    {"tile",
+     "graph @f(%x : f32[127, 70; 1, 127], %y : f32[127, 70]) {\n  %0 = add.Tensor %y, %x, 1 : f32[127, 70]\n  return "
+     "%0\n}"},
     {"argmax", "graph @f(%x : f32[33, 1000]) {\n  %0 = argmax %x, 1, false : i64[33]\n  return %0\n}"},
-    {"bfloat16", "graph @f(%x : bf16[4099], %y : bf16[4099]) {\n  %0 = add.Tensor %x, %y, 1 : bf16[4099]\n  return %0\n}"},
+    {"bfloat16",
+     "graph @f(%x : bf16[4099], %y : bf16[4099]) {\n  %0 = add.Tensor %x, %y, 1 : bf16[4099]\n  return %0\n}"},
     {"float16", "graph @f(%x : f16[4099], %y : f16[4099]) {\n  %0 = add.Tensor %x, %y, 1 : f16[4099]\n  return %0\n}"},
     {"sin", "graph @f(%x : f32[4099]) {\n  %0 = sin %x : f32[4099]\n  return %0\n}"},
     {"pow", "graph @f(%x : f32[4099], %y : f32[4099]) {\n  %0 = pow.Tensor_Tensor %x, %y : f32[4099]\n  return %0\n}"},
@@ -54,12 +60,14 @@ Code code_of(const std::string& assembly) {
     std::smatch match;
     if (std::regex_match(line, match, kLabel)) labels[match[1]] = lines.size();
     if (line.empty() || line[0] != '\t' || line[1] == '.') continue;
-    if (std::regex_match(line, match, kTarget) && labels.count(match[2]) != 0) loops.emplace_back(labels[match[2]], lines.size());
+    if (std::regex_match(line, match, kTarget) && labels.count(match[2]) != 0)
+      loops.emplace_back(labels[match[2]], lines.size());
     lines.push_back(line);
     code.all += line + "\n";
   }
   for (const auto& [from, to] : loops) {
-    const bool holds_another = std::any_of(loops.begin(), loops.end(), [&](const auto& other) { return other.first > from && other.second < to; });
+    const bool holds_another = std::any_of(loops.begin(), loops.end(),
+                                           [&](const auto& other) { return other.first > from && other.second < to; });
     std::string body;
     for (size_t k = from; k <= to; ++k) body += lines[k] + "\n";
     if (!holds_another) code.loops.push_back(std::move(body));
@@ -69,8 +77,10 @@ Code code_of(const std::string& assembly) {
 
 std::map<std::string, Code> compiled(const CodeTarget& target) {
   static const bool initialised = [] {
-    LLVMInitializeX86TargetInfo(), LLVMInitializeX86Target(), LLVMInitializeX86TargetMC(), LLVMInitializeX86AsmPrinter();
-    LLVMInitializeAArch64TargetInfo(), LLVMInitializeAArch64Target(), LLVMInitializeAArch64TargetMC(), LLVMInitializeAArch64AsmPrinter();
+    LLVMInitializeX86TargetInfo(), LLVMInitializeX86Target(), LLVMInitializeX86TargetMC(),
+        LLVMInitializeX86AsmPrinter();
+    LLVMInitializeAArch64TargetInfo(), LLVMInitializeAArch64Target(), LLVMInitializeAArch64TargetMC(),
+        LLVMInitializeAArch64AsmPrinter();
     return true;
   }();
   std::map<std::string, Code> all;
@@ -95,7 +105,8 @@ struct Wanted {
 };
 
 std::string missing(const std::string& name, const Code& code, const Wanted& wanted) {
-  const bool in_a_loop = std::any_of(code.loops.begin(), code.loops.end(), [&](const std::string& body) { return has(body, wanted.in_a_loop); });
+  const bool in_a_loop = std::any_of(code.loops.begin(), code.loops.end(),
+                                     [&](const std::string& body) { return has(body, wanted.in_a_loop); });
   if (!in_a_loop) return name + ": no loop with " + wanted.in_a_loop;
   if (wanted.nowhere != nullptr && has(code.all, wanted.nowhere)) return name + ": there is " + wanted.nowhere;
   if (wanted.masked != nullptr && !has(code.all, wanted.masked)) return name + ": no " + wanted.masked;
@@ -118,7 +129,8 @@ const Wanted kGeneric{"%xmm", "%[yz]mm|%k[0-7]", nullptr, "fj_far_|__extendhfsf2
 
 TEST(Isa, Avx512UsesWideRegistersAndMasks) {
   EXPECT_EQ(missing(x86(VectorLevel::kAvx512), kAvx512), "");
-  for (const char* cpu : {"icelake-server", "sapphirerapids"}) EXPECT_EQ(missing(x86(VectorLevel::kAvx512, cpu), kAvx512), "") << cpu;
+  for (const char* cpu : {"icelake-server", "sapphirerapids"})
+    EXPECT_EQ(missing(x86(VectorLevel::kAvx512, cpu), kAvx512), "") << cpu;
 }
 
 // Without a division, a second branch and the steps that make a power of two of an exponent.
@@ -176,7 +188,8 @@ void select_the_impossible() {
   const llvm::Triple triple("x86_64-unknown-linux-gnu");
   std::string problem;
   const std::unique_ptr<llvm::TargetMachine> machine(
-      llvm::TargetRegistry::lookupTarget(triple, problem)->createTargetMachine(triple, cpu_of(VectorLevel::k128), "", llvm::TargetOptions(), llvm::Reloc::PIC_));
+      llvm::TargetRegistry::lookupTarget(triple, problem)
+          ->createTargetMachine(triple, cpu_of(VectorLevel::k128), "", llvm::TargetOptions(), llvm::Reloc::PIC_));
   llvm::LLVMContext context;
   llvm::Module module("fj_kernel_7_odd", context);
   module.setTargetTriple(triple);
@@ -186,13 +199,15 @@ void select_the_impossible() {
   auto* type = llvm::FunctionType::get(lanes, {lanes, lanes, lanes}, false);
   auto* function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, "f", module);
   b.SetInsertPoint(llvm::BasicBlock::Create(context, "", function));
-  b.CreateRet(b.CreateCall(module.getOrInsertFunction("llvm.x86.avx512.vpmadd52l.uq.128", type), {function->getArg(0), function->getArg(1), function->getArg(2)}));
+  b.CreateRet(b.CreateCall(module.getOrInsertFunction("llvm.x86.avx512.vpmadd52l.uq.128", type),
+                           {function->getArg(0), function->getArg(1), function->getArg(2)}));
   static_cast<void>(assembly_of(module, *machine));
 }
 
 TEST(IsaDeathTest, WhatCannotBeSelectedIsNamedBeforeTheEnd) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_DEATH(select_the_impossible(), "LLVM gives up on fj_kernel_7_odd, .*Cannot select(.|\n)*FRAMEJIT_CPU_FEATURES=generic");
+  EXPECT_DEATH(select_the_impossible(),
+               "LLVM gives up on fj_kernel_7_odd, .*Cannot select(.|\n)*FRAMEJIT_CPU_FEATURES=generic");
 }
 
 }  // namespace

@@ -15,7 +15,8 @@ class FakeHost : public PlanHost {
  public:
   explicit FakeHost(const CallPlan& plan) : plan_(plan) {}
   void* data(BufferId b) override {
-    if (plan_.buffers[b].home == Home::kArena) return arena_[plan_.buffers[b].index].data() + size(plan_.buffers[b].offset);
+    if (plan_.buffers[b].home == Home::kArena)
+      return arena_[plan_.buffers[b].index].data() + size(plan_.buffers[b].offset);
     return tensors[b].data();
   }
   void allocate(BufferId b) override {
@@ -24,8 +25,12 @@ class FakeHost : public PlanHost {
     for (const Size& s : plan_.buffers[b].sizes) n *= size(s);
     tensors[b].assign(n, 0);
   }
-  void view(BufferId base, BufferId result) override { log += "view " + std::to_string(base) + " " + std::to_string(result) + "\n"; }
-  void call(const ExternStep& step, size_t index) override { log += "call " + step.op + " " + std::to_string(index) + "\n"; }
+  void view(BufferId base, BufferId result) override {
+    log += "view " + std::to_string(base) + " " + std::to_string(result) + "\n";
+  }
+  void call(const ExternStep& step, size_t index) override {
+    log += "call " + step.op + " " + std::to_string(index) + "\n";
+  }
   void release(BufferId b) override { log += "free " + std::to_string(b) + "\n"; }
   void take(uint32_t block, int64_t bytes) override {
     log += "take " + std::to_string(block) + " " + std::to_string(bytes) + "\n";
@@ -36,7 +41,8 @@ class FakeHost : public PlanHost {
     log += "give " + std::to_string(block) + "\n";
     arena_[block] = {};
   }
-  void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(void*, int64_t, int64_t), void* state) override {
+  void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(void*, int64_t, int64_t),
+                    void* state) override {
     for (int64_t i = begin; i < end; i += grain) body(state, i, std::min(end, i + grain));
   }
   std::map<BufferId, std::vector<float>> tensors;
@@ -133,7 +139,8 @@ TEST(CallPlan, ArgumentsBeginAtOffsets) {
   const int64_t n = 5;
   host.tensors[0] = {1, 2, 3, 4, 5};
   ASSERT_TRUE(run(plan, &n, host).ok());
-  EXPECT_EQ(host.tensors[2], (std::vector<float>{(3 * 2 + 5) * 10 + 5, (4 * 2 + 5) * 10 + 5, (5 * 2 + 5) * 10 + 5, 5, 5}));
+  EXPECT_EQ(host.tensors[2],
+            (std::vector<float>{(3 * 2 + 5) * 10 + 5, (4 * 2 + 5) * 10 + 5, (5 * 2 + 5) * 10 + 5, 5, 5}));
   EXPECT_NE(print(plan).find("kernel k0(b0, b1) runs c0 offsets [0: 8]"), std::string::npos) << print(plan);
 }
 
@@ -155,10 +162,12 @@ CallPlan blocks_that_come_and_go() {
   plan.name = "f";
   plan.input_count = 1;
   const Size n{4};
-  plan.buffers = {buffer(Home::kInput, 0, n), buffer(Home::kArena, 1, n), buffer(Home::kArena, 2, n), buffer(Home::kArena, 1, n), buffer(Home::kTensor, 0, n)};
+  plan.buffers = {buffer(Home::kInput, 0, n), buffer(Home::kArena, 1, n), buffer(Home::kArena, 2, n),
+                  buffer(Home::kArena, 1, n), buffer(Home::kTensor, 0, n)};
   plan.buffers[3].offset = {16};
   plan.arena = {{{}, {0}}, {{}, {32}}, {{}, {16}}};
-  plan.steps = {TakeStep{1}, kernel(0, 1, 2.0, n), TakeStep{2}, kernel(1, 2, 2.0, n), GiveStep{1}, TakeStep{1}, kernel(2, 3, 2.0, n), GiveStep{2},
+  plan.steps = {TakeStep{1},     kernel(0, 1, 2.0, n), TakeStep{2},          kernel(1, 2, 2.0, n),
+                GiveStep{1},     TakeStep{1},          kernel(2, 3, 2.0, n), GiveStep{2},
                 AllocateStep{4}, kernel(3, 4, 2.0, n), GiveStep{1}};
   plan.outputs = {{Output::kBuffer, 4}};
   return plan;
@@ -227,8 +236,9 @@ TEST(CallPlan, SizeChecksAndOtherStepsGoToTheHost) {
 TEST(CallPlan, SizeProgramIsPythons) {
   CallPlan plan;
   plan.symbol_count = 1;
-  plan.size_program = {{SizeOpcode::kSymbol, 0},       {SizeOpcode::kConstant, 3},     {SizeOpcode::kFloorDiv, 0, 0, 1}, {SizeOpcode::kMod, 0, 0, 1},
-                       {SizeOpcode::kMin, 0, 0, 1},    {SizeOpcode::kMax, 0, 0, 1},    {SizeOpcode::kAdd, 0, 0, 1}};
+  plan.size_program = {{SizeOpcode::kSymbol, 0},    {SizeOpcode::kConstant, 3},  {SizeOpcode::kFloorDiv, 0, 0, 1},
+                       {SizeOpcode::kMod, 0, 0, 1}, {SizeOpcode::kMin, 0, 0, 1}, {SizeOpcode::kMax, 0, 0, 1},
+                       {SizeOpcode::kAdd, 0, 0, 1}};
   FakeHost host(plan);
   const int64_t symbol = -7;
   ASSERT_TRUE(run(plan, &symbol, host).ok());
@@ -238,9 +248,14 @@ TEST(CallPlan, SizeProgramIsPythons) {
 TEST(CallPlan, SizesThatAreNoneStopThePlan) {
   CallPlan plan;
   plan.symbol_count = 2;
-  plan.size_program = {{SizeOpcode::kSymbol, 0}, {SizeOpcode::kSymbol, 1}, {SizeOpcode::kMul, 0, 0, 0}, {SizeOpcode::kFloorDiv, 0, 0, 1}};
+  plan.size_program = {{SizeOpcode::kSymbol, 0},
+                       {SizeOpcode::kSymbol, 1},
+                       {SizeOpcode::kMul, 0, 0, 0},
+                       {SizeOpcode::kFloorDiv, 0, 0, 1}};
   FakeHost host(plan);
-  for (const auto& [a, b, runs] : {std::tuple(int64_t{3}, int64_t{2}, true), std::tuple(int64_t{1} << 32, int64_t{2}, false), std::tuple(int64_t{3}, int64_t{0}, false)}) {
+  for (const auto& [a, b, runs] :
+       {std::tuple(int64_t{3}, int64_t{2}, true), std::tuple(int64_t{1} << 32, int64_t{2}, false),
+        std::tuple(int64_t{3}, int64_t{0}, false)}) {
     const int64_t symbols[] = {a, b};
     const auto result = run(plan, symbols, host);
     ASSERT_EQ(result.ok(), runs);
@@ -252,7 +267,15 @@ TEST(CallPlan, Text) {
   CallPlan plan = two_kernels();
   ExternStep call;
   call.op = "sum.dim_IntList";
-  call.args = {{BufferId{2}}, {std::vector<Size>{{1}, {0, 0}}}, {true}, {None{}}, {TorchDType{6}}, {std::string("a\"b")}, {2.0}, {OpaqueSlot{1}}, {TorchEnum{'l', 0}},
+  call.args = {{BufferId{2}},
+               {std::vector<Size>{{1}, {0, 0}}},
+               {true},
+               {None{}},
+               {TorchDType{6}},
+               {std::string("a\"b")},
+               {2.0},
+               {OpaqueSlot{1}},
+               {TorchEnum{'l', 0}},
                {std::vector<BufferId>{0, kNoBuffer}}};
   call.results = {kNoBuffer};
   plan.steps.push_back(call);

@@ -41,13 +41,15 @@ TEST(KernelId, IsOfTargetAndText) {
   EXPECT_EQ(KernelId::parse(id.text()), id);
   EXPECT_NE(content_id("cpu2", "kernel () {}\n"), id);
   EXPECT_NE(content_id("cpu", "kernel () { }\n"), id);
-  for (const char* wrong : {"", "d2", "70CD778ED88303BA66412D190DD7DA3C", "70cd778ed88303ba66412d190dd7da3x", "-0cd778ed88303ba66412d190dd7da3c"})
+  for (const char* wrong : {"", "d2", "70CD778ED88303BA66412D190DD7DA3C", "70cd778ed88303ba66412d190dd7da3x",
+                            "-0cd778ed88303ba66412d190dd7da3c"})
     EXPECT_EQ(KernelId::parse(wrong), std::nullopt) << wrong;
 }
 
 // out[i] = in[i] * 3
 int64_t triple(void* const* buffers, const int64_t*, const FjScalar*, int64_t begin, int64_t end) {
-  for (int64_t i = begin; i < end; ++i) static_cast<float*>(buffers[1])[i] = static_cast<const float*>(buffers[0])[i] * 3;
+  for (int64_t i = begin; i < end; ++i)
+    static_cast<float*>(buffers[1])[i] = static_cast<const float*>(buffers[0])[i] * 3;
   return 0;
 }
 // out[i] = a[i] + b[i]
@@ -59,10 +61,12 @@ int64_t sum(void* const* buffers, const int64_t*, const FjScalar*, int64_t begin
 int64_t refused(void* const*, const int64_t*, const FjScalar*, int64_t, int64_t) { return -719; }
 
 testing::HandKernels kernels() {
-  return {std::make_shared<HandKernel>("triple", triple), std::make_shared<HandKernel>("sum", sum), std::make_shared<HandKernel>("refused", refused)};
+  return {std::make_shared<HandKernel>("triple", triple), std::make_shared<HandKernel>("sum", sum),
+          std::make_shared<HandKernel>("refused", refused)};
 }
 
-// What derive makes of input 1 (w3 = 3 w) is added on device 1:0 to what the CPU makes of input 0; the sum is saved for a backward.
+// What derive makes of input 1 (w3 = 3 w) is added on device 1:0 to what the CPU makes of input 0; the sum is saved for
+// a backward.
 const char* const kThreePlans = R"(executable @f {
 code c0 = "00000000000000000000000000000000" for "hand" named "triple"
 code c1 = "00000000000000000000000000000000" for "hand" named "sum"
@@ -116,7 +120,8 @@ TEST(Executable, TextAndBack) {
 // Memory of plans: values of every device lie here.
 class Host : public PlanHost {
  public:
-  Host(const CallPlan& plan, std::vector<std::vector<float>>& inputs, std::vector<std::vector<float>>& between) : plan_(plan), inputs_(inputs), between_(between) {}
+  Host(const CallPlan& plan, std::vector<std::vector<float>>& inputs, std::vector<std::vector<float>>& between)
+      : plan_(plan), inputs_(inputs), between_(between) {}
   void* data(BufferId b) override {
     const Buffer& buffer = plan_.buffers[b];
     if (buffer.home == Home::kArena) return arena_.data();
@@ -131,7 +136,9 @@ class Host : public PlanHost {
   void enter(const Place& place) override { entered += text_of(place.device) + ";"; }
   void take(uint32_t, int64_t bytes) override { arena_.resize(static_cast<size_t>(bytes)); }
   void give(uint32_t) override {}
-  void parallel_for(int64_t begin, int64_t end, int64_t, void (*body)(void*, int64_t, int64_t), void* state) override { body(state, begin, end); }
+  void parallel_for(int64_t begin, int64_t end, int64_t, void (*body)(void*, int64_t, int64_t), void* state) override {
+    body(state, begin, end);
+  }
   std::map<BufferId, std::vector<float>> tensors;
   std::string entered;
 
@@ -186,27 +193,36 @@ TEST(Executable, RulesAreChecked) {
   const std::pair<const char*, void (*)(Executable&)> broken[] = {
       {"plan forward @f: kernel c7", [](Executable& e) { std::get<KernelStep>(e.forward.steps[0]).kernel = 7; }},
       {"plan forward @f: buffer b9", [](Executable& e) { std::get<KernelStep>(e.forward.steps[0]).buffers[0] = 9; }},
-      {"plan forward @f: stream 1: only each device's first is there", [](Executable& e) { std::get<KernelStep>(e.forward.steps[0]).place.stream = 1; }},
-      {"plan forward @f: parts of a kernel that runs on device 1:0", [](Executable& e) { std::get<KernelStep>(e.forward.steps[2]).grain = 2; }},
+      {"plan forward @f: stream 1: only each device's first is there",
+       [](Executable& e) { std::get<KernelStep>(e.forward.steps[0]).place.stream = 1; }},
+      {"plan forward @f: parts of a kernel that runs on device 1:0",
+       [](Executable& e) { std::get<KernelStep>(e.forward.steps[2]).grain = 2; }},
       {"plan forward @f: a unit of 0", [](Executable& e) { std::get<KernelStep>(e.forward.steps[0]).unit = 0; }},
-      {"plan forward @f: an offset of argument 2", [](Executable& e) { std::get<KernelStep>(e.forward.steps[0]).offsets = {{2, 4}}; }},
-      {"plan forward @f: size slot z0", [](Executable& e) { std::get<KernelStep>(e.forward.steps[0]).extent = {0, 0}; }},
-      {"plan forward @f: operands of z0", [](Executable& e) { e.forward.size_program = {{SizeOpcode::kAdd, 0, 0, 0}}; }},
+      {"plan forward @f: an offset of argument 2",
+       [](Executable& e) { std::get<KernelStep>(e.forward.steps[0]).offsets = {{2, 4}}; }},
+      {"plan forward @f: size slot z0",
+       [](Executable& e) { std::get<KernelStep>(e.forward.steps[0]).extent = {0, 0}; }},
+      {"plan forward @f: operands of z0",
+       [](Executable& e) { e.forward.size_program = {{SizeOpcode::kAdd, 0, 0, 0}}; }},
       {"plan forward @f: operands of z0", [](Executable& e) { e.forward.size_program = {{SizeOpcode::kSymbol, 3}}; }},
       {"plan forward @f: a buffer of input 5", [](Executable& e) { e.forward.buffers[0].index = 5; }},
       {"plan forward @f: a buffer of arena 2", [](Executable& e) { e.forward.buffers[2].index = 2; }},
-      {"plan forward @f: a buffer of device 1:0 in arena 0", [](Executable& e) { e.forward.buffers[2].device = {1, 0}; }},
+      {"plan forward @f: a buffer of device 1:0 in arena 0",
+       [](Executable& e) { e.forward.buffers[2].device = {1, 0}; }},
       {"plan forward @f: a buffer of derived value 1", [](Executable& e) { e.forward.buffers[1].index = 1; }},
       {"plan forward @f: a buffer of saved value 0", [](Executable& e) { e.forward.buffers[1].home = Home::kSaved; }},
-      {"plan derive @f: a buffer of derived value 0", [](Executable& e) { e.derive->buffers[0].home = Home::kDerived; }},
+      {"plan derive @f: a buffer of derived value 0",
+       [](Executable& e) { e.derive->buffers[0].home = Home::kDerived; }},
       {"plan forward @f: a buffer with 0 strides", [](Executable& e) { e.forward.buffers[3].strides.clear(); }},
       {"plan forward @f: b0 has no tensor of its own", [](Executable& e) { e.forward.steps.push_back(FreeStep{0}); }},
-      {"plan forward @f: arena 0 is not taken by a step", [](Executable& e) { e.forward.steps.push_back(TakeStep{0}); }},
+      {"plan forward @f: arena 0 is not taken by a step",
+       [](Executable& e) { e.forward.steps.push_back(TakeStep{0}); }},
       {"plan forward @f: an update of input 2", [](Executable& e) { e.forward.updates = {{2, 0}}; }},
       {"plan forward @f: output of input 2", [](Executable& e) { e.forward.outputs = {{Output::kInput, 2}}; }},
       {"plan forward @f saves 0 values of 1", [](Executable& e) { e.forward.saves.clear(); }},
       {"derived from input 4", [](Executable& e) { e.derive_inputs = {4}; }},
-      {"plan derive @f: inputs or outputs are not those of the executable", [](Executable& e) { e.derive->outputs.clear(); }},
+      {"plan derive @f: inputs or outputs are not those of the executable",
+       [](Executable& e) { e.derive->outputs.clear(); }},
       {"@f has derived values and no plan that makes them", [](Executable& e) { e.derive.reset(); }},
       {"plan backward @f: buffer b6", [](Executable& e) { e.backward[0].outputs[0].index = 6; }},
   };
@@ -219,7 +235,8 @@ TEST(Executable, RulesAreChecked) {
   }
 }
 
-// --- random executables: text and back; texts that are cut or changed end in an error, never in a crash ---------------------------
+// --- random executables: text and back; texts that are cut or changed end in an error, never in a crash
+// ---------------------------
 class RandomExecutable {
  public:
   explicit RandomExecutable(uint64_t seed) : random_(seed) {}
@@ -254,7 +271,8 @@ class RandomExecutable {
   }
   Size size() {
     if (below(3) == 0) return {0, static_cast<int32_t>(below(5))};
-    static const int64_t kSizes[] = {0, 1, 2, 7, 768, -3, std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+    static const int64_t kSizes[] = {
+        0, 1, 2, 7, 768, -3, std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
     return {kSizes[below(std::size(kSizes))]};
   }
   std::vector<Size> sizes(size_t most = 3) {
@@ -262,7 +280,9 @@ class RandomExecutable {
     for (size_t i = 0, n = below(most + 1); i < n; ++i) list.push_back(size());
     return list;
   }
-  DeviceId device() { return below(3) != 0 ? DeviceId{} : DeviceId{static_cast<int8_t>(1 + below(3)), static_cast<int8_t>(below(3))}; }
+  DeviceId device() {
+    return below(3) != 0 ? DeviceId{} : DeviceId{static_cast<int8_t>(1 + below(3)), static_cast<int8_t>(below(3))};
+  }
   Place place() { return {device(), static_cast<uint8_t>(below(4) == 0 ? below(3) : 0)}; }
   BufferId some_buffer() { return below(5) == 0 ? kNoBuffer : static_cast<BufferId>(below(6)); }
   Buffer buffer() {
@@ -284,7 +304,14 @@ class RandomExecutable {
     return b;
   }
   double number() {
-    static const double kNumbers[] = {0.0, -0.0, 1.5, 1e300, 5e-324, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN(), 0.1};
+    static const double kNumbers[] = {0.0,
+                                      -0.0,
+                                      1.5,
+                                      1e300,
+                                      5e-324,
+                                      std::numeric_limits<double>::infinity(),
+                                      std::numeric_limits<double>::quiet_NaN(),
+                                      0.1};
     return kNumbers[below(std::size(kNumbers))];
   }
   template <class F> auto list_of(F make) {
@@ -323,7 +350,8 @@ class RandomExecutable {
         s.name = name();
         s.place = place();
         s.buffers = list_of([&] { return some_buffer(); });
-        s.offsets = list_of([&] { return std::pair<uint32_t, int64_t>(static_cast<uint32_t>(below(3)), size().constant); });
+        s.offsets =
+            list_of([&] { return std::pair<uint32_t, int64_t>(static_cast<uint32_t>(below(3)), size().constant); });
         s.sizes = sizes();
         s.extent = size();
         s.grain = static_cast<int64_t>(below(5)) - 1;
@@ -364,7 +392,10 @@ class RandomExecutable {
     p.arena = list_of([&] { return ArenaBlock{device(), size()}; });
     p.buffers = list_of([&] { return buffer(); });
     for (size_t i = 0, n = below(6); i < n; ++i) p.steps.push_back(step());
-    p.outputs = list_of([&] { return below(2) != 0 ? Output{Output::kInput, static_cast<uint32_t>(below(3))} : Output{Output::kBuffer, some_buffer()}; });
+    p.outputs = list_of([&] {
+      return below(2) != 0 ? Output{Output::kInput, static_cast<uint32_t>(below(3))}
+                           : Output{Output::kBuffer, some_buffer()};
+    });
     for (size_t i = 0, n = below(3); i < n; ++i) p.updates.emplace_back(static_cast<uint32_t>(below(3)), some_buffer());
     p.saves = list_of([&] { return some_buffer(); });
     return p;

@@ -1,4 +1,5 @@
-// The kernel cache: what is stored is found, by this and by other processes; what is damaged is not; folders of others are refused.
+// The kernel cache: what is stored is found, by this and by other processes; what is damaged is not; folders of others
+// are refused.
 #include <gtest/gtest.h>
 
 #include <sys/stat.h>
@@ -35,7 +36,9 @@ class KernelCacheTest : public ::testing::Test {
     std::ifstream in(folder_ + "/" + file, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  void write(const std::string& file, const std::string& bytes) { std::ofstream(folder_ + "/" + file, std::ios::binary | std::ios::trunc) << bytes; }
+  void write(const std::string& file, const std::string& bytes) {
+    std::ofstream(folder_ + "/" + file, std::ios::binary | std::ios::trunc) << bytes;
+  }
 
   std::string folder_;
 };
@@ -124,7 +127,8 @@ TEST_F(KernelCacheTest, DamageCostsACompile) {
     write("kernels.new", bytes);
     chmod((folder_ + "/kernels.new").c_str(), 0600);
     const auto cache = open();
-    for (int i = 0; i < kKernels; ++i) (void)finds(*cache, code_of(i, 100 + static_cast<size_t>(i) * 7));  // right, or not there
+    for (int i = 0; i < kKernels; ++i)
+      (void)finds(*cache, code_of(i, 100 + static_cast<size_t>(i) * 7));  // right, or not there
     cache->store(code_of(500));
     ASSERT_TRUE(finds(*cache, code_of(500))) << "round " << round << ": it goes on beside what is damaged";
   }
@@ -188,7 +192,8 @@ TEST_F(KernelCacheTest, FoldersOfOthersAreRefused) {
     return cache.ok() ? std::string() : cache.error().message;
   };
   chmod(folder_.c_str(), 0770);
-  EXPECT_EQ(message(folder_), "the kernel cache " + folder_ + " is not used: others can write it; name a folder that is yours alone (chmod 700)");
+  EXPECT_EQ(message(folder_), "the kernel cache " + folder_ +
+                                  " is not used: others can write it; name a folder that is yours alone (chmod 700)");
   chmod(folder_.c_str(), 0707);
   EXPECT_NE(message(folder_).find("others can write it"), std::string::npos);
   chmod(folder_.c_str(), 0755);
@@ -199,9 +204,12 @@ TEST_F(KernelCacheTest, FoldersOfOthersAreRefused) {
   EXPECT_NE(message(folder_ + "/file").find("it is no folder"), std::string::npos);
   EXPECT_EQ(message("relative"), "the kernel cache relative is not used: its path is not absolute; begin it with /");
   for (const int64_t bytes : {int64_t{0}, int64_t{-1} << 20})
-    EXPECT_EQ(message(folder_, bytes), "the kernel cache " + folder_ + " is not used: it may hold no bytes; allow it a megabyte or more (FRAMEJIT_CACHE_MB, or max_mb= of framejit.cache())");
-  EXPECT_EQ(message(folder_ + "/no/such"), "the kernel cache " + folder_ + "/no/such is not used: cannot make " + folder_ +
-                                               "/no/such: No such file or directory; name a folder that you may make, or that is there");
+    EXPECT_EQ(message(folder_, bytes), "the kernel cache " + folder_ +
+                                           " is not used: it may hold no bytes; allow it a megabyte or more "
+                                           "(FRAMEJIT_CACHE_MB, or max_mb= of framejit.cache())");
+  EXPECT_EQ(message(folder_ + "/no/such"),
+            "the kernel cache " + folder_ + "/no/such is not used: cannot make " + folder_ +
+                "/no/such: No such file or directory; name a folder that you may make, or that is there");
   EXPECT_NE(message(folder_ + "/missing/deeper").find("cannot make"), std::string::npos);
   if (geteuid() == 0) {
     ASSERT_EQ(chown(folder_.c_str(), 12345, 12345), 0);

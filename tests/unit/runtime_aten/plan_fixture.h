@@ -94,7 +94,8 @@ inline PlanArg integer(int64_t v) { return {Size{v}}; }
 inline PlanArg integers(std::vector<int64_t> v) { return {sizes_of(v)}; }
 inline PlanArg none() { return {None{}}; }
 
-inline std::vector<at::Tensor> run(const PlanRunner& runner, const std::vector<at::Tensor>& inputs, std::vector<int64_t> symbols = {}) {
+inline std::vector<at::Tensor> run(const PlanRunner& runner, const std::vector<at::Tensor>& inputs,
+                                   std::vector<int64_t> symbols = {}) {
   std::vector<at::Tensor> outputs(runner.plan().outputs.size());
   std::vector<const at::Tensor*> pointers;
   for (const at::Tensor& input : inputs) pointers.push_back(&input);

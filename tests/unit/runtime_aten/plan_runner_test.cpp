@@ -1,4 +1,5 @@
-// tests/unit/runtime_aten/plan_runner_test.cpp — plans over torch tensors against eager ops; what they cost above the work itself.
+// tests/unit/runtime_aten/plan_runner_test.cpp — plans over torch tensors against eager ops; what they cost above the
+// work itself.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/allclose.h>
@@ -64,7 +65,8 @@ TEST(PlanRunner, ParallelKernelCoversTheRange) {
 TEST(PlanRunner, SliceOfAnInputStartsAtItsOwnElement) {
   const at::Tensor all = at::randn({6, 4});
   const PlanRunner runner = one_kernel(all.slice(0, 0, 2)).runner();
-  for (int64_t i = 0; i < 5; ++i) EXPECT_TRUE(at::equal(run(runner, {all.slice(0, i, i + 2)})[0], all.slice(0, i, i + 2) + 1));
+  for (int64_t i = 0; i < 5; ++i)
+    EXPECT_TRUE(at::equal(run(runner, {all.slice(0, i, i + 2)})[0], all.slice(0, i, i + 2) + 1));
 }
 
 TEST(PlanRunner, ArenaAndSymbolicSizes) {
@@ -241,7 +243,8 @@ TEST(PlanRunner, TimedRunsWriteNothing) {
   EXPECT_THROW((void)runner.seconds(failing_inputs, nullptr, 60), c10::Error);
   EXPECT_TRUE(at::equal(x, before));
   EXPECT_EQ(x._version(), version);
-  EXPECT_TRUE(at::allclose(run(runner, {x, y})[0], at::mm(before, y) + 1)) << "and the next run has all the time there is";
+  EXPECT_TRUE(at::allclose(run(runner, {x, y})[0], at::mm(before, y) + 1))
+      << "and the next run has all the time there is";
 
   PlanBuilder check = one_kernel(x);
   std::get<KernelStep>(check.plan().steps[1]).kernel = kFailing;
@@ -275,7 +278,8 @@ TEST(PlanRunner, BlocksGoBackHoweverACallEnds) {
   const at::Tensor x = at::randn({5000}), y = at::randn({5000}), wrong = at::randn({4999});
   const Size n{5000}, bytes{20000};
   PlanBuilder b;
-  const BufferId in = b.input(x), other = b.input(y), first = b.buffer(x), second = b.buffer(x), again = b.buffer(x), out = b.buffer(x);
+  const BufferId in = b.input(x), other = b.input(y), first = b.buffer(x), second = b.buffer(x), again = b.buffer(x),
+                 out = b.buffer(x);
   b.plan().buffers[first].home = b.plan().buffers[second].home = b.plan().buffers[again].home = Home::kArena;
   b.plan().buffers[first].index = b.plan().buffers[again].index = 1;
   b.plan().buffers[second].index = 2;
@@ -355,7 +359,8 @@ template <class F> double nanoseconds(F f) {
   for (int round = 0; round < 30; ++round) {
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < 1000; ++i) f();
-    best = std::min(best, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / 1000);
+    best = std::min(best,
+                    std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / 1000);
   }
   return best;
 }
@@ -369,13 +374,15 @@ TEST(PlanRunner, Cost) {
   PlanBuilder b;
   b.returns({b.call("add.Tensor", {arg(b.input(x)), arg(b.input(y)), integer(1)})});
   const PlanRunner add = b.runner();
-  std::printf("extern add: %.0f ns, at::add: %.0f ns\n", nanoseconds([&] { (void)add.run(inputs, nullptr, &out); }), nanoseconds([&] { out = at::add(x, y); }));
+  std::printf("extern add: %.0f ns, at::add: %.0f ns\n", nanoseconds([&] { (void)add.run(inputs, nullptr, &out); }),
+              nanoseconds([&] { out = at::add(x, y); }));
   PlanBuilder v;
   const BufferId in = v.input(x), view = v.buffer(x.slice(0, 1, 5));
   v.step(ViewStep{in, view});
   v.returns({view});
   const PlanRunner viewer = v.runner();
-  std::printf("returned view: %.0f ns, slice: %.0f ns\n", nanoseconds([&] { (void)viewer.run(inputs, nullptr, &out); }), nanoseconds([&] { out = x.slice(0, 1, 5); }));
+  std::printf("returned view: %.0f ns, slice: %.0f ns\n", nanoseconds([&] { (void)viewer.run(inputs, nullptr, &out); }),
+              nanoseconds([&] { out = x.slice(0, 1, 5); }));
 }
 
 }  // namespace

@@ -1,0 +1,141 @@
+// frame_hook/resume/recipe_effects.cpp — what a trace wrote to real objects, as the last steps of a recipe.
+#include <algorithm>
+#include <unordered_set>
+
+#include "frame_hook/resume/recipe.h"
+#include "frame_hook/trace/protocol.h"
+
+namespace framejit::frame_hook {
+
+void RecipeBuilder::attribute_effects(SlotId target, InstanceValue* value) {
+  for (auto& [name, v] : value->attrs) {
+    const SlotId to = v ? slot(v) : kUnbound;
+    step(RecipeOp::set_attribute, {target, to}, 0, name.get());
+  }
+}
+
+// Writes only what the trace wrote: an entry that still is what was read from the same place is left alone. When the
+// order of keys changed, the dict is emptied and filled.
+void RecipeBuilder::dict_effect(SlotId target, DictValue* value, PyObject* real) {
+  const guards::SourceId dict_source = value->source;
+  if (value->owner) return;  // written as attributes of its instance
+  if (value->is_globals && !value->loaded) {  // entries are the written keys alone
+    for (const DictEntry& e : value->entries) {
+      const SlotId k = key_slot(e.key);
+      if (e.value) step(RecipeOp::assign_dict_item, {target, k, slot(e.value)});
+      else step(RecipeOp::delete_dict_item, {target, k});
+    }
+    return;
+  }
+  if (!value->loaded && value->entries.empty()) return;
+  std::vector<PyObject*> kept;
+  PyObject *key, *item;
+  Py_ssize_t position = 0;
+  while (PyDict_Next(real, &position, &key, &item)) kept.push_back(key);
+  const std::unordered_set<PyObject*> real_keys(kept.begin(), kept.end());
+  size_t at = 0;
+  bool in_order = true;
+  std::vector<PyObject*> gone;
+  std::unordered_set<PyObject*> final_keys;
+  for (const DictEntry& e : value->entries) final_keys.insert(e.key->object.get());
+  auto final_has = [&](PyObject* k) { return final_keys.contains(k); };
+  std::vector<PyObject*> remaining;
+  for (PyObject* k : kept) (final_has(k) ? remaining : gone).push_back(k);
+  for (const DictEntry& e : value->entries) {
+    PyObject* k = e.key->object.get();
+    if (at < remaining.size()) in_order = in_order && k == remaining[at];
+    ++at;
+  }
+  // Keys that were taken out or added leave the others in the order in which they come.
+  const bool own_order =
+      std::all_of(value->order_from.begin(), value->order_from.end(), [&](const DictValue* v) { return v == value; });
+  if (!in_order || !own_order) guard_order(trace_.guards, value->order_from);
+  if (!in_order) {
+    std::vector<SlotId> operands{target};
+    for (const DictEntry& e : value->entries) {
+      operands.push_back(key_slot(e.key));
+      operands.push_back(e.value ? slot(e.value)
+                                 : fetch(trace_.guards.sources.add(guards::SourceKind::dict_item, value->source, 0,
+                                                                   e.key->object.get())));
+    }
+    step(RecipeOp::clear_dict, {target});
+    step(RecipeOp::fill_dict, std::move(operands));
+    return;
+  }
+  for (PyObject* k : gone) step(RecipeOp::delete_dict_item, {target, constant(k)});
+  for (const DictEntry& e : value->entries) {
+    if (!e.value) continue;
+    const bool was_there = real_keys.contains(e.key->object.get());  // not another key that is equal
+    if (was_there && e.key->object && e.value->source != guards::kNoSource &&
+        e.value->source ==
+            trace_.guards.sources.add(guards::SourceKind::dict_item, dict_source, 0, e.key->object.get()))
+      continue;
+    const SlotId k = key_slot(e.key), v = slot(e.value);
+    step(RecipeOp::assign_dict_item, {target, k, v});
+  }
+}
+
+void RecipeBuilder::effect_of(Value* value) {
+  if (!filled_.insert(value).second) return;
+  const SlotId target = slot(value);
+  switch (value->kind) {
+    case ValueKind::list: {
+      std::vector<SlotId> operands{target};
+      for (Value* v : as<ListValue>(value)->items) operands.push_back(slot(v));
+      step(as<ListValue>(value)->loaded ? RecipeOp::assign_list : RecipeOp::extend_list, std::move(operands));
+      break;
+    }
+    case ValueKind::dict: dict_effect(target, as<DictValue>(value), value->object.get()); break;
+    case ValueKind::set: set_step(RecipeOp::change_set, {target}, as<SetValue>(value)); break;
+    case ValueKind::cell: {
+      auto* cell = as<CellValue>(value);
+      step(RecipeOp::assign_cell, {target, cell->contents ? slot(cell->contents) : kUnbound});
+      break;
+    }
+    case ValueKind::function:
+      for (auto& [name, v] : as<FunctionValue>(value)->attrs)
+        step(RecipeOp::set_attribute, {target, v ? slot(v) : kUnbound}, 0, name.get());
+      break;
+    case ValueKind::instance: {
+      auto* instance = as<InstanceValue>(value);
+      if (instance->payload && instance->payload->mutated) effect_of(instance->payload);
+      attribute_effects(target, instance);
+      break;
+    }
+    case ValueKind::iterator: {
+      auto* iterator = as<IteratorValue>(value);
+      if (iterator->over == IteratorValue::Over::enumerate) step(RecipeOp::skip, {target}, iterator->step);
+      else step(RecipeOp::consume, {target}, iterator->position + (iterator->exhausted ? 1 : 0));
+      break;
+    }
+    default:
+      graph_break(BreakReason::unsupported_value,
+                  std::string("a write to an object of type ") + (value->type ? value->type->tp_name : "?"));
+  }
+}
+
+void RecipeBuilder::add_effects() {
+  for (size_t i = 0; i < trace_.effects.size(); ++i)
+    if (trace_.effects[i]->object) effect_of(trace_.effects[i]);
+  if (trace_.protocol) {
+    PyRef set = PyRef::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyContextVar_Type), "set"));
+    for (auto& [variable, values] : trace_.protocol->context_values) {
+      if (values.empty()) continue;
+      const SlotId value = slot(values.back());
+      step(RecipeOp::call, {constant(variable), value}, 0, set.get());
+    }
+  }
+  fill_pending();
+  if (trace_.protocol)
+    for (auto& [callable, arguments] : trace_.protocol->calls_at_exit) {
+      std::vector<SlotId> positional;
+      std::vector<std::pair<PyObject*, SlotId>> keywords;
+      for (Value* v : arguments.positional) positional.push_back(slot(v));
+      for (auto& [name, v] : arguments.keywords) keywords.emplace_back(name, slot(v));
+      call_with(slot(callable), std::move(positional), keywords);
+    }
+  if (trace_.modes_at_exit) restore_modes(trace_.modes_at_exit);
+  else if (enters_modes_) restore_modes(frontend_.save_modes());
+}
+
+}  // namespace framejit::frame_hook
