@@ -38,21 +38,23 @@ def body(lines):
 
 
 def test_limits_cpp():
-    assert limits.check("a.cpp", body(57)) == []
-    assert limits.check("a.cpp", body(58)) == ["a.cpp:3: f has 61 lines, at most 60"]
+    assert limits.check("a.cpp", body(69)) == []
+    assert limits.check("a.cpp", body(70)) == ["a.cpp:3: f has 73 lines, at most 72"]
     assert limits.check("a.cpp", "\n" * 601) == ["a.cpp: 601 lines, at most 600"]
     table = "const int rows[] = {\n" + "1,\n" * 100 + "};\nenum class E : int {\n" + "x,\n" * 100 + "};\n"
     assert limits.check("a.cpp", table) == []
 
 
 def test_limits_of_a_line():
-    assert limits.check("a.cpp", "// " + "x" * 197) == []
-    assert limits.check("a.cpp", "int a;\n// " + "x" * 198) == ["a.cpp:2: 201 characters, at most 200"]
+    assert limits.check("a.cpp", "// " + "x" * 117) == []
+    assert limits.check("a.cpp", "int a;\n// " + "x" * 118) == ["a.cpp:2: 121 characters, at most 120"]
+    assert limits.check("a.cpp", 'auto text = R"(' + "x" * 200 + ')";') == []
+    assert limits.check("a.py", 'text = "' + "x" * 200 + '"') == ["a.py:1: 209 characters, at most 120"]
 
 
 def test_limits_python():
-    assert limits.check("a.py", "def f():\n" + "    pass\n" * 59) == []
-    assert limits.check("a.py", "def f():\n" + "    pass\n" * 60) == ["a.py:1: f has 61 lines, at most 60"]
+    assert limits.check("a.py", "def f():\n" + "    pass\n" * 71) == []
+    assert limits.check("a.py", "def f():\n" + "    pass\n" * 72) == ["a.py:1: f has 73 lines, at most 72"]
 
 
 @pytest.mark.parametrize("path, line, finds", [

@@ -8,7 +8,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from recording import Recorder, Recording, clone_like
-from test_shape_rules import check_call, make, outcome
+from test_shape_rules import check_call, make, no_grad, outcome  # noqa: F401
 
 aten = torch.ops.aten
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
@@ -26,7 +26,7 @@ def rows_of(path):
         text = f.read()
     text = text[text.find("std::vector<OpRow> "):]
     names = re.findall(r'\{"([\w.:]+)", \w+, ', text)
-    for kind, lists in re.findall(r'\badd_rows(\w*)\(rows, [^"]*?\{((?:\s*"[\w.:]+",?)+)\}', text):
+    for kind, lists in re.findall(r'\badd_rows(\w*)\(\s*rows, [^"]*?\{((?:\s*"[\w.:]+",?)+)\}', text):
         found = re.findall(r'"([\w.:]+)"', lists)
         names += found + [in_place(name) for name in found if kind]
     return names
