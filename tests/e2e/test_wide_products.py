@@ -23,8 +23,8 @@ CASES = {
     "bmm": (lambda x, w: x @ w, (make(3, 40, 64), make(3, 64, 48))),
     "linear": (lambda x, w, b: F.gelu(F.linear(x, w, b)), (make(2, 20, 64), make(48, 64), make(48))),
     "conv2d": (lambda x, w, b: F.conv2d(x, w, b, 2, 1), (make(2, 16, 13, 13), make(32, 16, 3, 3), make(32))),
-    "conv2d, channels last": (lambda x, w, b: F.conv2d(x, w, b), (make(2, 16, 13,
-        13).to(memory_format=torch.channels_last), make(32, 16, 3, 3), make(32))),
+    "conv2d, channels last": (lambda x, w, b: F.conv2d(x, w, b), (make(2, 16, 13, 13).to(
+        memory_format=torch.channels_last), make(32, 16, 3, 3), make(32))),
     "conv2d, groups": (lambda x, w: F.conv2d(x, w, None, 1, 1, 1, 2), (make(2, 16, 13, 13), make(32, 8, 3, 3))),
     "conv_transpose2d": (lambda x, w, b: F.conv_transpose2d(x, w, b, 2), (make(2, 16, 13, 13), make(16, 32, 3, 3),
         make(32))),
@@ -45,8 +45,8 @@ def cancelled(fn, args):
     return tuple(other if t is None else t for t in args)
 CASES = {name: (fn, cancelled(fn, args) if None in [t if t is None else 0 for t in args] else args) for name, (fn,
     args) in CASES.items()}
-# The same convolution behind more and \\
-    more ops: wherever the values of the graph would move in memory while it is widened.
+# The same convolution after more and more ops: wherever the values of the graph would move in memory while it is
+# widened.
 def behind(n, x, w, b):
     for _ in range(n):
         x = torch.relu(x)

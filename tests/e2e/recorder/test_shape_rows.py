@@ -26,7 +26,7 @@ def rows_of(path):
         text = f.read()
     text = text[text.find("std::vector<OpRow> "):]
     names = re.findall(r'\{"([\w.:]+)", \w+, ', text)
-    for kind, lists in re.findall(r'\badd_rows(\w*)\(\s*rows, [^"]*?\{((?:\s*"[\w.:]+",?)+)\}', text):
+    for kind, lists in re.findall(r'\badd_rows(\w*)\(\s*rows,\s[^"]*?\{((?:\s*"[\w.:]+",?)+)\}', text):
         found = re.findall(r'"([\w.:]+)"', lists)
         names += found + [in_place(name) for name in found if kind]
     return names
