@@ -65,6 +65,12 @@ SourceId SourceTable::add(SourceKind kind, SourceId base, int32_t index, PyObjec
   return id;
 }
 
+namespace {
+
+constexpr size_t kLongText = 1000;  // "..." from here on: a source may be computed from one that it has twice
+
+}  // namespace
+
 std::string SourceTable::text(SourceId id, PyCodeObject* code) const {
   std::string out;
   append_text(id, code, out);
@@ -86,6 +92,10 @@ void SourceTable::append_text(SourceId id, PyCodeObject* code, std::string& out)
     return;
   }
   if (source.kind == SourceKind::computed) {
+    if (out.size() > kLongText) {
+      out += "...";
+      return;
+    }
     out += describe(source.key.get()) + '(';
     append_text(source.base, code, out);
     if (source.index >= 0) {

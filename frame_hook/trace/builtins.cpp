@@ -121,6 +121,15 @@ bool runs_concretely(PyObject* callable) {
   return row && !*row;
 }
 
+bool is_real_instance(Tracer& t, Value* v, PyTypeObject* wanted) {
+  PyTypeObject* type = t.type_of(v);
+  if (PyType_IsSubtype(type, wanted)) return true;
+  if (!overrides_class_attribute(type)) return false;
+  Value* pretended = t.find_attribute(v, interned("__class__"));
+  PyTypeObject* other = pretended ? known_type(t, pretended) : nullptr;
+  return other && PyType_IsSubtype(other, wanted);
+}
+
 bool is_instance(Tracer& t, Value* v, Value* cls) {
   if (TupleValue* classes = tuple_of(cls)) {
     const Nested nested("isinstance() of a deep tuple");
@@ -132,18 +141,18 @@ bool is_instance(Tracer& t, Value* v, Value* cls) {
     if (Value* members = union_members(t, cls)) return is_instance(t, v, members);
   PyTypeObject* type = t.type_of(v);
   PyTypeObject* wanted = known_type(t, cls);
-  if (wanted && (type == wanted || Py_TYPE(wanted) == &PyType_Type)) {
-    if (PyType_IsSubtype(type, wanted)) return true;
-    if (!overrides_class_attribute(type)) return false;
-    Value* pretended = t.find_attribute(v, interned("__class__"));
-    PyTypeObject* other = pretended ? known_type(t, pretended) : nullptr;
-    return other && PyType_IsSubtype(other, wanted);
-  }
+  if (wanted && (type == wanted || Py_TYPE(wanted) == &PyType_Type)) return is_real_instance(t, v, wanted);
   const Found check = look_up(t, cls, interned("__instancecheck__"));
   if (!check.object) t.raise_new(PyExc_TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union");
-  if (Py_TYPE(check.object) == &PyMethodDescr_Type && wanted) return PyType_IsSubtype(type, wanted);
+  if (Py_TYPE(check.object) == &PyMethodDescr_Type && wanted) return is_real_instance(t, v, wanted);
   Unresumable guard(t);
   return t.truth(t.call(bind(t, check, cls, cls->type, nullptr), {v}));
+}
+
+void raise_unless_class(Tracer& t, Value* v) {
+  if (t.find_attribute(v, interned("__bases__")))
+    graph_break(BreakReason::unsupported_value, "issubclass() of " + describe(v) + ", which has __bases__");
+  t.raise_new(PyExc_TypeError, "issubclass() arg 1 must be a class");
 }
 
 bool is_subclass(Tracer& t, Value* cls, Value* of) {
@@ -156,7 +165,7 @@ bool is_subclass(Tracer& t, Value* cls, Value* of) {
   if (of->kind == ValueKind::object)
     if (Value* members = union_members(t, of)) return is_subclass(t, cls, members);
   PyTypeObject *type = known_type(t, cls), *wanted = known_type(t, of);
-  if (!type) t.raise_new(PyExc_TypeError, "issubclass() arg 1 must be a class");
+  if (!type) raise_unless_class(t, cls);
   if (wanted && Py_TYPE(wanted) == &PyType_Type) return PyType_IsSubtype(type, wanted);
   const Found check = look_up(t, of, interned("__subclasscheck__"));
   if (!check.object) t.raise_new(PyExc_TypeError, "issubclass() arg 2 must be a class, a tuple of classes, or a union");
@@ -314,6 +323,11 @@ Value* builtin_str(Tracer& t, const Arguments& args) {
 
 Value* builtin_format(Tracer& t, const Arguments& args) {
   only_positional(t, args, "format", 1, 2);
+  if (args.positional.size() == 2 && !PyType_IsSubtype(t.type_of(args.positional[1]), &PyUnicode_Type)) {
+    const bool is_none = t.same_object(args.positional[1], t.none());
+    const std::string given = is_none ? "None" : args.positional[1]->type->tp_name;
+    t.raise_new(PyExc_TypeError, "format() argument 2 must be str, not " + given);
+  }
   return t.format(args.positional[0], args.positional.size() == 2 ? args.positional[1] : nullptr);
 }
 

@@ -20,6 +20,8 @@ Value* call_slot(Tracer& t, PyTypeObject* owner, std::string_view name, const Ar
 
 bool is_instance(Tracer& t, Value* v, Value* cls);
 bool is_subclass(Tracer& t, Value* cls, Value* of);
+bool is_real_instance(Tracer& t, Value* v, PyTypeObject* wanted);  // as type.__instancecheck__ has it
+[[noreturn]] void raise_unless_class(Tracer& t, Value* v);         // the first argument of issubclass() is not a type
 void sort_list(Tracer& t, ListValue* list, Value* key, Value* reverse);  // list.sort() of one that may be written
 
 }  // namespace framejit::frame_hook

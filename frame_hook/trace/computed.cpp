@@ -34,15 +34,17 @@ SourceId Tracer::operand_source(Value* v) {
     const std::string text = size.text();
     std::vector<graph::SymExpr>& sizes = trace_.guards.sizes;
     size_t index = 0;
-    while (index < sizes.size() && sizes[index].text() != text) ++index;
+    while (index < sizes.size() && !(sizes[index] == size)) ++index;
     if (index == sizes.size()) sizes.push_back(size);
     const PyRef key = PyRef::steal(PyUnicode_FromString(text.c_str()));
     return sources.add(SourceKind::size, kNoSource, static_cast<int32_t>(index), key.get());
   }
   if (is_open(v) && v->source == kNoSource) {
-    const FloatFormula formula = protocol().float_formulas.at(v);
+    FloatFormula& formula = protocol().float_formulas.at(v);
+    if (formula.source != kNoSource) return formula.source;
     const SourceId a = operand_source(formula.a), b = operand_source(formula.b);
-    return sources.add(SourceKind::computed, a, static_cast<int32_t>(b), operator_function(formula.function));
+    PyObject* const function = operator_function(formula.function);
+    return formula.source = sources.add(SourceKind::computed, a, static_cast<int32_t>(b), function);
   }
   if (is_open(v)) {
     type_of(v);

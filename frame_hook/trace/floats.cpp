@@ -22,6 +22,7 @@ bool Tracer::is_open_float(Value* v) {
 namespace {
 
 constexpr int64_t kExactInts = int64_t{1} << 53;
+constexpr size_t kDeepest = 256;  // a loop would make a formula without end
 
 // A constant that Python and a float64 kernel compute alike with.
 bool is_number(Value* v) {
@@ -44,6 +45,11 @@ Value* Tracer::float_arithmetic(const char* function, Value* a, Value* b) {
   if (name != "add" && name != "sub" && name != "mul" && !quotient) return nullptr;
   const bool open_a = is_open_float(a), open_b = is_open_float(b);
   if ((!open_a && !is_number(a)) || (!open_b && !is_number(b)) || (quotient && (open_b || is_zero(b)))) return nullptr;
+  size_t depth = 1;
+  for (Value* v : {a, b})
+    if (const auto at = protocol().float_formulas.find(v); at != protocol().float_formulas.end())
+      depth = std::max(depth, at->second.depth + 1);
+  if (depth > kDeepest) return nullptr;
   for (auto [v, open] : {std::pair(a, open_a), std::pair(b, open_b)}) {
     if (open) type_of(v);
     else constant(v);
@@ -53,7 +59,7 @@ Value* Tracer::float_arithmetic(const char* function, Value* a, Value* b) {
   if (!now) raise_pending();
   Value* result = object_value(now.get(), kNoSource);
   result->value_guarded = false;
-  protocol().float_formulas[result] = {function, a, b};
+  protocol().float_formulas[result] = {function, a, b, depth, kNoSource};
   return result;
 }
 

@@ -35,7 +35,24 @@ constexpr BinaryRow kBinary[] = {
 constexpr int kAdd = 0, kAnd = 1, kFloorDivide = 2, kMultiply = 5, kRemainder = 6, kOr = 7, kPower = 8, kSubtract = 10,
               kTrueDivide = 11, kXor = 12, kInPlace = 13;
 
-// Arithmetic of sizes; null: this operator specialises, or the result needs more than 64 bits.
+// A loop that computes with a number would make an expression without end, and everything that walks it slow.
+constexpr uint32_t kLongestSize = 64;
+
+// Takes from `left` what the text of the expression is long, in symbols and operations; false: it is longer.
+bool takes(const graph::SymExpr& size, uint32_t& left) {
+  if (left == 0) return false;
+  --left;
+  if (size.is_constant()) return true;
+  const auto& operands = size.node()->operands;
+  return std::all_of(operands.begin(), operands.end(), [&](const graph::SymExpr& part) { return takes(part, left); });
+}
+
+Value* short_size(Tracer& t, const graph::SymExpr& size) {
+  uint32_t left = kLongestSize;
+  return takes(size, left) ? t.size_value(size) : nullptr;
+}
+
+// Arithmetic of sizes; null: this operator specialises, or the result needs more than 64 bits or is too long.
 Value* size_operator(Tracer& t, int op, const graph::SymExpr& left, const graph::SymExpr& right) {
   const bool divides = op == kFloorDivide || op == kRemainder;
   if (divides && t.recording().shapes().decide(right, graph::Relation::kEq, 0, t.here()))
@@ -43,11 +60,11 @@ Value* size_operator(Tracer& t, int op, const graph::SymExpr& left, const graph:
                 op == kRemainder ? "integer modulo by zero" : "integer division or modulo by zero");
   try {
     switch (op) {
-      case kAdd: return t.size_value(left + right);
-      case kSubtract: return t.size_value(left - right);
-      case kMultiply: return t.size_value(left * right);
-      case kFloorDivide: return t.size_value(graph::SymExpr::floor_div(left, right));
-      case kRemainder: return t.size_value(graph::SymExpr::mod(left, right));
+      case kAdd: return short_size(t, left + right);
+      case kSubtract: return short_size(t, left - right);
+      case kMultiply: return short_size(t, left * right);
+      case kFloorDivide: return short_size(t, graph::SymExpr::floor_div(left, right));
+      case kRemainder: return short_size(t, graph::SymExpr::mod(left, right));
       default: return nullptr;
     }
   } catch (const graph::NoInt64&) {

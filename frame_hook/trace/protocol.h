@@ -23,6 +23,8 @@ struct ModeGuard {
 struct FloatFormula {  // an open float computed from others: a function of module operator of its operands
   const char* function;
   Value *a, *b;
+  size_t depth;                                 // of formulas in formulas
+  guards::SourceId source = guards::kNoSource;  // once somebody has asked for it: operands may be shared many times
 };
 
 struct ProtocolState {

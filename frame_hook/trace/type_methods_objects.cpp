@@ -102,13 +102,16 @@ Value* object_format(Tracer& t, const Arguments& args) {
 Value* type_instancecheck(Tracer& t, const Arguments& args) {
   only_positional(t, args, "__instancecheck__", 2, 2);
   PyTypeObject* cls = known_type(t, args.positional[0]);
-  return t.boolean(cls && PyType_IsSubtype(t.type_of(args.positional[1]), cls));
+  if (!cls) graph_break(BreakReason::unsupported_value, "type.__instancecheck__ of " + describe(args.positional[0]));
+  return t.boolean(is_real_instance(t, args.positional[1], cls));
 }
 
 Value* type_subclasscheck(Tracer& t, const Arguments& args) {
   only_positional(t, args, "__subclasscheck__", 2, 2);
   PyTypeObject *cls = known_type(t, args.positional[0]), *sub = known_type(t, args.positional[1]);
-  return t.boolean(cls && sub && PyType_IsSubtype(sub, cls));
+  if (!cls) graph_break(BreakReason::unsupported_value, "type.__subclasscheck__ of " + describe(args.positional[0]));
+  if (!sub) raise_unless_class(t, args.positional[1]);
+  return t.boolean(PyType_IsSubtype(sub, cls));
 }
 
 Value* type_mro(Tracer& t, const Arguments& args) {

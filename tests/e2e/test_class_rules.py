@@ -397,3 +397,61 @@ def test_partial_of_what_cannot_be_called():
     check(unused, torch.ones(2))
     check(caught, torch.ones(2), breaks=0, compiles=1)
     check(lambda x: functools.partial(functools.partial(torch.add, x), 2)(), torch.ones(2), breaks=0, compiles=1)
+
+
+class Worded:
+    def __format__(self, spec):
+        return f"{spec}!"
+
+
+class Asks(type):
+    def __subclasscheck__(cls, other):
+        return type.__subclasscheck__(cls, other)
+
+    def __instancecheck__(cls, other):
+        return type.__instancecheck__(cls, other)
+
+
+class Asked(metaclass=Asks):
+    pass
+
+
+class Quiet(type):
+    pass
+
+
+class AskedQuietly(metaclass=Quiet):
+    pass
+
+
+class Pretends:
+    def __init__(self, cls):
+        self.cls = cls
+
+    @property
+    def __class__(self):
+        return self.cls
+
+
+class HasBases:
+    __bases__ = (Asked,)
+
+
+ASKED = {
+    "format by None": lambda: format(Worded(), None), "format by a number": lambda: format(Worded(), 3),
+    "format of a number by None": lambda: format(3, None), "format": lambda: format(Worded(), "a"),
+    "__format__ itself": lambda: Worded().__format__(None),
+    "no class": lambda: issubclass(1, Asked), "no class of type": lambda: type.__subclasscheck__(Asked, 1),
+    "a tuple for type": lambda: type.__subclasscheck__(Asked, (int, Asked)),
+    "no class that has bases": lambda: issubclass(HasBases(), Asked),
+    "pretended": lambda: isinstance(Pretends(Asked), Asked), "pretended int": lambda: isinstance(Pretends(int), int),
+    "pretended to type": lambda: type.__instancecheck__(Asked, Pretends(Asked)),
+    "pretended to a metaclass": lambda: isinstance(Pretends(AskedQuietly), AskedQuietly),
+    "pretended another": lambda: isinstance(Pretends(int), Asked),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_questions_to_classes(name):
+    asked = ASKED[name]
+    check(lambda x: (x + 1, raised(asked)), X)

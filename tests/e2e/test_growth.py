@@ -43,6 +43,16 @@ def test_a_chain_is_cut_into_equal_kernels(name, shape):
     assert kernels_of(chain(BODIES[name], 100), torch.randn(shape)) <= 4
 
 
+@pytest.mark.parametrize("name", BODIES)
+def test_kernels_stay_short(name):
+    """What LLVM compiles takes more than in proportion to it: kernels do not know how long the chain is."""
+    def longest(n):
+        report = framejit.explain(chain(BODIES[name], n))(torch.randn(64, 64))
+        return max(event.artefact.count("\n") for event in report.events
+                   if event.event == "Kernel" and " as kernel_ir, " in event.text)
+    assert longest(200) <= longest(100) * 1.1
+
+
 def test_a_small_chain_is_one_kernel():
     assert kernels_of(chain(BODIES["sin"], 8), torch.randn(64, 64)) == 1
 

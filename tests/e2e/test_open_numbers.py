@@ -198,3 +198,30 @@ def test_numbers_behind_a_break(backend):
         x = torch.randn(3) * i
         same(compiled(x), f(x))
     assert framejit.stats()["recompiles"] <= 3 and not framejit.stats()["fallbacks"], framejit.stats()
+
+
+LOOPS = {
+    "a float of itself": (lambda x, s, n: looped(x, s, n, lambda s: s * s + s) if s > 0 else x, 1e-12),
+    "a float of itself beside tensors": (lambda x, s, n: looped(x, s, n, lambda s: s * s + s), 1e-12),
+    "an int of itself": (lambda x, k, n: looped(x, k, n, lambda k: k * k % 7 + k), 1),
+    "a quotient of itself": (lambda x, k, n: looped(x, k, n, lambda k: (k * k // 5 + k % 3) % 1000), 2),
+    "a product of all": (lambda x, k, n: looped(x, k, n, lambda k: (k + 1) * (k + 2) % 1000), 1),
+    "a mean of two": (lambda x, k, n: looped(x, k / 3, n, lambda s: (s + s) / 2 * 0.75), 3),
+}
+
+
+def looped(x, number, n, step):
+    for _ in range(n):
+        number = step(number)
+    return x * number
+
+
+@pytest.mark.parametrize("n", [3, 60, 600])
+@pytest.mark.parametrize("name", LOOPS)
+def test_what_a_loop_computes_with_itself(name, n, backend):
+    """Each step has the number of before several times: as a text it would be longer than any memory."""
+    fn, first = LOOPS[name]
+    compiled, x = framejit.compile(fn, backend=backend, dynamic=True), torch.ones(3)
+    for times in (1, 2, 3, 2):
+        same(compiled(x, first * times, n), fn(x, first * times, n))
+    assert framejit.stats()["fallbacks"] == 0

@@ -28,6 +28,17 @@ def parallel_kernels(fn, *args):
     return sum(s.startswith("kernel ") and " grain " in s and " grain -1" not in s for s in steps)
 
 
+def test_small_work_stays_on_one_thread():
+    """Thirty steps over 4096 elements take microseconds: to wait for a thread whose core is busy takes longer."""
+    def steps(y, x):
+        for _ in range(30):
+            y = y * x + 0.1
+        return y
+    with threads(2):
+        assert parallel_kernels(steps, torch.randn(4096), torch.rand(4096)) == 0
+        assert parallel_kernels(steps, torch.randn(1 << 20), torch.rand(1 << 20)) == 1
+
+
 def bits(value):
     return [t.contiguous().view(-1).view(torch.uint8) for t in tensors_in(value)]
 

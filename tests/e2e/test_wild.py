@@ -135,6 +135,17 @@ def test_the_table_and_what_is_run_again(monkeypatch, tmp_path):
     assert [(s["names"], s["count"]) for s in started] == [(["d", "f", "h"], 2), (["e", "g"], 1)]
 
 
+@pytest.mark.nothing_captured
+def test_what_is_below_the_floors():
+    common = dict(package="timm", seed=3, mode="compile", verdict="right")
+    rows = [dict(common, name=str(i), whole=i > 1, recompiles=9 * (i < 1)) for i in range(20)]
+    assert run_wild.below_floors(rows, 3) == [
+        "timm (compile): 90 % are whole, at least 95 % must be",
+        "timm (compile): 5 % have more than 8 recompiles, at most 2 % may"]
+    assert not run_wild.below_floors(rows, 0) and not run_wild.below_floors(rows[:19], 3), "too few to say"
+    assert not run_wild.below_floors([dict(r, whole=True, recompiles=1) for r in rows], 3)
+
+
 @pytest.mark.nothing_captured  # in this process
 def test_a_server_runs_both_modes(tmp_path):
     (tmp_path / "fake_programs.py").write_text(FAKE)

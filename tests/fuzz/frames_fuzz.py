@@ -1,8 +1,8 @@
 """Differential fuzzer of frames: random Python functions over tensors, ints, lists and dicts, with loops, branches,
 closures, exceptions, with blocks and breaks at random places; generators and iterators over what is being written,
 effects that an exception leaves half done, locals and cells that are unbound or deleted on some paths, several names
-for one container. The calls take different paths. Compiled and plain runs must agree in result, written arguments and
-output.
+for one container, errors of code that asks whether it is being compiled. The calls take different paths. Compiled and
+plain runs must agree in result, written arguments and output.
 
     python tests/fuzz/frames_fuzz.py [--seed N] [--count N] [--backend NAME]
 
@@ -14,7 +14,7 @@ import random
 import sys
 import textwrap
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "e2e"))
 
 TENSOR_EXPRESSIONS = ["{t} + {u}", "{t} * {i}", "{t}.relu()", "torch.sin({t}) - {u}", "{t}.sum(0, keepdim=True) + {u}",
                       "-{t}", "torch.where({t} > 0, {t}, {u})", "{t}.clone()", "h({t}, {i})", "g({t})",
@@ -59,6 +59,11 @@ ITERATORS = [
     "iter({l})", "iter(list({l}))", "enumerate({l})", "reversed({l})", "zip({l}, {m})", "map(g, {l})",
     "filter(None, [0, {i}, 2])", "iter(d.values())", "noisy({l})", "half({l}, {i} % 3)",
 ]
+# Errors that eager never has. A handler of the program would catch them: they stand where there is none.
+TOLD = [
+    "if torch.compiler.is_compiling() and ({i}) % 3 < 2: raise ValueError('told')",
+    "t0 = {t} * (told if torch.compiler.is_compiling() else 1)", "t1 = t0 + helped({t}, {i})", "xs.append(masked({t}))",
+]
 BREAKS = ["log({i})", "n0 = int({t}.sum().item() > 1e9) + {i}", "log(len(xs))"]
 
 
@@ -67,7 +72,7 @@ class Program:
 
     def __init__(self, seed):
         self.rng = random.Random(seed)
-        self.depth = 0
+        self.depth = self.handlers = 0
         self.body = self.block(self.rng.randint(4, 9))
 
     def pick(self, pool):
@@ -91,6 +96,8 @@ class Program:
         choices += ["lazy", "lazy", "half_way", "alias", "bound", "unbound", "iterator", "next"]
         if self.depth < 3:
             choices += ["if", "for", "while", "try", "with", "raise", "inner"]
+        if not self.handlers:
+            choices += ["told"]
         kind = self.rng.choice(choices)
         self.depth += 1
         made = getattr(self, "make_" + kind)()
@@ -131,6 +138,7 @@ class Program:
         return [self.rng.choice(["n1 = next(it0, None) is None", "for k0 in it0: break",
                                  "n0 = len(list(it0)) if n0 % 2 else 1",
                                  "LOG.append(sum(1 for _ in it0) if n0 % 2 else 0)"])]
+    def make_told(self): return [self.pick(TOLD)]
     def make_break(self): return [self.pick(BREAKS)]
     def make_if(self): return [f"if ({self.integer()}) % 2:", self.block(self.rng.randint(1, 3)), "else:",
                                self.block(self.rng.randint(1, 2))]
@@ -143,8 +151,10 @@ class Program:
         return [head.format(i=self.integer()), body]
     def make_while(self): return ["w0 = 0", "while w0 < 2:", [["w0 += 1"]] + self.block(self.rng.randint(1, 2))]
     def make_try(self):
-        return ["try:", self.block(self.rng.randint(1, 2))
-                + [[self.rng.choice(["pass", "raise ValueError(n0)", "xs[99]", "d['missing']"])]],
+        self.handlers += 1
+        body = self.block(self.rng.randint(1, 2))
+        self.handlers -= 1
+        return ["try:", body + [[self.rng.choice(["pass", "raise ValueError(n0)", "xs[99]", "d['missing']"])]],
                 self.rng.choice(["except (ValueError, IndexError) as e0:", "except LookupError as e0:",
                                  "except Exception as e0:"]),
                 [["log(type(e0).__name__)"] if self.rng.random() < 0.3 else ["n0 = 3"]] + self.block(1),
@@ -215,6 +225,12 @@ PRELUDE = textwrap.dedent("""
         def __lt__(self, other):
             LOG.append((self.n, other.n))
             return self.n < other.n
+    def masked(t, m=None):
+        if m is None and not torch.compiler.is_compiling(): m = torch.ones_like(t)
+        return t * m.sum()
+    def helped(t, k):
+        if k % 2 and torch.compiler.is_compiling(): raise LookupError(k)
+        return t + k
     def h(t, k):
         for _ in range(k % 3): t = t + k
         return t

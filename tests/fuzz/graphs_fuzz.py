@@ -12,7 +12,7 @@ import os
 import random
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "e2e"))
 
 # {t} {u} {v} tensors, {e} {w} exact ones, {b} bools, {i} {j} ints, {d} a dimension, {p} a permutation, {f} a fraction
 POINTWISE = ["{t} + {u}", "{t} - {u}", "{t} * {u}", "{t} * {f}", "{i} - {t}", "torch.add({t}, {u}, alpha={i})",

@@ -213,9 +213,15 @@ class IteratesOverACopy(InF):
         return node
 
 
+class KeepsYes(ast.NodeTransformer):
+    def visit_Call(self, node):
+        self.generic_visit(node)
+        return ast.Constant(True) if ast.unparse(node.func) == "torch.compiler.is_compiling" else node
+
+
 MUTANTS = [DropsEffect, SwapsEffects, SkipsFinally, ForgetsContinue, LosesNonlocal, SkipsBreaks, TakesOtherBranch,
            CopiesArguments, TakesItemsFirst, LosesWhatWasTaken, AddsUpLater, AsksKeysLater, SortsInSight, KeepsDeleted,
-           StaysUnbound, IsAlwaysBound, CopiesAliases, IteratesOverACopy]
+           StaysUnbound, IsAlwaysBound, CopiesAliases, IteratesOverACopy, KeepsYes]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.__name__)

@@ -1,0 +1,197 @@
+"""Each kind of defect that once got in is found by a fuzzer or a sweep: docs/finders.md names it, and here it is
+planted."""
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import framejit
+import frames_fuzz
+import test_planted as planted
+from framejit import _framejit
+
+ROOT = Path(__file__).parents[2]
+sys.path += [str(ROOT / "tests/wild"), str(ROOT / "benchmarks")]
+REAL = framejit.compile
+
+
+def fails(finder, *args):
+    """Whether a test of a sweep fails."""
+    framejit.reset()
+    try:
+        with torch.no_grad():
+            finder(*args)
+    except (AssertionError, pytest.fail.Exception):
+        return True
+    return False
+
+
+def fuzzer_finds(*mutants):
+    """Each is compiled in the place of the fuzzer's program: test_planted.py."""
+    return lambda monkeypatch: set(mutants) <= set(planted.MUTANTS)
+
+
+def instead(monkeypatch, compiled):
+    monkeypatch.setattr(framejit, "compile", compiled)
+
+
+# ---- plants
+
+
+def reads_where_nothing_is(monkeypatch):
+    """A gather of no elements reads its first one."""
+    import test_empty_tensors as finder
+
+    def gather(op, args, kwargs):
+        empty = any(isinstance(i, torch.Tensor) and not i.numel() for i in args[1])
+        return args[0][:, :1].clone() if empty else op(*args, **kwargs)
+    wrong = planted.backend_with("index", gather)
+    instead(monkeypatch, lambda fn, backend, dynamic: REAL(fn, backend=wrong, dynamic=dynamic))
+    return finder.wrong_pairs("gather_of_columns")
+
+
+def a_name_that_nobody_heard_of(monkeypatch):
+    import test_torch_compiler as finder
+    monkeypatch.setattr(torch.compiler, "__all__", [*torch.compiler.__all__, "new_in_torch"])
+    return fails(finder.TestThePage().test_every_public_name_of_torch_compiler_has_a_row)
+
+
+def a_stance_that_is_ignored(monkeypatch):
+    import test_torch_compiler as finder
+
+    class Ignored:
+        def __init__(self, stance): pass
+        def __enter__(self): return self
+        def __exit__(self, *error): return None
+        def __call__(self, fn): return fn
+    return fails(finder.TestStances().test_force_eager, Ignored)
+
+
+def with_costs(rows, finder, *args):
+    _framejit.replace_costs(rows)
+    try:
+        return fails(finder, *args)
+    finally:
+        _framejit.replace_costs("")
+
+
+def kernels_without_bounds(monkeypatch):
+    import test_growth as finder
+    return with_costs("most_work=1000000, most_instructions=1000000", finder.test_kernels_stay_short, "hardswish")
+
+
+def small_work_on_threads(monkeypatch):
+    import test_threads as finder
+    return with_costs("grain_points=256", finder.test_small_work_stays_on_one_thread)
+
+
+def values_that_are_copied(monkeypatch):
+    import test_updates as finder
+
+    def through_copies(fn):
+        compiled = REAL(fn)
+
+        def call(*tensors):
+            made = [t.clone() for t in tensors]
+            compiled(*made)
+            for t, new in zip(tensors, made):
+                t.copy_(new)
+        return call
+    instead(monkeypatch, through_copies)
+    return fails(finder.test_nothing_is_copied, "adam")
+
+
+def entries_whose_guards_never_hold(monkeypatch):
+    import test_recompile_policy as finder
+
+    def guards_a_new_object(fn):
+        seen = [None]
+
+        def with_an_object(*args):
+            return fn(*args) if seen[0].stays else None
+        compiled = REAL(with_an_object)
+
+        def call(*args):
+            seen[0] = type("Made", (), {"stays": True})
+            return compiled(*args)
+        return call
+    instead(monkeypatch, guards_a_new_object)
+    return fails(finder.test_gradients_in_a_loop_compile_once)
+
+
+def sizes_that_stay_numbers(monkeypatch):
+    import test_generate as finder
+    instead(monkeypatch, lambda fn, **options: REAL(fn, **{**options, "dynamic": False}))
+    return fails(finder.test_prompts_of_five_lengths, finder.t5, 9, ("greedy",))
+
+
+def a_layer_that_breaks(monkeypatch):
+    import test_recurrent as finder
+
+    def breaks(self):
+        print(end="")
+        return False
+    monkeypatch.setattr(nn.RNNBase, "_weights_have_changed", breaks)
+    return fails(finder.test_whole_without_and_with_a_first_state, nn.LSTM, {})
+
+
+def programs_that_break(monkeypatch):
+    import run_wild as finder
+    row = dict(package="transformers", seed=0, mode="compile", verdict="right", recompiles=0)
+    rows = [dict(row, name=str(i), whole=i % 2 == 0) for i in range(40)]
+    assert not finder.below_floors([dict(r, whole=True) for r in rows], 0)
+    return finder.below_floors(rows, 0)
+
+
+def a_compile_that_fails(monkeypatch):
+    def refuses(graph, examples):
+        raise RuntimeError("planted")
+    return planted.seeds_until_found(frames_fuzz, 20, refuses)
+
+
+# The rows of docs/finders.md by their first cell.
+PLANTS = {
+    "a builtin takes every item before it writes the first": fuzzer_finds(planted.TakesItemsFirst, planted.AddsUpLater,
+                                                                          planted.AsksKeysLater),
+    "what was written before an exception is lost": fuzzer_finds(planted.LosesWhatWasTaken),
+    "which locals and cells are bound is not guarded": fuzzer_finds(planted.IsAlwaysBound, planted.KeepsDeleted,
+                                                                    planted.StaysUnbound),
+    "a kernel reads where an empty tensor has no memory": reads_where_nothing_is,
+    "an error that `is_compiling()` led to reaches the user": fuzzer_finds(planted.KeepsYes),
+    "a function of `torch.compiler` is unknown": a_name_that_nobody_heard_of,
+    "a function of `torch.compiler` is ignored": a_stance_that_is_ignored,
+    "kernels grow with the program, and compiles with their square": kernels_without_bounds,
+    "small work is split over threads": small_work_on_threads,
+    "an update goes through a copy": values_that_are_copied,
+    "each call compiles anew": entries_whose_guards_never_hold,
+    "a model needs more entries than there are": sizes_that_stay_numbers,
+    "a layer is never compiled": a_layer_that_breaks,
+    "ordinary programs break": programs_that_break,
+    "plain Python runs because a compile failed": a_compile_that_fails,
+}
+
+
+def rows():
+    """First cell -> the others, of the table of docs/finders.md."""
+    lines = [line for line in (ROOT / "docs/finders.md").read_text().splitlines() if line.startswith("| ")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {row[0]: row[1:] for row in cells[1:]}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("defect", PLANTS)
+def test_a_planted_defect_is_found(defect, monkeypatch):
+    assert PLANTS[defect](monkeypatch)
+
+
+def test_the_page_names_what_there_is():
+    assert set(rows()) == set(PLANTS)
+    for finder, bound in rows().values():
+        for name in re.findall(r"`([^`]+)`", finder):
+            file, _, test = name.partition("::")
+            assert (ROOT / file).is_file() or name.startswith("make "), name
+            assert not test or re.search(rf"def {test}\b", (ROOT / file).read_text()), name
+        assert bound
