@@ -1,12 +1,10 @@
 // guards/running_compile.cpp — the state of the one compile that runs; the GIL guards it.
 #include "guards/running_compile.h"
 
-#include <cxxabi.h>
-#include <unistd.h>
-
 #include <thread>
 #include <utility>
 
+#include "guards/interpreter_end.h"
 #include "guards/interrupts.h"
 
 namespace framejit {
@@ -23,12 +21,7 @@ thread_local Unlocked* t_unlocked = nullptr;
 }  // namespace
 
 void WithoutGil::take_back(PyThreadState* thread) {
-  try {
-    PyEval_RestoreThread(thread);
-  } catch (const abi::__forced_unwind&) {  // CPython until 3.13 ends the thread: the frames above hold references that
-                                           // nobody may drop any more
-    for (;;) pause();
-  }
+  stays_if_python_ends([&] { PyEval_RestoreThread(thread); });
 }
 
 CollectorWaits::CollectorWaits() { g_collector_waits = PyGC_Disable() != 0; }

@@ -2,11 +2,9 @@
 // program.
 #include "python/events.h"
 
-#include <cxxabi.h>
-#include <unistd.h>
-
 #include <memory>
 
+#include "guards/interpreter_end.h"
 #include "guards/interrupts.h"
 #include "guards/py_ref.h"
 #include "runtime/base/log.h"
@@ -47,17 +45,6 @@ void tell(PyObject* callable, const log::Event& event) {
   PyGILState_Release(state);
 }
 
-// CPython until 3.13 ends a thread that asks for the GIL while the interpreter ends, by unwinding its stack. Events
-// come from deep within a compile, where a thread that helps may still run: nothing may unwind through it. The thread
-// stays, as it would in later versions.
-void deliver(PyObject* callable, const log::Event& event) {
-  try {
-    tell(callable, event);
-  } catch (const abi::__forced_unwind&) {
-    for (;;) pause();
-  }
-}
-
 }  // namespace
 
 PyObject* channels(PyObject*, PyObject*) {
@@ -75,12 +62,14 @@ PyObject* channels(PyObject*, PyObject*) {
 PyObject* add_listener(PyObject*, PyObject* callable) {
   // The listener may be dropped by a thread without the GIL, so its reference is released under it.
   std::shared_ptr<PyObject> kept(Py_NewRef(callable), [](PyObject* object) {
-    const PyGILState_STATE state = PyGILState_Ensure();
-    Py_DECREF(object);
-    PyGILState_Release(state);
+    stays_if_python_ends([&] {
+      const PyGILState_STATE state = PyGILState_Ensure();
+      Py_DECREF(object);
+      PyGILState_Release(state);
+    });
   });
-  return PyLong_FromUnsignedLongLong(
-      log::add_listener([kept](const log::Event& event) { deliver(kept.get(), event); }));
+  return PyLong_FromUnsignedLongLong(log::add_listener(
+      [kept](const log::Event& event) { stays_if_python_ends([&] { tell(kept.get(), event); }); }));
 }
 
 PyObject* remove_listener(PyObject*, PyObject* token) {

@@ -11,6 +11,7 @@
 #include "frame_hook/resume/stance.h"
 #include "frame_hook/resume/stats.h"
 #include "frame_hook/resume/told.h"
+#include "guards/interpreter_end.h"
 #include "guards/interrupts.h"
 #include "guards/running_compile.h"
 #include "runtime/base/c_stack.h"
@@ -419,7 +420,8 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   try {
     TraceHints hints = note_of(frame_.state()).hints;
     hints.tells_compiling = told_.tells_yes(frame_.state());
-    outcome = compile_segment(access, frame_.decoded(), index, options_, hints);
+    outcome =
+        stays_if_python_ends([&] { return compile_segment(access, frame_.decoded(), index, options_, hints); });
   } catch (const Interrupted&) {
     count_break(BreakReason::interrupted, "a signal handler", place(frame_), "");
   } catch (const std::bad_alloc&) {

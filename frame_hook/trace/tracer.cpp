@@ -14,6 +14,7 @@
 #include "frame_hook/trace/opcode_handlers.h"
 #include "frame_hook/trace/protocol.h"
 #include "graph/int64_range.h"
+#include "guards/interpreter_end.h"
 #include "guards/interrupts.h"
 #include "guards/running_compile.h"
 #include "runtime/base/c_stack.h"
@@ -153,8 +154,10 @@ bool Tracer::attempt(const guards::FrameAccess& frame, const std::shared_ptr<con
   const std::shared_ptr<void> modes = frontend_.save_modes();
   bool done = false;
   try {
-    reset(frame);
-    done = run_root(root_frame(frame, code, start));
+    stays_if_python_ends([&] {
+      reset(frame);
+      done = run_root(root_frame(frame, code, start));
+    });
   } catch (...) {
     frontend_.restore_modes(modes);
     drop_error();

@@ -9,7 +9,9 @@ import collections
 import contextlib
 import copy
 import functools
+import gc
 import math
+import time
 
 import numpy as np
 import pytest
@@ -40,6 +42,31 @@ def fresh():
 @pytest.fixture(params=BACKENDS)
 def backend(request):
     return request.param
+
+
+def wait_for_a_signal():
+    """One that has been sent: its handler may still have to run."""
+    for _ in range(1000):
+        time.sleep(0.001)
+
+
+def resident():
+    """KiB of memory that the process holds now."""
+    gc.collect()
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * 4
+
+
+def assert_flat(run, most):
+    """run() makes the process grow by less than `most` KiB. Where it is more, run() is called again: the heap may
+    settle once or twice, where other tests ran before, and what leaks grows each time. Returns how often it ran."""
+    growths = []
+    while len(growths) < 4 and (not growths or growths[-1] >= most):
+        before = resident()
+        run()
+        growths.append(resident() - before)
+    assert growths[-1] < most, f"{growths} KiB more"
+    return len(growths)
 
 
 @contextlib.contextmanager

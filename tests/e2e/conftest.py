@@ -4,6 +4,7 @@ A test that is about what is not compiled says so: @pytest.mark.nothing_captured
 or that check no compiled code, live in the files of WITHOUT.
 """
 import random
+import signal
 import sys
 
 import pytest
@@ -14,6 +15,7 @@ WITHOUT = ("test_api", "test_code_names", "test_deep_recursion", "test_demo", "t
 
 
 def pytest_configure(config):
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell ignores for what it runs in the background
     config.addinivalue_line("markers", "nothing_captured: the test is about code that is not compiled")
 
 

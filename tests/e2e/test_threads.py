@@ -187,33 +187,44 @@ torch.set_num_threads(2)
 class Dropped:
     def __del__(self):
         sum(i for i in range(200))
-def work(rows, columns):
-    def f(x, log):
-        x.mul_(1.0)
-        log.append(Dropped())
-        print(end="")
-        log.clear()
-        x.add_(0.0)
-        last = Dropped()
-        hash("a")
-        x.mul_(1.0)
-    x, log, compiled = torch.randn(rows, columns), [], framejit.compile(f)
+def f(x, log):
+    x.mul_(1.0)
+    log.append(Dropped())
+    print(end="")
+    log.clear()
+    x.add_(0.0)
+    last = Dropped()
+    hash("a")
+    x.mul_(1.0)
+inputs = [torch.randn(rows, columns) for rows, columns in ((4, 8), (600, 1024), (1024, 1024))]
+compiled, running = framejit.compile(f), threading.Semaphore(0)
+def work(x):
+    log = []
     with torch.no_grad():
+        compiled(x, log)
+        running.release()
         while True:
             compiled(x, log)
-for rows, columns in ((4, 8), (600, 1024), (1024, 1024)):
-    threading.Thread(target=work, args=(rows, columns), daemon=True).start()
+with torch.no_grad():
+    for _ in range(4):
+        graphs = framejit.stats()["graphs"]
+        [compiled(x, []) for x in inputs]
+for x in inputs:
+    threading.Thread(target=work, args=(x,), daemon=True).start()
+for x in inputs:
+    assert running.acquire(timeout=60)
 time.sleep(float(sys.argv[1]))
+assert graphs > 0 and framejit.stats()["graphs"] == graphs and not framejit.stats()["fallbacks"], framejit.stats()
 print("fine")
 """
 
 
 @pytest.mark.nothing_captured
 def test_daemon_threads_when_the_process_ends():
-    """They run segments, kernels, breaks and __del__. No tensor is made or freed: torch itself lets go of the GIL
-    there, and until Python 3.13 aborts the process when it takes it back (plain daemon threads that compute do that
-    too)."""
+    """They run segments, kernels, breaks and __del__. No tensor is made or freed, and nothing is compiled: torch's own
+    functions let go of the GIL, and until Python 3.13 abort the process when they take it back (plain daemon threads
+    that compute do that too)."""
     for tenth in range(6):
-        ran = subprocess.run([sys.executable, "-c", DAEMONS, str(0.6 + tenth / 10)], capture_output=True, text=True,
+        ran = subprocess.run([sys.executable, "-c", DAEMONS, str(0.1 + tenth / 10)], capture_output=True, text=True,
                              timeout=120)
         assert (ran.returncode, ran.stdout) == (0, "fine\n"), ran.stderr

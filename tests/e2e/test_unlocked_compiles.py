@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import framejit
-from check import fresh, same  # noqa: F401
+from check import fresh, same, wait_for_a_signal  # noqa: F401
 
 NUMBERS = itertools.count(1000)  # kernels that no cache holds
 
@@ -30,14 +30,17 @@ def big_function(kernels=20, tail="x"):
 
 
 class Watching:
-    """Calls action() once, on a thread of its own, when the scheduled loops of a compile are logged: the code
-    generation follows. Keeps the times of that event and of the first one behind the code generation."""
-    def __init__(self, action=lambda: None):
-        self.action, self.start, self.end, self.thread = action, None, None, None
+    """Calls action() once, on a thread of its own, when the scheduled loops of a compile are logged: the GIL is free
+    then, and the code generation follows, once action() has ended if the compile `waits` for it. Keeps the times of
+    that event and of the first one after the code generation."""
+    def __init__(self, action=lambda: None, waits=True):
+        self.action, self.waits, self.start, self.end, self.thread = action, waits, None, None, None
     def __call__(self, event):
         if event["event"] == "Refused" and self.start is None:
             self.thread = threading.Thread(target=self.action, daemon=True)
             self.thread.start()
+            if self.waits:
+                self.thread.join(60)
             self.start = time.perf_counter()
         elif event["event"] == "Stage" and event["fields"][
             "stage"] == "assemble" and self.start is not None and self.end is None:
@@ -53,21 +56,27 @@ class Watching:
 
 
 def test_another_thread_runs_while_kernels_are_made():
-    f, _ = big_function()
-    x, ticks, done = torch.ones(64), [], threading.Event()
-    def count():
-        while not done.is_set():
-            ticks.append(time.perf_counter())
-            time.sleep(0.0005)
-    with Watching(count) as watching:
-        result = framejit.compile(f)(x)
-        done.set()
-    same(result, f(x))
-    assert framejit.stats()["kernels"] >= 20
-    inside = [t for t in ticks if watching.start < t < watching.end]
-    window = watching.end - watching.start
-    gaps = [b - a for a, b in zip([watching.start, *inside], [*inside, watching.end])]
-    assert len(inside) >= 20 and max(gaps) < 0.5 * window, (len(inside), max(gaps), window)
+    x, seen = torch.ones(64), []
+    for _ in range(20):  # on a busy machine the other thread may have no core
+        framejit.reset()
+        f, _ = big_function()
+        ticks, done = [], threading.Event()
+        def count():
+            while not done.is_set():
+                ticks.append(time.perf_counter())
+                time.sleep(0.0005)
+        with Watching(count, waits=False) as watching:
+            result = framejit.compile(f)(x)
+            done.set()
+        same(result, f(x))
+        assert framejit.stats()["kernels"] >= 20
+        inside = [t for t in ticks if watching.start < t < watching.end]
+        window = watching.end - watching.start
+        gaps = [b - a for a, b in zip([watching.start, *inside], [*inside, watching.end])]
+        seen.append((len(inside), max(gaps), window))
+        if len(inside) >= 20 and max(gaps) < 0.5 * window:
+            return
+    pytest.fail(str(seen))
 
 
 def test_two_threads_compile_different_functions():
@@ -78,14 +87,16 @@ def test_two_threads_compile_different_functions():
         compiled = framejit.compile(f)
         with torch.no_grad():
             barrier.wait()
-            for _ in range(30):
+            until = time.monotonic() + 60
+            while framejit.stats()["graphs"] < 2 and time.monotonic() < until:
                 same(compiled(x), f(x))
                 time.sleep(0.02)
+            same(compiled(x), f(x))
         finished.append(f)
     token = framejit._framejit.add_listener(lambda event: events.append(event["event"]))
     threads = [threading.Thread(target=work, args=(f,), daemon=True) for f in functions]
     [t.start() for t in threads]
-    [t.join(60) for t in threads]
+    [t.join(120) for t in threads]
     framejit._framejit.remove_listener(token)
     assert len(finished) == 2 and framejit.stats()["graphs"] == 2, framejit.stats()
     assert set(framejit.stats()["fallback_reasons"]) <= {"compile_running"} and "Stage" in events
@@ -106,14 +117,20 @@ def test_a_call_of_another_thread_runs_plainly_meanwhile():
 
 
 def test_ctrl_c_of_another_thread():
-    f, _ = big_function(40)
-    x, compiled = torch.ones(64), framejit.compile(f)
+    x = torch.ones(64)
     def interrupt():
         time.sleep(0.03)  # the listener has returned: nothing of Python runs on the main thread
         os.kill(os.getpid(), signal.SIGINT)
-    with Watching(interrupt) as watching, pytest.raises(KeyboardInterrupt):
-        compiled(x)
-        time.sleep(1)
+    for _ in range(20):  # on a busy machine it may come after the compile
+        framejit.reset()
+        f, _ = big_function(40)
+        compiled = framejit.compile(f)
+        with Watching(interrupt, waits=False) as watching, pytest.raises(KeyboardInterrupt):
+            compiled(x)
+            watching.thread.join()
+            wait_for_a_signal()
+        if not framejit.stats()["graphs"]:
+            break
     assert watching.start and framejit.stats()["graphs"] == 0 and framejit.stats()["break_reasons"] == {
         "interrupted": 1}, framejit.stats()
     same(compiled(x), f(x))

@@ -42,7 +42,7 @@ inline void look(void* state, int64_t begin, int64_t end) {
     seen.smallest = std::min(seen.smallest, end - begin);
     ++seen.parts;
   }
-  for (int i = 0; i < 10000 && seen.thread_count() < seen.wanted; ++i)
+  for (int i = 0; i < 60000 && seen.thread_count() < seen.wanted; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 

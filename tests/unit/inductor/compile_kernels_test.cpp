@@ -106,7 +106,7 @@ class Speaking : public Refusing {
   Result<CompiledKernel> compile(const Kernel&) override {
     log::emit(log::Kind::Stage, "kernel", {{"stage", "compile"}, {"milliseconds", "0"}});
     ++inside_;
-    for (int i = 0; i < 1000 && inside_ < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int i = 0; i < 60000 && inside_ < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return CompiledKernel{};
   }
 
