@@ -15,8 +15,8 @@ void log_plan(const runtime::Executable& executable, const std::string& where) {
 
 // A backend may refuse a graph that was recorded correctly.
 Error refusal(const Error& error) {
-  const bool has_row = error.code == "interrupted" || error.code == "no_memory";
-  return {has_row ? error.code : "kernel_refused", error.message};
+  const bool is_code = row_of(error.reason).kind == ReasonKind::refusal;
+  return {is_code ? Reason::kernel_refused : error.reason, error.message};
 }
 
 Result<runtime::Executable> run_backend(Backend& backend, const Graph& functional, const MakeTimer& make_timer) {
@@ -56,7 +56,7 @@ std::vector<std::string> Compiler::backend_names() const {
 
 Result<CompiledGraph> Compiler::compile(CapturedGraph captured, const std::string& name, const MakeTimer& make_timer) {
   Backend* const backend = find_backend(name);
-  if (!backend) return Error{"unknown_backend", "no backend is named '" + name + "'"};
+  if (!backend) return Error{Reason::unknown_backend, "no backend is named '" + name + "'"};
   CompiledGraph made;
   FJ_TRY(made.functional, run_pipeline(std::move(captured.graph), backend->takes_core_ops()));
   Result<runtime::Executable> executable = run_backend(*backend, made.functional, make_timer);

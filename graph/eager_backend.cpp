@@ -146,7 +146,7 @@ class EagerCompiler {
 class NoKernels final : public runtime::KernelLoader {
  public:
   Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>&, runtime::DeviceId) override {
-    return Error{"no_loader", "backend eager has no kernels"};
+    return Error{Reason::no_target, "backend eager has no kernels"};
   }
 };
 

@@ -20,7 +20,7 @@ class Verifier {
   }
 
  private:
-  Error fail(const std::string& what) const { return {"verify", "graph @" + graph_.name + ": " + what}; }
+  Error fail(const std::string& what) const { return {Reason::not_verified, "graph @" + graph_.name + ": " + what}; }
 
   Result<void> meta(const TensorMeta& meta, const std::string& where) const {
     if (meta.sizes.size() != meta.strides.size())

@@ -196,7 +196,7 @@ Result<Py_hash_t> GuardCompiler::hash_of(PyObject* key) const {
   const Py_hash_t hash = PyObject_Hash(key);
   if (hash != -1) return hash;
   drop_error();
-  return Error{"guard", "a dict key that cannot be hashed: " + describe(key)};
+  return Error{Reason::bad_guard, "a dict key that cannot be hashed: " + describe(key)};
 }
 
 Result<void> GuardCompiler::emit_fetch(SourceId id) {
@@ -217,7 +217,7 @@ Result<void> GuardCompiler::emit_fetch(SourceId id) {
   const Node& node = nodes_[id];
   for (uint32_t index : guards_of(node)) step.may_be_absent |= is_absence(set_.guards_[index]);
   if (step.may_be_absent && (node.guard_count > 1 || node.first_child != kNoSource))
-    return Error{"guard", "guards on what is absent"};
+    return Error{Reason::bad_guard, "guards on what is absent"};
   body_.computes |= source.kind == SourceKind::weak_reference;
   body_.steps.push_back(step);
   return {};
@@ -239,7 +239,8 @@ Result<void> GuardCompiler::emit_guard(uint32_t index) {
     FJ_TRY(step.hash, hash_of(PyTuple_GET_ITEM(step.object, 0)));
   }
   if (guard.kind == GuardKind::type_unchanged && guard.number == 0) {
-    if (!guard.object || !PyType_Check(guard.object.get())) return Error{"guard", "type_unchanged without a type"};
+    if (!guard.object || !PyType_Check(guard.object.get()))
+      return Error{Reason::bad_guard, "type_unchanged without a type"};
     step.number = guard.number = static_cast<int64_t>(class_state(reinterpret_cast<PyTypeObject*>(guard.object.get())));
   }
   if (guard.kind == GuardKind::int_range) set_.symbol_count = std::max<size_t>(set_.symbol_count, guard.number + 1);

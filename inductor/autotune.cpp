@@ -130,7 +130,7 @@ class Tuner {
       row.pick(choices, k);
       const log::Muted muted;
       auto made = make_(choices);
-      if (!made.ok() && made.error().code == "interrupted") return made.error();
+      if (!made.ok() && made.error().reason == Reason::interrupted) return made.error();
       if (!made.ok()) {
         note(row.alternatives[k] + " refused: " + made.error().message);
         continue;

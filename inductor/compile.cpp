@@ -96,7 +96,7 @@ class InductorBackend : public graph::Backend {
     }
     if (device.type == cuda.type && options_.target == Target::kMachine)
       return make_gpu_target(std::max<int>(device.index, 0));
-    return Error{"no_target", "no kernels for this device"};
+    return Error{Reason::no_target, "no kernels for this device"};
   }
 
   InductorOptions options_;

@@ -72,7 +72,7 @@ Result<void> compile_kernels(const std::vector<Kernel>& kernels, KernelTarget& t
   }
   run_jobs(kernels, target, jobs);
   if (std::any_of(jobs.begin(), jobs.end(), [](const Job& job) { return !job.result && !job.defect; }))
-    return Error{"interrupted", "a signal"};
+    return Error{Reason::interrupted, "a signal"};
   for (const Job& job : jobs) {
     if (job.defect) std::rethrow_exception(job.defect);
     if (!job.result->ok()) return job.result->error();

@@ -8,7 +8,7 @@ namespace framejit::inductor {
 bool is_available(VectorLevel) { return false; }
 
 Result<std::unique_ptr<CpuJit>> CpuJit::create(VectorLevel) {
-  return Error{"no_llvm", "this build has no CPU emitter; configure with -DFRAMEJIT_WITH_LLVM=ON"};
+  return Error{Reason::no_target, "this build has no CPU emitter; configure with -DFRAMEJIT_WITH_LLVM=ON"};
 }
 
 }  // namespace framejit::inductor

@@ -160,9 +160,9 @@ PyObject* reset(PyObject*, PyObject*) {
 PyObject* emit_break(PyObject*, PyObject* args) {
   const char *reason, *detail, *at;
   if (!PyArg_ParseTuple(args, "sss:emit_break", &reason, &detail, &at)) return nullptr;
-  frame_hook::BreakReason row;
-  if (!frame_hook::find_break_reason(reason, &row)) return PyErr_Format(PyExc_ValueError, "no break reason %s", reason);
-  frame_hook::count_break(row, detail, at, "");
+  const std::optional<Reason> row = find_reason(reason);
+  if (!row) return PyErr_Format(PyExc_ValueError, "no reason %s", reason);
+  frame_hook::count_break(*row, detail, at, "");
   Py_RETURN_NONE;
 }
 
@@ -187,10 +187,12 @@ PyObject* enable_global(PyObject*, PyObject*) {
   if (!config().enabled) Py_RETURN_NONE;  // FRAMEJIT=false
   if (config().trace_all)
     return raise_value_error(
-        {"bad_knob", "FRAMEJIT=1 and FRAMEJIT_TRACE_ALL cannot be set together: both decide how every frame runs"});
+        {Reason::bad_setting,
+         "FRAMEJIT=1 and FRAMEJIT_TRACE_ALL cannot be set together: both decide how every frame runs"});
   if (config().stress >= 0)
     return raise_value_error(
-        {"bad_knob", "FRAMEJIT=1 and FRAMEJIT_STRESS cannot be set together: both decide how every frame runs"});
+        {Reason::bad_setting,
+         "FRAMEJIT=1 and FRAMEJIT_STRESS cannot be set together: both decide how every frame runs"});
   frame_hook::GlobalModeSettings settings;
   settings.min_calls = config().min_calls;
   settings.filter = config().filter;

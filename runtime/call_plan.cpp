@@ -30,8 +30,8 @@ void run_part(void* state, int64_t begin, int64_t end) {  // in units
 int64_t units(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 
 Error failure(const KernelStep& step, int64_t status) {
-  if (status > 0) return {"kernel_check", "a check of kernel " + step.name + " failed"};
-  return {"launch_failed", "the driver refused to launch kernel " + step.name + " on device " +
+  if (status > 0) return {Reason::kernel_check, "a check of kernel " + step.name + " failed"};
+  return {Reason::launch_failed, "the driver refused to launch kernel " + step.name + " on device " +
                                text_of(step.place.device) + ": error " + std::to_string(-status)};
 }
 
@@ -61,7 +61,7 @@ Result<void> run_kernel(const KernelStep& step, const LoadedKernel& kernel, Plan
 Result<void> run_check(const CheckStep& step, const PlanHost& host) {
   const int64_t left = host.size(step.left), right = host.size(step.right);
   if (left == right) return {};
-  return Error{"size_check", step.message + ": " + std::to_string(left) + " != " + std::to_string(right)};
+  return Error{Reason::size_check, step.message + ": " + std::to_string(left) + " != " + std::to_string(right)};
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ Result<void> run_steps(const BoundPlan& bound, const int64_t* symbols, PlanHost&
   host.sizes.resize(plan.size_program.size());
   for (size_t i = 0; i < plan.size_program.size(); ++i)
     if (!evaluate(plan.size_program[i], symbols, host.sizes.data(), host.sizes[i]))
-      return Error{"size_range", "a size that is no 64-bit integer"};
+      return Error{Reason::size_out_of_range, "a size that is no 64-bit integer"};
   if (!plan.arena.empty())
     if (const int64_t bytes = host.size(plan.arena[0].bytes); bytes > 0) host.take(0, bytes);
   for (size_t i = 0; i < plan.steps.size(); ++i) {

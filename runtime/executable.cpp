@@ -29,7 +29,7 @@ class Verifier {
     }
     for (BufferId b : plan_.saves) check(b);
     if (wrong_.empty()) return {};
-    return Error{"executable", "plan " + std::string(kind_) + " @" + plan_.name + ": " + wrong_};
+    return Error{Reason::not_verified, "plan " + std::string(kind_) + " @" + plan_.name + ": " + wrong_};
   }
 
  private:
@@ -148,17 +148,17 @@ Result<void> verify(const Executable& executable) {
     FJ_TRY_VOID(Verifier(executable, *executable.derive, "derive").run());
     if (executable.derive->outputs.size() != executable.derived.size() ||
         executable.derive->input_count != executable.derive_inputs.size())
-      return Error{"executable",
+      return Error{Reason::not_verified,
                    "plan derive @" + executable.name + ": inputs or outputs are not those of the executable"};
   } else if (!executable.derived.empty()) {
-    return Error{"executable", "@" + executable.name + " has derived values and no plan that makes them"};
+    return Error{Reason::not_verified, "@" + executable.name + " has derived values and no plan that makes them"};
   }
   for (uint32_t input : executable.derive_inputs)
     if (input >= executable.forward.input_count)
-      return Error{"executable", "derived from input " + std::to_string(input)};
+      return Error{Reason::not_verified, "derived from input " + std::to_string(input)};
   FJ_TRY_VOID(Verifier(executable, executable.forward, "forward").run());
   if (executable.forward.saves.size() != executable.saved.size())
-    return Error{"executable", "plan forward @" + executable.name + " saves " +
+    return Error{Reason::not_verified, "plan forward @" + executable.name + " saves " +
                                    std::to_string(executable.forward.saves.size()) + " values of " +
                                    std::to_string(executable.saved.size())};
   for (const CallPlan& plan : executable.backward) FJ_TRY_VOID(Verifier(executable, plan, "backward").run());

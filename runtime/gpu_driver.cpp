@@ -41,7 +41,7 @@ namespace {
 template <class Function>
 Result<void> bind(void* library, Function*& field, const char* name) {
   field = reinterpret_cast<Function*>(dlsym(library, name));
-  if (field == nullptr) return Error{"gpu", std::string("the GPU library has no ") + name};
+  if (field == nullptr) return Error{Reason::gpu, std::string("the GPU library has no ") + name};
   return {};
 }
 
@@ -140,7 +140,7 @@ Result<const GpuCompiler*> GpuCompiler::find(GpuVendor vendor) {
   const auto make = [](GpuVendor v) -> Result<const GpuCompiler*> {
     void* library = open_compiler(v);
     if (library == nullptr)
-      return Error{"gpu", v == GpuVendor::kNvidia ? "NVRTC was not found" : "hiprtc was not found"};
+      return Error{Reason::gpu, v == GpuVendor::kNvidia ? "NVRTC was not found" : "hiprtc was not found"};
     auto entries = std::make_unique<Entries>();
     FJ_TRY_VOID(bind_all(library, v == GpuVendor::kNvidia, *entries));
     return static_cast<const GpuCompiler*>(new GpuCompiler(v, std::move(entries)));
@@ -155,11 +155,12 @@ Result<std::string> GpuCompiler::compile(const std::string& source, const std::s
   for (const std::string& option : options) arguments.push_back(option.c_str());
   void* program = nullptr;
   if (entries_->create(&program, source.c_str(), "framejit.hip", 0, nullptr, nullptr) != 0)
-    return Error{"gpu", "the GPU compiler made no program"};
-  Result<std::string> result = Error{"gpu", ""};
+    return Error{Reason::gpu, "the GPU compiler made no program"};
+  Result<std::string> result = Error{Reason::gpu, ""};
   size_t size = 0;
   if (const int code = entries_->compile(program, static_cast<int>(arguments.size()), arguments.data()); code != 0) {
-    result = Error{"gpu", "GPU code does not compile (" + std::to_string(code) + "): " + log_of(*entries_, program)};
+    result =
+        Error{Reason::gpu, "GPU code does not compile (" + std::to_string(code) + "): " + log_of(*entries_, program)};
   } else if (entries_->code_size(program, &size) == 0 && size > 0) {
     std::string image(size, '\0');
     if (entries_->code(program, image.data()) == 0) result = std::move(image);
@@ -197,11 +198,11 @@ Result<const GpuDriver*> GpuDriver::find() {
     const GpuVendor vendor = library != nullptr ? GpuVendor::kNvidia : GpuVendor::kAmd;
     for (const char* name : {"libamdhip64.so", "libamdhip64.so.6", "libamdhip64.so.5"})
       if (library == nullptr) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return Error{"gpu", "there is no GPU driver"};
+    if (library == nullptr) return Error{Reason::gpu, "there is no GPU driver"};
     auto entries = std::make_unique<Entries>();
     FJ_TRY_VOID(bind_all(library, vendor == GpuVendor::kNvidia, *entries));
     if (const int code = entries->init(0); code != 0)
-      return Error{"gpu", "the GPU driver does not start: " + std::to_string(code)};
+      return Error{Reason::gpu, "the GPU driver does not start: " + std::to_string(code)};
     return static_cast<const GpuDriver*>(new GpuDriver(vendor, library, std::move(entries)));
   };
   static const Result<const GpuDriver*> found = make();
@@ -216,7 +217,7 @@ Result<std::string> GpuDriver::architecture(int device) const {
     int handle = 0, major = 0, minor = 0;  // 75, 76: compute capability
     if (entries_->device(&handle, device) != 0 || attribute(&major, 75, handle) != 0 ||
         attribute(&minor, 76, handle) != 0)
-      return Error{"gpu", "the GPU does not tell its architecture"};
+      return Error{Reason::gpu, "the GPU does not tell its architecture"};
     return "sm_" + std::to_string(major) + std::to_string(minor);
   }
   // The unversioned entry fills the structure of HIP 5 in all later versions; the name stands at a fixed place in it.
@@ -225,23 +226,23 @@ Result<std::string> GpuDriver::architecture(int device) const {
   Properties* properties = nullptr;
   FJ_TRY_VOID(bind(library_, properties, "hipGetDeviceProperties"));
   std::vector<char> block(kSize, 0);
-  if (properties(block.data(), device) != 0) return Error{"gpu", "the GPU does not tell its architecture"};
+  if (properties(block.data(), device) != 0) return Error{Reason::gpu, "the GPU does not tell its architecture"};
   const std::string name(block.data() + kNameOffset);
-  if (!name.starts_with("gfx")) return Error{"gpu", "the GPU's architecture is unknown"};
+  if (!name.starts_with("gfx")) return Error{Reason::gpu, "the GPU's architecture is unknown"};
   return name;
 }
 
 Result<GpuDriver::Function> GpuDriver::load(const std::string& code, const char* kernel, int device) const {
   const InContext in_context(*entries_, device);
-  if (!in_context.ok) return Error{"gpu", "the GPU has no context"};
+  if (!in_context.ok) return Error{Reason::gpu, "the GPU has no context"};
   void* module = nullptr;
   if (const int failed = entries_->load(&module, code.data()); failed != 0)
-    return Error{"gpu", "the driver refuses the code: " + std::to_string(failed)};
+    return Error{Reason::gpu, "the driver refuses the code: " + std::to_string(failed)};
   const Entries* const entries = entries_.get();
   Function result;
   result.module = std::shared_ptr<void>(module, [entries](void* m) { entries->unload(m); });
   if (const int failed = entries_->function(&result.handle, module, kernel); failed != 0)
-    return Error{"gpu", "the code has no kernel: " + std::to_string(failed)};
+    return Error{Reason::gpu, "the code has no kernel: " + std::to_string(failed)};
   return result;
 }
 

@@ -235,7 +235,7 @@ KernelCache::~KernelCache() = default;
 Result<std::unique_ptr<KernelCache>> KernelCache::open(const std::string& folder, int64_t most_bytes) {
   const auto refused = [&](const std::string& why,
                            const char* advice = "name a folder that is yours alone (chmod 700)") {
-    return Error{"kernel_cache", "the kernel cache " + folder + " is not used: " + why + "; " + advice};
+    return Error{Reason::bad_setting, "the kernel cache " + folder + " is not used: " + why + "; " + advice};
   };
   if (folder.empty() || folder[0] != '/') return refused("its path is not absolute", "begin it with /");
   if (most_bytes < 1)

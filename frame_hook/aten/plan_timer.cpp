@@ -54,7 +54,7 @@ Result<const runtime::PlanRunner*> CallTimer::runner_of(const std::shared_ptr<co
 }
 
 Result<double> CallTimer::seconds(const std::shared_ptr<const runtime::Executable>& executable, double most) {
-  if (!are_unchanged()) return Error{"timing", "another thread changed an input"};
+  if (!are_unchanged()) return Error{Reason::not_timed, "another thread changed an input"};
   std::vector<const at::Tensor*> inputs;
   for (const Input& input : inputs_) inputs.push_back(&input.alias);
   const Unwarned unwarned;
@@ -69,7 +69,7 @@ Result<double> CallTimer::seconds(const std::shared_ptr<const runtime::Executabl
     thrown = e.what();
   }
   drop_error();
-  return Error{"timing", thrown};
+  return Error{Reason::not_timed, thrown};
 }
 
 }  // namespace framejit::frame_hook

@@ -120,7 +120,7 @@ bool TorchRecording::is_traced(PyObject* object) const {
   return traced != nullptr && &traced->recorder() == recorder_.get();
 }
 
-PyObject* TorchRecording::refuse(const char* reason, std::string detail) {
+PyObject* TorchRecording::refuse(Reason reason, std::string detail) {
   if (!break_) break_ = CaptureBreak{reason, std::move(detail)};
   drop_error();
   return nullptr;
@@ -133,12 +133,12 @@ bool TorchRecording::accept_result(PyObject* result, PyObject* const* args, size
     const graph::TracedTensorImpl* traced = graph::as_traced(tensor);
     if (traced == nullptr)
       return std::find(args, args + count, result) != args + count ||
-             (refuse("unsupported_op", "a function that returns a tensor made outside of the trace"), false);
+             (refuse(Reason::unsupported_op, "a function that returns a tensor made outside of the trace"), false);
     const bool as_given = traced->input >= 0 && inputs_[static_cast<size_t>(traced->input)].requires_grad();
     // Without grad mode a view of a parameter still says so, without a history.
     const bool as_view = !at::GradMode::is_enabled() && tensor.is_view();
     return !tensor.requires_grad() || as_given || as_view ||
-           (refuse("unsupported_tensor", "a result that needs a gradient"), false);
+           (refuse(Reason::unsupported_tensor, "a result that needs a gradient"), false);
   }
   if (depth > 2 || (!PyTuple_Check(result) && !PyList_CheckExact(result))) return true;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(result); ++i)
@@ -149,12 +149,12 @@ bool TorchRecording::accept_result(PyObject* result, PyObject* const* args, size
 // What torch says then is about its inside, nothing that a user can act on: it goes to the log.
 PyObject* TorchRecording::refuse_limit(PyObject* called, const std::string& words) {
   log::emit(log::Kind::TorchWords, "", {{"function", name_of(called)}, {"words", words}});
-  return refuse("unsupported_op",
+  return refuse(Reason::unsupported_op,
                 name_of(called) + ", whose own code needs a tensor with data, or sizes that are numbers,");
 }
 
 template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* called, PyObject* const* args, size_t count) {
-  if (const auto mode = unsupported_mode()) return refuse("modes_unsupported", *mode);
+  if (const auto mode = unsupported_mode()) return refuse(Reason::modes_unsupported, *mode);
   graph::RecordScope scope(*recorder_);
   PyRef result;
   try {
@@ -166,7 +166,7 @@ template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* called,
   }
   if (auto failure = recorder_->take_break()) {  // whatever Python made of it on the way
     scope.drop();
-    return refuse(failure->reason.c_str(), failure->detail);
+    return refuse(failure->reason, failure->detail);
   }
   if (!result) {
     scope.drop();
@@ -177,7 +177,7 @@ template <class F> PyObject* TorchRecording::recorded(F&& run, PyObject* called,
     PyErr_Restore(type, value, trace);
     const bool reads_memory = text.find("unallocated storage") != std::string::npos ||
                               text.find("data is not allocated yet") != std::string::npos;
-    if (reads_memory) return refuse("data_dependent_value", "a function that reads a tensor's memory");
+    if (reads_memory) return refuse(Reason::data_dependent_value, "a function that reads a tensor's memory");
     return is_our_limit(text) ? refuse_limit(called, text) : nullptr;
   }
   if (!accept_result(result.get(), args, count, 0)) {
@@ -279,7 +279,7 @@ Result<void> TorchRecording::check_overlap(const std::vector<size_t>& written) c
   for (size_t w : written)
     for (size_t i = 0; i < inputs_.size(); ++i)
       if (i != w && may_share_memory(inputs_[w], inputs_[i]))
-        return Error{"overlapping_inputs", std::to_string(w) + " and " + std::to_string(i)};
+        return Error{Reason::overlapping_inputs, std::to_string(w) + " and " + std::to_string(i)};
   return {};
 }
 

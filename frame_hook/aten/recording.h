@@ -49,7 +49,7 @@ class TorchRecording final : public Recording {
   template <class F> PyObject* recorded(F&& run, PyObject* called, PyObject* const* args, size_t count);
   PyObject* refuse_limit(PyObject* called, const std::string& words);
   bool accept_result(PyObject* result, PyObject* const* args, size_t count, int depth);
-  PyObject* refuse(const char* reason, std::string detail);
+  PyObject* refuse(Reason reason, std::string detail);
   Result<void> check_overlap(const std::vector<size_t>& written) const;
   RecordedValues values() const { return {recorder_->constants(), recorder_->opaques(), inputs_}; }
   void log_captured(const graph::CapturedGraph& captured) const;

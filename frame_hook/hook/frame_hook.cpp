@@ -162,7 +162,7 @@ Result<void> initialise_hook() {
     PyErr_Clear();
   }
   if (usable) return {};
-  return Error{"hook_refused",
+  return Error{Reason::hook_refused,
                "framejit does not run on this CPython (" + std::string(Py_GetVersion()) + "): " + refusal};
 }
 

@@ -122,9 +122,7 @@ void plan_exit(FrameTrace& trace, RecipeBuilder& recipe, Segment& segment) {
 
 template <class T> T take_or_break(Result<T> result) {
   if (result.ok()) return result.take();
-  BreakReason reason = BreakReason::recording_failed;
-  find_break_reason(result.error().code, &reason);
-  graph_break(reason, result.error().message);
+  graph_break(result.error().reason, result.error().message);
 }
 
 // Other threads run meanwhile, unless plans are timed.
@@ -136,7 +134,7 @@ Result<graph::CompiledGraph> ask_compiler(Recording& recording, graph::CapturedG
     const Unlocked others_run;
     return graph::compiler().compile(std::move(captured), options.backend);
   } catch (const graph::NoInt64& e) {
-    return Error{"recording_failed", e.what()};
+    return Error{Reason::recording_failed, e.what()};
   }
 }
 
@@ -212,16 +210,16 @@ std::unique_ptr<Segment> build_segment(FrameTrace& trace, const guards::FrameAcc
 
 // `until`: where the frame that runs natively meets the instruction that cannot be traced; -1: nowhere. Behind a trace
 // that became too long the next one would: the rest of the frame runs plainly.
-std::unique_ptr<Segment> plain_segment(FrameTrace& trace, BreakReason reason, int until,
+std::unique_ptr<Segment> plain_segment(FrameTrace& trace, Reason reason, int until,
                                        const guards::FrameAccess& frame,
                                        const std::shared_ptr<const CompileOptions>& options) {
   auto segment = std::make_unique<Segment>();
   segment->options = options;
   segment->exit = ExitKind::plain;
-  segment->plain_until = reason == BreakReason::trace_too_long ? -1 : until;
+  segment->plain_until = reason == Reason::trace_too_long ? -1 : until;
   segment->reason = reason;
   segment->where = trace.where;
-  segment->overlapping = reason == BreakReason::overlapping_inputs;
+  segment->overlapping = reason == Reason::overlapping_inputs;
   const std::vector<guards::SourceId> memory =
       segment->overlapping ? plan_memory(trace, *segment) : std::vector<guards::SourceId>();
   compile_guards(trace, memory, frame.code, *segment);
@@ -236,27 +234,20 @@ Stats& stats() {
   return totals;
 }
 
-void count_break(BreakReason reason, const std::string& detail, const std::string& where, const std::string& caret) {
+void count_break(Reason reason, const std::string& detail, const std::string& where, const std::string& caret) {
+  const ReasonRow& row = row_of(reason);
   stats().graph_breaks += 1;
-  stats().break_reasons[row_of(reason).name] += 1;
+  stats().break_reasons[row.name] += 1;
   if (log::enabled(log::Kind::Break))
-    log::emit(
-        log::Kind::Break, where,
-        {{"reason", row_of(reason).name}, {"detail", describe_break(reason, detail)}, {"hint", row_of(reason).hint}},
-        caret);
+    log::emit(log::Kind::Break, where,
+              {{"reason", row.name}, {"detail", sentence(reason, detail)}, {"hint", row.hint}}, caret);
 }
 
-void count_fallback(Fallback reason, const std::string& where, const std::string& detail) {
-  struct Row { const char *name, *what; };
-  static constexpr Row kRows[] = {
-#define FALLBACK(name, what) {#name, what},
-#include "frame_hook/resume/fallback_reasons.def"
-#undef FALLBACK
-  };
-  const Row& row = kRows[static_cast<size_t>(reason)];
+void count_fallback(Reason reason, const std::string& where, const std::string& detail) {
+  const ReasonRow& row = row_of(reason);
   stats().fallbacks += 1;
   stats().fallback_reasons[row.name] += 1;
-  if (reason != Fallback::entry_limit && reason != Fallback::does_not_pay && log::enabled(log::Kind::Fallback))
+  if (reason != Reason::entry_limit && reason != Reason::does_not_pay && log::enabled(log::Kind::Fallback))
     log::emit(log::Kind::Fallback, where, {{"reason", row.name}, {"detail", detail.empty() ? row.what : detail}});
 }
 

@@ -75,7 +75,7 @@ class Drive final {
   [[gnu::noinline]] Next resume_callee(const Segment& segment, SegmentRun& run, size_t level);
   [[gnu::noinline]] Next run_plain(const Segment& segment);
   [[gnu::noinline]] Next no_result(RunStatus status, const Segment& segment);
-  [[gnu::noinline]] Next plainly_because(Fallback reason, const std::string& detail = "");
+  [[gnu::noinline]] Next plainly_because(Reason reason, const std::string& detail = "");
   std::shared_ptr<Segment> compile(const guards::FrameAccess& access, int index, Next& next);
   Next apply(const Segment& segment, SegmentRun& run);
   Next run_break();
@@ -148,7 +148,7 @@ Next Drive::plainly() {
   return Next::left(frame_.is_entered() ? frame_.hand_over() : frame_.pass_through());
 }
 
-Next Drive::plainly_because(Fallback reason, const std::string& detail) {
+Next Drive::plainly_because(Reason reason, const std::string& detail) {
   count_fallback(reason, place(frame_), detail);
   return plainly();
 }
@@ -156,7 +156,7 @@ Next Drive::plainly_because(Fallback reason, const std::string& detail) {
 // An entry that fitted gave no result. The error that is set is the user's, or says why plain Python has to run.
 Next Drive::no_result(RunStatus status, const Segment& segment) {
   if (segment.told == Told::yes) told_.only_no();
-  if (status == RunStatus::missed) return plainly_because(Fallback::guards_moved);
+  if (status == RunStatus::missed) return plainly_because(Reason::guards_moved);
   if (status == RunStatus::raised) return leave_with_error(here());
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -164,7 +164,7 @@ Next Drive::no_result(RunStatus status, const Segment& segment) {
   const PyRef text = PyRef::steal(value ? PyObject_Str(value) : nullptr);
   const char* words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
   drop_error();
-  return plainly_because(Fallback::run_failed, words ? words : "");
+  return plainly_because(Reason::run_failed, words ? words : "");
 }
 
 Next Drive::after(const EvalResult& result) {
@@ -223,7 +223,7 @@ Next Drive::resume(const Segment& segment, SegmentRun& run, size_t level) {
   place_contents(plan, run);
   if (level + 1 < segment.frames.size()) return resume_callee(segment, run, level);
   run.slots.clear();  // the frames hold what they need: nothing lives longer than in plain Python
-  if (segment.reason == BreakReason::trace_too_long) return plainly();
+  if (segment.reason == Reason::trace_too_long) return plainly();
   const Code& code = *frame_.decoded();
   if (frame_.poll()) return run_break();
   frame_.set_current(code.instructions[code.position_at(plan.index)].opcode_index);
@@ -404,7 +404,7 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   if (const Refusal refusal = ask_account(site, options_, self(), evicted); refusal != Refusal::none) {
     const bool loses = refusal == Refusal::does_not_pay;
     loses ? log_loss(site) : log_limit(refusal, access, site);
-    count_fallback(loses ? Fallback::does_not_pay : Fallback::entry_limit, place(frame_));
+    count_fallback(loses ? Reason::does_not_pay : Reason::entry_limit, place(frame_));
     if (!options_->fullgraph) return nullptr;
     const std::string text = limit_error(refusal, access, site);
     PyErr_SetString(g_graph_break_error ? g_graph_break_error : PyExc_RuntimeError, text.c_str());
@@ -423,19 +423,19 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
     outcome =
         stays_if_python_ends([&] { return compile_segment(access, frame_.decoded(), index, options_, hints); });
   } catch (const Interrupted&) {
-    count_break(BreakReason::interrupted, "a signal handler", place(frame_), "");
+    count_break(Reason::interrupted, "a signal handler", place(frame_), "");
   } catch (const std::bad_alloc&) {
-    count_break(BreakReason::no_memory, "the trace and its passes", place(frame_), "");
+    count_break(Reason::no_memory, "the trace and its passes", place(frame_), "");
   } catch (const std::exception& e) {
-    count_fallback(Fallback::internal_error, place(frame_), e.what());
+    count_fallback(Reason::internal_error, place(frame_), e.what());
     if (!config().strict) return account_of(site, options_).failed = true, nullptr;
     PyErr_SetString(PyExc_SystemError, (std::string("framejit: ") + e.what()).c_str());
   }
   if (interrupt_is_kept()) return nullptr;
-  if (options_->fullgraph && outcome.broke && outcome.reason != BreakReason::exception_raised && !PyErr_Occurred())
+  if (options_->fullgraph && outcome.broke && outcome.reason != Reason::exception_raised && !PyErr_Occurred())
     PyErr_Format(g_graph_break_error ? g_graph_break_error : PyExc_RuntimeError,
                  "%s: graph break with fullgraph=True: %s: %s\n%s\nhint: %s", outcome.where.c_str(),
-                 row_of(outcome.reason).name, describe_break(outcome.reason, outcome.detail).c_str(),
+                 row_of(outcome.reason).name, sentence(outcome.reason, outcome.detail).c_str(),
                  outcome.caret.c_str(), row_of(outcome.reason).hint);
   if (PyErr_Occurred()) {
     next = leave_with_error(outcome.at);
@@ -444,7 +444,7 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   if (options_->whole && (!outcome.segment || !outcome.segment->call)) return count_vain_try(outcome), nullptr;
   if (!outcome.segment) return nullptr;
   if (options_->whole) note_of(frame_.state()).vain_tries = 0;
-  if (outcome.reason == BreakReason::interrupted || outcome.reason == BreakReason::no_memory)
+  if (outcome.reason == Reason::interrupted || outcome.reason == Reason::no_memory)
     return std::move(outcome.segment);  // not where the next call should stop
   auto entry = std::make_unique<SegmentEntry>(std::move(outcome.segment));
   auto segment = entry->segment;
@@ -456,7 +456,7 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
 }
 
 Next Drive::round() {
-  if (c_stack_is_low()) return plainly_because(Fallback::stack_low);
+  if (c_stack_is_low()) return plainly_because(Reason::stack_low);
   if (frame_.is_entered() && !frame_.is_fresh() && tensor_frontend() && tensor_frontend()->records_nothing())
     return run_under_mode();
   const int index = frame_.next_index();
@@ -476,7 +476,7 @@ Next Drive::round() {
     segment->last_use = ++g_uses;
     return apply(*segment, run);
   }
-  if (has_failed(*site, options_)) return plainly_because(Fallback::internal_error, "as before");
+  if (has_failed(*site, options_)) return plainly_because(Reason::internal_error, "as before");
   return miss(access, index);
 }
 
@@ -503,7 +503,7 @@ Next Drive::miss(const guards::FrameAccess& access, int index) {
   if (const Stance stance = stance_now(); stance != Stance::compile)
     if (const Next next = miss_under(stance, access, index); next.leave) return next;
   if (g_compiling)
-    return PyThread_get_thread_ident() == g_own_code_thread ? plainly() : plainly_because(Fallback::compile_running);
+    return PyThread_get_thread_ident() == g_own_code_thread ? plainly() : plainly_because(Reason::compile_running);
   Next next;
   const std::shared_ptr<Segment> segment = compile(access, index, next);
   if (interrupt_is_kept()) return raise_interrupt(index);
@@ -524,9 +524,9 @@ bool is_left_alone(LiveFrame& frame) {
   const bool has_odd_globals = !PyDict_CheckExact(access.globals) || !PyDict_CheckExact(access.builtins);
   if (!has_odd_globals && !frame.is_observed() && frame.decoded()) return false;
   drop_error();
-  count_fallback(has_odd_globals       ? Fallback::odd_globals
-                 : frame.is_observed() ? Fallback::observed
-                                       : Fallback::undecodable,
+  count_fallback(has_odd_globals       ? Reason::odd_globals
+                 : frame.is_observed() ? Reason::observed
+                                       : Reason::undecodable,
                  place(frame));
   return true;
 }
@@ -559,7 +559,7 @@ std::optional<PyObject*> FrameDriver::try_frame(LiveFrame& frame, const Options&
 void FrameDriver::on_request() { count_request(); }
 
 void FrameDriver::on_stack_end(PyCodeObject* code) {
-  count_fallback(Fallback::stack_low, place_of(code, code->co_firstlineno));
+  count_fallback(Reason::stack_low, place_of(code, code->co_firstlineno));
 }
 
 void FrameDriver::reset() {

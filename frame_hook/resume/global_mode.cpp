@@ -187,9 +187,10 @@ Result<void> enable_global_mode(GlobalModeSettings settings) {
   try {
     static GlobalDriver* driver = nullptr;   // never freed: frames may be in it at exit
     if (!driver) driver = new GlobalDriver(std::move(settings));
-    if (!install_standing_hook(*driver)) return Error{"hook", "the frame hook is not usable: " + hook_refusal()};
+    if (!install_standing_hook(*driver))
+      return Error{Reason::hook_refused, "the frame hook is not usable: " + hook_refusal()};
   } catch (const std::invalid_argument& e) {
-    return Error{"expression", e.what()};
+    return Error{Reason::bad_setting, e.what()};
   }
   return {};
 }

@@ -20,13 +20,13 @@ SlotId RecipeBuilder::build_array(ArrayValue* value) {
   PyObject *array = value->array.get(), *type = reinterpret_cast<PyObject*>(Py_TYPE(array)),
            *memory = value->root->array.get();
   if (!lies_in_order(memory))
-    graph_break(BreakReason::escaped_traced, "an array in another order than that of its memory");
+    graph_break(Reason::escaped_traced, "an array in another order than that of its memory");
   if (value->root == value) return step(RecipeOp::call, {constant(array)}, 0, attribute_of(type, "copy").get());
   const SlotId root = slot(value->root);
   const PyRef shape = attribute_of(array, "shape"), dtype = attribute_of(array, "dtype"),
               strides = attribute_of(array, "strides");
   const PyRef offset = PyRef::steal(PyLong_FromLongLong(address(array) - address(memory)));
-  if (!shape || !dtype || !strides || !offset) graph_break(BreakReason::escaped_traced, "an array");
+  if (!shape || !dtype || !strides || !offset) graph_break(Reason::escaped_traced, "an array");
   const SlotId sizes = constant(shape.get()), kind = constant(dtype.get()), at = constant(offset.get()),
                steps = constant(strides.get());
   return step(RecipeOp::call, {sizes, kind, root, at, steps}, 0, type);

@@ -125,7 +125,7 @@ SlotId RecipeBuilder::build(Value* value) {
     }
     default: break;
   }
-  graph_break(BreakReason::escaped_traced,
+  graph_break(Reason::escaped_traced,
               std::string("an object of type ") + (value->type ? value->type->tp_name : "?"));
 }
 
@@ -254,7 +254,7 @@ SlotId RecipeBuilder::build_mode_guard(InstanceValue* value, const ModeGuard& gu
 }
 
 SlotId RecipeBuilder::build_deque(InstanceValue* value) {
-  if (!in_progress_.insert(value).second) graph_break(BreakReason::escaped_traced, "a deque that holds itself");
+  if (!in_progress_.insert(value).second) graph_break(Reason::escaped_traced, "a deque that holds itself");
   const SlotId limit = slot(attribute_of(value, "maxlen"));
   return step(RecipeOp::call, {settled(value->payload), limit}, 0, reinterpret_cast<PyObject*>(value->type));
 }
@@ -266,7 +266,7 @@ SlotId RecipeBuilder::build_instance(InstanceValue* value) {
   PyTypeObject* base = builtin_base(value->type);
   Value* payload = value->payload;
   if (!is_rebuildable(base, payload))
-    graph_break(BreakReason::escaped_traced, std::string("an object of type ") + value->type->tp_name);
+    graph_break(Reason::escaped_traced, std::string("an object of type ") + value->type->tp_name);
   if (base == &PyDictProxy_Type) return step(RecipeOp::call, {slot(payload)}, 0, reinterpret_cast<PyObject*>(base));
   if (std::string_view(base->tp_name) == "functools.partial") return build_partial(value);
   if (std::string_view(base->tp_name) == "collections.deque") return build_deque(value);
@@ -307,11 +307,11 @@ SlotId RecipeBuilder::build_iterator(IteratorValue* value) {
   std::vector<SlotId> operands;
   if (value->exhausted) return build_exhausted(value->type);
   if (!in_progress_.insert(value).second)
-    graph_break(BreakReason::escaped_traced, "an iterator that is part of what it iterates over");
+    graph_break(Reason::escaped_traced, "an iterator that is part of what it iterates over");
   using Over = IteratorValue::Over;
   // Made over what the container has become, it would not notice.
   if (changed_while_iterated(value))
-    graph_break(BreakReason::unsupported_value, "an iterator over a container that has changed");
+    graph_break(Reason::changed_container, "an iterator over a container that has changed");
   switch (value->over) {
     case Over::sequence:
     case Over::text:
@@ -356,7 +356,7 @@ SlotId RecipeBuilder::build_iterator(IteratorValue* value) {
       return step(RecipeOp::call, std::move(operands), 0, reinterpret_cast<PyObject*>(value->type));
     default: break;
   }
-  graph_break(BreakReason::escaped_traced, std::string("a running ") + value->type->tp_name);
+  graph_break(Reason::escaped_traced, std::string("a running ") + value->type->tp_name);
 }
 
 // The slot of a container that stands as it will be after the exit.
@@ -384,7 +384,7 @@ SlotId RecipeBuilder::call_with(SlotId callable, std::vector<SlotId> positional,
 SlotId RecipeBuilder::build_generator(GeneratorValue* value) {
   const bool ended = value->state == GeneratorValue::State::finished;
   if (!ended && value->state != GeneratorValue::State::created)
-    graph_break(BreakReason::escaped_traced, "a generator that has started");
+    graph_break(Reason::escaped_traced, "a generator that has started");
   PyCodeObject* code = value->function->code;
   const auto& locals = value->frame->locals;
   auto bound = [&](int local) { return ended ? constant(Py_None) : slot(locals[local]); };

@@ -109,7 +109,7 @@ void RecipeBuilder::effect_of(Value* value) {
       break;
     }
     default:
-      graph_break(BreakReason::unsupported_value,
+      graph_break(Reason::unsupported_write,
                   std::string("a write to an object of type ") + (value->type ? value->type->tp_name : "?"));
   }
 }

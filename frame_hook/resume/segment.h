@@ -75,7 +75,7 @@ class Segment {
   bool leaves_handler = false;             // when it returned: the exception being handled is then that of a slot
   SlotId handled = kUnbound;
   std::vector<FramePlan> frames;           // when it broke
-  BreakReason reason{};
+  Reason reason{};
   std::string where;                       // of the break
   Told told = Told::nothing;
   std::shared_ptr<const CompileOptions> options;
@@ -88,7 +88,7 @@ class Segment {
 struct CompileOutcome {
   std::unique_ptr<Segment> segment;        // null with a Python error set: a user's backend raised
   bool broke = false;
-  BreakReason reason{};
+  Reason reason{};
   std::string detail, where, caret;
   int at = -1;                             // code unit (f_lasti) of the break in the traced frame; -1: none
 };

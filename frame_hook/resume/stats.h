@@ -5,15 +5,9 @@
 #include <map>
 #include <string>
 
-#include "frame_hook/trace/graph_break.h"
+#include "runtime/base/reasons.h"
 
 namespace framejit::frame_hook {
-
-enum class Fallback : uint8_t {
-#define FALLBACK(name, what) name,
-#include "frame_hook/resume/fallback_reasons.def"
-#undef FALLBACK
-};
 
 struct Stats {
   uint64_t graphs = 0, graph_breaks = 0, recompiles = 0, fallbacks = 0, ops = 0, kernels = 0, frames = 0;
@@ -28,9 +22,9 @@ struct Stats {
 Stats& stats();
 
 // Counts a break and logs it. caret: source lines with carets, or "".
-void count_break(BreakReason reason, const std::string& detail, const std::string& where, const std::string& caret);
+void count_break(Reason reason, const std::string& detail, const std::string& where, const std::string& caret);
 
 // Counts a plain run and logs it. detail: "" says what the reason's row says.
-void count_fallback(Fallback reason, const std::string& where, const std::string& detail = "");
+void count_fallback(Reason reason, const std::string& where, const std::string& detail = "");
 
 }  // namespace framejit::frame_hook

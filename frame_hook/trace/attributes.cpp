@@ -34,7 +34,7 @@ PyRef real_instance_dict(PyObject* object) {
   PyObject *key, *item;
   for (Py_ssize_t position = 0; PyDict_Next(dict.get(), &position, &key, &item);)
     if (!PyUnicode_CheckExact(key))
-      graph_break(BreakReason::unsupported_value, "an instance dict with a key that is not a str");
+      graph_break(Reason::unsupported_write, "an instance dict with a key that is not a str");
   return dict;
 }
 
@@ -61,7 +61,7 @@ Value* bind_class_method(Tracer& t, const Found& d, Value* owner) {
   const bool has_get = function->kind != ValueKind::function && function->kind != ValueKind::method && function->type &&
                        function->type->tp_descr_get;
   if (PY_VERSION_HEX < 0x030D0000 && has_get)
-    graph_break(BreakReason::unknown_attribute, "a classmethod around a descriptor");
+    graph_break(Reason::unknown_attribute, "a classmethod around a descriptor");
   return make_method(t, function, owner);
 }
 
@@ -78,7 +78,7 @@ Value* exception_member(Tracer& t, Value* self, std::string_view name) {
   if (PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_OSError)) ||
       PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_SyntaxError)) ||
       PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_UnicodeError)))
-    graph_break(BreakReason::unknown_attribute, std::string(self->type->tp_name) + "." + std::string(name));
+    graph_break(Reason::unknown_attribute, std::string(self->type->tp_name) + "." + std::string(name));
   TupleValue* args = tuple_of(self);
   if ((name == "value" || name == "code" || name == "msg") && args && !args->items.empty()) return t.item(args, 0);
   return t.none();
@@ -122,7 +122,7 @@ Value* bind_member(Tracer& t, const Found& d, Value* self) {
       Py_TYPE(d.object)->tp_descr_get(d.object, self->object.get(), reinterpret_cast<PyObject*>(self->type)));
   if (!value) {
     drop_error();
-    graph_break(BreakReason::unknown_attribute, std::string(text_of(name)) + " (an empty slot)");
+    graph_break(Reason::unknown_attribute, std::string(text_of(name)) + " (an empty slot)");
   }
   if (t.is_constant(self)) {
     t.constant(self);
@@ -138,7 +138,7 @@ Value* exception_attribute(Tracer& t, InstanceValue* self, PyObject* name) {
   if (text == "args" && self->payload && self->payload->kind == ValueKind::tuple) return self->payload;
   // An __exit__ is given another object in its place, and frames hang on a real one.
   if (text == "__traceback__" && (self->object || t.was_raised(self)))
-    graph_break(BreakReason::unknown_attribute, "__traceback__ of a caught exception");
+    graph_break(Reason::unknown_attribute, "__traceback__ of a caught exception");
   if (self->object || text == "args") return nullptr;
   if (text == "__suppress_context__") return t.boolean(has_cause(self));
   return text == "__cause__" || text == "__context__" || text == "__traceback__" ? t.none() : nullptr;
@@ -180,7 +180,7 @@ Value* bind_getset(Tracer& t, const Found& d, Value* self, PyTypeObject* type, V
     if (!value) t.raise_pending();
     return t.wrap(value.get(), t.guards().sources.add(SourceKind::attribute, source_of(t, self), 0, name));
   }
-  graph_break(BreakReason::unknown_attribute, std::string(type->tp_name) + "." + text_of(name));
+  graph_break(Reason::unknown_attribute, std::string(type->tp_name) + "." + text_of(name));
 }
 
 }  // namespace
@@ -244,7 +244,7 @@ Value* bind(Tracer& t, const Found& d, Value* self, PyTypeObject* type, Value* t
     const std::string_view name = kind->tp_name;
     if (name == "framejit.ArmedCall" || name == "functools._lru_cache_wrapper")
       return self ? make_method(t, found_value(t, d), self) : found_value(t, d);
-    graph_break(BreakReason::unknown_attribute, std::string(type->tp_name) + " descriptor of type " + kind->tp_name);
+    graph_break(Reason::unknown_attribute, std::string(type->tp_name) + " descriptor of type " + kind->tp_name);
   }
   return t.wrap(d.object, d.source);
 }
@@ -349,7 +349,7 @@ Value* python_special(Tracer& t, Value* v, const char* name) {
   if (v->kind == ValueKind::object && !(t.type_of(v)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return nullptr;
   const Found d = look_up(t, v, interned(name));
   if (d.object == Py_None && std::string_view(name) != "__hash__")
-    graph_break(BreakReason::exception_raised, std::string(v->type->tp_name) + "." + name + ", which is None,");
+    graph_break(Reason::exception_raised, std::string(v->type->tp_name) + "." + name + ", which is None,");
   if (!d.object || d.object == Py_None) return nullptr;
   PyTypeObject* kind = Py_TYPE(d.object);
   if (kind == &PyWrapperDescr_Type || kind == &PyMethodDescr_Type || kind == &PyClassMethodDescr_Type) return nullptr;

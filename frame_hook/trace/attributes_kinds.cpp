@@ -50,7 +50,7 @@ Value* type_getter(Tracer& t, Value* type_value, PyTypeObject* type, PyObject* n
   if (text == "__annotations__") {
     if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return nullptr;
     PyObject* own = own_class_attribute(type, interned("__annotations__"));
-    if (!own) graph_break(BreakReason::unknown_attribute, "__annotations__ of a class that has none yet");
+    if (!own) graph_break(Reason::unknown_attribute, "__annotations__ of a class that has none yet");
     return t.wrap(
         own, t.guards().sources.add(SourceKind::type_lookup, source_of(t, type_value), 0, interned("__annotations__")));
   }
@@ -65,7 +65,7 @@ Value* type_getter(Tracer& t, Value* type_value, PyTypeObject* type, PyObject* n
 
 Value* metaclass_getattr(Tracer& t, Value* type_value, const Found& getattr, PyTypeObject* meta, PyObject* name) {
   if (!PyFunction_Check(getattr.object))
-    graph_break(BreakReason::unknown_attribute, std::string(meta->tp_name) + ".__getattr__");
+    graph_break(Reason::unknown_attribute, std::string(meta->tp_name) + ".__getattr__");
   return t.call(bind(t, getattr, type_value, meta, nullptr), {t.constant_value(name)});
 }
 
@@ -74,7 +74,7 @@ Value* module_attribute(Tracer& t, Value* v, PyObject* name) {
   if (d.object && Py_TYPE(d.object)->tp_descr_set && std::string_view(text_of(name)) != "__dict__") {
     const Value* own = t.dict_get(module_dict(t, v), t.constant_value(name));
     if (!own && std::string_view(text_of(name)) == "__annotations__")
-      graph_break(BreakReason::unknown_attribute, "__annotations__ of a module that has none yet");
+      graph_break(Reason::unknown_attribute, "__annotations__ of a module that has none yet");
     if (Py_TYPE(d.object) != &PyGetSetDescr_Type || !own) return bind(t, d, v, v->type, nullptr);
   }
   if (std::string_view(text_of(name)) == "__dict__") return module_dict(t, v);
@@ -93,7 +93,7 @@ Value* method_attribute(Tracer& t, MethodValue* m, PyObject* name) {
   if (text == "__class__") return t.constant_value(reinterpret_cast<PyObject*>(m->type));
   if (text == "__call__") return m;
   if (text == "__get__" || text == "__reduce__")
-    graph_break(BreakReason::unknown_attribute, "method." + std::string(text));
+    graph_break(Reason::unknown_attribute, "method." + std::string(text));
   return attribute_or_null(t, m->function, name);
 }
 
@@ -114,7 +114,7 @@ bool read_from_real_tensor(std::string_view name) {
 // No stand-in knows what its tensor is a view of: only that there is no base is told.
 Value* base_of(Tracer& t, TensorValue* v, PyObject* name, PyObject* traced) {
   const PyRef base = PyRef::steal(PyObject_GetAttr(v->object ? v->object.get() : traced, name));
-  if (base.get() != Py_None) graph_break(BreakReason::unknown_attribute, "_base of a view");
+  if (base.get() != Py_None) graph_break(Reason::unknown_attribute, "_base of a view");
   if (v->object) note(t, GuardKind::is, t.guards().sources.add(SourceKind::attribute, v->source, 0, name), Py_None);
   return t.none();
 }
@@ -122,9 +122,9 @@ Value* base_of(Tracer& t, TensorValue* v, PyObject* name, PyObject* traced) {
 Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
   const std::string_view text = text_of(name);
   if (text == "__class__") return t.constant_value(reinterpret_cast<PyObject*>(t.type_of(v)));
-  if (text == "__dict__") graph_break(BreakReason::unknown_attribute, "Tensor.__dict__");
+  if (text == "__dict__") graph_break(Reason::unknown_attribute, "Tensor.__dict__");
   if (text == "_cdata" || text == "_version")
-    graph_break(BreakReason::unknown_attribute, "Tensor." + std::string(text));
+    graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
   PyObject* traced = t.traced_tensor(v);
   if (text == "_base") return base_of(t, v, name, traced);
   if (v->object && !v->mutated && (read_from_real_tensor(text) || text == "grad")) {
@@ -136,15 +136,11 @@ Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
       return t.none();
     }
     if (text == "grad") return t.wrap(real.get(), t.guards().sources.add(SourceKind::attribute, v->source, 0, name));
-    graph_break(BreakReason::unknown_attribute, "Tensor." + std::string(text));
+    graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
   }
   PyObject* result = t.recording().get_attribute(traced, name);
   if (!result) {
-    if (auto stop = t.recording().take_break()) {
-      BreakReason reason = BreakReason::unknown_attribute;
-      find_break_reason(stop->reason, &reason);
-      graph_break(reason, stop->detail);
-    }
+    if (auto stop = t.recording().take_break()) graph_break(stop->reason, stop->detail);
     t.raise_pending();
   }
   return t.wrap_result(result);
@@ -169,7 +165,7 @@ Value* hooked_attribute(Tracer& t, Value* v, PyObject* name) {
       reinterpret_cast<PyWrapperDescrObject*>(getattribute.object)->d_wrapped !=
           reinterpret_cast<void*>(PyObject_GenericGetAttr) &&
       !(v->object && PyModule_Check(v->object.get())))  // C code of the type's own: threading.local
-    graph_break(BreakReason::unknown_attribute, std::string(type->tp_name) + "." + text_of(name));
+    graph_break(Reason::unknown_attribute, std::string(type->tp_name) + "." + text_of(name));
   auto call_hook = [&](const Found& hook) {
     return t.call(bind(t, hook, v, type, nullptr), {t.constant_value(name)});
   };
@@ -184,7 +180,7 @@ Value* hooked_attribute(Tracer& t, Value* v, PyObject* name) {
     return call_hook(getattr);
   }
   if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE) && !getattr.object && v->kind != ValueKind::instance)
-    graph_break(BreakReason::unknown_attribute, std::string(type->tp_name) + "." + text_of(name));
+    graph_break(Reason::unknown_attribute, std::string(type->tp_name) + "." + text_of(name));
   Value* found = nullptr;
   if (!getattr.object) return generic_attribute(t, v, name);
   {
@@ -248,7 +244,7 @@ Value* class_attribute(Tracer& t, Value* v, PyObject* name) {
 DictValue* module_dict(Tracer& t, Value* module) {
   t.guard_identity(module);
   PyObject* dict = PyModule_GetDict(module->object.get());
-  if (!dict) drop_error(), graph_break(BreakReason::unsupported_value, "a module that was not initialised");
+  if (!dict) drop_error(), graph_break(Reason::exception_raised, "AttributeError of a module that was not initialised");
   Value* v = t.wrap(dict, t.guards().sources.add(SourceKind::instance_dict, source_of(t, module)));
   as<DictValue>(v)->is_globals = true;
   return as<DictValue>(v);
@@ -313,13 +309,13 @@ Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name) {
   if (text == "__self_class__") return v->self_type;
   auto* start = known_type(t, v->start_type);
   auto* type = reinterpret_cast<PyTypeObject*>(real_type(v->self_type));
-  if (!start || !type) graph_break(BreakReason::unsupported_value, "super() of a class made in the trace");
+  if (!start || !type) graph_break(Reason::made_in_trace, "super() of a class made in the trace");
   const bool on_class =
       v->self == v->self_type || (real_type(v->self) && real_type(v->self) == real_type(v->self_type));
   const guards::SourceId type_source = on_class ? source_of(t, v->self_type) : t.type_source(v->self);
   if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.guard_type_unchanged(type, type_source);
   PyObject* mro = type->tp_mro;
-  if (!mro) graph_break(BreakReason::unsupported_value, "super() of a class that is being made");
+  if (!mro) graph_break(Reason::made_in_trace, "super() of a class that is being made");
   Py_ssize_t i = 0;
   while (i < PyTuple_GET_SIZE(mro) && PyTuple_GET_ITEM(mro, i) != reinterpret_cast<PyObject*>(start)) ++i;
   for (++i; i < PyTuple_GET_SIZE(mro); ++i) {
@@ -336,7 +332,7 @@ Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name) {
 
 Value* attribute_or_null(Tracer& t, Value* v, PyObject* name) {
   switch (v->kind) {
-    case ValueKind::null: graph_break(BreakReason::unsupported_value, "an unbound value");
+    case ValueKind::null: graph_break(Reason::odd_scope, "an unbound value");
     case ValueKind::tensor: return tensor_attribute(t, as<TensorValue>(v), name);
     case ValueKind::function: return function_attribute(t, as<FunctionValue>(v), name);
     case ValueKind::method: return method_attribute(t, as<MethodValue>(v), name);

@@ -40,11 +40,11 @@ bool is_exception_slot(PyTypeObject* type, std::string_view name) {
 
 // As the setters of BaseException do.
 void check_exception_slot(Tracer& t, std::string_view name, Value* to) {
-  if (!to) graph_break(BreakReason::unsupported_value, "a deleted " + std::string(name) + " of an exception");
+  if (!to) graph_break(Reason::exception_state, "a deleted " + std::string(name) + " of an exception");
   const bool cause = name == "__cause__";
   const bool none = is_none(t, to);
   if (name == "__traceback__" && !none)
-    graph_break(BreakReason::unsupported_value, "a write to __traceback__ of an exception");
+    graph_break(Reason::exception_state, "a write to __traceback__ of an exception");
   if ((cause || name == "__context__") && !none &&
       !PyType_IsSubtype(t.type_of(to), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
     t.raise_new(PyExc_TypeError, std::string("exception ") + (cause ? "cause" : "context") +
@@ -58,7 +58,7 @@ bool holds_member(Tracer& t, const Found& d, InstanceValue* v, PyObject* name) {
       PyRef::steal(Py_TYPE(d.object)->tp_descr_get(d.object, v->object.get(), reinterpret_cast<PyObject*>(v->type)));
   if (!value)
     drop_error(),
-        graph_break(BreakReason::unsupported_value, std::string("a deleted slot that is empty, ") + text_of(name));
+        graph_break(Reason::unsupported_write, std::string("a deleted slot that is empty, ") + text_of(name));
   t.get_attribute(v, name);  // guarded
   return true;
 }
@@ -79,7 +79,7 @@ void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name,
   if (context) return write_overlay(t, as<InstanceValue>(v), name, to);
   if (v->kind == ValueKind::instance && (member || is_exception_slot(v->type, text_of(name)))) {
     if (member && !PyType_IsSubtype(v->type, reinterpret_cast<PyDescrObject*>(d.object)->d_type))
-      graph_break(BreakReason::exception_raised, std::string("a slot of another class, ") + text_of(name));
+      graph_break(Reason::exception_raised, std::string("a slot of another class, ") + text_of(name));
     if (member && !to && !holds_member(t, d, as<InstanceValue>(v), name))
       t.raise_new(PyExc_AttributeError, text_of(name));
     if (member && (reinterpret_cast<PyMemberDescrObject*>(d.object)->d_member->flags & READONLY))
@@ -87,19 +87,19 @@ void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name,
     if (!member) check_exception_slot(t, text_of(name), to);
     if (!member && std::string_view(text_of(name)) == "args" && to) {
       as<InstanceValue>(v)->payload = t.tuple(t.unpack(to));
-      if (v->object) graph_break(BreakReason::unsupported_value, "a write to args of an exception");
+      if (v->object) graph_break(Reason::exception_state, "a write to args of an exception");
       return;
     }
     return write_overlay(t, as<InstanceValue>(v), name, to);
   }
-  graph_break(BreakReason::unsupported_value, std::string("a write to ") + v->type->tp_name + "." + text_of(name));
+  graph_break(Reason::unsupported_write, std::string("a write to ") + v->type->tp_name + "." + text_of(name));
 }
 
 void set_function_attribute(Tracer& t, FunctionValue* f, PyObject* name, Value* to) {
   const std::string_view text = text_of(name);
   if (text == "__code__" || text == "__defaults__" || text == "__kwdefaults__" || text == "__globals__" ||
       text == "__closure__")
-    graph_break(BreakReason::unsupported_value, "a write to function." + std::string(text));
+    graph_break(Reason::unsupported_write, "a write to function." + std::string(text));
   if (const PyObject* known = _PyType_Lookup(&PyFunction_Type, name); !known || !Py_TYPE(known)->tp_descr_set) {
     DictValue* dict = function_dict(t, f);
     if (to) t.dict_set(dict, t.constant_value(name), to);
@@ -112,7 +112,7 @@ void set_function_attribute(Tracer& t, FunctionValue* f, PyObject* name, Value* 
   const bool is_text = to && to->kind == ValueKind::object && to->object && PyUnicode_Check(to->object.get());
   const bool is_dict = to && text == "__annotations__" && to->kind == ValueKind::dict;
   if (!to || !(takes_anything || is_dict || (is_name && is_text)))
-    graph_break(BreakReason::unsupported_value, "a write to function." + std::string(text));
+    graph_break(Reason::unsupported_write, "a write to function." + std::string(text));
   if (is_name) t.type_of(to);
   t.will_mutate(f);
   if (!f->object && text == "__name__" && to) f->name = to;
@@ -144,7 +144,7 @@ void write(Tracer& t, Value* v, PyObject* name, Value* to) {
           !PyModule_Check(v->object ? v->object.get() : Py_None) && !real_type(v) &&
           reinterpret_cast<PyWrapperDescrObject*>(hook.object)->d_wrapped !=
               reinterpret_cast<void*>(PyObject_GenericSetAttr))
-        graph_break(BreakReason::unsupported_value,
+        graph_break(Reason::unsupported_write,
                     std::string("a write to ") + v->type->tp_name + "." + text_of(key.get()) + ", which C code takes");
     }
   }
@@ -155,19 +155,19 @@ void write(Tracer& t, Value* v, PyObject* name, Value* to) {
 
 void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
   if (v->kind != ValueKind::instance)
-    graph_break(BreakReason::unsupported_value,
+    graph_break(Reason::unsupported_write,
                 std::string("a write to attribute ") + text_of(name) + " of " + describe(v));
   if (!to && !own_attribute(t, v, name)) t.raise_new(PyExc_AttributeError, text_of(name));
   if (const Found d = look_up(t, v, name);
       d.object && Py_TYPE(d.object)->tp_descr_set)  // the replay's write would go to it
-    graph_break(BreakReason::unsupported_value,
+    graph_break(Reason::unsupported_write,
                 std::string("an item of __dict__ under the name of a data descriptor, ") + v->type->tp_name + "." +
                     text_of(name));
   auto* instance = as<InstanceValue>(v);
   bool is_written = false;
   if (to && instance->object && !instance->find_attr(name, &is_written) &&
       is_written)  // its place in the dict is the last
-    graph_break(BreakReason::unsupported_value,
+    graph_break(Reason::unsupported_write,
                 std::string("an attribute that was deleted and is written again, ") + text_of(name));
   drop_own_attribute(t, instance, name);
   if (!instance->object || to == nullptr) {
@@ -192,10 +192,10 @@ void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
     return;
   }
   if (real_type(v))
-    graph_break(BreakReason::outside_effect, std::string("a write to a class attribute of ") + describe(v));
+    graph_break(Reason::outside_effect, std::string("a write to a class attribute of ") + describe(v));
   if (v->object && PyModule_Check(v->object.get())) {
     if (const Found d = look_up(t, v, name); d.object && Py_TYPE(d.object)->tp_descr_set)
-      graph_break(BreakReason::outside_effect, std::string("a write to ") + text_of(name) + " of " + describe(v));
+      graph_break(Reason::outside_effect, std::string("a write to ") + text_of(name) + " of " + describe(v));
     DictValue* dict = module_dict(t, v);
     if (to) t.dict_set(dict, t.constant_value(name), to);
     else if (!t.dict_delete(dict, t.constant_value(name))) t.raise_new(PyExc_AttributeError, text_of(name));
@@ -204,7 +204,7 @@ void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
   if (v->kind == ValueKind::tensor && to == v && std::string_view(text_of(name)) == "data")
     return;  // module.to() of what is there already
   if (v->kind == ValueKind::tensor)
-    graph_break(BreakReason::unsupported_value, std::string("a write to Tensor.") + text_of(name));
+    graph_break(Reason::unsupported_write, std::string("a write to Tensor.") + text_of(name));
   const Found d = look_up(t, v, name);
   if (d.object && Py_TYPE(d.object)->tp_descr_set) return set_through_descriptor(t, d, v, name, to);
   if (!has_own_dict(t, v))

@@ -151,7 +151,7 @@ bool is_instance(Tracer& t, Value* v, Value* cls) {
 
 void raise_unless_class(Tracer& t, Value* v) {
   if (t.find_attribute(v, interned("__bases__")))
-    graph_break(BreakReason::unsupported_value, "issubclass() of " + describe(v) + ", which has __bases__");
+    graph_break(Reason::unsupported_operand, "issubclass() of " + describe(v) + ", which has __bases__");
   t.raise_new(PyExc_TypeError, "issubclass() arg 1 must be a class");
 }
 
@@ -240,9 +240,9 @@ Value* builtin_hash(Tracer& t, const Arguments& args) {
   const bool is_nan = v->kind == ValueKind::instance && payload_of(v)->object &&
                       PyFloat_CheckExact(payload_of(v)->object.get()) &&
                       std::isnan(PyFloat_AS_DOUBLE(payload_of(v)->object.get()));
-  if (is_nan) graph_break(BreakReason::unsupported_value, "hash() of " + describe(v));  // of the address
+  if (is_nan) graph_break(Reason::unsupported_key, "hash() of " + describe(v));  // of the address
   v = without_symbols(t, v);
-  if (!t.is_constant(v) || is_identity_key(v)) graph_break(BreakReason::unsupported_value, "hash() of " + describe(v));
+  if (!t.is_constant(v) || is_identity_key(v)) graph_break(Reason::unsupported_key, "hash() of " + describe(v));
   const Py_hash_t h = PyObject_Hash(t.constant(v));
   if (h == -1 && PyErr_Occurred()) t.raise_pending();
   return t.integer(h);
@@ -250,13 +250,13 @@ Value* builtin_hash(Tracer& t, const Arguments& args) {
 
 Value* builtin_vars(Tracer& t, const Arguments& args) {
   only_positional(t, args, "vars", 0, 1);
-  if (args.positional.empty()) graph_break(BreakReason::unsupported_value, "vars() of the running frame");
+  if (args.positional.empty()) graph_break(Reason::odd_scope, "vars() of the running frame");
   if (Value* dict = t.find_attribute(args.positional[0], interned("__dict__"))) return dict;
   t.raise_new(PyExc_TypeError, "vars() argument must have __dict__ attribute");
 }
 
 Value* builtin_type(Tracer& t, const Arguments& args) {
-  if (args.positional.size() != 1) graph_break(BreakReason::unsupported_value, "a class made by type()");
+  if (args.positional.size() != 1) graph_break(Reason::made_in_trace, "a class made by type()");
   return t.constant_value(reinterpret_cast<PyObject*>(t.type_of(args.positional[0])));
 }
 
@@ -270,7 +270,7 @@ Value* builtin_super(Tracer& t, const Arguments& args) {
   Value *start = nullptr, *self = nullptr;
   if (!args.positional.empty()) {
     only_positional(t, args, "super", 1, 2);
-    if (args.positional.size() == 1) graph_break(BreakReason::unsupported_value, "an unbound super object");
+    if (args.positional.size() == 1) graph_break(Reason::odd_scope, "an unbound super object");
     start = args.positional[0];
     self = args.positional[1];
   } else {
@@ -337,7 +337,7 @@ Value* builtin_method(Tracer& t, const Arguments& args) {
   const bool is_known = function->kind == ValueKind::function || function->kind == ValueKind::method ||
                         function->kind == ValueKind::instance;
   if (!is_known || t.same_object(self, t.none()))
-    graph_break(BreakReason::unknown_callable, "class method of " + describe(function));
+    graph_break(Reason::unknown_callable, "class method of " + describe(function));
   return make_method(t, function, self);
 }
 
@@ -346,7 +346,7 @@ Value* builtin_mapping_proxy(Tracer& t, const Arguments& args) {
   Value* mapping = args.positional[0];
   PyTypeObject* type = t.type_of(mapping);
   if (type != &PyDict_Type && type != &PyODict_Type)
-    graph_break(BreakReason::unknown_callable, "mappingproxy of " + describe(mapping));
+    graph_break(Reason::unknown_callable, "mappingproxy of " + describe(mapping));
   return mapping_proxy(t, mapping);
 }
 
@@ -383,7 +383,7 @@ void guard_registrations(Tracer& t) {
 Value* abc_subclasscheck(Tracer& t, const Arguments& args) {
   only_positional(t, args, "_abc_subclasscheck", 2, 2);
   PyTypeObject *cls = known_type(t, args.positional[0]), *sub = known_type(t, args.positional[1]);
-  if (!cls || !sub) graph_break(BreakReason::unsupported_value, "issubclass() of a class made in the trace");
+  if (!cls || !sub) graph_break(Reason::made_in_trace, "issubclass() of a class made in the trace");
   const int answer = PyObject_IsSubclass(reinterpret_cast<PyObject*>(sub), reinterpret_cast<PyObject*>(cls));
   if (answer < 0) t.raise_pending();
   if (answer == 0) guard_registrations(t);
@@ -414,7 +414,7 @@ Value* context_get(Tracer& t, const Arguments& args) {
   const guards::SourceId source = t.guards().sources.add(guards::SourceKind::context_value, source_of(t, variable));
   PyRef owned = PyRef::steal(value);
   if (owned) return t.wrap(owned.get(), source);
-  graph_break(BreakReason::unsupported_value, "a context variable without a value");
+  graph_break(Reason::exception_raised, "LookupError of a context variable without a value");
 }
 
 Value* context_set(Tracer& t, const Arguments& args) {
@@ -437,16 +437,16 @@ Value* context_reset(Tracer& t, const Arguments& args) {
   bool known = false;
   Value* depth =
       token->kind == ValueKind::instance ? as<InstanceValue>(token)->find_attr(interned("depth"), &known) : nullptr;
-  if (!depth || values.empty()) graph_break(BreakReason::outside_effect, "ContextVar.reset");
+  if (!depth || values.empty()) graph_break(Reason::outside_effect, "ContextVar.reset");
   values.resize(static_cast<size_t>(t.as_index(depth)) - 1);
   return t.none();
 }
 
 // ---- outside of the program
 
-Value* outside_print(Tracer&, const Arguments&) { graph_break(BreakReason::outside_effect, "print()"); }
-Value* outside_warn(Tracer&, const Arguments&) { graph_break(BreakReason::outside_effect, "warnings.warn()"); }
-Value* outside_time(Tracer&, const Arguments&) { graph_break(BreakReason::outside_effect, "reading the clock"); }
+Value* outside_print(Tracer&, const Arguments&) { graph_break(Reason::outside_effect, "print()"); }
+Value* outside_warn(Tracer&, const Arguments&) { graph_break(Reason::outside_effect, "warnings.warn()"); }
+Value* outside_time(Tracer&, const Arguments&) { graph_break(Reason::outside_effect, "reading the clock"); }
 
 namespace {
 
@@ -456,7 +456,7 @@ void refuse_lock(Tracer& t) {
   if (std::string_view(text_of(code->co_qualname)) == "cached_property.__get__" &&
       std::string_view(text_of(code->co_filename)).ends_with("functools.py"))
     return;
-  graph_break(BreakReason::outside_effect, "a lock");
+  graph_break(Reason::outside_effect, "a lock");
 }
 
 }  // namespace
@@ -469,14 +469,14 @@ Value* lock_enter(Tracer& t, const Arguments&) {
 
 Value* lock_exit(Tracer& t, const Arguments&) {
   refuse_lock(t);
-  if (!t.frame().locked_since) graph_break(BreakReason::outside_effect, "a lock");  // taken before the trace began
+  if (!t.frame().locked_since) graph_break(Reason::outside_effect, "a lock");  // taken before the trace began
   t.frame().locked_since.reset();
   return t.none();
 }
 
-Value* outside_class(Tracer&, const Arguments&) { graph_break(BreakReason::unsupported_value, "a class statement"); }
+Value* outside_class(Tracer&, const Arguments&) { graph_break(Reason::made_in_trace, "a class statement"); }
 Value* unsupported_property(Tracer&, const Arguments&) {
-  graph_break(BreakReason::unsupported_value, "a property made in the trace");
+  graph_break(Reason::made_in_trace, "a property made in the trace");
 }
 namespace {
 
@@ -494,7 +494,7 @@ class RecursionLimit final : public guards::ModeFacts {
 void rely_on_nothing_handled(Tracer& t, const std::string& asker) {
   bool known = false;
   if (t.handled_exception(&known) || (!known && !relies_on_nothing_handled(t)))
-    graph_break(BreakReason::unsupported_value, asker + " while an exception is handled");
+    graph_break(Reason::exception_state, asker + " while an exception is handled");
 }
 
 }  // namespace
@@ -521,7 +521,7 @@ Value* intern_text(Tracer& t, const Arguments& args) {
   only_positional(t, args, "intern", 1, 1);
   Value* v = args.positional[0];
   if (v->kind != ValueKind::object || !v->object || !PyUnicode_CheckExact(v->object.get()))
-    graph_break(BreakReason::unknown_callable, "sys.intern() of " + describe(v));
+    graph_break(Reason::unknown_callable, "sys.intern() of " + describe(v));
   PyObject* own = Py_NewRef(t.constant(v));
   PyUnicode_InternInPlace(&own);
   return t.constant_steal(own);

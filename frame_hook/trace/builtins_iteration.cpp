@@ -186,7 +186,7 @@ Value* itertools_islice(Tracer& t, const Arguments& args) {
   it->stop = is_none(t, last) ? -1 : t.as_index(last);
   it->step = a.size() == 4 && !is_none(t, a[3]) ? t.as_index(a[3]) : 1;
   if (it->position < 0 || it->stop < -1 || it->step < 1 || (it->stop == -1 && !is_none(t, last)))
-    graph_break(BreakReason::exception_raised, "itertools.islice()");
+    graph_break(Reason::exception_raised, "itertools.islice()");
   return it;
 }
 
@@ -201,7 +201,7 @@ Value* itertools_count(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "count", {"start", "step"}, 0);
   for (Value* v : a)
     if (v && !PyType_IsSubtype(t.type_of(v), &PyLong_Type) && v->type != &PyFloat_Type)
-      graph_break(BreakReason::unsupported_value, "itertools.count() of " + describe(v));
+      graph_break(Reason::unsupported_operand, "itertools.count() of " + describe(v));
   return make_iterator(t, Over::count, itertools_type("count"),
                        {a[0] ? a[0] : t.integer(0), a[1] ? a[1] : t.integer(1)});
 }

@@ -29,7 +29,7 @@ Value* run_number(Tracer& t, PyObject* function, const Arguments& args) {
 }
 
 [[noreturn]] void reads_tensor(const char* what) {
-  graph_break(BreakReason::data_dependent_value, std::string(what) + " of a tensor");
+  graph_break(Reason::data_dependent_value, std::string(what) + " of a tensor");
 }
 
 Value* known_or_break(Value* known, const char* what) {
@@ -48,7 +48,7 @@ Value* through_special(Tracer& t, const Arguments& args, const char* special) {
 // What a special method has to return; plain Python warns of subclasses and refuses the rest.
 Value* exactly(Tracer& t, PyTypeObject* type, Value* result, const char* special) {
   if (result && t.type_of(result) != type)
-    graph_break(BreakReason::exception_raised, std::string(special) + "() that returns " + describe(result));
+    graph_break(Reason::exception_raised, std::string(special) + "() that returns " + describe(result));
   return result;
 }
 
@@ -148,7 +148,7 @@ Value* builtin_divmod(Tracer& t, const Arguments& args) {
   for (Value* v : args.positional) {
     const ValueKind kind = payload_of(v)->kind;
     if (kind != ValueKind::object && kind != ValueKind::sym_int)
-      graph_break(BreakReason::unsupported_value,
+      graph_break(Reason::unsupported_operand,
                   std::string("divmod() of an object of type ") + t.type_of(v)->tp_name);
   }
   Value* quotient = t.binary_operator(2, args.positional[0], args.positional[1]);
@@ -160,7 +160,7 @@ Value* builtin_pow(Tracer& t, const Arguments& args) {
   if (!a[2]) return t.binary_operator(8, a[0], a[1]);
   for (Value* v : a)
     if (v->kind == ValueKind::instance)
-      graph_break(BreakReason::unsupported_value, "pow() with a modulus, of " + describe(v));
+      graph_break(Reason::unsupported_operand, "pow() with a modulus, of " + describe(v));
   return run_plain(t, builtin("pow"), concrete(t, args));
 }
 

@@ -223,7 +223,7 @@ void refuse_half_of_ordered_dict(PyObject* callable, const Arguments& args) {
   auto* descriptor = reinterpret_cast<PyDescrObject*>(callable);
   if (descriptor->d_type != &PyDict_Type || builtin_base(args.positional[0]->type) != &PyODict_Type) return;
   if (_PyType_Lookup(&PyODict_Type, descriptor->d_name) != callable)
-    graph_break(BreakReason::unsupported_value, name_of_callable(callable) + "() of an OrderedDict");
+    graph_break(Reason::unsupported_operand, name_of_callable(callable) + "() of an OrderedDict");
 }
 
 Value* call_c_function(Tracer& t, Value* v, PyObject* callable, const Arguments& args) {
@@ -245,12 +245,12 @@ Value* call_c_function(Tracer& t, Value* v, PyObject* callable, const Arguments&
     const bool of_range = !args.positional.empty() &&
                           payload_of(args.positional[0])->type == &PyRange_Type;  // compared by their own __eq__
     if (of_range && args.positional.size() > 1 && args.positional[1]->kind == ValueKind::instance)
-      graph_break(BreakReason::unknown_callable, name_of_callable(callable));
+      graph_break(Reason::unknown_callable, name_of_callable(callable));
     const Arguments plain = without_payloads(t, args);
     if (all_plain(t, plain)) return t.call_pure(callable, plain);
   }
   say_if_substituted(callable);
-  graph_break(BreakReason::unknown_callable, name_of_callable(callable));
+  graph_break(Reason::unknown_callable, name_of_callable(callable));
 }
 
 // functools.partial, real or made in the trace.
@@ -298,7 +298,7 @@ Value* call_instance(Tracer& t, Value* v, const Arguments& args) {
       t.guard_identity(v);
       return t.call_recorded(v->object.get(), args);
     }
-    graph_break(BreakReason::unknown_callable, std::string("an object of type ") + type->tp_name);
+    graph_break(Reason::unknown_callable, std::string("an object of type ") + type->tp_name);
   }
   t.raise_new(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not callable");
 }
@@ -333,7 +333,7 @@ Value* call_object(Tracer& t, Value* v, const Arguments& args) {
     Value* method = t.lookup_special(
         t.wrap(real.get(), t.guards().sources.add(SourceKind::method_self, source_of(t, v))), text_of(name.get()));
     if (method && method->type == method_wrapper_type()) return t.call(method, args);
-    graph_break(BreakReason::unknown_callable, "a method-wrapper, " + name_of_callable(callable));
+    graph_break(Reason::unknown_callable, "a method-wrapper, " + name_of_callable(callable));
   }
   return call_instance(t, v, args);
 }
@@ -409,10 +409,10 @@ std::vector<Value*> parse(Tracer& t, const Arguments& args, const char* function
 Value* run_plain(Tracer& t, PyObject* callable, const Arguments& args) {
   for (Value* v : args.positional)
     if (!t.is_constant(v))
-      graph_break(BreakReason::unknown_callable, name_of_callable(callable) + " on " + describe(v));
+      graph_break(Reason::unknown_callable, name_of_callable(callable) + " on " + describe(v));
   for (const auto& [name, v] : args.keywords)
     if (!t.is_constant(v))
-      graph_break(BreakReason::unknown_callable, name_of_callable(callable) + " on " + describe(v));
+      graph_break(Reason::unknown_callable, name_of_callable(callable) + " on " + describe(v));
   return t.call_pure(callable, args);
 }
 

@@ -23,7 +23,7 @@ Value* sizes_of(Tracer& t, const Arguments& args) {
   const std::vector<Value*> items = args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]);
   const bool ints = std::all_of(items.begin(), items.end(), [](Value* v) { return is_int(payload_of(v)); });
   if (!ints || args.positional.size() > 1 || !args.keywords.empty())
-    graph_break(BreakReason::unknown_callable, "class torch.Size");
+    graph_break(Reason::unknown_callable, "class torch.Size");
   return t.tuple(items);
 }
 
@@ -99,7 +99,7 @@ void refuse_parsed_arguments(PyTypeObject* type, size_t given) {
       is_class(type, PyExc_UnicodeEncodeError) || is_class(type, PyExc_UnicodeDecodeError) ||
       is_class(type, PyExc_UnicodeTranslateError) ||
       std::string_view(builtin_base(type)->tp_name).ends_with("ExceptionGroup"))
-    graph_break(BreakReason::unknown_callable, std::string("class ") + type->tp_name);
+    graph_break(Reason::unknown_callable, std::string("class ") + type->tp_name);
 }
 
 // object.__new__(), and whether the initialiser of a C class takes what the constructor leaves.
@@ -113,7 +113,7 @@ void check_arguments(Tracer& t, PyTypeObject* type, PyTypeObject* base, const Ar
   }
   const bool immutable = base == &PyTuple_Type || base == &PyFrozenSet_Type;
   if (immutable && type->tp_init == base->tp_init && (!args.keywords.empty() || args.positional.size() > 1))
-    graph_break(BreakReason::exception_raised, std::string("an error of the constructor of ") + type->tp_name);
+    graph_break(Reason::exception_raised, std::string("an error of the constructor of ") + type->tp_name);
 }
 
 }  // namespace
@@ -121,7 +121,7 @@ void check_arguments(Tracer& t, PyTypeObject* type, PyTypeObject* base, const Ar
 Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
   PyTypeObject* base = builtin_base(type);
   if (type->tp_flags & Py_TPFLAGS_IS_ABSTRACT)
-    graph_break(BreakReason::exception_raised, std::string("an error of the abstract class ") + type->tp_name);
+    graph_break(Reason::exception_raised, std::string("an error of the abstract class ") + type->tp_name);
   const std::string_view name = base->tp_name;
   check_arguments(t, type, base, args);
   if (base == &PyBaseObject_Type) return make_instance(t, type);
@@ -159,7 +159,7 @@ Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
     for (Value*& v : plain.positional) v = specialised(t, v);
     return run_plain(t, callable, plain);
   }
-  graph_break(BreakReason::unknown_callable, std::string("class ") + type->tp_name);
+  graph_break(Reason::unknown_callable, std::string("class ") + type->tp_name);
 }
 
 Value* standard_construct(Tracer& t, Value* type_value, PyTypeObject* type, const Arguments& args) {
@@ -202,10 +202,10 @@ Value* call_type(Tracer& t, Value* type_value, const Arguments& args) {
     if (call.object && Py_TYPE(call.object) != &PyWrapperDescr_Type)
       return t.call(bind(t, call, type_value, meta, nullptr), args);
     if (call.object && reinterpret_cast<PyDescrObject*>(call.object)->d_type != &PyType_Type)
-      graph_break(BreakReason::unknown_callable, std::string("class ") + type->tp_name);
+      graph_break(Reason::unknown_callable, std::string("class ") + type->tp_name);
   }
   if (PyType_IsSubtype(type, &PyType_Type))
-    graph_break(BreakReason::unsupported_value, std::string("a class made by ") + type->tp_name);
+    graph_break(Reason::made_in_trace, std::string("a class made by ") + type->tp_name);
   return standard_construct(t, type_value, type, args);
 }
 

@@ -41,11 +41,11 @@ static bool write_may_drop(Value* v) {
 void Tracer::will_mutate(Value* v) {
   type_of(v);
   if (v->kind == ValueKind::list && as<ListValue>(v)->being_sorted)
-    graph_break(BreakReason::unsupported_value, "a write to a list that is being sorted");
+    graph_break(Reason::changed_container, "a write to a list that is being sorted");
   if (v->object && v->object.get() == PyEval_GetBuiltins())
-    graph_break(BreakReason::outside_effect, "a write to module builtins");
+    graph_break(Reason::outside_effect, "a write to module builtins");
   if (v->object && !v->mutated && write_may_drop(v))
-    graph_break(BreakReason::real_iterator, std::string("in a ") + v->type->tp_name + " that is written");
+    graph_break(Reason::real_iterator, std::string("in a ") + v->type->tp_name + " that is written");
   writes_ += v->object ? 1 : 0;
   if (v->mutated) return;
   if (SetValue* set = v->kind == ValueKind::set && v->object ? as<SetValue>(v) : nullptr) adopt_order(*this, set);
@@ -89,12 +89,12 @@ void Tracer::load(SetValue* v) {
   if (v->loaded || !v->object) return;
   type_of(v);
   if (!PyAnySet_CheckExact(v->object.get()))
-    graph_break(BreakReason::unsupported_value, std::string("the items of a ") + Py_TYPE(v->object.get())->tp_name);
+    graph_break(Reason::unsupported_operand, std::string("the items of a ") + Py_TYPE(v->object.get())->tp_name);
   v->loaded = true;
   for (const PyRef& owned : set_items(v->object.get())) {
     PyObject* item = owned.get();
     if (!is_plain(item) && !PyType_Check(item))
-      graph_break(BreakReason::unsupported_value,
+      graph_break(Reason::unsupported_key,
                   "a set that holds an object of type " + std::string(Py_TYPE(item)->tp_name));
     v->items.push_back(constant_value(item));
   }
@@ -154,7 +154,7 @@ std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length) {
 
 Value* refuse_set_as_item(Value* item) {
   const SetValue* set = set_of(item);
-  if (set && set->type != &PyFrozenSet_Type) graph_break(BreakReason::unsupported_value, "a set as an item of a set");
+  if (set && set->type != &PyFrozenSet_Type) graph_break(Reason::unsupported_key, "a set as an item of a set");
   return item;
 }
 

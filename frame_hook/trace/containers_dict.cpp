@@ -37,7 +37,7 @@ Py_hash_t instance_hash(Tracer& t, Value* key) {
     return key_hash(t, payload);
   Value* method = python_special(t, key, "__hash__");
   if (!method)
-    graph_break(BreakReason::unsupported_value, std::string("an object of type ") + key->type->tp_name + " as a key");
+    graph_break(Reason::unsupported_key, std::string("an object of type ") + key->type->tp_name + " as a key");
   Unresumable guard(t);
   return returned_hash(t, t.call(method, {}));
 }
@@ -116,7 +116,7 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
       PyTypeObject* type = Py_TYPE(key->object.get());
       if (!t.is_constant(key)) {
         if (!is_identity_key(key))
-          graph_break(BreakReason::unsupported_value, std::string("an object of type ") + type->tp_name + " as a key");
+          graph_break(Reason::unsupported_key, std::string("an object of type ") + type->tp_name + " as a key");
         t.guard_identity(key);
         return pointer_hash(key->object.get());
       }
@@ -142,7 +142,7 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
       return instance_hash(t, key);
     case ValueKind::list: case ValueKind::dict: case ValueKind::slice: case ValueKind::array: raise_unhashable(t, key);
     case ValueKind::null: case ValueKind::view: case ValueKind::method:
-      graph_break(BreakReason::unsupported_value, std::string("an object of type ") + key->type->tp_name + " as a key");
+      graph_break(Reason::unsupported_key, std::string("an object of type ") + key->type->tp_name + " as a key");
     case ValueKind::tensor:
     case ValueKind::function:
     case ValueKind::iterator:
@@ -159,7 +159,7 @@ bool keys_equal(Tracer& t, Value* a, Value* b) {
   if (a == b) return true;
   if (a->kind == ValueKind::identity || b->kind == ValueKind::identity) {
     if (a->kind == b->kind) return t.same_object(as<IdentityValue>(a)->of, as<IdentityValue>(b)->of);
-    if (is_exact_int(a) || is_exact_int(b)) graph_break(BreakReason::escaped_traced, "id(), looked up among ints,");
+    if (is_exact_int(a) || is_exact_int(b)) graph_break(Reason::escaped_traced, "id(), looked up among ints,");
     return false;
   }
   if (a->kind == ValueKind::object && b->kind == ValueKind::object && a->object.get() == b->object.get()) return true;
@@ -197,7 +197,7 @@ PyObject* real_item(Tracer& t, DictValue* v, Value* key, PyObject** real_key) {
   if (!k) {
     if (is_identity_key(key) || key->kind == ValueKind::identity)
       return nullptr;  // made in the trace: not in a real dict
-    graph_break(BreakReason::unsupported_value,
+    graph_break(Reason::unsupported_key,
                 std::string("a lookup of an object of type ") + key->type->tp_name + " in a dict");
   }
   *real_key = k;
@@ -207,7 +207,7 @@ PyObject* real_item(Tracer& t, DictValue* v, Value* key, PyObject** real_key) {
     if (payload != key && payload->kind == ValueKind::object && payload->object && !is_identity_key(key))
       *real_key = k = payload->object.get();
     if (!is_plain(k) && key->kind == ValueKind::tuple && !t.is_constant(key))
-      graph_break(BreakReason::unsupported_value, "a tuple of objects as a key");
+      graph_break(Reason::unsupported_key, "a tuple of objects as a key");
     PyObject* item = PyDict_GetItemWithError(dict, k);
     if (!item) drop_error();
     return item;
@@ -263,7 +263,7 @@ void guard_linked_order(Tracer& t, DictValue* v, PyObject* keys) {
   PyObject* dict = v->object.get();
   if (!PyODict_Check(dict) || PyDict_GET_SIZE(dict) < 2) return;
   if (!guards::is_linked_in_order(dict, keys))
-    graph_break(BreakReason::unsupported_value, "an OrderedDict whose order was changed");
+    graph_break(Reason::changed_container, "an OrderedDict whose order was changed");
   note(t, GuardKind::linked_order, v->source, keys);
 }
 
@@ -375,7 +375,7 @@ void Tracer::dict_set(DictValue* v, Value* key, Value* to) {
   key = settled_key(*this, v, key);
   if (v->owner) {
     PyObject* name = attribute_name(key);
-    if (!name) graph_break(BreakReason::unsupported_value, "an instance dict with a key that is not a str");
+    if (!name) graph_break(Reason::unsupported_write, "an instance dict with a key that is not a str");
     constant(payload_of(key));
     return set_own_attribute(*this, v->owner, name, to);
   }

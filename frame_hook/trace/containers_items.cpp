@@ -54,7 +54,7 @@ Value* class_item(Tracer& t, Value* v, Value* key) {
   if (meta.object) return t.call(bind(t, meta, v, Py_TYPE(type), nullptr), {key});
   if (type == &PyType_Type || !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
     if (!t.is_constant(key))
-      graph_break(BreakReason::unsupported_value, std::string(type->tp_name) + "[...] of a value made in the trace");
+      graph_break(Reason::unsupported_operand, std::string(type->tp_name) + "[...] of a value made in the trace");
     return t.constant_steal(PyObject_GetItem(t.constant(v), t.constant(key)));
   }
   const Found getter = look_up(t, type, source_of(t, v), interned("__class_getitem__"));
@@ -78,7 +78,7 @@ void assign_list_slice(Tracer& t, ListValue* list, SliceBounds s, Value* to) {
   const std::vector<Value*> items = to ? items_to_assign(t, to, s.step) : std::vector<Value*>();
   const int64_t n = static_cast<int64_t>(list->items.size());
   if (s.step != 1 && before != list->items.size())
-    graph_break(BreakReason::unsupported_value, "an extended slice of a list that what is assigned to it changes");
+    graph_break(Reason::changed_container, "an extended slice of a list that what is assigned to it changes");
   if (s.step == 1) {
     s.start = std::min(s.start, n);
     s.stop = std::clamp(s.stop, s.start, n);
@@ -171,7 +171,7 @@ void raw_set_item(Tracer& t, Value* v, Value* key, Value* to) {
 void raw_delete_item(Tracer& t, Value* v, Value* key) {
   t.type_of(v);
   Value* inner = v->type == &PyDictProxy_Type ? v : payload_of(v);
-  if (inner->kind == ValueKind::array) graph_break(BreakReason::unsupported_value, "a deletion from an array");
+  if (inner->kind == ValueKind::array) graph_break(Reason::numpy_array, "a deletion from an array");
   if (inner->kind == ValueKind::list) return write_list_item(t, as<ListValue>(inner), key, nullptr);
   if (inner->kind == ValueKind::dict) {
     if (!t.dict_delete(as<DictValue>(inner), key)) raise_with(t, PyExc_KeyError, {key});

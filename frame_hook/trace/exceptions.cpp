@@ -62,7 +62,7 @@ void Tracer::cut_context(Value* handled, Value* raised) {
       at = context;
       continue;
     }
-    if (at->object) graph_break(BreakReason::exception_raised, "a context of an exception that is there");
+    if (at->object) graph_break(Reason::exception_raised, "a context of an exception that is there");
     return write_attribute(as<InstanceValue>(at), "__context__", none());
   }
 }
@@ -70,7 +70,7 @@ void Tracer::cut_context(Value* handled, Value* raised) {
 // The exception being handled becomes the context, as in _PyErr_SetObject.
 void Tracer::raise(Value* exception) {
   FJ_CHECK(exception->kind == ValueKind::instance, "an exception that is no instance");
-  if (exception->object) graph_break(BreakReason::exception_raised, exception->type->tp_name);
+  if (exception->object) graph_break(Reason::exception_raised, exception->type->tp_name);
   bool known = true;
   Value* context = handled_exception(&known);
   if (context && context != exception) {
@@ -138,7 +138,7 @@ void Tracer::enter_handler(SymbolicFrame& f, Value* exception) {
     const RaisePoint& point = raised_at_.at(exception);
     break_step_ = point.step;
     stop_place_here();
-    throw GraphBreak{BreakReason::exception_raised, exception->type->tp_name};
+    throw GraphBreak{Reason::exception_raised, exception->type->tp_name};
   };
   try {
     for (size_t depth = range ? static_cast<size_t>(range->depth) : 0; f.stack.size() > depth;) drops(f.pop());
@@ -162,7 +162,7 @@ Flow OpcodeHandlers::push_exc_info(Tracer& t, SymbolicFrame& f, const Instructio
   bool known = true;
   Value* previous = f.handled.empty() && f.generator ? nullptr : t.handled_exception(&known);
   if (!known && !relies_on_nothing_handled(t))
-    graph_break(BreakReason::unsupported_value, "a handler that is entered while an exception is handled");
+    graph_break(Reason::exception_state, "a handler that is entered while an exception is handled");
   Value* exception = f.pop();
   f.push(previous ? previous : t.none());
   f.push(exception);
@@ -203,7 +203,7 @@ Flow OpcodeHandlers::check_exc_match(Tracer& t, SymbolicFrame& f, const Instruct
 Flow OpcodeHandlers::reraise(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* exception = f.pop();
   if (i.arg > 0) f.reraised_unit = static_cast<int>(t.as_index(f.top(static_cast<size_t>(i.arg) - 1)));
-  if (exception->object) graph_break(BreakReason::exception_raised, exception->type->tp_name);
+  if (exception->object) graph_break(Reason::exception_raised, exception->type->tp_name);
   throw SymbolicRaise{exception};
 }
 
@@ -222,9 +222,9 @@ Flow OpcodeHandlers::raise_varargs(Tracer& t, SymbolicFrame& f, const Instructio
   if (i.arg == 0) {
     bool known = true;
     Value* exception = t.handled_exception(&known);
-    if (!known) graph_break(BreakReason::unsupported_value, "the exception that was being handled when tracing began");
+    if (!known) graph_break(Reason::exception_state, "the exception that was being handled when tracing began");
     if (!exception) t.raise_new(PyExc_RuntimeError, "No active exception to reraise");
-    if (exception->object) graph_break(BreakReason::exception_raised, exception->type->tp_name);
+    if (exception->object) graph_break(Reason::exception_raised, exception->type->tp_name);
     throw SymbolicRaise{exception};
   }
   Value* cause = i.arg == 2 ? f.pop() : nullptr;

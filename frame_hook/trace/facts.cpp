@@ -264,10 +264,10 @@ bool Tracer::instance_truth(Value* v) {
                      (type->tp_as_sequence && type->tp_as_sequence->sq_length);
   if (sized) {
     if (auto n = length(v)) return *n != 0;
-    graph_break(BreakReason::unsupported_value, std::string("the truth of an object of type ") + type->tp_name);
+    graph_break(Reason::unsupported_operand, std::string("the truth of an object of type ") + type->tp_name);
   }
   if (type->tp_as_number && type->tp_as_number->nb_bool && !(type->tp_flags & Py_TPFLAGS_HEAPTYPE))
-    graph_break(BreakReason::unsupported_value, std::string("the truth of an object of type ") + type->tp_name);
+    graph_break(Reason::unsupported_operand, std::string("the truth of an object of type ") + type->tp_name);
   guard_type_unchanged(type, type_source(v));
   return true;
 }
@@ -285,7 +285,7 @@ bool Tracer::truth(Value* v) {
         if ((meta->tp_as_number && meta->tp_as_number->nb_bool) ||
             (meta->tp_as_mapping && meta->tp_as_mapping->mp_length)) {
           if (is_enum_class(object)) return type_of(v), true;
-          graph_break(BreakReason::unsupported_value,
+          graph_break(Reason::unsupported_operand,
                       std::string("the truth of class ") + reinterpret_cast<PyTypeObject*>(object)->tp_name);
         }
       }
@@ -293,7 +293,7 @@ bool Tracer::truth(Value* v) {
     }
     case ValueKind::tensor:
       if (Value* known = of_known_tensor(*this, operator_function("truth"), v)) return truth(known);
-      graph_break(BreakReason::data_dependent_jump, "a tensor");
+      graph_break(Reason::data_dependent_jump, "a tensor");
     case ValueKind::array: return truth(call_numpy(*this, operator_function("truth"), {{v}, {}}));
     case ValueKind::sym_int:
       return recording().shapes().decide(as<SymIntValue>(v)->expr, graph::Relation::kNe, 0, here());
@@ -342,7 +342,7 @@ int64_t Tracer::as_index(Value* v) {
     if (method) size = as_size(call(method, {}));
   }
   if (!size) {
-    if (v->kind == ValueKind::tensor) graph_break(BreakReason::data_dependent_value, "an index taken from a tensor");
+    if (v->kind == ValueKind::tensor) graph_break(Reason::data_dependent_value, "an index taken from a tensor");
     const PyNumberMethods* numbers = builtin_base(type_of(v))->tp_as_number;
     raise_unless_in_c(*this, v, numbers && numbers->nb_index,
                       std::string("'") + v->type->tp_name + "' object cannot be interpreted as an integer");
@@ -367,7 +367,7 @@ bool Tracer::same_object(Value* a, Value* b) {
   }
   if (!a->object || !b->object) {  // one was made in the trace, or is an int of a symbol
     if (a->kind == ValueKind::sym_int && b->kind == ValueKind::sym_int)
-      graph_break(BreakReason::unsupported_value, "the identity of a symbolic size");
+      graph_break(Reason::memory_address, "the identity of a symbolic size");
     if (b->kind == ValueKind::object && is_singleton(b->object.get())) guard_identity(b);
     if (a->kind == ValueKind::object && is_singleton(a->object.get())) guard_identity(a);
     if (a->object && a->source != kNoSource) type_of(a);
@@ -424,9 +424,9 @@ PyObject* Tracer::traced_tensor(TensorValue* v) {
   if (v->traced) return v->traced.get();
   std::string reason;
   if (frontend_.classify(v->object.get(), &reason) != TensorClass::kPlain)
-    graph_break(BreakReason::unsupported_tensor, reason);
+    graph_break(Reason::unsupported_tensor, reason);
   if (v->source == kNoSource)
-    graph_break(BreakReason::unsupported_tensor, "a tensor that is a constant of the program");
+    graph_break(Reason::unsupported_tensor, "a tensor that is a constant of the program");
   const std::vector<bool> dynamic = dynamic_dims(v->source);
   PyObject* traced = recording().add_input(v->object.get(), trace_.guards.sources.text(v->source, live_.code), dynamic);
   if (!traced) break_of_recording("an input tensor");

@@ -32,7 +32,7 @@ Value* Tracer::resume_generator(GeneratorValue* generator, Value* sent, Value* t
       raise_new(PyExc_TypeError, "can't send non-None value to a just-started generator");
   } else if (thrown) {
     if (suspended_in_yield_from(f))
-      graph_break(BreakReason::unsupported_value, "an exception thrown into a generator that waits in yield from");
+      graph_break(Reason::exception_state, "an exception thrown into a generator that waits in yield from");
     f.thrown = thrown;
     --f.position;
   } else {
@@ -98,7 +98,7 @@ Flow OpcodeHandlers::send(Tracer& t, SymbolicFrame& f, const Instruction& i) {
     if (!yielded) result = as<GeneratorValue>(receiver)->return_value;
   } else {
     if (!t.same_object(sent, t.none()))
-      graph_break(BreakReason::unsupported_value, "a value sent through yield from to an iterator");
+      graph_break(Reason::sent_value, "a value sent through yield from to an iterator");
     Value* stop = nullptr;
     yielded = t.next_item(receiver, &stop);
     if (!yielded) result = stop ? t.get_attribute(stop, interned("value")) : t.none();

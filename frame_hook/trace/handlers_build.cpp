@@ -33,7 +33,7 @@ std::string text_of_callable(Tracer& t, Value* callable) {
     return v && t.is_constant(v) && PyUnicode_Check(t.constant(v)) ? PyUnicode_AsUTF8(t.constant(v)) : nullptr;
   };
   const char *name = attribute("__qualname__"), *module = attribute("__module__");
-  if (!name) graph_break(BreakReason::unsupported_value, "keyword arguments given twice");
+  if (!name) graph_break(Reason::exception_raised, "TypeError of a keyword argument that is given twice");
   return (module && std::string_view(module) != "builtins" ? std::string(module) + "." : std::string()) + name + "()";
 }
 
@@ -98,7 +98,7 @@ Flow OpcodeHandlers::build_string(Tracer& t, SymbolicFrame& f, const Instruction
   }
   PyRef list = PyRef::steal(PyList_New(0));
   for (Value* part : parts) {
-    if (!t.is_constant(part)) graph_break(BreakReason::unsupported_value, "a string that is not a constant");
+    if (!t.is_constant(part)) graph_break(Reason::text_formatting, "a string that is not a constant");
     if (PyList_Append(list.get(), t.constant(part)) < 0) t.raise_pending();
   }
   PyRef empty = PyRef::steal(PyUnicode_FromString(""));
@@ -238,7 +238,7 @@ Value* converted(Tracer& t, Value* v, int conversion) {
 Flow OpcodeHandlers::format_value(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* spec = i.has(Instruction::kHasSpec) ? f.pop() : nullptr;
   Value* v = f.pop();
-  if (i.arg == 3) graph_break(BreakReason::unsupported_value, "an f-string with !a");
+  if (i.arg == 3) graph_break(Reason::text_formatting, "an f-string with !a");
   v = converted(t, v, i.arg);
   f.push(v->type == &PyUnicode_Type && !spec ? v : t.format(v, spec));
   return Flow::next;
@@ -246,7 +246,7 @@ Flow OpcodeHandlers::format_value(Tracer& t, SymbolicFrame& f, const Instruction
 
 Flow OpcodeHandlers::convert_value(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* v = f.pop();
-  if (i.arg == 3) graph_break(BreakReason::unsupported_value, "an f-string with !a");
+  if (i.arg == 3) graph_break(Reason::text_formatting, "an f-string with !a");
   f.push(converted(t, v, i.arg));
   return Flow::next;
 }

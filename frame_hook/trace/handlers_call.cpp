@@ -141,11 +141,11 @@ Value* imported_module(Tracer& t, PyObject* name) {
 PyRef absolute_name(Tracer& t, SymbolicFrame& f, PyObject* name, int64_t level) {
   Value* package = t.dict_get(as<DictValue>(f.globals), t.string("__package__"));
   if (!package || !t.is_constant(package) || !PyUnicode_Check(t.constant(package)))
-    graph_break(BreakReason::outside_effect, "a relative import without __package__");
+    graph_break(Reason::outside_effect, "a relative import without __package__");
   std::string base = text(t.constant(package));
   for (int64_t k = 1; k < level; ++k) {
     const size_t dot = base.rfind('.');
-    if (dot == std::string::npos) graph_break(BreakReason::outside_effect, "a relative import beyond the package");
+    if (dot == std::string::npos) graph_break(Reason::outside_effect, "a relative import beyond the package");
     base.resize(dot);
   }
   if (PyUnicode_GET_LENGTH(name) > 0) base += "." + text(name);
@@ -160,18 +160,18 @@ Flow OpcodeHandlers::import_name(Tracer& t, SymbolicFrame& f, const Instruction&
   const int64_t level = t.as_index(f.pop());
   PyRef name = level > 0 ? absolute_name(t, f, i.object, level) : PyRef::borrow(i.object);
   Value* module = imported_module(t, name.get());
-  if (!module) graph_break(BreakReason::outside_effect, "the first import of " + text(name.get()));
+  if (!module) graph_break(Reason::outside_effect, "the first import of " + text(name.get()));
   if (!t.same_object(from, t.none())) {
     PyObject* wanted = t.constant(from);
     for (Py_ssize_t k = 0; PyTuple_Check(wanted) && k < PyTuple_GET_SIZE(wanted); ++k) {
       PyObject* attribute = PyTuple_GET_ITEM(wanted, k);
       if (!t.find_attribute(module, attribute))
-        graph_break(BreakReason::outside_effect, "the import of " + text(attribute) + " from " + text(name.get()));
+        graph_break(Reason::outside_effect, "the import of " + text(attribute) + " from " + text(name.get()));
     }
   } else if (const std::string full = text(name.get()); level == 0 && full.find('.') != std::string::npos) {
     PyRef top = PyRef::steal(PyUnicode_FromString(full.substr(0, full.find('.')).c_str()));
     module = imported_module(t, top.get());
-    if (!module) graph_break(BreakReason::outside_effect, "the import of " + full);
+    if (!module) graph_break(Reason::outside_effect, "the import of " + full);
   }
   f.push(module);
   return Flow::next;
@@ -180,7 +180,7 @@ Flow OpcodeHandlers::import_name(Tracer& t, SymbolicFrame& f, const Instruction&
 // module -- module value
 Flow OpcodeHandlers::import_from(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* v = t.find_attribute(f.top(), i.object);
-  if (!v) graph_break(BreakReason::outside_effect, "the import of " + text(i.object));
+  if (!v) graph_break(Reason::outside_effect, "the import of " + text(i.object));
   f.push(v);
   return Flow::next;
 }

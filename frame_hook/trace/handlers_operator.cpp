@@ -146,7 +146,7 @@ Flow OpcodeHandlers::load_super_attr(Tracer& t, SymbolicFrame& f, const Instruct
   Value* type = f.pop();
   Value* callable = f.pop();
   if (callable->kind != ValueKind::object || callable->object.get() != reinterpret_cast<PyObject*>(&PySuper_Type))
-    graph_break(BreakReason::unsupported_value, "another object under the name super");
+    graph_break(Reason::odd_scope, "another object under the name super");
   t.guard_identity(callable);
   Value* value = t.get_attribute(t.call(callable, {type, object}), i.object);
   if (i.has(Instruction::kMethod)) push_for_call(t, f, i, object, value);
@@ -170,7 +170,7 @@ Flow OpcodeHandlers::delete_attr(Tracer& t, SymbolicFrame& f, const Instruction&
 
 Flow OpcodeHandlers::get_len(Tracer& t, SymbolicFrame& f, const Instruction&) {
   const auto n = t.length(f.top());
-  if (!n) graph_break(BreakReason::unsupported_value, "the length of a matched value");
+  if (!n) graph_break(Reason::unsupported_pattern, "the length of a matched value");
   f.push(t.integer(*n));
   return Flow::next;
 }
@@ -189,7 +189,7 @@ Flow OpcodeHandlers::match_sequence(Tracer& t, SymbolicFrame& f, const Instructi
 Flow OpcodeHandlers::match_keys(Tracer& t, SymbolicFrame& f, const Instruction&) {
   Value *keys = f.top(), *mapping = f.top(1);
   if (mapping->kind != ValueKind::dict)
-    graph_break(BreakReason::unsupported_value, "a mapping pattern over a mapping that is no dict");
+    graph_break(Reason::unsupported_pattern, "a mapping pattern over a mapping that is no dict");
   std::vector<Value*> values;
   SetValue* seen = make_set(t, &PySet_Type, {});
   for (Value* key : t.unpack(keys)) {
@@ -232,7 +232,7 @@ bool class_attributes(Tracer& t, Value* subject, Value* type, size_t positional,
       out.push_back(subject);
     } else {
       if (!match_args || match_args->kind != ValueKind::tuple || as<TupleValue>(match_args)->items.size() < positional)
-        graph_break(BreakReason::unsupported_value,
+        graph_break(Reason::unsupported_pattern,
                     "a class pattern with more positional patterns than __match_args__");
       for (size_t k = 0; k < positional; ++k) {
         Value* name = t.item(as<TupleValue>(match_args), k);

@@ -185,7 +185,7 @@ std::shared_ptr<SymbolicFrame> Tracer::new_frame(FunctionValue* function) {
   frame->function = function;
   frame->globals = function->globals;
   if (frame->globals->kind != ValueKind::dict)
-    graph_break(BreakReason::unsupported_value, "globals of another type than dict");
+    graph_break(Reason::odd_scope, "globals of another type than dict");
   frame->builtins = builtins_of(function);
   return frame;
 }
@@ -199,7 +199,7 @@ Value* Tracer::builtins_of(FunctionValue* function) {
   if (own == live_.builtins) return frames_.front()->builtins;
   Value* named = dict_get(as<DictValue>(function->globals), string("__builtins__"));
   if (!named || named->kind != ValueKind::dict || !named->object || named->object.get() != own)
-    graph_break(BreakReason::unsupported_value, "a function whose builtins are not those of its globals");
+    graph_break(Reason::odd_scope, "a function whose builtins are not those of its globals");
   return named;
 }
 
@@ -219,7 +219,7 @@ Value* Tracer::call_function(FunctionValue* function, const Arguments& args) {
   bind_arguments(function, args, *frame);
   const int flags = function->code->co_flags;
   if (flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE))
-    graph_break(BreakReason::generator_frame, text(function->code->co_qualname));
+    graph_break(Reason::generator_frame, text(function->code->co_qualname));
   trace_.python_calls_inlined += 1;
   if (!(flags & CO_GENERATOR)) return run_frame(std::move(frame));
   auto* generator = make<GeneratorValue>(ValueKind::generator, &PyGen_Type);

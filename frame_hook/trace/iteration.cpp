@@ -60,7 +60,7 @@ bool lost_keys(const IteratorValue* it) {
 // What comes after a key was taken out and another put in depends on where the table has them.
 void refuse_lost_keys(const IteratorValue* it) {
   if (lost_keys(it))
-    graph_break(BreakReason::unsupported_value, "an iterator over a dict or set whose keys were exchanged");
+    graph_break(Reason::changed_container, "an iterator over a dict or set whose keys were exchanged");
 }
 
 }  // namespace
@@ -261,14 +261,14 @@ void refuse_written_container(Tracer& t, IteratorValue* it) {
   if (!container) return;
   const Value* v = t.wrap(container, t.guards().sources.add(guards::SourceKind::iterator_container, it->source));
   if (v->mutated || OpcodeHandlers::wrote_attributes_in(t, container))
-    graph_break(BreakReason::real_iterator, std::string(it->type->tp_name) + " over a container that was written");
+    graph_break(Reason::real_iterator, std::string(it->type->tp_name) + " over a container that was written");
 }
 
 Value* next_real(Tracer& t, IteratorValue* it) {
   t.type_of(it);
   PyObject* real = it->object.get();
   const int64_t left = guards::items_left(real), k = it->position;
-  if (left < 0) graph_break(BreakReason::real_iterator, it->type->tp_name);
+  if (left < 0) graph_break(Reason::real_iterator, it->type->tp_name);
   refuse_written_container(t, it);
   t.will_mutate(it);
   note(t, left > k ? guards::GuardKind::iterator_has : guards::GuardKind::iterator_ends, it->source, nullptr,
@@ -277,7 +277,7 @@ Value* next_real(Tracer& t, IteratorValue* it) {
   auto item = [&](guards::SourceKind kind) {
     PyObject* object =
         guards::peek_item(real, k, kind == guards::SourceKind::iterator_key || it->type == &PyDictIterKey_Type);
-    if (!object) graph_break(BreakReason::real_iterator, it->type->tp_name);
+    if (!object) graph_break(Reason::real_iterator, it->type->tp_name);
     return t.wrap(object, t.guards().sources.add(kind, it->source, static_cast<int32_t>(k)));
   };
   ++it->position;
@@ -430,7 +430,7 @@ static Value* iterate_range(Tracer& t, Value* v) {
   it->step = part("step");
   if (PyErr_Occurred()) {
     drop_error();
-    graph_break(BreakReason::unsupported_value, "a range beyond 64 bits");
+    graph_break(Reason::too_large, "a range beyond 64 bits");
   }
   return it;
 }
@@ -473,13 +473,13 @@ Value* raw_iterate(Tracer& t, Value* v) {
         if (iter.object) return t.call(bind(t, iter, inner, meta, nullptr), {});
         break;
       }
-      if (Py_TYPE(object)->tp_iternext) graph_break(BreakReason::real_iterator, Py_TYPE(object)->tp_name);
+      if (Py_TYPE(object)->tp_iternext) graph_break(Reason::real_iterator, Py_TYPE(object)->tp_name);
       break;
     }
     default: break;
   }
   if (inner->type && inner->type->tp_iter && inner->kind != ValueKind::function)
-    graph_break(BreakReason::unsupported_value,
+    graph_break(Reason::unsupported_operand,
                 std::string("iteration over an object of type ") + inner->type->tp_name);
   const PySequenceMethods* sequence = builtin_base(v->type)->tp_as_sequence;
   raise_unless_in_c(t, v, sequence && sequence->sq_item,
@@ -521,7 +521,7 @@ Value* Tracer::next_item(Value* iterator, Value** stop) {
   Value* method = python_special(*this, iterator, "__next__");
   if (!method) {
     if (iterator->object && Py_TYPE(iterator->object.get())->tp_iternext)
-      graph_break(BreakReason::real_iterator, Py_TYPE(iterator->object.get())->tp_name);
+      graph_break(Reason::real_iterator, Py_TYPE(iterator->object.get())->tp_name);
     raise_new(PyExc_TypeError, std::string("'") + type_of(iterator)->tp_name + "' object is not an iterator");
   }
   Unresumable guard(*this);
@@ -556,7 +556,7 @@ void Tracer::for_each(Value* iterable, const std::function<void(Value*)>& use, b
   Value* iterator = iterate(iterable);
   if (asks_length) ask_length_hint(*this, iterable);
   for (size_t taken = 0; Value* next = next_item(iterator); ++taken) {
-    if (taken >= kLongest) graph_break(BreakReason::trace_too_long, std::to_string(kLongest) + " items of an iterator");
+    if (taken >= kLongest) graph_break(Reason::trace_too_long, std::to_string(kLongest) + " items of an iterator");
     use(next);
   }
 }

@@ -26,7 +26,7 @@ PyRef key_of(Tracer& t, PyObject* callable, const Arguments& args) {
                              v->type->tp_hash == PyBaseObject_Type.tp_hash;  // self, where the method is cached
     if (by_identity) t.guard_identity(v);
     else if (!t.is_constant(v))
-      graph_break(BreakReason::unknown_callable, name_of(callable) + " on an argument that is no constant");
+      graph_break(Reason::unknown_callable, name_of(callable) + " on an argument that is no constant");
     objects.push_back(by_identity ? v->object.get() : t.constant(v));
   };
   for (Value* v : args.positional) add(v);
@@ -38,7 +38,7 @@ PyRef key_of(Tracer& t, PyObject* callable, const Arguments& args) {
   }
   PyRef key = PyRef::steal(
       guards::lru_key(callable, objects.data(), static_cast<Py_ssize_t>(args.positional.size()), names.get()));
-  if (!key || !guards::lru_cache_of(callable)) graph_break(BreakReason::unknown_callable, name_of(callable));
+  if (!key || !guards::lru_cache_of(callable)) graph_break(Reason::unknown_callable, name_of(callable));
   if (PyObject_Hash(key.get()) == -1) t.raise_pending();
   return key;
 }
@@ -88,14 +88,14 @@ Value* call_uncached(Tracer& t, Value* v, const Arguments& args, PyObject* key) 
   PyObject* callable = v->object.get();
   Value* function = t.find_attribute(v, interned("__wrapped__"));
   if (!function || function->kind != ValueKind::function || function->object.get() != guards::lru_function_of(callable))
-    graph_break(BreakReason::unknown_callable, name_of(callable));
+    graph_break(Reason::unknown_callable, name_of(callable));
   const Actions before(t);
   Value* result = t.call(function, args);
   const bool alone = before.writes == 0 && before.contexts == 0 && t.protocol().calls_at_exit.empty();
   const bool known = t.is_constant(result), acts = acted(t, before);
   if (!known && !acts && alone && t.may_start_over()) return nullptr;
   if (!known || acts)
-    graph_break(BreakReason::unknown_callable,
+    graph_break(Reason::unknown_callable,
                 name_of(callable) + " which this call is the first of with its arguments");
   PyRef agreed = PyRef::steal(PyTuple_Pack(2, key, t.constant(result)));
   note(t, GuardKind::cache_agrees, source_of(t, v), agreed.get());
@@ -120,7 +120,7 @@ void fill(Tracer& t, PyObject* callable, const Arguments& args, PyObject* key) {
   }
   if (made && PyDict_GetItemWithError(guards::lru_cache_of(callable), key)) return;
   drop_error();
-  graph_break(BreakReason::unknown_callable, name_of(callable));
+  graph_break(Reason::unknown_callable, name_of(callable));
 }
 
 }  // namespace

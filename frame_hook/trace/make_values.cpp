@@ -298,7 +298,7 @@ Value* Tracer::wrap_result(PyObject* object) {
   if (Value** known = by_object_.find(object)) return *known;
   std::string reason;
   if (frontend_.classify(object, &reason) != TensorClass::kNot)
-    graph_break(BreakReason::unsupported_tensor, "a tensor that a C function made outside of the recording");
+    graph_break(Reason::unsupported_tensor, "a tensor that a C function made outside of the recording");
   if (is_numpy_scalar(object)) return constant_value(object);
   if (PyLong_Check(object) || PyFloat_Check(object)) {
     PyRef copy = exact_copy_of_scalar(object);

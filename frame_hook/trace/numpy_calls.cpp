@@ -81,7 +81,7 @@ class Operands {
       case ValueKind::array: arrays.push_back(as<ArrayValue>(v)); return as<ArrayValue>(v)->array;
       case ValueKind::tensor: {
         PyRef contents = known_contents(t_, v);
-        if (!contents) graph_break(BreakReason::data_dependent_value, name_ + " of a tensor");
+        if (!contents) graph_break(Reason::data_dependent_value, name_ + " of a tensor");
         tensors.push_back(contents);
         return contents;
       }
@@ -101,7 +101,7 @@ class Operands {
     v = without_symbols(t_, v);
     if (t_.is_constant(v)) return PyRef::borrow(t_.constant(v));
     if (!v->object || !is_dtype(v->object.get()))
-      graph_break(BreakReason::unknown_callable, name_ + " on " + describe(v));
+      graph_break(Reason::unknown_callable, name_ + " on " + describe(v));
     t_.guard_identity(v);
     return v->object;
   }
@@ -148,7 +148,7 @@ ArrayValue* wrap_array(Tracer& t, PyObject* array, const std::string& made_by) {
   const bool numbers = kind && std::strchr("biuf", *text_of(kind.get())) && is_true(dtype.get(), "isnative");
   const bool has_root = base && (base.get() == Py_None || is_array_type(Py_TYPE(base.get())));
   if (!numbers || !has_root || PyLong_AsLongLong(bytes.get()) > kMostBytes)
-    graph_break(BreakReason::unsupported_value, "an array that " + made_by + " makes");
+    graph_break(Reason::numpy_array, "an array that " + made_by + " makes");
   if (!is_true(attribute_of(array, "flags").get(), "writeable"))
     set_writeable(array, true);  // a view of what was locked
   auto* v = t.make<ArrayValue>(ValueKind::array, Py_TYPE(array));
@@ -167,7 +167,7 @@ Value* wrap_answer(Tracer& t, PyObject* object, const std::string& made_by) {
     return PyTuple_CheckExact(object) ? static_cast<Value*>(t.tuple(std::move(items))) : t.list(std::move(items));
   }
   if (!is_exact_scalar(Py_TYPE(object)) && !is_numpy_scalar(object) && !is_dtype(object))
-    graph_break(BreakReason::unsupported_value,
+    graph_break(Reason::numpy_array,
                 std::string("an object of type ") + Py_TYPE(object)->tp_name + " that " + made_by + " makes");
   return t.constant_value(object);
 }
@@ -185,7 +185,7 @@ Value* wrap_tensor(Tracer& t, PyObject* made, const Operands& operands, const st
   for (const PyRef& tensor : operands.tensors) {
     const PyRef other = memory_of(tensor.get());
     if (!memory || !other || PyObject_RichCompareBool(memory.get(), other.get(), Py_EQ) != 0)
-      graph_break(BreakReason::unsupported_value, "a view that " + made_by + " makes");
+      graph_break(Reason::numpy_array, "a view that " + made_by + " makes");
   }
   return t.lifted(made);
 }
@@ -198,7 +198,7 @@ void share(Tracer& t, ArrayValue* array, Value* tensor) {
 
 void refuse_shared(ArrayValue* array) {
   if (array->root->is_shared)
-    graph_break(BreakReason::unsupported_value, "a write to an array that has its memory in common with a tensor");
+    graph_break(Reason::numpy_array, "a write to an array that has its memory in common with a tensor");
 }
 
 }  // namespace
@@ -227,16 +227,16 @@ Value* call_numpy(Tracer& t, PyObject* callable, const Arguments& args, ArrayVal
   if (result) return wrap_answer(t, result.get(), name);
   if (PyErr_ExceptionMatches(PyExc_FloatingPointError)) {
     drop_error();
-    graph_break(BreakReason::outside_effect, "a floating-point warning of NumPy");
+    graph_break(Reason::outside_effect, "a floating-point warning of NumPy");
   }
   if (operands.arrays.empty() && operands.tensors.empty()) t.constant_steal(nullptr);
   drop_error();
-  graph_break(BreakReason::unknown_callable, name + " of an array, which raises");
+  graph_break(Reason::unknown_callable, name + " of an array, which raises");
 }
 
 Value* array_operator(Tracer& t, const char* function, Value* a, Value* b, bool in_place) {
   if (in_place && a->kind != ValueKind::array)
-    graph_break(BreakReason::unsupported_value, std::string(function) + " with an array on the right");
+    graph_break(Reason::numpy_array, std::string(function) + " with an array on the right");
   if (in_place) refuse_shared(as<ArrayValue>(a));
   return call_numpy(t, operator_function(function), Arguments{{a, b}, {}}, in_place ? as<ArrayValue>(a) : nullptr);
 }
@@ -247,7 +247,7 @@ Value* array_attribute(Tracer& t, ArrayValue* array, PyObject* name) {
   const std::string text = text_of(name);
   const bool is_read = std::find(std::begin(kRead), std::end(kRead), text) != std::end(kRead);
   const PyRef found = is_read ? attribute_of(array->array.get(), text.c_str()) : PyRef();
-  if (!found) graph_break(BreakReason::unknown_attribute, "numpy.ndarray." + text);
+  if (!found) graph_break(Reason::unknown_attribute, "numpy.ndarray." + text);
   return wrap_answer(t, found.get(), "numpy.ndarray." + text);
 }
 
@@ -292,12 +292,12 @@ Value* array_of_tensor(Tracer& t, Value* tensor) {
 
 Value* tensor_of_array(Tracer& t, ArrayValue* array, bool shares) {
   if (!lies_in_order(array->array.get()))
-    graph_break(BreakReason::unsupported_value, "a tensor of an array in another order than that of its memory");
+    graph_break(Reason::numpy_array, "a tensor of an array in another order than that of its memory");
   PyObject* torch = PyDict_GetItemString(PyImport_GetModuleDict(), "torch");
   const PyRef make = attribute_of(torch, "from_numpy"),
               copy = PyRef::steal(PyObject_CallMethod(array->array.get(), "copy", nullptr));
   const PyRef real = copy ? PyRef::steal(PyObject_CallOneArg(make.get(), copy.get())) : PyRef();
-  if (!real) drop_error(), graph_break(BreakReason::unsupported_value, "a tensor of an array of this dtype");
+  if (!real) drop_error(), graph_break(Reason::numpy_array, "a tensor of an array of this dtype");
   Value* tensor = t.lifted(real.get());
   if (shares) share(t, array, tensor);
   return tensor;

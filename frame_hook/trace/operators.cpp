@@ -107,7 +107,7 @@ Value* repeat(Tracer& t, Value* sequence, Value* times, bool in_place) {
   if (n == 1 && t.type_of(sequence) == &PyTuple_Type) return sequence;
   std::vector<Value*> once = t.unpack(payload_of(sequence)), items;
   if (n > kLongest || static_cast<int64_t>(once.size()) * n > kLongest)
-    graph_break(BreakReason::unsupported_value, "a sequence of so many items");
+    graph_break(Reason::too_large, "a sequence of so many items");
   for (int64_t i = 0; i < n; ++i) items.insert(items.end(), once.begin(), once.end());
   if (in_place && list_of(sequence)) {
     t.will_mutate(list_of(sequence));
@@ -204,7 +204,7 @@ Value* merge_dicts(Tracer& t, Value* a, Value* b, bool in_place) {
   }
   if (!dict_of(b)) return nullptr;
   if (!is_exactly(a, b))
-    graph_break(BreakReason::unsupported_value, "operator | on " + describe(a) + " and " + describe(b));
+    graph_break(Reason::unsupported_operand, "operator | on " + describe(a) + " and " + describe(b));
   DictValue* merged = t.dict();
   dict_update(t, merged, a);
   dict_update(t, merged, b);
@@ -221,7 +221,7 @@ Value* container_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) 
   if (op == kAdd && in_place && is_deque(a)) return deque_extend(t, a, b), a;
   for (Value* v : {a, b})
     if (is_deque(v))
-      graph_break(BreakReason::unsupported_value, std::string("operator ") + kBinary[op].symbol + " on " + describe(v));
+      graph_break(Reason::unsupported_operand, std::string("operator ") + kBinary[op].symbol + " on " + describe(v));
   if (op == kAdd && is_sequence(a)) return concatenate(t, a, b, in_place);
   if (op == kMultiply && is_sequence(a) && is_int(payload_of(b))) return repeat(t, a, b, in_place);
   if (op == kMultiply && is_sequence(b) && is_int(payload_of(a))) return repeat(t, b, a, false);
@@ -231,7 +231,7 @@ Value* container_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) 
   // A view takes whatever can be iterated.
   const bool takes_any = for_sets && ((left_view && !right_view && !set_of(b)) || (right_view && !set_like));
   if (takes_any)
-    graph_break(BreakReason::unsupported_value, std::string("operator ") + kBinary[op].symbol +
+    graph_break(Reason::unsupported_operand, std::string("operator ") + kBinary[op].symbol +
                                                     " on a view of a dict and " + describe(left_view ? b : a));
   if (set_like && (op == kOr || op == kAnd || op == kSubtract || op == kXor))
     return set_operator(t, op, a, b, in_place);
@@ -248,7 +248,7 @@ std::string without_names(Tracer& t, std::string text, DictValue* mapping, std::
     }
     const size_t end = text[i + 1] == '(' ? text.find_first_of("()", i + 2) : std::string::npos;
     if (end == std::string::npos || text[end] == '(')
-      graph_break(BreakReason::unsupported_value, "a format with fields that have no plain name");
+      graph_break(Reason::text_formatting, "a format with fields that have no plain name");
     Value* name = t.string(text.substr(i + 2, end - i - 2).c_str());
     Value* value = t.dict_get(mapping, name);
     if (!value) raise_with(t, PyExc_KeyError, {name});
@@ -275,7 +275,7 @@ Value* format_percent(Tracer& t, Value* format, Value* values) {
     size_t k = i + 1;
     while (k < text.size() && std::string_view("0123456789.-+ #").find(text[k]) != std::string_view::npos) ++k;
     if (k >= text.size() || text[k] == '(' || text[k] == '*')
-      graph_break(BreakReason::unsupported_value, "a format with named or starred fields");
+      graph_break(Reason::text_formatting, "a format with named or starred fields");
     if (text[k] != '%') {
       Value*& part = parts[next++];
       if (text[k] == 's') part = t.to_string(part);
@@ -392,7 +392,7 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
     return format_percent(*this, left, b);
   for (Value* v : {a, b})
     if (base == kAdd && (is_sequence(a) || is_sequence(b)) && adds_in_c(*this, v) && !is_size(v))
-      graph_break(BreakReason::unsupported_value, std::string("operator ") + row.symbol + " on " + describe(v));
+      graph_break(Reason::unsupported_operand, std::string("operator ") + row.symbol + " on " + describe(v));
   if (is_sequence(a) || is_sequence(b) || set_of(a) || dict_of(a) || a->kind == ValueKind::view ||
       b->kind == ValueKind::view)
     if (Value* result = container_operator(*this, base, a, b, in_place)) return result;
@@ -404,11 +404,11 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
   const bool concrete = (is_plain(*this, left) || is_constant(left)) && (is_plain(*this, right) || is_constant(right));
   for (Value* v : {left, right})
     if (concrete && base == kOr && v->object && !type_compares_in_c(v->object.get()))
-      graph_break(BreakReason::unsupported_value, "operator | on " + describe(v));
+      graph_break(Reason::unsupported_operand, "operator | on " + describe(v));
   if (concrete) return call_pure(function, Arguments{{left, right}, {}});
   for (Value* v : {a, b})
     if (may_know_operator(*this, v) || (base == kMultiply && repeats(*this, v, v == a ? b : a)))
-      graph_break(BreakReason::unsupported_value, std::string("operator ") + row.symbol + " on " + describe(v));
+      graph_break(Reason::unsupported_operand, std::string("operator ") + row.symbol + " on " + describe(v));
   raise_new(PyExc_TypeError, std::string("unsupported operand type(s) for ") + row.symbol + (in_place ? "=" : "") +
                                  ": '" + type_of(a)->tp_name + "' and '" + type_of(b)->tp_name + "'");
 }

@@ -103,14 +103,14 @@ void refuse_unknown_comparison(Tracer& t, Value* a, Value* b) {
     return !compare || compare == PyBaseObject_Type.tp_richcompare;
   };
   if (!has_value(a) || !has_value(b))
-    graph_break(BreakReason::unsupported_value, "the comparison of " + describe(a) + " and " + describe(b));
+    graph_break(Reason::unsupported_operand, "the comparison of " + describe(a) + " and " + describe(b));
   auto known = [&](Value* v) {
     return (v->kind != ValueKind::object && v->kind != ValueKind::instance && v->kind != ValueKind::cell) ||
            compares_as_known(v->type);
   };
   if (known(a) && known(b)) return;
   if (a->kind == ValueKind::object && b->kind == ValueKind::object && t.is_constant(a) && t.is_constant(b)) return;
-  graph_break(BreakReason::unsupported_value, "the comparison of " + describe(a) + " and " + describe(b));
+  graph_break(Reason::unsupported_operand, "the comparison of " + describe(a) + " and " + describe(b));
 }
 
 bool in_the_same_order(Tracer& t, DictValue* a, DictValue* b) {
@@ -148,7 +148,7 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
            other->type == v->type;
   };
   if (beside(left, right) || beside(right, left))
-    graph_break(BreakReason::unsupported_value, "the comparison of methods in C");
+    graph_break(Reason::unsupported_operand, "the comparison of methods in C");
   if (left->kind == ValueKind::identity || right->kind == ValueKind::identity) {
     if (left->kind == right->kind && equality)
       return t.boolean(answer(op, t.same_object(as<IdentityValue>(left)->of, as<IdentityValue>(right)->of)));
@@ -245,7 +245,7 @@ Value* Tracer::compare(int op, Value* a, Value* b) {
   if (result && !is_not_implemented(result)) return result;
   for (Value* v : {a, b})
     if (!result && compares_in_c(*this, v))
-      graph_break(BreakReason::unsupported_value, std::string(kSymbols[op]) + " on " + describe(v));
+      graph_break(Reason::unsupported_operand, std::string(kSymbols[op]) + " on " + describe(v));
   if (op == Py_EQ || op == Py_NE) return boolean(answer(op, same_object(a, b)));
   raise_new(PyExc_TypeError, std::string("'") + kSymbols[op] + "' not supported between instances of '" +
                                  a->type->tp_name + "' and '" + b->type->tp_name + "'");

@@ -143,7 +143,7 @@ Value* mapping_proxy(Tracer& t, Value* mapping);
 // One level of a recursion in the tracer's own code, for what holds itself or is very deep.
 struct Nested {
   explicit Nested(const char* what) {
-    if (depth >= 200) graph_break(BreakReason::recursion_limit, what);
+    if (depth >= 200) graph_break(Reason::recursion_limit, what);
     ++depth;
   }
   ~Nested() { --depth; }

@@ -75,7 +75,7 @@ PyRef Tracer::materialise(Value* v) {
       if (is_constant_object(v->object.get())) return PyRef::borrow(constant(v));
       // Arrays of other libraries: no guard sees what is written to their memory, and what is made of them shares it.
       if (PyObject_CheckBuffer(v->object.get()))
-        graph_break(BreakReason::unsupported_value,
+        graph_break(Reason::unsupported_operand,
                     std::string("the memory of an object of type ") + Py_TYPE(v->object.get())->tp_name);
       guard_identity(v);
       return v->object;
@@ -133,7 +133,7 @@ PyRef Tracer::materialise(Value* v) {
     case ValueKind::identity:
     case ValueKind::array: break;
   }
-  graph_break(BreakReason::unsupported_value,
+  graph_break(Reason::unsupported_operand,
               std::string("an object of type ") + (v->type ? v->type->tp_name : "NULL") + " passed to a C function");
 }
 
@@ -215,11 +215,9 @@ Value* Tracer::lifted(PyObject* real) {
 void Tracer::break_of_recording(const std::string& what) {
   if (auto b = recording().take_break()) {
     drop_error();
-    BreakReason reason = BreakReason::recording_failed;
-    find_break_reason(b->reason, &reason);
-    graph_break(reason, b->detail.empty() ? what : b->detail);
+    graph_break(b->reason, b->detail.empty() ? what : b->detail);
   }
-  if (!PyErr_Occurred()) graph_break(BreakReason::recording_failed, what);
+  if (!PyErr_Occurred()) graph_break(Reason::recording_failed, what);
   raise_pending();
 }
 
@@ -232,7 +230,7 @@ Value* Tracer::call_pure(PyObject* callable, const Arguments& args) {
     result = PyObject_Vectorcall(callable, made.args.data(), made.positional, made.names.get());
     if (!result && of_numpy && PyErr_ExceptionMatches(PyExc_FloatingPointError)) {
       drop_error();
-      graph_break(BreakReason::outside_effect, "a floating-point warning of NumPy");
+      graph_break(Reason::outside_effect, "a floating-point warning of NumPy");
     }
   }
   if (!result) raise_of_pure_call();

@@ -129,7 +129,7 @@ std::vector<Value*> ordered_items(Tracer& t, SetValue* set) {
     return set->items;
   }
   std::vector<Value*> items = set->order ? values_in(set->order.get(), set->items) : std::vector<Value*>();
-  if (items.empty()) graph_break(BreakReason::unsupported_value, "the order of a set");
+  if (items.empty()) graph_break(Reason::set_order, "the order of a set");
   return items;
 }
 
@@ -137,7 +137,7 @@ std::vector<Value*> items_to_rebuild(SetValue* set, PyRef* order) {
   std::vector<Value*> items = set->order ? values_in(set->order.get(), set->items) : std::vector<Value*>();
   if (!set->order || items.size() != set->items.size()) {
     if (set->items.size() > 1 && std::all_of(set->items.begin(), set->items.end(), has_plain_key))
-      graph_break(BreakReason::unsupported_value, "the order of a set");
+      graph_break(Reason::set_order, "the order of a set");
     return set->items;
   }
   *order = PyRef::steal(PySet_New(nullptr));  // the trace may go on with its own

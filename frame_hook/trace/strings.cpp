@@ -15,7 +15,7 @@ namespace {
 
 std::string text_of_result(Tracer& t, Value* v, const char* special) {
   if (payload_of(v) != v)
-    graph_break(BreakReason::unsupported_value, std::string(special) + "() that returns " + describe(v));
+    graph_break(Reason::text_formatting, std::string(special) + "() that returns " + describe(v));
   Value* text = payload_of(v);
   if (text->kind != ValueKind::object || !text->object || !PyUnicode_CheckExact(text->object.get()))
     t.raise_new(PyExc_TypeError, std::string(special) + " returned non-string (type " + t.type_of(v)->tp_name + ")");
@@ -44,8 +44,8 @@ std::string dict_repr(Tracer& t, DictValue* dict) {
 }
 
 [[noreturn]] void no_text(Value* v) {
-  if (v->kind == ValueKind::tensor) graph_break(BreakReason::data_dependent_value, "the text of a tensor");
-  graph_break(BreakReason::unsupported_value, "the text of " + describe(v));
+  if (v->kind == ValueKind::tensor) graph_break(Reason::data_dependent_value, "the text of a tensor");
+  graph_break(Reason::text_formatting, "the text of " + describe(v));
 }
 
 bool is_exception(Value* v) {
@@ -87,7 +87,7 @@ constexpr size_t kDeepest = 100;
 
 struct InProgress {
   explicit InProgress(Value* v) {
-    if (in_progress.size() >= kDeepest) graph_break(BreakReason::recursion_limit, "the text of a deep container");
+    if (in_progress.size() >= kDeepest) graph_break(Reason::recursion_limit, "the text of a deep container");
     in_progress.push_back(v);
   }
   ~InProgress() { in_progress.pop_back(); }
@@ -283,7 +283,7 @@ Value* str_format(Tracer& t, const Arguments& args) {
     for (size_t at = text.find('{'); !alone && at != std::string::npos; at = text.find('{', at + 1)) {
       const std::string field = text.substr(at, text.find('}', at) - at);
       if (field.find_first_of(":!.[") != std::string::npos)
-        graph_break(BreakReason::unsupported_value, "str.format() of " + describe(v));
+        graph_break(Reason::text_formatting, "str.format() of " + describe(v));
     }
     v = t.format(v, nullptr);
   };
@@ -323,7 +323,7 @@ void refuse_foreign_codecs(Tracer& t, const Arguments& args) {
                            : "?";
     for (char& c : name) c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     if (std::find(std::begin(kKnown), std::end(kKnown), name) == std::end(kKnown))
-      graph_break(BreakReason::unknown_callable, "codec or error handler " + name);
+      graph_break(Reason::unknown_callable, "codec or error handler " + name);
   };
   for (size_t i = 1; i < args.positional.size(); ++i) check(args.positional[i]);
   for (const auto& [name, v] : args.keywords)

@@ -44,7 +44,7 @@ class CompiledCall {
 };
 
 struct CaptureBreak {  // why a recorded call cannot be in a graph
-  std::string reason;  // row name of break_reasons.def
+  Reason reason;
   std::string detail;
 };
 

@@ -16,7 +16,7 @@ bool Tracer::retells_after_error() {
 }
 
 bool Tracer::retells_at_break(const GraphBreak& b) {
-  if (b.reason == BreakReason::exception_raised) return retells_after_error();
+  if (b.reason == Reason::exception_raised) return retells_after_error();
   if (break_told_yes_)
     return break_frames_ == break_told_yes_->frames ? break_told_yes_.reset(), false : returns_to_yes();
   if (!compiling_was_asked_ || told_ != Told::yes || stop_at_step_ != UINT64_MAX) return false;

@@ -37,7 +37,7 @@ class NoGrad final {  // for real, as long as forward() is traced
 };
 
 [[noreturn]] void refuse_function(const char* why) {
-  graph_break(BreakReason::unsupported_value, std::string("an autograd.Function ") + why);
+  graph_break(Reason::custom_dispatch, std::string("an autograd.Function ") + why);
 }
 
 // What forward() gets and gives: tensors as they are, or none that autograd's bookkeeping would wrap.

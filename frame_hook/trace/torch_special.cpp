@@ -179,8 +179,8 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
   switch (classify_function(t.frontend(), f)) {
     case SpecialFunction::none: return nullptr;
     case SpecialFunction::graph_break:
-      graph_break(BreakReason::explicit_break, std::string(module_name(f)) + ".graph_break()");
-    case SpecialFunction::disabled: graph_break(BreakReason::disabled_function, text_of(f->func_qualname));
+      graph_break(Reason::explicit_break, std::string(module_name(f)) + ".graph_break()");
+    case SpecialFunction::disabled: graph_break(Reason::disabled_function, text_of(f->func_qualname));
     case SpecialFunction::compiling:
       t.load(function);
       return t.boolean(t.tell_compiling());
@@ -206,7 +206,7 @@ void refuse_override(Tracer& t, Value* v) {
     return;
   }
   if (v->kind == ValueKind::instance && _PyType_Lookup(t.type_of(v), interned("__torch_function__")))
-    graph_break(BreakReason::unsupported_value, std::string("__torch_function__ of ") + v->type->tp_name);
+    graph_break(Reason::custom_dispatch, std::string("__torch_function__ of ") + v->type->tp_name);
 }
 
 PyObject* torch_function(const char* name) {
@@ -222,7 +222,7 @@ PyObject* inference_mode_type() {
 ModeGuard& mode_guard(Tracer& t, Value* v) {
   auto it = t.protocol().mode_guards.find(v);
   if (it == t.protocol().mode_guards.end())
-    graph_break(BreakReason::outside_effect, "leaving inference mode that was entered outside of the trace");
+    graph_break(Reason::outside_effect, "leaving inference mode that was entered outside of the trace");
   return it->second;
 }
 
@@ -266,7 +266,7 @@ namespace {
   auto outside = std::find_if(frames.rbegin(), frames.rend(),
                               [](const auto& frame) { return !is_torch_file(frame->code->code->co_filename); });
   if (outside != frames.rend()) (*outside)->on_return = OnReturn::not_resumable;
-  graph_break(BreakReason::mode_entered, mode);
+  graph_break(Reason::mode_entered, mode);
 }
 
 }  // namespace
@@ -279,7 +279,7 @@ Value* enter_transform(Tracer& t, const Arguments&) { enters_mode(t, "a functorc
 Value* inference_mode_new(Tracer& t, const Arguments& args) {
   Value* mode = parse(t, args, "_InferenceMode", {"mode"}, 1)[0];
   if (t.type_of(mode) != &PyBool_Type)
-    graph_break(BreakReason::unsupported_value, "inference mode of " + describe(mode));
+    graph_break(Reason::inference_mode, "inference mode of " + describe(mode));
   t.constant(mode);
   InstanceValue* v = make_instance(t, reinterpret_cast<PyTypeObject*>(inference_mode_type()));
   t.protocol().mode_guards[v].argument = mode;
@@ -289,7 +289,7 @@ Value* inference_mode_new(Tracer& t, const Arguments& args) {
 // A real guard says which modes it sets, and is left at once: what is kept are the modes.
 Value* inference_mode_enter(Tracer& t, const Arguments& args) {
   ModeGuard& guard = mode_guard(t, args.positional.at(0));
-  if (guard.before) graph_break(BreakReason::unsupported_value, "inference mode that is entered twice");
+  if (guard.before) graph_break(Reason::inference_mode, "inference mode that is entered twice");
   guard.before = t.frontend().save_modes();
   const PyRef real = PyRef::steal(PyObject_CallOneArg(inference_mode_type(), t.constant(guard.argument)));
   FJ_CHECK(real, "_InferenceMode");
@@ -302,9 +302,9 @@ Value* inference_mode_enter(Tracer& t, const Arguments& args) {
 
 Value* inference_mode_exit(Tracer& t, const Arguments& args) {
   ModeGuard& guard = mode_guard(t, args.positional.at(0));
-  if (!guard.before) graph_break(BreakReason::unsupported_value, "inference mode that is left twice");
+  if (!guard.before) graph_break(Reason::inference_mode, "inference mode that is left twice");
   if (!t.frontend().same_modes(guard.inside, t.frontend().save_modes()))
-    graph_break(BreakReason::unsupported_value, "a mode that was changed inside of inference mode and not back");
+    graph_break(Reason::inference_mode, "a mode that was changed inside of inference mode and not back");
   t.frontend().restore_modes(guard.before);
   guard.before = guard.inside = nullptr;
   return t.none();
@@ -316,7 +316,7 @@ Value* has_torch_function(Tracer& t, const Arguments& args) {
 }
 
 Value* tensor_reads_data(Tracer&, const Arguments&) {
-  graph_break(BreakReason::data_dependent_value,
+  graph_break(Reason::data_dependent_value,
               "a method of Tensor (tolist, numpy, data_ptr, untyped_storage or is_set_to)");
 }
 
@@ -343,7 +343,7 @@ Value* torch_from_numpy(Tracer& t, const Arguments& args) {
 }
 
 Value* unsupported_tensor_method(Tracer&, const Arguments&) {
-  graph_break(BreakReason::unsupported_value, "a change of a tensor's identity, class or gradient");
+  graph_break(Reason::unsupported_write, "a change of a tensor's identity, class or gradient");
 }
 
 Value* tensor_is_view(Tracer& t, const Arguments& args) {
@@ -430,7 +430,7 @@ Value* tensor_of_data(Tracer& t, const char* function, const Arguments& args) {
   for (Value* v : args.positional) specialise_ints(t, v);
   for (const auto& [name, v] : args.keywords) specialise_ints(t, v);
   PyObject* callable = torch_function(function);
-  if (!callable) graph_break(BreakReason::unknown_callable, std::string("torch.") + function);
+  if (!callable) graph_break(Reason::unknown_callable, std::string("torch.") + function);
   return t.call_recorded(callable, args);
 }
 
@@ -444,7 +444,7 @@ Value* torch_asarray(Tracer& t, const Arguments& args) { return tensor_of_data(t
 Value* tensor_class(Tracer& t, const Arguments& args) {
   Value* data = args.positional.size() == 1 && args.keywords.empty() ? args.positional[0] : nullptr;
   if (!data || (data->kind != ValueKind::list && data->kind != ValueKind::tuple))
-    graph_break(BreakReason::unknown_callable, "class Tensor");
+    graph_break(Reason::unknown_callable, "class Tensor");
   Value* dtype = t.call(t.constant_value(torch_function("get_default_dtype")), {});
   return tensor_of_data(t, "tensor", Arguments{{data}, {{interned("dtype"), dtype}}});
 }

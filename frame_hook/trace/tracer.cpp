@@ -93,7 +93,7 @@ FrameTrace Tracer::trace_frame(const guards::FrameAccess& frame, std::shared_ptr
   stop_at_step_ = UINT64_MAX;
   stop_facts_.clear();
   if (code->is_generator_like())
-    stop_before(1, BreakReason::generator_frame, PyUnicode_AsUTF8(code->code->co_qualname), "");
+    stop_before(1, Reason::generator_frame, PyUnicode_AsUTF8(code->code->co_qualname), "");
   int attempts = 0;
   while (!attempt(frame, code, start)) {
     if (interrupt_is_kept()) throw Interrupted{};
@@ -129,7 +129,7 @@ void Tracer::reset(const guards::FrameAccess& frame) {
   next_check_ = std::min(stop_at_step_, kPollInterval);
 }
 
-void Tracer::stop_before(uint64_t step, BreakReason reason, std::string detail, std::string where) {
+void Tracer::stop_before(uint64_t step, Reason reason, std::string detail, std::string where) {
   FJ_CHECK(step < stop_at_step_, "a second trace of a frame took other steps");
   stop_at_step_ = step;
   stop_reason_ = reason;
@@ -194,7 +194,7 @@ bool Tracer::run_root(std::shared_ptr<SymbolicFrame> root) {
   } catch (const SymbolicRaise& raised) {
     if (retells_after_error()) return false;
     const RaisePoint& point = raised_at_.at(raised.exception);
-    stop_before(point.step, BreakReason::exception_raised, raised.exception->type->tp_name, point.where);
+    stop_before(point.step, Reason::exception_raised, raised.exception->type->tp_name, point.where);
     return false;
   }
   trace_.steps = step_;
@@ -215,7 +215,7 @@ std::shared_ptr<SymbolicFrame> Tracer::root_frame(const guards::FrameAccess& fra
     root->function = as<FunctionValue>(wrap(frame.function, sources.add(SourceKind::frame_function)));
   auto dictionary = [&](PyObject* object, SourceKind kind) {
     Value* v = wrap(object, sources.add(kind));
-    if (v->kind != ValueKind::dict) graph_break(BreakReason::unsupported_value, "globals of another type than dict");
+    if (v->kind != ValueKind::dict) graph_break(Reason::odd_scope, "globals of another type than dict");
     as<DictValue>(v)->is_globals = true;
     v->type_guarded = true;
     return v;
@@ -258,13 +258,13 @@ void Tracer::check_step() {
   if (step_ == stop_at_step_) stop_here();
   next_check_ = std::min(stop_at_step_, step_ + kPollInterval);
   if (interrupt_is_kept()) throw Interrupted{};
-  BreakReason reason{};
+  Reason reason{};
   std::string detail;
   if (step_ >= options_.max_steps) {
-    reason = BreakReason::trace_too_long;
+    reason = Reason::trace_too_long;
     detail = std::to_string(options_.max_steps);
   } else if (ctrl_c_is_pending()) {
-    reason = BreakReason::interrupted;
+    reason = Reason::interrupted;
     detail = "a signal";
   } else {
     return;
@@ -474,7 +474,7 @@ void Tracer::drops(Value* v, Value* kept) {
     for (Value* local : frame->locals) held.walk(local);
   }
   if (!dropped.empty())
-    graph_break(BreakReason::real_iterator, std::string(dropped.front()->type->tp_name) + " that is dropped here");
+    graph_break(Reason::real_iterator, std::string(dropped.front()->type->tp_name) + " that is dropped here");
 }
 
 // What a del statement lets go of may be gone at once, and weak references tell.
@@ -482,7 +482,7 @@ void Tracer::deletes(Value* v) {
   drops(v);
   if (v->kind == ValueKind::tensor || !v->object || !is_held_by_frame(*this, v)) return;
   if (PyType_SUPPORTS_WEAKREFS(Py_TYPE(v->object.get())) && *PyObject_GET_WEAKREFS_LISTPTR(v->object.get()))
-    graph_break(BreakReason::outside_effect, "del of an object with weak references");
+    graph_break(Reason::outside_effect, "del of an object with weak references");
 }
 
 void Tracer::drop_locals(SymbolicFrame& f) {
@@ -525,7 +525,7 @@ bool Tracer::accept_exit() {
   const auto obstacle = find_obstacle();
   if (!obstacle) return guard_effects_apart(), true;
   if (trace_.returned) {
-    stop_before(obstacle->step, BreakReason::escaped_traced, obstacle->what, "");
+    stop_before(obstacle->step, Reason::escaped_traced, obstacle->what, "");
   } else {
     stop_before(obstacle->step, trace_.reason, trace_.detail, trace_.where);
   }
@@ -539,7 +539,7 @@ Value* Tracer::run_frame(std::shared_ptr<SymbolicFrame> frame) {
   // How much stack is left differs a little between traces of a frame: only the first asks.
   const bool is_first = stop_at_step_ == UINT64_MAX;
   if (frames_.size() > static_cast<size_t>(options_.max_inline_depth) || (is_first && c_stack_is_low()))
-    graph_break(BreakReason::recursion_limit, PyUnicode_AsUTF8(f.code->code->co_qualname));
+    graph_break(Reason::recursion_limit, PyUnicode_AsUTF8(f.code->code->co_qualname));
   frames_.push_back(std::move(frame));
   struct Leave {
     std::vector<std::shared_ptr<SymbolicFrame>>& frames;
@@ -566,7 +566,7 @@ Value* Tracer::run_frame(std::shared_ptr<SymbolicFrame> frame) {
       throw;
     } catch (const graph::NoInt64& e) {
       stop_here_once();
-      graph_break(BreakReason::unsupported_value, e.what());
+      graph_break(Reason::too_large, e.what());
     }
     enter_handler(f, raised);
   }
@@ -585,7 +585,7 @@ void Tracer::run_instructions(SymbolicFrame& f) {
     }
     const OpcodeHandler handler = handler_of(i.op);
     if (!handler)
-      graph_break(BreakReason::unsupported_opcode,
+      graph_break(Reason::unsupported_opcode,
                   i.op == Op::unknown ? std::string(raw_name_of(i.raw)) : name_of(i.op));
     const Flow flow = handler(*this, f, i);
     if (flow == Flow::next) ++f.position;

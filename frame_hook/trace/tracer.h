@@ -80,7 +80,7 @@ struct FrameTrace {
       false;  // it returned, and what is handled differs from entry: a handler that was entered before is left
   Value* handled = nullptr;               // what is handled then; null: nothing
   std::vector<FrameExit> exit;            // set when it broke
-  BreakReason reason{};
+  Reason reason{};
   std::string detail;
   std::string where;                      // "model.py:31 Net.forward"
   BreakPlace place;                       // the same for a caret; of a break
@@ -258,7 +258,7 @@ class Tracer {
   PointerMap<PyObject, Value*> by_object_;                 // real mutable objects -> their one value
   uint64_t step_ = 0, stop_at_step_ = UINT64_MAX, writes_ = 0;
   std::vector<std::shared_ptr<const guards::ModeFacts>> break_facts_, stop_facts_;  // of calls under way; of the break
-  BreakReason stop_reason_{};
+  Reason stop_reason_{};
   std::string stop_detail_;
   Value *null_ = nullptr, *none_ = nullptr, *true_ = nullptr, *false_ = nullptr;
   guards::FrameAccess live_{};
@@ -298,7 +298,7 @@ class Tracer {
   struct Break {
     std::vector<std::pair<const PyCodeObject*, size_t>> frames;  // each at its instruction, outermost first
     uint64_t step;
-    BreakReason reason;
+    Reason reason;
     std::string detail, where;
     BreakPlace place;
     std::vector<std::shared_ptr<const guards::ModeFacts>> facts;
@@ -326,7 +326,7 @@ class Tracer {
                size_t start);  // false: start over
   void forget_stops();
   bool run_root(std::shared_ptr<SymbolicFrame> root);
-  void stop_before(uint64_t step, BreakReason reason, std::string detail, std::string where);
+  void stop_before(uint64_t step, Reason reason, std::string detail, std::string where);
   bool accept_exit();  // false: it cannot be rebuilt, the next attempt stops earlier
   void guard_effects_apart();
   struct Obstacle { uint64_t step; std::string what; };

@@ -12,7 +12,7 @@ T* self_as(Tracer& t, const Arguments& args, ValueKind kind, const char* method)
     t.raise_new(PyExc_TypeError, std::string("unbound method ") + method + "() needs an argument");
   t.type_of(args.positional[0]);
   T* self = payload_as<T>(args.positional[0], kind);
-  if (!self) graph_break(BreakReason::unsupported_value, std::string(method) + "() of " + describe(args.positional[0]));
+  if (!self) graph_break(Reason::unsupported_operand, std::string(method) + "() of " + describe(args.positional[0]));
   return self;
 }
 
@@ -42,7 +42,7 @@ std::vector<SetOperand> others_of(Tracer& t, const Arguments& args) {
   const std::vector<Value*> before = self->items;
   std::vector<SetOperand> operands;
   for (size_t i = 1; i < args.positional.size(); ++i) operands.push_back(set_operand(t, args.positional[i]));
-  if (self->items != before) graph_break(BreakReason::unsupported_value, "a set that its operand changes");
+  if (self->items != before) graph_break(Reason::changed_container, "a set that its operand changes");
   return operands;
 }
 
@@ -255,10 +255,10 @@ Value* set_pop(Tracer& t, const Arguments& args) {
     PyRef key = PyRef::steal(PySet_Pop(set->order.get()));
     const auto at =
         std::find_if(set->items.begin(), set->items.end(), [&](Value* v) { return v->object.get() == key.get(); });
-    if (at == set->items.end()) graph_break(BreakReason::unsupported_value, "set.pop() of several items");
+    if (at == set->items.end()) graph_break(Reason::set_order, "set.pop() of several items");
     item = *at;
   } else if (set->items.size() > 1) {
-    graph_break(BreakReason::unsupported_value, "set.pop() of several items");
+    graph_break(Reason::set_order, "set.pop() of several items");
   }
   take_out(t, set, item);
   return item;

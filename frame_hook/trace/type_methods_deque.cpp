@@ -18,7 +18,7 @@ Deque self_deque(Tracer& t, const Arguments& args, const char* method) {
   Value* self = args.positional.at(0);
   ListValue* list = self->kind == ValueKind::instance && !self->object ? list_of(self) : nullptr;
   if (!list)
-    graph_break(BreakReason::unsupported_value,
+    graph_break(Reason::unsupported_operand,
                 std::string("deque.") + method + "() of one that was made outside of the trace");
   bool known = false;
   Value* limit = as<InstanceValue>(self)->find_attr(interned("maxlen"), &known);

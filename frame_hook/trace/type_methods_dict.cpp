@@ -12,7 +12,7 @@ DictValue* self_dict(Tracer& t, const Arguments& args, const char* method) {
   t.type_of(args.positional[0]);
   Value* contents = contents_of(t, args.positional[0]);
   if (contents->kind != ValueKind::dict)
-    graph_break(BreakReason::unsupported_value, std::string(method) + "() of " + describe(args.positional[0]));
+    graph_break(Reason::unsupported_operand, std::string(method) + "() of " + describe(args.positional[0]));
   return as<DictValue>(contents);
 }
 
@@ -128,7 +128,7 @@ Value* dict_copy(Tracer& t, const Arguments& args) {
   only_positional(t, args, "copy", 1, 1);
   Value* self = args.positional[0];
   if (self->type == &PyDictProxy_Type && shows_ordered_dict(self))
-    graph_break(BreakReason::unsupported_value, "copy() of a mappingproxy of an OrderedDict");
+    graph_break(Reason::unsupported_copy, "copy() of a mappingproxy of an OrderedDict");
   DictValue* made = t.dict();
   dict_update(t, made, self_dict(t, args, "copy"));
   if (self->kind != ValueKind::instance || self->type == &PyDictProxy_Type || builtin_base(self->type) == &PyDict_Type)

@@ -7,7 +7,7 @@ namespace {
 
 GeneratorValue* self_generator(Tracer& t, const Arguments& args, const char* method) {
   if (args.positional.empty() || args.positional[0]->kind != ValueKind::generator)
-    graph_break(BreakReason::real_iterator, args.positional.empty() ? method : describe(args.positional[0]));
+    graph_break(Reason::real_iterator, args.positional.empty() ? method : describe(args.positional[0]));
   (void)t;
   return as<GeneratorValue>(args.positional[0]);
 }
@@ -39,7 +39,7 @@ bool has_slots(PyTypeObject* type) {
 Value* default_state(Tracer& t, Value* self) {
   if (self->kind != ValueKind::instance) return t.none();
   if (has_slots(self->type))
-    graph_break(BreakReason::unsupported_value, std::string("a copy of an object with slots: ") + self->type->tp_name);
+    graph_break(Reason::unsupported_copy, std::string("a copy of an object with slots: ") + self->type->tp_name);
   if (!has_own_dict(t, self)) return t.none();
   auto* instance = as<InstanceValue>(self);
   return own_names(t, instance).empty() ? t.none() : static_cast<Value*>(instance_dict(t, instance));
@@ -48,7 +48,7 @@ Value* default_state(Tracer& t, Value* self) {
 Value* new_arguments(Tracer& t, Value* self) {
   if (Value* method = python_special(t, self, "__getnewargs_ex__")) {
     (void)method;
-    graph_break(BreakReason::unsupported_value, "a copy through __getnewargs_ex__");
+    graph_break(Reason::unsupported_copy, "a copy through __getnewargs_ex__");
   }
   if (Value* method = python_special(t, self, "__getnewargs__")) {
     Value* arguments = t.call(method, {});
@@ -72,7 +72,7 @@ Value* object_reduce_ex(Tracer& t, const Arguments& args) {
   const bool is_default = reduce.object == _PyType_Lookup(&PyBaseObject_Type, interned("__reduce__"));
   if (!is_default || self->kind != ValueKind::instance || t.as_index(args.positional[1]) < 2 || set_of(self) ||
       (builtin_base(t.type_of(self)) != &PyBaseObject_Type && payload_of(self) == self))
-    graph_break(BreakReason::unsupported_value, "a copy of " + describe(self));
+    graph_break(Reason::unsupported_copy, "a copy of " + describe(self));
   Value* get_state = python_special(t, self, "__getstate__");
   Value* state = get_state ? t.call(get_state, {}) : default_state(t, self);
   std::vector<Value*> made = t.unpack(new_arguments(t, self));
@@ -83,7 +83,7 @@ Value* object_reduce_ex(Tracer& t, const Arguments& args) {
 }
 
 Value* object_reduce(Tracer&, const Arguments& args) {
-  graph_break(BreakReason::unsupported_value, "__reduce__ of " + describe(args.positional[0]));
+  graph_break(Reason::unsupported_copy, "__reduce__ of " + describe(args.positional[0]));
 }
 
 Value* object_getstate(Tracer& t, const Arguments& args) {
@@ -102,14 +102,14 @@ Value* object_format(Tracer& t, const Arguments& args) {
 Value* type_instancecheck(Tracer& t, const Arguments& args) {
   only_positional(t, args, "__instancecheck__", 2, 2);
   PyTypeObject* cls = known_type(t, args.positional[0]);
-  if (!cls) graph_break(BreakReason::unsupported_value, "type.__instancecheck__ of " + describe(args.positional[0]));
+  if (!cls) graph_break(Reason::unsupported_operand, "type.__instancecheck__ of " + describe(args.positional[0]));
   return t.boolean(is_real_instance(t, args.positional[1], cls));
 }
 
 Value* type_subclasscheck(Tracer& t, const Arguments& args) {
   only_positional(t, args, "__subclasscheck__", 2, 2);
   PyTypeObject *cls = known_type(t, args.positional[0]), *sub = known_type(t, args.positional[1]);
-  if (!cls) graph_break(BreakReason::unsupported_value, "type.__subclasscheck__ of " + describe(args.positional[0]));
+  if (!cls) graph_break(Reason::unsupported_operand, "type.__subclasscheck__ of " + describe(args.positional[0]));
   if (!sub) raise_unless_class(t, args.positional[1]);
   return t.boolean(PyType_IsSubtype(sub, cls));
 }
@@ -160,7 +160,7 @@ Value* generator_throw(Tracer& t, const Arguments& args) {
   }
   auto* const base = reinterpret_cast<PyTypeObject*>(PyExc_BaseException);
   if (exception->kind != ValueKind::instance || !PyType_IsSubtype(t.type_of(exception), base))
-    graph_break(BreakReason::unsupported_value, "throw() of " + describe(exception));
+    graph_break(Reason::exception_state, "throw() of " + describe(exception));
   if (generator->state == GeneratorValue::State::finished) t.raise(exception);
   Value* next = t.resume_generator(generator, nullptr, exception);
   if (next) return next;

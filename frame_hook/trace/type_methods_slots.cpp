@@ -34,8 +34,8 @@ void init_exception(Tracer& t, PyTypeObject* owner, Value* self, const Arguments
     t.raise_new(PyExc_TypeError,
                 "'" + std::string(text) + "' is an invalid keyword argument for " + owner->tp_name + "()");
   }
-  if (self->kind != ValueKind::instance) graph_break(BreakReason::unsupported_value, "__init__() of " + describe(self));
-  if (self->object) graph_break(BreakReason::unsupported_value, "__init__() of an exception that is there");
+  if (self->kind != ValueKind::instance) graph_break(Reason::unsupported_operand, "__init__() of " + describe(self));
+  if (self->object) graph_break(Reason::exception_state, "__init__() of an exception that is there");
   // A class of OSError with a __new__ of its own has its arguments from there.
   const auto* os_error = reinterpret_cast<PyTypeObject*>(PyExc_OSError);
   if (is_class(PyExc_OSError) && (self->type->tp_init == os_error->tp_init || self->type->tp_new != os_error->tp_new))
@@ -88,7 +88,7 @@ Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
     set->order = make_set(t, &PySet_Type, {})->order;
     if (!rest.positional.empty()) set_update(t, set, rest.positional[0]);
   } else {
-    graph_break(BreakReason::unknown_callable, std::string(owner->tp_name) + ".__init__");
+    graph_break(Reason::unknown_callable, std::string(owner->tp_name) + ".__init__");
   }
   return t.none();
 }
@@ -165,7 +165,7 @@ Value* equality_slot(Tracer& t, PyTypeObject* owner, Value* a, Value* b, int op)
     return t.constant_steal(owner->tp_richcompare(t.constant(left), t.constant(right), op));
   const bool sets = set_of(left) && set_of(right);
   if (left->kind != right->kind || (left->type != right->type && !sets))
-    graph_break(BreakReason::unsupported_value,
+    graph_break(Reason::unsupported_operand,
                 std::string(owner->tp_name) + ".__eq__() of " + describe(a) + " and " + describe(b));
   const auto equal = raw_equal(t, a, b);
   return equal ? t.boolean(*equal == (op == Py_EQ)) : not_implemented(t);
@@ -190,7 +190,7 @@ Value* slot_ne(Tracer& t, PyTypeObject* owner, const Arguments& args) {
 Value* slot_hash(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   Value* self = owner == &PyBaseObject_Type ? args.positional[0] : without_symbols(t, args.positional[0]);
   if (owner == &PyBaseObject_Type || !t.is_constant(self))
-    graph_break(BreakReason::unsupported_value, "the hash of " + describe(self));
+    graph_break(Reason::unsupported_key, "the hash of " + describe(self));
   const Py_hash_t h = PyObject_Hash(t.constant(self));
   if (h == -1 && PyErr_Occurred()) t.raise_pending();
   return t.integer(h);
@@ -206,7 +206,7 @@ Value* slot_str(Tracer& t, PyTypeObject* owner, const Arguments& args) {
 Value* slot_repr(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   Value* self = args.positional[0];
   if (owner == &PyBaseObject_Type)
-    graph_break(BreakReason::unsupported_value, "the address in the repr of " + describe(self));
+    graph_break(Reason::memory_address, "the address in the repr of " + describe(self));
   return t.to_repr(PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) ? self
                                                                                                  : payload_of(self));
 }

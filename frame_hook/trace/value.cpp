@@ -114,7 +114,7 @@ Value* contents_of(Tracer& t, Value* v) {
   PyObject* mapping = nullptr;
   PyDictProxy_Type.tp_traverse(v->object.get(), keep_first, &mapping);
   if (!mapping || !(PyDict_CheckExact(mapping) || PyODict_CheckExact(mapping)))
-    graph_break(BreakReason::unsupported_value,
+    graph_break(Reason::unsupported_operand,
                 std::string("a mappingproxy of ") + (mapping ? Py_TYPE(mapping)->tp_name : "nothing"));
   t.guard_identity(v);
   return payload_of(
@@ -197,7 +197,7 @@ bool all_plain(Tracer& t, const Arguments& args) {
 }
 
 Value* specialised(Tracer& t, Value* v) {
-  if (v->kind == ValueKind::identity) graph_break(BreakReason::escaped_traced, "id(), used as a number,");
+  if (v->kind == ValueKind::identity) graph_break(Reason::escaped_traced, "id(), used as a number,");
   return v->kind == ValueKind::sym_int ? t.integer(t.as_index(v)) : v;
 }
 
@@ -212,14 +212,14 @@ Value* without_symbols(Tracer& t, Value* v) {
 
 void raise_unless_in_c(Tracer& t, Value* v, bool in_c, const std::string& message) {
   t.type_of(v);
-  if (in_c) graph_break(BreakReason::unsupported_value, "C code of " + describe(v));
+  if (in_c) graph_break(Reason::unsupported_operand, "C code of " + describe(v));
   t.raise_new(PyExc_TypeError, message);
 }
 
 void refuse_unknown_arithmetic(Value* v, const char* what) {
   const Value* payload = payload_of(v);
   if (payload == v || payload->kind != ValueKind::object || builtin_base(v->type) == payload->type) return;
-  graph_break(BreakReason::unsupported_value, std::string(what) + " on " + describe(v));
+  graph_break(Reason::unsupported_operand, std::string(what) + " on " + describe(v));
 }
 
 PyObject* real_type(Value* v) { return v->object && PyType_Check(v->object.get()) ? v->object.get() : nullptr; }
@@ -281,7 +281,7 @@ void load_method(Tracer& t, MethodValue* m) {
 // A finaliser runs at the moment the last reference goes, which a trace does not know.
 InstanceValue* make_instance(Tracer& t, PyTypeObject* type) {
   if (_PyType_Lookup(type, interned("__del__")))
-    graph_break(BreakReason::unsupported_value,
+    graph_break(Reason::made_in_trace,
                 std::string("an object of class ") + type->tp_name + ", which has a __del__,");
   return t.make<InstanceValue>(ValueKind::instance, type);
 }

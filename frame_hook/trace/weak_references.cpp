@@ -44,14 +44,14 @@ Value* Tracer::referent_of(Value* reference) {
   const bool lives =
       known && (*known)->source != guards::kNoSource ? still_leads_to(*known) : writes_ == 0 && !dropped_real_;
   if (!lives)
-    graph_break(BreakReason::unsupported_value,
+    graph_break(Reason::made_in_trace,
                 "a weak reference to an object that the traced code may have let go of");
   return wrap(object, source);
 }
 
 Value* call_weak_reference(Tracer& t, Value* v, const Arguments& args) {
   if (!args.positional.empty() || !args.keywords.empty())
-    graph_break(BreakReason::unknown_callable, "a weak reference with arguments");
+    graph_break(Reason::unknown_callable, "a weak reference with arguments");
   t.type_of(v);
   return t.referent_of(v);
 }
@@ -60,12 +60,12 @@ namespace rows {
 
 Value* weak_reference(Tracer& t, const Arguments& args) {
   if (!args.keywords.empty() || args.positional.empty() || args.positional.size() > 2)
-    graph_break(BreakReason::unknown_callable, "weakref.ref");
+    graph_break(Reason::unknown_callable, "weakref.ref");
   Value* referent = args.positional[0];
   if (args.positional.size() == 2 && !t.same_object(args.positional[1], t.none()))
-    graph_break(BreakReason::outside_effect, "a weak reference with a callback");
+    graph_break(Reason::outside_effect, "a weak reference with a callback");
   if (!referent->object || (referent->kind != ValueKind::object && referent->source == guards::kNoSource))
-    graph_break(BreakReason::unsupported_value, "a weak reference to what the trace made");
+    graph_break(Reason::made_in_trace, "a weak reference to what the trace made");
   t.type_of(referent);
   const PyRef made = PyRef::steal(PyWeakref_NewRef(referent->object.get(), nullptr));
   if (!made) t.raise_pending();

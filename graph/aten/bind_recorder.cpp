@@ -34,7 +34,7 @@ struct RecorderForTests {
       const CaptureFailure failure = *recorder->take_break();
       Py_XDECREF(result);
       PyErr_Clear();
-      throw std::runtime_error("break " + failure.reason + ": " + failure.detail);
+      throw std::runtime_error(std::string("break ") + name_of(failure.reason) + ": " + failure.detail);
     }
     if (result == nullptr) throw py::error_already_set();
     return py::reinterpret_steal<py::object>(result);
@@ -61,7 +61,7 @@ struct RecorderForTests {
       if (!right.ok()) throw std::runtime_error(right.error().message);
     } catch (const std::exception&) {
       if (const auto failure = recorder->take_break())
-        throw std::runtime_error("break " + failure->reason + ": " + failure->detail);
+        throw std::runtime_error("break " + std::string(name_of(failure->reason)) + ": " + failure->detail);
       throw;
     }
     return py::make_tuple(done.forward_nodes, done.tangents, done.gradient_output);
@@ -76,7 +76,8 @@ struct RecorderForTests {
 
   void run_passes(bool decompose) {
     auto result = run_pipeline(recorder->graph(), decompose);
-    if (!result.ok()) throw std::runtime_error(result.error().code + ": " + result.error().message);
+    if (!result.ok())
+      throw std::runtime_error(std::string(name_of(result.error().reason)) + ": " + result.error().message);
     functional = result.take();
   }
 

@@ -6,18 +6,22 @@
 
 #include <exception>
 #include <string>
+#include <utility>
+
+#include "runtime/base/reasons.h"
 
 namespace framejit::graph {
 
 struct CaptureFailure {
-  std::string reason;  // row name of break_reasons.def
+  Reason reason;
   std::string detail;
 };
 
 class CaptureBreakError : public std::exception {
  public:
   explicit CaptureBreakError(CaptureFailure failure)
-      : failure_(std::move(failure)), text_("framejit: " + failure_.reason + ": " + failure_.detail) {}
+      : failure_(std::move(failure)),
+        text_(std::string("framejit: ") + name_of(failure_.reason) + ": " + failure_.detail) {}
   const char* what() const noexcept override { return text_.c_str(); }
   const CaptureFailure& failure() const { return failure_; }
 

@@ -167,31 +167,33 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
   OpCall call(facts, std::span<const IValue>(stack->data() + stack->size() - count, count));
   call.node.op = facts.def;
   if (open_scopes_ == 0 || !live())
-    fail({"escaped_traced", "a traced tensor outside of its capture (" + call.def().name + ")"});
+    fail({Reason::escaped_traced, "a traced tensor outside of its capture (" + call.def().name + ")"});
   if (!answer_from_known_contents(call) && !answer_lift(call)) {
     if (depends_on_data(call)) {
       const bool value = std::all_of(facts.returns.begin(), facts.returns.end(),
                                      [](ReturnClass r) { return r == ReturnClass::kOther; });
-      fail({value ? "data_dependent_value" : "data_dependent_size", call.def().name});
+      fail({value ? Reason::data_dependent_value : Reason::data_dependent_size, call.def().name});
     }
     find_device(call);
     build_args(call);
     refuse_writes_to_constants(call);
     refuse_absolute_offsets(call);
     if (facts.in_place && call.def().has(kRandom) && !fills_contiguous(graph(), call.node))
-      fail({"unsupported_op", call.def().name + " on a tensor that is not contiguous"});
+      fail({Reason::unsupported_op, call.def().name + " on a tensor that is not contiguous"});
     // The memory behind the new sizes has no functional form.
-    if (facts.def->name == "resize_" || facts.def->name == "resize_as_") fail({"unsupported_op", facts.def->name});
+    if (facts.def->name == "resize_" || facts.def->name == "resize_as_")
+      fail({Reason::unsupported_op, facts.def->name});
     refuse_memory(call);
-    if (is_cast_inside(facts.def->name, call.device)) fail({"unsupported_op", facts.def->name + " under autocast"});
+    if (is_cast_inside(facts.def->name, call.device))
+      fail({Reason::unsupported_op, facts.def->name + " under autocast"});
     const bool is_pointwise = call.def().has(kPointwise) && call.device.is_cpu();
     if (eager_raises(graph(), call.node) || (is_pointwise && refuses_kinds(facts, call.args)))
-      fail({"exception_raised", "an error of " + call.def().name});
+      fail({Reason::exception_raised, "an error of " + call.def().name});
     ShapeOrigin origin = ShapeOrigin::kRule;
     if (keep_shape_in_place(call)) {
       origin = ShapeOrigin::kInPlace;
     } else if (facts.in_place || !shape_by_rule(call)) {
-      if (call.def().has(kRuleIsComplete)) fail({"exception_raised", "an error of " + call.def().name});
+      if (call.def().has(kRuleIsComplete)) fail({Reason::exception_raised, "an error of " + call.def().name});
       origin = shape_by_torch(call);
     }
     if (has_empty_argument(graph(), call.node) || ((origin == ShapeOrigin::kRule || origin == ShapeOrigin::kInPlace) &&
@@ -335,7 +337,7 @@ Arg Recorder::tensor_arg(const OpCall& call, const at::Tensor& tensor) {
   if (auto symbol = wrapped_symbol_of(tensor)) return Arg(*symbol);
   c10::impl::ExcludeDispatchKeyGuard no_recording{DispatchKeySet(DispatchKey::Fake)};
   auto number = number_of(tensor);
-  if (!number) fail({"unsupported_op", call.def().name + " with a complex number"});
+  if (!number) fail({Reason::unsupported_op, call.def().name + " with a complex number"});
   return *number;
 }
 
@@ -370,7 +372,7 @@ void Recorder::build_args(OpCall& call) {
     } else {
       auto arg = arg_of(value, call.facts.arg_classes[i]);
       if (!arg)
-        fail({"unsupported_op",
+        fail({Reason::unsupported_op,
               call.def().name + " with " + value.tagKind() + " for '" + call.def().arg_names[i] + "'"});
       call.node.args.push_back(std::move(*arg));
     }
@@ -393,7 +395,7 @@ void Recorder::refuse_writes_to_constants(const OpCall& call) {
   for (int8_t i : written_arguments(call))
     each_tensor(call.args[static_cast<size_t>(i)], [&](const at::Tensor& tensor) {
       if (as_traced(tensor) == nullptr)
-        fail({"unsupported_op", call.def().name + " that writes to a tensor captured as a constant"});
+        fail({Reason::unsupported_op, call.def().name + " that writes to a tensor captured as a constant"});
     });
 }
 
@@ -403,7 +405,7 @@ void Recorder::refuse_absolute_offsets(const OpCall& call) {
   const ValueId* self = call.node.args[0].get<ValueId>();
   for (ValueId input : graph().inputs)
     if (graph().values[index_of(input)].storage == graph().values[index_of(*self)].storage)
-      fail({"unsupported_op", call.def().name + " with a storage offset on an input"});
+      fail({Reason::unsupported_op, call.def().name + " with a storage offset on an input"});
 }
 
 // Eager refuses where a written tensor shares some elements with another argument but is not laid out as that one is.
@@ -444,16 +446,17 @@ void Recorder::refuse_memory(const OpCall& call) {
   for (int8_t i : written_arguments(call))
     each_tensor(call.args[static_cast<size_t>(i)], [&](const at::Tensor& tensor) {
       if (kept_storages_.contains(storage_number(traced_storage_of(tensor))))
-        fail({"unsupported_op", call.def().name + " that writes to memory which an array has too"});
+        fail({Reason::unsupported_op, call.def().name + " that writes to memory which an array has too"});
     });
   for (int8_t i : written_arguments(call))
     if (const TensorMeta* written = meta_at(static_cast<size_t>(i));
         !call.facts.in_place && written != nullptr && overlaps_itself(*written))
-      fail({"unsupported_op", call.def().name + " that writes to a tensor whose elements share memory"});
-  if (reads_what_it_writes(call)) fail({"unsupported_op", call.def().name + " that writes to a part of what it reads"});
+      fail({Reason::unsupported_op, call.def().name + " that writes to a tensor whose elements share memory"});
+  if (reads_what_it_writes(call))
+    fail({Reason::unsupported_op, call.def().name + " that writes to a part of what it reads"});
   if (call.def().has(kKeepsPlace) && meta_at(0) != nullptr) {
     if (!(meta_at(0)->offset == SymExpr(0)))
-      fail({"unsupported_op", call.def().name + " of a tensor that does not begin its storage"});
+      fail({Reason::unsupported_op, call.def().name + " of a tensor that does not begin its storage"});
     offset_is_read(traced_storage_of(call.args[0].toTensor()));
   }
 }
@@ -519,7 +522,7 @@ bool Recorder::shape_by_rule(OpCall& call) {
   const bool lists = std::any_of(returns.begin(), returns.end(), is_list);
   if (lists ? returns.size() != 1 : metas.size() != returns.size()) return false;
   if (!lists && call.def().name.starts_with("as_strided") && !within_storage(call, metas[0]))
-    fail({"exception_raised", "an error of " + call.def().name});
+    fail({Reason::exception_raised, "an error of " + call.def().name});
   add_rule_results(call, metas);
   return true;
 }

@@ -96,14 +96,15 @@ std::vector<at::Tensor> JointRecording::run_backward(const std::vector<at::Tenso
 Result<JointGraph> JointRecording::finish(const std::vector<at::Tensor>& outputs) {
   for (const at::Tensor& constant : recorder_->constants())
     if (constant.requires_grad())
-      return Error{"unsupported_tensor", "a captured tensor needs a gradient but is no input"};
+      return Error{Reason::unsupported_tensor, "a captured tensor needs a gradient but is no input"};
   JointGraph joint;
   joint.forward_inputs = recorder_->input_count();
   joint.forward_outputs = outputs.size();
   joint.forward_nodes = recorder_->graph().nodes.size();
   std::vector<at::Tensor> roots, tangents, results;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (as_traced(outputs[i]) == nullptr) return Error{"recording_failed", "an output is not a tensor of this capture"};
+    if (as_traced(outputs[i]) == nullptr)
+      return Error{Reason::recording_failed, "an output is not a tensor of this capture"};
     if (outputs[i].requires_grad()) {
       roots.push_back(outputs[i]);
       tangents.push_back(add_tangent(outputs[i], i));

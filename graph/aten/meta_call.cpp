@@ -115,11 +115,11 @@ ShapeOrigin MetaCall::call_meta(torch::jit::Stack& stack) {
   }
   const MetaKernel kernel = call_.facts.meta_kernel();
   if (kernel == MetaKernel::kNone)
-    recorder_.fail({"unsupported_op", call_.def().name + ", which has no shape function"});
+    recorder_.fail({Reason::unsupported_op, call_.def().name + ", which has no shape function"});
   try {
     call_.facts.handle.redispatchBoxed(DispatchKeySet(DispatchKey::Meta), &stack);
   } catch (const c10::NotImplementedError&) {  // torch's own fallback of the Meta key
-    recorder_.fail({"unsupported_op", call_.def().name + ", which has no shape function"});
+    recorder_.fail({Reason::unsupported_op, call_.def().name + ", which has no shape function"});
   }
   if (kernel == MetaKernel::kCpp) return ShapeOrigin::kDispatcherCpp;
   recorder_.counts_.python_ops.insert(call_.def().name);
@@ -187,7 +187,7 @@ std::optional<torch::jit::Stack> MetaCall::execute() const {
     }
   }
   if (std::find(kDecidedByData.begin(), kDecidedByData.end(), def.name) != kDecidedByData.end()) return std::nullopt;
-  recorder_.fail({"exception_raised", "an error of " + def.name});
+  recorder_.fail({Reason::exception_raised, "an error of " + def.name});
 }
 
 // Replaces fresh results by real ones; what cannot be run is believed.
@@ -210,7 +210,7 @@ void MetaCall::apply_shape_changes() {
         c10::IntArrayRef(before.strides) == twin.meta.strides() && before.offset == twin.meta.storage_offset())
       continue;
     if (traced->input >= 0)
-      recorder_.fail({"unsupported_op", call_.def().name + " that changes the shape of an input"});
+      recorder_.fail({Reason::unsupported_op, call_.def().name + " that changes the shape of an input"});
     meta.sizes = after.sizes;
     meta.strides = after.strides;
     meta.offset = after.offset;
@@ -226,7 +226,8 @@ at::Tensor MetaCall::result_of(const at::Tensor& meta) {
     if (twin.meta.is_same(meta)) return twin.argument;
   TensorMeta shape = meta_of(meta);
   if (shape.dtype == DType::kOther)
-    recorder_.fail({"unsupported_op", call_.def().name + " with a result of type " + std::string(meta.toString())});
+    recorder_.fail(
+        {Reason::unsupported_op, call_.def().name + " with a result of type " + std::string(meta.toString())});
   shape.device = device_of(call_.device);
   for (const Twin& twin : twins_)
     if (meta.has_storage() && twin.meta.storage().unsafeGetStorageImpl() == meta.storage().unsafeGetStorageImpl())
@@ -269,7 +270,7 @@ ShapeOrigin MetaCall::meta_or_break(torch::jit::Stack& stack) {
   } catch (const CaptureBreakError&) {
     throw;
   } catch (const std::exception&) {
-    recorder_.fail({"exception_raised", "an error of " + call_.def().name});
+    recorder_.fail({Reason::exception_raised, "an error of " + call_.def().name});
   }
 }
 

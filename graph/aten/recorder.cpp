@@ -137,7 +137,7 @@ ValueId Recorder::add_constant(const at::Tensor& real, bool fresh) {
   const auto [at, inserted] = constant_ids_.try_emplace(real.unsafeGetTensorImpl(), kNoValue);
   if (!inserted) return at->second;
   if (dtype_of(real.scalar_type()) == DType::kOther || !real.has_storage() || real.layout() != c10::kStrided)
-    fail({"unsupported_tensor", "a captured tensor of type " + std::string(real.toString())});
+    fail({Reason::unsupported_tensor, "a captured tensor of type " + std::string(real.toString())});
   at->second = builder_.add_constant(meta_of(real), storage_number(storages_.stand_in(real.storage())));
   constants_.push_back(real);
   constant_is_fresh_.push_back(fresh);
@@ -148,7 +148,7 @@ ValueId Recorder::value_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return kNoValue;
   const TracedTensorImpl* traced = as_traced(tensor);
   if (traced == nullptr) return add_constant(tensor, false);
-  if (&traced->recorder() != this || !live()) fail({"escaped_traced", "a tensor of another capture"});
+  if (&traced->recorder() != this || !live()) fail({Reason::escaped_traced, "a tensor of another capture"});
   return traced->value;
 }
 
@@ -178,7 +178,7 @@ at::Tensor Recorder::view_result(TensorMeta meta, const at::Tensor& base) {
 void Recorder::change_shape(TracedTensorImpl& traced, TensorMeta meta) {
   // The program holds an input's tensor object, and a graph writes contents only.
   if (graph().values[index_of(traced.value)].node < 0)
-    fail({"unsupported_op", "a change of an input's own shape or strides"});
+    fail({Reason::unsupported_op, "a change of an input's own shape or strides"});
   shape_changes_.push_back({c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(&traced), traced.value});
   traced.set_shape(meta);
   traced.value = builder_.new_value(std::move(meta), storage_number(traced.storage()));
@@ -268,13 +268,13 @@ Result<void> Recorder::finish(const std::vector<at::Tensor>& outputs) {
   for (const at::Tensor& output : outputs) {
     const TracedTensorImpl* traced = as_traced(output);
     if (traced == nullptr || &traced->recorder() != this)
-      return Error{"recording_failed", "an output is not a tensor of this capture"};
+      return Error{Reason::recording_failed, "an output is not a tensor of this capture"};
     // Without grad mode a view of a leaf says that it needs a gradient, as eager's does, and has no history.
     const TracedTensorImpl* base = output.is_view() ? as_traced(output._base()) : nullptr;
     const bool view_of_leaf =
         base != nullptr && base->input >= 0 && torch::autograd::impl::grad_fn_unsafe(output) == nullptr;
     if (output.requires_grad() && traced->input < 0 && !view_of_leaf)
-      return Error{"unsupported_tensor", "a result needs a gradient"};
+      return Error{Reason::unsupported_tensor, "a result needs a gradient"};
     values.push_back(traced->value);
     aliases.push_back(traced->input >= 0 ? OutputAlias{OutputKind::kInput, static_cast<uint32_t>(traced->input)}
                                          : OutputAlias{});

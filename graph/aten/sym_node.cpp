@@ -38,7 +38,7 @@ class ExprNode final : public c10::SymNodeImpl {
   static const ExprNode& of(const SymNode& node) {
     const auto* ours = dynamic_cast<const ExprNode*>(node.get());
     if (ours == nullptr)
-      throw CaptureBreakError({"unsupported_value", "a symbolic number of another tracer: " + node->str()});
+      throw CaptureBreakError({Reason::unsupported_operand, "a symbolic number of another tracer: " + node->str()});
     return *ours;
   }
   const SymExpr& expr() const { return expr_; }

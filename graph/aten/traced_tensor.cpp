@@ -36,7 +36,7 @@ c10::intrusive_ptr<c10::StorageImpl> empty_storage(int64_t bytes, c10::Device de
 
 // Only mutable access is guarded: meta functions read const pointers (is_alias_of) without using them.
 void data_was_read(c10::StorageImpl*) {
-  note_break_on_thread({"data_dependent_value", "code that reads the memory of a tensor"});
+  note_break_on_thread({Reason::data_dependent_value, "code that reads the memory of a tensor"});
 }
 
 struct MetaTwinImpl final : c10::TensorImpl {
@@ -110,7 +110,7 @@ c10::intrusive_ptr<c10::TensorImpl> TracedTensorImpl::shallow_copy_and_detach(c1
 void TracedTensorImpl::shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>& source) {
   // x.data = y: the object changes what it stands for, which no graph output can say.
   (void)source;
-  note_break_on_thread({"unsupported_op", "assignment to .data"});
+  note_break_on_thread({Reason::unsupported_op, "assignment to .data"});
 }
 
 TracedTensorImpl* as_traced(const at::TensorBase& tensor) {

@@ -109,7 +109,7 @@ Result<Graph> canonicalize(Graph graph) {
   const std::set<ValueId> kept = addressed_memory(graph);
   for (const Node& node : graph.nodes) {
     if (node.op->has(kMutates))
-      return Error{"canonicalize", "needs a functional graph, but " + node.op->name + " writes"};
+      return Error{Reason::not_functional, "needs a functional graph, but " + node.op->name + " writes"};
     r.begin(node);
     const auto row = rows().find(node.op->name);
     if (row != rows().end() && node.results.size() == 1 && node.results[0] != kNoValue &&

@@ -29,7 +29,8 @@ bool may_raise(const Graph& graph, const Node& node) {
 
 Result<Graph> dce(Graph graph) {
   for (const Node& node : graph.nodes)
-    if (node.op->has(kMutates)) return Error{"dce", "needs a functional graph, but " + node.op->name + " writes"};
+    if (node.op->has(kMutates))
+      return Error{Reason::not_functional, "needs a functional graph, but " + node.op->name + " writes"};
   std::vector<bool> needed(graph.values.size(), false);
   auto need = [&](ValueId v) {
     if (v != kNoValue) needed[index_of(v)] = true;

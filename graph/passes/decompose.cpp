@@ -53,7 +53,8 @@ Result<Graph> decompose(Graph graph) {
   const Decompositions& table = decompositions();
   Rebuild r(graph, false);
   for (const Node& node : graph.nodes) {
-    if (node.op->has(kMutates)) return Error{"decompose", "needs a functional graph, but " + node.op->name + " writes"};
+    if (node.op->has(kMutates))
+      return Error{Reason::not_functional, "needs a functional graph, but " + node.op->name + " writes"};
     const auto row = table.find(node.op->name);
     if (row == table.end()) {
       r.copy_node(node);

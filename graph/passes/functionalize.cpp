@@ -92,7 +92,7 @@ class Functionalizer {
   Result<ValueId> as_recorded(ValueId made, ValueId recorded) {
     const ValueId v = with_layout(out_, made, g_.meta(recorded));
     if (!same_layout(out_.meta(v), g_.meta(recorded)))
-      return Error{"functionalize", "as_strided of a written tensor whose layout has gaps"};
+      return Error{Reason::no_functional_form, "as_strided of a written tensor whose layout has gaps"};
     return v;
   }
 
@@ -195,10 +195,10 @@ class Functionalizer {
       if (parent == kNoValue || views_.contains(node.results[i])) continue;
       const OpDef* op = node.op;
       if (op->has(kMutates) || !op->functional.empty()) op = find_op(op->functional);
-      if (op == nullptr) return Error{"functionalize", "no functional form of " + node.op->name};
+      if (op == nullptr) return Error{Reason::no_functional_form, "no functional form of " + node.op->name};
       if (const ValueId root = storage_of(parent).root;
           is_as_strided(*op) && root != kNoValue && g_.meta(root).dtype != g_.meta(node.results[i]).dtype)
-        return Error{"functionalize",
+        return Error{Reason::no_functional_form,
                      "as_strided of a view of another dtype"};  // its place is counted in other elements
       views_[node.results[i]] = is_as_strided(*op) ? view_of_root(node, op, parent) : View{parent, &node, op, i};
       if (op->name == "lift_fresh") storage_of(parent).is_lifted = true;
@@ -256,7 +256,7 @@ class Functionalizer {
   Result<void> write_node(const Node& node) {
     if (node.op->name == "copy_") return copy_node(node);
     const OpDef* functional = node.op->functional.empty() ? nullptr : find_op(node.op->functional);
-    if (functional == nullptr) return Error{"functionalize", "no functional form of " + node.op->name};
+    if (functional == nullptr) return Error{Reason::no_functional_form, "no functional form of " + node.op->name};
     const bool drops = node.op->drops_out_args;
     FJ_TRY(std::vector<Arg> args, read_args(node, drops));
     Node like = node;
@@ -337,9 +337,9 @@ class Functionalizer {
     }
     Storage& s = storage_of(v);
     // A lifted constant is a tensor that the program makes on each call (torch.tensor): its writes die with the call.
-    if (s.is_constant && !s.is_lifted) return Error{"functionalize", "a captured constant is written"};
-    if (s.is_shared_by_inputs) return Error{"functionalize", "inputs that share memory are written"};
-    if (s.root != v) return Error{"functionalize", "a value that is not known to be a view is written"};
+    if (s.is_constant && !s.is_lifted) return Error{Reason::no_functional_form, "a captured constant is written"};
+    if (s.is_shared_by_inputs) return Error{Reason::no_functional_form, "inputs that share memory are written"};
+    if (s.root != v) return Error{Reason::no_functional_form, "a value that is not known to be a view is written"};
     s.content = content;
     ++s.version;
     ++s.writes;
@@ -355,7 +355,7 @@ class Functionalizer {
     for (size_t d = 0; d < written.ndim(); ++d) last = last + (written.sizes[d] - 1) * written.strides[d];
     const SymExpr room = base.numel() - last;
     if (base.is_contiguous() && room.is_constant() && room.constant() > 0) return {};
-    return Error{"functionalize", "as_strided writes beyond its argument"};
+    return Error{Reason::no_functional_form, "as_strided writes beyond its argument"};
   }
 
   // ------------------------------------------------------------ what leaves the graph

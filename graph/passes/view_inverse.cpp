@@ -123,7 +123,7 @@ Result<ValueId> inverse_of_view(GraphBuilder& out, const Node& view, size_t resu
   if (row != rows().end()) return row->second(undo);
   // An expansion that repeats nothing only adds dimensions of size 1.
   if (out.meta(base).numel() == out.meta(written).numel() && view.op->name == "expand") return reshape(undo);
-  return Error{"functionalize", "a write through " + view.op->name + " has no inverse"};
+  return Error{Reason::no_functional_form, "a write through " + view.op->name + " has no inverse"};
 }
 
 bool is_identity_view(const OpDef& op) {

@@ -65,7 +65,7 @@ Result<std::unique_ptr<llvm::Module>> make_module(const Kernel& kernel, const st
   std::string problem;
   llvm::raw_string_ostream stream(problem);
   if (llvm::verifyModule(*module, &stream))
-    return Error{"llvm", "emitted code does not verify: " + problem + "\n" + print(kernel)};
+    return Error{Reason::code_generation, "emitted code does not verify: " + problem + "\n" + print(kernel)};
   return module;
 }
 
@@ -75,7 +75,7 @@ Result<std::string> assembly_of(llvm::Module& module, llvm::TargetMachine& machi
   llvm::raw_svector_ostream stream(text);
   llvm::legacy::PassManager passes;
   if (machine.addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile))
-    return Error{"llvm", "this target has no assembly printer"};
+    return Error{Reason::code_generation, "this target has no assembly printer"};
   passes.run(module);
   return std::string(text.begin(), text.end());
 }
@@ -85,7 +85,7 @@ Result<std::string> assembly_of(const Kernel& kernel, const CodeTarget& target) 
   const llvm::Triple triple(target.triple);
   std::string problem;
   const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple, problem);
-  if (found == nullptr) return Error{"llvm", problem};
+  if (found == nullptr) return Error{Reason::code_generation, problem};
   const std::unique_ptr<llvm::TargetMachine> machine(
       found->createTargetMachine(triple, target.cpu, target.features, llvm::TargetOptions(), llvm::Reloc::PIC_,
                                  llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, true));

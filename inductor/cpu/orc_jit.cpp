@@ -57,7 +57,7 @@ VectorLevel host_level() {
   return VectorLevel::k128;
 }
 
-Error llvm_error(llvm::Error error) { return {"llvm", llvm::toString(std::move(error))}; }
+Error llvm_error(llvm::Error error) { return {Reason::code_generation, llvm::toString(std::move(error))}; }
 
 // What code is made with: the models of LLJIT's linker, said here so that printed assembly is that of the code that
 // runs.
@@ -88,7 +88,7 @@ constexpr size_t kRoom = size_t{64} << 20;
 
 Result<void> has_room() {
   void* const room = mmap(nullptr, kRoom, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (room == MAP_FAILED) return Error{"no_memory", "code generation"};
+  if (room == MAP_FAILED) return Error{Reason::no_memory, "code generation"};
   munmap(room, kRoom);
   return {};
 }
@@ -252,7 +252,7 @@ class OrcJit : public CpuJit {
   Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>& code,
                                      runtime::DeviceId) override {
     if (code->object.empty() || code->target != description_)
-      return Error{"other_target",
+      return Error{Reason::other_target,
                    "kernel " + code->id.text() + " is for " + code->target + ", not for " + description_};
     const std::string symbol = symbol_of(code->id);
     {
@@ -346,7 +346,7 @@ class OrcJit : public CpuJit {
     auto address = session_->jit->lookup(symbol);
     if (!address) {
       const Error error = llvm_error(address.takeError());
-      return t_session_error.empty() ? error : Error{"llvm", t_session_error};
+      return t_session_error.empty() ? error : Error{Reason::code_generation, t_session_error};
     }
     holder->function = address->toPtr<FjKernelFn>();
     if (!session_->sizes) return holder;
@@ -399,8 +399,7 @@ Result<std::unique_ptr<CpuJit>> CpuJit::create(VectorLevel level) {
   });
   FJ_TRY_VOID(has_room());
   if (!is_available(level))
-    return Error{
-        "unavailable",
+    return Error{Reason::no_target,
         "this CPU does not have the vector registers asked for; FRAMEJIT_CPU_FEATURES=auto takes those that it has"};
   const bool is_host = level == VectorLevel::kHost;
   if (is_host) level = host_level();

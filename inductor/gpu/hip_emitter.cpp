@@ -37,7 +37,7 @@ class HipEmitter {
   Result<HipProgram> run() {
     for (const KernelNest& n : kernel_.nests)
       for (const LoopInst& inst : n.nest.body)
-        if (inst.op == LoopOp::kCheck) return Error{"gpu", "a checked index has no GPU form"};
+        if (inst.op == LoopOp::kCheck) return Error{Reason::gpu, "a checked index has no GPU form"};
     const KernelNest& first = kernel_.nests[0];
     if (kernel_.nests.size() == 1 && !first.nest.is_reduction()) {
       emit_points(first);

@@ -226,7 +226,7 @@ Result<void> run_program(const LoopProgram& program, const InterpreterMemory& me
   for (const auto& item : program.items) {
     if (const Nest* nest = std::get_if<Nest>(&item)) {
       if (const int64_t failed = run_nest(program, *nest, memory))
-        return Error{"index_out_of_range", "nest " + nest->name + ", %" + std::to_string(failed - 1)};
+        return Error{Reason::bad_index, "nest " + nest->name + ", %" + std::to_string(failed - 1)};
     } else {
       call(std::get<ExternCall>(item));
     }

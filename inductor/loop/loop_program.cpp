@@ -114,7 +114,7 @@ std::vector<bool> after_reduction(const Nest& nest, const NestSymbols& symbols) 
 namespace {
 
 Error bad(const Nest& nest, size_t inst, const std::string& what) {
-  return {"verify", "nest " + nest.name + ", %" + std::to_string(inst) + ": " + what};
+  return {Reason::not_verified, "nest " + nest.name + ", %" + std::to_string(inst) + ": " + what};
 }
 
 Result<void> verify_scalar(const Nest& nest, size_t i) {
@@ -174,7 +174,7 @@ Result<void> verify_inst(const LoopProgram& program, const Nest& nest, size_t i,
 }  // namespace
 
 Result<void> verify(const LoopProgram& program, const Nest& nest) {
-  if (nest.dim_count() > kMaxDims) return Error{"verify", "nest " + nest.name + " has too many dimensions"};
+  if (nest.dim_count() > kMaxDims) return Error{Reason::not_verified, "nest " + nest.name + " has too many dimensions"};
   const NestSymbols symbols(program.symbol_count);
   const auto inner = inner_insts(nest, symbols), after = after_reduction(nest, symbols);
   for (size_t i = 0; i < nest.body.size(); ++i) FJ_TRY_VOID(verify_inst(program, nest, i, inner, after));
@@ -186,7 +186,7 @@ Result<void> verify(const LoopProgram& program) {
   for (const auto& item : program.items) {
     const Nest* nest = std::get_if<Nest>(&item);
     if (nest == nullptr) continue;
-    if (!names.insert(nest->name).second) return Error{"verify", "two nests are named " + nest->name};
+    if (!names.insert(nest->name).second) return Error{Reason::not_verified, "two nests are named " + nest->name};
     FJ_TRY_VOID(verify(program, *nest));
   }
   return {};

@@ -22,17 +22,20 @@ class Verifier {
                                  std::get<ExternCall>(schedule_.steps[step_]).writes));
     }
     if (schedule_.commit != SIZE_MAX && schedule_.commit > schedule_.steps.size())
-      return Error{"verify", "the commit point is no step"};
+      return Error{Reason::not_verified, "the commit point is no step"};
     for (const NewValue& value : schedule_.new_values)
       if (value.value >= buffers.size() || value.input >= buffers.size())
-        return Error{"verify", "a new value is no buffer"};
+        return Error{Reason::not_verified, "a new value is no buffer"};
     for (size_t b = 0; b < buffers.size(); ++b)
-      if (buffers[b].is_output && !is_made_[b]) return Error{"verify", "output " + buffers[b].name + " is never made"};
+      if (buffers[b].is_output && !is_made_[b])
+        return Error{Reason::not_verified, "output " + buffers[b].name + " is never made"};
     return {};
   }
 
  private:
-  Error fail(const std::string& what) const { return {"verify", "step " + std::to_string(step_) + ": " + what}; }
+  Error fail(const std::string& what) const {
+    return {Reason::not_verified, "step " + std::to_string(step_) + ": " + what};
+  }
 
   Result<void> check_group(const Group& group) {
     if (group.nests.empty()) return fail("a kernel of no nest");

@@ -50,4 +50,4 @@ def remove_listener(token: int) -> None: ...
 def say_once(asked: str, instead: str) -> None:
     """Logs, once until reset(), that something which was asked for is done otherwise or not at all."""
 def emit_break(reason: str, detail: str, at: str) -> None:
-    """Logs and counts a break that is known before any frame runs. `reason` is a row of break_reasons.def."""
+    """Logs and counts a break that is known before any frame runs. `reason` is a row of reasons.def."""

@@ -298,7 +298,7 @@ at::Tensor PlanRunner::Call::arena_tensor(BufferId buffer) {
 Result<void> PlanRunner::Call::own_written_inputs() {
   for (const auto& [input, buffer] : program_->plan->updates)
     if (inputs_[input]->is_inference() && !c10::InferenceMode::is_enabled())
-      return Error{"inference_tensor", "an inference tensor is written outside of inference mode"};
+      return Error{Reason::inference_tensor, "an inference tensor is written outside of inference mode"};
   for (uint32_t input : program_->written_inputs) inputs_[input]->mutable_data_ptr();
   return {};
 }

@@ -11,8 +11,8 @@ namespace framejit {
 namespace {
 
 Error bad_value(const KnobRow& row, const std::string& value, const std::string& accepted) {
-  return {"bad_knob", std::string(row.environment) + "='" + value + "' is not accepted: expected " + accepted + " (" +
-                          row.doc + ")"};
+  return {Reason::bad_setting, std::string(row.environment) + "='" + value + "' is not accepted: expected " + accepted +
+                                   " (" + row.doc + ")"};
 }
 
 Result<void> assign(bool& field, const KnobRow& row, const std::string& value) {
@@ -73,7 +73,7 @@ Result<void> set_knob(Config& config, const std::string& environment, const std:
 #undef KNOB
   std::string known;
   for (const KnobRow& knob : knobs()) known += (known.empty() ? "" : ", ") + std::string(knob.environment);
-  return Error{"unknown_knob", "unknown setting " + environment + "; known: " + known};
+  return Error{Reason::bad_setting, "unknown setting " + environment + "; known: " + known};
 }
 
 Result<Config> read_config(const char* const* environment) {

@@ -18,7 +18,7 @@ bool interrupted() {
 }
 
 Result<void> go_on() {
-  if (interrupted()) return Error{"interrupted", "a signal"};
+  if (interrupted()) return Error{Reason::interrupted, "a signal"};
   return {};
 }
 

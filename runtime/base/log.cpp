@@ -242,7 +242,7 @@ Result<uint32_t> wanted_channels(std::string_view logs) {
     for (size_t i = 0; i < std::size(kChannels); ++i)
       if (name == kChannels[i].name) bits = 1u << i;
     if (bits == 0)
-      return Error{"log_channel", "FRAMEJIT_LOGS: unknown channel '" + std::string(name) +
+      return Error{Reason::bad_setting, "FRAMEJIT_LOGS: unknown channel '" + std::string(name) +
                                       "'; known: " + known_channels() + ", all, help"};
     wanted = remove ? wanted & ~bits : wanted | bits;
   }
@@ -255,18 +255,19 @@ Result<void> configure(std::string_view logs, std::string_view out, std::string_
                        std::string_view dump_dir) {
   FJ_TRY(const uint32_t wanted, wanted_channels(logs));
   if (!format.empty() && format != "text" && format != "json")
-    return Error{"log_format", "FRAMEJIT_LOGS_FORMAT: '" + std::string(format) + "' is not text or json"};
+    return Error{Reason::bad_setting, "FRAMEJIT_LOGS_FORMAT: '" + std::string(format) + "' is not text or json"};
   std::unique_ptr<std::ofstream> file;
   if (!out.empty()) {
     file = std::make_unique<std::ofstream>(std::string(out), std::ios::app);
     if (!*file)
-      return Error{"log_out", "FRAMEJIT_LOGS_OUT: cannot write '" + std::string(out) + "': " + std::strerror(errno)};
+      return Error{Reason::bad_setting,
+                   "FRAMEJIT_LOGS_OUT: cannot write '" + std::string(out) + "': " + std::strerror(errno)};
   }
   if (!dump_dir.empty()) {
     std::error_code failed;
     std::filesystem::create_directories(dump_dir, failed);
     if (failed || access(std::string(dump_dir).c_str(), W_OK) != 0)
-      return Error{"dump_dir", "FRAMEJIT_DUMP_DIR: cannot write '" + std::string(dump_dir) +
+      return Error{Reason::bad_setting, "FRAMEJIT_DUMP_DIR: cannot write '" + std::string(dump_dir) +
                                    "': " + (failed ? failed.message() : std::strerror(errno))};
   }
   Sinks& s = sinks();

@@ -1,6 +1,6 @@
 // runtime/base/result.h — how a stage says "cannot", and how it says "our bug".
 //
-// Result<T> carries a value or an Error (which stage, what, where, what to do). It is for expected failures: an op
+// Result<T> carries a value or an Error (a row of reasons.def, what and where). It is for expected failures: an op
 // without a lowering, a text that does not parse. FJ_CHECK throws InternalError, for our own bugs only; it is caught in
 // one place, the frame driver, which logs it and lets the frame run eagerly.
 #pragma once
@@ -11,10 +11,12 @@
 #include <utility>
 #include <variant>
 
+#include "runtime/base/reasons.h"
+
 namespace framejit {
 
 struct Error {
-  std::string code;     // a short stable name: "no_lowering", "parse", "unsupported_dtype"
+  Reason reason;
   std::string message;  // what and where, for a person
 };
 

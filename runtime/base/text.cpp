@@ -167,7 +167,7 @@ Error Cursor::error(const std::string& message) const {
     column = source_[i] == '\n' ? 1 : column + 1;
     line += source_[i] == '\n';
   }
-  return {"parse", "line " + std::to_string(line) + ", column " + std::to_string(column) + ": " + message};
+  return {Reason::bad_text, "line " + std::to_string(line) + ", column " + std::to_string(column) + ": " + message};
 }
 
 std::string float_text(double value) {

@@ -64,7 +64,7 @@ def test_an_input_returned_as_it_is():
         y = Identity.apply(x)
         return y + 1, y is x
     stats = check(f, x)
-    assert stats["break_reasons"] == {"unsupported_value": 1}
+    assert stats["break_reasons"] == {"custom_dispatch": 1}
 
 
 def test_exception_in_forward_leaves_grad_mode():

@@ -1,12 +1,15 @@
-"""Every reason for which something is not compiled: rows of the two tables, and a program that meets each and still
+"""Every reason for which something is not compiled: rows of reasons.def, and a program that meets each and still
 answers as eager does."""
+import copy
 import datetime
 import re
 import subprocess
 import sys
+import types
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch.overrides import TorchFunctionMode
@@ -17,12 +20,12 @@ from check import fresh, same  # noqa: F401
 ROOT = Path(__file__).parents[2]
 
 
-def rows(path, macro):
-    return re.findall(rf"^{macro}\((\w+),", (ROOT / path).read_text(), re.M)
+def rows(*kinds):
+    return re.findall(rf"^REASON\((?:{'|'.join(kinds)}), (\w+),", (ROOT / "runtime/base/reasons.def").read_text(), re.M)
 
 
-BREAKS = rows("frame_hook/trace/break_reasons.def", "BREAK")
-FALLBACKS = rows("frame_hook/resume/fallback_reasons.def", "FALLBACK")
+BREAKS = rows("break_", "limit") + ["kernel_refused", "recording_failed"]
+FALLBACKS = rows("fallback") + ["internal_error"]
 
 # What no program of a few lines meets, and why; or where it is met.
 ELSEWHERE = {
@@ -30,6 +33,7 @@ ELSEWHERE = {
     "explicit_break": "a process of its own below: torch's compiler is imported for it",
     "trace_too_long": "two million instructions: tests/unit/frame_hook/trace_exit_test.cpp sets another limit",
     "interrupted": "needs a signal at the right time: tests/e2e/test_breaks.py",
+    "size_out_of_range": "an error of compiled code, which counts as run_failed: tests/unit/runtime/call_plan_test.cpp",
     "kernel_refused": "needs a setting that this CPU cannot follow, in a process of its own: "
                       "tests/e2e/test_failures.py",
     "no_memory": "in a process of its own with little memory: tests/e2e/test_failures.py",
@@ -104,6 +108,91 @@ def keep_identity(x):
     return y, {id(y): 1}[id(y)], len({id(y): 1}), str(id(y)) != ""
 
 
+class Plain:
+    pass
+
+
+class WithSlots:
+    __slots__ = "n"
+
+    def __init__(self, n):
+        self.n = n
+
+
+class Odd(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+def rename(x):
+    y = x + 1
+    disabled.__code__ = disabled.__code__
+    return y * 2
+
+
+def match_keys(x, mapping):
+    y = x + 1
+    match mapping:
+        case {"k": n}:
+            return y * n
+
+
+def make_class(x):
+    class Made:
+        factor = 3
+    return (x + 1) * Made.factor
+
+
+def sort_and_write(x):
+    items = [3, 1, 2]
+    items.sort(key=lambda v: items.append(v) or v)
+    return x + len(items)
+
+
+def ask_for_the_exception(x):
+    y = x + 1
+    try:
+        raise ValueError
+    except ValueError:
+        kind = sys.exc_info()[0]
+    return y * 2, kind
+
+
+def write_shared(x):
+    array = np.zeros(2)
+    shared = torch.from_numpy(array)
+    array[0] = 3
+    return x + shared.sum()
+
+
+def change_inside(x):
+    with torch.inference_mode():
+        torch.set_grad_enabled(not torch.is_grad_enabled())
+        y = x + 1
+    return y
+
+
+def delegate(items):
+    yield from items
+
+
+def send(x):
+    generator = delegate(iter([1, 2]))
+    y = x + next(generator)
+    return y, generator.send(3)
+
+
+def write_as_other_dtype(x):
+    y = x + 1
+    y.view(torch.int32).as_strided((2,), (1,)).zero_()
+    return y
+
+
 # reason: function, a maker of its arguments
 PROGRAMS = {
     "disabled_function": (lambda x: disabled(x * 2) + 1, lambda: (torch.ones(4),)),
@@ -114,7 +203,24 @@ PROGRAMS = {
     "unknown_callable": (lambda x: (x + 1) * zlib.crc32(b"a"), lambda: (torch.ones(4),)),
     "unknown_attribute": (lambda x: (x + 1) * x.flatten().is_shared() + (x + 1)._version, lambda: (torch.ones(4),)),
     "unsupported_opcode": (catch_group, lambda: (torch.ones(4),)),
-    "unsupported_value": (lambda x, day: (x + 1, str(day)), lambda: (torch.ones(4), datetime.date(2020, 1, 2))),
+    "unsupported_operand": (lambda x, day: (x + 1, day - day), lambda: (torch.ones(4), datetime.date(2020, 1, 2))),
+    "unsupported_key": (lambda x, day: (x + 1, {day: 1}[day]), lambda: (torch.ones(4), datetime.date(2020, 1, 2))),
+    "unsupported_write": (rename, lambda: (torch.ones(4),)),
+    "unsupported_copy": (lambda x, o: (x + 1, copy.copy(o).n), lambda: (torch.ones(4), WithSlots(3))),
+    "unsupported_pattern": (match_keys, lambda: (torch.ones(4), types.MappingProxyType({"k": 2}))),
+    "made_in_trace": (make_class, lambda: (torch.ones(4),)),
+    "memory_address": (lambda x: (x + 1, len(object.__repr__(Plain())) > 0), lambda: (torch.ones(4),)),
+    "set_order": (lambda x: (x + 1, type({Plain(), Plain()}.pop()) is Plain), lambda: (torch.ones(4),)),
+    "changed_container": (sort_and_write, lambda: (torch.ones(4),)),
+    "exception_state": (ask_for_the_exception, lambda: (torch.ones(4),)),
+    "text_formatting": (lambda x, day: (x + 1, str(day)), lambda: (torch.ones(4), datetime.date(2020, 1, 2))),
+    "numpy_array": (write_shared, lambda: (torch.ones(4),)),
+    "inference_mode": (change_inside, lambda: (torch.ones(4),)),
+    "custom_dispatch": (lambda x: Odd.apply(x + 1) + 1, lambda: (torch.ones(4),)),
+    "sent_value": (send, lambda: (torch.ones(4),)),
+    "odd_scope": (lambda x: (x + 1, len(vars())), lambda: (torch.ones(4),)),
+    "too_large": (lambda x: (x + 1, [i for i in range(2**70, 2**70 + 2)]), lambda: (torch.ones(4),)),
+    "no_functional_form": (write_as_other_dtype, lambda: (torch.ones(4),)),
     "unsupported_tensor": (lambda x, s: (x + 1) * s.to_dense(), lambda: (torch.ones(4), torch.ones(4).to_sparse())),
     "unsupported_op": (lambda x: (x + 1).resize_(2), lambda: (torch.ones(4),)),
     "generator_frame": (run_coroutine, lambda: (torch.ones(4),)),

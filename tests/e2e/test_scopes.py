@@ -118,7 +118,7 @@ def test_a_class_statement_is_one_break():
                 return t * self.factor + y.shape[0]
         return Scaled()(y) + 1
     stats = check(f, torch.randn(3), 3, breaks=1)
-    assert stats["break_reasons"] == {"unsupported_value": 1}
+    assert stats["break_reasons"] == {"made_in_trace": 1}
 
 
 class TestAbstractClasses:

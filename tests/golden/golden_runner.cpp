@@ -45,7 +45,8 @@ class FileTest : public testing::Test {
                                      << " has no 'run:' line: it would test nothing";
       const Result<std::string> result = runner_(c);
       const std::string got =
-          result.ok() ? result.value() : "error " + result.error().code + ": " + result.error().message + "\n";
+          result.ok() ? result.value()
+                      : std::string("error ") + name_of(result.error().reason) + ": " + result.error().message + "\n";
       const std::string& expected = c.has_out ? c.out : c.in;
       if (got != expected && is_updating()) {
         c.out = got;

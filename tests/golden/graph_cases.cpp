@@ -20,8 +20,9 @@ Result<Graph> infer(const Graph& graph) {
   for (const Node& node : result.nodes) {
     std::vector<TensorMeta> metas;
     if (!infer_metas(*node.op, node.args, result.values, result.shapes, metas))
-      return Error{"infer", "no shape rule covers " + node.op->name};
-    if (metas.size() != node.results.size()) return Error{"infer", node.op->name + " has another number of results"};
+      return Error{Reason::bad_text, "no shape rule covers " + node.op->name};
+    if (metas.size() != node.results.size())
+      return Error{Reason::bad_text, node.op->name + " has another number of results"};
     for (size_t i = 0; i < metas.size(); ++i)
       if (node.results[i] != kNoValue) result.values[index_of(node.results[i])].meta = metas[i];
   }
@@ -70,7 +71,7 @@ Result<Graph> run_stage(const std::string& stage, const Graph& graph) {
   }
   const auto pass =
       std::find_if(passes().begin(), passes().end(), [&](const Stage<Graph>& row) { return row.name == stage; });
-  if (pass == passes().end()) return Error{"golden", "unknown stage " + stage};
+  if (pass == passes().end()) return Error{Reason::bad_text, "unknown stage " + stage};
   Graph once = graph;
   FJ_TRY_VOID(pass->run(once));
   Graph twice = once;

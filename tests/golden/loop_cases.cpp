@@ -113,7 +113,7 @@ Result<std::string> loop_text(const std::string& stage, const graph::Graph& grap
   if (stage == "refused") return print_refused(schedule);
   if (stage == "kernels") return kernels_text(schedule, hints, target);
   if (stage == "hip") return hip_text(schedule, hints);
-  return Error{"golden", "unknown stage " + stage};
+  return Error{Reason::bad_text, "unknown stage " + stage};
 }
 
 // Takes the stages out that say what the target is.
@@ -127,9 +127,9 @@ Result<TargetInfo> target_of(std::vector<std::string>& stages) {
     }
     const auto row = std::find_if(cost_rows().begin(), cost_rows().end(),
                                   [&](const CostRow& r) { return stages[at].substr(0, equals) == r.name; });
-    if (row == cost_rows().end()) return Error{"golden", "no row of costs.def: " + stages[at]};
+    if (row == cost_rows().end()) return Error{Reason::bad_text, "no row of costs.def: " + stages[at]};
     const int64_t number = std::stoll(stages[at].substr(equals + 1));
-    if (!row->numbers.has(number)) return Error{"golden", stages[at] + ": " + text_of(row->numbers)};
+    if (!row->numbers.has(number)) return Error{Reason::bad_text, stages[at] + ": " + text_of(row->numbers)};
     target.costs.*row->field = number;
     stages.erase(stages.begin() + static_cast<long>(at));
   }

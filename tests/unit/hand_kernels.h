@@ -26,7 +26,7 @@ class HandLoader final : public KernelLoader {
  public:
   Result<LoadedKernel> load(const std::shared_ptr<const KernelCode>& code, DeviceId device) override {
     const auto* kernel = dynamic_cast<const HandKernel*>(code.get());
-    if (kernel == nullptr) return Error{"not_here", "no kernel of this test: " + code->name};
+    if (kernel == nullptr) return Error{Reason::no_target, "no kernel of this test: " + code->name};
     loaded += (loaded.empty() ? "" : ", ") + code->name + " on " + text_of(device);
     return LoadedKernel{kernel->function, kernel->scalars, code};
   }

@@ -19,7 +19,7 @@ namespace framejit {
 namespace {
 
 Result<int> half(int n) {
-  if (n % 2 != 0) return Error{"odd", std::to_string(n) + " is odd"};
+  if (n % 2 != 0) return Error{Reason::bad_text, std::to_string(n) + " is odd"};
   return n / 2;
 }
 Result<int> quarter(int n) {
@@ -30,7 +30,7 @@ Result<int> quarter(int n) {
 
 TEST(Result, TryPassesValuesAndErrors) {
   EXPECT_EQ(quarter(12).value(), 3);
-  EXPECT_EQ(quarter(6).error().code, "odd");
+  EXPECT_EQ(quarter(6).error().reason, Reason::bad_text);
 }
 
 TEST(Result, CheckNamesPlaceConditionAndDetail) {

@@ -64,7 +64,7 @@ class FakeRecording : public Recording {
   std::string text() const override { return ""; }
   size_t op_count() const override { return ops.size(); }
   Result<graph::CapturedGraph> finish(const std::vector<PyObject*>&) override {
-    return Error{"fake", "nothing is compiled"};
+    return Error{Reason::not_verified, "nothing is compiled"};
   }
   std::unique_ptr<CompiledCall> bind(graph::CompiledGraph, PyObject*) override { return nullptr; }
 

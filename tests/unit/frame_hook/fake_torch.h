@@ -147,7 +147,7 @@ inline PyObject* function_fail(PyObject*, PyObject* x) {  // an op that raises
 }
 inline PyObject* function_size_of_data(PyObject*, PyObject* x) {  // an op that cannot be captured
   if (!state().ops) return run("nonzero", {x});
-  state().reason = CaptureBreak{"data_dependent_size", "nonzero"};
+  state().reason = CaptureBreak{Reason::data_dependent_size, "nonzero"};
   return nullptr;
 }
 

@@ -224,7 +224,7 @@ TEST(Strings, TextOfATensorBreaks) {
   EXPECT_EQ(trial("def f(x): return str([x])", "torch.tensor('x', 2)").reason, "data_dependent_value");
 }
 
-TEST(Strings, AddressesBreak) { EXPECT_EQ(trial("def f(): return repr(object())").reason, "unsupported_value"); }
+TEST(Strings, AddressesBreak) { EXPECT_EQ(trial("def f(): return repr(object())").reason, "text_formatting"); }
 
 }  // namespace
 }  // namespace framejit::frame_hook::fake

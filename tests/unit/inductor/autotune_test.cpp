@@ -39,7 +39,7 @@ class TableTimer : public graph::PlanTimer {
     const auto at = milliseconds_.find(plan->name);
     const double took =
         (at == milliseconds_.end() ? 10 : at->second) / 1000 * (factor ? factor(plan->name, runs[plan->name]) : 1);
-    if (took < 0) return Error{"timing", "index out of range"};
+    if (took < 0) return Error{Reason::not_timed, "index out of range"};
     return took > most ? std::numeric_limits<double>::infinity() : took;
   }
 
@@ -77,7 +77,7 @@ Outcome tune(TableTimer timer, double budget = 60, const std::string& text = kGr
   };
   const auto plan = choose_by_time(graph.value(), rows(), make, reference_target(), timer, budget);
   log::remove_listener(listener);
-  (plan.ok() ? out.plan : out.error) = plan.ok() ? plan.value().name : plan.error().code;
+  (plan.ok() ? out.plan : out.error) = plan.ok() ? plan.value().name : name_of(plan.error().reason);
   out.runs = timer.runs;
   return out;
 }
@@ -117,7 +117,7 @@ TEST(Autotune, ClearLosersRunThreeTimes) {
 
 TEST(Autotune, EqualPlansDoNotRun) {
   const Outcome out = tune(TableTimer({}), 60, kGraph, [](const Choices& c) -> Result<runtime::Executable> {
-    if (c.unroll == Unroll::twice) return Error{"llvm", "no registers"};
+    if (c.unroll == Unroll::twice) return Error{Reason::code_generation, "no registers"};
     runtime::Executable plan;
     plan.name = c.threads == Threads::more ? "f" : "g";
     auto code = std::make_shared<runtime::KernelCode>();
@@ -180,7 +180,7 @@ TEST(Autotune, ASignalEndsIt) {
   EXPECT_EQ(out.error, "interrupted");
   EXPECT_EQ(out.runs.at("u0 t1"), 4);
   EXPECT_EQ(tune(TableTimer({}), 60, kGraph, [](const Choices& c) -> Result<runtime::Executable> {
-              if (c.unroll == Unroll::half) return Error{"interrupted", "a signal"};
+              if (c.unroll == Unroll::half) return Error{Reason::interrupted, "a signal"};
               return runtime::Executable{};
             }).error,
             "interrupted");

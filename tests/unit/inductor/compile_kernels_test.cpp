@@ -60,7 +60,7 @@ TEST(CpuJit, WhatLlvmReportsIsAnError) {
   EXPECT_TRUE(jit.value()->try_features("").ok());
   const auto refused = jit.value()->try_features("-sse,-sse2");
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().code, "llvm");
+  EXPECT_EQ(refused.error().reason, Reason::code_generation);
   EXPECT_NE(refused.error().message.find("SSE register return with SSE disabled"), std::string::npos)
       << refused.error().message;
   EXPECT_TRUE(jit.value()->try_features("").ok());  // the target machine of the refused one is used again
@@ -86,7 +86,7 @@ class Refusing : public KernelTarget {
   Result<CompiledKernel> compile(const Kernel& kernel) override {
     const double number = kernel.nests[0].nest.body[1].constant.f;
     if (number == 2) throw std::runtime_error("a defect");
-    if (number >= 1) return Error{"refused", std::to_string(static_cast<int>(number))};
+    if (number >= 1) return Error{Reason::code_generation, std::to_string(static_cast<int>(number))};
     return CompiledKernel{};
   }
   Result<runtime::LoadedKernel> load(const std::shared_ptr<const runtime::KernelCode>&, runtime::DeviceId) override {

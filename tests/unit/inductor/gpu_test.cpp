@@ -55,9 +55,9 @@ class HostGpuTarget : public KernelTarget {
     const std::string command =
         "c++ -std=c++20 -O1 -w -ffp-contract=off -shared -fPIC -DWAVE=" + std::to_string(wave_) + " -o " + stem +
         ".so " + stem + ".cpp";
-    if (std::system(command.c_str()) != 0) return Error{"host_gpu", "the kernel does not compile:\n" + program.text};
+    if (std::system(command.c_str()) != 0) return Error{Reason::gpu, "the kernel does not compile:\n" + program.text};
     void* library = dlopen((stem + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return Error{"host_gpu", dlerror()};
+    if (library == nullptr) return Error{Reason::gpu, dlerror()};
     auto code = std::make_shared<HostKernel>();
     code->id = runtime::content_id("host gpu", print(kernel));
     code->launch = reinterpret_cast<decltype(code->launch)>(dlsym(library, "launch"));

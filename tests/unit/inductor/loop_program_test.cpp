@@ -14,7 +14,7 @@ std::string program(const std::string& items) {
 
 std::string error_of(const std::string& text) {
   const auto parsed = parse_loops(text);
-  return parsed.ok() ? "none" : parsed.error().code + ": " + parsed.error().message;
+  return parsed.ok() ? "none" : std::string(name_of(parsed.error().reason)) + ": " + parsed.error().message;
 }
 
 // A body over (i0: s0, i1: 8), or over (i0: s0 | r0: 8).

@@ -210,7 +210,7 @@ TEST(CallPlan, FailedKernelCheckStopsThePlan) {
   host.tensors[0] = {1, 1, 1, 1, 1, -1, 1};
   const auto result = run(plan, &n, host);
   ASSERT_FALSE(result.ok());
-  EXPECT_EQ(result.error().code, "kernel_check");
+  EXPECT_EQ(result.error().reason, Reason::kernel_check);
   EXPECT_EQ(result.error().message, "a check of kernel k0 failed");
   EXPECT_EQ(host.log, "take 0 28\n");
 }
@@ -259,7 +259,7 @@ TEST(CallPlan, SizesThatAreNoneStopThePlan) {
     const int64_t symbols[] = {a, b};
     const auto result = run(plan, symbols, host);
     ASSERT_EQ(result.ok(), runs);
-    if (!runs) { EXPECT_EQ(result.error().code, "size_range"); }
+    if (!runs) { EXPECT_EQ(result.error().reason, Reason::size_out_of_range); }
   }
 }
 

@@ -178,7 +178,7 @@ TEST(Executable, ALaunchThatFailsIsNoFailedCheck) {
   Host host(*bound->forward().plan, inputs, derived);
   const auto ran = run_steps(bound->forward(), nullptr, host);
   ASSERT_FALSE(ran.ok());
-  EXPECT_EQ(ran.error().code, "launch_failed");
+  EXPECT_EQ(ran.error().reason, Reason::launch_failed);
   EXPECT_EQ(ran.error().message, "the driver refused to launch kernel k1 on device 1:0: error 719");
 }
 

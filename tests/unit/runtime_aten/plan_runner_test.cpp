@@ -248,7 +248,7 @@ TEST(PlanRunner, TimedRunsWriteNothing) {
 
   PlanBuilder check = one_kernel(x);
   std::get<KernelStep>(check.plan().steps[1]).kernel = kFailing;
-  EXPECT_EQ(check.runner().seconds(inputs, nullptr, 60).error().code, "kernel_check");
+  EXPECT_EQ(check.runner().seconds(inputs, nullptr, 60).error().reason, Reason::kernel_check);
 }
 
 TEST(PlanRunner, FailureWritesNothingAndTheNextRunWorks) {
@@ -269,7 +269,7 @@ TEST(PlanRunner, FailureWritesNothingAndTheNextRunWorks) {
   std::get<KernelStep>(check.plan().steps[1]).kernel = kFailing;
   check.plan().updates = {{0, 1}};
   at::Tensor out;
-  EXPECT_EQ(check.runner().run(inputs, nullptr, &out).error().code, "kernel_check");
+  EXPECT_EQ(check.runner().run(inputs, nullptr, &out).error().reason, Reason::kernel_check);
   EXPECT_EQ(x._version(), version + 1);
 }
 
