@@ -1,7 +1,9 @@
 """Every reason for which something is not compiled: rows of reasons.def, and a program that meets each and still
 answers as eager does."""
+import ast
 import copy
 import datetime
+import os
 import re
 import subprocess
 import sys
@@ -230,6 +232,40 @@ PROGRAMS = {
     "recursion_limit": (descend, lambda: (torch.ones(4), 400)),
     "escaped_traced": (keep_identity, lambda: (torch.ones(4),)),
 }
+
+
+PAGE = ROOT / "docs/reasons.md"
+SECTIONS = {
+    "break_": "Graph breaks: capture stops there, plain Python goes on, and capture starts again after it",
+    "limit": "Limits of framejit",
+    "fallback": "Calls that ran in plain Python, although nothing in the program asked for it",
+    "refusal": "What this build or machine does not take",
+    "defect": "Defects of framejit",
+}
+
+
+def make_page():
+    table = (ROOT / "runtime/base/reasons.def").read_text()
+    row = r'^REASON\((\w+), (\w+),\s*((?:"[^"]*"\s*)+),\s*((?:"[^"]*"\s*)+)\)'
+    text = ["# Why something is not compiled", "",
+            "Written by `tests/e2e/test_reasons.py` from `runtime/base/reasons.def` (`make golden-update`).",
+            "`framejit.stats()` counts breaks and fallbacks by these names; `FRAMEJIT_LOGS=graph_breaks` says where",
+            "each happened, and puts what it met in place of the dots."]
+    found = [(kind, name, *(ast.literal_eval(f"({part})") for part in parts))
+             for kind, name, *parts in re.findall(row, table, re.M)]
+    assert len(found) == len(re.findall(r"^REASON\(", table, re.M)) and {kind for kind, *_ in found} == set(SECTIONS)
+    for kind, title in SECTIONS.items():
+        text += ["", f"## {title}", "", "| reason | what it says | what to do |", "|---|---|---|"]
+        text += [f"| `{name}` | {what.replace('{0}', '...')} | {hint} |"
+                 for k, name, what, hint in found if k == kind]
+    return "\n".join(text) + "\n"
+
+
+@pytest.mark.nothing_captured
+def test_the_page_of_reasons():
+    if os.environ.get("UPDATE_GOLDEN") == "1":
+        PAGE.write_text(make_page())
+    assert PAGE.read_text() == make_page(), "make golden-update rewrites docs/reasons.md"
 
 
 def outcome(fn, args):
