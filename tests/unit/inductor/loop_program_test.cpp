@@ -54,12 +54,12 @@ TEST(LoopProgram, VerifyFindsWhatIsBroken) {
   for (int d = 0; d < 25; ++d) deep += "i" + std::to_string(d) + ": 1, ";
   expect_errors({
       {"used before it is made", points("    %0 = exp %1 : f32\n    %1 = load x[i0, i1] : f32\n"),
-       "verify: nest n0, %0: reads a value that is not defined before it"},
+       "not_verified: nest n0, %0: reads a value that is not defined before it"},
       {"uses itself", points("    %0 = exp %0 : f32\n"), "not defined before it"},
       {"uses a store", points(load + "    store y[i0, i1], %0\n    %2 = exp %1 : f32\n"), "not defined before it"},
       {"index of nothing", points("    %0 = load x[$4, i1] : f32\n"), "not defined before it"},
       {"points and results mixed", rows(inner + "    %2 = sub %0, %1 : f32\n"),
-       "verify: nest n0, %2: mixes reduced dimensions with the result of a reduction"},
+       "not_verified: nest n0, %2: mixes reduced dimensions with the result of a reduction"},
       {"a result stored at every reduced point", rows(inner + "    store y[i0, r0], %1\n"), "mixes reduced dimensions"},
       {"half precision as a value", points("    %0 = load h[i1] : bf16\n"), "half precision is not a value dtype"},
       {"an index too few", points("    %0 = load x[i0] : f32\n"), "one index per dimension of the buffer is needed"},
@@ -80,9 +80,9 @@ TEST(LoopProgram, VerifyFindsWhatIsBroken) {
       {"no such dimension", points("    %0 = load x[i0, i2] : f32\n"), "no such dimension"},
       {"a size that the program lacks", points("    %0 = load x[s7, i1] : f32\n"), "no such dimension"},
       {"an index that is no integer", points(load + "    %1 = load x[$0, i1] : f32\n"), "an index is an i64"},
-      {"too many dimensions", program(deep + ") {\n  }\n"), "verify: nest n0 has too many dimensions"},
+      {"too many dimensions", program(deep + ") {\n  }\n"), "not_verified: nest n0 has too many dimensions"},
       {"two nests of one name", program("  nest n0 () {\n  }\n  nest n0 () {\n  }\n"),
-       "verify: two nests are named n0"},
+       "not_verified: two nests are named n0"},
   });
 }
 
