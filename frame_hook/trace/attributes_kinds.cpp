@@ -94,6 +94,9 @@ Value* method_attribute(Tracer& t, MethodValue* m, PyObject* name) {
   if (text == "__call__") return m;
   if (text == "__get__" || text == "__reduce__")
     graph_break(Reason::unknown_attribute, "method." + std::string(text));
+  // What the class of methods has is a method's own (repr, hash, how to copy it); the rest is its function's.
+  if (m->type == &PyMethod_Type && text != "__doc__" && _PyType_Lookup(&PyMethod_Type, name))
+    return generic_attribute(t, m, name);
   return attribute_or_null(t, m->function, name);
 }
 

@@ -2,7 +2,8 @@
 //
 // Told yes, a program may take a path that eager never takes, and fail there. While nothing of a trace is committed, it
 // is made again as plain Python would run it. What fails after a commit cannot be mended, so yes is told in a trace
-// that ends in a break only if it gets further that way.
+// that ends in a break only if it gets further that way, and not where it breaks in the handling of an exception that a
+// trace which is told no does not have.
 #include "frame_hook/trace/tracer.h"
 
 namespace framejit::frame_hook {
@@ -17,11 +18,13 @@ bool Tracer::retells_after_error() {
 
 bool Tracer::retells_at_break(const GraphBreak& b) {
   if (b.reason == Reason::exception_raised) return retells_after_error();
-  if (break_told_yes_)
-    return break_frames_ == break_told_yes_->frames ? break_told_yes_.reset(), false : returns_to_yes();
+  if (break_told_yes_) {
+    const bool no_error = break_handled_ < break_told_yes_->handled;
+    return no_error || break_frames_ == break_told_yes_->frames ? break_told_yes_.reset(), false : returns_to_yes();
+  }
   if (!compiling_was_asked_ || told_ != Told::yes || stop_at_step_ != UINT64_MAX) return false;
   break_told_yes_ = Break{break_frames_, break_step_.value_or(1),        b.reason, b.detail, stop_where_,
-                          stop_place_,   std::exchange(break_facts_, {})};
+                          stop_place_,   std::exchange(break_facts_, {}), break_handled_};
   told_ = Told::no;
   return true;
 }

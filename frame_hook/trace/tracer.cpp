@@ -549,7 +549,11 @@ Value* Tracer::run_frame(std::shared_ptr<SymbolicFrame> frame) {
     if (break_step_) return;
     break_step_ = resumable_step();
     break_frames_.clear();
-    for (const auto& frame : frames_) break_frames_.emplace_back(frame->code->code, frame->position);
+    break_handled_ = 0;
+    for (const auto& frame : frames_) {
+      break_frames_.emplace_back(frame->code->code, frame->position);
+      break_handled_ += frame->handled.size() - std::ranges::count(frame->handled, nullptr);
+    }
     stop_place_here();
   };
   for (;;) {

@@ -302,9 +302,11 @@ class Tracer {
     std::string detail, where;
     BreakPlace place;
     std::vector<std::shared_ptr<const guards::ModeFacts>> facts;
+    size_t handled;  // how many exceptions are being handled
   };
   std::optional<Break> break_told_yes_;  // the attempt that was told yes; set while one that is told no goes on
   std::vector<std::pair<const PyCodeObject*, size_t>> break_frames_;  // as in Break, with break_step_
+  size_t break_handled_ = 0;                                          // the same
   // These: true when the trace starts over with the other answer.
   bool retells_after_error();
   bool retells_at_break(const GraphBreak& b);

@@ -455,3 +455,34 @@ ASKED = {
 def test_questions_to_classes(name):
     asked = ASKED[name]
     check(lambda x: (x + 1, raised(asked)), X)
+
+
+class Methods(bytearray):
+    @classmethod
+    def made(cls, data):
+        """The doc."""
+        return cls(data)
+
+    def __reduce_ex__(self, protocol):
+        return type(self).made, (bytes(self),), None
+
+    def own(self):
+        return 1
+
+
+OF_METHODS = {
+    "__reduce_ex__": lambda: Methods.made.__reduce_ex__(2), "__reduce__": lambda: Methods.made.__reduce__(),
+    "__repr__": lambda: Methods.made.__repr__(), "__str__": lambda: Methods.made.__str__(),
+    "__eq__": lambda: Methods.made.__eq__(Methods.made), "__ne__": lambda: Methods.made.__ne__(Methods.made.__func__),
+    "__hash__": lambda: Methods.made.__hash__() == hash(Methods.made), "__doc__": lambda: Methods.made.__doc__,
+    "__name__": lambda: (Methods.made.__name__, Methods.made.__qualname__, Methods.made.__defaults__),
+    "__class__": lambda: Methods.made.__class__, "__init__": lambda: type(Methods.made.__init__),
+    "__dict__": lambda: Methods.made.__dict__,
+    "__call__": lambda: Methods.made.__call__(b"a") == Methods(b"a"), "hasattr": lambda: hasattr(Methods.made, "__lt__"),
+}
+
+
+@pytest.mark.parametrize("name", OF_METHODS)
+def test_what_methods_have_of_their_own(name):
+    asked = OF_METHODS[name]
+    check(lambda x: (x + 1, raised(asked)), X)

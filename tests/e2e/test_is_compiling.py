@@ -1,5 +1,7 @@
 """What a program is told when it asks whether it is being compiled: yes, unless an exception leaves the code that was
 told so. Then no."""
+import contextlib
+
 import pytest
 import torch
 
@@ -15,6 +17,17 @@ def masked_only_in_eager(x, m=None):
     if m is None and not torch.compiler.is_compiling():
         m = torch.ones_like(x[:, 0])
     return x * m[:, None]
+
+
+@contextlib.contextmanager
+def plain_exit(log):
+    try:
+        yield
+    except ValueError:
+        print("plain")
+        raise
+    finally:
+        log.append("out")
 
 
 class TestAnErrorOfTheCompiledBranch:
@@ -93,6 +106,24 @@ class TestAnErrorOfTheCompiledBranch:
     def test_with_fullgraph(self):
         x = torch.randn(3, 4)
         same(framejit.compile(masked_only_in_eager, fullgraph=True)(x), masked_only_in_eager(x))
+
+    def test_while_it_passes_a_break(self, capsys):
+        def f(x):
+            try:
+                y = masked_only_in_eager(x)
+            finally:
+                print("plain")
+            return y + 1
+        check(f, torch.randn(3, 4), breaks=1, compiles=2)
+
+    def test_while_it_passes_a_break_that_plain_python_has_later(self, capsys):
+        def f(x, log):
+            with plain_exit(log):
+                y = masked_only_in_eager(x)
+            y = y * 2
+            print("plain")
+            return y + 1
+        check(f, torch.randn(3, 4), [], breaks=1, compiles=2)
 
     def test_in_a_handler_that_lets_it_through(self):
         def f(x):

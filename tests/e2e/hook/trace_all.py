@@ -22,7 +22,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TABLE = "trace_all.txt"
-SECONDS = 240
+SECONDS = 600
 THIS_PYTHON = "%d.%d" % sys.version_info[:2]
 PYTHONS = ["3.11", "3.12", "3.13"]  # the columns of floors
 LIMITS = {"FRAMEJIT_STRICT": "1"}
