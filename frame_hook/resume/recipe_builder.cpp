@@ -291,7 +291,8 @@ SlotId RecipeBuilder::build_exhausted(PyTypeObject* type) {
   static PyObject* const samples = [] {
     PyObject* range = PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "i", 0);
     PyObject* items = PyObject_CallMethod(PyRef::steal(PyDict_New()).get(), "items", nullptr);
-    return Py_BuildValue("([](){}NNNsy)", PySet_New(nullptr), range, items, "", "");
+    PyObject* values = PyObject_CallMethod(PyRef::steal(PyDict_New()).get(), "values", nullptr);
+    return Py_BuildValue("([](){}NNNNsy)", PySet_New(nullptr), range, items, values, "", "");
   }();
   for (Py_ssize_t i = 0; samples && i < PyTuple_GET_SIZE(samples); ++i) {
     PyObject* sample = PyTuple_GET_ITEM(samples, i);

@@ -132,7 +132,9 @@ void RecipeBuilder::add_effects() {
       std::vector<std::pair<PyObject*, SlotId>> keywords;
       for (Value* v : arguments.positional) positional.push_back(slot(v));
       for (auto& [name, v] : arguments.keywords) keywords.emplace_back(name, slot(v));
-      call_with(slot(callable), std::move(positional), keywords);
+      const SlotId called = slot(callable);
+      fill_pending();
+      call_with(called, std::move(positional), keywords);
     }
   if (trace_.modes_at_exit) restore_modes(trace_.modes_at_exit);
   else if (enters_modes_) restore_modes(frontend_.save_modes());

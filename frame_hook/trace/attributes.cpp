@@ -7,6 +7,7 @@
 #include "frame_hook/trace/numpy_calls.h"
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
+#include "frame_hook/trace/stand_ins.h"
 #include "guards/interrupts.h"
 
 #include <structmember.h>
@@ -42,7 +43,9 @@ Value* bind_property(Tracer& t, const Found& d, Value* self) {
   PyRef fget = PyRef::steal(PyObject_GetAttr(d.object, interned("fget")));
   if (!fget || fget.get() == Py_None) {
     drop_error();
-    return nullptr;
+    static PyObject* const get = _PyType_Lookup(&PyProperty_Type, interned("__get__"));
+    raise_as_cpython(t, PyExc_AttributeError, "unreadable attribute",
+                     CCall{get, Arguments{{t.constant_value(d.object), self}, {}}});
   }
   Value* getter = t.wrap(fget.get(), t.guards().sources.add(SourceKind::member, d.source, 0, interned("fget")));
   return t.call(getter, {self});
@@ -79,7 +82,8 @@ Value* exception_member(Tracer& t, Value* self, std::string_view name) {
       PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_SyntaxError)) ||
       PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_UnicodeError)))
     graph_break(Reason::unknown_attribute, std::string(self->type->tp_name) + "." + std::string(name));
-  TupleValue* args = tuple_of(self);
+  Value* payload = as<InstanceValue>(self)->payload;
+  TupleValue* args = payload ? tuple_of(payload) : nullptr;
   if ((name == "value" || name == "code" || name == "msg") && args && !args->items.empty()) return t.item(args, 0);
   return t.none();
 }

@@ -378,9 +378,34 @@ PyRef intern_name(PyObject* name) {
 
 }  // namespace
 
+namespace {
+
+// PyObject_GetAttr() says of every AttributeError that passes what was looked for, unless somebody has.
+void say_what_was_looked_for(Tracer& t, Value* exception, Value* v, PyObject* name) {
+  if (exception->object || !t.exception_matches(exception, PyExc_AttributeError)) return;
+  auto* error = as<InstanceValue>(exception);
+  bool has_name = false, has_object = false;
+  error->find_attr(interned("name"), &has_name);
+  error->find_attr(interned("obj"), &has_object);
+  if (has_name || has_object) return;
+  write_attribute(error, "name", t.constant_value(name));
+  write_attribute(error, "obj", v);
+}
+
+}  // namespace
+
 Value* Tracer::get_attribute(Value* v, PyObject* name) {
   PyRef key = intern_name(name);
-  if (Value* found = attribute_or_null(*this, v, key.get())) return found;
+  try {
+    return existing_attribute(v, key.get());
+  } catch (const SymbolicRaise& raised) {
+    say_what_was_looked_for(*this, raised.exception, v, key.get());
+    throw;
+  }
+}
+
+Value* Tracer::existing_attribute(Value* v, PyObject* name) {
+  if (Value* found = attribute_or_null(*this, v, name)) return found;
   std::string message;
   if (PyObject* type = real_type(v))
     message = std::string("type object '") + reinterpret_cast<PyTypeObject*>(type)->tp_name;

@@ -2,6 +2,7 @@
 // instance dicts.
 // Nothing real is touched: writes land in the value's shadow and are replayed at the exit.
 #include "frame_hook/trace/protocol.h"
+#include "frame_hook/trace/stand_ins.h"
 #include "guards/interrupts.h"
 
 #include <structmember.h>
@@ -15,8 +16,11 @@ void set_property(Tracer& t, const Found& d, Value* self, Value* to) {
   PyRef function = PyRef::steal(PyObject_GetAttr(d.object, which));
   if (!function || function.get() == Py_None) {
     drop_error();
-    t.raise_new(PyExc_AttributeError,
-                std::string("property of '") + self->type->tp_name + "' object has no " + (to ? "setter" : "deleter"));
+    static PyObject* const set = _PyType_Lookup(&PyProperty_Type, interned("__set__"));
+    static PyObject* const del = _PyType_Lookup(&PyProperty_Type, interned("__delete__"));
+    CCall call{to ? set : del, Arguments{{t.constant_value(d.object), self}, {}}};
+    if (to) call.args.positional.push_back(t.none());
+    raise_as_cpython(t, PyExc_AttributeError, "unwritable attribute", call);
   }
   Value* setter = t.wrap(function.get(), t.guards().sources.add(guards::SourceKind::member, d.source, 0, which));
   to ? t.call(setter, {self, to}) : t.call(setter, {self});
@@ -157,7 +161,7 @@ void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
   if (v->kind != ValueKind::instance)
     graph_break(Reason::unsupported_write,
                 std::string("a write to attribute ") + text_of(name) + " of " + describe(v));
-  if (!to && !own_attribute(t, v, name)) t.raise_new(PyExc_AttributeError, text_of(name));
+  if (!to && !own_attribute(t, v, name)) raise_unwritable(t, v, name, to, false);
   if (const Found d = look_up(t, v, name);
       d.object && Py_TYPE(d.object)->tp_descr_set)  // the replay's write would go to it
     graph_break(Reason::unsupported_write,
@@ -198,7 +202,7 @@ void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
       graph_break(Reason::outside_effect, std::string("a write to ") + text_of(name) + " of " + describe(v));
     DictValue* dict = module_dict(t, v);
     if (to) t.dict_set(dict, t.constant_value(name), to);
-    else if (!t.dict_delete(dict, t.constant_value(name))) t.raise_new(PyExc_AttributeError, text_of(name));
+    else if (!t.dict_delete(dict, t.constant_value(name))) raise_unwritable(t, v, name, to, false);
     return;
   }
   if (v->kind == ValueKind::tensor && to == v && std::string_view(text_of(name)) == "data")
@@ -207,10 +211,7 @@ void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
     graph_break(Reason::unsupported_write, std::string("a write to Tensor.") + text_of(name));
   const Found d = look_up(t, v, name);
   if (d.object && Py_TYPE(d.object)->tp_descr_set) return set_through_descriptor(t, d, v, name, to);
-  if (!has_own_dict(t, v))
-    t.raise_new(PyExc_AttributeError, std::string("'") + v->type->tp_name +
-                                          (d.object ? "' object attribute '" : "' object has no attribute '") +
-                                          text_of(name) + (d.object ? "' is read-only" : "'"));
+  if (!has_own_dict(t, v)) raise_unwritable(t, v, name, to, d.object != nullptr);
   set_own_attribute(t, v, name, to);
 }
 

@@ -64,11 +64,10 @@ void add_rows(Table& table, const RowName (&list)[n]) {
     if (PyObject* found = resolve(row)) table.emplace(found, row.handler);
 }
 
-PyObject* known_str(Tracer& t, Value* v, const char* what) {
+PyObject* known_str(Tracer& t, Value* v) {
   v = payload_of(v);
   if (v->kind != ValueKind::object || !v->object || !PyUnicode_CheckExact(v->object.get()))
-    t.raise_new(PyExc_TypeError,
-                std::string(what) + ": attribute name must be string, not '" + t.type_of(v)->tp_name + "'");
+    t.raise_new(PyExc_TypeError, std::string("attribute name must be string, not '") + t.type_of(v)->tp_name + "'");
   return t.constant(v);
 }
 
@@ -198,12 +197,12 @@ Value* builtin_issubclass(Tracer& t, const Arguments& args) {
 
 Value* builtin_hasattr(Tracer& t, const Arguments& args) {
   only_positional(t, args, "hasattr", 2, 2);
-  return t.boolean(t.find_attribute(args.positional[0], known_str(t, args.positional[1], "hasattr()")) != nullptr);
+  return t.boolean(t.find_attribute(args.positional[0], known_str(t, args.positional[1])) != nullptr);
 }
 
 Value* builtin_getattr(Tracer& t, const Arguments& args) {
   only_positional(t, args, "getattr", 2, 3);
-  PyObject* name = known_str(t, args.positional[1], "getattr()");
+  PyObject* name = known_str(t, args.positional[1]);
   if (args.positional.size() == 2) return t.get_attribute(args.positional[0], name);
   Value* found = t.find_attribute(args.positional[0], name);
   return found ? found : args.positional[2];
@@ -211,13 +210,13 @@ Value* builtin_getattr(Tracer& t, const Arguments& args) {
 
 Value* builtin_setattr(Tracer& t, const Arguments& args) {
   only_positional(t, args, "setattr", 3, 3);
-  t.set_attribute(args.positional[0], known_str(t, args.positional[1], "setattr()"), args.positional[2]);
+  t.set_attribute(args.positional[0], known_str(t, args.positional[1]), args.positional[2]);
   return t.none();
 }
 
 Value* builtin_delattr(Tracer& t, const Arguments& args) {
   only_positional(t, args, "delattr", 2, 2);
-  t.delete_attribute(args.positional[0], known_str(t, args.positional[1], "delattr()"));
+  t.delete_attribute(args.positional[0], known_str(t, args.positional[1]));
   return t.none();
 }
 
@@ -257,6 +256,7 @@ Value* builtin_vars(Tracer& t, const Arguments& args) {
 
 Value* builtin_type(Tracer& t, const Arguments& args) {
   if (args.positional.size() != 1) graph_break(Reason::made_in_trace, "a class made by type()");
+  if (!args.keywords.empty()) t.raise_new(PyExc_TypeError, "type() takes no keyword arguments");
   return t.constant_value(reinterpret_cast<PyObject*>(t.type_of(args.positional[0])));
 }
 

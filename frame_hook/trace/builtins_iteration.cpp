@@ -56,9 +56,7 @@ Value* builtin_next(Tracer& t, const Arguments& args) {
 }
 
 Value* builtin_zip(Tracer& t, const Arguments& args) {
-  Value* strict = nullptr;
-  for (const auto& [name, v] : args.keywords)
-    if (std::string_view(text_of(name)) == "strict") strict = v;
+  Value* strict = parse(t, Arguments{{}, args.keywords}, "zip", {"$strict"}, 0)[0];
   IteratorValue* it = make_iterator(t, Over::zip, &PyZip_Type, iterators_of(t, args.positional));
   it->stop = strict && t.truth(strict) ? 1 : 0;
   return it;
@@ -94,7 +92,9 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
     raise_unless_in_c(t, v, is_sequence_in_c(v), std::string("'") + v->type->tp_name + "' object is not reversible");
   Value* inner = contents_of(t, v);
   if (inner->kind == ValueKind::list || inner->kind == ValueKind::tuple) {
-    IteratorValue* it = make_iterator(t, Over::reversed, &PyReversed_Type, {is_deque(v) ? v : inner});
+    const bool is_list = inner->kind == ValueKind::list && !is_deque(v);
+    IteratorValue* it =
+        make_iterator(t, Over::reversed, is_list ? &PyListRevIter_Type : &PyReversed_Type, {is_deque(v) ? v : inner});
     it->position = *raw_length(t, inner) - 1;
     if (is_deque(v)) it->removals = as<ListValue>(inner)->changes;
     return it;
@@ -102,13 +102,17 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
   if (inner->kind == ValueKind::dict || inner->kind == ValueKind::view) {
     IteratorValue* it = as<IteratorValue>(raw_iterate(t, inner));
     it->step = -1;
-    it->type = &PyDictRevIterKey_Type;
+    it->type = it->type == &PyDictIterKey_Type     ? &PyDictRevIterKey_Type
+               : it->type == &PyDictIterValue_Type ? &PyDictRevIterValue_Type
+                                                   : &PyDictRevIterItem_Type;
     return it;
   }
   if (inner->kind == ValueKind::object && inner->object && PyRange_Check(inner->object.get())) {
     const PyRef all = PyRef::steal(PySlice_New(nullptr, nullptr, PyRef::steal(PyLong_FromLong(-1)).get()));
     return raw_iterate(t, t.constant_steal(PyObject_GetItem(t.constant(inner), all.get())));
   }
+  if (inner->kind == ValueKind::set)
+    t.raise_new(PyExc_TypeError, std::string("'") + v->type->tp_name + "' object is not reversible");
   if (inner->kind == ValueKind::object && is_plain(t, inner)) {
     std::vector<Value*> items = t.unpack(inner);
     std::reverse(items.begin(), items.end());
@@ -169,10 +173,12 @@ Value* builtin_sorted(Tracer& t, const Arguments& args) {
 // ---- itertools
 
 Value* itertools_chain(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "chain", 0, SIZE_MAX);
   return make_iterator(t, Over::chain, itertools_type("chain"), {t.iterate(t.tuple(args.positional))});
 }
 
 Value* itertools_chain_from(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "chain.from_iterable", 2, 2);
   return make_iterator(t, Over::chain, itertools_type("chain"), {t.iterate(args.positional.back())});
 }
 
@@ -207,8 +213,8 @@ Value* itertools_count(Tracer& t, const Arguments& args) {
 }
 
 Value* itertools_product(Tracer& t, const Arguments& args) {
-  int64_t repeat = 1;
-  for (const auto& [name, v] : args.keywords) repeat = t.as_index(v);
+  Value* times = parse(t, Arguments{{}, args.keywords}, "product", {"$repeat"}, 0)[0];
+  const int64_t repeat = times ? t.as_index(times) : 1;
   std::vector<std::vector<Value*>> pools, rows{{}};
   for (Value* v : args.positional) pools.push_back(t.unpack(v));
   const size_t once = pools.size();
@@ -230,8 +236,10 @@ Value* itertools_product(Tracer& t, const Arguments& args) {
 }
 
 Value* itertools_zip_longest(Tracer& t, const Arguments& args) {
-  Value* fill = t.none();
-  for (const auto& [name, v] : args.keywords) fill = v;
+  for (const auto& [name, v] : args.keywords)
+    if (std::string_view(text_of(name)) != "fillvalue")
+      t.raise_new(PyExc_TypeError, "zip_longest() got an unexpected keyword argument");
+  Value* fill = args.keywords.empty() ? t.none() : args.keywords[0].second;
   std::vector<Value*> operands = iterators_of(t, args.positional);
   const size_t columns = operands.size();
   operands.push_back(fill);

@@ -6,6 +6,7 @@
 
 #include "frame_hook/trace/builtins.h"
 #include "frame_hook/trace/numpy_calls.h"
+#include "frame_hook/trace/stand_ins.h"
 #include "frame_hook/trace/torch_special.h"
 #include "guards/interrupts.h"
 
@@ -226,7 +227,7 @@ void refuse_half_of_ordered_dict(PyObject* callable, const Arguments& args) {
     graph_break(Reason::unsupported_operand, name_of_callable(callable) + "() of an OrderedDict");
 }
 
-Value* call_c_function(Tracer& t, Value* v, PyObject* callable, const Arguments& args) {
+Value* call_c_function_untold(Tracer& t, Value* v, PyObject* callable, const Arguments& args) {
   t.guard_identity(v);
   Unresumable guard(t);
   check_signature(t, callable, args);
@@ -251,6 +252,11 @@ Value* call_c_function(Tracer& t, Value* v, PyObject* callable, const Arguments&
   }
   say_if_substituted(callable);
   graph_break(Reason::unknown_callable, name_of_callable(callable));
+}
+
+Value* call_c_function(Tracer& t, Value* v, PyObject* callable, const Arguments& args) {
+  return as_cpython_tells(
+      t, [&] { return CCall{callable, args}; }, [&] { return call_c_function_untold(t, v, callable, args); });
 }
 
 // functools.partial, real or made in the trace.
@@ -397,7 +403,11 @@ std::vector<Value*> parse(Tracer& t, const Arguments& args, const char* function
     if (it == known.end())
       t.raise_new(PyExc_TypeError,
                   std::string("'") + text_of(name) + "' is an invalid keyword argument for " + function + "()");
-    bound[it - known.begin()] = v;
+    const auto at = it - known.begin();
+    if (bound[at])
+      t.raise_new(PyExc_TypeError, "argument for " + std::string(function) + "() given by name ('" + text_of(name) +
+                                       "') and position (" + std::to_string(at + 1) + ")");
+    bound[at] = v;
   }
   for (size_t i = 0; i < required; ++i)
     if (!bound[i])
@@ -417,9 +427,7 @@ Value* run_plain(Tracer& t, PyObject* callable, const Arguments& args) {
 }
 
 Value* call_exception(Tracer& t, PyObject* type, std::initializer_list<Value*> args) {
-  InstanceValue* exception = make_instance(t, reinterpret_cast<PyTypeObject*>(type));
-  exception->payload = t.tuple(std::vector<Value*>(args));
-  return exception;
+  return t.new_exception(type, args);
 }
 
 void raise_with(Tracer& t, PyObject* type, std::initializer_list<Value*> args) {

@@ -6,6 +6,7 @@
 #include "frame_hook/trace/numpy_calls.h"
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
+#include "frame_hook/trace/stand_ins.h"
 
 namespace framejit::frame_hook {
 
@@ -188,7 +189,9 @@ Value* standard_construct(Tracer& t, Value* type_value, PyTypeObject* type, cons
   return object;
 }
 
-Value* call_type(Tracer& t, Value* type_value, const Arguments& args) {
+namespace {
+
+Value* call_type_untold(Tracer& t, Value* type_value, const Arguments& args) {
   PyTypeObject* type = known_type(t, type_value);
   if (CFunction row = find_c_function(reinterpret_cast<PyObject*>(type))) {
     Unresumable guard(t);
@@ -207,6 +210,13 @@ Value* call_type(Tracer& t, Value* type_value, const Arguments& args) {
   if (PyType_IsSubtype(type, &PyType_Type))
     graph_break(Reason::made_in_trace, std::string("a class made by ") + type->tp_name);
   return standard_construct(t, type_value, type, args);
+}
+
+}  // namespace
+
+Value* call_type(Tracer& t, Value* type_value, const Arguments& args) {
+  return as_cpython_tells(
+      t, [&] { return CCall{real_type(type_value), args}; }, [&] { return call_type_untold(t, type_value, args); });
 }
 
 }  // namespace framejit::frame_hook

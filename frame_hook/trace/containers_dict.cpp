@@ -30,9 +30,14 @@ Py_hash_t c_hash(Tracer& t, PyObject* object) {
   return h;
 }
 
+[[noreturn]] void raise_unhashable(Tracer& t, Value* key) {
+  t.raise_new(PyExc_TypeError, std::string("unhashable type: '") + t.type_of(key)->tp_name + "'");
+}
+
 Py_hash_t instance_hash(Tracer& t, Value* key) {
   if (is_identity_key(key)) return pointer_hash(key->object ? static_cast<void*>(key->object.get()) : key);
   Value* payload = payload_of(key);
+  if (key->type->tp_hash == PyObject_HashNotImplemented) raise_unhashable(t, key);
   if (payload != key && !defined_in_python(key->type, "__hash__") && !defined_in_python(key->type, "__eq__"))
     return key_hash(t, payload);
   Value* method = python_special(t, key, "__hash__");
@@ -57,10 +62,6 @@ class TupleHash {
   static constexpr uint64_t kStart = 2870177450012600261ULL;
   uint64_t h_ = kStart;
 };
-
-[[noreturn]] void raise_unhashable(Tracer& t, Value* key) {
-  t.raise_new(PyExc_TypeError, std::string("unhashable type: '") + t.type_of(key)->tp_name + "'");
-}
 
 // One hash for all: which of them are equal is asked of same_object, which guards the answer.
 constexpr Py_hash_t kIdentityHash = 0x1d;

@@ -4,6 +4,7 @@
 
 #include "frame_hook/trace/numpy_calls.h"
 #include "frame_hook/trace/protocol.h"
+#include "frame_hook/trace/stand_ins.h"
 
 namespace framejit::frame_hook {
 
@@ -225,6 +226,12 @@ Value* select_by_symbol(Tracer& t, Value* v, Value* key) {
 }  // namespace
 
 Value* Tracer::get_item(Value* v, Value* key) {
+  return as_cpython_tells(
+      *this, [&] { return CCall{operator_function("getitem"), Arguments{{v, key}, {}}}; },
+      [&] { return get_item_untold(v, key); });
+}
+
+Value* Tracer::get_item_untold(Value* v, Value* key) {
   if (v->kind == ValueKind::tensor)
     if (Value* selected = select_by_symbol(*this, v, key)) return selected;
   if (v->kind == ValueKind::tensor) return call_recorded(operator_function("getitem"), Arguments{{v, key}, {}});
@@ -235,6 +242,12 @@ Value* Tracer::get_item(Value* v, Value* key) {
 }
 
 void Tracer::set_item(Value* v, Value* key, Value* to) {
+  return as_cpython_tells(
+      *this, [&] { return CCall{operator_function("setitem"), Arguments{{v, key, to}, {}}}; },
+      [&] { return set_item_untold(v, key, to); });
+}
+
+void Tracer::set_item_untold(Value* v, Value* key, Value* to) {
   if (v->kind == ValueKind::tensor) {
     call_recorded(operator_function("setitem"), Arguments{{v, key, to}, {}});
     return;
@@ -247,6 +260,12 @@ void Tracer::set_item(Value* v, Value* key, Value* to) {
 }
 
 void Tracer::delete_item(Value* v, Value* key) {
+  return as_cpython_tells(
+      *this, [&] { return CCall{operator_function("delitem"), Arguments{{v, key}, {}}}; },
+      [&] { return delete_item_untold(v, key); });
+}
+
+void Tracer::delete_item_untold(Value* v, Value* key) {
   if (Value* method = python_special(*this, v, "__delitem__")) {
     call(method, {key});
     return;
@@ -286,6 +305,12 @@ bool raw_contains(Tracer& t, Value* v, Value* item) {
 }
 
 bool Tracer::contains(Value* container, Value* item) {
+  return as_cpython_tells(
+      *this, [&] { return CCall{operator_function("contains"), Arguments{{container, item}, {}}}; },
+      [&] { return contains_untold(container, item); });
+}
+
+bool Tracer::contains_untold(Value* container, Value* item) {
   Unresumable guard(*this);
   if (container->kind == ValueKind::tensor) return truth(call(lookup_special(container, "__contains__"), {item}));
   if (Value* method = python_special(*this, container, "__contains__")) return truth(call(method, {item}));

@@ -14,6 +14,8 @@ namespace {
 
 PyTypeObject* base_exception() { return reinterpret_cast<PyTypeObject*>(PyExc_BaseException); }
 
+}  // namespace
+
 void write_attribute(InstanceValue* v, const char* name, Value* to) {
   PyRef key = PyRef::steal(PyUnicode_InternFromString(name));
   for (auto& [known, value] : v->attrs) {
@@ -23,8 +25,6 @@ void write_attribute(InstanceValue* v, const char* name, Value* to) {
   }
   v->attrs.emplace_back(std::move(key), to);
 }
-
-}  // namespace
 
 namespace {
 
@@ -49,6 +49,7 @@ bool relies_on_nothing_handled(Tracer& t) {
 InstanceValue* Tracer::new_exception(PyObject* type, std::vector<Value*> args) {
   auto* v = make<InstanceValue>(ValueKind::instance, reinterpret_cast<PyTypeObject*>(type));
   v->payload = tuple(std::move(args));
+  own_errors_.insert(v);
   return v;
 }
 
@@ -89,12 +90,15 @@ void Tracer::raise_of_pure_call() {
   PyErr_Fetch(&type, &value, &traceback);
   const bool raised_by_python = traceback != nullptr;
   PyErr_Restore(type, value, traceback);
-  if (!raised_by_python) raise_pending();
+  if (!raised_by_python) raise_set_error(true);
   keep_error();
   throw Interrupted{};
 }
 
-void Tracer::raise_pending() {
+void Tracer::raise_pending() { raise_set_error(false); }
+
+// own: as of C code that the trace stands in for, which may say it in other words.
+void Tracer::raise_set_error(bool own) {
   FJ_CHECK(PyErr_Occurred(), "a call failed without a Python error");
   if (error_is_interrupt()) {
     keep_error();
@@ -103,16 +107,46 @@ void Tracer::raise_pending() {
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
-  PyRef owned_type = PyRef::steal(type), owned_value = PyRef::steal(value), owned_traceback = PyRef::steal(traceback);
-  PyRef args = PyRef::steal(PyObject_GetAttrString(value, "args"));
-  if (!args || !PyTuple_CheckExact(args.get())) {
-    drop_error();
-    raise(new_exception(type, {}));
+  const PyRef owned_type = PyRef::steal(type), real = PyRef::steal(value), owned_traceback = PyRef::steal(traceback);
+  InstanceValue* exception = exception_of(real.get());
+  if (!own) own_errors_.erase(exception);
+  bool known = false;
+  InstanceValue* first = exception;
+  while (Value* before = first->find_attr(interned("__context__"), &known)) first = as<InstanceValue>(before);
+  if (first == exception) raise(exception);
+  // C code raised it over another one: what is handled is the context of the first.
+  if (Value* handled = handled_exception(&known)) write_attribute(first, "__context__", handled);
+  throw SymbolicRaise{exception};
+}
+
+bool copy_error_members(PyObject* real, InstanceValue* to, const std::function<Value*(PyObject*)>& value) {
+  for (const char* name : {"name", "obj", "path", "name_from", "__notes__"}) {
+    const bool is_member = _PyType_Lookup(to->type, interned(name)) || std::string_view(name) == "__notes__";
+    const PyRef member = PyRef::steal(is_member ? PyObject_GetAttrString(real, name) : nullptr);
+    if (!member) drop_error();
+    if (!member || member.get() == Py_None) continue;
+    Value* v = value(member.get());
+    if (!v) return false;
+    write_attribute(to, name, v);
   }
-  Value* items = wrap_result(args.release());
-  auto* exception = make<InstanceValue>(ValueKind::instance, Py_TYPE(value));
-  exception->payload = items;
-  raise(exception);
+  return true;
+}
+
+InstanceValue* Tracer::exception_of(PyObject* real) {
+  const PyRef args = PyRef::steal(PyObject_GetAttrString(real, "args"));
+  if (!args || !PyTuple_CheckExact(args.get())) drop_error();
+  InstanceValue* made = new_exception(reinterpret_cast<PyObject*>(Py_TYPE(real)), {});
+  if (args && PyTuple_CheckExact(args.get())) made->payload = wrap_result(Py_NewRef(args.get()));
+  copy_error_members(real, made, [&](PyObject* object) { return wrap_result(Py_NewRef(object)); });
+  const PyRef cause = PyRef::steal(PyException_GetCause(real)), context = PyRef::steal(PyException_GetContext(real)),
+              handled = PyRef::steal(PyErr_GetHandledException());
+  if (cause) {
+    write_attribute(made, "__cause__", exception_of(cause.get()));
+    write_attribute(made, "__suppress_context__", boolean(true));
+  }
+  if (context && context.get() != handled.get() && context.get() != cause.get())
+    write_attribute(made, "__context__", exception_of(context.get()));
+  return made;
 }
 
 bool Tracer::exception_matches(Value* exception, PyObject* type) {

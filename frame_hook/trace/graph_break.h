@@ -22,7 +22,6 @@ struct SymbolicRaise {         // thrown: a Python exception of the traced progr
   Value* exception;            // an instance, real or made in the trace
 };
 
-struct StartOver {};  // thrown: code of the program has run while tracing, so the next attempt takes other steps
 struct Interrupted {};         // thrown: an interrupt is kept (guards/interrupts.h), the compile is given up
 
 [[noreturn]] inline void graph_break(Reason reason, std::string detail) {

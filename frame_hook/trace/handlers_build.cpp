@@ -33,8 +33,13 @@ std::string text_of_callable(Tracer& t, Value* callable) {
     return v && t.is_constant(v) && PyUnicode_Check(t.constant(v)) ? PyUnicode_AsUTF8(t.constant(v)) : nullptr;
   };
   const char *name = attribute("__qualname__"), *module = attribute("__module__");
-  if (!name) graph_break(Reason::exception_raised, "TypeError of a keyword argument that is given twice");
+  if (!name) graph_break(Reason::exception_raised, "TypeError of wrong arguments of " + describe(callable));
   return (module && std::string_view(module) != "builtins" ? std::string(module) + "." : std::string()) + name + "()";
+}
+
+bool may_be_iterable(Tracer& t, Value* v) {
+  const PyTypeObject* type = t.type_of(v);
+  return type->tp_iter || (type->tp_as_sequence && type->tp_as_sequence->sq_item);
 }
 
 // Where a container under construction is, once the operands are popped.
@@ -127,6 +132,8 @@ Flow OpcodeHandlers::map_add(Tracer& t, SymbolicFrame& f, const Instruction& i) 
 
 Flow OpcodeHandlers::list_extend(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* iterable = f.pop();
+  if (!may_be_iterable(t, iterable))
+    t.raise_new(PyExc_TypeError, std::string("Value after * must be an iterable, not ") + t.type_of(iterable)->tp_name);
   frame_hook::list_extend(t, as<ListValue>(target_of(f, i)), iterable);
   return Flow::next;
 }
@@ -135,6 +142,13 @@ Flow OpcodeHandlers::set_update(Tracer& t, SymbolicFrame& f, const Instruction& 
   Value* items = f.pop();
   t.call(method_of(t, target_of(f, i), "update"), {items});
   return Flow::next;
+}
+
+std::vector<Value*> OpcodeHandlers::unpack_arguments(Tracer& t, Value* iterable, Value* callable) {
+  if (!may_be_iterable(t, iterable))
+    t.raise_new(PyExc_TypeError, text_of_callable(t, callable) + " argument after * must be an iterable, not " +
+                                     t.type_of(iterable)->tp_name);
+  return t.unpack(iterable);
 }
 
 // `callable` is set when the mapping is
@@ -176,6 +190,16 @@ Flow OpcodeHandlers::list_to_tuple(Tracer& t, SymbolicFrame& f, const Instructio
   return Flow::next;
 }
 
+namespace {
+
+Value* iterator_to_unpack(Tracer& t, Value* v) {
+  if (!may_be_iterable(t, v))
+    t.raise_new(PyExc_TypeError, std::string("cannot unpack non-iterable ") + t.type_of(v)->tp_name + " object");
+  return t.iterate(v);
+}
+
+}  // namespace
+
 Flow OpcodeHandlers::unpack_sequence(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* iterable = f.pop();
   const size_t wanted = static_cast<size_t>(i.arg);
@@ -187,7 +211,7 @@ Flow OpcodeHandlers::unpack_sequence(Tracer& t, SymbolicFrame& f, const Instruct
     items = t.unpack(iterable);
     if (items.size() > wanted) too_many();
   } else {
-    Value* iterator = t.iterate(iterable);
+    Value* iterator = iterator_to_unpack(t, iterable);
     while (items.size() < wanted) {
       Value* item = t.next_item(iterator);
       if (!item) break;
@@ -203,7 +227,7 @@ Flow OpcodeHandlers::unpack_sequence(Tracer& t, SymbolicFrame& f, const Instruct
 }
 
 Flow OpcodeHandlers::unpack_ex(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  Value* iterator = t.iterate(f.pop());
+  Value* iterator = iterator_to_unpack(t, f.pop());
   const size_t before = static_cast<size_t>(i.arg), after = static_cast<size_t>(i.extra);
   std::vector<Value*> items;
   while (items.size() < before) {

@@ -63,7 +63,7 @@ Flow OpcodeHandlers::call_function_ex(Tracer& t, SymbolicFrame& f, const Instruc
   Value* lower = f.pop();
   Value* callable = upper->kind == ValueKind::null ? lower : upper;
   Arguments args;
-  args.positional = t.unpack(positional);
+  args.positional = unpack_arguments(t, positional, callable);
   std::vector<PyRef> names;
   if (keywords) {
     DictValue* dict = keywords->kind == ValueKind::dict ? as<DictValue>(keywords) : t.dict();

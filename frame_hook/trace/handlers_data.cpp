@@ -75,17 +75,28 @@ void Tracer::relies_on_binding(const SymbolicFrame& f, int slot) {
   relies_on_binding(source, f.locals[static_cast<size_t>(slot)] != nullptr);
 }
 
+namespace {
+
+[[noreturn]] void raise_named(Tracer& t, PyObject* name, const std::string& message) {
+  InstanceValue* error = t.new_exception(PyExc_NameError, {t.string(message.c_str())});
+  write_attribute(error, "name", t.constant_value(name));
+  t.raise(error);
+}
+
+}  // namespace
+
 Value* OpcodeHandlers::raise_unbound(Tracer& t, SymbolicFrame& f, int slot) {
   const std::string name = text(f.code->local_name(slot));
   if (f.code->local_kind(slot) & kFreeSlot)
-    t.raise_new(PyExc_NameError, "cannot access free variable '" + name +
-                                     "' where it is not associated with a value in enclosing scope");
+    raise_named(
+        t, f.code->local_name(slot),
+        "cannot access free variable '" + name + "' where it is not associated with a value in enclosing scope");
   t.raise_new(PyExc_UnboundLocalError,
               "cannot access local variable '" + name + "' where it is not associated with a value");
 }
 
 Value* OpcodeHandlers::raise_name_error(Tracer& t, PyObject* name) {
-  t.raise_new(PyExc_NameError, "name '" + text(name) + "' is not defined");
+  raise_named(t, name, "name '" + text(name) + "' is not defined");
 }
 
 Flow OpcodeHandlers::nop(Tracer&, SymbolicFrame&, const Instruction&) { return Flow::next; }

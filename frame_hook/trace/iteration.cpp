@@ -3,6 +3,7 @@
 // taken at the exit; others break.
 #include "frame_hook/trace/opcode_handlers.h"
 #include "frame_hook/trace/protocol.h"
+#include "frame_hook/trace/stand_ins.h"
 #include "frame_hook/trace/set_order.h"
 #include "guards/interrupts.h"
 #include "guards/iterators.h"
@@ -450,7 +451,11 @@ Value* raw_iterate(Tracer& t, Value* v) {
     case ValueKind::view: {
       auto* view = as<ViewValue>(inner);
       t.load(view->dict);
-      IteratorValue* it = make_iterator(t, Over::dict_view, &PyDictIterKey_Type, {view});
+      using What = ViewValue::What;
+      PyTypeObject* const type = view->what == What::keys     ? &PyDictIterKey_Type
+                                 : view->what == What::values ? &PyDictIterValue_Type
+                                                              : &PyDictIterItem_Type;
+      IteratorValue* it = make_iterator(t, Over::dict_view, type, {view});
       it->stop = static_cast<int64_t>(view->dict->entries.size());
       it->removals = view->dict->removals;
       return it;
@@ -487,6 +492,11 @@ Value* raw_iterate(Tracer& t, Value* v) {
 }
 
 Value* Tracer::iterate(Value* v) {
+  static PyObject* const iter = PyDict_GetItemString(PyEval_GetBuiltins(), "iter");
+  return as_cpython_tells(*this, [&] { return CCall{iter, Arguments{{v}, {}}}; }, [&] { return iterate_untold(v); });
+}
+
+Value* Tracer::iterate_untold(Value* v) {
   if (v->kind == ValueKind::tensor) return call(lookup_special(v, "__iter__"), {});
   if (v->kind == ValueKind::array && length(v)) return make_iterator(*this, Over::get_item, &PySeqIter_Type, {v});
   if (v->kind == ValueKind::instance) {

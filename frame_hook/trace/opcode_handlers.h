@@ -25,6 +25,7 @@ struct OpcodeHandlers {
   static Value* raise_name_error(Tracer& t, PyObject* name);
   static Value* call_value(Tracer& t, SymbolicFrame& f, Value* callable, const Arguments& args);
   static void merge_into(Tracer& t, DictValue* target, Value* mapping, Value* callable);
+  static std::vector<Value*> unpack_arguments(Tracer& t, Value* iterable, Value* callable);  // f(*iterable)
   static Value* as_exception(Tracer& t, Value* v, const char* error);
   static bool wrote_attributes_in(const Tracer& t,
                                   PyObject* dict);  // the real dict of an instance that the trace writes

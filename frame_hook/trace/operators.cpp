@@ -6,6 +6,7 @@
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/set_order.h"
+#include "frame_hook/trace/stand_ins.h"
 #include "graph/int64_range.h"
 
 namespace framejit::frame_hook {
@@ -224,7 +225,9 @@ Value* container_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) 
       graph_break(Reason::unsupported_operand, std::string("operator ") + kBinary[op].symbol + " on " + describe(v));
   if (op == kAdd && is_sequence(a)) return concatenate(t, a, b, in_place);
   if (op == kMultiply && is_sequence(a) && is_int(payload_of(b))) return repeat(t, a, b, in_place);
-  if (op == kMultiply && is_sequence(b) && is_int(payload_of(a))) return repeat(t, b, a, false);
+  const bool has_sequence_slots = t.type_of(a)->tp_as_sequence;  // in place, it is the one that is asked to repeat
+  if (op == kMultiply && is_sequence(b) && is_int(payload_of(a)) && !(in_place && has_sequence_slots))
+    return repeat(t, b, a, false);
   ViewValue *left_view = payload_as<ViewValue>(a, ValueKind::view),
             *right_view = payload_as<ViewValue>(b, ValueKind::view);
   const bool set_like = set_of(a) || left_view, for_sets = op == kOr || op == kAnd || op == kSubtract || op == kXor;
@@ -305,6 +308,30 @@ Value* type_special(Tracer& t, Value* v, const char* name) {
 
 namespace {
 
+// Whether the number slot of a's C class, which is asked before a method of b, has an answer: "%s" % b.
+bool left_answers(Tracer& t, const BinaryRow& row, Value* a, Value* b) {
+  using Slot = binaryfunc PyNumberMethods::*;
+  static constexpr Slot kSlots[] = {&PyNumberMethods::nb_add,
+                                    &PyNumberMethods::nb_and,
+                                    &PyNumberMethods::nb_floor_divide,
+                                    &PyNumberMethods::nb_lshift,
+                                    &PyNumberMethods::nb_matrix_multiply,
+                                    &PyNumberMethods::nb_multiply,
+                                    &PyNumberMethods::nb_remainder,
+                                    &PyNumberMethods::nb_or,
+                                    nullptr,
+                                    &PyNumberMethods::nb_rshift,
+                                    &PyNumberMethods::nb_subtract,
+                                    &PyNumberMethods::nb_true_divide,
+                                    &PyNumberMethods::nb_xor};
+  const Slot slot = kSlots[&row - kBinary];
+  const PyNumberMethods* numbers = builtin_base(t.type_of(a))->tp_as_number;
+  PyObject* const method = _PyType_Lookup(builtin_base(a->type), interned(row.special));
+  if (real_type(a) || !slot || !numbers || !(numbers->*slot) || !method) return false;
+  StandIns stand_ins(t, false);
+  return !stand_ins.ask(method, Arguments{{payload_of(a), b}, {}}).is_not_implemented();
+}
+
 // a.__op__(b), b.__rop__(a), with the subclass first. Null: nobody implements it in Python.
 Value* special_operator(Tracer& t, const BinaryRow& row, Value* a, Value* b, bool in_place) {
   PyTypeObject *left = t.type_of(a), *right = t.type_of(b);
@@ -322,7 +349,7 @@ Value* special_operator(Tracer& t, const BinaryRow& row, Value* a, Value* b, boo
   if (right_first)
     if (Value* result = attempt(b, row.reflected, a)) return result;
   if (Value* result = attempt(a, row.special, b)) return result;
-  if (!right_first && left != right)
+  if (!right_first && left != right && type_special(t, b, row.reflected) && !left_answers(t, row, a, b))
     if (Value* result = attempt(b, row.reflected, a)) return result;
   return nullptr;
 }
@@ -344,6 +371,18 @@ bool repeats(Tracer& t, Value* v, Value* other) {
 }  // namespace
 
 Value* Tracer::binary_operator(int op, Value* a, Value* b) {
+  return as_cpython_tells(
+      *this,
+      [&] {
+        const bool in_place = op >= kInPlace;
+        const BinaryRow& row = kBinary[in_place ? op - kInPlace : op];
+        PyObject* function = operator_function(in_place ? row.in_place_function : row.function);
+        return CCall{function, Arguments{{a, b}, {}}, {row.special, row.reflected, row.in_place}};
+      },
+      [&] { return binary_operator_untold(op, a, b); });
+}
+
+Value* Tracer::binary_operator_untold(int op, Value* a, Value* b) {
   const bool in_place = op >= kInPlace;
   const int base = in_place ? op - kInPlace : op;
   const BinaryRow& row = kBinary[base];
@@ -413,9 +452,23 @@ Value* Tracer::binary_operator(int op, Value* a, Value* b) {
                                  ": '" + type_of(a)->tp_name + "' and '" + type_of(b)->tp_name + "'");
 }
 
+namespace {
+
+const char* function_of(std::string_view special) {
+  return special == "__neg__" ? "neg" : special == "__pos__" ? "pos" : "invert";
+}
+
+}  // namespace
+
 Value* Tracer::unary_operator(const char* special, Value* v) {
+  return as_cpython_tells(
+      *this, [&] { return CCall{operator_function(function_of(special)), Arguments{{v}, {}}}; },
+      [&] { return unary_operator_untold(special, v); });
+}
+
+Value* Tracer::unary_operator_untold(const char* special, Value* v) {
   const std::string_view name = special;
-  const char* function_name = name == "__neg__" ? "neg" : name == "__pos__" ? "pos" : "invert";
+  const char* function_name = function_of(special);
   if (v->kind == ValueKind::tensor) return call_recorded(operator_function(function_name), Arguments{{v}, {}});
   if (v->kind == ValueKind::array) return call_numpy(*this, operator_function(function_name), Arguments{{v}, {}});
   if (Value* method = python_special(*this, v, special)) return call(method, {});

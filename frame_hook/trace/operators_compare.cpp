@@ -4,6 +4,7 @@
 #include "frame_hook/trace/numpy_calls.h"
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
+#include "frame_hook/trace/stand_ins.h"
 
 namespace framejit::frame_hook {
 
@@ -227,6 +228,16 @@ std::optional<bool> raw_equal(Tracer& t, Value* a, Value* b) {
 }
 
 Value* Tracer::compare(int op, Value* a, Value* b) {
+  return as_cpython_tells(
+      *this,
+      [&] {
+        const char* const swapped = kSpecials[kSwapped[op]];
+        return CCall{operator_function(kFunctions[op]), Arguments{{a, b}, {}}, {kSpecials[op], swapped}};
+      },
+      [&] { return compare_untold(op, a, b); });
+}
+
+Value* Tracer::compare_untold(int op, Value* a, Value* b) {
   if (a->kind == ValueKind::array || b->kind == ValueKind::array)
     return call_numpy(*this, operator_function(kFunctions[op]), Arguments{{a, b}, {}});
   if (a->kind == ValueKind::tensor || b->kind == ValueKind::tensor) {

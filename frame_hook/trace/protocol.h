@@ -27,13 +27,22 @@ struct FloatFormula {  // an open float computed from others: a function of modu
   guards::SourceId source = guards::kNoSource;  // once somebody has asked for it: operands may be shared many times
 };
 
+// Of a functools.lru_cache wrapper: what the trace called it with that was not cached before.
+struct TracedCache {
+  PyRef keys;                                        // a dict: key -> index in results
+  std::vector<Value*> results;
+  size_t misses = 0, room_for = 0;                   // room_for: guarded
+};
+
 struct ProtocolState {
   std::unordered_map<Value*, FloatFormula> float_formulas;
+  std::unordered_map<PyObject*, TracedCache> caches;      // by wrapper
+  std::unordered_map<Value*, PyRef> identities;           // what stands in keys for what the trace made
   size_t computed = 0;                               // values of Tracer::computed
   std::unordered_map<Value*, Value*> float_tensors;  // open floats -> the 0-dim tensors that hold them
   std::unordered_map<Value*, ModeGuard> mode_guards;
   std::vector<std::pair<Value*, Arguments>>
-      calls_at_exit;  // real callables on constants: what they do is known, and is done at the exit
+      calls_at_exit;  // of real callables: what they do is known, and is done at the exit
   std::unordered_map<Value*, Py_hash_t> item_hashes;        // what __hash__ gave when the object was put into a set
   std::unordered_map<PyObject*, ArrayValue*> arrays;        // NumPy's, made in the trace
   std::unordered_map<PyObject*, std::vector<Value*>>
@@ -160,6 +169,9 @@ Value* standard_construct(Tracer& t, Value* type_value, PyTypeObject* type, cons
 Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args);     // C __new__ of the class that lays it out
 Value* call_exception(Tracer& t, PyObject* type, std::initializer_list<Value*> args);
 [[noreturn]] void raise_with(Tracer& t, PyObject* type, std::initializer_list<Value*> args);
+void write_attribute(InstanceValue* v, const char* name, Value* to);  // of what the trace made
+// What an exception holds beside its arguments. value: of a real object, null for one that has none (then false).
+bool copy_error_members(PyObject* real, InstanceValue* to, const std::function<Value*(PyObject*)>& value);
 bool is_torch_c_function(PyObject* callable);
 std::string name_of_callable(PyObject* callable);
 // Binds C function arguments: names in order, '$' before the first keyword-only one; missing optional ones are null.

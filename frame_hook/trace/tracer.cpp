@@ -116,6 +116,8 @@ void Tracer::reset(const guards::FrameAccess& frame) {
   unchanged_types_.clear();
   code_caches_.clear();
   raised_at_.clear();
+  own_errors_.clear();
+  c_call_frames_ = 0;
   generator_made_at_.clear();
   real_generators_ = dropped_real_ = compiling_was_asked_ = false;
   break_step_.reset();
@@ -135,19 +137,6 @@ void Tracer::stop_before(uint64_t step, Reason reason, std::string detail, std::
   stop_reason_ = reason;
   stop_detail_ = std::move(detail);
   stop_where_ = std::move(where);
-}
-
-// Where earlier attempts were to stop is counted in steps that the next one does not take.
-void Tracer::forget_stops() {
-  stop_at_step_ = UINT64_MAX;
-  stop_facts_.clear();
-  if (break_told_yes_) told_ = Told::yes;
-  break_told_yes_.reset();
-}
-
-void Tracer::start_over() {
-  ++starts_over_;
-  throw StartOver{};
 }
 
 bool Tracer::attempt(const guards::FrameAccess& frame, const std::shared_ptr<const Code>& code, size_t start) {
@@ -183,9 +172,6 @@ bool Tracer::run_root(std::shared_ptr<SymbolicFrame> root) {
     trace_.detail = stop_detail_;
     if (!stop_where_.empty()) trace_.where = stop_where_;
     trace_.place = stop_place_;
-  } catch (const StartOver&) {
-    forget_stops();
-    return false;
   } catch (const GraphBreak& b) {
     if (retells_at_break(b)) return false;
     stop_facts_ = std::exchange(break_facts_, {});
@@ -413,6 +399,9 @@ std::optional<Tracer::Obstacle> Tracer::find_obstacle() {
   if (trace_.returned) reachable.walk(trace_.returned);
   if (trace_.handled) reachable.walk(trace_.handled);
   for (Value* v : trace_.effects) reachable.walk(v);
+  if (trace_.protocol)
+    for (const auto& [callable, arguments] : trace_.protocol->calls_at_exit)
+      for (Value* v : arguments.positional) reachable.walk(v);
   for (const FrameExit& exit : trace_.exit) {
     SymbolicFrame& frame = *exit.frame;
     for (Value* v : frame.stack) reachable.walk(v);
@@ -564,6 +553,7 @@ Value* Tracer::run_frame(std::shared_ptr<SymbolicFrame> frame) {
       return f.result;
     } catch (const SymbolicRaise& r) {
       raised = r.exception;
+      own_errors_.erase(raised);  // from here on it is the program's
       if (!raised_at_.contains(raised)) raised_at_.emplace(raised, RaisePoint{resumable_step(), here()});
     } catch (const GraphBreak&) {
       stop_here_once();

@@ -14,6 +14,7 @@
 
 #include <deque>
 #include <span>
+#include <unordered_set>
 
 #include "frame_hook/trace/graph_break.h"
 #include "frame_hook/trace/symbolic_frame.h"
@@ -204,7 +205,10 @@ class Tracer {
   Value* handled_exception(
       bool* known) const;  // what is being handled; null: nothing. known: false when it was so at entry
   bool was_raised(Value* exception) const { return raised_at_.contains(exception); }
-  InstanceValue* new_exception(PyObject* type, std::vector<Value*> args);
+  InstanceValue* new_exception(PyObject* type, std::vector<Value*> args);  // one that C code makes
+  InstanceValue* exception_of(PyObject* real);  // the same of a real one, which a concrete call raised
+  bool forget_own_error(Value* exception) { return own_errors_.erase(exception) > 0; }  // true: new_exception() made it
+  size_t& c_call_frames() { return c_call_frames_; }  // of CBoundary
 
   // ---- recorded and concrete calls
   Value* call_recorded(PyObject* callable, const Arguments& args);  // with traced tensors inside args
@@ -239,9 +243,6 @@ class Tracer {
   Recording& recording() { return *trace_.recording; }
   guards::GuardSet& guards() { return trace_.guards; }
   ProtocolState& protocol();                               // made on first use, one per trace
-  // After code of the program has run while tracing and changed what the trace reads. A trace may do it a few times.
-  [[noreturn]] void start_over();
-  bool may_start_over() const { return starts_over_ < 8; }
   // What a function returned that was run while tracing; one for all attempts. Null: it was not run.
   PyRef& assumed_constant(const std::string& call) { return assumed_constants_[call]; }
   bool tell_compiling() {
@@ -294,7 +295,6 @@ class Tracer {
   std::unordered_map<std::string, PyRef> assumed_constants_;
   Told told_;                                              // the answer to is_compiling() in this attempt
   bool compiling_was_asked_ = false;                       // in this attempt
-  int starts_over_ = 0;
   struct Break {
     std::vector<std::pair<const PyCodeObject*, size_t>> frames;  // each at its instruction, outermost first
     uint64_t step;
@@ -314,6 +314,18 @@ class Tracer {
   struct StopTracing {};                                   // thrown at an instruction boundary, the exit is set
   struct RaisePoint { uint64_t step; std::string where; };
   std::unordered_map<Value*, RaisePoint> raised_at_;  // exceptions -> the instruction to stop at, if nobody catches
+  std::unordered_set<Value*> own_errors_;  // in the tracer's words still: stand_ins.h
+  size_t c_call_frames_ = 0;  // depth of the innermost frame whose C call is under way
+  Value* binary_operator_untold(int op, Value* a, Value* b);
+  Value* unary_operator_untold(const char* special, Value* v);
+  Value* compare_untold(int op, Value* a, Value* b);
+  bool contains_untold(Value* container, Value* item);
+  Value* get_item_untold(Value* v, Value* key);
+  void set_item_untold(Value* v, Value* key, Value* to);
+  void delete_item_untold(Value* v, Value* key);
+  Value* iterate_untold(Value* v);
+  Value* existing_attribute(Value* v, PyObject* name);
+  [[noreturn]] void raise_set_error(bool own);
   std::unordered_map<const GeneratorValue*, uint64_t> generator_made_at_;
   bool real_generators_ = false;                           // the trace has met some
   bool dropped_real_ = false;                              // the frame let go of a real object
@@ -326,7 +338,6 @@ class Tracer {
   void reset(const guards::FrameAccess& frame);
   bool attempt(const guards::FrameAccess& frame, const std::shared_ptr<const Code>& code,
                size_t start);  // false: start over
-  void forget_stops();
   bool run_root(std::shared_ptr<SymbolicFrame> root);
   void stop_before(uint64_t step, Reason reason, std::string detail, std::string where);
   bool accept_exit();  // false: it cannot be rebuilt, the next attempt stops earlier

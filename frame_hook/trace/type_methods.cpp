@@ -102,9 +102,9 @@ Value* list_insert(Tracer& t, const Arguments& args) {
 Value* list_pop(Tracer& t, const Arguments& args) {
   only_positional(t, args, "pop", 1, 2);
   ListValue* list = self_list(t, args, "pop");
+  int64_t i = args.positional.size() == 2 ? t.as_index(args.positional[1]) : -1;
   if (list->items.empty()) t.raise_new(PyExc_IndexError, "pop from empty list");
   const int64_t n = static_cast<int64_t>(list->items.size());
-  int64_t i = args.positional.size() == 2 ? t.as_index(args.positional[1]) : n - 1;
   if (i < 0) i += n;
   if (i < 0 || i >= n) t.raise_new(PyExc_IndexError, "pop index out of range");
   written_list(t, args, "pop");

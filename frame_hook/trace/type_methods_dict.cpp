@@ -41,7 +41,8 @@ Value* dict_get_row(Tracer& t, const Arguments& args) {
 Value* dict_pop(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "pop", {"self", "key", "default"}, 2);
   DictValue* dict = self_dict(t, args, "pop");
-  Value* found = t.dict_get(dict, a[1]);
+  const bool is_empty = dict->loaded && dict->entries.empty() && builtin_base(args.positional[0]->type) == &PyDict_Type;
+  Value* found = is_empty ? nullptr : t.dict_get(dict, a[1]);  // an empty one does not ask for the key's hash
   if (!found) {
     if (a[2]) return a[2];
     raise_with(t, PyExc_KeyError, {a[1]});

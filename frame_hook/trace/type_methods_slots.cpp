@@ -2,12 +2,22 @@
 // super().__setattr__(...), dict.__getitem__(self, key), function.__get__(...). They act on the shadow and never look
 // at overrides.
 #include "frame_hook/trace/builtins.h"
+#include "frame_hook/trace/stand_ins.h"
 
 namespace framejit::frame_hook {
 
 namespace {
 
 using Slot = Value* (*)(Tracer& t, PyTypeObject* owner, const Arguments& args);
+
+// self, and so many arguments more, as slot wrappers count them.
+void takes(Tracer& t, const Arguments& args, const char* name, size_t wanted) {
+  if (!args.keywords.empty())
+    t.raise_new(PyExc_TypeError, std::string("wrapper ") + name + "() takes no keyword arguments");
+  if (args.positional.size() == wanted + 1) return;
+  t.raise_new(PyExc_TypeError, "expected " + std::to_string(wanted) + " argument" + (wanted == 1 ? "" : "s") +
+                                   ", got " + std::to_string(args.positional.size() - 1));
+}
 
 PyObject* name_argument(Tracer& t, const Arguments& args) {
   only_positional(t, args, "attribute access", 2, 3);
@@ -117,69 +127,94 @@ Value* slot_delattr(Tracer& t, PyTypeObject*, const Arguments& args) {
 }
 
 Value* slot_getitem(Tracer& t, PyTypeObject*, const Arguments& args) {
-  only_positional(t, args, "__getitem__", 2, 2);
+  takes(t, args, "__getitem__", 1);
   return raw_get_item(t, args.positional[0], args.positional[1]);
 }
 
 Value* slot_setitem(Tracer& t, PyTypeObject*, const Arguments& args) {
-  only_positional(t, args, "__setitem__", 3, 3);
+  takes(t, args, "__setitem__", 2);
   raw_set_item(t, args.positional[0], args.positional[1], args.positional[2]);
   return t.none();
 }
 
 Value* slot_delitem(Tracer& t, PyTypeObject*, const Arguments& args) {
-  only_positional(t, args, "__delitem__", 2, 2);
+  takes(t, args, "__delitem__", 1);
   raw_delete_item(t, args.positional[0], args.positional[1]);
   return t.none();
 }
 
 Value* slot_len(Tracer& t, PyTypeObject*, const Arguments& args) {
-  only_positional(t, args, "__len__", 1, 1);
+  takes(t, args, "__len__", 0);
   auto n = raw_length(t, args.positional[0]);
   return n ? t.integer(*n) : nullptr;
 }
 
 Value* slot_iter(Tracer& t, PyTypeObject*, const Arguments& args) {
-  only_positional(t, args, "__iter__", 1, 1);
+  takes(t, args, "__iter__", 0);
   return raw_iterate(t, args.positional[0]);
 }
 
 Value* slot_next(Tracer& t, PyTypeObject*, const Arguments& args) {
+  takes(t, args, "__next__", 0);
   return rows::builtin_next(t, Arguments{{args.positional[0]}, {}});
 }
 
 Value* slot_reversed(Tracer& t, PyTypeObject*, const Arguments& args) {
+  takes(t, args, "__reversed__", 0);
   return rows::builtin_reversed(t, Arguments{{payload_of(args.positional[0])}, {}});
 }
 
 Value* slot_contains(Tracer& t, PyTypeObject*, const Arguments& args) {
-  only_positional(t, args, "__contains__", 2, 2);
+  takes(t, args, "__contains__", 1);
   return t.boolean(raw_contains(t, args.positional[0], args.positional[1]));
 }
 
-// A slot called by name answers NotImplemented where an operator would ask the other operand.
+// What a slot called by name says by itself: NotImplemented, where an operator would ask the other operand, or its
+// error. Null: it has an answer, which the protocol knows.
+Value* refusal_of_slot(Tracer& t, PyTypeObject* owner, const char* name, const Arguments& args) {
+  PyObject* slot = _PyType_Lookup(owner, interned(name));
+  if (!slot) return nullptr;
+  StandIns stand_ins(t, false);
+  const StandIns::Answer answer = stand_ins.ask(slot, args);
+  if (answer.is_not_implemented()) return not_implemented(t);
+  if (answer.kind == StandIns::Answer::Kind::raised && stand_ins.is_exact()) {
+    InstanceValue* told = stand_ins.told(answer.object.get());
+    if (!told) graph_break(Reason::unknown_callable, name_of_callable(slot));
+    t.forget_own_error(told);
+    t.raise(told);
+  }
+  if (answer.kind != StandIns::Answer::Kind::unknown) return nullptr;
+  // Code of the program has a part in it, and the operator might ask another method first.
+  for (Value* v : args.positional)
+    if (v->kind == ValueKind::instance && payload_of(v) == v)
+      graph_break(Reason::unknown_callable, name_of_callable(slot) + " on " + describe(v));
+  return nullptr;
+}
+
 Value* equality_slot(Tracer& t, PyTypeObject* owner, Value* a, Value* b, int op) {
   Value *left = payload_of(a), *right = payload_of(b);
   if (left->kind == ValueKind::object && right->kind == ValueKind::object && t.is_constant(left) &&
       t.is_constant(right) && owner->tp_richcompare)
     return t.constant_steal(owner->tp_richcompare(t.constant(left), t.constant(right), op));
+  const char* const name = op == Py_EQ ? "__eq__" : "__ne__";
+  if (Value* refused = refusal_of_slot(t, owner, name, Arguments{{a, b}, {}})) return refused;
   const bool sets = set_of(left) && set_of(right);
   if (left->kind != right->kind || (left->type != right->type && !sets))
     graph_break(Reason::unsupported_operand,
-                std::string(owner->tp_name) + ".__eq__() of " + describe(a) + " and " + describe(b));
+                std::string(owner->tp_name) + "." + name + "() of " + describe(a) + " and " + describe(b));
   const auto equal = raw_equal(t, a, b);
   return equal ? t.boolean(*equal == (op == Py_EQ)) : not_implemented(t);
 }
 
 Value* slot_eq(Tracer& t, PyTypeObject* owner, const Arguments& args) {
-  only_positional(t, args, "__eq__", 2, 2);
+  takes(t, args, "__eq__", 1);
   Value *a = args.positional[0], *b = args.positional[1];
   if (owner == &PyBaseObject_Type) return t.same_object(a, b) ? t.boolean(true) : not_implemented(t);
   return equality_slot(t, owner, a, b, Py_EQ);
 }
 
 Value* slot_ne(Tracer& t, PyTypeObject* owner, const Arguments& args) {
-  only_positional(t, args, "__ne__", 2, 2);
+  takes(t, args, "__ne__", 1);
   Value *a = args.positional[0], *b = args.positional[1];
   if (owner != &PyBaseObject_Type) return equality_slot(t, owner, a, b, Py_NE);
   Value* method = t.lookup_special(a, "__eq__");
@@ -188,6 +223,7 @@ Value* slot_ne(Tracer& t, PyTypeObject* owner, const Arguments& args) {
 }
 
 Value* slot_hash(Tracer& t, PyTypeObject* owner, const Arguments& args) {
+  takes(t, args, "__hash__", 0);
   Value* self = owner == &PyBaseObject_Type ? args.positional[0] : without_symbols(t, args.positional[0]);
   if (owner == &PyBaseObject_Type || !t.is_constant(self))
     graph_break(Reason::unsupported_key, "the hash of " + describe(self));
@@ -197,6 +233,7 @@ Value* slot_hash(Tracer& t, PyTypeObject* owner, const Arguments& args) {
 }
 
 Value* slot_str(Tracer& t, PyTypeObject* owner, const Arguments& args) {
+  takes(t, args, "__str__", 0);
   Value* self = args.positional[0];
   if (owner == &PyBaseObject_Type) return t.to_repr(self);
   if (PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) return t.to_string(self);
@@ -204,6 +241,7 @@ Value* slot_str(Tracer& t, PyTypeObject* owner, const Arguments& args) {
 }
 
 Value* slot_repr(Tracer& t, PyTypeObject* owner, const Arguments& args) {
+  takes(t, args, "__repr__", 0);
   Value* self = args.positional[0];
   if (owner == &PyBaseObject_Type)
     graph_break(Reason::memory_address, "the address in the repr of " + describe(self));
@@ -261,26 +299,41 @@ Value* operator_slot(Tracer& t, PyTypeObject* owner, std::string_view name, cons
   static constexpr std::string_view kOperators[] = {"add", "and", "floordiv", "lshift", "matmul",  "mul", "mod",
                                                     "or",  "pow", "rshift",   "sub",    "truediv", "xor"};
   static constexpr std::string_view kComparisons[] = {"__lt__", "__le__", "", "", "__gt__", "__ge__"};
-  if (args.positional.size() != 2 || name.size() < 6) return nullptr;
-  Value *a = payload_of(args.positional[0]), *b = payload_of(args.positional[1]);
-  if (is_plain(t, a) && is_plain(t, b))  // NotImplemented is an answer
-    if (PyObject* slot = _PyType_Lookup(owner, interned(std::string(name))))
-      return run_plain(t, slot, Arguments{{a, b}, {}});
-  if (owner != a->type) refuse_unknown_arithmetic(args.positional[0], std::string(name).c_str());
-  for (int op : {Py_LT, Py_LE, Py_GT, Py_GE})
-    if (name == kComparisons[op]) return t.compare(op, a, b);
-  std::string_view bare = name.substr(2, name.size() - 4);
-  for (int op = 0; op < 13; ++op) {
-    if (bare == kOperators[op]) return t.binary_operator(op, a, b);
-    if (bare.size() == kOperators[op].size() + 1 && bare.substr(1) == kOperators[op]) {
-      if (bare[0] == 'r') return t.binary_operator(op, b, a);
-      if (bare[0] == 'i') {
-        Value* result = t.binary_operator(op + 13, a, b);
-        return result == a ? args.positional[0] : result;
-      }
-    }
+  if (name.size() < 6) return nullptr;
+  const std::string_view bare = name.substr(2, name.size() - 4);
+  int op = -1;
+  char prefix = 0;
+  for (int i = 0; i < 13 && op < 0; ++i) {
+    if (bare == kOperators[i]) op = i;
+    if (bare.size() != kOperators[i].size() + 1 || bare.substr(1) != kOperators[i]) continue;
+    prefix = bare[0];
+    if (prefix == 'r' || prefix == 'i') op = i;
   }
-  return nullptr;
+  const auto* const compared = std::find(std::begin(kComparisons), std::end(kComparisons), name);
+  if (op < 0 && compared == std::end(kComparisons)) return nullptr;
+  PyObject* slot = _PyType_Lookup(owner, interned(std::string(name)));
+  if (args.positional.size() != 2 || !args.keywords.empty()) {
+    if (all_plain(t, args)) return slot ? run_plain(t, slot, args) : nullptr;
+    if (args.positional.size() == 3) return nullptr;
+    raise_as_cpython(t, PyExc_TypeError, "expected 1 argument", CCall{slot, args});
+  }
+  Value *a = payload_of(args.positional[0]), *b = payload_of(args.positional[1]);
+  const bool is_of_subclass = owner != a->type && args.positional[0] != a;  // in C: OrderedDict, torch.Size
+  if (slot && !is_of_subclass && is_plain(t, a) && is_plain(t, b)) return run_plain(t, slot, Arguments{{a, b}, {}});
+  const bool repeats = op >= 0 && kOperators[op] == "mul" && is_int(b);  // a long sequence is no stand-in
+  if (!repeats)
+    if (Value* refused = refusal_of_slot(t, owner, std::string(name).c_str(), args)) return refused;
+  if (owner != a->type) refuse_unknown_arithmetic(args.positional[0], std::string(name).c_str());
+  if (is_of_subclass && owner != &PyBaseObject_Type) {
+    if (args.positional[0]->type != owner)
+      graph_break(Reason::unknown_callable, name_of_callable(slot) + " of " + describe(args.positional[0]));
+    a = args.positional[0];
+  }
+  if (op < 0) return t.compare(static_cast<int>(compared - std::begin(kComparisons)), a, b);
+  if (prefix == 'r') return t.binary_operator(op, b, a);
+  if (prefix == 0) return t.binary_operator(op, a, b);
+  Value* result = t.binary_operator(op + 13, a, b);
+  return result == a ? args.positional[0] : result;
 }
 
 }  // namespace

@@ -93,7 +93,9 @@ void note(Tracer& t, guards::GuardKind kind, guards::SourceId source, PyObject* 
 }
 
 Value* payload_of(Value* v) {
-  while (v->kind == ValueKind::instance && as<InstanceValue>(v)->payload) v = as<InstanceValue>(v)->payload;
+  while (v->kind == ValueKind::instance && as<InstanceValue>(v)->payload &&
+         !PyType_HasFeature(v->type, Py_TPFLAGS_BASE_EXC_SUBCLASS))  // its arguments are not what it is
+    v = as<InstanceValue>(v)->payload;
   return v;
 }
 

@@ -12,6 +12,7 @@ import functools
 import gc
 import math
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -162,6 +163,8 @@ def part(ref64, pick):
 
 def same(got, eager, ref64=None, where="result", strides=True):
     assert type(got) is type(eager), f"{where}: class {type(got)} instead of {type(eager)}"
+    if isinstance(eager, BaseException):
+        assert told_by(got) == told_by(eager), f"{where}: {told_by(got)} instead of {told_by(eager)}"
     if isinstance(eager, torch.Tensor):
         assert got.dtype == eager.dtype, f"{where}: {got.dtype} instead of {eager.dtype}"
         assert got.shape == eager.shape, f"{where}: shape {tuple(got.shape)} instead of {tuple(eager.shape)}"
@@ -224,11 +227,41 @@ def identities(result, args):
     return found
 
 
+def is_of_a_kernel(warning):
+    """What the docs say is not given: by C++ of torch, which names its own source, and by NumPy about Tensor's method."""
+    text = str(warning.message)
+    return ((warning.category is UserWarning and "(Triggered internally at " in text)
+            or (warning.category is DeprecationWarning and text.startswith("__array_wrap__ must accept context")))
+
+
 def outcome(fn, args, kwargs):
-    try:
-        return "returned", fn(*args, **kwargs)
-    except Exception as e:  # compared, not hidden
-        return "raised", e
+    """How a call ends, with what, and the warnings that it gives."""
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        try:
+            ended = "returned", fn(*args, **kwargs)
+        except Exception as e:  # compared, not hidden
+            ended = "raised", e
+    return *ended, [(w.category.__name__, str(w.message)) for w in given if not is_of_a_kernel(w)]
+
+
+def chain(error, link):
+    """The classes of the errors that one names as its cause, or as what was handled when it was raised."""
+    classes = []
+    while error is not None and len(classes) < 20:
+        error = getattr(error, link)
+        classes.append(type(error).__name__)
+    return classes
+
+
+def told_by(error):
+    """All that a program can ask of an exception, but for the frames that it passed."""
+    members = {n: type(getattr(error, n)).__name__ for n in ("obj",) if hasattr(error, n)}
+    members |= {n: getattr(error, n, None) for n in ("name", "path", "code") if hasattr(type(error), n)}
+    return {"class": type(error), "text": str(error), "causes": chain(error, "__cause__"),
+            "contexts": chain(error, "__context__"), "suppressed": error.__suppress_context__,
+            "notes": getattr(error, "__notes__", None), "has traceback": error.__traceback__ is not None,
+            "arguments": [type(a).__name__ for a in error.args], **members}
 
 
 def exactly(fn, args, kwargs, grad, seed):
@@ -261,13 +294,14 @@ def check(fn, *args, breaks=None, compiles=None, backends=BACKENDS, calls=3, gra
             where = f"backend {backend}, call {call}"
             assert got[0] == want[0], f"{where}: {got} instead of {want}"
             if want[0] == "raised":
-                assert type(got[1]) is type(want[1]) and str(got[1]) == str(
-                    want[1]), f"{where}: {got[1]!r} instead of {want[1]!r}"
+                said, wanted = told_by(got[1]), told_by(want[1])
+                assert said == wanted, f"{where}: {got[1]!r}, {said} instead of {want[1]!r}, {wanted}"
             else:
                 same(got[1], want[1], part(exact, lambda v: v[0]), f"{where}: result", strides)
                 assert identities(got[1], our_args) == identities(want[1],
                                                                   plain_args), (f"{where}: which results are which "
                                                                                 "arguments")
+            assert got[2] == want[2], f"{where}: warnings {got[2]} instead of {want[2]}"
             same(our_args, plain_args, part(exact, lambda v: v[1]), f"{where}: arguments", strides)
             same(our_kwargs, plain_kwargs, part(exact, lambda v: v[2]), f"{where}: keyword arguments", strides)
         stats = framejit.stats()

@@ -280,8 +280,9 @@ def test_the_first_call_of_a_function_that_makes_an_object():
     for _ in range(3):
         got = compiled(x)
         assert torch.equal(got[0], x * 3 + 7) and got[1:] == (True, True, True)
-    assert framejit.stats()["graphs"] == 1 and framejit.stats()["graph_breaks"] == 0
+    assert framejit.stats()["graphs"] == 2 and framejit.stats()["graph_breaks"] == 0  # not cached, and cached
     assert made.cache_info().misses == 1 and used.cache_info().misses == 1
+    assert made.cache_info().hits == 5 and used.cache_info().hits == 5
     assert made(3).n == 3 and made.cache_info().currsize == 1
 
 
@@ -298,3 +299,138 @@ def test_a_function_that_reads_what_the_trace_wrote_runs_in_its_place():
     compiled = framejit.compile(f)
     for _ in range(3):
         assert torch.equal(compiled(x), x * 5)
+
+
+def info(cached):
+    return tuple(cached.cache_info())
+
+
+def counts(make, calls, dynamic=False):
+    """cache_info() after each call, plainly and compiled, each with a cache of its own."""
+    seen = []
+    for compile in (lambda f: f, lambda f: framejit.compile(f, dynamic=dynamic)):
+        framejit.reset()
+        program, caches = make()
+        f, given = compile(program), []
+        for call in calls:
+            result = f(x, *call)
+            given.append((result[1:], [info(c) for c in caches]))
+        seen.append(given)
+    return seen
+
+
+@pytest.mark.parametrize("size", [None, 0, 1, 2, 3, 128])
+def test_hits_and_misses_count(size):
+    def make():
+        @functools.lru_cache(maxsize=size)
+        def scale(n, by=1):
+            return n * 10 + by
+
+        @functools.lru_cache(maxsize=size)
+        def items(n):
+            return [n, scale(n)]
+
+        def f(x, n):
+            made = items(n)
+            return x * scale(n) + scale(n, by=2), made, items(n) is made, items(1), scale(n)
+        return f, (scale, items)
+    plain, ours = counts(make, [(n,) for n in (1, 1, 2, 3, 1, 2, 2, 4, 1, 3, 3, 1)])
+    assert ours == plain
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_hit_keeps_its_entry(size):
+    def make():
+        ran = []
+
+        @functools.lru_cache(maxsize=size)
+        def scale(n):
+            ran.append(n)
+            return n * 10
+
+        def f(x, n):
+            return x * scale(n), tuple(ran), scale(n)
+        for n in range(size):
+            scale(n)
+        return f, (scale,)
+    plain, ours = counts(make, [(0,), (0,), (5,), (0,), (1,), (0,), (6,), (0,), (1,)])
+    assert ours == plain
+
+
+def test_what_the_cache_holds_is_what_the_program_got():
+    for compile in (lambda f: f, framejit.compile):
+        framejit.reset()
+        state = {"n": 2}
+
+        @functools.lru_cache
+        def table(n):
+            return [n, state["n"]]
+
+        @functools.lru_cache
+        def number(n):
+            return n + state["n"]
+
+        def f(x, n):
+            items, k = table(n), number(n)
+            state["n"] = 50
+            items.append(7)
+            return x * items[1], items, k
+        got = compile(f)(x, 3)
+        assert table(3) is got[1] and got[1] == [3, 2, 7] and number(3) == got[2] == 5
+        assert table.cache_info()[:2] == (1, 1) and number.cache_info()[:2] == (1, 1)
+
+
+def test_a_cached_function_that_raises_is_not_cached():
+    def make():
+        @functools.lru_cache
+        def refuses(n):
+            raise ValueError(n)
+
+        def f(x, n):
+            y = x + 1
+            try:
+                refuses(n)
+            except ValueError as e:
+                return y * 2, e.args
+        return f, (refuses,)
+    plain, ours = counts(make, [(1,), (1,), (2,)])
+    assert ours == plain
+
+
+def test_no_code_of_the_program_runs_before_its_turn():
+    """A cached function runs when plain Python would run it, not when the call is traced."""
+    for compile in (lambda f: f, framejit.compile):
+        framejit.reset()
+        log = []
+
+        class Loud:
+            def __init__(self, n):
+                self.n = n
+
+        @functools.lru_cache
+        def loud(n):
+            return Loud(n)
+
+        def f(x):
+            y = x + 1
+            log.append(loud.cache_info().misses)
+            made = loud(1)
+            log.append(loud.cache_info().misses)
+            return y * made.n, made is loud(1)
+        compiled = compile(f)
+        for _ in range(3):
+            compiled(x)
+        assert log == [0, 1, 1, 1, 1, 1] and loud.cache_info()[:2] == (5, 1)
+
+
+def test_recursion_through_the_cache():
+    def make():
+        @functools.lru_cache(maxsize=None)
+        def fib(n):
+            return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+        def f(x, n):
+            return x * fib(n), fib(n)
+        return f, (fib,)
+    plain, ours = counts(make, [(6,), (6,), (9,), (3,)])
+    assert ours == plain
