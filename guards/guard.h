@@ -26,8 +26,10 @@ class TensorFacts {
   // "size(0) == 4 but is 5"; empty when it matches.
   virtual std::string mismatch(PyObject* tensor) const = 0;
   virtual std::string text() const = 0;
-  // The dimension whose size differs, when sizes are all that differs (automatic dynamic); -1 otherwise.
+  // The dimensions whose constant size differs, when sizes and strides are all that differs (automatic dynamic).
   virtual std::vector<int> differing_dims(PyObject* tensor) const = 0;
+  // Those whose stride differs, when sizes fit and the strides are in the same order.
+  virtual std::vector<int> differing_strides(PyObject* tensor) const = 0;
 };
 
 // Process-wide modes that kernels and traces depend on (grad mode, autocast, default dtype, ...), as one comparable

@@ -169,8 +169,11 @@ bool add_changed_numbers(PyObject* before, PyObject* now, const std::string& sou
 // Nothing in the guards after it relies on such a value, so they can still be checked.
 std::vector<std::string> changed_numbers(const Guard& guard, PyObject* now, const std::string& source) {
   std::vector<std::string> changed;
-  if (guard.kind == GuardKind::tensor)
+  if (guard.kind == GuardKind::tensor) {
     for (int dim : guard.facts->differing_dims(now)) changed.push_back(source + ".size(" + std::to_string(dim) + ")");
+    for (int dim : guard.facts->differing_strides(now))
+      changed.push_back(source + ".stride(" + std::to_string(dim) + ")");
+  }
   if (guard.kind == GuardKind::equals) add_changed_numbers(guard.object.get(), now, source, changed);
   return changed;
 }

@@ -57,7 +57,7 @@ bool is_our_limit(const std::string& text) {
 }  // namespace
 
 PyObject* TorchRecording::add_input(PyObject* tensor, const std::string& source_text,
-                                    const std::vector<bool>& dynamic) {
+                                    const graph::DynamicExtents& dynamic) {
   HANDLE_TH_ERRORS
   const at::Tensor real = THPVariable_Unpack(tensor);
   at::Tensor traced = recorder_->add_input(real, source_text, dynamic);

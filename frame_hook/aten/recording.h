@@ -21,7 +21,7 @@ class TorchRecording final : public Recording {
   TorchRecording() : recorder_(graph::Recorder::make()) {}
 
   graph::ShapeEnv& shapes() override { return recorder_->shapes(); }
-  PyObject* add_input(PyObject* tensor, const std::string& source_text, const std::vector<bool>& dynamic) override;
+  PyObject* add_input(PyObject* tensor, const std::string& source_text, const graph::DynamicExtents& dynamic) override;
   std::shared_ptr<const guards::TensorFacts> facts_of_input(size_t input) override;
   size_t input_count() const override { return inputs_.size(); }
   std::vector<size_t> written_inputs() const override;

@@ -427,8 +427,9 @@ PyObject* Tracer::traced_tensor(TensorValue* v) {
     graph_break(Reason::unsupported_tensor, reason);
   if (v->source == kNoSource)
     graph_break(Reason::unsupported_tensor, "a tensor that is a constant of the program");
-  const std::vector<bool> dynamic = dynamic_dims(v->source);
-  PyObject* traced = recording().add_input(v->object.get(), trace_.guards.sources.text(v->source, live_.code), dynamic);
+  const graph::DynamicExtents dynamic = dynamic_extents(v->source);
+  PyObject* traced =
+      recording().add_input(v->object.get(), trace_.guards.sources.text(v->source, live_.code), dynamic);
   if (!traced) break_of_recording("an input tensor");
   v->traced = PyRef::steal(traced);
   v->input = static_cast<int>(recording().input_count()) - 1;

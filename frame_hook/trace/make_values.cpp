@@ -3,6 +3,8 @@
 // wrap() looks at the exact type of a real object, without adding a guard: what is there is only relied on once
 // somebody asks (facts.cpp). One real object of a kind with identity has one Value; reaching it by a second source adds
 // a `same` guard. Scalars have one Value per source, since their guards are per source.
+#include <cstring>
+
 #include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/size_marks.h"
@@ -366,23 +368,25 @@ bool Tracer::is_dynamic(SourceId source, const std::string& suffix) {
   return is_listed(hints, trace_.guards.sources.text(source, live_.code) + suffix);
 }
 
-// Per dimension; what is beyond the end is constant. The frontend leaves sizes 0 and 1 constant.
-std::vector<bool> Tracer::dynamic_dims(SourceId source) {
+// The frontend leaves sizes and strides 0 and 1 constant.
+graph::DynamicExtents Tracer::dynamic_extents(SourceId source) {
   const TraceHints& hints = options_.hints;
-  std::vector<bool> dims;
-  if (hints.dynamic_never) return dims;
+  graph::DynamicExtents found;
+  std::vector<bool>& dims = found.sizes;
+  if (hints.dynamic_never) return found;
   if (hints.dynamic_all && is_dynamic(source, "")) dims.assign(64, true);
-  const std::string prefix =
-      hints.dynamic_sources.empty() ? "" : trace_.guards.sources.text(source, live_.code) + ".size(";
+  const std::string text = hints.dynamic_sources.empty() ? "" : trace_.guards.sources.text(source, live_.code);
   for (const std::string& dynamic : hints.dynamic_sources) {
-    if (dynamic.compare(0, prefix.size(), prefix) != 0) continue;
-    add_dim(dims, std::strtoul(dynamic.c_str() + prefix.size(), nullptr, 10));
+    if (!dynamic.starts_with(text)) continue;
+    const std::string_view rest = std::string_view(dynamic).substr(text.size());
+    for (auto [what, which] : {std::pair(".size(", &found.sizes), std::pair(".stride(", &found.strides)})
+      if (rest.starts_with(what)) add_dim(*which, std::strtoul(rest.data() + std::strlen(what), nullptr, 10));
   }
   const SizeMarks marks = size_marks(by_source_[source]->object.get());
   for (const SizeMarks::Dynamic& mark : marks.dynamic) add_dim(dims, mark.dim);
   for (size_t dim : marks.fixed)
     if (dim < dims.size()) dims[dim] = false;
-  return dims;
+  return found;
 }
 
 }  // namespace framejit::frame_hook

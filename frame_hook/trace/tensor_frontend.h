@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "graph/compiler.h"
+#include "graph/dynamic_extents.h"
 #include "guards/guard.h"
 #include "guards/py_ref.h"
 #include "runtime/base/result.h"
@@ -57,7 +58,8 @@ class Recording {
   // A real tensor (borrowed) becomes input number inputs()-1; dims in `dynamic` get symbols. New reference to the
   // traced tensor.
   // An empty `dynamic` means all constant. The facts to guard it by are made by facts_of with the same symbols.
-  virtual PyObject* add_input(PyObject* tensor, const std::string& source_text, const std::vector<bool>& dynamic) = 0;
+  virtual PyObject* add_input(PyObject* tensor, const std::string& source_text,
+                              const graph::DynamicExtents& dynamic) = 0;
   virtual std::shared_ptr<const guards::TensorFacts> facts_of_input(size_t input) = 0;
   virtual size_t input_count() const = 0;
 

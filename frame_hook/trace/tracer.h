@@ -277,7 +277,7 @@ class Tracer {
   Value* wrap_result_container(PyObject* object);
   Value* object_value(PyObject* object, guards::SourceId source);
   bool is_dynamic(guards::SourceId source, const std::string& suffix);
-  std::vector<bool> dynamic_dims(guards::SourceId source);
+  graph::DynamicExtents dynamic_extents(guards::SourceId source);
   bool becomes_symbol(PyObject* integer, guards::SourceId source);  // once it is read
   bool holds_symbol(PyObject* object, guards::SourceId source);     // the same of an int, or of one in a tuple
   bool is_constant_object(PyObject* object);

@@ -22,7 +22,7 @@ struct RecorderForTests {
   Graph functional;
 
   at::Tensor input(const at::Tensor& tensor, const std::string& source, const std::vector<bool>& dynamic) {
-    return recorder->add_input(tensor, source, dynamic);
+    return recorder->add_input(tensor, source, {dynamic, {}});
   }
 
   py::object call(const py::object& callable, const py::args& args, const py::kwargs& kwargs) {
@@ -41,7 +41,7 @@ struct RecorderForTests {
   }
 
   at::Tensor joint_input(const at::Tensor& tensor, const std::string& source, const std::vector<bool>& dynamic) {
-    return joint.add_input(tensor, source, dynamic);
+    return joint.add_input(tensor, source, {dynamic, {}});
   }
 
   py::object joint_call(const py::object& callable, const py::args& args, const py::kwargs& kwargs) {

@@ -52,7 +52,7 @@ class OnThisThread {
 }  // namespace
 
 at::Tensor JointRecording::add_input(const at::Tensor& real, const std::string& source,
-                                     const std::vector<bool>& dynamic) {
+                                     const DynamicExtents& dynamic) {
   at::Tensor traced = recorder_->add_input(real, source, dynamic);
   leaves_.push_back(real.requires_grad() ? traced : at::Tensor());
   return real.requires_grad() && !real.is_leaf() ? non_leaf(traced) : traced;

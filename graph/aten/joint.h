@@ -31,7 +31,7 @@ class JointRecording {
  public:
   explicit JointRecording(std::shared_ptr<Recorder> recorder) : recorder_(std::move(recorder)) {}
 
-  at::Tensor add_input(const at::Tensor& real, const std::string& source, const std::vector<bool>& dynamic = {});
+  at::Tensor add_input(const at::Tensor& real, const std::string& source, const DynamicExtents& dynamic = {});
 
   // Call without the GIL: the engine refuses to run under it. Throws what the backward throws, after dropping its ops;
   // a capture break is then kept by the recorder. An error: the recording cannot be finished.

@@ -20,8 +20,14 @@ namespace {
 thread_local Recorder* t_recorder = nullptr;  // of the innermost open scope
 WrappedSymbolFn g_wrapped_symbol_reader = nullptr;
 
-// Strides over symbolic sizes. A dense layout keeps its order of dimensions; any other stride stays a constant.
-SymSizes symbolic_strides(const SymSizes& sizes, c10::IntArrayRef hints, c10::IntArrayRef strides) {
+bool may_be_symbol(const std::vector<bool>& dynamic, size_t dim, int64_t number) {
+  return dim < dynamic.size() && dynamic[dim] && number >= kLeastSize && number <= kMostSize;
+}
+
+// Strides over symbolic sizes. A dense layout keeps its order of dimensions; any other stride stays a constant, unless
+// it was seen to differ.
+SymSizes symbolic_strides(const SymSizes& sizes, c10::IntArrayRef hints, c10::IntArrayRef strides,
+                          const std::vector<bool>& dynamic, ShapeEnv& env) {
   std::vector<size_t> order(sizes.size());
   std::iota(order.begin(), order.end(), size_t{0});
   // Of equal strides the later dimension is the inner one, as in a contiguous tensor with a size of 1.
@@ -32,7 +38,9 @@ SymSizes symbolic_strides(const SymSizes& sizes, c10::IntArrayRef hints, c10::In
   int64_t expected_hint = 1;
   for (size_t d : order) {
     const bool dense = strides[d] == expected_hint;
-    result[d] = dense ? expected : SymExpr(strides[d]);
+    if (may_be_symbol(dynamic, d, strides[d]))
+      result[d] = SymExpr::symbol(env.add_symbol(strides[d], kLeastSize, kMostSize));
+    else result[d] = dense ? expected : SymExpr(strides[d]);
     expected = result[d] * sizes[d];
     expected_hint = strides[d] * hints[d];
   }
@@ -100,14 +108,15 @@ const c10::Storage& Recorder::traced_storage_of(const at::Tensor& tensor) {
   return as_traced(tensor) != nullptr ? tensor.storage() : storages_.stand_in(tensor.storage());
 }
 
-at::Tensor Recorder::add_input(const at::Tensor& real, const std::string& source, const std::vector<bool>& dynamic) {
+at::Tensor Recorder::add_input(const at::Tensor& real, const std::string& source, const DynamicExtents& dynamic) {
   TensorMeta meta = meta_of(real);
   FJ_CHECK(meta.dtype != DType::kOther && as_traced(real) == nullptr, "a tensor that cannot be an input: " + source);
-  for (size_t d = 0; d < dynamic.size() && d < meta.ndim(); ++d)
-    if (const int64_t size = real.size(static_cast<int64_t>(d)); dynamic[d] && size >= kLeastSize && size <= kMostSize)
+  for (size_t d = 0; d < meta.ndim(); ++d)
+    if (const int64_t size = real.size(static_cast<int64_t>(d)); may_be_symbol(dynamic.sizes, d, size))
       meta.sizes[d] = SymExpr::symbol(shapes().add_symbol(size, kLeastSize, kMostSize));
-  if (std::any_of(meta.sizes.begin(), meta.sizes.end(), [](const SymExpr& e) { return !e.is_constant(); }))
-    meta.strides = symbolic_strides(meta.sizes, real.sizes(), real.strides());
+  const auto varies = [](const SymExpr& e) { return !e.is_constant(); };
+  if (!dynamic.strides.empty() || std::any_of(meta.sizes.begin(), meta.sizes.end(), varies))
+    meta.strides = symbolic_strides(meta.sizes, real.sizes(), real.strides(), dynamic.strides, shapes());
   meta.requires_grad = real.requires_grad();
 
   c10::InferenceMode as_the_real_one(real.is_inference());

@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/dynamic_extents.h"
 #include "graph/aten/capture_break.h"
 #include "graph/aten/op_facts.h"
 #include "graph/aten/sym_node.h"
@@ -54,7 +55,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   ~Recorder() override;
 
   // A traced tensor that stands for `real`; dimensions in `dynamic` with a size above 1 get symbols.
-  at::Tensor add_input(const at::Tensor& real, const std::string& source, const std::vector<bool>& dynamic = {});
+  at::Tensor add_input(const at::Tensor& real, const std::string& source, const DynamicExtents& dynamic = {});
   // The same for what exists at run time only.
   at::Tensor add_input(TensorMeta meta, const std::string& source);
   size_t input_count() const { return graph().inputs.size(); }

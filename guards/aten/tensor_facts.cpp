@@ -46,7 +46,7 @@ class TensorImplFacts : public TensorFacts {
     grad_ = grad_facts(impl);
     extents_.reserve(2 * meta.sizes.size());
     for (const graph::SymExpr& e : meta.sizes) extents_.push_back(size_extent(e));
-    for (const graph::SymExpr& e : meta.strides) extents_.push_back(extent_of(e));
+    for (const graph::SymExpr& e : meta.strides) extents_.push_back(size_extent(e));
     std::vector<graph::SymbolId> symbols;
     for (const Extent& e : extents_) e.expr.collect_symbols(symbols);
     for (graph::SymbolId symbol : symbols) symbol_limit_ = std::max<size_t>(symbol_limit_, symbol + 1);
@@ -84,6 +84,7 @@ class TensorImplFacts : public TensorFacts {
   std::string mismatch(PyObject* tensor) const override;
   std::string text() const override;
   std::vector<int> differing_dims(PyObject* tensor) const override;
+  std::vector<int> differing_strides(PyObject* tensor) const override;
 
  private:
   Extent extent_of(const graph::SymExpr& e) const {
@@ -188,6 +189,30 @@ std::vector<int> TensorImplFacts::differing_dims(PyObject* tensor) const {
   std::vector<int> dims;
   for (size_t i = 0; i < sizes.size(); ++i)
     if (extents_[i].kind == Extent::constant && extents_[i].value != sizes[i]) dims.push_back(static_cast<int>(i));
+  return dims;
+}
+
+// A view of a larger tensor: its rows lie as far apart as that one's do.
+std::vector<int> TensorImplFacts::differing_strides(PyObject* tensor) const {
+  if (!attribute_mismatch(tensor).empty() || !differing_dims(tensor).empty()) return {};
+  const c10::IntArrayRef sizes = impl_of(tensor)->sizes(), strides = impl_of(tensor)->strides();
+  const size_t n = sizes.size();
+  std::vector<int64_t> symbols(symbol_limit_ + 1), expected(n);
+  for (size_t i = 0; i < n; ++i)
+    if (!fits(extents_[i], sizes[i], symbols.data())) return {};
+  std::vector<int> dims;
+  for (size_t i = 0; i < n; ++i) {
+    const Extent& e = extents_[n + i];
+    expected[i] = e.kind == Extent::constant     ? e.value
+                  : e.kind == Extent::expression ? graph::value_of(e.expr, {symbols.data(), symbol_limit_}).value_or(0)
+                                                 : strides[i];
+    if (expected[i] == strides[i]) continue;
+    if (expected[i] < graph::kLeastSize || strides[i] < graph::kLeastSize) return {};
+    dims.push_back(static_cast<int>(i));
+  }
+  for (size_t i = 0; i < n; ++i)
+    for (size_t k = i + 1; k < n; ++k)
+      if ((expected[i] < expected[k]) != (strides[i] < strides[k]) && sizes[i] > 1 && sizes[k] > 1) return {};
   return dims;
 }
 

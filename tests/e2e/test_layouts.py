@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import framejit
-from check import backend, check, fresh  # noqa: F401
+from check import backend, check, fresh, same_as  # noqa: F401
 
 
 def scaled_part(x, w):
@@ -102,3 +102,29 @@ def test_results_of_convolutions_are_read_as_they_lie(channels, groups):
             check(once, x, calls=1, backends=("framejit",))
             y = strided((batch, channels, length, 1), (*order, 3))
             check(plane, y, calls=1, backends=("framejit",))
+
+
+def row_sums(x):
+    return x * 2 + 1, x.sum(0), x.reshape(-1), x[1:]
+
+
+@pytest.mark.parametrize("rows, columns", [(4, 3), (1, 3), (2, 1)])
+def test_views_of_tensors_that_grow(rows, columns):
+    """Their rows lie as far apart as those of the tensor that they are a view of: a stride is a symbol like a size."""
+    compiled = framejit.compile(row_sums)
+    framejit.reset()
+    for width in (5, 7, 9, 12, 4, 30):
+        x = torch.randn(rows, 2, width, 3)[:, :, :columns]
+        same_as(row_sums, compiled(x), x)
+    assert framejit.stats()["graphs"] <= 2, framejit.stats()
+    dense = torch.randn(rows, 2, columns, 3)
+    same_as(row_sums, compiled(dense), dense)
+
+
+def test_transposed_views_have_an_entry_each():
+    compiled, x = framejit.compile(row_sums), torch.randn(6, 6)
+    framejit.reset()
+    for _ in range(3):
+        for view in (x, x.t(), torch.randn(8, 6)[:, :4], torch.randn(6, 8).t()[:4]):
+            same_as(row_sums, compiled(view), view)
+    assert framejit.stats()["fallback_reasons"] == {}, framejit.stats()

@@ -21,6 +21,7 @@ class Facts : public guards::TensorFacts {
     return out + "]";
   }
   std::vector<int> differing_dims(PyObject*) const override { return {}; }
+  std::vector<int> differing_strides(PyObject*) const override { return {}; }
 
  private:
   graph::SymSizes sizes_;
@@ -29,7 +30,8 @@ class Facts : public guards::TensorFacts {
 class FakeRecording : public Recording {
  public:
   graph::ShapeEnv& shapes() override { return shapes_; }
-  PyObject* add_input(PyObject* tensor, const std::string& source, const std::vector<bool>& dynamic) override {
+  PyObject* add_input(PyObject* tensor, const std::string& source, const graph::DynamicExtents& extents) override {
+    const std::vector<bool>& dynamic = extents.sizes;
     graph::SymSizes sizes = *as_tensor(tensor)->sizes;
     for (size_t i = 0; i < std::min(dynamic.size(), sizes.size()); ++i)
       if (dynamic[i] && sizes[i].constant() > 1)

@@ -227,6 +227,7 @@ TEST_F(GuardTest, TensorFactsBindAndExplain) {
     std::string mismatch(PyObject* o) const override { return PyLong_AsLong(o) % 2 ? "size(0) == 4 but is 5" : ""; }
     std::string text() const override { return "f32[s0]"; }
     std::vector<int> differing_dims(PyObject*) const override { return {0}; }
+    std::vector<int> differing_strides(PyObject*) const override { return {}; }
   };
   set(0, "8");
   Guard g = guard(GuardKind::tensor, local());

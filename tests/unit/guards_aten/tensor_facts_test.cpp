@@ -128,6 +128,9 @@ TEST_F(TensorFactsTest, SymbolsAreBoundAndStridesFollow) {
   EXPECT_EQ(facts->mismatch(get("torch.ones(2, 7, 3).transpose(1, 2)").get()), "stride(1) == s0 but is 1");
   EXPECT_EQ(facts->differing_dims(get("torch.ones(9, 4, 7)").get()), std::vector<int>{1});
   EXPECT_EQ(facts->differing_dims(get("torch.ones(9, 4, 7).double()").get()), std::vector<int>{});
+  EXPECT_EQ(facts->differing_strides(get("torch.ones(9, 5, 7)[:, :3]").get()), std::vector<int>{0});
+  EXPECT_EQ(facts->differing_strides(get("torch.ones(9, 4, 7)").get()), std::vector<int>{});
+  EXPECT_EQ(facts->differing_strides(get("torch.ones(3, 9, 7).transpose(0, 1)").get()), std::vector<int>{});
   EXPECT_EQ(facts->text(), "torch.Tensor f32[s2, 3, s0] cpu");
 
   const PyRef square = get("torch.ones(4, 4)");
