@@ -19,6 +19,7 @@ CALLS = 5
 NOISE = 4  # the bound has eager's own error in it, which on results of few elements may be small by chance
 MODES = ("compile", "FRAMEJIT=1")
 LARGER = (2, 3)  # times the batch
+SLOW = 4  # seconds of a plain call: some twenty calls of a program must fit into its time
 
 
 class PassedOver(Exception):
@@ -81,9 +82,12 @@ def difference(got, want, exact):
 
 def eager(program):
     """What plain Python answers; programs that answer differently each time show nothing."""
+    begin = time.perf_counter()
     want = outcome(program.fn, program)
     if want[0] == "raised":
         raise PassedOver(f"eager raises {first_line(want[1])}")
+    if (seconds := time.perf_counter() - begin) > SLOW:
+        raise PassedOver(f"eager takes {seconds:.0f} s")
     if difference(outcome(program.fn, program), want, None):
         raise PassedOver("eager's second answer is another")
     return want
