@@ -228,7 +228,7 @@ def identities(result, args):
 
 
 def is_of_a_kernel(warning):
-    """What the docs say is not given: by C++ of torch, which names its own source, and by NumPy about Tensor's method."""
+    """What the docs say is not given: by C++ of torch, which names its source, and by NumPy about Tensor's method."""
     text = str(warning.message)
     return ((warning.category is UserWarning and "(Triggered internally at " in text)
             or (warning.category is DeprecationWarning and text.startswith("__array_wrap__ must accept context")))

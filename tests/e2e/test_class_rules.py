@@ -478,7 +478,8 @@ OF_METHODS = {
     "__name__": lambda: (Methods.made.__name__, Methods.made.__qualname__, Methods.made.__defaults__),
     "__class__": lambda: Methods.made.__class__, "__init__": lambda: type(Methods.made.__init__),
     "__dict__": lambda: Methods.made.__dict__,
-    "__call__": lambda: Methods.made.__call__(b"a") == Methods(b"a"), "hasattr": lambda: hasattr(Methods.made, "__lt__"),
+    "__call__": lambda: Methods.made.__call__(b"a") == Methods(b"a"),
+    "hasattr": lambda: hasattr(Methods.made, "__lt__"),
 }
 
 
