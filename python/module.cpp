@@ -70,6 +70,12 @@ PyObject* arm(PyObject*, PyObject* args) {
   return frame_hook::make_armed_call(function, options);
 }
 
+// A module is compiled: all of its class share an armed call.
+PyObject* count_request(PyObject*, PyObject*) {
+  frame_hook::FrameDriver::on_request();
+  Py_RETURN_NONE;
+}
+
 PyObject* set_thread_enabled(PyObject*, PyObject* flag) {
   const int on = PyObject_IsTrue(flag);
   return on < 0 ? nullptr : PyBool_FromLong(frame_hook::set_thread_enabled(on == 1));
@@ -214,6 +220,7 @@ PyMethodDef methods[] = {
     {"configure", configure, METH_NOARGS, nullptr},
     {"channels", channels, METH_NOARGS, nullptr},
     {"arm", arm, METH_VARARGS, nullptr},
+    {"count_request", count_request, METH_NOARGS, nullptr},
     {"set_kernel_cache", set_kernel_cache, METH_VARARGS, nullptr},
     {"set_thread_enabled", set_thread_enabled, METH_O, nullptr},
     {"enable_global", enable_global, METH_NOARGS, nullptr},

@@ -198,7 +198,12 @@ std::unique_ptr<Segment> build_segment(FrameTrace& trace, const guards::FrameAcc
   if (segment->call) wanted.insert(wanted.end(), trace.input_sources.begin(), trace.input_sources.end());
   const std::vector<guards::SourceId> memory =
       segment->call ? plan_memory(trace, *segment) : std::vector<guards::SourceId>();
+  std::vector<guards::SourceId> locks;
+  if (trace.protocol)
+    for (const Value* lock : trace.protocol->locks.taken) locks.push_back(lock->source);
+  wanted.insert(wanted.end(), locks.begin(), locks.end());
   compile_guards(trace, wanted, frame.code, *segment);
+  segment->lock_registers = registers_of(locks, *segment->guards);
   if (segment->call)
     for (guards::SourceId source : trace.input_sources)
       segment->input_registers.push_back(segment->guards->register_of(source));

@@ -47,6 +47,23 @@ Refusal room_left(const Site& site, const Options& options, PyObject* self) {
   return site.entries.size() >= room * kMostRooms ? Refusal::no_room_of_modules : Refusal::none;
 }
 
+bool is_left_over(const Segment& segment, const Options& options) {
+  return segment.options == options && segment.self && !guards::weak_target(segment.self.get()) &&
+         segment.request != g_requests;
+}
+
+std::unique_ptr<EntryBase> take_left_over(Site& site, const Options& options) {
+  auto longest = site.entries.end();
+  for (auto entry = site.entries.begin(); entry != site.entries.end(); ++entry)
+    if (is_left_over(segment_of(*entry), options) &&
+        (longest == site.entries.end() || segment_of(*entry).last_use < segment_of(*longest).last_use))
+      longest = entry;
+  if (longest == site.entries.end()) return nullptr;
+  auto taken = std::move(*longest);
+  site.entries.erase(longest);
+  return taken;
+}
+
 std::unique_ptr<EntryBase> take_longest_unused(Site& site, const Options& options, PyObject* self) {
   const bool own = entries_with(site, options, self) > 0;
   auto longest = site.entries.end();
@@ -122,6 +139,12 @@ Refusal ask_account(Site& site, const Options& options, PyObject* self,
   const bool loses =
       account.losses >= kMostLosses && account.request == g_requests && !options->fullgraph && !is_free(options);
   if (!full && !loses) return Refusal::none;
+  if (!loses)
+    if (auto entry = take_left_over(site, options)) {
+      book_gone(account, segment_of(entry));
+      evicted.push_back(std::move(entry));
+      return Refusal::none;
+    }
   const uint64_t hits = all_hits(site, account, options);
   if (hits >= account.hits_spent + kHitsToEarn && !is_free(options)) account.hits_spent = hits;
   else if (!loses && account.outgrown > 0 && !is_free(options)) account.outgrown -= 1;
@@ -157,5 +180,7 @@ std::string place(const LiveFrame& frame) {
 }
 
 void count_request() { ++g_requests; }
+
+uint64_t requests() { return g_requests; }
 
 }  // namespace framejit::frame_hook

@@ -8,7 +8,7 @@
 //
 // Every live nn.Module has the whole room for its own methods, although all use the entries of all: layers that differ
 // in a number are as many programs. All together have kMostRooms rooms. What is left of modules that are gone takes
-// everybody's room.
+// everybody's room, and gives way once framejit.compile() has been called anew.
 #pragma once
 
 #include <memory>
@@ -99,5 +99,6 @@ Refusal ask_account(Site& site, const Options& options, PyObject* self,
 
 // framejit.compile() was called: whoever asks anew is given new tries, whatever objects died before.
 void count_request();
+uint64_t requests();
 
 }  // namespace framejit::frame_hook

@@ -157,6 +157,7 @@ Next Drive::plainly_because(Reason reason, const std::string& detail) {
 Next Drive::no_result(RunStatus status, const Segment& segment) {
   if (segment.told == Told::yes) told_.only_no();
   if (status == RunStatus::missed) return plainly_because(Reason::guards_moved);
+  if (status == RunStatus::busy) return plainly_because(Reason::lock_taken);
   if (status == RunStatus::raised) return leave_with_error(here());
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -449,6 +450,7 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   auto entry = std::make_unique<SegmentEntry>(std::move(outcome.segment));
   auto segment = entry->segment;
   segment->last_use = ++g_uses;
+  segment->request = requests();
   if (PyObject* module = self()) segment->self = PyRef::steal(PyWeakref_NewRef(module, nullptr));
   if (PyErr_Occurred()) drop_error();  // a class without weak references
   site.entries.insert(site.entries.begin(), std::move(entry));

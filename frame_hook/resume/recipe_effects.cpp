@@ -78,6 +78,12 @@ void RecipeBuilder::dict_effect(SlotId target, DictValue* value, PyObject* real)
 void RecipeBuilder::effect_of(Value* value) {
   if (!filled_.insert(value).second) return;
   const SlotId target = slot(value);
+  if (PyObject* type = real_type(value)) {
+    for (const ClassData& written : trace_.protocol->class_data)
+      if (reinterpret_cast<PyObject*>(written.type) == type)
+        step(RecipeOp::set_attribute, {target, slot(written.value)}, 0, written.name.get());
+    return;
+  }
   switch (value->kind) {
     case ValueKind::list: {
       std::vector<SlotId> operands{target};

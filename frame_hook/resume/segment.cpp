@@ -34,6 +34,35 @@ struct Outputs {
   }
 };
 
+// The locks of threads that the program takes, from before the graph until the effects are done.
+class HeldLocks {
+ public:
+  HeldLocks(PyObject* const* registers, const std::vector<size_t>& which) : registers_(registers), which_(which) {
+    while (taken_ < which_.size() && take(registers_[which_[taken_]])) ++taken_;
+  }
+  ~HeldLocks() {
+    if (taken_ == 0) return;
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    while (taken_ > 0)
+      if (!PyRef::steal(PyObject_CallMethod(registers_[which_[--taken_]], "release", nullptr))) drop_error();
+    PyErr_Restore(type, value, traceback);
+  }
+  HeldLocks(const HeldLocks&) = delete;
+  bool all() const { return taken_ == which_.size(); }
+
+ private:
+  static bool take(PyObject* lock) {  // without waiting, and so without letting other threads run
+    const PyRef taken = PyRef::steal(PyObject_CallMethod(lock, "acquire", "O", Py_False));
+    if (!taken) drop_error();
+    return taken.get() == Py_True;
+  }
+
+  PyObject* const* registers_;
+  const std::vector<size_t>& which_;
+  size_t taken_ = 0;
+};
+
 template <class T> T* stack_array(void* memory, size_t count) {
   T* array = static_cast<T*>(memory);
   for (size_t i = 0; i < count; ++i) array[i] = T{};
@@ -74,6 +103,8 @@ RunStatus Segment::run(const guards::FrameAccess& frame, SegmentRun& out) {
   const size_t output_count = call ? call->output_count : 0;
   Outputs outputs{stack_array<PyObject*>(alloca((output_count + 1) * sizeof(PyObject*)), output_count + 1),
                   output_count};
+  const HeldLocks locks(registers, lock_registers);  // given back before what is dropped here may run code
+  if (!locks.all()) return RunStatus::busy;
   if (call) {
     const size_t n = input_registers.size();
     auto** inputs = static_cast<PyObject**>(alloca((n + 1) * sizeof(PyObject*)));

@@ -54,6 +54,7 @@ enum class RunStatus : uint8_t {
   missed,
   done,
   failed,  // nothing committed; the Python error that is set says what stopped the graph
+  busy,    // another thread has a lock that the program takes; nothing committed
   raised,  // the error that is set is the user's: what a user's backend made has raised it
 };
 
@@ -68,6 +69,7 @@ class Segment {
   std::vector<size_t> kept_registers;  // what the graph and the recipe use: kept alive, since the graph runs without
                                        // the GIL and effects drop objects
   std::vector<size_t> memory_registers;    // when the graph writes inputs: the written ones, then the others
+  std::vector<size_t> lock_registers;      // of locks that the program takes and gives back
   size_t written_count = 0;
   bool overlapping = false;  // fits only when the memory of a written input overlaps another's; else only when not
   ExitKind exit = ExitKind::returned;
@@ -82,6 +84,7 @@ class Segment {
   int plain_until = -1;                    // code unit of the break, for ExitKind::plain
   uint64_t hits = 0, last_use = 0;         // the driver's, with the GIL held
   PyRef self;                              // weak: the nn.Module whose method this is, or null
+  uint64_t request = 0;                    // how often framejit.compile() had been called
   uint64_t steps = 0;                      // instructions that a run stands for; 0 for ExitKind::plain
 };
 

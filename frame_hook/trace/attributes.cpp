@@ -189,11 +189,38 @@ Value* bind_getset(Tracer& t, const Found& d, Value* self, PyTypeObject* type, V
 
 }  // namespace
 
+PyObject* own_class_attribute(PyTypeObject* type, PyObject* name) {
+#if PY_VERSION_HEX >= 0x030C0000
+  PyRef dict = PyRef::steal(PyType_GetDict(type));
+  PyObject* found = dict ? PyDict_GetItemWithError(dict.get(), name) : nullptr;
+#else
+  PyObject* found = type->tp_dict ? PyDict_GetItemWithError(type->tp_dict, name) : nullptr;
+#endif
+  if (!found) drop_error();
+  return found;
+}
+
+namespace {
+
+// The class along the MRO whose own attribute it is.
+PyTypeObject* owner_of_attribute(PyTypeObject* type, PyObject* name) {
+  for (Py_ssize_t i = 0; type->tp_mro && i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    auto* of = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+    if (own_class_attribute(of, name)) return of;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
 Found look_up(Tracer& t, PyTypeObject* type, guards::SourceId type_source, PyObject* name) {
   if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.guard_type_unchanged(type, type_source);
   Found found;
   found.object = _PyType_Lookup(type, name);
-  if (found.object) found.source = t.guards().sources.add(SourceKind::type_lookup, type_source, 0, name);
+  if (!found.object) return found;
+  found.source = t.guards().sources.add(SourceKind::type_lookup, type_source, 0, name);
+  if (!t.protocol().class_data.empty())
+    if (PyTypeObject* owner = owner_of_attribute(type, name)) found.written = written_class_data(t, owner, name);
   return found;
 }
 
@@ -214,6 +241,7 @@ Found look_up(Tracer& t, Value* v, PyObject* name) {
 }
 
 Value* found_value(Tracer& t, const Found& found) {
+  if (found.written) return found.written;
   Value* v = t.wrap(found.object, found.source);
   PyTypeObject* type = Py_TYPE(found.object);
   if (v->kind == ValueKind::object && type != &PyUnicode_Type) {
@@ -224,6 +252,7 @@ Value* found_value(Tracer& t, const Found& found) {
 }
 
 Value* bind(Tracer& t, const Found& d, Value* self, PyTypeObject* type, Value* type_value) {
+  if (d.written) return d.written;
   PyTypeObject* kind = Py_TYPE(d.object);
   auto owner = [&] { return type_value ? type_value : t.constant_value(reinterpret_cast<PyObject*>(type)); };
   if (kind == &PyFunction_Type || kind == &PyInstanceMethod_Type)

@@ -11,18 +11,6 @@ using guards::SourceKind;
 
 namespace {
 
-// Looks `name` up in the dict of one class alone.
-PyObject* own_class_attribute(PyTypeObject* type, PyObject* name) {
-#if PY_VERSION_HEX >= 0x030C0000
-  PyRef dict = PyRef::steal(PyType_GetDict(type));
-  PyObject* found = dict ? PyDict_GetItemWithError(dict.get(), name) : nullptr;
-#else
-  PyObject* found = type->tp_dict ? PyDict_GetItemWithError(type->tp_dict, name) : nullptr;
-#endif
-  if (!found) drop_error();
-  return found;
-}
-
 // T.__dict__: a proxy of a dict whose items are those of the class body, in order.
 Value* class_dict(Tracer& t, Value* type_value, PyTypeObject* type) {
   const guards::SourceId source = source_of(t, type_value);
@@ -36,8 +24,11 @@ Value* class_dict(Tracer& t, Value* type_value, PyTypeObject* type) {
   PyObject *key, *item;
   for (Py_ssize_t position = 0; dict && PyDict_Next(dict.get(), &position, &key, &item);) {
     const Found found{item, t.guards().sources.add(SourceKind::type_lookup, source, 0, key)};
+    Value* written = written_class_data(t, type, key);
     t.dict_set(items, t.constant_value(key),
-               guards::is_class_data(key, item) ? t.wrap(item, found.source) : found_value(t, found));
+               written                            ? written
+               : guards::is_class_data(key, item) ? t.wrap(item, found.source)
+                                                  : found_value(t, found));
   }
   return mapping_proxy(t, items);
 }
@@ -162,6 +153,10 @@ Value* tensor_attribute(Tracer& t, TensorValue* v, PyObject* name) {
 Value* hooked_attribute(Tracer& t, Value* v, PyObject* name) {
   PyTypeObject* type = t.type_of(v);
   if (type->tp_getattro == PyObject_GenericGetAttr) return generic_attribute(t, v, name);
+  // Members of immutable objects, such as __args__ of list[int] and int | None.
+  if (const Found d = look_up(t, v, name);
+      d.object && Py_TYPE(d.object) == &PyMemberDescr_Type && v->kind == ValueKind::object && t.is_constant(v))
+    return t.constant_steal(PyObject_GenericGetAttr(t.constant(v), name));
   const Found getattribute = look_up(t, v, interned("__getattribute__"));
   const Found getattr = look_up(t, v, interned("__getattr__"));
   if (getattribute.object && Py_TYPE(getattribute.object) == &PyWrapperDescr_Type &&
@@ -327,7 +322,8 @@ Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name) {
     if (!found) continue;
     const guards::SourceId base_source =
         t.guards().sources.add(SourceKind::constant, guards::kNoSource, 0, reinterpret_cast<PyObject*>(base));
-    const Found d{found, t.guards().sources.add(SourceKind::type_lookup, base_source, 0, name)};
+    const Found d{found, t.guards().sources.add(SourceKind::type_lookup, base_source, 0, name),
+                  written_class_data(t, base, name)};
     return bind(t, d, on_class ? nullptr : v->self, type, v->self_type);
   }
   return nullptr;

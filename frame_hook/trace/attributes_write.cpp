@@ -1,8 +1,10 @@
 // frame_hook/trace/attributes_write.cpp — attribute writes and deletes: __setattr__ overrides, data descriptors,
 // instance dicts.
 // Nothing real is touched: writes land in the value's shadow and are replayed at the exit.
+#include "frame_hook/trace/object_kinds.h"
 #include "frame_hook/trace/protocol.h"
 #include "frame_hook/trace/stand_ins.h"
+#include "guards/class_state.h"
 #include "guards/interrupts.h"
 
 #include <structmember.h>
@@ -130,6 +132,31 @@ void set_function_attribute(Tracer& t, FunctionValue* f, PyObject* name, Value* 
   f->attrs.emplace_back(PyRef::borrow(name), to);
 }
 
+// Another number, string or None in a data attribute that the class has: nothing that was found in the class becomes
+// another thing by it, and the class stays what the guards know (guards/class_state.h). What else there is to write to
+// a class breaks.
+void set_class_data(Tracer& t, Value* v, PyObject* name, Value* to) {
+  const auto refuse = [&] {
+    graph_break(Reason::outside_effect, std::string("a write to a class attribute of ") + describe(v));
+  };
+  PyTypeObject* type = known_type(t, v);
+  if (Py_TYPE(type)->tp_setattro != PyType_Type.tp_setattro) refuse();
+  if (const Found d = look_up(t, v, name); d.object && Py_TYPE(d.object)->tp_descr_set) refuse();
+  look_up(t, type, source_of(t, v), name);  // guards what the class is made of
+  PyObject* own = own_class_attribute(type, name);
+  const bool is_plain_object = to && to->kind == ValueKind::object && to->object;
+  const bool is_scalar = to && (is_plain_object ? is_exact_scalar(Py_TYPE(to->object.get()))
+                                                : to->kind == ValueKind::sym_int);
+  if (!own || !guards::is_class_data(name, own) || !is_scalar || v->source == guards::kNoSource) refuse();
+  t.will_mutate(v);
+  for (ClassData& written : t.protocol().class_data)
+    if (written.type == type && written.name.get() == name) {
+      written.value = to;
+      return;
+    }
+  t.protocol().class_data.push_back({type, PyRef::borrow(name), to});
+}
+
 void write(Tracer& t, Value* v, PyObject* name, Value* to) {
   PyObject* own = Py_NewRef(name);
   if (PyUnicode_CheckExact(own) && !PyUnicode_CHECK_INTERNED(own)) PyUnicode_InternInPlace(&own);
@@ -156,6 +183,12 @@ void write(Tracer& t, Value* v, PyObject* name, Value* to) {
 }
 
 }  // namespace
+
+Value* written_class_data(Tracer& t, PyTypeObject* owner, PyObject* name) {
+  for (const ClassData& written : t.protocol().class_data)
+    if (written.type == owner && PyUnicode_Compare(written.name.get(), name) == 0) return written.value;
+  return nullptr;
+}
 
 void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
   if (v->kind != ValueKind::instance)
@@ -195,8 +228,7 @@ void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
     as<CellValue>(v)->loaded = true;
     return;
   }
-  if (real_type(v))
-    graph_break(Reason::outside_effect, std::string("a write to a class attribute of ") + describe(v));
+  if (real_type(v)) return set_class_data(t, v, name, to);
   if (v->object && PyModule_Check(v->object.get())) {
     if (const Found d = look_up(t, v, name); d.object && Py_TYPE(d.object)->tp_descr_set)
       graph_break(Reason::outside_effect, std::string("a write to ") + text_of(name) + " of " + describe(v));

@@ -448,32 +448,6 @@ Value* outside_print(Tracer&, const Arguments&) { graph_break(Reason::outside_ef
 Value* outside_warn(Tracer&, const Arguments&) { graph_break(Reason::outside_effect, "warnings.warn()"); }
 Value* outside_time(Tracer&, const Arguments&) { graph_break(Reason::outside_effect, "reading the clock"); }
 
-namespace {
-
-// The lock of functools.cached_property guards a look-up and a write that a trace commits in one step.
-void refuse_lock(Tracer& t) {
-  PyCodeObject* code = t.frame().code->code;
-  if (std::string_view(text_of(code->co_qualname)) == "cached_property.__get__" &&
-      std::string_view(text_of(code->co_filename)).ends_with("functools.py"))
-    return;
-  graph_break(Reason::outside_effect, "a lock");
-}
-
-}  // namespace
-
-Value* lock_enter(Tracer& t, const Arguments&) {
-  refuse_lock(t);
-  t.frame().locked_since = t.frame().step_at_instruction;
-  return t.boolean(true);
-}
-
-Value* lock_exit(Tracer& t, const Arguments&) {
-  refuse_lock(t);
-  if (!t.frame().locked_since) graph_break(Reason::outside_effect, "a lock");  // taken before the trace began
-  t.frame().locked_since.reset();
-  return t.none();
-}
-
 Value* outside_class(Tracer&, const Arguments&) { graph_break(Reason::made_in_trace, "a class statement"); }
 Value* unsupported_property(Tracer&, const Arguments&) {
   graph_break(Reason::made_in_trace, "a property made in the trace");

@@ -63,15 +63,17 @@ Key key_of(Tracer& t, PyObject* callable, const Arguments& args) {
 struct Actions {
   explicit Actions(Tracer& t) : writes(t.writes()), ops(t.recording().op_count()), modes(t.frontend().save_modes()) {
     for (const auto& [variable, values] : t.protocol().context_values) contexts += values.size();
+    locks = t.protocol().locks.taken.size() + t.protocol().locks.held.size();
   }
   uint64_t writes;
-  size_t ops, contexts = 0;
+  size_t ops, contexts = 0, locks = 0;
   std::shared_ptr<void> modes;
 };
 
 bool acted(Tracer& t, const Actions& before) {
   const Actions now(t);
   return now.writes != before.writes || now.ops != before.ops || now.contexts != before.contexts ||
+         now.locks != before.locks ||
          !t.frontend().same_modes(now.modes, before.modes);
 }
 

@@ -34,7 +34,20 @@ struct TracedCache {
   size_t misses = 0, room_for = 0;                   // room_for: guarded
 };
 
+struct ClassData {  // a data attribute of a class that the trace has written
+  PyTypeObject* type;
+  PyRef name;
+  Value* value;
+};
+
+struct TakenLocks {
+  std::vector<std::pair<Value*, uint64_t>> held;  // by the trace, and the step to stop before while it holds them
+  std::vector<Value*> taken;                      // in the course of the trace
+};
+
 struct ProtocolState {
+  std::vector<ClassData> class_data;
+  TakenLocks locks;
   std::unordered_map<Value*, FloatFormula> float_formulas;
   std::unordered_map<PyObject*, TracedCache> caches;      // by wrapper
   std::unordered_map<Value*, PyRef> identities;           // what stands in keys for what the trace made
@@ -117,8 +130,10 @@ PyTypeObject* builtin_base(PyTypeObject* type);              // the C class that
 struct Found {                                               // an object found along a type's MRO
   PyObject* object = nullptr;                                // borrowed
   guards::SourceId source = guards::kNoSource;
+  Value* written = nullptr;                                  // by the trace, in its place
 };
 Found look_up(Tracer& t, PyTypeObject* type, guards::SourceId type_source, PyObject* name);
+PyObject* own_class_attribute(PyTypeObject* type, PyObject* name);  // in the dict of one class alone; borrowed
 Found look_up(Tracer& t, Value* v, PyObject* name);          // along type(v); the type is guarded unchanged
 void guard_descriptor_class(Tracer& t, const Found& found);
 Value* found_value(Tracer& t, const Found& found);           // the object itself; identity of C descriptors is known
@@ -137,6 +152,8 @@ std::vector<PyObject*> own_names(Tracer& t,
 bool has_own_dict(Tracer& t, Value* v);
 DictValue* instance_dict(Tracer& t, InstanceValue* v);           // the value of __dict__
 DictValue* module_dict(Tracer& t, Value* module);
+// What the trace wrote to a data attribute of `owner` itself; null: nothing.
+Value* written_class_data(Tracer& t, PyTypeObject* owner, PyObject* name);
 void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to);  // object.__setattr__; to null: __delattr__
 Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name);
 DictValue* function_dict(Tracer& t, FunctionValue* f);           // the value of __dict__

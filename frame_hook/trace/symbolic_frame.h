@@ -48,8 +48,6 @@ struct SymbolicFrame {
   bool yielded = false;
   Value* thrown = nullptr;                // raised when the frame goes on: generator.throw()
   int reraised_unit = -1;                 // f_lasti that RERAISE restored, for the handler that is entered next
-  std::optional<uint64_t> locked_since;  // the step that took a lock for the trace alone: it stops before that, or
-                                         // commits all until the release
   bool calls_directly = false;            // the instruction is a call, and what its callable returns is its result
 
   void mark_written(int slot) { if (!is_written.empty()) is_written[static_cast<size_t>(slot)] = true; }

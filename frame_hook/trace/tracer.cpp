@@ -229,9 +229,10 @@ uint64_t Tracer::resumable_step() const {
   for (const auto& frame : frames_) {
     if (frame->generator) break;
     step = frame->step_at_instruction;
-    if (frame->locked_since) return *frame->locked_since;
     if (frame->on_return == OnReturn::not_resumable) break;
   }
+  if (trace_.protocol && !trace_.protocol->locks.held.empty())
+    step = std::min(step, trace_.protocol->locks.held.front().second);
   return step;
 }
 
@@ -417,6 +418,8 @@ std::optional<Tracer::Obstacle> Tracer::find_obstacle() {
       if (auto raised = v ? raised_at_.find(v) : raised_at_.end(); raised != raised_at_.end())
         before(raised->second.step, "an exception that is being handled");
   }
+  if (trace_.protocol)
+    for (const auto& [lock, step] : trace_.protocol->locks.held) before(step, "a lock that is taken here and kept");
   for (const auto& [generator, step] : generator_made_at_)
     if (runs_code_when_dropped(*this, generator)) before_generator(generator);
   return earliest;
@@ -490,8 +493,9 @@ void Tracer::guard_effects_apart() {
     if (v->kind == ValueKind::cell) return static_cast<const CellValue*>(v)->loaded;
     return v->type_guarded;
   };
-  auto is_namespace = [](const Value* v) {
-    return v->kind == ValueKind::dict && static_cast<const DictValue*>(v)->is_globals;
+  auto is_namespace = [](const Value* v) {  // or a class, which is guarded by its identity
+    return (v->object && PyType_Check(v->object.get())) ||
+           (v->kind == ValueKind::dict && static_cast<const DictValue*>(v)->is_globals);
   };
   for (size_t k = 0; k < trace_.effects.size(); ++k) {
     Value* written = trace_.effects[k];

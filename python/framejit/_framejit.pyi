@@ -19,6 +19,9 @@ class ArmedCall:
 def arm(function: Callable[..., Any], options: Options | None) -> ArmedCall:
     """TypeError unless `function` is a Python function or a bound method of one."""
 
+def count_request() -> None:
+    """A module is compiled by an armed call that there is already."""
+
 class GraphBreakError(RuntimeError):
     """A graph break under fullgraph=True: file, line, the expression, the cause and what to do."""
 

@@ -113,5 +113,6 @@ def _fill_slots(wrapped: WrappedModule, *values: object) -> None:
 
 def compile_module(original: torch.nn.Module, options: Options) -> torch.nn.Module:
     """A module that shares `original`'s attributes and runs compiled when it is called."""
+    _framejit.count_request()  # arming alone would count once for all modules of a class
     call = _armed_call(type(original), options)
     return wrap_module(original, call, lambda copied: compile_module(copied, options))

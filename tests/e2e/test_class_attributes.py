@@ -150,6 +150,83 @@ def test_a_counter_that_the_program_writes(backend):
     assert counts() == settled and settled["recompiles"] <= 3 and settled["fallbacks"] == 0, settled
 
 
+class Named(Settings):
+    pass
+
+
+def writes_and_reads(x):
+    before = Settings.calls, Named.calls, Named().calls
+    Settings.calls += 2
+    Settings.name = "b" if Settings.name == "a" else "a"
+    Settings.rate = Settings.rate * 2
+    Settings.cache = x.shape[0]
+    named = Named()
+    read = Settings.calls, Named.calls, named.calls, named.name, vars(Settings)["cache"], Settings.rate
+    return x * Settings.calls, before, read
+
+
+def writes_below_a_class(x):
+    Named.calls = 4  # a name that the class itself does not have
+    try:
+        return x + Named.calls + Settings.calls
+    finally:
+        del Named.calls
+
+
+def writes_and_breaks(x):
+    Settings.calls += 1
+    x = x * Settings.calls
+    print(end="")
+    Settings.calls += 1
+    return x + Settings.calls
+
+
+class Meta(type):
+    def __setattr__(cls, name, value):
+        super().__setattr__(name, value + 1)
+
+
+class OfMeta(metaclass=Meta):
+    calls = 0
+
+
+def writes_through_a_metaclass(x):
+    OfMeta.calls = 3
+    return x * OfMeta.calls
+
+
+def writes_and_raises(x):
+    try:
+        Settings.calls += 1
+        raise ValueError
+    except ValueError:
+        return x * Settings.calls
+
+
+def writes_a_tensor(x):
+    Settings.cache = x
+    return x + 1
+
+
+@pytest.mark.parametrize("f", [writes_and_reads, writes_below_a_class, writes_and_breaks, writes_through_a_metaclass,
+                               writes_and_raises, writes_a_tensor], ids=lambda f: f.__name__)
+def test_what_the_program_writes_is_read(f, backend):
+    def state():
+        items = {name: value for name, value in vars(Settings).items() if not name.startswith("__")}
+        return items, OfMeta.calls, "calls" in vars(Named)
+
+    def calls_of(f):
+        Settings.calls, Settings.name, Settings.rate, Settings.cache = 0, "a", 0.5, None
+        seen = []
+        for n in range(2, 8):
+            seen += [f(torch.ones(n)), state()]
+        return seen
+    with torch.no_grad():
+        same(calls_of(framejit.compile(f, backend=backend)), calls_of(f))
+    if f in (writes_and_reads, writes_and_raises):
+        assert framejit.stats()["graph_breaks"] == 0, framejit.stats()
+
+
 def test_each_value_that_is_read_is_seen(backend):
     def f(x):
         if Settings.name == "a":

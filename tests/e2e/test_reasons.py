@@ -41,6 +41,7 @@ ELSEWHERE = {
     "no_memory": "in a process of its own with little memory: tests/e2e/test_failures.py",
     "recording_failed": "only a defect of framejit ends a recording without another reason",
     "internal_error": "only a defect of framejit",
+    "lock_taken": "a lock that another thread holds: tests/e2e/test_locks.py",
     "stack_low": "recursion that uses up the stack, in a process of its own: tests/e2e/test_deep_recursion.py",
     "undecodable": "only bytecode made by hand, which plain Python may not survive either",
 }

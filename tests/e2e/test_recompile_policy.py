@@ -140,13 +140,25 @@ def test_the_limit_of_all_modules_says_so(said):
 
 @pytest.mark.nothing_captured
 def test_modules_that_are_gone_leave_no_room():
+    """Made anew in each call of what was compiled once."""
+    x, compiled = torch.ones(3), framejit.compile(Lettered.forward)
+    with torch.no_grad():
+        for number in range(40):
+            assert torch.equal(compiled(Lettered("w" * number), x), x + number)
+    stats = framejit.stats()
+    assert 8 <= stats["graphs"] <= 10, stats
+    assert stats["fallback_reasons"] == {"entry_limit": 40 - stats["graphs"] - stats["hits"]}, stats
+
+
+def test_modules_that_are_gone_give_way_to_those_that_are_compiled_anew(said):
     x = torch.ones(3)
     with torch.no_grad():
         for number in range(40):
-            assert torch.equal(framejit.compile(Lettered("w" * number))(x), x + number)
+            compiled = framejit.compile(Worded("w" * number))
+            for word in ("", "a", "bc"):
+                assert torch.equal(compiled(x, word), x + number + len(word))
     stats = framejit.stats()
-    assert 8 <= stats["graphs"] <= 10 and stats["fallback_reasons"] == {
-        "entry_limit": 40 - stats["graphs"] - stats["hits"]}, stats
+    assert stats["graphs"] == 120 and stats["fallback_reasons"] == {} and not said, stats
 
 
 def test_the_entry_that_was_not_used_for_longest_makes_room(said):

@@ -81,6 +81,27 @@ def test_packed_sequences(kind):
     check(f, torch.randn(6, 3, 5), torch.tensor([6, 4, 1]))
 
 
+def kinds_of_recurrence():
+    for kind in KINDS:
+        for options in [*OPTIONS, {"num_layers": 2}, {"bidirectional": True}]:
+            yield kind, options, torch.float32
+        yield kind, {}, torch.float64
+        yield kind, {}, torch.bfloat16
+    yield nn.LSTM, {"proj_size": 2}, torch.float32
+    yield nn.RNN, {"nonlinearity": "relu"}, torch.float32
+
+
+def test_many_kinds_one_after_the_other():
+    """Each is compiled, called with several inputs, and gone when the next one comes: all share one forward."""
+    for kind, options, dtype in kinds_of_recurrence():
+        rnn = made(kind, **options).to(dtype)
+        compiled, x = framejit.compile(rnn), torch.randn(6, 3, 5, dtype=dtype)
+        for args in [(x,), (x, rnn(x)[1]), (x[:, 0],), (x[:4],)] * 2:
+            same_as(rnn, compiled(*args), *args)
+    stats = framejit.stats()
+    assert stats["fallback_reasons"] == {} and stats["graph_breaks"] == 0, stats
+
+
 def test_weights_that_were_swapped_are_seen():
     for kind in KINDS:
         framejit.reset()

@@ -64,3 +64,13 @@ def test_errors_and_subscripts_of_the_programs_own():
     compiled = framejit.compile(lambda x: x * Own[3])
     for n in range(1, 4):
         assert compiled(torch.ones(1)) == 3 and len(calls) == n
+
+
+def test_arguments_of_unions_and_aliases():
+    annotations = {"a": torch.Tensor | None, "b": tuple[torch.Tensor, ...] | int, "c": list[int],
+                   "d": typing.Optional[int], "e": typing.Callable[[int], str], "f": int, "g": typing.List[Box[int]]}
+
+    def f(x):
+        return x + 1, {name: (typing.get_args(v), typing.get_origin(v)) for name, v in annotations.items()}
+
+    check(f, torch.ones(2), breaks=0, compiles=1)
