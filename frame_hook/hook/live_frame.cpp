@@ -5,6 +5,7 @@
 
 #include "frame_hook/hook/evaluator.h"
 #include "frame_hook/hook/pyver.h"
+#include "guards/interpreter_end.h"
 
 namespace framejit::frame_hook {
 namespace {
@@ -95,11 +96,11 @@ EvalResult LiveFrame::run(const EvalLimits& limits) {
     PyErr_Clear();
     return {EvalStop::left, nullptr, next_index(), 0};
   }
-  return Evaluator(thread_, frame_, *decoded()).run(limits);
+  return stays_if_python_ends([&] { return Evaluator(thread_, frame_, *decoded()).run(limits); });
 }
 
 EvalResult LiveFrame::raise_and_run(const EvalLimits& limits) {
-  return Evaluator(thread_, frame_, *decoded()).unwind_and_run(limits);
+  return stays_if_python_ends([&] { return Evaluator(thread_, frame_, *decoded()).unwind_and_run(limits); });
 }
 
 bool LiveFrame::poll() { return !pyver::breaker_is_set(thread_) || pyver::poll(thread_, trivial_function()); }
@@ -107,7 +108,8 @@ bool LiveFrame::poll() { return !pyver::breaker_is_set(thread_) || pyver::poll(t
 PyObject* LiveFrame::pass_through(int throwing) {
   hook_stats().passed++;
   leave();
-  return below_ ? below_(thread_, frame_, throwing) : pyver::interpret(thread_, frame_, throwing);
+  return stays_if_python_ends(
+      [&] { return below_ ? below_(thread_, frame_, throwing) : pyver::interpret(thread_, frame_, throwing); });
 }
 
 PyObject* LiveFrame::return_value(PyObject* value) {
@@ -135,7 +137,7 @@ PyObject* LiveFrame::yield(const EvalResult& result) {
 PyObject* LiveFrame::hand_over() {
   hook_stats().hand_overs++;
   leave();
-  return pyver::interpret(thread_, frame_, 0);
+  return stays_if_python_ends([&] { return pyver::interpret(thread_, frame_, 0); });
 }
 
 PyObject* LiveFrame::conclude(const EvalResult& result) {

@@ -470,7 +470,7 @@ Next Drive::round() {
     const std::shared_ptr<Segment> segment = static_cast<SegmentEntry&>(*entry).segment;
     if (segment->options != options_ || (segment->told != Told::nothing && !told_.fits(*segment, frame_.state())))
       continue;
-    const RunStatus status = segment->run(access, run);
+    const RunStatus status = stays_if_python_ends([&] { return segment->run(access, run); });
     if (status == RunStatus::missed) continue;
     if (status != RunStatus::done) return no_result(status, *segment);
     (segment->call ? stats().hits : stats().plain_hits) += 1;
@@ -511,7 +511,7 @@ Next Drive::miss(const guards::FrameAccess& access, int index) {
   if (interrupt_is_kept()) return raise_interrupt(index);
   if (!segment) return next.leave ? next : plainly();
   SegmentRun run;
-  const RunStatus status = segment->run(access, run);
+  const RunStatus status = stays_if_python_ends([&] { return segment->run(access, run); });
   // A new entry misses when another thread changed what is guarded while the compile was without the GIL.
   if (status != RunStatus::done) return no_result(status, *segment);
   return apply(*segment, run);

@@ -135,18 +135,6 @@ def test_cached_property():
     check(quiet, Quiet(x), breaks=0)
 
 
-def test_a_users_lock_breaks():
-    import threading
-    lock = threading.RLock()
-
-    def f(x):
-        with lock:
-            x = x + 1
-        return x
-    stats = check(f, x)
-    assert stats["break_reasons"] == {"outside_effect": 2}
-
-
 def test_id_as_a_key_of_a_real_dict():
     one, two = Holder(1), Holder(2)
     known = {id(one): 3}
