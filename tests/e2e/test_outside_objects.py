@@ -56,7 +56,7 @@ def test_a_lock_is_released_when_the_body_raises():
         assert not lock.locked()
 
 
-def test_two_breaks_for_a_lock():
+def test_a_lock_is_no_break():
     lock = threading.Lock()
 
     def f(x):
@@ -64,14 +64,14 @@ def test_two_breaks_for_a_lock():
         with lock:
             x = (x * 2).sin()
         return x.cos() - 1
-    assert check(f, torch.randn(3), breaks=2, compiles=3)["break_reasons"] == {"outside_effect": 2}
+    check(f, torch.randn(3), breaks=0)
 
     def g(x):
         lock.acquire()
         x = x.sin()
         lock.release()
         return x + 1
-    assert check(g, torch.randn(3), breaks=2)["break_reasons"] == {"outside_effect": 2}
+    check(g, torch.randn(3), breaks=0)
 
 
 def test_managers_made_outside():
