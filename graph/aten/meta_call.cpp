@@ -37,24 +37,50 @@ void collect(const TensorMeta& meta, std::vector<SymbolId>& symbols) {
   meta.offset.collect_symbols(symbols);
 }
 
-}  // namespace
+TensorMeta symbolic_meta_of(const at::Tensor& tensor) {
+  if (!tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return meta_of(tensor);
+  TensorMeta meta;
+  meta.dtype = dtype_of(tensor.scalar_type());
+  meta.device = device_of(tensor.device());
+  for (const c10::SymInt& size : tensor.sym_sizes()) meta.sizes.push_back(expr_of(size));
+  for (const c10::SymInt& stride : tensor.sym_strides()) meta.strides.push_back(expr_of(stride));
+  meta.offset = expr_of(tensor.sym_storage_offset());
+  return meta;
+}
 
-// Torch's shape functions see numbers only: every symbol that could matter becomes a constant.
-void Recorder::specialise_symbols(const OpCall& call) {
+std::vector<SymbolId> symbols_of(const OpCall& call, const Graph& graph) {
   std::vector<SymbolId> symbols;
   for (const Arg& arg : call.node.args) {
     for_each_value(arg, [&](ValueId v) {
-      if (v != kNoValue) collect(graph().meta(v), symbols);
+      if (v != kNoValue) collect(graph.meta(v), symbols);
     });
     if (const auto* e = arg.get<SymExpr>()) e->collect_symbols(symbols);
     if (const auto* list = arg.get<std::vector<SymExpr>>())
       for (const SymExpr& e : *list) e.collect_symbols(symbols);
   }
-  for (SymbolId id : symbols)
+  return symbols;
+}
+
+std::vector<at::Tensor> tensors_in(const torch::jit::Stack& stack) {
+  std::vector<at::Tensor> found;
+  for (const IValue& value : stack) {
+    if (value.isTensor()) found.push_back(value.toTensor());
+    else if (value.isTensorList())
+      for (const at::Tensor& t : value.toTensorVector()) found.push_back(t);
+  }
+  return found;
+}
+
+}  // namespace
+
+// Torch's shape functions see numbers only: every symbol that could matter becomes a constant.
+void Recorder::specialise_symbols(const OpCall& call) {
+  for (SymbolId id : symbols_of(call, graph()))
     shapes().specialise(SymExpr::symbol(id), why() + " (" + call.def().name + " has no symbolic shape rule)");
 }
 
 ShapeOrigin Recorder::shape_by_torch(OpCall& call) {
+  if (const auto origin = MetaCall(*this, call).run_with_symbols()) return *origin;
   specialise_symbols(call);
   return MetaCall(*this, call).run();
 }
@@ -67,7 +93,9 @@ at::Tensor MetaCall::twin_of(const at::Tensor& tensor) {
   const TensorMeta meta = meta_of_argument(tensor);
   const ConcreteShape shape = concrete_shape(meta, recorder_.shapes());
   const c10::Storage& storage = recorder_.storages_.twin_of(recorder_.traced_storage_of(tensor));
-  twins_.push_back({tensor, make_meta_twin(storage, tensor.dtype(), shape.sizes, shape.strides, shape.offset)});
+  twins_.push_back({tensor, with_symbols_
+                                ? make_symbolic_meta_twin(storage, tensor.dtype(), meta, recorder_.shared_from_this())
+                                : make_meta_twin(storage, tensor.dtype(), shape.sizes, shape.strides, shape.offset)});
   return twins_.back().meta;
 }
 
@@ -183,8 +211,7 @@ std::optional<torch::jit::Stack> MetaCall::execute() const {
       return run_on(value);
     } catch (const c10::LinAlgError&) {  // a matrix of zeros or ones that has no inverse says nothing
       return std::nullopt;
-    } catch (const std::exception&) {
-    }
+    } catch (const std::exception&) {}
   }
   if (std::find(kDecidedByData.begin(), kDecidedByData.end(), def.name) != kDecidedByData.end()) return std::nullopt;
   recorder_.fail({Reason::exception_raised, "an error of " + def.name});
@@ -224,7 +251,7 @@ at::Tensor MetaCall::result_of(const at::Tensor& meta) {
   if (!meta.defined()) return meta;
   for (const Twin& twin : twins_)
     if (twin.meta.is_same(meta)) return twin.argument;
-  TensorMeta shape = meta_of(meta);
+  TensorMeta shape = symbolic_meta_of(meta);
   if (shape.dtype == DType::kOther)
     recorder_.fail(
         {Reason::unsupported_op, call_.def().name + " with a result of type " + std::string(meta.toString())});
@@ -235,9 +262,7 @@ at::Tensor MetaCall::result_of(const at::Tensor& meta) {
   return recorder_.fresh_result(std::move(shape));
 }
 
-void MetaCall::name_result(const at::Tensor& result) {
-  call_.node.results.push_back(recorder_.value_of(result));
-}
+void MetaCall::name_result(const at::Tensor& result) { call_.node.results.push_back(recorder_.value_of(result)); }
 
 void MetaCall::add_results(torch::jit::Stack& stack) {
   for (IValue& value : stack) {
@@ -267,11 +292,60 @@ void MetaCall::add_results(torch::jit::Stack& stack) {
 ShapeOrigin MetaCall::meta_or_break(torch::jit::Stack& stack) {
   try {
     return call_meta(stack);
-  } catch (const CaptureBreakError&) {
-    throw;
-  } catch (const std::exception&) {
+  } catch (const CaptureBreakError&) { throw; } catch (const std::exception&) {
     recorder_.fail({Reason::exception_raised, "an error of " + call_.def().name});
   }
+}
+
+// A symbol in a wrapped number would be read as a number.
+IValue MetaCall::symbolic_argument(size_t index) {
+  const IValue& value = call_.args[index];
+  const bool is_number_of_symbol = value.isTensor() && call_.node.args[index].get<SymExpr>() != nullptr;
+  if (is_number_of_symbol) recorder_.specialise_symbols(call_);
+  return value.isSymInt() || value.isSymIntList() ? value : meta_argument(index);
+}
+
+// Whether the results are memory of their own, the arguments have kept their shapes, and the op itself, run on zeros of
+// today's sizes, agrees.
+bool MetaCall::may_hold_for_other_sizes(const torch::jit::Stack& results) const {
+  const ShapeEnv& env = recorder_.shapes();
+  const auto same = [&](const TensorMeta& a, const TensorMeta& b) {
+    const ConcreteShape one = concrete_shape(a, env), other = concrete_shape(b, env);
+    return a.dtype == b.dtype && a.dtype != DType::kOther && one.sizes == other.sizes && one.strides == other.strides;
+  };
+  const std::vector<at::Tensor> found = tensors_in(results);
+  for (const Twin& twin : twins_) {
+    const auto is_shared = [&](const at::Tensor& t) { return t.defined() && t.is_alias_of(twin.meta); };
+    if (!same(symbolic_meta_of(twin.meta), meta_of_argument(twin.argument)) ||
+        std::any_of(found.begin(), found.end(), is_shared))
+      return false;
+  }
+  const auto stack = call_.def().has(kMutates) ? std::nullopt : execute();
+  if (!stack) return true;
+  const std::vector<at::Tensor> real = tensors_in(*stack);
+  return std::equal(real.begin(), real.end(), found.begin(), found.end(),
+                    [&](const at::Tensor& a, const at::Tensor& b) {
+                      return a.defined() == b.defined() && (!a.defined() || same(meta_of(a), symbolic_meta_of(b)));
+                    });
+}
+
+std::optional<ShapeOrigin> MetaCall::run_with_symbols() {
+  const bool is_torchs_own = call_.def().name.find("::") == std::string::npos;
+  if (is_torchs_own || call_.def().has(kView) || call_.facts.typed_meta != nullptr ||
+      call_.facts.meta_kernel() != MetaKernel::kPython || symbols_of(call_, recorder_.graph()).empty())
+    return std::nullopt;
+  with_symbols_ = true;
+  torch::jit::Stack stack;
+  try {
+    for (size_t i = 0; i < call_.args.size(); ++i) stack.push_back(symbolic_argument(i));
+    call_meta(stack);
+  } catch (const std::exception&) {  // it asks for numbers, or refuses the arguments: numbers will tell
+    recorder_.take_break();
+    return std::nullopt;
+  }
+  if (!may_hold_for_other_sizes(stack)) return std::nullopt;
+  add_results(stack);
+  return ShapeOrigin::kDispatcherPython;
 }
 
 ShapeOrigin MetaCall::run() {

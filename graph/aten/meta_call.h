@@ -4,6 +4,8 @@
 // whether it shares an argument's storage. Written arguments whose twin has another shape afterwards change theirs.
 // Hand-written shape functions (the dispatcher's, C++ or Python) disagree with the CPU kernels here and there, so the
 // op is also run once, on zeros, if it is small.
+// Python's shape function of an op that is not torch's own is asked with symbols first: such functions allocate what
+// the kernel would, which torch does for symbols as for numbers.
 #pragma once
 
 #include "graph/aten/recorder.h"
@@ -28,6 +30,8 @@ class MetaCall {
  public:
   MetaCall(Recorder& recorder, OpCall& call) : recorder_(recorder), call_(call) {}
   ShapeOrigin run();
+  // With twins of symbolic shape; nothing where that says nothing about other sizes.
+  std::optional<ShapeOrigin> run_with_symbols();
   // The results of the op itself on zeros, or on ones; nothing where it must not or cannot be run. An error that both
   // give is eager's, and ends the recording here: plain Python raises it.
   std::optional<torch::jit::Stack> execute() const;
@@ -36,6 +40,8 @@ class MetaCall {
   struct Twin { at::Tensor argument, meta; };
 
   c10::IValue meta_argument(size_t index);
+  c10::IValue symbolic_argument(size_t index);
+  bool may_hold_for_other_sizes(const torch::jit::Stack& results) const;
   at::Tensor twin_of(const at::Tensor& tensor);
   ShapeOrigin call_meta(torch::jit::Stack& stack);
   ShapeOrigin meta_or_break(torch::jit::Stack& stack);
@@ -50,6 +56,7 @@ class MetaCall {
   Recorder& recorder_;
   OpCall& call_;
   std::vector<Twin> twins_;
+  bool with_symbols_ = false;
 };
 
 }  // namespace framejit::graph

@@ -2,8 +2,8 @@
 //
 // A boxed fallback on the dispatch key Fake sees every op below autograd that has a traced argument, and while a
 // RecordScope is open every op of the thread. An op's shapes come from, in this order: our shape rule (symbolic),
-// torch's typed C++ shape function, its dispatcher kernel in C++, the one in Python (counted); only the rule sees
-// symbols, the others make them constants.
+// torch's typed C++ shape function, its dispatcher kernel in C++, the one in Python (counted). The rule sees symbols,
+// and so does Python's shape function of an op that is not torch's own; the others make them constants.
 // What cannot be captured throws CaptureBreakError and is kept for take_break(). A recorder is used by one thread at a
 // time.
 #pragma once

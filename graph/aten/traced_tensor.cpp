@@ -160,4 +160,12 @@ at::Tensor make_meta_twin(c10::Storage twin_storage, caffe2::TypeMeta dtype, c10
   return at::Tensor(std::move(impl));
 }
 
+at::Tensor make_symbolic_meta_twin(c10::Storage twin_storage, caffe2::TypeMeta dtype, const TensorMeta& meta,
+                                   const std::shared_ptr<SymOwner>& owner) {
+  auto impl = c10::make_intrusive<MetaTwinImpl>(std::move(twin_storage), dtype);
+  const auto sizes = sym_ints_of(meta.sizes, owner), strides = sym_ints_of(meta.strides, owner);
+  impl->set_sizes_and_strides(c10::SymIntArrayRef(sizes), c10::SymIntArrayRef(strides), sym_int_of(meta.offset, owner));
+  return at::Tensor(std::move(impl));
+}
+
 }  // namespace framejit::graph

@@ -19,6 +19,7 @@
 namespace framejit::graph {
 
 class Recorder;
+class SymOwner;
 
 class TracedTensorImpl final : public c10::TensorImpl {
  public:
@@ -76,5 +77,7 @@ class TracedStorages {
 // A meta tensor of the given concrete shape on the companion storage.
 at::Tensor make_meta_twin(c10::Storage twin_storage, caffe2::TypeMeta dtype, c10::IntArrayRef sizes,
                           c10::IntArrayRef strides, int64_t offset);
+at::Tensor make_symbolic_meta_twin(c10::Storage twin_storage, caffe2::TypeMeta dtype, const TensorMeta& meta,
+                                   const std::shared_ptr<SymOwner>& owner);
 
 }  // namespace framejit::graph

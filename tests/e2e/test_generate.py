@@ -37,6 +37,14 @@ def gpt2():
                                                                 **SMALL))
 
 
+def qwen2moe():
+    config = transformers.Qwen2MoeConfig(hidden_size=16, intermediate_size=32, num_hidden_layers=2,
+                                         num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64,
+                                         num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
+                                         shared_expert_intermediate_size=16, **SMALL)
+    return transformers.Qwen2MoeForCausalLM(config)
+
+
 def generate(model, prompt, mode):
     torch.manual_seed(0)
     return model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=6, min_new_tokens=4,
@@ -54,7 +62,7 @@ def entries():
 # A decoder alone has a prompt's step, a step of one token and that step with symbols, for one row and for several: six.
 # Encoders and decoders have a first step that fills the cache of the encoder's keys, and caches of one row, of several,
 # of one token.
-@pytest.mark.parametrize("make, most", [(t5, 9), (bart, 9), (llama, 6), (gpt2, 6)],
+@pytest.mark.parametrize("make, most", [(t5, 9), (bart, 9), (llama, 6), (gpt2, 6), (qwen2moe, 6)],
                          ids=lambda v: getattr(v, "__name__", ""))
 @pytest.mark.parametrize("modes", [("greedy",), ("beams",), ("greedy", "beams"), tuple(MODES)], ids=", ".join)
 def test_prompts_of_five_lengths(make, most, modes):

@@ -1,0 +1,186 @@
+"""torch.library.custom_op with a shape function in Python, over sizes that vary: whole, one graph for all sizes."""
+import pytest
+import torch
+
+import framejit
+from check import same
+
+SIZES = (3, 5, 7, 9, 4)
+ASKED = []
+
+
+@torch.library.custom_op("framejit_ops::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@twice.register_fake
+def _(x):
+    ASKED.append(x.shape)
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("framejit_ops::padded", mutates_args=())
+def padded(x: torch.Tensor, rows: int) -> list[torch.Tensor]:
+    return [torch.cat([x, x.new_ones(rows, x.shape[1])]), x.t().contiguous()]
+
+
+@padded.register_fake
+def _(x, rows):
+    assert x.dim() == 2 and rows >= 0
+    return [x.new_empty(x.shape[0] + rows, x.shape[1]), torch.empty(x.size(1), x.size(0), dtype=x.dtype,
+                                                                    device=x.device)]
+
+
+@torch.library.custom_op("framejit_ops::halves", mutates_args=())
+def halves(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x[:x.shape[0] // 2].clone(), x[x.shape[0] // 2:].double()
+
+
+@halves.register_fake
+def _(x):
+    half = x.shape[0] // 2
+    return x.new_empty(half, x.shape[1]), x.new_empty(x.shape[0] - half, x.shape[1], dtype=torch.float64)
+
+
+@torch.library.custom_op("framejit_ops::product", mutates_args=())
+def product(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return x @ w
+
+
+@product.register_fake
+def _(x, w):
+    return x @ w
+
+
+@torch.library.custom_op("framejit_ops::on_cpu", mutates_args=())
+def on_cpu(x: torch.Tensor) -> torch.Tensor:
+    return torch.ones(x.shape)
+
+
+@on_cpu.register_fake
+def _(x):
+    return torch.empty(x.shape)
+
+
+@torch.library.custom_op("framejit_ops::by_parity", mutates_args=())
+def by_parity(x: torch.Tensor) -> torch.Tensor:
+    return x.clone() if x.shape[0] % 2 else x.t().contiguous()
+
+
+@by_parity.register_fake
+def _(x):
+    return x.new_empty(x.shape[0], x.shape[1]) if x.shape[0] % 2 else x.new_empty(x.shape[1], x.shape[0])
+
+
+@torch.library.custom_op("framejit_ops::turned", mutates_args=())
+def turned(x: torch.Tensor) -> torch.Tensor:
+    return x.t().clone()
+
+
+@turned.register_fake
+def _(x):  # the sizes are the other way round
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("framejit_ops::positive", mutates_args=())
+def positive(x: torch.Tensor) -> torch.Tensor:
+    return x[x[:, 0] > 0].clone()
+
+
+@positive.register_fake
+def _(x):
+    return x.new_empty(torch.library.get_ctx().new_dynamic_size(), x.shape[1])
+
+
+PROGRAMS = {
+    "as the argument": lambda x: twice(x + 1).relu() * 3,
+    "another size": lambda x: [part + 1 for part in padded(x * 2, 2)],
+    "a size given as a number": lambda x: [part + 1 for part in padded(x * 2, x.shape[0])],
+    "an argument that is no row of rows": lambda x: twice((x + 1)[:, 1:].t()) + 1,
+    "results of two types": lambda x: [part * 2 for part in halves(x + 1)],
+    "a shape function that computes": lambda x: product(x + 1, x.t()) * 2,
+    "two ops, one behind the other": lambda x: padded(twice(x) + 1, 1)[0].sum(1) * 2,
+}
+OTHERS = {  # what gives an answer for today's sizes only: each size is a graph of its own, or half of them
+    "a shape function that makes memory": (lambda x: on_cpu(x + 1) * 2, 5),
+    "a shape function that asks": (lambda x: by_parity(x + 1) * 2, 3),
+    "a shape function that errs": (lambda x: turned(x + 1) * 2, 5),
+}
+
+
+def counted(fn):
+    framejit.reset()
+    ASKED.clear()
+    compiled = framejit.compile(fn)
+    with torch.no_grad():
+        for size in (*SIZES, *SIZES):
+            x = torch.randn(size, 4)
+            same(compiled(x), fn(x))
+    stats = framejit.stats()
+    assert stats["fallback_reasons"] == {}, stats
+    return stats
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_graph_for_all_sizes(name):
+    stats = counted(PROGRAMS[name])
+    assert (stats["graphs"], stats["recompiles"], stats["graph_breaks"]) == (2, 1, 0), stats
+
+
+def test_the_shape_function_is_asked_once_a_graph():
+    counted(PROGRAMS["as the argument"])
+    first, second = ASKED
+    assert tuple(first) == (3, 4) and isinstance(second[0], torch.SymInt) and second[1] == 4
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_graphs_for_some_sizes(name):
+    fn, most = OTHERS[name]
+    stats = counted(fn)
+    assert 2 < stats["graphs"] <= most and stats["graph_breaks"] == 0, stats
+
+
+@pytest.mark.nothing_captured
+def test_a_size_that_depends_on_data_breaks():
+    stats = counted(lambda x: positive(x) + 1)
+    assert stats["graph_breaks"] > 0, stats
+
+
+def test_an_error_of_the_kernel_reaches_the_program():
+    @torch.library.custom_op("framejit_ops::small", mutates_args=())
+    def small(x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] > 8:
+            raise ValueError(f"{x.shape[0]} rows are too many")
+        return x + 1
+    small.register_fake(torch.empty_like)
+    compiled = framejit.compile(lambda x: small(x * 2) * 2)
+    with torch.no_grad():
+        for size in (3, 5, 7):
+            x = torch.randn(size, 4)
+            same(compiled(x), (x * 2 + 1) * 2)
+        with pytest.raises(ValueError, match="9 rows are too many"):
+            compiled(torch.randn(9, 4))
+        x = torch.randn(6, 4)
+        same(compiled(x), (x * 2 + 1) * 2)
+
+
+class Dense(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x):
+        return twice(x @ self.weight) + 1
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_all_sizes_symbols_or_none(dynamic):
+    model = Dense()
+    compiled = framejit.compile(model, dynamic=dynamic)
+    with torch.no_grad():
+        for size in SIZES:
+            x = torch.randn(size, 4)
+            same(compiled(x), model(x))
+    stats = framejit.stats()
+    assert stats["graphs"] == (1 if dynamic else len(SIZES)) and stats["graph_breaks"] == 0, stats
