@@ -1,0 +1,235 @@
+// runtime/write_watch.cpp — who owns which pages, and what a fork leaves of that.
+//
+// Ranges may share pages. A page has one protection: who arms it makes it look unwritten to all. So shared pages are
+// protected by a call that says how each was in that moment, and every other range that has the page is marked. Ending
+// a range takes the protection of those pages only that no other range has.
+#include "runtime/write_watch.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+namespace framejit::runtime {
+
+struct WriteWatch::Watched {
+  const PageRange pages;
+  bool is_added = false;    // in this process, not in the one that it was forked from
+  bool was_written = true;  // since it was armed; both under the mutex
+};
+
+namespace {
+
+std::string text_of(const PageRange& pages) {
+  char text[64];
+  std::snprintf(text, sizeof text, "memory at 0x%llx, %llu bytes: ", static_cast<unsigned long long>(pages.begin),
+                static_cast<unsigned long long>(pages.end - pages.begin));
+  return text;
+}
+
+struct Part {
+  PageRange pages;
+  bool is_shared;
+};
+// The range cut at the borders of what others have.
+std::vector<Part> parts_of(const PageRange& range, std::vector<PageRange> others) {
+  std::sort(others.begin(), others.end(), [](const PageRange& a, const PageRange& b) { return a.begin < b.begin; });
+  std::vector<Part> parts;
+  PageRange rest = range;
+  const auto take = [&](uintptr_t end, bool is_shared) {
+    end = std::min(end, range.end);
+    if (end <= rest.begin) return;
+    parts.push_back({rest, is_shared});
+    parts.back().pages.end = end;
+    rest.begin = end;
+  };
+  for (const PageRange& other : others) {
+    take(other.begin, false);
+    take(other.end, true);
+  }
+  take(range.end, false);
+  return parts;
+}
+
+}  // namespace
+
+WriteWatch& WriteWatch::instance() {
+  static WriteWatch& watch = *new WriteWatch;  // outlives every handle
+  return watch;
+}
+
+// A fork waits until nobody changes anything. The child has a mutex of its own: the old one knows its owner by the
+// number of a thread that the child does not have. The old one is not freed.
+WriteWatch::WriteWatch() : mutex_(new std::shared_mutex) {
+  pthread_atfork([] { instance().mutex_->lock(); }, [] { instance().mutex_->unlock(); },
+                 [] { instance().mutex_ = new std::shared_mutex; });
+}
+
+// With the mutex held. What a parent process has armed is armed no longer.
+void WriteWatch::open_locked() {
+  if (pages_.is_open_here()) return;
+  for (Watched* watched : watched_) {
+    watched->is_added = false;
+    watched->was_written = true;
+  }
+  unavailable_ = pages_.open();
+}
+
+const std::string& WriteWatch::unavailable() {
+  {
+    const std::shared_lock lock(*mutex_);
+    if (pages_.is_open_here()) return unavailable_;
+  }
+  const std::lock_guard lock(*mutex_);
+  open_locked();
+  return unavailable_;
+}
+
+// Whether it may be watched, and whether it is of a file. Takes no lock.
+WriteWatch::Refused WriteWatch::kind_of(PageRange& pages) {
+  pages.is_of_file = false;
+  uintptr_t mapped = pages.begin;
+  for (const Mapping& mapping : mappings_of(pages)) {
+    if (mapping.is_shared) return {Refusal::kShared, text_of(pages) + "it is shared, other processes write it unseen"};
+    if (mapping.is_huge) return {Refusal::kFailed, text_of(pages) + "huge pages of hugetlbfs are not watched"};
+    if (mapping.begin != mapped) break;
+    mapped = mapping.end;
+    pages.is_of_file = pages.is_of_file || mapping.is_of_file;
+  }
+  if (mapped != pages.end || mapped == pages.begin) return {Refusal::kFailed, text_of(pages) + "it is not mapped"};
+  return {};
+}
+
+// Makes pages of files anonymous. A mapping that may not be written is no matter if it has none of them.
+WriteWatch::Refused WriteWatch::prepare(PageRange& pages) {
+  if (Refused refused = kind_of(pages); refused || !pages.is_of_file) return refused;
+  int64_t missing = static_cast<int64_t>(pages.end - pages.begin);
+  {
+    const std::shared_lock lock(*mutex_);
+    missing -= pages_.private_bytes(pages);
+  }
+  if (missing == 0) return {};
+  if (const int error = make_anonymous(pages)) {
+    const char* const why = error == EINVAL ? "a file that is mapped to be read only" : std::strerror(error);
+    return {Refusal::kNoMemory, text_of(pages) + "its pages cannot become copies of this process: " + why};
+  }
+  bytes_made_anonymous_ += static_cast<uint64_t>(missing);
+  return {};
+}
+
+// With the mutex held. Of others, those count that are unwritten until now: their memory is the one that they have
+// protected. What is left over from before (protection survives mremap on some systems) is set anew.
+WriteWatch::Refused WriteWatch::protect(Watched& watched) {
+  const PageRange& pages = watched.pages;
+  watched.was_written = true;
+  std::vector<Watched*> others;
+  std::vector<PageRange> shared;
+  for (Watched* other : watched_) {
+    if (other == &watched || other->was_written || !other->pages.overlaps(pages)) continue;
+    other->was_written = !pages_.are_protected(other->pages);
+    if (other->was_written) continue;
+    others.push_back(other);
+    shared.push_back(other->pages);
+  }
+  int error = pages_.add(pages);
+  if (error == 0) watched.is_added = true;
+  for (const Part& part : parts_of(pages, std::move(shared))) {
+    if (error != 0) break;
+    if (!part.is_shared) {
+      error = pages_.protect(part.pages);
+      continue;
+    }
+    error = pages_.protect_and_tell(part.pages, [&](const PageRange& piece) {
+      for (Watched* other : others)
+        if (other->pages.overlaps(piece)) other->was_written = true;
+    });
+  }
+  if (error != 0) {
+    for (Watched* other : others) other->was_written = true;
+    std::string why = std::strerror(error);
+    if (error == EBUSY) why = "something else in this process watches it (userfaultfd)";
+    if (error == ENOMEM) why += "; if the process has many mappings, raise vm.max_map_count";
+    return {Refusal::kFailed, text_of(pages) + why};
+  }
+  if (pages_.has_pages_of_files(pages))
+    return {pages.is_of_file ? Refusal::kNoMemory : Refusal::kShared, text_of(pages) + "it has pages of a file"};
+  watched.was_written = false;
+  return {};
+}
+
+// What it lies in is asked again afterwards: it may have been mapped anew before it was added.
+WriteWatch::Refused WriteWatch::arm(Watched& watched) {
+  if (const std::string& why = unavailable(); !why.empty()) return {Refusal::kUnavailable, why};
+  PageRange pages = watched.pages;
+  Refused refused = prepare(pages);
+  const std::lock_guard lock(*mutex_);
+  if (!refused) refused = protect(watched);
+  if (!refused) refused = kind_of(pages);
+  if (!refused && pages.is_of_file && !watched.pages.is_of_file)
+    refused = {Refusal::kFailed, text_of(pages) + "a file was mapped there since it was first watched"};
+  if (refused) watched.was_written = true;
+  return refused;
+}
+
+WriteWatch::Answer WriteWatch::watch(const void* begin, size_t bytes) {
+  const auto answer = [](Refused refused) { return Answer{nullptr, refused.refusal, std::move(refused.why)}; };
+  if (const std::string& why = unavailable(); !why.empty()) return answer({Refusal::kUnavailable, why});
+  PageRange pages = pages_around(begin, bytes);
+  if (Refused refused = kind_of(pages)) return answer(std::move(refused));
+  Handle handle(new Watched{pages}, [this](Watched* watched) { end(watched); });
+  {
+    const std::lock_guard lock(*mutex_);
+    watched_.push_back(handle.get());
+  }
+  if (Refused refused = arm(*handle)) return answer(std::move(refused));
+  return {std::move(handle), Refusal::kNone, {}};
+}
+
+bool WriteWatch::arm(const Handle& handle) { return handle && !arm(*handle); }
+
+bool WriteWatch::written(const std::vector<Handle>& handles) { return Question(handles).written(); }
+
+void WriteWatch::end(Watched* watched) {
+  const std::unique_ptr<Watched> owned(watched);
+  const std::lock_guard lock(*mutex_);
+  std::erase(watched_, watched);
+  if (!watched->is_added || !pages_.is_open_here()) return;
+  std::vector<PageRange> others;
+  for (const Watched* other : watched_)
+    if (other->is_added && other->pages.overlaps(watched->pages)) others.push_back(other->pages);
+  for (const Part& part : parts_of(watched->pages, std::move(others)))
+    if (!part.is_shared) pages_.remove(part.pages);
+}
+
+// Ranges of files are asked about in another way, so they are not joined with others.
+WriteWatch::Question::Question(std::vector<Handle> handles) : handles_(std::move(handles)) {
+  std::vector<PageRange> sorted;
+  for (const Handle& handle : handles_)
+    if (handle) sorted.push_back(handle->pages);
+  std::sort(sorted.begin(), sorted.end(), [](const PageRange& a, const PageRange& b) {
+    return std::pair(a.is_of_file, a.begin) < std::pair(b.is_of_file, b.begin);
+  });
+  for (const PageRange& pages : sorted) {
+    if (!ranges_.empty() && ranges_.back().is_of_file == pages.is_of_file && pages.begin <= ranges_.back().end)
+      ranges_.back().end = std::max(ranges_.back().end, pages.end);
+    else ranges_.push_back(pages);
+  }
+}
+
+bool WriteWatch::Question::written() const {
+  if (handles_.empty()) return false;
+  WriteWatch& watch = instance();
+  const std::shared_lock lock(*watch.mutex_);
+  if (!watch.pages_.is_open_here()) return true;
+  for (const Handle& handle : handles_)
+    if (!handle || handle->was_written) return true;
+  for (const PageRange& pages : ranges_)
+    if (!watch.pages_.are_protected(pages)) return true;
+  return false;
+}
+
+}  // namespace framejit::runtime

@@ -1,0 +1,97 @@
+// runtime/write_watch.h — whether anybody wrote to memory: the program, a system call, another thread, by any alias.
+//
+// The system write-protects pages and lifts the protection by itself at the first write to each; one call asks whether
+// a range is still protected as a whole (runtime/protected_pages.h; Linux 6.7). Nobody is stopped, no signal is used.
+//
+// The order is: arm, read the source, ask. What is written after arming is seen, while the source is read too. A write
+// between the question and the use of what was derived is a race in the program itself.
+// "Written" is also the answer where nothing is known: memory that was unmapped, moved or mapped anew, pages that were
+// dropped, a forked child, a call that failed. Ranges are rounded outwards to pages: writes beside them count too.
+//
+// Not seen: what a device writes into pages that were pinned for it before they were armed (cudaHostRegister, RDMA,
+// registered buffers of io_uring). Do not watch pinned memory.
+//
+// Thread-safe. A forked child begins without watches: all handles say "written" until the child arms them.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/protected_pages.h"
+
+namespace framejit::runtime {
+
+class WriteWatch {
+ public:
+  static WriteWatch& instance();
+  WriteWatch(const WriteWatch&) = delete;
+
+  // Why nothing can be watched in this process, and what to do; empty: it can.
+  const std::string& unavailable();
+
+  enum class Refusal : uint8_t {
+    kNone,
+    kUnavailable,  // nothing can be watched here
+    kShared,       // shared memory: what other processes write is not seen
+    kNoMemory,     // pages of a file of which no private copies could be made
+    kFailed,       // not mapped, watched by somebody else, or the system refused
+  };
+  // A range under watch. It says "written" to one owner, who arms it: for a second value that is derived from the same
+  // memory, watch the memory again. What one owner arms is never hidden from another.
+  struct Watched;
+  using Handle = std::shared_ptr<Watched>;  // the last one ends the watch
+  struct Answer {
+    Handle handle;  // null: refused
+    Refusal refusal = Refusal::kNone;
+    std::string why;
+  };
+
+  // Watches and arms the pages of [begin, begin + bytes). Those of private file mappings become copies of this process
+  // first, which costs their bytes; questions about them look at each page (8 us a MiB, others 0.25 us at most).
+  Answer watch(const void* begin, size_t bytes);
+  // Arms it anew, before its memory is read again. False: it can no longer be watched, and stays "written".
+  bool arm(const Handle& handle);
+  // Whether anybody wrote to one of them since it was armed.
+  bool written(const std::vector<Handle>& handles);
+  uint64_t bytes_made_anonymous() const { return bytes_made_anonymous_; }
+
+  // The same question, asked often: ranges that touch are one call. Keeps its handles.
+  class Question {
+   public:
+    Question() = default;  // about nothing: not written
+    explicit Question(std::vector<Handle> handles);
+    bool written() const;  // allocates nothing
+    size_t calls() const { return ranges_.size(); }
+
+   private:
+    std::vector<Handle> handles_;
+    std::vector<PageRange> ranges_;
+  };
+
+ private:
+  struct Refused {
+    Refusal refusal = Refusal::kNone;
+    std::string why;
+    explicit operator bool() const { return refusal != Refusal::kNone; }
+  };
+  WriteWatch();
+  void open_locked();
+  static Refused kind_of(PageRange& pages);
+  Refused prepare(PageRange& pages);
+  Refused protect(Watched& watched);
+  Refused arm(Watched& watched);
+  void end(Watched* watched);
+
+  std::shared_mutex* mutex_;  // shared: to ask
+  ProtectedPages pages_;
+  std::string unavailable_;
+  std::vector<Watched*> watched_;
+  std::atomic<uint64_t> bytes_made_anonymous_ = 0;
+};
+
+}  // namespace framejit::runtime
