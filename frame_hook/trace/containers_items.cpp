@@ -191,8 +191,8 @@ bool is_basic_index(Value* v) {
          (v->object.get() == Py_None || v->object.get() == Py_Ellipsis || PyLong_CheckExact(v->object.get()));
 }
 
-// x[i, 1:] where i is a symbol: torch's own indexing would make it a constant, select() does not. Null: an index of
-// another form.
+// x[i, 1:] where i is a symbol, to be read or written: torch's own indexing would make it a constant, select() does
+// not. Null: an index of another form.
 Value* select_by_symbol(Tracer& t, Value* v, Value* key) {
   auto select = [&](Value* from, int64_t dim, Value* index) {
     return t.call(t.get_attribute(from, interned("select")), {t.integer(dim), index});
@@ -249,6 +249,8 @@ void Tracer::set_item(Value* v, Value* key, Value* to) {
 
 void Tracer::set_item_untold(Value* v, Value* key, Value* to) {
   if (v->kind == ValueKind::tensor) {
+    Value* place = key->kind == ValueKind::tuple ? select_by_symbol(*this, v, key) : nullptr;
+    if (place) v = place, key = constant_value(Py_Ellipsis);
     call_recorded(operator_function("setitem"), Arguments{{v, key, to}, {}});
     return;
   }

@@ -1,5 +1,7 @@
 // frame_hook/trace/torch_inlined.cpp — torch's C functions that are traced as what they do: one_hot,
 // autograd.Function.apply.
+#include <algorithm>
+
 #include "frame_hook/trace/builtins.h"
 #include "runtime/base/result.h"
 
@@ -40,15 +42,19 @@ class NoGrad final {  // for real, as long as forward() is traced
   graph_break(Reason::custom_dispatch, std::string("an autograd.Function ") + why);
 }
 
-// What forward() gets and gives: tensors as they are, or none that autograd's bookkeeping would wrap.
-void check_outputs(Tracer& t, Value* output, const std::vector<Value*>& inputs) {
-  const std::vector<Value*> outputs = output->kind == ValueKind::tuple ? t.unpack(output) : std::vector<Value*>{output};
-  for (Value* v : outputs) {
-    if (v->kind != ValueKind::tensor) continue;
-    for (Value* input : inputs)
-      if (v == input) refuse_function("that returns its input");
-    if (t.truth(method(t, v, "_is_view", {}))) refuse_function("that returns a view");
-  }
+// What forward() gives: autograd's bookkeeping wraps it. An input that is returned is a view of itself.
+Value* checked_output(Tracer& t, Value* v, const std::vector<Value*>& inputs) {
+  if (v->kind != ValueKind::tensor) return v;
+  if (std::find(inputs.begin(), inputs.end(), v) != inputs.end()) return method(t, v, "view_as", {v});
+  if (t.truth(method(t, v, "_is_view", {}))) refuse_function("that returns a view");
+  return v;
+}
+
+Value* checked_outputs(Tracer& t, Value* output, const std::vector<Value*>& inputs) {
+  if (output->kind != ValueKind::tuple) return checked_output(t, output, inputs);
+  std::vector<Value*> outputs = t.unpack(output);
+  for (Value*& v : outputs) v = checked_output(t, v, inputs);
+  return t.tuple(std::move(outputs));
 }
 
 InstanceValue* make_context(Tracer& t, Value* cls, const std::vector<Value*>& inputs) {
@@ -94,8 +100,7 @@ Value* function_apply(Tracer& t, const Arguments& args) {
   bool dirty = false;
   context->find_attr(interned("dirty_tensors"), &dirty);
   if (dirty) refuse_function("that marks inputs as dirty");
-  check_outputs(t, output, inputs);
-  return output;
+  return checked_outputs(t, output, inputs);
 }
 
 Value* one_hot(Tracer& t, const Arguments& args) {

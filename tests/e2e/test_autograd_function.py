@@ -62,9 +62,54 @@ def test_forward_is_inlined():
 def test_an_input_returned_as_it_is():
     def f(x):
         y = Identity.apply(x)
-        return y + 1, y is x
-    stats = check(f, x)
-    assert stats["break_reasons"] == {"custom_dispatch": 1}
+        return y + 1, y is x, y._is_view(), y
+    check(f, x, breaks=0, compiles=1)
+    check(f, x, breaks=0, compiles=1, grad=True)
+    check(f, torch.randn(4, 3).t()[1:], breaks=0, compiles=1)
+
+    def written(x):
+        y = Identity.apply(x)
+        y.add_(1)
+        return x * 2, Identity.apply(Identity.apply(y))
+    check(written, x, breaks=0, compiles=1)
+
+
+class Several(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        return x, x, y * 2, 3
+
+    @staticmethod
+    def backward(ctx, *g):
+        return g[0], g[2]
+
+
+def test_inputs_among_several_outputs():
+    def f(x):
+        a, b, c, d = Several.apply(x, x + 1)
+        return a, b, c, d, a is b, type(Several.apply(x, x))
+    check(f, x, breaks=0, compiles=1)
+
+
+class Put(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, memory, value, index):
+        memory.data[index] = value
+        return memory
+
+    @staticmethod
+    def backward(ctx, g):
+        return g, None, None
+
+
+def test_an_input_that_is_written_and_returned():
+    """torchdiffeq's steps."""
+    def f(x):
+        k = torch.empty(3, 4)
+        for i in range(4):
+            k = Put.apply(k, x[:, i] * 2, (..., i))
+        return k + 1, k
+    check(f, x, breaks=0, compiles=1)
 
 
 def test_exception_in_forward_leaves_grad_mode():

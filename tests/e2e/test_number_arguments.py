@@ -32,6 +32,34 @@ def test_an_int_argument_compiles_twice(fn, backend):
     assert runs(fn, [(x, n) for n in LENGTHS], backend) == 2
 
 
+def put(where):
+    def f(x, n):
+        y = x * 2
+        y[where(n)] = 1.5
+        y[where(n)] += x[where(n)]
+        x[where(n)] = y[where(n)]
+        return y + x
+    return f
+
+
+@pytest.mark.parametrize("where", [
+    lambda n: (..., n), lambda n: (slice(None), n), lambda n: (n, 1), lambda n: (n, slice(1, None), None),
+    lambda n: (None, -n, ...), lambda n: (n, n), lambda n: (slice(1, n), n), lambda n: n,
+], ids=range(8))
+def test_an_int_where_is_written_compiles_twice(where, backend):
+    x = torch.randn(9, 9)
+    assert runs(put(where), [(x.clone(), n) for n in LENGTHS], backend) == 2
+
+
+def test_a_write_out_of_range_is_eagers_error(backend):
+    compiled, x = framejit.compile(put(lambda n: (slice(None), n)), backend=backend), torch.randn(4, 3)
+    for i in (2, 1, 0, -3):
+        same(compiled(x.clone(), i), put(lambda n: (slice(None), n))(x.clone(), i))
+    for i in (3, -4):
+        with pytest.raises(IndexError, match=f"index {i} is out of bounds"):
+            compiled(x.clone(), i)
+
+
 def test_an_index_out_of_range_is_eagers_error(backend):
     def f(x, i):
         return x[i] * 2
