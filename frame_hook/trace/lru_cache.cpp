@@ -26,6 +26,17 @@ PyObject* identity_in_keys(Tracer& t, Value* v) {
   return known.get();
 }
 
+// A torch.Size of known sizes, as a real one. Null: another kind of value.
+PyRef real_size(Tracer& t, Value* v) {
+  if (v->kind != ValueKind::instance || payload_of(v)->kind != ValueKind::tuple) return PyRef();
+  const PyTypeObject* type = t.type_of(v);
+  const bool is_tuple_in_keys = !(type->tp_flags & Py_TPFLAGS_HEAPTYPE) && type->tp_hash == PyTuple_Type.tp_hash &&
+                                type->tp_richcompare == PyTuple_Type.tp_richcompare;
+  Value* items = is_tuple_in_keys ? without_symbols(t, v) : nullptr;
+  if (!items || !t.is_constant(items)) return PyRef();
+  return PyRef::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(v->type), t.constant(items)));
+}
+
 struct Key {
   PyRef key;
   bool is_new = false;  // it has in it what the trace made: the cache cannot hold it
@@ -33,6 +44,7 @@ struct Key {
 
 Key key_of(Tracer& t, PyObject* callable, const Arguments& args) {
   std::vector<PyObject*> objects;
+  std::vector<PyRef> sizes;
   Key made;
   auto add = [&](Value* v) {
     const bool by_identity =
@@ -42,6 +54,7 @@ Key key_of(Tracer& t, PyObject* callable, const Arguments& args) {
       return objects.push_back(identity_in_keys(t, v));
     }
     if (by_identity) t.guard_identity(v);
+    else if (PyRef size = real_size(t, v)) return objects.push_back(sizes.emplace_back(std::move(size)).get());
     else if (!t.is_constant(v))
       graph_break(Reason::unknown_callable, name_of(callable) + " on an argument that is no constant");
     objects.push_back(by_identity ? v->object.get() : t.constant(v));

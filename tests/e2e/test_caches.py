@@ -57,6 +57,28 @@ def test_a_cached_object_is_the_same_object(size):
 
 
 @pytest.mark.parametrize("typed", [False, True])
+def test_sizes_are_arguments_of_cached_functions(typed):
+    """einops keeps what it knows of a shape."""
+    @functools.lru_cache(maxsize=16, typed=typed)
+    def turned(kind, shape, other=()):
+        return tuple(shape)[::-1], type(shape).__name__, other
+
+    def f(x):
+        shape, name, other = turned("a", x.shape, other=(x * 2).t().shape)
+        return x.reshape(shape) * 2, shape, name, other
+    framejit.reset()
+    compiled = framejit.compile(f)
+    with torch.no_grad():
+        for rows in (3, 3, 4, 5, 3, 6, 4):
+            y = torch.randn(rows, 7)
+            got, info = compiled(y), turned.cache_info()
+            want, plain = f(y), turned.cache_info()
+            assert torch.equal(got[0], want[0]) and got[1:] == want[1:]
+            assert (plain.hits, plain.misses, plain.currsize) == (info.hits + 1, info.misses, info.currsize)
+    assert framejit.stats()["graph_breaks"] == 0 and framejit.stats()["fallback_reasons"] == {}
+
+
+@pytest.mark.parametrize("typed", [False, True])
 def test_cleared_and_refilled(typed):
     state = {"k": 1}
 
