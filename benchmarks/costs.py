@@ -186,6 +186,7 @@ ROWS = {
     "split_results": ([1, 8, 32], [*LONG, (row_sums, rand, (21, 70_001))]),
     "split_length": ([16_384, 65_536, 262_144], LONG),
     "split_columns": ([65_536, 262_144, 1_048_576], [*COLUMN_SIZES, (columns, rand, (1103, 171))]),
+    "split_few_columns": ([0, 8, 32], [(columns, rand, size) for size in ((70_001, 3), (40_003, 7), (21_001, 13))]),
     "split_rows": ([32, 128, 512], COLUMN_SIZES),
     "split_run": ([256, 1024, 4096], LONG),
     "split_scattered": ([4, 64, 1024], [(columns, rand, (80_021, 5)), (columns, rand, (130_003, 3))]),

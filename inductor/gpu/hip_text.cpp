@@ -99,12 +99,12 @@ bool is_nonnegative(const SymExpr& e) {
 
 }  // namespace
 
-bool fits_in_32_bits(const Kernel& kernel) {
+bool fits_in_32_bits(const Kernel& kernel, int64_t over_the_end) {
   const NestSymbols symbols(kernel.symbol_count);
   for (const KernelNest& n : kernel.nests) {
     SymExpr points = 1;
     for (size_t d = 0; d < n.nest.dim_count(); ++d) points = points * n.nest.extent(d);
-    if (!magnitude(points * SymExpr(2), n.nest, symbols)) return false;  // a thread may step over the end once
+    if (!magnitude(points * SymExpr(2) + SymExpr(over_the_end), n.nest, symbols)) return false;
     for (const LoopInst& inst : n.nest.body)
       for (const SymExpr& e : inst.index)
         if (!magnitude(e, n.nest, symbols)) return false;
@@ -127,6 +127,11 @@ std::string NestText::expr(const SymExpr& e) const {
     for (const std::string& part : parts) text += (text.empty() ? "" : between) + part;
     return text;
   };
+  // A product that is divided, or divides.
+  const auto quotient = [&](const char* between) {
+    for (size_t k = 0; k < parts.size(); ++k) parts[k] = factor(n.operands[k]);
+    return "(" + joined(between) + ")";
+  };
   const auto call = [&](const char* name) { return std::string(name) + "<index>(" + parts[0] + ", " + parts[1] + ")"; };
   const bool is_plain = is_nonnegative(e);
   switch (n.op) {
@@ -137,12 +142,17 @@ std::string NestText::expr(const SymExpr& e) const {
     case SymOp::kSum:
       return "(" + joined(" + ") + (n.coefficient == 0 ? "" : " + " + integer_text(n.coefficient)) + ")";
     case SymOp::kProduct: return (n.coefficient == 1 ? "" : integer_text(n.coefficient) + " * ") + joined(" * ");
-    case SymOp::kFloorDiv: return is_plain ? "(" + joined(" / ") + ")" : call("idx_div");
-    case SymOp::kMod: return is_plain ? "(" + joined(" % ") + ")" : call("idx_mod");
+    case SymOp::kFloorDiv: return is_plain ? quotient(" / ") : call("idx_div");
+    case SymOp::kMod: return is_plain ? quotient(" % ") : call("idx_mod");
     case SymOp::kMin: return call("idx_min");
     case SymOp::kMax: return call("idx_max");
   }
   return "";
+}
+
+std::string NestText::factor(const SymExpr& e) const {
+  const bool is_product = !e.is_constant() && e.node()->op == SymOp::kProduct;
+  return is_product ? "(" + expr(e) + ")" : expr(e);
 }
 
 std::string NestText::access(const LoopInst& inst) const {
@@ -185,17 +195,26 @@ std::string NestText::inst(InstId i, const std::string& guard) const {
     case LoopOp::kConstant: value = constant_text(inst.dtype, inst.constant); break;
     case LoopOp::kIndex: value = "(i64)(" + expr(inst.index[0]) + ")"; break;
     case LoopOp::kLoad:
-      value = "value_of(" + access(inst) + ")";
+      value = "value_of(" + (stand_ins_.count(i) != 0 ? stand_ins_.at(i).first : access(inst)) + ")";
       if (inst.is_masked()) value = operand + " ? " + value + " : v" + std::to_string(inst.operands[1]);
       break;
     case LoopOp::kCast: value = "fj_cast<" + type + ">(" + operand + ")"; break;
     case LoopOp::kScalar: value = scalar(inst); break;
-    case LoopOp::kStore: return guard + "put(&" + access(inst) + ", " + operand + ");";
+    case LoopOp::kStore: return stored(i, guard);
     case LoopOp::kCheck:
     case LoopOp::kReduce:
     case LoopOp::kScan: FJ_CHECK(false, "no statement of its own");
   }
   return "const " + type + " v" + std::to_string(i) + " = " + value + ";";
+}
+
+std::string NestText::stored(InstId i, const std::string& guard) const {
+  const LoopInst& inst = nest_.body[i];
+  const std::string operand = "v" + std::to_string(inst.operands[0]);
+  if (const auto own = stand_ins_.find(i); own != stand_ins_.end())
+    return own->second.first + operand + own->second.second;
+  const bool is_own = has_own_locals_ && kernel_.buffers[inst.buffer].is_local;
+  return (is_own ? "" : guard) + "put(&" + access(inst) + ", " + operand + ");";
 }
 
 bool NestText::is_position(InstId i) const {
@@ -216,11 +235,15 @@ std::string NestText::operation(InstId i) const {
   return "";
 }
 
-std::string NestText::declare_accumulator(InstId i) const {
+std::string NestText::accumulator_type(InstId i) const {
+  const std::string type = value_type_text(nest_.body[nest_.body[i].operands[0]].dtype);
+  return is_position(i) ? "Best<" + type + ", index>" : type;
+}
+
+std::string NestText::start(InstId i) const {
   const LoopInst& inst = nest_.body[i];
   const DType dtype = nest_.body[inst.operands[0]].dtype;
-  const std::string type = value_type_text(dtype), name = " a" + std::to_string(i);
-  if (is_position(i)) return "Best<" + type + ">" + name + " = {0, -1};";
+  if (is_position(i)) return accumulator_type(i) + "{0, -1}";
   graph::ScalarValue start{};
   const bool is_unsigned = dtype == DType::kBool || dtype == DType::kUInt8;
   const int bits = dtype == DType::kBool ? 1 : 8 * row_of(dtype).bytes;
@@ -232,15 +255,18 @@ std::string NestText::declare_accumulator(InstId i) const {
   } else {
     start.i = is_max ? (is_unsigned ? 0 : -largest - 1) : is_min ? largest : is_one ? 1 : 0;
   }
-  return type + name + " = " + constant_text(dtype, start) + ";";
+  return constant_text(dtype, start);
 }
 
-std::string NestText::accumulate(InstId i, const std::string& position) const {
+std::string NestText::declare_accumulator(InstId i) const {
+  return accumulator_type(i) + " a" + std::to_string(i) + " = " + start(i) + ";";
+}
+
+std::string NestText::accumulate(InstId i, const std::string& position, const std::string& element) const {
   const LoopInst& inst = nest_.body[i];
-  const std::string name = "a" + std::to_string(i), x = "v" + std::to_string(inst.operands[0]);
-  const std::string type = value_type_text(nest_.body[inst.operands[0]].dtype);
-  const std::string operand = is_position(i) ? "Best<" + type + ">{" + x + ", (i64)" + position + "}" : x;
-  return name + " = " + operation(i) + "::of(" + name + ", " + operand + ");";
+  const std::string name = "a" + std::to_string(i) + element, x = "v" + std::to_string(inst.operands[0]);
+  if (is_position(i)) return name + " = " + operation(i) + "::next(" + name + ", " + x + ", " + position + ");";
+  return name + " = " + operation(i) + "::of(" + name + ", " + x + ");";
 }
 
 }  // namespace framejit::inductor

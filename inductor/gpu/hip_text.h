@@ -1,6 +1,7 @@
 // inductor/gpu/hip_text.h — instructions and index expressions of a nest as C text.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "inductor/kernel/kernel_ir.h"
@@ -11,8 +12,8 @@ std::string value_type_text(DType dtype);   // of values: "float", "i64"
 std::string memory_type_text(DType dtype);  // of elements in memory: "bf16m"
 std::string constant_text(DType dtype, graph::ScalarValue value);
 
-// Whether all index arithmetic of the kernel stays below 2^31.
-bool fits_in_32_bits(const Kernel& kernel);
+// Whether all index arithmetic of the kernel stays below 2^31; the last threads may step so far over the end.
+bool fits_in_32_bits(const Kernel& kernel, int64_t over_the_end);
 
 // Dimensions are i0, i1, ... and r0, r1, ... as in the IR's own text, sizes s0, values v0, accumulators a0.
 class NestText {
@@ -21,20 +22,30 @@ class NestText {
 
   std::string dim(size_t d) const;
   std::string expr(const SymExpr& e) const;
+  std::string factor(const SymExpr& e) const;  // the same, as an operand of * / %
   // One statement; a store by one thread only is behind `guard`.
   std::string inst(InstId i, const std::string& guard) const;
-  // Reductions: the accumulator's declaration, a step of it, and the name of its operation and type.
+  std::string access(const LoopInst& inst) const;
+  // From now on the text of a load's element, or what stands before and behind the value that is stored: no guard then.
+  void stand_in(InstId i, std::string before, std::string behind = "") { stand_ins_[i] = {before, behind}; }
+  // Local buffers are the thread's own: each thread stores into them.
+  void own_locals() { has_own_locals_ = true; }
+  // Reductions: the accumulator's type and first value, a step of it, and the name of its operation.
+  std::string accumulator_type(InstId i) const;
+  std::string start(InstId i) const;
   std::string declare_accumulator(InstId i) const;
-  std::string accumulate(InstId i, const std::string& position) const;
+  std::string accumulate(InstId i, const std::string& position, const std::string& element = "") const;
   std::string operation(InstId i) const;
   bool is_position(InstId i) const;
 
  private:
-  std::string access(const LoopInst& inst) const;
   std::string scalar(const LoopInst& inst) const;
+  std::string stored(InstId i, const std::string& guard) const;
   const Kernel& kernel_;
   const Nest& nest_;
   NestSymbols symbols_;
+  std::map<InstId, std::pair<std::string, std::string>> stand_ins_;
+  bool has_own_locals_ = false;
 };
 
 }  // namespace framejit::inductor

@@ -20,11 +20,18 @@ DEV u32 shuffle_word(u32 v, int mask) {
 }
 DEV float f32_of_f16(u16 bits) { _Float16 h; __builtin_memcpy(&h, &bits, 2); return (float)h; }
 DEV u16 f16_of(float f) { const _Float16 h = (_Float16)f; u16 bits; __builtin_memcpy(&bits, &h, 2); return bits; }
+typedef u32 word8 __attribute__((vector_size(8)));
+typedef u32 word16 __attribute__((vector_size(16)));
 #else
 #define WAVE 32
 DEV u32 shuffle_word(u32 v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
 DEV float f32_of_f16(u16 bits) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(bits)); return f; }
 DEV u16 f16_of(float f) { u16 bits; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(f)); return bits; }
+struct alignas(8) word8 { u32 at[2]; __device__ u32& operator[](int k) { return at[k]; } };
+struct alignas(16) word16 { u32 at[4]; __device__ u32& operator[](int k) { return at[k]; } };
+#if __CUDA_ARCH__ >= 800
+#define HAS_BF16 1
+#endif
 #endif
 
 template <class To, class From> DEV To bits_as(From from) {
@@ -40,10 +47,14 @@ DEV double as_f64(u64 bits) { return bits_as<double>(bits); }
 struct f16m { u16 bits; };
 struct bf16m { u16 bits; };
 struct boolm { u8 byte; };
+#ifdef HAS_BF16
+DEV u16 bf16_of(float f) { u16 bits; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(f)); return bits; }
+#else
 DEV u16 bf16_of(float f) {  // to nearest even, NaN kept
   const u32 u = bits_as<u32>(f);
   return (u & 0x7fffffffu) > 0x7f800000u ? (u16)0x7fc0 : (u16)((u + 0x7fffu + ((u >> 16) & 1)) >> 16);
 }
+#endif
 template <class T> DEV T value_of(T v) { return v; }
 DEV float value_of(f16m v) { return f32_of_f16(v.bits); }
 DEV float value_of(bf16m v) { return as_f32((u32)v.bits << 16); }
@@ -52,6 +63,68 @@ template <class T> DEV void put(T* to, T v) { *to = v; }
 DEV void put(f16m* to, float v) { to->bits = f16_of(v); }
 DEV void put(bf16m* to, float v) { to->bits = bf16_of(v); }
 DEV void put(boolm* to, bool v) { to->byte = v; }
+
+// V elements that lie side by side, as words in registers. An element is set after those before it.
+template <class T, int V> struct Run {
+  static constexpr int kBytes = V * (int)sizeof(T);
+  u32 words[(kBytes + 3) / 4];
+  __device__ T get(int j) const {
+    if constexpr (sizeof(T) == 8) return bits_as<T>((u64)words[2 * j] | (u64)words[2 * j + 1] << 32);
+    else if constexpr (sizeof(T) == 4) return bits_as<T>(words[j]);
+    else if constexpr (sizeof(T) == 2) return bits_as<T>((u16)(words[j / 2] >> j % 2 * 16));
+    else return bits_as<T>((u8)(words[j / 4] >> j % 4 * 8));
+  }
+  __device__ void set(int j, T v) {
+    if constexpr (sizeof(T) == 8) words[2 * j] = (u32)bits_as<u64>(v), words[2 * j + 1] = (u32)(bits_as<u64>(v) >> 32);
+    else if constexpr (sizeof(T) == 4) words[j] = bits_as<u32>(v);
+    else if constexpr (sizeof(T) == 2) words[j / 2] = j % 2 == 0 ? bits_as<u16>(v) : words[j / 2] | (u32)bits_as<u16>(v) << 16;
+    else words[j / 4] = j % 4 == 0 ? bits_as<u8>(v) : words[j / 4] | (u32)bits_as<u8>(v) << j % 4 * 8;
+  }
+};
+template <int V, class T, class M> DEV void put_run(Run<M, V>& to, int j, T v) { M m; put(&m, v); to.set(j, m); }
+template <class W, int V, class T> DEV void load_words(Run<T, V>& to, const T* from) {
+#pragma unroll
+  for (int k = 0; k < (int)(Run<T, V>::kBytes / sizeof(W)); ++k) {
+    W word = ((const W*)from)[k];
+    for (int i = 0; i < (int)sizeof(W) / 4; ++i) to.words[k * (int)sizeof(W) / 4 + i] = word[i];
+  }
+}
+template <class W, int V, class T> DEV void store_words(T* to, const Run<T, V>& from) {
+#pragma unroll
+  for (int k = 0; k < (int)(Run<T, V>::kBytes / sizeof(W)); ++k) {
+    W word;
+    for (int i = 0; i < (int)sizeof(W) / 4; ++i) word[i] = from.words[k * (int)sizeof(W) / 4 + i];
+    ((W*)to)[k] = word;
+  }
+}
+// `wide`: the addresses of all runs are multiples of their size, or of 16. `count`: elements up to the end.
+template <int V, class T> DEV void load_run(Run<T, V>& to, const T* from, bool wide, i64 count = V) {
+  if (V > 1 && wide && count >= V) {
+    if constexpr (Run<T, V>::kBytes % 16 == 0) load_words<word16>(to, from);
+    else if constexpr (Run<T, V>::kBytes == 8) load_words<word8>(to, from);
+    else if constexpr (Run<T, V>::kBytes == 4) to.words[0] = *(const u32*)from;
+    else to.words[0] = *(const u16*)from;
+    return;
+  }
+#pragma unroll
+  for (int j = 0; j < V; ++j) {
+    T v = {};
+    if (j < count) v = from[j];
+    to.set(j, v);
+  }
+}
+template <int V, class T> DEV void store_run(T* to, const Run<T, V>& from, bool wide, i64 count = V) {
+  if (V > 1 && wide && count >= V) {
+    if constexpr (Run<T, V>::kBytes % 16 == 0) store_words<word16>(to, from);
+    else if constexpr (Run<T, V>::kBytes == 8) store_words<word8>(to, from);
+    else if constexpr (Run<T, V>::kBytes == 4) *(u32*)to = from.words[0];
+    else *(u16*)to = (u16)from.words[0];
+    return;
+  }
+#pragma unroll
+  for (int j = 0; j < V; ++j)
+    if (j < count) to[j] = from.get(j);
+}
 
 // Index arithmetic: Python's division.
 template <class T> DEV T idx_div(T a, T b) { const T q = a / b; return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q; }
@@ -134,16 +207,26 @@ struct Min { template <class T> DEV T of(T a, T b) { return fj_minimum(a, b); } 
 struct Any { DEV bool of(bool a, bool b) { return a || b; } };
 struct All { DEV bool of(bool a, bool b) { return a && b; } };
 // Of equal values the first, NaN before all others; at < 0: nothing yet.
-template <class T> struct Best { T value; i64 at; };
+template <class T, class I> struct Best { T value; I at; };
 template <bool kMax, class T> DEV bool is_better(T a, T b) { return (a != a && b == b) || (b == b && (kMax ? a > b : a < b)); }
-template <bool kMax, class T> DEV Best<T> best_of(Best<T> a, Best<T> b) {
+template <bool kMax, class T, class I> DEV Best<T, I> best_of(Best<T, I> a, Best<T, I> b) {
   if (a.at < 0 || b.at < 0) return a.at < 0 ? b : a;
   if (is_better<kMax>(a.value, b.value)) return a;
   if (is_better<kMax>(b.value, a.value)) return b;
   return a.at < b.at ? a : b;
 }
-struct Argmax { template <class T> DEV Best<T> of(Best<T> a, Best<T> b) { return best_of<true>(a, b); } };
-struct Argmin { template <class T> DEV Best<T> of(Best<T> a, Best<T> b) { return best_of<false>(a, b); } };
+// One more value, at a place behind all before.
+template <bool kMax, class T, class I> DEV Best<T, I> best_with(Best<T, I> a, T v, I at) {
+  return a.at < 0 || is_better<kMax>(v, a.value) ? Best<T, I>{v, at} : a;
+}
+struct Argmax {
+  template <class B> DEV B of(B a, B b) { return best_of<true>(a, b); }
+  template <class B, class T, class I> DEV B next(B a, T v, I at) { return best_with<true>(a, v, at); }
+};
+struct Argmin {
+  template <class B> DEV B of(B a, B b) { return best_of<false>(a, b); }
+  template <class B, class T, class I> DEV B next(B a, T v, I at) { return best_with<false>(a, v, at); }
+};
 
 template <class T> DEV T shuffle(T v, int mask) {
   union { T value; u32 words[(sizeof(T) + 3) / 4]; } u;
@@ -168,14 +251,37 @@ template <class Op, class T> DEV T block_reduce(T v, u64* scratch) {
   for (u32 w = 1; w < blockDim.x / WAVE; ++w) v = Op::of(v, parts[w]);
   return v;
 }
-// `lanes` columns side by side, several threads for each; the result is with the first of them.
-template <class Op, class T> DEV T column_reduce(T v, u64* scratch, u32 lanes) {
+// kThreads threads side by side, a power of two, have a row each. `scratch` is another one each second time.
+template <class Op, int kThreads, class T> DEV T row_reduce(T v, u64* scratch) {
+#pragma unroll
+  for (int mask = (kThreads < WAVE ? kThreads : WAVE) / 2; mask > 0; mask >>= 1) v = Op::of(v, shuffle(v, mask));
+  if constexpr (kThreads > WAVE) {
+    constexpr int kWaves = kThreads / WAVE;
+    T* const parts = (T*)scratch + threadIdx.x / kThreads * kWaves;
+    if (threadIdx.x % WAVE == 0) parts[threadIdx.x % kThreads / WAVE] = v;
+    __syncthreads();
+    if constexpr (kWaves > 8) {
+      v = parts[threadIdx.x % kWaves];
+#pragma unroll
+      for (int mask = kWaves / 2; mask > 0; mask >>= 1) v = Op::of(v, shuffle(v, mask));
+    } else {
+      v = parts[0];
+#pragma unroll
+      for (int w = 1; w < kWaves; ++w) v = Op::of(v, parts[w]);
+    }
+  }
+  return v;
+}
+// `lanes` runs of V columns side by side, several threads for each; the first V of them get a column's result each.
+template <class Op, int V, class T> DEV T column_reduce(const T (&v)[V], u64* scratch, u32 lanes) {
   T* const parts = (T*)scratch;
   __syncthreads();
-  parts[threadIdx.x] = v;
+#pragma unroll
+  for (int j = 0; j < V; ++j) parts[j * blockDim.x + threadIdx.x] = v[j];
   __syncthreads();
-  if (threadIdx.x < lanes)
-    for (u32 k = threadIdx.x + lanes; k < blockDim.x; k += lanes) v = Op::of(v, parts[k]);
-  return v;
+  const u32 own = threadIdx.x / lanes, first = (own < V ? own : 0) * blockDim.x + threadIdx.x % lanes;
+  T whole = parts[first];
+  for (u32 k = lanes; k < blockDim.x; k += lanes) whole = Op::of(whole, parts[first + k]);
+  return whole;
 }
 )hip"

@@ -2,6 +2,7 @@
 #include "inductor/kernel/kernel_ir.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <set>
 
@@ -14,12 +15,13 @@ namespace {
 class KernelMaker {
  public:
   KernelMaker(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private,
-              const SizeHints& hints, const Costs& costs, KernelTuning tuning)
+              const SizeHints& hints, const TargetInfo& target, KernelTuning tuning)
       : program_(program),
         group_(group),
         is_private_(is_private),
         hints_(hints),
-        costs_(costs),
+        facts_(target.facts),
+        costs_(target.costs),
         tuning_(tuning),
         symbols_(program.symbol_count) {}
 
@@ -329,12 +331,17 @@ class KernelMaker {
         for (const SymExpr& e : inst.index) add(e);
     }
     kernel_.symbols.assign(used.begin(), used.end());
+    if (!facts_.launches_follow_sizes || used.empty()) return;
+    kernel_.size_hints.assign(program_.symbol_count, 1);
+    for (graph::SymbolId s : used)
+      kernel_.size_hints[s] = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(hints_.symbols.at(s))));
   }
 
   const LoopProgram& program_;
   const Group& group_;
   const std::vector<bool>& is_private_;
   const SizeHints& hints_;
+  const TargetFacts& facts_;
   const Costs& costs_;
   const KernelTuning tuning_;
   size_t outer_ = 0;  // outer dimensions of a kernel of several nests
@@ -348,7 +355,7 @@ class KernelMaker {
 
 Kernel make_kernel(const LoopProgram& program, const Group& group, const std::vector<bool>& is_private,
                    const SizeHints& hints, const TargetInfo& target, KernelTuning tuning) {
-  return KernelMaker(program, group, is_private, hints, target.costs, tuning).run();
+  return KernelMaker(program, group, is_private, hints, target, tuning).run();
 }
 
 namespace {
@@ -374,7 +381,10 @@ std::string print(const Kernel& kernel) {
     if (b.is_local) out += "[" + std::to_string(b.local_elements) + "]";
   }
   out += ") symbols";
-  for (graph::SymbolId s : kernel.symbols) out += " s" + std::to_string(s);
+  for (graph::SymbolId s : kernel.symbols) {
+    out += " s" + std::to_string(s);
+    if (!kernel.size_hints.empty()) out += " about " + std::to_string(kernel.size_hints[s]);
+  }
   if (kernel.is_whole()) out += " whole";
   out +=
       kernel.is_flat ? " flat {\n" : " outer " + std::to_string(kernel.outer.size()) + points_at_once(kernel) + " {\n";

@@ -41,6 +41,8 @@ struct Kernel {
   uint32_t symbol_count = 0;
   std::vector<KernelBuffer> buffers;
   std::vector<graph::SymbolId> symbols;  // those used: sizes argument k is symbols[k]
+  // By symbol, rounded up to powers of two: what the emitter may choose launches by. Empty where none depends on sizes.
+  std::vector<int64_t> size_hints;
   SymSizes outer;
   bool is_flat = false;
   bool lanes_outer =

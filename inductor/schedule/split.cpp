@@ -72,7 +72,7 @@ std::optional<Cut> find_cut(const LoopProgram& program, const Nest& nest, const 
     return std::nullopt;
   const int64_t results = hints.numel(nest.ranges), length = hints.numel(nest.reduced);
   const bool is_lonely = results <= costs.split_results && length >= costs.split_length;
-  const bool is_columns = results > costs.split_results && results * length >= costs.split_columns &&
+  const bool is_columns = results > costs.split_few_columns && results * length >= costs.split_columns &&
                           length >= kFewestParts * costs.split_rows &&
                           is_over_columns(nest, NestSymbols(program.symbol_count));
   if (!is_lonely && !is_columns) return std::nullopt;

@@ -39,9 +39,12 @@ int64_t run_host_kernel(void* const* buffers, const int64_t* sizes, const FjScal
 // Kernels compiled by the C++ compiler behind host_gpu.h.
 class HostGpuTarget : public KernelTarget {
  public:
-  explicit HostGpuTarget(int wave)
-      : wave_(wave),
-        folder_(std::filesystem::temp_directory_path() / ("framejit-host-gpu-" + std::to_string(getpid()))) {
+  HostGpuTarget(int wave, TargetInfo info)
+      : info_(std::move(info)),
+        wave_(wave),
+        // No two targets share a path: dlopen() knows a library by it, though the file is another one.
+        folder_(std::filesystem::temp_directory_path() /
+                ("framejit-host-gpu-" + std::to_string(getpid()) + "-" + std::to_string(wave))) {
     std::filesystem::create_directories(folder_);
   }
   ~HostGpuTarget() override { std::filesystem::remove_all(folder_); }
@@ -75,7 +78,7 @@ class HostGpuTarget : public KernelTarget {
   TargetStatistics statistics() const override { return {}; }
 
  private:
-  const TargetInfo info_ = gpu_target();
+  const TargetInfo info_;
   // Runs the blocks one by one; arguments stand in variables, since a fiber's function takes none.
   static std::string launcher(const Kernel& kernel) {
     std::string arguments;
@@ -103,6 +106,7 @@ struct HostCase {
   const char* name;
   const char* graph;
   double tolerance;
+  std::vector<int64_t> symbols = {};  // empty: the hints
 };
 const HostCase kCases[] = {
     {"points_broadcast", R"(graph @f(%x : bf16[5, 300], %b : bf16[300]) {
@@ -167,16 +171,74 @@ const HostCase kCases[] = {
       %0 = _log_softmax %x, 1, false : f64[6, 50]
       return %0
     })", 1e-13},
+    {"a_line_with_a_rest", R"(graph @f(%x : bf16[1003], %y : f32[1003]) {
+      %0 = mul.Tensor %x, %y : f32[1003]
+      return %0
+    })", 1e-6},
+    {"several_rows_a_block", R"(graph @f(%x : bf16[301, 24]) {
+      %0 = _softmax %x, -1, false : bf16[301, 24]
+      return %0
+    })", 1e-2},
+    {"rows_of_odd_length", R"(graph @f(%x : f16[300, 33], %w : f16[33]) {
+      %0 = _softmax %x, -1, false : f16[300, 33]
+      %1 = mul.Tensor %0, %w : f16[300, 33]
+      return %0, %1
+    })", 2e-3},
+    {"rows_too_long_for_registers", R"(graph @f(%x : f32[2, 33000], %w : f32[33000], %b : f32[33000]) {
+      %1, %2, %3 = native_layer_norm %x, [33000], %w, %b, 1e-05 : f32[2, 33000], f32[2, 1], f32[2, 1]
+      return %1, %2, %3
+    })", 5e-6},
+    {"rows_of_two_dimensions", R"(graph @f(%x : f32[4, 3, 5, 8]) {
+      %0 = sum.dim_IntList %x, [1, 3], true, none : f32[4, 1, 5, 1]
+      %1 = amax %x, [1, 3], false : f32[4, 5]
+      return %0, %1
+    })", 1e-5},
+    {"columns_of_means", R"(graph @f(%x : bf16[70, 96], %m : f32[96]) {
+      %0 = sub.Tensor %x, %m, 1 : f32[70, 96]
+      %1 = sum.dim_IntList %0, [0], false, none : f32[96]
+      %2 = add.Tensor %1, %m, 1 : f32[96]
+      return %0, %2
+    })", 1e-5},
+    {"symbolic_length_beyond_what_was_expected",
+     R"(graph @f(%x : f32[s0, s1], %w : f32[s1]) where s0 = 4, s1 = 16 {
+      %0 = _softmax %x, -1, false : f32[s0, s1]
+      %1 = mul.Tensor %0, %w : f32[s0, s1]
+      return %1
+    })", 1e-6, {3, 1001}},
+    {"symbolic_length_with_a_rest", R"(graph @f(%x : bf16[s0, s1], %w : bf16[s1]) where s0 = 300, s1 = 64 {
+      %0 = add.Tensor %x, %w, 1 : bf16[s0, s1]
+      %1 = _softmax %0, -1, false : bf16[s0, s1]
+      return %0, %1
+    })", 1e-2, {301, 37}},
+    {"symbolic_columns", R"(graph @f(%x : f32[s0, s1]) where s0 = 40, s1 = 64 {
+      %0 = sum.dim_IntList %x, [0], false, none : f32[s1]
+      return %0
+    })", 1e-5, {50, 45}},
+    {"symbolic_products_of_sizes", R"(graph @f(%x : f32[s0, s1, s2]) where s0 = 7, s1 = 4, s2 = 9 {
+      %0 = _softmax %x, 0, false : f32[s0, s1, s2]
+      %1 = abs %x : f32[s0, s1, s2]
+      %2 = sum %1, none : f32[]
+      return %0, %2
+    })", 1e-5, {6, 5, 96}},
 };
+
+// A GPU for which no kernel is too small for what large ones do.
+TargetInfo tiny_gpu() {
+  TargetInfo target = gpu_target();
+  target.costs.column_blocks = target.costs.few_rows = target.costs.short_columns = 1;
+  target.costs.many_points = 64;
+  return target;
+}
 
 TEST(Gpu, EmulatedKernelsAgreeWithTheInterpreter) {
   if (std::system("c++ --version > /dev/null 2>&1") != 0)
     FJ_NOT_TESTED("kernels on an emulated GPU: there is no C++ compiler (c++)");
+  const TargetInfo targets[] = {gpu_target(), tiny_gpu()};
   for (const int wave : {32, 64}) {
-    HostGpuTarget target(wave);
+    HostGpuTarget target(wave, targets[wave / 64]);
     for (const HostCase& c : kCases) {
       SCOPED_TRACE(std::string(c.name) + ", wave " + std::to_string(wave));
-      check_graph_with(target, c.graph, {.tolerance = c.tolerance, .int_limit = 100});
+      check_graph_with(target, c.graph, {.tolerance = c.tolerance, .int_limit = 100, .symbols = c.symbols});
     }
   }
 }
@@ -211,22 +273,19 @@ Kernel all_scalar_ops(DType dtype) {
 std::string everything() {
   std::string text(hip_prelude());
   int number = 0;
-  for (const DType dtype :
-       {DType::kFloat32, DType::kFloat64, DType::kInt64, DType::kInt32, DType::kInt16, DType::kInt8, DType::kUInt8}) {
-    const auto program = emit_hip(all_scalar_ops(dtype), gpu_target());
+  const auto add = [&](const Kernel& kernel, const TargetInfo& target) {
+    const auto program = emit_hip(kernel, target);
     EXPECT_TRUE(program.ok());
     const std::string name = "k" + std::to_string(number++);
     text += "#undef KERNEL\n#define KERNEL(threads) extern \"C\" __global__ void __launch_bounds__(threads) " + name +
             "\nnamespace n" + name + " {\n" + program.value().text + "}\n";
-  }
+  };
+  for (const DType dtype :
+       {DType::kFloat32, DType::kFloat64, DType::kInt64, DType::kInt32, DType::kInt16, DType::kInt8, DType::kUInt8})
+    add(all_scalar_ops(dtype), gpu_target());
   for (const HostCase& c : kCases)
-    for (const Kernel& kernel : kernels_of(c.graph, gpu_target())) {
-      const auto program = emit_hip(kernel, gpu_target());
-      EXPECT_TRUE(program.ok());
-      const std::string name = "k" + std::to_string(number++);
-      text += "#undef KERNEL\n#define KERNEL(threads) extern \"C\" __global__ void __launch_bounds__(threads) " + name +
-              "\nnamespace n" + name + " {\n" + program.value().text + "}\n";
-    }
+    for (const TargetInfo& target : {gpu_target(), tiny_gpu()})
+      for (const Kernel& kernel : kernels_of(c.graph, target)) add(kernel, target);
   return text;
 }
 

@@ -1,0 +1,129 @@
+// inductor/gpu/hip_points.cpp — one nest without a reduction: a thread takes points side by side along the last
+// dimension, a run, where that divides into runs.
+#include "inductor/gpu/hip_runs.h"
+#include "inductor/gpu/hip_writer.h"
+
+namespace framejit::inductor {
+namespace {
+
+class Points {
+ public:
+  Points(const Kernel& kernel, const Costs& costs)
+      : kernel_(kernel),
+        costs_(costs),
+        n_(kernel.nests[0]),
+        symbols_(kernel.symbol_count),
+        text_(kernel, n_.nest),
+        w_(kernel, costs),
+        dims_(outer_dims(kernel)) {
+    for (size_t d : kept_dims(n_)) dims_.push_back(d);
+  }
+
+  HipProgram run() {
+    const int64_t points = hinted(kernel_, count(n_.nest, dims_), costs_.many_points);
+    // Rows that are no whole number of runs begin between words; a line has one beginning.
+    const bool is_line = dims_.size() == 1;
+    if (!dims_.empty()) width_ = run_width(kernel_, {&n_.nest}, dims_.back(), !is_line);
+    program_.threads = points >= costs_.many_points ? costs_.block_threads : costs_.few_points_threads;
+    if (width_ == 1) {
+      singly(points);
+    } else {
+      in_runs();
+    }
+    program_.text = w_.text();
+    return std::move(program_);
+  }
+
+ private:
+  void singly(int64_t points) {
+    program_.extent = count(n_.nest, dims_);
+    const int64_t each = points >= costs_.many_points ? costs_.thread_points : 1;
+    program_.per_block = program_.threads * each;
+    w_.open_unrolled("k", each);
+    w_.line("const index p = (index)blockIdx.x * " + std::to_string(program_.per_block) + " + k * " +
+            std::to_string(program_.threads) + " + (index)threadIdx.x;");
+    w_.line("if (p >= extent) return;");
+    w_.take_apart(text_, n_.nest, dims_, "p");
+    w_.part(text_, n_.nest, Part::kBefore, "");
+    w_.close();
+  }
+
+  void in_runs() {
+    const size_t last = dims_.back();
+    const std::vector<size_t> rows(dims_.begin(), dims_.end() - 1);
+    const SymExpr extent = n_.nest.extent(last);
+    const std::string width = std::to_string(width_), name = text_.dim(last);
+    const SymExpr runs = SymExpr::floor_div(extent + SymExpr(width_ - 1), width_);
+    const bool has_part = !(SymExpr::mod(extent, width_) == SymExpr(0));
+    const std::string whole = has_part ? "" : ");", rest = has_part ? ", " + text_.expr(extent) + " - at);" : "";
+    program_.extent = count(n_.nest, rows) * runs;
+    program_.per_block = program_.threads;
+    choose_runs(last);
+    w_.line("const index p = (index)blockIdx.x * " + std::to_string(program_.threads) + " + (index)threadIdx.x;");
+    w_.line("if (p >= extent) return;");
+    w_.line(wide_text_);
+    if (rows.empty()) {
+      w_.line("const index at = p * " + width + ";");
+    } else {
+      w_.line("const index at = p % " + text_.factor(runs) + " * " + width + ";");
+      w_.take_apart(text_, n_.nest, rows, "(p / " + text_.factor(runs) + ")");
+    }
+    w_.line("const index " + name + " = at;");
+    for (InstId i : runs_) {
+      const LoopInst& inst = n_.nest.body[i];
+      const std::string run = "x" + std::to_string(i);
+      w_.line("Run<" + memory_type_text(kernel_.buffers[inst.buffer].dtype) + ", " + width + "> " + run + ";");
+      if (inst.op == LoopOp::kLoad) w_.line("load_run(" + run + ", &" + text_.access(inst) + ", wide" + whole + rest);
+    }
+    w_.open_unrolled("j", width_);
+    if (has_part) w_.line("if (at + j >= " + text_.expr(extent) + ") break;");
+    w_.line("const index " + name + " = at + j;");
+    w_.part(text_, n_.nest, Part::kBefore, "");
+    w_.close();
+    for (InstId i : runs_)
+      if (n_.nest.body[i].op == LoopOp::kStore)
+        w_.line("store_run(&" + text_.access(n_.nest.body[i]) + ", x" + std::to_string(i) + ", wide" + whole + rest);
+  }
+
+  // What is read after it was written stays where it is.
+  void choose_runs(size_t last) {
+    WideAccess wide(width_);
+    for (InstId i = 0; i < n_.nest.body.size(); ++i) {
+      const LoopInst& inst = n_.nest.body[i];
+      if (!is_side_by_side(inst, symbols_, last) || !is_free(inst.buffer)) continue;
+      if (!wide.add(text_, symbols_, n_.nest, inst, last)) continue;
+      runs_.push_back(i);
+      const std::string run = "x" + std::to_string(i);
+      text_.stand_in(i, inst.op == LoopOp::kLoad ? run + ".get(j)" : "put_run(" + run + ", j, ", ");");
+    }
+    wide_text_ = wide.declaration();
+  }
+
+  // No load of the buffer comes after a store into it, and there is one store at most.
+  bool is_free(LoopBufferId buffer) const {
+    int stores = 0;
+    for (const LoopInst& inst : n_.nest.body) {
+      if (inst.op == LoopOp::kLoad && inst.buffer == buffer && stores > 0) return false;
+      if (inst.op == LoopOp::kStore && inst.buffer == buffer) ++stores;
+    }
+    return stores <= 1;
+  }
+
+  const Kernel& kernel_;
+  const Costs& costs_;
+  const KernelNest& n_;
+  const NestSymbols symbols_;
+  NestText text_;
+  HipWriter w_;
+  std::vector<size_t> dims_;
+  HipProgram program_;
+  int64_t width_ = 1;
+  std::vector<InstId> runs_;
+  std::string wide_text_;
+};
+
+}  // namespace
+
+HipProgram emit_points(const Kernel& kernel, const Costs& costs) { return Points(kernel, costs).run(); }
+
+}  // namespace framejit::inductor

@@ -1,0 +1,466 @@
+// inductor/gpu/hip_rows.cpp — all nests of a kernel run over the same points of a row, each at its own place.
+//
+// A row has its threads, a power of two; a block has one row or several. A thread takes every so manieth run of points
+// and the same ones in all nests. So what one nest hands to the next stays in the thread's registers, what several
+// nests read is read once, and only reductions make threads meet: by shuffles in a wave, then through shared memory,
+// in an order that is always the same. Rows that are too long for registers, which is known when the kernel is made or
+// (for symbolic lengths) when it runs, are walked once for each nest; their scratch lies in shared memory.
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "inductor/gpu/hip_runs.h"
+#include "inductor/gpu/hip_writer.h"
+#include "inductor/kernel/loop_shape.h"
+
+namespace framejit::inductor {
+namespace {
+
+// One place of a buffer for each point of a row; nests share it.
+struct Place {
+  LoopBufferId buffer = 0;
+  SymExpr index = 0;
+  bool is_wide = false;
+  bool is_stored = false;
+  size_t first_load = SIZE_MAX, last_load = 0;  // nests
+  int64_t words = 0;                            // of 4 bytes, of a run
+};
+
+class Rows {
+ public:
+  Rows(const Kernel& kernel, const Costs& costs)
+      : kernel_(kernel), costs_(costs), symbols_(kernel.symbol_count), outer_(kernel.outer.size()), w_(kernel, costs) {}
+
+  std::optional<HipProgram> run() {
+    if (!find_points() || !find_width() || !find_places()) return std::nullopt;
+    choose_threads();
+    write_head();
+    if (in_registers_ && !points_.is_constant()) {
+      w_.open("if (" + points_text_ + " <= " + std::to_string(chunks_ * threads_ * width_) + ")");
+      write_nests();
+      w_.close();
+      in_registers_ = false;
+      w_.open("else");
+      write_nests();
+      w_.close();
+    } else {
+      write_nests();
+    }
+    program_.text = w_.text();
+    return std::move(program_);
+  }
+
+ private:
+  bool is_inner(const SymExpr& e) const {
+    for (size_t d : inner_)
+      if (mentions(e, symbols_.sizes + static_cast<graph::SymbolId>(d))) return true;
+    return false;
+  }
+  static bool has_inner(const Nest& nest, size_t outer) { return nest.dim_count() > outer; }
+
+  // Every nest keeps the row's dimensions, or reduces them, or has none of them.
+  bool find_points() {
+    SymSizes extents;
+    for (const KernelNest& n : kernel_.nests) {
+      const size_t kept = n.nest.ranges.size() - outer_, reduced = n.nest.reduced.size();
+      if (kept > 0 && reduced > 0) return false;
+      SymSizes own;
+      for (size_t d = outer_; d < n.nest.dim_count(); ++d) own.push_back(n.nest.extent(d));
+      if (!own.empty() && !extents.empty() && !(own == extents)) return false;
+      if (!own.empty()) extents = std::move(own);
+      for (const LoopInst& inst : n.nest.body)
+        if (inst.op == LoopOp::kScan || inst.mode != StoreMode::kPlain) return false;
+    }
+    if (extents.empty()) return false;
+    linear_ = 0;
+    for (size_t k = 0; k < extents.size(); ++k) {
+      inner_.push_back(outer_ + k);
+      linear_ = linear_ * extents[k] + symbols_.dim(outer_ + k);
+      points_ = points_ * extents[k];
+      if (extents.size() > 1 && !extents[k].is_constant()) return false;
+    }
+    return true;
+  }
+
+  bool find_width() {
+    std::vector<const Nest*> nests;
+    for (const KernelNest& n : kernel_.nests)
+      if (has_inner(n.nest, outer_)) nests.push_back(&n.nest);
+    width_ = run_width(kernel_, nests, inner_.back(), true);
+    texts_.reserve(kernel_.nests.size());
+    for (const KernelNest& n : kernel_.nests) texts_.emplace_back(kernel_, n.nest).own_locals();
+    points_text_ = texts_[0].expr(points_);
+    wide_ = WideAccess(width_);
+    return true;
+  }
+
+  // Whether nests hand each other what they write at places that are a thread's own.
+  bool find_places() {
+    std::map<LoopBufferId, std::vector<std::pair<size_t, InstId>>> accesses;
+    for (size_t k = 0; k < kernel_.nests.size(); ++k)
+      for (InstId i = 0; i < kernel_.nests[k].nest.body.size(); ++i)
+        if (is_address(inst_of({k, i}))) accesses[inst_of({k, i}).buffer].push_back({k, i});
+    for (const auto& [buffer, all] : accesses) {
+      const bool is_stored = std::any_of(all.begin(), all.end(), [&](const auto& a) { return is_store(a); });
+      const bool is_loaded = std::any_of(all.begin(), all.end(), [&](const auto& a) { return !is_store(a); });
+      const bool is_shared = kernel_.buffers[buffer].is_local || (is_stored && is_loaded);
+      if (is_shared && !are_own(buffer, all)) return false;
+      if (kernel_.buffers[buffer].is_local) {
+        if (kernel_.buffers[buffer].local_elements > 1) arrays_.push_back(buffer);
+      } else if (is_shared && !is_inner(inst_of(all[0]).index[0])) {
+        slots_.push_back(buffer);
+      } else {
+        for (const auto& a : all)
+          if (!add_place(a)) return false;
+      }
+    }
+    return arrays_.empty() || points_.is_constant();
+  }
+
+  using Access = std::pair<size_t, InstId>;  // nest, instruction
+  const LoopInst& inst_of(const Access& a) const { return kernel_.nests[a.first].nest.body[a.second]; }
+  bool is_store(const Access& a) const { return inst_of(a).op == LoopOp::kStore; }
+
+  // All at the same place of a row, which is the point's own or the row's; stored before it is loaded in each nest.
+  bool are_own(LoopBufferId buffer, const std::vector<Access>& all) const {
+    const SymExpr& index = inst_of(all[0]).index[0];
+    const bool is_array = kernel_.buffers[buffer].is_local && kernel_.buffers[buffer].local_elements > 1;
+    if (is_array && !(index == linear_)) return false;
+    size_t stored_in = SIZE_MAX;
+    for (const Access& a : all) {
+      if (!(inst_of(a).index[0] == index) || mentions_values(index, symbols_) || inst_of(a).is_masked()) return false;
+      if (is_store(a) && stored_in == a.first) return false;
+      if (is_store(a)) stored_in = a.first;
+      if (!is_store(a) && stored_in == a.first) return false;
+    }
+    return true;
+  }
+
+  // Accesses that are no place stay where they are, element by element.
+  bool add_place(const Access& a) {
+    const LoopInst& inst = inst_of(a);
+    const Nest& nest = kernel_.nests[a.first].nest;
+    const bool is_side = is_side_by_side(inst, symbols_, inner_.back());
+    const bool is_place = width_ > 1 ? is_side
+                                     : !inst.is_masked() && is_inner(inst.index[0]) &&
+                                           !mentions_values(inst.index[0], symbols_);
+    const bool is_wide = is_place && wide_.add(texts_[a.first], symbols_, nest, inst, inner_.back());
+    const bool is_stored_and_loaded = std::any_of(
+        kernel_.nests.begin(), kernel_.nests.end(), [&](const KernelNest& n) {
+          return std::any_of(n.nest.body.begin(), n.nest.body.end(), [&](const LoopInst& other) {
+            return is_address(other) && other.buffer == inst.buffer && (other.op != inst.op);
+          });
+        });
+    if (!is_place || !is_wide) return !is_stored_and_loaded;
+    size_t k = 0;
+    while (k < places_.size() && !(places_[k].buffer == inst.buffer && places_[k].index == inst.index[0])) ++k;
+    if (k == places_.size()) {
+      const int64_t bytes = row_of(kernel_.buffers[inst.buffer].dtype).bytes;
+      places_.push_back({inst.buffer, inst.index[0], true, false, SIZE_MAX, 0, (bytes * width_ + 3) / 4});
+    }
+    Place& place = places_[k];
+    if (is_store(a)) {
+      place.is_stored = true;
+    } else {
+      place.first_load = std::min(place.first_load, a.first);
+      place.last_load = std::max(place.last_load, a.first);
+    }
+    place_of_[a] = k;
+    return true;
+  }
+
+  // ---- how many threads
+
+  bool is_kept(const Place& p) const {
+    if (!in_registers_ || p.first_load == SIZE_MAX) return false;
+    return p.is_stored || p.first_load != p.last_load || p.first_load == first_nest_ || chunks_ == 1;
+  }
+  bool is_loaded_first(const Place& p) const { return is_kept(p) && chunks_ == 1 && !p.is_stored; }
+
+  int64_t words_of_a_run() const {
+    int64_t words = static_cast<int64_t>(arrays_.size()) * width_;
+    for (const Place& p : places_)
+      if (is_kept(p)) words += p.words;
+    return words;
+  }
+
+  void choose_threads() {
+    const bool is_known = points_.is_constant();
+    const int64_t points = hinted(kernel_, points_, costs_.unknown_points);
+    const int64_t runs = std::max<int64_t>((points + width_ - 1) / width_, 1);
+    const bool few_rows = hinted(kernel_, kernel_.extent, costs_.unknown_points) < costs_.few_rows;
+    first_nest_ = 0;
+    while (!has_inner(kernel_.nests[first_nest_].nest, outer_)) ++first_nest_;
+    in_registers_ = true;
+    threads_ = std::min(power_of_two_from(runs), costs_.wave_threads);
+    const auto take = [&](int64_t threads) {
+      threads_ = threads;
+      chunks_ = (runs + threads - 1) / threads;
+    };
+    const auto fits = [&](int64_t values) {
+      const int64_t free = costs_.register_words / threads_ - costs_.body_words;
+      return chunks_ * width_ <= values && chunks_ * words_of_a_run() <= std::min(costs_.row_words, free);
+    };
+    take(is_known ? threads_ : std::max(threads_, costs_.row_block_threads));
+    while (!fits(few_rows ? costs_.few_row_values : costs_.row_values) && threads_ < costs_.most_row_threads)
+      take(2 * threads_);
+    in_registers_ = fits(costs_.row_values);
+    if (!in_registers_ && is_known) {
+      const bool is_one_pass = kernel_.nests.size() == 1 && !few_rows;
+      take(is_one_pass ? costs_.block_threads : costs_.most_row_threads);
+    }
+    rows_ = few_rows ? std::max<int64_t>(costs_.wave_threads / threads_, 1)
+                     : std::max<int64_t>(costs_.row_block_threads / threads_, 1);
+    program_.extent = kernel_.extent;
+    program_.per_block = rows_;
+    program_.threads = threads_ * rows_;
+  }
+
+  // ---- text
+
+  static std::string number(int64_t n) { return std::to_string(n); }
+  std::string guard() const { return rows_ > 1 ? "if (live && t == 0) " : "if (t == 0) "; }
+  std::string memory_type(LoopBufferId b) const { return memory_type_text(kernel_.buffers[b].dtype); }
+
+  void write_head() {
+    w_.line("__shared__ u64 scratch[128];");
+    if (const std::string wide = wide_.declaration(); !wide.empty()) w_.line(wide);
+    if (rows_ > 1) {
+      w_.line("const index own = (index)blockIdx.x * " + number(rows_) + " + (index)threadIdx.x / " +
+              number(threads_) + ";");
+      w_.line("const bool live = own < extent;");
+      w_.line("const index row = live ? own : 0, t = (index)threadIdx.x % " + number(threads_) + ";");
+    } else {
+      w_.line("const index row = (index)blockIdx.x, t = (index)threadIdx.x;");
+    }
+    for (LoopBufferId b : slots_) w_.line(memory_type(b) + " k" + number(b) + ";");
+    for (LoopBufferId b = 0; b < kernel_.buffers.size(); ++b) {
+      const KernelBuffer& buffer = kernel_.buffers[b];
+      if (!buffer.is_local) continue;
+      const bool is_array = buffer.local_elements > 1;
+      const int64_t elements = is_array && in_registers_ ? chunks_ * width_ : buffer.local_elements;
+      w_.line((is_array && !in_registers_ ? "__shared__ " : "") + memory_type(b) + " b" + number(b) + "[" +
+              number(elements) + "];");
+    }
+  }
+
+  void write_nests() {
+    parity_ = 0;
+    held_.clear();
+    if (in_registers_)
+      for (size_t k = 0; k < kernel_.nests.size(); ++k) load_places(k, true);
+    for (size_t k = 0; k < kernel_.nests.size(); ++k) {
+      if (in_registers_) {
+        load_places(k, false);
+        declare_kept_stores(k);
+      }
+      w_.open("");
+      write_nest(k);
+      w_.close();
+    }
+  }
+
+  std::string run_type(const Place& p) const { return "Run<" + memory_type(p.buffer) + ", " + number(width_) + "> "; }
+  std::string rest() const {
+    return SymExpr::mod(points_, width_) == SymExpr(0) ? "" : ", " + points_text_ + " - q";
+  }
+  std::string wide() const { return width_ > 1 ? ", wide" : ", false"; }
+  bool has_partial_runs() const { return !rest().empty(); }
+
+  // Opens the loop over a thread's runs: q is the first point.
+  void open_runs() {
+    const std::string w = number(width_), times = width_ > 1 ? " * " + w : "";
+    if (in_registers_) {
+      w_.open_unrolled("c", chunks_);
+      const std::string turn = chunks_ > 1 ? "(c * " + number(threads_) + " + t)" : "t";
+      w_.line("const index q = " + turn + times + ";");
+      is_full_ = points_ == SymExpr(chunks_ * threads_ * width_);
+      if (!is_full_) w_.open("if (q < " + points_text_ + ")");
+    } else {
+      is_full_ = true;
+      w_.line("#pragma unroll 4");
+      w_.open("for (index q = t" + times + "; q < " + points_text_ + "; q += " + number(threads_ * width_) + ")");
+    }
+  }
+  void close_runs() {
+    if (!is_full_) w_.close();
+    w_.close();
+  }
+
+  // Names of the row's dimensions at a point.
+  void name_point(size_t k, const std::string& point) {
+    w_.take_apart(texts_[k], kernel_.nests[k].nest, inner_, point);
+  }
+
+  // Places that nest k loads, that are kept and not held yet; the first ones of all before anything else.
+  void load_places(size_t k, bool first) {
+    std::vector<size_t> wanted;
+    for (const auto& [access, p] : place_of_)
+      if (access.first == k && !is_store(access) && is_kept(places_[p]) && held_.count(p) == 0 &&
+          (!first || is_loaded_first(places_[p])) && std::find(wanted.begin(), wanted.end(), p) == wanted.end())
+        wanted.push_back(p);
+    if (wanted.empty()) return;
+    for (size_t p : wanted) {
+      held_[p] = "x" + number(static_cast<int64_t>(p));
+      w_.line(run_type(places_[p]) + held_[p] + "[" + number(chunks_) + "];");
+    }
+    w_.open("");
+    w_.take_apart(texts_[k], kernel_.nests[k].nest, outer_dims(kernel_), "row");
+    open_runs();
+    name_point(k, "q");
+    for (size_t p : wanted) load(k, p, held_[p] + "[c]");
+    close_runs();
+    w_.close();
+  }
+
+  std::string address(size_t k, size_t p) const {
+    return "&b" + number(places_[p].buffer) + "[" + texts_[k].expr(places_[p].index) + "]";
+  }
+  void load(size_t k, size_t p, const std::string& into) {
+    w_.line("load_run(" + into + ", " + address(k, p) + wide() + rest() + ");");
+  }
+
+  // What nest k stores and a later one loads.
+  void declare_kept_stores(size_t k) {
+    for (const auto& [access, p] : place_of_)
+      if (access.first == k && is_store(access) && is_kept(places_[p]) && places_[p].last_load > k)
+        w_.line(run_type(places_[p]) + stored_name(k, p) + "[" + number(chunks_) + "];");
+  }
+  static std::string stored_name(size_t k, size_t p) {
+    return "y" + number(static_cast<int64_t>(k)) + "_" + number(static_cast<int64_t>(p));
+  }
+
+  void write_nest(size_t k) {
+    const Nest& nest = kernel_.nests[k].nest;
+    NestText& t = texts_[k];
+    w_.take_apart(t, nest, outer_dims(kernel_), "row");
+    stand_in_slots(k);
+    if (!has_inner(nest, outer_)) return w_.part(t, nest, Part::kBefore, guard());
+    if (nest.is_reduction()) w_.part(t, nest, Part::kBefore, guard());
+    HipWriter::for_each_reduction(nest, [&](InstId i) { w_.line(t.declare_accumulator(i)); });
+    write_points(k);
+    HipWriter::for_each_reduction(nest, [&](InstId i) {
+      const std::string half = parity_++ % 2 == 0 ? "scratch" : "scratch + 64";
+      w_.result(t, nest, i,
+                "row_reduce<" + t.operation(i) + ", " + number(threads_) + ">(a" + std::to_string(i) + ", " + half +
+                    ")");
+    });
+    if (nest.is_reduction()) w_.part(t, nest, Part::kAfter, guard());
+  }
+
+  // One value for each row that nests hand each other beside storing it.
+  void stand_in_slots(size_t k) {
+    const Nest& nest = kernel_.nests[k].nest;
+    for (InstId i = 0; i < nest.body.size(); ++i) {
+      if (!is_address(nest.body[i])) continue;
+      const LoopBufferId b = nest.body[i].buffer;
+      if (std::find(slots_.begin(), slots_.end(), b) == slots_.end()) continue;
+      const std::string slot = "k" + number(b);
+      if (nest.body[i].op == LoopOp::kStore)
+        texts_[k].stand_in(i, "put(&" + slot + ", ", "); " + guard() + texts_[k].access(nest.body[i]) + " = " + slot +
+                                                         ";");
+      else
+        texts_[k].stand_in(i, is_stored_before(b, k) ? slot : texts_[k].access(nest.body[i]));
+    }
+  }
+  bool is_stored_before(LoopBufferId b, size_t k) const {
+    for (size_t before = 0; before < k; ++before)
+      for (const LoopInst& inst : kernel_.nests[before].nest.body)
+        if (inst.op == LoopOp::kStore && inst.buffer == b) return true;
+    return false;
+  }
+
+  void write_points(size_t k) {
+    const Nest& nest = kernel_.nests[k].nest;
+    NestText& t = texts_[k];
+    const Part part = nest.is_reduction() ? Part::kInside : Part::kBefore;
+    const std::string j = width_ > 1 ? "j" : "0";
+    std::map<size_t, std::string> loaded, stored;  // places
+    open_runs();
+    name_point(k, "q");
+    stand_in_arrays(k, j);
+    for (const auto& [access, p] : place_of_) {
+      if (access.first != k) continue;
+      const bool is_held = held_.count(p) != 0;
+      if (is_store(access)) {
+        const bool is_kept_on = in_registers_ && is_kept(places_[p]) && places_[p].last_load > k;
+        stored[p] = stored_name(k, p) + (is_kept_on ? "[c]" : "");
+        if (!is_kept_on) w_.line(run_type(places_[p]) + stored[p] + ";");
+        t.stand_in(access.second, "put_run(" + stored[p] + ", " + j + ", ", ");");
+      } else {
+        if (!is_held && loaded.count(p) == 0) {
+          loaded[p] = "x" + number(static_cast<int64_t>(p));
+          w_.line(run_type(places_[p]) + loaded[p] + ";");
+          load(k, p, loaded[p]);
+        }
+        t.stand_in(access.second, (is_held ? held_[p] + "[c]" : loaded[p]) + ".get(" + j + ")");
+      }
+    }
+    if (width_ > 1) {
+      w_.open_unrolled("j", width_);
+      if (has_partial_runs()) w_.line("if (q + j >= " + points_text_ + ") break;");
+      name_point(k, "(q + j)");
+    }
+    statements(t, nest, part);
+    HipWriter::for_each_reduction(
+        nest, [&](InstId i) { w_.line(t.accumulate(i, width_ > 1 ? "(q + j)" : "q")); });
+    if (width_ > 1) w_.close();
+    for (const auto& [p, name] : stored) {
+      w_.line((rows_ > 1 ? "if (live) " : "") + std::string("store_run(") + address(k, p) + ", " + name + wide() +
+              rest() + ");");
+      if (in_registers_ && is_kept(places_[p])) held_[p] = stored_name(k, p);
+    }
+    close_runs();
+  }
+
+  // Stores of single elements are the thread's own, but a row beyond the end has none.
+  void statements(const NestText& t, const Nest& nest, Part part) {
+    const auto inner = inner_insts(nest, symbols_), after = after_reduction(nest, symbols_);
+    for (InstId i = 0; i < nest.body.size(); ++i) {
+      const Part own = after[i] ? Part::kAfter : inner[i] ? Part::kInside : Part::kBefore;
+      if (own == part && nest.body[i].op != LoopOp::kReduce) w_.line(t.inst(i, rows_ > 1 ? "if (live) " : ""));
+    }
+  }
+
+  void stand_in_arrays(size_t k, const std::string& j) {
+    const Nest& nest = kernel_.nests[k].nest;
+    const std::string own = width_ > 1 ? "[c * " + number(width_) + " + " + j + "]" : "[c]";
+    const std::string at = in_registers_ ? own : "[q + " + j + "]";
+    for (InstId i = 0; i < nest.body.size(); ++i) {
+      if (!is_address(nest.body[i])) continue;
+      const LoopBufferId b = nest.body[i].buffer;
+      if (std::find(arrays_.begin(), arrays_.end(), b) == arrays_.end()) continue;
+      if (nest.body[i].op == LoopOp::kStore)
+        texts_[k].stand_in(i, "put(&b" + number(b) + at + ", ", ");");
+      else
+        texts_[k].stand_in(i, "b" + number(b) + at);
+    }
+  }
+
+  const Kernel& kernel_;
+  const Costs& costs_;
+  const NestSymbols symbols_;
+  const size_t outer_;
+  HipWriter w_;
+  HipProgram program_;
+  std::vector<NestText> texts_;                // of each nest
+  std::vector<size_t> inner_;                  // dimensions of a row, alike in all nests
+  SymExpr points_ = 1, linear_ = 0;            // of a row: how many, and a point's number
+  std::string points_text_;
+  int64_t width_ = 1;                          // points of a run
+  int64_t threads_ = 1, chunks_ = 1, rows_ = 1;  // of a row, runs of a thread, rows of a block
+  bool in_registers_ = false, is_full_ = false;
+  WideAccess wide_{1};
+  std::vector<Place> places_;
+  std::map<Access, size_t> place_of_;
+  std::vector<LoopBufferId> arrays_, slots_;   // scratch with an element for each point; what is stored once a row
+  size_t first_nest_ = 0;                      // that has points
+  std::map<size_t, std::string> held_;         // places whose runs are in registers, and their names
+  int parity_ = 0;
+};
+
+}  // namespace
+
+std::optional<HipProgram> emit_rows(const Kernel& kernel, const Costs& costs) { return Rows(kernel, costs).run(); }
+
+}  // namespace framejit::inductor

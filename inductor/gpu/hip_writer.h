@@ -1,0 +1,66 @@
+// inductor/gpu/hip_writer.h — lines of HIP text, and what every shape of kernel writes: dimensions taken apart, parts
+// of a body, accumulators.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "inductor/gpu/hip_emitter.h"
+#include "inductor/gpu/hip_text.h"
+
+namespace framejit::inductor {
+
+// Product of the extents of some dimensions.
+SymExpr count(const Nest& nest, const std::vector<size_t>& dims);
+std::vector<size_t> reduced_dims(const Nest& nest);
+std::vector<size_t> kept_dims(const KernelNest& n);  // those that the nest itself loops over, in its order
+std::vector<size_t> outer_dims(const Kernel& kernel);
+int64_t power_of_two_from(int64_t n);  // the least that is not below n
+// The extent of the call that the kernel was made for: symbols have their hints, or `unknown` without them.
+int64_t hinted(const Kernel& kernel, const SymExpr& e, int64_t unknown);
+
+enum class Part { kBefore, kInside, kAfter };  // of the reduced loop; what reduces nothing is all before
+
+class HipWriter {
+ public:
+  HipWriter(const Kernel& kernel, const Costs& costs) : kernel_(kernel), costs_(costs) {}
+
+  void line(const std::string& statement);
+  void open(const std::string& statement);
+  void close();
+  // `for (name = 0; name < turns; ++name)`, unrolled.
+  void open_unrolled(const std::string& name, int64_t turns);
+  const std::string& text() const { return text_; }
+  const Kernel& kernel() const { return kernel_; }
+  const Costs& costs() const { return costs_; }
+
+  // Declares dimensions from their linear index, the last one fastest.
+  void take_apart(const NestText& t, const Nest& nest, const std::vector<size_t>& dims, std::string linear);
+  // The statements of a part but for reductions; stores are behind `guard`.
+  void part(const NestText& t, const Nest& nest, Part part, const std::string& guard);
+  template <class Visit>
+  static void for_each_reduction(const Nest& nest, Visit visit) {
+    for (InstId i = 0; i < nest.body.size(); ++i)
+      if (nest.body[i].op == LoopOp::kReduce) visit(i);
+  }
+  // Accumulators over reduced points `from`, `from` + `step`, ...
+  void reduced_loop(const NestText& t, const Nest& nest, const std::string& from, const std::string& step);
+  // A reduction's value, from an expression for the whole of it.
+  void result(const NestText& t, const Nest& nest, InstId i, const std::string& whole);
+
+ private:
+  const Kernel& kernel_;
+  const Costs& costs_;
+  std::string text_;
+  size_t depth_ = 1;
+};
+
+// The shapes (see hip_emitter.cpp): body text, and how to launch it.
+HipProgram emit_points(const Kernel& kernel, const Costs& costs);
+HipProgram emit_columns(const Kernel& kernel, const Costs& costs);
+// Nothing: not all nests of the kernel run over the same points of a row, each at its own place.
+std::optional<HipProgram> emit_rows(const Kernel& kernel, const Costs& costs);
+HipProgram emit_mixed_rows(const Kernel& kernel, const Costs& costs);
+
+}  // namespace framejit::inductor
