@@ -10,6 +10,7 @@ import torch
 
 import op_sweep
 import op_sweep_worker
+import pages
 from framejit import _framejit
 
 PARTLY = Path(__file__).resolve().parent / "op_partly.txt"
@@ -77,9 +78,8 @@ def make_table():
     kinds, in_place = own_overloads()
     text = ["# What becomes of the core ATen ops", "",
             "Written by `tests/e2e/test_op_table.py` from the rows of the decompositions and lowerings (`make "
-            "golden-update`). A row may leave",
-            "some arguments or dtypes to PyTorch (the last section counts them); ops outside the core set are treated "
-            "the same way.", ""]
+            "golden-update`). A row may leave some arguments or dtypes to PyTorch (the last section counts them); ops "
+            "outside the core set are treated the same way.", ""]
     text += ["| | ops | meaning |", "|---|---|---|"]
     text += [f"| {kind} | {len(groups[kind])} | {MEANING[kind]} |" for kind in MEANING]
     for kind in MEANING:
@@ -97,12 +97,12 @@ def make_table():
     some, none = declined({name for ops in kinds.values() for name in ops})
     text += ["", "## Rows that leave some samples to PyTorch",
              "Of the first 40 float32 samples of torch's op_db so many have kernels or views of our own; the others, "
-             "those of no elements and of no",
-             "dimensions among them, run as PyTorch's own op (`tests/e2e/op_partly.txt`, `make sweep`): " + some + ".",
+             "those of no elements and of no dimensions among them, run as PyTorch's own op "
+             "(`tests/e2e/op_partly.txt`, `make sweep`): " + some + ".",
              "", "In none of them: " + none
              + ". Random ops (`native_dropout` that drops, `bernoulli`) always draw by PyTorch's own op: its "
                "generator decides."]
-    return "\n".join(text) + "\n", groups, total
+    return pages.filled("\n".join(text) + "\n"), groups, total
 
 
 def test_the_table_of_ops_is_current():

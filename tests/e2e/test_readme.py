@@ -1,47 +1,219 @@
-"""The example of README.md prints what README.md says."""
+"""README.md and docs/: every block of code runs and prints what the page says, and what a page names exists. The pages
+that are written from tables are current (make golden-update)."""
+import ast
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-[PROGRAM] = re.findall(r"^```python\n(.*?)^```$", README, re.M | re.S)
+import pytest
+
+import pages
+from pages import ROOT
+
+UPDATE = os.environ.get("UPDATE_GOLDEN") == "1"
+PAGES = {str(page.relative_to(ROOT)): page for page in pages.all_pages()}
+RUNNING = [name for name, page in PAGES.items() if any(b.language == "python" for b in pages.blocks(page))]
+# Commands that need a build, a network or a tool that need not be there, and what tests them.
+ONLY_READ = {"make": "the target exists (here), and its own tests", "pip": "tools/check_wheel installs the wheel",
+             "perf": "tests/e2e/test_code_names.py reads what it reads"}
 
 
-def run(tmp_path, program, **environment):
+def clean_environment(**settings):
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {k: v for k, v in os.environ.items() if not k.startswith("FRAMEJIT")} | {"PATH": path} | settings
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    """What the Python blocks of each page print, in one process for all pages."""
+    done = subprocess.run([sys.executable, pages.__file__, *RUNNING], cwd=tmp_path_factory.mktemp("pages"),
+                          env=clean_environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_python_blocks_print_what_the_page_says(printed, name):
+    blocks = [(block, shown) for block, shown in pages.programs(PAGES[name]) if block.language == "python"]
+    assert len(blocks) == len(printed[name]) > 0
+    for (block, shown), result in zip(blocks, printed[name]):
+        assert not result["error"], f"{name}:{block.line}\n{result['error']}"
+        assert shown is None or pages.is_as_shown(shown, result["printed"]), (
+            f"{name}:{block.line} prints\n{result['printed']}")
+
+
+def shell_blocks():
+    """(page, line, command, the Python program above it, what is shown)."""
+    for name, page in PAGES.items():
+        program = None
+        for block, shown in pages.programs(page):
+            if block.language == "python":
+                program = block.text
+                continue
+            commands = [re.sub(r"\s+#.*", "", line) for line in block.text.splitlines()]
+            words = [next(word for word in command.split() if "=" not in word) for command in commands]
+            if not all(word in ONLY_READ for word in words):
+                yield name, block.line, "\n".join(commands), program, shown
+
+
+@pytest.mark.parametrize("name, line, commands, program, shown",
+                         [pytest.param(*block, id=f"{block[0]}:{block[1]}") for block in shell_blocks()])
+def test_shell_blocks_print_what_the_page_says(tmp_path, name, line, commands, program, shown):
     (tmp_path / "example.py").write_text(program)
-    env = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEJIT")} | environment
-    return subprocess.run([sys.executable, "example.py"], cwd=tmp_path, env=env, capture_output=True, text=True)
+    done = subprocess.run(["bash", "-ec", commands], cwd=tmp_path, env=clean_environment(), text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert shown is not None and pages.is_as_shown(shown, done.stdout), f"{name}:{line} prints\n{done.stdout}"
 
 
-def test_the_example_prints_what_stands_below_it(tmp_path):
-    printed = README.split(PROGRAM)[1].split("```\n")[2]
-    done = run(tmp_path, PROGRAM)
-    assert done.returncode == 0, done.stderr
-
-    def parts(text):
-        before, guards = re.sub(r"compiled in \d+\.\d{3} s", "compiled in SECONDS", text).split("\nguards ")
-        return before.splitlines(), guards.splitlines()
-    (shown, shown_guards), (real, real_guards) = parts(printed), parts(done.stdout)
-    assert shown == real and "compiled in SECONDS" in shown[3]
-    assert shown_guards[0] == real_guards[0] and len(shown_guards) > 1
-    positions = [real_guards.index(guard) for guard in shown_guards]
-    assert positions == sorted(positions)
+def test_a_block_that_prints_something_else_is_found():
+    assert pages.is_as_shown("a ... c\n...\nTIME\n", "a b c\n1\n2\nTIME\n") and pages.is_as_shown("...\nb\n", "b\n")
+    assert pages.is_as_shown("took 0.123 s\n", "took 12.000 s\n")
+    for shown in ("a\n", "a\nb\n...\nd\n", "a\nc\nb\n", "took 0.1 ms\n"):
+        assert not pages.is_as_shown(shown, "a\nb\nc\n")
 
 
-def test_the_list_of_channels_is_that_of_help(tmp_path):
-    known = re.findall(r"^  (\w+) ", run(tmp_path, "import framejit", FRAMEJIT_LOGS="help").stderr, re.M)
-    section = README.split("## Reading the logs")[1].split("; `all`")[0]
-    assert len(known) > 10 and sorted(re.findall(r"`(\w+)`", section)) == sorted(["FRAMEJIT_LOGS", *known])
+@pytest.mark.parametrize("name", PAGES)
+def test_what_a_page_names_is_there(name):
+    import framejit
+    page, text = PAGES[name], PAGES[name].read_text(encoding="utf-8")
+    known = set(re.findall(r'"(FRAMEJIT_?\w*)"', (ROOT / "runtime/base/config.def").read_text()))
+    known |= set(re.findall(r"^option\((\w+)", (ROOT / "CMakeLists.txt").read_text(), re.M))
+    assert set(re.findall(r"\bFRAMEJIT_[A-Z0-9_]+", text)) - known == set()
+    for word in re.findall(r"\bframejit\.([a-z_]+)", text):
+        assert hasattr(framejit, word) or word in ("md", "txt"), f"{name} names framejit.{word}"
+    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
+        assert link.startswith("https://") or (page.parent / link).is_file(), f"{name} links to {link}"
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    for block in pages.blocks(page):
+        assert block.language in ("python", "sh", "text", "cpp"), f"{name}:{block.line} is of no known language"
+        if block.language == "sh":
+            assert set(re.findall(r"^make ([a-z-]+)", block.text, re.M)) <= targets, f"{name}:{block.line}"
+        if block.language == "cpp":
+            assert block.text in (ROOT / block.words[1]).read_text(), f"{name}:{block.line} is not in {block.words[1]}"
 
 
-def test_the_log_lines_are_those_of_the_example(tmp_path):
-    """And of a call with another size."""
-    program = PROGRAM.replace("print(framejit.explain(scores)(torch.tensor([1.0, 2.0, 6.0]), 2))",
-                              "scores(torch.ones(5), 2)")
-    log = run(tmp_path, program, FRAMEJIT_LOGS="graph_breaks,recompiles,graph").stderr.splitlines()
-    section = README.split("## Reading the logs")[1]
-    shown = [line for block in re.findall(r"^```\n(.*?)^```$", section, re.M | re.S) for line in block.splitlines()]
-    assert len(shown) == 7
-    assert [line for line in shown if line not in log] == [], log
+def test_readme_leads_to_every_page():
+    links = set(re.findall(r"\]\((docs/\w+\.md)\)", (ROOT / "README.md").read_text(encoding="utf-8")))
+    assert links == {name for name in PAGES if name.startswith("docs/")}
+
+
+def current(name, text):
+    if UPDATE:
+        PAGES[name].write_text(text, encoding="utf-8")
+    assert PAGES[name].read_text(encoding="utf-8") == text, f"make golden-update rewrites {name}"
+
+
+# The order of docs/settings.md; a setting that is named nowhere stands under the last title.
+SETTINGS = {
+    "What is compiled": ("FRAMEJIT", "FRAMEJIT_MIN_CALLS", "FRAMEJIT_FILTER", "FRAMEJIT_SKIP", "FRAMEJIT_ENTRIES"),
+    "What is printed": ("FRAMEJIT_LOGS", "FRAMEJIT_LOGS_OUT", "FRAMEJIT_LOGS_FORMAT", "FRAMEJIT_ASSEMBLY",
+                        "FRAMEJIT_DUMP_DIR", "FRAMEJIT_PERF", "FRAMEJIT_GDB"),
+    "What is kept": ("FRAMEJIT_CACHE_DIR", "FRAMEJIT_CACHE_MB"),
+    "For tests of framejit": ("FRAMEJIT_STRICT", "FRAMEJIT_STRESS", "FRAMEJIT_TRACE_ALL"),
+    "How kernels are made": (),
+}
+
+
+def settings_page():
+    table = (ROOT / "runtime/base/config.def").read_text()
+    text = r'"((?:[^"\\]|\\.)*)"'
+    row = rf'^KNOB\(\w+, (\w+), {text}, ("[^"]*"|[^,]+), {text},\s*((?:{text}\s*)+)\)'
+    found = {}
+    for kind, name, default, choices, doc in (match.groups()[:5] for match in re.finditer(row, table, re.M)):
+        accepted = {"flag": "0 or 1", "integer": choices.replace("..", " to "),
+                    "text": ", ".join(f"`{word}`" for word in choices.split("|")) if choices else "a text"}[kind]
+        usual = {"false": "0", "true": "1"}.get(default, default.strip('"'))
+        said = ast.literal_eval(f"({doc})")
+        found[name] = f"- `{name}` ({accepted}; by default {f'`{usual}`' if usual else 'empty'}): {said}."
+    assert len(found) == len(re.findall(r"^KNOB\(", table, re.M))
+    named = {name for names in SETTINGS.values() for name in names}
+    assert named <= set(found), sorted(named - set(found))
+    lines = ["# Settings", "",
+             "Written by `tests/e2e/test_readme.py` from `runtime/base/config.def` (`make golden-update`).", "",
+             "Every setting of the process is an environment variable. framejit reads it once, when it is imported. A "
+             "value that does not fit is an error that says what is accepted. What one compiled function does "
+             "differently is an argument of `framejit.compile`: `fullgraph`, `dynamic`, `backend`, `mode`, `options`, "
+             "`disable`. `framejit.cache(folder, max_mb=...)` sets the two variables of the cache from the program."]
+    for title, names in SETTINGS.items():
+        lines += ["", f"## {title}", ""] + [found[name] for name in names or [n for n in found if n not in named]]
+    return pages.filled("\n".join(lines) + "\n")
+
+
+def test_the_page_of_settings():
+    current("docs/settings.md", settings_page())
+
+
+def test_a_wrong_setting_is_an_error_that_says_what_is_accepted():
+    done = subprocess.run([sys.executable, "-c", "import framejit"], env=clean_environment(FRAMEJIT_PRODUCTS="x"),
+                          capture_output=True, text=True)
+    assert done.returncode and "ValueError" in done.stderr and "library" in done.stderr
+
+
+def test_the_list_of_channels():
+    table = (ROOT / "runtime/base/log_channels.def").read_text()
+    rows = re.findall(r'^LOG_CHANNEL\((\w+),\s*((?:"[^"]*"\s*)+)\)', table, re.M)
+    done = subprocess.run([sys.executable, "-c", "import framejit"], env=clean_environment(FRAMEJIT_LOGS="help"),
+                          capture_output=True, text=True)
+    assert [name for name, _ in rows] == re.findall(r"^  (\w+) ", done.stderr, re.M) and len(rows) > 10
+    items = "\n".join(f"- `{name}`: {ast.literal_eval(f'({doc})')}." for name, doc in rows)
+    text = PAGES["docs/logs.md"].read_text(encoding="utf-8")
+    made = re.sub(r"(<!-- channels: .*-->\n)(?s:.*?)(<!-- end -->)", lambda m: m[1] + pages.filled(items) + "\n" + m[2],
+                  text)
+    assert items.split("\n")[0] in made
+    current("docs/logs.md", made)
+
+
+# The folders of headers that are not ours, and whose they are.
+HEADERS = {"ATen": "PyTorch", "c10": "PyTorch", "torch": "PyTorch", "llvm": "LLVM", "linux": "Linux",
+           "sys": "the C library"}
+
+
+def test_the_table_of_third_parties():
+    text = PAGES["docs/third_party.md"].read_text(encoding="utf-8")
+    linked = text.split("## Linked")[1].split("## Compiled")[0]
+    compiled = text.split("## Compiled")[1].split("##")[0]
+    rules = (ROOT / "cmake/llvm_target.cmake").read_text()
+    archives = re.findall(r"^find_library\(\w+ (\w+\.a) REQUIRED\)", rules, re.M)
+    assert len(archives) == 2 and all(f"`{archive}`" in linked for archive in archives)
+    version = re.search(r"llvm-config-(\d+)", rules)[1]
+    assert f"| LLVM {version} |" in linked
+    used = set()
+    for folder in ("runtime", "graph", "guards", "frame_hook", "inductor", "python"):
+        for path in (*(ROOT / folder).rglob("*.h"), *(ROOT / folder).rglob("*.cpp")):
+            used |= set(re.findall(r"^#include <(\w+)/", path.read_text(), re.M))
+    assert used == set(HEADERS), "a project's headers are new, or gone"
+    for project in {*HEADERS.values(), "CPython", "pybind11"} - {"LLVM", "the C library"}:
+        assert re.search(rf"^\| {project}\b", compiled, re.M), project
+
+
+def stage_text(block, events):
+    """What framejit printed for a block of docs/one_program.md: `text Event [its stage or form] [which of them]`."""
+    name, *rest = block.words[1:]
+    which = int(rest.pop()) - 1 if rest and rest[-1].isdigit() else 0
+    found = [e for e in events if e["event"] == name and (not rest or rest[0] in (e.get("stage"), e.get("form")))]
+    assert found, f"nothing is printed for {block.words}"
+    if name == "Bytecode" and sys.version_info[:2] != (3, 11):
+        return block.text  # of the reference; positions are others elsewhere
+    if name in ("Guard", "Recompile"):
+        first = found[0]["id"]
+        return "".join(e["guard"] + "\n" for e in found if e["id"] == first)
+    text = found[which]["text"].rstrip("\n") + "\n"
+    return re.sub(r'(?m)^(code c\d+ = )"\w+" for ".*?"', r'\1"..." for "..."', text)
+
+
+def test_one_program(tmp_path):
+    page = PAGES["docs/one_program.md"]
+    (tmp_path / "example.py").write_text(next(b.text for b in pages.blocks(page) if b.language == "python"))
+    done = subprocess.run([sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True,
+                          env=clean_environment(FRAMEJIT_LOGS="all", FRAMEJIT_LOGS_FORMAT="json",
+                                                FRAMEJIT_CPU_FEATURES="generic"))
+    assert done.returncode == 0, done.stderr[-2000:]
+    events = [json.loads(line) for line in done.stderr.splitlines()]
+    made = pages.FENCE.sub(lambda m: f"```{m[1]}\n{stage_text(pages.Block(tuple(m[1].split()), m[2], 0), events)}```"
+                           if re.match(r"text \w", m[1]) else m[0], page.read_text(encoding="utf-8"))
+    assert made.count("```text ") >= 12
+    current("docs/one_program.md", made)

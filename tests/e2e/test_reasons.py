@@ -17,6 +17,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 import framejit
+import pages
 from check import fresh, same  # noqa: F401
 
 ROOT = Path(__file__).parents[2]
@@ -249,17 +250,17 @@ def make_page():
     table = (ROOT / "runtime/base/reasons.def").read_text()
     row = r'^REASON\((\w+), (\w+),\s*((?:"[^"]*"\s*)+),\s*((?:"[^"]*"\s*)+)\)'
     text = ["# Why something is not compiled", "",
-            "Written by `tests/e2e/test_reasons.py` from `runtime/base/reasons.def` (`make golden-update`).",
-            "`framejit.stats()` counts breaks and fallbacks by these names; `FRAMEJIT_LOGS=graph_breaks` says where",
-            "each happened, and puts what it met in place of the dots."]
+            "Written by `tests/e2e/test_reasons.py` from `runtime/base/reasons.def` (`make golden-update`). "
+            "`framejit.stats()` counts breaks and fallbacks by these names. `FRAMEJIT_LOGS=graph_breaks` says where "
+            "each happened, and puts what it met in place of the dots. The second line of each says what to do."]
     found = [(kind, name, *(ast.literal_eval(f"({part})") for part in parts))
              for kind, name, *parts in re.findall(row, table, re.M)]
     assert len(found) == len(re.findall(r"^REASON\(", table, re.M)) and {kind for kind, *_ in found} == set(SECTIONS)
     for kind, title in SECTIONS.items():
-        text += ["", f"## {title}", "", "| reason | what it says | what to do |", "|---|---|---|"]
-        text += [f"| `{name}` | {what.replace('{0}', '...')} | {hint} |"
-                 for k, name, what, hint in found if k == kind]
-    return "\n".join(text) + "\n"
+        text += ["", f"## {title}", ""]
+        for _, name, what, hint in (row for row in found if row[0] == kind):
+            text += [f"- `{name}`: {what.replace('{0}', '...')}", f"  *{hint}*"]
+    return pages.filled("\n".join(text) + "\n")
 
 
 @pytest.mark.nothing_captured

@@ -544,6 +544,13 @@ class TestThePage:
         ours = set(inspect.signature(framejit.compile).parameters) - {"unknown"}
         assert {name for name in arguments if page_rows()[name] in ("same", "other")} == ours
 
+    def test_every_setting_of_torch_compiler_is_named(self):
+        settings, rows = set(torch.compiler.config._config), page_rows()
+        named = set(re.findall(r"`(\w+)`", PAGE.read_text().split("Under `torch.compiler.config`")[1]))
+        other_names = {name for name in settings if f"torch._dynamo.config.{name}" in rows}
+        assert len(settings) > 20 and len(other_names) > 4
+        assert settings - named - {row.rpartition(".")[2] for row in rows} == set() and other_names <= named
+
     def test_every_mode_stance_setting_and_mark_has_a_row(self):
         import torch._dynamo
         stances = re.findall(r'^STANCE\("(\w+)",', (ROOT / "frame_hook/resume/stance.def").read_text(), re.M)

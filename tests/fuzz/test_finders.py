@@ -152,33 +152,33 @@ def a_compile_that_fails(monkeypatch):
     return planted.seeds_until_found(frames_fuzz, 20, refuses)
 
 
-# The rows of docs/finders.md by their first cell.
+# The sections of docs/finders.md by their titles.
 PLANTS = {
-    "a builtin takes every item before it writes the first": fuzzer_finds(planted.TakesItemsFirst, planted.AddsUpLater,
+    "A builtin takes every item before it writes the first": fuzzer_finds(planted.TakesItemsFirst, planted.AddsUpLater,
                                                                           planted.AsksKeysLater),
-    "what was written before an exception is lost": fuzzer_finds(planted.LosesWhatWasTaken),
-    "which locals and cells are bound is not guarded": fuzzer_finds(planted.IsAlwaysBound, planted.KeepsDeleted,
+    "What was written before an exception is lost": fuzzer_finds(planted.LosesWhatWasTaken),
+    "Which locals and cells are bound is not guarded": fuzzer_finds(planted.IsAlwaysBound, planted.KeepsDeleted,
                                                                     planted.StaysUnbound),
-    "a kernel reads where an empty tensor has no memory": reads_where_nothing_is,
-    "an error that `is_compiling()` led to reaches the user": fuzzer_finds(planted.KeepsYes),
-    "a function of `torch.compiler` is unknown": a_name_that_nobody_heard_of,
-    "a function of `torch.compiler` is ignored": a_stance_that_is_ignored,
-    "kernels grow with the program, and compiles with their square": kernels_without_bounds,
-    "small work is split over threads": small_work_on_threads,
-    "an update goes through a copy": values_that_are_copied,
-    "each call compiles anew": entries_whose_guards_never_hold,
-    "a model needs more entries than there are": sizes_that_stay_numbers,
-    "a layer is never compiled": a_layer_that_breaks,
-    "ordinary programs break": programs_that_break,
-    "plain Python runs because a compile failed": a_compile_that_fails,
+    "A kernel reads where an empty tensor has no memory": reads_where_nothing_is,
+    "An error that `is_compiling()` led to reaches the user": fuzzer_finds(planted.KeepsYes),
+    "A function of `torch.compiler` is unknown": a_name_that_nobody_heard_of,
+    "A function of `torch.compiler` is ignored": a_stance_that_is_ignored,
+    "Kernels grow with the program, and compiles with their square": kernels_without_bounds,
+    "Small work is split over threads": small_work_on_threads,
+    "An update goes through a copy": values_that_are_copied,
+    "Each call compiles anew": entries_whose_guards_never_hold,
+    "A model needs more entries than there are": sizes_that_stay_numbers,
+    "A layer is never compiled": a_layer_that_breaks,
+    "Ordinary programs break": programs_that_break,
+    "Plain Python runs because a compile failed": a_compile_that_fails,
 }
 
 
 def rows():
-    """First cell -> the others, of the table of docs/finders.md."""
-    lines = [line for line in (ROOT / "docs/finders.md").read_text().splitlines() if line.startswith("| ")]
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    return {row[0]: row[1:] for row in cells[1:]}
+    """Title -> its two lines, of each section of docs/finders.md."""
+    sections = re.findall(r"^## (.+)\n- Found by: (.+(?:\n  .+)*)\n- What refuses it: (.+(?:\n  .+)*)$",
+                          (ROOT / "docs/finders.md").read_text(), re.M)
+    return {title: lines for title, *lines in sections}
 
 
 @pytest.mark.filterwarnings("ignore")

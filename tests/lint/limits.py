@@ -1,4 +1,4 @@
-"""At most 600 lines a file, 72 lines a function and 120 characters a line, in C++ and in Python."""
+"""At most 600 lines a file, 72 lines a function and 120 characters a line, in C++ and in Python; lines of pages too."""
 import ast
 import re
 
@@ -8,6 +8,8 @@ FILE_LINES = 600
 FUNCTION_LINES = 72
 LINE_CHARACTERS = 120
 RAW = re.compile(r'R"(\w*)\(.*?\)\1"', re.S)  # text of another language keeps its lines
+
+SHOWN = re.compile(r"^```text.*?^```$", re.S | re.M)
 
 # Comments, strings and character literals are blanked; line breaks stay, so that positions keep their line.
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\''
@@ -56,14 +58,19 @@ def python_functions(text: str) -> list[tuple[str, int, int]]:
 def check(path: str, text: str) -> list[str]:
     lines = text.count("\n")
     found = [f"{path}: {lines} lines, at most {FILE_LINES}"] if lines > FILE_LINES else []
-    wrapped = text if path.endswith((".py", ".pyi")) else RAW.sub(lambda m: re.sub(r"[^\n]", "", m.group()), text)
+    if path.endswith(".md"):  # what a page shows as printed has the lines that were printed
+        text = SHOWN.sub(lambda m: re.sub(r"[^\n]", "", m.group()), text)
+    is_cpp = not path.endswith((".md", ".py", ".pyi"))
+    wrapped = RAW.sub(lambda m: re.sub(r"[^\n]", "", m.group()), text) if is_cpp else text
     found += [f"{path}:{number}: {len(line)} characters, at most {LINE_CHARACTERS}"
               for number, line in enumerate(wrapped.splitlines(), 1) if len(line) > LINE_CHARACTERS]
+    if path.endswith(".md"):
+        return found
     functions = python_functions(text) if path.endswith((".py", ".pyi")) else cpp_functions(text)
     return found + [f"{path}:{first}: {name} has {count} lines, at most {FUNCTION_LINES}" for name, first,
                     count in functions if count > FUNCTION_LINES]
 
 
 if __name__ == "__main__":
-    report("limits", [finding for p in files(".h", ".cpp", ".def", ".py", ".pyi")
+    report("limits", [finding for p in files(".h", ".cpp", ".def", ".py", ".pyi", ".md")
                       for finding in check(str(p), read(p))])

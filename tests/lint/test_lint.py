@@ -52,6 +52,11 @@ def test_limits_of_a_line():
     assert limits.check("a.py", 'text = "' + "x" * 200 + '"') == ["a.py:1: 209 characters, at most 120"]
 
 
+def test_limits_of_a_page():
+    assert limits.check("a.md", "x" * 120 + "\n```text\n" + "x" * 200 + "\n```\n") == []
+    assert limits.check("a.md", "```python\n" + "x" * 121 + "\n```\n") == ["a.md:2: 121 characters, at most 120"]
+
+
 def test_limits_python():
     assert limits.check("a.py", "def f():\n" + "    pass\n" * 71) == []
     assert limits.check("a.py", "def f():\n" + "    pass\n" * 72) == ["a.py:1: f has 73 lines, at most 72"]
