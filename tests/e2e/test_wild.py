@@ -71,6 +71,15 @@ def test_a_difference_is_told(monkeypatch, compiled, said):
     assert r["verdict"] == "wrong" and said in r["detail"]
 
 
+@pytest.mark.nothing_captured
+@pytest.mark.parametrize("factor, verdict", [(1 + 1e-7, "right"), (1 + 1e-4, "wrong")])
+def test_floats_are_as_exact_as_the_tensors_that_they_were_read_from(monkeypatch, factor, verdict):
+    program = wild_program.Program(lambda x: {"mean": x.mean().item() * 100, "n": len(x)}, (torch.rand(50),))
+    want = wild_program.eager(program)
+    monkeypatch.setattr(framejit, "compile", lambda fn: lambda x: {**fn(x), "mean": fn(x)["mean"] * factor})
+    assert wild_program.measured(program, want, "compile")["verdict"] == verdict
+
+
 def test_batches_of_other_sizes():
     def by_rows(x, table):
         return x * table.sum() + x.shape[0]

@@ -49,5 +49,7 @@ def make(name):
     if form == "backwards":
         times = times.flip(0)
     rough = {"rtol": 1e-3, "atol": 1e-3}  # thousands of steps are no other program than ten
+    if method == "dopri8":  # the error of the first step that it would choose is rounding, and later steps hang on it
+        rough["options"] = {"first_step": 1.0}
     return Program(lambda y, times: solve(net, (y, y * 2) if form == "tuple" else y, times, method=method, **rough),
                    (y, times))
