@@ -8,6 +8,7 @@
 #include "frame_hook/resume/call_settings.h"
 #include "frame_hook/resume/entries.h"
 #include "frame_hook/resume/global_mode.h"
+#include "frame_hook/resume/loop_hints.h"
 #include "frame_hook/resume/stance.h"
 #include "frame_hook/resume/stats.h"
 #include "frame_hook/resume/told.h"
@@ -421,6 +422,7 @@ std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int i
   try {
     TraceHints hints = note_of(frame_.state()).hints;
     hints.tells_compiling = told_.tells_yes(frame_.state());
+    add_loop_hints(*frame_.decoded(), index, hints.dynamic_sources);
     outcome =
         stays_if_python_ends([&] { return compile_segment(access, frame_.decoded(), index, options_, hints); });
   } catch (const Interrupted&) {

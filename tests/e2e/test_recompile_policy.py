@@ -182,6 +182,47 @@ def test_the_entry_that_was_not_used_for_longest_makes_room(said):
     assert framejit.stats()["fallback_reasons"] == {"entry_limit": 2} and [event for event, _ in said] == ["Limit"]
 
 
+def counted_up(x, n):
+    count = 0
+    for i in range(n):
+        x = x * 2 + i
+        pause()
+        count += 1
+        x = x + count
+    return x
+
+
+def until_zero(x, n):
+    at = 0.0
+    while n:
+        pause()
+        at += 0.5
+        x = x * at
+        n -= 1
+    return x
+
+
+def into_a_list(x, n):
+    rows = []
+    for i in range(n):
+        pause()
+        rows.append(x[i % 3] + i)
+    return rows
+
+
+@pytest.mark.parametrize("fn, graphs", [(counted_up, 4), (until_zero, 2), (into_a_list, 2)],
+                         ids=lambda v: getattr(v, "__name__", ""))
+def test_what_a_loop_writes_differs_from_the_first_round_on(fn, graphs):
+    """A segment for the rounds, one that leaves the loop, one that begins where the first round does."""
+    compiled, x = framejit.compile(fn), torch.arange(12.0).view(3, 4)
+    framejit.reset()
+    with torch.no_grad():
+        for n in (6, 6, 4):
+            same(compiled(x, n), fn(x, n))
+    stats = framejit.stats()
+    assert (stats["graphs"], stats["recompiles"]) == (graphs, 2) and stats["fallback_reasons"] == {}, stats
+
+
 REPORT = """
 import json, sys
 print(json.dumps(sys.modules["framejit"].stats()))

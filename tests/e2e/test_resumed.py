@@ -177,9 +177,9 @@ def nested(place, depth):
 # place: breaks while it is compiled, graphs, ATen ops in all of them
 PLACES = {
     straight: (1, 2, 2),
-    for_range: (3, 4, 7),
+    for_range: (2, 3, 5),
     for_list: (2, 3, 9),
-    while_counts: (3, 4, 7),
+    while_counts: (2, 3, 5),
     loop_of_loops: (3, 4, 11),
     with_block: (1, 2, 3),
     with_that_eats: (1, 2, 3),
