@@ -4,7 +4,7 @@ plans are kernels.
     python benchmarks/autotune.py [--only ResNet-50,columns] [--rounds 30]
 
 The ratio is the default's time over max-autotune's, a median over rounds; the programs differ only in the plan.
-FRAMEJIT_AUTOTUNE_MS is as the environment says (README.md).
+FRAMEJIT_AUTOTUNE_MS is as the environment says (docs/settings.md).
 """
 import argparse
 import time

@@ -9,7 +9,7 @@ torch, and what allocators keep for later calls. The results of a call are alive
 first calls, which compile, are not counted.
 bf16 is autocast on the CPU, entered by the call, so that eager casts its weights anew and keeps them until the call
 ends.
-A training step is forward, backward and an optimizer's step; framejit runs it plainly today (README.md).
+A training step is forward, backward and an optimizer's step; framejit runs it plainly today (docs/captured.md).
 """
 import argparse
 import json
