@@ -41,7 +41,8 @@ class Columns {
     program_.per_block = lanes_;
     const std::string lanes = std::to_string(lanes_);
     choose_runs(last);
-    if (parts_ > 1) w_.line("__shared__ u64 scratch[" + std::to_string(2 * width_ * program_.threads) + "];");
+    if (parts_ > 1)
+      w_.line("__shared__ u64 scratch[" + std::to_string(width_ * program_.threads * bytes_of_a_part() / 8) + "];");
     w_.line("const index p = (index)blockIdx.x * " + lanes + " + (index)threadIdx.x % " + lanes + ";");
     w_.line("const bool live = p < extent;");
     if (width_ > 1) w_.line(wide_text_);
@@ -75,13 +76,23 @@ class Columns {
     lanes_ = parts_ == 1 ? costs_.block_threads : costs_.column_lanes;
   }
 
+  // Of what a thread brings for a column.
+  int64_t bytes_of_a_part() const {
+    int64_t bytes = 1;
+    HipWriter::for_each_reduction(n_.nest, [&](InstId i) {
+      const int64_t own = row_of(n_.nest.body[n_.nest.body[i].operands[0]].dtype).bytes;
+      bytes = std::max(bytes, text_.is_position(i) ? 2 * std::max<int64_t>(own, 8) : own);
+    });
+    return bytes;
+  }
+
   static std::string run_of(InstId i) { return "x" + std::to_string(i); }
   std::string declared_run(InstId i) const {
     return "Run<" + memory_type_text(kernel_.buffers[n_.nest.body[i].buffer].dtype) + ", " + std::to_string(width_) +
            "> " + run_of(i) + ";";
   }
-  std::string loaded_run(InstId i) const {
-    return "load_run(" + run_of(i) + ", &" + after_.access(n_.nest.body[i]) + ", " + wide() + rest_ + ");";
+  std::string loaded_run(InstId i, const std::string& rest) const {
+    return "load_run(" + run_of(i) + ", &" + after_.access(n_.nest.body[i]) + ", " + wide() + rest + ");";
   }
   std::string wide() const { return width_ > 1 ? "wide" : "false"; }
 
@@ -126,7 +137,7 @@ class Columns {
 
   void reduce() {
     const Nest& nest = n_.nest;
-    const std::string width = std::to_string(width_), j = width_ > 1 ? "[j]" : "[0]";
+    const std::string width = std::to_string(width_);
     HipWriter::for_each_reduction(nest, [&](InstId i) {
       w_.line(text_.accumulator_type(i) + " a" + std::to_string(i) + "[" + width + "];");
       w_.line("for (auto& a : a" + std::to_string(i) + ") a = " + text_.start(i) + ";");
@@ -135,26 +146,67 @@ class Columns {
     w_.line("const index " + own_ + " = at;");
     for (InstId i : before_) {
       w_.line(declared_run(i));
-      w_.line(loaded_run(i));
+      w_.line(loaded_run(i, rest_));
     }
+    if (end_.empty()) {
+      rows(false);
+    } else {  // most sizes are whole runs
+      w_.open("if (" + text_.factor(nest.extent(dims_.back())) + " % " + width + " == 0)");
+      rows(false);
+      w_.close();
+      w_.open("else");
+      rows(true);
+      w_.close();
+    }
+    w_.close();
+  }
+
+  // Long sums are sums of sums, so that rounding errors do not add up all the way.
+  void rows(bool has_parts_of_runs) {
+    constexpr int64_t kChain = 32;  // additions one after the other
+    const Nest& nest = n_.nest;
+    const SymExpr all = count(nest, reduced_dims(nest));
+    const std::string own = "(index)threadIdx.x / " + std::to_string(lanes_), end = text_.expr(all);
+    if (all.is_constant() && all.constant() <= kChain * parts_) return rows(has_parts_of_runs, own, end);
+    const std::string step = std::to_string(kChain * parts_), width = std::to_string(width_);
+    const auto each = [&](InstId i, const std::string& to, const std::string& value) {
+      w_.line("for (int j = 0; j < " + width + "; ++j) " + to + std::to_string(i) + "[j] = " + value + ";");
+    };
+    HipWriter::for_each_reduction(nest, [&](InstId i) {
+      w_.line(text_.accumulator_type(i) + " w" + std::to_string(i) + "[" + width + "];");
+      each(i, "w", text_.start(i));
+    });
+    w_.open("for (index from = 0; from < " + end + "; from += " + step + ")");
+    HipWriter::for_each_reduction(nest, [&](InstId i) { each(i, "a", text_.start(i)); });
+    w_.line("const index end = idx_min<index>(" + end + ", from + " + step + ");");
+    rows(has_parts_of_runs, "from + " + own, "end");
+    const auto joined = [](InstId i, const std::string& operation) {
+      return operation + "::of(w" + std::to_string(i) + "[j], a" + std::to_string(i) + "[j])";
+    };
+    HipWriter::for_each_reduction(nest, [&](InstId i) { each(i, "w", joined(i, text_.operation(i))); });
+    w_.close();
+    HipWriter::for_each_reduction(nest, [&](InstId i) { each(i, "a", "w" + std::to_string(i) + "[j]"); });
+  }
+
+  void rows(bool has_parts_of_runs, const std::string& from, const std::string& end) {
+    const Nest& nest = n_.nest;
+    const std::string j = width_ > 1 ? "[j]" : "[0]", rest = has_parts_of_runs ? rest_ : "";
     w_.line("#pragma unroll 4");
-    w_.open("for (index q = (index)threadIdx.x / " + std::to_string(lanes_) + "; q < " +
-            text_.expr(count(nest, reduced_dims(nest))) + "; q += " + std::to_string(parts_) + ")");
+    w_.open("for (index q = " + from + "; q < " + end + "; q += " + std::to_string(parts_) + ")");
     w_.take_apart(text_, nest, reduced_dims(nest), "q");
     for (InstId i : inside_) {
       w_.line(declared_run(i));
-      if (nest.body[i].op == LoopOp::kLoad) w_.line(loaded_run(i));
+      if (nest.body[i].op == LoopOp::kLoad) w_.line(loaded_run(i, rest));
     }
     open_columns();
-    if (!end_.empty()) w_.line("if (at + j >= " + end_ + ") break;");
+    if (has_parts_of_runs) w_.line("if (at + j >= " + end_ + ") break;");
     values(Part::kBefore);
     values(Part::kInside);
     HipWriter::for_each_reduction(nest, [&](InstId i) { w_.line(text_.accumulate(i, "q", j)); });
     w_.close();
     for (InstId i : inside_)
       if (nest.body[i].op == LoopOp::kStore)
-        w_.line("if (live) store_run(&" + after_.access(nest.body[i]) + ", " + run_of(i) + ", wide" + rest_ + ");");
-    w_.close();
+        w_.line("if (live) store_run(&" + after_.access(nest.body[i]) + ", " + run_of(i) + ", wide" + rest + ");");
     w_.close();
   }
 

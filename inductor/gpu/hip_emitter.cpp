@@ -1,10 +1,11 @@
 // inductor/gpu/hip_emitter.cpp — which shape a kernel has.
 //
-// Points (hip_points.cpp): one nest without a reduction, a thread for each few points that lie side by side. Columns
-// (hip_columns.cpp): one nest whose kept dimensions are contiguous and whose reduced ones are not: neighbouring threads
-// take neighbouring columns, several threads share a column and meet in shared memory. Rows (hip_rows.cpp): all nests
-// run over the same points of a row, each thread over its own, which stay in its registers. Mixed rows
-// (hip_mixed_rows.cpp): everything else. Sums are added in an order that depends on the kernel alone.
+// Points (hip_points.cpp): one nest without a reduction, a thread for each few points that lie side by side. Tiles
+// (hip_tiles.cpp): the same, a block for a square of points, where loads lie across. Columns (hip_columns.cpp): one
+// nest whose kept dimensions are contiguous and whose reduced ones are not: neighbouring threads take neighbouring
+// columns, several threads share a column and meet in shared memory. Rows (hip_rows.cpp): all nests run over the same
+// points of a row, each thread over its own, which stay in its registers. Mixed rows (hip_mixed_rows.cpp): everything
+// else. Sums are added in an order that depends on the kernel alone.
 #include "inductor/gpu/hip_emitter.h"
 
 #include "inductor/gpu/hip_writer.h"
@@ -36,7 +37,10 @@ std::string head(const Kernel& kernel, int64_t threads, const Costs& costs) {
 
 HipProgram shaped(const Kernel& kernel, const Costs& costs) {
   const KernelNest& first = kernel.nests[0];
-  if (kernel.nests.size() == 1 && !first.nest.is_reduction()) return emit_points(kernel, costs);
+  if (kernel.nests.size() == 1 && !first.nest.is_reduction()) {
+    if (auto tiles = kernel.in_tiles ? emit_tiles(kernel, costs) : std::nullopt) return std::move(*tiles);
+    return emit_points(kernel, costs);
+  }
   if (kernel.nests.size() == 1 && first.vector_dim < first.nest.ranges.size()) return emit_columns(kernel, costs);
   FJ_CHECK(!kernel.is_flat, "a flat kernel is one nest");
   if (auto rows = emit_rows(kernel, costs)) return std::move(*rows);

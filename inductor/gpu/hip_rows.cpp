@@ -36,7 +36,8 @@ class Rows {
     choose_threads();
     write_head();
     if (in_registers_ && !points_.is_constant()) {
-      w_.open("if (" + points_text_ + " <= " + std::to_string(chunks_ * threads_ * width_) + ")");
+      const std::string whole = width_ > 1 ? " && " + points_text_ + " % " + number(width_) + " == 0" : "";
+      w_.open("if (" + points_text_ + " <= " + number(chunks_ * threads_ * width_) + whole + ")");
       write_nests();
       w_.close();
       in_registers_ = false;
@@ -89,7 +90,7 @@ class Rows {
     width_ = run_width(kernel_, nests, inner_.back(), true);
     texts_.reserve(kernel_.nests.size());
     for (const KernelNest& n : kernel_.nests) texts_.emplace_back(kernel_, n.nest).own_locals();
-    points_text_ = texts_[0].expr(points_);
+    points_text_ = texts_[0].factor(points_);
     wide_ = WideAccess(width_);
     return true;
   }
@@ -262,7 +263,8 @@ class Rows {
 
   std::string run_type(const Place& p) const { return "Run<" + memory_type(p.buffer) + ", " + number(width_) + "> "; }
   std::string rest() const {
-    return SymExpr::mod(points_, width_) == SymExpr(0) ? "" : ", " + points_text_ + " - q";
+    const bool is_whole = in_registers_ || SymExpr::mod(points_, width_) == SymExpr(0);
+    return is_whole ? "" : ", " + points_text_ + " - q";
   }
   std::string wide() const { return width_ > 1 ? ", wide" : ", false"; }
   bool has_partial_runs() const { return !rest().empty(); }
@@ -278,7 +280,7 @@ class Rows {
       if (!is_full_) w_.open("if (q < " + points_text_ + ")");
     } else {
       is_full_ = true;
-      w_.line("#pragma unroll 4");
+      w_.line("#pragma unroll " + number(std::max<int64_t>(costs_.row_values / 2 / width_, 2)));
       w_.open("for (index q = t" + times + "; q < " + points_text_ + "; q += " + number(threads_ * width_) + ")");
     }
   }
@@ -376,6 +378,8 @@ class Rows {
     const Part part = nest.is_reduction() ? Part::kInside : Part::kBefore;
     const std::string j = width_ > 1 ? "j" : "0";
     std::map<size_t, std::string> loaded, stored;  // places
+    const std::vector<bool> varies = vary(nest);
+    once_a_row(t, nest, part, varies);
     open_runs();
     name_point(k, "q");
     stand_in_arrays(k, j);
@@ -401,7 +405,7 @@ class Rows {
       if (has_partial_runs()) w_.line("if (q + j >= " + points_text_ + ") break;");
       name_point(k, "(q + j)");
     }
-    statements(t, nest, part);
+    statements(t, nest, part, varies);
     HipWriter::for_each_reduction(
         nest, [&](InstId i) { w_.line(t.accumulate(i, width_ > 1 ? "(q + j)" : "q")); });
     if (width_ > 1) w_.close();
@@ -414,11 +418,43 @@ class Rows {
   }
 
   // Stores of single elements are the thread's own, but a row beyond the end has none.
-  void statements(const NestText& t, const Nest& nest, Part part) {
+  void statements(const NestText& t, const Nest& nest, Part part, const std::vector<bool>& varies) {
     const auto inner = inner_insts(nest, symbols_), after = after_reduction(nest, symbols_);
     for (InstId i = 0; i < nest.body.size(); ++i) {
       const Part own = after[i] ? Part::kAfter : inner[i] ? Part::kInside : Part::kBefore;
-      if (own == part && nest.body[i].op != LoopOp::kReduce) w_.line(t.inst(i, rows_ > 1 ? "if (live) " : ""));
+      if (own == part && varies[i] && nest.body[i].op != LoopOp::kReduce)
+        w_.line(t.inst(i, rows_ > 1 ? "if (live) " : ""));
+    }
+  }
+
+  // What is another value at each point of a row, and what is stored.
+  std::vector<bool> vary(const Nest& nest) const {
+    std::vector<bool> varies(nest.body.size(), false);
+    for (InstId i = 0; i < nest.body.size(); ++i) {
+      const LoopInst& inst = nest.body[i];
+      std::vector<InstId> uses;
+      collect_uses(inst, symbols_, uses);
+      varies[i] = inst.op == LoopOp::kStore || std::any_of(inst.index.begin(), inst.index.end(), [&](const SymExpr& e) {
+                    return is_inner(e);
+                  }) || std::any_of(uses.begin(), uses.end(), [&](InstId use) { return varies[use]; });
+    }
+    return varies;
+  }
+
+  // What does not vary, in front of the points; of what they are divided by, its inverse too.
+  void once_a_row(NestText& t, const Nest& nest, Part part, const std::vector<bool>& varies) {
+    const auto inner = inner_insts(nest, symbols_), after = after_reduction(nest, symbols_);
+    std::set<InstId> divisors;
+    for (InstId i = 0; i < nest.body.size(); ++i) {
+      const LoopInst& inst = nest.body[i];
+      if (after[i] || inst.op == LoopOp::kReduce || inner[i] != (part == Part::kInside)) continue;
+      if (!varies[i]) w_.line(t.inst(i, ""));
+      const bool divides = varies[i] && inst.op == LoopOp::kScalar && inst.scalar == ScalarOp::k_div &&
+                           inst.dtype == DType::kFloat32 && !varies[inst.operands[1]];
+      if (!divides || !divisors.insert(inst.operands[1]).second) continue;
+      const std::string divisor = number(inst.operands[1]);
+      w_.line("const float u" + divisor + " = 1.0f / v" + divisor + ";");
+      t.divide_by(inst.operands[1]);
     }
   }
 

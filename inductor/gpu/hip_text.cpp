@@ -180,6 +180,8 @@ std::string NestText::scalar(const LoopInst& inst) const {
     default: break;
     // clang-format on
   }
+  if (inst.scalar == ScalarOp::k_div && divisors_.count(inst.operands[1]) != 0)
+    return "quotient(" + operand(0) + ", " + operand(1) + ", u" + std::to_string(inst.operands[1]) + ")";
   if (infix != nullptr) return operand(0) + infix + operand(1);
   std::string text = std::string("fj_") + graph::row_of(inst.scalar).name + "(";
   for (int k = 0; k < inst.operand_count(); ++k) text += (k ? ", " : "") + operand(k);

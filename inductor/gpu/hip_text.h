@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "inductor/kernel/kernel_ir.h"
@@ -28,6 +29,8 @@ class NestText {
   std::string access(const LoopInst& inst) const;
   // From now on the text of a load's element, or what stands before and behind the value that is stored: no guard then.
   void stand_in(InstId i, std::string before, std::string behind = "") { stand_ins_[i] = {before, behind}; }
+  // From now on u<i> is one divided by value i.
+  void divide_by(InstId i) { divisors_.insert(i); }
   // Local buffers are the thread's own: each thread stores into them.
   void own_locals() { has_own_locals_ = true; }
   // Reductions: the accumulator's type and first value, a step of it, and the name of its operation.
@@ -45,6 +48,7 @@ class NestText {
   const Nest& nest_;
   NestSymbols symbols_;
   std::map<InstId, std::pair<std::string, std::string>> stand_ins_;
+  std::set<InstId> divisors_;
   bool has_own_locals_ = false;
 };
 

@@ -58,6 +58,8 @@ class HipWriter {
 
 // The shapes (see hip_emitter.cpp): body text, and how to launch it.
 HipProgram emit_points(const Kernel& kernel, const Costs& costs);
+// Nothing: no load is contiguous along another dimension.
+std::optional<HipProgram> emit_tiles(const Kernel& kernel, const Costs& costs);
 HipProgram emit_columns(const Kernel& kernel, const Costs& costs);
 // Nothing: not all nests of the kernel run over the same points of a row, each at its own place.
 std::optional<HipProgram> emit_rows(const Kernel& kernel, const Costs& costs);

@@ -30,7 +30,7 @@ DEV u16 f16_of(float f) { u16 bits; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : 
 struct alignas(8) word8 { u32 at[2]; __device__ u32& operator[](int k) { return at[k]; } };
 struct alignas(16) word16 { u32 at[4]; __device__ u32& operator[](int k) { return at[k]; } };
 #if __CUDA_ARCH__ >= 800
-#define HAS_BF16 1
+#define IS_SM80 1
 #endif
 #endif
 
@@ -47,7 +47,7 @@ DEV double as_f64(u64 bits) { return bits_as<double>(bits); }
 struct f16m { u16 bits; };
 struct bf16m { u16 bits; };
 struct boolm { u8 byte; };
-#ifdef HAS_BF16
+#ifdef IS_SM80
 DEV u16 bf16_of(float f) { u16 bits; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(f)); return bits; }
 #else
 DEV u16 bf16_of(float f) {  // to nearest even, NaN kept
@@ -170,8 +170,23 @@ BOTH_2(div, a / b, a / b)
 BOTH_1(neg, -a, -a)
 CALL_1(abs, fabs)
 BOTH_1(sign, (float)((a > 0) - (a < 0)), (double)((a > 0) - (a < 0)))
-BOTH_2(minimum, a != a || a < b ? a : b, a != a || a < b ? a : b)  // NaN of either operand wins
-BOTH_2(maximum, a != a || a > b ? a : b, a != a || a > b ? a : b)
+// NaN of either operand wins.
+#ifdef IS_SM80
+DEV float fj_minimum(float a, float b) { float m; asm("min.NaN.f32 %0, %1, %2;" : "=f"(m) : "f"(a), "f"(b)); return m; }
+DEV float fj_maximum(float a, float b) { float m; asm("max.NaN.f32 %0, %1, %2;" : "=f"(m) : "f"(a), "f"(b)); return m; }
+#else
+DEV float fj_minimum(float a, float b) { return a != a || a < b ? a : b; }
+DEV float fj_maximum(float a, float b) { return a != a || a > b ? a : b; }
+#endif
+DEV double fj_minimum(double a, double b) { return a != a || a < b ? a : b; }
+DEV double fj_maximum(double a, double b) { return a != a || a > b ? a : b; }
+// a / b, where r is 1 / b and the same for many a: one step of Newton's rounds correctly (Markstein). A divisor below one
+// might let a * r overflow where the quotient does not; infinities of a stay what they are.
+DEV float quotient(float a, float b, float r) {
+  if (!(fabsf(r) <= 1.0f && fabsf(r) > 1e-37f)) return a / b;
+  const float q = a * r, better = fmaf(fmaf(-q, b, a), r, q);
+  return better == better ? better : q;
+}
 CALL_1(floor, floor) CALL_1(ceil, ceil) CALL_1(trunc, trunc) CALL_1(round, rint)
 BOTH_2(trunc_div, truncf(a / b), trunc(a / b))
 CALL_2(fmod, fmod) CALL_2(pow, pow) CALL_2(atan2, atan2) CALL_2(hypot, hypot) CALL_2(copysign, copysign)

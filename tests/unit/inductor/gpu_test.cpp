@@ -199,6 +199,20 @@ const HostCase kCases[] = {
       %2 = add.Tensor %1, %m, 1 : f32[96]
       return %0, %2
     })", 1e-5},
+    {"tiles", R"(graph @f(%x : f32[3, 70, 45], %y : f32[3, 45, 70]) {
+      %0 = permute %x, [0, 2, 1] : f32[3, 45, 70]
+      %1 = add.Tensor %0, %y, 1 : f32[3, 45, 70]
+      return %1
+    })", 0},
+    {"tiles_of_two_bytes_symbolic", R"(graph @f(%x : bf16[s0, s1], %y : bf16[s1, s0]) where s0 = 64, s1 = 32 {
+      %0 = permute %x, [1, 0] : bf16[s1, s0]
+      %1 = add.Tensor %0, %y, 1 : bf16[s1, s0]
+      return %1
+    })", 1e-2, {37, 45}},
+    {"whole_sum_of_odd_sizes", R"(graph @f(%x : f32[199, 769]) {
+      %0 = sum %x, none : f32[]
+      return %0
+    })", 1e-5},
     {"symbolic_length_beyond_what_was_expected",
      R"(graph @f(%x : f32[s0, s1], %w : f32[s1]) where s0 = 4, s1 = 16 {
       %0 = _softmax %x, -1, false : f32[s0, s1]
