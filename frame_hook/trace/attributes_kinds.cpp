@@ -141,6 +141,7 @@ Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
 }
 
 Value* tensor_attribute(Tracer& t, TensorValue* v, PyObject* name) {
+  if (Value* mark = written_mark(t, v, name)) return mark;
   const Found d = look_up(t, v, name);
   if (d.object && Py_TYPE(d.object) == &PyGetSetDescr_Type) return tensor_getter(t, v, name);
   if (d.object && Py_TYPE(d.object)->tp_descr_set) return bind(t, d, v, v->type, nullptr);

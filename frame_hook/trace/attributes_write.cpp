@@ -9,6 +9,8 @@
 
 #include <structmember.h>
 
+#include <algorithm>
+
 namespace framejit::frame_hook {
 
 namespace {
@@ -182,7 +184,31 @@ void write(Tracer& t, Value* v, PyObject* name, Value* to) {
   generic_set_attribute(t, v, key.get(), to);
 }
 
+bool is_address_mark(PyObject* name) { return std::string_view(text_of(name)) == "_dynamo_static_input_type"; }
+
+PyObject* builtin_setattr() {
+  static PyObject* const function = PyDict_GetItemString(PyEval_GetBuiltins(), "setattr");
+  return function;
+}
+
+// What mark_static_address leaves on a tensor is set at the exit.
+bool leave_mark(Tracer& t, Value* tensor, PyObject* name, Value* to) {
+  if (!is_address_mark(name) || !to || !is_plain(t, to)) return false;
+  t.protocol().calls_at_exit.emplace_back(t.constant_value(builtin_setattr()),
+                                          Arguments{{tensor, t.constant_value(name), to}, {}});
+  return true;
+}
+
 }  // namespace
+
+Value* written_mark(Tracer& t, Value* tensor, PyObject* name) {
+  if (!is_address_mark(name)) return nullptr;
+  const auto& calls = t.protocol().calls_at_exit;
+  const auto mark = std::find_if(calls.rbegin(), calls.rend(), [&](const auto& call) {
+    return call.first->object.get() == builtin_setattr() && call.second.positional[0] == tensor;
+  });
+  return mark == calls.rend() ? nullptr : mark->second.positional[2];
+}
 
 Value* written_class_data(Tracer& t, PyTypeObject* owner, PyObject* name) {
   for (const ClassData& written : t.protocol().class_data)
@@ -239,6 +265,7 @@ void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
   }
   if (v->kind == ValueKind::tensor && to == v && std::string_view(text_of(name)) == "data")
     return;  // module.to() of what is there already
+  if (v->kind == ValueKind::tensor && leave_mark(t, v, name, to)) return;
   if (v->kind == ValueKind::tensor)
     graph_break(Reason::unsupported_write, std::string("a write to Tensor.") + text_of(name));
   const Found d = look_up(t, v, name);

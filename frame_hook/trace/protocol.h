@@ -154,6 +154,7 @@ DictValue* instance_dict(Tracer& t, InstanceValue* v);           // the value of
 DictValue* module_dict(Tracer& t, Value* module);
 // What the trace wrote to a data attribute of `owner` itself; null: nothing.
 Value* written_class_data(Tracer& t, PyTypeObject* owner, PyObject* name);
+Value* written_mark(Tracer& t, Value* tensor, PyObject* name);  // of mark_static_address; null: not in the trace
 void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to);  // object.__setattr__; to null: __delattr__
 Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name);
 DictValue* function_dict(Tracer& t, FunctionValue* f);           // the value of __dict__

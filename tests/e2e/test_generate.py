@@ -85,3 +85,28 @@ def test_prompts_of_five_lengths(make, most, modes):
     assert stats["recompiles"] == stats["graphs"] - 1 and stats["graph_breaks"] == 0 and stats[
         "fallback_reasons"] == {}, stats
     assert stats["hits"] + stats["graphs"] == stats["frames"], stats
+
+
+def marks(tensors):
+    return [getattr(t, "_dynamo_static_input_type", None) for t in tensors.values()]
+
+
+def test_a_scan_that_fills_a_cache_is_one_graph():
+    """Told that it is compiled, Mamba calls vmap, which breaks; told that it is not, it marks what its cache holds."""
+    torch.manual_seed(3)
+    model = transformers.MambaForCausalLM(transformers.MambaConfig(hidden_size=16, num_hidden_layers=2, state_size=4,
+                                                                   **SMALL)).eval()
+    framejit.reset()
+    compiled = framejit.compile(model)
+    with torch.no_grad():
+        model(input_ids=torch.randint(3, 64, (2, 5)), use_cache=True)  # says once what it lacks
+        for _ in range(3):
+            prompt = torch.randint(3, 64, (2, 5))
+            got, want = compiled(input_ids=prompt, use_cache=True), model(input_ids=prompt, use_cache=True)
+            torch.testing.assert_close(got.logits, want.logits)
+            for ours, plain in zip(got.cache_params.layers, want.cache_params.layers, strict=True):
+                torch.testing.assert_close(ours.recurrent_states, plain.recurrent_states)
+                assert marks(ours.recurrent_states) == marks(plain.recurrent_states)
+                assert marks(ours.conv_states) == marks(plain.conv_states) != [None]
+    stats = framejit.stats()
+    assert (stats["graphs"], stats["graph_breaks"], stats["recompiles"]) == (1, 0, 0), stats

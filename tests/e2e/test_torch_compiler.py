@@ -343,6 +343,35 @@ class TestMarks:
         torch._dynamo.mark_static_address(x)
         check(lambda x: x + 1, x, breaks=0, compiles=1)
 
+    def test_marks_of_addresses_that_the_function_leaves(self):
+        import torch._dynamo
+        mark = "_dynamo_static_input_type"
+
+        def f(x):
+            y = x * 2
+            torch._dynamo.mark_static_address(y)
+            torch._dynamo.mark_static_address(x, guard=True)
+            z = y + 1
+            torch._dynamo.mark_static_address(z)
+            torch._dynamo.mark_static_address(z, guard=True)
+            return y, z, y + z, getattr(y, mark), hasattr(y + z, mark)
+
+        def broken(x):
+            y = f(x)[0]
+            print(end="")
+            return y, x + 1, getattr(y, mark)
+        for fn, breaks in ((f, 0), (broken, 1)):
+            framejit.reset()
+            compiled = framejit.compile(fn)
+            with torch.no_grad():
+                for _ in range(3):
+                    x = torch.randn(3)
+                    plain = x.clone()
+                    got, want = [*compiled(x), x], [*fn(plain), plain]
+                    same(got, want)
+                    assert [getattr(v, mark, None) for v in got] == [getattr(v, mark, None) for v in want]
+            assert framejit.stats()["graph_breaks"] == breaks
+
 
 class TestBackendsByName:
     @pytest.mark.parametrize("name", options.ALIASES)
