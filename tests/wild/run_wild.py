@@ -24,7 +24,8 @@ FLOORS = {
     ("transformers", "compile"): (88, 2), ("transformers", "FRAMEJIT=1"): (80, 2), ("diffusers", "compile"): (85, 4),
     ("diffusers", "FRAMEJIT=1"): (50, 2), ("einops", "compile"): (95, 2), ("einops", "FRAMEJIT=1"): (80, 2),
     ("timm", "compile"): (95, 2), ("timm", "FRAMEJIT=1"): (95, 2),
-    ("torchdiffeq", "compile"): (0, 34), ("torchdiffeq", "FRAMEJIT=1"): (8, 20),
+    ("torchdiffeq", "compile"): (0, 12), ("torchdiffeq", "FRAMEJIT=1"): (8, 4), ("kornia", "compile"): (85, 2),
+    ("kornia", "FRAMEJIT=1"): (75, 2),
 }
 ENOUGH = 20  # programs: a share of fewer says little
 
