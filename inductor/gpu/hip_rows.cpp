@@ -359,8 +359,10 @@ class Rows {
       if (std::find(slots_.begin(), slots_.end(), b) == slots_.end()) continue;
       const std::string slot = "k" + number(b);
       if (nest.body[i].op == LoopOp::kStore)
-        texts_[k].stand_in(i, "put(&" + slot + ", ", "); " + guard() + texts_[k].access(nest.body[i]) + " = " + slot +
-                                                         ";");
+        texts_[k].stand_in(i, "put(&" + slot + ", ",
+                           kernel_.buffers[b].is_private
+                               ? ");"
+                               : "); " + guard() + texts_[k].access(nest.body[i]) + " = " + slot + ";");
       else
         texts_[k].stand_in(i, is_stored_before(b, k) ? slot : texts_[k].access(nest.body[i]));
     }
@@ -410,8 +412,9 @@ class Rows {
         nest, [&](InstId i) { w_.line(t.accumulate(i, width_ > 1 ? "(q + j)" : "q")); });
     if (width_ > 1) w_.close();
     for (const auto& [p, name] : stored) {
-      w_.line((rows_ > 1 ? "if (live) " : "") + std::string("store_run(") + address(k, p) + ", " + name + wide() +
-              rest() + ");");
+      if (!in_registers_ || !kernel_.buffers[places_[p].buffer].is_private)
+        w_.line((rows_ > 1 ? "if (live) " : "") + std::string("store_run(") + address(k, p) + ", " + name + wide() +
+                rest() + ");");
       if (in_registers_ && is_kept(places_[p])) held_[p] = stored_name(k, p);
     }
     close_runs();

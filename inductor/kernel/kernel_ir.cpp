@@ -99,6 +99,7 @@ class KernelMaker {
         locals.push_back(b);
       } else {
         strides_[id] = program_.buffers[id].strides;
+        b.is_private = is_private_[id] && facts_.launches_follow_sizes;
         kernel_.buffers.push_back(b);
       }
     }
@@ -375,6 +376,7 @@ std::string print(const Kernel& kernel) {
         {"b" + std::to_string(k), BufferRole::kTemp, b.dtype, {SymExpr(1)}, {SymExpr(1)}, UINT32_MAX, false});
     out += (k ? ", " : "") +
            std::string(b.is_local     ? "local "
+                       : b.is_private ? "private "
                        : b.is_written ? "out "
                                       : "in ") +
            frame.buffers.back().name + ": " + row_of(b.dtype).text;

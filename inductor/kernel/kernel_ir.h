@@ -18,6 +18,7 @@ struct KernelBuffer {
   bool is_written = false;
   bool is_local = false;
   int64_t local_elements = 0;
+  bool is_private = false;  // nobody reads it but this kernel, which may keep in registers what it stores there
 };
 
 struct KernelNest {

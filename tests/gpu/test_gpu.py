@@ -1,17 +1,19 @@
 """On a machine with a GPU: functions on CUDA tensors run through generated kernels and equal eager.
 
     make test-gpu                       builds and runs this file
-    python tests/gpu/test_gpu.py        as a program: the same tests without pytest, then times beside eager
+    python tests/gpu/test_gpu.py        as a program: the same tests without pytest, then kernel_times.py
 
 Elsewhere every test is skipped.
 """
-import statistics
+import datetime
+import subprocess
 import sys
 
 import torch
 import torch.nn.functional as F
 
 import framejit
+import kernel_times
 
 try:
     import pytest
@@ -41,12 +43,14 @@ def check(fn, *args, kernels=None, tolerance=None):
         assert sources, "no kernel was generated: " + str(explained)
         if kernels is not None:
             assert len(sources) == kernels, [e.artefact for e in sources]
+        first = compiled(*args)
         for _ in range(3):
             got = compiled(*args)
         torch.cuda.synchronize()
     assert framejit.stats()["fallbacks"] == 0
-    pairs = zip(*[v if isinstance(v, tuple) else (v,) for v in (got, eager, reference)])
-    for mine, theirs, exact in pairs:
+    pairs = zip(*[v if isinstance(v, tuple) else (v,) for v in (got, first, eager, reference)])
+    for mine, before, theirs, exact in pairs:
+        assert torch.equal(mine, before), "other bits in another call"
         assert mine.device == theirs.device and mine.dtype == theirs.dtype and mine.stride() == theirs.stride()
         if not theirs.is_floating_point():
             assert torch.equal(mine, theirs)
@@ -59,19 +63,15 @@ def check(fn, *args, kernels=None, tolerance=None):
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
-def block(x, w, b):
-    y = F.layer_norm(torch.tanh(x * 2 + 1), (x.shape[-1],), w, b)
-    return torch.softmax(y, -1)
-
-
 def test_pointwise_softmax_layer_norm():
     for dtype in DTYPES:
         for size in ((64, 768), (3, 5, 130), (17, 5000), (2, 1)):
-            check(block, randn(*size, dtype=dtype), randn(size[-1], dtype=dtype), randn(size[-1], dtype=dtype))
+            check(kernel_times.block, randn(*size, dtype=dtype),
+                  randn(size[-1], dtype=dtype), randn(size[-1], dtype=dtype))
 
 
 def test_the_function_is_one_kernel():
-    check(block, randn(64, 768), randn(768), randn(768), kernels=1)
+    check(kernel_times.block, randn(64, 768), randn(768), randn(768), kernels=1)
 
 
 def test_library_calls_between_kernels():
@@ -101,19 +101,19 @@ def test_integers():
 
 
 def test_new_sizes_make_symbols():
-    compiled = framejit.compile(block)
+    compiled = framejit.compile(kernel_times.block)
     w, b = randn(96), randn(96)
     with torch.no_grad():
         for rows in (4, 9, 33, 64):
             x = randn(rows, 96)
-            torch.testing.assert_close(compiled(x, w, b), block(x, w, b))
+            torch.testing.assert_close(compiled(x, w, b), kernel_times.block(x, w, b))
 
 
 def test_current_stream():
-    compiled = framejit.compile(block)
+    compiled = framejit.compile(kernel_times.block)
     x, w, b = randn(4096, 1024), randn(1024), randn(1024)
     with torch.no_grad():
-        expected = block(x, w, b)
+        expected = kernel_times.block(x, w, b)
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -163,48 +163,57 @@ def test_new_tensors_on_the_current_device():
         torch.testing.assert_close(got, expected)
 
 
-def microseconds(call, count=50):
-    for _ in range(5):
-        call()
-    times = []
-    for _ in range(7):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        for _ in range(count):
-            call()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end) * 1000 / count)
-    return statistics.median(times)
+def unaligned(x):
+    """The same values at an address between words of 16 bytes, and in rows that are padded by three elements."""
+    memory = torch.empty(x.numel() + 1, device="cuda", dtype=x.dtype)[1:].view(x.shape)
+    padded = torch.empty(*x.shape[:-1], x.shape[-1] + 3, device="cuda", dtype=x.dtype)[..., :x.shape[-1]]
+    return memory.copy_(x), padded.copy_(x)
 
 
-def times():
-    cases = {
-        "gelu(x + b)": (lambda x, w, b: F.gelu(x + b), 2), "softmax": (lambda x, w, b: torch.softmax(x, -1), 2),
-        "layer_norm": (lambda x, w, b: F.layer_norm(x, (x.shape[-1],), w, b), 2),
-        "tanh, layer_norm, softmax": (block, 2), "column sum": (lambda x, w, b: x.sum(0), 1),
-        "argmax": (lambda x, w, b: x.argmax(-1), 1),
-    }
-    for size in ((197, 768), (8192, 8192)):
-        for dtype in (torch.float32, torch.bfloat16):
+def test_rows_of_every_length_and_address():
+    for dtype in DTYPES:
+        for size in ((300, 33), (9000, 16), (513, 2048), (260, 20000), (3, 131072)):
             x, w, b = randn(*size, dtype=dtype), randn(size[1], dtype=dtype), randn(size[1], dtype=dtype)
-            copy = microseconds(lambda: x.clone())
-            print(f"{size} {dtype} clone {copy:.1f} us")
-            for name, (fn, moved) in cases.items():
-                compiled = framejit.compile(fn)
-                with torch.no_grad():
-                    compiled(x, w, b)
-                    eager, ours = microseconds(lambda: fn(x, w, b)), microseconds(lambda: compiled(x, w, b))
-                rate = moved * x.numel() * x.element_size() / ours / 1e3
-                print(f"  {name:26} eager {eager:8.1f} us   framejit {ours:8.1f} us   {eager / ours:5.2f}x   "
-                      f"{rate:6.0f} GB/s")
+            check(kernel_times.block, x, w, b)
+            check(lambda x: (x.abs().sum(-1), x.amax(-1), x.argmax(-1), torch.log_softmax(x, -1)), x)
+            if size == (513, 2048):
+                for moved in unaligned(x):
+                    check(kernel_times.block, moved, w, b)
+                    check(lambda x, w: (x * w, (x * w).sum(0)), moved, w)
+
+
+def test_long_columns_and_whole_sums():
+    for size in ((40000, 3), (9000, 16), (4099, 1023), (1, 100000)):
+        x = randn(*size)
+        check(lambda x: (x.sum(0), x.amax(0), x.abs().mean(0)), x)
+        check(lambda x: x.abs().sum(), x)
+
+
+def test_transposed_loads():
+    for dtype in DTYPES:
+        check(lambda x: x.T.contiguous() + 1, randn(1000, 333, dtype=dtype))
+        check(lambda x, y: x.transpose(1, 2) * y, randn(3, 65, 40, dtype=dtype), randn(3, 40, 65, dtype=dtype))
+
+
+def test_lengths_as_symbols():
+    def columns(x):
+        return x.sum(0), x.T * 2
+    for fn in (lambda x: torch.softmax(x, -1), lambda x: F.layer_norm(x, (x.shape[-1],)), columns):
+        compiled = framejit.compile(fn, dynamic=True)
+        with torch.no_grad():
+            for size in ((4, 64), (300, 37), (5, 30000), (1000, 8), (64, 64)):
+                x = randn(*size)
+                torch.testing.assert_close(compiled(x), fn(x), rtol=1e-5, atol=1e-4)
 
 
 def main():
     if not torch.cuda.is_available():
         print("no GPU: nothing was run")
         return 0
-    print(torch.cuda.get_device_name(), "torch", torch.__version__, "CUDA", torch.version.cuda)
+    driver = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True,
+                            text=True, check=False).stdout.strip()
+    print(f"{datetime.date.today()}, make test-gpu, {torch.cuda.get_device_name()}, driver {driver}, "
+          f"CUDA {torch.version.cuda}, torch {torch.__version__}, Python {sys.version.split()[0]}")
     failed = 0
     for name, test in list(globals().items()):
         if not name.startswith("test_"):
@@ -216,7 +225,7 @@ def main():
             failed += 1
             print("FAILED", name, type(error).__name__, str(error)[:3000])
     if failed == 0:
-        times()
+        kernel_times.run()
     print("failed" if failed else "all passed")
     return failed
 
