@@ -237,6 +237,8 @@ SHARED = ("grain_points", "few_points", "flat_points", "split_results", "split_l
 # Rows that no time tells, and why.
 UNTIMED = {
     "block_saving": "bytes that a call holds: benchmarks/memory.py counts them",
+    "derived_bytes": "weights of modules alone are derived from: benchmarks/models.py times them",
+    "packed_rows": "the same",
 }
 
 

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "graph/graph.h"
 #include "runtime/executable.h"
@@ -29,6 +30,9 @@ class Backend {
   virtual Result<runtime::Executable> compile(const Graph& functional) = 0;
   // For callers that accept a longer compile for a faster plan: what can be decided by time may be.
   virtual Result<runtime::Executable> compile_timed(const Graph& functional, PlanTimer&) { return compile(functional); }
+  // For graphs some of whose inputs (`weights`) stay as they are from call to call: what depends on them alone may
+  // become derived values. An executable without any: nothing of it would pay.
+  virtual Result<runtime::Executable> derive(const Graph&, const std::vector<bool>&) { return runtime::Executable{}; }
   // Of the kernels of its executables.
   virtual runtime::KernelLoader& loader() = 0;
 };

@@ -1,6 +1,8 @@
 // graph/compiler.cpp — see compiler.h.
 #include "graph/compiler.h"
 
+#include <algorithm>
+
 #include "graph/passes/pipeline.h"
 #include "runtime/base/log.h"
 
@@ -66,7 +68,20 @@ Result<CompiledGraph> Compiler::compile(CapturedGraph captured, const std::strin
   auto bound = runtime::BoundExecutable::bind(executable.take(), backend->loader());
   if (!bound.ok()) return refusal(bound.error());
   made.executable = bound.take();
+  made.backend = name;
+  made.weights = std::move(captured.weights);
   return made;
+}
+
+Result<std::shared_ptr<const runtime::BoundExecutable>> Compiler::derive(const CompiledGraph& compiled) {
+  std::shared_ptr<const runtime::BoundExecutable> none;
+  Backend* const backend = find_backend(compiled.backend);
+  if (!backend || std::find(compiled.weights.begin(), compiled.weights.end(), true) == compiled.weights.end())
+    return none;
+  FJ_TRY(runtime::Executable executable, backend->derive(compiled.functional, compiled.weights));
+  if (executable.derived.empty()) return none;
+  log_plan(executable, where_it_begins(compiled.functional));
+  return runtime::BoundExecutable::bind(std::move(executable), backend->loader());
 }
 
 Compiler& compiler() {

@@ -20,12 +20,15 @@ namespace framejit::graph {
 struct CapturedGraph {
   Graph graph;        // with the views, the writes and the source lines that were recorded
   std::string where;  // the user's line of the first op: where the graph begins
+  std::vector<bool> weights = {};  // per input: a parameter or buffer of a module, or none of them where it is empty
 };
 std::string where_it_begins(const Graph& graph);
 
 struct CompiledGraph {
   Graph functional;  // what the backend was given; its shapes hold the facts that passes took for granted
   std::shared_ptr<const runtime::BoundExecutable> executable;
+  std::string backend;         // that compiled it
+  std::vector<bool> weights;   // as they were captured
 };
 
 // Of the plans of one functional graph, whose kernels the loader loads.
@@ -42,6 +45,9 @@ class Compiler {
   // "kernel_refused".
   Result<CompiledGraph> compile(CapturedGraph captured, const std::string& backend,
                                 const MakeTimer& make_timer = nullptr);
+
+  // The same graph with derived values in place of what depends on its weights alone. Null: there would be none.
+  Result<std::shared_ptr<const runtime::BoundExecutable>> derive(const CompiledGraph& compiled);
 
  private:
   // One for the process, so that it compiles identical kernels once; null: no such name.

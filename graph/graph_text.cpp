@@ -345,6 +345,7 @@ class Parser {
       meta.device = *device.get<Device>();
     }
     meta.requires_grad = at_.accept("grad");
+    meta.is_packed = at_.accept("packed");
     if (at_.accept("&")) {
       FJ_TRY(const ValueId base, known_value());
       storage = graph_.values[index_of(base)].storage;

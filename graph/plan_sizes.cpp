@@ -83,6 +83,7 @@ runtime::Buffer PlanSizes::buffer(const TensorMeta& meta) {
   runtime::Buffer buffer;
   buffer.dtype = meta.dtype;
   buffer.torch_dtype = row_of(meta.dtype).torch_scalar_type;
+  buffer.is_packed = meta.is_packed;
   buffer.device = runtime_device(meta.device);
   buffer.sizes = sizes(meta.sizes);
   buffer.strides = sizes(meta.strides);

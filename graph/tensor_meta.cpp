@@ -53,6 +53,7 @@ std::string text_of(const TensorMeta& meta) {
     if (meta.device.index >= 0) text += ":" + std::to_string(meta.device.index);
   }
   if (meta.requires_grad) text += " grad";
+  if (meta.is_packed) text += " packed";
   return text;
 }
 

@@ -28,9 +28,10 @@ namespace {
 
 class Assembler {
  public:
-  Assembler(const Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule, const SizeHints& hints,
-            KernelTarget& target, KernelTuning tuning)
+  Assembler(const Graph& graph, size_t derived, const std::vector<ValueForm>& forms, const Schedule& schedule,
+            const SizeHints& hints, KernelTarget& target, KernelTuning tuning)
       : graph_(graph),
+        input_count_(graph.inputs.size() - derived),
         forms_(forms),
         schedule_(schedule),
         program_(schedule.program),
@@ -42,7 +43,7 @@ class Assembler {
 
   Result<runtime::Executable> run() {
     executable_.name = plan_.name = graph_.name;
-    plan_.input_count = static_cast<uint32_t>(graph_.inputs.size());
+    plan_.input_count = static_cast<uint32_t>(input_count_);
     plan_.symbol_count = static_cast<uint32_t>(graph_.shapes.symbol_count());
     find_uses();
     make_kernels();
@@ -130,7 +131,9 @@ class Assembler {
   void plan_buffers() {
     buffer_of_.assign(program_.buffers.size(), runtime::kNoBuffer);
     value_buffer_.assign(graph_.values.size(), runtime::kNoBuffer);
-    for (size_t i = 0; i < graph_.inputs.size(); ++i) plan_graph_buffer(graph_.inputs[i], runtime::Home::kInput, i);
+    for (size_t i = 0; i < input_count_; ++i) plan_graph_buffer(graph_.inputs[i], runtime::Home::kInput, i);
+    for (size_t i = input_count_; i < graph_.inputs.size(); ++i)
+      plan_graph_buffer(graph_.inputs[i], runtime::Home::kDerived, i - input_count_);
     for (size_t i = 0; i < graph_.constants.size(); ++i)
       plan_graph_buffer(graph_.constants[i], runtime::Home::kConstant, i);
     for (const auto& [input, v] : graph_.updates) {  // written where it is
@@ -436,6 +439,7 @@ class Assembler {
   }
 
   const Graph& graph_;
+  const size_t input_count_;  // before the derived values
   const std::vector<ValueForm>& forms_;
   const Schedule& schedule_;
   const LoopProgram& program_;
@@ -467,8 +471,9 @@ class Assembler {
 }  // namespace
 
 Result<runtime::Executable> assemble(const Graph& graph, const std::vector<ValueForm>& forms, const Schedule& schedule,
-                                     const SizeHints& hints, KernelTarget& target, KernelTuning tuning) {
-  return Assembler(graph, forms, schedule, hints, target, tuning).run();
+                                     const SizeHints& hints, KernelTarget& target, KernelTuning tuning,
+                                     size_t derived) {
+  return Assembler(graph, derived, forms, schedule, hints, target, tuning).run();
 }
 
 }  // namespace framejit::inductor

@@ -9,8 +9,9 @@
 
 namespace framejit::inductor {
 
+// The last `derived` inputs of the graph are derived values.
 Result<runtime::Executable> assemble(const graph::Graph& graph, const std::vector<ValueForm>& forms,
                                      const Schedule& schedule, const SizeHints& hints, KernelTarget& target,
-                                     KernelTuning tuning = {});
+                                     KernelTuning tuning = {}, size_t derived = 0);
 
 }  // namespace framejit::inductor

@@ -43,18 +43,25 @@ class InductorBackend : public graph::Backend {
                           static_cast<double>(config().autotune_ms) / 1000);
   }
 
+  Result<runtime::Executable> derive(const graph::Graph& functional, const std::vector<bool>& weights) override {
+    return compile_with(functional, options_.choices, true, weights);
+  }
+
   runtime::KernelLoader& loader() override { return loader_; }
 
  private:
   Result<runtime::Executable> compile_with(const graph::Graph& functional, const Choices& choices,
-                                           bool may_write_inputs) {
+                                           bool may_write_inputs, const std::vector<bool>& weights = {}) {
     FJ_TRY(KernelTarget * target, shared_target(graph::runtime_device(kernel_device(functional))));
     Compilation compilation{.graph = functional,
                             .choices = choices,
                             .target = *target,
                             .is_fused = options_.fuse,
-                            .may_write_inputs = may_write_inputs};
-    for (const auto& row : stages()) FJ_TRY_VOID(graph::run_stage(row, compilation, functional.name));
+                            .may_write_inputs = may_write_inputs,
+                            .weights = weights};
+    compilation.compile_recipe = [&](const graph::Graph& recipe) { return compile_with(recipe, choices, true); };
+    for (const auto& row : stages())
+      if (!compilation.is_over) FJ_TRY_VOID(graph::run_stage(row, compilation, functional.name));
     return std::move(compilation.executable);
   }
 

@@ -2,9 +2,11 @@
 #include "inductor/stages.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "graph/passes/pipeline.h"
+#include "graph/weight_values.h"
 #include "inductor/assemble.h"
 #include "inductor/lowering/bare_products.h"
 #include "inductor/lowering/memory_formats.h"
@@ -13,16 +15,30 @@
 #include "inductor/schedule/input_writes.h"
 #include "inductor/schedule/products.h"
 #include "runtime/base/config.h"
+#include "inductor/weights/fold_norms.h"
+#include "inductor/weights/pack_products.h"
 #include "runtime/base/log.h"
 
 namespace framejit::inductor {
 namespace {
+
+Result<void> run_fold_norms(Compilation& c) {
+  if (c.weights.empty()) return {};
+  FJ_TRY(c.graph, fold_norms(c.graph, c.weights));
+  return {};
+}
 
 Result<void> run_widen_products(Compilation& c) {
   const WideProducts choice = c.choices.wide_products;
   const bool is_wide =
       choice == WideProducts::cost_model ? wants_wide_products(c.target.info()) : choice == WideProducts::wide;
   if (is_wide) c.graph = widen_products(c.graph, c.target.info());
+  return {};
+}
+
+Result<void> run_pack_linear(Compilation& c) {
+  if (c.weights.empty()) return {};
+  FJ_TRY(c.graph, pack_linear(c.graph, c.weights, c.target.info()));
   return {};
 }
 
@@ -35,7 +51,33 @@ Result<void> run_memory_formats(Compilation& c) {
   const MemoryFormats choice = c.choices.memory_formats;
   if (choice == MemoryFormats::as_recorded) return {};
   const FormatRule rule = choice == MemoryFormats::channels_last ? FormatRule::kChannelsLast : FormatRule::kLeastCost;
-  c.graph = choose_memory_formats(c.graph, c.target.info(), rule);
+  c.graph = choose_memory_formats(c.graph, c.target.info(), rule, c.weights);
+  return {};
+}
+
+Result<void> run_pack_convolutions(Compilation& c) {
+  if (c.weights.empty()) return {};
+  FJ_TRY(c.graph, pack_convolutions(c.graph, c.weights, c.target.info()));
+  return {};
+}
+
+// Packed weights pay for a question in each call; a few vectors that kernels compute as they go do not.
+bool are_worth_asking(const std::vector<Recipe>& recipes, const TargetInfo& target) {
+  int64_t bytes = 0;
+  for (const Recipe& recipe : recipes) {
+    const graph::TensorMeta& meta = recipe.graph.meta(recipe.graph.outputs[0]);
+    if (meta.is_packed) return true;
+    bytes += bytes_of(meta);
+  }
+  return bytes >= target.costs.derived_bytes;
+}
+
+Result<void> run_hoist_weights(Compilation& c) {
+  if (c.weights.empty()) return {};
+  FJ_TRY(Hoisted hoisted, hoist_weights(c.graph, c.weights));
+  c.graph = std::move(hoisted.graph);
+  c.recipes = std::move(hoisted.recipes);
+  c.is_over = !are_worth_asking(c.recipes, c.target.info());
   return {};
 }
 
@@ -96,9 +138,26 @@ KernelTuning tuning_of(const Choices& choices) {
   return tuning;
 }
 
-Result<void> run_assemble(Compilation& c) {
-  FJ_TRY(c.executable, assemble(c.graph, c.lowered.forms, c.schedule, c.hints, c.target, tuning_of(c.choices)));
+// Equal recipes are one plan.
+Result<void> add_recipes(Compilation& c) {
+  std::map<std::string, uint32_t> known;
+  graph::PlanSizes sizes(c.executable.forward);
+  for (const Recipe& recipe : c.recipes) {
+    const auto [at, is_new] = known.emplace(graph::print(recipe.graph), static_cast<uint32_t>(known.size()));
+    if (is_new) {
+      FJ_TRY(runtime::Executable made, c.compile_recipe(recipe.graph));
+      c.executable.derive.push_back(runtime::moved_plan(std::move(made), c.executable));
+    }
+    runtime::Buffer buffer = sizes.buffer(recipe.graph.meta(recipe.graph.outputs[0]));
+    c.executable.derived.push_back({std::move(buffer), at->second, recipe.sources});
+  }
   return {};
+}
+
+Result<void> run_assemble(Compilation& c) {
+  FJ_TRY(c.executable, assemble(c.graph, c.lowered.forms, c.schedule, c.hints, c.target, tuning_of(c.choices),
+                                c.recipes.size()));
+  return add_recipes(c);
 }
 
 // What the rows leave, by the second column.

@@ -22,6 +22,7 @@
 #include "python/events.h"
 #include "guards/running_compile.h"
 #include "inductor/compile.h"
+#include "runtime/aten/derived_values.h"
 #include "runtime/aten/ask_eager.h"
 #include "runtime/base/config.h"
 #include "runtime/base/log.h"
@@ -144,6 +145,10 @@ PyObject* stats(PyObject*, PyObject*) {
                                                      {"traced_instructions", s.traced_instructions},
                                                      {"inlined_calls", s.inlined_calls}};
   for (auto& [name, count] : counts) ok = ok && put(d.get(), name, PyLong_FromUnsignedLongLong(count));
+  const runtime::DerivedTotals derived = runtime::derived_totals();
+  const std::pair<const char*, uint64_t> derived_counts[] = {
+      {"derived_values", derived.values}, {"derived_bytes", derived.bytes}, {"derived_made", derived.made}};
+  for (auto& [name, count] : derived_counts) ok = ok && put(d.get(), name, PyLong_FromUnsignedLongLong(count));
   if (const auto cache = runtime::kernel_cache()) kept = cache->statistics();
   const std::pair<const char*, uint64_t> kept_counts[] = {
       {"cache_hits", kept.hits}, {"cache_misses", kept.misses}, {"cache_stored", kept.stored}};
@@ -160,6 +165,12 @@ PyObject* stats(PyObject*, PyObject*) {
 
 PyObject* reset(PyObject*, PyObject*) {
   frame_hook::FrameDriver::reset();
+  runtime::reset_derived_totals();
+  Py_RETURN_NONE;
+}
+
+PyObject* refresh(PyObject*, PyObject*) {
+  runtime::distrust_sources();
   Py_RETURN_NONE;
 }
 
@@ -230,6 +241,7 @@ PyMethodDef methods[] = {
     {"treatment_of", treatment_of, METH_O, nullptr},
     {"stats", stats, METH_NOARGS, nullptr},
     {"reset", reset, METH_NOARGS, nullptr},
+    {"refresh", refresh, METH_NOARGS, nullptr},
     {"add_listener", add_listener, METH_O, nullptr},
     {"remove_listener", remove_listener, METH_O, nullptr},
     {"emit_break", emit_break, METH_VARARGS, nullptr},

@@ -41,8 +41,8 @@ struct Buffer {
   Home home = Home::kTensor;
   uint32_t index = 0;        // which input, constant, derived or saved value; kArena: which block
   DType dtype = DType::kFloat32;
-  int32_t torch_dtype =
-      6;   // c10::ScalarType, also for dtypes without a row; Undefined: what a library call gives is taken as it is
+  int32_t torch_dtype = 6;   // c10::ScalarType, also for dtypes without a row
+  bool is_packed = false;    // lies as the library that made it wants it: no data pointer, no strides
   DeviceId device;
   std::vector<Size> sizes, strides;
   Size offset;               // in elements; kArena: in bytes, in the block

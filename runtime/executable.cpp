@@ -139,23 +139,33 @@ bool Executable::operator==(const Executable& other) const {
   };
   return name == other.name &&
          std::equal(kernels.begin(), kernels.end(), other.kernels.begin(), other.kernels.end(), same_id) &&
-         derived == other.derived && saved == other.saved && derive_inputs == other.derive_inputs &&
-         derive == other.derive && forward == other.forward && backward == other.backward;
+         derived == other.derived && saved == other.saved && derive == other.derive && forward == other.forward &&
+         backward == other.backward;
 }
 
+namespace {
+
+// A recipe takes what is the same in each call and leaves one value.
+Result<void> verify_recipe(const Executable& executable, const CallPlan& recipe) {
+  FJ_TRY_VOID(Verifier(executable, recipe, "derive").run());
+  const bool is_one_value = recipe.outputs.size() == 1 && recipe.outputs[0].kind == Output::kBuffer;
+  if (is_one_value && recipe.symbol_count == 0 && recipe.updates.empty()) return {};
+  return Error{Reason::not_verified, "plan derive @" + recipe.name + ": no recipe for one value of constant size"};
+}
+
+Result<void> verify_derived(const Executable& executable) {
+  for (const CallPlan& recipe : executable.derive) FJ_TRY_VOID(verify_recipe(executable, recipe));
+  for (const DerivedValue& value : executable.derived)
+    if (value.recipe >= executable.derive.size() ||
+        executable.derive[value.recipe].input_count != value.sources.size() || value.sources.empty())
+      return Error{Reason::not_verified, "@" + executable.name + " has a derived value that no recipe makes"};
+  return {};
+}
+
+}  // namespace
+
 Result<void> verify(const Executable& executable) {
-  if (executable.derive) {
-    FJ_TRY_VOID(Verifier(executable, *executable.derive, "derive").run());
-    if (executable.derive->outputs.size() != executable.derived.size() ||
-        executable.derive->input_count != executable.derive_inputs.size())
-      return Error{Reason::not_verified,
-                   "plan derive @" + executable.name + ": inputs or outputs are not those of the executable"};
-  } else if (!executable.derived.empty()) {
-    return Error{Reason::not_verified, "@" + executable.name + " has derived values and no plan that makes them"};
-  }
-  for (uint32_t input : executable.derive_inputs)
-    if (input >= executable.forward.input_count)
-      return Error{Reason::not_verified, "derived from input " + std::to_string(input)};
+  FJ_TRY_VOID(verify_derived(executable));
   FJ_TRY_VOID(Verifier(executable, executable.forward, "forward").run());
   if (executable.forward.saves.size() != executable.saved.size())
     return Error{Reason::not_verified, "plan forward @" + executable.name + " saves " +
@@ -163,6 +173,19 @@ Result<void> verify(const Executable& executable) {
                                    std::to_string(executable.saved.size())};
   for (const CallPlan& plan : executable.backward) FJ_TRY_VOID(Verifier(executable, plan, "backward").run());
   return {};
+}
+
+CallPlan moved_plan(Executable from, Executable& to) {
+  for (Step& step : from.forward.steps) {
+    auto* kernel = std::get_if<KernelStep>(&step);
+    if (kernel == nullptr) continue;
+    const auto& code = from.kernels[kernel->kernel];
+    const auto known =
+        std::find_if(to.kernels.begin(), to.kernels.end(), [&](const auto& k) { return k->id == code->id; });
+    kernel->kernel = static_cast<uint32_t>(known - to.kernels.begin());
+    if (known == to.kernels.end()) to.kernels.push_back(code);
+  }
+  return std::move(from.forward);
 }
 
 Result<const LoadedKernel*> BoundExecutable::load(const KernelStep& step, KernelLoader& loader) {
@@ -189,14 +212,12 @@ Result<std::shared_ptr<const BoundExecutable>> BoundExecutable::bind(Executable 
   auto bound = std::make_shared<BoundExecutable>();
   bound->executable_ = std::move(executable);
   const Executable& whole = bound->executable_;
-  if (whole.derive) {
-    FJ_TRY(bound->derive_, bound->bind_plan(*whole.derive, loader));
-  }
   FJ_TRY(bound->forward_, bound->bind_plan(whole.forward, loader));
-  for (const CallPlan& plan : whole.backward) {
-    FJ_TRY(BoundPlan stage, bound->bind_plan(plan, loader));
-    bound->backward_.push_back(std::move(stage));
-  }
+  for (const auto& [plans, made] : {std::pair(&whole.derive, &bound->derive_), {&whole.backward, &bound->backward_}})
+    for (const CallPlan& plan : *plans) {
+      FJ_TRY(BoundPlan one, bound->bind_plan(plan, loader));
+      made->push_back(std::move(one));
+    }
   return std::shared_ptr<const BoundExecutable>(std::move(bound));
 }
 

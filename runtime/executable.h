@@ -7,7 +7,6 @@
 
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,13 +16,20 @@
 
 namespace framejit::runtime {
 
+// Made by a recipe of inputs of the forward, kept between calls. Sources from forward.input_count on are constants.
+struct DerivedValue {
+  Buffer buffer;
+  uint32_t recipe = 0;            // of Executable::derive
+  std::vector<uint32_t> sources;  // what the recipe takes, in the order of its inputs
+  bool operator==(const DerivedValue&) const = default;
+};
+
 struct Executable {
   std::string name;
   std::vector<std::shared_ptr<const KernelCode>> kernels;  // each content once; KernelStep::kernel is a number of it
-  std::vector<Buffer> derived;                // made by `derive` from inputs of the forward, read by the other plans
+  std::vector<DerivedValue> derived;          // read by the forward and the backward plans
   std::vector<Buffer> saved;                  // CallPlan::saves of the forward, read by the backward plans
-  std::vector<uint32_t> derive_inputs;  // of the forward: what the plan `derive` takes, in the order of its inputs
-  std::optional<CallPlan> derive;             // its outputs are `derived`
+  std::vector<CallPlan> derive;               // recipes, each content once; one output each
   CallPlan forward;
   std::vector<CallPlan> backward;             // one a stage; inputs are gradients of outputs
   bool operator==(const Executable& other) const;  // kernels by id
@@ -32,6 +38,9 @@ struct Executable {
 // The first rule that an executable breaks (a number out of range, a plan that reads what it may not); nothing: it may
 // be bound.
 Result<void> verify(const Executable& executable);
+
+// The forward of one executable as a plan of another, which takes over its kernels.
+CallPlan moved_plan(Executable from, Executable& to);
 
 std::string print(const Executable& executable);
 // Kernels of a parsed executable have an id, a target and a name, but no code.
@@ -44,7 +53,7 @@ class BoundExecutable {
   static Result<std::shared_ptr<const BoundExecutable>> bind(Executable executable, KernelLoader& loader);
   const Executable& executable() const { return executable_; }
   const BoundPlan& forward() const { return forward_; }
-  const BoundPlan* derive() const { return derive_ ? &*derive_ : nullptr; }
+  const std::vector<BoundPlan>& derive() const { return derive_; }
   const std::vector<BoundPlan>& backward() const { return backward_; }
 
  private:
@@ -54,8 +63,7 @@ class BoundExecutable {
   Executable executable_;
   std::map<std::pair<uint32_t, DeviceId>, LoadedKernel> loaded_;
   BoundPlan forward_;
-  std::optional<BoundPlan> derive_;
-  std::vector<BoundPlan> backward_;
+  std::vector<BoundPlan> derive_, backward_;
 };
 
 }  // namespace framejit::runtime

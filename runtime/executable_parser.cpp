@@ -154,6 +154,7 @@ class PlanParser {
   }
 
   Result<void> dtype(Buffer& b) {
+    b.is_packed = in_.accept("packed");
     const std::string_view word = in_.word();
     if (const auto known = find_dtype(word)) {
       b.dtype = *known;
@@ -474,27 +475,30 @@ Result<void> read_code(text::Cursor& in, Executable& executable) {
   return {};
 }
 
-Result<void> read_value(text::Cursor& in, Executable& executable) {
-  const bool is_derived = in.peek() == 'd';
-  std::vector<Buffer>& values = is_derived ? executable.derived : executable.saved;
-  FJ_TRY(const uint32_t index, PlanParser(in).numbered(is_derived ? 'd' : 'v'));
-  if (index != values.size()) return in.error("values are numbered in order");
-  FJ_TRY_VOID(in.expect(":"));
-  FJ_TRY(Buffer buffer, PlanParser(in).buffer());
-  values.push_back(std::move(buffer));
-  return {};
-}
-
-Result<void> read_derive(text::Cursor& in, Executable& executable) {
-  if (executable.derive) return in.error("a second plan derive");
+Result<void> read_recipe(text::Cursor& in, DerivedValue& value) {
+  FJ_TRY_VOID(in.expect("by"));
+  FJ_TRY(value.recipe, PlanParser(in).number<uint32_t>());
   FJ_TRY_VOID(in.expect("from"));
   FJ_TRY_VOID(in.expect("["));
   while (!in.accept("]")) {
-    if (!executable.derive_inputs.empty()) FJ_TRY_VOID(in.expect(","));
-    FJ_TRY(const uint32_t input, PlanParser(in).number<uint32_t>());
-    executable.derive_inputs.push_back(input);
+    if (!value.sources.empty()) FJ_TRY_VOID(in.expect(","));
+    FJ_TRY(const uint32_t source, PlanParser(in).number<uint32_t>());
+    value.sources.push_back(source);
   }
-  FJ_TRY(executable.derive, PlanParser(in).plan());
+  return {};
+}
+
+Result<void> read_value(text::Cursor& in, Executable& executable) {
+  const bool is_derived = in.peek() == 'd';
+  const size_t next = is_derived ? executable.derived.size() : executable.saved.size();
+  FJ_TRY(const uint32_t index, PlanParser(in).numbered(is_derived ? 'd' : 'v'));
+  if (index != next) return in.error("values are numbered in order");
+  FJ_TRY_VOID(in.expect(":"));
+  FJ_TRY(Buffer buffer, PlanParser(in).buffer());
+  if (!is_derived) return executable.saved.push_back(std::move(buffer)), Result<void>();
+  DerivedValue value{.buffer = std::move(buffer)};
+  FJ_TRY_VOID(read_recipe(in, value));
+  executable.derived.push_back(std::move(value));
   return {};
 }
 
@@ -521,7 +525,8 @@ Result<Executable> parse_executable(std::string_view source) {
     } else if (in.accept("value")) {
       FJ_TRY_VOID(read_value(in, executable));
     } else if (in.accept("derive")) {
-      FJ_TRY_VOID(read_derive(in, executable));
+      FJ_TRY(CallPlan recipe, PlanParser(in).plan());
+      executable.derive.push_back(std::move(recipe));
     } else if (in.accept("backward")) {
       FJ_TRY(CallPlan stage, PlanParser(in).plan());
       executable.backward.push_back(std::move(stage));

@@ -37,6 +37,7 @@ std::string buffer_name(BufferId buffer) { return buffer == kNoBuffer ? "none" :
 std::string flag(bool b) { return b ? "true" : "false"; }
 
 bool is_row_major(const Buffer& buffer) {
+  if (buffer.strides.size() != buffer.sizes.size()) return false;  // of a text that nobody has verified
   int64_t expected = 1;
   for (size_t i = buffer.sizes.size(); i-- > 0;) {
     if (buffer.sizes[i].slot >= 0) return false;
@@ -65,7 +66,8 @@ std::string text_of(const Buffer& buffer) {
   }
   const std::string dtype =
       buffer.dtype == DType::kOther ? "dtype" + std::to_string(buffer.torch_dtype) : row_of(buffer.dtype).text;
-  out += " " + dtype + "[" + joined(buffer.sizes, [](const Size& s) { return text_of(s); });
+  out += buffer.is_packed ? " packed " : " ";
+  out += dtype + "[" + joined(buffer.sizes, [](const Size& s) { return text_of(s); });
   if (!is_row_major(buffer)) out += "; " + joined(buffer.strides, [](const Size& s) { return text_of(s); });
   out += "]";
   if (buffer.home != Home::kArena && (buffer.offset.slot >= 0 || buffer.offset.constant != 0))
@@ -117,6 +119,11 @@ struct ArgText {
   std::string operator()(const TorchEnum& e) const { return std::string("@") + e.kind + std::to_string(e.value); }
   std::string operator()(const OpaqueSlot& o) const { return "@o" + std::to_string(o.index); }
 };
+
+std::string text_of(const DerivedValue& value) {
+  const std::string sources = list(value.sources, [](uint32_t s) { return std::to_string(s); });
+  return text_of(value.buffer) + " by " + std::to_string(value.recipe) + " from " + sources;
+}
 
 struct StepText {
   std::string operator()(const KernelStep& s) const {
@@ -181,9 +188,7 @@ std::string print(const Executable& executable) {
     out += "value d" + std::to_string(i) + ": " + text_of(executable.derived[i]) + "\n";
   for (size_t i = 0; i < executable.saved.size(); ++i)
     out += "value v" + std::to_string(i) + ": " + text_of(executable.saved[i]) + "\n";
-  if (executable.derive)
-    out += "derive from " + list(executable.derive_inputs, [](uint32_t i) { return std::to_string(i); }) + " " +
-           print(*executable.derive);
+  for (const CallPlan& plan : executable.derive) out += "derive " + print(plan);
   out += "forward " + print(executable.forward);
   for (const CallPlan& plan : executable.backward) out += "backward " + print(plan);
   return out + "}\n";

@@ -10,6 +10,7 @@
 #include <deque>
 #include <optional>
 
+#include "frame_hook/aten/derived_weights.h"
 #include "guards/running_compile.h"
 #include "runtime/arena.h"
 #include "runtime/aten/plan_runner.h"
@@ -38,8 +39,73 @@ bool is_short(const runtime::CallPlan& plan) {
   return true;
 }
 
-// Inputs that the plan's run copies as tensor handles. Torch takes the GIL for the second handle of a tensor that
-// Python holds, also where the interpreter ends: there the process would abort.
+// Runs a plan. Views that leave it, writes to inputs and returned inputs are the runner's and the plan's business.
+class PlannedCall final : public CompiledCall {
+ public:
+  PlannedCall(const graph::CompiledGraph& compiled, const RecordedValues& values, Freezing freezing)
+      : runner_(compiled.executable, values.constants, values.opaques),
+        derived_(is_short(runner_.plan()) ? nullptr : DerivedWeights::make(compiled, values, freezing)) {
+    output_count = runner_.plan().outputs.size();
+    op_count = compiled.functional.nodes.size();
+    kernel_count = compiled.executable->executable().kernels.size();
+    is_short_ = is_short(runner_.plan());
+    if (!is_short_) held_inputs_ = copied_inputs(runner_.plan());
+  }
+
+  bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs) override {
+    HANDLE_TH_ERRORS
+    const runtime::CallPlan& plan = runner_.plan();
+    c10::SmallVector<const at::Tensor*, 64> tensors(plan.input_count);
+    std::optional<std::deque<at::Tensor>>
+        floats;  // tensors that stand for Python floats; even an empty deque allocates
+    for (uint32_t i = 0; i < plan.input_count; ++i) {
+      const bool is_number = PyFloat_CheckExact(inputs[i]);
+      if (is_number && !floats) floats.emplace();
+      tensors[i] = is_number ? &floats->emplace_back(input_tensor(inputs[i])) : &THPVariable_Unpack(inputs[i]);
+    }
+    c10::SmallVector<at::Tensor, 8> results(output_count), held;
+    const DerivedWeights::Use derived = derived_ ? derived_->ask(tensors.data()) : DerivedWeights::Use{};
+    for (uint32_t i : derived.runner != nullptr ? *derived.held_inputs : held_inputs_) held.push_back(*tensors[i]);
+    if (!run_plan(derived, tensors.data(), symbols, results.data())) return false;
+    for (size_t i = 0; i < output_count; ++i)
+      outputs[i] = plan.outputs[i].kind == runtime::Output::kInput ? Py_NewRef(inputs[plan.outputs[i].index])
+                                                                   : THPVariable_Wrap(results[i]);
+    return true;
+    END_HANDLE_TH_ERRORS_RET(false)
+  }
+
+  bool derive_is_due() const override { return derived_ && derived_->is_due(); }
+  void derive(const std::vector<PyRef>& owners) override { derived_->derive(owners); }
+
+ private:
+  bool run_plan(const DerivedWeights::Use& derived, const at::Tensor* const* inputs, const int64_t* symbols,
+                at::Tensor* results) {
+    Result<void> done;
+    try {
+      const WithoutGil released(!is_short_);
+      if (derived.runner == nullptr) {
+        done = runner_.run(inputs, symbols, results);
+      } else {
+        runtime::ValuesBetweenPlans between{&derived.values->tensors()};
+        done = derived.runner->run(inputs, symbols, results, &between);
+      }
+    } catch (...) {
+      runtime::ArenaPool::cpu().trim();  // for want of memory, maybe, and plain Python needs some now
+      DerivedWeights::drop_all();
+      throw;
+    }
+    if (!done.ok()) PyErr_SetString(PyExc_RuntimeError, done.error().message.c_str());
+    return done.ok();
+  }
+
+  runtime::PlanRunner runner_;
+  const std::shared_ptr<DerivedWeights> derived_;  // null: none can be
+  bool is_short_ = false;
+  std::vector<uint32_t> held_inputs_;  // held by a second handle while the plan runs without the GIL
+};
+
+}  // namespace
+
 std::vector<uint32_t> copied_inputs(const runtime::CallPlan& plan) {
   std::vector<bool> copied(plan.input_count, false);
   const auto mark = [&](runtime::BufferId b) {
@@ -64,67 +130,14 @@ std::vector<uint32_t> copied_inputs(const runtime::CallPlan& plan) {
   return inputs;
 }
 
-// Runs a plan. Views that leave it, writes to inputs and returned inputs are the runner's and the plan's business.
-class PlannedCall final : public CompiledCall {
- public:
-  PlannedCall(const graph::CompiledGraph& compiled, const RecordedValues& values)
-      : runner_(compiled.executable, values.constants, values.opaques) {
-    output_count = runner_.plan().outputs.size();
-    op_count = compiled.functional.nodes.size();
-    kernel_count = compiled.executable->executable().kernels.size();
-    is_short_ = is_short(runner_.plan());
-    if (!is_short_) held_inputs_ = copied_inputs(runner_.plan());
-  }
-
-  bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs) override {
-    HANDLE_TH_ERRORS
-    const runtime::CallPlan& plan = runner_.plan();
-    c10::SmallVector<const at::Tensor*, 64> tensors(plan.input_count);
-    std::optional<std::deque<at::Tensor>>
-        floats;  // tensors that stand for Python floats; even an empty deque allocates
-    for (uint32_t i = 0; i < plan.input_count; ++i) {
-      const bool is_number = PyFloat_CheckExact(inputs[i]);
-      if (is_number && !floats) floats.emplace();
-      tensors[i] = is_number ? &floats->emplace_back(input_tensor(inputs[i])) : &THPVariable_Unpack(inputs[i]);
-    }
-    c10::SmallVector<at::Tensor, 8> results(output_count), held;
-    for (uint32_t i : held_inputs_) held.push_back(*tensors[i]);
-    if (!run_plan(tensors.data(), symbols, results.data())) return false;
-    for (size_t i = 0; i < output_count; ++i)
-      outputs[i] = plan.outputs[i].kind == runtime::Output::kInput ? Py_NewRef(inputs[plan.outputs[i].index])
-                                                                   : THPVariable_Wrap(results[i]);
-    return true;
-    END_HANDLE_TH_ERRORS_RET(false)
-  }
-
- private:
-  bool run_plan(const at::Tensor* const* inputs, const int64_t* symbols, at::Tensor* results) {
-    Result<void> done;
-    try {
-      const WithoutGil released(!is_short_);
-      done = runner_.run(inputs, symbols, results);
-    } catch (...) {
-      runtime::ArenaPool::cpu().trim();  // for want of memory, maybe, and plain Python needs some now
-      throw;
-    }
-    if (!done.ok()) PyErr_SetString(PyExc_RuntimeError, done.error().message.c_str());
-    return done.ok();
-  }
-
-  runtime::PlanRunner runner_;
-  bool is_short_ = false;
-  std::vector<uint32_t> held_inputs_;  // held by a second handle while the plan runs without the GIL
-};
-
-}  // namespace
-
 at::Tensor input_tensor(PyObject* input) {
   return PyFloat_CheckExact(input) ? at::scalar_tensor(PyFloat_AS_DOUBLE(input), at::kDouble)
                                    : at::Tensor(THPVariable_Unpack(input));
 }
 
-std::unique_ptr<CompiledCall> planned_call(const graph::CompiledGraph& compiled, const RecordedValues& values) {
-  return std::make_unique<PlannedCall>(compiled, values);
+std::unique_ptr<CompiledCall> planned_call(const graph::CompiledGraph& compiled, const RecordedValues& values,
+                                           Freezing freezing) {
+  return std::make_unique<PlannedCall>(compiled, values, freezing);
 }
 
 }  // namespace framejit::frame_hook

@@ -21,6 +21,11 @@ struct RecordedValues {
   const std::vector<at::Tensor>& example_inputs;
 };
 
-std::unique_ptr<CompiledCall> planned_call(const graph::CompiledGraph& compiled, const RecordedValues& values);
+// Inputs that the plan's run copies as tensor handles. Torch takes the GIL for the second handle of a tensor that
+// Python holds, also where the interpreter ends: there the process would abort.
+std::vector<uint32_t> copied_inputs(const runtime::CallPlan& plan);
+
+std::unique_ptr<CompiledCall> planned_call(const graph::CompiledGraph& compiled, const RecordedValues& values,
+                                           Freezing freezing);
 
 }  // namespace framejit::frame_hook

@@ -200,6 +200,8 @@ class MarkedCall final : public CompiledCall {
     return true;
     END_HANDLE_TH_ERRORS_RET(false)
   }
+  bool derive_is_due() const override { return call_->derive_is_due(); }
+  void derive(const std::vector<PyRef>& owners) override { call_->derive(owners); }
 
  private:
   void settle(PyObject* const* inputs, PyObject** made, size_t i) const {

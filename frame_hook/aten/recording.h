@@ -43,7 +43,8 @@ class TorchRecording final : public Recording {
   size_t op_count() const override { return recorder_->graph().nodes.size(); }
   Result<graph::CapturedGraph> finish(const std::vector<PyObject*>& outputs) override;
   graph::MakeTimer make_timer() override;
-  std::unique_ptr<CompiledCall> bind(graph::CompiledGraph compiled, PyObject* user_backend) override;
+  std::unique_ptr<CompiledCall> bind(graph::CompiledGraph compiled, PyObject* user_backend,
+                                     Freezing freezing) override;
 
  private:
   template <class F> PyObject* recorded(F&& run, PyObject* called, PyObject* const* args, size_t count);

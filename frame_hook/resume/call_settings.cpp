@@ -13,15 +13,22 @@ constexpr const char* kOptionsName = "framejit.CompileOptions";
 PyObject* g_last_settings = nullptr;      // borrowed: its options are dropped with it
 const Options* g_last_options = nullptr;
 
+// True, False or "auto".
+Freezing freezing_of(PyObject* setting) {
+  if (setting == Py_True) return Freezing::kTrusted;
+  return setting == Py_False ? Freezing::kNever : Freezing::kProven;
+}
+
 std::shared_ptr<CompileOptions> read_settings(PyObject* settings) {
   auto made = std::make_shared<CompileOptions>();
   auto attribute = [&](const char* name) { return PyRef::steal(PyObject_GetAttrString(settings, name)); };
   const PyRef fullgraph = attribute("fullgraph"), dynamic = attribute("dynamic"), backend = attribute("backend"),
-              autotune = attribute("autotune");
-  if (!fullgraph || !dynamic || !backend || !autotune) return nullptr;
+              autotune = attribute("autotune"), freezing = attribute("freezing");
+  if (!fullgraph || !dynamic || !backend || !autotune || !freezing) return nullptr;
   made->fullgraph = PyObject_IsTrue(fullgraph.get()) == 1;
   made->dynamic = dynamic.get() == Py_None ? -1 : PyObject_IsTrue(dynamic.get());
   made->autotune = PyObject_IsTrue(autotune.get()) == 1;
+  made->freezing = freezing_of(freezing.get());
   if (PyUnicode_Check(backend.get())) {
     made->backend = PyUnicode_AsUTF8(backend.get());
   } else {

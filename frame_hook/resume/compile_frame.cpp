@@ -138,16 +138,49 @@ Result<graph::CompiledGraph> ask_compiler(Recording& recording, graph::CapturedG
   }
 }
 
+// The module that keeps an input as a parameter or buffer, by which a program seldom writes and reads in each call;
+// kNoSource: none does.
+guards::SourceId owner_of(const guards::SourceTable& sources, guards::SourceId input) {
+  const auto base_of = [&](guards::SourceId id, guards::SourceKind kind) {
+    return id != guards::kNoSource && sources[id].kind == kind ? sources[id].base : guards::kNoSource;
+  };
+  const guards::SourceId holder = base_of(input, guards::SourceKind::dict_item),
+                         dict = base_of(holder, guards::SourceKind::dict_item);
+  if (dict == guards::kNoSource || !sources[holder].key || !PyUnicode_CheckExact(sources[holder].key.get()))
+    return guards::kNoSource;
+  PyObject* const name = sources[holder].key.get();
+  const bool is_kept = PyUnicode_CompareWithASCIIString(name, "_parameters") == 0 ||
+                       PyUnicode_CompareWithASCIIString(name, "_buffers") == 0;
+  return is_kept ? base_of(dict, guards::SourceKind::instance_dict) : guards::kNoSource;
+}
+
+std::vector<bool> weights_of(const FrameTrace& trace) {
+  std::vector<bool> weights;
+  for (guards::SourceId id : trace.input_sources)
+    weights.push_back(owner_of(trace.guards.sources, id) != guards::kNoSource);
+  return weights;
+}
+
+std::vector<guards::SourceId> owners_of(const FrameTrace& trace) {
+  std::vector<guards::SourceId> owners;
+  for (guards::SourceId id : trace.input_sources)
+    if (const guards::SourceId owner = owner_of(trace.guards.sources, id); owner != guards::kNoSource)
+      owners.push_back(owner);
+  return owners;
+}
+
 // The graph, if there is one. False with a Python error set when a user's backend raised.
 bool compile_graph(FrameTrace& trace, const RecipeBuilder& recipe, Segment& segment) {
   if (trace.recording->op_count() == 0 && recipe.traced_outputs().empty()) return true;
   graph::CapturedGraph captured = take_or_break(trace.recording->finish(recipe.traced_outputs()));
+  captured.weights = weights_of(trace);
   const size_t known = captured.graph.shapes.facts().size();
   graph::CompiledGraph compiled = take_or_break(ask_compiler(*trace.recording, std::move(captured), *segment.options));
   // What the passes took for granted about sizes is guarded.
   const auto& facts = compiled.functional.shapes.facts();
   for (size_t i = known; i < facts.size(); ++i) trace.recording->shapes().add_fact(facts[i]);
-  segment.call = trace.recording->bind(std::move(compiled), segment.options->user_backend);
+  segment.call =
+      trace.recording->bind(std::move(compiled), segment.options->user_backend, segment.options->freezing);
   return segment.call != nullptr;
 }
 
@@ -202,7 +235,11 @@ std::unique_ptr<Segment> build_segment(FrameTrace& trace, const guards::FrameAcc
   if (trace.protocol)
     for (const Value* lock : trace.protocol->locks.taken) locks.push_back(lock->source);
   wanted.insert(wanted.end(), locks.begin(), locks.end());
-  compile_guards(trace, wanted, frame.code, *segment);
+  const std::vector<guards::SourceId> owners = segment->call ? owners_of(trace) : std::vector<guards::SourceId>();
+  std::vector<guards::SourceId> fetched = wanted;
+  fetched.insert(fetched.end(), owners.begin(), owners.end());
+  compile_guards(trace, fetched, frame.code, *segment);
+  segment->owner_registers = registers_of(owners, *segment->guards);
   segment->lock_registers = registers_of(locks, *segment->guards);
   if (segment->call)
     for (guards::SourceId source : trace.input_sources)

@@ -8,6 +8,7 @@
 #include "frame_hook/resume/call_settings.h"
 #include "frame_hook/resume/entries.h"
 #include "frame_hook/resume/global_mode.h"
+#include "frame_hook/resume/one_compile.h"
 #include "frame_hook/resume/loop_hints.h"
 #include "frame_hook/resume/stance.h"
 #include "frame_hook/resume/stats.h"
@@ -23,9 +24,6 @@ namespace framejit::frame_hook {
 
 namespace {
 
-bool g_compiling = false;  // guarded by the GIL; a forked child starts with it false (forget_running_compile)
-unsigned long g_own_code_thread =
-    0;  // where the running compile calls shape functions in Python; 0: it may call a user's backend, too
 PyObject* g_graph_break_error = nullptr;
 thread_local bool t_enabled = true;
 uint64_t g_uses = 0;                      // of entries: orders their last uses
@@ -96,25 +94,12 @@ class Drive final {
   void log_loss(Site& site);
   void log_eviction(const Segment& segment);
   void count_vain_try(const CompileOutcome& outcome);
+  void derive(CompiledCall& call, const std::vector<PyRef>& owners);
 
   LiveFrame& frame_;
   const Options& options_;                // the settings object lives while the call runs
   ToldInCall& told_;
   bool* const refusal_;
-};
-
-// A compile is running.
-struct Compiling {
-  explicit Compiling(bool users_backend) {
-    g_compiling = true;
-    g_own_code_thread = users_backend ? 0 : PyThread_get_thread_ident();
-  }
-  ~Compiling() {
-    g_compiling = false;
-    g_own_code_thread = 0;
-  }
-  Compiling(const Compiling&) = delete;
-  const CollectorWaits collector_waits;
 };
 
 // Resumes an inlined callee: the hook hands its fresh frame to on_frame with this context. Segment and run are those of
@@ -478,10 +463,29 @@ Next Drive::round() {
     (segment->call ? stats().hits : stats().plain_hits) += 1;
     segment->hits += 1;
     segment->last_use = ++g_uses;
+    if (!run.owners.empty()) derive(*segment->call, std::exchange(run.owners, {}));
     return apply(*segment, run);
   }
   if (has_failed(*site, options_)) return plainly_because(Reason::internal_error, "as before");
   return miss(access, index);
+}
+
+// For later calls. Ctrl-C meanwhile is raised at the next instruction: this call has its results.
+void Drive::derive(CompiledCall& call, const std::vector<PyRef>& owners) {
+  if (g_compiling) return call.derive({});  // at a later call
+  {
+    const Compiling compiling(false);
+    const KeepsInterrupts keeps;
+    const log::CompileScope scope(next_id(note_of(frame_.state())));
+    try {
+      stays_if_python_ends([&] { call.derive(owners); });
+    } catch (const std::exception& e) {
+      count_fallback(Reason::internal_error, place(frame_), e.what());
+    }
+  }
+  if (!interrupt_is_kept()) return;
+  restore_interrupt();
+  drop_error();
 }
 
 // No entry fits, and torch's stance has a say in what happens then. Not left: it is compiled.
@@ -516,6 +520,7 @@ Next Drive::miss(const guards::FrameAccess& access, int index) {
   const RunStatus status = stays_if_python_ends([&] { return segment->run(access, run); });
   // A new entry misses when another thread changed what is guarded while the compile was without the GIL.
   if (status != RunStatus::done) return no_result(status, *segment);
+  if (!run.owners.empty()) derive(*segment->call, std::exchange(run.owners, {}));
   return apply(*segment, run);
 }
 

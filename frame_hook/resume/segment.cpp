@@ -110,6 +110,8 @@ RunStatus Segment::run(const guards::FrameAccess& frame, SegmentRun& out) {
     auto** inputs = static_cast<PyObject**>(alloca((n + 1) * sizeof(PyObject*)));
     for (size_t i = 0; i < n; ++i) inputs[i] = registers[input_registers[i]];
     if (!call->run(inputs, symbols, outputs.objects)) return call->raises ? RunStatus::raised : RunStatus::failed;
+    if (call->derive_is_due())
+      for (size_t r : owner_registers) out.owners.push_back(PyRef::borrow(registers[r]));
   }
   if (!recipe.run({registers, outputs.objects, symbols}, out.slots)) return replay_failed();
   return RunStatus::done;

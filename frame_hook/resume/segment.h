@@ -25,6 +25,7 @@ struct CompileOptions {
   std::string backend = "framejit";  // the backend that compiles; "eager" under a callable of the user's
   PyObject* user_backend =
       nullptr;  // a callable: borrowed from the settings object, which lives while one of its calls runs
+  Freezing freezing = Freezing::kProven;
   bool autotune = false;          // the backend may decide by time, on the inputs of the call
 };
 
@@ -48,6 +49,7 @@ struct FramePlan {                // how one frame stands at the exit, outermost
 
 struct SegmentRun {               // results of one run, on the caller's C stack
   std::vector<PyRef> slots;
+  std::vector<PyRef> owners;      // of the weights, where it is time to derive from them
 };
 
 enum class RunStatus : uint8_t {
@@ -69,6 +71,7 @@ class Segment {
   std::vector<size_t> kept_registers;  // what the graph and the recipe use: kept alive, since the graph runs without
                                        // the GIL and effects drop objects
   std::vector<size_t> memory_registers;    // when the graph writes inputs: the written ones, then the others
+  std::vector<size_t> owner_registers;     // of the modules that hold weights
   std::vector<size_t> lock_registers;      // of locks that the program takes and gives back
   size_t written_count = 0;
   bool overlapping = false;  // fits only when the memory of a written input overlaps another's; else only when not

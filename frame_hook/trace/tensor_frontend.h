@@ -29,6 +29,13 @@ enum class TensorClass : uint8_t {
 // The 0-dim tensor that means beside a traced tensor what a Python float means there, where the number promotes.
 enum class FloatBeside : uint8_t { kConstant, kDouble, kFloat };  // none; one of dtype float64, float32
 
+// Whether copies of weights that were packed, folded or cast may stand in for them.
+enum class Freezing : uint8_t {
+  kNever,
+  kProven,   // while it is proven that nobody wrote to the weights
+  kTrusted,  // the user's word: nobody does without their version moving
+};
+
 // A compiled recording: Python tensors in, Python tensors out.
 class CompiledCall {
  public:
@@ -38,6 +45,11 @@ class CompiledCall {
   // False with a Python error set: nothing was written and the segment must run plainly (but see `raises`). Input
   // writes happen last.
   virtual bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs) = 0;
+  // Whether the weights of the last call have stayed for long enough to derive from them; derive() then does, inside of
+  // a compile.
+  virtual bool derive_is_due() const { return false; }
+  // `owners`: who holds the weights; what is derived goes when one of them does. None: not now, it stays due.
+  virtual void derive(const std::vector<PyRef>& /*owners*/) {}
   bool raises = false;  // run() is the user's code: its error is the user's, and plain Python does not run in its place
   size_t output_count = 0;
   size_t op_count = 0;      // ATen ops of the functional graph
@@ -104,7 +116,8 @@ class Recording {
   virtual graph::MakeTimer make_timer() { return nullptr; }
   // What runs the compiled graph on Python tensors. `user_backend` (borrowed): if not null, a callable that is given
   // the graph and decides what runs; null with a Python error set when it raised.
-  virtual std::unique_ptr<CompiledCall> bind(graph::CompiledGraph compiled, PyObject* user_backend) = 0;
+  virtual std::unique_ptr<CompiledCall> bind(graph::CompiledGraph compiled, PyObject* user_backend,
+                                             Freezing freezing) = 0;
 };
 
 class TensorFrontend {

@@ -17,9 +17,11 @@ std::vector<OpRow> factory_ops();
 std::vector<OpRow> backward_ops();
 std::vector<OpRow> loss_ops();
 std::vector<OpRow> linalg_ops();
+std::vector<OpRow> packed_ops();
 
 using OpFamily = std::vector<OpRow> (*)();
 inline constexpr OpFamily kOpFamilies[] = {pointwise_ops, reduction_ops, view_ops,     matmul_ops, index_ops,
-                                           nn_ops,        factory_ops,   backward_ops, loss_ops,   linalg_ops};
+                                           nn_ops,        factory_ops,   backward_ops, loss_ops,   linalg_ops,
+                                           packed_ops};
 
 }  // namespace framejit::graph

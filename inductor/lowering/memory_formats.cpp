@@ -12,6 +12,7 @@
 #include "graph/node_values.h"
 #include "graph/ops/rule_kit.h"
 #include "graph/passes/rebuild.h"
+#include "graph/weight_values.h"
 #include "inductor/lowering/lower.h"
 #include "graph/minimum_cut.h"
 
@@ -54,8 +55,9 @@ bool is_ambiguous(const TensorMeta& m) { return m.is_contiguous() == graph::is_c
 
 class FormatChooser {
  public:
-  FormatChooser(const Graph& graph, const TargetInfo& target, FormatRule rule)
+  FormatChooser(const Graph& graph, const TargetInfo& target, FormatRule rule, const std::vector<bool>& weights)
       : graph_(graph),
+        known_(find_weight_values(graph, weights)),
         target_(target),
         rule_(rule),
         vertex_(graph.nodes.size(), SIZE_MAX),
@@ -174,7 +176,7 @@ class FormatChooser {
     const bool is_ready =
         (graph::is_channels_last(w) && !w.is_contiguous()) || graph_.values[graph::index_of(weight)].node >= 0;
     return cost.saved * results * (weights / std::max<int64_t>(graph_.shapes.hint(w.sizes[0]), 1)) -
-           cost.rearranged * weights / (is_ready ? 2 : 1);
+           (known_.is_weight(weight) ? 0 : cost.rearranged * weights / (is_ready ? 2 : 1));
   }
 
   void join_operands(graph::MinimumCut& cut, size_t n) {
@@ -247,6 +249,7 @@ class FormatChooser {
   }
 
   const Graph& graph_;
+  const graph::WeightValues known_;
   const TargetInfo& target_;
   const FormatRule rule_;
   std::vector<size_t> vertex_;    // per node
@@ -259,9 +262,10 @@ class FormatChooser {
 
 }  // namespace
 
-Graph choose_memory_formats(const Graph& functional, const TargetInfo& target, FormatRule rule) {
+Graph choose_memory_formats(const Graph& functional, const TargetInfo& target, FormatRule rule,
+                            const std::vector<bool>& weights) {
   if (!target.facts.formats_differ) return functional;
-  return FormatChooser(functional, target, rule).run();
+  return FormatChooser(functional, target, rule, weights).run();
 }
 
 }  // namespace framejit::inductor

@@ -7,6 +7,8 @@
 // Copies are mostly part of the kernels around them. What leaves the graph has the strides that it had.
 #pragma once
 
+#include <vector>
+
 #include "graph/graph.h"
 #include "inductor/target/target_info.h"
 
@@ -18,7 +20,8 @@ enum class FormatRule : uint8_t {
 };
 
 // In and out: a functional graph. Nothing is assumed about symbolic sizes that is not known.
+// `weights`: per input, whether it stays from call to call; what is made of such inputs alone is laid out once.
 graph::Graph choose_memory_formats(const graph::Graph& functional, const TargetInfo& target,
-                                   FormatRule rule = FormatRule::kLeastCost);
+                                   FormatRule rule = FormatRule::kLeastCost, const std::vector<bool>& weights = {});
 
 }  // namespace framejit::inductor

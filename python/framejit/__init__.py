@@ -25,6 +25,7 @@ from framejit.api import (  # noqa: E402
     list_backends,
     mark_dynamic,
     mark_static,
+    refresh,
     reset,
     stats,
 )
@@ -33,7 +34,7 @@ from framejit.explain import Explanation, explain  # noqa: E402
 __version__ = "0.1.0"
 __all__ = [
     "Explanation", "GraphBreakError", "cache", "compile", "disable", "explain", "is_compiling", "list_backends",
-    "mark_dynamic", "mark_static", "reset", "stats",
+    "mark_dynamic", "mark_static", "refresh", "reset", "stats",
 ]
 
 

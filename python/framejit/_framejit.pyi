@@ -37,6 +37,9 @@ def treatment_of(op: str) -> str:
 def set_kernel_cache(folder: str, megabytes: int) -> None:
     """Keeps compiled kernels in this folder; "" in none. ValueError says why a folder is refused."""
 
+def refresh() -> None:
+    """Weights that are trusted to be unchanged (freezing=True) are not from now on."""
+
 def backends() -> list[str]:
     """Names that Options.backend may have."""
 

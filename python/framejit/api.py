@@ -183,6 +183,15 @@ def reset() -> None:
     _framejit.reset()
 
 
+def refresh(model: Any = None) -> None:
+    """Tells code compiled with options={"freezing": True} that weights have changed without their version moving.
+
+    What was derived from weights (packed, folded and cast copies) is made anew at a later call. `model` is for the
+    reader: the copies of every model are. Without that option nothing has to be told.
+    """
+    _framejit.refresh()
+
+
 def list_backends() -> list[str]:
     """The names that compile(backend=...) takes."""
     return sorted(_framejit.backends())
@@ -201,6 +210,8 @@ def stats() -> dict[str, Any]:
     left_alone               functions, and places in them, that are compiled no more because it does not pay: said once
                              in the log
     frames                   calls of compiled callables that the hook took over
+    derived_values, derived_bytes              copies of weights that there are, packed, folded or cast once for many
+                                               calls; derived_made: how many were made so far
     cache_hits, cache_misses, cache_stored     kernels that the kernel cache had, had not, and took (zeros without one;
     see cache())
     """

@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Optional, Sequence, Union
+from typing import Any, Callable, Literal, Optional, Sequence, Union
 
 from framejit import _framejit
 
 Backend = Union[str, Callable[..., Any]]
+Freezing = Union[bool, Literal["auto"]]
 
 # Torch's four modes, and those of them that decide by time.
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -24,6 +25,7 @@ class Options:
     dynamic: Optional[bool]
     backend: Backend
     autotune: bool
+    freezing: Freezing
 
 
 _interned: dict[tuple[Any, ...], Options] = {}
@@ -52,8 +54,11 @@ def _check(fullgraph: object, dynamic: object, backend: object, mode: object,
         raise _known("mode", mode, MODES)
     if mode is not None and options:
         raise ValueError("mode and options cannot be given together")
-    for name in options or {}:
-        raise _known("option", name, ())
+    for name, value in (options or {}).items():
+        if name != "freezing":
+            raise _known("option", name, ("freezing",))
+        if not (isinstance(value, bool) or value == "auto"):
+            raise ValueError(f"option 'freezing' must be True, False or 'auto', not {value!r}")
 
 
 def make_options(fullgraph: bool, dynamic: Optional[bool], backend: Backend, mode: Optional[str],
@@ -63,7 +68,7 @@ def make_options(fullgraph: bool, dynamic: Optional[bool], backend: Backend, mod
     if isinstance(backend, str) and backend in ALIASES:
         _framejit.say_once(f"backend {backend!r}", f"framejit has no such backend, {ALIASES[backend]!r} is taken")
         backend = ALIASES[backend]
-    settings = (fullgraph, dynamic, backend, mode in TIMED_MODES)
+    settings = (fullgraph, dynamic, backend, mode in TIMED_MODES, (options or {}).get("freezing", "auto"))
     if callable(backend):  # interning it would keep the user's object alive
         return Options(*settings)
     return _interned.setdefault(settings, Options(*settings))

@@ -24,7 +24,7 @@ SETTINGS = (
      "an op whose result size depends on data is a graph break"),
     ("torch._dynamo.config", "disable", False, 'torch.compiler.set_stance("force_eager") is followed'),
     ("torch._inductor.config", "max_autotune", False, 'pass mode="max-autotune"'),
-    ("torch._inductor.config", "freezing", False, "weights are read in each call"),
+    ("torch._inductor.config", "freezing", False, "weights are packed and folded without it"),
 )
 
 

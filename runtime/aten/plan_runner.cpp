@@ -104,7 +104,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     switch (b.home) {
       case Home::kInput: return *inputs_[b.index];
       case Home::kConstant: return program_->constants[b.index];
-      case Home::kDerived: return between_->derived[b.index];
+      case Home::kDerived: return (*between_->derived)[b.index];
       case Home::kSaved: return between_->saved[b.index];
       case Home::kArena:
         if (!tensors_[buffer].defined()) tensors_[buffer] = arena_tensor(buffer);
@@ -250,7 +250,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
 
   // The steps after a library call read its result by the strides that its shape rule promised.
   bool lies_as_planned(const at::Tensor& tensor, BufferId buffer) {
-    if (program_->shapes[buffer].dtype == c10::ScalarType::Undefined) return true;
+    if (program_->plan->buffers[buffer].is_packed) return true;
     const auto [sizes, strides] = shape_of(buffer);
     const c10::IntArrayRef has_sizes = tensor.sizes(), has_strides = tensor.strides();
     if (has_sizes != sizes) return false;

@@ -21,7 +21,8 @@ namespace framejit::runtime {
 struct PlanProgram;
 
 struct ValuesBetweenPlans {
-  std::vector<at::Tensor> derived, saved;
+  const std::vector<at::Tensor>* derived = nullptr;
+  std::vector<at::Tensor> saved = {};
 };
 
 class PlanRunner {

@@ -109,7 +109,7 @@ def test_module_copies_and_pickles(net):
 @pytest.mark.parametrize("settings, error, listed", [
     ({"backend": "nope"}, ValueError, "'framejit'"),
     ({"mode": "fast"}, ValueError, "'max-autotune'"),
-    ({"options": {"nope": 1}}, ValueError, "option 'nope'; known: none"),
+    ({"options": {"nope": 1}}, ValueError, "option 'nope'; known: 'freezing'"),
     ({"backend": 3}, TypeError, "callable"),
     ({"fullgraph": "yes"}, TypeError, "True"),
     ({"disable": "no"}, TypeError, "disable must be True or False"),
@@ -301,7 +301,7 @@ def test_list_backends_names_what_compile_takes():
 def test_stats_are_flat_totals_since_import_or_reset():
     numbers = ["graphs", "graph_breaks", "recompiles", "fallbacks", "ops", "kernels", "hits", "plain_hits",
                "left_alone", "frames", "compile_seconds", "trace_seconds", "traced_instructions", "inlined_calls",
-               "cache_hits", "cache_misses", "cache_stored"]
+               "cache_hits", "cache_misses", "cache_stored", "derived_values", "derived_bytes", "derived_made"]
 
     @framejit.compile
     def f(x):

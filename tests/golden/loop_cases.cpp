@@ -2,13 +2,14 @@
 //
 // Stages of graphs, in front: "pipeline" runs all graph passes, as production does; "widen" computes products of
 // bfloat16 in float32; "bare" takes additions out of products; "formats" chooses the memory formats that cost least,
-// "last" channels_last for all convolutions. Stages of loops: "lower" prints the loop program (and checks its round
-// trip and verifier); "schedule" the fused groups; "steps" their names alone, and how many kernels there are; "kernels"
-// the kernel IR of every group; "refused" the pairs that stayed apart; "hip" every kernel as HIP source. A case with
-// one of these is executed as well: interpreted, and by machine code of every vector level that this CPU has
-// ("not_executed": it calls library ops that are not emulated). With "products", matrix products are kernels wherever
-// they can be. "row=number" replaces a row of inductor/target/costs.def in the target, which is no machine's
-// (reference_target()).
+// "last" channels_last for all convolutions; "fold", "pack_linear", "pack_convolutions" and "hoist" take inputs whose
+// names begin with w for weights ("hoist" prints the recipes after the graph). Stages of loops: "lower" prints the
+// loop program (and checks its round trip and verifier); "schedule" the fused groups; "steps" their names alone, and
+// how many kernels there are; "kernels" the kernel IR of every group; "refused" the pairs that stayed apart; "hip"
+// every kernel as HIP source. A case with one of these is executed as well: interpreted, and by machine code of every
+// vector level that this CPU has ("not_executed": it calls library ops that are not emulated). With "products", matrix
+// products are kernels wherever they can be. "row=number" replaces a row of inductor/target/costs.def in the target,
+// which is no machine's (reference_target()).
 #include <gtest/gtest.h>
 
 #include <map>
@@ -23,6 +24,9 @@
 #include "inductor/lowering/memory_formats.h"
 #include "inductor/lowering/wide_products.h"
 #include "inductor/schedule/products.h"
+#include "inductor/weights/fold_norms.h"
+#include "inductor/weights/hoist.h"
+#include "inductor/weights/pack_products.h"
 #include "tests/golden/golden.h"
 #include "tests/unit/inductor/plan_runner.h"
 
@@ -85,6 +89,25 @@ std::string steps_text(const Schedule& schedule) {
          ", library calls: " + std::to_string(schedule.steps.size() - kernels) + "\n";
 }
 
+std::vector<bool> weights_of(const graph::Graph& graph) {
+  std::vector<bool> weights;
+  for (const std::string& name : graph.input_names) weights.push_back(name.starts_with("w"));
+  return weights;
+}
+
+Result<std::string> hoisted_text(const graph::Graph& graph) {
+  FJ_TRY(const Hoisted hoisted, hoist_weights(graph, weights_of(graph)));
+  FJ_TRY_VOID(graph::verify(hoisted.graph));
+  std::string text = graph::print(hoisted.graph);
+  for (const Recipe& recipe : hoisted.recipes) {
+    FJ_TRY_VOID(graph::verify(recipe.graph));
+    text += "from";
+    for (uint32_t source : recipe.sources) text += " " + std::to_string(source);
+    text += "\n" + graph::print(recipe.graph);
+  }
+  return text;
+}
+
 using GraphStage = Result<graph::Graph> (*)(const graph::Graph&);
 const std::map<std::string, GraphStage>& graph_stages() {
   using graph::Graph;
@@ -96,6 +119,11 @@ const std::map<std::string, GraphStage>& graph_stages() {
        [](const Graph& g) -> Result<Graph> {
          return choose_memory_formats(g, reference_target(), FormatRule::kLeastCost);
        }},
+      {"fold", [](const Graph& g) -> Result<Graph> { return fold_norms(g, weights_of(g)); }},
+      {"pack_linear",
+       [](const Graph& g) -> Result<Graph> { return pack_linear(g, weights_of(g), reference_target()); }},
+      {"pack_convolutions",
+       [](const Graph& g) -> Result<Graph> { return pack_convolutions(g, weights_of(g), reference_target()); }},
       {"last", [](const Graph& g) -> Result<Graph> {
          return choose_memory_formats(g, reference_target(), FormatRule::kChannelsLast);
        }}};
@@ -170,6 +198,7 @@ Result<std::string> run(const golden::Case& c) {
     FJ_TRY_VOID(graph::verify(graph));
   }
   if (at == stages.size()) return graph::print(graph);
+  if (stages[at] == "hoist") return hoisted_text(graph);
   const LoweredGraph lowered = lower(graph, target);
   execute(graph, lowered.program, is_left_out, with_products);
   std::string text;

@@ -70,9 +70,9 @@ testing::HandKernels kernels() {
 const char* const kThreePlans = R"(executable @f {
 code c0 = "00000000000000000000000000000000" for "hand" named "triple"
 code c1 = "00000000000000000000000000000000" for "hand" named "sum"
-value d0: tensor f32[4]
+value d0: tensor f32[4] by 0 from [1]
 value v0: tensor f32[4] device 1:0
-derive from [1] plan @f inputs 1 symbols 0 {
+derive plan @f inputs 1 symbols 0 {
   b0: input 0 f32[4]
   b1: tensor f32[4]
   allocate b1
@@ -155,8 +155,9 @@ TEST(Executable, SeveralPlansAndDevices) {
   EXPECT_EQ(loader.loaded, "triple on cpu, sum on 1:0") << "each kernel once for each device";
   using Values = std::vector<std::vector<float>>;
   Values weights = {{1, 2, 3, 4}}, none;
-  Host derive(*bound.value()->derive()->plan, weights, none);
-  ASSERT_TRUE(run_steps(*bound.value()->derive(), nullptr, derive).ok());
+  const BoundPlan& recipe = bound.value()->derive().at(0);
+  Host derive(*recipe.plan, weights, none);
+  ASSERT_TRUE(run_steps(recipe, nullptr, derive).ok());
   Values derived = {derive.tensors[1]}, inputs = {{1, 1, 1, 1}, weights[0]};
   Host forward(*bound.value()->forward().plan, inputs, derived);
   ASSERT_TRUE(run_steps(bound.value()->forward(), nullptr, forward).ok());
@@ -212,7 +213,7 @@ TEST(Executable, RulesAreChecked) {
       {"plan forward @f: a buffer of derived value 1", [](Executable& e) { e.forward.buffers[1].index = 1; }},
       {"plan forward @f: a buffer of saved value 0", [](Executable& e) { e.forward.buffers[1].home = Home::kSaved; }},
       {"plan derive @f: a buffer of derived value 0",
-       [](Executable& e) { e.derive->buffers[0].home = Home::kDerived; }},
+       [](Executable& e) { e.derive[0].buffers[0].home = Home::kDerived; }},
       {"plan forward @f: a buffer with 0 strides", [](Executable& e) { e.forward.buffers[3].strides.clear(); }},
       {"plan forward @f: b0 has no tensor of its own", [](Executable& e) { e.forward.steps.push_back(FreeStep{0}); }},
       {"plan forward @f: arena 0 is not taken by a step",
@@ -220,10 +221,13 @@ TEST(Executable, RulesAreChecked) {
       {"plan forward @f: an update of input 2", [](Executable& e) { e.forward.updates = {{2, 0}}; }},
       {"plan forward @f: output of input 2", [](Executable& e) { e.forward.outputs = {{Output::kInput, 2}}; }},
       {"plan forward @f saves 0 values of 1", [](Executable& e) { e.forward.saves.clear(); }},
-      {"derived from input 4", [](Executable& e) { e.derive_inputs = {4}; }},
-      {"plan derive @f: inputs or outputs are not those of the executable",
-       [](Executable& e) { e.derive->outputs.clear(); }},
-      {"@f has derived values and no plan that makes them", [](Executable& e) { e.derive.reset(); }},
+      {"plan derive @f: no recipe for one value of constant size", [](Executable& e) { e.derive[0].outputs.clear(); }},
+      {"plan derive @f: no recipe for one value of constant size", [](Executable& e) { e.derive[0].symbol_count = 1; }},
+      {"plan derive @f: no recipe for one value of constant size",
+       [](Executable& e) { e.derive[0].updates = {{0, 0}}; }},
+      {"@f has a derived value that no recipe makes", [](Executable& e) { e.derived[0].recipe = 1; }},
+      {"@f has a derived value that no recipe makes", [](Executable& e) { e.derived[0].sources = {0, 1}; }},
+      {"@f has a derived value that no recipe makes", [](Executable& e) { e.derive.clear(); }},
       {"plan backward @f: buffer b6", [](Executable& e) { e.backward[0].outputs[0].index = 6; }},
   };
   for (const auto& [message, change] : broken) {
@@ -251,12 +255,12 @@ class RandomExecutable {
       code->name = name();
       e.kernels.push_back(std::move(code));
     }
-    for (size_t i = 0, n = below(3); i < n; ++i) e.derived.push_back(buffer());
-    for (size_t i = 0, n = below(3); i < n; ++i) e.saved.push_back(buffer());
-    if (below(2) != 0) {
-      e.derive = plan();
-      for (size_t i = 0, n = below(3); i < n; ++i) e.derive_inputs.push_back(static_cast<uint32_t>(below(9)));
+    for (size_t i = 0, n = below(3); i < n; ++i) {
+      e.derived.push_back({buffer(), static_cast<uint32_t>(below(9)), {}});
+      for (size_t k = below(3); k > 0; --k) e.derived.back().sources.push_back(static_cast<uint32_t>(below(9)));
     }
+    for (size_t i = 0, n = below(3); i < n; ++i) e.saved.push_back(buffer());
+    for (size_t i = 0, n = below(3); i < n; ++i) e.derive.push_back(plan());
     e.forward = plan();
     for (size_t i = 0, n = below(3); i < n; ++i) e.backward.push_back(plan());
     return e;
@@ -297,6 +301,7 @@ class RandomExecutable {
       b.torch_dtype = row_of(b.dtype).torch_scalar_type;
     }
     if (b.dtype == DType::kOther && dtype_of_torch(b.torch_dtype) != DType::kOther) b.torch_dtype = 25;
+    b.is_packed = below(4) == 0;
     b.device = device();
     b.sizes = sizes();
     for (size_t i = 0; i < b.sizes.size(); ++i) b.strides.push_back(size());

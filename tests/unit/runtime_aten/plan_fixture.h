@@ -57,7 +57,7 @@ class PlanBuilder {
     return static_cast<BufferId>(plan_->buffers.size() - 1);
   }
   BufferId result() {  // of an extern call: it has the shape that the operator gives it
-    plan_->buffers.emplace_back().torch_dtype = static_cast<int32_t>(c10::ScalarType::Undefined);
+    plan_->buffers.emplace_back().is_packed = true;
     return static_cast<BufferId>(plan_->buffers.size() - 1);
   }
   BufferId call(const std::string& op, std::vector<PlanArg> args) {

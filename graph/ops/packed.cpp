@@ -1,0 +1,16 @@
+// graph/ops/packed.cpp — the library's ops over weights that it has packed. No program calls them: passes of a backend
+// make them, and say what their results are.
+#include "graph/ops/families.h"
+
+namespace framejit::graph {
+
+std::vector<OpRow> packed_ops() {
+  std::vector<OpRow> rows;
+  for (const char* name :
+       {"mkldnn::_reorder_linear_weight", "mkldnn::_linear_pointwise", "mkldnn::_reorder_convolution_weight",
+        "mkldnn::_convolution_pointwise", "mkldnn::_convolution_pointwise.binary"})
+    rows.push_back({name, nullptr, 0});
+  return rows;
+}
+
+}  // namespace framejit::graph

@@ -1,0 +1,25 @@
+// graph/weight_values.h — which values of a functional graph are the same in each call.
+#pragma once
+
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace framejit::graph {
+
+// Per value of a graph. What depends on inputs that calls bring is neither.
+struct WeightValues {
+  std::vector<bool> is_known;      // depends on weights and constants alone
+  std::vector<bool> has_weight;    // and on one weight at least
+  bool is_weight(ValueId v) const { return v != kNoValue && has_weight[index_of(v)]; }
+};
+
+// `weights`: per input, whether it stays as it is from call to call. One that the graph writes does not.
+WeightValues find_weight_values(const Graph& functional, const std::vector<bool>& weights);
+
+// The value of which this one is a view, through any number of views; itself where it is none.
+ValueId viewed_value(const Graph& graph, ValueId v);
+
+int64_t bytes_of(const TensorMeta& meta);  // of constant sizes
+
+}  // namespace framejit::graph

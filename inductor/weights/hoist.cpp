@@ -1,0 +1,166 @@
+// inductor/weights/hoist.cpp — see hoist.h.
+#include "inductor/weights/hoist.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "graph/graph_builder.h"
+#include "graph/node_values.h"
+#include "graph/passes/passes.h"
+#include "graph/passes/rebuild.h"
+#include "graph/weight_values.h"
+
+namespace framejit::inductor {
+
+using graph::Graph;
+using graph::GraphBuilder;
+using graph::index_of;
+using graph::Node;
+using graph::ValueId;
+
+namespace {
+
+class Hoister {
+ public:
+  Hoister(const Graph& graph, const std::vector<bool>& weights)
+      : graph_(graph), known_(find_weight_values(graph, weights)) {}
+
+  Result<Hoisted> run() {
+    pin_what_leaves();
+    while (!choose()) {}
+    Hoisted made;
+    graph::Rebuild r(graph_, true);
+    for (ValueId v : chosen_) {
+      made.recipes.push_back(recipe_of(v));
+      graph::TensorMeta meta = graph_.meta(v);
+      r.set(v, r.out().add_input(std::move(meta), r.out().new_storage(), "derived"));
+    }
+    for (const Node& node : graph_.nodes)
+      if (!is_replaced(node)) r.copy_node(node);
+    FJ_TRY(made.graph, graph::dce(r.finish()));
+    return made;
+  }
+
+ private:
+  const Node* maker(ValueId v) const {
+    const int32_t node = graph_.values[index_of(v)].node;
+    return node < 0 ? nullptr : &graph_.nodes[static_cast<size_t>(node)];
+  }
+
+  void pin(ValueId v) {
+    if (v != graph::kNoValue) pinned_.insert(viewed_value(graph_, v));
+  }
+  void pin_what_leaves() {
+    for (ValueId v : graph_.outputs) pin(v);
+    for (const auto& [input, v] : graph_.updates) pin(v);
+  }
+
+  bool is_hoisted(ValueId v) const { return std::find(chosen_.begin(), chosen_.end(), v) != chosen_.end(); }
+  bool is_replaced(const Node& node) const { return node.results.size() == 1 && is_hoisted(node.results[0]); }
+
+  // Weights that other nodes read become values; one that may not is computed in each call, from others that may.
+  // False: there was such a one, and the choice begins anew.
+  bool choose() {
+    chosen_.clear();
+    std::set<ValueId> seen;
+    for (const Node& node : graph_.nodes) {
+      if (is_known(node)) continue;
+      bool again = false;
+      for_each_value(node, [&](ValueId v) {
+        if (again || !known_.is_weight(v)) return;
+        const ValueId base = viewed_value(graph_, v);
+        if (maker(base) == nullptr || !known_.is_weight(base) || !seen.insert(base).second) return;
+        if (may_be_derived(base)) return chosen_.push_back(base);
+        for (ValueId made : maker(base)->results) known_.is_known[index_of(made)] = false;
+        for (ValueId made : maker(base)->results) known_.has_weight[index_of(made)] = false;
+        again = true;
+      });
+      if (again) return false;
+    }
+    return true;
+  }
+  bool is_known(const Node& node) const {
+    return std::all_of(node.results.begin(), node.results.end(),
+                       [&](ValueId v) { return v != graph::kNoValue && known_.is_known[index_of(v)]; });
+  }
+
+  bool may_be_derived(ValueId v) const {
+    if (pinned_.contains(v) || maker(v)->results.size() != 1) return false;
+    if (graph_.meta(v).is_packed) return true;
+    int64_t bytes = 0;
+    for (ValueId source : sources_of(v)) bytes += bytes_of(graph_.meta(source));
+    return bytes_of(graph_.meta(v)) <= bytes;
+  }
+
+  // Nodes that a value takes, in order, and what they begin with.
+  std::vector<size_t> nodes_of(ValueId v) const {
+    std::set<size_t> nodes;
+    std::vector<ValueId> open{v};
+    while (!open.empty()) {
+      const int32_t made_by = graph_.values[index_of(open.back())].node;
+      open.pop_back();
+      if (made_by < 0 || !nodes.insert(static_cast<size_t>(made_by)).second) continue;
+      for_each_value(graph_.nodes[static_cast<size_t>(made_by)], [&](ValueId arg) {
+        if (arg != graph::kNoValue) open.push_back(arg);
+      });
+    }
+    return {nodes.begin(), nodes.end()};
+  }
+  std::vector<ValueId> sources_of(ValueId v) const {
+    std::vector<ValueId> sources;
+    for (size_t n : nodes_of(v))
+      for_each_value(graph_.nodes[n], [&](ValueId arg) {
+        const bool is_source = arg != graph::kNoValue && maker(arg) == nullptr;
+        if (is_source && std::find(sources.begin(), sources.end(), arg) == sources.end()) sources.push_back(arg);
+      });
+    return sources;
+  }
+
+  uint32_t number_of(ValueId source) const {
+    const auto input = std::find(graph_.inputs.begin(), graph_.inputs.end(), source);
+    if (input != graph_.inputs.end()) return static_cast<uint32_t>(input - graph_.inputs.begin());
+    const auto constant = std::find(graph_.constants.begin(), graph_.constants.end(), source);
+    return static_cast<uint32_t>(graph_.inputs.size()) + static_cast<uint32_t>(constant - graph_.constants.begin());
+  }
+
+  // Names and lines are left out, so that equal recipes print alike.
+  Recipe recipe_of(ValueId v) const {
+    Recipe recipe;
+    GraphBuilder out("derive");
+    std::map<ValueId, ValueId> map{{graph::kNoValue, graph::kNoValue}};
+    for (ValueId source : sources_of(v)) {
+      recipe.sources.push_back(number_of(source));
+      graph::TensorMeta meta = graph_.meta(source);
+      meta.requires_grad = false;
+      map[source] = out.add_input(std::move(meta), out.new_storage(), "w" + std::to_string(map.size() - 1));
+    }
+    for (size_t n : nodes_of(v)) {
+      Node node = graph_.nodes[n];
+      node.line = 0;
+      for (graph::Arg& arg : node.args) {
+        if (auto* one = std::get_if<ValueId>(&arg.payload)) *one = map.at(*one);
+        if (auto* list = std::get_if<std::vector<ValueId>>(&arg.payload))
+          for (ValueId& item : *list) item = map.at(item);
+      }
+      for (ValueId& result : node.results)
+        if (result != graph::kNoValue) result = map[result] = out.new_value(graph_.meta(result), out.new_storage());
+      out.add_node(std::move(node));
+    }
+    recipe.graph = out.finish({map.at(v)});
+    return recipe;
+  }
+
+  const Graph& graph_;
+  graph::WeightValues known_;
+  std::set<ValueId> pinned_;
+  std::vector<ValueId> chosen_;
+};
+
+}  // namespace
+
+Result<Hoisted> hoist_weights(const Graph& functional, const std::vector<bool>& weights) {
+  return Hoister(functional, weights).run();
+}
+
+}  // namespace framejit::inductor

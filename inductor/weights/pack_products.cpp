@@ -1,0 +1,213 @@
+// inductor/weights/pack_products.cpp — see pack_products.h.
+#include "inductor/weights/pack_products.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "graph/ops/rule_kit.h"
+#include "graph/passes/passes.h"
+#include "graph/passes/rebuild.h"
+#include "graph/weight_values.h"
+#include "inductor/lowering/lower.h"
+#include "inductor/weights/users.h"
+
+namespace framejit::inductor {
+
+using graph::Arg;
+using graph::Graph;
+using graph::Node;
+using graph::Rebuild;
+using graph::SymExpr;
+using graph::SymSizes;
+using graph::TensorMeta;
+using graph::ValueId;
+
+namespace {
+
+TensorMeta packed(const TensorMeta& weight) {
+  TensorMeta meta;
+  meta.dtype = weight.dtype;
+  meta.device = weight.device;
+  meta.sizes = weight.sizes;
+  meta.strides = graph::contiguous_strides(weight.sizes);
+  meta.is_packed = true;
+  return meta;
+}
+
+Arg optional_tensor(ValueId v) { return v == graph::kNoValue ? Arg{} : Arg{v}; }
+ValueId value_of(const Arg& arg) {
+  const ValueId* v = arg.get<ValueId>();
+  return v == nullptr ? graph::kNoValue : *v;
+}
+
+bool scales_by_one(const Arg& factor) { return graph::is_one(factor); }
+
+class Packer {
+ public:
+  Packer(const Graph& graph, const std::vector<bool>& weights, const TargetInfo& target)
+      : graph_(graph),
+        known_(find_weight_values(graph, weights)),
+        users_(graph),
+        target_(target),
+        device_(kernel_device(graph)),
+        replaced_(graph.nodes.size()) {}
+
+  Result<Graph> linear() {
+    const auto emit = [this](Rebuild& r, const Node& node) { return emit_linear(r, node); };
+    return each(emit);
+  }
+  Result<Graph> convolutions() {
+    for (size_t n = 0; n < graph_.nodes.size(); ++n)
+      if (is_packed_convolution(graph_.nodes[n]))
+        if (const auto added = addition_after(graph_.nodes[n])) replaced_[n] = *added;
+    const auto emit = [this](Rebuild& r, const Node& node) { return emit_convolution(r, node); };
+    return each(emit);
+  }
+
+ private:
+  template <class Emit>
+  Result<Graph> each(Emit emit) {
+    if (!target_.facts.packs_weights) return graph_;
+    Rebuild r(graph_, true);
+    for (const Node& node : graph_.nodes) {
+      r.begin(node);
+      const auto made = emit(r, node);
+      if (!made) r.copy_node(node);
+      else if (*made != graph::kNoValue) r.adopt(node.results[0], *made);
+    }
+    return graph::dce(r.finish());
+  }
+
+  bool multiplies(DType dtype) const {
+    return dtype == DType::kFloat32 || (dtype == DType::kBFloat16 && target_.multiplies_bf16);
+  }
+  bool packs_float32(const SymExpr& rows) const {
+    return target_.costs.packed_rows > 0 && graph_.shapes.hint(rows) >= target_.costs.packed_rows;
+  }
+
+  // ---- linear layers
+
+  std::optional<ValueId> emit_linear(Rebuild& r, const Node& node) {
+    const bool adds = node.op->name == "addmm";
+    if (!adds && node.op->name != "mm") return std::nullopt;
+    const ValueId x = value_of(node.args[adds ? 1 : 0]), w = value_of(node.args[adds ? 2 : 1]);
+    const TensorMeta &left = graph_.meta(x), &right = graph_.meta(w), &made = graph_.meta(node.results[0]);
+    if (!known_.is_weight(w) || !(made.device == device_) || right.dtype != left.dtype || !made.is_contiguous())
+      return std::nullopt;
+    if (!multiplies(left.dtype) || (left.dtype == DType::kFloat32 && !packs_float32(left.sizes[0])))
+      return std::nullopt;
+    if (right.numel() == SymExpr(0) || left.numel() == SymExpr(0) || !(left.strides[1] == SymExpr(1)))
+      return std::nullopt;
+    ValueId bias = graph::kNoValue;
+    if (adds) {
+      bias = value_of(node.args[0]);
+      const TensorMeta& added = graph_.meta(bias);
+      const bool is_bias = added.ndim() == 1 && added.sizes[0] == made.sizes[1] && added.dtype == made.dtype;
+      if (!is_bias || !std::all_of(node.args.begin() + 3, node.args.end(), scales_by_one)) return std::nullopt;
+    }
+    const ValueId weight = rows_first(r, w);
+    const ValueId pack = r.out().emit("mkldnn::_reorder_linear_weight", {weight, Arg{}}, packed(r.out().meta(weight)));
+    return r.out().emit("mkldnn::_linear_pointwise",
+                        {r.get(x), pack, optional_tensor(r.get(bias)), std::string("none"), SymSizes{}, std::string()},
+                        made);
+  }
+
+  // [terms, columns] as the [columns, terms] that a layer holds.
+  ValueId rows_first(Rebuild& r, ValueId w) const {
+    const int32_t made_by = graph_.values[graph::index_of(w)].node;
+    if (made_by >= 0 && graph_.nodes[static_cast<size_t>(made_by)].op->name == "permute") {
+      const ValueId base = r.get(value_of(graph_.nodes[static_cast<size_t>(made_by)].args[0]));
+      if (r.out().meta(base).is_contiguous()) return base;
+    }
+    const ValueId turned = r.out().emit("permute", {r.get(w), SymSizes{SymExpr(1), SymExpr(0)}});
+    return r.out().meta(turned).is_contiguous() ? turned : graph::contiguous_clone(r.out(), turned);
+  }
+
+  // ---- convolutions
+
+  bool is_packed_convolution(const Node& node) const {
+    if (node.op->name != "convolution") return false;
+    const TensorMeta &input = graph_.meta(value_of(node.args[0])), &weight = graph_.meta(value_of(node.args[1])),
+                     &made = graph_.meta(node.results[0]);
+    const bool* transposed = node.args[6].get<bool>();
+    const ValueId bias = value_of(node.args[2]);
+    return known_.is_weight(value_of(node.args[1])) && transposed != nullptr && !*transposed && made.ndim() == 4 &&
+           made.device == device_ && input.dtype == weight.dtype && multiplies(made.dtype) &&
+           graph::is_channels_last(input) && graph::is_channels_last(made) && is_sized(input) && is_sized(made) &&
+           (bias == graph::kNoValue || graph_.meta(bias).dtype == made.dtype);
+  }
+
+  // The addition of a tensor of the same layout that alone reads a convolution.
+  std::optional<size_t> addition_after(const Node& node) const {
+    const auto user = users_.only_user(node.results[0]);
+    if (!user || graph_.nodes[*user].op->name != "add.Tensor") return std::nullopt;
+    const Node& add = graph_.nodes[*user];
+    const ValueId left = value_of(add.args[0]), right = value_of(add.args[1]);
+    if (left == graph::kNoValue || right == graph::kNoValue || !scales_by_one(add.args[2])) return std::nullopt;
+    const ValueId other = left == node.results[0] ? right : left;
+    const bool fits = graph::same_layout(graph_.meta(other), graph_.meta(node.results[0])) &&
+                      graph::same_layout(graph_.meta(add.results[0]), graph_.meta(node.results[0]));
+    const int32_t made_by = graph_.values[graph::index_of(other)].node;
+    const bool is_made = made_by < static_cast<int32_t>(&node - graph_.nodes.data());
+    return fits && is_made ? user : std::nullopt;
+  }
+
+  // The library packs for the sizes of the input: for others it would lay the weight out anew in each call.
+  static bool is_sized(const TensorMeta& meta) {
+    return std::all_of(meta.sizes.begin(), meta.sizes.end(),
+                       [](const SymExpr& e) { return e.is_constant() && e.constant() > 0; });
+  }
+
+  ValueId pack_of(Rebuild& r, const Node& node) const {
+    const ValueId weight = r.get(value_of(node.args[1]));
+    return r.out().emit(
+        "mkldnn::_reorder_convolution_weight",
+        {weight, node.args[4], node.args[3], node.args[5], node.args[8], graph_.meta(value_of(node.args[0])).sizes},
+        packed(r.out().meta(weight)));
+  }
+
+  // kNoValue: the addition after it computes it.
+  std::optional<ValueId> emit_convolution(Rebuild& r, const Node& node) {
+    const auto n = static_cast<size_t>(&node - graph_.nodes.data());
+    const auto convolution = std::find(replaced_.begin(), replaced_.end(), std::optional(n));
+    if (convolution != replaced_.end())
+      return emit_with_addition(r, graph_.nodes[static_cast<size_t>(convolution - replaced_.begin())], node);
+    if (!is_packed_convolution(node)) return std::nullopt;
+    if (replaced_[n]) return graph::kNoValue;
+    const Arg bias = optional_tensor(r.get(value_of(node.args[2])));
+    return r.out().emit("mkldnn::_convolution_pointwise",
+                        {r.get(value_of(node.args[0])), pack_of(r, node), bias, node.args[4], node.args[3],
+                         node.args[5], node.args[8], std::string("none"), SymSizes{}, std::string()},
+                        graph_.meta(node.results[0]));
+  }
+
+  ValueId emit_with_addition(Rebuild& r, const Node& node, const Node& add) const {
+    const ValueId left = value_of(add.args[0]), right = value_of(add.args[1]);
+    const ValueId other = left == node.results[0] ? right : left;
+    const Arg bias = optional_tensor(r.get(value_of(node.args[2])));
+    return r.out().emit(
+        "mkldnn::_convolution_pointwise.binary",
+        {r.get(value_of(node.args[0])), r.get(other), pack_of(r, node), bias, node.args[4], node.args[3], node.args[5],
+         node.args[8], std::string("add"), SymExpr(1), Arg{}, SymSizes{}, Arg{}},
+        graph_.meta(add.results[0]));
+  }
+
+  const Graph& graph_;
+  const graph::WeightValues known_;
+  const Users users_;
+  const TargetInfo& target_;
+  const graph::Device device_;
+  std::vector<std::optional<size_t>> replaced_;  // per node: the addition that computes it too
+};
+
+}  // namespace
+
+Result<Graph> pack_linear(const Graph& functional, const std::vector<bool>& weights, const TargetInfo& target) {
+  return Packer(functional, weights, target).linear();
+}
+
+Result<Graph> pack_convolutions(const Graph& functional, const std::vector<bool>& weights, const TargetInfo& target) {
+  return Packer(functional, weights, target).convolutions();
+}
+
+}  // namespace framejit::inductor

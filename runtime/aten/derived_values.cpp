@@ -1,0 +1,252 @@
+// runtime/aten/derived_values.cpp — see derived_values.h.
+#include "runtime/aten/derived_values.h"
+
+#include <c10/core/InferenceMode.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "runtime/base/config.h"
+#include "runtime/base/sha256.h"
+
+namespace framejit::runtime {
+namespace {
+
+// Up to so many bytes a comparison costs less than what pages under watch do.
+constexpr int64_t kCompared = 16 << 10;
+
+uintptr_t page_bytes() {
+  static const auto bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+std::atomic<uint64_t> g_values{0}, g_bytes{0}, g_made{0}, g_distrusted{0};
+
+// Elements from the first to the last, in bytes, and where they begin.
+std::pair<const char*, int64_t> memory_of(const at::Tensor& tensor) {
+  int64_t span = 1;
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.size(d) == 0) return {nullptr, 0};
+    span += (tensor.size(d) - 1) * tensor.stride(d);
+  }
+  return {static_cast<const char*>(tensor.const_data_ptr()), span * static_cast<int64_t>(tensor.itemsize())};
+}
+
+int64_t bytes_of(const at::Tensor& tensor) { return tensor.numel() * static_cast<int64_t>(tensor.itemsize()); }
+
+}  // namespace
+
+// A weight as it was when values were derived from it. It does not keep the tensor alive.
+class KeptSource {
+ public:
+  static Result<std::shared_ptr<const KeptSource>> keep(const at::Tensor& tensor, Trust trust) {
+    auto kept = std::shared_ptr<KeptSource>(new KeptSource(tensor, trust));
+    if (!tensor.device().is_cpu() && trust == Trust::kWatch)
+      return Error{Reason::not_derived,
+                   "memory of a GPU is not watched; options={\"freezing\": True} trusts the "
+                   "weights' versions"};
+    if (trust == Trust::kIdentityVersion || kept->bytes_ == 0) return {std::move(kept)};
+    if (tensor.is_pinned()) return Error{Reason::not_derived, "pinned memory, which devices write, is not watched"};
+    const auto begin = reinterpret_cast<uintptr_t>(kept->data_), end = begin + static_cast<uintptr_t>(kept->bytes_),
+               page = page_bytes();
+    const uintptr_t first = (begin + page - 1) / page * page, last = end / page * page;
+    if (kept->bytes_ > kCompared) {
+      auto answer = WriteWatch::instance().watch(reinterpret_cast<const void*>(first), last - first);
+      if (!answer.handle) return Error{Reason::not_derived, answer.why};
+      kept->handle_ = std::move(answer.handle);
+    }
+    kept->head_ = kept->handle_ ? first - begin : end - begin;
+    kept->tail_ = kept->handle_ ? end - last : 0;
+    kept->copy_.assign(kept->data_, kept->data_ + kept->head_);
+    kept->copy_.insert(kept->copy_.end(), kept->data_ + kept->bytes_ - kept->tail_, kept->data_ + kept->bytes_);
+    return {std::move(kept)};
+  }
+
+  // But for what only the watch knows.
+  bool is(const at::Tensor& tensor) const {
+    if (tensor.storage().unsafeGetStorageImpl() != storage_ || tensor.const_data_ptr() != data_) return false;
+    if (tensor.sizes() != sizes_ || tensor.strides() != strides_ || tensor.scalar_type() != dtype_) return false;
+    if (trust_ == Trust::kIdentityVersion && distrusted_ != g_distrusted) return false;
+    if (has_version_ && tensor._version() != version_) return false;
+    return std::memcmp(copy_.data(), data_, head_) == 0 &&
+           std::memcmp(copy_.data() + head_, data_ + bytes_ - tail_, tail_) == 0;
+  }
+  bool is_written() const { return handle_ && WriteWatch::instance().written({handle_}); }
+  Trust trust() const { return trust_; }
+  const WriteWatch::Handle& handle() const { return handle_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  KeptSource(const at::Tensor& tensor, Trust trust)
+      : weak_storage_(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(tensor.storage().unsafeGetStorageImpl())),
+        storage_(tensor.storage().unsafeGetStorageImpl()),
+        sizes_(tensor.sizes().vec()),
+        strides_(tensor.strides().vec()),
+        dtype_(tensor.scalar_type()),
+        trust_(trust),
+        has_version_(!tensor.is_inference()),
+        version_(has_version_ ? tensor._version() : 0),
+        distrusted_(g_distrusted) {
+    std::tie(data_, bytes_) = memory_of(tensor);
+    if (data_ == nullptr) data_ = static_cast<const char*>(tensor.const_data_ptr());
+  }
+
+  const c10::weak_intrusive_ptr<c10::StorageImpl> weak_storage_;  // its address is not used again while this lives
+  const c10::StorageImpl* const storage_;
+  const char* data_ = nullptr;
+  int64_t bytes_ = 0;
+  const std::vector<int64_t> sizes_, strides_;
+  const c10::ScalarType dtype_;
+  const Trust trust_;
+  const bool has_version_;
+  const int64_t version_;
+  const uint64_t distrusted_;  // distrust_sources() so far
+  WriteWatch::Handle handle_;    // of whole pages; null: all of it is compared
+  size_t head_ = 0, tail_ = 0;   // bytes before and after them, on pages that neighbours share
+  std::vector<char> copy_;       // of these
+};
+
+class KeptValue {
+ public:
+  KeptValue(at::Tensor tensor, std::vector<std::shared_ptr<const KeptSource>> sources)
+      : tensor_(std::move(tensor)), sources_(std::move(sources)), bytes_(bytes_of(tensor_)) {
+    g_values += 1, g_made += 1;
+    g_bytes += static_cast<uint64_t>(bytes_);
+  }
+  ~KeptValue() {
+    g_values -= 1;
+    g_bytes -= static_cast<uint64_t>(bytes_);
+  }
+  KeptValue(const KeptValue&) = delete;
+  const at::Tensor& tensor() const { return tensor_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  const at::Tensor tensor_;
+  const std::vector<std::shared_ptr<const KeptSource>> sources_;
+  const int64_t bytes_;
+};
+
+namespace {
+
+// What there is, for others that want the same. Nothing is kept alive.
+class Registry {
+ public:
+  static Registry& instance() {
+    static auto* const shared = new Registry;
+    return *shared;
+  }
+
+  Result<std::shared_ptr<const KeptSource>> source(const at::Tensor& tensor, Trust trust) {
+    const std::lock_guard lock(mutex_);
+    std::weak_ptr<const KeptSource>& slot = sources_[{tensor.const_data_ptr(), tensor.scalar_type(), trust}];
+    if (auto known = slot.lock(); known && known->is(tensor) && !known->is_written()) return known;
+    FJ_TRY(auto kept, KeptSource::keep(tensor, trust));
+    slot = kept;
+    return kept;
+  }
+
+  using Key = std::pair<std::string, std::vector<const KeptSource*>>;
+  std::shared_ptr<const KeptValue> find(const Key& key) {
+    const std::lock_guard lock(mutex_);
+    const auto at = values_.find(key);
+    return at == values_.end() ? nullptr : at->second.lock();
+  }
+  void add(const Key& key, const std::shared_ptr<const KeptValue>& value) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(values_, [](const auto& item) { return item.second.expired(); });
+    std::erase_if(sources_, [](const auto& item) { return item.second.expired(); });
+    values_[key] = value;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::tuple<const void*, c10::ScalarType, Trust>, std::weak_ptr<const KeptSource>> sources_;
+  std::map<Key, std::weak_ptr<const KeptValue>> values_;  // live ones have live sources: no address is used twice
+};
+
+std::string key_of(const Executable& executable, const CallPlan& recipe) {
+  Sha256 hash;
+  hash.add_part(print(recipe));
+  for (const auto& code : executable.kernels) hash.add_part(code->id.text());
+  const auto digest = hash.digest();
+  return {digest.begin(), digest.end()};
+}
+
+}  // namespace
+
+DerivedRecipes::DerivedRecipes(std::shared_ptr<const BoundExecutable> executable, std::vector<at::Tensor> constants)
+    : executable_(std::move(executable)), constants_(std::move(constants)) {
+  for (const BoundPlan& recipe : executable_->derive()) {
+    runners_.emplace_back(executable_, recipe, std::vector<at::Tensor>{});
+    keys_.push_back(key_of(executable_->executable(), *recipe.plan));
+  }
+}
+
+Result<std::shared_ptr<const DerivedValues>> DerivedValues::make(const DerivedRecipes& recipes,
+                                                                 const at::Tensor* const* inputs, Trust trust) {
+  auto made = std::make_shared<DerivedValues>();
+  const Executable& executable = recipes.executable();
+  const uint32_t input_count = executable.forward.input_count;
+  std::map<uint32_t, std::shared_ptr<const KeptSource>> kept;  // watched before they are read
+  std::vector<WriteWatch::Handle> handles;
+  int64_t source_bytes = 0;
+  for (const runtime::DerivedValue& value : executable.derived)
+    for (uint32_t source : value.sources) {
+      if (kept.contains(source)) continue;
+      const at::Tensor& tensor = source < input_count ? *inputs[source] : recipes.constants_[source - input_count];
+      const Trust trusted = source < input_count ? trust : Trust::kIdentityVersion;
+      FJ_TRY(kept[source], Registry::instance().source(tensor, trusted));
+      source_bytes += kept[source]->bytes();
+      if (source < input_count) made->kept_.push_back({source, kept[source]});
+      if (kept[source]->handle()) handles.push_back(kept[source]->handle());
+    }
+  made->question_ = WriteWatch::Question(std::move(handles));
+  const c10::InferenceMode normal(false);
+  for (const runtime::DerivedValue& value : executable.derived) {
+    Registry::Key key{recipes.keys_[value.recipe], {}};
+    std::vector<std::shared_ptr<const KeptSource>> sources;
+    std::vector<const at::Tensor*> tensors;
+    for (uint32_t source : value.sources) {
+      tensors.push_back(source < input_count ? inputs[source] : &recipes.constants_[source - input_count]);
+      sources.push_back(kept[source]);
+      key.second.push_back(kept[source].get());
+    }
+    std::shared_ptr<const KeptValue> known = Registry::instance().find(key);
+    if (!known) {
+      at::Tensor tensor;
+      FJ_TRY_VOID(recipes.runners_[value.recipe].run(tensors.data(), nullptr, &tensor));
+      known = std::make_shared<const KeptValue>(std::move(tensor), std::move(sources));
+      Registry::instance().add(key, known);
+      ++made->made_now_;
+    }
+    made->bytes_ += known->bytes();
+    if (config().derived_mb > 0 && derived_totals().bytes > static_cast<uint64_t>(config().derived_mb) << 20)
+      return Error{Reason::not_derived, "FRAMEJIT_DERIVED_MB is met"};
+    made->tensors_.push_back(known->tensor());
+    made->values_.push_back(std::move(known));
+  }
+  if (made->bytes_ > source_bytes) return Error{Reason::not_derived, "it would take more memory than the weights"};
+  if (made->changed_input(inputs) >= 0) return Error{Reason::not_derived, "a weight was written meanwhile"};
+  return std::shared_ptr<const DerivedValues>(std::move(made));
+}
+
+int64_t DerivedValues::changed_input(const at::Tensor* const* inputs) const {
+  for (const Kept& kept : kept_)
+    if (!kept.source->is(*inputs[kept.input])) return kept.input;
+  if (!question_.written()) return -1;
+  for (const Kept& kept : kept_)
+    if (kept.source->is_written()) return kept.input;
+  return kept_.empty() ? -1 : kept_.front().input;
+}
+
+DerivedTotals derived_totals() { return {g_values, g_bytes, g_made}; }
+void reset_derived_totals() { g_made = 0; }
+void distrust_sources() { g_distrusted += 1; }
+
+}  // namespace framejit::runtime

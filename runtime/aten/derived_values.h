@@ -1,0 +1,79 @@
+// runtime/aten/derived_values.h — the derived values of an executable for the weights of one call, and whether these
+// are still what they were.
+//
+// A source is unchanged while it is the same view of the same memory with the same version, and nobody wrote to that
+// memory: the system says so of large ones (runtime/write_watch.h), small ones are compared with a copy. A value
+// is known by its recipe and its sources: executables that want the same value share it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/aten/plan_runner.h"
+#include "runtime/write_watch.h"
+
+namespace framejit::runtime {
+
+enum class Trust : uint8_t {
+  kWatch,            // a source is proven unchanged
+  kIdentityVersion,  // the user's word: nobody writes to a weight without its version moving
+};
+
+class KeptSource;
+class KeptValue;
+
+// How to make the derived values of one bound executable.
+class DerivedRecipes {
+ public:
+  DerivedRecipes(std::shared_ptr<const BoundExecutable> executable, std::vector<at::Tensor> constants);
+  const Executable& executable() const { return executable_->executable(); }
+
+ private:
+  friend class DerivedValues;
+  std::shared_ptr<const BoundExecutable> executable_;
+  std::vector<at::Tensor> constants_;
+  std::vector<PlanRunner> runners_;  // per recipe
+  std::vector<std::string> keys_;    // per recipe: the same in all executables
+};
+
+class DerivedValues {
+ public:
+  // Without the GIL. `inputs`: of the forward; those that are no sources may be null. An Error says why nothing is
+  // derived; what a library call throws passes through.
+  static Result<std::shared_ptr<const DerivedValues>> make(const DerivedRecipes& recipes,
+                                                           const at::Tensor* const* inputs, Trust trust);
+
+  // The first input that is no longer what it was; -1: all are. Allocates nothing.
+  int64_t changed_input(const at::Tensor* const* inputs) const;
+  const std::vector<at::Tensor>& tensors() const { return tensors_; }
+  int64_t bytes() const { return bytes_; }
+  size_t made_now() const { return made_now_; }  // by make(); the others were there
+
+ private:
+  struct Kept {
+    uint32_t input;
+    std::shared_ptr<const KeptSource> source;
+  };
+  std::vector<Kept> kept_;
+  WriteWatch::Question question_;
+  std::vector<std::shared_ptr<const KeptValue>> values_;
+  std::vector<at::Tensor> tensors_;  // of the values
+  int64_t bytes_ = 0;
+  size_t made_now_ = 0;
+};
+
+// Of this process, as framejit.stats() shows them.
+struct DerivedTotals {
+  uint64_t values = 0, bytes = 0;  // that there are now
+  uint64_t made = 0;               // so far
+};
+DerivedTotals derived_totals();
+void reset_derived_totals();  // of what was made so far
+
+// Sources that identity and version alone vouch for count as changed from now on.
+void distrust_sources();
+
+}  // namespace framejit::runtime

@@ -1,0 +1,334 @@
+"""Weights that are packed, folded and cast once: never stale, whoever writes to them, and gone when their model is."""
+import copy
+import gc
+import os
+import threading
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import framejit
+from framejit import _framejit
+from check import assert_close, fresh  # noqa: F401
+
+CALLS = 6  # with FRAMEJIT_DERIVE_AFTER of 3 the values are there
+
+
+class Layers(torch.nn.Module):
+    """A convolution with a norm, one that is added to, linear layers of two sizes."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = torch.nn.Conv2d(3, 32, 3, padding=1, bias=False)
+        self.norm = torch.nn.BatchNorm2d(32)
+        self.body = torch.nn.Conv2d(32, 32, 3, padding=1)
+        self.wide = torch.nn.Linear(32, 256)
+        self.narrow = torch.nn.Linear(256, 512)
+        self.norm.running_mean.normal_()
+        self.norm.running_var.uniform_(0.5, 2)
+
+    def forward(self, x):
+        x = F.relu(self.norm(self.stem(x)))
+        x = F.relu(self.body(x) + x)
+        return self.narrow(F.gelu(self.wide(x.mean((2, 3)))))
+
+
+def model():
+    torch.manual_seed(0)
+    return Layers().eval()
+
+
+def image():
+    torch.manual_seed(1)
+    return torch.randn(4, 3, 16, 16)
+
+
+def warm(compiled, x):
+    for _ in range(CALLS):
+        got = compiled(x)
+    return got
+
+
+def derived():
+    return framejit.stats()["derived_values"]
+
+
+def check(m, compiled, x):
+    """An old weight is off by far more."""
+    got, want = compiled(x), m(x)
+    most = 3e-2 if torch.is_autocast_enabled("cpu") else 1e-5
+    assert got.shape == want.shape and got.dtype == want.dtype and got.stride() == want.stride()
+    assert (got - want).norm() <= most * want.norm(), f"off by {(got - want).norm() / want.norm()}"
+
+
+@pytest.fixture(autouse=True)
+def float32_weights_are_packed():
+    """On machines where that does not pay too."""
+    _framejit.replace_costs("packed_rows=1")
+    yield
+    _framejit.replace_costs("")
+
+
+def test_results_are_as_near_as_eagers():
+    _framejit.replace_costs("")
+    m, x = model(), image()
+    compiled = framejit.compile(m)
+    warm(compiled, x)
+    assert derived() >= 3
+    assert_close(compiled(x), m(x), copy.deepcopy(m).double()(x.double()), "result")
+
+
+def test_values_are_derived_and_used():
+    m, x = model(), image()
+    compiled = framejit.compile(m)
+    compiled(x)
+    assert derived() == 0, "one call pays for nothing"
+    check(m, compiled, x)
+    warm(compiled, x)
+    made = framejit.stats()["derived_made"]
+    assert derived() >= 4, framejit.stats()
+    warm(compiled, x)
+    check(m, compiled, x)
+    assert framejit.stats()["derived_made"] == made
+    assert framejit.stats()["fallbacks"] == 0
+
+
+def writes_by_numpy(m):
+    m.wide.weight.detach().numpy()[3, 3] += 1
+
+
+def another_thread(m):
+    thread = threading.Thread(target=lambda: m.body.weight.data.mul_(1.5))
+    thread.start()
+    thread.join()
+
+
+def swaps(m):
+    other = torch.nn.Parameter(torch.randn_like(m.wide.weight))
+    torch.utils.swap_tensors(m.wide.weight, other)
+
+
+def optimizer_step(m):
+    optimizer = torch.optim.SGD(m.parameters(), lr=0.1)
+    for p in m.parameters():
+        p.grad = torch.ones_like(p)
+    optimizer.step()
+
+
+def training_pass(m):
+    m.train()
+    m(image() + 3)
+    m.eval()
+
+
+def prunes(m):
+    m.narrow.weight.data[m.narrow.weight.abs() < 0.05] = 0
+
+
+def half_and_back(m):
+    m.bfloat16()
+    m.float()
+
+
+def reads_a_file(m):
+    weight = m.wide.weight.detach().numpy()
+    with open("/dev/zero", "rb", buffering=0) as zeros:
+        assert zeros.readinto(memoryview(weight).cast("B")[:64]) == 64
+
+
+WRITES = {
+    "in place": lambda m: m.wide.weight.mul_(2),
+    ".data in place": lambda m: m.stem.weight.data.mul_(2),
+    ".data of a norm": lambda m: m.norm.weight.data.add_(1),
+    ".data of a bias": lambda m: m.wide.bias.data.add_(1),
+    ".data assigned": lambda m: setattr(m.wide.weight, "data", torch.randn_like(m.wide.weight)),
+    "a new parameter": lambda m: setattr(m, "wide", torch.nn.Linear(32, 256)),
+    "running statistics": lambda m: m.norm.running_var.mul_(2),
+    "a training pass": training_pass,
+    "an optimizer step": optimizer_step,
+    "a numpy view": writes_by_numpy,
+    "load_state_dict": lambda m: m.load_state_dict(Layers().state_dict()),
+    "load_state_dict that assigns": lambda m: m.load_state_dict(Layers().state_dict(), assign=True),
+    "bfloat16 and back": half_and_back,
+    "swap_tensors": swaps,
+    "set_": lambda m: m.wide.weight.set_(torch.randn_like(m.wide.weight)),
+    "LoRA merge": lambda m: m.wide.weight.data.addmm_(torch.ones(256, 2), torch.ones(2, 32)),
+    "EMA": lambda m: [p.data.lerp_(torch.zeros_like(p), 0.1) for p in m.parameters()],
+    "pruning": prunes,
+    "another thread": another_thread,
+    "a system call": reads_a_file,
+}
+
+
+@pytest.mark.parametrize("how", WRITES)
+def test_every_write_is_seen(how):
+    m, x = model(), image()
+    compiled = framejit.compile(m)
+    warm(compiled, x)
+    assert derived() >= 4
+    for again in range(2):
+        before = m(x)
+        WRITES[how](m)
+        assert again or not torch.equal(m(x), before)
+        check(m, compiled, x)
+        for _ in range(3 * CALLS):
+            check(m, compiled, x)
+        assert derived() >= 4, "they are made anew"
+
+
+def test_a_parameter_within_a_larger_tensor():
+    whole = torch.randn(40000)
+    m = torch.nn.Linear(128, 256)
+    m.weight = torch.nn.Parameter(whole[100:100 + 128 * 256].view(256, 128))
+    compiled, x = framejit.compile(m), torch.randn(4, 128)
+    warm(compiled, x)
+    assert derived() > 0
+    whole[5000] += 100
+    check(m, compiled, x)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_memory_of_another_process():
+    m = torch.nn.Linear(128, 256).share_memory()
+    compiled, x = framejit.compile(m), torch.randn(4, 128)
+    warm(compiled, x)
+    assert derived() == 0, "shared memory is not watched"
+    child = os.fork()
+    if child == 0:
+        m.weight.data.fill_(1)
+        os._exit(0)
+    os.waitpid(child, 0)
+    check(m, compiled, x)
+
+
+@pytest.fixture
+def one_thread():
+    """OpenMP's threads are gone in a forked child."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_fork(one_thread):
+    m, x = model(), image()
+    compiled = framejit.compile(m)
+    warm(compiled, x)
+    child = os.fork()
+    if child == 0:
+        try:
+            check(m, compiled, x)
+            m.wide.weight.data.mul_(3)
+            for _ in range(2 * CALLS):
+                check(m, compiled, x)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    check(m, compiled, x)
+    m.wide.weight.data.mul_(2)
+    check(m, compiled, x)
+
+
+def test_values_go_with_their_model():
+    m, x = model(), image()
+    compiled = framejit.compile(m)
+    warm(compiled, x)
+    assert derived() >= 4
+    del m, compiled
+    gc.collect()
+    assert derived() == 0 and framejit.stats()["derived_bytes"] == 0
+    other = model()
+    with torch.no_grad():
+        other.wide.weight.add_(1)
+    compiled = framejit.compile(other)
+    for _ in range(CALLS):
+        check(other, compiled, x)
+
+
+def test_instances_share_the_graph_and_not_the_values():
+    blocks = torch.nn.ModuleList(torch.nn.Linear(256, 256) for _ in range(4))
+    compiled, x = [framejit.compile(b) for b in blocks], torch.randn(8, 256)
+    for _ in range(CALLS):
+        for b, c in zip(blocks, compiled):
+            check(b, c, x)
+    assert framejit.stats()["graphs"] == 1
+    assert derived() == 4
+
+
+def test_tied_weights_are_one_value():
+    m = torch.nn.Sequential(torch.nn.Linear(256, 256, bias=False), torch.nn.Linear(256, 256, bias=False))
+    m[1].weight = m[0].weight
+    compiled, x = framejit.compile(m), torch.randn(8, 256)
+    warm(compiled, x)
+    check(m, compiled, x)
+    assert derived() == 1
+
+
+def test_special_values_pass():
+    m, x = model(), image()
+    compiled = framejit.compile(m)
+    warm(compiled, x)
+    x[0, 0, 3, 3] = float("nan")
+    x[1, 1, 5, 5] = float("inf")
+    want, got = m(x), compiled(x)
+    assert torch.equal(want.isnan(), got.isnan()) and torch.equal(want.isinf(), got.isinf())
+
+
+def test_freezing_is_asked_for_or_refused():
+    x = torch.randn(4, 128)
+    never = torch.nn.Linear(128, 256)
+    warm(framejit.compile(never, options={"freezing": False}), x)
+    assert derived() == 0
+    trusted = torch.nn.Linear(128, 256).share_memory()
+    compiled = framejit.compile(trusted, options={"freezing": True})
+    warm(compiled, x)
+    assert derived() > 0
+    trusted.weight.mul_(2)  # its version moves
+    check(trusted, compiled, x)
+    warm(compiled, x)
+    trusted.weight.data.mul_(2)
+    framejit.refresh(trusted)
+    check(trusted, compiled, x)
+    with pytest.raises(ValueError, match="freezing"):
+        framejit.compile(never, options={"freezing": "maybe"})
+
+
+def test_bfloat16_under_autocast():
+    m, x = model(), image()
+    compiled = framejit.compile(m)
+    with torch.autocast("cpu", torch.bfloat16):
+        for _ in range(CALLS):
+            check(m, compiled, x)
+    assert derived() > 0
+    m.wide.weight.data.mul_(2)
+    with torch.autocast("cpu", torch.bfloat16):
+        check(m, compiled, x)
+
+
+def random_writes(compiled, m, x, seed):
+    """Calls and writes in random order."""
+    rng = np.random.default_rng(seed)
+    for _ in range(60):
+        for _ in range(int(rng.integers(1, 8))):
+            check(m, compiled, x)
+        WRITES[sorted(WRITES)[int(rng.integers(len(WRITES)))]](m)
+        for p in m.parameters():
+            p.data.clamp_(-3, 3)
+    check(m, compiled, x)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_programs_with_random_writes(seed):
+    m = model()
+    random_writes(framejit.compile(m), m, image(), seed)
+    assert framejit.stats()["derived_made"] > 4
+
+
+def test_writes_that_are_not_looked_for_are_found_out():
+    """The same programs, where nobody asks whether a weight was written: the test would notice."""
+    m = model()
+    with pytest.raises(AssertionError):
+        random_writes(framejit.compile(m, options={"freezing": True}), m, image(), 0)
