@@ -6,6 +6,7 @@
 #include <Python.h>
 
 #include <pthread.h>
+#include <torch/csrc/autograd/python_variable.h>
 
 #include <memory>
 
@@ -169,8 +170,16 @@ PyObject* reset(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
-PyObject* refresh(PyObject*, PyObject*) {
-  runtime::distrust_sources();
+PyObject* refresh(PyObject*, PyObject* tensors) {
+  std::vector<at::Tensor> weights;
+  const PyRef items = PyRef::steal(PySequence_Fast(tensors, "a list of tensors"));
+  if (!items) return nullptr;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
+    PyObject* const item = PySequence_Fast_GET_ITEM(items.get(), i);
+    if (!THPVariable_Check(item)) return PyErr_Format(PyExc_TypeError, "a list of tensors");
+    weights.push_back(THPVariable_Unpack(item));
+  }
+  runtime::distrust_sources(weights);
   Py_RETURN_NONE;
 }
 
@@ -241,7 +250,7 @@ PyMethodDef methods[] = {
     {"treatment_of", treatment_of, METH_O, nullptr},
     {"stats", stats, METH_NOARGS, nullptr},
     {"reset", reset, METH_NOARGS, nullptr},
-    {"refresh", refresh, METH_NOARGS, nullptr},
+    {"refresh", refresh, METH_O, nullptr},
     {"add_listener", add_listener, METH_O, nullptr},
     {"remove_listener", remove_listener, METH_O, nullptr},
     {"emit_break", emit_break, METH_VARARGS, nullptr},

@@ -39,16 +39,23 @@ bool is_short(const runtime::CallPlan& plan) {
   return true;
 }
 
+// Torch has no class for what its allocator of CPU memory throws.
+bool is_out_of_memory(const std::exception& e) {
+  if (dynamic_cast<const std::bad_alloc*>(&e) != nullptr) return true;
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&e) != nullptr) return true;
+  return std::string_view(e.what()).find("DefaultCPUAllocator: can't allocate memory") != std::string_view::npos;
+}
+
 // Runs a plan. Views that leave it, writes to inputs and returned inputs are the runner's and the plan's business.
 class PlannedCall final : public CompiledCall {
  public:
   PlannedCall(const graph::CompiledGraph& compiled, const RecordedValues& values, Freezing freezing)
       : runner_(compiled.executable, values.constants, values.opaques),
-        derived_(is_short(runner_.plan()) ? nullptr : DerivedWeights::make(compiled, values, freezing)) {
+        is_short_(is_short(runner_.plan())),
+        derived_(is_short_ ? nullptr : DerivedWeights::make(compiled, values, freezing)) {
     output_count = runner_.plan().outputs.size();
     op_count = compiled.functional.nodes.size();
     kernel_count = compiled.executable->executable().kernels.size();
-    is_short_ = is_short(runner_.plan());
     if (!is_short_) held_inputs_ = copied_inputs(runner_.plan());
   }
 
@@ -89,9 +96,11 @@ class PlannedCall final : public CompiledCall {
         runtime::ValuesBetweenPlans between{&derived.values->tensors()};
         done = derived.runner->run(inputs, symbols, results, &between);
       }
-    } catch (...) {
-      runtime::ArenaPool::cpu().trim();  // for want of memory, maybe, and plain Python needs some now
-      DerivedWeights::drop_all();
+    } catch (const std::exception& e) {
+      if (is_out_of_memory(e)) {  // plain Python needs some now
+        runtime::ArenaPool::cpu().trim();
+        DerivedWeights::drop_all();
+      }
       throw;
     }
     if (!done.ok()) PyErr_SetString(PyExc_RuntimeError, done.error().message.c_str());
@@ -99,8 +108,8 @@ class PlannedCall final : public CompiledCall {
   }
 
   runtime::PlanRunner runner_;
+  const bool is_short_;
   const std::shared_ptr<DerivedWeights> derived_;  // null: none can be
-  bool is_short_ = false;
   std::vector<uint32_t> held_inputs_;  // held by a second handle while the plan runs without the GIL
 };
 

@@ -13,6 +13,7 @@ namespace framejit::frame_hook {
 namespace {
 
 constexpr uint32_t kMostDoublings = 10;  // of the calls to wait for, one each time that weights have changed
+constexpr size_t kMostWaiting = 64;  // instances: a program that makes new weights for each call has no end of them
 
 std::set<DerivedWeights*>& all() {
   static auto* const living = new std::set<DerivedWeights*>;
@@ -59,7 +60,10 @@ int64_t DerivedWeights::calls_before(const Instance& instance) const {
 DerivedWeights::Use DerivedWeights::ask(const at::Tensor* const* inputs) {
   if (weights_.empty()) return {};
   due_.clear();
-  Instance& instance = instances_[inputs[weights_.front()]->unsafeGetTensorImpl()];
+  const auto [at, is_new] = instances_.try_emplace(inputs[weights_.front()]->unsafeGetTensorImpl());
+  Instance& instance = at->second;
+  if (is_new && instances_.size() > kMostWaiting)
+    std::erase_if(instances_, [&](const auto& item) { return !item.second.values && &item.second != &instance; });
   if (instance.values) {
     const int64_t changed = instance.values->changed_input(inputs);
     if (changed < 0) return {&*runner_, instance.values, &held_inputs_};

@@ -1,6 +1,8 @@
 """What the Python package needs from the C++ extension."""
 from typing import Any, Callable, Mapping
 
+from torch import Tensor
+
 from framejit.options import Options
 
 def configure() -> None:
@@ -37,7 +39,7 @@ def treatment_of(op: str) -> str:
 def set_kernel_cache(folder: str, megabytes: int) -> None:
     """Keeps compiled kernels in this folder; "" in none. ValueError says why a folder is refused."""
 
-def refresh() -> None:
+def refresh(tensors: list[Tensor]) -> None:
     """Weights that are trusted to be unchanged (freezing=True) are not from now on."""
 
 def backends() -> list[str]:

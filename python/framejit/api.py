@@ -183,13 +183,16 @@ def reset() -> None:
     _framejit.reset()
 
 
-def refresh(model: Any = None) -> None:
-    """Tells code compiled with options={"freezing": True} that weights have changed without their version moving.
+def refresh(model: torch.nn.Module) -> None:
+    """Tells code compiled with options={"freezing": True} that weights of `model` have changed without their version
+    moving.
 
-    What was derived from weights (packed, folded and cast copies) is made anew at a later call. `model` is for the
-    reader: the copies of every model are. Without that option nothing has to be told.
+    What was derived from its parameters and buffers (packed, folded and cast copies) is made anew at a later call.
+    Without that option nothing has to be told.
     """
-    _framejit.refresh()
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"refresh() takes the nn.Module whose weights have changed, not {type(model).__name__}")
+    _framejit.refresh([*model.parameters(), *model.buffers()])
 
 
 def list_backends() -> list[str]:

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "runtime/base/config.h"
 #include "runtime/base/sha256.h"
@@ -25,7 +26,7 @@ uintptr_t page_bytes() {
   return bytes;
 }
 
-std::atomic<uint64_t> g_values{0}, g_bytes{0}, g_made{0}, g_distrusted{0};
+std::atomic<uint64_t> g_values{0}, g_bytes{0}, g_made{0};
 
 // Elements from the first to the last, in bytes, and where they begin.
 std::pair<const char*, int64_t> memory_of(const at::Tensor& tensor) {
@@ -45,7 +46,7 @@ int64_t bytes_of(const at::Tensor& tensor) { return tensor.numel() * static_cast
 class KeptSource {
  public:
   static Result<std::shared_ptr<const KeptSource>> keep(const at::Tensor& tensor, Trust trust) {
-    auto kept = std::shared_ptr<KeptSource>(new KeptSource(tensor, trust));
+    auto kept = std::shared_ptr<KeptSource>(new KeptSource(tensor));
     if (!tensor.device().is_cpu() && trust == Trust::kWatch)
       return Error{Reason::not_derived,
                    "memory of a GPU is not watched; options={\"freezing\": True} trusts the "
@@ -71,27 +72,25 @@ class KeptSource {
   bool is(const at::Tensor& tensor) const {
     if (tensor.storage().unsafeGetStorageImpl() != storage_ || tensor.const_data_ptr() != data_) return false;
     if (tensor.sizes() != sizes_ || tensor.strides() != strides_ || tensor.scalar_type() != dtype_) return false;
-    if (trust_ == Trust::kIdentityVersion && distrusted_ != g_distrusted) return false;
+    if (is_distrusted_.load(std::memory_order_relaxed)) return false;
     if (has_version_ && tensor._version() != version_) return false;
     return std::memcmp(copy_.data(), data_, head_) == 0 &&
            std::memcmp(copy_.data() + head_, data_ + bytes_ - tail_, tail_) == 0;
   }
   bool is_written() const { return handle_ && WriteWatch::instance().written({handle_}); }
-  Trust trust() const { return trust_; }
+  void distrust() const { is_distrusted_ = true; }
   const WriteWatch::Handle& handle() const { return handle_; }
   int64_t bytes() const { return bytes_; }
 
  private:
-  KeptSource(const at::Tensor& tensor, Trust trust)
+  explicit KeptSource(const at::Tensor& tensor)
       : weak_storage_(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(tensor.storage().unsafeGetStorageImpl())),
         storage_(tensor.storage().unsafeGetStorageImpl()),
         sizes_(tensor.sizes().vec()),
         strides_(tensor.strides().vec()),
         dtype_(tensor.scalar_type()),
-        trust_(trust),
         has_version_(!tensor.is_inference()),
-        version_(has_version_ ? tensor._version() : 0),
-        distrusted_(g_distrusted) {
+        version_(has_version_ ? tensor._version() : 0) {
     std::tie(data_, bytes_) = memory_of(tensor);
     if (data_ == nullptr) data_ = static_cast<const char*>(tensor.const_data_ptr());
   }
@@ -102,10 +101,9 @@ class KeptSource {
   int64_t bytes_ = 0;
   const std::vector<int64_t> sizes_, strides_;
   const c10::ScalarType dtype_;
-  const Trust trust_;
   const bool has_version_;
   const int64_t version_;
-  const uint64_t distrusted_;  // distrust_sources() so far
+  mutable std::atomic<bool> is_distrusted_{false};
   WriteWatch::Handle handle_;    // of whole pages; null: all of it is compared
   size_t head_ = 0, tail_ = 0;   // bytes before and after them, on pages that neighbours share
   std::vector<char> copy_;       // of these
@@ -144,7 +142,7 @@ class Registry {
 
   Result<std::shared_ptr<const KeptSource>> source(const at::Tensor& tensor, Trust trust) {
     const std::lock_guard lock(mutex_);
-    std::weak_ptr<const KeptSource>& slot = sources_[{tensor.const_data_ptr(), tensor.scalar_type(), trust}];
+    std::weak_ptr<const KeptSource>& slot = sources_[view_of(tensor, trust)];
     if (auto known = slot.lock(); known && known->is(tensor) && !known->is_written()) return known;
     FJ_TRY(auto kept, KeptSource::keep(tensor, trust));
     slot = kept;
@@ -163,10 +161,27 @@ class Registry {
     std::erase_if(sources_, [](const auto& item) { return item.second.expired(); });
     values_[key] = value;
   }
+  void distrust(const std::set<const c10::StorageImpl*>& storages) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [view, slot] : sources_)
+      if (storages.contains(std::get<0>(view)))
+        if (const auto kept = slot.lock()) kept->distrust();
+  }
 
  private:
+  using View = std::tuple<const c10::StorageImpl*, const void*, c10::ScalarType, std::vector<int64_t>,
+                          std::vector<int64_t>, Trust>;
+  static View view_of(const at::Tensor& tensor, Trust trust) {
+    return {tensor.storage().unsafeGetStorageImpl(),
+            tensor.const_data_ptr(),
+            tensor.scalar_type(),
+            tensor.sizes().vec(),
+            tensor.strides().vec(),
+            trust};
+  }
+
   std::mutex mutex_;
-  std::map<std::tuple<const void*, c10::ScalarType, Trust>, std::weak_ptr<const KeptSource>> sources_;
+  std::map<View, std::weak_ptr<const KeptSource>> sources_;
   std::map<Key, std::weak_ptr<const KeptValue>> values_;  // live ones have live sources: no address is used twice
 };
 
@@ -247,6 +262,11 @@ int64_t DerivedValues::changed_input(const at::Tensor* const* inputs) const {
 
 DerivedTotals derived_totals() { return {g_values, g_bytes, g_made}; }
 void reset_derived_totals() { g_made = 0; }
-void distrust_sources() { g_distrusted += 1; }
+void distrust_sources(const std::vector<at::Tensor>& weights) {
+  std::set<const c10::StorageImpl*> storages;
+  for (const at::Tensor& weight : weights)
+    if (weight.has_storage()) storages.insert(weight.storage().unsafeGetStorageImpl());
+  Registry::instance().distrust(storages);
+}
 
 }  // namespace framejit::runtime

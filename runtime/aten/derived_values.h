@@ -73,7 +73,7 @@ struct DerivedTotals {
 DerivedTotals derived_totals();
 void reset_derived_totals();  // of what was made so far
 
-// Sources that identity and version alone vouch for count as changed from now on.
-void distrust_sources();
+// Values derived from the memory of these tensors count as old from now on.
+void distrust_sources(const std::vector<at::Tensor>& weights);
 
 }  // namespace framejit::runtime

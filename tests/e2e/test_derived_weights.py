@@ -303,11 +303,70 @@ def test_freezing_is_asked_for_or_refused():
     trusted.weight.mul_(2)  # its version moves
     check(trusted, compiled, x)
     warm(compiled, x)
+    other = torch.nn.Linear(128, 256).share_memory()
+    compiled_other = framejit.compile(other, options={"freezing": True})
+    warm(compiled_other, x)
+    old = compiled_other(x)
     trusted.weight.data.mul_(2)
+    other.weight.data.mul_(2)
     framejit.refresh(trusted)
     check(trusted, compiled, x)
+    assert torch.equal(compiled_other(x), old)
+    framejit.refresh(other)
+    check(other, compiled_other, x)
+    with pytest.raises(TypeError, match="the nn.Module whose weights have changed, not function"):
+        framejit.refresh(check)
     with pytest.raises(ValueError, match="freezing"):
         framejit.compile(never, options={"freezing": "maybe"})
+
+
+def test_new_weights_in_each_call():
+    layer, x = torch.nn.Linear(128, 256).bfloat16(), torch.randn(4, 128).bfloat16()
+    compiled, alive = framejit.compile(layer), []
+    for _ in range(200):
+        alive.append(layer.weight)
+        layer.weight = torch.nn.Parameter(torch.randn_like(layer.weight))
+        check(layer, compiled, x)
+    assert derived() == 0
+    warm(compiled, x)
+    assert derived() > 0
+
+
+class Rows(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.wide = torch.nn.Linear(128, 256)
+
+    def forward(self, x, rows):
+        return torch.embedding(self.wide(x), rows)
+
+
+def test_an_error_of_a_call_drops_nothing():
+    m, x = Rows().bfloat16(), torch.randn(8, 128).bfloat16()
+    compiled = framejit.compile(m)
+    for _ in range(CALLS):
+        compiled(x, torch.tensor([1, 2]))
+    held, made = derived(), framejit.stats()["derived_made"]
+    assert held > 0
+    for _ in range(3):
+        with pytest.raises(IndexError):
+            compiled(x, torch.tensor([1, 80]))
+    assert (derived(), framejit.stats()["derived_made"]) == (held, made)
+
+
+def test_memory_that_is_not_there_takes_what_was_derived():
+    class Grown(Rows):
+        def forward(self, x, size):
+            return torch.zeros(size).sort()[0][:1].bfloat16() + self.wide(x)
+
+    m, x = Grown().bfloat16(), torch.randn(8, 128).bfloat16()
+    compiled = framejit.compile(m)
+    for n in range(CALLS):
+        compiled(x, 10 + n)
+    assert derived() > 0
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        compiled(x, 1 << 50)
+    assert derived() == 0
 
 
 def test_bfloat16_under_autocast():
