@@ -39,13 +39,6 @@ bool is_short(const runtime::CallPlan& plan) {
   return true;
 }
 
-// Torch has no class for what its allocator of CPU memory throws.
-bool is_out_of_memory(const std::exception& e) {
-  if (dynamic_cast<const std::bad_alloc*>(&e) != nullptr) return true;
-  if (dynamic_cast<const c10::OutOfMemoryError*>(&e) != nullptr) return true;
-  return std::string_view(e.what()).find("DefaultCPUAllocator: can't allocate memory") != std::string_view::npos;
-}
-
 // Runs a plan. Views that leave it, writes to inputs and returned inputs are the runner's and the plan's business.
 class PlannedCall final : public CompiledCall {
  public:
@@ -59,7 +52,7 @@ class PlannedCall final : public CompiledCall {
     if (!is_short_) held_inputs_ = copied_inputs(runner_.plan());
   }
 
-  bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs) override {
+  bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) override {
     HANDLE_TH_ERRORS
     const runtime::CallPlan& plan = runner_.plan();
     c10::SmallVector<const at::Tensor*, 64> tensors(plan.input_count);
@@ -71,7 +64,7 @@ class PlannedCall final : public CompiledCall {
       tensors[i] = is_number ? &floats->emplace_back(input_tensor(inputs[i])) : &THPVariable_Unpack(inputs[i]);
     }
     c10::SmallVector<at::Tensor, 8> results(output_count), held;
-    const DerivedWeights::Use derived = derived_ ? derived_->ask(tensors.data()) : DerivedWeights::Use{};
+    const DerivedWeights::Use derived = derived_ ? derived_->ask(tensors.data(), owners) : DerivedWeights::Use{};
     for (uint32_t i : derived.runner != nullptr ? *derived.held_inputs : held_inputs_) held.push_back(*tensors[i]);
     if (!run_plan(derived, tensors.data(), symbols, results.data())) return false;
     for (size_t i = 0; i < output_count; ++i)
@@ -80,9 +73,6 @@ class PlannedCall final : public CompiledCall {
     return true;
     END_HANDLE_TH_ERRORS_RET(false)
   }
-
-  bool derive_is_due() const override { return derived_ && derived_->is_due(); }
-  void derive(const std::vector<PyRef>& owners) override { derived_->derive(owners); }
 
  private:
   bool run_plan(const DerivedWeights::Use& derived, const at::Tensor* const* inputs, const int64_t* symbols,
@@ -137,6 +127,13 @@ std::vector<uint32_t> copied_inputs(const runtime::CallPlan& plan) {
   for (uint32_t i = 0; i < plan.input_count; ++i)
     if (copied[i]) inputs.push_back(i);
   return inputs;
+}
+
+// Torch has no class for what its allocator of CPU memory throws.
+bool is_out_of_memory(const std::exception& e) {
+  if (dynamic_cast<const std::bad_alloc*>(&e) != nullptr) return true;
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&e) != nullptr) return true;
+  return std::string_view(e.what()).find("DefaultCPUAllocator: can't allocate memory") != std::string_view::npos;
 }
 
 at::Tensor input_tensor(PyObject* input) {

@@ -25,6 +25,9 @@ struct RecordedValues {
 // Python holds, also where the interpreter ends: there the process would abort.
 std::vector<uint32_t> copied_inputs(const runtime::CallPlan& plan);
 
+// What an allocator throws, the system's or torch's.
+bool is_out_of_memory(const std::exception& e);
+
 std::unique_ptr<CompiledCall> planned_call(const graph::CompiledGraph& compiled, const RecordedValues& values,
                                            Freezing freezing);
 

@@ -13,17 +13,42 @@ namespace framejit::frame_hook {
 namespace {
 
 constexpr uint32_t kMostDoublings = 10;  // of the calls to wait for, one each time that weights have changed
-constexpr size_t kMostWaiting = 64;  // instances: a program that makes new weights for each call has no end of them
+constexpr size_t kManyInstances = 1024;  // from here on those that were not used for long are forgotten
+constexpr size_t kMostNames = 8;         // of sources in a line of the log
+
+uint64_t g_questions = 0;
 
 std::set<DerivedWeights*>& all() {
   static auto* const living = new std::set<DerivedWeights*>;
   return *living;
 }
 
-using Owner = std::weak_ptr<DerivedWeights>;
-void drop_owner(PyObject* capsule) { delete static_cast<Owner*>(PyCapsule_GetPointer(capsule, nullptr)); }
+using Keeper = std::weak_ptr<DerivedWeights>;
+void drop_keeper(PyObject* capsule) { delete static_cast<Keeper*>(PyCapsule_GetPointer(capsule, nullptr)); }
 
 }  // namespace
+
+// Holds the owners and the weights of one call, from before its plan runs.
+class DerivedWeights::Due final : public DueDerivation {
+ public:
+  Due(std::shared_ptr<DerivedWeights> by, const WeightOwners& held, const at::Tensor* const* inputs)
+      : by_(std::move(by)) {
+    for (size_t i = 0; i < held.count; ++i) owners.push_back(PyRef::borrow(held.objects[i]));
+    for (uint32_t i : by_->weights_) weights.push_back(*inputs[i]);
+  }
+  void derive() override { by_->derive(*this); }
+  Instance& instance() const {
+    std::vector<PyObject*> objects;
+    for (const PyRef& owner : owners) objects.push_back(owner.get());
+    return by_->instance_of(objects.data(), objects.size());
+  }
+
+  std::vector<PyRef> owners;
+  std::vector<at::Tensor> weights;
+
+ private:
+  const std::shared_ptr<DerivedWeights> by_;
+};
 
 std::shared_ptr<DerivedWeights> DerivedWeights::make(const graph::CompiledGraph& compiled, const RecordedValues& values,
                                                      Freezing freezing) {
@@ -40,7 +65,8 @@ DerivedWeights::DerivedWeights(const graph::CompiledGraph& compiled, const Recor
       compiled_(compiled),
       names_(compiled.functional.input_names),
       constants_(values.constants),
-      opaques_(values.opaques) {
+      opaques_(values.opaques),
+      forgets_at_(kManyInstances) {
   for (uint32_t i = 0; i < compiled.weights.size(); ++i)
     if (compiled.weights[i]) weights_.push_back(i);
   all().insert(this);
@@ -48,49 +74,106 @@ DerivedWeights::DerivedWeights(const graph::CompiledGraph& compiled, const Recor
 
 DerivedWeights::~DerivedWeights() { all().erase(this); }
 
-void DerivedWeights::drop() { instances_.clear(); }
 void DerivedWeights::drop_all() {
-  for (DerivedWeights* one : all()) one->drop();
+  for (DerivedWeights* one : all())
+    for (auto& [owner, instance] : one->instances_)
+      if (instance.values) lose(instance);
 }
 
 int64_t DerivedWeights::calls_before(const Instance& instance) const {
   return config().derive_after << std::min(instance.losses, kMostDoublings);
 }
 
-DerivedWeights::Use DerivedWeights::ask(const at::Tensor* const* inputs) {
-  if (weights_.empty()) return {};
-  due_.clear();
-  const auto [at, is_new] = instances_.try_emplace(inputs[weights_.front()]->unsafeGetTensorImpl());
-  Instance& instance = at->second;
-  if (is_new && instances_.size() > kMostWaiting)
-    std::erase_if(instances_, [&](const auto& item) { return !item.second.values && &item.second != &instance; });
+// Runs no code of the program. What it returns stays until another call's question.
+DerivedWeights::Instance& DerivedWeights::instance_of(PyObject* const* owners, size_t count) {
+  const auto [begin, end] = instances_.equal_range(owners[0]);
+  for (auto at = begin; at != end; ++at)
+    if (std::equal(at->second.owners.begin(), at->second.owners.end(), owners, owners + count)) return at->second;
+  if (instances_.size() >= forgets_at_) forget_some();
+  Instance& made = instances_.emplace(owners[0], Instance())->second;
+  made.owners.assign(owners, owners + count);
+  return made;
+}
+
+// A program that makes modules for each call has no end of them.
+void DerivedWeights::forget_some() {
+  std::erase_if(instances_, [&](const auto& item) {
+    return !item.second.values && item.second.last_use + 2 * kManyInstances < g_questions;
+  });
+  forgets_at_ = std::max(kManyInstances, 2 * instances_.size());
+}
+
+DerivedWeights::Use DerivedWeights::ask(const at::Tensor* const* inputs, WeightOwners& owners) {
+  if (weights_.empty() || owners.count == 0) return {};
+  Instance& instance = instance_of(owners.objects, owners.count);
+  instance.last_use = ++g_questions;
+  int64_t changed = -1;
+  std::shared_ptr<const runtime::DerivedValues> old;
   if (instance.values) {
-    const int64_t changed = instance.values->changed_input(inputs);
+    changed = instance.values->changed_input(inputs);
     if (changed < 0) return {&*runner_, instance.values, &held_inputs_};
-    lose(instance, names_[static_cast<size_t>(changed)]);
+    old = instance.values;
+    lose(instance);
   }
-  if (++instance.calls < calls_before(instance)) return {};
-  for (uint32_t i : weights_) due_.push_back(*inputs[i]);
+  if (instance.calls == 0) instance.since = g_questions;
+  const int64_t wanted = calls_before(instance);
+  if (++instance.calls >= wanted) owners.due = std::make_unique<Due>(self_.lock(), owners, inputs);
+  if (changed >= 0 && log::enabled(log::Kind::NotFresh))  // runs code: the instance may be gone afterwards
+    log::emit(log::Kind::NotFresh, name_,
+              {{"graph", name_}, {"source", names_[static_cast<size_t>(changed)]}, {"calls", std::to_string(wanted)}});
   return {};
 }
 
-void DerivedWeights::lose(Instance& instance, const std::string& source) {
+void DerivedWeights::lose(Instance& instance) {
   instance.values.reset();
   instance.references.clear();
   instance.calls = 0;
   instance.losses += 1;
-  if (log::enabled(log::Kind::NotFresh))
-    log::emit(log::Kind::NotFresh, name_,
-              {{"graph", name_}, {"source", source}, {"calls", std::to_string(calls_before(instance))}});
 }
 
-// Nothing is tried again.
-void DerivedWeights::stop(const std::string& reason) {
+// For now.
+void DerivedWeights::refuse(const Due& due, const std::string& reason) {
+  lose(due.instance());
   if (log::enabled(log::Kind::NotDerived))
     log::emit(log::Kind::NotDerived, name_, {{"graph", name_}, {"reason", reason}});
+}
+
+// For good.
+void DerivedWeights::stop(const std::string& reason) {
   weights_.clear();
   compiled_.reset();
   instances_.clear();
+  if (log::enabled(log::Kind::NotDerived))
+    log::emit(log::Kind::NotDerived, name_, {{"graph", name_}, {"reason", reason}});
+}
+
+void DerivedWeights::derive(const Due& due) {
+  try {
+    derive_now(due);
+  } catch (const std::exception& e) {
+    if (is_out_of_memory(e)) return refuse(due, e.what());
+    stop(e.what());
+    throw;
+  }
+}
+
+// One at a time: a compile is running. Other threads ask meanwhile.
+void DerivedWeights::derive_now(const Due& due) {
+  if (weights_.empty()) return;  // another call has found that nothing can be
+  if (const std::string why = runtime::DerivedValues::refusal(due.weights, trust_); !why.empty())
+    return refuse(due, why);
+  if (!runner_) make_runner();
+  if (!runner_) return;
+  std::vector<const at::Tensor*> inputs(names_.size(), nullptr);
+  for (size_t k = 0; k < weights_.size(); ++k) inputs[weights_[k]] = &due.weights[k];
+  Result<std::shared_ptr<const runtime::DerivedValues>> made = Error{Reason::not_derived, ""};
+  bool is_full = false;
+  do {
+    const Unlocked others_run;
+    made = runtime::DerivedValues::make(*recipes_, inputs.data(), trust_, &is_full);
+  } while (!made.ok() && is_full && drop_idler_than(due.instance(), due.weights));
+  if (!made.ok()) return refuse(due, made.error().message);
+  keep(due, made.take());
 }
 
 void DerivedWeights::make_runner() {
@@ -100,6 +183,7 @@ void DerivedWeights::make_runner() {
     const Unlocked others_run;
     auto made = graph::compiler().derive(*compiled_);
     if (made.ok()) bound = made.take();
+    else if (made.error().reason == Reason::interrupted) return;  // a later call tries again
     else reason = made.error().message;
   }
   if (interrupt_is_kept()) return;
@@ -110,65 +194,57 @@ void DerivedWeights::make_runner() {
   compiled_.reset();
 }
 
-void DerivedWeights::derive(const std::vector<PyRef>& owners) {
-  const std::vector<at::Tensor> held = std::exchange(due_, {});
-  if (held.empty() || owners.empty()) return;
-  const Tensor* const key = held.front().unsafeGetTensorImpl();
-  try {
-    if (!runner_) make_runner();
-  } catch (const std::exception& e) {
-    stop(e.what());
-    throw;
-  }
-  if (!runner_) return;
-  std::vector<const at::Tensor*> inputs(names_.size(), nullptr);
-  for (size_t k = 0; k < weights_.size(); ++k) inputs[weights_[k]] = &held[k];
-  Result<std::shared_ptr<const runtime::DerivedValues>> made = Error{Reason::not_derived, ""};
-  try {
-    const Unlocked others_run;
-    made = runtime::DerivedValues::make(*recipes_, inputs.data(), trust_);
-  } catch (const std::exception& e) { made = Error{Reason::not_derived, e.what()}; }
-  Instance& instance = instances_[key];
-  if (!made.ok()) {
-    instance.calls = 0;
-    instance.losses += 1;
-    if (log::enabled(log::Kind::NotDerived))
-      log::emit(log::Kind::NotDerived, name_, {{"graph", name_}, {"reason", made.error().message}});
-    return;
-  }
-  keep(key, made.take(), owners);
+// Another entry's values of the same weights that nobody has asked for since this instance began to count. Entries that
+// run in turn leave each other alone.
+bool DerivedWeights::drop_idler_than(const Instance& instance, const std::vector<at::Tensor>& weights) {
+  Instance* idlest = nullptr;
+  for (DerivedWeights* one : all())
+    for (auto& [owner, other] : one->instances_)
+      if (other.values && other.last_use < (idlest ? idlest->last_use : instance.since) &&
+          other.values->derives_from(weights))
+        idlest = &other;
+  if (idlest) lose(*idlest);
+  return idlest != nullptr;
 }
 
-void DerivedWeights::keep(const Tensor* key, std::shared_ptr<const runtime::DerivedValues> values,
-                          const std::vector<PyRef>& owners) {
-  if (log::enabled(log::Kind::Derived))
-    log::emit(log::Kind::Derived, name_,
-              {{"graph", name_},
-               {"values", std::to_string(values->tensors().size())},
-               {"bytes", std::to_string(values->bytes())},
-               {"made", std::to_string(values->made_now())}});
+std::string DerivedWeights::sources_of(const runtime::DerivedValues& values) const {
+  const std::vector<uint32_t> inputs = values.inputs();
+  std::string text;
+  for (size_t i = 0; i < std::min(inputs.size(), kMostNames); ++i) text += (i == 0 ? "" : ", ") + names_[inputs[i]];
+  return inputs.size() <= kMostNames ? text : text + " and " + std::to_string(inputs.size() - kMostNames) + " more";
+}
+
+void DerivedWeights::keep(const Due& due, std::shared_ptr<const runtime::DerivedValues> values) {
   static PyMethodDef method{"on_death", &DerivedWeights::on_death, METH_O, nullptr};
-  const PyRef capsule = PyRef::steal(PyCapsule_New(new Owner(self_), nullptr, drop_owner)),
+  const PyRef capsule = PyRef::steal(PyCapsule_New(new Keeper(self_), nullptr, drop_keeper)),
               callback = PyRef::steal(capsule ? PyCFunction_New(&method, capsule.get()) : nullptr);
   std::vector<PyRef> references;
-  for (const PyRef& owner : owners) {
+  for (const PyRef& owner : due.owners) {
     references.push_back(PyRef::steal(callback ? PyWeakref_NewRef(owner.get(), callback.get()) : nullptr));
-    if (!references.back()) return drop_error();  // without it they would outlive the weights
+    if (references.back()) continue;
+    drop_error();
+    return stop("the object that holds a weight takes no weak references, so nobody says when it is gone");
   }
-  Instance& instance = instances_[key];
+  const log::Fields fields = {{"graph", name_},
+                              {"values", std::to_string(values->tensors().size())},
+                              {"bytes", std::to_string(values->bytes())},
+                              {"made", std::to_string(values->made_now())},
+                              {"weights", sources_of(*values)}};
+  Instance& instance = due.instance();
   instance.values = std::move(values);
   instance.references = std::move(references);
+  if (log::enabled(log::Kind::Derived)) log::emit(log::Kind::Derived, name_, fields);
 }
 
 // The owner of a weight is gone: what was derived goes, and with it the instance.
 PyObject* DerivedWeights::on_death(PyObject* capsule, PyObject* reference) {
-  const auto owner = static_cast<Owner*>(PyCapsule_GetPointer(capsule, nullptr))->lock();
-  if (owner)
-    for (auto at = owner->instances_.begin(); at != owner->instances_.end(); ++at) {
+  const auto keeper = static_cast<Keeper*>(PyCapsule_GetPointer(capsule, nullptr))->lock();
+  if (keeper)
+    for (auto at = keeper->instances_.begin(); at != keeper->instances_.end(); ++at) {
       const auto& held = at->second.references;
       if (std::none_of(held.begin(), held.end(), [&](const PyRef& r) { return r.get() == reference; })) continue;
       const Instance gone = std::move(at->second);  // dropping it may run code
-      owner->instances_.erase(at);
+      keeper->instances_.erase(at);
       break;
     }
   Py_RETURN_NONE;

@@ -1,9 +1,12 @@
-// frame_hook/aten/derived_weights.h — when weights of a compiled call are derived from, for which module, and whether
-// what was derived may be used.
+// frame_hook/aten/derived_weights.h — when values are derived from the weights of a compiled call, for which module,
+// and whether they may be used.
 //
 // The compiled graph is shared by all instances of a module; each has derived values of its own, since its weights are
-// others. All of this is touched with the GIL held. Values go as soon as a module that owns one of their weights does.
-// A weight itself is referenced by nobody here, not even weakly: torch.utils.swap_tensors refuses such tensors.
+// others. An instance is known by the objects that own its weights, whatever weights these hold now. Its values go as
+// soon as one of the owners does. Weights are referenced here during a call alone, not even weakly otherwise:
+// torch.utils.swap_tensors refuses tensors that somebody else references.
+//
+// All of this is touched with the GIL held. Threads meet here: what belongs to one call lies on its stack.
 #pragma once
 
 #include <Python.h>
@@ -34,47 +37,53 @@ class DerivedWeights {
     std::shared_ptr<const runtime::DerivedValues> values;
     const std::vector<uint32_t>* held_inputs = nullptr;  // copied_inputs() of the runner's plan
   };
-  Use ask(const at::Tensor* const* inputs);
-  // Whether the weights of the last call have stayed for so many calls that derive() is worth it.
-  bool is_due() const { return !due_.empty(); }
-  void derive(const std::vector<PyRef>& owners);  // inside of a compile
-  void drop();    // all values, for want of memory
+  // Sets owners.due when the weights have stayed for so many calls that deriving from them is worth it.
+  Use ask(const at::Tensor* const* inputs, WeightOwners& owners);
 
-  // Of all that there are in this process.
+  // Drops the values of all that there are in this process, for want of memory.
   static void drop_all();
 
   ~DerivedWeights();
   DerivedWeights(const DerivedWeights&) = delete;
 
  private:
-  using Tensor = c10::TensorImpl;
   struct Instance {
-    int64_t calls = 0;   // since its weights changed
-    uint32_t losses = 0; // how often they have changed
+    std::vector<PyObject*> owners;  // borrowed, for their addresses alone
+    int64_t calls = 0;              // since its weights changed
+    uint32_t losses = 0;            // how often they have changed
+    uint64_t last_use = 0, since = 0;  // by the count of all questions: the last one, and the first of `calls`
     std::shared_ptr<const runtime::DerivedValues> values;
-    std::vector<PyRef> references;  // weak, to the owners of its weights
+    std::vector<PyRef> references;  // weak, to the owners, as long as there are values
   };
+  class Due;
 
   DerivedWeights(const graph::CompiledGraph& compiled, const RecordedValues& values, Freezing freezing);
+  Instance& instance_of(PyObject* const* owners, size_t count);
+  void forget_some();
   int64_t calls_before(const Instance& instance) const;
+  void derive(const Due& due);
+  void derive_now(const Due& due);
   void make_runner();
-  void keep(const Tensor* key, std::shared_ptr<const runtime::DerivedValues> values, const std::vector<PyRef>& owners);
-  void lose(Instance& instance, const std::string& source);
+  void keep(const Due& due, std::shared_ptr<const runtime::DerivedValues> values);
+  static bool drop_idler_than(const Instance& instance, const std::vector<at::Tensor>& weights);
+  static void lose(Instance& instance);
+  void refuse(const Due& due, const std::string& reason);
   void stop(const std::string& reason);
+  std::string sources_of(const runtime::DerivedValues& values) const;
   static PyObject* on_death(PyObject* capsule, PyObject* reference);
 
   const std::string name_;
   const runtime::Trust trust_;
   std::optional<graph::CompiledGraph> compiled_;  // until something was made of it, or nothing can be
-  std::vector<uint32_t> weights_;                 // which inputs are
+  std::vector<uint32_t> weights_;                 // which inputs are; none: nothing is tried again
   std::vector<std::string> names_;                // of the inputs
   std::vector<at::Tensor> constants_;
   std::vector<c10::IValue> opaques_;
   std::optional<runtime::DerivedRecipes> recipes_;
-  std::optional<runtime::PlanRunner> runner_;
+  std::optional<runtime::PlanRunner> runner_;     // set once
   std::vector<uint32_t> held_inputs_;
-  std::unordered_map<const Tensor*, Instance> instances_;  // by the first weight
-  std::vector<at::Tensor> due_;  // the weights of the instance that derive() is for, from the call until then
+  std::unordered_multimap<const PyObject*, Instance> instances_;  // by the first owner
+  size_t forgets_at_;                             // so many instances
   std::weak_ptr<DerivedWeights> self_;
 };
 

@@ -183,7 +183,7 @@ class MarkedCall final : public CompiledCall {
     raises = call_->raises;
   }
 
-  bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs) override {
+  bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) override {
     HANDLE_TH_ERRORS
     c10::SmallVector<int64_t, 8> versions;
     for (const OutputSet::Written& w : set_.written) {
@@ -191,7 +191,7 @@ class MarkedCall final : public CompiledCall {
       versions.push_back(counter.enabled() ? counter.current_version() + w.versions : -1);
     }
     c10::SmallVector<PyObject*, 16> made(set_.facts.size());
-    if (!call_->run(inputs, symbols, made.data())) return false;
+    if (!call_->run(inputs, symbols, made.data(), owners)) return false;
     for (size_t i = 0; i < versions.size(); ++i)
       if (versions[i] >= 0) set_version(THPVariable_Unpack(inputs[set_.written[i].input]), versions[i]);
     for (size_t i = 0; i < made.size(); ++i) settle(inputs, made.data(), i);
@@ -200,8 +200,6 @@ class MarkedCall final : public CompiledCall {
     return true;
     END_HANDLE_TH_ERRORS_RET(false)
   }
-  bool derive_is_due() const override { return call_->derive_is_due(); }
-  void derive(const std::vector<PyRef>& owners) override { call_->derive(owners); }
 
  private:
   void settle(PyObject* const* inputs, PyObject** made, size_t i) const {

@@ -26,7 +26,9 @@ struct GraphObject {
     for (py::handle input : inputs) tensors.push_back(input.cast<at::Tensor>());
     const std::vector<int64_t> symbols = graph::bind_symbols(graph, tensors);
     std::vector<PyObject*> outputs(runner->output_count, nullptr);
-    if (!runner->run(&PyTuple_GET_ITEM(inputs.ptr(), 0), symbols.data(), outputs.data())) throw py::error_already_set();
+    WeightOwners unknown;
+    if (!runner->run(&PyTuple_GET_ITEM(inputs.ptr(), 0), symbols.data(), outputs.data(), unknown))
+      throw py::error_already_set();
     py::tuple result(outputs.size());
     for (size_t i = 0; i < outputs.size(); ++i) result[i] = py::reinterpret_steal<py::object>(outputs[i]);
     return result;
@@ -78,7 +80,7 @@ class UserCall final : public CompiledCall {
     raises = true;
   }
 
-  bool run(PyObject* const* inputs, const int64_t*, PyObject** outputs) override {
+  bool run(PyObject* const* inputs, const int64_t*, PyObject** outputs, WeightOwners&) override {
     std::vector<PyRef> tensors;  // keeps those that stand for floats
     std::vector<PyObject*> args(inputs, inputs + inputs_);
     for (PyObject*& arg : args)

@@ -94,7 +94,7 @@ class Drive final {
   void log_loss(Site& site);
   void log_eviction(const Segment& segment);
   void count_vain_try(const CompileOutcome& outcome);
-  void derive(CompiledCall& call, const std::vector<PyRef>& owners);
+  bool derive(std::unique_ptr<DueDerivation> due);
 
   LiveFrame& frame_;
   const Options& options_;                // the settings object lives while the call runs
@@ -144,7 +144,7 @@ Next Drive::no_result(RunStatus status, const Segment& segment) {
   if (segment.told == Told::yes) told_.only_no();
   if (status == RunStatus::missed) return plainly_because(Reason::guards_moved);
   if (status == RunStatus::busy) return plainly_because(Reason::lock_taken);
-  if (status == RunStatus::raised) return leave_with_error(here());
+  if (status == RunStatus::raised || error_is_interrupt()) return leave_with_error(here());
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   const PyRef kinds[] = {PyRef::steal(type), PyRef::steal(value), PyRef::steal(traceback)};
@@ -463,29 +463,33 @@ Next Drive::round() {
     (segment->call ? stats().hits : stats().plain_hits) += 1;
     segment->hits += 1;
     segment->last_use = ++g_uses;
-    if (!run.owners.empty()) derive(*segment->call, std::exchange(run.owners, {}));
+    if (run.due && !derive(std::move(run.due))) return leave_with_error(here());
     return apply(*segment, run);
   }
   if (has_failed(*site, options_)) return plainly_because(Reason::internal_error, "as before");
   return miss(access, index);
 }
 
-// For later calls. Ctrl-C meanwhile is raised at the next instruction: this call has its results.
-void Drive::derive(CompiledCall& call, const std::vector<PyRef>& owners) {
-  if (g_compiling) return call.derive({});  // at a later call
+// For later calls. Ctrl-C meanwhile is raised at the next instruction: this call has its results. False: under
+// FRAMEJIT_STRICT a defect is an error.
+bool Drive::derive(std::unique_ptr<DueDerivation> due) {
+  if (g_compiling) return true;
+  std::string defect;
   {
     const Compiling compiling(false);
     const KeepsInterrupts keeps;
     const log::CompileScope scope(next_id(note_of(frame_.state())));
     try {
-      stays_if_python_ends([&] { call.derive(owners); });
-    } catch (const std::exception& e) {
-      count_fallback(Reason::internal_error, place(frame_), e.what());
-    }
+      stays_if_python_ends([&] { due->derive(); });
+    } catch (const std::exception& e) { count_fallback(Reason::internal_error, place(frame_), defect = e.what()); }
   }
-  if (!interrupt_is_kept()) return;
-  restore_interrupt();
-  drop_error();
+  if (interrupt_is_kept()) {
+    restore_interrupt();
+    drop_error();
+  }
+  if (defect.empty() || !config().strict) return true;
+  PyErr_Format(PyExc_SystemError, "framejit: %s", defect.c_str());
+  return false;
 }
 
 // No entry fits, and torch's stance has a say in what happens then. Not left: it is compiled.
@@ -520,7 +524,7 @@ Next Drive::miss(const guards::FrameAccess& access, int index) {
   const RunStatus status = stays_if_python_ends([&] { return segment->run(access, run); });
   // A new entry misses when another thread changed what is guarded while the compile was without the GIL.
   if (status != RunStatus::done) return no_result(status, *segment);
-  if (!run.owners.empty()) derive(*segment->call, std::exchange(run.owners, {}));
+  if (run.due && !derive(std::move(run.due))) return leave_with_error(here());
   return apply(*segment, run);
 }
 

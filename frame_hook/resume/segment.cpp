@@ -109,9 +109,13 @@ RunStatus Segment::run(const guards::FrameAccess& frame, SegmentRun& out) {
     const size_t n = input_registers.size();
     auto** inputs = static_cast<PyObject**>(alloca((n + 1) * sizeof(PyObject*)));
     for (size_t i = 0; i < n; ++i) inputs[i] = registers[input_registers[i]];
-    if (!call->run(inputs, symbols, outputs.objects)) return call->raises ? RunStatus::raised : RunStatus::failed;
-    if (call->derive_is_due())
-      for (size_t r : owner_registers) out.owners.push_back(PyRef::borrow(registers[r]));
+    const size_t held = owner_registers.size();
+    auto** objects = static_cast<PyObject**>(alloca((held + 1) * sizeof(PyObject*)));
+    for (size_t i = 0; i < held; ++i) objects[i] = registers[owner_registers[i]];
+    WeightOwners owners{objects, held, nullptr};
+    if (!call->run(inputs, symbols, outputs.objects, owners))
+      return call->raises ? RunStatus::raised : RunStatus::failed;
+    out.due = std::move(owners.due);
   }
   if (!recipe.run({registers, outputs.objects, symbols}, out.slots)) return replay_failed();
   return RunStatus::done;

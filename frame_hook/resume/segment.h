@@ -49,7 +49,7 @@ struct FramePlan {                // how one frame stands at the exit, outermost
 
 struct SegmentRun {               // results of one run, on the caller's C stack
   std::vector<PyRef> slots;
-  std::vector<PyRef> owners;      // of the weights, where it is time to derive from them
+  std::unique_ptr<DueDerivation> due;
 };
 
 enum class RunStatus : uint8_t {

@@ -36,6 +36,21 @@ enum class Freezing : uint8_t {
   kTrusted,  // the user's word: nobody does without their version moving
 };
 
+// What a call leaves to be done: weights have stayed for so many calls that values are derived from them. The one who
+// drops it undone meets it again at a later call.
+class DueDerivation {
+ public:
+  virtual ~DueDerivation() = default;
+  virtual void derive() = 0;  // inside of a compile
+};
+
+// The objects that hold a call's weights: what is derived from them goes when one of the objects does.
+struct WeightOwners {
+  PyObject* const* objects = nullptr;  // borrowed
+  size_t count = 0;
+  std::unique_ptr<DueDerivation> due;  // set by CompiledCall::run
+};
+
 // A compiled recording: Python tensors in, Python tensors out.
 class CompiledCall {
  public:
@@ -44,12 +59,7 @@ class CompiledCall {
   // outputs: new references.
   // False with a Python error set: nothing was written and the segment must run plainly (but see `raises`). Input
   // writes happen last.
-  virtual bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs) = 0;
-  // Whether the weights of the last call have stayed for long enough to derive from them; derive() then does, inside of
-  // a compile.
-  virtual bool derive_is_due() const { return false; }
-  // `owners`: who holds the weights; what is derived goes when one of them does. None: not now, it stays due.
-  virtual void derive(const std::vector<PyRef>& /*owners*/) {}
+  virtual bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) = 0;
   bool raises = false;  // run() is the user's code: its error is the user's, and plain Python does not run in its place
   size_t output_count = 0;
   size_t op_count = 0;      // ATen ops of the functional graph

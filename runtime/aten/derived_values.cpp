@@ -40,6 +40,18 @@ std::pair<const char*, int64_t> memory_of(const at::Tensor& tensor) {
 
 int64_t bytes_of(const at::Tensor& tensor) { return tensor.numel() * static_cast<int64_t>(tensor.itemsize()); }
 
+// Of a derived value, whose sizes are constants.
+int64_t bytes_of(const Buffer& buffer) {
+  auto bytes = static_cast<int64_t>(c10::elementSize(static_cast<c10::ScalarType>(buffer.torch_dtype)));
+  for (const Size& size : buffer.sizes) bytes *= size.constant;
+  return bytes;
+}
+
+const c10::StorageImpl* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
+
+// Nothing but the watch sees what is written to a tensor without a version.
+Trust trust_in(const at::Tensor& tensor, Trust trust) { return tensor.is_inference() ? Trust::kWatch : trust; }
+
 }  // namespace
 
 // A weight as it was when values were derived from it. It does not keep the tensor alive.
@@ -47,11 +59,11 @@ class KeptSource {
  public:
   static Result<std::shared_ptr<const KeptSource>> keep(const at::Tensor& tensor, Trust trust) {
     auto kept = std::shared_ptr<KeptSource>(new KeptSource(tensor));
-    if (!tensor.device().is_cpu() && trust == Trust::kWatch)
+    if (trust == Trust::kIdentityVersion || kept->bytes_ == 0) return {std::move(kept)};
+    if (!tensor.device().is_cpu())
       return Error{Reason::not_derived,
                    "memory of a GPU is not watched; options={\"freezing\": True} trusts the "
                    "weights' versions"};
-    if (trust == Trust::kIdentityVersion || kept->bytes_ == 0) return {std::move(kept)};
     if (tensor.is_pinned()) return Error{Reason::not_derived, "pinned memory, which devices write, is not watched"};
     const auto begin = reinterpret_cast<uintptr_t>(kept->data_), end = begin + static_cast<uintptr_t>(kept->bytes_),
                page = page_bytes();
@@ -70,7 +82,7 @@ class KeptSource {
 
   // But for what only the watch knows.
   bool is(const at::Tensor& tensor) const {
-    if (tensor.storage().unsafeGetStorageImpl() != storage_ || tensor.const_data_ptr() != data_) return false;
+    if (storage_of(tensor) != storage_ || tensor.const_data_ptr() != data_) return false;
     if (tensor.sizes() != sizes_ || tensor.strides() != strides_ || tensor.scalar_type() != dtype_) return false;
     if (is_distrusted_.load(std::memory_order_relaxed)) return false;
     if (has_version_ && tensor._version() != version_) return false;
@@ -80,6 +92,7 @@ class KeptSource {
   bool is_written() const { return handle_ && WriteWatch::instance().written({handle_}); }
   void distrust() const { is_distrusted_ = true; }
   const WriteWatch::Handle& handle() const { return handle_; }
+  const c10::StorageImpl* storage() const { return storage_; }
   int64_t bytes() const { return bytes_; }
 
  private:
@@ -161,6 +174,14 @@ class Registry {
     std::erase_if(sources_, [](const auto& item) { return item.second.expired(); });
     values_[key] = value;
   }
+  int64_t bytes_made_of(const std::set<const KeptSource*>& sources) {
+    const std::lock_guard lock(mutex_);
+    int64_t bytes = 0;
+    for (const auto& [key, slot] : values_)
+      if (std::any_of(key.second.begin(), key.second.end(), [&](auto* one) { return sources.contains(one); }))
+        if (const auto value = slot.lock()) bytes += value->bytes();
+    return bytes;
+  }
   void distrust(const std::set<const c10::StorageImpl*>& storages) {
     const std::lock_guard lock(mutex_);
     for (const auto& [view, slot] : sources_)
@@ -203,52 +224,90 @@ DerivedRecipes::DerivedRecipes(std::shared_ptr<const BoundExecutable> executable
   }
 }
 
+std::string DerivedValues::refusal(const std::vector<at::Tensor>& weights, Trust trust) {
+  for (const at::Tensor& weight : weights) {
+    if (bytes_of(weight) <= kCompared) continue;
+    const auto kept = Registry::instance().source(weight, trust_in(weight, trust));
+    return kept.ok() ? "" : kept.error().message;  // weights of one module lie in the same kind of memory
+  }
+  return "";
+}
+
 Result<std::shared_ptr<const DerivedValues>> DerivedValues::make(const DerivedRecipes& recipes,
-                                                                 const at::Tensor* const* inputs, Trust trust) {
+                                                                 const at::Tensor* const* inputs, Trust trust,
+                                                                 bool* is_full) {
+  *is_full = false;
   auto made = std::make_shared<DerivedValues>();
   const Executable& executable = recipes.executable();
   const uint32_t input_count = executable.forward.input_count;
+  const auto tensor_of = [&](uint32_t source) {
+    return source < input_count ? inputs[source] : &recipes.constants_[source - input_count];
+  };
   std::map<uint32_t, std::shared_ptr<const KeptSource>> kept;  // watched before they are read
   std::vector<WriteWatch::Handle> handles;
+  std::set<const KeptSource*> sources;
   int64_t source_bytes = 0;
   for (const runtime::DerivedValue& value : executable.derived)
     for (uint32_t source : value.sources) {
       if (kept.contains(source)) continue;
-      const at::Tensor& tensor = source < input_count ? *inputs[source] : recipes.constants_[source - input_count];
-      const Trust trusted = source < input_count ? trust : Trust::kIdentityVersion;
-      FJ_TRY(kept[source], Registry::instance().source(tensor, trusted));
+      const bool is_input = source < input_count;
+      FJ_TRY(kept[source], Registry::instance().source(*tensor_of(source), is_input ? trust_in(*inputs[source], trust)
+                                                                                    : Trust::kIdentityVersion));
       source_bytes += kept[source]->bytes();
-      if (source < input_count) made->kept_.push_back({source, kept[source]});
+      sources.insert(kept[source].get());
+      if (is_input) made->kept_.push_back({source, kept[source]});
       if (kept[source]->handle()) handles.push_back(kept[source]->handle());
     }
   made->question_ = WriteWatch::Question(std::move(handles));
-  const c10::InferenceMode normal(false);
+
+  std::vector<Registry::Key> keys;
+  int64_t new_bytes = 0;
   for (const runtime::DerivedValue& value : executable.derived) {
-    Registry::Key key{recipes.keys_[value.recipe], {}};
-    std::vector<std::shared_ptr<const KeptSource>> sources;
-    std::vector<const at::Tensor*> tensors;
-    for (uint32_t source : value.sources) {
-      tensors.push_back(source < input_count ? inputs[source] : &recipes.constants_[source - input_count]);
-      sources.push_back(kept[source]);
-      key.second.push_back(kept[source].get());
-    }
-    std::shared_ptr<const KeptValue> known = Registry::instance().find(key);
-    if (!known) {
+    keys.push_back({recipes.keys_[value.recipe], {}});
+    for (uint32_t source : value.sources) keys.back().second.push_back(kept[source].get());
+    made->values_.push_back(Registry::instance().find(keys.back()));
+    if (!made->values_.back()) new_bytes += bytes_of(value.buffer);
+  }
+  if (new_bytes > source_bytes) return Error{Reason::not_derived, "it would take more memory than the weights"};
+  if (new_bytes > 0 && Registry::instance().bytes_made_of(sources) + new_bytes > source_bytes) {
+    *is_full = true;
+    return Error{Reason::not_derived, "with what other graphs derive it would take more memory than the weights"};
+  }
+  if (config().derived_mb > 0 &&
+      derived_totals().bytes + static_cast<uint64_t>(new_bytes) > static_cast<uint64_t>(config().derived_mb) << 20)
+    return Error{Reason::not_derived, "FRAMEJIT_DERIVED_MB is met"};
+
+  const c10::InferenceMode normal(false);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const runtime::DerivedValue& value = executable.derived[i];
+    if (!made->values_[i]) {
+      std::vector<std::shared_ptr<const KeptSource>> made_of;
+      std::vector<const at::Tensor*> tensors;
+      for (uint32_t source : value.sources) made_of.push_back(kept[source]), tensors.push_back(tensor_of(source));
       at::Tensor tensor;
       FJ_TRY_VOID(recipes.runners_[value.recipe].run(tensors.data(), nullptr, &tensor));
-      known = std::make_shared<const KeptValue>(std::move(tensor), std::move(sources));
-      Registry::instance().add(key, known);
+      made->values_[i] = std::make_shared<const KeptValue>(std::move(tensor), std::move(made_of));
+      Registry::instance().add(keys[i], made->values_[i]);
       ++made->made_now_;
     }
-    made->bytes_ += known->bytes();
-    if (config().derived_mb > 0 && derived_totals().bytes > static_cast<uint64_t>(config().derived_mb) << 20)
-      return Error{Reason::not_derived, "FRAMEJIT_DERIVED_MB is met"};
-    made->tensors_.push_back(known->tensor());
-    made->values_.push_back(std::move(known));
+    made->bytes_ += made->values_[i]->bytes();
+    made->tensors_.push_back(made->values_[i]->tensor());
   }
-  if (made->bytes_ > source_bytes) return Error{Reason::not_derived, "it would take more memory than the weights"};
   if (made->changed_input(inputs) >= 0) return Error{Reason::not_derived, "a weight was written meanwhile"};
   return std::shared_ptr<const DerivedValues>(std::move(made));
+}
+
+std::vector<uint32_t> DerivedValues::inputs() const {
+  std::vector<uint32_t> numbers;
+  for (const Kept& kept : kept_) numbers.push_back(kept.input);
+  return numbers;
+}
+
+bool DerivedValues::derives_from(const std::vector<at::Tensor>& weights) const {
+  return std::any_of(weights.begin(), weights.end(), [&](const at::Tensor& weight) {
+    return std::any_of(kept_.begin(), kept_.end(),
+                       [&](const Kept& kept) { return kept.source->storage() == storage_of(weight); });
+  });
 }
 
 int64_t DerivedValues::changed_input(const at::Tensor* const* inputs) const {
@@ -265,7 +324,7 @@ void reset_derived_totals() { g_made = 0; }
 void distrust_sources(const std::vector<at::Tensor>& weights) {
   std::set<const c10::StorageImpl*> storages;
   for (const at::Tensor& weight : weights)
-    if (weight.has_storage()) storages.insert(weight.storage().unsafeGetStorageImpl());
+    if (weight.has_storage()) storages.insert(storage_of(weight));
   Registry::instance().distrust(storages);
 }
 

@@ -19,7 +19,7 @@ namespace framejit::runtime {
 
 enum class Trust : uint8_t {
   kWatch,            // a source is proven unchanged
-  kIdentityVersion,  // the user's word: nobody writes to a weight without its version moving
+  kIdentityVersion,  // the user's word: nobody writes to a weight without its version moving, if it has one
 };
 
 class KeptSource;
@@ -41,14 +41,18 @@ class DerivedRecipes {
 
 class DerivedValues {
  public:
+  // Why nothing can be derived from such weights, whatever the recipes are; empty: no reason is known.
+  static std::string refusal(const std::vector<at::Tensor>& weights, Trust trust);
   // Without the GIL. `inputs`: of the forward; those that are no sources may be null. An Error says why nothing is
-  // derived; what a library call throws passes through.
+  // derived; is_full: because of other values of the same weights. What a library call throws passes through.
   static Result<std::shared_ptr<const DerivedValues>> make(const DerivedRecipes& recipes,
-                                                           const at::Tensor* const* inputs, Trust trust);
+                                                           const at::Tensor* const* inputs, Trust trust, bool* is_full);
 
   // The first input that is no longer what it was; -1: all are. Allocates nothing.
   int64_t changed_input(const at::Tensor* const* inputs) const;
   const std::vector<at::Tensor>& tensors() const { return tensors_; }
+  std::vector<uint32_t> inputs() const;  // of the forward, from which they were made
+  bool derives_from(const std::vector<at::Tensor>& weights) const;  // the memory of one of them, at least
   int64_t bytes() const { return bytes_; }
   size_t made_now() const { return made_now_; }  // by make(); the others were there
 

@@ -327,9 +327,7 @@ def test_new_weights_in_each_call():
         alive.append(layer.weight)
         layer.weight = torch.nn.Parameter(torch.randn_like(layer.weight))
         check(layer, compiled, x)
-    assert derived() == 0
-    warm(compiled, x)
-    assert derived() > 0
+    assert framejit.stats()["derived_made"] <= 6, "each change doubles the calls that are waited for"
 
 
 class Rows(torch.nn.Module):

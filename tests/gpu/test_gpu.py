@@ -218,6 +218,7 @@ def main():
     for name, test in list(globals().items()):
         if not name.startswith("test_"):
             continue
+        torch.manual_seed(0)  # the bound is a multiple of what eager was off by: it hangs on the numbers
         try:
             test()
             print("passed", name)
