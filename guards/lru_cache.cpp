@@ -2,6 +2,8 @@
 #include "guards/lru_cache.h"
 
 #include <cstring>
+#include <memory>
+#include <vector>
 
 #include "guards/interrupts.h"
 #include "guards/py_ref.h"
@@ -149,18 +151,52 @@ void set_function(PyObject* wrapper, PyObject* function) {
   std::memcpy(reinterpret_cast<char*>(wrapper) + layout()->function, &function, sizeof function);
 }
 
-// In the place of the wrapper's function, for one call: state is wrapper, function and result.
-PyObject* give_result(PyObject* state, PyObject*, PyObject*) {
-  set_function(PyTuple_GET_ITEM(state, 0), PyTuple_GET_ITEM(state, 1));
-  return Py_NewRef(PyTuple_GET_ITEM(state, 2));
+// In the place of the wrapper's function, for one call. While the wrapper makes its key, code of the program may run
+// and other threads with it: their calls get what the function says.
+struct OneCall {
+  PyRef wrapper, function, result;
+  std::vector<PyRef> args;  // in their order, those with names last
+  PyRef names;              // of the last ones
+  unsigned long thread;
+
+  bool is(PyObject* given, PyObject* named) const {
+    const auto count = static_cast<size_t>(PyTuple_GET_SIZE(given)),
+               by_name = named ? static_cast<size_t>(PyDict_GET_SIZE(named)) : 0;
+    if (thread != PyThread_get_thread_ident() || count + by_name != args.size()) return false;
+    for (size_t i = 0; i < count; ++i)
+      if (PyTuple_GET_ITEM(given, static_cast<Py_ssize_t>(i)) != args[i].get()) return false;
+    const size_t names_known = names ? static_cast<size_t>(PyTuple_GET_SIZE(names.get())) : 0;
+    if (by_name != names_known) return false;
+    for (size_t i = 0; i < by_name; ++i)
+      if (PyDict_GetItemWithError(named, PyTuple_GET_ITEM(names.get(), static_cast<Py_ssize_t>(i))) !=
+          args[count + i].get())
+        return false;
+    return true;
+  }
+};
+
+PyObject* give_result(PyObject* capsule, PyObject* given, PyObject* named) {
+  const PyRef kept = PyRef::borrow(capsule);  // the call that it is for may end meanwhile
+  const auto& call = *static_cast<const OneCall*>(PyCapsule_GetPointer(capsule, nullptr));
+  if (!call.is(given, named)) return PyObject_Call(call.function.get(), given, named);
+  set_function(call.wrapper.get(), call.function.get());
+  return Py_NewRef(call.result.get());
 }
+
+void drop_call(PyObject* capsule) { delete static_cast<OneCall*>(PyCapsule_GetPointer(capsule, nullptr)); }
 
 PyObject* account(PyObject*, PyObject* const* args, Py_ssize_t given, PyObject* names) {
   static PyMethodDef gives{"give_result", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(give_result)),
                            METH_VARARGS | METH_KEYWORDS, nullptr};
   PyObject* const wrapper = args[0];
   const PyRef function = PyRef::borrow(lru_function_of(wrapper));
-  const PyRef state = PyRef::steal(PyTuple_Pack(3, wrapper, function.get(), args[1]));
+  auto call = std::make_unique<OneCall>(OneCall{PyRef::borrow(wrapper), PyRef::borrow(function.get()),
+                                                PyRef::borrow(args[1]), {}, names ? PyRef::borrow(names) : PyRef(),
+                                                PyThread_get_thread_ident()});
+  const Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
+  for (Py_ssize_t i = 2; i < given + named; ++i) call->args.push_back(PyRef::borrow(args[i]));
+  const PyRef state = PyRef::steal(PyCapsule_New(call.get(), nullptr, drop_call));
+  if (state) call.release();
   const PyRef in_its_place = PyRef::steal(state ? PyCFunction_New(&gives, state.get()) : nullptr);
   if (!in_its_place) return nullptr;
   set_function(wrapper, in_its_place.get());

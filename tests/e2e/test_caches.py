@@ -1,7 +1,9 @@
 """functools caches and id() keys: what is cached is used, what is not is never run while tracing."""
+import enum
 import functools
 import subprocess
 import sys
+import threading
 
 import pytest
 import torch
@@ -444,3 +446,42 @@ def test_recursion_through_the_cache():
         return f, (fib,)
     plain, ours = counts(make, [(6,), (6,), (9,), (3,)])
     assert ours == plain
+
+
+class Kind(enum.Enum):
+    A = 1
+    B = 2
+
+
+def test_another_thread_calls_the_cache_while_a_call_is_booked():
+    """Hashing a member of an enumeration runs code, so other threads come between."""
+    @functools.lru_cache(maxsize=None)
+    def value(kind):
+        return 10 if kind is Kind.A else 20
+
+    compiled = framejit.compile(lambda x, kind: x * value(kind))
+    wrong, is_over, before = [], threading.Event(), sys.getswitchinterval()
+
+    def call_plainly():
+        while not is_over.is_set() and not wrong:
+            for _ in range(50):
+                if value(Kind.B) != 20:
+                    wrong.append("B")
+            value.cache_clear()
+    with torch.no_grad():
+        for _ in range(3):
+            compiled(x, Kind.A)
+        thread = threading.Thread(target=call_plainly)
+        sys.setswitchinterval(1e-6)
+        try:
+            thread.start()
+            for _ in range(20000):
+                if not torch.equal(compiled(x, Kind.A), x * 10):
+                    wrong.append("A")
+                if wrong:
+                    break
+        finally:
+            is_over.set()
+            sys.setswitchinterval(before)
+            thread.join()
+    assert not wrong
