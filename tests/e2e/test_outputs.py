@@ -294,3 +294,34 @@ def test_writes_to_views_have_eagers_gradients(fn, backend):
         torch.testing.assert_close(got[0], want[0])
         torch.testing.assert_close(got[2], want[2])
     assert framejit.stats()["graphs"] == 1
+
+
+COPIES = {
+    "clone": lambda v: v.clone(), "times one": lambda v: v * 1, "to": lambda v: v.to(v.dtype, copy=True),
+    "cat": lambda v: torch.cat([v]), "of a view": lambda v: v.view(2, -1).clone(), "turned": lambda v: v.t().clone(),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("copy", COPIES)
+def test_a_copy_of_a_part_holds_that_part_alone(copy, backend):
+    def of_a_result(x):
+        return COPIES[copy]((x + 1)[1])
+
+    def of_a_written_clone(x):
+        x = x.clone()
+        v = x[1]
+        x.add_(1)
+        return COPIES[copy](v), x
+
+    def with_the_whole(x):
+        y = x + 1
+        return y, COPIES[copy](y[2]), COPIES[copy](y[2])
+    x = torch.randn(3, 4, 6)
+    for fn in (of_a_result, of_a_written_clone, with_the_whole):
+        with torch.no_grad():
+            got, want = framejit.compile(fn, backend=backend)(x), fn(x)
+        for mine, eagers in zip(*(v if isinstance(v, tuple) else (v,) for v in (got, want))):
+            same(mine, eagers)
+            assert mine.storage_offset() == eagers.storage_offset()
+            assert mine.untyped_storage().nbytes() == eagers.untyped_storage().nbytes()
