@@ -15,6 +15,15 @@ void log_plan(const runtime::Executable& executable, const std::string& where) {
   log::emit(log::Kind::Steps, where, {{"plan", executable.name}, {"steps", steps}}, runtime::print(executable));
 }
 
+bool have_symbolic_sizes(const Graph& functional, const std::vector<bool>& weights) {
+  const auto is_constant = [](const SymExpr& e) { return e.is_constant(); };
+  for (size_t i = 0; i < functional.inputs.size() && i < weights.size(); ++i) {
+    const SymSizes& sizes = functional.meta(functional.inputs[i]).sizes;
+    if (weights[i] && !std::all_of(sizes.begin(), sizes.end(), is_constant)) return true;
+  }
+  return false;
+}
+
 // A backend may refuse a graph that was recorded correctly.
 Error refusal(const Error& error) {
   const bool is_code = row_of(error.reason).kind == ReasonKind::refusal;
@@ -79,6 +88,8 @@ Result<std::shared_ptr<const runtime::BoundExecutable>> Compiler::derive(const C
   if (!backend || std::find(compiled.weights.begin(), compiled.weights.end(), true) == compiled.weights.end())
     return none;
   FJ_TRY(runtime::Executable executable, backend->derive(compiled.functional, compiled.weights));
+  if (executable.derived.empty() && have_symbolic_sizes(compiled.functional, compiled.weights))
+    return Error{Reason::not_derived, "sizes of its weights vary between calls"};
   if (executable.derived.empty()) return none;
   log_plan(executable, where_it_begins(compiled.functional));
   return runtime::BoundExecutable::bind(std::move(executable), backend->loader());

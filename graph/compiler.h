@@ -46,7 +46,8 @@ class Compiler {
   Result<CompiledGraph> compile(CapturedGraph captured, const std::string& backend,
                                 const MakeTimer& make_timer = nullptr);
 
-  // The same graph with derived values in place of what depends on its weights alone. Null: there would be none.
+  // The same graph with derived values in place of what depends on its weights alone. Null: there would be none. The
+  // Error "not_derived": there would be none because sizes of weights are symbols.
   Result<std::shared_ptr<const runtime::BoundExecutable>> derive(const CompiledGraph& compiled);
 
  private:

@@ -1,0 +1,38 @@
+"""Products with weights that are packed before the call: what the log says where there are none."""
+import os
+import subprocess
+import sys
+
+import pytest
+
+from test_derived_weights import watch_is_refused
+
+pytestmark = pytest.mark.skipif(watch_is_refused(), reason="this system has no write watch, so nothing is derived")
+
+TWO_WIDTHS = """
+import torch
+import framejit
+
+class Layer(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.linear = torch.nn.Linear(64, width)
+
+    def forward(self, x):
+        return self.linear(x).relu()
+
+x = torch.randn(4, 64)
+with torch.no_grad():
+    for width in (96, 160):
+        compiled = framejit.compile(Layer(width).eval())
+        for _ in range(6):
+            compiled(x)
+"""
+
+
+@pytest.mark.nothing_captured("a process of its own captures")
+def test_the_log_says_that_sizes_of_weights_vary():
+    done = subprocess.run([sys.executable, "-c", TWO_WIDTHS], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "FRAMEJIT_LOGS": "derived"})
+    assert done.returncode == 0, done.stderr
+    assert "sizes of its weights vary between calls" in done.stderr, done.stderr
