@@ -239,6 +239,7 @@ UNTIMED = {
     "block_saving": "bytes that a call holds: benchmarks/memory.py counts them",
     "derived_bytes": "weights of modules alone are derived from: benchmarks/models.py times them",
     "packed_rows": "the same",
+    "packed_work": "the same",
 }
 
 

@@ -85,6 +85,13 @@ class Packer {
     return target_.costs.packed_rows > 0 && graph_.shapes.hint(rows) >= target_.costs.packed_rows;
   }
 
+  bool is_work(const TensorMeta& left, const TensorMeta& right) const {
+    double work = 1;
+    for (const SymExpr& size : {left.sizes[0], left.sizes[1], right.sizes[1]})
+      work *= static_cast<double>(graph_.shapes.hint(size));
+    return work >= static_cast<double>(target_.costs.packed_work);
+  }
+
   // ---- linear layers
 
   std::optional<ValueId> emit_linear(Rebuild& r, const Node& node) {
@@ -98,6 +105,7 @@ class Packer {
       return std::nullopt;
     if (right.numel() == SymExpr(0) || left.numel() == SymExpr(0) || !(left.strides[1] == SymExpr(1)))
       return std::nullopt;
+    if (!is_work(left, right)) return std::nullopt;
     ValueId bias = graph::kNoValue;
     if (adds) {
       bias = value_of(node.args[0]);

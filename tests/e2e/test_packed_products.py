@@ -4,8 +4,11 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
-from test_derived_weights import watch_is_refused
+import framejit
+from check import fresh  # noqa: F401
+from test_derived_weights import CALLS, check, derived, watch_is_refused
 
 pytestmark = pytest.mark.skipif(watch_is_refused(), reason="this system has no write watch, so nothing is derived")
 
@@ -36,3 +39,13 @@ def test_the_log_says_that_sizes_of_weights_vary():
                           env={**os.environ, "FRAMEJIT_LOGS": "derived"})
     assert done.returncode == 0, done.stderr
     assert "sizes of its weights vary between calls" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("rows, is_packed", [(1, False), (4, True)])
+def test_little_work_is_not_worth_a_packed_call(rows, is_packed):
+    layers = torch.nn.Sequential(*(torch.nn.Linear(64, 64, dtype=torch.bfloat16) for _ in range(12)))
+    compiled, x = framejit.compile(layers), torch.randn(rows, 64, dtype=torch.bfloat16)
+    with torch.no_grad():
+        for _ in range(CALLS):
+            check(layers, compiled, x)
+    assert derived() == (12 if is_packed else 0)
