@@ -102,11 +102,24 @@ const std::unordered_map<std::string_view, Simplify>& rows() {
   return table;
 }
 
+// The memory that outputs and their views hold.
+std::set<ValueId> held_memory(const Graph& graph) {
+  std::set<ValueId> held;
+  for (const ValueId output : graph.outputs)
+    if (output != kNoValue) held.insert(memory_of(graph, output));
+  return held;
+}
+
 }  // namespace
 
 Result<Graph> canonicalize(Graph graph) {
   Rebuild r(graph, true);
-  const std::set<ValueId> kept = addressed_memory(graph);
+  const std::set<ValueId> kept = addressed_memory(graph), held = held_memory(graph);
+  // A copy of a part that leaves the graph would take the whole along.
+  const auto holds_more = [&](ValueId result, ValueId simpler) {
+    return held.contains(result) &&
+           !(r.out().meta(memory_of(r.out().peek(), simpler)).numel() == graph.meta(result).numel());
+  };
   for (const Node& node : graph.nodes) {
     if (node.op->has(kMutates))
       return Error{Reason::not_functional, "needs a functional graph, but " + node.op->name + " writes"};
@@ -115,7 +128,8 @@ Result<Graph> canonicalize(Graph graph) {
     if (row != rows().end() && node.results.size() == 1 && node.results[0] != kNoValue &&
         !kept.contains(node.results[0])) {
       Context context{r, node, r.map_args(node)};
-      if (const ValueId simpler = row->second(context); simpler != kNoValue) {
+      const ValueId simpler = row->second(context);
+      if (simpler != kNoValue && !holds_more(node.results[0], simpler)) {
         r.set(node.results[0], simpler);
         continue;
       }

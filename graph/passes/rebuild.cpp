@@ -144,6 +144,26 @@ void Rebuild::adopt(ValueId old, ValueId made) {
   set(old, viewed_[index_of(old)] ? relaid(out_, made, from_.meta(old)) : made);
 }
 
+Graph Rebuild::finish() {
+  std::vector<ValueId> outputs;
+  for (size_t i = 0; i < from_.outputs.size(); ++i) {
+    const ValueId old = from_.outputs[i];
+    outputs.push_back(get(old));
+    // Strides of a fresh output are part of what the graph promises.
+    if (old != kNoValue && from_.output_aliases[i].kind == OutputKind::kFresh)
+      outputs[i] = with_layout(out_, outputs[i], from_.meta(old));
+  }
+  // Outputs that show the whole of another one follow it.
+  for (size_t j = 0; j < outputs.size(); ++j) {
+    const OutputAlias& alias = from_.output_aliases[j];
+    if (outputs[j] != kNoValue && alias.kind == OutputKind::kViewOfOutput && outputs[j] == get(from_.outputs[alias.of]))
+      outputs[j] = outputs[alias.of];
+  }
+  std::vector<std::pair<uint32_t, ValueId>> updates;
+  for (const auto& [input, value] : from_.updates) updates.emplace_back(input, get(value));
+  return finish(std::move(outputs), from_.output_aliases, std::move(updates));
+}
+
 namespace {
 
 // The same values in memory of their own. A layout with holes or overlaps is a view of a copy of what it shows.
@@ -157,29 +177,6 @@ ValueId own_copy(GraphBuilder& out, ValueId value, ValueId memory) {
 }
 
 }  // namespace
-
-Graph Rebuild::finish() {
-  std::vector<ValueId> outputs;
-  for (size_t i = 0; i < from_.outputs.size(); ++i) {
-    const ValueId old = from_.outputs[i];
-    outputs.push_back(get(old));
-    if (old == kNoValue || from_.output_aliases[i].kind != OutputKind::kFresh) continue;
-    // Strides of a fresh output are part of what the graph promises, and so is how much memory it holds.
-    outputs[i] = with_layout(out_, outputs[i], from_.meta(old));
-    const ValueId memory = memory_of(out_.peek(), outputs[i]);
-    if (memory_of(from_, old) == old && !(out_.meta(memory).numel() == from_.meta(old).numel()))
-      outputs[i] = own_copy(out_, outputs[i], memory);
-  }
-  // Outputs that show the whole of another one follow it.
-  for (size_t j = 0; j < outputs.size(); ++j) {
-    const OutputAlias& alias = from_.output_aliases[j];
-    if (outputs[j] != kNoValue && alias.kind == OutputKind::kViewOfOutput && outputs[j] == get(from_.outputs[alias.of]))
-      outputs[j] = outputs[alias.of];
-  }
-  std::vector<std::pair<uint32_t, ValueId>> updates;
-  for (const auto& [input, value] : from_.updates) updates.emplace_back(input, get(value));
-  return finish(std::move(outputs), from_.output_aliases, std::move(updates));
-}
 
 Graph Rebuild::finish(std::vector<ValueId> outputs, std::vector<OutputAlias> aliases,
                       std::vector<std::pair<uint32_t, ValueId>> updates) {

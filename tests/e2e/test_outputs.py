@@ -317,11 +317,19 @@ def test_a_copy_of_a_part_holds_that_part_alone(copy, backend):
     def with_the_whole(x):
         y = x + 1
         return y, COPIES[copy](y[2]), COPIES[copy](y[2])
+
+    def with_views_of_it(x):
+        y = COPIES[copy]((x + 1)[1])
+        return y[:1], y, y.t(), y[1:]
     x = torch.randn(3, 4, 6)
-    for fn in (of_a_result, of_a_written_clone, with_the_whole):
+    for fn in (of_a_result, of_a_written_clone, with_the_whole, with_views_of_it):
         with torch.no_grad():
             got, want = framejit.compile(fn, backend=backend)(x), fn(x)
-        for mine, eagers in zip(*(v if isinstance(v, tuple) else (v,) for v in (got, want))):
+        got, want = (v if isinstance(v, tuple) else (v,) for v in (got, want))
+        shared = [[a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() for a in v for b in v]
+                  for v in (got, want)]
+        assert shared[0] == shared[1]
+        for mine, eagers in zip(got, want):
             same(mine, eagers)
             assert mine.storage_offset() == eagers.storage_offset()
             assert mine.untyped_storage().nbytes() == eagers.untyped_storage().nbytes()

@@ -1,4 +1,4 @@
-"""Products with weights that are packed before the call: what the log says where there are none."""
+"""Products with weights that are packed before the call: which are left alone, and what the log says."""
 import os
 import subprocess
 import sys
