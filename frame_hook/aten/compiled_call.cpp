@@ -14,6 +14,7 @@
 #include "guards/running_compile.h"
 #include "runtime/arena.h"
 #include "runtime/aten/plan_runner.h"
+#include "runtime/aten/shape_functions.h"
 
 namespace framejit::frame_hook {
 namespace {
@@ -86,6 +87,9 @@ class PlannedCall final : public CompiledCall {
         runtime::ValuesBetweenPlans between{&derived.values->tensors()};
         done = derived.runner->run(inputs, symbols, results, &between);
       }
+    } catch (const runtime::ShapeFunctionErred&) {
+      is_wrong = true;
+      throw;
     } catch (const std::exception& e) {
       if (is_out_of_memory(e)) {  // plain Python needs some now
         runtime::ArenaPool::cpu().trim();

@@ -115,13 +115,14 @@ size_t entries_with(const Site& site, const Options& options, PyObject* self) {
   }));
 }
 
-std::vector<std::unique_ptr<EntryBase>> take_dead_entries(Site& site, const Options& options, bool& some_were_ours) {
+std::vector<std::unique_ptr<EntryBase>> take_dead_entries(Site& site, const Options& options, const char*& why) {
   std::vector<std::unique_ptr<EntryBase>> taken;
   for (auto& entry : site.entries) {
     const Segment& segment = segment_of(entry);
-    if (!segment.guards->dead()) continue;
+    const char* const death = segment.why_dead();
+    if (death == nullptr) continue;
     if (segment.options == options) {
-      some_were_ours = true;
+      why = death;
       book_gone(account_of(site, options), segment);
     }
     taken.push_back(std::move(entry));

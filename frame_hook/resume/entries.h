@@ -87,10 +87,9 @@ std::string place(const LiveFrame& frame);
 // Entries of other settings, or of other live modules, take nobody's room. self: the module whose method runs, or null.
 size_t entries_with(const Site& site, const Options& options, PyObject* self);
 
-// Takes out the entries whose guards name an object that died: they fit no more. The caller frees them, which may run
-// Python code.
-// Those of other options are not booked.
-std::vector<std::unique_ptr<EntryBase>> take_dead_entries(Site& site, const Options& options, bool& some_were_ours);
+// Takes out the entries that never fit again. The caller frees them, which may run Python code. Those of other options
+// are not booked. why: of one with these options, else null.
+std::vector<std::unique_ptr<EntryBase>> take_dead_entries(Site& site, const Options& options, const char*& why);
 
 // Whether a compile may be made here. `none` spends what it takes; where there was no room, the entry that was not used
 // for longest is moved to `evicted`.

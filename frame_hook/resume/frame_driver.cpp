@@ -89,7 +89,7 @@ class Drive final {
   std::string failing_guards(const guards::FrameAccess& access, const Site& site) const;
   std::string limit_error(Refusal refusal, const guards::FrameAccess& access, const Site& site) const;
   PyObject* self() const { return self_of(frame_); }
-  void explain_misses(const guards::FrameAccess& access, Site& site, bool died);
+  void explain_misses(const guards::FrameAccess& access, Site& site, const char* died);
   void log_limit(Refusal refusal, const guards::FrameAccess& access, Site& site);
   void log_loss(Site& site);
   void log_eviction(const Segment& segment);
@@ -240,9 +240,9 @@ Next Drive::resume_callee(const Segment& segment, SegmentRun& run, size_t level)
 constexpr size_t kMostDynamicSources = 64;
 
 // Why no entry fits: counted and logged once, with the guard of the entry that comes closest. Numbers that differ from
-// those of an entry are symbols from now on. died: entries were dropped; that is the reason where no other entry is
-// left.
-void Drive::explain_misses(const guards::FrameAccess& access, Site& site, bool died) {
+// those of an entry are symbols from now on. died: why entries were dropped, or null; that is the reason where no other
+// entry is left.
+void Drive::explain_misses(const guards::FrameAccess& access, Site& site, const char* died) {
   std::vector<std::string>& dynamic = note_of(frame_.state()).hints.dynamic_sources;
   const size_t known = dynamic.size();
   size_t missed = 0;
@@ -250,7 +250,7 @@ void Drive::explain_misses(const guards::FrameAccess& access, Site& site, bool d
   std::vector<std::shared_ptr<Segment>> segments;  // a log listener is Python code and may drop entries
   for (const auto& entry : site.entries) segments.push_back(static_cast<SegmentEntry&>(*entry).segment);
   for (const auto& segment : segments) {
-    if (segment->options != options_ || segment->guards->dead()) continue;
+    if (segment->options != options_ || segment->why_dead() != nullptr) continue;
     const auto failure = segment->guards->explain(access);
     if (!failure) continue;
     missed += 1;
@@ -259,11 +259,11 @@ void Drive::explain_misses(const guards::FrameAccess& access, Site& site, bool d
         dynamic.push_back(source);
     if (!closest || failure->held > closest->held) closest = failure;
   }
-  if (missed == 0 && !died) return;
+  if (missed == 0 && died == nullptr) return;
   if (dynamic.size() > known) account_of(site, options_).outgrown += 1;
   stats().recompiles += 1;
   if (!log::enabled(log::Kind::Recompile)) return;
-  const std::string guard = missed == 0   ? guards::kObjectIsGone
+  const std::string guard = missed == 0   ? died
                             : missed == 1 ? closest->text
                                           : closest->text + " (the closest of " + std::to_string(missed) + " entries)";
   log::emit(log::Kind::Recompile, place(frame_),
@@ -386,7 +386,7 @@ Next Drive::raise_interrupt(int index) {
 
 std::shared_ptr<Segment> Drive::compile(const guards::FrameAccess& access, int index, Next& next) {
   Site& site = frame_.state().site(index);
-  bool died = false;
+  const char* died = nullptr;
   std::vector<std::unique_ptr<EntryBase>> evicted, dead = take_dead_entries(site, options_, died);
   if (const Refusal refusal = ask_account(site, options_, self(), evicted); refusal != Refusal::none) {
     const bool loses = refusal == Refusal::does_not_pay;

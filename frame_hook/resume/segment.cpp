@@ -87,11 +87,16 @@ RunStatus replay_failed() {
 
 }  // namespace
 
+const char* Segment::why_dead() const {
+  if (guards->dead()) return guards::kObjectIsGone;
+  return call && call->is_wrong ? "a shape function has erred" : nullptr;
+}
+
 RunStatus Segment::run(const guards::FrameAccess& frame, SegmentRun& out) {
   const size_t registers_needed = guards->register_count(), symbols_needed = guards->symbol_count();
   auto* registers = stack_array<PyObject*>(alloca((registers_needed + 1) * sizeof(PyObject*)), registers_needed + 1);
   auto* symbols = stack_array<int64_t>(alloca((symbols_needed + 1) * sizeof(int64_t)), symbols_needed + 1);
-  if (!guards->run(frame, registers, symbols)) return RunStatus::missed;
+  if ((call && call->is_wrong) || !guards->run(frame, registers, symbols)) return RunStatus::missed;
   if (written_count > 0) {
     auto** tensors = static_cast<PyObject**>(alloca(memory_registers.size() * sizeof(PyObject*)));
     for (size_t i = 0; i < memory_registers.size(); ++i) tensors[i] = registers[memory_registers[i]];

@@ -63,6 +63,7 @@ enum class RunStatus : uint8_t {
 class Segment {
  public:
   RunStatus run(const guards::FrameAccess& frame, SegmentRun& out);
+  const char* why_dead() const;  // null: it may fit again
 
   std::unique_ptr<guards::GuardProgram> guards;
   std::unique_ptr<CompiledCall> call;      // null: no tensor work

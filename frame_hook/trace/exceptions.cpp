@@ -272,14 +272,17 @@ Flow OpcodeHandlers::raise_varargs(Tracer& t, SymbolicFrame& f, const Instructio
   t.raise(exception);
 }
 
+InstanceValue* Tracer::error_of_generator(Value* stop) {
+  InstanceValue* error = new_exception(PyExc_RuntimeError, {string("generator raised StopIteration")});
+  write_attribute(error, "__cause__", stop);
+  write_attribute(error, "__context__", stop);
+  write_attribute(error, "__suppress_context__", boolean(true));
+  return error;
+}
+
 // exception -- exception: what a generator body may not let out (3.12+; before, resume_generator does it)
 Flow OpcodeHandlers::stopiteration_error(Tracer& t, SymbolicFrame& f, const Instruction&) {
-  if (!t.exception_matches(f.top(), PyExc_StopIteration)) return Flow::next;
-  InstanceValue* error = t.new_exception(PyExc_RuntimeError, {t.string("generator raised StopIteration")});
-  write_attribute(error, "__cause__", f.top());
-  write_attribute(error, "__context__", f.top());
-  write_attribute(error, "__suppress_context__", t.boolean(true));
-  f.top() = error;
+  if (t.exception_matches(f.top(), PyExc_StopIteration)) f.top() = t.error_of_generator(f.top());
   return Flow::next;
 }
 

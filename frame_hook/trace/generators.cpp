@@ -45,7 +45,7 @@ Value* Tracer::resume_generator(GeneratorValue* generator, Value* sent, Value* t
   } catch (const SymbolicRaise& raised) {
     generator->state = State::finished;
     if (!exception_matches(raised.exception, PyExc_StopIteration)) throw;
-    raise_new(PyExc_RuntimeError, "generator raised StopIteration");
+    throw SymbolicRaise{error_of_generator(raised.exception)};
   }
   if (f.yielded) {
     generator->state = State::suspended;

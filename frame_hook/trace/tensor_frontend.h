@@ -61,6 +61,7 @@ class CompiledCall {
   // writes happen last.
   virtual bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) = 0;
   bool raises = false;  // run() is the user's code: its error is the user's, and plain Python does not run in its place
+  bool is_wrong = false;  // what it was compiled from has turned out to be untrue: it is not run again
   size_t output_count = 0;
   size_t op_count = 0;      // ATen ops of the functional graph
   size_t kernel_count = 0;  // distinct compiled kernels

@@ -206,6 +206,7 @@ class Tracer {
       bool* known) const;  // what is being handled; null: nothing. known: false when it was so at entry
   bool was_raised(Value* exception) const { return raised_at_.contains(exception); }
   InstanceValue* new_exception(PyObject* type, std::vector<Value*> args);  // one that C code makes
+  InstanceValue* error_of_generator(Value* stop);  // of one that let a StopIteration out
   InstanceValue* exception_of(PyObject* real);  // the same of a real one, which a concrete call raised
   bool forget_own_error(Value* exception) { return own_errors_.erase(exception) > 0; }  // true: new_exception() made it
   size_t& c_call_frames() { return c_call_frames_; }  // of CBoundary

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "graph/node_values.h"
+#include "runtime/aten/shape_functions.h"
 
 namespace framejit::graph {
 namespace {
@@ -80,6 +81,8 @@ void Recorder::specialise_symbols(const OpCall& call) {
 }
 
 ShapeOrigin Recorder::shape_by_torch(OpCall& call) {
+  if (runtime::has_erred(call.def().name))
+    fail({Reason::unsupported_op, call.def().name + ", whose shape function errs,"});
   if (const auto origin = MetaCall(*this, call).run_with_symbols()) return *origin;
   specialise_symbols(call);
   return MetaCall(*this, call).run();
@@ -204,7 +207,9 @@ std::optional<torch::jit::Stack> MetaCall::execute() const {
     each_tensor(
         arg, [&](const at::Tensor& tensor) { elements += recorder_.shapes().hint(meta_of_argument(tensor).numel()); });
   const OpDef& def = call_.def();
-  if (def.has(kRandom) || def.has(kView) || !call_.device.is_cpu() || elements > kMostElements) return std::nullopt;
+  if (!runtime::is_torchs_own(def.name) || def.has(kRandom) || def.has(kView) || !call_.device.is_cpu() ||
+      elements > kMostElements)
+    return std::nullopt;
   PlainExecution plain;
   for (const int64_t value : {0, 1}) {
     try {
@@ -305,8 +310,7 @@ IValue MetaCall::symbolic_argument(size_t index) {
   return value.isSymInt() || value.isSymIntList() ? value : meta_argument(index);
 }
 
-// Whether the results are memory of their own, the arguments have kept their shapes, and the op itself, run on zeros of
-// today's sizes, agrees.
+// Whether the results are memory of their own and the arguments have kept their shapes. Calls compare the sizes.
 bool MetaCall::may_hold_for_other_sizes(const torch::jit::Stack& results) const {
   const ShapeEnv& env = recorder_.shapes();
   const auto same = [&](const TensorMeta& a, const TensorMeta& b) {
@@ -320,18 +324,11 @@ bool MetaCall::may_hold_for_other_sizes(const torch::jit::Stack& results) const 
         std::any_of(found.begin(), found.end(), is_shared))
       return false;
   }
-  const auto stack = call_.def().has(kMutates) ? std::nullopt : execute();
-  if (!stack) return true;
-  const std::vector<at::Tensor> real = tensors_in(*stack);
-  return std::equal(real.begin(), real.end(), found.begin(), found.end(),
-                    [&](const at::Tensor& a, const at::Tensor& b) {
-                      return a.defined() == b.defined() && (!a.defined() || same(meta_of(a), symbolic_meta_of(b)));
-                    });
+  return true;
 }
 
 std::optional<ShapeOrigin> MetaCall::run_with_symbols() {
-  const bool is_torchs_own = call_.def().name.find("::") == std::string::npos;
-  if (is_torchs_own || call_.def().has(kView) || call_.facts.typed_meta != nullptr ||
+  if (runtime::is_torchs_own(call_.def().name) || call_.def().has(kView) || call_.facts.typed_meta != nullptr ||
       call_.facts.meta_kernel() != MetaKernel::kPython || symbols_of(call_, recorder_.graph()).empty())
     return std::nullopt;
   with_symbols_ = true;

@@ -32,8 +32,9 @@ class MetaCall {
   ShapeOrigin run();
   // With twins of symbolic shape; nothing where that says nothing about other sizes.
   std::optional<ShapeOrigin> run_with_symbols();
-  // The results of the op itself on zeros, or on ones; nothing where it must not or cannot be run. An error that both
-  // give is eager's, and ends the recording here: plain Python raises it.
+  // The results of an op of torch's own on zeros, or on ones; nothing where it must not or cannot be run: a kernel of
+  // users may have effects, and may not bear such values. An error that both give is eager's, and ends the recording
+  // here: plain Python raises it.
   std::optional<torch::jit::Stack> execute() const;
 
  private:

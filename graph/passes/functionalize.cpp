@@ -39,6 +39,23 @@ struct View {
   int replay = -1;            // number of the output replay that made it
 };
 
+// Known sizes and strides by which no two indices name one element. A layout of symbols is not known to be so.
+bool has_distinct_elements(const TensorMeta& meta) {
+  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
+  for (size_t d = 0; d < meta.ndim(); ++d) {
+    if (!meta.sizes[d].is_constant() || !meta.strides[d].is_constant()) return false;
+    if (meta.sizes[d].constant() == 0) return true;
+    if (meta.sizes[d].constant() > 1) dims.emplace_back(meta.strides[d].constant(), meta.sizes[d].constant());
+  }
+  std::ranges::sort(dims);
+  int64_t last = 0;  // of the faster dimensions
+  for (const auto& [stride, size] : dims) {
+    if (stride <= last) return false;
+    last += stride * (size - 1);
+  }
+  return true;
+}
+
 class Functionalizer {
  public:
   explicit Functionalizer(const Graph& graph) : g_(graph), r_(graph, false), out_(r_.out()) {}
@@ -324,6 +341,7 @@ class Functionalizer {
 
   Result<void> write(ValueId v, ValueId content) {
     const ValueId leaf = v, leaf_content = content;
+    FJ_TRY_VOID(shows_each_element_once(leaf));
     for (auto view = views_.find(v); view != views_.end(); view = views_.find(v)) {
       const View made = view->second;
       FJ_TRY(ValueId base, get(made.parent));
@@ -346,6 +364,17 @@ class Functionalizer {
     if (const auto view = views_.find(leaf); view != views_.end())
       remember(leaf, view->second, leaf_content, s.version);
     return {};
+  }
+
+  // as_strided makes views that show an element twice. What a write of one does depends on its order. (What unfold
+  // shows is not written here: it has no inverse.)
+  Result<void> shows_each_element_once(ValueId v) const {
+    const TensorMeta& meta = g_.meta(v);
+    bool is_strided = false;
+    for (auto view = views_.find(v); view != views_.end(); view = views_.find(view->second.parent))
+      is_strided |= is_as_strided(*view->second.op);
+    if (!is_strided || has_distinct_elements(meta)) return {};
+    return Error{Reason::no_functional_form, "a view that may show an element twice is written"};
   }
 
   // What as_strided writes must be elements of its argument, or the scatter of it would lose them.

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "runtime/aten/shape_functions.h"
+
 namespace framejit::runtime {
 
 std::vector<int64_t> constants_of(const std::vector<Size>& sizes) {
@@ -126,6 +128,7 @@ ExternCall::ExternCall(const ExternStep& step, const std::vector<c10::IValue>& o
     }
   }
   note_aliases(schema, step);
+  if (!is_torchs_own(step.op) && written_.empty()) checked_name_ = step.op;
 }
 
 void ExternCall::add_argument(const PlanArg& arg, const c10::Argument& formal, const std::vector<c10::IValue>& opaque) {
@@ -214,7 +217,9 @@ void ExternCall::run(Operands& operands, std::vector<c10::IValue>& stack) const 
   const auto next = [&](at::Tensor tensor) {
     const BufferId buffer = at < results_.size() ? results_[at] : kNoBuffer;
     ++at;
-    if (buffer != kNoBuffer) operands.store(buffer, std::move(tensor));
+    if (buffer == kNoBuffer) return;
+    if (!checked_name_.empty() && !operands.is_as_planned(buffer, tensor)) throw ShapeFunctionErred(checked_name_);
+    operands.store(buffer, std::move(tensor));
   };
   for (c10::IValue& result : stack) {
     if (result.isTensor()) next(std::move(result).toTensor());

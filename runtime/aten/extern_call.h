@@ -5,6 +5,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "runtime/call_plan.h"
@@ -20,6 +21,7 @@ class Operands {
   virtual ~Operands() = default;
   virtual const at::Tensor& tensor(BufferId buffer) = 0;
   virtual void store(BufferId buffer, at::Tensor tensor) = 0;
+  virtual bool is_as_planned(BufferId buffer, const at::Tensor& tensor) = 0;
   virtual int64_t value(const Size& size) const = 0;
 };
 
@@ -28,7 +30,8 @@ class ExternCall {
   // Throws InternalError when the operator does not exist or an argument does not fit its schema.
   ExternCall(const ExternStep& step, const std::vector<c10::IValue>& opaque);
 
-  // Runs on the caller's dispatch state and stores the results that are wanted. `stack` is scratch.
+  // Runs on the caller's dispatch state and stores the results that are wanted. `stack` is scratch. Throws
+  // ShapeFunctionErred.
   void run(Operands& operands, std::vector<c10::IValue>& stack) const;
 
   // Buffers of the arguments that are written.
@@ -51,6 +54,7 @@ class ExternCall {
   void note_aliases(const c10::FunctionSchema& schema, const ExternStep& step);
 
   c10::OperatorHandle op_;
+  std::string checked_name_;  // of an operator of users that writes nothing: its results are compared with the plan
   std::vector<c10::IValue> constants_;  // one per argument; None where `filled_` has it
   std::vector<Filled> filled_;
   std::vector<BufferId> results_;

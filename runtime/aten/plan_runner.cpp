@@ -119,6 +119,11 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     if (tensor.defined() && !lies_as_planned(tensor, buffer)) [[unlikely]] tensor = laid_as_planned(tensor, buffer);
     tensors_[buffer] = std::move(tensor);
   }
+  bool is_as_planned(BufferId buffer, const at::Tensor& tensor) override {
+    const PlanProgram::Shape& shape = program_->shapes[buffer];
+    return !tensor.defined() || program_->plan->buffers[buffer].is_packed ||
+           (tensor.scalar_type() == shape.dtype && tensor.device() == shape.device && lies_as_planned(tensor, buffer));
+  }
   int64_t value(const Size& s) const override { return size(s); }
 
   void* data(BufferId buffer) override {

@@ -73,16 +73,6 @@ def _(x):
     return x.new_empty(x.shape[0], x.shape[1]) if x.shape[0] % 2 else x.new_empty(x.shape[1], x.shape[0])
 
 
-@torch.library.custom_op("framejit_ops::turned", mutates_args=())
-def turned(x: torch.Tensor) -> torch.Tensor:
-    return x.t().clone()
-
-
-@turned.register_fake
-def _(x):  # the sizes are the other way round
-    return torch.empty_like(x)
-
-
 @torch.library.custom_op("framejit_ops::positive", mutates_args=())
 def positive(x: torch.Tensor) -> torch.Tensor:
     return x[x[:, 0] > 0].clone()
@@ -105,7 +95,6 @@ PROGRAMS = {
 OTHERS = {  # what gives an answer for today's sizes only: each size is a graph of its own, or half of them
     "a shape function that makes memory": (lambda x: on_cpu(x + 1) * 2, 5),
     "a shape function that asks": (lambda x: by_parity(x + 1) * 2, 3),
-    "a shape function that errs": (lambda x: turned(x + 1) * 2, 5),
 }
 
 
@@ -139,6 +128,53 @@ def test_graphs_for_some_sizes(name):
     fn, most = OTHERS[name]
     stats = counted(fn)
     assert 2 < stats["graphs"] <= most and stats["graph_breaks"] == 0, stats
+
+
+RUNS = []
+
+
+def counting(name, result, fake):
+    op = torch.library.custom_op(f"framejit_ops::{name}", mutates_args=(), schema="(Tensor x) -> Tensor")(
+        lambda x: (RUNS.append(x.sum().item()), result(x))[1])
+    op.register_fake(fake)
+    return op
+
+
+def test_the_kernel_runs_once_a_call_and_on_no_other_values():
+    op = counting("counted", lambda x: x * 2, torch.empty_like)
+    for given in (lambda n: torch.full((n, 4), 7.), lambda n: torch.full((0, n), 7.)):
+        compiled = framejit.compile(lambda x: op(x + 1).relu() * 3)
+        RUNS.clear()
+        with torch.no_grad():
+            sums = [given(n).add(1).sum().item() for n in (*SIZES, *SIZES)]
+            for n in (*SIZES, *SIZES):
+                assert torch.equal(compiled(given(n)), (given(n) + 1) * 6)
+        assert RUNS == sums
+
+
+@pytest.mark.parametrize("name, result, fake", [
+    ("other_sizes", lambda x: x.t().clone(), torch.empty_like),
+    ("other_strides", lambda x: x.t().contiguous().t(), torch.empty_like),
+    ("other_dtype", lambda x: x.double(), torch.empty_like),
+    ("other_rank", lambda x: x.sum(0), torch.empty_like),
+])
+def test_a_shape_function_that_errs(name, result, fake):
+    op = counting(name, result, fake)
+    framejit.reset()
+    fn = lambda x: op(x + 1) * 2  # noqa: E731
+    compiled = framejit.compile(fn)
+    with torch.no_grad():
+        for size in (*SIZES, *SIZES):
+            x = torch.randn(size, 4)
+            RUNS.clear()
+            got, runs = compiled(x), len(RUNS)
+            want = fn(x)
+            same(got, want)
+            assert got.stride() == want.stride() and got.dtype == want.dtype
+            assert runs == 1 or (runs == 2 and size == SIZES[0])
+    stats = framejit.stats()
+    assert stats["fallback_reasons"] == {"run_failed": 1} and stats["graph_breaks"] > 0, stats
+    assert stats["graphs"] > 1 and stats["hits"] > 0, stats
 
 
 @pytest.mark.nothing_captured

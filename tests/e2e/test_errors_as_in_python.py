@@ -168,3 +168,25 @@ def test_warnings_are_compared():
         warnings.warn("mine", DeprecationWarning, stacklevel=1)
         return y * 2
     check(f, X)
+
+
+@pytest.mark.parametrize("deeper", [False, True])
+def test_a_generator_that_lets_a_stop_iteration_out(deeper):
+    def inner(x):
+        yield x
+        next(iter([]))
+
+    def outer(x):
+        yield from inner(x)
+
+    def fn(x):
+        try:
+            raise KeyError("before")
+        except KeyError:
+            try:
+                return list((outer if deeper else inner)(x * 2))
+            except RuntimeError as e:
+                chain = [told(e), told(e.__cause__)]
+                return x + 1, chain, e.__cause__ is e.__context__, repr(e.__cause__.__context__)
+
+    check(fn, X, breaks=0)

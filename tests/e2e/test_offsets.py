@@ -201,3 +201,23 @@ def test_a_view_made_inside_begins_where_eagers_does(made, view, backend):
             for g, w in zip(got, want):
                 assert (g.stride(), g.storage_offset(), g._is_view()) == (w.stride(), w.storage_offset(),
                     w._is_view()), name
+
+
+OVERLAPPING = {
+    "as_strided": lambda y: y.as_strided((2, 2), (1, 1)).add_(1),
+    "as_strided, a part": lambda y: y.as_strided((3, 4), (2, 1))[1:, 1:].mul_(2),
+    "windows": lambda y: y.unfold(0, 4, 2).add_(1),
+    "windows of a part": lambda y: y[2:].unfold(0, 4, 2).cumsum_(1),
+}
+
+
+@pytest.mark.nothing_captured
+@pytest.mark.parametrize("name", OVERLAPPING)
+def test_a_write_of_a_view_that_shows_an_element_twice_runs_plainly(name):
+    def fn(x):
+        y = x.clone()
+        z = OVERLAPPING[name](y)
+        return y, z
+    x = torch.arange(12.0)
+    same(framejit.compile(fn)(x), fn(x))
+    assert framejit.stats()["graphs"] == 0

@@ -1,0 +1,34 @@
+// runtime/aten/shape_functions.cpp — the operators that have erred, for as long as the process lives.
+#include "runtime/aten/shape_functions.h"
+
+#include <mutex>
+#include <unordered_set>
+
+namespace framejit::runtime {
+namespace {
+
+struct Erring {
+  std::mutex mutex;
+  std::unordered_set<std::string> ops;
+};
+Erring& erring() {
+  static auto* one = new Erring;  // threads may still run plans while the process ends
+  return *one;
+}
+
+}  // namespace
+
+bool is_torchs_own(const std::string& op) { return op.find("::") == std::string::npos; }
+
+ShapeFunctionErred::ShapeFunctionErred(const std::string& op)
+    : std::runtime_error("a result of " + op + " is not as its shape function says") {
+  const std::lock_guard lock(erring().mutex);
+  erring().ops.insert(op);
+}
+
+bool has_erred(const std::string& op) {
+  const std::lock_guard lock(erring().mutex);
+  return erring().ops.contains(op);
+}
+
+}  // namespace framejit::runtime
