@@ -196,9 +196,12 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
       if (call.def().has(kRuleIsComplete)) fail({Reason::exception_raised, "an error of " + call.def().name});
       origin = shape_by_torch(call);
     }
-    if (has_empty_argument(graph(), call.node) || ((origin == ShapeOrigin::kRule || origin == ShapeOrigin::kInPlace) &&
-                                                   !is_pointwise && is_new_mix(facts, call.args)))
-      MetaCall(*this, call).execute();
+    const bool asks_kinds = (origin == ShapeOrigin::kRule || origin == ShapeOrigin::kInPlace) && !is_pointwise &&
+                            is_new_mix(facts, call.args);
+    if (asks_kinds || has_empty_argument(graph(), call.node)) {
+      const bool ran = MetaCall(*this, call).execute().has_value();
+      if (asks_kinds && ran) note_mix(facts, call.args);
+    }
     ++counts_.calls[static_cast<size_t>(origin)];
     note_writes(call);
     if (!floats.empty()) call.node.op = twin_with_values(facts);

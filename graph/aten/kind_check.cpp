@@ -59,15 +59,20 @@ class Answers {
     const auto at = known_.find(kinds);
     return at == known_.end() ? std::nullopt : std::optional<bool>(at->second);
   }
-  bool add(std::string kinds, bool answer) {  // false: was there
+  void add(std::string kinds, bool answer) {
     const std::lock_guard lock(mutex_);
-    return known_.emplace(std::move(kinds), answer).second;
+    known_.emplace(std::move(kinds), answer);
   }
 
  private:
   std::mutex mutex_;
   std::unordered_map<std::string, bool> known_;
 };
+
+Answers& mixes() {
+  static auto* const noted = new Answers;
+  return *noted;
+}
 
 IValue one_like(const IValue& arg, ArgClass arg_class) {
   if (arg.isSymInt()) return IValue(int64_t{1});
@@ -107,7 +112,6 @@ bool refuses_kinds(const OpFacts& facts, std::span<const IValue> args) {
 }
 
 bool is_new_mix(const OpFacts& facts, std::span<const IValue> args) {
-  static auto* const met = new Answers;
   std::optional<at::ScalarType> dtype;
   bool is_mixed = false;
   for (const IValue& arg : args)
@@ -116,7 +120,9 @@ bool is_new_mix(const OpFacts& facts, std::span<const IValue> args) {
       is_mixed = is_mixed || tensor.scalar_type() != *dtype;
     });
   const bool is_plain = dtype && !is_mixed && at::isFloatingType(*dtype);
-  return !is_plain && met->add(kinds_of(facts, args), true);
+  return !is_plain && !mixes().find(kinds_of(facts, args));
 }
+
+void note_mix(const OpFacts& facts, std::span<const IValue> args) { mixes().add(kinds_of(facts, args), true); }
 
 }  // namespace framejit::graph

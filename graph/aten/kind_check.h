@@ -15,7 +15,8 @@ namespace framejit::graph {
 // Kinds: of a tensor its dtype and whether it has dimensions, of a number its type and sign, of a list its type, of a
 // dtype or a text which it is.
 bool refuses_kinds(const OpFacts& facts, std::span<const c10::IValue> args);
-// The first call in this process with these kinds, where they are other than one floating dtype.
+// No call with these kinds was noted in this process, and they are other than one floating dtype.
 bool is_new_mix(const OpFacts& facts, std::span<const c10::IValue> args);
+void note_mix(const OpFacts& facts, std::span<const c10::IValue> args);  // eager takes them
 
 }  // namespace framejit::graph

@@ -291,7 +291,7 @@ def test_dtypes_that_eager_refuses(name, dtype):
     fn = KINDS[name]
     x = torch.tensor([[1, 0, 2], [3, 1, 0]]).to(dtype)
     compiled = framejit.compile(fn)
-    for call in range(2):
+    for call, compiled in enumerate([compiled, compiled, framejit.compile(lambda x: fn(x))]):
         try:
             expected = fn(x.clone())
         except (RuntimeError, NotImplementedError, TypeError) as error:
@@ -308,7 +308,7 @@ class TestPartsOfWhatIsChecked:
     """All indices are checked, also where only some of the elements that they take are read."""
     PARTS = {
         "a row": lambda d, at: d.index_select(0, at)[0] + 1,
-        "the rows behind the first": lambda d, at: d[at][1:] * 2,
+        "the rows after the first": lambda d, at: d[at][1:] * 2,
         "rows that are reshaped": lambda d, at: d[at].reshape(-1) * 2,
         "a column": lambda d, at: d[at][:, 0] + 1,
         "columns of rows": lambda d, at: d.gather(0, at[:, None].expand(2, 3))[:1, 1:].sum(),
