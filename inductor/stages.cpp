@@ -47,6 +47,12 @@ Result<void> run_bare_products(Compilation& c) {
   return {};
 }
 
+Result<void> run_pack_float32(Compilation& c) {
+  if (c.weights.empty()) return {};
+  FJ_TRY(c.graph, pack_float32(c.graph, c.weights, c.target.info()));
+  return {};
+}
+
 Result<void> run_memory_formats(Compilation& c) {
   const MemoryFormats choice = c.choices.memory_formats;
   if (choice == MemoryFormats::as_recorded) return {};

@@ -8,7 +8,8 @@ std::vector<OpRow> packed_ops() {
   std::vector<OpRow> rows;
   for (const char* name :
        {"mkldnn::_reorder_linear_weight", "mkldnn::_linear_pointwise", "mkldnn::_reorder_convolution_weight",
-        "mkldnn::_convolution_pointwise", "mkldnn::_convolution_pointwise.binary"})
+        "mkldnn::_convolution_pointwise", "mkldnn::_convolution_pointwise.binary", "mkl::_mkl_reorder_linear_weight",
+        "mkl::_mkl_linear"})
     rows.push_back({name, nullptr, 0});
   return rows;
 }

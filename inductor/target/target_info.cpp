@@ -31,6 +31,7 @@ constexpr int64_t kLike = INT64_MIN;  // + the class whose number stands in
 constexpr int64_t like(MachineClass machine_class) { return kLike + static_cast<int64_t>(machine_class); }
 constexpr bool is_like(int64_t cell) { return cell < kLike + static_cast<int64_t>(kClasses); }
 #define AS_ZEN like(MachineClass::zen_avx512)
+#define AS_AMX like(MachineClass::intel_amx)
 #define AS_AVX2 like(MachineClass::avx2)
 #define AS_GPU like(MachineClass::gpu)
 
@@ -76,6 +77,7 @@ struct Table {
 #undef CELLS
 };
 #undef AS_ZEN
+#undef AS_AMX
 #undef AS_AVX2
 #undef AS_GPU
 

@@ -56,6 +56,10 @@ class Packer {
     const auto emit = [this](Rebuild& r, const Node& node) { return emit_linear(r, node); };
     return each(emit);
   }
+  Result<Graph> float32() {
+    const auto emit = [this](Rebuild& r, const Node& node) { return emit_float32(r, node); };
+    return each(emit);
+  }
   Result<Graph> convolutions() {
     for (size_t n = 0; n < graph_.nodes.size(); ++n)
       if (is_packed_convolution(graph_.nodes[n]))
@@ -81,10 +85,6 @@ class Packer {
   bool multiplies(DType dtype) const {
     return dtype == DType::kFloat32 || (dtype == DType::kBFloat16 && target_.multiplies_bf16);
   }
-  bool packs_float32(const SymExpr& rows) const {
-    return target_.costs.packed_rows > 0 && graph_.shapes.hint(rows) >= target_.costs.packed_rows;
-  }
-
   bool is_work(const TensorMeta& left, const TensorMeta& right) const {
     double work = 1;
     for (const SymExpr& size : {left.sizes[0], left.sizes[1], right.sizes[1]})
@@ -101,8 +101,7 @@ class Packer {
     const TensorMeta &left = graph_.meta(x), &right = graph_.meta(w), &made = graph_.meta(node.results[0]);
     if (!known_.is_weight(w) || !(made.device == device_) || right.dtype != left.dtype || !made.is_contiguous())
       return std::nullopt;
-    if (!multiplies(left.dtype) || (left.dtype == DType::kFloat32 && !packs_float32(left.sizes[0])))
-      return std::nullopt;
+    if (left.dtype != DType::kBFloat16 || !target_.multiplies_bf16) return std::nullopt;
     if (right.numel() == SymExpr(0) || left.numel() == SymExpr(0) || !(left.strides[1] == SymExpr(1)))
       return std::nullopt;
     if (!is_work(left, right)) return std::nullopt;
@@ -113,22 +112,47 @@ class Packer {
       const bool is_bias = added.ndim() == 1 && added.sizes[0] == made.sizes[1] && added.dtype == made.dtype;
       if (!is_bias || !std::all_of(node.args.begin() + 3, node.args.end(), scales_by_one)) return std::nullopt;
     }
-    const ValueId weight = rows_first(r, w);
+    const ValueId weight = contiguous(r, columns_first(r, w));
     const ValueId pack = r.out().emit("mkldnn::_reorder_linear_weight", {weight, Arg{}}, packed(r.out().meta(weight)));
     return r.out().emit("mkldnn::_linear_pointwise",
                         {r.get(x), pack, optional_tensor(r.get(bias)), std::string("none"), SymSizes{}, std::string()},
                         made);
   }
 
-  // [terms, columns] as the [columns, terms] that a layer holds.
-  ValueId rows_first(Rebuild& r, ValueId w) const {
+  // A view of [terms, columns] as the [columns, terms] that a layer holds.
+  ValueId columns_first(Rebuild& r, ValueId w) const {
     const int32_t made_by = graph_.values[graph::index_of(w)].node;
     if (made_by >= 0 && graph_.nodes[static_cast<size_t>(made_by)].op->name == "permute") {
       const ValueId base = r.get(value_of(graph_.nodes[static_cast<size_t>(made_by)].args[0]));
       if (r.out().meta(base).is_contiguous()) return base;
     }
-    const ValueId turned = r.out().emit("permute", {r.get(w), SymSizes{SymExpr(1), SymExpr(0)}});
-    return r.out().meta(turned).is_contiguous() ? turned : graph::contiguous_clone(r.out(), turned);
+    return r.out().emit("permute", {r.get(w), SymSizes{SymExpr(1), SymExpr(0)}});
+  }
+  static ValueId contiguous(Rebuild& r, ValueId v) {
+    return r.out().meta(v).is_contiguous() ? v : graph::contiguous_clone(r.out(), v);
+  }
+
+  // ---- products of float32: MKL packs for a number of rows
+
+  std::optional<ValueId> emit_float32(Rebuild& r, const Node& node) {
+    if (node.op->name != "mm") return std::nullopt;
+    const ValueId x = value_of(node.args[0]), w = value_of(node.args[1]);
+    const TensorMeta &left = graph_.meta(x), &right = graph_.meta(w), &made = graph_.meta(node.results[0]);
+    const bool fits = left.dtype == DType::kFloat32 && right.dtype == left.dtype && made.device == device_ &&
+                      made.is_contiguous() && left.sizes[0].is_constant() && right.numel().is_constant() &&
+                      left.strides[1] == SymExpr(1) && is_weight_itself(w);
+    if (!fits || target_.costs.packed_rows == 0 || left.sizes[0].constant() < target_.costs.packed_rows ||
+        left.numel() == SymExpr(0) || !is_work(left, right))
+      return std::nullopt;
+    const ValueId weight = columns_first(r, w), whole = contiguous(r, weight);
+    const ValueId pack =
+        r.out().emit("mkl::_mkl_reorder_linear_weight", {whole, left.sizes[0]}, packed(r.out().meta(whole)));
+    // The weight is handed over for its sizes: with these rows it is not read.
+    return r.out().emit("mkl::_mkl_linear", {r.get(x), pack, weight, Arg{}, left.sizes[0]}, made);
+  }
+
+  bool is_weight_itself(ValueId v) const {
+    return known_.is_weight(v) && graph_.values[graph::index_of(graph::viewed_value(graph_, v))].node < 0;
   }
 
   // ---- convolutions
@@ -212,6 +236,10 @@ class Packer {
 
 Result<Graph> pack_linear(const Graph& functional, const std::vector<bool>& weights, const TargetInfo& target) {
   return Packer(functional, weights, target).linear();
+}
+
+Result<Graph> pack_float32(const Graph& functional, const std::vector<bool>& weights, const TargetInfo& target) {
+  return Packer(functional, weights, target).float32();
 }
 
 Result<Graph> pack_convolutions(const Graph& functional, const std::vector<bool>& weights, const TargetInfo& target) {

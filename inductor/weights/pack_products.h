@@ -11,9 +11,14 @@
 
 namespace framejit::inductor {
 
-// mm and addmm of linear layers. Before bare_products: the library adds the bias as it goes.
+// mm and addmm of linear layers in bfloat16. Before bare_products: the library adds the bias as it goes.
 Result<graph::Graph> pack_linear(const graph::Graph& functional, const std::vector<bool>& weights,
                                  const TargetInfo& target);
+
+// mm in float32 with a known number of rows, which MKL packs for: its sums are those of the plain product then. After
+// bare_products: MKL copies a bias first.
+Result<graph::Graph> pack_float32(const graph::Graph& functional, const std::vector<bool>& weights,
+                                  const TargetInfo& target);
 
 // Convolutions in channels_last, and the addition that follows one. Activations stay kernels: those of the library
 // lose NaN.

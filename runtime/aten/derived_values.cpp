@@ -1,8 +1,10 @@
 // runtime/aten/derived_values.cpp — see derived_values.h.
 #include "runtime/aten/derived_values.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/InferenceMode.h>
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,6 +28,8 @@ uintptr_t page_bytes() {
   return bytes;
 }
 
+c10::OperatorHandle operator_of(const char* name) { return c10::Dispatcher::singleton().findSchemaOrThrow(name, ""); }
+
 std::atomic<uint64_t> g_values{0}, g_bytes{0}, g_made{0};
 
 // Elements from the first to the last, in bytes, and where they begin.
@@ -39,6 +43,20 @@ std::pair<const char*, int64_t> memory_of(const at::Tensor& tensor) {
 }
 
 int64_t bytes_of(const at::Tensor& tensor) { return tensor.numel() * static_cast<int64_t>(tensor.itemsize()); }
+
+// Of a packed tensor, what the system has given it: MKL asks for megabytes more than it writes.
+int64_t bytes_of_packed(const at::Tensor& tensor) {
+  static const auto nbytes_of = operator_of("mkldnn::_nbytes").typed<int64_t(const at::Tensor&)>();
+  static const auto data_of = operator_of("mkldnn::data_ptr").typed<int64_t(const at::Tensor&)>();
+  const auto begin = static_cast<uintptr_t>(data_of.call(tensor)), page = page_bytes();
+  const auto bytes = static_cast<uintptr_t>(nbytes_of.call(tensor));
+  const uintptr_t first = begin / page * page;
+  std::vector<unsigned char> pages((begin + bytes - first + page - 1) / page);
+  if (mincore(reinterpret_cast<void*>(first), pages.size() * page, pages.data()) != 0)
+    return static_cast<int64_t>(bytes);
+  const auto there = std::count_if(pages.begin(), pages.end(), [](unsigned char flags) { return (flags & 1) != 0; });
+  return static_cast<int64_t>(std::min(bytes, static_cast<uintptr_t>(there) * page));
+}
 
 // Of a derived value, whose sizes are constants.
 int64_t bytes_of(const Buffer& buffer) {
@@ -125,7 +143,9 @@ class KeptSource {
 class KeptValue {
  public:
   KeptValue(at::Tensor tensor, std::vector<std::shared_ptr<const KeptSource>> sources)
-      : tensor_(std::move(tensor)), sources_(std::move(sources)), bytes_(bytes_of(tensor_)) {
+      : tensor_(std::move(tensor)),
+        sources_(std::move(sources)),
+        bytes_(tensor_.is_mkldnn() ? bytes_of_packed(tensor_) : bytes_of(tensor_)) {
     g_values += 1, g_made += 1;
     g_bytes += static_cast<uint64_t>(bytes_);
   }

@@ -403,3 +403,57 @@ def test_writes_that_are_not_looked_for_are_found_out():
     m = model()
     with pytest.raises(AssertionError):
         random_writes(framejit.compile(m, options={"freezing": True}), m, image(), 0)
+
+
+class TestFloat32Products:
+    """MKL's packed weights. On a machine where they do not pay too."""
+
+    @staticmethod
+    def layers(sizes):
+        torch.manual_seed(2)
+        return torch.nn.Sequential(*[torch.nn.Linear(a, b) for a, b in zip(sizes, sizes[1:])]).eval()
+
+    @staticmethod
+    def packed(m, *inputs):
+        framejit.reset()
+        compiled = framejit.compile(m)
+        for x in inputs:
+            warm(compiled, x)
+        return compiled, derived()
+
+    @pytest.mark.parametrize("rows", [16, 17, 100, 256])
+    def test_results_are_as_near_as_eagers(self, rows):
+        _framejit.replace_costs("packed_rows=16")
+        m, x = self.layers([512, 768, 320, 512]), torch.randn(rows, 512)
+        compiled, values = self.packed(m, x)
+        assert values == 3
+        assert_close(compiled(x), m(x), copy.deepcopy(m).double()(x.double()), f"{rows} rows")
+
+    def test_few_rows_and_rows_that_vary_are_left_alone(self):
+        _framejit.replace_costs("packed_rows=16")
+        m = self.layers([512, 768, 320, 512])
+        assert self.packed(m, torch.randn(15, 512))[1] == 0
+        compiled, values = self.packed(m, torch.randn(16, 512), torch.randn(40, 512), torch.randn(90, 512))
+        assert values == 3, "of the first number of rows alone"
+        for rows in (16, 40, 90, 5):
+            x = torch.randn(rows, 512)
+            torch.testing.assert_close(compiled(x), m(x))
+
+    def test_a_weight_that_lies_the_other_way_round(self):
+        _framejit.replace_costs("packed_rows=16")
+
+        class Turned(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = torch.nn.Parameter(torch.randn(512, 640))
+                self.bias = torch.nn.Parameter(torch.randn(640))
+
+            def forward(self, x):
+                return torch.addmm(self.bias, x, self.weight).relu()
+
+        m, x = Turned(), torch.randn(32, 512)
+        compiled, values = self.packed(m, x)
+        assert values == 1
+        torch.testing.assert_close(compiled(x), m(x), rtol=1e-5, atol=1e-4)
+        m.weight.data.mul_(2)
+        torch.testing.assert_close(compiled(x), m(x), rtol=1e-5, atol=1e-4)

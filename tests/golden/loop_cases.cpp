@@ -122,6 +122,12 @@ const std::map<std::string, GraphStage>& graph_stages() {
       {"fold", [](const Graph& g) -> Result<Graph> { return fold_norms(g, weights_of(g)); }},
       {"pack_linear",
        [](const Graph& g) -> Result<Graph> { return pack_linear(g, weights_of(g), reference_target()); }},
+      {"pack_float32",
+       [](const Graph& g) -> Result<Graph> {
+         TargetInfo target = reference_target();
+         target.costs.packed_rows = 16;
+         return pack_float32(g, weights_of(g), target);
+       }},
       {"pack_convolutions",
        [](const Graph& g) -> Result<Graph> { return pack_convolutions(g, weights_of(g), reference_target()); }},
       {"last", [](const Graph& g) -> Result<Graph> {
