@@ -141,7 +141,10 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
       t.type_of(key);
       if (key->object && is_identity_key(key)) t.guard_key(key);
       return instance_hash(t, key);
-    case ValueKind::list: case ValueKind::dict: case ValueKind::slice: case ValueKind::array: raise_unhashable(t, key);
+    case ValueKind::slice:
+      if (PySlice_Type.tp_hash == PyObject_HashNotImplemented) raise_unhashable(t, key);  // before 3.12
+      graph_break(Reason::unsupported_key, "a slice as a key");
+    case ValueKind::list: case ValueKind::dict: case ValueKind::array: raise_unhashable(t, key);
     case ValueKind::null: case ValueKind::view: case ValueKind::method:
       graph_break(Reason::unsupported_key, std::string("an object of type ") + key->type->tp_name + " as a key");
     case ValueKind::tensor:

@@ -44,6 +44,11 @@ bool has_known_subscript(Tracer& t, Value* v) {
   auto* type = reinterpret_cast<PyTypeObject*>(v->object.get());
   if (_PyType_Lookup(Py_TYPE(type), interned("__getitem__"))) return false;  // of its metaclass, as for enumerations
   const Found getter = look_up(t, type, source_of(t, v), interned("__class_getitem__"));
+  PyObject* const generic = member_of("typing", "Generic");
+  const bool is_generics = generic && PyType_Check(generic) &&  // in C since 3.12
+                           _PyType_Lookup(reinterpret_cast<PyTypeObject*>(generic),
+                                          interned("__class_getitem__")) == getter.object;
+  if (is_generics) return getter.object != nullptr;
   if (!getter.object || Py_TYPE(getter.object) != &PyClassMethod_Type) return false;
   const PyRef maker = PyRef::steal(PyObject_GetAttr(getter.object, interned("__func__")));
   if (!maker) return drop_error(), false;

@@ -15,8 +15,7 @@ namespace framejit::inductor {
 Result<graph::Graph> pack_linear(const graph::Graph& functional, const std::vector<bool>& weights,
                                  const TargetInfo& target);
 
-// mm in float32 with a known number of rows, which MKL packs for: its sums are those of the plain product then. After
-// bare_products: MKL copies a bias first.
+// mm in float32 with a known number of rows, which MKL packs for. After bare_products: MKL copies a bias first.
 Result<graph::Graph> pack_float32(const graph::Graph& functional, const std::vector<bool>& weights,
                                   const TargetInfo& target);
 

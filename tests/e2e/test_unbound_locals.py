@@ -261,7 +261,7 @@ def test_class_cells():
                     del self
                 try:
                     return super().forward(y)
-                except RuntimeError as e:
+                except (RuntimeError, NameError) as e:
                     return y, str(e)
 
         if not bound:  # an empty __class__ cell
