@@ -75,6 +75,7 @@ Site& CodeState::site(int unit) {
 }
 
 void CodeState::clear() {
+  skip = false;
   auto sites = std::exchange(sites_, {});  // the destructors of entries may run Python code, which sees none of them
   for (auto& site : sites) retire_entry(std::move(site));
   retire_entry(std::move(note));

@@ -28,6 +28,11 @@ LiveFrame::~LiveFrame() { leave(); }
 
 bool LiveFrame::is_generator() const { return pyver::is_generator_frame(frame_); }
 bool LiveFrame::is_fresh() const { return !is_generator() && pyver::next_index(frame_) == 0; }
+PyCodeObject* LiveFrame::caller_code() const {
+  Frame* caller = pyver::current(thread_);
+  while (caller && pyver::is_incomplete(caller)) caller = caller->previous;
+  return caller ? pyver::code(caller) : nullptr;
+}
 bool LiveFrame::is_observed() const { return pyver::is_observed(thread_, code()); }
 
 guards::FrameAccess LiveFrame::access() const {

@@ -66,6 +66,7 @@ class LiveFrame {
   }  // null with a Python error set: out of memory
   bool is_generator() const;                 // a generator's or coroutine's own frame: may yield
   bool is_fresh() const;                     // nothing of it has run
+  PyCodeObject* caller_code() const;         // before enter(): of the frame that calls it, borrowed; null: none does
   bool is_observed() const;                  // tracing, profiling or monitoring is on: pass through
 
   // ---- state

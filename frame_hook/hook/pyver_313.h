@@ -11,6 +11,7 @@
 namespace framejit::frame_hook::pyver {
 
 inline PyCodeObject* code(Frame* frame) { return reinterpret_cast<PyCodeObject*>(frame->f_executable); }
+inline Frame* current(PyThreadState* thread) { return thread->current_frame; }
 inline _Py_CODEUNIT* first_unit(Frame* frame) { return _PyCode_CODE(code(frame)); }
 inline PyObject** stack_base(Frame* frame) { return frame->localsplus + code(frame)->co_nlocalsplus; }
 inline int next_index(Frame* frame) { return static_cast<int>(frame->instr_ptr - first_unit(frame)); }

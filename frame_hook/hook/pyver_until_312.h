@@ -7,6 +7,7 @@
 namespace framejit::frame_hook::pyver {
 
 inline PyCodeObject* code(Frame* frame) { return frame->f_code; }
+inline Frame* current(PyThreadState* thread) { return thread->cframe->current_frame; }
 inline _Py_CODEUNIT* first_unit(Frame* frame) { return _PyCode_CODE(frame->f_code); }
 inline PyObject** stack_base(Frame* frame) { return frame->localsplus + frame->f_code->co_nlocalsplus; }
 inline int next_index(Frame* frame) { return static_cast<int>(frame->prev_instr + 1 - first_unit(frame)); }

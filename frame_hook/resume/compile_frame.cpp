@@ -8,6 +8,7 @@
 
 #include "frame_hook/bytecode/code.h"
 #include "frame_hook/resume/segment.h"
+#include "frame_hook/resume/stance.h"
 #include "frame_hook/resume/stats.h"
 #include "graph/compiler.h"
 #include "graph/int64_range.h"
@@ -271,6 +272,19 @@ std::unique_ptr<Segment> plain_segment(FrameTrace& trace, Reason reason, int unt
 
 }  // namespace
 
+namespace {
+
+// What the user can change and may not know of, once a process and reason.
+void tell_once(Reason reason, const std::string& detail, const std::string& where) {
+  if (reason != Reason::unsupported_tensor && reason != Reason::entry_limit) return;
+  const ReasonRow& row = row_of(reason);
+  if (!is_new(row.name) || !log::enabled(log::Kind::RunsPlainly)) return;
+  log::emit(log::Kind::RunsPlainly, where,
+            {{"reason", row.name}, {"detail", sentence(reason, detail)}, {"hint", row.hint}});
+}
+
+}  // namespace
+
 Stats& stats() {
   static Stats totals;
   return totals;
@@ -280,6 +294,7 @@ void count_break(Reason reason, const std::string& detail, const std::string& wh
   const ReasonRow& row = row_of(reason);
   stats().graph_breaks += 1;
   stats().break_reasons[row.name] += 1;
+  tell_once(reason, detail, where);
   if (log::enabled(log::Kind::Break))
     log::emit(log::Kind::Break, where,
               {{"reason", row.name}, {"detail", sentence(reason, detail)}, {"hint", row.hint}}, caret);
@@ -289,6 +304,7 @@ void count_fallback(Reason reason, const std::string& where, const std::string& 
   const ReasonRow& row = row_of(reason);
   stats().fallbacks += 1;
   stats().fallback_reasons[row.name] += 1;
+  tell_once(reason, detail, where);
   if (reason != Reason::entry_limit && reason != Reason::does_not_pay && log::enabled(log::Kind::Fallback))
     log::emit(log::Kind::Fallback, where, {{"reason", row.name}, {"detail", detail.empty() ? row.what : detail}});
 }

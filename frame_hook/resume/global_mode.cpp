@@ -2,8 +2,10 @@
 #include "frame_hook/resume/global_mode.h"
 
 #include <algorithm>
+#include <cstring>
 #include <regex>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "frame_hook/hook/frame_hook.h"
@@ -34,9 +36,13 @@ std::string text_of(PyObject* object) {
   return text ? text : "";
 }
 
+// Every call of the program pays for what is asked of it: of a long list or dict the first items are looked at.
+constexpr Py_ssize_t kItemsLookedAt = 16;
+// So many calls in a row without a tensor, and the function is left alone.
+constexpr int kMostCallsWithoutTensors = 1000;
+
 bool is_tensor(PyObject* object) {
-  std::string reason;
-  return object && tensor_frontend()->classify(object, &reason) != TensorClass::kNot;
+  return object && tensor_frontend()->classify(object, nullptr) != TensorClass::kNot;
 }
 
 // Exact containers alone: looking into them runs no code.
@@ -44,12 +50,12 @@ bool holds_tensor(PyObject* object) {
   if (!object) return false;
   if (is_tensor(object)) return true;
   if (PyTuple_CheckExact(object) || PyList_CheckExact(object)) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i)
+    for (Py_ssize_t i = 0; i < std::min(PySequence_Fast_GET_SIZE(object), kItemsLookedAt); ++i)
       if (is_tensor(PySequence_Fast_GET_ITEM(object, i))) return true;
   } else if (PyDict_CheckExact(object)) {
     PyObject *key, *value;
-    Py_ssize_t position = 0;
-    while (PyDict_Next(object, &position, &key, &value))
+    Py_ssize_t position = 0, looked_at = 0;
+    while (looked_at++ < kItemsLookedAt && PyDict_Next(object, &position, &key, &value))
       if (is_tensor(value)) return true;
   }
   return false;
@@ -57,13 +63,12 @@ bool holds_tensor(PyObject* object) {
 
 // Whether the frame that waits for the hook is what nn.Module.__call__ calls.
 bool is_module_call(const LiveFrame& frame, const std::string& module_folder) {
-  const PyRef caller = PyRef::steal(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(frame.thread())));
+  static constexpr std::string_view kCall = "Module._call_impl";
+  const PyCodeObject* caller = frame.caller_code();
   if (!caller) return false;
-  const PyRef code =
-      PyRef::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(reinterpret_cast<PyFrameObject*>(caller.get()))));
-  auto* calling = reinterpret_cast<PyCodeObject*>(code.get());
-  return starts_with(text_of(calling->co_qualname), "Module._call_impl") &&
-         starts_with(text_of(calling->co_filename), module_folder);
+  const char* name = PyUnicode_AsUTF8(caller->co_qualname);  // no copy is made of an ASCII one
+  if (!name) return drop_error(), false;
+  return std::strncmp(name, kCall.data(), kCall.size()) == 0 && starts_with(text_of(caller->co_filename), module_folder);
 }
 
 // What this thread is inside of. The calls of a module that still counts are not looked at; those of one that is
@@ -94,15 +99,21 @@ class GlobalDriver final : public FrameHandler {
     if (!frame.is_fresh() || !tensor_frontend() || inside == Inside::counted_module) return frame.pass_through();
     const Site* site = state.find_site(0);
     const bool is_compiled = site && !site->entries.empty();
-    if (!is_compiled && !is_candidate(frame)) {
+    CodeNote& note = note_of(state);
+    if (!is_compiled && !note.is_candidate && !(note.is_candidate = is_candidate(frame))) {
       state.skip = true;
       return frame.pass_through();
     }
     const bool is_module = is_module_call(frame, settings_.module_folder);
-    if (is_module ? inside == Inside::module : !has_tensor_argument(frame)) return frame.pass_through();
+    if (is_module && inside == Inside::module) return frame.pass_through();
+    if (!is_module && !has_tensor_argument(frame)) {
+      if (!is_compiled && ++note.calls_without_tensors >= kMostCallsWithoutTensors) state.skip = true;
+      return frame.pass_through();
+    }
+    note.calls_without_tensors = 0;
     if (!is_compiled) {
-      if (!is_module && note_of(state).functions_left_alone) return frame.pass_through();
-      if (++note_of(state).calls < settings_.min_calls) {
+      if (!is_module && note.functions_left_alone) return frame.pass_through();
+      if (++note.calls < settings_.min_calls) {
         const Entered entered(is_module ? Inside::counted_module : inside);
         return frame.pass_through();
       }

@@ -84,8 +84,10 @@ Stance stance_now() {
   return action;
 }
 
+bool is_new(const std::string& subject) { return said().insert(subject).second; }
+
 void say_once(const std::string& asked, const std::string& instead) {
-  if (said().insert(asked).second && log::enabled(log::Kind::Unheeded))
+  if (is_new(asked) && log::enabled(log::Kind::Unheeded))
     log::emit(log::Kind::Unheeded, "", {{"asked", asked}, {"instead", instead}});
 }
 

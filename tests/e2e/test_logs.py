@@ -407,3 +407,28 @@ with torch.no_grad():
     reason = re.search(r"break unsupported_op: (.*)", done.stderr)
     assert words and "assert_size_stride, whose own code needs" in reason.group(1) and words.group(
         1) not in reason.group(1)
+
+
+def test_a_plain_run_that_the_user_can_change_is_said_once(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("""import torch, framejit
+def f(layer, x):
+    return layer(x)
+for _ in range(2):
+    compiled = framejit.compile(f)
+    compiled(torch.nn.Linear(3, 3), torch.ones(2, 3))
+with torch.no_grad():
+    for text in "abcdefghijkl":
+        framejit.compile(lambda x, n: x * len(n))(torch.ones(3), text)
+""")
+
+    def lines(**environment):
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEJIT")}
+        done = subprocess.run([sys.executable, str(program)], env=clean | environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stderr.splitlines()
+
+    said = lines(FRAMEJIT_ENTRIES="4")
+    assert [line.split("plain Python, ")[1].split(":")[0] for line in said] == ["unsupported_tensor", "entry_limit"], said
+    assert "torch.no_grad()" in said[0] and "Linear.forward" in said[0]
+    assert lines(FRAMEJIT_LOGS="-warnings", FRAMEJIT_ENTRIES="4") == []

@@ -62,6 +62,39 @@ for _ in range(3):
 
 
 
+def test_a_function_that_never_meets_a_tensor_is_left_alone(tmp_path):
+    out, compiled = run(tmp_path, """
+def seldom(x): return x * 2
+def never(x): return x * 3
+def mixed(x): return x * 4
+def both():
+    for f in (seldom, never, mixed):
+        for _ in range(3):
+            f(x)
+    print(graphs())
+for i in range(1200):
+    if i < 900:
+        seldom(i)
+    never(i), mixed(x if i % 999 == 998 else i)
+both()
+sys.modules["framejit"].reset()
+both()
+""")
+    assert out == ["2", "3"] and compiled == ["seldom", "mixed", "seldom", "never", "mixed"]
+
+
+def test_the_first_items_of_containers_are_looked_at(tmp_path):
+    _, compiled = run(tmp_path, """
+def early(xs): return xs[15] + 1
+def late(xs): return xs[16] + 1
+def late_in_a_dict(xs): return xs[16] + 1
+items = [1] * 15 + [x] + [2] * 100000
+for _ in range(4):
+    early(items), late([1] + items), late_in_a_dict(dict(enumerate([1] + items)))
+""")
+    assert compiled == ["early"]
+
+
 def test_a_tensor_among_the_arguments_or_one_container_deep(tmp_path):
     _, compiled = run(tmp_path, """
 def direct(n, x): return x + n
