@@ -37,10 +37,11 @@ enum class Kind : uint8_t { dense,
 constexpr int64_t kAny = INT64_MAX;
 struct CostRow {
   Kind kind;
-  int64_t least, most, saved, rearranged;
+  int64_t least, most, narrow, wide, wide_packed, bf16, bf16_packed, rearranged;
 };
 constexpr CostRow kCosts[] = {
-#define FORMAT_COST(kind, least, most, saved, rearranged) {Kind::kind, least, most, saved, rearranged},
+#define FORMAT_COST(kind, least, most, narrow, wide, wide_packed, bf16, bf16_packed, rearranged) \
+  {Kind::kind, least, most, narrow, wide, wide_packed, bf16, bf16_packed, rearranged},
 #include "inductor/lowering/format_costs.def"
 #undef FORMAT_COST
 };
@@ -48,7 +49,7 @@ constexpr CostRow kCosts[] = {
 CostRow cost_of(Kind kind, int64_t window) {
   for (const CostRow& row : kCosts)
     if (row.kind == kind && row.least <= window && window <= row.most) return row;
-  return {kind, 0, kAny, 0, 0};
+  return {kind, 0, kAny};
 }
 
 bool is_ambiguous(const TensorMeta& m) { return m.is_contiguous() == graph::is_channels_last(m); }  // both, or neither
@@ -157,7 +158,7 @@ class FormatChooser {
       for (size_t d = 0; d < 2; ++d) elements *= graph_.shapes.hint((*window)[window->size() == 1 ? 0 : d]);
       const Kind kind = is_pool_kernel(graph_, target_, node) ? Kind::pool_kernel : is_max ? Kind::max_pool
                                                                                   : Kind::avg_pool;
-      return cost_of(kind, window_of(*window, 0)).saved * elements;
+      return saved(cost_of(kind, window_of(*window, 0)), graph_.meta(node.results[0]).dtype, false) * elements;
     }
     if (node.op->name != "convolution") return 0;
     if (rule_ == FormatRule::kChannelsLast) return kWanted;
@@ -175,8 +176,16 @@ class FormatChooser {
     // A weight that a kernel writes anyway, or that lies so already, is rearranged by the library alone.
     const bool is_ready =
         (graph::is_channels_last(w) && !w.is_contiguous()) || graph_.values[graph::index_of(weight)].node >= 0;
-    return cost.saved * results * (weights / std::max<int64_t>(graph_.shapes.hint(w.sizes[0]), 1)) -
-           (known_.is_weight(weight) ? 0 : cost.rearranged * weights / (is_ready ? 2 : 1));
+    const bool is_known = known_.is_weight(weight);
+    return saved(cost, w.dtype, is_known && target_.facts.packs_weights) * results *
+               (weights / std::max<int64_t>(graph_.shapes.hint(w.sizes[0]), 1)) -
+           (is_known ? 0 : cost.rearranged * weights / (is_ready ? 2 : 1));
+  }
+
+  int64_t saved(const CostRow& row, DType dtype, bool is_packed) const {
+    if (target_.registers.width_bits < 512) return row.narrow;
+    if (dtype == DType::kBFloat16 && target_.multiplies_bf16) return is_packed ? row.bf16_packed : row.bf16;
+    return is_packed ? row.wide_packed : row.wide;
   }
 
   void join_operands(graph::MinimumCut& cut, size_t n) {
