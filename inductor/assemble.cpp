@@ -145,12 +145,13 @@ class Assembler {
     in_input_.assign(program_.buffers.size(), false);
     if (target_.info().facts.steps_end_in_order)
       for (const NewValue& made : schedule_.new_values) take_input(made);
+    find_library_results();
     find_takers();
     for (const bool owners : {true, false})
       for (size_t b = 0; b < program_.buffers.size(); ++b)
         if (exists(b) && (owner_[b] == b) == owners) plan_temporary(static_cast<LoopBufferId>(b));
     plan_arena_offsets();
-    allocated_.assign(program_.buffers.size(), false);
+    allocated_ = in_library_;  // by the call
   }
 
   bool exists(size_t b) const {
@@ -181,9 +182,24 @@ class Assembler {
     commit_ = schedule_.commit;
   }
 
+  // Temporaries in memory that library calls allocate.
+  void find_library_results() {
+    in_library_.assign(program_.buffers.size(), false);
+    for (const auto& step : schedule_.steps)
+      if (const auto* call = std::get_if<ExternCall>(&step); call && makes_its_memory(graph_.nodes[call->node]))
+        for (LoopBufferId b : call->writes)
+          in_library_[b] =
+              program_.buffers[b].role == BufferRole::kTemp && !program_.buffers[b].is_output && !in_arena_[b];
+  }
+
+  bool may_lie_in_library(LoopBufferId operand, LoopBufferId result) const {
+    const LoopBuffer &one = program_.buffers[operand], &other = program_.buffers[result];
+    return in_library_[operand] && !other.is_output && one.sizes == other.sizes && one.strides == other.strides;
+  }
+
   // Results of kernels that take the memory of an operand which ends there: each has one at most, and gives its own to
-  // one at most.
-  // The last of such a row may leave the plan; then all of them lie in its tensor.
+  // one at most. Where a library call allocated it, that call's result owns it. Else the last of such a row does: it
+  // may leave the plan, and then all of them lie in its tensor.
   void find_takers() {
     constexpr LoopBufferId kNobody = UINT32_MAX;
     owner_.resize(program_.buffers.size());
@@ -198,15 +214,21 @@ class Assembler {
         if (!buffers[w].is_written || buffers[w].is_local || uses_[result].first != s || !exists(result)) continue;
         for (size_t r = 0; r < buffers.size(); ++r) {
           const LoopBufferId operand = buffers[r].source;
-          if (r == w || buffers[r].is_written || buffers[r].is_local || !in_arena_[operand] ||
-              uses_[operand].last != s || taken_by[operand] != kNobody)
+          if (r == w || buffers[r].is_written || buffers[r].is_local || uses_[operand].last != s ||
+              taken_by[operand] != kNobody || !(in_arena_[operand] || may_lie_in_library(operand, result)))
             continue;
           if (program_.buffers[operand].dtype != program_.buffers[result].dtype ||
               !(bytes_of(program_.buffers[operand]) == bytes_of(program_.buffers[result])))
             continue;
           if (kept_apart(kernels_[s], static_cast<LoopBufferId>(r), static_cast<LoopBufferId>(w))) continue;
-          taken_by[operand] = result;
           buffers[r].is_written = true;  // what it loads may change
+          if (in_library_[operand]) {
+            owner_[result] = owner_[operand];
+            in_library_[result] = true;
+            in_arena_[result] = false;
+          } else {
+            taken_by[operand] = result;
+          }
           break;
         }
       }
@@ -218,8 +240,9 @@ class Assembler {
   void plan_temporary(LoopBufferId b) {
     const LoopBuffer& buffer = program_.buffers[b];
     const bool is_kept = in_arena_[owner_[b]];
-    if (owner_[b] != b && !is_kept && !uses_[b].by_extern) {  // kernels take the whole for the view
+    if (owner_[b] != b && !is_kept && (in_library_[b] || !uses_[b].by_extern)) {  // kernels take the whole for the view
       buffer_of_[b] = buffer_of_[owner_[b]];
+      if (in_library_[b] && buffer.value != UINT32_MAX) value_buffer_[buffer.value] = buffer_of_[b];
       return;
     }
     const TensorMeta meta = buffer.value == UINT32_MAX ? meta_of(buffer) : graph_.values[buffer.value].meta;
@@ -457,6 +480,7 @@ class Assembler {
   std::vector<std::vector<int64_t>> offsets_;  // per step and argument, in elements
   std::vector<CompiledKernel> compiled_;     // per step
   std::vector<bool> in_memory_, in_arena_, allocated_;  // per loop buffer; in_arena_: or where its owner is
+  std::vector<bool> in_library_;  // per loop buffer: in memory that a library call has allocated
   std::vector<bool> in_input_;               // per loop buffer: the new value of an input, in its memory
   size_t commit_ = SIZE_MAX;                 // the first step after one that writes an input may have run
   ArenaBlocks arena_;

@@ -44,6 +44,8 @@ std::optional<OutForm> out_form(const graph::Node& node) {
   return row->out;
 }
 
+bool makes_its_memory(const graph::Node& node) { return find_row(node) != nullptr; }
+
 SymExpr workspace_bytes(const graph::Graph& graph, const graph::Node& node) {
   const ScratchRow* row = find_row(node);
   if (row == nullptr || row->copied < 0) return 0;

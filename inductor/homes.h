@@ -17,6 +17,9 @@ struct OutForm {
 };
 std::optional<OutForm> out_form(const graph::Node& node);
 
+// Whether the results of an extern call lie in memory that nobody else holds.
+bool makes_its_memory(const graph::Node& node);
+
 // Memory that the library is known to take for an extern call while it runs, besides the results.
 SymExpr workspace_bytes(const graph::Graph& graph, const graph::Node& node);
 

@@ -68,7 +68,8 @@ bool is_module_call(const LiveFrame& frame, const std::string& module_folder) {
   if (!caller) return false;
   const char* name = PyUnicode_AsUTF8(caller->co_qualname);  // no copy is made of an ASCII one
   if (!name) return drop_error(), false;
-  return std::strncmp(name, kCall.data(), kCall.size()) == 0 && starts_with(text_of(caller->co_filename), module_folder);
+  const bool is_call = std::strncmp(name, kCall.data(), kCall.size()) == 0;
+  return is_call && starts_with(text_of(caller->co_filename), module_folder);
 }
 
 // What this thread is inside of. The calls of a module that still counts are not looked at; those of one that is

@@ -183,7 +183,7 @@ class FormatChooser {
   }
 
   int64_t saved(const CostRow& row, DType dtype, bool is_packed) const {
-    if (target_.registers.width_bits < 512) return row.narrow;
+    if (!target_.registers.are_wide()) return row.narrow;
     if (dtype == DType::kBFloat16 && target_.multiplies_bf16) return is_packed ? row.bf16_packed : row.bf16;
     return is_packed ? row.wide_packed : row.wide;
   }

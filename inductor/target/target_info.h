@@ -45,6 +45,7 @@ struct TargetFacts {
 // Of one thread; lanes of float32.
 struct VectorRegisters {
   unsigned lanes = 16, width_bits = 512, count = 32;
+  bool are_wide() const { return width_bits >= 512; }
 };
 
 struct TargetInfo {

@@ -1,6 +1,10 @@
 """Operands and results of library calls: large ones lie in memory that a plan keeps, but never what anybody else can
 hold."""
+import os
+import re
 import resource
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -53,6 +57,50 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_equal(name, dtype):
     check(PROGRAMS[name], *matrices(2, dtype), breaks=0)
+
+
+CONVOLUTIONS = {  # what is made of a result of the library, and how many kernels write over it
+    "read by the next": ("y = c(x).relu()\n    return c(y)", 1),
+    "two, one after the other": ("y = c(x).relu()\n    y = y.tanh() + c(y)\n    return c(y)", 2),
+    "read again later": ("y = c(x)\n    return c(y.relu()) + y", 0),
+    "returned": ("y = c(x)\n    return y, c(y.relu())", 0),
+    "a view of it returned": ("y = c(x)\n    return y[0, 1:], c(y.relu())", 0),
+    "what is made of it returned": ("return c(x).relu()", 0),
+    "in another layout": ("return c(c(x).mT.contiguous() * 2)", 0),
+    "through another dtype": ("return c(c(x).double().exp().float())", 1),
+    "a part of it": ("return c(c(x)[:, :, 2:].sigmoid())", 0),
+    "moved": ("return c(c(x).flip(3))", 0),
+}
+OVER_RESULTS = """
+import torch, framejit
+import torch.nn.functional as F
+torch.manual_seed(0)
+w, x = torch.randn(16, 16, 3, 3), torch.randn(2, 16, 24, 24)
+def c(x):
+    return F.conv2d(x, w, padding=1)
+def f(x):
+    {body}
+with torch.no_grad():
+    compiled = framejit.compile(f)
+    for scale in (1, 2):
+        want, got, again = f(x * scale), compiled(x * scale), compiled(x)
+        for a, b in zip(want, got):
+            torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-4)
+assert framejit.stats()["fallbacks"] == 0
+"""
+
+
+@pytest.mark.nothing_captured("a process of its own captures")
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_kernels_write_over_what_a_library_call_has_made(name):
+    body, over = CONVOLUTIONS[name]
+    done = subprocess.run([sys.executable, "-c", OVER_RESULTS.format(body=body)], capture_output=True, text=True,
+                          env={**os.environ, "FRAMEJIT_LOGS": "steps"})
+    assert done.returncode == 0, done.stderr
+    made = set(re.findall(r"(b\d+) = convolution", done.stderr))
+    kernels = re.findall(r"kernel k\d+\(([^)]*)\)", done.stderr)
+    written = [k for k in kernels if k.split(", ")[-1] in made]
+    assert len(written) == over, done.stderr
 
 
 def test_sizes_that_change():

@@ -429,6 +429,7 @@ with torch.no_grad():
         return done.stderr.splitlines()
 
     said = lines(FRAMEJIT_ENTRIES="4")
-    assert [line.split("plain Python, ")[1].split(":")[0] for line in said] == ["unsupported_tensor", "entry_limit"], said
+    reasons = [line.split("plain Python, ")[1].split(":")[0] for line in said]
+    assert reasons == ["unsupported_tensor", "entry_limit"], said
     assert "torch.no_grad()" in said[0] and "Linear.forward" in said[0]
     assert lines(FRAMEJIT_LOGS="-warnings", FRAMEJIT_ENTRIES="4") == []
