@@ -354,8 +354,8 @@ def run(code, **environment):
     ({"FRAMEJIT_LOGS": "nonsense"}, "graph_breaks"),
     ({"FRAMEJIT_MIN_CALLS": "many"}, "FRAMEJIT_MIN_CALLS"),
     ({"FRAMEJIT_LOGS_FORMAT": "xml"}, "json"),
-    ({"FRAMEJIT": "1", "FRAMEJIT_FILTER": "["}, "FRAMEJIT_FILTER=[ is not a regular expression"),
-    ({"FRAMEJIT": "1", "FRAMEJIT_SKIP": "("}, "FRAMEJIT_SKIP=( is not a regular expression"),
+    ({"FRAMEJIT": "1", "FRAMEJIT_FILTER": "["}, "FRAMEJIT_FILTER='[' is not accepted: expected a regular expression"),
+    ({"FRAMEJIT": "1", "FRAMEJIT_SKIP": "("}, "FRAMEJIT_SKIP='(' is not accepted: expected a regular expression"),
     ({"FRAMEJIT": "1", "FRAMEJIT_MIN_CALLS": "-1"},
      "FRAMEJIT_MIN_CALLS='-1' is not accepted: expected an integer from 1 to"),
 ])

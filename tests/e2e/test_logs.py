@@ -271,8 +271,15 @@ def test_help_lists_the_channels():
     ({"FRAMEJIT_AUTOTUNE_MS": "-3"}, "expected an integer from 0 to"),
     ({"FRAMEJIT_CACHE_MB": "9" * 20}, "expected an integer from 0 to 1000000000 "),
     ({"FRAMEJIT_CPU_FEATURES": "mmx"}, "auto|avx512|avx2|generic"),
-    ({"FRAMEJIT_LOG": "all"}, "unknown setting FRAMEJIT_LOG; known: FRAMEJIT"),
-    ({"FRAMEJIT_FILTER": "(", "FRAMEJIT": "1"}, "FRAMEJIT_FILTER"),
+    ({"FRAMEJIT_LOG": "all"}, "unknown setting FRAMEJIT_LOG; did you mean FRAMEJIT_LOGS? Known: FRAMEJIT, "),
+    ({"FRAMEJIT_NONSENSE": "1"}, "unknown setting FRAMEJIT_NONSENSE; known: FRAMEJIT, "),
+    ({"FRAMEJIT_FILTER": "("}, "FRAMEJIT_FILTER='(' is not accepted: expected a regular expression in ECMAScript's "
+                               "syntax; a parenthesis does not match ("),
+    ({"FRAMEJIT_FILTER": "(", "FRAMEJIT": "1"}, "FRAMEJIT_FILTER='('"),
+    ({"FRAMEJIT_SKIP": "*a"}, "FRAMEJIT_SKIP='*a' is not accepted: expected a regular expression in ECMAScript's "
+                              "syntax; a *, +, ? or { has nothing before it ("),
+    ({"FRAMEJIT_SKIP": "(?i)a"}, "after (? only :, = and ! are known"),
+    ({"FRAMEJIT_SKIP": "[a"}, "a [ is not closed"),
 ])
 def test_a_bad_value_is_an_error_that_says_what_is_known(environment, message):
     done = run("import torch, framejit", **environment)
