@@ -343,6 +343,31 @@ def test_a_break_in_library_code_names_the_users_line_too():
     assert breaks and breaks[0].at.startswith(user + ", in random.py:"), breaks
 
 
+FULL = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # no file can grow, as on a full disk
+"""
+
+
+@pytest.mark.parametrize("style, line", [
+    ("text", r"\[framejit [^]]*warnings\] cannot write /dev/full: No space left on device"),
+    ("json", r'.*"event":"NotWritten".*"path":"/dev/full","reason":"No space left on device".*'),
+])
+def test_a_log_that_cannot_be_written_is_one_line(style, line):
+    done = run(FRAMEJIT_LOGS="graph", FRAMEJIT_LOGS_OUT="/dev/full", FRAMEJIT_LOGS_FORMAT=style)
+    assert done.returncode == 0 and re.fullmatch(line + "\n", done.stderr), done.stderr
+    silent = run(FRAMEJIT_LOGS="graph,-warnings", FRAMEJIT_LOGS_OUT="/dev/full")
+    assert silent.returncode == 0 and silent.stderr == ""
+
+
+def test_dumps_that_cannot_be_written_are_one_line(tmp_path):
+    done = run(FULL + PROGRAM, FRAMEJIT_LOGS="graph", FRAMEJIT_DUMP_DIR=str(tmp_path))
+    said = re.findall(r"warnings\] cannot write (.*): File too large$", done.stderr, re.M)
+    assert done.returncode == 0 and len(said) == 1 and said[0].startswith(str(tmp_path)), done.stderr
+    assert done.stderr.count("| return ") == done.stderr.count(" graph] ") > 2  # what has no file follows its line
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
 def test_a_break_names_a_function_of_pybind11_by_its_module():
     with torch.no_grad():
         breaks = framejit.explain(lambda x: (x + 1, torch._C._jit_texpr_fuser_enabled()))(torch.ones(2)).of("Break")
