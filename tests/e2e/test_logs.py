@@ -1,6 +1,7 @@
 """What users read: every channel's events through FRAMEJIT_LOGS, as text and as JSON, and the settings that choose
 them."""
 import json
+import logging
 import os
 import random
 import re
@@ -341,6 +342,52 @@ def test_a_break_in_library_code_names_the_users_line_too():
         breaks = framejit.explain(f)(torch.ones(2)).of("Break")
     user = f"test_logs.py:{inner.__code__.co_firstlineno + 1} {inner.__qualname__}"
     assert breaks and breaks[0].at.startswith(user + ", in random.py:"), breaks
+
+
+def test_each_break_of_a_library_call_names_the_users_line(caplog):
+    """Behind the first break the trace begins in the library. A file __init__.py is named with its folder."""
+    caplog.set_level(logging.INFO)
+
+    def f(x):
+        y = x + 1
+        logging.info("a break")
+        return y * 2
+
+    with torch.no_grad():
+        breaks = framejit.explain(f)(torch.ones(2)).breaks
+    user = f"test_logs.py:{f.__code__.co_firstlineno + 2} {f.__qualname__}"
+    assert len(breaks) > 2 and all(b.at.startswith(user + ", in ") for b in breaks), [b.at for b in breaks]
+    assert any(", in logging/__init__.py:" in b.at for b in breaks)
+
+
+@pytest.mark.parametrize("fn, detail", [
+    (lambda x: x.sum().item(), "Tensor.item()"),
+    (lambda x: float(x.sum()), "float() of a tensor"),
+    (lambda x: x.numpy(), "Tensor.numpy()"),
+    (lambda x: x.tolist(), "Tensor.tolist()"),
+    (lambda x: x.data_ptr(), "Tensor.data_ptr()"),
+    (lambda x: x.is_set_to(x), "Tensor.is_set_to()"),
+])
+def test_a_read_of_data_names_what_the_program_calls(fn, detail):
+    with torch.no_grad():
+        [stop] = framejit.explain(lambda x: fn(x + 1))(torch.ones(2)).breaks
+    assert stop.fields["reason"] == "data_dependent_value"
+    assert stop.fields["detail"] == f"{detail} needs the data of a tensor"
+
+
+def test_a_break_in_the_body_of_a_loop_over_an_iterator_says_what_helps():
+    def over(items):
+        def f(model, x):
+            for _, p in items(model.named_parameters()):
+                if p.max() > 99:
+                    x = x + 1
+            return x
+        with torch.no_grad():
+            return framejit.explain(f)(torch.nn.Linear(2, 2), torch.ones(2)).breaks
+    [stop, *_] = [b for b in over(iter) if b.fields["reason"] == "real_iterator"]
+    assert "before a graph break" in stop.fields["detail"]
+    assert "if there is a break in the body of its loop" in stop.fields["hint"] and "list(...)" in stop.fields["hint"]
+    assert {b.fields["reason"] for b in over(list)} == {"data_dependent_jump"}
 
 
 FULL = """
