@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import weakref
+from pathlib import Path
 
 import pytest
 import torch
@@ -396,6 +397,16 @@ def test_another_torch_is_told_how_to_go_on(monkeypatch):
         raised.value) and "torch 2.5.1" in str(raised.value)
 
 
+def test_a_python_that_no_build_is_for_is_told_which_there_are(monkeypatch):
+    from framejit import _version_check
+    monkeypatch.setattr(sys, "version_info", (3, 10, 13))
+    with pytest.raises(ImportError, match=r"^framejit needs CPython 3.11, 3.12 or 3.13; this is Python 3.10 \("):
+        _version_check.require_matching_build()
+    names = [".".join(map(str, version)) for version in _version_check.SUPPORTED]
+    setup = (Path(__file__).parents[2] / "tools/setup").read_text()
+    assert f"accepted='CPython {', '.join(names[:-1])} or {names[-1]}'" in setup
+
+
 def run(code, **environment):
     import os
     env = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEJIT")} | environment
@@ -420,6 +431,10 @@ def test_start_up_file_does_nothing_unless_asked():
     unasked = run("import sys; assert 'torch' not in sys.modules and '_framejit_startup' not in sys.modules")
     assert unasked.returncode == 0
     assert run("import sys; assert 'torch' not in sys.modules", FRAMEJIT="1").returncode == 0
+    for off in ("0", ""):
+        done = run("import sys; assert '_framejit_startup' not in sys.modules", FRAMEJIT=off)
+        assert done.returncode == 0, done.stderr
+    assert run("import sys; assert '_framejit_startup' in sys.modules", FRAMEJIT="1").returncode == 0
 
 
 @pytest.mark.parametrize("room", [1, 3, 20])
