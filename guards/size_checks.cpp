@@ -91,11 +91,14 @@ std::string text_of(const graph::SizeFact& fact) {
 
 std::string text_of_failure(const graph::SizeFact& fact, const std::vector<int64_t>& symbols) {
   if (graph::is_any_int64(fact)) return text_of(fact) + " but does not";
-  auto side = [&](const graph::SymExpr& e) {
-    const std::optional<int64_t> value = graph::value_of(e, symbols);
-    return value ? std::to_string(*value) : std::string("no 64-bit integer");
-  };
-  return text_of(fact) + " but " + side(fact.left) + " and " + side(fact.right);
+  std::string values;
+  for (const graph::SymExpr* side : {&fact.left, &fact.right}) {
+    if (side->is_constant()) continue;
+    const std::optional<int64_t> value = graph::value_of(*side, symbols);
+    values += (values.empty() ? " but " : " and ") + side->text() + " is " +
+              (value ? std::to_string(*value) : "no 64-bit integer");
+  }
+  return text_of(fact) + values;
 }
 
 }  // namespace framejit::guards

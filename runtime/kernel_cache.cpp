@@ -19,6 +19,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "runtime/base/log.h"
 #include "runtime/base/sha256.h"
 
 namespace framejit::runtime {
@@ -113,14 +114,18 @@ class FolderLock {
   explicit FolderLock(const std::string& folder) : lock_(open_file(folder + "/lock", O_RDWR | O_CREAT)) {
     constexpr int kTries = 50;
     for (int i = 0; lock_ && flock(lock_.get(), LOCK_EX | LOCK_NB) != 0; ++i) {
-      if (i == kTries || (errno != EWOULDBLOCK && errno != EINTR)) lock_ = Descriptor();
-      else std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (i == kTries || (errno != EWOULDBLOCK && errno != EINTR)) {
+        is_held_ = i == kTries;
+        lock_ = Descriptor();
+      } else std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
   explicit operator bool() const { return static_cast<bool>(lock_); }
+  bool is_held() const { return is_held_; }  // by another process, all the time
 
  private:
   Descriptor lock_;
+  bool is_held_ = false;
 };
 
 }  // namespace
@@ -247,7 +252,7 @@ Result<std::unique_ptr<KernelCache>> KernelCache::open(const std::string& folder
   if (lstat(folder.c_str(), &is) != 0)
     return refused(reason("cannot read", folder), "name a folder that you may read and write");
   if (!S_ISDIR(is.st_mode))
-    return refused(S_ISLNK(is.st_mode) ? "it is a link" : "it is no folder", "name a folder itself");
+    return refused(S_ISLNK(is.st_mode) ? "it is a link" : "it is not a directory", "give the path of a directory");
   if (is.st_uid != geteuid())
     return refused("it belongs to user " + std::to_string(is.st_uid) + ", not to " + std::to_string(geteuid()));
   if ((is.st_mode & (S_IWGRP | S_IWOTH)) != 0) return refused("others can write it");
@@ -256,7 +261,8 @@ Result<std::unique_ptr<KernelCache>> KernelCache::open(const std::string& folder
 
 std::shared_ptr<const KernelCode> KernelCache::find(const KernelId& id, const std::string& target,
                                                     const std::string& text) {
-  const std::lock_guard lock(mutex_);
+  std::string failure;
+  std::unique_lock lock(mutex_);
   young_->refresh();
   std::shared_ptr<KernelCode> code = young_->read(id);
   bool is_old = false;
@@ -267,35 +273,50 @@ std::shared_ptr<const KernelCode> KernelCache::find(const KernelId& id, const st
   }
   if (!code || code->target != target) return ++misses_, nullptr;
   ++hits_;
-  if (is_old) append(*code);
+  if (is_old) append(*code, failure);
+  lock.unlock();
+  say(failure);
   code->text = text;
   return code;
 }
 
 void KernelCache::store(const KernelCode& code) {
-  const std::lock_guard lock(mutex_);
-  if (append(code)) ++stored_;
+  std::string failure;
+  {
+    const std::lock_guard lock(mutex_);
+    if (append(code, failure)) ++stored_;
+  }
+  say(failure);
 }
 
-// With the mutex held. What another process has written meanwhile is not written again.
-bool KernelCache::append(const KernelCode& code) {
+// Once, and without the mutex: listeners may wait for the GIL.
+void KernelCache::say(const std::string& failure) {
+  if (!failure.empty() && !has_said_.exchange(true))
+    log::emit(log::Kind::NotWritten, "", {{"path", young_->path()}, {"reason", failure}});
+}
+
+// With the mutex held. What another process has written meanwhile is not written again. `failure` says what the system
+// refuses; a folder whose lock another process holds, and a kernel that is too large, are none.
+bool KernelCache::append(const KernelCode& code, std::string& failure) {
+  const auto refused = [&] { return failure = std::strerror(errno), false; };
   const std::string record = record_of(code);
   const auto half = static_cast<uint64_t>(most_bytes_) / 2;
   if (sizeof kFileHead + record.size() > half) return false;
   const FolderLock folder(folder_);
-  if (!folder) return false;
+  if (!folder) return folder.is_held() ? false : refused();
   young_->refresh();
   if (young_->read(code.id)) return false;
   const bool is_full = young_->bytes() + record.size() > half;
   if (young_->bytes() > 0 && (is_full || !young_->ends_whole())) {
-    if (rename(young_->path().c_str(), old_->path().c_str()) != 0) return false;
+    if (rename(young_->path().c_str(), old_->path().c_str()) != 0) return refused();
     young_->refresh();
   }
   const Descriptor file = open_file(young_->path(), O_WRONLY | O_APPEND | O_CREAT);
   struct stat is {};
-  if (!file || fstat(file.get(), &is) != 0 || !S_ISREG(is.st_mode) || is.st_uid != geteuid()) return false;
+  if (!file || fstat(file.get(), &is) != 0) return refused();
+  if (!S_ISREG(is.st_mode) || is.st_uid != geteuid()) return false;
   const std::string head = is.st_size == 0 ? std::string(kFileHead, sizeof kFileHead) : "";
-  return write_all(file.get(), head + record);
+  return write_all(file.get(), head + record) || refused();
 }
 
 namespace {

@@ -9,7 +9,7 @@
 // Every record carries a checksum. What is damaged, cut or foreign is not found: it costs a compile, never a wrong
 // kernel.
 // Thread-safe; any number of processes may share a folder. A full disk or a folder that has gone is no error: nothing
-// is kept or found.
+// is kept or found, and one line of the log says why.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ class KernelCache {
  public:
   static constexpr int64_t kDefaultBytes = int64_t{256} << 20;
 
-  // A folder is made if it is not there. Refused: one that others can write, one of another user, a link, no folder.
+  // A folder is made if it is not there. Refused: one that others can write, one of another user, a link, a file.
   static Result<std::unique_ptr<KernelCache>> open(const std::string& folder, int64_t most_bytes = kDefaultBytes);
   ~KernelCache();
   KernelCache(const KernelCache&) = delete;
@@ -45,12 +45,14 @@ class KernelCache {
  private:
   class File;
   KernelCache(std::string folder, int64_t most_bytes);
-  bool append(const KernelCode& code);
+  bool append(const KernelCode& code, std::string& failure);
+  void say(const std::string& failure);
 
   const std::string folder_;
   const int64_t most_bytes_;
   std::mutex mutex_;
   std::unique_ptr<File> young_, old_;
+  std::atomic<bool> has_said_ = false;
   std::atomic<uint64_t> hits_ = 0, misses_ = 0, stored_ = 0;
 };
 

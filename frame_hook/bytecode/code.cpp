@@ -35,7 +35,10 @@ std::string file_name(PyCodeObject* code) {
   const char* path = PyUnicode_AsUTF8(code->co_filename);
   if (!path) return drop_error(), "?";
   const std::string text = path;
-  return text.substr(text.rfind('/') + 1);
+  size_t slash = text.rfind('/');
+  if (slash != std::string::npos && slash > 0 && text.compare(slash, std::string::npos, "/__init__.py") == 0)
+    slash = text.rfind('/', slash - 1);
+  return text.substr(slash + 1);
 }
 
 std::string place_of(PyCodeObject* code, int line) {

@@ -120,7 +120,7 @@ bool runs_natively(Op op);                     // hook/evaluator has it
 std::string_view raw_name_of(uint8_t opcode);  // "LOAD_FAST" on the running version; empty: no row
 bool ends_flow(Op op);                         // nothing falls through: jump, returns, raises
 
-std::string file_name(PyCodeObject* code);            // without its folder
+std::string file_name(PyCodeObject* code);            // without its folder; "logging/__init__.py" keeps one
 std::string place_of(PyCodeObject* code, int line);   // "model.py:31 Net.forward"
 
 // "  12 LOAD_FAST 0 (x)" lines, one per instruction, for the bytecode log.

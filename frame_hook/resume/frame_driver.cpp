@@ -292,7 +292,7 @@ void Drive::log_limit(Refusal refusal, const guards::FrameAccess& access, Site& 
 
 void Drive::log_eviction(const Segment& segment) {
   if (!log::enabled(log::Kind::Entry)) return;
-  const std::string detail = "not used for longest, after " + std::to_string(segment.hits) + " hits";
+  const std::string detail = "least recently used, after " + std::to_string(segment.hits) + " hits";
   log::emit(log::Kind::Entry, place(frame_), {{"action", "evict"}, {"detail", detail}});
 }
 

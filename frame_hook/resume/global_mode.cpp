@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <regex>
-#include <stdexcept>
 #include <string_view>
 #include <utility>
 
@@ -17,14 +16,6 @@
 namespace framejit::frame_hook {
 
 namespace {
-
-std::regex expression(const char* knob, const std::string& text) {
-  try {
-    return std::regex(text);
-  } catch (const std::regex_error& e) {
-    throw std::invalid_argument(std::string(knob) + "=" + text + " is not a regular expression: " + e.what());
-  }
-}
 
 bool starts_with(const std::string& text, const std::string& prefix) {
   return !prefix.empty() && text.compare(0, prefix.size(), prefix) == 0;
@@ -91,8 +82,8 @@ class Entered {
 class GlobalDriver final : public FrameHandler {
  public:
   explicit GlobalDriver(GlobalModeSettings settings) : settings_(std::move(settings)) {
-    if (!settings_.filter.empty()) filter_ = expression("FRAMEJIT_FILTER", settings_.filter);
-    if (!settings_.skip.empty()) skip_ = expression("FRAMEJIT_SKIP", settings_.skip);
+    filter_ = settings_.filter;  // what is no expression was refused with the other settings
+    skip_ = settings_.skip;
   }
 
   PyObject* on_frame(LiveFrame& frame, PyObject*) override {
@@ -196,14 +187,10 @@ OutsideOfModules::OutsideOfModules() : before_(static_cast<int>(std::exchange(in
 OutsideOfModules::~OutsideOfModules() { inside = static_cast<Inside>(before_); }
 
 Result<void> enable_global_mode(GlobalModeSettings settings) {
-  try {
-    static GlobalDriver* driver = nullptr;   // never freed: frames may be in it at exit
-    if (!driver) driver = new GlobalDriver(std::move(settings));
-    if (!install_standing_hook(*driver))
-      return Error{Reason::hook_refused, "the frame hook is not usable: " + hook_refusal()};
-  } catch (const std::invalid_argument& e) {
-    return Error{Reason::bad_setting, e.what()};
-  }
+  static GlobalDriver* driver = nullptr;   // never freed: frames may be in it at exit
+  if (!driver) driver = new GlobalDriver(std::move(settings));
+  if (!install_standing_hook(*driver))
+    return Error{Reason::hook_refused, "the frame hook is not usable: " + hook_refusal()};
   return {};
 }
 

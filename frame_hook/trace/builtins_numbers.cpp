@@ -28,12 +28,12 @@ Value* run_number(Tracer& t, PyObject* function, const Arguments& args) {
   return result ? result : run_plain(t, function, concrete(t, args));
 }
 
-[[noreturn]] void reads_tensor(const char* what) {
-  graph_break(Reason::data_dependent_value, std::string(what) + " of a tensor");
+[[noreturn]] void reads_tensor(const char* function) {
+  graph_break(Reason::data_dependent_value, std::string(function) + "() of a tensor");
 }
 
-Value* known_or_break(Value* known, const char* what) {
-  if (!known) reads_tensor(what);
+Value* known_or_break(Value* known, const char* function) {
+  if (!known) reads_tensor(function);
   return known;
 }
 
@@ -203,7 +203,7 @@ Value* builtin_sum(Tracer& t, const Arguments& args) {
 Value* operator_index(Tracer& t, const Arguments& args) {
   only_positional(t, args, "index", 1, 1);
   Value* v = args.positional[0];
-  if (v->kind == ValueKind::tensor) reads_tensor("operator.index()");
+  if (v->kind == ValueKind::tensor) reads_tensor("operator.index");
   if (payload_of(v)->kind == ValueKind::sym_int) return payload_of(v);
   const bool is_an_int = PyType_IsSubtype(t.type_of(v), &PyLong_Type);  // it is its own index
   if (is_an_int && v->kind == ValueKind::instance) return payload_of(v);

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "frame_hook/bytecode/code.h"
 #include "guards/checks.h"
 #include "guards/interrupts.h"
 
@@ -16,6 +17,26 @@ namespace {
 PyObject* loaded_module(const char* name) {  // borrowed; null when it was never imported
   PyObject* modules = PyImport_GetModuleDict();
   return modules ? PyDict_GetItemString(modules, name) : nullptr;
+}
+
+// `folder` is the module's once it is known.
+bool is_file_of(const char* module_name, std::string& folder, PyObject* filename) {
+  if (folder.empty()) {
+    PyObject* module = loaded_module(module_name);
+    PyObject* file = module ? PyDict_GetItemString(PyModule_GetDict(module), "__file__") : nullptr;
+    const char* path = file && PyUnicode_Check(file) ? PyUnicode_AsUTF8(file) : nullptr;
+    if (!path) return false;
+    folder = std::string(path).substr(0, std::string(path).rfind('/') + 1);
+  }
+  const char* text = PyUnicode_AsUTF8(filename);
+  if (!text) drop_error();
+  return text && std::strncmp(text, folder.c_str(), folder.size()) == 0;
+}
+
+// Of the package framejit, which may lie in a build folder.
+bool is_own_file(PyObject* filename) {
+  static std::string* const folder = new std::string;
+  return is_file_of("framejit", *folder, filename);
 }
 
 // Classes of C extensions whose instances are immutable and, for all practical purposes, unique.
@@ -225,17 +246,8 @@ bool calls_forward(PyCodeObject* code) {
 }
 
 bool is_torch_file(PyObject* filename) {
-  static std::string* folder = new std::string;
-  if (folder->empty()) {
-    PyObject* torch = loaded_module("torch");
-    PyObject* file = torch ? PyDict_GetItemString(PyModule_GetDict(torch), "__file__") : nullptr;
-    const char* path = file && PyUnicode_Check(file) ? PyUnicode_AsUTF8(file) : nullptr;
-    if (!path) return false;
-    *folder = std::string(path).substr(0, std::string(path).rfind('/') + 1);
-  }
-  const char* text = PyUnicode_AsUTF8(filename);
-  if (!text) drop_error();
-  return text && std::strncmp(text, folder->c_str(), folder->size()) == 0;
+  static std::string* const folder = new std::string;
+  return is_file_of("torch", *folder, filename);
 }
 
 bool is_library_file(PyObject* filename) {
@@ -251,6 +263,19 @@ bool is_library_file(PyObject* filename) {
   const std::string_view path = text;
   return path.starts_with(*standard) || path.starts_with("<frozen ") || path.find("/site-packages/") != path.npos ||
          path.find("/dist-packages/") != path.npos;
+}
+
+std::string place_of_caller() {
+  PyRef frame = PyRef::steal(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(PyThreadState_Get())));
+  while (frame) {
+    auto* object = reinterpret_cast<PyFrameObject*>(frame.get());
+    const PyRef code = PyRef::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(object)));
+    auto* of = reinterpret_cast<PyCodeObject*>(code.get());
+    if (!is_library_file(of->co_filename) && !is_own_file(of->co_filename))
+      return place_of(of, PyFrame_GetLineNumber(object)) + ", in ";
+    frame = PyRef::steal(reinterpret_cast<PyObject*>(PyFrame_GetBack(object)));
+  }
+  return "";
 }
 
 }  // namespace framejit::frame_hook

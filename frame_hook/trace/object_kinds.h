@@ -4,6 +4,7 @@
 
 #include <Python.h>
 
+#include <string>
 #include <vector>
 
 #include "guards/py_ref.h"
@@ -46,5 +47,7 @@ bool calls_forward(PyCodeObject* code);  // what nn.Module itself runs when a mo
 // Whether the file is part of the torch package itself.
 bool is_torch_file(PyObject* filename);
 bool is_library_file(PyObject* filename);   // of the standard library or of an installed package
+// "model.py:12 Net.forward, in ": of the frames that run, the nearest line that is no library's; "" if there is none.
+std::string place_of_caller();
 
 }  // namespace framejit::frame_hook

@@ -315,10 +315,13 @@ Value* has_torch_function(Tracer& t, const Arguments& args) {
   return t.boolean(false);
 }
 
-Value* tensor_reads_data(Tracer&, const Arguments&) {
-  graph_break(Reason::data_dependent_value,
-              "a method of Tensor (tolist, numpy, data_ptr, untyped_storage or is_set_to)");
+[[noreturn]] void method_reads_data(const char* method) {
+  graph_break(Reason::data_dependent_value, std::string("Tensor.") + method + "()");
 }
+
+Value* tensor_data_ptr(Tracer&, const Arguments&) { method_reads_data("data_ptr"); }
+Value* tensor_untyped_storage(Tracer&, const Arguments&) { method_reads_data("untyped_storage"); }
+Value* tensor_is_set_to(Tracer&, const Arguments&) { method_reads_data("is_set_to"); }
 
 Value* tensor_tolist(Tracer& t, const Arguments& args) {
   only_positional(t, args, "tolist", 1, 1);
@@ -326,13 +329,15 @@ Value* tensor_tolist(Tracer& t, const Arguments& args) {
       PyObject_GetAttrString(reinterpret_cast<PyObject*>(args.positional[0]->type), "tolist");
   Value* known =
       args.positional[0]->kind == ValueKind::tensor ? of_known_tensor(t, tolist, args.positional[0]) : nullptr;
-  return known ? known : tensor_reads_data(t, args);
+  if (!known) method_reads_data("tolist");
+  return known;
 }
 
 Value* tensor_numpy(Tracer& t, const Arguments& args) {
   Value* known =
       args.positional.size() == 1 && args.keywords.empty() ? array_of_tensor(t, args.positional[0]) : nullptr;
-  return known ? known : tensor_reads_data(t, args);
+  if (!known) method_reads_data("numpy");
+  return known;
 }
 
 Value* torch_from_numpy(Tracer& t, const Arguments& args) {

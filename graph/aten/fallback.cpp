@@ -172,7 +172,10 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
     if (depends_on_data(call)) {
       const bool value = std::all_of(facts.returns.begin(), facts.returns.end(),
                                      [](ReturnClass r) { return r == ReturnClass::kOther; });
-      fail({value ? Reason::data_dependent_value : Reason::data_dependent_size, call.def().name});
+      // item() is what programs call, and what torch calls where it wants a number of a tensor.
+      const std::string& name = call.def().name;
+      fail({value ? Reason::data_dependent_value : Reason::data_dependent_size,
+            name == "_local_scalar_dense" ? "Tensor.item()" : name});
     }
     find_device(call);
     build_args(call);

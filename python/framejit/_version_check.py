@@ -4,9 +4,16 @@ import sys
 
 import torch
 
+# The versions of CPython that framejit can be built for, as in tools/setup.
+SUPPORTED = ((3, 11), (3, 12), (3, 13))
+
 
 def require_matching_build() -> None:
     """Raises ImportError when the extension is missing or does not fit the running Python and torch."""
+    if sys.version_info[:2] not in SUPPORTED:
+        *names, last = (f"{major}.{minor}" for major, minor in SUPPORTED)
+        raise ImportError(f"framejit needs CPython {', '.join(names)} or {last}; "
+                          f"this is Python {sys.version_info[0]}.{sys.version_info[1]} ({sys.executable})")
     rebuild = f"make build PYTHON={sys.executable}"
     try:
         from framejit import _built_for

@@ -9,7 +9,7 @@ import functools
 import inspect
 import os
 import types
-from typing import Any, Callable, Optional, TypeVar, overload
+from typing import Any, Callable, Optional, Sequence, TypeVar, overload
 
 import torch
 
@@ -25,6 +25,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 DYNAMIC_ATTRIBUTE = "_framejit_dynamic"
 STATIC_ATTRIBUTE = "_framejit_static"
 SETTINGS = ("fullgraph", "dynamic", "backend", "mode", "options", "disable")
+# Arguments of torch.compile that this one lacks, and what a program can do about it.
+TORCH_SETTINGS = {"name": "framejit has no names for compiled functions",
+                  "recompile_limit": "FRAMEJIT_ENTRIES sets the limit for the whole process",
+                  "isolate_recompiles": "callables compiled with different settings never share entries",
+                  "shapes_spec": "use framejit.mark_dynamic and framejit.mark_static"}
 # The mark of a function that traced code must not enter (frame_hook/trace/torch_special.cpp reads it): the reason, a
 # str.
 DISABLED_ATTRIBUTE = "_framejit_disable"
@@ -46,8 +51,8 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="framejit", mo
     fullgraph  a graph break is an error that says where, why and what to do.
     dynamic    None: a size that changed becomes a symbol; True: every size at once; False: never.
     backend    "framejit", "eager" (the graph replayed op by op), another name of list_backends(), or a callable that is
-               given the graph and example inputs and returns a callable. "inductor", "cudagraphs" and "aot_eager" are
-               taken for one of ours.
+               given the graph and example inputs and returns a callable. In place of "inductor" and "cudagraphs",
+               "framejit" is used; in place of "aot_eager", "eager".
     mode       one of torch's modes. "max-autotune" times alternatives on the inputs of the call that compiles, for up
                to FRAMEJIT_AUTOTUNE_MS for each graph, and keeps the fastest.
     options    a dict of backend options; not with a mode.
@@ -57,7 +62,7 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="framejit", mo
     module of a generated subclass that shares the original's attributes; the original itself is left as it was.
     """
     for name in unknown:
-        raise _unknown_setting(name)
+        raise unknown_setting("compile", name, SETTINGS)
     check_flag("disable", disable, none_allowed=False)
     checked = make_options(fullgraph, dynamic, backend, mode, options)
     say_what_is_not_followed()
@@ -66,10 +71,13 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="framejit", mo
     return _compile(model, checked, disable)
 
 
-def _unknown_setting(name: str) -> TypeError:
-    close = difflib.get_close_matches(name, SETTINGS, n=1)
+def unknown_setting(function: str, name: str, known: Sequence[str]) -> TypeError:
+    """The error for a keyword that `function` does not take."""
+    close = difflib.get_close_matches(name, known, n=1)
     meant = f"did you mean {close[0]!r}? Known" if close else "known"
-    return TypeError(f"compile() got an unexpected keyword argument {name!r}; {meant}: {', '.join(SETTINGS)}")
+    if name in TORCH_SETTINGS:
+        meant = f"{TORCH_SETTINGS[name]}; known"
+    return TypeError(f"{function}() got an unexpected keyword argument {name!r}; {meant}: {', '.join(known)}")
 
 
 def compile_afresh(model: Any, *, fullgraph: bool = False, dynamic: Optional[bool] = None,
@@ -85,7 +93,10 @@ def _compile(model: Any, options: Options, disabled: bool) -> Any:
     if isinstance(model, torch.nn.Module):
         return compile_module(original_of(model), options)
     if isinstance(model, type) or not callable(model):
-        raise TypeError(f"framejit.compile takes a function, a method or an nn.Module, not {model!r}")
+        advice = (f"; put @framejit.compile below @{type(model).__name__}"
+                  if isinstance(model, (classmethod, property)) else "")
+        raise TypeError(
+            f"framejit.compile takes a function, a method, a callable object or an nn.Module, not {model!r}{advice}")
     if isinstance(model, types.MethodType):
         return types.MethodType(_compile(model.__func__, options, False), model.__self__)
     if isinstance(model, ArmedCall):
@@ -113,7 +124,7 @@ def compile_function(function: types.FunctionType, options: Options) -> Callable
     flags = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
     if function.__code__.co_flags & flags:
         code = function.__code__
-        at = f"{code.co_filename}:{code.co_firstlineno} {function.__qualname__}"
+        at = f"{_short_name(code.co_filename)}:{code.co_firstlineno} {function.__qualname__}"
         if options.fullgraph:
             raise GraphBreakError(f"{at}: {function.__qualname__} is a generator or coroutine and cannot be one graph; "
                                   "compile the function that consumes it")
@@ -122,6 +133,12 @@ def compile_function(function: types.FunctionType, options: Options) -> Callable
     compiled = _framejit.arm(function, options)
     functools.update_wrapper(compiled, function)
     return compiled
+
+
+def _short_name(path: str) -> str:
+    """A file as the log names it: without its folder, but for "logging/__init__.py"."""
+    folder, name = os.path.split(path)
+    return os.path.join(os.path.basename(folder), name) if name == "__init__.py" else name
 
 
 def _python_caller(target: Callable[..., Any]) -> types.FunctionType:
@@ -156,7 +173,8 @@ def disable(function: Any = None, recursive: bool = True, *, reason: Optional[st
         call = disable(type(original).__call__, recursive, reason=reason)
         return wrap_module(original, call, functools.partial(disable, recursive=recursive, reason=reason))
     if not callable(function) or isinstance(function, type):
-        raise TypeError(f"framejit.disable takes a function, a method or an nn.Module, not {function!r}")
+        raise TypeError(
+            f"framejit.disable takes a function, a method, a callable object or an nn.Module, not {function!r}")
     if isinstance(function, ArmedCall):
         function = function.__wrapped__
 
@@ -226,13 +244,19 @@ def cache(folder: str | os.PathLike[str] | None, *, max_mb: int = 256) -> None:
     the default.
 
     The folder is made if it is not there. It must belong to this user and be writable by nobody else. It holds at most
-    `max_mb` megabytes; kernels that were not used for longest go. Any number of processes may share it. A kernel is
+    `max_mb` megabytes; the least recently used kernels are dropped. Any number of processes may share it. A kernel is
     found again by what it computes, the CPU or GPU, and the build of framejit; a damaged file costs a compile. The same
     as FRAMEJIT_CACHE_DIR and FRAMEJIT_CACHE_MB. ValueError says why a folder is refused.
     """
+    if not _is_int(max_mb):
+        raise TypeError(f"max_mb must be an int, not {max_mb!r}")
     if max_mb < 1:
         raise ValueError(f"max_mb must be at least 1, not {max_mb}")
     _framejit.set_kernel_cache("" if folder is None else os.path.abspath(os.fspath(folder)), max_mb)
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def mark_dynamic(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...], *, min: Optional[int] = None,
@@ -243,6 +267,13 @@ def mark_dynamic(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...], *
     A program that needs the number after all (a branch on it, a list of that length) gets a guard on it, as everywhere.
     """
     dims = _dims_of("mark_dynamic", tensor, dim)
+    for name, bound in (("min", min), ("max", max)):
+        if bound is not None and not _is_int(bound):
+            raise TypeError(f"{name} must be an int or None, not {bound!r}")
+        if bound is not None and bound < 0:
+            raise ValueError(f"{name} must be 0 or more, not {bound}")
+    if min is not None and max is not None and min > max:
+        raise ValueError(f"min must not be greater than max: min={min}, max={max}")
     marked = getattr(tensor, DYNAMIC_ATTRIBUTE, frozenset())
     setattr(tensor, DYNAMIC_ATTRIBUTE, marked | {(d, min, max) for d in dims})
     setattr(tensor, STATIC_ATTRIBUTE, getattr(tensor, STATIC_ATTRIBUTE, frozenset()) - dims)

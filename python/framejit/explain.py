@@ -9,6 +9,7 @@ from framejit import _framejit, api
 
 
 MOST_GUARDS_PRINTED = 30  # by print(explanation)
+EXPLAINED = tuple(name for name in api.SETTINGS if name != "disable")  # the settings of compile() that explain() takes
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,11 @@ def explain(model: Any, **options: Any) -> Callable[..., Explanation]:
     """Returns a function that compiles `model` anew, calls it once with the arguments that it is given, and returns an
     Explanation.
 
-    Keyword options are those of compile(). What was compiled before is neither used nor dropped.
+    Keyword options are those of compile(), but for `disable`. What was compiled before is neither used nor dropped.
     """
+    for name in options:
+        if name not in EXPLAINED:
+            raise api.unknown_setting("explain", name, EXPLAINED)
     api.compile_afresh(model, **options)  # refuses at once what compile() refuses
 
     def run(*args: Any, **kwargs: Any) -> Explanation:

@@ -54,6 +54,8 @@ def _check(fullgraph: object, dynamic: object, backend: object, mode: object,
         raise _known("mode", mode, MODES)
     if mode is not None and options:
         raise ValueError("mode and options cannot be given together")
+    if not (options is None or isinstance(options, dict)):
+        raise TypeError(f"options must be a dict or None, not {options!r}")
     for name, value in (options or {}).items():
         if name != "freezing":
             raise _known("option", name, ("freezing",))
@@ -66,7 +68,7 @@ def make_options(fullgraph: bool, dynamic: Optional[bool], backend: Backend, mod
     """Checks every setting. An unknown backend, mode or option is an error that lists the known ones."""
     _check(fullgraph, dynamic, backend, mode, options)
     if isinstance(backend, str) and backend in ALIASES:
-        _framejit.say_once(f"backend {backend!r}", f"framejit has no such backend, {ALIASES[backend]!r} is taken")
+        _framejit.say_once(f"backend {backend!r}", f"framejit has no such backend; using {ALIASES[backend]!r} instead")
         backend = ALIASES[backend]
     settings = (fullgraph, dynamic, backend, mode in TIMED_MODES, (options or {}).get("freezing", "auto"))
     if callable(backend):  # interning it would keep the user's object alive

@@ -1,7 +1,7 @@
 """FRAMEJIT=1 python anything.py: turns global mode on as soon as the program has imported torch, and imports nothing
 before that.
 
-Run at interpreter start by framejit_startup.pth, only when the variable FRAMEJIT is set.
+Run at interpreter start by framejit_startup.pth, only if the variable FRAMEJIT is set, and not to 0.
 """
 import os
 import sys

@@ -3,9 +3,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
+#include <regex>
 #include <string_view>
+#include <utility>
 
 namespace framejit {
 namespace {
@@ -39,7 +42,51 @@ Result<void> assign(int64_t& field, const KnobRow& row, const std::string& value
   return {};
 }
 
+// libstdc++ reports three mistakes as a parenthesis that does not match. This finds which of them it is.
+const char* cause_at_parentheses(std::string_view expression) {
+  bool may_repeat = false;
+  for (size_t i = 0; i < expression.size(); ++i) {
+    const char c = expression[i], next = i + 1 < expression.size() ? expression[i + 1] : '\0';
+    if (!may_repeat && std::string_view("*+?{").find(c) != std::string_view::npos)
+      return "a *, +, ? or { has nothing before it";
+    may_repeat = c != '(' && c != '|';
+    if (c == '\\') ++i;
+    if (c == '[') i = std::min(expression.find(']', i + 2), expression.size());
+    if (c != '(' || next != '?') continue;
+    const char kind = i + 2 < expression.size() ? expression[i + 2] : '\0';
+    if (kind != ':' && kind != '=' && kind != '!') return "after (? only :, = and ! are known";
+    i += 2;
+  }
+  return "a parenthesis does not match";
+}
+
+const char* cause_of(const std::regex_error& e, const std::string& expression) {
+  namespace codes = std::regex_constants;
+  switch (e.code()) {
+    case codes::error_paren: return cause_at_parentheses(expression);
+    case codes::error_brack: return "a [ is not closed";
+    case codes::error_brace: case codes::error_badbrace: return "{ and } do not hold a count";
+    case codes::error_badrepeat: return "a *, +, ? or { has nothing before it";
+    case codes::error_range: return "a range of characters ends before it begins";
+    case codes::error_ctype: case codes::error_collate: return "a class of characters is unknown";
+    case codes::error_escape: return "an escape with \\ is not complete";
+    case codes::error_backref: return "it refers to a group that does not exist";
+    default: return "it is too complex";
+  }
+}
+
+Result<void> assign_pattern(std::string& field, const KnobRow& row, const std::string& value) {
+  try {
+    const std::regex compiled(value);
+  } catch (const std::regex_error& e) {
+    return bad_value(row, value, std::string("a regular expression in ECMAScript's syntax; ") + cause_of(e, value));
+  }
+  field = value;
+  return {};
+}
+
 Result<void> assign(std::string& field, const KnobRow& row, const std::string& value) {
+  if (row.type == std::string_view("pattern")) return assign_pattern(field, row, value);
   const std::string_view choices(row.choices);
   bool accepted = choices.empty();
   for (size_t at = 0; at < choices.size();) {
@@ -50,6 +97,21 @@ Result<void> assign(std::string& field, const KnobRow& row, const std::string& v
   if (!accepted) return bad_value(row, value, "one of " + std::string(choices));
   field = value;
   return {};
+}
+
+// How many characters must be inserted, removed or replaced to make `b` of `a`.
+size_t distance_of(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t k = 0; k <= b.size(); ++k) row[k] = k;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t k = 1; k <= b.size(); ++k) {
+      const size_t replaced = diagonal + (a[i - 1] != b[k - 1]);
+      diagonal = row[k];
+      row[k] = std::min({replaced, row[k] + 1, row[k - 1] + 1});
+    }
+  }
+  return row[b.size()];
 }
 
 }  // namespace
@@ -71,9 +133,16 @@ Result<void> set_knob(Config& config, const std::string& environment, const std:
   ++row;
 #include "runtime/base/config.def"
 #undef KNOB
-  std::string known;
-  for (const KnobRow& knob : knobs()) known += (known.empty() ? "" : ", ") + std::string(knob.environment);
-  return Error{Reason::bad_setting, "unknown setting " + environment + "; known: " + known};
+  constexpr size_t kMostTypos = 2;
+  std::string known, meant;
+  size_t closest = kMostTypos + 1;
+  for (const KnobRow& knob : knobs()) {
+    known += (known.empty() ? "" : ", ") + std::string(knob.environment);
+    const size_t distance = distance_of(environment, knob.environment);
+    if (distance < closest) closest = distance, meant = std::string("did you mean ") + knob.environment + "? Known";
+  }
+  return Error{Reason::bad_setting,
+               "unknown setting " + environment + "; " + (meant.empty() ? "known" : meant) + ": " + known};
 }
 
 Result<Config> read_config(const char* const* environment) {

@@ -16,6 +16,7 @@ struct Config {
   using flag = bool;
   using integer = int64_t;
   using text = std::string;
+  using pattern = std::string;
 #define KNOB(field, type, environment, default_value, choices, doc) type field = default_value;
 #include "runtime/base/config.def"
 #undef KNOB

@@ -52,8 +52,9 @@ struct Sinks {
   uint32_t wanted = kUnnamed;  // channels the user asked for; g_enabled adds the listeners' wish for all
   bool json = false;
   std::unique_ptr<std::ofstream> file;
-  std::string dump_dir;
+  std::string file_name, dump_dir;
   uint32_t artefacts = 0;
+  bool said_of_file = false, said_of_dumps = false;  // that it cannot be written: once
   std::vector<std::pair<uint64_t, std::shared_ptr<const Listener>>> listeners;
   uint64_t next_listener = 1;
 
@@ -132,8 +133,14 @@ std::string fill(std::string_view text, const Event& event) {
   return line;
 }
 
+std::string not_written(const Sinks& s, const std::string& path, int error) {
+  const Event event{Kind::NotWritten, t_id, "", {{"path", path}, {"reason", std::strerror(error)}}, ""};
+  return (s.json ? to_json(event) : to_text(event)) + "\n";
+}
+
 // Writes the artefact to its numbered file; returns the path, "" when there is no dump folder or it cannot be written.
-std::string dump(Sinks& s, const Event& event) {
+// `problem` gets the line that says so, the first time.
+std::string dump(Sinks& s, const Event& event, std::string& problem) {
   if (s.dump_dir.empty() || event.artefact.empty()) return "";
   std::error_code failed;
   const std::filesystem::path folder = std::filesystem::path(s.dump_dir) / (event.id.empty() ? "0" : event.id);
@@ -142,9 +149,26 @@ std::string dump(Sinks& s, const Event& event) {
   std::snprintf(number, sizeof number, "%04u", s.artefacts++);
   const std::filesystem::path path = folder / (std::string(number) + "_" + name_of(event.kind) + ".txt");
   std::ofstream out(path);
+  const bool is_open = out.is_open();
   out << event.artefact;
   out.close();  // what is buffered may not fit
-  return out ? path.string() : "";
+  if (out) return path.string();
+  const int error = failed ? failed.value() : errno;
+  if (is_open) std::filesystem::remove(path, failed);  // part of a dump would look like the whole
+  if (!std::exchange(s.said_of_dumps, true) && (s.wanted & kUnnamed)) problem = not_written(s, path.string(), error);
+  return "";
+}
+
+void write(Sinks& s, const std::string& lines) {
+  if (!s.file) {
+    std::fwrite(lines.data(), 1, lines.size(), stderr);
+    return;
+  }
+  errno = 0;
+  *s.file << lines << std::flush;
+  if (*s.file || std::exchange(s.said_of_file, true) || !(s.wanted & kUnnamed)) return;
+  const std::string line = not_written(s, s.file_name, errno);
+  std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
 }  // namespace
@@ -206,7 +230,9 @@ void emit(Kind kind, std::string where, Fields fields, std::string artefact) {
     lines = to_json(event) + "\n";
   } else {
     lines = to_text(event);
-    const std::string path = dump(s, event);
+    std::string problem;
+    const std::string path = dump(s, event, problem);
+    lines = problem + lines;
     if (!path.empty()) lines += ": " + path;
     lines += '\n';
     if (path.empty() && !event.artefact.empty()) {
@@ -218,11 +244,7 @@ void emit(Kind kind, std::string where, Fields fields, std::string artefact) {
       if (lines.back() != '\n') lines += '\n';
     }
   }
-  if (s.file) {
-    *s.file << lines << std::flush;
-  } else {
-    std::fwrite(lines.data(), 1, lines.size(), stderr);
-  }
+  write(s, lines);
 }
 
 namespace {
@@ -275,7 +297,9 @@ Result<void> configure(std::string_view logs, std::string_view out, std::string_
   s.wanted = wanted;
   s.json = format == "json";
   s.file = std::move(file);
+  s.file_name = out;
   s.dump_dir = dump_dir;
+  s.said_of_file = s.said_of_dumps = false;
   s.artefacts = 0;
   s.refresh();
   return {};

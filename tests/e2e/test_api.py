@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import weakref
+from pathlib import Path
 
 import pytest
 import torch
@@ -136,7 +137,7 @@ def test_a_mode_that_decides_as_the_default_shares_what_is_compiled():
 
 def test_what_cannot_be_compiled():
     for thing in (3, Net):
-        with pytest.raises(TypeError, match="a function, a method or an nn.Module"):
+        with pytest.raises(TypeError, match="a function, a method, a callable object or an nn.Module"):
             framejit.compile(thing)
     plain = lambda x: x  # noqa: E731
     assert framejit.compile(plain, disable=True) is plain
@@ -245,7 +246,25 @@ def test_explain_refuses_at_once_what_compile_refuses():
         framejit.compile(3)
     with pytest.raises(TypeError) as of_explain:
         framejit.explain(3)
-    assert str(of_explain.value) == str(of_compile.value)
+    assert str(of_explain.value) == str(of_compile.value) and "a callable object or an nn.Module, not 3" in str(
+        of_compile.value)
+
+
+def test_a_generator_is_named_by_its_file_without_the_folder():
+    def items(x):
+        yield x
+    line = items.__code__.co_firstlineno
+    with pytest.raises(framejit.GraphBreakError, match=rf"^test_api.py:{line} .*items: "):
+        framejit.compile(items, fullgraph=True)
+    outside = eval(compile("lambda: (yield)", "/anywhere/logging/__init__.py", "eval"))
+    with pytest.raises(framejit.GraphBreakError, match="^logging/__init__.py:1 <lambda>: "):
+        framejit.compile(outside, fullgraph=True)
+
+
+@pytest.mark.parametrize("wrapper", [classmethod, property])
+def test_a_wrapper_of_a_class_is_told_where_to_stand(wrapper):
+    with pytest.raises(TypeError, match=f"; put @framejit.compile below @{wrapper.__name__}$"):
+        framejit.compile(wrapper(lambda owner: owner))
 
 
 def test_explain_prints_the_first_guards_and_says_how_many_there_are():
@@ -273,14 +292,48 @@ def test_mark_dynamic_says_what_it_takes(given, message):
         framejit.mark_dynamic(*given)
 
 
+@pytest.mark.parametrize("bounds, error, message", [
+    ({"min": 5, "max": 2}, ValueError, "min must not be greater than max: min=5, max=2"),
+    ({"min": -5}, ValueError, "min must be 0 or more, not -5"),
+    ({"max": -1}, ValueError, "max must be 0 or more, not -1"),
+    ({"min": "a"}, TypeError, "min must be an int or None, not 'a'"),
+    ({"max": True}, TypeError, "max must be an int or None, not True"),
+])
+def test_mark_dynamic_checks_its_bounds(bounds, error, message):
+    x = torch.ones(3)
+    with pytest.raises(error) as raised:
+        framejit.mark_dynamic(x, 0, **bounds)
+    assert str(raised.value) == message and not hasattr(x, "_framejit_dynamic")
+
+
+def test_options_and_sizes_of_a_wrong_type_are_named(tmp_path):
+    with pytest.raises(TypeError, match="^options must be a dict or None, not 3$"):
+        framejit.compile(lambda x: x, options=3)
+    for wrong in ("a", 1.5, True):
+        with pytest.raises(TypeError, match=f"^max_mb must be an int, not {wrong!r}$"):
+            framejit.cache(tmp_path, max_mb=wrong)
+
+
 @pytest.mark.parametrize("name, message",
                          [("fullgrpah", "'fullgrpah'; did you mean 'fullgraph'. Known: fullgraph, dynamic"),
+                          ("recompile_limit", "'recompile_limit'; FRAMEJIT_ENTRIES sets the limit for the whole "
+                                              "process; known: fullgraph, dynamic"),
+                          ("name", "'name'; framejit has no names for compiled functions; known: fullgraph, dynamic"),
                           ("zzz", "'zzz'; known: fullgraph, dynamic")])
 def test_an_unknown_setting_names_the_closest(name, message):
     with pytest.raises(TypeError, match=message):
         framejit.compile(**{name: True})
     with pytest.raises(TypeError, match=message):
         framejit.compile(lambda x: x, **{name: True})
+    with pytest.raises(TypeError, match=r"^explain\(\) .*" + message):
+        framejit.explain(lambda x: x, **{name: True})
+
+
+def test_explain_names_the_settings_that_it_takes():
+    with pytest.raises(TypeError) as raised:
+        framejit.explain(lambda x: x, disable=True)
+    assert str(raised.value) == ("explain() got an unexpected keyword argument 'disable'; known: fullgraph, dynamic, "
+                                 "backend, mode, options")
 
 
 def test_signature_of_compile():
@@ -344,6 +397,16 @@ def test_another_torch_is_told_how_to_go_on(monkeypatch):
         raised.value) and "torch 2.5.1" in str(raised.value)
 
 
+def test_a_python_that_no_build_is_for_is_told_which_there_are(monkeypatch):
+    from framejit import _version_check
+    monkeypatch.setattr(sys, "version_info", (3, 10, 13))
+    with pytest.raises(ImportError, match=r"^framejit needs CPython 3.11, 3.12 or 3.13; this is Python 3.10 \("):
+        _version_check.require_matching_build()
+    names = [".".join(map(str, version)) for version in _version_check.SUPPORTED]
+    setup = (Path(__file__).parents[2] / "tools/setup").read_text()
+    assert f"accepted='CPython {', '.join(names[:-1])} or {names[-1]}'" in setup
+
+
 def run(code, **environment):
     import os
     env = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEJIT")} | environment
@@ -354,8 +417,8 @@ def run(code, **environment):
     ({"FRAMEJIT_LOGS": "nonsense"}, "graph_breaks"),
     ({"FRAMEJIT_MIN_CALLS": "many"}, "FRAMEJIT_MIN_CALLS"),
     ({"FRAMEJIT_LOGS_FORMAT": "xml"}, "json"),
-    ({"FRAMEJIT": "1", "FRAMEJIT_FILTER": "["}, "FRAMEJIT_FILTER=[ is not a regular expression"),
-    ({"FRAMEJIT": "1", "FRAMEJIT_SKIP": "("}, "FRAMEJIT_SKIP=( is not a regular expression"),
+    ({"FRAMEJIT": "1", "FRAMEJIT_FILTER": "["}, "FRAMEJIT_FILTER='[' is not accepted: expected a regular expression"),
+    ({"FRAMEJIT": "1", "FRAMEJIT_SKIP": "("}, "FRAMEJIT_SKIP='(' is not accepted: expected a regular expression"),
     ({"FRAMEJIT": "1", "FRAMEJIT_MIN_CALLS": "-1"},
      "FRAMEJIT_MIN_CALLS='-1' is not accepted: expected an integer from 1 to"),
 ])
@@ -368,6 +431,10 @@ def test_start_up_file_does_nothing_unless_asked():
     unasked = run("import sys; assert 'torch' not in sys.modules and '_framejit_startup' not in sys.modules")
     assert unasked.returncode == 0
     assert run("import sys; assert 'torch' not in sys.modules", FRAMEJIT="1").returncode == 0
+    for off in ("0", ""):
+        done = run("import sys; assert '_framejit_startup' not in sys.modules", FRAMEJIT=off)
+        assert done.returncode == 0, done.stderr
+    assert run("import sys; assert '_framejit_startup' in sys.modules", FRAMEJIT="1").returncode == 0
 
 
 @pytest.mark.parametrize("room", [1, 3, 20])

@@ -25,12 +25,13 @@ print(s["kernels"], s["cache_hits"], s["cache_misses"], s["cache_stored"])
 """
 
 
-def run(folder=None, **more):
+def run(folder=None, before="", **more):
     environment = {**os.environ, "FRAMEJIT_STRICT": "1", **more}
     environment.pop("FRAMEJIT_CACHE_DIR", None)
     if folder is not None:
         environment["FRAMEJIT_CACHE_DIR"] = str(folder)
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=300)
+    command = [sys.executable, "-c", before + PROGRAM]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return [int(n) for n in done.stdout.split()], done.stderr
 
@@ -70,6 +71,16 @@ def test_a_folder_of_others_is_refused_and_the_program_runs(tmp_path):
         framejit.cache(tmp_path)
     with pytest.raises(ValueError, match="max_mb must be at least 1"):
         framejit.cache(tmp_path, max_mb=0)
+
+
+@pytest.mark.nothing_captured
+def test_a_full_disk_is_one_line_and_the_program_runs(tmp_path):
+    folder = tmp_path / "kernels"
+    full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"  # no file can grow
+    (kernels, hits, misses, stored), said = run(folder, before=full)
+    assert (hits, misses, stored) == (0, kernels, 0) and kernels > 1
+    assert said.count("cannot write") == 1 and f"cannot write {folder}/kernels.new: File too large" in said, said
+    assert run(folder)[0] == [kernels, 0, kernels, kernels], "the empty file that is left takes kernels"
 
 
 @pytest.mark.nothing_captured

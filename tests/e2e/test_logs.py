@@ -1,6 +1,7 @@
 """What users read: every channel's events through FRAMEJIT_LOGS, as text and as JSON, and the settings that choose
 them."""
 import json
+import logging
 import os
 import random
 import re
@@ -271,8 +272,15 @@ def test_help_lists_the_channels():
     ({"FRAMEJIT_AUTOTUNE_MS": "-3"}, "expected an integer from 0 to"),
     ({"FRAMEJIT_CACHE_MB": "9" * 20}, "expected an integer from 0 to 1000000000 "),
     ({"FRAMEJIT_CPU_FEATURES": "mmx"}, "auto|avx512|avx2|generic"),
-    ({"FRAMEJIT_LOG": "all"}, "unknown setting FRAMEJIT_LOG; known: FRAMEJIT"),
-    ({"FRAMEJIT_FILTER": "(", "FRAMEJIT": "1"}, "FRAMEJIT_FILTER"),
+    ({"FRAMEJIT_LOG": "all"}, "unknown setting FRAMEJIT_LOG; did you mean FRAMEJIT_LOGS? Known: FRAMEJIT, "),
+    ({"FRAMEJIT_NONSENSE": "1"}, "unknown setting FRAMEJIT_NONSENSE; known: FRAMEJIT, "),
+    ({"FRAMEJIT_FILTER": "("}, "FRAMEJIT_FILTER='(' is not accepted: expected a regular expression in ECMAScript's "
+                               "syntax; a parenthesis does not match ("),
+    ({"FRAMEJIT_FILTER": "(", "FRAMEJIT": "1"}, "FRAMEJIT_FILTER='('"),
+    ({"FRAMEJIT_SKIP": "*a"}, "FRAMEJIT_SKIP='*a' is not accepted: expected a regular expression in ECMAScript's "
+                              "syntax; a *, +, ? or { has nothing before it ("),
+    ({"FRAMEJIT_SKIP": "(?i)a"}, "after (? only :, = and ! are known"),
+    ({"FRAMEJIT_SKIP": "[a"}, "a [ is not closed"),
 ])
 def test_a_bad_value_is_an_error_that_says_what_is_known(environment, message):
     done = run("import torch, framejit", **environment)
@@ -334,6 +342,77 @@ def test_a_break_in_library_code_names_the_users_line_too():
         breaks = framejit.explain(f)(torch.ones(2)).of("Break")
     user = f"test_logs.py:{inner.__code__.co_firstlineno + 1} {inner.__qualname__}"
     assert breaks and breaks[0].at.startswith(user + ", in random.py:"), breaks
+
+
+def test_each_break_of_a_library_call_names_the_users_line(caplog):
+    """Behind the first break the trace begins in the library. A file __init__.py is named with its folder."""
+    caplog.set_level(logging.INFO)
+
+    def f(x):
+        y = x + 1
+        logging.info("a break")
+        return y * 2
+
+    with torch.no_grad():
+        breaks = framejit.explain(f)(torch.ones(2)).breaks
+    user = f"test_logs.py:{f.__code__.co_firstlineno + 2} {f.__qualname__}"
+    assert len(breaks) > 2 and all(b.at.startswith(user + ", in ") for b in breaks), [b.at for b in breaks]
+    assert any(", in logging/__init__.py:" in b.at for b in breaks)
+
+
+@pytest.mark.parametrize("fn, detail", [
+    (lambda x: x.sum().item(), "Tensor.item()"),
+    (lambda x: float(x.sum()), "float() of a tensor"),
+    (lambda x: x.numpy(), "Tensor.numpy()"),
+    (lambda x: x.tolist(), "Tensor.tolist()"),
+    (lambda x: x.data_ptr(), "Tensor.data_ptr()"),
+    (lambda x: x.is_set_to(x), "Tensor.is_set_to()"),
+])
+def test_a_read_of_data_names_what_the_program_calls(fn, detail):
+    with torch.no_grad():
+        [stop] = framejit.explain(lambda x: fn(x + 1))(torch.ones(2)).breaks
+    assert stop.fields["reason"] == "data_dependent_value"
+    assert stop.fields["detail"] == f"{detail} needs the data of a tensor"
+
+
+def test_a_break_in_the_body_of_a_loop_over_an_iterator_says_what_helps():
+    def over(items):
+        def f(model, x):
+            for _, p in items(model.named_parameters()):
+                if p.max() > 99:
+                    x = x + 1
+            return x
+        with torch.no_grad():
+            return framejit.explain(f)(torch.nn.Linear(2, 2), torch.ones(2)).breaks
+    [stop, *_] = [b for b in over(iter) if b.fields["reason"] == "real_iterator"]
+    assert "before a graph break" in stop.fields["detail"]
+    assert "if there is a break in the body of its loop" in stop.fields["hint"] and "list(...)" in stop.fields["hint"]
+    assert {b.fields["reason"] for b in over(list)} == {"data_dependent_jump"}
+
+
+FULL = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # no file can grow, as on a full disk
+"""
+
+
+@pytest.mark.parametrize("style, line", [
+    ("text", r"\[framejit [^]]*warnings\] cannot write /dev/full: No space left on device"),
+    ("json", r'.*"event":"NotWritten".*"path":"/dev/full","reason":"No space left on device".*'),
+])
+def test_a_log_that_cannot_be_written_is_one_line(style, line):
+    done = run(FRAMEJIT_LOGS="graph", FRAMEJIT_LOGS_OUT="/dev/full", FRAMEJIT_LOGS_FORMAT=style)
+    assert done.returncode == 0 and re.fullmatch(line + "\n", done.stderr), done.stderr
+    silent = run(FRAMEJIT_LOGS="graph,-warnings", FRAMEJIT_LOGS_OUT="/dev/full")
+    assert silent.returncode == 0 and silent.stderr == ""
+
+
+def test_dumps_that_cannot_be_written_are_one_line(tmp_path):
+    done = run(FULL + PROGRAM, FRAMEJIT_LOGS="graph", FRAMEJIT_DUMP_DIR=str(tmp_path))
+    said = re.findall(r"warnings\] cannot write (.*): File too large$", done.stderr, re.M)
+    assert done.returncode == 0 and len(said) == 1 and said[0].startswith(str(tmp_path)), done.stderr
+    assert done.stderr.count("| return ") == done.stderr.count(" graph] ") > 2  # what has no file follows its line
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_a_break_names_a_function_of_pybind11_by_its_module():

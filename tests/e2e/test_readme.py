@@ -125,19 +125,23 @@ def settings_page():
     found = {}
     for kind, name, default, choices, doc in (match.groups()[:5] for match in re.finditer(row, table, re.M)):
         accepted = {"flag": "0 or 1", "integer": choices.replace("..", " to "),
-                    "text": ", ".join(f"`{word}`" for word in choices.split("|")) if choices else "a text"}[kind]
+                    "text": ", ".join(f"`{word}`" for word in choices.split("|")) if choices else "string",
+                    "pattern": "regular expression"}[kind]
         usual = {"false": "0", "true": "1"}.get(default, default.strip('"'))
         said = ast.literal_eval(f"({doc})")
-        found[name] = f"- `{name}` ({accepted}; by default {f'`{usual}`' if usual else 'empty'}): {said}."
+        found[name] = f"- `{name}` ({accepted}; default: {f'`{usual}`' if usual else 'empty'}): {said}."
     assert len(found) == len(re.findall(r"^KNOB\(", table, re.M))
     named = {name for names in SETTINGS.values() for name in names}
     assert named <= set(found), sorted(named - set(found))
     lines = ["# Settings", "",
              "Written by `tests/e2e/test_readme.py` from `runtime/base/config.def` (`make golden-update`).", "",
              "Every setting of the process is an environment variable. framejit reads it once, when it is imported. A "
-             "value that does not fit is an error that says what is accepted. What one compiled function does "
-             "differently is an argument of `framejit.compile`: `fullgraph`, `dynamic`, `backend`, `mode`, `options`, "
-             "`disable`. `framejit.cache(folder, max_mb=...)` sets the two variables of the cache from the program."]
+             "value that does not fit is an error that says what is accepted. One case is a warning: a "
+             "`FRAMEJIT_CACHE_DIR` that cannot be used, without which the program runs as well; `framejit.cache` "
+             "raises there. A program that imports neither torch nor framejit is told nothing. Regular expressions "
+             "have ECMAScript's syntax. What one compiled function does differently is an argument of "
+             "`framejit.compile`: `fullgraph`, `dynamic`, `backend`, `mode`, `options`, `disable`. "
+             "`framejit.cache(folder, max_mb=...)` sets the two variables of the cache from the program."]
     for title, names in SETTINGS.items():
         lines += ["", f"## {title}", ""] + [found[name] for name in names or [n for n in found if n not in named]]
     return pages.filled("\n".join(lines) + "\n")

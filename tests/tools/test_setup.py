@@ -104,6 +104,18 @@ def pip_that(text):
 NINJA = "apt-get install ninja-build"
 
 
+@pytest.mark.parametrize("wanted, message", [
+    ("3.12", "no interpreter for PYTHON=3.12; install it (apt-get install python3.12-dev python3.12-venv) or name "
+             "another; framejit takes CPython 3.11, 3.12 or 3.13"),
+    ("python3.13", "no interpreter for PYTHON=python3.13; install it (apt-get install python3.13-dev "
+                   "python3.13-venv) or name another; framejit takes CPython 3.11, 3.12 or 3.13"),
+    ("3.14", "no interpreter for PYTHON=3.14; framejit takes CPython 3.11, 3.12 or 3.13: make setup PYTHON=3.11"),
+])
+def test_an_interpreter_that_is_not_there(machine, wanted, message):
+    done = machine.run(ROOT / "tools" / "setup", wanted, "", ".venv")
+    assert (done.returncode, done.stderr) == (1, f"framejit: {message}\n")
+
+
 @pytest.mark.parametrize("change, message", [
     (without("ninja"), f"missing: ninja-build; run: sudo {NINJA}"),
     (without("cmake", "ninja", "llvm-config-22"),
@@ -152,7 +164,7 @@ def test_what_is_missing_is_one_line_with_the_command(machine, change, message):
 def test_no_interpreter_and_no_compiler_of_that_name(machine):
     done = machine.setup(python="")
     assert done.returncode == 1 and done.stderr.startswith(
-        "framejit: no interpreter for PYTHON=3.11; install one (apt-get install python3-dev python3-venv)")
+        "framejit: no interpreter for PYTHON=3.11; install it (apt-get install python3.11-dev python3.11-venv)")
     assert done.stderr.count("\n") == 1
     done = machine.setup(CXX="g++-99")
     assert (done.returncode, done.stderr) == (1,

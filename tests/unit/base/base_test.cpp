@@ -55,7 +55,8 @@ TEST(Config, EveryRowTakesItsDefaultAndRefusesNonsense) {
   EXPECT_EQ(config.value().entries, 8);
   for (const KnobRow& row : knobs()) {
     Config c;
-    const bool accepts_text = std::string(row.type) == "text" && std::string(row.choices).empty();
+    const bool accepts_text =
+        (std::string(row.type) == "text" && std::string(row.choices).empty()) || std::string(row.type) == "pattern";
     const Result<void> result = set_knob(c, row.environment, "nonsense");
     EXPECT_EQ(result.ok(), accepts_text) << row.environment;
     if (!result.ok()) {
@@ -69,6 +70,35 @@ TEST(Config, UnknownNameListsTheKnownOnes) {
   const Result<Config> config = read_config(environment);
   ASSERT_FALSE(config.ok());
   EXPECT_NE(config.error().message.find("FRAMEJIT_LOGS"), std::string::npos);
+}
+
+TEST(Config, UnknownNameNamesTheClosest) {
+  Config c;
+  EXPECT_NE(set_knob(c, "FRAMEJIT_LOG", "").error().message.find("; did you mean FRAMEJIT_LOGS? Known: "),
+            std::string::npos);
+  EXPECT_NE(set_knob(c, "FRAMEJIT_NONSENSE", "").error().message.find("FRAMEJIT_NONSENSE; known: "), std::string::npos);
+}
+
+TEST(Config, APatternThatIsNoneSaysWhy) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"(a", "a parenthesis does not match"},       {"a)", "a parenthesis does not match"},
+      {"\\(*", ""},                                 {"*a", "has nothing before it"},
+      {"a|+b", "has nothing before it"},            {"(?:?)", "has nothing before it"},
+      {"[*(](", "a parenthesis does not match"},    {"(?i)a", "after (? only :, = and ! are known"},
+      {"(?<=a)b", "after (? only :, = and ! are known"}, {"(?", "after (? only :, = and ! are known"},
+      {"[a", "a [ is not closed"},                  {"[z-a]", "a range of characters ends before it begins"},
+      {"a{x}", "{ and } do not hold a count"},      {"[[:foo:]]", "a class of characters is unknown"},
+      {"a\\", "an escape with \\ is not complete"},  {"\\1", "it refers to a group that does not exist"},
+      {"^__main__:(a|C)", ""},                      {"", ""},
+  };
+  for (const auto& [pattern, cause] : cases) {
+    Config c;
+    const Result<void> result = set_knob(c, "FRAMEJIT_SKIP", pattern);
+    ASSERT_EQ(result.ok(), *cause == '\0') << pattern;
+    if (result.ok()) EXPECT_EQ(c.skip, pattern);
+    else EXPECT_NE(result.error().message.find(std::string("; ") + (cause[0] == 'h' ? "a *, +, ? or { " : "") + cause),
+                   std::string::npos) << result.error().message;
+  }
 }
 
 log::Event break_event() {

@@ -160,13 +160,13 @@ TEST_F(GuardTest, SizeFactsOverBoundSymbols) {
   compile();
   EXPECT_TRUE(holds()) << why();
   set(1, "12");
-  EXPECT_EQ(why(), "s1 < s0 but 12 and 10 where s0 = L['a'], s1 = L['b']");
+  EXPECT_EQ(why(), "s1 < s0 but s1 is 12 and s0 is 10 where s0 = L['a'], s1 = L['b']");
   EXPECT_EQ(program_->explain(frame())->because, "model.py:3 f");
   EXPECT_EQ(program_->explain(frame())->size_fact, 0);
   set(1, "3");
-  EXPECT_EQ(why(), "s0 % s1 == 2 but 1 and 2 where s0 = L['a'], s1 = L['b']");
+  EXPECT_EQ(why(), "s0 % s1 == 2 but s0 % s1 is 1 where s0 = L['a'], s1 = L['b']");
   set(1, "0");
-  EXPECT_EQ(why(), "s0 % s1 == 2 but no 64-bit integer and 2 where s0 = L['a'], s1 = L['b']");
+  EXPECT_EQ(why(), "s0 % s1 == 2 but s0 % s1 is no 64-bit integer where s0 = L['a'], s1 = L['b']");
 }
 
 TEST_F(GuardTest, SizesThatFit) {

@@ -201,7 +201,7 @@ TEST_F(KernelCacheTest, FoldersOfOthersAreRefused) {
   fs::create_directory_symlink(folder_, folder_ + "/link");
   EXPECT_NE(message(folder_ + "/link").find("it is a link"), std::string::npos);
   write("file", "");
-  EXPECT_NE(message(folder_ + "/file").find("it is no folder"), std::string::npos);
+  EXPECT_NE(message(folder_ + "/file").find("it is not a directory"), std::string::npos);
   EXPECT_EQ(message("relative"), "the kernel cache relative is not used: its path is not absolute; begin it with /");
   for (const int64_t bytes : {int64_t{0}, int64_t{-1} << 20})
     EXPECT_EQ(message(folder_, bytes), "the kernel cache " + folder_ +
