@@ -65,7 +65,7 @@ int64_t bytes_of(const Buffer& buffer) {
   return bytes;
 }
 
-const c10::StorageImpl* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
+c10::StorageImpl* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
 
 // Nothing but the watch sees what is written to a tensor without a version.
 Trust trust_in(const at::Tensor& tensor, Trust trust) { return tensor.is_inference() ? Trust::kWatch : trust; }
@@ -115,8 +115,8 @@ class KeptSource {
 
  private:
   explicit KeptSource(const at::Tensor& tensor)
-      : weak_storage_(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(tensor.storage().unsafeGetStorageImpl())),
-        storage_(tensor.storage().unsafeGetStorageImpl()),
+      : weak_storage_(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage_of(tensor))),
+        storage_(storage_of(tensor)),
         sizes_(tensor.sizes().vec()),
         strides_(tensor.strides().vec()),
         dtype_(tensor.scalar_type()),
@@ -213,7 +213,7 @@ class Registry {
   using View = std::tuple<const c10::StorageImpl*, const void*, c10::ScalarType, std::vector<int64_t>,
                           std::vector<int64_t>, Trust>;
   static View view_of(const at::Tensor& tensor, Trust trust) {
-    return {tensor.storage().unsafeGetStorageImpl(),
+    return {storage_of(tensor),
             tensor.const_data_ptr(),
             tensor.scalar_type(),
             tensor.sizes().vec(),

@@ -46,9 +46,9 @@ class Memory {
 class File {
  public:
   explicit File(size_t bytes, char value = 'f') {
-    char path[] = "/tmp/framejit_watch_XXXXXX";
-    fd_ = mkstemp(path);
-    unlink(path);
+    std::string path = ::testing::TempDir() + "framejit-watch-XXXXXX";
+    fd_ = mkstemp(path.data());
+    unlink(path.c_str());
     fill(bytes, value);
   }
   ~File() { close(fd_); }
