@@ -10,6 +10,7 @@
 #include "frame_hook/resume/segment.h"
 #include "frame_hook/resume/stance.h"
 #include "frame_hook/resume/stats.h"
+#include "frame_hook/trace/weight_sources.h"
 #include "graph/compiler.h"
 #include "graph/int64_range.h"
 #include "guards/interrupts.h"
@@ -137,22 +138,6 @@ Result<graph::CompiledGraph> ask_compiler(Recording& recording, graph::CapturedG
   } catch (const graph::NoInt64& e) {
     return Error{Reason::recording_failed, e.what()};
   }
-}
-
-// The module that keeps an input as a parameter or buffer, by which a program seldom writes and reads in each call;
-// kNoSource: none does.
-guards::SourceId owner_of(const guards::SourceTable& sources, guards::SourceId input) {
-  const auto base_of = [&](guards::SourceId id, guards::SourceKind kind) {
-    return id != guards::kNoSource && sources[id].kind == kind ? sources[id].base : guards::kNoSource;
-  };
-  const guards::SourceId holder = base_of(input, guards::SourceKind::dict_item),
-                         dict = base_of(holder, guards::SourceKind::dict_item);
-  if (dict == guards::kNoSource || !sources[holder].key || !PyUnicode_CheckExact(sources[holder].key.get()))
-    return guards::kNoSource;
-  PyObject* const name = sources[holder].key.get();
-  const bool is_kept = PyUnicode_CompareWithASCIIString(name, "_parameters") == 0 ||
-                       PyUnicode_CompareWithASCIIString(name, "_buffers") == 0;
-  return is_kept ? base_of(dict, guards::SourceKind::instance_dict) : guards::kNoSource;
 }
 
 std::vector<bool> weights_of(const FrameTrace& trace) {

@@ -12,6 +12,7 @@
 #include "graph/int64_range.h"
 #include "guards/class_state.h"
 #include "guards/interrupts.h"
+#include "frame_hook/trace/weight_sources.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
@@ -375,9 +376,11 @@ graph::DynamicExtents Tracer::dynamic_extents(SourceId source) {
   std::vector<bool>& dims = found.sizes;
   if (hints.dynamic_never) return found;
   if (hints.dynamic_all && is_dynamic(source, "")) dims.assign(64, true);
-  const std::string text = hints.dynamic_sources.empty() ? "" : trace_.guards.sources.text(source, live_.code);
+  // Parameters of another size are another module: with symbols nothing could be derived from them.
+  const bool varies = !hints.dynamic_sources.empty() && !is_parameter(trace_.guards.sources, source);
+  const std::string text = varies ? trace_.guards.sources.text(source, live_.code) : "";
   for (const std::string& dynamic : hints.dynamic_sources) {
-    if (!dynamic.starts_with(text)) continue;
+    if (!varies || !dynamic.starts_with(text)) continue;
     const std::string_view rest = std::string_view(dynamic).substr(text.size());
     for (auto [what, which] : {std::pair(".size(", &found.sizes), std::pair(".stride(", &found.strides)})
       if (rest.starts_with(what)) add_dim(*which, std::strtoul(rest.data() + std::strlen(what), nullptr, 10));

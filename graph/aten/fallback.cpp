@@ -24,6 +24,7 @@
 #include "graph/aten/recorder.h"
 #include "graph/ops/rule_kit.h"
 #include "graph/shape_rule.h"
+#include "runtime/aten/shape_functions.h"
 
 namespace framejit::graph {
 
@@ -160,6 +161,16 @@ Recorder::FloatArgs Recorder::settle_floats(const OpFacts& facts, torch::jit::St
   return found;
 }
 
+// A number among the results may be anything that the kernel makes of its arguments. In calls the kernel runs under the
+// modes of the call.
+void Recorder::refuse_op_of_users(const OpCall& call) {
+  const std::string& name = call.def().name;
+  const auto is_number = [](ReturnClass r) { return r == ReturnClass::kOther; };
+  if (std::ranges::any_of(call.facts.returns, is_number)) fail({Reason::data_dependent_value, name});
+  if (ProgramModes::now() != modes_)
+    fail({Reason::unsupported_op, name + " under a mode that the traced program has entered"});
+}
+
 void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
   const size_t count = facts.arg_classes.size();
   if (fill_in_memory_order(facts, stack)) return;
@@ -177,6 +188,7 @@ void Recorder::record(const OpFacts& facts, torch::jit::Stack* stack) {
       fail({value ? Reason::data_dependent_value : Reason::data_dependent_size,
             name == "_local_scalar_dense" ? "Tensor.item()" : name});
     }
+    if (runtime::is_users(call.def().name)) refuse_op_of_users(call);
     find_device(call);
     build_args(call);
     refuse_writes_to_constants(call);

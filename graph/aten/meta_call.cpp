@@ -207,7 +207,7 @@ std::optional<torch::jit::Stack> MetaCall::execute() const {
     each_tensor(
         arg, [&](const at::Tensor& tensor) { elements += recorder_.shapes().hint(meta_of_argument(tensor).numel()); });
   const OpDef& def = call_.def();
-  if (!runtime::is_torchs_own(def.name) || def.has(kRandom) || def.has(kView) || !call_.device.is_cpu() ||
+  if (runtime::is_users(def.name) || def.has(kRandom) || def.has(kView) || !call_.device.is_cpu() ||
       elements > kMostElements)
     return std::nullopt;
   PlainExecution plain;
@@ -328,7 +328,7 @@ bool MetaCall::may_hold_for_other_sizes(const torch::jit::Stack& results) const 
 }
 
 std::optional<ShapeOrigin> MetaCall::run_with_symbols() {
-  if (runtime::is_torchs_own(call_.def().name) || call_.def().has(kView) || call_.facts.typed_meta != nullptr ||
+  if (!runtime::is_users(call_.def().name) || call_.def().has(kView) || call_.facts.typed_meta != nullptr ||
       call_.facts.meta_kernel() != MetaKernel::kPython || symbols_of(call_, recorder_.graph()).empty())
     return std::nullopt;
   with_symbols_ = true;

@@ -26,6 +26,7 @@
 #include "graph/dynamic_extents.h"
 #include "graph/aten/capture_break.h"
 #include "graph/aten/op_facts.h"
+#include "graph/aten/program_modes.h"
 #include "graph/aten/sym_node.h"
 #include "graph/aten/traced_tensor.h"
 #include "graph/graph_builder.h"
@@ -112,6 +113,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   void refuse_writes_to_constants(const OpCall& call);
   void refuse_absolute_offsets(const OpCall& call);
   void refuse_memory(const OpCall& call);
+  void refuse_op_of_users(const OpCall& call);
   bool reads_what_it_writes(const OpCall& call);
 
   bool keep_shape_in_place(OpCall& call);
@@ -147,6 +149,7 @@ class Recorder final : public SymOwner, public std::enable_shared_from_this<Reco
   std::set<uint32_t> written_storages_, read_offsets_, kept_storages_;
   std::vector<ValueId> fixed_floats_;
   std::vector<at::Tensor> contents_;                           // by value: those that were asked for
+  const ProgramModes modes_ = ProgramModes::now();  // when the recording began
   std::optional<CaptureFailure> broken_;
   ShapeCounts counts_;
   Line line_;

@@ -115,7 +115,10 @@ struct ConstantValue {  // what needs no tensor and no run-time size
 }  // namespace
 
 ExternCall::ExternCall(const ExternStep& step, const std::vector<c10::IValue>& opaque)
-    : op_(find_operator(step.op)), results_(step.results) {
+    : op_(find_operator(step.op)),
+      is_users_(is_users(step.op)),
+      result_lists_(step.result_lists),
+      results_(step.results) {
   const c10::FunctionSchema& schema = op_.schema();
   FJ_CHECK(step.args.size() <= schema.arguments().size(), "too many arguments of " + step.op);
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
@@ -128,7 +131,7 @@ ExternCall::ExternCall(const ExternStep& step, const std::vector<c10::IValue>& o
     }
   }
   note_aliases(schema, step);
-  if (!is_torchs_own(step.op) && written_.empty()) checked_name_ = step.op;
+  if (is_users_ && written_.empty()) checked_name_ = step.op;
 }
 
 void ExternCall::add_argument(const PlanArg& arg, const c10::Argument& formal, const std::vector<c10::IValue>& opaque) {
@@ -205,6 +208,19 @@ c10::IValue ExternCall::make(const Filled& filled, Operands& operands) const {
   return {};
 }
 
+namespace {
+
+// Whether lists among the results are as long as a node's result_lists say: -1 stands for a tensor, and nothing for
+// tensors alone.
+bool has_lengths(const std::vector<c10::IValue>& results, const std::vector<int16_t>& lists) {
+  if (lists.empty()) return std::ranges::none_of(results, &c10::IValue::isTensorList);
+  return std::ranges::equal(results, lists, [](const c10::IValue& result, int16_t length) {
+    return result.isTensorList() ? static_cast<int64_t>(result.toTensorList().size()) == length : length < 0;
+  });
+}
+
+}  // namespace
+
 void ExternCall::run(Operands& operands, std::vector<c10::IValue>& stack) const {
   stack.clear();
   auto filled = filled_.begin();
@@ -212,7 +228,12 @@ void ExternCall::run(Operands& operands, std::vector<c10::IValue>& stack) const 
     if (filled != filled_.end() && filled->arg == i) stack.push_back(make(*filled++, operands));
     else stack.push_back(constants_[i]);
   }
-  op_.callBoxed(&stack);
+  if (is_users_) {
+    const c10::impl::ForceDispatchKeyGuard as_the_program(operands.callers_keys());
+    op_.callBoxed(&stack);
+  } else {
+    op_.callBoxed(&stack);
+  }
   size_t at = 0;
   const auto next = [&](at::Tensor tensor) {
     const BufferId buffer = at < results_.size() ? results_[at] : kNoBuffer;
@@ -221,6 +242,7 @@ void ExternCall::run(Operands& operands, std::vector<c10::IValue>& stack) const 
     if (!checked_name_.empty() && !operands.is_as_planned(buffer, tensor)) throw ShapeFunctionErred(checked_name_);
     operands.store(buffer, std::move(tensor));
   };
+  if (!checked_name_.empty() && !has_lengths(stack, result_lists_)) throw ShapeFunctionErred(checked_name_);
   for (c10::IValue& result : stack) {
     if (result.isTensor()) next(std::move(result).toTensor());
     else if (result.isTensorList()) for (const at::Tensor& t : result.toTensorVector()) next(t);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@ class Operands {
   virtual const at::Tensor& tensor(BufferId buffer) = 0;
   virtual void store(BufferId buffer, at::Tensor tensor) = 0;
   virtual bool is_as_planned(BufferId buffer, const at::Tensor& tensor) = 0;
+  virtual c10::impl::LocalDispatchKeySet callers_keys() const = 0;  // of the thread, as the program has them
   virtual int64_t value(const Size& size) const = 0;
 };
 
@@ -54,7 +56,9 @@ class ExternCall {
   void note_aliases(const c10::FunctionSchema& schema, const ExternStep& step);
 
   c10::OperatorHandle op_;
+  const bool is_users_;  // its kernel runs under the program's modes
   std::string checked_name_;  // of an operator of users that writes nothing: its results are compared with the plan
+  std::vector<int16_t> result_lists_;
   std::vector<c10::IValue> constants_;  // one per argument; None where `filled_` has it
   std::vector<Filled> filled_;
   std::vector<BufferId> results_;

@@ -124,6 +124,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
     return !tensor.defined() || program_->plan->buffers[buffer].is_packed ||
            (tensor.scalar_type() == shape.dtype && tensor.device() == shape.device && lies_as_planned(tensor, buffer));
   }
+  c10::impl::LocalDispatchKeySet callers_keys() const override { return callers_keys_; }
   int64_t value(const Size& s) const override { return size(s); }
 
   void* data(BufferId buffer) override {
@@ -238,6 +239,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
   const CallPlan& start(const PlanProgram& program, const at::Tensor* const* inputs) {
     program_ = &program;
     inputs_ = inputs;
+    callers_keys_ = c10::impl::tls_local_dispatch_key_set();
     tensors_.resize(program.plan->buffers.size());
     return *program.plan;
   }
@@ -272,6 +274,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
 
   const PlanProgram* program_ = nullptr;
   const at::Tensor* const* inputs_ = nullptr;
+  c10::impl::LocalDispatchKeySet callers_keys_ = c10::impl::tls_local_dispatch_key_set();
   std::vector<at::Tensor> tensors_;  // of kTensor buffers, and of those in the arena that a library call has asked for
   std::vector<c10::IValue> stack_;
   std::vector<int64_t> shape_;

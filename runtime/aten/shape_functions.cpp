@@ -1,6 +1,8 @@
 // runtime/aten/shape_functions.cpp — the operators that have erred, for as long as the process lives.
 #include "runtime/aten/shape_functions.h"
 
+#include <algorithm>
+#include <array>
 #include <mutex>
 #include <unordered_set>
 
@@ -18,7 +20,11 @@ Erring& erring() {
 
 }  // namespace
 
-bool is_torchs_own(const std::string& op) { return op.find("::") == std::string::npos; }
+bool is_users(std::string_view op) {
+  static constexpr std::array<std::string_view, 3> kKnown = {"framejit", "mkl", "mkldnn"};
+  const size_t end = op.find("::");
+  return end != op.npos && std::find(kKnown.begin(), kKnown.end(), op.substr(0, end)) == kKnown.end();
+}
 
 ShapeFunctionErred::ShapeFunctionErred(const std::string& op)
     : std::runtime_error("a result of " + op + " is not as its shape function says") {

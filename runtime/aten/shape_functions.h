@@ -6,11 +6,13 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace framejit::runtime {
 
-// Operators that torch defines are told by the name alone: "add.Tensor", but "mylib::add".
-bool is_torchs_own(const std::string& op);
+// Operators of torch have no namespace ("add.Tensor"), but for those of packed weights; ours are "framejit::". The rest
+// are users'.
+bool is_users(std::string_view op);
 
 class ShapeFunctionErred : public std::runtime_error {
  public:

@@ -295,6 +295,9 @@ def check(fn, *args, breaks=None, compiles=None, backends=BACKENDS, calls=3, gra
             assert got[0] == want[0], f"{where}: {got} instead of {want}"
             if want[0] == "raised":
                 said, wanted = told_by(got[1]), told_by(want[1])
+                if isinstance(want[1], AttributeError) and wanted["name"] is None and sys.version_info >= (3, 12):
+                    for told in (said, wanted):  # CPython leaves them out once it has inlined a property's getter
+                        told.pop("name", None), told.pop("obj", None)
                 assert said == wanted, f"{where}: {got[1]!r}, {said} instead of {want[1]!r}, {wanted}"
             else:
                 same(got[1], want[1], part(exact, lambda v: v[0]), f"{where}: result", strides)

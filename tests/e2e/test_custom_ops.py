@@ -177,6 +177,76 @@ def test_a_shape_function_that_errs(name, result, fake):
     assert stats["graphs"] > 1 and stats["hits"] > 0, stats
 
 
+def raw_op(name, schema, kernel, fake):
+    torch.library.define(f"framejit_ops::{name}", schema)
+    torch.library.impl(f"framejit_ops::{name}", "CPU", kernel)
+    torch.library.register_fake(f"framejit_ops::{name}", fake)
+    return getattr(torch.ops.framejit_ops, name)
+
+
+def test_lists_of_other_lengths_than_the_shape_function_says():
+    shapes = lambda n: lambda x: [torch.empty_like(x)] * n  # noqa: E731
+    longer = raw_op("longer", "(Tensor x) -> Tensor[]", lambda x: [x + 1, x + 2, x + 3], shapes(2))
+    shorter = raw_op("shorter", "(Tensor x) -> Tensor[]", lambda x: [x + 1], shapes(2))
+    shifted = raw_op("shifted", "(Tensor x) -> (Tensor[], Tensor)", lambda x: ([x + 1, x + 5], x * 3),
+                     lambda x: ([torch.empty_like(x)], torch.empty_like(x)))
+    with torch.no_grad():
+        for fn in (lambda x: longer(x * 2), lambda x: shorter(x * 2), lambda x: shifted(x * 2)[1] + 1):
+            compiled, x = framejit.compile(fn), torch.randn(3, 4)
+            for _ in range(3):
+                same(compiled(x), fn(x))
+
+
+def test_numbers_that_an_op_gives_are_the_kernels():
+    rounded = raw_op("rounded", "(Tensor x) -> int", lambda x: int(x.sum()), lambda x: 3)
+    with torch.no_grad():
+        fn = lambda x: x * rounded(x + 1)  # noqa: E731
+        compiled = framejit.compile(fn)
+        for n in (2, 5, 2):
+            same(compiled(torch.full((n,), 2.)), fn(torch.full((n,), 2.)))
+
+
+SEEN = []
+
+
+@torch.library.custom_op("framejit_ops::modes", mutates_args=())
+def modes(x: torch.Tensor) -> torch.Tensor:
+    SEEN.append((torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.is_grad_enabled(),
+                 torch.is_inference_mode_enabled()))
+    return torch.nn.functional.linear(x, x).float()
+
+
+@modes.register_fake
+def _(x):
+    return x.new_empty(x.shape[0], x.shape[0], dtype=torch.float32)
+
+
+def in_autocast(x, dtype=torch.bfloat16):
+    with torch.autocast("cpu", dtype):
+        return modes(x + 1)
+
+
+def in_other_modes(x):
+    with torch.enable_grad():
+        y = modes(x * 2)
+    with torch.inference_mode():
+        return y, modes(x * 3).clone()
+
+
+@pytest.mark.parametrize("around", [torch.no_grad, torch.enable_grad, torch.inference_mode,
+                                    lambda: torch.autocast("cpu", torch.bfloat16)])
+@pytest.mark.parametrize("fn", [lambda x: modes(x * 2) + 1, in_autocast, in_other_modes])
+def test_kernels_run_under_the_modes_of_the_program(fn, around):
+    compiled, x = framejit.compile(fn), torch.randn(5, 4)
+    for _ in range(3):
+        with around():
+            SEEN.clear()
+            want, wanted = fn(x), list(SEEN)
+            SEEN.clear()
+            same(compiled(x), want)
+            assert SEEN == wanted
+
+
 @pytest.mark.nothing_captured
 def test_a_size_that_depends_on_data_breaks():
     stats = counted(lambda x: positive(x) + 1)

@@ -12,33 +12,41 @@ from test_derived_weights import CALLS, check, derived, watch_is_refused
 
 pytestmark = pytest.mark.skipif(watch_is_refused(), reason="this system has no write watch, so nothing is derived")
 
-TWO_WIDTHS = """
+WIDTHS = """
 import torch
 import framejit
 
 class Layer(torch.nn.Module):
     def __init__(self, width):
         super().__init__()
-        self.linear = torch.nn.Linear(64, width)
+        {weight}
 
     def forward(self, x):
-        return self.linear(x).relu()
+        return torch.nn.functional.linear(x, self.weight.to(torch.bfloat16)).relu()
 
-x = torch.randn(4, 64)
+x, layers = torch.randn(4, 64, dtype=torch.bfloat16), []
 with torch.no_grad():
-    for width in (96, 160):
-        compiled = framejit.compile(Layer(width).eval())
+    for width in (768, 1024, 1280):
+        layers.append(Layer(width).eval())
+        compiled = framejit.compile(layers[-1])
         for _ in range(6):
             compiled(x)
+print(framejit.stats()["derived_values"], framejit.stats()["recompiles"])
 """
 
 
 @pytest.mark.nothing_captured("a process of its own captures")
-def test_the_log_says_that_sizes_of_weights_vary():
-    done = subprocess.run([sys.executable, "-c", TWO_WIDTHS], capture_output=True, text=True, timeout=120,
-                          env={**os.environ, "FRAMEJIT_LOGS": "derived"})
+@pytest.mark.parametrize("weight, derived_and_recompiled", [
+    ("self.weight = torch.nn.Parameter(torch.randn(width, 64))", "3 2"),
+    ('self.register_buffer("weight", torch.randn(width, 64))', "1 1"),
+], ids=["parameter", "buffer"])
+def test_parameters_of_another_size_are_compiled_for_and_buffers_are_symbols(weight, derived_and_recompiled):
+    done = subprocess.run([sys.executable, "-c", WIDTHS.replace("{weight}", weight)], capture_output=True, text=True,
+                          timeout=120, env={**os.environ, "FRAMEJIT_LOGS": "derived"})
     assert done.returncode == 0, done.stderr
-    assert "sizes of its weights vary between calls" in done.stderr, done.stderr
+    assert done.stdout.split() == derived_and_recompiled.split(), done.stdout + done.stderr
+    says = "sizes of its weights vary between calls" in done.stderr
+    assert says == ("buffer" in weight), done.stderr
 
 
 # MKL asks for 1.4 to 1.8 times as much, and leaves the rest untouched.
