@@ -23,7 +23,7 @@ enum OpFlags : uint32_t {
   kRandom = 2,          // advances a generator: never removed, reordered or merged
   kDataDependent = 4,   // result or its size depends on the data
   kView = 8,            // a result shares an argument's storage
-  kSideEffect = 16,     // must run even if unused (asserts)
+  kSideEffect = 16,     // must run even if unused, and each time (asserts, ops of users)
   kPointwise = 32,      // sizes and strides follow from broadcasting, whatever the sizes are
   kChecksData = 64,     // raises for some data (an index out of range), used or not
   kDivides = 128,       // raises for an integer zero in argument 1, used or not

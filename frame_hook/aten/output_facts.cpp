@@ -191,7 +191,10 @@ class MarkedCall final : public CompiledCall {
       versions.push_back(counter.enabled() ? counter.current_version() + w.versions : -1);
     }
     c10::SmallVector<PyObject*, 16> made(set_.facts.size());
-    if (!call_->run(inputs, symbols, made.data(), owners)) return false;
+    if (!call_->run(inputs, symbols, made.data(), owners)) {
+      is_wrong = call_->is_wrong;
+      return false;
+    }
     for (size_t i = 0; i < versions.size(); ++i)
       if (versions[i] >= 0) set_version(THPVariable_Unpack(inputs[set_.written[i].input]), versions[i]);
     for (size_t i = 0; i < made.size(); ++i) settle(inputs, made.data(), i);

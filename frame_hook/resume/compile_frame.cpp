@@ -259,7 +259,7 @@ std::unique_ptr<Segment> plain_segment(FrameTrace& trace, Reason reason, int unt
 
 namespace {
 
-// What the user can change and may not know of, once a process and reason.
+// What the user can change and may not know of, once for each reason until reset().
 void tell_once(Reason reason, const std::string& detail, const std::string& where) {
   if (reason != Reason::unsupported_tensor && reason != Reason::entry_limit) return;
   const ReasonRow& row = row_of(reason);

@@ -167,6 +167,9 @@ void Recorder::refuse_op_of_users(const OpCall& call) {
   const std::string& name = call.def().name;
   const auto is_number = [](ReturnClass r) { return r == ReturnClass::kOther; };
   if (std::ranges::any_of(call.facts.returns, is_number)) fail({Reason::data_dependent_value, name});
+  const auto is_optional = [](const c10::Argument& a) { return a.type()->kind() == c10::TypeKind::OptionalType; };
+  if (std::ranges::any_of(call.facts.handle.schema().returns(), is_optional))
+    fail({Reason::unsupported_op, name + ", which may return None,"});
   if (ProgramModes::now() != modes_)
     fail({Reason::unsupported_op, name + " under a mode that the traced program has entered"});
 }

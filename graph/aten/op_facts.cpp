@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "graph/aten/typed_meta.h"
+#include "runtime/aten/shape_functions.h"
 
 namespace framejit::graph {
 namespace {
@@ -110,6 +111,7 @@ void read_tags(const c10::OperatorHandle& op, OpDef& def) {
   if (def.name.starts_with("_assert") || def.name == "_linalg_check_errors" ||
       def.name.starts_with("_functional_assert"))
     def.flags |= kSideEffect;
+  if (runtime::is_users(def.name)) def.flags |= kSideEffect;  // counts, prints, draws: nobody knows
 }
 
 bool same_argument(const c10::Argument& a, const c10::Argument& b) {
