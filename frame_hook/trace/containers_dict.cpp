@@ -4,7 +4,9 @@
 // iteration, length after a write, a write. Keys are compared as CPython does, but a hash or equality written in Python
 // is inlined or breaks.
 // The __dict__ of a traced instance (owner set) has no entries of its own: the instance's attributes are the truth.
+#include <algorithm>
 #include <bit>
+#include <unordered_set>
 
 #include "frame_hook/trace/protocol.h"
 #include "guards/checks.h"
@@ -255,6 +257,16 @@ Value* entry_value(Tracer& t, DictValue* v, DictEntry& e) {
   return e.value = t.wrap(item, t.guards().sources.add(SourceKind::dict_item, v->source, 0, real_key));
 }
 
+// A look-up of a key compares it with others of the same hash: an equality in Python would run for real.
+void refuse_keys_that_compare(Tracer& t, DictValue* v) {
+  const auto compares = [](const DictEntry& e) { return defined_in_python(Py_TYPE(e.key->object.get()), "__eq__"); };
+  if (std::ranges::none_of(v->entries, compares)) return;
+  std::unordered_set<Py_hash_t> hashes;
+  for (DictEntry& e : v->entries)
+    if (!hashes.insert(hash_of(t, e)).second)
+      graph_break(Reason::unsupported_key, "a key of the hash of another, with an equality written in Python,");
+}
+
 void load_owner(Tracer& t, DictValue* v) {
   v->entries.clear();
   for (PyObject* name : own_names(t, v->owner))
@@ -351,6 +363,7 @@ void Tracer::load_keys(DictValue* v) {
   v->keys_line = user_line();
   if (by_key) v->order_from.push_back(v);
   guard_linked_order(*this, v, keys.get());
+  refuse_keys_that_compare(*this, v);
   for (DictEntry& e : v->entries) entry_value(*this, v, e);
   for (DictEntry& e : written) {
     if (e.value) dict_set(v, e.key, e.value);

@@ -166,3 +166,35 @@ class TestKeysHashedByPython:
         for _ in range(2):
             assert str(compiled(x)) == str(f(x))
         assert framejit.stats()["graphs"] == 1
+
+
+def test_keys_that_compare_in_python_and_have_one_hash():
+    """A look-up in the argument would run the comparison, which clears it, while tracing."""
+    class Clears(int):
+        held = []
+
+        def __hash__(self):
+            return 13
+
+        def __eq__(self, other):
+            for d in self.held:
+                d.clear()
+            return False
+
+    def fn(x, d):
+        made = dict.fromkeys(d)
+        return x + len(made), len(d)
+
+    def call(f):
+        d = {Clears(1): 1, Clears(2): 2}
+        Clears.held[:] = [d]
+        result = f(torch.ones(2), d)
+        Clears.held.clear()
+        return result
+
+    with torch.no_grad():
+        compiled = framejit.compile(fn)
+        for _ in range(3):
+            want, got = call(fn), call(compiled)
+            assert torch.equal(got[0], want[0]) and got[1] == want[1]
+    assert framejit.stats()["fallback_reasons"] == {}
