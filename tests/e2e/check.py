@@ -11,6 +11,7 @@ import copy
 import functools
 import gc
 import math
+import sys
 import time
 import warnings
 
