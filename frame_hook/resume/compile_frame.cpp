@@ -255,10 +255,6 @@ std::unique_ptr<Segment> plain_segment(FrameTrace& trace, Reason reason, int unt
   return segment;
 }
 
-}  // namespace
-
-namespace {
-
 // What the user can change and may not know of, once for each reason until reset().
 void tell_once(Reason reason, const std::string& detail, const std::string& where) {
   if (reason != Reason::unsupported_tensor && reason != Reason::entry_limit) return;

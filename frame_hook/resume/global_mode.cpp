@@ -82,7 +82,7 @@ class Entered {
 class GlobalDriver final : public FrameHandler {
  public:
   explicit GlobalDriver(GlobalModeSettings settings) : settings_(std::move(settings)) {
-    filter_ = settings_.filter;  // what is no expression was refused with the other settings
+    filter_ = settings_.filter;  // invalid ones were refused with the other settings
     skip_ = settings_.skip;
   }
 

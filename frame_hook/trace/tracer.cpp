@@ -57,7 +57,7 @@ bool Tracer::is_torch_code(PyCodeObject* code) {
 void Tracer::stop_place_here() {
   stop_where_ = here();
   if (frames_.empty()) return;
-  // A trace that begins in library code, as behind a break in an inlined call, does not hold the program's line.
+  // A trace that begins in library code, as after a break in an inlined call, does not hold the program's line.
   const auto is_library = [](const auto& f) { return is_library_file(f->code->code->co_filename); };
   if (std::ranges::all_of(frames_, is_library)) stop_where_ = place_of_caller() + stop_where_;
   const SymbolicFrame& f = *frames_.back();

@@ -121,7 +121,7 @@ class PlanRunner::Call final : public PlanHost, public Operands {
   }
   bool is_as_planned(BufferId buffer, const at::Tensor& tensor) override {
     const PlanProgram::Shape& shape = program_->shapes[buffer];
-    return !tensor.defined() || program_->plan->buffers[buffer].is_packed ||
+    return !tensor.defined() ||
            (tensor.scalar_type() == shape.dtype && tensor.device() == shape.device && lies_as_planned(tensor, buffer));
   }
   c10::impl::LocalDispatchKeySet callers_keys() const override { return callers_keys_; }
