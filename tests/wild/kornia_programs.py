@@ -32,6 +32,7 @@ GIVEN = {
     "boxes": lambda: torch.tensor([[[2.0, 2.0], [9.0, 2.0], [9.0, 9.0], [2.0, 9.0]]] * 2),
     "homography": lambda: torch.eye(3).repeat(2, 1, 1),
 }
+TELLS_COMPILING = "is_compiling"  # its answer differs by intent
 MATRIX = ("matrix", "homography", "transform", "_T_", "rot")
 
 
@@ -41,7 +42,7 @@ def programs():
         module = kornia
         for part in folder.split("."):
             module = getattr(module, part, None)
-        for name in sorted(dir(module)) if module else ():
+        for name in sorted(set(dir(module)) - {TELLS_COMPILING}) if module else ():
             value = getattr(module, name)
             if getattr(value, "__module__", "").startswith("kornia") and (inspect.isfunction(value)
                 or (inspect.isclass(value) and issubclass(value, torch.nn.Module))):
