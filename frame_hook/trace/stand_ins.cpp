@@ -438,18 +438,39 @@ bool may_be_asked(const CCall& call) {
 
 }  // namespace
 
+namespace {
+
+// A TypeError tells of types alone: whatever number a symbol is.
+InstanceValue* told_of_types(Tracer& t, const InstanceValue* ours, const CCall& call) {
+  PyObject* const type_error = PyExc_TypeError;
+  if (ours->type != reinterpret_cast<PyTypeObject*>(type_error)) return nullptr;
+  StandIns stand_ins(t, false);
+  stand_ins.decline(call.declined);
+  const StandIns::Answer answer = stand_ins.ask(call.callable, call.args);
+  const bool is_raised = answer.kind == StandIns::Answer::Kind::raised;
+  return is_raised && Py_IS_TYPE(answer.object.get(), ours->type) ? stand_ins.told(answer.object.get()) : nullptr;
+}
+
+// Null: CPython's answer is not known.
+InstanceValue* told_exactly(Tracer& t, const CCall& call) {
+  StandIns stand_ins(t, true);
+  stand_ins.decline(call.declined);
+  const StandIns::Answer answer = stand_ins.ask(call.callable, call.args);
+  if (answer.kind == StandIns::Answer::Kind::unknown || !stand_ins.is_exact()) return nullptr;
+  if (answer.kind == StandIns::Answer::Kind::returned)
+    graph_break(Reason::unsupported_operand,
+                name_of_callable(call.callable) + ", which raises no error in CPython,");
+  return stand_ins.told(answer.object.get());
+}
+
+}  // namespace
+
 void tell_as_cpython(Tracer& t, Value* exception, const CCall& call) {
   if (!t.forget_own_error(exception)) return;
   auto* ours = as<InstanceValue>(exception);
   if (needs_no_telling(ours) || !may_be_asked(call)) return;
-  StandIns stand_ins(t, true);
-  stand_ins.decline(call.declined);
-  const StandIns::Answer answer = stand_ins.ask(call.callable, call.args);
-  if (answer.kind == StandIns::Answer::Kind::unknown || !stand_ins.is_exact()) return;
-  if (answer.kind == StandIns::Answer::Kind::returned)
-    graph_break(Reason::unsupported_operand,
-                name_of_callable(call.callable) + ", which raises no error in CPython,");
-  InstanceValue* told = stand_ins.told(answer.object.get());
+  InstanceValue* told = told_of_types(t, ours, call);
+  if (!told) told = told_exactly(t, call);
   if (!told) return;
   t.forget_own_error(told);
   ours->type = told->type;

@@ -190,3 +190,19 @@ def test_a_generator_that_lets_a_stop_iteration_out(deeper):
                 return x + 1, chain, e.__cause__ is e.__context__, repr(e.__cause__.__context__)
 
     check(fn, X, breaks=0)
+
+
+@pytest.mark.parametrize("wrong", [lambda n: list(n), lambda n: n[0], lambda n: len(n), lambda n: 3 in n,
+                                   lambda n: sum(n), lambda n: "-".join(n), lambda n: dict(n)])
+def test_a_type_error_holds_for_every_number(wrong):
+    def fn(x, n):
+        try:
+            wrong(n)
+        except TypeError as e:
+            return x + n, str(e)
+
+    compiled = framejit.compile(fn)
+    for n in (2, 5, 7, 9):
+        got, want = compiled(X, n), fn(X, n)
+        assert torch.equal(got[0], want[0]) and got[1] == want[1]
+    assert framejit.stats()["recompiles"] == 1, "2, then any number"
