@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <unordered_map>
 
 #include "graph/node_values.h"
@@ -62,6 +63,7 @@ class Assembler {
   }
 
  private:
+  static constexpr LoopBufferId kNobody = UINT32_MAX;
   struct Use {
     size_t first = SIZE_MAX, last = 0;  // steps
     bool by_extern = false;
@@ -197,44 +199,66 @@ class Assembler {
     return in_library_[operand] && !other.is_output && one.sizes == other.sizes && one.strides == other.strides;
   }
 
-  // Results of kernels that take the memory of an operand which ends there: each has one at most, and gives its own to
-  // one at most. Where a library call allocated it, that call's result owns it. Else the last of such a row does: it
-  // may leave the plan, and then all of them lie in its tensor.
+  // Results that take the memory of an operand which ends there: each has one at most, and gives its own to one at
+  // most. Where a library call allocated it, that call's result owns it. Else the last of such a row does: it may leave
+  // the plan, and then all of them lie in its tensor.
   void find_takers() {
-    constexpr LoopBufferId kNobody = UINT32_MAX;
     owner_.resize(program_.buffers.size());
     std::iota(owner_.begin(), owner_.end(), LoopBufferId{0});
-    if (!target_.info().facts.points_run_in_order)
-      return;  // threads meet at barriers between what they hand over, not here
-    std::vector<LoopBufferId> taken_by(program_.buffers.size(), kNobody);
-    for (size_t s = 0; s < kernels_.size(); ++s) {
-      std::vector<KernelBuffer>& buffers = kernels_[s].buffers;
-      for (size_t w = 0; w < buffers.size(); ++w) {
-        const LoopBufferId result = buffers[w].source;
-        if (!buffers[w].is_written || buffers[w].is_local || uses_[result].first != s || !exists(result)) continue;
-        for (size_t r = 0; r < buffers.size(); ++r) {
-          const LoopBufferId operand = buffers[r].source;
-          if (r == w || buffers[r].is_written || buffers[r].is_local || uses_[operand].last != s ||
-              taken_by[operand] != kNobody || !(in_arena_[operand] || may_lie_in_library(operand, result)))
-            continue;
-          if (program_.buffers[operand].dtype != program_.buffers[result].dtype ||
-              !(bytes_of(program_.buffers[operand]) == bytes_of(program_.buffers[result])))
-            continue;
-          if (kept_apart(kernels_[s], static_cast<LoopBufferId>(r), static_cast<LoopBufferId>(w))) continue;
-          buffers[r].is_written = true;  // what it loads may change
-          if (in_library_[operand]) {
-            owner_[result] = owner_[operand];
-            in_library_[result] = true;
-            in_arena_[result] = false;
-          } else {
-            taken_by[operand] = result;
-          }
-          break;
-        }
-      }
+    taken_by_.assign(program_.buffers.size(), kNobody);
+    for (size_t s = 0; s < schedule_.steps.size(); ++s) {
+      if (const auto* call = std::get_if<ExternCall>(&schedule_.steps[s])) find_overwritten(*call, s);
+      else if (target_.info().facts.points_run_in_order) find_taken(s);
+      // else threads meet at barriers between what they hand over, not here
     }
     for (size_t b = 0; b < owner_.size(); ++b)
-      while (taken_by[owner_[b]] != kNobody) owner_[b] = taken_by[owner_[b]];
+      while (taken_by_[owner_[b]] != kNobody) owner_[b] = taken_by_[owner_[b]];
+  }
+
+  void take(LoopBufferId operand, LoopBufferId result) {
+    if (in_library_[operand]) {
+      owner_[result] = owner_[operand];
+      in_library_[result] = true;
+      in_arena_[result] = false;
+    } else {
+      taken_by_[operand] = result;
+    }
+  }
+
+  // A library call that writes over an operand, if nobody else reads it from then on.
+  void find_overwritten(const ExternCall& call, size_t s) {
+    const Node& node = graph_.nodes[call.node];
+    const auto over = over_form(node);
+    if (!over) return;
+    const ValueForm& form = forms_[graph::index_of(*node.args[over->operand].get<ValueId>())];
+    if (form.kind != ValueForm::kBuffer) return;
+    const LoopBufferId operand = form.buffer, result = call.writes[0];
+    if (uses_[operand].last != s || uses_[result].first != s || !may_lie_in_library(operand, result) ||
+        std::count(call.reads.begin(), call.reads.end(), operand) != 1)
+      return;
+    take(operand, result);
+    is_over_.insert(call.node);
+  }
+
+  void find_taken(size_t s) {
+    std::vector<KernelBuffer>& buffers = kernels_[s].buffers;
+    for (size_t w = 0; w < buffers.size(); ++w) {
+      const LoopBufferId result = buffers[w].source;
+      if (!buffers[w].is_written || buffers[w].is_local || uses_[result].first != s || !exists(result)) continue;
+      for (size_t r = 0; r < buffers.size(); ++r) {
+        const LoopBufferId operand = buffers[r].source;
+        if (r == w || buffers[r].is_written || buffers[r].is_local || uses_[operand].last != s ||
+            taken_by_[operand] != kNobody || !(in_arena_[operand] || may_lie_in_library(operand, result)))
+          continue;
+        if (program_.buffers[operand].dtype != program_.buffers[result].dtype ||
+            !(bytes_of(program_.buffers[operand]) == bytes_of(program_.buffers[result])))
+          continue;
+        if (kept_apart(kernels_[s], static_cast<LoopBufferId>(r), static_cast<LoopBufferId>(w))) continue;
+        buffers[r].is_written = true;  // what it loads may change
+        take(operand, result);
+        break;
+      }
+    }
   }
 
   void plan_temporary(LoopBufferId b) {
@@ -381,11 +405,21 @@ class Assembler {
     if (call.writes.size() == 1 && in_arena_[call.writes[0]]) {  // or in the tensor of what takes its memory
       make_tensor(call.writes[0]);
       write_into_result(step, *out_form(node));
+    } else if (is_over_.contains(call.node)) {
+      write_over_operand(step, *over_form(node));
     }
     graph::for_each_value(node, [&](ValueId v) {
       if (v != graph::kNoValue) note_use(value_buffer_[graph::index_of(v)]);
     });
     plan_.steps.emplace_back(std::move(step));
+  }
+
+  // The operand moves to the front.
+  static void write_over_operand(runtime::ExternStep& step, const OverForm& form) {
+    step.op = form.op;
+    const auto operand = step.args.begin() + static_cast<ptrdiff_t>(form.operand);
+    std::rotate(step.args.begin(), operand, operand + 1);
+    step.results.clear();
   }
 
   // The result becomes the last argument: memory of the arena that the op fills.
@@ -482,6 +516,8 @@ class Assembler {
   std::vector<bool> in_memory_, in_arena_, allocated_;  // per loop buffer; in_arena_: or where its owner is
   std::vector<bool> in_library_;  // per loop buffer: in memory that a library call has allocated
   std::vector<bool> in_input_;               // per loop buffer: the new value of an input, in its memory
+  std::vector<LoopBufferId> taken_by_;       // per loop buffer: who takes its memory when it ends
+  std::set<size_t> is_over_;                 // nodes that write over an operand
   size_t commit_ = SIZE_MAX;                 // the first step after one that writes an input may have run
   ArenaBlocks arena_;
   std::vector<LoopBufferId>

@@ -19,6 +19,16 @@ constexpr ScratchRow kRows[] = {
 #undef SCRATCH_OP
 };
 
+struct OverwritingRow {
+  std::string_view op;
+  OverForm over;
+};
+constexpr OverwritingRow kOverwriting[] = {
+#define OVERWRITING_OP(op, over, operand) {op, {over, operand}},
+#include "inductor/overwriting_ops.def"
+#undef OVERWRITING_OP
+};
+
 const ScratchRow* find_row(const graph::Node& node) {
   const auto row =
       std::find_if(std::begin(kRows), std::end(kRows), [&](const ScratchRow& r) { return r.op == node.op->name; });
@@ -42,6 +52,12 @@ std::optional<OutForm> out_form(const graph::Node& node) {
   const ScratchRow* row = find_row(node);
   if (row == nullptr || row->out.op.empty() || node.args.size() > row->out.arguments) return std::nullopt;
   return row->out;
+}
+
+std::optional<OverForm> over_form(const graph::Node& node) {
+  for (const OverwritingRow& row : kOverwriting)
+    if (row.op == node.op->name) return row.over;
+  return std::nullopt;
 }
 
 bool makes_its_memory(const graph::Node& node) { return find_row(node) != nullptr; }

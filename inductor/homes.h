@@ -17,6 +17,13 @@ struct OutForm {
 };
 std::optional<OutForm> out_form(const graph::Node& node);
 
+// The form of an extern call that writes its result over one of its operands.
+struct OverForm {
+  std::string_view op;
+  size_t operand = 0;  // which argument: it moves to the front
+};
+std::optional<OverForm> over_form(const graph::Node& node);
+
 // Whether the results of an extern call lie in memory that nobody else holds.
 bool makes_its_memory(const graph::Node& node);
 

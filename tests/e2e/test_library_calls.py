@@ -103,6 +103,48 @@ def test_kernels_write_over_what_a_library_call_has_made(name):
     assert len(written) == over, done.stderr
 
 
+SUMS = {  # what is added to a convolution, and whether the library adds it where it lies
+    "ends there": ("y = a(x).relu()\n    return (b(a(y).relu()) + y).relu().mean((2, 3))", 1),
+    "the other operand": ("y = a(x).relu()\n    return (y + b(a(y).relu())).relu().mean((2, 3))", 1),
+    "two, one after the other":
+        ("y = a(x)\n    y = b(a(y).sin()) + y\n    return (a(b(y).sin()) + y).relu().mean((2, 3))", 2),
+    "of another library call": ("return (b(x) + a(x)).relu().mean((2, 3))", 1),
+    "read by the same call": ("y = a(x).relu()\n    return (b(y) + y).relu().mean((2, 3))", 0),
+    "read again later": ("y = a(x).relu()\n    z = b(a(y).relu()) + y\n    return (z * y).relu().mean((2, 3))", 0),
+    "returned": ("y = a(x).relu()\n    return b(a(y).relu()) + y, y", 0),
+    "a view of it returned": ("y = a(x).relu()\n    return (b(a(y).relu()) + y).relu().mean((2, 3)), y[0, 1:]", 0),
+    "an input": ("return (b(a(x).relu()) + x).relu().mean((2, 3))", 0),
+    "returned itself": ("y = a(x).relu()\n    return b(a(y).relu()) + y", 0),
+}
+OVER_ADDED = """
+import torch, framejit
+torch.manual_seed(0)
+a, b = (torch.nn.Conv2d(16, 16, 3, padding=1) for _ in range(2))
+x = torch.randn(2, 16, 24, 24).to(memory_format=torch.channels_last)
+def f(x):
+    {body}
+with torch.no_grad():
+    compiled = framejit.compile(f, options=dict(freezing=True))
+    for scale in (1, 2, 3, 4, 5, 6, 7):
+        given = x * scale
+        want, got, again = f(x * scale), compiled(given), compiled(x)
+        torch.testing.assert_close(given, x * scale, rtol=0, atol=0)
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+stats = framejit.stats()
+assert stats["fallbacks"] == 0 and stats["derived_values"] > 0, stats
+"""
+
+
+@pytest.mark.nothing_captured("a process of its own captures")
+@pytest.mark.parametrize("name", SUMS)
+def test_the_library_adds_to_what_ends(name):
+    body, over = SUMS[name]
+    done = subprocess.run([sys.executable, "-c", OVER_ADDED.format(body=body)], capture_output=True, text=True,
+                          env={**os.environ, "FRAMEJIT_LOGS": "steps"})
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("call mkldnn::_convolution_pointwise_.binary") == over, done.stderr
+
+
 def test_sizes_that_change():
     f = framejit.compile(lambda x, w: torch.relu((x * 2) @ w) @ w, dynamic=True)
     w = torch.randn(SIZE, SIZE)
