@@ -16,6 +16,7 @@
 #include "inductor/schedule/products.h"
 #include "runtime/base/config.h"
 #include "inductor/weights/fold_norms.h"
+#include "inductor/weights/join_products.h"
 #include "inductor/weights/pack_products.h"
 #include "runtime/base/log.h"
 
@@ -33,6 +34,12 @@ Result<void> run_widen_products(Compilation& c) {
   const bool is_wide =
       choice == WideProducts::cost_model ? wants_wide_products(c.target.info()) : choice == WideProducts::wide;
   if (is_wide) c.graph = widen_products(c.graph, c.target.info());
+  return {};
+}
+
+Result<void> run_join_products(Compilation& c) {
+  if (c.weights.empty()) return {};
+  FJ_TRY(c.graph, join_products(c.graph, c.weights, c.target.info()));
   return {};
 }
 

@@ -9,6 +9,7 @@
 #include "graph/passes/rebuild.h"
 #include "graph/weight_values.h"
 #include "inductor/lowering/lower.h"
+#include "inductor/weights/linear_layers.h"
 #include "inductor/weights/users.h"
 
 namespace framejit::inductor {
@@ -85,49 +86,19 @@ class Packer {
   bool multiplies(DType dtype) const {
     return dtype == DType::kFloat32 || (dtype == DType::kBFloat16 && target_.multiplies_bf16);
   }
-  bool is_work(const TensorMeta& left, const TensorMeta& right) const {
-    double work = 1;
-    for (const SymExpr& size : {left.sizes[0], left.sizes[1], right.sizes[1]})
-      work *= static_cast<double>(graph_.shapes.hint(size));
-    return work >= static_cast<double>(target_.costs.packed_work);
-  }
-
   // ---- linear layers
 
   std::optional<ValueId> emit_linear(Rebuild& r, const Node& node) {
-    const bool adds = node.op->name == "addmm";
-    if (!adds && node.op->name != "mm") return std::nullopt;
-    const ValueId x = value_of(node.args[adds ? 1 : 0]), w = value_of(node.args[adds ? 2 : 1]);
-    const TensorMeta &left = graph_.meta(x), &right = graph_.meta(w), &made = graph_.meta(node.results[0]);
-    if (!known_.is_weight(w) || !(made.device == device_) || right.dtype != left.dtype || !made.is_contiguous())
-      return std::nullopt;
-    if (left.dtype != DType::kBFloat16 || !target_.multiplies_bf16) return std::nullopt;
-    if (right.numel() == SymExpr(0) || left.numel() == SymExpr(0) || !(left.strides[1] == SymExpr(1)))
-      return std::nullopt;
-    if (!is_work(left, right)) return std::nullopt;
-    ValueId bias = graph::kNoValue;
-    if (adds) {
-      bias = value_of(node.args[0]);
-      const TensorMeta& added = graph_.meta(bias);
-      const bool is_bias = added.ndim() == 1 && added.sizes[0] == made.sizes[1] && added.dtype == made.dtype;
-      if (!is_bias || !std::all_of(node.args.begin() + 3, node.args.end(), scales_by_one)) return std::nullopt;
-    }
-    const ValueId weight = contiguous(r, columns_first(r, w));
+    const auto layer = linear_layer(graph_, known_, node);
+    if (!layer || !packs_bfloat16(graph_, *layer, target_)) return std::nullopt;
+    const ValueId weight = contiguous(r, columns_first(r.out(), r.get(layer->weight)));
     const ValueId pack = r.out().emit("mkldnn::_reorder_linear_weight", {weight, Arg{}}, packed(r.out().meta(weight)));
     return r.out().emit("mkldnn::_linear_pointwise",
-                        {r.get(x), pack, optional_tensor(r.get(bias)), std::string("none"), SymSizes{}, std::string()},
-                        made);
+                        {r.get(layer->x), pack, optional_tensor(r.get(layer->bias)), std::string("none"), SymSizes{},
+                         std::string()},
+                        graph_.meta(node.results[0]));
   }
 
-  // A view of [terms, columns] as the [columns, terms] that a layer holds.
-  ValueId columns_first(Rebuild& r, ValueId w) const {
-    const int32_t made_by = graph_.values[graph::index_of(w)].node;
-    if (made_by >= 0 && graph_.nodes[static_cast<size_t>(made_by)].op->name == "permute") {
-      const ValueId base = r.get(value_of(graph_.nodes[static_cast<size_t>(made_by)].args[0]));
-      if (r.out().meta(base).is_contiguous()) return base;
-    }
-    return r.out().emit("permute", {r.get(w), SymSizes{SymExpr(1), SymExpr(0)}});
-  }
   static ValueId contiguous(Rebuild& r, ValueId v) {
     return r.out().meta(v).is_contiguous() ? v : graph::contiguous_clone(r.out(), v);
   }
@@ -135,24 +106,31 @@ class Packer {
   // ---- products of float32: MKL packs for a number of rows
 
   std::optional<ValueId> emit_float32(Rebuild& r, const Node& node) {
-    if (node.op->name != "mm") return std::nullopt;
-    const ValueId x = value_of(node.args[0]), w = value_of(node.args[1]);
-    const TensorMeta &left = graph_.meta(x), &right = graph_.meta(w), &made = graph_.meta(node.results[0]);
-    const bool fits = left.dtype == DType::kFloat32 && right.dtype == left.dtype && made.device == device_ &&
-                      made.is_contiguous() && left.sizes[0].is_constant() && right.numel().is_constant() &&
-                      left.strides[1] == SymExpr(1) && is_weight_itself(w);
-    if (!fits || target_.costs.packed_rows == 0 || left.sizes[0].constant() < target_.costs.packed_rows ||
-        left.numel() == SymExpr(0) || !is_work(left, right))
-      return std::nullopt;
-    const ValueId weight = columns_first(r, w), whole = contiguous(r, weight);
-    const ValueId pack =
-        r.out().emit("mkl::_mkl_reorder_linear_weight", {whole, left.sizes[0]}, packed(r.out().meta(whole)));
-    // The weight is handed over for its sizes: with these rows it is not read.
-    return r.out().emit("mkl::_mkl_linear", {r.get(x), pack, weight, Arg{}, left.sizes[0]}, made);
+    const auto layer = node.op->name == "mm" ? linear_layer(graph_, known_, node) : std::nullopt;
+    if (!layer || !packs_float32(graph_, *layer, target_)) return std::nullopt;
+    const auto sizes = weight_for_sizes(r, layer->weight);
+    if (!sizes) return std::nullopt;
+    const SymExpr& rows = graph_.meta(layer->x).sizes[0];
+    const ValueId whole = contiguous(r, columns_first(r.out(), r.get(layer->weight)));
+    const ValueId pack = r.out().emit("mkl::_mkl_reorder_linear_weight", {whole, rows}, packed(r.out().meta(whole)));
+    return r.out().emit("mkl::_mkl_linear", {r.get(layer->x), pack, *sizes, Arg{}, rows}, graph_.meta(node.results[0]));
   }
 
-  bool is_weight_itself(ValueId v) const {
-    return known_.is_weight(v) && graph_.values[graph::index_of(graph::viewed_value(graph_, v))].node < 0;
+  // The op takes the weight too, for its sizes: with these rows it does not read it. What is not a weight itself need
+  // not be there: of joined ones, a row of the first stands for all.
+  std::optional<ValueId> weight_for_sizes(Rebuild& r, ValueId weight) const {
+    const ValueId held = graph::viewed_value(graph_, weight);
+    const int32_t made_by = graph_.values[graph::index_of(held)].node;
+    if (made_by < 0) return columns_first(r.out(), r.get(weight));
+    const Node& node = graph_.nodes[static_cast<size_t>(made_by)];
+    const auto* parts = node.op->name == "cat" ? node.args[0].get<std::vector<ValueId>>() : nullptr;
+    const TensorMeta& meta = graph_.meta(weight);
+    const SymSizes sizes{meta.sizes[1], meta.sizes[0]};
+    if (parts == nullptr || !(graph_.meta(held).sizes == sizes)) return std::nullopt;
+    const SymExpr zero = 0, one = 1;
+    if (graph_.meta((*parts)[0]).numel() == zero) return std::nullopt;
+    const ValueId row = r.out().emit("slice.Tensor", {r.get((*parts)[0]), zero, zero, one, one});
+    return r.out().emit("expand", {row, sizes, false});
   }
 
   // ---- convolutions

@@ -2,10 +2,10 @@
 //
 // Stages of graphs, in front: "pipeline" runs all graph passes, as production does; "widen" computes products of
 // bfloat16 in float32; "bare" takes additions out of products; "formats" chooses the memory formats that cost least,
-// "last" channels_last for all convolutions; "fold", "pack_linear", "pack_convolutions" and "hoist" take inputs whose
-// names begin with w for weights ("hoist" prints the recipes after the graph). Stages of loops: "lower" prints the
-// loop program (and checks its round trip and verifier); "schedule" the fused groups; "steps" their names alone, and
-// how many kernels there are; "kernels" the kernel IR of every group; "refused" the pairs that stayed apart; "hip"
+// "last" channels_last for all convolutions; "fold", "join", "pack_linear", "pack_convolutions" and "hoist" take inputs
+// whose names begin with w for weights ("hoist" prints the recipes after the graph). Stages of loops: "lower" prints
+// the loop program (and checks its round trip and verifier); "schedule" the fused groups; "steps" their names alone,
+// and how many kernels there are; "kernels" the kernel IR of every group; "refused" the pairs that stayed apart; "hip"
 // every kernel as HIP source. A case with one of these is executed as well: interpreted, and by machine code of every
 // vector level that this CPU has ("not_executed": it calls library ops that are not emulated). With "products", matrix
 // products are kernels wherever they can be. "row=number" replaces a row of inductor/target/costs.def in the target,
@@ -25,6 +25,7 @@
 #include "inductor/lowering/wide_products.h"
 #include "inductor/schedule/products.h"
 #include "inductor/weights/fold_norms.h"
+#include "inductor/weights/join_products.h"
 #include "inductor/weights/hoist.h"
 #include "inductor/weights/pack_products.h"
 #include "tests/golden/golden.h"
@@ -120,6 +121,12 @@ const std::map<std::string, GraphStage>& graph_stages() {
          return choose_memory_formats(g, reference_target(), FormatRule::kLeastCost);
        }},
       {"fold", [](const Graph& g) -> Result<Graph> { return fold_norms(g, weights_of(g)); }},
+      {"join",
+       [](const Graph& g) -> Result<Graph> {
+         TargetInfo target = reference_target();
+         target.costs.packed_rows = 16;
+         return join_products(g, weights_of(g), target);
+       }},
       {"pack_linear",
        [](const Graph& g) -> Result<Graph> { return pack_linear(g, weights_of(g), reference_target()); }},
       {"pack_float32",

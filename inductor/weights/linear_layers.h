@@ -1,0 +1,26 @@
+// inductor/weights/linear_layers.h — products with a weight that may be packed.
+#pragma once
+
+#include <optional>
+
+#include "graph/graph_builder.h"
+#include "graph/weight_values.h"
+#include "inductor/target/target_info.h"
+
+namespace framejit::inductor {
+
+// mm, or addmm with a bias by column and factors of one: x [rows, terms] by weight [terms, columns].
+struct LinearLayer {
+  graph::ValueId x, weight, bias;  // kNoValue: no bias
+};
+std::optional<LinearLayer> linear_layer(const graph::Graph& graph, const graph::WeightValues& known,
+                                        const graph::Node& node);
+
+// Whether its weight is packed on this machine: in bfloat16 by oneDNN, in float32 by MKL, for a known number of rows.
+bool packs_bfloat16(const graph::Graph& graph, const LinearLayer& layer, const TargetInfo& target);
+bool packs_float32(const graph::Graph& graph, const LinearLayer& layer, const TargetInfo& target);
+
+// The weight as the [columns, terms] that a layer holds: what it is a transpose of, or a view.
+graph::ValueId columns_first(graph::GraphBuilder& out, graph::ValueId weight);
+
+}  // namespace framejit::inductor
