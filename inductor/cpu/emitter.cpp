@@ -13,28 +13,17 @@ using llvm::Value;
 namespace {
 
 void add_attributes(llvm::Function* f, const EmitOptions& options) {
-  const std::string width = std::to_string(options.width_bits);
+  const std::string width = std::to_string(options.target.registers.width_bits);
   f->addFnAttr("min-legal-vector-width", width);
   f->addFnAttr("prefer-vector-width", width);
   f->addFnAttr(llvm::Attribute::NoUnwind);
   if (options.keep_frame_pointer) f->addFnAttr("frame-pointer", "all");
 }
 
-// Points side by side in the main loop of a kernel of outer lanes: as the heaviest nest wants it, within the scratch
-// that there is.
-unsigned outer_lanes(FunctionState& s, const Kernel& kernel, const EmitOptions& options) {
-  unsigned unroll = 4;
-  for (const KernelNest& n : kernel.nests) unroll = std::min(unroll, NestEmitter(s, kernel, n, options).unroll());
-  int64_t scratch = 0;
-  for (const KernelBuffer& b : kernel.buffers) scratch += b.local_elements * row_of(b.dtype).bytes;
-  while (unroll > 1 && scratch * options.lanes * unroll > options.target.costs.scratch_bytes) unroll /= 2;
-  return options.lanes * unroll;
-}
-
 // Buffer pointers from the argument array, scratch from the stack, sizes by symbol.
-void emit_arguments(FunctionState& s, const Kernel& kernel, const EmitOptions& options) {
+void emit_arguments(FunctionState& s, const Kernel& kernel) {
   llvm::Type* pointer = s.b.getPtrTy();
-  const int64_t copies = kernel.lanes_outer ? outer_lanes(s, kernel, options) : 1;
+  const int64_t copies = kernel.lanes_outer ? s.plan.outer_lanes : 1;
   for (size_t k = 0; k < kernel.buffers.size(); ++k) {
     const KernelBuffer& buffer = kernel.buffers[k];
     if (buffer.is_local) {
@@ -54,15 +43,15 @@ void emit_arguments(FunctionState& s, const Kernel& kernel, const EmitOptions& o
 }
 
 void emit_nests(FunctionState& s, const Kernel& kernel, const EmitOptions& options) {
-  for (const KernelNest& n : kernel.nests) NestEmitter(s, kernel, n, options).run();
+  for (size_t n = 0; n < kernel.nests.size(); ++n) NestEmitter(s, kernel, n, options).run();
 }
 
 // Outer points from outer.back() to `to`, side by side: wide, then what is left with a mask.
 void emit_lanes(FunctionState& s, const Kernel& kernel, const EmitOptions& options, Value* to) {
-  const unsigned wide = outer_lanes(s, kernel, options);
+  const unsigned wide = s.plan.outer_lanes, narrow = options.target.registers.lanes;
   Value* from = s.outer.back();
   Value* middle = from;
-  if (wide > options.lanes) {
+  if (wide > narrow) {
     Value* whole = s.b.CreateAnd(s.b.CreateSub(to, from), s.b.getInt64(~static_cast<uint64_t>(wide - 1)));
     middle = s.b.CreateAdd(from, whole);
     s.lanes = wide;
@@ -72,7 +61,7 @@ void emit_lanes(FunctionState& s, const Kernel& kernel, const EmitOptions& optio
       return s.b.getInt64(wide);
     });
   }
-  s.lanes = options.lanes;
+  s.lanes = narrow;
   emit_loop(s, middle, to, {}, [&](Value* index) -> Value* {
     s.outer.back() = index;
     s.mask = s.ops.first_lanes(s.b.CreateSub(to, index), s.lanes);
@@ -100,7 +89,7 @@ void emit_outer(FunctionState& s, const Kernel& kernel, const EmitOptions& optio
     }
     Value* first = s.outer.back();
     Value* step = s.least(s.b.CreateSub(extents.back(), first), s.b.CreateSub(s.end, point));
-    if (kernel.in_tiles) step = s.least(step, s.b.getInt64(static_cast<uint64_t>(tile_points(kernel, options.target))));
+    if (kernel.in_tiles) step = s.least(step, s.b.getInt64(static_cast<uint64_t>(s.plan.tiles.points)));
     if (kernel.is_product)
       step = s.least(step, s.b.getInt64(static_cast<uint64_t>(options.target.costs.product_columns)));
     s.tile_end = s.b.CreateAdd(first, step);
@@ -127,8 +116,7 @@ void emit_kernel(llvm::Module& module, const Kernel& kernel, const std::string& 
   s.begin = function->getArg(3);
   s.end = function->getArg(4);
   s.failed = BasicBlock::Create(context, "failed", function);
-  choose_split_scratch(s, kernel, options);
-  emit_arguments(s, kernel, options);
+  emit_arguments(s, kernel);
   kernel.is_flat ? emit_nests(s, kernel, options) : emit_outer(s, kernel, options);
   s.b.CreateRet(s.b.getInt64(0));
   s.b.SetInsertPoint(s.failed);

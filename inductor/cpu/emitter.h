@@ -13,16 +13,12 @@ class Module;
 namespace framejit::inductor {
 
 struct EmitOptions {
-  explicit EmitOptions(const TargetInfo& t)
-      : target(t), lanes(t.registers.lanes), width_bits(t.registers.width_bits), registers(t.registers.count) {}
+  explicit EmitOptions(const TargetInfo& t) : target(t) {}
 
-  TargetInfo target;
-  unsigned lanes;       // float32 lanes of a register; every dtype uses as many
-  unsigned width_bits;
-  unsigned registers;   // of that width
+  TargetInfo target;  // every dtype uses as many lanes of a register as float32
   bool keep_frame_pointer = false;  // by which debuggers and profilers find the caller
 
-  bool has_avx512() const { return width_bits == 512; }
+  bool has_avx512() const { return target.registers.width_bits == 512; }
 };
 
 // Adds function `name` of the kernel ABI to the module. What the kernel IR should not contain is an InternalError.

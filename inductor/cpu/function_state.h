@@ -8,9 +8,9 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
-#include "inductor/cpu/bf16_values.h"
 #include "inductor/cpu/emitter.h"
 #include "inductor/cpu/lane_ops.h"
+#include "inductor/cpu/plan/nest_plan.h"
 
 namespace framejit::inductor {
 
@@ -21,21 +21,13 @@ struct FunctionState {
         function(f),
         b(m.getContext()),
         ops(b, m, options.has_avx512()),
-        first_nest(kernel.nests.data()),
-        bf16(bf16_values(kernel)) {
-    split_scratch.assign(kernel.buffers.size(), false);
-  }
+        plan(plan_kernel(kernel, options.target)) {}
   llvm::Value* least(llvm::Value* x, llvm::Value* y) { return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, y); }
-  const std::vector<Bf16Rounding>& bf16_of(const KernelNest& n) const {
-    return bf16[static_cast<size_t>(&n - first_nest)];
-  }
   llvm::Module& module;
   llvm::Function* function;
   llvm::IRBuilder<> b;
   LaneOps ops;
-  const KernelNest* const first_nest;
-  const Bf16Values bf16;
-  std::vector<bool> split_scratch;    // per buffer, see choose_split_scratch()
+  const KernelPlan plan;
   std::vector<llvm::Value*> buffers;
   std::vector<llvm::Value*> symbols;  // by symbol id: sizes
   std::vector<llvm::Value*> outer;    // outer dimensions

@@ -64,7 +64,6 @@ class LaneMath {
 // Functions of float32 values that are computed in float64: null for those that are not. What they call beside libm.
 llvm::Value* emit_widened(llvm::IRBuilderBase& builder, llvm::Module& module, graph::ScalarOp op, llvm::Value* x,
                           llvm::Value* y);
-bool is_widened(graph::ScalarOp op);
 std::span<const MathSymbol> far_symbols();
 
 }  // namespace framejit::inductor

@@ -8,7 +8,7 @@
 
 #include <llvm/ADT/STLFunctionalExtras.h>
 
-#include "inductor/cpu/bf16_values.h"
+#include "inductor/cpu/plan/bf16_values.h"
 #include "inductor/loop/loop_program.h"
 
 namespace llvm {

@@ -8,7 +8,6 @@
 #include <bit>
 
 #include "inductor/cpu/nest_emitter.h"
-#include "inductor/kernel/loop_shape.h"
 
 namespace framejit::inductor {
 
@@ -16,49 +15,9 @@ using llvm::Value;
 
 namespace {
 
-constexpr int64_t kStackBytes = 48 << 10;  // threads may have small stacks
-
 int64_t bytes_of(Value* value) { return static_cast<int64_t>(value->getType()->getPrimitiveSizeInBits() + 7) / 8; }
 
 }  // namespace
-
-// One loop over rows inside the loop over columns, which nothing stands between.
-bool NestEmitter::may_walk_in_slabs() const {
-  if (!nest_.is_reduction() || is_ordered(nest_) || !has_vector() || vector_is_reduced() || kernel_.lanes_outer ||
-      kernel_.in_tiles)
-    return false;
-  if (order_.size() != range_levels_ + 1 || order_[range_levels_ - 1] != n_.vector_dim) return false;
-  const auto rows = nest_.extent(order_.back()).as_constant();
-  if (rows && *rows < costs_.slabs * costs_.slab_rows) return false;
-  for (size_t i = 0; i < nest_.body.size(); ++i) {
-    if (level_[i] == range_levels_ && !after_[i]) return false;
-    if (nest_.body[i].op == LoopOp::kReduce && accumulator_dtype(nest_.body[i]) == DType::kFloat64) return false;
-  }
-  return true;
-}
-
-// Blocks that are slabs. The columns that the main loop leaves over are cut in the same way: which those are depends on
-// the threads.
-SumBlocks NestEmitter::slab_blocks(const SumBlocks& blocks) const {
-  if (blocks.depth == 0) return blocks;
-  const auto rows = nest_.extent(order_.back()).as_constant();
-  return {rows && *rows <= costs_.slab_rows * kFanOut ? 1 : 2, costs_.slab_rows};
-}
-
-// As many as have room on the stack; a multiple of the lanes. Each accumulator begins at a cache line.
-int64_t NestEmitter::columns_at_once(const std::vector<Accumulators>& sets) const {
-  int64_t bytes = 0, room = kStackBytes;
-  for (const Accumulators& set : sets)
-    for (const Accumulator& a : set)
-      for (Value* v : {a.value, a.position, a.lost}) {
-        if (v == nullptr) continue;
-        bytes += bytes_of(v);
-        room -= target_.caches.line;
-      }
-  const int64_t most = std::max<int64_t>(room / bytes, 1) * lanes_;
-  const auto columns = nest_.extent(n_.vector_dim).as_constant();
-  return columns ? std::min(most, *columns / lanes_ * lanes_) : most;
-}
 
 // Room for the accumulators of so many columns, from `offset` on, which moves behind it.
 NestEmitter::ColumnStack NestEmitter::on_stack(const Accumulators& set, int64_t columns, int64_t& offset) {
@@ -114,15 +73,15 @@ void NestEmitter::each_column(Value* from, Value* to, llvm::function_ref<void(Va
 }
 
 void NestEmitter::emit_slabs(const ColumnStack& stack, Value* first_row, Value* last_row, Value* from, Value* to) {
-  const bool restarts = blocks_.back().depth != 0;
-  emit_loop(first_row, last_row, b_.getInt64(static_cast<uint64_t>(costs_.slab_rows)), {}, [&](Value* slab) {
-    Value* const end = s_.least(b_.CreateNSWAdd(slab, b_.getInt64(static_cast<uint64_t>(costs_.slab_rows))), last_row);
+  const bool restarts = plan_.loops.back().blocks.depth != 0;
+  emit_loop(first_row, last_row, b_.getInt64(static_cast<uint64_t>(plan_.slabs.rows)), {}, [&](Value* slab) {
+    Value* const end = s_.least(b_.CreateNSWAdd(slab, b_.getInt64(static_cast<uint64_t>(plan_.slabs.rows))), last_row);
     each_column(from, to, [&](Value* at) {
       const Accumulators total = taken(stack, at);
       Accumulators set = restarts ? restarted(total) : total;
       emit_loop(slab, end, b_.getInt64(1), {&set}, [&](Value* row) {
-        dims_[order_.back()] = row;
-        emit_insts(order_.size(), set);
+        dims_[plan_.loops.back().dim] = row;
+        emit_insts(plan_.loops.size(), set);
         accumulate(set);
       });
       put(stack, restarts ? joined(total, set) : set, at);
@@ -133,22 +92,24 @@ void NestEmitter::emit_slabs(const ColumnStack& stack, Value* first_row, Value* 
 // The columns from `from` to `to`, a multiple of the lanes apart, as many at once as have room. Sums go by slabs into a
 // total, or where there are many rows by kFanOut slabs into a middle total.
 void NestEmitter::emit_columns(Value* from, Value* to) {
-  const bool has_middle = blocks_.back().depth == 2;
+  const bool has_middle = plan_.loops.back().blocks.depth == 2;
   const Accumulators fresh = neutral(lanes_), middle = has_middle ? restarted(fresh) : Accumulators{};
-  const int64_t columns = columns_at_once({fresh, middle});
+  const int64_t columns = plan_.slabs.columns;
   int64_t offset = 0;
   const ColumnStack totals = on_stack(fresh, columns, offset), middles = on_stack(middle, columns, offset);
-  Value *const rows = extent(order_.back()), *const first_row = b_.getInt64(0);
+  Value *const rows = extent(plan_.loops.back().dim), *const first_row = b_.getInt64(0);
   const auto step = [&](int64_t n) { return b_.getInt64(static_cast<uint64_t>(n)); };
   emit_loop(from, to, step(columns), {}, [&](Value* first) {
     Value* const last = s_.least(b_.CreateNSWAdd(first, step(columns)), to);
     each_column(first, last, [&](Value* at) { put(totals, fresh, at); });
     if (!has_middle) emit_slabs(totals, first_row, rows, first, last);
-    else emit_loop(first_row, rows, step(costs_.slab_rows * kFanOut), {}, [&](Value* block) {
-      each_column(first, last, [&](Value* at) { put(middles, restarted(taken(totals, at)), at); });
-      emit_slabs(middles, block, s_.least(b_.CreateNSWAdd(block, step(costs_.slab_rows * kFanOut)), rows), first, last);
-      each_column(first, last, [&](Value* at) { put(totals, joined(taken(totals, at), taken(middles, at)), at); });
-    });
+    else
+      emit_loop(first_row, rows, step(plan_.slabs.rows * kFanOut), {}, [&](Value* block) {
+        each_column(first, last, [&](Value* at) { put(middles, restarted(taken(totals, at)), at); });
+        emit_slabs(middles, block, s_.least(b_.CreateNSWAdd(block, step(plan_.slabs.rows * kFanOut)), rows), first,
+                   last);
+        each_column(first, last, [&](Value* at) { put(totals, joined(taken(totals, at), taken(middles, at)), at); });
+      });
     each_column(first, last, [&](Value* at) {
       Accumulators set = taken(totals, at), none;
       emit_results(set, none);

@@ -3,47 +3,32 @@
 
 #include <algorithm>
 
-#include "inductor/cpu/lane_math.h"
-#include "inductor/kernel/loop_shape.h"
-#include "inductor/loop/op_costs.h"
 
 namespace framejit::inductor {
 
 using llvm::BasicBlock;
 using llvm::Value;
 
-NestEmitter::NestEmitter(FunctionState& state, const Kernel& kernel, const KernelNest& n, const EmitOptions& options)
+NestEmitter::NestEmitter(FunctionState& state, const Kernel& kernel, size_t n, const EmitOptions& options)
     : s_(state),
       b_(state.b),
       ops_(state.ops),
       kernel_(kernel),
-      n_(n),
-      nest_(n.nest),
-      bf16_(state.bf16_of(n)),
+      n_(kernel.nests[n]),
+      nest_(n_.nest),
+      plan_(state.plan.nests[n]),
       symbols_(kernel.symbol_count),
       target_(options.target),
       costs_(options.target.costs),
-      width_(options.lanes),
-      registers_(options.registers) {
+      width_(options.target.registers.lanes) {
   dims_.assign(nest_.dim_count(), nullptr);
   for (size_t d = 0; d < state.outer.size(); ++d) dims_[d] = state.outer[d];
   values_.assign(nest_.body.size(), nullptr);
   tiles_.assign(nest_.body.size(), nullptr);
-  order_ = n.order;
-  if (kernel.in_tiles) order_.push_back(kernel.outer.size() - 1);
-  while (range_levels_ < order_.size() && order_[range_levels_] < nest_.ranges.size()) ++range_levels_;
   if (kernel.lanes_outer) {
     lanes_ = state.lanes;
     mask_ = state.mask;
   }
-  find_levels();
-  choose_positions();
-  choose_unroll();
-  splits_lanes_ = wants_split_lanes();
-  blocks_ = plan_sum_blocks(n_, width_ * unroll_);
-  blocks_.resize(order_.size());
-  if (has_slabs_) blocks_.back() = slab_blocks(blocks_.back());
-  is_compensated_ = std::any_of(blocks_.begin(), blocks_.end(), [](const SumBlocks& s) { return s.depth == 2; });
 }
 
 void NestEmitter::run() {
@@ -51,112 +36,9 @@ void NestEmitter::run() {
   emit_level(0, none, none);
 }
 
-void NestEmitter::find_levels() {
-  after_ = after_reduction(nest_, symbols_);
-  level_.assign(nest_.body.size(), 0);
-  for (size_t i = 0; i < nest_.body.size(); ++i) {
-    const LoopInst& inst = nest_.body[i];
-    if (after_[i]) {
-      level_[i] = range_levels_;
-      continue;
-    }
-    for (size_t d = nest_.ranges.size(); is_ordered(inst) && d < nest_.dim_count(); ++d)
-      level_[i] = std::max(level_[i], level_of_dim(d));
-    for (const SymExpr& e : inst.index) {
-      std::vector<graph::SymbolId> ids;
-      e.collect_symbols(ids);
-      for (graph::SymbolId id : ids)
-        if (symbols_.is_dim(id)) level_[i] = std::max(level_[i], level_of_dim(symbols_.dim_of(id)));
-    }
-    std::vector<InstId> uses;
-    collect_uses(inst, symbols_, uses);
-    for (InstId use : uses) level_[i] = std::max(level_[i], level_[use]);
-  }
-}
-
-size_t NestEmitter::level_of_dim(size_t d) const {
-  for (size_t k = 0; k < order_.size(); ++k)
-    if (order_[k] == d) return k + 1;
-  return 0;
-}
-
-// Over the dimensions from `first_dim` on. Sizes that are not known may be any.
-bool NestEmitter::has_at_most(int64_t points, size_t first_dim) const {
-  int64_t count = 1;
-  for (size_t d = first_dim; d < nest_.dim_count() && count <= points; ++d)
-    count *= nest_.extent(d).as_constant().value_or(points + 1);
-  return count <= points;
-}
-
-// Light bodies are unrolled, so that loads overlap; heavy ones have parallelism of their own.
-void NestEmitter::choose_unroll() {
-  size_t weight = 0;
-  bool narrow = false;
-  const std::vector<bool> aside = only_borders();
-  const bool has_rows =
-      !order_.empty() && is_ordered(nest_) && order_.back() == n_.vector_dim;  // the lanes are the innermost loop
-  for (size_t i = 0; i < nest_.body.size(); ++i) {
-    const LoopInst& inst = nest_.body[i];
-    if (has_rows && level_[i] < order_.size()) continue;  // once for all lanes
-    if (vector_is_reduced() && after_[i]) continue;       // once, of no lanes
-    const bool has_position = is_carried(inst) && is_position(inst.reduce);
-    if (aside[i]) continue;
-    narrow |=
-        inst.op == LoopOp::kCheck || (inst.dtype == DType::kInt64 && !has_position) || inst.dtype == DType::kFloat64;
-    narrow |= has_position && !has_short_positions_;
-    narrow |= (inst.op == LoopOp::kLoad || inst.op == LoopOp::kStore) && !is_contiguous(inst) && !is_tiled(inst);
-    if (inst.op != LoopOp::kScalar) continue;
-    weight += static_cast<size_t>(cost_of(inst) < kFunctionCost ? 1 : kFunctionCost);
-  }
-  is_light_ = weight <= static_cast<size_t>(costs_.light_instructions);
-  unroll_ = narrow || weight > 2 * registers_ ? 1 : weight > registers_ ? 2
-                                                                        : 4;
-  if (!narrow && weight > 2 * registers_ && chain_weight() * 2 > weight) unroll_ = chain_unroll();
-  if (has_at_most(costs_.unrolled_points)) unroll_ = 1;
-  if (!narrow) unroll_ = kernel_.unroll >= 0 ? unroll_ << kernel_.unroll : std::max(unroll_ >> -kernel_.unroll, 1u);
-  if (kernel_.in_tiles)
-    unroll_ = std::min(unroll_, std::max(static_cast<unsigned>(tile_line(kernel_, target_)) / width_, 1u));
-  if (!has_vector()) return;
-  has_slabs_ = unroll_ >= 4 && weight <= static_cast<size_t>(costs_.slab_instructions) && may_walk_in_slabs();
-  const auto extent = nest_.extent(n_.vector_dim).as_constant();
-  while (extent && unroll_ > 1 && *extent < static_cast<int64_t>(width_ * unroll_)) unroll_ /= 2;
-}
-
-// Points side by side where instruction waits for instruction, over more of them than a CPU looks ahead: few values
-// live at a time, so that registers allow it. 30 sigmoids of 22607 points take 0.66 ms, two registers of points at once
-// 0.35, four 0.20 (AVX-512, Zen 5).
-unsigned NestEmitter::chain_unroll() const {
-  const bool is_wide = std::any_of(nest_.body.begin(), nest_.body.end(), [](const LoopInst& inst) {
-    return inst.op == LoopOp::kScalar && is_widened(inst.scalar);
-  });
-  return std::max(registers_ / static_cast<unsigned>(is_wide ? costs_.wide_chain_registers : costs_.chain_registers),
-                  1u);
-}
-
-// Of the longest row of instructions each of which needs the one before.
-size_t NestEmitter::chain_weight() const {
-  std::vector<size_t> until(nest_.body.size(), 0);
-  size_t longest = 0;
-  for (size_t i = 0; i < nest_.body.size(); ++i) {
-    const LoopInst& inst = nest_.body[i];
-    for (InstId operand : inst.operands)
-      if (operand != kNoInst) until[i] = std::max(until[i], until[operand]);
-    if (inst.op == LoopOp::kScalar) until[i] += cost_of(inst) < kFunctionCost ? 1 : kFunctionCost;
-    longest = std::max(longest, until[i]);
-  }
-  return longest;
-}
-
-bool NestEmitter::is_contiguous(const LoopInst& inst) const {
-  if (!has_vector()) return true;
-  SymExpr coefficient, rest;
-  return split_linear(inst.index[0], symbols_.dim(n_.vector_dim), coefficient, rest) &&
-         (coefficient == SymExpr(0) || coefficient == SymExpr(1));
-}
-
 void NestEmitter::emit_insts(size_t level, Accumulators& main) {
   for (size_t i = 0; i < nest_.body.size(); ++i)
-    if (level_[i] == level && !after_[i])
+    if (plan_.insts[i].level == level && !plan_.insts[i].is_after)
       nest_.body[i].op == LoopOp::kScan ? scan(static_cast<InstId>(i), main) : emit_inst(static_cast<InstId>(i));
 }
 
@@ -164,13 +46,13 @@ void NestEmitter::emit_insts(size_t level, Accumulators& main) {
 // place.
 void NestEmitter::emit_level(size_t level, Accumulators& main, Accumulators& tail) {
   emit_insts(level, main);
-  const bool starts_reduction = nest_.is_reduction() && level == range_levels_;
+  const bool starts_reduction = nest_.is_reduction() && level == plan_.range_levels;
   if (!starts_reduction) {
     emit_deeper(level, main, tail);
     return;
   }
-  Accumulators own_main = neutral(vector_is_reduced() ? width_ * unroll_ : lanes_);
-  Accumulators own_tail = vector_is_reduced() ? neutral(width_) : Accumulators{};
+  Accumulators own_main = neutral(lanes_are_reduced() ? plan_.lanes.wide() : lanes_);
+  Accumulators own_tail = lanes_are_reduced() ? neutral(width_) : Accumulators{};
   emit_deeper(level, own_main, own_tail);
   emit_results(own_main, own_tail);
 }
@@ -178,18 +60,19 @@ void NestEmitter::emit_level(size_t level, Accumulators& main, Accumulators& tai
 void NestEmitter::emit_results(Accumulators& main, Accumulators& tail) {
   finish_reductions(main, tail);
   for (size_t i = 0; i < nest_.body.size(); ++i)
-    if (after_[i] && nest_.body[i].op != LoopOp::kReduce) emit_inst(static_cast<InstId>(i));
+    if (plan_.insts[i].is_after && nest_.body[i].op != LoopOp::kReduce) emit_inst(static_cast<InstId>(i));
 }
 
 void NestEmitter::emit_deeper(size_t level, Accumulators& main, Accumulators& tail) {
-  if (kernel_.in_tiles && in_vector() && level + 1 == order_.size()) {
-    if (const auto load = load_in_registers()) return emit_points_in_registers(*load, level, main, tail);
+  if (kernel_.in_tiles && in_vector() && level + 1 == plan_.loops.size()) {
+    if (plan_.register_tile) return emit_points_in_registers(*plan_.register_tile, level, main, tail);
     fill_tiles();
   }
-  if (level < order_.size()) {
-    order_[level] == n_.vector_dim ? emit_vector_loop(level, main, tail) : emit_scalar_loop(level, main, tail);
+  if (level < plan_.loops.size()) {
+    plan_.loops[level].dim == plan_.lanes.dim ? emit_vector_loop(level, main, tail)
+                                              : emit_scalar_loop(level, main, tail);
   } else if (nest_.is_reduction()) {
-    accumulate(in_tail_ && vector_is_reduced() ? tail : main);
+    accumulate(in_tail_ && lanes_are_reduced() ? tail : main);
   }
 }
 
@@ -227,26 +110,20 @@ void NestEmitter::emit_blocks(const SumBlocks& blocks, int depth, Value* from, V
 }
 
 void NestEmitter::emit_scalar_loop(size_t level, Accumulators& main, Accumulators& tail) {
-  const size_t d = order_[level];
-  const bool is_tile = kernel_.in_tiles && level + 1 == order_.size();
+  const LoopPlan& loop = plan_.loops[level];
+  const size_t d = loop.dim;
+  const bool is_tile = kernel_.in_tiles && level + 1 == plan_.loops.size();
   Value *from = is_tile ? s_.outer.back() : b_.getInt64(0), *to = is_tile ? s_.tile_end : extent(d);
   const auto point = [&](Value* index) {
     dims_[d] = index;
     emit_level(level + 1, main, tail);
   };
-  if (is_walk(level)) from = emit_walk(from, to, {&main, &tail}, point);
-  emit_blocks(blocks_[level], blocks_[level].depth, from, to, 1, {&main, &tail}, point);
+  if (loop.points > 1) from = emit_walk(static_cast<uint64_t>(loop.points), from, to, {&main, &tail}, point);
+  emit_blocks(loop.blocks, loop.blocks.depth, from, to, 1, {&main, &tail}, point);
 }
 
-// The innermost loop of an ordered nest or over the points of a tile, with few instructions a point.
-bool NestEmitter::is_walk(size_t level) const {
-  return level + 1 == order_.size() && (is_ordered(nest_) || kernel_.in_tiles) &&
-         nest_.body.size() <= static_cast<size_t>(costs_.walked_instructions) && blocks_[level].depth == 0;
-}
-
-// Several points a turn, so that counting and addresses do not hold up what is carried. Answers with where it stopped.
-Value* NestEmitter::emit_walk(Value* from, Value* to, const Sets& sets, LoopBody point) {
-  const auto points = static_cast<uint64_t>(costs_.walked_points);
+// Several points a turn. Answers with where it stopped.
+Value* NestEmitter::emit_walk(uint64_t points, Value* from, Value* to, const Sets& sets, LoopBody point) {
   Value* end = b_.CreateAdd(from, b_.CreateAnd(b_.CreateSub(to, from), b_.getInt64(~(points - 1))));
   emit_loop(from, end, b_.getInt64(points), sets, [&](Value* index) {
     for (uint64_t k = 0; k < points; ++k) point(k == 0 ? index : b_.CreateNSWAdd(index, b_.getInt64(k)));
@@ -254,18 +131,11 @@ Value* NestEmitter::emit_walk(Value* from, Value* to, const Sets& sets, LoopBody
   return end;
 }
 
-// Heavy bodies are not held up by memory, and are better off with vectors that one instruction after the other takes
-// together.
-bool NestEmitter::has_streams() const {
-  return kernel_.is_flat && is_light_ && unroll_ > 1 && order_.size() == 1 && !nest_.is_reduction() &&
-         !is_ordered(nest_);
-}
-
 // Several streams a turn: neighbours in a short range, each in a part of its own in a long one, since memory answers
 // several streams sooner than one. Answers with where it stopped.
 Value* NestEmitter::emit_streams(size_t level, Value* from, Value* to) {
   constexpr uint64_t kApart = kFlatUnit;
-  const uint64_t lanes = main_lanes(), streams = unroll_;
+  const uint64_t lanes = plan_.lanes.main_lanes, streams = plan_.lanes.unroll;
   const auto number = [&](uint64_t n) { return b_.getInt64(n); };
   const auto whole = [&](Value* count, uint64_t part) { return b_.CreateAnd(count, number(~(part - 1))); };
   Value* count = b_.CreateSub(to, from);
@@ -288,62 +158,51 @@ Value* NestEmitter::emit_streams(size_t level, Value* from, Value* to) {
   return b_.CreateAdd(from, b_.CreateSelect(is_long, b_.CreateMul(odd, number(streams)), walked));
 }
 
-// Lanes of one body in the main loop.
-unsigned NestEmitter::main_lanes() const {
-  if (!has_streams()) return width_ * unroll_;
-  const bool has_halves = std::any_of(nest_.body.begin(), nest_.body.end(), [&](const LoopInst& i) {
-    return is_address(i) && row_of(kernel_.buffers[i.buffer].dtype).bytes < 4;
-  });
-  return has_halves ? width_ * 2 : width_;
-}
-
-bool NestEmitter::has_main_loop(std::optional<int64_t> extent) const {
-  const int64_t wide = width_ * unroll_;
-  return !extent || *extent >= wide;
+// Where the main loop ends.
+Value* NestEmitter::emit_main_loop(size_t level, Value* from, Value* to, Accumulators& main, Accumulators& tail) {
+  const LanesPlan& lanes = plan_.lanes;
+  if (lanes.main == MainLoop::kStreams) return emit_streams(level, from, to);
+  const uint64_t wide = lanes.wide();
+  Value* count = b_.CreateSub(to, from);
+  Value* end = b_.CreateAdd(from, b_.CreateAnd(count, b_.getInt64(~(wide - 1))));
+  if (lanes.main_end) end = b_.getInt64(static_cast<uint64_t>(*lanes.main_end));
+  if (lanes.is_even) end = to;
+  lanes_ = lanes.wide();
+  if (lanes.main == MainLoop::kSearch) {
+    emit_search(level, from, end, main[0]);
+  } else if (lanes.main == MainLoop::kSlabs) {
+    emit_columns(from, end);
+  } else {
+    const SumBlocks& blocks = plan_.loops[level].blocks;
+    emit_blocks(blocks, blocks.depth, from, end, static_cast<int64_t>(wide), {&main}, [&](Value* index) {
+      dims_[lanes.dim] = index;
+      prefetch_next_row();
+      emit_level(level + 1, main, tail);
+    });
+  }
+  return end;
 }
 
 void NestEmitter::emit_vector_loop(size_t level, Accumulators& main, Accumulators& tail) {
-  const size_t d = n_.vector_dim;
-  const bool is_part = kernel_.is_flat && !kernel_.is_whole();
-  Value* from = is_part ? s_.begin : b_.getInt64(0);
-  Value* to = is_part ? s_.end : extent(d);
-  const auto size = nest_.extent(d).as_constant(), constant = is_part ? std::nullopt : size;
-  const unsigned wide = width_ * unroll_;
-  const bool is_even = size && *size % wide == 0 && (!is_part || kFlatUnit % wide == 0);  // nothing is left to a tail
-  Value* middle = from;
-  const bool is_main_emitted = has_main_loop(constant);
-  if (is_main_emitted && has_streams()) {
-    middle = emit_streams(level, from, to);
-  } else if (is_main_emitted) {
-    Value* count = b_.CreateSub(to, from);
-    middle = b_.CreateAdd(from, b_.CreateAnd(count, b_.getInt64(~static_cast<uint64_t>(wide - 1))));
-    if (constant) middle = b_.getInt64(static_cast<uint64_t>(*constant / wide * wide));
-    if (is_even) middle = to;
-    lanes_ = width_ * unroll_;
-    if (is_search()) {
-      emit_search(level, from, middle, main[0]);
-    } else if (has_slabs_) {
-      emit_columns(from, middle);
-    } else {
-      emit_blocks(blocks_[level], blocks_[level].depth, from, middle, wide, {&main}, [&](Value* index) {
-        dims_[d] = index;
-        prefetch_next_row();
-        emit_level(level + 1, main, tail);
-      });
-    }
-  }
-  if (middle != to) {  // numbers that are equal are one
-    lanes_ = width_;
+  const LanesPlan& lanes = plan_.lanes;
+  Value* from = lanes.is_part ? s_.begin : b_.getInt64(0);
+  Value* to = lanes.is_part ? s_.end : extent(lanes.dim);
+  const bool has_main = lanes.main != MainLoop::kNone;
+  Value* middle = has_main ? emit_main_loop(level, from, to, main, tail) : from;
+  if (lanes.has_tail) {
+    lanes_ = lanes.width;
     in_tail_ = true;
-    const int depth = is_main_emitted ? 0 : blocks_[level].depth;
-    emit_blocks(blocks_[level], depth, middle, to, width_, {vector_is_reduced() ? &tail : &main}, [&](Value* index) {
-      dims_[d] = index;
-      mask_ = ops_.first_lanes(b_.CreateSub(to, index), width_);
-      emit_level(level + 1, main, tail);
-    });
+    const SumBlocks& blocks = plan_.loops[level].blocks;
+    emit_blocks(blocks, has_main ? 0 : blocks.depth, middle, to, lanes.width, {lanes.is_reduced ? &tail : &main},
+                [&](Value* index) {
+                  dims_[lanes.dim] = index;
+                  mask_ = ops_.first_lanes(b_.CreateSub(to, index), lanes.width);
+                  emit_level(level + 1, main, tail);
+                });
     mask_ = nullptr;
     in_tail_ = false;
   }
   lanes_ = 0;
 }
+
 }  // namespace framejit::inductor

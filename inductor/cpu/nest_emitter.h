@@ -11,7 +11,6 @@
 
 #include "inductor/cpu/emitter.h"
 #include "inductor/cpu/function_state.h"
-#include "inductor/cpu/sum_blocks.h"
 
 namespace framejit::inductor {
 
@@ -22,52 +21,22 @@ struct Accumulator {  // of one reduction or scan
 };
 using Accumulators = std::vector<Accumulator>;
 
-// Kernels in tiles. Elements of a cache line of what is loaded in tiles: so many lanes are side by side, where
-// registers allow.
-int64_t tile_line(const Kernel& kernel, const TargetInfo& target);
-// Points of the last outer dimension that are taken at once: a line of them and no more, since each is a stream of its
-// own for everything else, and hardware follows few. Beyond caches several lines, and all that is read is asked for two
-// tiles ahead: there a new page for each row of a tile costs more than streams do (4096x4096 of bfloat16 18.3 -> 7.9
-// ms, float32 17.0 -> 13.7; 1024x1024 would take twice as long).
-int64_t tile_points(const Kernel& kernel, const TargetInfo& target);
-bool has_tiles_beyond_caches(const Kernel& kernel, const TargetInfo& target);
-
-// Scratch whose lanes lie as the main loops of nests hold them (nest_lane_order.cpp). Before nests are emitted.
-void choose_split_scratch(FunctionState& state, const Kernel& kernel, const EmitOptions& options);
-
 class NestEmitter {
  public:
-  NestEmitter(FunctionState& state, const Kernel& kernel, const KernelNest& n, const EmitOptions& options);
+  NestEmitter(FunctionState& state, const Kernel& kernel, size_t n, const EmitOptions& options);
   void run();
-  unsigned unroll() const { return unroll_; }
-  struct MainLoop {
-    unsigned lanes = 0;
-    int64_t end = 0;
-    bool operator==(const MainLoop&) const = default;
-  };
-  std::optional<MainLoop> split_walk(
-      const LoopInst& inst) const;  // over all that it addresses, with lanes that are split
 
  private:
   using Value = llvm::Value;
   using LoopBody = llvm::function_ref<void(Value* index)>;
   using Sets = std::vector<Accumulators*>;  // the accumulators that a loop carries
 
-  bool has_vector() const { return n_.vector_dim != SIZE_MAX; }
-  bool vector_is_reduced() const { return has_vector() && n_.vector_dim >= nest_.ranges.size(); }
+  bool lanes_are_reduced() const { return plan_.lanes.is_reduced; }
   bool in_vector() const { return lanes_ != 0; }
   DType operand_dtype(const LoopInst& inst) const { return nest_.body[inst.operands[0]].dtype; }
-  DType accumulator_dtype(const LoopInst& inst) const;
-  llvm::Value* rounded(const LoopInst& inst, llvm::Value* value);
+  llvm::Value* rounded(InstId i, llvm::Value* value);
 
   // Levels and loops: nest_emitter.cpp
-  void find_levels();
-  size_t level_of_dim(size_t d) const;
-  bool has_at_most(int64_t points, size_t first_dim = 0) const;
-  void choose_unroll();
-  unsigned chain_unroll() const;
-  size_t chain_weight() const;
-  bool is_contiguous(const LoopInst& inst) const;
   void emit_level(size_t level, Accumulators& main, Accumulators& tail);
   void emit_results(Accumulators& main, Accumulators& tail);
   void emit_deeper(size_t level, Accumulators& main, Accumulators& tail);
@@ -76,19 +45,14 @@ class NestEmitter {
   void emit_blocks(const SumBlocks& blocks, int depth, Value* from, Value* to, int64_t step, const Sets& sets,
                    LoopBody body);
   void emit_scalar_loop(size_t level, Accumulators& main, Accumulators& tail);
-  bool is_walk(size_t level) const;
-  Value* emit_walk(Value* from, Value* to, const Sets& sets, LoopBody point);
-  bool has_streams() const;
+  Value* emit_walk(uint64_t points, Value* from, Value* to, const Sets& sets, LoopBody point);
   Value* emit_streams(size_t level, Value* from, Value* to);
-  unsigned main_lanes() const;
-  bool has_main_loop(std::optional<int64_t> extent) const;
+  Value* emit_main_loop(size_t level, Value* from, Value* to, Accumulators& main, Accumulators& tail);
   void emit_vector_loop(size_t level, Accumulators& main, Accumulators& tail);
 
   // Reductions: nest_reductions.cpp
   Accumulators neutral(unsigned lanes);
   void accumulate(Accumulators& set);
-  InstId twin_of(InstId i) const;
-  size_t place_of(InstId i) const;  // in a set, of the accumulator of a reduction or scan
   void scan(InstId i, Accumulators& set);
   void step(InstId i, Accumulators& set);
   void take(Value* takes, Accumulator& a, Value* x, Value* position);
@@ -98,7 +62,6 @@ class NestEmitter {
   Accumulators restarted(const Accumulators& set);
   Accumulators joined(const Accumulators& total, const Accumulators& block);
   Value* finished(const Accumulator& a);
-  void choose_positions();
   Value* position_zero();
   Value* reduced_position();
   Value* whole_positions(const Accumulator& a);
@@ -110,9 +73,6 @@ class NestEmitter {
                         // types
     Accumulators place, like;
   };
-  bool may_walk_in_slabs() const;
-  SumBlocks slab_blocks(const SumBlocks& blocks) const;
-  int64_t columns_at_once(const std::vector<Accumulators>& sets) const;
   ColumnStack on_stack(const Accumulators& set, int64_t columns, int64_t& offset);
   Accumulators taken(const ColumnStack& stack, Value* at);
   void put(const ColumnStack& stack, const Accumulators& set, Value* at);
@@ -121,12 +81,10 @@ class NestEmitter {
   void emit_columns(Value* from, Value* to);
 
   // Extrema by blocks: nest_searches.cpp
-  bool is_search() const;
   void emit_search(size_t level, Value* from, Value* to, Accumulator& found);
   void search_block(ReduceOp better, DType dtype, Value* x, Value* index, Accumulator& best);
 
   // Tiles: nest_tiles.cpp
-  bool is_tiled(const LoopInst& inst) const;
   void fill_tiles();
   void fill_tile(InstId i);
   struct TiledLoad {
@@ -139,14 +97,12 @@ class NestEmitter {
   std::vector<Value*> tile_block(const TiledLoad& load, Value* point, unsigned first_lane);
   Value* tile_column(const TiledLoad& load, Value* point, unsigned first_lane);
   void each_tile_block(llvm::function_ref<void(Value* point)> block, llvm::function_ref<void(Value* point)> single);
-  std::optional<InstId> load_in_registers() const;
   void emit_points_in_registers(InstId i, size_t level, Accumulators& main, Accumulators& tail);
   Value* tile_address(InstId i, Value* point, unsigned lane);
   Value* tile_row(InstId i);
 
   // Order of lanes: nest_lane_order.cpp
-  bool wants_split_lanes() const;
-  bool is_split() const { return splits_lanes_ && in_vector() && !in_tail_; }
+  bool is_split() const { return plan_.lanes.is_split && in_vector() && !in_tail_; }
   Value* load_split(const LoopInst& inst, Value* address);
   void store_split(const LoopInst& inst, Value* address, Value* value, Bf16Rounding rounding);
   Value* iota(unsigned lanes, bool is_split) {
@@ -157,10 +113,8 @@ class NestEmitter {
   struct Lanes {  // of a mask: whether none or all of them hold, as far as that is known before it is computed
     Value *any = nullptr, *all = nullptr;
   };
-  bool is_border(const LoopInst& inst) const;
-  std::vector<bool> only_borders() const;
   Value* border(const LoopInst& inst);
-  std::optional<Lanes> lanes_of_mask(InstId i);
+  Lanes lanes_of_mask(InstId i);
   Value* mask_value(InstId i);
   Value* either(Value* condition, llvm::function_ref<Value*()> yes, llvm::function_ref<Value*()> no);
   void emit_masked_load(InstId i);
@@ -168,27 +122,24 @@ class NestEmitter {
   // Prefetches: nest_prefetch.cpp
   void prefetch(Value* address, uint64_t bytes);
   void prefetch(DType dtype, Value* address, const SymExpr& elements);
-  bool reads_a_stream(DType dtype) const;
-  void prefetch_ahead(DType dtype, Value* address);
+  void prefetch_ahead(InstId i, Value* address);
   void prefetch_next_row();
 
   // Expressions and instructions: nest_instructions.cpp
   struct Address {
-    Value* base = nullptr;     // scalar address, contiguous for lanes when has_lanes
-    Value* offsets = nullptr;  // else: per lane
-    bool has_lanes = false;
+    Value* base = nullptr;     // scalar address
+    Value* offsets = nullptr;  // from there, of each lane: where each has an address of its own
   };
   Value* extent(size_t d) { return eval(nest_.extent(d)); }
   bool is_vector_symbol(graph::SymbolId id) const;
   Value* eval(const SymExpr& e);
   Value* eval_symbol(graph::SymbolId id);
-  bool has_lanes_at(const LoopInst& inst) const;
-  Address address_of(const LoopInst& inst);
+  Address address_of(const LoopInst& inst, Access access);
   Value* all_lanes();
   Value* all_or_mask();
-  Value* loaded(const LoopInst& inst, Value* mask);
+  Value* loaded(InstId i, Value* mask);
   void emit_load(InstId i);
-  void emit_store(const LoopInst& inst);
+  void emit_store(InstId i);
   void emit_check(InstId i);
   void emit_inst(InstId i);
 
@@ -198,23 +149,11 @@ class NestEmitter {
   const Kernel& kernel_;
   const KernelNest& n_;
   const Nest& nest_;
-  const std::vector<Bf16Rounding> bf16_;  // per instruction
+  const NestPlan& plan_;
   NestSymbols symbols_;
   const TargetInfo& target_;
   const Costs& costs_;
-  const unsigned width_, registers_;  // lanes of a vector register; how many there are
-  unsigned unroll_ = 1;
-  bool has_slabs_ = false;  // columns, walked in slabs of rows
-  bool splits_lanes_ = false;  // of the main loop: the even ones come first
-  bool is_light_ = false;
-  std::vector<size_t> order_;    // of the loops; in tiles, the tile dimension is the innermost
-  size_t range_levels_ = 0;
-  std::vector<size_t> level_;
-  std::vector<SumBlocks> blocks_;  // per level of `order`
-  bool is_compensated_ = false;
-  bool positions_count_up_ = false;   // of argmax and argmin: in each lane; they are carried without what the lane adds
-  bool has_short_positions_ = false;  // carried in 32 bits
-  std::vector<bool> after_;
+  const unsigned width_;  // lanes of a register
   std::vector<Value*> values_, dims_;
   std::vector<Value*> tiles_;  // per instruction: the block of a tiled load, transposed
   Value* tile_value_ =

@@ -1,5 +1,6 @@
 // inductor/cpu/nest_instructions.cpp — index expressions, addresses, loads, stores, checks, arithmetic.
 #include "inductor/cpu/nest_emitter.h"
+#include "inductor/loop/index_expr.h"
 
 #include <algorithm>
 
@@ -7,11 +8,6 @@ namespace framejit::inductor {
 
 using llvm::BasicBlock;
 using llvm::Value;
-
-bool NestEmitter::is_vector_symbol(graph::SymbolId id) const {
-  if (symbols_.is_value(id)) return LaneOps::lanes_of(values_[symbols_.inst_of(id)]) != 0;
-  return in_vector() && symbols_.is_dim(id) && symbols_.dim_of(id) == n_.vector_dim;
-}
 
 // The value of an index expression: a vector of i64 if it depends on the lane.
 Value* NestEmitter::eval(const SymExpr& e) {
@@ -50,69 +46,41 @@ Value* NestEmitter::eval_symbol(graph::SymbolId id) {
   if (symbols_.is_value(id)) return values_[symbols_.inst_of(id)];
   if (!symbols_.is_dim(id)) return s_.symbols[id];
   Value* base = dims_[symbols_.dim_of(id)];
-  if (!is_vector_symbol(id)) return base;
+  if (!in_vector() || symbols_.dim_of(id) != plan_.lanes.dim) return base;
   return b_.CreateAdd(b_.CreateVectorSplat(lanes_, base), iota(lanes_, is_split()));
 }
 
-// Whether each lane has an address of its own.
-bool NestEmitter::has_lanes_at(const LoopInst& inst) const {
-  std::vector<graph::SymbolId> ids;
-  inst.index[0].collect_symbols(ids);
-  return (kernel_.lanes_outer && kernel_.buffers[inst.buffer].is_local) ||
-         std::any_of(ids.begin(), ids.end(), [&](graph::SymbolId id) { return is_vector_symbol(id); });
-}
-
-NestEmitter::Address NestEmitter::address_of(const LoopInst& inst) {
-  const KernelBuffer& buffer = kernel_.buffers[inst.buffer];
+NestEmitter::Address NestEmitter::address_of(const LoopInst& inst, Access access) {
   const SymExpr& e = inst.index[0];
-  std::vector<graph::SymbolId> ids;
-  e.collect_symbols(ids);
-  bool from_values = false, from_dim = false;
-  for (graph::SymbolId id : ids) {
-    if (!is_vector_symbol(id)) continue;
-    (symbols_.is_value(id) ? from_values : from_dim) = true;
-  }
-  Address a;
-  const bool is_per_lane = kernel_.lanes_outer && buffer.is_local;  // scratch of each lane, interleaved
-  a.has_lanes = from_values || from_dim || is_per_lane;
   const auto behind = [&](Value* address, Value* offset) {
-    return b_.CreateGEP(ops_.memory_type(buffer.dtype, 0), address, offset);
+    return b_.CreateGEP(ops_.memory_type(kernel_.buffers[inst.buffer].dtype, 0), address, offset);
   };
-  const auto at = [&](Value* offset) { return behind(s_.buffers[inst.buffer], offset); };
-  if (!a.has_lanes) {
-    a.base = at(eval(e));
-    return a;
-  }
-  if (is_per_lane) {
-    a.base = at(b_.CreateMul(eval(e), b_.getInt64(lanes_)));
-    return a;
-  }
+  Value* const buffer = s_.buffers[inst.buffer];
+  if (access == Access::kScattered) return {buffer, eval(e)};
+  if (access == Access::kOne) return {behind(buffer, eval(e))};
+  if (access == Access::kOfLane) return {behind(buffer, b_.CreateMul(eval(e), b_.getInt64(lanes_)))};
   SymExpr coefficient, rest;
-  if (!from_values && split_linear(e, symbols_.dim(n_.vector_dim), coefficient, rest) && coefficient == SymExpr(1)) {
-    a.base =
-        behind(at(eval(rest)),
-               dims_[n_.vector_dim]);  // what the loop does not change first: nothing is left to reduce in strength
-    return a;
-  }
-  a.base = s_.buffers[inst.buffer];
-  a.offsets = eval(e);
-  return a;
+  split_linear(e, symbols_.dim(plan_.lanes.dim), coefficient, rest);
+  // What the loop does not change first: nothing is left to reduce in strength.
+  return {behind(behind(buffer, eval(rest)), dims_[plan_.lanes.dim])};
 }
 
 // What stands at the address, in the lanes of the mask (null: all).
-Value* NestEmitter::loaded(const LoopInst& inst, Value* mask) {
+Value* NestEmitter::loaded(InstId i, Value* mask) {
+  const LoopInst& inst = nest_.body[i];
   const KernelBuffer& buffer = kernel_.buffers[inst.buffer];
-  const Address a = address_of(inst);
-  if (a.has_lanes && a.offsets == nullptr) prefetch_ahead(buffer.dtype, a.base);
-  if (a.offsets == nullptr && a.has_lanes && is_split()) return load_split(inst, a.base);
-  if (a.offsets == nullptr) return ops_.load(buffer.dtype, a.base, a.has_lanes ? lanes_ : 0, mask, !buffer.is_written);
-  return ops_.gather(buffer.dtype, a.base, a.offsets, mask != nullptr ? mask : all_lanes());
+  const Access access = plan_.insts[i].access;
+  const Address a = address_of(inst, access);
+  if (access == Access::kScattered)
+    return ops_.gather(buffer.dtype, a.base, a.offsets, mask != nullptr ? mask : all_lanes());
+  if (access == Access::kContiguous) prefetch_ahead(i, a.base);
+  if (access == Access::kContiguous && is_split()) return load_split(inst, a.base);
+  return ops_.load(buffer.dtype, a.base, access == Access::kOne ? 0 : lanes_, mask, !buffer.is_written);
 }
 
 void NestEmitter::emit_load(InstId i) {
-  const LoopInst& inst = nest_.body[i];
-  if (inst.is_masked()) return emit_masked_load(i);
-  values_[i] = tiles_[i] != nullptr || (tile_value_ != nullptr && is_tiled(inst)) ? tile_row(i) : loaded(inst, mask_);
+  if (nest_.body[i].is_masked()) return emit_masked_load(i);
+  values_[i] = plan_.insts[i].access == Access::kTile ? tile_row(i) : loaded(i, mask_);
 }
 
 Value* NestEmitter::all_lanes() {
@@ -120,26 +88,28 @@ Value* NestEmitter::all_lanes() {
 }
 Value* NestEmitter::all_or_mask() { return mask_ != nullptr ? mask_ : all_lanes(); }
 
-void NestEmitter::emit_store(const LoopInst& inst) {
-  const KernelBuffer& buffer = kernel_.buffers[inst.buffer];
-  const Address a = address_of(inst);
+void NestEmitter::emit_store(InstId i) {
+  const LoopInst& inst = nest_.body[i];
+  const DType dtype = kernel_.buffers[inst.buffer].dtype;
+  const Access access = plan_.insts[i].access;
+  const Address a = address_of(inst, access);
   Value* value = values_[inst.operands[0]];
   const bool joins = inst.mode == StoreMode::kJoin;
-  const Bf16Rounding rounding = joins ? Bf16Rounding::kAny : bf16_[inst.operands[0]];
+  const Bf16Rounding rounding = joins ? Bf16Rounding::kAny : plan_.insts[inst.operands[0]].bf16;
   const auto joined = [&](Value* old) { return ops_.combine(inst.reduce, operand_dtype(inst), old, value); };
-  if (a.has_lanes) value = ops_.splat(value, lanes_);
-  if (a.offsets != nullptr) {
-    if (joins) value = joined(ops_.gather(buffer.dtype, a.base, a.offsets, all_or_mask()));
-    ops_.scatter(buffer.dtype, a.base, a.offsets, value, all_or_mask());
-  } else if (a.has_lanes && is_split()) {
+  if (access != Access::kOne) value = ops_.splat(value, lanes_);
+  if (access == Access::kScattered) {
+    if (joins) value = joined(ops_.gather(dtype, a.base, a.offsets, all_or_mask()));
+    ops_.scatter(dtype, a.base, a.offsets, value, all_or_mask());
+  } else if (access != Access::kOne && is_split()) {
     store_split(inst, a.base, value, rounding);
-  } else if (a.has_lanes) {
-    if (joins) value = joined(ops_.load(buffer.dtype, a.base, lanes_, mask_, false));
-    ops_.store(buffer.dtype, a.base, value, mask_, rounding);
+  } else if (access != Access::kOne) {
+    if (joins) value = joined(ops_.load(dtype, a.base, lanes_, mask_, false));
+    ops_.store(dtype, a.base, value, mask_, rounding);
   } else {  // all lanes go to one place: there is one element
     if (LaneOps::lanes_of(value) != 0) value = b_.CreateExtractElement(value, uint64_t{0});
-    if (joins) value = joined(ops_.load(buffer.dtype, a.base, 0, nullptr, false));
-    ops_.store(buffer.dtype, a.base, value, nullptr, rounding);
+    if (joins) value = joined(ops_.load(dtype, a.base, 0, nullptr, false));
+    ops_.store(dtype, a.base, value, nullptr, rounding);
   }
 }
 
@@ -170,20 +140,21 @@ void NestEmitter::emit_inst(InstId i) {
     case LoopOp::kConstant: values_[i] = ops_.constant(inst.dtype, inst.constant); return;
     case LoopOp::kIndex: values_[i] = eval(inst.index[0]); return;
     case LoopOp::kLoad: return emit_load(i);
-    case LoopOp::kStore: return emit_store(inst);
+    case LoopOp::kStore: return emit_store(i);
     case LoopOp::kCheck: return emit_check(i);
     case LoopOp::kCast: values_[i] = ops_.cast(values_[inst.operands[0]], operand_dtype(inst), inst.dtype); return;
     case LoopOp::kReduce:
     case LoopOp::kScan: return;
     case LoopOp::kScalar: break;
   }
-  if (is_border(inst)) {
+  if (plan_.insts[i].is_border) {
     values_[i] = border(inst);
     return;
   }
   if (inst.scalar == ScalarOp::k_round_bf16) {
     const InstId x = inst.operands[0];
-    values_[i] = bf16_[x] == Bf16Rounding::kExact ? values_[x] : ops_.round_bf16(values_[x], bf16_[x]);
+    values_[i] =
+        plan_.insts[x].bf16 == Bf16Rounding::kExact ? values_[x] : ops_.round_bf16(values_[x], plan_.insts[x].bf16);
     return;
   }
   const bool is_select = inst.scalar == ScalarOp::k_select;

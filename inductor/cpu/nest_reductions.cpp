@@ -1,5 +1,4 @@
 // inductor/cpu/nest_reductions.cpp — accumulators: how they start, step, meet and end.
-#include <algorithm>
 #include <utility>
 
 #include <llvm/IR/MDBuilder.h>
@@ -10,28 +9,13 @@ namespace framejit::inductor {
 
 using llvm::Value;
 
-namespace {
-
-bool is_float_sum(const LoopInst& inst) {
-  return inst.op == LoopOp::kReduce && inst.reduce == ReduceOp::kSum && is_float(inst.dtype);
-}
-
-}  // namespace
-
-// Short sums are added up in float64: their terms may be much larger than they are, and no later one hides what was
-// lost.
-DType NestEmitter::accumulator_dtype(const LoopInst& inst) const {
-  constexpr int64_t kShort = 64;
-  if (!is_float_sum(inst) || operand_dtype(inst) != DType::kFloat32) return operand_dtype(inst);
-  return has_at_most(kShort, nest_.ranges.size()) ? DType::kFloat64 : DType::kFloat32;
-}
-
 Accumulators NestEmitter::neutral(unsigned lanes) {
   Accumulators out;
-  for (const LoopInst& inst : nest_.body) {
+  for (size_t i = 0; i < nest_.body.size(); ++i) {
+    const LoopInst& inst = nest_.body[i];
     if (!is_carried(inst)) continue;
-    Accumulator a{ops_.neutral(inst.reduce, accumulator_dtype(inst), lanes)};
-    if (is_compensated_ && is_float_sum(inst)) a.lost = a.value;
+    Accumulator a{ops_.neutral(inst.reduce, plan_.insts[i].accumulator, lanes)};
+    if (plan_.is_compensated && is_float_sum(inst)) a.lost = a.value;
     if (is_position(inst.reduce))
       a.position = ops_.splat(position_zero(), lanes);  // of the neutral element: it is best where all are equal to it
     out.push_back(a);
@@ -43,14 +27,14 @@ void NestEmitter::accumulate(Accumulators& set) {
   for (InstId i = 0; i < nest_.body.size(); ++i) {
     const LoopInst& inst = nest_.body[i];
     if (inst.op != LoopOp::kReduce) continue;  // scans have stepped where their values were needed
-    Accumulator& a = set[place_of(i)];
+    Accumulator& a = set[plan_.insts[i].place];
     const unsigned lanes = LaneOps::lanes_of(a.value);
     Value* x = ops_.splat(values_[inst.operands[0]], lanes);
-    Value* active = lanes != 0 && vector_is_reduced() ? mask_ : nullptr;
+    Value* active = lanes != 0 && lanes_are_reduced() ? mask_ : nullptr;
     if (is_position(inst.reduce)) {
       pick(inst, a, x, ops_.splat(reduced_position(), lanes), active);
     } else {
-      const DType dtype = accumulator_dtype(inst);
+      const DType dtype = plan_.insts[i].accumulator;
       Value* next = ops_.combine(inst.reduce, dtype, a.value,
                                  dtype == operand_dtype(inst) ? x : ops_.cast(x, operand_dtype(inst), dtype));
       a.value = active == nullptr ? next : b_.CreateSelect(active, next, a.value);
@@ -58,39 +42,19 @@ void NestEmitter::accumulate(Accumulators& set) {
   }
 }
 
-// The running maximum (minimum) of the values of which `i` is the running position, or the other way round: they step
-// as one.
-InstId NestEmitter::twin_of(InstId i) const {
-  const LoopInst& inst = nest_.body[i];
-  const auto kind = [](ReduceOp op) {
-    return op == ReduceOp::kArgmax ? ReduceOp::kMax : op == ReduceOp::kArgmin ? ReduceOp::kMin : op;
-  };
-  for (size_t k = 0; k < nest_.body.size(); ++k) {
-    const LoopInst& other = nest_.body[k];
-    const bool is_twin =
-        other.op == LoopOp::kScan && other.operands[0] == inst.operands[0] && kind(other.reduce) == kind(inst.reduce);
-    if (is_twin && is_position(other.reduce) != is_position(inst.reduce)) return static_cast<InstId>(k);
-  }
-  return kNoInst;
-}
-
-size_t NestEmitter::place_of(InstId i) const {
-  return static_cast<size_t>(std::count_if(nest_.body.begin(), nest_.body.begin() + i, is_carried));
-}
-
 // One step of a running result, and its value here. Of twins the position steps, where the first of them stands.
 void NestEmitter::scan(InstId i, Accumulators& set) {
-  const InstId twin = twin_of(i);
+  const InstId twin = plan_.insts[i].twin;
   if (twin == kNoInst) return step(i, set);
   const InstId position = is_position(nest_.body[i].reduce) ? i : twin, value = position == i ? twin : i;
   if (i > twin) return;
   step(position, set);
-  set[place_of(value)].value = values_[value] = set[place_of(position)].value;
+  set[plan_.insts[value].place].value = values_[value] = set[plan_.insts[position].place].value;
 }
 
 void NestEmitter::step(InstId i, Accumulators& set) {
   const LoopInst& inst = nest_.body[i];
-  Accumulator& a = set[place_of(i)];
+  Accumulator& a = set[plan_.insts[i].place];
   const unsigned lanes = LaneOps::lanes_of(a.value);
   Value* x = ops_.splat(values_[inst.operands[0]], lanes);
   const DType dtype = operand_dtype(inst);
@@ -204,7 +168,7 @@ void NestEmitter::pick(const LoopInst& inst, Accumulator& a, Value* x, Value* po
   } else {
     take = ops_.scalar_op(max ? ScalarOp::k_gt : ScalarOp::k_lt, dtype, pair);
   }
-  if (!positions_count_up_) {
+  if (!plan_.positions_count_up) {
     Value* equal = ops_.scalar_op(ScalarOp::k_eq, dtype, pair);
     if (is_float(dtype))
       equal = b_.CreateOr(equal, b_.CreateAnd(b_.CreateFCmpUNO(x, x), b_.CreateFCmpUNO(a.value, a.value)));
@@ -215,29 +179,16 @@ void NestEmitter::pick(const LoopInst& inst, Accumulator& a, Value* x, Value* po
   a.position = b_.CreateSelect(take, position, a.position);
 }
 
-// How positions among the reduced points are carried: those that count up in each lane as those of lane 0, and in 32
-// bits if they fit.
-void NestEmitter::choose_positions() {
-  constexpr int64_t kMost32 = INT32_MAX;
-  positions_count_up_ = !vector_is_reduced() || n_.vector_dim + 1 == nest_.dim_count();
-  int64_t points = 1;
-  for (size_t d = nest_.ranges.size(); d < nest_.dim_count(); ++d) {
-    const auto extent = nest_.extent(d).as_constant();
-    points = extent && *extent <= kMost32 / std::max<int64_t>(points, 1) ? points * *extent : kMost32;
-  }
-  has_short_positions_ = positions_count_up_ && points < kMost32;
-}
-
-Value* NestEmitter::position_zero() { return has_short_positions_ ? b_.getInt32(0) : b_.getInt64(0); }
+Value* NestEmitter::position_zero() { return plan_.has_short_positions ? b_.getInt32(0) : b_.getInt64(0); }
 
 // Linear index of the current point among the reduced ones, as it is carried.
 Value* NestEmitter::reduced_position() {
   SymExpr linear = 0;
   for (size_t d = nest_.ranges.size(); d < nest_.dim_count(); ++d) linear = linear * nest_.extent(d) + symbols_.dim(d);
-  const unsigned lanes = positions_count_up_ ? std::exchange(lanes_, 0) : lanes_;
+  const unsigned lanes = plan_.positions_count_up ? std::exchange(lanes_, 0) : lanes_;
   Value* position = eval(linear);
   lanes_ = lanes;
-  return has_short_positions_ ? b_.CreateTrunc(position, b_.getInt32Ty()) : position;
+  return plan_.has_short_positions ? b_.CreateTrunc(position, b_.getInt32Ty()) : position;
 }
 
 // The positions that are carried, in full.
@@ -245,13 +196,15 @@ Value* NestEmitter::whole_positions(const Accumulator& a) {
   const unsigned lanes = LaneOps::lanes_of(a.position);
   Value* whole = b_.CreateSExt(a.position, ops_.value_type(DType::kInt64, lanes));
   const bool is_main = lanes > width_;
-  return positions_count_up_ && vector_is_reduced() ? b_.CreateAdd(whole, iota(lanes, splits_lanes_ && is_main))
-                                                    : whole;
+  return plan_.positions_count_up && lanes_are_reduced()
+             ? b_.CreateAdd(whole, iota(lanes, plan_.lanes.is_split && is_main))
+             : whole;
 }
 
 // From how it was accumulated to the value of the instruction.
-Value* NestEmitter::rounded(const LoopInst& inst, Value* value) {
-  const DType dtype = accumulator_dtype(inst);
+Value* NestEmitter::rounded(InstId i, Value* value) {
+  const LoopInst& inst = nest_.body[i];
+  const DType dtype = plan_.insts[i].accumulator;
   return dtype == operand_dtype(inst) ? value : ops_.cast(value, dtype, operand_dtype(inst));
 }
 
@@ -259,19 +212,19 @@ void NestEmitter::finish_reductions(Accumulators& main, Accumulators& tail) {
   for (InstId i = 0; i < nest_.body.size(); ++i) {
     const LoopInst& inst = nest_.body[i];
     if (inst.op != LoopOp::kReduce) continue;
-    const size_t at = place_of(i);
-    if (!vector_is_reduced()) {
-      values_[i] = is_position(inst.reduce) ? whole_positions(main[at]) : rounded(inst, finished(main[at]));
+    const size_t at = plan_.insts[i].place;
+    if (!lanes_are_reduced()) {
+      values_[i] = is_position(inst.reduce) ? whole_positions(main[at]) : rounded(i, finished(main[at]));
     } else if (is_position(inst.reduce)) {
       values_[i] = best_position(inst, main[at], tail[at]);
     } else {
-      const DType dtype = accumulator_dtype(inst);
+      const DType dtype = plan_.insts[i].accumulator;
       Value* folded = ops_.halve(inst.reduce, dtype, finished(main[at]), width_);
       Value* left = finished(tail[at]);
       // Without a tail, or without a main loop, one of them is still the neutral element.
       if (!llvm::isa<llvm::Constant>(left))
         folded = llvm::isa<llvm::Constant>(folded) ? left : ops_.combine(inst.reduce, dtype, folded, left);
-      values_[i] = rounded(inst, ops_.halve(inst.reduce, dtype, folded, 0));
+      values_[i] = rounded(i, ops_.halve(inst.reduce, dtype, folded, 0));
     }
   }
 }

@@ -15,20 +15,6 @@ namespace framejit::inductor {
 using llvm::BasicBlock;
 using llvm::Value;
 
-// A body that can be computed again, of which nothing but the place is carried.
-bool NestEmitter::is_search() const {
-  if (!vector_is_reduced() || nest_.reduced.size() != 1 || !positions_count_up_) return false;
-  size_t carried = 0;
-  for (size_t i = 0; i < nest_.body.size(); ++i) {
-    const LoopInst& inst = nest_.body[i];
-    const bool is_inside = level_[i] == order_.size() && !after_[i];
-    if (is_inside && (inst.op == LoopOp::kStore || inst.op == LoopOp::kCheck || inst.is_masked())) return false;
-    carried += is_carried(inst);
-    if (is_carried(inst) && (inst.op != LoopOp::kReduce || !is_position(inst.reduce))) return false;
-  }
-  return carried == 1;
-}
-
 void NestEmitter::emit_search(size_t level, Value* from, Value* to, Accumulator& found) {
   const size_t d = n_.vector_dim;
   const LoopInst& inst = *std::find_if(nest_.body.begin(), nest_.body.end(), is_carried);
@@ -37,7 +23,7 @@ void NestEmitter::emit_search(size_t level, Value* from, Value* to, Accumulator&
   const auto block_at = [&](Value* index) {
     dims_[d] = index;
     for (size_t i = 0; i < nest_.body.size(); ++i)
-      if (level_[i] == level + 1 && !after_[i] && nest_.body[i].op != LoopOp::kReduce)
+      if (plan_.insts[i].level == level + 1 && !plan_.insts[i].is_after && nest_.body[i].op != LoopOp::kReduce)
         emit_inst(static_cast<InstId>(i));
     return ops_.splat(values_[inst.operands[0]], lanes_);
   };

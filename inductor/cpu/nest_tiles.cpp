@@ -1,58 +1,22 @@
 // inductor/cpu/nest_tiles.cpp — loads that are strided along the lanes, read in the other direction.
 //
-// A kernel in tiles takes up to tile_points() points of its last outer dimension at once, inside the loop over the
+// A kernel in tiles takes several points (plan/tiles.cpp) of its last outer dimension at once, inside the loop over the
 // lanes, of which there are as many as fill a cache line too. There such a load is contiguous along the outer
 // dimension: blocks as wide as a register in both directions are loaded by rows, transposed in registers, and laid on
 // the stack, the lanes of one outer point side by side. Half precision is widened first, so that all but 64-bit types
 // and bytes take the same shuffles.
-#include <algorithm>
+#include <utility>
 
 #include "inductor/cpu/nest_emitter.h"
-#include "inductor/kernel/loop_shape.h"
+#include "inductor/loop/index_expr.h"
 
 namespace framejit::inductor {
 
 using llvm::Value;
 
-static bool is_in_tiles(const Kernel& kernel, const KernelNest& n, const LoopInst& inst) {
-  return kernel.in_tiles &&
-         is_tiled_load(inst, NestSymbols(kernel.symbol_count), kernel.outer.size() - 1, n.vector_dim);
-}
-
-int64_t tile_line(const Kernel& kernel, const TargetInfo& target) {
-  constexpr int64_t kLeast = 16;
-  const int64_t line = target.caches.line;
-  int64_t bytes = line / kLeast;
-  for (const LoopInst& inst : kernel.nests[0].nest.body)
-    if (is_in_tiles(kernel, kernel.nests[0], inst))
-      bytes = std::min<int64_t>(bytes, row_of(kernel.buffers[inst.buffer].dtype).bytes);
-  return line / bytes;
-}
-
-int64_t tile_points(const Kernel& kernel, const TargetInfo& target) {
-  return tile_line(kernel, target) * (has_tiles_beyond_caches(kernel, target) ? target.costs.tile_lines : 1);
-}
-
-bool has_tiles_beyond_caches(const Kernel& kernel, const TargetInfo& target) {
-  if (!kernel.in_tiles) return false;
-  const int64_t caches = 2 * target.caches.last;
-  constexpr int kMostOnStack = 2;  // loads, of which each has 16 KiB at most
-  const Nest& nest = kernel.nests[0].nest;
-  int64_t bytes = 0;
-  int tiled = 0;
-  for (const LoopInst& inst : nest.body) {
-    bytes += is_address(inst) ? row_of(kernel.buffers[inst.buffer].dtype).bytes : 0;
-    tiled += is_in_tiles(kernel, kernel.nests[0], inst);
-  }
-  for (size_t d = 0; d < nest.dim_count() && bytes < caches; ++d) bytes *= nest.extent(d).as_constant().value_or(1);
-  return tiled > 0 && tiled <= kMostOnStack && bytes >= caches;
-}
-
-bool NestEmitter::is_tiled(const LoopInst& inst) const { return is_in_tiles(kernel_, n_, inst); }
-
 void NestEmitter::fill_tiles() {
   for (size_t i = 0; i < nest_.body.size(); ++i)
-    if (is_tiled(nest_.body[i])) fill_tile(static_cast<InstId>(i));
+    if (plan_.insts[i].access == Access::kTile) fill_tile(static_cast<InstId>(i));
 }
 
 NestEmitter::TiledLoad NestEmitter::tiled_load(InstId i) {
@@ -93,9 +57,9 @@ std::vector<Value*> NestEmitter::of_each_lane(const TiledLoad& load, Value* poin
 std::vector<Value*> NestEmitter::tile_block(const TiledLoad& load, Value* point, unsigned first_lane) {
   const DType dtype = kernel_.buffers[load.inst.buffer].dtype;
   const uint64_t bytes = static_cast<uint64_t>(row_of(dtype).bytes);
-  const bool is_far = has_tiles_beyond_caches(kernel_, target_);
+  const bool is_far = s_.plan.tiles.lanes_ahead != 0;
   return ops_.transposed(of_each_lane(
-      load, point, first_lane, [&, ahead = static_cast<unsigned>(costs_.tiles_ahead) * lanes_](Value* address) {
+      load, point, first_lane, [&, ahead = static_cast<unsigned>(s_.plan.tiles.lanes_ahead) * lanes_](Value* address) {
         if (is_far)
           prefetch(b_.CreateGEP(ops_.memory_type(dtype, 0), address, b_.CreateMul(load.row_step, b_.getInt64(ahead))),
                    width_ * bytes);
@@ -128,8 +92,8 @@ void NestEmitter::fill_tile(InstId i) {
     llvm::BasicBlock& entry = s_.function->getEntryBlock();
     llvm::IRBuilder<> at_entry(&entry, entry.begin());
     const DType dtype = kernel_.buffers[nest_.body[i].buffer].dtype;
-    tiles_[i] = at_entry.CreateAlloca(ops_.stored_type(dtype, width_ * unroll_),
-                                      at_entry.getInt64(static_cast<uint64_t>(tile_points(kernel_, target_))));
+    tiles_[i] = at_entry.CreateAlloca(ops_.stored_type(dtype, plan_.lanes.wide()),
+                                      at_entry.getInt64(static_cast<uint64_t>(s_.plan.tiles.points)));
   }
   const TiledLoad load = tiled_load(i);
   for (unsigned first_lane = 0; first_lane < lanes_; first_lane += width_) {
@@ -142,21 +106,6 @@ void NestEmitter::fill_tile(InstId i) {
       b_.CreateStore(tile_column(load, point, first_lane), tile_address(i, point, first_lane));
     });
   }
-}
-
-// The one tiled load, where there are registers for its blocks. Those on the stack take twice as long beyond caches:
-// their stores wait in line with the results', which wait for memory.
-std::optional<InstId> NestEmitter::load_in_registers() const {
-  constexpr unsigned kManyRegisters = 32;
-  if (registers_ < kManyRegisters || unroll_ != 1 || nest_.body.size() > static_cast<size_t>(costs_.register_tile))
-    return std::nullopt;
-  std::optional<InstId> load;
-  for (InstId i = 0; i < nest_.body.size(); ++i) {
-    if (!is_tiled(nest_.body[i])) continue;
-    if (load || row_of(kernel_.buffers[nest_.body[i].buffer].dtype).bytes != 4) return std::nullopt;
-    load = i;
-  }
-  return load;
 }
 
 void NestEmitter::emit_points_in_registers(InstId i, size_t level, Accumulators& main, Accumulators& tail) {
@@ -178,7 +127,8 @@ void NestEmitter::emit_points_in_registers(InstId i, size_t level, Accumulators&
 // In the block of a tiled load.
 Value* NestEmitter::tile_address(InstId i, Value* point, unsigned lane) {
   const DType dtype = kernel_.buffers[nest_.body[i].buffer].dtype;
-  Value* row = b_.CreateGEP(ops_.stored_type(dtype, width_ * unroll_), tiles_[i], b_.CreateSub(point, s_.outer.back()));
+  Value* row =
+      b_.CreateGEP(ops_.stored_type(dtype, plan_.lanes.wide()), tiles_[i], b_.CreateSub(point, s_.outer.back()));
   return b_.CreateConstGEP1_64(ops_.stored_type(dtype, 0), row, lane);
 }
 

@@ -37,6 +37,7 @@
 #include "inductor/cpu/code_names.h"
 #include "inductor/cpu/code_target.h"
 #include "inductor/cpu/jit.h"
+#include "inductor/cpu/plan/nest_plan.h"
 #include "inductor/cpu/vector_math.h"
 #include "inductor/kernel/kept_kernels.h"
 #include "inductor/kernel/weak_cache.h"
@@ -210,8 +211,9 @@ std::string symbol_of(const runtime::KernelId& id) { return "fj_" + id.text(); }
 std::string description_of(const Session& session, const EmitOptions& options) {
   const llvm::orc::JITTargetMachineBuilder& target = session.target;
   return "cpu " + target.getTargetTriple().str() + " " + target.getCPU() + " " + target.getFeatures().getString() +
-         " lanes " + std::to_string(options.lanes) + " bits " + std::to_string(options.width_bits) + " registers " +
-         std::to_string(options.registers) + (options.keep_frame_pointer ? " frames" : "") + " " +
+         " lanes " + std::to_string(options.target.registers.lanes) + " bits " +
+         std::to_string(options.target.registers.width_bits) + " registers " +
+         std::to_string(options.target.registers.count) + (options.keep_frame_pointer ? " frames" : "") + " " +
          text_of(options.target) + " LLVM " + LLVM_VERSION_STRING + " build " + inductor_build();
 }
 
@@ -270,12 +272,12 @@ class OrcJit : public CpuJit {
     return runtime::LoadedKernel{holder->function, {}, holder};
   }
 
-  // LLVM IR as it goes into code generation.
+  // The plan, and LLVM IR as it goes into code generation.
   Result<std::vector<KernelText>> texts(const Kernel& kernel, bool with_assembly) override {
     llvm::LLVMContext context;
     FJ_TRY(auto module, emit(kernel, "kernel", context));
-    std::vector<KernelText> texts{{"llvm", ";", ""}};
-    llvm::raw_string_ostream stream(texts[0].text);
+    std::vector<KernelText> texts{{"plan", "#", print(plan_kernel(kernel, info()), kernel, info())}, {"llvm", ";", ""}};
+    llvm::raw_string_ostream stream(texts.back().text);
     module->print(stream, nullptr);
     if (with_assembly) {
       llvm::orc::JITTargetMachineBuilder builder = session_->target;
@@ -307,7 +309,7 @@ class OrcJit : public CpuJit {
     return statistics_;
   }
   bool compiles_on_any_thread() const override { return true; }
-  int lanes() const override { return static_cast<int>(options_.lanes); }
+  int lanes() const override { return static_cast<int>(options_.target.registers.lanes); }
 
  private:
   Result<std::unique_ptr<llvm::Module>> emit(const Kernel& kernel, const std::string& name,

@@ -36,9 +36,9 @@ class ProductEmitter {
         kernel_(kernel),
         nest_(kernel.nests[0].nest),
         symbols_(kernel.symbol_count),
-        lanes_(options.lanes),
-        rows_(tile_shape(options.registers).rows),
-        columns_(tile_shape(options.registers).columns),
+        lanes_(options.target.registers.lanes),
+        rows_(tile_shape(options.target.registers.count).rows),
+        columns_(tile_shape(options.target.registers.count).columns),
         caches_(options.target.caches) {
     for (const LoopInst& inst : nest_.body) {
       if (inst.op == LoopOp::kStore) result_ = operand_of(inst);

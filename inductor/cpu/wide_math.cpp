@@ -10,6 +10,7 @@
 #include <llvm/IR/MDBuilder.h>
 
 #include "inductor/cpu/lane_math.h"
+#include "inductor/cpu/plan/wide_ops.h"
 #include "inductor/cpu/vector_math.h"
 
 namespace framejit::inductor {
@@ -250,6 +251,10 @@ constexpr WideFunction kFunctions[] = {
     {ScalarOp::k_fmod, nullptr, &WideMath::fmod, &WideMath::far_quotient, "fj_far_fmod"},
 };
 
+static_assert(std::equal(std::begin(kFunctions), std::end(kFunctions), std::begin(kWideOps), std::end(kWideOps),
+                         [](const WideFunction& f, ScalarOp op) { return f.op == op; }),
+              "inductor/cpu/plan/wide_ops.h has the same functions in the same order");
+
 // `result`, after `name` has replaced its far lanes, if there are any. Operands go through the stack.
 Value* with_far_lanes(llvm::IRBuilderBase& b, llvm::Module& module, const char* name, Value* is_far, Value* x, Value* y,
                       Value* result) {
@@ -290,8 +295,6 @@ static const WideFunction* find_wide(ScalarOp op) {
       std::find_if(std::begin(kFunctions), std::end(kFunctions), [&](const WideFunction& f) { return f.op == op; });
   return row == std::end(kFunctions) ? nullptr : row;
 }
-
-bool is_widened(ScalarOp op) { return find_wide(op) != nullptr; }
 
 Value* emit_widened(llvm::IRBuilderBase& b, llvm::Module& module, ScalarOp op, Value* x, Value* y) {
   const WideFunction* row = find_wide(op);

@@ -48,8 +48,8 @@ def test_each_kernel_has_its_ir_and_machine_independent_code_with_ops_and_lines(
              for m in [re.search(r"kernel (k\d+) as (\w+), \d+ lines", line)] if m]
     kernels = sorted({k for k, _ in forms})
     assert len(kernels) == 2
-    assert {f for _, f in forms} == {"kernel_ir", "llvm"}
-    assert sorted(forms) == sorted((k, f) for k in kernels for f in ("kernel_ir", "llvm"))
+    assert {f for _, f in forms} == {"kernel_ir", "plan", "llvm"}
+    assert sorted(forms) == sorted((k, f) for k in kernels for f in ("kernel_ir", "plan", "llvm"))
     first = dict(((k, f), body) for (k, f), (_, body) in zip(forms, events))
     norm, softmax = first[kernels[0], "kernel_ir"], first[kernels[1], "kernel_ir"]
     assert re.search(r"\| # program\.py:7 f: .*rsqrt", norm)
@@ -57,6 +57,7 @@ def test_each_kernel_has_its_ir_and_machine_independent_code_with_ops_and_lines(
     assert "program.py:8" not in norm and "program.py:7" not in softmax
     assert re.search(r"\| ; program\.py:7 f: .*rsqrt", first[kernels[0], "llvm"])
     assert "define i64 @" in first[kernels[0], "llvm"]
+    assert re.search(r"\| # program\.py:7 f: .*rsqrt[^|]*\| plan for \d+ registers", first[kernels[0], "plan"])
 
 
 ROWS = """
@@ -102,7 +103,7 @@ def test_refused_pairs_are_named_with_a_reason(tmp_path):
 def test_dump_folder_gets_a_file_for_each_form(tmp_path):
     log_of(tmp_path, "output_code", FRAMEJIT_DUMP_DIR=str(tmp_path / "dump"))
     texts = [p.read_text() for p in sorted((tmp_path / "dump").rglob("*.txt"))]
-    assert len(texts) == 4 and any("define i64 @" in t for t in texts)
+    assert len(texts) == 6 and any("define i64 @" in t for t in texts)
 
 
 def test_interp_is_a_backend():

@@ -1,15 +1,16 @@
-// tests/golden/loop_cases.cpp — folders loops, schedule and hip: cases that start from a graph's text.
+// tests/golden/loop_cases.cpp — folders loops, schedule, plan and hip: cases that start from a graph's text.
 //
 // Stages of graphs, in front: "pipeline" runs all graph passes, as production does; "widen" computes products of
 // bfloat16 in float32; "bare" takes additions out of products; "formats" chooses the memory formats that cost least,
 // "last" channels_last for all convolutions; "fold", "join", "pack_linear", "pack_convolutions" and "hoist" take inputs
 // whose names begin with w for weights ("hoist" prints the recipes after the graph). Stages of loops: "lower" prints
 // the loop program (and checks its round trip and verifier); "schedule" the fused groups; "steps" their names alone,
-// and how many kernels there are; "kernels" the kernel IR of every group; "refused" the pairs that stayed apart; "hip"
-// every kernel as HIP source. A case with one of these is executed as well: interpreted, and by machine code of every
-// vector level that this CPU has ("not_executed": it calls library ops that are not emulated). With "products", matrix
-// products are kernels wherever they can be. "row=number" replaces a row of inductor/target/costs.def in the target,
-// which is no machine's (reference_target()).
+// and how many kernels there are; "kernels" the kernel IR of every group; "plan" also what the CPU's code does, for
+// registers of 512 and of 256 bits; "refused" the pairs that stayed apart; "hip" every kernel as HIP source. A case
+// with one of these is executed as well: interpreted, and by machine code of every vector level that this CPU has
+// ("not_executed": it calls library ops that are not emulated). With "products", matrix products are kernels wherever
+// they can be. "row=number" replaces a row of inductor/target/costs.def in the target, which is no machine's
+// (reference_target()); "small_caches" gives it a 256th of its caches, so that small programs are beyond them.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -17,6 +18,7 @@
 #include "graph/graph.h"
 #include "graph/passes/decompose.h"
 #include "graph/passes/pipeline.h"
+#include "inductor/cpu/plan/nest_plan.h"
 #include "inductor/gpu/hip_emitter.h"
 #include "inductor/kernel/kernel_ir.h"
 #include "inductor/lowering/bare_products.h"
@@ -55,6 +57,22 @@ std::string kernels_text(const Schedule& schedule, const SizeHints& hints, const
   for (const auto& step : schedule.steps)
     if (const Group* group = std::get_if<Group>(&step))
       text += print(make_kernel(schedule.program, *group, is_private, hints, target));
+  return text;
+}
+
+std::string plans_text(const Schedule& schedule, const SizeHints& hints, const TargetInfo& target) {
+  std::string text;
+  const std::vector<bool> is_private = private_buffers(schedule);
+  TargetInfo narrow = target;
+  narrow.registers = reference_target(VectorLevel::kAvx2).registers;
+  for (const auto& step : schedule.steps) {
+    const Group* group = std::get_if<Group>(&step);
+    if (group == nullptr) continue;
+    const Kernel kernel = make_kernel(schedule.program, *group, is_private, hints, target);
+    text += print(kernel);
+    for (const TargetInfo* t : {&target, static_cast<const TargetInfo*>(&narrow)})
+      text += print(plan_kernel(kernel, *t), kernel, *t);
+  }
   return text;
 }
 
@@ -153,6 +171,7 @@ Result<std::string> loop_text(const std::string& stage, const graph::Graph& grap
   if (stage == "steps") return steps_text(schedule);
   if (stage == "refused") return print_refused(schedule);
   if (stage == "kernels") return kernels_text(schedule, hints, target);
+  if (stage == "plan") return plans_text(schedule, hints, target);
   if (stage == "hip") return hip_text(schedule, hints);
   return Error{Reason::bad_text, "unknown stage " + stage};
 }
@@ -160,6 +179,8 @@ Result<std::string> loop_text(const std::string& stage, const graph::Graph& grap
 // Takes the stages out that say what the target is.
 Result<TargetInfo> target_of(std::vector<std::string>& stages) {
   TargetInfo target = reference_target();
+  if (std::erase(stages, "small_caches") != 0)
+    for (int64_t* cache : {&target.caches.first, &target.caches.second, &target.caches.last}) *cache /= 256;
   for (size_t at = 0; at < stages.size();) {
     const size_t equals = stages[at].find('=');
     if (equals == std::string::npos) {
@@ -224,6 +245,7 @@ Result<std::string> run(const golden::Case& c) {
 
 const golden::Folder kLoops("loops", run);
 const golden::Folder kSchedule("schedule", run);
+const golden::Folder kPlan("plan", run);
 const golden::Folder kHip("hip", run);
 
 }  // namespace

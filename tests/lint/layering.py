@@ -21,7 +21,8 @@ LAYERS = {
     "frame_hook/aten": ["runtime", "runtime/aten", "graph", "graph/aten", "guards", "guards/aten",
                         "frame_hook/bytecode", "frame_hook/trace"],
     "inductor": ["runtime", "graph", "inductor/target", "inductor/loop", "inductor/lowering", "inductor/weights",
-                 "inductor/schedule", "inductor/kernel", "inductor/interp", "inductor/cpu", "inductor/gpu"],
+                 "inductor/schedule", "inductor/kernel", "inductor/interp", "inductor/cpu", "inductor/cpu/plan",
+                 "inductor/gpu"],
     "inductor/target": ["runtime"],
     "inductor/loop": ["runtime", "graph"],
     "inductor/lowering": ["runtime", "graph", "inductor/target", "inductor/loop"],
@@ -29,7 +30,10 @@ LAYERS = {
     "inductor/schedule": ["runtime", "graph", "inductor/target", "inductor/loop", "inductor/lowering"],
     "inductor/kernel": ["runtime", "graph", "inductor/target", "inductor/loop", "inductor/schedule"],
     "inductor/interp": ["runtime", "graph", "inductor/target", "inductor/loop", "inductor/schedule", "inductor/kernel"],
-    "inductor/cpu": ["runtime", "graph", "inductor/target", "inductor/loop", "inductor/schedule", "inductor/kernel"],
+    "inductor/cpu/plan": ["runtime", "graph", "inductor/target", "inductor/loop", "inductor/schedule",
+                          "inductor/kernel"],
+    "inductor/cpu": ["runtime", "graph", "inductor/target", "inductor/loop", "inductor/schedule", "inductor/kernel",
+                     "inductor/cpu/plan"],
     "inductor/gpu": ["runtime", "graph", "inductor/target", "inductor/loop", "inductor/schedule", "inductor/kernel"],
 }
 FREE = ("python/", "tests/", "benchmarks/")  # the top: may include everything

@@ -29,8 +29,8 @@ ALLOWED = {
     "kNoArgument": "no position of an argument",
     "kRounding32": "a property of float32",
 }
-SKIPPED = re.compile(r"^inductor/cpu/(?:vector_math|wide_math|avx512_math|lane_math|lane_ops|bf16_values|code_names)\."
-                     r"|_costs\.def$|prelude\.hip$")
+SKIPPED = re.compile(r"^inductor/cpu/(?:vector_math|wide_math|avx512_math|lane_math|lane_ops|code_names)\."
+                     r"|^inductor/cpu/plan/bf16_values\.|_costs\.def$|prelude\.hip$")
 COMMENT = re.compile(r"//.*|\"(?:\\.|[^\"\\])*\"")
 
 TABLE, PROGRAMS = "inductor/target/costs.def", "benchmarks/costs.py"

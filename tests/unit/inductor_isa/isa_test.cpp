@@ -149,11 +149,11 @@ TEST(Isa, GenericStaysWithinItsRegisters) { EXPECT_EQ(missing(x86(VectorLevel::k
 // The tests above fail for code of a narrower level, for half of the width, and where masks are loops over lanes.
 TEST(Isa, TheChecksSeeNarrowCode) {
   CodeTarget halved = x86(VectorLevel::kAvx512);
-  halved.options.lanes = 8;
-  halved.options.width_bits = 256;
+  halved.options.target.registers.lanes = 8;
+  halved.options.target.registers.width_bits = 256;
   EXPECT_NE(missing(halved, kAvx512), "");
   CodeTarget narrow = x86(VectorLevel::kAvx512);
-  narrow.options.width_bits = 256;
+  narrow.options.target.registers.width_bits = 256;
   EXPECT_NE(missing(narrow, kAvx512), "");
   EXPECT_NE(missing(x86(VectorLevel::kAvx2), kAvx512), "");
   EXPECT_NE(missing(x86(VectorLevel::k128), kAvx2), "");

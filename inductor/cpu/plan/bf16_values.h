@@ -1,4 +1,4 @@
-// inductor/cpu/bf16_values.h — which float32 values of a kernel become bfloat16 with less work than any float32 does.
+// inductor/cpu/plan/bf16_values.h — which float32 values of a kernel become bfloat16 with less work than any float32.
 #pragma once
 
 #include "inductor/kernel/kernel_ir.h"

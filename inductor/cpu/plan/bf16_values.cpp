@@ -1,5 +1,5 @@
-// inductor/cpu/bf16_values.cpp — from loads through bodies, and through scratch from nest to nest.
-#include "inductor/cpu/bf16_values.h"
+// inductor/cpu/plan/bf16_values.cpp — from loads through bodies, and through scratch from nest to nest.
+#include "inductor/cpu/plan/bf16_values.h"
 
 #include <algorithm>
 #include <bit>

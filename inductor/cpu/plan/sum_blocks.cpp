@@ -1,5 +1,5 @@
-// inductor/cpu/sum_blocks.cpp — from the innermost reduced loop outwards, until a loop adds with care.
-#include "inductor/cpu/sum_blocks.h"
+// inductor/cpu/plan/sum_blocks.cpp — from the innermost reduced loop outwards, until a loop adds with care.
+#include "inductor/cpu/plan/sum_blocks.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-// inductor/cpu/sum_blocks.h — how long sums of floats are cut, so that their error does not grow with their length.
+// inductor/cpu/plan/sum_blocks.h — how long sums of floats are cut, so that errors do not grow with their length.
 //
 // A chain of n additions loses about sqrt(n) roundings of the total, n at worst. So a reduced loop of many steps
 // becomes blocks of a few steps, each with accumulators of its own that start at zero; the results of kFanOut blocks

@@ -1,0 +1,74 @@
+// inductor/cpu/plan/prefetches.cpp — what is asked of memory before it is needed.
+#include <algorithm>
+
+#include "inductor/cpu/plan/planning.h"
+#include "inductor/loop/index_expr.h"
+
+namespace framejit::inductor {
+namespace {
+
+// In second-level caches: what the hardware's own prefetching leaves to gain.
+constexpr int64_t kStreamCaches = 2;  // a stream so large is asked for in advance
+constexpr int64_t kRowsCaches = 8;    // rows that are so large together are
+constexpr int64_t kPartOfRow = 16;    // of which each is no more than such a part of the cache
+
+// A reduction that does little with what it reads once, row after row: the hardware follows a stream to the end of a
+// page only. Sums of float32 keep pace with memory as they are.
+bool reads_a_stream(const Planning& p, DType dtype) {
+  constexpr int64_t kHalf = 2;
+  if (!p.plan.is_light || p.plan.lanes.main == MainLoop::kNone || p.kernel.nests.size() != 1 ||
+      !p.lanes_are_reduced() || (row_of(dtype).bytes > kHalf && p.plan.lanes.main != MainLoop::kSearch))
+    return false;
+  return !p.has_at_most(p.target.caches.second * kStreamCaches / kHalf);
+}
+
+bool is_over_the_row_of(const Planning& p, const KernelNest& other) {
+  return other.vector_dim == p.n.vector_dim && other.nest.extent(other.vector_dim) == p.nest.extent(p.n.vector_dim);
+}
+
+// A kernel over rows reads the row in its first nest and computes in those behind it, while memory would have nothing
+// to do: the second nest over the row asks for the next one.
+bool is_second_over_the_row(const Planning& p) {
+  const std::vector<KernelNest>& nests = p.kernel.nests;
+  if (!p.has_lanes() || p.kernel.outer.empty() || p.kernel.lanes_outer || p.plan.loops.size() != 1) return false;
+  if (nests[0].order.size() != 1 || !is_over_the_row_of(p, nests[0])) return false;
+  const auto second = std::find_if(nests.begin() + 1, nests.end(),
+                                   [&](const KernelNest& other) { return is_over_the_row_of(p, other); });
+  return second != nests.end() && &*second == &p.n;
+}
+
+// How many elements behind what this load of the first nest reads the next row begins; nothing: it is not asked for.
+std::optional<SymExpr> next_row(const Planning& p, const LoopInst& inst) {
+  const int64_t beyond_caches = p.target.caches.second * kRowsCaches,
+                most_of_a_row = p.target.caches.second / kPartOfRow;
+  const auto row = p.lane_count(), rows = p.kernel.outer.back().as_constant();
+  if (!row || !rows || inst.op != LoopOp::kLoad || inst.is_masked() || mentions_values(inst.index[0], p.symbols) ||
+      p.kernel.buffers[inst.buffer].is_local)
+    return std::nullopt;
+  const int64_t bytes = *row * row_of(p.kernel.buffers[inst.buffer].dtype).bytes;
+  SymExpr step, along_lanes, rest;
+  if (bytes > most_of_a_row || bytes * *rows < beyond_caches ||
+      !split_linear(inst.index[0], p.symbols.dim(p.kernel.outer.size() - 1), step, rest) ||
+      step.as_constant().value_or(0) < *row)
+    return std::nullopt;
+  const bool is_contiguous =
+      split_linear(inst.index[0], p.symbols.dim(p.n.vector_dim), along_lanes, rest) && along_lanes == SymExpr(1);
+  return is_contiguous ? std::optional(step) : std::nullopt;
+}
+
+}  // namespace
+
+void plan_prefetches(Planning& p) {
+  for (size_t i = 0; i < p.nest.body.size(); ++i) {
+    const LoopInst& inst = p.nest.body[i];
+    if (inst.op != LoopOp::kLoad || p.plan.insts[i].access != Access::kContiguous) continue;
+    const DType dtype = p.kernel.buffers[inst.buffer].dtype;
+    if (reads_a_stream(p, dtype)) p.plan.insts[i].elements_ahead = p.costs.prefetch_ahead / row_of(dtype).bytes;
+  }
+  if (p.plan.lanes.main != MainLoop::kTurns || !is_second_over_the_row(p)) return;
+  const std::vector<LoopInst>& loads = p.kernel.nests[0].nest.body;
+  for (InstId i = 0; i < loads.size(); ++i)
+    if (const auto elements = next_row(p, loads[i])) p.plan.rows_ahead.push_back({i, *elements});
+}
+
+}  // namespace framejit::inductor
