@@ -43,7 +43,10 @@ void emit_arguments(FunctionState& s, const Kernel& kernel) {
 }
 
 void emit_nests(FunctionState& s, const Kernel& kernel, const EmitOptions& options) {
-  for (size_t n = 0; n < kernel.nests.size(); ++n) NestEmitter(s, kernel, n, options).run();
+  for (size_t n = 0; n < kernel.nests.size(); ++n) {
+    NestState state(s, kernel, n, options.target);
+    NestEmitter(state).run();
+  }
 }
 
 // Outer points from outer.back() to `to`, side by side: wide, then what is left with a mask.

@@ -4,10 +4,10 @@
 // columns lie on the stack, and a slab of a few rows is walked from its first column to its last: the lanes'
 // accumulators step over the rows of the slab in registers before they are put back. Each row is then a stream of its
 // own, which the hardware follows.
+#include "inductor/cpu/nest_columns.h"
+
 #include <algorithm>
 #include <bit>
-
-#include "inductor/cpu/nest_emitter.h"
 
 namespace framejit::inductor {
 
@@ -20,7 +20,7 @@ int64_t bytes_of(Value* value) { return static_cast<int64_t>(value->getType()->g
 }  // namespace
 
 // Room for the accumulators of so many columns, from `offset` on, which moves behind it.
-NestEmitter::ColumnStack NestEmitter::on_stack(const Accumulators& set, int64_t columns, int64_t& offset) {
+Columns::Stack Columns::on_stack(const Accumulators& set, int64_t columns, int64_t& offset) {
   if (s_.stack == nullptr) {
     llvm::BasicBlock& entry = s_.function->getEntryBlock();
     llvm::IRBuilder<> at_entry(&entry, entry.begin());
@@ -34,7 +34,7 @@ NestEmitter::ColumnStack NestEmitter::on_stack(const Accumulators& set, int64_t 
     offset = begin + columns / lanes_ * bytes_of(value);
     return b_.CreateConstGEP1_64(b_.getInt8Ty(), s_.stack, static_cast<uint64_t>(begin));
   };
-  ColumnStack stack{{}, set};
+  Stack stack{{}, set};
   for (const Accumulator& a : set) stack.place.push_back({place(a.value), place(a.position), place(a.lost)});
   return stack;
 }
@@ -43,7 +43,7 @@ static llvm::Align alignment_of(Value* value, int64_t line) {
   return llvm::Align(std::bit_floor(static_cast<uint64_t>(std::min(bytes_of(value), line))));
 }
 
-Accumulators NestEmitter::taken(const ColumnStack& stack, Value* at) {
+Accumulators Columns::taken(const Stack& stack, Value* at) {
   Accumulators set;
   for (size_t k = 0; k < stack.like.size(); ++k) {
     set.emplace_back();
@@ -56,7 +56,7 @@ Accumulators NestEmitter::taken(const ColumnStack& stack, Value* at) {
   return set;
 }
 
-void NestEmitter::put(const ColumnStack& stack, const Accumulators& set, Value* at) {
+void Columns::put(const Stack& stack, const Accumulators& set, Value* at) {
   for (size_t k = 0; k < stack.like.size(); ++k)
     for (const auto member : {&Accumulator::value, &Accumulator::position, &Accumulator::lost})
       if (Value* value = set[k].*member; stack.like[k].*member != nullptr)
@@ -65,54 +65,54 @@ void NestEmitter::put(const ColumnStack& stack, const Accumulators& set, Value* 
 }
 
 // `at`: of the columns in the lanes, counted in lanes from the first.
-void NestEmitter::each_column(Value* from, Value* to, llvm::function_ref<void(Value* at)> body) {
-  emit_loop(from, to, b_.getInt64(lanes_), {}, [&](Value* column) {
-    dims_[n_.vector_dim] = column;
+void Columns::each_column(Value* from, Value* to, llvm::function_ref<void(Value* at)> body) {
+  emit_carrying(s_, from, to, b_.getInt64(lanes_), {}, [&](Value* column) {
+    dims_[plan_.lanes.dim] = column;
     body(b_.CreateUDiv(b_.CreateSub(column, from), b_.getInt64(lanes_)));
   });
 }
 
-void NestEmitter::emit_slabs(const ColumnStack& stack, Value* first_row, Value* last_row, Value* from, Value* to) {
+void Columns::emit_slabs(const Stack& stack, Value* first_row, Value* last_row, Value* from, Value* to) {
   const bool restarts = plan_.loops.back().blocks.depth != 0;
-  emit_loop(first_row, last_row, b_.getInt64(static_cast<uint64_t>(plan_.slabs.rows)), {}, [&](Value* slab) {
-    Value* const end = s_.least(b_.CreateNSWAdd(slab, b_.getInt64(static_cast<uint64_t>(plan_.slabs.rows))), last_row);
+  emit_carrying(s_, first_row, last_row, number(plan_.slabs.rows), {}, [&](Value* slab) {
+    Value* const end = s_.least(b_.CreateNSWAdd(slab, number(plan_.slabs.rows)), last_row);
     each_column(from, to, [&](Value* at) {
       const Accumulators total = taken(stack, at);
-      Accumulators set = restarts ? restarted(total) : total;
-      emit_loop(slab, end, b_.getInt64(1), {&set}, [&](Value* row) {
+      Accumulators set = restarts ? reductions_.restarted(total) : total;
+      emit_carrying(s_, slab, end, b_.getInt64(1), {&set}, [&](Value* row) {
         dims_[plan_.loops.back().dim] = row;
-        emit_insts(plan_.loops.size(), set);
-        accumulate(set);
+        row_(set);
       });
-      put(stack, restarts ? joined(total, set) : set, at);
+      put(stack, restarts ? reductions_.joined(total, set) : set, at);
     });
   });
 }
 
 // The columns from `from` to `to`, a multiple of the lanes apart, as many at once as have room. Sums go by slabs into a
 // total, or where there are many rows by kFanOut slabs into a middle total.
-void NestEmitter::emit_columns(Value* from, Value* to) {
+void Columns::emit(Value* from, Value* to) {
   const bool has_middle = plan_.loops.back().blocks.depth == 2;
-  const Accumulators fresh = neutral(lanes_), middle = has_middle ? restarted(fresh) : Accumulators{};
+  const Accumulators fresh = reductions_.neutral(lanes_),
+                     middle = has_middle ? reductions_.restarted(fresh) : Accumulators{};
   const int64_t columns = plan_.slabs.columns;
   int64_t offset = 0;
-  const ColumnStack totals = on_stack(fresh, columns, offset), middles = on_stack(middle, columns, offset);
-  Value *const rows = extent(plan_.loops.back().dim), *const first_row = b_.getInt64(0);
-  const auto step = [&](int64_t n) { return b_.getInt64(static_cast<uint64_t>(n)); };
-  emit_loop(from, to, step(columns), {}, [&](Value* first) {
-    Value* const last = s_.least(b_.CreateNSWAdd(first, step(columns)), to);
+  const Stack totals = on_stack(fresh, columns, offset), middles = on_stack(middle, columns, offset);
+  Value *const rows = indices_.extent(plan_.loops.back().dim), *const first_row = b_.getInt64(0);
+  emit_carrying(s_, from, to, number(columns), {}, [&](Value* first) {
+    Value* const last = s_.least(b_.CreateNSWAdd(first, number(columns)), to);
     each_column(first, last, [&](Value* at) { put(totals, fresh, at); });
     if (!has_middle) emit_slabs(totals, first_row, rows, first, last);
     else
-      emit_loop(first_row, rows, step(plan_.slabs.rows * kFanOut), {}, [&](Value* block) {
-        each_column(first, last, [&](Value* at) { put(middles, restarted(taken(totals, at)), at); });
-        emit_slabs(middles, block, s_.least(b_.CreateNSWAdd(block, step(plan_.slabs.rows * kFanOut)), rows), first,
+      emit_carrying(s_, first_row, rows, number(plan_.slabs.rows * kFanOut), {}, [&](Value* block) {
+        each_column(first, last, [&](Value* at) { put(middles, reductions_.restarted(taken(totals, at)), at); });
+        emit_slabs(middles, block, s_.least(b_.CreateNSWAdd(block, number(plan_.slabs.rows * kFanOut)), rows), first,
                    last);
-        each_column(first, last, [&](Value* at) { put(totals, joined(taken(totals, at), taken(middles, at)), at); });
+        each_column(first, last,
+                    [&](Value* at) { put(totals, reductions_.joined(taken(totals, at), taken(middles, at)), at); });
       });
     each_column(first, last, [&](Value* at) {
-      Accumulators set = taken(totals, at), none;
-      emit_results(set, none);
+      Accumulators set = taken(totals, at);
+      results_(set);
     });
   });
 }

@@ -3,33 +3,25 @@
 
 #include <algorithm>
 
+#include "inductor/cpu/nest_columns.h"
+#include "inductor/cpu/nest_searches.h"
 
 namespace framejit::inductor {
 
-using llvm::BasicBlock;
 using llvm::Value;
 
-NestEmitter::NestEmitter(FunctionState& state, const Kernel& kernel, size_t n, const EmitOptions& options)
-    : s_(state),
-      b_(state.b),
-      ops_(state.ops),
-      kernel_(kernel),
-      n_(kernel.nests[n]),
-      nest_(n_.nest),
-      plan_(state.plan.nests[n]),
-      symbols_(kernel.symbol_count),
-      target_(options.target),
-      costs_(options.target.costs),
-      width_(options.target.registers.lanes) {
-  dims_.assign(nest_.dim_count(), nullptr);
-  for (size_t d = 0; d < state.outer.size(); ++d) dims_[d] = state.outer[d];
-  values_.assign(nest_.body.size(), nullptr);
-  tiles_.assign(nest_.body.size(), nullptr);
-  if (kernel.lanes_outer) {
-    lanes_ = state.lanes;
-    mask_ = state.mask;
-  }
-}
+NestEmitter::NestEmitter(NestState& state)
+    : NestPart(state),
+      state_(state),
+      indices_(state),
+      prefetches_(state, indices_),
+      masks_(state, indices_),
+      tiles_(state, indices_, prefetches_),
+      memory_(state, indices_, prefetches_, masks_, tiles_),
+      instructions_(state, indices_, masks_, memory_),
+      positions_(state, indices_),
+      reductions_(state, positions_),
+      scans_(state, positions_) {}
 
 void NestEmitter::run() {
   Accumulators none;
@@ -39,7 +31,8 @@ void NestEmitter::run() {
 void NestEmitter::emit_insts(size_t level, Accumulators& main) {
   for (size_t i = 0; i < nest_.body.size(); ++i)
     if (plan_.insts[i].level == level && !plan_.insts[i].is_after)
-      nest_.body[i].op == LoopOp::kScan ? scan(static_cast<InstId>(i), main) : emit_inst(static_cast<InstId>(i));
+      nest_.body[i].op == LoopOp::kScan ? scans_.scan(static_cast<InstId>(i), main)
+                                        : instructions_.emit(static_cast<InstId>(i));
 }
 
 // Emits everything inside the first `level` loops. `main` and `tail` are the accumulators there; both are updated in
@@ -51,42 +44,29 @@ void NestEmitter::emit_level(size_t level, Accumulators& main, Accumulators& tai
     emit_deeper(level, main, tail);
     return;
   }
-  Accumulators own_main = neutral(lanes_are_reduced() ? plan_.lanes.wide() : lanes_);
-  Accumulators own_tail = lanes_are_reduced() ? neutral(width_) : Accumulators{};
+  Accumulators own_main = reductions_.neutral(plan_.lanes.is_reduced ? plan_.lanes.wide() : lanes_);
+  Accumulators own_tail = plan_.lanes.is_reduced ? reductions_.neutral(width()) : Accumulators{};
   emit_deeper(level, own_main, own_tail);
   emit_results(own_main, own_tail);
 }
 
 void NestEmitter::emit_results(Accumulators& main, Accumulators& tail) {
-  finish_reductions(main, tail);
+  reductions_.finish(main, tail);
   for (size_t i = 0; i < nest_.body.size(); ++i)
-    if (plan_.insts[i].is_after && nest_.body[i].op != LoopOp::kReduce) emit_inst(static_cast<InstId>(i));
+    if (plan_.insts[i].is_after && nest_.body[i].op != LoopOp::kReduce) instructions_.emit(static_cast<InstId>(i));
 }
 
 void NestEmitter::emit_deeper(size_t level, Accumulators& main, Accumulators& tail) {
-  if (kernel_.in_tiles && in_vector() && level + 1 == plan_.loops.size()) {
-    if (plan_.register_tile) return emit_points_in_registers(*plan_.register_tile, level, main, tail);
-    fill_tiles();
+  if (kernel_.in_tiles && in_lanes() && level + 1 == plan_.loops.size()) {
+    if (plan_.register_tile) return tiles_.each_in_registers([&] { emit_level(level + 1, main, tail); });
+    tiles_.fill();
   }
   if (level < plan_.loops.size()) {
     plan_.loops[level].dim == plan_.lanes.dim ? emit_vector_loop(level, main, tail)
                                               : emit_scalar_loop(level, main, tail);
   } else if (nest_.is_reduction()) {
-    accumulate(in_tail_ && lanes_are_reduced() ? tail : main);
+    reductions_.accumulate(in_tail_ && plan_.lanes.is_reduced ? tail : main);
   }
-}
-
-// `body` gets the index and updates the accumulators of `sets`, which are carried.
-void NestEmitter::emit_loop(Value* from, Value* to, Value* step, const Sets& sets, LoopBody body) {
-  std::vector<Value**> carried;
-  for (Accumulators* set : sets)
-    for (Accumulator& a : *set)
-      for (Value** v : {&a.value, &a.position, &a.lost})
-        if (*v != nullptr) carried.push_back(v);
-  inductor::emit_loop(s_, from, to, carried, [&](Value* index) {
-    body(index);
-    return step;
-  });
 }
 
 // In place: loops hold pointers to the elements.
@@ -95,17 +75,17 @@ static void replace(Accumulators& set, const Accumulators& by) { std::copy(by.be
 // The loop as blocks of `blocks.steps` steps, with sums that start anew in each.
 void NestEmitter::emit_blocks(const SumBlocks& blocks, int depth, Value* from, Value* to, int64_t step,
                               const Sets& sets, LoopBody body) {
-  if (depth == 0) return emit_loop(from, to, b_.getInt64(static_cast<uint64_t>(step)), sets, body);
+  if (depth == 0) return emit_carrying(s_, from, to, number(step), sets, body);
   const int64_t span = step * blocks.steps * (depth == 2 ? kFanOut : 1);
-  emit_loop(from, to, b_.getInt64(static_cast<uint64_t>(span)), sets, [&](Value* index) {
+  emit_carrying(s_, from, to, number(span), sets, [&](Value* index) {
     std::vector<Accumulators> totals;
     for (Accumulators* set : sets) {
       totals.push_back(*set);
-      replace(*set, restarted(*set));
+      replace(*set, reductions_.restarted(*set));
     }
-    Value* end = s_.least(b_.CreateNSWAdd(index, b_.getInt64(static_cast<uint64_t>(span))), to);
+    Value* end = s_.least(b_.CreateNSWAdd(index, number(span)), to);
     emit_blocks(blocks, depth - 1, index, end, step, sets, body);
-    for (size_t k = 0; k < sets.size(); ++k) replace(*sets[k], joined(totals[k], *sets[k]));
+    for (size_t k = 0; k < sets.size(); ++k) replace(*sets[k], reductions_.joined(totals[k], *sets[k]));
   });
 }
 
@@ -113,7 +93,7 @@ void NestEmitter::emit_scalar_loop(size_t level, Accumulators& main, Accumulator
   const LoopPlan& loop = plan_.loops[level];
   const size_t d = loop.dim;
   const bool is_tile = kernel_.in_tiles && level + 1 == plan_.loops.size();
-  Value *from = is_tile ? s_.outer.back() : b_.getInt64(0), *to = is_tile ? s_.tile_end : extent(d);
+  Value *from = is_tile ? s_.outer.back() : b_.getInt64(0), *to = is_tile ? s_.tile_end : indices_.extent(d);
   const auto point = [&](Value* index) {
     dims_[d] = index;
     emit_level(level + 1, main, tail);
@@ -125,7 +105,7 @@ void NestEmitter::emit_scalar_loop(size_t level, Accumulators& main, Accumulator
 // Several points a turn. Answers with where it stopped.
 Value* NestEmitter::emit_walk(uint64_t points, Value* from, Value* to, const Sets& sets, LoopBody point) {
   Value* end = b_.CreateAdd(from, b_.CreateAnd(b_.CreateSub(to, from), b_.getInt64(~(points - 1))));
-  emit_loop(from, end, b_.getInt64(points), sets, [&](Value* index) {
+  emit_carrying(s_, from, end, b_.getInt64(points), sets, [&](Value* index) {
     for (uint64_t k = 0; k < points; ++k) point(k == 0 ? index : b_.CreateNSWAdd(index, b_.getInt64(k)));
   });
   return end;
@@ -134,13 +114,12 @@ Value* NestEmitter::emit_walk(uint64_t points, Value* from, Value* to, const Set
 // Several streams a turn: neighbours in a short range, each in a part of its own in a long one, since memory answers
 // several streams sooner than one. Answers with where it stopped.
 Value* NestEmitter::emit_streams(size_t level, Value* from, Value* to) {
-  constexpr uint64_t kApart = kFlatUnit;
-  const uint64_t lanes = plan_.lanes.main_lanes, streams = plan_.lanes.unroll;
-  const auto number = [&](uint64_t n) { return b_.getInt64(n); };
-  const auto whole = [&](Value* count, uint64_t part) { return b_.CreateAnd(count, number(~(part - 1))); };
+  constexpr int64_t kApart = kFlatUnit;
+  const int64_t lanes = plan_.lanes.main_lanes, streams = plan_.lanes.unroll;
+  const auto whole = [&](Value* count, int64_t part) { return b_.CreateAnd(count, number(~(part - 1))); };
   Value* count = b_.CreateSub(to, from);
   Value* part = b_.CreateUDiv(count, number(streams));
-  Value* is_long = b_.CreateICmpSGE(part, number(static_cast<uint64_t>(costs_.stream_points)));
+  Value* is_long = b_.CreateICmpSGE(part, number(target_.costs.stream_points));
   // Parts begin an odd number of lines apart: at powers of two all streams would wait for the same few ways of a cache.
   Value* odd = b_.CreateAdd(whole(b_.CreateSub(part, number(kApart)), 2 * kApart), number(kApart));
   Value* apart = b_.CreateSelect(is_long, odd, number(lanes));
@@ -148,9 +127,9 @@ Value* NestEmitter::emit_streams(size_t level, Value* from, Value* to) {
   Value* walked = b_.CreateSelect(is_long, odd, whole(count, lanes * streams));
   Accumulators none;
   lanes_ = static_cast<unsigned>(lanes);
-  emit_loop(from, b_.CreateAdd(from, walked), step, {}, [&](Value* index) {
-    for (uint64_t k = 0; k < streams; ++k) {
-      dims_[n_.vector_dim] = index;
+  emit_carrying(s_, from, b_.CreateAdd(from, walked), step, {}, [&](Value* index) {
+    for (int64_t k = 0; k < streams; ++k) {
+      dims_[plan_.lanes.dim] = index;
       emit_level(level + 1, none, none);
       if (k + 1 < streams) index = b_.CreateNSWAdd(index, apart);
     }
@@ -165,18 +144,27 @@ Value* NestEmitter::emit_main_loop(size_t level, Value* from, Value* to, Accumul
   const uint64_t wide = lanes.wide();
   Value* count = b_.CreateSub(to, from);
   Value* end = b_.CreateAdd(from, b_.CreateAnd(count, b_.getInt64(~(wide - 1))));
-  if (lanes.main_end) end = b_.getInt64(static_cast<uint64_t>(*lanes.main_end));
+  if (lanes.main_end) end = number(*lanes.main_end);
   if (lanes.is_even) end = to;
   lanes_ = lanes.wide();
   if (lanes.main == MainLoop::kSearch) {
-    emit_search(level, from, end, main[0]);
+    const auto body = [&] { emit_insts(level + 1, main); };
+    Search(state_, positions_, body).emit(from, end, main[0]);
   } else if (lanes.main == MainLoop::kSlabs) {
-    emit_columns(from, end);
+    const auto row = [&](Accumulators& set) {
+      emit_insts(plan_.loops.size(), set);
+      reductions_.accumulate(set);
+    };
+    const auto results = [&](Accumulators& set) {
+      Accumulators none;
+      emit_results(set, none);
+    };
+    Columns(state_, indices_, reductions_, row, results).emit(from, end);
   } else {
     const SumBlocks& blocks = plan_.loops[level].blocks;
     emit_blocks(blocks, blocks.depth, from, end, static_cast<int64_t>(wide), {&main}, [&](Value* index) {
       dims_[lanes.dim] = index;
-      prefetch_next_row();
+      prefetches_.next_row();
       emit_level(level + 1, main, tail);
     });
   }
@@ -186,7 +174,7 @@ Value* NestEmitter::emit_main_loop(size_t level, Value* from, Value* to, Accumul
 void NestEmitter::emit_vector_loop(size_t level, Accumulators& main, Accumulators& tail) {
   const LanesPlan& lanes = plan_.lanes;
   Value* from = lanes.is_part ? s_.begin : b_.getInt64(0);
-  Value* to = lanes.is_part ? s_.end : extent(lanes.dim);
+  Value* to = lanes.is_part ? s_.end : indices_.extent(lanes.dim);
   const bool has_main = lanes.main != MainLoop::kNone;
   Value* middle = has_main ? emit_main_loop(level, from, to, main, tail) : from;
   if (lanes.has_tail) {

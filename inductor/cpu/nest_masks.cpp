@@ -4,39 +4,33 @@
 // comparison of one lane's place with the border, and most often all lanes are on one side: such a load reads as if it
 // had no mask, or not at all, behind a branch that is easily predicted. Only lanes on both sides are read one by one
 // under the mask.
-#include <utility>
-
-#include "inductor/cpu/nest_emitter.h"
+#include "inductor/cpu/nest_masks.h"
 
 namespace framejit::inductor {
 
 using llvm::BasicBlock;
 using llvm::Value;
 
-Value* NestEmitter::border(const LoopInst& inst) {
-  const unsigned lanes = std::exchange(lanes_, 0);
-  Value* first = eval(nest_.body[inst.operands[0]].index[0]);
-  lanes_ = lanes;
+Value* Masks::border(const LoopInst& inst) {
+  Value* first = indices_.shared(nest_.body[inst.operands[0]].index[0]);
   Value* limit = values_[inst.operands[1]];
   Value* distance = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, b_.CreateSub(limit, first),
-                                             b_.getInt64(lanes));  // exact without a sign, however far
-  Value* below = ops_.first_lanes(b_.CreateSelect(b_.CreateICmpSLT(first, limit), distance, b_.getInt64(0)), lanes);
+                                             b_.getInt64(lanes_));  // exact without a sign, however far
+  Value* below = ops_.first_lanes(b_.CreateSelect(b_.CreateICmpSLT(first, limit), distance, b_.getInt64(0)), lanes_);
   return inst.scalar == ScalarOp::k_lt ? below : b_.CreateNot(below);
 }
 
 // Of a mask of borders.
-NestEmitter::Lanes NestEmitter::lanes_of_mask(InstId i) {
+Masks::Lanes Masks::lanes_of(InstId i) {
   const LoopInst& inst = nest_.body[i];
   if (!plan_.insts[i].has_lanes) return {values_[i], values_[i]};
   if (!plan_.insts[i].is_border) {
-    const Lanes a = lanes_of_mask(inst.operands[0]), b = lanes_of_mask(inst.operands[1]);
+    const Lanes a = lanes_of(inst.operands[0]), b = lanes_of(inst.operands[1]);
     Value* any = b_.CreateAnd(a.any, b.any);
     return {any, b_.CreateAnd(a.all, b.all)};
   }
-  const unsigned lanes = std::exchange(lanes_, 0);
-  Value* first = eval(nest_.body[inst.operands[0]].index[0]);
-  lanes_ = lanes;
-  Value *limit = values_[inst.operands[1]], *last = b_.CreateAdd(first, b_.getInt64(lanes - 1));
+  Value* first = indices_.shared(nest_.body[inst.operands[0]].index[0]);
+  Value *limit = values_[inst.operands[1]], *last = b_.CreateAdd(first, b_.getInt64(lanes_ - 1));
   Value *low = inst.scalar == ScalarOp::k_lt ? first : last, *high = inst.scalar == ScalarOp::k_lt ? last : first;
   const auto holds = [&](Value* place) {
     return inst.scalar == ScalarOp::k_lt ? b_.CreateICmpSLT(place, limit) : b_.CreateICmpSGE(place, limit);
@@ -46,16 +40,16 @@ NestEmitter::Lanes NestEmitter::lanes_of_mask(InstId i) {
 }
 
 // The mask computed here, so that nothing of it is carried to where no lane needs it.
-Value* NestEmitter::mask_value(InstId i) {
+Value* Masks::value(InstId i) {
   const LoopInst& inst = nest_.body[i];
   if (!plan_.insts[i].has_lanes) return b_.CreateVectorSplat(lanes_, values_[i]);
   if (plan_.insts[i].is_border) return border(inst);
   if (inst.op == LoopOp::kScalar && inst.scalar == ScalarOp::k_bit_and)
-    return b_.CreateAnd(mask_value(inst.operands[0]), mask_value(inst.operands[1]));
+    return b_.CreateAnd(value(inst.operands[0]), value(inst.operands[1]));
   return values_[i];
 }
 
-Value* NestEmitter::either(Value* condition, llvm::function_ref<Value*()> yes, llvm::function_ref<Value*()> no) {
+Value* Masks::either(Value* condition, llvm::function_ref<Value*()> yes, llvm::function_ref<Value*()> no) {
   BasicBlock* blocks[3];
   for (BasicBlock*& block : blocks) block = BasicBlock::Create(b_.getContext(), "either", s_.function);
   b_.CreateCondBr(condition, blocks[0], blocks[1]);
@@ -72,28 +66,24 @@ Value* NestEmitter::either(Value* condition, llvm::function_ref<Value*()> yes, l
   return phi;
 }
 
-void NestEmitter::emit_masked_load(InstId i) {
+Value* Masks::load(InstId i, llvm::function_ref<Value*(Value* mask)> loaded) {
   const LoopInst& inst = nest_.body[i];
   const InstPlan& plan = plan_.insts[i];
   const auto wide = [&](Value* v) { return plan.has_lanes ? ops_.splat(v, lanes_) : v; };
   Value* other = wide(values_[inst.operands[1]]);
-  const auto whole = [&] { return wide(loaded(i, mask_)); };
+  const auto whole = [&] { return wide(loaded(mask_)); };
   const auto in_part = [&]() -> Value* {
-    Value* mask = mask_value(inst.operands[0]);
+    Value* mask = value(inst.operands[0]);
     if (mask_ != nullptr) mask = b_.CreateAnd(mask, mask_);
-    if (plan.access != Access::kOne) return b_.CreateSelect(mask, loaded(i, mask), other);
+    if (plan.access != Access::kOne) return b_.CreateSelect(mask, loaded(mask), other);
     return either(
-        b_.CreateOrReduce(mask), [&]() -> Value* { return b_.CreateSelect(mask, wide(loaded(i, nullptr)), other); },
+        b_.CreateOrReduce(mask), [&]() -> Value* { return b_.CreateSelect(mask, wide(loaded(nullptr)), other); },
         [&] { return other; });
   };
-  if (plan.mask == MaskKind::kLanes) {
-    values_[i] = in_part();
-  } else if (plan.mask == MaskKind::kShared) {
-    values_[i] = either(values_[inst.operands[0]], whole, [&] { return other; });
-  } else {
-    const Lanes lanes = lanes_of_mask(inst.operands[0]);
-    values_[i] = either(lanes.any, [&] { return either(lanes.all, whole, in_part); }, [&] { return other; });
-  }
+  if (plan.mask == MaskKind::kLanes) return in_part();
+  if (plan.mask == MaskKind::kShared) return either(values_[inst.operands[0]], whole, [&] { return other; });
+  const Lanes lanes = lanes_of(inst.operands[0]);
+  return either(lanes.any, [&] { return either(lanes.all, whole, in_part); }, [&] { return other; });
 }
 
 }  // namespace framejit::inductor

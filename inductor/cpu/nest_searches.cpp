@@ -4,44 +4,41 @@
 // and argmin asks of a whole block of lanes only whether any is better than the best number so far; then, rarely, what
 // the block's best number is.
 // The block in which the last of these stood is computed once more behind the loop: its lanes are the accumulators.
+#include "inductor/cpu/nest_searches.h"
+
 #include <algorithm>
 
 #include <llvm/IR/MDBuilder.h>
-
-#include "inductor/cpu/nest_emitter.h"
 
 namespace framejit::inductor {
 
 using llvm::BasicBlock;
 using llvm::Value;
 
-void NestEmitter::emit_search(size_t level, Value* from, Value* to, Accumulator& found) {
-  const size_t d = n_.vector_dim;
+void Search::emit(Value* from, Value* to, Accumulator& found) {
   const LoopInst& inst = *std::find_if(nest_.body.begin(), nest_.body.end(), is_carried);
   const DType dtype = operand_dtype(inst);
   const ReduceOp better = inst.reduce == ReduceOp::kArgmax ? ReduceOp::kMax : ReduceOp::kMin;
   const auto block_at = [&](Value* index) {
-    dims_[d] = index;
-    for (size_t i = 0; i < nest_.body.size(); ++i)
-      if (plan_.insts[i].level == level + 1 && !plan_.insts[i].is_after && nest_.body[i].op != LoopOp::kReduce)
-        emit_inst(static_cast<InstId>(i));
+    dims_[plan_.lanes.dim] = index;
+    body_();
     return ops_.splat(values_[inst.operands[0]], lanes_);
   };
   // `lost`: whether NaN was found. Behind it there is no better number than an infinity, and no other NaN is taken.
   Accumulators set{{ops_.neutral(inst.reduce, dtype, 0), from, is_float(dtype) ? b_.getFalse() : nullptr}};
-  emit_loop(from, to, b_.getInt64(lanes_), {&set}, [&](Value* index) {
+  emit_carrying(s_, from, to, b_.getInt64(lanes_), {&set}, [&](Value* index) {
     Value* x = block_at(index);
-    search_block(better, dtype, x, index, set[0]);
+    look_at(better, dtype, x, index, set[0]);
   });
   // One turn, or none: a row of symbolic length may have no whole block.
-  inductor::emit_loop(s_, from, to, {&found.value, &found.position}, [&](Value*) {
+  emit_loop(s_, from, to, {&found.value, &found.position}, [&](Value*) {
     found.value = block_at(set[0].position);
-    found.position = ops_.splat(reduced_position(), lanes_);
+    found.position = ops_.splat(positions_.here(), lanes_);
     return b_.CreateSub(to, from);
   });
 }
 
-void NestEmitter::search_block(ReduceOp better, DType dtype, Value* x, Value* index, Accumulator& best) {
+void Search::look_at(ReduceOp better, DType dtype, Value* x, Value* index, Accumulator& best) {
   const bool max = better == ReduceOp::kMax;
   Value *pair[2] = {x, ops_.splat(best.value, lanes_)}, *takes = nullptr;
   if (is_float(dtype)) {

@@ -1,0 +1,28 @@
+// inductor/cpu/nest_indices.h — index expressions and addresses.
+#pragma once
+
+#include "inductor/cpu/nest_state.h"
+
+namespace framejit::inductor {
+
+class Indices : NestPart {
+ public:
+  explicit Indices(NestState& state) : NestPart(state) {}
+
+  // The value of an index expression: a vector of i64 if it depends on the lane.
+  Value* eval(const SymExpr& e);
+  Value* shared(const SymExpr& e);  // that of the first lane
+  Value* extent(size_t d) { return eval(nest_.extent(d)); }
+  Value* iota(unsigned lanes, bool is_split);
+
+  struct Address {
+    Value* base = nullptr;     // scalar address
+    Value* offsets = nullptr;  // from there, of each lane: where each has an address of its own
+  };
+  Address address(const LoopInst& inst, Access access);
+
+ private:
+  Value* eval_symbol(graph::SymbolId id);
+};
+
+}  // namespace framejit::inductor

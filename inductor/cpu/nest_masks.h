@@ -1,0 +1,27 @@
+// inductor/cpu/nest_masks.h — masks, and loads that read only where one holds.
+#pragma once
+
+#include "inductor/cpu/nest_indices.h"
+
+namespace framejit::inductor {
+
+class Masks : NestPart {
+ public:
+  Masks(NestState& state, Indices& indices) : NestPart(state), indices_(indices) {}
+
+  Value* border(const LoopInst& inst);
+  // `loaded` reads the lanes of a mask (null: all).
+  Value* load(InstId i, llvm::function_ref<Value*(Value* mask)> loaded);
+
+ private:
+  struct Lanes {  // of a mask: whether none or all of them hold, as far as that is known before it is computed
+    Value *any = nullptr, *all = nullptr;
+  };
+  Lanes lanes_of(InstId i);
+  Value* value(InstId i);
+  Value* either(Value* condition, llvm::function_ref<Value*()> yes, llvm::function_ref<Value*()> no);
+
+  Indices& indices_;
+};
+
+}  // namespace framejit::inductor

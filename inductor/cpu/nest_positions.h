@@ -1,0 +1,23 @@
+// inductor/cpu/nest_positions.h — where extrema stand: how positions are carried and compared.
+#pragma once
+
+#include "inductor/cpu/accumulators.h"
+#include "inductor/cpu/nest_indices.h"
+
+namespace framejit::inductor {
+
+class Positions : NestPart {
+ public:
+  Positions(NestState& state, Indices& indices) : NestPart(state), indices_(indices) {}
+
+  Value* zero();
+  Value* here();                       // linear index of the current point among the reduced ones, as it is carried
+  Value* whole(const Accumulator& a);  // the positions that are carried, in full
+  void pick(const LoopInst& inst, Accumulator& a, Value* x, Value* position, Value* active);
+  Value* best(const LoopInst& inst, const Accumulator& main, const Accumulator& tail);
+
+ private:
+  Indices& indices_;
+};
+
+}  // namespace framejit::inductor

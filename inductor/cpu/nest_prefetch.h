@@ -1,0 +1,22 @@
+// inductor/cpu/nest_prefetch.h — what is asked of memory before it is needed (plan/prefetches.cpp says what and when).
+#pragma once
+
+#include "inductor/cpu/nest_indices.h"
+
+namespace framejit::inductor {
+
+class Prefetches : NestPart {
+ public:
+  Prefetches(NestState& state, Indices& indices) : NestPart(state), indices_(indices) {}
+
+  void bytes(Value* address, uint64_t count);
+  void ahead(InstId i, Value* address);  // of a load whose lanes are side by side
+  void next_row();
+
+ private:
+  void lanes(DType dtype, Value* address, const SymExpr& elements);
+
+  Indices& indices_;
+};
+
+}  // namespace framejit::inductor
