@@ -1,8 +1,6 @@
 // inductor/cpu/product_emitter.cpp — see product_emitter.h.
 #include "inductor/cpu/product_emitter.h"
 
-#include <algorithm>
-
 #include "inductor/loop/index_expr.h"
 
 namespace framejit::inductor {
@@ -13,21 +11,6 @@ using llvm::Value;
 
 constexpr size_t kColumn = 0, kRow = 1, kSum = 2;  // dimensions of the nest
 
-// What is summed before results go to memory: `rows` of the left operand take half of the first-level cache.
-int64_t most_terms(const Caches& caches, int64_t rows) {
-  constexpr int64_t kUnit = 64, kElement = 4;
-  return std::max<int64_t>(caches.first / 2 / (rows * kElement) / kUnit * kUnit, kUnit);
-}
-
-// A register holds each sum of a tile, the columns' vectors, and one of a row.
-struct TileShape {
-  unsigned rows, columns;
-};
-TileShape tile_shape(unsigned registers) {
-  constexpr TileShape kLarge{6, 4}, kSmall{4, 3};
-  return kLarge.rows * kLarge.columns + kLarge.columns + 1 <= registers ? kLarge : kSmall;
-}
-
 class ProductEmitter {
  public:
   ProductEmitter(FunctionState& s, const Kernel& kernel, const EmitOptions& options)
@@ -37,9 +20,7 @@ class ProductEmitter {
         nest_(kernel.nests[0].nest),
         symbols_(kernel.symbol_count),
         lanes_(options.target.registers.lanes),
-        rows_(tile_shape(options.target.registers.count).rows),
-        columns_(tile_shape(options.target.registers.count).columns),
-        caches_(options.target.caches) {
+        plan_(s.plan.product) {
     for (const LoopInst& inst : nest_.body) {
       if (inst.op == LoopOp::kStore) result_ = operand_of(inst);
       if (inst.op == LoopOp::kLoad) (steps_along(inst, kRow) ? left_ : right_) = operand_of(inst);
@@ -48,16 +29,15 @@ class ProductEmitter {
 
   void run() {
     const int64_t terms = nest_.extent(kSum).constant();
-    const int64_t most = most_terms(caches_, rows_), blocks = (terms + most - 1) / most;
-    const int64_t length = ((terms + blocks - 1) / blocks + lanes_ - 1) / lanes_ * lanes_;
+    const int64_t blocks = plan_.blocks, length = plan_.terms;
     Value* rows = eval_size(s_, nest_.extent(kRow));
     Value *first_column = s_.outer.back(), *end = s_.tile_end;
     const auto block = [&](Value* from) {
       from_ = from;
       to_ = blocks == 1 ? number(terms) : s_.least(b_.CreateAdd(from, number(length)), number(terms));
       is_first_ = blocks == 1 ? nullptr : b_.CreateICmpEQ(from, number(0));
-      Value* whole_rows = whole(number(0), rows, rows_);
-      emit_loop(s_, number(0), whole_rows, {}, [&](Value* row) { return columns(row, rows_, first_column, end); });
+      Value* whole_rows = whole(number(0), rows, plan_.rows);
+      emit_loop(s_, number(0), whole_rows, {}, [&](Value* row) { return columns(row, plan_.rows, first_column, end); });
       emit_loop(s_, whole_rows, rows, {}, [&](Value* row) { return columns(row, 1, first_column, end); });
       return number(length);
     };
@@ -112,11 +92,10 @@ class ProductEmitter {
   }
 
   Value* columns(Value* row, unsigned rows, Value* first, Value* end) {
-    const bool has_no_edge = kernel_.unit() % columns_ == 0 && nest_.extent(kColumn).is_constant() &&
-                             nest_.extent(kColumn).constant() % int64_t{columns_} == 0;
-    Value* whole_columns = has_no_edge ? end : whole(first, end, columns_);
-    emit_loop(s_, first, whole_columns, {}, [&](Value* column) { return tile(row, rows, column, columns_); });
-    if (!has_no_edge) emit_loop(s_, whole_columns, end, {}, [&](Value* column) { return tile(row, rows, column, 1); });
+    Value* whole_columns = plan_.has_whole_columns ? end : whole(first, end, plan_.columns);
+    emit_loop(s_, first, whole_columns, {}, [&](Value* column) { return tile(row, rows, column, plan_.columns); });
+    if (!plan_.has_whole_columns)
+      emit_loop(s_, whole_columns, end, {}, [&](Value* column) { return tile(row, rows, column, 1); });
     return number(rows);
   }
 
@@ -197,8 +176,8 @@ class ProductEmitter {
   const Kernel& kernel_;
   const Nest& nest_;
   const NestSymbols symbols_;
-  const unsigned lanes_, rows_, columns_;
-  const Caches& caches_;
+  const unsigned lanes_;
+  const ProductPlan& plan_;
   Operand left_, right_, result_;
   int64_t terms_ = 0;
   Value *from_ = nullptr, *to_ = nullptr;  // of the terms that are summed now

@@ -117,11 +117,19 @@ struct TilePlan {
   int64_t lanes_ahead = 0;  // tiles beyond caches: how many turns of the lanes' loop ahead memory is asked
 };
 
+// A kernel of a product: lanes lie along what is summed.
+struct ProductPlan {
+  unsigned rows = 0, columns = 0;  // of a tile of sums in registers
+  int64_t blocks = 0, terms = 0;  // of what is summed; terms of a block
+  bool has_whole_columns = false;  // no column is left beside the tiles
+};
+
 struct KernelPlan {
   std::vector<NestPlan> nests;
   std::vector<bool> split_scratch;  // per buffer: scratch whose lanes lie as main loops of split lanes hold them
   unsigned outer_lanes = 0;  // kernels of outer lanes: how many points the main loop takes side by side
   TilePlan tiles;  // kernels in tiles
+  ProductPlan product;  // kernels of a product, whose nest has no plan
 };
 
 // Sums of floats start anew in each block; whatever else is carried goes on.

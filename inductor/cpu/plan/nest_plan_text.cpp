@@ -164,7 +164,11 @@ std::string print(const KernelPlan& plan, const Kernel& kernel, const TargetInfo
       "plan for " + number(target.registers.count) + " registers of " + number(target.registers.lanes) + " lanes\n";
   if (kernel.lanes_outer) text += number(plan.outer_lanes) + " outer points side by side\n";
   if (kernel.in_tiles) text += "tiles of " + number(plan.tiles.points) + " points\n";
-  if (kernel.is_product) text += "product\n";
+  if (kernel.is_product)
+    text += "product: tiles of " + number(plan.product.rows) + " rows and " + number(plan.product.columns) +
+            " columns, " + (plan.product.has_whole_columns ? "nothing" : "columns") + " beside them\n" +
+            "sums: " + number(plan.product.blocks) + (plan.product.blocks == 1 ? " block" : " blocks") + " of " +
+            number(plan.product.terms) + " terms\n";
   for (size_t k = 0; k < plan.nests.size(); ++k)
     text += "nest " + number(static_cast<int64_t>(k)) + "\n" + NestText(plan, kernel, k).run();
   return text;

@@ -36,7 +36,10 @@ unsigned outer_lanes(const Kernel& kernel, const std::vector<NestPlan>& nests, c
 
 KernelPlan plan_kernel(const Kernel& kernel, const TargetInfo& target) {
   KernelPlan plan;
-  if (kernel.is_product) return plan;  // product_emitter.h
+  if (kernel.is_product) {
+    plan.product = plan_product(kernel, target);
+    return plan;
+  }
   for (const KernelNest& n : kernel.nests) plan.nests.push_back(plan_nest(kernel, n, target));
   const Bf16Values bf16 = bf16_values(kernel);
   for (size_t k = 0; k < plan.nests.size(); ++k)

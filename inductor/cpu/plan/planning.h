@@ -44,6 +44,8 @@ bool steps_one_by_one(const Planning& p, const LoopInst& inst);  // unroll.cpp: 
 TilePlan plan_tile(const Kernel& kernel, const TargetInfo& target);  // tiles.cpp
 int64_t tile_line(const Kernel& kernel, const TargetInfo& target);
 
+ProductPlan plan_product(const Kernel& kernel, const TargetInfo& target);  // product.cpp
+
 // Once all nests are planned: which of them, and which scratch, hold their lanes split (lane_order.cpp).
 void plan_lane_order(const Kernel& kernel, KernelPlan& plan);
 
