@@ -25,6 +25,9 @@ import targets  # noqa: E402
     ("guards/source.cpp", "#include <ATen/core/Tensor.h>", True),
     ("guards/aten/tensor_facts.cpp", "#include <ATen/core/Tensor.h>", False),
     ("inductor/schedule/fusion.cpp", "#include <llvm/IR/Module.h>", True),
+    ("inductor/cpu/plan/unroll.cpp", "#include <llvm/IR/Module.h>", True),
+    ("inductor/cpu/plan/unroll.cpp", '#include "inductor/cpu/nest_state.h"', True),
+    ("inductor/cpu/nest_state.h", '#include "inductor/cpu/plan/nest_plan.h"', False),
     ("frame_hook/hook/evaluator.cpp", "#include <internal/pycore_frame.h>", True),
     ("graph/graph.cpp", '#include "graph.h"', True),
 ])
