@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "frame_hook/trace/tensor_frontend.h"
+#include "frame_hook/trace/torch/tensor_frontend.h"
 
 namespace framejit::frame_hook {
 

@@ -11,7 +11,7 @@
 #include "frame_hook/aten/captured_calls.h"
 #include "frame_hook/aten/compiled_call.h"
 #include "frame_hook/aten/output_facts.h"
-#include "frame_hook/trace/tensor_frontend.h"
+#include "frame_hook/trace/torch/tensor_frontend.h"
 #include "graph/aten/recorder.h"
 
 namespace framejit::frame_hook {

@@ -3,7 +3,7 @@
 // install_tensor_frontend() is called once, when the extension is imported after torch.
 #pragma once
 
-#include "frame_hook/trace/tensor_frontend.h"
+#include "frame_hook/trace/torch/tensor_frontend.h"
 
 namespace framejit::frame_hook {
 

@@ -13,7 +13,7 @@
 namespace framejit::frame_hook {
 namespace {
 
-// Types whose instances are constants. Functions that read state are CONCRETE rows of trace/torch_special.def.
+// Types whose instances are constants. Functions that read state are CONCRETE rows of trace/torch/special.def.
 constexpr const char* kPure[] = {"torch.Size",  "torch.device", "torch.dtype",        "torch.finfo",
                                  "torch.iinfo", "torch.layout", "torch.memory_format"};
 

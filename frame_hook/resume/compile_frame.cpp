@@ -10,7 +10,7 @@
 #include "frame_hook/resume/segment.h"
 #include "frame_hook/resume/stance.h"
 #include "frame_hook/resume/stats.h"
-#include "frame_hook/trace/weight_sources.h"
+#include "frame_hook/trace/torch/weight_sources.h"
 #include "graph/compiler.h"
 #include "graph/int64_range.h"
 #include "guards/interrupts.h"

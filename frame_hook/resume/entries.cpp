@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "frame_hook/trace/object_kinds.h"
+#include "frame_hook/trace/values/object_kinds.h"
 #include "guards/interrupts.h"
 #include "guards/weak_objects.h"
 #include "runtime/base/config.h"

@@ -10,7 +10,7 @@
 #include "frame_hook/hook/frame_hook.h"
 #include "frame_hook/resume/entries.h"
 #include "frame_hook/resume/frame_driver.h"
-#include "frame_hook/trace/tensor_frontend.h"
+#include "frame_hook/trace/torch/tensor_frontend.h"
 #include "guards/interrupts.h"
 
 namespace framejit::frame_hook {

@@ -1,8 +1,8 @@
 // frame_hook/resume/recipe.cpp — runs a recipe: slots are filled in step order with new references.
 #include "frame_hook/resume/recipe.h"
 
-#include "frame_hook/trace/protocol.h"
-#include "frame_hook/trace/set_order.h"
+#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/types/set_order.h"
 #include "guards/interrupts.h"
 #include "guards/iterators.h"
 

@@ -13,8 +13,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "frame_hook/trace/protocol.h"
-#include "frame_hook/trace/tracer.h"
+#include "frame_hook/trace/machine/tracer.h"
+#include "frame_hook/trace/protocol/protocol.h"
 
 namespace framejit::frame_hook {
 

@@ -1,7 +1,7 @@
 // frame_hook/resume/recipe_arrays.cpp — NumPy's arrays that a trace made: each call gets copies, and views of them.
 #include "frame_hook/resume/recipe.h"
-#include "frame_hook/trace/numpy_calls.h"
-#include "frame_hook/trace/protocol.h"
+#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/types/numpy_calls.h"
 #include "guards/interrupts.h"
 
 namespace framejit::frame_hook {

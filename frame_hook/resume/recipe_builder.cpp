@@ -7,8 +7,8 @@
 #include <unordered_set>
 
 #include "frame_hook/resume/recipe.h"
-#include "frame_hook/trace/protocol.h"
-#include "frame_hook/trace/set_order.h"
+#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/types/set_order.h"
 #include "runtime/base/result.h"
 
 namespace framejit::frame_hook {

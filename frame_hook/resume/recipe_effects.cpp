@@ -3,7 +3,7 @@
 #include <unordered_set>
 
 #include "frame_hook/resume/recipe.h"
-#include "frame_hook/trace/protocol.h"
+#include "frame_hook/trace/protocol/protocol.h"
 
 namespace framejit::frame_hook {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "frame_hook/resume/recipe.h"
-#include "frame_hook/trace/set_order.h"
+#include "frame_hook/trace/types/set_order.h"
 
 namespace framejit::frame_hook {
 

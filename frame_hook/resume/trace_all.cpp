@@ -3,7 +3,7 @@
 
 #include "frame_hook/hook/frame_hook.h"
 #include "frame_hook/resume/frame_driver.h"
-#include "frame_hook/trace/tensor_frontend.h"
+#include "frame_hook/trace/torch/tensor_frontend.h"
 #include "runtime/base/config.h"
 
 namespace framejit::frame_hook {

@@ -21,7 +21,7 @@ from framejit.torch_settings import say_what_is_not_followed
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Where mark_dynamic and mark_static leave their wishes: attributes of the tensor, frozensets of (dim, min, max) and of
-# dims, read when the tensor is traced (frame_hook/trace/size_marks.cpp).
+# dims, read when the tensor is traced (frame_hook/trace/torch/size_marks.cpp).
 DYNAMIC_ATTRIBUTE = "_framejit_dynamic"
 STATIC_ATTRIBUTE = "_framejit_static"
 SETTINGS = ("fullgraph", "dynamic", "backend", "mode", "options", "disable")
@@ -30,7 +30,7 @@ TORCH_SETTINGS = {"name": "framejit has no names for compiled functions",
                   "recompile_limit": "FRAMEJIT_ENTRIES sets the limit for the whole process",
                   "isolate_recompiles": "callables compiled with different settings never share entries",
                   "shapes_spec": "use framejit.mark_dynamic and framejit.mark_static"}
-# The mark of a function that traced code must not enter (frame_hook/trace/torch_special.cpp reads it): the reason, a
+# The mark of a function that traced code must not enter (frame_hook/trace/torch/special.cpp reads it): the reason, a
 # str.
 DISABLED_ATTRIBUTE = "_framejit_disable"
 

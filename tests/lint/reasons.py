@@ -4,7 +4,7 @@ import re
 
 from project import files, read, report
 
-TABLES = ("builtins.def", "torch_special.def", "numpy_rows.def")
+TABLES = ("builtins.def", "special.def", "numpy_rows.def")
 ROW = re.compile(r"(?:ROW|CONCRETE)\([^)]*\)\s*(?://\s*(.*))?$")
 WORDS = 3
 

@@ -17,8 +17,8 @@ import targets  # noqa: E402
 @pytest.mark.parametrize("path, line, finds", [
     ("graph/graph.cpp", '#include "runtime/abi.h"', False),
     ("runtime/call_plan.cpp", '#include "graph/graph.h"', True),
-    ("inductor/loop/builder.cpp", '#include "frame_hook/trace/value.h"', True),
-    ("frame_hook/trace/tracer.cpp", '#include "frame_hook/hook/frame_hook.h"', True),
+    ("inductor/loop/builder.cpp", '#include "frame_hook/trace/values/value.h"', True),
+    ("frame_hook/trace/machine/tracer.cpp", '#include "frame_hook/hook/frame_hook.h"', True),
     ("frame_hook/resume/segment.cpp", '#include "frame_hook/hook/frame_hook.h"', False),
     ("graph/graph.cpp", "#include <Python.h>", True),
     ("guards/source.cpp", "#include <Python.h>", False),

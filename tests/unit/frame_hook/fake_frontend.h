@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "fake_recording.h"
-#include "frame_hook/trace/tracer.h"
+#include "frame_hook/trace/machine/tracer.h"
 
 namespace framejit::frame_hook::fake {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "fake_torch.h"
-#include "frame_hook/trace/tensor_frontend.h"
+#include "frame_hook/trace/torch/tensor_frontend.h"
 
 namespace framejit::frame_hook::fake {
 

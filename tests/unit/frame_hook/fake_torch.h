@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "frame_hook/trace/tensor_frontend.h"
+#include "frame_hook/trace/torch/tensor_frontend.h"
 
 namespace framejit::frame_hook::fake {
 

@@ -2,7 +2,7 @@
 // leave.
 #include "fake_frontend.h"
 
-#include "frame_hook/trace/opcode_handlers.h"
+#include "frame_hook/trace/machine/opcode_handlers.h"
 
 namespace framejit::frame_hook::fake {
 namespace {

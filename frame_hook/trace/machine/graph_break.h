@@ -1,0 +1,31 @@
+// frame_hook/trace/machine/graph_break.h — why and where tracing stopped: a row of runtime/base/reasons.def.
+//
+// What unwinds as a C++ exception, and who catches it: GraphBreak and StopTracing Tracer::run_root (a GraphBreak of an
+// exit's recipe or graph compile_segment), SymbolicRaise the frame loop and protocol code where CPython clears the
+// error too, InternalError and Interrupted the driver.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "runtime/base/reasons.h"
+
+namespace framejit::frame_hook {
+
+struct GraphBreak {            // thrown; not an std::exception on purpose: nothing else may catch it
+  Reason reason;
+  std::string detail;
+};
+
+struct Value;
+struct SymbolicRaise {         // thrown: a Python exception of the traced program
+  Value* exception;            // an instance, real or made in the trace
+};
+
+struct Interrupted {};         // thrown: an interrupt is kept (guards/interrupts.h), the compile is given up
+
+[[noreturn]] inline void graph_break(Reason reason, std::string detail) {
+  throw GraphBreak{reason, std::move(detail)};
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,65 @@
+// frame_hook/trace/machine/handlers_control.cpp — jumps, loops, returns.
+#include "frame_hook/trace/machine/opcode_handlers.h"
+
+namespace framejit::frame_hook {
+
+Flow OpcodeHandlers::jump(Tracer&, SymbolicFrame& f, const Instruction& i) { return jump_to(f, i); }
+
+Flow OpcodeHandlers::pop_jump_if_true(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* v = f.pop();
+  return t.truth(v) ? jump_to(f, i) : Flow::next;
+}
+
+Flow OpcodeHandlers::pop_jump_if_false(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* v = f.pop();
+  return t.truth(v) ? Flow::next : jump_to(f, i);
+}
+
+Flow OpcodeHandlers::pop_jump_if_none(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* v = f.pop();
+  return t.same_object(v, t.none()) ? jump_to(f, i) : Flow::next;
+}
+
+Flow OpcodeHandlers::pop_jump_if_not_none(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* v = f.pop();
+  return t.same_object(v, t.none()) ? Flow::next : jump_to(f, i);
+}
+
+Flow OpcodeHandlers::jump_if_true_or_pop(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  if (t.truth(f.top())) return jump_to(f, i);
+  f.pop();
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::jump_if_false_or_pop(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  if (!t.truth(f.top())) return jump_to(f, i);
+  f.pop();
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::get_iter(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  Value* v = f.pop();
+  f.push(t.iterate(v));
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::for_iter(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  if (Value* item = t.next_item(f.top())) {
+    f.push(item);
+    return Flow::next;
+  }
+  f.pop();
+  return jump_to(f, i);
+}
+
+Flow OpcodeHandlers::return_value(Tracer&, SymbolicFrame& f, const Instruction&) {
+  f.result = f.pop();
+  return Flow::leave;
+}
+
+Flow OpcodeHandlers::return_const(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  load_const(t, f, i);
+  return return_value(t, f, i);
+}
+
+}  // namespace framejit::frame_hook

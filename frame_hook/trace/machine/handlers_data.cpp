@@ -1,0 +1,260 @@
+// frame_hook/trace/machine/handlers_data.cpp — locals, cells, globals, constants, stack shuffling; the table of
+// handlers.
+#include "frame_hook/trace/machine/opcode_handlers.h"
+#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/values/object_kinds.h"
+#include "guards/interrupts.h"
+#include "runtime/base/result.h"
+
+namespace framejit::frame_hook {
+
+using guards::kNoSource;
+using guards::SourceKind;
+
+namespace {
+
+struct HandlerTable {
+  OpcodeHandler rows[static_cast<size_t>(Op::kCount)] = {};
+  HandlerTable() {
+#define HANDLER(op) rows[static_cast<size_t>(Op::op)] = &OpcodeHandlers::op;
+#include "frame_hook/trace/machine/handlers.def"
+#undef HANDLER
+  }
+};
+
+const HandlerTable kHandlers;
+
+std::string text(PyObject* name) {
+  const char* s = PyUnicode_AsUTF8(name);
+  if (!s) drop_error();
+  return s ? s : "?";
+}
+
+CellValue* cell_in(SymbolicFrame& f, int slot) {
+  Value* v = f.locals[static_cast<size_t>(slot)];
+  FJ_CHECK(v && v->kind == ValueKind::cell, "a cell slot without a cell");
+  return as<CellValue>(v);
+}
+
+// It is written or deleted.
+void drop_global(Tracer& t, SymbolicFrame& f, PyObject* name, Value* key) {
+  auto* globals = as<DictValue>(f.globals);
+  PyObject* item = PyDict_GetItemWithError(globals->object.get(), name);
+  if (item && may_be_half_way(Py_TYPE(item))) t.drops(t.dict_get(globals, key));
+}
+
+Value* name_value(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value*& known = f.cache->names[static_cast<size_t>(i.arg)];
+  if (!known) known = t.constant_value(i.object);
+  return known;
+}
+
+}  // namespace
+
+OpcodeHandler handler_of(Op op) { return kHandlers.rows[static_cast<size_t>(op)]; }
+
+Value* Tracer::cell_contents(CellValue* cell) {
+  if (cell->loaded) return cell->contents;
+  PyObject* object = PyCell_GET(cell->object.get());
+  type_of(cell);
+  const guards::SourceId source = trace_.guards.sources.add(SourceKind::cell_contents, cell->source);
+  if (object) cell->contents = wrap(object, source);
+  cell->loaded = true;
+  relies_on_binding(source, object != nullptr);
+  return cell->contents;
+}
+
+void Tracer::relies_on_binding(guards::SourceId source, bool bound) {
+  if (bound) trace_.bound_sources.push_back(source);
+  else note(*this, guards::GuardKind::is, source, nullptr);
+}
+
+// Where the segment begins at a call, the arguments are bound and the other locals are not: nothing to guard.
+void Tracer::relies_on_binding(const SymbolicFrame& f, int slot) {
+  if (!f.is_resumed || f.is_written[static_cast<size_t>(slot)]) return;
+  const guards::SourceId source = trace_.guards.sources.add(SourceKind::local, guards::kNoSource, slot);
+  relies_on_binding(source, f.locals[static_cast<size_t>(slot)] != nullptr);
+}
+
+namespace {
+
+[[noreturn]] void raise_named(Tracer& t, PyObject* name, const std::string& message) {
+  InstanceValue* error = t.new_exception(PyExc_NameError, {t.string(message.c_str())});
+  write_attribute(error, "name", t.constant_value(name));
+  t.raise(error);
+}
+
+}  // namespace
+
+Value* OpcodeHandlers::raise_unbound(Tracer& t, SymbolicFrame& f, int slot) {
+  const std::string name = text(f.code->local_name(slot));
+  if (f.code->local_kind(slot) & kFreeSlot)
+    raise_named(
+        t, f.code->local_name(slot),
+        "cannot access free variable '" + name + "' where it is not associated with a value in enclosing scope");
+  t.raise_new(PyExc_UnboundLocalError,
+              "cannot access local variable '" + name + "' where it is not associated with a value");
+}
+
+Value* OpcodeHandlers::raise_name_error(Tracer& t, PyObject* name) {
+  raise_named(t, name, "name '" + text(name) + "' is not defined");
+}
+
+Flow OpcodeHandlers::nop(Tracer&, SymbolicFrame&, const Instruction&) { return Flow::next; }
+Flow OpcodeHandlers::resume(Tracer&, SymbolicFrame&, const Instruction&) { return Flow::next; }
+
+Flow OpcodeHandlers::make_cell(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  auto* cell = t.make<CellValue>(ValueKind::cell, &PyCell_Type);
+  Value*& slot = f.locals[static_cast<size_t>(i.arg)];
+  cell->contents = slot;
+  cell->loaded = true;
+  slot = cell;
+  f.mark_written(i.arg);
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::copy_free_vars(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  FJ_CHECK(f.function, "free variables without a function");
+  t.load(f.function);
+  const size_t first = f.locals.size() - static_cast<size_t>(i.arg);
+  FJ_CHECK(f.function->closure.size() == static_cast<size_t>(i.arg), "a closure of another length");
+  std::copy(f.function->closure.begin(), f.function->closure.end(), f.locals.begin() + static_cast<long>(first));
+  for (size_t slot = first; slot < f.locals.size(); ++slot) f.mark_written(static_cast<int>(slot));
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::pop_top(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  for (int count = std::max(i.arg, 1); count > 0; --count) t.drops(f.pop());
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::push_null(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  f.push(t.null_value());
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::copy(Tracer&, SymbolicFrame& f, const Instruction& i) {
+  f.push(f.top(static_cast<size_t>(i.arg) - 1));
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::swap(Tracer&, SymbolicFrame& f, const Instruction& i) {
+  std::swap(f.top(), f.top(static_cast<size_t>(i.arg) - 1));
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::load_fast(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* v = f.locals[static_cast<size_t>(i.arg)];
+  t.relies_on_binding(f, i.arg);
+  if (!v) raise_unbound(t, f, i.arg);
+  f.push(v);
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::load_fast_and_clear(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  t.relies_on_binding(f, i.arg);
+  f.mark_written(i.arg);
+  Value* v = std::exchange(f.locals[static_cast<size_t>(i.arg)], nullptr);
+  f.push(v ? v : t.null_value());
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::store_fast(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* v = f.pop();
+  f.mark_written(i.arg);
+  t.drops(std::exchange(f.locals[static_cast<size_t>(i.arg)], v->kind == ValueKind::null ? nullptr : v));
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::delete_fast(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  t.relies_on_binding(f, i.arg);
+  f.mark_written(i.arg);
+  Value* v = std::exchange(f.locals[static_cast<size_t>(i.arg)], nullptr);
+  if (!v) raise_unbound(t, f, i.arg);
+  t.deletes(v);
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::load_const(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value*& known = f.cache->constants[static_cast<size_t>(i.arg)];
+  if (!known) known = t.constant_value(i.object);
+  f.push(known);
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::load_deref(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* v = t.cell_contents(cell_in(f, i.arg));
+  if (!v) raise_unbound(t, f, i.arg);
+  f.push(v);
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::store_deref(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  CellValue* cell = cell_in(f, i.arg);
+  t.will_mutate(cell);
+  // Whether it was bound makes no difference to what is written now.
+  if (PyObject* before = cell->loaded ? nullptr : PyCell_GET(cell->object.get()))
+    cell->contents = t.wrap(before, t.guards().sources.add(SourceKind::cell_contents, cell->source));
+  cell->loaded = true;
+  t.drops(std::exchange(cell->contents, f.pop()));
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::delete_deref(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  CellValue* cell = cell_in(f, i.arg);
+  if (!t.cell_contents(cell)) raise_unbound(t, f, i.arg);
+  t.will_mutate(cell);
+  t.deletes(std::exchange(cell->contents, nullptr));
+  return Flow::next;
+}
+
+// What a name gives is looked up once per code object, as long as nobody in the trace writes to the dictionary.
+Flow OpcodeHandlers::load_global(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  auto* globals = as<DictValue>(f.globals);
+  CodeCache& cache = *f.cache;
+  if (cache.globals_dict != globals) {
+    std::fill(cache.globals.begin(), cache.globals.end(), nullptr);
+    cache.globals_dict = globals;
+  }
+  Value* v = globals->mutated ? nullptr : cache.globals[static_cast<size_t>(i.arg)];
+  if (!v) {
+    Value* name = name_value(t, f, i);
+    v = t.dict_get(globals, name);
+    if (!v) v = t.dict_get(as<DictValue>(f.builtins), name);
+    if (!v) raise_name_error(t, i.object);
+    cache.globals[static_cast<size_t>(i.arg)] = v;
+  }
+  const bool null = i.has(Instruction::kPushNull), above = i.has(Instruction::kNullAbove);
+  if (null && !above) f.push(t.null_value());
+  f.push(v);
+  if (null && above) f.push(t.null_value());
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::store_global(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* v = f.pop();
+  drop_global(t, f, i.object, name_value(t, f, i));
+  t.dict_set(as<DictValue>(f.globals), name_value(t, f, i), v);
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::delete_global(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  drop_global(t, f, i.object, name_value(t, f, i));
+  if (!t.dict_delete(as<DictValue>(f.globals), name_value(t, f, i))) raise_name_error(t, i.object);
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::load_assertion_error(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  f.push(t.constant_value(PyExc_AssertionError));
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::load_build_class(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  static PyObject* const name = PyUnicode_InternFromString("__build_class__");
+  Value* found = t.dict_get(as<DictValue>(f.builtins), t.constant_value(name));
+  if (!found) t.raise_new(PyExc_NameError, "__build_class__ not found");
+  f.push(found);
+  return Flow::next;
+}
+
+}  // namespace framejit::frame_hook

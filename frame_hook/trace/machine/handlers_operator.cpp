@@ -1,0 +1,268 @@
+// frame_hook/trace/machine/handlers_operator.cpp — operators, subscripts, attributes, pattern matching.
+#include "frame_hook/trace/machine/opcode_handlers.h"
+#include "frame_hook/trace/protocol/protocol.h"
+#include "runtime/base/result.h"
+
+namespace framejit::frame_hook {
+
+Flow OpcodeHandlers::unary_positive(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  Value* v = f.pop();
+  f.push(t.unary_operator("__pos__", v));
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::unary_negative(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  Value* v = f.pop();
+  f.push(t.unary_operator("__neg__", v));
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::unary_invert(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  Value* v = f.pop();
+  f.push(t.unary_operator("__invert__", v));
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::unary_not(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  Value* v = f.pop();
+  f.push(t.boolean(!t.truth(v)));
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::to_bool(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  Value* v = f.pop();
+  f.push(t.boolean(t.truth(v)));
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::binary_op(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* right = f.pop();
+  Value* left = f.pop();
+  f.push(t.binary_operator(i.arg, left, right));
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::compare_op(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* right = f.pop();
+  Value* left = f.pop();
+  Value* result = t.compare(i.arg, left, right);
+  f.push(i.has(Instruction::kToBool) ? t.boolean(t.truth(result)) : result);
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::is_op(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* right = f.pop();
+  Value* left = f.pop();
+  f.push(t.boolean(t.same_object(left, right) != (i.arg == 1)));
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::contains_op(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* container = f.pop();
+  Value* item = f.pop();
+  f.push(t.boolean(t.contains(container, item) != (i.arg == 1)));
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::binary_subscr(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  Value* key = f.pop();
+  Value* container = f.pop();
+  f.push(t.get_item(container, key));
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::store_subscr(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  Value* key = f.pop();
+  Value* container = f.pop();
+  Value* value = f.pop();
+  t.set_item(container, key, value);
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::delete_subscr(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  Value* key = f.pop();
+  Value* container = f.pop();
+  t.delete_item(container, key);
+  return Flow::next;
+}
+
+namespace {
+
+Value* pop_slice(Tracer& t, SymbolicFrame& f) {
+  auto* slice = t.make<SliceValue>(ValueKind::slice, &PySlice_Type);
+  slice->stop = f.pop();
+  slice->start = f.pop();
+  slice->step = t.none();
+  return slice;
+}
+
+}  // namespace
+
+Flow OpcodeHandlers::binary_slice(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  Value* slice = pop_slice(t, f);
+  Value* container = f.pop();
+  f.push(t.get_item(container, slice));
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::store_slice(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  Value* slice = pop_slice(t, f);
+  Value* container = f.pop();
+  Value* value = f.pop();
+  t.set_item(container, slice, value);
+  return Flow::next;
+}
+
+// ---- attributes
+
+namespace {
+
+// For a call that follows: a bound Python method is left as function and object, anything else as a NULL and the value.
+void push_for_call(Tracer& t, SymbolicFrame& f, const Instruction& i, Value* object, Value* value) {
+  if (value->kind == ValueKind::method && !value->object && as<MethodValue>(value)->self == object &&
+      as<MethodValue>(value)->function->kind == ValueKind::function) {
+    f.push(as<MethodValue>(value)->function);
+    f.push(object);
+    return;
+  }
+  const bool above = i.has(Instruction::kNullAbove);
+  f.push(above ? value : t.null_value());
+  f.push(above ? t.null_value() : value);
+}
+
+}  // namespace
+
+Flow OpcodeHandlers::load_attr(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* object = f.pop();
+  Value* value = t.get_attribute(object, i.object);
+  if (i.has(Instruction::kMethod)) push_for_call(t, f, i, object, value);
+  else f.push(value);
+  return Flow::next;
+}
+
+// super() without arguments is given the class and object that it would find in the frame.
+Flow OpcodeHandlers::load_super_attr(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* object = f.pop();
+  Value* type = f.pop();
+  Value* callable = f.pop();
+  if (callable->kind != ValueKind::object || callable->object.get() != reinterpret_cast<PyObject*>(&PySuper_Type))
+    graph_break(Reason::odd_scope, "another object under the name super");
+  t.guard_identity(callable);
+  Value* value = t.get_attribute(t.call(callable, {type, object}), i.object);
+  if (i.has(Instruction::kMethod)) push_for_call(t, f, i, object, value);
+  else f.push(value);
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::store_attr(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  Value* object = f.pop();
+  Value* value = f.pop();
+  t.set_attribute(object, i.object, value);
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::delete_attr(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  t.delete_attribute(f.pop(), i.object);
+  return Flow::next;
+}
+
+// ---- match statements
+
+Flow OpcodeHandlers::get_len(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  const auto n = t.length(f.top());
+  if (!n) graph_break(Reason::unsupported_pattern, "the length of a matched value");
+  f.push(t.integer(*n));
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::match_mapping(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  f.push(t.boolean((t.type_of(f.top())->tp_flags & Py_TPFLAGS_MAPPING) != 0));
+  return Flow::next;
+}
+
+Flow OpcodeHandlers::match_sequence(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  f.push(t.boolean((t.type_of(f.top())->tp_flags & Py_TPFLAGS_SEQUENCE) != 0));
+  return Flow::next;
+}
+
+// value keys -- value keys values_or_none
+Flow OpcodeHandlers::match_keys(Tracer& t, SymbolicFrame& f, const Instruction&) {
+  Value *keys = f.top(), *mapping = f.top(1);
+  if (mapping->kind != ValueKind::dict)
+    graph_break(Reason::unsupported_pattern, "a mapping pattern over a mapping that is no dict");
+  std::vector<Value*> values;
+  SetValue* seen = make_set(t, &PySet_Type, {});
+  for (Value* key : t.unpack(keys)) {
+    if (!frame_hook::set_add(t, seen, key))
+      t.raise_new(PyExc_ValueError, "mapping pattern checks duplicate key (" + repr_text(t, key) + ")");
+    Value* value = t.dict_get(as<DictValue>(mapping), key);
+    if (!value) {
+      f.push(t.none());
+      return Flow::next;
+    }
+    values.push_back(value);
+  }
+  f.push(t.tuple(std::move(values)));
+  return Flow::next;
+}
+
+namespace {
+
+bool matches_itself(PyTypeObject* type) { return (type->tp_flags & _Py_TPFLAGS_MATCH_SELF) != 0; }
+
+// The sub-patterns' values; false when an attribute is missing. As match_class() in CPython's ceval.c.
+bool class_attributes(Tracer& t, Value* subject, Value* type, size_t positional, const std::vector<Value*>& names,
+                      std::vector<Value*>& out) {
+  std::vector<PyObject*> taken;
+  const char* const class_name = reinterpret_cast<PyTypeObject*>(type->object.get())->tp_name;
+  auto take = [&](PyObject* name) {
+    for (PyObject* other : taken)
+      if (PyUnicode_Compare(other, name) == 0)
+        t.raise_new(PyExc_TypeError,
+                    std::string(class_name) + "() got multiple sub-patterns for attribute '" + text_of(name) + "'");
+    taken.push_back(name);
+    Value* v = t.find_attribute(subject, name);
+    if (v) out.push_back(v);
+    return v != nullptr;
+  };
+  if (positional > 0) {
+    PyRef key = PyRef::steal(PyUnicode_InternFromString("__match_args__"));
+    Value* match_args = t.find_attribute(type, key.get());
+    if (!match_args && positional == 1 && matches_itself(reinterpret_cast<PyTypeObject*>(type->object.get()))) {
+      out.push_back(subject);
+    } else {
+      if (!match_args || match_args->kind != ValueKind::tuple || as<TupleValue>(match_args)->items.size() < positional)
+        graph_break(Reason::unsupported_pattern,
+                    "a class pattern with more positional patterns than __match_args__");
+      for (size_t k = 0; k < positional; ++k) {
+        Value* name = t.item(as<TupleValue>(match_args), k);
+        if (name->kind != ValueKind::object || !PyUnicode_CheckExact(name->object.get()))
+          t.raise_new(PyExc_TypeError,
+                      std::string("__match_args__ elements must be strings (got ") + t.type_of(name)->tp_name + ")");
+        if (!take(t.constant(name))) return false;
+      }
+    }
+  }
+  for (Value* name : names)
+    if (!take(t.constant(name))) return false;
+  return true;
+}
+
+}  // namespace
+
+// value type names -- attributes_or_none
+Flow OpcodeHandlers::match_class(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+  const std::vector<Value*> names = t.unpack(f.pop());
+  Value* type = f.pop();
+  Value* subject = f.pop();
+  if (type->kind != ValueKind::object || !PyType_Check(type->object.get()))
+    t.raise_new(PyExc_TypeError, "called match pattern must be a class");
+  Value* is_instance = t.constant_value(PyDict_GetItemString(PyEval_GetBuiltins(), "isinstance"));
+  std::vector<Value*> attributes;
+  const bool matched = t.truth(t.call(is_instance, {subject, type})) &&
+                       class_attributes(t, subject, type, static_cast<size_t>(i.arg), names, attributes);
+  f.push(matched ? static_cast<Value*>(t.tuple(std::move(attributes))) : t.none());
+  return Flow::next;
+}
+
+}  // namespace framejit::frame_hook

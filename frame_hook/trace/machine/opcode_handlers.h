@@ -1,0 +1,42 @@
+// frame_hook/trace/machine/opcode_handlers.h — one handler per neutral opcode that can be traced, by family in
+// handlers_*.cpp.
+//
+// A handler pops its operands before anything may leave the trace, so that a frame outside of a break stands as
+// CPython's does while the callee runs. What throws (break, exception of the traced program) leaves the frame's
+// position at the instruction.
+#pragma once
+
+#include "frame_hook/trace/machine/tracer.h"
+
+namespace framejit::frame_hook {
+
+enum class Flow : uint8_t {
+  next,   // on to the next instruction
+  jump,   // the handler has set frame.position
+  leave,  // the frame returned or yielded frame.result
+};
+
+struct OpcodeHandlers {
+#define HANDLER(op) static Flow op(Tracer& t, SymbolicFrame& f, const Instruction& i);
+#include "frame_hook/trace/machine/handlers.def"
+#undef HANDLER
+
+  // Shared by families.
+  static Value* raise_unbound(Tracer& t, SymbolicFrame& f, int slot);
+  static Value* raise_name_error(Tracer& t, PyObject* name);
+  static Value* call_value(Tracer& t, SymbolicFrame& f, Value* callable, const Arguments& args);
+  static void merge_into(Tracer& t, DictValue* target, Value* mapping, Value* callable);
+  static std::vector<Value*> unpack_arguments(Tracer& t, Value* iterable, Value* callable);  // f(*iterable)
+  static Value* as_exception(Tracer& t, Value* v, const char* error);
+  static bool wrote_attributes_in(const Tracer& t,
+                                  PyObject* dict);  // the real dict of an instance that the trace writes
+  static Flow jump_to(SymbolicFrame& f, const Instruction& i) {
+    f.position = static_cast<size_t>(i.target_position);
+    return Flow::jump;
+  }
+};
+
+using OpcodeHandler = Flow (*)(Tracer&, SymbolicFrame&, const Instruction&);
+OpcodeHandler handler_of(Op op);  // null: the opcode breaks the graph
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,43 @@
+// frame_hook/trace/machine/told.cpp — what torch.compiler.is_compiling() answers in a trace.
+//
+// Told yes, a program may take a path that eager never takes, and fail there. While nothing of a trace is committed, it
+// is made again as plain Python would run it. What fails after a commit cannot be mended, so yes is told in a trace
+// that ends in a break only if it gets further that way, and not where it breaks in the handling of an exception that a
+// trace which is told no does not have.
+#include "frame_hook/trace/machine/tracer.h"
+
+namespace framejit::frame_hook {
+
+bool Tracer::retells_after_error() {
+  if (returns_to_yes()) return true;
+  if (!compiling_was_asked_ || told_ != Told::yes) return false;
+  told_ = Told::no_after_error;
+  stop_at_step_ = UINT64_MAX;
+  return true;
+}
+
+bool Tracer::retells_at_break(const GraphBreak& b) {
+  if (b.reason == Reason::exception_raised) return retells_after_error();
+  if (break_told_yes_) {
+    const bool no_error = break_handled_ < break_told_yes_->handled;
+    return no_error || break_frames_ == break_told_yes_->frames ? break_told_yes_.reset(), false : returns_to_yes();
+  }
+  if (!compiling_was_asked_ || told_ != Told::yes || stop_at_step_ != UINT64_MAX) return false;
+  break_told_yes_ = Break{break_frames_, break_step_.value_or(1),        b.reason, b.detail, stop_where_,
+                          stop_place_,   std::exchange(break_facts_, {}), break_handled_};
+  told_ = Told::no;
+  return true;
+}
+
+bool Tracer::returns_to_yes() {
+  if (!break_told_yes_) return false;
+  Break broke = std::move(*break_told_yes_);
+  break_told_yes_.reset();
+  told_ = Told::yes;
+  stop_facts_ = std::move(broke.facts);
+  stop_place_ = std::move(broke.place);
+  stop_before(broke.step, broke.reason, std::move(broke.detail), std::move(broke.where));
+  return true;
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,597 @@
+// frame_hook/trace/machine/tracer.cpp — attempts at tracing a frame, and the loop that executes instructions.
+//
+// A graph break is found in the middle of an instruction, when values have been written and ops recorded. The state
+// before the instruction is had by tracing again from the start with stop_at_step_ set: tracing is deterministic, so
+// step n is the same instruction. The stop is moved outwards (and the trace made again) when the frames at the exit
+// could not be rebuilt: a callee that cannot be resumed in place, a generator half-way, an exception being handled (its
+// traceback exists only natively).
+#include "frame_hook/trace/machine/tracer.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "frame_hook/trace/machine/opcode_handlers.h"
+#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/values/object_kinds.h"
+#include "graph/int64_range.h"
+#include "guards/interpreter_end.h"
+#include "guards/interrupts.h"
+#include "guards/running_compile.h"
+#include "runtime/base/c_stack.h"
+#include "runtime/base/interrupt.h"
+#include "runtime/base/result.h"
+
+namespace framejit::frame_hook {
+
+using guards::SourceKind;
+
+namespace {
+
+constexpr uint64_t kPollInterval = 1024;
+
+std::string text_of_position(const SymbolicFrame& frame) {
+  return place_of(frame.code->code, frame.code->instructions[frame.position].line);
+}
+
+}  // namespace
+
+Tracer::Tracer(TensorFrontend& frontend, const TraceOptions& options)
+    : frontend_(frontend), options_(options), told_(options.hints.tells_compiling ? Told::yes : Told::no_as_before) {
+  set_interrupt_reader(compile_interrupted);  // for the passes and kernels that follow
+}
+
+std::string Tracer::here() const {
+  if (frames_.empty()) return "";
+  const auto user = std::find_if(frames_.rbegin(), frames_.rend(),
+                                 [](const auto& f) { return !is_library_file(f->code->code->co_filename); });
+  const std::string place = text_of_position(*frames_.back());
+  return user == frames_.rend() || user == frames_.rbegin() ? place : text_of_position(**user) + ", in " + place;
+}
+
+bool Tracer::is_torch_code(PyCodeObject* code) {
+  auto [known, fresh] = torch_codes_.try_emplace(code, false);
+  if (fresh) *known = is_torch_file(code->co_filename);
+  return *known;
+}
+
+void Tracer::stop_place_here() {
+  stop_where_ = here();
+  if (frames_.empty()) return;
+  // A trace that begins in library code, as after a break in an inlined call, does not hold the program's line.
+  const auto is_library = [](const auto& f) { return is_library_file(f->code->code->co_filename); };
+  if (std::ranges::all_of(frames_, is_library)) stop_where_ = place_of_caller() + stop_where_;
+  const SymbolicFrame& f = *frames_.back();
+  stop_place_ = {PyRef::borrow(f.code->code->co_filename), f.code->span(f.code->instructions[f.position])};
+}
+
+const SymbolicFrame& Tracer::user_frame() {
+  for (auto f = frames_.rbegin(); f != frames_.rend(); ++f)
+    if (!is_torch_code((*f)->code->code)) return **f;
+  return *frames_.front();
+}
+
+guards::LineId Tracer::user_line() {
+  if (frames_.empty()) return guards::kNoLine;
+  const SymbolicFrame& user = user_frame();
+  const int line = user.code->instructions[user.position].line;
+  auto& known = guard_lines_[user.code->code];
+  for (auto it = known.rbegin(); it != known.rend(); ++it)
+    if (it->first == line) return it->second;
+  return known.emplace_back(line, trace_.guards.add_line(text_of_position(user))).second;
+}
+
+void Tracer::set_user_line() {
+  const SymbolicFrame& user = user_frame();
+  PyCodeObject* code = user.code->code;
+  const int number = user.code->instructions[user.position].line;
+  if (last_line_ == std::pair(code, number)) return;
+  last_line_ = {code, number};
+  const char* name = PyUnicode_AsUTF8(code->co_qualname);
+  recording().set_line({file_name(code), number, name ? name : "?"});
+}
+
+// ---- attempts
+
+FrameTrace Tracer::trace_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, size_t start) {
+  stop_at_step_ = UINT64_MAX;
+  stop_facts_.clear();
+  if (code->is_generator_like())
+    stop_before(1, Reason::generator_frame, PyUnicode_AsUTF8(code->code->co_qualname), "");
+  int attempts = 0;
+  while (!attempt(frame, code, start)) {
+    if (interrupt_is_kept()) throw Interrupted{};
+    FJ_CHECK(++attempts < 100, "a trace that never ends in an exit");
+  }
+  if (compiling_was_asked_) trace_.told = told_;
+  return std::move(trace_);
+}
+
+void Tracer::reset(const guards::FrameAccess& frame) {
+  frames_.clear();
+  trace_.exit.clear();
+  trace_.values.clear();  // before the recording that made their tensors
+  trace_ = FrameTrace{};
+  trace_.recording = frontend_.begin();
+  if (auto modes = frontend_.current_modes()) trace_.guards.modes.push_back(std::move(modes));
+  by_object_.clear();
+  by_source_.clear();
+  by_traced_.clear();
+  unchanged_types_.clear();
+  code_caches_.clear();
+  raised_at_.clear();
+  own_errors_.clear();
+  c_call_frames_ = 0;
+  generator_made_at_.clear();
+  real_generators_ = dropped_real_ = compiling_was_asked_ = false;
+  break_step_.reset();
+  null_ = none_ = true_ = false_ = nullptr;
+  last_line_ = {nullptr, 0};
+  guard_lines_.clear();
+  keys_.clear();
+  break_facts_.clear();
+  live_ = frame;
+  step_ = 0;
+  next_check_ = std::min(stop_at_step_, kPollInterval);
+}
+
+void Tracer::stop_before(uint64_t step, Reason reason, std::string detail, std::string where) {
+  FJ_CHECK(step < stop_at_step_, "a second trace of a frame took other steps");
+  stop_at_step_ = step;
+  stop_reason_ = reason;
+  stop_detail_ = std::move(detail);
+  stop_where_ = std::move(where);
+}
+
+bool Tracer::attempt(const guards::FrameAccess& frame, const std::shared_ptr<const Code>& code, size_t start) {
+  const std::shared_ptr<void> modes = frontend_.save_modes();
+  bool done = false;
+  try {
+    stays_if_python_ends([&] {
+      reset(frame);
+      done = run_root(root_frame(frame, code, start));
+    });
+  } catch (...) {
+    frontend_.restore_modes(modes);
+    drop_error();
+    throw;
+  }
+  if (const auto now = frontend_.save_modes(); !frontend_.same_modes(modes, now)) {
+    frontend_.restore_modes(modes);
+    trace_.modes_at_exit = now;
+  }
+  FJ_CHECK(!PyErr_Occurred(), "a Python error is left set by the tracer");
+  return done;
+}
+
+bool Tracer::run_root(std::shared_ptr<SymbolicFrame> root) {
+  try {
+    trace_.where = text_of_position(*root);
+    trace_.returned = run_frame(root);
+    trace_.leaves_handler = !root->handled.empty();
+    if (trace_.leaves_handler) trace_.handled = root->handled.back();
+  } catch (const StopTracing&) {
+    trace_.guards.modes.insert(trace_.guards.modes.end(), stop_facts_.begin(), stop_facts_.end());
+    trace_.reason = stop_reason_;
+    trace_.detail = stop_detail_;
+    if (!stop_where_.empty()) trace_.where = stop_where_;
+    trace_.place = stop_place_;
+  } catch (const GraphBreak& b) {
+    if (retells_at_break(b)) return false;
+    stop_facts_ = std::exchange(break_facts_, {});
+    stop_before(break_step_.value_or(1), b.reason, b.detail, stop_where_);
+    return false;
+  } catch (const SymbolicRaise& raised) {
+    if (retells_after_error()) return false;
+    const RaisePoint& point = raised_at_.at(raised.exception);
+    stop_before(point.step, Reason::exception_raised, raised.exception->type->tp_name, point.where);
+    return false;
+  }
+  trace_.steps = step_;
+  return accept_exit();
+}
+
+std::shared_ptr<SymbolicFrame> Tracer::root_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code,
+                                                  size_t start) {
+  auto root = std::make_shared<SymbolicFrame>();
+  guards::SourceTable& sources = trace_.guards.sources;
+  root_code_ = code->code;
+  codes_[root_code_] = code;
+  prepare_frame(*root, std::move(code));
+  root->position = start;
+  root->is_resumed = start > 0;
+  root->is_written.assign(root->locals.size(), false);
+  if (frame.function && PyFunction_Check(frame.function))
+    root->function = as<FunctionValue>(wrap(frame.function, sources.add(SourceKind::frame_function)));
+  auto dictionary = [&](PyObject* object, SourceKind kind) {
+    Value* v = wrap(object, sources.add(kind));
+    if (v->kind != ValueKind::dict) graph_break(Reason::odd_scope, "globals of another type than dict");
+    as<DictValue>(v)->is_globals = true;
+    v->type_guarded = true;
+    return v;
+  };
+  root->globals = dictionary(frame.globals, SourceKind::globals);
+  root->builtins = dictionary(frame.builtins, SourceKind::builtins);
+  for (size_t slot = 0; slot < root->locals.size(); ++slot)
+    if (PyObject* object = frame.locals[slot])
+      root->locals[slot] = wrap(object, sources.add(SourceKind::local, guards::kNoSource, static_cast<int32_t>(slot)));
+  for (int k = 0; k < frame.stack_size; ++k) {
+    PyObject* object = frame.stack[k];
+    const guards::SourceId source = sources.add(SourceKind::stack, guards::kNoSource, k);
+    root->push(object ? wrap(object, source) : null_value());
+    relies_on_binding(source, object != nullptr);
+  }
+  return root;
+}
+
+// ---- where a trace may stop
+
+bool Tracer::resumable_here() const { return resumable_step() == frames_.back()->step_at_instruction; }
+
+uint64_t Tracer::resumable_step() const {
+  uint64_t step = 1;
+  for (const auto& frame : frames_) {
+    if (frame->generator) break;
+    step = frame->step_at_instruction;
+    if (frame->on_return == OnReturn::not_resumable) break;
+  }
+  if (trace_.protocol && !trace_.protocol->locks.held.empty())
+    step = std::min(step, trace_.protocol->locks.held.front().second);
+  return step;
+}
+
+void Tracer::stop_here() {
+  for (const auto& frame : frames_) trace_.exit.push_back({frame});
+  throw StopTracing{};
+}
+
+void Tracer::check_step() {
+  if (step_ == stop_at_step_) stop_here();
+  next_check_ = std::min(stop_at_step_, step_ + kPollInterval);
+  if (interrupt_is_kept()) throw Interrupted{};
+  Reason reason{};
+  std::string detail;
+  if (step_ >= options_.max_steps) {
+    reason = Reason::trace_too_long;
+    detail = std::to_string(options_.max_steps);
+  } else if (ctrl_c_is_pending()) {
+    reason = Reason::interrupted;
+    detail = "a signal";
+  } else {
+    return;
+  }
+  if (!resumable_here()) {  // soon
+    next_check_ = step_ + 1;
+    return;
+  }
+  stop_reason_ = reason;
+  stop_detail_ = detail;
+  stop_place_here();
+  stop_here();
+}
+
+namespace {
+
+// Values that an exit would have to rebuild, and real iterators, each once.
+class Reachable {
+ public:
+  explicit Reachable(std::function<void(Value*)> visit) : visit_(std::move(visit)) {}
+  void walk(Value* root) {
+    add(root);
+    while (!pending_.empty()) {
+      Value* v = pending_.back();
+      pending_.pop_back();
+      visit_(v);
+      add_parts(v);
+    }
+  }
+
+ private:
+  void add(Value* v) {
+    if (v && v->kind != ValueKind::null && (v->kind != ValueKind::object || may_be_half_way(v->type)) &&
+        seen_.insert(v).second)
+      pending_.push_back(v);
+  }
+  void add(const std::vector<Value*>& values) {
+    for (Value* v : values) add(v);
+  }
+  void add_parts(Value* v) {
+    switch (v->kind) {
+      case ValueKind::tuple: add(as<TupleValue>(v)->items); break;
+      case ValueKind::list: add(as<ListValue>(v)->items); break;
+      case ValueKind::set: add(as<SetValue>(v)->items); break;
+      case ValueKind::dict:
+        for (const DictEntry& e : as<DictValue>(v)->entries) {
+          add(e.key);
+          add(e.value);
+        }
+        break;
+      case ValueKind::cell: add(as<CellValue>(v)->contents); break;
+      case ValueKind::function:
+        add(as<FunctionValue>(v)->closure);
+        add(as<FunctionValue>(v)->defaults);
+        break;
+      case ValueKind::method:
+        add(as<MethodValue>(v)->function);
+        add(as<MethodValue>(v)->self);
+        break;
+      case ValueKind::instance:
+        add(as<InstanceValue>(v)->payload);
+        for (const auto& [name, attribute] : as<InstanceValue>(v)->attrs) add(attribute);
+        break;
+      case ValueKind::iterator: add(as<IteratorValue>(v)->operands); break;
+      case ValueKind::view: add(as<ViewValue>(v)->dict); break;
+      case ValueKind::super: add(as<SuperValue>(v)->self); break;
+      case ValueKind::generator:
+        if (as<GeneratorValue>(v)->state == GeneratorValue::State::created) add(as<GeneratorValue>(v)->frame->locals);
+        break;
+      case ValueKind::null:
+      case ValueKind::object:
+      case ValueKind::tensor:
+      case ValueKind::sym_int:
+      case ValueKind::slice:
+      case ValueKind::identity: case ValueKind::array: break;
+    }
+  }
+
+  std::function<void(Value*)> visit_;
+  std::unordered_set<Value*> seen_;
+  std::vector<Value*> pending_;
+};
+
+// The clause at `position` ("except Name:") lets GeneratorExit pass: where it goes on, -1 when it may not.
+int32_t behind_clause(Tracer& t, const SymbolicFrame& f, int32_t position) {
+  const Instruction* i = f.code->instructions.data() + position;
+  if (i[0].op != Op::load_global || i[1].op != Op::check_exc_match || i[2].op != Op::pop_jump_if_false) return -1;
+  auto* globals = as<DictValue>(f.globals);
+  auto* builtins = as<DictValue>(f.builtins);
+  Value* name = t.constant_value(i[0].object);
+  Value* type = t.dict_get(globals, name);
+  if (!type) type = t.dict_get(builtins, name);
+  PyObject* caught = type ? real_type(type) : nullptr;
+  if (!caught ||
+      PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(PyExc_GeneratorExit), reinterpret_cast<PyTypeObject*>(caught)))
+    return -1;
+  t.guard_identity(type);
+  return i[2].target_position;
+}
+
+// A generator that is dropped half-way runs what its frame protects, at a time that the trace does not know. Clauses
+// that let GeneratorExit pass are nothing that runs.
+bool runs_code_when_dropped(Tracer& t, const GeneratorValue* generator) {
+  if (generator->state != GeneratorValue::State::suspended) return false;
+  const SymbolicFrame& f = *generator->frame;
+  const Instruction* instructions = f.code->instructions.data();
+  int32_t raising = static_cast<int32_t>(f.position) - 1;
+  for (int handlers = 0; handlers < 100; ++handlers) {
+    const ExceptionRange* range = f.code->find_handler(instructions[raising].opcode_index);
+    if (!range) return false;
+    int32_t at = range->target_position;
+    if (instructions[at].op == Op::stopiteration_error) return false;
+    if (instructions[at].op == Op::push_exc_info) ++at;
+    while (instructions[at].op == Op::load_global)
+      if ((at = behind_clause(t, f, at)) < 0) return true;
+    while (instructions[at].op == Op::copy || instructions[at].op == Op::pop_except) ++at;
+    if (instructions[at].op != Op::reraise) return true;
+    raising = at;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<Tracer::Obstacle> Tracer::find_obstacle() {
+  std::optional<Obstacle> earliest;
+  auto before = [&](uint64_t step, std::string what) {
+    if (!earliest || step < earliest->step) earliest = {step, std::move(what)};
+  };
+  auto before_generator = [&](const GeneratorValue* v) {
+    before(generator_made_at_.at(v),
+           std::string("the running generator ") + PyUnicode_AsUTF8(v->function->code->co_qualname));
+  };
+  auto visit = [&](Value* v) {
+    if (v->kind == ValueKind::identity) before(as<IdentityValue>(v)->made_at, "id()");
+    if (v->kind == ValueKind::array && as<ArrayValue>(v)->root->is_shared)
+      before(as<ArrayValue>(v)->root->shared_at, "an array that has its memory in common with a tensor");
+    if (const auto raised = raised_at_.find(v); raised != raised_at_.end())
+      before(raised->second.step, "the traceback of an exception");
+    if (v->kind != ValueKind::generator) return;
+    const auto* generator = as<GeneratorValue>(v);
+    if (generator->state == GeneratorValue::State::suspended || generator->state == GeneratorValue::State::running)
+      before_generator(generator);
+  };
+  Reachable reachable(visit);
+  if (trace_.returned) reachable.walk(trace_.returned);
+  if (trace_.handled) reachable.walk(trace_.handled);
+  for (Value* v : trace_.effects) reachable.walk(v);
+  if (trace_.protocol)
+    for (const auto& [callable, arguments] : trace_.protocol->calls_at_exit)
+      for (Value* v : arguments.positional) reachable.walk(v);
+  for (const FrameExit& exit : trace_.exit) {
+    SymbolicFrame& frame = *exit.frame;
+    for (Value* v : frame.stack) reachable.walk(v);
+    for (size_t slot = 0; slot < frame.locals.size(); ++slot) {
+      Value* v = frame.locals[slot];
+      const bool has_a_past = v && (v->kind == ValueKind::generator || v->kind == ValueKind::identity ||
+                                    v->kind == ValueKind::array || raised_at_.contains(v));
+      if (has_a_past && !frame.code->is_live(static_cast<int>(frame.position), static_cast<int>(slot)))
+        frame.locals[slot] = nullptr;
+      else reachable.walk(v);
+    }
+    for (Value* v : frame.handled)
+      if (auto raised = v ? raised_at_.find(v) : raised_at_.end(); raised != raised_at_.end())
+        before(raised->second.step, "an exception that is being handled");
+  }
+  if (trace_.protocol)
+    for (const auto& [lock, step] : trace_.protocol->locks.held) before(step, "a lock that is taken here and kept");
+  for (const auto& [generator, step] : generator_made_at_)
+    if (runs_code_when_dropped(*this, generator)) before_generator(generator);
+  return earliest;
+}
+
+namespace {
+
+// Real, and held by a frame: its drop may be the last.
+bool is_held_by_frame(Tracer& t, Value* v) {
+  const SourceKind kind = v->source == guards::kNoSource ? SourceKind::constant : t.guards().sources[v->source].kind;
+  return kind == SourceKind::local || kind == SourceKind::stack || kind == SourceKind::cell_contents ||
+         kind == SourceKind::iterator_part;
+}
+
+// What is dropped is no generator in a later call either.
+void guard_dropped(Tracer& t, Value* v) {
+  if (!is_held_by_frame(t, v)) return;
+  t.type_of(v);
+  if (v->kind != ValueKind::iterator) return;
+  if (v->object && !v->value_guarded) guard_parts(t, as<IteratorValue>(v));
+  for (Value* part : as<IteratorValue>(v)->operands) guard_dropped(t, part);
+}
+
+}  // namespace
+
+// A real generator that the trace lets go of lives on to the exit; plain Python runs its exit code at the drop.
+void Tracer::drops(Value* v, Value* kept) {
+  if (!v || v->kind == ValueKind::null || v->kind == ValueKind::tensor) return;
+  guard_dropped(*this, v);
+  dropped_real_ = dropped_real_ || (v->kind != ValueKind::object && v->kind != ValueKind::function && v->object &&
+                                    is_held_by_frame(*this, v));
+  std::vector<Value*> dropped;
+  if (is_held_by_frame(*this, v) && holds_half_way(v->object.get())) dropped.push_back(v);
+  if (!real_generators_ && dropped.empty()) return;
+  Reachable([&](Value* part) {
+    if (part->object && may_be_half_way(part->type)) dropped.push_back(part);
+  }).walk(v);
+  if (dropped.empty()) return;
+  Reachable held([&](Value* part) { std::erase(dropped, part); });
+  if (kept) held.walk(kept);
+  for (Value* written : trace_.effects) held.walk(written);
+  for (const auto& frame : frames_) {
+    for (Value* entry : frame->stack) held.walk(entry);
+    for (Value* local : frame->locals) held.walk(local);
+  }
+  if (!dropped.empty())
+    graph_break(Reason::real_iterator, std::string(dropped.front()->type->tp_name) + " that is dropped here");
+}
+
+// What a del statement lets go of may be gone at once, and weak references tell.
+void Tracer::deletes(Value* v) {
+  drops(v);
+  if (v->kind == ValueKind::tensor || !v->object || !is_held_by_frame(*this, v)) return;
+  if (PyType_SUPPORTS_WEAKREFS(Py_TYPE(v->object.get())) && *PyObject_GET_WEAKREFS_LISTPTR(v->object.get()))
+    graph_break(Reason::outside_effect, "del of an object with weak references");
+}
+
+void Tracer::drop_locals(SymbolicFrame& f) {
+  const std::vector<Value*> locals = std::exchange(f.locals, {});
+  for (Value* v : locals) drops(v, f.result);
+}
+
+// What was written and what was read of the same type are other objects: they were in the trace, and must be when it is
+// used.
+void Tracer::guard_effects_apart() {
+  auto was_read = [](const Value* v) {
+    if (v->kind == ValueKind::list) return static_cast<const ListValue*>(v)->loaded || v->mutated;
+    if (v->kind == ValueKind::set) return static_cast<const SetValue*>(v)->loaded;
+    if (v->kind == ValueKind::dict)
+      return static_cast<const DictValue*>(v)->loaded || !static_cast<const DictValue*>(v)->read.empty();
+    if (v->kind == ValueKind::cell) return static_cast<const CellValue*>(v)->loaded;
+    return v->type_guarded;
+  };
+  auto is_namespace = [](const Value* v) {  // or a class, which is guarded by its identity
+    return (v->object && PyType_Check(v->object.get())) ||
+           (v->kind == ValueKind::dict && static_cast<const DictValue*>(v)->is_globals);
+  };
+  for (size_t k = 0; k < trace_.effects.size(); ++k) {
+    Value* written = trace_.effects[k];
+    if (written->source == guards::kNoSource || is_namespace(written)) continue;
+    for (const auto& [object, other] : by_object_) {
+      if (!other || other == written || other->type != written->type || other->source == guards::kNoSource ||
+          is_namespace(other) || !was_read(other))
+        continue;
+      if (other->mutated && other < written) continue;  // once per pair
+      guards::Guard guard;
+      guard.kind = guards::GuardKind::distinct;
+      guard.source = std::min(written->source, other->source);
+      guard.other = std::max(written->source, other->source);
+      trace_.guards.add(std::move(guard));
+    }
+  }
+}
+
+bool Tracer::accept_exit() {
+  const auto obstacle = find_obstacle();
+  if (!obstacle) return guard_effects_apart(), true;
+  if (trace_.returned) {
+    stop_before(obstacle->step, Reason::escaped_traced, obstacle->what, "");
+  } else {
+    stop_before(obstacle->step, trace_.reason, trace_.detail, trace_.where);
+  }
+  return false;
+}
+
+// ---- the loop
+
+Value* Tracer::run_frame(std::shared_ptr<SymbolicFrame> frame) {
+  SymbolicFrame& f = *frame;
+  // How much stack is left differs a little between traces of a frame: only the first asks.
+  const bool is_first = stop_at_step_ == UINT64_MAX;
+  if (frames_.size() > static_cast<size_t>(options_.max_inline_depth) || (is_first && c_stack_is_low()))
+    graph_break(Reason::recursion_limit, PyUnicode_AsUTF8(f.code->code->co_qualname));
+  frames_.push_back(std::move(frame));
+  struct Leave {
+    std::vector<std::shared_ptr<SymbolicFrame>>& frames;
+    ~Leave() { frames.pop_back(); }
+  } leave{frames_};
+  const auto stop_here_once = [this] {
+    if (break_step_) return;
+    break_step_ = resumable_step();
+    break_frames_.clear();
+    break_handled_ = 0;
+    for (const auto& frame : frames_) {
+      break_frames_.emplace_back(frame->code->code, frame->position);
+      break_handled_ += frame->handled.size() - std::ranges::count(frame->handled, nullptr);
+    }
+    stop_place_here();
+  };
+  for (;;) {
+    Value* raised = nullptr;
+    try {
+      run_instructions(f);
+      if (real_generators_ && !f.yielded && frames_.size() > 1) drop_locals(f);
+      return f.result;
+    } catch (const SymbolicRaise& r) {
+      raised = r.exception;
+      own_errors_.erase(raised);  // from here on it is the program's
+      if (!raised_at_.contains(raised)) raised_at_.emplace(raised, RaisePoint{resumable_step(), here()});
+    } catch (const GraphBreak&) {
+      stop_here_once();
+      throw;
+    } catch (const graph::NoInt64& e) {
+      stop_here_once();
+      graph_break(Reason::too_large, e.what());
+    }
+    enter_handler(f, raised);
+  }
+}
+
+void Tracer::run_instructions(SymbolicFrame& f) {
+  f.yielded = false;
+  if (f.thrown) throw SymbolicRaise{std::exchange(f.thrown, nullptr)};
+  const Instruction* instructions = f.code->instructions.data();
+  for (;;) {
+    const Instruction& i = instructions[f.position];
+    if (!i.has(Instruction::kSecondHalf)) {
+      f.step_at_instruction = ++step_;
+      f.on_return = OnReturn::not_resumable;
+      if (step_ >= next_check_) [[unlikely]] check_step();
+    }
+    const OpcodeHandler handler = handler_of(i.op);
+    if (!handler)
+      graph_break(Reason::unsupported_opcode,
+                  i.op == Op::unknown ? std::string(raw_name_of(i.raw)) : name_of(i.op));
+    const Flow flow = handler(*this, f, i);
+    if (flow == Flow::next) ++f.position;
+    else if (flow == Flow::leave) return;
+  }
+}
+
+}  // namespace framejit::frame_hook

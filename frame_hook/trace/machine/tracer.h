@@ -1,0 +1,388 @@
+// frame_hook/trace/machine/tracer.h — executes a frame symbolically from one instruction on, inlining every Python
+// call.
+//
+// In: the live frame (read only), its Code, what earlier recompiles learnt (TraceHints). Out: FrameTrace: the
+// recording, guards, effects, and the exit (a value returned, or the state of all frames before the instruction that
+// broke).
+// Invariants: nothing outside of the trace is written while tracing (modes of torch are, and are restored); a second
+// trace of the same frame takes the same steps. On a break whose frame stack cannot be resumed in place, trace_frame
+// starts over and stops cleanly before the instruction that can.
+//
+// The members are implemented where their subject is: machine/ (the loop, handlers_*.cpp for each opcode family, calls
+// of Python functions, exceptions), values/ (values, facts, shadows), protocol/ (attributes, calls, operators, items,
+// iteration), torch/ (recorded calls).
+#pragma once
+
+#include <deque>
+#include <span>
+#include <unordered_set>
+
+#include "frame_hook/trace/machine/graph_break.h"
+#include "frame_hook/trace/machine/symbolic_frame.h"
+#include "frame_hook/trace/torch/tensor_frontend.h"
+#include "guards/frame_access.h"
+#include "guards/guard.h"
+
+namespace framejit::frame_hook {
+
+struct TraceHints {                       // kept per code object, grows with recompiles
+  std::vector<std::string> dynamic_sources;  // "L['n']" (an int), "L['x'].size(0)": symbols from now on
+  bool dynamic_all = false;               // compile(dynamic=True)
+  bool dynamic_never = false;             // compile(dynamic=False)
+  bool tells_compiling = true;  // what torch.compiler.is_compiling() answers, where that is known before the trace
+};
+
+struct TraceOptions {
+  TraceHints hints;
+  int max_inline_depth = 200;
+  uint64_t max_steps = 2'000'000;
+};
+
+struct Keywords : std::vector<std::pair<PyObject*, Value*>> {  // borrowed interned names
+  using std::vector<std::pair<PyObject*, Value*>>::vector;
+  std::vector<DictValue*> order_from;     // as of a DictValue: whoever looks at the order guards it
+};
+
+struct Arguments {                        // of a call: positional then keyword, names of the keywords
+  std::vector<Value*> positional;
+  Keywords keywords;
+};
+
+// The keys of these real dicts are in the order of the trace from now on.
+void guard_order(guards::GuardSet& guards, std::vector<DictValue*>& dicts);
+
+struct FrameExit {                        // one frame at the exit, outermost first
+  std::shared_ptr<SymbolicFrame>
+      frame;  // state before instruction frame->position (innermost), or inside it (outer frames)
+};
+
+// What a program was told that asked whether it is being compiled. See told.cpp.
+enum class Told : uint8_t {
+  nothing,         // it did not ask
+  yes,
+  no,              // because the trace ends in a break, and gets as far with this answer
+  no_after_error,  // because an exception left the trace when it was told yes: no for the rest of the call
+  no_as_before,    // because of TraceHints
+};
+
+struct BreakPlace {
+  PyRef file;                             // co_filename; null: unknown
+  SourceSpan span;
+};
+
+struct FrameTrace {
+  std::unique_ptr<Recording> recording;
+  guards::GuardSet guards;
+  ValueArena values;
+  std::vector<Value*> effects;  // values whose `object` must be brought to the shadow's state, in order of first write
+  std::vector<guards::SourceId> input_sources;  // of the recording's inputs, in order
+  std::vector<guards::SourceId> bound_sources;  // there is something at these, whatever it is
+  Value* returned = nullptr;              // set when the frame returned
+  bool leaves_handler =
+      false;  // it returned, and what is handled differs from entry: a handler that was entered before is left
+  Value* handled = nullptr;               // what is handled then; null: nothing
+  std::vector<FrameExit> exit;            // set when it broke
+  Reason reason{};
+  std::string detail;
+  std::string where;                      // "model.py:31 Net.forward"
+  BreakPlace place;                       // the same for a caret; of a break
+  std::shared_ptr<void> modes_at_exit;    // null when unchanged
+  Told told = Told::nothing;
+  uint64_t steps = 0;
+  size_t python_calls_inlined = 0;
+  std::shared_ptr<struct ProtocolState>
+      protocol;  // side tables of the object protocol (context variables written, ...)
+};
+
+class Tracer;
+void guard_keyword_order(Tracer& t, const Arguments& args);  // the callee looks at it
+
+class Tracer {
+ public:
+  Tracer(TensorFrontend& frontend, const TraceOptions& options);
+
+  // Traces `frame` from instruction `start` (an index into code->instructions). Never leaves a Python error set.
+  // Throws InternalError only for our own bugs. Ctrl-C during tracing is left pending.
+  FrameTrace trace_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, size_t start);
+
+  // ---- making values
+  template <class T> T* make(ValueKind kind, PyTypeObject* type);
+  Value* null_value();
+  Value* constant_value(PyObject* object);                 // borrowed; no guard: a constant of the program
+  Value* constant_steal(PyObject* object);  // new reference; null with an error set raises it symbolically
+  Value* none();
+  Value* boolean(bool b);
+  Value* integer(int64_t i);
+  Value* size_value(const graph::SymExpr& e);              // int constant or SymIntValue
+  Value* string(const char* text);
+  TupleValue* tuple(std::vector<Value*> items);
+  ListValue* list(std::vector<Value*> items);
+  DictValue* dict();
+  Value* wrap(PyObject* object, guards::SourceId source);  // a real object reached by `source` (borrowed)
+  Value* wrap_result(PyObject* object);  // new reference: result of a recorded or pure call, tensors inside
+
+  // ---- using facts (adds guards)
+  PyTypeObject* type_of(Value* v);
+  bool is_constant(Value* v);                              // has a concrete immutable value, deeply (no guard yet)
+  PyObject* constant(Value* v);                            // borrowed object of an is_constant value; guards it deeply
+  void guard_identity(Value* v);
+  void guard_key(Value* v);                // hashed by identity: told apart from the other keys of the trace
+  void add_guard(guards::GuardKind kind, guards::SourceId source, PyObject* object = nullptr, int64_t number = 0);
+  void guard_type_unchanged(PyTypeObject* type, guards::SourceId type_source);  // type_unchanged
+  guards::SourceId type_source(Value* v);
+  bool truth(Value* v);                                    // inlines __bool__, __len__; a tensor breaks
+  std::optional<graph::SymExpr> as_size(Value* v);         // int or SymInt, without specialising
+  int64_t as_index(Value* v);                              // a concrete int (specialises a symbol)
+  bool same_object(Value* a, Value* b);                    // `is`
+  // The program lets go of `v`, but for what it holds elsewhere (`kept`, and what frames hold): breaks when that may
+  // run Python code.
+  void drops(Value* v, Value* kept = nullptr);
+  void deletes(Value* v);                                  // the same by a del statement
+  Value* lifted(PyObject* real);                           // a traced tensor that has the contents of a real one
+  uint64_t resumable_step() const;                         // of the innermost instruction that tracing can stop before
+  PyObject* traced_tensor(TensorValue* v);                 // borrowed; makes it an input on first use
+  Value* identity_of(Value* v);                            // id(v)
+  Value* referent_of(Value* reference);                    // what a real weak reference gives
+
+  // ---- object protocol (may inline Python code, raise symbolically, break)
+  Value* get_attribute(Value* v, PyObject* name);
+  Value* find_attribute(Value* v, PyObject* name);         // null when AttributeError
+  void set_attribute(Value* v, PyObject* name, Value* to);
+  void delete_attribute(Value* v, PyObject* name);
+  Value* lookup_special(Value* v, const char* name);       // type(v).name bound to v, or null
+  Value* call(Value* callable, const Arguments& args);
+  Value* call(Value* callable, std::initializer_list<Value*> positional);
+  Value* binary_operator(int op, Value* a, Value* b);      // NB_* of opcode.h, in-place ones too
+  Value* unary_operator(const char* special, Value* v);    // "__neg__", "__invert__", "__pos__"
+  Value* compare(int op, Value* a, Value* b);              // Py_LT ...
+  bool contains(Value* container, Value* item);
+  Value* get_item(Value* v, Value* key);
+  void set_item(Value* v, Value* key, Value* to);
+  void delete_item(Value* v, Value* key);
+  Value* iterate(Value* v);                                // iter(v)
+  Value* next_item(Value* iterator,
+                   Value** stop = nullptr);  // null at the end; *stop: the StopIteration of a __next__ in Python
+  std::vector<Value*> unpack(Value* iterable);             // list(v) as values
+  // Takes an item, gives it to `use`, takes the next: for C code that writes while it iterates, or calls Python code.
+  // What was used stays used when the iterable, or `use`, raises. asks_length: its __len__ is called first, as by
+  // list().
+  void for_each(Value* iterable, const std::function<void(Value*)>& use, bool asks_length = false);
+  std::optional<int64_t> length(Value* v);
+  Value* format(Value* v, Value* spec);                    // format(v, spec); spec may be null
+  Value* to_string(Value* v);                              // str(v)
+  Value* to_repr(Value* v);
+
+  // ---- containers with shadows
+  void load(ListValue* v);
+  void load(DictValue* v);                                 // all keys, in their order
+  void load_keys(DictValue* v);                            // all keys; whoever looks at their order calls load()
+  void load(SetValue* v);
+  void load(FunctionValue* v);
+  Value* item(TupleValue* v, size_t i);
+  Value* item(ListValue* v, size_t i);
+  Value* dict_get(DictValue* v, Value* key);               // null when absent (guarded)
+  void dict_set(DictValue* v, Value* key, Value* to);
+  bool dict_delete(DictValue* v, Value* key);
+  void will_mutate(Value* v);                              // registers the effect of a real object
+
+  // ---- Python functions
+  Value* call_function(FunctionValue* function, const Arguments& args);
+  Value* resume_generator(GeneratorValue* generator, Value* sent, Value* thrown);  // null when finished
+  void close_generator(GeneratorValue* generator);
+  Value* run_frame(std::shared_ptr<SymbolicFrame> frame);  // to its return; a generator's yield returns too
+  Value* cell_contents(CellValue* cell);                   // null when empty
+  // The trace goes on as it does because a variable is bound, or because it is not.
+  void relies_on_binding(guards::SourceId source, bool bound);
+  void relies_on_binding(const SymbolicFrame& frame, int slot);
+  SymbolicFrame& frame() { return *frames_.back(); }
+  std::span<const std::shared_ptr<SymbolicFrame>> frames() const { return frames_; }
+
+  // ---- exceptions of the traced program
+  [[noreturn]] void raise(Value* exception);
+  [[noreturn]] void raise_new(PyObject* type, const std::string& message);
+  [[noreturn]] void raise_pending();                       // a Python error set by a concrete call becomes symbolic
+  [[noreturn]] void raise_of_pure_call();                  // the same where the only Python code is a signal handler's
+  bool exception_matches(Value* exception, PyObject* type);
+  Value* handled_exception(
+      bool* known) const;  // what is being handled; null: nothing. known: false when it was so at entry
+  bool was_raised(Value* exception) const { return raised_at_.contains(exception); }
+  InstanceValue* new_exception(PyObject* type, std::vector<Value*> args);  // one that C code makes
+  InstanceValue* error_of_generator(Value* stop);  // of one that let a StopIteration out
+  InstanceValue* exception_of(PyObject* real);  // the same of a real one, which a concrete call raised
+  bool forget_own_error(Value* exception) { return own_errors_.erase(exception) > 0; }  // true: new_exception() made it
+  size_t& c_call_frames() { return c_call_frames_; }  // of CBoundary
+
+  // ---- recorded and concrete calls
+  Value* call_recorded(PyObject* callable, const Arguments& args);  // with traced tensors inside args
+  Value* call_pure(PyObject* callable, const Arguments& args);      // concretely; every argument constant
+  PyRef materialise(
+      Value* v);  // a real object for a recorded or pure call: constants, traced tensors, fresh containers of them
+  bool contains_tensor(Value* v);
+  // ---- what is computed of numbers that differ from call to call (computed.cpp)
+  bool is_open(Value* v);  // a size, an open float, or what was computed of them and nobody has asked for
+  // A pure C function of one or two numbers and texts of which one is open, computed anew in each call; null: call it
+  // on constants.
+  Value* computed(PyObject* function, std::initializer_list<Value*> operands);
+  Value* computed(PyObject* function, const Arguments& args);
+  bool is_computed(guards::SourceId source) const {
+    return source != guards::kNoSource && trace_.guards.sources[source].kind == guards::SourceKind::computed;
+  }
+
+  // ---- floats that differ from call to call (floats.cpp): open until somebody asks for the number
+  bool is_open_float(Value* v);
+  // An open float as a 0-dim tensor beside a tensor; null: it is a constant there. `promotes`: the number takes part in
+  // the promotion of dtypes.
+  Value* float_input(Value* number, Value* beside, bool promotes = true);
+  Value* float_number(Value* number);  // an open float where torch takes a number and no tensor; null: it is a constant
+  Value* float_arithmetic(const char* function, Value* a, Value* b);  // of module operator; an open result, or null
+  // What a trace that breaks relies on beside its guards, until forget_reliance(): the break is for this state of the
+  // process alone.
+  void rely_until_break(std::shared_ptr<const guards::ModeFacts> facts) { break_facts_.push_back(std::move(facts)); }
+  void forget_reliance() { break_facts_.pop_back(); }
+  uint64_t writes() const { return writes_; }  // to real objects, so far
+
+  TensorFrontend& frontend() { return frontend_; }
+  Recording& recording() { return *trace_.recording; }
+  guards::GuardSet& guards() { return trace_.guards; }
+  ProtocolState& protocol();                               // made on first use, one per trace
+  // What a function returned that was run while tracing; one for all attempts. Null: it was not run.
+  PyRef& assumed_constant(const std::string& call) { return assumed_constants_[call]; }
+  bool tell_compiling() {
+    return compiling_was_asked_ = true, told_ == Told::yes;
+  }  // what torch.compiler.is_compiling() answers
+  std::string here() const;                                // "file.py:12 function" of the innermost frame
+
+ private:
+  friend struct OpcodeHandlers;
+  TensorFrontend& frontend_;
+  TraceOptions options_;
+  FrameTrace trace_;
+  std::vector<std::shared_ptr<SymbolicFrame>> frames_;
+  PointerMap<PyObject, Value*> by_object_;                 // real mutable objects -> their one value
+  uint64_t step_ = 0, stop_at_step_ = UINT64_MAX, writes_ = 0;
+  std::vector<std::shared_ptr<const guards::ModeFacts>> break_facts_, stop_facts_;  // of calls under way; of the break
+  Reason stop_reason_{};
+  std::string stop_detail_;
+  Value *null_ = nullptr, *none_ = nullptr, *true_ = nullptr, *false_ = nullptr;
+  guards::FrameAccess live_{};
+  void add_guard(guards::Guard guard);                     // with the user's line
+
+  // Values
+  std::vector<Value*> by_source_;                          // source -> the value that was wrapped there
+  PointerMap<PyObject, Value*> by_traced_;                 // traced tensors -> their value
+  PointerMap<PyTypeObject, bool> unchanged_types_;         // type_unchanged guard exists
+  Value* wrap_fresh(PyObject* object, guards::SourceId source);
+  Value* wrap_int(PyObject* object, guards::SourceId source);
+  Value* wrap_instance(PyObject* object, guards::SourceId source);
+  Value* wrap_container(PyObject* object, guards::SourceId source);
+  Value* wrap_callable(PyObject* object, guards::SourceId source);
+  Value* wrap_result_container(PyObject* object);
+  Value* object_value(PyObject* object, guards::SourceId source);
+  bool is_dynamic(guards::SourceId source, const std::string& suffix);
+  graph::DynamicExtents dynamic_extents(guards::SourceId source);
+  bool becomes_symbol(PyObject* integer, guards::SourceId source);  // once it is read
+  bool holds_symbol(PyObject* object, guards::SourceId source);     // the same of an int, or of one in a tuple
+  bool is_constant_object(PyObject* object);
+  bool holds_tensor(PyObject* object, int depth);
+  void guard_value(Value* v);
+  Value* float_tensor(Value* number);
+  guards::SourceId operand_source(Value* v);
+  void guard_fixed_floats();
+  bool still_leads_to(const Value* v) const;
+  PyRef materialise_items(Value* v, const std::vector<Value*>& items);
+  bool instance_truth(Value* v);
+  std::vector<Value*> items_of(Value* v);                  // of a tuple, list or set
+
+  // Where a trace stops
+  std::unordered_map<std::string, PyRef> assumed_constants_;
+  Told told_;                                              // the answer to is_compiling() in this attempt
+  bool compiling_was_asked_ = false;                       // in this attempt
+  struct Break {
+    std::vector<std::pair<const PyCodeObject*, size_t>> frames;  // each at its instruction, outermost first
+    uint64_t step;
+    Reason reason;
+    std::string detail, where;
+    BreakPlace place;
+    std::vector<std::shared_ptr<const guards::ModeFacts>> facts;
+    size_t handled;  // how many exceptions are being handled
+  };
+  std::optional<Break> break_told_yes_;  // the attempt that was told yes; set while one that is told no goes on
+  std::vector<std::pair<const PyCodeObject*, size_t>> break_frames_;  // as in Break, with break_step_
+  size_t break_handled_ = 0;                                          // the same
+  // These: true when the trace starts over with the other answer.
+  bool retells_after_error();
+  bool retells_at_break(const GraphBreak& b);
+  bool returns_to_yes();
+  struct StopTracing {};                                   // thrown at an instruction boundary, the exit is set
+  struct RaisePoint { uint64_t step; std::string where; };
+  std::unordered_map<Value*, RaisePoint> raised_at_;  // exceptions -> the instruction to stop at, if nobody catches
+  std::unordered_set<Value*> own_errors_;  // in the tracer's words still: stand_ins.h
+  size_t c_call_frames_ = 0;  // depth of the innermost frame whose C call is under way
+  Value* binary_operator_untold(int op, Value* a, Value* b);
+  Value* unary_operator_untold(const char* special, Value* v);
+  Value* compare_untold(int op, Value* a, Value* b);
+  bool contains_untold(Value* container, Value* item);
+  Value* get_item_untold(Value* v, Value* key);
+  void set_item_untold(Value* v, Value* key, Value* to);
+  void delete_item_untold(Value* v, Value* key);
+  Value* iterate_untold(Value* v);
+  Value* existing_attribute(Value* v, PyObject* name);
+  [[noreturn]] void raise_set_error(bool own);
+  std::unordered_map<const GeneratorValue*, uint64_t> generator_made_at_;
+  bool real_generators_ = false;                           // the trace has met some
+  bool dropped_real_ = false;                              // the frame let go of a real object
+  std::optional<uint64_t> break_step_;                     // set by the innermost frame that a GraphBreak passes
+  std::string stop_where_;
+  BreakPlace stop_place_;
+  void stop_place_here();                                  // sets stop_where_ and stop_place_
+  uint64_t next_check_ = 0;                                // step at which check_step() looks
+  PyCodeObject* root_code_ = nullptr;
+  void reset(const guards::FrameAccess& frame);
+  bool attempt(const guards::FrameAccess& frame, const std::shared_ptr<const Code>& code,
+               size_t start);  // false: start over
+  bool run_root(std::shared_ptr<SymbolicFrame> root);
+  void stop_before(uint64_t step, Reason reason, std::string detail, std::string where);
+  bool accept_exit();  // false: it cannot be rebuilt, the next attempt stops earlier
+  void guard_effects_apart();
+  struct Obstacle { uint64_t step; std::string what; };
+  std::optional<Obstacle> find_obstacle();  // what cannot be rebuilt at the exit, and the step to stop before
+  std::shared_ptr<SymbolicFrame> root_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code,
+                                            size_t start);
+  bool resumable_here() const;
+  [[noreturn]] void stop_here();
+  void check_step();                                       // stop step, limits, signals
+  const SymbolicFrame& user_frame();                       // the innermost frame outside of torch's own files
+  void set_user_line();
+  guards::LineId user_line();                              // of user_frame(), for guards
+  std::vector<Value*> keys_;                               // that guard_key() has told apart
+  PointerMap<PyCodeObject, std::vector<std::pair<int, guards::LineId>>>
+      guard_lines_;  // that guards of this trace have named
+
+  // Frames and exceptions
+  std::unordered_map<PyCodeObject*, std::shared_ptr<const Code>> codes_;
+  std::unordered_map<PyCodeObject*, CodeCache> code_caches_;
+  std::shared_ptr<const Code> decoded(PyCodeObject* code);
+  std::shared_ptr<SymbolicFrame> new_frame(FunctionValue* function);
+  Value* builtins_of(FunctionValue* function);
+  void prepare_frame(SymbolicFrame& frame, std::shared_ptr<const Code> code);
+  void bind_arguments(FunctionValue* function, const Arguments& args, SymbolicFrame& frame);
+  void run_instructions(SymbolicFrame& frame);
+  void drop_locals(SymbolicFrame& frame);                  // of a callee that returned
+  void cut_context(Value* handled, Value* raised);
+  void enter_handler(SymbolicFrame& frame, Value* exception);  // raises on when there is none
+  std::pair<PyCodeObject*, int> last_line_{nullptr, 0};
+  PointerMap<PyCodeObject, bool> torch_codes_;
+  bool is_torch_code(PyCodeObject* code);
+  [[noreturn]] void break_of_recording(const std::string& what);  // a recorded call or attribute gave nothing
+};
+
+template <class T>
+T* Tracer::make(ValueKind kind, PyTypeObject* type) {
+  T* v = trace_.values.make<T>();
+  v->kind = kind;
+  v->type = type;
+  v->type_guarded = v->value_guarded = v->identity_guarded = true;
+  return v;
+}
+
+}  // namespace framejit::frame_hook

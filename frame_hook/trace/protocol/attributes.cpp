@@ -1,0 +1,397 @@
+// frame_hook/trace/protocol/attributes.cpp — attribute reads: CPython's lookup along the MRO, descriptors, the instance
+// dict, __getattr__.
+//
+// Guards: a type whose attributes were looked up is guarded unchanged once (type_unchanged); an instance dict by key:
+// the item that was read, or that the name is absent. What was found along a type needs no guard of its own. C getters
+// run only where they are known to be pure: on constants, and the rows of pure_getter().
+#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/protocol/stand_ins.h"
+#include "frame_hook/trace/types/numpy_calls.h"
+#include "frame_hook/trace/values/object_kinds.h"
+#include "guards/interrupts.h"
+
+#include <structmember.h>
+
+namespace framejit::frame_hook {
+
+using guards::GuardKind;
+using guards::SourceKind;
+
+namespace {
+
+// The dict of a real object, made if the object keeps its attributes inline; nothing when its type has none. A key that
+// is not a str may run code of the program in each lookup, and that code may write to what is looked up.
+PyRef real_instance_dict(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  const bool has = type->tp_dictoffset != 0
+#ifdef Py_TPFLAGS_MANAGED_DICT
+                   || (type->tp_flags & Py_TPFLAGS_MANAGED_DICT)
+#endif
+      ;
+  if (!has) return PyRef();
+  PyRef dict = PyRef::steal(PyObject_GenericGetDict(object, nullptr));
+  if (!dict) drop_error();
+  if (!dict || !PyDict_Check(dict.get())) return PyRef();
+  PyObject *key, *item;
+  for (Py_ssize_t position = 0; PyDict_Next(dict.get(), &position, &key, &item);)
+    if (!PyUnicode_CheckExact(key))
+      graph_break(Reason::unsupported_write, "an instance dict with a key that is not a str");
+  return dict;
+}
+
+Value* bind_property(Tracer& t, const Found& d, Value* self) {
+  PyRef fget = PyRef::steal(PyObject_GetAttr(d.object, interned("fget")));
+  if (!fget || fget.get() == Py_None) {
+    drop_error();
+    static PyObject* const get = _PyType_Lookup(&PyProperty_Type, interned("__get__"));
+    raise_as_cpython(t, PyExc_AttributeError, "unreadable attribute",
+                     CCall{get, Arguments{{t.constant_value(d.object), self}, {}}});
+  }
+  Value* getter = t.wrap(fget.get(), t.guards().sources.add(SourceKind::member, d.source, 0, interned("fget")));
+  return t.call(getter, {self});
+}
+
+// staticmethod, classmethod: what they wrap.
+Value* wrapped_function(Tracer& t, const Found& d) {
+  PyRef inner = PyRef::steal(PyObject_GetAttr(d.object, interned("__func__")));
+  if (!inner) t.raise_pending();
+  return t.wrap(inner.get(), t.guards().sources.add(SourceKind::member, d.source, 0, interned("__func__")));
+}
+
+// Until 3.12 what a classmethod wraps is bound by its own __get__.
+Value* bind_class_method(Tracer& t, const Found& d, Value* owner) {
+  Value* function = wrapped_function(t, d);
+  const bool has_get = function->kind != ValueKind::function && function->kind != ValueKind::method && function->type &&
+                       function->type->tp_descr_get;
+  if (PY_VERSION_HEX < 0x030D0000 && has_get)
+    graph_break(Reason::unknown_attribute, "a classmethod around a descriptor");
+  return make_method(t, function, owner);
+}
+
+bool has_cause(Value* exception) {  // what is set as __cause__, None included, suppresses the context
+  bool known = false;
+  if (exception->kind == ValueKind::instance) as<InstanceValue>(exception)->find_attr(interned("__cause__"), &known);
+  return known;
+}
+
+// Members of an exception made in the trace that its constructor fills: StopIteration.value from its argument, the rest
+// None.
+Value* exception_member(Tracer& t, Value* self, std::string_view name) {
+  if (name == "__suppress_context__") return t.boolean(has_cause(self));
+  if (PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_OSError)) ||
+      PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_SyntaxError)) ||
+      PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_UnicodeError)))
+    graph_break(Reason::unknown_attribute, std::string(self->type->tp_name) + "." + std::string(name));
+  Value* payload = as<InstanceValue>(self)->payload;
+  TupleValue* args = payload ? tuple_of(payload) : nullptr;
+  if ((name == "value" || name == "code" || name == "msg") && args && !args->items.empty()) return t.item(args, 0);
+  return t.none();
+}
+
+// A field of a named tuple: namedtuple's C descriptor, or the member of a struct sequence (torch.return_types). Null:
+// neither.
+Value* tuple_field(Tracer& t, const Found& d, Value* self) {
+  TupleValue* items = tuple_of(self);
+  if (!items || self == items) return nullptr;
+  int64_t index = -1;
+  if (Py_TYPE(d.object) == &PyMemberDescr_Type) {
+    const Py_ssize_t first = offsetof(PyTupleObject, ob_item);
+    const Py_ssize_t offset = reinterpret_cast<PyMemberDescrObject*>(d.object)->d_member->offset;
+    if (offset >= first) index = (offset - first) / static_cast<Py_ssize_t>(sizeof(PyObject*));
+  } else {
+    PyRef state = PyRef::steal(PyObject_CallMethod(d.object, "__reduce__", nullptr));
+    if (state && PyTuple_Check(state.get()))
+      index = PyLong_AsLongLong(PyTuple_GET_ITEM(PyTuple_GET_ITEM(state.get(), 1), 0));
+    drop_error();
+  }
+  t.type_of(self);
+  return index >= 0 && index < static_cast<int64_t>(items->items.size()) ? t.item(items, static_cast<size_t>(index))
+                                                                         : nullptr;
+}
+
+Value* bind_member(Tracer& t, const Found& d, Value* self) {
+  PyObject* name = reinterpret_cast<PyDescrObject*>(d.object)->d_name;
+  if (Value* field = tuple_field(t, d, self)) return field;
+  if (self->kind == ValueKind::instance && std::string_view(text_of(name)) == "__dict__")
+    return instance_dict(t, as<InstanceValue>(self));
+  if (self->kind == ValueKind::instance) {
+    bool known;
+    Value* written = as<InstanceValue>(self)->find_attr(name, &known);
+    if (known) return written;
+  }
+  if (!self->object && PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
+    return exception_member(t, self, text_of(name));
+  if (!self->object) return nullptr;
+  PyRef value = PyRef::steal(
+      Py_TYPE(d.object)->tp_descr_get(d.object, self->object.get(), reinterpret_cast<PyObject*>(self->type)));
+  if (!value) {
+    drop_error();
+    graph_break(Reason::unknown_attribute, std::string(text_of(name)) + " (an empty slot)");
+  }
+  if (t.is_constant(self)) {
+    t.constant(self);
+    return t.wrap_result(value.release());
+  }
+  return t.wrap(value.get(), t.guards().sources.add(SourceKind::member, source_of(t, self), 0, name));
+}
+
+Value* exception_attribute(Tracer& t, InstanceValue* self, PyObject* name) {
+  bool known;
+  if (Value* written = self->find_attr(name, &known); known) return written ? written : t.none();
+  const std::string_view text = text_of(name);
+  if (text == "args" && self->payload && self->payload->kind == ValueKind::tuple) return self->payload;
+  // An __exit__ is given another object in its place, and frames hang on a real one.
+  if (text == "__traceback__" && (self->object || t.was_raised(self)))
+    graph_break(Reason::unknown_attribute, "__traceback__ of a caught exception");
+  if (self->object || text == "args") return nullptr;
+  if (text == "__suppress_context__") return t.boolean(has_cause(self));
+  return text == "__cause__" || text == "__context__" || text == "__traceback__" ? t.none() : nullptr;
+}
+
+// C getters of real, mutable objects that neither run Python code nor make a new object on each read.
+bool pure_getter(PyTypeObject* owner) {
+  return owner == &PyFunction_Type || owner == &PyProperty_Type || owner == &PyMethod_Type ||
+         owner == reinterpret_cast<PyTypeObject*>(PyExc_BaseException);
+}
+
+Value* bind_getset(Tracer& t, const Found& d, Value* self, PyTypeObject* type, Value* type_value) {
+  PyObject* name = reinterpret_cast<PyDescrObject*>(d.object)->d_name;
+  const std::string_view text = text_of(name);
+  if (text == "__class__") return type_value ? type_value : t.constant_value(reinterpret_cast<PyObject*>(type));
+  if (self->kind == ValueKind::array) return array_attribute(t, as<ArrayValue>(self), name);
+  if (text == "__dict__" && self->kind == ValueKind::instance) return instance_dict(t, as<InstanceValue>(self));
+  if (self->kind == ValueKind::instance && !self->object) {  // what the trace gave it
+    bool known;
+    if (Value* written = as<InstanceValue>(self)->find_attr(name, &known)) return written;
+  }
+  if (self->kind == ValueKind::instance && PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
+    if (Value* v = exception_attribute(t, as<InstanceValue>(self), name)) return v;
+  Value* payload = payload_of(self);
+  if (payload->kind == ValueKind::sym_int) {
+    if (text == "real" || text == "numerator") return payload;
+    if (text == "imag") return t.integer(0);
+    if (text == "denominator") return t.integer(1);
+  }
+  if (payload->kind == ValueKind::object && t.is_constant(payload)) {
+    PyObject* real = t.constant(payload);
+    return t.constant_steal(
+        Py_TYPE(d.object)->tp_descr_get(d.object, real, reinterpret_cast<PyObject*>(Py_TYPE(real))));
+  }
+  PyTypeObject* owner = reinterpret_cast<PyDescrObject*>(d.object)->d_type;
+  if (self->object && pure_getter(owner)) {
+    PyRef value =
+        PyRef::steal(Py_TYPE(d.object)->tp_descr_get(d.object, self->object.get(), reinterpret_cast<PyObject*>(type)));
+    if (!value) t.raise_pending();
+    return t.wrap(value.get(), t.guards().sources.add(SourceKind::attribute, source_of(t, self), 0, name));
+  }
+  graph_break(Reason::unknown_attribute, std::string(type->tp_name) + "." + text_of(name));
+}
+
+}  // namespace
+
+PyObject* own_class_attribute(PyTypeObject* type, PyObject* name) {
+#if PY_VERSION_HEX >= 0x030C0000
+  PyRef dict = PyRef::steal(PyType_GetDict(type));
+  PyObject* found = dict ? PyDict_GetItemWithError(dict.get(), name) : nullptr;
+#else
+  PyObject* found = type->tp_dict ? PyDict_GetItemWithError(type->tp_dict, name) : nullptr;
+#endif
+  if (!found) drop_error();
+  return found;
+}
+
+namespace {
+
+// The class along the MRO whose own attribute it is.
+PyTypeObject* owner_of_attribute(PyTypeObject* type, PyObject* name) {
+  for (Py_ssize_t i = 0; type->tp_mro && i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    auto* of = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+    if (own_class_attribute(of, name)) return of;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Found look_up(Tracer& t, PyTypeObject* type, guards::SourceId type_source, PyObject* name) {
+  if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.guard_type_unchanged(type, type_source);
+  Found found;
+  found.object = _PyType_Lookup(type, name);
+  if (!found.object) return found;
+  found.source = t.guards().sources.add(SourceKind::type_lookup, type_source, 0, name);
+  if (!t.protocol().class_data.empty())
+    if (PyTypeObject* owner = owner_of_attribute(type, name)) found.written = written_class_data(t, owner, name);
+  return found;
+}
+
+// Whether it is a descriptor, and of which kind, a class of Python says, which may change.
+void guard_descriptor_class(Tracer& t, const Found& found) {
+  PyTypeObject* kind = found.object ? Py_TYPE(found.object) : nullptr;
+  if (!kind || !(kind->tp_flags & Py_TPFLAGS_HEAPTYPE) || (kind->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) ||
+      PyType_Check(found.object))
+    return;
+  if (builtin_base(kind) == kind) return;  // of C
+  t.guard_type_unchanged(
+      kind, t.guards().sources.add(SourceKind::constant, guards::kNoSource, 0, reinterpret_cast<PyObject*>(kind)));
+}
+
+Found look_up(Tracer& t, Value* v, PyObject* name) {
+  PyTypeObject* type = t.type_of(v);
+  return look_up(t, type, t.type_source(v), name);
+}
+
+Value* found_value(Tracer& t, const Found& found) {
+  if (found.written) return found.written;
+  Value* v = t.wrap(found.object, found.source);
+  PyTypeObject* type = Py_TYPE(found.object);
+  if (v->kind == ValueKind::object && type != &PyUnicode_Type) {
+    // Identity holds while the type is unchanged.
+    v->type_guarded = v->value_guarded = v->identity_guarded = true;
+  }
+  return v;
+}
+
+Value* bind(Tracer& t, const Found& d, Value* self, PyTypeObject* type, Value* type_value) {
+  if (d.written) return d.written;
+  PyTypeObject* kind = Py_TYPE(d.object);
+  auto owner = [&] { return type_value ? type_value : t.constant_value(reinterpret_cast<PyObject*>(type)); };
+  if (kind == &PyFunction_Type || kind == &PyInstanceMethod_Type)
+    return self ? make_method(t, found_value(t, d), self) : found_value(t, d);
+  if (kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type)
+    return self ? make_method(t, found_value(t, d), self) : found_value(t, d);
+  if (kind->tp_descr_get == PyStaticMethod_Type.tp_descr_get) return wrapped_function(t, d);
+  if (kind->tp_descr_get == PyClassMethod_Type.tp_descr_get) return bind_class_method(t, d, owner());
+  if (kind == &PyClassMethodDescr_Type) return make_method(t, found_value(t, d), owner());
+  if (kind == &PyMemberDescr_Type) return self ? bind_member(t, d, self) : found_value(t, d);
+  if (kind == &PyGetSetDescr_Type) return self ? bind_getset(t, d, self, type, type_value) : found_value(t, d);
+  if (std::string_view(kind->tp_name).ends_with("collections._tuplegetter") && self)  // "_collections." until 3.11
+    if (Value* field = tuple_field(t, d, self)) return field;
+  if (PyObject* get = _PyType_Lookup(kind, interned("__get__"))) {
+    if (PyFunction_Check(get)) {
+      Value* descriptor = t.wrap(d.object, d.source);
+      Value* getter = t.lookup_special(descriptor, "__get__");
+      return t.call(getter, {self ? self : t.none(), owner()});
+    }
+    if (kind->tp_descr_get == PyProperty_Type.tp_descr_get) return self ? bind_property(t, d, self) : found_value(t, d);
+    // C descriptors that bind as functions do: functools.lru_cache wrappers, compiled functions.
+    const std::string_view name = kind->tp_name;
+    if (name == "framejit.ArmedCall" || name == "functools._lru_cache_wrapper")
+      return self ? make_method(t, found_value(t, d), self) : found_value(t, d);
+    graph_break(Reason::unknown_attribute, std::string(type->tp_name) + " descriptor of type " + kind->tp_name);
+  }
+  return t.wrap(d.object, d.source);
+}
+
+bool has_own_dict(Tracer& t, Value* v) {
+  PyTypeObject* type = t.type_of(v);
+#ifdef Py_TPFLAGS_MANAGED_DICT
+  if (type->tp_flags & Py_TPFLAGS_MANAGED_DICT) return true;
+#endif
+  return type->tp_dictoffset != 0;
+}
+
+Value* own_attribute(Tracer& t, Value* v, PyObject* name) {
+  InstanceValue* instance = v->kind == ValueKind::instance ? as<InstanceValue>(v) : nullptr;
+  if (instance) {
+    bool known;
+    Value* written = instance->find_attr(name, &known);
+    if (known) return written;
+    if (auto* read = instance->read.find(name)) return read->second;
+  }
+  if (!v->object || !has_own_dict(t, v)) return nullptr;
+  PyRef dict = real_instance_dict(v->object.get());
+  if (!dict) return nullptr;
+  auto& sources = t.guards().sources;
+  const guards::SourceId where = sources.add(SourceKind::instance_dict, source_of(t, v));
+  PyObject* item = PyDict_GetItemWithError(dict.get(), name);
+  if (!item) drop_error();
+  note(t, item ? GuardKind::dict_has : GuardKind::dict_lacks, where, name);
+  Value* value = item ? t.wrap(item, sources.add(SourceKind::dict_item, where, 0, name)) : nullptr;
+  if (instance) instance->read.try_emplace(name, {PyRef::borrow(name), value});
+  return value;
+}
+
+void drop_own_attribute(Tracer& t, InstanceValue* v, PyObject* name) {
+  bool known;
+  Value* held = v->find_attr(name, &known);
+  if (!known && v->object && has_own_dict(t, v)) {
+    PyRef dict = real_instance_dict(v->object.get());
+    PyObject* item = dict ? PyDict_GetItemWithError(dict.get(), name) : nullptr;
+    if (!item) PyErr_Clear();
+    if (item && may_be_half_way(Py_TYPE(item))) held = own_attribute(t, v, name);
+  }
+  t.drops(held);
+}
+
+std::vector<PyObject*> own_names(Tracer& t, InstanceValue* v) {
+  std::vector<PyObject*> names;
+  auto state = [&](PyObject* name, bool* known) { return v->find_attr(name, known); };
+  if (v->object) {
+    PyRef dict = real_instance_dict(v->object.get());
+    if (dict) {
+      PyRef keys = PyRef::steal(PyTuple_New(PyDict_GET_SIZE(dict.get())));
+      PyObject *key, *item;
+      for (Py_ssize_t position = 0, i = 0; PyDict_Next(dict.get(), &position, &key, &item); ++i) {
+        PyTuple_SET_ITEM(keys.get(), i, Py_NewRef(key));
+        PyRef name = PyRef::borrow(key);
+        PyObject* raw = name.release();
+        PyUnicode_InternInPlace(&raw);
+        bool known;
+        if (Value* written = state(raw, &known); !known || written) names.push_back(raw);
+        Py_DECREF(raw);  // the dict, or the intern table, keeps it
+      }
+      note(t, GuardKind::dict_keys, t.guards().sources.add(SourceKind::instance_dict, source_of(t, v)), keys.get());
+    }
+  }
+  for (const auto& [name, value] : v->attrs) {
+    if (!value) continue;
+    PyObject* descriptor = _PyType_Lookup(v->type, name.get());
+    if (descriptor && Py_TYPE(descriptor)->tp_descr_set) continue;  // a slot
+    bool listed = false;
+    for (PyObject* n : names) listed = listed || n == name.get();
+    if (!listed) names.push_back(name.get());
+  }
+  return names;
+}
+
+DictValue* instance_dict(Tracer& t, InstanceValue* v) {
+  if (v->dict) return v->dict;
+  auto* dict = t.make<DictValue>(ValueKind::dict, &PyDict_Type);
+  dict->owner = v;
+  if (v->object) {
+    PyRef real = real_instance_dict(v->object.get());
+    if (!real) t.raise_new(PyExc_AttributeError, "object has no attribute '__dict__'");
+    dict->object = std::move(real);
+    dict->source = t.guards().sources.add(SourceKind::instance_dict, source_of(t, v));
+  }
+  return v->dict = dict;
+}
+
+Value* generic_attribute(Tracer& t, Value* v, PyObject* name) {
+  const Found d = look_up(t, v, name);
+  guard_descriptor_class(t, d);
+  if (d.object && Py_TYPE(d.object)->tp_descr_set && Py_TYPE(d.object)->tp_descr_get)
+    return bind(t, d, v, v->type, nullptr);
+  if (v->kind == ValueKind::instance || (v->object && v->source != guards::kNoSource))
+    if (Value* own = own_attribute(t, v, name)) return own;
+  return d.object ? bind(t, d, v, v->type, nullptr) : nullptr;
+}
+
+Value* python_special(Tracer& t, Value* v, const char* name) {
+  if (v->kind != ValueKind::instance && v->kind != ValueKind::object) return nullptr;
+  if (v->kind == ValueKind::object && !(t.type_of(v)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return nullptr;
+  const Found d = look_up(t, v, interned(name));
+  if (d.object == Py_None && std::string_view(name) != "__hash__")
+    graph_break(Reason::exception_raised, std::string(v->type->tp_name) + "." + name + ", which is None,");
+  if (!d.object || d.object == Py_None) return nullptr;
+  PyTypeObject* kind = Py_TYPE(d.object);
+  if (kind == &PyWrapperDescr_Type || kind == &PyMethodDescr_Type || kind == &PyClassMethodDescr_Type) return nullptr;
+  return bind(t, d, v, v->type, nullptr);
+}
+
+Value* Tracer::lookup_special(Value* v, const char* name) {
+  const Found d = look_up(*this, v, interned(name));
+  return d.object ? bind(*this, d, v, v->type, nullptr) : nullptr;
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,433 @@
+// frame_hook/trace/protocol/attributes_kinds.cpp — attribute reads of the kinds that CPython treats specially: types,
+// modules, functions, methods, super objects, tensors, builtin containers; and the dispatch over kinds.
+#include "frame_hook/trace/protocol/protocol.h"
+#include "guards/class_state.h"
+#include "guards/interrupts.h"
+
+namespace framejit::frame_hook {
+
+using guards::GuardKind;
+using guards::SourceKind;
+
+namespace {
+
+// T.__dict__: a proxy of a dict whose items are those of the class body, in order.
+Value* class_dict(Tracer& t, Value* type_value, PyTypeObject* type) {
+  const guards::SourceId source = source_of(t, type_value);
+  if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.guard_type_unchanged(type, source);
+  DictValue* items = t.dict();
+#if PY_VERSION_HEX >= 0x030C0000
+  PyRef dict = PyRef::steal(PyType_GetDict(type));
+#else
+  PyRef dict = PyRef::borrow(type->tp_dict);
+#endif
+  PyObject *key, *item;
+  for (Py_ssize_t position = 0; dict && PyDict_Next(dict.get(), &position, &key, &item);) {
+    const Found found{item, t.guards().sources.add(SourceKind::type_lookup, source, 0, key)};
+    Value* written = written_class_data(t, type, key);
+    t.dict_set(items, t.constant_value(key),
+               written                            ? written
+               : guards::is_class_data(key, item) ? t.wrap(item, found.source)
+                                                  : found_value(t, found));
+  }
+  return mapping_proxy(t, items);
+}
+
+// Getters of type objects. They cannot change while the type is unchanged, or are read as constants of the class.
+Value* type_getter(Tracer& t, Value* type_value, PyTypeObject* type, PyObject* name) {
+  const std::string_view text = text_of(name);
+  if (text == "__dict__") return class_dict(t, type_value, type);
+  if (text == "__class__") return t.constant_value(reinterpret_cast<PyObject*>(Py_TYPE(type)));
+  if (text == "__annotations__") {
+    if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return nullptr;
+    PyObject* own = own_class_attribute(type, interned("__annotations__"));
+    if (!own) graph_break(Reason::unknown_attribute, "__annotations__ of a class that has none yet");
+    return t.wrap(
+        own, t.guards().sources.add(SourceKind::type_lookup, source_of(t, type_value), 0, interned("__annotations__")));
+  }
+  if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.guard_type_unchanged(type, source_of(t, type_value));
+  PyRef value = PyRef::steal(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), name));
+  if (!value) {
+    drop_error();
+    return nullptr;
+  }
+  return t.constant_value(value.get());
+}
+
+Value* metaclass_getattr(Tracer& t, Value* type_value, const Found& getattr, PyTypeObject* meta, PyObject* name) {
+  if (!PyFunction_Check(getattr.object))
+    graph_break(Reason::unknown_attribute, std::string(meta->tp_name) + ".__getattr__");
+  return t.call(bind(t, getattr, type_value, meta, nullptr), {t.constant_value(name)});
+}
+
+Value* module_attribute(Tracer& t, Value* v, PyObject* name) {
+  const Found d = look_up(t, v, name);
+  if (d.object && Py_TYPE(d.object)->tp_descr_set && std::string_view(text_of(name)) != "__dict__") {
+    const Value* own = t.dict_get(module_dict(t, v), t.constant_value(name));
+    if (!own && std::string_view(text_of(name)) == "__annotations__")
+      graph_break(Reason::unknown_attribute, "__annotations__ of a module that has none yet");
+    if (Py_TYPE(d.object) != &PyGetSetDescr_Type || !own) return bind(t, d, v, v->type, nullptr);
+  }
+  if (std::string_view(text_of(name)) == "__dict__") return module_dict(t, v);
+  if (Value* found = t.dict_get(module_dict(t, v), t.constant_value(name))) return found;
+  if (d.object) return bind(t, d, v, v->type, nullptr);
+  if (Value* getattr = t.dict_get(module_dict(t, v), t.constant_value(interned("__getattr__"))))
+    return t.call(getattr, {t.constant_value(name)});
+  return nullptr;
+}
+
+Value* method_attribute(Tracer& t, MethodValue* m, PyObject* name) {
+  load_method(t, m);
+  const std::string_view text = text_of(name);
+  if (text == "__self__") return m->self;
+  if (text == "__func__" && m->type == &PyMethod_Type) return m->function;
+  if (text == "__class__") return t.constant_value(reinterpret_cast<PyObject*>(m->type));
+  if (text == "__call__") return m;
+  if (text == "__get__" || text == "__reduce__")
+    graph_break(Reason::unknown_attribute, "method." + std::string(text));
+  // What the class of methods has is a method's own (repr, hash, how to copy it); the rest is its function's.
+  if (m->type == &PyMethod_Type && text != "__doc__" && _PyType_Lookup(&PyMethod_Type, name))
+    return generic_attribute(t, m, name);
+  return attribute_or_null(t, m->function, name);
+}
+
+Value* slice_attribute(Tracer& t, SliceValue* v, PyObject* name) {
+  const std::string_view text = text_of(name);
+  if (text == "start") return v->start;
+  if (text == "stop") return v->stop;
+  if (text == "step") return v->step;
+  return generic_attribute(t, v, name);
+}
+
+// Facts of a real input that tracing does not change are read from the real tensor: they are guarded with it, and the
+// traced stand-in may not have them (requires_grad).
+bool read_from_real_tensor(std::string_view name) {
+  return name == "requires_grad" || name == "is_leaf" || name == "grad_fn" || name == "name";
+}
+
+// No stand-in knows what its tensor is a view of: only that there is no base is told.
+Value* base_of(Tracer& t, TensorValue* v, PyObject* name, PyObject* traced) {
+  const PyRef base = PyRef::steal(PyObject_GetAttr(v->object ? v->object.get() : traced, name));
+  if (base.get() != Py_None) graph_break(Reason::unknown_attribute, "_base of a view");
+  if (v->object) note(t, GuardKind::is, t.guards().sources.add(SourceKind::attribute, v->source, 0, name), Py_None);
+  return t.none();
+}
+
+Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
+  const std::string_view text = text_of(name);
+  if (text == "__class__") return t.constant_value(reinterpret_cast<PyObject*>(t.type_of(v)));
+  if (text == "__dict__") graph_break(Reason::unknown_attribute, "Tensor.__dict__");
+  if (text == "_cdata" || text == "_version")
+    graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
+  PyObject* traced = t.traced_tensor(v);
+  if (text == "_base") return base_of(t, v, name, traced);
+  if (v->object && !v->mutated && (read_from_real_tensor(text) || text == "grad")) {
+    PyRef real = PyRef::steal(PyObject_GetAttr(v->object.get(), name));
+    if (!real) t.raise_pending();
+    if (text != "grad" && is_plain(real.get())) return t.constant_value(real.get());
+    if (real.get() == Py_None) {
+      note(t, GuardKind::is, t.guards().sources.add(SourceKind::attribute, v->source, 0, name), Py_None);
+      return t.none();
+    }
+    if (text == "grad") return t.wrap(real.get(), t.guards().sources.add(SourceKind::attribute, v->source, 0, name));
+    graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
+  }
+  PyObject* result = t.recording().get_attribute(traced, name);
+  if (!result) {
+    if (auto stop = t.recording().take_break()) graph_break(stop->reason, stop->detail);
+    t.raise_pending();
+  }
+  return t.wrap_result(result);
+}
+
+Value* tensor_attribute(Tracer& t, TensorValue* v, PyObject* name) {
+  if (Value* mark = written_mark(t, v, name)) return mark;
+  const Found d = look_up(t, v, name);
+  if (d.object && Py_TYPE(d.object) == &PyGetSetDescr_Type) return tensor_getter(t, v, name);
+  if (d.object && Py_TYPE(d.object)->tp_descr_set) return bind(t, d, v, v->type, nullptr);
+  if (v->object && v->source != guards::kNoSource)
+    if (Value* own = own_attribute(t, v, name)) return own;
+  return d.object ? bind(t, d, v, v->type, nullptr) : nullptr;
+}
+
+// Attributes of a type whose __getattribute__ or __getattr__ is Python code, around the generic lookup.
+Value* hooked_attribute(Tracer& t, Value* v, PyObject* name) {
+  PyTypeObject* type = t.type_of(v);
+  if (type->tp_getattro == PyObject_GenericGetAttr) return generic_attribute(t, v, name);
+  // Members of immutable objects, such as __args__ of list[int] and int | None.
+  if (const Found d = look_up(t, v, name);
+      d.object && Py_TYPE(d.object) == &PyMemberDescr_Type && v->kind == ValueKind::object && t.is_constant(v))
+    return t.constant_steal(PyObject_GenericGetAttr(t.constant(v), name));
+  const Found getattribute = look_up(t, v, interned("__getattribute__"));
+  const Found getattr = look_up(t, v, interned("__getattr__"));
+  if (getattribute.object && Py_TYPE(getattribute.object) == &PyWrapperDescr_Type &&
+      reinterpret_cast<PyWrapperDescrObject*>(getattribute.object)->d_wrapped !=
+          reinterpret_cast<void*>(PyObject_GenericGetAttr) &&
+      !(v->object && PyModule_Check(v->object.get())))  // C code of the type's own: threading.local
+    graph_break(Reason::unknown_attribute, std::string(type->tp_name) + "." + text_of(name));
+  auto call_hook = [&](const Found& hook) {
+    return t.call(bind(t, hook, v, type, nullptr), {t.constant_value(name)});
+  };
+  if (getattribute.object && PyFunction_Check(getattribute.object)) {
+    if (!getattr.object) return call_hook(getattribute);
+    Unresumable guard(t);
+    try {
+      return call_hook(getattribute);
+    } catch (const SymbolicRaise& raised) {
+      if (!t.exception_matches(raised.exception, PyExc_AttributeError)) throw;
+    }
+    return call_hook(getattr);
+  }
+  if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE) && !getattr.object && v->kind != ValueKind::instance)
+    graph_break(Reason::unknown_attribute, std::string(type->tp_name) + "." + text_of(name));
+  Value* found = nullptr;
+  if (!getattr.object) return generic_attribute(t, v, name);
+  {
+    Unresumable guard(t);
+    try {
+      found =
+          v->object && PyModule_Check(v->object.get()) ? module_attribute(t, v, name) : generic_attribute(t, v, name);
+    } catch (const SymbolicRaise& raised) {
+      if (!t.exception_matches(raised.exception, PyExc_AttributeError)) throw;
+    }
+  }
+  return found ? found : call_hook(getattr);
+}
+
+}  // namespace
+
+Value* type_attribute(Tracer& t, Value* v, PyObject* name) {
+  PyTypeObject* type = known_type(t, v);
+  PyTypeObject* meta = Py_TYPE(type);
+  const guards::SourceId source = source_of(t, v);
+  const guards::SourceId meta_source = t.type_source(v);
+  const Found md = look_up(t, meta, meta_source, name);
+  guard_descriptor_class(t, md);
+  if (md.object && Py_TYPE(md.object)->tp_descr_set && Py_TYPE(md.object)->tp_descr_get) {
+    if (Py_TYPE(md.object) == &PyGetSetDescr_Type || Py_TYPE(md.object) == &PyMemberDescr_Type)
+      return type_getter(t, v, type, name);
+    return bind(t, md, v, meta, nullptr);
+  }
+  const Found d = look_up(t, type, source, name);
+  guard_descriptor_class(t, d);
+  if (d.object) {
+    if (Py_TYPE(d.object) == &PyGetSetDescr_Type && std::string_view(text_of(name)) == "__class__")
+      return t.constant_value(reinterpret_cast<PyObject*>(meta));
+    return bind(t, d, nullptr, type, v);
+  }
+  return md.object ? bind(t, md, v, meta, nullptr) : nullptr;
+}
+
+Value* class_attribute(Tracer& t, Value* v, PyObject* name) {
+  PyTypeObject* meta = Py_TYPE(known_type(t, v));
+  if (meta->tp_getattro == PyType_Type.tp_getattro) return type_attribute(t, v, name);
+  const Found getattribute = look_up(t, meta, t.type_source(v), interned("__getattribute__"));
+  const Found getattr = look_up(t, meta, t.type_source(v), interned("__getattr__"));
+  const bool in_python = getattribute.object && PyFunction_Check(getattribute.object);
+  const auto first = [&] {
+    return in_python ? t.call(bind(t, getattribute, v, meta, nullptr), {t.constant_value(name)})
+                     : type_attribute(t, v, name);
+  };
+  if (!getattr.object) return first();
+  {
+    Unresumable guard(t);
+    try {
+      if (Value* found = first()) return found;
+    } catch (const SymbolicRaise& raised) {
+      if (!t.exception_matches(raised.exception, PyExc_AttributeError)) throw;
+    }
+  }
+  return metaclass_getattr(t, v, getattr, meta, name);
+}
+
+DictValue* module_dict(Tracer& t, Value* module) {
+  t.guard_identity(module);
+  PyObject* dict = PyModule_GetDict(module->object.get());
+  if (!dict) drop_error(), graph_break(Reason::exception_raised, "AttributeError of a module that was not initialised");
+  Value* v = t.wrap(dict, t.guards().sources.add(SourceKind::instance_dict, source_of(t, module)));
+  as<DictValue>(v)->is_globals = true;
+  return as<DictValue>(v);
+}
+
+Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name) {
+  for (const auto& [n, v] : f->attrs)
+    if (n.get() == name) return v;
+  const std::string_view text = text_of(name);
+  if (text == "__class__") return t.constant_value(reinterpret_cast<PyObject*>(&PyFunction_Type));
+  t.load(f);
+  if (text == "__code__") return t.constant_value(reinterpret_cast<PyObject*>(f->code));
+  if (text == "__globals__") return f->globals;
+  if (text == "__defaults__") return f->defaults ? f->defaults : t.none();
+  if (text == "__kwdefaults__") return f->kwdefaults ? f->kwdefaults : t.none();
+  if (text == "__closure__")
+    return f->closure.empty() ? t.none() : t.tuple(std::vector<Value*>(f->closure.begin(), f->closure.end()));
+  if (!f->object) {
+    if (text == "__name__") return f->name ? f->name : t.constant_value(f->code->co_name);
+    if (text == "__qualname__") return f->qualname ? f->qualname : t.constant_value(f->code->co_qualname);
+    if (text == "__module__") {
+      Value* module = t.dict_get(as<DictValue>(f->globals), t.constant_value(interned("__name__")));
+      return module ? module : t.none();
+    }
+    if (text == "__doc__") {
+      PyObject* consts = f->code->co_consts;
+      PyObject* doc = PyTuple_GET_SIZE(consts) ? PyTuple_GET_ITEM(consts, 0) : Py_None;
+      return t.constant_value(PyUnicode_Check(doc) ? doc : Py_None);
+    }
+    if (text == "__annotations__") {
+      DictValue* d = t.dict();
+      f->attrs.emplace_back(PyRef::borrow(name), d);
+      return d;
+    }
+  }
+  if (text == "__dict__") return function_dict(t, f);
+  if (const PyObject* known = _PyType_Lookup(&PyFunction_Type, name); !known || !Py_TYPE(known)->tp_descr_set)
+    if (Value* own = t.dict_get(function_dict(t, f), t.constant_value(name))) return own;
+  return generic_attribute(t, f, name);
+}
+
+// One made in the trace is given it at the exit, as an attribute.
+DictValue* function_dict(Tracer& t, FunctionValue* f) {
+  PyObject* name = interned("__dict__");
+  if (f->object) {
+    PyRef dict = PyRef::steal(PyObject_GetAttr(f->object.get(), name));
+    if (!dict) t.raise_pending();
+    return as<DictValue>(t.wrap(dict.get(), t.guards().sources.add(SourceKind::instance_dict, source_of(t, f))));
+  }
+  for (const auto& [n, v] : f->attrs)
+    if (n.get() == name) return as<DictValue>(v);
+  DictValue* made = t.dict();
+  f->attrs.emplace_back(PyRef::borrow(name), made);
+  return made;
+}
+
+Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name) {
+  const std::string_view text = text_of(name);
+  if (text == "__class__") return t.constant_value(reinterpret_cast<PyObject*>(&PySuper_Type));
+  if (text == "__self__") return v->self;
+  if (text == "__thisclass__") return v->start_type;
+  if (text == "__self_class__") return v->self_type;
+  auto* start = known_type(t, v->start_type);
+  auto* type = reinterpret_cast<PyTypeObject*>(real_type(v->self_type));
+  if (!start || !type) graph_break(Reason::made_in_trace, "super() of a class made in the trace");
+  const bool on_class =
+      v->self == v->self_type || (real_type(v->self) && real_type(v->self) == real_type(v->self_type));
+  const guards::SourceId type_source = on_class ? source_of(t, v->self_type) : t.type_source(v->self);
+  if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.guard_type_unchanged(type, type_source);
+  PyObject* mro = type->tp_mro;
+  if (!mro) graph_break(Reason::made_in_trace, "super() of a class that is being made");
+  Py_ssize_t i = 0;
+  while (i < PyTuple_GET_SIZE(mro) && PyTuple_GET_ITEM(mro, i) != reinterpret_cast<PyObject*>(start)) ++i;
+  for (++i; i < PyTuple_GET_SIZE(mro); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
+    PyObject* found = own_class_attribute(base, name);
+    if (!found) continue;
+    const guards::SourceId base_source =
+        t.guards().sources.add(SourceKind::constant, guards::kNoSource, 0, reinterpret_cast<PyObject*>(base));
+    const Found d{found, t.guards().sources.add(SourceKind::type_lookup, base_source, 0, name),
+                  written_class_data(t, base, name)};
+    return bind(t, d, on_class ? nullptr : v->self, type, v->self_type);
+  }
+  return nullptr;
+}
+
+Value* attribute_or_null(Tracer& t, Value* v, PyObject* name) {
+  switch (v->kind) {
+    case ValueKind::null: graph_break(Reason::odd_scope, "an unbound value");
+    case ValueKind::tensor: return tensor_attribute(t, as<TensorValue>(v), name);
+    case ValueKind::function: return function_attribute(t, as<FunctionValue>(v), name);
+    case ValueKind::method: return method_attribute(t, as<MethodValue>(v), name);
+    case ValueKind::super: return super_attribute(t, as<SuperValue>(v), name);
+    case ValueKind::slice: return slice_attribute(t, as<SliceValue>(v), name);
+    case ValueKind::cell:
+      if (std::string_view(text_of(name)) == "cell_contents") {
+        auto* cell = as<CellValue>(v);
+        if (Value* contents = t.cell_contents(cell)) return contents;
+        t.raise_new(PyExc_ValueError, "Cell is empty");
+      }
+      return generic_attribute(t, v, name);
+    case ValueKind::instance:
+    case ValueKind::object:
+      if (real_type(v)) return class_attribute(t, v, name);
+      if (v->object && PyModule_Check(v->object.get()) && t.type_of(v)->tp_getattro == PyModule_Type.tp_getattro)
+        return module_attribute(t, v, name);
+      return hooked_attribute(t, v, name);
+    case ValueKind::sym_int:
+    case ValueKind::identity:
+    case ValueKind::tuple:
+    case ValueKind::list:
+    case ValueKind::dict:
+    case ValueKind::set:
+    case ValueKind::iterator:
+    case ValueKind::generator:
+    case ValueKind::array:
+    case ValueKind::view: return generic_attribute(t, v, name);
+  }
+  return nullptr;
+}
+
+namespace {
+
+PyRef intern_name(PyObject* name) {
+  PyObject* own = Py_NewRef(name);
+  if (PyUnicode_CheckExact(own) && !PyUnicode_CHECK_INTERNED(own)) PyUnicode_InternInPlace(&own);
+  return PyRef::steal(own);
+}
+
+}  // namespace
+
+namespace {
+
+// PyObject_GetAttr() says of every AttributeError that passes what was looked for, unless somebody has.
+void say_what_was_looked_for(Tracer& t, Value* exception, Value* v, PyObject* name) {
+  if (exception->object || !t.exception_matches(exception, PyExc_AttributeError)) return;
+  auto* error = as<InstanceValue>(exception);
+  bool has_name = false, has_object = false;
+  error->find_attr(interned("name"), &has_name);
+  error->find_attr(interned("obj"), &has_object);
+  if (has_name || has_object) return;
+  write_attribute(error, "name", t.constant_value(name));
+  write_attribute(error, "obj", v);
+}
+
+}  // namespace
+
+Value* Tracer::get_attribute(Value* v, PyObject* name) {
+  PyRef key = intern_name(name);
+  try {
+    return existing_attribute(v, key.get());
+  } catch (const SymbolicRaise& raised) {
+    say_what_was_looked_for(*this, raised.exception, v, key.get());
+    throw;
+  }
+}
+
+Value* Tracer::existing_attribute(Value* v, PyObject* name) {
+  if (Value* found = attribute_or_null(*this, v, name)) return found;
+  std::string message;
+  if (PyObject* type = real_type(v))
+    message = std::string("type object '") + reinterpret_cast<PyTypeObject*>(type)->tp_name;
+  else if (v->object && PyModule_Check(v->object.get())) {
+    const char* own_name = PyModule_GetName(v->object.get());
+    if (!own_name)
+      drop_error(), raise_new(PyExc_AttributeError, std::string("module has no attribute '") + text_of(name) + "'");
+    message = std::string("module '") + own_name;
+  }
+  else
+    message = std::string("'") + (v->type ? v->type->tp_name : "?");
+  const bool is_named = real_type(v) || (v->object && PyModule_Check(v->object.get()));  // a type or a module
+  raise_new(PyExc_AttributeError,
+            message + (is_named ? "' has no attribute '" : "' object has no attribute '") + text_of(name) + "'");
+}
+
+Value* Tracer::find_attribute(Value* v, PyObject* name) {
+  PyRef key = intern_name(name);
+  Unresumable guard(*this);
+  try {
+    return attribute_or_null(*this, v, key.get());
+  } catch (const SymbolicRaise& raised) {
+    if (!exception_matches(raised.exception, PyExc_AttributeError)) throw;
+    return nullptr;
+  }
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,279 @@
+// frame_hook/trace/protocol/attributes_write.cpp — attribute writes and deletes: __setattr__ overrides, data
+// descriptors, instance dicts. Nothing real is touched: writes land in the value's shadow and are replayed at the exit.
+#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/protocol/stand_ins.h"
+#include "frame_hook/trace/values/object_kinds.h"
+#include "guards/class_state.h"
+#include "guards/interrupts.h"
+
+#include <structmember.h>
+
+#include <algorithm>
+
+namespace framejit::frame_hook {
+
+namespace {
+
+void set_property(Tracer& t, const Found& d, Value* self, Value* to) {
+  PyObject* which = interned(to ? "fset" : "fdel");
+  PyRef function = PyRef::steal(PyObject_GetAttr(d.object, which));
+  if (!function || function.get() == Py_None) {
+    drop_error();
+    static PyObject* const set = _PyType_Lookup(&PyProperty_Type, interned("__set__"));
+    static PyObject* const del = _PyType_Lookup(&PyProperty_Type, interned("__delete__"));
+    CCall call{to ? set : del, Arguments{{t.constant_value(d.object), self}, {}}};
+    if (to) call.args.positional.push_back(t.none());
+    raise_as_cpython(t, PyExc_AttributeError, "unwritable attribute", call);
+  }
+  Value* setter = t.wrap(function.get(), t.guards().sources.add(guards::SourceKind::member, d.source, 0, which));
+  to ? t.call(setter, {self, to}) : t.call(setter, {self});
+}
+
+void write_overlay(Tracer& t, InstanceValue* v, PyObject* name, Value* to) {
+  t.will_mutate(v);
+  for (auto& [n, value] : v->attrs)
+    if (n.get() == name) {
+      value = to;
+      return;
+    }
+  v->attrs.emplace_back(PyRef::borrow(name), to);
+}
+
+bool is_exception_slot(PyTypeObject* type, std::string_view name) {
+  return PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) &&
+         (name == "__cause__" || name == "__context__" || name == "__traceback__" || name == "__suppress_context__" ||
+          name == "args");
+}
+
+// As the setters of BaseException do.
+void check_exception_slot(Tracer& t, std::string_view name, Value* to) {
+  if (!to) graph_break(Reason::exception_state, "a deleted " + std::string(name) + " of an exception");
+  const bool cause = name == "__cause__";
+  const bool none = is_none(t, to);
+  if (name == "__traceback__" && !none)
+    graph_break(Reason::exception_state, "a write to __traceback__ of an exception");
+  if ((cause || name == "__context__") && !none &&
+      !PyType_IsSubtype(t.type_of(to), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
+    t.raise_new(PyExc_TypeError, std::string("exception ") + (cause ? "cause" : "context") +
+                                     " must be None or derive from BaseException");
+}
+
+bool holds_member(Tracer& t, const Found& d, InstanceValue* v, PyObject* name) {
+  bool known = false;
+  if (Value* written = v->find_attr(name, &known); known || !v->object) return written != nullptr;
+  const PyRef value =
+      PyRef::steal(Py_TYPE(d.object)->tp_descr_get(d.object, v->object.get(), reinterpret_cast<PyObject*>(v->type)));
+  if (!value)
+    drop_error(),
+        graph_break(Reason::unsupported_write, std::string("a deleted slot that is empty, ") + text_of(name));
+  t.get_attribute(v, name);  // guarded
+  return true;
+}
+
+// A data descriptor of the type takes the write.
+void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name, Value* to) {
+  PyTypeObject* kind = Py_TYPE(d.object);
+  if (kind->tp_descr_set == PyProperty_Type.tp_descr_set) return set_property(t, d, v, to);
+  if (PyObject* set = _PyType_Lookup(kind, interned(to ? "__set__" : "__delete__")); set && PyFunction_Check(set)) {
+    Value* descriptor = t.wrap(d.object, d.source);
+    Value* setter = t.lookup_special(descriptor, to ? "__set__" : "__delete__");
+    to ? t.call(setter, {v, to}) : t.call(setter, {v});
+    return;
+  }
+  const bool context = kind == &PyGetSetDescr_Type && !v->object &&
+                       std::string_view(builtin_base(v->type)->tp_name) == "torch._C._FunctionBase";
+  const bool member = kind == &PyMemberDescr_Type;
+  if (context) return write_overlay(t, as<InstanceValue>(v), name, to);
+  if (v->kind == ValueKind::instance && (member || is_exception_slot(v->type, text_of(name)))) {
+    if (member && !PyType_IsSubtype(v->type, reinterpret_cast<PyDescrObject*>(d.object)->d_type))
+      graph_break(Reason::exception_raised, std::string("a slot of another class, ") + text_of(name));
+    if (member && !to && !holds_member(t, d, as<InstanceValue>(v), name))
+      t.raise_new(PyExc_AttributeError, text_of(name));
+    if (member && (reinterpret_cast<PyMemberDescrObject*>(d.object)->d_member->flags & READONLY))
+      t.raise_new(PyExc_AttributeError, "readonly attribute");
+    if (!member) check_exception_slot(t, text_of(name), to);
+    if (!member && std::string_view(text_of(name)) == "args" && to) {
+      as<InstanceValue>(v)->payload = t.tuple(t.unpack(to));
+      if (v->object) graph_break(Reason::exception_state, "a write to args of an exception");
+      return;
+    }
+    return write_overlay(t, as<InstanceValue>(v), name, to);
+  }
+  graph_break(Reason::unsupported_write, std::string("a write to ") + v->type->tp_name + "." + text_of(name));
+}
+
+void set_function_attribute(Tracer& t, FunctionValue* f, PyObject* name, Value* to) {
+  const std::string_view text = text_of(name);
+  if (text == "__code__" || text == "__defaults__" || text == "__kwdefaults__" || text == "__globals__" ||
+      text == "__closure__")
+    graph_break(Reason::unsupported_write, "a write to function." + std::string(text));
+  if (const PyObject* known = _PyType_Lookup(&PyFunction_Type, name); !known || !Py_TYPE(known)->tp_descr_set) {
+    DictValue* dict = function_dict(t, f);
+    if (to) t.dict_set(dict, t.constant_value(name), to);
+    else if (!t.dict_delete(dict, t.constant_value(name)))
+      t.raise_new(PyExc_AttributeError, "'function' object has no attribute '" + std::string(text) + "'");
+    return;
+  }
+  const bool is_name = text == "__name__" || text == "__qualname__",
+             takes_anything = text == "__doc__" || text == "__module__";
+  const bool is_text = to && to->kind == ValueKind::object && to->object && PyUnicode_Check(to->object.get());
+  const bool is_dict = to && text == "__annotations__" && to->kind == ValueKind::dict;
+  if (!to || !(takes_anything || is_dict || (is_name && is_text)))
+    graph_break(Reason::unsupported_write, "a write to function." + std::string(text));
+  if (is_name) t.type_of(to);
+  t.will_mutate(f);
+  if (!f->object && text == "__name__" && to) f->name = to;
+  if (!f->object && text == "__qualname__" && to) f->qualname = to;
+  if (!f->object && (text == "__name__" || text == "__qualname__")) return;
+  for (auto& [n, value] : f->attrs)
+    if (n.get() == name) {
+      value = to;
+      return;
+    }
+  f->attrs.emplace_back(PyRef::borrow(name), to);
+}
+
+// Another number, string or None in a data attribute that the class has: nothing that was found in the class becomes
+// another thing by it, and the class stays what the guards know (guards/class_state.h). What else there is to write to
+// a class breaks.
+void set_class_data(Tracer& t, Value* v, PyObject* name, Value* to) {
+  const auto refuse = [&] {
+    graph_break(Reason::outside_effect, std::string("a write to a class attribute of ") + describe(v));
+  };
+  PyTypeObject* type = known_type(t, v);
+  if (Py_TYPE(type)->tp_setattro != PyType_Type.tp_setattro) refuse();
+  if (const Found d = look_up(t, v, name); d.object && Py_TYPE(d.object)->tp_descr_set) refuse();
+  look_up(t, type, source_of(t, v), name);  // guards what the class is made of
+  PyObject* own = own_class_attribute(type, name);
+  const bool is_plain_object = to && to->kind == ValueKind::object && to->object;
+  const bool is_scalar = to && (is_plain_object ? is_exact_scalar(Py_TYPE(to->object.get()))
+                                                : to->kind == ValueKind::sym_int);
+  if (!own || !guards::is_class_data(name, own) || !is_scalar || v->source == guards::kNoSource) refuse();
+  t.will_mutate(v);
+  for (ClassData& written : t.protocol().class_data)
+    if (written.type == type && written.name.get() == name) {
+      written.value = to;
+      return;
+    }
+  t.protocol().class_data.push_back({type, PyRef::borrow(name), to});
+}
+
+void write(Tracer& t, Value* v, PyObject* name, Value* to) {
+  PyObject* own = Py_NewRef(name);
+  if (PyUnicode_CheckExact(own) && !PyUnicode_CHECK_INTERNED(own)) PyUnicode_InternInPlace(&own);
+  PyRef key = PyRef::steal(own);
+  t.type_of(v);
+  if (v->kind == ValueKind::instance || v->kind == ValueKind::object) {
+    const char* hook_name = to ? "__setattr__" : "__delattr__";
+    if (v->type->tp_setattro != PyObject_GenericSetAttr) {
+      const Found hook = look_up(t, v, interned(hook_name));
+      if (hook.object && PyFunction_Check(hook.object)) {
+        Value* method = bind(t, hook, v, v->type, nullptr);
+        to ? t.call(method, {t.constant_value(key.get()), to}) : t.call(method, {t.constant_value(key.get())});
+        return;
+      }
+      if (hook.object && Py_IS_TYPE(hook.object, &PyWrapperDescr_Type) &&
+          !PyModule_Check(v->object ? v->object.get() : Py_None) && !real_type(v) &&
+          reinterpret_cast<PyWrapperDescrObject*>(hook.object)->d_wrapped !=
+              reinterpret_cast<void*>(PyObject_GenericSetAttr))
+        graph_break(Reason::unsupported_write,
+                    std::string("a write to ") + v->type->tp_name + "." + text_of(key.get()) + ", which C code takes");
+    }
+  }
+  generic_set_attribute(t, v, key.get(), to);
+}
+
+bool is_address_mark(PyObject* name) { return std::string_view(text_of(name)) == "_dynamo_static_input_type"; }
+
+PyObject* builtin_setattr() {
+  static PyObject* const function = PyDict_GetItemString(PyEval_GetBuiltins(), "setattr");
+  return function;
+}
+
+// What mark_static_address leaves on a tensor is set at the exit.
+bool leave_mark(Tracer& t, Value* tensor, PyObject* name, Value* to) {
+  if (!is_address_mark(name) || !to || !is_plain(t, to)) return false;
+  t.protocol().calls_at_exit.emplace_back(t.constant_value(builtin_setattr()),
+                                          Arguments{{tensor, t.constant_value(name), to}, {}});
+  return true;
+}
+
+}  // namespace
+
+Value* written_mark(Tracer& t, Value* tensor, PyObject* name) {
+  if (!is_address_mark(name)) return nullptr;
+  const auto& calls = t.protocol().calls_at_exit;
+  const auto mark = std::find_if(calls.rbegin(), calls.rend(), [&](const auto& call) {
+    return call.first->object.get() == builtin_setattr() && call.second.positional[0] == tensor;
+  });
+  return mark == calls.rend() ? nullptr : mark->second.positional[2];
+}
+
+Value* written_class_data(Tracer& t, PyTypeObject* owner, PyObject* name) {
+  for (const ClassData& written : t.protocol().class_data)
+    if (written.type == owner && PyUnicode_Compare(written.name.get(), name) == 0) return written.value;
+  return nullptr;
+}
+
+void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
+  if (v->kind != ValueKind::instance)
+    graph_break(Reason::unsupported_write,
+                std::string("a write to attribute ") + text_of(name) + " of " + describe(v));
+  if (!to && !own_attribute(t, v, name)) raise_unwritable(t, v, name, to, false);
+  if (const Found d = look_up(t, v, name);
+      d.object && Py_TYPE(d.object)->tp_descr_set)  // the replay's write would go to it
+    graph_break(Reason::unsupported_write,
+                std::string("an item of __dict__ under the name of a data descriptor, ") + v->type->tp_name + "." +
+                    text_of(name));
+  auto* instance = as<InstanceValue>(v);
+  bool is_written = false;
+  if (to && instance->object && !instance->find_attr(name, &is_written) &&
+      is_written)  // its place in the dict is the last
+    graph_break(Reason::unsupported_write,
+                std::string("an attribute that was deleted and is written again, ") + text_of(name));
+  drop_own_attribute(t, instance, name);
+  if (!instance->object || to == nullptr) {
+    // Deleted and written again goes to the end, as in a dict.
+    for (auto it = instance->attrs.begin(); it != instance->attrs.end(); ++it)
+      if (it->first.get() == name && (!it->second || !to)) {
+        instance->attrs.erase(it);
+        break;
+      }
+    if (!to && !instance->object) return;
+  }
+  write_overlay(t, instance, name, to);
+}
+
+void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
+  t.type_of(v);
+  if (v->kind == ValueKind::function) return set_function_attribute(t, as<FunctionValue>(v), name, to);
+  if (v->kind == ValueKind::cell && std::string_view(text_of(name)) == "cell_contents") {
+    t.will_mutate(v);
+    as<CellValue>(v)->contents = to;
+    as<CellValue>(v)->loaded = true;
+    return;
+  }
+  if (real_type(v)) return set_class_data(t, v, name, to);
+  if (v->object && PyModule_Check(v->object.get())) {
+    if (const Found d = look_up(t, v, name); d.object && Py_TYPE(d.object)->tp_descr_set)
+      graph_break(Reason::outside_effect, std::string("a write to ") + text_of(name) + " of " + describe(v));
+    DictValue* dict = module_dict(t, v);
+    if (to) t.dict_set(dict, t.constant_value(name), to);
+    else if (!t.dict_delete(dict, t.constant_value(name))) raise_unwritable(t, v, name, to, false);
+    return;
+  }
+  if (v->kind == ValueKind::tensor && to == v && std::string_view(text_of(name)) == "data")
+    return;  // module.to() of what is there already
+  if (v->kind == ValueKind::tensor && leave_mark(t, v, name, to)) return;
+  if (v->kind == ValueKind::tensor)
+    graph_break(Reason::unsupported_write, std::string("a write to Tensor.") + text_of(name));
+  const Found d = look_up(t, v, name);
+  if (d.object && Py_TYPE(d.object)->tp_descr_set) return set_through_descriptor(t, d, v, name, to);
+  if (!has_own_dict(t, v)) raise_unwritable(t, v, name, to, d.object != nullptr);
+  set_own_attribute(t, v, name, to);
+}
+
+void Tracer::set_attribute(Value* v, PyObject* name, Value* to) { write(*this, v, name, to); }
+void Tracer::delete_attribute(Value* v, PyObject* name) { write(*this, v, name, nullptr); }
+
+}  // namespace framejit::frame_hook

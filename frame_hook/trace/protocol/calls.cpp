@@ -1,0 +1,473 @@
+// frame_hook/trace/protocol/calls.cpp — calling a value: Python functions are inlined, C functions go by identity to
+// their row, else are recorded (torch functions on traced tensors), run concretely (pure, on plain arguments), or break
+// with their name.
+#include <algorithm>
+#include <cctype>
+
+#include "frame_hook/trace/protocol/stand_ins.h"
+#include "frame_hook/trace/torch/special.h"
+#include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/numpy_calls.h"
+#include "guards/interrupts.h"
+
+namespace framejit::frame_hook {
+
+using guards::SourceKind;
+
+namespace {
+
+Arguments with_self(Value* self, const Arguments& args) {
+  Arguments all;
+  all.positional.reserve(args.positional.size() + 1);
+  all.positional.push_back(self);
+  all.positional.insert(all.positional.end(), args.positional.begin(), args.positional.end());
+  all.keywords = args.keywords;
+  return all;
+}
+
+bool any_tensor(Tracer& t, const Arguments& args) {
+  for (Value* v : args.positional)
+    if (t.contains_tensor(v)) return true;
+  for (const auto& [name, v] : args.keywords)
+    if (t.contains_tensor(v)) return true;
+  return false;
+}
+
+std::string_view module_of(PyObject* callable) {
+  PyObject* module = nullptr;
+  PyRef owned;
+  if (PyCFunction_Check(callable)) {
+    module = reinterpret_cast<PyCFunctionObject*>(callable)->m_module;
+    if (module && PyModule_Check(module)) {
+      const char* name = PyModule_GetName(module);
+      if (!name) drop_error();
+      return name ? name : "";
+    }
+    if (!module) {
+      PyObject* self = PyCFunction_GET_SELF(callable);
+      if (self && PyType_Check(self)) return reinterpret_cast<PyTypeObject*>(self)->tp_name;
+    }
+  } else if (PyObject_TypeCheck(callable, &PyMethodDescr_Type) || Py_TYPE(callable) == &PyWrapperDescr_Type ||
+             Py_TYPE(callable) == &PyClassMethodDescr_Type) {
+    return reinterpret_cast<PyDescrObject*>(callable)->d_type->tp_name;
+  } else if (PyType_Check(callable)) {
+    return reinterpret_cast<PyTypeObject*>(callable)->tp_name;
+  } else {
+    return Py_TYPE(callable)->tp_name;
+  }
+  return module && PyUnicode_Check(module) ? text_of(module) : "";
+}
+
+// Functions that only make or read tensors through the dispatcher: what they do is recorded even without tensor
+// arguments.
+bool dispatches(PyObject* callable) {
+  if (!PyCFunction_Check(callable)) return false;
+  const std::string_view module = module_of(callable);
+  PyObject* self = PyCFunction_GET_SELF(callable);
+  return (module == "torch" && !self) || module == "torch._C._nn" || module == "torch._C._fft" ||
+         module == "torch._C._linalg" || module == "torch._C._special" || module == "torch._C._VariableFunctions";
+}
+
+// A C function bound to a real object that is no module or class: the method of its type, on the wrapped object.
+Value* unbound_method(Tracer& t, Value* v, PyObject* callable, Value** self) {
+  PyObject* bound = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
+  if (!bound || PyModule_Check(bound) || PyType_Check(bound) || find_c_function(callable)) return nullptr;
+  PyObject* descriptor =
+      _PyType_Lookup(Py_TYPE(bound), interned(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name));
+  if (!descriptor || Py_TYPE(descriptor) != &PyMethodDescr_Type) return nullptr;
+  t.guard_identity(v);
+  *self = t.wrap(bound, t.guards().sources.add(SourceKind::method_self, source_of(t, v)));
+  return t.constant_value(descriptor);
+}
+
+bool is_builtin_immutable(PyTypeObject* type) {
+  return type == &PyUnicode_Type || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type ||
+         type == &PyBytes_Type || type == &PyComplex_Type || type == &PyTuple_Type || type == &PyFrozenSet_Type ||
+         type == &PyRange_Type || type == &PySlice_Type;
+}
+
+// Methods of exact builtin immutables on plain arguments; functions of pure modules.
+bool is_pure_function(PyObject* callable) {
+  PyTypeObject* kind = Py_TYPE(callable);
+  if (kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type || kind == &PyClassMethodDescr_Type)
+    return is_builtin_immutable(reinterpret_cast<PyDescrObject*>(callable)->d_type);
+  if (PyCFunction_Check(callable)) {
+    PyObject* self = PyCFunction_GET_SELF(callable);
+    if (self && PyType_Check(self)) return is_builtin_immutable(reinterpret_cast<PyTypeObject*>(self));
+    const std::string_view module = module_of(callable);
+    return module == "math" || module == "_operator" || module == "cmath" || module == "_bisect" ||
+           module == "binascii" || module == "_struct";
+  }
+  return false;
+}
+
+Arguments without_payloads(Tracer& t, const Arguments& args) {
+  Arguments plain = args;
+  for (Value*& v : plain.positional) v = without_symbols(t, v);
+  for (auto& [name, v] : plain.keywords) v = without_symbols(t, v);
+  return plain;
+}
+
+// Slot wrappers of builtin classes by name, and their __new__. Null: neither.
+Value* call_slot_or_new(Tracer& t, PyObject* callable, const Arguments& args) {
+  PyTypeObject* kind = Py_TYPE(callable);
+  if (kind == &PyWrapperDescr_Type || kind == &PyMethodDescr_Type) {
+    auto* descriptor = reinterpret_cast<PyDescrObject*>(callable);
+    return call_slot(t, descriptor->d_type, text_of(descriptor->d_name), args);
+  }
+  if (!PyCFunction_Check(callable) || args.positional.empty()) return nullptr;
+  PyObject* self = PyCFunction_GET_SELF(callable);
+  if (!self || !PyType_Check(self) ||
+      std::string_view(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name) != "__new__")
+    return nullptr;
+  PyTypeObject* type = known_type(t, args.positional[0]);
+  if (!type) t.raise_new(PyExc_TypeError, "__new__(X): X is not a type object");
+  return builtin_new(t, type, Arguments{{args.positional.begin() + 1, args.positional.end()}, args.keywords});
+}
+
+struct FloatOperand { std::string_view name; size_t beside, position; bool promotes; };
+constexpr FloatOperand kFloatOperands[] = {
+#define FLOAT(name, beside, position, promotes) {#name, beside, position, promotes},
+#define NUMBER(name, position, keyword)
+#include "frame_hook/trace/torch/float_operands.def"
+#undef NUMBER
+#undef FLOAT
+};
+
+struct NumberOperand { std::string_view name; size_t position; std::string_view keyword; };
+constexpr NumberOperand kNumberOperands[] = {
+#define FLOAT(name, beside, position, promotes)
+#define NUMBER(name, position, keyword) {#name, position, #keyword},
+#include "frame_hook/trace/torch/float_operands.def"
+#undef NUMBER
+#undef FLOAT
+};
+
+bool any_open_float(Tracer& t, const Arguments& args) {
+  return std::any_of(args.positional.begin(), args.positional.end(), [&](Value* v) { return t.is_open_float(v); }) ||
+         std::any_of(args.keywords.begin(), args.keywords.end(),
+                     [&](const auto& named) { return t.is_open_float(named.second); });
+}
+
+// The call of a torch function with what float_operands.def says about its floats.
+Value* call_torch(Tracer& t, PyObject* callable, Arguments args) {
+  const char* own_name = nullptr;
+  if (PyCFunction_Check(callable)) own_name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
+  else if (Py_TYPE(callable) == &PyMethodDescr_Type)
+    own_name = reinterpret_cast<PyMethodDescrObject*>(callable)->d_method->ml_name;
+  auto& given = args.positional;
+  if (!own_name || !any_open_float(t, args)) return t.call_recorded(callable, args);
+  for (const FloatOperand& row : kFloatOperands) {
+    if (row.name != own_name || !args.keywords.empty() || row.position >= given.size() || row.beside >= given.size() ||
+        given[row.beside]->kind != ValueKind::tensor)
+      continue;
+    if (Value* input = t.float_input(given[row.position], given[row.beside], row.promotes)) given[row.position] = input;
+  }
+  for (const NumberOperand& row : kNumberOperands) {
+    if (row.name != own_name) continue;
+    if (Value* number = row.position < given.size() ? t.float_number(given[row.position]) : nullptr)
+      given[row.position] = number;
+    for (auto& [name, v] : args.keywords)
+      if (row.keyword == text_of(name))
+        if (Value* number = t.float_number(v)) v = number;
+  }
+  return t.call_recorded(callable, args);
+}
+
+PyMethodDef* definition_of(PyObject* callable) {
+  if (PyCFunction_Check(callable)) return reinterpret_cast<PyCFunctionObject*>(callable)->m_ml;
+  return Py_IS_TYPE(callable, &PyMethodDescr_Type) ? reinterpret_cast<PyMethodDescrObject*>(callable)->d_method
+                                                   : nullptr;
+}
+
+// What CPython checks before a C function sees its arguments: self of its class, none, one, or no keywords.
+void check_signature(Tracer& t, PyObject* callable, const Arguments& args) {
+  const bool slot = Py_IS_TYPE(callable, &PyWrapperDescr_Type),
+             unbound = slot || Py_IS_TYPE(callable, &PyMethodDescr_Type);
+  if (unbound) {
+    auto* descriptor = reinterpret_cast<PyDescrObject*>(callable);
+    const std::string name = text_of(descriptor->d_name), type = descriptor->d_type->tp_name;
+    if (args.positional.empty())
+      t.raise_new(PyExc_TypeError, (slot ? "descriptor '" + name + "' of '" + type + "' object"
+                                         : "unbound method " + type + "." + name + "()") +
+                                       " needs an argument");
+    Value* self = args.positional[0];
+    if (!PyType_IsSubtype(t.type_of(self), descriptor->d_type))
+      t.raise_new(PyExc_TypeError, "descriptor '" + name +
+                                       (slot ? "' requires a '" + type + "' object but received a '"
+                                             : "' for '" + type + "' objects doesn't apply to a '") +
+                                       self->type->tp_name + (slot ? "'" : "' object"));
+  }
+  const PyMethodDef* method = definition_of(callable);
+  if (!method || (method->ml_flags & METH_KEYWORDS)) return;
+  const size_t given = args.positional.size() - (unbound ? 1 : 0);
+  const bool none = method->ml_flags & METH_NOARGS, one = method->ml_flags & METH_O;
+  if (args.keywords.empty() && !(none && given != 0) && !(one && given != 1)) return;
+  const std::string function = name_of_callable(callable) + "()";
+  if (!args.keywords.empty()) t.raise_new(PyExc_TypeError, function + " takes no keyword arguments");
+  t.raise_new(PyExc_TypeError, function + (none ? " takes no arguments (" : " takes exactly one argument (") +
+                                   std::to_string(given) + " given)");
+}
+
+bool uses_codec(PyObject* callable) {
+  static PyObject* const encode = _PyType_Lookup(&PyUnicode_Type, interned("encode"));
+  static PyObject* const decode = _PyType_Lookup(&PyBytes_Type, interned("decode"));
+  return callable == encode || callable == decode;
+}
+
+// What OrderedDict overrides, called as dict's own.
+void refuse_half_of_ordered_dict(PyObject* callable, const Arguments& args) {
+  PyTypeObject* kind = Py_TYPE(callable);
+  if ((kind != &PyMethodDescr_Type && kind != &PyWrapperDescr_Type) || args.positional.empty() ||
+      args.positional[0]->kind != ValueKind::instance)
+    return;
+  auto* descriptor = reinterpret_cast<PyDescrObject*>(callable);
+  if (descriptor->d_type != &PyDict_Type || builtin_base(args.positional[0]->type) != &PyODict_Type) return;
+  if (_PyType_Lookup(&PyODict_Type, descriptor->d_name) != callable)
+    graph_break(Reason::unsupported_operand, name_of_callable(callable) + "() of an OrderedDict");
+}
+
+Value* call_c_function_untold(Tracer& t, Value* v, PyObject* callable, const Arguments& args) {
+  t.guard_identity(v);
+  Unresumable guard(t);
+  check_signature(t, callable, args);
+  refuse_half_of_ordered_dict(callable, args);
+  if (uses_codec(callable)) refuse_foreign_codecs(t, args);
+  if (CFunction row = find_c_function(callable)) return row(t, args);
+  if (runs_concretely(callable))
+    return is_of_numpy(callable) ? call_numpy(t, callable, args) : run_plain(t, callable, without_payloads(t, args));
+  if (Value* result = call_slot_or_new(t, callable, args)) return result;
+  const bool torch = is_torch_c_function(callable);
+  if (torch && (dispatches(callable) || any_tensor(t, args))) return call_torch(t, callable, args);
+  if (torch) {
+    if (t.frontend().is_pure_without_tensors(callable)) return run_plain(t, callable, without_payloads(t, args));
+  } else if (is_pure_function(callable)) {
+    if (Value* result = t.computed(callable, args)) return result;
+    const bool of_range = !args.positional.empty() &&
+                          payload_of(args.positional[0])->type == &PyRange_Type;  // compared by their own __eq__
+    if (of_range && args.positional.size() > 1 && args.positional[1]->kind == ValueKind::instance)
+      graph_break(Reason::unknown_callable, name_of_callable(callable));
+    const Arguments plain = without_payloads(t, args);
+    if (all_plain(t, plain)) return t.call_pure(callable, plain);
+  }
+  say_if_substituted(callable);
+  graph_break(Reason::unknown_callable, name_of_callable(callable));
+}
+
+Value* call_c_function(Tracer& t, Value* v, PyObject* callable, const Arguments& args) {
+  return as_cpython_tells(
+      t, [&] { return CCall{callable, args}; }, [&] { return call_c_function_untold(t, v, callable, args); });
+}
+
+// functools.partial, real or made in the trace.
+Value* call_partial(Tracer& t, InstanceValue* v, const Arguments& args) {
+  Value* function = t.get_attribute(v, interned("func"));
+  Arguments all;
+  all.positional = t.unpack(t.get_attribute(v, interned("args")));
+  all.positional.insert(all.positional.end(), args.positional.begin(), args.positional.end());
+  DictValue* keywords = dict_of(t.get_attribute(v, interned("keywords")));
+  t.load(keywords);
+  for (const DictEntry& e : keywords->entries) {
+    PyObject* name = interned(text_of(t.constant(e.key)));
+    bool overridden = false;
+    for (const auto& [n, value] : args.keywords) overridden = overridden || interned(text_of(n)) == name;
+    if (!overridden) all.keywords.emplace_back(name, e.value);
+  }
+  all.keywords.insert(all.keywords.end(), args.keywords.begin(), args.keywords.end());
+  all.keywords.order_from = args.keywords.order_from;
+  return t.call(function, all);
+}
+
+Value* call_instance(Tracer& t, Value* v, const Arguments& args) {
+  const Nested nested("__call__()");
+  PyTypeObject* type = t.type_of(v);
+  if (Value* method = python_special(t, v, "__call__")) return t.call(method, args);
+  const std::string_view name = type->tp_name;
+  if (v->object && PyWeakref_CheckRef(v->object.get())) return call_weak_reference(t, v, args);
+  if (name == "functools.partial" ||
+      (builtin_base(type)->tp_call && std::string_view(builtin_base(type)->tp_name) == "functools.partial"))
+    return call_partial(t, as<InstanceValue>(v), args);
+  if (name == "functools._lru_cache_wrapper" && v->object) return call_lru_cache(t, v, args);
+  if (name == "framejit.ArmedCall")
+    return t.call(t.get_attribute(v, interned("function")), args);  // compiled by itself, inlined here
+  guard_keyword_order(t, args);
+  if (v->object && type->tp_call) {
+    if (CFunction row = find_c_function(v->object.get())) {
+      t.guard_identity(v);
+      return row(t, args);
+    }
+    if (runs_concretely(v->object.get())) {
+      t.guard_identity(v);
+      return call_numpy(t, v->object.get(), args);
+    }
+    if (std::string_view(type->tp_name).substr(0, 5) == "torch" && any_tensor(t, args)) {
+      t.guard_identity(v);
+      return t.call_recorded(v->object.get(), args);
+    }
+    graph_break(Reason::unknown_callable, std::string("an object of type ") + type->tp_name);
+  }
+  t.raise_new(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not callable");
+}
+
+Value* call_object(Tracer& t, Value* v, const Arguments& args) {
+  guard_keyword_order(t, args);
+  PyObject* callable = v->object.get();
+  PyTypeObject* type = Py_TYPE(callable);
+  if (PyType_Check(callable)) return call_type(t, v, args);
+  if (type == &PyStaticMethod_Type) {
+    PyRef inner = PyRef::steal(PyObject_GetAttr(callable, interned("__func__")));
+    return t.call(
+        t.wrap(inner.get(), t.guards().sources.add(SourceKind::member, source_of(t, v), 0, interned("__func__"))),
+        args);
+  }
+  if (PyInstanceMethod_Check(callable)) {
+    t.guard_identity(v);
+    if (CFunction row = find_c_function(callable)) return row(t, args);
+    return t.call(t.constant_value(PyInstanceMethod_GET_FUNCTION(callable)), args);
+  }
+  Value* self = nullptr;
+  if (Value* method = unbound_method(t, v, callable, &self)) return t.call(method, with_self(self, args));
+  if (type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type || type == &PyClassMethodDescr_Type ||
+      PyCFunction_Check(callable))
+    return call_c_function(t, v, callable, args);
+  if (std::string_view(type->tp_name) == "functools._lru_cache_wrapper") return call_lru_cache(t, v, args);
+  if (PyWeakref_CheckRefExact(callable)) return call_weak_reference(t, v, args);
+  if (std::string_view(type->tp_name) == "method-wrapper") {
+    PyRef name = PyRef::steal(PyObject_GetAttrString(callable, "__name__")),
+          real = PyRef::steal(PyObject_GetAttrString(callable, "__self__"));
+    t.guard_identity(v);
+    Value* method = t.lookup_special(
+        t.wrap(real.get(), t.guards().sources.add(SourceKind::method_self, source_of(t, v))), text_of(name.get()));
+    if (method && method->type == method_wrapper_type()) return t.call(method, args);
+    graph_break(Reason::unknown_callable, "a method-wrapper, " + name_of_callable(callable));
+  }
+  return call_instance(t, v, args);
+}
+
+}  // namespace
+
+std::string name_of_callable(PyObject* callable) {
+  PyRef name = PyRef::steal(PyObject_GetAttrString(callable, "__qualname__"));
+  if (!name) drop_error();
+  std::string own = name && PyUnicode_Check(name.get()) && PyUnicode_GET_LENGTH(name.get()) > 0
+                        ? text_of(name.get())
+                        : Py_TYPE(callable)->tp_name;
+  if (own.starts_with("pybind11_detail_function_record")) own = own.substr(own.rfind('.') + 1);
+  if (own.find('.') != std::string::npos) return own;
+  const std::string module(module_of(callable));
+  return module.empty() || module == "builtins" ? own : module + "." + own;
+}
+
+bool is_torch_c_function(PyObject* callable) {
+  const std::string_view module = module_of(callable);
+  if (module.substr(0, 5) == "torch" && (module.size() == 5 || module[5] == '.')) return true;
+  // pybind11 functions name their module in m_module or carry a function record.
+  if (!PyCFunction_Check(callable)) return false;
+  PyObject* self = PyCFunction_GET_SELF(callable);
+  if (self && PyType_Check(self))
+    return std::string_view(reinterpret_cast<PyTypeObject*>(self)->tp_name).substr(0, 6) == "torch.";
+  return self && module.empty() && std::string_view(Py_TYPE(self)->tp_name).find("pybind11") != std::string_view::npos;
+}
+
+void guard_keyword_order(Tracer& t, const Arguments& args) {
+  std::vector<DictValue*> order_from = args.keywords.order_from;
+  guard_order(t.guards(), order_from);
+}
+
+void only_positional(Tracer& t, const Arguments& args, const char* function, size_t least, size_t most) {
+  if (!args.keywords.empty()) t.raise_new(PyExc_TypeError, std::string(function) + "() takes no keyword arguments");
+  const size_t n = args.positional.size();
+  if (n >= least && n <= most) return;
+  const char* how = least == most ? "exactly" : n < least ? "at least" : "at most";
+  const size_t want = n < least ? least : most;
+  t.raise_new(PyExc_TypeError, std::string(function) + " expected " + how + " " + std::to_string(want) + " argument" +
+                                   (want == 1 ? "" : "s") + ", got " + std::to_string(n));
+}
+
+std::vector<Value*> parse(Tracer& t, const Arguments& args, const char* function,
+                          std::initializer_list<const char*> names, size_t required) {
+  std::vector<Value*> bound;
+  std::vector<std::string_view> known;
+  size_t most_positional = SIZE_MAX;
+  for (const char* name : names) {
+    if (*name == '$') most_positional = std::min(most_positional, known.size());
+    known.push_back(*name == '$' ? name + 1 : name);
+  }
+  bound.resize(known.size(), nullptr);
+  if (args.positional.size() > std::min(most_positional, known.size()))
+    t.raise_new(PyExc_TypeError, std::string(function) + "() takes at most " + std::to_string(known.size()) +
+                                     " arguments (" + std::to_string(args.positional.size()) + " given)");
+  std::copy(args.positional.begin(), args.positional.end(), bound.begin());
+  for (const auto& [name, v] : args.keywords) {
+    auto it = std::find(known.begin(), known.end(), text_of(name));
+    if (it == known.end())
+      t.raise_new(PyExc_TypeError,
+                  std::string("'") + text_of(name) + "' is an invalid keyword argument for " + function + "()");
+    const auto at = it - known.begin();
+    if (bound[at])
+      t.raise_new(PyExc_TypeError, "argument for " + std::string(function) + "() given by name ('" + text_of(name) +
+                                       "') and position (" + std::to_string(at + 1) + ")");
+    bound[at] = v;
+  }
+  for (size_t i = 0; i < required; ++i)
+    if (!bound[i])
+      t.raise_new(PyExc_TypeError, std::string(function) + "() missing required argument '" + std::string(known[i]) +
+                                       "' (pos " + std::to_string(i + 1) + ")");
+  return bound;
+}
+
+Value* run_plain(Tracer& t, PyObject* callable, const Arguments& args) {
+  for (Value* v : args.positional)
+    if (!t.is_constant(v))
+      graph_break(Reason::unknown_callable, name_of_callable(callable) + " on " + describe(v));
+  for (const auto& [name, v] : args.keywords)
+    if (!t.is_constant(v))
+      graph_break(Reason::unknown_callable, name_of_callable(callable) + " on " + describe(v));
+  return t.call_pure(callable, args);
+}
+
+Value* call_exception(Tracer& t, PyObject* type, std::initializer_list<Value*> args) {
+  return t.new_exception(type, args);
+}
+
+void raise_with(Tracer& t, PyObject* type, std::initializer_list<Value*> args) {
+  t.raise(call_exception(t, type, args));
+}
+
+Value* Tracer::call(Value* callable, const Arguments& args) {
+  switch (callable->kind) {
+    case ValueKind::function: {
+      auto* function = as<FunctionValue>(callable);
+      if (function->object)
+        if (Value* result = call_special_function(*this, function, args)) return result;
+      return call_function(function, args);
+    }
+    case ValueKind::method: {
+      auto* method = as<MethodValue>(callable);
+      load_method(*this, method);
+      return call(method->function, with_self(method->self, args));
+    }
+    case ValueKind::instance: return call_instance(*this, callable, args);
+    case ValueKind::object: return call_object(*this, callable, args);
+    case ValueKind::null:
+    case ValueKind::tensor:
+    case ValueKind::sym_int:
+    case ValueKind::tuple:
+    case ValueKind::list:
+    case ValueKind::dict:
+    case ValueKind::set:
+    case ValueKind::slice:
+    case ValueKind::cell:
+    case ValueKind::iterator:
+    case ValueKind::generator:
+    case ValueKind::super:
+    case ValueKind::view: case ValueKind::identity: case ValueKind::array: break;
+  }
+  raise_new(PyExc_TypeError, std::string("'") + type_of(callable)->tp_name + "' object is not callable");
+}
+
+Value* Tracer::call(Value* callable, std::initializer_list<Value*> positional) {
+  return call(callable, Arguments{std::vector<Value*>(positional), {}});
+}
+
+}  // namespace framejit::frame_hook

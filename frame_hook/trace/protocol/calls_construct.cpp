@@ -1,0 +1,222 @@
+// frame_hook/trace/protocol/calls_construct.cpp — calling a class: the metaclass's __call__, then __new__ and __init__
+// as type.__call__ does.
+//
+// C constructors make shadows: an instance whose payload is what the builtin base holds. Which C classes can be
+// constructed is listed in builtin_new(); exact builtin classes have rows in builtins.def.
+#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/protocol/stand_ins.h"
+#include "frame_hook/trace/types/numpy_calls.h"
+#include "frame_hook/trace/values/object_kinds.h"
+
+namespace framejit::frame_hook {
+
+namespace {
+
+Arguments with_first(Value* first, const Arguments& args) {
+  Arguments all;
+  all.positional.push_back(first);
+  all.positional.insert(all.positional.end(), args.positional.begin(), args.positional.end());
+  all.keywords = args.keywords;
+  return all;
+}
+
+Value* sizes_of(Tracer& t, const Arguments& args) {
+  const std::vector<Value*> items = args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]);
+  const bool ints = std::all_of(items.begin(), items.end(), [](Value* v) { return is_int(payload_of(v)); });
+  if (!ints || args.positional.size() > 1 || !args.keywords.empty())
+    graph_break(Reason::unknown_callable, "class torch.Size");
+  return t.tuple(items);
+}
+
+Value* plain_payload(Tracer& t, PyTypeObject* base, const Arguments& args) {
+  CFunction row = find_c_function(reinterpret_cast<PyObject*>(base));
+  if (base == &PyBytes_Type) refuse_foreign_codecs(t, args);
+  return payload_of(row ? row(t, args) : run_plain(t, reinterpret_cast<PyObject*>(base), args));
+}
+
+InstanceValue* new_partial(Tracer& t, PyTypeObject* type, const Arguments& args) {
+  if (args.positional.empty()) t.raise_new(PyExc_TypeError, "type 'partial' takes at least one argument");
+  if (!t.type_of(args.positional[0])->tp_call) t.raise_new(PyExc_TypeError, "the first argument must be callable");
+  InstanceValue* v = make_instance(t, type);
+  Value* function = args.positional[0];
+  std::vector<Value*> bound(args.positional.begin() + 1, args.positional.end());
+  DictValue* keywords = t.dict();
+  if (function->kind == ValueKind::instance && std::string_view(function->type->tp_name) == "functools.partial") {
+    std::vector<Value*> inner = t.unpack(t.get_attribute(function, interned("args")));
+    bound.insert(bound.begin(), inner.begin(), inner.end());
+    dict_update(t, keywords, t.get_attribute(function, interned("keywords")));
+    function = t.get_attribute(function, interned("func"));
+  }
+  for (const auto& [name, value] : args.keywords) t.dict_set(keywords, t.constant_value(name), value);
+  v->attrs.emplace_back(PyRef::borrow(interned("func")), function);
+  v->attrs.emplace_back(PyRef::borrow(interned("args")), t.tuple(std::move(bound)));
+  v->attrs.emplace_back(PyRef::borrow(interned("keywords")), keywords);
+  return v;
+}
+
+Value* new_namespace(Tracer& t, PyTypeObject* type, const Arguments& args) {
+  InstanceValue* v = make_instance(t, type);
+  for (const auto& [name, value] : args.keywords) v->attrs.emplace_back(PyRef::borrow(interned(text_of(name))), value);
+  return v;
+}
+
+// __init__ with what the frame of the caller does afterwards: it drops None and pushes the object.
+void run_init(Tracer& t, Value* object, const Found& init, PyTypeObject* type, const Arguments& args) {
+  Value* method = bind(t, init, object, type, nullptr);
+  std::shared_ptr<SymbolicFrame> caller = t.frames().empty() ? nullptr : t.frames().back();
+  const bool direct = caller && caller->on_return == OnReturn::push && PyFunction_Check(init.object);
+  Value* outer_pending = caller ? caller->pending_object : nullptr;
+  if (direct) {
+    caller->on_return = OnReturn::push_object;
+    caller->pending_object = object;
+  }
+  Value* result;
+  if (direct) {
+    result = t.call(method, args);
+    caller->on_return = OnReturn::push;
+    caller->pending_object = outer_pending;
+  } else {
+    Unresumable guard(t);
+    result = t.call(method, args);
+  }
+  if (!is_none(t, result))
+    t.raise_new(PyExc_TypeError,
+                std::string("__init__() should return None, not '") + t.type_of(result)->tp_name + "'");
+}
+
+bool is_object_slot(PyObject* found, const char* name) {
+  return found == _PyType_Lookup(&PyBaseObject_Type, interned(name));
+}
+
+}  // namespace
+
+namespace {
+
+bool is_class(PyTypeObject* type, PyObject* of) { return PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(of)); }
+
+// Which class an OSError is of, and what the others hold, is worked out of the arguments by C code.
+void refuse_parsed_arguments(PyTypeObject* type, size_t given) {
+  if ((is_class(type, PyExc_OSError) && given > 1) || (is_class(type, PyExc_SyntaxError) && given > 1) ||
+      is_class(type, PyExc_UnicodeEncodeError) || is_class(type, PyExc_UnicodeDecodeError) ||
+      is_class(type, PyExc_UnicodeTranslateError) ||
+      std::string_view(builtin_base(type)->tp_name).ends_with("ExceptionGroup"))
+    graph_break(Reason::unknown_callable, std::string("class ") + type->tp_name);
+}
+
+// object.__new__(), and whether the initialiser of a C class takes what the constructor leaves.
+void check_arguments(Tracer& t, PyTypeObject* type, PyTypeObject* base, const Arguments& args) {
+  const bool any = !args.positional.empty() || !args.keywords.empty();
+  if (base == &PyBaseObject_Type && any) {
+    if (type->tp_new != PyBaseObject_Type.tp_new)
+      t.raise_new(PyExc_TypeError, "object.__new__() takes exactly one argument (the type to instantiate)");
+    if (type->tp_init == PyBaseObject_Type.tp_init)
+      t.raise_new(PyExc_TypeError, std::string(type->tp_name) + "() takes no arguments");
+  }
+  const bool immutable = base == &PyTuple_Type || base == &PyFrozenSet_Type;
+  if (immutable && type->tp_init == base->tp_init && (!args.keywords.empty() || args.positional.size() > 1))
+    graph_break(Reason::exception_raised, std::string("an error of the constructor of ") + type->tp_name);
+}
+
+}  // namespace
+
+Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
+  PyTypeObject* base = builtin_base(type);
+  if (type->tp_flags & Py_TPFLAGS_IS_ABSTRACT)
+    graph_break(Reason::exception_raised, std::string("an error of the abstract class ") + type->tp_name);
+  const std::string_view name = base->tp_name;
+  check_arguments(t, type, base, args);
+  if (base == &PyBaseObject_Type) return make_instance(t, type);
+  if (is_class(base, PyExc_BaseException)) {
+    refuse_parsed_arguments(type, args.positional.size());
+    InstanceValue* v = make_instance(t, type);
+    const auto* os_error = reinterpret_cast<PyTypeObject*>(PyExc_OSError);  // its arguments are taken by one of the two
+    const bool by_init =
+        is_class(base, PyExc_OSError) && type->tp_init != os_error->tp_init && type->tp_new == os_error->tp_new;
+    v->payload = t.tuple(by_init ? std::vector<Value*>() : args.positional);
+    return v;
+  }
+  if (name == "functools.partial") return new_partial(t, type, args);
+  if (name == "types.SimpleNamespace") return new_namespace(t, type, args);
+  Value* payload = nullptr;
+  if (PyType_IsSubtype(base, &PyDict_Type)) payload = t.dict();
+  else if (base == &PyList_Type) payload = t.list({});
+  else if (base == &PySet_Type) payload = make_set(t, &PySet_Type, {});
+  else if (is_size_type(base)) payload = sizes_of(t, args);
+  else if (base == &PyTuple_Type)
+    payload = t.tuple(args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
+  else if (base == &PyFrozenSet_Type)
+    payload = set_from(t, &PyFrozenSet_Type, args.positional.empty() ? t.tuple({}) : args.positional[0]);
+  else if (base == &PyLong_Type || base == &PyFloat_Type || base == &PyUnicode_Type || base == &PyBytes_Type)
+    payload = plain_payload(t, base, args);
+  if (payload && type == payload->type) return payload;
+  if (payload) {
+    InstanceValue* v = make_instance(t, type);
+    v->payload = payload;
+    return v;
+  }
+  auto* callable = reinterpret_cast<PyObject*>(type);
+  if (type == base && is_torch_c_function(callable) && t.frontend().is_pure_without_tensors(callable)) {
+    Arguments plain = args;
+    for (Value*& v : plain.positional) v = specialised(t, v);
+    return run_plain(t, callable, plain);
+  }
+  graph_break(Reason::unknown_callable, std::string("class ") + type->tp_name);
+}
+
+Value* standard_construct(Tracer& t, Value* type_value, PyTypeObject* type, const Arguments& args) {
+  const guards::SourceId source = source_of(t, type_value);
+  const Found maker = look_up(t, type, source, interned("__new__"));
+  Value* object;
+  const bool python_new = maker.object && !PyCFunction_Check(maker.object);
+  if (python_new) {
+    Value* function = bind(t, maker, nullptr, type, type_value);
+    Unresumable guard(t);
+    object = t.call(function, with_first(type_value, args));
+  } else {
+    Unresumable guard(t);
+    object = builtin_new(t, type, args);
+  }
+  PyTypeObject* made = t.type_of(object);
+  if (!PyType_IsSubtype(made, type)) return object;
+  const Found init =
+      made == type ? look_up(t, type, source, interned("__init__")) : look_up(t, object, interned("__init__"));
+  if (is_object_slot(init.object, "__init__")) {
+    if (!python_new && builtin_base(type) == &PyBaseObject_Type && !(args.positional.empty() && args.keywords.empty()))
+      t.raise_new(PyExc_TypeError, std::string(type->tp_name) + "() takes no arguments");
+    return object;
+  }
+  run_init(t, object, init, made, args);
+  return object;
+}
+
+namespace {
+
+Value* call_type_untold(Tracer& t, Value* type_value, const Arguments& args) {
+  PyTypeObject* type = known_type(t, type_value);
+  if (CFunction row = find_c_function(reinterpret_cast<PyObject*>(type))) {
+    Unresumable guard(t);
+    return row(t, args);
+  }
+  if (is_numpy_scalar_type(type) && runs_concretely(reinterpret_cast<PyObject*>(type)))
+    return call_numpy(t, reinterpret_cast<PyObject*>(type), args);
+  PyTypeObject* meta = Py_TYPE(type);
+  if (meta != &PyType_Type) {
+    const Found call = look_up(t, meta, t.type_source(type_value), interned("__call__"));
+    if (call.object && Py_TYPE(call.object) != &PyWrapperDescr_Type)
+      return t.call(bind(t, call, type_value, meta, nullptr), args);
+    if (call.object && reinterpret_cast<PyDescrObject*>(call.object)->d_type != &PyType_Type)
+      graph_break(Reason::unknown_callable, std::string("class ") + type->tp_name);
+  }
+  if (PyType_IsSubtype(type, &PyType_Type))
+    graph_break(Reason::made_in_trace, std::string("a class made by ") + type->tp_name);
+  return standard_construct(t, type_value, type, args);
+}
+
+}  // namespace
+
+Value* call_type(Tracer& t, Value* type_value, const Arguments& args) {
+  return as_cpython_tells(
+      t, [&] { return CCall{real_type(type_value), args}; }, [&] { return call_type_untold(t, type_value, args); });
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,333 @@
+// frame_hook/trace/protocol/items.cpp — v[key], v[key] = x, del v[key], x in v: dispatch, and what the builtin types
+// do.
+#include <algorithm>
+
+#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/protocol/stand_ins.h"
+#include "frame_hook/trace/types/numpy_calls.h"
+
+namespace framejit::frame_hook {
+
+namespace {
+
+size_t checked_index(Tracer& t, Value* key, int64_t length, const char* what) {
+  const PyTypeObject* type = t.type_of(key);
+  const bool index = key->kind == ValueKind::sym_int || (type->tp_as_number && type->tp_as_number->nb_index);
+  if (!index)
+    t.raise_new(PyExc_TypeError, std::string(what) + " indices must be integers or slices, not " + type->tp_name);
+  int64_t i = t.as_index(key);
+  if (i < 0) i += length;
+  if (i < 0 || i >= length) t.raise_new(PyExc_IndexError, std::string(what) + " index out of range");
+  return static_cast<size_t>(i);
+}
+
+Value* list_item(Tracer& t, Value* whole, ListValue* list, Value* key) {
+  t.load(list);
+  const int64_t n = static_cast<int64_t>(list->items.size());
+  if (auto slice = slice_bounds(t, key, n)) {
+    std::vector<Value*> items;
+    for (int64_t k = 0, i = slice->start; k < slice->count; ++k, i += slice->step) items.push_back(t.item(list, i));
+    return like(t, whole, std::move(items));
+  }
+  return t.item(list, checked_index(t, key, n, "list"));
+}
+
+Value* tuple_item(Tracer& t, Value* whole, TupleValue* tuple, Value* key) {
+  const int64_t n = *raw_length(t, tuple);
+  if (auto slice = slice_bounds(t, key, n)) {
+    std::vector<Value*> items;
+    for (int64_t k = 0, i = slice->start; k < slice->count; ++k, i += slice->step) items.push_back(t.item(tuple, i));
+    return like(t, whole, std::move(items));
+  }
+  return t.item(tuple, checked_index(t, key, n, "tuple"));
+}
+
+Value* dict_item(Tracer& t, Value* whole, DictValue* dict, Value* key) {
+  if (Value* found = t.dict_get(dict, key)) return found;
+  if (whole != dict && whole->kind == ValueKind::instance)
+    if (Value* missing = t.lookup_special(whole, "__missing__")) return t.call(missing, {key});
+  raise_with(t, PyExc_KeyError, {key});
+}
+
+Value* class_item(Tracer& t, Value* v, Value* key) {
+  PyTypeObject* type = known_type(t, v);
+  const Found meta = look_up(t, Py_TYPE(type), t.type_source(v), interned("__getitem__"));
+  if (meta.object) return t.call(bind(t, meta, v, Py_TYPE(type), nullptr), {key});
+  if (type == &PyType_Type || !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+    if (!t.is_constant(key))
+      graph_break(Reason::unsupported_operand, std::string(type->tp_name) + "[...] of a value made in the trace");
+    return t.constant_steal(PyObject_GetItem(t.constant(v), t.constant(key)));
+  }
+  const Found getter = look_up(t, type, source_of(t, v), interned("__class_getitem__"));
+  if (!getter.object) t.raise_new(PyExc_TypeError, std::string("type '") + type->tp_name + "' is not subscriptable");
+  return t.call(bind(t, getter, nullptr, type, v), {key});
+}
+
+// PySequence_Fast. The error of what cannot be iterated differs between versions: CPython raises it, of an empty list.
+std::vector<Value*> items_to_assign(Tracer& t, Value* v, int64_t step) {
+  const bool is_iterable = v->kind == ValueKind::instance || t.type_of(v)->tp_iter;
+  if (is_iterable) return t.unpack(v);
+  const PyRef list = PyRef::steal(PyList_New(0)), stride = PyRef::steal(PyLong_FromLongLong(step));
+  const PyRef slice = PyRef::steal(PySlice_New(nullptr, nullptr, stride.get()));
+  PyObject_SetItem(list.get(), slice.get(), Py_None);
+  t.raise_pending();
+}
+
+// The bounds are of the list as it was before the items were taken, which may have changed it.
+void assign_list_slice(Tracer& t, ListValue* list, SliceBounds s, Value* to) {
+  const size_t before = list->items.size();
+  const std::vector<Value*> items = to ? items_to_assign(t, to, s.step) : std::vector<Value*>();
+  const int64_t n = static_cast<int64_t>(list->items.size());
+  if (s.step != 1 && before != list->items.size())
+    graph_break(Reason::changed_container, "an extended slice of a list that what is assigned to it changes");
+  if (s.step == 1) {
+    s.start = std::min(s.start, n);
+    s.stop = std::clamp(s.stop, s.start, n);
+  }
+  for (size_t i = 0; i < list->items.size(); ++i) t.item(list, i);
+  t.will_mutate(list);
+  auto begin = list->items.begin();
+  if (s.step == 1) {
+    list->items.erase(begin + s.start, begin + s.stop);
+    list->items.insert(list->items.begin() + s.start, items.begin(), items.end());
+    return;
+  }
+  if (to) {
+    if (static_cast<int64_t>(items.size()) != s.count)
+      t.raise_new(PyExc_ValueError, "attempt to assign sequence of size " + std::to_string(items.size()) +
+                                        " to extended slice of size " + std::to_string(s.count));
+    for (int64_t k = 0; k < s.count; ++k) list->items[s.start + k * s.step] = items[k];
+    return;
+  }
+  std::vector<Value*> kept;
+  std::vector<bool> gone(list->items.size(), false);
+  for (int64_t k = 0; k < s.count; ++k) gone[s.start + k * s.step] = true;
+  for (size_t i = 0; i < gone.size(); ++i)
+    if (!gone[i]) kept.push_back(list->items[i]);
+  list->items = std::move(kept);
+}
+
+// to null: delete.
+void write_list_item(Tracer& t, ListValue* list, Value* key, Value* to) {
+  t.load(list);
+  const int64_t n = static_cast<int64_t>(list->items.size());
+  if (auto slice = slice_bounds(t, key, n)) return assign_list_slice(t, list, *slice, to);
+  const size_t i = checked_index(t, key, n, "list assignment");
+  for (size_t k = 0; k < list->items.size(); ++k) t.item(list, k);
+  t.will_mutate(list);
+  if (to) list->items[i] = to;
+  else list->items.erase(list->items.begin() + i);
+}
+
+bool has_items(Value* v) {
+  const PyTypeObject* type = builtin_base(v->type);
+  return (type->tp_as_mapping && type->tp_as_mapping->mp_subscript) ||
+         (type->tp_as_sequence && type->tp_as_sequence->sq_item);
+}
+
+bool takes_items(Value* v) {
+  const PyTypeObject* type = builtin_base(v->type);
+  return (type->tp_as_mapping && type->tp_as_mapping->mp_ass_subscript) ||
+         (type->tp_as_sequence && type->tp_as_sequence->sq_ass_item);
+}
+
+}  // namespace
+
+Value* raw_get_item(Tracer& t, Value* v, Value* key) {
+  t.type_of(v);
+  Value* inner = contents_of(t, v);
+  if (inner->kind == ValueKind::array) return array_item(t, as<ArrayValue>(inner), key);
+  if (inner->kind == ValueKind::list) return list_item(t, v, as<ListValue>(inner), key);
+  if (inner->kind == ValueKind::tuple) return tuple_item(t, v, as<TupleValue>(inner), key);
+  if (inner->kind == ValueKind::dict)
+    return dict_item(t, v->kind == ValueKind::instance && v->type == &PyDictProxy_Type ? inner : v,
+                     as<DictValue>(inner), key);
+  if (inner->kind == ValueKind::object && inner->object) {
+    if (real_type(inner)) return class_item(t, inner, key);
+    key = specialised(t, key);
+    if (key->kind == ValueKind::slice) {
+      auto* s = as<SliceValue>(key);
+      auto* plain = t.make<SliceValue>(ValueKind::slice, &PySlice_Type);
+      plain->start = specialised(t, s->start);
+      plain->stop = specialised(t, s->stop);
+      plain->step = specialised(t, s->step);
+      key = plain;
+    }
+    if (t.is_constant(inner) && is_plain(inner->object.get()))
+      return run_plain(t, operator_function("getitem"), Arguments{{inner, payload_of(key)}, {}});
+  }
+  raise_unless_in_c(t, v, has_items(v), std::string("'") + v->type->tp_name + "' object is not subscriptable");
+}
+
+void raw_set_item(Tracer& t, Value* v, Value* key, Value* to) {
+  t.type_of(v);
+  Value* inner = v->type == &PyDictProxy_Type ? v : payload_of(v);
+  if (inner->kind == ValueKind::array) return write_array_item(t, as<ArrayValue>(inner), key, to);
+  if (inner->kind == ValueKind::list) return write_list_item(t, as<ListValue>(inner), key, to);
+  if (inner->kind == ValueKind::dict) return t.dict_set(as<DictValue>(inner), key, to);
+  raise_unless_in_c(t, v, takes_items(v),
+                    std::string("'") + v->type->tp_name + "' object does not support item assignment");
+}
+
+void raw_delete_item(Tracer& t, Value* v, Value* key) {
+  t.type_of(v);
+  Value* inner = v->type == &PyDictProxy_Type ? v : payload_of(v);
+  if (inner->kind == ValueKind::array) graph_break(Reason::numpy_array, "a deletion from an array");
+  if (inner->kind == ValueKind::list) return write_list_item(t, as<ListValue>(inner), key, nullptr);
+  if (inner->kind == ValueKind::dict) {
+    if (!t.dict_delete(as<DictValue>(inner), key)) raise_with(t, PyExc_KeyError, {key});
+    return;
+  }
+  raise_unless_in_c(t, v, takes_items(v),
+                    std::string("'") + v->type->tp_name + "' object " +
+                        (is_int(payload_of(key)) ? "doesn't" : "does not") + " support item deletion");
+}
+
+namespace {
+
+bool is_basic_index(Value* v) {
+  if (v->kind == ValueKind::sym_int || v->kind == ValueKind::slice) return true;
+  return v->kind == ValueKind::object && v->object &&
+         (v->object.get() == Py_None || v->object.get() == Py_Ellipsis || PyLong_CheckExact(v->object.get()));
+}
+
+// x[i, 1:] where i is a symbol, to be read or written: torch's own indexing would make it a constant, select() does
+// not. Null: an index of another form.
+Value* select_by_symbol(Tracer& t, Value* v, Value* key) {
+  auto select = [&](Value* from, int64_t dim, Value* index) {
+    return t.call(t.get_attribute(from, interned("select")), {t.integer(dim), index});
+  };
+  if (key->kind == ValueKind::sym_int) return select(v, 0, key);
+  if (key->kind != ValueKind::tuple) return nullptr;
+  std::vector<Value*> parts = t.unpack(key);
+  auto is_symbol = [](Value* part) { return part->kind == ValueKind::sym_int; };
+  if (!std::any_of(parts.begin(), parts.end(), is_symbol) || !std::all_of(parts.begin(), parts.end(), is_basic_index))
+    return nullptr;
+  auto is = [](Value* part, PyObject* object) {
+    return part->kind == ValueKind::object && part->object.get() == object;
+  };
+  int64_t unnamed = t.as_index(t.get_attribute(v, interned("ndim")));
+  for (Value* part : parts) unnamed -= !is(part, Py_None) && !is(part, Py_Ellipsis);
+  if (unnamed < 0) return nullptr;
+  auto* all = t.make<SliceValue>(ValueKind::slice, &PySlice_Type);
+  all->start = all->stop = all->step = t.none();
+  std::vector<std::pair<int64_t, Value*>> selections;  // dimension of the result so far, index
+  int64_t dim = 0;
+  for (Value*& part : parts) {
+    if (is_symbol(part)) selections.emplace_back(dim, std::exchange(part, all));
+    if (is(part, Py_Ellipsis)) dim += unnamed;
+    else dim += part->kind == ValueKind::slice || is(part, Py_None);
+  }
+  Value* result = t.get_item(v, t.tuple(std::move(parts)));
+  for (auto it = selections.rbegin(); it != selections.rend(); ++it) result = select(result, it->first, it->second);
+  return result;
+}
+
+}  // namespace
+
+Value* Tracer::get_item(Value* v, Value* key) {
+  return as_cpython_tells(
+      *this, [&] { return CCall{operator_function("getitem"), Arguments{{v, key}, {}}}; },
+      [&] { return get_item_untold(v, key); });
+}
+
+Value* Tracer::get_item_untold(Value* v, Value* key) {
+  if (v->kind == ValueKind::tensor)
+    if (Value* selected = select_by_symbol(*this, v, key)) return selected;
+  if (v->kind == ValueKind::tensor) return call_recorded(operator_function("getitem"), Arguments{{v, key}, {}});
+  if (Value* made = type_subscript(*this, v, key)) return made;
+  if (!real_type(v))
+    if (Value* method = python_special(*this, v, "__getitem__")) return call(method, {key});
+  return raw_get_item(*this, v, key);
+}
+
+void Tracer::set_item(Value* v, Value* key, Value* to) {
+  return as_cpython_tells(
+      *this, [&] { return CCall{operator_function("setitem"), Arguments{{v, key, to}, {}}}; },
+      [&] { return set_item_untold(v, key, to); });
+}
+
+void Tracer::set_item_untold(Value* v, Value* key, Value* to) {
+  if (v->kind == ValueKind::tensor) {
+    Value* place = key->kind == ValueKind::tuple ? select_by_symbol(*this, v, key) : nullptr;
+    if (place) v = place, key = constant_value(Py_Ellipsis);
+    call_recorded(operator_function("setitem"), Arguments{{v, key, to}, {}});
+    return;
+  }
+  if (Value* method = python_special(*this, v, "__setitem__")) {
+    call(method, {key, to});
+    return;
+  }
+  raw_set_item(*this, v, key, to);
+}
+
+void Tracer::delete_item(Value* v, Value* key) {
+  return as_cpython_tells(
+      *this, [&] { return CCall{operator_function("delitem"), Arguments{{v, key}, {}}}; },
+      [&] { return delete_item_untold(v, key); });
+}
+
+void Tracer::delete_item_untold(Value* v, Value* key) {
+  if (Value* method = python_special(*this, v, "__delitem__")) {
+    call(method, {key});
+    return;
+  }
+  raw_delete_item(*this, v, key);
+}
+
+bool raw_contains(Tracer& t, Value* v, Value* item) {
+  t.type_of(v);
+  Value* inner = contents_of(t, v);
+  switch (inner->kind) {
+    case ValueKind::array: return t.truth(call_numpy(t, operator_function("contains"), {{inner, item}, {}}));
+    case ValueKind::dict: return t.dict_get(as<DictValue>(inner), item) != nullptr;
+    case ValueKind::set: return find_in_set(t, as<SetValue>(inner), refuse_set_as_item(item)) >= 0;
+    case ValueKind::view: {
+      auto* view = as<ViewValue>(inner);
+      if (view->what == ViewValue::What::keys) return t.dict_get(view->dict, item) != nullptr;
+      break;
+    }
+    case ValueKind::object: {
+      if (!inner->object || !is_plain(inner->object.get())) break;
+      if (item->kind == ValueKind::instance && PyRange_Check(inner->object.get())) break;  // compared by its own __eq__
+      item = payload_of(specialised(t, item));
+      if (is_plain(t, item))
+        return t.constant(run_plain(t, operator_function("contains"), Arguments{{inner, item}, {}})) == Py_True;
+      if (PyUnicode_CheckExact(inner->object.get()))
+        t.raise_new(PyExc_TypeError, "'in <string>' requires string as left operand");
+      break;
+    }
+    default: break;
+  }
+  Unresumable guard(t);
+  Value* iterator = raw_iterate(t, inner);
+  while (Value* next = t.next_item(iterator))
+    if (values_equal(t, next, item)) return true;
+  return false;
+}
+
+bool Tracer::contains(Value* container, Value* item) {
+  return as_cpython_tells(
+      *this, [&] { return CCall{operator_function("contains"), Arguments{{container, item}, {}}}; },
+      [&] { return contains_untold(container, item); });
+}
+
+bool Tracer::contains_untold(Value* container, Value* item) {
+  Unresumable guard(*this);
+  if (container->kind == ValueKind::tensor) return truth(call(lookup_special(container, "__contains__"), {item}));
+  if (Value* method = python_special(*this, container, "__contains__")) return truth(call(method, {item}));
+  if (PyObject* type = real_type(container)) {
+    const Found meta = look_up(*this, Py_TYPE(type), type_source(container), interned("__contains__"));
+    if (meta.object) return truth(call(bind(*this, meta, container, Py_TYPE(type), nullptr), {item}));
+  }
+  if (container->kind == ValueKind::instance &&
+      (payload_of(container) == container || python_special(*this, container, "__iter__"))) {
+    Value* iterator = iterate(container);
+    while (Value* next = next_item(iterator))
+      if (values_equal(*this, next, item)) return true;
+    return false;
+  }
+  return raw_contains(*this, container, item);
+}
+
+}  // namespace framejit::frame_hook

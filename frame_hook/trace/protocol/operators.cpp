@@ -1,0 +1,494 @@
+// frame_hook/trace/protocol/operators.cpp — binary and unary operators.
+//
+// Order: tensors (recorded through the functions of module operator, whose C code follows torch's own slots), symbolic
+// sizes, plain constants (concretely), builtin containers on shadows, then CPython's protocol of special methods.
+#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/protocol/stand_ins.h"
+#include "frame_hook/trace/types/numpy_calls.h"
+#include "frame_hook/trace/types/set_order.h"
+#include "frame_hook/trace/values/object_kinds.h"
+#include "graph/int64_range.h"
+
+namespace framejit::frame_hook {
+
+namespace {
+
+struct BinaryRow {
+  const char *special, *reflected, *in_place, *function, *in_place_function, *symbol;
+};
+
+// By NB_* number of opcode.h.
+constexpr BinaryRow kBinary[] = {
+    {"__add__", "__radd__", "__iadd__", "add", "iadd", "+"},
+    {"__and__", "__rand__", "__iand__", "and_", "iand", "&"},
+    {"__floordiv__", "__rfloordiv__", "__ifloordiv__", "floordiv", "ifloordiv", "//"},
+    {"__lshift__", "__rlshift__", "__ilshift__", "lshift", "ilshift", "<<"},
+    {"__matmul__", "__rmatmul__", "__imatmul__", "matmul", "imatmul", "@"},
+    {"__mul__", "__rmul__", "__imul__", "mul", "imul", "*"},
+    {"__mod__", "__rmod__", "__imod__", "mod", "imod", "%"},
+    {"__or__", "__ror__", "__ior__", "or_", "ior", "|"},
+    {"__pow__", "__rpow__", "__ipow__", "pow", "ipow", "** or pow()"},
+    {"__rshift__", "__rrshift__", "__irshift__", "rshift", "irshift", ">>"},
+    {"__sub__", "__rsub__", "__isub__", "sub", "isub", "-"},
+    {"__truediv__", "__rtruediv__", "__itruediv__", "truediv", "itruediv", "/"},
+    {"__xor__", "__rxor__", "__ixor__", "xor", "ixor", "^"},
+};
+constexpr int kAdd = 0, kAnd = 1, kFloorDivide = 2, kMultiply = 5, kRemainder = 6, kOr = 7, kPower = 8, kSubtract = 10,
+              kTrueDivide = 11, kXor = 12, kInPlace = 13;
+
+// A loop that computes with a number would make an expression without end, and everything that walks it slow.
+constexpr uint32_t kLongestSize = 64;
+
+// Takes from `left` what the text of the expression is long, in symbols and operations; false: it is longer.
+bool takes(const graph::SymExpr& size, uint32_t& left) {
+  if (left == 0) return false;
+  --left;
+  if (size.is_constant()) return true;
+  const auto& operands = size.node()->operands;
+  return std::all_of(operands.begin(), operands.end(), [&](const graph::SymExpr& part) { return takes(part, left); });
+}
+
+Value* short_size(Tracer& t, const graph::SymExpr& size) {
+  uint32_t left = kLongestSize;
+  return takes(size, left) ? t.size_value(size) : nullptr;
+}
+
+// Arithmetic of sizes; null: this operator specialises, or the result needs more than 64 bits or is too long.
+Value* size_operator(Tracer& t, int op, const graph::SymExpr& left, const graph::SymExpr& right) {
+  const bool divides = op == kFloorDivide || op == kRemainder;
+  if (divides && t.recording().shapes().decide(right, graph::Relation::kEq, 0, t.here()))
+    t.raise_new(PyExc_ZeroDivisionError,
+                op == kRemainder ? "integer modulo by zero" : "integer division or modulo by zero");
+  try {
+    switch (op) {
+      case kAdd: return short_size(t, left + right);
+      case kSubtract: return short_size(t, left - right);
+      case kMultiply: return short_size(t, left * right);
+      case kFloorDivide: return short_size(t, graph::SymExpr::floor_div(left, right));
+      case kRemainder: return short_size(t, graph::SymExpr::mod(left, right));
+      default: return nullptr;
+    }
+  } catch (const graph::NoInt64&) {
+    return nullptr;
+  }
+}
+
+Value* size_operator(Tracer& t, int op, Value* a, Value* b) {
+  auto left = t.as_size(a), right = t.as_size(b);
+  return left && right ? size_operator(t, op, *left, *right) : nullptr;
+}
+
+bool is_sequence(Value* v) { return list_of(v) || tuple_of(v); }
+
+// C code of v's class adds numbers, and is asked before a sequence on the other side is lengthened.
+bool adds_in_c(Tracer& t, Value* v) {
+  if (v->kind != ValueKind::instance && (v->kind != ValueKind::object || !v->object)) return false;
+  const PyTypeObject* type = builtin_base(t.type_of(v));
+  return !is_exact_scalar(v->type) && !real_type(v) && type->tp_as_number && type->tp_as_number->nb_add;
+}
+
+Value* concatenate(Tracer& t, Value* a, Value* b, bool in_place) {
+  const bool lists = list_of(a) != nullptr, tuples = t.type_of(a) == &PyTuple_Type && t.type_of(b) == &PyTuple_Type;
+  if (tuples && raw_length(t, b) == 0) return a;
+  if (tuples && raw_length(t, a) == 0) return b;
+  if (in_place && lists) {
+    list_extend(t, list_of(a), b);
+    return a;
+  }
+  if (lists != (list_of(b) != nullptr) || !is_sequence(b)) return nullptr;
+  std::vector<Value*> items = t.unpack(payload_of(a)), more = t.unpack(payload_of(b));
+  items.insert(items.end(), more.begin(), more.end());
+  return like(t, is_size(b) && adds_in_c(t, b) ? b : a, std::move(items));
+}
+
+constexpr int64_t kLongest = 1 << 16;  // a longer one is no work for a trace
+
+Value* repeat(Tracer& t, Value* sequence, Value* times, bool in_place) {
+  const int64_t n = t.as_index(times);
+  if (n == 1 && t.type_of(sequence) == &PyTuple_Type) return sequence;
+  std::vector<Value*> once = t.unpack(payload_of(sequence)), items;
+  if (n > kLongest || static_cast<int64_t>(once.size()) * n > kLongest)
+    graph_break(Reason::too_large, "a sequence of so many items");
+  for (int64_t i = 0; i < n; ++i) items.insert(items.end(), once.begin(), once.end());
+  if (in_place && list_of(sequence)) {
+    t.will_mutate(list_of(sequence));
+    list_of(sequence)->items = std::move(items);
+    return sequence;
+  }
+  return like(t, sequence, std::move(items));
+}
+
+PyRef set_operator_order(Tracer& t, int op, SetValue* left, SetValue* right, bool in_place) {
+  t.load(left);
+  const char* const fresh = op == kOr ? "__or__" : op == kAnd ? "__and__" : op == kXor ? "__xor__" : "__sub__";
+  const char* const own = op == kOr ? "__ior__" : op == kAnd ? "__iand__" : op == kXor ? "__ixor__" : "__isub__";
+  if (in_place) t.will_mutate(left);
+  return call_order(t, order_of(t, left), in_place ? own : fresh, {{{}, true, order_of(t, right)}});
+}
+
+// Of views of keys, and of sets beside them: a view's own operators make the set.
+PyRef view_operator_order(Tracer& t, int op, Value* a, Value* b) {
+  const auto real = [&](Value* v) {
+    if (SetValue* set = set_of(v)) return t.load(set), order_of(t, set);
+    ViewValue* view = payload_as<ViewValue>(v, ValueKind::view);
+    PyRef keys = view && view->what == ViewValue::What::keys ? new_order(t, &PyDict_Type, t.unpack(view)) : PyRef();
+    return keys ? PyRef::steal(PyObject_CallMethod(keys.get(), "keys", nullptr)) : PyRef();
+  };
+  const PyRef left = real(a), right = real(b);
+  if (!left || !right) return {};
+  PyRef made = PyRef::steal((op == kOr    ? PyNumber_Or
+                             : op == kAnd ? PyNumber_And
+                             : op == kXor ? PyNumber_Xor
+                                          : PyNumber_Subtract)(left.get(), right.get()));
+  if (!made) t.raise_pending();
+  return made;
+}
+
+Value* set_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
+  SetValue *left = set_of(a), *right = set_of(b);
+  in_place =
+      in_place && left && right && left->type == &PySet_Type;  // beside a view, an operator in place makes a new set
+  std::vector<Value*> others;
+  PyRef order;  // null: the order of the result is unknown
+  if (right) {
+    t.load(right);
+    others = right->items;
+    order = left ? set_operator_order(t, op, left, right, in_place) : view_operator_order(t, op, a, b);
+  } else if (ViewValue* view = payload_as<ViewValue>(b, ValueKind::view)) {
+    others = t.unpack(view);
+    order = view_operator_order(t, op, a, b);
+  } else {
+    return nullptr;
+  }
+  SetValue* other = make_set(t, &PySet_Type, others, {});
+  std::vector<Value*> mine;
+  if (left) {
+    t.load(left);
+    mine = left->items;
+  } else {
+    mine = t.unpack(payload_of(a));
+  }
+  SetValue* me = make_set(t, &PySet_Type, mine, {});
+  std::vector<Value*> result;
+  if (op == kAnd) {
+    result = common_items(t, me, other, !left || !right);
+  } else {
+    for (Value* item : mine)
+      if (op == kOr || find_in_set(t, other, item) < 0) result.push_back(item);
+  }
+  if (op == kOr || op == kXor)
+    for (Value* item : others)
+      if (find_in_set(t, me, item) < 0) result.push_back(item);
+  if (in_place) {
+    t.will_mutate(left);
+    left->items = std::move(result);
+    ++left->removals;
+    left->order = std::move(order);
+    return a;
+  }
+  return make_set(t, left && right ? left->type : &PySet_Type, result,
+                  std::move(order));  // a view's operators make sets
+}
+
+// Of classes whose operators are dict's own, or both of one that has its own.
+bool is_exactly(Value* a, Value* b) {
+  auto own = [](Value* v) {
+    return v->kind == ValueKind::instance && builtin_base(v->type) != &PyDict_Type ? builtin_base(v->type) : nullptr;
+  };
+  return own(a) == own(b) && (!own(a) || own(a) == &PyODict_Type);
+}
+
+Value* merge_dicts(Tracer& t, Value* a, Value* b, bool in_place) {
+  if (in_place) {
+    update_mapping(t, a, b);
+    return a;
+  }
+  if (!dict_of(b)) return nullptr;
+  if (!is_exactly(a, b))
+    graph_break(Reason::unsupported_operand, "operator | on " + describe(a) + " and " + describe(b));
+  DictValue* merged = t.dict();
+  dict_update(t, merged, a);
+  dict_update(t, merged, b);
+  if (a->kind != ValueKind::instance || builtin_base(a->type) == &PyDict_Type) return merged;  // of a subclass too
+  InstanceValue* same_class = make_instance(t, a->type);
+  same_class->payload = merged;
+  return same_class;
+}
+
+// What builtin containers do; null: NotImplemented.
+Value* container_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
+  t.type_of(a);
+  t.type_of(b);
+  if (op == kAdd && in_place && is_deque(a)) return deque_extend(t, a, b), a;
+  for (Value* v : {a, b})
+    if (is_deque(v))
+      graph_break(Reason::unsupported_operand, std::string("operator ") + kBinary[op].symbol + " on " + describe(v));
+  if (op == kAdd && is_sequence(a)) return concatenate(t, a, b, in_place);
+  if (op == kMultiply && is_sequence(a) && is_int(payload_of(b))) return repeat(t, a, b, in_place);
+  const bool has_sequence_slots = t.type_of(a)->tp_as_sequence;  // in place, it is the one that is asked to repeat
+  if (op == kMultiply && is_sequence(b) && is_int(payload_of(a)) && !(in_place && has_sequence_slots))
+    return repeat(t, b, a, false);
+  ViewValue *left_view = payload_as<ViewValue>(a, ValueKind::view),
+            *right_view = payload_as<ViewValue>(b, ValueKind::view);
+  const bool set_like = set_of(a) || left_view, for_sets = op == kOr || op == kAnd || op == kSubtract || op == kXor;
+  // A view takes whatever can be iterated.
+  const bool takes_any = for_sets && ((left_view && !right_view && !set_of(b)) || (right_view && !set_like));
+  if (takes_any)
+    graph_break(Reason::unsupported_operand, std::string("operator ") + kBinary[op].symbol +
+                                                    " on a view of a dict and " + describe(left_view ? b : a));
+  if (set_like && (op == kOr || op == kAnd || op == kSubtract || op == kXor))
+    return set_operator(t, op, a, b, in_place);
+  if (op == kOr && dict_of(a)) return merge_dicts(t, a, b, in_place);
+  return nullptr;
+}
+
+// "%(name)s" with the name taken out of each field, and the values that the mapping has under the names.
+std::string without_names(Tracer& t, std::string text, DictValue* mapping, std::vector<Value*>& values) {
+  for (size_t i = text.find('%'); i != std::string::npos && i + 1 < text.size(); i = text.find('%', i)) {
+    if (text[i + 1] == '%') {
+      i += 2;
+      continue;
+    }
+    const size_t end = text[i + 1] == '(' ? text.find_first_of("()", i + 2) : std::string::npos;
+    if (end == std::string::npos || text[end] == '(')
+      graph_break(Reason::text_formatting, "a format with fields that have no plain name");
+    Value* name = t.string(text.substr(i + 2, end - i - 2).c_str());
+    Value* value = t.dict_get(mapping, name);
+    if (!value) raise_with(t, PyExc_KeyError, {name});
+    values.push_back(value);
+    text.erase(i + 1, end - i);
+    ++i;
+  }
+  return text;
+}
+
+// "..." % values, where a value needs its __str__ or __repr__ inlined first.
+Value* format_percent(Tracer& t, Value* format, Value* values) {
+  std::vector<Value*> parts = tuple_of(values) ? t.unpack(values) : std::vector<Value*>{values};
+  std::string text = plain_text(t, format, "format");
+  if (values->kind == ValueKind::dict && text.find("%(") != std::string::npos) {
+    parts.clear();
+    text = without_names(t, text, as<DictValue>(values), parts);
+    format = t.string(text.c_str());
+  }
+  size_t next = 0;
+  bool holds_reprs = false;  // made here: what is left to do is %s
+  for (size_t i = 0; i + 1 < text.size() && next < parts.size(); ++i) {
+    if (text[i] != '%') continue;
+    size_t k = i + 1;
+    while (k < text.size() && std::string_view("0123456789.-+ #").find(text[k]) != std::string_view::npos) ++k;
+    if (k >= text.size() || text[k] == '(' || text[k] == '*')
+      graph_break(Reason::text_formatting, "a format with named or starred fields");
+    if (text[k] != '%') {
+      Value*& part = parts[next++];
+      if (text[k] == 's') part = t.to_string(part);
+      else if (text[k] == 'r') part = t.string(repr_text(t, part).c_str()), text[k] = 's', holds_reprs = true;
+      else part = specialised(t, payload_of(part));
+    }
+    i = k;
+  }
+  return run_plain(t, operator_function("mod"),
+                   Arguments{{holds_reprs ? t.string(text.c_str()) : format, t.tuple(std::move(parts))}, {}});
+}
+
+bool has_own_special(PyTypeObject* sub, PyTypeObject* base, const char* name) {
+  return _PyType_Lookup(sub, interned(name)) != _PyType_Lookup(base, interned(name));
+}
+
+}  // namespace
+
+Value* type_special(Tracer& t, Value* v, const char* name) {
+  if (PyObject* type = real_type(v)) {
+    const Found meta = look_up(t, Py_TYPE(type), t.type_source(v), interned(name));
+    if (meta.object && PyFunction_Check(meta.object)) return bind(t, meta, v, Py_TYPE(type), nullptr);
+    return nullptr;
+  }
+  return python_special(t, v, name);
+}
+
+namespace {
+
+// Whether the number slot of a's C class, which is asked before a method of b, has an answer: "%s" % b.
+bool left_answers(Tracer& t, const BinaryRow& row, Value* a, Value* b) {
+  using Slot = binaryfunc PyNumberMethods::*;
+  static constexpr Slot kSlots[] = {&PyNumberMethods::nb_add,
+                                    &PyNumberMethods::nb_and,
+                                    &PyNumberMethods::nb_floor_divide,
+                                    &PyNumberMethods::nb_lshift,
+                                    &PyNumberMethods::nb_matrix_multiply,
+                                    &PyNumberMethods::nb_multiply,
+                                    &PyNumberMethods::nb_remainder,
+                                    &PyNumberMethods::nb_or,
+                                    nullptr,
+                                    &PyNumberMethods::nb_rshift,
+                                    &PyNumberMethods::nb_subtract,
+                                    &PyNumberMethods::nb_true_divide,
+                                    &PyNumberMethods::nb_xor};
+  const Slot slot = kSlots[&row - kBinary];
+  const PyNumberMethods* numbers = builtin_base(t.type_of(a))->tp_as_number;
+  PyObject* const method = _PyType_Lookup(builtin_base(a->type), interned(row.special));
+  if (real_type(a) || !slot || !numbers || !(numbers->*slot) || !method) return false;
+  StandIns stand_ins(t, false);
+  return !stand_ins.ask(method, Arguments{{payload_of(a), b}, {}}).is_not_implemented();
+}
+
+// a.__op__(b), b.__rop__(a), with the subclass first. Null: nobody implements it in Python.
+Value* special_operator(Tracer& t, const BinaryRow& row, Value* a, Value* b, bool in_place) {
+  PyTypeObject *left = t.type_of(a), *right = t.type_of(b);
+  auto attempt = [&](Value* self, const char* name, Value* other) -> Value* {
+    Value* method = type_special(t, self, name);
+    if (!method) return nullptr;
+    Value* result = t.call(method, {other});
+    return is_not_implemented(result) ? nullptr : result;
+  };
+  Unresumable guard(t);
+  if (in_place)
+    if (Value* result = attempt(a, row.in_place, b)) return result;
+  const bool right_first =
+      left != right && PyType_IsSubtype(right, left) && has_own_special(right, left, row.reflected);
+  if (right_first)
+    if (Value* result = attempt(b, row.reflected, a)) return result;
+  if (Value* result = attempt(a, row.special, b)) return result;
+  if (!right_first && left != right && type_special(t, b, row.reflected) && !left_answers(t, row, a, b))
+    if (Value* result = attempt(b, row.reflected, a)) return result;
+  return nullptr;
+}
+
+// Whether C code of v's class may know the operator; what is traced by its kind, and constants, are known here.
+bool may_know_operator(Tracer& t, Value* v) {
+  if ((v->kind != ValueKind::instance && v->kind != ValueKind::object) || t.is_constant(v)) return false;
+  const PyTypeObject* type = builtin_base(t.type_of(v));
+  return type->tp_as_number ||
+         (type->tp_as_sequence && (type->tp_as_sequence->sq_concat || type->tp_as_sequence->sq_repeat));
+}
+
+// An object that says which number it is repeats a sequence.
+bool repeats(Tracer& t, Value* v, Value* other) {
+  const bool of_text = other->object && (PyUnicode_Check(other->object.get()) || PyBytes_Check(other->object.get()));
+  return (of_text || is_sequence(other)) && v->kind == ValueKind::instance && python_special(t, v, "__index__");
+}
+
+}  // namespace
+
+Value* Tracer::binary_operator(int op, Value* a, Value* b) {
+  return as_cpython_tells(
+      *this,
+      [&] {
+        const bool in_place = op >= kInPlace;
+        const BinaryRow& row = kBinary[in_place ? op - kInPlace : op];
+        PyObject* function = operator_function(in_place ? row.in_place_function : row.function);
+        return CCall{function, Arguments{{a, b}, {}}, {row.special, row.reflected, row.in_place}};
+      },
+      [&] { return binary_operator_untold(op, a, b); });
+}
+
+Value* Tracer::binary_operator_untold(int op, Value* a, Value* b) {
+  const bool in_place = op >= kInPlace;
+  const int base = in_place ? op - kInPlace : op;
+  const BinaryRow& row = kBinary[base];
+  PyObject* function = operator_function(in_place ? row.in_place_function : row.function);
+  const bool has_array = a->kind == ValueKind::array || b->kind == ValueKind::array;
+  if (has_array && !(in_place && a->kind == ValueKind::tensor))
+    return array_operator(*this, in_place ? row.in_place_function : row.function, a, b, in_place);
+  if (a->kind == ValueKind::tensor || b->kind == ValueKind::tensor) {
+    Value* other = a->kind == ValueKind::tensor ? b : a;
+    if (other->kind == ValueKind::instance)
+      if (Value* result = special_operator(*this, row, a, b, in_place)) return result;
+    const bool promotes_alike = base == kAdd || base == kSubtract || base == kMultiply ||
+                                ((base == kTrueDivide || base == kFloorDivide) && other == b);
+    if (Value* input = promotes_alike ? float_input(other, other == b ? a : b) : nullptr) {
+      if (other == a) return call_recorded(operator_function(row.function), Arguments{{input, b}, {}});
+      b = input;
+    }
+    if (Value* number = (base == kPower || base == kRemainder) && other == b ? float_number(b) : nullptr) b = number;
+    if ((base == kPower || base == kRemainder) && other == a && is_open_float(a))
+      return call(get_attribute(b, interned(row.reflected)), {a});
+    // As Tensor.__rtruediv__ does it.
+    if (Value* input = base == kTrueDivide && other == a ? float_input(a, b) : nullptr)
+      return call_recorded(operator_function("mul"),
+                           Arguments{{call(get_attribute(b, interned("reciprocal")), {}), input}, {}});
+    return call_recorded(function, Arguments{{a, b}, {}});
+  }
+  Value *left = payload_of(a), *right = payload_of(b);
+  const bool python =
+      (a->kind == ValueKind::instance || b->kind == ValueKind::instance || real_type(a) || real_type(b));
+  if (python)
+    if (Value* result = special_operator(*this, row, a, b, in_place)) return result;
+  // A class that overrides the operator has nothing left of the number's own.
+  const auto is_own = [&](Value* v, const char* special) {
+    return v->kind == ValueKind::instance && payload_of(v)->kind != ValueKind::instance &&
+           python_special(*this, v, special);
+  };
+  if (python && is_own(a, row.special) && (type_of(a) == type_of(b) || is_own(b, row.reflected)))
+    raise_new(PyExc_TypeError, std::string("unsupported operand type(s) for ") + row.symbol + (in_place ? "=" : "") +
+                                   ": '" + a->type->tp_name + "' and '" + b->type->tp_name + "'");
+  refuse_unknown_arithmetic(a, row.special);
+  refuse_unknown_arithmetic(b, row.special);
+  if ((left->kind == ValueKind::sym_int && is_int(right)) || (right->kind == ValueKind::sym_int && is_int(left)))
+    if (Value* result = size_operator(*this, base, left, right)) return result;
+  if (left->kind == ValueKind::object && left->object && PyUnicode_CheckExact(left->object.get()) &&
+      base == kRemainder && !is_plain(*this, b))
+    return format_percent(*this, left, b);
+  for (Value* v : {a, b})
+    if (base == kAdd && (is_sequence(a) || is_sequence(b)) && adds_in_c(*this, v) && !is_size(v))
+      graph_break(Reason::unsupported_operand, std::string("operator ") + row.symbol + " on " + describe(v));
+  if (is_sequence(a) || is_sequence(b) || set_of(a) || dict_of(a) || a->kind == ValueKind::view ||
+      b->kind == ValueKind::view)
+    if (Value* result = container_operator(*this, base, a, b, in_place)) return result;
+  if (is_open_float(left) || is_open_float(right))
+    if (Value* result = float_arithmetic(row.function, left, right)) return result;
+  if (Value* result = computed(operator_function(row.function), {left, right})) return result;
+  left = specialised(*this, left);
+  right = specialised(*this, right);
+  const bool concrete = (is_plain(*this, left) || is_constant(left)) && (is_plain(*this, right) || is_constant(right));
+  for (Value* v : {left, right})
+    if (concrete && base == kOr && v->object && !type_compares_in_c(v->object.get()))
+      graph_break(Reason::unsupported_operand, "operator | on " + describe(v));
+  if (concrete) return call_pure(function, Arguments{{left, right}, {}});
+  for (Value* v : {a, b})
+    if (may_know_operator(*this, v) || (base == kMultiply && repeats(*this, v, v == a ? b : a)))
+      graph_break(Reason::unsupported_operand, std::string("operator ") + row.symbol + " on " + describe(v));
+  raise_new(PyExc_TypeError, std::string("unsupported operand type(s) for ") + row.symbol + (in_place ? "=" : "") +
+                                 ": '" + type_of(a)->tp_name + "' and '" + type_of(b)->tp_name + "'");
+}
+
+namespace {
+
+const char* function_of(std::string_view special) {
+  return special == "__neg__" ? "neg" : special == "__pos__" ? "pos" : "invert";
+}
+
+}  // namespace
+
+Value* Tracer::unary_operator(const char* special, Value* v) {
+  return as_cpython_tells(
+      *this, [&] { return CCall{operator_function(function_of(special)), Arguments{{v}, {}}}; },
+      [&] { return unary_operator_untold(special, v); });
+}
+
+Value* Tracer::unary_operator_untold(const char* special, Value* v) {
+  const std::string_view name = special;
+  const char* function_name = function_of(special);
+  if (v->kind == ValueKind::tensor) return call_recorded(operator_function(function_name), Arguments{{v}, {}});
+  if (v->kind == ValueKind::array) return call_numpy(*this, operator_function(function_name), Arguments{{v}, {}});
+  if (Value* method = python_special(*this, v, special)) return call(method, {});
+  refuse_unknown_arithmetic(v, special);
+  Value* inner = payload_of(v);
+  if (inner->kind == ValueKind::sym_int) {
+    if (name == "__pos__") return inner;
+    if (Value* result =
+            size_operator(*this, kSubtract, graph::SymExpr(name == "__neg__" ? 0 : -1), as<SymIntValue>(inner)->expr))
+      return result;
+  }
+  if (name == "__neg__" && is_open_float(inner)) return float_arithmetic("mul", inner, integer(-1));
+  if (Value* result = computed(operator_function(function_name), {inner})) return result;
+  inner = specialised(*this, inner);
+  if (is_plain(*this, inner)) return call_pure(operator_function(function_name), Arguments{{inner}, {}});
+  const PyNumberMethods* numbers = builtin_base(type_of(v))->tp_as_number;
+  const bool in_c = numbers && (name == "__neg__"   ? numbers->nb_negative
+                                : name == "__pos__" ? numbers->nb_positive
+                                                    : numbers->nb_invert);
+  raise_unless_in_c(*this, v, in_c, "bad operand type for unary operator: '" + std::string(v->type->tp_name) + "'");
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,258 @@
+// frame_hook/trace/protocol/protocol.h — what the files of the object protocol (attributes, calls, operators,
+// containers, builtins) share.
+//
+// Layers: the members of Tracer dispatch as CPython does (Python overrides are inlined); the raw_* functions below are
+// what the builtin types themselves do, on shadows, and never look at overrides. Rows of builtins.def and
+// special.def lead from the identity of a C function, descriptor or type to a CFunction.
+#pragma once
+
+#include <initializer_list>
+#include <string_view>
+
+#include "frame_hook/trace/machine/tracer.h"
+
+namespace framejit::frame_hook {
+
+// A torch guard object made in the trace. before: the modes that its exit brings back, null while it is not entered;
+// inside: those that its entry set.
+struct ModeGuard {
+  Value* argument = nullptr;
+  std::shared_ptr<void> before, inside;
+};
+
+struct FloatFormula {  // an open float computed from others: a function of module operator of its operands
+  const char* function;
+  Value *a, *b;
+  size_t depth;                                 // of formulas in formulas
+  guards::SourceId source = guards::kNoSource;  // once somebody has asked for it: operands may be shared many times
+};
+
+// Of a functools.lru_cache wrapper: what the trace called it with that was not cached before.
+struct TracedCache {
+  PyRef keys;                                        // a dict: key -> index in results
+  std::vector<Value*> results;
+  size_t misses = 0, room_for = 0;                   // room_for: guarded
+};
+
+struct ClassData {  // a data attribute of a class that the trace has written
+  PyTypeObject* type;
+  PyRef name;
+  Value* value;
+};
+
+struct TakenLocks {
+  std::vector<std::pair<Value*, uint64_t>> held;  // by the trace, and the step to stop before while it holds them
+  std::vector<Value*> taken;                      // in the course of the trace
+};
+
+struct ProtocolState {
+  std::vector<ClassData> class_data;
+  TakenLocks locks;
+  std::unordered_map<Value*, FloatFormula> float_formulas;
+  std::unordered_map<PyObject*, TracedCache> caches;      // by wrapper
+  std::unordered_map<Value*, PyRef> identities;           // what stands in keys for what the trace made
+  size_t computed = 0;                               // values of Tracer::computed
+  std::unordered_map<Value*, Value*> float_tensors;  // open floats -> the 0-dim tensors that hold them
+  std::unordered_map<Value*, ModeGuard> mode_guards;
+  std::vector<std::pair<Value*, Arguments>>
+      calls_at_exit;  // of real callables: what they do is known, and is done at the exit
+  std::unordered_map<Value*, Py_hash_t> item_hashes;        // what __hash__ gave when the object was put into a set
+  std::unordered_map<PyObject*, ArrayValue*> arrays;        // NumPy's, made in the trace
+  std::unordered_map<PyObject*, std::vector<Value*>>
+      context_values;  // ContextVar -> values set in the trace, innermost last
+};
+
+PyObject* interned(std::string_view text);     // borrowed, immortal
+PyObject* operator_function(const char* name); // of module operator, borrowed; `name` is a literal
+const char* text_of(PyObject* str);            // UTF-8 of an exact str; "?" when it has none
+std::string describe(Value* v);                // "a list", "function f": for break details
+
+// While a callee inlined under this guard runs, the frame's instruction cannot be resumed after the callee.
+class Unresumable {
+ public:
+  explicit Unresumable(Tracer& t) : frame_(t.frames().empty() ? nullptr : t.frames().back()) {
+    if (frame_) saved_ = std::exchange(frame_->on_return, OnReturn::not_resumable);
+  }
+  ~Unresumable() { if (frame_) frame_->on_return = saved_; }
+  Unresumable(const Unresumable&) = delete;
+  Unresumable& operator=(const Unresumable&) = delete;
+
+ private:
+  std::shared_ptr<SymbolicFrame> frame_;
+  OnReturn saved_ = OnReturn::not_resumable;
+};
+
+// ---- facts
+guards::SourceId source_of(Tracer& t, Value* v);             // its source, or the constant source of its object
+void note(Tracer& t, guards::GuardKind kind, guards::SourceId source, PyObject* object = nullptr, int64_t number = 0);
+Value* payload_of(Value* v);                                 // what a subclass of a builtin holds, else v
+Value* contents_of(Tracer& t, Value* v);                     // payload_of, and through a real mappingproxy
+bool shows_ordered_dict(Value* v);                           // an OrderedDict, or a mappingproxy of one
+template <class T> T* payload_as(Value* v, ValueKind kind) {
+  Value* p = payload_of(v);
+  return p->kind == kind ? static_cast<T*>(p) : nullptr;
+}
+inline DictValue* dict_of(Value* v) { return payload_as<DictValue>(v, ValueKind::dict); }
+inline ListValue* list_of(Value* v) { return payload_as<ListValue>(v, ValueKind::list); }
+inline TupleValue* tuple_of(Value* v) { return payload_as<TupleValue>(v, ValueKind::tuple); }
+bool is_deque(Value* v);  // of collections.deque or a subclass: its payload is a list
+inline SetValue* set_of(Value* v) { return payload_as<SetValue>(v, ValueKind::set); }
+std::vector<PyRef> set_items(PyObject* set);                 // of an exact set or frozenset, in iteration order
+// Exact builtin immutables, deeply: their methods run no Python code.
+bool is_plain(PyObject* object);
+bool is_plain(Tracer& t, Value* v);                          // sym_ints are not plain
+bool all_plain(Tracer& t, const Arguments& args);
+inline bool is_int(Value* v) {
+  return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && v->object && PyLong_Check(v->object.get()));
+}
+inline bool is_none(Tracer& t, Value* v) {                    // or not given; the answer is guarded
+  if (!v) return true;
+  t.type_of(v);
+  return v->kind == ValueKind::object && v->object && v->object.get() == Py_None;
+}
+inline bool is_not_implemented(Value* v) {
+  return v->kind == ValueKind::object && v->object && v->object.get() == Py_NotImplemented;
+}
+Value* specialised(Tracer& t, Value* v);                     // a sym_int becomes its constant; others are themselves
+Value* without_symbols(Tracer& t,
+                       Value* v);  // what a concrete call can get: no payload, and symbols in tuples are numbers too
+// The TypeError of an operation that v's class does not have; where it has it, in C, the trace breaks.
+[[noreturn]] void raise_unless_in_c(Tracer& t, Value* v, bool in_c, const std::string& message);
+// What the class of a C extension computes is its own (np.float64(2.0) * 2 is no float): a break where v is a number of
+// such a class.
+void refuse_unknown_arithmetic(Value* v, const char* what);
+PyObject* real_type(Value* v);                               // the type object that v stands for, or null (not guarded)
+PyTypeObject* known_type(Tracer& t, Value* v);               // the same, guarded
+std::string plain_text(Tracer& t, Value* v, const char* what);  // of a str; TypeError otherwise
+PyTypeObject* builtin_base(PyTypeObject* type);              // the C class that lays out its instances
+
+// ---- attributes
+struct Found {                                               // an object found along a type's MRO
+  PyObject* object = nullptr;                                // borrowed
+  guards::SourceId source = guards::kNoSource;
+  Value* written = nullptr;                                  // by the trace, in its place
+};
+Found look_up(Tracer& t, PyTypeObject* type, guards::SourceId type_source, PyObject* name);
+PyObject* own_class_attribute(PyTypeObject* type, PyObject* name);  // in the dict of one class alone; borrowed
+Found look_up(Tracer& t, Value* v, PyObject* name);          // along type(v); the type is guarded unchanged
+void guard_descriptor_class(Tracer& t, const Found& found);
+Value* found_value(Tracer& t, const Found& found);           // the object itself; identity of C descriptors is known
+Value* bind(Tracer& t, const Found& found, Value* self, PyTypeObject* type, Value* type_value);  // descriptor __get__
+Value* attribute_or_null(Tracer& t, Value* v,
+                         PyObject* name);  // null: AttributeError; SymbolicRaise from Python code passes
+Value* generic_attribute(Tracer& t, Value* v, PyObject* name);   // object.__getattribute__
+Value* type_attribute(Tracer& t, Value* type, PyObject* name);   // type.__getattribute__
+Value* class_attribute(Tracer& t, Value* type, PyObject* name);  // type.name: a metaclass may have a __getattribute__
+Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name);
+Value* own_attribute(Tracer& t, Value* v, PyObject* name);       // the instance dict alone
+void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to);  // to null: delete
+void drop_own_attribute(Tracer& t, InstanceValue* v, PyObject* name);  // it is written or deleted: Tracer::drops
+std::vector<PyObject*> own_names(Tracer& t,
+                                 InstanceValue* v);  // keys of the instance dict in order; a real one is guarded
+bool has_own_dict(Tracer& t, Value* v);
+DictValue* instance_dict(Tracer& t, InstanceValue* v);           // the value of __dict__
+DictValue* module_dict(Tracer& t, Value* module);
+// What the trace wrote to a data attribute of `owner` itself; null: nothing.
+Value* written_class_data(Tracer& t, PyTypeObject* owner, PyObject* name);
+Value* written_mark(Tracer& t, Value* tensor, PyObject* name);  // of mark_static_address; null: not in the trace
+void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to);  // object.__setattr__; to null: __delattr__
+Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name);
+DictValue* function_dict(Tracer& t, FunctionValue* f);           // the value of __dict__
+// type(v).name bound to v when Python code (or anything but the builtin's own C slot) implements it; null otherwise.
+Value* python_special(Tracer& t, Value* v, const char* name);
+Value* type_special(Tracer& t, Value* v, const char* name);      // the same; of a class: its metaclass's
+PyTypeObject* method_wrapper_type();                            // of object().__str__
+MethodValue* make_method(Tracer& t, Value* function, Value* self);
+void load_method(Tracer& t, MethodValue* m);
+InstanceValue* make_instance(Tracer& t, PyTypeObject* type);
+Value* mapping_proxy(Tracer& t, Value* mapping);
+
+// One level of a recursion in the tracer's own code, for what holds itself or is very deep.
+struct Nested {
+  explicit Nested(const char* what) {
+    if (depth >= 200) graph_break(Reason::recursion_limit, what);
+    ++depth;
+  }
+  ~Nested() { --depth; }
+  Nested(const Nested&) = delete;
+  static inline int depth = 0;
+};
+
+// ---- calls
+using CFunction = Value* (*)(Tracer& t, const Arguments& args);
+CFunction find_c_function(PyObject* callable);               // builtins.def, special.def
+bool runs_concretely(PyObject* callable);                    // has a CONCRETE row
+Value* call_type(Tracer& t, Value* type, const Arguments& args);
+Value* standard_construct(Tracer& t, Value* type_value, PyTypeObject* type, const Arguments& args);  // type.__call__
+Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args);     // C __new__ of the class that lays it out
+Value* call_exception(Tracer& t, PyObject* type, std::initializer_list<Value*> args);
+[[noreturn]] void raise_with(Tracer& t, PyObject* type, std::initializer_list<Value*> args);
+void write_attribute(InstanceValue* v, const char* name, Value* to);  // of what the trace made
+// What an exception holds beside its arguments. value: of a real object, null for one that has none (then false).
+bool copy_error_members(PyObject* real, InstanceValue* to, const std::function<Value*(PyObject*)>& value);
+bool is_torch_c_function(PyObject* callable);
+std::string name_of_callable(PyObject* callable);
+// Binds C function arguments: names in order, '$' before the first keyword-only one; missing optional ones are null.
+std::vector<Value*> parse(Tracer& t, const Arguments& args, const char* function,
+                          std::initializer_list<const char*> names, size_t required);
+void only_positional(Tracer& t, const Arguments& args, const char* function, size_t least, size_t most);
+Value* call_lru_cache(Tracer& t, Value* wrapper, const Arguments& args);       // a real one
+Value* call_weak_reference(Tracer& t, Value* reference, const Arguments& args);
+void refuse_foreign_codecs(Tracer& t, const Arguments& args);  // of self, encoding, errors
+Value* run_plain(Tracer& t, PyObject* callable, const Arguments& args);       // concretely on plain arguments, or break
+
+// torch/special.cpp: a Python function that must not be inlined as it is; null: inline it.
+Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments& args);
+
+// ---- what builtin containers do
+Value* raw_get_item(Tracer& t, Value* v, Value* key);
+bool type_compares_in_c(PyObject* type);                         // a union asks which of its types are equal
+Value* type_subscript(Tracer& t, Value* v,
+                      Value* key);  // of a type or a form of module typing, by types; null: something else
+void raw_set_item(Tracer& t, Value* v, Value* key, Value* to);
+void raw_delete_item(Tracer& t, Value* v, Value* key);
+bool raw_contains(Tracer& t, Value* v, Value* item);
+std::optional<int64_t> raw_length(Tracer& t, Value* v);
+Value* raw_iterate(Tracer& t, Value* v);
+std::optional<bool> raw_equal(Tracer& t, Value* a, Value* b);   // ==, nothing: NotImplemented
+void list_append(Tracer& t, ListValue* list, Value* item);
+void list_extend(Tracer& t, ListValue* list, Value* iterable);
+void deque_extend(Tracer& t, Value* deque, Value* iterable);
+using PutItem = std::function<void(Value* key, Value* value)>;
+void dict_update(Tracer& t, DictValue* dict, Value* other);
+void update_mapping(Tracer& t, Value* self, Value* other);      // self.update(other)
+// PyDict_Merge: each item is put; false: no mapping. into: the dict that `put` fills, where that is all it does.
+bool merge_mapping(Tracer& t, Value* mapping, const PutItem& put, DictValue* into = nullptr);
+SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items);  // added one by one
+SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items,
+                   PyRef order);  // set_order.h; null: unknown, or not asked for
+SetValue* set_from(Tracer& t, PyTypeObject* type, Value* iterable);  // set(iterable), frozenset(iterable)
+void set_update(Tracer& t, SetValue* set, Value* other);        // set.update(other)
+bool set_add(Tracer& t, SetValue* set, Value* item);            // false: was there
+int find_in_set(Tracer& t, SetValue* set, Value* item);         // position or -1
+// As CPython takes them: of equal items those of the smaller set, of the other where both have as many or it is no set.
+std::vector<Value*> common_items(Tracer& t, SetValue* self, SetValue* other, bool of_other);
+bool values_equal(Tracer& t, Value* a, Value* b);               // identity, then ==
+Py_hash_t key_hash(Tracer& t, Value* key);                      // breaks on keys whose hash runs Python code
+Py_hash_t returned_hash(Tracer& t, Value* result);              // of a __hash__ in Python
+bool keys_equal(Tracer& t, Value* a, Value* b);
+bool is_hashed_by_python(Value* key);                           // its class has a __hash__ in Python
+bool relies_on_nothing_handled(
+    Tracer& t);  // guards that no exception is handled where the segment begins; false: one is
+bool is_identity_key(Value* key);                               // hashed and compared by identity
+Value* make_view(Tracer& t, DictValue* dict, ViewValue::What what);
+void guard_parts(Tracer& t, IteratorValue* it);  // of a real zip, enumerate, map, filter: it has these and no more
+IteratorValue* wrap_iterator(Tracer& t, PyObject* object,
+                             guards::SourceId source);  // null: not one whose state can be read
+bool changed_while_iterated(
+    const IteratorValue* it);  // a dict or set that has other keys than when the iterator was made
+IteratorValue* make_iterator(Tracer& t, IteratorValue::Over over, PyTypeObject* type, std::vector<Value*> operands);
+Value* refuse_set_as_item(Value* item);  // a set that is looked for in a set means a frozenset
+bool is_size(Value* v);                                            // a torch.Size
+Value* like(Tracer& t, Value* model,
+            std::vector<Value*> items);  // tuple or list of the model's kind (torch.Size stays one)
+struct SliceBounds { int64_t start, stop, step, count; };
+std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length);  // nothing: key is no slice
+std::string repr_text(Tracer& t, Value* v);
+
+}  // namespace framejit::frame_hook

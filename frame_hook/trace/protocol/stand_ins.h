@@ -1,0 +1,96 @@
+// frame_hook/trace/protocol/stand_ins.h — what CPython itself answers to an operation on traced values, and what it
+// raises.
+//
+// A stand-in is a real object that C code takes for the value: a constant itself, a fresh container of stand-ins, an
+// object of a class of the same name. No code of the program runs: methods of such a class only note that they were
+// called, and then nothing is known. An answer holds for the types of the values, which are guarded; a text may also
+// name a constant, which is guarded too.
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "frame_hook/trace/protocol/protocol.h"
+
+namespace framejit::frame_hook {
+
+class StandIns {
+ public:
+  // specialises: a symbol becomes its number; else it is any number, and exact() is false.
+  StandIns(Tracer& t, bool specialises) : t_(t), specialises_(specialises) {}
+
+  struct Answer {
+    enum class Kind : uint8_t { unknown, returned, raised } kind = Kind::unknown;
+    PyRef object;                            // what was returned or raised
+    bool is_not_implemented() const { return kind == Kind::returned && object.get() == Py_NotImplemented; }
+  };
+  // These special methods of classes in Python answer NotImplemented: the trace has asked them.
+  void decline(const std::vector<const char*>& names) { declined_ = names; }
+  Answer ask(PyObject* callable, const Arguments& args);
+  bool is_exact() const { return exact_; }
+  void stands(const PyRef& object, Value* v) { values_.emplace(object.get(), v); }
+  Value* value_of(PyObject* object);         // of a stand-in, or of a constant that C code made; null: neither
+  // The exception that the program sees in place of a real one. Null: it holds what is no constant.
+  InstanceValue* told(PyObject* real);
+
+ private:
+  PyObject* of(Value* v);                    // borrowed; null: there is none
+  PyRef make(Value* v);
+  PyRef make_object(Value* v);
+  PyRef make_instance(InstanceValue* v);
+  PyRef named(PyTypeObject* type);           // of a class like this one, without contents
+  PyRef class_like(PyTypeObject* type, PyTypeObject* base);
+  PyRef unread();                            // an item that nobody has read: nothing is known of it
+  PyObject* keep(Value* v, PyRef made);
+  bool fill_list(PyObject* list, Value* v);
+  bool fill_dict(PyObject* target, PyTypeObject* base, DictValue* v);
+  bool fill_set(PyObject* target, SetValue* v);
+  PyRef tuple_of(const std::vector<Value*>& items);
+
+  Tracer& t_;
+  const bool specialises_;
+  bool exact_ = true;
+  std::vector<const char*> declined_;
+  std::unordered_map<Value*, PyRef> made_;
+  std::unordered_map<PyObject*, Value*> values_;
+  std::unordered_map<PyTypeObject*, PyRef> classes_;
+  PyRef unread_class_;
+};
+
+// Around what C code does when bytecode calls for it: an error that the tracer makes is told as CPython tells it.
+class CBoundary {
+ public:
+  explicit CBoundary(Tracer& t);
+  ~CBoundary();
+  CBoundary(const CBoundary&) = delete;
+  bool is_outermost() const { return is_outermost_; }  // in its frame
+
+ private:
+  Tracer& t_;
+  const size_t before_;
+  const bool is_outermost_;
+};
+
+struct CCall {
+  PyObject* callable;
+  Arguments args;
+  std::vector<const char*> declined = {};      // see StandIns::decline
+};
+void tell_as_cpython(Tracer& t, Value* exception, const CCall& call);
+// What `call` raises in CPython; where that is not known, an error of this type and text.
+[[noreturn]] void raise_as_cpython(Tracer& t, PyObject* type, const std::string& text, const CCall& call);
+// Of an attribute that cannot be written (or deleted: to is null): v has no dict, or nothing of that name.
+[[noreturn]] void raise_unwritable(Tracer& t, Value* v, PyObject* name, Value* to, bool is_in_class);
+
+template <class Does, class Call>
+auto as_cpython_tells(Tracer& t, Call&& call, Does&& does) {
+  const CBoundary boundary(t);
+  try {
+    return does();
+  } catch (const SymbolicRaise& raised) {
+    if (boundary.is_outermost()) tell_as_cpython(t, raised.exception, call());
+    throw;
+  }
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,332 @@
+// frame_hook/trace/protocol/strings.cpp — str(), repr(), format(), join: concretely on plain values, through inlined
+// special methods otherwise. A text that would hold an address, or a tensor's data, breaks.
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
+#include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/set_order.h"
+#include "frame_hook/trace/values/object_kinds.h"
+
+namespace framejit::frame_hook {
+
+namespace {
+
+std::string text_of_result(Tracer& t, Value* v, const char* special) {
+  if (payload_of(v) != v)
+    graph_break(Reason::text_formatting, std::string(special) + "() that returns " + describe(v));
+  Value* text = payload_of(v);
+  if (text->kind != ValueKind::object || !text->object || !PyUnicode_CheckExact(text->object.get()))
+    t.raise_new(PyExc_TypeError, std::string(special) + " returned non-string (type " + t.type_of(v)->tp_name + ")");
+  return text_of(t.constant(text));
+}
+
+std::string joined(Tracer& t, const std::vector<Value*>& items) {
+  std::string text;
+  for (Value* v : items) text += (text.empty() ? "" : ", ") + repr_text(t, v);
+  return text;
+}
+
+std::string concrete_repr(Tracer& t, Value* v) {
+  PyRef text = PyRef::steal(PyObject_Repr(t.constant(v)));
+  if (!text) t.raise_of_pure_call();
+  return text_of(text.get());
+}
+
+std::string dict_repr(Tracer& t, DictValue* dict) {
+  t.load(dict);
+  std::string text = "{";
+  const std::vector<DictEntry> entries = dict->entries;
+  for (const DictEntry& e : entries)
+    text += (text.size() == 1 ? "" : ", ") + repr_text(t, e.key) + ": " + repr_text(t, e.value);
+  return text + "}";
+}
+
+[[noreturn]] void no_text(Value* v) {
+  if (v->kind == ValueKind::tensor) graph_break(Reason::data_dependent_value, "the text of a tensor");
+  graph_break(Reason::text_formatting, "the text of " + describe(v));
+}
+
+bool is_exception(Value* v) {
+  return v->kind == ValueKind::instance &&
+         PyType_IsSubtype(v->type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
+}
+
+std::vector<Value*> exception_arguments(Tracer& t, Value* v) { return t.unpack(t.get_attribute(v, interned("args"))); }
+
+const char* bare_name(PyTypeObject* type) {
+  const char* dot = strrchr(type->tp_name, '.');
+  return dot ? dot + 1 : type->tp_name;
+}
+
+std::string set_items_text(Tracer& t, SetValue* set) {
+  t.load(set);
+  const std::vector<Value*> items = ordered_items(t, set);
+  return items.empty() ? "" : "{" + joined(t, items) + "}";
+}
+
+std::string instance_repr(Tracer& t, Value* v) {
+  if (is_exception(v)) {
+    std::vector<Value*> args = exception_arguments(t, v);
+    return std::string(bare_name(v->type)) + "(" + joined(t, args) + ")";
+  }
+  Value* payload = payload_of(v);
+  PyTypeObject* base = builtin_base(v->type);
+  if (is_size_type(base) && payload->kind == ValueKind::tuple)
+    return "torch.Size([" + joined(t, t.unpack(payload)) + "])";
+  if (payload->kind == ValueKind::set && base == payload->type)
+    return std::string(bare_name(v->type)) + "(" + set_items_text(t, as<SetValue>(payload)) + ")";
+  if (payload != v && base == payload->type) return repr_text(t, payload);
+  no_text(v);
+}
+
+// What is being turned into text: a container in itself is dots.
+std::vector<Value*> in_progress;
+constexpr size_t kDeepest = 100;
+
+struct InProgress {
+  explicit InProgress(Value* v) {
+    if (in_progress.size() >= kDeepest) graph_break(Reason::recursion_limit, "the text of a deep container");
+    in_progress.push_back(v);
+  }
+  ~InProgress() { in_progress.pop_back(); }
+  InProgress(const InProgress&) = delete;
+};
+
+std::string dots(Value* v) {
+  if (v->kind == ValueKind::tuple) return "(...)";
+  if (v->kind == ValueKind::list) return "[...]";
+  if (v->kind == ValueKind::dict) return "{...}";
+  if (payload_of(v)->kind == ValueKind::set) return std::string(bare_name(v->type)) + "(...)";
+  return v->kind == ValueKind::view ? "..." : "";
+}
+
+std::string text_inside(Tracer& t, Value* v);
+
+}  // namespace
+
+std::string repr_text(Tracer& t, Value* v) {
+  t.type_of(v);
+  if (std::find(in_progress.begin(), in_progress.end(), v) != in_progress.end())
+    if (std::string text = dots(v); !text.empty()) return text;
+  const InProgress now(v);
+  return text_inside(t, v);
+}
+
+namespace {
+
+std::string text_inside(Tracer& t, Value* v) {
+  switch (v->kind) {
+    case ValueKind::sym_int:
+    case ValueKind::identity: return std::to_string(t.as_index(v));
+    case ValueKind::tuple: {
+      std::vector<Value*> items = t.unpack(v);
+      return "(" + joined(t, items) + (items.size() == 1 ? ",)" : ")");
+    }
+    case ValueKind::list: return "[" + joined(t, t.unpack(v)) + "]";
+    case ValueKind::dict: return dict_repr(t, as<DictValue>(v));
+    case ValueKind::set: {
+      if (t.is_constant(v)) return concrete_repr(t, v);
+      const std::string inner = set_items_text(t, as<SetValue>(v));
+      if (v->type == &PyFrozenSet_Type) return "frozenset(" + inner + ")";
+      return inner.empty() ? "set()" : inner;
+    }
+    case ValueKind::slice: {
+      auto* s = as<SliceValue>(v);
+      return "slice(" + joined(t, {s->start, s->stop, s->step}) + ")";
+    }
+    case ValueKind::object:
+      if (PyObject* type = real_type(v)) {
+        const Found repr = look_up(t, Py_TYPE(type), t.type_source(v), interned("__repr__"));
+        if (repr.object && PyFunction_Check(repr.object))
+          return text_of_result(t, t.call(bind(t, repr, v, Py_TYPE(type), nullptr), {}), "__repr__");
+        return concrete_repr(t, v);
+      }
+      if (is_numpy_scalar(v->object.get())) no_text(v);  // numpy.set_printoptions() has a say
+      if (is_plain(v->object.get())) return concrete_repr(t, v);
+      if (t.is_constant(v) && !PyCFunction_Check(v->object.get()) && !PyModule_Check(v->object.get()) &&
+          !PyCode_Check(v->object.get()))
+        return concrete_repr(t, v);
+      no_text(v);
+    case ValueKind::instance: {
+      if (Value* method = python_special(t, v, "__repr__")) {
+        Unresumable guard(t);
+        return text_of_result(t, t.call(method, {}), "__repr__");
+      }
+      return instance_repr(t, v);
+    }
+    case ValueKind::view: {
+      static const char* const names[] = {"dict_keys([", "dict_values([", "dict_items(["};
+      return names[static_cast<int>(as<ViewValue>(v)->what)] + joined(t, t.unpack(v)) + "])";
+    }
+    case ValueKind::null:
+    case ValueKind::tensor:
+    case ValueKind::cell:
+    case ValueKind::function:
+    case ValueKind::method:
+    case ValueKind::iterator: case ValueKind::generator: case ValueKind::super: case ValueKind::array: break;
+  }
+  no_text(v);
+}
+
+}  // namespace
+
+Value* Tracer::to_repr(Value* v) {
+  static PyObject* const function = PyDict_GetItemString(PyEval_GetBuiltins(), "repr");
+  Value* text = v->kind == ValueKind::object || v->kind == ValueKind::sym_int ? computed(function, {v}) : nullptr;
+  return text ? text : string(repr_text(*this, v).c_str());
+}
+
+namespace {
+
+// What str() of a type that has no __str__ in Python does.
+enum class Text { of_repr, of_arguments, of_value, unknown };
+Text kind_of_text(Tracer& t, Value* v) {
+  const Found found = look_up(t, v, interned("__str__"));
+  if (!found.object || Py_TYPE(found.object) != &PyWrapperDescr_Type) return Text::unknown;
+  PyTypeObject* owner = reinterpret_cast<PyDescrObject*>(found.object)->d_type;
+  const std::string_view name = text_of(reinterpret_cast<PyDescrObject*>(found.object)->d_name);
+  if (owner == &PyBaseObject_Type) return Text::of_repr;
+  if (PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
+    return owner->tp_str == reinterpret_cast<PyTypeObject*>(PyExc_BaseException)->tp_str ||
+                   owner == reinterpret_cast<PyTypeObject*>(PyExc_KeyError)
+               ? Text::of_arguments
+               : Text::unknown;
+  Value* payload = payload_of(v);  // int.__repr__ as __str__ of an IntEnum
+  if (payload->type == owner && (name == "__str__" || name == "__repr__")) return Text::of_value;
+  return Text::unknown;
+}
+
+}  // namespace
+
+Value* Tracer::to_string(Value* v) {
+  type_of(v);
+  if (v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get())) return v;
+  if (Value* method = real_type(v) ? nullptr : python_special(*this, v, "__str__")) {
+    Unresumable guard(*this);
+    Value* text = call(method, {});
+    text_of_result(*this, text, "__str__");
+    return text;
+  }
+  if (v->kind == ValueKind::object && v->object && !real_type(v) && is_constant(v) && !is_plain(v->object.get())) {
+    if (PyCFunction_Check(v->object.get()) || PyModule_Check(v->object.get()) || PyCode_Check(v->object.get()))
+      no_text(v);
+    return constant_steal(PyObject_Str(constant(v)));
+  }
+  const Text kind = v->kind == ValueKind::instance ? kind_of_text(*this, v) : Text::of_repr;
+  if (kind == Text::unknown) no_text(v);
+  if (kind == Text::of_value && payload_of(v)->kind != ValueKind::instance) return to_string(payload_of(v));
+  if (kind == Text::of_arguments) {
+    std::vector<Value*> args = exception_arguments(*this, v);
+    if (args.empty()) return string("");
+    const bool key_error = PyType_IsSubtype(v->type, reinterpret_cast<PyTypeObject*>(PyExc_KeyError));
+    if (args.size() == 1) return key_error ? to_repr(args[0]) : to_string(args[0]);
+    return to_repr(tuple(args));
+  }
+  return to_repr(v);
+}
+
+Value* Tracer::format(Value* v, Value* spec) {
+  type_of(v);
+  const bool no_spec = !spec || (spec->kind == ValueKind::object && spec->object &&
+                                 PyUnicode_Check(spec->object.get()) && PyUnicode_GET_LENGTH(constant(spec)) == 0);
+  if (no_spec && v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get())) return v;
+  if (v->kind == ValueKind::tensor) no_text(v);
+  if (Value* method = real_type(v) ? nullptr : python_special(*this, v, "__format__")) {
+    Unresumable guard(*this);
+    Value* text = call(method, {spec ? spec : string("")});
+    if (!PyType_IsSubtype(type_of(text), &PyUnicode_Type))
+      raise_new(PyExc_TypeError, std::string("__format__ must return a str, not ") + text->type->tp_name);
+    return text;
+  }
+  if (no_spec) return to_string(v);
+  static PyObject* const function = PyDict_GetItemString(PyEval_GetBuiltins(), "format");
+  if (Value* text = computed(function, {payload_of(v), spec})) return text;
+  Value* plain = specialised(*this, payload_of(v));
+  if (is_plain(*this, plain) && is_plain(*this, spec)) return call_pure(function, Arguments{{plain, spec}, {}});
+  if (v->kind == ValueKind::list || v->kind == ValueKind::tuple || v->kind == ValueKind::dict ||
+      v->kind == ValueKind::set || v->kind == ValueKind::instance)
+    raise_new(PyExc_TypeError, std::string("unsupported format string passed to ") + v->type->tp_name + ".__format__");
+  no_text(v);
+}
+
+namespace rows {
+
+Value* str_join(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "join", 2, 2);
+  static PyObject* const method = _PyType_Lookup(&PyUnicode_Type, interned("join"));
+  std::vector<Value*> parts = t.unpack(args.positional[1]);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    Value*& part = parts[i];
+    Value* text = payload_of(part);
+    if (text->kind != ValueKind::object || !text->object || !PyUnicode_CheckExact(text->object.get()))
+      t.raise_new(PyExc_TypeError, "sequence item " + std::to_string(i) + ": expected str instance, " +
+                                       t.type_of(part)->tp_name + " found");
+    part = text;
+  }
+  return t.call_pure(method, Arguments{{payload_of(args.positional[0]), t.tuple(std::move(parts))}, {}});
+}
+
+// Values that are not plain are turned into their texts first, which is the same for fields without conversion, spec or
+// attribute.
+Value* str_format(Tracer& t, const Arguments& args) {
+  static PyObject* const method = _PyType_Lookup(&PyUnicode_Type, interned("format"));
+  Arguments plain = args;
+  plain.positional[0] = payload_of(args.positional[0]);
+  const std::string text = plain_text(t, plain.positional[0], "format string");
+  const bool simple = text.find_first_of(":!.[") == std::string::npos;
+  auto convert = [&](Value*& v) {
+    v = specialised(t, v);
+    if (is_plain(t, v)) return;
+    bool alone = simple;
+    for (size_t at = text.find('{'); !alone && at != std::string::npos; at = text.find('{', at + 1)) {
+      const std::string field = text.substr(at, text.find('}', at) - at);
+      if (field.find_first_of(":!.[") != std::string::npos)
+        graph_break(Reason::text_formatting, "str.format() of " + describe(v));
+    }
+    v = t.format(v, nullptr);
+  };
+  for (size_t i = 1; i < plain.positional.size(); ++i) convert(plain.positional[i]);
+  for (auto& [name, v] : plain.keywords) convert(v);
+  return t.call_pure(method, plain);
+}
+
+}  // namespace rows
+
+// Other codecs and error handlers are Python code that anybody may register.
+void refuse_foreign_codecs(Tracer& t, const Arguments& args) {
+  static constexpr std::string_view kKnown[] = {"utf-8",
+                                                "utf8",
+                                                "ascii",
+                                                "latin-1",
+                                                "latin1",
+                                                "iso-8859-1",
+                                                "utf-16",
+                                                "utf-16-le",
+                                                "utf-16-be",
+                                                "utf-32",
+                                                "utf-32-le",
+                                                "utf-32-be",
+                                                "strict",
+                                                "ignore",
+                                                "replace",
+                                                "backslashreplace",
+                                                "surrogateescape",
+                                                "surrogatepass",
+                                                "xmlcharrefreplace",
+                                                "namereplace"};
+  auto check = [&](Value* v) {
+    v = payload_of(v);
+    std::string name = v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get())
+                           ? text_of(t.constant(v))
+                           : "?";
+    for (char& c : name) c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (std::find(std::begin(kKnown), std::end(kKnown), name) == std::end(kKnown))
+      graph_break(Reason::unknown_callable, "codec or error handler " + name);
+  };
+  for (size_t i = 1; i < args.positional.size(); ++i) check(args.positional[i]);
+  for (const auto& [name, v] : args.keywords)
+    if (const std::string_view text = text_of(name); text == "encoding" || text == "errors") check(v);
+}
+
+}  // namespace framejit::frame_hook

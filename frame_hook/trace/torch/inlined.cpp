@@ -1,0 +1,122 @@
+// frame_hook/trace/torch/inlined.cpp — torch's C functions that are traced as what they do: one_hot,
+// autograd.Function.apply.
+#include <algorithm>
+
+#include "frame_hook/trace/types/builtins.h"
+#include "runtime/base/result.h"
+
+namespace framejit::frame_hook::rows {
+
+namespace {
+
+PyObject* torch_member(const char* module_name, const char* name) {
+  PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), module_name);
+  PyObject* found = module ? PyDict_GetItemString(PyModule_GetDict(module), name) : nullptr;
+  FJ_CHECK(found, std::string(module_name) + "." + name);
+  return found;
+}
+
+Value* method(Tracer& t, Value* self, const char* name, std::initializer_list<Value*> args) {
+  return t.call(t.get_attribute(self, interned(name)), args);
+}
+
+bool grad_mode() {
+  const PyRef on = PyRef::steal(PyObject_CallNoArgs(torch_member("torch", "is_grad_enabled")));
+  return on && on.get() == Py_True;
+}
+
+class NoGrad final {  // for real, as long as forward() is traced
+ public:
+  NoGrad() { set(false); }
+  ~NoGrad() { set(before_); }
+  NoGrad(const NoGrad&) = delete;
+
+ private:
+  static void set(bool enabled) {
+    PyRef::steal(PyObject_CallOneArg(torch_member("torch._C", "_set_grad_enabled"), enabled ? Py_True : Py_False));
+  }
+  const bool before_ = grad_mode();
+};
+
+[[noreturn]] void refuse_function(const char* why) {
+  graph_break(Reason::custom_dispatch, std::string("an autograd.Function ") + why);
+}
+
+// What forward() gives: autograd's bookkeeping wraps it. An input that is returned is a view of itself.
+Value* checked_output(Tracer& t, Value* v, const std::vector<Value*>& inputs) {
+  if (v->kind != ValueKind::tensor) return v;
+  if (std::find(inputs.begin(), inputs.end(), v) != inputs.end()) return method(t, v, "view_as", {v});
+  if (t.truth(method(t, v, "_is_view", {}))) refuse_function("that returns a view");
+  return v;
+}
+
+Value* checked_outputs(Tracer& t, Value* output, const std::vector<Value*>& inputs) {
+  if (output->kind != ValueKind::tuple) return checked_output(t, output, inputs);
+  std::vector<Value*> outputs = t.unpack(output);
+  for (Value*& v : outputs) v = checked_output(t, v, inputs);
+  return t.tuple(std::move(outputs));
+}
+
+InstanceValue* make_context(Tracer& t, Value* cls, const std::vector<Value*>& inputs) {
+  Value* type = t.get_attribute(cls, interned("_backward_cls"));
+  InstanceValue* context = make_instance(t, known_type(t, type));
+  std::vector<Value*> needed;
+  for (Value* v : inputs)
+    needed.push_back(v->kind == ValueKind::tensor ? t.get_attribute(v, interned("requires_grad")) : t.boolean(false));
+  context->attrs.emplace_back(PyRef::borrow(interned("needs_input_grad")), t.tuple(std::move(needed)));
+  return context;
+}
+
+bool has_context_setup(Tracer& t, Value* cls) {
+  PyTypeObject* type = known_type(t, cls);
+  auto* base = reinterpret_cast<PyTypeObject*>(torch_member("torch.autograd.function", "_SingleLevelFunction"));
+  return _PyType_Lookup(type, interned("setup_context")) != _PyType_Lookup(base, interned("setup_context"));
+}
+
+}  // namespace
+
+// Inputs that need a gradient in grad mode were refused when they were first used. The context never leaves the trace:
+// no recipe can make one.
+Value* function_apply(Tracer& t, const Arguments& args) {
+  if (!args.keywords.empty() || args.positional.empty()) refuse_function("called with keywords");
+  Value* cls = args.positional[0];
+  const std::vector<Value*> inputs(args.positional.begin() + 1, args.positional.end());
+  InstanceValue* context = make_context(t, cls, inputs);
+  for (Value* v : inputs)
+    if (v->kind == ValueKind::tensor) t.traced_tensor(as<TensorValue>(v));
+  const bool separate = has_context_setup(t, cls);
+  Value* forward = t.get_attribute(cls, interned("forward"));
+  const NoGrad no_grad;
+  Value* output = nullptr;
+  if (separate) {
+    output = t.call(forward, Arguments{inputs, {}});
+    t.call(t.get_attribute(cls, interned("setup_context")), {context, t.tuple(inputs), output});
+  } else {
+    std::vector<Value*> with_context = inputs;
+    with_context.insert(with_context.begin(), context);
+    output = t.call(forward, Arguments{std::move(with_context), {}});
+  }
+  if (grad_mode()) refuse_function("whose forward() turns grad mode on");
+  bool dirty = false;
+  context->find_attr(interned("dirty_tensors"), &dirty);
+  if (dirty) refuse_function("that marks inputs as dirty");
+  return checked_outputs(t, output, inputs);
+}
+
+Value* one_hot(Tracer& t, const Arguments& args) {
+  std::vector<Value*> a = parse(t, args, "one_hot", {"tensor", "num_classes"}, 1);
+  Value* indices = a[0];
+  std::vector<Value*> shape = t.unpack(t.get_attribute(indices, interned("shape")));
+  bool simple = a[1] && t.same_object(t.get_attribute(indices, interned("dtype")),
+                                      t.constant_value(torch_member("torch", "int64")));
+  for (Value* size : shape) simple = simple && !(size->kind == ValueKind::object && t.as_index(size) == 0);
+  const auto classes = simple ? t.as_size(a[1]) : std::nullopt;
+  if (!classes || !t.recording().shapes().decide(0, graph::Relation::kLt, *classes, t.here()))
+    return t.call_recorded(torch_member("torch._C._nn", "one_hot"), args);
+  shape.push_back(a[1]);
+  Value* result = method(t, indices, "new_zeros", {t.tuple(std::move(shape))});
+  method(t, result, "scatter_", {t.integer(-1), method(t, indices, "unsqueeze", {t.integer(-1)}), t.integer(1)});
+  return result;
+}
+
+}  // namespace framejit::frame_hook::rows

@@ -1,0 +1,240 @@
+// frame_hook/trace/torch/recorded_calls.cpp — C functions called for real: on traced tensors under the recorder, or on
+// constants.
+//
+// materialise() makes the Python object that such a call gets: constants (guarded deeply), traced tensors, torch's
+// symbolic ints, and fresh containers of them. Nothing of the user's program is passed that the callee could write to.
+#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/types/numpy_calls.h"
+#include "frame_hook/trace/types/set_order.h"
+#include "frame_hook/trace/values/object_kinds.h"
+#include "guards/interrupts.h"
+#include "runtime/base/result.h"
+
+namespace framejit::frame_hook {
+
+namespace {
+
+struct CallArguments {  // in vectorcall form
+  std::vector<PyRef> owned;
+  std::vector<PyObject*> args;
+  PyRef names;
+  size_t positional = 0;
+};
+
+CallArguments materialise_arguments(Tracer& tracer, const Arguments& from) {
+  CallArguments to;
+  to.positional = from.positional.size();
+  to.owned.reserve(to.positional + from.keywords.size());
+  for (Value* v : from.positional) to.owned.push_back(tracer.materialise(v));
+  if (!from.keywords.empty()) {
+    to.names = PyRef::steal(PyTuple_New(static_cast<Py_ssize_t>(from.keywords.size())));
+    for (size_t i = 0; i < from.keywords.size(); ++i) {
+      PyTuple_SET_ITEM(to.names.get(), i, Py_NewRef(from.keywords[i].first));
+      to.owned.push_back(tracer.materialise(from.keywords[i].second));
+    }
+  }
+  for (const PyRef& r : to.owned) to.args.push_back(r.get());
+  return to;
+}
+
+}  // namespace
+
+std::vector<Value*> Tracer::items_of(Value* v) {
+  std::vector<Value*> items;
+  if (v->kind == ValueKind::tuple) {
+    auto* t = as<TupleValue>(v);
+    if (!t->length_guarded) length(t);
+    for (size_t i = 0; i < t->items.size(); ++i) items.push_back(item(t, i));
+  } else if (v->kind == ValueKind::list) {
+    auto* l = as<ListValue>(v);
+    load(l);
+    for (size_t i = 0; i < l->items.size(); ++i) items.push_back(item(l, i));
+  } else {
+    load(as<SetValue>(v));
+    items = as<SetValue>(v)->items;
+  }
+  return items;
+}
+
+PyRef Tracer::materialise_items(Value* v, const std::vector<Value*>& items) {
+  const bool is_list = v->kind == ValueKind::list;
+  PyRef made = PyRef::steal(is_list ? PyList_New(static_cast<Py_ssize_t>(items.size()))
+                                    : PyTuple_New(static_cast<Py_ssize_t>(items.size())));
+  if (!made) raise_pending();
+  for (size_t i = 0; i < items.size(); ++i) {
+    PyObject* object = materialise(items[i]).release();
+    if (is_list) PyList_SET_ITEM(made.get(), i, object);
+    else PyTuple_SET_ITEM(made.get(), i, object);
+  }
+  return made;
+}
+
+PyRef Tracer::materialise(Value* v) {
+  switch (v->kind) {
+    case ValueKind::object:
+      if (is_constant_object(v->object.get())) return PyRef::borrow(constant(v));
+      // Arrays of other libraries: no guard sees what is written to their memory, and what is made of them shares it.
+      if (PyObject_CheckBuffer(v->object.get()))
+        graph_break(Reason::unsupported_operand,
+                    std::string("the memory of an object of type ") + Py_TYPE(v->object.get())->tp_name);
+      guard_identity(v);
+      return v->object;
+    case ValueKind::tensor: return PyRef::borrow(traced_tensor(as<TensorValue>(v)));
+    case ValueKind::sym_int: {
+      const graph::SymExpr& size = as<SymIntValue>(v)->expr;
+      if (auto value = size.as_constant()) return PyRef::steal(PyLong_FromLongLong(*value));
+      return PyRef::steal(recording().wrap_size(size));
+    }
+    case ValueKind::tuple:
+      if (is_constant(v)) return PyRef::borrow(constant(v));
+      return type_of(v), materialise_items(v, items_of(v));
+    case ValueKind::list: return type_of(v), materialise_items(v, items_of(v));
+    case ValueKind::set: {
+      if (is_constant(v)) return PyRef::borrow(constant(v));
+      type_of(v);
+      PyRef items = materialise_items(v, items_of(v));
+      return real_set(v->type, items.get());
+    }
+    case ValueKind::slice: {
+      auto* s = as<SliceValue>(v);
+      PyRef start = materialise(s->start), stop = materialise(s->stop), step = materialise(s->step);
+      return PyRef::steal(PySlice_New(start.get(), stop.get(), step.get()));
+    }
+    case ValueKind::dict: {
+      auto* d = as<DictValue>(v);
+      type_of(d);
+      load(d);
+      PyRef made = PyRef::steal(PyDict_New());
+      for (size_t i = 0; i < d->entries.size(); ++i) {
+        PyRef key = materialise(d->entries[i].key), item = materialise(dict_get(d, d->entries[i].key));
+        if (PyDict_SetItem(made.get(), key.get(), item.get()) < 0) raise_pending();
+      }
+      return made;
+    }
+    case ValueKind::instance: {
+      if (is_constant(v)) return PyRef::borrow(constant(v));
+      auto* instance = as<InstanceValue>(v);
+      // torch.Size and the named results of torch: what C functions read of them is the tuple.
+      if (instance->payload &&
+          (instance->payload->kind == ValueKind::tuple || instance->payload->kind == ValueKind::object)) {
+        type_of(v);
+        return materialise(instance->payload);
+      }
+      break;
+    }
+    case ValueKind::null:
+    case ValueKind::cell:
+    case ValueKind::function:
+    case ValueKind::method:
+    case ValueKind::iterator:
+    case ValueKind::generator:
+    case ValueKind::super:
+    case ValueKind::view:
+    case ValueKind::identity:
+    case ValueKind::array: break;
+  }
+  graph_break(Reason::unsupported_operand,
+              std::string("an object of type ") + (v->type ? v->type->tp_name : "NULL") + " passed to a C function");
+}
+
+// Without guards: whoever acts on the answer materialises the value, which guards what is in it.
+bool Tracer::holds_tensor(PyObject* object, int depth) {
+  std::string reason;
+  if (is_exact_scalar(Py_TYPE(object)) || depth > 4) return false;
+  if (PyTuple_Check(object) || PyList_CheckExact(object)) {
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(object);
+    for (Py_ssize_t i = 0; i < n; ++i)
+      if (holds_tensor(PySequence_Fast_GET_ITEM(object, i), depth + 1)) return true;
+    return false;
+  }
+  if (PyDict_CheckExact(object)) {
+    PyObject *key, *item;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(object, &position, &key, &item))
+      if (holds_tensor(item, depth + 1)) return true;
+    return false;
+  }
+  return frontend_.classify(object, &reason) != TensorClass::kNot;
+}
+
+bool Tracer::contains_tensor(Value* v) {
+  if (!v) return false;
+  auto any = [&](const std::vector<Value*>& items) {
+    for (Value* item : items)
+      if (item && contains_tensor(item)) return true;
+    return false;
+  };
+  switch (v->kind) {
+    case ValueKind::tensor: return true;
+    case ValueKind::tuple: return any(as<TupleValue>(v)->items) || (v->object && holds_tensor(v->object.get(), 0));
+    case ValueKind::list:
+      return any(as<ListValue>(v)->items) ||
+             (v->object && !as<ListValue>(v)->loaded && holds_tensor(v->object.get(), 0));
+    case ValueKind::set: return any(as<SetValue>(v)->items);
+    case ValueKind::slice: {
+      auto* s = as<SliceValue>(v);
+      return contains_tensor(s->start) || contains_tensor(s->stop) || contains_tensor(s->step);
+    }
+    case ValueKind::dict: {
+      for (const DictEntry& e : as<DictValue>(v)->entries)
+        if (e.value && contains_tensor(e.value)) return true;
+      return v->object && !as<DictValue>(v)->loaded && holds_tensor(v->object.get(), 0);
+    }
+    case ValueKind::instance: return contains_tensor(as<InstanceValue>(v)->payload);
+    case ValueKind::null:
+    case ValueKind::object:
+    case ValueKind::sym_int:
+    case ValueKind::cell:
+    case ValueKind::function:
+    case ValueKind::method:
+    case ValueKind::iterator:
+    case ValueKind::generator:
+    case ValueKind::super:
+    case ValueKind::view:
+    case ValueKind::identity: case ValueKind::array: return false;
+  }
+  return false;
+}
+
+Value* Tracer::call_recorded(PyObject* callable, const Arguments& args) {
+  const CallArguments made = materialise_arguments(*this, args);
+  set_user_line();
+  PyObject* result = recording().call(callable, made.args.data(), made.positional, made.names.get());
+  guard_fixed_floats();
+  if (result) return wrap_result(result);
+  break_of_recording(PyErr_Occurred() ? "" : name_of_callable(callable));
+}
+
+Value* Tracer::lifted(PyObject* real) {
+  set_user_line();
+  PyObject* result = recording().lift(real);
+  if (result) return wrap_result(result);
+  break_of_recording("a tensor of an array");
+}
+
+void Tracer::break_of_recording(const std::string& what) {
+  if (auto b = recording().take_break()) {
+    drop_error();
+    graph_break(b->reason, b->detail.empty() ? what : b->detail);
+  }
+  if (!PyErr_Occurred()) graph_break(Reason::recording_failed, what);
+  raise_pending();
+}
+
+Value* Tracer::call_pure(PyObject* callable, const Arguments& args) {
+  const CallArguments made = materialise_arguments(*this, args);
+  const bool of_numpy = calls_numpy(callable, made.args);
+  PyObject* result = nullptr;
+  {
+    const NumpyWarnings raised(of_numpy);
+    result = PyObject_Vectorcall(callable, made.args.data(), made.positional, made.names.get());
+    if (!result && of_numpy && PyErr_ExceptionMatches(PyExc_FloatingPointError)) {
+      drop_error();
+      graph_break(Reason::outside_effect, "a floating-point warning of NumPy");
+    }
+  }
+  if (!result) raise_of_pure_call();
+  return wrap_result(result);
+}
+
+}  // namespace framejit::frame_hook

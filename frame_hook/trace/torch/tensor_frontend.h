@@ -1,0 +1,159 @@
+// frame_hook/trace/torch/tensor_frontend.h — all that the tracer knows of torch. One implementation in frame_hook/aten;
+// a fake one in the torch-free tests.
+//
+// A real tensor that the trace meets becomes a graph input: a traced tensor, an exact torch.Tensor without data. C
+// functions called on traced tensors run for real under a record scope, and their ATen ops land in the recording.
+#pragma once
+
+#include <Python.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/compiler.h"
+#include "graph/dynamic_extents.h"
+#include "guards/guard.h"
+#include "guards/py_ref.h"
+#include "runtime/base/result.h"
+
+namespace framejit::frame_hook {
+
+enum class TensorClass : uint8_t {
+  kNot,          // not a tensor
+  kPlain,        // exact Tensor, Parameter or Buffer that can be traced
+  kUnsupported,  // a tensor that breaks: subclass, grad needed, device, dtype, layout (the reason says which)
+};
+
+// The 0-dim tensor that means beside a traced tensor what a Python float means there, where the number promotes.
+enum class FloatBeside : uint8_t { kConstant, kDouble, kFloat };  // none; one of dtype float64, float32
+
+// Whether copies of weights that were packed, folded or cast may stand in for them.
+enum class Freezing : uint8_t {
+  kNever,
+  kProven,   // while it is proven that nobody wrote to the weights
+  kTrusted,  // the user's word: nobody does without their version moving
+};
+
+// What a call leaves to be done: weights have stayed for so many calls that values are derived from them. The one who
+// drops it undone meets it again at a later call.
+class DueDerivation {
+ public:
+  virtual ~DueDerivation() = default;
+  virtual void derive() = 0;  // inside of a compile
+};
+
+// The objects that hold a call's weights: what is derived from them goes when one of the objects does.
+struct WeightOwners {
+  PyObject* const* objects = nullptr;  // borrowed
+  size_t count = 0;
+  std::unique_ptr<DueDerivation> due;  // set by CompiledCall::run
+};
+
+// A compiled recording: Python tensors in, Python tensors out.
+class CompiledCall {
+ public:
+  virtual ~CompiledCall() = default;
+  // inputs: borrowed, one per recording input, a float where add_float made it; symbols: as bound by the guards.
+  // outputs: new references.
+  // False with a Python error set: nothing was written and the segment must run plainly (but see `raises`). Input
+  // writes happen last.
+  virtual bool run(PyObject* const* inputs, const int64_t* symbols, PyObject** outputs, WeightOwners& owners) = 0;
+  bool raises = false;  // run() is the user's code: its error is the user's, and plain Python does not run in its place
+  bool is_wrong = false;  // what it was compiled from has turned out to be untrue: it is not run again
+  size_t output_count = 0;
+  size_t op_count = 0;      // ATen ops of the functional graph
+  size_t kernel_count = 0;  // distinct compiled kernels
+};
+
+struct CaptureBreak {  // why a recorded call cannot be in a graph
+  Reason reason;
+  std::string detail;
+};
+
+// One capture. Lives until what was compiled of it is bound.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual graph::ShapeEnv& shapes() = 0;
+
+  // A real tensor (borrowed) becomes input number inputs()-1; dims in `dynamic` get symbols. New reference to the
+  // traced tensor.
+  // An empty `dynamic` means all constant. The facts to guard it by are made by facts_of with the same symbols.
+  virtual PyObject* add_input(PyObject* tensor, const std::string& source_text,
+                              const graph::DynamicExtents& dynamic) = 0;
+  virtual std::shared_ptr<const guards::TensorFacts> facts_of_input(size_t input) = 0;
+  virtual size_t input_count() const = 0;
+
+  virtual bool is_traced(PyObject* object) const = 0;
+  // Calls `callable` with arguments in vectorcall form; ops on the thread are recorded meanwhile. New reference, or
+  // null with a Python error set, or null without one when take_break() has the reason. Ops of a failed call are
+  // dropped.
+  virtual PyObject* call(PyObject* callable, PyObject* const* args, size_t positional, PyObject* kwnames) = 0;
+  virtual PyObject* get_attribute(PyObject* traced, PyObject* name) = 0;  // C getters and methods of torch.Tensor
+  virtual std::optional<CaptureBreak> take_break() = 0;
+  virtual void set_line(const graph::Line& line) = 0;
+
+  // The contents of a traced tensor that depends on nothing but constants: a real tensor of its own. Null without an
+  // error: not known.
+  virtual PyObject* known_contents(PyObject*) { return nullptr; }
+  // A traced tensor that has the contents of a real one in each call. New reference, or null as call().
+  virtual PyObject* lift(PyObject*) { return nullptr; }
+  virtual void keep_unwritten(PyObject*) {}  // from now on a write to its memory is a break
+
+  // Symbolic integers that go in and out of recorded calls (torch.SymInt objects over our expressions).
+  virtual PyObject* wrap_size(const graph::SymExpr& size) = 0;
+  virtual std::optional<graph::SymExpr> unwrap_size(PyObject* object) = 0;
+  // A float that must not specialise: a 0-dim traced tensor, an input whose object at a call is the float itself. New
+  // reference, or null with an error set. One input per source.
+  virtual PyObject* add_float(double hint, const std::string& source_text) = 0;
+  virtual FloatBeside float_beside(PyObject* beside) = 0;
+  // What stands for the float in such a 0-dim traced tensor where torch takes a number and no tensor. New reference;
+  // null: an error is set.
+  virtual PyObject* float_number(PyObject* traced, double now) = 0;
+  virtual std::vector<PyObject*> take_fixed_floats() {
+    return {};
+  }  // borrowed tensors given to float_number whose number was asked for since
+
+  // Object identity of torch tensors that a graph captured as constants, printable form of what was captured so far.
+  virtual std::string text() const = 0;
+  virtual size_t op_count() const = 0;  // ops recorded so far
+  virtual std::vector<size_t> written_inputs() const { return {}; }  // inputs whose memory a recorded op writes
+
+  // Ends the recording: outputs are traced tensors (borrowed) in order.
+  virtual Result<graph::CapturedGraph> finish(const std::vector<PyObject*>& outputs) = 0;
+  // Times plans of the captured graph on the inputs of this call. The recording outlives what it makes.
+  virtual graph::MakeTimer make_timer() { return nullptr; }
+  // What runs the compiled graph on Python tensors. `user_backend` (borrowed): if not null, a callable that is given
+  // the graph and decides what runs; null with a Python error set when it raised.
+  virtual std::unique_ptr<CompiledCall> bind(graph::CompiledGraph compiled, PyObject* user_backend,
+                                             Freezing freezing) = 0;
+};
+
+class TensorFrontend {
+ public:
+  virtual ~TensorFrontend() = default;
+  virtual TensorClass classify(PyObject* object, std::string* reason) = 0;
+  virtual std::unique_ptr<Recording> begin() = 0;
+  virtual std::shared_ptr<const guards::ModeFacts> current_modes() = 0;
+  virtual bool records_nothing() { return false; }  // a mode or transform under which no op can be recorded is active
+  // Modes that traced code may change (grad mode, autocast, ...): opaque snapshots. While tracing they are changed for
+  // real; at the end the tracer restores the first snapshot, and the segment applies the last one when it differs.
+  virtual std::shared_ptr<void> save_modes() = 0;
+  virtual void restore_modes(const std::shared_ptr<void>& snapshot) = 0;
+  virtual bool same_modes(const std::shared_ptr<void>& a, const std::shared_ptr<void>& b) = 0;
+  // Whether the memory of one of the first `written` tensors may overlap another's.
+  virtual bool may_overlap(PyObject* const* tensors, size_t written, size_t count) = 0;
+  // Pure C functions of torch that read state or build constants and take no traced tensor (torch.device, torch.Size,
+  // finfo, ...).
+  virtual bool is_pure_without_tensors(PyObject* callable) = 0;
+  // Tells torch.compiler.is_compiling() inside the trace: the function objects that must answer True.
+  virtual bool answers_true_while_compiling(PyObject* callable) = 0;
+};
+
+// The frontend of this process, or null without torch. Set once at import.
+TensorFrontend* tensor_frontend();
+void set_tensor_frontend(TensorFrontend* frontend);
+
+}  // namespace framejit::frame_hook

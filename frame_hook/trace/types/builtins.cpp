@@ -1,0 +1,506 @@
+// frame_hook/trace/types/builtins.cpp — the table of C functions, and the builtins that ask about objects: isinstance,
+// getattr, type, ...
+#include <cmath>
+
+#include "frame_hook/trace/types/builtins.h"
+#include "guards/interrupts.h"
+
+#include <cstring>
+
+namespace framejit::frame_hook {
+
+namespace {
+
+struct RowName {
+  const char *module, *path;
+  CFunction handler;  // null: runs concretely
+};
+
+constexpr RowName kPythonRows[] = {
+#define ROW(module, path, handler) {#module, #path, rows::handler},
+#define CONCRETE(module, path) {#module, #path, nullptr},
+#include "frame_hook/trace/types/builtins.def"
+#undef CONCRETE
+#undef ROW
+};
+
+constexpr RowName kTorchRows[] = {
+#define ROW(module, path, handler) {#module, #path, rows::handler},
+#define CONCRETE(module, path) {#module, #path, nullptr},
+#include "frame_hook/trace/torch/special.def"
+#undef CONCRETE
+#undef ROW
+};
+
+constexpr RowName kNumpyRows[] = {
+#define CONCRETE(module, path) {#module, #path, nullptr},
+#include "frame_hook/trace/types/numpy_rows.def"
+#undef CONCRETE
+};
+
+using Table = std::unordered_map<PyObject*, CFunction>;
+
+// What a row names, a new reference kept for ever; null when this CPython or torch lacks it.
+PyObject* resolve(const RowName& row) {
+  PyRef at = PyRef::steal(PyImport_ImportModule(row.module));
+  std::string path = row.path;
+  while (at && !path.empty()) {
+    const size_t dot = path.find('.');
+    const std::string name = path.substr(0, dot);
+    path = dot == std::string::npos ? "" : path.substr(dot + 1);
+    // A module's dict, not getattr: torch's module-level __getattr__ imports what it is asked for.
+    if (PyModule_Check(at.get())) at = PyRef::borrow(PyDict_GetItemString(PyModule_GetDict(at.get()), name.c_str()));
+    else if (PyType_Check(at.get()))
+      at = PyRef::borrow(_PyType_Lookup(reinterpret_cast<PyTypeObject*>(at.get()), interned(name)));
+    else at = PyRef::steal(PyObject_GetAttrString(at.get(), name.c_str()));
+  }
+  drop_error();
+  return at.release();
+}
+
+template <size_t n>
+void add_rows(Table& table, const RowName (&list)[n]) {
+  for (const RowName& row : list)
+    if (PyObject* found = resolve(row)) table.emplace(found, row.handler);
+}
+
+PyObject* known_str(Tracer& t, Value* v) {
+  v = payload_of(v);
+  if (v->kind != ValueKind::object || !v->object || !PyUnicode_CheckExact(v->object.get()))
+    t.raise_new(PyExc_TypeError, std::string("attribute name must be string, not '") + t.type_of(v)->tp_name + "'");
+  return t.constant(v);
+}
+
+bool overrides_class_attribute(PyTypeObject* type) {
+  static PyObject* const plain = _PyType_Lookup(&PyBaseObject_Type, interned("__class__"));
+  const PyObject* getter = _PyType_Lookup(type, interned("__getattribute__"));
+  return _PyType_Lookup(type, interned("__class__")) != plain || (getter && PyFunction_Check(getter));
+}
+
+Value* union_members(Tracer& t, Value* cls) {
+  if (std::string_view(t.type_of(cls)->tp_name) != "types.UnionType") return nullptr;
+  PyRef args = PyRef::steal(PyObject_GetAttrString(t.constant(cls), "__args__"));
+  return args ? t.constant_value(args.get()) : nullptr;
+}
+
+}  // namespace
+
+namespace {
+
+const CFunction* find_row(PyObject* callable) {
+  static Table* const table = [] {
+    auto* made = new Table;
+    add_rows(*made, kPythonRows);
+    return made;
+  }();
+  static bool torch_added = false;
+  if (!torch_added && PyDict_GetItemString(PyImport_GetModuleDict(), "torch.nn.functional")) {
+    torch_added = true;
+    add_rows(*table, kTorchRows);
+  }
+  static bool numpy_added = false;
+  if (!numpy_added &&
+      PyDict_GetItemString(PyImport_GetModuleDict(), "numpy.matrixlib")) {  // the last part that NumPy imports
+    numpy_added = true;
+    add_rows(*table, kNumpyRows);
+  }
+  auto it = table->find(callable);
+  return it == table->end() ? nullptr : &it->second;
+}
+
+}  // namespace
+
+CFunction find_c_function(PyObject* callable) {
+  const CFunction* row = find_row(callable);
+  return row ? *row : nullptr;
+}
+
+bool runs_concretely(PyObject* callable) {
+  const CFunction* row = find_row(callable);
+  return row && !*row;
+}
+
+bool is_real_instance(Tracer& t, Value* v, PyTypeObject* wanted) {
+  PyTypeObject* type = t.type_of(v);
+  if (PyType_IsSubtype(type, wanted)) return true;
+  if (!overrides_class_attribute(type)) return false;
+  Value* pretended = t.find_attribute(v, interned("__class__"));
+  PyTypeObject* other = pretended ? known_type(t, pretended) : nullptr;
+  return other && PyType_IsSubtype(other, wanted);
+}
+
+bool is_instance(Tracer& t, Value* v, Value* cls) {
+  if (TupleValue* classes = tuple_of(cls)) {
+    const Nested nested("isinstance() of a deep tuple");
+    for (Value* one : t.unpack(classes))
+      if (is_instance(t, v, one)) return true;
+    return false;
+  }
+  if (cls->kind == ValueKind::object)
+    if (Value* members = union_members(t, cls)) return is_instance(t, v, members);
+  PyTypeObject* type = t.type_of(v);
+  PyTypeObject* wanted = known_type(t, cls);
+  if (wanted && (type == wanted || Py_TYPE(wanted) == &PyType_Type)) return is_real_instance(t, v, wanted);
+  const Found check = look_up(t, cls, interned("__instancecheck__"));
+  if (!check.object) t.raise_new(PyExc_TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union");
+  if (Py_TYPE(check.object) == &PyMethodDescr_Type && wanted) return is_real_instance(t, v, wanted);
+  Unresumable guard(t);
+  return t.truth(t.call(bind(t, check, cls, cls->type, nullptr), {v}));
+}
+
+void raise_unless_class(Tracer& t, Value* v) {
+  if (t.find_attribute(v, interned("__bases__")))
+    graph_break(Reason::unsupported_operand, "issubclass() of " + describe(v) + ", which has __bases__");
+  t.raise_new(PyExc_TypeError, "issubclass() arg 1 must be a class");
+}
+
+bool is_subclass(Tracer& t, Value* cls, Value* of) {
+  if (TupleValue* classes = tuple_of(of)) {
+    const Nested nested("issubclass() of a deep tuple");
+    for (Value* one : t.unpack(classes))
+      if (is_subclass(t, cls, one)) return true;
+    return false;
+  }
+  if (of->kind == ValueKind::object)
+    if (Value* members = union_members(t, of)) return is_subclass(t, cls, members);
+  PyTypeObject *type = known_type(t, cls), *wanted = known_type(t, of);
+  if (!type) raise_unless_class(t, cls);
+  if (wanted && Py_TYPE(wanted) == &PyType_Type) return PyType_IsSubtype(type, wanted);
+  const Found check = look_up(t, of, interned("__subclasscheck__"));
+  if (!check.object) t.raise_new(PyExc_TypeError, "issubclass() arg 2 must be a class, a tuple of classes, or a union");
+  if (Py_TYPE(check.object) == &PyMethodDescr_Type && wanted) return PyType_IsSubtype(type, wanted);
+  return t.truth(t.call(bind(t, check, of, of->type, nullptr), {cls}));
+}
+
+namespace rows {
+
+Value* builtin_len(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "len", 1, 1);
+  Value* v = args.positional[0];
+  if (v->kind == ValueKind::tensor) return t.call(t.lookup_special(v, "__len__"), {});
+  if (auto n = t.length(v)) return t.integer(*n);
+  const PyTypeObject* type = builtin_base(t.type_of(v));
+  const bool in_c = (type->tp_as_mapping && type->tp_as_mapping->mp_length) ||
+                    (type->tp_as_sequence && type->tp_as_sequence->sq_length);
+  raise_unless_in_c(t, v, in_c, std::string("object of type '") + v->type->tp_name + "' has no len()");
+}
+
+Value* builtin_isinstance(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "isinstance", 2, 2);
+  return t.boolean(is_instance(t, args.positional[0], args.positional[1]));
+}
+
+Value* builtin_issubclass(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "issubclass", 2, 2);
+  return t.boolean(is_subclass(t, args.positional[0], args.positional[1]));
+}
+
+Value* builtin_hasattr(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "hasattr", 2, 2);
+  return t.boolean(t.find_attribute(args.positional[0], known_str(t, args.positional[1])) != nullptr);
+}
+
+Value* builtin_getattr(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "getattr", 2, 3);
+  PyObject* name = known_str(t, args.positional[1]);
+  if (args.positional.size() == 2) return t.get_attribute(args.positional[0], name);
+  Value* found = t.find_attribute(args.positional[0], name);
+  return found ? found : args.positional[2];
+}
+
+Value* builtin_setattr(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "setattr", 3, 3);
+  t.set_attribute(args.positional[0], known_str(t, args.positional[1]), args.positional[2]);
+  return t.none();
+}
+
+Value* builtin_delattr(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "delattr", 2, 2);
+  t.delete_attribute(args.positional[0], known_str(t, args.positional[1]));
+  return t.none();
+}
+
+Value* builtin_callable(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "callable", 1, 1);
+  Value* v = args.positional[0];
+  return t.boolean(t.type_of(v)->tp_call != nullptr);
+}
+
+Value* builtin_id(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "id", 1, 1);
+  return t.identity_of(args.positional[0]);
+}
+
+Value* builtin_hash(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "hash", 1, 1);
+  Value* v = args.positional[0];
+  if (Value* method = v->kind == ValueKind::tensor ? nullptr : python_special(t, v, "__hash__"))
+    return t.integer(returned_hash(t, t.call(method, {})));
+  const bool is_nan = v->kind == ValueKind::instance && payload_of(v)->object &&
+                      PyFloat_CheckExact(payload_of(v)->object.get()) &&
+                      std::isnan(PyFloat_AS_DOUBLE(payload_of(v)->object.get()));
+  if (is_nan) graph_break(Reason::unsupported_key, "hash() of " + describe(v));  // of the address
+  v = without_symbols(t, v);
+  if (!t.is_constant(v) || is_identity_key(v)) graph_break(Reason::unsupported_key, "hash() of " + describe(v));
+  const Py_hash_t h = PyObject_Hash(t.constant(v));
+  if (h == -1 && PyErr_Occurred()) t.raise_pending();
+  return t.integer(h);
+}
+
+Value* builtin_vars(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "vars", 0, 1);
+  if (args.positional.empty()) graph_break(Reason::odd_scope, "vars() of the running frame");
+  if (Value* dict = t.find_attribute(args.positional[0], interned("__dict__"))) return dict;
+  t.raise_new(PyExc_TypeError, "vars() argument must have __dict__ attribute");
+}
+
+Value* builtin_type(Tracer& t, const Arguments& args) {
+  if (args.positional.size() != 1) graph_break(Reason::made_in_trace, "a class made by type()");
+  if (!args.keywords.empty()) t.raise_new(PyExc_TypeError, "type() takes no keyword arguments");
+  return t.constant_value(reinterpret_cast<PyObject*>(t.type_of(args.positional[0])));
+}
+
+Value* builtin_object(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "object", 0, 0);
+  return make_instance(t, &PyBaseObject_Type);
+}
+
+// super() without arguments reads the first local and the cell __class__ of the calling frame.
+Value* builtin_super(Tracer& t, const Arguments& args) {
+  Value *start = nullptr, *self = nullptr;
+  if (!args.positional.empty()) {
+    only_positional(t, args, "super", 1, 2);
+    if (args.positional.size() == 1) graph_break(Reason::odd_scope, "an unbound super object");
+    start = args.positional[0];
+    self = args.positional[1];
+  } else {
+    SymbolicFrame& frame = t.frame();
+    PyCodeObject* code = frame.code->code;
+    if (code->co_argcount == 0) t.raise_new(PyExc_RuntimeError, "super(): no arguments");
+    t.relies_on_binding(frame, 0);
+    auto contents = [&](Value* v) { return v && v->kind == ValueKind::cell ? t.cell_contents(as<CellValue>(v)) : v; };
+    self = contents(frame.locals[0]);
+    if (!self) t.raise_new(PyExc_RuntimeError, "super(): arg[0] deleted");
+    bool has_class = false;
+    for (int slot = 0; slot < frame.code->local_count; ++slot) {
+      const bool is_free = frame.code->local_kind(slot) & kFreeSlot;
+      if (!is_free || std::strcmp(text_of(frame.code->local_name(slot)), "__class__") != 0) continue;
+      has_class = true;
+      start = contents(frame.locals[slot]);
+    }
+    const char* const missing = has_class ? "super(): empty __class__ cell" : "super(): __class__ cell not found";
+    if (!start) t.raise_new(PyExc_RuntimeError, missing);
+  }
+  PyTypeObject* cls = known_type(t, start);
+  if (!cls) t.raise_new(PyExc_TypeError, "super() argument 1 must be a type");
+  auto* v = t.make<SuperValue>(ValueKind::super, &PySuper_Type);
+  v->start_type = start;
+  v->self = self;
+  PyTypeObject* self_class = real_type(self) ? known_type(t, self) : nullptr;
+  if (self_class && PyType_IsSubtype(self_class, cls)) {
+    v->self_type = self;
+  } else {
+    PyTypeObject* type = t.type_of(self);
+    if (!PyType_IsSubtype(type, cls))
+      t.raise_new(PyExc_TypeError, "super(type, obj): obj must be an instance or subtype of type");
+    v->self_type = t.constant_value(reinterpret_cast<PyObject*>(type));
+  }
+  return v;
+}
+
+Value* builtin_globals(Tracer& t, const Arguments&) { return t.frame().globals; }
+Value* builtin_repr(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "repr", 1, 1);
+  return t.to_repr(args.positional[0]);
+}
+
+Value* builtin_str(Tracer& t, const Arguments& args) {
+  if (args.positional.empty() && args.keywords.empty()) return t.string("");
+  if (args.positional.size() == 1 && args.keywords.empty()) return t.to_string(args.positional[0]);
+  refuse_foreign_codecs(t, args);
+  return run_plain(t, reinterpret_cast<PyObject*>(&PyUnicode_Type), args);
+}
+
+Value* builtin_format(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "format", 1, 2);
+  if (args.positional.size() == 2 && !PyType_IsSubtype(t.type_of(args.positional[1]), &PyUnicode_Type)) {
+    const bool is_none = t.same_object(args.positional[1], t.none());
+    const std::string given = is_none ? "None" : args.positional[1]->type->tp_name;
+    t.raise_new(PyExc_TypeError, "format() argument 2 must be str, not " + given);
+  }
+  return t.format(args.positional[0], args.positional.size() == 2 ? args.positional[1] : nullptr);
+}
+
+Value* builtin_method(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "method", 2, 2);
+  Value *function = args.positional[0], *self = args.positional[1];
+  const bool is_known = function->kind == ValueKind::function || function->kind == ValueKind::method ||
+                        function->kind == ValueKind::instance;
+  if (!is_known || t.same_object(self, t.none()))
+    graph_break(Reason::unknown_callable, "class method of " + describe(function));
+  return make_method(t, function, self);
+}
+
+Value* builtin_mapping_proxy(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "mappingproxy", 1, 1);
+  Value* mapping = args.positional[0];
+  PyTypeObject* type = t.type_of(mapping);
+  if (type != &PyDict_Type && type != &PyODict_Type)
+    graph_break(Reason::unknown_callable, "mappingproxy of " + describe(mapping));
+  return mapping_proxy(t, mapping);
+}
+
+namespace {
+
+PyRef abc_cache_token() {
+  static PyObject* const function = PyObject_GetAttrString(PyImport_ImportModule("_abc"), "get_cache_token");
+  return PyRef::steal(PyObject_CallNoArgs(function));
+}
+
+// A class that is no subclass may become one: ABC.register() moves the token.
+class Registrations final : public guards::ModeFacts {
+ public:
+  bool matches() const override {
+    const PyRef token = abc_cache_token();
+    return PyObject_RichCompareBool(token.get(), token_.get(), Py_EQ) == 1;
+  }
+  std::string mismatch() const override { return "a class was registered with an abstract base class"; }
+
+ private:
+  const PyRef token_ = abc_cache_token();
+};
+
+void guard_registrations(Tracer& t) {
+  for (const auto& facts : t.guards().modes)
+    if (dynamic_cast<const Registrations*>(facts.get())) return;
+  t.guards().modes.push_back(std::make_shared<Registrations>());
+}
+
+}  // namespace
+
+// What an abstract base class answers for a real class depends on its registrations alone; the answer is its own C
+// code's.
+Value* abc_subclasscheck(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "_abc_subclasscheck", 2, 2);
+  PyTypeObject *cls = known_type(t, args.positional[0]), *sub = known_type(t, args.positional[1]);
+  if (!cls || !sub) graph_break(Reason::made_in_trace, "issubclass() of a class made in the trace");
+  const int answer = PyObject_IsSubclass(reinterpret_cast<PyObject*>(sub), reinterpret_cast<PyObject*>(cls));
+  if (answer < 0) t.raise_pending();
+  if (answer == 0) guard_registrations(t);
+  return t.boolean(answer == 1);
+}
+
+Value* abc_instancecheck(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "_abc_instancecheck", 2, 2);
+  PyTypeObject* type = t.type_of(args.positional[1]);
+  const auto has = [&](Value* cls) { return abc_subclasscheck(t, Arguments{{args.positional[0], cls}, {}}); };
+  Value* pretended =
+      overrides_class_attribute(type) ? t.find_attribute(args.positional[1], interned("__class__")) : nullptr;
+  if (pretended && t.truth(has(pretended))) return t.boolean(true);
+  return has(t.constant_value(reinterpret_cast<PyObject*>(type)));
+}
+
+// ---- context variables: values set in the trace are kept aside and set for real at the exit
+
+Value* context_get(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "get", 1, 2);
+  Value* variable = args.positional[0];
+  t.guard_identity(variable);
+  PyObject* real = variable->object.get();
+  if (auto it = t.protocol().context_values.find(real); it != t.protocol().context_values.end() && !it->second.empty())
+    return it->second.back();
+  PyObject* value = nullptr;
+  if (PyContextVar_Get(real, nullptr, &value) < 0) t.raise_pending();
+  const guards::SourceId source = t.guards().sources.add(guards::SourceKind::context_value, source_of(t, variable));
+  PyRef owned = PyRef::steal(value);
+  if (owned) return t.wrap(owned.get(), source);
+  graph_break(Reason::exception_raised, "LookupError of a context variable without a value");
+}
+
+Value* context_set(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "set", 2, 2);
+  Value* variable = args.positional[0];
+  t.guard_identity(variable);
+  std::vector<Value*>& values = t.protocol().context_values[variable->object.get()];
+  values.push_back(args.positional[1]);
+  InstanceValue* token = make_instance(t, &PyContextToken_Type);
+  token->attrs.emplace_back(PyRef::borrow(interned("var")), variable);
+  token->attrs.emplace_back(PyRef::borrow(interned("depth")), t.integer(static_cast<int64_t>(values.size())));
+  return token;
+}
+
+Value* context_reset(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "reset", 2, 2);
+  Value *variable = args.positional[0], *token = args.positional[1];
+  t.guard_identity(variable);
+  std::vector<Value*>& values = t.protocol().context_values[variable->object.get()];
+  bool known = false;
+  Value* depth =
+      token->kind == ValueKind::instance ? as<InstanceValue>(token)->find_attr(interned("depth"), &known) : nullptr;
+  if (!depth || values.empty()) graph_break(Reason::outside_effect, "ContextVar.reset");
+  values.resize(static_cast<size_t>(t.as_index(depth)) - 1);
+  return t.none();
+}
+
+// ---- outside of the program
+
+Value* outside_print(Tracer&, const Arguments&) { graph_break(Reason::outside_effect, "print()"); }
+Value* outside_warn(Tracer&, const Arguments&) { graph_break(Reason::outside_effect, "warnings.warn()"); }
+Value* outside_time(Tracer&, const Arguments&) { graph_break(Reason::outside_effect, "reading the clock"); }
+
+Value* outside_class(Tracer&, const Arguments&) { graph_break(Reason::made_in_trace, "a class statement"); }
+Value* unsupported_property(Tracer&, const Arguments&) {
+  graph_break(Reason::made_in_trace, "a property made in the trace");
+}
+namespace {
+
+class RecursionLimit final : public guards::ModeFacts {
+ public:
+  bool matches() const override { return Py_GetRecursionLimit() == limit_; }
+  std::string mismatch() const override {
+    return "sys.getrecursionlimit() == " + std::to_string(limit_) + " but is " + std::to_string(Py_GetRecursionLimit());
+  }
+
+ private:
+  const int limit_ = Py_GetRecursionLimit();
+};
+
+void rely_on_nothing_handled(Tracer& t, const std::string& asker) {
+  bool known = false;
+  if (t.handled_exception(&known) || (!known && !relies_on_nothing_handled(t)))
+    graph_break(Reason::exception_state, asker + " while an exception is handled");
+}
+
+}  // namespace
+
+Value* exc_info(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "exc_info", 0, 0);
+  rely_on_nothing_handled(t, "sys.exc_info()");
+  return t.tuple({t.none(), t.none(), t.none()});
+}
+
+Value* handled_exception(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "exception", 0, 0);
+  rely_on_nothing_handled(t, "sys.exception()");
+  return t.none();
+}
+
+Value* recursion_limit(Tracer& t, const Arguments&) {
+  t.guards().modes.push_back(std::make_shared<RecursionLimit>());
+  return t.integer(Py_GetRecursionLimit());
+}
+
+Value* returns_none(Tracer& t, const Arguments&) { return t.none(); }
+Value* intern_text(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "intern", 1, 1);
+  Value* v = args.positional[0];
+  if (v->kind != ValueKind::object || !v->object || !PyUnicode_CheckExact(v->object.get()))
+    graph_break(Reason::unknown_callable, "sys.intern() of " + describe(v));
+  PyObject* own = Py_NewRef(t.constant(v));
+  PyUnicode_InternInPlace(&own);
+  return t.constant_steal(own);
+}
+
+}  // namespace rows
+
+}  // namespace framejit::frame_hook

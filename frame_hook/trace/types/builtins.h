@@ -1,0 +1,27 @@
+// frame_hook/trace/types/builtins.h — the handlers that rows of builtins.def and special.def name.
+#pragma once
+
+#include "frame_hook/trace/protocol/protocol.h"
+
+namespace framejit::frame_hook {
+
+namespace rows {
+#define ROW(module, path, handler) Value* handler(Tracer& t, const Arguments& args);
+#define CONCRETE(module, path)
+#include "frame_hook/trace/types/builtins.def"
+#include "frame_hook/trace/torch/special.def"
+#undef CONCRETE
+#undef ROW
+}  // namespace rows
+
+// A slot wrapper of a builtin class, by its name ("__getitem__"), on the shadow that self holds. Null: not one that is
+// known.
+Value* call_slot(Tracer& t, PyTypeObject* owner, std::string_view name, const Arguments& args);
+
+bool is_instance(Tracer& t, Value* v, Value* cls);
+bool is_subclass(Tracer& t, Value* cls, Value* of);
+bool is_real_instance(Tracer& t, Value* v, PyTypeObject* wanted);  // as type.__instancecheck__ has it
+[[noreturn]] void raise_unless_class(Tracer& t, Value* v);         // the first argument of issubclass() is not a type
+void sort_list(Tracer& t, ListValue* list, Value* key, Value* reverse);  // list.sort() of one that may be written
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,127 @@
+// frame_hook/trace/types/deque.cpp — collections.deque made in the trace: an instance whose payload is a list, and its
+// maxlen. A real deque has no path to its items: it breaks.
+#include <algorithm>
+
+#include "frame_hook/trace/types/builtins.h"
+
+namespace framejit::frame_hook::rows {
+
+namespace {
+
+struct Deque {
+  ListValue* list;
+  int64_t limit;  // -1: none
+};
+
+Deque self_deque(Tracer& t, const Arguments& args, const char* method) {
+  Value* self = args.positional.at(0);
+  ListValue* list = self->kind == ValueKind::instance && !self->object ? list_of(self) : nullptr;
+  if (!list)
+    graph_break(Reason::unsupported_operand,
+                std::string("deque.") + method + "() of one that was made outside of the trace");
+  bool known = false;
+  Value* limit = as<InstanceValue>(self)->find_attr(interned("maxlen"), &known);
+  return {list, t.same_object(limit, t.none()) ? -1 : t.as_index(limit)};
+}
+
+void push(Tracer& t, const Deque& deque, Value* item, bool left) {
+  std::vector<Value*>& items = deque.list->items;
+  t.will_mutate(deque.list);
+  ++deque.list->changes;
+  if (deque.limit == 0) return;
+  if (deque.limit > 0 && static_cast<int64_t>(items.size()) == deque.limit)
+    items.erase(left ? items.end() - 1 : items.begin());
+  items.insert(left ? items.begin() : items.end(), item);
+}
+
+Value* extend(Tracer& t, const Arguments& args, const char* method, bool left) {
+  only_positional(t, args, method, 2, 2);
+  const Deque deque = self_deque(t, args, method);
+  Value* iterable = args.positional[1];
+  if (payload_of(iterable) == deque.list) iterable = t.list(deque.list->items);
+  t.for_each(iterable, [&](Value* item) { push(t, deque, item, left); });
+  return t.none();
+}
+
+Value* pop(Tracer& t, const Arguments& args, const char* method, bool left) {
+  only_positional(t, args, method, 1, 1);
+  std::vector<Value*>& items = self_deque(t, args, method).list->items;
+  if (items.empty()) t.raise_new(PyExc_IndexError, "pop from an empty deque");
+  const auto at = left ? items.begin() : items.end() - 1;
+  Value* item = *at;
+  ++as<ListValue>(payload_of(args.positional[0]))->changes;
+  items.erase(at);
+  return item;
+}
+
+}  // namespace
+
+Value* builtin_deque(Tracer& t, const Arguments& args) {
+  std::vector<Value*> a = parse(t, args, "deque", {"iterable", "maxlen"}, 0);
+  PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), "collections");
+  PyRef type = PyRef::steal(PyObject_GetAttrString(module, "deque"));
+  InstanceValue* v = make_instance(t, reinterpret_cast<PyTypeObject*>(type.get()));
+  Value* limit = a[1] ? a[1] : t.none();
+  if (!t.same_object(limit, t.none()) && t.as_index(limit) < 0)
+    t.raise_new(PyExc_ValueError, "maxlen must be non-negative");
+  v->payload = t.list({});
+  v->attrs.emplace_back(PyRef::borrow(interned("maxlen")), limit);
+  if (a[0]) extend(t, Arguments{{v, a[0]}, {}}, "extend", false);
+  return v;
+}
+
+Value* deque_append(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "append", 2, 2);
+  push(t, self_deque(t, args, "append"), args.positional[1], false);
+  return t.none();
+}
+
+Value* deque_appendleft(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "appendleft", 2, 2);
+  push(t, self_deque(t, args, "appendleft"), args.positional[1], true);
+  return t.none();
+}
+
+Value* deque_extend(Tracer& t, const Arguments& args) { return extend(t, args, "extend", false); }
+Value* deque_extendleft(Tracer& t, const Arguments& args) { return extend(t, args, "extendleft", true); }
+Value* deque_pop(Tracer& t, const Arguments& args) { return pop(t, args, "pop", false); }
+Value* deque_popleft(Tracer& t, const Arguments& args) { return pop(t, args, "popleft", true); }
+
+Value* deque_clear(Tracer& t, const Arguments& args) {
+  ListValue* list = self_deque(t, args, "clear").list;
+  ++list->changes;
+  list->items.clear();
+  return t.none();
+}
+
+Value* deque_reverse(Tracer& t, const Arguments& args) {
+  std::vector<Value*>& items = self_deque(t, args, "reverse").list->items;
+  std::reverse(items.begin(), items.end());
+  return t.none();
+}
+
+Value* deque_rotate(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "rotate", 1, 2);
+  std::vector<Value*>& items = self_deque(t, args, "rotate").list->items;
+  const int64_t n = static_cast<int64_t>(items.size()),
+                by = args.positional.size() == 2 ? t.as_index(args.positional[1]) : 1;
+  if (n > 1) ++as<ListValue>(payload_of(args.positional[0]))->changes;
+  if (n > 0) std::rotate(items.begin(), items.end() - ((by % n) + n) % n, items.end());
+  return t.none();
+}
+
+}  // namespace framejit::frame_hook::rows
+
+namespace framejit::frame_hook {
+
+void deque_extend(Tracer& t, Value* deque, Value* iterable) {
+  rows::extend(t, Arguments{{deque, iterable}, {}}, "extend", false);
+}
+
+bool is_deque(Value* v) {
+  static PyObject* const module = PyImport_ImportModule("collections");
+  static auto* const type = reinterpret_cast<PyTypeObject*>(PyObject_GetAttrString(module, "deque"));
+  return v->kind == ValueKind::instance && PyType_IsSubtype(v->type, type);
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,174 @@
+// frame_hook/trace/types/dict.cpp — dict(), and the methods of dict, OrderedDict, defaultdict and mappingproxy on
+// shadows.
+#include "frame_hook/trace/types/builtins.h"
+
+namespace framejit::frame_hook::rows {
+
+namespace {
+
+DictValue* self_dict(Tracer& t, const Arguments& args, const char* method) {
+  if (args.positional.empty())
+    t.raise_new(PyExc_TypeError, std::string("unbound method dict.") + method + "() needs an argument");
+  t.type_of(args.positional[0]);
+  Value* contents = contents_of(t, args.positional[0]);
+  if (contents->kind != ValueKind::dict)
+    graph_break(Reason::unsupported_operand, std::string(method) + "() of " + describe(args.positional[0]));
+  return as<DictValue>(contents);
+}
+
+Value* view_of(Tracer& t, const Arguments& args, ViewValue::What what, const char* method) {
+  only_positional(t, args, method, 1, 1);
+  return make_view(t, self_dict(t, args, method), what);
+}
+
+}  // namespace
+
+Value* builtin_dict(Tracer& t, const Arguments& args) {
+  if (args.positional.size() > 1)
+    t.raise_new(PyExc_TypeError, "dict expected at most 1 argument, got " + std::to_string(args.positional.size()));
+  DictValue* made = t.dict();
+  if (!args.positional.empty()) dict_update(t, made, args.positional[0]);
+  for (const auto& [name, v] : args.keywords) t.dict_set(made, t.constant_value(name), v);
+  return made;
+}
+
+Value* dict_get_row(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "get", 2, 3);
+  if (Value* found = t.dict_get(self_dict(t, args, "get"), args.positional[1])) return found;
+  return args.positional.size() == 3 ? args.positional[2] : t.none();
+}
+
+Value* dict_pop(Tracer& t, const Arguments& args) {
+  std::vector<Value*> a = parse(t, args, "pop", {"self", "key", "default"}, 2);
+  DictValue* dict = self_dict(t, args, "pop");
+  const bool is_empty = dict->loaded && dict->entries.empty() && builtin_base(args.positional[0]->type) == &PyDict_Type;
+  Value* found = is_empty ? nullptr : t.dict_get(dict, a[1]);  // an empty one does not ask for the key's hash
+  if (!found) {
+    if (a[2]) return a[2];
+    raise_with(t, PyExc_KeyError, {a[1]});
+  }
+  t.dict_delete(dict, a[1]);
+  return found;
+}
+
+Value* dict_popitem(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "popitem", 1, 1);
+  DictValue* dict = self_dict(t, args, "popitem");
+  t.load(dict);
+  if (dict->entries.empty()) raise_with(t, PyExc_KeyError, {t.string("popitem(): dictionary is empty")});
+  const DictEntry last = dict->entries.back();
+  t.dict_delete(dict, last.key);
+  return t.tuple({last.key, last.value});
+}
+
+Value* ordered_popitem(Tracer& t, const Arguments& args) {
+  std::vector<Value*> a = parse(t, args, "popitem", {"self", "last"}, 1);
+  if (!a[1] || t.truth(a[1])) return dict_popitem(t, Arguments{{a[0]}, {}});
+  DictValue* dict = self_dict(t, args, "popitem");
+  t.load(dict);
+  if (dict->entries.empty()) raise_with(t, PyExc_KeyError, {t.string("dictionary is empty")});
+  const DictEntry first = dict->entries.front();
+  t.dict_delete(dict, first.key);
+  return t.tuple({first.key, first.value});
+}
+
+Value* ordered_move_to_end(Tracer& t, const Arguments& args) {
+  std::vector<Value*> a = parse(t, args, "move_to_end", {"self", "key", "last"}, 2);
+  DictValue* dict = self_dict(t, args, "move_to_end");
+  Value* value = t.dict_get(dict, a[1]);
+  if (!value) raise_with(t, PyExc_KeyError, {a[1]});
+  t.dict_delete(dict, a[1]);
+  t.dict_set(dict, a[1], value);
+  if (a[2] && !t.truth(a[2])) std::rotate(dict->entries.begin(), dict->entries.end() - 1, dict->entries.end());
+  return t.none();
+}
+
+Value* dict_setdefault(Tracer& t, const Arguments& args) {
+  std::vector<Value*> a = parse(t, args, "setdefault", {"self", "key", "default"}, 2);
+  DictValue* dict = self_dict(t, args, "setdefault");
+  if (Value* found = t.dict_get(dict, a[1])) return found;
+  Value* value = a[2] ? a[2] : t.none();
+  t.dict_set(dict, a[1], value);
+  return value;
+}
+
+// Overrides of __setitem__ are not asked; OrderedDict's update does ask them.
+Value* dict_update_row(Tracer& t, const Arguments& args) {
+  if (args.positional.empty() || args.positional.size() > 2)
+    t.raise_new(PyExc_TypeError, "update expected at most 1 argument");
+  DictValue* dict = self_dict(t, args, "update");
+  Value* self = args.positional[0];
+  const bool asks = self->kind == ValueKind::instance && PyType_IsSubtype(self->type, &PyODict_Type);
+  if (args.positional.size() == 2) update_mapping(t, self, args.positional[1]);
+  for (const auto& [name, v] : args.keywords) {
+    if (asks) t.set_item(self, t.constant_value(name), v);
+    else t.dict_set(dict, t.constant_value(name), v);
+  }
+  return t.none();
+}
+
+Value* dict_keys(Tracer& t, const Arguments& args) { return view_of(t, args, ViewValue::What::keys, "keys"); }
+Value* dict_values(Tracer& t, const Arguments& args) { return view_of(t, args, ViewValue::What::values, "values"); }
+Value* dict_items(Tracer& t, const Arguments& args) { return view_of(t, args, ViewValue::What::items, "items"); }
+
+Value* dict_clear(Tracer& t, const Arguments& args) {
+  DictValue* dict = self_dict(t, args, "clear");
+  t.load(dict);
+  if (dict->owner) {
+    const std::vector<DictEntry> entries = dict->entries;
+    for (const DictEntry& e : entries) t.dict_delete(dict, e.key);
+    return t.none();
+  }
+  t.will_mutate(dict);
+  dict->entries.clear();
+  ++dict->removals;
+  return t.none();
+}
+
+Value* dict_copy(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "copy", 1, 1);
+  Value* self = args.positional[0];
+  if (self->type == &PyDictProxy_Type && shows_ordered_dict(self))
+    graph_break(Reason::unsupported_copy, "copy() of a mappingproxy of an OrderedDict");
+  DictValue* made = t.dict();
+  dict_update(t, made, self_dict(t, args, "copy"));
+  if (self->kind != ValueKind::instance || self->type == &PyDictProxy_Type || builtin_base(self->type) == &PyDict_Type)
+    return made;
+  InstanceValue* same_class = make_instance(t, self->type);
+  same_class->payload = made;
+  if (Value* factory = t.find_attribute(self, interned("default_factory")))
+    same_class->attrs.emplace_back(PyRef::borrow(interned("default_factory")), factory);
+  return same_class;
+}
+
+Value* dict_fromkeys(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "fromkeys", 2, 3);
+  Value* value = args.positional.size() == 3 ? args.positional[2] : t.none();
+  PyTypeObject* type = known_type(t, args.positional[0]);
+  Value* made = type == &PyDict_Type ? t.dict() : t.call(args.positional[0], {});
+  t.for_each(args.positional[1], [&](Value* key) { t.set_item(made, key, value); });
+  return made;
+}
+
+// What Counter counts with.
+Value* count_elements(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "_count_elements", 2, 2);
+  Value* mapping = args.positional[0];
+  Value* get = t.get_attribute(mapping, interned("get"));
+  t.for_each(args.positional[1], [&](Value* key) {
+    Value* count = t.call(get, {key, t.integer(0)});
+    t.set_item(mapping, key, t.binary_operator(0, count, t.integer(1)));
+  });
+  return t.none();
+}
+
+Value* default_missing(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "__missing__", 2, 2);
+  Value* factory = t.find_attribute(args.positional[0], interned("default_factory"));
+  if (is_none(t, factory)) raise_with(t, PyExc_KeyError, {args.positional[1]});
+  Value* value = t.call(factory, {});
+  t.set_item(args.positional[0], args.positional[1], value);
+  return value;
+}
+
+}  // namespace framejit::frame_hook::rows

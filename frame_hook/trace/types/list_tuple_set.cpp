@@ -1,0 +1,380 @@
+// frame_hook/trace/types/list_tuple_set.cpp — constructors and methods of list, tuple, set and frozenset on shadows.
+#include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/set_order.h"
+
+namespace framejit::frame_hook::rows {
+
+namespace {
+
+template <class T>
+T* self_as(Tracer& t, const Arguments& args, ValueKind kind, const char* method) {
+  if (args.positional.empty())
+    t.raise_new(PyExc_TypeError, std::string("unbound method ") + method + "() needs an argument");
+  t.type_of(args.positional[0]);
+  T* self = payload_as<T>(args.positional[0], kind);
+  if (!self) graph_break(Reason::unsupported_operand, std::string(method) + "() of " + describe(args.positional[0]));
+  return self;
+}
+
+ListValue* self_list(Tracer& t, const Arguments& args, const char* method) {
+  auto* list = self_as<ListValue>(t, args, ValueKind::list, method);
+  t.load(list);
+  return list;
+}
+
+// A list about to be written: all items are known to the shadow.
+ListValue* written_list(Tracer& t, const Arguments& args, const char* method) {
+  ListValue* list = self_list(t, args, method);
+  for (size_t i = 0; i < list->items.size(); ++i) t.item(list, i);
+  t.will_mutate(list);
+  return list;
+}
+
+SetValue* self_set(Tracer& t, const Arguments& args, const char* method) {
+  auto* set = self_as<SetValue>(t, args, ValueKind::set, method);
+  t.load(set);
+  return set;
+}
+
+// The operands of what is computed from a set. CPython copies the set, or looks into it, while it takes their items.
+std::vector<SetOperand> others_of(Tracer& t, const Arguments& args) {
+  auto* self = set_of(args.positional[0]);
+  const std::vector<Value*> before = self->items;
+  std::vector<SetOperand> operands;
+  for (size_t i = 1; i < args.positional.size(); ++i) operands.push_back(set_operand(t, args.positional[i]));
+  if (self->items != before) graph_break(Reason::changed_container, "a set that its operand changes");
+  return operands;
+}
+
+}  // namespace
+
+// ---- constructors
+
+Value* builtin_list(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "list", 0, 1);
+  return t.list(args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
+}
+
+Value* builtin_tuple(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "tuple", 0, 1);
+  if (!args.positional.empty() && args.positional[0]->kind == ValueKind::tuple) return args.positional[0];
+  return t.tuple(args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
+}
+
+Value* builtin_set(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "set", 0, 1);
+  return args.positional.empty() ? make_set(t, &PySet_Type, {}) : set_from(t, &PySet_Type, args.positional[0]);
+}
+
+Value* builtin_frozenset(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "frozenset", 0, 1);
+  if (!args.positional.empty() && args.positional[0]->kind == ValueKind::set &&
+      t.type_of(args.positional[0]) == &PyFrozenSet_Type)
+    return args.positional[0];
+  return args.positional.empty() ? make_set(t, &PyFrozenSet_Type, {})
+                                 : set_from(t, &PyFrozenSet_Type, args.positional[0]);
+}
+
+// ---- list
+
+Value* list_append(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "list.append", 2, 2);
+  frame_hook::list_append(t, self_as<ListValue>(t, args, ValueKind::list, "append"), args.positional[1]);
+  return t.none();
+}
+
+Value* list_extend_row(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "list.extend", 2, 2);
+  list_extend(t, self_as<ListValue>(t, args, ValueKind::list, "extend"), args.positional[1]);
+  return t.none();
+}
+
+Value* list_insert(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "insert", 3, 3);
+  int64_t i = t.as_index(args.positional[1]);
+  ListValue* list = written_list(t, args, "insert");
+  const int64_t n = static_cast<int64_t>(list->items.size());
+  if (i < 0) i = std::max<int64_t>(0, i + n);
+  list->items.insert(list->items.begin() + std::min(i, n), args.positional[2]);
+  return t.none();
+}
+
+Value* list_pop(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "pop", 1, 2);
+  ListValue* list = self_list(t, args, "pop");
+  int64_t i = args.positional.size() == 2 ? t.as_index(args.positional[1]) : -1;
+  if (list->items.empty()) t.raise_new(PyExc_IndexError, "pop from empty list");
+  const int64_t n = static_cast<int64_t>(list->items.size());
+  if (i < 0) i += n;
+  if (i < 0 || i >= n) t.raise_new(PyExc_IndexError, "pop index out of range");
+  written_list(t, args, "pop");
+  Value* item = list->items[i];
+  list->items.erase(list->items.begin() + i);
+  return item;
+}
+
+Value* list_remove(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "remove", 2, 2);
+  ListValue* list = self_list(t, args, "remove");
+  for (size_t i = 0; i < list->items.size(); ++i) {
+    if (!values_equal(t, t.item(list, i), args.positional[1])) continue;
+    written_list(t, args, "remove");
+    if (i < list->items.size()) list->items.erase(list->items.begin() + i);  // == may have shortened it
+    return t.none();
+  }
+  t.raise_new(PyExc_ValueError, "list.remove(x): x not in list");
+}
+
+Value* list_clear(Tracer& t, const Arguments& args) {
+  written_list(t, args, "clear")->items.clear();
+  return t.none();
+}
+
+Value* list_reverse(Tracer& t, const Arguments& args) {
+  ListValue* list = written_list(t, args, "reverse");
+  std::reverse(list->items.begin(), list->items.end());
+  return t.none();
+}
+
+Value* list_sort(Tracer& t, const Arguments& args) {
+  std::vector<Value*> a = parse(t, args, "sort", {"self", "$key", "$reverse"}, 1);
+  sort_list(t, written_list(t, args, "sort"), a[1], a[2]);
+  return t.none();
+}
+
+namespace {
+
+Value* sequence_item(Tracer& t, Value* items, int64_t i) {
+  const size_t at = static_cast<size_t>(i);
+  return items->kind == ValueKind::list ? t.item(as<ListValue>(items), at) : t.item(as<TupleValue>(items), at);
+}
+
+}  // namespace
+
+Value* list_copy(Tracer& t, const Arguments& args) { return t.list(t.unpack(self_list(t, args, "copy"))); }
+
+Value* sequence_index(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "index", 2, 4);
+  t.type_of(args.positional[0]);
+  Value* items = payload_of(args.positional[0]);
+  const auto length = [&] { return *raw_length(t, items); };
+  const int64_t n = length();  // == may change a list: its length is asked for each time
+  auto bound = [&](size_t i, int64_t otherwise) {
+    if (args.positional.size() <= i) return otherwise;
+    const int64_t at = t.as_index(args.positional[i]);
+    return at < 0 ? std::max<int64_t>(0, at + n) : std::min(at, n);
+  };
+  const int64_t last = args.positional.size() > 3 ? bound(3, n) : INT64_MAX;
+  Unresumable guard(t);
+  for (int64_t i = bound(2, 0); i < last && i < length(); ++i)
+    if (values_equal(t, sequence_item(t, items, i), args.positional[1])) return t.integer(i);
+  if (tuple_of(args.positional[0])) t.raise_new(PyExc_ValueError, "tuple.index(x): x not in tuple");
+  t.raise_new(PyExc_ValueError, repr_text(t, args.positional[1]) + " is not in list");
+}
+
+Value* sequence_count(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "count", 2, 2);
+  t.type_of(args.positional[0]);
+  int64_t count = 0;
+  Value* items = payload_of(args.positional[0]);
+  Unresumable guard(t);
+  for (int64_t i = 0; i < *raw_length(t, items); ++i)
+    count += values_equal(t, sequence_item(t, items, i), args.positional[1]);
+  return t.integer(count);
+}
+
+// ---- set, frozenset
+
+Value* set_add_row(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "set.add", 2, 2);
+  set_add(t, self_set(t, args, "add"), args.positional[1]);
+  return t.none();
+}
+
+namespace {
+
+bool take_out(Tracer& t, SetValue* set, Value* item) {
+  const int at = find_in_set(t, set, refuse_set_as_item(item));
+  if (at < 0) return false;
+  Value* known = set->items[at];
+  t.will_mutate(set);
+  set->items.erase(set->items.begin() + at);
+  ++set->removals;
+  if (set->order && PySet_Discard(set->order.get(), known->object.get()) < 0) t.raise_pending();
+  return true;
+}
+
+// The items of self that are (not) among the others, in self's order.
+std::vector<Value*> filtered(Tracer& t, SetValue* self, const std::vector<SetOperand>& operands, bool keep_common) {
+  std::vector<Value*> kept = self->items;
+  for (const SetOperand& operand : operands) {
+    SetValue* other = make_set(t, &PySet_Type, operand.items, {});
+    if (keep_common) {
+      kept = common_items(t, make_set(t, &PySet_Type, kept, {}), other, !operand.is_set);
+      continue;
+    }
+    std::vector<Value*> next;
+    for (Value* v : kept)
+      if (find_in_set(t, other, v) < 0) next.push_back(v);
+    kept = std::move(next);
+  }
+  return kept;
+}
+
+Value* keep(Tracer& t, SetValue* set, const std::vector<SetOperand>& operands, bool common) {
+  std::vector<Value*> kept = filtered(t, set, operands, common);
+  t.will_mutate(set);
+  set->items = std::move(kept);
+  ++set->removals;
+  if (!call_order(t, set->order, common ? "intersection_update" : "difference_update", operands)) set->order = {};
+  return t.none();
+}
+
+}  // namespace
+
+Value* set_discard(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "discard", 2, 2);
+  take_out(t, self_set(t, args, "discard"), args.positional[1]);
+  return t.none();
+}
+
+Value* set_remove(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "remove", 2, 2);
+  if (!take_out(t, self_set(t, args, "remove"), args.positional[1]))
+    raise_with(t, PyExc_KeyError, {args.positional[1]});
+  return t.none();
+}
+
+// The item that a set gives up depends on hashes and on where it gave up one before.
+Value* set_pop(Tracer& t, const Arguments& args) {
+  SetValue* set = self_set(t, args, "pop");
+  if (set->items.empty()) t.raise_new(PyExc_KeyError, "pop from an empty set");
+  t.will_mutate(set);
+  Value* item = set->items[0];
+  if (set->order) {
+    PyRef key = PyRef::steal(PySet_Pop(set->order.get()));
+    const auto at =
+        std::find_if(set->items.begin(), set->items.end(), [&](Value* v) { return v->object.get() == key.get(); });
+    if (at == set->items.end()) graph_break(Reason::set_order, "set.pop() of several items");
+    item = *at;
+  } else if (set->items.size() > 1) {
+    graph_break(Reason::set_order, "set.pop() of several items");
+  }
+  take_out(t, set, item);
+  return item;
+}
+
+Value* set_clear(Tracer& t, const Arguments& args) {
+  SetValue* set = self_set(t, args, "clear");
+  t.will_mutate(set);
+  set->items.clear();
+  ++set->removals;
+  if (set->order && PySet_Clear(set->order.get()) < 0) t.raise_pending();
+  return t.none();
+}
+
+Value* set_update(Tracer& t, const Arguments& args) {
+  SetValue* set = self_set(t, args, "update");
+  for (size_t i = 1; i < args.positional.size(); ++i) frame_hook::set_update(t, set, args.positional[i]);
+  return t.none();
+}
+
+Value* set_difference_update(Tracer& t, const Arguments& args) {
+  SetValue* set = self_set(t, args, "difference_update");
+  for (size_t i = 1; i < args.positional.size(); ++i) {
+    if (set_of(args.positional[i])) {
+      keep(t, set, {set_operand(t, args.positional[i])}, false);
+      continue;
+    }
+    t.for_each(args.positional[i], [&](Value* item) { take_out(t, set, item); });
+    const SetOperand nothing{{}, false, PyRef::steal(PyTuple_New(0))};
+    if (set->order)
+      call_order(t, set->order, "difference_update", {nothing});  // moves the rest where many places are free
+  }
+  return t.none();
+}
+
+Value* set_intersection_update(Tracer& t, const Arguments& args) {
+  SetValue* set = self_set(t, args, "intersection_update");
+  return keep(t, set, others_of(t, args), true);
+}
+
+Value* set_copy(Tracer& t, const Arguments& args) {
+  SetValue* self = self_set(t, args, "copy");
+  return make_set(t, &PySet_Type, self->items, call_order(t, order_of(t, self), "copy", {}));
+}
+
+Value* frozenset_copy(Tracer& t, const Arguments& args) {
+  SetValue* self = self_set(t, args, "copy");
+  if (t.type_of(args.positional[0]) == &PyFrozenSet_Type) return args.positional[0];
+  return make_set(t, &PyFrozenSet_Type, self->items, call_order(t, order_of(t, self), "copy", {}));
+}
+
+Value* set_union(Tracer& t, const Arguments& args) {
+  SetValue* self = self_set(t, args, "union");
+  const std::vector<SetOperand> operands = others_of(t, args);
+  std::vector<Value*> items = self->items;
+  for (const SetOperand& operand : operands) items.insert(items.end(), operand.items.begin(), operand.items.end());
+  return make_set(t, self->type, items, call_order(t, order_of(t, self), "union", operands));
+}
+
+Value* set_intersection(Tracer& t, const Arguments& args) {
+  SetValue* self = self_set(t, args, "intersection");
+  const std::vector<SetOperand> operands = others_of(t, args);
+  return make_set(t, self->type, filtered(t, self, operands, true),
+                  call_order(t, order_of(t, self), "intersection", operands));
+}
+
+Value* set_difference(Tracer& t, const Arguments& args) {
+  SetValue* self = self_set(t, args, "difference");
+  const std::vector<SetOperand> operands = others_of(t, args);
+  return make_set(t, self->type, filtered(t, self, operands, false),
+                  call_order(t, order_of(t, self), "difference", operands));
+}
+
+Value* set_symmetric_difference(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "symmetric_difference", 2, 2);
+  SetValue* self = self_set(t, args, "symmetric_difference");
+  const std::vector<SetOperand> operands = others_of(t, args);
+  std::vector<Value*> items = filtered(t, self, operands, false);
+  for (Value* v : operands[0].items)
+    if (find_in_set(t, self, v) < 0) items.push_back(v);
+  return make_set(t, self->type, items, call_order(t, order_of(t, self), "symmetric_difference", operands));
+}
+
+namespace {
+
+// Whether the iterable has such an item. Later items are not taken.
+bool find_item(Tracer& t, Value* iterable, const std::function<bool(Value*)>& is_it) {
+  if (set_of(iterable)) {
+    const std::vector<Value*> items = set_operand(t, iterable).items;
+    return std::any_of(items.begin(), items.end(), is_it);
+  }
+  Unresumable guard(t);
+  Value* iterator = t.iterate(iterable);
+  while (Value* item = t.next_item(iterator))
+    if (is_it(item)) return true;
+  return false;
+}
+
+}  // namespace
+
+Value* set_issubset(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "issubset", 2, 2);
+  SetValue* self = self_set(t, args, "issubset");
+  return t.boolean(filtered(t, self, others_of(t, args), true).size() == self->items.size());
+}
+
+Value* set_issuperset(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "issuperset", 2, 2);
+  SetValue* self = self_set(t, args, "issuperset");
+  return t.boolean(!find_item(t, args.positional[1], [&](Value* v) { return find_in_set(t, self, v) < 0; }));
+}
+
+Value* set_isdisjoint(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "isdisjoint", 2, 2);
+  SetValue* self = self_set(t, args, "isdisjoint");
+  return t.boolean(!find_item(t, args.positional[1], [&](Value* v) { return find_in_set(t, self, v) >= 0; }));
+}
+
+}  // namespace framejit::frame_hook::rows

@@ -1,0 +1,225 @@
+// frame_hook/trace/types/lru_cache.cpp — calls of functools.lru_cache wrappers.
+//
+// What is cached is read from the cache, under guards. What is not is traced like any function, if it writes nothing.
+// The exit then calls the wrapper with what is known to come of it (guards::lru_account), in the order of the program:
+// the cache counts, keeps and gives up entries as in plain Python, and no code of the program runs for it. Anything
+// else breaks: the call itself, in plain Python, fills the cache, and the next call is traced anew without a break.
+#include "guards/lru_cache.h"
+
+#include "frame_hook/trace/protocol/protocol.h"
+#include "guards/interrupts.h"
+#include "guards/weak_objects.h"
+
+namespace framejit::frame_hook {
+
+using guards::GuardKind;
+using guards::SourceKind;
+
+namespace {
+
+std::string name_of(PyObject* callable) { return "a function with lru_cache, " + name_of_callable(callable) + ","; }
+
+// What the trace made is hashed by its identity; a real object stands for that in keys.
+PyObject* identity_in_keys(Tracer& t, Value* v) {
+  PyRef& known = t.protocol().identities[v];
+  if (!known) known = PyRef::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)));
+  return known.get();
+}
+
+// A torch.Size of known sizes, as a real one. Null: another kind of value.
+PyRef real_size(Tracer& t, Value* v) {
+  if (v->kind != ValueKind::instance || payload_of(v)->kind != ValueKind::tuple) return PyRef();
+  const PyTypeObject* type = t.type_of(v);
+  const bool is_tuple_in_keys = !(type->tp_flags & Py_TPFLAGS_HEAPTYPE) && type->tp_hash == PyTuple_Type.tp_hash &&
+                                type->tp_richcompare == PyTuple_Type.tp_richcompare;
+  Value* items = is_tuple_in_keys ? without_symbols(t, v) : nullptr;
+  if (!items || !t.is_constant(items)) return PyRef();
+  return PyRef::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(v->type), t.constant(items)));
+}
+
+struct Key {
+  PyRef key;
+  bool is_new = false;  // it has in it what the trace made: the cache cannot hold it
+};
+
+Key key_of(Tracer& t, PyObject* callable, const Arguments& args) {
+  std::vector<PyObject*> objects;
+  std::vector<PyRef> sizes;
+  Key made;
+  auto add = [&](Value* v) {
+    const bool by_identity =
+        is_identity_key(v) && t.type_of(v)->tp_hash == PyBaseObject_Type.tp_hash;  // self, where the method is cached
+    if (by_identity && !v->object) {
+      made.is_new = true;
+      return objects.push_back(identity_in_keys(t, v));
+    }
+    if (by_identity) t.guard_identity(v);
+    else if (PyRef size = real_size(t, v)) return objects.push_back(sizes.emplace_back(std::move(size)).get());
+    else if (!t.is_constant(v))
+      graph_break(Reason::unknown_callable, name_of(callable) + " on an argument that is no constant");
+    objects.push_back(by_identity ? v->object.get() : t.constant(v));
+  };
+  for (Value* v : args.positional) add(v);
+  PyRef names =
+      args.keywords.empty() ? PyRef() : PyRef::steal(PyTuple_New(static_cast<Py_ssize_t>(args.keywords.size())));
+  for (size_t i = 0; i < args.keywords.size(); ++i) {
+    PyTuple_SET_ITEM(names.get(), i, Py_NewRef(args.keywords[i].first));
+    add(args.keywords[i].second);
+  }
+  made.key = PyRef::steal(
+      guards::lru_key(callable, objects.data(), static_cast<Py_ssize_t>(args.positional.size()), names.get()));
+  if (!made.key || !guards::lru_cache_of(callable)) graph_break(Reason::unknown_callable, name_of(callable));
+  if (PyObject_Hash(made.key.get()) == -1) t.raise_pending();
+  return made;
+}
+
+struct Actions {
+  explicit Actions(Tracer& t) : writes(t.writes()), ops(t.recording().op_count()), modes(t.frontend().save_modes()) {
+    for (const auto& [variable, values] : t.protocol().context_values) contexts += values.size();
+    locks = t.protocol().locks.taken.size() + t.protocol().locks.held.size();
+  }
+  uint64_t writes;
+  size_t ops, contexts = 0, locks = 0;
+  std::shared_ptr<void> modes;
+};
+
+bool acted(Tracer& t, const Actions& before) {
+  const Actions now(t);
+  return now.writes != before.writes || now.ops != before.ops || now.contexts != before.contexts ||
+         now.locks != before.locks ||
+         !t.frontend().same_modes(now.modes, before.modes);
+}
+
+// Of what was compiled around a call that has to run for real once: when it has run, the call is traced as its result.
+// A wrapper that is gone (made anew in each call) caches nothing.
+class StillUncached final : public guards::ModeFacts {
+ public:
+  StillUncached(PyObject* callable, PyObject* key)
+      : callable_(PyRef::steal(PyWeakref_NewRef(callable, nullptr))),
+        key_(PyRef::borrow(key)),
+        name_(name_of_callable(callable)) {
+    if (!callable_) drop_error();
+  }
+  bool matches() const override {
+    PyObject* const callable = callable_ ? guards::weak_target(callable_.get()) : nullptr;
+    if (callable == nullptr) return true;
+    PyObject* cache = guards::lru_cache_of(callable);
+    const bool found = cache && PyDict_GetItemWithError(cache, key_.get());
+    if (!found) drop_error();
+    return !found;
+  }
+  std::string mismatch() const override { return "the result of " + name_ + " is cached now"; }
+
+ private:
+  const PyRef callable_, key_;
+  const std::string name_;
+};
+
+// So many entries fit in before a bounded cache gives one up.
+class HasRoom final : public guards::ModeFacts {
+ public:
+  HasRoom(PyObject* callable, size_t entries)
+      : callable_(PyRef::steal(PyWeakref_NewRef(callable, nullptr))), entries_(static_cast<Py_ssize_t>(entries)) {
+    if (!callable_) drop_error();
+  }
+  static bool now(PyObject* callable, Py_ssize_t entries) {
+    PyObject* const cache = guards::lru_cache_of(callable);
+    return cache && PyDict_GET_SIZE(cache) + entries <= guards::lru_limit_of(callable);
+  }
+  bool matches() const override {
+    PyObject* const callable = callable_ ? guards::weak_target(callable_.get()) : nullptr;
+    return callable == nullptr || now(callable, entries_);
+  }
+  std::string mismatch() const override { return "a cache is full"; }
+
+ private:
+  const PyRef callable_;
+  const Py_ssize_t entries_;
+};
+
+// Nothing that was cached before the trace, or in it, has been given up for what the trace has added.
+void relies_on_all_entries(Tracer& t, PyObject* callable, TracedCache& traced) {
+  if (guards::lru_limit_of(callable) < 0 || traced.misses <= traced.room_for) return;
+  if (!HasRoom::now(callable, static_cast<Py_ssize_t>(traced.misses)))
+    graph_break(Reason::unknown_callable, name_of(callable) + " whose cache is full");
+  t.guards().modes.push_back(std::make_shared<HasRoom>(callable, traced.misses));
+  traced.room_for = traced.misses;
+}
+
+// The exit calls the wrapper, with this result of its function.
+Value* account(Tracer& t, Value* v, const Arguments& args, Value* result) {
+  Arguments all = args;
+  all.positional.insert(all.positional.begin(), {v, result});
+  t.protocol().calls_at_exit.emplace_back(t.constant_value(guards::lru_account()), std::move(all));
+  return result;
+}
+
+Value* call_uncached(Tracer& t, Value* v, const Arguments& args, const Key& key) {
+  PyObject* callable = v->object.get();
+  Value* function = t.find_attribute(v, interned("__wrapped__"));
+  if (!function || function->kind != ValueKind::function || function->object.get() != guards::lru_function_of(callable))
+    graph_break(Reason::unknown_callable, name_of(callable));
+  const Actions before(t);
+  const size_t calls = t.protocol().calls_at_exit.size();
+  Value* result = nullptr;
+  try {
+    result = t.call(function, args);
+  } catch (const SymbolicRaise&) {
+    graph_break(Reason::unknown_callable, name_of(callable) + " which raises");  // it counts, without a result
+  }
+  if (acted(t, before))
+    graph_break(Reason::unknown_callable,
+                name_of(callable) + " which this call is the first of with its arguments");
+  if (key.is_new) return result;
+  const bool calls_others = t.protocol().calls_at_exit.size() != calls;  // a hit would not
+  if (t.is_constant(result) && !calls_others) {
+    PyRef agreed = PyRef::steal(PyTuple_Pack(2, key.key.get(), t.constant(result)));
+    note(t, GuardKind::cache_agrees, source_of(t, v), agreed.get());
+  } else {
+    note(t, GuardKind::dict_lacks, t.guards().sources.add(SourceKind::lru_cache, source_of(t, v)), key.key.get());
+  }
+  return result;
+}
+
+}  // namespace
+
+Value* call_lru_cache(Tracer& t, Value* v, const Arguments& given) {
+  Unresumable guard(t);
+  PyObject* callable = v->object.get();
+  t.guard_identity(v);
+  Arguments args = given;
+  // An enum's member is no plain number, though it holds one.
+  const auto plain = [&](Value* v) { return v->kind == ValueKind::instance ? v : without_symbols(t, v); };
+  for (Value*& a : args.positional) a = plain(a);
+  for (auto& [name, a] : args.keywords) a = plain(a);
+  const Key key = key_of(t, callable, args);
+  const auto traced = [&]() -> TracedCache& { return t.protocol().caches[callable]; };
+  if (PyObject* index = traced().keys ? PyDict_GetItemWithError(traced().keys.get(), key.key.get()) : nullptr) {
+    relies_on_all_entries(t, callable, traced());
+    return account(t, v, args, traced().results[PyLong_AsSize_t(index)]);
+  }
+  PyObject* entry = key.is_new ? nullptr : PyDict_GetItemWithError(guards::lru_cache_of(callable), key.key.get());
+  if (!entry && PyErr_Occurred()) t.raise_pending();
+  if (!entry) {
+    if (!key.is_new) t.rely_until_break(std::make_shared<StillUncached>(callable, key.key.get()));
+    Value* result = call_uncached(t, v, args, key);
+    if (!key.is_new) t.forget_reliance();
+    TracedCache& cache = traced();
+    if (guards::lru_limit_of(callable) != 0) {
+      if (!cache.keys) cache.keys = PyRef::steal(PyDict_New());
+      const PyRef index = PyRef::steal(PyLong_FromSize_t(cache.results.size()));
+      if (PyDict_SetItem(cache.keys.get(), key.key.get(), index.get()) < 0) t.raise_pending();
+      cache.results.push_back(result);
+    }
+    ++cache.misses;
+    return account(t, v, args, result);
+  }
+  relies_on_all_entries(t, callable, traced());
+  guards::SourceTable& sources = t.guards().sources;
+  const guards::SourceId cache = sources.add(SourceKind::lru_cache, source_of(t, v));
+  note(t, GuardKind::dict_has, cache, key.key.get());
+  const guards::SourceId item = sources.add(SourceKind::dict_item, cache, 0, key.key.get());
+  return account(t, v, args, t.wrap(guards::lru_result_of(entry), sources.add(SourceKind::lru_result, item)));
+}
+
+}  // namespace framejit::frame_hook

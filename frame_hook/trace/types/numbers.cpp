@@ -1,0 +1,225 @@
+// frame_hook/trace/types/numbers.cpp — numbers: int(), abs(), min(), sum(), math: concretely on constants, sizes
+// symbolically where the result is a size, tensors through their own methods.
+#include "frame_hook/trace/types/builtins.h"
+#include "frame_hook/trace/types/numpy_calls.h"
+
+namespace framejit::frame_hook::rows {
+
+namespace {
+
+PyObject* builtin(const char* name) { return PyDict_GetItemString(PyEval_GetBuiltins(), name); }
+
+PyObject* math_function(const char* name) {
+  static PyObject* const module = PyImport_ImportModule("math");
+  PyRef found = PyRef::steal(PyObject_GetAttrString(module, name));
+  return found.get();  // the module keeps it
+}
+
+Arguments concrete(Tracer& t, const Arguments& args) {
+  Arguments plain = args;
+  for (Value*& v : plain.positional) v = without_symbols(t, v);
+  for (auto& [name, v] : plain.keywords) v = without_symbols(t, v);
+  return plain;
+}
+
+// A C function of numbers: computed anew where they are open, else on their values.
+Value* run_number(Tracer& t, PyObject* function, const Arguments& args) {
+  Value* result = t.computed(function, args);
+  return result ? result : run_plain(t, function, concrete(t, args));
+}
+
+[[noreturn]] void reads_tensor(const char* function) {
+  graph_break(Reason::data_dependent_value, std::string(function) + "() of a tensor");
+}
+
+Value* known_or_break(Value* known, const char* function) {
+  if (!known) reads_tensor(function);
+  return known;
+}
+
+// The special method, where Python code implements it; null otherwise.
+Value* through_special(Tracer& t, const Arguments& args, const char* special) {
+  if (args.positional.empty() || args.positional[0]->kind == ValueKind::tensor) return nullptr;
+  Value* method = python_special(t, args.positional[0], special);
+  return method ? t.call(method, Arguments{{args.positional.begin() + 1, args.positional.end()}, args.keywords})
+                : nullptr;
+}
+
+// What a special method has to return; plain Python warns of subclasses and refuses the rest.
+Value* exactly(Tracer& t, PyTypeObject* type, Value* result, const char* special) {
+  if (result && t.type_of(result) != type)
+    graph_break(Reason::exception_raised, std::string(special) + "() that returns " + describe(result));
+  return result;
+}
+
+Value* number_constructor(Tracer& t, PyTypeObject* type, const Arguments& args, const char* special) {
+  if (!args.positional.empty() && args.positional[0]->kind == ValueKind::tensor) {
+    Value* known = args.positional.size() == 1 && args.keywords.empty()
+                       ? of_known_tensor(t, reinterpret_cast<PyObject*>(type), args.positional[0])
+                       : nullptr;
+    return known_or_break(known, type->tp_name);
+  }
+  if (args.positional.size() == 1 && args.keywords.empty() && args.positional[0]->kind == ValueKind::array)
+    return call_numpy(t, reinterpret_cast<PyObject*>(type), args);
+  if (Value* result = through_special(t, args, special)) return exactly(t, type, result, special);
+  return run_number(t, reinterpret_cast<PyObject*>(type), args);
+}
+
+// min() and max(): the first smallest or largest by `op`.
+Value* extreme(Tracer& t, const Arguments& args, int op, const char* name) {
+  Value *key = nullptr, *fallback = nullptr;
+  for (const auto& [n, v] : args.keywords) {
+    if (std::string_view(text_of(n)) == "key") key = v;
+    else if (std::string_view(text_of(n)) == "default") fallback = v;
+  }
+  if (args.positional.empty()) t.raise_new(PyExc_TypeError, std::string(name) + " expected at least 1 argument, got 0");
+  const bool keyed = !is_none(t, key);
+  Value *best = nullptr, *best_key = nullptr;
+  t.for_each(args.positional.size() == 1 ? args.positional[0] : t.tuple(args.positional), [&](Value* item) {
+    Value* item_key = keyed ? t.call(key, {item}) : item;
+    if (best && !t.truth(t.compare(op, item_key, best_key))) return;
+    best = item;
+    best_key = item_key;
+  });
+  if (best) return best;
+  if (fallback) return fallback;
+  const char* const empty =
+      PY_VERSION_HEX >= 0x030C0000 ? "() iterable argument is empty" : "() arg is an empty sequence";
+  t.raise_new(PyExc_ValueError, std::string(name) + empty);
+}
+
+Value* rounded(Tracer& t, const Arguments& args, const char* name, const char* special) {
+  only_positional(t, args, name, 1, 1);
+  if (args.positional[0]->kind == ValueKind::tensor) {
+    if (Value* method = t.lookup_special(args.positional[0], special)) return t.call(method, {});
+    return known_or_break(of_known_tensor(t, math_function(name), args.positional[0]), name);
+  }
+  if (payload_of(args.positional[0])->kind == ValueKind::sym_int) return payload_of(args.positional[0]);
+  if (Value* result = through_special(t, args, special)) return result;
+  return run_number(t, math_function(name), args);
+}
+
+}  // namespace
+
+Value* builtin_int(Tracer& t, const Arguments& args) {
+  if (args.positional.size() == 1 && args.keywords.empty() &&
+      payload_of(args.positional[0])->kind == ValueKind::sym_int)
+    return payload_of(args.positional[0]);
+  if (!args.positional.empty() && args.positional[0]->kind == ValueKind::instance)
+    if (Value* method = python_special(t, args.positional[0], "__index__"))
+      if (!python_special(t, args.positional[0], "__int__") && payload_of(args.positional[0]) == args.positional[0])
+        return exactly(t, &PyLong_Type, t.call(method, {}), "__index__");
+  return number_constructor(t, &PyLong_Type, args, "__int__");
+}
+
+Value* builtin_float(Tracer& t, const Arguments& args) {
+  return number_constructor(t, &PyFloat_Type, args, "__float__");
+}
+
+Value* builtin_bool(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "bool", 0, 1);
+  return t.boolean(!args.positional.empty() && t.truth(args.positional[0]));
+}
+
+Value* builtin_abs(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "abs", 1, 1);
+  Value* v = args.positional[0];
+  if (v->kind == ValueKind::tensor) return t.call(t.lookup_special(v, "__abs__"), {});
+  if (Value* result = through_special(t, args, "__abs__")) return result;
+  if (payload_of(v)->kind == ValueKind::sym_int && !t.truth(t.compare(Py_LT, payload_of(v), t.integer(0))))
+    return payload_of(v);
+  refuse_unknown_arithmetic(v, "abs()");
+  return run_number(t, builtin("abs"), args);
+}
+
+Value* builtin_round(Tracer& t, const Arguments& args) {
+  if (!args.positional.empty() && args.positional[0]->kind == ValueKind::tensor) {
+    Value* method = t.lookup_special(args.positional[0], "__round__");
+    if (!method) t.raise_new(PyExc_TypeError, "type Tensor doesn't define __round__ method");
+    return t.call(method, Arguments{{args.positional.begin() + 1, args.positional.end()}, {}});
+  }
+  if (Value* result = through_special(t, args, "__round__")) return result;
+  if (!args.positional.empty()) refuse_unknown_arithmetic(args.positional[0], "round()");
+  return run_number(t, builtin("round"), args);
+}
+
+Value* builtin_divmod(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "divmod", 2, 2);
+  for (Value* v : args.positional) {
+    const ValueKind kind = payload_of(v)->kind;
+    if (kind != ValueKind::object && kind != ValueKind::sym_int)
+      graph_break(Reason::unsupported_operand,
+                  std::string("divmod() of an object of type ") + t.type_of(v)->tp_name);
+  }
+  Value* quotient = t.binary_operator(2, args.positional[0], args.positional[1]);
+  return t.tuple({quotient, t.binary_operator(6, args.positional[0], args.positional[1])});
+}
+
+Value* builtin_pow(Tracer& t, const Arguments& args) {
+  std::vector<Value*> a = parse(t, args, "pow", {"base", "exp", "mod"}, 2);
+  if (!a[2]) return t.binary_operator(8, a[0], a[1]);
+  for (Value* v : a)
+    if (v->kind == ValueKind::instance)
+      graph_break(Reason::unsupported_operand, "pow() with a modulus, of " + describe(v));
+  return run_plain(t, builtin("pow"), concrete(t, args));
+}
+
+Value* builtin_min(Tracer& t, const Arguments& args) { return extreme(t, args, Py_LT, "min"); }
+Value* builtin_max(Tracer& t, const Arguments& args) { return extreme(t, args, Py_GT, "max"); }
+
+namespace {
+
+// Adding such numbers runs no Python code and raises nothing.
+bool is_number(Tracer& t, Value* v) {
+  PyObject* object = v->kind == ValueKind::object ? v->object.get() : nullptr;
+  return object && (PyLong_CheckExact(object) || PyBool_Check(object) || PyFloat_CheckExact(object)) && is_plain(t, v);
+}
+
+}  // namespace
+
+Value* builtin_sum(Tracer& t, const Arguments& args) {
+  std::vector<Value*> a = parse(t, args, "sum", {"iterable", "start"}, 1);
+  Value* total = a[1] ? a[1] : t.integer(0);
+  if (payload_of(total)->object && PyUnicode_Check(payload_of(total)->object.get()))
+    t.raise_new(PyExc_TypeError, "sum() can't sum strings [use ''.join(seq) instead]");
+  // CPython 3.12 adds floats with compensation, as long as there are numbers alone: let it do that itself.
+  std::vector<Value*> numbers;
+  bool numbers_alone = is_number(t, total);
+  const auto add_numbers = [&] {
+    if (numbers.empty()) return;
+    Value* taken = t.tuple(std::exchange(numbers, {}));
+    total = t.call_pure(builtin("sum"), Arguments{{taken, total}, {}});
+  };
+  t.for_each(a[0], [&](Value* v) {
+    if (numbers_alone && is_number(t, v)) return numbers.push_back(v);
+    numbers_alone = false;
+    add_numbers();
+    total = t.binary_operator(0, total, v);
+  });
+  add_numbers();
+  return total;
+}
+
+Value* operator_index(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "index", 1, 1);
+  Value* v = args.positional[0];
+  if (v->kind == ValueKind::tensor) reads_tensor("operator.index");
+  if (payload_of(v)->kind == ValueKind::sym_int) return payload_of(v);
+  const bool is_an_int = PyType_IsSubtype(t.type_of(v), &PyLong_Type);  // it is its own index
+  if (is_an_int && v->kind == ValueKind::instance) return payload_of(v);
+  if (Value* result = through_special(t, args, "__index__")) return exactly(t, &PyLong_Type, result, "__index__");
+  return run_plain(t, operator_function("index"), concrete(t, args));
+}
+
+Value* math_prod(Tracer& t, const Arguments& args) {
+  std::vector<Value*> a = parse(t, args, "prod", {"iterable", "$start"}, 1);
+  Value* product = a[1] ? a[1] : t.integer(1);
+  t.for_each(a[0], [&](Value* v) { product = t.binary_operator(5, product, v); });
+  return product;
+}
+
+Value* math_trunc(Tracer& t, const Arguments& args) { return rounded(t, args, "trunc", "__trunc__"); }
+Value* math_floor(Tracer& t, const Arguments& args) { return rounded(t, args, "floor", "__floor__"); }
+Value* math_ceil(Tracer& t, const Arguments& args) { return rounded(t, args, "ceil", "__ceil__"); }
+
+}  // namespace framejit::frame_hook::rows

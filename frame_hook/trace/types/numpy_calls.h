@@ -1,0 +1,53 @@
+// frame_hook/trace/types/numpy_calls.h — NumPy's functions on numbers and arrays that are known: they run for real.
+//
+// A number that comes out is a constant. An array is the trace's own (ArrayValue): the trace writes to it as the
+// program does, and at the exit each call gets a copy. Tensors whose contents are known are read; one that has its
+// memory in common with an array is not written any more, nor is the array.
+#pragma once
+
+#include <Python.h>
+
+#include <string_view>
+#include <vector>
+
+#include "frame_hook/trace/machine/tracer.h"
+#include "guards/py_ref.h"
+
+namespace framejit::frame_hook {
+
+bool is_numpy_module(std::string_view name);  // NumPy, or a module of it
+// The callable is NumPy's own: a function, a ufunc, a class of numbers, a method of one or of arrays.
+bool is_of_numpy(PyObject* callable);
+// The callable, or one of the arguments, is NumPy's own.
+bool calls_numpy(PyObject* callable, const std::vector<PyObject*>& args);
+
+// As long as it lives, what NumPy would warn of raises FloatingPointError: a warning belongs to each call, not to the
+// trace.
+class NumpyWarnings {
+ public:
+  explicit NumpyWarnings(bool active);
+  ~NumpyWarnings();
+  NumpyWarnings(const NumpyWarnings&) = delete;
+  NumpyWarnings& operator=(const NumpyWarnings&) = delete;
+
+ private:
+  PyRef state_;
+};
+
+// A row of numpy_rows.def, or a function of module operator, on numbers, arrays, and lists and tuples of them. It may
+// write to `written`.
+Value* call_numpy(Tracer& t, PyObject* callable, const Arguments& args, ArrayValue* written = nullptr);
+Value* array_operator(Tracer& t, const char* function, Value* a, Value* b,
+                      bool in_place);  // `function` of module operator
+Value* array_attribute(Tracer& t, ArrayValue* array, PyObject* name);
+Value* array_item(Tracer& t, ArrayValue* array, Value* key);
+void write_array_item(Tracer& t, ArrayValue* array, Value* key, Value* to);
+PyRef attribute_of(PyObject* object, const char* name);  // null where it has none; no error is set
+bool lies_in_order(PyObject* array);  // contiguous, the last dimension innermost
+
+// What a pure function gives for a tensor whose contents are known; null: they are not.
+Value* of_known_tensor(Tracer& t, PyObject* function, Value* tensor);
+Value* array_of_tensor(Tracer& t, Value* tensor);  // Tensor.numpy(); null: its contents are not known
+Value* tensor_of_array(Tracer& t, ArrayValue* array, bool shares);
+
+}  // namespace framejit::frame_hook

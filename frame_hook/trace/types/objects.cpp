@@ -1,0 +1,192 @@
+// frame_hook/trace/types/objects.cpp — methods of object, type, exceptions and generators; copy protocol.
+#include "frame_hook/trace/types/builtins.h"
+
+namespace framejit::frame_hook::rows {
+
+namespace {
+
+GeneratorValue* self_generator(Tracer& t, const Arguments& args, const char* method) {
+  if (args.positional.empty() || args.positional[0]->kind != ValueKind::generator)
+    graph_break(Reason::real_iterator, args.positional.empty() ? method : describe(args.positional[0]));
+  (void)t;
+  return as<GeneratorValue>(args.positional[0]);
+}
+
+[[noreturn]] void stop_iteration(Tracer& t, GeneratorValue* generator) {
+  Value* value = generator->return_value;
+  if (!is_none(t, value)) raise_with(t, PyExc_StopIteration, {value});
+  raise_with(t, PyExc_StopIteration, {});
+}
+
+PyObject* copyreg_function(const char* name) {
+  static PyObject* const module = PyImport_ImportModule("copyreg");
+  PyRef found = PyRef::steal(PyObject_GetAttrString(module, name));
+  return found.get();  // the module keeps it
+}
+
+bool has_slots(PyTypeObject* type) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+    PyObject* slots = base == &PyBaseObject_Type ? nullptr : _PyType_Lookup(base, interned("__slots__"));
+    if (slots && !(PyTuple_Check(slots) && PyTuple_GET_SIZE(slots) == 0) &&
+        !(PyList_Check(slots) && PyList_GET_SIZE(slots) == 0))
+      return true;
+  }
+  return false;
+}
+
+// State of an instance without slots of its own: its dict, or None when there is nothing in it.
+Value* default_state(Tracer& t, Value* self) {
+  if (self->kind != ValueKind::instance) return t.none();
+  if (has_slots(self->type))
+    graph_break(Reason::unsupported_copy, std::string("a copy of an object with slots: ") + self->type->tp_name);
+  if (!has_own_dict(t, self)) return t.none();
+  auto* instance = as<InstanceValue>(self);
+  return own_names(t, instance).empty() ? t.none() : static_cast<Value*>(instance_dict(t, instance));
+}
+
+Value* new_arguments(Tracer& t, Value* self) {
+  if (Value* method = python_special(t, self, "__getnewargs_ex__")) {
+    (void)method;
+    graph_break(Reason::unsupported_copy, "a copy through __getnewargs_ex__");
+  }
+  if (Value* method = python_special(t, self, "__getnewargs__")) {
+    Value* arguments = t.call(method, {});
+    if (!tuple_of(arguments))
+      t.raise_new(PyExc_TypeError,
+                  std::string("__getnewargs__ should return a tuple, not '") + t.type_of(arguments)->tp_name + "'");
+    return arguments;
+  }
+  Value* payload = payload_of(self);
+  if (payload == self || list_of(self) || dict_of(self) || set_of(self)) return t.tuple({});
+  return t.tuple({tuple_of(payload) ? t.tuple(t.unpack(payload)) : payload});
+}
+
+}  // namespace
+
+Value* object_reduce_ex(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "__reduce_ex__", 2, 2);
+  Value* self = args.positional[0];
+  if (Value* method = python_special(t, self, "__reduce__")) return t.call(method, {});
+  const Found reduce = look_up(t, self, interned("__reduce__"));
+  const bool is_default = reduce.object == _PyType_Lookup(&PyBaseObject_Type, interned("__reduce__"));
+  if (!is_default || self->kind != ValueKind::instance || t.as_index(args.positional[1]) < 2 || set_of(self) ||
+      (builtin_base(t.type_of(self)) != &PyBaseObject_Type && payload_of(self) == self))
+    graph_break(Reason::unsupported_copy, "a copy of " + describe(self));
+  Value* get_state = python_special(t, self, "__getstate__");
+  Value* state = get_state ? t.call(get_state, {}) : default_state(t, self);
+  std::vector<Value*> made = t.unpack(new_arguments(t, self));
+  made.insert(made.begin(), t.constant_value(reinterpret_cast<PyObject*>(self->type)));
+  Value* items = list_of(self) ? t.iterate(list_of(self)) : t.none();
+  Value* pairs = dict_of(self) ? t.iterate(make_view(t, dict_of(self), ViewValue::What::items)) : t.none();
+  return t.tuple({t.constant_value(copyreg_function("__newobj__")), t.tuple(std::move(made)), state, items, pairs});
+}
+
+Value* object_reduce(Tracer&, const Arguments& args) {
+  graph_break(Reason::unsupported_copy, "__reduce__ of " + describe(args.positional[0]));
+}
+
+Value* object_getstate(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "__getstate__", 1, 1);
+  return default_state(t, args.positional[0]);
+}
+
+Value* object_format(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "__format__", 2, 2);
+  if (!plain_text(t, args.positional[1], "format spec").empty())
+    t.raise_new(PyExc_TypeError, std::string("unsupported format string passed to ") +
+                                     t.type_of(args.positional[0])->tp_name + ".__format__");
+  return t.to_string(args.positional[0]);
+}
+
+Value* type_instancecheck(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "__instancecheck__", 2, 2);
+  PyTypeObject* cls = known_type(t, args.positional[0]);
+  if (!cls) graph_break(Reason::unsupported_operand, "type.__instancecheck__ of " + describe(args.positional[0]));
+  return t.boolean(is_real_instance(t, args.positional[1], cls));
+}
+
+Value* type_subclasscheck(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "__subclasscheck__", 2, 2);
+  PyTypeObject *cls = known_type(t, args.positional[0]), *sub = known_type(t, args.positional[1]);
+  if (!cls) graph_break(Reason::unsupported_operand, "type.__subclasscheck__ of " + describe(args.positional[0]));
+  if (!sub) raise_unless_class(t, args.positional[1]);
+  return t.boolean(PyType_IsSubtype(sub, cls));
+}
+
+Value* type_mro(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "mro", 1, 1);
+  return t.list(t.unpack(t.get_attribute(args.positional[0], interned("__mro__"))));
+}
+
+Value* exception_with_traceback(Tracer& t, const Arguments& args) {
+  t.set_attribute(args.positional[0], interned("__traceback__"), args.positional[1]);
+  return args.positional[0];
+}
+
+Value* exception_add_note(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "add_note", 2, 2);
+  if (!PyType_IsSubtype(t.type_of(args.positional[1]), &PyUnicode_Type))
+    t.raise_new(PyExc_TypeError, std::string("note must be a str, not '") + args.positional[1]->type->tp_name + "'");
+  Value* notes = t.find_attribute(args.positional[0], interned("__notes__"));
+  if (!notes) {
+    notes = t.list({});
+    t.set_attribute(args.positional[0], interned("__notes__"), notes);
+  }
+  if (!list_of(notes)) t.raise_new(PyExc_TypeError, "Cannot add note: __notes__ is not a list");
+  list_extend(t, list_of(notes), t.tuple({args.positional[1]}));
+  return t.none();
+}
+
+Value* generator_send(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "send", 2, 2);
+  GeneratorValue* generator = self_generator(t, args, "send");
+  if (generator->state == GeneratorValue::State::finished) raise_with(t, PyExc_StopIteration, {});
+  Value* next = t.resume_generator(generator, args.positional[1], nullptr);
+  if (next) return next;
+  stop_iteration(t, generator);
+}
+
+Value* generator_throw(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "throw", 2, 4);
+  GeneratorValue* generator = self_generator(t, args, "throw");
+  Value* exception = args.positional[1];
+  if (real_type(exception)) {
+    Value* value = args.positional.size() > 2 ? args.positional[2] : nullptr;
+    const bool given = !is_none(t, value);
+    exception = given && value->kind == ValueKind::instance ? value
+                : given                                     ? t.call(exception, {value})
+                                                            : t.call(exception, {});
+  }
+  auto* const base = reinterpret_cast<PyTypeObject*>(PyExc_BaseException);
+  if (exception->kind != ValueKind::instance || !PyType_IsSubtype(t.type_of(exception), base))
+    graph_break(Reason::exception_state, "throw() of " + describe(exception));
+  if (generator->state == GeneratorValue::State::finished) t.raise(exception);
+  Value* next = t.resume_generator(generator, nullptr, exception);
+  if (next) return next;
+  stop_iteration(t, generator);
+}
+
+Value* generator_close(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "close", 1, 1);
+  GeneratorValue* generator = self_generator(t, args, "close");
+  if (generator->state != GeneratorValue::State::suspended) {
+    generator->state = GeneratorValue::State::finished;
+    return t.none();
+  }
+  Value* yielded = nullptr;
+  try {
+    yielded = t.resume_generator(generator, nullptr, call_exception(t, PyExc_GeneratorExit, {}));
+  } catch (const SymbolicRaise& raised) {
+    if (!t.exception_matches(raised.exception, PyExc_GeneratorExit) &&
+        !t.exception_matches(raised.exception, PyExc_StopIteration))
+      throw;
+  }
+  if (yielded) t.raise_new(PyExc_RuntimeError, "generator ignored GeneratorExit");
+#if PY_VERSION_HEX >= 0x030D0000
+  if (generator->return_value) return generator->return_value;
+#endif
+  return t.none();
+}
+
+}  // namespace framejit::frame_hook::rows

@@ -1,0 +1,348 @@
+// frame_hook/trace/types/slots.cpp — slot wrappers of builtin classes, called as methods: super().__setattr__(...),
+// dict.__getitem__(self, key), function.__get__(...). They act on the shadow and never look at overrides.
+#include "frame_hook/trace/protocol/stand_ins.h"
+#include "frame_hook/trace/types/builtins.h"
+
+namespace framejit::frame_hook {
+
+namespace {
+
+using Slot = Value* (*)(Tracer& t, PyTypeObject* owner, const Arguments& args);
+
+// self, and so many arguments more, as slot wrappers count them.
+void takes(Tracer& t, const Arguments& args, const char* name, size_t wanted) {
+  if (!args.keywords.empty())
+    t.raise_new(PyExc_TypeError, std::string("wrapper ") + name + "() takes no keyword arguments");
+  if (args.positional.size() == wanted + 1) return;
+  t.raise_new(PyExc_TypeError, "expected " + std::to_string(wanted) + " argument" + (wanted == 1 ? "" : "s") +
+                                   ", got " + std::to_string(args.positional.size() - 1));
+}
+
+PyObject* name_argument(Tracer& t, const Arguments& args) {
+  only_positional(t, args, "attribute access", 2, 3);
+  Value* name = payload_of(args.positional[1]);
+  if (name->kind != ValueKind::object || !PyUnicode_CheckExact(name->object.get()))
+    t.raise_new(PyExc_TypeError, "attribute name must be string");
+  return interned(text_of(t.constant(name)));
+}
+
+Value* not_implemented(Tracer& t) { return t.constant_value(Py_NotImplemented); }
+
+// BaseException.__init__() takes no keywords; those of its subclasses that take some keep them as members.
+void init_exception(Tracer& t, PyTypeObject* owner, Value* self, const Arguments& rest) {
+  auto is_class = [&](PyObject* of) { return PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(of)); };
+  const bool imports = is_class(PyExc_ImportError),
+             named = imports || is_class(PyExc_NameError) || is_class(PyExc_AttributeError);
+  if (!rest.keywords.empty() && !named)
+    t.raise_new(PyExc_TypeError, std::string(t.type_of(self)->tp_name) + "() takes no keyword arguments");
+  for (const auto& [name, v] : rest.keywords) {
+    const std::string_view text = text_of(name);
+    if (text == "name" || (imports && (text == "path" || text == "name_from")) ||
+        (text == "obj" && is_class(PyExc_AttributeError)))
+      continue;
+    t.raise_new(PyExc_TypeError,
+                "'" + std::string(text) + "' is an invalid keyword argument for " + owner->tp_name + "()");
+  }
+  if (self->kind != ValueKind::instance) graph_break(Reason::unsupported_operand, "__init__() of " + describe(self));
+  if (self->object) graph_break(Reason::exception_state, "__init__() of an exception that is there");
+  // A class of OSError with a __new__ of its own has its arguments from there.
+  const auto* os_error = reinterpret_cast<PyTypeObject*>(PyExc_OSError);
+  if (is_class(PyExc_OSError) && (self->type->tp_init == os_error->tp_init || self->type->tp_new != os_error->tp_new))
+    return;
+  as<InstanceValue>(self)->payload = t.tuple(rest.positional);
+  for (const auto& [name, v] : rest.keywords) t.set_attribute(self, name, v);
+}
+
+// object.__init__() takes no arguments where the class has no __new__ of its own, or has an __init__.
+void init_object(Tracer& t, PyTypeObject* type, const Arguments& rest) {
+  if (rest.positional.empty() && rest.keywords.empty()) return;
+  if (type->tp_init != PyBaseObject_Type.tp_init)
+    t.raise_new(PyExc_TypeError, "object.__init__() takes exactly one argument (the instance to initialize)");
+  if (type->tp_new == PyBaseObject_Type.tp_new)
+    t.raise_new(PyExc_TypeError,
+                std::string(type->tp_name) + ".__init__() takes exactly one argument (the instance to initialize)");
+}
+
+Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
+  Value* self = args.positional[0];
+  Arguments rest{{args.positional.begin() + 1, args.positional.end()}, args.keywords};
+  if (PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
+    return init_exception(t, owner, self, rest), t.none();
+  if (owner == &PyBaseObject_Type) return init_object(t, t.type_of(self), rest), t.none();
+  if (std::string_view(owner->tp_name) == "collections.defaultdict") {
+    if (!rest.positional.empty()) {
+      if (!is_none(t, rest.positional[0]) && !t.type_of(rest.positional[0])->tp_call)
+        t.raise_new(PyExc_TypeError, "first argument must be callable or None");
+      as<InstanceValue>(self)->attrs.emplace_back(PyRef::borrow(interned("default_factory")), rest.positional[0]);
+      rest.positional.erase(rest.positional.begin());
+    }
+  }
+  if (DictValue* dict = dict_of(self)) {
+    only_positional(t, Arguments{rest.positional, {}}, "dict", 0, 1);
+    if (!rest.positional.empty()) update_mapping(t, self, rest.positional[0]);
+    for (const auto& [name, v] : rest.keywords) t.dict_set(dict, t.constant_value(name), v);
+  } else if (ListValue* list = owner == &PyList_Type ? list_of(self) : nullptr) {
+    only_positional(t, rest, "list", 0, 1);
+    t.load(list);
+    t.will_mutate(list);
+    list->items.clear();
+    if (!rest.positional.empty()) list_extend(t, list, rest.positional[0]);
+  } else if (SetValue* set = set_of(self); set && set->type == &PySet_Type) {
+    if (!rest.keywords.empty()) only_positional(t, rest, "set", 0, 1);
+    only_positional(t, rest, t.type_of(self)->tp_name, 0, 1);
+    t.load(set);
+    t.will_mutate(set);
+    ++set->removals;
+    set->items.clear();
+    set->order = make_set(t, &PySet_Type, {})->order;
+    if (!rest.positional.empty()) set_update(t, set, rest.positional[0]);
+  } else {
+    graph_break(Reason::unknown_callable, std::string(owner->tp_name) + ".__init__");
+  }
+  return t.none();
+}
+
+Value* slot_getattribute(Tracer& t, PyTypeObject* owner, const Arguments& args) {
+  PyObject* name = name_argument(t, args);
+  Value* self = args.positional[0];
+  Value* found = owner == &PyType_Type         ? type_attribute(t, self, name)
+                 : owner == &PyBaseObject_Type ? generic_attribute(t, self, name)
+                                               : attribute_or_null(t, self, name);
+  if (found) return found;
+  t.raise_new(PyExc_AttributeError,
+              std::string("'") + self->type->tp_name + "' object has no attribute '" + text_of(name) + "'");
+}
+
+Value* slot_setattr(Tracer& t, PyTypeObject*, const Arguments& args) {
+  PyObject* name = name_argument(t, args);
+  if (args.positional.size() != 3) t.raise_new(PyExc_TypeError, "expected 2 arguments");
+  generic_set_attribute(t, args.positional[0], name, args.positional[2]);
+  return t.none();
+}
+
+Value* slot_delattr(Tracer& t, PyTypeObject*, const Arguments& args) {
+  generic_set_attribute(t, args.positional[0], name_argument(t, args), nullptr);
+  return t.none();
+}
+
+Value* slot_getitem(Tracer& t, PyTypeObject*, const Arguments& args) {
+  takes(t, args, "__getitem__", 1);
+  return raw_get_item(t, args.positional[0], args.positional[1]);
+}
+
+Value* slot_setitem(Tracer& t, PyTypeObject*, const Arguments& args) {
+  takes(t, args, "__setitem__", 2);
+  raw_set_item(t, args.positional[0], args.positional[1], args.positional[2]);
+  return t.none();
+}
+
+Value* slot_delitem(Tracer& t, PyTypeObject*, const Arguments& args) {
+  takes(t, args, "__delitem__", 1);
+  raw_delete_item(t, args.positional[0], args.positional[1]);
+  return t.none();
+}
+
+Value* slot_len(Tracer& t, PyTypeObject*, const Arguments& args) {
+  takes(t, args, "__len__", 0);
+  auto n = raw_length(t, args.positional[0]);
+  return n ? t.integer(*n) : nullptr;
+}
+
+Value* slot_iter(Tracer& t, PyTypeObject*, const Arguments& args) {
+  takes(t, args, "__iter__", 0);
+  return raw_iterate(t, args.positional[0]);
+}
+
+Value* slot_next(Tracer& t, PyTypeObject*, const Arguments& args) {
+  takes(t, args, "__next__", 0);
+  return rows::builtin_next(t, Arguments{{args.positional[0]}, {}});
+}
+
+Value* slot_reversed(Tracer& t, PyTypeObject*, const Arguments& args) {
+  takes(t, args, "__reversed__", 0);
+  return rows::builtin_reversed(t, Arguments{{payload_of(args.positional[0])}, {}});
+}
+
+Value* slot_contains(Tracer& t, PyTypeObject*, const Arguments& args) {
+  takes(t, args, "__contains__", 1);
+  return t.boolean(raw_contains(t, args.positional[0], args.positional[1]));
+}
+
+// What a slot called by name says by itself: NotImplemented, where an operator would ask the other operand, or its
+// error. Null: it has an answer, which the protocol knows.
+Value* refusal_of_slot(Tracer& t, PyTypeObject* owner, const char* name, const Arguments& args) {
+  PyObject* slot = _PyType_Lookup(owner, interned(name));
+  if (!slot) return nullptr;
+  StandIns stand_ins(t, false);
+  const StandIns::Answer answer = stand_ins.ask(slot, args);
+  if (answer.is_not_implemented()) return not_implemented(t);
+  if (answer.kind == StandIns::Answer::Kind::raised && stand_ins.is_exact()) {
+    InstanceValue* told = stand_ins.told(answer.object.get());
+    if (!told) graph_break(Reason::unknown_callable, name_of_callable(slot));
+    t.forget_own_error(told);
+    t.raise(told);
+  }
+  if (answer.kind != StandIns::Answer::Kind::unknown) return nullptr;
+  // Code of the program has a part in it, and the operator might ask another method first.
+  for (Value* v : args.positional)
+    if (v->kind == ValueKind::instance && payload_of(v) == v)
+      graph_break(Reason::unknown_callable, name_of_callable(slot) + " on " + describe(v));
+  return nullptr;
+}
+
+Value* equality_slot(Tracer& t, PyTypeObject* owner, Value* a, Value* b, int op) {
+  Value *left = payload_of(a), *right = payload_of(b);
+  if (left->kind == ValueKind::object && right->kind == ValueKind::object && t.is_constant(left) &&
+      t.is_constant(right) && owner->tp_richcompare)
+    return t.constant_steal(owner->tp_richcompare(t.constant(left), t.constant(right), op));
+  const char* const name = op == Py_EQ ? "__eq__" : "__ne__";
+  if (Value* refused = refusal_of_slot(t, owner, name, Arguments{{a, b}, {}})) return refused;
+  const bool sets = set_of(left) && set_of(right);
+  if (left->kind != right->kind || (left->type != right->type && !sets))
+    graph_break(Reason::unsupported_operand,
+                std::string(owner->tp_name) + "." + name + "() of " + describe(a) + " and " + describe(b));
+  const auto equal = raw_equal(t, a, b);
+  return equal ? t.boolean(*equal == (op == Py_EQ)) : not_implemented(t);
+}
+
+Value* slot_eq(Tracer& t, PyTypeObject* owner, const Arguments& args) {
+  takes(t, args, "__eq__", 1);
+  Value *a = args.positional[0], *b = args.positional[1];
+  if (owner == &PyBaseObject_Type) return t.same_object(a, b) ? t.boolean(true) : not_implemented(t);
+  return equality_slot(t, owner, a, b, Py_EQ);
+}
+
+Value* slot_ne(Tracer& t, PyTypeObject* owner, const Arguments& args) {
+  takes(t, args, "__ne__", 1);
+  Value *a = args.positional[0], *b = args.positional[1];
+  if (owner != &PyBaseObject_Type) return equality_slot(t, owner, a, b, Py_NE);
+  Value* method = t.lookup_special(a, "__eq__");
+  Value* equal = method ? t.call(method, {b}) : not_implemented(t);
+  return is_not_implemented(equal) ? equal : t.boolean(!t.truth(equal));
+}
+
+Value* slot_hash(Tracer& t, PyTypeObject* owner, const Arguments& args) {
+  takes(t, args, "__hash__", 0);
+  Value* self = owner == &PyBaseObject_Type ? args.positional[0] : without_symbols(t, args.positional[0]);
+  if (owner == &PyBaseObject_Type || !t.is_constant(self))
+    graph_break(Reason::unsupported_key, "the hash of " + describe(self));
+  const Py_hash_t h = PyObject_Hash(t.constant(self));
+  if (h == -1 && PyErr_Occurred()) t.raise_pending();
+  return t.integer(h);
+}
+
+Value* slot_str(Tracer& t, PyTypeObject* owner, const Arguments& args) {
+  takes(t, args, "__str__", 0);
+  Value* self = args.positional[0];
+  if (owner == &PyBaseObject_Type) return t.to_repr(self);
+  if (PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) return t.to_string(self);
+  return t.to_string(payload_of(self));
+}
+
+Value* slot_repr(Tracer& t, PyTypeObject* owner, const Arguments& args) {
+  takes(t, args, "__repr__", 0);
+  Value* self = args.positional[0];
+  if (owner == &PyBaseObject_Type)
+    graph_break(Reason::memory_address, "the address in the repr of " + describe(self));
+  return t.to_repr(PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) ? self
+                                                                                                 : payload_of(self));
+}
+
+Value* slot_call(Tracer& t, PyTypeObject* owner, const Arguments& args) {
+  Value* self = args.positional[0];
+  Arguments rest{{args.positional.begin() + 1, args.positional.end()}, args.keywords};
+  if (self->object && PyWeakref_CheckRef(self->object.get())) return call_weak_reference(t, self, rest);
+  if (owner == &PyType_Type) return standard_construct(t, self, known_type(t, self), rest);
+  return t.call(self, rest);
+}
+
+Value* slot_get(Tracer& t, PyTypeObject* owner, const Arguments& args) {
+  only_positional(t, args, "__get__", 2, 3);
+  Value *self = args.positional[0], *object = args.positional[1];
+  const bool unbound = is_none(t, object);
+  if (unbound && (args.positional.size() == 2 || is_none(t, args.positional[2])))
+    t.raise_new(PyExc_TypeError, "__get__(None, None) is invalid");
+  if (owner == &PyFunction_Type) return unbound ? self : make_method(t, self, object);
+  if (!self->object) return nullptr;
+  t.guard_identity(self);
+  return bind(t, Found{self->object.get(), source_of(t, self)}, unbound ? nullptr : object,
+              unbound ? nullptr : t.type_of(object), args.positional.size() == 3 ? args.positional[2] : nullptr);
+}
+
+const std::unordered_map<std::string_view, Slot>& slots() {
+  static const auto* const table =
+      new std::unordered_map<std::string_view, Slot>{{"__init__", slot_init},
+                                                     {"__getattribute__", slot_getattribute},
+                                                     {"__setattr__", slot_setattr},
+                                                     {"__delattr__", slot_delattr},
+                                                     {"__getitem__", slot_getitem},
+                                                     {"__setitem__", slot_setitem},
+                                                     {"__delitem__", slot_delitem},
+                                                     {"__len__", slot_len},
+                                                     {"__iter__", slot_iter},
+                                                     {"__next__", slot_next},
+                                                     {"__reversed__", slot_reversed},
+                                                     {"__contains__", slot_contains},
+                                                     {"__eq__", slot_eq},
+                                                     {"__ne__", slot_ne},
+                                                     {"__hash__", slot_hash},
+                                                     {"__str__", slot_str},
+                                                     {"__repr__", slot_repr},
+                                                     {"__call__", slot_call},
+                                                     {"__get__", slot_get}};
+  return *table;
+}
+
+// Binary operators and comparisons on what the instances hold.
+Value* operator_slot(Tracer& t, PyTypeObject* owner, std::string_view name, const Arguments& args) {
+  static constexpr std::string_view kOperators[] = {"add", "and", "floordiv", "lshift", "matmul",  "mul", "mod",
+                                                    "or",  "pow", "rshift",   "sub",    "truediv", "xor"};
+  static constexpr std::string_view kComparisons[] = {"__lt__", "__le__", "", "", "__gt__", "__ge__"};
+  if (name.size() < 6) return nullptr;
+  const std::string_view bare = name.substr(2, name.size() - 4);
+  int op = -1;
+  char prefix = 0;
+  for (int i = 0; i < 13 && op < 0; ++i) {
+    if (bare == kOperators[i]) op = i;
+    if (bare.size() != kOperators[i].size() + 1 || bare.substr(1) != kOperators[i]) continue;
+    prefix = bare[0];
+    if (prefix == 'r' || prefix == 'i') op = i;
+  }
+  const auto* const compared = std::find(std::begin(kComparisons), std::end(kComparisons), name);
+  if (op < 0 && compared == std::end(kComparisons)) return nullptr;
+  PyObject* slot = _PyType_Lookup(owner, interned(std::string(name)));
+  if (args.positional.size() != 2 || !args.keywords.empty()) {
+    if (all_plain(t, args)) return slot ? run_plain(t, slot, args) : nullptr;
+    if (args.positional.size() == 3) return nullptr;
+    raise_as_cpython(t, PyExc_TypeError, "expected 1 argument", CCall{slot, args});
+  }
+  Value *a = payload_of(args.positional[0]), *b = payload_of(args.positional[1]);
+  const bool is_of_subclass = owner != a->type && args.positional[0] != a;  // in C: OrderedDict, torch.Size
+  if (slot && !is_of_subclass && is_plain(t, a) && is_plain(t, b)) return run_plain(t, slot, Arguments{{a, b}, {}});
+  const bool repeats = op >= 0 && kOperators[op] == "mul" && is_int(b);  // a long sequence is no stand-in
+  if (!repeats)
+    if (Value* refused = refusal_of_slot(t, owner, std::string(name).c_str(), args)) return refused;
+  if (owner != a->type) refuse_unknown_arithmetic(args.positional[0], std::string(name).c_str());
+  if (is_of_subclass && owner != &PyBaseObject_Type) {
+    if (args.positional[0]->type != owner)
+      graph_break(Reason::unknown_callable, name_of_callable(slot) + " of " + describe(args.positional[0]));
+    a = args.positional[0];
+  }
+  if (op < 0) return t.compare(static_cast<int>(compared - std::begin(kComparisons)), a, b);
+  if (prefix == 'r') return t.binary_operator(op, b, a);
+  if (prefix == 0) return t.binary_operator(op, a, b);
+  Value* result = t.binary_operator(op + 13, a, b);
+  return result == a ? args.positional[0] : result;
+}
+
+}  // namespace
+
+Value* call_slot(Tracer& t, PyTypeObject* owner, std::string_view name, const Arguments& args) {
+  if (args.positional.empty() || name.substr(0, 2) != "__" || args.positional[0]->kind == ValueKind::tensor)
+    return nullptr;
+  t.type_of(args.positional[0]);
+  if (auto it = slots().find(name); it != slots().end()) return it->second(t, owner, args);
+  return operator_slot(t, owner, name, args);
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,89 @@
+// frame_hook/trace/values/computed.cpp — what pure C functions make of numbers that differ from call to call: 1 - beta
+// ** step, math.cos(step), x.shape[1] ** 0.5, scale > 1.0, f"{rate:.2f}".
+//
+// Such a value has a source of its own (computed): the guard program calls the function again. Whoever asks for the
+// value has that guarded, not what it was computed of; a float stays open, an int becomes a symbol.
+#include "frame_hook/trace/machine/tracer.h"
+#include "frame_hook/trace/protocol/protocol.h"
+#include "guards/checks.h"
+#include "guards/interrupts.h"
+
+namespace framejit::frame_hook {
+
+using guards::GuardKind;
+using guards::kNoSource;
+using guards::SourceId;
+using guards::SourceKind;
+
+namespace {
+
+constexpr size_t kMostComputed = 256;  // of one trace: a loop would make a guard program without end
+
+}  // namespace
+
+bool Tracer::is_open(Value* v) {
+  if (v->kind == ValueKind::sym_int) return !as<SymIntValue>(v)->expr.as_constant();
+  return is_open_float(v) || (v->kind == ValueKind::object && !v->value_guarded && is_computed(v->source));
+}
+
+SourceId Tracer::operand_source(Value* v) {
+  guards::SourceTable& sources = trace_.guards.sources;
+  if (v->kind == ValueKind::sym_int) {
+    const graph::SymExpr& size = as<SymIntValue>(v)->expr;
+    if (v->source != kNoSource) return v->source;  // its int_range guard is there
+    const std::string text = size.text();
+    std::vector<graph::SymExpr>& sizes = trace_.guards.sizes;
+    size_t index = 0;
+    while (index < sizes.size() && !(sizes[index] == size)) ++index;
+    if (index == sizes.size()) sizes.push_back(size);
+    const PyRef key = PyRef::steal(PyUnicode_FromString(text.c_str()));
+    return sources.add(SourceKind::size, kNoSource, static_cast<int32_t>(index), key.get());
+  }
+  if (is_open(v) && v->source == kNoSource) {
+    FloatFormula& formula = protocol().float_formulas.at(v);
+    if (formula.source != kNoSource) return formula.source;
+    const SourceId a = operand_source(formula.a), b = operand_source(formula.b);
+    PyObject* const function = operator_function(formula.function);
+    return formula.source = sources.add(SourceKind::computed, a, static_cast<int32_t>(b), function);
+  }
+  if (is_open(v)) {
+    type_of(v);
+    return v->source;
+  }
+  return sources.add(SourceKind::constant, kNoSource, 0, constant(v));
+}
+
+Value* Tracer::computed(PyObject* function, std::initializer_list<Value*> operands) {
+  bool open = false;
+  PyRef objects[2];
+  PyObject* now[2];
+  size_t count = 0;
+  for (Value* v : operands) {
+    open = open || is_open(v);
+    if (v->kind == ValueKind::sym_int)
+      objects[count] = PyRef::steal(PyLong_FromLongLong(recording().shapes().hint(as<SymIntValue>(v)->expr)));
+    else if (v->kind == ValueKind::object && v->object && guards::is_number_or_text(v->object.get()))
+      objects[count] = v->object;
+    else return nullptr;
+    now[count] = objects[count].get();
+    ++count;
+  }
+  if (!open || protocol().computed >= kMostComputed) return nullptr;
+  const PyRef result = PyRef::steal(PyObject_Vectorcall(function, now, count, nullptr));
+  if (!result) drop_error();  // who calls it on constants raises it
+  if (!result || !guards::is_number_or_text(result.get())) return nullptr;
+  ++protocol().computed;
+  const SourceId first = operand_source(*operands.begin());
+  const int32_t second = count > 1 ? static_cast<int32_t>(operand_source(operands.begin()[1])) : -1;
+  const SourceId source = trace_.guards.sources.add(SourceKind::computed, first, second, function);
+  return wrap(result.get(), source);
+}
+
+Value* Tracer::computed(PyObject* function, const Arguments& args) {
+  const std::vector<Value*>& given = args.positional;
+  if (!args.keywords.empty() || given.empty() || given.size() > 2) return nullptr;
+  return given.size() == 1 ? computed(function, {payload_of(given[0])})
+                           : computed(function, {payload_of(given[0]), payload_of(given[1])});
+}
+
+}  // namespace framejit::frame_hook

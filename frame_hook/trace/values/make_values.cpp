@@ -1,0 +1,395 @@
+// frame_hook/trace/values/make_values.cpp — values for the objects that a trace meets, and for those that it makes.
+//
+// wrap() looks at the exact type of a real object, without adding a guard: what is there is only relied on once
+// somebody asks (facts.cpp). One real object of a kind with identity has one Value; reaching it by a second source adds
+// a `same` guard. Scalars have one Value per source, since their guards are per source.
+#include <cstring>
+
+#include "frame_hook/trace/machine/tracer.h"
+#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/torch/size_marks.h"
+#include "frame_hook/trace/torch/weight_sources.h"
+#include "frame_hook/trace/values/object_kinds.h"
+#include "graph/int64_range.h"
+#include "guards/class_state.h"
+#include "guards/interrupts.h"
+#include "runtime/base/result.h"
+
+namespace framejit::frame_hook {
+
+using guards::GuardKind;
+using guards::kNoSource;
+using guards::SourceId;
+using guards::SourceKind;
+
+namespace {
+
+bool is_listed(const TraceHints& hints, const std::string& text) {
+  return std::find(hints.dynamic_sources.begin(), hints.dynamic_sources.end(), text) != hints.dynamic_sources.end();
+}
+
+void add_dim(std::vector<bool>& dims, size_t dim) {
+  if (dim >= dims.size()) dims.resize(dim + 1, false);
+  dims[dim] = true;
+}
+
+}  // namespace
+
+// ---- what the trace makes
+
+Value* Tracer::null_value() {
+  if (!null_) null_ = make<Value>(ValueKind::null, nullptr);
+  return null_;
+}
+
+Value* Tracer::none() { return none_ ? none_ : none_ = object_value(Py_None, kNoSource); }
+
+Value* Tracer::boolean(bool b) {
+  Value*& cached = b ? true_ : false_;
+  return cached ? cached : cached = object_value(b ? Py_True : Py_False, kNoSource);
+}
+
+Value* Tracer::integer(int64_t i) { return constant_steal(PyLong_FromLongLong(i)); }
+
+Value* Tracer::string(const char* text) { return constant_steal(PyUnicode_FromString(text)); }
+
+Value* Tracer::size_value(const graph::SymExpr& e) {
+  if (auto constant = e.as_constant()) return integer(*constant);
+  if (!graph::keep_exact(recording().shapes(), e, here())) throw graph::NoInt64();
+  auto* v = make<SymIntValue>(ValueKind::sym_int, &PyLong_Type);
+  v->expr = e;
+  return v;
+}
+
+TupleValue* Tracer::tuple(std::vector<Value*> items) {
+  auto* v = make<TupleValue>(ValueKind::tuple, &PyTuple_Type);
+  v->items = std::move(items);
+  v->length_guarded = true;
+  return v;
+}
+
+ListValue* Tracer::list(std::vector<Value*> items) {
+  auto* v = make<ListValue>(ValueKind::list, &PyList_Type);
+  v->items = std::move(items);
+  v->loaded = true;
+  return v;
+}
+
+DictValue* Tracer::dict() {
+  auto* v = make<DictValue>(ValueKind::dict, &PyDict_Type);
+  v->loaded = true;
+  return v;
+}
+
+Value* Tracer::object_value(PyObject* object, SourceId source) {
+  auto* v = make<Value>(ValueKind::object, Py_TYPE(object));
+  v->object = PyRef::borrow(object);
+  v->source = source;
+  v->type_guarded = v->value_guarded = v->identity_guarded = source == kNoSource;
+  return v;
+}
+
+Value* Tracer::constant_value(PyObject* object) {
+  if (object == Py_None) return none();
+  if (PyBool_Check(object)) return boolean(object == Py_True);
+  if (PyTuple_CheckExact(object)) {
+    std::vector<Value*> items;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
+      items.push_back(constant_value(PyTuple_GET_ITEM(object, i)));
+    TupleValue* v = tuple(std::move(items));
+    if (is_constant(v)) v->object = PyRef::borrow(object);
+    return v;
+  }
+  if (PyFrozenSet_CheckExact(object)) {
+    auto* v = make<SetValue>(ValueKind::set, &PyFrozenSet_Type);
+    v->loaded = true;
+    v->object = PyRef::borrow(object);
+    for (PyObject* item : items_of_set(object)) v->items.push_back(constant_value(item));
+    return v;
+  }
+  if (is_exact_scalar(Py_TYPE(object)) || has_identity_constant(object)) return object_value(object, kNoSource);
+  return wrap(object, trace_.guards.sources.add(SourceKind::constant, kNoSource, 0, object));
+}
+
+Value* Tracer::constant_steal(PyObject* object) {
+  if (!object) raise_of_pure_call();
+  PyRef owned = PyRef::steal(object);
+  return constant_value(object);
+}
+
+// ---- what is real
+
+Value* Tracer::wrap(PyObject* object, SourceId source) {
+  FJ_CHECK(object && source != kNoSource, "a real object is wrapped without an object or a source");
+  if (source < by_source_.size()) {
+    if (Value* known = by_source_[source]) return known;
+  } else {
+    by_source_.resize(std::max<size_t>(source + 1, by_source_.size() * 2), nullptr);
+  }
+  if (is_exact_scalar(Py_TYPE(object)) || PyTuple_CheckExact(object))
+    return by_source_[source] = wrap_fresh(object, source);
+  if (Value** known = by_object_.find(object)) {
+    if ((*known)->source != kNoSource) {
+      guards::Guard guard;
+      guard.kind = GuardKind::same;
+      guard.source = source;
+      guard.other = (*known)->source;
+      add_guard(std::move(guard));
+    }
+    return by_source_[source] = *known;
+  }
+  Value* v = wrap_fresh(object, source);
+  by_object_[object] = v;
+  return by_source_[source] = v;
+}
+
+Value* Tracer::wrap_fresh(PyObject* object, SourceId source) {
+  PyTypeObject* type = Py_TYPE(object);
+  Value* v = nullptr;
+  if (type == &PyLong_Type) v = wrap_int(object, source);
+  else if (is_exact_scalar(type)) v = object_value(object, source);
+  else if ((v = wrap_container(object, source))) {}
+  else if ((v = wrap_callable(object, source))) {}
+  else if (type->tp_iternext && (v = wrap_iterator(*this, object, source))) {}
+  else if (is_plain_object(object)) v = object_value(object, source);
+  else if (std::string reason; frontend_.classify(object, &reason) != TensorClass::kNot)
+    v = make<TensorValue>(ValueKind::tensor, type);
+  else if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) || type->tp_dictoffset != 0 || is_builtin_subclass(type))
+    v = wrap_instance(object, source);
+  else v = object_value(object, source);
+  v->object = PyRef::borrow(object);
+  v->source = source;
+  const bool guarded =
+      v->kind == ValueKind::sym_int || (v->kind == ValueKind::instance && as<InstanceValue>(v)->payload &&
+                                        as<InstanceValue>(v)->payload->kind == ValueKind::object);
+  v->type_guarded = v->value_guarded = guarded;
+  v->identity_guarded = false;
+  real_generators_ = real_generators_ || may_be_half_way(type);
+  return v;
+}
+
+// 0 and 1 stay constants, since too much code asks for them, until the int has changed once: a loop index starts with
+// them.
+bool Tracer::becomes_symbol(PyObject* integer, SourceId source) {
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(integer, &overflow);
+  if (overflow || !is_dynamic(source, "")) return false;
+  return (value != 0 && value != 1) || is_listed(options_.hints, trace_.guards.sources.text(source, live_.code));
+}
+
+bool Tracer::holds_symbol(PyObject* object, SourceId source) {
+  if (options_.hints.dynamic_never || (!options_.hints.dynamic_all && options_.hints.dynamic_sources.empty()))
+    return false;
+  if (PyLong_CheckExact(object)) return becomes_symbol(object, source);
+  for (Py_ssize_t i = 0; PyTuple_CheckExact(object) && i < PyTuple_GET_SIZE(object); ++i)
+    if (holds_symbol(PyTuple_GET_ITEM(object, i),
+                     trace_.guards.sources.add(SourceKind::tuple_item, source, static_cast<int32_t>(i))))
+      return true;
+  return false;
+}
+
+Value* Tracer::wrap_int(PyObject* object, SourceId source) {
+  if (!becomes_symbol(object, source)) return object_value(object, source);
+  const long long value = PyLong_AsLongLong(object);
+  auto* v = make<SymIntValue>(ValueKind::sym_int, &PyLong_Type);
+  const graph::SymbolId symbol = recording().shapes().add_symbol(value, INT64_MIN, INT64_MAX);
+  v->expr = graph::SymExpr::symbol(symbol);
+  add_guard(GuardKind::int_range, source, nullptr, symbol);
+  return v;
+}
+
+Value* Tracer::wrap_container(PyObject* object, SourceId source) {
+  PyTypeObject* type = Py_TYPE(object);
+  if (type == &PyTuple_Type) {
+    auto* v = make<TupleValue>(ValueKind::tuple, type);
+    v->items.resize(PyTuple_GET_SIZE(object), nullptr);
+    return v;
+  }
+  if (type == &PyList_Type) return make<ListValue>(ValueKind::list, type);
+  if (type == &PyDict_Type) return make<DictValue>(ValueKind::dict, type);
+  if (type == &PySet_Type || type == &PyFrozenSet_Type) return make<SetValue>(ValueKind::set, type);
+  if (type == &PySlice_Type) {
+    auto* v = make<SliceValue>(ValueKind::slice, type);
+    auto* slice = reinterpret_cast<PySliceObject*>(object);
+    auto member = [&](const char* name, PyObject* part) {
+      PyRef key = PyRef::steal(PyUnicode_InternFromString(name));
+      return wrap(part, trace_.guards.sources.add(SourceKind::attribute, source, 0, key.get()));
+    };
+    v->start = member("start", slice->start);
+    v->stop = member("stop", slice->stop);
+    v->step = member("step", slice->step);
+    return v;
+  }
+  if (type == &PyCell_Type) return make<CellValue>(ValueKind::cell, type);
+  return nullptr;
+}
+
+Value* Tracer::wrap_callable(PyObject* object, SourceId source) {
+  PyTypeObject* type = Py_TYPE(object);
+  guards::SourceTable& sources = trace_.guards.sources;
+  if (type == &PyFunction_Type) {
+    auto* v = make<FunctionValue>(ValueKind::function, type);
+    v->code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(object));
+    return v;
+  }
+  if (type == &PyMethod_Type) {
+    auto* v = make<MethodValue>(ValueKind::method, type);
+    v->function = wrap(PyMethod_GET_FUNCTION(object), sources.add(SourceKind::method_function, source));
+    v->self = wrap(PyMethod_GET_SELF(object), sources.add(SourceKind::method_self, source));
+    return v;
+  }
+  if (PyObject* descriptor = guards::descriptor_of_method(object)) {
+    auto* v = make<MethodValue>(ValueKind::method, type);
+    v->function = wrap(descriptor, sources.add(SourceKind::method_function, source));
+    v->self = wrap(PyCFunction_GET_SELF(object), sources.add(SourceKind::method_self, source));
+    return v;
+  }
+  return nullptr;
+}
+
+// An instance of a subclass of a builtin container keeps the container's part as its payload, reached through the same
+// source.
+// That of an int, str, ... subclass is a copy of exact type, good under what the instance holds; of a member of an
+// enumeration under identity.
+Value* Tracer::wrap_instance(PyObject* object, SourceId source) {
+  auto* v = make<InstanceValue>(ValueKind::instance, Py_TYPE(object));
+  Value* payload = nullptr;
+  if (PyTuple_Check(object)) {
+    auto* items = make<TupleValue>(ValueKind::tuple, &PyTuple_Type);
+    items->items.resize(PyTuple_GET_SIZE(object), nullptr);
+    payload = items;
+  } else if (PyList_Check(object)) {
+    payload = make<ListValue>(ValueKind::list, &PyList_Type);
+  } else if (PyDict_Check(object)) {
+    payload = make<DictValue>(ValueKind::dict, &PyDict_Type);
+  } else if (PyAnySet_Check(object)) {
+    payload = make<SetValue>(ValueKind::set, PyFrozenSet_Check(object) ? &PyFrozenSet_Type : &PySet_Type);
+  } else if (PyRef copy = exact_copy_of_scalar(object)) {
+    v->payload = object_value(copy.get(), kNoSource);
+    if (is_enum_member(object)) return add_guard(GuardKind::is, source, object), v;
+    add_guard(GuardKind::type_is, source, reinterpret_cast<PyObject*>(v->type));
+    add_guard(GuardKind::holds, source, copy.get());
+    v->type_is_fixed = true;
+    return v;
+  }
+  if (payload) {
+    payload->object = PyRef::borrow(object);
+    payload->source = source;
+    payload->type_guarded = payload->value_guarded = payload->identity_guarded =
+        false;  // read and guarded like a real container
+    payload->type_is_fixed = true;  // its class is the builtin one, that of the object is not
+  }
+  v->payload = payload;
+  return v;
+}
+
+// ---- what a recorded or a concrete call gives
+
+Value* Tracer::wrap_result(PyObject* object) {
+  PyRef owned = PyRef::steal(object);
+  PyTypeObject* type = Py_TYPE(object);
+  if (is_exact_scalar(type)) return constant_value(object);
+  if (Value** known = by_traced_.find(object)) return *known;
+  if (recording().is_traced(object)) {
+    auto* v = make<TensorValue>(ValueKind::tensor, type);
+    v->traced = owned;
+    by_traced_[object] = v;
+    return v;
+  }
+  if (Value* v = wrap_result_container(object)) return v;
+  if (auto size = recording().unwrap_size(object)) return size_value(*size);
+  if (Value** known = by_object_.find(object)) return *known;
+  std::string reason;
+  if (frontend_.classify(object, &reason) != TensorClass::kNot)
+    graph_break(Reason::unsupported_tensor, "a tensor that a C function made outside of the recording");
+  if (is_numpy_scalar(object)) return constant_value(object);
+  if (PyLong_Check(object) || PyFloat_Check(object)) {
+    PyRef copy = exact_copy_of_scalar(object);
+    if (copy && !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return constant_value(copy.get());
+  }
+  return constant_value(object);
+}
+
+Value* Tracer::wrap_result_container(PyObject* object) {
+  auto items_in = [&](PyObject* sequence) {
+    std::vector<Value*> items;
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(sequence);
+    for (Py_ssize_t i = 0; i < n; ++i) items.push_back(wrap_result(Py_NewRef(PySequence_Fast_GET_ITEM(sequence, i))));
+    return items;
+  };
+  if (PyTuple_CheckExact(object)) return tuple(items_in(object));
+  if (PyList_CheckExact(object)) return list(items_in(object));
+  if (PyDict_CheckExact(object)) {
+    DictValue* v = dict();
+    PyObject *key, *item;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(object, &position, &key, &item))
+      v->entries.push_back({wrap_result(Py_NewRef(key)), wrap_result(Py_NewRef(item))});
+    return v;
+  }
+  if (PySet_CheckExact(object) || PyFrozenSet_CheckExact(object)) {
+    auto* v = make<SetValue>(ValueKind::set, Py_TYPE(object));
+    v->loaded = true;
+    v->order = PyRef::borrow(object);  // nobody else has it
+    for (PyObject* item : items_of_set(object)) v->items.push_back(wrap_result(Py_NewRef(item)));
+    return v;
+  }
+  if (PySlice_Check(object)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(object);
+    auto* v = make<SliceValue>(ValueKind::slice, &PySlice_Type);
+    v->start = wrap_result(Py_NewRef(slice->start));
+    v->stop = wrap_result(Py_NewRef(slice->stop));
+    v->step = wrap_result(Py_NewRef(slice->step));
+    return v;
+  }
+  if (PyTuple_Check(object)) {  // torch.Size, named results
+    auto* v = make<InstanceValue>(ValueKind::instance, Py_TYPE(object));
+    v->payload = tuple(items_in(object));
+    return v;
+  }
+  return nullptr;
+}
+
+// ---- sizes that changed between calls
+
+// The source may be asked for by text, so texts are only made when there is something to compare them with.
+bool Tracer::is_dynamic(SourceId source, const std::string& suffix) {
+  const TraceHints& hints = options_.hints;
+  if (is_computed(source)) return true;
+  if (hints.dynamic_never) return false;
+  if (hints.dynamic_all) {
+    SourceId s = source;
+    const guards::SourceTable& sources = trace_.guards.sources;
+    while (s != kNoSource && (sources[s].kind == SourceKind::tuple_item || sources[s].kind == SourceKind::list_item ||
+                              sources[s].kind == SourceKind::dict_item))
+      s = sources[s].base;
+    return s != kNoSource && sources[s].kind == SourceKind::local;
+  }
+  if (hints.dynamic_sources.empty()) return false;
+  return is_listed(hints, trace_.guards.sources.text(source, live_.code) + suffix);
+}
+
+// The frontend leaves sizes and strides 0 and 1 constant.
+graph::DynamicExtents Tracer::dynamic_extents(SourceId source) {
+  const TraceHints& hints = options_.hints;
+  graph::DynamicExtents found;
+  std::vector<bool>& dims = found.sizes;
+  if (hints.dynamic_never) return found;
+  if (hints.dynamic_all && is_dynamic(source, "")) dims.assign(64, true);
+  // Parameters of another size are another module: with symbols nothing could be derived from them.
+  const bool varies = !hints.dynamic_sources.empty() && !is_parameter(trace_.guards.sources, source);
+  const std::string text = varies ? trace_.guards.sources.text(source, live_.code) : "";
+  for (const std::string& dynamic : hints.dynamic_sources) {
+    if (!varies || !dynamic.starts_with(text)) continue;
+    const std::string_view rest = std::string_view(dynamic).substr(text.size());
+    for (auto [what, which] : {std::pair(".size(", &found.sizes), std::pair(".stride(", &found.strides)})
+      if (rest.starts_with(what)) add_dim(*which, std::strtoul(rest.data() + std::strlen(what), nullptr, 10));
+  }
+  const SizeMarks marks = size_marks(by_source_[source]->object.get());
+  for (const SizeMarks::Dynamic& mark : marks.dynamic) add_dim(dims, mark.dim);
+  for (size_t dim : marks.fixed)
+    if (dim < dims.size()) dims[dim] = false;
+  return found;
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,282 @@
+// frame_hook/trace/values/object_kinds.cpp — classification of real objects by exact type; answers per type are
+// remembered.
+#include "frame_hook/trace/values/object_kinds.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <string>
+
+#include "frame_hook/bytecode/code.h"
+#include "guards/checks.h"
+#include "guards/interrupts.h"
+
+namespace framejit::frame_hook {
+
+namespace {
+
+PyObject* loaded_module(const char* name) {  // borrowed; null when it was never imported
+  PyObject* modules = PyImport_GetModuleDict();
+  return modules ? PyDict_GetItemString(modules, name) : nullptr;
+}
+
+// `folder` is the module's once it is known.
+bool is_file_of(const char* module_name, std::string& folder, PyObject* filename) {
+  if (folder.empty()) {
+    PyObject* module = loaded_module(module_name);
+    PyObject* file = module ? PyDict_GetItemString(PyModule_GetDict(module), "__file__") : nullptr;
+    const char* path = file && PyUnicode_Check(file) ? PyUnicode_AsUTF8(file) : nullptr;
+    if (!path) return false;
+    folder = std::string(path).substr(0, std::string(path).rfind('/') + 1);
+  }
+  const char* text = PyUnicode_AsUTF8(filename);
+  if (!text) drop_error();
+  return text && std::strncmp(text, folder.c_str(), folder.size()) == 0;
+}
+
+// Of the package framejit, which may lie in a build folder.
+bool is_own_file(PyObject* filename) {
+  static std::string* const folder = new std::string;
+  return is_file_of("framejit", *folder, filename);
+}
+
+// Classes of C extensions whose instances are immutable and, for all practical purposes, unique.
+bool is_identity_class(PyTypeObject* type) {
+  static const char* const names[] = {
+      "torch.dtype",        "torch.layout",    "torch.memory_format",        "torch.qscheme",
+      "types.GenericAlias", "types.UnionType", "builtin_function_or_method", "_abc._abc_data"};
+  for (const char* name : names)
+    if (std::strcmp(type->tp_name, name) == 0) return true;
+  return type == &PyCFunction_Type || type == &PyCMethod_Type || type == &PyMethodDescr_Type ||
+         type == &PyWrapperDescr_Type || type == &PyGetSetDescr_Type || type == &PyMemberDescr_Type ||
+         type == &PyClassMethodDescr_Type || type == &PyCode_Type || type == &PyProperty_Type ||
+         type == &PyStaticMethod_Type || type == &PyClassMethod_Type;
+}
+
+// Classes of C extensions whose instances are immutable and made anew wherever one is asked for.
+bool is_value_class(PyTypeObject* type) {
+  static const char* const names[] = {"torch.device", "torch.finfo", "torch.iinfo"};
+  for (const char* name : names)
+    if (std::strcmp(type->tp_name, name) == 0) return guards::compare_by_value(type), true;
+  if (is_numpy_scalar_type(type)) return guards::compare_by_value(type), true;
+  return type == &PyRange_Type;
+}
+
+// Answers per type; type objects of C extensions are never freed, so their addresses are good keys.
+bool remembered(bool (*is)(PyTypeObject*), PyTypeObject* type) {
+  static auto* known = new std::map<std::pair<bool (*)(PyTypeObject*), PyTypeObject*>, bool>;
+  auto [it, fresh] = known->try_emplace({is, type}, false);
+  if (fresh) it->second = is(type);
+  return it->second;
+}
+
+}  // namespace
+
+bool is_singleton(PyObject* object) {
+  return object == Py_None || object == Py_True || object == Py_False || object == Py_Ellipsis ||
+         object == Py_NotImplemented;
+}
+
+bool is_exact_scalar(PyTypeObject* type) {
+  return type == &PyLong_Type || type == &PyUnicode_Type || type == Py_TYPE(Py_None) || type == &PyBool_Type ||
+         type == &PyFloat_Type || type == &PyBytes_Type || type == &PyComplex_Type || type == &PyEllipsis_Type ||
+         type == Py_TYPE(Py_NotImplemented);
+}
+
+bool is_numpy_scalar_type(PyTypeObject* type) {
+  if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) || std::strncmp(type->tp_name, "numpy.", 6) != 0) return false;
+  PyObject* module = loaded_module("numpy");
+  const auto member = [&](const char* name) {
+    PyObject* found = module ? PyDict_GetItemString(PyModule_GetDict(module), name) : nullptr;
+    return found && PyType_Check(found) ? reinterpret_cast<PyTypeObject*>(found) : nullptr;
+  };
+  if (type == member("longdouble") || type == member("clongdouble")) return false;  // their bits have gaps
+  PyTypeObject* const number = member("number");
+  return type == member("bool_") || (number && PyType_IsSubtype(type, number));
+}
+
+bool is_numpy_scalar(PyObject* object) {
+  return !(Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE) && remembered(is_numpy_scalar_type, Py_TYPE(object));
+}
+
+bool is_typing_form(PyObject* object) {
+  static std::vector<PyObject*>* classes = nullptr;  // never freed
+  PyTypeObject* type = Py_TYPE(object);
+  if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
+  PyObject *typing = loaded_module("typing"), *abc = loaded_module("_collections_abc");
+  if (!typing || !abc) return false;
+  if (!classes) {
+    PyObject *final_class = PyDict_GetItemString(PyModule_GetDict(typing), "_Final"), *name, *item;
+    if (!PyDict_GetItemString(PyModule_GetDict(typing), "Callable")) return false;  // it is being imported
+    classes = new std::vector<PyObject*>;
+    for (Py_ssize_t position = 0; PyDict_Next(PyModule_GetDict(typing), &position, &name, &item);) {
+      if (!PyType_Check(item)) continue;
+      auto* made = reinterpret_cast<PyTypeObject*>(item);
+      const bool is_final = final_class && PyType_Check(final_class) &&
+                            PyType_IsSubtype(made, reinterpret_cast<PyTypeObject*>(final_class));
+      if (is_final || std::strncmp(made->tp_name, "typing.", 7) == 0) classes->push_back(Py_NewRef(item));
+    }
+    if (PyObject* callable_alias = PyDict_GetItemString(PyModule_GetDict(abc), "_CallableGenericAlias"))
+      classes->push_back(Py_NewRef(callable_alias));
+  }
+  return std::find(classes->begin(), classes->end(), reinterpret_cast<PyObject*>(type)) != classes->end();
+}
+
+bool is_enum_class(PyObject* object) {
+  PyTypeObject* meta = Py_TYPE(object);
+  if (meta == &PyType_Type || !PyType_Check(object)) return false;
+  static PyTypeObject* enum_type = nullptr;  // never freed, once the module was imported
+  if (!enum_type) {
+    PyObject* module = loaded_module("enum");
+    PyObject* found = module ? PyDict_GetItemString(PyModule_GetDict(module), "EnumMeta") : nullptr;
+    if (!found || !PyType_Check(found)) return false;
+    enum_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(found));
+  }
+  return PyType_IsSubtype(meta, enum_type);
+}
+
+bool is_enum_member(PyObject* object) { return is_enum_class(reinterpret_cast<PyObject*>(Py_TYPE(object))); }
+
+bool has_own_equality(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  return !(type->tp_flags & Py_TPFLAGS_HEAPTYPE) && remembered(is_value_class, type);
+}
+
+bool has_identity_constant(PyObject* object) {
+  if (PyType_Check(object) || PyModule_Check(object) || has_own_equality(object)) return true;
+  PyTypeObject* type = Py_TYPE(object);
+  if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+    const bool has_dotted_name =
+        std::strchr(type->tp_name, '.') != nullptr;  // made by C code: a class statement names no module
+    return (has_dotted_name && is_identity_class(type)) || is_enum_member(object);
+  }
+  return remembered(is_identity_class, type);
+}
+
+bool is_plain_object(PyObject* object) { return has_identity_constant(object) && !is_enum_member(object); }
+
+bool may_be_half_way(PyTypeObject* type) {
+  return type == &PyGen_Type || (type->tp_iternext && std::strncmp(type->tp_name, "itertools.", 10) == 0);
+}
+
+bool holds_half_way(PyObject* object) {
+  constexpr size_t kMostObjects = 200;
+  std::vector<PyObject*> seen{object};
+  auto add = [](PyObject* part, void* to) {
+    auto& parts = *static_cast<std::vector<PyObject*>*>(to);
+    const bool shared =
+        PyType_Check(part) || PyModule_Check(part) || PyFunction_Check(part) || is_exact_scalar(Py_TYPE(part));
+    if (!shared && parts.size() < kMostObjects && std::find(parts.begin(), parts.end(), part) == parts.end())
+      parts.push_back(part);
+    return 0;
+  };
+  for (size_t k = 0; k < seen.size(); ++k) {
+    if (may_be_half_way(Py_TYPE(seen[k]))) return true;
+    if (PyObject_IS_GC(seen[k]) && Py_TYPE(seen[k])->tp_traverse) Py_TYPE(seen[k])->tp_traverse(seen[k], add, &seen);
+  }
+  return false;
+}
+
+bool is_builtin_subclass(PyTypeObject* type) {
+  const unsigned long containers = Py_TPFLAGS_TUPLE_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_DICT_SUBCLASS |
+                                   Py_TPFLAGS_LONG_SUBCLASS | Py_TPFLAGS_UNICODE_SUBCLASS | Py_TPFLAGS_BYTES_SUBCLASS;
+  if (type->tp_flags & containers)
+    return type != &PyTuple_Type && type != &PyList_Type && type != &PyDict_Type && type != &PyLong_Type &&
+           type != &PyUnicode_Type && type != &PyBytes_Type;
+  return (PyType_IsSubtype(type, &PySet_Type) && type != &PySet_Type) ||
+         (PyType_IsSubtype(type, &PyFrozenSet_Type) && type != &PyFrozenSet_Type) ||
+         (PyType_IsSubtype(type, &PyFloat_Type) && type != &PyFloat_Type);
+}
+
+PyRef exact_copy_of_scalar(PyObject* object) {
+  PyObject* copy = nullptr;
+  if (PyLong_Check(object)) {
+    PyRef zero = PyRef::steal(PyLong_FromLong(0));
+    copy = PyLong_Type.tp_as_number->nb_add(object, zero.get());
+  } else if (PyFloat_Check(object)) {
+    copy = PyFloat_FromDouble(PyFloat_AS_DOUBLE(object));
+  } else if (PyUnicode_Check(object)) {
+    copy = PyUnicode_FromObject(object);
+  } else if (PyBytes_Check(object)) {
+    copy = PyBytes_FromStringAndSize(PyBytes_AS_STRING(object), PyBytes_GET_SIZE(object));
+  }
+  if (!copy) drop_error();
+  return PyRef::steal(copy);
+}
+
+std::vector<PyObject*> items_of_set(PyObject* set) {
+  std::vector<PyObject*> items;
+  PyRef iterator = PyRef::steal(PyObject_GetIter(set));
+  while (PyRef item = PyRef::steal(PyIter_Next(iterator.get()))) items.push_back(item.get());
+  return items;
+}
+
+bool is_size_type(const PyTypeObject* type) {
+  return !(type->tp_flags & Py_TPFLAGS_HEAPTYPE) && std::strcmp(type->tp_name, "torch.Size") == 0;
+}
+
+namespace {
+
+PyTypeObject* module_class() {  // nn.Module; null before it is imported
+  static PyObject* known = nullptr;  // never freed
+  if (!known) {
+    PyObject* module = loaded_module("torch.nn.modules.module");
+    known = Py_XNewRef(module ? PyDict_GetItemString(PyModule_GetDict(module), "Module") : nullptr);
+  }
+  return known && PyType_Check(known) ? reinterpret_cast<PyTypeObject*>(known) : nullptr;
+}
+
+}  // namespace
+
+bool is_torch_module(PyObject* object) {
+  PyTypeObject* const module = module_class();
+  return module && PyType_IsSubtype(Py_TYPE(object), module);
+}
+
+bool calls_forward(PyCodeObject* code) {
+  PyTypeObject* const module = module_class();
+  const auto is_code_of = [&](const char* name) {
+    PyObject* found = PyDict_GetItemString(module->tp_dict, name);
+    if (!found || !PyFunction_Check(found)) return false;
+    const int is_equal = PyObject_RichCompareBool(reinterpret_cast<PyFunctionObject*>(found)->func_code,
+                                                  reinterpret_cast<PyObject*>(code), Py_EQ);
+    if (is_equal < 0) drop_error();
+    return is_equal == 1;
+  };
+  return module && (is_code_of("_wrapped_call_impl") || is_code_of("_call_impl"));
+}
+
+bool is_torch_file(PyObject* filename) {
+  static std::string* const folder = new std::string;
+  return is_file_of("torch", *folder, filename);
+}
+
+bool is_library_file(PyObject* filename) {
+  if (is_torch_file(filename)) return true;
+  static const std::string* const standard = [] {
+    PyObject* os = loaded_module("os");
+    PyObject* file = os ? PyDict_GetItemString(PyModule_GetDict(os), "__file__") : nullptr;
+    const char* path = file && PyUnicode_Check(file) ? PyUnicode_AsUTF8(file) : nullptr;
+    return new std::string(path ? std::string(path).substr(0, std::string(path).rfind('/') + 1) : "<frozen ");
+  }();
+  const char* text = PyUnicode_AsUTF8(filename);
+  if (!text) return drop_error(), false;
+  const std::string_view path = text;
+  return path.starts_with(*standard) || path.starts_with("<frozen ") || path.find("/site-packages/") != path.npos ||
+         path.find("/dist-packages/") != path.npos;
+}
+
+std::string place_of_caller() {
+  PyRef frame = PyRef::steal(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(PyThreadState_Get())));
+  while (frame) {
+    auto* object = reinterpret_cast<PyFrameObject*>(frame.get());
+    const PyRef code = PyRef::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(object)));
+    auto* of = reinterpret_cast<PyCodeObject*>(code.get());
+    if (!is_library_file(of->co_filename) && !is_own_file(of->co_filename))
+      return place_of(of, PyFrame_GetLineNumber(object)) + ", in ";
+    frame = PyRef::steal(reinterpret_cast<PyObject*>(PyFrame_GetBack(object)));
+  }
+  return "";
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,53 @@
+// frame_hook/trace/values/object_kinds.h — questions about real objects that are answered from their exact type,
+// without Python code.
+#pragma once
+
+#include <Python.h>
+
+#include <string>
+#include <vector>
+
+#include "guards/py_ref.h"
+
+namespace framejit::frame_hook {
+
+// int, float, complex, str, bytes, bool, None, Ellipsis, NotImplemented: immutable, compared by value.
+bool is_exact_scalar(PyTypeObject* type);
+// None, True, False, Ellipsis, NotImplemented.
+bool is_singleton(PyObject* object);
+// Immutable, made anew wherever one is asked for, equal when == says so: devices, finfo, iinfo, ranges.
+bool has_own_equality(PyObject* object);
+// Objects that stand for themselves: types, modules, C functions and descriptors, code objects, dtypes, devices, enum
+// members, ...
+bool has_identity_constant(PyObject* object);
+bool is_enum_member(PyObject* object);
+bool is_enum_class(PyObject* object);
+// An object that has no attributes worth shadowing although its type keeps a dict: types, modules, C functions,
+// descriptors.
+bool is_plain_object(PyObject* object);
+// A generator, or an iterator of itertools that may hold one: dropped half-way, it may run Python code.
+bool may_be_half_way(PyTypeObject* type);
+// The object holds one, itself or through few objects; those behind functions, classes and modules are not looked for.
+bool holds_half_way(PyObject* object);
+// A number or bool of NumPy's own exact classes: immutable, compared bit by bit.
+bool is_numpy_scalar(PyObject* object);
+bool is_numpy_scalar_type(PyTypeObject* type);
+// What the classes of module typing make of types (typing.Optional, Optional[int], TypeVars), and
+// collections.abc.Callable[...]: immutable.
+bool is_typing_form(PyObject* object);
+// A subclass, not the class itself, of tuple, list, dict, set, frozenset, int, str, float or bytes.
+bool is_builtin_subclass(PyTypeObject* type);
+// The value of an instance of a subclass of int, float, str or bytes, as an object of the exact class; null for others.
+PyRef exact_copy_of_scalar(PyObject* object);
+// Items of an exact set or frozenset in its order, borrowed from it.
+std::vector<PyObject*> items_of_set(PyObject* set);
+bool is_size_type(const PyTypeObject* type);  // torch.Size itself
+bool is_torch_module(PyObject* object);  // an instance of nn.Module
+bool calls_forward(PyCodeObject* code);  // what nn.Module itself runs when a module is called, or a copy of that
+// Whether the file is part of the torch package itself.
+bool is_torch_file(PyObject* filename);
+bool is_library_file(PyObject* filename);   // of the standard library or of an installed package
+// "model.py:12 Net.forward, in ": of the frames that run, the nearest line that is no library's; "" if there is none.
+std::string place_of_caller();
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,327 @@
+// frame_hook/trace/values/shadows.cpp — shadows of lists, tuples, sets and functions: reading real ones through
+// sources, loading them.
+//
+// A real list, tuple or set is guarded by its length (a set by its value) when it is first looked into; its items are
+// wrapped one by one. A write registers the container as an effect once; from then on the shadow alone is the truth.
+#include <algorithm>
+
+#include "frame_hook/trace/machine/opcode_handlers.h"
+#include "frame_hook/trace/protocol/protocol.h"
+#include "frame_hook/trace/types/set_order.h"
+#include "frame_hook/trace/values/object_kinds.h"
+#include "guards/interrupts.h"
+
+namespace framejit::frame_hook {
+
+using guards::GuardKind;
+using guards::SourceKind;
+
+bool OpcodeHandlers::wrote_attributes_in(const Tracer& t, PyObject* dict) {
+  for (const Value* v : t.trace_.effects) {
+    PyObject** own = v->kind == ValueKind::instance && v->object ? _PyObject_GetDictPtr(v->object.get()) : nullptr;
+    if (own && *own == dict) return true;
+  }
+  return false;
+}
+
+// What a write to it drops may run Python code at once. Globals are written one by one.
+static bool write_may_drop(Value* v) {
+  if (v->kind == ValueKind::list) {
+    PyObject** const items = PySequence_Fast_ITEMS(v->object.get());
+    return std::any_of(items, items + PyList_GET_SIZE(v->object.get()),
+                       [](PyObject* item) { return may_be_half_way(Py_TYPE(item)); });
+  }
+  if (v->kind != ValueKind::dict || as<DictValue>(v)->is_globals) return false;
+  PyObject *key, *item;
+  for (Py_ssize_t position = 0; PyDict_Next(v->object.get(), &position, &key, &item);)
+    if (may_be_half_way(Py_TYPE(item))) return true;
+  return false;
+}
+
+void Tracer::will_mutate(Value* v) {
+  type_of(v);
+  if (v->kind == ValueKind::list && as<ListValue>(v)->being_sorted)
+    graph_break(Reason::changed_container, "a write to a list that is being sorted");
+  if (v->object && v->object.get() == PyEval_GetBuiltins())
+    graph_break(Reason::outside_effect, "a write to module builtins");
+  if (v->object && !v->mutated && write_may_drop(v))
+    graph_break(Reason::real_iterator, std::string("in a ") + v->type->tp_name + " that is written");
+  writes_ += v->object ? 1 : 0;
+  if (v->mutated) return;
+  if (SetValue* set = v->kind == ValueKind::set && v->object ? as<SetValue>(v) : nullptr) adopt_order(*this, set);
+  v->mutated = true;
+  if (v->object) trace_.effects.push_back(v);
+}
+
+void Tracer::load(ListValue* v) {
+  if (v->loaded) return;
+  type_of(v);
+  v->loaded = true;
+  const Py_ssize_t n = PyList_GET_SIZE(v->object.get());
+  note(*this, GuardKind::length, v->source, nullptr, n);
+  v->items.insert(v->items.begin(), n, nullptr);
+  for (Py_ssize_t i = 0; v->mutated && i < n; ++i) item(v, i);  // what is written is known to the shadow
+}
+
+Value* Tracer::item(ListValue* v, size_t i) {
+  load(v);
+  Value*& slot = v->items[i];
+  if (!slot)
+    slot = wrap(PyList_GET_ITEM(v->object.get(), i),
+                trace_.guards.sources.add(SourceKind::list_item, v->source, static_cast<int32_t>(i)));
+  return slot;
+}
+
+Value* Tracer::item(TupleValue* v, size_t i) {
+  if (!v->length_guarded) {
+    type_of(v);
+    v->length_guarded = true;
+    if (!v->value_guarded) note(*this, GuardKind::length, v->source, nullptr, static_cast<int64_t>(v->items.size()));
+  }
+  Value*& slot = v->items[i];
+  if (slot) return slot;
+  PyObject* real = PyTuple_GET_ITEM(v->object.get(), i);
+  if (v->source == guards::kNoSource) return slot = constant_value(real);
+  return slot = wrap(real, trace_.guards.sources.add(SourceKind::tuple_item, v->source, static_cast<int32_t>(i)));
+}
+
+void Tracer::load(SetValue* v) {
+  if (v->loaded || !v->object) return;
+  type_of(v);
+  if (!PyAnySet_CheckExact(v->object.get()))
+    graph_break(Reason::unsupported_operand, std::string("the items of a ") + Py_TYPE(v->object.get())->tp_name);
+  v->loaded = true;
+  for (const PyRef& owned : set_items(v->object.get())) {
+    PyObject* item = owned.get();
+    if (!is_plain(item) && !PyType_Check(item))
+      graph_break(Reason::unsupported_key,
+                  "a set that holds an object of type " + std::string(Py_TYPE(item)->tp_name));
+    v->items.push_back(constant_value(item));
+  }
+  if (v->value_guarded || v->source == guards::kNoSource) return;
+  const PyRef copy = real_set(v->type, v->object.get());
+  note(*this, GuardKind::equals, v->source, copy.get());
+}
+
+void Tracer::load(FunctionValue* v) {
+  if (v->loaded) return;
+  v->loaded = true;
+  type_of(v);
+  auto* f = reinterpret_cast<PyFunctionObject*>(v->object.get());
+  auto& sources = trace_.guards.sources;
+  const guards::SourceId where = source_of(*this, v);
+  v->code = reinterpret_cast<PyCodeObject*>(f->func_code);
+  note(*this, GuardKind::function_code, where, f->func_code);
+  v->globals = wrap(f->func_globals, sources.add(SourceKind::function_globals, where));
+  as<DictValue>(v->globals)->is_globals = true;
+  const guards::SourceId defaults = sources.add(SourceKind::function_defaults, where);
+  if (f->func_defaults) v->defaults = wrap(f->func_defaults, defaults);
+  else if (v->code->co_argcount) note(*this, GuardKind::is, defaults, Py_None);
+  const guards::SourceId kwdefaults = sources.add(SourceKind::function_kwdefaults, where);
+  if (f->func_kwdefaults) v->kwdefaults = wrap(f->func_kwdefaults, kwdefaults);
+  else if (v->code->co_kwonlyargcount) note(*this, GuardKind::is, kwdefaults, Py_None);
+  if (!f->func_closure) return;
+  const guards::SourceId closure = sources.add(SourceKind::function_closure, where);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(f->func_closure); ++i)
+    v->closure.push_back(wrap(PyTuple_GET_ITEM(f->func_closure, i),
+                              sources.add(SourceKind::tuple_item, closure, static_cast<int32_t>(i))));
+}
+
+std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length) {
+  Py_ssize_t start = 0, stop = PY_SSIZE_T_MAX, step = 1;
+  auto part = [&](Value* v, Py_ssize_t* to) {
+    if (v->kind == ValueKind::object && v->object.get() == Py_None) {
+      t.constant(v);
+      return false;
+    }
+    *to = t.as_index(v);
+    return true;
+  };
+  if (key->kind == ValueKind::slice) {
+    auto* s = as<SliceValue>(key);
+    t.type_of(key);
+    if (part(s->step, &step) && step == 0) t.raise_new(PyExc_ValueError, "slice step cannot be zero");
+    if (!part(s->start, &start)) start = step < 0 ? PY_SSIZE_T_MAX : 0;
+    if (!part(s->stop, &stop)) stop = step < 0 ? PY_SSIZE_T_MIN : PY_SSIZE_T_MAX;
+  } else if (key->kind == ValueKind::object && key->object && PySlice_Check(key->object.get())) {
+    if (PySlice_Unpack(t.constant(key), &start, &stop, &step) < 0) t.raise_pending();
+  } else {
+    return std::nullopt;
+  }
+  const Py_ssize_t count = PySlice_AdjustIndices(length, &start, &stop, step);
+  return SliceBounds{start, stop, step, count};
+}
+
+Value* refuse_set_as_item(Value* item) {
+  const SetValue* set = set_of(item);
+  if (set && set->type != &PyFrozenSet_Type) graph_break(Reason::unsupported_key, "a set as an item of a set");
+  return item;
+}
+
+bool is_size(Value* v) {
+  return v->kind == ValueKind::instance && is_size_type(v->type);
+}
+
+Value* like(Tracer& t, Value* model, std::vector<Value*> items) {
+  if (list_of(model)) return t.list(std::move(items));
+  TupleValue* made = t.tuple(std::move(items));
+  // torch.Size makes torch.Size; other subclasses of tuple make plain tuples.
+  if (is_size(model)) {
+    InstanceValue* size = make_instance(t, model->type);
+    size->payload = made;
+    return size;
+  }
+  return made;
+}
+
+SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items, PyRef order) {
+  auto* set = t.make<SetValue>(ValueKind::set, type);
+  set->loaded = true;
+  for (Value* item : items) {
+    key_hash(t, item);
+    if (find_in_set(t, set, item) < 0) set->items.push_back(item);
+  }
+  set->order = std::move(order);
+  return set;
+}
+
+SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items) {
+  SetValue* set = make_set(t, type, items, {});
+  set->order = new_order(t, type, set->items);
+  return set;
+}
+
+namespace {
+
+// Whose items a set takes at once, with the hashes that they have there.
+bool is_taken_at_once(Value* v) { return set_of(v) || v->kind == ValueKind::dict; }
+
+}  // namespace
+
+SetValue* set_from(Tracer& t, PyTypeObject* type, Value* iterable) {
+  SetValue* set = make_set(t, type, {});
+  set_update(t, set, iterable);
+  set->mutated = false;
+  return set;
+}
+
+void set_update(Tracer& t, SetValue* set, Value* other) {
+  if (!is_taken_at_once(other)) return t.for_each(other, [&](Value* item) { set_add(t, set, item); });
+  const SetOperand operand = set_operand(t, other);
+  t.will_mutate(set);
+  if (PyRef order = std::exchange(set->order, {})) {
+    if (set->type == &PyFrozenSet_Type)  // one that set_from() makes: it is empty
+      order = operand.real ? real_set(set->type, operand.real.get()) : PyRef();
+    else if (!call_order(t, order, "update", {operand})) order = {};
+    for (Value* v : operand.items) set_add(t, set, v);
+    set->order = std::move(order);
+    return;
+  }
+  for (Value* v : operand.items) set_add(t, set, v);
+}
+
+std::vector<Value*> common_items(Tracer& t, SetValue* self, SetValue* other, bool of_other) {
+  t.load(self);
+  t.load(other);
+  of_other = of_other || other->items.size() <= self->items.size();
+  std::vector<Value*> common;
+  for (Value* item : of_other ? other->items : self->items)
+    if (find_in_set(t, of_other ? self : other, item) >= 0) common.push_back(item);
+  return common;
+}
+
+int find_in_set(Tracer& t, SetValue* set, Value* item) {
+  t.load(set);
+  const Py_hash_t hash = key_hash(t, item);
+  auto& hashes = t.protocol().item_hashes;
+  if (is_hashed_by_python(item)) hashes.try_emplace(item, hash);
+  // A __eq__ in Python is asked of equal hashes alone; a set keeps the hashes of its items.
+  auto may_equal = [&](Value* known) {
+    if (known == item || !(is_hashed_by_python(known) || is_hashed_by_python(item))) return true;
+    auto at = hashes.find(known);
+    return (at != hashes.end() ? at->second : key_hash(t, known)) == hash;
+  };
+  for (size_t i = 0; i < set->items.size(); ++i)
+    if (may_equal(set->items[i]) && keys_equal(t, set->items[i], item)) return static_cast<int>(i);
+  return -1;
+}
+
+bool set_add(Tracer& t, SetValue* set, Value* item) {
+  if (find_in_set(t, set, item) >= 0) return false;
+  t.will_mutate(set);
+  set->items.push_back(item);
+  add_to_order(t, set, item);
+  return true;
+}
+
+void list_append(Tracer& t, ListValue* list, Value* item) {
+  if (list->loaded && !list->mutated)
+    for (size_t i = 0; i < list->items.size(); ++i) t.item(list, i);
+  t.will_mutate(list);
+  list->items.push_back(item);
+}
+
+// Of lists, tuples and the list itself the items that they hold now; of anything else item by item.
+void list_extend(Tracer& t, ListValue* list, Value* iterable) {
+  t.type_of(iterable);
+  const bool is_itself = payload_of(iterable) == list;
+  if (iterable->kind != ValueKind::list && iterable->kind != ValueKind::tuple && !is_itself)
+    return t.for_each(iterable, [&](Value* item) { list_append(t, list, item); }, true);
+  for (Value* item : t.unpack(is_itself ? list : iterable)) list_append(t, list, item);
+}
+
+std::optional<int64_t> raw_length(Tracer& t, Value* v) {
+  v = contents_of(t, v);
+  switch (v->kind) {
+    case ValueKind::list: t.load(as<ListValue>(v)); return as<ListValue>(v)->items.size();
+    case ValueKind::tuple:
+      if (auto* tuple = as<TupleValue>(v); !tuple->length_guarded) {
+        t.type_of(v);
+        tuple->length_guarded = true;
+        if (!v->value_guarded)
+          note(t, GuardKind::length, v->source, nullptr, static_cast<int64_t>(tuple->items.size()));
+      }
+      return as<TupleValue>(v)->items.size();
+    case ValueKind::dict: {
+      auto* dict = as<DictValue>(v);
+      if (!dict->owner && !dict->loaded && dict->object && !dict->mutated && dict->entries.empty()) {
+        const Py_ssize_t n = PyDict_GET_SIZE(dict->object.get());
+        t.type_of(v);
+        note(t, GuardKind::length, dict->source, nullptr, n);
+        return n;
+      }
+      t.load_keys(dict);
+      return dict->entries.size();
+    }
+    case ValueKind::view: return raw_length(t, as<ViewValue>(v)->dict);
+    case ValueKind::array: {
+      const Py_ssize_t n = PyObject_Size(as<ArrayValue>(v)->array.get());
+      return n < 0 ? (drop_error(), std::nullopt) : std::optional<int64_t>(n);
+    }
+    case ValueKind::set: t.load(as<SetValue>(v)); return as<SetValue>(v)->items.size();
+    case ValueKind::object: {
+      if (!v->object || !t.is_constant(v)) return std::nullopt;
+      PyTypeObject* type = Py_TYPE(v->object.get());
+      if (type != &PyUnicode_Type && type != &PyBytes_Type && type != &PyRange_Type) return std::nullopt;
+      const Py_ssize_t n = PyObject_Size(t.constant(v));
+      if (n < 0) t.raise_pending();
+      return n;
+    }
+    default: return std::nullopt;
+  }
+}
+
+std::optional<int64_t> Tracer::length(Value* v) {
+  if (v->kind == ValueKind::tensor || v->kind == ValueKind::instance || v->kind == ValueKind::object) {
+    Value* method = v->kind == ValueKind::tensor ? lookup_special(v, "__len__") : python_special(*this, v, "__len__");
+    if (method) {
+      Unresumable guard(*this);
+      const int64_t n = as_index(call(method, {}));
+      if (n < 0) raise_new(PyExc_ValueError, "__len__() should return >= 0");
+      return n;
+    }
+  }
+  return raw_length(*this, v);
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,525 @@
+// frame_hook/trace/values/shadows_dict.cpp — shadows of dicts: keys, lookups in real dicts by key, writes.
+//
+// A real dict is read key by key (dict_has and the item's source, or dict_lacks) until its keys as a whole are needed:
+// iteration, length after a write, a write. Keys are compared as CPython does, but a hash or equality written in Python
+// is inlined or breaks.
+// The __dict__ of a traced instance (owner set) has no entries of its own: the instance's attributes are the truth.
+#include <algorithm>
+#include <bit>
+#include <unordered_set>
+
+#include "frame_hook/trace/protocol/protocol.h"
+#include "guards/checks.h"
+#include "guards/interrupts.h"
+
+namespace framejit::frame_hook {
+
+using guards::GuardKind;
+using guards::SourceKind;
+
+namespace {
+
+bool defined_in_python(PyTypeObject* type, const char* special) {
+  PyObject* found = _PyType_Lookup(type, interned(special));
+  return found && PyFunction_Check(found);
+}
+
+Py_hash_t pointer_hash(const void* p) { return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(p) >> 4); }
+
+Py_hash_t c_hash(Tracer& t, PyObject* object) {
+  const Py_hash_t h = PyObject_Hash(object);
+  if (h == -1 && PyErr_Occurred()) t.raise_pending();
+  return h;
+}
+
+[[noreturn]] void raise_unhashable(Tracer& t, Value* key) {
+  t.raise_new(PyExc_TypeError, std::string("unhashable type: '") + t.type_of(key)->tp_name + "'");
+}
+
+Py_hash_t instance_hash(Tracer& t, Value* key) {
+  if (is_identity_key(key)) return pointer_hash(key->object ? static_cast<void*>(key->object.get()) : key);
+  Value* payload = payload_of(key);
+  if (key->type->tp_hash == PyObject_HashNotImplemented) raise_unhashable(t, key);
+  if (payload != key && !defined_in_python(key->type, "__hash__") && !defined_in_python(key->type, "__eq__"))
+    return key_hash(t, payload);
+  Value* method = python_special(t, key, "__hash__");
+  if (!method)
+    graph_break(Reason::unsupported_key, std::string("an object of type ") + key->type->tp_name + " as a key");
+  Unresumable guard(t);
+  return returned_hash(t, t.call(method, {}));
+}
+
+// As CPython hashes a tuple: a __hash__ in Python may return the hash of one.
+class TupleHash {
+ public:
+  void add(Py_hash_t item) {
+    h_ = std::rotl(h_ + static_cast<uint64_t>(item) * 14029467366897019727ULL, 31) * 11400714785074694791ULL;
+  }
+  Py_hash_t of(size_t length) const {
+    const uint64_t h = h_ + (length ^ (kStart ^ 3527539ULL));
+    return h == UINT64_MAX ? 1546275796 : static_cast<Py_hash_t>(h);
+  }
+
+ private:
+  static constexpr uint64_t kStart = 2870177450012600261ULL;
+  uint64_t h_ = kStart;
+};
+
+// One hash for all: which of them are equal is asked of same_object, which guards the answer.
+constexpr Py_hash_t kIdentityHash = 0x1d;
+
+bool is_exact_int(Value* v) {
+  return v->kind == ValueKind::sym_int || (v->kind == ValueKind::object && PyLong_CheckExact(v->object.get()));
+}
+
+}  // namespace
+
+// What hash() makes of the number that a __hash__ returned.
+Py_hash_t returned_hash(Tracer& t, Value* result) {
+  Value* number = without_symbols(t, result);
+  if (number->kind != ValueKind::object || !PyLong_Check(number->object.get()))
+    t.raise_new(PyExc_TypeError, "__hash__ method should return an integer");
+  PyObject* real = t.constant(number);
+  Py_ssize_t h = PyLong_AsSsize_t(real);
+  if (h == -1 && PyErr_Occurred()) drop_error(), h = PyLong_Type.tp_hash(real);
+  return h == -1 ? -2 : h;
+}
+
+bool is_identity_key(Value* key) {
+  switch (key->kind) {
+    case ValueKind::tensor:
+    case ValueKind::function:
+    case ValueKind::iterator:
+    case ValueKind::generator:
+    case ValueKind::cell:
+    case ValueKind::super: return true;
+    case ValueKind::object:
+      return key->object && !is_plain(key->object.get()) &&
+             Py_TYPE(key->object.get())->tp_richcompare == PyBaseObject_Type.tp_richcompare;
+    case ValueKind::instance: {
+      if (key->type->tp_richcompare == PyBaseObject_Type.tp_richcompare) return true;
+      PyObject* eq = _PyType_Lookup(key->type, interned("__eq__"));
+      PyObject* plain = _PyType_Lookup(&PyBaseObject_Type, interned("__eq__"));
+      if (eq == plain) return true;
+      // A member of an enumeration that is also a str or int: hashed by its name, so only the member itself is found.
+      return key->object && defined_in_python(key->type, "__hash__") &&
+             _PyType_Lookup(key->type, interned("_member_map_"));
+    }
+    default: return false;
+  }
+}
+
+bool is_hashed_by_python(Value* key) {
+  return key->kind == ValueKind::instance && !is_identity_key(key) && defined_in_python(key->type, "__hash__");
+}
+
+Py_hash_t key_hash(Tracer& t, Value* key) {
+  switch (key->kind) {
+    case ValueKind::object: {
+      PyTypeObject* type = Py_TYPE(key->object.get());
+      if (!t.is_constant(key)) {
+        if (!is_identity_key(key))
+          graph_break(Reason::unsupported_key, std::string("an object of type ") + type->tp_name + " as a key");
+        t.guard_identity(key);
+        return pointer_hash(key->object.get());
+      }
+      PyObject* object = t.constant(key);
+      if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) && defined_in_python(type, "__hash__")) return pointer_hash(object);
+      return c_hash(t, object);
+    }
+    case ValueKind::sym_int: return c_hash(t, t.constant(key));
+    case ValueKind::identity: return kIdentityHash;
+    case ValueKind::tuple: {
+      TupleHash h;
+      auto* tuple = as<TupleValue>(key);
+      raw_length(t, key);
+      for (size_t i = 0; i < tuple->items.size(); ++i) h.add(key_hash(t, t.item(tuple, i)));
+      return h.of(tuple->items.size());
+    }
+    case ValueKind::set:
+      if (t.type_of(key) != &PyFrozenSet_Type) raise_unhashable(t, key);
+      return t.is_constant(key) ? c_hash(t, t.constant(key)) : 1;
+    case ValueKind::instance:
+      t.type_of(key);
+      if (key->object && is_identity_key(key)) t.guard_key(key);
+      return instance_hash(t, key);
+    case ValueKind::slice:
+      if (PySlice_Type.tp_hash == PyObject_HashNotImplemented) raise_unhashable(t, key);  // before 3.12
+      graph_break(Reason::unsupported_key, "a slice as a key");
+    case ValueKind::list: case ValueKind::dict: case ValueKind::array: raise_unhashable(t, key);
+    case ValueKind::null: case ValueKind::view: case ValueKind::method:
+      graph_break(Reason::unsupported_key, std::string("an object of type ") + key->type->tp_name + " as a key");
+    case ValueKind::tensor:
+    case ValueKind::function:
+    case ValueKind::iterator:
+    case ValueKind::generator:
+    case ValueKind::cell:
+    case ValueKind::super:
+      if (key->object) key->kind == ValueKind::tensor ? t.guard_key(key) : t.guard_identity(key);
+      return pointer_hash(key->object ? static_cast<void*>(key->object.get()) : key);
+  }
+  return 0;
+}
+
+bool keys_equal(Tracer& t, Value* a, Value* b) {
+  if (a == b) return true;
+  if (a->kind == ValueKind::identity || b->kind == ValueKind::identity) {
+    if (a->kind == b->kind) return t.same_object(as<IdentityValue>(a)->of, as<IdentityValue>(b)->of);
+    if (is_exact_int(a) || is_exact_int(b)) graph_break(Reason::escaped_traced, "id(), looked up among ints,");
+    return false;
+  }
+  if (a->kind == ValueKind::object && b->kind == ValueKind::object && a->object.get() == b->object.get()) return true;
+  if (is_identity_key(a) || is_identity_key(b)) return a->object && a->object.get() == b->object.get();
+  if (a->kind == ValueKind::object && b->kind == ValueKind::object && is_plain(a->object.get()) &&
+      is_plain(b->object.get())) {
+    const int equal = PyObject_RichCompareBool(t.constant(a), t.constant(b), Py_EQ);
+    if (equal < 0) t.raise_pending();
+    return equal == 1;
+  }
+  return values_equal(t, a, b);
+}
+
+namespace {
+
+Py_hash_t hash_of(Tracer& t, DictEntry& e) { return e.hash != -1 ? e.hash : e.hash = key_hash(t, e.key); }
+
+DictEntry* find_entry(Tracer& t, DictValue* v, Value* key, Py_hash_t hash) {
+  const bool identity = key->kind == ValueKind::identity, number = is_exact_int(key);
+  for (DictEntry& e : v->entries)
+    if (e.key == key || (identity && is_exact_int(e.key) && keys_equal(t, e.key, key)) ||
+        (number && e.key->kind == ValueKind::identity && keys_equal(t, e.key, key)) ||
+        (hash_of(t, e) == hash && keys_equal(t, e.key, key)))
+      return &e;
+  return nullptr;
+}
+
+// The real item at a key, borrowed, without Python code: by the C hash, or by identity where the hash is Python's.
+PyObject* real_item(Tracer& t, DictValue* v, Value* key, PyObject** real_key) {
+  PyObject* dict = v->object.get();
+  PyObject* k = key->object ? key->object.get() : nullptr;
+  if (!k && (key->kind == ValueKind::tuple || key->kind == ValueKind::sym_int || key->kind == ValueKind::set) &&
+      (key->kind == ValueKind::sym_int || t.is_constant(key)))
+    k = t.constant(key);
+  if (!k) {
+    if (is_identity_key(key) || key->kind == ValueKind::identity)
+      return nullptr;  // made in the trace: not in a real dict
+    graph_break(Reason::unsupported_key,
+                std::string("a lookup of an object of type ") + key->type->tp_name + " in a dict");
+  }
+  *real_key = k;
+  const bool by_identity = is_identity_key(key) && defined_in_python(Py_TYPE(k), "__hash__");
+  if (!by_identity) {
+    Value* payload = payload_of(key);
+    if (payload != key && payload->kind == ValueKind::object && payload->object && !is_identity_key(key))
+      *real_key = k = payload->object.get();
+    if (!is_plain(k) && key->kind == ValueKind::tuple && !t.is_constant(key))
+      graph_break(Reason::unsupported_key, "a tuple of objects as a key");
+    PyObject* item = PyDict_GetItemWithError(dict, k);
+    if (!item) drop_error();
+    return item;
+  }
+  PyObject *other, *item;
+  for (Py_ssize_t position = 0; PyDict_Next(dict, &position, &other, &item);)
+    if (other == k) return item;
+  return nullptr;
+}
+
+Value* read_real(Tracer& t, DictValue* v, Value* key, Py_hash_t hash) {
+  PyObject* wanted = key->object.get();
+  auto same = [&](PyObject* have) {
+    return have == wanted ||
+           (wanted && is_plain(have) && is_plain(wanted) && PyObject_RichCompareBool(have, wanted, Py_EQ) == 1);
+  };
+  if (Value** read = v->read.find(hash, same)) return *read;
+  PyObject* real_key = nullptr;
+  PyObject* item = real_item(t, v, key, &real_key);
+  t.type_of(v);
+  if (!real_key) return nullptr;
+  note(t, item ? GuardKind::dict_has : GuardKind::dict_lacks, v->source, real_key);
+  Value* value = item ? t.wrap(item, t.guards().sources.add(SourceKind::dict_item, v->source, 0, real_key)) : nullptr;
+  v->read.add(hash, real_key, value);
+  return value;
+}
+
+PyObject* attribute_name(Value* key) {
+  key = payload_of(key);
+  if (key->kind != ValueKind::object || !key->object || !PyUnicode_CheckExact(key->object.get())) return nullptr;
+  return interned(text_of(key->object.get()));
+}
+
+Value* entry_value(Tracer& t, DictValue* v, DictEntry& e) {
+  if (e.value || !v->object || !v->loaded) return e.value;
+  PyObject* real_key = e.key->object.get();
+  const Py_hash_t hash = hash_of(t, e);
+  if (Value** read = v->read.find(hash, [&](PyObject* key) { return key == real_key; })) return e.value = *read;
+  PyObject* unused;
+  PyObject* item = real_item(t, v, e.key, &unused);
+  return e.value = t.wrap(item, t.guards().sources.add(SourceKind::dict_item, v->source, 0, real_key));
+}
+
+// A look-up of a key compares it with others of the same hash: an equality in Python would run for real.
+void refuse_keys_that_compare(Tracer& t, DictValue* v) {
+  const auto compares = [](const DictEntry& e) { return defined_in_python(Py_TYPE(e.key->object.get()), "__eq__"); };
+  if (std::ranges::none_of(v->entries, compares)) return;
+  std::unordered_set<Py_hash_t> hashes;
+  for (DictEntry& e : v->entries)
+    if (!hashes.insert(hash_of(t, e)).second)
+      graph_break(Reason::unsupported_key, "a key of the hash of another, with an equality written in Python,");
+}
+
+void load_owner(Tracer& t, DictValue* v) {
+  v->entries.clear();
+  for (PyObject* name : own_names(t, v->owner))
+    v->entries.push_back({t.constant_value(name), own_attribute(t, v->owner, name)});
+  v->loaded = true;
+}
+
+// OrderedDict keeps an order of its own, which move_to_end changes; the shadow has the dict's.
+void guard_linked_order(Tracer& t, DictValue* v, PyObject* keys) {
+  PyObject* dict = v->object.get();
+  if (!PyODict_Check(dict) || PyDict_GET_SIZE(dict) < 2) return;
+  if (!guards::is_linked_in_order(dict, keys))
+    graph_break(Reason::changed_container, "an OrderedDict whose order was changed");
+  note(t, GuardKind::linked_order, v->source, keys);
+}
+
+// Keyword arguments come in the order in which a call names them, and code rarely looks at it. So they are found by
+// key, and the order is guarded when it is read. What was made of such dicts (the kwargs of a callee, copies) has its
+// order from them.
+bool is_found_by_key(const DictValue* v) {
+  if (!v->entries.empty() || !PyDict_CheckExact(v->object.get()) || PyDict_GET_SIZE(v->object.get()) < 2) return false;
+  PyObject *key, *value;
+  for (Py_ssize_t position = 0; PyDict_Next(v->object.get(), &position, &key, &value);)
+    if (!PyUnicode_CheckExact(key)) return false;
+  return true;
+}
+
+PyRef keys_of(PyObject* dict) {
+  PyRef keys = PyRef::steal(PyTuple_New(PyDict_GET_SIZE(dict)));
+  PyObject *key, *value;
+  Py_ssize_t position = 0;
+  for (Py_ssize_t i = 0; PyDict_Next(dict, &position, &key, &value); ++i)
+    PyTuple_SET_ITEM(keys.get(), i, Py_NewRef(key));
+  return keys;
+}
+
+void take_order(DictValue* into, const DictValue* from) {
+  for (DictValue* real : from->order_from)
+    if (std::find(into->order_from.begin(), into->order_from.end(), real) == into->order_from.end())
+      into->order_from.push_back(real);
+}
+
+// id() of a real object, in a real dict of ints: the number, good for that object.
+Value* settled_key(Tracer& t, DictValue* v, Value* key) {
+  const bool by_identity = key->kind == ValueKind::tensor || (key->kind == ValueKind::instance && is_identity_key(key));
+  if (v->object && key->object && by_identity) t.guard_identity(key);
+  Value* of = key->kind == ValueKind::identity && v->object && !v->is_globals ? as<IdentityValue>(key)->of : nullptr;
+  if (!of || !of->object || of->source == guards::kNoSource) return key;
+  note(t, GuardKind::is, of->source, of->object.get());
+  return t.constant_steal(PyLong_FromVoidPtr(of->object.get()));
+}
+
+bool may_have_had(PyObject* dict, Value* key) {
+  return !key->object || !is_plain(key->object.get()) || PyDict_Contains(dict, key->object.get()) == 1;
+}
+
+}  // namespace
+
+void guard_order(guards::GuardSet& guards, std::vector<DictValue*>& dicts) {
+  for (DictValue* v : std::exchange(dicts, {})) {
+    guards::Guard guard;
+    guard.kind = GuardKind::dict_keys;
+    guard.source = v->source;
+    guard.object = keys_of(v->object.get());
+    guard.line = v->keys_line;
+    guards.add(std::move(guard));
+  }
+}
+
+void Tracer::load(DictValue* v) {
+  load_keys(v);
+  guard_order(trace_.guards, v->order_from);
+}
+
+void Tracer::load_keys(DictValue* v) {
+  if (v->owner) return load_owner(*this, v);
+  if (v->loaded) return;
+  const bool by_key = v->object && v->source != guards::kNoSource && is_found_by_key(v);
+  std::vector<DictEntry> written = std::move(v->entries);
+  v->entries.clear();
+  v->loaded = true;
+  if (!v->object) return;
+  type_of(v);
+  PyObject* dict = v->object.get();
+  const PyRef keys = keys_of(dict);
+  PyObject *key, *value;
+  for (Py_ssize_t position = 0; PyDict_Next(dict, &position, &key, &value);) {
+    Value* k = is_plain(key) ? constant_value(key)
+                             : wrap(key, trace_.guards.sources.add(SourceKind::constant, guards::kNoSource, 0, key));
+    if (!k->object) k->object = PyRef::borrow(key);
+    v->entries.push_back({k, nullptr});
+  }
+  note(*this, by_key ? GuardKind::dict_key_set : GuardKind::dict_keys, v->source, keys.get());
+  v->keys_line = user_line();
+  if (by_key) v->order_from.push_back(v);
+  guard_linked_order(*this, v, keys.get());
+  refuse_keys_that_compare(*this, v);
+  for (DictEntry& e : v->entries) entry_value(*this, v, e);
+  for (DictEntry& e : written) {
+    if (e.value) dict_set(v, e.key, e.value);
+    else dict_delete(v, e.key);
+  }
+}
+
+Value* Tracer::dict_get(DictValue* v, Value* key) {
+  key = settled_key(*this, v, key);
+  if (v->owner) {
+    if (PyObject* name = attribute_name(key)) return constant(payload_of(key)), own_attribute(*this, v->owner, name);
+    key_hash(*this, key);
+    return nullptr;
+  }
+  const Py_hash_t hash = key_hash(*this, key);
+  if (v->loaded || !v->object) {
+    DictEntry* e = find_entry(*this, v, key, hash);
+    return e ? entry_value(*this, v, *e) : nullptr;
+  }
+  if (!v->entries.empty())
+    if (DictEntry* e = find_entry(*this, v, key, hash)) return e->value;
+  return read_real(*this, v, key, hash);
+}
+
+void Tracer::dict_set(DictValue* v, Value* key, Value* to) {
+  key = settled_key(*this, v, key);
+  if (v->owner) {
+    PyObject* name = attribute_name(key);
+    if (!name) graph_break(Reason::unsupported_write, "an instance dict with a key that is not a str");
+    constant(payload_of(key));
+    return set_own_attribute(*this, v->owner, name, to);
+  }
+  const Py_hash_t hash = key_hash(*this, key);
+  if (!v->is_globals) load_keys(v);
+  will_mutate(v);
+  if (DictEntry* e = find_entry(*this, v, key, hash)) return static_cast<void>(e->value = to);
+  // A key that comes back is the last one, which it may have been before: of a real dict, the order decides what the
+  // exit has to write.
+  if (v->removals > 0 && v->object && may_have_had(v->object.get(), key)) guard_order(trace_.guards, v->order_from);
+  v->entries.push_back({key, to, hash});
+}
+
+bool Tracer::dict_delete(DictValue* v, Value* key) {
+  key = settled_key(*this, v, key);
+  if (v->owner) {
+    PyObject* name = attribute_name(key);
+    if (!name || !own_attribute(*this, v->owner, name)) return false;
+    set_own_attribute(*this, v->owner, name, nullptr);
+    return true;
+  }
+  const Py_hash_t hash = key_hash(*this, key);
+  if (v->is_globals && !v->loaded) {
+    if (!dict_get(v, key)) return false;
+    will_mutate(v);
+    if (DictEntry* e = find_entry(*this, v, key, hash)) e->value = nullptr;
+    else v->entries.push_back({key, nullptr, hash});
+    return true;
+  }
+  load_keys(v);
+  DictEntry* e = find_entry(*this, v, key, hash);
+  if (!e) return false;
+  will_mutate(v);
+  v->entries.erase(v->entries.begin() + (e - v->entries.data()));
+  ++v->removals;
+  return true;
+}
+
+namespace {
+
+// A dict, or one whose keys() and __getitem__ are the builtin ones: what they would give can be read directly.
+DictValue* plainly_read(Tracer& t, Value* v) {
+  PyTypeObject* type = t.type_of(v);
+  if (v->kind == ValueKind::dict) return as<DictValue>(v);
+  DictValue* held = v->kind == ValueKind::instance ? dict_of(v) : nullptr;
+  if (!held || type == &PyDictProxy_Type) return held;
+  return python_special(t, v, "keys") || python_special(t, v, "__getitem__") ? nullptr : held;
+}
+
+// PyDict_Merge does not ask them where iteration is dict's own.
+DictValue* merged_directly(Tracer& t, Value* v) {
+  if (v->kind == ValueKind::instance && t.type_of(v)->tp_iter == PyDict_Type.tp_iter) return dict_of(v);
+  return plainly_read(t, v);
+}
+
+// PySequence_Fast of one that has to have two items.
+std::vector<Value*> pair_items(Tracer& t, Value* pair, size_t number) {
+  const std::string which = "dictionary update sequence element #" + std::to_string(number);
+  std::vector<Value*> both;
+  try {
+    both = t.unpack(pair);
+  } catch (const SymbolicRaise& raised) {
+    if (!t.exception_matches(raised.exception, PyExc_TypeError) || t.type_of(pair)->tp_iter) throw;
+    t.raise_new(PyExc_TypeError, "cannot convert " + which + " to a sequence");
+  }
+  if (both.size() != 2)
+    t.raise_new(PyExc_ValueError, which + " has length " + std::to_string(both.size()) + "; 2 is required");
+  return both;
+}
+
+// What OrderedDict does with each item of its argument.
+void put_pair(Tracer& t, Value* pair, const PutItem& put) {
+  Unresumable guard(t);
+  Value* iterator = t.iterate(pair);
+  Value* key = t.next_item(iterator);
+  if (!key) t.raise_new(PyExc_ValueError, "need more than 0 values to unpack");
+  Value* value = t.next_item(iterator);
+  if (!value) t.raise_new(PyExc_ValueError, "need more than 1 value to unpack");
+  if (t.next_item(iterator)) t.raise_new(PyExc_ValueError, "too many values to unpack (expected 2)");
+  put(key, value);
+}
+
+}  // namespace
+
+bool merge_mapping(Tracer& t, Value* mapping, const PutItem& put, DictValue* into) {
+  if (DictValue* direct = merged_directly(t, mapping)) {
+    into ? t.load_keys(direct) : t.load(direct);
+    if (into) take_order(into, direct);
+    const std::vector<DictEntry> entries = direct->entries;  // __dict__ aliases
+    for (const DictEntry& e : entries) {
+      put(e.key, e.value);
+      if (!direct->owner && direct->entries.size() != entries.size())
+        t.raise_new(PyExc_RuntimeError, "dict mutated during update");
+    }
+    return true;
+  }
+  Value* keys = t.find_attribute(mapping, interned("keys"));
+  if (!keys) return false;
+  Unresumable guard(t);
+  for (Value* key : t.unpack(t.call(keys, {}))) put(key, t.get_item(mapping, key));
+  return true;
+}
+
+// PyDict_Merge, or PyDict_MergeFromSeq2.
+void dict_update(Tracer& t, DictValue* dict, Value* other) {
+  if (payload_of(other) == dict) return;
+  const auto put = [&](Value* key, Value* value) { t.dict_set(dict, key, value); };
+  if (merge_mapping(t, other, put, dict)) return;
+  size_t number = 0;
+  t.for_each(other, [&](Value* pair) {
+    const std::vector<Value*> both = pair_items(t, pair, number++);
+    put(both[0], both[1]);
+  });
+}
+
+// OrderedDict asks overrides of __setitem__, takes keys one by one, and may have items() asked.
+void update_mapping(Tracer& t, Value* self, Value* other) {
+  DictValue* dict = dict_of(self);
+  const bool is_ordered = self->kind == ValueKind::instance && PyType_IsSubtype(self->type, &PyODict_Type);
+  if (!is_ordered) return dict_update(t, dict, other);
+  const PutItem put = [&](Value* key, Value* value) { t.set_item(self, key, value); };
+  if (plainly_read(t, other)) return static_cast<void>(merge_mapping(t, other, put));
+  Unresumable guard(t);
+  if (Value* keys = t.find_attribute(other, interned("keys")))
+    return t.for_each(t.call(keys, {}), [&](Value* key) { put(key, t.get_item(other, key)); });
+  Value* items = t.find_attribute(other, interned("items"));
+  t.for_each(items ? t.call(items, {}) : other, [&](Value* pair) { put_pair(t, pair, put); });
+}
+
+}  // namespace framejit::frame_hook
