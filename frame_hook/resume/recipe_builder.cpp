@@ -131,9 +131,9 @@ SlotId RecipeBuilder::build(Value* value) {
 
 // A float computed from floats that differ from call to call is computed anew.
 SlotId RecipeBuilder::build_constant(Value* value) {
-  if (value->kind == ValueKind::object && !value->value_guarded && trace_.protocol) {
-    const auto at = trace_.protocol->float_formulas.find(value);
-    if (at != trace_.protocol->float_formulas.end())
+  if (value->kind == ValueKind::object && !value->value_guarded) {
+    const auto at = trace_.float_formulas.find(value);
+    if (at != trace_.float_formulas.end())
       return step(RecipeOp::call, {slot(at->second.a), slot(at->second.b)}, 0, operator_function(at->second.function));
   }
   return constant(value->object.get());

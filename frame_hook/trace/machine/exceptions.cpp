@@ -26,26 +26,6 @@ void write_attribute(InstanceValue* v, const char* name, Value* to) {
   v->attrs.emplace_back(std::move(key), to);
 }
 
-namespace {
-
-// No exception is being handled where the segment begins.
-class NothingHandled final : public guards::ModeFacts {
- public:
-  static bool now() { return !PyRef::steal(PyErr_GetHandledException()); }
-  bool matches() const override { return now(); }
-  std::string mismatch() const override { return "an exception is being handled"; }
-};
-
-}  // namespace
-
-bool relies_on_nothing_handled(Tracer& t) {
-  if (!NothingHandled::now()) return false;
-  for (const auto& mode : t.guards().modes)
-    if (dynamic_cast<const NothingHandled*>(mode.get())) return true;
-  t.guards().modes.push_back(std::make_shared<NothingHandled>());
-  return true;
-}
-
 InstanceValue* Tracer::new_exception(PyObject* type, std::vector<Value*> args) {
   auto* v = make<InstanceValue>(ValueKind::instance, reinterpret_cast<PyTypeObject*>(type));
   v->payload = tuple(std::move(args));
@@ -73,7 +53,7 @@ void Tracer::raise(Value* exception) {
   FJ_CHECK(exception->kind == ValueKind::instance, "an exception that is no instance");
   if (exception->object) graph_break(Reason::exception_raised, exception->type->tp_name);
   bool known = true;
-  Value* context = handled_exception(&known);
+  Value* context = stack.handled_exception(&known);
   if (context && context != exception) {
     cut_context(context, exception);
     write_attribute(as<InstanceValue>(exception), "__context__", context);
@@ -115,7 +95,7 @@ void Tracer::raise_set_error(bool own) {
   while (Value* before = first->find_attr(interned("__context__"), &known)) first = as<InstanceValue>(before);
   if (first == exception) raise(exception);
   // C code raised it over another one: what is handled is the context of the first.
-  if (Value* handled = handled_exception(&known)) write_attribute(first, "__context__", handled);
+  if (Value* handled = stack.handled_exception(&known)) write_attribute(first, "__context__", handled);
   throw SymbolicRaise{exception};
 }
 
@@ -150,18 +130,7 @@ InstanceValue* Tracer::exception_of(PyObject* real) {
 }
 
 bool Tracer::exception_matches(Value* exception, PyObject* type) {
-  return PyErr_GivenExceptionMatches(reinterpret_cast<PyObject*>(type_of(exception)), type) != 0;
-}
-
-Value* Tracer::handled_exception(bool* known) const {
-  *known = true;
-  for (auto frame = frames_.rbegin(); frame != frames_.rend(); ++frame) {
-    if ((*frame)->handled.empty()) continue;
-    if (Value* v = (*frame)->handled.back()) return v;
-    if (!(*frame)->generator) return nullptr;
-  }
-  *known = false;
-  return nullptr;
+  return PyErr_GivenExceptionMatches(reinterpret_cast<PyObject*>(facts.type_of(exception)), type) != 0;
 }
 
 void Tracer::enter_handler(SymbolicFrame& f, Value* exception) {
@@ -181,8 +150,8 @@ void Tracer::enter_handler(SymbolicFrame& f, Value* exception) {
   }
   if (!range) throw SymbolicRaise{exception};
   bool known = true;
-  handled_exception(&known);
-  if (!known && !relies_on_nothing_handled(*this))
+  stack.handled_exception(&known);
+  if (!known && !facts.relies_on_nothing_handled())
     leave_to_python();  // its context, and what is handled behind the handler, are the live frame's
   if (range->push_lasti) f.push(integer(unit >= 0 ? unit : i.opcode_index));
   f.push(exception);
@@ -194,8 +163,8 @@ void Tracer::enter_handler(SymbolicFrame& f, Value* exception) {
 // exception -- previous exception
 Flow OpcodeHandlers::push_exc_info(Tracer& t, SymbolicFrame& f, const Instruction&) {
   bool known = true;
-  Value* previous = f.handled.empty() && f.generator ? nullptr : t.handled_exception(&known);
-  if (!known && !relies_on_nothing_handled(t))
+  Value* previous = f.handled.empty() && f.generator ? nullptr : t.stack.handled_exception(&known);
+  if (!known && !t.facts.relies_on_nothing_handled())
     graph_break(Reason::exception_state, "a handler that is entered while an exception is handled");
   Value* exception = f.pop();
   f.push(previous ? previous : t.none());
@@ -246,7 +215,7 @@ Value* OpcodeHandlers::as_exception(Tracer& t, Value* v, const char* error) {
   if (v->kind == ValueKind::object && PyType_Check(v->object.get()) &&
       PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(v->object.get()), base_exception()))
     v = t.call(v, {});
-  if (v->kind != ValueKind::instance || !PyType_IsSubtype(t.type_of(v), base_exception()))
+  if (v->kind != ValueKind::instance || !PyType_IsSubtype(t.facts.type_of(v), base_exception()))
     t.raise_new(PyExc_TypeError, error);
   return v;
 }
@@ -255,7 +224,7 @@ Value* OpcodeHandlers::as_exception(Tracer& t, Value* v, const char* error) {
 Flow OpcodeHandlers::raise_varargs(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   if (i.arg == 0) {
     bool known = true;
-    Value* exception = t.handled_exception(&known);
+    Value* exception = t.stack.handled_exception(&known);
     if (!known) graph_break(Reason::exception_state, "the exception that was being handled when tracing began");
     if (!exception) t.raise_new(PyExc_RuntimeError, "No active exception to reraise");
     if (exception->object) graph_break(Reason::exception_raised, exception->type->tp_name);

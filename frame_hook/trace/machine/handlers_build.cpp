@@ -38,7 +38,7 @@ std::string text_of_callable(Tracer& t, Value* callable) {
 }
 
 bool may_be_iterable(Tracer& t, Value* v) {
-  const PyTypeObject* type = t.type_of(v);
+  const PyTypeObject* type = t.facts.type_of(v);
   return type->tp_iter || (type->tp_as_sequence && type->tp_as_sequence->sq_item);
 }
 
@@ -133,7 +133,8 @@ Flow OpcodeHandlers::map_add(Tracer& t, SymbolicFrame& f, const Instruction& i) 
 Flow OpcodeHandlers::list_extend(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* iterable = f.pop();
   if (!may_be_iterable(t, iterable))
-    t.raise_new(PyExc_TypeError, std::string("Value after * must be an iterable, not ") + t.type_of(iterable)->tp_name);
+    t.raise_new(PyExc_TypeError,
+                std::string("Value after * must be an iterable, not ") + t.facts.type_of(iterable)->tp_name);
   frame_hook::list_extend(t, as<ListValue>(target_of(f, i)), iterable);
   return Flow::next;
 }
@@ -147,7 +148,7 @@ Flow OpcodeHandlers::set_update(Tracer& t, SymbolicFrame& f, const Instruction& 
 std::vector<Value*> OpcodeHandlers::unpack_arguments(Tracer& t, Value* iterable, Value* callable) {
   if (!may_be_iterable(t, iterable))
     t.raise_new(PyExc_TypeError, text_of_callable(t, callable) + " argument after * must be an iterable, not " +
-                                     t.type_of(iterable)->tp_name);
+                                     t.facts.type_of(iterable)->tp_name);
   return t.unpack(iterable);
 }
 
@@ -158,14 +159,14 @@ void OpcodeHandlers::merge_into(Tracer& t, DictValue* target, Value* mapping, Va
     if (callable && t.dict_get(target, key)) {
       const char* name =
           t.is_constant(key) && PyUnicode_Check(t.constant(key)) ? PyUnicode_AsUTF8(t.constant(key)) : "?";
-      guard_order(t.guards(), target->order_from);
+      guard_order(t.facts.guards(), target->order_from);
       t.raise_new(PyExc_TypeError,
                   text_of_callable(t, callable) + " got multiple values for keyword argument '" + name + "'");
     }
     t.dict_set(target, key, value);
   };
   if (merge_mapping(t, mapping, put, target)) return;
-  const std::string type = t.type_of(mapping)->tp_name;
+  const std::string type = t.facts.type_of(mapping)->tp_name;
   if (!callable) t.raise_new(PyExc_TypeError, "'" + type + "' object is not a mapping");
   t.raise_new(PyExc_TypeError, text_of_callable(t, callable) + " argument after ** must be a mapping, not " + type);
 }
@@ -194,7 +195,7 @@ namespace {
 
 Value* iterator_to_unpack(Tracer& t, Value* v) {
   if (!may_be_iterable(t, v))
-    t.raise_new(PyExc_TypeError, std::string("cannot unpack non-iterable ") + t.type_of(v)->tp_name + " object");
+    t.raise_new(PyExc_TypeError, std::string("cannot unpack non-iterable ") + t.facts.type_of(v)->tp_name + " object");
   return t.iterate(v);
 }
 

@@ -131,7 +131,7 @@ Flow OpcodeHandlers::set_function_attribute(Tracer& t, SymbolicFrame& f, const I
 namespace {
 
 Value* imported_module(Tracer& t, PyObject* name) {
-  guards::SourceTable& sources = t.guards().sources;
+  guards::SourceTable& sources = t.facts.sources();
   PyObject* modules = PyImport_GetModuleDict();
   if (!PyDict_CheckExact(modules) || !PyDict_GetItem(modules, name)) return nullptr;
   return t.dict_get(as<DictValue>(t.wrap(modules, sources.add(SourceKind::sys_modules))), t.constant_value(name));
@@ -191,7 +191,7 @@ Flow OpcodeHandlers::import_from(Tracer& t, SymbolicFrame& f, const Instruction&
 Flow OpcodeHandlers::before_with(Tracer& t, SymbolicFrame& f, const Instruction&) {
   Value* manager = f.pop();
   auto missing = [&] {
-    t.raise_new(PyExc_TypeError, std::string("'") + t.type_of(manager)->tp_name +
+    t.raise_new(PyExc_TypeError, std::string("'") + t.facts.type_of(manager)->tp_name +
                                      "' object does not support the context manager protocol");
   };
   Value* enter = t.lookup_special(manager, "__enter__");
@@ -207,7 +207,7 @@ Flow OpcodeHandlers::before_with(Tracer& t, SymbolicFrame& f, const Instruction&
 // look into.
 Flow OpcodeHandlers::with_except_start(Tracer& t, SymbolicFrame& f, const Instruction&) {
   Value *exception = f.top(), *exit = f.top(3);
-  Value* type = t.constant_value(reinterpret_cast<PyObject*>(t.type_of(exception)));
+  Value* type = t.constant_value(reinterpret_cast<PyObject*>(t.facts.type_of(exception)));
   Value* traceback = t.make<InstanceValue>(ValueKind::instance, &PyTraceBack_Type);
   f.push(call_value(t, f, exit, {{type, exception, traceback}, {}}));
   return Flow::next;

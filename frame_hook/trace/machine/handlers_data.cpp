@@ -56,24 +56,12 @@ OpcodeHandler handler_of(Op op) { return kHandlers.rows[static_cast<size_t>(op)]
 Value* Tracer::cell_contents(CellValue* cell) {
   if (cell->loaded) return cell->contents;
   PyObject* object = PyCell_GET(cell->object.get());
-  type_of(cell);
-  const guards::SourceId source = trace_.guards.sources.add(SourceKind::cell_contents, cell->source);
+  facts.type_of(cell);
+  const guards::SourceId source = facts.sources().add(SourceKind::cell_contents, cell->source);
   if (object) cell->contents = wrap(object, source);
   cell->loaded = true;
-  relies_on_binding(source, object != nullptr);
+  facts.relies_on_binding(source, object != nullptr);
   return cell->contents;
-}
-
-void Tracer::relies_on_binding(guards::SourceId source, bool bound) {
-  if (bound) trace_.bound_sources.push_back(source);
-  else note(*this, guards::GuardKind::is, source, nullptr);
-}
-
-// Where the segment begins at a call, the arguments are bound and the other locals are not: nothing to guard.
-void Tracer::relies_on_binding(const SymbolicFrame& f, int slot) {
-  if (!f.is_resumed || f.is_written[static_cast<size_t>(slot)]) return;
-  const guards::SourceId source = trace_.guards.sources.add(SourceKind::local, guards::kNoSource, slot);
-  relies_on_binding(source, f.locals[static_cast<size_t>(slot)] != nullptr);
 }
 
 namespace {
@@ -145,14 +133,14 @@ Flow OpcodeHandlers::swap(Tracer&, SymbolicFrame& f, const Instruction& i) {
 
 Flow OpcodeHandlers::load_fast(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* v = f.locals[static_cast<size_t>(i.arg)];
-  t.relies_on_binding(f, i.arg);
+  t.facts.relies_on_binding(f, i.arg);
   if (!v) raise_unbound(t, f, i.arg);
   f.push(v);
   return Flow::next;
 }
 
 Flow OpcodeHandlers::load_fast_and_clear(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  t.relies_on_binding(f, i.arg);
+  t.facts.relies_on_binding(f, i.arg);
   f.mark_written(i.arg);
   Value* v = std::exchange(f.locals[static_cast<size_t>(i.arg)], nullptr);
   f.push(v ? v : t.null_value());
@@ -167,7 +155,7 @@ Flow OpcodeHandlers::store_fast(Tracer& t, SymbolicFrame& f, const Instruction& 
 }
 
 Flow OpcodeHandlers::delete_fast(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  t.relies_on_binding(f, i.arg);
+  t.facts.relies_on_binding(f, i.arg);
   f.mark_written(i.arg);
   Value* v = std::exchange(f.locals[static_cast<size_t>(i.arg)], nullptr);
   if (!v) raise_unbound(t, f, i.arg);
@@ -194,7 +182,7 @@ Flow OpcodeHandlers::store_deref(Tracer& t, SymbolicFrame& f, const Instruction&
   t.will_mutate(cell);
   // Whether it was bound makes no difference to what is written now.
   if (PyObject* before = cell->loaded ? nullptr : PyCell_GET(cell->object.get()))
-    cell->contents = t.wrap(before, t.guards().sources.add(SourceKind::cell_contents, cell->source));
+    cell->contents = t.wrap(before, t.facts.sources().add(SourceKind::cell_contents, cell->source));
   cell->loaded = true;
   t.drops(std::exchange(cell->contents, f.pop()));
   return Flow::next;

@@ -147,7 +147,7 @@ Flow OpcodeHandlers::load_super_attr(Tracer& t, SymbolicFrame& f, const Instruct
   Value* callable = f.pop();
   if (callable->kind != ValueKind::object || callable->object.get() != reinterpret_cast<PyObject*>(&PySuper_Type))
     graph_break(Reason::odd_scope, "another object under the name super");
-  t.guard_identity(callable);
+  t.facts.guard_identity(callable);
   Value* value = t.get_attribute(t.call(callable, {type, object}), i.object);
   if (i.has(Instruction::kMethod)) push_for_call(t, f, i, object, value);
   else f.push(value);
@@ -176,12 +176,12 @@ Flow OpcodeHandlers::get_len(Tracer& t, SymbolicFrame& f, const Instruction&) {
 }
 
 Flow OpcodeHandlers::match_mapping(Tracer& t, SymbolicFrame& f, const Instruction&) {
-  f.push(t.boolean((t.type_of(f.top())->tp_flags & Py_TPFLAGS_MAPPING) != 0));
+  f.push(t.boolean((t.facts.type_of(f.top())->tp_flags & Py_TPFLAGS_MAPPING) != 0));
   return Flow::next;
 }
 
 Flow OpcodeHandlers::match_sequence(Tracer& t, SymbolicFrame& f, const Instruction&) {
-  f.push(t.boolean((t.type_of(f.top())->tp_flags & Py_TPFLAGS_SEQUENCE) != 0));
+  f.push(t.boolean((t.facts.type_of(f.top())->tp_flags & Py_TPFLAGS_SEQUENCE) != 0));
   return Flow::next;
 }
 
@@ -237,8 +237,8 @@ bool class_attributes(Tracer& t, Value* subject, Value* type, size_t positional,
       for (size_t k = 0; k < positional; ++k) {
         Value* name = t.item(as<TupleValue>(match_args), k);
         if (name->kind != ValueKind::object || !PyUnicode_CheckExact(name->object.get()))
-          t.raise_new(PyExc_TypeError,
-                      std::string("__match_args__ elements must be strings (got ") + t.type_of(name)->tp_name + ")");
+          t.raise_new(PyExc_TypeError, std::string("__match_args__ elements must be strings (got ") +
+                                           t.facts.type_of(name)->tp_name + ")");
         if (!take(t.constant(name))) return false;
       }
     }

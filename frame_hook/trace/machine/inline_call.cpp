@@ -195,8 +195,8 @@ std::shared_ptr<SymbolicFrame> Tracer::new_frame(FunctionValue* function) {
 Value* Tracer::builtins_of(FunctionValue* function) {
   PyObject* own =
       function->object ? reinterpret_cast<PyFunctionObject*>(function->object.get())->func_builtins : nullptr;
-  if (!own) return frames_.back()->builtins;
-  if (own == live_.builtins) return frames_.front()->builtins;
+  if (!own) return stack.frames().back()->builtins;
+  if (own == live_.builtins) return stack.frames().front()->builtins;
   Value* named = dict_get(as<DictValue>(function->globals), string("__builtins__"));
   if (!named || named->kind != ValueKind::dict || !named->object || named->object.get() != own)
     graph_break(Reason::odd_scope, "a function whose builtins are not those of its globals");

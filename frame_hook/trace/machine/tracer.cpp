@@ -29,10 +29,6 @@ namespace {
 
 constexpr uint64_t kPollInterval = 1024;
 
-std::string text_of_position(const SymbolicFrame& frame) {
-  return place_of(frame.code->code, frame.code->instructions[frame.position].line);
-}
-
 }  // namespace
 
 Tracer::Tracer(TensorFrontend& frontend, const TraceOptions& options)
@@ -40,48 +36,18 @@ Tracer::Tracer(TensorFrontend& frontend, const TraceOptions& options)
   set_interrupt_reader(compile_interrupted);  // for the passes and kernels that follow
 }
 
-std::string Tracer::here() const {
-  if (frames_.empty()) return "";
-  const auto user = std::find_if(frames_.rbegin(), frames_.rend(),
-                                 [](const auto& f) { return !is_library_file(f->code->code->co_filename); });
-  const std::string place = text_of_position(*frames_.back());
-  return user == frames_.rend() || user == frames_.rbegin() ? place : text_of_position(**user) + ", in " + place;
-}
-
-bool Tracer::is_torch_code(PyCodeObject* code) {
-  auto [known, fresh] = torch_codes_.try_emplace(code, false);
-  if (fresh) *known = is_torch_file(code->co_filename);
-  return *known;
-}
-
 void Tracer::stop_place_here() {
-  stop_where_ = here();
-  if (frames_.empty()) return;
+  stop_where_ = stack.here();
+  if (stack.frames().empty()) return;
   // A trace that begins in library code, as after a break in an inlined call, does not hold the program's line.
   const auto is_library = [](const auto& f) { return is_library_file(f->code->code->co_filename); };
-  if (std::ranges::all_of(frames_, is_library)) stop_where_ = place_of_caller() + stop_where_;
-  const SymbolicFrame& f = *frames_.back();
+  if (std::ranges::all_of(stack.frames(), is_library)) stop_where_ = place_of_caller() + stop_where_;
+  const SymbolicFrame& f = *stack.frames().back();
   stop_place_ = {PyRef::borrow(f.code->code->co_filename), f.code->span(f.code->instructions[f.position])};
 }
 
-const SymbolicFrame& Tracer::user_frame() {
-  for (auto f = frames_.rbegin(); f != frames_.rend(); ++f)
-    if (!is_torch_code((*f)->code->code)) return **f;
-  return *frames_.front();
-}
-
-guards::LineId Tracer::user_line() {
-  if (frames_.empty()) return guards::kNoLine;
-  const SymbolicFrame& user = user_frame();
-  const int line = user.code->instructions[user.position].line;
-  auto& known = guard_lines_[user.code->code];
-  for (auto it = known.rbegin(); it != known.rend(); ++it)
-    if (it->first == line) return it->second;
-  return known.emplace_back(line, trace_.guards.add_line(text_of_position(user))).second;
-}
-
 void Tracer::set_user_line() {
-  const SymbolicFrame& user = user_frame();
+  const SymbolicFrame& user = stack.user_frame();
   PyCodeObject* code = user.code->code;
   const int number = user.code->instructions[user.position].line;
   if (last_line_ == std::pair(code, number)) return;
@@ -107,7 +73,8 @@ FrameTrace Tracer::trace_frame(const guards::FrameAccess& frame, std::shared_ptr
 }
 
 void Tracer::reset(const guards::FrameAccess& frame) {
-  frames_.clear();
+  stack.clear();
+  facts.reset();
   trace_.exit.clear();
   trace_.values.clear();  // before the recording that made their tensors
   trace_ = FrameTrace{};
@@ -116,7 +83,6 @@ void Tracer::reset(const guards::FrameAccess& frame) {
   by_object_.clear();
   by_source_.clear();
   by_traced_.clear();
-  unchanged_types_.clear();
   code_caches_.clear();
   raised_at_.clear();
   own_errors_.clear();
@@ -126,7 +92,6 @@ void Tracer::reset(const guards::FrameAccess& frame) {
   break_step_.reset();
   null_ = none_ = true_ = false_ = nullptr;
   last_line_ = {nullptr, 0};
-  guard_lines_.clear();
   keys_.clear();
   break_facts_.clear();
   live_ = frame;
@@ -193,7 +158,7 @@ bool Tracer::run_root(std::shared_ptr<SymbolicFrame> root) {
 std::shared_ptr<SymbolicFrame> Tracer::root_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code,
                                                   size_t start) {
   auto root = std::make_shared<SymbolicFrame>();
-  guards::SourceTable& sources = trace_.guards.sources;
+  guards::SourceTable& sources = facts.sources();
   root_code_ = code->code;
   codes_[root_code_] = code;
   prepare_frame(*root, std::move(code));
@@ -218,18 +183,18 @@ std::shared_ptr<SymbolicFrame> Tracer::root_frame(const guards::FrameAccess& fra
     PyObject* object = frame.stack[k];
     const guards::SourceId source = sources.add(SourceKind::stack, guards::kNoSource, k);
     root->push(object ? wrap(object, source) : null_value());
-    relies_on_binding(source, object != nullptr);
+    facts.relies_on_binding(source, object != nullptr);
   }
   return root;
 }
 
 // ---- where a trace may stop
 
-bool Tracer::resumable_here() const { return resumable_step() == frames_.back()->step_at_instruction; }
+bool Tracer::resumable_here() const { return resumable_step() == stack.frames().back()->step_at_instruction; }
 
 uint64_t Tracer::resumable_step() const {
   uint64_t step = 1;
-  for (const auto& frame : frames_) {
+  for (const auto& frame : stack.frames()) {
     if (frame->generator) break;
     step = frame->step_at_instruction;
     if (frame->on_return == OnReturn::not_resumable) break;
@@ -240,7 +205,7 @@ uint64_t Tracer::resumable_step() const {
 }
 
 void Tracer::stop_here() {
-  for (const auto& frame : frames_) trace_.exit.push_back({frame});
+  for (const auto& frame : stack.frames()) trace_.exit.push_back({frame});
   throw StopTracing{};
 }
 
@@ -351,7 +316,7 @@ int32_t behind_clause(Tracer& t, const SymbolicFrame& f, int32_t position) {
   if (!caught ||
       PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(PyExc_GeneratorExit), reinterpret_cast<PyTypeObject*>(caught)))
     return -1;
-  t.guard_identity(type);
+  t.facts.guard_identity(type);
   return i[2].target_position;
 }
 
@@ -432,7 +397,7 @@ namespace {
 
 // Real, and held by a frame: its drop may be the last.
 bool is_held_by_frame(Tracer& t, Value* v) {
-  const SourceKind kind = v->source == guards::kNoSource ? SourceKind::constant : t.guards().sources[v->source].kind;
+  const SourceKind kind = v->source == guards::kNoSource ? SourceKind::constant : t.facts.sources()[v->source].kind;
   return kind == SourceKind::local || kind == SourceKind::stack || kind == SourceKind::cell_contents ||
          kind == SourceKind::iterator_part;
 }
@@ -440,7 +405,7 @@ bool is_held_by_frame(Tracer& t, Value* v) {
 // What is dropped is no generator in a later call either.
 void guard_dropped(Tracer& t, Value* v) {
   if (!is_held_by_frame(t, v)) return;
-  t.type_of(v);
+  t.facts.type_of(v);
   if (v->kind != ValueKind::iterator) return;
   if (v->object && !v->value_guarded) guard_parts(t, as<IteratorValue>(v));
   for (Value* part : as<IteratorValue>(v)->operands) guard_dropped(t, part);
@@ -464,7 +429,7 @@ void Tracer::drops(Value* v, Value* kept) {
   Reachable held([&](Value* part) { std::erase(dropped, part); });
   if (kept) held.walk(kept);
   for (Value* written : trace_.effects) held.walk(written);
-  for (const auto& frame : frames_) {
+  for (const auto& frame : stack.frames()) {
     for (Value* entry : frame->stack) held.walk(entry);
     for (Value* local : frame->locals) held.walk(local);
   }
@@ -534,19 +499,19 @@ Value* Tracer::run_frame(std::shared_ptr<SymbolicFrame> frame) {
   SymbolicFrame& f = *frame;
   // How much stack is left differs a little between traces of a frame: only the first asks.
   const bool is_first = stop_at_step_ == UINT64_MAX;
-  if (frames_.size() > static_cast<size_t>(options_.max_inline_depth) || (is_first && c_stack_is_low()))
+  if (stack.frames().size() > static_cast<size_t>(options_.max_inline_depth) || (is_first && c_stack_is_low()))
     graph_break(Reason::recursion_limit, PyUnicode_AsUTF8(f.code->code->co_qualname));
-  frames_.push_back(std::move(frame));
+  stack.push(std::move(frame));
   struct Leave {
-    std::vector<std::shared_ptr<SymbolicFrame>>& frames;
-    ~Leave() { frames.pop_back(); }
-  } leave{frames_};
+    CallStack& stack;
+    ~Leave() { stack.pop(); }
+  } leave{stack};
   const auto stop_here_once = [this] {
     if (break_step_) return;
     break_step_ = resumable_step();
     break_frames_.clear();
     break_handled_ = 0;
-    for (const auto& frame : frames_) {
+    for (const auto& frame : stack.frames()) {
       break_frames_.emplace_back(frame->code->code, frame->position);
       break_handled_ += frame->handled.size() - std::ranges::count(frame->handled, nullptr);
     }
@@ -556,12 +521,12 @@ Value* Tracer::run_frame(std::shared_ptr<SymbolicFrame> frame) {
     Value* raised = nullptr;
     try {
       run_instructions(f);
-      if (real_generators_ && !f.yielded && frames_.size() > 1) drop_locals(f);
+      if (real_generators_ && !f.yielded && stack.frames().size() > 1) drop_locals(f);
       return f.result;
     } catch (const SymbolicRaise& r) {
       raised = r.exception;
       own_errors_.erase(raised);  // from here on it is the program's
-      if (!raised_at_.contains(raised)) raised_at_.emplace(raised, RaisePoint{resumable_step(), here()});
+      if (!raised_at_.contains(raised)) raised_at_.emplace(raised, RaisePoint{resumable_step(), stack.here()});
     } catch (const GraphBreak&) {
       stop_here_once();
       throw;

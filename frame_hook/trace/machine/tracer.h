@@ -17,82 +17,13 @@
 #include <span>
 #include <unordered_set>
 
-#include "frame_hook/trace/machine/graph_break.h"
-#include "frame_hook/trace/machine/symbolic_frame.h"
-#include "frame_hook/trace/torch/tensor_frontend.h"
+#include "frame_hook/trace/machine/call_stack.h"
+#include "frame_hook/trace/machine/frame_trace.h"
+#include "frame_hook/trace/values/arguments.h"
+#include "frame_hook/trace/values/facts.h"
 #include "guards/frame_access.h"
-#include "guards/guard.h"
 
 namespace framejit::frame_hook {
-
-struct TraceHints {                       // kept per code object, grows with recompiles
-  std::vector<std::string> dynamic_sources;  // "L['n']" (an int), "L['x'].size(0)": symbols from now on
-  bool dynamic_all = false;               // compile(dynamic=True)
-  bool dynamic_never = false;             // compile(dynamic=False)
-  bool tells_compiling = true;  // what torch.compiler.is_compiling() answers, where that is known before the trace
-};
-
-struct TraceOptions {
-  TraceHints hints;
-  int max_inline_depth = 200;
-  uint64_t max_steps = 2'000'000;
-};
-
-struct Keywords : std::vector<std::pair<PyObject*, Value*>> {  // borrowed interned names
-  using std::vector<std::pair<PyObject*, Value*>>::vector;
-  std::vector<DictValue*> order_from;     // as of a DictValue: whoever looks at the order guards it
-};
-
-struct Arguments {                        // of a call: positional then keyword, names of the keywords
-  std::vector<Value*> positional;
-  Keywords keywords;
-};
-
-// The keys of these real dicts are in the order of the trace from now on.
-void guard_order(guards::GuardSet& guards, std::vector<DictValue*>& dicts);
-
-struct FrameExit {                        // one frame at the exit, outermost first
-  std::shared_ptr<SymbolicFrame>
-      frame;  // state before instruction frame->position (innermost), or inside it (outer frames)
-};
-
-// What a program was told that asked whether it is being compiled. See told.cpp.
-enum class Told : uint8_t {
-  nothing,         // it did not ask
-  yes,
-  no,              // because the trace ends in a break, and gets as far with this answer
-  no_after_error,  // because an exception left the trace when it was told yes: no for the rest of the call
-  no_as_before,    // because of TraceHints
-};
-
-struct BreakPlace {
-  PyRef file;                             // co_filename; null: unknown
-  SourceSpan span;
-};
-
-struct FrameTrace {
-  std::unique_ptr<Recording> recording;
-  guards::GuardSet guards;
-  ValueArena values;
-  std::vector<Value*> effects;  // values whose `object` must be brought to the shadow's state, in order of first write
-  std::vector<guards::SourceId> input_sources;  // of the recording's inputs, in order
-  std::vector<guards::SourceId> bound_sources;  // there is something at these, whatever it is
-  Value* returned = nullptr;              // set when the frame returned
-  bool leaves_handler =
-      false;  // it returned, and what is handled differs from entry: a handler that was entered before is left
-  Value* handled = nullptr;               // what is handled then; null: nothing
-  std::vector<FrameExit> exit;            // set when it broke
-  Reason reason{};
-  std::string detail;
-  std::string where;                      // "model.py:31 Net.forward"
-  BreakPlace place;                       // the same for a caret; of a break
-  std::shared_ptr<void> modes_at_exit;    // null when unchanged
-  Told told = Told::nothing;
-  uint64_t steps = 0;
-  size_t python_calls_inlined = 0;
-  std::shared_ptr<struct ProtocolState>
-      protocol;  // side tables of the object protocol (context variables written, ...)
-};
 
 class Tracer;
 void guard_keyword_order(Tracer& t, const Arguments& args);  // the callee looks at it
@@ -100,6 +31,13 @@ void guard_keyword_order(Tracer& t, const Arguments& args);  // the callee looks
 class Tracer {
  public:
   Tracer(TensorFrontend& frontend, const TraceOptions& options);
+
+ private:
+  FrameTrace trace_;
+
+ public:  // the parts, each with a subject of its own; what needs one of them takes that one
+  CallStack stack;
+  Facts facts{trace_, stack};
 
   // Traces `frame` from instruction `start` (an index into code->instructions). Never leaves a Python error set.
   // Throws InternalError only for our own bugs. Ctrl-C during tracing is left pending.
@@ -121,15 +59,10 @@ class Tracer {
   Value* wrap(PyObject* object, guards::SourceId source);  // a real object reached by `source` (borrowed)
   Value* wrap_result(PyObject* object);  // new reference: result of a recorded or pure call, tensors inside
 
-  // ---- using facts (adds guards)
-  PyTypeObject* type_of(Value* v);
+  // ---- using values (adds guards)
   bool is_constant(Value* v);                              // has a concrete immutable value, deeply (no guard yet)
   PyObject* constant(Value* v);                            // borrowed object of an is_constant value; guards it deeply
-  void guard_identity(Value* v);
   void guard_key(Value* v);                // hashed by identity: told apart from the other keys of the trace
-  void add_guard(guards::GuardKind kind, guards::SourceId source, PyObject* object = nullptr, int64_t number = 0);
-  void guard_type_unchanged(PyTypeObject* type, guards::SourceId type_source);  // type_unchanged
-  guards::SourceId type_source(Value* v);
   bool truth(Value* v);                                    // inlines __bool__, __len__; a tensor breaks
   std::optional<graph::SymExpr> as_size(Value* v);         // int or SymInt, without specialising
   int64_t as_index(Value* v);                              // a concrete int (specialises a symbol)
@@ -191,11 +124,6 @@ class Tracer {
   void close_generator(GeneratorValue* generator);
   Value* run_frame(std::shared_ptr<SymbolicFrame> frame);  // to its return; a generator's yield returns too
   Value* cell_contents(CellValue* cell);                   // null when empty
-  // The trace goes on as it does because a variable is bound, or because it is not.
-  void relies_on_binding(guards::SourceId source, bool bound);
-  void relies_on_binding(const SymbolicFrame& frame, int slot);
-  SymbolicFrame& frame() { return *frames_.back(); }
-  std::span<const std::shared_ptr<SymbolicFrame>> frames() const { return frames_; }
 
   // ---- exceptions of the traced program
   [[noreturn]] void raise(Value* exception);
@@ -203,8 +131,6 @@ class Tracer {
   [[noreturn]] void raise_pending();                       // a Python error set by a concrete call becomes symbolic
   [[noreturn]] void raise_of_pure_call();                  // the same where the only Python code is a signal handler's
   bool exception_matches(Value* exception, PyObject* type);
-  Value* handled_exception(
-      bool* known) const;  // what is being handled; null: nothing. known: false when it was so at entry
   bool was_raised(Value* exception) const { return raised_at_.contains(exception); }
   InstanceValue* new_exception(PyObject* type, std::vector<Value*> args);  // one that C code makes
   InstanceValue* error_of_generator(Value* stop);  // of one that let a StopIteration out
@@ -224,9 +150,6 @@ class Tracer {
   // on constants.
   Value* computed(PyObject* function, std::initializer_list<Value*> operands);
   Value* computed(PyObject* function, const Arguments& args);
-  bool is_computed(guards::SourceId source) const {
-    return source != guards::kNoSource && trace_.guards.sources[source].kind == guards::SourceKind::computed;
-  }
 
   // ---- floats that differ from call to call (floats.cpp): open until somebody asks for the number
   bool is_open_float(Value* v);
@@ -243,21 +166,17 @@ class Tracer {
 
   TensorFrontend& frontend() { return frontend_; }
   Recording& recording() { return *trace_.recording; }
-  guards::GuardSet& guards() { return trace_.guards; }
   ProtocolState& protocol();                               // made on first use, one per trace
   // What a function returned that was run while tracing; one for all attempts. Null: it was not run.
   PyRef& assumed_constant(const std::string& call) { return assumed_constants_[call]; }
   bool tell_compiling() {
     return compiling_was_asked_ = true, told_ == Told::yes;
   }  // what torch.compiler.is_compiling() answers
-  std::string here() const;                                // "file.py:12 function" of the innermost frame
 
  private:
   friend struct OpcodeHandlers;
   TensorFrontend& frontend_;
   TraceOptions options_;
-  FrameTrace trace_;
-  std::vector<std::shared_ptr<SymbolicFrame>> frames_;
   PointerMap<PyObject, Value*> by_object_;                 // real mutable objects -> their one value
   uint64_t step_ = 0, stop_at_step_ = UINT64_MAX, writes_ = 0;
   std::vector<std::shared_ptr<const guards::ModeFacts>> break_facts_, stop_facts_;  // of calls under way; of the break
@@ -265,12 +184,10 @@ class Tracer {
   std::string stop_detail_;
   Value *null_ = nullptr, *none_ = nullptr, *true_ = nullptr, *false_ = nullptr;
   guards::FrameAccess live_{};
-  void add_guard(guards::Guard guard);                     // with the user's line
 
   // Values
   std::vector<Value*> by_source_;                          // source -> the value that was wrapped there
   PointerMap<PyObject, Value*> by_traced_;                 // traced tensors -> their value
-  PointerMap<PyTypeObject, bool> unchanged_types_;         // type_unchanged guard exists
   Value* wrap_fresh(PyObject* object, guards::SourceId source);
   Value* wrap_int(PyObject* object, guards::SourceId source);
   Value* wrap_instance(PyObject* object, guards::SourceId source);
@@ -284,7 +201,6 @@ class Tracer {
   bool holds_symbol(PyObject* object, guards::SourceId source);     // the same of an int, or of one in a tuple
   bool is_constant_object(PyObject* object);
   bool holds_tensor(PyObject* object, int depth);
-  void guard_value(Value* v);
   Value* float_tensor(Value* number);
   guards::SourceId operand_source(Value* v);
   void guard_fixed_floats();
@@ -351,12 +267,8 @@ class Tracer {
   bool resumable_here() const;
   [[noreturn]] void stop_here();
   void check_step();                                       // stop step, limits, signals
-  const SymbolicFrame& user_frame();                       // the innermost frame outside of torch's own files
   void set_user_line();
-  guards::LineId user_line();                              // of user_frame(), for guards
   std::vector<Value*> keys_;                               // that guard_key() has told apart
-  PointerMap<PyCodeObject, std::vector<std::pair<int, guards::LineId>>>
-      guard_lines_;  // that guards of this trace have named
 
   // Frames and exceptions
   std::unordered_map<PyCodeObject*, std::shared_ptr<const Code>> codes_;
@@ -371,8 +283,6 @@ class Tracer {
   void cut_context(Value* handled, Value* raised);
   void enter_handler(SymbolicFrame& frame, Value* exception);  // raises on when there is none
   std::pair<PyCodeObject*, int> last_line_{nullptr, 0};
-  PointerMap<PyCodeObject, bool> torch_codes_;
-  bool is_torch_code(PyCodeObject* code);
   [[noreturn]] void break_of_recording(const std::string& what);  // a recorded call or attribute gave nothing
 };
 

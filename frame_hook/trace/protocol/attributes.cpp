@@ -47,7 +47,7 @@ Value* bind_property(Tracer& t, const Found& d, Value* self) {
     raise_as_cpython(t, PyExc_AttributeError, "unreadable attribute",
                      CCall{get, Arguments{{t.constant_value(d.object), self}, {}}});
   }
-  Value* getter = t.wrap(fget.get(), t.guards().sources.add(SourceKind::member, d.source, 0, interned("fget")));
+  Value* getter = t.wrap(fget.get(), t.facts.sources().add(SourceKind::member, d.source, 0, interned("fget")));
   return t.call(getter, {self});
 }
 
@@ -55,7 +55,7 @@ Value* bind_property(Tracer& t, const Found& d, Value* self) {
 Value* wrapped_function(Tracer& t, const Found& d) {
   PyRef inner = PyRef::steal(PyObject_GetAttr(d.object, interned("__func__")));
   if (!inner) t.raise_pending();
-  return t.wrap(inner.get(), t.guards().sources.add(SourceKind::member, d.source, 0, interned("__func__")));
+  return t.wrap(inner.get(), t.facts.sources().add(SourceKind::member, d.source, 0, interned("__func__")));
 }
 
 // Until 3.12 what a classmethod wraps is bound by its own __get__.
@@ -104,7 +104,7 @@ Value* tuple_field(Tracer& t, const Found& d, Value* self) {
       index = PyLong_AsLongLong(PyTuple_GET_ITEM(PyTuple_GET_ITEM(state.get(), 1), 0));
     drop_error();
   }
-  t.type_of(self);
+  t.facts.type_of(self);
   return index >= 0 && index < static_cast<int64_t>(items->items.size()) ? t.item(items, static_cast<size_t>(index))
                                                                          : nullptr;
 }
@@ -132,7 +132,7 @@ Value* bind_member(Tracer& t, const Found& d, Value* self) {
     t.constant(self);
     return t.wrap_result(value.release());
   }
-  return t.wrap(value.get(), t.guards().sources.add(SourceKind::member, source_of(t, self), 0, name));
+  return t.wrap(value.get(), t.facts.sources().add(SourceKind::member, t.facts.source_of(self), 0, name));
 }
 
 Value* exception_attribute(Tracer& t, InstanceValue* self, PyObject* name) {
@@ -182,7 +182,7 @@ Value* bind_getset(Tracer& t, const Found& d, Value* self, PyTypeObject* type, V
     PyRef value =
         PyRef::steal(Py_TYPE(d.object)->tp_descr_get(d.object, self->object.get(), reinterpret_cast<PyObject*>(type)));
     if (!value) t.raise_pending();
-    return t.wrap(value.get(), t.guards().sources.add(SourceKind::attribute, source_of(t, self), 0, name));
+    return t.wrap(value.get(), t.facts.sources().add(SourceKind::attribute, t.facts.source_of(self), 0, name));
   }
   graph_break(Reason::unknown_attribute, std::string(type->tp_name) + "." + text_of(name));
 }
@@ -214,11 +214,11 @@ PyTypeObject* owner_of_attribute(PyTypeObject* type, PyObject* name) {
 }  // namespace
 
 Found look_up(Tracer& t, PyTypeObject* type, guards::SourceId type_source, PyObject* name) {
-  if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.guard_type_unchanged(type, type_source);
+  if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.facts.guard_type_unchanged(type, type_source);
   Found found;
   found.object = _PyType_Lookup(type, name);
   if (!found.object) return found;
-  found.source = t.guards().sources.add(SourceKind::type_lookup, type_source, 0, name);
+  found.source = t.facts.sources().add(SourceKind::type_lookup, type_source, 0, name);
   if (!t.protocol().class_data.empty())
     if (PyTypeObject* owner = owner_of_attribute(type, name)) found.written = written_class_data(t, owner, name);
   return found;
@@ -231,13 +231,13 @@ void guard_descriptor_class(Tracer& t, const Found& found) {
       PyType_Check(found.object))
     return;
   if (builtin_base(kind) == kind) return;  // of C
-  t.guard_type_unchanged(
-      kind, t.guards().sources.add(SourceKind::constant, guards::kNoSource, 0, reinterpret_cast<PyObject*>(kind)));
+  t.facts.guard_type_unchanged(
+      kind, t.facts.sources().add(SourceKind::constant, guards::kNoSource, 0, reinterpret_cast<PyObject*>(kind)));
 }
 
 Found look_up(Tracer& t, Value* v, PyObject* name) {
-  PyTypeObject* type = t.type_of(v);
-  return look_up(t, type, t.type_source(v), name);
+  PyTypeObject* type = t.facts.type_of(v);
+  return look_up(t, type, t.facts.type_source(v), name);
 }
 
 Value* found_value(Tracer& t, const Found& found) {
@@ -283,7 +283,7 @@ Value* bind(Tracer& t, const Found& d, Value* self, PyTypeObject* type, Value* t
 }
 
 bool has_own_dict(Tracer& t, Value* v) {
-  PyTypeObject* type = t.type_of(v);
+  PyTypeObject* type = t.facts.type_of(v);
 #ifdef Py_TPFLAGS_MANAGED_DICT
   if (type->tp_flags & Py_TPFLAGS_MANAGED_DICT) return true;
 #endif
@@ -301,11 +301,11 @@ Value* own_attribute(Tracer& t, Value* v, PyObject* name) {
   if (!v->object || !has_own_dict(t, v)) return nullptr;
   PyRef dict = real_instance_dict(v->object.get());
   if (!dict) return nullptr;
-  auto& sources = t.guards().sources;
-  const guards::SourceId where = sources.add(SourceKind::instance_dict, source_of(t, v));
+  auto& sources = t.facts.sources();
+  const guards::SourceId where = sources.add(SourceKind::instance_dict, t.facts.source_of(v));
   PyObject* item = PyDict_GetItemWithError(dict.get(), name);
   if (!item) drop_error();
-  note(t, item ? GuardKind::dict_has : GuardKind::dict_lacks, where, name);
+  t.facts.note(item ? GuardKind::dict_has : GuardKind::dict_lacks, where, name);
   Value* value = item ? t.wrap(item, sources.add(SourceKind::dict_item, where, 0, name)) : nullptr;
   if (instance) instance->read.try_emplace(name, {PyRef::borrow(name), value});
   return value;
@@ -340,7 +340,8 @@ std::vector<PyObject*> own_names(Tracer& t, InstanceValue* v) {
         if (Value* written = state(raw, &known); !known || written) names.push_back(raw);
         Py_DECREF(raw);  // the dict, or the intern table, keeps it
       }
-      note(t, GuardKind::dict_keys, t.guards().sources.add(SourceKind::instance_dict, source_of(t, v)), keys.get());
+      t.facts.note(GuardKind::dict_keys, t.facts.sources().add(SourceKind::instance_dict, t.facts.source_of(v)),
+                   keys.get());
     }
   }
   for (const auto& [name, value] : v->attrs) {
@@ -362,7 +363,7 @@ DictValue* instance_dict(Tracer& t, InstanceValue* v) {
     PyRef real = real_instance_dict(v->object.get());
     if (!real) t.raise_new(PyExc_AttributeError, "object has no attribute '__dict__'");
     dict->object = std::move(real);
-    dict->source = t.guards().sources.add(SourceKind::instance_dict, source_of(t, v));
+    dict->source = t.facts.sources().add(SourceKind::instance_dict, t.facts.source_of(v));
   }
   return v->dict = dict;
 }
@@ -379,7 +380,7 @@ Value* generic_attribute(Tracer& t, Value* v, PyObject* name) {
 
 Value* python_special(Tracer& t, Value* v, const char* name) {
   if (v->kind != ValueKind::instance && v->kind != ValueKind::object) return nullptr;
-  if (v->kind == ValueKind::object && !(t.type_of(v)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return nullptr;
+  if (v->kind == ValueKind::object && !(t.facts.type_of(v)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return nullptr;
   const Found d = look_up(t, v, interned(name));
   if (d.object == Py_None && std::string_view(name) != "__hash__")
     graph_break(Reason::exception_raised, std::string(v->type->tp_name) + "." + name + ", which is None,");

@@ -13,8 +13,8 @@ namespace {
 
 // T.__dict__: a proxy of a dict whose items are those of the class body, in order.
 Value* class_dict(Tracer& t, Value* type_value, PyTypeObject* type) {
-  const guards::SourceId source = source_of(t, type_value);
-  if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.guard_type_unchanged(type, source);
+  const guards::SourceId source = t.facts.source_of(type_value);
+  if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.facts.guard_type_unchanged(type, source);
   DictValue* items = t.dict();
 #if PY_VERSION_HEX >= 0x030C0000
   PyRef dict = PyRef::steal(PyType_GetDict(type));
@@ -23,7 +23,7 @@ Value* class_dict(Tracer& t, Value* type_value, PyTypeObject* type) {
 #endif
   PyObject *key, *item;
   for (Py_ssize_t position = 0; dict && PyDict_Next(dict.get(), &position, &key, &item);) {
-    const Found found{item, t.guards().sources.add(SourceKind::type_lookup, source, 0, key)};
+    const Found found{item, t.facts.sources().add(SourceKind::type_lookup, source, 0, key)};
     Value* written = written_class_data(t, type, key);
     t.dict_set(items, t.constant_value(key),
                written                            ? written
@@ -42,10 +42,10 @@ Value* type_getter(Tracer& t, Value* type_value, PyTypeObject* type, PyObject* n
     if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return nullptr;
     PyObject* own = own_class_attribute(type, interned("__annotations__"));
     if (!own) graph_break(Reason::unknown_attribute, "__annotations__ of a class that has none yet");
-    return t.wrap(
-        own, t.guards().sources.add(SourceKind::type_lookup, source_of(t, type_value), 0, interned("__annotations__")));
+    return t.wrap(own, t.facts.sources().add(SourceKind::type_lookup, t.facts.source_of(type_value), 0,
+                                             interned("__annotations__")));
   }
-  if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.guard_type_unchanged(type, source_of(t, type_value));
+  if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.facts.guard_type_unchanged(type, t.facts.source_of(type_value));
   PyRef value = PyRef::steal(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), name));
   if (!value) {
     drop_error();
@@ -109,13 +109,13 @@ bool read_from_real_tensor(std::string_view name) {
 Value* base_of(Tracer& t, TensorValue* v, PyObject* name, PyObject* traced) {
   const PyRef base = PyRef::steal(PyObject_GetAttr(v->object ? v->object.get() : traced, name));
   if (base.get() != Py_None) graph_break(Reason::unknown_attribute, "_base of a view");
-  if (v->object) note(t, GuardKind::is, t.guards().sources.add(SourceKind::attribute, v->source, 0, name), Py_None);
+  if (v->object) t.facts.note(GuardKind::is, t.facts.sources().add(SourceKind::attribute, v->source, 0, name), Py_None);
   return t.none();
 }
 
 Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
   const std::string_view text = text_of(name);
-  if (text == "__class__") return t.constant_value(reinterpret_cast<PyObject*>(t.type_of(v)));
+  if (text == "__class__") return t.constant_value(reinterpret_cast<PyObject*>(t.facts.type_of(v)));
   if (text == "__dict__") graph_break(Reason::unknown_attribute, "Tensor.__dict__");
   if (text == "_cdata" || text == "_version")
     graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
@@ -126,10 +126,10 @@ Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
     if (!real) t.raise_pending();
     if (text != "grad" && is_plain(real.get())) return t.constant_value(real.get());
     if (real.get() == Py_None) {
-      note(t, GuardKind::is, t.guards().sources.add(SourceKind::attribute, v->source, 0, name), Py_None);
+      t.facts.note(GuardKind::is, t.facts.sources().add(SourceKind::attribute, v->source, 0, name), Py_None);
       return t.none();
     }
-    if (text == "grad") return t.wrap(real.get(), t.guards().sources.add(SourceKind::attribute, v->source, 0, name));
+    if (text == "grad") return t.wrap(real.get(), t.facts.sources().add(SourceKind::attribute, v->source, 0, name));
     graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
   }
   PyObject* result = t.recording().get_attribute(traced, name);
@@ -152,7 +152,7 @@ Value* tensor_attribute(Tracer& t, TensorValue* v, PyObject* name) {
 
 // Attributes of a type whose __getattribute__ or __getattr__ is Python code, around the generic lookup.
 Value* hooked_attribute(Tracer& t, Value* v, PyObject* name) {
-  PyTypeObject* type = t.type_of(v);
+  PyTypeObject* type = t.facts.type_of(v);
   if (type->tp_getattro == PyObject_GenericGetAttr) return generic_attribute(t, v, name);
   // Members of immutable objects, such as __args__ of list[int] and int | None.
   if (const Found d = look_up(t, v, name);
@@ -197,10 +197,10 @@ Value* hooked_attribute(Tracer& t, Value* v, PyObject* name) {
 }  // namespace
 
 Value* type_attribute(Tracer& t, Value* v, PyObject* name) {
-  PyTypeObject* type = known_type(t, v);
+  PyTypeObject* type = t.facts.known_type(v);
   PyTypeObject* meta = Py_TYPE(type);
-  const guards::SourceId source = source_of(t, v);
-  const guards::SourceId meta_source = t.type_source(v);
+  const guards::SourceId source = t.facts.source_of(v);
+  const guards::SourceId meta_source = t.facts.type_source(v);
   const Found md = look_up(t, meta, meta_source, name);
   guard_descriptor_class(t, md);
   if (md.object && Py_TYPE(md.object)->tp_descr_set && Py_TYPE(md.object)->tp_descr_get) {
@@ -219,10 +219,10 @@ Value* type_attribute(Tracer& t, Value* v, PyObject* name) {
 }
 
 Value* class_attribute(Tracer& t, Value* v, PyObject* name) {
-  PyTypeObject* meta = Py_TYPE(known_type(t, v));
+  PyTypeObject* meta = Py_TYPE(t.facts.known_type(v));
   if (meta->tp_getattro == PyType_Type.tp_getattro) return type_attribute(t, v, name);
-  const Found getattribute = look_up(t, meta, t.type_source(v), interned("__getattribute__"));
-  const Found getattr = look_up(t, meta, t.type_source(v), interned("__getattr__"));
+  const Found getattribute = look_up(t, meta, t.facts.type_source(v), interned("__getattribute__"));
+  const Found getattr = look_up(t, meta, t.facts.type_source(v), interned("__getattr__"));
   const bool in_python = getattribute.object && PyFunction_Check(getattribute.object);
   const auto first = [&] {
     return in_python ? t.call(bind(t, getattribute, v, meta, nullptr), {t.constant_value(name)})
@@ -241,10 +241,10 @@ Value* class_attribute(Tracer& t, Value* v, PyObject* name) {
 }
 
 DictValue* module_dict(Tracer& t, Value* module) {
-  t.guard_identity(module);
+  t.facts.guard_identity(module);
   PyObject* dict = PyModule_GetDict(module->object.get());
   if (!dict) drop_error(), graph_break(Reason::exception_raised, "AttributeError of a module that was not initialised");
-  Value* v = t.wrap(dict, t.guards().sources.add(SourceKind::instance_dict, source_of(t, module)));
+  Value* v = t.wrap(dict, t.facts.sources().add(SourceKind::instance_dict, t.facts.source_of(module)));
   as<DictValue>(v)->is_globals = true;
   return as<DictValue>(v);
 }
@@ -291,7 +291,7 @@ DictValue* function_dict(Tracer& t, FunctionValue* f) {
   if (f->object) {
     PyRef dict = PyRef::steal(PyObject_GetAttr(f->object.get(), name));
     if (!dict) t.raise_pending();
-    return as<DictValue>(t.wrap(dict.get(), t.guards().sources.add(SourceKind::instance_dict, source_of(t, f))));
+    return as<DictValue>(t.wrap(dict.get(), t.facts.sources().add(SourceKind::instance_dict, t.facts.source_of(f))));
   }
   for (const auto& [n, v] : f->attrs)
     if (n.get() == name) return as<DictValue>(v);
@@ -306,13 +306,13 @@ Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name) {
   if (text == "__self__") return v->self;
   if (text == "__thisclass__") return v->start_type;
   if (text == "__self_class__") return v->self_type;
-  auto* start = known_type(t, v->start_type);
+  auto* start = t.facts.known_type(v->start_type);
   auto* type = reinterpret_cast<PyTypeObject*>(real_type(v->self_type));
   if (!start || !type) graph_break(Reason::made_in_trace, "super() of a class made in the trace");
   const bool on_class =
       v->self == v->self_type || (real_type(v->self) && real_type(v->self) == real_type(v->self_type));
-  const guards::SourceId type_source = on_class ? source_of(t, v->self_type) : t.type_source(v->self);
-  if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.guard_type_unchanged(type, type_source);
+  const guards::SourceId type_source = on_class ? t.facts.source_of(v->self_type) : t.facts.type_source(v->self);
+  if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.facts.guard_type_unchanged(type, type_source);
   PyObject* mro = type->tp_mro;
   if (!mro) graph_break(Reason::made_in_trace, "super() of a class that is being made");
   Py_ssize_t i = 0;
@@ -322,8 +322,8 @@ Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name) {
     PyObject* found = own_class_attribute(base, name);
     if (!found) continue;
     const guards::SourceId base_source =
-        t.guards().sources.add(SourceKind::constant, guards::kNoSource, 0, reinterpret_cast<PyObject*>(base));
-    const Found d{found, t.guards().sources.add(SourceKind::type_lookup, base_source, 0, name),
+        t.facts.sources().add(SourceKind::constant, guards::kNoSource, 0, reinterpret_cast<PyObject*>(base));
+    const Found d{found, t.facts.sources().add(SourceKind::type_lookup, base_source, 0, name),
                   written_class_data(t, base, name)};
     return bind(t, d, on_class ? nullptr : v->self, type, v->self_type);
   }
@@ -348,7 +348,7 @@ Value* attribute_or_null(Tracer& t, Value* v, PyObject* name) {
     case ValueKind::instance:
     case ValueKind::object:
       if (real_type(v)) return class_attribute(t, v, name);
-      if (v->object && PyModule_Check(v->object.get()) && t.type_of(v)->tp_getattro == PyModule_Type.tp_getattro)
+      if (v->object && PyModule_Check(v->object.get()) && t.facts.type_of(v)->tp_getattro == PyModule_Type.tp_getattro)
         return module_attribute(t, v, name);
       return hooked_attribute(t, v, name);
     case ValueKind::sym_int:

@@ -25,7 +25,7 @@ void set_property(Tracer& t, const Found& d, Value* self, Value* to) {
     if (to) call.args.positional.push_back(t.none());
     raise_as_cpython(t, PyExc_AttributeError, "unwritable attribute", call);
   }
-  Value* setter = t.wrap(function.get(), t.guards().sources.add(guards::SourceKind::member, d.source, 0, which));
+  Value* setter = t.wrap(function.get(), t.facts.sources().add(guards::SourceKind::member, d.source, 0, which));
   to ? t.call(setter, {self, to}) : t.call(setter, {self});
 }
 
@@ -53,7 +53,7 @@ void check_exception_slot(Tracer& t, std::string_view name, Value* to) {
   if (name == "__traceback__" && !none)
     graph_break(Reason::exception_state, "a write to __traceback__ of an exception");
   if ((cause || name == "__context__") && !none &&
-      !PyType_IsSubtype(t.type_of(to), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
+      !PyType_IsSubtype(t.facts.type_of(to), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
     t.raise_new(PyExc_TypeError, std::string("exception ") + (cause ? "cause" : "context") +
                                      " must be None or derive from BaseException");
 }
@@ -120,7 +120,7 @@ void set_function_attribute(Tracer& t, FunctionValue* f, PyObject* name, Value* 
   const bool is_dict = to && text == "__annotations__" && to->kind == ValueKind::dict;
   if (!to || !(takes_anything || is_dict || (is_name && is_text)))
     graph_break(Reason::unsupported_write, "a write to function." + std::string(text));
-  if (is_name) t.type_of(to);
+  if (is_name) t.facts.type_of(to);
   t.will_mutate(f);
   if (!f->object && text == "__name__" && to) f->name = to;
   if (!f->object && text == "__qualname__" && to) f->qualname = to;
@@ -140,10 +140,10 @@ void set_class_data(Tracer& t, Value* v, PyObject* name, Value* to) {
   const auto refuse = [&] {
     graph_break(Reason::outside_effect, std::string("a write to a class attribute of ") + describe(v));
   };
-  PyTypeObject* type = known_type(t, v);
+  PyTypeObject* type = t.facts.known_type(v);
   if (Py_TYPE(type)->tp_setattro != PyType_Type.tp_setattro) refuse();
   if (const Found d = look_up(t, v, name); d.object && Py_TYPE(d.object)->tp_descr_set) refuse();
-  look_up(t, type, source_of(t, v), name);  // guards what the class is made of
+  look_up(t, type, t.facts.source_of(v), name);  // guards what the class is made of
   PyObject* own = own_class_attribute(type, name);
   const bool is_plain_object = to && to->kind == ValueKind::object && to->object;
   const bool is_scalar = to && (is_plain_object ? is_exact_scalar(Py_TYPE(to->object.get()))
@@ -162,7 +162,7 @@ void write(Tracer& t, Value* v, PyObject* name, Value* to) {
   PyObject* own = Py_NewRef(name);
   if (PyUnicode_CheckExact(own) && !PyUnicode_CHECK_INTERNED(own)) PyUnicode_InternInPlace(&own);
   PyRef key = PyRef::steal(own);
-  t.type_of(v);
+  t.facts.type_of(v);
   if (v->kind == ValueKind::instance || v->kind == ValueKind::object) {
     const char* hook_name = to ? "__setattr__" : "__delattr__";
     if (v->type->tp_setattro != PyObject_GenericSetAttr) {
@@ -245,7 +245,7 @@ void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
 }
 
 void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
-  t.type_of(v);
+  t.facts.type_of(v);
   if (v->kind == ValueKind::function) return set_function_attribute(t, as<FunctionValue>(v), name, to);
   if (v->kind == ValueKind::cell && std::string_view(text_of(name)) == "cell_contents") {
     t.will_mutate(v);

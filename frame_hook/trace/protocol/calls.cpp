@@ -75,8 +75,8 @@ Value* unbound_method(Tracer& t, Value* v, PyObject* callable, Value** self) {
   PyObject* descriptor =
       _PyType_Lookup(Py_TYPE(bound), interned(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name));
   if (!descriptor || Py_TYPE(descriptor) != &PyMethodDescr_Type) return nullptr;
-  t.guard_identity(v);
-  *self = t.wrap(bound, t.guards().sources.add(SourceKind::method_self, source_of(t, v)));
+  t.facts.guard_identity(v);
+  *self = t.wrap(bound, t.facts.sources().add(SourceKind::method_self, t.facts.source_of(v)));
   return t.constant_value(descriptor);
 }
 
@@ -120,7 +120,7 @@ Value* call_slot_or_new(Tracer& t, PyObject* callable, const Arguments& args) {
   if (!self || !PyType_Check(self) ||
       std::string_view(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name) != "__new__")
     return nullptr;
-  PyTypeObject* type = known_type(t, args.positional[0]);
+  PyTypeObject* type = t.facts.known_type(args.positional[0]);
   if (!type) t.raise_new(PyExc_TypeError, "__new__(X): X is not a type object");
   return builtin_new(t, type, Arguments{{args.positional.begin() + 1, args.positional.end()}, args.keywords});
 }
@@ -192,7 +192,7 @@ void check_signature(Tracer& t, PyObject* callable, const Arguments& args) {
                                          : "unbound method " + type + "." + name + "()") +
                                        " needs an argument");
     Value* self = args.positional[0];
-    if (!PyType_IsSubtype(t.type_of(self), descriptor->d_type))
+    if (!PyType_IsSubtype(t.facts.type_of(self), descriptor->d_type))
       t.raise_new(PyExc_TypeError, "descriptor '" + name +
                                        (slot ? "' requires a '" + type + "' object but received a '"
                                              : "' for '" + type + "' objects doesn't apply to a '") +
@@ -228,7 +228,7 @@ void refuse_half_of_ordered_dict(PyObject* callable, const Arguments& args) {
 }
 
 Value* call_c_function_untold(Tracer& t, Value* v, PyObject* callable, const Arguments& args) {
-  t.guard_identity(v);
+  t.facts.guard_identity(v);
   Unresumable guard(t);
   check_signature(t, callable, args);
   refuse_half_of_ordered_dict(callable, args);
@@ -280,7 +280,7 @@ Value* call_partial(Tracer& t, InstanceValue* v, const Arguments& args) {
 
 Value* call_instance(Tracer& t, Value* v, const Arguments& args) {
   const Nested nested("__call__()");
-  PyTypeObject* type = t.type_of(v);
+  PyTypeObject* type = t.facts.type_of(v);
   if (Value* method = python_special(t, v, "__call__")) return t.call(method, args);
   const std::string_view name = type->tp_name;
   if (v->object && PyWeakref_CheckRef(v->object.get())) return call_weak_reference(t, v, args);
@@ -293,15 +293,15 @@ Value* call_instance(Tracer& t, Value* v, const Arguments& args) {
   guard_keyword_order(t, args);
   if (v->object && type->tp_call) {
     if (CFunction row = find_c_function(v->object.get())) {
-      t.guard_identity(v);
+      t.facts.guard_identity(v);
       return row(t, args);
     }
     if (runs_concretely(v->object.get())) {
-      t.guard_identity(v);
+      t.facts.guard_identity(v);
       return call_numpy(t, v->object.get(), args);
     }
     if (std::string_view(type->tp_name).substr(0, 5) == "torch" && any_tensor(t, args)) {
-      t.guard_identity(v);
+      t.facts.guard_identity(v);
       return t.call_recorded(v->object.get(), args);
     }
     graph_break(Reason::unknown_callable, std::string("an object of type ") + type->tp_name);
@@ -317,11 +317,11 @@ Value* call_object(Tracer& t, Value* v, const Arguments& args) {
   if (type == &PyStaticMethod_Type) {
     PyRef inner = PyRef::steal(PyObject_GetAttr(callable, interned("__func__")));
     return t.call(
-        t.wrap(inner.get(), t.guards().sources.add(SourceKind::member, source_of(t, v), 0, interned("__func__"))),
+        t.wrap(inner.get(), t.facts.sources().add(SourceKind::member, t.facts.source_of(v), 0, interned("__func__"))),
         args);
   }
   if (PyInstanceMethod_Check(callable)) {
-    t.guard_identity(v);
+    t.facts.guard_identity(v);
     if (CFunction row = find_c_function(callable)) return row(t, args);
     return t.call(t.constant_value(PyInstanceMethod_GET_FUNCTION(callable)), args);
   }
@@ -335,9 +335,9 @@ Value* call_object(Tracer& t, Value* v, const Arguments& args) {
   if (std::string_view(type->tp_name) == "method-wrapper") {
     PyRef name = PyRef::steal(PyObject_GetAttrString(callable, "__name__")),
           real = PyRef::steal(PyObject_GetAttrString(callable, "__self__"));
-    t.guard_identity(v);
+    t.facts.guard_identity(v);
     Value* method = t.lookup_special(
-        t.wrap(real.get(), t.guards().sources.add(SourceKind::method_self, source_of(t, v))), text_of(name.get()));
+        t.wrap(real.get(), t.facts.sources().add(SourceKind::method_self, t.facts.source_of(v))), text_of(name.get()));
     if (method && method->type == method_wrapper_type()) return t.call(method, args);
     graph_break(Reason::unknown_callable, "a method-wrapper, " + name_of_callable(callable));
   }
@@ -371,7 +371,7 @@ bool is_torch_c_function(PyObject* callable) {
 
 void guard_keyword_order(Tracer& t, const Arguments& args) {
   std::vector<DictValue*> order_from = args.keywords.order_from;
-  guard_order(t.guards(), order_from);
+  guard_order(t.facts.guards(), order_from);
 }
 
 void only_positional(Tracer& t, const Arguments& args, const char* function, size_t least, size_t most) {
@@ -463,7 +463,7 @@ Value* Tracer::call(Value* callable, const Arguments& args) {
     case ValueKind::super:
     case ValueKind::view: case ValueKind::identity: case ValueKind::array: break;
   }
-  raise_new(PyExc_TypeError, std::string("'") + type_of(callable)->tp_name + "' object is not callable");
+  raise_new(PyExc_TypeError, std::string("'") + facts.type_of(callable)->tp_name + "' object is not callable");
 }
 
 Value* Tracer::call(Value* callable, std::initializer_list<Value*> positional) {

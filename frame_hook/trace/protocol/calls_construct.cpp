@@ -36,7 +36,8 @@ Value* plain_payload(Tracer& t, PyTypeObject* base, const Arguments& args) {
 
 InstanceValue* new_partial(Tracer& t, PyTypeObject* type, const Arguments& args) {
   if (args.positional.empty()) t.raise_new(PyExc_TypeError, "type 'partial' takes at least one argument");
-  if (!t.type_of(args.positional[0])->tp_call) t.raise_new(PyExc_TypeError, "the first argument must be callable");
+  if (!t.facts.type_of(args.positional[0])->tp_call)
+    t.raise_new(PyExc_TypeError, "the first argument must be callable");
   InstanceValue* v = make_instance(t, type);
   Value* function = args.positional[0];
   std::vector<Value*> bound(args.positional.begin() + 1, args.positional.end());
@@ -63,7 +64,7 @@ Value* new_namespace(Tracer& t, PyTypeObject* type, const Arguments& args) {
 // __init__ with what the frame of the caller does afterwards: it drops None and pushes the object.
 void run_init(Tracer& t, Value* object, const Found& init, PyTypeObject* type, const Arguments& args) {
   Value* method = bind(t, init, object, type, nullptr);
-  std::shared_ptr<SymbolicFrame> caller = t.frames().empty() ? nullptr : t.frames().back();
+  std::shared_ptr<SymbolicFrame> caller = t.stack.frames().empty() ? nullptr : t.stack.frames().back();
   const bool direct = caller && caller->on_return == OnReturn::push && PyFunction_Check(init.object);
   Value* outer_pending = caller ? caller->pending_object : nullptr;
   if (direct) {
@@ -81,7 +82,7 @@ void run_init(Tracer& t, Value* object, const Found& init, PyTypeObject* type, c
   }
   if (!is_none(t, result))
     t.raise_new(PyExc_TypeError,
-                std::string("__init__() should return None, not '") + t.type_of(result)->tp_name + "'");
+                std::string("__init__() should return None, not '") + t.facts.type_of(result)->tp_name + "'");
 }
 
 bool is_object_slot(PyObject* found, const char* name) {
@@ -164,7 +165,7 @@ Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
 }
 
 Value* standard_construct(Tracer& t, Value* type_value, PyTypeObject* type, const Arguments& args) {
-  const guards::SourceId source = source_of(t, type_value);
+  const guards::SourceId source = t.facts.source_of(type_value);
   const Found maker = look_up(t, type, source, interned("__new__"));
   Value* object;
   const bool python_new = maker.object && !PyCFunction_Check(maker.object);
@@ -176,7 +177,7 @@ Value* standard_construct(Tracer& t, Value* type_value, PyTypeObject* type, cons
     Unresumable guard(t);
     object = builtin_new(t, type, args);
   }
-  PyTypeObject* made = t.type_of(object);
+  PyTypeObject* made = t.facts.type_of(object);
   if (!PyType_IsSubtype(made, type)) return object;
   const Found init =
       made == type ? look_up(t, type, source, interned("__init__")) : look_up(t, object, interned("__init__"));
@@ -192,7 +193,7 @@ Value* standard_construct(Tracer& t, Value* type_value, PyTypeObject* type, cons
 namespace {
 
 Value* call_type_untold(Tracer& t, Value* type_value, const Arguments& args) {
-  PyTypeObject* type = known_type(t, type_value);
+  PyTypeObject* type = t.facts.known_type(type_value);
   if (CFunction row = find_c_function(reinterpret_cast<PyObject*>(type))) {
     Unresumable guard(t);
     return row(t, args);
@@ -201,7 +202,7 @@ Value* call_type_untold(Tracer& t, Value* type_value, const Arguments& args) {
     return call_numpy(t, reinterpret_cast<PyObject*>(type), args);
   PyTypeObject* meta = Py_TYPE(type);
   if (meta != &PyType_Type) {
-    const Found call = look_up(t, meta, t.type_source(type_value), interned("__call__"));
+    const Found call = look_up(t, meta, t.facts.type_source(type_value), interned("__call__"));
     if (call.object && Py_TYPE(call.object) != &PyWrapperDescr_Type)
       return t.call(bind(t, call, type_value, meta, nullptr), args);
     if (call.object && reinterpret_cast<PyDescrObject*>(call.object)->d_type != &PyType_Type)

@@ -11,7 +11,7 @@ namespace framejit::frame_hook {
 namespace {
 
 size_t checked_index(Tracer& t, Value* key, int64_t length, const char* what) {
-  const PyTypeObject* type = t.type_of(key);
+  const PyTypeObject* type = t.facts.type_of(key);
   const bool index = key->kind == ValueKind::sym_int || (type->tp_as_number && type->tp_as_number->nb_index);
   if (!index)
     t.raise_new(PyExc_TypeError, std::string(what) + " indices must be integers or slices, not " + type->tp_name);
@@ -50,22 +50,22 @@ Value* dict_item(Tracer& t, Value* whole, DictValue* dict, Value* key) {
 }
 
 Value* class_item(Tracer& t, Value* v, Value* key) {
-  PyTypeObject* type = known_type(t, v);
-  const Found meta = look_up(t, Py_TYPE(type), t.type_source(v), interned("__getitem__"));
+  PyTypeObject* type = t.facts.known_type(v);
+  const Found meta = look_up(t, Py_TYPE(type), t.facts.type_source(v), interned("__getitem__"));
   if (meta.object) return t.call(bind(t, meta, v, Py_TYPE(type), nullptr), {key});
   if (type == &PyType_Type || !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
     if (!t.is_constant(key))
       graph_break(Reason::unsupported_operand, std::string(type->tp_name) + "[...] of a value made in the trace");
     return t.constant_steal(PyObject_GetItem(t.constant(v), t.constant(key)));
   }
-  const Found getter = look_up(t, type, source_of(t, v), interned("__class_getitem__"));
+  const Found getter = look_up(t, type, t.facts.source_of(v), interned("__class_getitem__"));
   if (!getter.object) t.raise_new(PyExc_TypeError, std::string("type '") + type->tp_name + "' is not subscriptable");
   return t.call(bind(t, getter, nullptr, type, v), {key});
 }
 
 // PySequence_Fast. The error of what cannot be iterated differs between versions: CPython raises it, of an empty list.
 std::vector<Value*> items_to_assign(Tracer& t, Value* v, int64_t step) {
-  const bool is_iterable = v->kind == ValueKind::instance || t.type_of(v)->tp_iter;
+  const bool is_iterable = v->kind == ValueKind::instance || t.facts.type_of(v)->tp_iter;
   if (is_iterable) return t.unpack(v);
   const PyRef list = PyRef::steal(PyList_New(0)), stride = PyRef::steal(PyLong_FromLongLong(step));
   const PyRef slice = PyRef::steal(PySlice_New(nullptr, nullptr, stride.get()));
@@ -134,7 +134,7 @@ bool takes_items(Value* v) {
 }  // namespace
 
 Value* raw_get_item(Tracer& t, Value* v, Value* key) {
-  t.type_of(v);
+  t.facts.type_of(v);
   Value* inner = contents_of(t, v);
   if (inner->kind == ValueKind::array) return array_item(t, as<ArrayValue>(inner), key);
   if (inner->kind == ValueKind::list) return list_item(t, v, as<ListValue>(inner), key);
@@ -160,7 +160,7 @@ Value* raw_get_item(Tracer& t, Value* v, Value* key) {
 }
 
 void raw_set_item(Tracer& t, Value* v, Value* key, Value* to) {
-  t.type_of(v);
+  t.facts.type_of(v);
   Value* inner = v->type == &PyDictProxy_Type ? v : payload_of(v);
   if (inner->kind == ValueKind::array) return write_array_item(t, as<ArrayValue>(inner), key, to);
   if (inner->kind == ValueKind::list) return write_list_item(t, as<ListValue>(inner), key, to);
@@ -170,7 +170,7 @@ void raw_set_item(Tracer& t, Value* v, Value* key, Value* to) {
 }
 
 void raw_delete_item(Tracer& t, Value* v, Value* key) {
-  t.type_of(v);
+  t.facts.type_of(v);
   Value* inner = v->type == &PyDictProxy_Type ? v : payload_of(v);
   if (inner->kind == ValueKind::array) graph_break(Reason::numpy_array, "a deletion from an array");
   if (inner->kind == ValueKind::list) return write_list_item(t, as<ListValue>(inner), key, nullptr);
@@ -276,7 +276,7 @@ void Tracer::delete_item_untold(Value* v, Value* key) {
 }
 
 bool raw_contains(Tracer& t, Value* v, Value* item) {
-  t.type_of(v);
+  t.facts.type_of(v);
   Value* inner = contents_of(t, v);
   switch (inner->kind) {
     case ValueKind::array: return t.truth(call_numpy(t, operator_function("contains"), {{inner, item}, {}}));
@@ -317,7 +317,7 @@ bool Tracer::contains_untold(Value* container, Value* item) {
   if (container->kind == ValueKind::tensor) return truth(call(lookup_special(container, "__contains__"), {item}));
   if (Value* method = python_special(*this, container, "__contains__")) return truth(call(method, {item}));
   if (PyObject* type = real_type(container)) {
-    const Found meta = look_up(*this, Py_TYPE(type), type_source(container), interned("__contains__"));
+    const Found meta = look_up(*this, Py_TYPE(type), facts.type_source(container), interned("__contains__"));
     if (meta.object) return truth(call(bind(*this, meta, container, Py_TYPE(type), nullptr), {item}));
   }
   if (container->kind == ValueKind::instance &&

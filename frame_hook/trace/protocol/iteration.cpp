@@ -260,26 +260,26 @@ Value* next_get_item(Tracer& t, IteratorValue* it) {
 void refuse_written_container(Tracer& t, IteratorValue* it) {
   PyObject* container = guards::container_of(it->object.get());
   if (!container) return;
-  const Value* v = t.wrap(container, t.guards().sources.add(guards::SourceKind::iterator_container, it->source));
+  const Value* v = t.wrap(container, t.facts.sources().add(guards::SourceKind::iterator_container, it->source));
   if (v->mutated || OpcodeHandlers::wrote_attributes_in(t, container))
     graph_break(Reason::real_iterator, std::string(it->type->tp_name) + " over a container that was written");
 }
 
 Value* next_real(Tracer& t, IteratorValue* it) {
-  t.type_of(it);
+  t.facts.type_of(it);
   PyObject* real = it->object.get();
   const int64_t left = guards::items_left(real), k = it->position;
   if (left < 0) graph_break(Reason::real_iterator, it->type->tp_name);
   refuse_written_container(t, it);
   t.will_mutate(it);
-  note(t, left > k ? guards::GuardKind::iterator_has : guards::GuardKind::iterator_ends, it->source, nullptr,
-       left > k ? k + 1 : left);
+  t.facts.note(left > k ? guards::GuardKind::iterator_has : guards::GuardKind::iterator_ends, it->source, nullptr,
+               left > k ? k + 1 : left);
   if (left <= k) return nullptr;
   auto item = [&](guards::SourceKind kind) {
     PyObject* object =
         guards::peek_item(real, k, kind == guards::SourceKind::iterator_key || it->type == &PyDictIterKey_Type);
     if (!object) graph_break(Reason::real_iterator, it->type->tp_name);
-    return t.wrap(object, t.guards().sources.add(kind, it->source, static_cast<int32_t>(k)));
+    return t.wrap(object, t.facts.sources().add(kind, it->source, static_cast<int32_t>(k)));
   };
   ++it->position;
   if (it->type == &PyDictIterKey_Type) return item(guards::SourceKind::iterator_key);
@@ -357,15 +357,15 @@ bool remembers_its_end(Over over) {
 
 // The real zip, map, ... has these parts and no more, and the same strictness.
 void guard_parts(Tracer& t, IteratorValue* it) {
-  t.type_of(it);
+  t.facts.type_of(it);
   it->value_guarded = true;
   if (it->over == Over::real || it->over == Over::enumerate) return;
   auto part = [&](int64_t i) {
-    return t.guards().sources.add(guards::SourceKind::iterator_part, it->source, static_cast<int32_t>(i));
+    return t.facts.sources().add(guards::SourceKind::iterator_part, it->source, static_cast<int32_t>(i));
   };
-  note(t, guards::GuardKind::is, part(guards::part_count(it->object.get())), nullptr);
+  t.facts.note(guards::GuardKind::is, part(guards::part_count(it->object.get())), nullptr);
   if (it->over == Over::zip)
-    note(t, guards::GuardKind::is, part(-1), guards::is_strict_zip(it->object.get()) ? Py_True : Py_False);
+    t.facts.note(guards::GuardKind::is, part(-1), guards::is_strict_zip(it->object.get()) ? Py_True : Py_False);
 }
 
 IteratorValue* make_iterator(Tracer& t, Over over, PyTypeObject* type, std::vector<Value*> operands) {
@@ -398,7 +398,7 @@ IteratorValue* wrap_iterator(Tracer& t, PyObject* object, guards::SourceId sourc
     PyObject* part = guards::iterator_part(object, i);
     if (!part) return nullptr;
     parts.push_back(
-        t.wrap(part, t.guards().sources.add(guards::SourceKind::iterator_part, source, static_cast<int32_t>(i))));
+        t.wrap(part, t.facts.sources().add(guards::SourceKind::iterator_part, source, static_cast<int32_t>(i))));
   }
   IteratorValue* it = make_iterator(t,
                                     enumerates            ? Over::enumerate
@@ -437,7 +437,7 @@ static Value* iterate_range(Tracer& t, Value* v) {
 }
 
 Value* raw_iterate(Tracer& t, Value* v) {
-  t.type_of(v);
+  t.facts.type_of(v);
   Value* inner = contents_of(t, v);
   switch (inner->kind) {
     case ValueKind::list:
@@ -474,7 +474,7 @@ Value* raw_iterate(Tracer& t, Value* v) {
       }
       if (real_type(inner)) {
         PyTypeObject* meta = Py_TYPE(object);
-        const Found iter = look_up(t, meta, t.type_source(inner), interned("__iter__"));
+        const Found iter = look_up(t, meta, t.facts.type_source(inner), interned("__iter__"));
         if (iter.object) return t.call(bind(t, iter, inner, meta, nullptr), {});
         break;
       }
@@ -502,7 +502,7 @@ Value* Tracer::iterate_untold(Value* v) {
   if (v->kind == ValueKind::instance) {
     if (Value* method = python_special(*this, v, "__iter__")) {
       Value* iterator = call(method, {});
-      PyTypeObject* type = type_of(iterator);
+      PyTypeObject* type = facts.type_of(iterator);
       if (!type->tp_iternext || !_PyType_Lookup(type, interned("__next__")))
         raise_new(PyExc_TypeError, std::string("iter() returned non-iterator of type '") + type->tp_name + "'");
       return iterator;
@@ -532,7 +532,7 @@ Value* Tracer::next_item(Value* iterator, Value** stop) {
   if (!method) {
     if (iterator->object && Py_TYPE(iterator->object.get())->tp_iternext)
       graph_break(Reason::real_iterator, Py_TYPE(iterator->object.get())->tp_name);
-    raise_new(PyExc_TypeError, std::string("'") + type_of(iterator)->tp_name + "' object is not an iterator");
+    raise_new(PyExc_TypeError, std::string("'") + facts.type_of(iterator)->tp_name + "' object is not an iterator");
   }
   Unresumable guard(*this);
   try {
@@ -574,7 +574,7 @@ void Tracer::for_each(Value* iterable, const std::function<void(Value*)>& use, b
 std::vector<Value*> Tracer::unpack(Value* v) {
   std::vector<Value*> items;
   Value* inner = v->kind == ValueKind::instance && python_special(*this, v, "__iter__") ? v : payload_of(v);
-  type_of(v);
+  facts.type_of(v);
   if (inner->kind == ValueKind::tuple) {
     auto* tuple = as<TupleValue>(inner);
     raw_length(*this, inner);

@@ -56,7 +56,7 @@ Value* short_size(Tracer& t, const graph::SymExpr& size) {
 // Arithmetic of sizes; null: this operator specialises, or the result needs more than 64 bits or is too long.
 Value* size_operator(Tracer& t, int op, const graph::SymExpr& left, const graph::SymExpr& right) {
   const bool divides = op == kFloorDivide || op == kRemainder;
-  if (divides && t.recording().shapes().decide(right, graph::Relation::kEq, 0, t.here()))
+  if (divides && t.recording().shapes().decide(right, graph::Relation::kEq, 0, t.stack.here()))
     t.raise_new(PyExc_ZeroDivisionError,
                 op == kRemainder ? "integer modulo by zero" : "integer division or modulo by zero");
   try {
@@ -83,12 +83,13 @@ bool is_sequence(Value* v) { return list_of(v) || tuple_of(v); }
 // C code of v's class adds numbers, and is asked before a sequence on the other side is lengthened.
 bool adds_in_c(Tracer& t, Value* v) {
   if (v->kind != ValueKind::instance && (v->kind != ValueKind::object || !v->object)) return false;
-  const PyTypeObject* type = builtin_base(t.type_of(v));
+  const PyTypeObject* type = builtin_base(t.facts.type_of(v));
   return !is_exact_scalar(v->type) && !real_type(v) && type->tp_as_number && type->tp_as_number->nb_add;
 }
 
 Value* concatenate(Tracer& t, Value* a, Value* b, bool in_place) {
-  const bool lists = list_of(a) != nullptr, tuples = t.type_of(a) == &PyTuple_Type && t.type_of(b) == &PyTuple_Type;
+  const bool lists = list_of(a) != nullptr,
+             tuples = t.facts.type_of(a) == &PyTuple_Type && t.facts.type_of(b) == &PyTuple_Type;
   if (tuples && raw_length(t, b) == 0) return a;
   if (tuples && raw_length(t, a) == 0) return b;
   if (in_place && lists) {
@@ -105,7 +106,7 @@ constexpr int64_t kLongest = 1 << 16;  // a longer one is no work for a trace
 
 Value* repeat(Tracer& t, Value* sequence, Value* times, bool in_place) {
   const int64_t n = t.as_index(times);
-  if (n == 1 && t.type_of(sequence) == &PyTuple_Type) return sequence;
+  if (n == 1 && t.facts.type_of(sequence) == &PyTuple_Type) return sequence;
   std::vector<Value*> once = t.unpack(payload_of(sequence)), items;
   if (n > kLongest || static_cast<int64_t>(once.size()) * n > kLongest)
     graph_break(Reason::too_large, "a sequence of so many items");
@@ -217,15 +218,16 @@ Value* merge_dicts(Tracer& t, Value* a, Value* b, bool in_place) {
 
 // What builtin containers do; null: NotImplemented.
 Value* container_operator(Tracer& t, int op, Value* a, Value* b, bool in_place) {
-  t.type_of(a);
-  t.type_of(b);
+  t.facts.type_of(a);
+  t.facts.type_of(b);
   if (op == kAdd && in_place && is_deque(a)) return deque_extend(t, a, b), a;
   for (Value* v : {a, b})
     if (is_deque(v))
       graph_break(Reason::unsupported_operand, std::string("operator ") + kBinary[op].symbol + " on " + describe(v));
   if (op == kAdd && is_sequence(a)) return concatenate(t, a, b, in_place);
   if (op == kMultiply && is_sequence(a) && is_int(payload_of(b))) return repeat(t, a, b, in_place);
-  const bool has_sequence_slots = t.type_of(a)->tp_as_sequence;  // in place, it is the one that is asked to repeat
+  const bool has_sequence_slots =
+      t.facts.type_of(a)->tp_as_sequence;  // in place, it is the one that is asked to repeat
   if (op == kMultiply && is_sequence(b) && is_int(payload_of(a)) && !(in_place && has_sequence_slots))
     return repeat(t, b, a, false);
   ViewValue *left_view = payload_as<ViewValue>(a, ValueKind::view),
@@ -299,7 +301,7 @@ bool has_own_special(PyTypeObject* sub, PyTypeObject* base, const char* name) {
 
 Value* type_special(Tracer& t, Value* v, const char* name) {
   if (PyObject* type = real_type(v)) {
-    const Found meta = look_up(t, Py_TYPE(type), t.type_source(v), interned(name));
+    const Found meta = look_up(t, Py_TYPE(type), t.facts.type_source(v), interned(name));
     if (meta.object && PyFunction_Check(meta.object)) return bind(t, meta, v, Py_TYPE(type), nullptr);
     return nullptr;
   }
@@ -325,7 +327,7 @@ bool left_answers(Tracer& t, const BinaryRow& row, Value* a, Value* b) {
                                     &PyNumberMethods::nb_true_divide,
                                     &PyNumberMethods::nb_xor};
   const Slot slot = kSlots[&row - kBinary];
-  const PyNumberMethods* numbers = builtin_base(t.type_of(a))->tp_as_number;
+  const PyNumberMethods* numbers = builtin_base(t.facts.type_of(a))->tp_as_number;
   PyObject* const method = _PyType_Lookup(builtin_base(a->type), interned(row.special));
   if (real_type(a) || !slot || !numbers || !(numbers->*slot) || !method) return false;
   StandIns stand_ins(t, false);
@@ -334,7 +336,7 @@ bool left_answers(Tracer& t, const BinaryRow& row, Value* a, Value* b) {
 
 // a.__op__(b), b.__rop__(a), with the subclass first. Null: nobody implements it in Python.
 Value* special_operator(Tracer& t, const BinaryRow& row, Value* a, Value* b, bool in_place) {
-  PyTypeObject *left = t.type_of(a), *right = t.type_of(b);
+  PyTypeObject *left = t.facts.type_of(a), *right = t.facts.type_of(b);
   auto attempt = [&](Value* self, const char* name, Value* other) -> Value* {
     Value* method = type_special(t, self, name);
     if (!method) return nullptr;
@@ -357,7 +359,7 @@ Value* special_operator(Tracer& t, const BinaryRow& row, Value* a, Value* b, boo
 // Whether C code of v's class may know the operator; what is traced by its kind, and constants, are known here.
 bool may_know_operator(Tracer& t, Value* v) {
   if ((v->kind != ValueKind::instance && v->kind != ValueKind::object) || t.is_constant(v)) return false;
-  const PyTypeObject* type = builtin_base(t.type_of(v));
+  const PyTypeObject* type = builtin_base(t.facts.type_of(v));
   return type->tp_as_number ||
          (type->tp_as_sequence && (type->tp_as_sequence->sq_concat || type->tp_as_sequence->sq_repeat));
 }
@@ -419,7 +421,7 @@ Value* Tracer::binary_operator_untold(int op, Value* a, Value* b) {
     return v->kind == ValueKind::instance && payload_of(v)->kind != ValueKind::instance &&
            python_special(*this, v, special);
   };
-  if (python && is_own(a, row.special) && (type_of(a) == type_of(b) || is_own(b, row.reflected)))
+  if (python && is_own(a, row.special) && (facts.type_of(a) == facts.type_of(b) || is_own(b, row.reflected)))
     raise_new(PyExc_TypeError, std::string("unsupported operand type(s) for ") + row.symbol + (in_place ? "=" : "") +
                                    ": '" + a->type->tp_name + "' and '" + b->type->tp_name + "'");
   refuse_unknown_arithmetic(a, row.special);
@@ -449,7 +451,7 @@ Value* Tracer::binary_operator_untold(int op, Value* a, Value* b) {
     if (may_know_operator(*this, v) || (base == kMultiply && repeats(*this, v, v == a ? b : a)))
       graph_break(Reason::unsupported_operand, std::string("operator ") + row.symbol + " on " + describe(v));
   raise_new(PyExc_TypeError, std::string("unsupported operand type(s) for ") + row.symbol + (in_place ? "=" : "") +
-                                 ": '" + type_of(a)->tp_name + "' and '" + type_of(b)->tp_name + "'");
+                                 ": '" + facts.type_of(a)->tp_name + "' and '" + facts.type_of(b)->tp_name + "'");
 }
 
 namespace {
@@ -484,7 +486,7 @@ Value* Tracer::unary_operator_untold(const char* special, Value* v) {
   if (Value* result = computed(operator_function(function_name), {inner})) return result;
   inner = specialised(*this, inner);
   if (is_plain(*this, inner)) return call_pure(operator_function(function_name), Arguments{{inner}, {}});
-  const PyNumberMethods* numbers = builtin_base(type_of(v))->tp_as_number;
+  const PyNumberMethods* numbers = builtin_base(facts.type_of(v))->tp_as_number;
   const bool in_c = numbers && (name == "__neg__"   ? numbers->nb_negative
                                 : name == "__pos__" ? numbers->nb_positive
                                                     : numbers->nb_invert);

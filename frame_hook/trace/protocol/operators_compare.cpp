@@ -19,12 +19,12 @@ bool decide(Tracer& t, int op, const graph::SymExpr& a, const graph::SymExpr& b)
   using graph::Relation;
   graph::ShapeEnv& shapes = t.recording().shapes();
   switch (op) {
-    case Py_LT: return shapes.decide(a, Relation::kLt, b, t.here());
-    case Py_LE: return shapes.decide(a, Relation::kLe, b, t.here());
-    case Py_EQ: return shapes.decide(a, Relation::kEq, b, t.here());
-    case Py_NE: return shapes.decide(a, Relation::kNe, b, t.here());
-    case Py_GT: return shapes.decide(b, Relation::kLt, a, t.here());
-    default: return shapes.decide(b, Relation::kLe, a, t.here());
+    case Py_LT: return shapes.decide(a, Relation::kLt, b, t.stack.here());
+    case Py_LE: return shapes.decide(a, Relation::kLe, b, t.stack.here());
+    case Py_EQ: return shapes.decide(a, Relation::kEq, b, t.stack.here());
+    case Py_NE: return shapes.decide(a, Relation::kNe, b, t.stack.here());
+    case Py_GT: return shapes.decide(b, Relation::kLt, a, t.stack.here());
+    default: return shapes.decide(b, Relation::kLe, a, t.stack.here());
   }
 }
 
@@ -177,8 +177,8 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
   if (equality && left->kind == ValueKind::object && right->kind == ValueKind::object && left->type != right->type &&
       !is_number(left) && is_plain(left->object.get()) && is_plain(right->object.get()) &&
       !is_numpy_scalar(left->object.get()) && !is_numpy_scalar(right->object.get())) {
-    t.type_of(left);
-    t.type_of(right);
+    t.facts.type_of(left);
+    t.facts.type_of(right);
     return t.boolean(answer(op, false));
   }
   PyObject *x = t.constant(left), *y = t.constant(right);
@@ -190,7 +190,7 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
 }
 
 Value* special_compare(Tracer& t, int op, Value* a, Value* b) {
-  PyTypeObject *left = t.type_of(a), *right = t.type_of(b);
+  PyTypeObject *left = t.facts.type_of(a), *right = t.facts.type_of(b);
   auto attempt = [&](Value* self, int which, Value* other) -> Value* {
     Value* method = type_special(t, self, kSpecials[which]);
     if (!method && which == Py_NE) {  // object.__ne__ inverts __eq__
@@ -215,7 +215,7 @@ Value* special_compare(Tracer& t, int op, Value* a, Value* b) {
 bool compares_in_c(Tracer& t, Value* v) {
   const bool may_be_of_c = (v->kind == ValueKind::instance || v->kind == ValueKind::object) && payload_of(v) == v;
   if (!may_be_of_c || t.is_constant(v) || real_type(v)) return false;
-  const richcmpfunc compare = builtin_base(t.type_of(v))->tp_richcompare;
+  const richcmpfunc compare = builtin_base(t.facts.type_of(v))->tp_richcompare;
   return compare && compare != PyBaseObject_Type.tp_richcompare;
 }
 
@@ -250,8 +250,8 @@ Value* Tracer::compare_untold(int op, Value* a, Value* b) {
   if (a->kind == ValueKind::instance || b->kind == ValueKind::instance || a->kind == ValueKind::object ||
       b->kind == ValueKind::object)
     if (Value* result = special_compare(*this, op, a, b)) return result;
-  type_of(a);
-  type_of(b);
+  facts.type_of(a);
+  facts.type_of(b);
   Value* result = builtin_compare(*this, op, a, b);
   if (result && !is_not_implemented(result)) return result;
   for (Value* v : {a, b})

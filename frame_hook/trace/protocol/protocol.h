@@ -20,13 +20,6 @@ struct ModeGuard {
   std::shared_ptr<void> before, inside;
 };
 
-struct FloatFormula {  // an open float computed from others: a function of module operator of its operands
-  const char* function;
-  Value *a, *b;
-  size_t depth;                                 // of formulas in formulas
-  guards::SourceId source = guards::kNoSource;  // once somebody has asked for it: operands may be shared many times
-};
-
 // Of a functools.lru_cache wrapper: what the trace called it with that was not cached before.
 struct TracedCache {
   PyRef keys;                                        // a dict: key -> index in results
@@ -48,7 +41,6 @@ struct TakenLocks {
 struct ProtocolState {
   std::vector<ClassData> class_data;
   TakenLocks locks;
-  std::unordered_map<Value*, FloatFormula> float_formulas;
   std::unordered_map<PyObject*, TracedCache> caches;      // by wrapper
   std::unordered_map<Value*, PyRef> identities;           // what stands in keys for what the trace made
   size_t computed = 0;                               // values of Tracer::computed
@@ -70,7 +62,7 @@ std::string describe(Value* v);                // "a list", "function f": for br
 // While a callee inlined under this guard runs, the frame's instruction cannot be resumed after the callee.
 class Unresumable {
  public:
-  explicit Unresumable(Tracer& t) : frame_(t.frames().empty() ? nullptr : t.frames().back()) {
+  explicit Unresumable(Tracer& t) : frame_(t.stack.frames().empty() ? nullptr : t.stack.frames().back()) {
     if (frame_) saved_ = std::exchange(frame_->on_return, OnReturn::not_resumable);
   }
   ~Unresumable() { if (frame_) frame_->on_return = saved_; }
@@ -83,8 +75,6 @@ class Unresumable {
 };
 
 // ---- facts
-guards::SourceId source_of(Tracer& t, Value* v);             // its source, or the constant source of its object
-void note(Tracer& t, guards::GuardKind kind, guards::SourceId source, PyObject* object = nullptr, int64_t number = 0);
 Value* payload_of(Value* v);                                 // what a subclass of a builtin holds, else v
 Value* contents_of(Tracer& t, Value* v);                     // payload_of, and through a real mappingproxy
 bool shows_ordered_dict(Value* v);                           // an OrderedDict, or a mappingproxy of one
@@ -107,7 +97,7 @@ inline bool is_int(Value* v) {
 }
 inline bool is_none(Tracer& t, Value* v) {                    // or not given; the answer is guarded
   if (!v) return true;
-  t.type_of(v);
+  t.facts.type_of(v);
   return v->kind == ValueKind::object && v->object && v->object.get() == Py_None;
 }
 inline bool is_not_implemented(Value* v) {
@@ -121,8 +111,6 @@ Value* without_symbols(Tracer& t,
 // What the class of a C extension computes is its own (np.float64(2.0) * 2 is no float): a break where v is a number of
 // such a class.
 void refuse_unknown_arithmetic(Value* v, const char* what);
-PyObject* real_type(Value* v);                               // the type object that v stands for, or null (not guarded)
-PyTypeObject* known_type(Tracer& t, Value* v);               // the same, guarded
 std::string plain_text(Tracer& t, Value* v, const char* what);  // of a str; TypeError otherwise
 PyTypeObject* builtin_base(PyTypeObject* type);              // the C class that lays out its instances
 
@@ -237,8 +225,6 @@ Py_hash_t key_hash(Tracer& t, Value* key);                      // breaks on key
 Py_hash_t returned_hash(Tracer& t, Value* result);              // of a __hash__ in Python
 bool keys_equal(Tracer& t, Value* a, Value* b);
 bool is_hashed_by_python(Value* key);                           // its class has a __hash__ in Python
-bool relies_on_nothing_handled(
-    Tracer& t);  // guards that no exception is handled where the segment begins; false: one is
 bool is_identity_key(Value* key);                               // hashed and compared by identity
 Value* make_view(Tracer& t, DictValue* dict, ViewValue::What what);
 void guard_parts(Tracer& t, IteratorValue* it);  // of a real zip, enumerate, map, filter: it has these and no more

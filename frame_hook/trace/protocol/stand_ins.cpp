@@ -217,7 +217,7 @@ PyRef StandIns::make_object(Value* v) {
     auto* type = reinterpret_cast<PyTypeObject*>(object);
     if (!is_program_class(type)) return PyRef::borrow(t_.constant(v));
     if (Py_TYPE(type) != &PyType_Type) return {};
-    t_.guard_identity(v);
+    t_.facts.guard_identity(v);
     return class_like(type, builtin_base(type));
   }
   if (t_.is_constant(v) && !is_program_class(Py_TYPE(object))) return PyRef::borrow(t_.constant(v));
@@ -268,7 +268,7 @@ PyRef StandIns::make_instance(InstanceValue* v) {
 }
 
 PyRef StandIns::make(Value* v) {
-  t_.type_of(v);
+  t_.facts.type_of(v);
   switch (v->kind) {
     case ValueKind::object: return make_object(v);
     case ValueKind::sym_int:
@@ -373,8 +373,8 @@ InstanceValue* StandIns::told(PyObject* real) {
   return copy_error_members(real, made, value) ? made : nullptr;
 }
 
-CBoundary::CBoundary(Tracer& t) : t_(t), before_(t.c_call_frames()), is_outermost_(t.frames().size() > before_) {
-  if (is_outermost_) t_.c_call_frames() = t.frames().size();
+CBoundary::CBoundary(Tracer& t) : t_(t), before_(t.c_call_frames()), is_outermost_(t.stack.frames().size() > before_) {
+  if (is_outermost_) t_.c_call_frames() = t.stack.frames().size();
 }
 
 CBoundary::~CBoundary() {

@@ -17,7 +17,8 @@ std::string text_of_result(Tracer& t, Value* v, const char* special) {
     graph_break(Reason::text_formatting, std::string(special) + "() that returns " + describe(v));
   Value* text = payload_of(v);
   if (text->kind != ValueKind::object || !text->object || !PyUnicode_CheckExact(text->object.get()))
-    t.raise_new(PyExc_TypeError, std::string(special) + " returned non-string (type " + t.type_of(v)->tp_name + ")");
+    t.raise_new(PyExc_TypeError,
+                std::string(special) + " returned non-string (type " + t.facts.type_of(v)->tp_name + ")");
   return text_of(t.constant(text));
 }
 
@@ -106,7 +107,7 @@ std::string text_inside(Tracer& t, Value* v);
 }  // namespace
 
 std::string repr_text(Tracer& t, Value* v) {
-  t.type_of(v);
+  t.facts.type_of(v);
   if (std::find(in_progress.begin(), in_progress.end(), v) != in_progress.end())
     if (std::string text = dots(v); !text.empty()) return text;
   const InProgress now(v);
@@ -137,7 +138,7 @@ std::string text_inside(Tracer& t, Value* v) {
     }
     case ValueKind::object:
       if (PyObject* type = real_type(v)) {
-        const Found repr = look_up(t, Py_TYPE(type), t.type_source(v), interned("__repr__"));
+        const Found repr = look_up(t, Py_TYPE(type), t.facts.type_source(v), interned("__repr__"));
         if (repr.object && PyFunction_Check(repr.object))
           return text_of_result(t, t.call(bind(t, repr, v, Py_TYPE(type), nullptr), {}), "__repr__");
         return concrete_repr(t, v);
@@ -200,7 +201,7 @@ Text kind_of_text(Tracer& t, Value* v) {
 }  // namespace
 
 Value* Tracer::to_string(Value* v) {
-  type_of(v);
+  facts.type_of(v);
   if (v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get())) return v;
   if (Value* method = real_type(v) ? nullptr : python_special(*this, v, "__str__")) {
     Unresumable guard(*this);
@@ -227,7 +228,7 @@ Value* Tracer::to_string(Value* v) {
 }
 
 Value* Tracer::format(Value* v, Value* spec) {
-  type_of(v);
+  facts.type_of(v);
   const bool no_spec = !spec || (spec->kind == ValueKind::object && spec->object &&
                                  PyUnicode_Check(spec->object.get()) && PyUnicode_GET_LENGTH(constant(spec)) == 0);
   if (no_spec && v->kind == ValueKind::object && v->object && PyUnicode_CheckExact(v->object.get())) return v;
@@ -235,7 +236,7 @@ Value* Tracer::format(Value* v, Value* spec) {
   if (Value* method = real_type(v) ? nullptr : python_special(*this, v, "__format__")) {
     Unresumable guard(*this);
     Value* text = call(method, {spec ? spec : string("")});
-    if (!PyType_IsSubtype(type_of(text), &PyUnicode_Type))
+    if (!PyType_IsSubtype(facts.type_of(text), &PyUnicode_Type))
       raise_new(PyExc_TypeError, std::string("__format__ must return a str, not ") + text->type->tp_name);
     return text;
   }
@@ -261,7 +262,7 @@ Value* str_join(Tracer& t, const Arguments& args) {
     Value* text = payload_of(part);
     if (text->kind != ValueKind::object || !text->object || !PyUnicode_CheckExact(text->object.get()))
       t.raise_new(PyExc_TypeError, "sequence item " + std::to_string(i) + ": expected str instance, " +
-                                       t.type_of(part)->tp_name + " found");
+                                       t.facts.type_of(part)->tp_name + " found");
     part = text;
   }
   return t.call_pure(method, Arguments{{payload_of(args.positional[0]), t.tuple(std::move(parts))}, {}});

@@ -59,7 +59,7 @@ Value* checked_outputs(Tracer& t, Value* output, const std::vector<Value*>& inpu
 
 InstanceValue* make_context(Tracer& t, Value* cls, const std::vector<Value*>& inputs) {
   Value* type = t.get_attribute(cls, interned("_backward_cls"));
-  InstanceValue* context = make_instance(t, known_type(t, type));
+  InstanceValue* context = make_instance(t, t.facts.known_type(type));
   std::vector<Value*> needed;
   for (Value* v : inputs)
     needed.push_back(v->kind == ValueKind::tensor ? t.get_attribute(v, interned("requires_grad")) : t.boolean(false));
@@ -68,7 +68,7 @@ InstanceValue* make_context(Tracer& t, Value* cls, const std::vector<Value*>& in
 }
 
 bool has_context_setup(Tracer& t, Value* cls) {
-  PyTypeObject* type = known_type(t, cls);
+  PyTypeObject* type = t.facts.known_type(cls);
   auto* base = reinterpret_cast<PyTypeObject*>(torch_member("torch.autograd.function", "_SingleLevelFunction"));
   return _PyType_Lookup(type, interned("setup_context")) != _PyType_Lookup(base, interned("setup_context"));
 }
@@ -111,7 +111,7 @@ Value* one_hot(Tracer& t, const Arguments& args) {
                                       t.constant_value(torch_member("torch", "int64")));
   for (Value* size : shape) simple = simple && !(size->kind == ValueKind::object && t.as_index(size) == 0);
   const auto classes = simple ? t.as_size(a[1]) : std::nullopt;
-  if (!classes || !t.recording().shapes().decide(0, graph::Relation::kLt, *classes, t.here()))
+  if (!classes || !t.recording().shapes().decide(0, graph::Relation::kLt, *classes, t.stack.here()))
     return t.call_recorded(torch_member("torch._C._nn", "one_hot"), args);
   shape.push_back(a[1]);
   Value* result = method(t, indices, "new_zeros", {t.tuple(std::move(shape))});

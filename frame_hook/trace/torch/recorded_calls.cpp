@@ -77,7 +77,7 @@ PyRef Tracer::materialise(Value* v) {
       if (PyObject_CheckBuffer(v->object.get()))
         graph_break(Reason::unsupported_operand,
                     std::string("the memory of an object of type ") + Py_TYPE(v->object.get())->tp_name);
-      guard_identity(v);
+      facts.guard_identity(v);
       return v->object;
     case ValueKind::tensor: return PyRef::borrow(traced_tensor(as<TensorValue>(v)));
     case ValueKind::sym_int: {
@@ -87,11 +87,11 @@ PyRef Tracer::materialise(Value* v) {
     }
     case ValueKind::tuple:
       if (is_constant(v)) return PyRef::borrow(constant(v));
-      return type_of(v), materialise_items(v, items_of(v));
-    case ValueKind::list: return type_of(v), materialise_items(v, items_of(v));
+      return facts.type_of(v), materialise_items(v, items_of(v));
+    case ValueKind::list: return facts.type_of(v), materialise_items(v, items_of(v));
     case ValueKind::set: {
       if (is_constant(v)) return PyRef::borrow(constant(v));
-      type_of(v);
+      facts.type_of(v);
       PyRef items = materialise_items(v, items_of(v));
       return real_set(v->type, items.get());
     }
@@ -102,7 +102,7 @@ PyRef Tracer::materialise(Value* v) {
     }
     case ValueKind::dict: {
       auto* d = as<DictValue>(v);
-      type_of(d);
+      facts.type_of(d);
       load(d);
       PyRef made = PyRef::steal(PyDict_New());
       for (size_t i = 0; i < d->entries.size(); ++i) {
@@ -117,7 +117,7 @@ PyRef Tracer::materialise(Value* v) {
       // torch.Size and the named results of torch: what C functions read of them is the tuple.
       if (instance->payload &&
           (instance->payload->kind == ValueKind::tuple || instance->payload->kind == ValueKind::object)) {
-        type_of(v);
+        facts.type_of(v);
         return materialise(instance->payload);
       }
       break;

@@ -88,7 +88,7 @@ PyObject* known_argument(Tracer& t, Value* v, std::string& key) {
     return object;
   }
   if (v->kind == ValueKind::tensor || !v->object || v->mutated) return nullptr;
-  t.guard_identity(v);
+  t.facts.guard_identity(v);
   key += std::to_string(reinterpret_cast<uintptr_t>(v->object.get()));
   return v->object.get();
 }
@@ -205,7 +205,7 @@ void refuse_override(Tracer& t, Value* v) {
     for (Value* item : t.unpack(items)) refuse_override(t, item);
     return;
   }
-  if (v->kind == ValueKind::instance && _PyType_Lookup(t.type_of(v), interned("__torch_function__")))
+  if (v->kind == ValueKind::instance && _PyType_Lookup(t.facts.type_of(v), interned("__torch_function__")))
     graph_break(Reason::custom_dispatch, std::string("__torch_function__ of ") + v->type->tp_name);
 }
 
@@ -262,7 +262,7 @@ namespace {
 // The break is the instruction of the innermost frame that is not torch's own: what torch does around the mode runs
 // plainly too.
 [[noreturn]] void enters_mode(Tracer& t, const char* mode) {
-  const auto& frames = t.frames();
+  const auto& frames = t.stack.frames();
   auto outside = std::find_if(frames.rbegin(), frames.rend(),
                               [](const auto& frame) { return !is_torch_file(frame->code->code->co_filename); });
   if (outside != frames.rend()) (*outside)->on_return = OnReturn::not_resumable;
@@ -278,8 +278,7 @@ Value* enter_transform(Tracer& t, const Arguments&) { enters_mode(t, "a functorc
 
 Value* inference_mode_new(Tracer& t, const Arguments& args) {
   Value* mode = parse(t, args, "_InferenceMode", {"mode"}, 1)[0];
-  if (t.type_of(mode) != &PyBool_Type)
-    graph_break(Reason::inference_mode, "inference mode of " + describe(mode));
+  if (t.facts.type_of(mode) != &PyBool_Type) graph_break(Reason::inference_mode, "inference mode of " + describe(mode));
   t.constant(mode);
   InstanceValue* v = make_instance(t, reinterpret_cast<PyTypeObject*>(inference_mode_type()));
   t.protocol().mode_guards[v].argument = mode;

@@ -67,7 +67,8 @@ void add_rows(Table& table, const RowName (&list)[n]) {
 PyObject* known_str(Tracer& t, Value* v) {
   v = payload_of(v);
   if (v->kind != ValueKind::object || !v->object || !PyUnicode_CheckExact(v->object.get()))
-    t.raise_new(PyExc_TypeError, std::string("attribute name must be string, not '") + t.type_of(v)->tp_name + "'");
+    t.raise_new(PyExc_TypeError,
+                std::string("attribute name must be string, not '") + t.facts.type_of(v)->tp_name + "'");
   return t.constant(v);
 }
 
@@ -78,7 +79,7 @@ bool overrides_class_attribute(PyTypeObject* type) {
 }
 
 Value* union_members(Tracer& t, Value* cls) {
-  if (std::string_view(t.type_of(cls)->tp_name) != "types.UnionType") return nullptr;
+  if (std::string_view(t.facts.type_of(cls)->tp_name) != "types.UnionType") return nullptr;
   PyRef args = PyRef::steal(PyObject_GetAttrString(t.constant(cls), "__args__"));
   return args ? t.constant_value(args.get()) : nullptr;
 }
@@ -121,11 +122,11 @@ bool runs_concretely(PyObject* callable) {
 }
 
 bool is_real_instance(Tracer& t, Value* v, PyTypeObject* wanted) {
-  PyTypeObject* type = t.type_of(v);
+  PyTypeObject* type = t.facts.type_of(v);
   if (PyType_IsSubtype(type, wanted)) return true;
   if (!overrides_class_attribute(type)) return false;
   Value* pretended = t.find_attribute(v, interned("__class__"));
-  PyTypeObject* other = pretended ? known_type(t, pretended) : nullptr;
+  PyTypeObject* other = pretended ? t.facts.known_type(pretended) : nullptr;
   return other && PyType_IsSubtype(other, wanted);
 }
 
@@ -138,8 +139,8 @@ bool is_instance(Tracer& t, Value* v, Value* cls) {
   }
   if (cls->kind == ValueKind::object)
     if (Value* members = union_members(t, cls)) return is_instance(t, v, members);
-  PyTypeObject* type = t.type_of(v);
-  PyTypeObject* wanted = known_type(t, cls);
+  PyTypeObject* type = t.facts.type_of(v);
+  PyTypeObject* wanted = t.facts.known_type(cls);
   if (wanted && (type == wanted || Py_TYPE(wanted) == &PyType_Type)) return is_real_instance(t, v, wanted);
   const Found check = look_up(t, cls, interned("__instancecheck__"));
   if (!check.object) t.raise_new(PyExc_TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union");
@@ -163,7 +164,7 @@ bool is_subclass(Tracer& t, Value* cls, Value* of) {
   }
   if (of->kind == ValueKind::object)
     if (Value* members = union_members(t, of)) return is_subclass(t, cls, members);
-  PyTypeObject *type = known_type(t, cls), *wanted = known_type(t, of);
+  PyTypeObject *type = t.facts.known_type(cls), *wanted = t.facts.known_type(of);
   if (!type) raise_unless_class(t, cls);
   if (wanted && Py_TYPE(wanted) == &PyType_Type) return PyType_IsSubtype(type, wanted);
   const Found check = look_up(t, of, interned("__subclasscheck__"));
@@ -179,7 +180,7 @@ Value* builtin_len(Tracer& t, const Arguments& args) {
   Value* v = args.positional[0];
   if (v->kind == ValueKind::tensor) return t.call(t.lookup_special(v, "__len__"), {});
   if (auto n = t.length(v)) return t.integer(*n);
-  const PyTypeObject* type = builtin_base(t.type_of(v));
+  const PyTypeObject* type = builtin_base(t.facts.type_of(v));
   const bool in_c = (type->tp_as_mapping && type->tp_as_mapping->mp_length) ||
                     (type->tp_as_sequence && type->tp_as_sequence->sq_length);
   raise_unless_in_c(t, v, in_c, std::string("object of type '") + v->type->tp_name + "' has no len()");
@@ -223,7 +224,7 @@ Value* builtin_delattr(Tracer& t, const Arguments& args) {
 Value* builtin_callable(Tracer& t, const Arguments& args) {
   only_positional(t, args, "callable", 1, 1);
   Value* v = args.positional[0];
-  return t.boolean(t.type_of(v)->tp_call != nullptr);
+  return t.boolean(t.facts.type_of(v)->tp_call != nullptr);
 }
 
 Value* builtin_id(Tracer& t, const Arguments& args) {
@@ -257,7 +258,7 @@ Value* builtin_vars(Tracer& t, const Arguments& args) {
 Value* builtin_type(Tracer& t, const Arguments& args) {
   if (args.positional.size() != 1) graph_break(Reason::made_in_trace, "a class made by type()");
   if (!args.keywords.empty()) t.raise_new(PyExc_TypeError, "type() takes no keyword arguments");
-  return t.constant_value(reinterpret_cast<PyObject*>(t.type_of(args.positional[0])));
+  return t.constant_value(reinterpret_cast<PyObject*>(t.facts.type_of(args.positional[0])));
 }
 
 Value* builtin_object(Tracer& t, const Arguments& args) {
@@ -274,10 +275,10 @@ Value* builtin_super(Tracer& t, const Arguments& args) {
     start = args.positional[0];
     self = args.positional[1];
   } else {
-    SymbolicFrame& frame = t.frame();
+    SymbolicFrame& frame = t.stack.innermost();
     PyCodeObject* code = frame.code->code;
     if (code->co_argcount == 0) t.raise_new(PyExc_RuntimeError, "super(): no arguments");
-    t.relies_on_binding(frame, 0);
+    t.facts.relies_on_binding(frame, 0);
     auto contents = [&](Value* v) { return v && v->kind == ValueKind::cell ? t.cell_contents(as<CellValue>(v)) : v; };
     self = contents(frame.locals[0]);
     if (!self) t.raise_new(PyExc_RuntimeError, "super(): arg[0] deleted");
@@ -291,16 +292,16 @@ Value* builtin_super(Tracer& t, const Arguments& args) {
     const char* const missing = has_class ? "super(): empty __class__ cell" : "super(): __class__ cell not found";
     if (!start) t.raise_new(PyExc_RuntimeError, missing);
   }
-  PyTypeObject* cls = known_type(t, start);
+  PyTypeObject* cls = t.facts.known_type(start);
   if (!cls) t.raise_new(PyExc_TypeError, "super() argument 1 must be a type");
   auto* v = t.make<SuperValue>(ValueKind::super, &PySuper_Type);
   v->start_type = start;
   v->self = self;
-  PyTypeObject* self_class = real_type(self) ? known_type(t, self) : nullptr;
+  PyTypeObject* self_class = real_type(self) ? t.facts.known_type(self) : nullptr;
   if (self_class && PyType_IsSubtype(self_class, cls)) {
     v->self_type = self;
   } else {
-    PyTypeObject* type = t.type_of(self);
+    PyTypeObject* type = t.facts.type_of(self);
     if (!PyType_IsSubtype(type, cls))
       t.raise_new(PyExc_TypeError, "super(type, obj): obj must be an instance or subtype of type");
     v->self_type = t.constant_value(reinterpret_cast<PyObject*>(type));
@@ -308,7 +309,7 @@ Value* builtin_super(Tracer& t, const Arguments& args) {
   return v;
 }
 
-Value* builtin_globals(Tracer& t, const Arguments&) { return t.frame().globals; }
+Value* builtin_globals(Tracer& t, const Arguments&) { return t.stack.innermost().globals; }
 Value* builtin_repr(Tracer& t, const Arguments& args) {
   only_positional(t, args, "repr", 1, 1);
   return t.to_repr(args.positional[0]);
@@ -323,7 +324,7 @@ Value* builtin_str(Tracer& t, const Arguments& args) {
 
 Value* builtin_format(Tracer& t, const Arguments& args) {
   only_positional(t, args, "format", 1, 2);
-  if (args.positional.size() == 2 && !PyType_IsSubtype(t.type_of(args.positional[1]), &PyUnicode_Type)) {
+  if (args.positional.size() == 2 && !PyType_IsSubtype(t.facts.type_of(args.positional[1]), &PyUnicode_Type)) {
     const bool is_none = t.same_object(args.positional[1], t.none());
     const std::string given = is_none ? "None" : args.positional[1]->type->tp_name;
     t.raise_new(PyExc_TypeError, "format() argument 2 must be str, not " + given);
@@ -344,7 +345,7 @@ Value* builtin_method(Tracer& t, const Arguments& args) {
 Value* builtin_mapping_proxy(Tracer& t, const Arguments& args) {
   only_positional(t, args, "mappingproxy", 1, 1);
   Value* mapping = args.positional[0];
-  PyTypeObject* type = t.type_of(mapping);
+  PyTypeObject* type = t.facts.type_of(mapping);
   if (type != &PyDict_Type && type != &PyODict_Type)
     graph_break(Reason::unknown_callable, "mappingproxy of " + describe(mapping));
   return mapping_proxy(t, mapping);
@@ -371,9 +372,9 @@ class Registrations final : public guards::ModeFacts {
 };
 
 void guard_registrations(Tracer& t) {
-  for (const auto& facts : t.guards().modes)
+  for (const auto& facts : t.facts.guards().modes)
     if (dynamic_cast<const Registrations*>(facts.get())) return;
-  t.guards().modes.push_back(std::make_shared<Registrations>());
+  t.facts.guards().modes.push_back(std::make_shared<Registrations>());
 }
 
 }  // namespace
@@ -382,7 +383,7 @@ void guard_registrations(Tracer& t) {
 // code's.
 Value* abc_subclasscheck(Tracer& t, const Arguments& args) {
   only_positional(t, args, "_abc_subclasscheck", 2, 2);
-  PyTypeObject *cls = known_type(t, args.positional[0]), *sub = known_type(t, args.positional[1]);
+  PyTypeObject *cls = t.facts.known_type(args.positional[0]), *sub = t.facts.known_type(args.positional[1]);
   if (!cls || !sub) graph_break(Reason::made_in_trace, "issubclass() of a class made in the trace");
   const int answer = PyObject_IsSubclass(reinterpret_cast<PyObject*>(sub), reinterpret_cast<PyObject*>(cls));
   if (answer < 0) t.raise_pending();
@@ -392,7 +393,7 @@ Value* abc_subclasscheck(Tracer& t, const Arguments& args) {
 
 Value* abc_instancecheck(Tracer& t, const Arguments& args) {
   only_positional(t, args, "_abc_instancecheck", 2, 2);
-  PyTypeObject* type = t.type_of(args.positional[1]);
+  PyTypeObject* type = t.facts.type_of(args.positional[1]);
   const auto has = [&](Value* cls) { return abc_subclasscheck(t, Arguments{{args.positional[0], cls}, {}}); };
   Value* pretended =
       overrides_class_attribute(type) ? t.find_attribute(args.positional[1], interned("__class__")) : nullptr;
@@ -405,13 +406,13 @@ Value* abc_instancecheck(Tracer& t, const Arguments& args) {
 Value* context_get(Tracer& t, const Arguments& args) {
   only_positional(t, args, "get", 1, 2);
   Value* variable = args.positional[0];
-  t.guard_identity(variable);
+  t.facts.guard_identity(variable);
   PyObject* real = variable->object.get();
   if (auto it = t.protocol().context_values.find(real); it != t.protocol().context_values.end() && !it->second.empty())
     return it->second.back();
   PyObject* value = nullptr;
   if (PyContextVar_Get(real, nullptr, &value) < 0) t.raise_pending();
-  const guards::SourceId source = t.guards().sources.add(guards::SourceKind::context_value, source_of(t, variable));
+  const guards::SourceId source = t.facts.sources().add(guards::SourceKind::context_value, t.facts.source_of(variable));
   PyRef owned = PyRef::steal(value);
   if (owned) return t.wrap(owned.get(), source);
   graph_break(Reason::exception_raised, "LookupError of a context variable without a value");
@@ -420,7 +421,7 @@ Value* context_get(Tracer& t, const Arguments& args) {
 Value* context_set(Tracer& t, const Arguments& args) {
   only_positional(t, args, "set", 2, 2);
   Value* variable = args.positional[0];
-  t.guard_identity(variable);
+  t.facts.guard_identity(variable);
   std::vector<Value*>& values = t.protocol().context_values[variable->object.get()];
   values.push_back(args.positional[1]);
   InstanceValue* token = make_instance(t, &PyContextToken_Type);
@@ -432,7 +433,7 @@ Value* context_set(Tracer& t, const Arguments& args) {
 Value* context_reset(Tracer& t, const Arguments& args) {
   only_positional(t, args, "reset", 2, 2);
   Value *variable = args.positional[0], *token = args.positional[1];
-  t.guard_identity(variable);
+  t.facts.guard_identity(variable);
   std::vector<Value*>& values = t.protocol().context_values[variable->object.get()];
   bool known = false;
   Value* depth =
@@ -467,7 +468,7 @@ class RecursionLimit final : public guards::ModeFacts {
 
 void rely_on_nothing_handled(Tracer& t, const std::string& asker) {
   bool known = false;
-  if (t.handled_exception(&known) || (!known && !relies_on_nothing_handled(t)))
+  if (t.stack.handled_exception(&known) || (!known && !t.facts.relies_on_nothing_handled()))
     graph_break(Reason::exception_state, asker + " while an exception is handled");
 }
 
@@ -486,7 +487,7 @@ Value* handled_exception(Tracer& t, const Arguments& args) {
 }
 
 Value* recursion_limit(Tracer& t, const Arguments&) {
-  t.guards().modes.push_back(std::make_shared<RecursionLimit>());
+  t.facts.guards().modes.push_back(std::make_shared<RecursionLimit>());
   return t.integer(Py_GetRecursionLimit());
 }
 

@@ -9,7 +9,7 @@ namespace {
 DictValue* self_dict(Tracer& t, const Arguments& args, const char* method) {
   if (args.positional.empty())
     t.raise_new(PyExc_TypeError, std::string("unbound method dict.") + method + "() needs an argument");
-  t.type_of(args.positional[0]);
+  t.facts.type_of(args.positional[0]);
   Value* contents = contents_of(t, args.positional[0]);
   if (contents->kind != ValueKind::dict)
     graph_break(Reason::unsupported_operand, std::string(method) + "() of " + describe(args.positional[0]));
@@ -144,7 +144,7 @@ Value* dict_copy(Tracer& t, const Arguments& args) {
 Value* dict_fromkeys(Tracer& t, const Arguments& args) {
   only_positional(t, args, "fromkeys", 2, 3);
   Value* value = args.positional.size() == 3 ? args.positional[2] : t.none();
-  PyTypeObject* type = known_type(t, args.positional[0]);
+  PyTypeObject* type = t.facts.known_type(args.positional[0]);
   Value* made = type == &PyDict_Type ? t.dict() : t.call(args.positional[0], {});
   t.for_each(args.positional[1], [&](Value* key) { t.set_item(made, key, value); });
   return made;

@@ -39,7 +39,7 @@ namespace rows {
 Value* builtin_iter(Tracer& t, const Arguments& args) {
   only_positional(t, args, "iter", 1, 2);
   if (args.positional.size() == 1) return t.iterate(args.positional[0]);
-  if (!t.type_of(args.positional[0])->tp_call) t.raise_new(PyExc_TypeError, "iter(v, w): v must be callable");
+  if (!t.facts.type_of(args.positional[0])->tp_call) t.raise_new(PyExc_TypeError, "iter(v, w): v must be callable");
   return make_iterator(t, Over::callable, &PyCallIter_Type, args.positional);
 }
 
@@ -120,7 +120,7 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
   auto n = t.length(v);
   if (!n)
     raise_unless_in_c(t, v, is_sequence_in_c(v),
-                      std::string("'") + t.type_of(v)->tp_name + "' object is not reversible");
+                      std::string("'") + t.facts.type_of(v)->tp_name + "' object is not reversible");
   IteratorValue* it = make_iterator(t, Over::get_item, &PyReversed_Type, {v});
   it->position = *n - 1;
   it->step = -1;
@@ -205,7 +205,7 @@ Value* itertools_repeat(Tracer& t, const Arguments& args) {
 Value* itertools_count(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "count", {"start", "step"}, 0);
   for (Value* v : a)
-    if (v && !PyType_IsSubtype(t.type_of(v), &PyLong_Type) && v->type != &PyFloat_Type)
+    if (v && !PyType_IsSubtype(t.facts.type_of(v), &PyLong_Type) && v->type != &PyFloat_Type)
       graph_break(Reason::unsupported_operand, "itertools.count() of " + describe(v));
   return make_iterator(t, Over::count, itertools_type("count"),
                        {a[0] ? a[0] : t.integer(0), a[1] ? a[1] : t.integer(1)});

@@ -10,7 +10,7 @@ template <class T>
 T* self_as(Tracer& t, const Arguments& args, ValueKind kind, const char* method) {
   if (args.positional.empty())
     t.raise_new(PyExc_TypeError, std::string("unbound method ") + method + "() needs an argument");
-  t.type_of(args.positional[0]);
+  t.facts.type_of(args.positional[0]);
   T* self = payload_as<T>(args.positional[0], kind);
   if (!self) graph_break(Reason::unsupported_operand, std::string(method) + "() of " + describe(args.positional[0]));
   return self;
@@ -69,7 +69,7 @@ Value* builtin_set(Tracer& t, const Arguments& args) {
 Value* builtin_frozenset(Tracer& t, const Arguments& args) {
   only_positional(t, args, "frozenset", 0, 1);
   if (!args.positional.empty() && args.positional[0]->kind == ValueKind::set &&
-      t.type_of(args.positional[0]) == &PyFrozenSet_Type)
+      t.facts.type_of(args.positional[0]) == &PyFrozenSet_Type)
     return args.positional[0];
   return args.positional.empty() ? make_set(t, &PyFrozenSet_Type, {})
                                  : set_from(t, &PyFrozenSet_Type, args.positional[0]);
@@ -155,7 +155,7 @@ Value* list_copy(Tracer& t, const Arguments& args) { return t.list(t.unpack(self
 
 Value* sequence_index(Tracer& t, const Arguments& args) {
   only_positional(t, args, "index", 2, 4);
-  t.type_of(args.positional[0]);
+  t.facts.type_of(args.positional[0]);
   Value* items = payload_of(args.positional[0]);
   const auto length = [&] { return *raw_length(t, items); };
   const int64_t n = length();  // == may change a list: its length is asked for each time
@@ -174,7 +174,7 @@ Value* sequence_index(Tracer& t, const Arguments& args) {
 
 Value* sequence_count(Tracer& t, const Arguments& args) {
   only_positional(t, args, "count", 2, 2);
-  t.type_of(args.positional[0]);
+  t.facts.type_of(args.positional[0]);
   int64_t count = 0;
   Value* items = payload_of(args.positional[0]);
   Unresumable guard(t);
@@ -306,7 +306,7 @@ Value* set_copy(Tracer& t, const Arguments& args) {
 
 Value* frozenset_copy(Tracer& t, const Arguments& args) {
   SetValue* self = self_set(t, args, "copy");
-  if (t.type_of(args.positional[0]) == &PyFrozenSet_Type) return args.positional[0];
+  if (t.facts.type_of(args.positional[0]) == &PyFrozenSet_Type) return args.positional[0];
   return make_set(t, &PyFrozenSet_Type, self->items, call_order(t, order_of(t, self), "copy", {}));
 }
 

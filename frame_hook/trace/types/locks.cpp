@@ -37,7 +37,7 @@ Value* lock_enter(Tracer& t, const Arguments& args) {
   if (args.positional.size() != 1 || !args.keywords.empty()) refuse();
   Value* lock = args.positional[0];
   if (!lock->object || lock->source == guards::kNoSource) refuse();
-  t.type_of(lock);
+  t.facts.type_of(lock);
   if (!is_known_lock(lock)) refuse();
   TakenLocks& locks = t.protocol().locks;
   const auto is_it = [&](const auto& held) { return held.first == lock; };

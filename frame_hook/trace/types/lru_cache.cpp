@@ -29,7 +29,7 @@ PyObject* identity_in_keys(Tracer& t, Value* v) {
 // A torch.Size of known sizes, as a real one. Null: another kind of value.
 PyRef real_size(Tracer& t, Value* v) {
   if (v->kind != ValueKind::instance || payload_of(v)->kind != ValueKind::tuple) return PyRef();
-  const PyTypeObject* type = t.type_of(v);
+  const PyTypeObject* type = t.facts.type_of(v);
   const bool is_tuple_in_keys = !(type->tp_flags & Py_TPFLAGS_HEAPTYPE) && type->tp_hash == PyTuple_Type.tp_hash &&
                                 type->tp_richcompare == PyTuple_Type.tp_richcompare;
   Value* items = is_tuple_in_keys ? without_symbols(t, v) : nullptr;
@@ -47,13 +47,13 @@ Key key_of(Tracer& t, PyObject* callable, const Arguments& args) {
   std::vector<PyRef> sizes;
   Key made;
   auto add = [&](Value* v) {
-    const bool by_identity =
-        is_identity_key(v) && t.type_of(v)->tp_hash == PyBaseObject_Type.tp_hash;  // self, where the method is cached
+    const bool by_identity = is_identity_key(v) && t.facts.type_of(v)->tp_hash ==
+                                                       PyBaseObject_Type.tp_hash;  // self, where the method is cached
     if (by_identity && !v->object) {
       made.is_new = true;
       return objects.push_back(identity_in_keys(t, v));
     }
-    if (by_identity) t.guard_identity(v);
+    if (by_identity) t.facts.guard_identity(v);
     else if (PyRef size = real_size(t, v)) return objects.push_back(sizes.emplace_back(std::move(size)).get());
     else if (!t.is_constant(v))
       graph_break(Reason::unknown_callable, name_of(callable) + " on an argument that is no constant");
@@ -142,7 +142,7 @@ void relies_on_all_entries(Tracer& t, PyObject* callable, TracedCache& traced) {
   if (guards::lru_limit_of(callable) < 0 || traced.misses <= traced.room_for) return;
   if (!HasRoom::now(callable, static_cast<Py_ssize_t>(traced.misses)))
     graph_break(Reason::unknown_callable, name_of(callable) + " whose cache is full");
-  t.guards().modes.push_back(std::make_shared<HasRoom>(callable, traced.misses));
+  t.facts.guards().modes.push_back(std::make_shared<HasRoom>(callable, traced.misses));
   traced.room_for = traced.misses;
 }
 
@@ -174,9 +174,10 @@ Value* call_uncached(Tracer& t, Value* v, const Arguments& args, const Key& key)
   const bool calls_others = t.protocol().calls_at_exit.size() != calls;  // a hit would not
   if (t.is_constant(result) && !calls_others) {
     PyRef agreed = PyRef::steal(PyTuple_Pack(2, key.key.get(), t.constant(result)));
-    note(t, GuardKind::cache_agrees, source_of(t, v), agreed.get());
+    t.facts.note(GuardKind::cache_agrees, t.facts.source_of(v), agreed.get());
   } else {
-    note(t, GuardKind::dict_lacks, t.guards().sources.add(SourceKind::lru_cache, source_of(t, v)), key.key.get());
+    t.facts.note(GuardKind::dict_lacks, t.facts.sources().add(SourceKind::lru_cache, t.facts.source_of(v)),
+                 key.key.get());
   }
   return result;
 }
@@ -186,7 +187,7 @@ Value* call_uncached(Tracer& t, Value* v, const Arguments& args, const Key& key)
 Value* call_lru_cache(Tracer& t, Value* v, const Arguments& given) {
   Unresumable guard(t);
   PyObject* callable = v->object.get();
-  t.guard_identity(v);
+  t.facts.guard_identity(v);
   Arguments args = given;
   // An enum's member is no plain number, though it holds one.
   const auto plain = [&](Value* v) { return v->kind == ValueKind::instance ? v : without_symbols(t, v); };
@@ -215,9 +216,9 @@ Value* call_lru_cache(Tracer& t, Value* v, const Arguments& given) {
     return account(t, v, args, result);
   }
   relies_on_all_entries(t, callable, traced());
-  guards::SourceTable& sources = t.guards().sources;
-  const guards::SourceId cache = sources.add(SourceKind::lru_cache, source_of(t, v));
-  note(t, GuardKind::dict_has, cache, key.key.get());
+  guards::SourceTable& sources = t.facts.sources();
+  const guards::SourceId cache = sources.add(SourceKind::lru_cache, t.facts.source_of(v));
+  t.facts.note(GuardKind::dict_has, cache, key.key.get());
   const guards::SourceId item = sources.add(SourceKind::dict_item, cache, 0, key.key.get());
   return account(t, v, args, t.wrap(guards::lru_result_of(entry), sources.add(SourceKind::lru_result, item)));
 }

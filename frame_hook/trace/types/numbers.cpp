@@ -47,7 +47,7 @@ Value* through_special(Tracer& t, const Arguments& args, const char* special) {
 
 // What a special method has to return; plain Python warns of subclasses and refuses the rest.
 Value* exactly(Tracer& t, PyTypeObject* type, Value* result, const char* special) {
-  if (result && t.type_of(result) != type)
+  if (result && t.facts.type_of(result) != type)
     graph_break(Reason::exception_raised, std::string(special) + "() that returns " + describe(result));
   return result;
 }
@@ -149,7 +149,7 @@ Value* builtin_divmod(Tracer& t, const Arguments& args) {
     const ValueKind kind = payload_of(v)->kind;
     if (kind != ValueKind::object && kind != ValueKind::sym_int)
       graph_break(Reason::unsupported_operand,
-                  std::string("divmod() of an object of type ") + t.type_of(v)->tp_name);
+                  std::string("divmod() of an object of type ") + t.facts.type_of(v)->tp_name);
   }
   Value* quotient = t.binary_operator(2, args.positional[0], args.positional[1]);
   return t.tuple({quotient, t.binary_operator(6, args.positional[0], args.positional[1])});
@@ -205,7 +205,7 @@ Value* operator_index(Tracer& t, const Arguments& args) {
   Value* v = args.positional[0];
   if (v->kind == ValueKind::tensor) reads_tensor("operator.index");
   if (payload_of(v)->kind == ValueKind::sym_int) return payload_of(v);
-  const bool is_an_int = PyType_IsSubtype(t.type_of(v), &PyLong_Type);  // it is its own index
+  const bool is_an_int = PyType_IsSubtype(t.facts.type_of(v), &PyLong_Type);  // it is its own index
   if (is_an_int && v->kind == ValueKind::instance) return payload_of(v);
   if (Value* result = through_special(t, args, "__index__")) return exactly(t, &PyLong_Type, result, "__index__");
   return run_plain(t, operator_function("index"), concrete(t, args));

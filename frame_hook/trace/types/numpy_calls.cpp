@@ -86,7 +86,7 @@ class Operands {
         return contents;
       }
       case ValueKind::list: case ValueKind::tuple: {
-        t_.type_of(v);
+        t_.facts.type_of(v);
         PyRef made = PyRef::steal(PyList_New(0));
         for (Value* item : t_.unpack(v)) PyList_Append(made.get(), of(item).get());
         return v->kind == ValueKind::list ? std::move(made) : PyRef::steal(PyList_AsTuple(made.get()));
@@ -102,7 +102,7 @@ class Operands {
     if (t_.is_constant(v)) return PyRef::borrow(t_.constant(v));
     if (!v->object || !is_dtype(v->object.get()))
       graph_break(Reason::unknown_callable, name_ + " on " + describe(v));
-    t_.guard_identity(v);
+    t_.facts.guard_identity(v);
     return v->object;
   }
 

@@ -53,8 +53,8 @@ Value* new_arguments(Tracer& t, Value* self) {
   if (Value* method = python_special(t, self, "__getnewargs__")) {
     Value* arguments = t.call(method, {});
     if (!tuple_of(arguments))
-      t.raise_new(PyExc_TypeError,
-                  std::string("__getnewargs__ should return a tuple, not '") + t.type_of(arguments)->tp_name + "'");
+      t.raise_new(PyExc_TypeError, std::string("__getnewargs__ should return a tuple, not '") +
+                                       t.facts.type_of(arguments)->tp_name + "'");
     return arguments;
   }
   Value* payload = payload_of(self);
@@ -71,7 +71,7 @@ Value* object_reduce_ex(Tracer& t, const Arguments& args) {
   const Found reduce = look_up(t, self, interned("__reduce__"));
   const bool is_default = reduce.object == _PyType_Lookup(&PyBaseObject_Type, interned("__reduce__"));
   if (!is_default || self->kind != ValueKind::instance || t.as_index(args.positional[1]) < 2 || set_of(self) ||
-      (builtin_base(t.type_of(self)) != &PyBaseObject_Type && payload_of(self) == self))
+      (builtin_base(t.facts.type_of(self)) != &PyBaseObject_Type && payload_of(self) == self))
     graph_break(Reason::unsupported_copy, "a copy of " + describe(self));
   Value* get_state = python_special(t, self, "__getstate__");
   Value* state = get_state ? t.call(get_state, {}) : default_state(t, self);
@@ -95,20 +95,20 @@ Value* object_format(Tracer& t, const Arguments& args) {
   only_positional(t, args, "__format__", 2, 2);
   if (!plain_text(t, args.positional[1], "format spec").empty())
     t.raise_new(PyExc_TypeError, std::string("unsupported format string passed to ") +
-                                     t.type_of(args.positional[0])->tp_name + ".__format__");
+                                     t.facts.type_of(args.positional[0])->tp_name + ".__format__");
   return t.to_string(args.positional[0]);
 }
 
 Value* type_instancecheck(Tracer& t, const Arguments& args) {
   only_positional(t, args, "__instancecheck__", 2, 2);
-  PyTypeObject* cls = known_type(t, args.positional[0]);
+  PyTypeObject* cls = t.facts.known_type(args.positional[0]);
   if (!cls) graph_break(Reason::unsupported_operand, "type.__instancecheck__ of " + describe(args.positional[0]));
   return t.boolean(is_real_instance(t, args.positional[1], cls));
 }
 
 Value* type_subclasscheck(Tracer& t, const Arguments& args) {
   only_positional(t, args, "__subclasscheck__", 2, 2);
-  PyTypeObject *cls = known_type(t, args.positional[0]), *sub = known_type(t, args.positional[1]);
+  PyTypeObject *cls = t.facts.known_type(args.positional[0]), *sub = t.facts.known_type(args.positional[1]);
   if (!cls) graph_break(Reason::unsupported_operand, "type.__subclasscheck__ of " + describe(args.positional[0]));
   if (!sub) raise_unless_class(t, args.positional[1]);
   return t.boolean(PyType_IsSubtype(sub, cls));
@@ -126,7 +126,7 @@ Value* exception_with_traceback(Tracer& t, const Arguments& args) {
 
 Value* exception_add_note(Tracer& t, const Arguments& args) {
   only_positional(t, args, "add_note", 2, 2);
-  if (!PyType_IsSubtype(t.type_of(args.positional[1]), &PyUnicode_Type))
+  if (!PyType_IsSubtype(t.facts.type_of(args.positional[1]), &PyUnicode_Type))
     t.raise_new(PyExc_TypeError, std::string("note must be a str, not '") + args.positional[1]->type->tp_name + "'");
   Value* notes = t.find_attribute(args.positional[0], interned("__notes__"));
   if (!notes) {
@@ -159,7 +159,7 @@ Value* generator_throw(Tracer& t, const Arguments& args) {
                                                             : t.call(exception, {});
   }
   auto* const base = reinterpret_cast<PyTypeObject*>(PyExc_BaseException);
-  if (exception->kind != ValueKind::instance || !PyType_IsSubtype(t.type_of(exception), base))
+  if (exception->kind != ValueKind::instance || !PyType_IsSubtype(t.facts.type_of(exception), base))
     graph_break(Reason::exception_state, "throw() of " + describe(exception));
   if (generator->state == GeneratorValue::State::finished) t.raise(exception);
   Value* next = t.resume_generator(generator, nullptr, exception);

@@ -58,7 +58,7 @@ PyRef same_set(PyObject* real) {
 PyRef guarded_order(Tracer& t, SetValue* set) {
   PyRef copy = same_set(set->object.get());
   if (!copy) t.raise_pending();
-  note(t, guards::GuardKind::equals, set->source, copy.get(), 1);  // 1: in the same order
+  t.facts.note(guards::GuardKind::equals, set->source, copy.get(), 1);  // 1: in the same order
   return set->object;
 }
 

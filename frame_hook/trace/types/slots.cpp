@@ -34,7 +34,7 @@ void init_exception(Tracer& t, PyTypeObject* owner, Value* self, const Arguments
   const bool imports = is_class(PyExc_ImportError),
              named = imports || is_class(PyExc_NameError) || is_class(PyExc_AttributeError);
   if (!rest.keywords.empty() && !named)
-    t.raise_new(PyExc_TypeError, std::string(t.type_of(self)->tp_name) + "() takes no keyword arguments");
+    t.raise_new(PyExc_TypeError, std::string(t.facts.type_of(self)->tp_name) + "() takes no keyword arguments");
   for (const auto& [name, v] : rest.keywords) {
     const std::string_view text = text_of(name);
     if (text == "name" || (imports && (text == "path" || text == "name_from")) ||
@@ -68,10 +68,10 @@ Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   Arguments rest{{args.positional.begin() + 1, args.positional.end()}, args.keywords};
   if (PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
     return init_exception(t, owner, self, rest), t.none();
-  if (owner == &PyBaseObject_Type) return init_object(t, t.type_of(self), rest), t.none();
+  if (owner == &PyBaseObject_Type) return init_object(t, t.facts.type_of(self), rest), t.none();
   if (std::string_view(owner->tp_name) == "collections.defaultdict") {
     if (!rest.positional.empty()) {
-      if (!is_none(t, rest.positional[0]) && !t.type_of(rest.positional[0])->tp_call)
+      if (!is_none(t, rest.positional[0]) && !t.facts.type_of(rest.positional[0])->tp_call)
         t.raise_new(PyExc_TypeError, "first argument must be callable or None");
       as<InstanceValue>(self)->attrs.emplace_back(PyRef::borrow(interned("default_factory")), rest.positional[0]);
       rest.positional.erase(rest.positional.begin());
@@ -89,7 +89,7 @@ Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
     if (!rest.positional.empty()) list_extend(t, list, rest.positional[0]);
   } else if (SetValue* set = set_of(self); set && set->type == &PySet_Type) {
     if (!rest.keywords.empty()) only_positional(t, rest, "set", 0, 1);
-    only_positional(t, rest, t.type_of(self)->tp_name, 0, 1);
+    only_positional(t, rest, t.facts.type_of(self)->tp_name, 0, 1);
     t.load(set);
     t.will_mutate(set);
     ++set->removals;
@@ -252,7 +252,7 @@ Value* slot_call(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   Value* self = args.positional[0];
   Arguments rest{{args.positional.begin() + 1, args.positional.end()}, args.keywords};
   if (self->object && PyWeakref_CheckRef(self->object.get())) return call_weak_reference(t, self, rest);
-  if (owner == &PyType_Type) return standard_construct(t, self, known_type(t, self), rest);
+  if (owner == &PyType_Type) return standard_construct(t, self, t.facts.known_type(self), rest);
   return t.call(self, rest);
 }
 
@@ -264,9 +264,9 @@ Value* slot_get(Tracer& t, PyTypeObject* owner, const Arguments& args) {
     t.raise_new(PyExc_TypeError, "__get__(None, None) is invalid");
   if (owner == &PyFunction_Type) return unbound ? self : make_method(t, self, object);
   if (!self->object) return nullptr;
-  t.guard_identity(self);
-  return bind(t, Found{self->object.get(), source_of(t, self)}, unbound ? nullptr : object,
-              unbound ? nullptr : t.type_of(object), args.positional.size() == 3 ? args.positional[2] : nullptr);
+  t.facts.guard_identity(self);
+  return bind(t, Found{self->object.get(), t.facts.source_of(self)}, unbound ? nullptr : object,
+              unbound ? nullptr : t.facts.type_of(object), args.positional.size() == 3 ? args.positional[2] : nullptr);
 }
 
 const std::unordered_map<std::string_view, Slot>& slots() {
@@ -340,7 +340,7 @@ Value* operator_slot(Tracer& t, PyTypeObject* owner, std::string_view name, cons
 Value* call_slot(Tracer& t, PyTypeObject* owner, std::string_view name, const Arguments& args) {
   if (args.positional.empty() || name.substr(0, 2) != "__" || args.positional[0]->kind == ValueKind::tensor)
     return nullptr;
-  t.type_of(args.positional[0]);
+  t.facts.type_of(args.positional[0]);
   if (auto it = slots().find(name); it != slots().end()) return it->second(t, owner, args);
   return operator_slot(t, owner, name, args);
 }

@@ -26,7 +26,7 @@ bool is_type_expression(Tracer& t, Value* v) {
 }
 
 PyRef real_expression(Tracer& t, Value* v) {
-  if (v->kind == ValueKind::instance) return t.guard_identity(v), v->object;
+  if (v->kind == ValueKind::instance) return t.facts.guard_identity(v), v->object;
   if (v->kind == ValueKind::object) return PyRef::borrow(t.constant(v));
   const std::vector<Value*> items = t.unpack(v);
   const auto n = static_cast<Py_ssize_t>(items.size());
@@ -43,7 +43,7 @@ PyRef real_expression(Tracer& t, Value* v) {
 bool has_known_subscript(Tracer& t, Value* v) {
   auto* type = reinterpret_cast<PyTypeObject*>(v->object.get());
   if (_PyType_Lookup(Py_TYPE(type), interned("__getitem__"))) return false;  // of its metaclass, as for enumerations
-  const Found getter = look_up(t, type, source_of(t, v), interned("__class_getitem__"));
+  const Found getter = look_up(t, type, t.facts.source_of(v), interned("__class_getitem__"));
   PyObject* const generic = member_of("typing", "Generic");
   const bool is_generics = generic && PyType_Check(generic) &&  // in C since 3.12
                            _PyType_Lookup(reinterpret_cast<PyTypeObject*>(generic),
@@ -79,7 +79,7 @@ Value* type_subscript(Tracer& t, Value* v, Value* key) {
   const bool is_form = v->kind == ValueKind::instance && v->object && is_typing_form(v->object.get());
   if (!is_form && !real_type(v)) return nullptr;
   if (!is_type_expression(t, key)) return nullptr;
-  if (!is_form && !(known_type(t, v) && has_known_subscript(t, v))) return nullptr;
+  if (!is_form && !(t.facts.known_type(v) && has_known_subscript(t, v))) return nullptr;
   const PyRef form = is_form ? real_expression(t, v) : v->object, operand = real_expression(t, key);
   PyRef made = PyRef::steal(PyObject_GetItem(form.get(), operand.get()));
   if (made) return t.constant_value(made.get());

@@ -18,7 +18,7 @@ bool Tracer::still_leads_to(const Value* v) const {
     const Value* here = wrapped_at(s);
     if (source.kind == SourceKind::referent || source.kind == SourceKind::stack) return false;
     if (source.kind == SourceKind::local) {
-      const auto& locals = frames_.front()->locals;
+      const auto& locals = stack.frames().front()->locals;
       const auto slot = static_cast<size_t>(source.index);
       return slot < locals.size() && locals[slot] == here;
     }
@@ -38,7 +38,7 @@ bool Tracer::still_leads_to(const Value* v) const {
 
 Value* Tracer::referent_of(Value* reference) {
   PyObject* object = guards::weak_target(reference->object.get());
-  const guards::SourceId source = trace_.guards.sources.add(SourceKind::referent, reference->source);
+  const guards::SourceId source = facts.sources().add(SourceKind::referent, reference->source);
   if (!object) return wrap(Py_None, source);
   Value** known = by_object_.find(object);
   const bool lives =
@@ -52,7 +52,7 @@ Value* Tracer::referent_of(Value* reference) {
 Value* call_weak_reference(Tracer& t, Value* v, const Arguments& args) {
   if (!args.positional.empty() || !args.keywords.empty())
     graph_break(Reason::unknown_callable, "a weak reference with arguments");
-  t.type_of(v);
+  t.facts.type_of(v);
   return t.referent_of(v);
 }
 
@@ -66,10 +66,10 @@ Value* weak_reference(Tracer& t, const Arguments& args) {
     graph_break(Reason::outside_effect, "a weak reference with a callback");
   if (!referent->object || (referent->kind != ValueKind::object && referent->source == guards::kNoSource))
     graph_break(Reason::made_in_trace, "a weak reference to what the trace made");
-  t.type_of(referent);
+  t.facts.type_of(referent);
   const PyRef made = PyRef::steal(PyWeakref_NewRef(referent->object.get(), nullptr));
   if (!made) t.raise_pending();
-  return t.wrap(made.get(), t.guards().sources.add(SourceKind::weak_reference, source_of(t, referent)));
+  return t.wrap(made.get(), t.facts.sources().add(SourceKind::weak_reference, t.facts.source_of(referent)));
 }
 
 }  // namespace rows

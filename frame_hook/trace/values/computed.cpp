@@ -23,11 +23,11 @@ constexpr size_t kMostComputed = 256;  // of one trace: a loop would make a guar
 
 bool Tracer::is_open(Value* v) {
   if (v->kind == ValueKind::sym_int) return !as<SymIntValue>(v)->expr.as_constant();
-  return is_open_float(v) || (v->kind == ValueKind::object && !v->value_guarded && is_computed(v->source));
+  return is_open_float(v) || (v->kind == ValueKind::object && !v->value_guarded && facts.is_computed(v->source));
 }
 
 SourceId Tracer::operand_source(Value* v) {
-  guards::SourceTable& sources = trace_.guards.sources;
+  guards::SourceTable& sources = facts.sources();
   if (v->kind == ValueKind::sym_int) {
     const graph::SymExpr& size = as<SymIntValue>(v)->expr;
     if (v->source != kNoSource) return v->source;  // its int_range guard is there
@@ -40,14 +40,14 @@ SourceId Tracer::operand_source(Value* v) {
     return sources.add(SourceKind::size, kNoSource, static_cast<int32_t>(index), key.get());
   }
   if (is_open(v) && v->source == kNoSource) {
-    FloatFormula& formula = protocol().float_formulas.at(v);
+    FloatFormula& formula = trace_.float_formulas.at(v);
     if (formula.source != kNoSource) return formula.source;
     const SourceId a = operand_source(formula.a), b = operand_source(formula.b);
     PyObject* const function = operator_function(formula.function);
     return formula.source = sources.add(SourceKind::computed, a, static_cast<int32_t>(b), function);
   }
   if (is_open(v)) {
-    type_of(v);
+    facts.type_of(v);
     return v->source;
   }
   return sources.add(SourceKind::constant, kNoSource, 0, constant(v));
@@ -75,7 +75,7 @@ Value* Tracer::computed(PyObject* function, std::initializer_list<Value*> operan
   ++protocol().computed;
   const SourceId first = operand_source(*operands.begin());
   const int32_t second = count > 1 ? static_cast<int32_t>(operand_source(operands.begin()[1])) : -1;
-  const SourceId source = trace_.guards.sources.add(SourceKind::computed, first, second, function);
+  const SourceId source = facts.sources().add(SourceKind::computed, first, second, function);
   return wrap(result.get(), source);
 }
 

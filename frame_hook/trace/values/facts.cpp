@@ -1,17 +1,10 @@
-// frame_hook/trace/values/facts.cpp — what a trace relies on: asking for a fact of a value adds the guard that keeps it
-// true.
-//
-// Each fact is guarded once per value. Answers never run Python code: what a type answers in Python is inlined.
+// frame_hook/trace/values/facts.cpp — see facts.h.
+#include "frame_hook/trace/values/facts.h"
+
 #include <cmath>
 
-#include "frame_hook/trace/machine/tracer.h"
-#include "frame_hook/trace/protocol/protocol.h"
-#include "frame_hook/trace/torch/size_marks.h"
-#include "frame_hook/trace/types/numpy_calls.h"
 #include "frame_hook/trace/values/object_kinds.h"
 #include "guards/class_state.h"
-#include "guards/interrupts.h"
-#include "runtime/base/result.h"
 
 namespace framejit::frame_hook {
 
@@ -20,11 +13,36 @@ using guards::kNoSource;
 using guards::SourceId;
 using guards::SourceKind;
 
-void Tracer::add_guard(guards::Guard guard) {
+void Facts::reset() {
+  unchanged_types_.clear();
+  guard_lines_.clear();
+}
+
+guards::LineId Facts::user_line() {
+  if (stack_.frames().empty()) return guards::kNoLine;
+  const SymbolicFrame& user = stack_.user_frame();
+  const int line = user.code->instructions[user.position].line;
+  auto& known = guard_lines_[user.code->code];
+  for (auto it = known.rbegin(); it != known.rend(); ++it)
+    if (it->first == line) return it->second;
+  return known.emplace_back(line, trace_.guards.add_line(text_of_position(user))).second;
+}
+
+SourceId Facts::source_of(Value* v) {
+  if (v->source != kNoSource || !v->object) return v->source;
+  return sources().add(SourceKind::constant, kNoSource, 0, v->object.get());
+}
+
+void Facts::note(GuardKind kind, SourceId source, PyObject* object, int64_t number) {
+  if (source == kNoSource) return;
+  add_guard(kind, source, object, number);
+}
+
+void Facts::add_guard(guards::Guard guard) {
   if (guards::Guard* fresh = trace_.guards.add(std::move(guard))) fresh->line = user_line();
 }
 
-void Tracer::add_guard(GuardKind kind, SourceId source, PyObject* object, int64_t number) {
+void Facts::add_guard(GuardKind kind, SourceId source, PyObject* object, int64_t number) {
   guards::Guard guard;
   guard.kind = kind;
   guard.source = source;
@@ -33,7 +51,7 @@ void Tracer::add_guard(GuardKind kind, SourceId source, PyObject* object, int64_
   add_guard(std::move(guard));
 }
 
-PyTypeObject* Tracer::type_of(Value* v) {
+PyTypeObject* Facts::type_of(Value* v) {
   if (!v->type_guarded) {
     v->type_guarded = true;
     if (!v->value_guarded) {
@@ -46,127 +64,49 @@ PyTypeObject* Tracer::type_of(Value* v) {
   return v->type;
 }
 
-SourceId Tracer::type_source(Value* v) {
+SourceId Facts::type_source(Value* v) {
   guards::SourceTable& sources = trace_.guards.sources;
   if (v->source != kNoSource && !v->type_is_fixed) return sources.add(SourceKind::type_of, v->source);
   return sources.add(SourceKind::constant, kNoSource, 0, reinterpret_cast<PyObject*>(v->type));
 }
 
 // Static types never change. `source` reaches the type itself.
-void Tracer::guard_type_unchanged(PyTypeObject* type, SourceId source) {
+void Facts::guard_type_unchanged(PyTypeObject* type, SourceId source) {
   if ((type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) || !unchanged_types_.try_emplace(type, true).second) return;
   add_guard(GuardKind::type_unchanged, source, reinterpret_cast<PyObject*>(type),
             static_cast<int64_t>(guards::class_state(type)));
 }
 
-namespace {
-
-// A number that was computed holds under the guards of what it was computed from.
-void guard_operands(Tracer& t, Value* v) {
-  const auto& formulas = t.protocol().float_formulas;
-  const auto at = formulas.find(v);
-  if (at == formulas.end()) return;
-  t.constant(at->second.a);
-  t.constant(at->second.b);
+PyTypeObject* Facts::known_type(Value* v) {
+  PyObject* type = real_type(v);
+  if (!type) return nullptr;
+  guard_identity(v);
+  return reinterpret_cast<PyTypeObject*>(type);
 }
 
-}  // namespace
+// ---- values
 
-void Tracer::guard_identity(Value* v) {
+// A number that was computed holds under the guards of what it was computed from.
+void Facts::guard_operands(Value* v) {
+  const auto at = trace_.float_formulas.find(v);
+  if (at == trace_.float_formulas.end()) return;
+  guard_value(at->second.a);
+  guard_value(at->second.b);
+}
+
+void Facts::guard_identity(Value* v) {
   if (v->value_guarded && v->identity_guarded) return;
   if (is_computed(v->source)) return guard_value(v);  // another object in each call
   v->value_guarded = v->identity_guarded = true;
   if (v->source != kNoSource) add_guard(GuardKind::is, v->source, v->object.get());
-  else guard_operands(*this, v);
+  else guard_operands(v);
 }
 
-// Which object it is does not matter to a dict or set that the trace made, only that two of them are two: 32 instances
-// of a block share an entry. Beyond a few keys the guards, one a pair, would cost more than an entry for each instance.
-void Tracer::guard_key(Value* v) {
-  constexpr size_t kMostKeys = 24;
-  if (v->identity_guarded || std::find(keys_.begin(), keys_.end(), v) != keys_.end()) return;
-  if (v->source == kNoSource || keys_.size() >= kMostKeys) return guard_identity(v);
-  for (Value* other : keys_) same_object(v, other);
-  keys_.push_back(v);
-}
-
-// ---- constants
-
-bool Tracer::is_constant_object(PyObject* object) {
-  if (is_exact_scalar(Py_TYPE(object)) || has_identity_constant(object)) return true;
-  if (PyTuple_CheckExact(object)) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
-      if (!is_constant_object(PyTuple_GET_ITEM(object, i))) return false;
-    return true;
-  }
-  if (!PyFrozenSet_CheckExact(object)) return false;
-  for (PyObject* item : items_of_set(object))
-    if (!is_constant_object(item)) return false;
-  return true;
-}
-
-bool Tracer::is_constant(Value* v) {
-  switch (v->kind) {
-    case ValueKind::object: return is_constant_object(v->object.get());
-    case ValueKind::tuple: {
-      auto* t = as<TupleValue>(v);
-      for (size_t i = 0; i < t->items.size(); ++i) {
-        if (t->items[i] && !is_constant(t->items[i])) return false;
-        PyObject* unread = t->items[i] ? nullptr : PyTuple_GET_ITEM(t->object.get(), i);
-        if (unread && !is_constant_object(unread)) return false;
-        const bool known = !unread || v->source == kNoSource || v->value_guarded;
-        if (!known &&
-            holds_symbol(unread, trace_.guards.sources.add(SourceKind::tuple_item, v->source, static_cast<int32_t>(i))))
-          return false;
-      }
-      return true;
-    }
-    case ValueKind::set: {
-      if (v->type != &PyFrozenSet_Type) return false;
-      if (v->object) return is_constant_object(v->object.get());
-      for (Value* item : as<SetValue>(v)->items)
-        if (!is_constant(item)) return false;
-      return true;
-    }
-    case ValueKind::slice: {
-      auto* s = as<SliceValue>(v);
-      return is_constant(s->start) && is_constant(s->stop) && is_constant(s->step);
-    }
-    case ValueKind::instance: return v->object && is_enum_member(v->object.get());
-    case ValueKind::sym_int: return as<SymIntValue>(v)->expr.is_constant();  // since somebody asked for the number
-    case ValueKind::null: case ValueKind::tensor: case ValueKind::list: case ValueKind::dict: case ValueKind::cell:
-    case ValueKind::function:
-    case ValueKind::method:
-    case ValueKind::iterator:
-    case ValueKind::generator:
-    case ValueKind::super:
-    case ValueKind::view: case ValueKind::identity: case ValueKind::array: return false;
-  }
-  return false;
-}
-
-namespace {
-
-bool holds_only_scalars(PyObject* object) {  // what an `equals` guard can compare
-  if (is_exact_scalar(Py_TYPE(object)) || has_own_equality(object)) return true;
-  if (PyTuple_CheckExact(object)) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
-      if (!holds_only_scalars(PyTuple_GET_ITEM(object, i))) return false;
-    return true;
-  }
-  if (!PyFrozenSet_CheckExact(object)) return false;
-  for (PyObject* item : items_of_set(object))
-    if (!holds_only_scalars(item)) return false;
-  return true;
-}
-
-}  // namespace
-
-// The guard of a value with an object: by value where the type is compared by value, else by identity.
-void Tracer::guard_value(Value* v) {
+// By value where the type is compared by value, else by identity.
+void Facts::guard_value(Value* v) {
   if (v->value_guarded) return;
   v->value_guarded = v->type_guarded = true;
-  if (v->source == kNoSource) return guard_operands(*this, v);
+  if (v->source == kNoSource) return guard_operands(v);
   const bool is_nan = PyFloat_CheckExact(v->object.get()) &&
                       std::isnan(PyFloat_AS_DOUBLE(v->object.get()));  // equal to itself alone, as a key and in lists
   const bool by_value =
@@ -175,276 +115,38 @@ void Tracer::guard_value(Value* v) {
   add_guard(by_value ? GuardKind::equals : GuardKind::is, v->source, v->object.get());
 }
 
-PyObject* Tracer::constant(Value* v) {
-  if (v->value_guarded && v->object && v->kind != ValueKind::sym_int) return v->object.get();
-  switch (v->kind) {
-    case ValueKind::object:
-    case ValueKind::instance: guard_value(v); break;
-    case ValueKind::tuple:
-      if (v->object && holds_only_scalars(v->object.get())) {
-        guard_value(v);
-      } else {
-        PyRef made = materialise_items(v, items_of(v));
-        const bool is_payload =
-            v->object &&
-            !PyTuple_CheckExact(v->object.get());  // with its items guarded, a tuple as the trace makes them
-        if (is_payload) v->source = kNoSource;
-        if (is_payload || !v->object) v->object = made;
-        v->value_guarded = true;
-      }
-      break;
-    case ValueKind::set:
-      if (v->object) {
-        guard_value(v);
-      } else {
-        PyRef items = materialise_items(v, as<SetValue>(v)->items);
-        v->object = PyRef::steal(PyFrozenSet_New(items.get()));
-      }
-      break;
-    case ValueKind::slice: {
-      auto* s = as<SliceValue>(v);
-      PyObject *start = constant(s->start), *stop = constant(s->stop), *step = constant(s->step);
-      if (!v->object) v->object = PyRef::steal(PySlice_New(start, stop, step));
-      v->value_guarded = true;
-      break;
-    }
-    case ValueKind::sym_int: {
-      const int64_t value = recording().shapes().specialise(as<SymIntValue>(v)->expr, here());
-      if (!v->object) v->object = PyRef::steal(PyLong_FromLongLong(value));
-      as<SymIntValue>(v)->expr = graph::SymExpr(value);
-      break;
-    }
-    case ValueKind::null:
-    case ValueKind::tensor:
-    case ValueKind::list:
-    case ValueKind::dict:
-    case ValueKind::cell:
-    case ValueKind::function:
-    case ValueKind::method:
-    case ValueKind::iterator:
-    case ValueKind::generator:
-    case ValueKind::super:
-    case ValueKind::view:
-    case ValueKind::identity:
-    case ValueKind::array:
-      FJ_CHECK(false, "constant() of a value that is not one");
-  }
-  if (!v->object) raise_pending();
-  return v->object.get();
+// ---- variables, and what is handled
+
+void Facts::relies_on_binding(SourceId source, bool bound) {
+  if (bound) trace_.bound_sources.push_back(source);
+  else note(GuardKind::is, source, nullptr);
 }
 
-// ---- truth, sizes, identity
-
-namespace {
-
-bool same_truth_slots(PyTypeObject* a, PyTypeObject* b) {
-  auto bool_slot = [](PyTypeObject* t) { return t->tp_as_number ? t->tp_as_number->nb_bool : nullptr; };
-  auto length_slot = [](PyTypeObject* t) { return t->tp_as_mapping ? t->tp_as_mapping->mp_length : nullptr; };
-  return bool_slot(a) == bool_slot(b) && length_slot(a) == length_slot(b);
-}
-
-}  // namespace
-
-// Types without nb_bool and lengths are true; the slots of a class written in Python are seen by lookup_special.
-bool Tracer::instance_truth(Value* v) {
-  PyTypeObject* type = type_of(v);
-  if (Value* payload = v->kind == ValueKind::instance ? as<InstanceValue>(v)->payload : nullptr;
-      payload && same_truth_slots(type, payload->type)) {
-    guard_type_unchanged(type, type_source(v));
-    return truth(payload);
-  }
-  if (v->kind == ValueKind::instance && (type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
-    if (Value* method = lookup_special(v, "__bool__")) {
-      Value* result = call(method, {});
-      if (type_of(result) != &PyBool_Type)
-        raise_new(PyExc_TypeError, std::string("__bool__ should return bool, returned ") + result->type->tp_name);
-      return constant(result) == Py_True;
-    }
-  }
-  const bool sized = (type->tp_as_mapping && type->tp_as_mapping->mp_length) ||
-                     (type->tp_as_sequence && type->tp_as_sequence->sq_length);
-  if (sized) {
-    if (auto n = length(v)) return *n != 0;
-    graph_break(Reason::unsupported_operand, std::string("the truth of an object of type ") + type->tp_name);
-  }
-  if (type->tp_as_number && type->tp_as_number->nb_bool && !(type->tp_flags & Py_TPFLAGS_HEAPTYPE))
-    graph_break(Reason::unsupported_operand, std::string("the truth of an object of type ") + type->tp_name);
-  guard_type_unchanged(type, type_source(v));
-  return true;
-}
-
-bool Tracer::truth(Value* v) {
-  switch (v->kind) {
-    case ValueKind::object: {
-      PyObject* object = v->object.get();
-      if (Value* now = is_open(v) && !PyBool_Check(object) ? computed(operator_function("truth"), {v}) : nullptr)
-        return truth(now);
-      if (is_exact_scalar(Py_TYPE(object))) return PyObject_IsTrue(constant(v)) == 1;
-      if (PyRange_Check(object) || is_numpy_scalar(object)) return PyObject_IsTrue(constant(v)) == 1;
-      if (PyType_Check(object) && Py_TYPE(object) != &PyType_Type) {
-        PyTypeObject* meta = Py_TYPE(object);
-        if ((meta->tp_as_number && meta->tp_as_number->nb_bool) ||
-            (meta->tp_as_mapping && meta->tp_as_mapping->mp_length)) {
-          if (is_enum_class(object)) return type_of(v), true;
-          graph_break(Reason::unsupported_operand,
-                      std::string("the truth of class ") + reinterpret_cast<PyTypeObject*>(object)->tp_name);
-        }
-      }
-      return instance_truth(v);
-    }
-    case ValueKind::tensor:
-      if (Value* known = of_known_tensor(*this, operator_function("truth"), v)) return truth(known);
-      graph_break(Reason::data_dependent_jump, "a tensor");
-    case ValueKind::array: return truth(call_numpy(*this, operator_function("truth"), {{v}, {}}));
-    case ValueKind::sym_int:
-      return recording().shapes().decide(as<SymIntValue>(v)->expr, graph::Relation::kNe, 0, here());
-    case ValueKind::tuple: case ValueKind::list: case ValueKind::dict: case ValueKind::set: case ValueKind::view: {
-      auto n = length(v);
-      FJ_CHECK(n, "a container without a length");
-      return *n != 0;
-    }
-    case ValueKind::instance: return instance_truth(v);
-    case ValueKind::identity: return true;
-    case ValueKind::null: FJ_CHECK(false, "truth of NULL");
-    case ValueKind::slice:
-    case ValueKind::cell:
-    case ValueKind::function:
-    case ValueKind::method:
-    case ValueKind::iterator:
-    case ValueKind::generator: case ValueKind::super: type_of(v); return true;
-  }
-  return true;
-}
-
-std::optional<graph::SymExpr> Tracer::as_size(Value* v) {
-  if (v->kind == ValueKind::sym_int) return as<SymIntValue>(v)->expr;
-  if (v->kind == ValueKind::identity) specialised(*this, v);
-  if (v->kind == ValueKind::instance && as<InstanceValue>(v)->payload)
-    return type_of(v), as_size(as<InstanceValue>(v)->payload);
-  if (v->kind == ValueKind::tensor || v->kind == ValueKind::array) {
-    Value* known = v->kind == ValueKind::array ? call_numpy(*this, operator_function("index"), {{v}, {}})
-                                               : of_known_tensor(*this, operator_function("index"), v);
-    return known ? as_size(known) : std::nullopt;
-  }
-  if (v->kind != ValueKind::object) return std::nullopt;
-  PyRef number = v->object;
-  if (is_numpy_scalar(number.get()) && PyIndex_Check(number.get())) number = PyRef::steal(PyNumber_Index(constant(v)));
-  if (!number || !PyLong_Check(number.get())) return drop_error(), std::optional<graph::SymExpr>();
-  if (number.get() == v->object.get()) constant(v);
-  int overflow = 0;
-  const long long value = PyLong_AsLongLongAndOverflow(number.get(), &overflow);
-  return overflow ? std::nullopt : std::optional<graph::SymExpr>(graph::SymExpr(value));
-}
-
-int64_t Tracer::as_index(Value* v) {
-  auto size = as_size(v);
-  if (!size) {
-    Value* method = v->kind == ValueKind::instance ? lookup_special(v, "__index__") : nullptr;
-    if (method) size = as_size(call(method, {}));
-  }
-  if (!size) {
-    if (v->kind == ValueKind::tensor) graph_break(Reason::data_dependent_value, "an index taken from a tensor");
-    const PyNumberMethods* numbers = builtin_base(type_of(v))->tp_as_number;
-    raise_unless_in_c(*this, v, numbers && numbers->nb_index,
-                      std::string("'") + v->type->tp_name + "' object cannot be interpreted as an integer");
-  }
-  if (auto constant = size->as_constant()) return *constant;
-  return recording().shapes().specialise(*size, here());
-}
-
-bool Tracer::same_object(Value* a, Value* b) {
-  if (a == b) return true;
-  if (a->kind == ValueKind::identity && b->kind == ValueKind::identity) specialised(*this, a);
-  if (a->object && b->object && a->object.get() == b->object.get()) {
-    if (a->kind == ValueKind::sym_int || b->kind == ValueKind::sym_int) return constant(a) == constant(b);
-    if (a->identity_guarded && b->identity_guarded) return true;
-    if (a->source == kNoSource || b->source == kNoSource) return guard_identity(a), guard_identity(b), true;
-    guards::Guard guard;
-    guard.kind = GuardKind::same;
-    guard.source = a->source;
-    guard.other = b->source;
-    add_guard(std::move(guard));
-    return true;
-  }
-  if (!a->object || !b->object) {  // one was made in the trace, or is an int of a symbol
-    if (a->kind == ValueKind::sym_int && b->kind == ValueKind::sym_int)
-      graph_break(Reason::memory_address, "the identity of a symbolic size");
-    if (b->kind == ValueKind::object && is_singleton(b->object.get())) guard_identity(b);
-    if (a->kind == ValueKind::object && is_singleton(a->object.get())) guard_identity(a);
-    if (a->object && a->source != kNoSource) type_of(a);
-    if (b->object && b->source != kNoSource) type_of(b);
-    return false;
-  }
-  // Two real objects: their types tell them apart, or they are told apart as such.
-  if (a->type != b->type && type_of(a) != type_of(b)) return false;
-  guards::SourceTable& sources = trace_.guards.sources;
-  auto source_of = [&](Value* v) {
-    return v->source != kNoSource ? v->source : sources.add(SourceKind::constant, kNoSource, 0, v->object.get());
-  };
-  if (a->identity_guarded && b->identity_guarded) return false;
-  guards::Guard guard;
-  guard.kind = GuardKind::distinct;
-  guard.source = a->source != kNoSource ? a->source : source_of(b);
-  guard.other = a->source != kNoSource ? source_of(b) : source_of(a);
-  add_guard(std::move(guard));
-  return false;
-}
-
-Value* Tracer::identity_of(Value* v) {
-  auto* identity = make<IdentityValue>(ValueKind::identity, &PyLong_Type);
-  identity->of = v;
-  identity->made_at = resumable_step();
-  return identity;
+// Where the segment begins at a call, the arguments are bound and the other locals are not: nothing to guard.
+void Facts::relies_on_binding(const SymbolicFrame& f, int slot) {
+  if (!f.is_resumed || f.is_written[static_cast<size_t>(slot)]) return;
+  const SourceId source = sources().add(SourceKind::local, kNoSource, slot);
+  relies_on_binding(source, f.locals[static_cast<size_t>(slot)] != nullptr);
 }
 
 namespace {
 
-// A marked size is a symbol within its range; what is outside compiles by itself.
-void decide_marked_ranges(Tracer& t, PyObject* real, PyObject* traced) {
-  const std::vector<SizeMarks::Dynamic> marks = size_marks(real).dynamic;
-  const PyRef shape = marks.empty() ? PyRef() : PyRef::steal(t.recording().get_attribute(traced, interned("shape")));
-  if (!shape) return;
-  for (const auto& [dim, least, most] : marks) {
-    const auto size = dim < static_cast<size_t>(PyTuple_GET_SIZE(shape.get()))
-                          ? t.recording().unwrap_size(PyTuple_GET_ITEM(shape.get(), dim))
-                          : std::nullopt;
-    if (!size || size->is_constant()) continue;
-    if (least)
-      t.recording().shapes().decide(graph::SymExpr(PyLong_AsLongLong(least.get())), graph::Relation::kLe, *size,
-                                    "mark_dynamic");
-    if (most)
-      t.recording().shapes().decide(*size, graph::Relation::kLe, graph::SymExpr(PyLong_AsLongLong(most.get())),
-                                    "mark_dynamic");
-  }
-  drop_error();
-}
+// No exception is being handled where the segment begins.
+class NothingHandled final : public guards::ModeFacts {
+ public:
+  static bool now() { return !PyRef::steal(PyErr_GetHandledException()); }
+  bool matches() const override { return now(); }
+  std::string mismatch() const override { return "an exception is being handled"; }
+};
 
 }  // namespace
 
-PyObject* Tracer::traced_tensor(TensorValue* v) {
-  if (v->traced) return v->traced.get();
-  std::string reason;
-  if (frontend_.classify(v->object.get(), &reason) != TensorClass::kPlain)
-    graph_break(Reason::unsupported_tensor, reason);
-  if (v->source == kNoSource)
-    graph_break(Reason::unsupported_tensor, "a tensor that is a constant of the program");
-  const graph::DynamicExtents dynamic = dynamic_extents(v->source);
-  PyObject* traced =
-      recording().add_input(v->object.get(), trace_.guards.sources.text(v->source, live_.code), dynamic);
-  if (!traced) break_of_recording("an input tensor");
-  v->traced = PyRef::steal(traced);
-  v->input = static_cast<int>(recording().input_count()) - 1;
-  v->type_guarded = v->value_guarded = true;
-  by_traced_[traced] = v;
-  trace_.input_sources.push_back(v->source);
-  guards::Guard guard;
-  guard.kind = GuardKind::tensor;
-  guard.source = v->source;
-  guard.object = PyRef::borrow(reinterpret_cast<PyObject*>(v->type));
-  guard.facts = recording().facts_of_input(v->input);
-  add_guard(std::move(guard));
-  if (!dynamic.empty()) decide_marked_ranges(*this, v->object.get(), traced);
-  return traced;
+bool Facts::relies_on_nothing_handled() {
+  if (!NothingHandled::now()) return false;
+  for (const auto& mode : trace_.guards.modes)
+    if (dynamic_cast<const NothingHandled*>(mode.get())) return true;
+  trace_.guards.modes.push_back(std::make_shared<NothingHandled>());
+  return true;
 }
 
 }  // namespace framejit::frame_hook

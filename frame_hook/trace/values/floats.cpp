@@ -16,7 +16,7 @@ using guards::kNoSource;
 
 bool Tracer::is_open_float(Value* v) {
   if (v->kind != ValueKind::object || v->type != &PyFloat_Type || v->value_guarded) return false;
-  return v->source != kNoSource ? is_dynamic(v->source, "") : protocol().float_formulas.count(v) != 0;
+  return v->source != kNoSource ? is_dynamic(v->source, "") : trace_.float_formulas.count(v) != 0;
 }
 
 namespace {
@@ -47,11 +47,11 @@ Value* Tracer::float_arithmetic(const char* function, Value* a, Value* b) {
   if ((!open_a && !is_number(a)) || (!open_b && !is_number(b)) || (quotient && (open_b || is_zero(b)))) return nullptr;
   size_t depth = 1;
   for (Value* v : {a, b})
-    if (const auto at = protocol().float_formulas.find(v); at != protocol().float_formulas.end())
+    if (const auto at = trace_.float_formulas.find(v); at != trace_.float_formulas.end())
       depth = std::max(depth, at->second.depth + 1);
   if (depth > kDeepest) return nullptr;
   for (auto [v, open] : {std::pair(a, open_a), std::pair(b, open_b)}) {
-    if (open) type_of(v);
+    if (open) facts.type_of(v);
     else constant(v);
   }
   PyRef now = PyRef::steal(
@@ -59,7 +59,7 @@ Value* Tracer::float_arithmetic(const char* function, Value* a, Value* b) {
   if (!now) raise_pending();
   Value* result = object_value(now.get(), kNoSource);
   result->value_guarded = false;
-  protocol().float_formulas[result] = {function, a, b, depth, kNoSource};
+  trace_.float_formulas[result] = {function, a, b, depth, kNoSource};
   return result;
 }
 
@@ -69,13 +69,13 @@ Value* Tracer::float_tensor(Value* number) {
   if (number->source != kNoSource) {
     const size_t inputs = recording().input_count();
     PyRef traced = PyRef::steal(recording().add_float(PyFloat_AS_DOUBLE(number->object.get()),
-                                                      trace_.guards.sources.text(number->source, live_.code)));
+                                                      facts.sources().text(number->source, live_.code)));
     if (!traced) break_of_recording("a float input");
     if (recording().input_count() > inputs) trace_.input_sources.push_back(number->source);
-    type_of(number);
+    facts.type_of(number);
     tensor = wrap_result(traced.release());
   } else {
-    const FloatFormula formula = protocol().float_formulas.at(number);
+    const FloatFormula formula = trace_.float_formulas.at(number);
     auto operand = [&](Value* v) { return is_open_float(v) ? float_tensor(v) : v; };
     Value *a = operand(formula.a), *b = operand(formula.b);
     tensor = call_recorded(operator_function(formula.function), Arguments{{a, b}, {}});
@@ -104,7 +104,7 @@ Value* Tracer::float_number(Value* number) {
 void Tracer::guard_fixed_floats() {
   for (PyObject* traced : recording().take_fixed_floats())
     for (const auto& [number, tensor] : protocol().float_tensors)
-      if (as<TensorValue>(tensor)->traced.get() == traced) guard_value(number);
+      if (as<TensorValue>(tensor)->traced.get() == traced) facts.guard_value(number);
 }
 
 }  // namespace framejit::frame_hook

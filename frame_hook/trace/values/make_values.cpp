@@ -1,7 +1,7 @@
 // frame_hook/trace/values/make_values.cpp — values for the objects that a trace meets, and for those that it makes.
 //
 // wrap() looks at the exact type of a real object, without adding a guard: what is there is only relied on once
-// somebody asks (facts.cpp). One real object of a kind with identity has one Value; reaching it by a second source adds
+// somebody asks (facts.h). One real object of a kind with identity has one Value; reaching it by a second source adds
 // a `same` guard. Scalars have one Value per source, since their guards are per source.
 #include <cstring>
 
@@ -55,7 +55,7 @@ Value* Tracer::string(const char* text) { return constant_steal(PyUnicode_FromSt
 
 Value* Tracer::size_value(const graph::SymExpr& e) {
   if (auto constant = e.as_constant()) return integer(*constant);
-  if (!graph::keep_exact(recording().shapes(), e, here())) throw graph::NoInt64();
+  if (!graph::keep_exact(recording().shapes(), e, stack.here())) throw graph::NoInt64();
   auto* v = make<SymIntValue>(ValueKind::sym_int, &PyLong_Type);
   v->expr = e;
   return v;
@@ -108,7 +108,7 @@ Value* Tracer::constant_value(PyObject* object) {
     return v;
   }
   if (is_exact_scalar(Py_TYPE(object)) || has_identity_constant(object)) return object_value(object, kNoSource);
-  return wrap(object, trace_.guards.sources.add(SourceKind::constant, kNoSource, 0, object));
+  return wrap(object, facts.sources().add(SourceKind::constant, kNoSource, 0, object));
 }
 
 Value* Tracer::constant_steal(PyObject* object) {
@@ -134,7 +134,7 @@ Value* Tracer::wrap(PyObject* object, SourceId source) {
       guard.kind = GuardKind::same;
       guard.source = source;
       guard.other = (*known)->source;
-      add_guard(std::move(guard));
+      facts.add_guard(std::move(guard));
     }
     return by_source_[source] = *known;
   }
@@ -174,7 +174,7 @@ bool Tracer::becomes_symbol(PyObject* integer, SourceId source) {
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(integer, &overflow);
   if (overflow || !is_dynamic(source, "")) return false;
-  return (value != 0 && value != 1) || is_listed(options_.hints, trace_.guards.sources.text(source, live_.code));
+  return (value != 0 && value != 1) || is_listed(options_.hints, facts.sources().text(source, live_.code));
 }
 
 bool Tracer::holds_symbol(PyObject* object, SourceId source) {
@@ -183,7 +183,7 @@ bool Tracer::holds_symbol(PyObject* object, SourceId source) {
   if (PyLong_CheckExact(object)) return becomes_symbol(object, source);
   for (Py_ssize_t i = 0; PyTuple_CheckExact(object) && i < PyTuple_GET_SIZE(object); ++i)
     if (holds_symbol(PyTuple_GET_ITEM(object, i),
-                     trace_.guards.sources.add(SourceKind::tuple_item, source, static_cast<int32_t>(i))))
+                     facts.sources().add(SourceKind::tuple_item, source, static_cast<int32_t>(i))))
       return true;
   return false;
 }
@@ -194,7 +194,7 @@ Value* Tracer::wrap_int(PyObject* object, SourceId source) {
   auto* v = make<SymIntValue>(ValueKind::sym_int, &PyLong_Type);
   const graph::SymbolId symbol = recording().shapes().add_symbol(value, INT64_MIN, INT64_MAX);
   v->expr = graph::SymExpr::symbol(symbol);
-  add_guard(GuardKind::int_range, source, nullptr, symbol);
+  facts.add_guard(GuardKind::int_range, source, nullptr, symbol);
   return v;
 }
 
@@ -213,7 +213,7 @@ Value* Tracer::wrap_container(PyObject* object, SourceId source) {
     auto* slice = reinterpret_cast<PySliceObject*>(object);
     auto member = [&](const char* name, PyObject* part) {
       PyRef key = PyRef::steal(PyUnicode_InternFromString(name));
-      return wrap(part, trace_.guards.sources.add(SourceKind::attribute, source, 0, key.get()));
+      return wrap(part, facts.sources().add(SourceKind::attribute, source, 0, key.get()));
     };
     v->start = member("start", slice->start);
     v->stop = member("stop", slice->stop);
@@ -226,7 +226,7 @@ Value* Tracer::wrap_container(PyObject* object, SourceId source) {
 
 Value* Tracer::wrap_callable(PyObject* object, SourceId source) {
   PyTypeObject* type = Py_TYPE(object);
-  guards::SourceTable& sources = trace_.guards.sources;
+  guards::SourceTable& sources = facts.sources();
   if (type == &PyFunction_Type) {
     auto* v = make<FunctionValue>(ValueKind::function, type);
     v->code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(object));
@@ -266,9 +266,9 @@ Value* Tracer::wrap_instance(PyObject* object, SourceId source) {
     payload = make<SetValue>(ValueKind::set, PyFrozenSet_Check(object) ? &PyFrozenSet_Type : &PySet_Type);
   } else if (PyRef copy = exact_copy_of_scalar(object)) {
     v->payload = object_value(copy.get(), kNoSource);
-    if (is_enum_member(object)) return add_guard(GuardKind::is, source, object), v;
-    add_guard(GuardKind::type_is, source, reinterpret_cast<PyObject*>(v->type));
-    add_guard(GuardKind::holds, source, copy.get());
+    if (is_enum_member(object)) return facts.add_guard(GuardKind::is, source, object), v;
+    facts.add_guard(GuardKind::type_is, source, reinterpret_cast<PyObject*>(v->type));
+    facts.add_guard(GuardKind::holds, source, copy.get());
     v->type_is_fixed = true;
     return v;
   }
@@ -355,18 +355,18 @@ Value* Tracer::wrap_result_container(PyObject* object) {
 // The source may be asked for by text, so texts are only made when there is something to compare them with.
 bool Tracer::is_dynamic(SourceId source, const std::string& suffix) {
   const TraceHints& hints = options_.hints;
-  if (is_computed(source)) return true;
+  if (facts.is_computed(source)) return true;
   if (hints.dynamic_never) return false;
   if (hints.dynamic_all) {
     SourceId s = source;
-    const guards::SourceTable& sources = trace_.guards.sources;
+    const guards::SourceTable& sources = facts.sources();
     while (s != kNoSource && (sources[s].kind == SourceKind::tuple_item || sources[s].kind == SourceKind::list_item ||
                               sources[s].kind == SourceKind::dict_item))
       s = sources[s].base;
     return s != kNoSource && sources[s].kind == SourceKind::local;
   }
   if (hints.dynamic_sources.empty()) return false;
-  return is_listed(hints, trace_.guards.sources.text(source, live_.code) + suffix);
+  return is_listed(hints, facts.sources().text(source, live_.code) + suffix);
 }
 
 // The frontend leaves sizes and strides 0 and 1 constant.
@@ -377,8 +377,8 @@ graph::DynamicExtents Tracer::dynamic_extents(SourceId source) {
   if (hints.dynamic_never) return found;
   if (hints.dynamic_all && is_dynamic(source, "")) dims.assign(64, true);
   // Parameters of another size are another module: with symbols nothing could be derived from them.
-  const bool varies = !hints.dynamic_sources.empty() && !is_parameter(trace_.guards.sources, source);
-  const std::string text = varies ? trace_.guards.sources.text(source, live_.code) : "";
+  const bool varies = !hints.dynamic_sources.empty() && !is_parameter(facts.sources(), source);
+  const std::string text = varies ? facts.sources().text(source, live_.code) : "";
   for (const std::string& dynamic : hints.dynamic_sources) {
     if (!varies || !dynamic.starts_with(text)) continue;
     const std::string_view rest = std::string_view(dynamic).substr(text.size());

@@ -279,4 +279,17 @@ std::string place_of_caller() {
   return "";
 }
 
+bool holds_only_scalars(PyObject* object) {
+  if (is_exact_scalar(Py_TYPE(object)) || has_own_equality(object)) return true;
+  if (PyTuple_CheckExact(object)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
+      if (!holds_only_scalars(PyTuple_GET_ITEM(object, i))) return false;
+    return true;
+  }
+  if (!PyFrozenSet_CheckExact(object)) return false;
+  for (PyObject* item : items_of_set(object))
+    if (!holds_only_scalars(item)) return false;
+  return true;
+}
+
 }  // namespace framejit::frame_hook

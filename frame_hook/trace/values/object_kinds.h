@@ -20,6 +20,7 @@ bool has_own_equality(PyObject* object);
 // Objects that stand for themselves: types, modules, C functions and descriptors, code objects, dtypes, devices, enum
 // members, ...
 bool has_identity_constant(PyObject* object);
+bool holds_only_scalars(PyObject* object);  // what an `equals` guard can compare
 bool is_enum_member(PyObject* object);
 bool is_enum_class(PyObject* object);
 // An object that has no attributes worth shadowing although its type keeps a dict: types, modules, C functions,

@@ -39,7 +39,7 @@ static bool write_may_drop(Value* v) {
 }
 
 void Tracer::will_mutate(Value* v) {
-  type_of(v);
+  facts.type_of(v);
   if (v->kind == ValueKind::list && as<ListValue>(v)->being_sorted)
     graph_break(Reason::changed_container, "a write to a list that is being sorted");
   if (v->object && v->object.get() == PyEval_GetBuiltins())
@@ -55,10 +55,10 @@ void Tracer::will_mutate(Value* v) {
 
 void Tracer::load(ListValue* v) {
   if (v->loaded) return;
-  type_of(v);
+  facts.type_of(v);
   v->loaded = true;
   const Py_ssize_t n = PyList_GET_SIZE(v->object.get());
-  note(*this, GuardKind::length, v->source, nullptr, n);
+  facts.note(GuardKind::length, v->source, nullptr, n);
   v->items.insert(v->items.begin(), n, nullptr);
   for (Py_ssize_t i = 0; v->mutated && i < n; ++i) item(v, i);  // what is written is known to the shadow
 }
@@ -68,26 +68,26 @@ Value* Tracer::item(ListValue* v, size_t i) {
   Value*& slot = v->items[i];
   if (!slot)
     slot = wrap(PyList_GET_ITEM(v->object.get(), i),
-                trace_.guards.sources.add(SourceKind::list_item, v->source, static_cast<int32_t>(i)));
+                facts.sources().add(SourceKind::list_item, v->source, static_cast<int32_t>(i)));
   return slot;
 }
 
 Value* Tracer::item(TupleValue* v, size_t i) {
   if (!v->length_guarded) {
-    type_of(v);
+    facts.type_of(v);
     v->length_guarded = true;
-    if (!v->value_guarded) note(*this, GuardKind::length, v->source, nullptr, static_cast<int64_t>(v->items.size()));
+    if (!v->value_guarded) facts.note(GuardKind::length, v->source, nullptr, static_cast<int64_t>(v->items.size()));
   }
   Value*& slot = v->items[i];
   if (slot) return slot;
   PyObject* real = PyTuple_GET_ITEM(v->object.get(), i);
   if (v->source == guards::kNoSource) return slot = constant_value(real);
-  return slot = wrap(real, trace_.guards.sources.add(SourceKind::tuple_item, v->source, static_cast<int32_t>(i)));
+  return slot = wrap(real, facts.sources().add(SourceKind::tuple_item, v->source, static_cast<int32_t>(i)));
 }
 
 void Tracer::load(SetValue* v) {
   if (v->loaded || !v->object) return;
-  type_of(v);
+  facts.type_of(v);
   if (!PyAnySet_CheckExact(v->object.get()))
     graph_break(Reason::unsupported_operand, std::string("the items of a ") + Py_TYPE(v->object.get())->tp_name);
   v->loaded = true;
@@ -100,26 +100,26 @@ void Tracer::load(SetValue* v) {
   }
   if (v->value_guarded || v->source == guards::kNoSource) return;
   const PyRef copy = real_set(v->type, v->object.get());
-  note(*this, GuardKind::equals, v->source, copy.get());
+  facts.note(GuardKind::equals, v->source, copy.get());
 }
 
 void Tracer::load(FunctionValue* v) {
   if (v->loaded) return;
   v->loaded = true;
-  type_of(v);
+  facts.type_of(v);
   auto* f = reinterpret_cast<PyFunctionObject*>(v->object.get());
-  auto& sources = trace_.guards.sources;
-  const guards::SourceId where = source_of(*this, v);
+  auto& sources = facts.sources();
+  const guards::SourceId where = facts.source_of(v);
   v->code = reinterpret_cast<PyCodeObject*>(f->func_code);
-  note(*this, GuardKind::function_code, where, f->func_code);
+  facts.note(GuardKind::function_code, where, f->func_code);
   v->globals = wrap(f->func_globals, sources.add(SourceKind::function_globals, where));
   as<DictValue>(v->globals)->is_globals = true;
   const guards::SourceId defaults = sources.add(SourceKind::function_defaults, where);
   if (f->func_defaults) v->defaults = wrap(f->func_defaults, defaults);
-  else if (v->code->co_argcount) note(*this, GuardKind::is, defaults, Py_None);
+  else if (v->code->co_argcount) facts.note(GuardKind::is, defaults, Py_None);
   const guards::SourceId kwdefaults = sources.add(SourceKind::function_kwdefaults, where);
   if (f->func_kwdefaults) v->kwdefaults = wrap(f->func_kwdefaults, kwdefaults);
-  else if (v->code->co_kwonlyargcount) note(*this, GuardKind::is, kwdefaults, Py_None);
+  else if (v->code->co_kwonlyargcount) facts.note(GuardKind::is, kwdefaults, Py_None);
   if (!f->func_closure) return;
   const guards::SourceId closure = sources.add(SourceKind::function_closure, where);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(f->func_closure); ++i)
@@ -139,7 +139,7 @@ std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length) {
   };
   if (key->kind == ValueKind::slice) {
     auto* s = as<SliceValue>(key);
-    t.type_of(key);
+    t.facts.type_of(key);
     if (part(s->step, &step) && step == 0) t.raise_new(PyExc_ValueError, "slice step cannot be zero");
     if (!part(s->start, &start)) start = step < 0 ? PY_SSIZE_T_MAX : 0;
     if (!part(s->stop, &stop)) stop = step < 0 ? PY_SSIZE_T_MIN : PY_SSIZE_T_MAX;
@@ -263,7 +263,7 @@ void list_append(Tracer& t, ListValue* list, Value* item) {
 
 // Of lists, tuples and the list itself the items that they hold now; of anything else item by item.
 void list_extend(Tracer& t, ListValue* list, Value* iterable) {
-  t.type_of(iterable);
+  t.facts.type_of(iterable);
   const bool is_itself = payload_of(iterable) == list;
   if (iterable->kind != ValueKind::list && iterable->kind != ValueKind::tuple && !is_itself)
     return t.for_each(iterable, [&](Value* item) { list_append(t, list, item); }, true);
@@ -276,18 +276,18 @@ std::optional<int64_t> raw_length(Tracer& t, Value* v) {
     case ValueKind::list: t.load(as<ListValue>(v)); return as<ListValue>(v)->items.size();
     case ValueKind::tuple:
       if (auto* tuple = as<TupleValue>(v); !tuple->length_guarded) {
-        t.type_of(v);
+        t.facts.type_of(v);
         tuple->length_guarded = true;
         if (!v->value_guarded)
-          note(t, GuardKind::length, v->source, nullptr, static_cast<int64_t>(tuple->items.size()));
+          t.facts.note(GuardKind::length, v->source, nullptr, static_cast<int64_t>(tuple->items.size()));
       }
       return as<TupleValue>(v)->items.size();
     case ValueKind::dict: {
       auto* dict = as<DictValue>(v);
       if (!dict->owner && !dict->loaded && dict->object && !dict->mutated && dict->entries.empty()) {
         const Py_ssize_t n = PyDict_GET_SIZE(dict->object.get());
-        t.type_of(v);
-        note(t, GuardKind::length, dict->source, nullptr, n);
+        t.facts.type_of(v);
+        t.facts.note(GuardKind::length, dict->source, nullptr, n);
         return n;
       }
       t.load_keys(dict);

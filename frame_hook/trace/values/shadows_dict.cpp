@@ -33,7 +33,7 @@ Py_hash_t c_hash(Tracer& t, PyObject* object) {
 }
 
 [[noreturn]] void raise_unhashable(Tracer& t, Value* key) {
-  t.raise_new(PyExc_TypeError, std::string("unhashable type: '") + t.type_of(key)->tp_name + "'");
+  t.raise_new(PyExc_TypeError, std::string("unhashable type: '") + t.facts.type_of(key)->tp_name + "'");
 }
 
 Py_hash_t instance_hash(Tracer& t, Value* key) {
@@ -120,7 +120,7 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
       if (!t.is_constant(key)) {
         if (!is_identity_key(key))
           graph_break(Reason::unsupported_key, std::string("an object of type ") + type->tp_name + " as a key");
-        t.guard_identity(key);
+        t.facts.guard_identity(key);
         return pointer_hash(key->object.get());
       }
       PyObject* object = t.constant(key);
@@ -137,10 +137,10 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
       return h.of(tuple->items.size());
     }
     case ValueKind::set:
-      if (t.type_of(key) != &PyFrozenSet_Type) raise_unhashable(t, key);
+      if (t.facts.type_of(key) != &PyFrozenSet_Type) raise_unhashable(t, key);
       return t.is_constant(key) ? c_hash(t, t.constant(key)) : 1;
     case ValueKind::instance:
-      t.type_of(key);
+      t.facts.type_of(key);
       if (key->object && is_identity_key(key)) t.guard_key(key);
       return instance_hash(t, key);
     case ValueKind::slice:
@@ -155,7 +155,7 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
     case ValueKind::generator:
     case ValueKind::cell:
     case ValueKind::super:
-      if (key->object) key->kind == ValueKind::tensor ? t.guard_key(key) : t.guard_identity(key);
+      if (key->object) key->kind == ValueKind::tensor ? t.guard_key(key) : t.facts.guard_identity(key);
       return pointer_hash(key->object ? static_cast<void*>(key->object.get()) : key);
   }
   return 0;
@@ -233,10 +233,10 @@ Value* read_real(Tracer& t, DictValue* v, Value* key, Py_hash_t hash) {
   if (Value** read = v->read.find(hash, same)) return *read;
   PyObject* real_key = nullptr;
   PyObject* item = real_item(t, v, key, &real_key);
-  t.type_of(v);
+  t.facts.type_of(v);
   if (!real_key) return nullptr;
-  note(t, item ? GuardKind::dict_has : GuardKind::dict_lacks, v->source, real_key);
-  Value* value = item ? t.wrap(item, t.guards().sources.add(SourceKind::dict_item, v->source, 0, real_key)) : nullptr;
+  t.facts.note(item ? GuardKind::dict_has : GuardKind::dict_lacks, v->source, real_key);
+  Value* value = item ? t.wrap(item, t.facts.sources().add(SourceKind::dict_item, v->source, 0, real_key)) : nullptr;
   v->read.add(hash, real_key, value);
   return value;
 }
@@ -254,7 +254,7 @@ Value* entry_value(Tracer& t, DictValue* v, DictEntry& e) {
   if (Value** read = v->read.find(hash, [&](PyObject* key) { return key == real_key; })) return e.value = *read;
   PyObject* unused;
   PyObject* item = real_item(t, v, e.key, &unused);
-  return e.value = t.wrap(item, t.guards().sources.add(SourceKind::dict_item, v->source, 0, real_key));
+  return e.value = t.wrap(item, t.facts.sources().add(SourceKind::dict_item, v->source, 0, real_key));
 }
 
 // A look-up of a key compares it with others of the same hash: an equality in Python would run for real.
@@ -280,7 +280,7 @@ void guard_linked_order(Tracer& t, DictValue* v, PyObject* keys) {
   if (!PyODict_Check(dict) || PyDict_GET_SIZE(dict) < 2) return;
   if (!guards::is_linked_in_order(dict, keys))
     graph_break(Reason::changed_container, "an OrderedDict whose order was changed");
-  note(t, GuardKind::linked_order, v->source, keys);
+  t.facts.note(GuardKind::linked_order, v->source, keys);
 }
 
 // Keyword arguments come in the order in which a call names them, and code rarely looks at it. So they are found by
@@ -312,10 +312,10 @@ void take_order(DictValue* into, const DictValue* from) {
 // id() of a real object, in a real dict of ints: the number, good for that object.
 Value* settled_key(Tracer& t, DictValue* v, Value* key) {
   const bool by_identity = key->kind == ValueKind::tensor || (key->kind == ValueKind::instance && is_identity_key(key));
-  if (v->object && key->object && by_identity) t.guard_identity(key);
+  if (v->object && key->object && by_identity) t.facts.guard_identity(key);
   Value* of = key->kind == ValueKind::identity && v->object && !v->is_globals ? as<IdentityValue>(key)->of : nullptr;
   if (!of || !of->object || of->source == guards::kNoSource) return key;
-  note(t, GuardKind::is, of->source, of->object.get());
+  t.facts.note(GuardKind::is, of->source, of->object.get());
   return t.constant_steal(PyLong_FromVoidPtr(of->object.get()));
 }
 
@@ -349,18 +349,18 @@ void Tracer::load_keys(DictValue* v) {
   v->entries.clear();
   v->loaded = true;
   if (!v->object) return;
-  type_of(v);
+  facts.type_of(v);
   PyObject* dict = v->object.get();
   const PyRef keys = keys_of(dict);
   PyObject *key, *value;
   for (Py_ssize_t position = 0; PyDict_Next(dict, &position, &key, &value);) {
     Value* k = is_plain(key) ? constant_value(key)
-                             : wrap(key, trace_.guards.sources.add(SourceKind::constant, guards::kNoSource, 0, key));
+                             : wrap(key, facts.sources().add(SourceKind::constant, guards::kNoSource, 0, key));
     if (!k->object) k->object = PyRef::borrow(key);
     v->entries.push_back({k, nullptr});
   }
-  note(*this, by_key ? GuardKind::dict_key_set : GuardKind::dict_keys, v->source, keys.get());
-  v->keys_line = user_line();
+  facts.note(by_key ? GuardKind::dict_key_set : GuardKind::dict_keys, v->source, keys.get());
+  v->keys_line = facts.user_line();
   if (by_key) v->order_from.push_back(v);
   guard_linked_order(*this, v, keys.get());
   refuse_keys_that_compare(*this, v);
@@ -435,7 +435,7 @@ namespace {
 
 // A dict, or one whose keys() and __getitem__ are the builtin ones: what they would give can be read directly.
 DictValue* plainly_read(Tracer& t, Value* v) {
-  PyTypeObject* type = t.type_of(v);
+  PyTypeObject* type = t.facts.type_of(v);
   if (v->kind == ValueKind::dict) return as<DictValue>(v);
   DictValue* held = v->kind == ValueKind::instance ? dict_of(v) : nullptr;
   if (!held || type == &PyDictProxy_Type) return held;
@@ -444,7 +444,7 @@ DictValue* plainly_read(Tracer& t, Value* v) {
 
 // PyDict_Merge does not ask them where iteration is dict's own.
 DictValue* merged_directly(Tracer& t, Value* v) {
-  if (v->kind == ValueKind::instance && t.type_of(v)->tp_iter == PyDict_Type.tp_iter) return dict_of(v);
+  if (v->kind == ValueKind::instance && t.facts.type_of(v)->tp_iter == PyDict_Type.tp_iter) return dict_of(v);
   return plainly_read(t, v);
 }
 
@@ -455,7 +455,7 @@ std::vector<Value*> pair_items(Tracer& t, Value* pair, size_t number) {
   try {
     both = t.unpack(pair);
   } catch (const SymbolicRaise& raised) {
-    if (!t.exception_matches(raised.exception, PyExc_TypeError) || t.type_of(pair)->tp_iter) throw;
+    if (!t.exception_matches(raised.exception, PyExc_TypeError) || t.facts.type_of(pair)->tp_iter) throw;
     t.raise_new(PyExc_TypeError, "cannot convert " + which + " to a sequence");
   }
   if (both.size() != 2)

@@ -82,16 +82,6 @@ std::string describe(Value* v) {
   return std::string("an object of type ") + (v->type ? v->type->tp_name : "?");
 }
 
-guards::SourceId source_of(Tracer& t, Value* v) {
-  if (v->source != guards::kNoSource || !v->object) return v->source;
-  return t.guards().sources.add(guards::SourceKind::constant, guards::kNoSource, 0, v->object.get());
-}
-
-void note(Tracer& t, guards::GuardKind kind, guards::SourceId source, PyObject* object, int64_t number) {
-  if (source == guards::kNoSource) return;
-  t.add_guard(kind, source, object, number);
-}
-
 Value* payload_of(Value* v) {
   while (v->kind == ValueKind::instance && as<InstanceValue>(v)->payload &&
          !PyType_HasFeature(v->type, Py_TPFLAGS_BASE_EXC_SUBCLASS))  // its arguments are not what it is
@@ -118,9 +108,9 @@ Value* contents_of(Tracer& t, Value* v) {
   if (!mapping || !(PyDict_CheckExact(mapping) || PyODict_CheckExact(mapping)))
     graph_break(Reason::unsupported_operand,
                 std::string("a mappingproxy of ") + (mapping ? Py_TYPE(mapping)->tp_name : "nothing"));
-  t.guard_identity(v);
+  t.facts.guard_identity(v);
   return payload_of(
-      t.wrap(mapping, t.guards().sources.add(guards::SourceKind::constant, guards::kNoSource, 0, mapping)));
+      t.wrap(mapping, t.facts.sources().add(guards::SourceKind::constant, guards::kNoSource, 0, mapping)));
 }
 
 bool shows_ordered_dict(Value* v) {
@@ -213,7 +203,7 @@ Value* without_symbols(Tracer& t, Value* v) {
 }
 
 void raise_unless_in_c(Tracer& t, Value* v, bool in_c, const std::string& message) {
-  t.type_of(v);
+  t.facts.type_of(v);
   if (in_c) graph_break(Reason::unsupported_operand, "C code of " + describe(v));
   t.raise_new(PyExc_TypeError, message);
 }
@@ -225,13 +215,6 @@ void refuse_unknown_arithmetic(Value* v, const char* what) {
 }
 
 PyObject* real_type(Value* v) { return v->object && PyType_Check(v->object.get()) ? v->object.get() : nullptr; }
-
-PyTypeObject* known_type(Tracer& t, Value* v) {
-  PyObject* type = real_type(v);
-  if (!type) return nullptr;
-  t.guard_identity(v);
-  return reinterpret_cast<PyTypeObject*>(type);
-}
 
 std::string plain_text(Tracer& t, Value* v, const char* what) {
   v = payload_of(v);
@@ -273,8 +256,8 @@ MethodValue* make_method(Tracer& t, Value* function, Value* self) {
 
 void load_method(Tracer& t, MethodValue* m) {
   if (m->function) return;
-  t.type_of(m);
-  auto& sources = t.guards().sources;
+  t.facts.type_of(m);
+  auto& sources = t.facts.sources();
   m->function =
       t.wrap(PyMethod_GET_FUNCTION(m->object.get()), sources.add(guards::SourceKind::method_function, m->source));
   m->self = t.wrap(PyMethod_GET_SELF(m->object.get()), sources.add(guards::SourceKind::method_self, m->source));

@@ -203,6 +203,15 @@ struct ArrayValue : Value {
 struct SuperValue : Value { Value* start_type; Value* self; Value* self_type; };
 struct ViewValue : Value { DictValue* dict; enum class What : uint8_t { keys, values, items } what; };
 
+struct FloatFormula {  // an open float computed from others: a function of module operator of its operands
+  const char* function;
+  Value *a, *b;
+  size_t depth;  // of formulas in formulas
+  guards::SourceId source = guards::kNoSource;  // once somebody has asked for it: operands may be shared many times
+};
+
+PyObject* real_type(Value* v);  // the type object that v stands for, or null (not guarded)
+
 template <class T> T* as(Value* v) { return static_cast<T*>(v); }
 
 // Owns the values of a trace: made in chunks, destroyed together in order of making.

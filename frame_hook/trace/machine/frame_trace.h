@@ -1,0 +1,70 @@
+// frame_hook/trace/machine/frame_trace.h — what a trace is asked for, and what it hands over.
+#pragma once
+
+#include <unordered_map>
+
+#include "frame_hook/trace/machine/graph_break.h"
+#include "frame_hook/trace/machine/symbolic_frame.h"
+#include "frame_hook/trace/torch/tensor_frontend.h"
+#include "guards/guard.h"
+
+namespace framejit::frame_hook {
+
+struct TraceHints {                       // kept per code object, grows with recompiles
+  std::vector<std::string> dynamic_sources;  // "L['n']" (an int), "L['x'].size(0)": symbols from now on
+  bool dynamic_all = false;               // compile(dynamic=True)
+  bool dynamic_never = false;             // compile(dynamic=False)
+  bool tells_compiling = true;  // what torch.compiler.is_compiling() answers, where that is known before the trace
+};
+
+struct TraceOptions {
+  TraceHints hints;
+  int max_inline_depth = 200;
+  uint64_t max_steps = 2'000'000;
+};
+
+struct FrameExit {                        // one frame at the exit, outermost first
+  std::shared_ptr<SymbolicFrame>
+      frame;  // state before instruction frame->position (innermost), or inside it (outer frames)
+};
+
+// What a program was told that asked whether it is being compiled. See told.cpp.
+enum class Told : uint8_t {
+  nothing,         // it did not ask
+  yes,
+  no,              // because the trace ends in a break, and gets as far with this answer
+  no_after_error,  // because an exception left the trace when it was told yes: no for the rest of the call
+  no_as_before,    // because of TraceHints
+};
+
+struct BreakPlace {
+  PyRef file;                             // co_filename; null: unknown
+  SourceSpan span;
+};
+
+struct FrameTrace {
+  std::unique_ptr<Recording> recording;
+  guards::GuardSet guards;
+  ValueArena values;
+  std::vector<Value*> effects;  // values whose `object` must be brought to the shadow's state, in order of first write
+  std::vector<guards::SourceId> input_sources;  // of the recording's inputs, in order
+  std::vector<guards::SourceId> bound_sources;  // there is something at these, whatever it is
+  Value* returned = nullptr;              // set when the frame returned
+  bool leaves_handler =
+      false;  // it returned, and what is handled differs from entry: a handler that was entered before is left
+  Value* handled = nullptr;               // what is handled then; null: nothing
+  std::vector<FrameExit> exit;            // set when it broke
+  Reason reason{};
+  std::string detail;
+  std::string where;                      // "model.py:31 Net.forward"
+  BreakPlace place;                       // the same for a caret; of a break
+  std::shared_ptr<void> modes_at_exit;    // null when unchanged
+  Told told = Told::nothing;
+  uint64_t steps = 0;
+  size_t python_calls_inlined = 0;
+  std::unordered_map<Value*, FloatFormula> float_formulas;
+  std::shared_ptr<struct ProtocolState>
+      protocol;  // side tables of the object protocol (context variables written, ...)
+};
+
+}  // namespace framejit::frame_hook

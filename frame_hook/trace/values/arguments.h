@@ -1,0 +1,24 @@
+// frame_hook/trace/values/arguments.h — the arguments of a call.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "frame_hook/trace/values/value.h"
+
+namespace framejit::frame_hook {
+
+struct Keywords : std::vector<std::pair<PyObject*, Value*>> {  // borrowed interned names
+  using std::vector<std::pair<PyObject*, Value*>>::vector;
+  std::vector<DictValue*> order_from;     // as of a DictValue: whoever looks at the order guards it
+};
+
+struct Arguments {                        // of a call: positional then keyword, names of the keywords
+  std::vector<Value*> positional;
+  Keywords keywords;
+};
+
+// The keys of these real dicts are in the order of the trace from now on.
+void guard_order(guards::GuardSet& guards, std::vector<DictValue*>& dicts);
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,51 @@
+// frame_hook/trace/values/facts.h — what a trace relies on: asking for a fact of a value adds the guard that keeps it
+// true.
+//
+// Each fact is guarded once per value, and with the line of the user that asked. Nothing here makes a value or runs
+// code: what a type answers in Python is inlined by the object protocol.
+#pragma once
+
+#include "frame_hook/trace/machine/call_stack.h"
+#include "frame_hook/trace/machine/frame_trace.h"
+
+namespace framejit::frame_hook {
+
+class Facts {
+ public:
+  Facts(FrameTrace& trace, CallStack& stack) : trace_(trace), stack_(stack) {}
+  void reset();                                            // a new attempt begins
+
+  guards::GuardSet& guards() { return trace_.guards; }
+  guards::SourceTable& sources() { return trace_.guards.sources; }
+  guards::SourceId source_of(Value* v);                    // its source, or the constant source of its object
+  guards::SourceId type_source(Value* v);
+  bool is_computed(guards::SourceId source) const {
+    return source != guards::kNoSource && trace_.guards.sources[source].kind == guards::SourceKind::computed;
+  }
+
+  void add_guard(guards::Guard guard);                     // with the user's line
+  void add_guard(guards::GuardKind kind, guards::SourceId source, PyObject* object = nullptr, int64_t number = 0);
+  // The same; nothing of what has no source.
+  void note(guards::GuardKind kind, guards::SourceId source, PyObject* object = nullptr, int64_t number = 0);
+  guards::LineId user_line();                              // of the innermost frame of the user
+
+  PyTypeObject* type_of(Value* v);
+  PyTypeObject* known_type(Value* v);                      // the type object that v stands for, or null
+  void guard_value(Value* v);     // of a value with an object: by value where its type is compared so, else by identity
+  void guard_identity(Value* v);
+  void guard_type_unchanged(PyTypeObject* type, guards::SourceId type_source);  // type_unchanged
+  // The trace goes on as it does because a variable is bound, or because it is not.
+  void relies_on_binding(guards::SourceId source, bool bound);
+  void relies_on_binding(const SymbolicFrame& frame, int slot);
+  bool relies_on_nothing_handled();  // guards that no exception is handled where the segment begins; false: one is
+
+ private:
+  FrameTrace& trace_;
+  CallStack& stack_;
+  PointerMap<PyTypeObject, bool> unchanged_types_;         // type_unchanged guard exists
+  PointerMap<PyCodeObject, std::vector<std::pair<int, guards::LineId>>>
+      guard_lines_;  // that guards of this trace have named
+  void guard_operands(Value* v);
+};
+
+}  // namespace framejit::frame_hook
