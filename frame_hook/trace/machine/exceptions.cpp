@@ -27,8 +27,8 @@ void write_attribute(InstanceValue* v, const char* name, Value* to) {
 }
 
 InstanceValue* Tracer::new_exception(PyObject* type, std::vector<Value*> args) {
-  auto* v = make<InstanceValue>(ValueKind::instance, reinterpret_cast<PyTypeObject*>(type));
-  v->payload = tuple(std::move(args));
+  auto* v = heap.make<InstanceValue>(ValueKind::instance, reinterpret_cast<PyTypeObject*>(type));
+  v->payload = heap.tuple(std::move(args));
   own_errors_.insert(v);
   return v;
 }
@@ -44,7 +44,7 @@ void Tracer::cut_context(Value* handled, Value* raised) {
       continue;
     }
     if (at->object) graph_break(Reason::exception_raised, "a context of an exception that is there");
-    return write_attribute(as<InstanceValue>(at), "__context__", none());
+    return write_attribute(as<InstanceValue>(at), "__context__", heap.none());
   }
 }
 
@@ -62,7 +62,7 @@ void Tracer::raise(Value* exception) {
 }
 
 void Tracer::raise_new(PyObject* type, const std::string& message) {
-  raise(new_exception(type, {string(message.c_str())}));
+  raise(new_exception(type, {heap.string(message.c_str())}));
 }
 
 void Tracer::raise_of_pure_call() {
@@ -73,6 +73,12 @@ void Tracer::raise_of_pure_call() {
   if (!raised_by_python) raise_set_error(true);
   keep_error();
   throw Interrupted{};
+}
+
+Value* Tracer::constant_steal(PyObject* object) {
+  if (!object) raise_of_pure_call();
+  PyRef owned = PyRef::steal(object);
+  return heap.constant_value(object);
 }
 
 void Tracer::raise_pending() { raise_set_error(false); }
@@ -116,13 +122,13 @@ InstanceValue* Tracer::exception_of(PyObject* real) {
   const PyRef args = PyRef::steal(PyObject_GetAttrString(real, "args"));
   if (!args || !PyTuple_CheckExact(args.get())) drop_error();
   InstanceValue* made = new_exception(reinterpret_cast<PyObject*>(Py_TYPE(real)), {});
-  if (args && PyTuple_CheckExact(args.get())) made->payload = wrap_result(Py_NewRef(args.get()));
-  copy_error_members(real, made, [&](PyObject* object) { return wrap_result(Py_NewRef(object)); });
+  if (args && PyTuple_CheckExact(args.get())) made->payload = heap.wrap_result(Py_NewRef(args.get()));
+  copy_error_members(real, made, [&](PyObject* object) { return heap.wrap_result(Py_NewRef(object)); });
   const PyRef cause = PyRef::steal(PyException_GetCause(real)), context = PyRef::steal(PyException_GetContext(real)),
               handled = PyRef::steal(PyErr_GetHandledException());
   if (cause) {
     write_attribute(made, "__cause__", exception_of(cause.get()));
-    write_attribute(made, "__suppress_context__", boolean(true));
+    write_attribute(made, "__suppress_context__", heap.boolean(true));
   }
   if (context && context.get() != handled.get() && context.get() != cause.get())
     write_attribute(made, "__context__", exception_of(context.get()));
@@ -153,7 +159,7 @@ void Tracer::enter_handler(SymbolicFrame& f, Value* exception) {
   stack.handled_exception(&known);
   if (!known && !facts.relies_on_nothing_handled())
     leave_to_python();  // its context, and what is handled behind the handler, are the live frame's
-  if (range->push_lasti) f.push(integer(unit >= 0 ? unit : i.opcode_index));
+  if (range->push_lasti) f.push(heap.integer(unit >= 0 ? unit : i.opcode_index));
   f.push(exception);
   f.position = static_cast<size_t>(range->target_position);
 }
@@ -167,7 +173,7 @@ Flow OpcodeHandlers::push_exc_info(Tracer& t, SymbolicFrame& f, const Instructio
   if (!known && !t.facts.relies_on_nothing_handled())
     graph_break(Reason::exception_state, "a handler that is entered while an exception is handled");
   Value* exception = f.pop();
-  f.push(previous ? previous : t.none());
+  f.push(previous ? previous : t.heap.none());
   f.push(exception);
   f.handled.push_back(exception);
   ++f.entered_handlers;
@@ -182,7 +188,7 @@ Flow OpcodeHandlers::pop_except(Tracer& t, SymbolicFrame& f, const Instruction&)
     f.handled.pop_back();
     return Flow::next;
   }
-  const bool nothing = previous->kind == ValueKind::null || t.same_object(previous, t.none());
+  const bool nothing = previous->kind == ValueKind::null || t.same_object(previous, t.heap.none());
   f.handled.assign(1, nothing ? nullptr : previous);
   return Flow::next;
 }
@@ -193,12 +199,12 @@ Flow OpcodeHandlers::check_exc_match(Tracer& t, SymbolicFrame& f, const Instruct
   auto is_class = [](PyObject* o) {
     return PyType_Check(o) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(o), base_exception());
   };
-  PyObject* object = t.is_constant(type) ? t.constant(type) : nullptr;
+  PyObject* object = t.heap.is_constant(type) ? t.constant(type) : nullptr;
   bool legal = object && (is_class(object) || PyTuple_CheckExact(object));
   if (legal && PyTuple_CheckExact(object))
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(object); ++k) legal = legal && is_class(PyTuple_GET_ITEM(object, k));
   if (!legal) t.raise_new(PyExc_TypeError, "catching classes that do not inherit from BaseException is not allowed");
-  f.push(t.boolean(t.exception_matches(f.top(), object)));
+  f.push(t.heap.boolean(t.exception_matches(f.top(), object)));
   return Flow::next;
 }
 
@@ -233,19 +239,19 @@ Flow OpcodeHandlers::raise_varargs(Tracer& t, SymbolicFrame& f, const Instructio
   Value* cause = i.arg == 2 ? f.pop() : nullptr;
   Value* exception = as_exception(t, f.pop(), "exceptions must derive from BaseException");
   if (cause) {
-    const bool none = t.same_object(cause, t.none());
+    const bool none = t.same_object(cause, t.heap.none());
     if (!none) cause = as_exception(t, cause, "exception causes must derive from BaseException");
     write_attribute(as<InstanceValue>(exception), "__cause__", cause);
-    write_attribute(as<InstanceValue>(exception), "__suppress_context__", t.boolean(true));
+    write_attribute(as<InstanceValue>(exception), "__suppress_context__", t.heap.boolean(true));
   }
   t.raise(exception);
 }
 
 InstanceValue* Tracer::error_of_generator(Value* stop) {
-  InstanceValue* error = new_exception(PyExc_RuntimeError, {string("generator raised StopIteration")});
+  InstanceValue* error = new_exception(PyExc_RuntimeError, {heap.string("generator raised StopIteration")});
   write_attribute(error, "__cause__", stop);
   write_attribute(error, "__context__", stop);
-  write_attribute(error, "__suppress_context__", boolean(true));
+  write_attribute(error, "__suppress_context__", heap.boolean(true));
   return error;
 }
 

@@ -23,12 +23,12 @@ Value* Tracer::resume_generator(GeneratorValue* generator, Value* sent, Value* t
   if (generator->state == State::running) raise_new(PyExc_ValueError, "generator already executing");
   if (generator->state == State::finished || (generator->state == State::created && thrown)) {
     generator->state = State::finished;
-    generator->return_value = none();
+    generator->return_value = heap.none();
     if (thrown) raise(thrown);
     return nullptr;
   }
   if (generator->state == State::created) {
-    if (sent && !same_object(sent, none()))
+    if (sent && !same_object(sent, heap.none()))
       raise_new(PyExc_TypeError, "can't send non-None value to a just-started generator");
   } else if (thrown) {
     if (suspended_in_yield_from(f))
@@ -36,7 +36,7 @@ Value* Tracer::resume_generator(GeneratorValue* generator, Value* sent, Value* t
     f.thrown = thrown;
     --f.position;
   } else {
-    f.push(sent ? sent : none());
+    f.push(sent ? sent : heap.none());
   }
   generator->state = State::running;
   Value* result = nullptr;
@@ -71,7 +71,7 @@ void Tracer::close_generator(GeneratorValue* generator) {
 
 // When the generator's frame first runs: "-- sent".
 Flow OpcodeHandlers::return_generator(Tracer& t, SymbolicFrame& f, const Instruction&) {
-  f.push(t.none());
+  f.push(t.heap.none());
   return Flow::next;
 }
 
@@ -97,11 +97,11 @@ Flow OpcodeHandlers::send(Tracer& t, SymbolicFrame& f, const Instruction& i) {
     yielded = t.resume_generator(as<GeneratorValue>(receiver), sent, nullptr);
     if (!yielded) result = as<GeneratorValue>(receiver)->return_value;
   } else {
-    if (!t.same_object(sent, t.none()))
+    if (!t.same_object(sent, t.heap.none()))
       graph_break(Reason::sent_value, "a value sent through yield from to an iterator");
     Value* stop = nullptr;
     yielded = t.next_item(receiver, &stop);
-    if (!yielded) result = stop ? t.get_attribute(stop, interned("value")) : t.none();
+    if (!yielded) result = stop ? t.get_attribute(stop, interned("value")) : t.heap.none();
   }
   f.pop();
   if (yielded) {

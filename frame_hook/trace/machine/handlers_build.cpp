@@ -30,15 +30,15 @@ std::string text_of_callable(Tracer& t, Value* callable) {
   auto attribute = [&](const char* name) -> const char* {
     PyRef key = PyRef::steal(PyUnicode_InternFromString(name));
     Value* v = t.find_attribute(callable, key.get());
-    return v && t.is_constant(v) && PyUnicode_Check(t.constant(v)) ? PyUnicode_AsUTF8(t.constant(v)) : nullptr;
+    return v && t.heap.is_constant(v) && PyUnicode_Check(t.constant(v)) ? PyUnicode_AsUTF8(t.constant(v)) : nullptr;
   };
   const char *name = attribute("__qualname__"), *module = attribute("__module__");
   if (!name) graph_break(Reason::exception_raised, "TypeError of wrong arguments of " + describe(callable));
   return (module && std::string_view(module) != "builtins" ? std::string(module) + "." : std::string()) + name + "()";
 }
 
-bool may_be_iterable(Tracer& t, Value* v) {
-  const PyTypeObject* type = t.facts.type_of(v);
+bool may_be_iterable(Facts& facts, Value* v) {
+  const PyTypeObject* type = facts.type_of(v);
   return type->tp_iter || (type->tp_as_sequence && type->tp_as_sequence->sq_item);
 }
 
@@ -48,8 +48,8 @@ Value* target_of(SymbolicFrame& f, const Instruction& i) { return f.top(static_c
 }  // namespace
 
 Flow OpcodeHandlers::build_slice(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  auto* slice = t.make<SliceValue>(ValueKind::slice, &PySlice_Type);
-  slice->step = i.arg == 3 ? f.pop() : t.none();
+  auto* slice = t.heap.make<SliceValue>(ValueKind::slice, &PySlice_Type);
+  slice->step = i.arg == 3 ? f.pop() : t.heap.none();
   slice->stop = f.pop();
   slice->start = f.pop();
   f.push(slice);
@@ -57,13 +57,13 @@ Flow OpcodeHandlers::build_slice(Tracer& t, SymbolicFrame& f, const Instruction&
 }
 
 Flow OpcodeHandlers::build_tuple(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  TupleValue* made = t.tuple(pop_many(f, static_cast<size_t>(i.arg)));
+  TupleValue* made = t.heap.tuple(pop_many(f, static_cast<size_t>(i.arg)));
   f.push(made);
   return Flow::next;
 }
 
 Flow OpcodeHandlers::build_list(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  ListValue* made = t.list(pop_many(f, static_cast<size_t>(i.arg)));
+  ListValue* made = t.heap.list(pop_many(f, static_cast<size_t>(i.arg)));
   f.push(made);
   return Flow::next;
 }
@@ -78,7 +78,7 @@ Flow OpcodeHandlers::build_set(Tracer& t, SymbolicFrame& f, const Instruction& i
 
 Flow OpcodeHandlers::build_map(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   const std::vector<Value*> items = pop_many(f, 2 * static_cast<size_t>(i.arg));
-  DictValue* dict = t.dict();
+  DictValue* dict = t.heap.dict();
   for (size_t k = 0; k < items.size(); k += 2) t.dict_set(dict, items[k], items[k + 1]);
   f.push(dict);
   return Flow::next;
@@ -87,7 +87,7 @@ Flow OpcodeHandlers::build_map(Tracer& t, SymbolicFrame& f, const Instruction& i
 Flow OpcodeHandlers::build_const_key_map(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* keys = f.pop();
   const std::vector<Value*> values = pop_many(f, static_cast<size_t>(i.arg));
-  DictValue* dict = t.dict();
+  DictValue* dict = t.heap.dict();
   for (size_t k = 0; k < values.size(); ++k) t.dict_set(dict, t.item(as<TupleValue>(keys), k), values[k]);
   f.push(dict);
   return Flow::next;
@@ -103,7 +103,7 @@ Flow OpcodeHandlers::build_string(Tracer& t, SymbolicFrame& f, const Instruction
   }
   PyRef list = PyRef::steal(PyList_New(0));
   for (Value* part : parts) {
-    if (!t.is_constant(part)) graph_break(Reason::text_formatting, "a string that is not a constant");
+    if (!t.heap.is_constant(part)) graph_break(Reason::text_formatting, "a string that is not a constant");
     if (PyList_Append(list.get(), t.constant(part)) < 0) t.raise_pending();
   }
   PyRef empty = PyRef::steal(PyUnicode_FromString(""));
@@ -132,7 +132,7 @@ Flow OpcodeHandlers::map_add(Tracer& t, SymbolicFrame& f, const Instruction& i) 
 
 Flow OpcodeHandlers::list_extend(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* iterable = f.pop();
-  if (!may_be_iterable(t, iterable))
+  if (!may_be_iterable(t.facts, iterable))
     t.raise_new(PyExc_TypeError,
                 std::string("Value after * must be an iterable, not ") + t.facts.type_of(iterable)->tp_name);
   frame_hook::list_extend(t, as<ListValue>(target_of(f, i)), iterable);
@@ -146,7 +146,7 @@ Flow OpcodeHandlers::set_update(Tracer& t, SymbolicFrame& f, const Instruction& 
 }
 
 std::vector<Value*> OpcodeHandlers::unpack_arguments(Tracer& t, Value* iterable, Value* callable) {
-  if (!may_be_iterable(t, iterable))
+  if (!may_be_iterable(t.facts, iterable))
     t.raise_new(PyExc_TypeError, text_of_callable(t, callable) + " argument after * must be an iterable, not " +
                                      t.facts.type_of(iterable)->tp_name);
   return t.unpack(iterable);
@@ -158,7 +158,7 @@ void OpcodeHandlers::merge_into(Tracer& t, DictValue* target, Value* mapping, Va
   auto put = [&](Value* key, Value* value) {
     if (callable && t.dict_get(target, key)) {
       const char* name =
-          t.is_constant(key) && PyUnicode_Check(t.constant(key)) ? PyUnicode_AsUTF8(t.constant(key)) : "?";
+          t.heap.is_constant(key) && PyUnicode_Check(t.constant(key)) ? PyUnicode_AsUTF8(t.constant(key)) : "?";
       guard_order(t.facts.guards(), target->order_from);
       t.raise_new(PyExc_TypeError,
                   text_of_callable(t, callable) + " got multiple values for keyword argument '" + name + "'");
@@ -187,14 +187,14 @@ Flow OpcodeHandlers::dict_merge(Tracer& t, SymbolicFrame& f, const Instruction& 
 }
 
 Flow OpcodeHandlers::list_to_tuple(Tracer& t, SymbolicFrame& f, const Instruction&) {
-  f.top() = t.tuple(t.unpack(f.top()));
+  f.top() = t.heap.tuple(t.unpack(f.top()));
   return Flow::next;
 }
 
 namespace {
 
 Value* iterator_to_unpack(Tracer& t, Value* v) {
-  if (!may_be_iterable(t, v))
+  if (!may_be_iterable(t.facts, v))
     t.raise_new(PyExc_TypeError, std::string("cannot unpack non-iterable ") + t.facts.type_of(v)->tp_name + " object");
   return t.iterate(v);
 }
@@ -243,7 +243,7 @@ Flow OpcodeHandlers::unpack_ex(Tracer& t, SymbolicFrame& f, const Instruction& i
                                       ", got " + std::to_string(items.size()) + ")");
   const auto middle = items.begin() + static_cast<long>(before), tail = items.end() - static_cast<long>(after);
   f.stack.insert(f.stack.end(), items.rbegin(), std::make_reverse_iterator(tail));
-  f.push(t.list(std::vector<Value*>(middle, tail)));
+  f.push(t.heap.list(std::vector<Value*>(middle, tail)));
   f.stack.insert(f.stack.end(), std::make_reverse_iterator(middle), items.rend());
   return Flow::next;
 }

@@ -66,13 +66,13 @@ Flow OpcodeHandlers::call_function_ex(Tracer& t, SymbolicFrame& f, const Instruc
   args.positional = unpack_arguments(t, positional, callable);
   std::vector<PyRef> names;
   if (keywords) {
-    DictValue* dict = keywords->kind == ValueKind::dict ? as<DictValue>(keywords) : t.dict();
+    DictValue* dict = keywords->kind == ValueKind::dict ? as<DictValue>(keywords) : t.heap.dict();
     if (dict != keywords) merge_into(t, dict, keywords, callable);
     t.load_keys(dict);
     args.keywords.order_from = dict->order_from;
     for (size_t k = 0; k < dict->entries.size(); ++k) {
       Value* key = dict->entries[k].key;
-      if (!t.is_constant(key) || !PyUnicode_Check(t.constant(key)))
+      if (!t.heap.is_constant(key) || !PyUnicode_Check(t.constant(key)))
         t.raise_new(PyExc_TypeError, "keywords must be strings");
       names.push_back(PyRef::borrow(t.constant(key)));
       args.keywords.emplace_back(names.back().get(), t.dict_get(dict, key));
@@ -94,7 +94,7 @@ void set_function_part(Tracer& t, FunctionValue* function, int bit, Value* value
   if (bit != 4) return;
   if (value->kind == ValueKind::tuple) {  // name, annotation, name, annotation, ...
     const std::vector<Value*> items = t.unpack(value);
-    DictValue* dict = t.dict();
+    DictValue* dict = t.heap.dict();
     for (size_t k = 0; k + 1 < items.size(); k += 2) t.dict_set(dict, items[k], items[k + 1]);
     value = dict;
   }
@@ -105,12 +105,12 @@ void set_function_part(Tracer& t, FunctionValue* function, int bit, Value* value
 
 // [defaults] [kwdefaults] [annotations] [closure] code -- function
 Flow OpcodeHandlers::make_function(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  auto* function = t.make<FunctionValue>(ValueKind::function, &PyFunction_Type);
+  auto* function = t.heap.make<FunctionValue>(ValueKind::function, &PyFunction_Type);
   function->code_ref = PyRef::borrow(t.constant(f.pop()));
   function->code = reinterpret_cast<PyCodeObject*>(function->code_ref.get());
   function->globals = f.globals;
-  function->name = t.constant_value(function->code->co_name);
-  function->qualname = t.constant_value(function->code->co_qualname);
+  function->name = t.heap.constant_value(function->code->co_name);
+  function->qualname = t.heap.constant_value(function->code->co_qualname);
   function->loaded = true;
   for (int bit : {8, 4, 2, 1})
     if (i.arg & bit) set_function_part(t, function, bit, f.pop());
@@ -134,13 +134,14 @@ Value* imported_module(Tracer& t, PyObject* name) {
   guards::SourceTable& sources = t.facts.sources();
   PyObject* modules = PyImport_GetModuleDict();
   if (!PyDict_CheckExact(modules) || !PyDict_GetItem(modules, name)) return nullptr;
-  return t.dict_get(as<DictValue>(t.wrap(modules, sources.add(SourceKind::sys_modules))), t.constant_value(name));
+  return t.dict_get(as<DictValue>(t.heap.wrap(modules, sources.add(SourceKind::sys_modules))),
+                    t.heap.constant_value(name));
 }
 
 // The absolute name that a relative import means, from the __package__ of the frame's globals.
 PyRef absolute_name(Tracer& t, SymbolicFrame& f, PyObject* name, int64_t level) {
-  Value* package = t.dict_get(as<DictValue>(f.globals), t.string("__package__"));
-  if (!package || !t.is_constant(package) || !PyUnicode_Check(t.constant(package)))
+  Value* package = t.dict_get(as<DictValue>(f.globals), t.heap.string("__package__"));
+  if (!package || !t.heap.is_constant(package) || !PyUnicode_Check(t.constant(package)))
     graph_break(Reason::outside_effect, "a relative import without __package__");
   std::string base = text(t.constant(package));
   for (int64_t k = 1; k < level; ++k) {
@@ -161,7 +162,7 @@ Flow OpcodeHandlers::import_name(Tracer& t, SymbolicFrame& f, const Instruction&
   PyRef name = level > 0 ? absolute_name(t, f, i.object, level) : PyRef::borrow(i.object);
   Value* module = imported_module(t, name.get());
   if (!module) graph_break(Reason::outside_effect, "the first import of " + text(name.get()));
-  if (!t.same_object(from, t.none())) {
+  if (!t.same_object(from, t.heap.none())) {
     PyObject* wanted = t.constant(from);
     for (Py_ssize_t k = 0; PyTuple_Check(wanted) && k < PyTuple_GET_SIZE(wanted); ++k) {
       PyObject* attribute = PyTuple_GET_ITEM(wanted, k);
@@ -207,8 +208,8 @@ Flow OpcodeHandlers::before_with(Tracer& t, SymbolicFrame& f, const Instruction&
 // look into.
 Flow OpcodeHandlers::with_except_start(Tracer& t, SymbolicFrame& f, const Instruction&) {
   Value *exception = f.top(), *exit = f.top(3);
-  Value* type = t.constant_value(reinterpret_cast<PyObject*>(t.facts.type_of(exception)));
-  Value* traceback = t.make<InstanceValue>(ValueKind::instance, &PyTraceBack_Type);
+  Value* type = t.heap.constant_value(reinterpret_cast<PyObject*>(t.facts.type_of(exception)));
+  Value* traceback = t.heap.make<InstanceValue>(ValueKind::instance, &PyTraceBack_Type);
   f.push(call_value(t, f, exit, {{type, exception, traceback}, {}}));
   return Flow::next;
 }

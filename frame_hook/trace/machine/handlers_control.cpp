@@ -17,12 +17,12 @@ Flow OpcodeHandlers::pop_jump_if_false(Tracer& t, SymbolicFrame& f, const Instru
 
 Flow OpcodeHandlers::pop_jump_if_none(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* v = f.pop();
-  return t.same_object(v, t.none()) ? jump_to(f, i) : Flow::next;
+  return t.same_object(v, t.heap.none()) ? jump_to(f, i) : Flow::next;
 }
 
 Flow OpcodeHandlers::pop_jump_if_not_none(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* v = f.pop();
-  return t.same_object(v, t.none()) ? Flow::next : jump_to(f, i);
+  return t.same_object(v, t.heap.none()) ? Flow::next : jump_to(f, i);
 }
 
 Flow OpcodeHandlers::jump_if_true_or_pop(Tracer& t, SymbolicFrame& f, const Instruction& i) {

@@ -43,9 +43,9 @@ void drop_global(Tracer& t, SymbolicFrame& f, PyObject* name, Value* key) {
   if (item && may_be_half_way(Py_TYPE(item))) t.drops(t.dict_get(globals, key));
 }
 
-Value* name_value(Tracer& t, SymbolicFrame& f, const Instruction& i) {
+Value* name_value(Heap& heap, SymbolicFrame& f, const Instruction& i) {
   Value*& known = f.cache->names[static_cast<size_t>(i.arg)];
-  if (!known) known = t.constant_value(i.object);
+  if (!known) known = heap.constant_value(i.object);
   return known;
 }
 
@@ -58,7 +58,7 @@ Value* Tracer::cell_contents(CellValue* cell) {
   PyObject* object = PyCell_GET(cell->object.get());
   facts.type_of(cell);
   const guards::SourceId source = facts.sources().add(SourceKind::cell_contents, cell->source);
-  if (object) cell->contents = wrap(object, source);
+  if (object) cell->contents = heap.wrap(object, source);
   cell->loaded = true;
   facts.relies_on_binding(source, object != nullptr);
   return cell->contents;
@@ -67,8 +67,8 @@ Value* Tracer::cell_contents(CellValue* cell) {
 namespace {
 
 [[noreturn]] void raise_named(Tracer& t, PyObject* name, const std::string& message) {
-  InstanceValue* error = t.new_exception(PyExc_NameError, {t.string(message.c_str())});
-  write_attribute(error, "name", t.constant_value(name));
+  InstanceValue* error = t.new_exception(PyExc_NameError, {t.heap.string(message.c_str())});
+  write_attribute(error, "name", t.heap.constant_value(name));
   t.raise(error);
 }
 
@@ -92,7 +92,7 @@ Flow OpcodeHandlers::nop(Tracer&, SymbolicFrame&, const Instruction&) { return F
 Flow OpcodeHandlers::resume(Tracer&, SymbolicFrame&, const Instruction&) { return Flow::next; }
 
 Flow OpcodeHandlers::make_cell(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  auto* cell = t.make<CellValue>(ValueKind::cell, &PyCell_Type);
+  auto* cell = t.heap.make<CellValue>(ValueKind::cell, &PyCell_Type);
   Value*& slot = f.locals[static_cast<size_t>(i.arg)];
   cell->contents = slot;
   cell->loaded = true;
@@ -117,7 +117,7 @@ Flow OpcodeHandlers::pop_top(Tracer& t, SymbolicFrame& f, const Instruction& i) 
 }
 
 Flow OpcodeHandlers::push_null(Tracer& t, SymbolicFrame& f, const Instruction&) {
-  f.push(t.null_value());
+  f.push(t.heap.null_value());
   return Flow::next;
 }
 
@@ -143,7 +143,7 @@ Flow OpcodeHandlers::load_fast_and_clear(Tracer& t, SymbolicFrame& f, const Inst
   t.facts.relies_on_binding(f, i.arg);
   f.mark_written(i.arg);
   Value* v = std::exchange(f.locals[static_cast<size_t>(i.arg)], nullptr);
-  f.push(v ? v : t.null_value());
+  f.push(v ? v : t.heap.null_value());
   return Flow::next;
 }
 
@@ -165,7 +165,7 @@ Flow OpcodeHandlers::delete_fast(Tracer& t, SymbolicFrame& f, const Instruction&
 
 Flow OpcodeHandlers::load_const(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value*& known = f.cache->constants[static_cast<size_t>(i.arg)];
-  if (!known) known = t.constant_value(i.object);
+  if (!known) known = t.heap.constant_value(i.object);
   f.push(known);
   return Flow::next;
 }
@@ -182,7 +182,7 @@ Flow OpcodeHandlers::store_deref(Tracer& t, SymbolicFrame& f, const Instruction&
   t.will_mutate(cell);
   // Whether it was bound makes no difference to what is written now.
   if (PyObject* before = cell->loaded ? nullptr : PyCell_GET(cell->object.get()))
-    cell->contents = t.wrap(before, t.facts.sources().add(SourceKind::cell_contents, cell->source));
+    cell->contents = t.heap.wrap(before, t.facts.sources().add(SourceKind::cell_contents, cell->source));
   cell->loaded = true;
   t.drops(std::exchange(cell->contents, f.pop()));
   return Flow::next;
@@ -206,40 +206,40 @@ Flow OpcodeHandlers::load_global(Tracer& t, SymbolicFrame& f, const Instruction&
   }
   Value* v = globals->mutated ? nullptr : cache.globals[static_cast<size_t>(i.arg)];
   if (!v) {
-    Value* name = name_value(t, f, i);
+    Value* name = name_value(t.heap, f, i);
     v = t.dict_get(globals, name);
     if (!v) v = t.dict_get(as<DictValue>(f.builtins), name);
     if (!v) raise_name_error(t, i.object);
     cache.globals[static_cast<size_t>(i.arg)] = v;
   }
   const bool null = i.has(Instruction::kPushNull), above = i.has(Instruction::kNullAbove);
-  if (null && !above) f.push(t.null_value());
+  if (null && !above) f.push(t.heap.null_value());
   f.push(v);
-  if (null && above) f.push(t.null_value());
+  if (null && above) f.push(t.heap.null_value());
   return Flow::next;
 }
 
 Flow OpcodeHandlers::store_global(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* v = f.pop();
-  drop_global(t, f, i.object, name_value(t, f, i));
-  t.dict_set(as<DictValue>(f.globals), name_value(t, f, i), v);
+  drop_global(t, f, i.object, name_value(t.heap, f, i));
+  t.dict_set(as<DictValue>(f.globals), name_value(t.heap, f, i), v);
   return Flow::next;
 }
 
 Flow OpcodeHandlers::delete_global(Tracer& t, SymbolicFrame& f, const Instruction& i) {
-  drop_global(t, f, i.object, name_value(t, f, i));
-  if (!t.dict_delete(as<DictValue>(f.globals), name_value(t, f, i))) raise_name_error(t, i.object);
+  drop_global(t, f, i.object, name_value(t.heap, f, i));
+  if (!t.dict_delete(as<DictValue>(f.globals), name_value(t.heap, f, i))) raise_name_error(t, i.object);
   return Flow::next;
 }
 
 Flow OpcodeHandlers::load_assertion_error(Tracer& t, SymbolicFrame& f, const Instruction&) {
-  f.push(t.constant_value(PyExc_AssertionError));
+  f.push(t.heap.constant_value(PyExc_AssertionError));
   return Flow::next;
 }
 
 Flow OpcodeHandlers::load_build_class(Tracer& t, SymbolicFrame& f, const Instruction&) {
   static PyObject* const name = PyUnicode_InternFromString("__build_class__");
-  Value* found = t.dict_get(as<DictValue>(f.builtins), t.constant_value(name));
+  Value* found = t.dict_get(as<DictValue>(f.builtins), t.heap.constant_value(name));
   if (!found) t.raise_new(PyExc_NameError, "__build_class__ not found");
   f.push(found);
   return Flow::next;

@@ -25,13 +25,13 @@ Flow OpcodeHandlers::unary_invert(Tracer& t, SymbolicFrame& f, const Instruction
 
 Flow OpcodeHandlers::unary_not(Tracer& t, SymbolicFrame& f, const Instruction&) {
   Value* v = f.pop();
-  f.push(t.boolean(!t.truth(v)));
+  f.push(t.heap.boolean(!t.truth(v)));
   return Flow::next;
 }
 
 Flow OpcodeHandlers::to_bool(Tracer& t, SymbolicFrame& f, const Instruction&) {
   Value* v = f.pop();
-  f.push(t.boolean(t.truth(v)));
+  f.push(t.heap.boolean(t.truth(v)));
   return Flow::next;
 }
 
@@ -46,21 +46,21 @@ Flow OpcodeHandlers::compare_op(Tracer& t, SymbolicFrame& f, const Instruction& 
   Value* right = f.pop();
   Value* left = f.pop();
   Value* result = t.compare(i.arg, left, right);
-  f.push(i.has(Instruction::kToBool) ? t.boolean(t.truth(result)) : result);
+  f.push(i.has(Instruction::kToBool) ? t.heap.boolean(t.truth(result)) : result);
   return Flow::next;
 }
 
 Flow OpcodeHandlers::is_op(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* right = f.pop();
   Value* left = f.pop();
-  f.push(t.boolean(t.same_object(left, right) != (i.arg == 1)));
+  f.push(t.heap.boolean(t.same_object(left, right) != (i.arg == 1)));
   return Flow::next;
 }
 
 Flow OpcodeHandlers::contains_op(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* container = f.pop();
   Value* item = f.pop();
-  f.push(t.boolean(t.contains(container, item) != (i.arg == 1)));
+  f.push(t.heap.boolean(t.contains(container, item) != (i.arg == 1)));
   return Flow::next;
 }
 
@@ -88,25 +88,25 @@ Flow OpcodeHandlers::delete_subscr(Tracer& t, SymbolicFrame& f, const Instructio
 
 namespace {
 
-Value* pop_slice(Tracer& t, SymbolicFrame& f) {
-  auto* slice = t.make<SliceValue>(ValueKind::slice, &PySlice_Type);
+Value* pop_slice(Heap& heap, SymbolicFrame& f) {
+  auto* slice = heap.make<SliceValue>(ValueKind::slice, &PySlice_Type);
   slice->stop = f.pop();
   slice->start = f.pop();
-  slice->step = t.none();
+  slice->step = heap.none();
   return slice;
 }
 
 }  // namespace
 
 Flow OpcodeHandlers::binary_slice(Tracer& t, SymbolicFrame& f, const Instruction&) {
-  Value* slice = pop_slice(t, f);
+  Value* slice = pop_slice(t.heap, f);
   Value* container = f.pop();
   f.push(t.get_item(container, slice));
   return Flow::next;
 }
 
 Flow OpcodeHandlers::store_slice(Tracer& t, SymbolicFrame& f, const Instruction&) {
-  Value* slice = pop_slice(t, f);
+  Value* slice = pop_slice(t.heap, f);
   Value* container = f.pop();
   Value* value = f.pop();
   t.set_item(container, slice, value);
@@ -118,7 +118,7 @@ Flow OpcodeHandlers::store_slice(Tracer& t, SymbolicFrame& f, const Instruction&
 namespace {
 
 // For a call that follows: a bound Python method is left as function and object, anything else as a NULL and the value.
-void push_for_call(Tracer& t, SymbolicFrame& f, const Instruction& i, Value* object, Value* value) {
+void push_for_call(Heap& heap, SymbolicFrame& f, const Instruction& i, Value* object, Value* value) {
   if (value->kind == ValueKind::method && !value->object && as<MethodValue>(value)->self == object &&
       as<MethodValue>(value)->function->kind == ValueKind::function) {
     f.push(as<MethodValue>(value)->function);
@@ -126,8 +126,8 @@ void push_for_call(Tracer& t, SymbolicFrame& f, const Instruction& i, Value* obj
     return;
   }
   const bool above = i.has(Instruction::kNullAbove);
-  f.push(above ? value : t.null_value());
-  f.push(above ? t.null_value() : value);
+  f.push(above ? value : heap.null_value());
+  f.push(above ? heap.null_value() : value);
 }
 
 }  // namespace
@@ -135,7 +135,7 @@ void push_for_call(Tracer& t, SymbolicFrame& f, const Instruction& i, Value* obj
 Flow OpcodeHandlers::load_attr(Tracer& t, SymbolicFrame& f, const Instruction& i) {
   Value* object = f.pop();
   Value* value = t.get_attribute(object, i.object);
-  if (i.has(Instruction::kMethod)) push_for_call(t, f, i, object, value);
+  if (i.has(Instruction::kMethod)) push_for_call(t.heap, f, i, object, value);
   else f.push(value);
   return Flow::next;
 }
@@ -149,7 +149,7 @@ Flow OpcodeHandlers::load_super_attr(Tracer& t, SymbolicFrame& f, const Instruct
     graph_break(Reason::odd_scope, "another object under the name super");
   t.facts.guard_identity(callable);
   Value* value = t.get_attribute(t.call(callable, {type, object}), i.object);
-  if (i.has(Instruction::kMethod)) push_for_call(t, f, i, object, value);
+  if (i.has(Instruction::kMethod)) push_for_call(t.heap, f, i, object, value);
   else f.push(value);
   return Flow::next;
 }
@@ -171,17 +171,17 @@ Flow OpcodeHandlers::delete_attr(Tracer& t, SymbolicFrame& f, const Instruction&
 Flow OpcodeHandlers::get_len(Tracer& t, SymbolicFrame& f, const Instruction&) {
   const auto n = t.length(f.top());
   if (!n) graph_break(Reason::unsupported_pattern, "the length of a matched value");
-  f.push(t.integer(*n));
+  f.push(t.heap.integer(*n));
   return Flow::next;
 }
 
 Flow OpcodeHandlers::match_mapping(Tracer& t, SymbolicFrame& f, const Instruction&) {
-  f.push(t.boolean((t.facts.type_of(f.top())->tp_flags & Py_TPFLAGS_MAPPING) != 0));
+  f.push(t.heap.boolean((t.facts.type_of(f.top())->tp_flags & Py_TPFLAGS_MAPPING) != 0));
   return Flow::next;
 }
 
 Flow OpcodeHandlers::match_sequence(Tracer& t, SymbolicFrame& f, const Instruction&) {
-  f.push(t.boolean((t.facts.type_of(f.top())->tp_flags & Py_TPFLAGS_SEQUENCE) != 0));
+  f.push(t.heap.boolean((t.facts.type_of(f.top())->tp_flags & Py_TPFLAGS_SEQUENCE) != 0));
   return Flow::next;
 }
 
@@ -197,12 +197,12 @@ Flow OpcodeHandlers::match_keys(Tracer& t, SymbolicFrame& f, const Instruction&)
       t.raise_new(PyExc_ValueError, "mapping pattern checks duplicate key (" + repr_text(t, key) + ")");
     Value* value = t.dict_get(as<DictValue>(mapping), key);
     if (!value) {
-      f.push(t.none());
+      f.push(t.heap.none());
       return Flow::next;
     }
     values.push_back(value);
   }
-  f.push(t.tuple(std::move(values)));
+  f.push(t.heap.tuple(std::move(values)));
   return Flow::next;
 }
 
@@ -257,11 +257,11 @@ Flow OpcodeHandlers::match_class(Tracer& t, SymbolicFrame& f, const Instruction&
   Value* subject = f.pop();
   if (type->kind != ValueKind::object || !PyType_Check(type->object.get()))
     t.raise_new(PyExc_TypeError, "called match pattern must be a class");
-  Value* is_instance = t.constant_value(PyDict_GetItemString(PyEval_GetBuiltins(), "isinstance"));
+  Value* is_instance = t.heap.constant_value(PyDict_GetItemString(PyEval_GetBuiltins(), "isinstance"));
   std::vector<Value*> attributes;
   const bool matched = t.truth(t.call(is_instance, {subject, type})) &&
                        class_attributes(t, subject, type, static_cast<size_t>(i.arg), names, attributes);
-  f.push(matched ? static_cast<Value*>(t.tuple(std::move(attributes))) : t.none());
+  f.push(matched ? static_cast<Value*>(t.heap.tuple(std::move(attributes))) : t.heap.none());
   return Flow::next;
 }
 

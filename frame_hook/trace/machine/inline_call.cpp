@@ -56,20 +56,20 @@ class Binder {
     if (has(CO_VARARGS)) {
       std::vector<Value*> rest(args_.positional.begin() + static_cast<long>(std::min(given, wanted)),
                                args_.positional.end());
-      slots_[named()] = t_.tuple(std::move(rest));
+      slots_[named()] = t_.heap.tuple(std::move(rest));
     }
     too_many_ = given > wanted && !has(CO_VARARGS);
   }
 
   void bind_keywords() {
-    if (has(CO_VARKEYWORDS)) slots_[named() + (has(CO_VARARGS) ? 1 : 0)] = extra_ = t_.dict();
+    if (has(CO_VARKEYWORDS)) slots_[named() + (has(CO_VARARGS) ? 1 : 0)] = extra_ = t_.heap.dict();
     for (const auto& [name, value] : args_.keywords) {
       const int slot = find(name);
       if (slot < 0) {
         if (!extra_) unexpected(name);
-        t_.dict_set(extra_, t_.constant_value(name), value);
+        t_.dict_set(extra_, t_.heap.constant_value(name), value);
       } else if (slots_[slot]) {
-        guard_keyword_order(t_, args_);  // which of two wrong keywords the error names
+        guard_keyword_order(t_.facts, args_);  // which of two wrong keywords the error names
         t_.raise_new(PyExc_TypeError, callee() + "() got multiple values for argument '" + text(name) + "'");
       } else {
         slots_[slot] = value;
@@ -88,7 +88,7 @@ class Binder {
   }
 
   void unexpected(PyObject* name) {
-    guard_keyword_order(t_, args_);
+    guard_keyword_order(t_.facts, args_);
     std::vector<std::string> positional_only;
     for (int slot = 0; slot < code_->co_posonlyargcount; ++slot)
       for (const auto& keyword : args_.keywords)
@@ -142,7 +142,7 @@ class Binder {
   void apply_keyword_defaults() {
     for (int slot = code_->co_argcount; slot < named(); ++slot)
       if (!slots_[slot] && function_->kwdefaults)
-        slots_[slot] = t_.dict_get(as<DictValue>(function_->kwdefaults), t_.constant_value(name_of(slot)));
+        slots_[slot] = t_.dict_get(as<DictValue>(function_->kwdefaults), t_.heap.constant_value(name_of(slot)));
     missing(code_->co_argcount, named(), "keyword-only");
   }
 
@@ -197,7 +197,7 @@ Value* Tracer::builtins_of(FunctionValue* function) {
       function->object ? reinterpret_cast<PyFunctionObject*>(function->object.get())->func_builtins : nullptr;
   if (!own) return stack.frames().back()->builtins;
   if (own == live_.builtins) return stack.frames().front()->builtins;
-  Value* named = dict_get(as<DictValue>(function->globals), string("__builtins__"));
+  Value* named = dict_get(as<DictValue>(function->globals), heap.string("__builtins__"));
   if (!named || named->kind != ValueKind::dict || !named->object || named->object.get() != own)
     graph_break(Reason::odd_scope, "a function whose builtins are not those of its globals");
   return named;
@@ -222,7 +222,7 @@ Value* Tracer::call_function(FunctionValue* function, const Arguments& args) {
     graph_break(Reason::generator_frame, text(function->code->co_qualname));
   trace_.python_calls_inlined += 1;
   if (!(flags & CO_GENERATOR)) return run_frame(std::move(frame));
-  auto* generator = make<GeneratorValue>(ValueKind::generator, &PyGen_Type);
+  auto* generator = heap.make<GeneratorValue>(ValueKind::generator, &PyGen_Type);
   generator->function = function;
   generator->frame = std::move(frame);
   generator->frame->generator = generator;

@@ -32,7 +32,11 @@ constexpr uint64_t kPollInterval = 1024;
 }  // namespace
 
 Tracer::Tracer(TensorFrontend& frontend, const TraceOptions& options)
-    : frontend_(frontend), options_(options), told_(options.hints.tells_compiling ? Told::yes : Told::no_as_before) {
+    : options_(options),
+      dynamic(options_.hints, trace_.guards.sources),
+      heap(trace_, stack, facts, dynamic, frontend),
+      frontend_(frontend),
+      told_(options.hints.tells_compiling ? Told::yes : Told::no_as_before) {
   set_interrupt_reader(compile_interrupted);  // for the passes and kernels that follow
 }
 
@@ -80,21 +84,19 @@ void Tracer::reset(const guards::FrameAccess& frame) {
   trace_ = FrameTrace{};
   trace_.recording = frontend_.begin();
   if (auto modes = frontend_.current_modes()) trace_.guards.modes.push_back(std::move(modes));
-  by_object_.clear();
-  by_source_.clear();
-  by_traced_.clear();
   code_caches_.clear();
   raised_at_.clear();
   own_errors_.clear();
   c_call_frames_ = 0;
   generator_made_at_.clear();
-  real_generators_ = dropped_real_ = compiling_was_asked_ = false;
+  dropped_real_ = compiling_was_asked_ = false;
   break_step_.reset();
-  null_ = none_ = true_ = false_ = nullptr;
   last_line_ = {nullptr, 0};
   keys_.clear();
   break_facts_.clear();
   live_ = frame;
+  heap.reset();
+  dynamic.reset(frame.code);
   step_ = 0;
   next_check_ = std::min(stop_at_step_, kPollInterval);
 }
@@ -166,9 +168,9 @@ std::shared_ptr<SymbolicFrame> Tracer::root_frame(const guards::FrameAccess& fra
   root->is_resumed = start > 0;
   root->is_written.assign(root->locals.size(), false);
   if (frame.function && PyFunction_Check(frame.function))
-    root->function = as<FunctionValue>(wrap(frame.function, sources.add(SourceKind::frame_function)));
+    root->function = as<FunctionValue>(heap.wrap(frame.function, sources.add(SourceKind::frame_function)));
   auto dictionary = [&](PyObject* object, SourceKind kind) {
-    Value* v = wrap(object, sources.add(kind));
+    Value* v = heap.wrap(object, sources.add(kind));
     if (v->kind != ValueKind::dict) graph_break(Reason::odd_scope, "globals of another type than dict");
     as<DictValue>(v)->is_globals = true;
     v->type_guarded = true;
@@ -178,11 +180,12 @@ std::shared_ptr<SymbolicFrame> Tracer::root_frame(const guards::FrameAccess& fra
   root->builtins = dictionary(frame.builtins, SourceKind::builtins);
   for (size_t slot = 0; slot < root->locals.size(); ++slot)
     if (PyObject* object = frame.locals[slot])
-      root->locals[slot] = wrap(object, sources.add(SourceKind::local, guards::kNoSource, static_cast<int32_t>(slot)));
+      root->locals[slot] =
+          heap.wrap(object, sources.add(SourceKind::local, guards::kNoSource, static_cast<int32_t>(slot)));
   for (int k = 0; k < frame.stack_size; ++k) {
     PyObject* object = frame.stack[k];
     const guards::SourceId source = sources.add(SourceKind::stack, guards::kNoSource, k);
-    root->push(object ? wrap(object, source) : null_value());
+    root->push(object ? heap.wrap(object, source) : heap.null_value());
     facts.relies_on_binding(source, object != nullptr);
   }
   return root;
@@ -309,7 +312,7 @@ int32_t behind_clause(Tracer& t, const SymbolicFrame& f, int32_t position) {
   if (i[0].op != Op::load_global || i[1].op != Op::check_exc_match || i[2].op != Op::pop_jump_if_false) return -1;
   auto* globals = as<DictValue>(f.globals);
   auto* builtins = as<DictValue>(f.builtins);
-  Value* name = t.constant_value(i[0].object);
+  Value* name = t.heap.constant_value(i[0].object);
   Value* type = t.dict_get(globals, name);
   if (!type) type = t.dict_get(builtins, name);
   PyObject* caught = type ? real_type(type) : nullptr;
@@ -396,19 +399,19 @@ std::optional<Tracer::Obstacle> Tracer::find_obstacle() {
 namespace {
 
 // Real, and held by a frame: its drop may be the last.
-bool is_held_by_frame(Tracer& t, Value* v) {
-  const SourceKind kind = v->source == guards::kNoSource ? SourceKind::constant : t.facts.sources()[v->source].kind;
+bool is_held_by_frame(Facts& facts, Value* v) {
+  const SourceKind kind = v->source == guards::kNoSource ? SourceKind::constant : facts.sources()[v->source].kind;
   return kind == SourceKind::local || kind == SourceKind::stack || kind == SourceKind::cell_contents ||
          kind == SourceKind::iterator_part;
 }
 
 // What is dropped is no generator in a later call either.
-void guard_dropped(Tracer& t, Value* v) {
-  if (!is_held_by_frame(t, v)) return;
-  t.facts.type_of(v);
+void guard_dropped(Facts& facts, Value* v) {
+  if (!is_held_by_frame(facts, v)) return;
+  facts.type_of(v);
   if (v->kind != ValueKind::iterator) return;
-  if (v->object && !v->value_guarded) guard_parts(t, as<IteratorValue>(v));
-  for (Value* part : as<IteratorValue>(v)->operands) guard_dropped(t, part);
+  if (v->object && !v->value_guarded) guard_parts(facts, as<IteratorValue>(v));
+  for (Value* part : as<IteratorValue>(v)->operands) guard_dropped(facts, part);
 }
 
 }  // namespace
@@ -416,12 +419,12 @@ void guard_dropped(Tracer& t, Value* v) {
 // A real generator that the trace lets go of lives on to the exit; plain Python runs its exit code at the drop.
 void Tracer::drops(Value* v, Value* kept) {
   if (!v || v->kind == ValueKind::null || v->kind == ValueKind::tensor) return;
-  guard_dropped(*this, v);
+  guard_dropped(facts, v);
   dropped_real_ = dropped_real_ || (v->kind != ValueKind::object && v->kind != ValueKind::function && v->object &&
-                                    is_held_by_frame(*this, v));
+                                    is_held_by_frame(facts, v));
   std::vector<Value*> dropped;
-  if (is_held_by_frame(*this, v) && holds_half_way(v->object.get())) dropped.push_back(v);
-  if (!real_generators_ && dropped.empty()) return;
+  if (is_held_by_frame(facts, v) && holds_half_way(v->object.get())) dropped.push_back(v);
+  if (!heap.has_half_way() && dropped.empty()) return;
   Reachable([&](Value* part) {
     if (part->object && may_be_half_way(part->type)) dropped.push_back(part);
   }).walk(v);
@@ -440,7 +443,7 @@ void Tracer::drops(Value* v, Value* kept) {
 // What a del statement lets go of may be gone at once, and weak references tell.
 void Tracer::deletes(Value* v) {
   drops(v);
-  if (v->kind == ValueKind::tensor || !v->object || !is_held_by_frame(*this, v)) return;
+  if (v->kind == ValueKind::tensor || !v->object || !is_held_by_frame(facts, v)) return;
   if (PyType_SUPPORTS_WEAKREFS(Py_TYPE(v->object.get())) && *PyObject_GET_WEAKREFS_LISTPTR(v->object.get()))
     graph_break(Reason::outside_effect, "del of an object with weak references");
 }
@@ -468,7 +471,7 @@ void Tracer::guard_effects_apart() {
   for (size_t k = 0; k < trace_.effects.size(); ++k) {
     Value* written = trace_.effects[k];
     if (written->source == guards::kNoSource || is_namespace(written)) continue;
-    for (const auto& [object, other] : by_object_) {
+    for (const auto& [object, other] : heap.real_objects()) {
       if (!other || other == written || other->type != written->type || other->source == guards::kNoSource ||
           is_namespace(other) || !was_read(other))
         continue;
@@ -521,7 +524,7 @@ Value* Tracer::run_frame(std::shared_ptr<SymbolicFrame> frame) {
     Value* raised = nullptr;
     try {
       run_instructions(f);
-      if (real_generators_ && !f.yielded && stack.frames().size() > 1) drop_locals(f);
+      if (heap.has_half_way() && !f.yielded && stack.frames().size() > 1) drop_locals(f);
       return f.result;
     } catch (const SymbolicRaise& r) {
       raised = r.exception;

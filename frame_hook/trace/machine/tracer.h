@@ -20,13 +20,13 @@
 #include "frame_hook/trace/machine/call_stack.h"
 #include "frame_hook/trace/machine/frame_trace.h"
 #include "frame_hook/trace/values/arguments.h"
-#include "frame_hook/trace/values/facts.h"
+#include "frame_hook/trace/values/heap.h"
 #include "guards/frame_access.h"
 
 namespace framejit::frame_hook {
 
 class Tracer;
-void guard_keyword_order(Tracer& t, const Arguments& args);  // the callee looks at it
+void guard_keyword_order(Facts& facts, const Arguments& args);  // the callee looks at it
 
 class Tracer {
  public:
@@ -34,33 +34,21 @@ class Tracer {
 
  private:
   FrameTrace trace_;
+  TraceOptions options_;
 
  public:  // the parts, each with a subject of its own; what needs one of them takes that one
   CallStack stack;
   Facts facts{trace_, stack};
+  DynamicSources dynamic;
+  Heap heap;
 
   // Traces `frame` from instruction `start` (an index into code->instructions). Never leaves a Python error set.
   // Throws InternalError only for our own bugs. Ctrl-C during tracing is left pending.
   FrameTrace trace_frame(const guards::FrameAccess& frame, std::shared_ptr<const Code> code, size_t start);
 
-  // ---- making values
-  template <class T> T* make(ValueKind kind, PyTypeObject* type);
-  Value* null_value();
-  Value* constant_value(PyObject* object);                 // borrowed; no guard: a constant of the program
   Value* constant_steal(PyObject* object);  // new reference; null with an error set raises it symbolically
-  Value* none();
-  Value* boolean(bool b);
-  Value* integer(int64_t i);
-  Value* size_value(const graph::SymExpr& e);              // int constant or SymIntValue
-  Value* string(const char* text);
-  TupleValue* tuple(std::vector<Value*> items);
-  ListValue* list(std::vector<Value*> items);
-  DictValue* dict();
-  Value* wrap(PyObject* object, guards::SourceId source);  // a real object reached by `source` (borrowed)
-  Value* wrap_result(PyObject* object);  // new reference: result of a recorded or pure call, tensors inside
 
   // ---- using values (adds guards)
-  bool is_constant(Value* v);                              // has a concrete immutable value, deeply (no guard yet)
   PyObject* constant(Value* v);                            // borrowed object of an is_constant value; guards it deeply
   void guard_key(Value* v);                // hashed by identity: told apart from the other keys of the trace
   bool truth(Value* v);                                    // inlines __bool__, __len__; a tensor breaks
@@ -176,30 +164,12 @@ class Tracer {
  private:
   friend struct OpcodeHandlers;
   TensorFrontend& frontend_;
-  TraceOptions options_;
-  PointerMap<PyObject, Value*> by_object_;                 // real mutable objects -> their one value
   uint64_t step_ = 0, stop_at_step_ = UINT64_MAX, writes_ = 0;
   std::vector<std::shared_ptr<const guards::ModeFacts>> break_facts_, stop_facts_;  // of calls under way; of the break
   Reason stop_reason_{};
   std::string stop_detail_;
-  Value *null_ = nullptr, *none_ = nullptr, *true_ = nullptr, *false_ = nullptr;
   guards::FrameAccess live_{};
 
-  // Values
-  std::vector<Value*> by_source_;                          // source -> the value that was wrapped there
-  PointerMap<PyObject, Value*> by_traced_;                 // traced tensors -> their value
-  Value* wrap_fresh(PyObject* object, guards::SourceId source);
-  Value* wrap_int(PyObject* object, guards::SourceId source);
-  Value* wrap_instance(PyObject* object, guards::SourceId source);
-  Value* wrap_container(PyObject* object, guards::SourceId source);
-  Value* wrap_callable(PyObject* object, guards::SourceId source);
-  Value* wrap_result_container(PyObject* object);
-  Value* object_value(PyObject* object, guards::SourceId source);
-  bool is_dynamic(guards::SourceId source, const std::string& suffix);
-  graph::DynamicExtents dynamic_extents(guards::SourceId source);
-  bool becomes_symbol(PyObject* integer, guards::SourceId source);  // once it is read
-  bool holds_symbol(PyObject* object, guards::SourceId source);     // the same of an int, or of one in a tuple
-  bool is_constant_object(PyObject* object);
   bool holds_tensor(PyObject* object, int depth);
   Value* float_tensor(Value* number);
   guards::SourceId operand_source(Value* v);
@@ -245,7 +215,6 @@ class Tracer {
   Value* existing_attribute(Value* v, PyObject* name);
   [[noreturn]] void raise_set_error(bool own);
   std::unordered_map<const GeneratorValue*, uint64_t> generator_made_at_;
-  bool real_generators_ = false;                           // the trace has met some
   bool dropped_real_ = false;                              // the frame let go of a real object
   std::optional<uint64_t> break_step_;                     // set by the innermost frame that a GraphBreak passes
   std::string stop_where_;
@@ -285,14 +254,5 @@ class Tracer {
   std::pair<PyCodeObject*, int> last_line_{nullptr, 0};
   [[noreturn]] void break_of_recording(const std::string& what);  // a recorded call or attribute gave nothing
 };
-
-template <class T>
-T* Tracer::make(ValueKind kind, PyTypeObject* type) {
-  T* v = trace_.values.make<T>();
-  v->kind = kind;
-  v->type = type;
-  v->type_guarded = v->value_guarded = v->identity_guarded = true;
-  return v;
-}
 
 }  // namespace framejit::frame_hook

@@ -45,9 +45,9 @@ Value* bind_property(Tracer& t, const Found& d, Value* self) {
     drop_error();
     static PyObject* const get = _PyType_Lookup(&PyProperty_Type, interned("__get__"));
     raise_as_cpython(t, PyExc_AttributeError, "unreadable attribute",
-                     CCall{get, Arguments{{t.constant_value(d.object), self}, {}}});
+                     CCall{get, Arguments{{t.heap.constant_value(d.object), self}, {}}});
   }
-  Value* getter = t.wrap(fget.get(), t.facts.sources().add(SourceKind::member, d.source, 0, interned("fget")));
+  Value* getter = t.heap.wrap(fget.get(), t.facts.sources().add(SourceKind::member, d.source, 0, interned("fget")));
   return t.call(getter, {self});
 }
 
@@ -55,7 +55,7 @@ Value* bind_property(Tracer& t, const Found& d, Value* self) {
 Value* wrapped_function(Tracer& t, const Found& d) {
   PyRef inner = PyRef::steal(PyObject_GetAttr(d.object, interned("__func__")));
   if (!inner) t.raise_pending();
-  return t.wrap(inner.get(), t.facts.sources().add(SourceKind::member, d.source, 0, interned("__func__")));
+  return t.heap.wrap(inner.get(), t.facts.sources().add(SourceKind::member, d.source, 0, interned("__func__")));
 }
 
 // Until 3.12 what a classmethod wraps is bound by its own __get__.
@@ -65,7 +65,7 @@ Value* bind_class_method(Tracer& t, const Found& d, Value* owner) {
                        function->type->tp_descr_get;
   if (PY_VERSION_HEX < 0x030D0000 && has_get)
     graph_break(Reason::unknown_attribute, "a classmethod around a descriptor");
-  return make_method(t, function, owner);
+  return make_method(t.heap, function, owner);
 }
 
 bool has_cause(Value* exception) {  // what is set as __cause__, None included, suppresses the context
@@ -77,7 +77,7 @@ bool has_cause(Value* exception) {  // what is set as __cause__, None included, 
 // Members of an exception made in the trace that its constructor fills: StopIteration.value from its argument, the rest
 // None.
 Value* exception_member(Tracer& t, Value* self, std::string_view name) {
-  if (name == "__suppress_context__") return t.boolean(has_cause(self));
+  if (name == "__suppress_context__") return t.heap.boolean(has_cause(self));
   if (PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_OSError)) ||
       PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_SyntaxError)) ||
       PyType_IsSubtype(self->type, reinterpret_cast<PyTypeObject*>(PyExc_UnicodeError)))
@@ -85,7 +85,7 @@ Value* exception_member(Tracer& t, Value* self, std::string_view name) {
   Value* payload = as<InstanceValue>(self)->payload;
   TupleValue* args = payload ? tuple_of(payload) : nullptr;
   if ((name == "value" || name == "code" || name == "msg") && args && !args->items.empty()) return t.item(args, 0);
-  return t.none();
+  return t.heap.none();
 }
 
 // A field of a named tuple: namedtuple's C descriptor, or the member of a struct sequence (torch.return_types). Null:
@@ -128,24 +128,24 @@ Value* bind_member(Tracer& t, const Found& d, Value* self) {
     drop_error();
     graph_break(Reason::unknown_attribute, std::string(text_of(name)) + " (an empty slot)");
   }
-  if (t.is_constant(self)) {
+  if (t.heap.is_constant(self)) {
     t.constant(self);
-    return t.wrap_result(value.release());
+    return t.heap.wrap_result(value.release());
   }
-  return t.wrap(value.get(), t.facts.sources().add(SourceKind::member, t.facts.source_of(self), 0, name));
+  return t.heap.wrap(value.get(), t.facts.sources().add(SourceKind::member, t.facts.source_of(self), 0, name));
 }
 
 Value* exception_attribute(Tracer& t, InstanceValue* self, PyObject* name) {
   bool known;
-  if (Value* written = self->find_attr(name, &known); known) return written ? written : t.none();
+  if (Value* written = self->find_attr(name, &known); known) return written ? written : t.heap.none();
   const std::string_view text = text_of(name);
   if (text == "args" && self->payload && self->payload->kind == ValueKind::tuple) return self->payload;
   // An __exit__ is given another object in its place, and frames hang on a real one.
   if (text == "__traceback__" && (self->object || t.was_raised(self)))
     graph_break(Reason::unknown_attribute, "__traceback__ of a caught exception");
   if (self->object || text == "args") return nullptr;
-  if (text == "__suppress_context__") return t.boolean(has_cause(self));
-  return text == "__cause__" || text == "__context__" || text == "__traceback__" ? t.none() : nullptr;
+  if (text == "__suppress_context__") return t.heap.boolean(has_cause(self));
+  return text == "__cause__" || text == "__context__" || text == "__traceback__" ? t.heap.none() : nullptr;
 }
 
 // C getters of real, mutable objects that neither run Python code nor make a new object on each read.
@@ -157,7 +157,7 @@ bool pure_getter(PyTypeObject* owner) {
 Value* bind_getset(Tracer& t, const Found& d, Value* self, PyTypeObject* type, Value* type_value) {
   PyObject* name = reinterpret_cast<PyDescrObject*>(d.object)->d_name;
   const std::string_view text = text_of(name);
-  if (text == "__class__") return type_value ? type_value : t.constant_value(reinterpret_cast<PyObject*>(type));
+  if (text == "__class__") return type_value ? type_value : t.heap.constant_value(reinterpret_cast<PyObject*>(type));
   if (self->kind == ValueKind::array) return array_attribute(t, as<ArrayValue>(self), name);
   if (text == "__dict__" && self->kind == ValueKind::instance) return instance_dict(t, as<InstanceValue>(self));
   if (self->kind == ValueKind::instance && !self->object) {  // what the trace gave it
@@ -169,10 +169,10 @@ Value* bind_getset(Tracer& t, const Found& d, Value* self, PyTypeObject* type, V
   Value* payload = payload_of(self);
   if (payload->kind == ValueKind::sym_int) {
     if (text == "real" || text == "numerator") return payload;
-    if (text == "imag") return t.integer(0);
-    if (text == "denominator") return t.integer(1);
+    if (text == "imag") return t.heap.integer(0);
+    if (text == "denominator") return t.heap.integer(1);
   }
-  if (payload->kind == ValueKind::object && t.is_constant(payload)) {
+  if (payload->kind == ValueKind::object && t.heap.is_constant(payload)) {
     PyObject* real = t.constant(payload);
     return t.constant_steal(
         Py_TYPE(d.object)->tp_descr_get(d.object, real, reinterpret_cast<PyObject*>(Py_TYPE(real))));
@@ -182,7 +182,7 @@ Value* bind_getset(Tracer& t, const Found& d, Value* self, PyTypeObject* type, V
     PyRef value =
         PyRef::steal(Py_TYPE(d.object)->tp_descr_get(d.object, self->object.get(), reinterpret_cast<PyObject*>(type)));
     if (!value) t.raise_pending();
-    return t.wrap(value.get(), t.facts.sources().add(SourceKind::attribute, t.facts.source_of(self), 0, name));
+    return t.heap.wrap(value.get(), t.facts.sources().add(SourceKind::attribute, t.facts.source_of(self), 0, name));
   }
   graph_break(Reason::unknown_attribute, std::string(type->tp_name) + "." + text_of(name));
 }
@@ -225,14 +225,14 @@ Found look_up(Tracer& t, PyTypeObject* type, guards::SourceId type_source, PyObj
 }
 
 // Whether it is a descriptor, and of which kind, a class of Python says, which may change.
-void guard_descriptor_class(Tracer& t, const Found& found) {
+void guard_descriptor_class(Facts& facts, const Found& found) {
   PyTypeObject* kind = found.object ? Py_TYPE(found.object) : nullptr;
   if (!kind || !(kind->tp_flags & Py_TPFLAGS_HEAPTYPE) || (kind->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) ||
       PyType_Check(found.object))
     return;
   if (builtin_base(kind) == kind) return;  // of C
-  t.facts.guard_type_unchanged(
-      kind, t.facts.sources().add(SourceKind::constant, guards::kNoSource, 0, reinterpret_cast<PyObject*>(kind)));
+  facts.guard_type_unchanged(
+      kind, facts.sources().add(SourceKind::constant, guards::kNoSource, 0, reinterpret_cast<PyObject*>(kind)));
 }
 
 Found look_up(Tracer& t, Value* v, PyObject* name) {
@@ -240,9 +240,9 @@ Found look_up(Tracer& t, Value* v, PyObject* name) {
   return look_up(t, type, t.facts.type_source(v), name);
 }
 
-Value* found_value(Tracer& t, const Found& found) {
+Value* found_value(Heap& heap, const Found& found) {
   if (found.written) return found.written;
-  Value* v = t.wrap(found.object, found.source);
+  Value* v = heap.wrap(found.object, found.source);
   PyTypeObject* type = Py_TYPE(found.object);
   if (v->kind == ValueKind::object && type != &PyUnicode_Type) {
     // Identity holds while the type is unchanged.
@@ -254,43 +254,44 @@ Value* found_value(Tracer& t, const Found& found) {
 Value* bind(Tracer& t, const Found& d, Value* self, PyTypeObject* type, Value* type_value) {
   if (d.written) return d.written;
   PyTypeObject* kind = Py_TYPE(d.object);
-  auto owner = [&] { return type_value ? type_value : t.constant_value(reinterpret_cast<PyObject*>(type)); };
+  auto owner = [&] { return type_value ? type_value : t.heap.constant_value(reinterpret_cast<PyObject*>(type)); };
   if (kind == &PyFunction_Type || kind == &PyInstanceMethod_Type)
-    return self ? make_method(t, found_value(t, d), self) : found_value(t, d);
+    return self ? make_method(t.heap, found_value(t.heap, d), self) : found_value(t.heap, d);
   if (kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type)
-    return self ? make_method(t, found_value(t, d), self) : found_value(t, d);
+    return self ? make_method(t.heap, found_value(t.heap, d), self) : found_value(t.heap, d);
   if (kind->tp_descr_get == PyStaticMethod_Type.tp_descr_get) return wrapped_function(t, d);
   if (kind->tp_descr_get == PyClassMethod_Type.tp_descr_get) return bind_class_method(t, d, owner());
-  if (kind == &PyClassMethodDescr_Type) return make_method(t, found_value(t, d), owner());
-  if (kind == &PyMemberDescr_Type) return self ? bind_member(t, d, self) : found_value(t, d);
-  if (kind == &PyGetSetDescr_Type) return self ? bind_getset(t, d, self, type, type_value) : found_value(t, d);
+  if (kind == &PyClassMethodDescr_Type) return make_method(t.heap, found_value(t.heap, d), owner());
+  if (kind == &PyMemberDescr_Type) return self ? bind_member(t, d, self) : found_value(t.heap, d);
+  if (kind == &PyGetSetDescr_Type) return self ? bind_getset(t, d, self, type, type_value) : found_value(t.heap, d);
   if (std::string_view(kind->tp_name).ends_with("collections._tuplegetter") && self)  // "_collections." until 3.11
     if (Value* field = tuple_field(t, d, self)) return field;
   if (PyObject* get = _PyType_Lookup(kind, interned("__get__"))) {
     if (PyFunction_Check(get)) {
-      Value* descriptor = t.wrap(d.object, d.source);
+      Value* descriptor = t.heap.wrap(d.object, d.source);
       Value* getter = t.lookup_special(descriptor, "__get__");
-      return t.call(getter, {self ? self : t.none(), owner()});
+      return t.call(getter, {self ? self : t.heap.none(), owner()});
     }
-    if (kind->tp_descr_get == PyProperty_Type.tp_descr_get) return self ? bind_property(t, d, self) : found_value(t, d);
+    if (kind->tp_descr_get == PyProperty_Type.tp_descr_get)
+      return self ? bind_property(t, d, self) : found_value(t.heap, d);
     // C descriptors that bind as functions do: functools.lru_cache wrappers, compiled functions.
     const std::string_view name = kind->tp_name;
     if (name == "framejit.ArmedCall" || name == "functools._lru_cache_wrapper")
-      return self ? make_method(t, found_value(t, d), self) : found_value(t, d);
+      return self ? make_method(t.heap, found_value(t.heap, d), self) : found_value(t.heap, d);
     graph_break(Reason::unknown_attribute, std::string(type->tp_name) + " descriptor of type " + kind->tp_name);
   }
-  return t.wrap(d.object, d.source);
+  return t.heap.wrap(d.object, d.source);
 }
 
-bool has_own_dict(Tracer& t, Value* v) {
-  PyTypeObject* type = t.facts.type_of(v);
+bool has_own_dict(Facts& facts, Value* v) {
+  PyTypeObject* type = facts.type_of(v);
 #ifdef Py_TPFLAGS_MANAGED_DICT
   if (type->tp_flags & Py_TPFLAGS_MANAGED_DICT) return true;
 #endif
   return type->tp_dictoffset != 0;
 }
 
-Value* own_attribute(Tracer& t, Value* v, PyObject* name) {
+Value* own_attribute(Heap& heap, Value* v, PyObject* name) {
   InstanceValue* instance = v->kind == ValueKind::instance ? as<InstanceValue>(v) : nullptr;
   if (instance) {
     bool known;
@@ -298,15 +299,15 @@ Value* own_attribute(Tracer& t, Value* v, PyObject* name) {
     if (known) return written;
     if (auto* read = instance->read.find(name)) return read->second;
   }
-  if (!v->object || !has_own_dict(t, v)) return nullptr;
+  if (!v->object || !has_own_dict(heap.facts, v)) return nullptr;
   PyRef dict = real_instance_dict(v->object.get());
   if (!dict) return nullptr;
-  auto& sources = t.facts.sources();
-  const guards::SourceId where = sources.add(SourceKind::instance_dict, t.facts.source_of(v));
+  auto& sources = heap.facts.sources();
+  const guards::SourceId where = sources.add(SourceKind::instance_dict, heap.facts.source_of(v));
   PyObject* item = PyDict_GetItemWithError(dict.get(), name);
   if (!item) drop_error();
-  t.facts.note(item ? GuardKind::dict_has : GuardKind::dict_lacks, where, name);
-  Value* value = item ? t.wrap(item, sources.add(SourceKind::dict_item, where, 0, name)) : nullptr;
+  heap.facts.note(item ? GuardKind::dict_has : GuardKind::dict_lacks, where, name);
+  Value* value = item ? heap.wrap(item, sources.add(SourceKind::dict_item, where, 0, name)) : nullptr;
   if (instance) instance->read.try_emplace(name, {PyRef::borrow(name), value});
   return value;
 }
@@ -314,16 +315,16 @@ Value* own_attribute(Tracer& t, Value* v, PyObject* name) {
 void drop_own_attribute(Tracer& t, InstanceValue* v, PyObject* name) {
   bool known;
   Value* held = v->find_attr(name, &known);
-  if (!known && v->object && has_own_dict(t, v)) {
+  if (!known && v->object && has_own_dict(t.facts, v)) {
     PyRef dict = real_instance_dict(v->object.get());
     PyObject* item = dict ? PyDict_GetItemWithError(dict.get(), name) : nullptr;
     if (!item) PyErr_Clear();
-    if (item && may_be_half_way(Py_TYPE(item))) held = own_attribute(t, v, name);
+    if (item && may_be_half_way(Py_TYPE(item))) held = own_attribute(t.heap, v, name);
   }
   t.drops(held);
 }
 
-std::vector<PyObject*> own_names(Tracer& t, InstanceValue* v) {
+std::vector<PyObject*> own_names(Facts& facts, InstanceValue* v) {
   std::vector<PyObject*> names;
   auto state = [&](PyObject* name, bool* known) { return v->find_attr(name, known); };
   if (v->object) {
@@ -340,8 +341,7 @@ std::vector<PyObject*> own_names(Tracer& t, InstanceValue* v) {
         if (Value* written = state(raw, &known); !known || written) names.push_back(raw);
         Py_DECREF(raw);  // the dict, or the intern table, keeps it
       }
-      t.facts.note(GuardKind::dict_keys, t.facts.sources().add(SourceKind::instance_dict, t.facts.source_of(v)),
-                   keys.get());
+      facts.note(GuardKind::dict_keys, facts.sources().add(SourceKind::instance_dict, facts.source_of(v)), keys.get());
     }
   }
   for (const auto& [name, value] : v->attrs) {
@@ -357,7 +357,7 @@ std::vector<PyObject*> own_names(Tracer& t, InstanceValue* v) {
 
 DictValue* instance_dict(Tracer& t, InstanceValue* v) {
   if (v->dict) return v->dict;
-  auto* dict = t.make<DictValue>(ValueKind::dict, &PyDict_Type);
+  auto* dict = t.heap.make<DictValue>(ValueKind::dict, &PyDict_Type);
   dict->owner = v;
   if (v->object) {
     PyRef real = real_instance_dict(v->object.get());
@@ -370,11 +370,11 @@ DictValue* instance_dict(Tracer& t, InstanceValue* v) {
 
 Value* generic_attribute(Tracer& t, Value* v, PyObject* name) {
   const Found d = look_up(t, v, name);
-  guard_descriptor_class(t, d);
+  guard_descriptor_class(t.facts, d);
   if (d.object && Py_TYPE(d.object)->tp_descr_set && Py_TYPE(d.object)->tp_descr_get)
     return bind(t, d, v, v->type, nullptr);
   if (v->kind == ValueKind::instance || (v->object && v->source != guards::kNoSource))
-    if (Value* own = own_attribute(t, v, name)) return own;
+    if (Value* own = own_attribute(t.heap, v, name)) return own;
   return d.object ? bind(t, d, v, v->type, nullptr) : nullptr;
 }
 

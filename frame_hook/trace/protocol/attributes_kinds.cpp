@@ -15,7 +15,7 @@ namespace {
 Value* class_dict(Tracer& t, Value* type_value, PyTypeObject* type) {
   const guards::SourceId source = t.facts.source_of(type_value);
   if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.facts.guard_type_unchanged(type, source);
-  DictValue* items = t.dict();
+  DictValue* items = t.heap.dict();
 #if PY_VERSION_HEX >= 0x030C0000
   PyRef dict = PyRef::steal(PyType_GetDict(type));
 #else
@@ -25,25 +25,25 @@ Value* class_dict(Tracer& t, Value* type_value, PyTypeObject* type) {
   for (Py_ssize_t position = 0; dict && PyDict_Next(dict.get(), &position, &key, &item);) {
     const Found found{item, t.facts.sources().add(SourceKind::type_lookup, source, 0, key)};
     Value* written = written_class_data(t, type, key);
-    t.dict_set(items, t.constant_value(key),
+    t.dict_set(items, t.heap.constant_value(key),
                written                            ? written
-               : guards::is_class_data(key, item) ? t.wrap(item, found.source)
-                                                  : found_value(t, found));
+               : guards::is_class_data(key, item) ? t.heap.wrap(item, found.source)
+                                                  : found_value(t.heap, found));
   }
-  return mapping_proxy(t, items);
+  return mapping_proxy(t.heap, items);
 }
 
 // Getters of type objects. They cannot change while the type is unchanged, or are read as constants of the class.
 Value* type_getter(Tracer& t, Value* type_value, PyTypeObject* type, PyObject* name) {
   const std::string_view text = text_of(name);
   if (text == "__dict__") return class_dict(t, type_value, type);
-  if (text == "__class__") return t.constant_value(reinterpret_cast<PyObject*>(Py_TYPE(type)));
+  if (text == "__class__") return t.heap.constant_value(reinterpret_cast<PyObject*>(Py_TYPE(type)));
   if (text == "__annotations__") {
     if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return nullptr;
     PyObject* own = own_class_attribute(type, interned("__annotations__"));
     if (!own) graph_break(Reason::unknown_attribute, "__annotations__ of a class that has none yet");
-    return t.wrap(own, t.facts.sources().add(SourceKind::type_lookup, t.facts.source_of(type_value), 0,
-                                             interned("__annotations__")));
+    return t.heap.wrap(own, t.facts.sources().add(SourceKind::type_lookup, t.facts.source_of(type_value), 0,
+                                                  interned("__annotations__")));
   }
   if (!(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) t.facts.guard_type_unchanged(type, t.facts.source_of(type_value));
   PyRef value = PyRef::steal(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), name));
@@ -51,37 +51,37 @@ Value* type_getter(Tracer& t, Value* type_value, PyTypeObject* type, PyObject* n
     drop_error();
     return nullptr;
   }
-  return t.constant_value(value.get());
+  return t.heap.constant_value(value.get());
 }
 
 Value* metaclass_getattr(Tracer& t, Value* type_value, const Found& getattr, PyTypeObject* meta, PyObject* name) {
   if (!PyFunction_Check(getattr.object))
     graph_break(Reason::unknown_attribute, std::string(meta->tp_name) + ".__getattr__");
-  return t.call(bind(t, getattr, type_value, meta, nullptr), {t.constant_value(name)});
+  return t.call(bind(t, getattr, type_value, meta, nullptr), {t.heap.constant_value(name)});
 }
 
 Value* module_attribute(Tracer& t, Value* v, PyObject* name) {
   const Found d = look_up(t, v, name);
   if (d.object && Py_TYPE(d.object)->tp_descr_set && std::string_view(text_of(name)) != "__dict__") {
-    const Value* own = t.dict_get(module_dict(t, v), t.constant_value(name));
+    const Value* own = t.dict_get(module_dict(t.heap, v), t.heap.constant_value(name));
     if (!own && std::string_view(text_of(name)) == "__annotations__")
       graph_break(Reason::unknown_attribute, "__annotations__ of a module that has none yet");
     if (Py_TYPE(d.object) != &PyGetSetDescr_Type || !own) return bind(t, d, v, v->type, nullptr);
   }
-  if (std::string_view(text_of(name)) == "__dict__") return module_dict(t, v);
-  if (Value* found = t.dict_get(module_dict(t, v), t.constant_value(name))) return found;
+  if (std::string_view(text_of(name)) == "__dict__") return module_dict(t.heap, v);
+  if (Value* found = t.dict_get(module_dict(t.heap, v), t.heap.constant_value(name))) return found;
   if (d.object) return bind(t, d, v, v->type, nullptr);
-  if (Value* getattr = t.dict_get(module_dict(t, v), t.constant_value(interned("__getattr__"))))
-    return t.call(getattr, {t.constant_value(name)});
+  if (Value* getattr = t.dict_get(module_dict(t.heap, v), t.heap.constant_value(interned("__getattr__"))))
+    return t.call(getattr, {t.heap.constant_value(name)});
   return nullptr;
 }
 
 Value* method_attribute(Tracer& t, MethodValue* m, PyObject* name) {
-  load_method(t, m);
+  load_method(t.heap, m);
   const std::string_view text = text_of(name);
   if (text == "__self__") return m->self;
   if (text == "__func__" && m->type == &PyMethod_Type) return m->function;
-  if (text == "__class__") return t.constant_value(reinterpret_cast<PyObject*>(m->type));
+  if (text == "__class__") return t.heap.constant_value(reinterpret_cast<PyObject*>(m->type));
   if (text == "__call__") return m;
   if (text == "__get__" || text == "__reduce__")
     graph_break(Reason::unknown_attribute, "method." + std::string(text));
@@ -110,12 +110,12 @@ Value* base_of(Tracer& t, TensorValue* v, PyObject* name, PyObject* traced) {
   const PyRef base = PyRef::steal(PyObject_GetAttr(v->object ? v->object.get() : traced, name));
   if (base.get() != Py_None) graph_break(Reason::unknown_attribute, "_base of a view");
   if (v->object) t.facts.note(GuardKind::is, t.facts.sources().add(SourceKind::attribute, v->source, 0, name), Py_None);
-  return t.none();
+  return t.heap.none();
 }
 
 Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
   const std::string_view text = text_of(name);
-  if (text == "__class__") return t.constant_value(reinterpret_cast<PyObject*>(t.facts.type_of(v)));
+  if (text == "__class__") return t.heap.constant_value(reinterpret_cast<PyObject*>(t.facts.type_of(v)));
   if (text == "__dict__") graph_break(Reason::unknown_attribute, "Tensor.__dict__");
   if (text == "_cdata" || text == "_version")
     graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
@@ -124,12 +124,13 @@ Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
   if (v->object && !v->mutated && (read_from_real_tensor(text) || text == "grad")) {
     PyRef real = PyRef::steal(PyObject_GetAttr(v->object.get(), name));
     if (!real) t.raise_pending();
-    if (text != "grad" && is_plain(real.get())) return t.constant_value(real.get());
+    if (text != "grad" && is_plain(real.get())) return t.heap.constant_value(real.get());
     if (real.get() == Py_None) {
       t.facts.note(GuardKind::is, t.facts.sources().add(SourceKind::attribute, v->source, 0, name), Py_None);
-      return t.none();
+      return t.heap.none();
     }
-    if (text == "grad") return t.wrap(real.get(), t.facts.sources().add(SourceKind::attribute, v->source, 0, name));
+    if (text == "grad")
+      return t.heap.wrap(real.get(), t.facts.sources().add(SourceKind::attribute, v->source, 0, name));
     graph_break(Reason::unknown_attribute, "Tensor." + std::string(text));
   }
   PyObject* result = t.recording().get_attribute(traced, name);
@@ -137,7 +138,7 @@ Value* tensor_getter(Tracer& t, TensorValue* v, PyObject* name) {
     if (auto stop = t.recording().take_break()) graph_break(stop->reason, stop->detail);
     t.raise_pending();
   }
-  return t.wrap_result(result);
+  return t.heap.wrap_result(result);
 }
 
 Value* tensor_attribute(Tracer& t, TensorValue* v, PyObject* name) {
@@ -146,7 +147,7 @@ Value* tensor_attribute(Tracer& t, TensorValue* v, PyObject* name) {
   if (d.object && Py_TYPE(d.object) == &PyGetSetDescr_Type) return tensor_getter(t, v, name);
   if (d.object && Py_TYPE(d.object)->tp_descr_set) return bind(t, d, v, v->type, nullptr);
   if (v->object && v->source != guards::kNoSource)
-    if (Value* own = own_attribute(t, v, name)) return own;
+    if (Value* own = own_attribute(t.heap, v, name)) return own;
   return d.object ? bind(t, d, v, v->type, nullptr) : nullptr;
 }
 
@@ -156,7 +157,7 @@ Value* hooked_attribute(Tracer& t, Value* v, PyObject* name) {
   if (type->tp_getattro == PyObject_GenericGetAttr) return generic_attribute(t, v, name);
   // Members of immutable objects, such as __args__ of list[int] and int | None.
   if (const Found d = look_up(t, v, name);
-      d.object && Py_TYPE(d.object) == &PyMemberDescr_Type && v->kind == ValueKind::object && t.is_constant(v))
+      d.object && Py_TYPE(d.object) == &PyMemberDescr_Type && v->kind == ValueKind::object && t.heap.is_constant(v))
     return t.constant_steal(PyObject_GenericGetAttr(t.constant(v), name));
   const Found getattribute = look_up(t, v, interned("__getattribute__"));
   const Found getattr = look_up(t, v, interned("__getattr__"));
@@ -166,7 +167,7 @@ Value* hooked_attribute(Tracer& t, Value* v, PyObject* name) {
       !(v->object && PyModule_Check(v->object.get())))  // C code of the type's own: threading.local
     graph_break(Reason::unknown_attribute, std::string(type->tp_name) + "." + text_of(name));
   auto call_hook = [&](const Found& hook) {
-    return t.call(bind(t, hook, v, type, nullptr), {t.constant_value(name)});
+    return t.call(bind(t, hook, v, type, nullptr), {t.heap.constant_value(name)});
   };
   if (getattribute.object && PyFunction_Check(getattribute.object)) {
     if (!getattr.object) return call_hook(getattribute);
@@ -202,17 +203,17 @@ Value* type_attribute(Tracer& t, Value* v, PyObject* name) {
   const guards::SourceId source = t.facts.source_of(v);
   const guards::SourceId meta_source = t.facts.type_source(v);
   const Found md = look_up(t, meta, meta_source, name);
-  guard_descriptor_class(t, md);
+  guard_descriptor_class(t.facts, md);
   if (md.object && Py_TYPE(md.object)->tp_descr_set && Py_TYPE(md.object)->tp_descr_get) {
     if (Py_TYPE(md.object) == &PyGetSetDescr_Type || Py_TYPE(md.object) == &PyMemberDescr_Type)
       return type_getter(t, v, type, name);
     return bind(t, md, v, meta, nullptr);
   }
   const Found d = look_up(t, type, source, name);
-  guard_descriptor_class(t, d);
+  guard_descriptor_class(t.facts, d);
   if (d.object) {
     if (Py_TYPE(d.object) == &PyGetSetDescr_Type && std::string_view(text_of(name)) == "__class__")
-      return t.constant_value(reinterpret_cast<PyObject*>(meta));
+      return t.heap.constant_value(reinterpret_cast<PyObject*>(meta));
     return bind(t, d, nullptr, type, v);
   }
   return md.object ? bind(t, md, v, meta, nullptr) : nullptr;
@@ -225,7 +226,7 @@ Value* class_attribute(Tracer& t, Value* v, PyObject* name) {
   const Found getattr = look_up(t, meta, t.facts.type_source(v), interned("__getattr__"));
   const bool in_python = getattribute.object && PyFunction_Check(getattribute.object);
   const auto first = [&] {
-    return in_python ? t.call(bind(t, getattribute, v, meta, nullptr), {t.constant_value(name)})
+    return in_python ? t.call(bind(t, getattribute, v, meta, nullptr), {t.heap.constant_value(name)})
                      : type_attribute(t, v, name);
   };
   if (!getattr.object) return first();
@@ -240,11 +241,11 @@ Value* class_attribute(Tracer& t, Value* v, PyObject* name) {
   return metaclass_getattr(t, v, getattr, meta, name);
 }
 
-DictValue* module_dict(Tracer& t, Value* module) {
-  t.facts.guard_identity(module);
+DictValue* module_dict(Heap& heap, Value* module) {
+  heap.facts.guard_identity(module);
   PyObject* dict = PyModule_GetDict(module->object.get());
   if (!dict) drop_error(), graph_break(Reason::exception_raised, "AttributeError of a module that was not initialised");
-  Value* v = t.wrap(dict, t.facts.sources().add(SourceKind::instance_dict, t.facts.source_of(module)));
+  Value* v = heap.wrap(dict, heap.facts.sources().add(SourceKind::instance_dict, heap.facts.source_of(module)));
   as<DictValue>(v)->is_globals = true;
   return as<DictValue>(v);
 }
@@ -253,35 +254,35 @@ Value* function_attribute(Tracer& t, FunctionValue* f, PyObject* name) {
   for (const auto& [n, v] : f->attrs)
     if (n.get() == name) return v;
   const std::string_view text = text_of(name);
-  if (text == "__class__") return t.constant_value(reinterpret_cast<PyObject*>(&PyFunction_Type));
+  if (text == "__class__") return t.heap.constant_value(reinterpret_cast<PyObject*>(&PyFunction_Type));
   t.load(f);
-  if (text == "__code__") return t.constant_value(reinterpret_cast<PyObject*>(f->code));
+  if (text == "__code__") return t.heap.constant_value(reinterpret_cast<PyObject*>(f->code));
   if (text == "__globals__") return f->globals;
-  if (text == "__defaults__") return f->defaults ? f->defaults : t.none();
-  if (text == "__kwdefaults__") return f->kwdefaults ? f->kwdefaults : t.none();
+  if (text == "__defaults__") return f->defaults ? f->defaults : t.heap.none();
+  if (text == "__kwdefaults__") return f->kwdefaults ? f->kwdefaults : t.heap.none();
   if (text == "__closure__")
-    return f->closure.empty() ? t.none() : t.tuple(std::vector<Value*>(f->closure.begin(), f->closure.end()));
+    return f->closure.empty() ? t.heap.none() : t.heap.tuple(std::vector<Value*>(f->closure.begin(), f->closure.end()));
   if (!f->object) {
-    if (text == "__name__") return f->name ? f->name : t.constant_value(f->code->co_name);
-    if (text == "__qualname__") return f->qualname ? f->qualname : t.constant_value(f->code->co_qualname);
+    if (text == "__name__") return f->name ? f->name : t.heap.constant_value(f->code->co_name);
+    if (text == "__qualname__") return f->qualname ? f->qualname : t.heap.constant_value(f->code->co_qualname);
     if (text == "__module__") {
-      Value* module = t.dict_get(as<DictValue>(f->globals), t.constant_value(interned("__name__")));
-      return module ? module : t.none();
+      Value* module = t.dict_get(as<DictValue>(f->globals), t.heap.constant_value(interned("__name__")));
+      return module ? module : t.heap.none();
     }
     if (text == "__doc__") {
       PyObject* consts = f->code->co_consts;
       PyObject* doc = PyTuple_GET_SIZE(consts) ? PyTuple_GET_ITEM(consts, 0) : Py_None;
-      return t.constant_value(PyUnicode_Check(doc) ? doc : Py_None);
+      return t.heap.constant_value(PyUnicode_Check(doc) ? doc : Py_None);
     }
     if (text == "__annotations__") {
-      DictValue* d = t.dict();
+      DictValue* d = t.heap.dict();
       f->attrs.emplace_back(PyRef::borrow(name), d);
       return d;
     }
   }
   if (text == "__dict__") return function_dict(t, f);
   if (const PyObject* known = _PyType_Lookup(&PyFunction_Type, name); !known || !Py_TYPE(known)->tp_descr_set)
-    if (Value* own = t.dict_get(function_dict(t, f), t.constant_value(name))) return own;
+    if (Value* own = t.dict_get(function_dict(t, f), t.heap.constant_value(name))) return own;
   return generic_attribute(t, f, name);
 }
 
@@ -291,18 +292,19 @@ DictValue* function_dict(Tracer& t, FunctionValue* f) {
   if (f->object) {
     PyRef dict = PyRef::steal(PyObject_GetAttr(f->object.get(), name));
     if (!dict) t.raise_pending();
-    return as<DictValue>(t.wrap(dict.get(), t.facts.sources().add(SourceKind::instance_dict, t.facts.source_of(f))));
+    return as<DictValue>(
+        t.heap.wrap(dict.get(), t.facts.sources().add(SourceKind::instance_dict, t.facts.source_of(f))));
   }
   for (const auto& [n, v] : f->attrs)
     if (n.get() == name) return as<DictValue>(v);
-  DictValue* made = t.dict();
+  DictValue* made = t.heap.dict();
   f->attrs.emplace_back(PyRef::borrow(name), made);
   return made;
 }
 
 Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name) {
   const std::string_view text = text_of(name);
-  if (text == "__class__") return t.constant_value(reinterpret_cast<PyObject*>(&PySuper_Type));
+  if (text == "__class__") return t.heap.constant_value(reinterpret_cast<PyObject*>(&PySuper_Type));
   if (text == "__self__") return v->self;
   if (text == "__thisclass__") return v->start_type;
   if (text == "__self_class__") return v->self_type;
@@ -385,7 +387,7 @@ void say_what_was_looked_for(Tracer& t, Value* exception, Value* v, PyObject* na
   error->find_attr(interned("name"), &has_name);
   error->find_attr(interned("obj"), &has_object);
   if (has_name || has_object) return;
-  write_attribute(error, "name", t.constant_value(name));
+  write_attribute(error, "name", t.heap.constant_value(name));
   write_attribute(error, "obj", v);
 }
 

@@ -21,11 +21,11 @@ void set_property(Tracer& t, const Found& d, Value* self, Value* to) {
     drop_error();
     static PyObject* const set = _PyType_Lookup(&PyProperty_Type, interned("__set__"));
     static PyObject* const del = _PyType_Lookup(&PyProperty_Type, interned("__delete__"));
-    CCall call{to ? set : del, Arguments{{t.constant_value(d.object), self}, {}}};
-    if (to) call.args.positional.push_back(t.none());
+    CCall call{to ? set : del, Arguments{{t.heap.constant_value(d.object), self}, {}}};
+    if (to) call.args.positional.push_back(t.heap.none());
     raise_as_cpython(t, PyExc_AttributeError, "unwritable attribute", call);
   }
-  Value* setter = t.wrap(function.get(), t.facts.sources().add(guards::SourceKind::member, d.source, 0, which));
+  Value* setter = t.heap.wrap(function.get(), t.facts.sources().add(guards::SourceKind::member, d.source, 0, which));
   to ? t.call(setter, {self, to}) : t.call(setter, {self});
 }
 
@@ -75,7 +75,7 @@ void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name,
   PyTypeObject* kind = Py_TYPE(d.object);
   if (kind->tp_descr_set == PyProperty_Type.tp_descr_set) return set_property(t, d, v, to);
   if (PyObject* set = _PyType_Lookup(kind, interned(to ? "__set__" : "__delete__")); set && PyFunction_Check(set)) {
-    Value* descriptor = t.wrap(d.object, d.source);
+    Value* descriptor = t.heap.wrap(d.object, d.source);
     Value* setter = t.lookup_special(descriptor, to ? "__set__" : "__delete__");
     to ? t.call(setter, {v, to}) : t.call(setter, {v});
     return;
@@ -93,7 +93,7 @@ void set_through_descriptor(Tracer& t, const Found& d, Value* v, PyObject* name,
       t.raise_new(PyExc_AttributeError, "readonly attribute");
     if (!member) check_exception_slot(t, text_of(name), to);
     if (!member && std::string_view(text_of(name)) == "args" && to) {
-      as<InstanceValue>(v)->payload = t.tuple(t.unpack(to));
+      as<InstanceValue>(v)->payload = t.heap.tuple(t.unpack(to));
       if (v->object) graph_break(Reason::exception_state, "a write to args of an exception");
       return;
     }
@@ -109,8 +109,8 @@ void set_function_attribute(Tracer& t, FunctionValue* f, PyObject* name, Value* 
     graph_break(Reason::unsupported_write, "a write to function." + std::string(text));
   if (const PyObject* known = _PyType_Lookup(&PyFunction_Type, name); !known || !Py_TYPE(known)->tp_descr_set) {
     DictValue* dict = function_dict(t, f);
-    if (to) t.dict_set(dict, t.constant_value(name), to);
-    else if (!t.dict_delete(dict, t.constant_value(name)))
+    if (to) t.dict_set(dict, t.heap.constant_value(name), to);
+    else if (!t.dict_delete(dict, t.heap.constant_value(name)))
       t.raise_new(PyExc_AttributeError, "'function' object has no attribute '" + std::string(text) + "'");
     return;
   }
@@ -169,7 +169,8 @@ void write(Tracer& t, Value* v, PyObject* name, Value* to) {
       const Found hook = look_up(t, v, interned(hook_name));
       if (hook.object && PyFunction_Check(hook.object)) {
         Value* method = bind(t, hook, v, v->type, nullptr);
-        to ? t.call(method, {t.constant_value(key.get()), to}) : t.call(method, {t.constant_value(key.get())});
+        to ? t.call(method, {t.heap.constant_value(key.get()), to})
+           : t.call(method, {t.heap.constant_value(key.get())});
         return;
       }
       if (hook.object && Py_IS_TYPE(hook.object, &PyWrapperDescr_Type) &&
@@ -193,8 +194,8 @@ PyObject* builtin_setattr() {
 // What mark_static_address leaves on a tensor is set at the exit.
 bool leave_mark(Tracer& t, Value* tensor, PyObject* name, Value* to) {
   if (!is_address_mark(name) || !to || !is_plain(t, to)) return false;
-  t.protocol().calls_at_exit.emplace_back(t.constant_value(builtin_setattr()),
-                                          Arguments{{tensor, t.constant_value(name), to}, {}});
+  t.protocol().calls_at_exit.emplace_back(t.heap.constant_value(builtin_setattr()),
+                                          Arguments{{tensor, t.heap.constant_value(name), to}, {}});
   return true;
 }
 
@@ -219,7 +220,7 @@ void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
   if (v->kind != ValueKind::instance)
     graph_break(Reason::unsupported_write,
                 std::string("a write to attribute ") + text_of(name) + " of " + describe(v));
-  if (!to && !own_attribute(t, v, name)) raise_unwritable(t, v, name, to, false);
+  if (!to && !own_attribute(t.heap, v, name)) raise_unwritable(t, v, name, to, false);
   if (const Found d = look_up(t, v, name);
       d.object && Py_TYPE(d.object)->tp_descr_set)  // the replay's write would go to it
     graph_break(Reason::unsupported_write,
@@ -257,9 +258,9 @@ void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
   if (v->object && PyModule_Check(v->object.get())) {
     if (const Found d = look_up(t, v, name); d.object && Py_TYPE(d.object)->tp_descr_set)
       graph_break(Reason::outside_effect, std::string("a write to ") + text_of(name) + " of " + describe(v));
-    DictValue* dict = module_dict(t, v);
-    if (to) t.dict_set(dict, t.constant_value(name), to);
-    else if (!t.dict_delete(dict, t.constant_value(name))) raise_unwritable(t, v, name, to, false);
+    DictValue* dict = module_dict(t.heap, v);
+    if (to) t.dict_set(dict, t.heap.constant_value(name), to);
+    else if (!t.dict_delete(dict, t.heap.constant_value(name))) raise_unwritable(t, v, name, to, false);
     return;
   }
   if (v->kind == ValueKind::tensor && to == v && std::string_view(text_of(name)) == "data")
@@ -269,7 +270,7 @@ void generic_set_attribute(Tracer& t, Value* v, PyObject* name, Value* to) {
     graph_break(Reason::unsupported_write, std::string("a write to Tensor.") + text_of(name));
   const Found d = look_up(t, v, name);
   if (d.object && Py_TYPE(d.object)->tp_descr_set) return set_through_descriptor(t, d, v, name, to);
-  if (!has_own_dict(t, v)) raise_unwritable(t, v, name, to, d.object != nullptr);
+  if (!has_own_dict(t.facts, v)) raise_unwritable(t, v, name, to, d.object != nullptr);
   set_own_attribute(t, v, name, to);
 }
 

@@ -69,15 +69,15 @@ bool dispatches(PyObject* callable) {
 }
 
 // A C function bound to a real object that is no module or class: the method of its type, on the wrapped object.
-Value* unbound_method(Tracer& t, Value* v, PyObject* callable, Value** self) {
+Value* unbound_method(Heap& heap, Value* v, PyObject* callable, Value** self) {
   PyObject* bound = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
   if (!bound || PyModule_Check(bound) || PyType_Check(bound) || find_c_function(callable)) return nullptr;
   PyObject* descriptor =
       _PyType_Lookup(Py_TYPE(bound), interned(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name));
   if (!descriptor || Py_TYPE(descriptor) != &PyMethodDescr_Type) return nullptr;
-  t.facts.guard_identity(v);
-  *self = t.wrap(bound, t.facts.sources().add(SourceKind::method_self, t.facts.source_of(v)));
-  return t.constant_value(descriptor);
+  heap.facts.guard_identity(v);
+  *self = heap.wrap(bound, heap.facts.sources().add(SourceKind::method_self, heap.facts.source_of(v)));
+  return heap.constant_value(descriptor);
 }
 
 bool is_builtin_immutable(PyTypeObject* type) {
@@ -290,7 +290,7 @@ Value* call_instance(Tracer& t, Value* v, const Arguments& args) {
   if (name == "functools._lru_cache_wrapper" && v->object) return call_lru_cache(t, v, args);
   if (name == "framejit.ArmedCall")
     return t.call(t.get_attribute(v, interned("function")), args);  // compiled by itself, inlined here
-  guard_keyword_order(t, args);
+  guard_keyword_order(t.facts, args);
   if (v->object && type->tp_call) {
     if (CFunction row = find_c_function(v->object.get())) {
       t.facts.guard_identity(v);
@@ -310,23 +310,23 @@ Value* call_instance(Tracer& t, Value* v, const Arguments& args) {
 }
 
 Value* call_object(Tracer& t, Value* v, const Arguments& args) {
-  guard_keyword_order(t, args);
+  guard_keyword_order(t.facts, args);
   PyObject* callable = v->object.get();
   PyTypeObject* type = Py_TYPE(callable);
   if (PyType_Check(callable)) return call_type(t, v, args);
   if (type == &PyStaticMethod_Type) {
     PyRef inner = PyRef::steal(PyObject_GetAttr(callable, interned("__func__")));
-    return t.call(
-        t.wrap(inner.get(), t.facts.sources().add(SourceKind::member, t.facts.source_of(v), 0, interned("__func__"))),
-        args);
+    return t.call(t.heap.wrap(inner.get(),
+                              t.facts.sources().add(SourceKind::member, t.facts.source_of(v), 0, interned("__func__"))),
+                  args);
   }
   if (PyInstanceMethod_Check(callable)) {
     t.facts.guard_identity(v);
     if (CFunction row = find_c_function(callable)) return row(t, args);
-    return t.call(t.constant_value(PyInstanceMethod_GET_FUNCTION(callable)), args);
+    return t.call(t.heap.constant_value(PyInstanceMethod_GET_FUNCTION(callable)), args);
   }
   Value* self = nullptr;
-  if (Value* method = unbound_method(t, v, callable, &self)) return t.call(method, with_self(self, args));
+  if (Value* method = unbound_method(t.heap, v, callable, &self)) return t.call(method, with_self(self, args));
   if (type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type || type == &PyClassMethodDescr_Type ||
       PyCFunction_Check(callable))
     return call_c_function(t, v, callable, args);
@@ -336,8 +336,9 @@ Value* call_object(Tracer& t, Value* v, const Arguments& args) {
     PyRef name = PyRef::steal(PyObject_GetAttrString(callable, "__name__")),
           real = PyRef::steal(PyObject_GetAttrString(callable, "__self__"));
     t.facts.guard_identity(v);
-    Value* method = t.lookup_special(
-        t.wrap(real.get(), t.facts.sources().add(SourceKind::method_self, t.facts.source_of(v))), text_of(name.get()));
+    Value* method =
+        t.lookup_special(t.heap.wrap(real.get(), t.facts.sources().add(SourceKind::method_self, t.facts.source_of(v))),
+                         text_of(name.get()));
     if (method && method->type == method_wrapper_type()) return t.call(method, args);
     graph_break(Reason::unknown_callable, "a method-wrapper, " + name_of_callable(callable));
   }
@@ -369,9 +370,9 @@ bool is_torch_c_function(PyObject* callable) {
   return self && module.empty() && std::string_view(Py_TYPE(self)->tp_name).find("pybind11") != std::string_view::npos;
 }
 
-void guard_keyword_order(Tracer& t, const Arguments& args) {
+void guard_keyword_order(Facts& facts, const Arguments& args) {
   std::vector<DictValue*> order_from = args.keywords.order_from;
-  guard_order(t.facts.guards(), order_from);
+  guard_order(facts.guards(), order_from);
 }
 
 void only_positional(Tracer& t, const Arguments& args, const char* function, size_t least, size_t most) {
@@ -418,10 +419,10 @@ std::vector<Value*> parse(Tracer& t, const Arguments& args, const char* function
 
 Value* run_plain(Tracer& t, PyObject* callable, const Arguments& args) {
   for (Value* v : args.positional)
-    if (!t.is_constant(v))
+    if (!t.heap.is_constant(v))
       graph_break(Reason::unknown_callable, name_of_callable(callable) + " on " + describe(v));
   for (const auto& [name, v] : args.keywords)
-    if (!t.is_constant(v))
+    if (!t.heap.is_constant(v))
       graph_break(Reason::unknown_callable, name_of_callable(callable) + " on " + describe(v));
   return t.call_pure(callable, args);
 }
@@ -444,7 +445,7 @@ Value* Tracer::call(Value* callable, const Arguments& args) {
     }
     case ValueKind::method: {
       auto* method = as<MethodValue>(callable);
-      load_method(*this, method);
+      load_method(heap, method);
       return call(method->function, with_self(method->self, args));
     }
     case ValueKind::instance: return call_instance(*this, callable, args);

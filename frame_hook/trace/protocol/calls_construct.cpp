@@ -25,7 +25,7 @@ Value* sizes_of(Tracer& t, const Arguments& args) {
   const bool ints = std::all_of(items.begin(), items.end(), [](Value* v) { return is_int(payload_of(v)); });
   if (!ints || args.positional.size() > 1 || !args.keywords.empty())
     graph_break(Reason::unknown_callable, "class torch.Size");
-  return t.tuple(items);
+  return t.heap.tuple(items);
 }
 
 Value* plain_payload(Tracer& t, PyTypeObject* base, const Arguments& args) {
@@ -38,25 +38,25 @@ InstanceValue* new_partial(Tracer& t, PyTypeObject* type, const Arguments& args)
   if (args.positional.empty()) t.raise_new(PyExc_TypeError, "type 'partial' takes at least one argument");
   if (!t.facts.type_of(args.positional[0])->tp_call)
     t.raise_new(PyExc_TypeError, "the first argument must be callable");
-  InstanceValue* v = make_instance(t, type);
+  InstanceValue* v = make_instance(t.heap, type);
   Value* function = args.positional[0];
   std::vector<Value*> bound(args.positional.begin() + 1, args.positional.end());
-  DictValue* keywords = t.dict();
+  DictValue* keywords = t.heap.dict();
   if (function->kind == ValueKind::instance && std::string_view(function->type->tp_name) == "functools.partial") {
     std::vector<Value*> inner = t.unpack(t.get_attribute(function, interned("args")));
     bound.insert(bound.begin(), inner.begin(), inner.end());
     dict_update(t, keywords, t.get_attribute(function, interned("keywords")));
     function = t.get_attribute(function, interned("func"));
   }
-  for (const auto& [name, value] : args.keywords) t.dict_set(keywords, t.constant_value(name), value);
+  for (const auto& [name, value] : args.keywords) t.dict_set(keywords, t.heap.constant_value(name), value);
   v->attrs.emplace_back(PyRef::borrow(interned("func")), function);
-  v->attrs.emplace_back(PyRef::borrow(interned("args")), t.tuple(std::move(bound)));
+  v->attrs.emplace_back(PyRef::borrow(interned("args")), t.heap.tuple(std::move(bound)));
   v->attrs.emplace_back(PyRef::borrow(interned("keywords")), keywords);
   return v;
 }
 
-Value* new_namespace(Tracer& t, PyTypeObject* type, const Arguments& args) {
-  InstanceValue* v = make_instance(t, type);
+Value* new_namespace(Heap& heap, PyTypeObject* type, const Arguments& args) {
+  InstanceValue* v = make_instance(heap, type);
   for (const auto& [name, value] : args.keywords) v->attrs.emplace_back(PyRef::borrow(interned(text_of(name))), value);
   return v;
 }
@@ -126,32 +126,32 @@ Value* builtin_new(Tracer& t, PyTypeObject* type, const Arguments& args) {
     graph_break(Reason::exception_raised, std::string("an error of the abstract class ") + type->tp_name);
   const std::string_view name = base->tp_name;
   check_arguments(t, type, base, args);
-  if (base == &PyBaseObject_Type) return make_instance(t, type);
+  if (base == &PyBaseObject_Type) return make_instance(t.heap, type);
   if (is_class(base, PyExc_BaseException)) {
     refuse_parsed_arguments(type, args.positional.size());
-    InstanceValue* v = make_instance(t, type);
+    InstanceValue* v = make_instance(t.heap, type);
     const auto* os_error = reinterpret_cast<PyTypeObject*>(PyExc_OSError);  // its arguments are taken by one of the two
     const bool by_init =
         is_class(base, PyExc_OSError) && type->tp_init != os_error->tp_init && type->tp_new == os_error->tp_new;
-    v->payload = t.tuple(by_init ? std::vector<Value*>() : args.positional);
+    v->payload = t.heap.tuple(by_init ? std::vector<Value*>() : args.positional);
     return v;
   }
   if (name == "functools.partial") return new_partial(t, type, args);
-  if (name == "types.SimpleNamespace") return new_namespace(t, type, args);
+  if (name == "types.SimpleNamespace") return new_namespace(t.heap, type, args);
   Value* payload = nullptr;
-  if (PyType_IsSubtype(base, &PyDict_Type)) payload = t.dict();
-  else if (base == &PyList_Type) payload = t.list({});
+  if (PyType_IsSubtype(base, &PyDict_Type)) payload = t.heap.dict();
+  else if (base == &PyList_Type) payload = t.heap.list({});
   else if (base == &PySet_Type) payload = make_set(t, &PySet_Type, {});
   else if (is_size_type(base)) payload = sizes_of(t, args);
   else if (base == &PyTuple_Type)
-    payload = t.tuple(args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
+    payload = t.heap.tuple(args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
   else if (base == &PyFrozenSet_Type)
-    payload = set_from(t, &PyFrozenSet_Type, args.positional.empty() ? t.tuple({}) : args.positional[0]);
+    payload = set_from(t, &PyFrozenSet_Type, args.positional.empty() ? t.heap.tuple({}) : args.positional[0]);
   else if (base == &PyLong_Type || base == &PyFloat_Type || base == &PyUnicode_Type || base == &PyBytes_Type)
     payload = plain_payload(t, base, args);
   if (payload && type == payload->type) return payload;
   if (payload) {
-    InstanceValue* v = make_instance(t, type);
+    InstanceValue* v = make_instance(t.heap, type);
     v->payload = payload;
     return v;
   }

@@ -54,7 +54,7 @@ Value* class_item(Tracer& t, Value* v, Value* key) {
   const Found meta = look_up(t, Py_TYPE(type), t.facts.type_source(v), interned("__getitem__"));
   if (meta.object) return t.call(bind(t, meta, v, Py_TYPE(type), nullptr), {key});
   if (type == &PyType_Type || !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
-    if (!t.is_constant(key))
+    if (!t.heap.is_constant(key))
       graph_break(Reason::unsupported_operand, std::string(type->tp_name) + "[...] of a value made in the trace");
     return t.constant_steal(PyObject_GetItem(t.constant(v), t.constant(key)));
   }
@@ -135,7 +135,7 @@ bool takes_items(Value* v) {
 
 Value* raw_get_item(Tracer& t, Value* v, Value* key) {
   t.facts.type_of(v);
-  Value* inner = contents_of(t, v);
+  Value* inner = contents_of(t.heap, v);
   if (inner->kind == ValueKind::array) return array_item(t, as<ArrayValue>(inner), key);
   if (inner->kind == ValueKind::list) return list_item(t, v, as<ListValue>(inner), key);
   if (inner->kind == ValueKind::tuple) return tuple_item(t, v, as<TupleValue>(inner), key);
@@ -147,13 +147,13 @@ Value* raw_get_item(Tracer& t, Value* v, Value* key) {
     key = specialised(t, key);
     if (key->kind == ValueKind::slice) {
       auto* s = as<SliceValue>(key);
-      auto* plain = t.make<SliceValue>(ValueKind::slice, &PySlice_Type);
+      auto* plain = t.heap.make<SliceValue>(ValueKind::slice, &PySlice_Type);
       plain->start = specialised(t, s->start);
       plain->stop = specialised(t, s->stop);
       plain->step = specialised(t, s->step);
       key = plain;
     }
-    if (t.is_constant(inner) && is_plain(inner->object.get()))
+    if (t.heap.is_constant(inner) && is_plain(inner->object.get()))
       return run_plain(t, operator_function("getitem"), Arguments{{inner, payload_of(key)}, {}});
   }
   raise_unless_in_c(t, v, has_items(v), std::string("'") + v->type->tp_name + "' object is not subscriptable");
@@ -195,7 +195,7 @@ bool is_basic_index(Value* v) {
 // not. Null: an index of another form.
 Value* select_by_symbol(Tracer& t, Value* v, Value* key) {
   auto select = [&](Value* from, int64_t dim, Value* index) {
-    return t.call(t.get_attribute(from, interned("select")), {t.integer(dim), index});
+    return t.call(t.get_attribute(from, interned("select")), {t.heap.integer(dim), index});
   };
   if (key->kind == ValueKind::sym_int) return select(v, 0, key);
   if (key->kind != ValueKind::tuple) return nullptr;
@@ -209,8 +209,8 @@ Value* select_by_symbol(Tracer& t, Value* v, Value* key) {
   int64_t unnamed = t.as_index(t.get_attribute(v, interned("ndim")));
   for (Value* part : parts) unnamed -= !is(part, Py_None) && !is(part, Py_Ellipsis);
   if (unnamed < 0) return nullptr;
-  auto* all = t.make<SliceValue>(ValueKind::slice, &PySlice_Type);
-  all->start = all->stop = all->step = t.none();
+  auto* all = t.heap.make<SliceValue>(ValueKind::slice, &PySlice_Type);
+  all->start = all->stop = all->step = t.heap.none();
   std::vector<std::pair<int64_t, Value*>> selections;  // dimension of the result so far, index
   int64_t dim = 0;
   for (Value*& part : parts) {
@@ -218,7 +218,7 @@ Value* select_by_symbol(Tracer& t, Value* v, Value* key) {
     if (is(part, Py_Ellipsis)) dim += unnamed;
     else dim += part->kind == ValueKind::slice || is(part, Py_None);
   }
-  Value* result = t.get_item(v, t.tuple(std::move(parts)));
+  Value* result = t.get_item(v, t.heap.tuple(std::move(parts)));
   for (auto it = selections.rbegin(); it != selections.rend(); ++it) result = select(result, it->first, it->second);
   return result;
 }
@@ -250,7 +250,7 @@ void Tracer::set_item(Value* v, Value* key, Value* to) {
 void Tracer::set_item_untold(Value* v, Value* key, Value* to) {
   if (v->kind == ValueKind::tensor) {
     Value* place = key->kind == ValueKind::tuple ? select_by_symbol(*this, v, key) : nullptr;
-    if (place) v = place, key = constant_value(Py_Ellipsis);
+    if (place) v = place, key = heap.constant_value(Py_Ellipsis);
     call_recorded(operator_function("setitem"), Arguments{{v, key, to}, {}});
     return;
   }
@@ -277,7 +277,7 @@ void Tracer::delete_item_untold(Value* v, Value* key) {
 
 bool raw_contains(Tracer& t, Value* v, Value* item) {
   t.facts.type_of(v);
-  Value* inner = contents_of(t, v);
+  Value* inner = contents_of(t.heap, v);
   switch (inner->kind) {
     case ValueKind::array: return t.truth(call_numpy(t, operator_function("contains"), {{inner, item}, {}}));
     case ValueKind::dict: return t.dict_get(as<DictValue>(inner), item) != nullptr;

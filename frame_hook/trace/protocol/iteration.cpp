@@ -84,7 +84,7 @@ Value* next_in_view(Tracer& t, IteratorValue* it) {
   const DictEntry& e = view->dict->entries[at];
   if (view->what == ViewValue::What::keys) return e.key;
   if (view->what == ViewValue::What::values) return e.value;
-  return t.tuple({e.key, e.value});
+  return t.heap.tuple({e.key, e.value});
 }
 
 Value* next_in_deque(Tracer& t, IteratorValue* it) {
@@ -117,11 +117,11 @@ Value* next_reversed(Tracer& t, IteratorValue* it) {
   return sequence->kind == ValueKind::list ? t.item(as<ListValue>(sequence), i) : t.item(as<TupleValue>(sequence), i);
 }
 
-Value* next_range(Tracer& t, IteratorValue* it) {
+Value* next_range(Heap& heap, IteratorValue* it) {
   if (it->step > 0 ? it->position >= it->stop : it->position <= it->stop) return nullptr;
   const int64_t i = it->position;
   it->position += it->step;
-  return t.integer(i);
+  return heap.integer(i);
 }
 
 // stop == 1: strict.
@@ -143,7 +143,7 @@ Value* next_zip(Tracer& t, IteratorValue* it) {
     }
     items.push_back(next);
   }
-  return t.tuple(std::move(items));
+  return t.heap.tuple(std::move(items));
 }
 
 Value* next_map(Tracer& t, IteratorValue* it) {
@@ -191,7 +191,7 @@ Value* next_zip_longest(Tracer& t, IteratorValue* it) {
     }
     items.push_back(next ? next : it->operands.back());
   }
-  return t.tuple(std::move(items));
+  return t.heap.tuple(std::move(items));
 }
 
 // operands: iterator, function or null, the total or null. position: 1 where the total is an initial value, not given
@@ -209,7 +209,7 @@ Value* next_pair(Tracer& t, IteratorValue* it) {
   Value*& before = it->operands[1];
   if (!before && !(before = t.next_item(it->operands[0]))) return nullptr;
   Value* next = t.next_item(it->operands[0]);
-  return next ? t.tuple({std::exchange(before, next), next}) : nullptr;
+  return next ? t.heap.tuple({std::exchange(before, next), next}) : nullptr;
 }
 
 // position: 1 once the predicate has given its answer for good.
@@ -244,7 +244,7 @@ Value* next_islice(Tracer& t, IteratorValue* it) {
 Value* next_get_item(Tracer& t, IteratorValue* it) {
   if (it->position < 0) return nullptr;
   try {
-    Value* item = t.get_item(it->operands[0], t.integer(it->position));
+    Value* item = t.get_item(it->operands[0], t.heap.integer(it->position));
     it->position += it->step;
     return item;
   } catch (const SymbolicRaise& raised) {
@@ -260,7 +260,7 @@ Value* next_get_item(Tracer& t, IteratorValue* it) {
 void refuse_written_container(Tracer& t, IteratorValue* it) {
   PyObject* container = guards::container_of(it->object.get());
   if (!container) return;
-  const Value* v = t.wrap(container, t.facts.sources().add(guards::SourceKind::iterator_container, it->source));
+  const Value* v = t.heap.wrap(container, t.facts.sources().add(guards::SourceKind::iterator_container, it->source));
   if (v->mutated || OpcodeHandlers::wrote_attributes_in(t, container))
     graph_break(Reason::real_iterator, std::string(it->type->tp_name) + " over a container that was written");
 }
@@ -279,23 +279,23 @@ Value* next_real(Tracer& t, IteratorValue* it) {
     PyObject* object =
         guards::peek_item(real, k, kind == guards::SourceKind::iterator_key || it->type == &PyDictIterKey_Type);
     if (!object) graph_break(Reason::real_iterator, it->type->tp_name);
-    return t.wrap(object, t.facts.sources().add(kind, it->source, static_cast<int32_t>(k)));
+    return t.heap.wrap(object, t.facts.sources().add(kind, it->source, static_cast<int32_t>(k)));
   };
   ++it->position;
   if (it->type == &PyDictIterKey_Type) return item(guards::SourceKind::iterator_key);
   Value* value = item(guards::SourceKind::iterator_item);
-  return it->type == &PyDictIterItem_Type ? t.tuple({item(guards::SourceKind::iterator_key), value}) : value;
+  return it->type == &PyDictIterItem_Type ? t.heap.tuple({item(guards::SourceKind::iterator_key), value}) : value;
 }
 
 Value* next_enumerated(Tracer& t, IteratorValue* it) {
   Value* next = t.next_item(it->operands[0]);
   if (!next) return nullptr;
-  if (!it->object) return t.tuple({t.integer(it->position++), next});
+  if (!it->object) return t.heap.tuple({t.heap.integer(it->position++), next});
   t.will_mutate(it);
   Value* index = it->operands[1];
-  it->operands[1] = t.binary_operator(0, index, t.integer(1));
+  it->operands[1] = t.binary_operator(0, index, t.heap.integer(1));
   ++it->step;
-  return t.tuple({index, next});
+  return t.heap.tuple({index, next});
 }
 
 Value* advance(Tracer& t, IteratorValue* it) {
@@ -303,7 +303,7 @@ Value* advance(Tracer& t, IteratorValue* it) {
     case Over::real: return next_real(t, it);
     case Over::sequence: return next_in_sequence(t, it);
     case Over::reversed: return next_reversed(t, it);
-    case Over::range: return next_range(t, it);
+    case Over::range: return next_range(t.heap, it);
     case Over::zip: return next_zip(t, it);
     case Over::enumerate: return next_enumerated(t, it);
     case Over::map: return next_map(t, it);
@@ -356,40 +356,41 @@ bool remembers_its_end(Over over) {
 }  // namespace
 
 // The real zip, map, ... has these parts and no more, and the same strictness.
-void guard_parts(Tracer& t, IteratorValue* it) {
-  t.facts.type_of(it);
+void guard_parts(Facts& facts, IteratorValue* it) {
+  facts.type_of(it);
   it->value_guarded = true;
   if (it->over == Over::real || it->over == Over::enumerate) return;
   auto part = [&](int64_t i) {
-    return t.facts.sources().add(guards::SourceKind::iterator_part, it->source, static_cast<int32_t>(i));
+    return facts.sources().add(guards::SourceKind::iterator_part, it->source, static_cast<int32_t>(i));
   };
-  t.facts.note(guards::GuardKind::is, part(guards::part_count(it->object.get())), nullptr);
+  facts.note(guards::GuardKind::is, part(guards::part_count(it->object.get())), nullptr);
   if (it->over == Over::zip)
-    t.facts.note(guards::GuardKind::is, part(-1), guards::is_strict_zip(it->object.get()) ? Py_True : Py_False);
+    facts.note(guards::GuardKind::is, part(-1), guards::is_strict_zip(it->object.get()) ? Py_True : Py_False);
 }
 
-IteratorValue* make_iterator(Tracer& t, Over over, PyTypeObject* type, std::vector<Value*> operands) {
-  auto* it = t.make<IteratorValue>(ValueKind::iterator, type);
+IteratorValue* make_iterator(Heap& heap, Over over, PyTypeObject* type, std::vector<Value*> operands) {
+  auto* it = heap.make<IteratorValue>(ValueKind::iterator, type);
   it->over = over;
   it->operands = std::move(operands);
   return it;
 }
 
 static IteratorValue* iterate_set(Tracer& t, SetValue* set) {
-  IteratorValue* it = make_iterator(t, Over::snapshot, set_iterator_type(), {t.tuple(ordered_items(t, set)), set});
+  IteratorValue* it =
+      make_iterator(t.heap, Over::snapshot, set_iterator_type(), {t.heap.tuple(ordered_items(t, set)), set});
   it->removals = set->removals;
   return it;
 }
 
-static IteratorValue* iterate_deque(Tracer& t, Value* deque) {
-  IteratorValue* it = make_iterator(t, Over::deque, list_iterator_type(), {deque});
+static IteratorValue* iterate_deque(Heap& heap, Value* deque) {
+  IteratorValue* it = make_iterator(heap, Over::deque, list_iterator_type(), {deque});
   it->removals = as<ListValue>(payload_of(deque))->changes;
   return it;
 }
 
-IteratorValue* wrap_iterator(Tracer& t, PyObject* object, guards::SourceId source) {
+IteratorValue* wrap_iterator(Heap& heap, PyObject* object, guards::SourceId source) {
   PyTypeObject* type = Py_TYPE(object);
-  if (guards::has_items(type)) return make_iterator(t, Over::real, type, {});
+  if (guards::has_items(type)) return make_iterator(heap, Over::real, type, {});
   if (!guards::has_parts(type)) return nullptr;
   const bool enumerates = type == &PyEnum_Type, calls = type == &PyMap_Type || type == &PyFilter_Type;
   const int64_t first = calls ? -1 : 0, end = guards::part_count(object) + (enumerates ? 1 : 0);
@@ -398,9 +399,9 @@ IteratorValue* wrap_iterator(Tracer& t, PyObject* object, guards::SourceId sourc
     PyObject* part = guards::iterator_part(object, i);
     if (!part) return nullptr;
     parts.push_back(
-        t.wrap(part, t.facts.sources().add(guards::SourceKind::iterator_part, source, static_cast<int32_t>(i))));
+        heap.wrap(part, heap.facts.sources().add(guards::SourceKind::iterator_part, source, static_cast<int32_t>(i))));
   }
-  IteratorValue* it = make_iterator(t,
+  IteratorValue* it = make_iterator(heap,
                                     enumerates            ? Over::enumerate
                                     : type == &PyZip_Type ? Over::zip
                                     : type == &PyMap_Type ? Over::map
@@ -411,9 +412,9 @@ IteratorValue* wrap_iterator(Tracer& t, PyObject* object, guards::SourceId sourc
   return it;
 }
 
-Value* make_view(Tracer& t, DictValue* dict, ViewValue::What what) {
+Value* make_view(Heap& heap, DictValue* dict, ViewValue::What what) {
   static PyTypeObject* const types[] = {&PyDictKeys_Type, &PyDictValues_Type, &PyDictItems_Type};
-  auto* view = t.make<ViewValue>(ValueKind::view, types[static_cast<int>(what)]);
+  auto* view = heap.make<ViewValue>(ValueKind::view, types[static_cast<int>(what)]);
   view->dict = dict;
   view->what = what;
   return view;
@@ -425,7 +426,7 @@ static Value* iterate_range(Tracer& t, Value* v) {
     PyRef value = PyRef::steal(PyObject_GetAttrString(range, name));
     return static_cast<int64_t>(PyLong_AsLongLong(value.get()));
   };
-  IteratorValue* it = make_iterator(t, Over::range, &PyRangeIter_Type, {});
+  IteratorValue* it = make_iterator(t.heap, Over::range, &PyRangeIter_Type, {});
   it->position = part("start");
   it->stop = part("stop");
   it->step = part("step");
@@ -438,16 +439,16 @@ static Value* iterate_range(Tracer& t, Value* v) {
 
 Value* raw_iterate(Tracer& t, Value* v) {
   t.facts.type_of(v);
-  Value* inner = contents_of(t, v);
+  Value* inner = contents_of(t.heap, v);
   switch (inner->kind) {
     case ValueKind::list:
-      if (is_deque(v)) return iterate_deque(t, v);
+      if (is_deque(v)) return iterate_deque(t.heap, v);
       [[fallthrough]];
     case ValueKind::tuple:
       raw_length(t, inner);
-      return make_iterator(t, Over::sequence,
+      return make_iterator(t.heap, Over::sequence,
                            inner->kind == ValueKind::tuple ? tuple_iterator_type() : list_iterator_type(), {inner});
-    case ValueKind::dict: inner = make_view(t, as<DictValue>(inner), ViewValue::What::keys); [[fallthrough]];
+    case ValueKind::dict: inner = make_view(t.heap, as<DictValue>(inner), ViewValue::What::keys); [[fallthrough]];
     case ValueKind::view: {
       auto* view = as<ViewValue>(inner);
       t.load(view->dict);
@@ -455,7 +456,7 @@ Value* raw_iterate(Tracer& t, Value* v) {
       PyTypeObject* const type = view->what == What::keys     ? &PyDictIterKey_Type
                                  : view->what == What::values ? &PyDictIterValue_Type
                                                               : &PyDictIterItem_Type;
-      IteratorValue* it = make_iterator(t, Over::dict_view, type, {view});
+      IteratorValue* it = make_iterator(t.heap, Over::dict_view, type, {view});
       it->stop = static_cast<int64_t>(view->dict->entries.size());
       it->removals = view->dict->removals;
       return it;
@@ -470,7 +471,7 @@ Value* raw_iterate(Tracer& t, Value* v) {
       if (PyRange_Check(object)) return iterate_range(t, inner);
       if (PyUnicode_CheckExact(object) || PyBytes_CheckExact(object)) {
         PyRef items = PyRef::steal(PySequence_Tuple(t.constant(inner)));
-        return make_iterator(t, Over::text, type_of_iterator(object), {t.constant_value(items.get()), inner});
+        return make_iterator(t.heap, Over::text, type_of_iterator(object), {t.heap.constant_value(items.get()), inner});
       }
       if (real_type(inner)) {
         PyTypeObject* meta = Py_TYPE(object);
@@ -498,7 +499,7 @@ Value* Tracer::iterate(Value* v) {
 
 Value* Tracer::iterate_untold(Value* v) {
   if (v->kind == ValueKind::tensor) return call(lookup_special(v, "__iter__"), {});
-  if (v->kind == ValueKind::array && length(v)) return make_iterator(*this, Over::get_item, &PySeqIter_Type, {v});
+  if (v->kind == ValueKind::array && length(v)) return make_iterator(heap, Over::get_item, &PySeqIter_Type, {v});
   if (v->kind == ValueKind::instance) {
     if (Value* method = python_special(*this, v, "__iter__")) {
       Value* iterator = call(method, {});
@@ -508,7 +509,7 @@ Value* Tracer::iterate_untold(Value* v) {
       return iterator;
     }
     if (!v->type->tp_iter)
-      if (python_special(*this, v, "__getitem__")) return make_iterator(*this, Over::get_item, &PySeqIter_Type, {v});
+      if (python_special(*this, v, "__getitem__")) return make_iterator(heap, Over::get_item, &PySeqIter_Type, {v});
   }
   return raw_iterate(*this, v);
 }
@@ -517,7 +518,7 @@ Value* Tracer::next_item(Value* iterator, Value** stop) {
   if (iterator->kind == ValueKind::iterator) {
     auto* it = as<IteratorValue>(iterator);
     if (it->exhausted) return nullptr;
-    if (it->object && !it->value_guarded) guard_parts(*this, it);
+    if (it->object && !it->value_guarded) guard_parts(facts, it);
     Unresumable guard(*this);
     Value* next = advance(*this, it);
     it->exhausted = next == nullptr && remembers_its_end(it->over);
@@ -526,7 +527,7 @@ Value* Tracer::next_item(Value* iterator, Value** stop) {
   if (iterator->kind == ValueKind::generator) {
     auto* generator = as<GeneratorValue>(iterator);
     if (generator->state == GeneratorValue::State::finished) return nullptr;
-    return resume_generator(generator, none(), nullptr);
+    return resume_generator(generator, heap.none(), nullptr);
   }
   Value* method = python_special(*this, iterator, "__next__");
   if (!method) {

@@ -48,9 +48,9 @@ bool takes(const graph::SymExpr& size, uint32_t& left) {
   return std::all_of(operands.begin(), operands.end(), [&](const graph::SymExpr& part) { return takes(part, left); });
 }
 
-Value* short_size(Tracer& t, const graph::SymExpr& size) {
+Value* short_size(Heap& heap, const graph::SymExpr& size) {
   uint32_t left = kLongestSize;
-  return takes(size, left) ? t.size_value(size) : nullptr;
+  return takes(size, left) ? heap.size_value(size) : nullptr;
 }
 
 // Arithmetic of sizes; null: this operator specialises, or the result needs more than 64 bits or is too long.
@@ -61,11 +61,11 @@ Value* size_operator(Tracer& t, int op, const graph::SymExpr& left, const graph:
                 op == kRemainder ? "integer modulo by zero" : "integer division or modulo by zero");
   try {
     switch (op) {
-      case kAdd: return short_size(t, left + right);
-      case kSubtract: return short_size(t, left - right);
-      case kMultiply: return short_size(t, left * right);
-      case kFloorDivide: return short_size(t, graph::SymExpr::floor_div(left, right));
-      case kRemainder: return short_size(t, graph::SymExpr::mod(left, right));
+      case kAdd: return short_size(t.heap, left + right);
+      case kSubtract: return short_size(t.heap, left - right);
+      case kMultiply: return short_size(t.heap, left * right);
+      case kFloorDivide: return short_size(t.heap, graph::SymExpr::floor_div(left, right));
+      case kRemainder: return short_size(t.heap, graph::SymExpr::mod(left, right));
       default: return nullptr;
     }
   } catch (const graph::NoInt64&) {
@@ -81,9 +81,9 @@ Value* size_operator(Tracer& t, int op, Value* a, Value* b) {
 bool is_sequence(Value* v) { return list_of(v) || tuple_of(v); }
 
 // C code of v's class adds numbers, and is asked before a sequence on the other side is lengthened.
-bool adds_in_c(Tracer& t, Value* v) {
+bool adds_in_c(Facts& facts, Value* v) {
   if (v->kind != ValueKind::instance && (v->kind != ValueKind::object || !v->object)) return false;
-  const PyTypeObject* type = builtin_base(t.facts.type_of(v));
+  const PyTypeObject* type = builtin_base(facts.type_of(v));
   return !is_exact_scalar(v->type) && !real_type(v) && type->tp_as_number && type->tp_as_number->nb_add;
 }
 
@@ -99,7 +99,7 @@ Value* concatenate(Tracer& t, Value* a, Value* b, bool in_place) {
   if (lists != (list_of(b) != nullptr) || !is_sequence(b)) return nullptr;
   std::vector<Value*> items = t.unpack(payload_of(a)), more = t.unpack(payload_of(b));
   items.insert(items.end(), more.begin(), more.end());
-  return like(t, is_size(b) && adds_in_c(t, b) ? b : a, std::move(items));
+  return like(t, is_size(b) && adds_in_c(t.facts, b) ? b : a, std::move(items));
 }
 
 constexpr int64_t kLongest = 1 << 16;  // a longer one is no work for a trace
@@ -207,11 +207,11 @@ Value* merge_dicts(Tracer& t, Value* a, Value* b, bool in_place) {
   if (!dict_of(b)) return nullptr;
   if (!is_exactly(a, b))
     graph_break(Reason::unsupported_operand, "operator | on " + describe(a) + " and " + describe(b));
-  DictValue* merged = t.dict();
+  DictValue* merged = t.heap.dict();
   dict_update(t, merged, a);
   dict_update(t, merged, b);
   if (a->kind != ValueKind::instance || builtin_base(a->type) == &PyDict_Type) return merged;  // of a subclass too
-  InstanceValue* same_class = make_instance(t, a->type);
+  InstanceValue* same_class = make_instance(t.heap, a->type);
   same_class->payload = merged;
   return same_class;
 }
@@ -254,7 +254,7 @@ std::string without_names(Tracer& t, std::string text, DictValue* mapping, std::
     const size_t end = text[i + 1] == '(' ? text.find_first_of("()", i + 2) : std::string::npos;
     if (end == std::string::npos || text[end] == '(')
       graph_break(Reason::text_formatting, "a format with fields that have no plain name");
-    Value* name = t.string(text.substr(i + 2, end - i - 2).c_str());
+    Value* name = t.heap.string(text.substr(i + 2, end - i - 2).c_str());
     Value* value = t.dict_get(mapping, name);
     if (!value) raise_with(t, PyExc_KeyError, {name});
     values.push_back(value);
@@ -271,7 +271,7 @@ Value* format_percent(Tracer& t, Value* format, Value* values) {
   if (values->kind == ValueKind::dict && text.find("%(") != std::string::npos) {
     parts.clear();
     text = without_names(t, text, as<DictValue>(values), parts);
-    format = t.string(text.c_str());
+    format = t.heap.string(text.c_str());
   }
   size_t next = 0;
   bool holds_reprs = false;  // made here: what is left to do is %s
@@ -284,13 +284,13 @@ Value* format_percent(Tracer& t, Value* format, Value* values) {
     if (text[k] != '%') {
       Value*& part = parts[next++];
       if (text[k] == 's') part = t.to_string(part);
-      else if (text[k] == 'r') part = t.string(repr_text(t, part).c_str()), text[k] = 's', holds_reprs = true;
+      else if (text[k] == 'r') part = t.heap.string(repr_text(t, part).c_str()), text[k] = 's', holds_reprs = true;
       else part = specialised(t, payload_of(part));
     }
     i = k;
   }
   return run_plain(t, operator_function("mod"),
-                   Arguments{{holds_reprs ? t.string(text.c_str()) : format, t.tuple(std::move(parts))}, {}});
+                   Arguments{{holds_reprs ? t.heap.string(text.c_str()) : format, t.heap.tuple(std::move(parts))}, {}});
 }
 
 bool has_own_special(PyTypeObject* sub, PyTypeObject* base, const char* name) {
@@ -357,9 +357,9 @@ Value* special_operator(Tracer& t, const BinaryRow& row, Value* a, Value* b, boo
 }
 
 // Whether C code of v's class may know the operator; what is traced by its kind, and constants, are known here.
-bool may_know_operator(Tracer& t, Value* v) {
-  if ((v->kind != ValueKind::instance && v->kind != ValueKind::object) || t.is_constant(v)) return false;
-  const PyTypeObject* type = builtin_base(t.facts.type_of(v));
+bool may_know_operator(Heap& heap, Value* v) {
+  if ((v->kind != ValueKind::instance && v->kind != ValueKind::object) || heap.is_constant(v)) return false;
+  const PyTypeObject* type = builtin_base(heap.facts.type_of(v));
   return type->tp_as_number ||
          (type->tp_as_sequence && (type->tp_as_sequence->sq_concat || type->tp_as_sequence->sq_repeat));
 }
@@ -432,7 +432,7 @@ Value* Tracer::binary_operator_untold(int op, Value* a, Value* b) {
       base == kRemainder && !is_plain(*this, b))
     return format_percent(*this, left, b);
   for (Value* v : {a, b})
-    if (base == kAdd && (is_sequence(a) || is_sequence(b)) && adds_in_c(*this, v) && !is_size(v))
+    if (base == kAdd && (is_sequence(a) || is_sequence(b)) && adds_in_c(facts, v) && !is_size(v))
       graph_break(Reason::unsupported_operand, std::string("operator ") + row.symbol + " on " + describe(v));
   if (is_sequence(a) || is_sequence(b) || set_of(a) || dict_of(a) || a->kind == ValueKind::view ||
       b->kind == ValueKind::view)
@@ -442,13 +442,14 @@ Value* Tracer::binary_operator_untold(int op, Value* a, Value* b) {
   if (Value* result = computed(operator_function(row.function), {left, right})) return result;
   left = specialised(*this, left);
   right = specialised(*this, right);
-  const bool concrete = (is_plain(*this, left) || is_constant(left)) && (is_plain(*this, right) || is_constant(right));
+  const bool concrete =
+      (is_plain(*this, left) || heap.is_constant(left)) && (is_plain(*this, right) || heap.is_constant(right));
   for (Value* v : {left, right})
     if (concrete && base == kOr && v->object && !type_compares_in_c(v->object.get()))
       graph_break(Reason::unsupported_operand, "operator | on " + describe(v));
   if (concrete) return call_pure(function, Arguments{{left, right}, {}});
   for (Value* v : {a, b})
-    if (may_know_operator(*this, v) || (base == kMultiply && repeats(*this, v, v == a ? b : a)))
+    if (may_know_operator(heap, v) || (base == kMultiply && repeats(*this, v, v == a ? b : a)))
       graph_break(Reason::unsupported_operand, std::string("operator ") + row.symbol + " on " + describe(v));
   raise_new(PyExc_TypeError, std::string("unsupported operand type(s) for ") + row.symbol + (in_place ? "=" : "") +
                                  ": '" + facts.type_of(a)->tp_name + "' and '" + facts.type_of(b)->tp_name + "'");
@@ -482,7 +483,7 @@ Value* Tracer::unary_operator_untold(const char* special, Value* v) {
             size_operator(*this, kSubtract, graph::SymExpr(name == "__neg__" ? 0 : -1), as<SymIntValue>(inner)->expr))
       return result;
   }
-  if (name == "__neg__" && is_open_float(inner)) return float_arithmetic("mul", inner, integer(-1));
+  if (name == "__neg__" && is_open_float(inner)) return float_arithmetic("mul", inner, heap.integer(-1));
   if (Value* result = computed(operator_function(function_name), {inner})) return result;
   inner = specialised(*this, inner);
   if (is_plain(*this, inner)) return call_pure(operator_function(function_name), Arguments{{inner}, {}});

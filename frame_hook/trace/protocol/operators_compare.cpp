@@ -33,14 +33,15 @@ bool answer(int op, bool equal) { return op == Py_EQ ? equal : !equal; }
 // Lists and tuples: the first items that differ decide.
 Value* compare_sequences(Tracer& t, int op, Value* a, Value* b) {
   std::vector<Value*> left = t.unpack(payload_of(a)), right = t.unpack(payload_of(b));
-  if ((op == Py_EQ || op == Py_NE) && left.size() != right.size()) return t.boolean(answer(op, false));
+  if ((op == Py_EQ || op == Py_NE) && left.size() != right.size()) return t.heap.boolean(answer(op, false));
   Unresumable guard(t);
   for (size_t i = 0; i < left.size() && i < right.size(); ++i) {
     if (values_equal(t, left[i], right[i])) continue;
-    if (op == Py_EQ || op == Py_NE) return t.boolean(answer(op, false));
+    if (op == Py_EQ || op == Py_NE) return t.heap.boolean(answer(op, false));
     return t.compare(op, left[i], right[i]);
   }
-  return t.compare(op, t.integer(static_cast<int64_t>(left.size())), t.integer(static_cast<int64_t>(right.size())));
+  return t.compare(op, t.heap.integer(static_cast<int64_t>(left.size())),
+                   t.heap.integer(static_cast<int64_t>(right.size())));
 }
 
 bool equal_dicts(Tracer& t, DictValue* a, DictValue* b) {
@@ -68,12 +69,12 @@ Value* compare_sets(Tracer& t, int op, Value* a, Value* b) {
   };
   const size_t m = left->items.size(), n = right->items.size();
   switch (op) {
-    case Py_EQ: return t.boolean(m == n && within(left, right));
-    case Py_NE: return t.boolean(!(m == n && within(left, right)));
-    case Py_LE: return t.boolean(m <= n && within(left, right));
-    case Py_LT: return t.boolean(m < n && within(left, right));
-    case Py_GE: return t.boolean(n <= m && within(right, left));
-    default: return t.boolean(n < m && within(right, left));
+    case Py_EQ: return t.heap.boolean(m == n && within(left, right));
+    case Py_NE: return t.heap.boolean(!(m == n && within(left, right)));
+    case Py_LE: return t.heap.boolean(m <= n && within(left, right));
+    case Py_LT: return t.heap.boolean(m < n && within(left, right));
+    case Py_GE: return t.heap.boolean(n <= m && within(right, left));
+    default: return t.heap.boolean(n < m && within(right, left));
   }
 }
 
@@ -96,7 +97,7 @@ bool compares_as_known(PyTypeObject* type) {
 
 // Other C types answer for themselves: concretely when both operands are constants, else the comparison is left to
 // Python.
-void refuse_unknown_comparison(Tracer& t, Value* a, Value* b) {
+void refuse_unknown_comparison(Heap& heap, Value* a, Value* b) {
   // Of an instance without a payload nothing is known but its address: a subclass of complex.
   auto has_value = [](Value* v) {
     const richcmpfunc compare =
@@ -110,7 +111,8 @@ void refuse_unknown_comparison(Tracer& t, Value* a, Value* b) {
            compares_as_known(v->type);
   };
   if (known(a) && known(b)) return;
-  if (a->kind == ValueKind::object && b->kind == ValueKind::object && t.is_constant(a) && t.is_constant(b)) return;
+  if (a->kind == ValueKind::object && b->kind == ValueKind::object && heap.is_constant(a) && heap.is_constant(b))
+    return;
   graph_break(Reason::unsupported_operand, "the comparison of " + describe(a) + " and " + describe(b));
 }
 
@@ -122,27 +124,27 @@ bool in_the_same_order(Tracer& t, DictValue* a, DictValue* b) {
 
 // The comparison that the builtin types implement; null: NotImplemented.
 Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
-  refuse_unknown_comparison(t, a, b);
-  Value *left = contents_of(t, a), *right = contents_of(t, b);
+  refuse_unknown_comparison(t.heap, a, b);
+  Value *left = contents_of(t.heap, a), *right = contents_of(t.heap, b);
   if ((list_of(left) && list_of(right)) || (tuple_of(left) && tuple_of(right)))
     return compare_sequences(t, op, left, right);
   const bool equality = op == Py_EQ || op == Py_NE;
   if (equality && left->kind == ValueKind::dict && right->kind == ValueKind::dict) {
     auto *x = as<DictValue>(left), *y = as<DictValue>(right);
-    return t.boolean(answer(
+    return t.heap.boolean(answer(
         op, equal_dicts(t, x, y) && (!shows_ordered_dict(a) || !shows_ordered_dict(b) || in_the_same_order(t, x, y))));
   }
   if (is_set_like(left) && is_set_like(right)) return compare_sets(t, op, left, right);
   if (equality && left->kind == ValueKind::slice && right->kind == ValueKind::slice) {
     auto *x = as<SliceValue>(left), *y = as<SliceValue>(right);
-    return t.boolean(answer(op, values_equal(t, x->start, y->start) && values_equal(t, x->stop, y->stop) &&
-                                    values_equal(t, x->step, y->step)));
+    return t.heap.boolean(answer(op, values_equal(t, x->start, y->start) && values_equal(t, x->stop, y->stop) &&
+                                         values_equal(t, x->step, y->step)));
   }
   if (equality && left->kind == ValueKind::method && right->kind == ValueKind::method) {
     auto *x = as<MethodValue>(left), *y = as<MethodValue>(right);
-    load_method(t, x);
-    load_method(t, y);
-    return t.boolean(answer(op, t.same_object(x->self, y->self) && t.same_object(x->function, y->function)));
+    load_method(t.heap, x);
+    load_method(t.heap, y);
+    return t.heap.boolean(answer(op, t.same_object(x->self, y->self) && t.same_object(x->function, y->function)));
   }
   auto beside = [](Value* v, Value* other) {
     return v->kind == ValueKind::method && v->type != &PyMethod_Type && other->kind == ValueKind::object &&
@@ -152,13 +154,13 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
     graph_break(Reason::unsupported_operand, "the comparison of methods in C");
   if (left->kind == ValueKind::identity || right->kind == ValueKind::identity) {
     if (left->kind == right->kind && equality)
-      return t.boolean(answer(op, t.same_object(as<IdentityValue>(left)->of, as<IdentityValue>(right)->of)));
+      return t.heap.boolean(answer(op, t.same_object(as<IdentityValue>(left)->of, as<IdentityValue>(right)->of)));
     if (left->kind == right->kind || is_int(left) || is_int(right))
       specialised(t, left->kind == ValueKind::identity ? left : right);
   }
   if ((left->kind == ValueKind::sym_int && is_int(right)) || (right->kind == ValueKind::sym_int && is_int(left))) {
     auto x = t.as_size(left), y = t.as_size(right);
-    if (x && y) return t.boolean(decide(t, op, *x, *y));
+    if (x && y) return t.heap.boolean(decide(t, op, *x, *y));
   }
   auto is_number = [](Value* v) {
     return v->kind == ValueKind::sym_int ||
@@ -171,7 +173,7 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
     right = specialised(t, right);
   }
   const bool constants = left->kind != ValueKind::instance && right->kind != ValueKind::instance &&
-                         t.is_constant(left) && t.is_constant(right);
+                         t.heap.is_constant(left) && t.heap.is_constant(right);
   if (!constants) return nullptr;
   // Two strings of which one is None, and other pairs of unlike builtins, are told apart by type alone.
   if (equality && left->kind == ValueKind::object && right->kind == ValueKind::object && left->type != right->type &&
@@ -179,12 +181,12 @@ Value* builtin_compare(Tracer& t, int op, Value* a, Value* b) {
       !is_numpy_scalar(left->object.get()) && !is_numpy_scalar(right->object.get())) {
     t.facts.type_of(left);
     t.facts.type_of(right);
-    return t.boolean(answer(op, false));
+    return t.heap.boolean(answer(op, false));
   }
   PyObject *x = t.constant(left), *y = t.constant(right);
   if (real_type(left) || real_type(right) || !Py_TYPE(x)->tp_richcompare) {
     if (!equality) return nullptr;
-    return t.boolean(answer(op, x == y));
+    return t.heap.boolean(answer(op, x == y));
   }
   return t.constant_steal(PyObject_RichCompare(x, y, op));
 }
@@ -197,7 +199,7 @@ Value* special_compare(Tracer& t, int op, Value* a, Value* b) {
       method = type_special(t, self, "__eq__");
       if (!method) return nullptr;
       Value* equal = t.call(method, {other});
-      return is_not_implemented(equal) ? nullptr : t.boolean(!t.truth(equal));
+      return is_not_implemented(equal) ? nullptr : t.heap.boolean(!t.truth(equal));
     }
     if (!method) return nullptr;
     Value* result = t.call(method, {other});
@@ -212,10 +214,10 @@ Value* special_compare(Tracer& t, int op, Value* a, Value* b) {
 }
 
 // By what C code of its class does: not by identity, nor by its kind as what is traced.
-bool compares_in_c(Tracer& t, Value* v) {
+bool compares_in_c(Heap& heap, Value* v) {
   const bool may_be_of_c = (v->kind == ValueKind::instance || v->kind == ValueKind::object) && payload_of(v) == v;
-  if (!may_be_of_c || t.is_constant(v) || real_type(v)) return false;
-  const richcmpfunc compare = builtin_base(t.facts.type_of(v))->tp_richcompare;
+  if (!may_be_of_c || heap.is_constant(v) || real_type(v)) return false;
+  const richcmpfunc compare = builtin_base(heap.facts.type_of(v))->tp_richcompare;
   return compare && compare != PyBaseObject_Type.tp_richcompare;
 }
 
@@ -255,9 +257,9 @@ Value* Tracer::compare_untold(int op, Value* a, Value* b) {
   Value* result = builtin_compare(*this, op, a, b);
   if (result && !is_not_implemented(result)) return result;
   for (Value* v : {a, b})
-    if (!result && compares_in_c(*this, v))
+    if (!result && compares_in_c(heap, v))
       graph_break(Reason::unsupported_operand, std::string(kSymbols[op]) + " on " + describe(v));
-  if (op == Py_EQ || op == Py_NE) return boolean(answer(op, same_object(a, b)));
+  if (op == Py_EQ || op == Py_NE) return heap.boolean(answer(op, same_object(a, b)));
   raise_new(PyExc_TypeError, std::string("'") + kSymbols[op] + "' not supported between instances of '" +
                                  a->type->tp_name + "' and '" + b->type->tp_name + "'");
 }

@@ -76,7 +76,7 @@ class Unresumable {
 
 // ---- facts
 Value* payload_of(Value* v);                                 // what a subclass of a builtin holds, else v
-Value* contents_of(Tracer& t, Value* v);                     // payload_of, and through a real mappingproxy
+Value* contents_of(Heap& heap, Value* v);  // payload_of, and through a real mappingproxy
 bool shows_ordered_dict(Value* v);                           // an OrderedDict, or a mappingproxy of one
 template <class T> T* payload_as(Value* v, ValueKind kind) {
   Value* p = payload_of(v);
@@ -123,8 +123,8 @@ struct Found {                                               // an object found 
 Found look_up(Tracer& t, PyTypeObject* type, guards::SourceId type_source, PyObject* name);
 PyObject* own_class_attribute(PyTypeObject* type, PyObject* name);  // in the dict of one class alone; borrowed
 Found look_up(Tracer& t, Value* v, PyObject* name);          // along type(v); the type is guarded unchanged
-void guard_descriptor_class(Tracer& t, const Found& found);
-Value* found_value(Tracer& t, const Found& found);           // the object itself; identity of C descriptors is known
+void guard_descriptor_class(Facts& facts, const Found& found);
+Value* found_value(Heap& heap, const Found& found);  // the object itself; identity of C descriptors is known
 Value* bind(Tracer& t, const Found& found, Value* self, PyTypeObject* type, Value* type_value);  // descriptor __get__
 Value* attribute_or_null(Tracer& t, Value* v,
                          PyObject* name);  // null: AttributeError; SymbolicRaise from Python code passes
@@ -132,14 +132,14 @@ Value* generic_attribute(Tracer& t, Value* v, PyObject* name);   // object.__get
 Value* type_attribute(Tracer& t, Value* type, PyObject* name);   // type.__getattribute__
 Value* class_attribute(Tracer& t, Value* type, PyObject* name);  // type.name: a metaclass may have a __getattribute__
 Value* super_attribute(Tracer& t, SuperValue* v, PyObject* name);
-Value* own_attribute(Tracer& t, Value* v, PyObject* name);       // the instance dict alone
+Value* own_attribute(Heap& heap, Value* v, PyObject* name);  // the instance dict alone
 void set_own_attribute(Tracer& t, Value* v, PyObject* name, Value* to);  // to null: delete
 void drop_own_attribute(Tracer& t, InstanceValue* v, PyObject* name);  // it is written or deleted: Tracer::drops
-std::vector<PyObject*> own_names(Tracer& t,
+std::vector<PyObject*> own_names(Facts& facts,
                                  InstanceValue* v);  // keys of the instance dict in order; a real one is guarded
-bool has_own_dict(Tracer& t, Value* v);
+bool has_own_dict(Facts& facts, Value* v);
 DictValue* instance_dict(Tracer& t, InstanceValue* v);           // the value of __dict__
-DictValue* module_dict(Tracer& t, Value* module);
+DictValue* module_dict(Heap& heap, Value* module);
 // What the trace wrote to a data attribute of `owner` itself; null: nothing.
 Value* written_class_data(Tracer& t, PyTypeObject* owner, PyObject* name);
 Value* written_mark(Tracer& t, Value* tensor, PyObject* name);  // of mark_static_address; null: not in the trace
@@ -150,10 +150,10 @@ DictValue* function_dict(Tracer& t, FunctionValue* f);           // the value of
 Value* python_special(Tracer& t, Value* v, const char* name);
 Value* type_special(Tracer& t, Value* v, const char* name);      // the same; of a class: its metaclass's
 PyTypeObject* method_wrapper_type();                            // of object().__str__
-MethodValue* make_method(Tracer& t, Value* function, Value* self);
-void load_method(Tracer& t, MethodValue* m);
-InstanceValue* make_instance(Tracer& t, PyTypeObject* type);
-Value* mapping_proxy(Tracer& t, Value* mapping);
+MethodValue* make_method(Heap& heap, Value* function, Value* self);
+void load_method(Heap& heap, MethodValue* m);
+InstanceValue* make_instance(Heap& heap, PyTypeObject* type);
+Value* mapping_proxy(Heap& heap, Value* mapping);
 
 // One level of a recursion in the tracer's own code, for what holds itself or is very deep.
 struct Nested {
@@ -226,13 +226,11 @@ Py_hash_t returned_hash(Tracer& t, Value* result);              // of a __hash__
 bool keys_equal(Tracer& t, Value* a, Value* b);
 bool is_hashed_by_python(Value* key);                           // its class has a __hash__ in Python
 bool is_identity_key(Value* key);                               // hashed and compared by identity
-Value* make_view(Tracer& t, DictValue* dict, ViewValue::What what);
-void guard_parts(Tracer& t, IteratorValue* it);  // of a real zip, enumerate, map, filter: it has these and no more
-IteratorValue* wrap_iterator(Tracer& t, PyObject* object,
-                             guards::SourceId source);  // null: not one whose state can be read
+Value* make_view(Heap& heap, DictValue* dict, ViewValue::What what);
+void guard_parts(Facts& facts, IteratorValue* it);  // of a real zip, enumerate, map, filter: it has these and no more
 bool changed_while_iterated(
     const IteratorValue* it);  // a dict or set that has other keys than when the iterator was made
-IteratorValue* make_iterator(Tracer& t, IteratorValue::Over over, PyTypeObject* type, std::vector<Value*> operands);
+IteratorValue* make_iterator(Heap& heap, IteratorValue::Over over, PyTypeObject* type, std::vector<Value*> operands);
 Value* refuse_set_as_item(Value* item);  // a set that is looked for in a set means a frozenset
 bool is_size(Value* v);                                            // a torch.Size
 Value* like(Tracer& t, Value* model,

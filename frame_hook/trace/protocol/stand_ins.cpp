@@ -220,7 +220,7 @@ PyRef StandIns::make_object(Value* v) {
     t_.facts.guard_identity(v);
     return class_like(type, builtin_base(type));
   }
-  if (t_.is_constant(v) && !is_program_class(Py_TYPE(object))) return PyRef::borrow(t_.constant(v));
+  if (t_.heap.is_constant(v) && !is_program_class(Py_TYPE(object))) return PyRef::borrow(t_.constant(v));
   if (v->type->tp_name == std::string_view("collections.deque")) {
     const PyRef nothing = PyRef::steal(PyTuple_New(0));
     return call_tp_new(v->type, reinterpret_cast<PyObject*>(v->type), nothing.get());
@@ -353,7 +353,7 @@ Value* StandIns::value_of(PyObject* object) {
   if (auto known = values_.find(object); known != values_.end()) return known->second;
   if (unread_class_ && Py_TYPE(object) == reinterpret_cast<PyTypeObject*>(unread_class_.get())) return nullptr;
   return is_plain(object) || (!is_program_class(Py_TYPE(object)) && has_identity_constant(object))
-             ? t_.constant_value(object)
+             ? t_.heap.constant_value(object)
              : nullptr;
 }
 
@@ -479,7 +479,7 @@ void tell_as_cpython(Tracer& t, Value* exception, const CCall& call) {
 }
 
 void raise_as_cpython(Tracer& t, PyObject* type, const std::string& text, const CCall& call) {
-  InstanceValue* error = t.new_exception(type, {t.string(text.c_str())});
+  InstanceValue* error = t.new_exception(type, {t.heap.string(text.c_str())});
   tell_as_cpython(t, error, call);
   t.raise(error);
 }
@@ -487,7 +487,7 @@ void raise_as_cpython(Tracer& t, PyObject* type, const std::string& text, const 
 void raise_unwritable(Tracer& t, Value* v, PyObject* name, Value* to, bool is_in_class) {
   PyRef members = PyRef::steal(PyDict_New());
   const PyRef nothing = PyRef::steal(PyTuple_New(0));
-  if (!has_own_dict(t, v)) PyDict_SetItemString(members.get(), "__slots__", nothing.get());
+  if (!has_own_dict(t.facts, v)) PyDict_SetItemString(members.get(), "__slots__", nothing.get());
   if (is_in_class) PyDict_SetItem(members.get(), name, Py_None);
   const PyRef like = new_class(v->type->tp_name, &PyBaseObject_Type, members.get());
   const PyRef object = like ? call_tp_new(&PyBaseObject_Type, like.get(), nothing.get()) : PyRef();

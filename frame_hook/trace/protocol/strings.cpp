@@ -127,7 +127,7 @@ std::string text_inside(Tracer& t, Value* v) {
     case ValueKind::list: return "[" + joined(t, t.unpack(v)) + "]";
     case ValueKind::dict: return dict_repr(t, as<DictValue>(v));
     case ValueKind::set: {
-      if (t.is_constant(v)) return concrete_repr(t, v);
+      if (t.heap.is_constant(v)) return concrete_repr(t, v);
       const std::string inner = set_items_text(t, as<SetValue>(v));
       if (v->type == &PyFrozenSet_Type) return "frozenset(" + inner + ")";
       return inner.empty() ? "set()" : inner;
@@ -145,7 +145,7 @@ std::string text_inside(Tracer& t, Value* v) {
       }
       if (is_numpy_scalar(v->object.get())) no_text(v);  // numpy.set_printoptions() has a say
       if (is_plain(v->object.get())) return concrete_repr(t, v);
-      if (t.is_constant(v) && !PyCFunction_Check(v->object.get()) && !PyModule_Check(v->object.get()) &&
+      if (t.heap.is_constant(v) && !PyCFunction_Check(v->object.get()) && !PyModule_Check(v->object.get()) &&
           !PyCode_Check(v->object.get()))
         return concrete_repr(t, v);
       no_text(v);
@@ -175,7 +175,7 @@ std::string text_inside(Tracer& t, Value* v) {
 Value* Tracer::to_repr(Value* v) {
   static PyObject* const function = PyDict_GetItemString(PyEval_GetBuiltins(), "repr");
   Value* text = v->kind == ValueKind::object || v->kind == ValueKind::sym_int ? computed(function, {v}) : nullptr;
-  return text ? text : string(repr_text(*this, v).c_str());
+  return text ? text : heap.string(repr_text(*this, v).c_str());
 }
 
 namespace {
@@ -209,7 +209,7 @@ Value* Tracer::to_string(Value* v) {
     text_of_result(*this, text, "__str__");
     return text;
   }
-  if (v->kind == ValueKind::object && v->object && !real_type(v) && is_constant(v) && !is_plain(v->object.get())) {
+  if (v->kind == ValueKind::object && v->object && !real_type(v) && heap.is_constant(v) && !is_plain(v->object.get())) {
     if (PyCFunction_Check(v->object.get()) || PyModule_Check(v->object.get()) || PyCode_Check(v->object.get()))
       no_text(v);
     return constant_steal(PyObject_Str(constant(v)));
@@ -219,10 +219,10 @@ Value* Tracer::to_string(Value* v) {
   if (kind == Text::of_value && payload_of(v)->kind != ValueKind::instance) return to_string(payload_of(v));
   if (kind == Text::of_arguments) {
     std::vector<Value*> args = exception_arguments(*this, v);
-    if (args.empty()) return string("");
+    if (args.empty()) return heap.string("");
     const bool key_error = PyType_IsSubtype(v->type, reinterpret_cast<PyTypeObject*>(PyExc_KeyError));
     if (args.size() == 1) return key_error ? to_repr(args[0]) : to_string(args[0]);
-    return to_repr(tuple(args));
+    return to_repr(heap.tuple(args));
   }
   return to_repr(v);
 }
@@ -235,7 +235,7 @@ Value* Tracer::format(Value* v, Value* spec) {
   if (v->kind == ValueKind::tensor) no_text(v);
   if (Value* method = real_type(v) ? nullptr : python_special(*this, v, "__format__")) {
     Unresumable guard(*this);
-    Value* text = call(method, {spec ? spec : string("")});
+    Value* text = call(method, {spec ? spec : heap.string("")});
     if (!PyType_IsSubtype(facts.type_of(text), &PyUnicode_Type))
       raise_new(PyExc_TypeError, std::string("__format__ must return a str, not ") + text->type->tp_name);
     return text;
@@ -265,7 +265,7 @@ Value* str_join(Tracer& t, const Arguments& args) {
                                        t.facts.type_of(part)->tp_name + " found");
     part = text;
   }
-  return t.call_pure(method, Arguments{{payload_of(args.positional[0]), t.tuple(std::move(parts))}, {}});
+  return t.call_pure(method, Arguments{{payload_of(args.positional[0]), t.heap.tuple(std::move(parts))}, {}});
 }
 
 // Values that are not plain are turned into their texts first, which is the same for fields without conversion, spec or

@@ -54,21 +54,22 @@ Value* checked_outputs(Tracer& t, Value* output, const std::vector<Value*>& inpu
   if (output->kind != ValueKind::tuple) return checked_output(t, output, inputs);
   std::vector<Value*> outputs = t.unpack(output);
   for (Value*& v : outputs) v = checked_output(t, v, inputs);
-  return t.tuple(std::move(outputs));
+  return t.heap.tuple(std::move(outputs));
 }
 
 InstanceValue* make_context(Tracer& t, Value* cls, const std::vector<Value*>& inputs) {
   Value* type = t.get_attribute(cls, interned("_backward_cls"));
-  InstanceValue* context = make_instance(t, t.facts.known_type(type));
+  InstanceValue* context = make_instance(t.heap, t.facts.known_type(type));
   std::vector<Value*> needed;
   for (Value* v : inputs)
-    needed.push_back(v->kind == ValueKind::tensor ? t.get_attribute(v, interned("requires_grad")) : t.boolean(false));
-  context->attrs.emplace_back(PyRef::borrow(interned("needs_input_grad")), t.tuple(std::move(needed)));
+    needed.push_back(v->kind == ValueKind::tensor ? t.get_attribute(v, interned("requires_grad"))
+                                                  : t.heap.boolean(false));
+  context->attrs.emplace_back(PyRef::borrow(interned("needs_input_grad")), t.heap.tuple(std::move(needed)));
   return context;
 }
 
-bool has_context_setup(Tracer& t, Value* cls) {
-  PyTypeObject* type = t.facts.known_type(cls);
+bool has_context_setup(Facts& facts, Value* cls) {
+  PyTypeObject* type = facts.known_type(cls);
   auto* base = reinterpret_cast<PyTypeObject*>(torch_member("torch.autograd.function", "_SingleLevelFunction"));
   return _PyType_Lookup(type, interned("setup_context")) != _PyType_Lookup(base, interned("setup_context"));
 }
@@ -84,13 +85,13 @@ Value* function_apply(Tracer& t, const Arguments& args) {
   InstanceValue* context = make_context(t, cls, inputs);
   for (Value* v : inputs)
     if (v->kind == ValueKind::tensor) t.traced_tensor(as<TensorValue>(v));
-  const bool separate = has_context_setup(t, cls);
+  const bool separate = has_context_setup(t.facts, cls);
   Value* forward = t.get_attribute(cls, interned("forward"));
   const NoGrad no_grad;
   Value* output = nullptr;
   if (separate) {
     output = t.call(forward, Arguments{inputs, {}});
-    t.call(t.get_attribute(cls, interned("setup_context")), {context, t.tuple(inputs), output});
+    t.call(t.get_attribute(cls, interned("setup_context")), {context, t.heap.tuple(inputs), output});
   } else {
     std::vector<Value*> with_context = inputs;
     with_context.insert(with_context.begin(), context);
@@ -108,14 +109,15 @@ Value* one_hot(Tracer& t, const Arguments& args) {
   Value* indices = a[0];
   std::vector<Value*> shape = t.unpack(t.get_attribute(indices, interned("shape")));
   bool simple = a[1] && t.same_object(t.get_attribute(indices, interned("dtype")),
-                                      t.constant_value(torch_member("torch", "int64")));
+                                      t.heap.constant_value(torch_member("torch", "int64")));
   for (Value* size : shape) simple = simple && !(size->kind == ValueKind::object && t.as_index(size) == 0);
   const auto classes = simple ? t.as_size(a[1]) : std::nullopt;
   if (!classes || !t.recording().shapes().decide(0, graph::Relation::kLt, *classes, t.stack.here()))
     return t.call_recorded(torch_member("torch._C._nn", "one_hot"), args);
   shape.push_back(a[1]);
-  Value* result = method(t, indices, "new_zeros", {t.tuple(std::move(shape))});
-  method(t, result, "scatter_", {t.integer(-1), method(t, indices, "unsqueeze", {t.integer(-1)}), t.integer(1)});
+  Value* result = method(t, indices, "new_zeros", {t.heap.tuple(std::move(shape))});
+  method(t, result, "scatter_",
+         {t.heap.integer(-1), method(t, indices, "unsqueeze", {t.heap.integer(-1)}), t.heap.integer(1)});
   return result;
 }
 

@@ -72,7 +72,7 @@ PyRef Tracer::materialise_items(Value* v, const std::vector<Value*>& items) {
 PyRef Tracer::materialise(Value* v) {
   switch (v->kind) {
     case ValueKind::object:
-      if (is_constant_object(v->object.get())) return PyRef::borrow(constant(v));
+      if (heap.is_constant_object(v->object.get())) return PyRef::borrow(constant(v));
       // Arrays of other libraries: no guard sees what is written to their memory, and what is made of them shares it.
       if (PyObject_CheckBuffer(v->object.get()))
         graph_break(Reason::unsupported_operand,
@@ -86,11 +86,11 @@ PyRef Tracer::materialise(Value* v) {
       return PyRef::steal(recording().wrap_size(size));
     }
     case ValueKind::tuple:
-      if (is_constant(v)) return PyRef::borrow(constant(v));
+      if (heap.is_constant(v)) return PyRef::borrow(constant(v));
       return facts.type_of(v), materialise_items(v, items_of(v));
     case ValueKind::list: return facts.type_of(v), materialise_items(v, items_of(v));
     case ValueKind::set: {
-      if (is_constant(v)) return PyRef::borrow(constant(v));
+      if (heap.is_constant(v)) return PyRef::borrow(constant(v));
       facts.type_of(v);
       PyRef items = materialise_items(v, items_of(v));
       return real_set(v->type, items.get());
@@ -112,7 +112,7 @@ PyRef Tracer::materialise(Value* v) {
       return made;
     }
     case ValueKind::instance: {
-      if (is_constant(v)) return PyRef::borrow(constant(v));
+      if (heap.is_constant(v)) return PyRef::borrow(constant(v));
       auto* instance = as<InstanceValue>(v);
       // torch.Size and the named results of torch: what C functions read of them is the tuple.
       if (instance->payload &&
@@ -201,14 +201,14 @@ Value* Tracer::call_recorded(PyObject* callable, const Arguments& args) {
   set_user_line();
   PyObject* result = recording().call(callable, made.args.data(), made.positional, made.names.get());
   guard_fixed_floats();
-  if (result) return wrap_result(result);
+  if (result) return heap.wrap_result(result);
   break_of_recording(PyErr_Occurred() ? "" : name_of_callable(callable));
 }
 
 Value* Tracer::lifted(PyObject* real) {
   set_user_line();
   PyObject* result = recording().lift(real);
-  if (result) return wrap_result(result);
+  if (result) return heap.wrap_result(result);
   break_of_recording("a tensor of an array");
 }
 
@@ -234,7 +234,7 @@ Value* Tracer::call_pure(PyObject* callable, const Arguments& args) {
     }
   }
   if (!result) raise_of_pure_call();
-  return wrap_result(result);
+  return heap.wrap_result(result);
 }
 
 }  // namespace framejit::frame_hook

@@ -96,7 +96,7 @@ PyObject* known_argument(Tracer& t, Value* v, std::string& key) {
 // Runs it once for each set of arguments, as its mark (torch.compiler.assume_constant_result) asks for. Null: it is
 // traced like any other function, since an argument was made in the trace, it raised, or it returned what may change.
 Value* constant_result(Tracer& t, FunctionValue* function, const Arguments& args) {
-  guard_keyword_order(t, args);
+  guard_keyword_order(t.facts, args);
   std::string key = std::to_string(reinterpret_cast<uintptr_t>(function->object.get()));
   std::vector<PyObject*> given;
   std::vector<PyObject*> names;
@@ -119,7 +119,7 @@ Value* constant_result(Tracer& t, FunctionValue* function, const Arguments& args
   }
   if (!result || !is_plain(result.get())) return nullptr;
   t.load(function);
-  return t.constant_value(result.get());
+  return t.heap.constant_value(result.get());
 }
 
 }  // namespace
@@ -168,7 +168,7 @@ void say_if_substituted(PyObject* callable) {
 Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments& args) {
   auto* f = reinterpret_cast<PyFunctionObject*>(function->object.get());
   if (const CFunction row = find_c_function(function->object.get())) {
-    guard_keyword_order(t, args);
+    guard_keyword_order(t.facts, args);
     t.load(function);
     return row(t, args);
   }
@@ -181,14 +181,12 @@ Value* call_special_function(Tracer& t, FunctionValue* function, const Arguments
     case SpecialFunction::graph_break:
       graph_break(Reason::explicit_break, std::string(module_name(f)) + ".graph_break()");
     case SpecialFunction::disabled: graph_break(Reason::disabled_function, text_of(f->func_qualname));
-    case SpecialFunction::compiling:
-      t.load(function);
-      return t.boolean(t.tell_compiling());
+    case SpecialFunction::compiling: t.load(function); return t.heap.boolean(t.tell_compiling());
     case SpecialFunction::constant: return constant_result(t, function, args);
     case SpecialFunction::tag_module:
       if (args.positional.empty() || args.positional.back()->object) return nullptr;
       t.load(function);
-      return t.none();
+      return t.heap.none();
     case SpecialFunction::unwrap:
       if (Value* original = wrapped_function(t, function)) return t.call(original, args);
       return nullptr;
@@ -243,7 +241,7 @@ Value* call_first_argument(Tracer& t, const Arguments& args) {
 // Where nothing has loaded torch's graphs there is no step to mark.
 Value* mark_graph_step(Tracer& t, const Arguments&) {
   PyObject* graphs = PyDict_GetItemString(PyImport_GetModuleDict(), "torch._inductor.cudagraph_trees");
-  return graphs ? nullptr : t.none();
+  return graphs ? nullptr : t.heap.none();
 }
 
 // Ops that run plainly, between two segments, keep the casts of weights; without this they would find those of weights
@@ -253,8 +251,8 @@ Value* clear_autocast_cache(Tracer& t, const Arguments&) {
   auto& calls = t.protocol().calls_at_exit;
   const bool is_known =
       std::any_of(calls.begin(), calls.end(), [&](const auto& call) { return call.first->object.get() == callable; });
-  if (!is_known) calls.emplace_back(t.constant_value(callable), Arguments{});
-  return t.none();
+  if (!is_known) calls.emplace_back(t.heap.constant_value(callable), Arguments{});
+  return t.heap.none();
 }
 
 namespace {
@@ -280,7 +278,7 @@ Value* inference_mode_new(Tracer& t, const Arguments& args) {
   Value* mode = parse(t, args, "_InferenceMode", {"mode"}, 1)[0];
   if (t.facts.type_of(mode) != &PyBool_Type) graph_break(Reason::inference_mode, "inference mode of " + describe(mode));
   t.constant(mode);
-  InstanceValue* v = make_instance(t, reinterpret_cast<PyTypeObject*>(inference_mode_type()));
+  InstanceValue* v = make_instance(t.heap, reinterpret_cast<PyTypeObject*>(inference_mode_type()));
   t.protocol().mode_guards[v].argument = mode;
   return v;
 }
@@ -296,7 +294,7 @@ Value* inference_mode_enter(Tracer& t, const Arguments& args) {
   guard.inside = t.frontend().save_modes();
   call_real(real.get(), "__exit__", {Py_None, Py_None, Py_None});
   t.frontend().restore_modes(guard.inside);
-  return t.none();
+  return t.heap.none();
 }
 
 Value* inference_mode_exit(Tracer& t, const Arguments& args) {
@@ -306,12 +304,12 @@ Value* inference_mode_exit(Tracer& t, const Arguments& args) {
     graph_break(Reason::inference_mode, "a mode that was changed inside of inference mode and not back");
   t.frontend().restore_modes(guard.before);
   guard.before = guard.inside = nullptr;
-  return t.none();
+  return t.heap.none();
 }
 
 Value* has_torch_function(Tracer& t, const Arguments& args) {
   for (Value* v : args.positional) refuse_override(t, v);
-  return t.boolean(false);
+  return t.heap.boolean(false);
 }
 
 [[noreturn]] void method_reads_data(const char* method) {
@@ -355,7 +353,7 @@ Value* tensor_is_view(Tracer& t, const Arguments& args) {
   if (self->kind != ValueKind::tensor || !self->object)
     return t.call_recorded(_PyType_Lookup(self->type, interned("_is_view")), args);
   t.get_attribute(self, interned("_base"));  // a view breaks here
-  return t.boolean(false);
+  return t.heap.boolean(false);
 }
 
 namespace {
@@ -379,7 +377,7 @@ Value* tensor_of_open_numbers(Tracer& t, const Arguments& args) {
   constexpr size_t kMost = 16;
   PyObject* dtype = nullptr;
   for (const auto& [name, v] : args.keywords) {
-    if (std::string_view(text_of(name)) != "dtype" || !t.is_constant(v)) return nullptr;
+    if (std::string_view(text_of(name)) != "dtype" || !t.heap.is_constant(v)) return nullptr;
     if (PyObject* given = t.constant(v); given != Py_None) dtype = given;
   }
   if (args.positional.size() != 1) return nullptr;
@@ -401,15 +399,15 @@ Value* tensor_of_open_numbers(Tracer& t, const Arguments& args) {
   auto* to_float = reinterpret_cast<PyObject*>(&PyFloat_Type);
   for (Value*& item : items)  // as torch.tensor() reads them
     if (any_float && item->type == &PyLong_Type)
-      item = t.is_open(item) ? t.computed(to_float, {item}) : t.call(t.constant_value(to_float), {item});
+      item = t.is_open(item) ? t.computed(to_float, {item}) : t.call(t.heap.constant_value(to_float), {item});
   if (std::find(items.begin(), items.end(), nullptr) != items.end()) return nullptr;
-  Value* full = t.constant_value(torch_function("full"));
+  Value* full = t.heap.constant_value(torch_function("full"));
   std::vector<Value*> parts;
   for (Value* item : items)
     parts.push_back(t.call(
-        full,
-        Arguments{{t.tuple(is_row ? std::vector<Value*>{t.integer(1)} : std::vector<Value*>{}), item}, args.keywords}));
-  return is_row ? t.call(t.constant_value(torch_function("cat")), {t.list(std::move(parts))}) : parts[0];
+        full, Arguments{{t.heap.tuple(is_row ? std::vector<Value*>{t.heap.integer(1)} : std::vector<Value*>{}), item},
+                        args.keywords}));
+  return is_row ? t.call(t.heap.constant_value(torch_function("cat")), {t.heap.list(std::move(parts))}) : parts[0];
 }
 
 // torch.tensor() and as_tensor() of an array, with nothing but a dtype and a device. Null: of something else.
@@ -419,7 +417,7 @@ Value* tensor_of_numpy(Tracer& t, const char* function, const Arguments& args) {
   for (const auto& [name, v] : args.keywords) {
     const std::string_view text = text_of(name);
     if (text != "dtype" && text != "device") return nullptr;
-    if (!t.is_constant(v) || t.constant(v) != Py_None) rest.keywords.emplace_back(name, v);
+    if (!t.heap.is_constant(v) || t.constant(v) != Py_None) rest.keywords.emplace_back(name, v);
   }
   const std::string_view which = function;
   if (which != "tensor" && which != "as_tensor") return nullptr;
@@ -449,7 +447,7 @@ Value* tensor_class(Tracer& t, const Arguments& args) {
   Value* data = args.positional.size() == 1 && args.keywords.empty() ? args.positional[0] : nullptr;
   if (!data || (data->kind != ValueKind::list && data->kind != ValueKind::tuple))
     graph_break(Reason::unknown_callable, "class Tensor");
-  Value* dtype = t.call(t.constant_value(torch_function("get_default_dtype")), {});
+  Value* dtype = t.call(t.heap.constant_value(torch_function("get_default_dtype")), {});
   return tensor_of_data(t, "tensor", Arguments{{data}, {{interned("dtype"), dtype}}});
 }
 

@@ -81,7 +81,7 @@ bool overrides_class_attribute(PyTypeObject* type) {
 Value* union_members(Tracer& t, Value* cls) {
   if (std::string_view(t.facts.type_of(cls)->tp_name) != "types.UnionType") return nullptr;
   PyRef args = PyRef::steal(PyObject_GetAttrString(t.constant(cls), "__args__"));
-  return args ? t.constant_value(args.get()) : nullptr;
+  return args ? t.heap.constant_value(args.get()) : nullptr;
 }
 
 }  // namespace
@@ -179,7 +179,7 @@ Value* builtin_len(Tracer& t, const Arguments& args) {
   only_positional(t, args, "len", 1, 1);
   Value* v = args.positional[0];
   if (v->kind == ValueKind::tensor) return t.call(t.lookup_special(v, "__len__"), {});
-  if (auto n = t.length(v)) return t.integer(*n);
+  if (auto n = t.length(v)) return t.heap.integer(*n);
   const PyTypeObject* type = builtin_base(t.facts.type_of(v));
   const bool in_c = (type->tp_as_mapping && type->tp_as_mapping->mp_length) ||
                     (type->tp_as_sequence && type->tp_as_sequence->sq_length);
@@ -188,17 +188,17 @@ Value* builtin_len(Tracer& t, const Arguments& args) {
 
 Value* builtin_isinstance(Tracer& t, const Arguments& args) {
   only_positional(t, args, "isinstance", 2, 2);
-  return t.boolean(is_instance(t, args.positional[0], args.positional[1]));
+  return t.heap.boolean(is_instance(t, args.positional[0], args.positional[1]));
 }
 
 Value* builtin_issubclass(Tracer& t, const Arguments& args) {
   only_positional(t, args, "issubclass", 2, 2);
-  return t.boolean(is_subclass(t, args.positional[0], args.positional[1]));
+  return t.heap.boolean(is_subclass(t, args.positional[0], args.positional[1]));
 }
 
 Value* builtin_hasattr(Tracer& t, const Arguments& args) {
   only_positional(t, args, "hasattr", 2, 2);
-  return t.boolean(t.find_attribute(args.positional[0], known_str(t, args.positional[1])) != nullptr);
+  return t.heap.boolean(t.find_attribute(args.positional[0], known_str(t, args.positional[1])) != nullptr);
 }
 
 Value* builtin_getattr(Tracer& t, const Arguments& args) {
@@ -212,19 +212,19 @@ Value* builtin_getattr(Tracer& t, const Arguments& args) {
 Value* builtin_setattr(Tracer& t, const Arguments& args) {
   only_positional(t, args, "setattr", 3, 3);
   t.set_attribute(args.positional[0], known_str(t, args.positional[1]), args.positional[2]);
-  return t.none();
+  return t.heap.none();
 }
 
 Value* builtin_delattr(Tracer& t, const Arguments& args) {
   only_positional(t, args, "delattr", 2, 2);
   t.delete_attribute(args.positional[0], known_str(t, args.positional[1]));
-  return t.none();
+  return t.heap.none();
 }
 
 Value* builtin_callable(Tracer& t, const Arguments& args) {
   only_positional(t, args, "callable", 1, 1);
   Value* v = args.positional[0];
-  return t.boolean(t.facts.type_of(v)->tp_call != nullptr);
+  return t.heap.boolean(t.facts.type_of(v)->tp_call != nullptr);
 }
 
 Value* builtin_id(Tracer& t, const Arguments& args) {
@@ -236,16 +236,16 @@ Value* builtin_hash(Tracer& t, const Arguments& args) {
   only_positional(t, args, "hash", 1, 1);
   Value* v = args.positional[0];
   if (Value* method = v->kind == ValueKind::tensor ? nullptr : python_special(t, v, "__hash__"))
-    return t.integer(returned_hash(t, t.call(method, {})));
+    return t.heap.integer(returned_hash(t, t.call(method, {})));
   const bool is_nan = v->kind == ValueKind::instance && payload_of(v)->object &&
                       PyFloat_CheckExact(payload_of(v)->object.get()) &&
                       std::isnan(PyFloat_AS_DOUBLE(payload_of(v)->object.get()));
   if (is_nan) graph_break(Reason::unsupported_key, "hash() of " + describe(v));  // of the address
   v = without_symbols(t, v);
-  if (!t.is_constant(v) || is_identity_key(v)) graph_break(Reason::unsupported_key, "hash() of " + describe(v));
+  if (!t.heap.is_constant(v) || is_identity_key(v)) graph_break(Reason::unsupported_key, "hash() of " + describe(v));
   const Py_hash_t h = PyObject_Hash(t.constant(v));
   if (h == -1 && PyErr_Occurred()) t.raise_pending();
-  return t.integer(h);
+  return t.heap.integer(h);
 }
 
 Value* builtin_vars(Tracer& t, const Arguments& args) {
@@ -258,12 +258,12 @@ Value* builtin_vars(Tracer& t, const Arguments& args) {
 Value* builtin_type(Tracer& t, const Arguments& args) {
   if (args.positional.size() != 1) graph_break(Reason::made_in_trace, "a class made by type()");
   if (!args.keywords.empty()) t.raise_new(PyExc_TypeError, "type() takes no keyword arguments");
-  return t.constant_value(reinterpret_cast<PyObject*>(t.facts.type_of(args.positional[0])));
+  return t.heap.constant_value(reinterpret_cast<PyObject*>(t.facts.type_of(args.positional[0])));
 }
 
 Value* builtin_object(Tracer& t, const Arguments& args) {
   only_positional(t, args, "object", 0, 0);
-  return make_instance(t, &PyBaseObject_Type);
+  return make_instance(t.heap, &PyBaseObject_Type);
 }
 
 // super() without arguments reads the first local and the cell __class__ of the calling frame.
@@ -294,7 +294,7 @@ Value* builtin_super(Tracer& t, const Arguments& args) {
   }
   PyTypeObject* cls = t.facts.known_type(start);
   if (!cls) t.raise_new(PyExc_TypeError, "super() argument 1 must be a type");
-  auto* v = t.make<SuperValue>(ValueKind::super, &PySuper_Type);
+  auto* v = t.heap.make<SuperValue>(ValueKind::super, &PySuper_Type);
   v->start_type = start;
   v->self = self;
   PyTypeObject* self_class = real_type(self) ? t.facts.known_type(self) : nullptr;
@@ -304,7 +304,7 @@ Value* builtin_super(Tracer& t, const Arguments& args) {
     PyTypeObject* type = t.facts.type_of(self);
     if (!PyType_IsSubtype(type, cls))
       t.raise_new(PyExc_TypeError, "super(type, obj): obj must be an instance or subtype of type");
-    v->self_type = t.constant_value(reinterpret_cast<PyObject*>(type));
+    v->self_type = t.heap.constant_value(reinterpret_cast<PyObject*>(type));
   }
   return v;
 }
@@ -316,7 +316,7 @@ Value* builtin_repr(Tracer& t, const Arguments& args) {
 }
 
 Value* builtin_str(Tracer& t, const Arguments& args) {
-  if (args.positional.empty() && args.keywords.empty()) return t.string("");
+  if (args.positional.empty() && args.keywords.empty()) return t.heap.string("");
   if (args.positional.size() == 1 && args.keywords.empty()) return t.to_string(args.positional[0]);
   refuse_foreign_codecs(t, args);
   return run_plain(t, reinterpret_cast<PyObject*>(&PyUnicode_Type), args);
@@ -325,7 +325,7 @@ Value* builtin_str(Tracer& t, const Arguments& args) {
 Value* builtin_format(Tracer& t, const Arguments& args) {
   only_positional(t, args, "format", 1, 2);
   if (args.positional.size() == 2 && !PyType_IsSubtype(t.facts.type_of(args.positional[1]), &PyUnicode_Type)) {
-    const bool is_none = t.same_object(args.positional[1], t.none());
+    const bool is_none = t.same_object(args.positional[1], t.heap.none());
     const std::string given = is_none ? "None" : args.positional[1]->type->tp_name;
     t.raise_new(PyExc_TypeError, "format() argument 2 must be str, not " + given);
   }
@@ -337,9 +337,9 @@ Value* builtin_method(Tracer& t, const Arguments& args) {
   Value *function = args.positional[0], *self = args.positional[1];
   const bool is_known = function->kind == ValueKind::function || function->kind == ValueKind::method ||
                         function->kind == ValueKind::instance;
-  if (!is_known || t.same_object(self, t.none()))
+  if (!is_known || t.same_object(self, t.heap.none()))
     graph_break(Reason::unknown_callable, "class method of " + describe(function));
-  return make_method(t, function, self);
+  return make_method(t.heap, function, self);
 }
 
 Value* builtin_mapping_proxy(Tracer& t, const Arguments& args) {
@@ -348,7 +348,7 @@ Value* builtin_mapping_proxy(Tracer& t, const Arguments& args) {
   PyTypeObject* type = t.facts.type_of(mapping);
   if (type != &PyDict_Type && type != &PyODict_Type)
     graph_break(Reason::unknown_callable, "mappingproxy of " + describe(mapping));
-  return mapping_proxy(t, mapping);
+  return mapping_proxy(t.heap, mapping);
 }
 
 namespace {
@@ -371,10 +371,10 @@ class Registrations final : public guards::ModeFacts {
   const PyRef token_ = abc_cache_token();
 };
 
-void guard_registrations(Tracer& t) {
-  for (const auto& facts : t.facts.guards().modes)
+void guard_registrations(Facts& facts) {
+  for (const auto& facts : facts.guards().modes)
     if (dynamic_cast<const Registrations*>(facts.get())) return;
-  t.facts.guards().modes.push_back(std::make_shared<Registrations>());
+  facts.guards().modes.push_back(std::make_shared<Registrations>());
 }
 
 }  // namespace
@@ -387,8 +387,8 @@ Value* abc_subclasscheck(Tracer& t, const Arguments& args) {
   if (!cls || !sub) graph_break(Reason::made_in_trace, "issubclass() of a class made in the trace");
   const int answer = PyObject_IsSubclass(reinterpret_cast<PyObject*>(sub), reinterpret_cast<PyObject*>(cls));
   if (answer < 0) t.raise_pending();
-  if (answer == 0) guard_registrations(t);
-  return t.boolean(answer == 1);
+  if (answer == 0) guard_registrations(t.facts);
+  return t.heap.boolean(answer == 1);
 }
 
 Value* abc_instancecheck(Tracer& t, const Arguments& args) {
@@ -397,8 +397,8 @@ Value* abc_instancecheck(Tracer& t, const Arguments& args) {
   const auto has = [&](Value* cls) { return abc_subclasscheck(t, Arguments{{args.positional[0], cls}, {}}); };
   Value* pretended =
       overrides_class_attribute(type) ? t.find_attribute(args.positional[1], interned("__class__")) : nullptr;
-  if (pretended && t.truth(has(pretended))) return t.boolean(true);
-  return has(t.constant_value(reinterpret_cast<PyObject*>(type)));
+  if (pretended && t.truth(has(pretended))) return t.heap.boolean(true);
+  return has(t.heap.constant_value(reinterpret_cast<PyObject*>(type)));
 }
 
 // ---- context variables: values set in the trace are kept aside and set for real at the exit
@@ -414,7 +414,7 @@ Value* context_get(Tracer& t, const Arguments& args) {
   if (PyContextVar_Get(real, nullptr, &value) < 0) t.raise_pending();
   const guards::SourceId source = t.facts.sources().add(guards::SourceKind::context_value, t.facts.source_of(variable));
   PyRef owned = PyRef::steal(value);
-  if (owned) return t.wrap(owned.get(), source);
+  if (owned) return t.heap.wrap(owned.get(), source);
   graph_break(Reason::exception_raised, "LookupError of a context variable without a value");
 }
 
@@ -424,9 +424,9 @@ Value* context_set(Tracer& t, const Arguments& args) {
   t.facts.guard_identity(variable);
   std::vector<Value*>& values = t.protocol().context_values[variable->object.get()];
   values.push_back(args.positional[1]);
-  InstanceValue* token = make_instance(t, &PyContextToken_Type);
+  InstanceValue* token = make_instance(t.heap, &PyContextToken_Type);
   token->attrs.emplace_back(PyRef::borrow(interned("var")), variable);
-  token->attrs.emplace_back(PyRef::borrow(interned("depth")), t.integer(static_cast<int64_t>(values.size())));
+  token->attrs.emplace_back(PyRef::borrow(interned("depth")), t.heap.integer(static_cast<int64_t>(values.size())));
   return token;
 }
 
@@ -440,7 +440,7 @@ Value* context_reset(Tracer& t, const Arguments& args) {
       token->kind == ValueKind::instance ? as<InstanceValue>(token)->find_attr(interned("depth"), &known) : nullptr;
   if (!depth || values.empty()) graph_break(Reason::outside_effect, "ContextVar.reset");
   values.resize(static_cast<size_t>(t.as_index(depth)) - 1);
-  return t.none();
+  return t.heap.none();
 }
 
 // ---- outside of the program
@@ -477,21 +477,21 @@ void rely_on_nothing_handled(Tracer& t, const std::string& asker) {
 Value* exc_info(Tracer& t, const Arguments& args) {
   only_positional(t, args, "exc_info", 0, 0);
   rely_on_nothing_handled(t, "sys.exc_info()");
-  return t.tuple({t.none(), t.none(), t.none()});
+  return t.heap.tuple({t.heap.none(), t.heap.none(), t.heap.none()});
 }
 
 Value* handled_exception(Tracer& t, const Arguments& args) {
   only_positional(t, args, "exception", 0, 0);
   rely_on_nothing_handled(t, "sys.exception()");
-  return t.none();
+  return t.heap.none();
 }
 
 Value* recursion_limit(Tracer& t, const Arguments&) {
   t.facts.guards().modes.push_back(std::make_shared<RecursionLimit>());
-  return t.integer(Py_GetRecursionLimit());
+  return t.heap.integer(Py_GetRecursionLimit());
 }
 
-Value* returns_none(Tracer& t, const Arguments&) { return t.none(); }
+Value* returns_none(Tracer& t, const Arguments&) { return t.heap.none(); }
 Value* intern_text(Tracer& t, const Arguments& args) {
   only_positional(t, args, "intern", 1, 1);
   Value* v = args.positional[0];

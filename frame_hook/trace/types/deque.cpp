@@ -21,7 +21,7 @@ Deque self_deque(Tracer& t, const Arguments& args, const char* method) {
                 std::string("deque.") + method + "() of one that was made outside of the trace");
   bool known = false;
   Value* limit = as<InstanceValue>(self)->find_attr(interned("maxlen"), &known);
-  return {list, t.same_object(limit, t.none()) ? -1 : t.as_index(limit)};
+  return {list, t.same_object(limit, t.heap.none()) ? -1 : t.as_index(limit)};
 }
 
 void push(Tracer& t, const Deque& deque, Value* item, bool left) {
@@ -38,9 +38,9 @@ Value* extend(Tracer& t, const Arguments& args, const char* method, bool left) {
   only_positional(t, args, method, 2, 2);
   const Deque deque = self_deque(t, args, method);
   Value* iterable = args.positional[1];
-  if (payload_of(iterable) == deque.list) iterable = t.list(deque.list->items);
+  if (payload_of(iterable) == deque.list) iterable = t.heap.list(deque.list->items);
   t.for_each(iterable, [&](Value* item) { push(t, deque, item, left); });
-  return t.none();
+  return t.heap.none();
 }
 
 Value* pop(Tracer& t, const Arguments& args, const char* method, bool left) {
@@ -60,11 +60,11 @@ Value* builtin_deque(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "deque", {"iterable", "maxlen"}, 0);
   PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), "collections");
   PyRef type = PyRef::steal(PyObject_GetAttrString(module, "deque"));
-  InstanceValue* v = make_instance(t, reinterpret_cast<PyTypeObject*>(type.get()));
-  Value* limit = a[1] ? a[1] : t.none();
-  if (!t.same_object(limit, t.none()) && t.as_index(limit) < 0)
+  InstanceValue* v = make_instance(t.heap, reinterpret_cast<PyTypeObject*>(type.get()));
+  Value* limit = a[1] ? a[1] : t.heap.none();
+  if (!t.same_object(limit, t.heap.none()) && t.as_index(limit) < 0)
     t.raise_new(PyExc_ValueError, "maxlen must be non-negative");
-  v->payload = t.list({});
+  v->payload = t.heap.list({});
   v->attrs.emplace_back(PyRef::borrow(interned("maxlen")), limit);
   if (a[0]) extend(t, Arguments{{v, a[0]}, {}}, "extend", false);
   return v;
@@ -73,13 +73,13 @@ Value* builtin_deque(Tracer& t, const Arguments& args) {
 Value* deque_append(Tracer& t, const Arguments& args) {
   only_positional(t, args, "append", 2, 2);
   push(t, self_deque(t, args, "append"), args.positional[1], false);
-  return t.none();
+  return t.heap.none();
 }
 
 Value* deque_appendleft(Tracer& t, const Arguments& args) {
   only_positional(t, args, "appendleft", 2, 2);
   push(t, self_deque(t, args, "appendleft"), args.positional[1], true);
-  return t.none();
+  return t.heap.none();
 }
 
 Value* deque_extend(Tracer& t, const Arguments& args) { return extend(t, args, "extend", false); }
@@ -91,13 +91,13 @@ Value* deque_clear(Tracer& t, const Arguments& args) {
   ListValue* list = self_deque(t, args, "clear").list;
   ++list->changes;
   list->items.clear();
-  return t.none();
+  return t.heap.none();
 }
 
 Value* deque_reverse(Tracer& t, const Arguments& args) {
   std::vector<Value*>& items = self_deque(t, args, "reverse").list->items;
   std::reverse(items.begin(), items.end());
-  return t.none();
+  return t.heap.none();
 }
 
 Value* deque_rotate(Tracer& t, const Arguments& args) {
@@ -107,7 +107,7 @@ Value* deque_rotate(Tracer& t, const Arguments& args) {
                 by = args.positional.size() == 2 ? t.as_index(args.positional[1]) : 1;
   if (n > 1) ++as<ListValue>(payload_of(args.positional[0]))->changes;
   if (n > 0) std::rotate(items.begin(), items.end() - ((by % n) + n) % n, items.end());
-  return t.none();
+  return t.heap.none();
 }
 
 }  // namespace framejit::frame_hook::rows

@@ -10,7 +10,7 @@ DictValue* self_dict(Tracer& t, const Arguments& args, const char* method) {
   if (args.positional.empty())
     t.raise_new(PyExc_TypeError, std::string("unbound method dict.") + method + "() needs an argument");
   t.facts.type_of(args.positional[0]);
-  Value* contents = contents_of(t, args.positional[0]);
+  Value* contents = contents_of(t.heap, args.positional[0]);
   if (contents->kind != ValueKind::dict)
     graph_break(Reason::unsupported_operand, std::string(method) + "() of " + describe(args.positional[0]));
   return as<DictValue>(contents);
@@ -18,7 +18,7 @@ DictValue* self_dict(Tracer& t, const Arguments& args, const char* method) {
 
 Value* view_of(Tracer& t, const Arguments& args, ViewValue::What what, const char* method) {
   only_positional(t, args, method, 1, 1);
-  return make_view(t, self_dict(t, args, method), what);
+  return make_view(t.heap, self_dict(t, args, method), what);
 }
 
 }  // namespace
@@ -26,16 +26,16 @@ Value* view_of(Tracer& t, const Arguments& args, ViewValue::What what, const cha
 Value* builtin_dict(Tracer& t, const Arguments& args) {
   if (args.positional.size() > 1)
     t.raise_new(PyExc_TypeError, "dict expected at most 1 argument, got " + std::to_string(args.positional.size()));
-  DictValue* made = t.dict();
+  DictValue* made = t.heap.dict();
   if (!args.positional.empty()) dict_update(t, made, args.positional[0]);
-  for (const auto& [name, v] : args.keywords) t.dict_set(made, t.constant_value(name), v);
+  for (const auto& [name, v] : args.keywords) t.dict_set(made, t.heap.constant_value(name), v);
   return made;
 }
 
 Value* dict_get_row(Tracer& t, const Arguments& args) {
   only_positional(t, args, "get", 2, 3);
   if (Value* found = t.dict_get(self_dict(t, args, "get"), args.positional[1])) return found;
-  return args.positional.size() == 3 ? args.positional[2] : t.none();
+  return args.positional.size() == 3 ? args.positional[2] : t.heap.none();
 }
 
 Value* dict_pop(Tracer& t, const Arguments& args) {
@@ -55,10 +55,10 @@ Value* dict_popitem(Tracer& t, const Arguments& args) {
   only_positional(t, args, "popitem", 1, 1);
   DictValue* dict = self_dict(t, args, "popitem");
   t.load(dict);
-  if (dict->entries.empty()) raise_with(t, PyExc_KeyError, {t.string("popitem(): dictionary is empty")});
+  if (dict->entries.empty()) raise_with(t, PyExc_KeyError, {t.heap.string("popitem(): dictionary is empty")});
   const DictEntry last = dict->entries.back();
   t.dict_delete(dict, last.key);
-  return t.tuple({last.key, last.value});
+  return t.heap.tuple({last.key, last.value});
 }
 
 Value* ordered_popitem(Tracer& t, const Arguments& args) {
@@ -66,10 +66,10 @@ Value* ordered_popitem(Tracer& t, const Arguments& args) {
   if (!a[1] || t.truth(a[1])) return dict_popitem(t, Arguments{{a[0]}, {}});
   DictValue* dict = self_dict(t, args, "popitem");
   t.load(dict);
-  if (dict->entries.empty()) raise_with(t, PyExc_KeyError, {t.string("dictionary is empty")});
+  if (dict->entries.empty()) raise_with(t, PyExc_KeyError, {t.heap.string("dictionary is empty")});
   const DictEntry first = dict->entries.front();
   t.dict_delete(dict, first.key);
-  return t.tuple({first.key, first.value});
+  return t.heap.tuple({first.key, first.value});
 }
 
 Value* ordered_move_to_end(Tracer& t, const Arguments& args) {
@@ -80,14 +80,14 @@ Value* ordered_move_to_end(Tracer& t, const Arguments& args) {
   t.dict_delete(dict, a[1]);
   t.dict_set(dict, a[1], value);
   if (a[2] && !t.truth(a[2])) std::rotate(dict->entries.begin(), dict->entries.end() - 1, dict->entries.end());
-  return t.none();
+  return t.heap.none();
 }
 
 Value* dict_setdefault(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "setdefault", {"self", "key", "default"}, 2);
   DictValue* dict = self_dict(t, args, "setdefault");
   if (Value* found = t.dict_get(dict, a[1])) return found;
-  Value* value = a[2] ? a[2] : t.none();
+  Value* value = a[2] ? a[2] : t.heap.none();
   t.dict_set(dict, a[1], value);
   return value;
 }
@@ -101,10 +101,10 @@ Value* dict_update_row(Tracer& t, const Arguments& args) {
   const bool asks = self->kind == ValueKind::instance && PyType_IsSubtype(self->type, &PyODict_Type);
   if (args.positional.size() == 2) update_mapping(t, self, args.positional[1]);
   for (const auto& [name, v] : args.keywords) {
-    if (asks) t.set_item(self, t.constant_value(name), v);
-    else t.dict_set(dict, t.constant_value(name), v);
+    if (asks) t.set_item(self, t.heap.constant_value(name), v);
+    else t.dict_set(dict, t.heap.constant_value(name), v);
   }
-  return t.none();
+  return t.heap.none();
 }
 
 Value* dict_keys(Tracer& t, const Arguments& args) { return view_of(t, args, ViewValue::What::keys, "keys"); }
@@ -117,12 +117,12 @@ Value* dict_clear(Tracer& t, const Arguments& args) {
   if (dict->owner) {
     const std::vector<DictEntry> entries = dict->entries;
     for (const DictEntry& e : entries) t.dict_delete(dict, e.key);
-    return t.none();
+    return t.heap.none();
   }
   t.will_mutate(dict);
   dict->entries.clear();
   ++dict->removals;
-  return t.none();
+  return t.heap.none();
 }
 
 Value* dict_copy(Tracer& t, const Arguments& args) {
@@ -130,11 +130,11 @@ Value* dict_copy(Tracer& t, const Arguments& args) {
   Value* self = args.positional[0];
   if (self->type == &PyDictProxy_Type && shows_ordered_dict(self))
     graph_break(Reason::unsupported_copy, "copy() of a mappingproxy of an OrderedDict");
-  DictValue* made = t.dict();
+  DictValue* made = t.heap.dict();
   dict_update(t, made, self_dict(t, args, "copy"));
   if (self->kind != ValueKind::instance || self->type == &PyDictProxy_Type || builtin_base(self->type) == &PyDict_Type)
     return made;
-  InstanceValue* same_class = make_instance(t, self->type);
+  InstanceValue* same_class = make_instance(t.heap, self->type);
   same_class->payload = made;
   if (Value* factory = t.find_attribute(self, interned("default_factory")))
     same_class->attrs.emplace_back(PyRef::borrow(interned("default_factory")), factory);
@@ -143,9 +143,9 @@ Value* dict_copy(Tracer& t, const Arguments& args) {
 
 Value* dict_fromkeys(Tracer& t, const Arguments& args) {
   only_positional(t, args, "fromkeys", 2, 3);
-  Value* value = args.positional.size() == 3 ? args.positional[2] : t.none();
+  Value* value = args.positional.size() == 3 ? args.positional[2] : t.heap.none();
   PyTypeObject* type = t.facts.known_type(args.positional[0]);
-  Value* made = type == &PyDict_Type ? t.dict() : t.call(args.positional[0], {});
+  Value* made = type == &PyDict_Type ? t.heap.dict() : t.call(args.positional[0], {});
   t.for_each(args.positional[1], [&](Value* key) { t.set_item(made, key, value); });
   return made;
 }
@@ -156,10 +156,10 @@ Value* count_elements(Tracer& t, const Arguments& args) {
   Value* mapping = args.positional[0];
   Value* get = t.get_attribute(mapping, interned("get"));
   t.for_each(args.positional[1], [&](Value* key) {
-    Value* count = t.call(get, {key, t.integer(0)});
-    t.set_item(mapping, key, t.binary_operator(0, count, t.integer(1)));
+    Value* count = t.call(get, {key, t.heap.integer(0)});
+    t.set_item(mapping, key, t.binary_operator(0, count, t.heap.integer(1)));
   });
-  return t.none();
+  return t.heap.none();
 }
 
 Value* default_missing(Tracer& t, const Arguments& args) {

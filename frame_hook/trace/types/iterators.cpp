@@ -21,8 +21,8 @@ std::vector<Value*> iterators_of(Tracer& t, const std::vector<Value*>& iterables
 
 Value* given(Tracer& t, Value* v) { return is_none(t, v) ? nullptr : v; }
 
-Value* rows_of(Tracer& t, const char* type, std::vector<Value*> items) {
-  return make_iterator(t, Over::snapshot, itertools_type(type), {t.tuple(std::move(items))});
+Value* rows_of(Heap& heap, const char* type, std::vector<Value*> items) {
+  return make_iterator(heap, Over::snapshot, itertools_type(type), {heap.tuple(std::move(items))});
 }
 
 // reversed() takes it by its own method, or item by item, in C.
@@ -40,7 +40,7 @@ Value* builtin_iter(Tracer& t, const Arguments& args) {
   only_positional(t, args, "iter", 1, 2);
   if (args.positional.size() == 1) return t.iterate(args.positional[0]);
   if (!t.facts.type_of(args.positional[0])->tp_call) t.raise_new(PyExc_TypeError, "iter(v, w): v must be callable");
-  return make_iterator(t, Over::callable, &PyCallIter_Type, args.positional);
+  return make_iterator(t.heap, Over::callable, &PyCallIter_Type, args.positional);
 }
 
 Value* builtin_next(Tracer& t, const Arguments& args) {
@@ -56,14 +56,14 @@ Value* builtin_next(Tracer& t, const Arguments& args) {
 
 Value* builtin_zip(Tracer& t, const Arguments& args) {
   Value* strict = parse(t, Arguments{{}, args.keywords}, "zip", {"$strict"}, 0)[0];
-  IteratorValue* it = make_iterator(t, Over::zip, &PyZip_Type, iterators_of(t, args.positional));
+  IteratorValue* it = make_iterator(t.heap, Over::zip, &PyZip_Type, iterators_of(t, args.positional));
   it->stop = strict && t.truth(strict) ? 1 : 0;
   return it;
 }
 
 Value* builtin_enumerate(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "enumerate", {"iterable", "start"}, 1);
-  IteratorValue* it = make_iterator(t, Over::enumerate, &PyEnum_Type, {t.iterate(a[0])});
+  IteratorValue* it = make_iterator(t.heap, Over::enumerate, &PyEnum_Type, {t.iterate(a[0])});
   it->position = a[1] ? t.as_index(a[1]) : 0;
   return it;
 }
@@ -72,12 +72,12 @@ Value* builtin_map(Tracer& t, const Arguments& args) {
   only_positional(t, args, "map", 2, SIZE_MAX);
   std::vector<Value*> operands = iterators_of(t, args.positional, 1);
   operands.insert(operands.begin(), args.positional[0]);
-  return make_iterator(t, Over::map, &PyMap_Type, std::move(operands));
+  return make_iterator(t.heap, Over::map, &PyMap_Type, std::move(operands));
 }
 
 Value* builtin_filter(Tracer& t, const Arguments& args) {
   only_positional(t, args, "filter", 2, 2);
-  return make_iterator(t, Over::filter, &PyFilter_Type, {args.positional[0], t.iterate(args.positional[1])});
+  return make_iterator(t.heap, Over::filter, &PyFilter_Type, {args.positional[0], t.iterate(args.positional[1])});
 }
 
 Value* builtin_reversed(Tracer& t, const Arguments& args) {
@@ -89,11 +89,11 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
   if (v->kind == ValueKind::instance && (look_up(t, v, interned("__reversed__")).object == Py_None ||
                                          (payload_of(v) == v && !look_up(t, v, interned("__getitem__")).object)))
     raise_unless_in_c(t, v, is_sequence_in_c(v), std::string("'") + v->type->tp_name + "' object is not reversible");
-  Value* inner = contents_of(t, v);
+  Value* inner = contents_of(t.heap, v);
   if (inner->kind == ValueKind::list || inner->kind == ValueKind::tuple) {
     const bool is_list = inner->kind == ValueKind::list && !is_deque(v);
-    IteratorValue* it =
-        make_iterator(t, Over::reversed, is_list ? &PyListRevIter_Type : &PyReversed_Type, {is_deque(v) ? v : inner});
+    IteratorValue* it = make_iterator(t.heap, Over::reversed, is_list ? &PyListRevIter_Type : &PyReversed_Type,
+                                      {is_deque(v) ? v : inner});
     it->position = *raw_length(t, inner) - 1;
     if (is_deque(v)) it->removals = as<ListValue>(inner)->changes;
     return it;
@@ -115,13 +115,13 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
   if (inner->kind == ValueKind::object && is_plain(t, inner)) {
     std::vector<Value*> items = t.unpack(inner);
     std::reverse(items.begin(), items.end());
-    return make_iterator(t, Over::snapshot, &PyReversed_Type, {t.tuple(std::move(items))});
+    return make_iterator(t.heap, Over::snapshot, &PyReversed_Type, {t.heap.tuple(std::move(items))});
   }
   auto n = t.length(v);
   if (!n)
     raise_unless_in_c(t, v, is_sequence_in_c(v),
                       std::string("'") + t.facts.type_of(v)->tp_name + "' object is not reversible");
-  IteratorValue* it = make_iterator(t, Over::get_item, &PyReversed_Type, {v});
+  IteratorValue* it = make_iterator(t.heap, Over::get_item, &PyReversed_Type, {v});
   it->position = *n - 1;
   it->step = -1;
   return it;
@@ -130,17 +130,17 @@ Value* builtin_reversed(Tracer& t, const Arguments& args) {
 Value* builtin_range(Tracer& t, const Arguments& args) {
   only_positional(t, args, "range", 1, 3);
   Arguments plain;
-  for (Value* v : args.positional) plain.positional.push_back(t.integer(t.as_index(v)));
+  for (Value* v : args.positional) plain.positional.push_back(t.heap.integer(t.as_index(v)));
   return run_plain(t, reinterpret_cast<PyObject*>(&PyRange_Type), plain);
 }
 
 Value* builtin_slice(Tracer& t, const Arguments& args) {
   only_positional(t, args, "slice", 1, 3);
-  auto* s = t.make<SliceValue>(ValueKind::slice, &PySlice_Type);
+  auto* s = t.heap.make<SliceValue>(ValueKind::slice, &PySlice_Type);
   const auto& a = args.positional;
-  s->start = a.size() == 1 ? t.none() : a[0];
+  s->start = a.size() == 1 ? t.heap.none() : a[0];
   s->stop = a.size() == 1 ? a[0] : a[1];
-  s->step = a.size() == 3 ? a[2] : t.none();
+  s->step = a.size() == 3 ? a[2] : t.heap.none();
   return s;
 }
 
@@ -148,23 +148,23 @@ Value* builtin_all(Tracer& t, const Arguments& args) {
   only_positional(t, args, "all", 1, 1);
   Value* iterator = t.iterate(args.positional[0]);
   while (Value* next = t.next_item(iterator))
-    if (!t.truth(next)) return t.boolean(false);
-  return t.boolean(true);
+    if (!t.truth(next)) return t.heap.boolean(false);
+  return t.heap.boolean(true);
 }
 
 Value* builtin_any(Tracer& t, const Arguments& args) {
   only_positional(t, args, "any", 1, 1);
   Value* iterator = t.iterate(args.positional[0]);
   while (Value* next = t.next_item(iterator))
-    if (t.truth(next)) return t.boolean(true);
-  return t.boolean(false);
+    if (t.truth(next)) return t.heap.boolean(true);
+  return t.heap.boolean(false);
 }
 
 Value* builtin_sorted(Tracer& t, const Arguments& args) {
   if (args.positional.size() != 1)
     t.raise_new(PyExc_TypeError, "sorted expected 1 argument, got " + std::to_string(args.positional.size()));
   std::vector<Value*> a = parse(t, args, "sorted", {"iterable", "$key", "$reverse"}, 1);
-  ListValue* sorted = t.list(t.unpack(a[0]));
+  ListValue* sorted = t.heap.list(t.unpack(a[0]));
   sort_list(t, sorted, a[1], a[2]);
   return sorted;
 }
@@ -173,12 +173,12 @@ Value* builtin_sorted(Tracer& t, const Arguments& args) {
 
 Value* itertools_chain(Tracer& t, const Arguments& args) {
   only_positional(t, args, "chain", 0, SIZE_MAX);
-  return make_iterator(t, Over::chain, itertools_type("chain"), {t.iterate(t.tuple(args.positional))});
+  return make_iterator(t.heap, Over::chain, itertools_type("chain"), {t.iterate(t.heap.tuple(args.positional))});
 }
 
 Value* itertools_chain_from(Tracer& t, const Arguments& args) {
   only_positional(t, args, "chain.from_iterable", 2, 2);
-  return make_iterator(t, Over::chain, itertools_type("chain"), {t.iterate(args.positional.back())});
+  return make_iterator(t.heap, Over::chain, itertools_type("chain"), {t.iterate(args.positional.back())});
 }
 
 Value* itertools_islice(Tracer& t, const Arguments& args) {
@@ -186,7 +186,7 @@ Value* itertools_islice(Tracer& t, const Arguments& args) {
   const auto& a = args.positional;
   Value* first = a.size() == 2 ? nullptr : a[1];
   Value* last = a.size() == 2 ? a[1] : a[2];
-  IteratorValue* it = make_iterator(t, Over::islice, itertools_type("islice"), {t.iterate(a[0])});
+  IteratorValue* it = make_iterator(t.heap, Over::islice, itertools_type("islice"), {t.iterate(a[0])});
   it->position = is_none(t, first) ? 0 : t.as_index(first);
   it->stop = is_none(t, last) ? -1 : t.as_index(last);
   it->step = a.size() == 4 && !is_none(t, a[3]) ? t.as_index(a[3]) : 1;
@@ -197,7 +197,7 @@ Value* itertools_islice(Tracer& t, const Arguments& args) {
 
 Value* itertools_repeat(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "repeat", {"object", "times"}, 1);
-  IteratorValue* it = make_iterator(t, Over::repeat, itertools_type("repeat"), {a[0]});
+  IteratorValue* it = make_iterator(t.heap, Over::repeat, itertools_type("repeat"), {a[0]});
   it->stop = a[1] ? std::max<int64_t>(0, t.as_index(a[1])) : -1;
   return it;
 }
@@ -207,8 +207,8 @@ Value* itertools_count(Tracer& t, const Arguments& args) {
   for (Value* v : a)
     if (v && !PyType_IsSubtype(t.facts.type_of(v), &PyLong_Type) && v->type != &PyFloat_Type)
       graph_break(Reason::unsupported_operand, "itertools.count() of " + describe(v));
-  return make_iterator(t, Over::count, itertools_type("count"),
-                       {a[0] ? a[0] : t.integer(0), a[1] ? a[1] : t.integer(1)});
+  return make_iterator(t.heap, Over::count, itertools_type("count"),
+                       {a[0] ? a[0] : t.heap.integer(0), a[1] ? a[1] : t.heap.integer(1)});
 }
 
 Value* itertools_product(Tracer& t, const Arguments& args) {
@@ -230,19 +230,19 @@ Value* itertools_product(Tracer& t, const Arguments& args) {
     rows = std::move(longer);
   }
   std::vector<Value*> items;
-  for (auto& row : rows) items.push_back(t.tuple(std::move(row)));
-  return rows_of(t, "product", std::move(items));
+  for (auto& row : rows) items.push_back(t.heap.tuple(std::move(row)));
+  return rows_of(t.heap, "product", std::move(items));
 }
 
 Value* itertools_zip_longest(Tracer& t, const Arguments& args) {
   for (const auto& [name, v] : args.keywords)
     if (std::string_view(text_of(name)) != "fillvalue")
       t.raise_new(PyExc_TypeError, "zip_longest() got an unexpected keyword argument");
-  Value* fill = args.keywords.empty() ? t.none() : args.keywords[0].second;
+  Value* fill = args.keywords.empty() ? t.heap.none() : args.keywords[0].second;
   std::vector<Value*> operands = iterators_of(t, args.positional);
   const size_t columns = operands.size();
   operands.push_back(fill);
-  IteratorValue* it = make_iterator(t, Over::zip_longest, itertools_type("zip_longest"), std::move(operands));
+  IteratorValue* it = make_iterator(t.heap, Over::zip_longest, itertools_type("zip_longest"), std::move(operands));
   it->stop = static_cast<int64_t>(columns);
   return it;
 }
@@ -250,7 +250,7 @@ Value* itertools_zip_longest(Tracer& t, const Arguments& args) {
 Value* itertools_accumulate(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "accumulate", {"iterable", "func", "$initial"}, 1);
   std::vector<Value*> operands{t.iterate(a[0]), given(t, a[1]), given(t, a[2])};
-  IteratorValue* it = make_iterator(t, Over::accumulate, itertools_type("accumulate"), std::move(operands));
+  IteratorValue* it = make_iterator(t.heap, Over::accumulate, itertools_type("accumulate"), std::move(operands));
   it->position = given(t, a[2]) ? 1 : 0;
   return it;
 }
@@ -258,24 +258,24 @@ Value* itertools_accumulate(Tracer& t, const Arguments& args) {
 Value* itertools_starmap(Tracer& t, const Arguments& args) {
   only_positional(t, args, "starmap", 2, 2);
   Value* iterator = t.iterate(args.positional[1]);
-  return make_iterator(t, Over::starmap, itertools_type("starmap"), {args.positional[0], iterator});
+  return make_iterator(t.heap, Over::starmap, itertools_type("starmap"), {args.positional[0], iterator});
 }
 
 Value* itertools_takewhile(Tracer& t, const Arguments& args) {
   only_positional(t, args, "takewhile", 2, 2);
   Value* iterator = t.iterate(args.positional[1]);
-  return make_iterator(t, Over::takewhile, itertools_type("takewhile"), {args.positional[0], iterator});
+  return make_iterator(t.heap, Over::takewhile, itertools_type("takewhile"), {args.positional[0], iterator});
 }
 
 Value* itertools_dropwhile(Tracer& t, const Arguments& args) {
   only_positional(t, args, "dropwhile", 2, 2);
   Value* iterator = t.iterate(args.positional[1]);
-  return make_iterator(t, Over::dropwhile, itertools_type("dropwhile"), {args.positional[0], iterator});
+  return make_iterator(t.heap, Over::dropwhile, itertools_type("dropwhile"), {args.positional[0], iterator});
 }
 
 Value* itertools_filterfalse(Tracer& t, const Arguments& args) {
   only_positional(t, args, "filterfalse", 2, 2);
-  IteratorValue* it = make_iterator(t, Over::filter, itertools_type("filterfalse"),
+  IteratorValue* it = make_iterator(t.heap, Over::filter, itertools_type("filterfalse"),
                                     {args.positional[0], t.iterate(args.positional[1])});
   it->step = -1;
   return it;
@@ -291,19 +291,19 @@ Value* itertools_combinations(Tracer& t, const Arguments& args) {
   while (r <= n) {
     std::vector<Value*> row;
     for (int64_t i : at) row.push_back(pool[i]);
-    items.push_back(t.tuple(std::move(row)));
+    items.push_back(t.heap.tuple(std::move(row)));
     int64_t k = r - 1;
     while (k >= 0 && at[k] == n - r + k) --k;
     if (k < 0) break;
     ++at[k];
     for (int64_t j = k + 1; j < r; ++j) at[j] = at[j - 1] + 1;
   }
-  return rows_of(t, "combinations", std::move(items));
+  return rows_of(t.heap, "combinations", std::move(items));
 }
 
 Value* itertools_pairwise(Tracer& t, const Arguments& args) {
   only_positional(t, args, "pairwise", 1, 1);
-  return make_iterator(t, Over::pairwise, itertools_type("pairwise"), {t.iterate(args.positional[0]), nullptr});
+  return make_iterator(t.heap, Over::pairwise, itertools_type("pairwise"), {t.iterate(args.positional[0]), nullptr});
 }
 
 Value* functools_reduce(Tracer& t, const Arguments& args) {

@@ -52,13 +52,13 @@ std::vector<SetOperand> others_of(Tracer& t, const Arguments& args) {
 
 Value* builtin_list(Tracer& t, const Arguments& args) {
   only_positional(t, args, "list", 0, 1);
-  return t.list(args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
+  return t.heap.list(args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
 }
 
 Value* builtin_tuple(Tracer& t, const Arguments& args) {
   only_positional(t, args, "tuple", 0, 1);
   if (!args.positional.empty() && args.positional[0]->kind == ValueKind::tuple) return args.positional[0];
-  return t.tuple(args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
+  return t.heap.tuple(args.positional.empty() ? std::vector<Value*>() : t.unpack(args.positional[0]));
 }
 
 Value* builtin_set(Tracer& t, const Arguments& args) {
@@ -80,13 +80,13 @@ Value* builtin_frozenset(Tracer& t, const Arguments& args) {
 Value* list_append(Tracer& t, const Arguments& args) {
   only_positional(t, args, "list.append", 2, 2);
   frame_hook::list_append(t, self_as<ListValue>(t, args, ValueKind::list, "append"), args.positional[1]);
-  return t.none();
+  return t.heap.none();
 }
 
 Value* list_extend_row(Tracer& t, const Arguments& args) {
   only_positional(t, args, "list.extend", 2, 2);
   list_extend(t, self_as<ListValue>(t, args, ValueKind::list, "extend"), args.positional[1]);
-  return t.none();
+  return t.heap.none();
 }
 
 Value* list_insert(Tracer& t, const Arguments& args) {
@@ -96,7 +96,7 @@ Value* list_insert(Tracer& t, const Arguments& args) {
   const int64_t n = static_cast<int64_t>(list->items.size());
   if (i < 0) i = std::max<int64_t>(0, i + n);
   list->items.insert(list->items.begin() + std::min(i, n), args.positional[2]);
-  return t.none();
+  return t.heap.none();
 }
 
 Value* list_pop(Tracer& t, const Arguments& args) {
@@ -120,26 +120,26 @@ Value* list_remove(Tracer& t, const Arguments& args) {
     if (!values_equal(t, t.item(list, i), args.positional[1])) continue;
     written_list(t, args, "remove");
     if (i < list->items.size()) list->items.erase(list->items.begin() + i);  // == may have shortened it
-    return t.none();
+    return t.heap.none();
   }
   t.raise_new(PyExc_ValueError, "list.remove(x): x not in list");
 }
 
 Value* list_clear(Tracer& t, const Arguments& args) {
   written_list(t, args, "clear")->items.clear();
-  return t.none();
+  return t.heap.none();
 }
 
 Value* list_reverse(Tracer& t, const Arguments& args) {
   ListValue* list = written_list(t, args, "reverse");
   std::reverse(list->items.begin(), list->items.end());
-  return t.none();
+  return t.heap.none();
 }
 
 Value* list_sort(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "sort", {"self", "$key", "$reverse"}, 1);
   sort_list(t, written_list(t, args, "sort"), a[1], a[2]);
-  return t.none();
+  return t.heap.none();
 }
 
 namespace {
@@ -151,7 +151,7 @@ Value* sequence_item(Tracer& t, Value* items, int64_t i) {
 
 }  // namespace
 
-Value* list_copy(Tracer& t, const Arguments& args) { return t.list(t.unpack(self_list(t, args, "copy"))); }
+Value* list_copy(Tracer& t, const Arguments& args) { return t.heap.list(t.unpack(self_list(t, args, "copy"))); }
 
 Value* sequence_index(Tracer& t, const Arguments& args) {
   only_positional(t, args, "index", 2, 4);
@@ -167,7 +167,7 @@ Value* sequence_index(Tracer& t, const Arguments& args) {
   const int64_t last = args.positional.size() > 3 ? bound(3, n) : INT64_MAX;
   Unresumable guard(t);
   for (int64_t i = bound(2, 0); i < last && i < length(); ++i)
-    if (values_equal(t, sequence_item(t, items, i), args.positional[1])) return t.integer(i);
+    if (values_equal(t, sequence_item(t, items, i), args.positional[1])) return t.heap.integer(i);
   if (tuple_of(args.positional[0])) t.raise_new(PyExc_ValueError, "tuple.index(x): x not in tuple");
   t.raise_new(PyExc_ValueError, repr_text(t, args.positional[1]) + " is not in list");
 }
@@ -180,7 +180,7 @@ Value* sequence_count(Tracer& t, const Arguments& args) {
   Unresumable guard(t);
   for (int64_t i = 0; i < *raw_length(t, items); ++i)
     count += values_equal(t, sequence_item(t, items, i), args.positional[1]);
-  return t.integer(count);
+  return t.heap.integer(count);
 }
 
 // ---- set, frozenset
@@ -188,7 +188,7 @@ Value* sequence_count(Tracer& t, const Arguments& args) {
 Value* set_add_row(Tracer& t, const Arguments& args) {
   only_positional(t, args, "set.add", 2, 2);
   set_add(t, self_set(t, args, "add"), args.positional[1]);
-  return t.none();
+  return t.heap.none();
 }
 
 namespace {
@@ -227,7 +227,7 @@ Value* keep(Tracer& t, SetValue* set, const std::vector<SetOperand>& operands, b
   set->items = std::move(kept);
   ++set->removals;
   if (!call_order(t, set->order, common ? "intersection_update" : "difference_update", operands)) set->order = {};
-  return t.none();
+  return t.heap.none();
 }
 
 }  // namespace
@@ -235,14 +235,14 @@ Value* keep(Tracer& t, SetValue* set, const std::vector<SetOperand>& operands, b
 Value* set_discard(Tracer& t, const Arguments& args) {
   only_positional(t, args, "discard", 2, 2);
   take_out(t, self_set(t, args, "discard"), args.positional[1]);
-  return t.none();
+  return t.heap.none();
 }
 
 Value* set_remove(Tracer& t, const Arguments& args) {
   only_positional(t, args, "remove", 2, 2);
   if (!take_out(t, self_set(t, args, "remove"), args.positional[1]))
     raise_with(t, PyExc_KeyError, {args.positional[1]});
-  return t.none();
+  return t.heap.none();
 }
 
 // The item that a set gives up depends on hashes and on where it gave up one before.
@@ -270,13 +270,13 @@ Value* set_clear(Tracer& t, const Arguments& args) {
   set->items.clear();
   ++set->removals;
   if (set->order && PySet_Clear(set->order.get()) < 0) t.raise_pending();
-  return t.none();
+  return t.heap.none();
 }
 
 Value* set_update(Tracer& t, const Arguments& args) {
   SetValue* set = self_set(t, args, "update");
   for (size_t i = 1; i < args.positional.size(); ++i) frame_hook::set_update(t, set, args.positional[i]);
-  return t.none();
+  return t.heap.none();
 }
 
 Value* set_difference_update(Tracer& t, const Arguments& args) {
@@ -291,7 +291,7 @@ Value* set_difference_update(Tracer& t, const Arguments& args) {
     if (set->order)
       call_order(t, set->order, "difference_update", {nothing});  // moves the rest where many places are free
   }
-  return t.none();
+  return t.heap.none();
 }
 
 Value* set_intersection_update(Tracer& t, const Arguments& args) {
@@ -362,19 +362,19 @@ bool find_item(Tracer& t, Value* iterable, const std::function<bool(Value*)>& is
 Value* set_issubset(Tracer& t, const Arguments& args) {
   only_positional(t, args, "issubset", 2, 2);
   SetValue* self = self_set(t, args, "issubset");
-  return t.boolean(filtered(t, self, others_of(t, args), true).size() == self->items.size());
+  return t.heap.boolean(filtered(t, self, others_of(t, args), true).size() == self->items.size());
 }
 
 Value* set_issuperset(Tracer& t, const Arguments& args) {
   only_positional(t, args, "issuperset", 2, 2);
   SetValue* self = self_set(t, args, "issuperset");
-  return t.boolean(!find_item(t, args.positional[1], [&](Value* v) { return find_in_set(t, self, v) < 0; }));
+  return t.heap.boolean(!find_item(t, args.positional[1], [&](Value* v) { return find_in_set(t, self, v) < 0; }));
 }
 
 Value* set_isdisjoint(Tracer& t, const Arguments& args) {
   only_positional(t, args, "isdisjoint", 2, 2);
   SetValue* self = self_set(t, args, "isdisjoint");
-  return t.boolean(!find_item(t, args.positional[1], [&](Value* v) { return find_in_set(t, self, v) >= 0; }));
+  return t.heap.boolean(!find_item(t, args.positional[1], [&](Value* v) { return find_in_set(t, self, v) >= 0; }));
 }
 
 }  // namespace framejit::frame_hook::rows

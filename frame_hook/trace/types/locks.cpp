@@ -44,7 +44,7 @@ Value* lock_enter(Tracer& t, const Arguments& args) {
   if (!is_reentrant(lock) && std::any_of(locks.held.begin(), locks.held.end(), is_it)) refuse();  // waits for itself
   locks.held.emplace_back(lock, t.resumable_step());
   if (std::find(locks.taken.begin(), locks.taken.end(), lock) == locks.taken.end()) locks.taken.push_back(lock);
-  return t.boolean(true);
+  return t.heap.boolean(true);
 }
 
 Value* lock_exit(Tracer& t, const Arguments& args) {
@@ -52,7 +52,7 @@ Value* lock_exit(Tracer& t, const Arguments& args) {
   for (auto last = held.rbegin(); last != held.rend(); ++last)
     if (!args.positional.empty() && last->first == args.positional[0]) {
       held.erase(std::next(last).base());
-      return t.none();
+      return t.heap.none();
     }
   refuse();  // it was taken before the trace began
 }

@@ -33,7 +33,7 @@ PyRef real_size(Tracer& t, Value* v) {
   const bool is_tuple_in_keys = !(type->tp_flags & Py_TPFLAGS_HEAPTYPE) && type->tp_hash == PyTuple_Type.tp_hash &&
                                 type->tp_richcompare == PyTuple_Type.tp_richcompare;
   Value* items = is_tuple_in_keys ? without_symbols(t, v) : nullptr;
-  if (!items || !t.is_constant(items)) return PyRef();
+  if (!items || !t.heap.is_constant(items)) return PyRef();
   return PyRef::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(v->type), t.constant(items)));
 }
 
@@ -55,7 +55,7 @@ Key key_of(Tracer& t, PyObject* callable, const Arguments& args) {
     }
     if (by_identity) t.facts.guard_identity(v);
     else if (PyRef size = real_size(t, v)) return objects.push_back(sizes.emplace_back(std::move(size)).get());
-    else if (!t.is_constant(v))
+    else if (!t.heap.is_constant(v))
       graph_break(Reason::unknown_callable, name_of(callable) + " on an argument that is no constant");
     objects.push_back(by_identity ? v->object.get() : t.constant(v));
   };
@@ -138,11 +138,11 @@ class HasRoom final : public guards::ModeFacts {
 };
 
 // Nothing that was cached before the trace, or in it, has been given up for what the trace has added.
-void relies_on_all_entries(Tracer& t, PyObject* callable, TracedCache& traced) {
+void relies_on_all_entries(Facts& facts, PyObject* callable, TracedCache& traced) {
   if (guards::lru_limit_of(callable) < 0 || traced.misses <= traced.room_for) return;
   if (!HasRoom::now(callable, static_cast<Py_ssize_t>(traced.misses)))
     graph_break(Reason::unknown_callable, name_of(callable) + " whose cache is full");
-  t.facts.guards().modes.push_back(std::make_shared<HasRoom>(callable, traced.misses));
+  facts.guards().modes.push_back(std::make_shared<HasRoom>(callable, traced.misses));
   traced.room_for = traced.misses;
 }
 
@@ -150,7 +150,7 @@ void relies_on_all_entries(Tracer& t, PyObject* callable, TracedCache& traced) {
 Value* account(Tracer& t, Value* v, const Arguments& args, Value* result) {
   Arguments all = args;
   all.positional.insert(all.positional.begin(), {v, result});
-  t.protocol().calls_at_exit.emplace_back(t.constant_value(guards::lru_account()), std::move(all));
+  t.protocol().calls_at_exit.emplace_back(t.heap.constant_value(guards::lru_account()), std::move(all));
   return result;
 }
 
@@ -172,7 +172,7 @@ Value* call_uncached(Tracer& t, Value* v, const Arguments& args, const Key& key)
                 name_of(callable) + " which this call is the first of with its arguments");
   if (key.is_new) return result;
   const bool calls_others = t.protocol().calls_at_exit.size() != calls;  // a hit would not
-  if (t.is_constant(result) && !calls_others) {
+  if (t.heap.is_constant(result) && !calls_others) {
     PyRef agreed = PyRef::steal(PyTuple_Pack(2, key.key.get(), t.constant(result)));
     t.facts.note(GuardKind::cache_agrees, t.facts.source_of(v), agreed.get());
   } else {
@@ -196,7 +196,7 @@ Value* call_lru_cache(Tracer& t, Value* v, const Arguments& given) {
   const Key key = key_of(t, callable, args);
   const auto traced = [&]() -> TracedCache& { return t.protocol().caches[callable]; };
   if (PyObject* index = traced().keys ? PyDict_GetItemWithError(traced().keys.get(), key.key.get()) : nullptr) {
-    relies_on_all_entries(t, callable, traced());
+    relies_on_all_entries(t.facts, callable, traced());
     return account(t, v, args, traced().results[PyLong_AsSize_t(index)]);
   }
   PyObject* entry = key.is_new ? nullptr : PyDict_GetItemWithError(guards::lru_cache_of(callable), key.key.get());
@@ -215,12 +215,12 @@ Value* call_lru_cache(Tracer& t, Value* v, const Arguments& given) {
     ++cache.misses;
     return account(t, v, args, result);
   }
-  relies_on_all_entries(t, callable, traced());
+  relies_on_all_entries(t.facts, callable, traced());
   guards::SourceTable& sources = t.facts.sources();
   const guards::SourceId cache = sources.add(SourceKind::lru_cache, t.facts.source_of(v));
   t.facts.note(GuardKind::dict_has, cache, key.key.get());
   const guards::SourceId item = sources.add(SourceKind::dict_item, cache, 0, key.key.get());
-  return account(t, v, args, t.wrap(guards::lru_result_of(entry), sources.add(SourceKind::lru_result, item)));
+  return account(t, v, args, t.heap.wrap(guards::lru_result_of(entry), sources.add(SourceKind::lru_result, item)));
 }
 
 }  // namespace framejit::frame_hook

@@ -46,8 +46,8 @@ Value* through_special(Tracer& t, const Arguments& args, const char* special) {
 }
 
 // What a special method has to return; plain Python warns of subclasses and refuses the rest.
-Value* exactly(Tracer& t, PyTypeObject* type, Value* result, const char* special) {
-  if (result && t.facts.type_of(result) != type)
+Value* exactly(Facts& facts, PyTypeObject* type, Value* result, const char* special) {
+  if (result && facts.type_of(result) != type)
     graph_break(Reason::exception_raised, std::string(special) + "() that returns " + describe(result));
   return result;
 }
@@ -61,7 +61,7 @@ Value* number_constructor(Tracer& t, PyTypeObject* type, const Arguments& args, 
   }
   if (args.positional.size() == 1 && args.keywords.empty() && args.positional[0]->kind == ValueKind::array)
     return call_numpy(t, reinterpret_cast<PyObject*>(type), args);
-  if (Value* result = through_special(t, args, special)) return exactly(t, type, result, special);
+  if (Value* result = through_special(t, args, special)) return exactly(t.facts, type, result, special);
   return run_number(t, reinterpret_cast<PyObject*>(type), args);
 }
 
@@ -75,7 +75,7 @@ Value* extreme(Tracer& t, const Arguments& args, int op, const char* name) {
   if (args.positional.empty()) t.raise_new(PyExc_TypeError, std::string(name) + " expected at least 1 argument, got 0");
   const bool keyed = !is_none(t, key);
   Value *best = nullptr, *best_key = nullptr;
-  t.for_each(args.positional.size() == 1 ? args.positional[0] : t.tuple(args.positional), [&](Value* item) {
+  t.for_each(args.positional.size() == 1 ? args.positional[0] : t.heap.tuple(args.positional), [&](Value* item) {
     Value* item_key = keyed ? t.call(key, {item}) : item;
     if (best && !t.truth(t.compare(op, item_key, best_key))) return;
     best = item;
@@ -108,7 +108,7 @@ Value* builtin_int(Tracer& t, const Arguments& args) {
   if (!args.positional.empty() && args.positional[0]->kind == ValueKind::instance)
     if (Value* method = python_special(t, args.positional[0], "__index__"))
       if (!python_special(t, args.positional[0], "__int__") && payload_of(args.positional[0]) == args.positional[0])
-        return exactly(t, &PyLong_Type, t.call(method, {}), "__index__");
+        return exactly(t.facts, &PyLong_Type, t.call(method, {}), "__index__");
   return number_constructor(t, &PyLong_Type, args, "__int__");
 }
 
@@ -118,7 +118,7 @@ Value* builtin_float(Tracer& t, const Arguments& args) {
 
 Value* builtin_bool(Tracer& t, const Arguments& args) {
   only_positional(t, args, "bool", 0, 1);
-  return t.boolean(!args.positional.empty() && t.truth(args.positional[0]));
+  return t.heap.boolean(!args.positional.empty() && t.truth(args.positional[0]));
 }
 
 Value* builtin_abs(Tracer& t, const Arguments& args) {
@@ -126,7 +126,7 @@ Value* builtin_abs(Tracer& t, const Arguments& args) {
   Value* v = args.positional[0];
   if (v->kind == ValueKind::tensor) return t.call(t.lookup_special(v, "__abs__"), {});
   if (Value* result = through_special(t, args, "__abs__")) return result;
-  if (payload_of(v)->kind == ValueKind::sym_int && !t.truth(t.compare(Py_LT, payload_of(v), t.integer(0))))
+  if (payload_of(v)->kind == ValueKind::sym_int && !t.truth(t.compare(Py_LT, payload_of(v), t.heap.integer(0))))
     return payload_of(v);
   refuse_unknown_arithmetic(v, "abs()");
   return run_number(t, builtin("abs"), args);
@@ -152,7 +152,7 @@ Value* builtin_divmod(Tracer& t, const Arguments& args) {
                   std::string("divmod() of an object of type ") + t.facts.type_of(v)->tp_name);
   }
   Value* quotient = t.binary_operator(2, args.positional[0], args.positional[1]);
-  return t.tuple({quotient, t.binary_operator(6, args.positional[0], args.positional[1])});
+  return t.heap.tuple({quotient, t.binary_operator(6, args.positional[0], args.positional[1])});
 }
 
 Value* builtin_pow(Tracer& t, const Arguments& args) {
@@ -179,7 +179,7 @@ bool is_number(Tracer& t, Value* v) {
 
 Value* builtin_sum(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "sum", {"iterable", "start"}, 1);
-  Value* total = a[1] ? a[1] : t.integer(0);
+  Value* total = a[1] ? a[1] : t.heap.integer(0);
   if (payload_of(total)->object && PyUnicode_Check(payload_of(total)->object.get()))
     t.raise_new(PyExc_TypeError, "sum() can't sum strings [use ''.join(seq) instead]");
   // CPython 3.12 adds floats with compensation, as long as there are numbers alone: let it do that itself.
@@ -187,7 +187,7 @@ Value* builtin_sum(Tracer& t, const Arguments& args) {
   bool numbers_alone = is_number(t, total);
   const auto add_numbers = [&] {
     if (numbers.empty()) return;
-    Value* taken = t.tuple(std::exchange(numbers, {}));
+    Value* taken = t.heap.tuple(std::exchange(numbers, {}));
     total = t.call_pure(builtin("sum"), Arguments{{taken, total}, {}});
   };
   t.for_each(a[0], [&](Value* v) {
@@ -207,13 +207,13 @@ Value* operator_index(Tracer& t, const Arguments& args) {
   if (payload_of(v)->kind == ValueKind::sym_int) return payload_of(v);
   const bool is_an_int = PyType_IsSubtype(t.facts.type_of(v), &PyLong_Type);  // it is its own index
   if (is_an_int && v->kind == ValueKind::instance) return payload_of(v);
-  if (Value* result = through_special(t, args, "__index__")) return exactly(t, &PyLong_Type, result, "__index__");
+  if (Value* result = through_special(t, args, "__index__")) return exactly(t.facts, &PyLong_Type, result, "__index__");
   return run_plain(t, operator_function("index"), concrete(t, args));
 }
 
 Value* math_prod(Tracer& t, const Arguments& args) {
   std::vector<Value*> a = parse(t, args, "prod", {"iterable", "$start"}, 1);
-  Value* product = a[1] ? a[1] : t.integer(1);
+  Value* product = a[1] ? a[1] : t.heap.integer(1);
   t.for_each(a[0], [&](Value* v) { product = t.binary_operator(5, product, v); });
   return product;
 }

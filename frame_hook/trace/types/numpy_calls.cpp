@@ -99,7 +99,7 @@ class Operands {
       default: break;
     }
     v = without_symbols(t_, v);
-    if (t_.is_constant(v)) return PyRef::borrow(t_.constant(v));
+    if (t_.heap.is_constant(v)) return PyRef::borrow(t_.constant(v));
     if (!v->object || !is_dtype(v->object.get()))
       graph_break(Reason::unknown_callable, name_ + " on " + describe(v));
     t_.facts.guard_identity(v);
@@ -151,7 +151,7 @@ ArrayValue* wrap_array(Tracer& t, PyObject* array, const std::string& made_by) {
     graph_break(Reason::numpy_array, "an array that " + made_by + " makes");
   if (!is_true(attribute_of(array, "flags").get(), "writeable"))
     set_writeable(array, true);  // a view of what was locked
-  auto* v = t.make<ArrayValue>(ValueKind::array, Py_TYPE(array));
+  auto* v = t.heap.make<ArrayValue>(ValueKind::array, Py_TYPE(array));
   v->type_guarded = true;
   v->array = PyRef::borrow(array);
   v->root = base.get() == Py_None ? v : wrap_array(t, base.get(), made_by)->root;
@@ -164,12 +164,13 @@ Value* wrap_answer(Tracer& t, PyObject* object, const std::string& made_by) {
     std::vector<Value*> items;
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i)
       items.push_back(wrap_answer(t, PySequence_Fast_GET_ITEM(object, i), made_by));
-    return PyTuple_CheckExact(object) ? static_cast<Value*>(t.tuple(std::move(items))) : t.list(std::move(items));
+    return PyTuple_CheckExact(object) ? static_cast<Value*>(t.heap.tuple(std::move(items)))
+                                      : t.heap.list(std::move(items));
   }
   if (!is_exact_scalar(Py_TYPE(object)) && !is_numpy_scalar(object) && !is_dtype(object))
     graph_break(Reason::numpy_array,
                 std::string("an object of type ") + Py_TYPE(object)->tp_name + " that " + made_by + " makes");
-  return t.constant_value(object);
+  return t.heap.constant_value(object);
 }
 
 PyRef memory_of(PyObject* tensor) {
@@ -275,7 +276,7 @@ Value* of_known_tensor(Tracer& t, PyObject* function, Value* tensor) {
   const PyRef contents = known_contents(t, tensor);
   if (!contents) return nullptr;
   PyObject* result = PyObject_CallOneArg(function, contents.get());
-  return result ? t.wrap_result(result) : t.constant_steal(nullptr);
+  return result ? t.heap.wrap_result(result) : t.constant_steal(nullptr);
 }
 
 Value* array_of_tensor(Tracer& t, Value* tensor) {

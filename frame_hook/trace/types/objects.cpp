@@ -37,12 +37,12 @@ bool has_slots(PyTypeObject* type) {
 
 // State of an instance without slots of its own: its dict, or None when there is nothing in it.
 Value* default_state(Tracer& t, Value* self) {
-  if (self->kind != ValueKind::instance) return t.none();
+  if (self->kind != ValueKind::instance) return t.heap.none();
   if (has_slots(self->type))
     graph_break(Reason::unsupported_copy, std::string("a copy of an object with slots: ") + self->type->tp_name);
-  if (!has_own_dict(t, self)) return t.none();
+  if (!has_own_dict(t.facts, self)) return t.heap.none();
   auto* instance = as<InstanceValue>(self);
-  return own_names(t, instance).empty() ? t.none() : static_cast<Value*>(instance_dict(t, instance));
+  return own_names(t.facts, instance).empty() ? t.heap.none() : static_cast<Value*>(instance_dict(t, instance));
 }
 
 Value* new_arguments(Tracer& t, Value* self) {
@@ -58,8 +58,8 @@ Value* new_arguments(Tracer& t, Value* self) {
     return arguments;
   }
   Value* payload = payload_of(self);
-  if (payload == self || list_of(self) || dict_of(self) || set_of(self)) return t.tuple({});
-  return t.tuple({tuple_of(payload) ? t.tuple(t.unpack(payload)) : payload});
+  if (payload == self || list_of(self) || dict_of(self) || set_of(self)) return t.heap.tuple({});
+  return t.heap.tuple({tuple_of(payload) ? t.heap.tuple(t.unpack(payload)) : payload});
 }
 
 }  // namespace
@@ -76,10 +76,11 @@ Value* object_reduce_ex(Tracer& t, const Arguments& args) {
   Value* get_state = python_special(t, self, "__getstate__");
   Value* state = get_state ? t.call(get_state, {}) : default_state(t, self);
   std::vector<Value*> made = t.unpack(new_arguments(t, self));
-  made.insert(made.begin(), t.constant_value(reinterpret_cast<PyObject*>(self->type)));
-  Value* items = list_of(self) ? t.iterate(list_of(self)) : t.none();
-  Value* pairs = dict_of(self) ? t.iterate(make_view(t, dict_of(self), ViewValue::What::items)) : t.none();
-  return t.tuple({t.constant_value(copyreg_function("__newobj__")), t.tuple(std::move(made)), state, items, pairs});
+  made.insert(made.begin(), t.heap.constant_value(reinterpret_cast<PyObject*>(self->type)));
+  Value* items = list_of(self) ? t.iterate(list_of(self)) : t.heap.none();
+  Value* pairs = dict_of(self) ? t.iterate(make_view(t.heap, dict_of(self), ViewValue::What::items)) : t.heap.none();
+  return t.heap.tuple(
+      {t.heap.constant_value(copyreg_function("__newobj__")), t.heap.tuple(std::move(made)), state, items, pairs});
 }
 
 Value* object_reduce(Tracer&, const Arguments& args) {
@@ -103,7 +104,7 @@ Value* type_instancecheck(Tracer& t, const Arguments& args) {
   only_positional(t, args, "__instancecheck__", 2, 2);
   PyTypeObject* cls = t.facts.known_type(args.positional[0]);
   if (!cls) graph_break(Reason::unsupported_operand, "type.__instancecheck__ of " + describe(args.positional[0]));
-  return t.boolean(is_real_instance(t, args.positional[1], cls));
+  return t.heap.boolean(is_real_instance(t, args.positional[1], cls));
 }
 
 Value* type_subclasscheck(Tracer& t, const Arguments& args) {
@@ -111,12 +112,12 @@ Value* type_subclasscheck(Tracer& t, const Arguments& args) {
   PyTypeObject *cls = t.facts.known_type(args.positional[0]), *sub = t.facts.known_type(args.positional[1]);
   if (!cls) graph_break(Reason::unsupported_operand, "type.__subclasscheck__ of " + describe(args.positional[0]));
   if (!sub) raise_unless_class(t, args.positional[1]);
-  return t.boolean(PyType_IsSubtype(sub, cls));
+  return t.heap.boolean(PyType_IsSubtype(sub, cls));
 }
 
 Value* type_mro(Tracer& t, const Arguments& args) {
   only_positional(t, args, "mro", 1, 1);
-  return t.list(t.unpack(t.get_attribute(args.positional[0], interned("__mro__"))));
+  return t.heap.list(t.unpack(t.get_attribute(args.positional[0], interned("__mro__"))));
 }
 
 Value* exception_with_traceback(Tracer& t, const Arguments& args) {
@@ -130,12 +131,12 @@ Value* exception_add_note(Tracer& t, const Arguments& args) {
     t.raise_new(PyExc_TypeError, std::string("note must be a str, not '") + args.positional[1]->type->tp_name + "'");
   Value* notes = t.find_attribute(args.positional[0], interned("__notes__"));
   if (!notes) {
-    notes = t.list({});
+    notes = t.heap.list({});
     t.set_attribute(args.positional[0], interned("__notes__"), notes);
   }
   if (!list_of(notes)) t.raise_new(PyExc_TypeError, "Cannot add note: __notes__ is not a list");
-  list_extend(t, list_of(notes), t.tuple({args.positional[1]}));
-  return t.none();
+  list_extend(t, list_of(notes), t.heap.tuple({args.positional[1]}));
+  return t.heap.none();
 }
 
 Value* generator_send(Tracer& t, const Arguments& args) {
@@ -172,7 +173,7 @@ Value* generator_close(Tracer& t, const Arguments& args) {
   GeneratorValue* generator = self_generator(t, args, "close");
   if (generator->state != GeneratorValue::State::suspended) {
     generator->state = GeneratorValue::State::finished;
-    return t.none();
+    return t.heap.none();
   }
   Value* yielded = nullptr;
   try {
@@ -186,7 +187,7 @@ Value* generator_close(Tracer& t, const Arguments& args) {
 #if PY_VERSION_HEX >= 0x030D0000
   if (generator->return_value) return generator->return_value;
 #endif
-  return t.none();
+  return t.heap.none();
 }
 
 }  // namespace framejit::frame_hook::rows

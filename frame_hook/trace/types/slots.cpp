@@ -26,7 +26,7 @@ PyObject* name_argument(Tracer& t, const Arguments& args) {
   return interned(text_of(t.constant(name)));
 }
 
-Value* not_implemented(Tracer& t) { return t.constant_value(Py_NotImplemented); }
+Value* not_implemented(Heap& heap) { return heap.constant_value(Py_NotImplemented); }
 
 // BaseException.__init__() takes no keywords; those of its subclasses that take some keep them as members.
 void init_exception(Tracer& t, PyTypeObject* owner, Value* self, const Arguments& rest) {
@@ -49,7 +49,7 @@ void init_exception(Tracer& t, PyTypeObject* owner, Value* self, const Arguments
   const auto* os_error = reinterpret_cast<PyTypeObject*>(PyExc_OSError);
   if (is_class(PyExc_OSError) && (self->type->tp_init == os_error->tp_init || self->type->tp_new != os_error->tp_new))
     return;
-  as<InstanceValue>(self)->payload = t.tuple(rest.positional);
+  as<InstanceValue>(self)->payload = t.heap.tuple(rest.positional);
   for (const auto& [name, v] : rest.keywords) t.set_attribute(self, name, v);
 }
 
@@ -67,8 +67,8 @@ Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   Value* self = args.positional[0];
   Arguments rest{{args.positional.begin() + 1, args.positional.end()}, args.keywords};
   if (PyType_IsSubtype(owner, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
-    return init_exception(t, owner, self, rest), t.none();
-  if (owner == &PyBaseObject_Type) return init_object(t, t.facts.type_of(self), rest), t.none();
+    return init_exception(t, owner, self, rest), t.heap.none();
+  if (owner == &PyBaseObject_Type) return init_object(t, t.facts.type_of(self), rest), t.heap.none();
   if (std::string_view(owner->tp_name) == "collections.defaultdict") {
     if (!rest.positional.empty()) {
       if (!is_none(t, rest.positional[0]) && !t.facts.type_of(rest.positional[0])->tp_call)
@@ -80,7 +80,7 @@ Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   if (DictValue* dict = dict_of(self)) {
     only_positional(t, Arguments{rest.positional, {}}, "dict", 0, 1);
     if (!rest.positional.empty()) update_mapping(t, self, rest.positional[0]);
-    for (const auto& [name, v] : rest.keywords) t.dict_set(dict, t.constant_value(name), v);
+    for (const auto& [name, v] : rest.keywords) t.dict_set(dict, t.heap.constant_value(name), v);
   } else if (ListValue* list = owner == &PyList_Type ? list_of(self) : nullptr) {
     only_positional(t, rest, "list", 0, 1);
     t.load(list);
@@ -99,7 +99,7 @@ Value* slot_init(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   } else {
     graph_break(Reason::unknown_callable, std::string(owner->tp_name) + ".__init__");
   }
-  return t.none();
+  return t.heap.none();
 }
 
 Value* slot_getattribute(Tracer& t, PyTypeObject* owner, const Arguments& args) {
@@ -117,12 +117,12 @@ Value* slot_setattr(Tracer& t, PyTypeObject*, const Arguments& args) {
   PyObject* name = name_argument(t, args);
   if (args.positional.size() != 3) t.raise_new(PyExc_TypeError, "expected 2 arguments");
   generic_set_attribute(t, args.positional[0], name, args.positional[2]);
-  return t.none();
+  return t.heap.none();
 }
 
 Value* slot_delattr(Tracer& t, PyTypeObject*, const Arguments& args) {
   generic_set_attribute(t, args.positional[0], name_argument(t, args), nullptr);
-  return t.none();
+  return t.heap.none();
 }
 
 Value* slot_getitem(Tracer& t, PyTypeObject*, const Arguments& args) {
@@ -133,19 +133,19 @@ Value* slot_getitem(Tracer& t, PyTypeObject*, const Arguments& args) {
 Value* slot_setitem(Tracer& t, PyTypeObject*, const Arguments& args) {
   takes(t, args, "__setitem__", 2);
   raw_set_item(t, args.positional[0], args.positional[1], args.positional[2]);
-  return t.none();
+  return t.heap.none();
 }
 
 Value* slot_delitem(Tracer& t, PyTypeObject*, const Arguments& args) {
   takes(t, args, "__delitem__", 1);
   raw_delete_item(t, args.positional[0], args.positional[1]);
-  return t.none();
+  return t.heap.none();
 }
 
 Value* slot_len(Tracer& t, PyTypeObject*, const Arguments& args) {
   takes(t, args, "__len__", 0);
   auto n = raw_length(t, args.positional[0]);
-  return n ? t.integer(*n) : nullptr;
+  return n ? t.heap.integer(*n) : nullptr;
 }
 
 Value* slot_iter(Tracer& t, PyTypeObject*, const Arguments& args) {
@@ -165,7 +165,7 @@ Value* slot_reversed(Tracer& t, PyTypeObject*, const Arguments& args) {
 
 Value* slot_contains(Tracer& t, PyTypeObject*, const Arguments& args) {
   takes(t, args, "__contains__", 1);
-  return t.boolean(raw_contains(t, args.positional[0], args.positional[1]));
+  return t.heap.boolean(raw_contains(t, args.positional[0], args.positional[1]));
 }
 
 // What a slot called by name says by itself: NotImplemented, where an operator would ask the other operand, or its
@@ -175,7 +175,7 @@ Value* refusal_of_slot(Tracer& t, PyTypeObject* owner, const char* name, const A
   if (!slot) return nullptr;
   StandIns stand_ins(t, false);
   const StandIns::Answer answer = stand_ins.ask(slot, args);
-  if (answer.is_not_implemented()) return not_implemented(t);
+  if (answer.is_not_implemented()) return not_implemented(t.heap);
   if (answer.kind == StandIns::Answer::Kind::raised && stand_ins.is_exact()) {
     InstanceValue* told = stand_ins.told(answer.object.get());
     if (!told) graph_break(Reason::unknown_callable, name_of_callable(slot));
@@ -192,8 +192,8 @@ Value* refusal_of_slot(Tracer& t, PyTypeObject* owner, const char* name, const A
 
 Value* equality_slot(Tracer& t, PyTypeObject* owner, Value* a, Value* b, int op) {
   Value *left = payload_of(a), *right = payload_of(b);
-  if (left->kind == ValueKind::object && right->kind == ValueKind::object && t.is_constant(left) &&
-      t.is_constant(right) && owner->tp_richcompare)
+  if (left->kind == ValueKind::object && right->kind == ValueKind::object && t.heap.is_constant(left) &&
+      t.heap.is_constant(right) && owner->tp_richcompare)
     return t.constant_steal(owner->tp_richcompare(t.constant(left), t.constant(right), op));
   const char* const name = op == Py_EQ ? "__eq__" : "__ne__";
   if (Value* refused = refusal_of_slot(t, owner, name, Arguments{{a, b}, {}})) return refused;
@@ -202,13 +202,13 @@ Value* equality_slot(Tracer& t, PyTypeObject* owner, Value* a, Value* b, int op)
     graph_break(Reason::unsupported_operand,
                 std::string(owner->tp_name) + "." + name + "() of " + describe(a) + " and " + describe(b));
   const auto equal = raw_equal(t, a, b);
-  return equal ? t.boolean(*equal == (op == Py_EQ)) : not_implemented(t);
+  return equal ? t.heap.boolean(*equal == (op == Py_EQ)) : not_implemented(t.heap);
 }
 
 Value* slot_eq(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   takes(t, args, "__eq__", 1);
   Value *a = args.positional[0], *b = args.positional[1];
-  if (owner == &PyBaseObject_Type) return t.same_object(a, b) ? t.boolean(true) : not_implemented(t);
+  if (owner == &PyBaseObject_Type) return t.same_object(a, b) ? t.heap.boolean(true) : not_implemented(t.heap);
   return equality_slot(t, owner, a, b, Py_EQ);
 }
 
@@ -217,18 +217,18 @@ Value* slot_ne(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   Value *a = args.positional[0], *b = args.positional[1];
   if (owner != &PyBaseObject_Type) return equality_slot(t, owner, a, b, Py_NE);
   Value* method = t.lookup_special(a, "__eq__");
-  Value* equal = method ? t.call(method, {b}) : not_implemented(t);
-  return is_not_implemented(equal) ? equal : t.boolean(!t.truth(equal));
+  Value* equal = method ? t.call(method, {b}) : not_implemented(t.heap);
+  return is_not_implemented(equal) ? equal : t.heap.boolean(!t.truth(equal));
 }
 
 Value* slot_hash(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   takes(t, args, "__hash__", 0);
   Value* self = owner == &PyBaseObject_Type ? args.positional[0] : without_symbols(t, args.positional[0]);
-  if (owner == &PyBaseObject_Type || !t.is_constant(self))
+  if (owner == &PyBaseObject_Type || !t.heap.is_constant(self))
     graph_break(Reason::unsupported_key, "the hash of " + describe(self));
   const Py_hash_t h = PyObject_Hash(t.constant(self));
   if (h == -1 && PyErr_Occurred()) t.raise_pending();
-  return t.integer(h);
+  return t.heap.integer(h);
 }
 
 Value* slot_str(Tracer& t, PyTypeObject* owner, const Arguments& args) {
@@ -262,7 +262,7 @@ Value* slot_get(Tracer& t, PyTypeObject* owner, const Arguments& args) {
   const bool unbound = is_none(t, object);
   if (unbound && (args.positional.size() == 2 || is_none(t, args.positional[2])))
     t.raise_new(PyExc_TypeError, "__get__(None, None) is invalid");
-  if (owner == &PyFunction_Type) return unbound ? self : make_method(t, self, object);
+  if (owner == &PyFunction_Type) return unbound ? self : make_method(t.heap, self, object);
   if (!self->object) return nullptr;
   t.facts.guard_identity(self);
   return bind(t, Found{self->object.get(), t.facts.source_of(self)}, unbound ? nullptr : object,

@@ -19,7 +19,7 @@ PyObject* member_of(const char* module_name, const char* name) {  // borrowed; n
 bool is_type_expression(Tracer& t, Value* v) {
   if (v->kind == ValueKind::instance && v->object && is_typing_form(v->object.get())) return true;
   if (v->kind != ValueKind::tuple && v->kind != ValueKind::list)
-    return v->kind == ValueKind::object && t.is_constant(v);
+    return v->kind == ValueKind::object && t.heap.is_constant(v);
   for (Value* item : t.unpack(v))
     if (!is_type_expression(t, item)) return false;
   return true;
@@ -82,7 +82,7 @@ Value* type_subscript(Tracer& t, Value* v, Value* key) {
   if (!is_form && !(t.facts.known_type(v) && has_known_subscript(t, v))) return nullptr;
   const PyRef form = is_form ? real_expression(t, v) : v->object, operand = real_expression(t, key);
   PyRef made = PyRef::steal(PyObject_GetItem(form.get(), operand.get()));
-  if (made) return t.constant_value(made.get());
+  if (made) return t.heap.constant_value(made.get());
   drop_error();  // its error is raised where the code of typing is traced
   return nullptr;
 }

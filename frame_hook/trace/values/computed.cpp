@@ -76,7 +76,7 @@ Value* Tracer::computed(PyObject* function, std::initializer_list<Value*> operan
   const SourceId first = operand_source(*operands.begin());
   const int32_t second = count > 1 ? static_cast<int32_t>(operand_source(operands.begin()[1])) : -1;
   const SourceId source = facts.sources().add(SourceKind::computed, first, second, function);
-  return wrap(result.get(), source);
+  return heap.wrap(result.get(), source);
 }
 
 Value* Tracer::computed(PyObject* function, const Arguments& args) {

@@ -32,59 +32,6 @@ void Tracer::guard_key(Value* v) {
 
 // ---- constants
 
-bool Tracer::is_constant_object(PyObject* object) {
-  if (is_exact_scalar(Py_TYPE(object)) || has_identity_constant(object)) return true;
-  if (PyTuple_CheckExact(object)) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
-      if (!is_constant_object(PyTuple_GET_ITEM(object, i))) return false;
-    return true;
-  }
-  if (!PyFrozenSet_CheckExact(object)) return false;
-  for (PyObject* item : items_of_set(object))
-    if (!is_constant_object(item)) return false;
-  return true;
-}
-
-bool Tracer::is_constant(Value* v) {
-  switch (v->kind) {
-    case ValueKind::object: return is_constant_object(v->object.get());
-    case ValueKind::tuple: {
-      auto* t = as<TupleValue>(v);
-      for (size_t i = 0; i < t->items.size(); ++i) {
-        if (t->items[i] && !is_constant(t->items[i])) return false;
-        PyObject* unread = t->items[i] ? nullptr : PyTuple_GET_ITEM(t->object.get(), i);
-        if (unread && !is_constant_object(unread)) return false;
-        const bool known = !unread || v->source == kNoSource || v->value_guarded;
-        if (!known &&
-            holds_symbol(unread, facts.sources().add(SourceKind::tuple_item, v->source, static_cast<int32_t>(i))))
-          return false;
-      }
-      return true;
-    }
-    case ValueKind::set: {
-      if (v->type != &PyFrozenSet_Type) return false;
-      if (v->object) return is_constant_object(v->object.get());
-      for (Value* item : as<SetValue>(v)->items)
-        if (!is_constant(item)) return false;
-      return true;
-    }
-    case ValueKind::slice: {
-      auto* s = as<SliceValue>(v);
-      return is_constant(s->start) && is_constant(s->stop) && is_constant(s->step);
-    }
-    case ValueKind::instance: return v->object && is_enum_member(v->object.get());
-    case ValueKind::sym_int: return as<SymIntValue>(v)->expr.is_constant();  // since somebody asked for the number
-    case ValueKind::null: case ValueKind::tensor: case ValueKind::list: case ValueKind::dict: case ValueKind::cell:
-    case ValueKind::function:
-    case ValueKind::method:
-    case ValueKind::iterator:
-    case ValueKind::generator:
-    case ValueKind::super:
-    case ValueKind::view: case ValueKind::identity: case ValueKind::array: return false;
-  }
-  return false;
-}
-
 PyObject* Tracer::constant(Value* v) {
   if (v->value_guarded && v->object && v->kind != ValueKind::sym_int) return v->object.get();
   switch (v->kind) {
@@ -302,7 +249,7 @@ bool Tracer::same_object(Value* a, Value* b) {
 }
 
 Value* Tracer::identity_of(Value* v) {
-  auto* identity = make<IdentityValue>(ValueKind::identity, &PyLong_Type);
+  auto* identity = heap.make<IdentityValue>(ValueKind::identity, &PyLong_Type);
   identity->of = v;
   identity->made_at = resumable_step();
   return identity;
@@ -339,13 +286,13 @@ PyObject* Tracer::traced_tensor(TensorValue* v) {
     graph_break(Reason::unsupported_tensor, reason);
   if (v->source == kNoSource)
     graph_break(Reason::unsupported_tensor, "a tensor that is a constant of the program");
-  const graph::DynamicExtents dynamic = dynamic_extents(v->source);
-  PyObject* traced = recording().add_input(v->object.get(), facts.sources().text(v->source, live_.code), dynamic);
+  const graph::DynamicExtents extents = dynamic.extents(v->source, v->object.get());
+  PyObject* traced = recording().add_input(v->object.get(), dynamic.text(v->source), extents);
   if (!traced) break_of_recording("an input tensor");
   v->traced = PyRef::steal(traced);
   v->input = static_cast<int>(recording().input_count()) - 1;
   v->type_guarded = v->value_guarded = true;
-  by_traced_[traced] = v;
+  heap.adopt(v);
   trace_.input_sources.push_back(v->source);
   guards::Guard guard;
   guard.kind = GuardKind::tensor;
@@ -353,7 +300,7 @@ PyObject* Tracer::traced_tensor(TensorValue* v) {
   guard.object = PyRef::borrow(reinterpret_cast<PyObject*>(v->type));
   guard.facts = recording().facts_of_input(v->input);
   facts.add_guard(std::move(guard));
-  if (!dynamic.empty()) decide_marked_ranges(*this, v->object.get(), traced);
+  if (!extents.empty()) decide_marked_ranges(*this, v->object.get(), traced);
   return traced;
 }
 

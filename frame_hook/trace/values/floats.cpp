@@ -16,7 +16,7 @@ using guards::kNoSource;
 
 bool Tracer::is_open_float(Value* v) {
   if (v->kind != ValueKind::object || v->type != &PyFloat_Type || v->value_guarded) return false;
-  return v->source != kNoSource ? is_dynamic(v->source, "") : trace_.float_formulas.count(v) != 0;
+  return v->source != kNoSource ? dynamic.is_dynamic(v->source) : trace_.float_formulas.count(v) != 0;
 }
 
 namespace {
@@ -57,7 +57,7 @@ Value* Tracer::float_arithmetic(const char* function, Value* a, Value* b) {
   PyRef now = PyRef::steal(
       PyObject_CallFunctionObjArgs(operator_function(function), a->object.get(), b->object.get(), nullptr));
   if (!now) raise_pending();
-  Value* result = object_value(now.get(), kNoSource);
+  Value* result = heap.object_value(now.get(), kNoSource);
   result->value_guarded = false;
   trace_.float_formulas[result] = {function, a, b, depth, kNoSource};
   return result;
@@ -68,12 +68,12 @@ Value* Tracer::float_tensor(Value* number) {
   Value* tensor = nullptr;
   if (number->source != kNoSource) {
     const size_t inputs = recording().input_count();
-    PyRef traced = PyRef::steal(recording().add_float(PyFloat_AS_DOUBLE(number->object.get()),
-                                                      facts.sources().text(number->source, live_.code)));
+    PyRef traced =
+        PyRef::steal(recording().add_float(PyFloat_AS_DOUBLE(number->object.get()), dynamic.text(number->source)));
     if (!traced) break_of_recording("a float input");
     if (recording().input_count() > inputs) trace_.input_sources.push_back(number->source);
     facts.type_of(number);
-    tensor = wrap_result(traced.release());
+    tensor = heap.wrap_result(traced.release());
   } else {
     const FloatFormula formula = trace_.float_formulas.at(number);
     auto operand = [&](Value* v) { return is_open_float(v) ? float_tensor(v) : v; };
@@ -97,7 +97,7 @@ Value* Tracer::float_number(Value* number) {
   PyRef made = PyRef::steal(
       recording().float_number(traced_tensor(as<TensorValue>(tensor)), PyFloat_AS_DOUBLE(number->object.get())));
   if (!made) break_of_recording("a float");
-  return object_value(made.get(), kNoSource);
+  return heap.object_value(made.get(), kNoSource);
 }
 
 // After a call: the numbers that its C code has read.

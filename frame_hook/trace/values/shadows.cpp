@@ -67,8 +67,8 @@ Value* Tracer::item(ListValue* v, size_t i) {
   load(v);
   Value*& slot = v->items[i];
   if (!slot)
-    slot = wrap(PyList_GET_ITEM(v->object.get(), i),
-                facts.sources().add(SourceKind::list_item, v->source, static_cast<int32_t>(i)));
+    slot = heap.wrap(PyList_GET_ITEM(v->object.get(), i),
+                     facts.sources().add(SourceKind::list_item, v->source, static_cast<int32_t>(i)));
   return slot;
 }
 
@@ -81,8 +81,8 @@ Value* Tracer::item(TupleValue* v, size_t i) {
   Value*& slot = v->items[i];
   if (slot) return slot;
   PyObject* real = PyTuple_GET_ITEM(v->object.get(), i);
-  if (v->source == guards::kNoSource) return slot = constant_value(real);
-  return slot = wrap(real, facts.sources().add(SourceKind::tuple_item, v->source, static_cast<int32_t>(i)));
+  if (v->source == guards::kNoSource) return slot = heap.constant_value(real);
+  return slot = heap.wrap(real, facts.sources().add(SourceKind::tuple_item, v->source, static_cast<int32_t>(i)));
 }
 
 void Tracer::load(SetValue* v) {
@@ -96,7 +96,7 @@ void Tracer::load(SetValue* v) {
     if (!is_plain(item) && !PyType_Check(item))
       graph_break(Reason::unsupported_key,
                   "a set that holds an object of type " + std::string(Py_TYPE(item)->tp_name));
-    v->items.push_back(constant_value(item));
+    v->items.push_back(heap.constant_value(item));
   }
   if (v->value_guarded || v->source == guards::kNoSource) return;
   const PyRef copy = real_set(v->type, v->object.get());
@@ -112,19 +112,19 @@ void Tracer::load(FunctionValue* v) {
   const guards::SourceId where = facts.source_of(v);
   v->code = reinterpret_cast<PyCodeObject*>(f->func_code);
   facts.note(GuardKind::function_code, where, f->func_code);
-  v->globals = wrap(f->func_globals, sources.add(SourceKind::function_globals, where));
+  v->globals = heap.wrap(f->func_globals, sources.add(SourceKind::function_globals, where));
   as<DictValue>(v->globals)->is_globals = true;
   const guards::SourceId defaults = sources.add(SourceKind::function_defaults, where);
-  if (f->func_defaults) v->defaults = wrap(f->func_defaults, defaults);
+  if (f->func_defaults) v->defaults = heap.wrap(f->func_defaults, defaults);
   else if (v->code->co_argcount) facts.note(GuardKind::is, defaults, Py_None);
   const guards::SourceId kwdefaults = sources.add(SourceKind::function_kwdefaults, where);
-  if (f->func_kwdefaults) v->kwdefaults = wrap(f->func_kwdefaults, kwdefaults);
+  if (f->func_kwdefaults) v->kwdefaults = heap.wrap(f->func_kwdefaults, kwdefaults);
   else if (v->code->co_kwonlyargcount) facts.note(GuardKind::is, kwdefaults, Py_None);
   if (!f->func_closure) return;
   const guards::SourceId closure = sources.add(SourceKind::function_closure, where);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(f->func_closure); ++i)
-    v->closure.push_back(wrap(PyTuple_GET_ITEM(f->func_closure, i),
-                              sources.add(SourceKind::tuple_item, closure, static_cast<int32_t>(i))));
+    v->closure.push_back(heap.wrap(PyTuple_GET_ITEM(f->func_closure, i),
+                                   sources.add(SourceKind::tuple_item, closure, static_cast<int32_t>(i))));
 }
 
 std::optional<SliceBounds> slice_bounds(Tracer& t, Value* key, int64_t length) {
@@ -163,11 +163,11 @@ bool is_size(Value* v) {
 }
 
 Value* like(Tracer& t, Value* model, std::vector<Value*> items) {
-  if (list_of(model)) return t.list(std::move(items));
-  TupleValue* made = t.tuple(std::move(items));
+  if (list_of(model)) return t.heap.list(std::move(items));
+  TupleValue* made = t.heap.tuple(std::move(items));
   // torch.Size makes torch.Size; other subclasses of tuple make plain tuples.
   if (is_size(model)) {
-    InstanceValue* size = make_instance(t, model->type);
+    InstanceValue* size = make_instance(t.heap, model->type);
     size->payload = made;
     return size;
   }
@@ -175,7 +175,7 @@ Value* like(Tracer& t, Value* model, std::vector<Value*> items) {
 }
 
 SetValue* make_set(Tracer& t, PyTypeObject* type, const std::vector<Value*>& items, PyRef order) {
-  auto* set = t.make<SetValue>(ValueKind::set, type);
+  auto* set = t.heap.make<SetValue>(ValueKind::set, type);
   set->loaded = true;
   for (Value* item : items) {
     key_hash(t, item);
@@ -271,7 +271,7 @@ void list_extend(Tracer& t, ListValue* list, Value* iterable) {
 }
 
 std::optional<int64_t> raw_length(Tracer& t, Value* v) {
-  v = contents_of(t, v);
+  v = contents_of(t.heap, v);
   switch (v->kind) {
     case ValueKind::list: t.load(as<ListValue>(v)); return as<ListValue>(v)->items.size();
     case ValueKind::tuple:
@@ -300,7 +300,7 @@ std::optional<int64_t> raw_length(Tracer& t, Value* v) {
     }
     case ValueKind::set: t.load(as<SetValue>(v)); return as<SetValue>(v)->items.size();
     case ValueKind::object: {
-      if (!v->object || !t.is_constant(v)) return std::nullopt;
+      if (!v->object || !t.heap.is_constant(v)) return std::nullopt;
       PyTypeObject* type = Py_TYPE(v->object.get());
       if (type != &PyUnicode_Type && type != &PyBytes_Type && type != &PyRange_Type) return std::nullopt;
       const Py_ssize_t n = PyObject_Size(t.constant(v));

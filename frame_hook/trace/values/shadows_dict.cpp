@@ -117,7 +117,7 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
   switch (key->kind) {
     case ValueKind::object: {
       PyTypeObject* type = Py_TYPE(key->object.get());
-      if (!t.is_constant(key)) {
+      if (!t.heap.is_constant(key)) {
         if (!is_identity_key(key))
           graph_break(Reason::unsupported_key, std::string("an object of type ") + type->tp_name + " as a key");
         t.facts.guard_identity(key);
@@ -138,7 +138,7 @@ Py_hash_t key_hash(Tracer& t, Value* key) {
     }
     case ValueKind::set:
       if (t.facts.type_of(key) != &PyFrozenSet_Type) raise_unhashable(t, key);
-      return t.is_constant(key) ? c_hash(t, t.constant(key)) : 1;
+      return t.heap.is_constant(key) ? c_hash(t, t.constant(key)) : 1;
     case ValueKind::instance:
       t.facts.type_of(key);
       if (key->object && is_identity_key(key)) t.guard_key(key);
@@ -198,7 +198,7 @@ PyObject* real_item(Tracer& t, DictValue* v, Value* key, PyObject** real_key) {
   PyObject* dict = v->object.get();
   PyObject* k = key->object ? key->object.get() : nullptr;
   if (!k && (key->kind == ValueKind::tuple || key->kind == ValueKind::sym_int || key->kind == ValueKind::set) &&
-      (key->kind == ValueKind::sym_int || t.is_constant(key)))
+      (key->kind == ValueKind::sym_int || t.heap.is_constant(key)))
     k = t.constant(key);
   if (!k) {
     if (is_identity_key(key) || key->kind == ValueKind::identity)
@@ -212,7 +212,7 @@ PyObject* real_item(Tracer& t, DictValue* v, Value* key, PyObject** real_key) {
     Value* payload = payload_of(key);
     if (payload != key && payload->kind == ValueKind::object && payload->object && !is_identity_key(key))
       *real_key = k = payload->object.get();
-    if (!is_plain(k) && key->kind == ValueKind::tuple && !t.is_constant(key))
+    if (!is_plain(k) && key->kind == ValueKind::tuple && !t.heap.is_constant(key))
       graph_break(Reason::unsupported_key, "a tuple of objects as a key");
     PyObject* item = PyDict_GetItemWithError(dict, k);
     if (!item) drop_error();
@@ -236,7 +236,8 @@ Value* read_real(Tracer& t, DictValue* v, Value* key, Py_hash_t hash) {
   t.facts.type_of(v);
   if (!real_key) return nullptr;
   t.facts.note(item ? GuardKind::dict_has : GuardKind::dict_lacks, v->source, real_key);
-  Value* value = item ? t.wrap(item, t.facts.sources().add(SourceKind::dict_item, v->source, 0, real_key)) : nullptr;
+  Value* value =
+      item ? t.heap.wrap(item, t.facts.sources().add(SourceKind::dict_item, v->source, 0, real_key)) : nullptr;
   v->read.add(hash, real_key, value);
   return value;
 }
@@ -254,7 +255,7 @@ Value* entry_value(Tracer& t, DictValue* v, DictEntry& e) {
   if (Value** read = v->read.find(hash, [&](PyObject* key) { return key == real_key; })) return e.value = *read;
   PyObject* unused;
   PyObject* item = real_item(t, v, e.key, &unused);
-  return e.value = t.wrap(item, t.facts.sources().add(SourceKind::dict_item, v->source, 0, real_key));
+  return e.value = t.heap.wrap(item, t.facts.sources().add(SourceKind::dict_item, v->source, 0, real_key));
 }
 
 // A look-up of a key compares it with others of the same hash: an equality in Python would run for real.
@@ -267,20 +268,20 @@ void refuse_keys_that_compare(Tracer& t, DictValue* v) {
       graph_break(Reason::unsupported_key, "a key of the hash of another, with an equality written in Python,");
 }
 
-void load_owner(Tracer& t, DictValue* v) {
+void load_owner(Heap& heap, DictValue* v) {
   v->entries.clear();
-  for (PyObject* name : own_names(t, v->owner))
-    v->entries.push_back({t.constant_value(name), own_attribute(t, v->owner, name)});
+  for (PyObject* name : own_names(heap.facts, v->owner))
+    v->entries.push_back({heap.constant_value(name), own_attribute(heap, v->owner, name)});
   v->loaded = true;
 }
 
 // OrderedDict keeps an order of its own, which move_to_end changes; the shadow has the dict's.
-void guard_linked_order(Tracer& t, DictValue* v, PyObject* keys) {
+void guard_linked_order(Facts& facts, DictValue* v, PyObject* keys) {
   PyObject* dict = v->object.get();
   if (!PyODict_Check(dict) || PyDict_GET_SIZE(dict) < 2) return;
   if (!guards::is_linked_in_order(dict, keys))
     graph_break(Reason::changed_container, "an OrderedDict whose order was changed");
-  t.facts.note(GuardKind::linked_order, v->source, keys);
+  facts.note(GuardKind::linked_order, v->source, keys);
 }
 
 // Keyword arguments come in the order in which a call names them, and code rarely looks at it. So they are found by
@@ -342,7 +343,7 @@ void Tracer::load(DictValue* v) {
 }
 
 void Tracer::load_keys(DictValue* v) {
-  if (v->owner) return load_owner(*this, v);
+  if (v->owner) return load_owner(heap, v);
   if (v->loaded) return;
   const bool by_key = v->object && v->source != guards::kNoSource && is_found_by_key(v);
   std::vector<DictEntry> written = std::move(v->entries);
@@ -354,15 +355,15 @@ void Tracer::load_keys(DictValue* v) {
   const PyRef keys = keys_of(dict);
   PyObject *key, *value;
   for (Py_ssize_t position = 0; PyDict_Next(dict, &position, &key, &value);) {
-    Value* k = is_plain(key) ? constant_value(key)
-                             : wrap(key, facts.sources().add(SourceKind::constant, guards::kNoSource, 0, key));
+    Value* k = is_plain(key) ? heap.constant_value(key)
+                             : heap.wrap(key, facts.sources().add(SourceKind::constant, guards::kNoSource, 0, key));
     if (!k->object) k->object = PyRef::borrow(key);
     v->entries.push_back({k, nullptr});
   }
   facts.note(by_key ? GuardKind::dict_key_set : GuardKind::dict_keys, v->source, keys.get());
   v->keys_line = facts.user_line();
   if (by_key) v->order_from.push_back(v);
-  guard_linked_order(*this, v, keys.get());
+  guard_linked_order(facts, v, keys.get());
   refuse_keys_that_compare(*this, v);
   for (DictEntry& e : v->entries) entry_value(*this, v, e);
   for (DictEntry& e : written) {
@@ -374,7 +375,7 @@ void Tracer::load_keys(DictValue* v) {
 Value* Tracer::dict_get(DictValue* v, Value* key) {
   key = settled_key(*this, v, key);
   if (v->owner) {
-    if (PyObject* name = attribute_name(key)) return constant(payload_of(key)), own_attribute(*this, v->owner, name);
+    if (PyObject* name = attribute_name(key)) return constant(payload_of(key)), own_attribute(heap, v->owner, name);
     key_hash(*this, key);
     return nullptr;
   }
@@ -410,7 +411,7 @@ bool Tracer::dict_delete(DictValue* v, Value* key) {
   key = settled_key(*this, v, key);
   if (v->owner) {
     PyObject* name = attribute_name(key);
-    if (!name || !own_attribute(*this, v->owner, name)) return false;
+    if (!name || !own_attribute(heap, v->owner, name)) return false;
     set_own_attribute(*this, v->owner, name, nullptr);
     return true;
   }

@@ -100,7 +100,7 @@ int keep_first(PyObject* object, void* first) {
 }  // namespace
 
 // What a real mappingproxy shows never changes, and the garbage collector's view of it names it.
-Value* contents_of(Tracer& t, Value* v) {
+Value* contents_of(Heap& heap, Value* v) {
   v = payload_of(v);
   if (v->kind != ValueKind::object || !v->object || Py_TYPE(v->object.get()) != &PyDictProxy_Type) return v;
   PyObject* mapping = nullptr;
@@ -108,9 +108,9 @@ Value* contents_of(Tracer& t, Value* v) {
   if (!mapping || !(PyDict_CheckExact(mapping) || PyODict_CheckExact(mapping)))
     graph_break(Reason::unsupported_operand,
                 std::string("a mappingproxy of ") + (mapping ? Py_TYPE(mapping)->tp_name : "nothing"));
-  t.facts.guard_identity(v);
+  heap.facts.guard_identity(v);
   return payload_of(
-      t.wrap(mapping, t.facts.sources().add(guards::SourceKind::constant, guards::kNoSource, 0, mapping)));
+      heap.wrap(mapping, heap.facts.sources().add(guards::SourceKind::constant, guards::kNoSource, 0, mapping)));
 }
 
 bool shows_ordered_dict(Value* v) {
@@ -160,7 +160,7 @@ bool is_plain(Tracer& t, Value* v) {
     case ValueKind::object: return v->object && is_plain(v->object.get());
     case ValueKind::tuple: {
       auto* tuple = as<TupleValue>(v);
-      if (v->object && is_plain(v->object.get())) return t.is_constant(v);  // not with symbols in it
+      if (v->object && is_plain(v->object.get())) return t.heap.is_constant(v);  // not with symbols in it
       for (size_t i = 0; i < tuple->items.size(); ++i)
         if (!is_plain(t, t.item(tuple, i))) return false;
       return true;
@@ -190,16 +190,16 @@ bool all_plain(Tracer& t, const Arguments& args) {
 
 Value* specialised(Tracer& t, Value* v) {
   if (v->kind == ValueKind::identity) graph_break(Reason::escaped_traced, "id(), used as a number,");
-  return v->kind == ValueKind::sym_int ? t.integer(t.as_index(v)) : v;
+  return v->kind == ValueKind::sym_int ? t.heap.integer(t.as_index(v)) : v;
 }
 
 Value* without_symbols(Tracer& t, Value* v) {
   v = specialised(t, payload_of(v));
-  if (v->kind != ValueKind::tuple || t.is_constant(v)) return v;
+  if (v->kind != ValueKind::tuple || t.heap.is_constant(v)) return v;
   std::vector<Value*> items = t.unpack(v);
   for (Value*& item : items)
     if (item->kind == ValueKind::sym_int || item->kind == ValueKind::tuple) item = without_symbols(t, item);
-  return t.tuple(std::move(items));
+  return t.heap.tuple(std::move(items));
 }
 
 void raise_unless_in_c(Tracer& t, Value* v, bool in_c, const std::string& message) {
@@ -242,37 +242,37 @@ PyTypeObject* method_wrapper_type() {
   return type;
 }
 
-MethodValue* make_method(Tracer& t, Value* function, Value* self) {
+MethodValue* make_method(Heap& heap, Value* function, Value* self) {
   PyTypeObject* const of =
       function->kind == ValueKind::object && function->object ? Py_TYPE(function->object.get()) : nullptr;
   const bool in_c = of == &PyMethodDescr_Type || of == &PyClassMethodDescr_Type;
-  auto* m = t.make<MethodValue>(ValueKind::method, of == &PyWrapperDescr_Type ? method_wrapper_type()
-                                                   : in_c                     ? &PyCFunction_Type
-                                                                              : &PyMethod_Type);
+  auto* m = heap.make<MethodValue>(ValueKind::method, of == &PyWrapperDescr_Type ? method_wrapper_type()
+                                                      : in_c                     ? &PyCFunction_Type
+                                                                                 : &PyMethod_Type);
   m->function = function;
   m->self = self;
   return m;
 }
 
-void load_method(Tracer& t, MethodValue* m) {
+void load_method(Heap& heap, MethodValue* m) {
   if (m->function) return;
-  t.facts.type_of(m);
-  auto& sources = t.facts.sources();
+  heap.facts.type_of(m);
+  auto& sources = heap.facts.sources();
   m->function =
-      t.wrap(PyMethod_GET_FUNCTION(m->object.get()), sources.add(guards::SourceKind::method_function, m->source));
-  m->self = t.wrap(PyMethod_GET_SELF(m->object.get()), sources.add(guards::SourceKind::method_self, m->source));
+      heap.wrap(PyMethod_GET_FUNCTION(m->object.get()), sources.add(guards::SourceKind::method_function, m->source));
+  m->self = heap.wrap(PyMethod_GET_SELF(m->object.get()), sources.add(guards::SourceKind::method_self, m->source));
 }
 
 // A finaliser runs at the moment the last reference goes, which a trace does not know.
-InstanceValue* make_instance(Tracer& t, PyTypeObject* type) {
+InstanceValue* make_instance(Heap& heap, PyTypeObject* type) {
   if (_PyType_Lookup(type, interned("__del__")))
     graph_break(Reason::made_in_trace,
                 std::string("an object of class ") + type->tp_name + ", which has a __del__,");
-  return t.make<InstanceValue>(ValueKind::instance, type);
+  return heap.make<InstanceValue>(ValueKind::instance, type);
 }
 
-Value* mapping_proxy(Tracer& t, Value* mapping) {
-  InstanceValue* v = make_instance(t, &PyDictProxy_Type);
+Value* mapping_proxy(Heap& heap, Value* mapping) {
+  InstanceValue* v = make_instance(heap, &PyDictProxy_Type);
   v->payload = mapping;
   return v;
 }

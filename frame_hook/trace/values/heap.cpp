@@ -1,14 +1,12 @@
-// frame_hook/trace/values/make_values.cpp — values for the objects that a trace meets, and for those that it makes.
+// frame_hook/trace/values/heap.cpp — values for the objects that a trace meets, and for those that it makes.
 //
 // wrap() looks at the exact type of a real object, without adding a guard: what is there is only relied on once
 // somebody asks (facts.h). One real object of a kind with identity has one Value; reaching it by a second source adds
 // a `same` guard. Scalars have one Value per source, since their guards are per source.
-#include <cstring>
+#include "frame_hook/trace/values/heap.h"
 
-#include "frame_hook/trace/machine/tracer.h"
-#include "frame_hook/trace/protocol/protocol.h"
-#include "frame_hook/trace/torch/size_marks.h"
-#include "frame_hook/trace/torch/weight_sources.h"
+#include <new>
+
 #include "frame_hook/trace/values/object_kinds.h"
 #include "graph/int64_range.h"
 #include "guards/class_state.h"
@@ -22,66 +20,67 @@ using guards::kNoSource;
 using guards::SourceId;
 using guards::SourceKind;
 
-namespace {
-
-bool is_listed(const TraceHints& hints, const std::string& text) {
-  return std::find(hints.dynamic_sources.begin(), hints.dynamic_sources.end(), text) != hints.dynamic_sources.end();
+void Heap::reset() {
+  by_object_.clear();
+  by_source_.clear();
+  by_traced_.clear();
+  has_half_way_ = false;
+  null_ = none_ = true_ = false_ = nullptr;
 }
-
-void add_dim(std::vector<bool>& dims, size_t dim) {
-  if (dim >= dims.size()) dims.resize(dim + 1, false);
-  dims[dim] = true;
-}
-
-}  // namespace
 
 // ---- what the trace makes
 
-Value* Tracer::null_value() {
+Value* Heap::made(PyObject* object) {
+  if (!object) throw(drop_error(), std::bad_alloc());
+  const PyRef owned = PyRef::steal(object);
+  return constant_value(object);
+}
+
+Value* Heap::null_value() {
   if (!null_) null_ = make<Value>(ValueKind::null, nullptr);
   return null_;
 }
 
-Value* Tracer::none() { return none_ ? none_ : none_ = object_value(Py_None, kNoSource); }
+Value* Heap::none() { return none_ ? none_ : none_ = object_value(Py_None, kNoSource); }
 
-Value* Tracer::boolean(bool b) {
+Value* Heap::boolean(bool b) {
   Value*& cached = b ? true_ : false_;
   return cached ? cached : cached = object_value(b ? Py_True : Py_False, kNoSource);
 }
 
-Value* Tracer::integer(int64_t i) { return constant_steal(PyLong_FromLongLong(i)); }
+Value* Heap::integer(int64_t i) { return made(PyLong_FromLongLong(i)); }
 
-Value* Tracer::string(const char* text) { return constant_steal(PyUnicode_FromString(text)); }
+Value* Heap::string(const char* text) { return made(PyUnicode_FromString(text)); }
 
-Value* Tracer::size_value(const graph::SymExpr& e) {
+Value* Heap::size_value(const graph::SymExpr& e) {
   if (auto constant = e.as_constant()) return integer(*constant);
-  if (!graph::keep_exact(recording().shapes(), e, stack.here())) throw graph::NoInt64();
+  if (!graph::keep_exact(recording().shapes(), e, stack_.here())) throw graph::NoInt64();
   auto* v = make<SymIntValue>(ValueKind::sym_int, &PyLong_Type);
   v->expr = e;
   return v;
 }
 
-TupleValue* Tracer::tuple(std::vector<Value*> items) {
+TupleValue* Heap::tuple(std::vector<Value*> items) {
   auto* v = make<TupleValue>(ValueKind::tuple, &PyTuple_Type);
   v->items = std::move(items);
   v->length_guarded = true;
   return v;
 }
 
-ListValue* Tracer::list(std::vector<Value*> items) {
+ListValue* Heap::list(std::vector<Value*> items) {
   auto* v = make<ListValue>(ValueKind::list, &PyList_Type);
   v->items = std::move(items);
   v->loaded = true;
   return v;
 }
 
-DictValue* Tracer::dict() {
+DictValue* Heap::dict() {
   auto* v = make<DictValue>(ValueKind::dict, &PyDict_Type);
   v->loaded = true;
   return v;
 }
 
-Value* Tracer::object_value(PyObject* object, SourceId source) {
+Value* Heap::object_value(PyObject* object, SourceId source) {
   auto* v = make<Value>(ValueKind::object, Py_TYPE(object));
   v->object = PyRef::borrow(object);
   v->source = source;
@@ -89,7 +88,7 @@ Value* Tracer::object_value(PyObject* object, SourceId source) {
   return v;
 }
 
-Value* Tracer::constant_value(PyObject* object) {
+Value* Heap::constant_value(PyObject* object) {
   if (object == Py_None) return none();
   if (PyBool_Check(object)) return boolean(object == Py_True);
   if (PyTuple_CheckExact(object)) {
@@ -111,15 +110,70 @@ Value* Tracer::constant_value(PyObject* object) {
   return wrap(object, facts.sources().add(SourceKind::constant, kNoSource, 0, object));
 }
 
-Value* Tracer::constant_steal(PyObject* object) {
-  if (!object) raise_of_pure_call();
-  PyRef owned = PyRef::steal(object);
-  return constant_value(object);
+// ---- what is constant
+
+bool Heap::is_constant_object(PyObject* object) {
+  if (is_exact_scalar(Py_TYPE(object)) || has_identity_constant(object)) return true;
+  if (PyTuple_CheckExact(object)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
+      if (!is_constant_object(PyTuple_GET_ITEM(object, i))) return false;
+    return true;
+  }
+  if (!PyFrozenSet_CheckExact(object)) return false;
+  for (PyObject* item : items_of_set(object))
+    if (!is_constant_object(item)) return false;
+  return true;
+}
+
+bool Heap::is_constant(Value* v) {
+  switch (v->kind) {
+    case ValueKind::object: return is_constant_object(v->object.get());
+    case ValueKind::tuple: {
+      auto* t = as<TupleValue>(v);
+      for (size_t i = 0; i < t->items.size(); ++i) {
+        if (t->items[i] && !is_constant(t->items[i])) return false;
+        PyObject* unread = t->items[i] ? nullptr : PyTuple_GET_ITEM(t->object.get(), i);
+        if (unread && !is_constant_object(unread)) return false;
+        const bool known = !unread || v->source == kNoSource || v->value_guarded;
+        if (!known && dynamic_.holds_symbol(
+                          unread, facts.sources().add(SourceKind::tuple_item, v->source, static_cast<int32_t>(i))))
+          return false;
+      }
+      return true;
+    }
+    case ValueKind::set: {
+      if (v->type != &PyFrozenSet_Type) return false;
+      if (v->object) return is_constant_object(v->object.get());
+      for (Value* item : as<SetValue>(v)->items)
+        if (!is_constant(item)) return false;
+      return true;
+    }
+    case ValueKind::slice: {
+      auto* s = as<SliceValue>(v);
+      return is_constant(s->start) && is_constant(s->stop) && is_constant(s->step);
+    }
+    case ValueKind::instance: return v->object && is_enum_member(v->object.get());
+    case ValueKind::sym_int: return as<SymIntValue>(v)->expr.is_constant();  // since somebody asked for the number
+    case ValueKind::null:
+    case ValueKind::tensor:
+    case ValueKind::list:
+    case ValueKind::dict:
+    case ValueKind::cell:
+    case ValueKind::function:
+    case ValueKind::method:
+    case ValueKind::iterator:
+    case ValueKind::generator:
+    case ValueKind::super:
+    case ValueKind::view:
+    case ValueKind::identity:
+    case ValueKind::array: return false;
+  }
+  return false;
 }
 
 // ---- what is real
 
-Value* Tracer::wrap(PyObject* object, SourceId source) {
+Value* Heap::wrap(PyObject* object, SourceId source) {
   FJ_CHECK(object && source != kNoSource, "a real object is wrapped without an object or a source");
   if (source < by_source_.size()) {
     if (Value* known = by_source_[source]) return known;
@@ -143,7 +197,7 @@ Value* Tracer::wrap(PyObject* object, SourceId source) {
   return by_source_[source] = v;
 }
 
-Value* Tracer::wrap_fresh(PyObject* object, SourceId source) {
+Value* Heap::wrap_fresh(PyObject* object, SourceId source) {
   PyTypeObject* type = Py_TYPE(object);
   Value* v = nullptr;
   if (type == &PyLong_Type) v = wrap_int(object, source);
@@ -164,32 +218,12 @@ Value* Tracer::wrap_fresh(PyObject* object, SourceId source) {
                                         as<InstanceValue>(v)->payload->kind == ValueKind::object);
   v->type_guarded = v->value_guarded = guarded;
   v->identity_guarded = false;
-  real_generators_ = real_generators_ || may_be_half_way(type);
+  has_half_way_ = has_half_way_ || may_be_half_way(type);
   return v;
 }
 
-// 0 and 1 stay constants, since too much code asks for them, until the int has changed once: a loop index starts with
-// them.
-bool Tracer::becomes_symbol(PyObject* integer, SourceId source) {
-  int overflow = 0;
-  const long long value = PyLong_AsLongLongAndOverflow(integer, &overflow);
-  if (overflow || !is_dynamic(source, "")) return false;
-  return (value != 0 && value != 1) || is_listed(options_.hints, facts.sources().text(source, live_.code));
-}
-
-bool Tracer::holds_symbol(PyObject* object, SourceId source) {
-  if (options_.hints.dynamic_never || (!options_.hints.dynamic_all && options_.hints.dynamic_sources.empty()))
-    return false;
-  if (PyLong_CheckExact(object)) return becomes_symbol(object, source);
-  for (Py_ssize_t i = 0; PyTuple_CheckExact(object) && i < PyTuple_GET_SIZE(object); ++i)
-    if (holds_symbol(PyTuple_GET_ITEM(object, i),
-                     facts.sources().add(SourceKind::tuple_item, source, static_cast<int32_t>(i))))
-      return true;
-  return false;
-}
-
-Value* Tracer::wrap_int(PyObject* object, SourceId source) {
-  if (!becomes_symbol(object, source)) return object_value(object, source);
+Value* Heap::wrap_int(PyObject* object, SourceId source) {
+  if (!dynamic_.becomes_symbol(object, source)) return object_value(object, source);
   const long long value = PyLong_AsLongLong(object);
   auto* v = make<SymIntValue>(ValueKind::sym_int, &PyLong_Type);
   const graph::SymbolId symbol = recording().shapes().add_symbol(value, INT64_MIN, INT64_MAX);
@@ -198,7 +232,7 @@ Value* Tracer::wrap_int(PyObject* object, SourceId source) {
   return v;
 }
 
-Value* Tracer::wrap_container(PyObject* object, SourceId source) {
+Value* Heap::wrap_container(PyObject* object, SourceId source) {
   PyTypeObject* type = Py_TYPE(object);
   if (type == &PyTuple_Type) {
     auto* v = make<TupleValue>(ValueKind::tuple, type);
@@ -224,7 +258,7 @@ Value* Tracer::wrap_container(PyObject* object, SourceId source) {
   return nullptr;
 }
 
-Value* Tracer::wrap_callable(PyObject* object, SourceId source) {
+Value* Heap::wrap_callable(PyObject* object, SourceId source) {
   PyTypeObject* type = Py_TYPE(object);
   guards::SourceTable& sources = facts.sources();
   if (type == &PyFunction_Type) {
@@ -251,7 +285,7 @@ Value* Tracer::wrap_callable(PyObject* object, SourceId source) {
 // source.
 // That of an int, str, ... subclass is a copy of exact type, good under what the instance holds; of a member of an
 // enumeration under identity.
-Value* Tracer::wrap_instance(PyObject* object, SourceId source) {
+Value* Heap::wrap_instance(PyObject* object, SourceId source) {
   auto* v = make<InstanceValue>(ValueKind::instance, Py_TYPE(object));
   Value* payload = nullptr;
   if (PyTuple_Check(object)) {
@@ -285,7 +319,7 @@ Value* Tracer::wrap_instance(PyObject* object, SourceId source) {
 
 // ---- what a recorded or a concrete call gives
 
-Value* Tracer::wrap_result(PyObject* object) {
+Value* Heap::wrap_result(PyObject* object) {
   PyRef owned = PyRef::steal(object);
   PyTypeObject* type = Py_TYPE(object);
   if (is_exact_scalar(type)) return constant_value(object);
@@ -310,7 +344,7 @@ Value* Tracer::wrap_result(PyObject* object) {
   return constant_value(object);
 }
 
-Value* Tracer::wrap_result_container(PyObject* object) {
+Value* Heap::wrap_result_container(PyObject* object) {
   auto items_in = [&](PyObject* sequence) {
     std::vector<Value*> items;
     const Py_ssize_t n = PySequence_Fast_GET_SIZE(sequence);
@@ -348,48 +382,6 @@ Value* Tracer::wrap_result_container(PyObject* object) {
     return v;
   }
   return nullptr;
-}
-
-// ---- sizes that changed between calls
-
-// The source may be asked for by text, so texts are only made when there is something to compare them with.
-bool Tracer::is_dynamic(SourceId source, const std::string& suffix) {
-  const TraceHints& hints = options_.hints;
-  if (facts.is_computed(source)) return true;
-  if (hints.dynamic_never) return false;
-  if (hints.dynamic_all) {
-    SourceId s = source;
-    const guards::SourceTable& sources = facts.sources();
-    while (s != kNoSource && (sources[s].kind == SourceKind::tuple_item || sources[s].kind == SourceKind::list_item ||
-                              sources[s].kind == SourceKind::dict_item))
-      s = sources[s].base;
-    return s != kNoSource && sources[s].kind == SourceKind::local;
-  }
-  if (hints.dynamic_sources.empty()) return false;
-  return is_listed(hints, facts.sources().text(source, live_.code) + suffix);
-}
-
-// The frontend leaves sizes and strides 0 and 1 constant.
-graph::DynamicExtents Tracer::dynamic_extents(SourceId source) {
-  const TraceHints& hints = options_.hints;
-  graph::DynamicExtents found;
-  std::vector<bool>& dims = found.sizes;
-  if (hints.dynamic_never) return found;
-  if (hints.dynamic_all && is_dynamic(source, "")) dims.assign(64, true);
-  // Parameters of another size are another module: with symbols nothing could be derived from them.
-  const bool varies = !hints.dynamic_sources.empty() && !is_parameter(facts.sources(), source);
-  const std::string text = varies ? facts.sources().text(source, live_.code) : "";
-  for (const std::string& dynamic : hints.dynamic_sources) {
-    if (!varies || !dynamic.starts_with(text)) continue;
-    const std::string_view rest = std::string_view(dynamic).substr(text.size());
-    for (auto [what, which] : {std::pair(".size(", &found.sizes), std::pair(".stride(", &found.strides)})
-      if (rest.starts_with(what)) add_dim(*which, std::strtoul(rest.data() + std::strlen(what), nullptr, 10));
-  }
-  const SizeMarks marks = size_marks(by_source_[source]->object.get());
-  for (const SizeMarks::Dynamic& mark : marks.dynamic) add_dim(dims, mark.dim);
-  for (size_t dim : marks.fixed)
-    if (dim < dims.size()) dims[dim] = false;
-  return found;
 }
 
 }  // namespace framejit::frame_hook

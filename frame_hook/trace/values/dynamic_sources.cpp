@@ -1,0 +1,85 @@
+// frame_hook/trace/values/dynamic_sources.cpp — see dynamic_sources.h.
+#include "frame_hook/trace/values/dynamic_sources.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "frame_hook/trace/torch/size_marks.h"
+#include "frame_hook/trace/torch/weight_sources.h"
+
+namespace framejit::frame_hook {
+
+using guards::kNoSource;
+using guards::SourceId;
+using guards::SourceKind;
+
+namespace {
+
+bool is_listed(const TraceHints& hints, const std::string& text) {
+  return std::find(hints.dynamic_sources.begin(), hints.dynamic_sources.end(), text) != hints.dynamic_sources.end();
+}
+
+void add_dim(std::vector<bool>& dims, size_t dim) {
+  if (dim >= dims.size()) dims.resize(dim + 1, false);
+  dims[dim] = true;
+}
+
+}  // namespace
+
+// 0 and 1 stay constants, since too much code asks for them, until the int has changed once: a loop index starts with
+// them.
+bool DynamicSources::becomes_symbol(PyObject* integer, SourceId source) const {
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(integer, &overflow);
+  if (overflow || !is_dynamic(source)) return false;
+  return (value != 0 && value != 1) || is_listed(hints_, this->text(source));
+}
+
+bool DynamicSources::holds_symbol(PyObject* object, SourceId source) const {
+  if (hints_.dynamic_never || (!hints_.dynamic_all && hints_.dynamic_sources.empty())) return false;
+  if (PyLong_CheckExact(object)) return becomes_symbol(object, source);
+  for (Py_ssize_t i = 0; PyTuple_CheckExact(object) && i < PyTuple_GET_SIZE(object); ++i)
+    if (holds_symbol(PyTuple_GET_ITEM(object, i),
+                     sources_.add(SourceKind::tuple_item, source, static_cast<int32_t>(i))))
+      return true;
+  return false;
+}
+
+// The source may be asked for by text, so texts are only made when there is something to compare them with.
+bool DynamicSources::is_dynamic(SourceId source) const {
+  if ((source != kNoSource && sources_[source].kind == SourceKind::computed)) return true;
+  if (hints_.dynamic_never) return false;
+  if (hints_.dynamic_all) {
+    SourceId s = source;
+    while (s != kNoSource && (sources_[s].kind == SourceKind::tuple_item || sources_[s].kind == SourceKind::list_item ||
+                              sources_[s].kind == SourceKind::dict_item))
+      s = sources_[s].base;
+    return s != kNoSource && sources_[s].kind == SourceKind::local;
+  }
+  if (hints_.dynamic_sources.empty()) return false;
+  return is_listed(hints_, this->text(source));
+}
+
+// The frontend leaves sizes and strides 0 and 1 constant.
+graph::DynamicExtents DynamicSources::extents(SourceId source, PyObject* tensor) const {
+  graph::DynamicExtents found;
+  std::vector<bool>& dims = found.sizes;
+  if (hints_.dynamic_never) return found;
+  if (hints_.dynamic_all && is_dynamic(source)) dims.assign(64, true);
+  // Parameters of another size are another module: with symbols nothing could be derived from them.
+  const bool varies = !hints_.dynamic_sources.empty() && !is_parameter(sources_, source);
+  const std::string text = varies ? this->text(source) : "";
+  for (const std::string& dynamic : hints_.dynamic_sources) {
+    if (!varies || !dynamic.starts_with(text)) continue;
+    const std::string_view rest = std::string_view(dynamic).substr(text.size());
+    for (auto [what, which] : {std::pair(".size(", &found.sizes), std::pair(".stride(", &found.strides)})
+      if (rest.starts_with(what)) add_dim(*which, std::strtoul(rest.data() + std::strlen(what), nullptr, 10));
+  }
+  const SizeMarks marks = size_marks(tensor);
+  for (const SizeMarks::Dynamic& mark : marks.dynamic) add_dim(dims, mark.dim);
+  for (size_t dim : marks.fixed)
+    if (dim < dims.size()) dims[dim] = false;
+  return found;
+}
+
+}  // namespace framejit::frame_hook

@@ -1,0 +1,84 @@
+// frame_hook/trace/values/heap.h — the values of a trace: those that it makes, and one for each real object that it
+// meets.
+//
+// wrap() looks at the exact type of a real object and adds no guard for it. Equal pointers are equal identity: one real
+// mutable object has one Value. Nothing here runs code of the program.
+#pragma once
+
+#include "frame_hook/trace/values/dynamic_sources.h"
+#include "frame_hook/trace/values/facts.h"
+
+namespace framejit::frame_hook {
+
+class Heap {
+ public:
+  Heap(FrameTrace& trace, CallStack& stack, Facts& of_values, const DynamicSources& dynamic, TensorFrontend& frontend)
+      : facts(of_values), trace_(trace), stack_(stack), dynamic_(dynamic), frontend_(frontend) {}
+  void reset();  // a new attempt begins
+
+  Facts& facts;
+
+  // ---- what the trace makes
+  template <class T>
+  T* make(ValueKind kind, PyTypeObject* type);
+  Value* null_value();
+  Value* constant_value(PyObject* object);  // borrowed; no guard: a constant of the program
+  Value* object_value(PyObject* object, guards::SourceId source);  // borrowed; stands for itself
+  Value* none();
+  Value* boolean(bool b);
+  Value* integer(int64_t i);
+  Value* size_value(const graph::SymExpr& e);  // int constant or SymIntValue
+  Value* string(const char* text);
+  TupleValue* tuple(std::vector<Value*> items);
+  ListValue* list(std::vector<Value*> items);
+  DictValue* dict();
+  bool is_constant(Value* v);  // has a concrete immutable value, deeply (no guard yet)
+  static bool is_constant_object(PyObject* object);
+
+  // ---- what is real
+  Value* wrap(PyObject* object, guards::SourceId source);  // a real object reached by `source` (borrowed)
+  Value* wrap_result(PyObject* object);  // new reference: result of a recorded or pure call, tensors inside
+  void adopt(TensorValue* v) { by_traced_[v->traced.get()] = v; }  // a result that is its traced tensor is this value
+  // The value of a real object, of what was reached by a source; null: the trace has not met it.
+  Value* find(PyObject* object) {
+    Value** known = by_object_.find(object);
+    return known ? *known : nullptr;
+  }
+  Value* find(guards::SourceId source) const { return source < by_source_.size() ? by_source_[source] : nullptr; }
+  const PointerMap<PyObject, Value*>& real_objects() const { return by_object_; }
+  bool has_half_way() const { return has_half_way_; }  // has met a real generator, or an iterator that may hold one
+
+ private:
+  FrameTrace& trace_;
+  CallStack& stack_;
+  const DynamicSources& dynamic_;
+  TensorFrontend& frontend_;
+  PointerMap<PyObject, Value*> by_object_;  // real mutable objects -> their one value
+  std::vector<Value*> by_source_;  // source -> the value that was wrapped there
+  PointerMap<PyObject, Value*> by_traced_;  // traced tensors -> their value
+  Value *null_ = nullptr, *none_ = nullptr, *true_ = nullptr, *false_ = nullptr;
+  bool has_half_way_ = false;
+
+  Recording& recording() { return *trace_.recording; }
+  Value* made(PyObject* object);  // new reference; null: there is no memory
+  Value* wrap_fresh(PyObject* object, guards::SourceId source);
+  Value* wrap_int(PyObject* object, guards::SourceId source);
+  Value* wrap_instance(PyObject* object, guards::SourceId source);
+  Value* wrap_container(PyObject* object, guards::SourceId source);
+  Value* wrap_callable(PyObject* object, guards::SourceId source);
+  Value* wrap_result_container(PyObject* object);
+};
+
+template <class T>
+T* Heap::make(ValueKind kind, PyTypeObject* type) {
+  T* v = trace_.values.make<T>();
+  v->kind = kind;
+  v->type = type;
+  v->type_guarded = v->value_guarded = v->identity_guarded = true;
+  return v;
+}
+
+// A real iterator; null: not one whose state can be read.
+IteratorValue* wrap_iterator(Heap& heap, PyObject* object, guards::SourceId source);
+
+}  // namespace framejit::frame_hook
