@@ -157,8 +157,8 @@ fuzz: build  ## the fuzzers, long: SEED=0 COUNT=20000; the standard library's ow
 	@FUZZ_SEED=$(SEED) FUZZ_ROUNDS=$(COUNT) $(BUILD)/tests/inductor_test --gtest_filter='Fuzz.*'
 	@$(TRACE_ALL) --table trace_stdlib.txt
 
-lint: $(STAMP)  ## layering, limits, names, reasons of rows, numbers of machines, paths in the documentation
-	@for check in layering limits names reasons targets docs_paths; do $(RUN) tests/lint/$$check.py; done
+lint: $(STAMP)  ## layering, limits of files and classes, names, reasons of rows, numbers of machines, paths in the documentation
+	@for check in layering limits classes names reasons targets docs_paths; do $(RUN) tests/lint/$$check.py; done
 
 format: $(STAMP)  ## clang-format over the C++ lines that differ from the last commit
 	@git diff -U0 --no-color HEAD -- '*.cpp' '*.h' | clang-format-diff-22 -p1 -i -binary clang-format-22

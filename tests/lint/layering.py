@@ -51,6 +51,13 @@ OUTSIDE = [
      "LLVM belongs in inductor/cpu/"),
 ]
 
+# The parts of the tracer do not know the whole.
+PART = re.compile(r"^frame_hook/trace/(?:machine/(?:call_stack|frame_trace|graph_break|symbolic_frame)"
+                  r"|values/(?:arguments|dynamic_sources|facts|heap|object_kinds))\.(?:h|cpp)$"
+                  r"|^frame_hook/trace/values/value\.h$")
+WHOLE = re.compile(r"^frame_hook/trace/(?:machine/(?:tracer|opcode_handlers)|protocol/\w+|types/builtins"
+                   r"|torch/special)\.h$")
+
 
 def layer_of(path: str) -> str | None:
     parts = path.split("/")[:-1]
@@ -69,6 +76,8 @@ def check(path: str, text: str) -> list[str]:
         for pattern, allowed, why in OUTSIDE:
             if pattern.match(target) and not allowed.search(path):
                 found.append(f"{where}: <{target}>: {why}")
+        if PART.match(path) and WHOLE.match(target):
+            found.append(f"{where}: a part of the tracer must not include {target}")
         if kind == '"' and not path.startswith(FREE):
             mine, theirs = layer_of(path), layer_of(target)
             if mine is None:

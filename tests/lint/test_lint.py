@@ -6,6 +6,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import classes  # noqa: E402
 import docs_paths  # noqa: E402
 import layering  # noqa: E402
 import limits  # noqa: E402
@@ -19,6 +20,10 @@ import targets  # noqa: E402
     ("runtime/call_plan.cpp", '#include "graph/graph.h"', True),
     ("inductor/loop/builder.cpp", '#include "frame_hook/trace/values/value.h"', True),
     ("frame_hook/trace/machine/tracer.cpp", '#include "frame_hook/hook/frame_hook.h"', True),
+    ("frame_hook/trace/values/facts.cpp", '#include "frame_hook/trace/machine/tracer.h"', True),
+    ("frame_hook/trace/values/heap.h", '#include "frame_hook/trace/protocol/protocol.h"', True),
+    ("frame_hook/trace/values/heap.h", '#include "frame_hook/trace/values/facts.h"', False),
+    ("frame_hook/trace/values/shadows.cpp", '#include "frame_hook/trace/machine/tracer.h"', False),
     ("frame_hook/resume/segment.cpp", '#include "frame_hook/hook/frame_hook.h"', False),
     ("graph/graph.cpp", "#include <Python.h>", True),
     ("guards/source.cpp", "#include <Python.h>", False),
@@ -63,6 +68,50 @@ def test_limits_of_a_page():
 def test_limits_python():
     assert limits.check("a.py", "def f():\n" + "    pass\n" * 71) == []
     assert limits.check("a.py", "def f():\n" + "    pass\n" * 72) == ["a.py:1: f has 73 lines, at most 72"]
+
+
+CLASS = """
+class Heap {  // int in_a_comment();
+ public:
+  Heap(int a, int b) : a_(a), b_{b} {}
+  template <class T> T* make(int kind);
+  static bool is_one() { return true; }
+  friend struct Other;
+  struct Part { int x, y; };
+
+ private:
+  int *a_ = nullptr, b_;
+  std::vector<std::pair<int, int>> pairs_{};
+};
+class Other { int x; };
+"""
+
+
+def test_members_of_a_class():
+    assert classes.members("Heap", CLASS) == 7
+    assert classes.members("Other", CLASS) == 1
+    assert classes.members("Hea", CLASS) == 0
+
+
+@pytest.mark.parametrize("line, count", [
+    ("Value* f(Heap& heap, int x) {", 1),
+    ("static bool f(int x,\n              const Heap& heap) {", 1),
+    ("bool Other::f(Heap&) const {", 1),
+    ("Value* f(Heap& heap);", 0),
+    ("Value* f(Heaps& heap) {", 0),
+    ("  return f(heap, [&](Heap& h) {", 0),
+])
+def test_functions_that_take_a_class(line, count):
+    assert classes.takers("Heap", line + "}\n") == count
+
+
+def test_limits_of_a_class():
+    texts = {"heap.h": CLASS, "heap.cpp": "int f(Heap& heap) {}\nint g(Heap& heap) {}\n"}
+    assert classes.check("Heap", "heap.h", 7, 2, texts) == []
+    assert classes.check("Heap", "heap.h", 6, 2, texts) == ["heap.h: Heap has 7 members, at most 6"]
+    assert classes.check("Heap", "heap.h", 7, 1, texts) == [
+        "heap.h: 2 functions take a Heap, at most 1: let some take a narrower type"]
+    assert classes.check("Gone", "heap.h", 7, 2, texts) == ["heap.h: there is no class Gone"]
 
 
 @pytest.mark.parametrize("path, line, finds", [

@@ -1,0 +1,64 @@
+"""Classes that many files use stay small: at most so many members, and so many functions that take one."""
+import re
+
+from limits import blank
+from project import files, read, report
+
+# Class, the header that has it, most members, most functions with a parameter of it. Lower a limit whenever you can.
+LIMITS = [
+    ("CallStack", "frame_hook/trace/machine/call_stack.h", 11, 2),
+    ("Facts", "frame_hook/trace/values/facts.h", 24, 15),
+    ("DynamicSources", "frame_hook/trace/values/dynamic_sources.h", 10, 1),
+    ("Heap", "frame_hook/trace/values/heap.h", 44, 25),
+    ("Tracer", "frame_hook/trace/machine/tracer.h", 167, 598),
+]
+SKIPPED = re.compile(r"(?:friend|using|typedef|static_assert)\b")
+LABEL = re.compile(r"\b(?:public|private|protected)\s*:(?!:)")
+
+
+def members(name: str, text: str) -> int:
+    """Declarations in the body of a class: functions, data, types; each declarator of data counts."""
+    text = blank(text)
+    start = re.search(rf"\b(?:class|struct)\s+{name}\b[^;{{]*{{", text)
+    if not start:
+        return 0
+    count, depth, head, is_function = 0, 0, start.end(), False
+    for position in range(start.end(), len(text)):
+        char = text[position]
+        if char in "{(":
+            is_function = is_function or char == "("
+            depth += 1
+        elif char in "})":
+            depth -= 1
+            if depth < 0:
+                return count
+        body_ends = char == "}" and depth == 0 and is_function and not text[position + 1:].lstrip()[:1] in (";", ",")
+        if depth == 0 and (char == ";" or body_ends):
+            declared = LABEL.sub("", text[head:position]).strip()
+            if declared and not SKIPPED.match(declared):
+                data = re.sub(r"[({<][^;]*[)}>]", "", declared)
+                count += 1 if is_function or "struct" in declared else 1 + data.count(",")
+            head, is_function = position + 1, False
+    return count
+
+
+def takers(name: str, text: str) -> int:
+    """Functions that are defined in the text, members of other classes included, with a parameter of the class."""
+    parameter = rf"\((?:[^(){{}};]|\([^()]*\))*?\b(?:const )?{name}\s*&\s*\w*\s*[,)]"
+    return len(re.findall(rf"^[\w\[\] ][^\n;={{}}(]*\b[\w:]+{parameter}[^;{{}}]*{{", blank(text), re.M))
+
+
+def check(name: str, path: str, most_members: int, most_takers: int, texts: dict[str, str]) -> list[str]:
+    has = members(name, texts[path])
+    taken = sum(takers(name, text) for text in texts.values())
+    found = [] if has else [f"{path}: there is no class {name}"]
+    if has > most_members:
+        found.append(f"{path}: {name} has {has} members, at most {most_members}")
+    if taken > most_takers:
+        found.append(f"{path}: {taken} functions take a {name}, at most {most_takers}: let some take a narrower type")
+    return found
+
+
+if __name__ == "__main__":
+    sources = {str(p): read(p) for p in files(".h", ".cpp") if str(p).startswith("frame_hook/")}
+    report("classes", [finding for row in LIMITS for finding in check(*row, sources)])
